@@ -1,0 +1,68 @@
+# The commands of Gradus, over CMake and its presets. Each installs first what it lacks (tools/install-deps; Debian).
+#   make mnist         build, and train the residual MLP on MNIST:   make mnist ARGS="--faithful"
+#   make test          everything: tests, checks, sanitizers, fuzzing, both compilers; some stages: STAGES="release asan"
+#   make check         the checks alone: format, include direction, clang-tidy
+#   make format        format the C sources
+#   make bench         run the benches into build/bench/results.json; some suites: SUITES="matmul reduce"
+#   make bench-peers   the same against PyTorch and JAX, installed from PyPI into build/peers-venv
+#   make NAME          build and run examples/NAME.c
+#   make clean         remove build/
+
+ARGS   ?=
+STAGES ?=
+SUITES ?=
+BENCH_PEERS_PYTHON ?= $(CURDIR)/build/peers-venv/bin/python
+
+COMMANDS := all release mnist test check format bench bench-peers clean
+EXAMPLES := $(filter-out $(COMMANDS), $(basename $(notdir $(wildcard examples/*.c))))
+
+.PHONY: $(COMMANDS) $(EXAMPLES) compile-deps
+.DEFAULT_GOAL := release
+
+all release: compile-deps
+	@cmake --preset release >/dev/null
+	cmake --build --preset release
+
+mnist: compile-deps
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release --target gradus_tool
+	build/release/gradus train $(ARGS)
+
+test:
+	@tools/install-deps compile test
+	@tools/run-tests $(STAGES)
+
+check:
+	@tools/install-deps compile test
+	@tools/run-tests checks
+
+format:
+	@tools/install-deps test
+	@tools/check-format --fix
+
+bench:
+	@tools/install-deps compile bench
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release
+	@tools/run-bench build/release $(SUITES)
+
+bench-peers: export BENCH_PEERS_PYTHON := $(BENCH_PEERS_PYTHON)
+bench-peers: $(BENCH_PEERS_PYTHON)
+	@$(MAKE) --no-print-directory bench
+
+# An installation that fails half-way is taken away again, so that the next run starts afresh.
+$(CURDIR)/build/peers-venv/bin/python:
+	@tools/install-deps compile peers
+	python3 -m venv build/peers-venv
+	build/peers-venv/bin/pip install torch jax numpy micrograd || { rm -rf build/peers-venv; exit 1; }
+
+$(EXAMPLES): compile-deps
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release --target example_$@
+	build/release/examples/$@ $(ARGS)
+
+compile-deps:
+	@tools/install-deps compile
+
+clean:
+	rm -rf build

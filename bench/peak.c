@@ -1,0 +1,204 @@
+/* bench/peak.c: the loops behind peak.h. The multiply-add loops are written per instruction set with target attributes, so that
+ * this one file needs no flags of its own.
+ */
+#include "peak.h"
+
+#include "base/threads.h"
+#include "gradus/base.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHAINS 12 /* independent sums: more than latency times throughput anywhere, fewer than 16 registers */
+#define ROUNDS 9
+#define STEPS  4000000
+
+typedef double (*fma_loop)(int64_t steps);
+
+/* One multiply-add loop: x = x*y + z on CHAINS vectors. y < 1 keeps x finite and normal. Returns x, lest it be dropped. */
+#define FMA_LOOP(name, TARGET, VEC, REAL, SET1, FMA)                                               \
+    TARGET static double name(int64_t steps)                                                       \
+    {                                                                                              \
+        VEC x[CHAINS];                                                                             \
+        VEC y = SET1((REAL)0.999), z = SET1((REAL)0.001);                                          \
+        for (int i = 0; i < CHAINS; i++)                                                           \
+            x[i] = SET1((REAL)i);                                                                  \
+        for (int64_t step = 0; step < steps; step++) {                                             \
+            x[0] = FMA(x[0], y, z);                                                                \
+            x[1] = FMA(x[1], y, z);                                                                \
+            x[2] = FMA(x[2], y, z);                                                                \
+            x[3] = FMA(x[3], y, z);                                                                \
+            x[4] = FMA(x[4], y, z);                                                                \
+            x[5] = FMA(x[5], y, z);                                                                \
+            x[6] = FMA(x[6], y, z);                                                                \
+            x[7] = FMA(x[7], y, z);                                                                \
+            x[8] = FMA(x[8], y, z);                                                                \
+            x[9] = FMA(x[9], y, z);                                                                \
+            x[10] = FMA(x[10], y, z);                                                              \
+            x[11] = FMA(x[11], y, z);                                                              \
+        }                                                                                          \
+        double total = 0;                                                                          \
+        for (int i = 0; i < CHAINS; i++) {                                                         \
+            REAL lanes[sizeof(VEC) / sizeof(REAL)];                                                \
+            memcpy(lanes, &x[i], sizeof lanes);                                                    \
+            total += (double)lanes[0];                                                             \
+        }                                                                                          \
+        return total;                                                                              \
+    }
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define AVX512               __attribute__((target("avx512f")))
+#define AVX2                 __attribute__((target("avx2,fma")))
+#define SSE2_F32(a, b, c)    _mm_add_ps(_mm_mul_ps(a, b), c)
+#define SSE2_F64(a, b, c)    _mm_add_pd(_mm_mul_pd(a, b), c)
+FMA_LOOP(loop_avx512_f32, AVX512, __m512, float, _mm512_set1_ps, _mm512_fmadd_ps)
+FMA_LOOP(loop_avx512_f64, AVX512, __m512d, double, _mm512_set1_pd, _mm512_fmadd_pd)
+FMA_LOOP(loop_avx2_f32, AVX2, __m256, float, _mm256_set1_ps, _mm256_fmadd_ps)
+FMA_LOOP(loop_avx2_f64, AVX2, __m256d, double, _mm256_set1_pd, _mm256_fmadd_pd)
+FMA_LOOP(loop_baseline_f32, , __m128, float, _mm_set1_ps, SSE2_F32)
+FMA_LOOP(loop_baseline_f64, , __m128d, double, _mm_set1_pd, SSE2_F64)
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#define NEON_F32(a, b, c) vfmaq_f32(c, a, b)
+#define NEON_F64(a, b, c) vfmaq_f64(c, a, b)
+FMA_LOOP(loop_baseline_f32, , float32x4_t, float, vdupq_n_f32, NEON_F32)
+FMA_LOOP(loop_baseline_f64, , float64x2_t, double, vdupq_n_f64, NEON_F64)
+#else
+#define SCALAR(x)               (x)
+#define SCALAR_STEP(a, b, c)    ((a) * (b) + (c))
+FMA_LOOP(loop_baseline_f32, , float, float, SCALAR, SCALAR_STEP)
+FMA_LOOP(loop_baseline_f64, , double, double, SCALAR, SCALAR_STEP)
+#endif
+
+static fma_loop choose_loop(gd_isa isa, bool f64, int *bytes)
+{
+#if defined(__x86_64__)
+    if (isa == GD_ISA_AVX512) {
+        *bytes = 64;
+        return f64 ? loop_avx512_f64 : loop_avx512_f32;
+    }
+    if (isa == GD_ISA_AVX2) {
+        *bytes = 32;
+        return f64 ? loop_avx2_f64 : loop_avx2_f32;
+    }
+    *bytes = 16;
+#elif defined(__aarch64__)
+    (void)isa;
+    *bytes = 16;
+#else
+    (void)isa;
+    *bytes = f64 ? 8 : 4;
+#endif
+    return f64 ? loop_baseline_f64 : loop_baseline_f32;
+}
+
+typedef struct peak_job {
+    fma_loop loop;
+    volatile double sink[GD_MAX_THREADS];
+} peak_job;
+
+static void run_loop(void *context, int64_t begin, int64_t end, int thread)
+{
+    peak_job *job = context;
+    for (int64_t i = begin; i < end; i++)
+        job->sink[thread] = job->loop(STEPS);
+}
+
+double gd_bench_peak_flops(gd_isa isa, bool f64, int threads)
+{
+    int bytes;
+    peak_job job = { .loop = choose_loop(isa, f64, &bytes) };
+    const double lanes = bytes / (f64 ? 8.0 : 4.0);
+    double best = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        const double start = gd_seconds();
+        gd_parallel_for(threads, threads, 1, run_loop, &job);
+        const double flops = 2.0 * lanes * CHAINS * STEPS * threads / (gd_seconds() - start);
+        best = flops > best ? flops : best;
+    }
+    return best;
+}
+
+/* Memory ---------------------------------------------------------------------------------------- */
+
+#define ELEMENTS (16 << 20) /* doubles an array: 128 MiB */
+
+typedef struct memory_job {
+    double *a, *b, *c;
+    volatile double sink[GD_MAX_THREADS];
+} memory_job;
+
+static void fill_arrays(void *context, int64_t begin, int64_t end, int thread)
+{
+    const memory_job *job = context;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        job->a[i] = (double)i;
+        job->b[i] = 1;
+        job->c[i] = 0;
+    }
+}
+
+static void read_array(void *context, int64_t begin, int64_t end, int thread)
+{
+    memory_job *job = context;
+    const double *a = job->a;
+    double sum[16] = { 0 }; /* enough chains that memory, not addition, is what one waits for */
+    int64_t i = begin;
+    for (; i + 16 <= end; i += 16)
+        for (int j = 0; j < 16; j++)
+            sum[j] += a[i + j];
+    for (; i < end; i++)
+        sum[0] += a[i];
+    for (int j = 1; j < 16; j++)
+        sum[0] += sum[j];
+    job->sink[thread] = sum[0];
+}
+
+static void copy_array(void *context, int64_t begin, int64_t end, int thread)
+{
+    const memory_job *job = context;
+    (void)thread;
+    memcpy(job->c + begin, job->a + begin, (size_t)(end - begin) * sizeof(double));
+}
+
+static void triad_arrays(void *context, int64_t begin, int64_t end, int thread)
+{
+    const memory_job *job = context;
+    const double *restrict a = job->a, *restrict b = job->b;
+    double *restrict c = job->c;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        c[i] = a[i] + 3.0 * b[i];
+}
+
+static double best_bandwidth(int threads, gd_range_fn fn, memory_job *job, double bytes)
+{
+    double best = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        const double start = gd_seconds();
+        gd_parallel_for(threads, ELEMENTS, 1, fn, job);
+        best = fmax(best, bytes / (gd_seconds() - start));
+    }
+    return best;
+}
+
+bool gd_bench_memory(int threads, gd_bench_bandwidth *result)
+{
+    memory_job job = { 0 };
+    double *memory = malloc(3 * (size_t)ELEMENTS * sizeof(double));
+    if (!memory)
+        return false;
+    job.a = memory;
+    job.b = memory + ELEMENTS;
+    job.c = memory + 2 * (size_t)ELEMENTS;
+    gd_parallel_for(threads, ELEMENTS, 1, fill_arrays, &job);
+    const double array = (double)ELEMENTS * sizeof(double);
+    result->read = best_bandwidth(threads, read_array, &job, array);
+    result->copy = best_bandwidth(threads, copy_array, &job, 2 * array);
+    result->triad = best_bandwidth(threads, triad_arrays, &job, 3 * array);
+    free(memory);
+    return true;
+}

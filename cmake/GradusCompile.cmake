@@ -1,0 +1,87 @@
+# How Gradus is compiled. Defines
+#   gradus_compile                      flags every C file of the project has: warnings, floating-point rules, sanitizers
+#   GD_ISAS, GD_ISA_FLAGS_<isa>         the instruction sets that …_isa.c files are built for, and their machine flags
+#   gd_configure_library_objects(t)     makes t's objects fit for both the static and the shared library
+#   gd_link_sanitizers(t)               links what GD_SANITIZE needs into a program or shared library
+include(CheckCCompilerFlag)
+include(CheckLinkerFlag)
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(CMAKE_GENERATOR STREQUAL "Ninja")
+    # Colours in diagnostics although ninja puts a pipe between; decided at the terminal, not here, when piped further.
+    set(CMAKE_COLOR_DIAGNOSTICS OFF)
+endif()
+
+check_linker_flag(C -Wl,-z,defs GD_HAVE_LINKER_Z_DEFS)
+
+# ---- instruction sets
+set(GD_ISAS baseline)
+set(GD_ISA_FLAGS_baseline)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
+    set(GD_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
+    set(GD_ISA_FLAGS_avx512 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mf16c
+        -mprefer-vector-width=512)
+    foreach(isa avx2 avx512)
+        string(TOUPPER ${isa} ISA)
+        string(JOIN " " flags ${GD_ISA_FLAGS_${isa}})
+        check_c_compiler_flag("${flags}" GD_COMPILES_${ISA})
+        if(GD_COMPILES_${ISA})
+            list(APPEND GD_ISAS ${isa})
+        endif()
+    endforeach()
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+    list(APPEND GD_ISAS neon)
+    set(GD_ISA_FLAGS_neon) # part of the architecture
+endif()
+message(STATUS "Gradus kernels for: ${GD_ISAS}")
+
+# ---- flags of every file
+add_library(gradus_compile INTERFACE)
+target_compile_options(gradus_compile INTERFACE
+    -Wall -Wextra -Wpedantic -Wconversion -Wshadow
+    # Results are defined bit for bit: the compiler may not contract or reassociate. errno and trap flags of libm are unused.
+    -ffp-contract=off -fno-math-errno -fno-trapping-math)
+target_compile_definitions(gradus_compile INTERFACE _GNU_SOURCE ${GD_DEPENDENCY_DEFINES})
+foreach(isa IN LISTS GD_ISAS)
+    if(NOT isa STREQUAL baseline)
+        string(TOUPPER ${isa} ISA)
+        target_compile_definitions(gradus_compile INTERFACE GD_HAVE_${ISA}=1)
+    endif()
+endforeach()
+if(GD_WERROR)
+    target_compile_options(gradus_compile INTERFACE -Werror)
+endif()
+if(GD_DEBUG_CHECKS)
+    target_compile_definitions(gradus_compile INTERFACE GD_DEBUG_CHECKS=1)
+endif()
+if(GD_SANITIZE)
+    target_compile_options(gradus_compile INTERFACE
+        -fsanitize=${GD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+endif()
+if(GD_BUILD_FUZZERS)
+    if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+        message(FATAL_ERROR "GD_BUILD_FUZZERS needs clang (libFuzzer); use the preset 'fuzz'")
+    endif()
+    target_compile_options(gradus_compile INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+check_c_compiler_flag(-fno-semantic-interposition GD_COMPILES_NO_SEMANTIC_INTERPOSITION)
+
+function(gd_configure_library_objects target)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(${target} PRIVATE gradus_compile ${GD_DEPENDENCIES})
+    if(GD_COMPILES_NO_SEMANTIC_INTERPOSITION)
+        # The library's calls to its own public functions may be direct, and inlined.
+        target_compile_options(${target} PRIVATE -fno-semantic-interposition)
+    endif()
+endfunction()
+
+function(gd_link_sanitizers target)
+    if(GD_SANITIZE)
+        target_link_options(${target} PRIVATE -fsanitize=${GD_SANITIZE})
+    endif()
+endfunction()

@@ -1,0 +1,45 @@
+# Finds what Gradus can use but does not need. Sets
+#   GD_DEPENDENCIES       targets to link
+#   GD_DEPENDENCY_DEFINES GD_HAVE_… for each that was found
+#   GD_PACKAGE_REQUIRES   the find_dependency() calls an installed static library needs
+#   GD_PC_REQUIRES, GD_PC_LIBS   the same for pkg-config
+set(GD_DEPENDENCIES m)
+set(GD_DEPENDENCY_DEFINES)
+set(GD_PACKAGE_REQUIRES)
+set(GD_PC_REQUIRES)
+set(GD_PC_LIBS -lm)
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads)
+if(Threads_FOUND)
+    list(APPEND GD_DEPENDENCIES Threads::Threads)
+    list(APPEND GD_PACKAGE_REQUIRES "find_dependency(Threads)")
+    list(APPEND GD_PC_LIBS -pthread)
+endif()
+
+if(GD_OPENMP AND NOT GD_THREADS_PTHREAD)
+    find_package(OpenMP COMPONENTS C)
+endif()
+if(OpenMP_C_FOUND AND GD_OPENMP AND NOT GD_THREADS_PTHREAD)
+    list(APPEND GD_DEPENDENCIES OpenMP::OpenMP_C)
+    list(APPEND GD_PACKAGE_REQUIRES "find_dependency(OpenMP COMPONENTS C)")
+    list(APPEND GD_PC_LIBS ${OpenMP_C_FLAGS})
+elseif(GD_THREADS_PTHREAD)
+    list(APPEND GD_DEPENDENCY_DEFINES GD_THREADS_PTHREAD=1)
+endif()
+
+find_package(ZLIB)
+if(ZLIB_FOUND)
+    list(APPEND GD_DEPENDENCIES ZLIB::ZLIB)
+    list(APPEND GD_DEPENDENCY_DEFINES GD_HAVE_ZLIB=1)
+    list(APPEND GD_PACKAGE_REQUIRES "find_dependency(ZLIB)")
+    list(APPEND GD_PC_REQUIRES zlib)
+endif()
+
+find_package(Jansson)
+if(Jansson_FOUND)
+    list(APPEND GD_DEPENDENCIES Jansson::Jansson)
+    list(APPEND GD_DEPENDENCY_DEFINES GD_HAVE_JANSSON=1)
+    list(APPEND GD_PACKAGE_REQUIRES "find_dependency(Jansson)")
+    list(APPEND GD_PC_REQUIRES jansson)
+endif()

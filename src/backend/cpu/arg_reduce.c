@@ -1,0 +1,194 @@
+/* backend/cpu/arg_reduce.c: the walk of argmax and argmin along one axis. The first of equal extremes wins and a NaN is the most
+ * extreme, so the result does not depend on how the work is cut. Start at gd_arg_reduce_run().
+ */
+#include "backend/cpu/reduce.h"
+#include "base/error.h"
+#include "base/threads.h"
+#include "ops/attrs.h"
+
+#define TILE       1024 /* columns taken at a time */
+#define TILE_ROWS  1024
+#define MAX_CHUNKS 1024
+
+/* Scratch of a thread: tile_best [TILE], block_best [TILE], index [TILE] i64, block_index [TILE] i32, then a gathered block; the first
+ * thread's ends with the chunks of a line that several threads share. */
+typedef struct scratch {
+    char *best, *block_best;
+    int64_t *index;
+    int32_t *block_index;
+    char *gather;
+    int64_t *chunk_index;
+    char *chunk_best;
+} scratch;
+
+typedef struct arg_reduction {
+    const gd_arg_reducer *reducer;
+    const gd_kernel_call *call;
+    size_t size; /* of an element */
+    const char *in;
+    int64_t *out;
+    int64_t n, stride; /* of the axis */
+    gd_nest kept;      /* operand 0: the input, 1: the result; by columns without the innermost loop */
+    gd_run columns;
+    int64_t tiles;
+    int64_t chunk; /* elements of a chunk of a shared line */
+    const char *line;
+} arg_reduction;
+
+static scratch scratch_of(const arg_reduction *r, int thread)
+{
+    char *base = gd_cpu_scratch(r->call, thread);
+    scratch s = { .best = base };
+    s.block_best = s.best + TILE * sizeof(int64_t);
+    s.index = (int64_t *)(void *)(s.block_best + TILE * sizeof(int64_t));
+    s.block_index = (int32_t *)(void *)(s.index + TILE);
+    s.gather = (char *)(s.block_index + TILE);
+    s.chunk_index = (int64_t *)(void *)(s.gather + GD_REDUCE_BLOCK * sizeof(int64_t));
+    s.chunk_best = (char *)(s.chunk_index + MAX_CHUNKS);
+    return s;
+}
+_Static_assert(TILE * 28 + GD_REDUCE_BLOCK * 8 + MAX_CHUNKS * 16 <= GD_CPU_SCRATCH,
+               "scratch too small");
+
+/* ---- along lines ------------------------------------------------------------------------------------------------- */
+
+/* The first extreme of elements [begin, end) of a line: its index is returned, its value goes to *best. */
+static int64_t search_line(const arg_reduction *r, const char *line, int64_t begin, int64_t end,
+                           char *gather, void *best)
+{
+    int64_t index = begin;
+    for (int64_t first = begin; first < end; first += GD_REDUCE_BLOCK) {
+        int64_t n = end - first < GD_REDUCE_BLOCK ? end - first : GD_REDUCE_BLOCK;
+        const char *x = line + first * r->stride * (int64_t)r->size;
+        if (r->stride != 1) {
+            gd_copy_run(gather, 1, x, r->stride, n, r->size);
+            x = gather;
+        }
+        int64_t value; /* room for any element */
+        r->reducer->extreme->rows(x, 0, n, &value, 0, 1);
+        if (first == begin || r->reducer->beats(&value, best)) {
+            memcpy(best, &value, r->size);
+            index = first + r->reducer->find(x, n, &value);
+        }
+    }
+    return index;
+}
+
+static void search_lines_range(void *context, int64_t begin, int64_t end, int thread)
+{
+    const arg_reduction *r = context;
+    scratch s = scratch_of(r, thread);
+    gd_cursor cursor = gd_cursor_at(&r->kept, begin);
+    for (int64_t i = begin; i < end; i++) {
+        r->out[cursor.at[1]] = search_line(r, r->in + cursor.at[0] * (int64_t)r->size, 0, r->n,
+                                           s.gather, s.best);
+        gd_cursor_next(&cursor);
+    }
+}
+
+static void search_chunks_range(void *context, int64_t begin, int64_t end, int thread)
+{
+    const arg_reduction *r = context;
+    scratch own = scratch_of(r, thread), shared = scratch_of(r, 0);
+    for (int64_t c = begin; c < end; c++) {
+        int64_t last = (c + 1) * r->chunk < r->n ? (c + 1) * r->chunk : r->n;
+        shared.chunk_index[c] = search_line(r, r->line, c * r->chunk, last, own.gather,
+                                            shared.chunk_best + (size_t)c * r->size);
+    }
+}
+
+/* Few long lines: each by all threads. */
+static void search_lines_split(arg_reduction *r, int64_t lines)
+{
+    scratch s = scratch_of(r, 0);
+    r->chunk = 8 * GD_REDUCE_BLOCK;
+    while ((r->n + r->chunk - 1) / r->chunk > MAX_CHUNKS)
+        r->chunk *= 2;
+    int64_t chunks = (r->n + r->chunk - 1) / r->chunk;
+    gd_cursor cursor = gd_cursor_at(&r->kept, 0);
+    for (int64_t i = 0; i < lines; i++) {
+        r->line = r->in + cursor.at[0] * (int64_t)r->size;
+        gd_parallel_for(r->call->device->threads, chunks, 1, search_chunks_range, r);
+        int64_t best = 0;
+        for (int64_t c = 1; c < chunks; c++)
+            if (r->reducer->beats(s.chunk_best + (size_t)c * r->size,
+                                  s.chunk_best + (size_t)best * r->size))
+                best = c;
+        r->out[cursor.at[1]] = s.chunk_index[best];
+        gd_cursor_next(&cursor);
+    }
+}
+
+/* ---- along columns ----------------------------------------------------------------------------------------------- */
+
+static void search_tiles_range(void *context, int64_t begin, int64_t end, int thread)
+{
+    const arg_reduction *r = context;
+    scratch s = scratch_of(r, thread);
+    for (int64_t item = begin; item < end; item++) {
+        gd_cursor cursor = gd_cursor_at(&r->kept, item / r->tiles);
+        int64_t first = item % r->tiles * TILE, rest = r->columns.size - first;
+        int64_t n = rest < TILE ? rest : TILE;
+        const char *x = r->in + (cursor.at[0] + first) * (int64_t)r->size;
+        for (int64_t row = 0; row < r->n; row += TILE_ROWS) {
+            int64_t rows = r->n - row < TILE_ROWS ? r->n - row : TILE_ROWS;
+            const char *block = x + row * r->stride * (int64_t)r->size;
+            char *best = row == 0 ? s.best : s.block_best;
+            r->reducer->columns(best, s.block_index, block, rows, r->stride, n);
+            if (row == 0)
+                for (int64_t c = 0; c < n; c++)
+                    s.index[c] = s.block_index[c];
+            else
+                r->reducer->merge(s.best, s.index, s.block_best, s.block_index, row, n);
+        }
+        gd_copy_run(r->out + cursor.at[1] + first * r->columns.stride[1], r->columns.stride[1],
+                    s.index, 1, n, sizeof(int64_t));
+    }
+}
+
+gd_status gd_arg_reduce_run(const gd_kernel_call *call, const gd_arg_reducer *reducer)
+{
+    const gd_axis_attr *attr = call->attr;
+    const gd_layout *in = call->in[0].layout;
+    if (call->out.layout->dtype != GD_I64)
+        return gd_fail(GD_ERR_DTYPE, "%s gives i64, not %s", call->op->name,
+                       gd_dtype_name(call->out.layout->dtype));
+    arg_reduction r = { .reducer = reducer,
+                        .call = call,
+                        .size = reducer->extreme->in_size,
+                        .in = call->in[0].data,
+                        .out = call->out.data,
+                        .n = 1,
+                        .stride = 1 };
+    int64_t shape[GD_MAX_RANK], in_stride[GD_MAX_RANK], out_stride[GD_MAX_RANK];
+    int rank = 0;
+    for (int i = 0; i < in->rank; i++)
+        if (i == attr->axis) {
+            r.n = in->shape[i];
+            r.stride = in->stride[i];
+        } else {
+            shape[rank] = in->shape[i];
+            in_stride[rank++] = in->stride[i];
+        }
+    gd_strides_row_major(rank, shape, out_stride);
+    r.kept = gd_nest_make(rank, shape, in_stride, out_stride, NULL);
+    int64_t lines = gd_nest_count(&r.kept);
+    if (lines == 0)
+        return GD_OK;
+    if (r.n == 0)
+        return gd_fail(GD_ERR_SHAPE, "%s along an axis of size 0", call->op->name);
+
+    int threads = call->device->threads, last = r.kept.rank - 1;
+    if (r.stride != 1 && last >= 0 && r.kept.stride[last][0] == 1 && r.kept.size[last] >= 8) {
+        r.columns = gd_nest_pop(&r.kept);
+        r.tiles = (r.columns.size + TILE - 1) / TILE;
+        int64_t tile = r.columns.size < TILE ? r.columns.size : TILE;
+        gd_parallel_for(threads, gd_nest_count(&r.kept) * r.tiles,
+                        1 + GD_PARALLEL_ELEMENTS / (r.n * tile), search_tiles_range, &r);
+    } else if (threads > 1 && lines < 4 * threads && r.n >= 2 * GD_PARALLEL_ELEMENTS) {
+        search_lines_split(&r, lines);
+    } else {
+        gd_parallel_for(threads, lines, 1 + GD_PARALLEL_ELEMENTS / r.n, search_lines_range, &r);
+    }
+    return GD_OK;
+}

@@ -1,0 +1,176 @@
+/* backend/cpu/cpu.c: the CPU as a device: its memory, its threads, and the choice of kernels. Start
+ * at cpu_open.
+ *
+ * The instruction set is chosen once, when the device is opened; kernels are then reached through
+ * the device's table, and the few that need more (the matrix product, elementwise loops) through
+ * gd_cpu_device.
+ */
+#include "backend/cpu/cpu.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/threads.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+typedef void (*register_fn)(gd_kernel_fn *kernel);
+
+/* What is compiled once per instruction set. */
+typedef struct isa_kernels {
+    register_fn elementwise, reduce, softmax;
+    gd_gemm_fn gemm_f32, gemm_f64;
+} isa_kernels;
+
+#define KERNELS_OF(isa)                                                         \
+    {                                                                           \
+        gd_cpu_register_elementwise_##isa, gd_cpu_register_reduce_##isa,        \
+            gd_cpu_register_softmax_##isa, gd_gemm_f32_##isa, gd_gemm_f64_##isa \
+    }
+static const isa_kernels kernels[GD_ISA_COUNT] = {
+    [GD_ISA_BASELINE] = KERNELS_OF(baseline),
+#ifdef GD_HAVE_AVX2
+    [GD_ISA_AVX2] = KERNELS_OF(avx2),
+#endif
+#ifdef GD_HAVE_AVX512
+    [GD_ISA_AVX512] = KERNELS_OF(avx512),
+#endif
+#ifdef GD_HAVE_NEON
+    [GD_ISA_NEON] = KERNELS_OF(neon),
+#endif
+};
+
+static void fill_table(gd_cpu_device *cpu)
+{
+    const isa_kernels *chosen = &kernels[cpu->isa];
+    cpu->gemm_f32 = chosen->gemm_f32;
+    cpu->gemm_f64 = chosen->gemm_f64;
+    chosen->elementwise(cpu->base.kernel);
+    chosen->reduce(cpu->base.kernel);
+    chosen->softmax(cpu->base.kernel);
+    gd_cpu_register_memory(cpu->base.kernel);
+    gd_cpu_register_matmul(cpu->base.kernel);
+}
+
+static gd_status cpu_set_threads(gd_device *device, int threads)
+{
+    gd_cpu_device *cpu = (gd_cpu_device *)device;
+    if (threads < 1 || threads > GD_MAX_THREADS)
+        return gd_fail(GD_ERR_INVALID, "cpu: %d threads asked for, 1 to %d are possible", threads,
+                       GD_MAX_THREADS);
+    if (threads == device->threads)
+        return GD_OK;
+    void *workspace = gd_alloc_aligned(gd_gemm_workspace_bytes(threads), 64);
+    void *scratch = workspace ? gd_alloc_aligned((size_t)threads * GD_CPU_SCRATCH, 64) : NULL;
+    if (!scratch) {
+        gd_free_aligned(workspace);
+        return GD_ERR_MEMORY;
+    }
+    gd_free_aligned(cpu->workspace);
+    gd_free_aligned(cpu->scratch);
+    cpu->workspace = workspace;
+    cpu->scratch = scratch;
+    cpu->scratch_stride = GD_CPU_SCRATCH;
+    device->threads = threads;
+    return GD_OK;
+}
+
+static void cpu_close(gd_device *device)
+{
+    gd_cpu_device *cpu = (gd_cpu_device *)device;
+    if (!cpu)
+        return;
+    gd_free_aligned(cpu->workspace);
+    gd_free_aligned(cpu->scratch);
+    gd_free(cpu);
+}
+
+static gd_device *cpu_open(const gd_open_options *options)
+{
+    gd_isa isa = gd_isa_choose();
+    if (isa == GD_ISA_COUNT)
+        return NULL;
+    if (!kernels[isa].elementwise)
+        return gd_fail_null(GD_ERR_UNSUPPORTED, "cpu: this build has no kernels for %s",
+                            gd_isa_name(isa));
+    gd_cpu_device *cpu = gd_alloc_zero(1, sizeof *cpu);
+    if (!cpu)
+        return NULL;
+    cpu->base.backend = &gd_backend_cpu;
+    cpu->base.name = gd_backend_cpu.name;
+    cpu->base.isa = gd_isa_name(isa);
+    cpu->base.host_memory = true;
+    cpu->isa = isa;
+    fill_table(cpu);
+    int threads = options->threads == 0 ? gd_thread_count_default() : options->threads;
+    if (cpu_set_threads(&cpu->base, threads) != GD_OK) {
+        cpu_close(&cpu->base);
+        return NULL;
+    }
+    return &cpu->base;
+}
+
+/* ---- memory ---- */
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+/* Memory of at least a huge page is aligned to one and asks for them: the first touch of a page is
+ * what new memory costs, and a huge page is 512 small ones. The block to free stands just before
+ * the memory. */
+static void *alloc_huge(size_t bytes)
+{
+    size_t room = HUGE_PAGE + sizeof(void *);
+    if (bytes > SIZE_MAX - room) {
+        gd_fail_memory(bytes);
+        return NULL;
+    }
+    char *block = gd_alloc(bytes + room);
+    if (!block)
+        return NULL;
+    uintptr_t first = (uintptr_t)block + sizeof(void *);
+    char *memory = (char *)first + (-first & (HUGE_PAGE - 1));
+    memcpy(memory - sizeof(void *), &block, sizeof block);
+#ifdef MADV_HUGEPAGE
+    madvise(memory, bytes & ~(HUGE_PAGE - 1),
+            MADV_HUGEPAGE); /* a wish: nothing is lost where it is not granted */
+#endif
+    return memory;
+}
+
+static void *cpu_memory_alloc(gd_device *device, size_t bytes)
+{
+    (void)device;
+    return bytes >= HUGE_PAGE ? alloc_huge(bytes) : gd_alloc_aligned(bytes, 64);
+}
+
+static void cpu_memory_free(gd_device *device, void *memory, size_t bytes)
+{
+    (void)device;
+    if (!memory)
+        return;
+    if (bytes >= HUGE_PAGE) {
+        void *block;
+        memcpy(&block, (char *)memory - sizeof(void *), sizeof block);
+        gd_free(block);
+    } else {
+        gd_free_aligned(memory);
+    }
+}
+
+static gd_status cpu_memory_copy(gd_device *device, void *to, const void *from, size_t bytes)
+{
+    (void)device;
+    if (bytes > 0)
+        memcpy(to, from, bytes);
+    return GD_OK;
+}
+
+const gd_backend gd_backend_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .set_threads = cpu_set_threads,
+    .memory_alloc = cpu_memory_alloc,
+    .memory_free = cpu_memory_free,
+    .memory_write = cpu_memory_copy,
+    .memory_read = cpu_memory_copy,
+};

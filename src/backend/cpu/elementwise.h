@@ -1,0 +1,62 @@
+/* backend/cpu/elementwise.h: the engine that runs elementwise ops: single rows of
+ * ops/elementwise.def, cast, copy, and fused groups of them. What a row computes stands in the .def
+ * file; how it is spelled for a type in formulas.h.
+ *
+ * Everything is made of contiguous loops, one per op, type and instruction set (gd_ew_loop). A call
+ * is prepared into a program: a sequence of such loops over tiles small enough for the L1 cache.
+ * Operands that do not lie as a loop wants them (strided, broadcast, of another dtype) are first
+ * copied or converted, a tile at a time. Start at gd_ew_prepare.
+ */
+#ifndef GD_BACKEND_CPU_ELEMENTWISE_H
+#define GD_BACKEND_CPU_ELEMENTWISE_H
+
+#include "backend/backend.h"
+
+/* out[i] = f(x[i], y[i], z[i]) for 0 <= i < n; operands an op does not have are ignored. out may be
+ * exactly x, y or z where the element sizes agree. An element's value does not depend on its place
+ * nor on n. */
+typedef void (*gd_ew_loop)(const void *x, const void *y, const void *z, void *out, int64_t n);
+
+/* out[i*out_row_stride + j] = x[i*row_stride + j*col_stride] for i < rows, j < cols; strides in
+ * elements. No overlap. */
+typedef void (*gd_ew_block_copy)(const void *x, int64_t row_stride, int64_t col_stride, void *out,
+                                 int64_t out_row_stride, int64_t rows, int64_t cols);
+
+/* The loops of one instruction set. */
+typedef struct gd_ew_table {
+    /* op[dtype][op]: a row over operands of this dtype (for `where`: of y and z); NULL where the
+     * row does not accept it. The half dtypes have none but `where`: they are computed in f32. */
+    const gd_ew_loop *op[GD_DTYPE_COUNT];
+    const gd_ew_loop (*cast)[GD_DTYPE_COUNT]; /* cast[from][to]; NULL on the diagonal */
+    gd_ew_block_copy copy[4];                 /* for elements of 1, 2, 4, 8 bytes */
+} gd_ew_table;
+
+extern const gd_ew_table gd_ew_table_baseline, gd_ew_table_avx2, gd_ew_table_avx512,
+    gd_ew_table_neon;
+
+/* The table of a CPU device's instruction set. */
+const gd_ew_table *gd_ew_table_of(const gd_device *device);
+
+/* A prepared call: everything that follows from layouts and attribute alone, so that it is worked
+ * out once where the same call runs again and again. It holds no pointers into the call. */
+typedef struct gd_ew_program gd_ew_program;
+
+/* Bytes a program needs, aligned to 8: the same for every call, and at most the constant. */
+size_t gd_ew_prepare_bytes(void);
+#define GD_EW_PROGRAM_BYTES 4096
+
+/* Prepare `call`, of an elementwise row, cast, copy or fused, in `memory`. Data pointers and
+ * call->prepared are not read. GD_ERR_UNSUPPORTED, recorded, for an op or dtype that has no loop.
+ */
+gd_status gd_ew_prepare(const gd_kernel_call *call, void *memory);
+
+/* Run a prepared call on the data of `call`, whose layouts are those it was prepared with. */
+void gd_ew_run(const gd_ew_program *program, const gd_kernel_call *call);
+
+/* The kernels. Each takes a program from call->prepared, or does without. */
+gd_status gd_ew_kernel_row(const gd_kernel_call *call);
+gd_status gd_ew_kernel_cast(const gd_kernel_call *call);
+gd_status gd_ew_kernel_copy(const gd_kernel_call *call);
+gd_status gd_ew_kernel_fused(const gd_kernel_call *call);
+
+#endif

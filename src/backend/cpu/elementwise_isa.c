@@ -1,0 +1,68 @@
+/* backend/cpu/elementwise_isa.c: the rows of ops/elementwise.def over integers, for one instruction
+ * set, and the table and registration of all elementwise loops. The floating types have files of
+ * their own, as they take longest to compile. */
+#include "backend/cpu/elementwise.h"
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/isa.h"
+
+#define GD_T        int32_t
+#define GD_T_SUFFIX i32
+#define GD_T_SIGNED 1
+#include "backend/cpu/elementwise_loops.h"
+
+#define GD_T        int64_t
+#define GD_T_SUFFIX i64
+#define GD_T_SIGNED 1
+#include "backend/cpu/elementwise_loops.h"
+
+#define GD_T          uint8_t
+#define GD_T_SUFFIX   u8
+#define GD_T_UNSIGNED 1
+#include "backend/cpu/elementwise_loops.h"
+
+/* Elements of 16 bits, for `where` over the half dtypes. */
+#define GD_T        uint16_t
+#define GD_T_SUFFIX u16
+#define GD_T_OPAQUE 1
+#include "backend/cpu/elementwise_loops.h"
+
+extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_f32)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_f64)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT];
+void GD_ISA_NAME(gd_ew_copy_8)(const void *x, int64_t row_stride, int64_t col_stride, void *out,
+                               int64_t out_row_stride, int64_t rows, int64_t cols);
+void GD_ISA_NAME(gd_ew_copy_16)(const void *x, int64_t row_stride, int64_t col_stride, void *out,
+                                int64_t out_row_stride, int64_t rows, int64_t cols);
+void GD_ISA_NAME(gd_ew_copy_32)(const void *x, int64_t row_stride, int64_t col_stride, void *out,
+                                int64_t out_row_stride, int64_t rows, int64_t cols);
+void GD_ISA_NAME(gd_ew_copy_64)(const void *x, int64_t row_stride, int64_t col_stride, void *out,
+                                int64_t out_row_stride, int64_t rows, int64_t cols);
+
+const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
+    .op = {
+        [GD_F32] = GD_ISA_NAME(gd_ew_ops_f32),
+        [GD_F64] = GD_ISA_NAME(gd_ew_ops_f64),
+        [GD_I32] = GD_ISA_NAME(gd_ew_ops_i32),
+        [GD_I64] = GD_ISA_NAME(gd_ew_ops_i64),
+        [GD_U8] = GD_ISA_NAME(gd_ew_ops_u8),
+        [GD_BOOL] = GD_ISA_NAME(gd_ew_ops_u8),
+        [GD_F16] = GD_ISA_NAME(gd_ew_ops_u16),
+        [GD_BF16] = GD_ISA_NAME(gd_ew_ops_u16),
+    },
+    .cast = GD_ISA_NAME(gd_ew_casts),
+    .copy = {
+        GD_ISA_NAME(gd_ew_copy_8),
+        GD_ISA_NAME(gd_ew_copy_16),
+        GD_ISA_NAME(gd_ew_copy_32),
+        GD_ISA_NAME(gd_ew_copy_64),
+    },
+};
+
+void GD_ISA_NAME(gd_cpu_register_elementwise)(gd_kernel_fn *kernel)
+{
+    for (int op = 0; op < GD_OP_ELEMENTWISE_COUNT; op++)
+        kernel[op] = gd_ew_kernel_row;
+    kernel[GD_OP_cast] = gd_ew_kernel_cast;
+    kernel[GD_OP_copy] = gd_ew_kernel_copy;
+    kernel[GD_OP_fused] = gd_ew_kernel_fused;
+}

@@ -1,0 +1,99 @@
+/* backend/cpu/elementwise_loops.h: the contiguous loops of every row of ops/elementwise.def for one
+ * type, and their list gd_ew_ops_<suffix>_<isa>. A template: included once per type by
+ * elementwise_*_isa.c, after #define GD_T float            the type #define GD_T_SUFFIX f32 its
+ * name in function names #define GD_T_FLOAT 1          or GD_T_SIGNED, GD_T_UNSIGNED, GD_T_OPAQUE
+ * (moved only): what kind of type it is It undefines them at its end. */
+#include "backend/cpu/formulas.h"
+
+/* Whether a row is compiled for this type. */
+#if defined(GD_T_FLOAT)
+#define GD_EW_TAKES_FLOAT(...)   __VA_ARGS__
+#define GD_EW_TAKES_NUMERIC(...) __VA_ARGS__
+#define GD_EW_TAKES_INTEGRAL(...)
+#define GD_EW_TAKES_ALL(...) __VA_ARGS__
+#elif defined(GD_T_OPAQUE)
+#define GD_EW_TAKES_FLOAT(...)
+#define GD_EW_TAKES_NUMERIC(...)
+#define GD_EW_TAKES_INTEGRAL(...)
+#define GD_EW_TAKES_ALL(...)
+#else
+#define GD_EW_TAKES_FLOAT(...)
+#define GD_EW_TAKES_NUMERIC(...)  __VA_ARGS__
+#define GD_EW_TAKES_INTEGRAL(...) __VA_ARGS__
+#define GD_EW_TAKES_ALL(...)      __VA_ARGS__
+#endif
+#define GD_EW_TAKES_CHOOSE(...) __VA_ARGS__
+
+/* The types of a row's result and of its first operand. */
+#define GD_EW_RESULT_SAME    GD_T
+#define GD_EW_RESULT_BOOL    uint8_t
+#define GD_EW_FIRST_FLOAT    GD_T
+#define GD_EW_FIRST_NUMERIC  GD_T
+#define GD_EW_FIRST_INTEGRAL GD_T
+#define GD_EW_FIRST_ALL      GD_T
+#define GD_EW_FIRST_CHOOSE   uint8_t
+
+/* Iterations are independent even where out is exactly an input, which restrict would not allow. */
+#if defined(__clang__)
+#define GD_EW_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define GD_EW_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+#define GD_EW_FUNCTION(name) GD_T_NAME(gd_ew_##name)
+#define GD_EW_DEFINE(name, result, first, declare_y, declare_z, ...)                           \
+    static void GD_EW_FUNCTION(name)(const void *px, const void *py, const void *pz, void *po, \
+                                     int64_t n)                                                \
+    {                                                                                          \
+        (void)py, (void)pz;                                                                    \
+        GD_EW_INDEPENDENT                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            const first x = ((const first *)px)[i];                                            \
+            declare_y declare_z((GD_EW_RESULT_##result *)po)[i] =                              \
+                (GD_EW_RESULT_##result)(__VA_ARGS__);                                          \
+        }                                                                                      \
+    }
+#define GD_EW_Y const GD_T y = ((const GD_T *)py)[i];
+#define GD_EW_Z const GD_T z = ((const GD_T *)pz)[i];
+
+#define GD_UNARY(name, types, result, formula, ...) \
+    GD_EW_TAKES_##types(GD_EW_DEFINE(name, result, GD_EW_FIRST_##types, , , formula))
+#define GD_BINARY(name, types, result, formula, ...) \
+    GD_EW_TAKES_##types(GD_EW_DEFINE(name, result, GD_EW_FIRST_##types, GD_EW_Y, , formula))
+#define GD_TERNARY(name, types, result, formula, ...) \
+    GD_EW_TAKES_##types(GD_EW_DEFINE(name, result, GD_EW_FIRST_##types, GD_EW_Y, GD_EW_Z, formula))
+#include "ops/elementwise.def"
+
+extern const gd_ew_loop GD_ISA_NAME(GD_T_NAME(gd_ew_ops))[GD_OP_ELEMENTWISE_COUNT];
+const gd_ew_loop GD_ISA_NAME(GD_T_NAME(gd_ew_ops))[GD_OP_ELEMENTWISE_COUNT] = {
+#define GD_EW_ENTRY(name, types, ...) GD_EW_TAKES_##types([GD_OP_##name] = GD_EW_FUNCTION(name), )
+#define GD_UNARY                      GD_EW_ENTRY
+#define GD_BINARY                     GD_EW_ENTRY
+#define GD_TERNARY                    GD_EW_ENTRY
+#include "ops/elementwise.def"
+};
+
+#undef GD_EW_TAKES_FLOAT
+#undef GD_EW_TAKES_NUMERIC
+#undef GD_EW_TAKES_INTEGRAL
+#undef GD_EW_TAKES_ALL
+#undef GD_EW_TAKES_CHOOSE
+#undef GD_EW_RESULT_SAME
+#undef GD_EW_RESULT_BOOL
+#undef GD_EW_FIRST_FLOAT
+#undef GD_EW_FIRST_NUMERIC
+#undef GD_EW_FIRST_INTEGRAL
+#undef GD_EW_FIRST_ALL
+#undef GD_EW_FIRST_CHOOSE
+#undef GD_EW_INDEPENDENT
+#undef GD_EW_FUNCTION
+#undef GD_EW_DEFINE
+#undef GD_EW_Y
+#undef GD_EW_Z
+#undef GD_EW_ENTRY
+#undef GD_T
+#undef GD_T_SUFFIX
+#undef GD_T_FLOAT
+#undef GD_T_SIGNED
+#undef GD_T_UNSIGNED
+#undef GD_T_OPAQUE

@@ -1,0 +1,696 @@
+/* backend/cpu/elementwise_program.c: preparing an elementwise call as a program over tiles, and
+ * running it. Start at gd_ew_prepare, then run_tiles. What one instruction computes is not here:
+ * that is a gd_ew_loop of the table.
+ *
+ * A program has SLOTS, addresses of one tile each: first the sources (the call's inputs), then the
+ * result, then registers in the thread's scratch. A STEP is one loop over slots. Sources that lie
+ * densely within every tile are read where they are; the others are copied into a register when a
+ * tile begins, unless that register holds the very same elements already, as it does for a scalar
+ * or a bias row. A TILE is a box of the result's index space, after axes that all operands step
+ * through alike have been merged: as many trailing axes as fit, or, where an operand is transposed,
+ * a block of two axes.
+ */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/elementwise.h"
+#include "base/error.h"
+#include "base/threads.h"
+
+#include <assert.h>
+
+enum {
+    STEPS_PER_INSTRUCTION = 5, /* three operands to convert, the op, its result to convert */
+    MAX_STEPS = GD_FUSED_MAX_INSTRUCTIONS * STEPS_PER_INSTRUCTION,
+    MAX_REGISTERS = MAX_STEPS + GD_FUSED_MAX_INPUTS + 1,
+    MAX_SLOTS = GD_FUSED_MAX_INPUTS + 1 + MAX_REGISTERS,
+    MAX_VALUES = GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_INSTRUCTIONS,
+
+    TILE_LEAST = 64,  /* elements */
+    TILE_MOST = 4096, /* where nothing needs a register */
+    TILE_MOST_WITH_REGISTERS = 2048,
+    REGISTERS_BYTES =
+        24 * 1024, /* all registers together, to stay in the L1 cache with what streams through */
+    REGISTER_GAP = 64,       /* keeps registers from sharing their low address bits */
+    TRANSPOSED_COLUMNS = 32, /* of a block where an operand is transposed */
+    DIRECT_ROW_LEAST =
+        128, /* a row of this length is worth a tile of its own if that saves copying it */
+    GRAIN = 32 * 1024, /* elements times steps that are worth a thread */
+};
+
+typedef struct ew_source {
+    int64_t stride[GD_MAX_RANK]; /* elements, over the merged axes */
+    int16_t size_log2;
+    int16_t is_direct;
+    int32_t slot; /* register it is copied to when not direct */
+} ew_source;
+
+typedef struct ew_step {
+    gd_ew_loop loop;
+    int16_t from[3], to; /* slots */
+} ew_step;
+
+struct gd_ew_program {
+    const gd_ew_table *table;
+    int32_t n_sources, n_steps, n_registers, rank;
+    int16_t out_is_direct, out_size_log2;
+    int32_t block_axis; /* the other axis of a two-axis block, beside the last */
+    int32_t out_slot;   /* register the result is made in when not direct */
+    int64_t register_bytes;
+    int64_t widest;             /* bytes of the largest element a register holds */
+    int64_t tiles;              /* 0: nothing to do */
+    int64_t shape[GD_MAX_RANK]; /* merged axes */
+    int64_t box[GD_MAX_RANK];   /* extents of a tile; cut off at the ends of the axes */
+    int64_t out_stride[GD_MAX_RANK];
+    ew_source source[GD_FUSED_MAX_INPUTS];
+    ew_step step[MAX_STEPS];
+};
+
+_Static_assert(sizeof(gd_ew_program) <= GD_EW_PROGRAM_BYTES, "room for a program");
+
+size_t gd_ew_prepare_bytes(void)
+{
+    return sizeof(gd_ew_program);
+}
+
+/* ---- from instructions to steps ---- */
+
+typedef struct row_facts {
+    const char *name;
+    int arity;
+    bool gives_bool; /* else the operands' dtype */
+    bool chooses;    /* the first operand is bool, the dtype is that of the others */
+} row_facts;
+
+enum { SAME, BOOL };
+enum { FLOAT, NUMERIC, INTEGRAL, ALL, CHOOSE };
+static const row_facts facts[GD_OP_ELEMENTWISE_COUNT] = {
+#define GD_UNARY(name, types, result, ...) \
+    [GD_OP_##name] = { #name, 1, result == BOOL, types == CHOOSE },
+#define GD_BINARY(name, types, result, ...) \
+    [GD_OP_##name] = { #name, 2, result == BOOL, types == CHOOSE },
+#define GD_TERNARY(name, types, result, ...) \
+    [GD_OP_##name] = { #name, 3, result == BOOL, types == CHOOSE },
+#include "ops/elementwise.def"
+};
+
+static int size_log2(gd_dtype dtype)
+{
+    static const int8_t log2[GD_DTYPE_COUNT] = {
+        [GD_F32] = 2, [GD_F64] = 3,  [GD_I32] = 2, [GD_I64] = 3,
+        [GD_U8] = 0,  [GD_BOOL] = 0, [GD_F16] = 1, [GD_BF16] = 1
+    };
+    return log2[dtype];
+}
+
+/* State of the translation. Values are numbered as in gd_fused_attr. */
+typedef struct translation {
+    gd_ew_program *program;
+    const gd_fused_attr *attr;
+    gd_dtype dtype[MAX_VALUES];
+    int16_t last_use[MAX_VALUES];             /* the last instruction to read it */
+    int16_t slot[MAX_VALUES][GD_DTYPE_COUNT]; /* where the value lies as this dtype; -1: nowhere */
+    int16_t free_slot[MAX_REGISTERS];
+    int n_free;
+} translation;
+
+static void add_value(translation *t, int value, gd_dtype dtype, int slot)
+{
+    t->dtype[value] = dtype;
+    t->last_use[value] = -1;
+    for (int d = 0; d < GD_DTYPE_COUNT; d++)
+        t->slot[value][d] = -1;
+    t->slot[value][dtype] = (int16_t)slot;
+}
+
+static int take_register(translation *t, gd_dtype dtype)
+{
+    gd_ew_program *p = t->program;
+    int64_t bytes = (int64_t)1 << size_log2(dtype);
+    if (bytes > p->widest)
+        p->widest = bytes;
+    if (t->n_free > 0)
+        return t->free_slot[--t->n_free];
+    return p->n_sources + 1 + p->n_registers++;
+}
+
+static void free_register(translation *t, int slot)
+{
+    if (slot > t->program->n_sources)
+        t->free_slot[t->n_free++] = (int16_t)slot;
+}
+
+/* Registers of operands not read after instruction i. */
+static void free_operands(translation *t, const gd_fused_instruction *instruction, int arity, int i)
+{
+    for (int k = 0; k < arity; k++) {
+        int value = instruction->from[k];
+        if (t->last_use[value] != i)
+            continue;
+        t->last_use[value] = -1; /* it may be two operands at once */
+        for (int d = 0; d < GD_DTYPE_COUNT; d++)
+            if (t->slot[value][d] >= 0)
+                free_register(t, t->slot[value][d]);
+    }
+}
+
+static void add_step(gd_ew_program *p, gd_ew_loop loop, const int from[3], int to)
+{
+    assert(p->n_steps < MAX_STEPS);
+    p->step[p->n_steps++] = (ew_step){
+        .loop = loop,
+        .from = { (int16_t)from[0], (int16_t)from[1], (int16_t)from[2] },
+        .to = (int16_t)to,
+    };
+}
+
+static void add_cast(translation *t, gd_dtype from_dtype, gd_dtype to_dtype, int from, int to)
+{
+    add_step(t->program, t->program->table->cast[from_dtype][to_dtype],
+             (const int[]){ from, from, from }, to);
+}
+
+/* The slot of a value as a dtype, converted at its first use. */
+static int value_as(translation *t, int value, gd_dtype dtype)
+{
+    int16_t *slot = &t->slot[value][dtype];
+    if (*slot < 0) {
+        *slot = (int16_t)take_register(t, dtype);
+        add_cast(t, t->dtype[value], dtype, t->slot[value][t->dtype[value]], *slot);
+    }
+    return *slot;
+}
+
+/* What an instruction calls: its loop, and the dtypes that takes and makes. */
+typedef struct callee {
+    const char *name;
+    gd_ew_loop loop; /* NULL: none */
+    int arity;
+    gd_dtype takes[3], makes;
+} callee;
+
+static callee find_callee(const gd_ew_table *table, const gd_fused_instruction *instruction)
+{
+    gd_dtype compute = (gd_dtype)instruction->compute;
+    int op = instruction->op;
+    if (op == GD_OP_cast) {
+        gd_dtype makes = (gd_dtype)instruction->dtype;
+        return (callee){ "cast", table->cast[compute][makes], 1, { compute }, makes };
+    }
+    if (op < 0 || op >= GD_OP_ELEMENTWISE_COUNT)
+        return (callee){ "an op that is not elementwise", NULL, 0, { compute }, compute };
+    const row_facts *row = &facts[op];
+    if (gd_dtype_is_half(compute) && !row->chooses)
+        compute = GD_F32;
+    return (callee){ row->name,
+                     table->op[compute][op],
+                     row->arity,
+                     { row->chooses ? GD_BOOL : compute, compute, compute },
+                     row->gives_bool ? GD_BOOL : compute };
+}
+
+static void translate_instruction(translation *t, int i)
+{
+    gd_ew_program *p = t->program;
+    const gd_fused_instruction *instruction = &t->attr->instruction[i];
+    gd_dtype dtype = (gd_dtype)instruction->dtype;
+    bool is_last = i == t->attr->n_instructions - 1;
+    callee call = find_callee(p->table, instruction);
+
+    int from[3] = { 0 };
+    for (int k = 0; k < call.arity; k++)
+        from[k] = value_as(t, instruction->from[k], call.takes[k]);
+    for (int k = call.arity; k < 3; k++)
+        from[k] = from[0];
+
+    /* A loop may write over an operand only where the sizes agree: so other operands are freed
+     * after the result has its place. */
+    bool may_overwrite = true;
+    for (int k = 0; k < call.arity; k++)
+        may_overwrite &= size_log2(call.takes[k]) == size_log2(call.makes);
+    if (may_overwrite)
+        free_operands(t, instruction, call.arity, i);
+    bool needs_cast = call.makes != dtype;
+    int made = is_last && !needs_cast ? p->n_sources : take_register(t, call.makes);
+    add_step(p, call.loop, from, made);
+    if (!may_overwrite)
+        free_operands(t, instruction, call.arity, i);
+
+    int placed = made;
+    if (needs_cast) {
+        placed = is_last ? p->n_sources : take_register(t, dtype);
+        add_cast(t, call.makes, dtype, made, placed);
+        free_register(t, made);
+    }
+    int value = t->attr->n_inputs + i;
+    int16_t last_use = t->last_use[value];
+    add_value(t, value, dtype, placed);
+    t->last_use[value] = last_use;
+}
+
+/* Checks every instruction before any is translated, and notes the last use of each value. */
+static gd_status find_last_uses(translation *t)
+{
+    const gd_fused_attr *attr = t->attr;
+    for (int i = 0; i < attr->n_instructions; i++) {
+        callee call = find_callee(t->program->table, &attr->instruction[i]);
+        if (!call.loop)
+            return gd_fail(GD_ERR_UNSUPPORTED, "cpu: no kernel for %s of %s", call.name,
+                           gd_dtype_name((gd_dtype)attr->instruction[i].compute));
+        t->last_use[attr->n_inputs + i] = -1;
+        for (int k = 0; k < call.arity; k++) {
+            int value = attr->instruction[i].from[k];
+            assert(value >= 0 && value < attr->n_inputs + i);
+            t->last_use[value] = (int16_t)i;
+        }
+    }
+    return GD_OK;
+}
+
+static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd_kernel_call *call)
+{
+    translation t;
+    t.program = p;
+    t.attr = attr;
+    t.n_free = 0;
+    for (int v = 0; v < attr->n_inputs; v++)
+        add_value(&t, v, call->in[v].layout->dtype, v);
+    gd_status status = find_last_uses(&t);
+    for (int i = 0; i < attr->n_instructions && status == GD_OK; i++)
+        translate_instruction(&t, i);
+    return status;
+}
+
+/* ---- from layouts to tiles ---- */
+
+/* Stride of an input along an axis of the result it is broadcast to. */
+static int64_t broadcast_stride(const gd_layout *in, const gd_layout *out, int axis)
+{
+    int own = axis - (out->rank - in->rank);
+    return own < 0 || in->shape[own] == 1 ? 0 : in->stride[own];
+}
+
+/* Drop axes of size 1, merge neighbours that every source steps through as one. */
+static void merge_axes(gd_ew_program *p, const gd_kernel_call *call)
+{
+    const gd_layout *out = call->out.layout;
+    p->rank = 0;
+    for (int axis = 0; axis < out->rank; axis++) {
+        int64_t size = out->shape[axis];
+        if (size == 1)
+            continue;
+        bool merges = p->rank > 0;
+        for (int s = 0; s < p->n_sources && merges; s++)
+            merges = p->source[s].stride[p->rank - 1] ==
+                     broadcast_stride(call->in[s].layout, out, axis) * size;
+        if (!merges)
+            p->shape[p->rank++] = 1;
+        int to = p->rank - 1;
+        p->shape[to] *= size;
+        for (int s = 0; s < p->n_sources; s++)
+            p->source[s].stride[to] = broadcast_stride(call->in[s].layout, out, axis);
+    }
+    if (p->rank == 0) {
+        p->rank = 1;
+        p->shape[0] = 1;
+        for (int s = 0; s < p->n_sources; s++)
+            p->source[s].stride[0] = 1;
+    }
+    int64_t stride = 1;
+    for (int axis = p->rank - 1; axis >= 0; axis--) {
+        p->out_stride[axis] = stride;
+        stride *= p->shape[axis];
+    }
+}
+
+/* Whether elements of a tile are neighbours in memory, in the tile's order. */
+static bool is_dense(const gd_ew_program *p, const int64_t *stride)
+{
+    int64_t expected = 1;
+    bool is_whole = true; /* so far, the axes that may be cut off have nothing before them */
+    for (int axis = p->rank - 1; axis >= 0; axis--) {
+        if (p->box[axis] == 1)
+            continue;
+        if (stride[axis] != expected || !is_whole)
+            return false;
+        expected *= p->box[axis];
+        is_whole = p->box[axis] == p->shape[axis];
+    }
+    return true;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Where a source has large steps along the last axis and small ones along another, walk in blocks
+ * of these two axes, so that each cache line is used up while it is there. */
+static bool choose_transposed_box(gd_ew_program *p, int64_t capacity)
+{
+    int last = p->rank - 1;
+    int other = -1;
+    for (int s = 0; s < p->n_sources && other < 0; s++) {
+        const int64_t *stride = p->source[s].stride;
+        int64_t least = stride[last] < 0 ? -stride[last] : stride[last];
+        if (least <= 1)
+            continue;
+        for (int axis = 0; axis < last; axis++) {
+            int64_t step = stride[axis] < 0 ? -stride[axis] : stride[axis];
+            if (step != 0 && step < least) {
+                least = step;
+                other = axis;
+            }
+        }
+    }
+    if (other < 0)
+        return false;
+    int64_t cols = smaller(p->shape[last], TRANSPOSED_COLUMNS);
+    int64_t rows = smaller(p->shape[other], capacity / cols);
+    cols = smaller(p->shape[last], capacity / rows);
+    if (rows * cols < capacity / 4 && p->rank > 2)
+        return false; /* many small matrices: take several at a time */
+    for (int axis = 0; axis < last; axis++)
+        p->box[axis] = 1;
+    p->box[other] = rows;
+    p->box[last] = cols;
+    p->block_axis = other;
+    return true;
+}
+
+/* As many trailing axes as fit, and as much as fits of the next one. */
+static void choose_trailing_box(gd_ew_program *p, int64_t capacity)
+{
+    int64_t count = 1;
+    for (int axis = p->rank - 1; axis >= 0; axis--) {
+        p->box[axis] = count < capacity ? smaller(p->shape[axis], capacity / count) : 1;
+        count = p->box[axis] == p->shape[axis] ? count * p->box[axis] : capacity;
+    }
+    /* One row at a time, if that lets rows be read where they are. */
+    int last = p->rank - 1;
+    if (p->rank < 2 || p->box[last - 1] == 1 || p->shape[last] < DIRECT_ROW_LEAST)
+        return;
+    for (int s = 0; s < p->n_sources; s++) {
+        const int64_t *stride = p->source[s].stride;
+        if (stride[last] == 1 && stride[last - 1] != 0 && stride[last - 1] != p->shape[last]) {
+            for (int axis = 0; axis < last; axis++)
+                p->box[axis] = 1;
+            return;
+        }
+    }
+}
+
+static int64_t tile_capacity(const gd_ew_program *p)
+{
+    int64_t registers = p->n_registers;
+    for (int s = 0; s < p->n_sources; s++)
+        registers += p->rank > 1 || p->source[s].stride[0] != 1;
+    if (registers == 0)
+        return TILE_MOST;
+    int64_t capacity = REGISTERS_BYTES / (registers * p->widest) / TILE_LEAST * TILE_LEAST;
+    if (capacity < TILE_LEAST)
+        return TILE_LEAST;
+    return smaller(capacity, TILE_MOST_WITH_REGISTERS);
+}
+
+static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
+{
+    for (int s = 0; s < p->n_sources; s++) {
+        int log2 = size_log2(call->in[s].layout->dtype);
+        p->source[s].size_log2 = (int16_t)log2;
+        if (p->widest < (int64_t)1 << log2)
+            p->widest = (int64_t)1 << log2;
+    }
+    p->out_size_log2 = (int16_t)size_log2(call->out.layout->dtype);
+    if (p->widest < (int64_t)1 << p->out_size_log2)
+        p->widest = (int64_t)1 << p->out_size_log2;
+    merge_axes(p, call);
+    p->tiles = 0;
+    for (int axis = 0; axis < p->rank; axis++)
+        if (p->shape[axis] == 0)
+            return;
+    int64_t capacity = tile_capacity(p);
+    if (p->rank < 2 || !choose_transposed_box(p, capacity))
+        choose_trailing_box(p, capacity);
+
+    p->tiles = 1;
+    int64_t count = 1;
+    for (int axis = 0; axis < p->rank; axis++) {
+        p->tiles *= (p->shape[axis] + p->box[axis] - 1) / p->box[axis];
+        count *= p->box[axis];
+    }
+    p->register_bytes = (count * p->widest + 63) / 64 * 64 + REGISTER_GAP;
+    int first_register = p->n_sources + 1;
+    for (int s = 0; s < p->n_sources; s++) {
+        p->source[s].is_direct = is_dense(p, p->source[s].stride);
+        p->source[s].slot = s;
+        if (!p->source[s].is_direct && p->n_steps > 0)
+            p->source[s].slot = first_register + p->n_registers++;
+    }
+    p->out_is_direct = is_dense(p, p->out_stride);
+    p->out_slot = p->n_sources;
+    if (!p->out_is_direct && p->n_steps > 0)
+        p->out_slot = first_register + p->n_registers++;
+    assert(p->n_registers <= MAX_REGISTERS);
+    assert((size_t)(p->n_registers * p->register_bytes) <= GD_CPU_SCRATCH);
+}
+
+static const gd_ew_table *const tables[GD_ISA_COUNT] = {
+    [GD_ISA_BASELINE] = &gd_ew_table_baseline,
+#ifdef GD_HAVE_AVX2
+    [GD_ISA_AVX2] = &gd_ew_table_avx2,
+#endif
+#ifdef GD_HAVE_AVX512
+    [GD_ISA_AVX512] = &gd_ew_table_avx512,
+#endif
+#ifdef GD_HAVE_NEON
+    [GD_ISA_NEON] = &gd_ew_table_neon,
+#endif
+};
+
+const gd_ew_table *gd_ew_table_of(const gd_device *device)
+{
+    return tables[((const gd_cpu_device *)device)->isa];
+}
+
+gd_status gd_ew_prepare(const gd_kernel_call *call, void *memory)
+{
+    gd_ew_program *p = memory;
+    p->table = gd_ew_table_of(call->device);
+    p->n_sources = call->n;
+    p->n_steps = p->n_registers = 0;
+    p->block_axis = 0;
+    p->widest = 1;
+    gd_status status = GD_OK;
+    if (call->op->id == GD_OP_fused) {
+        status = translate(p, call->attr, call);
+    } else if (call->op->id != GD_OP_copy) {
+        gd_fused_attr single; /* only what one instruction needs is set */
+        single.n_inputs = call->n;
+        single.n_instructions = 1;
+        const gd_layout *typical =
+            call->in[call->n > 1 ? 1 : 0].layout; /* the first of where's is its condition */
+        single.instruction[0] = (gd_fused_instruction){
+            .op = (int16_t)call->op->id,
+            .dtype = (int16_t)call->out.layout->dtype,
+            .from = { 0, 1, 2 },
+            .compute = (int16_t)typical->dtype,
+        };
+        if (call->op->id != GD_OP_cast || typical->dtype != call->out.layout->dtype)
+            status = translate(p, &single, call);
+    }
+    if (status == GD_OK)
+        divide_into_tiles(p, call);
+    return status;
+}
+
+/* ---- running ---- */
+
+/* Copy a box of a source, with its extents, to dense memory. */
+static void load_box(const gd_ew_program *p, const ew_source *source, const char *from,
+                     const int64_t *extent, char *to)
+{
+    gd_ew_block_copy copy = p->table->copy[source->size_log2];
+    int64_t size[GD_MAX_RANK], stride[GD_MAX_RANK];
+    int rank = 0;
+    for (int axis = 0; axis < p->rank; axis++) {
+        if (extent[axis] == 1)
+            continue;
+        if (rank > 0 && stride[rank - 1] == source->stride[axis] * extent[axis]) {
+            size[rank - 1] *= extent[axis];
+            stride[rank - 1] = source->stride[axis];
+        } else {
+            size[rank] = extent[axis];
+            stride[rank++] = source->stride[axis];
+        }
+    }
+    if (rank < 2) {
+        copy(from, 0, rank ? stride[0] : 1, to, 0, 1, rank ? size[0] : 1);
+        return;
+    }
+    int64_t rows = size[rank - 2], cols = size[rank - 1];
+    int64_t index[GD_MAX_RANK] = { 0 };
+    for (;;) {
+        copy(from, stride[rank - 2], stride[rank - 1], to, cols, rows, cols);
+        to += (rows * cols) << source->size_log2;
+        int axis = rank - 3;
+        for (; axis >= 0; axis--) {
+            from += stride[axis] * ((int64_t)1 << source->size_log2);
+            if (++index[axis] < size[axis])
+                break;
+            from -= size[axis] * stride[axis] * ((int64_t)1 << source->size_log2);
+            index[axis] = 0;
+        }
+        if (axis < 0)
+            return;
+    }
+}
+
+/* One thread's walk over its tiles. */
+typedef struct walk {
+    const gd_ew_program *program;
+    const gd_kernel_call *call;
+    char *slot[MAX_SLOTS];
+    const char *held[GD_FUSED_MAX_INPUTS]; /* what the register of a source was loaded from */
+    int64_t held_count[GD_FUSED_MAX_INPUTS], held_cols[GD_FUSED_MAX_INPUTS];
+    int64_t start[GD_MAX_RANK], extent[GD_MAX_RANK];
+} walk;
+
+static int64_t offset_of(const walk *w, const int64_t *stride)
+{
+    int64_t offset = 0;
+    for (int axis = 0; axis < w->program->rank; axis++)
+        offset += w->start[axis] * stride[axis];
+    return offset;
+}
+
+static char *address(void *data, int64_t offset, int size_log2)
+{
+    return (char *)data + offset * ((int64_t)1 << size_log2);
+}
+
+static void place_sources(walk *w, int64_t count)
+{
+    const gd_ew_program *p = w->program;
+    int64_t cols = w->extent[p->rank - 1];
+    for (int s = 0; s < p->n_sources; s++) {
+        const ew_source *source = &p->source[s];
+        char *from = address(w->call->in[s].data, offset_of(w, source->stride), source->size_log2);
+        if (source->is_direct) {
+            w->slot[s] = from;
+        } else if (w->held[s] != from || w->held_count[s] != count || w->held_cols[s] != cols) {
+            /* At most two extents vary from tile to tile, one of them the last. */
+            load_box(p, source, from, w->extent, w->slot[s]);
+            w->held[s] = from;
+            w->held_count[s] = count;
+            w->held_cols[s] = cols;
+        }
+    }
+}
+
+static void begin_walk(walk *w, const gd_ew_program *p, const gd_kernel_call *call, int64_t tile,
+                       char *scratch)
+{
+    w->program = p;
+    w->call = call;
+    for (int r = 0; r < p->n_registers; r++)
+        w->slot[p->n_sources + 1 + r] = scratch + r * p->register_bytes;
+    for (int s = 0; s < p->n_sources; s++) {
+        w->held[s] = NULL;
+        if (!p->source[s].is_direct)
+            w->slot[s] = w->slot[p->source[s].slot];
+    }
+    for (int axis = p->rank - 1; axis >= 0; axis--) {
+        int64_t blocks = (p->shape[axis] + p->box[axis] - 1) / p->box[axis];
+        w->start[axis] = tile % blocks * p->box[axis];
+        tile /= blocks;
+    }
+}
+
+static int64_t measure_tile(walk *w)
+{
+    int64_t count = 1;
+    for (int axis = 0; axis < w->program->rank; axis++) {
+        w->extent[axis] = smaller(w->program->box[axis], w->program->shape[axis] - w->start[axis]);
+        count *= w->extent[axis];
+    }
+    return count;
+}
+
+static void next_tile(walk *w)
+{
+    const gd_ew_program *p = w->program;
+    for (int axis = p->rank - 1; axis >= 0; axis--) {
+        w->start[axis] += p->box[axis];
+        if (w->start[axis] < p->shape[axis])
+            return;
+        w->start[axis] = 0;
+    }
+}
+
+/* The block of two axes at `from`, with its row stride, to its place in the result. */
+static void store_block(const walk *w, int size_log2, const char *from, int64_t row_stride,
+                        int64_t col_stride, char *to)
+{
+    const gd_ew_program *p = w->program;
+    p->table->copy[size_log2](from, row_stride, col_stride, to, p->out_stride[p->block_axis],
+                              w->extent[p->block_axis], w->extent[p->rank - 1]);
+}
+
+typedef struct ew_job {
+    const gd_ew_program *program;
+    const gd_kernel_call *call;
+} ew_job;
+
+static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
+{
+    const ew_job *job = context;
+    const gd_ew_program *p = job->program;
+    walk w;
+    begin_walk(&w, p, job->call, begin, gd_cpu_scratch(job->call, thread));
+    for (int64_t tile = begin; tile < end; tile++, next_tile(&w)) {
+        int64_t count = measure_tile(&w);
+        char *out = address(job->call->out.data, offset_of(&w, p->out_stride), p->out_size_log2);
+        w.slot[p->n_sources] = p->out_is_direct ? out : w.slot[p->out_slot];
+        place_sources(&w, count);
+        for (int i = 0; i < p->n_steps; i++) {
+            const ew_step *step = &p->step[i];
+            step->loop(w.slot[step->from[0]], w.slot[step->from[1]], w.slot[step->from[2]],
+                       w.slot[step->to], count);
+        }
+        if (!p->out_is_direct)
+            store_block(&w, p->out_size_log2, w.slot[p->n_sources], w.extent[p->rank - 1], 1, out);
+    }
+}
+
+/* A program without steps: a copy. */
+static void copy_tiles(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const ew_job *job = context;
+    const gd_ew_program *p = job->program;
+    const ew_source *source = &p->source[0];
+    walk w;
+    begin_walk(&w, p, job->call, begin, NULL);
+    for (int64_t tile = begin; tile < end; tile++, next_tile(&w)) {
+        measure_tile(&w);
+        char *out = address(job->call->out.data, offset_of(&w, p->out_stride), p->out_size_log2);
+        char *from =
+            address(job->call->in[0].data, offset_of(&w, source->stride), p->out_size_log2);
+        if (p->out_is_direct)
+            load_box(p, source, from, w.extent, out);
+        else
+            store_block(&w, p->out_size_log2, from, source->stride[p->block_axis],
+                        source->stride[p->rank - 1], out);
+    }
+}
+
+void gd_ew_run(const gd_ew_program *p, const gd_kernel_call *call)
+{
+    if (p->tiles == 0)
+        return;
+    int64_t tile = 1;
+    for (int axis = 0; axis < p->rank; axis++)
+        tile *= p->box[axis];
+    int64_t work = tile * (p->n_steps > 0 ? p->n_steps : 1);
+    gd_parallel_for(call->device->threads, p->tiles, (GRAIN + work - 1) / work,
+                    p->n_steps > 0 ? run_tiles : copy_tiles, &(ew_job){ p, call });
+}

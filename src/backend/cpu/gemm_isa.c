@@ -1,0 +1,123 @@
+/* backend/cpu/gemm_isa.c: the matrix product of gemm.h, compiled once per instruction set, and within it twice from one text, for
+ * f32 and f64. In reading order: gemm_driver.h (threads, blocks, which way), gemm_vector.h (one row), gemm_pack.h (copies),
+ * gemm_tile.h (micro-kernels), simd.h (vectors).
+ */
+#include "backend/cpu/gemm.h"
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/simd.h"
+#include "base/threads.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The tallest tile: 2 vectors wide, with 2 of B and at least one of A it fills the registers (32, or 16 before AVX-512). */
+#if defined(GD_ISA_AVX512_BUILD)
+#define ROWS_MAX 14
+#elif defined(__aarch64__)
+#define ROWS_MAX 12
+#else
+#define ROWS_MAX 6
+#endif
+#define VECS_MAX    2
+#define COLUMNS_MAX (VECS_MAX * LANES)
+#define CHAINS_MAX  4 /* blocks of k side by side */
+#define A_PANEL_ROW (GD_GEMM_KC + LANES)
+
+#ifndef PACK_DEPTH
+#define PACK_DEPTH     16   /* steps of k packed at a time: B is read in as many streams */
+#endif
+#define STREAMS        8    /* rows of B read abreast by a product with one row */
+#define STREAM_COLUMNS 2048 /* over this many columns */
+
+#define DIRECT_ROWS    64 /* up to so many rows, packing B costs more than it saves */
+#define DIRECT_COLUMNS 64 /* and A likewise */
+#define CHAIN_ROWS     3
+
+#define LEAST(a, b) ((a) < (b) ? (a) : (b))
+#define OPAQUE(x)   __asm__("" : "+r"(x)) /* the compiler may assume nothing about x's value */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* One product. Until the driver has made up its mind, rows and columns may still be exchanged. */
+#define DEFINE_PRODUCT                                                                             \
+    typedef struct N(product) {                                                                    \
+        int64_t m, n, k;                                                                           \
+        const REAL *a;                                                                             \
+        int64_t a_row, a_col;                                                                      \
+        const REAL *b;                                                                             \
+        int64_t b_row, b_col;                                                                      \
+        REAL *c;                                                                                   \
+        int64_t c_row, c_col;                                                                      \
+        const REAL *column_bias;                                                                   \
+        int64_t column_bias_stride;                                                                \
+        const REAL *row_bias;                                                                      \
+        int64_t row_bias_stride;                                                                   \
+        bool relu, transposed;                                                                     \
+    } N(product);
+
+/* Spellings in the included texts: REAL a number, VEC a vector of LANES of them, V(op) an operation of simd.h, N(name) a name
+ * of our own, FMA the multiply-add of simd.h on one number. */
+#define REAL  float
+#define VEC   vf32
+#define VMASK vf32_mask
+#define LANES VF32_LANES
+#define V(op) vf32_##op
+#define N(op) op##_f32
+#if GD_SIMD_FUSED
+#define FMA(a, b, c) fmaf(a, b, c)
+#else
+#define FMA(a, b, c) ((a) * (b) + (c))
+#endif
+DEFINE_PRODUCT
+#include "backend/cpu/gemm_tile.h"
+#include "backend/cpu/gemm_pack.h"
+#include "backend/cpu/gemm_vector.h"
+#include "backend/cpu/gemm_driver.h"
+#undef REAL
+#undef VEC
+#undef VMASK
+#undef LANES
+#undef V
+#undef N
+#undef FMA
+
+#define REAL  double
+#define VEC   vf64
+#define VMASK vf64_mask
+#define LANES VF64_LANES
+#define V(op) vf64_##op
+#define N(op) op##_f64
+#if GD_SIMD_FUSED
+#define FMA(a, b, c) fma(a, b, c)
+#else
+#define FMA(a, b, c) ((a) * (b) + (c))
+#endif
+DEFINE_PRODUCT
+#include "backend/cpu/gemm_tile.h"
+#include "backend/cpu/gemm_pack.h"
+#include "backend/cpu/gemm_vector.h"
+#include "backend/cpu/gemm_driver.h"
+
+void GD_ISA_NAME(gd_gemm_f32)(const gd_gemm_args *args)
+{
+    run_f32(args);
+}
+
+void GD_ISA_NAME(gd_gemm_f64)(const gd_gemm_args *args)
+{
+    run_f64(args);
+}
+
+void GD_ISA_NAME(gd_gemm_reference_f32)(const gd_gemm_args *args)
+{
+    reference_f32(args);
+}
+
+void GD_ISA_NAME(gd_gemm_reference_f64)(const gd_gemm_args *args)
+{
+    reference_f64(args);
+}

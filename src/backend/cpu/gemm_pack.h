@@ -1,0 +1,90 @@
+/* backend/cpu/gemm_pack.h: copies of blocks of A and B in the order in which the micro-kernels read them. This is where
+ * strides end: transposed, reversed and broadcast operands all leave here contiguous. Included by gemm_isa.c per element type.
+ */
+
+/* Columns [first, first+width) of rows [0, depth) of b, transposed in memory (b_step == 1), to dst [depth, dst_row]. */
+static void N(pack_transposed)(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_col,
+                               int64_t depth, int64_t width)
+{
+    for (int64_t j = 0; j < width; j += LANES) {
+        const REAL *column[LANES];
+        for (int i = 0; i < LANES; i++) /* beyond the edge: the last column again, its lanes are never kept */
+            column[i] = b + (j + i < width ? j + i : width - 1) * b_col;
+        for (int64_t p = 0; p < depth; p += LANES) {
+            const int64_t rest = depth - p;
+            const VMASK mask = V(mask_first)(rest < LANES ? rest : LANES);
+            VEC square[LANES];
+            UNROLL
+            for (int i = 0; i < LANES; i++)
+                square[i] = rest < LANES ? V(load_masked)(mask, column[i] + p) : V(load)(column[i] + p);
+            V(transpose)(square);
+            UNROLL
+            for (int i = 0; i < LANES; i++)
+                if (i < rest)
+                    V(store)(dst + (p + i) * dst_row + j, square[i]);
+        }
+    }
+}
+
+/* The same with contiguous rows (b_col == 1). */
+static void N(pack_rows)(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_step, int64_t depth,
+                         int64_t width)
+{
+    const int64_t whole = width / LANES * LANES;
+    const VMASK mask = V(mask_first)(width - whole);
+    for (int64_t p = 0; p < depth; p++, dst += dst_row, b += b_step) {
+        for (int64_t j = 0; j < whole; j += LANES)
+            V(store)(dst + j, V(load)(b + j));
+        if (whole < width)
+            V(store)(dst + whole, V(load_masked)(mask, b + whole));
+    }
+}
+
+/* The same with any strides. */
+static void N(pack_any)(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_step, int64_t b_col,
+                        int64_t depth, int64_t width)
+{
+    for (int64_t p = 0; p < depth; p++, dst += dst_row, b += b_step)
+        for (int64_t j = 0; j < dst_row; j++)
+            dst[j] = j < width ? b[j * b_col] : (REAL)0;
+}
+
+/* b [depth, columns] -> panels of COLUMNS_MAX columns one after the other, each [depth, its width rounded up to vectors].
+ * A short vector at the edge is filled up with numbers that nobody keeps. */
+static void N(pack_b)(REAL *dst, const REAL *b, int64_t b_step, int64_t b_col, int64_t depth,
+                      int64_t columns)
+{
+    for (int64_t p = 0; p < depth; p += PACK_DEPTH) {
+        const int64_t steps = depth - p < PACK_DEPTH ? depth - p : PACK_DEPTH;
+        for (int64_t j = 0; j < columns; j += COLUMNS_MAX) {
+            const int64_t width = columns - j < COLUMNS_MAX ? columns - j : COLUMNS_MAX;
+            const int64_t dst_row = (width + LANES - 1) / LANES * LANES;
+            REAL *to = dst + j * depth + p * dst_row;
+            const REAL *from = b + p * b_step + j * b_col;
+            if (b_col == 1)
+                N(pack_rows)(to, dst_row, from, b_step, steps, width);
+            else if (b_step == 1)
+                N(pack_transposed)(to, dst_row, from, b_col, steps, width);
+            else
+                N(pack_any)(to, dst_row, from, b_step, b_col, steps, width);
+        }
+    }
+}
+
+/* a [rows, depth] -> dst: rows of A_PANEL_ROW numbers where A's rows are contiguous, else depth rows of `rows` numbers. Kernels
+ * take either; what matters is that the panel stays in the first-level cache, clear of itself and of page boundaries. */
+static void N(pack_a)(REAL *dst, const REAL *a, int64_t a_row, int64_t a_col, int64_t rows,
+                      int64_t depth, int64_t *row, int64_t *step)
+{
+    if (a_col == 1) {
+        *row = A_PANEL_ROW;
+        *step = 1;
+        N(pack_rows)(dst, A_PANEL_ROW, a, a_row, rows, depth);
+        return;
+    }
+    *row = 1;
+    *step = rows;
+    for (int64_t p = 0; p < depth; p++)
+        for (int64_t i = 0; i < rows; i++)
+            dst[p * rows + i] = a[i * a_row + p * a_col];
+}

@@ -1,0 +1,148 @@
+/* backend/cpu/matmul.c: ops matmul and linear on the CPU. Floats go to the packed core (gemm.h), of
+ * which only the operands' description is made here; integers, which nobody is in a hurry for, go
+ * through a plain loop, exact modulo 2^bits. */
+#include "backend/cpu/cpu.h"
+#include "base/error.h"
+#include "base/threads.h"
+#include "ops/attrs.h"
+
+/* Stride of an operand along batch axis `axis` of the result it is broadcast to. */
+static int64_t batch_stride(const gd_layout *in, const gd_layout *out, int axis)
+{
+    int own = axis - (out->rank - in->rank);
+    return own < 0 || in->shape[own] == 1 ? 0 : in->stride[own];
+}
+
+/* x [.., m, k] @ w [.., k, n] -> [.., m, n]; bias [n] or NULL. */
+static gd_gemm_args describe(const gd_kernel_call *call, const gd_operand *bias, bool relu)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
+    const gd_layout *x = call->in[0].layout, *w = call->in[1].layout, *out = call->out.layout;
+    gd_gemm_args args = {
+        .m = x->shape[x->rank - 2],
+        .k = x->shape[x->rank - 1],
+        .n = w->shape[w->rank - 1],
+        .a = call->in[0].data,
+        .a_row_stride = x->stride[x->rank - 2],
+        .a_col_stride = x->stride[x->rank - 1],
+        .b = call->in[1].data,
+        .b_row_stride = w->stride[w->rank - 2],
+        .b_col_stride = w->stride[w->rank - 1],
+        .c = call->out.data,
+        .c_row_stride = out->stride[out->rank - 2],
+        .c_col_stride = out->stride[out->rank - 1],
+        .batch_rank = out->rank - 2,
+        .bias = bias ? bias->data : NULL,
+        .bias_stride = bias ? batch_stride(bias->layout, out, out->rank - 1) : 0,
+        .relu = relu,
+        .threads = cpu->base.threads,
+        .workspace = cpu->workspace,
+    };
+    for (int axis = 0; axis < args.batch_rank; axis++) {
+        args.batch_shape[axis] = out->shape[axis];
+        args.a_batch_stride[axis] = batch_stride(x, out, axis);
+        args.b_batch_stride[axis] = batch_stride(w, out, axis);
+        args.c_batch_stride[axis] = out->stride[axis];
+    }
+    return args;
+}
+
+/* ---- integers: rows of the result are dealt out to the threads ---- */
+
+/* Element offsets of a, b and c in the batch entry `index`. */
+static void locate_batch(const gd_gemm_args *args, int64_t index, int64_t *a, int64_t *b,
+                         int64_t *c)
+{
+    *a = *b = *c = 0;
+    for (int axis = args->batch_rank - 1; axis >= 0; axis--) {
+        int64_t i = index % args->batch_shape[axis];
+        index /= args->batch_shape[axis];
+        *a += i * args->a_batch_stride[axis];
+        *b += i * args->b_batch_stride[axis];
+        *c += i * args->c_batch_stride[axis];
+    }
+}
+
+/* S is what the elements are, U the unsigned type in which overflow wraps. */
+#define DEFINE_INTEGER_ROWS(name, S, U)                                                          \
+    static void name(void *context, int64_t begin, int64_t end, int thread)                      \
+    {                                                                                            \
+        (void)thread;                                                                            \
+        const gd_gemm_args *g = context;                                                         \
+        for (int64_t row = begin; row < end; row++) {                                            \
+            int64_t i = row % g->m, a_at, b_at, c_at;                                            \
+            locate_batch(g, row / g->m, &a_at, &b_at, &c_at);                                    \
+            const U *a = (const U *)g->a + a_at + i * g->a_row_stride; /* [k] */                 \
+            const U *b = (const U *)g->b + b_at;                       /* [k, n] */              \
+            U *c = (U *)g->c + c_at + i * g->c_row_stride;             /* [n] */                 \
+            for (int64_t j = 0; j < g->n; j++)                                                   \
+                c[j * g->c_col_stride] = g->bias ? ((const U *)g->bias)[j * g->bias_stride] : 0; \
+            for (int64_t p = 0; p < g->k; p++) {                                                 \
+                U factor = a[p * g->a_col_stride];                                               \
+                for (int64_t j = 0; j < g->n; j++) {                                             \
+                    U product = (U)(factor * b[p * g->b_row_stride + j * g->b_col_stride]);      \
+                    c[j * g->c_col_stride] = (U)(c[j * g->c_col_stride] + product);              \
+                }                                                                                \
+            }                                                                                    \
+            for (int64_t j = 0; j < g->n && g->relu; j++)                                        \
+                if (!((S)c[j * g->c_col_stride] > 0))                                            \
+                    c[j * g->c_col_stride] = 0;                                                  \
+        }                                                                                        \
+    }
+DEFINE_INTEGER_ROWS(multiply_rows_i32, int32_t, uint32_t)
+DEFINE_INTEGER_ROWS(multiply_rows_i64, int64_t, uint64_t)
+DEFINE_INTEGER_ROWS(multiply_rows_u8, uint8_t, uint8_t)
+
+static void multiply_integers(gd_gemm_args *args, gd_range_fn rows)
+{
+    int64_t count = args->m;
+    for (int axis = 0; axis < args->batch_rank; axis++)
+        count *= args->batch_shape[axis];
+    int64_t work = args->k * args->n; /* multiply-adds of a row */
+    const int64_t worth_a_thread = 64 * 1024;
+    gd_parallel_for(args->threads, count, work > 0 ? worth_a_thread / work + 1 : count, rows, args);
+}
+
+static gd_status multiply(const gd_kernel_call *call, const gd_operand *bias, bool relu)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
+    gd_gemm_args args = describe(call, bias, relu);
+    gd_dtype dtype = call->out.layout->dtype;
+    switch (dtype) {
+    case GD_F32:
+        cpu->gemm_f32(&args);
+        return GD_OK;
+    case GD_F64:
+        cpu->gemm_f64(&args);
+        return GD_OK;
+    case GD_I32:
+        multiply_integers(&args, multiply_rows_i32);
+        return GD_OK;
+    case GD_I64:
+        multiply_integers(&args, multiply_rows_i64);
+        return GD_OK;
+    case GD_U8:
+        multiply_integers(&args, multiply_rows_u8);
+        return GD_OK;
+    default:
+        return gd_fail(GD_ERR_UNSUPPORTED, "cpu: no kernel for %s of %s", call->op->name,
+                       gd_dtype_name(dtype));
+    }
+}
+
+static gd_status matmul(const gd_kernel_call *call)
+{
+    return multiply(call, NULL, false);
+}
+
+static gd_status linear(const gd_kernel_call *call)
+{
+    const gd_linear_attr *attr = call->attr;
+    return multiply(call, call->n > 2 ? &call->in[2] : NULL, attr->relu != 0);
+}
+
+void gd_cpu_register_matmul(gd_kernel_fn *kernel)
+{
+    kernel[GD_OP_matmul] = matmul;
+    kernel[GD_OP_linear] = linear;
+}

@@ -1,0 +1,196 @@
+/* backend/reference/elementwise.c: every row of ops/elementwise.def over every dtype it accepts,
+ * one element at a time, with the functions of libm. The loops are in elementwise_rows.h, included
+ * once per dtype; here are the words the formulas are written in. */
+#include "backend/reference/reference.h"
+
+#include "base/half.h"
+
+#include <math.h>
+
+/* ---- the vocabulary, in terms of
+ *   C      the type the formula computes in
+ *   WIDE   a wider float type, in which functions are evaluated before they are rounded to C
+ *   LIBM   the name of a libm function for WIDE
+ * Integers compute in a type wide enough for any intermediate result and are cut to their own bits
+ * when stored. */
+#define SELECT(condition, a, b) ((condition) ? (C)(a) : (C)(b))
+#define MAX(x, y)               ((x) != (x) || (x) > (y) ? (x) : (y)) /* NaN if either is */
+#define MIN(x, y)               ((x) != (x) || (x) < (y) ? (x) : (y))
+#define ABS(x)                  NAME(absolute)(x)
+#define SIGN(x)                 ((x) > 0 ? (C)1 : (x) < 0 ? (C)-1 : (x))
+#define RELU(x)                 ((x) < 0 ? (C)0 : (x))
+#define FLOOR_DIV(x, y)         NAME(floor_quotient)(x, y)
+#define FLOOR_MOD(x, y)         NAME(floor_remainder)(x, y)
+#define INFINITY_               ((C)INFINITY)
+#define FMA(x, y, z)            ((C)LIBM(fma)(x, y, z))
+
+#define FUNCTION(name, x)      ((C)LIBM(name)((WIDE)(x)))
+#define FUNCTION_2(name, x, y) ((C)LIBM(name)((WIDE)(x), (WIDE)(y)))
+#define SQRT(x)                FUNCTION(sqrt, x)
+#define FLOOR(x)               FUNCTION(floor, x)
+#define CEIL(x)                FUNCTION(ceil, x)
+#define RINT(x)                FUNCTION(rint, x)
+#define TRUNC(x)               FUNCTION(trunc, x)
+#define EXP(x)                 FUNCTION(exp, x)
+#define EXP2(x)                FUNCTION(exp2, x)
+#define EXPM1(x)               FUNCTION(expm1, x)
+#define LOG(x)                 FUNCTION(log, x)
+#define LOG2(x)                FUNCTION(log2, x)
+#define LOG10(x)               FUNCTION(log10, x)
+#define LOG1P(x)               FUNCTION(log1p, x)
+#define SIN(x)                 FUNCTION(sin, x)
+#define COS(x)                 FUNCTION(cos, x)
+#define TAN(x)                 FUNCTION(tan, x)
+#define ASIN(x)                FUNCTION(asin, x)
+#define ACOS(x)                FUNCTION(acos, x)
+#define ATAN(x)                FUNCTION(atan, x)
+#define SINH(x)                FUNCTION(sinh, x)
+#define COSH(x)                FUNCTION(cosh, x)
+#define TANH(x)                FUNCTION(tanh, x)
+#define ERF(x)                 FUNCTION(erf, x)
+#define POW(x, y)              FUNCTION_2(pow, x, y)
+#define ATAN2(y, x)            FUNCTION_2(atan2, y, x)
+#define SIGMOID(x)             ((C)sigmoid(x))
+#define SOFTPLUS(x)            ((C)softplus(x))
+#define ERFINV(x)              ((C)erfinv(x))
+
+static real sigmoid(real x)
+{
+    return 1 / (1 + expl(-x));
+}
+
+static real softplus(real x)
+{
+    return x > 0 ? x + log1pl(expl(-x)) : log1pl(expl(x));
+}
+
+/* The y with erf(y) = x: Halley's iteration from the estimate of Winitzki (2008). Toward |x| = 1
+ * the equation is solved for erfc, which keeps its digits there. */
+static real erfinv(real x)
+{
+    real a = fabsl(x);
+    if (!(a < 1))
+        return a == 1 ? copysignl(INFINITY, x) : NAN;
+    if (a == 0)
+        return x;
+    const real pi = 3.14159265358979323846264338327950288L;
+    real l = logl(1 - a) + log1pl(a), t = 2 / (pi * 0.147L) + l / 2;
+    real y = sqrtl(sqrtl(t * t - l / 0.147L) - t);
+    for (int i = 0; i < 6; i++) {
+        real error = a > 0.5L ? (1 - a) - erfcl(y) : erfl(y) - a;
+        real slope = 2 / sqrtl(pi) * expl(-y * y);
+        real newton = error / slope;
+        y -= newton / (1 + y * newton);
+    }
+    return copysignl(y, x);
+}
+
+/* Which rows a dtype has: KEEP_<types of the row> keeps or drops the row's text. */
+#define KEEP(...) __VA_ARGS__
+#define DROP(...)
+
+/* ---- f32, f64, f16, bf16 ---- */
+#define KEEP_FLOAT    KEEP
+#define KEEP_INTEGRAL DROP
+#define KEEP_NUMERIC  KEEP
+#define KEEP_ALL      KEEP
+#define KEEP_CHOOSE   KEEP
+#define IS_FLOAT      1
+
+#define NAME(name) name##_f32
+#define E          float
+#define C          float
+#define WIDE       double
+#define LIBM(name) name
+#define LOAD(e)    (e)
+#define CUT(c)     (c)
+#include "backend/reference/elementwise_rows.h"
+
+#define NAME(name) name##_f64
+#define E          double
+#define C          double
+#define WIDE       long double
+#define LIBM(name) name##l
+#define LOAD(e)    (e)
+#define CUT(c)     (c)
+#include "backend/reference/elementwise_rows.h"
+
+#define NAME(name) name##_f16
+#define E          uint16_t
+#define C          float
+#define WIDE       double
+#define LIBM(name) name
+#define LOAD(e)    gd_f16_to_f32(e)
+#define CUT(c)     gd_f32_to_f16(c)
+#include "backend/reference/elementwise_rows.h"
+
+#define NAME(name) name##_bf16
+#define E          uint16_t
+#define C          float
+#define WIDE       double
+#define LIBM(name) name
+#define LOAD(e)    gd_bf16_to_f32(e)
+#define CUT(c)     gd_f32_to_bf16(c)
+#include "backend/reference/elementwise_rows.h"
+
+#undef KEEP_FLOAT
+#undef KEEP_INTEGRAL
+#undef IS_FLOAT
+
+/* ---- i32, i64, u8 ---- */
+#define KEEP_FLOAT    DROP
+#define KEEP_INTEGRAL KEEP
+#define IS_FLOAT      0
+
+__extension__ typedef __int128 int128;
+
+#define NAME(name) name##_i32
+#define E          int32_t
+#define C          int64_t
+#define LOAD(e)    (e)
+#define CUT(c)     ((int32_t)(uint32_t)(c))
+#include "backend/reference/elementwise_rows.h"
+
+#define NAME(name) name##_i64
+#define E          int64_t
+#define C          int128
+#define LOAD(e)    (e)
+#define CUT(c)     ((int64_t)(uint64_t)(c))
+#include "backend/reference/elementwise_rows.h"
+
+#define NAME(name) name##_u8
+#define E          uint8_t
+#define C          int64_t
+#define LOAD(e)    (e)
+#define CUT(c)     ((uint8_t)(c))
+#include "backend/reference/elementwise_rows.h"
+
+/* ---- bool: no arithmetic ---- */
+#undef KEEP_NUMERIC
+#define KEEP_NUMERIC DROP
+#define NAME(name)   name##_bool
+#define E            uint8_t
+#define C            int64_t
+#define LOAD(e)      (e)
+#define CUT(c)       ((uint8_t)(c))
+#include "backend/reference/elementwise_rows.h"
+
+/* ---- the kernel of every row: the loop for the operands' dtype ---- */
+
+static const gd_kernel_fn *const loops[GD_DTYPE_COUNT] = {
+    [GD_F32] = loops_f32, [GD_F64] = loops_f64, [GD_I32] = loops_i32,   [GD_I64] = loops_i64,
+    [GD_U8] = loops_u8,   [GD_F16] = loops_f16, [GD_BF16] = loops_bf16, [GD_BOOL] = loops_bool,
+};
+
+static gd_status run_row(const gd_kernel_call *call)
+{
+    gd_dtype dtype =
+        call->in[call->n - 1].layout->dtype; /* the last: the first of `where` is bool */
+    return loops[dtype][call->op->id](call);
+}
+
+void gd_reference_register_elementwise(gd_kernel_fn *kernel)
+{
+    for (int op = 0; op < GD_OP_ELEMENTWISE_COUNT; op++)
+        kernel[op] = run_row;
+}

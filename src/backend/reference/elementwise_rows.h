@@ -1,0 +1,113 @@
+/* backend/reference/elementwise_rows.h: the loops of every row of ops/elementwise.def for one
+ * dtype, and their table loops_<dtype>. Included by elementwise.c once per dtype, which defines
+ * NAME, E (element), C (compute type), LOAD, CUT (C to E), KEEP_<types>. */
+
+/* The operands are read before the result is written: the result may be one of them. */
+static C NAME(read)(const gd_kernel_call *call, int i, const gd_walk *w)
+{
+    const gd_operand *x = &call->in[i];
+    return LOAD(((const E *)x->data)[gd_walk_offset(w, x->layout)]);
+}
+
+static void NAME(write_SAME)(const gd_kernel_call *call, const gd_walk *w, C value)
+{
+    ((E *)call->out.data)[w->count] = CUT(value);
+}
+
+static void NAME(write_BOOL)(const gd_kernel_call *call, const gd_walk *w, bool value)
+{
+    ((uint8_t *)call->out.data)[w->count] = value;
+}
+
+#if IS_FLOAT
+static C NAME(absolute)(C x)
+{
+    return FUNCTION(fabs, x);
+}
+
+/* Python's and NumPy's (numpy/_core/src/npymath, npy_divmod): the remainder has the sign of y … */
+static C NAME(floor_remainder)(C x, C y)
+{
+    C rest = FUNCTION_2(fmod, x, y);
+    if (rest == 0)
+        return FUNCTION_2(copysign, 0, y);
+    return (rest < 0) != (y < 0) ? rest + y : rest;
+}
+
+/* … and the quotient is what is left when it is taken off. */
+static C NAME(floor_quotient)(C x, C y)
+{
+    if (y == 0)
+        return x / y;
+    C rest = FUNCTION_2(fmod, x, y);
+    C quotient = (x - rest) / y;
+    if (rest != 0 && (rest < 0) != (y < 0))
+        quotient -= 1;
+    if (quotient == 0)
+        return FUNCTION_2(copysign, 0, x / y);
+    C whole = FLOOR(quotient);
+    return quotient - whole > (C)0.5 ? whole + 1 : whole;
+}
+#else
+static inline C NAME(absolute)(C x)
+{
+    return x < 0 ? -x : x;
+}
+
+static inline C NAME(floor_remainder)(C x, C y)
+{
+    if (y == 0)
+        return 0;
+    C rest = x % y;
+    return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+
+static inline C NAME(floor_quotient)(C x, C y)
+{
+    return y == 0 ? 0 : (x - NAME(floor_remainder)(x, y)) / y;
+}
+#endif
+
+#define GD_UNARY(name, types, result, formula, ...)                                  \
+    KEEP_##types(static gd_status NAME(name)(const gd_kernel_call *call) {           \
+        for (gd_walk w = gd_walk_over(call->out.layout); w.more; gd_walk_next(&w)) { \
+            C x = NAME(read)(call, 0, &w);                                           \
+            NAME(write_##result)(call, &w, formula);                                 \
+        }                                                                            \
+        return GD_OK;                                                                \
+    })
+#define GD_BINARY(name, types, result, formula, ...)                                 \
+    KEEP_##types(static gd_status NAME(name)(const gd_kernel_call *call) {           \
+        for (gd_walk w = gd_walk_over(call->out.layout); w.more; gd_walk_next(&w)) { \
+            C x = NAME(read)(call, 0, &w), y = NAME(read)(call, 1, &w);              \
+            NAME(write_##result)(call, &w, formula);                                 \
+        }                                                                            \
+        return GD_OK;                                                                \
+    })
+/* CHOOSE: the first operand is bool. */
+#define GD_TERNARY(name, types, result, formula, ...)                                           \
+    KEEP_##types(static gd_status NAME(name)(const gd_kernel_call *call) {                      \
+        for (gd_walk w = gd_walk_over(call->out.layout); w.more; gd_walk_next(&w)) {            \
+            bool x =                                                                            \
+                gd_ref_load_integer(&call->in[0], gd_walk_offset(&w, call->in[0].layout)) != 0; \
+            C y = NAME(read)(call, 1, &w), z = NAME(read)(call, 2, &w);                         \
+            NAME(write_##result)(call, &w, formula);                                            \
+        }                                                                                       \
+        return GD_OK;                                                                           \
+    })
+#include "ops/elementwise.def"
+
+static const gd_kernel_fn NAME(loops)[GD_OP_ELEMENTWISE_COUNT] = {
+#define GD_UNARY(name, types, ...)   KEEP_##types([GD_OP_##name] = NAME(name), )
+#define GD_BINARY(name, types, ...)  KEEP_##types([GD_OP_##name] = NAME(name), )
+#define GD_TERNARY(name, types, ...) KEEP_##types([GD_OP_##name] = NAME(name), )
+#include "ops/elementwise.def"
+};
+
+#undef NAME
+#undef E
+#undef C
+#undef WIDE
+#undef LIBM
+#undef LOAD
+#undef CUT

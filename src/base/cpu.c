@@ -1,0 +1,182 @@
+/* base/cpu.c: what this processor can do. Start at detect(), which asks it once.
+ *
+ * An instruction set counts only if the operating system saves its registers too (XGETBV), else the
+ * first such instruction would kill the process.
+ */
+#include "base/cpu.h"
+#include "base/error.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#define ON_X86 1
+#include <cpuid.h>
+#endif
+
+static const char *const isa_names[GD_ISA_COUNT] = {
+    [GD_ISA_BASELINE] = "baseline",
+    [GD_ISA_AVX2] = "avx2",
+    [GD_ISA_AVX512] = "avx512",
+    [GD_ISA_NEON] = "neon",
+};
+
+/* Best first. */
+static const gd_isa preference[] = { GD_ISA_AVX512, GD_ISA_AVX2, GD_ISA_NEON, GD_ISA_BASELINE };
+
+static pthread_once_t detected = PTHREAD_ONCE_INIT;
+static bool available[GD_ISA_COUNT];
+static char model[49] = "unknown";
+
+#ifdef ON_X86
+
+static bool has_bits(uint32_t value, uint32_t bits)
+{
+    return (value & bits) == bits;
+}
+
+/* The register sets the operating system saves: XCR0. Valid only when CPUID reports OSXSAVE. */
+static uint32_t saved_registers(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+static void detect_isa(void)
+{
+    enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29 }; /* leaf 1, ecx */
+    enum {
+        AVX2 = 1 << 5,
+        AVX512F = 1 << 16,
+        AVX512DQ = 1 << 17,
+        AVX512BW = 1 << 30
+    };                                  /* leaf 7, ebx */
+    const uint32_t avx512vl = 1u << 31; /* leaf 7, ebx */
+    enum {
+        XMM = 1 << 1,
+        YMM = 1 << 2,
+        OPMASK = 1 << 5,
+        ZMM_LOW = 1 << 6,
+        ZMM_HIGH = 1 << 7
+    }; /* XCR0 */
+
+    uint32_t eax, ebx, ecx, edx;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !has_bits(ecx, OSXSAVE | AVX | FMA | F16C))
+        return;
+    uint32_t saved = saved_registers();
+    if (!has_bits(saved, XMM | YMM) || !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx))
+        return;
+    available[GD_ISA_AVX2] = has_bits(ebx, AVX2);
+    available[GD_ISA_AVX512] = available[GD_ISA_AVX2] &&
+                               has_bits(saved, OPMASK | ZMM_LOW | ZMM_HIGH) &&
+                               has_bits(ebx, AVX512F | AVX512DQ | AVX512BW | avx512vl);
+}
+
+/* Leaves 0x80000002 … 4 hold 48 bytes of text, padded with blanks. */
+static void detect_model(void)
+{
+    char text[sizeof model] = { 0 };
+    for (uint32_t part = 0; part < 3; part++) {
+        uint32_t words[4];
+        if (!__get_cpuid(0x80000002u + part, &words[0], &words[1], &words[2], &words[3]))
+            return;
+        memcpy(text + part * sizeof words, words, sizeof words);
+    }
+    size_t length = strlen(text);
+    while (length > 0 && text[length - 1] == ' ')
+        text[--length] = '\0';
+    size_t blanks = strspn(text, " ");
+    if (blanks < length)
+        memcpy(model, text + blanks, length - blanks + 1);
+}
+
+#endif
+
+static void detect(void)
+{
+    available[GD_ISA_BASELINE] = true;
+#ifdef ON_X86
+    detect_isa();
+    detect_model();
+#endif
+#if defined(__aarch64__)
+    available[GD_ISA_NEON] = true;
+#endif
+}
+
+const char *gd_isa_name(gd_isa isa)
+{
+    return (unsigned)isa < GD_ISA_COUNT ? isa_names[isa] : "unknown";
+}
+
+gd_isa gd_isa_parse(const char *name)
+{
+    for (int isa = 0; isa < GD_ISA_COUNT; isa++)
+        if (strcmp(name, isa_names[isa]) == 0)
+            return (gd_isa)isa;
+    return GD_ISA_COUNT;
+}
+
+bool gd_isa_available(gd_isa isa)
+{
+    pthread_once(&detected, detect);
+    return (unsigned)isa < GD_ISA_COUNT && available[isa];
+}
+
+gd_isa gd_isa_choose(void)
+{
+    const char *asked = getenv("GRADUS_ISA");
+    if (asked && *asked) {
+        gd_isa isa = gd_isa_parse(asked);
+        if (isa == GD_ISA_COUNT) {
+            gd_fail(GD_ERR_INVALID, "GRADUS_ISA=%s: not one of baseline, avx2, avx512, neon",
+                    asked);
+        } else if (!gd_isa_available(isa)) {
+            gd_fail(GD_ERR_UNSUPPORTED, "GRADUS_ISA=%s: this processor (%s) cannot run it", asked,
+                    gd_cpu_model());
+            isa = GD_ISA_COUNT;
+        }
+        return isa;
+    }
+    size_t best = 0; /* the last of the list, baseline, is always available */
+    while (!gd_isa_available(preference[best]))
+        best++;
+    return preference[best];
+}
+
+size_t gd_cache_bytes(int level)
+{
+    static const size_t guess[] = { (size_t)32 << 10, (size_t)512 << 10, (size_t)8 << 20 };
+    if (level < 1 || level > 3)
+        return 0;
+    long bytes = 0;
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+    static const int name[] = { _SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE,
+                                _SC_LEVEL3_CACHE_SIZE };
+    bytes = sysconf(name[level - 1]);
+#endif
+    return bytes > 0 ? (size_t)bytes : guess[level - 1];
+}
+
+int gd_cpu_count(void)
+{
+    cpu_set_t set;
+    long count;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        count = CPU_COUNT(&set);
+    else
+        count =
+            sysconf(_SC_NPROCESSORS_ONLN); /* more than 1024 processors: the mask does not fit */
+    return count > 0 ? (int)count : 1;
+}
+
+const char *gd_cpu_model(void)
+{
+    pthread_once(&detected, detect);
+    return model;
+}

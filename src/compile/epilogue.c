@@ -1,0 +1,109 @@
+/* compile/epilogue.c: writes matmul, matmul + bias, matmul + ReLU and matmul + bias + ReLU as one `linear`. The product adds the bias and
+ * applies ReLU to each finished element, the same roundings in the same order as the separate kernels. Only where nobody else
+ * reads what disappears, and only for f32 and f64. The new op stands where the last of the old ones stood. */
+#include "compile/passes.h"
+
+#include "base/memory.h"
+
+/* The only op that reads value i, or -1. */
+static int32_t *sole_users(const gd_ir *ir)
+{
+    int32_t *user = gd_alloc(sizeof(int32_t) * (ir->count + 1));
+    for (size_t i = 0; user && i < ir->count; i++)
+        user[i] = -1;
+    for (size_t i = 0; user && i < ir->count; i++)
+        if (ir->values[i].kind == GD_IR_OP)
+            for (int k = 0; k < ir->values[i].n; k++) {
+                int32_t operand = ir->values[i].in[k];
+                user[operand] = user[operand] == -1 ? (int32_t)i : -2;
+            }
+    return user;
+}
+
+/* Whether an assignment between two places changes an external that value i reads: then the read may not move. */
+static bool reads_change(const gd_ir *ir, const gd_ir_value *v, int32_t from, int32_t to)
+{
+    for (int32_t i = from + 1; i < to; i++) {
+        const gd_ir_value *w = &ir->values[i];
+        if (!gd_ir_is_effect(w))
+            continue;
+        const gd_storage *storage = ir->values[w->in[0]].external->storage;
+        for (int k = 0; k < v->n; k++) {
+            const gd_ir_value *root = &ir->values[ir->values[v->in[k]].root];
+            if (root->kind == GD_IR_EXTERNAL && root->external->storage == storage)
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool same_result(const gd_ir_value *a, const gd_ir_value *b)
+{
+    return gd_layout_same_shape(&a->layout, &b->layout) && a->layout.dtype == b->layout.dtype;
+}
+
+/* `bias` is a vector along the last axis of the product, contiguous enough for a kernel. */
+static bool is_bias(const gd_ir *ir, int32_t bias, const gd_ir_value *product)
+{
+    const gd_layout *layout = &ir->values[bias].layout;
+    return layout->rank == 1 && layout->shape[0] == product->layout.shape[product->layout.rank - 1] &&
+           layout->dtype == product->layout.dtype;
+}
+
+static void rewrite(gd_ir *ir, int32_t product, const int32_t *user, int *changes)
+{
+    gd_ir_value *p = &ir->values[product];
+    int32_t last = product, bias = -1;
+    bool relu = false;
+    int32_t next = p->is_output ? -1 : user[product];
+    if (next >= 0 && ir->values[next].op->id == GD_OP_add && same_result(&ir->values[next], p)) {
+        gd_ir_value *sum = &ir->values[next];
+        int32_t other = sum->in[0] == product ? sum->in[1] : sum->in[0];
+        if (other != product && is_bias(ir, other, p) && !reads_change(ir, p, product, next)) {
+            bias = other;
+            last = next;
+            next = sum->is_output ? -1 : user[last];
+        }
+    }
+    if (next >= 0 && ir->values[next].op->id == GD_OP_relu && same_result(&ir->values[next], p) &&
+        !reads_change(ir, p, product, next) &&
+        (bias < 0 || !reads_change(ir, &ir->values[last], last, next))) {
+        relu = true;
+        last = next;
+    }
+    if (last == product)
+        return;
+    gd_linear_attr *attr = gd_arena_push_zero(&ir->memory, sizeof *attr, 8);
+    int32_t *in = gd_arena_push(&ir->memory, sizeof(int32_t) * 3, sizeof(int32_t));
+    if (!attr || !in)
+        return; /* without the rewrite the program is as right as before */
+    attr->relu = relu;
+    in[0] = p->in[0];
+    in[1] = p->in[1];
+    in[2] = bias;
+    for (int32_t i = product; i < last; i++)
+        if (i == product || (bias >= 0 && i == user[product]))
+            ir->values[i].kind = GD_IR_DEAD;
+    gd_ir_value *v = &ir->values[last];
+    v->op = gd_op_row(GD_OP_linear);
+    v->attr = attr;
+    v->n = bias >= 0 ? 3 : 2;
+    v->in = in;
+    ++*changes;
+}
+
+gd_status gd_pass_epilogue(gd_ir *ir, int *changes)
+{
+    if (!ir->context->device->kernel[GD_OP_linear])
+        return GD_OK;
+    int32_t *user = sole_users(ir);
+    if (!user)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < ir->count; i++) {
+        const gd_ir_value *v = &ir->values[i];
+        if (v->kind == GD_IR_OP && v->op->id == GD_OP_matmul && (v->layout.dtype == GD_F32 || v->layout.dtype == GD_F64))
+            rewrite(ir, (int32_t)i, user, changes);
+    }
+    gd_free(user);
+    return GD_OK;
+}

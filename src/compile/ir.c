@@ -1,0 +1,230 @@
+/* compile/ir.c: from a trace to the IR, and the IR's upkeep. */
+#include "compile/ir.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+static const size_t MEMORY_RESERVE = (size_t)1 << 32;
+
+static gd_ir_value *append(gd_ir *ir)
+{
+    if (ir->count >= INT32_MAX || !gd_grow((void **)&ir->values, &ir->capacity, ir->count + 1, sizeof(gd_ir_value)))
+        return NULL;
+    gd_ir_value *v = &ir->values[ir->count];
+    memset(v, 0, sizeof *v);
+    v->root = (int32_t)ir->count++;
+    return v;
+}
+
+int32_t gd_ir_push(gd_ir *ir, const gd_op *op, int n, const int32_t *in, const void *attr, const gd_layout *layout)
+{
+    int32_t *operands = gd_arena_push(&ir->memory, sizeof(int32_t) * (size_t)(n + 1), sizeof(int32_t));
+    void *copy = op->attr_size ? gd_arena_push(&ir->memory, op->attr_size, 8) : NULL;
+    if (!operands || (op->attr_size && !copy))
+        return -1;
+    for (int i = 0; i < n; i++)
+        operands[i] = in[i];
+    if (copy)
+        memcpy(copy, attr, op->attr_size);
+    gd_ir_value *v = append(ir);
+    if (!v)
+        return -1;
+    v->kind = GD_IR_OP;
+    v->op = op;
+    v->n = n;
+    v->in = operands;
+    v->attr = copy;
+    v->layout = *layout;
+    if (op->flags & GD_OP_VIEW)
+        v->root = ir->values[in[0]].root;
+    return (int32_t)(ir->count - 1);
+}
+
+/* ---- from a trace. While it lasts, a tensor's slot is its value where its mark is the walk's generation; a storage's mark and
+ * trace_version say how often it has been assigned to. ---- */
+
+static int32_t assignments(const gd_storage *storage, uint64_t generation)
+{
+    return storage->mark == generation ? storage->trace_version : 0;
+}
+
+/* The value of a tensor that exists outside the trace, as of now. */
+static int32_t external_value(gd_ir *ir, gd_tensor *t)
+{
+    uint64_t generation = ir->context->generation;
+    int32_t version = assignments(t->storage, generation);
+    if (t->mark == generation && ir->values[t->slot].version == version)
+        return (int32_t)t->slot;
+    gd_ir_value *v = append(ir);
+    if (!v)
+        return -1;
+    v->kind = GD_IR_EXTERNAL;
+    v->external = gd_retain(t);
+    v->layout = t->layout;
+    v->version = version;
+    t->mark = generation;
+    t->slot = (int64_t)ir->count - 1;
+    return (int32_t)t->slot;
+}
+
+static int32_t value_of(gd_ir *ir, gd_tensor *t)
+{
+    if (t->storage)
+        return external_value(ir, t);
+    if (t->mark == ir->context->generation)
+        return (int32_t)t->slot;
+    (void)gd_fail(GD_ERR_STATE, "gd_compile: the body uses a value of another trace");
+    return -1;
+}
+
+/* A view of an external must not be read once its storage has been assigned to: eagerly it would show the new contents. */
+static gd_status check_stale(const gd_ir *ir, int32_t value, const gd_op *reader)
+{
+    const gd_ir_value *root = &ir->values[ir->values[value].root];
+    if (root->kind != GD_IR_EXTERNAL || !gd_ir_is_view(&ir->values[value]))
+        return GD_OK;
+    if (assignments(root->external->storage, ir->context->generation) == root->version)
+        return GD_OK;
+    return gd_fail(GD_ERR_STATE,
+                   "gd_compile: %s reads a view of a tensor that gd_assign has changed since the view was made; make the view again",
+                   reader->name);
+}
+
+static gd_status convert_node(gd_ir *ir, gd_tensor *t)
+{
+    int32_t in[GD_OP_MAX_INPUTS];
+    for (int i = 0; i < t->n_inputs; i++) {
+        in[i] = value_of(ir, t->inputs[i]);
+        if (in[i] < 0)
+            return gd_error_code();
+        if (check_stale(ir, in[i], t->op) != GD_OK)
+            return gd_error_code();
+    }
+    int32_t value = gd_ir_push(ir, t->op, t->n_inputs, in, t->attr, &t->layout);
+    if (value < 0)
+        return GD_ERR_MEMORY;
+    t->mark = ir->context->generation;
+    t->slot = value;
+    if (t->op->id == GD_OP_assign) {
+        gd_storage *storage = t->inputs[0]->storage;
+        storage->trace_version = assignments(storage, ir->context->generation) + 1;
+        storage->mark = ir->context->generation;
+    }
+    return GD_OK;
+}
+
+/* A result must have memory of its own: copy what lies in an input or a parameter, and what is given twice. */
+static int32_t output_value(gd_ir *ir, gd_tensor *t)
+{
+    int32_t value = value_of(ir, t);
+    if (value < 0)
+        return -1;
+    const gd_ir_value *root = &ir->values[ir->values[value].root];
+    if (root->kind == GD_IR_OP && !root->is_output && !gd_ir_is_effect(root))
+        return value;
+    gd_layout layout;
+    if (gd_layout_init(&layout, gd_layout_shape(&t->layout), t->layout.dtype, "gd_output") != GD_OK)
+        return -1;
+    return gd_ir_push(ir, gd_op_row(GD_OP_copy), 1, &value, NULL, &layout);
+}
+
+static gd_status convert_outputs(gd_ir *ir, const gd_trace *trace, gd_tensor *result)
+{
+    ir->output_count = trace->output_count + 1;
+    ir->outputs = gd_alloc(ir->output_count * sizeof(int32_t));
+    if (!ir->outputs)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < ir->output_count; i++) {
+        int32_t value = output_value(ir, i ? trace->outputs[i - 1] : result);
+        if (value < 0)
+            return gd_error_code();
+        ir->outputs[i] = value;
+        ir->values[ir->values[value].root].is_output = true;
+    }
+    return GD_OK;
+}
+
+gd_status gd_ir_from_trace(gd_ir *ir, gd_context *context, gd_trace *trace, gd_tensor *const *inputs, int input_count,
+                           gd_tensor *result)
+{
+    *ir = (gd_ir){ .context = context, .random_words = trace->random_words };
+    if (!gd_arena_open(&ir->memory, MEMORY_RESERVE))
+        return GD_ERR_MEMORY;
+    context->generation++;
+    for (int i = 0; i < input_count; i++) {
+        gd_ir_value *v = append(ir);
+        if (!v)
+            return GD_ERR_MEMORY;
+        v->kind = GD_IR_INPUT;
+        v->input = i;
+        v->layout = inputs[i]->layout;
+        inputs[i]->mark = context->generation;
+        inputs[i]->slot = (int64_t)ir->count - 1;
+    }
+    for (size_t i = 0; i < trace->count; i++)
+        if (convert_node(ir, trace->nodes[i]) != GD_OK)
+            return gd_error_code();
+    return convert_outputs(ir, trace, result);
+}
+
+void gd_ir_free(gd_ir *ir)
+{
+    for (size_t i = 0; i < ir->count; i++)
+        if (ir->values[i].kind == GD_IR_EXTERNAL)
+            gd_release(ir->values[i].external);
+    gd_free(ir->values);
+    gd_free(ir->outputs);
+    gd_arena_close(&ir->memory);
+    *ir = (gd_ir){ 0 };
+}
+
+void gd_ir_count_users(gd_ir *ir)
+{
+    for (size_t i = 0; i < ir->count; i++)
+        ir->values[i].users = 0;
+    for (size_t i = 0; i < ir->count; i++)
+        if (ir->values[i].kind == GD_IR_OP)
+            for (int k = 0; k < ir->values[i].n; k++)
+                ir->values[ir->values[i].in[k]].users++;
+}
+
+/* ---- the verifier ---- */
+
+static gd_status fault(const gd_ir *ir, size_t i, const char *after, const char *what)
+{
+    const gd_ir_value *v = &ir->values[i];
+    return gd_fail(GD_ERR_STATE, "compiler fault after %s: value %zu (%s): %s", after, i, v->op ? v->op->name : "leaf", what);
+}
+
+static gd_status verify_value(const gd_ir *ir, size_t i, const char *after)
+{
+    const gd_ir_value *v = &ir->values[i];
+    const gd_layout *layouts[GD_OP_MAX_INPUTS];
+    for (int k = 0; k < v->n; k++) {
+        if (v->in[k] < 0 || (size_t)v->in[k] >= i)
+            return fault(ir, i, after, "an operand comes after its user");
+        const gd_ir_value *operand = &ir->values[v->in[k]];
+        if (operand->kind == GD_IR_DEAD)
+            return fault(ir, i, after, "an operand was removed");
+        layouts[k] = &operand->layout;
+    }
+    if (gd_ir_is_view(v) && v->root != ir->values[v->in[0]].root)
+        return fault(ir, i, after, "a view's root is not its operand's");
+    gd_layout inferred;
+    if (gd_op_infer(v->op, v->n, layouts, v->attr, &inferred) != GD_OK)
+        return gd_error_code();
+    bool same = gd_layout_same_shape(&inferred, &v->layout) && inferred.dtype == v->layout.dtype;
+    for (int k = 0; same && k < inferred.rank; k++)
+        same = inferred.stride[k] == v->layout.stride[k];
+    return same ? GD_OK : fault(ir, i, after, "its layout is not the one the op infers");
+}
+
+gd_status gd_ir_verify(const gd_ir *ir, const char *after)
+{
+    for (size_t i = 0; i < ir->count; i++)
+        if (ir->values[i].kind == GD_IR_OP && verify_value(ir, i, after) != GD_OK)
+            return gd_error_code();
+    return GD_OK;
+}

@@ -1,0 +1,186 @@
+/* compile/memory.c: memory planning: greedy by size. Buffers are placed largest first, each at the lowest offset where it overlaps nothing
+ * alive at the same time (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020). */
+#include "compile/memory.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+enum { ALIGNMENT = 64 };
+
+typedef struct buffer {
+    size_t bytes, offset;
+    int32_t first, last; /* steps between which it is alive, inclusive */
+    int32_t value;
+} buffer;
+
+static size_t rounded(size_t bytes)
+{
+    return bytes == 0 ? ALIGNMENT : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* A root value that needs memory of the plan's. */
+static bool needs_memory(const gd_ir_value *v)
+{
+    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && !gd_ir_is_effect(v) && !v->external;
+}
+
+/* Last step that reads each root's memory. */
+static void find_last_reads(const gd_ir *ir, int32_t *last)
+{
+    for (size_t i = 0; i < ir->count; i++)
+        last[i] = (int32_t)i;
+    for (size_t i = 0; i < ir->count; i++) {
+        const gd_ir_value *v = &ir->values[i];
+        if (v->kind != GD_IR_OP || gd_ir_is_view(v))
+            continue;
+        for (int k = 0; k < v->n; k++)
+            last[ir->values[v->in[k]].root] = (int32_t)i;
+    }
+}
+
+/* The operand whose memory elementwise op i may write over, or -1: it dies here, and is read straight through. */
+static int32_t taken_over(const gd_ir *ir, const int32_t *last, size_t i)
+{
+    const gd_ir_value *v = &ir->values[i];
+    if (!((v->op->flags & GD_OP_ELEMENTWISE) || v->op->id == GD_OP_fused) || v->is_output)
+        return -1;
+    for (int k = 0; k < v->n; k++) {
+        const gd_ir_value *operand = &ir->values[v->in[k]];
+        int32_t root = operand->root;
+        const gd_ir_value *r = &ir->values[root];
+        bool fits = needs_memory(r) && !r->is_output && !r->is_constant && last[root] == (int32_t)i &&
+                    root == v->in[k] && gd_layout_same_shape(&operand->layout, &v->layout) &&
+                    gd_dtype_size(operand->layout.dtype) == gd_dtype_size(v->layout.dtype);
+        /* Another operand may look at the same memory in another order. */
+        for (int j = 0; fits && j < v->n; j++)
+            fits = j == k || ir->values[v->in[j]].root != root;
+        if (fits)
+            return root;
+    }
+    return -1;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const buffer *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return x->value < y->value ? -1 : 1;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const buffer *const *x = a, *const *y = b;
+    return (*x)->offset < (*y)->offset ? -1 : (*x)->offset > (*y)->offset;
+}
+
+/* Place buffer i among those before it. `beside` has room for all. */
+static size_t place(buffer *buffers, size_t i, buffer **beside)
+{
+    buffer *b = &buffers[i];
+    size_t n = 0, at = 0;
+    for (size_t k = 0; k < i; k++)
+        if (buffers[k].first <= b->last && b->first <= buffers[k].last)
+            beside[n++] = &buffers[k];
+    qsort(beside, n, sizeof *beside, by_offset);
+    for (size_t k = 0; k < n; k++) {
+        if (at + b->bytes <= beside[k]->offset)
+            break;
+        size_t end = beside[k]->offset + beside[k]->bytes;
+        at = end > at ? end : at;
+    }
+    b->offset = at;
+    return at + b->bytes;
+}
+
+/* The most bytes alive at any step, by a sweep over changes. */
+static size_t most_alive(const buffer *buffers, size_t count, size_t steps, size_t *change)
+{
+    /* change[2*s] begins, change[2*s+1] ends */
+    for (size_t i = 0; i < count; i++) {
+        change[2 * (size_t)buffers[i].first] += buffers[i].bytes;
+        change[2 * (size_t)buffers[i].last + 1] += buffers[i].bytes;
+    }
+    size_t alive = 0, most = 0;
+    for (size_t s = 0; s < steps; s++) {
+        alive += change[2 * s];
+        most = alive > most ? alive : most;
+        alive -= change[2 * s + 1];
+    }
+    return most;
+}
+
+/* One buffer for each memory; an op that takes over another's extends that. owner[i]: whose buffer root i uses. */
+static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner, buffer *buffers)
+{
+    size_t n = 0;
+    int32_t end = (int32_t)ir->count - 1;
+    for (size_t i = 0; i < ir->count; i++) {
+        const gd_ir_value *v = &ir->values[i];
+        owner[i] = -1;
+        if (!needs_memory(v))
+            continue;
+        int32_t from = taken_over(ir, last, i);
+        if (from >= 0) {
+            owner[i] = owner[from];
+            buffers[owner[i]].last = last[i];
+            continue;
+        }
+        bool forever = v->is_output || v->is_constant;
+        owner[i] = (int32_t)n;
+        buffers[n++] = (buffer){ .bytes = rounded(gd_layout_bytes(&v->layout)),
+                                 .first = v->is_constant ? 0 : (int32_t)i,
+                                 .last = forever ? end : last[i],
+                                 .value = (int32_t)i };
+    }
+    return n;
+}
+
+gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
+{
+    size_t count = ir->count + 1;
+    int32_t *last = gd_alloc(count * sizeof *last), *owner = gd_alloc(count * sizeof *owner);
+    buffer *buffers = gd_alloc(count * sizeof *buffers), **beside = gd_alloc(count * sizeof *beside);
+    size_t *change = gd_alloc_zero(2 * count, sizeof *change), *offset = gd_alloc(count * sizeof *offset);
+    size_t *place_of = gd_alloc(count * sizeof *place_of);
+    *plan = (gd_memory_plan){ .offset = offset };
+    gd_status status = GD_ERR_MEMORY;
+    if (last && owner && buffers && beside && change && offset && place_of) {
+        find_last_reads(ir, last);
+        size_t n = make_buffers(ir, last, owner, buffers);
+        plan->live_bytes = most_alive(buffers, n, ir->count, change);
+        for (size_t i = 0; i < n; i++) {
+            if (ir->values[buffers[i].value].is_constant)
+                plan->constant_bytes += buffers[i].bytes;
+            change[i] = (size_t)buffers[i].value; /* reused: identity before sorting */
+        }
+        qsort(buffers, n, sizeof *buffers, by_size);
+        for (size_t i = 0; i < n; i++) {
+            size_t end = place(buffers, i, beside);
+            plan->bytes = end > plan->bytes ? end : plan->bytes;
+        }
+        for (size_t i = 0; i < ir->count; i++)
+            place_of[i] = GD_NO_OFFSET;
+        for (size_t i = 0; i < n; i++)
+            place_of[buffers[i].value] = buffers[i].offset;
+        for (size_t i = 0; i < ir->count; i++)
+            offset[i] = owner[i] < 0 ? GD_NO_OFFSET : place_of[change[owner[i]]];
+        status = GD_OK;
+    }
+    gd_free(last);
+    gd_free(owner);
+    gd_free(buffers);
+    gd_free(beside);
+    gd_free(change);
+    gd_free(place_of);
+    if (status != GD_OK)
+        gd_memory_plan_free(plan);
+    return status;
+}
+
+void gd_memory_plan_free(gd_memory_plan *plan)
+{
+    gd_free(plan->offset);
+    *plan = (gd_memory_plan){ 0 };
+}

@@ -1,0 +1,23 @@
+/* compile/passes.h: the passes, in the order they run. Each may be switched off by name: GRADUS_PASSES=-fuse,-cse. */
+#ifndef GD_COMPILE_PASSES_H
+#define GD_COMPILE_PASSES_H
+
+#include "compile/ir.h"
+
+/* Run all that are on. `dump` counts what each did, for gd_plan_format; may be NULL. */
+#define GD_PASS_COUNT 6
+typedef struct gd_pass_report {
+    const char *name[GD_PASS_COUNT];
+    int changes[GD_PASS_COUNT]; /* values removed, merged or rewritten; -1: switched off */
+} gd_pass_report;
+gd_status gd_passes_run(gd_ir *ir, gd_pass_report *report);
+
+/* One pass: GD_OK, with what it changed counted in *changes. */
+gd_status gd_pass_cse(gd_ir *ir, int *changes);
+gd_status gd_pass_dead(gd_ir *ir, int *changes);
+gd_status gd_pass_fold(gd_ir *ir, int *changes);
+gd_status gd_pass_epilogue(gd_ir *ir, int *changes);
+gd_status gd_pass_fuse(gd_ir *ir, int *changes);
+gd_status gd_pass_forward(gd_ir *ir, int *changes);
+
+#endif

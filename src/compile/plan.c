@@ -1,0 +1,290 @@
+/* compile/plan.c: making a plan from the IR and running it. Running is patches, then steps: nothing is allocated, nothing decided. */
+#include "compile/plan.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+/* ---- addresses ---- */
+
+static char *external_address(const gd_tensor *t)
+{
+    return (char *)t->storage->data + t->layout.offset * (int64_t)gd_dtype_size(t->layout.dtype);
+}
+
+/* Address of element 0 of a value; NULL when it lies in an argument (then a patch gives it). */
+static void *address(const gd_plan *plan, int32_t value)
+{
+    const gd_ir_value *v = &plan->ir.values[value], *root = &plan->ir.values[v->root];
+    int64_t bytes = v->layout.offset * (int64_t)gd_dtype_size(v->layout.dtype);
+    if (root->kind == GD_IR_INPUT)
+        return NULL;
+    if (root->kind == GD_IR_EXTERNAL)
+        return (char *)root->external->storage->data + bytes;
+    if (root->external)
+        return external_address(root->external) + bytes;
+    return (char *)plan->block->data + plan->memory.offset[v->root] + bytes;
+}
+
+static gd_status resolve(gd_plan *plan, gd_operand *operand, int32_t value)
+{
+    const gd_ir_value *v = &plan->ir.values[value], *root = &plan->ir.values[v->root];
+    operand->layout = &v->layout;
+    operand->data = address(plan, value);
+    if (root->kind != GD_IR_INPUT)
+        return GD_OK;
+    if (!gd_grow((void **)&plan->patches, &plan->patch_capacity, plan->n_patches + 1, sizeof(gd_patch)))
+        return GD_ERR_MEMORY;
+    int64_t bytes = v->layout.offset * (int64_t)gd_dtype_size(v->layout.dtype);
+    plan->patches[plan->n_patches++] = (gd_patch){ operand, root->input, bytes };
+    return GD_OK;
+}
+
+/* ---- steps ---- */
+
+static gd_status prepare(gd_plan *plan, gd_kernel_call *call)
+{
+    const gd_backend *backend = call->device->backend;
+    size_t bytes = backend->prepare_bytes ? backend->prepare_bytes(call) : 0;
+    if (bytes == 0)
+        return GD_OK;
+    void *memory = gd_arena_push(&plan->ir.memory, bytes, 8);
+    if (!memory)
+        return GD_ERR_MEMORY;
+    call->prepared = memory;
+    return backend->prepare(call, memory);
+}
+
+static gd_status make_step(gd_plan *plan, gd_step *step, int32_t value)
+{
+    gd_ir_value *v = &plan->ir.values[value];
+    gd_operand *in = gd_arena_push(&plan->ir.memory, sizeof *in * (size_t)(v->n + 1), 8);
+    if (!in)
+        return GD_ERR_MEMORY;
+    gd_device *device = plan->ir.context->device;
+    *step = (gd_step){ .run = device->kernel[v->op->id],
+                       .call = { .device = device, .op = v->op, .attr = v->attr, .n = v->n, .in = in },
+                       .value = value };
+    for (int k = 0; k < v->n; k++)
+        if (resolve(plan, &in[k], v->in[k]) != GD_OK)
+            return GD_ERR_MEMORY;
+    step->call.out = gd_ir_is_effect(v) ? in[0] : (gd_operand){ address(plan, value), &v->layout };
+    return prepare(plan, &step->call);
+}
+
+static bool is_step(const gd_ir_value *v)
+{
+    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && gd_layout_count(&v->layout) > 0;
+}
+
+/* Constants run now; the others become steps. */
+static gd_status make_steps(gd_plan *plan)
+{
+    plan->steps = gd_alloc(sizeof(gd_step) * (plan->ir.count + 1));
+    if (!plan->steps)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < plan->ir.count; i++) {
+        const gd_ir_value *v = &plan->ir.values[i];
+        if (!is_step(v))
+            continue;
+        gd_step *step = &plan->steps[plan->n_steps];
+        gd_status status = make_step(plan, step, (int32_t)i);
+        if (status != GD_OK)
+            return status;
+        if (!v->is_constant)
+            plan->n_steps++;
+        else if (step->run(&step->call) != GD_OK)
+            return gd_error_code();
+    }
+    return GD_OK;
+}
+
+static gd_status note_written(gd_plan *plan)
+{
+    plan->written = gd_alloc(sizeof(gd_storage *) * (plan->ir.count + 1));
+    if (!plan->written)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < plan->ir.count; i++) {
+        const gd_ir_value *v = &plan->ir.values[i];
+        if (gd_ir_is_effect(v))
+            plan->written[plan->n_written++] = plan->ir.values[v->in[0]].external->storage;
+        else if (v->kind == GD_IR_OP && v->external)
+            plan->written[plan->n_written++] = v->external->storage;
+    }
+    return GD_OK;
+}
+
+/* ---- results: tensors over the block ---- */
+
+static gd_tensor *make_result(gd_plan *plan, int32_t value)
+{
+    const gd_ir_value *v = &plan->ir.values[value];
+    gd_layout layout = v->layout;
+    size_t size = gd_dtype_size(layout.dtype);
+    layout.offset += (int64_t)(plan->memory.offset[v->root] / size);
+    plan->block->refs++;
+    return gd_retain(gd_leaf_new(plan->ir.context, &layout, plan->block));
+}
+
+static gd_status make_results(gd_plan *plan)
+{
+    plan->results = gd_alloc_zero(plan->ir.output_count, sizeof(gd_tensor *));
+    if (!plan->results || gd_scope_begin(plan->ir.context) != GD_OK)
+        return GD_ERR_MEMORY;
+    bool ok = true;
+    for (size_t i = 0; ok && i < plan->ir.output_count; i++)
+        ok = (plan->results[i] = make_result(plan, plan->ir.outputs[i])) != NULL;
+    (void)gd_scope_end(plan->ir.context);
+    return ok ? GD_OK : GD_ERR_MEMORY;
+}
+
+static gd_status build(gd_plan *plan)
+{
+    if (gd_passes_run(&plan->ir, &plan->report) != GD_OK || gd_memory_plan_make(&plan->memory, &plan->ir) != GD_OK)
+        return gd_error_code();
+    plan->block = gd_storage_new(plan->ir.context, plan->memory.bytes);
+    if (!plan->block)
+        return GD_ERR_MEMORY;
+    /* Random constants do not exist, but a constant may follow nothing else: the stream is published at every run. */
+    gd_status status = make_steps(plan);
+    if (status == GD_OK)
+        status = note_written(plan);
+    return status == GD_OK ? make_results(plan) : status;
+}
+
+gd_plan *gd_plan_make(gd_ir *ir)
+{
+    gd_plan *plan = gd_alloc_zero(1, sizeof *plan);
+    if (!plan) {
+        gd_ir_free(ir);
+        return NULL;
+    }
+    plan->ir = *ir;
+    *ir = (gd_ir){ 0 };
+    if (build(plan) != GD_OK) {
+        gd_plan_free(plan);
+        return NULL;
+    }
+    return plan;
+}
+
+void gd_plan_free(gd_plan *plan)
+{
+    if (!plan)
+        return;
+    for (size_t i = 0; plan->results && i < plan->ir.output_count; i++)
+        gd_release(plan->results[i]);
+    gd_free(plan->results);
+    gd_storage_drop(plan->ir.context, plan->block);
+    gd_free(plan->steps);
+    gd_free(plan->patches);
+    gd_free(plan->written);
+    gd_memory_plan_free(&plan->memory);
+    gd_ir_free(&plan->ir);
+    gd_free(plan);
+}
+
+gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs)
+{
+    gd_context *context = plan->ir.context;
+    for (size_t i = 0; i < plan->n_patches; i++) {
+        const gd_patch *patch = &plan->patches[i];
+        patch->operand->data = (char *)gd_node_data(inputs[patch->input]) + patch->bytes;
+    }
+    if (plan->ir.random_words && gd_random_publish(context) != GD_OK)
+        return gd_error_code();
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        gd_status status = plan->steps[i].run(&plan->steps[i].call);
+        if (status != GD_OK)
+            return status;
+    }
+    context->random_position += plan->ir.random_words;
+    for (size_t i = 0; i < plan->n_written; i++)
+        plan->written[i]->version++;
+    return GD_OK;
+}
+
+/* ---- as text ---- */
+
+/* Floating-point operations of a step, as the field counts them (a fused multiply-add is two). */
+static double flops(const gd_plan *plan, const gd_ir_value *v)
+{
+    double count = (double)gd_layout_count(&v->layout);
+    const gd_layout *first = v->n ? &plan->ir.values[v->in[0]].layout : &v->layout;
+    switch (v->op->id) {
+    case GD_OP_matmul:
+    case GD_OP_linear:
+        return 2.0 * count * (double)first->shape[first->rank - 1];
+    case GD_OP_fused:
+        return count * ((const gd_fused_attr *)v->attr)->n_instructions;
+    case GD_OP_sum:
+    case GD_OP_prod:
+        return (double)gd_layout_count(first);
+    default:
+        return (v->op->flags & GD_OP_ELEMENTWISE) ? count : 0.0;
+    }
+}
+
+static double bytes_moved(const gd_plan *plan, const gd_ir_value *v)
+{
+    double bytes = (double)gd_layout_bytes(&v->layout);
+    for (int k = 0; k < v->n; k++)
+        if (!(gd_ir_is_effect(v) && k == 0))
+            bytes += (double)gd_layout_bytes(&plan->ir.values[v->in[k]].layout);
+    return bytes;
+}
+
+static void add_operand(const gd_plan *plan, gd_text *text, int32_t value)
+{
+    const gd_ir_value *v = &plan->ir.values[value], *root = &plan->ir.values[v->root];
+    char shape[GD_SHAPE_TEXT];
+    gd_text_add(text, "%s%s", gd_dtype_name(v->layout.dtype), gd_layout_text(&v->layout, shape));
+    if (root->kind == GD_IR_INPUT)
+        gd_text_add(text, "@input%d", root->input);
+    else if (root->external && root->external->name)
+        gd_text_add(text, "@%s", root->external->name);
+    else if (root->external)
+        gd_text_add(text, "@external");
+    else
+        gd_text_add(text, "@%zu", plan->memory.offset[v->root]);
+}
+
+static void add_step(const gd_plan *plan, gd_text *text, const gd_step *step)
+{
+    const gd_ir_value *v = &plan->ir.values[step->value];
+    gd_text_add(text, "%-18s ", v->op->name);
+    add_operand(plan, text, gd_ir_is_effect(v) ? v->in[0] : step->value);
+    gd_text_add(text, " <-");
+    for (int k = gd_ir_is_effect(v) ? 1 : 0; k < v->n; k++) {
+        gd_text_add(text, " ");
+        add_operand(plan, text, v->in[k]);
+    }
+    char attr[512] = "";
+    if (v->op->format)
+        v->op->format(v->attr, attr, sizeof attr);
+    gd_text_add(text, "%s%s%s  %.0f B", attr[0] ? " {" : "", attr, attr[0] ? "}" : "", bytes_moved(plan, v));
+    if (flops(plan, v) > 0)
+        gd_text_add(text, ", %.0f FLOP", flops(plan, v));
+    gd_text_add(text, "\n");
+}
+
+void gd_plan_add_text(const gd_plan *plan, gd_text *text)
+{
+    double all_bytes = 0, all_flops = 0;
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        add_step(plan, text, &plan->steps[i]);
+        all_bytes += bytes_moved(plan, &plan->ir.values[plan->steps[i].value]);
+        all_flops += flops(plan, &plan->ir.values[plan->steps[i].value]);
+    }
+    gd_text_add(text, "%zu kernels, %.0f B moved, %.0f FLOP; block %zu B, least possible %zu B, constants %zu B\n", plan->n_steps,
+                all_bytes, all_flops, plan->memory.bytes, plan->memory.live_bytes, plan->memory.constant_bytes);
+    gd_text_add(text, "passes on %d traced ops:", plan->nodes_traced);
+    for (int i = 0; i < GD_PASS_COUNT; i++) {
+        if (plan->report.changes[i] < 0)
+            gd_text_add(text, " %s off;", plan->report.name[i]);
+        else
+            gd_text_add(text, " %s %d;", plan->report.name[i], plan->report.changes[i]);
+    }
+    gd_text_add(text, "\n");
+}

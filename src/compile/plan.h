@@ -1,0 +1,46 @@
+/* compile/plan.h: a program ready to run: kernel calls with every address known, over one block of memory. */
+#ifndef GD_COMPILE_PLAN_H
+#define GD_COMPILE_PLAN_H
+
+#include <gradus/compile.h>
+
+#include "compile/ir.h"
+#include "compile/memory.h"
+#include "compile/passes.h"
+
+typedef struct gd_step {
+    gd_kernel_fn run;
+    gd_kernel_call call;
+    int32_t value; /* of the IR */
+} gd_step;
+
+/* An address that depends on an argument: set before every run. */
+typedef struct gd_patch {
+    gd_operand *operand;
+    int32_t input;
+    int64_t bytes; /* from the argument's element 0 */
+} gd_patch;
+
+typedef struct gd_plan {
+    gd_ir ir; /* layouts, attributes and operands live here; it also holds on to the external tensors */
+    gd_memory_plan memory;
+    gd_storage *block;
+    gd_step *steps;
+    size_t n_steps;
+    gd_patch *patches;
+    size_t n_patches, patch_capacity;
+    gd_storage **written; /* external storage the effects change */
+    size_t n_written;
+    gd_tensor **results; /* [ir.output_count] over the block */
+    gd_pass_report report;
+    int nodes_traced;
+    double compile_seconds;
+} gd_plan;
+
+/* Takes over `ir` (also on failure). NULL on failure. */
+gd_plan *gd_plan_make(gd_ir *ir);
+void gd_plan_free(gd_plan *plan);
+gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs);
+void gd_plan_add_text(const gd_plan *plan, gd_text *text);
+
+#endif

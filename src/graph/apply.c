@@ -1,0 +1,225 @@
+/* graph/apply.c: one op on its inputs: check, infer, then compute at once (eager) or record (tracing). Every builder ends here. */
+#include "graph/node.h"
+
+#include <string.h>
+
+#include <gradus/ops.h>
+
+#include "base/error.h"
+#include "ops/attrs.h"
+
+gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    if (op->arity != GD_OP_VARIADIC ? n != op->arity && op->id != GD_OP_linear && op->id != GD_OP_fused : n < 1)
+        return gd_fail(GD_ERR_INVALID, "gd_%s: %d operands given, %d expected", op->name, n, op->arity);
+    return op->infer(n, in, attr, out);
+}
+
+/* Same context everywhere, and no traced value outside of its trace. */
+static gd_status check_inputs(const gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs)
+{
+    for (int i = 0; i < n; i++) {
+        if (inputs[i]->context != context)
+            return gd_fail(GD_ERR_INVALID, "gd_%s: operands belong to different contexts", op->name);
+        if (!inputs[i]->storage && inputs[i]->trace != context->trace)
+            return gd_fail(GD_ERR_STATE,
+                           "gd_%s: operand %d is a value of a compiled function that is no longer (or not now) being traced",
+                           op->name, i);
+    }
+    return GD_OK;
+}
+
+/* While the vjp of a node is built, the values it reads must be those the node read. */
+static gd_status check_versions(const gd_tensor *node, int n, gd_tensor *const *inputs)
+{
+    for (int i = 0; i < n; i++) {
+        if (!inputs[i]->storage)
+            continue;
+        uint32_t now = inputs[i]->storage->version;
+        bool stale = inputs[i] == node && node->version != now;
+        for (int j = 0; j < node->n_inputs; j++)
+            stale |= inputs[i] == node->inputs[j] && node->versions[j] != now;
+        if (stale)
+            return gd_fail(GD_ERR_STATE,
+                           "the gradient of %s needs a value that has been overwritten since (gd_assign or gd_tensor_write)",
+                           node->op->name);
+    }
+    return GD_OK;
+}
+
+/* Give a node made by a view op the storage of its input. */
+static void share_storage(gd_tensor *t, gd_tensor *base)
+{
+    t->storage = base->storage;
+    t->storage->refs++;
+}
+
+static gd_status compute(gd_tensor *t, int n, gd_tensor *const *inputs)
+{
+    gd_context *context = t->context;
+    t->storage = gd_storage_new(context, gd_layout_bytes(&t->layout));
+    if (!t->storage)
+        return GD_ERR_MEMORY;
+    if (gd_layout_count(&t->layout) == 0)
+        return GD_OK;
+    gd_operand operands[GD_OP_MAX_INPUTS];
+    for (int i = 0; i < n; i++)
+        operands[i] = (gd_operand){ gd_node_data(inputs[i]), &inputs[i]->layout };
+    gd_kernel_call call = { .device = context->device,
+                            .op = t->op,
+                            .attr = t->attr,
+                            .n = n,
+                            .in = operands,
+                            .out = { t->storage->data, &t->layout } };
+    return context->device->kernel[t->op->id](&call);
+}
+
+/* The node of op on checked inputs, computed or recorded; NULL on failure, with nothing left behind. */
+static gd_tensor *build(gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs, const void *attr,
+                        const gd_layout *layout)
+{
+    bool requires_grad = false;
+    if (op->vjp && context->no_grad == 0 && gd_dtype_is_float(layout->dtype))
+        for (int i = 0; i < n; i++)
+            requires_grad |= inputs[i]->requires_grad;
+
+    gd_tensor *t = gd_node_new(context, op, n, inputs, attr, requires_grad || context->trace);
+    if (!t)
+        return NULL;
+    t->layout = *layout;
+    t->requires_grad = requires_grad;
+    gd_status status = GD_OK;
+    if (context->trace) {
+        t->trace = context->trace;
+        status = gd_trace_record(context->trace, t);
+    } else if (op->flags & GD_OP_VIEW) {
+        share_storage(t, inputs[0]);
+    } else {
+        status = compute(t, n, inputs);
+    }
+    if (status != GD_OK) {
+        gd_release(t);
+        return NULL;
+    }
+    t->version = t->storage ? t->storage->version : 0;
+    return t;
+}
+
+gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *inputs, const void *attr)
+{
+    const gd_op *op = gd_op_row(id);
+    if (n > GD_OP_MAX_INPUTS)
+        return gd_fail_null(GD_ERR_INVALID, "gd_%s: %d operands, at most %d are allowed", op->name, n, GD_OP_MAX_INPUTS);
+    const gd_layout *layouts[GD_OP_MAX_INPUTS];
+    for (int i = 0; i < n; i++) {
+        if (!inputs[i])
+            return NULL;
+        layouts[i] = &inputs[i]->layout;
+    }
+    if (!context)
+        context = inputs[0]->context;
+    if (check_inputs(context, op, n, inputs) != GD_OK)
+        return NULL;
+    if (context->differentiating && check_versions(context->differentiating, n, inputs) != GD_OK)
+        return NULL;
+    gd_layout layout;
+    if (gd_op_infer(op, n, layouts, attr, &layout) != GD_OK)
+        return NULL;
+    if (!context->device->kernel[id] && !(op->flags & GD_OP_VIEW)) {
+        if (op->decompose)
+            return op->decompose(n, inputs, attr);
+        return gd_fail_null(GD_ERR_UNSUPPORTED, "gd_%s: device %s has no kernel for it", op->name, context->device->name);
+    }
+    return build(context, op, n, inputs, attr, &layout);
+}
+
+gd_tensor *gd_apply1(gd_op_id id, gd_tensor *x, const void *attr)
+{
+    return gd_apply(NULL, id, 1, &x, attr);
+}
+
+gd_tensor *gd_apply2(gd_op_id id, gd_tensor *x, gd_tensor *y, const void *attr)
+{
+    gd_tensor *inputs[2] = { x, y };
+    return gd_apply(NULL, id, 2, inputs, attr);
+}
+
+gd_tensor *gd_as_shape(gd_tensor *x, gd_shape shape)
+{
+    gd_shape now = gd_tensor_shape(x);
+    if (!x || (now.rank == shape.rank && memcmp(now.dim, shape.dim, sizeof(int64_t) * (size_t)now.rank) == 0))
+        return x;
+    gd_shape_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.shape.rank = shape.rank;
+    for (int i = 0; i < shape.rank && i < GD_MAX_RANK; i++)
+        attr.shape.dim[i] = shape.dim[i];
+    return gd_apply1(GD_OP_broadcast_to, x, &attr);
+}
+
+gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype)
+{
+    if (!x || x->layout.dtype == dtype)
+        return x;
+    gd_cast_attr attr = { .dtype = (int64_t)dtype };
+    return gd_apply1(GD_OP_cast, x, &attr);
+}
+
+gd_tensor *gd_sum_to(gd_tensor *x, const gd_layout *like)
+{
+    if (!x || gd_layout_same_shape(&x->layout, like))
+        return x;
+    int lead = x->layout.rank - like->rank;
+    gd_reduce_attr attr = { 0 };
+    for (int axis = 0; axis < x->layout.rank; axis++)
+        if (axis < lead || (like->shape[axis - lead] == 1 && x->layout.shape[axis] != 1))
+            attr.axes |= 1u << axis;
+    gd_tensor *sum = attr.axes ? gd_apply1(GD_OP_sum, x, &attr) : x;
+    gd_shape_attr shape;
+    memset(&shape, 0, sizeof shape);
+    shape.shape.rank = like->rank;
+    memcpy(shape.shape.dim, like->shape, sizeof(int64_t) * (size_t)like->rank);
+    return sum && !gd_layout_same_shape(&sum->layout, like) ? gd_apply1(GD_OP_reshape, sum, &shape) : sum;
+}
+
+/* ---- effects ---- */
+
+gd_status gd_store(gd_tensor *t, gd_tensor *value)
+{
+    gd_context *context = t->context;
+    gd_operand operands[2] = { { gd_node_data(t), &t->layout }, { gd_node_data(value), &value->layout } };
+    gd_kernel_call call = { .device = context->device,
+                            .op = gd_op_row(GD_OP_assign),
+                            .n = 2,
+                            .in = operands,
+                            .out = operands[0] };
+    t->storage->version++;
+    t->version = t->storage->version;
+    return gd_layout_count(&t->layout) ? context->device->kernel[GD_OP_assign](&call) : GD_OK;
+}
+
+gd_tensor *gd_assign(gd_tensor *target, gd_tensor *value)
+{
+    if (!target || !value)
+        return NULL;
+    gd_context *context = target->context;
+    if (!target->storage || target->n_inputs)
+        return gd_fail_null(GD_ERR_STATE, "gd_assign: the target is %s, not a tensor with storage of its own",
+                            target->storage ? "part of a graph" : "a traced value");
+    if (value->context != context)
+        return gd_fail_null(GD_ERR_INVALID, "gd_assign: target and value belong to different contexts");
+    context->no_grad++;
+    value = gd_as_shape(gd_as_dtype(value, target->layout.dtype), gd_tensor_shape(target));
+    /* A value that is another view of the target's own storage is copied before it is overwritten. */
+    if (value && value->storage == target->storage && value->storage)
+        value = gd_apply1(GD_OP_copy, value, NULL);
+    gd_status status = value ? GD_OK : GD_ERR_STATE;
+    if (value && context->trace) {
+        status = gd_apply2(GD_OP_assign, target, value, NULL) ? GD_OK : GD_ERR_STATE;
+        target->storage->version++;
+    } else if (value) {
+        status = gd_store(target, value);
+    }
+    context->no_grad--;
+    return status == GD_OK ? target : NULL;
+}

@@ -1,0 +1,267 @@
+/* graph/autograd.c: reverse-mode differentiation. One walk in reverse topological order; each op's row builds the gradients of its
+ * inputs as graph; gradients that meet at a node are added in the order they arrive, which is fixed. Start at differentiate(). */
+#include "graph/node.h"
+
+#include <gradus/autograd.h>
+#include <gradus/compile.h>
+#include <gradus/ops.h>
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "ops/attrs.h"
+
+gd_tensor *gd_set_requires_grad(gd_tensor *t, bool requires_grad)
+{
+    if (!t)
+        return NULL;
+    if (t->n_inputs)
+        return gd_fail_null(GD_ERR_STATE, "gd_set_requires_grad: the tensor is the result of %s, not a leaf", t->op->name);
+    if (requires_grad && !gd_dtype_is_float(t->layout.dtype))
+        return gd_fail_null(GD_ERR_DTYPE, "gd_set_requires_grad: gradients need a float dtype, this is %s",
+                            gd_dtype_name(t->layout.dtype));
+    t->requires_grad = requires_grad;
+    return t;
+}
+
+gd_tensor *gd_detach(gd_tensor *x)
+{
+    if (!x)
+        return NULL;
+    gd_shape_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.shape.rank = x->layout.rank;
+    memcpy(attr.shape.dim, x->layout.shape, sizeof(int64_t) * (size_t)x->layout.rank);
+    /* A view of everything, broadcast to its own shape, with no history. */
+    x->context->no_grad++;
+    gd_tensor *view = gd_apply1(GD_OP_broadcast_to, x, &attr);
+    x->context->no_grad--;
+    return view;
+}
+
+/* The walk: gradients by slot, each with a reference while it waits. */
+typedef struct walk {
+    gd_context *context;
+    gd_order order;
+    gd_tensor **grads; /* [order.count] */
+} walk;
+
+static gd_tensor *ones_like(gd_tensor *t)
+{
+    gd_full_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.shape.rank = t->layout.rank;
+    memcpy(attr.shape.dim, t->layout.shape, sizeof(int64_t) * (size_t)t->layout.rank);
+    attr.value = 1.0;
+    attr.dtype = (int64_t)t->layout.dtype;
+    return gd_apply(t->context, GD_OP_full, 0, NULL, &attr);
+}
+
+/* Add g to what waits at slot. */
+static bool collect(walk *w, int64_t slot, gd_tensor *g)
+{
+    gd_tensor *before = w->grads[slot];
+    gd_tensor *sum = before ? gd_apply2(GD_OP_add, before, g, NULL) : g;
+    if (!sum)
+        return false;
+    w->grads[slot] = gd_retain(sum);
+    gd_release(before);
+    return true;
+}
+
+/* Bring a gradient to the shape and dtype of the tensor it belongs to. */
+static gd_tensor *fit(gd_tensor *g, const gd_tensor *t)
+{
+    return gd_sum_to(gd_as_dtype(g, t->layout.dtype), &t->layout);
+}
+
+/* Gradients of the inputs of node r, from its own. */
+static bool step_back(walk *w, gd_tensor *r, gd_tensor *g)
+{
+    gd_tensor *d[GD_OP_MAX_INPUTS] = { NULL };
+    w->context->differentiating = r;
+    bool ok = r->op->vjp(r, g, d);
+    w->context->differentiating = NULL;
+    for (int i = 0; ok && i < r->n_inputs; i++)
+        if (d[i] && gd_wants_grad(r->inputs[i])) {
+            gd_tensor *fitted = fit(d[i], r->inputs[i]);
+            ok = fitted && collect(w, r->inputs[i]->slot, fitted);
+        }
+    return ok;
+}
+
+/* Which nodes of the order lead to a target. targets NULL: every leaf is one. */
+static void mark_wanted(walk *w, gd_tensor *const *targets, int count)
+{
+    for (size_t i = 0; i < w->order.count; i++) {
+        gd_tensor *t = w->order.nodes[i];
+        t->wanted = !targets && t->n_inputs == 0;
+    }
+    for (int i = 0; i < count; i++)
+        if (targets[i]->mark == w->context->generation)
+            targets[i]->wanted = true;
+    for (size_t i = 0; i < w->order.count; i++) {
+        gd_tensor *t = w->order.nodes[i];
+        for (int j = 0; j < t->n_inputs && !t->wanted; j++)
+            t->wanted = gd_wants_grad(t->inputs[j]);
+    }
+}
+
+static bool seed(walk *w, gd_tensor *output, gd_tensor *given)
+{
+    if (!output->requires_grad)
+        return true;
+    gd_tensor *g = given ? given : ones_like(output);
+    if (given && !gd_layout_same_shape(&given->layout, &output->layout)) {
+        char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+        (void)gd_fail(GD_ERR_SHAPE, "gd_grad: a seed is %s, its output %s", gd_layout_text(&given->layout, a),
+                      gd_layout_text(&output->layout, b));
+        return false;
+    }
+    g = gd_as_dtype(g, output->layout.dtype);
+    return g && collect(w, output->slot, g);
+}
+
+static void walk_end(walk *w)
+{
+    for (size_t i = 0; w->grads && i < w->order.count; i++)
+        gd_release(w->grads[i]);
+    gd_free(w->grads);
+    gd_order_free(&w->order);
+}
+
+/* Fill w->grads for the targets (NULL: for leaves). What else was built on the way is released. */
+static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count,
+                               gd_tensor *const *targets, int target_count)
+{
+    if (gd_order_make(&w->order, w->context, outputs, output_count, true) != GD_OK)
+        return GD_ERR_MEMORY;
+    w->grads = gd_alloc_zero(w->order.count + 1, sizeof(gd_tensor *));
+    if (!w->grads)
+        return GD_ERR_MEMORY;
+    mark_wanted(w, targets, target_count);
+    uint64_t generation = w->context->generation;
+    bool ok = gd_scope_begin(w->context) == GD_OK;
+    if (!ok)
+        return GD_ERR_MEMORY;
+    for (int i = 0; ok && i < output_count; i++)
+        ok = seed(w, outputs[i], seeds ? seeds[i] : NULL);
+    (void)gd_scope_end(w->context);
+
+    for (size_t i = w->order.count; ok && i-- > 0;) {
+        gd_tensor *r = w->order.nodes[i];
+        gd_tensor *g = w->grads[i];
+        if (!g || r->n_inputs == 0 || !r->wanted || !r->op->vjp)
+            continue;
+        if (gd_scope_begin(w->context) != GD_OK)
+            return GD_ERR_MEMORY;
+        ok = step_back(w, r, g) && w->context->generation == generation;
+        (void)gd_scope_end(w->context);
+        bool is_target = false;
+        for (int j = 0; j < target_count && !is_target; j++)
+            is_target = targets[j] == r;
+        if (!is_target) {
+            gd_release(g);
+            w->grads[i] = NULL;
+        }
+    }
+    return ok ? GD_OK : gd_error_code();
+}
+
+gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count, gd_tensor *const *inputs,
+                  gd_tensor **gradients, int input_count)
+{
+    if (!outputs || !inputs || !gradients || output_count < 1 || input_count < 0)
+        return gd_fail(GD_ERR_INVALID, "gd_grad: an argument is NULL or a count is wrong");
+    for (int i = 0; i < input_count; i++)
+        gradients[i] = NULL;
+    for (int i = 0; i < output_count + input_count; i++) {
+        const gd_tensor *t = i < output_count ? outputs[i] : inputs[i - output_count];
+        if (!t)
+            return gd_error_code() ? gd_error_code() : gd_fail(GD_ERR_INVALID, "gd_grad: a tensor is NULL");
+        if (t->context != outputs[0]->context)
+            return gd_fail(GD_ERR_INVALID, "gd_grad: tensors belong to different contexts");
+    }
+    walk w = { .context = outputs[0]->context };
+    gd_status status = differentiate(&w, outputs, seeds, output_count, inputs, input_count);
+    uint64_t generation = w.context->generation;
+    for (int i = 0; status == GD_OK && i < input_count; i++) {
+        gd_tensor *g = inputs[i]->mark == generation ? w.grads[inputs[i]->slot] : NULL;
+        if (g) {
+            gradients[i] = gd_scope_adopt(gd_retain(g));
+            continue;
+        }
+        gradients[i] = gd_zero_like(inputs[i]);
+        if (!gradients[i])
+            status = gd_error_code();
+    }
+    walk_end(&w);
+    return status;
+}
+
+/* leaf->grad += g; the first time, grad is made of zeros, outside of any trace. */
+static gd_status accumulate(gd_tensor *leaf, gd_tensor *g)
+{
+    gd_context *context = leaf->context;
+    if (!leaf->grad) {
+        gd_trace_pause(context);
+        leaf->grad = gd_retain(gd_zero_like(leaf));
+        gd_trace_resume(context);
+        if (!leaf->grad)
+            return gd_error_code();
+    }
+    gd_tensor *sum = gd_apply2(GD_OP_add, leaf->grad, g, NULL);
+    return gd_assign(leaf->grad, sum) ? GD_OK : gd_error_code();
+}
+
+static gd_status accumulate_all(walk *w)
+{
+    bool any = false;
+    gd_status status = GD_OK;
+    for (size_t i = 0; status == GD_OK && i < w->order.count; i++) {
+        gd_tensor *leaf = w->order.nodes[i];
+        if (leaf->n_inputs || !w->grads[i])
+            continue;
+        any = true;
+        if (!leaf->storage)
+            return gd_fail(GD_ERR_STATE, "gd_backward: a traced input requires a gradient; use gd_grad for those");
+        if (gd_scope_begin(w->context) != GD_OK)
+            return GD_ERR_MEMORY;
+        status = accumulate(leaf, w->grads[i]);
+        (void)gd_scope_end(w->context);
+    }
+    if (status == GD_OK && !any)
+        status = gd_fail(GD_ERR_STATE, "gd_backward: the loss depends on no tensor that requires a gradient");
+    return status;
+}
+
+gd_status gd_backward(gd_tensor *loss)
+{
+    if (!loss)
+        return gd_error_code() ? gd_error_code() : gd_fail(GD_ERR_INVALID, "gd_backward: the loss is NULL");
+#ifdef GD_DEBUG_CHECKS
+    if (gd_graph_verify(loss) != GD_OK)
+        return gd_error_code();
+#endif
+    walk w = { .context = loss->context };
+    w.context->no_grad++;
+    gd_status status = differentiate(&w, &loss, NULL, 1, NULL, 0);
+    if (status == GD_OK)
+        status = accumulate_all(&w);
+    walk_end(&w);
+    w.context->no_grad--;
+    return status;
+}
+
+gd_tensor *gd_gradient(gd_tensor *leaf)
+{
+    return leaf ? leaf->grad : NULL;
+}
+
+gd_status gd_zero_grad(gd_tensor *leaf)
+{
+    if (!leaf || !leaf->grad)
+        return GD_OK;
+    return gd_assign(leaf->grad, gd_zero_like(leaf->grad)) ? GD_OK : gd_error_code();
+}

@@ -1,0 +1,393 @@
+/* graph/context.c: opening and closing a context, its settings, what it owns, and reading and writing tensors' values. */
+#include "graph/node.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <gradus/autograd.h>
+#include <gradus/compile.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/threads.h"
+#include "tensor/element.h"
+#include "tensor/format.h"
+
+/* Address space for node slabs; memory is committed as it is used. */
+static const size_t SLAB_RESERVE = (size_t)1 << 37;
+
+static void *pool_alloc(void *user, size_t bytes)
+{
+    gd_device *device = user;
+    return device->backend->memory_alloc(device, bytes);
+}
+
+static void pool_release(void *user, void *memory, size_t bytes)
+{
+    gd_device *device = user;
+    device->backend->memory_free(device, memory, bytes);
+}
+
+static gd_status open_parts(gd_context *context, gd_open_options options)
+{
+    const gd_backend *backend = gd_backend_find(options.device);
+    if (!backend)
+        return gd_fail(GD_ERR_INVALID, "gd_open: no device is called \"%s\"; this build has \"cpu\" and \"reference\"",
+                       options.device);
+    if (options.threads < 0 || options.threads > GD_MAX_THREADS)
+        return gd_fail(GD_ERR_INVALID, "gd_open: %d threads; 1 to %d can be used, 0 chooses", options.threads,
+                       GD_MAX_THREADS);
+    if (!gd_arena_open(&context->slabs, SLAB_RESERVE))
+        return GD_ERR_MEMORY;
+    context->device = backend->open(&options);
+    if (!context->device)
+        return gd_error_code();
+    gd_pool_source source = { pool_alloc, pool_release, context->device };
+    context->pool = gd_pool_open(source, options.memory_limit);
+    if (!context->pool)
+        return GD_ERR_MEMORY;
+    int64_t state[2] = { (int64_t)options.seed, 0 };
+    context->random_state = gd_retain(gd_from_host(context, GD_SHAPE(2), GD_I64, state));
+    return context->random_state ? GD_OK : GD_ERR_MEMORY;
+}
+
+gd_context *gd_open_with(gd_open_options options)
+{
+    if (!options.device)
+        return gd_fail_null(GD_ERR_INVALID, "gd_open: the device's name is NULL; \"cpu\" is always there");
+    gd_context *context = gd_alloc_zero(1, sizeof *context);
+    if (!context)
+        return NULL;
+    context->scope = &context->root;
+    context->random_seed = options.seed;
+    if (open_parts(context, options) != GD_OK) {
+        gd_close(context);
+        return NULL;
+    }
+    return context;
+}
+
+void gd_close(gd_context *context)
+{
+    if (!context)
+        return;
+    while (context->owned_count) {
+        gd_owned last = context->owned[--context->owned_count];
+        last.destroy(last.object);
+    }
+    gd_free(context->owned);
+    gd_scope_clear_root(context);
+    gd_release(context->random_state);
+    if (context->pool)
+        gd_pool_close(context->pool);
+    if (context->device)
+        context->device->backend->close(context->device);
+    gd_arena_close(&context->slabs);
+    gd_free(context);
+}
+
+gd_status gd_context_adopt(gd_context *context, void *object, void (*destroy)(void *object))
+{
+    if (!context || !object || !destroy)
+        return gd_fail(GD_ERR_INVALID, "gd_context_adopt: an argument is NULL");
+    if (!gd_grow((void **)&context->owned, &context->owned_capacity, context->owned_count + 1, sizeof(gd_owned)))
+        return GD_ERR_MEMORY;
+    context->owned[context->owned_count++] = (gd_owned){ object, destroy };
+    return GD_OK;
+}
+
+void gd_context_disown(gd_context *context, void *object)
+{
+    for (size_t i = context ? context->owned_count : 0; i-- > 0;)
+        if (context->owned[i].object == object) {
+            size_t after = context->owned_count - i - 1;
+            memmove(&context->owned[i], &context->owned[i + 1], after * sizeof(gd_owned));
+            context->owned_count--;
+            return;
+        }
+}
+
+const char *gd_context_device(const gd_context *context)
+{
+    return context ? context->device->name : "";
+}
+
+const char *gd_context_isa(const gd_context *context)
+{
+    return context ? context->device->isa : "";
+}
+
+int gd_context_threads(const gd_context *context)
+{
+    return context ? context->device->threads : 0;
+}
+
+gd_status gd_context_set_threads(gd_context *context, int threads)
+{
+    if (!context || threads < 1 || threads > GD_MAX_THREADS)
+        return gd_fail(GD_ERR_INVALID, "gd_context_set_threads: %d threads; 1 to %d can be used", threads, GD_MAX_THREADS);
+    return context->device->backend->set_threads(context->device, threads);
+}
+
+gd_memory_stats gd_memory(const gd_context *context)
+{
+    gd_memory_stats stats = { 0 };
+    if (context) {
+        gd_pool_stats(context->pool, &stats);
+        stats.live_tensors = context->live_tensors;
+    }
+    return stats;
+}
+
+void gd_memory_reset_peak(gd_context *context)
+{
+    if (context)
+        gd_pool_reset_peak(context->pool);
+}
+
+void gd_memory_trim(gd_context *context)
+{
+    if (context)
+        gd_pool_trim(context->pool);
+}
+
+gd_status gd_no_grad_begin(gd_context *context)
+{
+    if (!context)
+        return gd_fail(GD_ERR_INVALID, "gd_no_grad_begin: the context is NULL");
+    context->no_grad++;
+    return GD_OK;
+}
+
+gd_status gd_no_grad_end(gd_context *context)
+{
+    if (!context || context->no_grad == 0)
+        return gd_fail(GD_ERR_STATE, "gd_no_grad_end: without gd_no_grad_begin");
+    context->no_grad--;
+    return GD_OK;
+}
+
+/* ---- the random stream ---- */
+
+gd_status gd_random_publish(gd_context *context)
+{
+    int64_t state[2] = { (int64_t)context->random_seed, (int64_t)context->random_position };
+    return context->device->backend->memory_write(context->device, context->random_state->storage->data, state,
+                                                  sizeof state);
+}
+
+gd_status gd_seed(gd_context *context, uint64_t seed)
+{
+    if (!context)
+        return gd_fail(GD_ERR_INVALID, "gd_seed: the context is NULL");
+    context->random_seed = seed;
+    context->random_position = 0;
+    return GD_OK;
+}
+
+/* ---- asking ---- */
+
+gd_context *gd_tensor_context(const gd_tensor *t)
+{
+    return t ? t->context : NULL;
+}
+
+gd_shape gd_tensor_shape(const gd_tensor *t)
+{
+    return t ? gd_layout_shape(&t->layout) : GD_SCALAR;
+}
+
+gd_shape gd_tensor_strides(const gd_tensor *t)
+{
+    gd_shape strides = GD_SCALAR;
+    if (t) {
+        strides.rank = t->layout.rank;
+        memcpy(strides.dim, t->layout.stride, sizeof(int64_t) * (size_t)t->layout.rank);
+    }
+    return strides;
+}
+
+gd_dtype gd_tensor_dtype(const gd_tensor *t)
+{
+    return t ? t->layout.dtype : GD_F32;
+}
+
+int64_t gd_tensor_count(const gd_tensor *t)
+{
+    return t ? gd_layout_count(&t->layout) : 0;
+}
+
+bool gd_tensor_is_contiguous(const gd_tensor *t)
+{
+    return t && gd_layout_is_contiguous(&t->layout);
+}
+
+bool gd_requires_grad(const gd_tensor *t)
+{
+    return t && t->requires_grad;
+}
+
+gd_tensor *gd_set_name(gd_tensor *t, const char *name)
+{
+    if (!t || !name)
+        return t;
+    char cut[32];
+    snprintf(cut, sizeof cut, "%s", name);
+    char *copy = gd_strdup(cut);
+    if (!copy)
+        return NULL;
+    gd_free(t->name);
+    t->name = copy;
+    return t;
+}
+
+/* ---- values in and out ---- */
+
+void *gd_tensor_data(gd_tensor *t)
+{
+    return t && t->storage && t->context->device->host_memory ? gd_node_data(t) : NULL;
+}
+
+static gd_status check_value(const gd_tensor *t, const char *who)
+{
+    if (!t)
+        return gd_fail(GD_ERR_INVALID, "%s: the tensor is NULL", who);
+    if (!t->storage)
+        return gd_fail(GD_ERR_STATE, "%s: the tensor has no value while its function is being traced", who);
+    return GD_OK;
+}
+
+static gd_status check_transfer(const gd_tensor *t, const void *host, size_t bytes, const char *who)
+{
+    if (check_value(t, who) != GD_OK)
+        return gd_error_code();
+    if (!host && bytes)
+        return gd_fail(GD_ERR_INVALID, "%s: the memory is NULL", who);
+    size_t need = gd_layout_bytes(&t->layout);
+    if (bytes != need) {
+        char text[GD_SHAPE_TEXT];
+        return gd_fail(GD_ERR_SHAPE, "%s: %zu bytes given, a tensor %s %s has %zu", who, bytes,
+                       gd_dtype_name(t->layout.dtype), gd_layout_text(&t->layout, text), need);
+    }
+    return GD_OK;
+}
+
+gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes)
+{
+    if (check_transfer(t, out, bytes, "gd_tensor_read") != GD_OK)
+        return gd_error_code();
+    if (bytes == 0)
+        return GD_OK;
+    gd_context *context = t->context;
+    const gd_backend *backend = context->device->backend;
+    if (gd_layout_is_contiguous(&t->layout))
+        return backend->memory_read(context->device, out, gd_node_data(t), bytes);
+    gd_trace_pause(context);
+    gd_status status = gd_scope_begin(context);
+    if (status == GD_OK) {
+        gd_tensor *row_major = gd_apply1(GD_OP_copy, (gd_tensor *)(uintptr_t)t, NULL);
+        status = row_major ? backend->memory_read(context->device, out, gd_node_data(row_major), bytes) : gd_error_code();
+        (void)gd_scope_end(context);
+    }
+    gd_trace_resume(context);
+    return status;
+}
+
+gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes)
+{
+    if (check_transfer(t, data, bytes, "gd_tensor_write") != GD_OK)
+        return gd_error_code();
+    if (bytes == 0)
+        return GD_OK;
+    gd_context *context = t->context;
+    if (gd_layout_is_contiguous(&t->layout)) {
+        t->storage->version++;
+        return context->device->backend->memory_write(context->device, gd_node_data(t), data, bytes);
+    }
+    gd_trace_pause(context);
+    gd_status status = gd_scope_begin(context);
+    if (status == GD_OK) {
+        gd_tensor *value = gd_from_host(context, gd_tensor_shape(t), t->layout.dtype, data);
+        status = value ? gd_store(t, value) : gd_error_code();
+        (void)gd_scope_end(context);
+    }
+    gd_trace_resume(context);
+    return status;
+}
+
+gd_tensor *gd_from_host(gd_context *context, gd_shape shape, gd_dtype dtype, const void *data)
+{
+    if (!context)
+        return gd_fail_null(GD_ERR_INVALID, "gd_from_host: the context is NULL");
+    gd_layout layout;
+    if (gd_layout_init(&layout, shape, dtype, "gd_from_host") != GD_OK)
+        return NULL;
+    size_t bytes = gd_layout_bytes(&layout);
+    if (!data && bytes)
+        return gd_fail_null(GD_ERR_INVALID, "gd_from_host: the memory is NULL");
+    gd_storage *storage = gd_storage_new(context, bytes);
+    if (!storage)
+        return NULL;
+    if (bytes && context->device->backend->memory_write(context->device, storage->data, data, bytes) != GD_OK) {
+        gd_storage_drop(context, storage);
+        return NULL;
+    }
+    return gd_leaf_new(context, &layout, storage);
+}
+
+gd_tensor *gd_from_host_in_place(gd_context *context, gd_shape shape, gd_dtype dtype, void *data,
+                                 void (*release)(void *user), void *user)
+{
+    if (!context || !data)
+        return gd_fail_null(GD_ERR_INVALID, "gd_from_host_in_place: an argument is NULL");
+    if (!context->device->host_memory)
+        return gd_fail_null(GD_ERR_UNSUPPORTED, "gd_from_host_in_place: device %s cannot use host memory in place",
+                            context->device->name);
+    gd_layout layout;
+    if (gd_layout_init(&layout, shape, dtype, "gd_from_host_in_place") != GD_OK)
+        return NULL;
+    if ((uintptr_t)data % gd_dtype_size(dtype))
+        return gd_fail_null(GD_ERR_INVALID, "gd_from_host_in_place: the memory is not aligned for %s", gd_dtype_name(dtype));
+    /* The caller's release runs only once the tensor exists: on failure the memory stays the caller's. */
+    gd_storage *storage = gd_storage_wrap(context, data, gd_layout_bytes(&layout), NULL, NULL);
+    gd_tensor *t = storage ? gd_leaf_new(context, &layout, storage) : NULL;
+    if (t) {
+        storage->release = release;
+        storage->user = user;
+    }
+    return t;
+}
+
+double gd_item(const gd_tensor *t)
+{
+    if (check_value(t, "gd_item") != GD_OK)
+        return NAN;
+    if (gd_layout_count(&t->layout) != 1) {
+        char text[GD_SHAPE_TEXT];
+        (void)gd_fail(GD_ERR_SHAPE, "gd_item: a tensor %s has not exactly one element", gd_layout_text(&t->layout, text));
+        return NAN;
+    }
+    unsigned char raw[8];
+    if (gd_tensor_read(t, raw, gd_dtype_size(t->layout.dtype)) != GD_OK)
+        return NAN;
+    return gd_element_as_double(t->layout.dtype, raw);
+}
+
+size_t gd_tensor_format(const gd_tensor *t, char *text, size_t size)
+{
+    if (!t || !t->storage) {
+        const char *what = t ? "(traced: no value yet)" : "(null)";
+        return (size_t)snprintf(text, size, "%s", what);
+    }
+    if (t->context->device->host_memory)
+        return gd_format_array(&t->layout, gd_node_data(t), text, size);
+    gd_layout layout;
+    size_t bytes = gd_layout_bytes(&t->layout), length = 0;
+    void *copy = gd_alloc(bytes + 1);
+    if (copy && gd_tensor_read(t, copy, bytes) == GD_OK &&
+        gd_layout_init(&layout, gd_layout_shape(&t->layout), t->layout.dtype, "gd_tensor_format") == GD_OK)
+        length = gd_format_array(&layout, copy, text, size);
+    gd_free(copy);
+    return length;
+}

@@ -1,0 +1,177 @@
+/* graph/node.h: the tensor handle, which is also the graph node, and the context that owns it. Start at struct gd_tensor.
+ *
+ * References. A tensor lives while anything counts on it: the scope it was made in (one reference, while scope is not NULL), the
+ * user (gd_retain), nodes it is an input of, a trace. Storage is counted separately and shared by views.
+ */
+#ifndef GD_GRAPH_NODE_H
+#define GD_GRAPH_NODE_H
+
+#include "backend/backend.h"
+#include "base/arena.h"
+#include "graph/op.h"
+#include "tensor/pool.h"
+
+typedef struct gd_storage {
+    int64_t refs;
+    uint32_t version;     /* raised by every write after creation */
+    int32_t trace_version; /* assignments so far, for the walk that marked it (compile/ir.c) */
+    uint64_t mark;
+    void *data;
+    size_t bytes;
+    gd_pool_block *block; /* NULL when the memory is not the pool's */
+    void (*release)(void *user);
+    void *user;
+} gd_storage;
+
+typedef struct gd_scope gd_scope;
+typedef struct gd_trace gd_trace;
+
+struct gd_tensor {
+    gd_context *context;
+    const gd_op *op;           /* what made it; NULL for a leaf */
+    gd_storage *storage;       /* NULL while it is only traced */
+    gd_tensor **inputs;        /* [n_inputs], in this node's own block; each holds a reference */
+    uint32_t *versions;        /* [n_inputs] storage version of each input when read */
+    const void *attr;          /* op->attr_size bytes, in this node's own block; NULL when there is none */
+    gd_tensor *grad;           /* accumulated by gd_backward; leaves only */
+    gd_scope *scope;           /* the scope it is a temporary of; NULL for a kept one without */
+    gd_tensor *scope_before, *scope_after;
+    const gd_trace *trace;     /* the trace that recorded it */
+    char *name;
+    uint64_t id;               /* order of creation within the context */
+    uint64_t mark;             /* visited, when equal to the walk's generation */
+    int64_t slot;              /* place in the walk's arrays */
+    int64_t refs;
+    int32_t n_inputs;
+    uint32_t version;          /* storage version when made */
+    uint16_t size_class;
+    bool requires_grad;
+    bool wanted;               /* the walk that marked it needs its gradient */
+    gd_layout layout;
+};
+
+struct gd_scope {
+    gd_scope *parent;
+    gd_tensor *first; /* temporaries, newest first */
+};
+
+/* Blocks for nodes come from slabs in an arena, one free list per multiple of 64 bytes. */
+#define GD_NODE_CLASSES 33
+
+typedef struct gd_owned {
+    void *object;
+    void (*destroy)(void *object);
+} gd_owned;
+
+struct gd_context {
+    gd_device *device;
+    gd_pool *pool;
+    gd_arena slabs;
+    void *free_nodes[GD_NODE_CLASSES];
+    gd_scope root;
+    gd_scope *scope; /* innermost */
+    gd_trace *trace; /* being recorded; NULL in eager execution */
+    int trace_paused;
+    gd_trace *paused_trace;
+    int no_grad;
+    const gd_tensor *differentiating; /* the node whose vjp is being built */
+    uint64_t next_id;
+    uint64_t generation; /* of the walk in progress */
+    size_t live_tensors;
+    gd_tensor *random_state; /* i64 [2]: seed and position, as kernels read them */
+    uint64_t random_seed, random_position; /* the truth; the position of the next unused word */
+    gd_owned *owned;
+    size_t owned_count, owned_capacity;
+};
+
+/* ---- nodes: graph/node.c ---- */
+
+/* A node with room for n inputs and op's attribute, one reference held by the innermost scope. inputs are retained and linked when
+ * `link`; attr is copied. layout is left to the caller. NULL: out of memory. */
+gd_tensor *gd_node_new(gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs, const void *attr, bool link);
+/* Storage from the pool, with one reference. */
+gd_storage *gd_storage_new(gd_context *context, size_t bytes);
+/* Storage over memory of somebody else's. */
+gd_storage *gd_storage_wrap(gd_context *context, void *data, size_t bytes, void (*release)(void *user), void *user);
+void gd_storage_drop(gd_context *context, gd_storage *storage);
+/* A leaf over storage (whose reference it takes over). */
+gd_tensor *gd_leaf_new(gd_context *context, const gd_layout *layout, gd_storage *storage);
+void *gd_slab_alloc(gd_context *context, size_t bytes, uint16_t *size_class);
+void gd_slab_free(gd_context *context, void *block, uint16_t size_class);
+
+/* Close every scope and release the root's temporaries: for gd_close. */
+void gd_scope_clear_root(gd_context *context);
+/* Hand the caller's reference to the innermost scope. Returns t. */
+gd_tensor *gd_scope_adopt(gd_tensor *t);
+
+/* Whether the walk in progress (gd_backward, gd_grad) needs the gradient of t: for vjp functions. */
+static inline bool gd_wants_grad(const gd_tensor *t)
+{
+    return t->mark == t->context->generation && t->wanted;
+}
+
+/* Address of element 0. */
+static inline void *gd_node_data(const gd_tensor *t)
+{
+    return (char *)t->storage->data + t->layout.offset * (int64_t)gd_dtype_size(t->layout.dtype);
+}
+
+/* ---- running: graph/apply.c ---- */
+
+/* Build op's node on inputs (NULL inputs give NULL); context may be NULL when there is an input. Eager: compute it; tracing: record it. */
+gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *inputs, const void *attr);
+
+/* Copy value (of t's shape and dtype) into t's storage now. */
+gd_status gd_store(gd_tensor *t, gd_tensor *value);
+
+/* Bring random_state up to date before a kernel reads it. */
+gd_status gd_random_publish(gd_context *context);
+
+/* Shorthands. */
+gd_tensor *gd_apply1(gd_op_id id, gd_tensor *x, const void *attr);
+gd_tensor *gd_apply2(gd_op_id id, gd_tensor *x, gd_tensor *y, const void *attr);
+
+/* Infer the layout of an op's result, checking arity and rank on the way. */
+gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const void *attr, gd_layout *out);
+
+/* Views and conversions that graph/ needs itself, through their rows. x itself where nothing is to be done. */
+gd_tensor *gd_as_shape(gd_tensor *x, gd_shape shape);     /* broadcast_to */
+gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype);     /* cast */
+/* x summed over the axes along which `like` was broadcast to x's shape: the adjoint of broadcasting. */
+gd_tensor *gd_sum_to(gd_tensor *x, const gd_layout *like);
+
+/* ---- order: graph/order.c ---- */
+
+typedef struct gd_order {
+    gd_tensor **nodes; /* [count] inputs before users */
+    size_t count, capacity;
+} gd_order;
+
+/* Depth-first, iterative. grad_only: do not go below nodes that require no gradient. Each node's slot is its index.
+ * Free with gd_order_free. */
+gd_status gd_order_make(gd_order *order, gd_context *context, gd_tensor *const *roots, int count, bool grad_only);
+void gd_order_free(gd_order *order);
+
+/* ---- traces: hooks for src/compile, defined in graph/trace.c ---- */
+
+struct gd_trace {
+    gd_tensor **nodes; /* every op recorded, in order; each holds a reference */
+    size_t count, capacity;
+    gd_tensor **outputs; /* gd_output's, each with a reference */
+    size_t output_count, output_capacity;
+    uint64_t random_words; /* drawn so far */
+    int nested; /* inside the bodies of functions called by the body */
+    bool failed;
+};
+
+gd_status gd_trace_record(gd_trace *trace, gd_tensor *node);
+void gd_trace_clear(gd_trace *trace);
+
+/* Text assembled in a caller's buffer, as snprintf does: `length` counts what the whole text needs. */
+typedef struct gd_text {
+    char *out;
+    size_t size, length;
+} gd_text;
+void gd_text_add(gd_text *text, const char *format, ...) GD_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,59 @@
+/* graph/op.h: what an op is. Each op is one const row beside its functions in src/ops/; every fact about an op is in its row.
+ * Start at struct gd_op; then ops/op_list.def for the list. */
+#ifndef GD_GRAPH_OP_H
+#define GD_GRAPH_OP_H
+
+#include "tensor/layout.h"
+
+typedef enum gd_op_id {
+#define GD_UNARY(name, ...)   GD_OP_##name,
+#define GD_BINARY(name, ...)  GD_OP_##name,
+#define GD_TERNARY(name, ...) GD_OP_##name,
+#include "ops/elementwise.def"
+    GD_OP_ELEMENTWISE_COUNT,
+    GD_OP_BEFORE_KERNELS_ = GD_OP_ELEMENTWISE_COUNT - 1,
+#define GD_OP(name) GD_OP_##name,
+#include "ops/op_list.def"
+    GD_OP_COUNT
+} gd_op_id;
+
+enum {
+    GD_OP_ELEMENTWISE = 1 << 0, /* a row of elementwise.def */
+    GD_OP_VIEW = 1 << 1,        /* result shares the storage of input 0; no kernel */
+    GD_OP_EFFECT = 1 << 2,      /* changes storage: never removed */
+    GD_OP_COMPILER_ONLY = 1 << 3, /* no builder; made by src/compile */
+};
+
+#define GD_OP_VARIADIC   (-1)
+#define GD_OP_MAX_INPUTS 64 /* of a variadic op */
+
+typedef struct gd_op gd_op;
+struct gd_op {
+    gd_op_id id;
+    const char *name;
+    int arity; /* number of inputs, or GD_OP_VARIADIC (at least one) */
+    unsigned flags;
+    size_t attr_size; /* bytes of the attribute struct (ops/attrs.h), 0 for none. Zero its padding: attributes are compared as bytes */
+
+    /* Result layout from the inputs' layouts and the attribute. A view op writes strides and offset into the same storage; any
+     * other op gives a contiguous layout with offset 0. Records a sentence and returns the code when the inputs do not fit. */
+    gd_status (*infer)(int n, const gd_layout *const *in, const void *attr, gd_layout *out);
+
+    /* Vector-Jacobian product, built as graph: given the result r and its gradient g, put the gradient of input i, of its shape
+     * and dtype, in d[i], for every i with gd_wants_grad(r->inputs[i]); leave d[i] NULL where it is zero. false: a builder failed.
+     * NULL: not differentiable (gradients stop here in silence, as for comparisons). */
+    bool (*vjp)(gd_tensor *r, gd_tensor *g, gd_tensor **d);
+
+    /* The same result from simpler ops, for back ends without a kernel. NULL for primitives. */
+    gd_tensor *(*decompose)(int n, gd_tensor *const *in, const void *attr);
+
+    /* The attribute as text, "axis=1"; NULL when there is none. */
+    void (*format)(const void *attr, char *text, size_t size);
+};
+
+/* The row of an id. */
+const gd_op *gd_op_row(gd_op_id id);
+/* The row of a name, NULL when there is none. */
+const gd_op *gd_op_find(const char *name);
+
+#endif

@@ -1,0 +1,30 @@
+/* io/stream.h: bytes in sequence from a file or from memory, decompressed if they are gzip. */
+#ifndef GD_IO_STREAM_H
+#define GD_IO_STREAM_H
+
+#include <gradus/base.h>
+
+typedef struct gd_stream gd_stream;
+
+/* Open for reading; when `path` does not exist, "path.gz" is tried. Gzip is recognised by its first
+ * two bytes, not by the name. On failure *out is NULL: GD_ERR_IO, GD_ERR_MEMORY, GD_ERR_UNSUPPORTED
+ * (gzip in a build without zlib). */
+gd_status gd_stream_open(const char *path, gd_stream **out);
+
+/* The same over bytes that the caller keeps until the stream is closed. */
+gd_status gd_stream_open_memory(const void *bytes, size_t size, gd_stream **out);
+
+void gd_stream_close(gd_stream *stream);
+
+/* Read up to `bytes`; *got is less only at the end. GD_ERR_IO, GD_ERR_FORMAT (broken gzip data),
+ * GD_ERR_MEMORY. */
+gd_status gd_stream_read(gd_stream *stream, void *out, size_t bytes, size_t *got);
+
+/* Bytes left, where that is known without reading them (regular files and memory, not compressed),
+ * else -1. */
+int64_t gd_stream_left(const gd_stream *stream);
+
+/* What messages call the source: the path that was opened, or "memory". */
+const char *gd_stream_name(const gd_stream *stream);
+
+#endif

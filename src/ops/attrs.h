@@ -1,0 +1,69 @@
+/* ops/attrs.h: the attributes of ops, plain values a kernel can read. All padding must be zero (start from `= { 0 }` or memset):
+ * attributes are compared as bytes. */
+#ifndef GD_OPS_ATTRS_H
+#define GD_OPS_ATTRS_H
+
+#include "tensor/layout.h"
+
+typedef struct gd_full_attr {
+    gd_shape shape;
+    double value;
+    int64_t dtype;
+} gd_full_attr; /* full */
+
+typedef struct gd_iota_attr {
+    int64_t count;
+    double start, step; /* value i = start + i*step in f64, then converted */
+    int64_t integer_start, integer_step;
+    int64_t use_integers; /* i64/i32 exact */
+    int64_t dtype;
+} gd_iota_attr; /* iota: result [count] */
+
+/* Word i of the result is word (state[1] + offset + i) of the Philox stream of seed state[0] (base/random.h); i64 results take
+ * two words each, low word first. Input 0: the context's state, i64 [2] = {seed, position}. */
+typedef struct gd_random_attr {
+    gd_shape shape;
+    uint64_t offset;
+    int64_t dtype; /* GD_I32 or GD_I64 */
+} gd_random_attr; /* random_bits */
+
+typedef struct gd_shape_attr {
+    gd_shape shape;
+} gd_shape_attr; /* reshape, broadcast_to */
+
+typedef struct gd_permute_attr {
+    int32_t order[GD_MAX_RANK];
+} gd_permute_attr;
+
+typedef struct gd_slice_attr {
+    int64_t start[GD_MAX_RANK]; /* index of the first element taken, in range when size > 0 */
+    int64_t step[GD_MAX_RANK];  /* not 0 */
+    int64_t size[GD_MAX_RANK];
+} gd_slice_attr;
+
+typedef struct gd_pad_attr {
+    int64_t before[GD_MAX_RANK], after[GD_MAX_RANK]; /* not negative */
+    double value;
+} gd_pad_attr;
+
+typedef struct gd_cast_attr {
+    int64_t dtype;
+} gd_cast_attr;
+
+/* Reductions: result has the kept axes in order; the reduced ones stay with size 1 when `keep`, else they go. Result is
+ * contiguous either way, so a kernel need not look at `keep`. */
+typedef struct gd_reduce_attr {
+    uint32_t axes; /* bit a: axis a is reduced */
+    uint32_t keep;
+} gd_reduce_attr; /* sum prod max min */
+
+typedef struct gd_axis_attr {
+    int32_t axis; /* in 0 … rank-1 */
+    uint32_t keep; /* argmax, argmin only: keep the axis with size 1 */
+} gd_axis_attr; /* argmax argmin cumsum cumprod concat gather scatter_add softmax log_softmax */
+
+typedef struct gd_linear_attr {
+    int64_t relu; /* apply ReLU last */
+} gd_linear_attr; /* linear: inputs x [.., m, k], w [.., k, n], bias [n] (bias may be absent: two inputs) */
+
+#endif

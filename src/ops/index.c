@@ -1,0 +1,114 @@
+/* ops/index.c: gather and scatter_add, adjoint to each other, and what is made of them. */
+#include "ops/internal.h"
+
+static bool is_index(gd_dtype dtype)
+{
+    return dtype == GD_I64 || dtype == GD_I32;
+}
+
+/* index must have x's rank and, off the axis, be no larger. */
+static gd_status check_index(const gd_layout *x, const gd_layout *index, int axis, const char *who)
+{
+    if (!is_index(index->dtype))
+        return gd_fail(GD_ERR_DTYPE, "%s: the index is %s, it must be i64 or i32", who, gd_dtype_name(index->dtype));
+    bool fits = index->rank == x->rank;
+    for (int i = 0; fits && i < x->rank; i++)
+        fits = i == axis || index->shape[i] <= x->shape[i];
+    if (fits)
+        return GD_OK;
+    char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+    return gd_fail(GD_ERR_SHAPE, "%s: an index %s does not fit %s along axis %d", who, gd_layout_text(index, a),
+                   gd_layout_text(x, b), axis);
+}
+
+static void format_axis(const void *attr, char *text, size_t size)
+{
+    snprintf(text, size, "axis=%d", ((const gd_axis_attr *)attr)->axis);
+}
+
+static gd_status infer_gather(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    (void)n;
+    if (check_index(in[0], in[1], ((const gd_axis_attr *)attr)->axis, "gd_gather") != GD_OK)
+        return gd_error_code();
+    return gd_infer_like(in[1], in[0]->dtype, "gd_gather", out);
+}
+
+static bool vjp_gather(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    int axis = ((const gd_axis_attr *)r->attr)->axis;
+    gd_tensor *x = r->inputs[0];
+    return gd_put(&d[0], gd_scatter_add(gd_zero_like(x), r->inputs[1], g, axis));
+}
+
+const gd_op gd_op_gather = { .id = GD_OP_gather,
+                             .name = "gather",
+                             .arity = 2,
+                             .attr_size = sizeof(gd_axis_attr),
+                             .infer = infer_gather,
+                             .vjp = vjp_gather,
+                             .format = format_axis };
+
+static gd_status infer_scatter_add(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    (void)n;
+    int axis = ((const gd_axis_attr *)attr)->axis;
+    if (check_index(in[0], in[1], axis, "gd_scatter_add") != GD_OK)
+        return gd_error_code();
+    if (in[2]->dtype != in[0]->dtype || gd_dtype_is_half(in[0]->dtype) || in[0]->dtype == GD_BOOL)
+        return gd_fail(GD_ERR_DTYPE, "gd_scatter_add: adds %s to %s", gd_dtype_name(in[2]->dtype), gd_dtype_name(in[0]->dtype));
+    if (!gd_layout_same_shape(in[1], in[2])) {
+        char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+        return gd_fail(GD_ERR_SHAPE, "gd_scatter_add: index %s and source %s differ", gd_layout_text(in[1], a),
+                       gd_layout_text(in[2], b));
+    }
+    return gd_infer_like(in[0], in[0]->dtype, "gd_scatter_add", out);
+}
+
+static bool vjp_scatter_add(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    int axis = ((const gd_axis_attr *)r->attr)->axis;
+    return (!gd_wants_grad(r->inputs[0]) || gd_put(&d[0], g)) &&
+           (!gd_wants_grad(r->inputs[2]) || gd_put(&d[2], gd_gather(g, r->inputs[1], axis)));
+}
+
+const gd_op gd_op_scatter_add = { .id = GD_OP_scatter_add,
+                                  .name = "scatter_add",
+                                  .arity = 3,
+                                  .attr_size = sizeof(gd_axis_attr),
+                                  .infer = infer_scatter_add,
+                                  .vjp = vjp_scatter_add,
+                                  .format = format_axis };
+
+gd_tensor *gd_gather(gd_tensor *x, gd_tensor *index, int axis)
+{
+    if (!x || !index)
+        return NULL;
+    gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, "gd_gather") };
+    return attr.axis < 0 ? NULL : gd_apply2(GD_OP_gather, x, index, &attr);
+}
+
+gd_tensor *gd_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
+{
+    if (!base || !index || !source)
+        return NULL;
+    gd_axis_attr attr = { .axis = gd_axis_normal(axis, base->layout.rank, "gd_scatter_add") };
+    if (attr.axis < 0)
+        return NULL;
+    gd_dtype dtype = base->layout.dtype, compute = dtype == GD_BOOL ? GD_I32 : gd_compute_dtype(dtype);
+    gd_tensor *inputs[3] = { gd_as_dtype(base, compute), index, gd_as_dtype(source, compute) };
+    gd_tensor *r = gd_apply(NULL, GD_OP_scatter_add, 3, inputs, &attr);
+    return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
+}
+
+gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype)
+{
+    if (!index)
+        return NULL;
+    if (gd_dtype_is_float(index->layout.dtype) || classes < 0)
+        return gd_fail_null(GD_ERR_INVALID, "gd_one_hot: needs integers and a class count, got %s and %lld",
+                            gd_dtype_name(index->layout.dtype), (long long)classes);
+    gd_tensor *wide = gd_as_dtype(index, GD_I64);
+    gd_tensor *all = gd_arange(index->context, 0.0, (double)classes, 1.0, GD_I64);
+    return gd_cast(gd_eq(gd_unsqueeze(wide, -1), all), dtype);
+}

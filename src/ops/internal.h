@@ -1,0 +1,76 @@
+/* ops/internal.h: helpers the files of src/ops share. */
+#ifndef GD_OPS_INTERNAL_H
+#define GD_OPS_INTERNAL_H
+
+#include <stdio.h>
+#include <string.h>
+
+#include <gradus/autograd.h>
+#include <gradus/ops.h>
+
+#include "base/error.h"
+#include "graph/node.h"
+#include "ops/attrs.h"
+
+/* A value, for derivatives, that stands for "zero": the input gets no gradient. Never dereferenced. */
+extern gd_tensor gd_zero_marker;
+
+/* Put a derivative in its place: false when its builder failed. */
+static inline bool gd_put(gd_tensor **place, gd_tensor *value)
+{
+    if (value == &gd_zero_marker)
+        return true;
+    *place = value;
+    return value != NULL;
+}
+
+/* A number of t's dtype, 0-d. */
+static inline gd_tensor *gd_number_like(gd_tensor *t, double value)
+{
+    return t ? gd_scalar(t->context, value, t->layout.dtype) : NULL;
+}
+
+/* out = in's shape, contiguous, of dtype. */
+static inline gd_status gd_infer_like(const gd_layout *in, gd_dtype dtype, const char *who, gd_layout *out)
+{
+    return gd_layout_init(out, gd_layout_shape(in), dtype, who);
+}
+
+/* Axes as bits; *ok is false (and the error recorded) when one is out of range or given twice. */
+static inline uint32_t gd_axes_mask(gd_axes axes, int rank, const char *who, bool *ok)
+{
+    uint32_t mask = 0;
+    *ok = true;
+    if (axes.count < 0)
+        return rank ? (uint32_t)((1ull << rank) - 1) : 0;
+    if (axes.count > GD_MAX_RANK) {
+        (void)gd_fail(GD_ERR_SHAPE, "%s: %d axes given, at most %d are possible", who, axes.count, GD_MAX_RANK);
+        *ok = false;
+        return 0;
+    }
+    for (int i = 0; i < axes.count; i++) {
+        int axis = gd_axis_normal(axes.axis[i], rank, who);
+        if (axis < 0 || (mask & (1u << axis))) {
+            if (axis >= 0)
+                (void)gd_fail(GD_ERR_SHAPE, "%s: axis %d is given twice", who, axes.axis[i]);
+            *ok = false;
+            return 0;
+        }
+        mask |= 1u << axis;
+    }
+    return mask;
+}
+
+/* For functions that compute half precision through f32: f32 for f16 and bf16, else the dtype itself. */
+static inline gd_dtype gd_compute_dtype(gd_dtype dtype)
+{
+    return gd_dtype_is_half(dtype) ? GD_F32 : dtype;
+}
+
+/* Float dtype for functions of real numbers: f32 for integers and bools. */
+static inline gd_dtype gd_float_dtype(gd_dtype dtype)
+{
+    return gd_dtype_is_float(dtype) ? dtype : GD_F32;
+}
+
+#endif

@@ -1,0 +1,150 @@
+/* ops/matmul.c: the matrix product and what is made of it. */
+#include "ops/internal.h"
+
+/* ---- matmul: [.., m, k] @ [.., k, n] ---- */
+
+static gd_status fail_shapes(const gd_layout *x, const gd_layout *y, const char *why, int64_t a, int64_t b)
+{
+    char x_text[GD_SHAPE_TEXT], y_text[GD_SHAPE_TEXT];
+    return gd_fail(GD_ERR_SHAPE, "gd_matmul: %s @ %s: %s (%lld, %lld)", gd_layout_text(x, x_text),
+                   gd_layout_text(y, y_text), why, (long long)a, (long long)b);
+}
+
+/* Shape of the product of two operands of rank 2 or more. */
+static gd_status product_shape(const gd_layout *x, const gd_layout *y, gd_shape *out)
+{
+    if (x->rank < 2 || y->rank < 2)
+        return fail_shapes(x, y, "both need rank 2 or more; ranks are", x->rank, y->rank);
+    int64_t inner_x = x->shape[x->rank - 1], inner_y = y->shape[y->rank - 2];
+    if (inner_x != inner_y)
+        return fail_shapes(x, y, "inner sizes differ", inner_x, inner_y);
+    if (x->dtype != y->dtype)
+        return gd_fail(GD_ERR_DTYPE, "gd_matmul: operands are %s and %s", gd_dtype_name(x->dtype), gd_dtype_name(y->dtype));
+    if (gd_dtype_is_half(x->dtype) || x->dtype == GD_BOOL)
+        return gd_fail(GD_ERR_DTYPE, "gd_matmul: does not compute with %s", gd_dtype_name(x->dtype));
+    gd_shape batch_x = gd_layout_shape(x), batch_y = gd_layout_shape(y);
+    batch_x.rank -= 2;
+    batch_y.rank -= 2;
+    if (!gd_shape_broadcast(batch_x, batch_y, out))
+        return fail_shapes(x, y, "leading axes do not broadcast; ranks are", x->rank, y->rank);
+    out->dim[out->rank++] = x->shape[x->rank - 2];
+    out->dim[out->rank++] = y->shape[y->rank - 1];
+    return GD_OK;
+}
+
+static gd_status infer_matmul(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    (void)n, (void)attr;
+    gd_shape shape;
+    if (product_shape(in[0], in[1], &shape) != GD_OK)
+        return gd_error_code();
+    return gd_layout_init(out, shape, in[0]->dtype, "gd_matmul");
+}
+
+static gd_tensor *transposed(gd_tensor *x)
+{
+    return gd_transpose(x, -1, -2);
+}
+
+/* [.., m, k] -> [.. * m, k] */
+static gd_tensor *tall(gd_tensor *x)
+{
+    return gd_reshape(x, GD_SHAPE(-1, x->layout.shape[x->layout.rank - 1]));
+}
+
+/* d x = g @ yT, d y = xT @ g; what was broadcast is summed by the walk. One matrix shared by a whole batch gets its gradient from one tall
+ * product rather than from a product per element and a sum. */
+static bool vjp_matmul(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    gd_tensor *x = r->inputs[0], *y = r->inputs[1];
+    if (gd_wants_grad(x) && !gd_put(&d[0], gd_matmul(g, transposed(y))))
+        return false;
+    if (!gd_wants_grad(y))
+        return true;
+    if (y->layout.rank == 2 && x->layout.rank > 2 && gd_tensor_count(x) > 0 && gd_tensor_count(g) > 0) {
+        gd_tensor *flat_x = tall(x), *flat_g = tall(g);
+        return flat_x && flat_g && gd_put(&d[1], gd_matmul(transposed(flat_x), flat_g));
+    }
+    return gd_put(&d[1], gd_matmul(transposed(x), g));
+}
+
+const gd_op gd_op_matmul = { .id = GD_OP_matmul, .name = "matmul", .arity = 2, .infer = infer_matmul, .vjp = vjp_matmul };
+
+gd_tensor *gd_matmul(gd_tensor *x, gd_tensor *y)
+{
+    if (!x || !y)
+        return NULL;
+    if (x->layout.rank == 0 || y->layout.rank == 0) {
+        (void)fail_shapes(&x->layout, &y->layout, "a number has no matrix product; ranks are", x->layout.rank,
+                          y->layout.rank);
+        return NULL;
+    }
+    gd_dtype dtype = gd_dtype_promote(x->layout.dtype, y->layout.dtype);
+    gd_dtype compute = dtype == GD_BOOL ? GD_I32 : gd_compute_dtype(dtype);
+    bool row = x->layout.rank == 1, column = y->layout.rank == 1;
+    gd_tensor *a = gd_as_dtype(row ? gd_unsqueeze(x, 0) : x, compute);
+    gd_tensor *b = gd_as_dtype(column ? gd_unsqueeze(y, 1) : y, compute);
+    gd_tensor *r = gd_apply2(GD_OP_matmul, a, b, NULL);
+    if (column)
+        r = gd_squeeze(r, -1);
+    if (row)
+        r = gd_squeeze(r, column ? -1 : -2);
+    return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
+}
+
+gd_tensor *gd_outer(gd_tensor *x, gd_tensor *y)
+{
+    if (!x || !y)
+        return NULL;
+    if (x->layout.rank != 1 || y->layout.rank != 1)
+        return gd_fail_null(GD_ERR_SHAPE, "gd_outer: needs two vectors; ranks are %d and %d", x->layout.rank, y->layout.rank);
+    return gd_mul(gd_unsqueeze(x, 1), y);
+}
+
+gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y)
+{
+    if (!x || !y)
+        return NULL;
+    if (x->layout.rank != 1 || y->layout.rank != 1)
+        return gd_fail_null(GD_ERR_SHAPE, "gd_dot: needs two vectors; ranks are %d and %d", x->layout.rank, y->layout.rank);
+    return gd_matmul(x, y);
+}
+
+gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
+{
+    gd_tensor *product = gd_matmul(x, weight);
+    return bias ? gd_add(product, bias) : product;
+}
+
+/* ---- linear: matmul with bias and ReLU on its way out; made by the compiler ---- */
+
+static gd_status infer_linear(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    if (n < 2 || n > 3)
+        return gd_fail(GD_ERR_INVALID, "linear: %d operands, 2 or 3 expected", n);
+    if (infer_matmul(2, in, attr, out) != GD_OK)
+        return gd_error_code();
+    if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != out->shape[out->rank - 1] || in[2]->dtype != in[0]->dtype))
+        return gd_fail(GD_ERR_SHAPE, "linear: the bias does not fit");
+    return GD_OK;
+}
+
+static gd_tensor *decompose_linear(int n, gd_tensor *const *in, const void *attr)
+{
+    gd_tensor *r = gd_affine(in[0], in[1], n == 3 ? in[2] : NULL);
+    return ((const gd_linear_attr *)attr)->relu ? gd_relu(r) : r;
+}
+
+static void format_linear(const void *attr, char *text, size_t size)
+{
+    snprintf(text, size, "%s", ((const gd_linear_attr *)attr)->relu ? "relu" : "");
+}
+
+const gd_op gd_op_linear = { .id = GD_OP_linear,
+                             .name = "linear",
+                             .arity = 3,
+                             .flags = GD_OP_COMPILER_ONLY,
+                             .attr_size = sizeof(gd_linear_attr),
+                             .infer = infer_linear,
+                             .decompose = decompose_linear,
+                             .format = format_linear };

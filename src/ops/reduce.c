@@ -1,0 +1,359 @@
+/* ops/reduce.c: reductions and scans: rows, derivatives and builders; mean, var and their kind as composites. */
+#include "ops/internal.h"
+
+#include <math.h>
+
+/* ---- shapes ---- */
+
+static gd_shape reduced_shape(const gd_layout *in, uint32_t axes, bool keep)
+{
+    gd_shape shape = GD_SCALAR;
+    for (int i = 0; i < in->rank; i++) {
+        if (!(axes & (1u << i)))
+            shape.dim[shape.rank++] = in->shape[i];
+        else if (keep)
+            shape.dim[shape.rank++] = 1;
+    }
+    return shape;
+}
+
+static gd_status infer_reduce(const gd_layout *in, const void *attr, gd_dtype dtype, const char *who, gd_layout *out)
+{
+    const gd_reduce_attr *a = attr;
+    return gd_layout_init(out, reduced_shape(in, a->axes, a->keep), dtype, who);
+}
+
+/* Sums and products of integers and bools are counted in i64. */
+static gd_dtype total_dtype(gd_dtype dtype)
+{
+    return gd_dtype_is_float(dtype) ? dtype : GD_I64;
+}
+
+static gd_status refuse_half(const gd_layout *in, const char *who)
+{
+    return gd_fail(GD_ERR_DTYPE, "%s: computes with f32 and f64, not %s", who, gd_dtype_name(in->dtype));
+}
+
+static gd_status infer_total(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    (void)n;
+    if (gd_dtype_is_half(in[0]->dtype))
+        return refuse_half(in[0], "gd_sum");
+    return infer_reduce(in[0], attr, total_dtype(in[0]->dtype), "gd_sum", out);
+}
+
+static gd_status infer_extreme(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    (void)n;
+    if (gd_dtype_is_half(in[0]->dtype))
+        return refuse_half(in[0], "gd_max");
+    const gd_reduce_attr *a = attr;
+    for (int i = 0; i < in[0]->rank; i++)
+        if ((a->axes & (1u << i)) && in[0]->shape[i] == 0)
+            return gd_fail(GD_ERR_SHAPE, "gd_max, gd_min: axis %d is empty and has no extreme", i);
+    return infer_reduce(in[0], attr, in[0]->dtype, "gd_max", out);
+}
+
+static void format_reduce(const void *attr, char *text, size_t size)
+{
+    const gd_reduce_attr *a = attr;
+    gd_text t = { text, size, 0 };
+    gd_text_add(&t, "axes=");
+    for (int i = 0, first = 1; i < GD_MAX_RANK; i++)
+        if (a->axes & (1u << i)) {
+            gd_text_add(&t, "%s%d", first ? "" : ",", i);
+            first = 0;
+        }
+}
+
+/* ---- derivatives ---- */
+
+/* A result or its gradient with the reduced axes back as size 1. */
+static gd_tensor *with_axes(gd_tensor *t, const gd_tensor *r)
+{
+    const gd_reduce_attr *a = r->attr;
+    return gd_reshape(t, reduced_shape(&r->inputs[0]->layout, a->axes, true));
+}
+
+static bool vjp_sum(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    return gd_put(&d[0], gd_as_shape(with_axes(g, r), gd_tensor_shape(r->inputs[0])));
+}
+
+/* Among equal extremes the gradient is shared. */
+static bool vjp_extreme(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    const gd_reduce_attr *a = r->attr;
+    gd_axes axes = { .count = 0 };
+    for (int i = 0; i < r->inputs[0]->layout.rank; i++)
+        if (a->axes & (1u << i))
+            axes.axis[axes.count++] = i;
+    gd_tensor *chosen = gd_as_dtype(gd_eq(r->inputs[0], with_axes(r, r)), g->layout.dtype);
+    gd_tensor *share = gd_div(with_axes(g, r), gd_sum(chosen, axes, true));
+    return gd_put(&d[0], gd_mul(chosen, share));
+}
+
+/* Product of all others: exclusive products from both sides, which needs no division and so is right at zeros. The reduced axes
+ * are brought together at the end first. */
+static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    const gd_reduce_attr *a = r->attr;
+    gd_tensor *x = r->inputs[0];
+    int rank = x->layout.rank, kept = 0;
+    if (gd_tensor_count(x) == 0)
+        return true;
+    gd_axes order = { .count = rank }, inverse = { .count = rank };
+    for (int pass = 0, at = 0; pass < 2; pass++)
+        for (int i = 0; i < rank; i++)
+            if (((a->axes >> i) & 1u) == (uint32_t)pass) {
+                inverse.axis[i] = at;
+                order.axis[at++] = i;
+                kept += pass == 0;
+            }
+    gd_tensor *moved = gd_permute(x, order);
+    gd_shape rows = gd_tensor_shape(moved), full = rows;
+    rows.rank = kept + 1;
+    rows.dim[kept] = -1;
+    gd_tensor *flat = gd_reshape(moved, rows);
+    if (!flat)
+        return false;
+    gd_shape one = gd_tensor_shape(flat);
+    int64_t n = one.dim[kept];
+    one.dim[kept] = 1;
+    gd_tensor *ones = gd_ones(x->context, one, x->layout.dtype);
+    gd_tensor *before = gd_concat((gd_tensor *[]){ ones, gd_slice(flat, kept, 0, n - 1, 1) }, 2, kept);
+    gd_tensor *back = gd_flip(flat, GD_AXES(kept));
+    gd_tensor *after = gd_concat((gd_tensor *[]){ ones, gd_slice(back, kept, 0, n - 1, 1) }, 2, kept);
+    gd_tensor *others = gd_mul(gd_cumprod(before, kept), gd_flip(gd_cumprod(after, kept), GD_AXES(kept)));
+    gd_tensor *scaled = gd_mul(others, gd_reshape(g, one));
+    return gd_put(&d[0], gd_permute(gd_reshape(scaled, full), inverse));
+}
+
+/* ---- rows ---- */
+
+#define REDUCE_ROW(name_, infer_, vjp_)                                                            \
+    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                                             \
+                                  .name = #name_,                                                  \
+                                  .arity = 1,                                                      \
+                                  .attr_size = sizeof(gd_reduce_attr),                             \
+                                  .infer = infer_,                                                 \
+                                  .vjp = vjp_,                                                     \
+                                  .format = format_reduce };
+REDUCE_ROW(sum, infer_total, vjp_sum)
+REDUCE_ROW(prod, infer_total, vjp_prod)
+REDUCE_ROW(max, infer_extreme, vjp_extreme)
+REDUCE_ROW(min, infer_extreme, vjp_extreme)
+
+/* ---- arg reductions ---- */
+
+static gd_status infer_arg(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    (void)n;
+    const gd_axis_attr *a = attr;
+    if (gd_dtype_is_half(in[0]->dtype))
+        return refuse_half(in[0], "gd_argmax");
+    if (in[0]->shape[a->axis] == 0)
+        return gd_fail(GD_ERR_SHAPE, "gd_argmax, gd_argmin: axis %d is empty and has no extreme", a->axis);
+    return gd_layout_init(out, reduced_shape(in[0], 1u << a->axis, a->keep), GD_I64, "gd_argmax");
+}
+
+static void format_axis(const void *attr, char *text, size_t size)
+{
+    snprintf(text, size, "axis=%d", ((const gd_axis_attr *)attr)->axis);
+}
+
+#define AXIS_ROW(name_, infer_, vjp_)                                                              \
+    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                                             \
+                                  .name = #name_,                                                  \
+                                  .arity = 1,                                                      \
+                                  .attr_size = sizeof(gd_axis_attr),                               \
+                                  .infer = infer_,                                                 \
+                                  .vjp = vjp_,                                                     \
+                                  .format = format_axis };
+AXIS_ROW(argmax, infer_arg, NULL)
+AXIS_ROW(argmin, infer_arg, NULL)
+
+/* ---- scans ---- */
+
+static gd_status infer_scan(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    (void)n, (void)attr;
+    if (gd_dtype_is_half(in[0]->dtype))
+        return refuse_half(in[0], "gd_cumsum");
+    return gd_infer_like(in[0], total_dtype(in[0]->dtype), "gd_cumsum", out);
+}
+
+/* Sums from the end: sum over j >= i of t[j]. */
+static gd_tensor *reverse_cumsum(gd_tensor *t, int axis)
+{
+    return gd_flip(gd_cumsum(gd_flip(t, GD_AXES(axis)), axis), GD_AXES(axis));
+}
+
+static bool vjp_cumsum(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    return gd_put(&d[0], reverse_cumsum(g, ((const gd_axis_attr *)r->attr)->axis));
+}
+
+/* d_i = sum over j >= i of g_j * (product of x_k, k <= j, k != i). Before the first zero of a row that is the reverse cumulative sum of
+ * g*r over x_i; at it, the same of g*r' where r' is the product with that zero taken as 1; after it, nothing. */
+static bool vjp_cumprod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    int axis = ((const gd_axis_attr *)r->attr)->axis;
+    gd_tensor *x = r->inputs[0];
+    gd_tensor *zero = gd_number_like(x, 0.0), *one = gd_number_like(x, 1.0);
+    gd_tensor *is_zero = gd_eq(x, zero);
+    gd_tensor *zeros_seen = gd_cumsum(is_zero, axis);
+    gd_tensor *first = gd_logical_and(is_zero, gd_eq(zeros_seen, gd_number_like(zeros_seen, 1.0)));
+    gd_tensor *without = gd_cumprod(gd_where(first, one, x), axis);
+    gd_tensor *before = gd_div(reverse_cumsum(gd_mul(g, r), axis), gd_where(is_zero, one, x));
+    gd_tensor *at = reverse_cumsum(gd_mul(g, without), axis);
+    gd_tensor *none_seen = gd_eq(zeros_seen, gd_number_like(zeros_seen, 0.0));
+    return gd_put(&d[0], gd_where(first, at, gd_where(none_seen, before, zero)));
+}
+
+AXIS_ROW(cumsum, infer_scan, vjp_cumsum)
+AXIS_ROW(cumprod, infer_scan, vjp_cumprod)
+
+/* ---- builders ---- */
+
+static gd_tensor *reduce(gd_op_id id, gd_tensor *x, gd_axes axes, bool keep, const char *who)
+{
+    if (!x)
+        return NULL;
+    bool ok;
+    gd_reduce_attr attr = { .axes = gd_axes_mask(axes, x->layout.rank, who, &ok), .keep = keep };
+    if (!ok)
+        return NULL;
+    gd_dtype dtype = x->layout.dtype;
+    gd_tensor *r = gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(dtype)), &attr);
+    return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
+}
+
+gd_tensor *gd_sum(gd_tensor *x, gd_axes axes, bool keep)
+{
+    return reduce(GD_OP_sum, x, axes, keep, "gd_sum");
+}
+
+gd_tensor *gd_prod(gd_tensor *x, gd_axes axes, bool keep)
+{
+    return reduce(GD_OP_prod, x, axes, keep, "gd_prod");
+}
+
+gd_tensor *gd_max(gd_tensor *x, gd_axes axes, bool keep)
+{
+    return reduce(GD_OP_max, x, axes, keep, "gd_max");
+}
+
+gd_tensor *gd_min(gd_tensor *x, gd_axes axes, bool keep)
+{
+    return reduce(GD_OP_min, x, axes, keep, "gd_min");
+}
+
+static gd_tensor *arg_reduce(gd_op_id id, gd_tensor *x, int axis, bool keep, const char *who)
+{
+    if (!x)
+        return NULL;
+    gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, who), .keep = keep };
+    return attr.axis < 0 ? NULL : gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(x->layout.dtype)), &attr);
+}
+
+gd_tensor *gd_argmax(gd_tensor *x, int axis, bool keep)
+{
+    return arg_reduce(GD_OP_argmax, x, axis, keep, "gd_argmax");
+}
+
+gd_tensor *gd_argmin(gd_tensor *x, int axis, bool keep)
+{
+    return arg_reduce(GD_OP_argmin, x, axis, keep, "gd_argmin");
+}
+
+static gd_tensor *scan(gd_op_id id, gd_tensor *x, int axis, const char *who)
+{
+    if (!x)
+        return NULL;
+    gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, who) };
+    if (attr.axis < 0)
+        return NULL;
+    gd_dtype dtype = x->layout.dtype;
+    gd_tensor *r = gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(dtype)), &attr);
+    return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
+}
+
+gd_tensor *gd_cumsum(gd_tensor *x, int axis)
+{
+    return scan(GD_OP_cumsum, x, axis, "gd_cumsum");
+}
+
+gd_tensor *gd_cumprod(gd_tensor *x, int axis)
+{
+    return scan(GD_OP_cumprod, x, axis, "gd_cumprod");
+}
+
+/* ---- composites ---- */
+
+/* How many elements each result stands for, as a number. */
+static double reduced_count(const gd_tensor *x, gd_axes axes)
+{
+    bool ok;
+    uint32_t mask = gd_axes_mask(axes, x->layout.rank, "gd_mean", &ok);
+    double count = 1.0;
+    for (int i = 0; i < x->layout.rank; i++)
+        if (mask & (1u << i))
+            count *= (double)x->layout.shape[i];
+    return count;
+}
+
+gd_tensor *gd_mean(gd_tensor *x, gd_axes axes, bool keep)
+{
+    if (!x)
+        return NULL;
+    gd_dtype dtype = gd_float_dtype(x->layout.dtype);
+    gd_tensor *sum = gd_sum(gd_as_dtype(x, gd_compute_dtype(dtype)), axes, keep);
+    return sum ? gd_as_dtype(gd_div_scalar(sum, reduced_count(x, axes)), dtype) : NULL;
+}
+
+gd_tensor *gd_var(gd_tensor *x, gd_axes axes, double correction, bool keep)
+{
+    if (!x)
+        return NULL;
+    gd_dtype dtype = gd_float_dtype(x->layout.dtype);
+    gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(dtype));
+    gd_tensor *deviation = gd_sub(real, gd_mean(real, axes, true));
+    gd_tensor *sum = gd_sum(gd_square(deviation), axes, keep);
+    return sum ? gd_as_dtype(gd_div_scalar(sum, fmax(reduced_count(x, axes) - correction, 0.0)), dtype) : NULL;
+}
+
+gd_tensor *gd_std(gd_tensor *x, gd_axes axes, double correction, bool keep)
+{
+    return gd_sqrt(gd_var(x, axes, correction, keep));
+}
+
+/* max + log(sum(exp(x - max))); an infinite max is not subtracted, so that all -inf gives -inf. */
+gd_tensor *gd_logsumexp(gd_tensor *x, gd_axes axes, bool keep)
+{
+    if (!x)
+        return NULL;
+    gd_dtype dtype = gd_float_dtype(x->layout.dtype);
+    gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(dtype));
+    gd_tensor *top = gd_detach(gd_max(real, axes, true));
+    gd_tensor *shift = gd_where(gd_isinf(top), gd_number_like(real, 0.0), top);
+    gd_tensor *sum = gd_log(gd_sum(gd_exp(gd_sub(real, shift)), axes, true));
+    gd_tensor *whole = gd_add(sum, shift);
+    if (!whole || keep)
+        return gd_as_dtype(whole, dtype);
+    bool ok;
+    uint32_t mask = gd_axes_mask(axes, x->layout.rank, "gd_logsumexp", &ok);
+    return gd_as_dtype(gd_reshape(whole, reduced_shape(&x->layout, mask, false)), dtype);
+}
+
+gd_tensor *gd_all(gd_tensor *x, gd_axes axes, bool keep)
+{
+    gd_tensor *truth = gd_cast(x, GD_BOOL);
+    return gd_as_dtype(gd_prod(truth, axes, keep), GD_BOOL);
+}
+
+gd_tensor *gd_any(gd_tensor *x, gd_axes axes, bool keep)
+{
+    gd_tensor *truth = gd_cast(x, GD_BOOL);
+    return gd_as_dtype(gd_sum(truth, axes, keep), GD_BOOL);
+}

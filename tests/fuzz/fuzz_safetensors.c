@@ -1,0 +1,99 @@
+/* tests/fuzz/fuzz_safetensors.c: libFuzzer on the safetensors reader.
+ *
+ * No corpus is needed: the mutator turns an empty input into a small valid file, and mostly keeps
+ * the header's length and the file's size in step with a mutated header, so that mutations reach
+ * the checks behind those two.
+ *
+ *   clang -fsanitize=fuzzer,address,undefined …; fuzz_safetensors -max_total_time=60
+ */
+#include "io/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROOM (1 << 16)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room);
+
+static void check_entry(const gd_safetensors *file, size_t index, const uint8_t *data, size_t size)
+{
+    const gd_safetensors_entry *entry = gd_safetensors_at(file, index);
+    const uint8_t *begin = entry->data;
+    if (begin < data || begin > data + size || entry->bytes > (size_t)(data + size - begin))
+        abort();
+    if (gd_safetensors_find(file, entry->name) != entry || entry->rank < 0)
+        abort();
+    volatile uint8_t sum = 0; /* touch every byte */
+    for (size_t i = 0; i < entry->bytes; i++)
+        sum = (uint8_t)(sum + begin[i]);
+    const gd_safetensors_entry *got;
+    gd_status status = gd_safetensors_get(file, entry->name, &got);
+    if (status != GD_OK && status != GD_ERR_UNSUPPORTED)
+        abort();
+    gd_error_clear();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    gd_safetensors *file;
+    gd_error_clear();
+    gd_status status = gd_safetensors_open_memory(data, size, "fuzz", &file);
+    if (status != gd_error_code() || (status == GD_OK) != (file != NULL))
+        abort();
+    if (!file)
+        return 0;
+    size_t bytes = 0;
+    for (size_t i = 0; i < gd_safetensors_count(file); i++) {
+        check_entry(file, i, data, size);
+        bytes += gd_safetensors_at(file, i)->bytes;
+    }
+    uint64_t header;
+    memcpy(&header, data, sizeof header);
+    if (8 + header + bytes != size)
+        abort();
+    for (size_t i = 0; i < gd_safetensors_metadata_count(file); i++)
+        if (!gd_safetensors_metadata(file, gd_safetensors_metadata_at(file, i).key))
+            abort();
+    gd_safetensors_close(file);
+    return 0;
+}
+
+static size_t give_seed(uint8_t *data, size_t room)
+{
+    static const char header[] =
+        "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":"
+        "[0,8]},\"b\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[8,9]}}";
+    uint8_t file[8 + sizeof header - 1 + 9] = { sizeof header - 1 };
+    memcpy(file + 8, header, sizeof header - 1);
+    if (room < sizeof file)
+        return 0;
+    memcpy(data, file, sizeof file);
+    return sizeof file;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed)
+{
+    if (size <= 8)
+        return give_seed(data, room);
+    if (seed % 8 == 0)
+        return LLVMFuzzerMutate(data, size, room);
+    uint64_t length;
+    memcpy(&length, data, sizeof length);
+    if (length > size - 8)
+        length = size - 8;
+    static uint8_t header[ROOM], values[ROOM];
+    size_t values_bytes = size - 8 - (size_t)length;
+    if (length > ROOM || values_bytes > ROOM)
+        return LLVMFuzzerMutate(data, size, room);
+    memcpy(header, data + 8, (size_t)length);
+    memcpy(values, data + 8 + length, values_bytes);
+    length = LLVMFuzzerMutate(header, (size_t)length, ROOM);
+    if (8 + length + values_bytes > room)
+        return LLVMFuzzerMutate(data, size, room);
+    memcpy(data, &length, sizeof length);
+    memcpy(data + 8, header, (size_t)length);
+    memcpy(data + 8 + length, values, values_bytes);
+    return 8 + (size_t)length + values_bytes;
+}

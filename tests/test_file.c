@@ -1,0 +1,240 @@
+/* tests/test_file.c: whole files in and out; a write that fails leaves the old file and nothing
+ * else. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "io/file.h"
+#include "base/memory.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct folder {
+    char path[64];
+    char file[128];
+} folder;
+
+static int open_folder(void **state)
+{
+    static folder made;
+    const char *base = getenv("TMPDIR");
+    snprintf(made.path, sizeof made.path, "%.40s/gradus-XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(made.path))
+        return -1;
+    snprintf(made.file, sizeof made.file, "%s/file", made.path);
+    *state = &made;
+    gd_error_clear();
+    return 0;
+}
+
+/* Fails when a temporary file was left behind. */
+static int close_folder(void **state)
+{
+    folder *where = *state;
+    gd_fail_allocations_after(-1);
+    gd_error_clear();
+    unlink(where->file);
+    return rmdir(where->path);
+}
+
+static void assert_holds(const char *path, const void *bytes, size_t size)
+{
+    unsigned char *found;
+    size_t found_size;
+    assert_int_equal(gd_file_read_all(path, SIZE_MAX, &found, &found_size), GD_OK);
+    assert_int_equal(found_size, size);
+    assert_memory_equal(found, bytes, size);
+    assert_int_equal(found[size], 0);
+    gd_free(found);
+
+    gd_file_view view;
+    assert_int_equal(gd_file_view_open(path, &view), GD_OK);
+    assert_int_equal(view.size, size);
+    if (size > 0)
+        assert_memory_equal(view.data, bytes, size);
+    gd_file_view_close(&view);
+    assert_null(view.data);
+}
+
+static gd_status write_text(const char *path, const char *text)
+{
+    return gd_file_write_atomic(path, &(gd_file_part){ text, strlen(text) }, 1);
+}
+
+static void test_write_and_read(void **state)
+{
+    folder *where = *state;
+    assert_int_equal(write_text(where->file, "first"), GD_OK);
+    assert_holds(where->file, "first", 5);
+    const gd_file_part parts[] = { { "se", 2 }, { NULL, 0 }, { "con", 3 }, { "d", 1 } };
+    assert_int_equal(gd_file_write_atomic(where->file, parts, 4), GD_OK);
+    assert_holds(where->file, "second", 6);
+    assert_int_equal(gd_file_write_atomic(where->file, NULL, 0), GD_OK);
+    assert_holds(where->file, "", 0);
+
+    static unsigned char large[300001];
+    for (size_t k = 0; k < sizeof large; k++)
+        large[k] = (unsigned char)(k % 253);
+    assert_int_equal(gd_file_write_atomic(where->file, &(gd_file_part){ large, sizeof large }, 1),
+                     GD_OK);
+    assert_holds(where->file, large, sizeof large);
+}
+
+static void test_relative_path(void **state)
+{
+    folder *where = *state;
+    char before[4096];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(where->path), 0);
+    gd_status status = write_text("file", "here");
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(status, GD_OK);
+    assert_holds(where->file, "here", 4);
+}
+
+static void test_permissions_are_kept(void **state)
+{
+    folder *where = *state;
+    assert_int_equal(write_text(where->file, "a"), GD_OK);
+    struct stat info;
+    mode_t mask = umask(0);
+    umask(mask);
+    assert_int_equal(stat(where->file, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0666 & ~mask);
+    assert_int_equal(chmod(where->file, 0640), 0);
+    assert_int_equal(write_text(where->file, "b"), GD_OK);
+    assert_int_equal(stat(where->file, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0640);
+}
+
+static void test_limit(void **state)
+{
+    folder *where = *state;
+    assert_int_equal(write_text(where->file, "12345"), GD_OK);
+    unsigned char *bytes;
+    size_t size;
+    assert_int_equal(gd_file_read_all(where->file, 5, &bytes, &size), GD_OK);
+    gd_free(bytes);
+    assert_int_equal(gd_file_read_all(where->file, 4, &bytes, &size), GD_ERR_FORMAT);
+    assert_null(bytes);
+    assert_int_equal(size, 0);
+    assert_non_null(strstr(gd_error_message(), "more than the 4 bytes"));
+}
+
+/* A file that tells no size: its end is where reading ends. */
+static void test_sizeless_file(void **state)
+{
+    (void)state;
+    unsigned char *bytes;
+    size_t size;
+    assert_int_equal(gd_file_read_all("/proc/self/stat", 1 << 20, &bytes, &size), GD_OK);
+    assert_true(size > 20);
+    gd_free(bytes);
+    gd_file_view view;
+    assert_int_equal(gd_file_view_open("/proc/self/stat", &view), GD_OK);
+    assert_true(view.size > 20 && !view.mapped);
+    gd_file_view_close(&view);
+}
+
+static void test_unreadable(void **state)
+{
+    folder *where = *state;
+    unsigned char *bytes;
+    size_t size;
+    gd_file_view view;
+    assert_int_equal(gd_file_read_all(where->file, 100, &bytes, &size), GD_ERR_IO);
+    assert_non_null(strstr(gd_error_message(), "file: cannot open: No such file"));
+    gd_error_clear();
+    assert_int_equal(gd_file_read_all(where->path, 100, &bytes, &size),
+                     GD_ERR_IO); /* a directory */
+    assert_non_null(strstr(gd_error_message(), "cannot read"));
+    gd_error_clear();
+    assert_int_equal(gd_file_view_open(where->path, &view), GD_ERR_IO);
+    assert_null(view.data);
+}
+
+static void test_unwritable(void **state)
+{
+    folder *where = *state;
+    assert_int_equal(write_text("/nonexistent/file", "x"), GD_ERR_IO);
+    assert_non_null(strstr(gd_error_message(), "cannot create a temporary file"));
+    gd_error_clear();
+    assert_int_equal(write_text("", "x"), GD_ERR_IO);
+    gd_error_clear();
+    assert_int_equal(mkdir(where->file, 0700), 0);
+    assert_int_equal(write_text(where->file, "x"), GD_ERR_IO); /* a directory is in the way */
+    assert_non_null(strstr(gd_error_message(), "cannot replace"));
+    assert_int_equal(rmdir(where->file), 0);
+}
+
+/* The disk fills up half way: here, a limit on the size of files. */
+static void test_failed_write_keeps_the_old_file(void **state)
+{
+    folder *where = *state;
+    static const unsigned char large[100000];
+    assert_int_equal(write_text(where->file, "old"), GD_OK);
+    struct rlimit before, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){ 10000, before.rlim_max };
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    gd_status status = gd_file_write_atomic(where->file, &(gd_file_part){ large, sizeof large }, 1);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(status, GD_ERR_IO);
+    assert_non_null(strstr(gd_error_message(), "cannot write: File too large"));
+    gd_error_clear();
+    assert_holds(where->file, "old", 3);
+}
+
+static void test_every_failing_allocation(void **state)
+{
+    folder *where = *state;
+    assert_int_equal(write_text(where->file, "old"), GD_OK);
+    gd_status status = GD_ERR_MEMORY;
+    int64_t n = 0;
+    for (; status != GD_OK; n++) {
+        gd_error_clear();
+        gd_fail_allocations_after(n);
+        status = write_text(where->file, "new text");
+        gd_fail_allocations_after(-1);
+        assert_true(status == GD_OK || status == GD_ERR_MEMORY);
+        assert_int_equal(status, gd_error_code());
+        gd_error_clear();
+        assert_holds(where->file, status == GD_OK ? "new text" : "old", status == GD_OK ? 8 : 3);
+    }
+    assert_true(n > 1);
+    unsigned char *bytes;
+    size_t size;
+    gd_fail_allocations_after(0);
+    assert_int_equal(gd_file_read_all(where->file, 100, &bytes, &size), GD_ERR_MEMORY);
+    gd_fail_allocations_after(-1);
+    assert_null(bytes);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, open_folder, close_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_write_and_read),
+        TEST(test_relative_path),
+        TEST(test_permissions_are_kept),
+        TEST(test_limit),
+        TEST(test_sizeless_file),
+        TEST(test_unreadable),
+        TEST(test_unwritable),
+        TEST(test_failed_write_keeps_the_old_file),
+        TEST(test_every_failing_allocation),
+    };
+    return cmocka_run_group_tests_name("file", tests, NULL, NULL);
+}

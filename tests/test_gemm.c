@@ -1,0 +1,475 @@
+/* tests/test_gemm.c: the packed matrix product against its definition, bit for bit, for every instruction set this machine runs.
+ * A case is drawn at random: sizes, layouts, batch, epilogue, numbers. Its operands end where their memory ends, so that a
+ * sanitizer sees every byte read too many; C lies in a buffer of known bytes which must be the same afterwards.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "backend/cpu/gemm.h"
+#include "base/cpu.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+#define MAX_THREADS  8
+
+typedef struct kernels {
+    gd_isa isa;
+    gd_gemm_fn gemm[2], reference[2]; /* f32, f64 */
+} kernels;
+
+#define KERNELS(ISA, isa)                                                                          \
+    {                                                                                              \
+        ISA, { gd_gemm_f32_##isa, gd_gemm_f64_##isa },                                             \
+        {                                                                                          \
+            gd_gemm_reference_f32_##isa, gd_gemm_reference_f64_##isa                               \
+        }                                                                                          \
+    }
+static const kernels isas[] = {
+    KERNELS(GD_ISA_BASELINE, baseline),
+#if defined(__x86_64__)
+    KERNELS(GD_ISA_AVX2, avx2),
+    KERNELS(GD_ISA_AVX512, avx512),
+#elif defined(__aarch64__)
+    KERNELS(GD_ISA_NEON, neon),
+#endif
+};
+
+static const size_t real_size[2] = { sizeof(float), sizeof(double) };
+static void *workspace;
+static size_t workspace_size;
+
+/* Numbers ------------------------------------------------------------------------------------- */
+
+static uint64_t random_state = 0x9E3779B97F4A7C15u;
+
+static uint64_t random_bits(void) /* xorshift64*, Vigna 2016 */
+{
+    random_state ^= random_state >> 12;
+    random_state ^= random_state << 25;
+    random_state ^= random_state >> 27;
+    return random_state * 0x2545F4914F6CDD1Du >> 32;
+}
+
+static int64_t random_below(int64_t n)
+{
+    return (int64_t)(random_bits() % (uint64_t)n);
+}
+
+static double random_real(bool special)
+{
+    static const double odd[] = { NAN, INFINITY, -INFINITY, 0.0, -0.0, 1e-42, -1e-42, 1e38, -1e38 };
+    if (special && random_below(40) == 0)
+        return odd[random_below(COUNT(odd))];
+    return (double)random_below(1 << 24) / (1 << 23) - 1.0;
+}
+
+static void put(void *p, int type, int64_t i, double x)
+{
+    if (type == 0)
+        ((float *)p)[i] = (float)x;
+    else
+        ((double *)p)[i] = x;
+}
+
+static double get(const void *p, int type, int64_t i)
+{
+    return type == 0 ? (double)((const float *)p)[i] : ((const double *)p)[i];
+}
+
+/* Arrays with strides ------------------------------------------------------------------------- */
+
+typedef struct array {
+    void *memory; /* exactly the elements between the lowest and the highest address */
+    void *origin; /* element 0 */
+    int64_t elements;
+    int64_t row_stride, col_stride;
+} array;
+
+enum layout { ROWS, COLUMNS, PADDED_ROWS, PADDED_COLUMNS, SPARSE, REVERSED, SAME_ROW, SAME_COLUMN, LAYOUTS };
+enum { WRITABLE_LAYOUTS = REVERSED };
+
+/* A [rows, columns] matrix in the given layout, repeated along the batch dimensions whose bit is not set in `shared`. */
+static array make_array(int type, enum layout layout, int64_t rows, int64_t columns, int batch_rank,
+                        const int64_t *batch_shape, unsigned shared, int64_t *batch_stride)
+{
+    array x = { 0 };
+    int64_t size = 0; /* of one matrix, as a stride for the next */
+    switch (layout) {
+    case ROWS:
+    case REVERSED:
+        x.row_stride = columns, x.col_stride = 1, size = rows * columns;
+        break;
+    case COLUMNS:
+        x.row_stride = 1, x.col_stride = rows, size = rows * columns;
+        break;
+    case PADDED_ROWS:
+        x.row_stride = columns + 3, x.col_stride = 1, size = rows * (columns + 3) + 1;
+        break;
+    case PADDED_COLUMNS:
+        x.row_stride = 1, x.col_stride = rows + 5, size = columns * (rows + 5);
+        break;
+    case SPARSE:
+        x.row_stride = 2 * columns + 1, x.col_stride = 2, size = rows * (2 * columns + 1);
+        break;
+    case SAME_ROW:
+        x.row_stride = 0, x.col_stride = 1, size = columns;
+        break;
+    case SAME_COLUMN:
+    default:
+        x.row_stride = 1, x.col_stride = 0, size = rows;
+        break;
+    }
+    if (layout == REVERSED) {
+        x.row_stride = -x.row_stride;
+        x.col_stride = -x.col_stride;
+    }
+    int64_t low = 0, high = 0;
+    for (int d = batch_rank - 1; d >= 0; d--) {
+        batch_stride[d] = shared >> d & 1 ? 0 : size;
+        size *= batch_stride[d] ? batch_shape[d] : 1;
+        high += batch_stride[d] * (batch_shape[d] > 0 ? batch_shape[d] - 1 : 0);
+    }
+    const int64_t last_row = rows > 0 ? (rows - 1) * x.row_stride : 0;
+    const int64_t last_col = columns > 0 ? (columns - 1) * x.col_stride : 0;
+    *(last_row < 0 ? &low : &high) += last_row;
+    *(last_col < 0 ? &low : &high) += last_col;
+    x.elements = high - low + 1;
+    x.memory = malloc((size_t)x.elements * real_size[type]);
+    assert_non_null(x.memory);
+    x.origin = (char *)x.memory - low * (int64_t)real_size[type];
+    return x;
+}
+
+static void fill_array(array *x, int type, bool special)
+{
+    for (int64_t i = 0; i < x->elements; i++)
+        put(x->memory, type, i, random_real(special));
+}
+
+/* Equal bits, but for the payload of NaN. */
+static bool same_reals(const void *x, const void *y, int type, int64_t count)
+{
+    if (memcmp(x, y, (size_t)count * real_size[type]) == 0)
+        return true;
+    for (int64_t i = 0; i < count; i++) {
+        const size_t at = (size_t)i * real_size[type];
+        const bool nan = isnan(get(x, type, i)) && isnan(get(y, type, i));
+        if (!nan && memcmp((const char *)x + at, (const char *)y + at, real_size[type]) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Cases --------------------------------------------------------------------------------------- */
+
+typedef struct gemm_case {
+    int64_t m, n, k;
+    enum layout a, b, c;
+    int batch_rank;
+    int64_t batch_shape[GD_GEMM_BATCH_RANK];
+    unsigned a_shared, b_shared; /* batch dimensions along which an operand is broadcast */
+    bool bias, relu, special;
+    int64_t bias_stride;
+} gemm_case;
+
+static void fail_case(const kernels *isa, int type, const gemm_case *t, int threads)
+{
+    fail_msg("%s %s [%lld,%lld]@[%lld,%lld] layouts %d %d %d, batch rank %d, bias %d stride %lld, relu %d, "
+             "%d threads: differs from the definition",
+             gd_isa_name(isa->isa), type ? "f64" : "f32", (long long)t->m, (long long)t->k,
+             (long long)t->k, (long long)t->n, t->a, t->b, t->c, t->batch_rank, t->bias,
+             (long long)t->bias_stride, t->relu, threads);
+}
+
+static void check_case(const kernels *isa, int type, const gemm_case *t)
+{
+    gd_gemm_args args = { .m = t->m, .n = t->n, .k = t->k, .relu = t->relu };
+    args.batch_rank = t->batch_rank;
+    memcpy(args.batch_shape, t->batch_shape, sizeof args.batch_shape);
+    array a = make_array(type, t->a, t->m, t->k, t->batch_rank, t->batch_shape, t->a_shared,
+                         args.a_batch_stride);
+    array b = make_array(type, t->b, t->k, t->n, t->batch_rank, t->batch_shape, t->b_shared,
+                         args.b_batch_stride);
+    array c = make_array(type, t->c, t->m, t->n, t->batch_rank, t->batch_shape, 0, args.c_batch_stride);
+    array bias = make_array(type, t->bias_stride < 0 ? REVERSED : t->bias_stride == 1 ? ROWS : SPARSE,
+                            1, t->n, 0, NULL, 0, NULL);
+    fill_array(&a, type, t->special);
+    fill_array(&b, type, t->special);
+    fill_array(&c, type, false);
+    fill_array(&bias, type, t->special);
+    const size_t c_bytes = (size_t)c.elements * real_size[type];
+    void *before = malloc(c_bytes), *expected = malloc(c_bytes);
+    assert_true(before && expected);
+    memcpy(before, c.memory, c_bytes);
+    memcpy(expected, c.memory, c_bytes);
+
+    args.a = a.origin, args.a_row_stride = a.row_stride, args.a_col_stride = a.col_stride;
+    args.b = b.origin, args.b_row_stride = b.row_stride, args.b_col_stride = b.col_stride;
+    args.c_row_stride = c.row_stride, args.c_col_stride = c.col_stride;
+    if (t->bias)
+        args.bias = bias.origin, args.bias_stride = bias.col_stride;
+    args.workspace = workspace;
+    args.c = expected;
+    isa->reference[type](&args);
+
+    static const int threads[] = { 1, 2, MAX_THREADS };
+    for (size_t i = 0; i < COUNT(threads); i++) {
+        memcpy(c.memory, before, c_bytes);
+        args.c = c.memory;
+        args.threads = threads[i];
+        isa->gemm[type](&args);
+        if (!same_reals(c.memory, expected, type, c.elements))
+            fail_case(isa, type, t, threads[i]);
+    }
+    assert_memory_equal((char *)workspace + workspace_size, "guard", 6);
+    free(before);
+    free(expected);
+    free(a.memory);
+    free(b.memory);
+    free(c.memory);
+    free(bias.memory);
+}
+
+static void for_each_isa(void (*check)(const kernels *isa, int type))
+{
+    for (size_t i = 0; i < COUNT(isas); i++)
+        if (gd_isa_available(isas[i].isa))
+            for (int type = 0; type < 2; type++)
+                check(&isas[i], type);
+}
+
+/* Tests --------------------------------------------------------------------------------------- */
+
+/* Every height and width of tile, around every block edge, in the four plain layouts. */
+static void check_tiles(const kernels *isa, int type)
+{
+    static const int64_t depths[] = { 1, 5, 257 };
+    for (int64_t m = 1; m <= 30; m++)
+        for (int64_t n = 1; n <= 34; n += n < 18 ? 1 : 5)
+            for (int layouts = 0; layouts < 8; layouts++) {
+                const gemm_case t = {
+                    .m = m,
+                    .n = n,
+                    .k = depths[(m + n + layouts) % 3],
+                    .a = layouts & 1 ? COLUMNS : ROWS,
+                    .b = layouts & 2 ? COLUMNS : ROWS,
+                    .c = layouts & 4 ? COLUMNS : ROWS,
+                    .bias = (m + n) & 1,
+                    .bias_stride = 1,
+                    .relu = (m + n) & 2,
+                };
+                check_case(isa, type, &t);
+            }
+}
+
+static void test_tiles(void **state)
+{
+    (void)state;
+    for_each_isa(check_tiles);
+}
+
+static gemm_case random_case(void)
+{
+    static const int64_t sizes[] = { 0,  1,  2,  3,   5,   7,   8,   13,  16, 17,
+                                     31, 33, 64, 100, 255, 256, 257, 513, 784 };
+    static const int64_t bias_strides[] = { 1, 2, -1 };
+    gemm_case t = { 0 };
+    do {
+        t.m = sizes[random_below(COUNT(sizes))];
+        t.n = sizes[random_below(COUNT(sizes))];
+        t.k = sizes[random_below(COUNT(sizes))];
+    } while (t.m * t.n * t.k > 8000000);
+    t.a = (enum layout)random_below(LAYOUTS);
+    t.b = (enum layout)random_below(LAYOUTS);
+    t.c = (enum layout)random_below(WRITABLE_LAYOUTS);
+    if (t.m * t.n * t.k < 200000) {
+        t.batch_rank = (int)random_below(GD_GEMM_BATCH_RANK + 1);
+        for (int d = 0; d < t.batch_rank; d++)
+            t.batch_shape[d] = random_below(30) == 0 ? 0 : 1 + random_below(t.batch_rank > 3 ? 2 : 4);
+        t.a_shared = (unsigned)(random_bits() & random_bits());
+        t.b_shared = (unsigned)random_bits();
+    }
+    t.bias = random_below(2);
+    t.bias_stride = bias_strides[random_below(COUNT(bias_strides))];
+    t.relu = random_below(2);
+    t.special = random_below(8) == 0;
+    return t;
+}
+
+static void check_random(const kernels *isa, int type)
+{
+    for (int i = 0; i < 700; i++) {
+        const gemm_case t = random_case();
+        check_case(isa, type, &t);
+    }
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    for_each_isa(check_random);
+}
+
+/* Sizes at which every block edge is crossed and eight threads all have work. */
+static void check_large(const kernels *isa, int type)
+{
+    static const gemm_case cases[] = {
+        { .m = 300, .n = 1100, .k = 300 },
+        { .m = 513, .n = 257, .k = 520, .bias = true, .bias_stride = 1, .relu = true },
+        { .m = 300, .n = 1100, .k = 300, .a = COLUMNS, .b = COLUMNS },
+        { .m = 1100, .n = 3, .k = 784, .bias = true, .bias_stride = 1 },
+        { .m = 3, .n = 5000, .k = 600, .b = COLUMNS },
+        { .m = 1, .n = 5001, .k = 784, .relu = true },
+        { .m = 1, .n = 3001, .k = 785, .b = COLUMNS, .bias = true, .bias_stride = 2 },
+        { .m = 3001, .n = 1, .k = 785 },
+        { .m = 5001, .n = 1, .k = 785, .a = PADDED_COLUMNS, .c = SPARSE },
+        { .m = 1, .n = 1, .k = 100001 },
+        { .m = 40, .n = 50, .k = 300, .batch_rank = 1, .batch_shape = { 3 } },
+        { .m = 256, .n = 256, .k = 64, .batch_rank = 2, .batch_shape = { 2, 4 }, .b = COLUMNS },
+        { .m = 50, .n = 64, .k = 64, .batch_rank = 2, .batch_shape = { 5, 7 }, .b_shared = 3 },
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        check_case(isa, type, &cases[i]);
+}
+
+static void test_large(void **state)
+{
+    (void)state;
+    for_each_isa(check_large);
+}
+
+/* The references against the product in long double: |error| <= (k+1) eps sum |a||b|, Higham (2002), section 3.5. */
+static void check_reference(const kernels *isa, int type)
+{
+    enum { M = 5, N = 7, K = 700 };
+    static double numbers[M * K + K * N];
+    static float a32[M * K], b32[K * N];
+    double *a = numbers, *b = numbers + M * K;
+    for (int i = 0; i < M * K; i++)
+        a[i] = a32[i] = (float)random_real(false);
+    for (int i = 0; i < K * N; i++)
+        b[i] = b32[i] = (float)random_real(false);
+    float c32[M * N];
+    double c64[M * N];
+    const gd_gemm_args args = {
+        .m = M,
+        .n = N,
+        .k = K,
+        .a = type ? (void *)a : a32,
+        .a_row_stride = K,
+        .a_col_stride = 1,
+        .b = type ? (void *)b : b32,
+        .b_row_stride = N,
+        .b_col_stride = 1,
+        .c = type ? (void *)c64 : c32,
+        .c_row_stride = N,
+        .c_col_stride = 1,
+        .threads = 1,
+    };
+    isa->reference[type](&args);
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            long double sum = 0, magnitude = 0;
+            for (int p = 0; p < K; p++) {
+                const long double x = (long double)a[i * K + p] * b[p * N + j];
+                sum += x;
+                magnitude += fabsl(x);
+            }
+            const long double unit = type ? DBL_EPSILON : FLT_EPSILON;
+            const long double error = fabsl(get(args.c, type, i * N + j) - sum);
+            assert_true(error <= (K + 1) * unit * magnitude);
+        }
+}
+
+static void test_reference(void **state)
+{
+    (void)state;
+    for_each_isa(check_reference);
+}
+
+/* Nothing to write: nothing is touched, not even a pointer. */
+static void check_empty(const kernels *isa, int type)
+{
+    isa->gemm[type](&(gd_gemm_args){ .m = 0, .n = 5, .k = 5, .threads = 2, .workspace = workspace });
+    isa->gemm[type](&(gd_gemm_args){ .m = 5, .n = 0, .k = 5, .threads = 2, .workspace = workspace });
+    isa->gemm[type](&(gd_gemm_args){
+        .m = 5, .n = 5, .k = 5, .batch_rank = 2, .batch_shape = { 3, 0 }, .threads = 2 });
+}
+
+static void test_empty(void **state)
+{
+    (void)state;
+    for_each_isa(check_empty);
+}
+
+static void test_join_batch(void **state)
+{
+    (void)state;
+    gd_gemm_args args = { .m = 4, .n = 6, .k = 5, .a_row_stride = 5, .c_row_stride = 6, .batch_rank = 3 };
+    memcpy(args.batch_shape, (int64_t[]){ 3, 1, 2 }, 3 * sizeof(int64_t));
+    memcpy(args.a_batch_stride, (int64_t[]){ 40, 40, 20 }, 3 * sizeof(int64_t));
+    memcpy(args.c_batch_stride, (int64_t[]){ 48, 48, 24 }, 3 * sizeof(int64_t));
+    gd_gemm_args own_b = args;
+    assert_int_equal(gd_gemm_join_batch(&args), 1); /* one B for all: rows of one product */
+    assert_int_equal(args.m, 24);
+    assert_int_equal(args.batch_rank, 0);
+
+    memcpy(own_b.b_batch_stride, (int64_t[]){ 60, 60, 30 }, 3 * sizeof(int64_t));
+    assert_int_equal(gd_gemm_join_batch(&own_b), 6);
+    assert_int_equal(own_b.m, 4);
+    assert_int_equal(own_b.batch_rank, 1);
+    assert_int_equal(own_b.b_batch_stride[0], 30);
+}
+
+/* Every division covers [m, n] with at most `threads` rounds of pieces, and uses the threads where it can. */
+static void test_divide(void **state)
+{
+    (void)state;
+    int64_t rows, columns;
+    gd_gemm_divide(2048, 2048, 16, 1, 2, &rows, &columns);
+    assert_int_equal(rows * columns, 2);
+    gd_gemm_divide(50, 16, 16, 1, 2, &rows, &columns); /* one vector of columns: only rows can be cut */
+    assert_int_equal(rows, 2);
+    gd_gemm_divide(1, 4096, 16, 1, 8, &rows, &columns);
+    assert_int_equal(columns, 8);
+    gd_gemm_divide(256, 256, 16, 8, 2, &rows, &columns); /* whole products for each thread */
+    assert_int_equal(rows * columns, 1);
+    gd_gemm_divide(256, 256, 16, 3, 2, &rows, &columns);
+    assert_int_equal(rows * columns, 2);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    workspace_size = gd_gemm_workspace_bytes(MAX_THREADS);
+    if (posix_memalign(&workspace, 64, workspace_size + 6) != 0)
+        return -1;
+    memcpy((char *)workspace + workspace_size, "guard", 6);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(workspace);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference), cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_random),    cmocka_unit_test(test_large),
+        cmocka_unit_test(test_empty),     cmocka_unit_test(test_join_batch),
+        cmocka_unit_test(test_divide),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
