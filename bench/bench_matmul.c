@@ -1,10 +1,12 @@
-/* bench/bench_matmul.c: the matrix product of the CPU back end against oneDNN and OpenBLAS, and against the multiply-adds this
- * machine can do. One JSON object a line on stdout, a table on stderr. Start reading at bench_shape().
+/* bench/bench_matmul.c: the matrix product of the CPU back end against oneDNN and OpenBLAS, and
+ * against the multiply-adds this machine can do. One JSON object a line on stdout, a table on
+ * stderr. Start reading at bench_shape().
  *
- * Every result is compared with a product in double first. Ours and the peers take turns within each round, on the same operands
- * (which stay in the cache if they fit, as a layer's weights do), and the median of the rounds counts. oneDNN is given its sgemm
- * and its matmul primitive, and the faster of the two is the peer. Both use the same OpenMP runtime as we; OpenBLAS has threads
- * of its own, and OPENBLAS_CORETYPE and such are cleared lest it run a kernel for another processor.
+ * Every result is compared with a product in double first. Ours and the peers take turns within
+ * each round, on the same operands (which stay in the cache if they fit, as a layer's weights do),
+ * and the median of the rounds counts. oneDNN is given its sgemm and its matmul primitive, and the
+ * faster of the two is the peer. Both use the same OpenMP runtime as we; OpenBLAS has threads of
+ * its own, and OPENBLAS_CORETYPE and such are cleared lest it run a kernel for another processor.
  *
  * usage: bench_matmul [part of a case's name]
  */
@@ -77,8 +79,8 @@ static struct {
     void *workspace;
     double peak[2][MOST_THREADS + 1]; /* [f64][threads], FLOP/s */
     const char *filter;
-    void (*sgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int, float,
-                  float *, int);
+    void (*sgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int,
+                  float, float *, int);
     void (*dgemm)(int, int, int, int, int, int, double, const double *, int, const double *, int,
                   double, double *, int);
     void (*blas_threads)(int);
@@ -97,7 +99,8 @@ static void die(const char *what)
     exit(1);
 }
 
-/* Ways to run a problem ------------------------------------------------------------------------- */
+/* Ways to run a problem -------------------------------------------------------------------------
+ */
 
 typedef void (*run_fn)(problem *p);
 
@@ -159,7 +162,8 @@ static void open_onednn(problem *p)
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_desc_t primitive_desc;
     if (dnnl_matmul_desc_init(&matmul, &desc[0], &desc[1], NULL, &desc[2]) != dnnl_success ||
-        dnnl_primitive_desc_create(&primitive_desc, &matmul, NULL, bench.engine, NULL) != dnnl_success ||
+        dnnl_primitive_desc_create(&primitive_desc, &matmul, NULL, bench.engine, NULL) !=
+            dnnl_success ||
         dnnl_primitive_create(&p->primitive, primitive_desc) != dnnl_success)
         die("oneDNN makes no matmul primitive");
     dnnl_primitive_desc_destroy(primitive_desc);
@@ -186,14 +190,16 @@ static void set_threads(int threads)
         bench.blas_threads(threads);
 }
 
-/* Measuring ------------------------------------------------------------------------------------- */
+/* Measuring -------------------------------------------------------------------------------------
+ */
 
 static double get(const problem *p, const void *x, int64_t i)
 {
     return p->shape.f64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
 }
 
-/* Whether C is the product within (k+1) eps sum |a||b|; in large products, for every seventeenth element or so. */
+/* Whether C is the product within (k+1) eps sum |a||b|; in large products, for every seventeenth
+ * element or so. */
 static bool verify(problem *p, run_fn run)
 {
     const shape s = p->shape;
@@ -250,13 +256,14 @@ static void measure(problem *p, const run_fn *runs, int count, double *seconds)
     }
 }
 
-/* Reporting ------------------------------------------------------------------------------------- */
+/* Reporting -------------------------------------------------------------------------------------
+ */
 
 static void print_row(const char *name, int threads, const char *metric, double ours, double peer,
                       const char *peer_name, double ratio, double bound_fraction, bool verified)
 {
-    printf("{\"suite\":\"matmul\",\"case\":\"%s\",\"threads\":%d,\"metric\":\"%s\",\"ours\":%.4g,", name,
-           threads, metric, ours);
+    printf("{\"suite\":\"matmul\",\"case\":\"%s\",\"threads\":%d,\"metric\":\"%s\",\"ours\":%.4g,",
+           name, threads, metric, ours);
     if (peer > 0)
         printf("\"peer\":%.4g,\"peer_name\":\"%s\",\"ratio\":%.4g,", peer, peer_name, ratio);
     else
@@ -419,8 +426,8 @@ static void bench_call(const char *name, gd_gemm_args args)
     measure(&p, runs, 1, &seconds);
     const double bytes = (double)(s.m * s.k + s.k * s.n + s.m * s.n) * sizeof(float);
     print_row(name, 1, "nanoseconds", seconds * 1e9, 0, "", 0, 0, verified);
-    fprintf(stderr, "%-28s 1  %10.1f ns, %.1f GB/s%s\n", name, seconds * 1e9, bytes / seconds * 1e-9,
-            verified ? "" : "  WRONG RESULT");
+    fprintf(stderr, "%-28s 1  %10.1f ns, %.1f GB/s%s\n", name, seconds * 1e9,
+            bytes / seconds * 1e-9, verified ? "" : "  WRONG RESULT");
     free(p.a);
     free(p.b);
     free(p.c);
@@ -428,8 +435,8 @@ static void bench_call(const char *name, gd_gemm_args args)
 
 static void bench_calls(void)
 {
-    static const int64_t sizes[][3] = { { 4, 4, 4 },     { 1, 784, 16 },    { 1, 16, 16 },
-                                        { 1, 16, 10 },   { 50, 16, 10 },    { 1, 4096, 4096 },
+    static const int64_t sizes[][3] = { { 4, 4, 4 },      { 1, 784, 16 }, { 1, 16, 16 },
+                                        { 1, 16, 10 },    { 50, 16, 10 }, { 1, 4096, 4096 },
                                         { 4096, 4096, 1 } };
     for (size_t i = 0; i < COUNT(sizes); i++) {
         const int64_t m = sizes[i][0], k = sizes[i][1], n = sizes[i][2];
@@ -447,7 +454,8 @@ static void bench_calls(void)
     }
 }
 
-/* Setting up ------------------------------------------------------------------------------------ */
+/* Setting up ------------------------------------------------------------------------------------
+ */
 
 static void choose_kernels(void)
 {
@@ -506,8 +514,8 @@ static void open_openblas(void)
     char version[32] = "OpenBLAS";
     if (config)
         sscanf(config(), "OpenBLAS %20s", version);
-    snprintf(bench.peer_versions[OPENBLAS], sizeof bench.peer_versions[0], "OpenBLAS %s %s", version,
-             corename ? corename() : "");
+    snprintf(bench.peer_versions[OPENBLAS], sizeof bench.peer_versions[0], "OpenBLAS %s %s",
+             version, corename ? corename() : "");
 }
 
 static void open_peers(void)
@@ -538,7 +546,8 @@ static void measure_machine(int most_threads)
         print_row("memory copy", threads, "GB/s", memory.copy * 1e-9, 0, "", 0, 1, true);
         print_row("memory triad", threads, "GB/s", memory.triad * 1e-9, 0, "", 0, 1, true);
         fprintf(stderr,
-                "%d thread%s: peak %.1f GFLOP/s f32, %.1f f64; memory %.1f GB/s read, %.1f copy, %.1f triad\n",
+                "%d thread%s: peak %.1f GFLOP/s f32, %.1f f64; memory %.1f GB/s read, %.1f copy, "
+                "%.1f triad\n",
                 threads, threads > 1 ? "s" : "", bench.peak[0][threads] * 1e-9,
                 bench.peak[1][threads] * 1e-9, memory.read * 1e-9, memory.copy * 1e-9,
                 memory.triad * 1e-9);
@@ -553,7 +562,8 @@ static void report_means(int most_threads)
             if (count == 0)
                 continue;
             const double mean = exp(bench.ratio_logs[peer][threads] / count);
-            print_row("geometric mean", threads, "ratio", mean, 1, bench.peer_versions[peer], mean, 0, true);
+            print_row("geometric mean", threads, "ratio", mean, 1, bench.peer_versions[peer], mean,
+                      0, true);
             fprintf(stderr, "geometric mean, %d thread%s, %d shapes: %.3f x %s\n", threads,
                     threads > 1 ? "s" : "", count, mean, peer_names[peer]);
         }
@@ -570,7 +580,8 @@ int main(int argc, char **argv)
     memset(bench.workspace, 0, workspace);
     fprintf(stderr, "%s, %s kernels\n", gd_cpu_model(), gd_isa_name(bench.isa));
     measure_machine(most_threads);
-    fprintf(stderr, "\n%-28s thr  GFLOP/s peak  %16s  %16s\n", "case (m x k x n)", "oneDNN", "OpenBLAS");
+    fprintf(stderr, "\n%-28s thr  GFLOP/s peak  %16s  %16s\n", "case (m x k x n)", "oneDNN",
+            "OpenBLAS");
     for (int threads = 1; threads <= most_threads; threads++)
         for (size_t i = 0; i < COUNT(shapes); i++)
             bench_shape(&shapes[i], threads);

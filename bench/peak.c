@@ -1,5 +1,5 @@
-/* bench/peak.c: the loops behind peak.h. The multiply-add loops are written per instruction set with target attributes, so that
- * this one file needs no flags of its own.
+/* bench/peak.c: the loops behind peak.h. The multiply-add loops are written per instruction set
+ * with target attributes, so that this one file needs no flags of its own.
  */
 #include "peak.h"
 
@@ -10,49 +10,52 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHAINS 12 /* independent sums: more than latency times throughput anywhere, fewer than 16 registers */
+#define CHAINS                                                                                   \
+    12 /* independent sums: more than latency times throughput anywhere, fewer than 16 registers \
+        */
 #define ROUNDS 9
 #define STEPS  4000000
 
 typedef double (*fma_loop)(int64_t steps);
 
-/* One multiply-add loop: x = x*y + z on CHAINS vectors. y < 1 keeps x finite and normal. Returns x, lest it be dropped. */
-#define FMA_LOOP(name, TARGET, VEC, REAL, SET1, FMA)                                               \
-    TARGET static double name(int64_t steps)                                                       \
-    {                                                                                              \
-        VEC x[CHAINS];                                                                             \
-        VEC y = SET1((REAL)0.999), z = SET1((REAL)0.001);                                          \
-        for (int i = 0; i < CHAINS; i++)                                                           \
-            x[i] = SET1((REAL)i);                                                                  \
-        for (int64_t step = 0; step < steps; step++) {                                             \
-            x[0] = FMA(x[0], y, z);                                                                \
-            x[1] = FMA(x[1], y, z);                                                                \
-            x[2] = FMA(x[2], y, z);                                                                \
-            x[3] = FMA(x[3], y, z);                                                                \
-            x[4] = FMA(x[4], y, z);                                                                \
-            x[5] = FMA(x[5], y, z);                                                                \
-            x[6] = FMA(x[6], y, z);                                                                \
-            x[7] = FMA(x[7], y, z);                                                                \
-            x[8] = FMA(x[8], y, z);                                                                \
-            x[9] = FMA(x[9], y, z);                                                                \
-            x[10] = FMA(x[10], y, z);                                                              \
-            x[11] = FMA(x[11], y, z);                                                              \
-        }                                                                                          \
-        double total = 0;                                                                          \
-        for (int i = 0; i < CHAINS; i++) {                                                         \
-            REAL lanes[sizeof(VEC) / sizeof(REAL)];                                                \
-            memcpy(lanes, &x[i], sizeof lanes);                                                    \
-            total += (double)lanes[0];                                                             \
-        }                                                                                          \
-        return total;                                                                              \
+/* One multiply-add loop: x = x*y + z on CHAINS vectors. y < 1 keeps x finite and normal. Returns x,
+ * lest it be dropped. */
+#define FMA_LOOP(name, TARGET, VEC, REAL, SET1, FMA)      \
+    TARGET static double name(int64_t steps)              \
+    {                                                     \
+        VEC x[CHAINS];                                    \
+        VEC y = SET1((REAL)0.999), z = SET1((REAL)0.001); \
+        for (int i = 0; i < CHAINS; i++)                  \
+            x[i] = SET1((REAL)i);                         \
+        for (int64_t step = 0; step < steps; step++) {    \
+            x[0] = FMA(x[0], y, z);                       \
+            x[1] = FMA(x[1], y, z);                       \
+            x[2] = FMA(x[2], y, z);                       \
+            x[3] = FMA(x[3], y, z);                       \
+            x[4] = FMA(x[4], y, z);                       \
+            x[5] = FMA(x[5], y, z);                       \
+            x[6] = FMA(x[6], y, z);                       \
+            x[7] = FMA(x[7], y, z);                       \
+            x[8] = FMA(x[8], y, z);                       \
+            x[9] = FMA(x[9], y, z);                       \
+            x[10] = FMA(x[10], y, z);                     \
+            x[11] = FMA(x[11], y, z);                     \
+        }                                                 \
+        double total = 0;                                 \
+        for (int i = 0; i < CHAINS; i++) {                \
+            REAL lanes[sizeof(VEC) / sizeof(REAL)];       \
+            memcpy(lanes, &x[i], sizeof lanes);           \
+            total += (double)lanes[0];                    \
+        }                                                 \
+        return total;                                     \
     }
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define AVX512               __attribute__((target("avx512f")))
-#define AVX2                 __attribute__((target("avx2,fma")))
-#define SSE2_F32(a, b, c)    _mm_add_ps(_mm_mul_ps(a, b), c)
-#define SSE2_F64(a, b, c)    _mm_add_pd(_mm_mul_pd(a, b), c)
+#define AVX512            __attribute__((target("avx512f")))
+#define AVX2              __attribute__((target("avx2,fma")))
+#define SSE2_F32(a, b, c) _mm_add_ps(_mm_mul_ps(a, b), c)
+#define SSE2_F64(a, b, c) _mm_add_pd(_mm_mul_pd(a, b), c)
 FMA_LOOP(loop_avx512_f32, AVX512, __m512, float, _mm512_set1_ps, _mm512_fmadd_ps)
 FMA_LOOP(loop_avx512_f64, AVX512, __m512d, double, _mm512_set1_pd, _mm512_fmadd_pd)
 FMA_LOOP(loop_avx2_f32, AVX2, __m256, float, _mm256_set1_ps, _mm256_fmadd_ps)
@@ -66,8 +69,8 @@ FMA_LOOP(loop_baseline_f64, , __m128d, double, _mm_set1_pd, SSE2_F64)
 FMA_LOOP(loop_baseline_f32, , float32x4_t, float, vdupq_n_f32, NEON_F32)
 FMA_LOOP(loop_baseline_f64, , float64x2_t, double, vdupq_n_f64, NEON_F64)
 #else
-#define SCALAR(x)               (x)
-#define SCALAR_STEP(a, b, c)    ((a) * (b) + (c))
+#define SCALAR(x)            (x)
+#define SCALAR_STEP(a, b, c) ((a) * (b) + (c))
 FMA_LOOP(loop_baseline_f32, , float, float, SCALAR, SCALAR_STEP)
 FMA_LOOP(loop_baseline_f64, , double, double, SCALAR, SCALAR_STEP)
 #endif
@@ -121,7 +124,8 @@ double gd_bench_peak_flops(gd_isa isa, bool f64, int threads)
     return best;
 }
 
-/* Memory ---------------------------------------------------------------------------------------- */
+/* Memory ----------------------------------------------------------------------------------------
+ */
 
 #define ELEMENTS (16 << 20) /* doubles an array: 128 MiB */
 

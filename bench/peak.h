@@ -1,5 +1,5 @@
-/* bench/peak.h: what this machine can do at most, measured: multiply-adds out of registers, and memory. Benches report what
- * they reach as a fraction of these, measured in the same run.
+/* bench/peak.h: what this machine can do at most, measured: multiply-adds out of registers, and
+ * memory. Benches report what they reach as a fraction of these, measured in the same run.
  */
 #ifndef GD_BENCH_PEAK_H
 #define GD_BENCH_PEAK_H
@@ -8,12 +8,14 @@
 
 #include <stdbool.h>
 
-/* Floating-point operations per second, a multiply-add counting two, of a loop that touches no memory, on `threads` threads of
- * `isa`. The best of several short rounds: a peak is what nothing disturbed. */
+/* Floating-point operations per second, a multiply-add counting two, of a loop that touches no
+ * memory, on `threads` threads of `isa`. The best of several short rounds: a peak is what nothing
+ * disturbed. */
 double gd_bench_peak_flops(gd_isa isa, bool f64, int threads);
 
-/* Bytes per second that cross the memory bus when arrays far larger than the caches are read (sum), copied (c = a; counted
- * twice), and combined (c = a + s*b; counted three times, as in McCalpin's STREAM). The best of several rounds. */
+/* Bytes per second that cross the memory bus when arrays far larger than the caches are read (sum),
+ * copied (c = a; counted twice), and combined (c = a + s*b; counted three times, as in McCalpin's
+ * STREAM). The best of several rounds. */
 typedef struct gd_bench_bandwidth {
     double read, copy, triad;
 } gd_bench_bandwidth;

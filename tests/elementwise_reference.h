@@ -122,10 +122,8 @@ static int64_t floor_div_integer(int64_t x, int64_t y)
         return 0;
     if (y == -1)
         return (int64_t)(0 - U(x));
-    int64_t quotient = x / y;
-    while (quotient * y > x && y > 0)
-        quotient--;
-    while (quotient * y < x && y < 0)
+    int64_t quotient = x / y, rest = x - quotient * y;
+    if (rest != 0 && (y < 0 ? rest > 0 : rest < 0))
         quotient--;
     return quotient;
 }

@@ -593,8 +593,7 @@ static void test_shuffle(void **state)
 
 /* ---- halves ---- */
 
-/* A half format: one sign bit, exponent bits, fraction bits. The reference works on exact doubles.
- */
+/* A half format: one sign bit, exponent bits, fraction bits. The reference is exact doubles. */
 typedef struct half_format {
     int fraction_bits;
     int bias;

@@ -58,10 +58,9 @@ static bool is_judged(int op, gd_dtype dtype, long double x, long double y)
 {
     if (op == GD_OP_pow_log) /* its parts must be normal numbers */
         return !(x != 0 && fabsl(y * log2l(fabsl(x))) > (dtype == GD_F32 ? 120 : 1000));
-    if (op ==
-        GD_OP_floor_div) /* the quotient of exact multiples, not itself exact beyond the type */
+    if (op == GD_OP_floor_div) /* a larger quotient is not exact: x less the remainder rounds */
         return isnan(x / y) || isinf(x / y) || y == 0 ||
-               fabsl(x / y) < (dtype == GD_F32 ? 0x1p23L : 0x1p52L);
+               fabsl(x / y) < (dtype == GD_F32 ? 0x1p21L : 0x1p50L);
     return true;
 }
 

@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An allocator that fails from a chosen allocation on and counts what is held. */
+/* An allocator that fails from a chosen allocation on, or only that one, and counts what is held.
+ */
 typedef struct failing {
     long before_failure; /* how many allocations still succeed; negative: all */
+    bool once;           /* after one failure all succeed */
     long failed;         /* how many did not */
     long held;           /* blocks taken and not given back */
 } failing;
@@ -29,6 +31,8 @@ static void *failing_resize(void *user, void *block, size_t bytes)
     }
     if (f->before_failure == 0) {
         f->failed++;
+        if (f->once)
+            f->before_failure = -1;
         return NULL;
     }
     if (f->before_failure > 0)
@@ -80,12 +84,11 @@ static void assert_nothing_held(const failing *f)
     assert_int_equal(gd_scalar_set_allocator(NULL, NULL), 0);
 }
 
-static void every_failure_is_reported_and_nothing_leaks(void **state)
+static void fail_every_allocation_in_turn(bool once)
 {
-    (void)state;
     int failures = 0;
     for (long n = 0;; n++) {
-        failing f = { .before_failure = n };
+        failing f = { .before_failure = n, .once = once };
         gd_scalar_error_clear();
         assert_int_equal(gd_scalar_set_allocator(failing_resize, &f), 0);
         int status = round_of_use();
@@ -109,8 +112,20 @@ static void every_failure_is_reported_and_nothing_leaks(void **state)
     assert_true(failures > 100); /* the round asks for memory that often */
 }
 
-/* Only one allocation fails, those after it succeed: nothing may go on as if all were well. */
+static void memory_that_runs_out_is_reported_and_nothing_leaks(void **state)
+{
+    (void)state;
+    fail_every_allocation_in_turn(false);
+}
+
+/* The allocations after the failed one succeed: nothing may go on as if all were well. */
 static void a_single_failure_is_not_forgotten(void **state)
+{
+    (void)state;
+    fail_every_allocation_in_turn(true);
+}
+
+static void a_vector_that_cannot_grow_keeps_what_it_has(void **state)
 {
     (void)state;
     failing f = { .before_failure = -1 };
@@ -192,8 +207,9 @@ static void the_allocator_cannot_change_under_living_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_failure_is_reported_and_nothing_leaks),
+        cmocka_unit_test(memory_that_runs_out_is_reported_and_nothing_leaks),
         cmocka_unit_test(a_single_failure_is_not_forgotten),
+        cmocka_unit_test(a_vector_that_cannot_grow_keeps_what_it_has),
         cmocka_unit_test(a_set_that_cannot_grow_keeps_what_it_has),
         cmocka_unit_test(backward_without_memory_changes_nothing),
         cmocka_unit_test(the_allocator_cannot_change_under_living_memory),

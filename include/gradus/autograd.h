@@ -1,7 +1,8 @@
 /* gradus/autograd.h: reverse-mode automatic differentiation, and looking at graphs.
  *
- * A tensor that depends on one with gd_set_requires_grad remembers the op and the operands it came from: the graph is the tensors
- * themselves. Gradients are built out of the same ops, so they can be differentiated again and be compiled.
+ * A tensor that depends on one with gd_set_requires_grad remembers the op and the operands it came
+ * from: the graph is the tensors themselves. Gradients are built out of the same ops, so they can
+ * be differentiated again and be compiled.
  */
 #ifndef GRADUS_AUTOGRAD_H
 #define GRADUS_AUTOGRAD_H
@@ -12,7 +13,8 @@
 extern "C" {
 #endif
 
-/* Mark a leaf (a tensor no op made) of a float dtype as one gradients are wanted for, or unmark it. Returns t. */
+/* Mark a leaf (a tensor no op made) of a float dtype as one gradients are wanted for, or unmark it.
+ * Returns t. */
 GD_API gd_tensor *gd_set_requires_grad(gd_tensor *t, bool requires_grad);
 GD_API bool gd_requires_grad(const gd_tensor *t);
 
@@ -23,28 +25,32 @@ GD_API gd_tensor *gd_detach(gd_tensor *x);
 GD_API gd_status gd_no_grad_begin(gd_context *context);
 GD_API gd_status gd_no_grad_end(gd_context *context);
 
-/* d(sum of loss)/d(leaf) added into the grad of every leaf that requires it and that loss depends on. GD_ERR_STATE when loss
- * depends on none, or when a value the derivative needs has been overwritten since (gd_assign, gd_tensor_write). */
+/* d(sum of loss)/d(leaf) added into the grad of every leaf that requires it and that loss depends
+ * on. GD_ERR_STATE when loss depends on none, or when a value the derivative needs has been
+ * overwritten since (gd_assign, gd_tensor_write). */
 GD_API gd_status gd_backward(gd_tensor *loss);
 /* The accumulated gradient of a leaf, NULL before the first gd_backward. Owned by the leaf. */
 GD_API gd_tensor *gd_gradient(gd_tensor *leaf);
 /* Set it to zeros, if there is one. An effect, like gd_assign. */
 GD_API gd_status gd_zero_grad(gd_tensor *leaf);
 
-/* gradients[i] = d(sum over o of sum(outputs[o] * seeds[o]))/d(inputs[i]) as new temporaries that can be differentiated again.
- * seeds may be NULL, or hold NULLs, for ones. An input no output depends on gets zeros. inputs may be any tensors of the graph. */
+/* gradients[i] = d(sum over o of sum(outputs[o] * seeds[o]))/d(inputs[i]) as new temporaries that
+ * can be differentiated again. seeds may be NULL, or hold NULLs, for ones. An input no output
+ * depends on gets zeros. inputs may be any tensors of the graph. */
 GD_API gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count,
                          gd_tensor *const *inputs, gd_tensor **gradients, int input_count);
 
 /* Name a tensor for printing; copied, cut to 31 bytes. Returns t. */
 GD_API gd_tensor *gd_set_name(gd_tensor *t, const char *name);
 
-/* The graph behind t, one op a line in topological order: "%3 = relu(%2) f32 [50, 16]". Conventions of gd_tensor_format. */
+/* The graph behind t, one op a line in topological order: "%3 = relu(%2) f32 [50, 16]". Conventions
+ * of gd_tensor_format. */
 GD_API size_t gd_graph_format(gd_tensor *t, char *text, size_t size);
 /* The same as a Graphviz digraph. */
 GD_API size_t gd_graph_format_dot(gd_tensor *t, char *text, size_t size);
-/* Check every node behind t: arity, inferred layout against the recorded one, storage bounds, references. GD_ERR_STATE says what is
- * wrong. A sound graph always passes; debug builds run it before gd_backward. */
+/* Check every node behind t: arity, inferred layout against the recorded one, storage bounds,
+ * references. GD_ERR_STATE says what is wrong. A sound graph always passes; debug builds run it
+ * before gd_backward. */
 GD_API gd_status gd_graph_verify(gd_tensor *t);
 
 #ifdef __cplusplus

@@ -1,8 +1,10 @@
-/* gradus/compile.h: from a C function on tensors to a plan: a flat list of kernel calls over one block of memory.
+/* gradus/compile.h: from a C function on tensors to a plan: a flat list of kernel calls over one
+ * block of memory.
  *
- * gd_compile(context, fn, user) gives a function; gd_call traces fn once for each signature (shapes and dtypes of its inputs), keeps
- * the plan, and runs it. Running a plan allocates nothing. What fn computes from tensors is recorded; what it does in plain C (ifs,
- * loops) is done once, while tracing, and taken as it was then. Parameter updates (gd_assign, gd_minimize), accumulated
+ * gd_compile(context, fn, user) gives a function; gd_call traces fn once for each signature (shapes
+ * and dtypes of its inputs), keeps the plan, and runs it. Running a plan allocates nothing. What fn
+ * computes from tensors is recorded; what it does in plain C (ifs, loops) is done once, while
+ * tracing, and taken as it was then. Parameter updates (gd_assign, gd_minimize), accumulated
  * gradients and the random stream are effects: they happen at every call, as they would eagerly.
  * The result equals running fn eagerly, bit for bit.
  */
@@ -17,7 +19,8 @@ extern "C" {
 
 typedef struct gd_function gd_function;
 
-/* What is compiled: reads `in`, gives its (first) result; NULL reports the error already recorded. `user` is passed through. */
+/* What is compiled: reads `in`, gives its (first) result; NULL reports the error already recorded.
+ * `user` is passed through. */
 typedef gd_tensor *(*gd_function_body)(void *user, gd_tensor *const *in);
 
 /* How calls are carried out. */
@@ -34,24 +37,25 @@ typedef struct gd_compile_options {
     int cache_limit; /* plans kept, the least recently used goes first; 0: 16 */
 } gd_compile_options;
 
-/* gd_compile(context, body, user), gd_compile(context, body, user, .mode = GD_MODE_EAGER). Owned by the context; may be released
- * earlier with gd_function_release. */
+/* gd_compile(context, body, user), gd_compile(context, body, user, .mode = GD_MODE_EAGER). Owned by
+ * the context; may be released earlier with gd_function_release. */
 #define gd_compile(...) gd_compile_with((gd_compile_options){ .context = __VA_ARGS__ })
 GD_API gd_function *gd_compile_with(gd_compile_options options);
 GD_API void gd_function_release(gd_function *function);
 
-/* Run on `count` inputs. Returns the result: owned by the function, its contents valid until the next call of the same function
- * (gd_retain does not prevent that; copy what is to last). NULL on error. */
+/* Run on `count` inputs. Returns the result: owned by the function, its contents valid until the
+ * next call of the same function (gd_retain does not prevent that; copy what is to last). NULL on
+ * error. */
 GD_API gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs);
 
-/* Inside a body: make t a further result, number 1, 2, … in the order of the calls. Outside of any body it does nothing.
- * Returns t. */
+/* Inside a body: make t a further result, number 1, 2, … in the order of the calls. Outside of any
+ * body it does nothing. Returns t. */
 GD_API gd_tensor *gd_output(gd_tensor *t);
 /* Result `index` of the last call (0 is what gd_call returned), NULL when there is none. */
 GD_API gd_tensor *gd_function_result(gd_function *function, int index);
 
-/* Inside a body, run what follows at once instead of recording it, up to gd_trace_resume: for making parameters and other state
- * at first use. Nests; does nothing when no trace is going on. */
+/* Inside a body, run what follows at once instead of recording it, up to gd_trace_resume: for
+ * making parameters and other state at first use. Nests; does nothing when no trace is going on. */
 GD_API void gd_trace_pause(gd_context *context);
 GD_API void gd_trace_resume(gd_context *context);
 
@@ -68,8 +72,8 @@ typedef struct gd_plan_stats {
 } gd_plan_stats;
 GD_API gd_plan_stats gd_function_stats(const gd_function *function);
 
-/* The plan used last as text: a line a kernel: op, shapes, buffers with offsets, bytes, FLOPs; then totals. Conventions of
- * gd_tensor_format. "" before the first call. */
+/* The plan used last as text: a line a kernel: op, shapes, buffers with offsets, bytes, FLOPs; then
+ * totals. Conventions of gd_tensor_format. "" before the first call. */
 GD_API size_t gd_plan_format(const gd_function *function, char *text, size_t size);
 
 #ifdef __cplusplus

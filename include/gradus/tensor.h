@@ -1,21 +1,26 @@
-/* gradus/tensor.h: contexts, dtypes, shapes, scopes, and n-dimensional tensors: creation, views, reading, printing.
- * What can be computed with them is in gradus/ops.h; derivatives are in gradus/autograd.h.
+/* gradus/tensor.h: contexts, dtypes, shapes, scopes, and n-dimensional tensors: creation, views,
+ * reading, printing. What can be computed with them is in gradus/ops.h; derivatives are in
+ * gradus/autograd.h.
  *
- * Lifetimes. A tensor a function returns is a TEMPORARY: it belongs to the innermost open scope of its context and goes with
- * it. So gd_relu(gd_add(gd_matmul(x, w), b)) leaks nothing and needs no release. What is to live longer is retained:
- * gd_retain(t) gives the caller a reference, to be given back with gd_release(t); gd_keep(t) moves a temporary to the
- * enclosing scope. Tensors share storage: views cost no copy.
+ * Lifetimes. A tensor a function returns is a TEMPORARY: it belongs to the innermost open scope of
+ * its context and goes with it. So gd_relu(gd_add(gd_matmul(x, w), b)) leaks nothing and needs no
+ * release. What is to live longer is retained: gd_retain(t) gives the caller a reference, to be
+ * given back with gd_release(t); gd_keep(t) moves a temporary to the enclosing scope. Tensors share
+ * storage: views cost no copy.
  *
- * Threads. A context and what belongs to it is used by one thread at a time. Different contexts are independent.
+ * Threads. A context and what belongs to it is used by one thread at a time. Different contexts are
+ * independent.
  *
- * Broadcasting (NumPy): shapes are aligned at their last axes; an axis of size 1 (or missing) stretches to the other's size.
+ * Broadcasting (NumPy): shapes are aligned at their last axes; an axis of size 1 (or missing)
+ * stretches to the other's size.
  *
  * Type promotion for two operands, by category bool < integer < float, as PyTorch and JAX do:
  *   the higher category wins with its own dtype (i64 + f32 -> f32; u8 + bool -> u8);
- *   within integers: u8 < i32 < i64, the larger; within floats: f16, bf16 < f32 < f64; f16 with bf16 gives f32.
- *   Arithmetic on two bools gives i32 (True counts 1). Functions such as exp of an integer or bool compute in f32.
- *   A C number given to gd_add_scalar and the like takes the tensor's dtype, unless it has a fraction and the tensor is of
- *   integers or bools, which makes it f32. f16 and bf16 are storage: arithmetic is done in f32 and rounded once, to nearest even.
+ *   within integers: u8 < i32 < i64, the larger; within floats: f16, bf16 < f32 < f64; f16 with
+ * bf16 gives f32. Arithmetic on two bools gives i32 (True counts 1). Functions such as exp of an
+ * integer or bool compute in f32. A C number given to gd_add_scalar and the like takes the tensor's
+ * dtype, unless it has a fraction and the tensor is of integers or bools, which makes it f32. f16
+ * and bf16 are storage: arithmetic is done in f32 and rounded once, to nearest even.
  */
 #ifndef GRADUS_TENSOR_H
 #define GRADUS_TENSOR_H
@@ -54,8 +59,8 @@ typedef struct gd_shape {
 } gd_shape;
 
 /* GD_SHAPE(32, 784) */
-#define GD_SHAPE(...)                                                                              \
-    ((gd_shape){ .rank = (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)),              \
+#define GD_SHAPE(...)                                                                 \
+    ((gd_shape){ .rank = (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
                  .dim = { __VA_ARGS__ } })
 #define GD_SCALAR ((gd_shape){ .rank = 0 })
 
@@ -64,28 +69,33 @@ typedef struct gd_axes {
     int count; /* 0 … GD_MAX_RANK, or -1 for all */
     int axis[GD_MAX_RANK];
 } gd_axes;
-#define GD_AXES(...)                                                                               \
-    ((gd_axes){ .count = (int)(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int)), .axis = { __VA_ARGS__ } })
+#define GD_AXES(...)                                                          \
+    ((gd_axes){ .count = (int)(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int)), \
+                .axis = { __VA_ARGS__ } })
 #define GD_ALL_AXES ((gd_axes){ .count = -1 })
 
 typedef struct gd_context gd_context;
 typedef struct gd_tensor gd_tensor;
 
-/* ---- contexts ---------------------------------------------------------------------------------------------------- */
+/* ---- contexts
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 typedef struct gd_open_options {
-    const char *device;    /* "cpu" */
-    int threads;           /* 0: GRADUS_NUM_THREADS, else OMP_NUM_THREADS, else the cores this process may use */
-    uint64_t seed;         /* of the context's random stream */
-    size_t memory_limit;   /* bytes of tensor storage; 0: none. Beyond it: GD_ERR_MEMORY */
+    const char *device; /* "cpu" */
+    int threads; /* 0: GRADUS_NUM_THREADS, else OMP_NUM_THREADS, else the cores this process may use
+                  */
+    uint64_t seed;       /* of the context's random stream */
+    size_t memory_limit; /* bytes of tensor storage; 0: none. Beyond it: GD_ERR_MEMORY */
 } gd_open_options;
 
-/* Open a device: gd_open("cpu"), gd_open("cpu", .threads = 1). The caller closes it. NULL: unknown device, bad GRADUS_ISA, memory. */
+/* Open a device: gd_open("cpu"), gd_open("cpu", .threads = 1). The caller closes it. NULL: unknown
+ * device, bad GRADUS_ISA, memory. */
 #define gd_open(...) gd_open_with((gd_open_options){ .device = __VA_ARGS__ })
 GD_API gd_context *gd_open_with(gd_open_options options);
 
-/* Release everything the context owns: scopes, temporaries, modules, optimizers, functions, loaders made from it, and its
- * memory. Tensors still retained become invalid. NULL is fine. */
+/* Release everything the context owns: scopes, temporaries, modules, optimizers, functions, loaders
+ * made from it, and its memory. Tensors still retained become invalid. NULL is fine. */
 GD_API void gd_close(gd_context *context);
 
 /* Restart the context's random stream. */
@@ -100,28 +110,30 @@ GD_API gd_status gd_context_set_threads(gd_context *context, int threads);
 
 /* State of the context's storage pool, in bytes but for counts. */
 typedef struct gd_memory_stats {
-    size_t in_use;         /* handed out, after rounding up */
-    size_t peak;           /* the most ever in use */
-    size_t reserved;       /* taken from the device */
-    size_t limit;          /* 0: none */
-    size_t free_blocks;    /* pieces available for reuse */
-    size_t largest_free;   /* the largest of them */
-    uint64_t allocations;  /* requests served since open */
-    uint64_t from_device;  /* of those, how many needed new memory from the device */
+    size_t in_use;        /* handed out, after rounding up */
+    size_t peak;          /* the most ever in use */
+    size_t reserved;      /* taken from the device */
+    size_t limit;         /* 0: none */
+    size_t free_blocks;   /* pieces available for reuse */
+    size_t largest_free;  /* the largest of them */
+    uint64_t allocations; /* requests served since open */
+    uint64_t from_device; /* of those, how many needed new memory from the device */
     uint64_t splits, merges;
-    size_t live_tensors;   /* tensor handles alive */
+    size_t live_tensors; /* tensor handles alive */
 } gd_memory_stats;
 GD_API gd_memory_stats gd_memory(const gd_context *context);
 GD_API void gd_memory_reset_peak(gd_context *context);
 /* Give memory nobody uses back to the device. */
 GD_API void gd_memory_trim(gd_context *context);
 
-/* Make the context destroy `object` when it closes: last adopted, first destroyed, before its tensors go. */
+/* Make the context destroy `object` when it closes: last adopted, first destroyed, before its
+ * tensors go. */
 GD_API gd_status gd_context_adopt(gd_context *context, void *object, void (*destroy)(void *object));
 /* Undo that, when the object is destroyed earlier. */
 GD_API void gd_context_disown(gd_context *context, void *object);
 
-/* ---- scopes and references --------------------------------------------------------------------------------------- */
+/* ---- scopes and references
+ * --------------------------------------------------------------------------------------- */
 
 /* Open a scope; temporaries made from now on go with it. Scopes nest. */
 GD_API gd_status gd_scope_begin(gd_context *context);
@@ -134,7 +146,8 @@ GD_API gd_tensor *gd_retain(gd_tensor *t);
 /* Give a reference back; NULL is fine. Never recurses, however long the graph behind t. */
 GD_API void gd_release(gd_tensor *t);
 
-/* ---- creation. All give a temporary of the context; [shape] dtype ------------------------------------------------ */
+/* ---- creation. All give a temporary of the context; [shape] dtype
+ * ------------------------------------------------ */
 
 GD_API gd_tensor *gd_zeros(gd_context *context, gd_shape shape, gd_dtype dtype);
 GD_API gd_tensor *gd_ones(gd_context *context, gd_shape shape, gd_dtype dtype);
@@ -142,25 +155,35 @@ GD_API gd_tensor *gd_ones(gd_context *context, gd_shape shape, gd_dtype dtype);
 GD_API gd_tensor *gd_full(gd_context *context, gd_shape shape, double value, gd_dtype dtype);
 /* A number as a 0-d tensor. */
 GD_API gd_tensor *gd_scalar(gd_context *context, double value, gd_dtype dtype);
-/* start, start+step, … below stop (above, for a negative step): ceil((stop-start)/step) values, computed as start + i*step in
- * f64 (i64 dtype: in integers when all three are). Step 0 or a length beyond 2^40 is GD_ERR_INVALID. */
-GD_API gd_tensor *gd_arange(gd_context *context, double start, double stop, double step, gd_dtype dtype);
-/* `count` values from start to stop inclusive, start + i*((stop-start)/(count-1)), the last exactly stop. Floats only. */
-GD_API gd_tensor *gd_linspace(gd_context *context, double start, double stop, int64_t count, gd_dtype dtype);
+/* start, start+step, … below stop (above, for a negative step): ceil((stop-start)/step) values,
+ * computed as start + i*step in f64 (i64 dtype: in integers when all three are). Step 0 or a length
+ * beyond 2^40 is GD_ERR_INVALID. */
+GD_API gd_tensor *gd_arange(gd_context *context, double start, double stop, double step,
+                            gd_dtype dtype);
+/* `count` values from start to stop inclusive, start + i*((stop-start)/(count-1)), the last exactly
+ * stop. Floats only. */
+GD_API gd_tensor *gd_linspace(gd_context *context, double start, double stop, int64_t count,
+                              gd_dtype dtype);
 /* The n by n identity. */
 GD_API gd_tensor *gd_eye(gd_context *context, int64_t n, gd_dtype dtype);
 /* Uniform in [low, high) from the context's random stream. Floats only. */
-GD_API gd_tensor *gd_uniform(gd_context *context, gd_shape shape, double low, double high, gd_dtype dtype);
+GD_API gd_tensor *gd_uniform(gd_context *context, gd_shape shape, double low, double high,
+                             gd_dtype dtype);
 /* Normal by Box and Muller (1958) from the context's random stream. Floats only. */
-GD_API gd_tensor *gd_normal(gd_context *context, gd_shape shape, double mean, double deviation, gd_dtype dtype);
+GD_API gd_tensor *gd_normal(gd_context *context, gd_shape shape, double mean, double deviation,
+                            gd_dtype dtype);
 /* Copy row-major host memory of exactly the shape's element count. */
-GD_API gd_tensor *gd_from_host(gd_context *context, gd_shape shape, gd_dtype dtype, const void *data);
-/* Use row-major host memory in place (host devices only; aligned to the element). `release(user)`, if not NULL, is called when
- * the last tensor over it goes; until then the caller keeps it alive and unchanged except through the tensor. */
-GD_API gd_tensor *gd_from_host_in_place(gd_context *context, gd_shape shape, gd_dtype dtype, void *data,
-                                        void (*release)(void *user), void *user);
+GD_API gd_tensor *gd_from_host(gd_context *context, gd_shape shape, gd_dtype dtype,
+                               const void *data);
+/* Use row-major host memory in place (host devices only; aligned to the element). `release(user)`,
+ * if not NULL, is called when the last tensor over it goes; until then the caller keeps it alive
+ * and unchanged except through the tensor. */
+GD_API gd_tensor *gd_from_host_in_place(gd_context *context, gd_shape shape, gd_dtype dtype,
+                                        void *data, void (*release)(void *user), void *user);
 
-/* ---- asking ------------------------------------------------------------------------------------------------------ */
+/* ---- asking
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 GD_API gd_context *gd_tensor_context(const gd_tensor *t);
 GD_API gd_shape gd_tensor_shape(const gd_tensor *t);   /* rank 0 for NULL */
@@ -168,23 +191,28 @@ GD_API gd_shape gd_tensor_strides(const gd_tensor *t); /* in elements; may be ze
 GD_API gd_dtype gd_tensor_dtype(const gd_tensor *t);
 GD_API int64_t gd_tensor_count(const gd_tensor *t); /* number of elements; 0 for NULL */
 GD_API bool gd_tensor_is_contiguous(const gd_tensor *t);
-/* The address of element 0 on a host device, NULL elsewhere, for NULL and while tracing. Follow gd_tensor_strides. Writing through
- * it is the caller's business with respect to gradients. */
+/* The address of element 0 on a host device, NULL elsewhere, for NULL and while tracing. Follow
+ * gd_tensor_strides. Writing through it is the caller's business with respect to gradients. */
 GD_API void *gd_tensor_data(gd_tensor *t);
-/* Copy all elements to row-major host memory. `bytes` must be exactly count * dtype size. GD_ERR_STATE while tracing. */
+/* Copy all elements to row-major host memory. `bytes` must be exactly count * dtype size.
+ * GD_ERR_STATE while tracing. */
 GD_API gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes);
-/* Copy row-major host memory into t's storage (parameters, inputs kept between calls). Seen by every view of it. */
+/* Copy row-major host memory into t's storage (parameters, inputs kept between calls). Seen by
+ * every view of it. */
 GD_API gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes);
 /* The only element as a double; NaN and an error when t has not exactly one. */
 GD_API double gd_item(const gd_tensor *t);
 
-/* Text as NumPy prints it: "[[1. 2.]\n [3. 4.]]", large tensors summarised by "...". Written to `text` of `size` bytes, always
- * terminated; returns the length the whole text has, as snprintf does. */
+/* Text as NumPy prints it: "[[1. 2.]\n [3. 4.]]", large tensors summarised by "...". Written to
+ * `text` of `size` bytes, always terminated; returns the length the whole text has, as snprintf
+ * does. */
 GD_API size_t gd_tensor_format(const gd_tensor *t, char *text, size_t size);
 
-/* ---- views: same storage, no copy -------------------------------------------------------------------------------- */
+/* ---- views: same storage, no copy
+ * -------------------------------------------------------------------------------- */
 
-/* Same elements in row-major order, another shape; one dimension may be -1. Copies only when strides cannot express it. */
+/* Same elements in row-major order, another shape; one dimension may be -1. Copies only when
+ * strides cannot express it. */
 GD_API gd_tensor *gd_reshape(gd_tensor *x, gd_shape shape);
 /* Axes in a new order; `order` names each axis once. */
 GD_API gd_tensor *gd_permute(gd_tensor *x, gd_axes order);
@@ -192,8 +220,9 @@ GD_API gd_tensor *gd_permute(gd_tensor *x, gd_axes order);
 GD_API gd_tensor *gd_transpose(gd_tensor *x, int axis_a, int axis_b);
 /* Stretch axes of size 1 (and add leading ones) to `shape`; stride 0. */
 GD_API gd_tensor *gd_broadcast_to(gd_tensor *x, gd_shape shape);
-/* Elements start, start+step, … before stop along one axis, Python's rules: negative indices count from the end, out of range
- * is clipped. step must not be 0. GD_END as stop means "to the end" in either direction. */
+/* Elements start, start+step, … before stop along one axis, Python's rules: negative indices count
+ * from the end, out of range is clipped. step must not be 0. GD_END as stop means "to the end" in
+ * either direction. */
 #define GD_END INT64_MAX
 GD_API gd_tensor *gd_slice(gd_tensor *x, int axis, int64_t start, int64_t stop, int64_t step);
 /* One index along an axis, which disappears: x[..., i, ...]. Out of range is GD_ERR_SHAPE. */

@@ -1,4 +1,5 @@
-/* backend/backend.h: the only door to a device: what a back end provides, and what a kernel is given. Interface only. */
+/* backend/backend.h: the only door to a device: what a back end provides, and what a kernel is
+ * given. Interface only. */
 #ifndef GD_BACKEND_BACKEND_H
 #define GD_BACKEND_BACKEND_H
 
@@ -7,14 +8,16 @@
 typedef struct gd_device gd_device;
 typedef struct gd_backend gd_backend;
 
-/* A tensor as a kernel sees it. `data` is the address of element 0 (the layout's offset is already applied). */
+/* A tensor as a kernel sees it. `data` is the address of element 0 (the layout's offset is already
+ * applied). */
 typedef struct gd_operand {
     void *data;
     const gd_layout *layout;
 } gd_operand;
 
-/* One run of one op. Layouts and attribute have been checked by the op's infer; the result is contiguous and overlaps no input
- * (but an elementwise op's result may be exactly one of its contiguous inputs of the same element size: in place). */
+/* One run of one op. Layouts and attribute have been checked by the op's infer; the result is
+ * contiguous and overlaps no input (but an elementwise op's result may be exactly one of its
+ * contiguous inputs of the same element size: in place). */
 typedef struct gd_kernel_call {
     gd_device *device;
     const gd_op *op;
@@ -25,7 +28,8 @@ typedef struct gd_kernel_call {
     const void *prepared; /* what `prepare` made for this call, or NULL in eager mode */
 } gd_kernel_call;
 
-/* Do the work. Errors are for what only values show (an index out of range); the sentence is recorded. Allocates nothing. */
+/* Do the work. Errors are for what only values show (an index out of range); the sentence is
+ * recorded. Allocates nothing. */
 typedef gd_status (*gd_kernel_fn)(const gd_kernel_call *call);
 
 struct gd_device {
@@ -33,8 +37,8 @@ struct gd_device {
     const char *name; /* "cpu" */
     const char *isa;  /* "avx512" */
     int threads;
-    bool host_memory;                   /* data pointers can be read by the host */
-    gd_kernel_fn kernel[GD_OP_COUNT];   /* NULL: decompose, and failing that an error */
+    bool host_memory;                 /* data pointers can be read by the host */
+    gd_kernel_fn kernel[GD_OP_COUNT]; /* NULL: decompose, and failing that an error */
 };
 
 struct gd_backend {
@@ -50,8 +54,9 @@ struct gd_backend {
     gd_status (*memory_write)(gd_device *device, void *to, const void *from_host, size_t bytes);
     gd_status (*memory_read)(gd_device *device, void *to_host, const void *from, size_t bytes);
 
-    /* For plans; NULL where nothing can be prepared. Bytes that work on a call's layouts and attribute alone takes (0: none), and doing
-     * it into memory aligned to 8, to be given to the kernel as call->prepared at every run. Data pointers are not read. */
+    /* For plans; NULL where nothing can be prepared. Bytes that work on a call's layouts and
+     * attribute alone takes (0: none), and doing it into memory aligned to 8, to be given to the
+     * kernel as call->prepared at every run. Data pointers are not read. */
     size_t (*prepare_bytes)(const gd_kernel_call *call);
     gd_status (*prepare)(const gd_kernel_call *call, void *memory);
 };
@@ -60,15 +65,15 @@ struct gd_backend {
 const gd_backend *gd_backend_find(const char *name);
 extern const gd_backend gd_backend_cpu;
 
-/* A fused group: a straight-line program over elements, the attribute of op `fused`. Values are numbered: inputs first, then one
- * per instruction; the last instruction's value is the result. */
+/* A fused group: a straight-line program over elements, the attribute of op `fused`. Values are
+ * numbered: inputs first, then one per instruction; the last instruction's value is the result. */
 #define GD_FUSED_MAX_INPUTS       12
 #define GD_FUSED_MAX_INSTRUCTIONS 32
 typedef struct gd_fused_instruction {
-    int16_t op;       /* gd_op_id of an elementwise op, or GD_OP_cast */
-    int16_t dtype;    /* dtype of the value it makes */
-    int16_t from[3];  /* numbers of its operands */
-    int16_t compute;  /* dtype of the operands */
+    int16_t op;      /* gd_op_id of an elementwise op, or GD_OP_cast */
+    int16_t dtype;   /* dtype of the value it makes */
+    int16_t from[3]; /* numbers of its operands */
+    int16_t compute; /* dtype of the operands */
 } gd_fused_instruction;
 typedef struct gd_fused_attr {
     int32_t n_inputs, n_instructions;

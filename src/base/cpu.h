@@ -5,7 +5,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef enum gd_isa { GD_ISA_BASELINE, GD_ISA_AVX2, GD_ISA_AVX512, GD_ISA_NEON, GD_ISA_COUNT } gd_isa;
+typedef enum gd_isa {
+    GD_ISA_BASELINE,
+    GD_ISA_AVX2,
+    GD_ISA_AVX512,
+    GD_ISA_NEON,
+    GD_ISA_COUNT
+} gd_isa;
 
 /* "baseline", "avx2", "avx512", "neon" */
 const char *gd_isa_name(gd_isa isa);
@@ -13,11 +19,12 @@ const char *gd_isa_name(gd_isa isa);
 /* The name's ISA, or GD_ISA_COUNT when there is none. */
 gd_isa gd_isa_parse(const char *name);
 
-/* Whether this processor and operating system run code for `isa` (AVX2 means AVX2+FMA+F16C; AVX512 means F, DQ, BW, VL). */
+/* Whether this processor and operating system run code for `isa` (AVX2 means AVX2+FMA+F16C; AVX512
+ * means F, DQ, BW, VL). */
 bool gd_isa_available(gd_isa isa);
 
-/* The best available, or what GRADUS_ISA asks for; an unknown or unavailable name is GD_ERR_INVALID / GD_ERR_UNSUPPORTED
- * (recorded) and returns GD_ISA_COUNT. */
+/* The best available, or what GRADUS_ISA asks for; an unknown or unavailable name is GD_ERR_INVALID
+ * / GD_ERR_UNSUPPORTED (recorded) and returns GD_ISA_COUNT. */
 gd_isa gd_isa_choose(void);
 
 /* Data cache sizes in bytes of level 1, 2, 3; a sensible guess where the system does not tell. */

@@ -1,4 +1,5 @@
-/* base/error.h: recording the calling thread's first error. The one place to put a breakpoint is gd_fail(). */
+/* base/error.h: recording the calling thread's first error. The one place to put a breakpoint is
+ * gd_fail(). */
 #ifndef GD_BASE_ERROR_H
 #define GD_BASE_ERROR_H
 

@@ -1,5 +1,6 @@
-/* base/half.h: IEEE binary16 and bfloat16 to and from float, round to nearest, ties to even; subnormals, infinities kept;
- * NaN stays a (quiet) NaN. Branch-light scalar code that compilers vectorise. */
+/* base/half.h: IEEE binary16 and bfloat16 to and from float, round to nearest, ties to even;
+ * subnormals, infinities kept; NaN stays a (quiet) NaN. Branch-light scalar code that compilers
+ * vectorise. */
 #ifndef GD_BASE_HALF_H
 #define GD_BASE_HALF_H
 
@@ -10,7 +11,8 @@ static inline float gd_f16_to_f32(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
     uint32_t magnitude = half & 0x7fffu;
-    /* Place the exponent and fraction, then rescale by 2^112: exact for normals and subnormals alike. */
+    /* Place the exponent and fraction, then rescale by 2^112: exact for normals and subnormals
+     * alike. */
     uint32_t bits = magnitude << 13;
     uint32_t scale_bits = 0x77800000u; /* 2^112 */
     float value, scale;
@@ -31,7 +33,8 @@ static inline uint16_t gd_f32_to_f16(float value)
     memcpy(&bits, &value, sizeof bits);
     uint32_t sign = (bits >> 16) & 0x8000u;
     uint32_t magnitude = bits & 0x7fffffffu;
-    /* Normal results: rebias by 112 and round the 13 dropped bits to nearest even in integer arithmetic. */
+    /* Normal results: rebias by 112 and round the 13 dropped bits to nearest even in integer
+     * arithmetic. */
     uint32_t odd = (magnitude >> 13) & 1u;
     uint32_t normal = (magnitude - 0x38000000u + 0x0fffu + odd) >> 13;
     /* Subnormal results: adding 0.5 aligns the fraction so that the addition itself rounds. */
@@ -43,8 +46,8 @@ static inline uint16_t gd_f32_to_f16(float value)
     memcpy(&sum_bits, &small, sizeof sum_bits);
     uint32_t subnormal = sum_bits - half_bits;
     uint32_t result = magnitude < 0x38800000u ? subnormal : normal;
-    result = magnitude >= 0x477ff000u ? 0x7c00u : result;          /* rounds to infinity, or is infinity */
-    result = magnitude > 0x7f800000u ? 0x7e00u : result;           /* NaN */
+    result = magnitude >= 0x477ff000u ? 0x7c00u : result; /* rounds to infinity, or is infinity */
+    result = magnitude > 0x7f800000u ? 0x7e00u : result;  /* NaN */
     return (uint16_t)(result | sign);
 }
 

@@ -13,7 +13,6 @@
 #define WEYL_0       0x9e3779b9u /* golden ratio */
 #define WEYL_1       0xbb67ae85u /* sqrt(3) - 1 */
 #define ROUNDS       10
-#define LANES        8 /* blocks computed side by side, so that compilers use vector registers */
 
 gd_philox_block gd_philox(const uint32_t counter[4], const uint32_t key[2])
 {
@@ -40,58 +39,20 @@ static gd_philox_block stream_block(uint64_t seed, uint64_t index)
     return gd_philox(counter, key);
 }
 
-/* Blocks index … index+LANES-1 of the stream: gd_philox with every variable an array. */
-static void stream_blocks(uint64_t seed, uint64_t index, uint32_t out[4 * LANES])
-{
-    uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES];
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    for (uint32_t i = 0; i < LANES; i++) {
-        c0[i] = (uint32_t)(index + i);
-        c1[i] = (uint32_t)((index + i) >> 32);
-        c2[i] = c3[i] = 0;
-    }
-    for (int round = 0; round < ROUNDS; round++) {
-        for (int i = 0; i < LANES; i++) {
-            uint64_t p0 = (uint64_t)MULTIPLIER_0 * c0[i];
-            uint64_t p1 = (uint64_t)MULTIPLIER_1 * c2[i];
-            c0[i] = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0;
-            c1[i] = (uint32_t)p1;
-            c2[i] = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
-            c3[i] = (uint32_t)p0;
-        }
-        k0 += WEYL_0;
-        k1 += WEYL_1;
-    }
-    for (int i = 0; i < LANES; i++) {
-        out[4 * i] = c0[i];
-        out[4 * i + 1] = c1[i];
-        out[4 * i + 2] = c2[i];
-        out[4 * i + 3] = c3[i];
-    }
-}
-
 void gd_philox_words(uint64_t seed, uint64_t first, uint64_t count, uint32_t *out)
 {
     while (count > 0) {
-        uint64_t index = first / 4;
-        uint64_t offset = first % 4;
-        uint64_t done;
-        if (offset == 0 && count >= 4 * LANES) {
-            stream_blocks(seed, index, out);
-            done = 4 * LANES;
-        } else {
-            gd_philox_block block = stream_block(seed, index);
-            done = count < 4 - offset ? count : 4 - offset;
-            memcpy(out, block.word + offset, (size_t)done * sizeof *out);
-        }
+        gd_philox_block block = stream_block(seed, first / 4);
+        uint64_t offset = first % 4; /* not 0 at most in the first block */
+        uint64_t done = count < 4 - offset ? count : 4 - offset;
+        memcpy(out, block.word + offset, (size_t)done * sizeof *out);
         out += done;
         first += done;
         count -= done;
     }
 }
 
-/* A reader that computes `chunk` words ahead. It advances random->next only past the words it gave.
- */
+/* A reader that computes `chunk` words ahead and advances random->next only past those it gave. */
 #define CHUNK_MAX 256
 typedef struct word_reader {
     gd_random *random;

@@ -128,8 +128,7 @@ void gd_parallel_for(int threads, int64_t count, int64_t grain, gd_range_fn fn, 
     run_ranges(&job);
 }
 
-/* The leading number of an environment variable ("4", or OpenMP's list "4,2"); 0 if there is none.
- */
+/* The leading number of an environment variable ("4", or OpenMP's list "4,2"); 0 if none. */
 static long leading_number(const char *variable)
 {
     const char *text = getenv(variable);

@@ -1,6 +1,7 @@
-/* compile/cse.c: common-subexpression elimination. Two ops of one kind with the same attribute and operands compute the same bits; the
- * later is replaced by the earlier. May not touch effects. Reads of a tensor before and after an assignment are different values of
- * the IR, so they are never merged; random ops differ by their position in the stream, which is in their attribute. */
+/* compile/cse.c: common-subexpression elimination. Two ops of one kind with the same attribute and
+ * operands compute the same bits; the later is replaced by the earlier. May not touch effects.
+ * Reads of a tensor before and after an assignment are different values of the IR, so they are
+ * never merged; random ops differ by their position in the stream, which is in their attribute. */
 #include "compile/passes.h"
 
 #include <string.h>
@@ -24,7 +25,8 @@ static uint64_t hash_value(const gd_ir_value *v)
 
 static bool same(const gd_ir_value *a, const gd_ir_value *b)
 {
-    return a->op == b->op && a->n == b->n && memcmp(a->in, b->in, sizeof(int32_t) * (size_t)a->n) == 0 &&
+    return a->op == b->op && a->n == b->n &&
+           memcmp(a->in, b->in, sizeof(int32_t) * (size_t)a->n) == 0 &&
            (!a->attr || memcmp(a->attr, b->attr, a->op->attr_size) == 0);
 }
 
@@ -33,7 +35,7 @@ gd_status gd_pass_cse(gd_ir *ir, int *changes)
     size_t slots = 16;
     while (slots < ir->count * 2)
         slots *= 2;
-    int32_t *table = gd_alloc_zero(slots, sizeof(int32_t)); /* value + 1; 0: empty */
+    int32_t *table = gd_alloc_zero(slots, sizeof(int32_t));     /* value + 1; 0: empty */
     int32_t *now = gd_alloc(sizeof(int32_t) * (ir->count + 1)); /* what stands for a value */
     if (!table || !now) {
         gd_free(table);

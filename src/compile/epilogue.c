@@ -1,6 +1,7 @@
-/* compile/epilogue.c: writes matmul, matmul + bias, matmul + ReLU and matmul + bias + ReLU as one `linear`. The product adds the bias and
- * applies ReLU to each finished element, the same roundings in the same order as the separate kernels. Only where nobody else
- * reads what disappears, and only for f32 and f64. The new op stands where the last of the old ones stood. */
+/* compile/epilogue.c: writes matmul, matmul + bias, matmul + ReLU and matmul + bias + ReLU as one
+ * `linear`. The product adds the bias and applies ReLU to each finished element, the same roundings
+ * in the same order as the separate kernels. Only where nobody else reads what disappears, and only
+ * for f32 and f64. The new op stands where the last of the old ones stood. */
 #include "compile/passes.h"
 
 #include "base/memory.h"
@@ -20,7 +21,8 @@ static int32_t *sole_users(const gd_ir *ir)
     return user;
 }
 
-/* Whether an assignment between two places changes an external that value i reads: then the read may not move. */
+/* Whether an assignment between two places changes an external that value i reads: then the read
+ * may not move. */
 static bool reads_change(const gd_ir *ir, const gd_ir_value *v, int32_t from, int32_t to)
 {
     for (int32_t i = from + 1; i < to; i++) {
@@ -46,7 +48,8 @@ static bool same_result(const gd_ir_value *a, const gd_ir_value *b)
 static bool is_bias(const gd_ir *ir, int32_t bias, const gd_ir_value *product)
 {
     const gd_layout *layout = &ir->values[bias].layout;
-    return layout->rank == 1 && layout->shape[0] == product->layout.shape[product->layout.rank - 1] &&
+    return layout->rank == 1 &&
+           layout->shape[0] == product->layout.shape[product->layout.rank - 1] &&
            layout->dtype == product->layout.dtype;
 }
 
@@ -101,7 +104,8 @@ gd_status gd_pass_epilogue(gd_ir *ir, int *changes)
         return GD_ERR_MEMORY;
     for (size_t i = 0; i < ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
-        if (v->kind == GD_IR_OP && v->op->id == GD_OP_matmul && (v->layout.dtype == GD_F32 || v->layout.dtype == GD_F64))
+        if (v->kind == GD_IR_OP && v->op->id == GD_OP_matmul &&
+            (v->layout.dtype == GD_F32 || v->layout.dtype == GD_F64))
             rewrite(ir, (int32_t)i, user, changes);
     }
     gd_free(user);

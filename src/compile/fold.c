@@ -1,5 +1,6 @@
-/* compile/fold.c: constant folding. Marks what depends on nothing that changes between calls (constants, sequences, and ops on them
- * alone); the plan computes those once, when it is made, with the same kernels. Outputs and anything over 1 MiB stay in the plan. */
+/* compile/fold.c: constant folding. Marks what depends on nothing that changes between calls
+ * (constants, sequences, and ops on them alone); the plan computes those once, when it is made,
+ * with the same kernels. Outputs and anything over 1 MiB stay in the plan. */
 #include "compile/passes.h"
 
 enum { MOST_BYTES = 1 << 20 };
@@ -8,7 +9,8 @@ gd_status gd_pass_fold(gd_ir *ir, int *changes)
 {
     for (size_t i = 0; i < ir->count; i++) {
         gd_ir_value *v = &ir->values[i];
-        if (v->kind != GD_IR_OP || gd_ir_is_effect(v) || v->is_output || gd_layout_bytes(&v->layout) > MOST_BYTES)
+        if (v->kind != GD_IR_OP || gd_ir_is_effect(v) || v->is_output ||
+            gd_layout_bytes(&v->layout) > MOST_BYTES)
             continue;
         bool constant = true;
         for (int k = 0; k < v->n; k++)

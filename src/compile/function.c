@@ -1,4 +1,5 @@
-/* compile/function.c: gd_compile and gd_call: tracing a body once for each signature, and the cache of plans. */
+/* compile/function.c: gd_compile and gd_call: tracing a body once for each signature, and the cache
+ * of plans. */
 #include "compile/plan.h"
 
 #include <string.h>
@@ -58,7 +59,8 @@ gd_function *gd_compile_with(gd_compile_options options)
     if (options.mode != GD_MODE_COMPILED && options.mode != GD_MODE_EAGER)
         return gd_fail_null(GD_ERR_INVALID, "gd_compile: %d is no mode", (int)options.mode);
     if (options.cache_limit < 0)
-        return gd_fail_null(GD_ERR_INVALID, "gd_compile: the cache limit is %d", options.cache_limit);
+        return gd_fail_null(GD_ERR_INVALID, "gd_compile: the cache limit is %d",
+                            options.cache_limit);
     gd_function *function = gd_alloc_zero(1, sizeof *function);
     if (!function)
         return NULL;
@@ -97,7 +99,8 @@ static bool fits(const signature *s, int count, gd_tensor *const *inputs)
     if (s->count != count)
         return false;
     for (int i = 0; i < count; i++)
-        if (!same_layout(&s->layouts[i], &inputs[i]->layout) || s->requires_grad[i] != inputs[i]->requires_grad)
+        if (!same_layout(&s->layouts[i], &inputs[i]->layout) ||
+            s->requires_grad[i] != inputs[i]->requires_grad)
             return false;
     return true;
 }
@@ -116,7 +119,8 @@ static entry *find(gd_function *function, int count, gd_tensor *const *inputs)
 static entry *make_room(gd_function *function)
 {
     if (function->count < function->limit) {
-        if (!gd_grow((void **)&function->entries, &function->capacity, function->count + 1, sizeof(entry)))
+        if (!gd_grow((void **)&function->entries, &function->capacity, function->count + 1,
+                     sizeof(entry)))
             return NULL;
         function->entries[function->count] = (entry){ 0 };
         return &function->entries[function->count++];
@@ -146,7 +150,8 @@ static gd_tensor *placeholder(gd_context *context, const gd_trace *trace, const 
 }
 
 /* Run the body with recording on, in a scope of its own that is left open for the caller to end. */
-static gd_tensor *record(gd_function *function, gd_trace *trace, int count, gd_tensor *const *inputs, gd_tensor **places)
+static gd_tensor *record(gd_function *function, gd_trace *trace, int count,
+                         gd_tensor *const *inputs, gd_tensor **places)
 {
     gd_context *context = function->context;
     for (int i = 0; i < count; i++) {
@@ -166,8 +171,9 @@ static gd_tensor *record(gd_function *function, gd_trace *trace, int count, gd_t
         (void)gd_scope_end(context); /* scopes the body left open */
     if (result && (trace->failed || result->context != context)) {
         gd_release(result);
-        return gd_fail_null(trace->failed ? GD_ERR_MEMORY : GD_ERR_INVALID,
-                            "gd_call: the body could not be recorded, or its result is of another context");
+        return gd_fail_null(
+            trace->failed ? GD_ERR_MEMORY : GD_ERR_INVALID,
+            "gd_call: the body could not be recorded, or its result is of another context");
     }
     if (!result && gd_error_code() == GD_OK)
         (void)gd_fail(GD_ERR_INVALID, "gd_call: the body returned NULL without an error");
@@ -240,14 +246,17 @@ static entry *add_plan(gd_function *function, int count, gd_tensor *const *input
 static gd_status check_call(const gd_function *function, int count, gd_tensor *const *inputs)
 {
     if (!function || count < 0 || (count > 0 && !inputs))
-        return gd_fail(GD_ERR_INVALID, "gd_call: the function or the inputs are NULL, or the count is negative");
+        return gd_fail(GD_ERR_INVALID,
+                       "gd_call: the function or the inputs are NULL, or the count is negative");
     for (int i = 0; i < count; i++) {
         if (!inputs[i])
-            return gd_error_code() ? gd_error_code() : gd_fail(GD_ERR_INVALID, "gd_call: input %d is NULL", i);
+            return gd_error_code() ? gd_error_code()
+                                   : gd_fail(GD_ERR_INVALID, "gd_call: input %d is NULL", i);
         if (inputs[i]->context != function->context)
             return gd_fail(GD_ERR_INVALID, "gd_call: input %d belongs to another context", i);
         if (!inputs[i]->storage && !function->context->trace)
-            return gd_fail(GD_ERR_STATE, "gd_call: input %d has no value: it was made while tracing", i);
+            return gd_fail(GD_ERR_STATE,
+                           "gd_call: input %d has no value: it was made while tracing", i);
     }
     return GD_OK;
 }

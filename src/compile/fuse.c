@@ -1,6 +1,8 @@
-/* compile/fuse.c: fusion of elementwise groups. A group ends in one op; an op joins when everything that reads it is in the group and its
- * result has the group's shape. The group becomes one `fused` op, which runs the same formulas in the same order on tiles that
- * stay in the L1 cache: one pass over memory, the same bits. An op may only move down past effects that change nothing it reads. */
+/* compile/fuse.c: fusion of elementwise groups. A group ends in one op; an op joins when everything
+ * that reads it is in the group and its result has the group's shape. The group becomes one `fused`
+ * op, which runs the same formulas in the same order on tiles that stay in the L1 cache: one pass
+ * over memory, the same bits. An op may only move down past effects that change nothing it reads.
+ */
 #include "compile/passes.h"
 
 #include <string.h>
@@ -24,7 +26,8 @@ static bool is_member(const group *g, int32_t value)
 
 static bool can_fuse(const gd_ir_value *v)
 {
-    return v->kind == GD_IR_OP && ((v->op->flags & GD_OP_ELEMENTWISE) || v->op->id == GD_OP_cast) && !v->is_constant;
+    return v->kind == GD_IR_OP && ((v->op->flags & GD_OP_ELEMENTWISE) || v->op->id == GD_OP_cast) &&
+           !v->is_constant;
 }
 
 /* How often the group's ops read a value. */
@@ -86,7 +89,8 @@ static bool absorb(const gd_ir *ir, group *g)
         int32_t candidate = g->inputs[i];
         const gd_ir_value *v = &ir->values[candidate];
         if (!can_fuse(v) || v->is_output || !gd_layout_same_shape(&v->layout, &last->layout) ||
-            v->users != reads_in_group(ir, g, candidate) || overtakes_effect(ir, v, candidate, g->members[0]))
+            v->users != reads_in_group(ir, g, candidate) ||
+            overtakes_effect(ir, v, candidate, g->members[0]))
             continue;
         g->members[g->n_members++] = candidate;
         if (collect_inputs(ir, g))

@@ -10,7 +10,8 @@ static const size_t MEMORY_RESERVE = (size_t)1 << 32;
 
 static gd_ir_value *append(gd_ir *ir)
 {
-    if (ir->count >= INT32_MAX || !gd_grow((void **)&ir->values, &ir->capacity, ir->count + 1, sizeof(gd_ir_value)))
+    if (ir->count >= INT32_MAX ||
+        !gd_grow((void **)&ir->values, &ir->capacity, ir->count + 1, sizeof(gd_ir_value)))
         return NULL;
     gd_ir_value *v = &ir->values[ir->count];
     memset(v, 0, sizeof *v);
@@ -18,15 +19,17 @@ static gd_ir_value *append(gd_ir *ir)
     return v;
 }
 
-int32_t gd_ir_push(gd_ir *ir, const gd_op *op, int n, const int32_t *in, const void *attr, const gd_layout *layout)
+int32_t gd_ir_push(gd_ir *ir, const gd_op *op, int n, const int32_t *in, const void *attr,
+                   const gd_layout *layout)
 {
-    int32_t *operands = gd_arena_push(&ir->memory, sizeof(int32_t) * (size_t)(n + 1), sizeof(int32_t));
+    int32_t *operands =
+        gd_arena_push(&ir->memory, sizeof(int32_t) * (size_t)(n + 1), sizeof(int32_t));
     void *copy = op->attr_size ? gd_arena_push(&ir->memory, op->attr_size, 8) : NULL;
     if (!operands || (op->attr_size && !copy))
         return -1;
     for (int i = 0; i < n; i++)
         operands[i] = in[i];
-    if (copy)
+    if (copy && attr)
         memcpy(copy, attr, op->attr_size);
     gd_ir_value *v = append(ir);
     if (!v)
@@ -42,8 +45,8 @@ int32_t gd_ir_push(gd_ir *ir, const gd_op *op, int n, const int32_t *in, const v
     return (int32_t)(ir->count - 1);
 }
 
-/* ---- from a trace. While it lasts, a tensor's slot is its value where its mark is the walk's generation; a storage's mark and
- * trace_version say how often it has been assigned to. ---- */
+/* ---- from a trace. While it lasts, a tensor's slot is its value where its mark is the walk's
+ * generation; a storage's mark and trace_version say how often it has been assigned to. ---- */
 
 static int32_t assignments(const gd_storage *storage, uint64_t generation)
 {
@@ -79,7 +82,8 @@ static int32_t value_of(gd_ir *ir, gd_tensor *t)
     return -1;
 }
 
-/* A view of an external must not be read once its storage has been assigned to: eagerly it would show the new contents. */
+/* A view of an external must not be read once its storage has been assigned to: eagerly it would
+ * show the new contents. */
 static gd_status check_stale(const gd_ir *ir, int32_t value, const gd_op *reader)
 {
     const gd_ir_value *root = &ir->values[ir->values[value].root];
@@ -88,7 +92,8 @@ static gd_status check_stale(const gd_ir *ir, int32_t value, const gd_op *reader
     if (assignments(root->external->storage, ir->context->generation) == root->version)
         return GD_OK;
     return gd_fail(GD_ERR_STATE,
-                   "gd_compile: %s reads a view of a tensor that gd_assign has changed since the view was made; make the view again",
+                   "gd_compile: %s reads a view of a tensor that gd_assign has changed since the "
+                   "view was made; make the view again",
                    reader->name);
 }
 
@@ -115,7 +120,8 @@ static gd_status convert_node(gd_ir *ir, gd_tensor *t)
     return GD_OK;
 }
 
-/* A result must have memory of its own: copy what lies in an input or a parameter, and what is given twice. */
+/* A result must have memory of its own: copy what lies in an input or a parameter, and what is
+ * given twice. */
 static int32_t output_value(gd_ir *ir, gd_tensor *t)
 {
     int32_t value = value_of(ir, t);
@@ -146,8 +152,8 @@ static gd_status convert_outputs(gd_ir *ir, const gd_trace *trace, gd_tensor *re
     return GD_OK;
 }
 
-gd_status gd_ir_from_trace(gd_ir *ir, gd_context *context, gd_trace *trace, gd_tensor *const *inputs, int input_count,
-                           gd_tensor *result)
+gd_status gd_ir_from_trace(gd_ir *ir, gd_context *context, gd_trace *trace,
+                           gd_tensor *const *inputs, int input_count, gd_tensor *result)
 {
     *ir = (gd_ir){ .context = context, .random_words = trace->random_words };
     if (!gd_arena_open(&ir->memory, MEMORY_RESERVE))
@@ -195,7 +201,8 @@ void gd_ir_count_users(gd_ir *ir)
 static gd_status fault(const gd_ir *ir, size_t i, const char *after, const char *what)
 {
     const gd_ir_value *v = &ir->values[i];
-    return gd_fail(GD_ERR_STATE, "compiler fault after %s: value %zu (%s): %s", after, i, v->op ? v->op->name : "leaf", what);
+    return gd_fail(GD_ERR_STATE, "compiler fault after %s: value %zu (%s): %s", after, i,
+                   v->op ? v->op->name : "leaf", what);
 }
 
 static gd_status verify_value(const gd_ir *ir, size_t i, const char *after)

@@ -1,5 +1,6 @@
-/* compile/ir.h: the program between a trace and a plan: a list of values in the order the body made them. A value's number is its
- * place in the list. Passes rewrite the list; order is never changed but by moving an elementwise op down into its group. */
+/* compile/ir.h: the program between a trace and a plan: a list of values in the order the body made
+ * them. A value's number is its place in the list. Passes rewrite the list; order is never changed
+ * but by moving an elementwise op down into its group. */
 #ifndef GD_COMPILE_IR_H
 #define GD_COMPILE_IR_H
 
@@ -23,11 +24,12 @@ typedef struct gd_ir_value {
     gd_layout layout;    /* for a view: over the storage of `root` */
     int32_t root;        /* the value whose memory this one lies in; itself unless a view */
     int32_t input;       /* INPUT: which */
-    gd_tensor *external; /* EXTERNAL: retained by the IR. OP: where the value is to be made, or NULL (pass forward) */
+    gd_tensor *external; /* EXTERNAL: retained by the IR. OP: where the value is to be made, or NULL
+                            (pass forward) */
     int32_t version;     /* EXTERNAL: how many assignments to its storage came before */
     int32_t users;       /* ops that read it; kept by gd_ir_count_users */
     bool is_output;
-    bool is_constant;    /* depends on nothing that changes between calls */
+    bool is_constant; /* depends on nothing that changes between calls */
 } gd_ir_value;
 
 typedef struct gd_ir {
@@ -41,12 +43,13 @@ typedef struct gd_ir {
 } gd_ir;
 
 /* Make the IR of a recorded trace. result and the trace's outputs become outputs 0, 1, … */
-gd_status gd_ir_from_trace(gd_ir *ir, gd_context *context, gd_trace *trace, gd_tensor *const *inputs, int input_count,
-                           gd_tensor *result);
+gd_status gd_ir_from_trace(gd_ir *ir, gd_context *context, gd_trace *trace,
+                           gd_tensor *const *inputs, int input_count, gd_tensor *result);
 void gd_ir_free(gd_ir *ir);
 
 /* An op value at the end of the list; its operands are copied. -1: out of memory. */
-int32_t gd_ir_push(gd_ir *ir, const gd_op *op, int n, const int32_t *in, const void *attr, const gd_layout *layout);
+int32_t gd_ir_push(gd_ir *ir, const gd_op *op, int n, const int32_t *in, const void *attr,
+                   const gd_layout *layout);
 
 void gd_ir_count_users(gd_ir *ir);
 
@@ -59,7 +62,8 @@ static inline bool gd_ir_is_effect(const gd_ir_value *v)
     return v->kind == GD_IR_OP && (v->op->flags & GD_OP_EFFECT);
 }
 
-/* Operands come before their users, layouts are what the ops infer, views lie in their roots, no read of an overwritten external. */
+/* Operands come before their users, layouts are what the ops infer, views lie in their roots, no
+ * read of an overwritten external. */
 gd_status gd_ir_verify(const gd_ir *ir, const char *after);
 
 #endif

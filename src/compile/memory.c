@@ -1,5 +1,6 @@
-/* compile/memory.c: memory planning: greedy by size. Buffers are placed largest first, each at the lowest offset where it overlaps nothing
- * alive at the same time (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020). */
+/* compile/memory.c: memory planning: greedy by size. Buffers are placed largest first, each at the
+ * lowest offset where it overlaps nothing alive at the same time (Pisarchyk and Lee, "Efficient
+ * memory management for deep neural net inference", 2020). */
 #include "compile/memory.h"
 
 #include <stdlib.h>
@@ -39,7 +40,8 @@ static void find_last_reads(const gd_ir *ir, int32_t *last)
     }
 }
 
-/* The operand whose memory elementwise op i may write over, or -1: it dies here, and is read straight through. */
+/* The operand whose memory elementwise op i may write over, or -1: it dies here, and is read
+ * straight through. */
 static int32_t taken_over(const gd_ir *ir, const int32_t *last, size_t i)
 {
     const gd_ir_value *v = &ir->values[i];
@@ -49,8 +51,9 @@ static int32_t taken_over(const gd_ir *ir, const int32_t *last, size_t i)
         const gd_ir_value *operand = &ir->values[v->in[k]];
         int32_t root = operand->root;
         const gd_ir_value *r = &ir->values[root];
-        bool fits = needs_memory(r) && !r->is_output && !r->is_constant && last[root] == (int32_t)i &&
-                    root == v->in[k] && gd_layout_same_shape(&operand->layout, &v->layout) &&
+        bool fits = needs_memory(r) && !r->is_output && !r->is_constant &&
+                    last[root] == (int32_t)i && root == v->in[k] &&
+                    gd_layout_same_shape(&operand->layout, &v->layout) &&
                     gd_dtype_size(operand->layout.dtype) == gd_dtype_size(v->layout.dtype);
         /* Another operand may look at the same memory in another order. */
         for (int j = 0; fits && j < v->n; j++)
@@ -111,7 +114,8 @@ static size_t most_alive(const buffer *buffers, size_t count, size_t steps, size
     return most;
 }
 
-/* One buffer for each memory; an op that takes over another's extends that. owner[i]: whose buffer root i uses. */
+/* One buffer for each memory; an op that takes over another's extends that. owner[i]: whose buffer
+ * root i uses. */
 static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner, buffer *buffers)
 {
     size_t n = 0;
@@ -141,8 +145,10 @@ gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
 {
     size_t count = ir->count + 1;
     int32_t *last = gd_alloc(count * sizeof *last), *owner = gd_alloc(count * sizeof *owner);
-    buffer *buffers = gd_alloc(count * sizeof *buffers), **beside = gd_alloc(count * sizeof *beside);
-    size_t *change = gd_alloc_zero(2 * count, sizeof *change), *offset = gd_alloc(count * sizeof *offset);
+    buffer *buffers = gd_alloc(count * sizeof *buffers),
+           **beside = gd_alloc(count * sizeof *beside);
+    size_t *change = gd_alloc_zero(2 * count, sizeof *change),
+           *offset = gd_alloc(count * sizeof *offset);
     size_t *place_of = gd_alloc(count * sizeof *place_of);
     *plan = (gd_memory_plan){ .offset = offset };
     gd_status status = GD_ERR_MEMORY;

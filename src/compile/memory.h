@@ -7,14 +7,16 @@
 #define GD_NO_OFFSET SIZE_MAX
 
 typedef struct gd_memory_plan {
-    size_t *offset;      /* [ir->count] of a root value in the plan's block, aligned to 64; GD_NO_OFFSET: lies elsewhere */
-    size_t bytes;        /* of the block */
-    size_t live_bytes;   /* the most bytes alive at any step: no plan can be smaller */
+    size_t *offset; /* [ir->count] of a root value in the plan's block, aligned to 64; GD_NO_OFFSET:
+                       lies elsewhere */
+    size_t bytes;   /* of the block */
+    size_t live_bytes;     /* the most bytes alive at any step: no plan can be smaller */
     size_t constant_bytes; /* of them, for what is computed once */
 } gd_memory_plan;
 
-/* Offsets for what must have memory: values alive at the same time do not overlap; an elementwise op may take over the memory of an
- * operand that dies there. Constants and outputs live from the first step to the last. */
+/* Offsets for what must have memory: values alive at the same time do not overlap; an elementwise
+ * op may take over the memory of an operand that dies there. Constants and outputs live from the
+ * first step to the last. */
 gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir);
 void gd_memory_plan_free(gd_memory_plan *plan);
 

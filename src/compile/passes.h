@@ -1,4 +1,5 @@
-/* compile/passes.h: the passes, in the order they run. Each may be switched off by name: GRADUS_PASSES=-fuse,-cse. */
+/* compile/passes.h: the passes, in the order they run. Each may be switched off by name:
+ * GRADUS_PASSES=-fuse,-cse. */
 #ifndef GD_COMPILE_PASSES_H
 #define GD_COMPILE_PASSES_H
 

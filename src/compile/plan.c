@@ -1,4 +1,5 @@
-/* compile/plan.c: making a plan from the IR and running it. Running is patches, then steps: nothing is allocated, nothing decided. */
+/* compile/plan.c: making a plan from the IR and running it. Running is patches, then steps: nothing
+ * is allocated, nothing decided. */
 #include "compile/plan.h"
 
 #include <string.h>
@@ -34,7 +35,8 @@ static gd_status resolve(gd_plan *plan, gd_operand *operand, int32_t value)
     operand->data = address(plan, value);
     if (root->kind != GD_IR_INPUT)
         return GD_OK;
-    if (!gd_grow((void **)&plan->patches, &plan->patch_capacity, plan->n_patches + 1, sizeof(gd_patch)))
+    if (!gd_grow((void **)&plan->patches, &plan->patch_capacity, plan->n_patches + 1,
+                 sizeof(gd_patch)))
         return GD_ERR_MEMORY;
     int64_t bytes = v->layout.offset * (int64_t)gd_dtype_size(v->layout.dtype);
     plan->patches[plan->n_patches++] = (gd_patch){ operand, root->input, bytes };
@@ -63,9 +65,10 @@ static gd_status make_step(gd_plan *plan, gd_step *step, int32_t value)
     if (!in)
         return GD_ERR_MEMORY;
     gd_device *device = plan->ir.context->device;
-    *step = (gd_step){ .run = device->kernel[v->op->id],
-                       .call = { .device = device, .op = v->op, .attr = v->attr, .n = v->n, .in = in },
-                       .value = value };
+    *step =
+        (gd_step){ .run = device->kernel[v->op->id],
+                   .call = { .device = device, .op = v->op, .attr = v->attr, .n = v->n, .in = in },
+                   .value = value };
     for (int k = 0; k < v->n; k++)
         if (resolve(plan, &in[k], v->in[k]) != GD_OK)
             return GD_ERR_MEMORY;
@@ -141,12 +144,14 @@ static gd_status make_results(gd_plan *plan)
 
 static gd_status build(gd_plan *plan)
 {
-    if (gd_passes_run(&plan->ir, &plan->report) != GD_OK || gd_memory_plan_make(&plan->memory, &plan->ir) != GD_OK)
+    if (gd_passes_run(&plan->ir, &plan->report) != GD_OK ||
+        gd_memory_plan_make(&plan->memory, &plan->ir) != GD_OK)
         return gd_error_code();
     plan->block = gd_storage_new(plan->ir.context, plan->memory.bytes);
     if (!plan->block)
         return GD_ERR_MEMORY;
-    /* Random constants do not exist, but a constant may follow nothing else: the stream is published at every run. */
+    /* Random constants do not exist, but a constant may follow nothing else: the stream is
+     * published at every run. */
     gd_status status = make_steps(plan);
     if (status == GD_OK)
         status = note_written(plan);
@@ -263,7 +268,8 @@ static void add_step(const gd_plan *plan, gd_text *text, const gd_step *step)
     char attr[512] = "";
     if (v->op->format)
         v->op->format(v->attr, attr, sizeof attr);
-    gd_text_add(text, "%s%s%s  %.0f B", attr[0] ? " {" : "", attr, attr[0] ? "}" : "", bytes_moved(plan, v));
+    gd_text_add(text, "%s%s%s  %.0f B", attr[0] ? " {" : "", attr, attr[0] ? "}" : "",
+                bytes_moved(plan, v));
     if (flops(plan, v) > 0)
         gd_text_add(text, ", %.0f FLOP", flops(plan, v));
     gd_text_add(text, "\n");
@@ -277,8 +283,11 @@ void gd_plan_add_text(const gd_plan *plan, gd_text *text)
         all_bytes += bytes_moved(plan, &plan->ir.values[plan->steps[i].value]);
         all_flops += flops(plan, &plan->ir.values[plan->steps[i].value]);
     }
-    gd_text_add(text, "%zu kernels, %.0f B moved, %.0f FLOP; block %zu B, least possible %zu B, constants %zu B\n", plan->n_steps,
-                all_bytes, all_flops, plan->memory.bytes, plan->memory.live_bytes, plan->memory.constant_bytes);
+    gd_text_add(text,
+                "%zu kernels, %.0f B moved, %.0f FLOP; block %zu B, least possible %zu B, "
+                "constants %zu B\n",
+                plan->n_steps, all_bytes, all_flops, plan->memory.bytes, plan->memory.live_bytes,
+                plan->memory.constant_bytes);
     gd_text_add(text, "passes on %d traced ops:", plan->nodes_traced);
     for (int i = 0; i < GD_PASS_COUNT; i++) {
         if (plan->report.changes[i] < 0)

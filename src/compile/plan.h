@@ -1,4 +1,5 @@
-/* compile/plan.h: a program ready to run: kernel calls with every address known, over one block of memory. */
+/* compile/plan.h: a program ready to run: kernel calls with every address known, over one block of
+ * memory. */
 #ifndef GD_COMPILE_PLAN_H
 #define GD_COMPILE_PLAN_H
 
@@ -22,7 +23,8 @@ typedef struct gd_patch {
 } gd_patch;
 
 typedef struct gd_plan {
-    gd_ir ir; /* layouts, attributes and operands live here; it also holds on to the external tensors */
+    gd_ir ir; /* layouts, attributes and operands live here; it also holds on to the external
+                 tensors */
     gd_memory_plan memory;
     gd_storage *block;
     gd_step *steps;

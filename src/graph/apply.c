@@ -1,4 +1,5 @@
-/* graph/apply.c: one op on its inputs: check, infer, then compute at once (eager) or record (tracing). Every builder ends here. */
+/* graph/apply.c: one op on its inputs: check, infer, then compute at once (eager) or record
+ * (tracing). Every builder ends here. */
 #include "graph/node.h"
 
 #include <string.h>
@@ -8,22 +9,29 @@
 #include "base/error.h"
 #include "ops/attrs.h"
 
-gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const void *attr,
+                      gd_layout *out)
 {
-    if (op->arity != GD_OP_VARIADIC ? n != op->arity && op->id != GD_OP_linear && op->id != GD_OP_fused : n < 1)
-        return gd_fail(GD_ERR_INVALID, "gd_%s: %d operands given, %d expected", op->name, n, op->arity);
+    if (op->arity != GD_OP_VARIADIC
+            ? n != op->arity && op->id != GD_OP_linear && op->id != GD_OP_fused
+            : n < 1)
+        return gd_fail(GD_ERR_INVALID, "gd_%s: %d operands given, %d expected", op->name, n,
+                       op->arity);
     return op->infer(n, in, attr, out);
 }
 
 /* Same context everywhere, and no traced value outside of its trace. */
-static gd_status check_inputs(const gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs)
+static gd_status check_inputs(const gd_context *context, const gd_op *op, int n,
+                              gd_tensor *const *inputs)
 {
     for (int i = 0; i < n; i++) {
         if (inputs[i]->context != context)
-            return gd_fail(GD_ERR_INVALID, "gd_%s: operands belong to different contexts", op->name);
+            return gd_fail(GD_ERR_INVALID, "gd_%s: operands belong to different contexts",
+                           op->name);
         if (!inputs[i]->storage && inputs[i]->trace != context->trace)
             return gd_fail(GD_ERR_STATE,
-                           "gd_%s: operand %d is a value of a compiled function that is no longer (or not now) being traced",
+                           "gd_%s: operand %d is a value of a compiled function that is no longer "
+                           "(or not now) being traced",
                            op->name, i);
     }
     return GD_OK;
@@ -41,7 +49,8 @@ static gd_status check_versions(const gd_tensor *node, int n, gd_tensor *const *
             stale |= inputs[i] == node->inputs[j] && node->versions[j] != now;
         if (stale)
             return gd_fail(GD_ERR_STATE,
-                           "the gradient of %s needs a value that has been overwritten since (gd_assign or gd_tensor_write)",
+                           "the gradient of %s needs a value that has been overwritten since "
+                           "(gd_assign or gd_tensor_write)",
                            node->op->name);
     }
     return GD_OK;
@@ -74,9 +83,10 @@ static gd_status compute(gd_tensor *t, int n, gd_tensor *const *inputs)
     return context->device->kernel[t->op->id](&call);
 }
 
-/* The node of op on checked inputs, computed or recorded; NULL on failure, with nothing left behind. */
-static gd_tensor *build(gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs, const void *attr,
-                        const gd_layout *layout)
+/* The node of op on checked inputs, computed or recorded; NULL on failure, with nothing left
+ * behind. */
+static gd_tensor *build(gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs,
+                        const void *attr, const gd_layout *layout)
 {
     bool requires_grad = false;
     if (op->vjp && context->no_grad == 0 && gd_dtype_is_float(layout->dtype))
@@ -105,11 +115,13 @@ static gd_tensor *build(gd_context *context, const gd_op *op, int n, gd_tensor *
     return t;
 }
 
-gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *inputs, const void *attr)
+gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *inputs,
+                    const void *attr)
 {
     const gd_op *op = gd_op_row(id);
     if (n > GD_OP_MAX_INPUTS)
-        return gd_fail_null(GD_ERR_INVALID, "gd_%s: %d operands, at most %d are allowed", op->name, n, GD_OP_MAX_INPUTS);
+        return gd_fail_null(GD_ERR_INVALID, "gd_%s: %d operands, at most %d are allowed", op->name,
+                            n, GD_OP_MAX_INPUTS);
     const gd_layout *layouts[GD_OP_MAX_INPUTS];
     for (int i = 0; i < n; i++) {
         if (!inputs[i])
@@ -128,7 +140,8 @@ gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *i
     if (!context->device->kernel[id] && !(op->flags & GD_OP_VIEW)) {
         if (op->decompose)
             return op->decompose(n, inputs, attr);
-        return gd_fail_null(GD_ERR_UNSUPPORTED, "gd_%s: device %s has no kernel for it", op->name, context->device->name);
+        return gd_fail_null(GD_ERR_UNSUPPORTED, "gd_%s: device %s has no kernel for it", op->name,
+                            context->device->name);
     }
     return build(context, op, n, inputs, attr, &layout);
 }
@@ -147,7 +160,8 @@ gd_tensor *gd_apply2(gd_op_id id, gd_tensor *x, gd_tensor *y, const void *attr)
 gd_tensor *gd_as_shape(gd_tensor *x, gd_shape shape)
 {
     gd_shape now = gd_tensor_shape(x);
-    if (!x || (now.rank == shape.rank && memcmp(now.dim, shape.dim, sizeof(int64_t) * (size_t)now.rank) == 0))
+    if (!x || (now.rank == shape.rank &&
+               memcmp(now.dim, shape.dim, sizeof(int64_t) * (size_t)now.rank) == 0))
         return x;
     gd_shape_attr attr;
     memset(&attr, 0, sizeof attr);
@@ -174,12 +188,18 @@ gd_tensor *gd_sum_to(gd_tensor *x, const gd_layout *like)
     for (int axis = 0; axis < x->layout.rank; axis++)
         if (axis < lead || (like->shape[axis - lead] == 1 && x->layout.shape[axis] != 1))
             attr.axes |= 1u << axis;
-    gd_tensor *sum = attr.axes ? gd_apply1(GD_OP_sum, x, &attr) : x;
+    gd_dtype dtype = x->layout.dtype;
+    gd_tensor *sum = x;
+    if (attr.axes) { /* half precision is summed in f32 */
+        sum = gd_as_dtype(x, gd_dtype_is_half(dtype) ? GD_F32 : dtype);
+        sum = gd_as_dtype(sum ? gd_apply1(GD_OP_sum, sum, &attr) : NULL, dtype);
+    }
     gd_shape_attr shape;
     memset(&shape, 0, sizeof shape);
     shape.shape.rank = like->rank;
     memcpy(shape.shape.dim, like->shape, sizeof(int64_t) * (size_t)like->rank);
-    return sum && !gd_layout_same_shape(&sum->layout, like) ? gd_apply1(GD_OP_reshape, sum, &shape) : sum;
+    return sum && !gd_layout_same_shape(&sum->layout, like) ? gd_apply1(GD_OP_reshape, sum, &shape)
+                                                            : sum;
 }
 
 /* ---- effects ---- */
@@ -187,7 +207,8 @@ gd_tensor *gd_sum_to(gd_tensor *x, const gd_layout *like)
 gd_status gd_store(gd_tensor *t, gd_tensor *value)
 {
     gd_context *context = t->context;
-    gd_operand operands[2] = { { gd_node_data(t), &t->layout }, { gd_node_data(value), &value->layout } };
+    gd_operand operands[2] = { { gd_node_data(t), &t->layout },
+                               { gd_node_data(value), &value->layout } };
     gd_kernel_call call = { .device = context->device,
                             .op = gd_op_row(GD_OP_assign),
                             .n = 2,
@@ -204,13 +225,16 @@ gd_tensor *gd_assign(gd_tensor *target, gd_tensor *value)
         return NULL;
     gd_context *context = target->context;
     if (!target->storage || target->n_inputs)
-        return gd_fail_null(GD_ERR_STATE, "gd_assign: the target is %s, not a tensor with storage of its own",
+        return gd_fail_null(GD_ERR_STATE,
+                            "gd_assign: the target is %s, not a tensor with storage of its own",
                             target->storage ? "part of a graph" : "a traced value");
     if (value->context != context)
-        return gd_fail_null(GD_ERR_INVALID, "gd_assign: target and value belong to different contexts");
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_assign: target and value belong to different contexts");
     context->no_grad++;
     value = gd_as_shape(gd_as_dtype(value, target->layout.dtype), gd_tensor_shape(target));
-    /* A value that is another view of the target's own storage is copied before it is overwritten. */
+    /* A value that is another view of the target's own storage is copied before it is overwritten.
+     */
     if (value && value->storage == target->storage && value->storage)
         value = gd_apply1(GD_OP_copy, value, NULL);
     gd_status status = value ? GD_OK : GD_ERR_STATE;

@@ -1,5 +1,6 @@
-/* graph/autograd.c: reverse-mode differentiation. One walk in reverse topological order; each op's row builds the gradients of its
- * inputs as graph; gradients that meet at a node are added in the order they arrive, which is fixed. Start at differentiate(). */
+/* graph/autograd.c: reverse-mode differentiation. One walk in reverse topological order; each op's
+ * row builds the gradients of its inputs as graph; gradients that meet at a node are added in the
+ * order they arrive, which is fixed. Start at differentiate(). */
 #include "graph/node.h"
 
 #include <gradus/autograd.h>
@@ -17,9 +18,12 @@ gd_tensor *gd_set_requires_grad(gd_tensor *t, bool requires_grad)
     if (!t)
         return NULL;
     if (t->n_inputs)
-        return gd_fail_null(GD_ERR_STATE, "gd_set_requires_grad: the tensor is the result of %s, not a leaf", t->op->name);
+        return gd_fail_null(GD_ERR_STATE,
+                            "gd_set_requires_grad: the tensor is the result of %s, not a leaf",
+                            t->op->name);
     if (requires_grad && !gd_dtype_is_float(t->layout.dtype))
-        return gd_fail_null(GD_ERR_DTYPE, "gd_set_requires_grad: gradients need a float dtype, this is %s",
+        return gd_fail_null(GD_ERR_DTYPE,
+                            "gd_set_requires_grad: gradients need a float dtype, this is %s",
                             gd_dtype_name(t->layout.dtype));
     t->requires_grad = requires_grad;
     return t;
@@ -115,8 +119,8 @@ static bool seed(walk *w, gd_tensor *output, gd_tensor *given)
     gd_tensor *g = given ? given : ones_like(output);
     if (given && !gd_layout_same_shape(&given->layout, &output->layout)) {
         char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
-        (void)gd_fail(GD_ERR_SHAPE, "gd_grad: a seed is %s, its output %s", gd_layout_text(&given->layout, a),
-                      gd_layout_text(&output->layout, b));
+        (void)gd_fail(GD_ERR_SHAPE, "gd_grad: a seed is %s, its output %s",
+                      gd_layout_text(&given->layout, a), gd_layout_text(&output->layout, b));
         return false;
     }
     g = gd_as_dtype(g, output->layout.dtype);
@@ -132,8 +136,8 @@ static void walk_end(walk *w)
 }
 
 /* Fill w->grads for the targets (NULL: for leaves). What else was built on the way is released. */
-static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count,
-                               gd_tensor *const *targets, int target_count)
+static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *const *seeds,
+                               int output_count, gd_tensor *const *targets, int target_count)
 {
     if (gd_order_make(&w->order, w->context, outputs, output_count, true) != GD_OK)
         return GD_ERR_MEMORY;
@@ -169,8 +173,8 @@ static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *co
     return ok ? GD_OK : gd_error_code();
 }
 
-gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count, gd_tensor *const *inputs,
-                  gd_tensor **gradients, int input_count)
+gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count,
+                  gd_tensor *const *inputs, gd_tensor **gradients, int input_count)
 {
     if (!outputs || !inputs || !gradients || output_count < 1 || input_count < 0)
         return gd_fail(GD_ERR_INVALID, "gd_grad: an argument is NULL or a count is wrong");
@@ -179,7 +183,8 @@ gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output
     for (int i = 0; i < output_count + input_count; i++) {
         const gd_tensor *t = i < output_count ? outputs[i] : inputs[i - output_count];
         if (!t)
-            return gd_error_code() ? gd_error_code() : gd_fail(GD_ERR_INVALID, "gd_grad: a tensor is NULL");
+            return gd_error_code() ? gd_error_code()
+                                   : gd_fail(GD_ERR_INVALID, "gd_grad: a tensor is NULL");
         if (t->context != outputs[0]->context)
             return gd_fail(GD_ERR_INVALID, "gd_grad: tensors belong to different contexts");
     }
@@ -225,21 +230,25 @@ static gd_status accumulate_all(walk *w)
             continue;
         any = true;
         if (!leaf->storage)
-            return gd_fail(GD_ERR_STATE, "gd_backward: a traced input requires a gradient; use gd_grad for those");
+            return gd_fail(
+                GD_ERR_STATE,
+                "gd_backward: a traced input requires a gradient; use gd_grad for those");
         if (gd_scope_begin(w->context) != GD_OK)
             return GD_ERR_MEMORY;
         status = accumulate(leaf, w->grads[i]);
         (void)gd_scope_end(w->context);
     }
     if (status == GD_OK && !any)
-        status = gd_fail(GD_ERR_STATE, "gd_backward: the loss depends on no tensor that requires a gradient");
+        status = gd_fail(GD_ERR_STATE,
+                         "gd_backward: the loss depends on no tensor that requires a gradient");
     return status;
 }
 
 gd_status gd_backward(gd_tensor *loss)
 {
     if (!loss)
-        return gd_error_code() ? gd_error_code() : gd_fail(GD_ERR_INVALID, "gd_backward: the loss is NULL");
+        return gd_error_code() ? gd_error_code()
+                               : gd_fail(GD_ERR_INVALID, "gd_backward: the loss is NULL");
 #ifdef GD_DEBUG_CHECKS
     if (gd_graph_verify(loss) != GD_OK)
         return gd_error_code();

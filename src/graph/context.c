@@ -1,4 +1,5 @@
-/* graph/context.c: opening and closing a context, its settings, what it owns, and reading and writing tensors' values. */
+/* graph/context.c: opening and closing a context, its settings, what it owns, and reading and
+ * writing tensors' values. */
 #include "graph/node.h"
 
 #include <math.h>
@@ -33,11 +34,13 @@ static gd_status open_parts(gd_context *context, gd_open_options options)
 {
     const gd_backend *backend = gd_backend_find(options.device);
     if (!backend)
-        return gd_fail(GD_ERR_INVALID, "gd_open: no device is called \"%s\"; this build has \"cpu\" and \"reference\"",
-                       options.device);
+        return gd_fail(
+            GD_ERR_INVALID,
+            "gd_open: no device is called \"%s\"; this build has \"cpu\" and \"reference\"",
+            options.device);
     if (options.threads < 0 || options.threads > GD_MAX_THREADS)
-        return gd_fail(GD_ERR_INVALID, "gd_open: %d threads; 1 to %d can be used, 0 chooses", options.threads,
-                       GD_MAX_THREADS);
+        return gd_fail(GD_ERR_INVALID, "gd_open: %d threads; 1 to %d can be used, 0 chooses",
+                       options.threads, GD_MAX_THREADS);
     if (!gd_arena_open(&context->slabs, SLAB_RESERVE))
         return GD_ERR_MEMORY;
     context->device = backend->open(&options);
@@ -55,7 +58,8 @@ static gd_status open_parts(gd_context *context, gd_open_options options)
 gd_context *gd_open_with(gd_open_options options)
 {
     if (!options.device)
-        return gd_fail_null(GD_ERR_INVALID, "gd_open: the device's name is NULL; \"cpu\" is always there");
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_open: the device's name is NULL; \"cpu\" is always there");
     gd_context *context = gd_alloc_zero(1, sizeof *context);
     if (!context)
         return NULL;
@@ -91,7 +95,8 @@ gd_status gd_context_adopt(gd_context *context, void *object, void (*destroy)(vo
 {
     if (!context || !object || !destroy)
         return gd_fail(GD_ERR_INVALID, "gd_context_adopt: an argument is NULL");
-    if (!gd_grow((void **)&context->owned, &context->owned_capacity, context->owned_count + 1, sizeof(gd_owned)))
+    if (!gd_grow((void **)&context->owned, &context->owned_capacity, context->owned_count + 1,
+                 sizeof(gd_owned)))
         return GD_ERR_MEMORY;
     context->owned[context->owned_count++] = (gd_owned){ object, destroy };
     return GD_OK;
@@ -126,7 +131,8 @@ int gd_context_threads(const gd_context *context)
 gd_status gd_context_set_threads(gd_context *context, int threads)
 {
     if (!context || threads < 1 || threads > GD_MAX_THREADS)
-        return gd_fail(GD_ERR_INVALID, "gd_context_set_threads: %d threads; 1 to %d can be used", threads, GD_MAX_THREADS);
+        return gd_fail(GD_ERR_INVALID, "gd_context_set_threads: %d threads; 1 to %d can be used",
+                       threads, GD_MAX_THREADS);
     return context->device->backend->set_threads(context->device, threads);
 }
 
@@ -173,8 +179,8 @@ gd_status gd_no_grad_end(gd_context *context)
 gd_status gd_random_publish(gd_context *context)
 {
     int64_t state[2] = { (int64_t)context->random_seed, (int64_t)context->random_position };
-    return context->device->backend->memory_write(context->device, context->random_state->storage->data, state,
-                                                  sizeof state);
+    return context->device->backend->memory_write(
+        context->device, context->random_state->storage->data, state, sizeof state);
 }
 
 gd_status gd_seed(gd_context *context, uint64_t seed)
@@ -254,7 +260,8 @@ static gd_status check_value(const gd_tensor *t, const char *who)
     if (!t)
         return gd_fail(GD_ERR_INVALID, "%s: the tensor is NULL", who);
     if (!t->storage)
-        return gd_fail(GD_ERR_STATE, "%s: the tensor has no value while its function is being traced", who);
+        return gd_fail(GD_ERR_STATE,
+                       "%s: the tensor has no value while its function is being traced", who);
     return GD_OK;
 }
 
@@ -287,7 +294,9 @@ gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes)
     gd_status status = gd_scope_begin(context);
     if (status == GD_OK) {
         gd_tensor *row_major = gd_apply1(GD_OP_copy, (gd_tensor *)(uintptr_t)t, NULL);
-        status = row_major ? backend->memory_read(context->device, out, gd_node_data(row_major), bytes) : gd_error_code();
+        status = row_major
+                     ? backend->memory_read(context->device, out, gd_node_data(row_major), bytes)
+                     : gd_error_code();
         (void)gd_scope_end(context);
     }
     gd_trace_resume(context);
@@ -303,7 +312,8 @@ gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes)
     gd_context *context = t->context;
     if (gd_layout_is_contiguous(&t->layout)) {
         t->storage->version++;
-        return context->device->backend->memory_write(context->device, gd_node_data(t), data, bytes);
+        return context->device->backend->memory_write(context->device, gd_node_data(t), data,
+                                                      bytes);
     }
     gd_trace_pause(context);
     gd_status status = gd_scope_begin(context);
@@ -329,7 +339,8 @@ gd_tensor *gd_from_host(gd_context *context, gd_shape shape, gd_dtype dtype, con
     gd_storage *storage = gd_storage_new(context, bytes);
     if (!storage)
         return NULL;
-    if (bytes && context->device->backend->memory_write(context->device, storage->data, data, bytes) != GD_OK) {
+    if (bytes && context->device->backend->memory_write(context->device, storage->data, data,
+                                                        bytes) != GD_OK) {
         gd_storage_drop(context, storage);
         return NULL;
     }
@@ -342,14 +353,18 @@ gd_tensor *gd_from_host_in_place(gd_context *context, gd_shape shape, gd_dtype d
     if (!context || !data)
         return gd_fail_null(GD_ERR_INVALID, "gd_from_host_in_place: an argument is NULL");
     if (!context->device->host_memory)
-        return gd_fail_null(GD_ERR_UNSUPPORTED, "gd_from_host_in_place: device %s cannot use host memory in place",
+        return gd_fail_null(GD_ERR_UNSUPPORTED,
+                            "gd_from_host_in_place: device %s cannot use host memory in place",
                             context->device->name);
     gd_layout layout;
     if (gd_layout_init(&layout, shape, dtype, "gd_from_host_in_place") != GD_OK)
         return NULL;
     if ((uintptr_t)data % gd_dtype_size(dtype))
-        return gd_fail_null(GD_ERR_INVALID, "gd_from_host_in_place: the memory is not aligned for %s", gd_dtype_name(dtype));
-    /* The caller's release runs only once the tensor exists: on failure the memory stays the caller's. */
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_from_host_in_place: the memory is not aligned for %s",
+                            gd_dtype_name(dtype));
+    /* The caller's release runs only once the tensor exists: on failure the memory stays the
+     * caller's. */
     gd_storage *storage = gd_storage_wrap(context, data, gd_layout_bytes(&layout), NULL, NULL);
     gd_tensor *t = storage ? gd_leaf_new(context, &layout, storage) : NULL;
     if (t) {
@@ -365,7 +380,8 @@ double gd_item(const gd_tensor *t)
         return NAN;
     if (gd_layout_count(&t->layout) != 1) {
         char text[GD_SHAPE_TEXT];
-        (void)gd_fail(GD_ERR_SHAPE, "gd_item: a tensor %s has not exactly one element", gd_layout_text(&t->layout, text));
+        (void)gd_fail(GD_ERR_SHAPE, "gd_item: a tensor %s has not exactly one element",
+                      gd_layout_text(&t->layout, text));
         return NAN;
     }
     unsigned char raw[8];
@@ -386,7 +402,8 @@ size_t gd_tensor_format(const gd_tensor *t, char *text, size_t size)
     size_t bytes = gd_layout_bytes(&t->layout), length = 0;
     void *copy = gd_alloc(bytes + 1);
     if (copy && gd_tensor_read(t, copy, bytes) == GD_OK &&
-        gd_layout_init(&layout, gd_layout_shape(&t->layout), t->layout.dtype, "gd_tensor_format") == GD_OK)
+        gd_layout_init(&layout, gd_layout_shape(&t->layout), t->layout.dtype, "gd_tensor_format") ==
+            GD_OK)
         length = gd_format_array(&layout, copy, text, size);
     gd_free(copy);
     return length;

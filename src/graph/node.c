@@ -1,5 +1,6 @@
-/* graph/node.c: making and ending nodes and storage. Freed blocks go to free lists of the context's slabs; ending a chain of any
- * length is a loop over a list threaded through the dying nodes themselves. */
+/* graph/node.c: making and ending nodes and storage. Freed blocks go to free lists of the context's
+ * slabs; ending a chain of any length is a loop over a list threaded through the dying nodes
+ * themselves. */
 #include "graph/node.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ void *gd_slab_alloc(gd_context *context, size_t bytes, uint16_t *size_class)
         *size_class = 0;
         return gd_alloc(bytes);
     }
-    *size_class = (uint16_t)class;
+    *size_class = (uint16_t) class;
     void *block = context->free_nodes[class];
     if (block) {
         memcpy(&context->free_nodes[class], block, sizeof(void *));
@@ -74,7 +75,8 @@ gd_storage *gd_storage_new(gd_context *context, size_t bytes)
     return storage;
 }
 
-gd_storage *gd_storage_wrap(gd_context *context, void *data, size_t bytes, void (*release)(void *user), void *user)
+gd_storage *gd_storage_wrap(gd_context *context, void *data, size_t bytes,
+                            void (*release)(void *user), void *user)
 {
     gd_storage *storage = storage_struct_new(context);
     if (!storage)
@@ -118,7 +120,8 @@ static void scope_remove(gd_tensor *t)
     t->scope = NULL;
 }
 
-gd_tensor *gd_node_new(gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs, const void *attr, bool link)
+gd_tensor *gd_node_new(gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs,
+                       const void *attr, bool link)
 {
     size_t attr_size = op ? op->attr_size : 0;
     size_t inputs_at = sizeof(gd_tensor);

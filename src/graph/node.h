@@ -1,7 +1,9 @@
-/* graph/node.h: the tensor handle, which is also the graph node, and the context that owns it. Start at struct gd_tensor.
+/* graph/node.h: the tensor handle, which is also the graph node, and the context that owns it.
+ * Start at struct gd_tensor.
  *
- * References. A tensor lives while anything counts on it: the scope it was made in (one reference, while scope is not NULL), the
- * user (gd_retain), nodes it is an input of, a trace. Storage is counted separately and shared by views.
+ * References. A tensor lives while anything counts on it: the scope it was made in (one reference,
+ * while scope is not NULL), the user (gd_retain), nodes it is an input of, a trace. Storage is
+ * counted separately and shared by views.
  */
 #ifndef GD_GRAPH_NODE_H
 #define GD_GRAPH_NODE_H
@@ -13,7 +15,7 @@
 
 typedef struct gd_storage {
     int64_t refs;
-    uint32_t version;     /* raised by every write after creation */
+    uint32_t version;      /* raised by every write after creation */
     int32_t trace_version; /* assignments so far, for the walk that marked it (compile/ir.c) */
     uint64_t mark;
     void *data;
@@ -28,25 +30,25 @@ typedef struct gd_trace gd_trace;
 
 struct gd_tensor {
     gd_context *context;
-    const gd_op *op;           /* what made it; NULL for a leaf */
-    gd_storage *storage;       /* NULL while it is only traced */
-    gd_tensor **inputs;        /* [n_inputs], in this node's own block; each holds a reference */
-    uint32_t *versions;        /* [n_inputs] storage version of each input when read */
-    const void *attr;          /* op->attr_size bytes, in this node's own block; NULL when there is none */
-    gd_tensor *grad;           /* accumulated by gd_backward; leaves only */
-    gd_scope *scope;           /* the scope it is a temporary of; NULL for a kept one without */
+    const gd_op *op;     /* what made it; NULL for a leaf */
+    gd_storage *storage; /* NULL while it is only traced */
+    gd_tensor **inputs;  /* [n_inputs], in this node's own block; each holds a reference */
+    uint32_t *versions;  /* [n_inputs] storage version of each input when read */
+    const void *attr; /* op->attr_size bytes, in this node's own block; NULL when there is none */
+    gd_tensor *grad;  /* accumulated by gd_backward; leaves only */
+    gd_scope *scope;  /* the scope it is a temporary of; NULL for a kept one without */
     gd_tensor *scope_before, *scope_after;
-    const gd_trace *trace;     /* the trace that recorded it */
+    const gd_trace *trace; /* the trace that recorded it */
     char *name;
-    uint64_t id;               /* order of creation within the context */
-    uint64_t mark;             /* visited, when equal to the walk's generation */
-    int64_t slot;              /* place in the walk's arrays */
+    uint64_t id;   /* order of creation within the context */
+    uint64_t mark; /* visited, when equal to the walk's generation */
+    int64_t slot;  /* place in the walk's arrays */
     int64_t refs;
     int32_t n_inputs;
-    uint32_t version;          /* storage version when made */
+    uint32_t version; /* storage version when made */
     uint16_t size_class;
     bool requires_grad;
-    bool wanted;               /* the walk that marked it needs its gradient */
+    bool wanted; /* the walk that marked it needs its gradient */
     gd_layout layout;
 };
 
@@ -78,7 +80,7 @@ struct gd_context {
     uint64_t next_id;
     uint64_t generation; /* of the walk in progress */
     size_t live_tensors;
-    gd_tensor *random_state; /* i64 [2]: seed and position, as kernels read them */
+    gd_tensor *random_state;               /* i64 [2]: seed and position, as kernels read them */
     uint64_t random_seed, random_position; /* the truth; the position of the next unused word */
     gd_owned *owned;
     size_t owned_count, owned_capacity;
@@ -86,13 +88,16 @@ struct gd_context {
 
 /* ---- nodes: graph/node.c ---- */
 
-/* A node with room for n inputs and op's attribute, one reference held by the innermost scope. inputs are retained and linked when
- * `link`; attr is copied. layout is left to the caller. NULL: out of memory. */
-gd_tensor *gd_node_new(gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs, const void *attr, bool link);
+/* A node with room for n inputs and op's attribute, one reference held by the innermost scope.
+ * inputs are retained and linked when `link`; attr is copied. layout is left to the caller. NULL:
+ * out of memory. */
+gd_tensor *gd_node_new(gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs,
+                       const void *attr, bool link);
 /* Storage from the pool, with one reference. */
 gd_storage *gd_storage_new(gd_context *context, size_t bytes);
 /* Storage over memory of somebody else's. */
-gd_storage *gd_storage_wrap(gd_context *context, void *data, size_t bytes, void (*release)(void *user), void *user);
+gd_storage *gd_storage_wrap(gd_context *context, void *data, size_t bytes,
+                            void (*release)(void *user), void *user);
 void gd_storage_drop(gd_context *context, gd_storage *storage);
 /* A leaf over storage (whose reference it takes over). */
 gd_tensor *gd_leaf_new(gd_context *context, const gd_layout *layout, gd_storage *storage);
@@ -104,7 +109,8 @@ void gd_scope_clear_root(gd_context *context);
 /* Hand the caller's reference to the innermost scope. Returns t. */
 gd_tensor *gd_scope_adopt(gd_tensor *t);
 
-/* Whether the walk in progress (gd_backward, gd_grad) needs the gradient of t: for vjp functions. */
+/* Whether the walk in progress (gd_backward, gd_grad) needs the gradient of t: for vjp functions.
+ */
 static inline bool gd_wants_grad(const gd_tensor *t)
 {
     return t->mark == t->context->generation && t->wanted;
@@ -118,8 +124,10 @@ static inline void *gd_node_data(const gd_tensor *t)
 
 /* ---- running: graph/apply.c ---- */
 
-/* Build op's node on inputs (NULL inputs give NULL); context may be NULL when there is an input. Eager: compute it; tracing: record it. */
-gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *inputs, const void *attr);
+/* Build op's node on inputs (NULL inputs give NULL); context may be NULL when there is an input.
+ * Eager: compute it; tracing: record it. */
+gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *inputs,
+                    const void *attr);
 
 /* Copy value (of t's shape and dtype) into t's storage now. */
 gd_status gd_store(gd_tensor *t, gd_tensor *value);
@@ -132,12 +140,15 @@ gd_tensor *gd_apply1(gd_op_id id, gd_tensor *x, const void *attr);
 gd_tensor *gd_apply2(gd_op_id id, gd_tensor *x, gd_tensor *y, const void *attr);
 
 /* Infer the layout of an op's result, checking arity and rank on the way. */
-gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const void *attr, gd_layout *out);
+gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const void *attr,
+                      gd_layout *out);
 
-/* Views and conversions that graph/ needs itself, through their rows. x itself where nothing is to be done. */
-gd_tensor *gd_as_shape(gd_tensor *x, gd_shape shape);     /* broadcast_to */
-gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype);     /* cast */
-/* x summed over the axes along which `like` was broadcast to x's shape: the adjoint of broadcasting. */
+/* Views and conversions that graph/ needs itself, through their rows. x itself where nothing is to
+ * be done. */
+gd_tensor *gd_as_shape(gd_tensor *x, gd_shape shape); /* broadcast_to */
+gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype); /* cast */
+/* x summed over the axes along which `like` was broadcast to x's shape: the adjoint of
+ * broadcasting. */
 gd_tensor *gd_sum_to(gd_tensor *x, const gd_layout *like);
 
 /* ---- order: graph/order.c ---- */
@@ -147,9 +158,10 @@ typedef struct gd_order {
     size_t count, capacity;
 } gd_order;
 
-/* Depth-first, iterative. grad_only: do not go below nodes that require no gradient. Each node's slot is its index.
- * Free with gd_order_free. */
-gd_status gd_order_make(gd_order *order, gd_context *context, gd_tensor *const *roots, int count, bool grad_only);
+/* Depth-first, iterative. grad_only: do not go below nodes that require no gradient. Each node's
+ * slot is its index. Free with gd_order_free. */
+gd_status gd_order_make(gd_order *order, gd_context *context, gd_tensor *const *roots, int count,
+                        bool grad_only);
 void gd_order_free(gd_order *order);
 
 /* ---- traces: hooks for src/compile, defined in graph/trace.c ---- */
@@ -160,14 +172,15 @@ struct gd_trace {
     gd_tensor **outputs; /* gd_output's, each with a reference */
     size_t output_count, output_capacity;
     uint64_t random_words; /* drawn so far */
-    int nested; /* inside the bodies of functions called by the body */
+    int nested;            /* inside the bodies of functions called by the body */
     bool failed;
 };
 
 gd_status gd_trace_record(gd_trace *trace, gd_tensor *node);
 void gd_trace_clear(gd_trace *trace);
 
-/* Text assembled in a caller's buffer, as snprintf does: `length` counts what the whole text needs. */
+/* Text assembled in a caller's buffer, as snprintf does: `length` counts what the whole text needs.
+ */
 typedef struct gd_text {
     char *out;
     size_t size, length;

@@ -1,5 +1,5 @@
-/* graph/op.h: what an op is. Each op is one const row beside its functions in src/ops/; every fact about an op is in its row.
- * Start at struct gd_op; then ops/op_list.def for the list. */
+/* graph/op.h: what an op is. Each op is one const row beside its functions in src/ops/; every fact
+ * about an op is in its row. Start at struct gd_op; then ops/op_list.def for the list. */
 #ifndef GD_GRAPH_OP_H
 #define GD_GRAPH_OP_H
 
@@ -18,9 +18,9 @@ typedef enum gd_op_id {
 } gd_op_id;
 
 enum {
-    GD_OP_ELEMENTWISE = 1 << 0, /* a row of elementwise.def */
-    GD_OP_VIEW = 1 << 1,        /* result shares the storage of input 0; no kernel */
-    GD_OP_EFFECT = 1 << 2,      /* changes storage: never removed */
+    GD_OP_ELEMENTWISE = 1 << 0,   /* a row of elementwise.def */
+    GD_OP_VIEW = 1 << 1,          /* result shares the storage of input 0; no kernel */
+    GD_OP_EFFECT = 1 << 2,        /* changes storage: never removed */
     GD_OP_COMPILER_ONLY = 1 << 3, /* no builder; made by src/compile */
 };
 
@@ -33,15 +33,18 @@ struct gd_op {
     const char *name;
     int arity; /* number of inputs, or GD_OP_VARIADIC (at least one) */
     unsigned flags;
-    size_t attr_size; /* bytes of the attribute struct (ops/attrs.h), 0 for none. Zero its padding: attributes are compared as bytes */
+    size_t attr_size; /* bytes of the attribute struct (ops/attrs.h), 0 for none. Zero its padding:
+                         attributes are compared as bytes */
 
-    /* Result layout from the inputs' layouts and the attribute. A view op writes strides and offset into the same storage; any
-     * other op gives a contiguous layout with offset 0. Records a sentence and returns the code when the inputs do not fit. */
+    /* Result layout from the inputs' layouts and the attribute. A view op writes strides and offset
+     * into the same storage; any other op gives a contiguous layout with offset 0. Records a
+     * sentence and returns the code when the inputs do not fit. */
     gd_status (*infer)(int n, const gd_layout *const *in, const void *attr, gd_layout *out);
 
-    /* Vector-Jacobian product, built as graph: given the result r and its gradient g, put the gradient of input i, of its shape
-     * and dtype, in d[i], for every i with gd_wants_grad(r->inputs[i]); leave d[i] NULL where it is zero. false: a builder failed.
-     * NULL: not differentiable (gradients stop here in silence, as for comparisons). */
+    /* Vector-Jacobian product, built as graph: given the result r and its gradient g, put the
+     * gradient of input i, of its shape and dtype, in d[i], for every i with
+     * gd_wants_grad(r->inputs[i]); leave d[i] NULL where it is zero. false: a builder failed. NULL:
+     * not differentiable (gradients stop here in silence, as for comparisons). */
     bool (*vjp)(gd_tensor *r, gd_tensor *g, gd_tensor **d);
 
     /* The same result from simpler ops, for back ends without a kernel. NULL for primitives. */

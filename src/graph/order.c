@@ -1,4 +1,5 @@
-/* graph/order.c: topological order of the graph behind some tensors, by depth-first search with a stack of our own. */
+/* graph/order.c: topological order of the graph behind some tensors, by depth-first search with a
+ * stack of our own. */
 #include "graph/node.h"
 
 #include "base/memory.h"
@@ -52,7 +53,8 @@ static bool walk(gd_order *order, stack *s, uint64_t generation, bool grad_only)
     return true;
 }
 
-gd_status gd_order_make(gd_order *order, gd_context *context, gd_tensor *const *roots, int count, bool grad_only)
+gd_status gd_order_make(gd_order *order, gd_context *context, gd_tensor *const *roots, int count,
+                        bool grad_only)
 {
     *order = (gd_order){ 0 };
     stack s = { 0 };

@@ -13,7 +13,8 @@ void gd_text_add(gd_text *text, const char *format, ...)
     bool fits = text->length < text->size;
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(fits ? text->out + text->length : NULL, fits ? text->size - text->length : 0, format, args);
+    int n = vsnprintf(fits ? text->out + text->length : NULL, fits ? text->size - text->length : 0,
+                      format, args);
     va_end(args);
     if (n > 0)
         text->length += (size_t)n;
@@ -69,7 +70,10 @@ static void add_dot_node(gd_text *text, const gd_tensor *t)
     add_attr(text, t, " ", "");
     gd_text_add(text, "\\n");
     add_type(text, t);
-    gd_text_add(text, "\"%s];\n", t->n_inputs ? "" : t->requires_grad ? ", shape=box, style=bold" : ", shape=box");
+    gd_text_add(text, "\"%s];\n",
+                t->n_inputs        ? ""
+                : t->requires_grad ? ", shape=box, style=bold"
+                                   : ", shape=box");
     for (int i = 0; i < t->n_inputs; i++)
         gd_text_add(text, "  n%lld -> n%lld;\n", (long long)t->inputs[i]->slot, (long long)t->slot);
 }
@@ -106,7 +110,8 @@ size_t gd_graph_format_dot(gd_tensor *t, char *text, size_t size)
 
 static gd_status fault(const gd_tensor *t, const char *what)
 {
-    return gd_fail(GD_ERR_STATE, "gd_graph_verify: node %lld (%s): %s", (long long)t->slot, t->op ? t->op->name : "leaf", what);
+    return gd_fail(GD_ERR_STATE, "gd_graph_verify: node %lld (%s): %s", (long long)t->slot,
+                   t->op ? t->op->name : "leaf", what);
 }
 
 static bool same_layout(const gd_layout *a, const gd_layout *b)
@@ -160,7 +165,8 @@ static gd_status verify_node(const gd_tensor *t)
 gd_status gd_graph_verify(gd_tensor *t)
 {
     if (!t)
-        return gd_error_code() ? gd_error_code() : gd_fail(GD_ERR_INVALID, "gd_graph_verify: the tensor is NULL");
+        return gd_error_code() ? gd_error_code()
+                               : gd_fail(GD_ERR_INVALID, "gd_graph_verify: the tensor is NULL");
     gd_order order;
     if (gd_order_make(&order, t->context, &t, 1, false) != GD_OK)
         return GD_ERR_MEMORY;

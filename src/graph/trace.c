@@ -1,4 +1,5 @@
-/* graph/trace.c: the record of the ops a compiled function's body applied, in order. What becomes of it is src/compile's business. */
+/* graph/trace.c: the record of the ops a compiled function's body applied, in order. What becomes
+ * of it is src/compile's business. */
 #include "graph/node.h"
 
 #include <gradus/compile.h>
@@ -20,7 +21,8 @@ gd_tensor *gd_output(gd_tensor *t)
     gd_trace *trace = t ? t->context->trace : NULL;
     if (!trace || trace->nested)
         return t;
-    if (!gd_grow((void **)&trace->outputs, &trace->output_capacity, trace->output_count + 1, sizeof(gd_tensor *))) {
+    if (!gd_grow((void **)&trace->outputs, &trace->output_capacity, trace->output_count + 1,
+                 sizeof(gd_tensor *))) {
         trace->failed = true;
         return NULL;
     }

@@ -31,8 +31,7 @@ static gd_status open_for_reading(const char *path, int *fd, struct stat *info)
     return status;
 }
 
-/* Read to the end of `fd`. `hint` is the size to expect; the file may turn out shorter or longer.
- */
+/* Read to the end of `fd`. `hint` is the size to expect; it may turn out otherwise. */
 static gd_status read_to_end(int fd, const char *path, size_t hint, size_t limit,
                              unsigned char **out, size_t *size)
 {

@@ -554,8 +554,7 @@ static int compare_for_layout(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* Length, header, padding, then the values in the layout's order. `parts` has room for 3 + count.
- */
+/* Length, header, padding, then the values in the layout's order. `parts` has room for all. */
 static gd_status write_parts(const char *path, const char *header,
                              const gd_safetensors_entry *layout, size_t count, gd_file_part *parts)
 {

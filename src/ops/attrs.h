@@ -1,5 +1,5 @@
-/* ops/attrs.h: the attributes of ops, plain values a kernel can read. All padding must be zero (start from `= { 0 }` or memset):
- * attributes are compared as bytes. */
+/* ops/attrs.h: the attributes of ops, plain values a kernel can read. All padding must be zero
+ * (start from `= { 0 }` or memset): attributes are compared as bytes. */
 #ifndef GD_OPS_ATTRS_H
 #define GD_OPS_ATTRS_H
 
@@ -19,13 +19,14 @@ typedef struct gd_iota_attr {
     int64_t dtype;
 } gd_iota_attr; /* iota: result [count] */
 
-/* Word i of the result is word (state[1] + offset + i) of the Philox stream of seed state[0] (base/random.h); i64 results take
- * two words each, low word first. Input 0: the context's state, i64 [2] = {seed, position}. */
+/* Word i of the result is word (state[1] + offset + i) of the Philox stream of seed state[0]
+ * (base/random.h); i64 results take two words each, low word first. Input 0: the context's state,
+ * i64 [2] = {seed, position}. */
 typedef struct gd_random_attr {
     gd_shape shape;
     uint64_t offset;
     int64_t dtype; /* GD_I32 or GD_I64 */
-} gd_random_attr; /* random_bits */
+} gd_random_attr;  /* random_bits */
 
 typedef struct gd_shape_attr {
     gd_shape shape;
@@ -50,20 +51,21 @@ typedef struct gd_cast_attr {
     int64_t dtype;
 } gd_cast_attr;
 
-/* Reductions: result has the kept axes in order; the reduced ones stay with size 1 when `keep`, else they go. Result is
- * contiguous either way, so a kernel need not look at `keep`. */
+/* Reductions: result has the kept axes in order; the reduced ones stay with size 1 when `keep`,
+ * else they go. Result is contiguous either way, so a kernel need not look at `keep`. */
 typedef struct gd_reduce_attr {
     uint32_t axes; /* bit a: axis a is reduced */
     uint32_t keep;
 } gd_reduce_attr; /* sum prod max min */
 
 typedef struct gd_axis_attr {
-    int32_t axis; /* in 0 … rank-1 */
+    int32_t axis;  /* in 0 … rank-1 */
     uint32_t keep; /* argmax, argmin only: keep the axis with size 1 */
-} gd_axis_attr; /* argmax argmin cumsum cumprod concat gather scatter_add softmax log_softmax */
+} gd_axis_attr;    /* argmax argmin cumsum cumprod concat gather scatter_add softmax log_softmax */
 
 typedef struct gd_linear_attr {
     int64_t relu; /* apply ReLU last */
-} gd_linear_attr; /* linear: inputs x [.., m, k], w [.., k, n], bias [n] (bias may be absent: two inputs) */
+} gd_linear_attr; /* linear: inputs x [.., m, k], w [.., k, n], bias [n] (bias may be absent: two
+                     inputs) */
 
 #endif

@@ -46,7 +46,8 @@ const gd_op gd_op_iota = { .id = GD_OP_iota,
                            .infer = infer_iota,
                            .format = format_iota };
 
-static gd_status infer_random_bits(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+static gd_status infer_random_bits(int n, const gd_layout *const *in, const void *attr,
+                                   gd_layout *out)
 {
     (void)n, (void)in;
     const gd_random_attr *a = attr;
@@ -116,8 +117,9 @@ gd_tensor *gd_arange(gd_context *context, double start, double stop, double step
 {
     double length = ceil((stop - start) / step);
     if (!isfinite(start) || !isfinite(step) || step == 0.0 || !(length <= 1099511627776.0))
-        return gd_fail_null(GD_ERR_INVALID, "gd_arange: from %g to %g by %g is no sequence of at most 2^40 values", start,
-                            stop, step);
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_arange: from %g to %g by %g is no sequence of at most 2^40 values",
+                            start, stop, step);
     if (dtype == GD_BOOL)
         return gd_fail_null(GD_ERR_DTYPE, "gd_arange: bool has no sequences");
     gd_iota_attr attr;
@@ -127,8 +129,8 @@ gd_tensor *gd_arange(gd_context *context, double start, double stop, double step
     attr.step = step;
     attr.dtype = (int64_t)dtype;
     const double exact = 9007199254740992.0;
-    if (fabs(start) <= exact && fabs(step) <= exact && start == floor(start) && step == floor(step) &&
-        (dtype == GD_I32 || dtype == GD_I64)) {
+    if (fabs(start) <= exact && fabs(step) <= exact && start == floor(start) &&
+        step == floor(step) && (dtype == GD_I32 || dtype == GD_I64)) {
         attr.use_integers = 1;
         attr.integer_start = (int64_t)start;
         attr.integer_step = (int64_t)step;
@@ -136,10 +138,13 @@ gd_tensor *gd_arange(gd_context *context, double start, double stop, double step
     return source(context, GD_OP_iota, &attr, "gd_arange");
 }
 
-gd_tensor *gd_linspace(gd_context *context, double start, double stop, int64_t count, gd_dtype dtype)
+gd_tensor *gd_linspace(gd_context *context, double start, double stop, int64_t count,
+                       gd_dtype dtype)
 {
     if (!context || count < 0 || count > (int64_t)1 << 40 || !gd_dtype_is_float(dtype))
-        return gd_fail_null(GD_ERR_INVALID, "gd_linspace: needs a context, a count from 0 to 2^40 and a float dtype");
+        return gd_fail_null(
+            GD_ERR_INVALID,
+            "gd_linspace: needs a context, a count from 0 to 2^40 and a float dtype");
     double *values = gd_alloc((size_t)count * sizeof(double) + 1);
     if (!values)
         return NULL;
@@ -183,7 +188,8 @@ static gd_tensor *random_bits(gd_context *context, gd_shape shape, gd_dtype dtyp
     return bits;
 }
 
-/* (integer in [0, 2^24) for f32, [0, 2^53) for f64, plus `shift`) as a float, times 2^-24 or 2^-53. */
+/* (integer in [0, 2^24) for f32, [0, 2^53) for f64, plus `shift`) as a float, times 2^-24 or 2^-53.
+ */
 static gd_tensor *unit(gd_context *context, gd_shape shape, gd_dtype compute, double shift)
 {
     gd_dtype bits_dtype = compute == GD_F64 ? GD_I64 : GD_I32;
@@ -210,22 +216,26 @@ gd_tensor *gd_uniform(gd_context *context, gd_shape shape, double low, double hi
     if (!check_random(context, dtype, "gd_uniform"))
         return NULL;
     if (!(low <= high) || !isfinite(high - low))
-        return gd_fail_null(GD_ERR_INVALID, "gd_uniform: [%g, %g) is no finite interval", low, high);
+        return gd_fail_null(GD_ERR_INVALID, "gd_uniform: [%g, %g) is no finite interval", low,
+                            high);
     gd_dtype compute = gd_compute_dtype(dtype);
     gd_tensor *u = unit(context, shape, compute, 0.0);
     gd_tensor *value = gd_add_scalar(gd_mul_scalar(u, high - low), low);
     /* Rounding may land on `high`, which is outside. */
-    double below = compute == GD_F64 ? nextafter(high, low) : (double)nextafterf((float)high, (float)low);
+    double below =
+        compute == GD_F64 ? nextafter(high, low) : (double)nextafterf((float)high, (float)low);
     return gd_as_dtype(gd_minimum(value, gd_number_like(value, below)), dtype);
 }
 
-gd_tensor *gd_normal(gd_context *context, gd_shape shape, double mean, double deviation, gd_dtype dtype)
+gd_tensor *gd_normal(gd_context *context, gd_shape shape, double mean, double deviation,
+                     gd_dtype dtype)
 {
     if (!check_random(context, dtype, "gd_normal"))
         return NULL;
     if (!isfinite(mean) || !isfinite(deviation) || deviation < 0.0)
-        return gd_fail_null(GD_ERR_INVALID, "gd_normal: mean %g and deviation %g are not finite and not negative", mean,
-                            deviation);
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_normal: mean %g and deviation %g are not finite and not negative",
+                            mean, deviation);
     gd_dtype compute = gd_compute_dtype(dtype);
     gd_tensor *u = unit(context, shape, compute, 1.0); /* (0, 1]: its logarithm is finite */
     gd_tensor *angle = gd_mul_scalar(unit(context, shape, compute, 0.0), 6.28318530717958647693);

@@ -11,13 +11,12 @@ static gd_status infer_assign(int n, const gd_layout *const *in, const void *att
     return GD_OK;
 }
 
-const gd_op gd_op_assign = { .id = GD_OP_assign,
-                             .name = "assign",
-                             .arity = 2,
-                             .flags = GD_OP_EFFECT,
-                             .infer = infer_assign };
+const gd_op gd_op_assign = {
+    .id = GD_OP_assign, .name = "assign", .arity = 2, .flags = GD_OP_EFFECT, .infer = infer_assign
+};
 
-/* The compiler knows the result's layout and does not ask; a group is described by gd_fused_attr (backend/backend.h). */
+/* The compiler knows the result's layout and does not ask; a group is described by gd_fused_attr
+ * (backend/backend.h). */
 static gd_status infer_fused(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
     const gd_fused_attr *a = attr;
@@ -27,7 +26,8 @@ static gd_status infer_fused(int n, const gd_layout *const *in, const void *attr
     for (int i = 0; i < n; i++)
         if (!gd_shape_broadcast(shape, gd_layout_shape(in[i]), &shape))
             return gd_fail(GD_ERR_SHAPE, "fused: operands do not broadcast together");
-    return gd_layout_init(out, shape, (gd_dtype)a->instruction[a->n_instructions - 1].dtype, "fused");
+    return gd_layout_init(out, shape, (gd_dtype)a->instruction[a->n_instructions - 1].dtype,
+                          "fused");
 }
 
 static void format_fused(const void *attr, char *text, size_t size)

@@ -1,5 +1,5 @@
-/* ops/elementwise.c: from each row of elementwise.def: its gd_op, its derivative and its builder gd_<name>. Then the builders that
- * take a C number, which are composites. */
+/* ops/elementwise.c: from each row of elementwise.def: its gd_op, its derivative and its builder
+ * gd_<name>. Then the builders that take a C number, which are composites. */
 #include "ops/internal.h"
 
 #include <math.h>
@@ -27,17 +27,19 @@ static gd_dtype accept(types accepted, gd_dtype dtype)
     return dtype;
 }
 
-static gd_status infer(const char *name, types accepted, result kind, int n, const gd_layout *const *in, gd_layout *out)
+static gd_status infer(const char *name, types accepted, result kind, int n,
+                       const gd_layout *const *in, gd_layout *out)
 {
     int first = accepted == CHOOSE ? 1 : 0;
     gd_dtype dtype = in[first]->dtype;
     if (accept(accepted, dtype) != dtype || (first && in[0]->dtype != GD_BOOL))
-        return gd_fail(GD_ERR_DTYPE, "gd_%s: does not compute with %s", name, gd_dtype_name(in[0]->dtype));
+        return gd_fail(GD_ERR_DTYPE, "gd_%s: does not compute with %s", name,
+                       gd_dtype_name(in[0]->dtype));
     gd_shape shape = gd_layout_shape(in[0]);
     for (int i = 1; i < n; i++) {
         if (i > first && in[i]->dtype != dtype)
-            return gd_fail(GD_ERR_DTYPE, "gd_%s: operands are %s and %s", name, gd_dtype_name(dtype),
-                           gd_dtype_name(in[i]->dtype));
+            return gd_fail(GD_ERR_DTYPE, "gd_%s: operands are %s and %s", name,
+                           gd_dtype_name(dtype), gd_dtype_name(in[i]->dtype));
         if (!gd_shape_broadcast(shape, gd_layout_shape(in[i]), &shape)) {
             char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
             return gd_fail(GD_ERR_SHAPE, "gd_%s: shapes %s and %s do not broadcast together", name,
@@ -59,7 +61,8 @@ static gd_tensor *build(gd_op_id id, types accepted, int n, gd_tensor **in)
         dtype = gd_dtype_promote(dtype, in[i]->layout.dtype);
     gd_dtype compute = accept(accepted, dtype);
     if (compute == GD_DTYPE_COUNT)
-        return gd_fail_null(GD_ERR_DTYPE, "gd_%s: needs integers or bools, not %s", gd_op_row(id)->name, gd_dtype_name(dtype));
+        return gd_fail_null(GD_ERR_DTYPE, "gd_%s: needs integers or bools, not %s",
+                            gd_op_row(id)->name, gd_dtype_name(dtype));
     if (first)
         in[0] = gd_as_dtype(in[0], GD_BOOL);
     for (int i = first; i < n; i++)
@@ -67,7 +70,8 @@ static gd_tensor *build(gd_op_id id, types accepted, int n, gd_tensor **in)
     return gd_apply(NULL, id, n, in, NULL);
 }
 
-/* How the gradient g of max or min goes to operand x: where x is the result r; half where the other operand y ties. */
+/* How the gradient g of max or min goes to operand x: where x is the result r; half where the other
+ * operand y ties. */
 static gd_tensor *gd_extreme_grad(gd_tensor *g, gd_tensor *x, gd_tensor *y, gd_tensor *r)
 {
     gd_tensor *share = gd_where(gd_eq(x, y), gd_number_like(g, 0.5), gd_number_like(g, 1.0));
@@ -76,57 +80,60 @@ static gd_tensor *gd_extreme_grad(gd_tensor *g, gd_tensor *x, gd_tensor *y, gd_t
 
 /* ---- rows ---- */
 
-#define ROW(name_, arity_, types_, result_)                                                        \
-    static gd_status infer_##name_(int n, const gd_layout *const *in, const void *attr, gd_layout *out) \
-    {                                                                                              \
-        (void)attr;                                                                                \
-        return infer(#name_, types_, result_, n, in, out);                                         \
-    }                                                                                              \
-    extern const gd_op gd_op_##name_;                                                              \
-    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                                             \
-                                  .name = #name_,                                                  \
-                                  .arity = arity_,                                                 \
-                                  .flags = GD_OP_ELEMENTWISE,                \
-                                  .infer = infer_##name_,                                          \
+#define ROW(name_, arity_, types_, result_)                                             \
+    static gd_status infer_##name_(int n, const gd_layout *const *in, const void *attr, \
+                                   gd_layout *out)                                      \
+    {                                                                                   \
+        (void)attr;                                                                     \
+        return infer(#name_, types_, result_, n, in, out);                              \
+    }                                                                                   \
+    extern const gd_op gd_op_##name_;                                                   \
+    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                                  \
+                                  .name = #name_,                                       \
+                                  .arity = arity_,                                      \
+                                  .flags = GD_OP_ELEMENTWISE,                           \
+                                  .infer = infer_##name_,                               \
                                   .vjp = vjp_##name_ };
 
-#define GD_UNARY(name, types, result, formula, dx)                                                 \
-    static bool vjp_##name(gd_tensor *r, gd_tensor *g, gd_tensor **d)                              \
-    {                                                                                              \
-        gd_tensor *x = r->inputs[0];                                                               \
-        (void)g;                                                                                   \
-        return !gd_wants_grad(x) || gd_put(&d[0], dx);                                             \
-    }                                                                                              \
-    ROW(name, 1, types, result)                                                                    \
-    gd_tensor *gd_##name(gd_tensor *x)                                                             \
-    {                                                                                              \
-        return build(GD_OP_##name, types, 1, &x);                                                  \
+#define GD_UNARY(name, types, result, formula, dx)                    \
+    static bool vjp_##name(gd_tensor *r, gd_tensor *g, gd_tensor **d) \
+    {                                                                 \
+        gd_tensor *x = r->inputs[0];                                  \
+        (void)g;                                                      \
+        return !gd_wants_grad(x) || gd_put(&d[0], dx);                \
+    }                                                                 \
+    ROW(name, 1, types, result)                                       \
+    gd_tensor *gd_##name(gd_tensor *x)                                \
+    {                                                                 \
+        return build(GD_OP_##name, types, 1, &x);                     \
     }
 
-#define GD_BINARY(name, types, result, formula, dx, dy)                                            \
-    static bool vjp_##name(gd_tensor *r, gd_tensor *g, gd_tensor **d)                              \
-    {                                                                                              \
-        gd_tensor *x = r->inputs[0], *y = r->inputs[1];                                            \
-        (void)g;                                                                                   \
-        return (!gd_wants_grad(x) || gd_put(&d[0], dx)) && (!gd_wants_grad(y) || gd_put(&d[1], dy)); \
-    }                                                                                              \
-    ROW(name, 2, types, result)                                                                    \
-    gd_tensor *gd_##name(gd_tensor *x, gd_tensor *y)                                               \
-    {                                                                                              \
-        return build(GD_OP_##name, types, 2, (gd_tensor *[]){ x, y });                             \
+#define GD_BINARY(name, types, result, formula, dx, dy)                \
+    static bool vjp_##name(gd_tensor *r, gd_tensor *g, gd_tensor **d)  \
+    {                                                                  \
+        gd_tensor *x = r->inputs[0], *y = r->inputs[1];                \
+        (void)g;                                                       \
+        return (!gd_wants_grad(x) || gd_put(&d[0], dx)) &&             \
+               (!gd_wants_grad(y) || gd_put(&d[1], dy));               \
+    }                                                                  \
+    ROW(name, 2, types, result)                                        \
+    gd_tensor *gd_##name(gd_tensor *x, gd_tensor *y)                   \
+    {                                                                  \
+        return build(GD_OP_##name, types, 2, (gd_tensor *[]){ x, y }); \
     }
 
-#define GD_TERNARY(name, types, result, formula, dx, dy, dz)                                       \
-    static bool vjp_##name(gd_tensor *r, gd_tensor *g, gd_tensor **d)                              \
-    {                                                                                              \
-        gd_tensor *x = r->inputs[0], *y = r->inputs[1], *z = r->inputs[2];                         \
-        return (!gd_wants_grad(x) || gd_put(&d[0], dx)) && (!gd_wants_grad(y) || gd_put(&d[1], dy)) && \
-               (!gd_wants_grad(z) || gd_put(&d[2], dz));                                           \
-    }                                                                                              \
-    ROW(name, 3, types, result)                                                                    \
-    gd_tensor *gd_##name(gd_tensor *x, gd_tensor *y, gd_tensor *z)                                 \
-    {                                                                                              \
-        return build(GD_OP_##name, types, 3, (gd_tensor *[]){ x, y, z });                          \
+#define GD_TERNARY(name, types, result, formula, dx, dy, dz)               \
+    static bool vjp_##name(gd_tensor *r, gd_tensor *g, gd_tensor **d)      \
+    {                                                                      \
+        gd_tensor *x = r->inputs[0], *y = r->inputs[1], *z = r->inputs[2]; \
+        return (!gd_wants_grad(x) || gd_put(&d[0], dx)) &&                 \
+               (!gd_wants_grad(y) || gd_put(&d[1], dy)) &&                 \
+               (!gd_wants_grad(z) || gd_put(&d[2], dz));                   \
+    }                                                                      \
+    ROW(name, 3, types, result)                                            \
+    gd_tensor *gd_##name(gd_tensor *x, gd_tensor *y, gd_tensor *z)         \
+    {                                                                      \
+        return build(GD_OP_##name, types, 3, (gd_tensor *[]){ x, y, z });  \
     }
 
 #include "ops/elementwise.def"
@@ -187,8 +194,10 @@ gd_tensor *gd_clip(gd_tensor *x, double low, double high)
     if (!x)
         return NULL;
     if (!(low <= high))
-        return gd_fail_null(GD_ERR_INVALID, "gd_clip: the bounds %g and %g are not in order", low, high);
-    /* By choice rather than by min and max, so that the gradient at a bound itself is the inner one, as in PyTorch. */
+        return gd_fail_null(GD_ERR_INVALID, "gd_clip: the bounds %g and %g are not in order", low,
+                            high);
+    /* By choice rather than by min and max, so that the gradient at a bound itself is the inner
+     * one, as in PyTorch. */
     gd_tensor *lower = number_for(x, low), *upper = number_for(x, high);
     return gd_where(gd_lt(x, lower), lower, gd_where(gd_gt(x, upper), upper, x));
 }

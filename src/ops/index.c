@@ -10,15 +10,16 @@ static bool is_index(gd_dtype dtype)
 static gd_status check_index(const gd_layout *x, const gd_layout *index, int axis, const char *who)
 {
     if (!is_index(index->dtype))
-        return gd_fail(GD_ERR_DTYPE, "%s: the index is %s, it must be i64 or i32", who, gd_dtype_name(index->dtype));
+        return gd_fail(GD_ERR_DTYPE, "%s: the index is %s, it must be i64 or i32", who,
+                       gd_dtype_name(index->dtype));
     bool fits = index->rank == x->rank;
     for (int i = 0; fits && i < x->rank; i++)
         fits = i == axis || index->shape[i] <= x->shape[i];
     if (fits)
         return GD_OK;
     char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
-    return gd_fail(GD_ERR_SHAPE, "%s: an index %s does not fit %s along axis %d", who, gd_layout_text(index, a),
-                   gd_layout_text(x, b), axis);
+    return gd_fail(GD_ERR_SHAPE, "%s: an index %s does not fit %s along axis %d", who,
+                   gd_layout_text(index, a), gd_layout_text(x, b), axis);
 }
 
 static void format_axis(const void *attr, char *text, size_t size)
@@ -49,18 +50,20 @@ const gd_op gd_op_gather = { .id = GD_OP_gather,
                              .vjp = vjp_gather,
                              .format = format_axis };
 
-static gd_status infer_scatter_add(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+static gd_status infer_scatter_add(int n, const gd_layout *const *in, const void *attr,
+                                   gd_layout *out)
 {
     (void)n;
     int axis = ((const gd_axis_attr *)attr)->axis;
     if (check_index(in[0], in[1], axis, "gd_scatter_add") != GD_OK)
         return gd_error_code();
     if (in[2]->dtype != in[0]->dtype || gd_dtype_is_half(in[0]->dtype) || in[0]->dtype == GD_BOOL)
-        return gd_fail(GD_ERR_DTYPE, "gd_scatter_add: adds %s to %s", gd_dtype_name(in[2]->dtype), gd_dtype_name(in[0]->dtype));
+        return gd_fail(GD_ERR_DTYPE, "gd_scatter_add: adds %s to %s", gd_dtype_name(in[2]->dtype),
+                       gd_dtype_name(in[0]->dtype));
     if (!gd_layout_same_shape(in[1], in[2])) {
         char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
-        return gd_fail(GD_ERR_SHAPE, "gd_scatter_add: index %s and source %s differ", gd_layout_text(in[1], a),
-                       gd_layout_text(in[2], b));
+        return gd_fail(GD_ERR_SHAPE, "gd_scatter_add: index %s and source %s differ",
+                       gd_layout_text(in[1], a), gd_layout_text(in[2], b));
     }
     return gd_infer_like(in[0], in[0]->dtype, "gd_scatter_add", out);
 }
@@ -95,7 +98,8 @@ gd_tensor *gd_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, 
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, base->layout.rank, "gd_scatter_add") };
     if (attr.axis < 0)
         return NULL;
-    gd_dtype dtype = base->layout.dtype, compute = dtype == GD_BOOL ? GD_I32 : gd_compute_dtype(dtype);
+    gd_dtype dtype = base->layout.dtype,
+             compute = dtype == GD_BOOL ? GD_I32 : gd_compute_dtype(dtype);
     gd_tensor *inputs[3] = { gd_as_dtype(base, compute), index, gd_as_dtype(source, compute) };
     gd_tensor *r = gd_apply(NULL, GD_OP_scatter_add, 3, inputs, &attr);
     return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
@@ -106,7 +110,8 @@ gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype)
     if (!index)
         return NULL;
     if (gd_dtype_is_float(index->layout.dtype) || classes < 0)
-        return gd_fail_null(GD_ERR_INVALID, "gd_one_hot: needs integers and a class count, got %s and %lld",
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_one_hot: needs integers and a class count, got %s and %lld",
                             gd_dtype_name(index->layout.dtype), (long long)classes);
     gd_tensor *wide = gd_as_dtype(index, GD_I64);
     gd_tensor *all = gd_arange(index->context, 0.0, (double)classes, 1.0, GD_I64);

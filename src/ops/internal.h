@@ -12,7 +12,8 @@
 #include "graph/node.h"
 #include "ops/attrs.h"
 
-/* A value, for derivatives, that stands for "zero": the input gets no gradient. Never dereferenced. */
+/* A value, for derivatives, that stands for "zero": the input gets no gradient. Never dereferenced.
+ */
 extern gd_tensor gd_zero_marker;
 
 /* Put a derivative in its place: false when its builder failed. */
@@ -31,7 +32,8 @@ static inline gd_tensor *gd_number_like(gd_tensor *t, double value)
 }
 
 /* out = in's shape, contiguous, of dtype. */
-static inline gd_status gd_infer_like(const gd_layout *in, gd_dtype dtype, const char *who, gd_layout *out)
+static inline gd_status gd_infer_like(const gd_layout *in, gd_dtype dtype, const char *who,
+                                      gd_layout *out)
 {
     return gd_layout_init(out, gd_layout_shape(in), dtype, who);
 }
@@ -44,7 +46,8 @@ static inline uint32_t gd_axes_mask(gd_axes axes, int rank, const char *who, boo
     if (axes.count < 0)
         return rank ? (uint32_t)((1ull << rank) - 1) : 0;
     if (axes.count > GD_MAX_RANK) {
-        (void)gd_fail(GD_ERR_SHAPE, "%s: %d axes given, at most %d are possible", who, axes.count, GD_MAX_RANK);
+        (void)gd_fail(GD_ERR_SHAPE, "%s: %d axes given, at most %d are possible", who, axes.count,
+                      GD_MAX_RANK);
         *ok = false;
         return 0;
     }
@@ -61,7 +64,8 @@ static inline uint32_t gd_axes_mask(gd_axes axes, int rank, const char *who, boo
     return mask;
 }
 
-/* For functions that compute half precision through f32: f32 for f16 and bf16, else the dtype itself. */
+/* For functions that compute half precision through f32: f32 for f16 and bf16, else the dtype
+ * itself. */
 static inline gd_dtype gd_compute_dtype(gd_dtype dtype)
 {
     return gd_dtype_is_half(dtype) ? GD_F32 : dtype;

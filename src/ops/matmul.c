@@ -3,7 +3,8 @@
 
 /* ---- matmul: [.., m, k] @ [.., k, n] ---- */
 
-static gd_status fail_shapes(const gd_layout *x, const gd_layout *y, const char *why, int64_t a, int64_t b)
+static gd_status fail_shapes(const gd_layout *x, const gd_layout *y, const char *why, int64_t a,
+                             int64_t b)
 {
     char x_text[GD_SHAPE_TEXT], y_text[GD_SHAPE_TEXT];
     return gd_fail(GD_ERR_SHAPE, "gd_matmul: %s @ %s: %s (%lld, %lld)", gd_layout_text(x, x_text),
@@ -19,9 +20,11 @@ static gd_status product_shape(const gd_layout *x, const gd_layout *y, gd_shape 
     if (inner_x != inner_y)
         return fail_shapes(x, y, "inner sizes differ", inner_x, inner_y);
     if (x->dtype != y->dtype)
-        return gd_fail(GD_ERR_DTYPE, "gd_matmul: operands are %s and %s", gd_dtype_name(x->dtype), gd_dtype_name(y->dtype));
+        return gd_fail(GD_ERR_DTYPE, "gd_matmul: operands are %s and %s", gd_dtype_name(x->dtype),
+                       gd_dtype_name(y->dtype));
     if (gd_dtype_is_half(x->dtype) || x->dtype == GD_BOOL)
-        return gd_fail(GD_ERR_DTYPE, "gd_matmul: does not compute with %s", gd_dtype_name(x->dtype));
+        return gd_fail(GD_ERR_DTYPE, "gd_matmul: does not compute with %s",
+                       gd_dtype_name(x->dtype));
     gd_shape batch_x = gd_layout_shape(x), batch_y = gd_layout_shape(y);
     batch_x.rank -= 2;
     batch_y.rank -= 2;
@@ -52,8 +55,9 @@ static gd_tensor *tall(gd_tensor *x)
     return gd_reshape(x, GD_SHAPE(-1, x->layout.shape[x->layout.rank - 1]));
 }
 
-/* d x = g @ yT, d y = xT @ g; what was broadcast is summed by the walk. One matrix shared by a whole batch gets its gradient from one tall
- * product rather than from a product per element and a sum. */
+/* d x = g @ yT, d y = xT @ g; what was broadcast is summed by the walk. One matrix shared by a
+ * whole batch gets its gradient from one tall product rather than from a product per element and a
+ * sum. */
 static bool vjp_matmul(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     gd_tensor *x = r->inputs[0], *y = r->inputs[1];
@@ -61,22 +65,25 @@ static bool vjp_matmul(gd_tensor *r, gd_tensor *g, gd_tensor **d)
         return false;
     if (!gd_wants_grad(y))
         return true;
-    if (y->layout.rank == 2 && x->layout.rank > 2 && gd_tensor_count(x) > 0 && gd_tensor_count(g) > 0) {
+    if (y->layout.rank == 2 && x->layout.rank > 2 && gd_tensor_count(x) > 0 &&
+        gd_tensor_count(g) > 0) {
         gd_tensor *flat_x = tall(x), *flat_g = tall(g);
         return flat_x && flat_g && gd_put(&d[1], gd_matmul(transposed(flat_x), flat_g));
     }
     return gd_put(&d[1], gd_matmul(transposed(x), g));
 }
 
-const gd_op gd_op_matmul = { .id = GD_OP_matmul, .name = "matmul", .arity = 2, .infer = infer_matmul, .vjp = vjp_matmul };
+const gd_op gd_op_matmul = {
+    .id = GD_OP_matmul, .name = "matmul", .arity = 2, .infer = infer_matmul, .vjp = vjp_matmul
+};
 
 gd_tensor *gd_matmul(gd_tensor *x, gd_tensor *y)
 {
     if (!x || !y)
         return NULL;
     if (x->layout.rank == 0 || y->layout.rank == 0) {
-        (void)fail_shapes(&x->layout, &y->layout, "a number has no matrix product; ranks are", x->layout.rank,
-                          y->layout.rank);
+        (void)fail_shapes(&x->layout, &y->layout, "a number has no matrix product; ranks are",
+                          x->layout.rank, y->layout.rank);
         return NULL;
     }
     gd_dtype dtype = gd_dtype_promote(x->layout.dtype, y->layout.dtype);
@@ -97,7 +104,8 @@ gd_tensor *gd_outer(gd_tensor *x, gd_tensor *y)
     if (!x || !y)
         return NULL;
     if (x->layout.rank != 1 || y->layout.rank != 1)
-        return gd_fail_null(GD_ERR_SHAPE, "gd_outer: needs two vectors; ranks are %d and %d", x->layout.rank, y->layout.rank);
+        return gd_fail_null(GD_ERR_SHAPE, "gd_outer: needs two vectors; ranks are %d and %d",
+                            x->layout.rank, y->layout.rank);
     return gd_mul(gd_unsqueeze(x, 1), y);
 }
 
@@ -106,7 +114,8 @@ gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y)
     if (!x || !y)
         return NULL;
     if (x->layout.rank != 1 || y->layout.rank != 1)
-        return gd_fail_null(GD_ERR_SHAPE, "gd_dot: needs two vectors; ranks are %d and %d", x->layout.rank, y->layout.rank);
+        return gd_fail_null(GD_ERR_SHAPE, "gd_dot: needs two vectors; ranks are %d and %d",
+                            x->layout.rank, y->layout.rank);
     return gd_matmul(x, y);
 }
 
@@ -124,7 +133,8 @@ static gd_status infer_linear(int n, const gd_layout *const *in, const void *att
         return gd_fail(GD_ERR_INVALID, "linear: %d operands, 2 or 3 expected", n);
     if (infer_matmul(2, in, attr, out) != GD_OK)
         return gd_error_code();
-    if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != out->shape[out->rank - 1] || in[2]->dtype != in[0]->dtype))
+    if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != out->shape[out->rank - 1] ||
+                   in[2]->dtype != in[0]->dtype))
         return gd_fail(GD_ERR_SHAPE, "linear: the bias does not fit");
     return GD_OK;
 }

@@ -1,4 +1,5 @@
-/* ops/movement.c: views (reshape, permute, broadcast_to, slice) and copies (copy, pad, concat, cast): rows and builders. */
+/* ops/movement.c: views (reshape, permute, broadcast_to, slice) and copies (copy, pad, concat,
+ * cast): rows and builders. */
 #include "ops/internal.h"
 
 static gd_shape shape_of(const gd_tensor *t)
@@ -14,8 +15,8 @@ static gd_status infer_reshape(int n, const gd_layout *const *in, const void *at
     const gd_shape_attr *a = attr;
     if (!gd_layout_reshape(in[0], a->shape, out)) {
         char from[GD_SHAPE_TEXT], to[GD_SHAPE_TEXT];
-        return gd_fail(GD_ERR_SHAPE, "gd_reshape: %s cannot be seen as %s", gd_layout_text(in[0], from),
-                       gd_shape_text(a->shape, to));
+        return gd_fail(GD_ERR_SHAPE, "gd_reshape: %s cannot be seen as %s",
+                       gd_layout_text(in[0], from), gd_shape_text(a->shape, to));
     }
     return GD_OK;
 }
@@ -45,7 +46,8 @@ static bool resolve_shape(const gd_tensor *x, gd_shape *shape)
 {
     char from[GD_SHAPE_TEXT], to[GD_SHAPE_TEXT];
     if (shape->rank < 0 || shape->rank > GD_MAX_RANK) {
-        (void)gd_fail(GD_ERR_SHAPE, "gd_reshape: rank %d is not in 0 … %d", shape->rank, GD_MAX_RANK);
+        (void)gd_fail(GD_ERR_SHAPE, "gd_reshape: rank %d is not in 0 … %d", shape->rank,
+                      GD_MAX_RANK);
         return false;
     }
     int64_t count = gd_tensor_count(x), known = 1;
@@ -65,8 +67,8 @@ static bool resolve_shape(const gd_tensor *x, gd_shape *shape)
     }
     if (sound && unknown < 0 && known == count)
         return true;
-    (void)gd_fail(GD_ERR_SHAPE, "gd_reshape: %s does not have the elements of %s", gd_layout_text(&x->layout, from),
-                  gd_shape_text(*shape, to));
+    (void)gd_fail(GD_ERR_SHAPE, "gd_reshape: %s does not have the elements of %s",
+                  gd_layout_text(&x->layout, from), gd_shape_text(*shape, to));
     return false;
 }
 
@@ -93,7 +95,8 @@ gd_tensor *gd_squeeze(gd_tensor *x, int axis)
     if (axis < 0)
         return NULL;
     if (shape.dim[axis] != 1)
-        return gd_fail_null(GD_ERR_SHAPE, "gd_squeeze: axis %d has size %lld, not 1", axis, (long long)shape.dim[axis]);
+        return gd_fail_null(GD_ERR_SHAPE, "gd_squeeze: axis %d has size %lld, not 1", axis,
+                            (long long)shape.dim[axis]);
     for (int i = axis; i + 1 < shape.rank; i++)
         shape.dim[i] = shape.dim[i + 1];
     shape.rank--;
@@ -163,7 +166,8 @@ gd_tensor *gd_permute(gd_tensor *x, gd_axes order)
     if (!x)
         return NULL;
     if (order.count != x->layout.rank)
-        return gd_fail_null(GD_ERR_SHAPE, "gd_permute: %d axes given for a tensor of rank %d", order.count, x->layout.rank);
+        return gd_fail_null(GD_ERR_SHAPE, "gd_permute: %d axes given for a tensor of rank %d",
+                            order.count, x->layout.rank);
     gd_permute_attr attr = { { 0 } };
     unsigned seen = 0;
     for (int i = 0; i < order.count; i++) {
@@ -182,7 +186,8 @@ gd_tensor *gd_transpose(gd_tensor *x, int axis_a, int axis_b)
     if (!x)
         return NULL;
     int rank = x->layout.rank;
-    int a = gd_axis_normal(axis_a, rank, "gd_transpose"), b = gd_axis_normal(axis_b, rank, "gd_transpose");
+    int a = gd_axis_normal(axis_a, rank, "gd_transpose"),
+        b = gd_axis_normal(axis_b, rank, "gd_transpose");
     if (a < 0 || b < 0)
         return NULL;
     gd_axes order = { .count = rank };
@@ -193,7 +198,8 @@ gd_tensor *gd_transpose(gd_tensor *x, int axis_a, int axis_b)
 
 /* ---- broadcast_to ---- */
 
-static gd_status infer_broadcast_to(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+static gd_status infer_broadcast_to(int n, const gd_layout *const *in, const void *attr,
+                                    gd_layout *out)
 {
     (void)n;
     const gd_shape_attr *a = attr;
@@ -202,8 +208,8 @@ static gd_status infer_broadcast_to(int n, const gd_layout *const *in, const voi
         return gd_error_code();
     if (!gd_layout_broadcast(in[0], a->shape, out)) {
         char from[GD_SHAPE_TEXT], to[GD_SHAPE_TEXT];
-        return gd_fail(GD_ERR_SHAPE, "gd_broadcast_to: %s does not stretch to %s", gd_layout_text(in[0], from),
-                       gd_shape_text(a->shape, to));
+        return gd_fail(GD_ERR_SHAPE, "gd_broadcast_to: %s does not stretch to %s",
+                       gd_layout_text(in[0], from), gd_shape_text(a->shape, to));
     }
     return GD_OK;
 }
@@ -227,7 +233,8 @@ const gd_op gd_op_broadcast_to = { .id = GD_OP_broadcast_to,
 gd_tensor *gd_broadcast_to(gd_tensor *x, gd_shape shape)
 {
     if (x && (shape.rank < 0 || shape.rank > GD_MAX_RANK))
-        return gd_fail_null(GD_ERR_SHAPE, "gd_broadcast_to: rank %d is not in 0 … %d", shape.rank, GD_MAX_RANK);
+        return gd_fail_null(GD_ERR_SHAPE, "gd_broadcast_to: rank %d is not in 0 … %d", shape.rank,
+                            GD_MAX_RANK);
     return gd_as_shape(x, shape);
 }
 
@@ -262,7 +269,8 @@ static gd_tensor *dilate(gd_tensor *g, int axis, int64_t step)
     after.dim[axis + 1] = step - 1;
     merged = zero;
     merged.dim[axis] = n * step;
-    return gd_slice(gd_reshape(gd_pad(apart, before, after, 0.0), merged), axis, 0, (n - 1) * step + 1, 1);
+    return gd_slice(gd_reshape(gd_pad(apart, before, after, 0.0), merged), axis, 0,
+                    (n - 1) * step + 1, 1);
 }
 
 /* The adjoint of a slice: its gradient put back where it came from, zeros elsewhere. */
@@ -277,7 +285,8 @@ static bool vjp_slice(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     for (int i = 0; g && i < whole->rank; i++) {
         int64_t step = a->step[i] < 0 ? -a->step[i] : a->step[i];
         int64_t last = a->start[i] + (a->size[i] - 1) * a->step[i];
-        int64_t low = a->step[i] < 0 ? last : a->start[i], high = a->step[i] < 0 ? a->start[i] : last;
+        int64_t low = a->step[i] < 0 ? last : a->start[i],
+                high = a->step[i] < 0 ? a->start[i] : last;
         if (a->step[i] < 0)
             g = gd_flip(g, GD_AXES(i));
         if (step > 1 && a->size[i] > 1)
@@ -293,8 +302,8 @@ static void format_slice(const void *attr, char *text, size_t size)
     const gd_slice_attr *a = attr;
     gd_text t = { text, size, 0 };
     for (int i = 0; i < GD_MAX_RANK && a->step[i]; i++)
-        gd_text_add(&t, "%s%lld:%lld*%lld", i ? ", " : "", (long long)a->start[i], (long long)a->size[i],
-                    (long long)a->step[i]);
+        gd_text_add(&t, "%s%lld:%lld*%lld", i ? ", " : "", (long long)a->start[i],
+                    (long long)a->size[i], (long long)a->step[i]);
 }
 
 const gd_op gd_op_slice = { .id = GD_OP_slice,
@@ -357,8 +366,9 @@ gd_tensor *gd_select(gd_tensor *x, int axis, int64_t index)
         return NULL;
     int64_t size = x->layout.shape[axis];
     if (index < -size || index >= size)
-        return gd_fail_null(GD_ERR_SHAPE, "gd_select: index %lld is out of range for axis %d of size %lld", (long long)index,
-                            axis, (long long)size);
+        return gd_fail_null(GD_ERR_SHAPE,
+                            "gd_select: index %lld is out of range for axis %d of size %lld",
+                            (long long)index, axis, (long long)size);
     if (index < 0)
         index += size;
     return gd_squeeze(gd_slice(x, axis, index, index + 1, 1), axis);
@@ -389,7 +399,9 @@ static gd_status infer_copy(int n, const gd_layout *const *in, const void *attr,
     return gd_infer_like(in[0], in[0]->dtype, "gd_contiguous", out);
 }
 
-const gd_op gd_op_copy = { .id = GD_OP_copy, .name = "copy", .arity = 1, .infer = infer_copy, .vjp = vjp_same };
+const gd_op gd_op_copy = {
+    .id = GD_OP_copy, .name = "copy", .arity = 1, .infer = infer_copy, .vjp = vjp_same
+};
 
 gd_tensor *gd_contiguous(gd_tensor *x)
 {
@@ -432,8 +444,8 @@ static gd_status infer_pad(int n, const gd_layout *const *in, const void *attr, 
     for (int i = 0; i < shape.rank; i++) {
         const int64_t most = (int64_t)1 << 46;
         if (a->before[i] < 0 || a->after[i] < 0 || a->before[i] > most || a->after[i] > most)
-            return gd_fail(GD_ERR_SHAPE, "gd_pad: axis %d is padded by %lld and %lld", i, (long long)a->before[i],
-                           (long long)a->after[i]);
+            return gd_fail(GD_ERR_SHAPE, "gd_pad: axis %d is padded by %lld and %lld", i,
+                           (long long)a->before[i], (long long)a->after[i]);
         shape.dim[i] += a->before[i] + a->after[i];
     }
     return gd_layout_init(out, shape, in[0]->dtype, "gd_pad");
@@ -466,8 +478,9 @@ gd_tensor *gd_pad(gd_tensor *x, gd_shape before, gd_shape after, double value)
     if (!x)
         return NULL;
     if (before.rank != x->layout.rank || after.rank != x->layout.rank)
-        return gd_fail_null(GD_ERR_SHAPE, "gd_pad: padding of rank %d and %d for a tensor of rank %d", before.rank,
-                            after.rank, x->layout.rank);
+        return gd_fail_null(GD_ERR_SHAPE,
+                            "gd_pad: padding of rank %d and %d for a tensor of rank %d",
+                            before.rank, after.rank, x->layout.rank);
     gd_pad_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.value = value;
@@ -492,8 +505,8 @@ static gd_status infer_concat(int n, const gd_layout *const *in, const void *att
             fits = k == axis || in[i]->shape[k] == shape.dim[k];
         if (!fits) {
             char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
-            return gd_fail(GD_ERR_SHAPE, "gd_concat: %s and %s do not join along axis %d", gd_layout_text(in[0], a),
-                           gd_layout_text(in[i], b), axis);
+            return gd_fail(GD_ERR_SHAPE, "gd_concat: %s and %s do not join along axis %d",
+                           gd_layout_text(in[0], a), gd_layout_text(in[i], b), axis);
         }
         shape.dim[axis] += in[i]->shape[axis];
     }
@@ -529,7 +542,8 @@ const gd_op gd_op_concat = { .id = GD_OP_concat,
 gd_tensor *gd_concat(gd_tensor *const *tensors, int count, int axis)
 {
     if (!tensors || count < 1 || count > GD_OP_MAX_INPUTS)
-        return gd_fail_null(GD_ERR_INVALID, "gd_concat: joins 1 to %d tensors, %d given", GD_OP_MAX_INPUTS, count);
+        return gd_fail_null(GD_ERR_INVALID, "gd_concat: joins 1 to %d tensors, %d given",
+                            GD_OP_MAX_INPUTS, count);
     gd_tensor *in[GD_OP_MAX_INPUTS];
     for (int i = 0; i < count; i++)
         if (!tensors[i])
@@ -549,7 +563,8 @@ gd_tensor *gd_concat(gd_tensor *const *tensors, int count, int axis)
 gd_tensor *gd_stack(gd_tensor *const *tensors, int count, int axis)
 {
     if (!tensors || count < 1 || count > GD_OP_MAX_INPUTS)
-        return gd_fail_null(GD_ERR_INVALID, "gd_stack: joins 1 to %d tensors, %d given", GD_OP_MAX_INPUTS, count);
+        return gd_fail_null(GD_ERR_INVALID, "gd_stack: joins 1 to %d tensors, %d given",
+                            GD_OP_MAX_INPUTS, count);
     gd_tensor *apart[GD_OP_MAX_INPUTS];
     for (int i = 0; i < count; i++)
         apart[i] = gd_unsqueeze(tensors[i], axis);

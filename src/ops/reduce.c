@@ -1,4 +1,5 @@
-/* ops/reduce.c: reductions and scans: rows, derivatives and builders; mean, var and their kind as composites. */
+/* ops/reduce.c: reductions and scans: rows, derivatives and builders; mean, var and their kind as
+ * composites. */
 #include "ops/internal.h"
 
 #include <math.h>
@@ -17,7 +18,8 @@ static gd_shape reduced_shape(const gd_layout *in, uint32_t axes, bool keep)
     return shape;
 }
 
-static gd_status infer_reduce(const gd_layout *in, const void *attr, gd_dtype dtype, const char *who, gd_layout *out)
+static gd_status infer_reduce(const gd_layout *in, const void *attr, gd_dtype dtype,
+                              const char *who, gd_layout *out)
 {
     const gd_reduce_attr *a = attr;
     return gd_layout_init(out, reduced_shape(in, a->axes, a->keep), dtype, who);
@@ -31,7 +33,8 @@ static gd_dtype total_dtype(gd_dtype dtype)
 
 static gd_status refuse_half(const gd_layout *in, const char *who)
 {
-    return gd_fail(GD_ERR_DTYPE, "%s: computes with f32 and f64, not %s", who, gd_dtype_name(in->dtype));
+    return gd_fail(GD_ERR_DTYPE, "%s: computes with f32 and f64, not %s", who,
+                   gd_dtype_name(in->dtype));
 }
 
 static gd_status infer_total(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
@@ -93,8 +96,8 @@ static bool vjp_extreme(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     return gd_put(&d[0], gd_mul(chosen, share));
 }
 
-/* Product of all others: exclusive products from both sides, which needs no division and so is right at zeros. The reduced axes
- * are brought together at the end first. */
+/* Product of all others: exclusive products from both sides, which needs no division and so is
+ * right at zeros. The reduced axes are brought together at the end first. */
 static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     const gd_reduce_attr *a = r->attr;
@@ -121,23 +124,26 @@ static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     int64_t n = one.dim[kept];
     one.dim[kept] = 1;
     gd_tensor *ones = gd_ones(x->context, one, x->layout.dtype);
-    gd_tensor *before = gd_concat((gd_tensor *[]){ ones, gd_slice(flat, kept, 0, n - 1, 1) }, 2, kept);
+    gd_tensor *before =
+        gd_concat((gd_tensor *[]){ ones, gd_slice(flat, kept, 0, n - 1, 1) }, 2, kept);
     gd_tensor *back = gd_flip(flat, GD_AXES(kept));
-    gd_tensor *after = gd_concat((gd_tensor *[]){ ones, gd_slice(back, kept, 0, n - 1, 1) }, 2, kept);
-    gd_tensor *others = gd_mul(gd_cumprod(before, kept), gd_flip(gd_cumprod(after, kept), GD_AXES(kept)));
+    gd_tensor *after =
+        gd_concat((gd_tensor *[]){ ones, gd_slice(back, kept, 0, n - 1, 1) }, 2, kept);
+    gd_tensor *others =
+        gd_mul(gd_cumprod(before, kept), gd_flip(gd_cumprod(after, kept), GD_AXES(kept)));
     gd_tensor *scaled = gd_mul(others, gd_reshape(g, one));
     return gd_put(&d[0], gd_permute(gd_reshape(scaled, full), inverse));
 }
 
 /* ---- rows ---- */
 
-#define REDUCE_ROW(name_, infer_, vjp_)                                                            \
-    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                                             \
-                                  .name = #name_,                                                  \
-                                  .arity = 1,                                                      \
-                                  .attr_size = sizeof(gd_reduce_attr),                             \
-                                  .infer = infer_,                                                 \
-                                  .vjp = vjp_,                                                     \
+#define REDUCE_ROW(name_, infer_, vjp_)                                \
+    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                 \
+                                  .name = #name_,                      \
+                                  .arity = 1,                          \
+                                  .attr_size = sizeof(gd_reduce_attr), \
+                                  .infer = infer_,                     \
+                                  .vjp = vjp_,                         \
                                   .format = format_reduce };
 REDUCE_ROW(sum, infer_total, vjp_sum)
 REDUCE_ROW(prod, infer_total, vjp_prod)
@@ -153,7 +159,8 @@ static gd_status infer_arg(int n, const gd_layout *const *in, const void *attr, 
     if (gd_dtype_is_half(in[0]->dtype))
         return refuse_half(in[0], "gd_argmax");
     if (in[0]->shape[a->axis] == 0)
-        return gd_fail(GD_ERR_SHAPE, "gd_argmax, gd_argmin: axis %d is empty and has no extreme", a->axis);
+        return gd_fail(GD_ERR_SHAPE, "gd_argmax, gd_argmin: axis %d is empty and has no extreme",
+                       a->axis);
     return gd_layout_init(out, reduced_shape(in[0], 1u << a->axis, a->keep), GD_I64, "gd_argmax");
 }
 
@@ -162,13 +169,13 @@ static void format_axis(const void *attr, char *text, size_t size)
     snprintf(text, size, "axis=%d", ((const gd_axis_attr *)attr)->axis);
 }
 
-#define AXIS_ROW(name_, infer_, vjp_)                                                              \
-    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                                             \
-                                  .name = #name_,                                                  \
-                                  .arity = 1,                                                      \
-                                  .attr_size = sizeof(gd_axis_attr),                               \
-                                  .infer = infer_,                                                 \
-                                  .vjp = vjp_,                                                     \
+#define AXIS_ROW(name_, infer_, vjp_)                                \
+    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
+                                  .name = #name_,                    \
+                                  .arity = 1,                        \
+                                  .attr_size = sizeof(gd_axis_attr), \
+                                  .infer = infer_,                   \
+                                  .vjp = vjp_,                       \
                                   .format = format_axis };
 AXIS_ROW(argmax, infer_arg, NULL)
 AXIS_ROW(argmin, infer_arg, NULL)
@@ -194,8 +201,9 @@ static bool vjp_cumsum(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     return gd_put(&d[0], reverse_cumsum(g, ((const gd_axis_attr *)r->attr)->axis));
 }
 
-/* d_i = sum over j >= i of g_j * (product of x_k, k <= j, k != i). Before the first zero of a row that is the reverse cumulative sum of
- * g*r over x_i; at it, the same of g*r' where r' is the product with that zero taken as 1; after it, nothing. */
+/* d_i = sum over j >= i of g_j * (product of x_k, k <= j, k != i). Before the first zero of a row
+ * that is the reverse cumulative sum of g*r over x_i; at it, the same of g*r' where r' is the
+ * product with that zero taken as 1; after it, nothing. */
 static bool vjp_cumprod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     int axis = ((const gd_axis_attr *)r->attr)->axis;
@@ -254,7 +262,8 @@ static gd_tensor *arg_reduce(gd_op_id id, gd_tensor *x, int axis, bool keep, con
     if (!x)
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, who), .keep = keep };
-    return attr.axis < 0 ? NULL : gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(x->layout.dtype)), &attr);
+    return attr.axis < 0 ? NULL
+                         : gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(x->layout.dtype)), &attr);
 }
 
 gd_tensor *gd_argmax(gd_tensor *x, int axis, bool keep)
@@ -320,7 +329,9 @@ gd_tensor *gd_var(gd_tensor *x, gd_axes axes, double correction, bool keep)
     gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(dtype));
     gd_tensor *deviation = gd_sub(real, gd_mean(real, axes, true));
     gd_tensor *sum = gd_sum(gd_square(deviation), axes, keep);
-    return sum ? gd_as_dtype(gd_div_scalar(sum, fmax(reduced_count(x, axes) - correction, 0.0)), dtype) : NULL;
+    return sum ? gd_as_dtype(gd_div_scalar(sum, fmax(reduced_count(x, axes) - correction, 0.0)),
+                             dtype)
+               : NULL;
 }
 
 gd_tensor *gd_std(gd_tensor *x, gd_axes axes, double correction, bool keep)

@@ -1,4 +1,5 @@
-/* ops/softmax.c: softmax, log-softmax, cross-entropy, losses and activations made of simpler ops. */
+/* ops/softmax.c: softmax, log-softmax, cross-entropy, losses and activations made of simpler ops.
+ */
 #include "ops/internal.h"
 
 /* ---- softmax and log_softmax ---- */
@@ -7,7 +8,8 @@ static gd_status infer_softmax(int n, const gd_layout *const *in, const void *at
 {
     (void)n, (void)attr;
     if (in[0]->dtype != GD_F32 && in[0]->dtype != GD_F64)
-        return gd_fail(GD_ERR_DTYPE, "gd_softmax: computes with f32 and f64, not %s", gd_dtype_name(in[0]->dtype));
+        return gd_fail(GD_ERR_DTYPE, "gd_softmax: computes with f32 and f64, not %s",
+                       gd_dtype_name(in[0]->dtype));
     return gd_infer_like(in[0], in[0]->dtype, "gd_softmax", out);
 }
 
@@ -101,19 +103,24 @@ static gd_status check_logits(const gd_layout *logits, const gd_layout *labels)
 {
     if (logits->rank != 2 || labels->rank != 1 || logits->shape[0] != labels->shape[0]) {
         char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
-        return gd_fail(GD_ERR_SHAPE, "gd_cross_entropy: logits %s and class indices %s; [n, classes] and [n] expected",
-                       gd_layout_text(logits, a), gd_layout_text(labels, b));
+        return gd_fail(
+            GD_ERR_SHAPE,
+            "gd_cross_entropy: logits %s and class indices %s; [n, classes] and [n] expected",
+            gd_layout_text(logits, a), gd_layout_text(labels, b));
     }
     if (logits->dtype != GD_F32 && logits->dtype != GD_F64)
-        return gd_fail(GD_ERR_DTYPE, "gd_cross_entropy: logits are %s", gd_dtype_name(logits->dtype));
+        return gd_fail(GD_ERR_DTYPE, "gd_cross_entropy: logits are %s",
+                       gd_dtype_name(logits->dtype));
     if (labels->dtype != GD_I64 && labels->dtype != GD_I32 && labels->dtype != GD_U8)
-        return gd_fail(GD_ERR_DTYPE, "gd_cross_entropy: class indices are %s", gd_dtype_name(labels->dtype));
+        return gd_fail(GD_ERR_DTYPE, "gd_cross_entropy: class indices are %s",
+                       gd_dtype_name(labels->dtype));
     if (logits->shape[1] == 0 && logits->shape[0] > 0)
         return gd_fail(GD_ERR_SHAPE, "gd_cross_entropy: there are no classes");
     return GD_OK;
 }
 
-static gd_status infer_cross_entropy(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+static gd_status infer_cross_entropy(int n, const gd_layout *const *in, const void *attr,
+                                     gd_layout *out)
 {
     (void)n, (void)attr;
     if (check_logits(in[0], in[1]) != GD_OK)
@@ -142,7 +149,8 @@ const gd_op gd_op_cross_entropy = { .id = GD_OP_cross_entropy,
                                     .decompose = decompose_cross_entropy };
 
 /* (softmax(logits) - onehot(labels)) * g[:, None]: logits [n, c], labels [n], g [n] -> [n, c] */
-static gd_status infer_cross_entropy_grad(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+static gd_status infer_cross_entropy_grad(int n, const gd_layout *const *in, const void *attr,
+                                          gd_layout *out)
 {
     (void)n, (void)attr;
     if (check_logits(in[0], in[1]) != GD_OK)
@@ -166,14 +174,16 @@ static gd_tensor *decompose_cross_entropy_grad(int n, gd_tensor *const *in, cons
     return gd_mul(residual(in[0], in[1], &soft), gd_unsqueeze(in[2], 1));
 }
 
-/* With u the gradient of the result: d g = sum(u * (s - onehot)); d logits is softmax's product with u * g. */
+/* With u the gradient of the result: d g = sum(u * (s - onehot)); d logits is softmax's product
+ * with u * g. */
 static bool vjp_cross_entropy_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
 {
     gd_tensor *soft, *apart = residual(r->inputs[0], r->inputs[1], &soft);
     gd_tensor *t = gd_mul(u, gd_unsqueeze(r->inputs[2], 1));
     gd_tensor *along = gd_sum(gd_mul(t, soft), GD_AXES(1), true);
     return (!gd_wants_grad(r->inputs[0]) || gd_put(&d[0], gd_mul(soft, gd_sub(t, along)))) &&
-           (!gd_wants_grad(r->inputs[2]) || gd_put(&d[2], gd_sum(gd_mul(u, apart), GD_AXES(1), false)));
+           (!gd_wants_grad(r->inputs[2]) ||
+            gd_put(&d[2], gd_sum(gd_mul(u, apart), GD_AXES(1), false)));
 }
 
 const gd_op gd_op_cross_entropy_grad = { .id = GD_OP_cross_entropy_grad,
@@ -189,8 +199,10 @@ static gd_tensor *cross_entropy_probabilities(gd_tensor *logits, gd_tensor *p)
 {
     if (logits->layout.rank != 2 || !gd_layout_same_shape(&logits->layout, &p->layout)) {
         char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
-        return gd_fail_null(GD_ERR_SHAPE, "gd_cross_entropy: logits %s and probabilities %s; both [n, classes] expected",
-                            gd_layout_text(&logits->layout, a), gd_layout_text(&p->layout, b));
+        return gd_fail_null(
+            GD_ERR_SHAPE,
+            "gd_cross_entropy: logits %s and probabilities %s; both [n, classes] expected",
+            gd_layout_text(&logits->layout, a), gd_layout_text(&p->layout, b));
     }
     return gd_neg(gd_sum(gd_mul(p, gd_log_softmax(logits, 1)), GD_AXES(1), false));
 }
@@ -223,8 +235,10 @@ gd_tensor *gd_accuracy(gd_tensor *logits, gd_tensor *target)
     if (!logits || !target)
         return NULL;
     if (logits->layout.rank != 2)
-        return gd_fail_null(GD_ERR_SHAPE, "gd_accuracy: logits have rank %d; [n, classes] expected", logits->layout.rank);
-    gd_tensor *truth = gd_dtype_is_float(target->layout.dtype) ? gd_argmax(target, 1, false) : target;
+        return gd_fail_null(GD_ERR_SHAPE, "gd_accuracy: logits have rank %d; [n, classes] expected",
+                            logits->layout.rank);
+    gd_tensor *truth =
+        gd_dtype_is_float(target->layout.dtype) ? gd_argmax(target, 1, false) : target;
     return gd_mean(gd_eq(gd_argmax(logits, 1, false), truth), GD_ALL_AXES, false);
 }
 

@@ -60,6 +60,8 @@ enum {
     OP_FLOATS_ONLY = 1 << 4,
     OP_RANDOM = 1 << 5,      /* reads the context's random stream */
     OP_NO_SPECIALS = 1 << 6, /* NaN and infinities are not tried (as indices, …) */
+    OP_MUST_VARY = 1 << 7,   /* not tried on operands that are equal along an axis: the result is 0
+                                but for rounding */
 };
 
 typedef struct op_row {

@@ -62,7 +62,7 @@ static double round_to_dtype(gd_dtype dtype, double x)
     case GD_U8:
         return fabs(trunc(x));
     default:
-        return trunc(x);
+        return trunc(x) + 0.0; /* no -0 */
     }
 }
 
@@ -224,13 +224,13 @@ placed operand_place(gd_context *context, const operand *o, bool requires_grad)
 
 /* ---- results ---- */
 
-result result_read(const gd_tensor *t, const char *what)
+reading reading_take(const gd_tensor *t, const char *what)
 {
     if (!t)
         fail_msg("%s: %s: %s", what, gd_status_name(gd_error_code()), gd_error_message());
-    result r = { .shape = gd_tensor_shape(t),
-                 .dtype = gd_tensor_dtype(t),
-                 .count = gd_tensor_count(t) };
+    reading r = { .shape = gd_tensor_shape(t),
+                  .dtype = gd_tensor_dtype(t),
+                  .count = gd_tensor_count(t) };
     r.bytes = (size_t)r.count * gd_dtype_size(r.dtype);
     r.data = malloc(r.bytes + 1);
     if (gd_tensor_read(t, r.data, r.bytes) != GD_OK)
@@ -238,35 +238,34 @@ result result_read(const gd_tensor *t, const char *what)
     return r;
 }
 
-void result_free(result *r)
+void reading_free(reading *r)
 {
     free(r->data);
     r->data = NULL;
 }
 
-double result_value(const result *r, int64_t i)
+double reading_value(const reading *r, int64_t i)
 {
     return gd_element_as_double(r->dtype,
                                 (const char *)r->data + (size_t)i * gd_dtype_size(r->dtype));
 }
 
 /* Numbers of a float dtype in order, as whole numbers one apart. */
-static double ordinal(gd_dtype dtype, double x)
+static int64_t ordinal(gd_dtype dtype, double x)
 {
     int64_t magnitude;
     double positive = fabs(x);
-    if (dtype == GD_F64) {
-        memcpy(&magnitude, &positive, sizeof magnitude);
-    } else if (dtype == GD_F32) {
-        float f = (float)positive;
-        int32_t bits;
-        memcpy(&bits, &f, sizeof bits);
+    float single = (float)positive;
+    int32_t bits;
+    memcpy(&magnitude, &positive, sizeof magnitude);
+    memcpy(&bits, &single, sizeof bits);
+    if (dtype == GD_F32)
         magnitude = bits;
-    } else {
-        float f = (float)positive;
-        magnitude = dtype == GD_F16 ? gd_f32_to_f16(f) : gd_f32_to_bf16(f);
-    }
-    return x < 0 ? -(double)magnitude : (double)magnitude;
+    else if (dtype == GD_F16)
+        magnitude = gd_f32_to_f16(single);
+    else if (dtype == GD_BF16)
+        magnitude = gd_f32_to_bf16(single);
+    return x < 0 ? -magnitude : magnitude;
 }
 
 double ulp_distance(gd_dtype dtype, double a, double b)
@@ -275,10 +274,14 @@ double ulp_distance(gd_dtype dtype, double a, double b)
         return 0;
     if (isnan(a) || isnan(b))
         return INFINITY;
-    return gd_dtype_is_float(dtype) ? fabs(ordinal(dtype, a) - ordinal(dtype, b)) : fabs(a - b);
+    if (!gd_dtype_is_float(dtype))
+        return fabs(a - b);
+    return fabs((double)ordinal(dtype, a) - (double)ordinal(dtype, b)) < 0x1p50
+               ? (double)llabs(ordinal(dtype, a) - ordinal(dtype, b))
+               : INFINITY;
 }
 
-static void assert_same_form(const result *expected, const result *actual, const char *what)
+static void assert_same_form(const reading *expected, const reading *actual, const char *what)
 {
     if (expected->dtype != actual->dtype)
         fail_msg("%s: dtype %s, expected %s", what, gd_dtype_name(actual->dtype),
@@ -292,11 +295,11 @@ static void assert_same_form(const result *expected, const result *actual, const
                  gd_shape_text(expected->shape, e));
 }
 
-void assert_close(const result *expected, const result *actual, double ulp, const char *what)
+void assert_close(const reading *expected, const reading *actual, double ulp, const char *what)
 {
     assert_same_form(expected, actual, what);
     for (int64_t i = 0; i < expected->count; i++) {
-        double e = result_value(expected, i), a = result_value(actual, i);
+        double e = reading_value(expected, i), a = reading_value(actual, i);
         double distance = ulp_distance(expected->dtype, e, a);
         if (!(distance <= ulp))
             fail_msg(
@@ -306,14 +309,14 @@ void assert_close(const result *expected, const result *actual, double ulp, cons
     }
 }
 
-void assert_same_bits(const result *expected, const result *actual, const char *what)
+void assert_same_bits(const reading *expected, const reading *actual, const char *what)
 {
     assert_same_form(expected, actual, what);
     size_t size = gd_dtype_size(expected->dtype);
     for (int64_t i = 0; i < expected->count; i++) {
         const char *e = (const char *)expected->data + (size_t)i * size;
         const char *a = (const char *)actual->data + (size_t)i * size;
-        double x = result_value(expected, i), y = result_value(actual, i);
+        double x = reading_value(expected, i), y = reading_value(actual, i);
         if (memcmp(e, a, size) != 0 && !(isnan(x) && isnan(y)))
             fail_msg("%s: element %lld is %.17g (%a), expected %.17g (%a), bit for bit", what,
                      (long long)i, y, y, x, x);

@@ -55,25 +55,25 @@ placed operand_place(gd_context *context, const operand *o, bool requires_grad);
 int64_t operand_leaf_index(const operand *o, int64_t i);
 
 /* The result's elements, row-major, as stored. Fails the test on an error. */
-typedef struct result {
+typedef struct reading {
     gd_shape shape;
     gd_dtype dtype;
     int64_t count;
     size_t bytes;
     void *data;
-} result;
-result result_read(const gd_tensor *t, const char *what);
-void result_free(result *r);
-double result_value(const result *r, int64_t i);
+} reading;
+reading reading_take(const gd_tensor *t, const char *what);
+void reading_free(reading *r);
+double reading_value(const reading *r, int64_t i);
 
 /* Distance in units in the last place of the dtype; 0 for equal numbers and for two NaNs, huge when
  * only one is NaN. Integers: their difference. */
 double ulp_distance(gd_dtype dtype, double a, double b);
 /* Fail the test, naming `what`, unless shapes and dtypes are equal and every pair of elements is
  * within `ulp`. */
-void assert_close(const result *expected, const result *actual, double ulp, const char *what);
+void assert_close(const reading *expected, const reading *actual, double ulp, const char *what);
 /* The same bits; NaNs may differ in theirs, and zeros in sign only where `signs` is false. */
-void assert_same_bits(const result *expected, const result *actual, const char *what);
+void assert_same_bits(const reading *expected, const reading *actual, const char *what);
 
 /* From now on kernels of this context run on copies of their operands in memory of exactly their
  * size, with guard bytes around the result; a kernel that writes outside its result or into an

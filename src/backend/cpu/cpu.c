@@ -6,6 +6,7 @@
  * gd_cpu_device.
  */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/elementwise.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/threads.h"
@@ -164,6 +165,15 @@ static gd_status cpu_memory_copy(gd_device *device, void *to, const void *from, 
     return GD_OK;
 }
 
+/* ---- plans ---- */
+
+static size_t cpu_prepare_bytes(const gd_kernel_call *call)
+{
+    bool elementwise = (call->op->flags & GD_OP_ELEMENTWISE) || call->op->id == GD_OP_cast ||
+                       call->op->id == GD_OP_copy || call->op->id == GD_OP_fused;
+    return elementwise ? gd_ew_prepare_bytes() : 0;
+}
+
 const gd_backend gd_backend_cpu = {
     .name = "cpu",
     .open = cpu_open,
@@ -173,4 +183,6 @@ const gd_backend gd_backend_cpu = {
     .memory_free = cpu_memory_free,
     .memory_write = cpu_memory_copy,
     .memory_read = cpu_memory_copy,
+    .prepare_bytes = cpu_prepare_bytes,
+    .prepare = gd_ew_prepare,
 };

@@ -1,5 +1,5 @@
-/* backend/cpu/cpu.h: the CPU device and how its kernel table is filled: for the instruction set chosen at start, each group of kernels
- * puts its functions into the rows it has. */
+/* backend/cpu/cpu.h: the CPU device and how its kernel table is filled: for the instruction set
+ * chosen at start, each group of kernels puts its functions into the rows it has. */
 #ifndef GD_BACKEND_CPU_CPU_H
 #define GD_BACKEND_CPU_CPU_H
 
@@ -11,9 +11,9 @@ typedef struct gd_cpu_device {
     gd_device base; /* first: a gd_device is one of these when its back end is the CPU's */
     gd_isa isa;
     gd_gemm_fn gemm_f32, gemm_f64;
-    void *workspace;        /* scratch of gemm, gd_gemm_workspace_bytes(threads) */
-    void *scratch;          /* other kernels' scratch: scratch_stride bytes for each thread, aligned to 64 */
-    size_t scratch_stride;  /* GD_CPU_SCRATCH */
+    void *workspace; /* scratch of gemm, gd_gemm_workspace_bytes(threads) */
+    void *scratch; /* other kernels' scratch: scratch_stride bytes for each thread, aligned to 64 */
+    size_t scratch_stride; /* GD_CPU_SCRATCH */
 } gd_cpu_device;
 
 #define GD_CPU_SCRATCH ((size_t)256 * 1024)
@@ -26,15 +26,19 @@ static inline void *gd_cpu_scratch(const gd_kernel_call *call, int thread)
 }
 
 /* Kernel groups. Each writes kernel[GD_OP_x] for the ops it implements. */
-#define GD_CPU_DECLARE_ISA(isa)                                                                    \
-    void gd_cpu_register_elementwise_##isa(gd_kernel_fn *kernel); /* elementwise rows, cast, copy, fused */ \
-    void gd_cpu_register_reduce_##isa(gd_kernel_fn *kernel);      /* sum prod max min argmax argmin cumsum cumprod */ \
-    void gd_cpu_register_softmax_##isa(gd_kernel_fn *kernel);     /* softmax log_softmax cross_entropy cross_entropy_grad */
+#define GD_CPU_DECLARE_ISA(isa)                                                    \
+    void gd_cpu_register_elementwise_##isa(                                        \
+        gd_kernel_fn *kernel); /* elementwise rows, cast, copy, fused */           \
+    void gd_cpu_register_reduce_##isa(                                             \
+        gd_kernel_fn *kernel); /* sum prod max min argmax argmin cumsum cumprod */ \
+    void gd_cpu_register_softmax_##isa(                                            \
+        gd_kernel_fn *kernel); /* softmax log_softmax cross_entropy cross_entropy_grad */
 GD_CPU_DECLARE_ISA(baseline)
 GD_CPU_DECLARE_ISA(avx2)
 GD_CPU_DECLARE_ISA(avx512)
 GD_CPU_DECLARE_ISA(neon)
-void gd_cpu_register_memory(gd_kernel_fn *kernel); /* full iota random_bits pad concat gather scatter_add assign */
+void gd_cpu_register_memory(
+    gd_kernel_fn *kernel); /* full iota random_bits pad concat gather scatter_add assign */
 void gd_cpu_register_matmul(gd_kernel_fn *kernel); /* matmul linear */
 
 #endif

@@ -1,5 +1,6 @@
-/* backend/cpu/gemm.c: the decisions of the matrix product that are the same for every instruction set: how much scratch, which
- * products are really one, how many threads and how to divide the work among them. The arithmetic is in gemm_isa.c.
+/* backend/cpu/gemm.c: the decisions of the matrix product that are the same for every instruction
+ * set: how much scratch, which products are really one, how many threads and how to divide the work
+ * among them. The arithmetic is in gemm_isa.c.
  */
 #include "backend/cpu/gemm.h"
 
@@ -7,10 +8,12 @@
 
 #include <stdatomic.h>
 
-/* A thread is worth waking for this many floating-point operations: a parallel region costs 1 to 3 microseconds. */
+/* A thread is worth waking for this many floating-point operations: a parallel region costs 1 to 3
+ * microseconds. */
 #define FLOPS_PER_THREAD 150e3
 
-/* Half of the second-level cache: the other half is for what passes by, panels of A and tiles of C. */
+/* Half of the second-level cache: the other half is for what passes by, panels of A and tiles of C.
+ */
 size_t gd_gemm_block_bytes(void)
 {
     static atomic_size_t known;
@@ -57,7 +60,8 @@ static bool continues(const gd_gemm_args *args, int d)
 /* Whether the products along dimension d are rows of one product. */
 static bool continues_rows(const gd_gemm_args *args, int d)
 {
-    return args->b_batch_stride[d] == 0 && args->a_batch_stride[d] == args->m * args->a_row_stride &&
+    return args->b_batch_stride[d] == 0 &&
+           args->a_batch_stride[d] == args->m * args->a_row_stride &&
            args->c_batch_stride[d] == args->m * args->c_row_stride;
 }
 
@@ -88,8 +92,10 @@ int gd_gemm_threads(const gd_gemm_args *args, int64_t batch)
     return worth < 2 ? 1 : worth < most ? (int)worth : most;
 }
 
-/* Cost of one piece's share of k: its multiply-adds, and what every piece repeats, reading A and packing B. */
-static double piece_cost(int64_t m, int64_t n, int64_t lanes, int64_t row_parts, int64_t column_parts)
+/* Cost of one piece's share of k: its multiply-adds, and what every piece repeats, reading A and
+ * packing B. */
+static double piece_cost(int64_t m, int64_t n, int64_t lanes, int64_t row_parts,
+                         int64_t column_parts)
 {
     const int64_t vecs = (n + lanes - 1) / lanes;
     const double rows = (double)((m + row_parts - 1) / row_parts);
@@ -97,8 +103,8 @@ static double piece_cost(int64_t m, int64_t n, int64_t lanes, int64_t row_parts,
     return rows * piece_vecs + 4 * piece_vecs + rows / 4;
 }
 
-void gd_gemm_divide(int64_t m, int64_t n, int64_t lanes, int64_t batch, int threads, int64_t *row_parts,
-                    int64_t *column_parts)
+void gd_gemm_divide(int64_t m, int64_t n, int64_t lanes, int64_t batch, int threads,
+                    int64_t *row_parts, int64_t *column_parts)
 {
     /* The fewest pieces per product that keep nine tenths of the threads at work. */
     int64_t pieces = 1;

@@ -1,10 +1,11 @@
 /* backend/cpu/gemm.h: the packed matrix-product core. It knows pointers and strides, not tensors.
  *
- * The result is DEFINED, bit for bit, whatever the path, the blocking, the thread count or the vector width:
- *     for every output (i, j): K is cut into blocks of GD_GEMM_KC; within a block s = 0, then s = fma(a[i,p], b[p,j], s) for p
- *     ascending; block sums are added in ascending order, c = ((s0 + s1) + s2) + …; then + bias[j]; then max(c, 0).
- * max(c, 0) is c < 0 ? 0 : c, so NaN stays NaN and -0 stays -0. (On the baseline ISA of x86-64, which has no fused multiply-add,
- * fma(a,b,c) means a*b rounded, plus c rounded.) Which NaN comes out where several go in is not defined.
+ * The result is DEFINED, bit for bit, whatever the path, the blocking, the thread count or the
+ * vector width: for every output (i, j): K is cut into blocks of GD_GEMM_KC; within a block s = 0,
+ * then s = fma(a[i,p], b[p,j], s) for p ascending; block sums are added in ascending order, c =
+ * ((s0 + s1) + s2) + …; then + bias[j]; then max(c, 0). max(c, 0) is c < 0 ? 0 : c, so NaN stays
+ * NaN and -0 stays -0. (On the baseline ISA of x86-64, which has no fused multiply-add, fma(a,b,c)
+ * means a*b rounded, plus c rounded.) Which NaN comes out where several go in is not defined.
  */
 #ifndef GD_BACKEND_CPU_GEMM_H
 #define GD_BACKEND_CPU_GEMM_H
@@ -16,8 +17,9 @@
 #define GD_GEMM_KC         256
 #define GD_GEMM_BATCH_RANK 6
 
-/* C[batch…, m, n] = A[batch…, m, k] @ B[batch…, k, n], then + bias, then ReLU. All strides are in elements, may be zero (broadcast)
- * or negative for a and b. c must not overlap a, b or bias. k may be 0 (C = bias or 0). */
+/* C[batch…, m, n] = A[batch…, m, k] @ B[batch…, k, n], then + bias, then ReLU. All strides are in
+ * elements, may be zero (broadcast) or negative for a and b. c must not overlap a, b or bias. k may
+ * be 0 (C = bias or 0). */
 typedef struct gd_gemm_args {
     int64_t m, n, k;
     const void *a;
@@ -33,12 +35,13 @@ typedef struct gd_gemm_args {
     int64_t c_batch_stride[GD_GEMM_BATCH_RANK];
     const void *bias; /* [n] or NULL: added to every row */
     int64_t bias_stride;
-    bool relu;      /* NaN stays NaN */
-    int threads;    /* at most; small problems use fewer */
+    bool relu;       /* NaN stays NaN */
+    int threads;     /* at most; small problems use fewer */
     void *workspace; /* gd_gemm_workspace_bytes(threads) bytes, aligned to 64 */
 } gd_gemm_args;
 
-/* Scratch that any product needs at `threads` threads. Allocated once by the device, so that running allocates nothing. */
+/* Scratch that any product needs at `threads` threads. Allocated once by the device, so that
+ * running allocates nothing. */
 size_t gd_gemm_workspace_bytes(int threads);
 
 /* What gemm.c decides for the kernels of every instruction set. */
@@ -48,24 +51,26 @@ size_t gd_gemm_block_bytes(void);
 #define GD_GEMM_PANEL_BYTES 32768
 size_t gd_gemm_thread_bytes(void);
 
-/* Simplify the batch dimensions of *args without changing the result: drop those of size 1, join neighbours, and turn rows of a
- * batch that share B into rows of one product. Returns how many products remain. No dimension may be 0. */
+/* Simplify the batch dimensions of *args without changing the result: drop those of size 1, join
+ * neighbours, and turn rows of a batch that share B into rows of one product. Returns how many
+ * products remain. No dimension may be 0. */
 int64_t gd_gemm_join_batch(gd_gemm_args *args);
 
 /* How many of args->threads the arithmetic of `batch` products is worth. */
 int gd_gemm_threads(const gd_gemm_args *args, int64_t batch);
 
-/* Cut each of `batch` products [m, n] into row_parts by column_parts pieces for `threads` threads; columns are cut at multiples
- * of `lanes`. Never along k, so that no result depends on it. */
-void gd_gemm_divide(int64_t m, int64_t n, int64_t lanes, int64_t batch, int threads, int64_t *row_parts,
-                    int64_t *column_parts);
+/* Cut each of `batch` products [m, n] into row_parts by column_parts pieces for `threads` threads;
+ * columns are cut at multiples of `lanes`. Never along k, so that no result depends on it. */
+void gd_gemm_divide(int64_t m, int64_t n, int64_t lanes, int64_t batch, int threads,
+                    int64_t *row_parts, int64_t *column_parts);
 
-/* One entry per instruction set, f32 and f64: gd_gemm_f32_avx512 … Chosen through the CPU back end's table. */
+/* One entry per instruction set, f32 and f64: gd_gemm_f32_avx512 … Chosen through the CPU back
+ * end's table. */
 typedef void (*gd_gemm_fn)(const gd_gemm_args *args);
-#define GD_GEMM_DECLARE(isa)                                                                       \
-    void gd_gemm_f32_##isa(const gd_gemm_args *args);                                              \
-    void gd_gemm_f64_##isa(const gd_gemm_args *args);                                              \
-    void gd_gemm_reference_f32_##isa(const gd_gemm_args *args);                                    \
+#define GD_GEMM_DECLARE(isa)                                    \
+    void gd_gemm_f32_##isa(const gd_gemm_args *args);           \
+    void gd_gemm_f64_##isa(const gd_gemm_args *args);           \
+    void gd_gemm_reference_f32_##isa(const gd_gemm_args *args); \
     void gd_gemm_reference_f64_##isa(const gd_gemm_args *args);
 GD_GEMM_DECLARE(baseline)
 GD_GEMM_DECLARE(avx2)

@@ -1,17 +1,20 @@
-/* backend/cpu/gemm_driver.h: from a description of a batch of products to calls of micro-kernels. Included by gemm_isa.c per
- * element type. N(run), at the end, divides the work over threads; N(multiply) does one thread's part of one product.
+/* backend/cpu/gemm_driver.h: from a description of a batch of products to calls of micro-kernels.
+ * Included by gemm_isa.c per element type. N(run), at the end, divides the work over threads;
+ * N(multiply) does one thread's part of one product.
  *
- * Blocking. A block of B, GD_GEMM_KC rows deep and as wide as half the second-level cache allows, is packed into panels one tile
- * wide. Against it goes one panel of A at a time, one tile high, which stays in the first-level cache while the panels of B
- * stream past it out of the second. This is the scheme of Goto & van de Geijn, "Anatomy of High-Performance Matrix
- * Multiplication" (2008), and of BLIS (Van Zee & van de Geijn 2015), with A and B exchanged: the depth is given by the
- * definition of the result, and at that depth it is the panel of A that fits the first level. Small and thin products skip the
- * packing, since kernels read A with any strides and B with contiguous rows where they lie.
+ * Blocking. A block of B, GD_GEMM_KC rows deep and as wide as half the second-level cache allows,
+ * is packed into panels one tile wide. Against it goes one panel of A at a time, one tile high,
+ * which stays in the first-level cache while the panels of B stream past it out of the second. This
+ * is the scheme of Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008),
+ * and of BLIS (Van Zee & van de Geijn 2015), with A and B exchanged: the depth is given by the
+ * definition of the result, and at that depth it is the panel of A that fits the first level. Small
+ * and thin products skip the packing, since kernels read A with any strides and B with contiguous
+ * rows where they lie.
  */
 
 /* A block of B and the rows of A and C that go with it. */
 typedef struct N(block) {
-    const N(product) *p;
+    const N(product) * p;
     int64_t step, depth;     /* of k: [step, step+depth) */
     int64_t column, columns; /* of n */
     const REAL *packed;      /* the block, or its ragged last panel alone, as pack_b left it */
@@ -37,12 +40,23 @@ static void N(tile_by_copy)(N(tile) t, int64_t rows, int64_t vecs, int64_t c_col
             c[i * c_row + j * c_col] = copy[i * COLUMNS_MAX + j];
 }
 
+/* Ask for one cache line of each row of the next panel of A. */
+static void N(prefetch_rows)(const N(block) * block, int64_t row, int64_t rows, int64_t step)
+{
+    const N(product) *p = block->p;
+    if (row + rows > p->m || step >= block->step + block->depth)
+        return;
+    for (int64_t i = 0; i < rows; i++)
+        __builtin_prefetch(p->a + (row + i) * p->a_row + step);
+}
+
 /* Rows [row, row+rows) of C against one block of B, tile by tile. */
-static void N(multiply_panel)(const N(block) *block, int64_t row, int64_t rows)
+static void N(multiply_panel)(const N(block) * block, int64_t row, int64_t rows)
 {
     const N(product) *p = block->p;
     const bool last = block->step + block->depth == p->k;
-    N(tile) t = {
+    N(tile)
+    t = {
         .a = p->a + row * p->a_row + block->step * p->a_col,
         .a_row = p->a_row,
         .a_step = p->a_col,
@@ -79,14 +93,8 @@ static void N(multiply_panel)(const N(block) *block, int64_t row, int64_t rows)
             }
         }
         t.c = p->c + row * p->c_row + column * p->c_col;
-#ifndef NOPFA
-        if (block->pack_rows && p->a_col == 1) {
-            const REAL *next = p->a + (row + rows) * p->a_row + block->step + j / COLUMNS_MAX * (64/(int)sizeof(REAL));
-            if (j / COLUMNS_MAX * (64/(int)sizeof(REAL)) < block->depth)
-            for (int64_t i = 0; i < rows; i++)
-                __builtin_prefetch(next + i * p->a_row);
-        }
-#endif
+        if (block->pack_rows && p->a_col == 1)
+            N(prefetch_rows)(block, row + rows, rows, block->step + j / COLUMNS_MAX * LINE);
         if (p->c_col == 1 && !ragged)
             N(tile_kernels)[rows - 1][vecs - 1](&t);
         else
@@ -94,18 +102,22 @@ static void N(multiply_panel)(const N(block) *block, int64_t row, int64_t rows)
     }
 }
 
-/* The five loops: blocks of columns, blocks of k, panels of rows; then panels of columns above, and k in the kernel. */
-static void N(multiply_blocks)(const N(product) *p, REAL *scratch)
+/* The five loops: blocks of columns, blocks of k, panels of rows; then panels of columns above, and
+ * k in the kernel. */
+static void N(multiply_blocks)(const N(product) * p, REAL *scratch)
 {
-    const int64_t block_columns =
-        (int64_t)(gd_gemm_block_bytes() / sizeof(REAL)) / GD_GEMM_KC / COLUMNS_MAX * COLUMNS_MAX;
+    const size_t block_size = gd_gemm_block_bytes() / sizeof(REAL);
+    const int64_t block_columns = (int64_t)(block_size / GD_GEMM_KC) / COLUMNS_MAX * COLUMNS_MAX;
     const int64_t panels = (p->m + ROWS_MAX - 1) / ROWS_MAX;
-    N(block) block = {
+    const int64_t height = p->m / panels,
+                  higher = p->m % panels; /* rows a panel, one more in the first */
+    N(block)
+    block = {
         .p = p,
         .packed = scratch,
         .packed_all = p->b_col != 1 || p->m > DIRECT_ROWS,
         .pack_rows = p->n > DIRECT_COLUMNS,
-        .row_panel = scratch + gd_gemm_block_bytes() / sizeof(REAL),
+        .row_panel = scratch + block_size,
     };
     for (int64_t j = 0; j < p->n; j += block_columns) {
         block.column = j;
@@ -113,17 +125,19 @@ static void N(multiply_blocks)(const N(product) *p, REAL *scratch)
         for (int64_t step = 0; step < p->k; step += GD_GEMM_KC) {
             block.step = step;
             block.depth = LEAST(p->k - step, GD_GEMM_KC);
-            /* The first column to pack: all, none, or those of a last panel that does not fill its vectors. */
+            /* The first column to pack: all, none, or those of a last panel that does not fill its
+             * vectors. */
             int64_t first = 0;
             if (!block.packed_all)
                 first = !GD_SIMD_MASK_FREE && block.columns % LANES
                             ? block.columns / COLUMNS_MAX * COLUMNS_MAX
                             : block.columns;
-            N(pack_b)(scratch, p->b + step * p->b_row + (j + first) * p->b_col, p->b_row, p->b_col,
-                      block.depth, block.columns - first);
+            N(pack_b)
+            (scratch, p->b + step * p->b_row + (j + first) * p->b_col, p->b_row, p->b_col,
+             block.depth, block.columns - first);
             int64_t row = 0;
-            for (int64_t i = 0; i < panels; i++) { /* of equal height, give or take one row */
-                const int64_t rows = p->m / panels + (i < p->m % panels);
+            for (int64_t i = 0; i < panels; i++) {
+                const int64_t rows = height + (i < higher);
                 N(multiply_panel)(&block, row, rows);
                 row += rows;
             }
@@ -132,7 +146,7 @@ static void N(multiply_blocks)(const N(product) *p, REAL *scratch)
 }
 
 /* One product, or a part of one, in this thread. m, n, k > 0. */
-static void N(multiply)(const N(product) *p, REAL *scratch)
+static void N(multiply)(const N(product) * p, REAL *scratch)
 {
     if (p->m == 1) {
         if (N(multiply_row)(p, scratch))
@@ -152,69 +166,47 @@ static void N(multiply)(const N(product) *p, REAL *scratch)
     N(multiply_blocks)(p, scratch);
 }
 
-/* C^T = B^T A^T: rows become columns. Products commute and sums keep their order, so no bit changes. */
-static void N(transpose)(N(product) *p)
+/* Whether to compute C^T = B^T A^T: products commute and sums keep their order, so no bit changes.
+ * Kernels want the rows of C and B contiguous, and n to fill vectors. The cost is in quarters of a
+ * cycle per step of k: a multiply-add takes a cycle, packing a transposed number about half of one.
+ */
+static bool N(better_transposed)(const gd_gemm_args *args)
 {
-    const N(product) q = *p;
-    *p = (N(product)){
-        .m = q.n,
-        .n = q.m,
-        .k = q.k,
-        .a = q.b,
-        .a_row = q.b_col,
-        .a_col = q.b_row,
-        .b = q.a,
-        .b_row = q.a_col,
-        .b_col = q.a_row,
-        .c = q.c,
-        .c_row = q.c_col,
-        .c_col = q.c_row,
-        .column_bias = q.row_bias,
-        .column_bias_stride = q.row_bias_stride,
-        .row_bias = q.column_bias,
-        .row_bias_stride = q.column_bias_stride,
-        .relu = q.relu,
-        .transposed = !q.transposed,
-    };
-}
-
-/* Whether rows should become columns: kernels want C's and B's rows contiguous, and n to fill vectors. The cost is in
- * quarters of a cycle per step of k: a multiply-add takes one cycle, packing a transposed number a quarter and more. */
-static bool N(better_transposed)(const N(product) *p)
-{
-    if (p->m == 1 || p->n == 1)
-        return p->n == 1 && p->m > 1;
-    if (p->c_col != 1 && p->c_row == 1)
+    const int64_t m = args->m, n = args->n;
+    if (m == 1 || n == 1)
+        return n == 1 && m > 1;
+    if (args->c_col_stride != 1 && args->c_row_stride == 1)
         return true;
-    const int64_t n_vecs = (p->n + LANES - 1) / LANES, m_vecs = (p->m + LANES - 1) / LANES;
-    const int64_t as_is = 4 * p->m * n_vecs + (p->b_col == 1 ? 0 : 2 * p->n);
-    const int64_t transposed = 4 * p->n * m_vecs + (p->a_row == 1 ? 0 : 2 * p->m);
+    const int64_t n_vecs = (n + LANES - 1) / LANES, m_vecs = (m + LANES - 1) / LANES;
+    const int64_t as_is = 4 * m * n_vecs + (args->b_col_stride == 1 ? 0 : 2 * n);
+    const int64_t transposed = 4 * n * m_vecs + (args->a_row_stride == 1 ? 0 : 2 * m);
     return transposed + transposed / 4 < as_is;
 }
 
-static N(product) N(product_of)(const gd_gemm_args *args)
+/* The first product of the batch. Field by field into place: copies of a fresh structure wait for
+ * its stores. */
+static void N(get_product)(const gd_gemm_args *args, N(product) * p)
 {
-    N(product) p = {
-        .m = args->m,
-        .n = args->n,
-        .k = args->k,
-        .a = args->a,
-        .a_row = args->a_row_stride,
-        .a_col = args->a_col_stride,
-        .b = args->b,
-        .b_row = args->b_row_stride,
-        .b_col = args->b_col_stride,
-        .c = args->c,
-        .c_row = args->c_row_stride,
-        .c_col = args->c_col_stride,
-        .column_bias = args->bias,
-        .column_bias_stride = args->bias ? args->bias_stride : 1,
-        .row_bias_stride = 1,
-        .relu = args->relu,
-    };
-    if (N(better_transposed)(&p))
-        N(transpose)(&p);
-    return p;
+    const bool transposed = N(better_transposed)(args);
+    p->k = args->k;
+    p->c = args->c;
+    p->relu = args->relu;
+    p->transposed = transposed;
+    if (!transposed) {
+        p->m = args->m, p->n = args->n;
+        p->a = args->a, p->a_row = args->a_row_stride, p->a_col = args->a_col_stride;
+        p->b = args->b, p->b_row = args->b_row_stride, p->b_col = args->b_col_stride;
+        p->c_row = args->c_row_stride, p->c_col = args->c_col_stride;
+        p->column_bias = args->bias, p->column_bias_stride = args->bias ? args->bias_stride : 1;
+        p->row_bias = NULL, p->row_bias_stride = 1;
+    } else {
+        p->m = args->n, p->n = args->m;
+        p->a = args->b, p->a_row = args->b_col_stride, p->a_col = args->b_row_stride;
+        p->b = args->a, p->b_row = args->a_col_stride, p->b_col = args->a_row_stride;
+        p->c_row = args->c_col_stride, p->c_col = args->c_row_stride;
+        p->column_bias = NULL, p->column_bias_stride = 1;
+        p->row_bias = args->bias, p->row_bias_stride = args->bias_stride;
+    }
 }
 
 /* A batch of products, each cut into row_parts by column_parts pieces. */
@@ -225,36 +217,37 @@ typedef struct N(work) {
 } N(work);
 
 /* Piece `index` of its product. Columns are cut at whole vectors. */
-static N(product) N(piece_of)(const N(work) *work, int64_t index)
+static void N(get_piece)(const N(work) * work, int64_t index, N(product) * p)
 {
     const N(product) *q = &work->first;
     const gd_gemm_args *args = work->args;
-    const int64_t part = index % (work->row_parts * work->column_parts);
-    int64_t batch = index / (work->row_parts * work->column_parts);
-    const int64_t i = part / work->column_parts, j = part % work->column_parts;
-    const int64_t vecs = (q->n + LANES - 1) / LANES;
-    const int64_t row = q->m * i / work->row_parts;
-    const int64_t column = vecs * j / work->column_parts * LANES;
-
+    int64_t batch = index, row = 0, column = 0;
+    *p = *q;
+    if (work->row_parts * work->column_parts > 1) {
+        const int64_t part = index % (work->row_parts * work->column_parts);
+        batch = index / (work->row_parts * work->column_parts);
+        const int64_t i = part / work->column_parts, j = part % work->column_parts;
+        const int64_t vecs = (q->n + LANES - 1) / LANES;
+        row = q->m * i / work->row_parts;
+        column = vecs * j / work->column_parts * LANES;
+        p->m = q->m * (i + 1) / work->row_parts - row;
+        p->n = LEAST(vecs * (j + 1) / work->column_parts * LANES, q->n) - column;
+    }
     int64_t a = 0, b = 0, c = 0;
     for (int d = args->batch_rank - 1; d >= 0; d--) {
-        const int64_t at = batch % args->batch_shape[d];
-        batch /= args->batch_shape[d];
+        const int64_t at = d > 0 ? batch % args->batch_shape[d] : batch;
+        batch = d > 0 ? batch / args->batch_shape[d] : 0;
         a += at * args->a_batch_stride[d];
         b += at * args->b_batch_stride[d];
         c += at * args->c_batch_stride[d];
     }
-    N(product) p = *q;
-    p.m = q->m * (i + 1) / work->row_parts - row;
-    p.n = LEAST(vecs * (j + 1) / work->column_parts * LANES, q->n) - column;
-    p.a += (q->transposed ? b : a) + row * q->a_row;
-    p.b += (q->transposed ? a : b) + column * q->b_col;
-    p.c += c + row * q->c_row + column * q->c_col;
-    if (p.row_bias)
-        p.row_bias += row * q->row_bias_stride;
-    if (p.column_bias)
-        p.column_bias += column * q->column_bias_stride;
-    return p;
+    p->a += (q->transposed ? b : a) + row * q->a_row;
+    p->b += (q->transposed ? a : b) + column * q->b_col;
+    p->c += c + row * q->c_row + column * q->c_col;
+    if (p->row_bias)
+        p->row_bias += row * q->row_bias_stride;
+    if (p->column_bias)
+        p->column_bias += column * q->column_bias_stride;
 }
 
 static void N(run_pieces)(void *context, int64_t begin, int64_t end, int thread)
@@ -262,7 +255,8 @@ static void N(run_pieces)(void *context, int64_t begin, int64_t end, int thread)
     const N(work) *work = context;
     char *scratch = (char *)work->args->workspace + (size_t)thread * gd_gemm_thread_bytes();
     for (int64_t index = begin; index < end; index++) {
-        const N(product) p = N(piece_of)(work, index);
+        N(product) p;
+        N(get_piece)(work, index, &p);
         if (p.m > 0 && p.n > 0)
             N(multiply)(&p, (REAL *)(void *)scratch);
     }
@@ -300,13 +294,14 @@ static void N(run)(const gd_gemm_args *args)
         batch = gd_gemm_join_batch(&joined);
         args = &joined;
     }
-    const int threads = gd_gemm_threads(args, batch);
+    const int threads = args->threads > 1 ? gd_gemm_threads(args, batch) : 1;
+    N(work) work;
+    N(get_product)(args, &work.first);
     if (threads == 1 && args->batch_rank == 0) {
-        const N(product) p = N(product_of)(args);
-        N(multiply)(&p, args->workspace);
+        N(multiply)(&work.first, args->workspace);
         return;
     }
-    N(work) work = { .first = N(product_of)(args), .args = args };
+    work.args = args;
     gd_gemm_divide(work.first.m, work.first.n, LANES, batch, threads, &work.row_parts,
                    &work.column_parts);
     gd_parallel_for(threads, batch * work.row_parts * work.column_parts, 1, N(run_pieces), &work);
@@ -344,9 +339,9 @@ static void N(reference)(const gd_gemm_args *args)
         }
         for (int64_t i = 0; i < args->m; i++)
             for (int64_t j = 0; j < args->n; j++) {
-                REAL x = N(reference_element)(a + i * args->a_row_stride, args->a_col_stride,
-                                              b + j * args->b_col_stride, args->b_row_stride,
-                                              args->k);
+                REAL x =
+                    N(reference_element)(a + i * args->a_row_stride, args->a_col_stride,
+                                         b + j * args->b_col_stride, args->b_row_stride, args->k);
                 if (bias)
                     x = x + bias[j * args->bias_stride];
                 c[i * args->c_row_stride + j * args->c_col_stride] = args->relu && x < 0 ? 0 : x;

@@ -1,6 +1,7 @@
-/* backend/cpu/gemm_isa.c: the matrix product of gemm.h, compiled once per instruction set, and within it twice from one text, for
- * f32 and f64. In reading order: gemm_driver.h (threads, blocks, which way), gemm_vector.h (one row), gemm_pack.h (copies),
- * gemm_tile.h (micro-kernels), simd.h (vectors).
+/* backend/cpu/gemm_isa.c: the matrix product of gemm.h, compiled once per instruction set, and
+ * within it twice from one text, for f32 and f64. In reading order: gemm_driver.h (threads, blocks,
+ * which way), gemm_vector.h (one row), gemm_pack.h (copies), gemm_tile.h (micro-kernels), simd.h
+ * (vectors).
  */
 #include "backend/cpu/gemm.h"
 
@@ -11,7 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The tallest tile: 2 vectors wide, with 2 of B and at least one of A it fills the registers (32, or 16 before AVX-512). */
+/* The tallest tile: 2 vectors wide, with 2 of B and at least one of A it fills the registers (32,
+ * or 16 before AVX-512). */
 #if defined(GD_ISA_AVX512_BUILD)
 #define ROWS_MAX 14
 #elif defined(__aarch64__)
@@ -24,9 +26,7 @@
 #define CHAINS_MAX  4 /* blocks of k side by side */
 #define A_PANEL_ROW (GD_GEMM_KC + LANES)
 
-#ifndef PACK_DEPTH
 #define PACK_DEPTH     16   /* steps of k packed at a time: B is read in as many streams */
-#endif
 #define STREAMS        8    /* rows of B read abreast by a product with one row */
 #define STREAM_COLUMNS 2048 /* over this many columns */
 
@@ -34,6 +34,7 @@
 #define DIRECT_COLUMNS 64 /* and A likewise */
 #define CHAIN_ROWS     3
 
+#define LINE        (64 / (int64_t)sizeof(REAL)) /* numbers in a cache line */
 #define LEAST(a, b) ((a) < (b) ? (a) : (b))
 #define OPAQUE(x)   __asm__("" : "+r"(x)) /* the compiler may assume nothing about x's value */
 #if defined(__clang__)
@@ -43,24 +44,24 @@
 #endif
 
 /* One product. Until the driver has made up its mind, rows and columns may still be exchanged. */
-#define DEFINE_PRODUCT                                                                             \
-    typedef struct N(product) {                                                                    \
-        int64_t m, n, k;                                                                           \
-        const REAL *a;                                                                             \
-        int64_t a_row, a_col;                                                                      \
-        const REAL *b;                                                                             \
-        int64_t b_row, b_col;                                                                      \
-        REAL *c;                                                                                   \
-        int64_t c_row, c_col;                                                                      \
-        const REAL *column_bias;                                                                   \
-        int64_t column_bias_stride;                                                                \
-        const REAL *row_bias;                                                                      \
-        int64_t row_bias_stride;                                                                   \
-        bool relu, transposed;                                                                     \
+#define DEFINE_PRODUCT              \
+    typedef struct N(product) {     \
+        int64_t m, n, k;            \
+        const REAL *a;              \
+        int64_t a_row, a_col;       \
+        const REAL *b;              \
+        int64_t b_row, b_col;       \
+        REAL *c;                    \
+        int64_t c_row, c_col;       \
+        const REAL *column_bias;    \
+        int64_t column_bias_stride; \
+        const REAL *row_bias;       \
+        int64_t row_bias_stride;    \
+        bool relu, transposed;      \
     } N(product);
 
-/* Spellings in the included texts: REAL a number, VEC a vector of LANES of them, V(op) an operation of simd.h, N(name) a name
- * of our own, FMA the multiply-add of simd.h on one number. */
+/* Spellings in the included texts: REAL a number, VEC a vector of LANES of them, V(op) an operation
+ * of simd.h, N(name) a name of our own, FMA the multiply-add of simd.h on one number. */
 #define REAL  float
 #define VEC   vf32
 #define VMASK vf32_mask

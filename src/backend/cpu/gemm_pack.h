@@ -1,14 +1,17 @@
-/* backend/cpu/gemm_pack.h: copies of blocks of A and B in the order in which the micro-kernels read them. This is where
- * strides end: transposed, reversed and broadcast operands all leave here contiguous. Included by gemm_isa.c per element type.
+/* backend/cpu/gemm_pack.h: copies of blocks of A and B in the order in which the micro-kernels read
+ * them. This is where strides end: transposed, reversed and broadcast operands all leave here
+ * contiguous. Included by gemm_isa.c per element type.
  */
 
-/* Columns [first, first+width) of rows [0, depth) of b, transposed in memory (b_step == 1), to dst [depth, dst_row]. */
+/* Columns [first, first+width) of rows [0, depth) of b, transposed in memory (b_step == 1), to dst
+ * [depth, dst_row]. */
 static void N(pack_transposed)(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_col,
                                int64_t depth, int64_t width)
 {
     for (int64_t j = 0; j < width; j += LANES) {
         const REAL *column[LANES];
-        for (int i = 0; i < LANES; i++) /* beyond the edge: the last column again, its lanes are never kept */
+        for (int i = 0; i < LANES;
+             i++) /* beyond the edge: the last column again, its lanes are never kept */
             column[i] = b + (j + i < width ? j + i : width - 1) * b_col;
         for (int64_t p = 0; p < depth; p += LANES) {
             const int64_t rest = depth - p;
@@ -16,7 +19,8 @@ static void N(pack_transposed)(REAL *dst, int64_t dst_row, const REAL *b, int64_
             VEC square[LANES];
             UNROLL
             for (int i = 0; i < LANES; i++)
-                square[i] = rest < LANES ? V(load_masked)(mask, column[i] + p) : V(load)(column[i] + p);
+                square[i] =
+                    rest < LANES ? V(load_masked)(mask, column[i] + p) : V(load)(column[i] + p);
             V(transpose)(square);
             UNROLL
             for (int i = 0; i < LANES; i++)
@@ -49,8 +53,9 @@ static void N(pack_any)(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_ste
             dst[j] = j < width ? b[j * b_col] : (REAL)0;
 }
 
-/* b [depth, columns] -> panels of COLUMNS_MAX columns one after the other, each [depth, its width rounded up to vectors].
- * A short vector at the edge is filled up with numbers that nobody keeps. */
+/* b [depth, columns] -> panels of COLUMNS_MAX columns one after the other, each [depth, its width
+ * rounded up to vectors]. A short vector at the edge is filled up with numbers that nobody keeps.
+ */
 static void N(pack_b)(REAL *dst, const REAL *b, int64_t b_step, int64_t b_col, int64_t depth,
                       int64_t columns)
 {
@@ -71,8 +76,9 @@ static void N(pack_b)(REAL *dst, const REAL *b, int64_t b_step, int64_t b_col, i
     }
 }
 
-/* a [rows, depth] -> dst: rows of A_PANEL_ROW numbers where A's rows are contiguous, else depth rows of `rows` numbers. Kernels
- * take either; what matters is that the panel stays in the first-level cache, clear of itself and of page boundaries. */
+/* a [rows, depth] -> dst: rows of A_PANEL_ROW numbers where those of A are contiguous, else one
+ * vector or two for each step of k. Kernels take either; what matters is that the panel stays in
+ * the first-level cache, out of its own way. */
 static void N(pack_a)(REAL *dst, const REAL *a, int64_t a_row, int64_t a_col, int64_t rows,
                       int64_t depth, int64_t *row, int64_t *step)
 {
@@ -83,8 +89,9 @@ static void N(pack_a)(REAL *dst, const REAL *a, int64_t a_row, int64_t a_col, in
         return;
     }
     *row = 1;
-    *step = rows;
-    for (int64_t p = 0; p < depth; p++)
-        for (int64_t i = 0; i < rows; i++)
-            dst[p * rows + i] = a[i * a_row + p * a_col];
+    *step = (rows + LANES - 1) / LANES * LANES;
+    if (a_row == 1)
+        N(pack_rows)(dst, *step, a, a_col, depth, rows);
+    else
+        N(pack_any)(dst, *step, a, a_col, a_row, depth, rows);
 }

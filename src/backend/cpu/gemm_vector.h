@@ -1,10 +1,11 @@
-/* backend/cpu/gemm_vector.h: products with one row, y[n] = x[k] @ B[k, n]. Nothing is reused here but y, so it is memory that
- * bounds them, or, when small, the latency of an addition chain. Products with one column come here transposed.
- * Included by gemm_isa.c per element type. Start reading at N(multiply_row).
+/* backend/cpu/gemm_vector.h: products with one row, y[n] = x[k] @ B[k, n]. Nothing is reused here
+ * but y, so it is memory that bounds them, or, when small, the latency of an addition chain.
+ * Products with one column come here transposed. Included by gemm_isa.c per element type. Start
+ * reading at N(multiply_row).
  */
 
 /* values [count] -> columns [first, first+count) of the one row of C, with bias and ReLU. */
-static void N(store_row)(const N(product) *p, int64_t first, int64_t count, const REAL *values)
+static void N(store_row)(const N(product) * p, int64_t first, int64_t count, const REAL *values)
 {
     REAL *c = p->c + first * p->c_col;
     for (int64_t j = 0; j < count; j++) {
@@ -18,13 +19,14 @@ static void N(store_row)(const N(product) *p, int64_t first, int64_t count, cons
 }
 
 /* Few columns, contiguous: all of k in registers, blocks side by side. */
-static void N(row_chains)(const N(product) *p)
+static void N(row_chains)(const N(product) * p)
 {
     REAL values[COLUMNS_MAX];
     for (int64_t j = 0; j < p->n;) {
         int64_t columns = p->n - j < COLUMNS_MAX ? p->n - j : COLUMNS_MAX;
         int64_t vecs = (columns + LANES - 1) / LANES;
-        if (!GD_SIMD_MASK_FREE && columns < vecs * LANES) { /* no masks: do some columns twice instead */
+        if (!GD_SIMD_MASK_FREE &&
+            columns < vecs * LANES) { /* no masks: do some columns twice instead */
             vecs = vecs * LANES <= p->n ? vecs : 1;
             columns = vecs * LANES;
             j = j + columns <= p->n ? j : p->n - columns;
@@ -49,7 +51,8 @@ static void N(row_chains)(const N(product) *p)
     }
 }
 
-/* One number of C with several blocks side by side, for fewer columns than a vector holds where masks are not free. */
+/* One number of C with several blocks side by side, for fewer columns than a vector holds where
+ * masks are not free. */
 static REAL N(dot_scalar)(const REAL *x, int64_t x_step, const REAL *y, int64_t y_step, int64_t k)
 {
     REAL total = 0;
@@ -70,8 +73,9 @@ static REAL N(dot_scalar)(const REAL *x, int64_t x_step, const REAL *y, int64_t 
     return total;
 }
 
-/* s [columns] (+)= `rows` rows of B times x, for a constant number of rows: `rows` streams through memory. */
-GD_SIMD_INLINE void N(row_stream)(const N(product) *p, int64_t from, int64_t j0, int64_t columns,
+/* s [columns] (+)= `rows` rows of B times x, for a constant number of rows: `rows` streams through
+ * memory. */
+GD_SIMD_INLINE void N(row_stream)(const N(product) * p, int64_t from, int64_t j0, int64_t columns,
                                   const int rows, bool overwrite, REAL *s)
 {
     const int64_t whole = columns / LANES * LANES;
@@ -97,8 +101,9 @@ GD_SIMD_INLINE void N(row_stream)(const N(product) *p, int64_t from, int64_t j0,
     }
 }
 
-/* Many columns, contiguous: B is read once, several rows abreast, in long runs; sums stay in the first-level cache. */
-static void N(row_streams)(const N(product) *p, REAL *scratch)
+/* Many columns, contiguous: B is read once, several rows abreast, in long runs; sums stay in the
+ * first-level cache. */
+static void N(row_streams)(const N(product) * p, REAL *scratch)
 {
     REAL *s = scratch, *total = scratch + STREAM_COLUMNS;
     for (int64_t j = 0; j < p->n; j += STREAM_COLUMNS) {
@@ -118,9 +123,9 @@ static void N(row_streams)(const N(product) *p, REAL *scratch)
     }
 }
 
-/* B transposed in memory, so y[j] is a dot product of contiguous rows: squares of B are turned in registers, for the lanes
- * must be different j if each sum is to run along k in order. */
-static void N(row_dots)(const N(product) *p)
+/* B transposed in memory, so y[j] is a dot product of contiguous rows: squares of B are turned in
+ * registers, for the lanes must be different j if each sum is to run along k in order. */
+static void N(row_dots)(const N(product) * p)
 {
     for (int64_t j = 0; j < p->n; j += LANES) {
         const int64_t columns = p->n - j < LANES ? p->n - j : LANES;
@@ -155,7 +160,7 @@ static void N(row_dots)(const N(product) *p)
 }
 
 /* y = x @ B. False when the strides of B suit none of the ways above, and packing it is best. */
-static bool N(multiply_row)(const N(product) *p, REAL *scratch)
+static bool N(multiply_row)(const N(product) * p, REAL *scratch)
 {
     if (p->n < LANES && !GD_SIMD_MASK_FREE && (p->n == 1 || p->b_col == 1)) {
         for (int64_t j = 0; j < p->n; j++) {

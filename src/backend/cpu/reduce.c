@@ -7,7 +7,7 @@
 #include "ops/attrs.h"
 
 /* How a thread's scratch is used, in bytes. Only the first thread's `partials` are used. */
-#define LEVELS         22 /* of the tree of column blocks: 2^20 blocks and one to spare */
+#define LEVELS         GD_REDUCE_LEVELS
 #define TILE_BYTES     8192
 #define TILE_BYTES_MIN 512
 #define GATHER_BYTES   32768
@@ -60,51 +60,12 @@ static scratch scratch_of(const reduction *r, int thread)
     return s;
 }
 
-/* ---- the tree over blocks -------------------------------------------------------------------------------------------- */
-
-/* Works like a binary counter: bit k of `count` says that level k holds the reduction of 2^k blocks, older ones higher up. */
-typedef struct tree {
-    const gd_reducer *reducer;
-    char *levels;
-    int64_t width; /* accumulators in an entry */
-    size_t bytes;  /* of an entry */
-    uint64_t count;
-} tree;
-
-static tree tree_begin(const gd_reducer *reducer, char *levels, int64_t width)
+static gd_tree tree_begin(const reduction *r, scratch s, int64_t width)
 {
-    return (tree){ .reducer = reducer,
-                   .levels = levels,
-                   .width = width,
-                   .bytes = (size_t)width * reducer->acc_size };
-}
-
-static void tree_push(tree *t, const char *leaf)
-{
-    size_t level = 0;
-    for (uint64_t count = t->count; count & 1; count >>= 1, level++) {
-        char *older = t->levels + level * t->bytes;
-        t->reducer->merge(older, leaf, t->width);
-        leaf = older;
-    }
-    memcpy(t->levels + level * t->bytes, leaf, t->bytes);
-    t->count++;
-}
-
-/* The whole, in the scratch; at least one leaf was pushed. */
-static const char *tree_end(tree *t)
-{
-    const char *sum = NULL;
-    size_t level = 0;
-    for (uint64_t count = t->count; count; count >>= 1, level++) {
-        if (!(count & 1))
-            continue;
-        char *older = t->levels + level * t->bytes;
-        if (sum)
-            t->reducer->merge(older, sum, t->width);
-        sum = older;
-    }
-    return sum;
+    return (gd_tree){ .merge = r->reducer->merge,
+                      .levels = s.levels,
+                      .width = width,
+                      .bytes = (size_t)width * r->reducer->acc_size };
 }
 
 /* ---- by rows ----------------------------------------------------------------------------------------------------- */
@@ -130,16 +91,16 @@ static void reduce_run_piece(const reduction *r, const char *run, int64_t skip, 
 static const char *reduce_row_blocks(const reduction *r, const char *base, int64_t begin,
                                      int64_t end, scratch s)
 {
-    tree t = tree_begin(r->reducer, s.levels, 1);
+    gd_tree t = tree_begin(r, s, 1);
     if (r->is_sequence) {
         for (int64_t b = begin; b < end; b++) {
             int64_t first = b * GD_REDUCE_BLOCK, rest = r->reduced_count - first;
             int64_t n = rest < GD_REDUCE_BLOCK ? rest : GD_REDUCE_BLOCK;
             gd_nest_gather(s.gather, base, &r->reduced, first, first + n, r->reducer->in_size);
             r->reducer->rows(s.gather, 0, n, s.leaf, 0, 1);
-            tree_push(&t, s.leaf);
+            gd_tree_push(&t, s.leaf);
         }
-        return tree_end(&t);
+        return gd_tree_end(&t);
     }
     gd_cursor cursor = gd_cursor_at(&r->runs, begin / r->blocks_per_run);
     int64_t piece = begin % r->blocks_per_run;
@@ -147,13 +108,13 @@ static const char *reduce_row_blocks(const reduction *r, const char *base, int64
         int64_t skip = piece * GD_REDUCE_BLOCK, rest = r->run.size - skip;
         reduce_run_piece(r, at_element(r, base, cursor.at[0]), skip,
                          rest < GD_REDUCE_BLOCK ? rest : GD_REDUCE_BLOCK, s.gather, s.leaf);
-        tree_push(&t, s.leaf);
+        gd_tree_push(&t, s.leaf);
         if (++piece == r->blocks_per_run) {
             piece = 0;
             gd_cursor_next(&cursor);
         }
     }
-    return tree_end(&t);
+    return gd_tree_end(&t);
 }
 
 /* Results [begin, end), in the order of the kept loops. */
@@ -251,7 +212,7 @@ static const char *reduce_column_blocks(const reduction *r, const char *base, in
                                         int64_t begin, int64_t end, scratch s)
 {
     size_t acc_size = r->reducer->acc_size;
-    tree t = tree_begin(r->reducer, s.levels, n);
+    gd_tree t = tree_begin(r, s, n);
     for (int64_t b = begin; b < end; b++) {
         int64_t row = b * r->block_rows, rest = r->reduced_count - row;
         r->reducer->fill(s.leaf, r->lanes * n);
@@ -260,9 +221,9 @@ static const char *reduce_column_blocks(const reduction *r, const char *base, in
             r->reducer->merge(s.leaf, s.leaf + (size_t)(half * n) * acc_size, half * n);
         if (end - begin == 1)
             return s.leaf;
-        tree_push(&t, s.leaf);
+        gd_tree_push(&t, s.leaf);
     }
-    return tree_end(&t);
+    return gd_tree_end(&t);
 }
 
 /* Where item `item`, a tile of columns, begins in the input and the result, and its width. */
@@ -302,7 +263,7 @@ static void plan_columns(reduction *r)
         while (2 * r->lanes * c <= GD_REDUCE_WIDE && 2 * r->lanes * 4 <= rows)
             r->lanes *= 2;
     r->block_rows = GD_REDUCE_BLOCK_ROWS * r->lanes;
-    while (rows / r->block_rows >= (int64_t)1 << 20)
+    while (rows / r->block_rows >= GD_REDUCE_MAX_BLOCKS)
         r->block_rows *= 2;
     r->blocks = (rows + r->block_rows - 1) / r->block_rows;
 
@@ -373,10 +334,10 @@ static void reduce_items_split(reduction *r, int64_t items)
                   gd_cursor_at(&r->kept, r->item).at[1] * (int64_t)r->reducer->acc_size;
             width = 1;
         }
-        tree t = tree_begin(r->reducer, s.levels, width);
+        gd_tree t = tree_begin(r, s, width);
         for (int64_t chunk = 0; chunk < chunks; chunk++)
-            tree_push(&t, s.partials + chunk * r->partial_bytes);
-        const char *sum = tree_end(&t);
+            gd_tree_push(&t, s.partials + chunk * r->partial_bytes);
+        const char *sum = gd_tree_end(&t);
         if (r->columns.size)
             store_tile(r, out, sum, width);
         else

@@ -40,6 +40,8 @@
 #define GD_REDUCE_BLOCK_ROWS 64
 #define GD_REDUCE_NARROW     64
 #define GD_REDUCE_WIDE       128
+#define GD_REDUCE_MAX_BLOCKS ((int64_t)1 << 20) /* by columns */
+#define GD_REDUCE_LEVELS     22                 /* of their tree: log2 of that, and one to spare */
 
 /* One operation on one dtype. `x` points to elements, `acc` and `out` to accumulators. */
 typedef struct gd_reducer {
@@ -54,6 +56,44 @@ typedef struct gd_reducer {
     void (*merge)(void *acc, const void *later, int64_t n); /* acc[c] = acc[c] + later[c] */
     void (*fill)(void *acc, int64_t n);                     /* with the reduction of nothing */
 } gd_reducer;
+
+/* The tree over blocks. It works like a binary counter: bit k of `count` says that level k holds the combination of 2^k blocks, older
+ * ones higher up. An entry is `width` accumulators, `bytes` bytes. */
+typedef struct gd_tree {
+    void (*merge)(void *acc, const void *later, int64_t n);
+    char *levels;
+    int64_t width;
+    size_t bytes;
+    uint64_t count;
+} gd_tree;
+
+GD_STATIC_INLINE void gd_tree_push(gd_tree *tree, const char *leaf)
+{
+    size_t level = 0;
+    for (uint64_t count = tree->count; count & 1; count >>= 1, level++) {
+        char *older = tree->levels + level * tree->bytes;
+        tree->merge(older, leaf, tree->width);
+        leaf = older;
+    }
+    memcpy(tree->levels + level * tree->bytes, leaf, tree->bytes);
+    tree->count++;
+}
+
+/* The combination of all leaves, of which there was at least one. It lies in the levels. */
+GD_STATIC_INLINE const char *gd_tree_end(gd_tree *tree)
+{
+    const char *sum = NULL;
+    size_t level = 0;
+    for (uint64_t count = tree->count; count; count >>= 1, level++) {
+        if (!(count & 1))
+            continue;
+        char *older = tree->levels + level * tree->bytes;
+        if (sum)
+            tree->merge(older, sum, tree->width);
+        sum = older;
+    }
+    return sum;
+}
 
 /* Run a reduction of attribute gd_reduce_attr. GD_ERR_DTYPE when the result's dtype is not the
  * reducer's. */

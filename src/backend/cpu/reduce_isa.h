@@ -33,6 +33,13 @@ typedef uint8_t u8;
 #define JOIN_(a, b) a##b
 #define JOIN(a, b)  JOIN_(a, b)
 
+/* Before a loop that may write what it reads, but only at the same index. */
+#ifdef __clang__
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 #define ADD(a, x)      ((a) + (x))
 #define MULTIPLY(a, x) ((a) * (x))
 #define IS_NAN(x)      ((x) != (x)) /* false for integers, without a warning */

@@ -1,16 +1,18 @@
-/* backend/cpu/simd.h: one vector of floats and one of doubles, as wide as the instruction set this file is compiled for,
- * with the few operations the matrix product needs. It is a spelling of intrinsics, not a portable vector library.
- * Only for …_isa.c files (see isa.h). Everything is static.
+/* backend/cpu/simd.h: one vector of floats and one of doubles, as wide as the instruction set this
+ * file is compiled for, with the few operations the matrix product needs. It is a spelling of
+ * intrinsics, not a portable vector library. Only for …_isa.c files (see isa.h). Everything is
+ * static.
  *
  * For T in {f32, f64}:
  *     vT, VT_LANES                  the vector and how many numbers it holds
  *     vT_zero, vT_set1, vT_load, vT_store, vT_add
- *     vT_fma(a, b, c)               a*b + c: one rounding, except on baseline x86-64 where both steps round
- *     vT_relu(x)                    x < 0 ? 0 : x, so NaN stays NaN and -0 stays -0
+ *     vT_fma(a, b, c)               a*b + c: one rounding, except on baseline x86-64 where both
+ * steps round vT_relu(x)                    x < 0 ? 0 : x, so NaN stays NaN and -0 stays -0
  *     vT_mask, vT_mask_first(n)     the first n lanes, 0 <= n <= lanes
  *     vT_load_masked, vT_store_masked   touch no memory beyond the mask; the other lanes load as 0
  *     vT_transpose(r)               r[i][j] <-> r[j][i] over a square of VT_LANES vectors
- * GD_SIMD_MASK_FREE is 1 where masked loads and stores cost no more than plain ones, GD_SIMD_FUSED is 1 where vT_fma rounds once.
+ * GD_SIMD_MASK_FREE is 1 where masked loads and stores cost no more than plain ones, GD_SIMD_FUSED
+ * is 1 where vT_fma rounds once.
  */
 #ifndef GD_BACKEND_CPU_SIMD_H
 #define GD_BACKEND_CPU_SIMD_H
@@ -32,42 +34,42 @@ typedef __m512d vf64;
 typedef __mmask16 vf32_mask;
 typedef __mmask8 vf64_mask;
 
-#define GD_SIMD_DEFINE(T, REAL, SUFFIX)                                                            \
-    GD_SIMD_INLINE v##T v##T##_zero(void)                                                          \
-    {                                                                                              \
-        return _mm512_setzero_##SUFFIX();                                                          \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_set1(REAL x)                                                        \
-    {                                                                                              \
-        return _mm512_set1_##SUFFIX(x);                                                            \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_load(const REAL *p)                                                 \
-    {                                                                                              \
-        return _mm512_loadu_##SUFFIX(p);                                                           \
-    }                                                                                              \
-    GD_SIMD_INLINE void v##T##_store(REAL *p, v##T x)                                              \
-    {                                                                                              \
-        _mm512_storeu_##SUFFIX(p, x);                                                              \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)                                                 \
-    {                                                                                              \
-        return _mm512_add_##SUFFIX(a, b);                                                          \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)                                         \
-    {                                                                                              \
-        return _mm512_fmadd_##SUFFIX(a, b, c);                                                     \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_relu(v##T x)                                                        \
-    {                                                                                              \
-        return _mm512_max_##SUFFIX(_mm512_setzero_##SUFFIX(), x);                                  \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_load_masked(v##T##_mask mask, const REAL *p)                        \
-    {                                                                                              \
-        return _mm512_maskz_loadu_##SUFFIX(mask, p);                                               \
-    }                                                                                              \
-    GD_SIMD_INLINE void v##T##_store_masked(REAL *p, v##T##_mask mask, v##T x)                     \
-    {                                                                                              \
-        _mm512_mask_storeu_##SUFFIX(p, mask, x);                                                   \
+#define GD_SIMD_DEFINE(T, REAL, SUFFIX)                                        \
+    GD_SIMD_INLINE v##T v##T##_zero(void)                                      \
+    {                                                                          \
+        return _mm512_setzero_##SUFFIX();                                      \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_set1(REAL x)                                    \
+    {                                                                          \
+        return _mm512_set1_##SUFFIX(x);                                        \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_load(const REAL *p)                             \
+    {                                                                          \
+        return _mm512_loadu_##SUFFIX(p);                                       \
+    }                                                                          \
+    GD_SIMD_INLINE void v##T##_store(REAL *p, v##T x)                          \
+    {                                                                          \
+        _mm512_storeu_##SUFFIX(p, x);                                          \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)                             \
+    {                                                                          \
+        return _mm512_add_##SUFFIX(a, b);                                      \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)                     \
+    {                                                                          \
+        return _mm512_fmadd_##SUFFIX(a, b, c);                                 \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_relu(v##T x)                                    \
+    {                                                                          \
+        return _mm512_max_##SUFFIX(_mm512_setzero_##SUFFIX(), x);              \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_load_masked(v##T##_mask mask, const REAL *p)    \
+    {                                                                          \
+        return _mm512_maskz_loadu_##SUFFIX(mask, p);                           \
+    }                                                                          \
+    GD_SIMD_INLINE void v##T##_store_masked(REAL *p, v##T##_mask mask, v##T x) \
+    {                                                                          \
+        _mm512_mask_storeu_##SUFFIX(p, mask, x);                               \
     }
 GD_SIMD_DEFINE(f32, float, ps)
 GD_SIMD_DEFINE(f64, double, pd)
@@ -136,42 +138,42 @@ typedef __m256d vf64;
 typedef __m256i vf32_mask;
 typedef __m256i vf64_mask;
 
-#define GD_SIMD_DEFINE(T, REAL, SUFFIX)                                                            \
-    GD_SIMD_INLINE v##T v##T##_zero(void)                                                          \
-    {                                                                                              \
-        return _mm256_setzero_##SUFFIX();                                                          \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_set1(REAL x)                                                        \
-    {                                                                                              \
-        return _mm256_set1_##SUFFIX(x);                                                            \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_load(const REAL *p)                                                 \
-    {                                                                                              \
-        return _mm256_loadu_##SUFFIX(p);                                                           \
-    }                                                                                              \
-    GD_SIMD_INLINE void v##T##_store(REAL *p, v##T x)                                              \
-    {                                                                                              \
-        _mm256_storeu_##SUFFIX(p, x);                                                              \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)                                                 \
-    {                                                                                              \
-        return _mm256_add_##SUFFIX(a, b);                                                          \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)                                         \
-    {                                                                                              \
-        return _mm256_fmadd_##SUFFIX(a, b, c);                                                     \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_relu(v##T x)                                                        \
-    {                                                                                              \
-        return _mm256_max_##SUFFIX(_mm256_setzero_##SUFFIX(), x);                                  \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_load_masked(v##T##_mask mask, const REAL *p)                        \
-    {                                                                                              \
-        return _mm256_maskload_##SUFFIX(p, mask);                                                  \
-    }                                                                                              \
-    GD_SIMD_INLINE void v##T##_store_masked(REAL *p, v##T##_mask mask, v##T x)                     \
-    {                                                                                              \
-        _mm256_maskstore_##SUFFIX(p, mask, x);                                                     \
+#define GD_SIMD_DEFINE(T, REAL, SUFFIX)                                        \
+    GD_SIMD_INLINE v##T v##T##_zero(void)                                      \
+    {                                                                          \
+        return _mm256_setzero_##SUFFIX();                                      \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_set1(REAL x)                                    \
+    {                                                                          \
+        return _mm256_set1_##SUFFIX(x);                                        \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_load(const REAL *p)                             \
+    {                                                                          \
+        return _mm256_loadu_##SUFFIX(p);                                       \
+    }                                                                          \
+    GD_SIMD_INLINE void v##T##_store(REAL *p, v##T x)                          \
+    {                                                                          \
+        _mm256_storeu_##SUFFIX(p, x);                                          \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)                             \
+    {                                                                          \
+        return _mm256_add_##SUFFIX(a, b);                                      \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)                     \
+    {                                                                          \
+        return _mm256_fmadd_##SUFFIX(a, b, c);                                 \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_relu(v##T x)                                    \
+    {                                                                          \
+        return _mm256_max_##SUFFIX(_mm256_setzero_##SUFFIX(), x);              \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_load_masked(v##T##_mask mask, const REAL *p)    \
+    {                                                                          \
+        return _mm256_maskload_##SUFFIX(p, mask);                              \
+    }                                                                          \
+    GD_SIMD_INLINE void v##T##_store_masked(REAL *p, v##T##_mask mask, v##T x) \
+    {                                                                          \
+        _mm256_maskstore_##SUFFIX(p, mask, x);                                 \
     }
 GD_SIMD_DEFINE(f32, float, ps)
 GD_SIMD_DEFINE(f64, double, pd)
@@ -217,25 +219,25 @@ GD_SIMD_INLINE void vf64_transpose(vf64 r[4])
 #else /* 128 bits or a single number: no masked access, so the tail goes through a small buffer */
 
 #define GD_SIMD_MASK_FREE 0
-#define GD_SIMD_DEFINE_MASKS(T, REAL, LANES)                                                       \
-    typedef int v##T##_mask;                                                                       \
-    GD_SIMD_INLINE v##T##_mask v##T##_mask_first(int64_t count)                                    \
-    {                                                                                              \
-        return (v##T##_mask)count;                                                                 \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_load_masked(v##T##_mask mask, const REAL *p)                        \
-    {                                                                                              \
-        REAL lanes[LANES] = { 0 };                                                                 \
-        for (int i = 0; i < mask; i++)                                                             \
-            lanes[i] = p[i];                                                                       \
-        return v##T##_load(lanes);                                                                 \
-    }                                                                                              \
-    GD_SIMD_INLINE void v##T##_store_masked(REAL *p, v##T##_mask mask, v##T x)                     \
-    {                                                                                              \
-        REAL lanes[LANES];                                                                         \
-        v##T##_store(lanes, x);                                                                    \
-        for (int i = 0; i < mask; i++)                                                             \
-            p[i] = lanes[i];                                                                       \
+#define GD_SIMD_DEFINE_MASKS(T, REAL, LANES)                                   \
+    typedef int v##T##_mask;                                                   \
+    GD_SIMD_INLINE v##T##_mask v##T##_mask_first(int64_t count)                \
+    {                                                                          \
+        return (v##T##_mask)count;                                             \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_load_masked(v##T##_mask mask, const REAL *p)    \
+    {                                                                          \
+        REAL lanes[LANES] = { 0 };                                             \
+        for (int i = 0; i < mask; i++)                                         \
+            lanes[i] = p[i];                                                   \
+        return v##T##_load(lanes);                                             \
+    }                                                                          \
+    GD_SIMD_INLINE void v##T##_store_masked(REAL *p, v##T##_mask mask, v##T x) \
+    {                                                                          \
+        REAL lanes[LANES];                                                     \
+        v##T##_store(lanes, x);                                                \
+        for (int i = 0; i < mask; i++)                                         \
+            p[i] = lanes[i];                                                   \
     }
 
 #if defined(__aarch64__) && !defined(GD_SIMD_SCALAR)
@@ -247,37 +249,39 @@ GD_SIMD_INLINE void vf64_transpose(vf64 r[4])
 typedef float32x4_t vf32;
 typedef float64x2_t vf64;
 
-#define GD_SIMD_DEFINE(T, REAL, SUFFIX)                                                            \
-    GD_SIMD_INLINE v##T v##T##_zero(void)                                                          \
-    {                                                                                              \
-        return vdupq_n_##SUFFIX((REAL)0);                                                          \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_set1(REAL x)                                                        \
-    {                                                                                              \
-        return vdupq_n_##SUFFIX(x);                                                                \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_load(const REAL *p)                                                 \
-    {                                                                                              \
-        return vld1q_##SUFFIX(p);                                                                  \
-    }                                                                                              \
-    GD_SIMD_INLINE void v##T##_store(REAL *p, v##T x)                                              \
-    {                                                                                              \
-        vst1q_##SUFFIX(p, x);                                                                      \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)                                                 \
-    {                                                                                              \
-        return vaddq_##SUFFIX(a, b);                                                               \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)                                         \
-    {                                                                                              \
-        return vfmaq_##SUFFIX(c, a, b);                                                            \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_relu(v##T x)                                                        \
-    {                                                                                              \
-        return vbslq_##SUFFIX(vcltzq_##SUFFIX(x), vdupq_n_##SUFFIX((REAL)0), x);                   \
+#define GD_SIMD_DEFINE(T, REAL, SUFFIX, BITS)                                                \
+    GD_SIMD_INLINE v##T v##T##_zero(void)                                                    \
+    {                                                                                        \
+        return vdupq_n_##SUFFIX((REAL)0);                                                    \
+    }                                                                                        \
+    GD_SIMD_INLINE v##T v##T##_set1(REAL x)                                                  \
+    {                                                                                        \
+        return vdupq_n_##SUFFIX(x);                                                          \
+    }                                                                                        \
+    GD_SIMD_INLINE v##T v##T##_load(const REAL *p)                                           \
+    {                                                                                        \
+        return vld1q_##SUFFIX(p);                                                            \
+    }                                                                                        \
+    GD_SIMD_INLINE void v##T##_store(REAL *p, v##T x)                                        \
+    {                                                                                        \
+        vst1q_##SUFFIX(p, x);                                                                \
+    }                                                                                        \
+    GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)                                           \
+    {                                                                                        \
+        return vaddq_##SUFFIX(a, b);                                                         \
+    }                                                                                        \
+    GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)                                   \
+    {                                                                                        \
+        return vfmaq_##SUFFIX(c, a, b);                                                      \
+    }                                                                                        \
+    GD_SIMD_INLINE v##T v##T##_relu(v##T x)                                                  \
+    {                                                                                        \
+        uint##BITS negative = vcltzq_##SUFFIX(x);                                            \
+        __asm__("" : "+w"(negative)); /* lest clang make it a maximum, which is +0 for -0 */ \
+        return vbslq_##SUFFIX(negative, vdupq_n_##SUFFIX((REAL)0), x);                       \
     }
-GD_SIMD_DEFINE(f32, float, f32)
-GD_SIMD_DEFINE(f64, double, f64)
+GD_SIMD_DEFINE(f32, float, f32, 32x4_t)
+GD_SIMD_DEFINE(f64, double, f64, 64x2_t)
 
 GD_SIMD_INLINE void vf32_transpose(vf32 r[4])
 {
@@ -307,34 +311,34 @@ GD_SIMD_INLINE void vf64_transpose(vf64 r[2])
 typedef __m128 vf32;
 typedef __m128d vf64;
 
-#define GD_SIMD_DEFINE(T, REAL, SUFFIX)                                                            \
-    GD_SIMD_INLINE v##T v##T##_zero(void)                                                          \
-    {                                                                                              \
-        return _mm_setzero_##SUFFIX();                                                             \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_set1(REAL x)                                                        \
-    {                                                                                              \
-        return _mm_set1_##SUFFIX(x);                                                               \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_load(const REAL *p)                                                 \
-    {                                                                                              \
-        return _mm_loadu_##SUFFIX(p);                                                              \
-    }                                                                                              \
-    GD_SIMD_INLINE void v##T##_store(REAL *p, v##T x)                                              \
-    {                                                                                              \
-        _mm_storeu_##SUFFIX(p, x);                                                                 \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)                                                 \
-    {                                                                                              \
-        return _mm_add_##SUFFIX(a, b);                                                             \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)                                         \
-    {                                                                                              \
-        return _mm_add_##SUFFIX(_mm_mul_##SUFFIX(a, b), c);                                        \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_relu(v##T x)                                                        \
-    {                                                                                              \
-        return _mm_max_##SUFFIX(_mm_setzero_##SUFFIX(), x);                                        \
+#define GD_SIMD_DEFINE(T, REAL, SUFFIX)                     \
+    GD_SIMD_INLINE v##T v##T##_zero(void)                   \
+    {                                                       \
+        return _mm_setzero_##SUFFIX();                      \
+    }                                                       \
+    GD_SIMD_INLINE v##T v##T##_set1(REAL x)                 \
+    {                                                       \
+        return _mm_set1_##SUFFIX(x);                        \
+    }                                                       \
+    GD_SIMD_INLINE v##T v##T##_load(const REAL *p)          \
+    {                                                       \
+        return _mm_loadu_##SUFFIX(p);                       \
+    }                                                       \
+    GD_SIMD_INLINE void v##T##_store(REAL *p, v##T x)       \
+    {                                                       \
+        _mm_storeu_##SUFFIX(p, x);                          \
+    }                                                       \
+    GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)          \
+    {                                                       \
+        return _mm_add_##SUFFIX(a, b);                      \
+    }                                                       \
+    GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)  \
+    {                                                       \
+        return _mm_add_##SUFFIX(_mm_mul_##SUFFIX(a, b), c); \
+    }                                                       \
+    GD_SIMD_INLINE v##T v##T##_relu(v##T x)                 \
+    {                                                       \
+        return _mm_max_##SUFFIX(_mm_setzero_##SUFFIX(), x); \
     }
 GD_SIMD_DEFINE(f32, float, ps)
 GD_SIMD_DEFINE(f64, double, pd)
@@ -359,38 +363,38 @@ GD_SIMD_INLINE void vf64_transpose(vf64 r[2])
 typedef float vf32;
 typedef double vf64;
 
-#define GD_SIMD_DEFINE(T, REAL)                                                                    \
-    GD_SIMD_INLINE v##T v##T##_zero(void)                                                          \
-    {                                                                                              \
-        return (REAL)0;                                                                            \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_set1(REAL x)                                                        \
-    {                                                                                              \
-        return x;                                                                                  \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_load(const REAL *p)                                                 \
-    {                                                                                              \
-        return *p;                                                                                 \
-    }                                                                                              \
-    GD_SIMD_INLINE void v##T##_store(REAL *p, v##T x)                                              \
-    {                                                                                              \
-        *p = x;                                                                                    \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)                                                 \
-    {                                                                                              \
-        return a + b;                                                                              \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)                                         \
-    {                                                                                              \
-        return a * b + c;                                                                          \
-    }                                                                                              \
-    GD_SIMD_INLINE v##T v##T##_relu(v##T x)                                                        \
-    {                                                                                              \
-        return x < 0 ? (REAL)0 : x;                                                                \
-    }                                                                                              \
-    GD_SIMD_INLINE void v##T##_transpose(v##T r[1])                                                \
-    {                                                                                              \
-        (void)r;                                                                                   \
+#define GD_SIMD_DEFINE(T, REAL)                            \
+    GD_SIMD_INLINE v##T v##T##_zero(void)                  \
+    {                                                      \
+        return (REAL)0;                                    \
+    }                                                      \
+    GD_SIMD_INLINE v##T v##T##_set1(REAL x)                \
+    {                                                      \
+        return x;                                          \
+    }                                                      \
+    GD_SIMD_INLINE v##T v##T##_load(const REAL *p)         \
+    {                                                      \
+        return *p;                                         \
+    }                                                      \
+    GD_SIMD_INLINE void v##T##_store(REAL *p, v##T x)      \
+    {                                                      \
+        *p = x;                                            \
+    }                                                      \
+    GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)         \
+    {                                                      \
+        return a + b;                                      \
+    }                                                      \
+    GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c) \
+    {                                                      \
+        return a * b + c;                                  \
+    }                                                      \
+    GD_SIMD_INLINE v##T v##T##_relu(v##T x)                \
+    {                                                      \
+        return x < 0 ? (REAL)0 : x;                        \
+    }                                                      \
+    GD_SIMD_INLINE void v##T##_transpose(v##T r[1])        \
+    {                                                      \
+        (void)r;                                           \
     }
 GD_SIMD_DEFINE(f32, float)
 GD_SIMD_DEFINE(f64, double)

@@ -9,7 +9,8 @@
 
 /* ---- the vocabulary, in terms of
  *   C      the type the formula computes in
- *   WIDE   a wider float type, in which functions are evaluated before they are rounded to C
+ *   OWN    the name of a libm function for C: those that are exact or correctly rounded, such as
+ * sqrt WIDE   a wider float type, in which the others are evaluated before they are rounded to C
  *   LIBM   the name of a libm function for WIDE
  * Integers compute in a type wide enough for any intermediate result and are cut to their own bits
  * when stored. */
@@ -22,15 +23,15 @@
 #define FLOOR_DIV(x, y)         NAME(floor_quotient)(x, y)
 #define FLOOR_MOD(x, y)         NAME(floor_remainder)(x, y)
 #define INFINITY_               ((C)INFINITY)
-#define FMA(x, y, z)            ((C)LIBM(fma)(x, y, z))
+#define FMA(x, y, z)            OWN(fma)(x, y, z)
 
 #define FUNCTION(name, x)      ((C)LIBM(name)((WIDE)(x)))
 #define FUNCTION_2(name, x, y) ((C)LIBM(name)((WIDE)(x), (WIDE)(y)))
-#define SQRT(x)                FUNCTION(sqrt, x)
-#define FLOOR(x)               FUNCTION(floor, x)
-#define CEIL(x)                FUNCTION(ceil, x)
-#define RINT(x)                FUNCTION(rint, x)
-#define TRUNC(x)               FUNCTION(trunc, x)
+#define SQRT(x)                OWN(sqrt)(x)
+#define FLOOR(x)               OWN(floor)(x)
+#define CEIL(x)                OWN(ceil)(x)
+#define RINT(x)                OWN(rint)(x)
+#define TRUNC(x)               OWN(trunc)(x)
 #define EXP(x)                 FUNCTION(exp, x)
 #define EXP2(x)                FUNCTION(exp2, x)
 #define EXPM1(x)               FUNCTION(expm1, x)
@@ -102,6 +103,7 @@ static real erfinv(real x)
 #define C          float
 #define WIDE       double
 #define LIBM(name) name
+#define OWN(name)  name##f
 #define LOAD(e)    (e)
 #define CUT(c)     (c)
 #include "backend/reference/elementwise_rows.h"
@@ -111,6 +113,7 @@ static real erfinv(real x)
 #define C          double
 #define WIDE       long double
 #define LIBM(name) name##l
+#define OWN(name)  name
 #define LOAD(e)    (e)
 #define CUT(c)     (c)
 #include "backend/reference/elementwise_rows.h"
@@ -120,6 +123,7 @@ static real erfinv(real x)
 #define C          float
 #define WIDE       double
 #define LIBM(name) name
+#define OWN(name)  name##f
 #define LOAD(e)    gd_f16_to_f32(e)
 #define CUT(c)     gd_f32_to_f16(c)
 #include "backend/reference/elementwise_rows.h"
@@ -129,6 +133,7 @@ static real erfinv(real x)
 #define C          float
 #define WIDE       double
 #define LIBM(name) name
+#define OWN(name)  name##f
 #define LOAD(e)    gd_bf16_to_f32(e)
 #define CUT(c)     gd_f32_to_bf16(c)
 #include "backend/reference/elementwise_rows.h"

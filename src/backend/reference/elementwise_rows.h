@@ -22,15 +22,15 @@ static void NAME(write_BOOL)(const gd_kernel_call *call, const gd_walk *w, bool 
 #if IS_FLOAT
 static C NAME(absolute)(C x)
 {
-    return FUNCTION(fabs, x);
+    return OWN(fabs)(x);
 }
 
 /* Python's and NumPy's (numpy/_core/src/npymath, npy_divmod): the remainder has the sign of y … */
 static C NAME(floor_remainder)(C x, C y)
 {
-    C rest = FUNCTION_2(fmod, x, y);
+    C rest = OWN(fmod)(x, y);
     if (rest == 0)
-        return FUNCTION_2(copysign, 0, y);
+        return OWN(copysign)(0, y);
     return (rest < 0) != (y < 0) ? rest + y : rest;
 }
 
@@ -39,12 +39,12 @@ static C NAME(floor_quotient)(C x, C y)
 {
     if (y == 0)
         return x / y;
-    C rest = FUNCTION_2(fmod, x, y);
+    C rest = OWN(fmod)(x, y);
     C quotient = (x - rest) / y;
     if (rest != 0 && (rest < 0) != (y < 0))
         quotient -= 1;
     if (quotient == 0)
-        return FUNCTION_2(copysign, 0, x / y);
+        return OWN(copysign)(0, x / y);
     C whole = FLOOR(quotient);
     return quotient - whole > (C)0.5 ? whole + 1 : whole;
 }
@@ -109,5 +109,6 @@ static const gd_kernel_fn NAME(loops)[GD_OP_ELEMENTWISE_COUNT] = {
 #undef C
 #undef WIDE
 #undef LIBM
+#undef OWN
 #undef LOAD
 #undef CUT

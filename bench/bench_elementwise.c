@@ -1,0 +1,364 @@
+/* bench/bench_elementwise.c: the CPU's elementwise kernels, called as the eager mode calls them,
+ * against the memory bandwidth of this machine and against a scalar loop. One JSON object a line on
+ * stdout, a table on stderr. Start at bench_case().
+ *
+ * Every result is compared with the scalar loop's before it is timed. Ours and the loop take turns
+ * within each round; the median of the rounds counts. Bytes are those an ideal machine would move:
+ * each input read once, the result written once. (Ordinary stores read the line they are about to
+ * fill, which is not counted; the bound, a triad or a copy of peak.h, is counted alike.) Large
+ * cases go through several sets of arrays, so that none is still in a cache; cases "in L2" stay on
+ * one set.
+ *
+ * usage: bench_elementwise [part of a case's name]
+ */
+#include "peak.h"
+
+#include "backend/cpu/cpu.h"
+#include "base/threads.h"
+#include "ops/attrs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array)   (sizeof(array) / sizeof(array)[0])
+#define MOST_THREADS   2
+#define ROUNDS         11
+#define SAMPLE_SECONDS 4e-3
+#define ROTATED_BYTES  ((size_t)192 << 20) /* the sets of a large case together */
+#define MOST_SETS      16
+#define MOST_INPUTS    3
+
+/* What stands for hand-written C without vectors. */
+#if defined(__clang__)
+#define SCALAR      __attribute__((noinline))
+#define SCALAR_LOOP _Pragma("clang loop vectorize(disable) interleave(disable)")
+#else
+#define SCALAR __attribute__((noinline, optimize("O1", "no-tree-vectorize")))
+#define SCALAR_LOOP
+#endif
+
+/* out [n]; x and y of the case's shapes */
+typedef void (*scalar_loop)(const float *x, const float *y, const float *z, float *out, int64_t n,
+                            int64_t cols);
+
+#define DEFINE_SCALAR(name, expression)                                                            \
+    SCALAR static void name(const float *x, const float *y, const float *z, float *out, int64_t n, \
+                            int64_t cols)                                                          \
+    {                                                                                              \
+        (void)x, (void)y, (void)z, (void)cols;                                                     \
+        SCALAR_LOOP                                                                                \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            out[i] = expression;                                                                   \
+    }
+DEFINE_SCALAR(scalar_add, x[i] + y[i])
+DEFINE_SCALAR(scalar_mul, x[i] * y[i])
+DEFINE_SCALAR(scalar_relu, x[i] < 0 ? 0 : x[i])
+DEFINE_SCALAR(scalar_exp, expf(x[i]))
+DEFINE_SCALAR(scalar_tanh, tanhf(x[i]))
+DEFINE_SCALAR(scalar_scale, x[i] * y[0])
+DEFINE_SCALAR(scalar_sin, sinf(x[i]))
+DEFINE_SCALAR(scalar_fused, fmaxf(0.0f, x[i] * y[i] + z[i]))
+
+SCALAR static void scalar_bias(const float *x, const float *y, const float *z, float *out,
+                               int64_t n, int64_t cols)
+{
+    (void)z;
+    for (int64_t i = 0; i < n / cols; i++) {
+        SCALAR_LOOP
+        for (int64_t j = 0; j < cols; j++)
+            out[i * cols + j] = x[i * cols + j] + y[j];
+    }
+}
+
+SCALAR static void scalar_transpose(const float *x, const float *y, const float *z, float *out,
+                                    int64_t n, int64_t cols)
+{
+    (void)y, (void)z;
+    int64_t rows = n / cols;
+    for (int64_t i = 0; i < rows; i++) {
+        SCALAR_LOOP
+        for (int64_t j = 0; j < cols; j++)
+            out[i * cols + j] = x[j * rows + i];
+    }
+}
+
+/* How an input lies: [n], one number, a row [cols] for every row of the result, or a transposed
+ * matrix. */
+enum { DENSE = 1, NUMBER, ROW, TRANSPOSED };
+
+typedef struct measured_op {
+    const char *name;
+    int op;
+    int inputs[MOST_INPUTS]; /* how each lies; 0: none */
+    scalar_loop scalar;
+    float tolerance; /* relative; 0: the same bits */
+} measured_op;
+
+static const measured_op subjects[] = {
+    { "add", GD_OP_add, { DENSE, DENSE }, scalar_add, 0 },
+    { "mul", GD_OP_mul, { DENSE, DENSE }, scalar_mul, 0 },
+    { "relu", GD_OP_relu, { DENSE }, scalar_relu, 0 },
+    { "exp", GD_OP_exp, { DENSE }, scalar_exp, 4e-7f },
+    { "tanh", GD_OP_tanh, { DENSE }, scalar_tanh, 4e-7f },
+    { "sin", GD_OP_sin, { DENSE }, scalar_sin, 4e-7f },
+    { "mul by number", GD_OP_mul, { DENSE, NUMBER }, scalar_scale, 0 },
+    { "add bias row", GD_OP_add, { DENSE, ROW }, scalar_bias, 0 },
+    { "transposing copy", GD_OP_copy, { TRANSPOSED }, scalar_transpose, 0 },
+    { "fused relu(x*y+z)", GD_OP_fused, { DENSE, DENSE, DENSE }, scalar_fused, 0 },
+};
+#define BASIC 5 /* the first of them, measured at every size */
+
+static const gd_fused_attr fused_attr = {
+    .n_inputs = 3,
+    .n_instructions = 3,
+    .instruction = { { GD_OP_mul, GD_F32, { 0, 1 }, GD_F32 },
+                     { GD_OP_add, GD_F32, { 3, 2 }, GD_F32 },
+                     { GD_OP_relu, GD_F32, { 4 }, GD_F32 } },
+};
+
+/* A case: a subject at a size, on some sets of arrays. */
+typedef struct problem {
+    const measured_op *subject;
+    int64_t n, cols;
+    int n_inputs, n_sets;
+    double bytes; /* moved by one run */
+    float *in[MOST_SETS][MOST_INPUTS], *out[MOST_SETS];
+    gd_layout in_layout[MOST_INPUTS], out_layout;
+    gd_op op;
+} problem;
+
+static struct {
+    gd_device *device;
+    gd_bench_bandwidth bandwidth[MOST_THREADS + 1];
+    const char *filter;
+    float *memory;
+    size_t memory_floats;
+    int failures;
+} bench;
+
+static gd_layout matrix(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride)
+{
+    return (gd_layout){
+        .rank = 2, .dtype = GD_F32, .shape = { rows, cols }, .stride = { row_stride, col_stride }
+    };
+}
+
+/* Lay the sets of a case out in the bench's memory, which is allocated and touched once. */
+static bool set_up(problem *p, const measured_op *subject, int64_t n, int64_t cols, bool in_cache)
+{
+    *p = (problem){ .subject = subject, .n = n, .cols = cols };
+    int64_t rows = n / cols;
+    p->out_layout = matrix(rows, cols, cols, 1);
+    p->op = (gd_op){ .id = (gd_op_id)subject->op, .name = subject->name };
+    int64_t sizes[MOST_INPUTS] = { 0 };
+    int64_t set = n;
+    for (int k = 0; k < MOST_INPUTS && subject->inputs[k]; k++) {
+        bool is_whole = subject->inputs[k] == DENSE || subject->inputs[k] == TRANSPOSED;
+        sizes[k] = is_whole ? n : subject->inputs[k] == ROW ? cols : 1;
+        set += sizes[k];
+        p->n_inputs++;
+        p->in_layout[k] = subject->inputs[k] == TRANSPOSED ? matrix(rows, cols, 1, rows)
+                          : subject->inputs[k] == DENSE    ? p->out_layout
+                                                           : matrix(1, sizes[k], sizes[k], 1);
+    }
+    p->bytes = (double)set * sizeof(float);
+    const int64_t align = 1024; /* floats: each array begins a page */
+    float *at = bench.memory;
+    int sets = in_cache ? 1 : (int)(ROTATED_BYTES / ((size_t)set * sizeof(float))) + 1;
+    for (; p->n_sets < sets && p->n_sets < MOST_SETS; p->n_sets++) {
+        if (at + set + 4 * align > bench.memory + bench.memory_floats)
+            break;
+        for (int k = 0; k < p->n_inputs; k++) {
+            p->in[p->n_sets][k] = at;
+            at += (sizes[k] + align - 1) / align * align;
+        }
+        p->out[p->n_sets] = at;
+        at += (n + align - 1) / align * align;
+    }
+    for (int s = 0; s < p->n_sets; s++)
+        for (int k = 0; k < p->n_inputs; k++)
+            for (int64_t i = 0; i < sizes[k]; i++)
+                p->in[s][k][i] = (float)((i * 7 + k * 3 + s) % 1000) * 0.01f - 5;
+    return p->n_sets > 0;
+}
+
+static void run_ours(const problem *p, int set)
+{
+    gd_operand in[MOST_INPUTS];
+    for (int k = 0; k < p->n_inputs; k++)
+        in[k] = (gd_operand){ p->in[set][k], &p->in_layout[k] };
+    gd_kernel_call call = { .device = bench.device,
+                            .op = &p->op,
+                            .attr = p->subject->op == GD_OP_fused ? &fused_attr : NULL,
+                            .n = p->n_inputs,
+                            .in = in,
+                            .out = { p->out[set], &p->out_layout } };
+    if (bench.device->kernel[p->subject->op](&call) != GD_OK)
+        bench.failures++;
+}
+
+static void run_scalar(const problem *p, int set)
+{
+    p->subject->scalar(p->in[set][0], p->in[set][1], p->in[set][2], p->out[set], p->n, p->cols);
+}
+
+static bool verify(const problem *p)
+{
+    float *ours = malloc((size_t)p->n * sizeof(float));
+    if (!ours)
+        return false;
+    run_ours(p, 0);
+    memcpy(ours, p->out[0], (size_t)p->n * sizeof(float));
+    memset(p->out[0], 0, (size_t)p->n * sizeof(float));
+    run_scalar(p, 0);
+    bool same = true;
+    for (int64_t i = 0; i < p->n && same; i++) {
+        float want = p->out[0][i];
+        same = fabsf(ours[i] - want) <= p->subject->tolerance * fabsf(want);
+    }
+    free(ours);
+    return same;
+}
+
+/* Seconds of one run, averaged over enough runs to measure. */
+static double time_runs(const problem *p, void (*run)(const problem *, int), int64_t runs)
+{
+    double start = gd_seconds();
+    int set = 0;
+    for (int64_t i = 0; i < runs; i++) {
+        run(p, set);
+        set = set + 1 == p->n_sets ? 0 : set + 1;
+    }
+    return (gd_seconds() - start) / (double)runs;
+}
+
+static int64_t enough_runs(const problem *p, void (*run)(const problem *, int))
+{
+    double once = time_runs(p, run, p->n_sets);
+    double runs = SAMPLE_SECONDS / once;
+    return runs < p->n_sets ? p->n_sets : (int64_t)runs;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values)
+{
+    qsort(values, ROUNDS, sizeof *values, compare_doubles);
+    return values[ROUNDS / 2];
+}
+
+/* bound: bytes per second the case cannot pass, 0 where there is none. metric "ns" reports the time
+ * of a run, smaller is better. */
+static void bench_case(const char *size_name, const problem *p, int threads, bool in_cache,
+                       const char *metric)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s f32 %s", p->subject->name, size_name);
+    if (bench.filter && !strstr(name, bench.filter))
+        return;
+    gd_backend_cpu.set_threads(bench.device, threads);
+    bool verified = verify(p);
+    double ours[ROUNDS], scalar[ROUNDS];
+    int64_t our_runs = enough_runs(p, run_ours), scalar_runs = enough_runs(p, run_scalar);
+    for (int round = 0; round < ROUNDS; round++) {
+        ours[round] = time_runs(p, run_ours, our_runs);
+        scalar[round] = time_runs(p, run_scalar, scalar_runs);
+    }
+    double our_seconds = median(ours), scalar_seconds = median(scalar);
+    double ratio = scalar_seconds / our_seconds;
+    bool is_time = strcmp(metric, "ns") == 0;
+    double our_value = is_time ? our_seconds * 1e9 : p->bytes / our_seconds * 1e-9;
+    double scalar_value = is_time ? scalar_seconds * 1e9 : p->bytes / scalar_seconds * 1e-9;
+    const gd_bench_bandwidth *bandwidth = &bench.bandwidth[threads];
+    double bound =
+        (p->n_inputs > 1 && p->subject->inputs[1] == DENSE) ? bandwidth->triad : bandwidth->copy;
+
+    printf(
+        "{\"suite\":\"elementwise\",\"case\":\"%s\",\"threads\":%d,\"metric\":\"%s\",\"ours\":%.4g,"
+        "\"peer\":%.4g,\"peer_name\":\"scalar loop\",\"ratio\":%.4g,",
+        name, threads, metric, our_value, scalar_value, ratio);
+    if (in_cache)
+        printf("\"bound_fraction\":null,");
+    else
+        printf("\"bound_fraction\":%.3f,", p->bytes / our_seconds / bound);
+    printf("\"verified\":%s}\n", verified ? "true" : "false");
+    fprintf(stderr, "%-34s %d %9.2f %-4s", name, threads, our_value, metric);
+    if (in_cache)
+        fprintf(stderr, "     -");
+    else
+        fprintf(stderr, "  %3.0f%%", 100 * p->bytes / our_seconds / bound);
+    fprintf(stderr, "   scalar %9.2f  (%.2fx)%s\n", scalar_value, ratio,
+            verified ? "" : "  WRONG RESULT");
+    bench.failures += !verified;
+}
+
+static void bench_large(void)
+{
+    static const struct {
+        int64_t rows, cols;
+        const char *name;
+        bool basic_only;
+    } sizes[] = { { 1024, 1024, "1Mi", true },
+                  { 2048, 2048, "4Mi", true },
+                  { 4096, 4096, "16Mi", false },
+                  { 8192, 8192, "64Mi", true } };
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        for (size_t s = 0; s < (sizes[i].basic_only ? BASIC : COUNT(subjects)); s++)
+            for (int threads = 1; threads <= MOST_THREADS; threads++) {
+                problem p;
+                if (set_up(&p, &subjects[s], sizes[i].rows * sizes[i].cols, sizes[i].cols, false))
+                    bench_case(sizes[i].name, &p, threads, false, "GB/s");
+            }
+}
+
+static void bench_small(void)
+{
+    for (size_t s = 0; s < COUNT(subjects); s++) {
+        problem p;
+        set_up(&p, &subjects[s], 16384, 128, true);
+        bench_case("16Ki in L2", &p, 1, true, "GB/s");
+    }
+    for (size_t s = 0; s < COUNT(subjects); s++) {
+        problem p;
+        set_up(&p, &subjects[s], 16, 4, true);
+        bench_case("16 elements", &p, 1, true, "ns");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    bench.filter = argc > 1 ? argv[1] : NULL;
+    bench.device = gd_backend_cpu.open(&(gd_open_options){ .device = "cpu", .threads = 1 });
+    if (!bench.device) {
+        fprintf(stderr, "bench_elementwise: %s\n", gd_error_message());
+        return 1;
+    }
+    for (int threads = 1; threads <= MOST_THREADS; threads++) {
+        if (!gd_bench_memory(threads, &bench.bandwidth[threads]))
+            return 1;
+        fprintf(stderr, "memory, %d thread%s: read %.1f, copy %.1f, triad %.1f GB/s\n", threads,
+                threads > 1 ? "s" : "", bench.bandwidth[threads].read * 1e-9,
+                bench.bandwidth[threads].copy * 1e-9, bench.bandwidth[threads].triad * 1e-9);
+    }
+    size_t bytes = (size_t)1100 << 20;
+    bench.memory = gd_backend_cpu.memory_alloc(bench.device, bytes);
+    if (!bench.memory) {
+        fprintf(stderr, "bench_elementwise: %s\n", gd_error_message());
+        return 1;
+    }
+    memset(bench.memory, 0, bytes);
+    bench.memory_floats = bytes / sizeof(float);
+    fprintf(stderr, "%s\n%-34s %s %14s  bound   peer\n", bench.device->isa, "case", "threads",
+            "ours");
+    bench_large();
+    bench_small();
+    gd_backend_cpu.memory_free(bench.device, bench.memory, bytes);
+    gd_backend_cpu.close(bench.device);
+    return bench.failures > 0;
+}

@@ -1,0 +1,560 @@
+/* bench/bench_scalar.c: the scalar engine against the obvious way to write it, and against
+ * micrograd. One JSON object a line on stdout, a table on stderr.
+ *
+ * The work: a 2 -> 16 -> 16 -> 1 perceptron over 100 points, the squared errors added up in one
+ * graph of some 64,000 values; forward, backward, release. Peers:
+ *
+ *   malloc per node            reference-counted nodes, one malloc and one free each, released by
+ *                              recursion; backward with a growing stack and a mark in the node.
+ *                              Section 1 below.
+ *   malloc per node, hash set  the same, but what backward has seen is kept in a set of pointers,
+ *                              as in micrograd
+ *   micrograd (Python)         if the interpreter that BENCH_PEERS_PYTHON names, or else python3,
+ *                              can import it
+ *
+ * The loss and all gradients are compared before anything is timed. Ours and the C peers take turns
+ * in each round; the median of the rounds counts. Time is processor time per node made: a peer that
+ * needs more nodes for the same work is not charged for it.
+ */
+#include <gradus/scalar.h>
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { POINTS = 100, WARM_UP = 5, ROUNDS = 61 };
+
+static const size_t sizes[] = { 2, 16, 16, 1 };
+enum { LAYERS = 3, WIDEST = 16, PARAMETERS = 3 * 16 + 17 * 16 + 17 };
+
+/* What all work on. */
+static double weights[PARAMETERS]; // as gd_mlp_parameters orders them
+static double points[POINTS][2];
+static double targets[POINTS];
+
+/* What one run of the work gave. */
+typedef struct outcome {
+    double loss;
+    double gradients[PARAMETERS];
+    size_t nodes;
+    double forward, backward, release; /* seconds */
+} outcome;
+
+/* Processor time: what other programs do in between does not count. */
+static double cpu_seconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* ---- 1. The obvious way
+ * ------------------------------------------------------------------------------------------ */
+
+typedef enum plain_op { PLAIN_LEAF, PLAIN_ADD, PLAIN_SUB, PLAIN_MUL, PLAIN_RELU } plain_op;
+
+typedef struct plain_node {
+    double data, grad;
+    plain_op op;
+    struct plain_node *left, *right;
+    size_t references;
+    size_t seen; /* number of the backward pass that last saw it */
+} plain_node;
+
+static size_t plain_made;
+
+static void out_of_memory(void)
+{
+    fprintf(stderr, "bench_scalar: out of memory\n");
+    exit(1);
+}
+
+static plain_node *plain_create(plain_op op, double data, plain_node *left, plain_node *right)
+{
+    plain_node *node = malloc(sizeof *node);
+    if (node == NULL)
+        out_of_memory();
+    *node = (plain_node){ .data = data, .op = op, .left = left, .right = right, .references = 1 };
+    if (left != NULL)
+        left->references++;
+    if (right != NULL)
+        right->references++;
+    plain_made++;
+    return node;
+}
+
+static void plain_release(plain_node *node)
+{
+    if (node == NULL || --node->references > 0)
+        return;
+    plain_release(node->left);
+    plain_release(node->right);
+    free(node);
+}
+
+static plain_node *plain_add(plain_node *a, plain_node *b)
+{
+    return plain_create(PLAIN_ADD, a->data + b->data, a, b);
+}
+
+static plain_node *plain_sub(plain_node *a, plain_node *b)
+{
+    return plain_create(PLAIN_SUB, a->data - b->data, a, b);
+}
+
+static plain_node *plain_mul(plain_node *a, plain_node *b)
+{
+    return plain_create(PLAIN_MUL, a->data * b->data, a, b);
+}
+
+static plain_node *plain_relu(plain_node *a)
+{
+    return plain_create(PLAIN_RELU, a->data > 0.0 ? a->data : 0.0, a, NULL);
+}
+
+typedef struct plain_list {
+    plain_node **items;
+    size_t size, capacity;
+} plain_list;
+
+static void plain_push(plain_list *list, plain_node *node)
+{
+    if (list->size == list->capacity) {
+        list->capacity = list->capacity > 0 ? 2 * list->capacity : 64;
+        list->items = realloc(list->items, list->capacity * sizeof *list->items);
+        if (list->items == NULL)
+            out_of_memory();
+    }
+    list->items[list->size++] = node;
+}
+
+/* Whether this backward pass meets `node` for the first time: in the set, if there is one, else by
+ * the mark. */
+static bool first_visit(plain_node *node, gd_scalar_set *set, size_t pass)
+{
+    if (set != NULL)
+        return gd_scalar_set_insert(set, node) == 1;
+    bool first = node->seen != pass;
+    node->seen = pass;
+    return first;
+}
+
+static void plain_backward(plain_node *root, bool with_set)
+{
+    static size_t pass;
+    pass++;
+    gd_scalar_set *set = with_set ? gd_scalar_set_create() : NULL;
+    plain_list stack = { 0 }, order = { 0 };
+
+    /* Each node is pushed to be opened, and once more, marked by a NULL below it, to be finished.
+     */
+    plain_push(&stack, root);
+    while (stack.size > 0) {
+        plain_node *node = stack.items[--stack.size];
+        if (node == NULL) {
+            plain_push(&order, stack.items[--stack.size]);
+            continue;
+        }
+        if (!first_visit(node, set, pass))
+            continue;
+        plain_push(&stack, node);
+        plain_push(&stack, NULL);
+        if (node->right != NULL)
+            plain_push(&stack, node->right);
+        if (node->left != NULL)
+            plain_push(&stack, node->left);
+    }
+
+    root->grad = 1.0;
+    while (order.size > 0) {
+        plain_node *c = order.items[--order.size];
+        switch (c->op) {
+        case PLAIN_LEAF:
+            break;
+        case PLAIN_ADD:
+            c->left->grad += c->grad;
+            c->right->grad += c->grad;
+            break;
+        case PLAIN_SUB:
+            c->left->grad += c->grad;
+            c->right->grad -= c->grad;
+            break;
+        case PLAIN_MUL:
+            c->left->grad += c->grad * c->right->data;
+            c->right->grad += c->grad * c->left->data;
+            break;
+        case PLAIN_RELU:
+            c->left->grad += c->data > 0.0 ? c->grad : 0.0;
+            break;
+        }
+    }
+    free(order.items);
+    free(stack.items);
+    gd_scalar_set_destroy(set);
+}
+
+/* A layer of `outputs` neurons with `parameters` [outputs * (inputs + 1)] from `x` [inputs] to `y`
+ * [outputs]. */
+static void plain_layer(plain_node *const *parameters, size_t inputs, size_t outputs, bool relu,
+                        plain_node *const *x, plain_node **y)
+{
+    for (size_t neuron = 0; neuron < outputs; neuron++) {
+        plain_node *const *w = parameters + neuron * (inputs + 1);
+        plain_node *sum = w[inputs];
+        sum->references++;
+        for (size_t i = 0; i < inputs; i++) {
+            plain_node *product = plain_mul(w[i], x[i]);
+            plain_node *next = plain_add(sum, product);
+            plain_release(product);
+            plain_release(sum);
+            sum = next;
+        }
+        y[neuron] = relu ? plain_relu(sum) : sum;
+        if (relu)
+            plain_release(sum);
+    }
+}
+
+/* A new node: the network's output for `input` [2]. */
+static plain_node *plain_mlp(plain_node *const *parameters, plain_node *const *input)
+{
+    plain_node *x[WIDEST] = { input[0], input[1] };
+    for (size_t layer = 0; layer < LAYERS; layer++) {
+        plain_node *y[WIDEST];
+        plain_layer(parameters, sizes[layer], sizes[layer + 1], layer + 1 < LAYERS, x, y);
+        parameters += sizes[layer + 1] * (sizes[layer] + 1);
+        for (size_t i = 0; layer > 0 && i < sizes[layer]; i++)
+            plain_release(x[i]);
+        memcpy(x, y, sizes[layer + 1] * sizeof *y);
+    }
+    return x[0];
+}
+
+static struct {
+    plain_node *parameters[PARAMETERS];
+    plain_node *points[POINTS][2];
+    plain_node *targets[POINTS];
+} plain;
+
+static void plain_open(void)
+{
+    for (size_t i = 0; i < PARAMETERS; i++)
+        plain.parameters[i] = plain_create(PLAIN_LEAF, weights[i], NULL, NULL);
+    for (size_t i = 0; i < POINTS; i++) {
+        plain.points[i][0] = plain_create(PLAIN_LEAF, points[i][0], NULL, NULL);
+        plain.points[i][1] = plain_create(PLAIN_LEAF, points[i][1], NULL, NULL);
+        plain.targets[i] = plain_create(PLAIN_LEAF, targets[i], NULL, NULL);
+    }
+}
+
+static void plain_close(void)
+{
+    for (size_t i = 0; i < PARAMETERS; i++)
+        plain_release(plain.parameters[i]);
+    for (size_t i = 0; i < POINTS; i++) {
+        plain_release(plain.points[i][0]);
+        plain_release(plain.points[i][1]);
+        plain_release(plain.targets[i]);
+    }
+}
+
+static void run_plain(bool with_set, outcome *out)
+{
+    for (size_t i = 0; i < PARAMETERS; i++)
+        plain.parameters[i]->grad = 0.0;
+    size_t before = plain_made;
+    double start = cpu_seconds();
+    plain_node *loss = plain_create(PLAIN_LEAF, 0.0, NULL, NULL);
+    for (size_t i = 0; i < POINTS; i++) {
+        plain_node *y = plain_mlp(plain.parameters, plain.points[i]);
+        plain_node *error = plain_sub(y, plain.targets[i]);
+        plain_node *squared = plain_mul(error, error);
+        plain_node *sum = plain_add(loss, squared);
+        plain_release(y);
+        plain_release(error);
+        plain_release(squared);
+        plain_release(loss);
+        loss = sum;
+    }
+    double forward = cpu_seconds();
+    plain_backward(loss, with_set);
+    double backward = cpu_seconds();
+    out->loss = loss->data;
+    out->nodes = plain_made - before;
+    plain_release(loss);
+    double release = cpu_seconds();
+    out->forward = forward - start;
+    out->backward = backward - forward;
+    out->release = release - backward;
+    for (size_t i = 0; i < PARAMETERS; i++)
+        out->gradients[i] = plain.parameters[i]->grad;
+}
+
+static void run_plain_mark(outcome *out)
+{
+    run_plain(false, out);
+}
+
+static void run_plain_set(outcome *out)
+{
+    run_plain(true, out);
+}
+
+/* ---- 2. Ours
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+static struct {
+    gd_mlp *mlp;
+    gd_scalar_vector *parameters; // [PARAMETERS]
+    gd_scalar_vector *points[POINTS];
+    gd_value *targets[POINTS];
+} ours;
+
+/* Makes the network and the points, and writes down the numbers for the others. */
+static void ours_open(void)
+{
+    gd_scalar_random random = { 1 };
+    bool well = true;
+    ours.mlp = gd_mlp_create(sizes, LAYERS + 1, GD_SCALAR_LINEAR, 7);
+    ours.parameters = gd_scalar_vector_create();
+    well = gd_mlp_parameters(ours.mlp, ours.parameters) == 0;
+    for (size_t i = 0; i < POINTS; i++) {
+        ours.points[i] = gd_scalar_vector_create();
+        for (size_t k = 0; k < 2; k++) {
+            points[i][k] = gd_scalar_uniform(&random, -1.0, 1.0);
+            well = gd_scalar_vector_push_leaf(ours.points[i], points[i][k]) == 0 && well;
+        }
+        targets[i] = points[i][0] * points[i][1] > 0.0 ? 1.0 : -1.0;
+        ours.targets[i] = gd_value_create_leaf(targets[i]);
+        well = ours.targets[i] != NULL && well;
+    }
+    if (!well)
+        out_of_memory();
+    for (size_t i = 0; i < PARAMETERS; i++)
+        weights[i] = gd_value_data(gd_scalar_vector_get(ours.parameters, i));
+}
+
+static void ours_close(void)
+{
+    for (size_t i = 0; i < POINTS; i++) {
+        gd_scalar_vector_destroy(ours.points[i]);
+        gd_value_release(ours.targets[i]);
+    }
+    gd_scalar_vector_destroy(ours.parameters);
+    gd_mlp_destroy(ours.mlp);
+}
+
+static void run_ours(outcome *out)
+{
+    gd_scalar_zero_grad(ours.parameters);
+    size_t before = gd_scalar_live_values();
+    double start = cpu_seconds();
+    gd_value *loss = gd_value_create_leaf(0.0);
+    for (size_t i = 0; i < POINTS; i++) {
+        gd_scalar_vector *y = gd_mlp_forward(ours.mlp, ours.points[i]);
+        gd_value *error = gd_value_sub(gd_scalar_vector_get(y, 0), ours.targets[i]);
+        loss = gd_value_accumulate(loss, gd_value_mul(error, error));
+        gd_value_release(error);
+        gd_scalar_vector_destroy(y);
+    }
+    double forward = cpu_seconds();
+    if (gd_value_backward(loss) != 0)
+        out_of_memory();
+    double backward = cpu_seconds();
+    out->loss = gd_value_data(loss);
+    out->nodes = gd_scalar_live_values() - before;
+    gd_value_release(loss);
+    double release = cpu_seconds();
+    out->forward = forward - start;
+    out->backward = backward - forward;
+    out->release = release - backward;
+    for (size_t i = 0; i < PARAMETERS; i++)
+        out->gradients[i] = gd_value_grad(gd_scalar_vector_get(ours.parameters, i));
+}
+
+/* ---- 3. micrograd
+ * ------------------------------------------------------------------------------------------------
+ */
+
+/* The numbers go to a file, bench/peers/micrograd_peer.py reads them, does the work, and prints a
+ * line for each thing measured: its name and numbers. */
+static bool write_problem(FILE *file)
+{
+    bool well = fprintf(file, "weights") > 0;
+    for (size_t i = 0; i < PARAMETERS; i++)
+        well = fprintf(file, " %.17g", weights[i]) > 0 && well;
+    well = fprintf(file, "\n") > 0 && well;
+    for (size_t i = 0; i < POINTS; i++)
+        well = fprintf(file, "point %.17g %.17g %.17g\n", points[i][0], points[i][1], targets[i]) >
+                   0 &&
+               well;
+    return well;
+}
+
+/* Reads what the script printed. Whether all of it was there. */
+static bool read_outcome(FILE *pipe, outcome *out, double *ns_per_node, char *name,
+                         size_t name_size)
+{
+    char version[64];
+    if (fscanf(pipe, "version %63s nodes %zu ns_per_node %lf loss %lf gradients", version,
+               &out->nodes, ns_per_node, &out->loss) != 4)
+        return false;
+    for (size_t i = 0; i < PARAMETERS; i++)
+        if (fscanf(pipe, "%lf", &out->gradients[i]) != 1)
+            return false;
+    snprintf(name, name_size, "micrograd %s (Python)", version);
+    return true;
+}
+
+/* false: there is no micrograd here, or no Python. */
+static bool run_micrograd(outcome *out, double *ns_per_node, char *name, size_t name_size)
+{
+    char path[] = "/tmp/bench_scalar.XXXXXX";
+    int handle = mkstemp(path);
+    FILE *file = handle >= 0 ? fdopen(handle, "w") : NULL;
+    if (file == NULL)
+        return false;
+    bool well = write_problem(file);
+    well = fclose(file) == 0 && well;
+
+    const char *python = getenv("BENCH_PEERS_PYTHON");
+    char command[4096];
+    int length =
+        snprintf(command, sizeof command, "'%s' '%s/bench/peers/micrograd_peer.py' '%s'",
+                 python != NULL && python[0] != '\0' ? python : "python3", GD_SOURCE_DIR, path);
+    FILE *pipe = well && length < (int)sizeof command ? popen(command, "r") : NULL;
+    well = pipe != NULL && read_outcome(pipe, out, ns_per_node, name, name_size);
+    if (pipe != NULL)
+        well = pclose(pipe) == 0 && well;
+    remove(path);
+    return well;
+}
+
+/* ---- 4. Comparing
+ * ------------------------------------------------------------------------------------------------
+ */
+
+static bool agree(double a, double b)
+{
+    return fabs(a - b) <= 1e-12 * fmax(1.0, fmax(fabs(a), fabs(b)));
+}
+
+/* Whether two runs came to the same loss and gradients. */
+static bool same_outcome(const outcome *a, const outcome *b)
+{
+    bool same = agree(a->loss, b->loss);
+    for (size_t i = 0; i < PARAMETERS; i++)
+        same = agree(a->gradients[i], b->gradients[i]) && same;
+    return same;
+}
+
+enum { OURS, PLAIN_MARK, PLAIN_SET, RUNNERS };
+
+static const struct {
+    const char *name;
+    void (*run)(outcome *);
+} runners[RUNNERS] = {
+    { "gradus", run_ours },
+    { "malloc per node", run_plain_mark },
+    { "malloc per node, hash set", run_plain_set },
+};
+
+enum { FORWARD, BACKWARD, RELEASE, ALL, PHASES };
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *numbers, size_t count)
+{
+    qsort(numbers, count, sizeof *numbers, ascending);
+    return numbers[count / 2];
+}
+
+static void print_row(const char *what, double ns, double peer, const char *peer_name,
+                      bool verified)
+{
+    printf("{\"suite\":\"scalar\",\"case\":\"%s\",\"threads\":1,\"metric\":\"ns_per_node\","
+           "\"ours\":%.4g,"
+           "\"peer\":%.4g,\"peer_name\":\"%s\",\"ratio\":%.4g,\"bound_fraction\":null,\"verified\":"
+           "%s}\n",
+           what, ns, peer, peer_name, peer / ns, verified ? "true" : "false");
+}
+
+int main(void)
+{
+    static outcome outcomes[RUNNERS];
+    static double samples[RUNNERS][PHASES][ROUNDS];
+    ours_open();
+    plain_open();
+
+    bool verified[RUNNERS] = { true };
+    for (int r = 0; r < RUNNERS; r++) {
+        runners[r].run(&outcomes[r]);
+        verified[r] = same_outcome(&outcomes[OURS], &outcomes[r]);
+    }
+    for (int round = -WARM_UP; round < ROUNDS; round++) {
+        for (int r = 0; r < RUNNERS; r++) {
+            /* The first of two runs fetches its memory back from where the others drove it, as no
+             * training loop would have to. */
+            outcome *o = &outcomes[r];
+            runners[r].run(o);
+            runners[r].run(o);
+            if (round < 0)
+                continue;
+            double per_node = 1e9 / (double)o->nodes;
+            samples[r][FORWARD][round] = o->forward * per_node;
+            samples[r][BACKWARD][round] = o->backward * per_node;
+            samples[r][RELEASE][round] = o->release * per_node;
+            samples[r][ALL][round] = (o->forward + o->backward + o->release) * per_node;
+        }
+    }
+
+    fprintf(
+        stderr,
+        "2-16-16-1 perceptron, %d points, %zu nodes in one graph; ns a node, median of %d rounds\n",
+        POINTS, outcomes[OURS].nodes, ROUNDS);
+    fprintf(stderr, "%-28s %9s %9s %9s %9s\n", "", "forward", "backward", "release", "all");
+    double ns[RUNNERS][PHASES];
+    bool all_verified = true;
+    for (int r = 0; r < RUNNERS; r++) {
+        for (int phase = 0; phase < PHASES; phase++)
+            ns[r][phase] = median(samples[r][phase], ROUNDS);
+        fprintf(stderr, "%-28s %9.2f %9.2f %9.2f %9.2f%s\n", runners[r].name, ns[r][FORWARD],
+                ns[r][BACKWARD], ns[r][RELEASE], ns[r][ALL],
+                verified[r] ? "" : "  DIFFERENT RESULT");
+        all_verified = all_verified && verified[r];
+    }
+
+    static const char *const cases[PHASES] = { "mlp 2-16-16-1 x100, forward",
+                                               "mlp 2-16-16-1 x100, backward",
+                                               "mlp 2-16-16-1 x100, release",
+                                               "mlp 2-16-16-1 x100" };
+    for (int r = PLAIN_MARK; r < RUNNERS; r++)
+        for (int phase = 0; phase < PHASES; phase++)
+            print_row(cases[phase], ns[OURS][phase], ns[r][phase], runners[r].name, verified[r]);
+
+    static outcome python;
+    char name[96];
+    double python_ns = 0.0;
+    fflush(stdout);
+    if (run_micrograd(&python, &python_ns, name, sizeof name)) {
+        bool same = same_outcome(&outcomes[OURS], &python);
+        fprintf(stderr, "%-28s %39.0f%s\n", name, python_ns, same ? "" : "  DIFFERENT RESULT");
+        print_row(cases[ALL], ns[OURS][ALL], python_ns, name, same);
+        all_verified = all_verified && same;
+    } else {
+        fprintf(
+            stderr,
+            "micrograd: not found (BENCH_PEERS_PYTHON may name a Python that has it); left out\n");
+    }
+    plain_close();
+    ours_close();
+    return all_verified ? 0 : 1;
+}

@@ -1,0 +1,16 @@
+/* gradus/gradus.h: all of Gradus. Small programs include this; large ones may include the parts they use. */
+#ifndef GRADUS_GRADUS_H
+#define GRADUS_GRADUS_H
+
+#include <gradus/autograd.h>
+#include <gradus/base.h>
+#include <gradus/compile.h>
+#include <gradus/data.h>
+#include <gradus/io.h>
+#include <gradus/nn.h>
+#include <gradus/ops.h>
+#include <gradus/optim.h>
+#include <gradus/tensor.h>
+#include <gradus/train.h>
+
+#endif

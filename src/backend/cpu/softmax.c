@@ -1,0 +1,348 @@
+/* backend/cpu/softmax.c: the walk of softmax, log_softmax, cross_entropy and its gradient over strided tensors. What is computed, and
+ * in which order, stands in softmax.h. Start at gd_softmax_run().
+ *
+ * Lines along the last axis are rows; when they do not lie contiguous they are first copied into the result, where the work is then
+ * done in place. Along another axis, tiles of neighbouring lines are taken together, row by row.
+ */
+#include "backend/cpu/softmax.h"
+#include "base/error.h"
+#include "base/threads.h"
+#include "ops/attrs.h"
+
+#define CHUNK_ROWS     64   /* rows whose statistics are kept at once, so that their logarithms are taken together */
+#define CHUNK_ELEMENTS 8192 /* what they may hold between them, to stay in the cache */
+#define TILE           128  /* columns taken at a time */
+
+enum goal { SOFTMAX, LOG_SOFTMAX, LOSS };
+
+typedef struct softmax_job {
+    const gd_softmax_loops *loops;
+    const gd_kernel_call *call;
+    enum goal goal;
+    int64_t size; /* bytes of an element */
+    const char *in;
+    char *out;
+    int64_t n, stride; /* of the axis */
+    int64_t inner;     /* elements of the axes behind it; the result is [before, n, inner] */
+    bool by_rows;
+    gd_nest before;    /* operand 0: the input, 1: the result */
+    gd_nest behind;    /* operand 0: the input */
+    int64_t tiles;
+    /* cross_entropy, cross_entropy_grad */
+    const void *labels;
+    gd_dtype label_dtype;
+    int64_t label_stride;
+    const char *g; /* NULL but for the gradient */
+    int64_t g_stride;
+} softmax_job;
+
+/* As much as one number of either dtype. */
+typedef union numbers {
+    float f32[CHUNK_ROWS];
+    double f64[CHUNK_ROWS];
+} numbers;
+
+static int64_t label_at(const softmax_job *job, int64_t i)
+{
+    int64_t at = i * job->label_stride;
+    switch (job->label_dtype) {
+    case GD_I64:
+        return ((const int64_t *)job->labels)[at];
+    case GD_I32:
+        return ((const int32_t *)job->labels)[at];
+    default:
+        return ((const uint8_t *)job->labels)[at];
+    }
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+/* The loss of rows [first, first + count), which are at x. */
+static void rows_loss(const softmax_job *job, int64_t first, const char *x, int64_t row_stride,
+                      int64_t count)
+{
+    numbers max, sum, picked;
+    job->loops->statistics_rows(x, row_stride, job->n, &max, &sum, count);
+    job->loops->log(&sum, count);
+    for (int64_t r = 0; r < count; r++)
+        memcpy((char *)&picked + r * job->size,
+               x + (r * row_stride + label_at(job, first + r)) * job->size, (size_t)job->size);
+    job->loops->loss(job->out + first * job->size, &sum, &picked, &max, count);
+}
+
+/* Rows [first, first + count): x at `row_stride`, the result one after another. */
+static void rows_chunk(const softmax_job *job, int64_t first, const char *x, int64_t row_stride,
+                       int64_t count)
+{
+    const gd_softmax_loops *loops = job->loops;
+    if (job->goal == LOSS) {
+        rows_loss(job, first, x, row_stride, count);
+        return;
+    }
+    char *out = job->out + first * job->n * job->size;
+    if (job->stride != 1) {
+        for (int64_t r = 0; r < count; r++)
+            gd_copy_run(out + r * job->n * job->size, 1, x + r * row_stride * job->size,
+                        job->stride, job->n, (size_t)job->size);
+        x = out;
+        row_stride = job->n;
+    }
+    if (job->goal == LOG_SOFTMAX) {
+        numbers max, sum;
+        loops->statistics_rows(x, row_stride, job->n, &max, &sum, count);
+        loops->log(&sum, count);
+        loops->shift_rows(x, row_stride, job->n, &max, &sum, out, count);
+        return;
+    }
+    loops->softmax_rows(x, row_stride, job->n, out, count);
+    if (job->g) {
+        int64_t labels[CHUNK_ROWS];
+        for (int64_t r = 0; r < count; r++)
+            labels[r] = label_at(job, first + r);
+        loops->gradient_rows(out, job->n, labels, job->g + first * job->g_stride * job->size,
+                             job->g_stride, count);
+    }
+}
+
+static void rows_range(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const softmax_job *job = context;
+    gd_nest outer = job->before;
+    gd_run lines = gd_nest_pop(&outer);
+    gd_cursor cursor = gd_cursor_at(&outer, begin / lines.size);
+    int64_t skip = begin % lines.size, most = CHUNK_ELEMENTS / job->n;
+    most = most < 1 ? 1 : most > CHUNK_ROWS ? CHUNK_ROWS : most;
+    while (begin < end) {
+        int64_t count = lines.size - skip < end - begin ? lines.size - skip : end - begin;
+        if (count > most)
+            count = most;
+        rows_chunk(job, begin, job->in + (cursor.at[0] + skip * lines.stride[0]) * job->size,
+                   lines.stride[0], count);
+        begin += count;
+        skip += count;
+        if (skip == lines.size) {
+            skip = 0;
+            gd_cursor_next(&cursor);
+        }
+    }
+}
+
+/* ---- columns ----------------------------------------------------------------------------------------------------- */
+
+/* A tile of `width` lines side by side. Its scratch: five rows, then the levels of the tree. */
+typedef struct tile {
+    const softmax_job *job;
+    const char *in; /* of the tile's item of the axes before */
+    int64_t first, width;
+    bool is_plain; /* the elements of a row are neighbours */
+    char *max, *sum, *block_sum, *gather, *levels;
+} tile;
+
+static const char *tile_row(const tile *t, int64_t i)
+{
+    const softmax_job *job = t->job;
+    const char *row = t->in + i * job->stride * job->size;
+    if (t->is_plain)
+        return row + t->first * job->size;
+    gd_nest_gather(t->gather, row, &job->behind, t->first, t->first + t->width, (size_t)job->size);
+    return t->gather;
+}
+
+/* max and sum of each column; with `out`, the exponentials go there, rows `inner` apart. */
+static void tile_statistics(tile *t, char *out)
+{
+    const softmax_job *job = t->job;
+    const gd_softmax_loops *loops = job->loops;
+    loops->lowest(t->max, t->width);
+    for (int64_t i = 0; i < job->n; i++)
+        loops->column_max(t->max, tile_row(t, i), t->width);
+
+    gd_tree tree = { .merge = loops->column_add,
+                     .levels = t->levels,
+                     .width = t->width,
+                     .bytes = (size_t)(t->width * job->size) };
+    int64_t block_rows = GD_REDUCE_BLOCK_ROWS;
+    while (job->n / block_rows >= GD_REDUCE_MAX_BLOCKS)
+        block_rows *= 2;
+    for (int64_t i = 0; i < job->n;) {
+        memset(t->block_sum, 0, tree.bytes);
+        for (int64_t end = i + block_rows; i < end && i < job->n; i++)
+            loops->column_exp(out ? out + i * job->inner * job->size : NULL, t->block_sum,
+                              tile_row(t, i), t->max, t->width);
+        gd_tree_push(&tree, t->block_sum);
+    }
+    memcpy(t->sum, gd_tree_end(&tree), tree.bytes);
+}
+
+/* Columns are examples, in their order; all of them are behind the axis. */
+static void tile_loss(tile *t)
+{
+    const softmax_job *job = t->job;
+    tile_statistics(t, NULL);
+    job->loops->log(t->sum, t->width);
+    int64_t stride = job->behind.rank ? job->behind.stride[0][0] : 0;
+    char *picked = t->gather;
+    for (int64_t c = 0; c < t->width; c++) {
+        int64_t at = (t->first + c) * stride + label_at(job, t->first + c) * job->stride;
+        memcpy(picked + c * job->size, job->in + at * job->size, (size_t)job->size);
+    }
+    job->loops->loss(job->out + t->first * job->size, t->sum, picked, t->max, t->width);
+}
+
+static void tile_run(tile *t, char *out)
+{
+    const softmax_job *job = t->job;
+    int64_t step = job->inner * job->size;
+    tile_statistics(t, job->goal == SOFTMAX ? out : NULL);
+    if (job->goal == SOFTMAX) {
+        job->loops->reciprocal(t->sum, t->width);
+        for (int64_t i = 0; i < job->n; i++)
+            job->loops->column_scale(out + i * step, t->sum, t->width);
+    } else {
+        job->loops->log(t->sum, t->width);
+        for (int64_t i = 0; i < job->n; i++)
+            job->loops->column_shift(out + i * step, tile_row(t, i), t->max, t->sum, t->width);
+    }
+}
+
+static void tiles_range(void *context, int64_t begin, int64_t end, int thread)
+{
+    const softmax_job *job = context;
+    char *rows = gd_cpu_scratch(job->call, thread);
+    int64_t row_bytes = TILE * (int64_t)sizeof(double);
+    _Static_assert((5 + GD_REDUCE_LEVELS) * TILE * sizeof(double) <= GD_CPU_SCRATCH,
+                   "scratch too small");
+    bool is_plain =
+        job->behind.rank == 0 || (job->behind.rank == 1 && job->behind.stride[0][0] == 1);
+    for (int64_t item = begin; item < end; item++) {
+        gd_cursor cursor = gd_cursor_at(&job->before, item / job->tiles);
+        int64_t first = item % job->tiles * TILE, rest = job->inner - first;
+        tile t = { .job = job,
+                   .in = job->in + cursor.at[0] * job->size,
+                   .first = first,
+                   .width = rest < TILE ? rest : TILE,
+                   .is_plain = is_plain,
+                   .max = rows,
+                   .sum = rows + row_bytes,
+                   .block_sum = rows + 2 * row_bytes,
+                   .gather = rows + 3 * row_bytes,
+                   .levels = rows + 5 * row_bytes };
+        if (job->goal == LOSS)
+            tile_loss(&t);
+        else
+            tile_run(&t, job->out + (cursor.at[1] + first) * job->size);
+    }
+}
+
+/* ---- planning ---------------------------------------------------------------------------------------------------- */
+
+static void softmax_run(softmax_job *job, int64_t lines)
+{
+    int threads = job->call->device->threads;
+    if (job->by_rows) {
+        gd_parallel_for(threads, lines, 1 + GD_PARALLEL_ELEMENTS / job->n, rows_range, job);
+        return;
+    }
+    job->tiles = (job->inner + TILE - 1) / TILE;
+    int64_t width = job->inner < TILE ? job->inner : TILE;
+    gd_parallel_for(threads, gd_nest_count(&job->before) * job->tiles,
+                    1 + GD_PARALLEL_ELEMENTS / (job->n * width), tiles_range, job);
+}
+
+static gd_status softmax_start(const gd_kernel_call *call, const gd_softmax_loops *loops,
+                               enum goal goal)
+{
+    const gd_axis_attr *attr = call->attr;
+    const gd_layout *in = call->in[0].layout;
+    int64_t count = gd_layout_count(in), out_stride[GD_MAX_RANK];
+    if (count == 0)
+        return GD_OK;
+    int rank = in->rank, axis = rank == 0 ? 0 : attr->axis;
+    gd_strides_row_major(rank, in->shape, out_stride);
+    softmax_job job = { .loops = loops,
+                        .call = call,
+                        .goal = goal,
+                        .size = (int64_t)loops->size,
+                        .in = call->in[0].data,
+                        .out = call->out.data,
+                        .n = rank == 0 ? 1 : in->shape[axis],
+                        .stride = rank == 0 ? 1 : in->stride[axis],
+                        .inner = rank == 0 ? 1 : out_stride[axis] };
+    job.by_rows = job.inner == 1;
+    job.before = gd_nest_make(axis, in->shape, in->stride, out_stride, NULL);
+    if (rank > 0)
+        job.behind = gd_nest_make(rank - axis - 1, in->shape + axis + 1, in->stride + axis + 1,
+                                  NULL, NULL);
+    softmax_run(&job, count / job.n);
+    return GD_OK;
+}
+
+gd_status gd_softmax_run(const gd_kernel_call *call, const gd_softmax_loops *loops)
+{
+    return softmax_start(call, loops, SOFTMAX);
+}
+
+gd_status gd_log_softmax_run(const gd_kernel_call *call, const gd_softmax_loops *loops)
+{
+    return softmax_start(call, loops, LOG_SOFTMAX);
+}
+
+/* What the loss and its gradient share: logits [rows, n] and labels, which are checked. */
+static gd_status loss_begin(const gd_kernel_call *call, const gd_softmax_loops *loops,
+                            softmax_job *job)
+{
+    const gd_layout *in = call->in[0].layout, *labels = call->in[1].layout;
+    *job = (softmax_job){ .loops = loops,
+                          .call = call,
+                          .size = (int64_t)loops->size,
+                          .in = call->in[0].data,
+                          .out = call->out.data,
+                          .n = in->shape[1],
+                          .stride = in->stride[1],
+                          .labels = call->in[1].data,
+                          .label_dtype = labels->dtype,
+                          .label_stride = labels->stride[0] };
+    if (labels->dtype != GD_I64 && labels->dtype != GD_I32 && labels->dtype != GD_U8)
+        return gd_fail(GD_ERR_DTYPE, "%s: labels are %s, not i64, i32 or u8", call->op->name,
+                       gd_dtype_name(labels->dtype));
+    for (int64_t i = 0; i < in->shape[0]; i++) {
+        int64_t label = label_at(job, i);
+        if (label < 0 || label >= job->n)
+            return gd_fail(GD_ERR_INVALID, "%s: label %lld of row %lld is not one of %lld classes",
+                           call->op->name, (long long)label, (long long)i, (long long)job->n);
+    }
+    return GD_OK;
+}
+
+gd_status gd_cross_entropy_run(const gd_kernel_call *call, const gd_softmax_loops *loops)
+{
+    const gd_layout *in = call->in[0].layout;
+    softmax_job job;
+    gd_status status = loss_begin(call, loops, &job);
+    if (status != GD_OK || in->shape[0] == 0)
+        return status;
+    job.goal = LOSS;
+    job.by_rows = job.stride == 1 || job.n == 1;
+    job.inner = in->shape[0];
+    gd_nest *rows = job.by_rows ? &job.before : &job.behind;
+    *rows = gd_nest_make(1, in->shape, in->stride, NULL, NULL);
+    softmax_run(&job, in->shape[0]);
+    return GD_OK;
+}
+
+gd_status gd_cross_entropy_grad_run(const gd_kernel_call *call, const gd_softmax_loops *loops)
+{
+    const gd_layout *in = call->in[0].layout;
+    softmax_job job;
+    gd_status status = loss_begin(call, loops, &job);
+    if (status != GD_OK || in->shape[0] == 0)
+        return status;
+    job.goal = SOFTMAX;
+    job.by_rows = true;
+    job.g = call->in[2].data;
+    job.g_stride = call->in[2].layout->stride[0];
+    job.before = gd_nest_make(1, in->shape, in->stride, NULL, NULL);
+    softmax_run(&job, in->shape[0]);
+    return GD_OK;
+}

@@ -1,0 +1,50 @@
+/* backend/cpu/softmax_isa.c: the arithmetic of softmax, log_softmax, cross_entropy and cross_entropy_grad for one instruction set:
+ * softmax_loops.h for f32 and for f64, and the kernels. The walk over tensors is softmax.c; what is computed stands in softmax.h.
+ */
+#include "backend/cpu/reduce_isa.h"
+#include "backend/cpu/softmax.h"
+#include "backend/cpu/vecmath.h"
+#include "base/error.h"
+
+#define TYPE f32
+#include "backend/cpu/softmax_loops.h"
+#define TYPE f64
+#include "backend/cpu/softmax_loops.h"
+
+typedef gd_status (*run_fn)(const gd_kernel_call *call, const gd_softmax_loops *loops);
+
+static gd_status run(const gd_kernel_call *call, run_fn fn)
+{
+    gd_dtype dtype = call->in[0].layout->dtype;
+    if (dtype != GD_F32 && dtype != GD_F64)
+        return gd_fail(GD_ERR_DTYPE, "%s of %s", call->op->name, gd_dtype_name(dtype));
+    return fn(call, dtype == GD_F32 ? &softmax_f32_loops : &softmax_f64_loops);
+}
+
+static gd_status softmax_kernel(const gd_kernel_call *call)
+{
+    return run(call, gd_softmax_run);
+}
+
+static gd_status log_softmax_kernel(const gd_kernel_call *call)
+{
+    return run(call, gd_log_softmax_run);
+}
+
+static gd_status cross_entropy_kernel(const gd_kernel_call *call)
+{
+    return run(call, gd_cross_entropy_run);
+}
+
+static gd_status cross_entropy_grad_kernel(const gd_kernel_call *call)
+{
+    return run(call, gd_cross_entropy_grad_run);
+}
+
+void GD_ISA_NAME(gd_cpu_register_softmax)(gd_kernel_fn *kernel)
+{
+    kernel[GD_OP_softmax] = softmax_kernel;
+    kernel[GD_OP_log_softmax] = log_softmax_kernel;
+    kernel[GD_OP_cross_entropy] = cross_entropy_kernel;
+    kernel[GD_OP_cross_entropy_grad] = cross_entropy_grad_kernel;
+}

@@ -1,0 +1,168 @@
+/* data/dataset.c: samples and labels in host memory. Start at gd_dataset_adopt(). Reading them from
+ * files is data/dataset_idx.c, giving them out in batches data/loader.c. */
+#include "data/dataset.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+static void destroy(void *object)
+{
+    gd_dataset *d = object;
+    gd_free(d->samples);
+    gd_free(d->labels);
+    gd_free(d);
+}
+
+void gd_dataset_release(gd_dataset *d)
+{
+    if (!d)
+        return;
+    gd_context_disown(d->context, d);
+    destroy(d);
+}
+
+/* Numbers in a sample, -1 for a shape that cannot be. */
+static int64_t count_features(gd_shape shape)
+{
+    if (shape.rank < 0 || shape.rank >= GD_MAX_RANK)
+        return -1;
+    int64_t features = 1;
+    for (int i = 0; i < shape.rank; i++) {
+        if (shape.dim[i] < 1 || shape.dim[i] > (INT64_C(1) << 40) / features)
+            return -1;
+        features *= shape.dim[i];
+    }
+    return features;
+}
+
+static gd_status check(const gd_dataset_options *o)
+{
+    int64_t features = count_features(o->shape);
+    if (features < 0)
+        return gd_fail(GD_ERR_SHAPE, "gd_dataset: a sample of rank %d with such sizes cannot be",
+                       o->shape.rank);
+    if (o->dtype != GD_U8 && o->dtype != GD_F32)
+        return gd_fail(GD_ERR_DTYPE, "gd_dataset: samples are u8 or f32, not %s",
+                       gd_dtype_name(o->dtype));
+    if (o->count < 1 || o->count > (INT64_C(1) << 48) / features)
+        return gd_fail(GD_ERR_INVALID, "gd_dataset: %lld samples", (long long)o->count);
+    if (!isfinite(o->scale) || !isfinite(o->shift))
+        return gd_fail(GD_ERR_INVALID, "gd_dataset: scale %g and shift %g must be finite",
+                       (double)o->scale, (double)o->shift);
+    return GD_OK;
+}
+
+/* Largest label plus one; 0 and an error when one is negative. */
+static int64_t count_classes(const int64_t *labels, int64_t count)
+{
+    int64_t classes = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (labels[i] < 0) {
+            (void)gd_fail(GD_ERR_INVALID, "gd_dataset: label %lld of sample %lld is negative",
+                          (long long)labels[i], (long long)i);
+            return 0;
+        }
+        classes = labels[i] >= classes ? labels[i] + 1 : classes;
+    }
+    return classes;
+}
+
+gd_dataset *gd_dataset_adopt(const gd_dataset_options *o, void *samples, int64_t *labels)
+{
+    gd_dataset *d = check(o) == GD_OK ? gd_alloc_zero(1, sizeof *d) : NULL;
+    if (!d) {
+        gd_free(samples);
+        gd_free(labels);
+        return NULL;
+    }
+    *d = (gd_dataset){ .context = o->context,
+                       .samples = samples,
+                       .labels = labels,
+                       .count = o->count,
+                       .features = count_features(o->shape),
+                       .classes = count_classes(labels, o->count),
+                       .dtype = o->dtype,
+                       .shape = o->shape,
+                       .scale = o->scale == 0.0f ? 1.0f : o->scale,
+                       .shift = o->shift,
+                       .convert = gd_convert_choose(o->dtype, gd_context_isa(o->context)) };
+    if (d->classes == 0 || gd_context_adopt(o->context, d, destroy) != GD_OK) {
+        destroy(d);
+        return NULL;
+    }
+    return d;
+}
+
+gd_dataset *gd_dataset_create_with(gd_dataset_options o)
+{
+    if (!o.context)
+        return NULL;
+    if (!o.samples || !o.labels)
+        return gd_fail_null(GD_ERR_INVALID, "gd_dataset_create: %s are NULL",
+                            o.samples ? "labels" : "samples");
+    if (check(&o) != GD_OK)
+        return NULL;
+    size_t bytes = (size_t)(o.count * count_features(o.shape)) * gd_dtype_size(o.dtype);
+    size_t label_bytes = (size_t)o.count * sizeof *o.labels;
+    void *samples = gd_alloc(bytes);
+    int64_t *labels = gd_alloc(label_bytes);
+    if (!samples || !labels) {
+        gd_free(samples);
+        gd_free(labels);
+        return NULL;
+    }
+    memcpy(samples, o.samples, bytes);
+    memcpy(labels, o.labels, label_bytes);
+    return gd_dataset_adopt(&o, samples, labels);
+}
+
+int64_t gd_dataset_count(const gd_dataset *d)
+{
+    return d ? d->count : 0;
+}
+
+gd_shape gd_dataset_shape(const gd_dataset *d)
+{
+    return d ? d->shape : GD_SCALAR;
+}
+
+int64_t gd_dataset_classes(const gd_dataset *d)
+{
+    return d ? d->classes : 0;
+}
+
+static gd_tensor *get_samples(const gd_dataset *d, int64_t first, int64_t count)
+{
+    gd_shape shape = { .rank = d->shape.rank + 1, .dim = { count } };
+    memcpy(shape.dim + 1, d->shape.dim, sizeof(int64_t) * (size_t)d->shape.rank);
+    size_t values = (size_t)(count * d->features);
+    float *copy = gd_alloc(values * sizeof *copy + 1);
+    if (!copy)
+        return NULL;
+    d->convert(gd_dataset_sample(d, first), copy, (int64_t)values, d->scale, d->shift);
+    gd_tensor *t = gd_from_host(d->context, shape, GD_F32, copy);
+    gd_free(copy);
+    return t;
+}
+
+gd_status gd_dataset_get(const gd_dataset *d, int64_t first, int64_t count, gd_tensor **x,
+                         gd_tensor **y)
+{
+    if (x)
+        *x = NULL;
+    if (y)
+        *y = NULL;
+    if (!d)
+        return gd_fail(GD_ERR_INVALID, "gd_dataset_get: the data set is NULL");
+    if (first < 0 || count < 1 || first > d->count - count)
+        return gd_fail(GD_ERR_SHAPE, "gd_dataset_get: samples %lld to %lld of %lld",
+                       (long long)first, (long long)(first + count - 1), (long long)d->count);
+    if (x && !(*x = get_samples(d, first, count)))
+        return gd_error_code();
+    if (y && !(*y = gd_from_host(d->context, GD_SHAPE(count), GD_I64, d->labels + first)))
+        return gd_error_code();
+    return GD_OK;
+}

@@ -1,0 +1,217 @@
+/* data/dataset_idx.c: data sets from IDX files, and MNIST. Files are read at the same time, a
+ * thread each, since decompressing them is most of the work. Start at read_all(). */
+#include "data/dataset.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- several files at once ---- */
+
+typedef struct file_job {
+    const char *path;
+    gd_idx idx;
+    gd_status status;
+    char message[512]; /* errors are kept per thread; this carries one over */
+    pthread_t thread;
+    bool started;
+} file_job;
+
+static void *read_one(void *argument)
+{
+    file_job *job = argument;
+    gd_error_clear();
+    job->status = gd_idx_read(job->path, &job->idx);
+    snprintf(job->message, sizeof job->message, "%s", gd_error_message());
+    return NULL;
+}
+
+static void free_all(file_job *jobs, int count)
+{
+    for (int i = 0; i < count; i++)
+        gd_idx_free(&jobs[i].idx);
+}
+
+/* Read every job's file. On failure the first job's error is recorded and nothing is left. */
+static gd_status read_all(file_job *jobs, int count)
+{
+    for (int i = 1; i < count; i++)
+        jobs[i].started = pthread_create(&jobs[i].thread, NULL, read_one, &jobs[i]) == 0;
+    jobs[0].status = gd_idx_read(jobs[0].path, &jobs[0].idx);
+    gd_status status = jobs[0].status;
+    for (int i = 1; i < count; i++) {
+        if (jobs[i].started)
+            pthread_join(jobs[i].thread, NULL);
+        else
+            jobs[i].status = gd_idx_read(jobs[i].path, &jobs[i].idx);
+        if (status == GD_OK && jobs[i].status != GD_OK)
+            status = gd_fail(jobs[i].status, "%s", jobs[i].message);
+    }
+    if (status != GD_OK)
+        free_all(jobs, count);
+    return status;
+}
+
+/* ---- from two files to a data set ---- */
+
+static int64_t *widen_labels(const gd_idx *idx, int64_t count)
+{
+    int64_t *labels = gd_alloc((size_t)count * sizeof *labels + 1);
+    for (int64_t i = 0; labels && i < count; i++)
+        labels[i] = idx->type == GD_IDX_U8 ? ((const uint8_t *)idx->data)[i]
+                                           : ((const int32_t *)idx->data)[i];
+    return labels;
+}
+
+static gd_status check_pair(const gd_dataset_idx_options *o, const gd_idx *samples,
+                            const gd_idx *labels)
+{
+    if ((samples->type != GD_IDX_U8 && samples->type != GD_IDX_F32) || samples->rank < 1 ||
+        samples->rank > GD_MAX_RANK || samples->dims[0] < 1)
+        return gd_fail(
+            GD_ERR_FORMAT,
+            "%s: holds %s of rank %d; samples are u8 or f32 of rank 1 to %d, one at least",
+            o->samples, gd_idx_type_name(samples->type), samples->rank, GD_MAX_RANK);
+    if ((labels->type != GD_IDX_U8 && labels->type != GD_IDX_I32) || labels->rank != 1)
+        return gd_fail(GD_ERR_FORMAT, "%s: holds %s of rank %d; labels are u8 or i32 of rank 1",
+                       o->labels, gd_idx_type_name(labels->type), labels->rank);
+    if (samples->dims[0] != labels->dims[0])
+        return gd_fail(GD_ERR_FORMAT, "%s holds %lld samples, but %s %lld labels", o->samples,
+                       (long long)samples->dims[0], o->labels, (long long)labels->dims[0]);
+    return GD_OK;
+}
+
+/* Make the data set; takes the samples' memory over, and leaves the labels to the caller. */
+static gd_dataset *join(const gd_dataset_idx_options *o, gd_idx *samples, const gd_idx *labels)
+{
+    if (check_pair(o, samples, labels) != GD_OK)
+        return NULL;
+    gd_dataset_options options = { .context = o->context,
+                                   .dtype = samples->type == GD_IDX_U8 ? GD_U8 : GD_F32,
+                                   .count = samples->dims[0],
+                                   .scale = o->scale,
+                                   .shift = o->shift };
+    if (options.scale == 0.0f && options.dtype == GD_U8)
+        options.scale = 1.0f / 255.0f;
+    int64_t features = 1;
+    options.shape.rank = samples->rank - 1;
+    for (int i = 1; i < samples->rank; i++) {
+        options.shape.dim[i - 1] = samples->dims[i];
+        features *= samples->dims[i];
+    }
+    if (!o->keep_shape)
+        options.shape = GD_SHAPE(features);
+    int64_t *wide = widen_labels(labels, options.count);
+    if (!wide)
+        return NULL;
+    void *memory = samples->data;
+    samples->data = NULL;
+    return gd_dataset_adopt(&options, memory, wide);
+}
+
+gd_dataset *gd_dataset_read_idx_with(gd_dataset_idx_options o)
+{
+    if (!o.context)
+        return NULL;
+    if (!o.samples || !o.labels)
+        return gd_fail_null(GD_ERR_INVALID, "gd_dataset_read_idx: a path is NULL");
+    file_job jobs[2] = { { .path = o.samples }, { .path = o.labels } };
+    if (read_all(jobs, 2) != GD_OK)
+        return NULL;
+    gd_dataset *d = join(&o, &jobs[0].idx, &jobs[1].idx);
+    free_all(jobs, 2);
+    return d;
+}
+
+/* ---- MNIST ---- */
+
+#define PATH_BYTES 4096
+
+static const char *const mnist_files[4] = { "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                            "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" };
+
+static gd_status mnist_path(const char *folder, const char *name, char path[PATH_BYTES])
+{
+    int length = snprintf(path, PATH_BYTES - 3, "%s/%s", folder, name);
+    if (length < 0 || length >= PATH_BYTES - 3)
+        return gd_fail(GD_ERR_INVALID, "gd_mnist: the folder's path is too long");
+    if (access(path, F_OK) == 0)
+        return GD_OK;
+    memcpy(path + length, ".gz", 4);
+    if (access(path, F_OK) == 0)
+        return GD_OK;
+    return gd_fail(GD_ERR_IO,
+                   "%s: %s is not there, nor %s.gz. MNIST's four files lie in data/mnist of the "
+                   "source of Gradus; they "
+                   "can also be had from https://ossci-datasets.s3.amazonaws.com/mnist/",
+                   folder, name, name);
+}
+
+/* Half of MNIST, from files that have been found. */
+static gd_dataset *mnist_half(const gd_mnist_options *o, file_job *jobs)
+{
+    gd_dataset_idx_options options = { .context = o->context,
+                                       .samples = jobs[0].path,
+                                       .labels = jobs[1].path,
+                                       .keep_shape = o->keep_shape };
+    gd_dataset *d = join(&options, &jobs[0].idx, &jobs[1].idx);
+    if (d && (d->features != 784 || d->classes > 10)) {
+        (void)gd_fail(
+            GD_ERR_FORMAT,
+            "%s: not MNIST's: %lld numbers a sample, %lld classes; there should be 784 and 10",
+            jobs[0].path, (long long)d->features, (long long)d->classes);
+        gd_dataset_release(d);
+        return NULL;
+    }
+    return d;
+}
+
+gd_dataset *gd_mnist_with(gd_mnist_options o)
+{
+    if (!o.context)
+        return NULL;
+    if (!o.folder)
+        return gd_fail_null(GD_ERR_INVALID, "gd_mnist: the folder is NULL");
+    char paths[2][PATH_BYTES];
+    file_job jobs[2] = { { .path = paths[0] }, { .path = paths[1] } };
+    for (int i = 0; i < 2; i++)
+        if (mnist_path(o.folder, mnist_files[o.test ? 2 + i : i], paths[i]) != GD_OK)
+            return NULL;
+    if (read_all(jobs, 2) != GD_OK)
+        return NULL;
+    gd_dataset *d = mnist_half(&o, jobs);
+    free_all(jobs, 2);
+    return d;
+}
+
+gd_status gd_mnist_pair(gd_context *context, const char *folder, gd_dataset **train,
+                        gd_dataset **test)
+{
+    if (!context || !folder || !train || !test)
+        return gd_fail(GD_ERR_INVALID, "gd_mnist_pair: an argument is NULL");
+    *train = *test = NULL;
+    char paths[4][PATH_BYTES];
+    file_job jobs[4];
+    for (int i = 0; i < 4; i++) {
+        jobs[i] = (file_job){ .path = paths[i] };
+        gd_status status = mnist_path(folder, mnist_files[i], paths[i]);
+        if (status != GD_OK)
+            return status;
+    }
+    gd_status status = read_all(jobs, 4);
+    if (status != GD_OK)
+        return status;
+    gd_mnist_options options = { .context = context, .folder = folder };
+    *train = mnist_half(&options, jobs);
+    *test = *train ? mnist_half(&options, jobs + 2) : NULL;
+    free_all(jobs, 4);
+    if (*test)
+        return GD_OK;
+    gd_dataset_release(*train);
+    *train = NULL;
+    return gd_error_code();
+}

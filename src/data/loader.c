@@ -1,0 +1,328 @@
+/* data/loader.c: batches. They are numbered from 0 on, through all epochs; making batch n is a
+ * function of the data set, the seed and n, and is done either in gd_loader_next or ahead of it in
+ * a thread. Start at make(), then gd_loader_next().
+ *
+ * A ring of slots holds the batches that are ready and the one the caller has. `made` and `taken`
+ * count batches; slot n % ring is batch n's. Only the maker writes a slot, while made - released <
+ * ring; only the caller reads it, while it is taken and not released. */
+#include "data/dataset.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/random.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/* A batch's tensors: for a full batch, or for the smaller last one of an epoch. */
+typedef struct pair {
+    gd_tensor *x, *y; /* retained */
+    float *x_host; /* where samples are put: the tensor's own memory, or a buffer that is copied to
+                      the device */
+    int64_t *y_host;
+    void *buffers[2]; /* those buffers; NULL when the tensors' memory is used */
+} pair;
+
+typedef struct slot {
+    pair full, last;
+} slot;
+
+struct gd_loader {
+    const gd_dataset *dataset;
+    gd_context *context;
+    int64_t batch, batches, rest; /* samples in the last batch when it is not full, else 0 */
+    bool shuffle;
+    uint64_t seed;
+    slot *slots; /* [ring] */
+    int64_t ring;
+    int64_t *order; /* [dataset count] of the epoch being made */
+
+    bool threaded;
+    bool end_told; /* the caller has been told of the epoch's end */
+    bool holding;  /* the caller has a batch */
+    int64_t taken; /* batches the caller got */
+
+    /* Shared with the maker, under the lock. */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t more_made, more_room;
+    int64_t made, released;
+    bool maker_waits, stop;
+};
+
+/* ---- making a batch ---- */
+
+/* Begin an epoch: its order is a shuffle with its own stretch of the random stream. */
+static void begin_epoch(gd_loader *l, int64_t epoch)
+{
+    if (!l->shuffle && epoch > 0)
+        return;
+    for (int64_t i = 0; i < l->dataset->count; i++)
+        l->order[i] = i;
+    gd_random random = { .seed = l->seed, .next = (uint64_t)epoch << 40 };
+    if (l->shuffle)
+        gd_random_shuffle(&random, l->order, l->dataset->count);
+}
+
+/* Samples lie far apart in memory: ask for those to come while this one is being converted, past
+ * the end of the batch too. */
+static void prefetch_sample(const gd_dataset *d, int64_t i)
+{
+    const char *sample = gd_dataset_sample(d, i);
+    size_t bytes = (size_t)d->features * gd_dtype_size(d->dtype);
+    for (size_t at = 0; at < bytes && at < 4096; at += 64)
+        __builtin_prefetch(sample + at, 0, 2);
+}
+
+/* Batch number n into its slot. Allocates nothing, cannot fail. */
+static void make(gd_loader *l, int64_t n)
+{
+    enum { AHEAD = 16 };
+    const gd_dataset *d = l->dataset;
+    int64_t in_epoch = n % l->batches;
+    if (in_epoch == 0)
+        begin_epoch(l, n / l->batches);
+    bool is_rest = l->rest > 0 && in_epoch == l->batches - 1;
+    const pair *to = is_rest ? &l->slots[n % l->ring].last : &l->slots[n % l->ring].full;
+    int64_t size = is_rest ? l->rest : l->batch, first = in_epoch * l->batch;
+    for (int64_t i = 0; i < size; i++) {
+        int64_t sample = l->order[first + i];
+        if (first + i + AHEAD < d->count)
+            prefetch_sample(d, l->order[first + i + AHEAD]);
+        d->convert(gd_dataset_sample(d, sample), to->x_host + i * d->features, d->features,
+                   d->scale, d->shift);
+        to->y_host[i] = d->labels[sample];
+    }
+}
+
+/* ---- the maker's thread ---- */
+
+static void *make_ahead(void *argument)
+{
+    gd_loader *l = argument;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop) {
+        if (l->made - l->released == l->ring) {
+            l->maker_waits = true;
+            pthread_cond_wait(&l->more_room, &l->lock);
+            l->maker_waits = false;
+            continue;
+        }
+        int64_t n = l->made;
+        pthread_mutex_unlock(&l->lock);
+        make(l, n);
+        pthread_mutex_lock(&l->lock);
+        l->made++;
+        pthread_cond_signal(&l->more_made);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* Give the caller's batch back and wait for the next. The maker is woken when half of the ring is
+ * free, not for every batch. */
+static void exchange(gd_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->released += l->holding;
+    if (l->maker_waits && 2 * (l->made - l->released) <= l->ring)
+        pthread_cond_signal(&l->more_room);
+    while (l->made == l->taken)
+        pthread_cond_wait(&l->more_made, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void start_maker(gd_loader *l)
+{
+    if (pthread_mutex_init(&l->lock, NULL) != 0)
+        return;
+    pthread_cond_init(&l->more_made, NULL);
+    pthread_cond_init(&l->more_room, NULL);
+    l->threaded = pthread_create(&l->thread, NULL, make_ahead, l) == 0;
+    if (!l->threaded)
+        gd_log_message(GD_LOG_WARNING,
+                       "gd_loader_open: no thread can be started; batches are made when asked for");
+}
+
+static void stop_maker(gd_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_signal(&l->more_room);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+    pthread_cond_destroy(&l->more_made);
+    pthread_cond_destroy(&l->more_room);
+    pthread_mutex_destroy(&l->lock);
+}
+
+/* ---- next ---- */
+
+/* To the device, where the tensors do not lie in host memory. */
+static gd_status upload(const pair *p)
+{
+    gd_status status = GD_OK;
+    if (p->buffers[0])
+        status = gd_tensor_write(p->x, p->x_host, (size_t)gd_tensor_count(p->x) * sizeof(float));
+    if (status == GD_OK && p->buffers[1])
+        status = gd_tensor_write(p->y, p->y_host, (size_t)gd_tensor_count(p->y) * sizeof(int64_t));
+    return status;
+}
+
+bool gd_loader_next(gd_loader *l, gd_batch *batch)
+{
+    if (!l || !batch)
+        return false;
+    int64_t in_epoch = l->taken % l->batches;
+    if (in_epoch == 0 && l->taken > 0 && !l->end_told) {
+        l->end_told = true;
+        *batch = (gd_batch){ 0 };
+        return false;
+    }
+    l->end_told = false;
+    if (l->threaded)
+        exchange(l);
+    else
+        make(l, l->taken);
+    l->holding = true;
+    const slot *s = &l->slots[l->taken++ % l->ring];
+    const pair *p = l->rest > 0 && in_epoch == l->batches - 1 ? &s->last : &s->full;
+    *batch = (gd_batch){ .count = 2,
+                         .tensors = { p->x, p->y },
+                         .size = p == &s->last ? l->rest : l->batch };
+    return upload(p) == GD_OK;
+}
+
+int64_t gd_loader_batches(const gd_loader *l)
+{
+    return l ? l->batches : 0;
+}
+
+int64_t gd_loader_samples(const gd_loader *l)
+{
+    return l ? l->batches * l->batch - (l->rest ? l->batch - l->rest : 0) : 0;
+}
+
+int64_t gd_loader_batch_size(const gd_loader *l)
+{
+    return l ? l->batch : 0;
+}
+
+/* ---- opening and closing ---- */
+
+static void close_pair(pair *p)
+{
+    gd_release(p->x);
+    gd_release(p->y);
+    gd_free(p->buffers[0]);
+    gd_free(p->buffers[1]);
+}
+
+static void destroy(void *object)
+{
+    gd_loader *l = object;
+    if (l->threaded)
+        stop_maker(l);
+    for (int64_t i = 0; l->slots && i < l->ring; i++) {
+        close_pair(&l->slots[i].full);
+        close_pair(&l->slots[i].last);
+    }
+    gd_free(l->slots);
+    gd_free(l->order);
+    gd_free(l);
+}
+
+void gd_loader_release(gd_loader *l)
+{
+    if (!l)
+        return;
+    gd_context_disown(l->context, l);
+    destroy(l);
+}
+
+/* A tensor and the host memory to fill it through. */
+static gd_tensor *open_tensor(gd_context *context, gd_shape shape, gd_dtype dtype, void **host,
+                              void **buffer)
+{
+    gd_tensor *t = gd_retain(gd_zeros(context, shape, dtype));
+    if (!t)
+        return NULL;
+    *host = gd_tensor_data(t);
+    if (!*host)
+        *host = *buffer = gd_alloc((size_t)gd_tensor_count(t) * gd_dtype_size(dtype));
+    return t;
+}
+
+static gd_status open_pair(const gd_loader *l, int64_t size, pair *p)
+{
+    gd_shape sample = l->dataset->shape;
+    gd_shape shape = { .rank = sample.rank + 1, .dim = { size } };
+    memcpy(shape.dim + 1, sample.dim, sizeof(int64_t) * (size_t)sample.rank);
+    void *x_host = NULL, *y_host = NULL;
+    p->x = open_tensor(l->context, shape, GD_F32, &x_host, &p->buffers[0]);
+    p->y = open_tensor(l->context, GD_SHAPE(size), GD_I64, &y_host, &p->buffers[1]);
+    p->x_host = x_host;
+    p->y_host = y_host;
+    return x_host && y_host ? GD_OK : gd_error_code();
+}
+
+static gd_status open_slots(gd_loader *l)
+{
+    l->order = gd_alloc((size_t)l->dataset->count * sizeof *l->order);
+    l->slots = gd_alloc_zero((size_t)l->ring, sizeof *l->slots);
+    if (!l->order || !l->slots)
+        return GD_ERR_MEMORY;
+    gd_status status = gd_scope_begin(l->context);
+    if (status != GD_OK)
+        return status;
+    for (int64_t i = 0; status == GD_OK && i < l->ring; i++) {
+        if (l->batches > (l->rest > 0))
+            status = open_pair(l, l->batch, &l->slots[i].full);
+        if (status == GD_OK && l->rest > 0)
+            status = open_pair(l, l->rest, &l->slots[i].last);
+    }
+    (void)gd_scope_end(l->context);
+    return status;
+}
+
+static gd_status check(const gd_loader_options *o)
+{
+    if (o->batch < 0 || o->prefetch < 0 || o->prefetch > 1024)
+        return gd_fail(GD_ERR_INVALID,
+                       "gd_loader_open: batch %lld, prefetch %d; a batch holds at least 1 sample, "
+                       "and up to 1024 batches can be made ahead",
+                       (long long)o->batch, o->prefetch);
+    if (o->drop_last && o->batch > o->dataset->count)
+        return gd_fail(
+            GD_ERR_INVALID,
+            "gd_loader_open: %lld samples do not fill a batch of %lld, and drop_last is set",
+            (long long)o->dataset->count, (long long)o->batch);
+    return GD_OK;
+}
+
+gd_loader *gd_loader_open_with(gd_loader_options o)
+{
+    if (!o.dataset)
+        return NULL;
+    o.batch = o.batch == 0 ? 32 : o.batch;
+    if (check(&o) != GD_OK)
+        return NULL;
+    gd_loader *l = gd_alloc_zero(1, sizeof *l);
+    if (!l)
+        return NULL;
+    l->dataset = o.dataset;
+    l->context = o.dataset->context;
+    l->batch = o.batch;
+    l->rest = o.drop_last ? 0 : o.dataset->count % o.batch;
+    l->batches = o.dataset->count / o.batch + (l->rest > 0);
+    l->shuffle = o.shuffle;
+    l->seed = o.seed;
+    l->ring = o.prefetch + 1;
+    if (open_slots(l) != GD_OK || gd_context_adopt(l->context, l, destroy) != GD_OK) {
+        destroy(l);
+        return NULL;
+    }
+    if (o.prefetch > 0)
+        start_maker(l);
+    return l;
+}

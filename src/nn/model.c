@@ -1,0 +1,415 @@
+/* nn/model.c: models written as data. A spec is checked and resolved once (names to numbers, an
+ * order in which inputs come first); then a trial run on one sample makes the parameters and finds
+ * out whether the shapes fit. Start at gd_model_create_with(); types of layers are in
+ * nn/layer_types.c, JSON in nn/model_json.c. */
+#include "nn/layer_types.h"
+#include "nn/module.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <gradus/autograd.h>
+#include <gradus/compile.h>
+#include <gradus/ops.h>
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct model_layer {
+    char *name;
+    const gd_layer_type *type;
+    const gd_layer_type *activation; /* NULL: none */
+    int inputs[GD_LAYER_MAX_INPUTS]; /* numbers of layers, INPUT for the model's input */
+    int input_count;
+    gd_layer_spec
+        spec; /* for the build functions; its name is ours, its other strings are not kept */
+} model_layer;
+
+enum { INPUT = -1 };
+
+typedef struct loss_row {
+    const char *name;
+    gd_tensor *(*loss)(gd_tensor *output, gd_tensor *target);
+} loss_row;
+
+static const loss_row losses[] = {
+    { "cross_entropy", gd_cross_entropy },
+    { "mse", gd_mse },
+};
+
+struct gd_model {
+    gd_context *context;
+    gd_module *module;
+    model_layer *layers; /* [count] as listed */
+    int *order;          /* [count] numbers, inputs before users */
+    gd_tensor **values;  /* [count] results, while a forward pass runs */
+    int count, output;
+    gd_names names;
+    gd_shape input;
+    const loss_row *loss;
+};
+
+/* ---- checking a spec ---- */
+
+static gd_status check_input(const gd_model_spec *spec)
+{
+    if (spec->input.rank < 1 || spec->input.rank >= GD_MAX_RANK)
+        return gd_fail(GD_ERR_SHAPE,
+                       "model: the input has %d axes; 1 to %d are allowed beside the batch",
+                       spec->input.rank, GD_MAX_RANK - 1);
+    int64_t count = 1;
+    for (int i = 0; i < spec->input.rank; i++) {
+        if (spec->input.dim[i] < 1 || spec->input.dim[i] > (INT64_C(1) << 40) / count)
+            return gd_fail(GD_ERR_SHAPE, "model: size %d of the input is %lld", i,
+                           (long long)spec->input.dim[i]);
+        count *= spec->input.dim[i];
+    }
+    if (!spec->layers || spec->layer_count < 1 || spec->layer_count > GD_MODEL_MAX_LAYERS)
+        return gd_fail(GD_ERR_INVALID, "model: there are %d layers; 1 to %d are allowed",
+                       spec->layers ? spec->layer_count : 0, GD_MODEL_MAX_LAYERS);
+    return GD_OK;
+}
+
+/* Which of GD_USES_… a spec gives. */
+static unsigned given(const gd_layer_spec *spec)
+{
+    return (spec->units != 0 ? GD_USES_UNITS : 0u) | (spec->no_bias ? GD_USES_BIAS : 0u) |
+           (spec->init != GD_INIT_DEFAULT ? GD_USES_INIT : 0u) |
+           (spec->axis != 0 ? GD_USES_AXIS : 0u) | (spec->shape.rank != 0 ? GD_USES_SHAPE : 0u);
+}
+
+static gd_status check_uses(const gd_layer_spec *spec, const gd_layer_type *type)
+{
+    unsigned extra = given(spec) & ~type->uses, missing = type->needs & ~given(spec);
+    if (extra)
+        return gd_fail(GD_ERR_INVALID, "layer \"%s\": type %s does not use \"%s\"", spec->name,
+                       type->name, gd_layer_use_name(extra));
+    if (missing)
+        return gd_fail(GD_ERR_INVALID, "layer \"%s\": type %s needs \"%s\"", spec->name, type->name,
+                       gd_layer_use_name(missing));
+    if ((type->uses & GD_USES_UNITS) && spec->units < 1)
+        return gd_fail(GD_ERR_INVALID, "layer \"%s\": \"units\" is %lld, it must be at least 1",
+                       spec->name, (long long)spec->units);
+    if ((type->uses & GD_USES_UNITS) && spec->units > INT64_C(1) << 31)
+        return gd_fail(GD_ERR_INVALID,
+                       "layer \"%s\": \"units\" is %lld, more than any machine has memory for",
+                       spec->name, (long long)spec->units);
+    return GD_OK;
+}
+
+/* Name, type and activation of layer `i`. */
+static gd_status take_layer(gd_model *model, const gd_layer_spec *spec, int i)
+{
+    char allowed[GD_LAYER_TYPES_TEXT];
+    model_layer *layer = &model->layers[i];
+    if (!spec->name || !*spec->name || strcmp(spec->name, "input") == 0)
+        return gd_fail(GD_ERR_INVALID, "model: layer number %d %s", i + 1,
+                       spec->name && *spec->name ? "is called \"input\", which is the model's input"
+                                                 : "has no name");
+    if (!spec->type)
+        return gd_fail(GD_ERR_INVALID, "layer \"%s\" has no type; there are %s", spec->name,
+                       gd_layer_types_text(false, allowed));
+    layer->type = gd_layer_type_find(spec->type);
+    if (!layer->type)
+        return gd_fail(GD_ERR_INVALID, "layer \"%s\": there is no type \"%s\"; there are %s",
+                       spec->name, spec->type, gd_layer_types_text(false, allowed));
+    if (spec->activation) {
+        layer->activation = gd_layer_type_find(spec->activation);
+        if (!layer->activation || !layer->activation->is_activation)
+            return gd_fail(GD_ERR_INVALID,
+                           "layer \"%s\": there is no activation \"%s\"; there are %s", spec->name,
+                           spec->activation, gd_layer_types_text(true, allowed));
+    }
+    gd_status status = check_uses(spec, layer->type);
+    if (status != GD_OK)
+        return status;
+    if (gd_names_find(&model->names, spec->name) >= 0)
+        return gd_fail(GD_ERR_INVALID, "model: two layers are called \"%s\"", spec->name);
+    layer->name = gd_strdup(spec->name);
+    if (!layer->name || !gd_names_add(&model->names, layer->name, i))
+        return GD_ERR_MEMORY;
+    layer->spec = *spec;
+    layer->spec.name = layer->name;
+    layer->spec.type = layer->spec.activation = NULL;
+    return GD_OK;
+}
+
+/* Names of inputs to numbers, once all layers are known. */
+static gd_status resolve_inputs(gd_model *model, const gd_layer_spec *spec, int i)
+{
+    model_layer *layer = &model->layers[i];
+    for (int k = 0; k < GD_LAYER_MAX_INPUTS && spec->inputs[k]; k++) {
+        const char *name = spec->inputs[k];
+        int number = strcmp(name, "input") == 0 ? INPUT : gd_names_find(&model->names, name);
+        if (number < 0 && strcmp(name, "input") != 0)
+            return gd_fail(GD_ERR_INVALID,
+                           "layer \"%s\": its input \"%s\" is no layer of the model, nor \"input\"",
+                           spec->name, name);
+        layer->inputs[layer->input_count++] = number;
+    }
+    if (layer->input_count == 0)
+        layer->inputs[layer->input_count++] = i - 1; /* INPUT for the first */
+    const gd_layer_type *type = layer->type;
+    if (layer->input_count < type->min_inputs || layer->input_count > type->max_inputs)
+        return gd_fail(GD_ERR_INVALID, "layer \"%s\": type %s takes %s%d input%s, not %d",
+                       spec->name, type->name,
+                       type->max_inputs > type->min_inputs ? "at least " : "", type->min_inputs,
+                       type->min_inputs == 1 ? "" : "s", layer->input_count);
+    return GD_OK;
+}
+
+/* ---- order ---- */
+
+static bool is_ready(const gd_model *model, int i, const bool *done)
+{
+    const model_layer *layer = &model->layers[i];
+    for (int k = 0; k < layer->input_count; k++)
+        if (layer->inputs[k] != INPUT && !done[layer->inputs[k]])
+            return false;
+    return true;
+}
+
+/* Each round takes, in the order of the list, what has become ready. One round when the list is in
+ * order already. */
+static gd_status order_layers(gd_model *model)
+{
+    bool *done = gd_alloc_zero((size_t)model->count, sizeof *done);
+    if (!done)
+        return GD_ERR_MEMORY;
+    int placed = 0, before = -1;
+    while (placed > before && placed < model->count) {
+        before = placed;
+        for (int i = 0; i < model->count; i++)
+            if (!done[i] && is_ready(model, i, done)) {
+                done[i] = true;
+                model->order[placed++] = i;
+            }
+    }
+    gd_status status = GD_OK;
+    for (int i = 0; i < model->count && status == GD_OK; i++)
+        if (!done[i])
+            status = gd_fail(
+                GD_ERR_INVALID,
+                "model: layer \"%s\" depends on itself, directly or through others (a cycle)",
+                model->layers[i].name);
+    gd_free(done);
+    return status;
+}
+
+/* A layer nothing uses is a slip of the pen. */
+static gd_status check_all_used(const gd_model *model)
+{
+    bool *used = gd_alloc_zero((size_t)model->count, sizeof *used);
+    if (!used)
+        return GD_ERR_MEMORY;
+    used[model->output] = true;
+    for (int at = model->count; at-- > 0;) {
+        const model_layer *layer = &model->layers[model->order[at]];
+        for (int k = 0; used[model->order[at]] && k < layer->input_count; k++)
+            if (layer->inputs[k] != INPUT)
+                used[layer->inputs[k]] = true;
+    }
+    gd_status status = GD_OK;
+    for (int i = 0; i < model->count && status == GD_OK; i++)
+        if (!used[i])
+            status = gd_fail(GD_ERR_INVALID,
+                             "model: nothing leads from layer \"%s\" to the output \"%s\"",
+                             model->layers[i].name, model->layers[model->output].name);
+    gd_free(used);
+    return status;
+}
+
+static gd_status find_loss(gd_model *model, const char *name)
+{
+    model->loss = &losses[0];
+    if (!name)
+        return GD_OK;
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
+        if (strcmp(losses[i].name, name) == 0) {
+            model->loss = &losses[i];
+            return GD_OK;
+        }
+    return gd_fail(GD_ERR_INVALID, "model: there is no loss \"%s\"; there are cross_entropy, mse",
+                   name);
+}
+
+static gd_status resolve(gd_model *model, const gd_model_spec *spec)
+{
+    gd_status status = find_loss(model, spec->loss);
+    for (int i = 0; status == GD_OK && i < model->count; i++)
+        status = take_layer(model, &spec->layers[i], i);
+    for (int i = 0; status == GD_OK && i < model->count; i++)
+        status = resolve_inputs(model, &spec->layers[i], i);
+    if (status != GD_OK)
+        return status;
+    model->output = spec->output ? gd_names_find(&model->names, spec->output) : model->count - 1;
+    if (model->output < 0)
+        return gd_fail(GD_ERR_INVALID, "model: the output \"%s\" is no layer of the model",
+                       spec->output);
+    status = order_layers(model);
+    return status == GD_OK ? check_all_used(model) : status;
+}
+
+/* ---- running ---- */
+
+/* Say in which layer an error came up. */
+static void name_layer(const model_layer *layer)
+{
+    char message[512];
+    gd_status status = gd_error_code();
+    snprintf(message, sizeof message, "%s", gd_error_message());
+    gd_error_clear();
+    (void)gd_fail(status, "layer \"%s\" (%s): %s", layer->name, layer->type->name, message);
+}
+
+/* Keep what the summary shows. */
+static bool note(gd_model *model, const model_layer *layer, const gd_tensor *result)
+{
+    gd_module_layer *row = gd_module_layer_find(model->module, layer->name);
+    if (!row)
+        row = gd_module_layer_add(model->module, layer->name, layer->type->name);
+    if (!row)
+        return false;
+    row->output = gd_tensor_shape(result);
+    row->activation = layer->activation ? layer->activation->name : NULL;
+    return true;
+}
+
+static gd_tensor *run_layer(gd_model *model, const model_layer *layer, gd_tensor *x)
+{
+    static const gd_layer_spec plain = { 0 };
+    gd_tensor *in[GD_LAYER_MAX_INPUTS];
+    for (int k = 0; k < layer->input_count; k++)
+        in[k] = layer->inputs[k] == INPUT ? x : model->values[layer->inputs[k]];
+    gd_tensor *y = layer->type->build(model->module, &layer->spec, layer->input_count, in);
+    if (y && layer->activation)
+        y = layer->activation->build(model->module, &plain, 1, &y);
+    return y && note(model, layer, y) ? y : NULL;
+}
+
+static gd_tensor *run(gd_model *model, gd_tensor *x)
+{
+    bool clean = gd_error_code() == GD_OK;
+    for (int at = 0; at < model->count; at++) {
+        const model_layer *layer = &model->layers[model->order[at]];
+        gd_tensor *y = run_layer(model, layer, x);
+        if (!y && clean && gd_error_code() != GD_OK)
+            name_layer(layer);
+        if (!y)
+            return NULL;
+        model->values[model->order[at]] = y;
+    }
+    return model->values[model->output];
+}
+
+gd_tensor *gd_model_forward(gd_model *model, gd_tensor *x)
+{
+    if (!model || !x)
+        return NULL;
+    gd_shape shape = gd_tensor_shape(x);
+    bool fits = shape.rank == model->input.rank + 1;
+    for (int i = 0; fits && i < model->input.rank; i++)
+        fits = shape.dim[i + 1] == model->input.dim[i];
+    if (!fits) {
+        char a[GD_NN_SHAPE_TEXT], b[GD_NN_SHAPE_TEXT];
+        return gd_fail_null(GD_ERR_SHAPE,
+                            "gd_model_forward: x is %s; the model takes a batch of %s",
+                            gd_nn_shape_text(shape, a), gd_nn_shape_text(model->input, b));
+    }
+    return run(model, x);
+}
+
+gd_tensor *gd_model_loss(const gd_model *model, gd_tensor *output, gd_tensor *target)
+{
+    return model ? model->loss->loss(output, target) : NULL;
+}
+
+gd_module *gd_model_module(const gd_model *model)
+{
+    return model ? model->module : NULL;
+}
+
+gd_shape gd_model_input_shape(const gd_model *model)
+{
+    return model ? model->input : GD_SCALAR;
+}
+
+/* ---- making and ending ---- */
+
+static void destroy(void *object)
+{
+    gd_model *model = object;
+    for (int i = 0; model->layers && i < model->count; i++)
+        gd_free(model->layers[i].name);
+    gd_names_clear(&model->names);
+    gd_free(model->layers);
+    gd_free(model->order);
+    gd_free(model->values);
+    gd_module_release(model->module);
+    gd_free(model);
+}
+
+void gd_model_release(gd_model *model)
+{
+    if (!model)
+        return;
+    gd_context_disown(model->context, model);
+    destroy(model);
+}
+
+/* One sample of zeros through the model, outside of any trace and without history. */
+static gd_status try_out(gd_model *model)
+{
+    gd_context *context = model->context;
+    gd_shape shape = { .rank = model->input.rank + 1, .dim = { 1 } };
+    memcpy(shape.dim + 1, model->input.dim, sizeof(int64_t) * (size_t)model->input.rank);
+    gd_status status = gd_scope_begin(context);
+    if (status != GD_OK)
+        return status;
+    gd_trace_pause(context);
+    (void)gd_no_grad_begin(context);
+    if (!run(model, gd_zeros(context, shape, GD_F32)))
+        status = gd_error_code();
+    (void)gd_no_grad_end(context);
+    gd_trace_resume(context);
+    (void)gd_scope_end(context);
+    return status;
+}
+
+static gd_status fill(gd_model *model, const gd_model_options *options)
+{
+    const gd_model_spec *spec = options->spec;
+    gd_status status = check_input(spec);
+    if (status != GD_OK)
+        return status;
+    model->count = spec->layer_count;
+    model->input = spec->input;
+    model->layers = gd_alloc_zero((size_t)model->count, sizeof *model->layers);
+    model->order = gd_alloc_zero((size_t)model->count, sizeof *model->order);
+    model->values = gd_alloc_zero((size_t)model->count, sizeof(gd_tensor *));
+    if (!model->layers || !model->order || !model->values)
+        return GD_ERR_MEMORY;
+    status = resolve(model, spec);
+    if (status != GD_OK)
+        return status;
+    model->module = gd_module_create(model->context, .seed = options->seed);
+    return model->module ? try_out(model) : GD_ERR_MEMORY;
+}
+
+gd_model *gd_model_create_with(gd_model_options options)
+{
+    if (!options.context)
+        return NULL;
+    if (!options.spec)
+        return gd_fail_null(GD_ERR_INVALID, "gd_model_create: the spec is NULL");
+    gd_model *model = gd_alloc_zero(1, sizeof *model);
+    if (!model)
+        return NULL;
+    model->context = options.context;
+    if (fill(model, &options) != GD_OK ||
+        gd_context_adopt(model->context, model, destroy) != GD_OK) {
+        destroy(model);
+        return NULL;
+    }
+    return model;
+}

@@ -1,0 +1,327 @@
+/* nn/module.c: modules: named parameters and buffers, and the layers that use them. Start at
+ * gd_parameter(). Saving and loading are in nn/module_file.c, the summary in nn/summary.c. */
+#include "nn/module.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <gradus/autograd.h>
+#include <gradus/compile.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static void destroy(void *object)
+{
+    gd_module *m = object;
+    for (size_t i = 0; i < m->entry_count; i++) {
+        gd_release(m->entries[i].tensor);
+        gd_free(m->entries[i].path);
+    }
+    for (size_t i = 0; i < m->layer_count; i++)
+        gd_free(m->layers[i].name);
+    gd_names_clear(&m->paths);
+    gd_names_clear(&m->layer_names);
+    gd_free(m->entries);
+    gd_free(m->layers);
+    gd_free(m->loaded_from);
+    gd_free(m);
+}
+
+gd_module *gd_module_create_with(gd_module_options options)
+{
+    if (!options.context)
+        return NULL;
+    gd_module *m = gd_alloc_zero(1, sizeof *m);
+    if (!m)
+        return NULL;
+    m->context = options.context;
+    m->random.seed = options.seed;
+    m->training = true;
+    if (gd_context_adopt(m->context, m, destroy) != GD_OK) {
+        destroy(m);
+        return NULL;
+    }
+    return m;
+}
+
+void gd_module_release(gd_module *m)
+{
+    if (!m)
+        return;
+    gd_context_disown(m->context, m);
+    destroy(m);
+}
+
+gd_context *gd_module_context(const gd_module *m)
+{
+    return m ? m->context : NULL;
+}
+
+void gd_module_set_training(gd_module *m, bool training)
+{
+    if (m)
+        m->training = training;
+}
+
+bool gd_module_is_training(const gd_module *m)
+{
+    return m && m->training;
+}
+
+/* ---- entries ---- */
+
+int gd_module_count(const gd_module *m)
+{
+    return m ? (int)m->entry_count : 0;
+}
+
+static const gd_module_entry *entry_at(const gd_module *m, int i)
+{
+    return i >= 0 && i < gd_module_count(m) ? &m->entries[i] : NULL;
+}
+
+const char *gd_module_path(const gd_module *m, int i)
+{
+    const gd_module_entry *entry = entry_at(m, i);
+    return entry ? entry->path : NULL;
+}
+
+gd_tensor *gd_module_tensor(const gd_module *m, int i)
+{
+    const gd_module_entry *entry = entry_at(m, i);
+    return entry ? entry->tensor : NULL;
+}
+
+bool gd_module_is_parameter(const gd_module *m, int i)
+{
+    const gd_module_entry *entry = entry_at(m, i);
+    return entry && entry->parameter;
+}
+
+int64_t gd_module_parameter_count(const gd_module *m)
+{
+    int64_t count = 0;
+    for (int i = 0; i < gd_module_count(m); i++)
+        if (m->entries[i].parameter)
+            count += gd_tensor_count(m->entries[i].tensor);
+    return count;
+}
+
+gd_tensor *gd_module_parameter(const gd_module *m, const char *path)
+{
+    if (!m || !path)
+        return gd_fail_null(GD_ERR_INVALID, "gd_module_parameter: %s is NULL",
+                            m ? "the path" : "the module");
+    int i = gd_names_find(&m->paths, path);
+    if (i < 0)
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_module_parameter: there is no \"%s\" (%zu parameters and buffers "
+                            "so far; layers make theirs at first use)",
+                            path, m->entry_count);
+    return m->entries[i].tensor;
+}
+
+gd_status gd_module_entry_add(gd_module *m, const char *path, gd_tensor *t, bool parameter,
+                              bool claimed)
+{
+    if (!t)
+        return gd_error_code();
+    if (!gd_grow((void **)&m->entries, &m->entry_capacity, m->entry_count + 1, sizeof *m->entries))
+        return GD_ERR_MEMORY;
+    char *copy = gd_strdup(path);
+    if (!copy || !gd_names_add(&m->paths, copy, (int)m->entry_count)) {
+        gd_free(copy);
+        return GD_ERR_MEMORY;
+    }
+    m->entries[m->entry_count++] = (gd_module_entry){
+        .path = copy, .tensor = gd_retain(t), .parameter = parameter, .claimed = claimed
+    };
+    return GD_OK;
+}
+
+/* The entry of that path and shape; *found says whether there is one at all. */
+static gd_tensor *claim(gd_module *m, const char *path, gd_shape shape, gd_dtype dtype,
+                        bool parameter, bool *found)
+{
+    int i = gd_names_find(&m->paths, path);
+    *found = i >= 0;
+    if (i < 0)
+        return NULL;
+    gd_module_entry *entry = &m->entries[i];
+    gd_shape has = gd_tensor_shape(entry->tensor);
+    bool same = has.rank == shape.rank && gd_tensor_dtype(entry->tensor) == dtype;
+    for (int axis = 0; same && axis < shape.rank; axis++)
+        same = has.dim[axis] == shape.dim[axis];
+    if (!same) {
+        char a[GD_NN_SHAPE_TEXT], b[GD_NN_SHAPE_TEXT];
+        return gd_fail_null(GD_ERR_SHAPE, "\"%s\" is %s %s, but is used here as %s %s", path,
+                            gd_dtype_name(gd_tensor_dtype(entry->tensor)), gd_nn_shape_text(has, a),
+                            gd_dtype_name(dtype), gd_nn_shape_text(shape, b));
+    }
+    if (entry->claimed && entry->parameter != parameter)
+        return gd_fail_null(GD_ERR_INVALID, "\"%s\" is a %s, but is used here as a %s", path,
+                            entry->parameter ? "parameter" : "buffer",
+                            parameter ? "parameter" : "buffer");
+    if (!entry->claimed) {
+        entry->claimed = true;
+        entry->parameter = parameter;
+        return gd_set_requires_grad(entry->tensor, parameter);
+    }
+    return entry->tensor;
+}
+
+static bool may_create(const gd_module *m, const char *path, gd_shape shape)
+{
+    if (shape.rank < 0 || shape.rank > GD_MAX_RANK)
+        (void)gd_fail(GD_ERR_SHAPE, "\"%s\": the rank is %d, 0 to %d are allowed", path, shape.rank,
+                      GD_MAX_RANK);
+    else if (path[0] == '\0')
+        (void)gd_fail(GD_ERR_INVALID, "a parameter's path is empty");
+    else if (m->loaded_from)
+        (void)gd_fail(GD_ERR_STATE,
+                      "\"%s\" is not in %s, from which the module was loaded: another model", path,
+                      m->loaded_from);
+    else
+        return true;
+    return false;
+}
+
+/* A tensor of initial values. */
+static gd_tensor *draw(gd_module *m, const char *path, gd_shape shape, gd_init init)
+{
+    gd_tensor *t = gd_zeros(m->context, shape, GD_F32); /* checks the shape */
+    if (!t)
+        return NULL;
+    size_t bytes = (size_t)gd_tensor_count(t) * sizeof(float);
+    float *values = gd_alloc(bytes + sizeof(float));
+    if (!values)
+        return NULL;
+    gd_random random = m->random;
+    gd_status status = gd_init_fill(init, shape, &random, values);
+    if (status == GD_OK)
+        status = gd_tensor_write(t, values, bytes);
+    gd_free(values);
+    if (status != GD_OK || !gd_set_name(t, path) || !gd_set_requires_grad(t, true))
+        return NULL;
+    return t;
+}
+
+/* The words drawn are given up for good only when the parameter stands. */
+static void advance(gd_module *m, gd_shape shape, gd_init init)
+{
+    static const int words_each[GD_INIT_COUNT] = {
+        [GD_INIT_DEFAULT] = 1,       [GD_INIT_GLOROT_UNIFORM] = 1, [GD_INIT_HE_UNIFORM] = 1,
+        [GD_INIT_GLOROT_NORMAL] = 2, [GD_INIT_HE_NORMAL] = 2,
+    };
+    uint64_t count = (uint64_t)words_each[init];
+    for (int i = 0; i < shape.rank; i++)
+        count *= (uint64_t)shape.dim[i];
+    m->random.next += count;
+}
+
+/* A tensor that is made, outside of any trace, and taken in as a parameter; NULL leaves the module
+ * as it was. */
+static gd_tensor *create_parameter(gd_module *m, const char *path, gd_shape shape, gd_init init)
+{
+    gd_tensor *t = draw(m, path, shape, init);
+    if (!t || gd_module_entry_add(m, path, t, true, true) != GD_OK)
+        return NULL;
+    advance(m, shape, init);
+    return t;
+}
+
+static gd_tensor *create_buffer(gd_module *m, const char *path, gd_shape shape, gd_dtype dtype,
+                                double value)
+{
+    gd_tensor *t = gd_set_name(gd_full(m->context, shape, value, dtype), path);
+    return t && gd_module_entry_add(m, path, t, false, true) == GD_OK ? t : NULL;
+}
+
+/* In a scope of its own the new tensor ends up with one owner, the module. */
+static bool begin_creation(gd_module *m)
+{
+    gd_trace_pause(m->context);
+    if (gd_scope_begin(m->context) == GD_OK)
+        return true;
+    gd_trace_resume(m->context);
+    return false;
+}
+
+static void end_creation(gd_module *m)
+{
+    (void)gd_scope_end(m->context);
+    gd_trace_resume(m->context);
+}
+
+gd_tensor *gd_parameter(gd_module *m, const char *path, gd_shape shape, gd_init init)
+{
+    if (!m)
+        return NULL;
+    if (!path)
+        return gd_fail_null(GD_ERR_INVALID, "gd_parameter: the path is NULL");
+    bool found;
+    gd_tensor *t = claim(m, path, shape, GD_F32, true, &found);
+    if (found || !may_create(m, path, shape) || !begin_creation(m))
+        return t;
+    t = create_parameter(m, path, shape, init);
+    end_creation(m);
+    return t;
+}
+
+gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, gd_dtype dtype, double value)
+{
+    if (!m)
+        return NULL;
+    if (!path)
+        return gd_fail_null(GD_ERR_INVALID, "gd_buffer: the path is NULL");
+    bool found;
+    gd_tensor *t = claim(m, path, shape, dtype, false, &found);
+    if (found || !may_create(m, path, shape) || !begin_creation(m))
+        return t;
+    t = create_buffer(m, path, shape, dtype, value);
+    end_creation(m);
+    return t;
+}
+
+/* ---- layers ---- */
+
+gd_module_layer *gd_module_layer_find(gd_module *m, const char *name)
+{
+    int i = gd_names_find(&m->layer_names, name);
+    return i >= 0 ? &m->layers[i] : NULL;
+}
+
+gd_module_layer *gd_module_layer_add(gd_module *m, const char *name, const char *type)
+{
+    if (!gd_grow((void **)&m->layers, &m->layer_capacity, m->layer_count + 1, sizeof *m->layers))
+        return NULL;
+    char *copy = gd_strdup(name);
+    if (!copy || !gd_names_add(&m->layer_names, copy, (int)m->layer_count)) {
+        gd_free(copy);
+        return NULL;
+    }
+    gd_module_layer *layer = &m->layers[m->layer_count++];
+    *layer = (gd_module_layer){ .name = copy, .type = type };
+    return layer;
+}
+
+char *gd_module_join(const char *layer, const char *suffix)
+{
+    size_t room = strlen(layer) + 1 + strlen(suffix) + 1;
+    char *path = gd_alloc(room);
+    if (path)
+        snprintf(path, room, "%s.%s", layer, suffix);
+    return path;
+}
+
+const char *gd_nn_shape_text(gd_shape shape, char text[GD_NN_SHAPE_TEXT])
+{
+    size_t at = (size_t)snprintf(text, GD_NN_SHAPE_TEXT, "[");
+    for (int i = 0; i < shape.rank && at < GD_NN_SHAPE_TEXT; i++)
+        at += (size_t)snprintf(text + at, GD_NN_SHAPE_TEXT - at, "%s%lld", i ? ", " : "",
+                               (long long)shape.dim[i]);
+    if (at < GD_NN_SHAPE_TEXT)
+        snprintf(text + at, GD_NN_SHAPE_TEXT - at, "]");
+    return text;
+}

@@ -1,0 +1,63 @@
+/* nn/module.h: what layers know of a module. Start at gd_module_layer_find(). */
+#ifndef GD_NN_MODULE_H
+#define GD_NN_MODULE_H
+
+#include <gradus/nn.h>
+
+#include "base/random.h"
+#include "nn/names.h"
+
+#define GD_LAYER_MAX_PARAMETERS 4
+
+/* A parameter or buffer. */
+typedef struct gd_module_entry {
+    char *path;
+    gd_tensor *tensor; /* retained */
+    bool parameter;
+    bool claimed; /* a layer has asked for it; false: it came from a file and waits */
+} gd_module_entry;
+
+/* A layer that has been used. */
+typedef struct gd_module_layer {
+    char *name;
+    const char *type;
+    const char *activation;                        /* for the summary; NULL: none */
+    gd_tensor *parameter[GD_LAYER_MAX_PARAMETERS]; /* the entries' */
+    int64_t numbers;                               /* in its parameters */
+    gd_shape output;                               /* as last seen */
+} gd_module_layer;
+
+struct gd_module {
+    gd_context *context;
+    gd_random random;         /* of initial values */
+    gd_module_entry *entries; /* in order of creation */
+    size_t entry_count, entry_capacity;
+    gd_names paths; /* -> index into entries */
+    gd_module_layer *layers;
+    size_t layer_count, layer_capacity;
+    gd_names layer_names; /* -> index into layers */
+    char *loaded_from;    /* the file it was loaded from while empty, else NULL */
+    bool training;
+};
+
+/* Take t (retained; NULL is the error already recorded) in as a parameter or buffer of a path that
+ * is new. */
+gd_status gd_module_entry_add(gd_module *m, const char *path, gd_tensor *t, bool parameter,
+                              bool claimed);
+/* The layer called `name`, NULL (and no error) when it has not been used. */
+gd_module_layer *gd_module_layer_find(gd_module *m, const char *name);
+/* Make it. Its parameters are made by the caller before, so that a failure leaves no layer behind.
+ * The pointer holds until the next one is made. NULL: out of memory. */
+gd_module_layer *gd_module_layer_add(gd_module *m, const char *name, const char *type);
+/* "layer.suffix", to be freed with gd_free. */
+char *gd_module_join(const char *layer, const char *suffix);
+
+/* `count` values of the kind `init` for a parameter of `shape`; advances random. GD_ERR_SHAPE: the
+ * kind needs two axes. */
+gd_status gd_init_fill(gd_init init, gd_shape shape, gd_random *random, float *values);
+
+/* "[50, 784]" */
+#define GD_NN_SHAPE_TEXT 192
+const char *gd_nn_shape_text(gd_shape shape, char text[GD_NN_SHAPE_TEXT]);
+
+#endif

@@ -1,0 +1,153 @@
+/* nn/module_file.c: modules in safetensors files. Start at gd_module_save() and gd_module_load().
+ */
+#include "nn/module.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <gradus/autograd.h>
+#include <gradus/compile.h>
+#include <gradus/io.h>
+#include <gradus/ops.h>
+
+gd_status gd_module_save(const gd_module *m, const char *path)
+{
+    if (!m)
+        return gd_fail(GD_ERR_INVALID, "gd_module_save: the module is NULL");
+    gd_named_tensor *list = gd_alloc_zero(m->entry_count + 1, sizeof *list);
+    if (!list)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < m->entry_count; i++)
+        list[i] = (gd_named_tensor){ m->entries[i].path, m->entries[i].tensor };
+    gd_metadata producer = { "producer", "gradus " GD_VERSION_STRING };
+    gd_status status = gd_tensors_save(path, list, m->entry_count, &producer, 1);
+    gd_free(list);
+    return status;
+}
+
+/* ---- into a module that has its parameters ---- */
+
+static bool same_shape(gd_shape a, gd_shape b)
+{
+    bool same = a.rank == b.rank;
+    for (int i = 0; same && i < a.rank; i++)
+        same = a.dim[i] == b.dim[i];
+    return same;
+}
+
+/* One tensor of the module against the file. */
+static gd_status check_entry(const gd_module_entry *entry, const gd_tensor_file *file,
+                             const char *path)
+{
+    char a[GD_NN_SHAPE_TEXT], b[GD_NN_SHAPE_TEXT];
+    gd_shape shape = gd_tensor_shape(entry->tensor);
+    gd_dtype dtype = gd_tensor_dtype(entry->tensor);
+    int64_t index = gd_tensor_file_find(file, entry->path);
+    if (index < 0)
+        return gd_fail(GD_ERR_FORMAT, "%s: of another model: it has no \"%s\" (%s %s)", path,
+                       entry->path, gd_dtype_name(dtype), gd_nn_shape_text(shape, a));
+    gd_tensor_info info;
+    gd_status status = gd_tensor_file_info(file, (size_t)index, &info);
+    if (status == GD_OK && (info.dtype != dtype || !same_shape(info.shape, shape)))
+        status = gd_fail(GD_ERR_FORMAT,
+                         "%s: of another model: its \"%s\" is %s %s, the module's is %s %s", path,
+                         entry->path, gd_dtype_name(info.dtype), gd_nn_shape_text(info.shape, a),
+                         gd_dtype_name(dtype), gd_nn_shape_text(shape, b));
+    return status;
+}
+
+static gd_status check_all(const gd_module *m, const gd_tensor_file *file, const char *path)
+{
+    for (size_t i = 0; i < m->entry_count; i++) {
+        gd_status status = check_entry(&m->entries[i], file, path);
+        if (status != GD_OK)
+            return status;
+    }
+    for (size_t i = 0; i < gd_tensor_file_count(file); i++) {
+        gd_tensor_info info;
+        gd_status status = gd_tensor_file_info(file, i, &info);
+        if (status != GD_OK)
+            return status;
+        if (gd_names_find(&m->paths, info.name) < 0)
+            return gd_fail(GD_ERR_FORMAT,
+                           "%s: of another model: it has a \"%s\", which the module has not", path,
+                           info.name);
+    }
+    return GD_OK;
+}
+
+/* Read everything, then put it in place, so that a failure changes nothing. */
+static gd_status replace_values(gd_module *m, const gd_tensor_file *file)
+{
+    gd_tensor **values = gd_alloc_zero(m->entry_count, sizeof(gd_tensor *));
+    if (!values)
+        return GD_ERR_MEMORY;
+    gd_status status = GD_OK;
+    for (size_t i = 0; status == GD_OK && i < m->entry_count; i++) {
+        size_t index = (size_t)gd_tensor_file_find(file, m->entries[i].path);
+        values[i] = gd_tensor_file_read(file, index, m->context);
+        if (!values[i])
+            status = gd_error_code();
+    }
+    for (size_t i = 0; status == GD_OK && i < m->entry_count; i++)
+        if (!gd_assign(m->entries[i].tensor, values[i]))
+            status = gd_error_code();
+    gd_free(values);
+    return status;
+}
+
+/* ---- into an empty one ---- */
+
+static gd_status take_all(gd_module *m, const gd_tensor_file *file, const char *path)
+{
+    gd_status status = GD_OK;
+    for (size_t i = 0; status == GD_OK && i < gd_tensor_file_count(file); i++) {
+        gd_tensor_info info;
+        status = gd_tensor_file_info(file, i, &info);
+        if (status != GD_OK)
+            break;
+        gd_tensor *t = gd_set_name(gd_tensor_file_read(file, i, m->context), info.name);
+        /* Until a layer claims it, what can be a parameter is taken for one. */
+        bool parameter = info.dtype == GD_F32;
+        if (t && parameter)
+            t = gd_set_requires_grad(t, true);
+        status = gd_module_entry_add(m, info.name, t, parameter, false);
+    }
+    if (status == GD_OK) {
+        m->loaded_from = gd_strdup(path);
+        status = m->loaded_from ? GD_OK : GD_ERR_MEMORY;
+    }
+    if (status != GD_OK) {
+        for (size_t i = 0; i < m->entry_count; i++) {
+            gd_release(m->entries[i].tensor);
+            gd_free(m->entries[i].path);
+        }
+        m->entry_count = 0;
+        gd_names_clear(&m->paths);
+    }
+    return status;
+}
+
+gd_status gd_module_load(gd_module *m, const char *path)
+{
+    if (!m)
+        return gd_fail(GD_ERR_INVALID, "gd_module_load: the module is NULL");
+    gd_tensor_file *file = gd_tensor_file_open(path);
+    if (!file)
+        return gd_error_code();
+    gd_trace_pause(m->context);
+    gd_status status = gd_scope_begin(m->context);
+    if (status == GD_OK) {
+        if (m->entry_count == 0) {
+            status = take_all(m, file, path);
+        } else {
+            status = check_all(m, file, path);
+            if (status == GD_OK)
+                status = replace_values(m, file);
+        }
+        (void)gd_scope_end(m->context);
+    }
+    gd_trace_resume(m->context);
+    gd_tensor_file_close(file);
+    return status;
+}

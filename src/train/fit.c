@@ -1,0 +1,241 @@
+/* train/fit.c: the training loop. Start at gd_fit_with(); what is compiled are the bodies at the
+ * top. */
+#include "train/meter.h"
+
+#include "base/error.h"
+
+#include <gradus/autograd.h>
+#include <gradus/ops.h>
+
+typedef struct fit {
+    gd_fit_options options;
+    gd_context *context;
+    gd_meter meter;
+    gd_evaluator evaluator;
+    bool evaluates;
+    gd_function *step;    /* a whole batch */
+    gd_function *example; /* or: one example's gradients, … */
+    gd_function *update;  /* … and the update once a batch of them is done */
+    gd_tensor *share;     /* [] f32: 1 / batch, an example's share in the mean; retained */
+    gd_fit_progress now;
+    int64_t steps_done, steps_all; /* over all epochs */
+    double train_seconds;          /* of the epochs that are over */
+    double epoch_start, last_display;
+    bool stopped;
+} fit;
+
+/* ---- what is compiled ---- */
+
+/* Forward, backward, update and metrics: in[0] samples, in[1] targets. */
+static gd_tensor *step_body(void *user, gd_tensor *const *in)
+{
+    fit *f = user;
+    gd_tensor *logits = f->options.forward(f->options.forward_user, in[0]);
+    gd_tensor *loss = logits ? f->options.loss(logits, in[1]) : NULL;
+    if (!gd_minimize(f->options.optimizer, loss))
+        return NULL;
+    return gd_meter_add(&f->meter, logits, in[1], loss) ? loss : NULL;
+}
+
+/* One example's share of the batch's mean gradient, accumulated. */
+static gd_tensor *example_body(void *user, gd_tensor *const *in)
+{
+    fit *f = user;
+    gd_tensor *logits = f->options.forward(f->options.forward_user, in[0]);
+    gd_tensor *loss = logits ? f->options.loss(logits, in[1]) : NULL;
+    if (!loss || gd_backward(gd_mul(loss, f->share)) != GD_OK)
+        return NULL;
+    return gd_meter_add(&f->meter, logits, in[1], loss) ? loss : NULL;
+}
+
+static gd_tensor *update_body(void *user, gd_tensor *const *in)
+{
+    (void)in;
+    fit *f = user;
+    if (gd_optimizer_step(f->options.optimizer) != GD_OK ||
+        gd_optimizer_zero_grad(f->options.optimizer) != GD_OK)
+        return NULL;
+    return gd_add_scalar(f->meter.loss, 0.0);
+}
+
+/* ---- opening and closing ---- */
+
+static gd_status open_parts(fit *f)
+{
+    const gd_fit_options *o = &f->options;
+    if (!gd_meter_open(&f->meter, f->context))
+        return gd_error_code();
+    if (o->test) {
+        gd_evaluate_options options = { .module = gd_optimizer_module(o->optimizer),
+                                        .forward = o->forward,
+                                        .forward_user = o->forward_user,
+                                        .data = o->test,
+                                        .loss = o->loss,
+                                        .mode = o->mode };
+        f->evaluates = true;
+        if (!gd_evaluator_open(&f->evaluator, options))
+            return gd_error_code();
+    }
+    if (!o->per_example) {
+        f->step = gd_compile(f->context, step_body, f, .mode = o->mode);
+        return f->step ? GD_OK : gd_error_code();
+    }
+    f->example = gd_compile(f->context, example_body, f, .mode = o->mode);
+    f->update = gd_compile(f->context, update_body, f, .mode = o->mode);
+    if (gd_scope_begin(f->context) == GD_OK) {
+        f->share = gd_retain(gd_zeros(f->context, GD_SCALAR, GD_F32));
+        (void)gd_scope_end(f->context);
+    }
+    return f->example && f->update && f->share ? GD_OK : gd_error_code();
+}
+
+static void close_parts(fit *f)
+{
+    gd_function_release(f->step);
+    gd_function_release(f->example);
+    gd_function_release(f->update);
+    gd_release(f->share);
+    if (f->evaluates)
+        gd_evaluator_close(&f->evaluator);
+    gd_meter_close(&f->meter);
+}
+
+/* ---- progress ---- */
+
+static void display(fit *f)
+{
+    if (!f->options.progress)
+        return;
+    gd_fit_progress *p = &f->now;
+    double now = gd_seconds();
+    if (!p->epoch_done) {
+        p->train = gd_meter_read(&f->meter);
+        p->seconds = now - f->epoch_start;
+    }
+    p->samples_per_second = p->seconds > 0.0 ? (double)f->meter.samples / p->seconds : 0.0;
+    double spent = f->train_seconds + (p->epoch_done ? 0.0 : p->seconds);
+    if (f->steps_done > 0)
+        p->seconds_left = spent / (double)f->steps_done * (double)(f->steps_all - f->steps_done);
+    p->lr = gd_optimizer_lr(f->options.optimizer);
+    f->last_display = now;
+    if (!f->options.progress(f->options.progress_user, p))
+        f->stopped = true;
+}
+
+static bool display_is_due(const fit *f)
+{
+    double interval = f->options.progress_interval;
+    return interval < 0.0 || (interval > 0.0 && gd_seconds() - f->last_display >= interval);
+}
+
+/* ---- a batch, an epoch ---- */
+
+static gd_status run_examples(fit *f, const gd_batch *b)
+{
+    float share = 1.0f / (float)b->size;
+    gd_status status = gd_tensor_write(f->share, &share, sizeof share);
+    for (int64_t i = 0; status == GD_OK && i < b->size; i++) {
+        gd_tensor *in[2] = { gd_slice(b->tensors[0], 0, i, i + 1, 1),
+                             gd_slice(b->tensors[1], 0, i, i + 1, 1) };
+        if (!gd_call(f->example, 2, in))
+            status = gd_error_code();
+    }
+    if (status == GD_OK && !gd_call(f->update, 0, NULL))
+        status = gd_error_code();
+    return status;
+}
+
+static gd_status run_batch(fit *f, const gd_batch *b)
+{
+    if (!f->options.per_example)
+        return gd_call(f->step, b->count, b->tensors) ? GD_OK : gd_error_code();
+    gd_status status = gd_scope_begin(f->context);
+    if (status != GD_OK)
+        return status;
+    status = run_examples(f, b);
+    (void)gd_scope_end(f->context);
+    return status;
+}
+
+static gd_status set_lr(fit *f)
+{
+    const gd_fit_options *o = &f->options;
+    if (!o->schedule)
+        return GD_OK;
+    return gd_optimizer_set_lr(o->optimizer,
+                               o->schedule(o->schedule_user, f->steps_done, f->steps_all));
+}
+
+static gd_status train_epoch(fit *f)
+{
+    gd_status status = gd_meter_reset(&f->meter);
+    f->now.epoch_done = false;
+    f->now.test = (gd_metrics){ 0 };
+    f->now.step = 0;
+    f->epoch_start = f->last_display = gd_seconds();
+    for (gd_batch b; status == GD_OK && !f->stopped && gd_loader_next(f->options.train, &b);) {
+        status = set_lr(f);
+        if (status == GD_OK)
+            status = run_batch(f, &b);
+        if (status != GD_OK)
+            break;
+        f->meter.samples += b.size;
+        f->now.step++;
+        f->steps_done++;
+        if (display_is_due(f))
+            display(f);
+    }
+    if (status == GD_OK && !f->stopped && f->now.step < f->now.steps)
+        status = gd_error_code(); /* the loader failed */
+    f->now.seconds = gd_seconds() - f->epoch_start;
+    f->train_seconds += f->now.seconds;
+    return status;
+}
+
+/* After an epoch: measure, tell. */
+static gd_status conclude_epoch(fit *f)
+{
+    f->now.train = gd_meter_read(&f->meter);
+    if (f->evaluates) {
+        gd_status status = gd_evaluator_run(&f->evaluator, &f->now.test);
+        if (status != GD_OK)
+            return status;
+        if (f->options.result)
+            *f->options.result = f->now.test;
+    }
+    f->now.epoch_done = true;
+    display(f);
+    return GD_OK;
+}
+
+gd_status gd_fit_with(gd_fit_options options)
+{
+    if (!options.optimizer || !options.forward || !options.train || options.epochs < 0)
+        return gd_error_code()
+                   ? gd_error_code()
+                   : gd_fail(GD_ERR_INVALID,
+                             "gd_fit: optimizer, forward and train are needed, and epochs "
+                             "must not be negative");
+    if (options.result)
+        *options.result = (gd_metrics){ 0 };
+    if (!options.loss)
+        options.loss = gd_cross_entropy;
+    options.epochs = options.epochs ? options.epochs : 1;
+    gd_module *module = gd_optimizer_module(options.optimizer);
+    fit f = { .options = options, .context = gd_module_context(module) };
+    f.now.epochs = options.epochs;
+    f.now.steps = gd_loader_batches(options.train);
+    f.steps_all = f.now.steps * options.epochs;
+    bool was_training = gd_module_is_training(module);
+    gd_module_set_training(module, true);
+    gd_status status = open_parts(&f);
+    for (int epoch = 1; status == GD_OK && epoch <= options.epochs && !f.stopped; epoch++) {
+        f.now.epoch = epoch;
+        status = train_epoch(&f);
+        if (status == GD_OK && !f.stopped)
+            status = conclude_epoch(&f);
+    }
+    close_parts(&f);
+    gd_module_set_training(module, was_training);
+    return status;
+}

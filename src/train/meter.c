@@ -1,0 +1,59 @@
+/* train/meter.c: running loss and accuracy in tensors. */
+#include "train/meter.h"
+
+#include <gradus/autograd.h>
+#include <gradus/ops.h>
+
+bool gd_meter_open(gd_meter *meter, gd_context *context)
+{
+    *meter = (gd_meter){ 0 };
+    gd_trace_pause(context);
+    if (gd_scope_begin(context) == GD_OK) {
+        meter->loss = gd_retain(gd_zeros(context, GD_SCALAR, GD_F64));
+        meter->correct = gd_retain(gd_zeros(context, GD_SCALAR, GD_I64));
+        (void)gd_scope_end(context);
+    }
+    gd_trace_resume(context);
+    return meter->loss && meter->correct;
+}
+
+void gd_meter_close(gd_meter *meter)
+{
+    gd_release(meter->loss);
+    gd_release(meter->correct);
+    *meter = (gd_meter){ 0 };
+}
+
+gd_status gd_meter_reset(gd_meter *meter)
+{
+    const double no_loss = 0.0;
+    const int64_t none = 0;
+    meter->samples = 0;
+    gd_status status = gd_tensor_write(meter->loss, &no_loss, sizeof no_loss);
+    return status == GD_OK ? gd_tensor_write(meter->correct, &none, sizeof none) : status;
+}
+
+bool gd_meter_add(const gd_meter *meter, gd_tensor *logits, gd_tensor *target, gd_tensor *mean_loss)
+{
+    if (!logits || !target || !mean_loss)
+        return false;
+    gd_context *context = gd_tensor_context(logits);
+    double samples = (double)gd_tensor_shape(logits).dim[0];
+    (void)gd_no_grad_begin(context);
+    gd_tensor *loss = gd_mul_scalar(gd_cast(mean_loss, GD_F64), samples);
+    gd_tensor *hits = gd_sum(gd_eq(gd_argmax(logits, -1, false), target), GD_ALL_AXES, false);
+    bool ok = gd_assign(meter->loss, gd_add(meter->loss, loss)) &&
+              gd_assign(meter->correct, gd_add(meter->correct, hits));
+    (void)gd_no_grad_end(context);
+    return ok;
+}
+
+gd_metrics gd_meter_read(const gd_meter *meter)
+{
+    gd_metrics metrics = { .samples = meter->samples };
+    if (meter->samples > 0) {
+        metrics.loss = gd_item(meter->loss) / (double)meter->samples;
+        metrics.accuracy = gd_item(meter->correct) / (double)meter->samples;
+    }
+    return metrics;
+}

@@ -1,0 +1,35 @@
+/* train/meter.h: running loss and accuracy. They are summed in tensors, by effects inside the
+ * compiled step, and read when displayed. */
+#ifndef GD_TRAIN_METER_H
+#define GD_TRAIN_METER_H
+
+#include <gradus/train.h>
+
+typedef struct gd_meter {
+    gd_tensor *loss;    /* [] f64: sum of the losses of all samples; retained */
+    gd_tensor *correct; /* [] i64: samples whose largest logit is at the target; retained */
+    int64_t samples;    /* counted by the caller */
+} gd_meter;
+
+/* false: failed; close it all the same. */
+bool gd_meter_open(gd_meter *meter, gd_context *context);
+void gd_meter_close(gd_meter *meter);
+gd_status gd_meter_reset(gd_meter *meter);
+/* Add a batch: logits [n, classes], target [n], mean_loss []. Eager or traced. */
+bool gd_meter_add(const gd_meter *meter, gd_tensor *logits, gd_tensor *target,
+                  gd_tensor *mean_loss);
+gd_metrics gd_meter_read(const gd_meter *meter);
+
+/* ---- evaluation: train/evaluate.c ---- */
+
+typedef struct gd_evaluator {
+    gd_evaluate_options options;
+    gd_meter meter;
+    gd_function *function;
+} gd_evaluator;
+
+bool gd_evaluator_open(gd_evaluator *evaluator, gd_evaluate_options options);
+void gd_evaluator_close(gd_evaluator *evaluator);
+gd_status gd_evaluator_run(gd_evaluator *evaluator, gd_metrics *out);
+
+#endif

@@ -1,0 +1,495 @@
+/* tests/test_compile.c: compiled functions against eager execution, bit for bit; effects, caching,
+ * passes, and what running costs. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <gradus/autograd.h>
+#include <gradus/compile.h>
+#include <gradus/ops.h>
+
+static void assert_error(gd_status status, const char *part)
+{
+    assert_int_equal(gd_error_code(), status);
+    if (!strstr(gd_error_message(), part))
+        fail_msg("\"%s\" is not in \"%s\"", part, gd_error_message());
+    gd_error_clear();
+}
+
+static int open_context(void **state)
+{
+    gd_error_clear();
+    *state = gd_open("cpu", .threads = 1, .seed = 3);
+    return *state ? 0 : -1;
+}
+
+static int close_context(void **state)
+{
+    gd_close(*state);
+    gd_error_clear();
+    return 0;
+}
+
+/* ---- a training step: two layers, Adam-like state, a metric, dropout-like noise ---- */
+
+typedef struct trainee {
+    gd_tensor *w[2], *m[2], *count, *noise_seen;
+} trainee;
+
+static gd_tensor *parameter(gd_context *gd, gd_shape shape)
+{
+    return gd_set_requires_grad(gd_retain(gd_normal(gd, shape, 0, 0.3, GD_F32)), true);
+}
+
+static trainee make_trainee(gd_context *gd)
+{
+    trainee t = { .w = { parameter(gd, GD_SHAPE(12, 9)), parameter(gd, GD_SHAPE(9, 5)) },
+                  .m = { gd_retain(gd_zeros(gd, GD_SHAPE(12, 9), GD_F32)),
+                         gd_retain(gd_zeros(gd, GD_SHAPE(9, 5), GD_F32)) },
+                  .count = gd_retain(gd_scalar(gd, 0, GD_F32)),
+                  .noise_seen = gd_retain(gd_scalar(gd, 0, GD_F32)) };
+    return t;
+}
+
+static gd_tensor *train_step(void *user, gd_tensor *const *in)
+{
+    trainee *t = user;
+    gd_context *gd = gd_tensor_context(in[0]);
+    gd_tensor *noise = gd_uniform(gd, gd_tensor_shape(in[0]), 0.9, 1.1, GD_F32);
+    gd_tensor *hidden = gd_relu(gd_matmul(gd_mul(in[0], noise), t->w[0]));
+    gd_tensor *logits = gd_matmul(gd_tanh(hidden), t->w[1]);
+    gd_tensor *loss = gd_cross_entropy(logits, in[1]);
+    gd_tensor *g[2];
+    if (gd_grad(&loss, NULL, 1, t->w, g, 2) != GD_OK)
+        return NULL;
+    for (int i = 0; i < 2; i++) {
+        gd_tensor *m = gd_add(gd_mul_scalar(t->m[i], 0.9), gd_mul_scalar(g[i], 0.1));
+        gd_assign(t->w[i],
+                  gd_sub(t->w[i], gd_mul_scalar(gd_div(m, gd_add_scalar(gd_abs(m), 1e-3)), 0.01)));
+        gd_assign(t->m[i], m);
+    }
+    gd_assign(t->count, gd_add_scalar(t->count, 1.0));
+    gd_assign(t->noise_seen, gd_mean(noise, GD_ALL_AXES, false));
+    gd_output(logits);
+    return loss;
+}
+
+enum { STEPS = 25, WEIGHTS = 12 * 9 + 9 * 5 };
+
+typedef struct outcome {
+    float loss[STEPS], weights[WEIGHTS], count, noise;
+} outcome;
+
+static outcome run_training(gd_mode mode, int threads, const char *passes)
+{
+    if (passes)
+        setenv("GRADUS_PASSES", passes, 1);
+    else
+        unsetenv("GRADUS_PASSES");
+    gd_context *gd = gd_open("cpu", .threads = threads, .seed = 5);
+    trainee t = make_trainee(gd);
+    gd_function *f = gd_compile(gd, train_step, &t, .mode = mode);
+    outcome result;
+    memset(&result, 0, sizeof result);
+    for (int i = 0; i < STEPS; i++) {
+        assert_int_equal(gd_scope_begin(gd), GD_OK);
+        int64_t n = i % 4 == 3 ? 3 : 7; /* the batch size changes */
+        gd_tensor *x = gd_normal(gd, GD_SHAPE(n, 12), 0, 1, GD_F32);
+        gd_tensor *y = gd_cast(gd_uniform(gd, GD_SHAPE(n), 0, 5, GD_F32), GD_I64);
+        gd_tensor *loss = gd_call(f, 2, (gd_tensor *[]){ x, y });
+        if (!loss)
+            fail_msg("%s", gd_error_message());
+        result.loss[i] = (float)gd_item(loss);
+        assert_int_equal(gd_scope_end(gd), GD_OK);
+    }
+    assert_int_equal(gd_tensor_read(t.w[0], result.weights, 12 * 9 * sizeof(float)), GD_OK);
+    assert_int_equal(gd_tensor_read(t.w[1], result.weights + 12 * 9, 9 * 5 * sizeof(float)), GD_OK);
+    result.count = (float)gd_item(t.count);
+    result.noise = (float)gd_item(t.noise_seen);
+    if (mode == GD_MODE_COMPILED)
+        assert_int_equal(gd_function_stats(f).traces, 2);
+    gd_close(gd);
+    unsetenv("GRADUS_PASSES");
+    return result;
+}
+
+static void a_training_step_equals_eager_bit_for_bit(void **state)
+{
+    (void)state;
+    outcome eager = run_training(GD_MODE_EAGER, 1, NULL);
+    assert_true(eager.count == STEPS);
+    assert_true(eager.loss[0] != eager.loss[STEPS - 1]);
+    for (int threads = 1; threads <= 8; threads *= 2) {
+        outcome compiled = run_training(GD_MODE_COMPILED, threads, NULL);
+        assert_memory_equal(&eager, &compiled, sizeof eager);
+    }
+}
+
+static void every_pass_may_be_switched_off(void **state)
+{
+    (void)state;
+    outcome eager = run_training(GD_MODE_EAGER, 2, NULL);
+    const char *names[] = { "-cse", "-dead", "-fold", "-epilogue", "-fuse", "-forward" };
+    char list[64];
+    for (unsigned mask = 0; mask < 64; mask++) {
+        list[0] = '\0';
+        for (int i = 0; i < 6; i++)
+            if (mask & (1u << i)) {
+                if (list[0])
+                    strcat(list, ",");
+                strcat(list, names[i]);
+            }
+        outcome compiled = run_training(GD_MODE_COMPILED, 1, list);
+        if (memcmp(&eager, &compiled, sizeof eager) != 0)
+            fail_msg("GRADUS_PASSES=%s changes the result", list);
+    }
+}
+
+/* ---- running ---- */
+
+static void running_a_plan_allocates_nothing(void **state)
+{
+    gd_context *gd = *state;
+    trainee t = make_trainee(gd);
+    gd_function *f = gd_compile(gd, train_step, &t);
+    gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(7, 12), GD_F32), gd_zeros(gd, GD_SHAPE(7), GD_I64) };
+    assert_non_null(gd_call(f, 2, in));
+    gd_memory_stats before = gd_memory(gd);
+    gd_fail_allocations_after(0);
+    for (int i = 0; i < 10; i++)
+        assert_non_null(gd_call(f, 2, in));
+    assert_int_equal(gd_fail_allocations_after(-1), 0);
+    assert_int_equal(gd_memory(gd).allocations, before.allocations);
+    assert_int_equal(gd_memory(gd).live_tensors, before.live_tensors);
+}
+
+static void results_and_statistics_are_given(void **state)
+{
+    gd_context *gd = *state;
+    trainee t = make_trainee(gd);
+    gd_function *f = gd_compile(gd, train_step, &t);
+    assert_int_equal(gd_plan_format(f, NULL, 0), 0);
+    gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(7, 12), GD_F32), gd_zeros(gd, GD_SHAPE(7), GD_I64) };
+    gd_tensor *loss = gd_call(f, 2, in);
+    assert_ptr_equal(loss, gd_function_result(f, 0));
+    gd_shape logits = gd_tensor_shape(gd_function_result(f, 1));
+    assert_true(logits.rank == 2 && logits.dim[0] == 7 && logits.dim[1] == 5);
+    assert_null(gd_function_result(f, 2));
+    gd_plan_stats stats = gd_function_stats(f);
+    assert_int_equal(stats.plans, 1);
+    assert_int_equal(stats.calls, 1);
+    assert_true(stats.kernels > 5 && stats.kernels < stats.nodes_traced);
+    assert_true(stats.arena_bytes >= stats.live_bytes && stats.live_bytes > 0);
+    size_t length = gd_plan_format(f, NULL, 0);
+    char *text = malloc(length + 1);
+    assert_int_equal(gd_plan_format(f, text, length + 1), length);
+    assert_int_equal(strlen(text), length);
+    assert_non_null(strstr(text, "linear"));
+    assert_non_null(strstr(text, "fused"));
+    free(text);
+}
+
+/* ---- signatures ---- */
+
+static gd_tensor *twice(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_add(in[0], in[0]);
+}
+
+static void plans_are_cached_by_signature(void **state)
+{
+    gd_context *gd = *state;
+    gd_function *f = gd_compile(gd, twice, NULL, .cache_limit = 2);
+    gd_tensor *a = gd_arange(gd, 0, 6, 1, GD_F32), *b = gd_reshape(a, GD_SHAPE(2, 3)),
+              *c = gd_transpose(b, 0, 1);
+    gd_tensor *d = gd_cast(a, GD_I64);
+    for (int round = 0; round < 3; round++)
+        assert_non_null(gd_call(f, 1, &a));
+    assert_int_equal(gd_function_stats(f).traces, 1);
+    assert_non_null(gd_call(f, 1, &b));
+    gd_tensor *r = gd_call(f, 1, &c);
+    float values[6], expected[6] = { 0, 6, 2, 8, 4, 10 };
+    assert_int_equal(gd_tensor_read(r, values, sizeof values), GD_OK);
+    assert_memory_equal(values, expected, sizeof values);
+    assert_non_null(gd_call(f, 1, &d));
+    gd_plan_stats stats = gd_function_stats(f);
+    assert_int_equal(stats.plans, 2);
+    assert_int_equal(stats.traces, 4);
+    assert_int_equal(stats.evictions, 2);
+    /* The same memory again, elsewhere: addresses are arguments, not part of the plan. */
+    gd_tensor *e = gd_slice(gd_cast(gd_arange(gd, 10, 20, 1, GD_F32), GD_I64), 0, 1, 7, 1);
+    assert_true(gd_item(gd_sum(gd_call(f, 1, &e), GD_ALL_AXES, false)) ==
+                2 * (11 + 12 + 13 + 14 + 15 + 16));
+    assert_int_equal(gd_function_stats(f).traces, 4);
+    gd_function_release(f);
+}
+
+static gd_tensor *first_input(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_output(in[0]);
+    return in[0];
+}
+
+static void an_argument_may_be_the_result(void **state)
+{
+    gd_context *gd = *state;
+    gd_function *f = gd_compile(gd, first_input, NULL);
+    gd_tensor *x = gd_arange(gd, 0, 3, 1, GD_F32);
+    gd_tensor *r = gd_call(f, 1, &x);
+    assert_true(r != x && gd_item(gd_sum(r, GD_ALL_AXES, false)) == 3.0);
+    assert_true(gd_item(gd_sum(gd_function_result(f, 1), GD_ALL_AXES, false)) == 3.0);
+}
+
+static void empty_and_0d_signatures_work(void **state)
+{
+    gd_context *gd = *state;
+    gd_function *f = gd_compile(gd, twice, NULL);
+    gd_tensor *none = gd_zeros(gd, GD_SHAPE(0, 3), GD_F32), *number = gd_scalar(gd, 4, GD_F32);
+    assert_int_equal(gd_tensor_count(gd_call(f, 1, &none)), 0);
+    assert_true(gd_item(gd_call(f, 1, &number)) == 8.0);
+}
+
+/* ---- nesting, gradients through calls ---- */
+
+static gd_tensor *outer(void *user, gd_tensor *const *in)
+{
+    gd_tensor *y = gd_call(user, 1, in); /* 2x */
+    return gd_call(user, 1, &y);         /* 4x */
+}
+
+static gd_tensor *gradient_of_inner(void *user, gd_tensor *const *in)
+{
+    gd_tensor *y = gd_square(gd_call(user, 1, in)); /* 4 x^2 */
+    gd_tensor *g;
+    gd_tensor *x = in[0];
+    return gd_grad(&y, NULL, 1, &x, &g, 1) == GD_OK ? g : NULL;
+}
+
+static void compiled_functions_nest(void **state)
+{
+    gd_context *gd = *state;
+    gd_function *inner = gd_compile(gd, twice, NULL), *f = gd_compile(gd, outer, inner);
+    gd_tensor *x = gd_scalar(gd, 3, GD_F64);
+    assert_true(gd_item(gd_call(f, 1, &x)) == 12.0);
+    gd_function *g = gd_compile(gd, gradient_of_inner, inner);
+    gd_set_requires_grad(x, true);
+    assert_true(gd_item(gd_call(g, 1, &x)) == 24.0);
+}
+
+/* ---- effects ---- */
+
+typedef struct states {
+    gd_tensor *a, *b;
+} states;
+
+/* Reads before and after assignments, twice to one tensor, and a swap. */
+static gd_tensor *many_effects(void *user, gd_tensor *const *in)
+{
+    states *s = user;
+    gd_tensor *old = gd_mul_scalar(s->a, 10.0);
+    gd_assign(s->a, gd_add(s->a, in[0]));
+    gd_tensor *middle = gd_mul_scalar(s->a, 100.0);
+    gd_assign(s->a, gd_add(s->a, s->a));
+    gd_tensor *kept = gd_add_scalar(s->a, 0.0);
+    gd_assign(s->a, s->b);
+    gd_assign(s->b, kept);
+    return gd_add(gd_add(old, middle), gd_add(s->a, s->b));
+}
+
+static void effects_happen_in_order(void **state)
+{
+    gd_context *gd = *state;
+    double result[2], a[2], b[2];
+    for (int mode = 0; mode < 2; mode++) {
+        states s = { gd_retain(gd_scalar(gd, 1, GD_F64)), gd_retain(gd_scalar(gd, 2, GD_F64)) };
+        gd_function *f =
+            gd_compile(gd, many_effects, &s, .mode = mode ? GD_MODE_EAGER : GD_MODE_COMPILED);
+        gd_tensor *x = gd_scalar(gd, 0.5, GD_F64);
+        for (int i = 0; i < 3; i++)
+            result[mode] = gd_item(gd_call(f, 1, &x));
+        a[mode] = gd_item(s.a);
+        b[mode] = gd_item(s.b);
+    }
+    assert_true(result[0] == result[1] && a[0] == a[1] && b[0] == b[1]);
+}
+
+static gd_tensor *stale_view(void *user, gd_tensor *const *in)
+{
+    states *s = user;
+    gd_tensor *view = gd_reshape(s->a, GD_SHAPE(1));
+    gd_assign(s->a, in[0]);
+    return gd_add(view, view);
+}
+
+static void a_view_from_before_an_assignment_is_refused(void **state)
+{
+    gd_context *gd = *state;
+    states s = { gd_retain(gd_scalar(gd, 1, GD_F32)), NULL };
+    gd_function *f = gd_compile(gd, stale_view, &s);
+    gd_tensor *x = gd_scalar(gd, 0.5, GD_F32);
+    assert_null(gd_call(f, 1, &x));
+    assert_error(GD_ERR_STATE, "make the view again");
+}
+
+static gd_tensor *backward_step(void *user, gd_tensor *const *in)
+{
+    states *s = user;
+    gd_tensor *loss = gd_sum(gd_square(gd_mul(s->a, in[0])), GD_ALL_AXES, false);
+    return gd_backward(loss) == GD_OK ? loss : NULL;
+}
+
+static void backward_in_a_plan_accumulates(void **state)
+{
+    gd_context *gd = *state;
+    states s = { gd_set_requires_grad(gd_retain(gd_scalar(gd, 3, GD_F32)), true), NULL };
+    gd_function *f = gd_compile(gd, backward_step, &s);
+    gd_tensor *x = gd_scalar(gd, 2, GD_F32);
+    for (int i = 1; i <= 3; i++) {
+        assert_non_null(gd_call(f, 1, &x));
+        assert_true(gd_item(gd_gradient(s.a)) == 24.0 * i); /* 2 a x^2 */
+    }
+}
+
+static gd_tensor *makes_state(void *user, gd_tensor *const *in)
+{
+    states *s = user;
+    if (!s->a) {
+        gd_context *gd = gd_tensor_context(in[0]);
+        gd_trace_pause(gd);
+        s->a = gd_retain(gd_scalar(gd, 0, GD_F32));
+        gd_trace_resume(gd);
+    }
+    return gd_assign(s->a, gd_add(s->a, in[0]));
+}
+
+static void state_may_be_made_while_tracing(void **state)
+{
+    gd_context *gd = *state;
+    states s = { NULL, NULL };
+    gd_function *f = gd_compile(gd, makes_state, &s);
+    gd_tensor *x = gd_scalar(gd, 2, GD_F32);
+    assert_true(gd_item(gd_call(f, 1, &x)) == 2.0);
+    assert_true(gd_item(gd_call(f, 1, &x)) == 4.0);
+    assert_true(gd_item(s.a) == 4.0);
+}
+
+/* ---- errors ---- */
+
+static gd_tensor *reads_traced_value(void *user, gd_tensor *const *in)
+{
+    *(double *)user = gd_item(in[0]);
+    return in[0];
+}
+
+static gd_tensor *fails(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_reshape(in[0], GD_SHAPE(1234));
+}
+
+static gd_tensor *stolen;
+static gd_tensor *steals(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    stolen = gd_retain(gd_neg(in[0]));
+    return stolen;
+}
+
+static gd_tensor *picks(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_gather(in[0], in[1], 0);
+}
+
+static void errors_leave_nothing_behind(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_arange(gd, 0, 3, 1, GD_F32);
+    size_t live = gd_memory(gd).live_tensors;
+    double value;
+    (void)gd_call(gd_compile(gd, reads_traced_value, &value), 1, &x);
+    assert_error(GD_ERR_STATE, "being traced");
+    assert_null(gd_call(gd_compile(gd, fails, NULL), 1, &x));
+    assert_error(GD_ERR_SHAPE, "gd_reshape");
+    assert_null(gd_call(NULL, 0, NULL));
+    gd_error_clear();
+    gd_tensor *nothing = NULL;
+    assert_null(gd_call(gd_compile(gd, twice, NULL), 1, &nothing));
+    assert_error(GD_ERR_INVALID, "input 0 is NULL");
+    assert_null(gd_compile(gd, NULL, NULL));
+    gd_error_clear();
+    assert_true(gd_memory(gd).live_tensors <= live + 1); /* the first function's result */
+
+    /* A traced value that outlives its trace can be released, not used. */
+    assert_non_null(gd_call(gd_compile(gd, steals, NULL), 1, &x));
+    assert_null(gd_add(stolen, x));
+    assert_error(GD_ERR_STATE, "traced");
+    gd_release(stolen);
+
+    /* What only values show fails the call, not the plan. */
+    gd_function *f = gd_compile(gd, picks, NULL);
+    int64_t index = 7;
+    gd_tensor *in[2] = { x, gd_from_host(gd, GD_SHAPE(1), GD_I64, &index) };
+    assert_null(gd_call(f, 2, in));
+    assert_int_equal(gd_error_code(), GD_ERR_INVALID);
+    gd_error_clear();
+    index = 2;
+    assert_int_equal(gd_tensor_write(in[1], &index, sizeof index), GD_OK);
+    assert_true(gd_item(gd_call(f, 2, in)) == 2.0);
+}
+
+/* Make every allocation of tracing, planning and running fail in turn. */
+static void every_failed_allocation_is_reported(void **state)
+{
+    (void)state;
+    bool done = false;
+    for (int64_t n = 0; !done; n++) {
+        assert_true(n < 100000);
+        gd_context *gd = gd_open("cpu", .threads = 1, .seed = 5);
+        trainee t = make_trainee(gd);
+        gd_function *f = gd_compile(gd, train_step, &t);
+        gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(7, 12), GD_F32),
+                             gd_zeros(gd, GD_SHAPE(7), GD_I64) };
+        gd_fail_allocations_after(n);
+        gd_tensor *loss = gd_call(f, 2, in);
+        done = gd_fail_allocations_after(-1) <= n;
+        if (loss) {
+            assert_true(done);
+        } else {
+            assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
+            gd_error_clear();
+            assert_non_null(gd_call(f, 2, in)); /* nothing is broken */
+        }
+        gd_close(gd);
+    }
+}
+
+#define IN_CONTEXT(test) cmocka_unit_test_setup_teardown(test, open_context, close_context)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_training_step_equals_eager_bit_for_bit),
+        cmocka_unit_test(every_pass_may_be_switched_off),
+        IN_CONTEXT(running_a_plan_allocates_nothing),
+        IN_CONTEXT(results_and_statistics_are_given),
+        IN_CONTEXT(plans_are_cached_by_signature),
+        IN_CONTEXT(an_argument_may_be_the_result),
+        IN_CONTEXT(empty_and_0d_signatures_work),
+        IN_CONTEXT(compiled_functions_nest),
+        IN_CONTEXT(effects_happen_in_order),
+        IN_CONTEXT(a_view_from_before_an_assignment_is_refused),
+        IN_CONTEXT(backward_in_a_plan_accumulates),
+        IN_CONTEXT(state_may_be_made_while_tracing),
+        IN_CONTEXT(errors_leave_nothing_behind),
+        cmocka_unit_test(every_failed_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
