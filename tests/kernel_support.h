@@ -1,6 +1,7 @@
-/* tests/kernel_support.h: calling CPU kernels by hand, for test_reduce_kernels.c, test_softmax_kernels.c and test_memory_kernels.c:
- * devices of every instruction set this machine has, operands in memory of many layouts, results between guard bytes.
- * Everything is static. Start at run_kernel().
+/* tests/kernel_support.h: calling CPU kernels by hand, for test_reduce_kernels.c,
+ * test_softmax_kernels.c and test_memory_kernels.c: devices of every instruction set this machine
+ * has, operands in memory of many layouts, results between guard bytes. Everything is static. Start
+ * at run_kernel().
  */
 #ifndef GD_TESTS_KERNEL_SUPPORT_H
 #define GD_TESTS_KERNEL_SUPPORT_H
@@ -22,7 +23,9 @@
 
 #define UNUSED_OK __attribute__((unused))
 
-/* ---- devices ---------------------------------------------------------------------------------------------------- */
+/* ---- devices
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 typedef struct test_device {
     gd_cpu_device cpu;
@@ -38,7 +41,10 @@ typedef struct isa_entry {
     void (*softmax)(gd_kernel_fn *kernel);
 } isa_entry;
 
-#define ISA_ENTRY(name, isa) { isa, gd_cpu_register_reduce_##name, gd_cpu_register_softmax_##name }
+#define ISA_ENTRY(name, isa)                                               \
+    {                                                                      \
+        isa, gd_cpu_register_reduce_##name, gd_cpu_register_softmax_##name \
+    }
 static const isa_entry isa_entries[] = {
     ISA_ENTRY(baseline, GD_ISA_BASELINE),
 #ifdef GD_HAVE_AVX2
@@ -86,7 +92,8 @@ static UNUSED_OK int close_devices(void **state)
     return 0;
 }
 
-/* ---- random numbers: splitmix64 (Steele, Lea, Flood 2014) --------------------------------------------------------- */
+/* ---- random numbers: splitmix64 (Steele, Lea, Flood 2014)
+ * --------------------------------------------------------- */
 
 static uint64_t test_random_state = 20261121;
 
@@ -104,7 +111,9 @@ static UNUSED_OK double test_unit(void)
     return (double)(test_random() >> 11) * 0x1p-52 - 1.0;
 }
 
-/* ---- elements ---------------------------------------------------------------------------------------------------- */
+/* ---- elements
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 /* long double holds every value of these dtypes. */
 static UNUSED_OK long double get_number(gd_dtype dtype, const void *data, int64_t i)
@@ -163,14 +172,15 @@ static UNUSED_OK bool same_bits(gd_dtype dtype, const void *a, const void *b, in
         return true;
     for (int64_t i = 0; i < count; i++) {
         const char *x = (const char *)a + (size_t)i * size, *y = (const char *)b + (size_t)i * size;
-        if (memcmp(x, y, size) != 0 && !(is_float(dtype) && isnan(get_number(dtype, a, i)) &&
-                                         isnan(get_number(dtype, b, i))))
+        if (memcmp(x, y, size) != 0 &&
+            !(is_float(dtype) && isnan(get_number(dtype, a, i)) && isnan(get_number(dtype, b, i))))
             return false;
     }
     return true;
 }
 
-/* ---- operands: how a shape may lie in memory ---------------------------------------------------------------------- */
+/* ---- operands: how a shape may lie in memory
+ * ---------------------------------------------------------------------- */
 
 enum layout_kind {
     CONTIGUOUS,
@@ -185,7 +195,8 @@ enum layout_kind {
 
 typedef struct test_operand {
     gd_layout layout;
-    void *storage; /* of exactly the elements the layout reaches, so that sanitizers see one step too far */
+    void *storage; /* of exactly the elements the layout reaches, so that sanitizers see one step
+                      too far */
     gd_operand operand;
 } test_operand;
 
@@ -193,7 +204,9 @@ static UNUSED_OK void plan_strides(gd_layout *layout, enum layout_kind kind)
 {
     int rank = layout->rank, order[GD_MAX_RANK]; /* from the innermost axis in memory outwards */
     for (int i = 0; i < rank; i++)
-        order[i] = kind == TRANSPOSED ? i : kind == ROTATED ? (rank - 2 - i + rank) % rank : rank - 1 - i;
+        order[i] = kind == TRANSPOSED ? i
+                   : kind == ROTATED  ? (rank - 2 - i + rank) % rank
+                                      : rank - 1 - i;
     int64_t step = kind == STEPPED ? 2 : 1;
     for (int i = 0; i < rank; i++) {
         int axis = order[i];
@@ -289,7 +302,8 @@ static UNUSED_OK void fill_random(test_operand *t)
     }
 }
 
-/* ---- results between guard bytes ---------------------------------------------------------------------------------- */
+/* ---- results between guard bytes
+ * ---------------------------------------------------------------------------------- */
 
 #define GUARD      64
 #define GUARD_BYTE 0xA5
@@ -343,9 +357,9 @@ static UNUSED_OK gd_status run_kernel(test_device *device, int threads, gd_op_id
     return status;
 }
 
-/* Run it with every thread count on every device; where `same_on_all`, all results must have the bits of the first, else those
- * of the first on the same device. The result of device 0, one thread, stays in *result; check(user, result) is called for the first
- * result of each device. */
+/* Run it with every thread count on every device; where `same_on_all`, all results must have the
+ * bits of the first, else those of the first on the same device. The result of device 0, one
+ * thread, stays in *result; check(user, result) is called for the first result of each device. */
 static UNUSED_OK void run_everywhere(gd_op_id id, const char *name, const void *attr, int n,
                                      const gd_operand *in, test_result *result, bool same_on_all,
                                      void (*check)(void *user, const test_result *result),

@@ -194,6 +194,30 @@ static void results_and_statistics_are_given(void **state)
     free(text);
 }
 
+static void plans_are_drawn_and_profiled(void **state)
+{
+    gd_context *gd = *state;
+    trainee t = make_trainee(gd);
+    gd_function *f = gd_compile(gd, train_step, &t);
+    gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(7, 12), GD_F32), gd_zeros(gd, GD_SHAPE(7), GD_I64) };
+    gd_kernel_profile rows[100];
+    int kernels = gd_function_profile(f, 2, in, 3, rows, 100);
+    assert_int_equal(kernels, gd_function_stats(f).kernels);
+    assert_true(gd_item(t.count) == 4.0);
+    bool product = false;
+    for (int i = 0; i < kernels; i++) {
+        assert_true(rows[i].seconds >= 0 && rows[i].bytes > 0);
+        product |= strcmp(rows[i].op, "linear") == 0 && rows[i].flops == 2.0 * 7 * 12 * 9;
+    }
+    assert_true(product);
+    assert_int_equal(gd_function_profile(f, 2, in, 0, rows, 100), -1);
+    assert_error(GD_ERR_INVALID, "0 runs");
+    char text[16384];
+    assert_true(gd_plan_format_dot(f, text, sizeof text) < sizeof text);
+    assert_non_null(strstr(text, "digraph plan {"));
+    assert_non_null(strstr(text, "linear"));
+}
+
 /* ---- signatures ---- */
 
 static gd_tensor *twice(void *user, gd_tensor *const *in)
@@ -480,6 +504,7 @@ int main(void)
         cmocka_unit_test(every_pass_may_be_switched_off),
         IN_CONTEXT(running_a_plan_allocates_nothing),
         IN_CONTEXT(results_and_statistics_are_given),
+        IN_CONTEXT(plans_are_drawn_and_profiled),
         IN_CONTEXT(plans_are_cached_by_signature),
         IN_CONTEXT(an_argument_may_be_the_result),
         IN_CONTEXT(empty_and_0d_signatures_work),

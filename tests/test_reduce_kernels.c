@@ -253,7 +253,9 @@ static void test_special_values(void **state)
                         set_element(&x, (int64_t)(test_random() % (uint64_t)n), special[round % 3]);
                     for (uint32_t axes = 1; axes < 1u << shapes[s].rank; axes++)
                         for (int op = SUM; op <= MIN; op++)
-                            if (op != PROD || count_of(&x) < 10) /* longer ones underflow to 0 before they meet it */
+                            if (op != PROD ||
+                                count_of(&x) <
+                                    10) /* longer ones underflow to 0 before they meet it */
                                 run_reduce_case((enum reduction)op, &x, axes);
                     free_operand(&x);
                 }
@@ -442,8 +444,10 @@ static void check_defined(const test_operand *x, uint32_t axes)
                              : defined_sum_by_columns(data, places, elements, columns, blocks);
         float got = ((const float *)result.data)[r];
         if (memcmp(&got, &want, sizeof got) != 0)
-            fail_msg("result %lld is %a, defined as %a (axes %x)", (long long)r, (double)got,
-                     (double)want, axes);
+            fail_msg("result %lld is %a, defined as %a (axes %x of %s, innermost stride %lld)",
+                     (long long)r, (double)got, (double)want, axes,
+                     gd_layout_text(&x->layout, (char[GD_SHAPE_TEXT]){ 0 }),
+                     (long long)x->layout.stride[x->layout.rank - 1]);
     }
     free(places);
     free(blocks);

@@ -76,6 +76,24 @@ GD_API gd_plan_stats gd_function_stats(const gd_function *function);
  * totals. Conventions of gd_tensor_format. "" before the first call. */
 GD_API size_t gd_plan_format(const gd_function *function, char *text, size_t size);
 
+/* The plan used last as a Graphviz digraph. */
+GD_API size_t gd_plan_format_dot(const gd_function *function, char *text, size_t size);
+
+/* One kernel of a plan, measured. */
+typedef struct gd_kernel_profile {
+    const char *op; /* "linear"; static text */
+    char what[240]; /* dtype, shape and place of its result */
+    double seconds; /* the shortest of all runs */
+    double flops;   /* floating-point operations (a fused multiply-add is two) */
+    double bytes;   /* read and written, each operand once */
+} gd_kernel_profile;
+
+/* Call the function once, then `runs` times more with every kernel timed (its effects happen each
+ * time), and describe the first `capacity` kernels in rows. Returns how many the plan has; -1 on
+ * error. */
+GD_API int gd_function_profile(gd_function *function, int count, gd_tensor *const *inputs, int runs,
+                               gd_kernel_profile *rows, int capacity);
+
 #ifdef __cplusplus
 }
 #endif

@@ -343,3 +343,41 @@ size_t gd_plan_format(const gd_function *function, char *text, size_t size)
         gd_plan_add_text(function->current->plan, &out);
     return out.length;
 }
+
+size_t gd_plan_format_dot(const gd_function *function, char *text, size_t size)
+{
+    if (size)
+        text[0] = '\0';
+    gd_text out = { text, size, 0 };
+    if (function && function->current)
+        gd_plan_add_dot(function->current->plan, &out);
+    return out.length;
+}
+
+int gd_function_profile(gd_function *function, int count, gd_tensor *const *inputs, int runs,
+                        gd_kernel_profile *rows, int capacity)
+{
+    if (runs < 1 || capacity < 0 || (capacity > 0 && !rows)) {
+        (void)gd_fail(GD_ERR_INVALID, "gd_function_profile: %d runs into %d rows", runs, capacity);
+        return -1;
+    }
+    if (function && (function->mode != GD_MODE_COMPILED || function->context->trace)) {
+        (void)gd_fail(
+            GD_ERR_STATE,
+            "gd_function_profile: only a compiled function outside of a trace has kernels to time");
+        return -1;
+    }
+    if (!gd_call(function, count, inputs))
+        return -1;
+    gd_plan *plan = function->current->plan;
+    double *seconds = gd_alloc(sizeof(double) * (plan->n_steps + 1));
+    if (!seconds)
+        return -1;
+    gd_status status = gd_plan_profile(plan, inputs, runs, seconds);
+    for (size_t i = 0; status == GD_OK && i < plan->n_steps && i < (size_t)capacity; i++) {
+        gd_plan_describe(plan, i, &rows[i]);
+        rows[i].seconds = seconds[i];
+    }
+    gd_free(seconds);
+    return status == GD_OK ? (int)plan->n_steps : -1;
+}

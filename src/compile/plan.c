@@ -190,110 +190,28 @@ void gd_plan_free(gd_plan *plan)
     gd_free(plan);
 }
 
-gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs)
+gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs)
 {
-    gd_context *context = plan->ir.context;
     for (size_t i = 0; i < plan->n_patches; i++) {
         const gd_patch *patch = &plan->patches[i];
         patch->operand->data = (char *)gd_node_data(inputs[patch->input]) + patch->bytes;
     }
-    if (plan->ir.random_words && gd_random_publish(context) != GD_OK)
-        return gd_error_code();
-    for (size_t i = 0; i < plan->n_steps; i++) {
-        gd_status status = plan->steps[i].run(&plan->steps[i].call);
-        if (status != GD_OK)
-            return status;
-    }
-    context->random_position += plan->ir.random_words;
+    return plan->ir.random_words ? gd_random_publish(plan->ir.context) : GD_OK;
+}
+
+void gd_plan_end(gd_plan *plan)
+{
+    plan->ir.context->random_position += plan->ir.random_words;
     for (size_t i = 0; i < plan->n_written; i++)
         plan->written[i]->version++;
-    return GD_OK;
 }
 
-/* ---- as text ---- */
-
-/* Floating-point operations of a step, as the field counts them (a fused multiply-add is two). */
-static double flops(const gd_plan *plan, const gd_ir_value *v)
+gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs)
 {
-    double count = (double)gd_layout_count(&v->layout);
-    const gd_layout *first = v->n ? &plan->ir.values[v->in[0]].layout : &v->layout;
-    switch (v->op->id) {
-    case GD_OP_matmul:
-    case GD_OP_linear:
-        return 2.0 * count * (double)first->shape[first->rank - 1];
-    case GD_OP_fused:
-        return count * ((const gd_fused_attr *)v->attr)->n_instructions;
-    case GD_OP_sum:
-    case GD_OP_prod:
-        return (double)gd_layout_count(first);
-    default:
-        return (v->op->flags & GD_OP_ELEMENTWISE) ? count : 0.0;
-    }
-}
-
-static double bytes_moved(const gd_plan *plan, const gd_ir_value *v)
-{
-    double bytes = (double)gd_layout_bytes(&v->layout);
-    for (int k = 0; k < v->n; k++)
-        if (!(gd_ir_is_effect(v) && k == 0))
-            bytes += (double)gd_layout_bytes(&plan->ir.values[v->in[k]].layout);
-    return bytes;
-}
-
-static void add_operand(const gd_plan *plan, gd_text *text, int32_t value)
-{
-    const gd_ir_value *v = &plan->ir.values[value], *root = &plan->ir.values[v->root];
-    char shape[GD_SHAPE_TEXT];
-    gd_text_add(text, "%s%s", gd_dtype_name(v->layout.dtype), gd_layout_text(&v->layout, shape));
-    if (root->kind == GD_IR_INPUT)
-        gd_text_add(text, "@input%d", root->input);
-    else if (root->external && root->external->name)
-        gd_text_add(text, "@%s", root->external->name);
-    else if (root->external)
-        gd_text_add(text, "@external");
-    else
-        gd_text_add(text, "@%zu", plan->memory.offset[v->root]);
-}
-
-static void add_step(const gd_plan *plan, gd_text *text, const gd_step *step)
-{
-    const gd_ir_value *v = &plan->ir.values[step->value];
-    gd_text_add(text, "%-18s ", v->op->name);
-    add_operand(plan, text, gd_ir_is_effect(v) ? v->in[0] : step->value);
-    gd_text_add(text, " <-");
-    for (int k = gd_ir_is_effect(v) ? 1 : 0; k < v->n; k++) {
-        gd_text_add(text, " ");
-        add_operand(plan, text, v->in[k]);
-    }
-    char attr[512] = "";
-    if (v->op->format)
-        v->op->format(v->attr, attr, sizeof attr);
-    gd_text_add(text, "%s%s%s  %.0f B", attr[0] ? " {" : "", attr, attr[0] ? "}" : "",
-                bytes_moved(plan, v));
-    if (flops(plan, v) > 0)
-        gd_text_add(text, ", %.0f FLOP", flops(plan, v));
-    gd_text_add(text, "\n");
-}
-
-void gd_plan_add_text(const gd_plan *plan, gd_text *text)
-{
-    double all_bytes = 0, all_flops = 0;
-    for (size_t i = 0; i < plan->n_steps; i++) {
-        add_step(plan, text, &plan->steps[i]);
-        all_bytes += bytes_moved(plan, &plan->ir.values[plan->steps[i].value]);
-        all_flops += flops(plan, &plan->ir.values[plan->steps[i].value]);
-    }
-    gd_text_add(text,
-                "%zu kernels, %.0f B moved, %.0f FLOP; block %zu B, least possible %zu B, "
-                "constants %zu B\n",
-                plan->n_steps, all_bytes, all_flops, plan->memory.bytes, plan->memory.live_bytes,
-                plan->memory.constant_bytes);
-    gd_text_add(text, "passes on %d traced ops:", plan->nodes_traced);
-    for (int i = 0; i < GD_PASS_COUNT; i++) {
-        if (plan->report.changes[i] < 0)
-            gd_text_add(text, " %s off;", plan->report.name[i]);
-        else
-            gd_text_add(text, " %s %d;", plan->report.name[i], plan->report.changes[i]);
-    }
-    gd_text_add(text, "\n");
+    gd_status status = gd_plan_begin(plan, inputs);
+    for (size_t i = 0; status == GD_OK && i < plan->n_steps; i++)
+        status = plan->steps[i].run(&plan->steps[i].call);
+    if (status == GD_OK)
+        gd_plan_end(plan);
+    return status;
 }

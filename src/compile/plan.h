@@ -42,7 +42,18 @@ typedef struct gd_plan {
 /* Takes over `ir` (also on failure). NULL on failure. */
 gd_plan *gd_plan_make(gd_ir *ir);
 void gd_plan_free(gd_plan *plan);
+
+/* gd_plan_begin sets addresses, then the steps run in order, then gd_plan_end takes note of what
+ * they changed. */
+gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs);
+void gd_plan_end(gd_plan *plan);
 gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs);
+
+/* compile/show.c */
 void gd_plan_add_text(const gd_plan *plan, gd_text *text);
+void gd_plan_add_dot(const gd_plan *plan, gd_text *text);
+/* Run `runs` times; seconds [n_steps]: the shortest time of each step. */
+gd_status gd_plan_profile(gd_plan *plan, gd_tensor *const *inputs, int runs, double *seconds);
+void gd_plan_describe(const gd_plan *plan, size_t step, gd_kernel_profile *out);
 
 #endif

@@ -24,7 +24,7 @@ typedef enum layout_kind {
 } layout_kind;
 extern const char *const layout_names[LAYOUT_COUNT];
 
-#define OPERAND_LIMIT 8192 /* most elements of an operand in the tests */
+#define OPERAND_LIMIT (1 << 20) /* most elements of an operand in the tests */
 
 /* The numbers of one operand, row-major, each exactly a value of the dtype. */
 typedef struct operand {

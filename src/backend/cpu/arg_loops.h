@@ -1,5 +1,6 @@
-/* backend/cpu/arg_loops.h: the loops of argmax or argmin of one dtype: a template, included by arg_scan_isa.c once for each. It makes
- * static functions <OP>_<TYPE>_<what> and their table, and undefines TYPE:
+/* backend/cpu/arg_loops.h: the loops of argmax or argmin of one dtype: a template, included by
+ * arg_scan_isa.c once for each. It makes static functions <OP>_<TYPE>_<what> and their table, and
+ * undefines TYPE:
  *
  *   OP, TYPE     as in argmax, f32
  *   EXTREME      the reducers of the value, by dtype

@@ -13,18 +13,18 @@
  */
 
 /* A block of B and the rows of A and C that go with it. */
-typedef struct N(block) {
-    const N(product) * p;
+typedef struct BLOCK {
+    const PRODUCT *p;
     int64_t step, depth;     /* of k: [step, step+depth) */
     int64_t column, columns; /* of n */
     const REAL *packed;      /* the block, or its ragged last panel alone, as pack_b left it */
     bool packed_all;
     bool pack_rows; /* copy panels of A */
     REAL *row_panel;
-} N(block);
+} BLOCK;
 
 /* One tile whose C has no contiguous rows, or no room for whole vectors: by way of a copy. */
-static void N(tile_by_copy)(N(tile) t, int64_t rows, int64_t vecs, int64_t c_col)
+static void N(tile_by_copy)(TILE t, int64_t rows, int64_t vecs, int64_t c_col)
 {
     REAL copy[ROWS_MAX * COLUMNS_MAX] = { 0 };
     REAL *c = t.c;
@@ -41,9 +41,9 @@ static void N(tile_by_copy)(N(tile) t, int64_t rows, int64_t vecs, int64_t c_col
 }
 
 /* Ask for one cache line of each row of the next panel of A. */
-static void N(prefetch_rows)(const N(block) * block, int64_t row, int64_t rows, int64_t step)
+static void N(prefetch_rows)(const BLOCK *block, int64_t row, int64_t rows, int64_t step)
 {
-    const N(product) *p = block->p;
+    const PRODUCT *p = block->p;
     if (row + rows > p->m || step >= block->step + block->depth)
         return;
     for (int64_t i = 0; i < rows; i++)
@@ -51,12 +51,11 @@ static void N(prefetch_rows)(const N(block) * block, int64_t row, int64_t rows, 
 }
 
 /* Rows [row, row+rows) of C against one block of B, tile by tile. */
-static void N(multiply_panel)(const N(block) * block, int64_t row, int64_t rows)
+static void N(multiply_panel)(const BLOCK *block, int64_t row, int64_t rows)
 {
-    const N(product) *p = block->p;
+    const PRODUCT *p = block->p;
     const bool last = block->step + block->depth == p->k;
-    N(tile)
-    t = {
+    TILE t = {
         .a = p->a + row * p->a_row + block->step * p->a_col,
         .a_row = p->a_row,
         .a_step = p->a_col,
@@ -104,14 +103,14 @@ static void N(multiply_panel)(const N(block) * block, int64_t row, int64_t rows)
 
 /* The five loops: blocks of columns, blocks of k, panels of rows; then panels of columns above, and
  * k in the kernel. */
-static void N(multiply_blocks)(const N(product) * p, REAL *scratch)
+static void N(multiply_blocks)(const PRODUCT *p, REAL *scratch)
 {
     const size_t block_size = gd_gemm_block_bytes() / sizeof(REAL);
     const int64_t block_columns = (int64_t)(block_size / GD_GEMM_KC) / COLUMNS_MAX * COLUMNS_MAX;
     const int64_t panels = (p->m + ROWS_MAX - 1) / ROWS_MAX;
     const int64_t height = p->m / panels,
                   higher = p->m % panels; /* rows a panel, one more in the first */
-    N(block)
+    BLOCK
     block = {
         .p = p,
         .packed = scratch,
@@ -146,13 +145,13 @@ static void N(multiply_blocks)(const N(product) * p, REAL *scratch)
 }
 
 /* One product, or a part of one, in this thread. m, n, k > 0. */
-static void N(multiply)(const N(product) * p, REAL *scratch)
+static void N(multiply)(const PRODUCT *p, REAL *scratch)
 {
     if (p->m == 1) {
         if (N(multiply_row)(p, scratch))
             return;
     } else if (p->m <= CHAIN_ROWS && p->k > GD_GEMM_KC && p->n <= COLUMNS_MAX && p->b_col == 1) {
-        N(product) row = *p; /* too few sums side by side: take blocks of k side by side instead */
+        PRODUCT row = *p; /* too few sums side by side: take blocks of k side by side instead */
         row.m = 1;
         for (int64_t i = 0; i < p->m; i++) {
             N(multiply_row)(&row, scratch);
@@ -185,7 +184,7 @@ static bool N(better_transposed)(const gd_gemm_args *args)
 
 /* The first product of the batch. Field by field into place: copies of a fresh structure wait for
  * its stores. */
-static void N(get_product)(const gd_gemm_args *args, N(product) * p)
+static void N(get_product)(const gd_gemm_args *args, PRODUCT *p)
 {
     const bool transposed = N(better_transposed)(args);
     p->k = args->k;
@@ -210,16 +209,16 @@ static void N(get_product)(const gd_gemm_args *args, N(product) * p)
 }
 
 /* A batch of products, each cut into row_parts by column_parts pieces. */
-typedef struct N(work) {
-    N(product) first; /* the product at batch index 0 */
+typedef struct WORK {
+    PRODUCT first; /* the product at batch index 0 */
     const gd_gemm_args *args;
     int64_t row_parts, column_parts;
-} N(work);
+} WORK;
 
 /* Piece `index` of its product. Columns are cut at whole vectors. */
-static void N(get_piece)(const N(work) * work, int64_t index, N(product) * p)
+static void N(get_piece)(const WORK *work, int64_t index, PRODUCT *p)
 {
-    const N(product) *q = &work->first;
+    const PRODUCT *q = &work->first;
     const gd_gemm_args *args = work->args;
     int64_t batch = index, row = 0, column = 0;
     *p = *q;
@@ -252,10 +251,10 @@ static void N(get_piece)(const N(work) * work, int64_t index, N(product) * p)
 
 static void N(run_pieces)(void *context, int64_t begin, int64_t end, int thread)
 {
-    const N(work) *work = context;
+    const WORK *work = context;
     char *scratch = (char *)work->args->workspace + (size_t)thread * gd_gemm_thread_bytes();
     for (int64_t index = begin; index < end; index++) {
-        N(product) p;
+        PRODUCT p;
         N(get_piece)(work, index, &p);
         if (p.m > 0 && p.n > 0)
             N(multiply)(&p, (REAL *)(void *)scratch);
@@ -295,7 +294,7 @@ static void N(run)(const gd_gemm_args *args)
         args = &joined;
     }
     const int threads = args->threads > 1 ? gd_gemm_threads(args, batch) : 1;
-    N(work) work;
+    WORK work;
     N(get_product)(args, &work.first);
     if (threads == 1 && args->batch_rank == 0) {
         N(multiply)(&work.first, args->workspace);

@@ -43,25 +43,14 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* One product. Until the driver has made up its mind, rows and columns may still be exchanged. */
-#define DEFINE_PRODUCT              \
-    typedef struct N(product) {     \
-        int64_t m, n, k;            \
-        const REAL *a;              \
-        int64_t a_row, a_col;       \
-        const REAL *b;              \
-        int64_t b_row, b_col;       \
-        REAL *c;                    \
-        int64_t c_row, c_col;       \
-        const REAL *column_bias;    \
-        int64_t column_bias_stride; \
-        const REAL *row_bias;       \
-        int64_t row_bias_stride;    \
-        bool relu, transposed;      \
-    } N(product);
-
 /* Spellings in the included texts: REAL a number, VEC a vector of LANES of them, V(op) an operation
- * of simd.h, N(name) a name of our own, FMA the multiply-add of simd.h on one number. */
+ * of simd.h, FMA its multiply-add on one number, N(name) a name of our own; of types, for short: */
+#define TILE    N(tile)
+#define TILE_FN N(tile_fn)
+#define PRODUCT N(product)
+#define BLOCK   N(block)
+#define WORK    N(work)
+
 #define REAL  float
 #define VEC   vf32
 #define VMASK vf32_mask
@@ -73,7 +62,6 @@
 #else
 #define FMA(a, b, c) ((a) * (b) + (c))
 #endif
-DEFINE_PRODUCT
 #include "backend/cpu/gemm_tile.h"
 #include "backend/cpu/gemm_pack.h"
 #include "backend/cpu/gemm_vector.h"
@@ -97,7 +85,6 @@ DEFINE_PRODUCT
 #else
 #define FMA(a, b, c) ((a) * (b) + (c))
 #endif
-DEFINE_PRODUCT
 #include "backend/cpu/gemm_tile.h"
 #include "backend/cpu/gemm_pack.h"
 #include "backend/cpu/gemm_vector.h"

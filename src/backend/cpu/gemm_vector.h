@@ -4,8 +4,25 @@
  * reading at N(multiply_row).
  */
 
+/* One product, or a part of one: C[m, n] = A[m, k] @ B[k, n]. Where the driver found it better, it
+ * is the transposed of what the caller asked for, and the bias runs along rows. */
+typedef struct PRODUCT {
+    int64_t m, n, k;
+    const REAL *a;
+    int64_t a_row, a_col;
+    const REAL *b;
+    int64_t b_row, b_col;
+    REAL *c;
+    int64_t c_row, c_col;
+    const REAL *column_bias; // [n] or NULL
+    int64_t column_bias_stride;
+    const REAL *row_bias; // [m] or NULL
+    int64_t row_bias_stride;
+    bool relu, transposed;
+} PRODUCT;
+
 /* values [count] -> columns [first, first+count) of the one row of C, with bias and ReLU. */
-static void N(store_row)(const N(product) * p, int64_t first, int64_t count, const REAL *values)
+static void N(store_row)(const PRODUCT *p, int64_t first, int64_t count, const REAL *values)
 {
     REAL *c = p->c + first * p->c_col;
     for (int64_t j = 0; j < count; j++) {
@@ -19,7 +36,7 @@ static void N(store_row)(const N(product) * p, int64_t first, int64_t count, con
 }
 
 /* Few columns, contiguous: all of k in registers, blocks side by side. */
-static void N(row_chains)(const N(product) * p)
+static void N(row_chains)(const PRODUCT *p)
 {
     REAL values[COLUMNS_MAX];
     for (int64_t j = 0; j < p->n;) {
@@ -32,7 +49,7 @@ static void N(row_chains)(const N(product) * p)
             j = j + columns <= p->n ? j : p->n - columns;
         }
         const bool plain = p->c_col == 1 && p->column_bias_stride == 1;
-        const N(tile) t = {
+        const TILE t = {
             .a = p->a,
             .a_step = p->a_col,
             .b = p->b + j,
@@ -75,7 +92,7 @@ static REAL N(dot_scalar)(const REAL *x, int64_t x_step, const REAL *y, int64_t 
 
 /* s [columns] (+)= `rows` rows of B times x, for a constant number of rows: `rows` streams through
  * memory. */
-GD_SIMD_INLINE void N(row_stream)(const N(product) * p, int64_t from, int64_t j0, int64_t columns,
+GD_SIMD_INLINE void N(row_stream)(const PRODUCT *p, int64_t from, int64_t j0, int64_t columns,
                                   const int rows, bool overwrite, REAL *s)
 {
     const int64_t whole = columns / LANES * LANES;
@@ -103,7 +120,7 @@ GD_SIMD_INLINE void N(row_stream)(const N(product) * p, int64_t from, int64_t j0
 
 /* Many columns, contiguous: B is read once, several rows abreast, in long runs; sums stay in the
  * first-level cache. */
-static void N(row_streams)(const N(product) * p, REAL *scratch)
+static void N(row_streams)(const PRODUCT *p, REAL *scratch)
 {
     REAL *s = scratch, *total = scratch + STREAM_COLUMNS;
     for (int64_t j = 0; j < p->n; j += STREAM_COLUMNS) {
@@ -125,7 +142,7 @@ static void N(row_streams)(const N(product) * p, REAL *scratch)
 
 /* B transposed in memory, so y[j] is a dot product of contiguous rows: squares of B are turned in
  * registers, for the lanes must be different j if each sum is to run along k in order. */
-static void N(row_dots)(const N(product) * p)
+static void N(row_dots)(const PRODUCT *p)
 {
     for (int64_t j = 0; j < p->n; j += LANES) {
         const int64_t columns = p->n - j < LANES ? p->n - j : LANES;
@@ -160,7 +177,7 @@ static void N(row_dots)(const N(product) * p)
 }
 
 /* y = x @ B. False when the strides of B suit none of the ways above, and packing it is best. */
-static bool N(multiply_row)(const N(product) * p, REAL *scratch)
+static bool N(multiply_row)(const PRODUCT *p, REAL *scratch)
 {
     if (p->n < LANES && !GD_SIMD_MASK_FREE && (p->n == 1 || p->b_col == 1)) {
         for (int64_t j = 0; j < p->n; j++) {

@@ -176,7 +176,8 @@ GD_STATIC_INLINE void gd_copy_run(void *to, int64_t to_stride, const void *from,
     }
 }
 
-/* Iterations [begin, end) of a nest, in order: operand 0, at `from`, is copied to the contiguous `to`. */
+/* Iterations [begin, end) of a nest, in order: operand 0, at `from`, is copied to the contiguous
+ * `to`. */
 GD_STATIC_INLINE void gd_nest_gather(void *to, const void *from, const gd_nest *nest, int64_t begin,
                                      int64_t end, size_t element_bytes)
 {
@@ -197,7 +198,8 @@ GD_STATIC_INLINE void gd_nest_gather(void *to, const void *from, const gd_nest *
     }
 }
 
-/* Iterations [begin, end) of a nest: operand 0, at `from`, is copied to operand 1, at `to`. The two do not overlap. */
+/* Iterations [begin, end) of a nest: operand 0, at `from`, is copied to operand 1, at `to`. The two
+ * do not overlap. */
 GD_STATIC_INLINE void gd_nest_copy(void *to, const void *from, const gd_nest *nest, int64_t begin,
                                    int64_t end, size_t element_bytes)
 {

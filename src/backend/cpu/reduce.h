@@ -57,8 +57,9 @@ typedef struct gd_reducer {
     void (*fill)(void *acc, int64_t n);                     /* with the reduction of nothing */
 } gd_reducer;
 
-/* The tree over blocks. It works like a binary counter: bit k of `count` says that level k holds the combination of 2^k blocks, older
- * ones higher up. An entry is `width` accumulators, `bytes` bytes. */
+/* The tree over blocks. It works like a binary counter: bit k of `count` says that level k holds
+ * the combination of 2^k blocks, older ones higher up. An entry is `width` accumulators, `bytes`
+ * bytes. */
 typedef struct gd_tree {
     void (*merge)(void *acc, const void *later, int64_t n);
     char *levels;

@@ -1,4 +1,5 @@
-/* backend/cpu/reduce_isa.h: what reduce_isa.c and arg_scan_isa.c share within one instruction set. Only for …_isa.c files. */
+/* backend/cpu/reduce_isa.h: what reduce_isa.c and arg_scan_isa.c share within one instruction set.
+ * Only for …_isa.c files. */
 #ifndef GD_BACKEND_CPU_REDUCE_ISA_H
 #define GD_BACKEND_CPU_REDUCE_ISA_H
 

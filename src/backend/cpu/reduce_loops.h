@@ -1,19 +1,20 @@
-/* backend/cpu/reduce_loops.h: the loops of one reduction of one dtype: a template, included by reduce_isa.c once for each. It
- * makes static functions named <OP>_<TYPE>_<what> and their table <OP>_<TYPE>_reducer, and undefines TYPE, ACC and LANE:
+/* backend/cpu/reduce_loops.h: the loops of one reduction of one dtype: a template, included by
+ * reduce_isa.c once for each. It makes static functions named <OP>_<TYPE>_<what> and their table
+ * <OP>_<TYPE>_reducer, and undefines TYPE, ACC and LANE:
  *
  *   OP, TYPE    as in sum, f32
  *   ACC, LANE   type of an accumulator, and of a lane within a block if not the same
  *   IDENTITY    the reduction of nothing
  *   MERGE(a, x) a combined with the later x, both of type ACC or LANE
  *
- * The lanes are plain arrays with loops of a fixed length: compilers keep them in vector registers, whatever their width, and
- * the meaning (reduce.h) does not depend on it.
+ * The lanes are plain arrays with loops of a fixed length: compilers keep them in vector registers,
+ * whatever their width, and the meaning (reduce.h) does not depend on it.
  */
 #ifndef LANE
 #define LANE ACC
 #endif
 #define NAME(what) JOIN(JOIN(OP, _), JOIN(TYPE, _##what))
-#define LANES ((int)(256 / sizeof(LANE)))
+#define LANES      ((int)(256 / sizeof(LANE)))
 
 /* The block x[0 … n-1]. */
 static LANE NAME(block)(const TYPE *restrict x, int64_t n)
@@ -48,8 +49,8 @@ static LANE NAME(short_block)(const TYPE *restrict x, int64_t n)
     return lane[0];
 }
 
-static void NAME(rows)(const void *x, int64_t row_stride, int64_t n, void *out,
-                         int64_t out_stride, int64_t count)
+static void NAME(rows)(const void *x, int64_t row_stride, int64_t n, void *out, int64_t out_stride,
+                       int64_t count)
 {
     const TYPE *row = x;
     ACC *to = out;
