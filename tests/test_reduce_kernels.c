@@ -282,7 +282,7 @@ static void test_negative_zeros(void **state)
  * -------------------------------------------------------------------------------- */
 
 typedef struct defined_axis {
-    int64_t size, stride;
+    int64_t size, stride, out_stride;
     bool reduced;
 } defined_axis;
 
@@ -292,11 +292,17 @@ typedef struct defined_axis {
 static int defined_axes(const gd_layout *x, uint32_t axes, defined_axis *list, int64_t *base)
 {
     int n = 0;
+    int64_t out_stride = 1;
+    for (int i = x->rank - 1; i >= 0; i--)
+        out_stride *= axes >> i & 1 ? 1 : x->shape[i];
     *base = 0;
     for (int i = 0; i < x->rank; i++) {
+        bool reduced = axes >> i & 1;
+        if (!reduced)
+            out_stride /= x->shape[i];
         if (x->shape[i] == 1)
             continue;
-        defined_axis a = { x->shape[i], x->stride[i], axes >> i & 1 };
+        defined_axis a = { x->shape[i], x->stride[i], out_stride, reduced };
         if (a.reduced && a.stride < 0) {
             *base += a.stride * (a.size - 1);
             a.stride = -a.stride;
@@ -414,7 +420,8 @@ static void check_defined(const test_operand *x, uint32_t axes)
             bool merges = false;
             for (int j = i - 1; j >= 0 && !merges; j--)
                 if (!list[j].reduced) {
-                    merges = list[j].stride == list[i].stride * list[i].size;
+                    merges = list[j].stride == list[i].stride * list[i].size &&
+                             list[j].out_stride == list[i].out_stride * list[i].size;
                     break;
                 }
             columns = merges ? columns * list[i].size : list[i].size;

@@ -162,10 +162,13 @@ static int find_tables(void **state)
 {
     (void)state;
     add_table(GD_ISA_BASELINE, &gd_vecmath_baseline);
-#if defined(__x86_64__)
+#if defined(GD_HAVE_AVX2)
     add_table(GD_ISA_AVX2, &gd_vecmath_avx2);
+#endif
+#if defined(GD_HAVE_AVX512)
     add_table(GD_ISA_AVX512, &gd_vecmath_avx512);
-#elif defined(__aarch64__)
+#endif
+#if defined(GD_HAVE_NEON)
     add_table(GD_ISA_NEON, &gd_vecmath_neon);
 #endif
     return table_count > 0 ? 0 : -1;

@@ -131,10 +131,10 @@ typedef struct graph {
     int count; /* nodes made */
 } graph;
 
-static node *node_create(graph *g, op op, int rows, int columns, unsigned flags, node *x, node *y)
+static node *node_create(graph *g, op kind, int rows, int columns, unsigned flags, node *x, node *y)
 {
     node *n = arena_push(&g->arena, sizeof *n);
-    n->op = op;
+    n->op = kind;
     n->index = g->count++;
     n->inputs[0] = x;
     n->inputs[1] = y;

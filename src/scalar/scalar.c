@@ -40,8 +40,7 @@ enum { CANARY_LIVE = 0x11FEC0DE, CANARY_FREED = 0x0DEADBED };
 static size_t live_values;
 
 /* A value filled in. The caller holds the one reference. NULL: out of memory. */
-static inline gd_value *new_value(gd_value_op op, double data, gd_value *left, gd_value *right,
-                                  double extra)
+static inline gd_value *new_value(gd_value_op op, double data, gd_value *left, gd_value *right)
 {
     gd_value *value = cell_take();
     if (value == NULL)
@@ -50,7 +49,6 @@ static inline gd_value *new_value(gd_value_op op, double data, gd_value *left, g
     value->grad = 0.0;
     value->left = left;
     value->right = right;
-    value->extra = extra;
     value->references = 1;
     value->canary = CANARY_LIVE;
     value->operation = (uint16_t)op;
@@ -81,9 +79,9 @@ static inline bool is_live(const gd_value *value)
 /* ---- 2. The operations --------------------------------------------------------------------- */
 
 /* A result of one operand or two. It holds them, so they live as long as it does. */
-static inline gd_value *unary(gd_value_op op, double data, gd_value *a, double extra)
+static inline gd_value *unary(gd_value_op op, double data, gd_value *a)
 {
-    gd_value *c = new_value(op, data, a, NULL, extra);
+    gd_value *c = new_value(op, data, a, NULL);
     if (c != NULL)
         a->references++;
     return c;
@@ -91,7 +89,7 @@ static inline gd_value *unary(gd_value_op op, double data, gd_value *a, double e
 
 static inline gd_value *binary(gd_value_op op, double data, gd_value *a, gd_value *b)
 {
-    gd_value *c = new_value(op, data, a, b, 0.0);
+    gd_value *c = new_value(op, data, a, b);
     if (c != NULL) {
         a->references++;
         b->references++;
@@ -106,7 +104,7 @@ static inline gd_value *binary(gd_value_op op, double data, gd_value *a, gd_valu
 
 gd_value *gd_value_create_leaf(double data)
 {
-    return new_value(GD_VALUE_LEAF, data, NULL, NULL, 0.0);
+    return new_value(GD_VALUE_LEAF, data, NULL, NULL);
 }
 
 static void backward_leaf(gd_value *c)
@@ -176,7 +174,7 @@ static void backward_div(gd_value *c)
 
 gd_value *gd_value_neg(gd_value *a)
 {
-    return is_live(a) ? unary(GD_VALUE_NEG, -a->data, a, 0.0) : NULL;
+    return is_live(a) ? unary(GD_VALUE_NEG, -a->data, a) : NULL;
 }
 
 static void backward_neg(gd_value *c)
@@ -186,7 +184,12 @@ static void backward_neg(gd_value *c)
 
 gd_value *gd_value_pow(gd_value *a, double exponent)
 {
-    return is_live(a) ? unary(GD_VALUE_POW, pow(a->data, exponent), a, exponent) : NULL;
+    if (!is_live(a))
+        return NULL;
+    gd_value *c = unary(GD_VALUE_POW, pow(a->data, exponent), a);
+    if (c != NULL)
+        c->extra = exponent;
+    return c;
 }
 
 static void backward_pow(gd_value *c)
@@ -198,7 +201,7 @@ static void backward_pow(gd_value *c)
 
 gd_value *gd_value_exp(gd_value *a)
 {
-    return is_live(a) ? unary(GD_VALUE_EXP, exp(a->data), a, 0.0) : NULL;
+    return is_live(a) ? unary(GD_VALUE_EXP, exp(a->data), a) : NULL;
 }
 
 static void backward_exp(gd_value *c)
@@ -208,7 +211,7 @@ static void backward_exp(gd_value *c)
 
 gd_value *gd_value_log(gd_value *a)
 {
-    return is_live(a) ? unary(GD_VALUE_LOG, log(a->data), a, 0.0) : NULL;
+    return is_live(a) ? unary(GD_VALUE_LOG, log(a->data), a) : NULL;
 }
 
 static void backward_log(gd_value *c)
@@ -219,7 +222,7 @@ static void backward_log(gd_value *c)
 gd_value *gd_value_relu(gd_value *a)
 {
     /* Written so that NaN stays NaN. */
-    return is_live(a) ? unary(GD_VALUE_RELU, a->data <= 0.0 ? 0.0 : a->data, a, 0.0) : NULL;
+    return is_live(a) ? unary(GD_VALUE_RELU, a->data <= 0.0 ? 0.0 : a->data, a) : NULL;
 }
 
 static void backward_relu(gd_value *c)
@@ -229,7 +232,7 @@ static void backward_relu(gd_value *c)
 
 gd_value *gd_value_tanh(gd_value *a)
 {
-    return is_live(a) ? unary(GD_VALUE_TANH, tanh(a->data), a, 0.0) : NULL;
+    return is_live(a) ? unary(GD_VALUE_TANH, tanh(a->data), a) : NULL;
 }
 
 static void backward_tanh(gd_value *c)
@@ -239,7 +242,7 @@ static void backward_tanh(gd_value *c)
 
 gd_value *gd_value_sigmoid(gd_value *a)
 {
-    return is_live(a) ? unary(GD_VALUE_SIGMOID, 1.0 / (1.0 + exp(-a->data)), a, 0.0) : NULL;
+    return is_live(a) ? unary(GD_VALUE_SIGMOID, 1.0 / (1.0 + exp(-a->data)), a) : NULL;
 }
 
 static void backward_sigmoid(gd_value *c)
@@ -283,8 +286,9 @@ gd_value *gd_value_create(gd_value_op op, double data, gd_value *left, gd_value 
     }
     if ((operands >= 1 && !is_live(left)) || (operands == 2 && !is_live(right)))
         return NULL;
-    gd_value *value = new_value(op, data, left, right, extra);
+    gd_value *value = new_value(op, data, left, right);
     if (value != NULL) {
+        value->extra = extra;
         if (left != NULL)
             left->references++;
         if (right != NULL)
@@ -399,7 +403,7 @@ gd_value *gd_value_accumulate(gd_value *sum, gd_value *term)
 {
     gd_value *c = NULL;
     if (is_live(sum) && is_live(term))
-        c = new_value(GD_VALUE_ADD, sum->data + term->data, sum, term, 0.0);
+        c = new_value(GD_VALUE_ADD, sum->data + term->data, sum, term);
     if (c == NULL) {
         gd_value_release(sum);
         gd_value_release(term);

@@ -1,5 +1,6 @@
-/* backend/cpu/arg_reduce.c: the walk of argmax and argmin along one axis. The first of equal extremes wins and a NaN is the most
- * extreme, so the result does not depend on how the work is cut. Start at gd_arg_reduce_run().
+/* backend/cpu/arg_reduce.c: the walk of argmax and argmin along one axis. The first of equal
+ * extremes wins and a NaN is the most extreme, so the result does not depend on how the work is
+ * cut. Start at gd_arg_reduce_run().
  */
 #include "backend/cpu/reduce.h"
 #include "base/error.h"
@@ -10,8 +11,9 @@
 #define TILE_ROWS  1024
 #define MAX_CHUNKS 1024
 
-/* Scratch of a thread: tile_best [TILE], block_best [TILE], index [TILE] i64, block_index [TILE] i32, then a gathered block; the first
- * thread's ends with the chunks of a line that several threads share. */
+/* Scratch of a thread: tile_best [TILE], block_best [TILE], index [TILE] i64, block_index [TILE]
+ * i32, then a gathered block; the first thread's ends with the chunks of a line that several
+ * threads share. */
 typedef struct scratch {
     char *best, *block_best;
     int64_t *index;
@@ -28,7 +30,7 @@ typedef struct arg_reduction {
     const char *in;
     int64_t *out;
     int64_t n, stride; /* of the axis */
-    gd_nest kept;      /* operand 0: the input, 1: the result; by columns without the innermost loop */
+    gd_nest kept; /* operand 0: the input, 1: the result; by columns without the innermost loop */
     gd_run columns;
     int64_t tiles;
     int64_t chunk; /* elements of a chunk of a shared line */
@@ -50,9 +52,12 @@ static scratch scratch_of(const arg_reduction *r, int thread)
 _Static_assert(TILE * 28 + GD_REDUCE_BLOCK * 8 + MAX_CHUNKS * 16 <= GD_CPU_SCRATCH,
                "scratch too small");
 
-/* ---- along lines ------------------------------------------------------------------------------------------------- */
+/* ---- along lines
+ * -------------------------------------------------------------------------------------------------
+ */
 
-/* The first extreme of elements [begin, end) of a line: its index is returned, its value goes to *best. */
+/* The first extreme of elements [begin, end) of a line: its index is returned, its value goes to
+ * *best. */
 static int64_t search_line(const arg_reduction *r, const char *line, int64_t begin, int64_t end,
                            char *gather, void *best)
 {
@@ -80,8 +85,8 @@ static void search_lines_range(void *context, int64_t begin, int64_t end, int th
     scratch s = scratch_of(r, thread);
     gd_cursor cursor = gd_cursor_at(&r->kept, begin);
     for (int64_t i = begin; i < end; i++) {
-        r->out[cursor.at[1]] = search_line(r, r->in + cursor.at[0] * (int64_t)r->size, 0, r->n,
-                                           s.gather, s.best);
+        r->out[cursor.at[1]] =
+            search_line(r, r->in + cursor.at[0] * (int64_t)r->size, 0, r->n, s.gather, s.best);
         gd_cursor_next(&cursor);
     }
 }
@@ -119,7 +124,9 @@ static void search_lines_split(arg_reduction *r, int64_t lines)
     }
 }
 
-/* ---- along columns ----------------------------------------------------------------------------------------------- */
+/* ---- along columns
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static void search_tiles_range(void *context, int64_t begin, int64_t end, int thread)
 {

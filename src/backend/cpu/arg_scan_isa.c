@@ -1,5 +1,6 @@
-/* backend/cpu/arg_scan_isa.c: the arithmetic of argmax, argmin (arg_loops.h), cumsum and cumprod (scan_loops.h) for one
- * instruction set. The walks over tensors are in arg_reduce.c and scan.c; what is defined about order is in reduce.h.
+/* backend/cpu/arg_scan_isa.c: the arithmetic of argmax, argmin (arg_loops.h), cumsum and cumprod
+ * (scan_loops.h) for one instruction set. The walks over tensors are in arg_reduce.c and scan.c;
+ * what is defined about order is in reduce.h.
  */
 #include "backend/cpu/reduce_isa.h"
 #include "base/error.h"
@@ -8,7 +9,7 @@
 #define OP      argmax
 #define EXTREME GD_ISA_NAME(gd_reducers_max)
 #define BEATS   IS_LARGER
-#define TYPE f32
+#define TYPE    f32
 #include "backend/cpu/arg_loops.h"
 #define TYPE f64
 #include "backend/cpu/arg_loops.h"
@@ -26,7 +27,7 @@
 #define OP      argmin
 #define EXTREME GD_ISA_NAME(gd_reducers_min)
 #define BEATS   IS_SMALLER
-#define TYPE f32
+#define TYPE    f32
 #include "backend/cpu/arg_loops.h"
 #define TYPE f64
 #include "backend/cpu/arg_loops.h"
@@ -43,8 +44,8 @@
 /* ---- cumsum: floats keep their dtype, integers give i64 and wrap ---- */
 #define OP    cumsum
 #define MERGE ADD
-#define TYPE f32
-#define ACC  f32
+#define TYPE  f32
+#define ACC   f32
 #include "backend/cpu/scan_loops.h"
 #define TYPE f64
 #define ACC  f64
@@ -64,8 +65,8 @@
 /* ---- cumprod: the same ---- */
 #define OP    cumprod
 #define MERGE MULTIPLY
-#define TYPE f32
-#define ACC  f32
+#define TYPE  f32
+#define ACC   f32
 #include "backend/cpu/scan_loops.h"
 #define TYPE f64
 #define ACC  f64
@@ -84,16 +85,16 @@
 
 /* ---- kernels: one for each op, which picks by dtype ---- */
 
-#define PICK_KERNEL(op)                                                                            \
-    static gd_status op##_kernel(const gd_kernel_call *call)                                       \
-    {                                                                                              \
-        static const gd_kernel_fn by_dtype[GD_DTYPE_COUNT] = {                                     \
-            [GD_F32] = op##_f32_kernel, [GD_F64] = op##_f64_kernel, [GD_I32] = op##_i32_kernel,    \
-            [GD_I64] = op##_i64_kernel, [GD_U8] = op##_u8_kernel,   [GD_BOOL] = op##_u8_kernel,    \
-        };                                                                                         \
-        gd_dtype dtype = call->in[0].layout->dtype;                                                \
-        return by_dtype[dtype] ? by_dtype[dtype](call)                                             \
-                               : gd_fail(GD_ERR_DTYPE, "%s of %s", #op, gd_dtype_name(dtype));     \
+#define PICK_KERNEL(op)                                                                         \
+    static gd_status op##_kernel(const gd_kernel_call *call)                                    \
+    {                                                                                           \
+        static const gd_kernel_fn by_dtype[GD_DTYPE_COUNT] = {                                  \
+            [GD_F32] = op##_f32_kernel, [GD_F64] = op##_f64_kernel, [GD_I32] = op##_i32_kernel, \
+            [GD_I64] = op##_i64_kernel, [GD_U8] = op##_u8_kernel,   [GD_BOOL] = op##_u8_kernel, \
+        };                                                                                      \
+        gd_dtype dtype = call->in[0].layout->dtype;                                             \
+        return by_dtype[dtype] ? by_dtype[dtype](call)                                          \
+                               : gd_fail(GD_ERR_DTYPE, "%s of %s", #op, gd_dtype_name(dtype));  \
     }
 PICK_KERNEL(argmax)
 PICK_KERNEL(argmin)

@@ -18,13 +18,13 @@
 
 /* ---- float to integer. The bounds of the range are powers of two, so exact in either type. ----
  */
-#define DEFINE_FLOAT_TO_INTEGER(from, F, to, I, LOW, ABOVE, LEAST, MOST)   \
-    INLINE I from##_to_##to(F x)                                           \
-    {                                                                      \
-        F inside = (x > (LOW)) & (x < (ABOVE)) ? x : 0; /* also for NaN */ \
-        I result = (I)inside;                                              \
-        result = x <= (LOW) ? (LEAST) : result;                            \
-        return x >= (ABOVE) ? (MOST) : result;                             \
+#define DEFINE_FLOAT_TO_INTEGER(from, F, to, I, LOW, ABOVE, LEAST, MOST)     \
+    INLINE I from##_to_##to(F x)                                             \
+    {                                                                        \
+        F inside = ((x > (LOW)) & (x < (ABOVE))) ? x : 0; /* also for NaN */ \
+        I result = (I)inside;                                                \
+        result = x <= (LOW) ? (LEAST) : result;                              \
+        return x >= (ABOVE) ? (MOST) : result;                               \
     }
 DEFINE_FLOAT_TO_INTEGER(f32, float, i32, int32_t, -0x1p31f, 0x1p31f, INT32_MIN, INT32_MAX)
 DEFINE_FLOAT_TO_INTEGER(f32, float, i64, int64_t, -0x1p63f, 0x1p63f, INT64_MIN, INT64_MAX)

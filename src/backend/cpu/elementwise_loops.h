@@ -64,6 +64,46 @@
     GD_EW_TAKES_##types(GD_EW_DEFINE(name, result, GD_EW_FIRST_##types, GD_EW_Y, GD_EW_Z, formula))
 #include "ops/elementwise.def"
 
+#if defined(GD_T_FLOAT)
+/* Where no argument of a block is large, as is usual, the argument reduction for large ones can be
+ * left out; both ways give the same bits. */
+#define GD_EW_TRIG_BLOCK 256
+#define GD_EW_DEFINE_TRIG(name)                                                                  \
+    static void GD_EW_FUNCTION(name##_in_blocks)(const void *px, const void *py, const void *pz, \
+                                                 void *po, int64_t n)                            \
+    {                                                                                            \
+        for (int64_t begin = 0; begin < n; begin += GD_EW_TRIG_BLOCK) {                          \
+            const GD_T *x = (const GD_T *)px + begin;                                            \
+            GD_T *out = (GD_T *)po + begin;                                                      \
+            int64_t count = n - begin < GD_EW_TRIG_BLOCK ? n - begin : GD_EW_TRIG_BLOCK;         \
+            int is_far = 0;                                                                      \
+            for (int64_t i = 0; i < count; i++)                                                  \
+                is_far |= ABS(x[i]) > (GD_T)GD_TRIG_NEAR;                                        \
+            if (is_far) {                                                                        \
+                GD_EW_FUNCTION(name)(x, py, pz, out, count);                                     \
+                continue;                                                                        \
+            }                                                                                    \
+            GD_EW_INDEPENDENT                                                                    \
+            for (int64_t i = 0; i < count; i++)                                                  \
+                out[i] = GD_T_NAME(gd_##name##_near)(x[i]);                                      \
+        }                                                                                        \
+    }
+GD_EW_DEFINE_TRIG(sin)
+GD_EW_DEFINE_TRIG(cos)
+GD_EW_DEFINE_TRIG(tan)
+#define GD_EW_OVERRIDES                                                                       \
+    [GD_OP_sin] = GD_EW_FUNCTION(sin_in_blocks), [GD_OP_cos] = GD_EW_FUNCTION(cos_in_blocks), \
+    [GD_OP_tan] = GD_EW_FUNCTION(tan_in_blocks),
+#else
+#define GD_EW_OVERRIDES
+#endif
+
+#pragma GCC diagnostic push
+#if defined(__clang__)
+#pragma GCC diagnostic ignored "-Winitializer-overrides"
+#else
+#pragma GCC diagnostic ignored "-Woverride-init"
+#endif
 extern const gd_ew_loop GD_ISA_NAME(GD_T_NAME(gd_ew_ops))[GD_OP_ELEMENTWISE_COUNT];
 const gd_ew_loop GD_ISA_NAME(GD_T_NAME(gd_ew_ops))[GD_OP_ELEMENTWISE_COUNT] = {
 #define GD_EW_ENTRY(name, types, ...) GD_EW_TAKES_##types([GD_OP_##name] = GD_EW_FUNCTION(name), )
@@ -71,7 +111,9 @@ const gd_ew_loop GD_ISA_NAME(GD_T_NAME(gd_ew_ops))[GD_OP_ELEMENTWISE_COUNT] = {
 #define GD_BINARY                     GD_EW_ENTRY
 #define GD_TERNARY                    GD_EW_ENTRY
 #include "ops/elementwise.def"
+    GD_EW_OVERRIDES
 };
+#pragma GCC diagnostic pop
 
 #undef GD_EW_TAKES_FLOAT
 #undef GD_EW_TAKES_NUMERIC
@@ -91,6 +133,9 @@ const gd_ew_loop GD_ISA_NAME(GD_T_NAME(gd_ew_ops))[GD_OP_ELEMENTWISE_COUNT] = {
 #undef GD_EW_Y
 #undef GD_EW_Z
 #undef GD_EW_ENTRY
+#undef GD_EW_TRIG_BLOCK
+#undef GD_EW_DEFINE_TRIG
+#undef GD_EW_OVERRIDES
 #undef GD_T
 #undef GD_T_SUFFIX
 #undef GD_T_FLOAT

@@ -599,6 +599,9 @@ static void begin_walk(walk *w, const gd_ew_program *p, const gd_kernel_call *ca
             w->slot[s] = w->slot[p->source[s].slot];
     }
     for (int axis = p->rank - 1; axis >= 0; axis--) {
+        w->start[axis] = 0;
+        if (tile == 0)
+            continue;
         int64_t blocks = (p->shape[axis] + p->box[axis] - 1) / p->box[axis];
         w->start[axis] = tile % blocks * p->box[axis];
         tile /= blocks;

@@ -108,12 +108,12 @@ GD_T_DEFINE_ROUNDING(double, f64, )
 #if defined(GD_T_FLOAT)
 GD_T_INLINE GD_T GD_T_NAME(maximum)(GD_T x, GD_T y)
 {
-    return (x > y) | (x != x) ? x : y;
+    return ((x > y) | (x != x)) ? x : y;
 }
 
 GD_T_INLINE GD_T GD_T_NAME(minimum)(GD_T x, GD_T y)
 {
-    return (x < y) | (x != x) ? x : y;
+    return ((x < y) | (x != x)) ? x : y;
 }
 
 GD_T_INLINE GD_T GD_T_NAME(relu)(GD_T x)
@@ -141,7 +141,7 @@ GD_T_INLINE GD_T GD_T_NAME(floor_div)(GD_T x, GD_T y)
 {
     GD_T r = GD_T_NAME(remainder)(x, y);
     GD_T quotient = (x - r) / y;
-    quotient = (r != 0) & ((r < 0) != (y < 0)) ? quotient - 1 : quotient;
+    quotient = r != 0 && (r < 0) != (y < 0) ? quotient - 1 : quotient;
     GD_T whole = GD_T_NAME(round_down)(quotient);
     whole = quotient - whole > (GD_T)0.5 ? whole + 1 : whole;
     whole = quotient == 0 ? GD_T_NAME(copy_sign)(0, x / y) : whole;
@@ -184,7 +184,7 @@ GD_T_INLINE GD_T GD_T_NAME(floor_div)(GD_T x, GD_T y)
         return 0;
     if (y == -1)
         return -x;
-    return x / y - ((x % y != 0) & ((x < 0) != (y < 0)));
+    return x / y - (x % y != 0 && (x < 0) != (y < 0));
 }
 
 GD_T_INLINE GD_T GD_T_NAME(floor_mod)(GD_T x, GD_T y)
@@ -192,7 +192,7 @@ GD_T_INLINE GD_T GD_T_NAME(floor_mod)(GD_T x, GD_T y)
     if (y == 0 || y == -1)
         return 0;
     GD_T r = x % y;
-    return (r != 0) & ((r < 0) != (y < 0)) ? r + y : r;
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
 
 #elif defined(GD_T_UNSIGNED)

@@ -13,18 +13,18 @@
  */
 
 /* A block of B and the rows of A and C that go with it. */
-typedef struct BLOCK {
-    const PRODUCT *p;
+typedef struct block_t {
+    const product_t *p;
     int64_t step, depth;     /* of k: [step, step+depth) */
     int64_t column, columns; /* of n */
     const REAL *packed;      /* the block, or its ragged last panel alone, as pack_b left it */
     bool packed_all;
     bool pack_rows; /* copy panels of A */
     REAL *row_panel;
-} BLOCK;
+} block_t;
 
 /* One tile whose C has no contiguous rows, or no room for whole vectors: by way of a copy. */
-static void N(tile_by_copy)(TILE t, int64_t rows, int64_t vecs, int64_t c_col)
+static void N(tile_by_copy)(tile_t t, int64_t rows, int64_t vecs, int64_t c_col)
 {
     REAL copy[ROWS_MAX * COLUMNS_MAX] = { 0 };
     REAL *c = t.c;
@@ -40,22 +40,24 @@ static void N(tile_by_copy)(TILE t, int64_t rows, int64_t vecs, int64_t c_col)
             c[i * c_row + j * c_col] = copy[i * COLUMNS_MAX + j];
 }
 
-/* Ask for one cache line of each row of the next panel of A. */
-static void N(prefetch_rows)(const BLOCK *block, int64_t row, int64_t rows, int64_t step)
+/* Ask for steps [from, from+count) of the next panel of A, while this one is at work. */
+static void N(prefetch_rows)(const block_t *block, int64_t row, int64_t rows, int64_t from,
+                             int64_t count)
 {
-    const PRODUCT *p = block->p;
-    if (row + rows > p->m || step >= block->step + block->depth)
-        return;
+    const product_t *p = block->p;
+    rows = LEAST(rows, p->m - row);
+    count = LEAST(count, block->depth - from);
     for (int64_t i = 0; i < rows; i++)
-        __builtin_prefetch(p->a + (row + i) * p->a_row + step);
+        for (int64_t step = 0; step < count; step += LINE)
+            __builtin_prefetch(p->a + (row + i) * p->a_row + block->step + from + step);
 }
 
 /* Rows [row, row+rows) of C against one block of B, tile by tile. */
-static void N(multiply_panel)(const BLOCK *block, int64_t row, int64_t rows)
+static void N(multiply_panel)(const block_t *block, int64_t row, int64_t rows)
 {
-    const PRODUCT *p = block->p;
+    const product_t *p = block->p;
     const bool last = block->step + block->depth == p->k;
-    TILE t = {
+    tile_t t = {
         .a = p->a + row * p->a_row + block->step * p->a_col,
         .a_row = p->a_row,
         .a_step = p->a_col,
@@ -70,6 +72,8 @@ static void N(multiply_panel)(const BLOCK *block, int64_t row, int64_t rows)
         N(pack_a)(block->row_panel, t.a, t.a_row, t.a_step, rows, t.depth, &t.a_row, &t.a_step);
         t.a = block->row_panel;
     }
+    const int64_t tiles = (block->columns + COLUMNS_MAX - 1) / COLUMNS_MAX;
+    const int64_t share = (block->depth / LINE + tiles) / tiles * LINE; /* of the next panel, a tile */
     for (int64_t j = 0; j < block->columns; j += COLUMNS_MAX) {
         const int64_t column = block->column + j;
         t.columns = LEAST(block->columns - j, COLUMNS_MAX);
@@ -93,7 +97,7 @@ static void N(multiply_panel)(const BLOCK *block, int64_t row, int64_t rows)
         }
         t.c = p->c + row * p->c_row + column * p->c_col;
         if (block->pack_rows && p->a_col == 1)
-            N(prefetch_rows)(block, row + rows, rows, block->step + j / COLUMNS_MAX * LINE);
+            N(prefetch_rows)(block, row + rows, rows, j / COLUMNS_MAX * share, share);
         if (p->c_col == 1 && !ragged)
             N(tile_kernels)[rows - 1][vecs - 1](&t);
         else
@@ -101,21 +105,27 @@ static void N(multiply_panel)(const BLOCK *block, int64_t row, int64_t rows)
     }
 }
 
+/* Whether rows of A fall on each other in a first-level cache of 64 sets: 14 lines in 8 ways or so.
+ */
+static bool N(collides)(const product_t *p)
+{
+    return p->m > 8 && p->a_col == 1 && p->a_row % (4096 / (int64_t)sizeof(REAL)) == 0;
+}
+
 /* The five loops: blocks of columns, blocks of k, panels of rows; then panels of columns above, and
  * k in the kernel. */
-static void N(multiply_blocks)(const PRODUCT *p, REAL *scratch)
+static void N(multiply_blocks)(const product_t *p, REAL *scratch)
 {
     const size_t block_size = gd_gemm_block_bytes() / sizeof(REAL);
     const int64_t block_columns = (int64_t)(block_size / GD_GEMM_KC) / COLUMNS_MAX * COLUMNS_MAX;
     const int64_t panels = (p->m + ROWS_MAX - 1) / ROWS_MAX;
-    const int64_t height = p->m / panels,
-                  higher = p->m % panels; /* rows a panel, one more in the first */
-    BLOCK
-    block = {
+    const int64_t height = p->m / panels; /* rows a panel, */
+    const int64_t higher = p->m % panels; /* and how many have one more */
+    block_t block = {
         .p = p,
         .packed = scratch,
         .packed_all = p->b_col != 1 || p->m > DIRECT_ROWS,
-        .pack_rows = p->n > DIRECT_COLUMNS,
+        .pack_rows = p->n > DIRECT_COLUMNS || N(collides)(p),
         .row_panel = scratch + block_size,
     };
     for (int64_t j = 0; j < p->n; j += block_columns) {
@@ -131,9 +141,8 @@ static void N(multiply_blocks)(const PRODUCT *p, REAL *scratch)
                 first = !GD_SIMD_MASK_FREE && block.columns % LANES
                             ? block.columns / COLUMNS_MAX * COLUMNS_MAX
                             : block.columns;
-            N(pack_b)
-            (scratch, p->b + step * p->b_row + (j + first) * p->b_col, p->b_row, p->b_col,
-             block.depth, block.columns - first);
+            const REAL *from = p->b + step * p->b_row + (j + first) * p->b_col;
+            N(pack_b)(scratch, from, p->b_row, p->b_col, block.depth, block.columns - first);
             int64_t row = 0;
             for (int64_t i = 0; i < panels; i++) {
                 const int64_t rows = height + (i < higher);
@@ -145,13 +154,13 @@ static void N(multiply_blocks)(const PRODUCT *p, REAL *scratch)
 }
 
 /* One product, or a part of one, in this thread. m, n, k > 0. */
-static void N(multiply)(const PRODUCT *p, REAL *scratch)
+static void N(multiply)(const product_t *p, REAL *scratch)
 {
     if (p->m == 1) {
         if (N(multiply_row)(p, scratch))
             return;
     } else if (p->m <= CHAIN_ROWS && p->k > GD_GEMM_KC && p->n <= COLUMNS_MAX && p->b_col == 1) {
-        PRODUCT row = *p; /* too few sums side by side: take blocks of k side by side instead */
+        product_t row = *p; /* too few sums side by side: take blocks of k side by side instead */
         row.m = 1;
         for (int64_t i = 0; i < p->m; i++) {
             N(multiply_row)(&row, scratch);
@@ -184,7 +193,7 @@ static bool N(better_transposed)(const gd_gemm_args *args)
 
 /* The first product of the batch. Field by field into place: copies of a fresh structure wait for
  * its stores. */
-static void N(get_product)(const gd_gemm_args *args, PRODUCT *p)
+static void N(get_product)(const gd_gemm_args *args, product_t *p)
 {
     const bool transposed = N(better_transposed)(args);
     p->k = args->k;
@@ -209,16 +218,16 @@ static void N(get_product)(const gd_gemm_args *args, PRODUCT *p)
 }
 
 /* A batch of products, each cut into row_parts by column_parts pieces. */
-typedef struct WORK {
-    PRODUCT first; /* the product at batch index 0 */
+typedef struct work_t {
+    product_t first; /* the product at batch index 0 */
     const gd_gemm_args *args;
     int64_t row_parts, column_parts;
-} WORK;
+} work_t;
 
 /* Piece `index` of its product. Columns are cut at whole vectors. */
-static void N(get_piece)(const WORK *work, int64_t index, PRODUCT *p)
+static void N(get_piece)(const work_t *work, int64_t index, product_t *p)
 {
-    const PRODUCT *q = &work->first;
+    const product_t *q = &work->first;
     const gd_gemm_args *args = work->args;
     int64_t batch = index, row = 0, column = 0;
     *p = *q;
@@ -251,10 +260,10 @@ static void N(get_piece)(const WORK *work, int64_t index, PRODUCT *p)
 
 static void N(run_pieces)(void *context, int64_t begin, int64_t end, int thread)
 {
-    const WORK *work = context;
+    const work_t *work = context;
     char *scratch = (char *)work->args->workspace + (size_t)thread * gd_gemm_thread_bytes();
     for (int64_t index = begin; index < end; index++) {
-        PRODUCT p;
+        product_t p;
         N(get_piece)(work, index, &p);
         if (p.m > 0 && p.n > 0)
             N(multiply)(&p, (REAL *)(void *)scratch);
@@ -294,7 +303,7 @@ static void N(run)(const gd_gemm_args *args)
         args = &joined;
     }
     const int threads = args->threads > 1 ? gd_gemm_threads(args, batch) : 1;
-    WORK work;
+    work_t work;
     N(get_product)(args, &work.first);
     if (threads == 1 && args->batch_rank == 0) {
         N(multiply)(&work.first, args->workspace);

@@ -12,8 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The tallest tile: 2 vectors wide, with 2 of B and at least one of A it fills the registers (32,
- * or 16 before AVX-512). */
+/* The tallest tile. Two vectors wide, it fills the registers, of which there are 32 (16 before
+ * AVX-512), together with two vectors of B and at least one of A. */
 #if defined(GD_ISA_AVX512_BUILD)
 #define ROWS_MAX 14
 #elif defined(__aarch64__)
@@ -26,12 +26,12 @@
 #define CHAINS_MAX  4 /* blocks of k side by side */
 #define A_PANEL_ROW (GD_GEMM_KC + LANES)
 
-#define PACK_DEPTH     16   /* steps of k packed at a time: B is read in as many streams */
-#define STREAMS        8    /* rows of B read abreast by a product with one row */
-#define STREAM_COLUMNS 2048 /* over this many columns */
+#define PACK_DEPTH     16 /* steps of k packed at a time: B is read in as many streams */
+#define STREAMS        8  /* rows of B read abreast by a product with one row */
+#define STREAM_COLUMNS (16384 / (int64_t)sizeof(REAL)) /* in runs of so many columns */
 
 #define DIRECT_ROWS    64 /* up to so many rows, packing B costs more than it saves */
-#define DIRECT_COLUMNS 64 /* and A likewise */
+#define DIRECT_COLUMNS 64 /* up to so many columns, copying A does */
 #define CHAIN_ROWS     3
 
 #define LINE        (64 / (int64_t)sizeof(REAL)) /* numbers in a cache line */
@@ -45,11 +45,11 @@
 
 /* Spellings in the included texts: REAL a number, VEC a vector of LANES of them, V(op) an operation
  * of simd.h, FMA its multiply-add on one number, N(name) a name of our own; of types, for short: */
-#define TILE    N(tile)
-#define TILE_FN N(tile_fn)
-#define PRODUCT N(product)
-#define BLOCK   N(block)
-#define WORK    N(work)
+#define tile_t    N(tile)
+#define tile_fn   N(tile_kernel)
+#define product_t N(product)
+#define block_t   N(block)
+#define work_t    N(work)
 
 #define REAL  float
 #define VEC   vf32

@@ -5,7 +5,7 @@
  */
 
 /* One tile: C[rows, columns] (+)= A[rows, depth] @ B[depth, columns], then bias and ReLU. */
-typedef struct TILE {
+typedef struct tile_t {
     const REAL *a; // [rows, depth], any strides
     int64_t a_row, a_step;
     const REAL *b; // [depth, columns], each row contiguous
@@ -19,9 +19,9 @@ typedef struct TILE {
     int64_t row_bias_stride;
     bool accumulate; /* add to C: not the first block of k */
     bool relu;
-} TILE;
+} tile_t;
 
-typedef void (*TILE_FN)(const TILE *t);
+typedef void (*tile_fn)(const tile_t *t);
 
 /* Vector v of a row of the tile. Where masks are free the last one is always masked, full or not.
  */
@@ -39,13 +39,13 @@ GD_SIMD_INLINE void N(store_vec)(REAL *row, int v, int vecs, VMASK mask, VEC x)
         V(store)(row + v * LANES, x);
 }
 
-GD_SIMD_INLINE VMASK N(tile_mask)(const TILE *t, int vecs)
+GD_SIMD_INLINE VMASK N(tile_mask)(const tile_t *t, int vecs)
 {
     return V(mask_first)(GD_SIMD_MASK_FREE ? t->columns - (vecs - 1) * LANES : LANES);
 }
 
 /* sum[rows][vecs] -> C. Each stage covers the whole tile, so that every `if` is asked once. */
-GD_SIMD_INLINE void N(tile_finish)(const TILE *t, VEC sum[][VECS_MAX], const int rows,
+GD_SIMD_INLINE void N(tile_finish)(const tile_t *t, VEC sum[][VECS_MAX], const int rows,
                                    const int vecs)
 {
     const VMASK mask = N(tile_mask)(t, vecs);
@@ -96,7 +96,7 @@ GD_SIMD_INLINE void N(tile_finish)(const TILE *t, VEC sum[][VECS_MAX], const int
 /* The text of every micro-kernel; `rows` and `vecs` are constants where it is inlined. A number of
  * A is one broadcast load, so A needs no particular layout: four rows share a pointer, at 0, 1, 2
  * and 3 strides from it. */
-GD_SIMD_INLINE void N(tile_body)(const TILE *t, const int rows, const int vecs)
+GD_SIMD_INLINE void N(tile_body)(const tile_t *t, const int rows, const int vecs)
 {
     const VMASK mask = N(tile_mask)(t, vecs);
     const int64_t row = t->a_row, b_step = t->b_step;
@@ -145,7 +145,7 @@ GD_SIMD_INLINE void N(tile_body)(const TILE *t, const int rows, const int vecs)
 }
 
 /* `count` steps along k of `chains` blocks at once: sum[g] += a[block g] b[block g]. */
-GD_SIMD_INLINE void N(chain_steps)(const TILE *t, int64_t from, int64_t count, const int chains,
+GD_SIMD_INLINE void N(chain_steps)(const tile_t *t, int64_t from, int64_t count, const int chains,
                                    const int vecs, VEC sum[][VECS_MAX])
 {
     const VMASK mask = N(tile_mask)(t, vecs);
@@ -164,7 +164,7 @@ GD_SIMD_INLINE void N(chain_steps)(const TILE *t, int64_t from, int64_t count, c
 
 /* total += the next `chains` blocks of k, beginning at step `from`; the last of them may be short.
  */
-GD_SIMD_INLINE void N(chain_group)(const TILE *t, int64_t from, const int chains, const int vecs,
+GD_SIMD_INLINE void N(chain_group)(const tile_t *t, int64_t from, const int chains, const int vecs,
                                    VEC total[][VECS_MAX])
 {
     const int64_t rest = t->depth - from - (chains - 1) * GD_GEMM_KC;
@@ -189,7 +189,7 @@ GD_SIMD_INLINE void N(chain_group)(const TILE *t, int64_t from, const int chains
 
 /* One row of C over all of k. A single row has too few sums to hide the latency of an addition, so
  * that blocks of k are summed side by side, and added in order afterwards. */
-GD_SIMD_INLINE void N(chain_body)(const TILE *t, const int vecs)
+GD_SIMD_INLINE void N(chain_body)(const tile_t *t, const int vecs)
 {
     VEC total[1][VECS_MAX] = { { V(zero)() } };
     int64_t from = 0;
@@ -204,24 +204,24 @@ GD_SIMD_INLINE void N(chain_body)(const TILE *t, const int vecs)
     N(tile_finish)(t, total, 1, vecs);
 }
 
-static void N(chain_1)(const TILE *t)
+static void N(chain_1)(const tile_t *t)
 {
     N(chain_body)(t, 1);
 }
 
-static void N(chain_2)(const TILE *t)
+static void N(chain_2)(const tile_t *t)
 {
     N(chain_body)(t, 2);
 }
 
-#define TILE_KERNELS(rows)                        \
-    static void N(tile_##rows##_1)(const TILE *t) \
-    {                                             \
-        N(tile_body)(t, rows, 1);                 \
-    }                                             \
-    static void N(tile_##rows##_2)(const TILE *t) \
-    {                                             \
-        N(tile_body)(t, rows, 2);                 \
+#define TILE_KERNELS(rows)                          \
+    static void N(tile_##rows##_1)(const tile_t *t) \
+    {                                               \
+        N(tile_body)(t, rows, 1);                   \
+    }                                               \
+    static void N(tile_##rows##_2)(const tile_t *t) \
+    {                                               \
+        N(tile_body)(t, rows, 2);                   \
     }
 #define TILE_ENTRY(rows)                       \
     {                                          \
@@ -248,7 +248,7 @@ TILE_KERNELS(14)
 #endif
 
 /* [rows - 1][vecs - 1] */
-static const TILE_FN N(tile_kernels)[ROWS_MAX][VECS_MAX] = {
+static const tile_fn N(tile_kernels)[ROWS_MAX][VECS_MAX] = {
     TILE_ENTRY(1),  TILE_ENTRY(2),  TILE_ENTRY(3), TILE_ENTRY(4),  TILE_ENTRY(5),  TILE_ENTRY(6),
 #if ROWS_MAX > 6
     TILE_ENTRY(7),  TILE_ENTRY(8),  TILE_ENTRY(9), TILE_ENTRY(10), TILE_ENTRY(11), TILE_ENTRY(12),
@@ -257,7 +257,7 @@ static const TILE_FN N(tile_kernels)[ROWS_MAX][VECS_MAX] = {
     TILE_ENTRY(13), TILE_ENTRY(14),
 #endif
 };
-static const TILE_FN N(chain_kernels)[VECS_MAX] = { N(chain_1), N(chain_2) };
+static const tile_fn N(chain_kernels)[VECS_MAX] = { N(chain_1), N(chain_2) };
 
 #undef TILE_KERNELS
 #undef TILE_ENTRY

@@ -6,7 +6,7 @@
 
 /* One product, or a part of one: C[m, n] = A[m, k] @ B[k, n]. Where the driver found it better, it
  * is the transposed of what the caller asked for, and the bias runs along rows. */
-typedef struct PRODUCT {
+typedef struct product_t {
     int64_t m, n, k;
     const REAL *a;
     int64_t a_row, a_col;
@@ -19,10 +19,10 @@ typedef struct PRODUCT {
     const REAL *row_bias; // [m] or NULL
     int64_t row_bias_stride;
     bool relu, transposed;
-} PRODUCT;
+} product_t;
 
 /* values [count] -> columns [first, first+count) of the one row of C, with bias and ReLU. */
-static void N(store_row)(const PRODUCT *p, int64_t first, int64_t count, const REAL *values)
+static void N(store_row)(const product_t *p, int64_t first, int64_t count, const REAL *values)
 {
     REAL *c = p->c + first * p->c_col;
     for (int64_t j = 0; j < count; j++) {
@@ -36,7 +36,7 @@ static void N(store_row)(const PRODUCT *p, int64_t first, int64_t count, const R
 }
 
 /* Few columns, contiguous: all of k in registers, blocks side by side. */
-static void N(row_chains)(const PRODUCT *p)
+static void N(row_chains)(const product_t *p)
 {
     REAL values[COLUMNS_MAX];
     for (int64_t j = 0; j < p->n;) {
@@ -49,7 +49,7 @@ static void N(row_chains)(const PRODUCT *p)
             j = j + columns <= p->n ? j : p->n - columns;
         }
         const bool plain = p->c_col == 1 && p->column_bias_stride == 1;
-        const TILE t = {
+        const tile_t t = {
             .a = p->a,
             .a_step = p->a_col,
             .b = p->b + j,
@@ -92,7 +92,7 @@ static REAL N(dot_scalar)(const REAL *x, int64_t x_step, const REAL *y, int64_t 
 
 /* s [columns] (+)= `rows` rows of B times x, for a constant number of rows: `rows` streams through
  * memory. */
-GD_SIMD_INLINE void N(row_stream)(const PRODUCT *p, int64_t from, int64_t j0, int64_t columns,
+GD_SIMD_INLINE void N(row_stream)(const product_t *p, int64_t from, int64_t j0, int64_t columns,
                                   const int rows, bool overwrite, REAL *s)
 {
     const int64_t whole = columns / LANES * LANES;
@@ -120,7 +120,7 @@ GD_SIMD_INLINE void N(row_stream)(const PRODUCT *p, int64_t from, int64_t j0, in
 
 /* Many columns, contiguous: B is read once, several rows abreast, in long runs; sums stay in the
  * first-level cache. */
-static void N(row_streams)(const PRODUCT *p, REAL *scratch)
+static void N(row_streams)(const product_t *p, REAL *scratch)
 {
     REAL *s = scratch, *total = scratch + STREAM_COLUMNS;
     for (int64_t j = 0; j < p->n; j += STREAM_COLUMNS) {
@@ -142,7 +142,7 @@ static void N(row_streams)(const PRODUCT *p, REAL *scratch)
 
 /* B transposed in memory, so y[j] is a dot product of contiguous rows: squares of B are turned in
  * registers, for the lanes must be different j if each sum is to run along k in order. */
-static void N(row_dots)(const PRODUCT *p)
+static void N(row_dots)(const product_t *p)
 {
     for (int64_t j = 0; j < p->n; j += LANES) {
         const int64_t columns = p->n - j < LANES ? p->n - j : LANES;
@@ -177,7 +177,7 @@ static void N(row_dots)(const PRODUCT *p)
 }
 
 /* y = x @ B. False when the strides of B suit none of the ways above, and packing it is best. */
-static bool N(multiply_row)(const PRODUCT *p, REAL *scratch)
+static bool N(multiply_row)(const product_t *p, REAL *scratch)
 {
     if (p->n < LANES && !GD_SIMD_MASK_FREE && (p->n == 1 || p->b_col == 1)) {
         for (int64_t j = 0; j < p->n; j++) {

@@ -1,7 +1,7 @@
 /* backend/cpu/index.c: gather, scatter_add, and a parallel strided copy. Start at gather_kernel().
  *
- * Indices are checked before anything is written. An index that is stretched over an axis (stride 0), as it is when whole rows are
- * meant, is checked once and its elements are moved as one run.
+ * Indices are checked before anything is written. An index that is stretched over an axis (stride
+ * 0), as it is when whole rows are meant, is checked once and its elements are moved as one run.
  */
 #include "backend/cpu/index.h"
 #include "backend/cpu/elementwise.h"
@@ -10,7 +10,9 @@
 #include "base/threads.h"
 #include "ops/attrs.h"
 
-/* ---- strided copy ------------------------------------------------------------------------------------------------ */
+/* ---- strided copy
+ * ------------------------------------------------------------------------------------------------
+ */
 
 #define BLOCK_ROWS 64
 
@@ -19,7 +21,8 @@ typedef struct copy_job {
     const char *from;
     char *to;
     size_t size;
-    /* where the input runs along another axis than the result: the two innermost loops, taken out of the nest */
+    /* where the input runs along another axis than the result: the two innermost loops, taken out
+     * of the nest */
     gd_ew_block_copy block_copy;
     gd_run rows, columns;
     int64_t row_blocks;
@@ -53,7 +56,8 @@ static int64_t magnitude(int64_t stride)
     return stride < 0 ? -stride : stride;
 }
 
-/* If an outer loop of the nest steps through neighbours of the input, take it and the innermost one out. */
+/* If an outer loop of the nest steps through neighbours of the input, take it and the innermost one
+ * out. */
 static bool find_transposition(copy_job *job)
 {
     gd_nest *nest = &job->nest;
@@ -80,10 +84,12 @@ void gd_copy_strided(const gd_kernel_call *call, void *to, const int64_t *to_str
                      const void *from, const int64_t *from_stride, int rank, const int64_t *shape,
                      size_t size)
 {
-    int order[GD_MAX_RANK]; /* axes by falling stride of the result, so that it is written in order */
+    int order[GD_MAX_RANK]; /* axes by falling stride of the result, so that it is written in order
+                             */
     for (int i = 0; i < rank; i++) {
         int place = i;
-        for (; place > 0 && magnitude(to_stride[order[place - 1]]) < magnitude(to_stride[i]); place--)
+        for (; place > 0 && magnitude(to_stride[order[place - 1]]) < magnitude(to_stride[i]);
+             place--)
             order[place] = order[place - 1];
         order[place] = i;
     }
@@ -107,7 +113,9 @@ void gd_copy_strided(const gd_kernel_call *call, void *to, const int64_t *to_str
     }
 }
 
-/* ---- indices ------------------------------------------------------------------------------------------------------ */
+/* ---- indices
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct bad_index {
     int64_t position; /* in the index tensor, row-major; INT64_MAX when there is none */
@@ -168,7 +176,8 @@ static void check_range(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Whether all of the index, input 1, lies in 0 … size-1; of those that do not, the first is reported. */
+/* Whether all of the index, input 1, lies in 0 … size-1; of those that do not, the first is
+ * reported. */
 static gd_status check_indices(const gd_kernel_call *call, int axis, int64_t size)
 {
     const gd_layout *index = call->in[1].layout;
@@ -200,22 +209,24 @@ static gd_status check_indices(const gd_kernel_call *call, int axis, int64_t siz
                    (long long)size);
 }
 
-/* ---- gather ------------------------------------------------------------------------------------------------------- */
+/* ---- gather
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 /* out[i] = x[i * x_stride + index[i * index_stride] * axis_stride] for i < n */
 typedef void (*gather_run_fn)(void *out, const void *x, int64_t x_stride, int64_t axis_stride,
                               const void *index, int64_t index_stride, int64_t n);
 
-#define GATHER_RUN(bits, index_bits)                                                               \
-    static void gather_run_##bits##_i##index_bits(                                                 \
-        void *out, const void *x, int64_t x_stride, int64_t axis_stride, const void *index,        \
-        int64_t index_stride, int64_t n)                                                           \
-    {                                                                                              \
-        gd_bits##bits *to = out;                                                                   \
-        const gd_bits##bits *from = x;                                                             \
-        const int##index_bits##_t *at = index;                                                     \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            to[i] = from[i * x_stride + at[i * index_stride] * axis_stride];                       \
+#define GATHER_RUN(bits, index_bits)                                                          \
+    static void gather_run_##bits##_i##index_bits(void *out, const void *x, int64_t x_stride, \
+                                                  int64_t axis_stride, const void *index,     \
+                                                  int64_t index_stride, int64_t n)            \
+    {                                                                                         \
+        gd_bits##bits *to = out;                                                              \
+        const gd_bits##bits *from = x;                                                        \
+        const int##index_bits##_t *at = index;                                                \
+        for (int64_t i = 0; i < n; i++)                                                       \
+            to[i] = from[i * x_stride + at[i * index_stride] * axis_stride];                  \
     }
 GATHER_RUN(8, 32)
 GATHER_RUN(16, 32)
@@ -294,10 +305,13 @@ static gd_status gather_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
-/* ---- scatter_add ------------------------------------------------------------------------------------------------ */
+/* ---- scatter_add
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* One step along the axis, for a run across it:
- * out[i * out_stride + index[i * index_stride] * axis_stride] += source[i * source_stride] for i < n */
+ * out[i * out_stride + index[i * index_stride] * axis_stride] += source[i * source_stride] for i <
+ * n */
 typedef struct scatter_step {
     void *out;
     int64_t out_stride, axis_stride;
@@ -312,23 +326,23 @@ typedef struct scatter_step {
 typedef void (*scatter_step_fn)(const scatter_step *step);
 
 /* SUM: the type sums are taken in; unsigned for integers, which wrap. */
-#define SCATTER_STEP(name, type, SUM)                                                              \
-    static void scatter_step_##name(const scatter_step *s)                                         \
-    {                                                                                              \
-        type *out = s->out;                                                                        \
-        const type *source = s->source;                                                            \
-        if (s->index_stride == 0) { /* a whole row */                                              \
-            out += index_at(s->index, s->index_dtype, 0) * s->axis_stride;                         \
-            for (int64_t i = 0; i < s->n; i++)                                                     \
-                out[i * s->out_stride] = (type)((SUM)out[i * s->out_stride] +                      \
-                                                (SUM)source[i * s->source_stride]);                \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t i = 0; i < s->n; i++) {                                                       \
-            int64_t k = index_at(s->index, s->index_dtype, i * s->index_stride);                   \
-            type *to = out + i * s->out_stride + k * s->axis_stride;                               \
-            *to = (type)((SUM)*to + (SUM)source[i * s->source_stride]);                            \
-        }                                                                                          \
+#define SCATTER_STEP(name, type, SUM)                                                        \
+    static void scatter_step_##name(const scatter_step *s)                                   \
+    {                                                                                        \
+        type *out = s->out;                                                                  \
+        const type *source = s->source;                                                      \
+        if (s->index_stride == 0) { /* a whole row */                                        \
+            out += index_at(s->index, s->index_dtype, 0) * s->axis_stride;                   \
+            for (int64_t i = 0; i < s->n; i++)                                               \
+                out[i * s->out_stride] =                                                     \
+                    (type)((SUM)out[i * s->out_stride] + (SUM)source[i * s->source_stride]); \
+            return;                                                                          \
+        }                                                                                    \
+        for (int64_t i = 0; i < s->n; i++) {                                                 \
+            int64_t k = index_at(s->index, s->index_dtype, i * s->index_stride);             \
+            type *to = out + i * s->out_stride + k * s->axis_stride;                         \
+            *to = (type)((SUM)*to + (SUM)source[i * s->source_stride]);                      \
+        }                                                                                    \
     }
 SCATTER_STEP(f32, float, float)
 SCATTER_STEP(f64, double, double)
@@ -345,14 +359,15 @@ typedef struct scatter_job {
     gd_nest across; /* the axes but the one indexed: operand 0: index, 1: source, 2: result */
     const char *index, *source;
     char *out;
-    int64_t size, index_size; /* bytes of an element */
-    int64_t length;           /* of the index along the axis */
+    int64_t size, index_size;            /* bytes of an element */
+    int64_t length;                      /* of the index along the axis */
     int64_t index_stride, source_stride; /* along it */
-    scatter_step step;        /* what is the same for all */
+    scatter_step step;                   /* what is the same for all */
     scatter_step_fn step_fn;
 } scatter_job;
 
-/* Iterations [begin, end) across the axis, each along all of it: so what is added to one element is added in index order. */
+/* Iterations [begin, end) across the axis, each along all of it: so what is added to one element is
+ * added in index order. */
 static void scatter_range(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -381,7 +396,8 @@ static void scatter_range(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* base, index, source [as index] -> as base: a copy of base, then out[.., index[.., i, ..], ..] += source[.., i, ..] for rising i */
+/* base, index, source [as index] -> as base: a copy of base, then out[.., index[.., i, ..], ..] +=
+ * source[.., i, ..] for rising i */
 static gd_status scatter_add_kernel(const gd_kernel_call *call)
 {
     const gd_axis_attr *attr = call->attr;

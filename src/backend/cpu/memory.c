@@ -1,5 +1,6 @@
-/* backend/cpu/memory.c: kernels that make or move elements without arithmetic: full, iota, random_bits, pad, concat and assign.
- * gather and scatter_add are in index.c. Start at gd_cpu_register_memory().
+/* backend/cpu/memory.c: kernels that make or move elements without arithmetic: full, iota,
+ * random_bits, pad, concat and assign. gather and scatter_add are in index.c. Start at
+ * gd_cpu_register_memory().
  */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/index.h"
@@ -10,7 +11,8 @@
 #include "base/threads.h"
 #include "ops/attrs.h"
 
-/* ---- numbers to elements, by the rules of gd_cast ----------------------------------------------------------------- */
+/* ---- numbers to elements, by the rules of gd_cast
+ * ----------------------------------------------------------------- */
 
 static int64_t truncate_saturating(double v, int64_t low, int64_t high)
 {
@@ -18,7 +20,9 @@ static int64_t truncate_saturating(double v, int64_t low, int64_t high)
         return 0;
     if (v <= (double)low)
         return low;
-    return v >= (double)high ? high : (int64_t)v; /* (double)INT64_MAX is 2^63, beyond which v would not fit */
+    return v >= (double)high
+               ? high
+               : (int64_t)v; /* (double)INT64_MAX is 2^63, beyond which v would not fit */
 }
 
 /* One element of `dtype` at `to` that stands for v. */
@@ -69,7 +73,9 @@ static void store_integer(int64_t v, gd_dtype dtype, void *to)
     }
 }
 
-/* ---- full ------------------------------------------------------------------------------------------------------- */
+/* ---- full
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct fill_job {
     char *to;
@@ -79,11 +85,11 @@ typedef struct fill_job {
 
 static void fill_elements(void *to, const void *element, size_t size, int64_t n)
 {
-#define FILL(bits)                                                                                 \
-    {                                                                                              \
-        gd_bits##bits *out = to, value = *(const gd_bits##bits *)element;                          \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            out[i] = value;                                                                        \
+#define FILL(bits)                                                        \
+    {                                                                     \
+        gd_bits##bits *out = to, value = *(const gd_bits##bits *)element; \
+        for (int64_t i = 0; i < n; i++)                                   \
+            out[i] = value;                                               \
     }
     switch (size) {
     case 1:
@@ -119,7 +125,9 @@ static gd_status full_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
-/* ---- iota ------------------------------------------------------------------------------------------------------- */
+/* ---- iota
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct iota_job {
     const gd_iota_attr *attr;
@@ -165,7 +173,9 @@ static gd_status iota_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
-/* ---- random_bits ------------------------------------------------------------------------------------------------ */
+/* ---- random_bits
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static const gd_random_fn random_words[GD_ISA_COUNT] = {
     [GD_ISA_BASELINE] = gd_random_words_baseline,
@@ -219,7 +229,9 @@ static gd_status random_bits_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
-/* ---- pad -------------------------------------------------------------------------------------------------------- */
+/* ---- pad
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct pad_job {
     const gd_pad_attr *attr;
@@ -227,10 +239,10 @@ typedef struct pad_job {
     const char *from;
     char *to;
     size_t size;
-    uint64_t element;              /* the padding, in its first bytes */
+    uint64_t element; /* the padding, in its first bytes */
     int64_t out_stride[GD_MAX_RANK];
-    int plain;                     /* from this axis on nothing is padded and the input is row-major */
-    int items;                     /* axes before this one are shared out */
+    int plain; /* from this axis on nothing is padded and the input is row-major */
+    int items; /* axes before this one are shared out */
 } pad_job;
 
 /* Write everything at and behind `axis` of the result at `to`, whose input begins at `from`. */
@@ -307,7 +319,8 @@ static gd_status pad_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
-/* ---- concat, assign: copies ------------------------------------------------------------------------------------- */
+/* ---- concat, assign: copies
+ * ------------------------------------------------------------------------------------- */
 
 static gd_status concat_kernel(const gd_kernel_call *call)
 {
@@ -326,8 +339,9 @@ static gd_status concat_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
-/* The value (input 1) into the storage of input 0, which is the result. Where the two overlap without being the same elements
- * at the same places, the order of reading and writing is not defined: the builder copies such a value first. */
+/* The value (input 1) into the storage of input 0, which is the result. Where the two overlap
+ * without being the same elements at the same places, the order of reading and writing is not
+ * defined: the builder copies such a value first. */
 static gd_status assign_kernel(const gd_kernel_call *call)
 {
     const gd_layout *value = call->in[1].layout, *out = call->out.layout;

@@ -1,4 +1,5 @@
-/* backend/cpu/random.h: the random words of base/random.h, as fast as each instruction set makes them. */
+/* backend/cpu/random.h: the random words of base/random.h, as fast as each instruction set makes
+ * them. */
 #ifndef GD_BACKEND_CPU_RANDOM_H
 #define GD_BACKEND_CPU_RANDOM_H
 

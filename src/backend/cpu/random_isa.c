@@ -1,6 +1,7 @@
-/* backend/cpu/random_isa.c: the Philox words of base/random.h, several blocks at once. gd_philox_words() says what they are;
- * this says it with one 64-bit lane for each 32-bit word of the state, because that is how the multiplication 32 x 32 -> 64 takes
- * its operands. Only the low half of a lane is the word; what is in the high half is ignored by the next round.
+/* backend/cpu/random_isa.c: the Philox words of base/random.h, several blocks at once.
+ * gd_philox_words() says what they are; this says it with one 64-bit lane for each 32-bit word of
+ * the state, because that is how the multiplication 32 x 32 -> 64 takes its operands. Only the low
+ * half of a lane is the word; what is in the high half is ignored by the next round.
  */
 #include "backend/cpu/isa.h"
 #include "backend/cpu/random.h"
@@ -9,51 +10,51 @@
 #if defined(GD_ISA_AVX512_BUILD)
 #include <immintrin.h>
 typedef __m512i vector;
-#define BLOCKS                  8
-#define BLOCK_OF_LANE           _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7)
-#define BROADCAST(x)            _mm512_set1_epi64((int64_t)(x))
-#define MULTIPLY_LOW(a, b)      _mm512_mul_epu32(a, b)
-#define XOR(a, b)               _mm512_xor_si512(a, b)
-#define OR(a, b)                _mm512_or_si512(a, b)
-#define AND(a, b)               _mm512_and_si512(a, b)
-#define ADD(a, b)               _mm512_add_epi64(a, b)
-#define HIGH_HALF(a)            _mm512_srli_epi64(a, 32)
-#define TO_HIGH_HALF(a)         _mm512_slli_epi64(a, 32)
-#define FIRST_OF_PAIRS(a, b)    _mm512_unpacklo_epi64(a, b)
-#define SECOND_OF_PAIRS(a, b)   _mm512_unpackhi_epi64(a, b)
-#define STORE(p, a)             _mm512_storeu_si512(p, a)
+#define BLOCKS                8
+#define BLOCK_OF_LANE         _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7)
+#define BROADCAST(x)          _mm512_set1_epi64((int64_t)(x))
+#define MULTIPLY_LOW(a, b)    _mm512_mul_epu32(a, b)
+#define XOR(a, b)             _mm512_xor_si512(a, b)
+#define OR(a, b)              _mm512_or_si512(a, b)
+#define AND(a, b)             _mm512_and_si512(a, b)
+#define ADD(a, b)             _mm512_add_epi64(a, b)
+#define HIGH_HALF(a)          _mm512_srli_epi64(a, 32)
+#define TO_HIGH_HALF(a)       _mm512_slli_epi64(a, 32)
+#define FIRST_OF_PAIRS(a, b)  _mm512_unpacklo_epi64(a, b)
+#define SECOND_OF_PAIRS(a, b) _mm512_unpackhi_epi64(a, b)
+#define STORE(p, a)           _mm512_storeu_si512(p, a)
 #elif defined(GD_ISA_AVX2_BUILD)
 #include <immintrin.h>
 typedef __m256i vector;
-#define BLOCKS                  4
-#define BLOCK_OF_LANE           _mm256_setr_epi64x(0, 2, 1, 3)
-#define BROADCAST(x)            _mm256_set1_epi64x((int64_t)(x))
-#define MULTIPLY_LOW(a, b)      _mm256_mul_epu32(a, b)
-#define XOR(a, b)               _mm256_xor_si256(a, b)
-#define OR(a, b)                _mm256_or_si256(a, b)
-#define AND(a, b)               _mm256_and_si256(a, b)
-#define ADD(a, b)               _mm256_add_epi64(a, b)
-#define HIGH_HALF(a)            _mm256_srli_epi64(a, 32)
-#define TO_HIGH_HALF(a)         _mm256_slli_epi64(a, 32)
-#define FIRST_OF_PAIRS(a, b)    _mm256_unpacklo_epi64(a, b)
-#define SECOND_OF_PAIRS(a, b)   _mm256_unpackhi_epi64(a, b)
-#define STORE(p, a)             _mm256_storeu_si256((__m256i *)(void *)(p), a)
+#define BLOCKS                4
+#define BLOCK_OF_LANE         _mm256_setr_epi64x(0, 2, 1, 3)
+#define BROADCAST(x)          _mm256_set1_epi64x((int64_t)(x))
+#define MULTIPLY_LOW(a, b)    _mm256_mul_epu32(a, b)
+#define XOR(a, b)             _mm256_xor_si256(a, b)
+#define OR(a, b)              _mm256_or_si256(a, b)
+#define AND(a, b)             _mm256_and_si256(a, b)
+#define ADD(a, b)             _mm256_add_epi64(a, b)
+#define HIGH_HALF(a)          _mm256_srli_epi64(a, 32)
+#define TO_HIGH_HALF(a)       _mm256_slli_epi64(a, 32)
+#define FIRST_OF_PAIRS(a, b)  _mm256_unpacklo_epi64(a, b)
+#define SECOND_OF_PAIRS(a, b) _mm256_unpackhi_epi64(a, b)
+#define STORE(p, a)           _mm256_storeu_si256((__m256i *)(void *)(p), a)
 #elif defined(__SSE2__)
 #include <emmintrin.h>
 typedef __m128i vector;
-#define BLOCKS                  2
-#define BLOCK_OF_LANE           _mm_set_epi64x(1, 0)
-#define BROADCAST(x)            _mm_set1_epi64x((int64_t)(x))
-#define MULTIPLY_LOW(a, b)      _mm_mul_epu32(a, b)
-#define XOR(a, b)               _mm_xor_si128(a, b)
-#define OR(a, b)                _mm_or_si128(a, b)
-#define AND(a, b)               _mm_and_si128(a, b)
-#define ADD(a, b)               _mm_add_epi64(a, b)
-#define HIGH_HALF(a)            _mm_srli_epi64(a, 32)
-#define TO_HIGH_HALF(a)         _mm_slli_epi64(a, 32)
-#define FIRST_OF_PAIRS(a, b)    _mm_unpacklo_epi64(a, b)
-#define SECOND_OF_PAIRS(a, b)   _mm_unpackhi_epi64(a, b)
-#define STORE(p, a)             _mm_storeu_si128((__m128i *)(void *)(p), a)
+#define BLOCKS                2
+#define BLOCK_OF_LANE         _mm_set_epi64x(1, 0)
+#define BROADCAST(x)          _mm_set1_epi64x((int64_t)(x))
+#define MULTIPLY_LOW(a, b)    _mm_mul_epu32(a, b)
+#define XOR(a, b)             _mm_xor_si128(a, b)
+#define OR(a, b)              _mm_or_si128(a, b)
+#define AND(a, b)             _mm_and_si128(a, b)
+#define ADD(a, b)             _mm_add_epi64(a, b)
+#define HIGH_HALF(a)          _mm_srli_epi64(a, 32)
+#define TO_HIGH_HALF(a)       _mm_slli_epi64(a, 32)
+#define FIRST_OF_PAIRS(a, b)  _mm_unpacklo_epi64(a, b)
+#define SECOND_OF_PAIRS(a, b) _mm_unpackhi_epi64(a, b)
+#define STORE(p, a)           _mm_storeu_si128((__m128i *)(void *)(p), a)
 #endif
 
 #ifdef BLOCKS

@@ -1,5 +1,6 @@
-/* backend/cpu/reduce.c: the walk of sum, prod, max and min over strided tensors. The arithmetic is a gd_reducer's and the order it
- * happens in is defined in reduce.h, which is the place to start; here, start at gd_reduce_run().
+/* backend/cpu/reduce.c: the walk of sum, prod, max and min over strided tensors. The arithmetic is
+ * a gd_reducer's and the order it happens in is defined in reduce.h, which is the place to start;
+ * here, start at gd_reduce_run().
  */
 #include "backend/cpu/reduce.h"
 #include "base/error.h"
@@ -26,14 +27,14 @@ typedef struct reduction {
     const gd_kernel_call *call;
     const char *in;
     char *out;
-    gd_nest kept;    /* operand 0: the input, 1: the result; by columns without the innermost loop */
+    gd_nest kept; /* operand 0: the input, 1: the result; by columns without the innermost loop */
     gd_nest reduced; /* operand 0: the input */
     int64_t reduced_count;
     int64_t blocks; /* of each result, or of each column */
 
     /* by rows */
-    gd_nest runs; /* `reduced` without its innermost loop */
-    gd_run run;   /* and that loop */
+    gd_nest runs;     /* `reduced` without its innermost loop */
+    gd_run run;       /* and that loop */
     bool is_sequence; /* blocks are cut from the whole sequence of elements, not from each run */
     int64_t blocks_per_run;
 
@@ -68,7 +69,9 @@ static gd_tree tree_begin(const reduction *r, scratch s, int64_t width)
                       .bytes = (size_t)width * r->reducer->acc_size };
 }
 
-/* ---- by rows ----------------------------------------------------------------------------------------------------- */
+/* ---- by rows
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 static const char *at_element(const reduction *r, const char *base, int64_t elements)
 {
@@ -155,9 +158,12 @@ static void plan_rows(reduction *r)
     r->blocks = r->is_sequence ? r->blocks_per_run : r->blocks_per_run * runs;
 }
 
-/* ---- by columns -------------------------------------------------------------------------------------------------- */
+/* ---- by columns
+ * --------------------------------------------------------------------------------------------------
+ */
 
-/* Add `rows` rows of n columns, the first of them number `row`, to the lanes at acc. `row` is a multiple of the lanes. */
+/* Add `rows` rows of n columns, the first of them number `row`, to the lanes at acc. `row` is a
+ * multiple of the lanes. */
 static void add_gathered_rows(const reduction *r, const char *base, int64_t row, int64_t rows,
                               int64_t n, char *acc, scratch s)
 {
@@ -232,8 +238,7 @@ static int64_t locate_tile(const reduction *r, int64_t item, const char **in, ch
     gd_cursor cursor = gd_cursor_at(&r->kept, item / r->tiles);
     int64_t first = item % r->tiles * r->tile;
     *in = at_element(r, r->in, cursor.at[0] + first * r->columns.stride[0]);
-    *out = r->out +
-           (cursor.at[1] + first * r->columns.stride[1]) * (int64_t)r->reducer->acc_size;
+    *out = r->out + (cursor.at[1] + first * r->columns.stride[1]) * (int64_t)r->reducer->acc_size;
     return r->columns.size - first < r->tile ? r->columns.size - first : r->tile;
 }
 
@@ -279,7 +284,8 @@ static void plan_columns(reduction *r)
     r->tiles = (c + r->tile - 1) / r->tile;
 }
 
-/* ---- one result, or one tile of columns, by several threads -------------------------------------------------------- */
+/* ---- one result, or one tile of columns, by several threads
+ * -------------------------------------------------------- */
 
 static const char *reduce_blocks(const reduction *r, int64_t begin, int64_t end, scratch s,
                                  int64_t *width, char **out)
@@ -310,7 +316,8 @@ static void reduce_chunks_range(void *context, int64_t begin, int64_t end, int t
     }
 }
 
-/* Items one after another, the blocks of each cut into chunks that are whole subtrees of the tree, so the sum is the same. */
+/* Items one after another, the blocks of each cut into chunks that are whole subtrees of the tree,
+ * so the sum is the same. */
 static void reduce_items_split(reduction *r, int64_t items)
 {
     int threads = r->call->device->threads;
@@ -330,8 +337,7 @@ static void reduce_items_split(reduction *r, int64_t items)
             const char *in;
             width = locate_tile(r, r->item, &in, &out);
         } else {
-            out = r->out +
-                  gd_cursor_at(&r->kept, r->item).at[1] * (int64_t)r->reducer->acc_size;
+            out = r->out + gd_cursor_at(&r->kept, r->item).at[1] * (int64_t)r->reducer->acc_size;
             width = 1;
         }
         gd_tree t = tree_begin(r, s, width);
@@ -345,7 +351,9 @@ static void reduce_items_split(reduction *r, int64_t items)
     }
 }
 
-/* ---- planning ---------------------------------------------------------------------------------------------------- */
+/* ---- planning
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 typedef struct axis {
     int64_t size;

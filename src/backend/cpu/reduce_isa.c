@@ -1,6 +1,7 @@
-/* backend/cpu/reduce_isa.c: the arithmetic of sum, prod, max and min for one instruction set: reduce_loops.h once for each
- * operation and dtype, and the kernels made of it. The order of operations is defined in reduce.h; the walk is reduce.c.
- * argmax, argmin, cumsum and cumprod are in arg_scan_isa.c.
+/* backend/cpu/reduce_isa.c: the arithmetic of sum, prod, max and min for one instruction set:
+ * reduce_loops.h once for each operation and dtype, and the kernels made of it. The order of
+ * operations is defined in reduce.h; the walk is reduce.c. argmax, argmin, cumsum and cumprod are
+ * in arg_scan_isa.c.
  */
 #include "backend/cpu/isa.h"
 #include "backend/cpu/reduce_isa.h"
@@ -9,8 +10,8 @@
 #define OP       sum
 #define MERGE    ADD
 #define IDENTITY 0
-#define TYPE f32
-#define ACC  f32
+#define TYPE     f32
+#define ACC      f32
 #include "backend/cpu/reduce_loops.h"
 #define TYPE f64
 #define ACC  f64
@@ -34,8 +35,8 @@
 #define OP       prod
 #define MERGE    MULTIPLY
 #define IDENTITY 1
-#define TYPE f32
-#define ACC  f32
+#define TYPE     f32
+#define ACC      f32
 #include "backend/cpu/reduce_loops.h"
 #define TYPE f64
 #define ACC  f64
@@ -57,8 +58,8 @@
 #define OP       max
 #define MERGE    LARGER
 #define IDENTITY JOIN(LOWEST_, TYPE)
-#define TYPE f32
-#define ACC  f32
+#define TYPE     f32
+#define ACC      f32
 #include "backend/cpu/reduce_loops.h"
 #define TYPE f64
 #define ACC  f64
@@ -80,8 +81,8 @@
 #define OP       min
 #define MERGE    SMALLER
 #define IDENTITY JOIN(HIGHEST_, TYPE)
-#define TYPE f32
-#define ACC  f32
+#define TYPE     f32
+#define ACC      f32
 #include "backend/cpu/reduce_loops.h"
 #define TYPE f64
 #define ACC  f64
@@ -98,14 +99,14 @@
 
 /* ---- kernels ---- */
 
-#define REDUCE_KERNEL(op)                                                                          \
-    const gd_reducer *const GD_ISA_NAME(gd_reducers_##op)[GD_DTYPE_COUNT] = {                      \
-        [GD_F32] = &op##_f32_reducer, [GD_F64] = &op##_f64_reducer, [GD_I32] = &op##_i32_reducer,  \
-        [GD_I64] = &op##_i64_reducer, [GD_U8] = &op##_u8_reducer,   [GD_BOOL] = &op##_u8_reducer,  \
-    };                                                                                             \
-    static gd_status op##_kernel(const gd_kernel_call *call)                                       \
-    {                                                                                              \
-        return gd_reduce_run(call, GD_ISA_NAME(gd_reducers_##op)[call->in[0].layout->dtype]);      \
+#define REDUCE_KERNEL(op)                                                                         \
+    const gd_reducer *const GD_ISA_NAME(gd_reducers_##op)[GD_DTYPE_COUNT] = {                     \
+        [GD_F32] = &op##_f32_reducer, [GD_F64] = &op##_f64_reducer, [GD_I32] = &op##_i32_reducer, \
+        [GD_I64] = &op##_i64_reducer, [GD_U8] = &op##_u8_reducer,   [GD_BOOL] = &op##_u8_reducer, \
+    };                                                                                            \
+    static gd_status op##_kernel(const gd_kernel_call *call)                                      \
+    {                                                                                             \
+        return gd_reduce_run(call, GD_ISA_NAME(gd_reducers_##op)[call->in[0].layout->dtype]);     \
     }
 REDUCE_KERNEL(sum)
 REDUCE_KERNEL(prod)

@@ -1,5 +1,6 @@
-/* backend/cpu/scan.c: the walk of cumsum and cumprod along one axis. The additions of a line happen in its order, so there is
- * nothing to share out within one; lines go side by side. Start at gd_scan_run().
+/* backend/cpu/scan.c: the walk of cumsum and cumprod along one axis. The additions of a line happen
+ * in its order, so there is nothing to share out within one; lines go side by side. Start at
+ * gd_scan_run().
  */
 #include "backend/cpu/reduce.h"
 #include "base/error.h"
@@ -13,7 +14,7 @@ typedef struct scan {
     char *out;
     int64_t n, in_stride; /* along the axis */
     int64_t inner;        /* elements of the axes behind it */
-    gd_nest before;       /* operand 0: the input, 1: the result; with the axes behind when inner == 1 */
+    gd_nest before; /* operand 0: the input, 1: the result; with the axes behind when inner == 1 */
     gd_nest behind;
     int64_t tile, tiles; /* of the elements behind */
 } scan;

@@ -1,5 +1,6 @@
-/* backend/cpu/scan_loops.h: the loops of a running sum or product of one dtype: a template, included by arg_scan_isa.c once for
- * each. It makes static functions <OP>_<TYPE>_<what> and their table, and undefines TYPE and ACC:
+/* backend/cpu/scan_loops.h: the loops of a running sum or product of one dtype: a template,
+ * included by arg_scan_isa.c once for each. It makes static functions <OP>_<TYPE>_<what> and their
+ * table, and undefines TYPE and ACC:
  *
  *   OP, TYPE, ACC   as in cumsum, i32, i64: elements of TYPE, results of ACC
  *   MERGE(a, x)     a combined with the later x
@@ -34,8 +35,9 @@ static void NAME(lines)(const void *x, int64_t x_row_stride, int64_t x_stride, i
     ACC *to = out;
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4)
-        NAME(four_lines)(row + r * x_row_stride, x_row_stride, x_stride, n, to + r * out_row_stride,
-                         out_row_stride);
+        NAME(four_lines)
+        (row + r * x_row_stride, x_row_stride, x_stride, n, to + r * out_row_stride,
+         out_row_stride);
     for (; r < rows; r++) {
         const TYPE *from = row + r * x_row_stride;
         ACC *line = to + r * out_row_stride;

@@ -1,15 +1,18 @@
-/* backend/cpu/softmax.c: the walk of softmax, log_softmax, cross_entropy and its gradient over strided tensors. What is computed, and
- * in which order, stands in softmax.h. Start at gd_softmax_run().
+/* backend/cpu/softmax.c: the walk of softmax, log_softmax, cross_entropy and its gradient over
+ * strided tensors. What is computed, and in which order, stands in softmax.h. Start at
+ * gd_softmax_run().
  *
- * Lines along the last axis are rows; when they do not lie contiguous they are first copied into the result, where the work is then
- * done in place. Along another axis, tiles of neighbouring lines are taken together, row by row.
+ * Lines along the last axis are rows; when they do not lie contiguous they are first copied into
+ * the result, where the work is then done in place. Along another axis, tiles of neighbouring lines
+ * are taken together, row by row.
  */
 #include "backend/cpu/softmax.h"
 #include "base/error.h"
 #include "base/threads.h"
 #include "ops/attrs.h"
 
-#define CHUNK_ROWS     64   /* rows whose statistics are kept at once, so that their logarithms are taken together */
+#define CHUNK_ROWS \
+    64 /* rows whose statistics are kept at once, so that their logarithms are taken together */
 #define CHUNK_ELEMENTS 8192 /* what they may hold between them, to stay in the cache */
 #define TILE           128  /* columns taken at a time */
 
@@ -25,8 +28,8 @@ typedef struct softmax_job {
     int64_t n, stride; /* of the axis */
     int64_t inner;     /* elements of the axes behind it; the result is [before, n, inner] */
     bool by_rows;
-    gd_nest before;    /* operand 0: the input, 1: the result */
-    gd_nest behind;    /* operand 0: the input */
+    gd_nest before; /* operand 0: the input, 1: the result */
+    gd_nest behind; /* operand 0: the input */
     int64_t tiles;
     /* cross_entropy, cross_entropy_grad */
     const void *labels;
@@ -55,7 +58,9 @@ static int64_t label_at(const softmax_job *job, int64_t i)
     }
 }
 
-/* ---- rows -------------------------------------------------------------------------------------------------------- */
+/* ---- rows
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 /* The loss of rows [first, first + count), which are at x. */
 static void rows_loss(const softmax_job *job, int64_t first, const char *x, int64_t row_stride,
@@ -128,7 +133,9 @@ static void rows_range(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* ---- columns ----------------------------------------------------------------------------------------------------- */
+/* ---- columns
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 /* A tile of `width` lines side by side. Its scratch: five rows, then the levels of the tree. */
 typedef struct tile {
@@ -235,7 +242,9 @@ static void tiles_range(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* ---- planning ---------------------------------------------------------------------------------------------------- */
+/* ---- planning
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static void softmax_run(softmax_job *job, int64_t lines)
 {
@@ -272,8 +281,8 @@ static gd_status softmax_start(const gd_kernel_call *call, const gd_softmax_loop
     job.by_rows = job.inner == 1;
     job.before = gd_nest_make(axis, in->shape, in->stride, out_stride, NULL);
     if (rank > 0)
-        job.behind = gd_nest_make(rank - axis - 1, in->shape + axis + 1, in->stride + axis + 1,
-                                  NULL, NULL);
+        job.behind =
+            gd_nest_make(rank - axis - 1, in->shape + axis + 1, in->stride + axis + 1, NULL, NULL);
     softmax_run(&job, count / job.n);
     return GD_OK;
 }

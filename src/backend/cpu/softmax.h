@@ -1,11 +1,14 @@
-/* backend/cpu/softmax.h: softmax and what is made of the same parts: log_softmax, cross_entropy and its gradient. The loops that depend
- * on dtype and instruction set are a gd_softmax_loops (softmax_isa.c); the walk over tensors is softmax.c.
+/* backend/cpu/softmax.h: softmax and what is made of the same parts: log_softmax, cross_entropy and
+ * its gradient. The loops that depend on dtype and instruction set are a gd_softmax_loops
+ * (softmax_isa.c); the walk over tensors is softmax.c.
  *
- *     m = max x,  e_i = exp(x_i - m),  s = sum e,   softmax_i = e_i * (1 / s),   log_softmax_i = (x_i - m) - log s
+ *     m = max x,  e_i = exp(x_i - m),  s = sum e,   softmax_i = e_i * (1 / s),   log_softmax_i =
+ * (x_i - m) - log s
  *
- * The sum is that of op sum over a contiguous e (reduce.h): by rows when the axis is the last, else by columns without lanes
- * (k = 1). So it is the same at any number of threads. Multiplying by the rounded 1 / s adds at most half an ulp to dividing
- * and is several times as fast. A NaN, a +inf or nothing but -inf makes the whole line NaN, as in PyTorch.
+ * The sum is that of op sum over a contiguous e (reduce.h): by rows when the axis is the last, else
+ * by columns without lanes (k = 1). So it is the same at any number of threads. Multiplying by the
+ * rounded 1 / s adds at most half an ulp to dividing and is several times as fast. A NaN, a +inf or
+ * nothing but -inf makes the whole line NaN, as in PyTorch.
  */
 #ifndef GD_BACKEND_CPU_SOFTMAX_H
 #define GD_BACKEND_CPU_SOFTMAX_H
@@ -31,7 +34,7 @@ typedef struct gd_softmax_loops {
     void (*column_max)(void *max, const void *x, int64_t n); /* max[c] = larger of max[c], x[c] */
     /* e = exp(x[c] - max[c]); sum[c] += e; out[c] = e unless out is NULL */
     void (*column_exp)(void *out, void *sum, const void *x, const void *max, int64_t n);
-    void (*column_add)(void *acc, const void *later, int64_t n); /* acc[c] += later[c] */
+    void (*column_add)(void *acc, const void *later, int64_t n);    /* acc[c] += later[c] */
     void (*column_scale)(void *out, const void *factor, int64_t n); /* out[c] *= factor[c] */
     void (*column_shift)(void *out, const void *x, const void *max, const void *log_sum, int64_t n);
 

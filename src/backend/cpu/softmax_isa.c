@@ -1,5 +1,6 @@
-/* backend/cpu/softmax_isa.c: the arithmetic of softmax, log_softmax, cross_entropy and cross_entropy_grad for one instruction set:
- * softmax_loops.h for f32 and for f64, and the kernels. The walk over tensors is softmax.c; what is computed stands in softmax.h.
+/* backend/cpu/softmax_isa.c: the arithmetic of softmax, log_softmax, cross_entropy and
+ * cross_entropy_grad for one instruction set: softmax_loops.h for f32 and for f64, and the kernels.
+ * The walk over tensors is softmax.c; what is computed stands in softmax.h.
  */
 #include "backend/cpu/reduce_isa.h"
 #include "backend/cpu/softmax.h"

@@ -1,13 +1,16 @@
-/* backend/cpu/softmax_loops.h: the loops of softmax for one floating dtype: a template, included by softmax_isa.c for f32 and f64. It
- * makes static functions softmax_<TYPE>_<what> and their table, and undefines TYPE. What each does stands in softmax.h. exp and log
- * are functions of one number (vecmath.h) that compilers vectorise; their value does not depend on where in a vector it is made.
+/* backend/cpu/softmax_loops.h: the loops of softmax for one floating dtype: a template, included by
+ * softmax_isa.c for f32 and f64. It makes static functions softmax_<TYPE>_<what> and their table,
+ * and undefines TYPE. What each does stands in softmax.h. exp and log are functions of one number
+ * (vecmath.h) that compilers vectorise; their value does not depend on where in a vector it is
+ * made.
  */
-#define NAME(what)  JOIN(softmax_, JOIN(TYPE, _##what))
-#define EXP(x)      JOIN(gd_exp_, TYPE)(x)
-#define LOG(x)      JOIN(gd_log_, TYPE)(x)
-#define LANES       ((int)(256 / sizeof(TYPE)))
-#define GROUP       ((int)(64 / sizeof(TYPE))) /* exp is taken of so many numbers at once */
-#define BIGGER(a, x) ((x) > (a) ? (x) : (a))   /* a NaN may get lost: it comes back through its exp */
+#define NAME(what)   JOIN(softmax_, JOIN(TYPE, _##what))
+#define EXP(x)       JOIN(gd_exp_, TYPE)(x)
+#define LOG(x)       JOIN(gd_log_, TYPE)(x)
+#define LANES        ((int)(256 / sizeof(TYPE)))
+#define GROUP        ((int)(64 / sizeof(TYPE))) /* exp is taken of so many numbers at once */
+#define BIGGER(a, x) ((x) > (a) ? (x) : (a)) /* a NaN may get lost: it comes back through its exp \
+                                              */
 
 /* ---- rows of at most GROUP numbers, padded with -inf, whose exp is 0 ---- */
 
@@ -61,7 +64,8 @@ static TYPE NAME(row_max)(const TYPE *x, int64_t n)
     return lane[0];
 }
 
-/* The sum of exp(x - max) over a block of at most GD_REDUCE_BLOCK; with `out`, they are put there, which may be x. */
+/* The sum of exp(x - max) over a block of at most GD_REDUCE_BLOCK; with `out`, they are put there,
+ * which may be x. */
 static inline __attribute__((always_inline)) TYPE NAME(block_exp)(const TYPE *x, int64_t n,
                                                                   TYPE max, TYPE *out)
 {
@@ -70,7 +74,7 @@ static inline __attribute__((always_inline)) TYPE NAME(block_exp)(const TYPE *x,
         lane[j] = 0;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-INDEPENDENT
+        INDEPENDENT
         for (int j = 0; j < LANES; j++) {
             TYPE value = EXP(x[i + j] - max);
             lane[j] += value;
@@ -172,7 +176,7 @@ static void NAME(shift_rows)(const void *x, int64_t row_stride, int64_t n, const
     const TYPE *row = x, *m = max, *l = log_sum;
     TYPE *to = out;
     for (int64_t r = 0; r < count; r++, row += row_stride, to += n) {
-INDEPENDENT
+        INDEPENDENT
         for (int64_t i = 0; i < n; i++)
             to[i] = (row[i] - m[r]) - l[r];
     }

@@ -1,25 +1,29 @@
 /* backend/cpu/vecmath.h: elementary functions of our own, as scalar C that compilers turn into
  * vector code.
  *
- * Every function is static and inlined, free of branches, calls and (with one stated exception)
- * tables, so that a plain loop for (int64_t i = 0; i < n; i++) out[i] = gd_exp_f32(x[i]); becomes
- * full vector code under -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math with any
- * instruction set. The same function in a loop's vector body and in its scalar tail gives the same
- * bits. Nothing relies on fast-math or on contraction: where a fused multiply-add helps, GD_FMA_F32
- * / GD_FMA_F64 asks for it, and every bound holds without it too.
+ * Every function is static and inlined, without branches, calls or (but for one, which says so)
+ * tables, so that a plain loop,
  *
- * "max 0.8 ulp" beside a function is the largest distance from the exact value seen by
- * tests/test_vecmath.c, over all instruction sets, in units in the last place of the exact value's
- * binade, rounded up to the next half. Subnormals, infinities, NaN and signed zeros follow C99
- * Annex F.
+ *     for (int64_t i = 0; i < n; i++)
+ *         out[i] = gd_exp_f32(x[i]);
+ *
+ * becomes full vector code with any instruction set under -O3 -ffp-contract=off -fno-math-errno
+ * -fno-trapping-math. A loop's vector body and its scalar tail give the same bits. Nothing relies
+ * on fast-math or on contraction: where a fused multiply-add helps, GD_FMA_F32 or GD_FMA_F64 asks
+ * for it, and every bound holds without it too.
+ *
+ * "max 1.5 ulp" beside a function is the largest distance from the exact value that
+ * tests/test_vecmath.c allows with any instruction set, in units in the last place of the exact
+ * value's binade: the largest distance seen, rounded up to the next half. Subnormals, infinities,
+ * NaN and signed zeros follow C99 Annex F.
  *
  * It is not a libm: no errno, no floating-point flags, one rounding mode (to nearest), and a NaN's
- * payload and sign are free. The text uses only memcpy, fabs, sqrt and copysign, so that it can be
- * pasted into generated C.
+ * payload and sign are free. But for gd_lgamma_f64, the text needs of libm only fabs, sqrt and
+ * copysign, so that it can be pasted into generated C.
  *
- * Polynomials are minimax (Remez exchange at 220 bits; coefficients rounded one after the other to
- * the format, the rest refitted each time) for the relative error of the whole function, unless
- * said otherwise.
+ * Polynomials are minimax for the relative error of the whole function (Remez exchange at 220
+ * bits; coefficients rounded one after the other to the format, the rest refitted each time), in
+ * Estrin's order where speed matters most, else in Horner's.
  *
  * Start at gd_exp_f32 in vecmath_f32.h; the tricks shared by all are here. */
 #ifndef GD_BACKEND_CPU_VECMATH_H

@@ -40,15 +40,14 @@ GD_INLINE float gd_exp2_f32(float x)
     c = GD_SELECT_F32(c < -151.0f, -151.0f, c);
     float shifted = c + GD_ROUND_F32;
     float r = c - (shifted - GD_ROUND_F32);
-    float p0_1 = GD_FMA_F32(0x1.ebfbep-3f, r, 0x1.62e43p-1f);
-    float p2_3 = GD_FMA_F32(0x1.3b2a5cp-7f, r, 0x1.c6b06ep-5f);
-    float p4_5 = GD_FMA_F32(0x1.440dd2p-13f, r, 0x1.5da4a4p-10f);
+    float p0_1 = GD_FMA_F32(0x1.c6b06ep-5f, r, 0x1.ebfbep-3f);
+    float p2_3 = GD_FMA_F32(0x1.5da4a4p-10f, r, 0x1.3b2a5cp-7f);
+    float p4_5 = GD_FMA_F32(0x1.e1cd3p-17f, r, 0x1.440dd2p-13f);
     float r2 = r * r;
-    float p0_3 = GD_FMA_F32(p2_3, r2, p0_1);
-    float p4_6 = GD_FMA_F32(0x1.e1cd3p-17f, r2, p4_5);
-    float r4 = r2 * r2;
-    float p = GD_FMA_F32(p4_6, r4, p0_3);
-    return gd_scale_f32(GD_FMA_F32(r, p, 1.0f), gd_bits_f32(shifted) - UINT32_C(0x4b400000));
+    float p2_5 = GD_FMA_F32(p4_5, r2, p2_3);
+    float p = GD_FMA_F32(p2_5, r2, p0_1);
+    float q = GD_FMA_F32(r * r, p, r * 0x1.62e43p-1f);
+    return gd_scale_f32(1.0f + q, gd_bits_f32(shifted) - UINT32_C(0x4b400000));
 }
 
 /* e^x - 1 = 2^k q + (2^k - 1); max 2.0 ulp */

@@ -48,19 +48,19 @@ GD_INLINE double gd_exp2_f64(double x)
     c = GD_SELECT_F64(c < -1076.0, -1076.0, c);
     double shifted = c + GD_ROUND_F64;
     double r = c - (shifted - GD_ROUND_F64);
-    double p0_1 = GD_FMA_F64(0x1.ebfbdff82c5b3p-3, r, 0x1.62e42fefa39efp-1);
-    double p2_3 = GD_FMA_F64(0x1.3b2ab6fb9dab7p-7, r, 0x1.c6b08d704a26fp-5);
-    double p4_5 = GD_FMA_F64(0x1.430913167f272p-13, r, 0x1.5d87fe78458c6p-10);
-    double p6_7 = GD_FMA_F64(0x1.62bfb49c93eefp-20, r, 0x1.ffcbfe661ecdap-17);
-    double p8_9 = GD_FMA_F64(0x1.e63b95111b89p-28, r, 0x1.b520836f8aafp-24);
+    double p0_1 = GD_FMA_F64(0x1.c6b08d704a26fp-5, r, 0x1.ebfbdff82c5b3p-3);
+    double p2_3 = GD_FMA_F64(0x1.5d87fe78458c6p-10, r, 0x1.3b2ab6fb9dab7p-7);
+    double p4_5 = GD_FMA_F64(0x1.ffcbfe661ecdap-17, r, 0x1.430913167f272p-13);
+    double p6_7 = GD_FMA_F64(0x1.b520836f8aafp-24, r, 0x1.62bfb49c93eefp-20);
+    double p8_9 = GD_FMA_F64(0x1.f0e6f61e73a3dp-32, r, 0x1.e63b95111b89p-28);
     double r2 = r * r;
     double p0_3 = GD_FMA_F64(p2_3, r2, p0_1);
     double p4_7 = GD_FMA_F64(p6_7, r2, p4_5);
-    double p8_10 = GD_FMA_F64(0x1.f0e6f61e73a3dp-32, r2, p8_9);
     double r4 = r2 * r2;
-    double p4_10 = GD_FMA_F64(p8_10, r4, p4_7);
-    double p = GD_FMA_F64(p4_10, r4, p0_3);
-    return gd_scale_f64(GD_FMA_F64(r, p, 1.0), gd_bits_f64(shifted) - UINT64_C(0x4338000000000000));
+    double p4_9 = GD_FMA_F64(p8_9, r4, p4_7);
+    double p = GD_FMA_F64(p4_9, r4, p0_3);
+    double q = GD_FMA_F64(r * r, p, r * 0x1.62e42fefa39efp-1);
+    return gd_scale_f64(1.0 + q, gd_bits_f64(shifted) - UINT64_C(0x4338000000000000));
 }
 
 /* e^x - 1; max 2.0 ulp */

@@ -28,10 +28,13 @@ typedef struct gd_vecmath_table {
 } gd_vecmath_table;
 
 extern const gd_vecmath_table gd_vecmath_baseline;
-#if defined(__x86_64__)
+#if defined(GD_HAVE_AVX2)
 extern const gd_vecmath_table gd_vecmath_avx2;
+#endif
+#if defined(GD_HAVE_AVX512)
 extern const gd_vecmath_table gd_vecmath_avx512;
-#elif defined(__aarch64__)
+#endif
+#if defined(GD_HAVE_NEON)
 extern const gd_vecmath_table gd_vecmath_neon;
 #endif
 

@@ -1,0 +1,97 @@
+"""What the peers of bench_mnist_mlp share: reading the problem, and timing.
+
+The bench writes a file: b"GDMNIST1", the number n of examples (int32), weight and bias of the layers 784-16, 16-16 and 16-10
+(float32; weights [in, out]), an order of the examples (int32 [n]), labels (uint8 [n]) and pixels (uint8 [n, 784]); all
+little-endian. A peer trains CHECKED steps on the first batches of that order, for their losses, and is timed over more of them.
+
+A peer prints lines, which the bench reads:
+
+    name NAME VERSION              who this is
+    start S                        seconds from the start of the process to the first trained step
+    step MODE US LOSS…             microseconds a step, and the losses of the first steps
+    epoch MODE S                   seconds an epoch
+    image MODE US P…               microseconds for the probabilities of one image, and these
+    compile MODE S                 seconds the first call took
+    memory MIB                     the most memory the process had
+    note TEXT                      for people
+"""
+import os
+import resource
+import statistics
+import time
+
+import numpy
+
+BATCH, CHECKED, LR = 50, 20, 0.01
+CHUNK = 24  # steps timed together
+SHAPES = [(784, 16), (16,), (16, 16), (16,), (16, 10), (10,)]
+
+
+def process_start():
+    """When this process began, on the clock of time.monotonic()."""
+    with open("/proc/self/stat", encoding="ascii") as file:
+        ticks = int(file.read().rsplit(")", 1)[1].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK")  # since boot: CLOCK_BOOTTIME, which is CLOCK_MONOTONIC but for suspensions
+
+
+def print_start():
+    print(f"start {time.clock_gettime(time.CLOCK_BOOTTIME) - process_start():.3f}")
+
+
+class Problem:
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            assert file.read(8) == b"GDMNIST1", "not a problem file"
+            self.count = int(numpy.fromfile(file, "<i4", 1)[0])
+            self.parameters = [numpy.fromfile(file, "<f4", int(numpy.prod(shape))).reshape(shape) for shape in SHAPES]
+            self.order = numpy.fromfile(file, "<i4", self.count).astype(numpy.int64)
+            self.labels = numpy.fromfile(file, "u1", self.count).astype(numpy.int64)
+            self.pixels = numpy.fromfile(file, "u1", self.count * 784).reshape(self.count, 784)
+        self.pixels = self.pixels.astype(numpy.float32) * numpy.float32(1 / 255)
+        self.batches = self.count // BATCH
+
+
+def use_processors(count):
+    """Run on no more processors than the row says: pools that size themselves by the machine follow it."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+
+
+def measure(step, wait, batches, seconds):
+    """(median seconds a step over chunks of CHUNK, seconds an epoch). step(i) trains on batch i, wait() until all is done."""
+    samples, at, begin = [], 0, time.perf_counter()
+    while len(samples) < 5 or time.perf_counter() - begin < seconds:
+        start = time.perf_counter()
+        for _ in range(CHUNK):
+            step(at % batches)
+            at += 1
+        wait()
+        samples.append((time.perf_counter() - start) / CHUNK)
+    start = time.perf_counter()
+    for i in range(batches):
+        step(i)
+    wait()
+    return statistics.median(samples), time.perf_counter() - start
+
+
+def measure_call(call, seconds=0.5):
+    """Median seconds of call() over chunks of 100."""
+    samples, begin = [], time.perf_counter()
+    while len(samples) < 5 or time.perf_counter() - begin < seconds:
+        start = time.perf_counter()
+        for _ in range(100):
+            call()
+        samples.append((time.perf_counter() - start) / 100)
+    return statistics.median(samples)
+
+
+def numbers(values):
+    return " ".join(f"{float(value):.7g}" for value in values)
+
+
+def print_step(mode, losses, result):
+    print(f"step {mode} {result[0] * 1e6:.3f} {numbers(losses)}")
+    print(f"epoch {mode} {result[1]:.4f}", flush=True)
+
+
+def print_memory():
+    print(f"memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.1f}", flush=True)

@@ -1,0 +1,86 @@
+/* cli/cli.h: what the commands of the gradus tool share: the table of commands, options, the
+ * terminal, and the network they work on. */
+#ifndef GD_CLI_CLI_H
+#define GD_CLI_CLI_H
+
+#include <gradus/gradus.h>
+
+/* Exit codes. */
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+/* ---- commands: one file and one row in main.c each ---- */
+
+/* argv[0] is the command's name. Returns an exit code. */
+int cli_train(int argc, char **argv);
+int cli_predict(int argc, char **argv);
+int cli_eval(int argc, char **argv);
+int cli_info(int argc, char **argv);
+
+/* ---- options.c ---- */
+
+typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_WHOLE, CLI_REAL } cli_kind;
+
+/* An option: --name ARGUMENT. */
+typedef struct cli_option {
+    const char *name;
+    const char *argument; /* what --help calls it; NULL for a flag */
+    const char *help;
+    cli_kind kind;
+    void *value;     /* bool *, const char **, int64_t *, double *; holds the default */
+    double min, max; /* of numbers */
+} cli_option;
+
+typedef struct cli_command_help {
+    const char *usage;   /* "gradus train [OPTION]..." */
+    const char *summary; /* a sentence or two */
+} cli_command_help;
+
+/* Read argv into the options' values. 0: go on; otherwise *exit_code is what to exit with (--help
+ * was asked for, or an error told). */
+int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_option *options,
+              int count, int *exit_code);
+
+/* "gradus: " and the library's error, to stderr. Returns CLI_FAILED. */
+int cli_fail(void);
+
+/* ---- terminal.c ---- */
+
+bool cli_is_terminal(void); /* standard output */
+bool cli_has_colour(void);  /* a terminal, and NO_COLOR is not set */
+bool cli_has_unicode(void); /* the locale is UTF-8 */
+int cli_width(void);        /* columns */
+/* "\033[1m" and the like where there is colour, else "". */
+const char *cli_bold(void);
+const char *cli_green(void);
+const char *cli_red(void);
+const char *cli_plain(void);
+/* 13002 -> "13,002" */
+#define CLI_COUNT_TEXT 32
+const char *cli_count(int64_t count, char text[CLI_COUNT_TEXT]);
+/* 75 -> "1:15" */
+const char *cli_duration(double seconds, char text[CLI_COUNT_TEXT]);
+
+/* ---- network.c ---- */
+
+#define CLI_DEFAULT_DATA    "data/mnist"
+#define CLI_DEFAULT_WEIGHTS "mnist_mlp.safetensors"
+
+/* What the commands work on. */
+typedef struct cli_network {
+    gd_context *context;
+    gd_model *model;
+} cli_network;
+
+typedef struct cli_network_options {
+    const char *model; /* a JSON file; NULL: the network of examples/models/mnist_mlp.json */
+    int64_t threads;   /* 0: as gd_open chooses */
+    int64_t seed;
+} cli_network_options;
+
+/* false: the error is recorded. cli_network_close it all the same. */
+bool cli_network_open(cli_network *network, const cli_network_options *options);
+void cli_network_close(cli_network *network);
+/* x [batch, 784] -> logits [batch, 10]; a gd_forward_fn. */
+gd_tensor *cli_forward(void *network, gd_tensor *x);
+
+#endif

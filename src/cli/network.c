@@ -1,0 +1,47 @@
+/* cli/network.c: the context and the model the commands work on. */
+#include "cli.h"
+
+/* The network of examples/models/mnist_mlp.json, so that the tool works from anywhere and without a
+ * JSON reader: x -> relu(fc1) = a;  a -> relu(fc2) = b;  a + b -> fc3 -> logits */
+static const gd_layer_spec mnist_layers[] = {
+    { .name = "fc1", .type = "linear", .units = 16, .activation = "relu" },
+    { .name = "fc2", .type = "linear", .units = 16, .activation = "relu" },
+    { .name = "sum", .type = "add", .inputs = { "fc1", "fc2" } },
+    { .name = "fc3", .type = "linear", .units = 10 },
+};
+
+static const gd_model_spec mnist_spec = {
+    .input = { .rank = 1, .dim = { 784 } },
+    .layers = mnist_layers,
+    .layer_count = sizeof mnist_layers / sizeof *mnist_layers,
+    .loss = "cross_entropy",
+};
+
+bool cli_network_open(cli_network *network, const cli_network_options *options)
+{
+    *network = (cli_network){ .context = gd_open("cpu", .threads = (int)options->threads) };
+    uint64_t seed = (uint64_t)options->seed;
+    if (options->model)
+        network->model = gd_model_load_json(network->context, options->model, .seed = seed);
+    else
+        network->model = gd_model_create(network->context, .spec = &mnist_spec, .seed = seed);
+    return network->model != NULL;
+}
+
+void cli_network_close(cli_network *network)
+{
+    gd_close(network->context);
+    *network = (cli_network){ 0 };
+}
+
+gd_tensor *cli_forward(void *user, gd_tensor *x)
+{
+    const cli_network *network = user;
+    gd_shape input = gd_model_input_shape(network->model);
+    if (!x || input.rank == 1)
+        return gd_model_forward(network->model, x);
+    gd_shape shape = { .rank = input.rank + 1, .dim = { gd_tensor_shape(x).dim[0] } };
+    for (int i = 0; i < input.rank; i++)
+        shape.dim[i + 1] = input.dim[i];
+    return gd_model_forward(network->model, gd_reshape(x, shape));
+}

@@ -1,0 +1,81 @@
+/* cli/terminal.c: what standard output can show, and numbers as people write them. */
+#include "cli.h"
+
+#include <langinfo.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+bool cli_is_terminal(void)
+{
+    return isatty(STDOUT_FILENO) == 1;
+}
+
+bool cli_has_colour(void)
+{
+    const char *no_colour = getenv("NO_COLOR"); /* https://no-color.org */
+    const char *terminal = getenv("TERM");
+    return cli_is_terminal() && !(no_colour && *no_colour) &&
+           !(terminal && strcmp(terminal, "dumb") == 0);
+}
+
+bool cli_has_unicode(void)
+{
+    return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+}
+
+int cli_width(void)
+{
+    struct winsize size;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return 80;
+}
+
+const char *cli_bold(void)
+{
+    return cli_has_colour() ? "\033[1m" : "";
+}
+
+const char *cli_green(void)
+{
+    return cli_has_colour() ? "\033[32m" : "";
+}
+
+const char *cli_red(void)
+{
+    return cli_has_colour() ? "\033[31m" : "";
+}
+
+const char *cli_plain(void)
+{
+    return cli_has_colour() ? "\033[0m" : "";
+}
+
+const char *cli_count(int64_t count, char text[CLI_COUNT_TEXT])
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)count);
+    char *out = text;
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && digits[i - 1] != '-' && (length - i) % 3 == 0)
+            *out++ = ',';
+        *out++ = digits[i];
+    }
+    *out = '\0';
+    return text;
+}
+
+const char *cli_duration(double seconds, char text[CLI_COUNT_TEXT])
+{
+    long whole = isfinite(seconds) && seconds < 1e8 ? lround(seconds) : 0;
+    if (whole >= 3600)
+        snprintf(text, CLI_COUNT_TEXT, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60,
+                 whole % 60);
+    else
+        snprintf(text, CLI_COUNT_TEXT, "%ld:%02ld", whole / 60, whole % 60);
+    return text;
+}

@@ -1,0 +1,209 @@
+/* cli/train.c: gradus train. Start at cli_train(); the loop itself is the library's gd_fit. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct settings {
+    const char *model, *data, *output, *optimizer, *schedule;
+    int64_t epochs, batch, seed, threads, prefetch; /* 0: the recipe's */
+    double lr, momentum;
+    bool faithful, per_example, eager, quiet;
+} settings;
+
+/* What is not given on the command line. */
+typedef struct recipe {
+    const char *optimizer, *schedule;
+    int64_t epochs, batch;
+    double lr;
+} recipe;
+
+static const recipe best = {
+    .optimizer = "adam", .schedule = "cosine", .epochs = 10, .batch = 50, .lr = 5e-3
+};
+/* The original: plain stochastic gradient descent. */
+static const recipe faithful = {
+    .optimizer = "sgd", .schedule = "constant", .epochs = 10, .batch = 50, .lr = 0.01
+};
+
+static void complete(settings *s)
+{
+    const recipe *r = s->faithful ? &faithful : &best;
+    bool own_optimizer = s->optimizer && strcmp(s->optimizer, r->optimizer) != 0;
+    s->optimizer = s->optimizer ? s->optimizer : r->optimizer;
+    s->schedule = s->schedule ? s->schedule : r->schedule;
+    s->epochs = s->epochs ? s->epochs : r->epochs;
+    s->batch = s->batch ? s->batch : r->batch;
+    if (s->lr == 0.0 && !own_optimizer) /* another optimizer has a default of its own */
+        s->lr = r->lr;
+}
+
+/* ---- the learning rate ---- */
+
+typedef struct cosine {
+    double lr;
+    int64_t warmup;
+} cosine;
+
+/* Down to nothing by the end, after a short rise. */
+static double cosine_lr(void *user, int64_t step, int64_t steps)
+{
+    const cosine *c = user;
+    return gd_schedule_cosine(c->lr, 0.0, step, steps, c->warmup);
+}
+
+/* ---- display ---- */
+
+static void print_bar(const gd_fit_progress *p)
+{
+    char left[CLI_COUNT_TEXT], rate[CLI_COUNT_TEXT], text[160], bar[64];
+    int length = snprintf(text, sizeof text, "loss %.4f  accuracy %5.2f %%  %s samples/s  %s left",
+                          p->train.loss, 100.0 * p->train.accuracy,
+                          cli_count((int64_t)p->samples_per_second, rate),
+                          cli_duration(p->seconds_left, left));
+    int room = cli_width() - length - 20;
+    int cells = room < 4 ? 0 : room > 40 ? 40 : room;
+    int full = (int)((double)cells * (double)p->step / (double)p->steps);
+    for (int i = 0; i < cells; i++)
+        bar[i] = i < full ? '=' : i == full ? '>' : ' ';
+    bar[cells] = '\0';
+    printf("\r\033[K%3d/%d [%s] %s", p->epoch, p->epochs, bar, text);
+    fflush(stdout);
+}
+
+static void print_epoch(const gd_fit_progress *p)
+{
+    char rate[CLI_COUNT_TEXT];
+    if (cli_is_terminal())
+        printf("\r\033[K");
+    printf("epoch %2d/%d  loss %.4f  accuracy %5.2f %%  test loss %.4f  test accuracy %s%5.2f %%%s "
+           " %s samples/s  %.2f s\n",
+           p->epoch, p->epochs, p->train.loss, 100.0 * p->train.accuracy, p->test.loss, cli_bold(),
+           100.0 * p->test.accuracy, cli_plain(), cli_count((int64_t)p->samples_per_second, rate),
+           p->seconds);
+    fflush(stdout);
+}
+
+static bool show(void *user, const gd_fit_progress *p)
+{
+    (void)user;
+    if (p->epoch_done)
+        print_epoch(p);
+    else
+        print_bar(p);
+    return true;
+}
+
+static void print_start(const settings *s, const cli_network *network,
+                        const gd_optimizer *optimizer, const gd_dataset *train,
+                        const gd_dataset *test)
+{
+    char summary[8192], a[CLI_COUNT_TEXT], b[CLI_COUNT_TEXT];
+    gd_module_summary(gd_model_module(network->model), summary, sizeof summary);
+    printf("%s\n", summary);
+    printf("%s training digits, %s test digits; %s, learning rate %g (%s), batch %lld%s, seed "
+           "%lld; %s, %d thread%s%s\n\n",
+           cli_count(gd_dataset_count(train), a), cli_count(gd_dataset_count(test), b),
+           gd_optimizer_name(optimizer), gd_optimizer_lr(optimizer), s->schedule,
+           (long long)s->batch, s->per_example ? " one example at a time" : "", (long long)s->seed,
+           gd_context_isa(network->context), gd_context_threads(network->context),
+           gd_context_threads(network->context) == 1 ? "" : "s", s->eager ? ", eager" : "");
+}
+
+/* ---- the command ---- */
+
+static bool train(const settings *s, cli_network *network)
+{
+    gd_context *gd = network->context;
+    gd_module *module = gd_model_module(network->model);
+    gd_optimizer *optimizer = gd_optimizer_create(s->optimizer, module, s->lr, s->momentum);
+    gd_dataset *digits, *unseen;
+    if (!optimizer || gd_mnist_pair(gd, s->data, &digits, &unseen) != GD_OK)
+        return false;
+    gd_loader *batches = gd_loader_open(digits, .batch = s->batch, .shuffle = true,
+                                        .seed = (uint64_t)s->seed, .prefetch = (int)s->prefetch);
+    gd_loader *test = gd_loader_open(unseen, .batch = 500);
+    if (!batches || !test)
+        return false;
+    if (!s->quiet)
+        print_start(s, network, optimizer, digits, unseen);
+    bool is_cosine = strcmp(s->schedule, "cosine") == 0;
+    cosine schedule = { gd_optimizer_lr(optimizer), gd_loader_batches(batches) * s->epochs / 50 };
+    gd_metrics last;
+    gd_status status =
+        gd_fit(optimizer, cli_forward, network, batches, test, .epochs = (int)s->epochs,
+               .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED, .per_example = s->per_example,
+               .schedule = is_cosine ? cosine_lr : NULL, .schedule_user = &schedule,
+               .progress = s->quiet ? NULL : show,
+               .progress_interval = cli_is_terminal() ? 0.1 : 0.0, .result = &last);
+    if (status == GD_OK)
+        status = gd_module_save(module, s->output);
+    if (status == GD_OK && !s->quiet)
+        printf("\nSaved to %s. 'gradus predict' draws digits, 'gradus eval' shows where it errs.\n",
+               s->output);
+    return status == GD_OK;
+}
+
+static int check(const settings *s)
+{
+    if (strcmp(s->schedule, "cosine") == 0 || strcmp(s->schedule, "constant") == 0)
+        return CLI_OK;
+    fprintf(stderr, "gradus train: --schedule is cosine or constant, not '%s'\n", s->schedule);
+    return CLI_USAGE;
+}
+
+int cli_train(int argc, char **argv)
+{
+    settings s = { .data = CLI_DEFAULT_DATA, .output = CLI_DEFAULT_WEIGHTS, .seed = 1 };
+    const cli_option options[] = {
+        { "model", "FILE", "the network as JSON (default: that of examples/models/mnist_mlp.json)",
+          CLI_TEXT, &s.model, 0, 0 },
+        { "data", "FOLDER", "the four MNIST files (default: " CLI_DEFAULT_DATA ")", CLI_TEXT,
+          &s.data, 0, 0 },
+        { "output", "FILE", "where to save the result (default: " CLI_DEFAULT_WEIGHTS ")", CLI_TEXT,
+          &s.output, 0, 0 },
+        { "epochs", "N", "passes over the training digits (default: 10)", CLI_WHOLE, &s.epochs, 1,
+          1e6 },
+        { "batch", "N", "digits in a batch (default: 50)", CLI_WHOLE, &s.batch, 1, 60000 },
+        { "optimizer", "NAME", "sgd, adam, adamw or rmsprop (default: adam)", CLI_TEXT,
+          &s.optimizer, 0, 0 },
+        { "lr", "X", "learning rate (default: 0.005, or the optimizer's)", CLI_REAL, &s.lr, 1e-12,
+          1e6 },
+        { "momentum", "X", "of sgd and rmsprop (default: 0)", CLI_REAL, &s.momentum, 0, 1 },
+        { "schedule", "NAME", "cosine or constant (default: cosine)", CLI_TEXT, &s.schedule, 0, 0 },
+        { "seed", "N", "of initial weights and shuffles (default: 1)", CLI_WHOLE, &s.seed, 0,
+          9e15 },
+        { "threads", "N", "threads to compute with (default: the cores there are)", CLI_WHOLE,
+          &s.threads, 1, 256 },
+        { "prefetch", "N", "batches made ahead in a thread (default: 0, none)", CLI_WHOLE,
+          &s.prefetch, 0, 1024 },
+        { "faithful", NULL,
+          "as the original: sgd, learning rate 0.01, constant, 10 epochs of batch 50", CLI_FLAG,
+          &s.faithful, 0, 0 },
+        { "per-example", NULL,
+          "accumulate gradients one example at a time: the same result, slower", CLI_FLAG,
+          &s.per_example, 0, 0 },
+        { "eager", NULL, "run op by op, without compiling: the same result, slower", CLI_FLAG,
+          &s.eager, 0, 0 },
+        { "quiet", NULL, "print nothing but errors", CLI_FLAG, &s.quiet, 0, 0 },
+    };
+    const cli_command_help help = {
+        "gradus train [OPTION]...",
+        "Train a network on MNIST's 60,000 handwritten digits, test it on 10,000 others after "
+        "every\nepoch, and save it."
+    };
+    int code;
+    if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
+        return code;
+    complete(&s);
+    if (check(&s) != CLI_OK)
+        return CLI_USAGE;
+    cli_network_options network_options = { .model = s.model,
+                                            .threads = s.threads,
+                                            .seed = s.seed };
+    cli_network network;
+    code =
+        cli_network_open(&network, &network_options) && train(&s, &network) ? CLI_OK : cli_fail();
+    cli_network_close(&network);
+    return code;
+}
