@@ -88,15 +88,15 @@ static void next_step(void *user)
     CHECK(gd_call(t->train, b.count, b.tensors));
 }
 
-static double epoch_seconds(trainee *t)
+static double epoch_seconds(trainee *t, int threads)
 {
     gd_batch b;
     while (gd_loader_next(t->loader, &b)) /* to the end of the epoch begun */
         CHECK(gd_call(t->train, b.count, b.tensors));
-    double start = gd_seconds();
+    double start = gd_bench_now(threads);
     while (gd_loader_next(t->loader, &b))
         CHECK(gd_call(t->train, b.count, b.tensors));
-    return gd_seconds() - start;
+    return gd_bench_now(threads) - start;
 }
 
 /* ---- the problem, the same for all ---- */
@@ -218,8 +218,8 @@ static result measure_ours(const problem *p, int threads, gd_mode mode)
         plan = gd_function_stats(t.train);
     }
     result r = { .verified = agree(losses, expected, CHECKED, 0.0) && isfinite(losses[0]) };
-    r.step = gd_bench_seconds(next_step, &t, CHUNK, seconds_each);
-    r.epoch = epoch_seconds(&t);
+    r.step = gd_bench_seconds(next_step, &t, CHUNK, threads, seconds_each);
+    r.epoch = epoch_seconds(&t, threads);
     gd_close(t.context);
     return r;
 }
@@ -248,7 +248,7 @@ static double measure_image(const problem *p, gd_mode mode, double probabilities
     CHECK(gd_tensor_read(gd_call(job.predict, 1, &job.x), read, sizeof read) == GD_OK);
     for (int i = 0; i < CLASSES; i++)
         probabilities[i] = (double)read[i];
-    double seconds = gd_bench_seconds(run_image, &job, 100, 1.0);
+    double seconds = gd_bench_seconds(run_image, &job, 500, 1, 1.0);
     gd_close(context);
     return seconds;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 void gd_bench_die(const char *format, ...)
@@ -37,7 +38,14 @@ double gd_bench_median(double *samples, size_t count)
     return count > 0 ? samples[count / 2] : (double)NAN;
 }
 
-double gd_bench_seconds(void (*run)(void *user), void *user, int chunk, double seconds)
+double gd_bench_now(int threads)
+{
+    struct timespec time;
+    clock_gettime(threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+double gd_bench_seconds(void (*run)(void *user), void *user, int chunk, int threads, double seconds)
 {
     enum { LEAST = 5, MOST = 100000 };
     static double samples[MOST];
@@ -47,10 +55,11 @@ double gd_bench_seconds(void (*run)(void *user), void *user, int chunk, double s
     while (gd_seconds() < end);
     size_t count = 0;
     end = gd_seconds() + seconds;
-    for (double start = gd_seconds(); count < MOST && (count < LEAST || start < end); count++) {
+    for (double start = gd_bench_now(threads);
+         count < MOST && (count < LEAST || gd_seconds() < end); count++) {
         for (int i = 0; i < chunk; i++)
             run(user);
-        double stop = gd_seconds();
+        double stop = gd_bench_now(threads);
         samples[count] = (stop - start) / chunk;
         start = stop;
     }

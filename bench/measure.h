@@ -13,9 +13,14 @@ void gd_bench_die(const char *format, ...) __attribute__((format(printf, 1, 2), 
 /* Sorts `samples` and gives the one in the middle; NAN for none. */
 double gd_bench_median(double *samples, size_t count);
 
-/* Seconds one run(user) takes: the median over chunks of `chunk` runs, timed for at least `seconds`
- * and 5 chunks, after a tenth of that to warm up. */
-double gd_bench_seconds(void (*run)(void *user), void *user, int chunk, double seconds);
+/* The clock for work on `threads` threads: of one, the processor time this process has used, so
+ * that what other programs do in between does not count; of more, the time of day. */
+double gd_bench_now(int threads);
+
+/* Seconds one run(user) takes by that clock: the median over chunks of `chunk` runs, for at least
+ * `seconds` and 5 chunks, after a tenth of that to warm up. */
+double gd_bench_seconds(void (*run)(void *user), void *user, int chunk, int threads,
+                        double seconds);
 
 /* One measurement. NAN stands for a number there is none of. */
 typedef struct gd_bench_row {

@@ -2,6 +2,7 @@
 #   gradus_compile                      flags every C file of the project has: warnings, floating-point rules, sanitizers
 #   GD_ISAS, GD_ISA_FLAGS_<isa>         the instruction sets that …_isa.c files are built for, and their machine flags
 #   gd_configure_library_objects(t)     makes t's objects fit for both the static and the shared library
+#   gd_tune_library(sources), gd_tune_kernels(sources)   what a release build optimises each file for
 #   gd_link_sanitizers(t)               links what GD_SANITIZE needs into a program or shared library
 include(CheckCCompilerFlag)
 include(CheckLinkerFlag)
@@ -68,6 +69,12 @@ if(GD_BUILD_FUZZERS)
     target_compile_options(gradus_compile INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# C frames are not unwound at run time; debuggers have -g.
+check_c_compiler_flag(-fno-asynchronous-unwind-tables GD_COMPILES_NO_UNWIND_TABLES)
+if(GD_COMPILES_NO_UNWIND_TABLES AND CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT GD_SANITIZE)
+    target_compile_options(gradus_compile INTERFACE -fno-asynchronous-unwind-tables)
+endif()
+
 check_c_compiler_flag(-fno-semantic-interposition GD_COMPILES_NO_SEMANTIC_INTERPOSITION)
 
 function(gd_configure_library_objects target)
@@ -77,6 +84,33 @@ function(gd_configure_library_objects target)
     if(GD_COMPILES_NO_SEMANTIC_INTERPOSITION)
         # The library's calls to its own public functions may be direct, and inlined.
         target_compile_options(${target} PRIVATE -fno-semantic-interposition)
+    endif()
+endfunction()
+
+# Size: only loops over elements gain from -O3, and the library is to stay small. The reference back end is there to be read.
+function(gd_tune_library sources)
+    if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O[01]")
+        foreach(source IN LISTS sources)
+            if(source MATCHES "/backend/reference/")
+                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -Os)
+            else()
+                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O2)
+            endif()
+        endforeach()
+    endif()
+endfunction()
+
+# Kernels are vectorised without what -O3 adds in peeling and cloning. A vectorised remainder loop is kept where short arrays are
+# common: f32 elementwise loops and the matrix product.
+function(gd_tune_kernels sources)
+    if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O[01]" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+        foreach(source IN LISTS sources)
+            set(options -O2 -ftree-vectorize -fvect-cost-model=dynamic)
+            if(NOT source MATCHES "/(elementwise_f32|gemm)_isa")
+                list(APPEND options --param=vect-epilogues-nomask=0)
+            endif()
+            set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${options}")
+        endforeach()
     endif()
 endfunction()
 

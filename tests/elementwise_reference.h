@@ -234,7 +234,7 @@ static const reference references[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_bitwise_and] = { 2, WHOLE(bitwise_and) },
     [GD_OP_bitwise_or] = { 2, WHOLE(bitwise_or) },
     [GD_OP_bitwise_xor] = { 2, WHOLE(bitwise_xor) },
-    [GD_OP_where] = { 3 }, /* a choice: tested by itself */
+    [GD_OP_where] = { .arity = 3 }, /* a choice: tested by itself */
 };
 
 #endif

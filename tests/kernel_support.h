@@ -1,122 +1,53 @@
-/* tests/kernel_support.h: calling CPU kernels by hand, for test_reduce_kernels.c,
- * test_softmax_kernels.c and test_memory_kernels.c: devices of every instruction set this machine
- * has, operands in memory of many layouts, results between guard bytes. Everything is static. Start
- * at run_kernel().
- */
+/* tests/kernel_support.h: operands for calling kernels by hand: guarded memory, layouts of
+ * every kind, values that include the awkward ones, and conversions said a second time without the
+ * library. Start at struct operand. */
 #ifndef GD_TESTS_KERNEL_SUPPORT_H
 #define GD_TESTS_KERNEL_SUPPORT_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "backend/cpu/cpu.h"
+#include "backend/backend.h"
+#include "backend/cpu/elementwise.h"
 #include "ops/attrs.h"
 
+#include <float.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define UNUSED_OK __attribute__((unused))
+/* ---- random numbers: splitmix64 (Steele, Lea, Flood 2014) ---- */
 
-/* ---- devices
- * ----------------------------------------------------------------------------------------------------
- */
+static uint64_t random_state = 20240607;
 
-typedef struct test_device {
-    gd_cpu_device cpu;
-    void *scratch_block;
-} test_device;
-
-#define MAX_TEST_THREADS 8
-static const int test_thread_counts[] = { 1, 2, 8 };
-
-typedef struct isa_entry {
-    gd_isa isa;
-    void (*reduce)(gd_kernel_fn *kernel);
-    void (*softmax)(gd_kernel_fn *kernel);
-} isa_entry;
-
-#define ISA_ENTRY(name, isa)                                               \
-    {                                                                      \
-        isa, gd_cpu_register_reduce_##name, gd_cpu_register_softmax_##name \
-    }
-static const isa_entry isa_entries[] = {
-    ISA_ENTRY(baseline, GD_ISA_BASELINE),
-#ifdef GD_HAVE_AVX2
-    ISA_ENTRY(avx2, GD_ISA_AVX2),
-#endif
-#ifdef GD_HAVE_AVX512
-    ISA_ENTRY(avx512, GD_ISA_AVX512),
-#endif
-#ifdef GD_HAVE_NEON
-    ISA_ENTRY(neon, GD_ISA_NEON),
-#endif
-};
-
-/* Devices of the instruction sets this machine runs, baseline first. */
-static test_device test_devices[GD_ISA_COUNT];
-static int test_device_count;
-
-static UNUSED_OK int open_devices(void **state)
+static inline uint64_t random_bits(void)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof isa_entries / sizeof *isa_entries; i++) {
-        if (!gd_isa_available(isa_entries[i].isa))
-            continue;
-        test_device *d = &test_devices[test_device_count++];
-        d->cpu.isa = isa_entries[i].isa;
-        d->cpu.base.isa = gd_isa_name(d->cpu.isa);
-        d->cpu.base.name = "cpu";
-        d->cpu.base.threads = 1;
-        d->cpu.base.host_memory = true;
-        d->cpu.scratch_stride = GD_CPU_SCRATCH;
-        d->scratch_block = malloc(MAX_TEST_THREADS * GD_CPU_SCRATCH + 64);
-        d->cpu.scratch = (char *)d->scratch_block + (64 - (uintptr_t)d->scratch_block % 64) % 64;
-        isa_entries[i].reduce(d->cpu.base.kernel);
-        isa_entries[i].softmax(d->cpu.base.kernel);
-        gd_cpu_register_memory(d->cpu.base.kernel);
-    }
-    return 0;
-}
-
-static UNUSED_OK int close_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < test_device_count; i++)
-        free(test_devices[i].scratch_block);
-    return 0;
-}
-
-/* ---- random numbers: splitmix64 (Steele, Lea, Flood 2014)
- * --------------------------------------------------------- */
-
-static uint64_t test_random_state = 20261121;
-
-static UNUSED_OK uint64_t test_random(void)
-{
-    uint64_t z = test_random_state += 0x9e3779b97f4a7c15u;
+    uint64_t z = random_state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
 
-/* Uniform in (-1, 1). */
-static UNUSED_OK double test_unit(void)
+static inline uint64_t random_below(uint64_t bound)
 {
-    return (double)(test_random() >> 11) * 0x1p-52 - 1.0;
+    return random_bits() % bound;
 }
 
-/* ---- elements
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- elements. long double holds every value of every dtype. ---- */
 
-/* long double holds every value of these dtypes. */
-static UNUSED_OK long double get_number(gd_dtype dtype, const void *data, int64_t i)
+static inline long double half_value(gd_dtype dtype, uint16_t bits)
+{
+    int fraction_bits = dtype == GD_F16 ? 10 : 7, exponent_most = dtype == GD_F16 ? 31 : 255;
+    int bias = exponent_most / 2;
+    int exponent = (bits & 0x7fff) >> fraction_bits, fraction = bits & ((1 << fraction_bits) - 1);
+    long double value;
+    if (exponent == exponent_most)
+        value = fraction ? (long double)NAN : (long double)INFINITY;
+    else if (exponent == 0)
+        value = ldexpl(fraction, 1 - bias - fraction_bits);
+    else
+        value = ldexpl(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+    return bits & 0x8000 ? -value : value;
+}
+
+static inline long double get(gd_dtype dtype, const void *data, int64_t i)
 {
     switch (dtype) {
     case GD_F32:
@@ -131,258 +62,420 @@ static UNUSED_OK long double get_number(gd_dtype dtype, const void *data, int64_
     case GD_BOOL:
         return ((const uint8_t *)data)[i];
     default:
-        return ((const uint16_t *)data)[i]; /* halves: their bits */
+        return half_value(dtype, ((const uint16_t *)data)[i]);
     }
 }
 
-static UNUSED_OK void put_number(gd_dtype dtype, void *data, int64_t i, long double v)
+/* Equal, or both NaN; zeros of the same sign unless any_zero. */
+static inline bool is_same(long double a, long double b, bool any_zero)
 {
-    switch (dtype) {
-    case GD_F32:
-        ((float *)data)[i] = (float)v;
-        break;
-    case GD_F64:
-        ((double *)data)[i] = (double)v;
-        break;
-    case GD_I32:
-        ((int32_t *)data)[i] = (int32_t)v;
-        break;
-    case GD_I64:
-        ((int64_t *)data)[i] = (int64_t)v;
-        break;
-    case GD_U8:
-    case GD_BOOL:
-        ((uint8_t *)data)[i] = (uint8_t)v;
-        break;
-    default:
-        ((uint16_t *)data)[i] = (uint16_t)v;
-    }
-}
-
-static UNUSED_OK bool is_float(gd_dtype dtype)
-{
-    return dtype == GD_F32 || dtype == GD_F64;
+    if (isnan(a) || isnan(b))
+        return isnan(a) && isnan(b);
+    return a == b && (a != 0 || any_zero || signbit(a) == signbit(b));
 }
 
 /* Same bits, but that one NaN is as good as another. */
-static UNUSED_OK bool same_bits(gd_dtype dtype, const void *a, const void *b, int64_t count)
+static inline bool same_elements(gd_dtype dtype, const void *a, const void *b, int64_t count)
 {
     size_t size = gd_dtype_size(dtype);
     if (memcmp(a, b, (size_t)count * size) == 0)
         return true;
-    for (int64_t i = 0; i < count; i++) {
-        const char *x = (const char *)a + (size_t)i * size, *y = (const char *)b + (size_t)i * size;
-        if (memcmp(x, y, size) != 0 &&
-            !(is_float(dtype) && isnan(get_number(dtype, a, i)) && isnan(get_number(dtype, b, i))))
+    for (int64_t i = 0; i < count; i++)
+        if (memcmp((const char *)a + (size_t)i * size, (const char *)b + (size_t)i * size, size) !=
+                0 &&
+            !(isnan(get(dtype, a, i)) && isnan(get(dtype, b, i))))
             return false;
-    }
     return true;
 }
 
-/* ---- operands: how a shape may lie in memory
- * ---------------------------------------------------------------------- */
+static inline long double unit_in_last_place(gd_dtype dtype, long double value)
+{
+    int digits = dtype == GD_F32 ? FLT_MANT_DIG : DBL_MANT_DIG,
+        least = dtype == GD_F32 ? FLT_MIN_EXP : DBL_MIN_EXP;
+    int exponent;
+    frexpl(value, &exponent);
+    if (value == 0 || exponent < least)
+        exponent = least;
+    return ldexpl(1, exponent - digits);
+}
 
-enum layout_kind {
-    CONTIGUOUS,
-    TRANSPOSED, /* axes in reverse order */
-    BACKWARDS,  /* every stride negative */
-    STEPPED,    /* every second element of the last axis, rows with a gap */
-    STRETCHED,  /* the first axis has stride 0 */
-    FLAT,       /* the last axis has stride 0 */
-    ROTATED,    /* the last axis outermost, the others in order */
-    LAYOUT_KINDS
+static inline long double wrap_integer(gd_dtype dtype, int64_t value)
+{
+    switch (dtype) {
+    case GD_BOOL:
+        return value != 0;
+    case GD_U8:
+        return value & 255;
+    case GD_I32:
+        return ((value & 0xffffffff) ^ 0x80000000) - 0x80000000;
+    default:
+        return value;
+    }
+}
+
+/* What is left of an exact number in a dtype that holds it, or in u8, which wraps. */
+static inline long double wrap_to(gd_dtype dtype, long double value)
+{
+    return gd_dtype_is_float(dtype) ? value : wrap_integer(dtype, (int64_t)value);
+}
+
+/* The half nearest to a value, ties to even, by search among all of them. */
+static inline long double round_to_half(gd_dtype dtype, long double value)
+{
+    if (isnan(value))
+        return value;
+    uint16_t infinity = dtype == GD_F16 ? 0x7c00 : 0x7f80;
+    long double magnitude = fabsl(value);
+    uint16_t low = 0, high = infinity; /* low <= magnitude < high */
+    if (isinf(magnitude))
+        low = infinity;
+    while (high - low > 1) {
+        uint16_t middle = (uint16_t)((low + high) / 2);
+        if (half_value(dtype, middle) <= magnitude)
+            low = middle;
+        else
+            high = middle;
+    }
+    if (low < infinity) { /* infinity stands where the next number would be */
+        long double a = half_value(dtype, low);
+        long double b = high < infinity ? half_value(dtype, high)
+                                        : 2 * a - half_value(dtype, (uint16_t)(low - 1));
+        long double to_a = magnitude - a, to_b = b - magnitude;
+        if (to_b < to_a || (to_b == to_a && low % 2 == 1))
+            low = high;
+    }
+    return copysignl(half_value(dtype, low), value);
+}
+
+/* What cast gives. */
+static inline long double convert(gd_dtype to, long double value, bool from_float)
+{
+    static const long double least[GD_DTYPE_COUNT] = { [GD_I32] = -0x1p31L, [GD_I64] = -0x1p63L };
+    static const long double most[GD_DTYPE_COUNT] = {
+        [GD_U8] = 255, [GD_I32] = 0x1p31L - 1, [GD_I64] = 0x1p63L - 1
+    };
+    switch (to) {
+    case GD_F32:
+        return (float)value;
+    case GD_F64:
+        return (double)value;
+    case GD_F16:
+    case GD_BF16:
+        return round_to_half(to, value);
+    case GD_BOOL:
+        return isnan(value) || value != 0;
+    default:
+        if (!from_float)
+            return wrap_integer(to, (int64_t)value);
+        if (isnan(value))
+            return 0;
+        return truncl(fmaxl(least[to], fminl(most[to], value)));
+    }
+}
+
+/* ---- values ---- */
+
+static inline void put(gd_dtype dtype, void *data, int64_t i, long double value)
+{
+    switch (dtype) {
+    case GD_F32:
+        ((float *)data)[i] = (float)value;
+        break;
+    case GD_F64:
+        ((double *)data)[i] = (double)value;
+        break;
+    case GD_I32:
+        ((int32_t *)data)[i] = (int32_t)value;
+        break;
+    case GD_I64:
+        ((int64_t *)data)[i] = (int64_t)value;
+        break;
+    default:
+        ((uint8_t *)data)[i] = (uint8_t)value;
+        break;
+    }
+}
+
+/* Any value a float may have: special, near 1, of any magnitude, whole. */
+static inline long double random_float(gd_dtype dtype)
+{
+    static const long double special[] = { 0,       1,       2,           0.5L,  INFINITY, NAN,
+                                           FLT_MAX, FLT_MIN, FLT_MIN / 8, 88.5L, 3,        1.5L };
+    long double sign = random_below(2) ? 1 : -1;
+    long double unit = (long double)(random_bits() >> 11) * 0x1p-53L;
+    switch (random_below(6)) {
+    case 0:
+        return sign * special[random_below(sizeof special / sizeof *special)];
+    case 1:
+        return sign * (1 + unit) *
+               ldexpl(1, (int)random_below(dtype == GD_F64 ? 2000 : 250) -
+                             (dtype == GD_F64 ? 1000 : 125));
+    case 2:
+        return sign * (long double)random_below(10);
+    case 3:
+        return sign * unit;
+    default:
+        return sign * unit * ldexpl(1, (int)random_below(10));
+    }
+}
+
+static inline void put_random(gd_dtype dtype, void *data, int64_t i)
+{
+    static const int64_t edges[] = { 0,         1,         -1,        2,   INT32_MAX,
+                                     INT32_MIN, INT64_MAX, INT64_MIN, 255, 127 };
+    int64_t bits = (int64_t)random_bits() >> random_below(64);
+    int64_t whole = random_below(4) ? bits : edges[random_below(sizeof edges / sizeof *edges)];
+    switch (dtype) {
+    case GD_F32:
+    case GD_F64:
+        put(dtype, data, i, random_float(dtype));
+        break;
+    case GD_I32:
+    case GD_I64:
+    case GD_U8:
+    case GD_BOOL:
+        put(dtype, data, i, wrap_integer(dtype, dtype == GD_BOOL ? whole & 1 : whole));
+        break;
+    default:
+        ((uint16_t *)data)[i] = (uint16_t)random_bits();
+        break;
+    }
+}
+
+/* ---- operands ---- */
+
+typedef struct operand {
+    gd_layout layout;
+    void *data; /* element 0 */
+    unsigned char *memory;
+    size_t bytes; /* between the guards */
+} operand;
+
+#define GUARD_BYTES 128
+#define GUARD_VALUE 0xa5
+
+static inline void operand_allocate(operand *x, int64_t elements)
+{
+    x->bytes = (size_t)elements * gd_dtype_size(x->layout.dtype);
+    x->memory = malloc(x->bytes + 2 * GUARD_BYTES);
+    assert_non_null(x->memory);
+    memset(x->memory, GUARD_VALUE, x->bytes + 2 * GUARD_BYTES);
+    x->data = x->memory + GUARD_BYTES;
+}
+
+static inline void check_guards(const operand *x)
+{
+    for (size_t i = 0; i < GUARD_BYTES; i++) {
+        assert_int_equal(x->memory[i], GUARD_VALUE);
+        assert_int_equal(x->memory[GUARD_BYTES + x->bytes + i], GUARD_VALUE);
+    }
+}
+
+static inline void operand_free(operand *x)
+{
+    check_guards(x);
+    free(x->memory);
+}
+
+static inline operand operand_dense(gd_dtype dtype, int rank, const int64_t *shape)
+{
+    operand x = { .layout = { .rank = rank, .dtype = dtype } };
+    int64_t count = 1;
+    for (int axis = rank - 1; axis >= 0; axis--) {
+        x.layout.shape[axis] = shape[axis];
+        x.layout.stride[axis] = count;
+        count *= shape[axis];
+    }
+    operand_allocate(&x, count);
+    return x;
+}
+
+/* All of the memory, so every element whatever the layout. */
+static inline void fill(const operand *x)
+{
+    void *data = x->memory + GUARD_BYTES;
+    int64_t count = (int64_t)(x->bytes / gd_dtype_size(x->layout.dtype));
+    for (int64_t i = 0; i < count; i++)
+        put_random(x->layout.dtype, data, i);
+}
+
+/* x and y, alike but for y's own values; now and then equal. */
+static inline void fill_pairs(const operand *x, const operand *y)
+{
+    size_t size = gd_dtype_size(x->layout.dtype);
+    fill(x), fill(y);
+    for (size_t i = 0; i < x->bytes; i += 7 * size)
+        memcpy((char *)y->data + i, (char *)x->data + i, size);
+}
+
+/* Values near where a conversion turns: ties, ends of ranges. */
+static inline void fill_for_cast(const operand *x)
+{
+    static const long double turns[] = { 0x1p31L,     0x1p63L,     255,         256,
+                                         65504,       65520,       0x1p-24L,    0x1p-25L,
+                                         2049,        0x1p24L + 1, 257,         16385.5L,
+                                         0x1.01p100L, 0x1p-133L,   0x1.fep127L, 0x1.ffp127L };
+    gd_dtype dtype = x->layout.dtype;
+    fill(x);
+    int64_t count = (int64_t)(x->bytes / gd_dtype_size(dtype));
+    for (int64_t i = 0; i < count / 2 && (dtype == GD_F32 || dtype == GD_F64); i++) {
+        long double value = turns[random_below(sizeof turns / sizeof *turns)];
+        long double off = ((long double)random_below(5) - 2) * unit_in_last_place(dtype, value);
+        put(dtype, x->data, i, (random_below(2) ? 1 : -1) * (value + off));
+    }
+    for (int64_t i = 0; i < count / 2 && dtype == GD_I64;
+         i++) /* ties of an 8-bit fraction, and one off them */
+        ((int64_t *)x->data)[i] =
+            (int64_t)(((0x101u + 2 * random_below(128)) << random_below(55)) + random_below(3) - 1);
+}
+
+/* An operand laid out anyhow: with steps, backwards, its axes in any order in memory. Of the first
+ * `stretchable` axes some may be missing or of size 1, so that it broadcasts to `shape`. */
+static inline operand operand_stretched_anyhow(gd_dtype dtype, int rank, const int64_t *shape,
+                                               int stretchable)
+{
+    operand x = { .layout = { .rank = rank, .dtype = dtype } };
+    int missing = random_below(4) == 0 ? (int)random_below((uint64_t)stretchable + 1) : 0;
+    x.layout.rank = rank - missing;
+    int order[GD_MAX_RANK];
+    bool shuffle = random_below(2) == 0;
+    for (int axis = 0; axis < x.layout.rank; axis++) {
+        int64_t size = shape[axis + missing];
+        bool is_stretched = axis + missing < stretchable && random_below(4) == 0 && size != 0;
+        x.layout.shape[axis] = is_stretched ? 1 : size;
+        int at = axis;
+        if (shuffle) {
+            at = (int)random_below((uint64_t)axis + 1);
+            order[axis] = order[at];
+        }
+        order[at] = axis;
+    }
+    int64_t count = 1, first = 0;
+    for (int i = x.layout.rank - 1; i >= 0; i--) {
+        int axis = order[i];
+        int64_t size = x.layout.shape[axis];
+        int64_t step = random_below(4) == 0 ? 2 : 1;
+        bool backwards = random_below(6) == 0;
+        x.layout.stride[axis] = backwards ? -count * step : count * step;
+        if (backwards && size > 0)
+            first += (size - 1) * count * step;
+        count *= size * step;
+        if (size == 1 && random_below(2))
+            x.layout.stride[axis] = 1234567; /* of an axis of size 1: means nothing */
+    }
+    operand_allocate(&x, count);
+    fill(&x);
+    x.data = (char *)x.data + (size_t)first * gd_dtype_size(dtype);
+    return x;
+}
+
+/* For elementwise ops, where any axis may be stretched. */
+static inline operand operand_anyhow(gd_dtype dtype, int rank, const int64_t *shape)
+{
+    return operand_stretched_anyhow(dtype, rank, shape, rank);
+}
+
+/* The layout of a tensor broadcast to `shape`: stride 0 where it is stretched. */
+static inline const gd_layout *stretched(const gd_layout *in, int rank, const int64_t *shape)
+{
+    static gd_layout out;
+    memset(&out, 0, sizeof out);
+    out.rank = rank;
+    out.dtype = in->dtype;
+    for (int axis = 0; axis < rank; axis++) {
+        int own = axis - (rank - in->rank);
+        out.shape[axis] = shape[axis];
+        out.stride[axis] =
+            own < 0 || (in->shape[own] == 1 && shape[axis] != 1) ? 0 : in->stride[own];
+    }
+    return &out;
+}
+
+/* Broadcast to `shape` and dense. */
+static inline operand dense_copy(const operand *x, int rank, const int64_t *shape)
+{
+    operand out = operand_dense(x->layout.dtype, rank, shape);
+    gd_layout view = *stretched(&x->layout, rank, shape);
+    size_t size = gd_dtype_size(x->layout.dtype);
+    int64_t index[GD_MAX_RANK] = { 0 };
+    int64_t count = gd_layout_count(&out.layout);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t offset = 0;
+        for (int axis = 0; axis < rank; axis++)
+            offset += shape[axis] == 1 ? 0 : index[axis] * view.stride[axis];
+        memcpy((char *)out.data + (size_t)i * size, (const char *)x->data + offset * (int64_t)size,
+               size);
+        for (int axis = rank - 1; axis >= 0 && ++index[axis] == shape[axis]; axis--)
+            index[axis] = 0;
+    }
+    return out;
+}
+
+/* ---- calls ---- */
+
+static const char *const row_names[] = {
+#define GD_UNARY(name, ...)   #name,
+#define GD_BINARY(name, ...)  #name,
+#define GD_TERNARY(name, ...) #name,
+#include "ops/elementwise.def"
 };
 
-typedef struct test_operand {
-    gd_layout layout;
-    void *storage; /* of exactly the elements the layout reaches, so that sanitizers see one step
-                      too far */
-    gd_operand operand;
-} test_operand;
-
-static UNUSED_OK void plan_strides(gd_layout *layout, enum layout_kind kind)
+static inline const char *row_name(int op)
 {
-    int rank = layout->rank, order[GD_MAX_RANK]; /* from the innermost axis in memory outwards */
-    for (int i = 0; i < rank; i++)
-        order[i] = kind == TRANSPOSED ? i
-                   : kind == ROTATED  ? (rank - 2 - i + rank) % rank
-                                      : rank - 1 - i;
-    int64_t step = kind == STEPPED ? 2 : 1;
-    for (int i = 0; i < rank; i++) {
-        int axis = order[i];
-        bool stretched = (kind == STRETCHED && axis == 0) || (kind == FLAT && axis == rank - 1);
-        layout->stride[axis] = stretched ? 0 : kind == BACKWARDS ? -step : step;
-        if (!stretched)
-            step *= layout->shape[axis] > 0 ? layout->shape[axis] : 1;
-        if (kind == STEPPED && i == 0)
-            step += 3;
+    return op < GD_OP_ELEMENTWISE_COUNT ? row_names[op] : "op";
+}
+
+/* Call the device's kernel: as eager mode does, and, the same call again, prepared, which must give
+ * the same bits. */
+static inline gd_status try_run(gd_device *device, int id, const void *attr,
+                                const operand *const *in, int n, const operand *out)
+{
+    gd_op op = { .id = (gd_op_id)id, .name = row_name(id), .arity = n };
+    gd_operand operands[GD_FUSED_MAX_INPUTS];
+    bool in_place = false;
+    for (int k = 0; k < n; k++) {
+        operands[k] = (gd_operand){ in[k]->data, &in[k]->layout };
+        in_place |= in[k]->data == out->data;
     }
-}
+    gd_cast_attr cast = { out->layout.dtype };
+    gd_kernel_call call = { .device = device,
+                            .op = &op,
+                            .attr = id == GD_OP_cast ? &cast : attr,
+                            .n = n,
+                            .in = operands,
+                            .out = { out->data, &out->layout } };
+    gd_status status = device->kernel[id](&call);
+    if (status != GD_OK || in_place)
+        return status;
 
-/* An operand of this layout; its storage is zero. */
-static UNUSED_OK test_operand make_operand(gd_shape shape, gd_dtype dtype, enum layout_kind kind)
-{
-    test_operand t = { .layout = { .rank = shape.rank, .dtype = dtype } };
-    memcpy(t.layout.shape, shape.dim, sizeof t.layout.shape);
-    plan_strides(&t.layout, kind);
-    int64_t low = 0, high = 0, count = 1;
-    for (int i = 0; i < shape.rank; i++) {
-        int64_t reach = (shape.dim[i] - 1) * t.layout.stride[i];
-        count *= shape.dim[i];
-        low += reach < 0 ? reach : 0;
-        high += reach > 0 ? reach : 0;
-    }
-    int64_t stored = count == 0 ? 0 : high - low + 1;
-    t.layout.offset = count == 0 ? 0 : -low;
-    t.storage = calloc(stored > 0 ? (size_t)stored : 1, gd_dtype_size(dtype));
-    t.operand.data = (char *)t.storage + t.layout.offset * (int64_t)gd_dtype_size(dtype);
-    return t;
-}
-
-static UNUSED_OK void free_operand(test_operand *t)
-{
-    free(t->storage);
-}
-
-/* The operand must not move after this: a kernel is given a pointer to its layout. */
-static UNUSED_OK gd_operand as_operand(const test_operand *t)
-{
-    return (gd_operand){ .data = t->operand.data, .layout = &t->layout };
-}
-
-/* Row-major number of an element -> its place relative to data. */
-static UNUSED_OK int64_t place_of(const gd_layout *layout, int64_t linear)
-{
-    int64_t at = 0;
-    for (int i = layout->rank - 1; i >= 0; i--) {
-        at += linear % layout->shape[i] * layout->stride[i];
-        linear /= layout->shape[i];
-    }
-    return at;
-}
-
-static UNUSED_OK long double get_element(const test_operand *t, int64_t linear)
-{
-    return get_number(t->layout.dtype, t->operand.data, place_of(&t->layout, linear));
-}
-
-static UNUSED_OK void set_element(test_operand *t, int64_t linear, long double v)
-{
-    put_number(t->layout.dtype, t->operand.data, place_of(&t->layout, linear), v);
-}
-
-static UNUSED_OK int64_t count_of(const test_operand *t)
-{
-    return gd_layout_count(&t->layout);
-}
-
-/* Numbers in (-1, 1) for floats, small ones for i32 and u8, any for i64. */
-static UNUSED_OK void fill_random(test_operand *t)
-{
-    gd_dtype dtype = t->layout.dtype;
-    for (int64_t i = 0, n = count_of(t); i < n; i++) {
-        uint64_t bits = test_random();
-        switch (dtype) {
-        case GD_F32:
-        case GD_F64:
-            set_element(t, i, (long double)test_unit());
-            break;
-        case GD_BOOL:
-            set_element(t, i, (long double)(bits & 1));
-            break;
-        case GD_I64:
-            set_element(t, i, (long double)(int64_t)bits);
-            break;
-        case GD_I32:
-            set_element(t, i, (long double)(int32_t)bits);
-            break;
-        default:
-            set_element(t, i, (long double)(bits & 0xff));
-        }
-    }
-}
-
-/* ---- results between guard bytes
- * ---------------------------------------------------------------------------------- */
-
-#define GUARD      64
-#define GUARD_BYTE 0xA5
-
-typedef struct test_result {
-    gd_layout layout;
-    unsigned char *block;
-    size_t bytes;
-    void *data;
-} test_result;
-
-static UNUSED_OK test_result make_result(gd_shape shape, gd_dtype dtype)
-{
-    test_result r;
-    assert_int_equal(gd_layout_init(&r.layout, shape, dtype, "test"), GD_OK);
-    r.bytes = gd_layout_bytes(&r.layout);
-    r.block = malloc(r.bytes + 2 * GUARD);
-    r.data = r.block + GUARD;
-    return r;
-}
-
-static UNUSED_OK void check_guards(const test_result *r)
-{
-    for (size_t i = 0; i < GUARD; i++) {
-        assert_int_equal(r->block[i], GUARD_BYTE);
-        assert_int_equal(r->block[GUARD + r->bytes + i], GUARD_BYTE);
-    }
-}
-
-static UNUSED_OK void free_result(test_result *r)
-{
-    free(r->block);
-}
-
-/* Run op `id` on one device. The result is first filled with the guard byte. */
-static UNUSED_OK gd_status run_kernel(test_device *device, int threads, gd_op_id id,
-                                      const char *name, const void *attr, int n,
-                                      const gd_operand *in, test_result *result)
-{
-    memset(result->block, GUARD_BYTE, result->bytes + 2 * GUARD);
-    const gd_op op = { .id = id, .name = name };
-    device->cpu.base.threads = threads;
-    const gd_kernel_call call = { .device = &device->cpu.base,
-                                  .op = &op,
-                                  .attr = attr,
-                                  .n = n,
-                                  .in = in,
-                                  .out = { .data = result->data, .layout = &result->layout } };
-    gd_status status = device->cpu.base.kernel[id](&call);
-    check_guards(result);
+    size_t bytes = gd_layout_bytes(&out->layout);
+    void *eager = malloc(bytes + 1), *program = malloc(gd_ew_prepare_bytes());
+    assert_true(eager && program);
+    memcpy(eager, out->data, bytes);
+    memset(out->data, 0x5a, bytes);
+    status = gd_ew_prepare(&call, program);
+    assert_int_equal(status, GD_OK);
+    call.prepared = program;
+    status = device->kernel[id](&call);
+    assert_true(same_elements(out->layout.dtype, out->data, eager, gd_layout_count(&out->layout)));
+    free(eager);
+    free(program);
     return status;
 }
 
-/* Run it with every thread count on every device; where `same_on_all`, all results must have the
- * bits of the first, else those of the first on the same device. The result of device 0, one
- * thread, stays in *result; check(user, result) is called for the first result of each device. */
-static UNUSED_OK void run_everywhere(gd_op_id id, const char *name, const void *attr, int n,
-                                     const gd_operand *in, test_result *result, bool same_on_all,
-                                     void (*check)(void *user, const test_result *result),
-                                     void *user)
+static inline void run(gd_device *device, int id, const void *attr, const operand *const *in, int n,
+                       const operand *out)
 {
-    gd_shape shape = gd_layout_shape(&result->layout);
-    test_result first = make_result(shape, result->layout.dtype);
-    int64_t count = gd_layout_count(&result->layout);
-    for (int d = test_device_count - 1; d >= 0; d--)
-        for (int t = 0; t < 3; t++) {
-            int threads = test_thread_counts[t];
-            assert_int_equal(run_kernel(&test_devices[d], threads, id, name, attr, n, in, result),
-                             GD_OK);
-            bool is_first = t == 0 && (!same_on_all || d == test_device_count - 1);
-            if (is_first)
-                memcpy(first.data, result->data, result->bytes);
-            else if (!same_bits(result->layout.dtype, first.data, result->data, count))
-                fail_msg("%s: %s with %d threads gives other bits", name,
-                         test_devices[d].cpu.base.isa, threads);
-            if (t == 0 && check)
-                check(user, result);
-        }
-    free_result(&first);
+    gd_status status = try_run(device, id, attr, in, n, out);
+    if (status != GD_OK)
+        fail_msg("%s: %s", row_name(id), gd_error_message());
+    check_guards(out);
+}
+
+static inline void run_row(gd_device *device, int op, const operand *const *in, int n,
+                           const operand *out)
+{
+    run(device, op, NULL, in, n, out);
 }
 
 #endif

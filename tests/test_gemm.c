@@ -213,11 +213,11 @@ static void check_case(const kernels *isa, int type, const gemm_case *t)
                          args.b_batch_stride);
     array c =
         make_array(type, t->c, t->m, t->n, t->batch_rank, t->batch_shape, 0, args.c_batch_stride);
-    array bias = make_array(type,
-                            t->bias_stride < 0    ? REVERSED
-                            : t->bias_stride == 1 ? ROWS
-                                                  : SPARSE,
-                            1, t->n, 0, NULL, 0, NULL);
+    const enum layout bias_layout = t->bias_stride == 0  ? SAME_COLUMN
+                                    : t->bias_stride < 0 ? REVERSED
+                                    : t->bias_stride > 1 ? SPARSE
+                                                         : ROWS;
+    array bias = make_array(type, bias_layout, 1, t->n, 0, NULL, 0, NULL);
     fill_array(&a, type, t->special);
     fill_array(&b, type, t->special);
     fill_array(&c, type, false);
@@ -297,7 +297,7 @@ static gemm_case random_case(void)
 {
     static const int64_t sizes[] = { 0,  1,  2,  3,   5,   7,   8,   13,  16, 17,
                                      31, 33, 64, 100, 255, 256, 257, 513, 784 };
-    static const int64_t bias_strides[] = { 1, 2, -1 };
+    static const int64_t bias_strides[] = { 0, 1, 2, -1 };
     gemm_case t = { 0 };
     do {
         t.m = sizes[random_below(COUNT(sizes))];
@@ -336,15 +336,25 @@ static void test_random(void **state)
     for_each_isa(check_random);
 }
 
-/* Sizes at which every block edge is crossed and eight threads all have work. */
+/* Sizes at which every block edge is crossed, rows lie pages apart, and eight threads all have
+ * work. */
 static void check_large(const kernels *isa, int type)
 {
     static const gemm_case cases[] = {
-        { .m = 300, .n = 1100, .k = 300 },
-        { .m = 513, .n = 257, .k = 520, .bias = true, .bias_stride = 1, .relu = true },
-        { .m = 300, .n = 1100, .k = 300, .a = COLUMNS, .b = COLUMNS },
+        { .m = 140, .n = 1100, .k = 270, .bias = true },
+        { .m = 140, .n = 1024, .k = 300, .relu = true },
+        { .m = 530, .n = 70, .k = 1024 },
+        { .m = 530,
+          .n = 257,
+          .k = 258,
+          .a = COLUMNS,
+          .bias = true,
+          .bias_stride = 1,
+          .relu = true },
+        { .m = 140, .n = 1100, .k = 270, .a = COLUMNS, .b = COLUMNS },
+        { .m = 530, .n = 70, .k = 270, .a = SPARSE, .b = SPARSE, .c = SPARSE, .bias = true },
         { .m = 1100, .n = 3, .k = 784, .bias = true, .bias_stride = 1 },
-        { .m = 3, .n = 5000, .k = 600, .b = COLUMNS },
+        { .m = 3, .n = 1100, .k = 600, .b = COLUMNS },
         { .m = 1, .n = 5001, .k = 784, .relu = true },
         { .m = 1, .n = 3001, .k = 785, .b = COLUMNS, .bias = true, .bias_stride = 2 },
         { .m = 3001, .n = 1, .k = 785 },

@@ -251,7 +251,7 @@ static void fail_everywhere(const char *device)
     for (int p = 0; p < COUNT(programs); p++) {
         outcome expected;
         int64_t count = run_whole(p, device, &expected), refused = 0;
-        assert_true(count > 1); /* it does ask for memory */
+        assert_true(count > 0); /* it does ask for memory */
         for (int64_t n = 0; n < count; n++)
             refused += !run_failing(p, device, n, &expected);
         assert_true(refused > 0);

@@ -4,7 +4,7 @@
  * are written here, in long double or exact integers. test_defined_order() is the definition of
  * reduce.h said a second time, element by element.
  */
-#include "kernel_support.h"
+#include "device_support.h"
 
 #include "backend/cpu/reduce.h"
 

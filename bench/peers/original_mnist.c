@@ -32,10 +32,11 @@ static void die(const char *what)
     exit(1);
 }
 
+/* Processor time: what other programs do in between does not count. */
 static double now(void)
 {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 

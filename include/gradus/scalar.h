@@ -67,10 +67,10 @@ typedef enum gd_value_op {
 GD_API gd_value *gd_value_create_leaf(double data);
 
 /* The result `data` of `op` applied to `left`, `right` (NULL for an op of one operand) and the
- * constant `extra` (the exponent of GD_VALUE_POW, else ignored). Retains both operands. Everything
- * below is made with it; call it directly only to add a computation of your own whose derivative is
- * one of the table's. NULL if an operand is NULL or freed, if the number of operands is not that of
- * `op`, or out of memory; then nothing is retained. */
+ * constant `extra` (the exponent of GD_VALUE_POW, else ignored). Retains both operands. The
+ * operations below do this and compute `data` too; call it directly only for a result you have
+ * computed by other means. NULL if an operand is NULL or freed, if the number of operands is not
+ * that of `op`, or out of memory; then nothing is retained. */
 GD_API gd_value *gd_value_create(gd_value_op op, double data, gd_value *left, gd_value *right,
                                  double extra);
 

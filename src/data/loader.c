@@ -77,7 +77,7 @@ static void prefetch_sample(const gd_dataset *d, int64_t i)
 /* Batch number n into its slot. Allocates nothing, cannot fail. */
 static void make(gd_loader *l, int64_t n)
 {
-    enum { AHEAD = 16 };
+    enum { AHEAD = 8 };
     const gd_dataset *d = l->dataset;
     int64_t in_epoch = n % l->batches;
     if (in_epoch == 0)

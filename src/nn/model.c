@@ -271,6 +271,7 @@ static bool note(gd_model *model, const model_layer *layer, const gd_tensor *res
     if (!row)
         return false;
     row->output = gd_tensor_shape(result);
+    row->output.dim[0] = GD_NN_BATCH; /* a model knows which axis that is */
     row->activation = layer->activation ? layer->activation->name : NULL;
     return true;
 }

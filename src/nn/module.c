@@ -318,9 +318,14 @@ char *gd_module_join(const char *layer, const char *suffix)
 const char *gd_nn_shape_text(gd_shape shape, char text[GD_NN_SHAPE_TEXT])
 {
     size_t at = (size_t)snprintf(text, GD_NN_SHAPE_TEXT, "[");
-    for (int i = 0; i < shape.rank && at < GD_NN_SHAPE_TEXT; i++)
-        at += (size_t)snprintf(text + at, GD_NN_SHAPE_TEXT - at, "%s%lld", i ? ", " : "",
-                               (long long)shape.dim[i]);
+    for (int i = 0; i < shape.rank && at < GD_NN_SHAPE_TEXT; i++) {
+        const char *comma = i ? ", " : "";
+        size_t room = GD_NN_SHAPE_TEXT - at;
+        if (shape.dim[i] == GD_NN_BATCH)
+            at += (size_t)snprintf(text + at, room, "%sbatch", comma);
+        else
+            at += (size_t)snprintf(text + at, room, "%s%lld", comma, (long long)shape.dim[i]);
+    }
     if (at < GD_NN_SHAPE_TEXT)
         snprintf(text + at, GD_NN_SHAPE_TEXT - at, "]");
     return text;

@@ -24,7 +24,7 @@ struct gd_value {
     double grad;        /* d result / d this, once backward has run */
     gd_value *left;     /* what it was made of; NULL in a leaf */
     gd_value *right;    /* NULL in a leaf and after an operation on one number */
-    double extra;       /* a constant the operation needs: the exponent of pow */
+    double extra;       /* a constant the operation needs: the exponent of pow; else not set */
     gd_value *link;     /* the next value waiting to be freed, while a release is at work */
     size_t references;  /* how many hold this value: its creator, and each result made of it */
     uint32_t canary;    /* CANARY_LIVE, or the pointer is stale */

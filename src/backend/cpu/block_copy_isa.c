@@ -109,3 +109,45 @@ DEFINE_COPY(8)
 DEFINE_COPY(16)
 DEFINE_COPY(32)
 DEFINE_COPY(64)
+
+/* ---- streaming stores ---- */
+
+#if defined(GD_ISA_AVX512_BUILD)
+#define STREAM_LINE(to, from) _mm512_stream_si512((__m512i *)(to), _mm512_loadu_si512(from))
+#elif defined(GD_ISA_AVX2_BUILD)
+#define STREAM_LINE(to, from)                                                                      \
+    do {                                                                                           \
+        _mm256_stream_si256((__m256i *)(to), _mm256_loadu_si256((const __m256i *)(from)));         \
+        _mm256_stream_si256((__m256i *)(to) + 1, _mm256_loadu_si256((const __m256i *)(from) + 1)); \
+    } while (0)
+#elif defined(__SSE2__)
+#define STREAM_LINE(to, from)                                                  \
+    do {                                                                       \
+        for (int part = 0; part < 4; part++)                                   \
+            _mm_stream_si128((__m128i *)(to) + part,                           \
+                             _mm_loadu_si128((const __m128i *)(from) + part)); \
+    } while (0)
+#endif
+
+void GD_ISA_NAME(gd_ew_stream)(void *to, const void *from, size_t bytes);
+void GD_ISA_NAME(gd_ew_stream)(void *to, const void *from, size_t bytes)
+{
+#ifdef STREAM_LINE
+    if (bytes == 0) {
+        _mm_sfence();
+        return;
+    }
+    size_t head = -(uintptr_t)to & 63;
+    if (head > bytes)
+        head = bytes;
+    memcpy(to, from, head);
+    char *line = (char *)to + head;
+    const char *source = (const char *)from + head;
+    size_t rest = bytes - head;
+    for (; rest >= 64; rest -= 64, line += 64, source += 64)
+        STREAM_LINE((void *)line, (const void *)source);
+    memcpy(line, source, rest);
+#else
+    memcpy(to, from, bytes);
+#endif
+}

@@ -87,6 +87,7 @@ INLINE uint16_t i64_to_bf16(int64_t x)
 
 #if defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#pragma clang diagnostic ignored "-Wpass-failed" /* some loops stay scalar without AVX-512DQ */
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif

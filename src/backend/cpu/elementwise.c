@@ -34,6 +34,7 @@ typedef struct line_job {
     int64_t count;
     int8_t size[3], out_size; /* bytes of an element */
     bool is_number[3];        /* the input is one number */
+    bool is_streamed;         /* the result goes past the caches, piece by piece */
     const gd_ew_table *table;
 } line_job;
 
@@ -49,8 +50,9 @@ static void run_line(const line_job *job, int64_t begin, int64_t end, int thread
     const gd_kernel_call *call = job->call;
     const char *from[3];
     int64_t step[3];
-    int64_t block = end - begin;
+    int64_t block = job->is_streamed ? GD_EW_STREAM_PIECE / job->out_size : end - begin;
     char *scratch = gd_cpu_scratch(call, thread);
+    char *piece = scratch + 3 * BLOCK * sizeof(double);
     for (int k = 0; k < 3; k++) {
         int operand = k < call->n ? k : 0;
         int size = job->size[operand];
@@ -70,11 +72,15 @@ static void run_line(const line_job *job, int64_t begin, int64_t end, int thread
     char *out = (char *)call->out.data + begin * job->out_size;
     for (int64_t i = begin; i < end; i += block) {
         int64_t count = end - i < block ? end - i : block;
-        job->loop(from[0], from[1], from[2], out, count);
+        job->loop(from[0], from[1], from[2], job->is_streamed ? piece : out, count);
+        if (job->is_streamed)
+            job->table->stream(out, piece, (size_t)(count * job->out_size));
         for (int k = 0; k < 3; k++)
             from[k] += step[k] * count;
         out += job->out_size * count;
     }
+    if (job->is_streamed)
+        job->table->stream(out, piece, 0);
 }
 
 static void run_line_blocks(void *context, int64_t begin, int64_t end, int thread)
@@ -108,11 +114,13 @@ static bool run_in_line(const gd_kernel_call *call, const gd_ew_table *table, gd
     for (int k = 0; k < call->n; k++)
         job.size[k] = (int8_t)gd_dtype_size(call->in[k].layout->dtype);
     job.out_size = (int8_t)gd_dtype_size(out->dtype);
-    if (count <= SERIAL_MOST)
+    if (count <= SERIAL_MOST) {
         run_line(&job, 0, count, 0);
-    else
-        gd_parallel_for(call->device->threads, (count + BLOCK - 1) / BLOCK, BLOCKS_LEAST,
-                        run_line_blocks, &job);
+        return true;
+    }
+    job.is_streamed = gd_ew_is_streamed((size_t)(count * job.out_size)) && !gd_ew_is_in_place(call);
+    gd_parallel_for(call->device->threads, (count + BLOCK - 1) / BLOCK, BLOCKS_LEAST,
+                    run_line_blocks, &job);
     return true;
 }
 

@@ -22,6 +22,11 @@ typedef void (*gd_ew_loop)(const void *x, const void *y, const void *z, void *ou
 typedef void (*gd_ew_block_copy)(const void *x, int64_t row_stride, int64_t col_stride, void *out,
                                  int64_t out_row_stride, int64_t rows, int64_t cols);
 
+/* memcpy with non-temporal stores, which fill whole cache lines without reading them first and
+ * leave the caches alone. Best in pieces of some hundred bytes that begin at a multiple of 64. What
+ * was stored is visible to other threads after gd_ew_stream was called with 0 bytes. */
+typedef void (*gd_ew_stream)(void *to, const void *from, size_t bytes);
+
 /* The loops of one instruction set. */
 typedef struct gd_ew_table {
     /* op[dtype][op]: a row over operands of this dtype (for `where`: of y and z); NULL where the
@@ -29,6 +34,7 @@ typedef struct gd_ew_table {
     const gd_ew_loop *op[GD_DTYPE_COUNT];
     const gd_ew_loop (*cast)[GD_DTYPE_COUNT]; /* cast[from][to]; NULL on the diagonal */
     gd_ew_block_copy copy[4];                 /* for elements of 1, 2, 4, 8 bytes */
+    gd_ew_stream stream;
 } gd_ew_table;
 
 extern const gd_ew_table gd_ew_table_baseline, gd_ew_table_avx2, gd_ew_table_avx512,
@@ -36,6 +42,14 @@ extern const gd_ew_table gd_ew_table_baseline, gd_ew_table_avx2, gd_ew_table_avx
 
 /* The table of a CPU device's instruction set. */
 const gd_ew_table *gd_ew_table_of(const gd_device *device);
+
+/* Whether a result of this many bytes is better streamed: it will have left the caches before it is
+ * read. */
+bool gd_ew_is_streamed(size_t bytes);
+/* Whether the result of a call is one of its inputs. */
+bool gd_ew_is_in_place(const gd_kernel_call *call);
+#define GD_EW_STREAM_PIECE \
+    1024 /* bytes: longer pieces break the rhythm of the prefetchers (measured on Zen 4) */
 
 /* A prepared call: everything that follows from layouts and attribute alone, so that it is worked
  * out once where the same call runs again and again. It holds no pointers into the call. */

@@ -38,6 +38,8 @@ void GD_ISA_NAME(gd_ew_copy_32)(const void *x, int64_t row_stride, int64_t col_s
 void GD_ISA_NAME(gd_ew_copy_64)(const void *x, int64_t row_stride, int64_t col_stride, void *out,
                                 int64_t out_row_stride, int64_t rows, int64_t cols);
 
+void GD_ISA_NAME(gd_ew_stream)(void *to, const void *from, size_t bytes);
+
 const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
     .op = {
         [GD_F32] = GD_ISA_NAME(gd_ew_ops_f32),
@@ -56,6 +58,7 @@ const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
         GD_ISA_NAME(gd_ew_copy_32),
         GD_ISA_NAME(gd_ew_copy_64),
     },
+    .stream = GD_ISA_NAME(gd_ew_stream),
 };
 
 void GD_ISA_NAME(gd_cpu_register_elementwise)(gd_kernel_fn *kernel)

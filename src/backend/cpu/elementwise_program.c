@@ -16,6 +16,7 @@
 #include "base/threads.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 
 enum {
     STEPS_PER_INSTRUCTION = 5, /* three operands to convert, the op, its result to convert */
@@ -52,6 +53,7 @@ struct gd_ew_program {
     const gd_ew_table *table;
     int32_t n_sources, n_steps, n_registers, rank;
     int16_t out_is_direct, out_size_log2;
+    bool may_stream;    /* the result is large, and dense within tiles */
     int32_t block_axis; /* the other axis of a two-axis block, beside the last */
     int32_t out_slot;   /* register the result is made in when not direct */
     int64_t register_bytes;
@@ -398,8 +400,31 @@ static void choose_trailing_box(gd_ew_program *p, int64_t capacity)
     }
 }
 
+/* An eighth of the last cache, found by measuring chains of ops: a result in it, or its operands,
+ * may still be there when the next op comes; but where it is not, ordinary stores lose a third. */
+bool gd_ew_is_streamed(size_t bytes)
+{
+    static atomic_size_t least;
+    size_t known = atomic_load_explicit(&least, memory_order_relaxed);
+    if (known == 0) {
+        known = gd_cache_bytes(3) / 8;
+        atomic_store_explicit(&least, known, memory_order_relaxed);
+    }
+    return bytes >= known;
+}
+
+bool gd_ew_is_in_place(const gd_kernel_call *call)
+{
+    bool result = false;
+    for (int k = 0; k < call->n; k++)
+        result |= call->in[k].data == call->out.data;
+    return result;
+}
+
 static int64_t tile_capacity(const gd_ew_program *p)
 {
+    if (p->may_stream)
+        return GD_EW_STREAM_PIECE >> p->out_size_log2;
     int64_t registers = p->n_registers;
     for (int s = 0; s < p->n_sources; s++)
         registers += p->rank > 1 || p->source[s].stride[0] != 1;
@@ -427,6 +452,7 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
     for (int axis = 0; axis < p->rank; axis++)
         if (p->shape[axis] == 0)
             return;
+    p->may_stream = gd_ew_is_streamed(gd_layout_bytes(call->out.layout));
     int64_t capacity = tile_capacity(p);
     if (p->rank < 2 || !choose_transposed_box(p, capacity))
         choose_trailing_box(p, capacity);
@@ -446,8 +472,9 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
             p->source[s].slot = first_register + p->n_registers++;
     }
     p->out_is_direct = is_dense(p, p->out_stride);
+    p->may_stream &= p->out_is_direct;
     p->out_slot = p->n_sources;
-    if (!p->out_is_direct && p->n_steps > 0)
+    if ((!p->out_is_direct || p->may_stream) && p->n_steps > 0)
         p->out_slot = first_register + p->n_registers++;
     assert(p->n_registers <= MAX_REGISTERS);
     assert((size_t)(p->n_registers * p->register_bytes) <= GD_CPU_SCRATCH);
@@ -641,6 +668,7 @@ static void store_block(const walk *w, int size_log2, const char *from, int64_t 
 typedef struct ew_job {
     const gd_ew_program *program;
     const gd_kernel_call *call;
+    bool streams;
 } ew_job;
 
 static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
@@ -652,16 +680,20 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
     for (int64_t tile = begin; tile < end; tile++, next_tile(&w)) {
         int64_t count = measure_tile(&w);
         char *out = address(job->call->out.data, offset_of(&w, p->out_stride), p->out_size_log2);
-        w.slot[p->n_sources] = p->out_is_direct ? out : w.slot[p->out_slot];
+        w.slot[p->n_sources] = p->out_is_direct && !job->streams ? out : w.slot[p->out_slot];
         place_sources(&w, count);
         for (int i = 0; i < p->n_steps; i++) {
             const ew_step *step = &p->step[i];
             step->loop(w.slot[step->from[0]], w.slot[step->from[1]], w.slot[step->from[2]],
                        w.slot[step->to], count);
         }
-        if (!p->out_is_direct)
+        if (job->streams)
+            p->table->stream(out, w.slot[p->n_sources], (size_t)count << p->out_size_log2);
+        else if (!p->out_is_direct)
             store_block(&w, p->out_size_log2, w.slot[p->n_sources], w.extent[p->rank - 1], 1, out);
     }
+    if (job->streams)
+        p->table->stream(NULL, NULL, 0);
 }
 
 /* A program without steps: a copy. */
@@ -674,16 +706,20 @@ static void copy_tiles(void *context, int64_t begin, int64_t end, int thread)
     walk w;
     begin_walk(&w, p, job->call, begin, NULL);
     for (int64_t tile = begin; tile < end; tile++, next_tile(&w)) {
-        measure_tile(&w);
+        int64_t count = measure_tile(&w);
         char *out = address(job->call->out.data, offset_of(&w, p->out_stride), p->out_size_log2);
         char *from =
             address(job->call->in[0].data, offset_of(&w, source->stride), p->out_size_log2);
-        if (p->out_is_direct)
+        if (job->streams && source->is_direct)
+            p->table->stream(out, from, (size_t)count << p->out_size_log2);
+        else if (p->out_is_direct)
             load_box(p, source, from, w.extent, out);
         else
             store_block(&w, p->out_size_log2, from, source->stride[p->block_axis],
                         source->stride[p->rank - 1], out);
     }
+    if (job->streams)
+        p->table->stream(NULL, NULL, 0);
 }
 
 void gd_ew_run(const gd_ew_program *p, const gd_kernel_call *call)
@@ -695,5 +731,6 @@ void gd_ew_run(const gd_ew_program *p, const gd_kernel_call *call)
         tile *= p->box[axis];
     int64_t work = tile * (p->n_steps > 0 ? p->n_steps : 1);
     gd_parallel_for(call->device->threads, p->tiles, (GRAIN + work - 1) / work,
-                    p->n_steps > 0 ? run_tiles : copy_tiles, &(ew_job){ p, call });
+                    p->n_steps > 0 ? run_tiles : copy_tiles,
+                    &(ew_job){ p, call, p->may_stream && !gd_ew_is_in_place(call) });
 }

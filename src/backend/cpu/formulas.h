@@ -213,11 +213,11 @@ GD_T_INLINE GD_T GD_T_NAME(sign)(GD_T x)
 
 GD_T_INLINE GD_T GD_T_NAME(floor_div)(GD_T x, GD_T y)
 {
-    return y == 0 ? 0 : (GD_T)(x / y);
+    return (GD_T)(y == 0 ? 0 : x / y);
 }
 
 GD_T_INLINE GD_T GD_T_NAME(floor_mod)(GD_T x, GD_T y)
 {
-    return y == 0 ? 0 : (GD_T)(x % y);
+    return (GD_T)(y == 0 ? 0 : x % y);
 }
 #endif

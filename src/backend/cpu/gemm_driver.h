@@ -40,18 +40,6 @@ static void N(tile_by_copy)(tile_t t, int64_t rows, int64_t vecs, int64_t c_col)
             c[i * c_row + j * c_col] = copy[i * COLUMNS_MAX + j];
 }
 
-/* Ask for steps [from, from+count) of the next panel of A, while this one is at work. */
-static void N(prefetch_rows)(const block_t *block, int64_t row, int64_t rows, int64_t from,
-                             int64_t count)
-{
-    const product_t *p = block->p;
-    rows = LEAST(rows, p->m - row);
-    count = LEAST(count, block->depth - from);
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t step = 0; step < count; step += LINE)
-            __builtin_prefetch(p->a + (row + i) * p->a_row + block->step + from + step);
-}
-
 /* Rows [row, row+rows) of C against one block of B, tile by tile. */
 static void N(multiply_panel)(const block_t *block, int64_t row, int64_t rows)
 {
@@ -72,8 +60,12 @@ static void N(multiply_panel)(const block_t *block, int64_t row, int64_t rows)
         N(pack_a)(block->row_panel, t.a, t.a_row, t.a_step, rows, t.depth, &t.a_row, &t.a_step);
         t.a = block->row_panel;
     }
-    const int64_t tiles = (block->columns + COLUMNS_MAX - 1) / COLUMNS_MAX;
-    const int64_t share = (block->depth / LINE + tiles) / tiles * LINE; /* of the next panel, a tile */
+    if (p->a_col == 1 && row + 2 * rows <= p->m && (block->pack_rows || p->n > DIRECT_COLUMNS)) {
+        const int64_t tiles = (block->columns + COLUMNS_MAX - 1) / COLUMNS_MAX;
+        t.next_a = p->a + (row + rows) * p->a_row + block->step;
+        t.next_a_row = p->a_row;
+        t.next_lines = (t.depth + LINE * tiles - 1) / (LINE * tiles);
+    }
     for (int64_t j = 0; j < block->columns; j += COLUMNS_MAX) {
         const int64_t column = block->column + j;
         t.columns = LEAST(block->columns - j, COLUMNS_MAX);
@@ -96,20 +88,18 @@ static void N(multiply_panel)(const block_t *block, int64_t row, int64_t rows)
             }
         }
         t.c = p->c + row * p->c_row + column * p->c_col;
-        if (block->pack_rows && p->a_col == 1)
-            N(prefetch_rows)(block, row + rows, rows, j / COLUMNS_MAX * share, share);
         if (p->c_col == 1 && !ragged)
             N(tile_kernels)[rows - 1][vecs - 1](&t);
         else
             N(tile_by_copy)(t, rows, vecs, p->c_col);
+        t.next_a += t.next_lines * LINE;
     }
 }
 
-/* Whether rows of A fall on each other in a first-level cache of 64 sets: 14 lines in 8 ways or so.
- */
-static bool N(collides)(const product_t *p)
+/* Whether numbers this far apart fall into the same few sets of the caches. */
+static bool N(collide)(int64_t stride)
 {
-    return p->m > 8 && p->a_col == 1 && p->a_row % (4096 / (int64_t)sizeof(REAL)) == 0;
+    return stride % (4096 / (int64_t)sizeof(REAL)) == 0;
 }
 
 /* The five loops: blocks of columns, blocks of k, panels of rows; then panels of columns above, and
@@ -124,8 +114,9 @@ static void N(multiply_blocks)(const product_t *p, REAL *scratch)
     block_t block = {
         .p = p,
         .packed = scratch,
-        .packed_all = p->b_col != 1 || p->m > DIRECT_ROWS,
-        .pack_rows = p->n > DIRECT_COLUMNS || N(collides)(p),
+        .packed_all =
+            p->b_col != 1 || p->m > (N(collide)(p->b_row) ? DIRECT_ROWS / 4 : DIRECT_ROWS),
+        .pack_rows = p->a_col == 1 ? p->m > 8 && N(collide)(p->a_row) : p->n > DIRECT_COLUMNS,
         .row_panel = scratch + block_size,
     };
     for (int64_t j = 0; j < p->n; j += block_columns) {

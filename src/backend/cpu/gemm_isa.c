@@ -30,8 +30,8 @@
 #define STREAMS        8  /* rows of B read abreast by a product with one row */
 #define STREAM_COLUMNS (16384 / (int64_t)sizeof(REAL)) /* in runs of so many columns */
 
-#define DIRECT_ROWS    64 /* up to so many rows, packing B costs more than it saves */
-#define DIRECT_COLUMNS 64 /* up to so many columns, copying A does */
+#define DIRECT_ROWS    512 /* up to so many rows, packing B costs more than it saves */
+#define DIRECT_COLUMNS 64  /* up to so many columns, copying A does */
 #define CHAIN_ROWS     3
 
 #define LINE        (64 / (int64_t)sizeof(REAL)) /* numbers in a cache line */

@@ -17,7 +17,10 @@ typedef struct tile_t {
     const REAL *column_bias; // [columns] contiguous, or NULL
     const REAL *row_bias;    // [rows], or NULL
     int64_t row_bias_stride;
-    bool accumulate; /* add to C: not the first block of k */
+    const REAL
+        *next_a; // [rows, ..]: of the next panel of A, the part to bring into the cache meanwhile
+    int64_t next_a_row, next_lines; /* cache lines of each row */
+    bool accumulate;                /* add to C: not the first block of k */
     bool relu;
 } tile_t;
 
@@ -115,31 +118,41 @@ GD_SIMD_INLINE void N(tile_body)(const tile_t *t, const int rows, const int vecs
         }
     }
 
-    for (int64_t p = t->depth; p > 0; p--) {
-        VEC bv[VECS_MAX];
-        UNROLL
-        for (int v = 0; v < vecs; v++)
-            bv[v] = N(load_vec)(b, v, vecs, mask);
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            const REAL *a = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
-            const VEC av = V(set1)(a[(i % 4) * row]);
+    const REAL *next_a = t->next_a;
+    int64_t next_lines = t->next_lines;
+    for (int64_t left = t->depth; left > 0; left -= LINE) {
+        if (next_lines-- > 0) {
+            const REAL *line = next_a;
+            for (int i = 0; i < rows; i++, line += t->next_a_row)
+                __builtin_prefetch(line, 0, 2);
+            next_a += LINE;
+        }
+        for (int64_t p = LEAST(left, LINE); p > 0; p--) {
+            VEC bv[VECS_MAX];
             UNROLL
             for (int v = 0; v < vecs; v++)
-                sum[i][v] = V(fma)(av, bv[v], sum[i][v]);
+                bv[v] = N(load_vec)(b, v, vecs, mask);
+            UNROLL
+            for (int i = 0; i < rows; i++) {
+                const REAL *a = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
+                const VEC av = V(set1)(a[(i % 4) * row]);
+                UNROLL
+                for (int v = 0; v < vecs; v++)
+                    sum[i][v] = V(fma)(av, bv[v], sum[i][v]);
+            }
+            b += b_step;
+            a0 += a_step;
+            a4 += a_step;
+            a8 += a_step;
+            a12 += a_step;
+            /* Keep it so: left alone, gcc adds a second loop for a_step == 1, and clang walks
+             * fourteen pointers. */
+            OPAQUE(a_step);
+            OPAQUE(a0);
+            OPAQUE(a4);
+            OPAQUE(a8);
+            OPAQUE(a12);
         }
-        b += b_step;
-        a0 += a_step;
-        a4 += a_step;
-        a8 += a_step;
-        a12 += a_step;
-        /* Keep it so: left alone, gcc adds a second loop for a_step == 1, and clang walks fourteen
-         * pointers. */
-        OPAQUE(a_step);
-        OPAQUE(a0);
-        OPAQUE(a4);
-        OPAQUE(a8);
-        OPAQUE(a12);
     }
     N(tile_finish)(t, sum, rows, vecs);
 }

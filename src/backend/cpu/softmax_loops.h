@@ -4,45 +4,72 @@
  * (vecmath.h) that compilers vectorise; their value does not depend on where in a vector it is
  * made.
  */
-#define NAME(what)   JOIN(softmax_, JOIN(TYPE, _##what))
-#define EXP(x)       JOIN(gd_exp_, TYPE)(x)
-#define LOG(x)       JOIN(gd_log_, TYPE)(x)
-#define LANES        ((int)(256 / sizeof(TYPE)))
-#define GROUP        ((int)(64 / sizeof(TYPE))) /* exp is taken of so many numbers at once */
-#define BIGGER(a, x) ((x) > (a) ? (x) : (a)) /* a NaN may get lost: it comes back through its exp \
-                                              */
+#define NAME(what) JOIN(softmax_, JOIN(TYPE, _##what))
+#define EXP(x)     JOIN(gd_exp_, TYPE)(x)
+#define LOG(x)     JOIN(gd_log_, TYPE)(x)
+#define LANES      ((int)(256 / sizeof(TYPE)))
+#define GROUP      ((int)(64 / sizeof(TYPE))) /* exp is taken of so many numbers at once */
+#define BIGGER(a, x)                                                             \
+    ((x) > (a) ? (x) : (a)) /* a NaN may get lost: it comes back through its exp \
+                             */
 
-/* ---- rows of at most GROUP numbers, padded with -inf, whose exp is 0 ---- */
+/* ---- rows of at most GROUP numbers: GROUP rows at once, one in each lane, so that a row's maximum
+ * and sum are taken from its first number to its last ---- */
 
-static inline TYPE NAME(short_max)(const TYPE padded[GROUP])
+/* max and sum [GROUP] of `rows` rows of n numbers, and e[j][r] = exp(x[r][j] - max[r]). */
+static inline __attribute__((always_inline)) void
+NAME(short_rows)(const TYPE *x, int64_t row_stride, int n, int rows, TYPE max[GROUP],
+                 TYPE sum[GROUP], TYPE e[GROUP][GROUP])
 {
-    TYPE lane[GROUP];
-    memcpy(lane, padded, sizeof lane);
-    for (int half = GROUP / 2; half > 0; half /= 2)
-        for (int j = 0; j < half; j++)
-            lane[j] = BIGGER(lane[j], lane[j + half]);
-    return lane[0];
+    for (int j = 0; j < n; j++) {
+        for (int r = 0; r < GROUP; r++)
+            e[j][r] = 0;
+        for (int r = 0; r < rows; r++)
+            e[j][r] = x[r * row_stride + j];
+    }
+    for (int r = 0; r < GROUP; r++) {
+        max[r] = -(TYPE)INFINITY;
+        sum[r] = 0;
+    }
+    for (int j = 0; j < n; j++)
+        for (int r = 0; r < GROUP; r++)
+            max[r] = BIGGER(max[r], e[j][r]);
+    for (int j = 0; j < n; j++)
+        for (int r = 0; r < GROUP; r++) {
+            TYPE value = EXP(e[j][r] - max[r]);
+            e[j][r] = value;
+            sum[r] += value;
+        }
 }
 
-static inline TYPE NAME(short_sum)(const TYPE e[GROUP])
+static void NAME(short_softmax)(const TYPE *x, int64_t row_stride, int n, TYPE *out, int64_t count)
 {
-    TYPE lane[GROUP];
-    memcpy(lane, e, sizeof lane);
-    for (int half = GROUP / 2; half > 0; half /= 2)
-        for (int j = 0; j < half; j++)
-            lane[j] += lane[j + half];
-    return lane[0];
+    TYPE max[GROUP], sum[GROUP], e[GROUP][GROUP];
+    for (int64_t first = 0; first < count; first += GROUP) {
+        int rows = count - first < GROUP ? (int)(count - first) : GROUP;
+        NAME(short_rows)(x + first * row_stride, row_stride, n, rows, max, sum, e);
+        for (int r = 0; r < GROUP; r++)
+            sum[r] = 1 / sum[r];
+        for (int j = 0; j < n; j++)
+            for (int r = 0; r < GROUP; r++)
+                e[j][r] *= sum[r];
+        TYPE *to = out + first * n;
+        for (int r = 0; r < rows; r++)
+            for (int j = 0; j < n; j++)
+                to[r * n + j] = e[j][r];
+    }
 }
 
-/* e = exp(x - max) of a row; returns the sum. */
-static inline TYPE NAME(short_exp)(const TYPE *x, int64_t n, TYPE *max, TYPE e[GROUP])
+static void NAME(short_statistics)(const TYPE *x, int64_t row_stride, int n, TYPE *max, TYPE *sum,
+                                   int64_t count)
 {
-    for (int j = 0; j < GROUP; j++)
-        e[j] = j < n ? x[j] : -(TYPE)INFINITY;
-    TYPE m = *max = NAME(short_max)(e);
-    for (int j = 0; j < GROUP; j++)
-        e[j] = EXP(e[j] - m);
-    return NAME(short_sum)(e);
+    TYPE m[GROUP], s[GROUP], e[GROUP][GROUP];
+    for (int64_t first = 0; first < count; first += GROUP) {
+        int rows = count - first < GROUP ? (int)(count - first) : GROUP;
+        NAME(short_rows)(x + first * row_stride, row_stride, n, rows, m, s, e);
+        memcpy(max + first, m, sizeof(TYPE) * (size_t)rows);
+        memcpy(sum + first, s, sizeof(TYPE) * (size_t)rows);
+    }
 }
 
 /* ---- rows of any length, in blocks ---- */
@@ -137,15 +164,7 @@ static void NAME(softmax_rows)(const void *x, int64_t row_stride, int64_t n, voi
     const TYPE *row = x;
     TYPE *to = out;
     if (n <= GROUP) {
-        for (int64_t r = 0; r < count; r++, row += row_stride, to += n) {
-            TYPE e[GROUP], max;
-            TYPE scale = 1 / NAME(short_exp)(row, n, &max, e);
-            for (int j = 0; j < GROUP; j++)
-                e[j] *= scale;
-            for (int j = 0; j < GROUP; j++)
-                if (j < n)
-                    to[j] = e[j];
-        }
+        NAME(short_softmax)(row, row_stride, (int)n, to, count);
         return;
     }
     for (int64_t r = 0; r < count; r++, row += row_stride, to += n) {
@@ -159,14 +178,14 @@ static void NAME(statistics_rows)(const void *x, int64_t row_stride, int64_t n, 
                                   void *sum, int64_t count)
 {
     const TYPE *row = x;
-    TYPE *m = max, *s = sum, e[GROUP];
+    TYPE *m = max, *s = sum;
+    if (n <= GROUP) {
+        NAME(short_statistics)(row, row_stride, (int)n, m, s, count);
+        return;
+    }
     for (int64_t r = 0; r < count; r++, row += row_stride) {
-        if (n <= GROUP) {
-            s[r] = NAME(short_exp)(row, n, &m[r], e);
-        } else {
-            m[r] = NAME(row_max)(row, n);
-            s[r] = NAME(row_exp)(row, n, m[r], NULL);
-        }
+        m[r] = NAME(row_max)(row, n);
+        s[r] = NAME(row_exp)(row, n, m[r], NULL);
     }
 }
 

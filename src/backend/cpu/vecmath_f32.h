@@ -200,7 +200,7 @@ GD_INLINE float gd_tanh_f32(float x)
     return copysignf(GD_SELECT_F32(a < 0.6f, small, large), x);
 }
 
-/* cosh x; max 1.5 ulp */
+/* cosh x; max 2.0 ulp */
 GD_INLINE float gd_cosh_f32(float x)
 {
     float a = fabsf(x);

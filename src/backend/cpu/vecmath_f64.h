@@ -13,9 +13,10 @@ GD_INLINE double gd_exp_reduce_f64(double x, double x_lo, uint64_t *k)
     double shifted = GD_FMA_F64(x, 0x1.71547652b82fep+0, GD_ROUND_F64);
     double n = shifted - GD_ROUND_F64;
     *k = gd_bits_f64(shifted) - UINT64_C(0x4338000000000000);
-    double r = GD_FMA_F64(n, -0x1.62e42fee00000p-1,
-                          x); /* exact: 32 bits of ln 2 times an 11-bit integer */
-    r = r - (n * 0x1.a39ef35793c76p-33 - x_lo);
+    double near = GD_FMA_F64(n, -0x1.62e42feep-1, x); /* exact: 32 bits of ln 2, 11 of n */
+    double rest = n * 0x1.a39ef35793c76p-33 - x_lo;
+    double r = near - rest;
+    double r_lo = (near - r) - rest;
     double p0_1 = GD_FMA_F64(0x1.5555555555559p-3, r, 0x1p-1);
     double p2_3 = GD_FMA_F64(0x1.111111110f6ep-7, r, 0x1.555555555553fp-5);
     double p4_5 = GD_FMA_F64(0x1.a01a01afd114ep-13, r, 0x1.6c16c16c1f046p-10);
@@ -28,7 +29,7 @@ GD_INLINE double gd_exp_reduce_f64(double x, double x_lo, uint64_t *k)
     double r4 = r2 * r2;
     double p4_10 = GD_FMA_F64(p8_10, r4, p4_7);
     double p = GD_FMA_F64(p4_10, r4, p0_3);
-    return GD_FMA_F64(r * r, p, r);
+    return r + GD_FMA_F64(r * r, p, r_lo);
 }
 
 /* e^x; max 1.0 ulp */

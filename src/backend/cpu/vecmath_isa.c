@@ -57,18 +57,20 @@
             out[i] = gd_##name##_##suffix(x[i], y[i]);                                    \
     }
 
-/* Blocks without a large argument, nearly all, take the short way; both ways give the same bits. */
+/* Blocks without a large argument, nearly all, take the short way; both ways give the same bits.
+ * That an argument is large shows in the sign of a difference: or-ing signs is vector code
+ * everywhere. */
 enum { TRIG_BLOCK = 256 };
 
-#define TRIG_LOOP(name, type, suffix, fabs)                                \
+#define TRIG_LOOP(name, type, suffix, fabs, bits)                          \
     static void name##_array_##suffix(const type *x, type *out, int64_t n) \
     {                                                                      \
         for (int64_t start = 0; start < n; start += TRIG_BLOCK) {          \
             int64_t end = n - start < TRIG_BLOCK ? n : start + TRIG_BLOCK; \
-            int far = 0;                                                   \
+            bits far = 0;                                                  \
             for (int64_t i = start; i < end; i++)                          \
-                far |= fabs(x[i]) > (type)GD_TRIG_NEAR;                    \
-            if (far) {                                                     \
+                far |= gd_bits_##suffix((type)GD_TRIG_NEAR - fabs(x[i]));  \
+            if (far >> (8 * sizeof far - 1)) {                             \
                 INDEPENDENT                                                \
                 for (int64_t i = start; i < end; i++)                      \
                     out[i] = gd_##name##_##suffix(x[i]);                   \
@@ -80,8 +82,9 @@ enum { TRIG_BLOCK = 256 };
         }                                                                  \
     }
 
-#define UNARY_LOOPS(name)  UNARY_LOOP(name, float, f32) UNARY_LOOP(name, double, f64)
-#define TRIG_LOOPS(name)   TRIG_LOOP(name, float, f32, fabsf) TRIG_LOOP(name, double, f64, fabs)
+#define UNARY_LOOPS(name) UNARY_LOOP(name, float, f32) UNARY_LOOP(name, double, f64)
+#define TRIG_LOOPS(name) \
+    TRIG_LOOP(name, float, f32, fabsf, uint32_t) TRIG_LOOP(name, double, f64, fabs, uint64_t)
 #define BINARY_LOOPS(name) BINARY_LOOP(name, float, f32) BINARY_LOOP(name, double, f64)
 
 UNARY_LIST(UNARY_LOOPS)

@@ -272,8 +272,7 @@ GD_INLINE float gd_lgamma_f32(float x)
     return GD_SELECT_F32(fabsf(x) < INFINITY, y, x * x);
 }
 
-/* ln |gamma(x)| by libm: a call, not vector code. For |x| beyond the first few integers any formula
- * of ours would be no faster. */
+/* ln |gamma(x)| by libm, so neither vector code nor ours; max 6.0 ulp with glibc */
 GD_INLINE double gd_lgamma_f64(double x)
 {
     int sign;

@@ -468,7 +468,7 @@ GD_INLINE double gd_atan_kernel_f64(double t)
     return GD_FMA_F64(t * z, p, t);
 }
 
-/* atan x; max 1.5 ulp */
+/* atan x; max 2.0 ulp */
 GD_INLINE double gd_atan_f64(double x)
 {
     double a = fabs(x);

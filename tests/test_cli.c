@@ -1,0 +1,301 @@
+/* tests/test_cli.c: the gradus tool as a person runs it: what it prints, where, and its exit code.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef GD_TOOL
+
+#define MNIST "--data " GD_SOURCE_DIR "/data/mnist"
+
+/* Output and errors of a command, and its exit code. */
+typedef struct result {
+    char out[65536], err[8192];
+    int code;
+} result;
+
+static char folder[256]; /* of this run: weights, errors */
+
+static void read_stream(FILE *from, char *text, size_t size)
+{
+    size_t length = fread(text, 1, size - 1, from);
+    text[length] = '\0';
+}
+
+/* Run `gradus ARGUMENTS` from the test's folder, with output to a pipe. */
+static const result *run(const char *format, ...)
+{
+    static result r;
+    char arguments[2048], command[4096];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(arguments, sizeof arguments, format, list);
+    va_end(list);
+    snprintf(command, sizeof command, "cd '%s' && '%s' %s 2>errors", folder, GD_TOOL, arguments);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    read_stream(pipe, r.out, sizeof r.out);
+    int status = pclose(pipe);
+    r.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
+    char path[512];
+    snprintf(path, sizeof path, "%s/errors", folder);
+    FILE *errors = fopen(path, "r");
+    assert_non_null(errors);
+    read_stream(errors, r.err, sizeof r.err);
+    fclose(errors);
+    return &r;
+}
+
+static void assert_has(const char *text, const char *words)
+{
+    if (!strstr(text, words))
+        print_error("expected \"%s\" in:\n%s\n", words, text);
+    assert_non_null(strstr(text, words));
+}
+
+/* A usage error or a failure: the words on standard error, nothing on standard output. */
+static void assert_fails(const result *r, int code, const char *words)
+{
+    assert_has(r->err, words);
+    assert_string_equal(r->out, "");
+    assert_int_equal(r->code, code);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/test_cli_XXXXXX", GD_BINARY_DIR);
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[512];
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+/* A build without zlib cannot read the data, one without jansson cannot save. */
+static void need(const char *library)
+{
+#ifndef GD_HAVE_ZLIB
+    if (strcmp(library, "zlib") == 0)
+        skip();
+#endif
+#ifndef GD_HAVE_JANSSON
+    if (strcmp(library, "jansson") == 0)
+        skip();
+#endif
+    (void)library;
+}
+
+/* ---- help and mistakes ---- */
+
+static void help_is_given(void **state)
+{
+    (void)state;
+    const result *r = run("--help");
+    assert_int_equal(r->code, 0);
+    static const char *const commands[] = { "train", "predict", "eval", "info" };
+    for (int i = 0; i < 4; i++)
+        assert_has(r->out, commands[i]);
+    for (int i = 0; i < 4; i++) {
+        r = run("%s --help", commands[i]);
+        assert_int_equal(r->code, 0);
+        assert_has(r->out, "Usage: gradus ");
+        assert_has(r->out, "--help");
+        assert_string_equal(r->err, "");
+    }
+    r = run("train --help");
+    static const char *const options[] = { "--model FILE",  "--data FOLDER", "--epochs N",
+                                           "--batch N",     "--lr X",        "--optimizer",
+                                           "--seed N",      "--faithful",    "--eager",
+                                           "--per-example", "--threads N",   "--quiet",
+                                           "--output FILE", "--schedule",    "--prefetch" };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        assert_has(r->out, options[i]);
+    assert_has(run("--version")->out, "gradus 0.1.0\n");
+    assert_fails(run(""), 2, "Usage: gradus COMMAND");
+}
+
+static void usage_errors_say_what_is_allowed(void **state)
+{
+    (void)state;
+    assert_fails(run("trian"), 2, "there is no command 'trian'. Did you mean 'train'?");
+    assert_fails(run("xyzzy"), 2, "'gradus --help' lists them");
+    assert_fails(run("train --epoch-count 3"), 2,
+                 "there is no option '--epoch-count'; 'gradus train --help'");
+    assert_fails(run("train --epochs"), 2, "--epochs needs an argument");
+    assert_fails(run("train --epochs three"), 2, "--epochs takes a whole number from 1 to");
+    assert_fails(run("train --epochs 0"), 2, "not '0'");
+    assert_fails(run("train --batch 1.5"), 2, "--batch takes a whole number");
+    assert_fails(run("train --lr nan"), 2, "--lr takes a number");
+    assert_fails(run("train --schedule linear"), 2,
+                 "--schedule is cosine or constant, not 'linear'");
+    assert_fails(run("train now"), 2, "'now' is not an option");
+    assert_fails(run("predict --index -4"), 2, "--index takes a whole number from 0 to 9999");
+    assert_fails(run("info --verbose"), 2, "no option '--verbose'");
+}
+
+static void failures_say_what_is_missing(void **state)
+{
+    (void)state;
+    assert_fails(run("train --data nowhere"), 1, "nowhere: train-images-idx3-ubyte is not there");
+    assert_fails(run("train --optimizer adagrad"), 1, "there are sgd, adam, adamw, rmsprop");
+    assert_fails(run("eval --weights nothing.safetensors"), 1, "nothing.safetensors");
+    assert_fails(run("predict --weights nothing.safetensors"), 1, "nothing.safetensors");
+    need("jansson");
+    assert_fails(run("train --model none.json"), 1, "none.json");
+}
+
+static void info_tells_of_the_machine(void **state)
+{
+    (void)state;
+    const result *r = run("info");
+    assert_int_equal(r->code, 0);
+    static const char *const lines[] = { "gradus           0.1.0", "instruction set", "threads",
+                                         "devices          cpu" };
+    for (int i = 0; i < 4; i++)
+        assert_has(r->out, lines[i]);
+}
+
+/* ---- the main job, shortly ---- */
+
+/* The number after `words` in text. */
+static double number_after(const char *text, const char *words)
+{
+    assert_has(text, words);
+    return strtod(strstr(text, words) + strlen(words), NULL);
+}
+
+static void a_network_is_trained_used_and_measured(void **state)
+{
+    (void)state;
+    need("zlib");
+    need("jansson");
+    const result *r = run("train %s --epochs 1 --output a.safetensors --threads 1", MNIST);
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "fc1    linear + relu  [batch, 16]       12,560");
+    assert_has(r->out, "60,000 training digits, 10,000 test digits; adam");
+    assert_has(r->out, "epoch  1/1  loss ");
+    assert_has(r->out, "Saved to a.safetensors");
+    assert_null(strchr(r->out, '\033')); /* a pipe gets no colours, no cursor movements */
+    assert_null(strchr(r->out, '\r'));
+    double accuracy = number_after(r->out, "test accuracy ");
+    assert_true(accuracy > 85.0 && accuracy <= 100.0);
+
+    r = run("eval %s --weights a.safetensors", MNIST);
+    assert_int_equal(r->code, 0);
+    assert_true(fabs(number_after(r->out, "10,000 test digits: accuracy ") - accuracy) < 0.006);
+    assert_has(r->out, "truth ");
+    /* The confusion matrix counts every digit once. */
+    long sum = 0;
+    char *line = strstr(r->out, "right\n") + strlen("right\n");
+    for (int truth = 0; truth < 10; truth++, line = strchr(line, '\n') + 1) {
+        char *at = line;
+        assert_int_equal(strtol(at, &at, 10), truth);
+        for (int predicted = 0; predicted < 10; predicted++) {
+            at += strspn(at, " ");
+            if (*at == '.')
+                at++;
+            else
+                sum += strtol(at, &at, 10);
+        }
+    }
+    assert_int_equal(sum, 10000);
+
+    r = run("predict %s --weights a.safetensors --index 0 --count 2", MNIST);
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "test digit 0: predicted 7 with ");
+    assert_has(r->out, ", truth 7\n");
+    assert_has(r->out, "test digit 1: ");
+    assert_null(strstr(r->out, "test digit 2: "));
+    assert_has(r->out, "@");
+    assert_null(strchr(r->out, '\033'));
+    assert_has(run("predict %s --weights a.safetensors --index 9999 --count 5", MNIST)->out,
+               "test digit 9999");
+}
+
+/* The same seed gives the same file, by C and by JSON, compiled and eager, with and without a
+ * thread for batches. */
+static void runs_can_be_repeated(void **state)
+{
+    (void)state;
+    need("zlib");
+    need("jansson");
+    static const char *const ways[] = { "",
+                                        "--model " GD_SOURCE_DIR
+                                        "/examples/models/mnist_mlp.json --threads 2",
+                                        "--eager", "--prefetch 2" };
+    for (int i = 0; i < 4; i++) {
+        const result *r =
+            run("train %s --epochs 1 --quiet --seed 7 --faithful --output way%d.safetensors %s",
+                MNIST, i, ways[i]);
+        assert_int_equal(r->code, 0);
+        assert_string_equal(r->out, "");
+        assert_string_equal(r->err, "");
+        char command[1024];
+        snprintf(command, sizeof command, "cmp '%s/way0.safetensors' '%s/way%d.safetensors'",
+                 folder, folder, i);
+        assert_int_equal(system(command), 0);
+    }
+}
+
+static void other_models_are_rejected(void **state)
+{
+    (void)state;
+    need("zlib");
+    need("jansson");
+    char path[512];
+    snprintf(path, sizeof path, "%s/small.json", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("{\"input\": [28, 28], \"layers\": [{\"name\": \"flat\", \"type\": \"flatten\"},"
+          "{\"name\": \"fc\", \"type\": \"linear\", \"units\": 10}]}",
+          file);
+    assert_int_equal(fclose(file), 0);
+    const result *r =
+        run("train %s --model small.json --epochs 1 --output small.safetensors", MNIST);
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "flat   flatten  [batch, 784]");
+    assert_has(run("eval %s --model small.json --weights small.safetensors", MNIST)->out,
+               "accuracy ");
+    assert_fails(run("eval %s --weights small.safetensors", MNIST), 1,
+                 "of another model: it has no \"fc1.weight\"");
+    assert_fails(run("train %s --output no/such/folder/a --quiet --epochs 1", MNIST), 1,
+                 "no/such/folder");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_is_given),
+        cmocka_unit_test(usage_errors_say_what_is_allowed),
+        cmocka_unit_test(failures_say_what_is_missing),
+        cmocka_unit_test(info_tells_of_the_machine),
+        cmocka_unit_test(a_network_is_trained_used_and_measured),
+        cmocka_unit_test(runs_can_be_repeated),
+        cmocka_unit_test(other_models_are_rejected),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
+
+#else
+
+int main(void)
+{
+    return 77; /* no tool in this build */
+}
+
+#endif

@@ -1,0 +1,446 @@
+/* tests/test_data.c: data sets, MNIST, and loaders, with and without a thread of their own. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <gradus/gradus.h>
+
+#include "data/dataset.h"
+
+#define MNIST GD_SOURCE_DIR "/data/mnist"
+
+static int open_context(void **state)
+{
+    gd_error_clear();
+    *state = gd_open("cpu", .threads = 1);
+    return *state ? 0 : -1;
+}
+
+static int close_context(void **state)
+{
+    gd_close(*state);
+    return 0;
+}
+
+static void expect_error(gd_status status, const char *words)
+{
+    if (!strstr(gd_error_message(), words))
+        print_error("expected \"%s\" in \"%s\"\n", words, gd_error_message());
+    assert_non_null(strstr(gd_error_message(), words));
+    assert_int_equal(gd_error_code(), status);
+    gd_error_clear();
+}
+
+/* Sample i is [i, i + 0.25, i + 0.5], its label i % 7. */
+enum { COUNT = 103, FEATURES = 3 };
+
+static gd_dataset *numbered(gd_context *gd)
+{
+    float samples[COUNT][FEATURES];
+    int64_t labels[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        for (int k = 0; k < FEATURES; k++)
+            samples[i][k] = (float)i + 0.25f * (float)k;
+        labels[i] = i % 7;
+    }
+    return gd_dataset_create(gd, .samples = samples, .dtype = GD_F32, .shape = GD_SHAPE(FEATURES),
+                             .labels = labels, .count = COUNT);
+}
+
+/* ---- data sets ---- */
+
+static void a_data_set_gives_its_samples(void **state)
+{
+    gd_dataset *d = numbered(*state);
+    assert_int_equal(gd_dataset_count(d), COUNT);
+    assert_int_equal(gd_dataset_classes(d), 7);
+    assert_int_equal(gd_dataset_shape(d).dim[0], FEATURES);
+    gd_tensor *x, *y;
+    assert_int_equal(gd_dataset_get(d, 100, 3, &x, &y), GD_OK);
+    float values[9];
+    int64_t labels[3];
+    assert_int_equal(gd_tensor_read(x, values, sizeof values), GD_OK);
+    assert_int_equal(gd_tensor_read(y, labels, sizeof labels), GD_OK);
+    assert_true(values[0] == 100.0f && values[5] == 101.5f && labels[2] == 102 % 7);
+    assert_int_equal(gd_dataset_get(d, 0, 1, NULL, &y), GD_OK);
+    assert_int_equal(gd_dataset_get(d, 101, 3, &x, &y), GD_ERR_SHAPE);
+    expect_error(GD_ERR_SHAPE, "samples 101 to 103 of 103");
+    assert_null(x);
+}
+
+static void bytes_are_scaled_alike_on_every_instruction_set(void **state)
+{
+    (void)state;
+    uint8_t bytes[256 + 5];
+    for (int i = 0; i < 261; i++)
+        bytes[i] = (uint8_t)i;
+    const float scale = 1.0f / 255.0f, shift = -0.5f;
+    static const char *const sets[] = { "baseline", "avx2", "avx512", "neon" };
+    for (int s = 0; s < 4; s++) {
+        gd_context *gd = NULL;
+        if (s > 0) { /* does this machine have it? */
+            setenv("GRADUS_ISA", sets[s], 1);
+            gd = gd_open("cpu");
+            unsetenv("GRADUS_ISA");
+            gd_close(gd);
+            gd_error_clear();
+        }
+        if (s > 0 && !gd)
+            continue;
+        float out[261];
+        gd_convert_choose(GD_U8, sets[s])(bytes, out, 261, scale, shift);
+        for (int i = 0; i < 261; i++) {
+            volatile float product = (float)bytes[i] * scale; /* rounded twice */
+            float expected = product + shift;
+            assert_memory_equal(&out[i], &expected, sizeof expected);
+        }
+    }
+}
+
+static void wrong_data_sets_are_errors(void **state)
+{
+    const float samples[4] = { 0 };
+    const int64_t labels[4] = { 0, 1, -3, 2 };
+    assert_null(gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1),
+                                  .labels = labels, .count = 4));
+    expect_error(GD_ERR_INVALID, "label -3 of sample 2");
+    assert_null(gd_dataset_create(*state, .samples = samples, .dtype = GD_F64, .shape = GD_SHAPE(1),
+                                  .labels = labels, .count = 2));
+    expect_error(GD_ERR_DTYPE, "f64");
+    assert_null(gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(0),
+                                  .labels = labels, .count = 2));
+    expect_error(GD_ERR_SHAPE, "cannot be");
+    assert_null(
+        gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1), .labels = labels));
+    expect_error(GD_ERR_INVALID, "0 samples");
+    assert_null(gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1), .count = 2));
+    expect_error(GD_ERR_INVALID, "labels are NULL");
+    assert_null(gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1),
+                                  .labels = labels, .count = 2, .scale = NAN));
+    expect_error(GD_ERR_INVALID, "finite");
+    assert_null(gd_dataset_create(NULL));
+}
+
+/* Write a small IDX file: type, rank 1 or 3, `count` items of zeros. */
+static void write_idx(const char *path, unsigned char type, unsigned char rank, unsigned char count)
+{
+    unsigned char head[16] = { 0, 0, type, rank, 0, 0, 0, count, 0, 0, 0, 2, 0, 0, 0, 2 };
+    unsigned char zeros[4096] = { 0 };
+    size_t bytes = (size_t)count * (rank == 3 ? 4 : 1) * (type == 0x0d || type == 0x0c ? 4 : 1);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(head, 1, 4 + 4 * (size_t)rank, file), 4 + 4 * (size_t)rank);
+    assert_int_equal(fwrite(zeros, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void idx_pairs_must_go_together(void **state)
+{
+    char samples[256], labels[256];
+    snprintf(samples, sizeof samples, "%s/test_data_%ld_x", GD_BINARY_DIR, (long)getpid());
+    snprintf(labels, sizeof labels, "%s/test_data_%ld_y", GD_BINARY_DIR, (long)getpid());
+    write_idx(samples, 0x0d, 3, 5);
+    write_idx(labels, 0x0c, 1, 5);
+    gd_dataset *d = gd_dataset_read_idx(*state, samples, labels, .keep_shape = true);
+    assert_non_null(d);
+    assert_int_equal(gd_dataset_shape(d).rank, 2);
+    gd_dataset_release(d);
+    d = gd_dataset_read_idx(*state, samples, labels);
+    assert_int_equal(gd_dataset_shape(d).dim[0], 4);
+    write_idx(labels, 0x08, 1, 6);
+    assert_null(gd_dataset_read_idx(*state, samples, labels));
+    expect_error(GD_ERR_FORMAT, "holds 5 samples, but ");
+    write_idx(labels, 0x08, 3, 5);
+    assert_null(gd_dataset_read_idx(*state, samples, labels));
+    expect_error(GD_ERR_FORMAT, "holds u8 of rank 3; labels are");
+    write_idx(samples, 0x0b, 1, 0);
+    assert_null(gd_dataset_read_idx(*state, samples, labels));
+    expect_error(GD_ERR_FORMAT, "holds i16 of rank 1; samples are");
+    remove(labels);
+    assert_null(
+        gd_dataset_read_idx(*state, samples, labels)); /* the error comes from the other thread */
+    expect_error(GD_ERR_IO, labels);
+    remove(samples);
+}
+
+static void mnist_is_read(void **state)
+{
+    gd_dataset *train, *test;
+    if (gd_mnist_pair(*state, MNIST, &train, &test) != GD_OK &&
+        gd_error_code() == GD_ERR_UNSUPPORTED) {
+        gd_error_clear(); /* a build without zlib */
+        skip();
+    }
+    assert_int_equal(gd_dataset_count(train), 60000);
+    assert_int_equal(gd_dataset_count(test), 10000);
+    assert_int_equal(gd_dataset_classes(train), 10);
+    gd_tensor *x, *y;
+    assert_int_equal(gd_dataset_get(train, 0, 60000, &x, &y), GD_OK);
+    /* numpy: (images.astype(float) / 255).mean() of the training set is 0.1306604762738429; the
+     * first labels are 5 0 4 1 9. */
+    assert_true(
+        fabs(gd_item(gd_mean(gd_cast(x, GD_F64), GD_ALL_AXES, false)) - 0.1306604762738429) < 1e-7);
+    assert_true(gd_item(gd_max(x, GD_ALL_AXES, false)) == 1.0);
+    int64_t labels[60000];
+    assert_int_equal(gd_tensor_read(y, labels, sizeof labels), GD_OK);
+    const int64_t first[5] = { 5, 0, 4, 1, 9 };
+    assert_memory_equal(labels, first, sizeof first);
+    gd_dataset *again = gd_mnist(*state, MNIST, .test = true, .keep_shape = true);
+    assert_int_equal(gd_dataset_count(again), 10000);
+    assert_int_equal(gd_dataset_shape(again).rank, 2);
+    gd_dataset_release(again);
+    gd_dataset_release(train);
+    gd_dataset_release(test);
+}
+
+static void missing_mnist_is_explained(void **state)
+{
+    assert_null(gd_mnist(*state, "/no/such/folder"));
+    expect_error(
+        GD_ERR_IO,
+        "/no/such/folder: train-images-idx3-ubyte is not there, nor train-images-idx3-ubyte.gz");
+    assert_null(gd_mnist(*state, "/no/such/folder", .test = true));
+    expect_error(GD_ERR_IO, "t10k-images");
+    gd_dataset *a, *b;
+    assert_int_equal(gd_mnist_pair(*state, "/no/such/folder", &a, &b), GD_ERR_IO);
+    expect_error(GD_ERR_IO, "https://");
+    assert_null(a);
+    assert_null(gd_mnist(*state, NULL));
+    expect_error(GD_ERR_INVALID, "folder");
+}
+
+/* ---- loaders ---- */
+
+/* Which samples an epoch gives, in order; checks that x and y belong together. Returns how many
+ * batches there were. */
+static int64_t read_epoch(gd_loader *l, int order[COUNT], int64_t *samples)
+{
+    int64_t batches = 0;
+    *samples = 0;
+    for (gd_batch b; gd_loader_next(l, &b); batches++) {
+        assert_int_equal(b.count, 2);
+        gd_shape x_shape = gd_tensor_shape(b.tensors[0]), y_shape = gd_tensor_shape(b.tensors[1]);
+        assert_true(x_shape.rank == 2 && x_shape.dim[0] == b.size && x_shape.dim[1] == FEATURES);
+        assert_true(y_shape.rank == 1 && y_shape.dim[0] == b.size);
+        float x[COUNT * FEATURES];
+        int64_t y[COUNT];
+        assert_int_equal(gd_tensor_read(b.tensors[0], x, (size_t)b.size * FEATURES * sizeof *x),
+                         GD_OK);
+        assert_int_equal(gd_tensor_read(b.tensors[1], y, (size_t)b.size * sizeof *y), GD_OK);
+        for (int64_t i = 0; i < b.size; i++) {
+            int sample = (int)x[i * FEATURES];
+            assert_true(x[i * FEATURES + 2] == (float)sample + 0.5f);
+            assert_int_equal(y[i], sample % 7);
+            order[(*samples)++] = sample;
+        }
+    }
+    assert_int_equal(gd_error_code(), GD_OK);
+    return batches;
+}
+
+static void an_epoch_has_each_sample_once(void **state)
+{
+    for (int prefetch = 0; prefetch <= 3; prefetch++)
+        for (int64_t batch = 1; batch <= 120; batch += 17) {
+            gd_dataset *d = numbered(*state);
+            gd_loader *l =
+                gd_loader_open(d, .batch = batch, .shuffle = true, .seed = 3, .prefetch = prefetch);
+            assert_int_equal(gd_loader_batches(l), (COUNT + batch - 1) / batch);
+            assert_int_equal(gd_loader_samples(l), COUNT);
+            for (int epoch = 0; epoch < 3; epoch++) {
+                int order[COUNT];
+                int64_t samples;
+                bool seen[COUNT] = { false };
+                assert_int_equal(read_epoch(l, order, &samples), gd_loader_batches(l));
+                assert_int_equal(samples, COUNT);
+                for (int i = 0; i < COUNT; i++) {
+                    assert_false(seen[order[i]]);
+                    seen[order[i]] = true;
+                }
+            }
+            gd_loader_release(l);
+            gd_dataset_release(d);
+        }
+}
+
+static void without_shuffle_samples_keep_their_order(void **state)
+{
+    gd_loader *l = gd_loader_open(numbered(*state), .batch = 10, .drop_last = true);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        int order[COUNT];
+        int64_t samples;
+        assert_int_equal(read_epoch(l, order, &samples), 10);
+        assert_int_equal(samples, 100);
+        assert_int_equal(gd_loader_samples(l), 100);
+        for (int i = 0; i < 100; i++)
+            assert_int_equal(order[i], i);
+    }
+}
+
+static void shuffles_depend_on_seed_and_epoch_alone(void **state)
+{
+    gd_dataset *d = numbered(*state);
+    int reference[4][COUNT], order[COUNT];
+    int64_t samples;
+    gd_loader *l = gd_loader_open(d, .batch = 10, .shuffle = true, .seed = 11);
+    for (int epoch = 0; epoch < 4; epoch++)
+        read_epoch(l, reference[epoch], &samples);
+    assert_memory_not_equal(reference[0], reference[1], sizeof order);
+    for (int prefetch = 0; prefetch <= 4; prefetch += 2) {
+        gd_loader *other =
+            gd_loader_open(d, .batch = 25, .shuffle = true, .seed = 11, .prefetch = prefetch);
+        for (int epoch = 0; epoch < 4; epoch++) {
+            read_epoch(other, order, &samples);
+            assert_memory_equal(order, reference[epoch], sizeof order);
+        }
+        gd_loader_release(other);
+    }
+    gd_loader *other = gd_loader_open(d, .batch = 10, .shuffle = true, .seed = 12);
+    read_epoch(other, order, &samples);
+    assert_memory_not_equal(order, reference[0], sizeof order);
+}
+
+/* A loader that makes batches ahead may be dropped at any moment. */
+static void threads_end_with_their_loader(void **state)
+{
+    gd_dataset *d = numbered(*state);
+    for (int taken = 0; taken < 20; taken++) {
+        gd_loader *l = gd_loader_open(d, .batch = 8, .shuffle = true, .prefetch = 1 + taken % 5);
+        gd_batch b;
+        for (int i = 0; i < taken; i++)
+            (void)gd_loader_next(l, &b);
+        if (taken % 2)
+            gd_loader_release(l);
+    }
+}
+
+/* The caller works on a batch while the thread makes others: the batch must not change under its
+ * hands. */
+static void a_batch_stays_as_it_is(void **state)
+{
+    gd_loader *l = gd_loader_open(numbered(*state), .batch = 20, .shuffle = true, .prefetch = 2);
+    for (gd_batch b; gd_loader_next(l, &b);) {
+        float before[20 * FEATURES], after[20 * FEATURES];
+        size_t bytes = (size_t)b.size * FEATURES * sizeof(float);
+        assert_int_equal(gd_tensor_read(b.tensors[0], before, bytes), GD_OK);
+        usleep(2000);
+        assert_int_equal(gd_tensor_read(b.tensors[0], after, bytes), GD_OK);
+        assert_memory_equal(before, after, bytes);
+    }
+}
+
+static void batches_allocate_nothing(void **state)
+{
+    gd_loader *l = gd_loader_open(numbered(*state), .batch = 20, .shuffle = true, .prefetch = 2);
+    uint64_t before = gd_memory(*state).allocations;
+    size_t tensors = gd_memory(*state).live_tensors;
+    gd_fail_allocations_after(0);
+    for (int epoch = 0; epoch < 3; epoch++)
+        for (gd_batch b; gd_loader_next(l, &b);)
+            assert_true(b.size == 20 || b.size == 3);
+    assert_int_equal(gd_fail_allocations_after(-1), 0);
+    assert_int_equal(gd_memory(*state).allocations, before);
+    assert_int_equal(gd_memory(*state).live_tensors, tensors);
+}
+
+static void wrong_loaders_are_errors(void **state)
+{
+    gd_dataset *d = numbered(*state);
+    assert_null(gd_loader_open(d, .batch = -1));
+    expect_error(GD_ERR_INVALID, "batch -1");
+    assert_null(gd_loader_open(d, .prefetch = -1));
+    expect_error(GD_ERR_INVALID, "prefetch -1");
+    assert_null(gd_loader_open(d, .batch = 104, .drop_last = true));
+    expect_error(GD_ERR_INVALID, "103 samples do not fill a batch of 104");
+    assert_null(gd_loader_open(NULL));
+    gd_batch b;
+    assert_false(gd_loader_next(NULL, &b));
+    assert_int_equal(gd_error_code(), GD_OK);
+    gd_loader *l = gd_loader_open(d);
+    assert_int_equal(gd_loader_batch_size(l), 32);
+}
+
+/* ---- out of memory, at every allocation in turn ---- */
+
+static bool everything(void)
+{
+    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_dataset *d = gd ? numbered(gd) : NULL;
+    gd_loader *l = gd_loader_open(d, .batch = 20, .shuffle = true, .prefetch = 1);
+    gd_batch b;
+    gd_tensor *x, *y;
+    bool ok = gd_loader_next(l, &b) && gd_dataset_get(d, 0, 5, &x, &y) == GD_OK;
+    gd_close(gd);
+    return ok;
+}
+
+static void failing_allocations_leave_nothing_behind(void **state)
+{
+    (void)state;
+    for (int64_t n = 0;; n++) {
+        gd_error_clear();
+        gd_fail_allocations_after(n);
+        bool ok = everything();
+        gd_fail_allocations_after(-1);
+        if (ok)
+            break;
+        assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
+        assert_true(n < 10000);
+    }
+    gd_error_clear();
+}
+
+/* Files are read by several threads; each may be the one that runs out. */
+static void failing_allocations_while_reading(void **state)
+{
+    char samples[256], labels[256];
+    snprintf(samples, sizeof samples, "%s/test_data_%ld_a", GD_BINARY_DIR, (long)getpid());
+    snprintf(labels, sizeof labels, "%s/test_data_%ld_b", GD_BINARY_DIR, (long)getpid());
+    write_idx(samples, 0x08, 3, 9);
+    write_idx(labels, 0x08, 1, 9);
+    for (int64_t n = 0;; n++) {
+        gd_fail_allocations_after(n);
+        gd_dataset *d = gd_dataset_read_idx(*state, samples, labels);
+        gd_fail_allocations_after(-1);
+        if (d)
+            break;
+        assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
+        gd_error_clear();
+        assert_true(n < 1000);
+    }
+    remove(samples);
+    remove(labels);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_data_set_gives_its_samples, open_context, close_context),
+        cmocka_unit_test(bytes_are_scaled_alike_on_every_instruction_set),
+        cmocka_unit_test_setup_teardown(wrong_data_sets_are_errors, open_context, close_context),
+        cmocka_unit_test_setup_teardown(idx_pairs_must_go_together, open_context, close_context),
+        cmocka_unit_test_setup_teardown(mnist_is_read, open_context, close_context),
+        cmocka_unit_test_setup_teardown(missing_mnist_is_explained, open_context, close_context),
+        cmocka_unit_test_setup_teardown(an_epoch_has_each_sample_once, open_context, close_context),
+        cmocka_unit_test_setup_teardown(without_shuffle_samples_keep_their_order, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(shuffles_depend_on_seed_and_epoch_alone, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(threads_end_with_their_loader, open_context, close_context),
+        cmocka_unit_test_setup_teardown(a_batch_stays_as_it_is, open_context, close_context),
+        cmocka_unit_test_setup_teardown(batches_allocate_nothing, open_context, close_context),
+        cmocka_unit_test_setup_teardown(wrong_loaders_are_errors, open_context, close_context),
+        cmocka_unit_test(failing_allocations_leave_nothing_behind),
+        cmocka_unit_test_setup_teardown(failing_allocations_while_reading, open_context,
+                                        close_context),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,805 @@
+/* tests/test_nn.c: modules, the linear layer, initial values, module files, and models as data. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <gradus/gradus.h>
+
+#include "nn/module.h"
+
+static int open_context(void **state)
+{
+    gd_error_clear();
+    *state = gd_open("cpu", .threads = 1);
+    return *state ? 0 : -1;
+}
+
+static int close_context(void **state)
+{
+    gd_close(*state);
+    return 0;
+}
+
+/* The error is of this kind and says these words; it is cleared. */
+static void expect_error(gd_status status, const char *words)
+{
+    if (!strstr(gd_error_message(), words))
+        print_error("expected \"%s\" in \"%s\"\n", words, gd_error_message());
+    assert_non_null(strstr(gd_error_message(), words));
+    assert_int_equal(gd_error_code(), status);
+    gd_error_clear();
+}
+
+static float *values_of(gd_tensor *t)
+{
+    assert_non_null(t);
+    size_t bytes = (size_t)gd_tensor_count(t) * sizeof(float);
+    float *values = malloc(bytes + 1);
+    assert_non_null(values);
+    assert_int_equal(gd_tensor_read(t, values, bytes), GD_OK);
+    return values;
+}
+
+static void assert_same(gd_tensor *a, gd_tensor *b)
+{
+    assert_int_equal(gd_tensor_count(a), gd_tensor_count(b));
+    float *left = values_of(a), *right = values_of(b);
+    assert_memory_equal(left, right, (size_t)gd_tensor_count(a) * sizeof(float));
+    free(left);
+    free(right);
+}
+
+static gd_tensor *ramp(gd_context *gd, gd_shape shape)
+{
+    int64_t count = 1;
+    for (int i = 0; i < shape.rank; i++)
+        count *= shape.dim[i];
+    gd_tensor *t = gd_arange(gd, 0.0, (double)count, 1.0, GD_F32);
+    return gd_reshape(gd_sub_scalar(gd_mul_scalar(t, 0.0625), 1.0), shape);
+}
+
+/* The network of the main job. */
+static gd_tensor *network(gd_module *m, gd_tensor *x)
+{
+    gd_tensor *a = gd_relu(gd_linear(m, "fc1", x, 16));
+    gd_tensor *b = gd_relu(gd_linear(m, "fc2", a, 16));
+    return gd_linear(m, "fc3", gd_add(a, b), 10);
+}
+
+/* ---- modules ---- */
+
+static void parameters_are_made_at_first_use(void **state)
+{
+    gd_module *m = gd_module_create(*state, .seed = 1);
+    assert_int_equal(gd_module_count(m), 0);
+    assert_non_null(network(m, ramp(*state, GD_SHAPE(2, 784))));
+    static const char *const paths[] = { "fc1.weight", "fc1.bias",   "fc2.weight",
+                                         "fc2.bias",   "fc3.weight", "fc3.bias" };
+    assert_int_equal(gd_module_count(m), 6);
+    for (int i = 0; i < 6; i++) {
+        assert_string_equal(gd_module_path(m, i), paths[i]);
+        assert_true(gd_module_is_parameter(m, i));
+        assert_true(gd_requires_grad(gd_module_tensor(m, i)));
+        assert_ptr_equal(gd_module_tensor(m, i), gd_module_parameter(m, paths[i]));
+    }
+    assert_int_equal(gd_module_parameter_count(m), 13002);
+    gd_shape shape = gd_tensor_shape(gd_module_parameter(m, "fc1.weight"));
+    assert_true(shape.rank == 2 && shape.dim[0] == 784 && shape.dim[1] == 16);
+    assert_non_null(network(m, ramp(*state, GD_SHAPE(3, 784))));
+    assert_int_equal(gd_module_count(m), 6);
+    assert_null(gd_module_path(m, 6));
+    assert_null(gd_module_tensor(m, -1));
+}
+
+static void values_depend_on_seed_and_order_alone(void **state)
+{
+    gd_module *a = gd_module_create(*state, .seed = 7), *b = gd_module_create(*state, .seed = 7);
+    gd_module *c = gd_module_create(*state, .seed = 8);
+    gd_tensor *x = ramp(*state, GD_SHAPE(2, 5));
+    assert_non_null(gd_linear(a, "p", x, 4));
+    assert_non_null(gd_uniform(*state, GD_SHAPE(100), 0.0, 1.0, GD_F32));
+    assert_non_null(gd_linear(b, "q", x, 4));
+    assert_non_null(gd_linear(c, "p", x, 4));
+    assert_same(gd_module_parameter(a, "p.weight"), gd_module_parameter(b, "q.weight"));
+    float *left = values_of(gd_module_parameter(a, "p.weight"));
+    float *right = values_of(gd_module_parameter(c, "p.weight"));
+    assert_memory_not_equal(left, right, 20 * sizeof(float));
+    free(left);
+    free(right);
+    /* What fails draws nothing. */
+    assert_null(gd_parameter(b, "r", GD_SHAPE(4), GD_INIT_GLOROT_UNIFORM));
+    expect_error(GD_ERR_SHAPE, "at least two axes");
+    assert_non_null(gd_linear(a, "p2", x, 4));
+    assert_non_null(gd_linear(b, "p2", x, 4));
+    assert_same(gd_module_parameter(a, "p2.weight"), gd_module_parameter(b, "p2.weight"));
+}
+
+static void initialisers_have_their_variance(void **state)
+{
+    const struct {
+        gd_init init;
+        double variance, limit;
+    } rows[] = {
+        { GD_INIT_DEFAULT, 2.0 / 500.0, sqrt(6.0 / 500.0) },
+        { GD_INIT_GLOROT_UNIFORM, 2.0 / 500.0, sqrt(6.0 / 500.0) },
+        { GD_INIT_GLOROT_NORMAL, 2.0 / 500.0, INFINITY },
+        { GD_INIT_HE_UNIFORM, 2.0 / 300.0, sqrt(6.0 / 300.0) },
+        { GD_INIT_HE_NORMAL, 2.0 / 300.0, INFINITY },
+        { GD_INIT_ZEROS, 0.0, 0.0 },
+    };
+    enum { COUNT = 300 * 200 };
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        gd_module *m = gd_module_create(*state, .seed = r);
+        float *v = values_of(gd_parameter(m, "w", GD_SHAPE(300, 200), rows[r].init));
+        double sum = 0.0, squares = 0.0, largest = 0.0;
+        for (int i = 0; i < COUNT; i++) {
+            sum += (double)v[i];
+            squares += (double)v[i] * (double)v[i];
+            largest = fmax(largest, fabs((double)v[i]));
+        }
+        double deviation = sqrt(rows[r].variance);
+        /* Five standard errors of the mean, and a generous bound on the variance's own spread. */
+        assert_true(fabs(sum / COUNT) <= 5.0 * deviation / sqrt(COUNT));
+        assert_true(fabs(squares / COUNT - rows[r].variance) <= 0.05 * rows[r].variance);
+        assert_true(largest <= rows[r].limit * (1.0 + 1e-6));
+        free(v);
+    }
+    assert_string_equal(gd_init_name(GD_INIT_HE_NORMAL), "he_normal");
+    assert_string_equal(gd_init_name((gd_init)99), "?");
+}
+
+static void linear_computes_its_formula(void **state)
+{
+    gd_module *m = gd_module_create(*state, .seed = 3);
+    gd_tensor *x = ramp(*state, GD_SHAPE(2, 3, 5));
+    gd_tensor *y = gd_linear(m, "l", x, 7);
+    gd_shape shape = gd_tensor_shape(y);
+    assert_true(shape.rank == 3 && shape.dim[0] == 2 && shape.dim[1] == 3 && shape.dim[2] == 7);
+    float bias[7] = { 1.0f, -2.0f, 3.0f, -4.0f, 5.0f, -6.0f, 7.0f };
+    assert_int_equal(gd_tensor_write(gd_module_parameter(m, "l.bias"), bias, sizeof bias), GD_OK);
+    float *in = values_of(x), *w = values_of(gd_module_parameter(m, "l.weight"));
+    float *out = values_of(gd_linear(m, "l", x, 7));
+    for (int r = 0; r < 6; r++)
+        for (int u = 0; u < 7; u++) {
+            double sum = (double)bias[u];
+            for (int k = 0; k < 5; k++)
+                sum += (double)in[r * 5 + k] * (double)w[k * 7 + u];
+            assert_true(fabs(sum - (double)out[r * 7 + u]) < 1e-5);
+        }
+    free(in);
+    free(w);
+    free(out);
+    assert_non_null(gd_linear(m, "bare", x, 4, .no_bias = true, .init = GD_INIT_ONES));
+    assert_null(gd_module_parameter(m, "bare.bias"));
+    expect_error(GD_ERR_INVALID, "bare.bias");
+}
+
+static void wrong_uses_are_errors(void **state)
+{
+    gd_module *m = gd_module_create(*state);
+    gd_tensor *x = ramp(*state, GD_SHAPE(2, 5));
+    assert_non_null(gd_linear(m, "l", x, 4));
+    assert_null(gd_linear(m, "l", x, 5));
+    expect_error(GD_ERR_SHAPE, "\"l\" was made with 4 units and a bias, here it has 5 and a bias");
+    assert_null(gd_linear(m, "l", x, 4, .no_bias = true));
+    expect_error(GD_ERR_SHAPE, "no bias");
+    assert_null(gd_linear(m, "l", ramp(*state, GD_SHAPE(2, 6)), 4));
+    expect_error(GD_ERR_SHAPE, "the input is [2, 6], but \"l.weight\" is [5, 4]");
+    assert_null(gd_linear(m, "n", x, 0));
+    expect_error(GD_ERR_INVALID, "units");
+    assert_null(gd_linear(m, "", x, 1));
+    expect_error(GD_ERR_INVALID, "name is empty");
+    assert_null(gd_linear(m, "n", gd_zeros(*state, GD_SHAPE(2, 5), GD_I32), 1));
+    expect_error(GD_ERR_DTYPE, "i32");
+    assert_null(gd_linear(m, "n", gd_zeros(*state, GD_SCALAR, GD_F32), 1));
+    expect_error(GD_ERR_SHAPE, "rank 0");
+    assert_null(gd_linear(m, "n", NULL, 4));
+    assert_null(gd_linear(NULL, "n", x, 4));
+    assert_int_equal(gd_error_code(), GD_OK); /* NULL in, NULL out */
+    assert_null(gd_parameter(m, "l.weight", GD_SHAPE(5, 3), GD_INIT_ZEROS));
+    expect_error(GD_ERR_SHAPE, "\"l.weight\" is f32 [5, 4], but is used here as f32 [5, 3]");
+    assert_null(gd_buffer(m, "l.weight", GD_SHAPE(5, 4), GD_F32, 0.0));
+    expect_error(GD_ERR_INVALID, "a parameter, but is used here as a buffer");
+    assert_null(gd_parameter(m, "", GD_SHAPE(5), GD_INIT_ZEROS));
+    expect_error(GD_ERR_INVALID, "empty");
+    assert_null(
+        gd_parameter(m, "big", GD_SHAPE(INT64_C(1) << 40, INT64_C(1) << 40), GD_INIT_ZEROS));
+    assert_int_not_equal(gd_error_code(), GD_OK);
+    gd_error_clear();
+    assert_null(gd_module_parameter(m, "nothing"));
+    expect_error(GD_ERR_INVALID, "there is no \"nothing\"");
+    assert_null(gd_module_create(NULL));
+}
+
+static void buffers_are_saved_but_not_trained(void **state)
+{
+    gd_module *m = gd_module_create(*state);
+    gd_tensor *seen = gd_buffer(m, "norm.seen", GD_SHAPE(3), GD_I64, 4.0);
+    assert_non_null(seen);
+    assert_ptr_equal(seen, gd_buffer(m, "norm.seen", GD_SHAPE(3), GD_I64, 9.0));
+    assert_false(gd_module_is_parameter(m, 0));
+    assert_false(gd_requires_grad(seen));
+    assert_int_equal(gd_module_parameter_count(m), 0);
+    int64_t values[3];
+    assert_int_equal(gd_tensor_read(seen, values, sizeof values), GD_OK);
+    assert_int_equal(values[2], 4);
+}
+
+static void summary_is_a_table(void **state)
+{
+    gd_module *m = gd_module_create(*state);
+    assert_non_null(network(m, ramp(*state, GD_SHAPE(50, 784))));
+    static const char expected[] = "layer  type    output shape  parameters\n"
+                                   "fc1    linear  [50, 16]          12,560\n"
+                                   "fc2    linear  [50, 16]             272\n"
+                                   "fc3    linear  [50, 10]             170\n"
+                                   "total                            13,002\n";
+    char text[512];
+    assert_int_equal(gd_module_summary(m, text, sizeof text), strlen(expected));
+    assert_string_equal(text, expected);
+    char cut[10];
+    assert_int_equal(gd_module_summary(m, cut, sizeof cut), strlen(expected));
+    assert_string_equal(cut, "layer  ty");
+    assert_int_equal(gd_module_summary(m, NULL, 0), strlen(expected));
+}
+
+static void the_training_flag_is_kept(void **state)
+{
+    gd_module *m = gd_module_create(*state);
+    assert_true(gd_module_is_training(m));
+    gd_module_set_training(m, false);
+    assert_false(gd_module_is_training(m));
+    assert_false(gd_module_is_training(NULL));
+}
+
+static gd_tensor *traced_body(void *user, gd_tensor *const *in)
+{
+    return gd_linear(user, "t", in[0], 4);
+}
+
+static void parameters_made_while_tracing_last(void **state)
+{
+    gd_module *m = gd_module_create(*state, .seed = 5),
+              *eager = gd_module_create(*state, .seed = 5);
+    gd_function *f = gd_compile(*state, traced_body, m);
+    gd_tensor *x = ramp(*state, GD_SHAPE(3, 6));
+    gd_tensor *y = gd_call(f, 1, &x);
+    assert_non_null(y);
+    assert_same(y, gd_linear(eager, "t", x, 4));
+    assert_same(gd_module_parameter(m, "t.weight"), gd_module_parameter(eager, "t.weight"));
+    float bias[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
+    assert_int_equal(gd_tensor_write(gd_module_parameter(m, "t.bias"), bias, sizeof bias), GD_OK);
+    assert_int_equal(gd_tensor_write(gd_module_parameter(eager, "t.bias"), bias, sizeof bias),
+                     GD_OK);
+    assert_same(gd_call(f, 1, &x), gd_linear(eager, "t", x, 4));
+}
+
+/* ---- files ---- */
+
+static const char *temporary(char path[256])
+{
+    snprintf(path, 256, "%s/test_nn_%ld.safetensors", GD_BINARY_DIR, (long)getpid());
+    return path;
+}
+
+static bool can_store(gd_module *m, const char *path)
+{
+    if (gd_module_save(m, path) == GD_OK)
+        return true;
+    assert_int_equal(gd_error_code(), GD_ERR_UNSUPPORTED); /* a build without jansson */
+    gd_error_clear();
+    return false;
+}
+
+static void saved_modules_load(void **state)
+{
+    char path[256];
+    gd_module *a = gd_module_create(*state, .seed = 1);
+    gd_tensor *x = ramp(*state, GD_SHAPE(2, 784));
+    gd_tensor *y = network(a, x);
+    assert_non_null(gd_buffer(a, "steps", GD_SCALAR, GD_I64, 12.0));
+    if (!can_store(a, temporary(path)))
+        skip();
+    /* into a module that has its parameters */
+    gd_module *b = gd_module_create(*state, .seed = 2);
+    assert_non_null(network(b, x));
+    assert_non_null(gd_buffer(b, "steps", GD_SCALAR, GD_I64, 0.0));
+    assert_int_equal(gd_module_load(b, path), GD_OK);
+    assert_same(network(b, x), y);
+    assert_true(gd_item(gd_module_parameter(b, "steps")) == 12.0);
+    /* into an empty one, which then finds them */
+    gd_module *c = gd_module_create(*state, .seed = 3);
+    assert_int_equal(gd_module_load(c, path), GD_OK);
+    assert_same(network(c, x), y);
+    assert_int_equal(gd_module_parameter_count(c), 13002);
+    assert_true(gd_requires_grad(gd_module_parameter(c, "fc2.bias")));
+    /* what is not in the file cannot be made up */
+    assert_null(gd_linear(c, "fc4", x, 3));
+    expect_error(GD_ERR_STATE, "\"fc4.weight\" is not in ");
+    remove(path);
+    assert_int_equal(gd_module_load(b, path), GD_ERR_IO);
+    gd_error_clear();
+}
+
+static void files_of_other_models_are_told_apart(void **state)
+{
+    char path[256];
+    gd_tensor *x = ramp(*state, GD_SHAPE(2, 5));
+    gd_module *a = gd_module_create(*state, .seed = 1);
+    assert_non_null(gd_linear(a, "one", x, 4));
+    if (!can_store(a, temporary(path)))
+        skip();
+    gd_module *wider = gd_module_create(*state, .seed = 2), *other = gd_module_create(*state);
+    gd_module *smaller = gd_module_create(*state);
+    assert_non_null(gd_linear(wider, "one", x, 6));
+    float *before = values_of(gd_module_parameter(wider, "one.weight"));
+    assert_int_equal(gd_module_load(wider, path), GD_ERR_FORMAT);
+    expect_error(GD_ERR_FORMAT, "its \"one.weight\" is f32 [5, 4], the module's is f32 [5, 6]");
+    float *after = values_of(gd_module_parameter(wider, "one.weight"));
+    assert_memory_equal(before, after, 30 * sizeof(float));
+    free(before);
+    free(after);
+    assert_non_null(gd_linear(other, "two", x, 4));
+    assert_int_equal(gd_module_load(other, path), GD_ERR_FORMAT);
+    expect_error(GD_ERR_FORMAT, "it has no \"two.weight\" (f32 [5, 4])");
+    assert_non_null(gd_linear(smaller, "one", x, 4, .no_bias = true));
+    assert_int_equal(gd_module_load(smaller, path), GD_ERR_FORMAT);
+    expect_error(GD_ERR_FORMAT, "it has a \"one.bias\", which the module has not");
+    remove(path);
+    assert_int_equal(gd_module_save(NULL, path), GD_ERR_INVALID);
+    gd_error_clear();
+    assert_int_equal(gd_module_save(a, "/no/such/folder/m.safetensors"), GD_ERR_IO);
+    gd_error_clear();
+}
+
+/* ---- models as data ---- */
+
+static const gd_layer_spec mnist_layers[] = {
+    { .name = "fc1", .type = "linear", .units = 16, .activation = "relu" },
+    { .name = "fc2", .type = "linear", .units = 16, .activation = "relu" },
+    { .name = "sum", .type = "add", .inputs = { "fc1", "fc2" } },
+    { .name = "fc3", .type = "linear", .units = 10 },
+};
+
+static gd_model_spec mnist_spec(void)
+{
+    return (gd_model_spec){ .input = GD_SHAPE(784), .layers = mnist_layers, .layer_count = 4 };
+}
+
+static void assert_same_modules(const gd_module *a, const gd_module *b)
+{
+    assert_int_equal(gd_module_count(a), gd_module_count(b));
+    for (int i = 0; i < gd_module_count(a); i++) {
+        assert_string_equal(gd_module_path(a, i), gd_module_path(b, i));
+        assert_same(gd_module_tensor(a, i), gd_module_tensor(b, i));
+    }
+}
+
+static void models_as_data_equal_models_as_code(void **state)
+{
+    gd_module *code = gd_module_create(*state, .seed = 1);
+    gd_tensor *x = ramp(*state, GD_SHAPE(3, 784));
+    gd_tensor *y = network(code, x);
+    gd_model_spec spec = mnist_spec();
+    gd_model *data = gd_model_create(*state, .spec = &spec, .seed = 1);
+    assert_non_null(data);
+    assert_same_modules(gd_model_module(data), code);
+    assert_same(gd_model_forward(data, x), y);
+    char text[512];
+    gd_module_summary(gd_model_module(data), text, sizeof text);
+    assert_string_equal(text, "layer  type           output shape  parameters\n"
+                              "fc1    linear + relu  [batch, 16]       12,560\n"
+                              "fc2    linear + relu  [batch, 16]          272\n"
+                              "sum    add            [batch, 16]            0\n"
+                              "fc3    linear         [batch, 10]          170\n"
+                              "total                                   13,002\n");
+    gd_tensor *labels = gd_arange(*state, 0.0, 3.0, 1.0, GD_I64);
+    assert_same(gd_model_loss(data, y, labels), gd_cross_entropy(y, labels));
+    gd_model_release(data);
+}
+
+/* GD_ERR_UNSUPPORTED without jansson: the test has nothing to look at. */
+static gd_model *load(gd_context *gd, const char *json, uint64_t seed)
+{
+    gd_model *model = gd_model_load_json(gd, json, .seed = seed);
+    if (!model && gd_error_code() == GD_ERR_UNSUPPORTED) {
+        gd_error_clear();
+        skip();
+    }
+    return model;
+}
+
+static void json_models_equal_models_as_code(void **state)
+{
+    gd_module *code = gd_module_create(*state, .seed = 4);
+    gd_tensor *x = ramp(*state, GD_SHAPE(3, 784));
+    gd_tensor *y = network(code, x);
+    gd_model *file = load(*state, GD_SOURCE_DIR "/examples/models/mnist_mlp.json", 4);
+    assert_non_null(file);
+    assert_same_modules(gd_model_module(file), code);
+    assert_same(gd_model_forward(file, x), y);
+    /* Layers may be listed in any order: they are made when their inputs are. */
+    gd_model *jumbled =
+        load(*state,
+             "{\"layers\": [{\"name\": \"fc3\", \"type\": \"linear\", \"units\": 10, \"inputs\": "
+             "[\"sum\"]},"
+             "{\"name\": \"sum\", \"type\": \"add\", \"inputs\": [\"fc1\", \"fc2\"]},"
+             "{\"name\": \"fc1\", \"type\": \"linear\", \"units\": 16, \"activation\": \"relu\", "
+             "\"inputs\": [\"input\"]},"
+             "{\"name\": \"fc2\", \"type\": \"linear\", \"units\": 16, \"activation\": \"relu\", "
+             "\"bias\": true}],"
+             "\"output\": \"fc3\", \"input\": [784]}",
+             4);
+    assert_non_null(jumbled);
+    assert_same_modules(gd_model_module(jumbled), code);
+    assert_same(gd_model_forward(jumbled, x), y);
+}
+
+/* Every type of layer against the ops it stands for. x is [2, 3, 4]. */
+typedef struct type_row {
+    gd_layer_spec layer;
+    gd_tensor *(*expected)(gd_tensor *x);
+} type_row;
+
+static gd_tensor *twice(gd_tensor *x)
+{
+    return gd_add(x, x);
+}
+
+static gd_tensor *beside(gd_tensor *x)
+{
+    gd_tensor *both[2] = { x, x };
+    return gd_concat(both, 2, 1);
+}
+
+static gd_tensor *softmax_of_1(gd_tensor *x)
+{
+    return gd_softmax(x, 1);
+}
+
+static gd_tensor *softmax_of_last(gd_tensor *x)
+{
+    return gd_softmax(x, 2);
+}
+
+static gd_tensor *log_softmax_of_last(gd_tensor *x)
+{
+    return gd_log_softmax(x, 2);
+}
+
+static gd_tensor *flat(gd_tensor *x)
+{
+    return gd_reshape(x, GD_SHAPE(2, 12));
+}
+
+static gd_tensor *six_by_two(gd_tensor *x)
+{
+    return gd_reshape(x, GD_SHAPE(2, 6, 2));
+}
+
+static gd_tensor *relu_of_tanh(gd_tensor *x)
+{
+    return gd_relu(gd_tanh(x));
+}
+
+static void each_type_is_its_op(void **state)
+{
+    const type_row rows[] = {
+        { { .name = "l", .type = "relu" }, gd_relu },
+        { { .name = "l", .type = "sigmoid" }, gd_sigmoid },
+        { { .name = "l", .type = "tanh" }, gd_tanh },
+        { { .name = "l", .type = "gelu" }, gd_gelu },
+        { { .name = "l", .type = "tanh", .activation = "relu" }, relu_of_tanh },
+        { { .name = "l", .type = "softmax" }, softmax_of_last },
+        { { .name = "l", .type = "softmax", .axis = 1 }, softmax_of_1 },
+        { { .name = "l", .type = "softmax", .axis = -2 }, softmax_of_1 },
+        { { .name = "l", .type = "log_softmax" }, log_softmax_of_last },
+        { { .name = "l", .type = "add", .inputs = { "input", "input" } }, twice },
+        { { .name = "l", .type = "concat", .inputs = { "input", "input" }, .axis = 1 }, beside },
+        { { .name = "l", .type = "flatten" }, flat },
+        { { .name = "l", .type = "reshape", .shape = { 2, { 6, 2 } } }, six_by_two },
+        { { .name = "l", .type = "reshape", .shape = { 2, { -1, 2 } } }, six_by_two },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        gd_model_spec spec = { .input = GD_SHAPE(3, 4),
+                               .layers = &rows[i].layer,
+                               .layer_count = 1 };
+        gd_model *model = gd_model_create(*state, .spec = &spec);
+        assert_non_null(model);
+        gd_tensor *x = ramp(*state, GD_SHAPE(2, 3, 4)), *y = gd_model_forward(model, x),
+                  *expected = rows[i].expected(x);
+        gd_shape a = gd_tensor_shape(y), b = gd_tensor_shape(expected);
+        assert_int_equal(a.rank, b.rank);
+        assert_memory_equal(a.dim, b.dim, (size_t)a.rank * sizeof(int64_t));
+        assert_same(y, expected);
+        gd_model_release(model);
+    }
+}
+
+typedef struct bad_spec {
+    gd_layer_spec layers[3];
+    const char *output, *loss;
+    gd_status status;
+    const char *words;
+} bad_spec;
+
+static void bad_specs_are_explained(void **state)
+{
+    static const bad_spec rows[] = {
+        { { { .name = "a", .type = "lineal", .units = 3 } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "there is no type \"lineal\"; there are linear, relu" },
+        { { { .name = "a", .type = "linear" } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "layer \"a\": type linear needs \"units\"" },
+        { { { .name = "a", .type = "linear", .units = -3 } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "\"units\" is -3" },
+        { { { .name = "a", .type = "relu", .units = 3 } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "type relu does not use \"units\"" },
+        { { { .name = "a", .type = "linear", .units = 3, .axis = 1 } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "does not use \"axis\"" },
+        { { { .name = "a" } }, NULL, NULL, GD_ERR_INVALID, "layer \"a\" has no type" },
+        { { { .type = "relu" } }, NULL, NULL, GD_ERR_INVALID, "layer number 1 has no name" },
+        { { { .name = "input", .type = "relu" } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "is called \"input\"" },
+        { { { .name = "a", .type = "relu" }, { .name = "a", .type = "relu" } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "two layers are called \"a\"" },
+        { { { .name = "a", .type = "relu", .activation = "linear" } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "no activation \"linear\"; there are relu, sigmoid, tanh, gelu, softmax" },
+        { { { .name = "a", .type = "relu", .inputs = { "b" } } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "its input \"b\" is no layer" },
+        { { { .name = "a", .type = "relu", .inputs = { "b" } }, { .name = "b", .type = "tanh" } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "\"a\" depends on itself" },
+        { { { .name = "a", .type = "relu", .inputs = { "a" } } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "a cycle" },
+        { { { .name = "a", .type = "add" } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "type add takes at least 2 inputs, not 1" },
+        { { { .name = "a", .type = "relu", .inputs = { "input", "input" } } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "takes 1 input, not 2" },
+        { { { .name = "a", .type = "relu" },
+            { .name = "b", .type = "relu", .inputs = { "input" } } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "nothing leads from layer \"a\"" },
+        { { { .name = "a", .type = "relu" } }, "z", NULL, GD_ERR_INVALID, "the output \"z\"" },
+        { { { .name = "a", .type = "relu" } },
+          NULL,
+          "hinge",
+          GD_ERR_INVALID,
+          "there is no loss \"hinge\"" },
+        { { { .name = "a", .type = "softmax", .axis = 2 } },
+          NULL,
+          NULL,
+          GD_ERR_SHAPE,
+          "layer \"a\" (softmax): axis 2" },
+        { { { .name = "a", .type = "softmax", .axis = -2 } }, NULL, NULL, GD_ERR_SHAPE, "axis -2" },
+        { { { .name = "a", .type = "reshape", .shape = { 2, { 3, 5 } } } },
+          NULL,
+          NULL,
+          GD_ERR_SHAPE,
+          "layer \"a\" (reshape)" },
+        { { { .name = "a", .type = "linear", .units = 3 },
+            { .name = "b", .type = "add", .inputs = { "input", "a" } } },
+          NULL,
+          NULL,
+          GD_ERR_SHAPE,
+          "layer \"b\" (add)" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int count = rows[i].layers[1].type ? 2 : 1;
+        gd_model_spec spec = { .input = GD_SHAPE(4),
+                               .layers = rows[i].layers,
+                               .layer_count = count,
+                               .output = rows[i].output,
+                               .loss = rows[i].loss };
+        assert_null(gd_model_create(*state, .spec = &spec));
+        expect_error(rows[i].status, rows[i].words);
+    }
+    gd_model_spec spec = mnist_spec();
+    spec.input = GD_SCALAR;
+    assert_null(gd_model_create(*state, .spec = &spec));
+    expect_error(GD_ERR_SHAPE, "0 axes");
+    spec.input = GD_SHAPE(3, 0);
+    assert_null(gd_model_create(*state, .spec = &spec));
+    expect_error(GD_ERR_SHAPE, "size 1 of the input is 0");
+    spec = mnist_spec();
+    spec.layer_count = 0;
+    assert_null(gd_model_create(*state, .spec = &spec));
+    expect_error(GD_ERR_INVALID, "0 layers");
+    assert_null(gd_model_create(*state));
+    expect_error(GD_ERR_INVALID, "spec is NULL");
+    spec = mnist_spec();
+    gd_model *model = gd_model_create(*state, .spec = &spec);
+    assert_null(gd_model_forward(model, ramp(*state, GD_SHAPE(2, 10))));
+    expect_error(GD_ERR_SHAPE, "x is [2, 10]; the model takes a batch of [784]");
+}
+
+static void bad_json_is_explained(void **state)
+{
+    static const struct {
+        const char *json;
+        gd_status status;
+        const char *words;
+    } rows[] = {
+        { "{", GD_ERR_FORMAT, "not JSON: line 1" },
+        { "{\"input\": [4], \"input\": [4]}", GD_ERR_FORMAT, "duplicate" },
+        { "{}", GD_ERR_FORMAT, "has no \"layers\"" },
+        { "{\"layers\": [{\"name\": \"a\", \"type\": \"relu\"}]}", GD_ERR_FORMAT,
+          "has no \"input\"" },
+        { "{\"input\": 4}", GD_ERR_FORMAT, "\"input\" must be a list" },
+        { "{\"input\": [4.5]}", GD_ERR_FORMAT, "whole numbers" },
+        { "{\"input\": [1,1,1,1,1,1,1,1]}", GD_ERR_FORMAT, "1 to 7" },
+        { "{\"inputs\": [4]}", GD_ERR_FORMAT,
+          "no key \"inputs\"; there are input, layers, output, loss" },
+        { "{\"input\": [4], \"layers\": []}", GD_ERR_FORMAT, "1 to 4096 layers" },
+        { "{\"input\": [4], \"layers\": [7]}", GD_ERR_FORMAT, "layer number 1 must be an object" },
+        { "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"kind\": 1}]}", GD_ERR_FORMAT,
+          "layer \"a\": there is no key \"kind\"; there are name, type" },
+        { "{\"input\": [4], \"layers\": [{\"name\": 3}]}", GD_ERR_FORMAT,
+          "\"name\" must be a string" },
+        { "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"units\": 0}]}", GD_ERR_FORMAT,
+          "layer \"a\": \"units\" must be a whole number above 0" },
+        { "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"bias\": 1}]}", GD_ERR_FORMAT,
+          "\"bias\" must be true or false" },
+        { "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"init\": \"xavier\"}]}", GD_ERR_FORMAT,
+          "one of zeros, ones, glorot_uniform" },
+        { "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"axis\": 0}]}", GD_ERR_FORMAT,
+          "other than 0" },
+        { "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"inputs\": \"input\"}]}", GD_ERR_FORMAT,
+          "a list of 1 to 16 names" },
+        { "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"inputs\": [1]}]}", GD_ERR_FORMAT,
+          "a list of 1 to 16 names" },
+        { "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"type\": \"relux\"}]}", GD_ERR_INVALID,
+          "there is no type \"relux\"" },
+        { "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"type\": \"relu\"}], \"loss\": 1}",
+          GD_ERR_FORMAT, "\"loss\" must be a string" },
+        { "/no/such/model.json", GD_ERR_IO, "/no/such/model.json" },
+        { "[1]", GD_ERR_IO, "cannot be opened" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_null(load(*state, rows[i].json, 0));
+        expect_error(rows[i].status, rows[i].words);
+    }
+    assert_null(gd_model_load_json(*state));
+    assert_int_not_equal(gd_error_code(), GD_OK);
+    gd_error_clear();
+}
+
+/* ---- out of memory, at every allocation in turn ---- */
+
+static bool everything(void)
+{
+    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_module *m = gd_module_create(gd, .seed = 1);
+    gd_tensor *x = gd ? gd_zeros(gd, GD_SHAPE(2, 784), GD_F32) : NULL;
+    bool ok = gd && network(m, x) && gd_buffer(m, "b", GD_SHAPE(2), GD_I64, 1.0);
+    gd_model_spec spec = mnist_spec();
+    gd_model *model = ok ? gd_model_create(gd, .spec = &spec) : NULL;
+    ok = model && gd_model_forward(model, x);
+    gd_close(gd);
+    return ok;
+}
+
+static void failing_allocations_leave_nothing_behind(void **state)
+{
+    (void)state;
+    for (int64_t n = 0;; n++) {
+        gd_error_clear();
+        gd_fail_allocations_after(n);
+        bool ok = everything();
+        gd_fail_allocations_after(-1);
+        if (ok)
+            break;
+        assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
+        assert_true(n < 10000);
+    }
+    gd_error_clear();
+}
+
+static void failing_allocations_in_files(void **state)
+{
+    char path[256];
+    gd_module *a = gd_module_create(*state, .seed = 1);
+    gd_tensor *x = ramp(*state, GD_SHAPE(2, 5));
+    assert_non_null(gd_linear(a, "one", x, 4));
+    if (!can_store(a, temporary(path)))
+        skip();
+    for (int64_t n = 0;; n++) {
+        gd_module *empty = gd_module_create(*state), *full = gd_module_create(*state, .seed = 9);
+        assert_non_null(gd_linear(full, "one", x, 4));
+        gd_fail_allocations_after(n);
+        bool saved = gd_module_save(a, path) == GD_OK;
+        bool loaded = gd_module_load(full, path) == GD_OK && gd_module_load(empty, path) == GD_OK;
+        gd_fail_allocations_after(-1);
+        assert_true((saved && loaded) == (gd_error_code() == GD_OK));
+        int count = gd_module_count(empty); /* all or nothing */
+        assert_true(count == 2 || (count == 0 && gd_error_code() != GD_OK));
+        gd_module_release(empty);
+        gd_module_release(full);
+        if (gd_error_code() == GD_OK)
+            break;
+        assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
+        gd_error_clear();
+        assert_true(n < 10000);
+    }
+    remove(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(parameters_are_made_at_first_use, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(values_depend_on_seed_and_order_alone, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(initialisers_have_their_variance, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(linear_computes_its_formula, open_context, close_context),
+        cmocka_unit_test_setup_teardown(wrong_uses_are_errors, open_context, close_context),
+        cmocka_unit_test_setup_teardown(buffers_are_saved_but_not_trained, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(summary_is_a_table, open_context, close_context),
+        cmocka_unit_test_setup_teardown(the_training_flag_is_kept, open_context, close_context),
+        cmocka_unit_test_setup_teardown(parameters_made_while_tracing_last, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(saved_modules_load, open_context, close_context),
+        cmocka_unit_test_setup_teardown(files_of_other_models_are_told_apart, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(models_as_data_equal_models_as_code, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(json_models_equal_models_as_code, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(each_type_is_its_op, open_context, close_context),
+        cmocka_unit_test_setup_teardown(bad_specs_are_explained, open_context, close_context),
+        cmocka_unit_test_setup_teardown(bad_json_is_explained, open_context, close_context),
+        cmocka_unit_test(failing_allocations_leave_nothing_behind),
+        cmocka_unit_test_setup_teardown(failing_allocations_in_files, open_context, close_context),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

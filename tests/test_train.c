@@ -1,0 +1,431 @@
+/* tests/test_train.c: training as a whole: the network of the main job on real MNIST, in each mode
+ * and at one and two threads. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <gradus/gradus.h>
+
+#define MNIST GD_SOURCE_DIR "/data/mnist"
+
+static int open_context(void **state)
+{
+    gd_error_clear();
+    *state = gd_open("cpu", .threads = 1);
+    return *state ? 0 : -1;
+}
+
+static int close_context(void **state)
+{
+    gd_close(*state);
+    return 0;
+}
+
+static void expect_error(gd_status status, const char *words)
+{
+    if (!strstr(gd_error_message(), words))
+        print_error("expected \"%s\" in \"%s\"\n", words, gd_error_message());
+    assert_non_null(strstr(gd_error_message(), words));
+    assert_int_equal(gd_error_code(), status);
+    gd_error_clear();
+}
+
+/* ---- the network, and digits ---- */
+
+static gd_tensor *network(void *module, gd_tensor *x)
+{
+    gd_module *m = module;
+    gd_tensor *a = gd_relu(gd_linear(m, "fc1", x, 16));
+    gd_tensor *b = gd_relu(gd_linear(m, "fc2", a, 16));
+    return gd_linear(m, "fc3", gd_add(a, b), 10);
+}
+
+/* The test digits (they are fewer to decompress), or skip in a build without zlib. */
+static gd_dataset *digits(gd_context *gd, bool test)
+{
+    gd_dataset *d = gd_mnist(gd, MNIST, .test = test);
+    if (!d && gd_error_code() == GD_ERR_UNSUPPORTED) {
+        gd_error_clear();
+        skip();
+    }
+    assert_non_null(d);
+    return d;
+}
+
+/* Made-up digits: each class has its own few bright pixels, with noise. No file is read. */
+static gd_dataset *simple_digits(gd_context *gd, int64_t count)
+{
+    uint8_t *pixels = calloc((size_t)count, 784);
+    int64_t *labels = calloc((size_t)count, sizeof *labels);
+    uint32_t noise = 1;
+    for (int64_t i = 0; i < count; i++) {
+        labels[i] = i % 10;
+        for (int k = 0; k < 784; k++) {
+            noise = noise * 1664525u + 1013904223u;
+            int bright = k % 10 == labels[i] ? 128 : 0;
+            pixels[i * 784 + k] = (uint8_t)(bright + (int)(noise >> 25));
+        }
+    }
+    gd_dataset *d = gd_dataset_create(gd, .samples = pixels, .dtype = GD_U8, .shape = GD_SHAPE(784),
+                                      .labels = labels, .count = count, .scale = 1.0f / 255.0f);
+    free(pixels);
+    free(labels);
+    assert_non_null(d);
+    return d;
+}
+
+typedef struct trainee {
+    gd_module *m;
+    gd_optimizer *optimizer;
+} trainee;
+
+static gd_tensor *step(void *user, gd_tensor *const *in)
+{
+    trainee *t = user;
+    return gd_minimize(t->optimizer, gd_cross_entropy(network(t->m, in[0]), in[1]));
+}
+
+static void assert_same_modules(const gd_module *a, const gd_module *b)
+{
+    assert_int_equal(gd_module_count(a), gd_module_count(b));
+    for (int i = 0; i < gd_module_count(a); i++) {
+        size_t bytes = (size_t)gd_tensor_count(gd_module_tensor(a, i)) * sizeof(float);
+        float *left = malloc(bytes), *right = malloc(bytes);
+        assert_int_equal(gd_tensor_read(gd_module_tensor(a, i), left, bytes), GD_OK);
+        assert_int_equal(gd_tensor_read(gd_module_tensor(b, i), right, bytes), GD_OK);
+        assert_memory_equal(left, right, bytes);
+        free(left);
+        free(right);
+    }
+}
+
+/* ---- one step ---- */
+
+static void per_example_gradients_equal_the_batch(void **state)
+{
+    enum { BATCH = 50 };
+    gd_loader *l = gd_loader_open(digits(*state, true), .batch = BATCH, .shuffle = true, .seed = 5);
+    gd_module *whole = gd_module_create(*state, .seed = 1),
+              *single = gd_module_create(*state, .seed = 1);
+    gd_batch b;
+    assert_true(gd_loader_next(l, &b));
+    assert_int_equal(gd_backward(gd_cross_entropy(network(whole, b.tensors[0]), b.tensors[1])),
+                     GD_OK);
+    for (int64_t i = 0; i < BATCH; i++) {
+        gd_tensor *x = gd_slice(b.tensors[0], 0, i, i + 1, 1),
+                  *y = gd_slice(b.tensors[1], 0, i, i + 1, 1);
+        gd_tensor *loss = gd_cross_entropy(network(single, x), y);
+        assert_int_equal(gd_backward(gd_mul_scalar(loss, 1.0 / BATCH)), GD_OK);
+    }
+    for (int i = 0; i < 6; i++) {
+        gd_tensor *a = gd_gradient(gd_module_tensor(whole, i)),
+                  *c = gd_gradient(gd_module_tensor(single, i));
+        double apart = gd_item(gd_max(gd_abs(gd_sub(a, c)), GD_ALL_AXES, false));
+        double size = gd_item(gd_max(gd_abs(a), GD_ALL_AXES, false));
+        assert_true(size > 1e-4); /* there is something to compare */
+        assert_true(apart <= 2e-6 * size + 1e-8);
+    }
+}
+
+/* 30 steps on the first batches; the losses into out. */
+static gd_module *train_30(gd_context *gd, gd_dataset *d, gd_mode mode, int threads, float out[30])
+{
+    assert_int_equal(gd_context_set_threads(gd, threads), GD_OK);
+    trainee t = { .m = gd_module_create(gd, .seed = 2) };
+    t.optimizer = gd_adam(t.m, .lr = 0.005);
+    gd_function *f = gd_compile(gd, step, &t, .mode = mode);
+    gd_loader *l = gd_loader_open(d, .batch = 50, .shuffle = true, .seed = 9);
+    gd_batch b;
+    for (int i = 0; i < 30; i++) {
+        assert_true(gd_loader_next(l, &b));
+        gd_tensor *loss = gd_call(f, b.count, b.tensors);
+        assert_non_null(loss);
+        assert_int_equal(gd_tensor_read(loss, &out[i], sizeof(float)), GD_OK);
+    }
+    gd_function_release(f);
+    gd_optimizer_release(t.optimizer);
+    gd_loader_release(l);
+    return t.m;
+}
+
+static void modes_and_threads_agree_bit_for_bit(void **state)
+{
+    gd_dataset *d = simple_digits(*state, 2000);
+    float reference[30], losses[30];
+    gd_module *first = train_30(*state, d, GD_MODE_EAGER, 1, reference);
+    assert_true(reference[29] < reference[0]);
+    for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_EAGER; mode++)
+        for (int threads = 1; threads <= 2; threads++) {
+            gd_module *m = train_30(*state, d, (gd_mode)mode, threads, losses);
+            assert_memory_equal(losses, reference, sizeof losses);
+            assert_same_modules(m, first);
+        }
+}
+
+static void a_compiled_step_allocates_nothing(void **state)
+{
+    trainee t = { .m = gd_module_create(*state, .seed = 2) };
+    t.optimizer = gd_adam(t.m);
+    gd_function *f = gd_compile(*state, step, &t);
+    gd_loader *l = gd_loader_open(simple_digits(*state, 1000), .batch = 50, .shuffle = true);
+    gd_batch b;
+    assert_true(gd_loader_next(l, &b));
+    assert_non_null(gd_call(f, b.count, b.tensors));
+    uint64_t before = gd_memory(*state).allocations;
+    gd_fail_allocations_after(0);
+    while (gd_loader_next(l, &b))
+        assert_non_null(gd_call(f, b.count, b.tensors));
+    assert_int_equal(gd_fail_allocations_after(-1), 0);
+    assert_int_equal(gd_memory(*state).allocations, before);
+    assert_int_equal(gd_function_stats(f).traces, 1);
+}
+
+/* ---- gd_fit and gd_evaluate ---- */
+
+static gd_tensor *constant_answer(void *user, gd_tensor *x)
+{
+    (void)user;
+    return gd_slice(gd_mul_scalar(x, 1.0), 1, 0, 10, 1); /* the first ten pixels as logits */
+}
+
+static void evaluation_counts_every_sample_once(void **state)
+{
+    gd_dataset *d = simple_digits(*state, 1003);
+    gd_module *m = gd_module_create(*state, .seed = 1);
+    gd_tensor *x, *y;
+    assert_int_equal(gd_dataset_get(d, 0, 1003, &x, &y), GD_OK);
+    double loss = gd_item(gd_cross_entropy(constant_answer(m, x), y));
+    double accuracy = gd_item(gd_accuracy(constant_answer(m, x), y));
+    for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_EAGER; mode++)
+        for (int64_t batch = 1; batch <= 1100; batch = 3 * batch + 7) {
+            gd_metrics metrics;
+            gd_loader *l = gd_loader_open(d, .batch = batch);
+            assert_int_equal(
+                gd_evaluate(m, constant_answer, m, l, .mode = (gd_mode)mode, .result = &metrics),
+                GD_OK);
+            assert_int_equal(metrics.samples, 1003);
+            assert_true(fabs(metrics.accuracy - accuracy) < 1e-6);
+            assert_true(fabs(metrics.loss - loss) < 1e-5 * loss);
+            gd_loader_release(l);
+        }
+    assert_true(gd_module_is_training(m));
+}
+
+typedef struct watch {
+    int calls, epochs_done;
+    int stop_after;
+    gd_fit_progress last;
+} watch;
+
+static bool watch_progress(void *user, const gd_fit_progress *p)
+{
+    watch *w = user;
+    w->calls++;
+    w->epochs_done += p->epoch_done;
+    w->last = *p;
+    return w->calls != w->stop_after;
+}
+
+/* A fresh module trained by gd_fit for two epochs of made-up digits, in one way or another. */
+static gd_module *fit(gd_context *gd, gd_mode mode, bool per_example, int prefetch,
+                      gd_metrics *result, watch *w)
+{
+    gd_dataset *d = simple_digits(gd, 530);
+    gd_module *m = gd_module_create(gd, .seed = 4);
+    gd_optimizer *o = gd_sgd(m, .lr = 0.1, .momentum = 0.5);
+    gd_loader *train =
+        gd_loader_open(d, .batch = 50, .shuffle = true, .seed = 6, .prefetch = prefetch);
+    gd_loader *test = gd_loader_open(d, .batch = 200);
+    assert_int_equal(gd_fit(o, network, m, train, test, .epochs = 2, .mode = mode,
+                            .per_example = per_example, .progress = w ? watch_progress : NULL,
+                            .progress_user = w, .progress_interval = -1.0, .result = result),
+                     GD_OK);
+    return m;
+}
+
+static void the_trainer_is_the_same_in_every_mode(void **state)
+{
+    gd_metrics reference, metrics;
+    watch w = { 0 };
+    gd_module *m = fit(*state, GD_MODE_COMPILED, false, 0, &reference, &w);
+    assert_int_equal(w.calls, 2 * 11 + 2);
+    assert_int_equal(w.epochs_done, 2);
+    assert_int_equal(w.last.epoch, 2);
+    assert_int_equal(w.last.step, 11);
+    assert_int_equal(w.last.train.samples, 530);
+    assert_int_equal(w.last.test.samples, 530);
+    assert_memory_equal(&w.last.test, &reference, sizeof reference);
+    assert_true(reference.accuracy > 0.5 && reference.loss < 2.0);
+    assert_true(w.last.seconds_left == 0.0);
+    assert_same_modules(fit(*state, GD_MODE_EAGER, false, 0, &metrics, NULL), m);
+    assert_memory_equal(&metrics, &reference, sizeof metrics);
+    assert_same_modules(fit(*state, GD_MODE_COMPILED, false, 2, &metrics, NULL), m);
+    /* One example at a time adds in another order. */
+    for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_EAGER; mode++) {
+        fit(*state, (gd_mode)mode, true, 0, &metrics, NULL);
+        assert_true(fabs(metrics.loss - reference.loss) < 1e-4);
+    }
+}
+
+static void training_can_be_stopped(void **state)
+{
+    gd_metrics result;
+    watch w = { .stop_after = 5 };
+    fit(*state, GD_MODE_COMPILED, false, 0, &result, &w);
+    assert_int_equal(w.calls, 5);
+    assert_int_equal(w.epochs_done, 0);
+    assert_int_equal(result.samples, 0);
+}
+
+static double halve(void *user, int64_t now, int64_t steps)
+{
+    int64_t *seen = user;
+    assert_int_equal(steps, 22);
+    assert_int_equal(now, *seen);
+    (*seen)++;
+    return 0.1 / (double)(now + 1);
+}
+
+static void schedules_are_asked_at_every_step(void **state)
+{
+    gd_dataset *d = simple_digits(*state, 530);
+    gd_module *m = gd_module_create(*state, .seed = 4);
+    gd_optimizer *o = gd_sgd(m);
+    int64_t seen = 0;
+    gd_loader *train = gd_loader_open(d, .batch = 50);
+    assert_int_equal(
+        gd_fit(o, network, m, train, .epochs = 2, .schedule = halve, .schedule_user = &seen),
+        GD_OK);
+    assert_int_equal(seen, 22);
+    assert_true(gd_optimizer_lr(o) == 0.1 / 22.0);
+}
+
+static gd_tensor *wrong_network(void *module, gd_tensor *x)
+{
+    return gd_linear(module, "fc", gd_reshape(x, GD_SHAPE(-1, 7)), 3);
+}
+
+static void errors_come_out(void **state)
+{
+    gd_dataset *d = simple_digits(*state, 100);
+    gd_module *m = gd_module_create(*state);
+    gd_optimizer *o = gd_sgd(m);
+    gd_loader *l = gd_loader_open(d, .batch = 50);
+    assert_int_equal(gd_fit(o, wrong_network, m, l), GD_ERR_SHAPE);
+    expect_error(GD_ERR_SHAPE, "gd_cross_entropy");
+    gd_metrics metrics;
+    assert_int_equal(gd_evaluate(m, wrong_network, m, l, .result = &metrics), GD_ERR_SHAPE);
+    gd_error_clear();
+    assert_int_equal(gd_fit(o, network, m, NULL), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "gd_fit");
+    assert_int_equal(gd_evaluate(m, network, m, NULL, .result = &metrics), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "gd_evaluate");
+}
+
+/* ---- real digits ---- */
+
+static void one_epoch_of_mnist_learns_it(void **state)
+{
+    gd_dataset *train = digits(*state, false), *test = digits(*state, true);
+    gd_module *m = gd_module_create(*state, .seed = 1);
+    gd_metrics metrics;
+    gd_loader *batches = gd_loader_open(train, .batch = 50, .shuffle = true, .seed = 1);
+    gd_loader *unseen = gd_loader_open(test, .batch = 300);
+    assert_int_equal(gd_fit(gd_adam(m, .lr = 0.005), network, m, batches, unseen, .epochs = 1,
+                            .result = &metrics),
+                     GD_OK);
+    assert_int_equal(metrics.samples, 10000);
+    assert_true(metrics.accuracy > 0.85);
+
+    /* Saved, loaded, and used again: the same predictions. */
+    char path[256];
+    snprintf(path, sizeof path, "%s/test_train_%ld.safetensors", GD_BINARY_DIR, (long)getpid());
+    if (gd_module_save(m, path) != GD_OK) {
+        assert_int_equal(gd_error_code(), GD_ERR_UNSUPPORTED);
+        gd_error_clear();
+        return;
+    }
+    gd_module *loaded = gd_module_create(*state);
+    assert_int_equal(gd_module_load(loaded, path), GD_OK);
+    remove(path);
+    gd_tensor *x, *a, *b;
+    assert_int_equal(gd_dataset_get(test, 0, 100, &x, NULL), GD_OK);
+    float left[1000], right[1000];
+    a = gd_softmax(network(m, x), 1);
+    b = gd_softmax(network(loaded, x), 1);
+    assert_int_equal(gd_tensor_read(a, left, sizeof left), GD_OK);
+    assert_int_equal(gd_tensor_read(b, right, sizeof right), GD_OK);
+    assert_memory_equal(left, right, sizeof left);
+    gd_metrics again;
+    assert_int_equal(gd_evaluate(loaded, network, loaded, unseen, .result = &again), GD_OK);
+    assert_memory_equal(&again, &metrics, sizeof again);
+}
+
+/* ---- out of memory, at every allocation in turn ---- */
+
+static bool everything(bool per_example)
+{
+    gd_context *gd = gd_open("cpu", .threads = 1);
+    float samples[6][4] = { { 1.0f } };
+    int64_t labels[6] = { 0, 1, 2, 0, 1, 2 };
+    gd_dataset *d = gd ? gd_dataset_create(gd, .samples = samples, .shape = GD_SHAPE(4),
+                                           .labels = labels, .count = 6)
+                       : NULL;
+    gd_module *m = gd_module_create(gd, .seed = 1);
+    gd_optimizer *o = gd_adam(m);
+    gd_loader *train = gd_loader_open(d, .batch = 4), *test = gd_loader_open(d, .batch = 6);
+    gd_metrics metrics;
+    bool ok =
+        o && train && test &&
+        gd_fit(o, network, m, train, test, .per_example = per_example, .result = &metrics) == GD_OK;
+    gd_close(gd);
+    return ok;
+}
+
+static void failing_allocations_leave_nothing_behind(void **state)
+{
+    (void)state;
+    for (int per_example = 0; per_example < 2; per_example++)
+        for (int64_t n = 0;; n++) {
+            gd_error_clear();
+            gd_fail_allocations_after(n);
+            bool ok = everything(per_example);
+            gd_fail_allocations_after(-1);
+            if (ok)
+                break;
+            assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
+            assert_true(n < 100000);
+        }
+    gd_error_clear();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(per_example_gradients_equal_the_batch, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(modes_and_threads_agree_bit_for_bit, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(a_compiled_step_allocates_nothing, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(evaluation_counts_every_sample_once, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(the_trainer_is_the_same_in_every_mode, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(training_can_be_stopped, open_context, close_context),
+        cmocka_unit_test_setup_teardown(schedules_are_asked_at_every_step, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(errors_come_out, open_context, close_context),
+        cmocka_unit_test_setup_teardown(one_epoch_of_mnist_learns_it, open_context, close_context),
+        cmocka_unit_test(failing_allocations_leave_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
