@@ -26,7 +26,9 @@ int main(void)
         if (i == 1 || i % 250 == 0)
             printf("step %4d  loss %.6f\n", i, loss);
     }
-    printf("%s", gd_error_message());
     gd_close(gd);
+    if (gd_error_code())
+        fprintf(stderr, "%s\n", gd_error_message());
+    return gd_error_code() != GD_OK;
 }
 /* README end */

@@ -216,48 +216,6 @@ static void test_compiler_only_ops(void **state)
 
 /* ---- threads ---- */
 
-typedef struct large {
-    const char *row; /* NULL: every elementwise op */
-    op_case c;
-} large;
-
-/* Large enough that every kernel cuts its work; sizes that do not divide evenly. */
-static const large large_cases[] = {
-    { NULL, { .shape = { SHAPE(127, 1031), SHAPE(127, 1031), SHAPE(127, 1031) } } },
-    { NULL, { .shape = { SHAPE(509, 257), SHAPE(257), SHAPE(509, 1) } } },
-    { "copy", { .shape = { SHAPE(509, 257) } } },
-    { "cast", { { SHAPE(509, 257) }, { GD_BF16 } } },
-    { "pad", { { SHAPE(509, 257) }, { 1, 2, 3, 4, 5 } } },
-    { "concat", { { SHAPE(301, 257), SHAPE(7, 257), SHAPE(203, 257) }, { 0 } } },
-    { "random_bits", { .p = { 2, 509, 257, GD_F32 } } },
-    { "normal", { .p = { 2, 509, 257, GD_F64 } } },
-    { "sum", { { SHAPE(509, 257) }, { 10, 0 } } },
-    { "sum", { { SHAPE(509, 257) }, { 11, 0 } } },
-    { "sum", { { SHAPE(509, 257) }, { 0, 0 } } },
-    { "sum", { { SHAPE(131, 31, 37) }, { 102, 0 } } },
-    { "prod", { { SHAPE(509, 257) }, { 11, 0 } } },
-    { "max", { { SHAPE(509, 257) }, { 10, 0 } } },
-    { "min", { { SHAPE(509, 257) }, { 0, 0 } } },
-    { "mean", { { SHAPE(509, 257) }, { 0, 0 } } },
-    { "var", { { SHAPE(509, 257) }, { 10, 0 } } },
-    { "argmax", { { SHAPE(509, 257) }, { 0, 0 } } },
-    { "argmin", { { SHAPE(509, 257) }, { 1, 0 } } },
-    { "cumsum", { { SHAPE(509, 257) }, { 0 } } },
-    { "cumprod", { { SHAPE(509, 257) }, { 1 } } },
-    { "matmul", { .shape = { SHAPE(251, 317), SHAPE(317, 193) } } },
-    { "matmul", { .shape = { SHAPE(7, 67, 71), SHAPE(7, 71, 61) } } },
-    { "matmul", { .shape = { SHAPE(701, 513), SHAPE(513) } } },
-    { "affine", { .shape = { SHAPE(251, 317), SHAPE(317, 193), SHAPE(193) } } },
-    { "gather", { { SHAPE(5, 20011), SHAPE(9, 20011) }, { 0 } } },
-    { "scatter_add", { { SHAPE(5, 20011), SHAPE(9, 20011), SHAPE(9, 20011) }, { 0 } } },
-    { "scatter_add", { { SHAPE(40009), SHAPE(50021), SHAPE(50021) }, { 0 } } },
-    { "softmax", { { SHAPE(509, 257) }, { 1 } } },
-    { "softmax", { { SHAPE(509, 257) }, { 0 } } },
-    { "log_softmax", { { SHAPE(509, 257) }, { 1 } } },
-    { "cross_entropy", { .shape = { SHAPE(509, 257), SHAPE(509) } } },
-    { "cross_entropy_grad", { .shape = { SHAPE(509, 257), SHAPE(509), SHAPE(509) } } },
-};
-
 static void check_threads(gd_context *context, const op_row *row, const op_case *c, gd_dtype dtype,
                           numbers *n)
 {
@@ -301,15 +259,14 @@ static void test_threads(void **state)
     static const gd_dtype dtypes[] = { GD_F32, GD_F64, GD_I32 };
     gd_context *context = open_cpu(NULL, 1);
     numbers n = { 51 };
-    for (int k = 0; k < COUNT(large_cases); k++)
+    for (int k = 0; k < op_large_count; k++)
         for (int r = 0; r < op_row_count; r++) {
-            const large *l = &large_cases[k];
-            bool elementwise = !l->row && r < GD_OP_ELEMENTWISE_COUNT;
-            if (!elementwise && (!l->row || strcmp(l->row, op_rows[r]->name) != 0))
+            const op_large *l = &op_large_cases[k];
+            if (!op_large_concerns(l, op_rows[r]))
                 continue;
             for (int d = 0; d < COUNT(dtypes); d++)
                 if (takes(op_rows[r], dtypes[d]))
-                    check_threads(context, op_rows[r], &l->c, dtypes[d], &n);
+                    check_threads(context, op_rows[r], &l->operands, dtypes[d], &n);
         }
     assert_int_equal(watch_faults(), 0);
     close_context(context);

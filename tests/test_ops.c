@@ -182,6 +182,34 @@ static void test_devices_agree(void **state)
     assert_int_equal(watch_faults(), 0);
 }
 
+/* Sums are of small whole numbers, so that every order of additions gives the same. */
+static void test_devices_agree_on_large_operands(void **state)
+{
+    (void)state;
+    static const gd_dtype dtypes[] = { GD_F32, GD_F64, GD_U8 };
+    numbers n = { 6 };
+    for (int k = 0; k < op_large_count; k++)
+        for (int r = 0; r < op_row_count; r++) {
+            const op_row *row = op_rows[r];
+            const op_large *l = &op_large_cases[k];
+            int kinds = row->oracle ? 1 : COUNT(dtypes);
+            for (int d = 0; d < kinds && op_large_concerns(l, row); d++) {
+                if (!takes(row, dtypes[d]))
+                    continue;
+                operand o[OP_MAX_OPERANDS];
+                bool whole = (row->flags & OP_SUM) != 0;
+                for (int i = 0; i < row->operands; i++)
+                    o[i] = operand_make(row, &l->operands, i, dtypes[d],
+                                        (layout_kind)((d + i) % LAYOUT_SLICED), whole, &n);
+                compare_devices(row, k, o, l->operands.p, "large",
+                                tolerance(row, expected_dtype(row->result, dtypes[d]), whole));
+                for (int i = 0; i < row->operands; i++)
+                    operand_free(&o[i]);
+            }
+        }
+    assert_int_equal(watch_faults(), 0);
+}
+
 static void test_result_dtypes(void **state)
 {
     (void)state;
@@ -502,6 +530,7 @@ int main(void)
         cmocka_unit_test_setup(test_golden_values, clear_error),
         cmocka_unit_test_setup(test_result_dtypes, clear_error),
         cmocka_unit_test_setup(test_devices_agree, clear_error),
+        cmocka_unit_test_setup(test_devices_agree_on_large_operands, clear_error),
         cmocka_unit_test_setup(test_special_values, clear_error),
         cmocka_unit_test_setup(test_specials_among_numbers, clear_error),
         cmocka_unit_test_setup(test_integer_division, clear_error),

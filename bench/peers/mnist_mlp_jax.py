@@ -80,7 +80,7 @@ def main():
         loss.block_until_ready()
 
     seconds = problem.measure(one, wait, data.batches, SECONDS)
-    problem.print_step("jit", losses, seconds, problem.measure_epoch(one, wait, data.batches))
+    problem.print_step("jit", losses, seconds, problem.measure_epoch(one, wait, data.batches, seconds))
     print(f"compile jit {first:.3f}")
 
     @jax.jit

@@ -142,9 +142,10 @@ def fastest(data, mode, makers):
         if best is None or seconds < best[0]:
             best = seconds, losses, first, step
     if best is not None:
-        problem.print_step(mode, best[1], best[0], problem.measure_epoch(best[3], lambda: None, data.batches))
+        seconds, losses, first, step = best
+        problem.print_step(mode, losses, seconds, problem.measure_epoch(step, lambda: None, data.batches, seconds))
         if mode == "compile":
-            print(f"compile {mode} {best[2]:.3f}")
+            print(f"compile {mode} {first:.3f}")
 
 
 def image(data, mode, predictor):
@@ -181,9 +182,10 @@ def main():
     step = with_optimizer(data, foreach=False)
     step(0)
     problem.print_start()
-    for i in range(data.batches):
-        step(i)
-    problem.print_memory()
+    if THREADS == 1:
+        for i in range(data.batches):
+            step(i)
+        problem.print_memory()
     fastest(data, "eager", {
         "optim.SGD": lambda d: with_optimizer(d, foreach=False),
         "optim.SGD(foreach)": lambda d: with_optimizer(d, foreach=True),

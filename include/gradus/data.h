@@ -1,5 +1,5 @@
-/* gradus/data.h: reading data sets and feeding them to training in batches. Start at gd_idx_read() for files, at gd_mnist() and
- * gd_loader_open() for training. */
+/* gradus/data.h: reading data sets and feeding them to training in batches. Start at gd_idx_read()
+ * for files, at gd_mnist() and gd_loader_open() for training. */
 #ifndef GRADUS_DATA_H
 #define GRADUS_DATA_H
 
@@ -58,7 +58,7 @@ GD_API gd_status gd_idx_read_memory(const void *bytes, size_t size, gd_idx *out)
 /* Release the data and zero the struct. NULL and an all-zero struct are fine. */
 GD_API void gd_idx_free(gd_idx *idx);
 
-/* ---- data sets: samples with class labels ------------------------------------------------------------------------ */
+/* ---- data sets: samples with class labels ---- */
 
 typedef struct gd_dataset gd_dataset;
 
@@ -69,24 +69,29 @@ typedef struct gd_dataset_options {
     gd_shape shape;        /* of one sample */
     const int64_t *labels; /* [count] */
     int64_t count;
-    float scale, shift; /* a sample is given out as value * scale + shift, in f32; scale 0 means 1 */
+    float scale,
+        shift; /* a sample is given out as value * scale + shift, in f32; scale 0 means 1 */
 } gd_dataset_options;
 
-/* gd_dataset_create(context, .samples = x, .dtype = GD_F32, .shape = GD_SHAPE(4), .labels = y, .count = 150). Samples and labels are
- * copied. Owned by the context. GD_ERR_INVALID, GD_ERR_DTYPE, GD_ERR_MEMORY. */
-#define gd_dataset_create(...) gd_dataset_create_with((gd_dataset_options){ .context = __VA_ARGS__ })
+/* gd_dataset_create(context, .samples = x, .dtype = GD_F32, .shape = GD_SHAPE(4), .labels = y,
+ * .count = 150). Samples and labels are copied. Owned by the context. GD_ERR_INVALID, GD_ERR_DTYPE,
+ * GD_ERR_MEMORY. */
+#define gd_dataset_create(...) \
+    gd_dataset_create_with((gd_dataset_options){ .context = __VA_ARGS__ })
 GD_API gd_dataset *gd_dataset_create_with(gd_dataset_options options);
 
 typedef struct gd_dataset_idx_options {
     gd_context *context;
     const char *samples, *labels; /* IDX files, or those with .gz */
-    bool keep_shape;              /* samples keep their rank ([28, 28]) and are not flattened ([784]) */
-    float scale, shift;           /* as above; scale 0 means 1 for f32, 1/255 for u8 */
+    bool keep_shape;    /* samples keep their rank ([28, 28]) and are not flattened ([784]) */
+    float scale, shift; /* as above; scale 0 means 1 for f32, 1/255 for u8 */
 } gd_dataset_idx_options;
 
-/* gd_dataset_read_idx(context, "images", "labels"): samples u8 or f32 of rank 1 or more, labels u8 or i32 of rank 1, as many. The two files are read
- * at the same time. Errors of gd_idx_read; GD_ERR_FORMAT when they do not go together. */
-#define gd_dataset_read_idx(...) gd_dataset_read_idx_with((gd_dataset_idx_options){ .context = __VA_ARGS__ })
+/* gd_dataset_read_idx(context, "images", "labels"): samples u8 or f32 of rank 1 or more, labels u8
+ * or i32 of rank 1, as many. The two files are read at the same time. Errors of gd_idx_read;
+ * GD_ERR_FORMAT when they do not go together. */
+#define gd_dataset_read_idx(...) \
+    gd_dataset_read_idx_with((gd_dataset_idx_options){ .context = __VA_ARGS__ })
 GD_API gd_dataset *gd_dataset_read_idx_with(gd_dataset_idx_options options);
 
 typedef struct gd_mnist_options {
@@ -96,12 +101,15 @@ typedef struct gd_mnist_options {
     bool keep_shape; /* [28, 28], not [784] */
 } gd_mnist_options;
 
-/* gd_mnist(context, "data/mnist"), gd_mnist(context, "data/mnist", .test = true): handwritten digits, pixels 0 … 1, from the four IDX files as
- * published, compressed or not. GD_ERR_IO says which file is missing and where to get it. */
+/* gd_mnist(context, "data/mnist"), gd_mnist(context, "data/mnist", .test = true): handwritten
+ * digits, pixels 0 … 1, from the four IDX files as published, compressed or not. GD_ERR_IO says
+ * which file is missing and where to get it. */
 #define gd_mnist(...) gd_mnist_with((gd_mnist_options){ .context = __VA_ARGS__ })
 GD_API gd_dataset *gd_mnist_with(gd_mnist_options options);
-/* Both halves of it, flattened, their four files read at the same time. Both are NULL on an error. */
-GD_API gd_status gd_mnist_pair(gd_context *context, const char *folder, gd_dataset **train, gd_dataset **test);
+/* Both halves of it, flattened, their four files read at the same time. Both are NULL on an error.
+ */
+GD_API gd_status gd_mnist_pair(gd_context *context, const char *folder, gd_dataset **train,
+                               gd_dataset **test);
 
 /* End a data set before its context closes; loaders of it must be released first. NULL is fine. */
 GD_API void gd_dataset_release(gd_dataset *dataset);
@@ -110,36 +118,40 @@ GD_API int64_t gd_dataset_count(const gd_dataset *dataset);
 GD_API gd_shape gd_dataset_shape(const gd_dataset *dataset);
 /* Number of classes: the largest label plus one. */
 GD_API int64_t gd_dataset_classes(const gd_dataset *dataset);
-/* Samples first … first+count-1 in file order, as new temporaries: x [count, shape..] f32, y [count] i64. Either may be NULL.
- * GD_ERR_SHAPE when there are not so many. */
-GD_API gd_status gd_dataset_get(const gd_dataset *dataset, int64_t first, int64_t count, gd_tensor **x, gd_tensor **y);
+/* Samples first … first+count-1 in file order, as new temporaries: x [count, shape..] f32, y
+ * [count] i64. Either may be NULL. GD_ERR_SHAPE when there are not so many. */
+GD_API gd_status gd_dataset_get(const gd_dataset *dataset, int64_t first, int64_t count,
+                                gd_tensor **x, gd_tensor **y);
 
-/* ---- loaders: batches, epoch after epoch ------------------------------------------------------------------------- */
+/* ---- loaders: batches, epoch after epoch ---- */
 
 typedef struct gd_loader gd_loader;
 
 typedef struct gd_loader_options {
     gd_dataset *dataset;
-    int64_t batch;  /* samples in one; 0: 32 */
-    bool shuffle;   /* in a fresh order each epoch, which depends on the seed and the number of the epoch alone */
+    int64_t batch; /* samples in one; 0: 32 */
+    bool shuffle;  /* in a fresh order each epoch, which depends on the seed and the number of the
+                      epoch alone */
     uint64_t seed;
     bool drop_last; /* leave out a last batch that is not full */
-    int prefetch;   /* batches to make ready ahead in a thread of its own. 0: in the call, cheapest for small samples */
+    int prefetch;   /* batches to make ready ahead in a thread of its own. 0: in the call, cheapest
+                       for small samples */
 } gd_loader_options;
 
 typedef struct gd_batch {
     int count;             /* 2 */
-    gd_tensor *tensors[2]; /* x [size, shape..] f32 and y [size] i64, owned by the loader, overwritten by later calls */
+    gd_tensor *tensors[2]; /* x [size, shape..] f32 and y [size] i64, owned by the loader,
+                              overwritten by later calls */
     int64_t size;          /* samples; less than `batch` in a last one */
 } gd_batch;
 
-/* gd_loader_open(dataset, .batch = 50, .shuffle = true). Owned by the context of its data set. The tensors are a fixed set made here; nothing is
- * allocated per batch. */
+/* gd_loader_open(dataset, .batch = 50, .shuffle = true). Owned by the context of its data set. The
+ * tensors are a fixed set made here; nothing is allocated per batch. */
 #define gd_loader_open(...) gd_loader_open_with((gd_loader_options){ .dataset = __VA_ARGS__ })
 GD_API gd_loader *gd_loader_open_with(gd_loader_options options);
 GD_API void gd_loader_release(gd_loader *loader);
-/* The next batch of the epoch. False at its end (the call after that begins the next epoch), for NULL, and on an error, which gd_error_code
- * tells apart. */
+/* The next batch of the epoch. False at its end (the call after that begins the next epoch), for
+ * NULL, and on an error, which gd_error_code tells apart. */
 GD_API bool gd_loader_next(gd_loader *loader, gd_batch *batch);
 /* Batches in an epoch, and samples in them. */
 GD_API int64_t gd_loader_batches(const gd_loader *loader);

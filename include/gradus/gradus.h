@@ -1,4 +1,5 @@
-/* gradus/gradus.h: all of Gradus. Small programs include this; large ones may include the parts they use. */
+/* gradus/gradus.h: all of Gradus. Small programs include this; large ones may include the parts
+ * they use. */
 #ifndef GRADUS_GRADUS_H
 #define GRADUS_GRADUS_H
 
@@ -9,6 +10,7 @@
 #include <gradus/io.h>
 #include <gradus/nn.h>
 #include <gradus/ops.h>
+#include <gradus/scalar.h>
 #include <gradus/optim.h>
 #include <gradus/tensor.h>
 #include <gradus/train.h>

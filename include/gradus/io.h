@@ -1,7 +1,8 @@
-/* gradus/io.h: tensors in files, in the safetensors format (https://github.com/huggingface/safetensors, "Format").
+/* gradus/io.h: tensors in files, in the safetensors format
+ * (https://github.com/huggingface/safetensors, "Format").
  *
- * Modules save and load themselves with gd_module_save and gd_module_load (gradus/nn.h); this is what they stand on.
- * A build without jansson answers every call with GD_ERR_UNSUPPORTED.
+ * Modules save and load themselves with gd_module_save and gd_module_load (gradus/nn.h); this is
+ * what they stand on. A build without jansson answers every call with GD_ERR_UNSUPPORTED.
  */
 #ifndef GRADUS_IO_H
 #define GRADUS_IO_H
@@ -22,9 +23,9 @@ typedef struct gd_metadata {
     const char *key, *value; /* UTF-8 */
 } gd_metadata;
 
-/* Write the tensors and strings to a file, atomically: at any instant `path` is either the old file or the whole new one.
- * The same input gives the same bytes. GD_ERR_INVALID: a name that is empty, repeated or not UTF-8, a NULL tensor.
- * GD_ERR_IO, GD_ERR_MEMORY, GD_ERR_UNSUPPORTED. */
+/* Write the tensors and strings to a file, atomically: at any instant `path` is either the old file
+ * or the whole new one. The same input gives the same bytes. GD_ERR_INVALID: a name that is empty,
+ * repeated or not UTF-8, a NULL tensor. GD_ERR_IO, GD_ERR_MEMORY, GD_ERR_UNSUPPORTED. */
 GD_API gd_status gd_tensors_save(const char *path, const gd_named_tensor *tensors, size_t count,
                                  const gd_metadata *metadata, size_t metadata_count);
 
@@ -44,12 +45,15 @@ typedef struct gd_tensor_info {
 
 /* Tensors are numbered 0 … count-1 in the order of their names. */
 GD_API size_t gd_tensor_file_count(const gd_tensor_file *file);
-/* Describe a tensor. GD_ERR_INVALID: no such number; GD_ERR_UNSUPPORTED: a dtype or rank Gradus does not have. */
-GD_API gd_status gd_tensor_file_info(const gd_tensor_file *file, size_t index, gd_tensor_info *info);
+/* Describe a tensor. GD_ERR_INVALID: no such number; GD_ERR_UNSUPPORTED: a dtype or rank Gradus
+ * does not have. */
+GD_API gd_status gd_tensor_file_info(const gd_tensor_file *file, size_t index,
+                                     gd_tensor_info *info);
 /* The number of the tensor called `name`, -1 (and no error) if there is none. */
 GD_API int64_t gd_tensor_file_find(const gd_tensor_file *file, const char *name);
 /* Its values as a new temporary. */
-GD_API gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, size_t index, gd_context *context);
+GD_API gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, size_t index,
+                                      gd_context *context);
 /* The value of a metadata key, NULL (and no error) if there is none. */
 GD_API const char *gd_tensor_file_metadata(const gd_tensor_file *file, const char *key);
 

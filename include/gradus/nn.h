@@ -1,13 +1,15 @@
-/* gradus/nn.h: modules, layers, and models written as data. Start at gd_module_create() and gd_linear().
+/* gradus/nn.h: modules, layers, and models written as data. Start at gd_module_create() and
+ * gd_linear().
  *
- * A MODULE holds named parameters and buffers. A LAYER is a function that is given the module and a name; it makes its parameters
- * at first use, with shapes inferred from its input, and finds them again at every later use. So one C function
+ * A MODULE holds named parameters and buffers. A LAYER is a function that is given the module and a
+ * name; it makes its parameters at first use, with shapes inferred from its input, and finds them
+ * again at every later use. So one C function
  *
  *     gd_tensor *a = gd_relu(gd_linear(m, "fc1", x, 16));
  *     return gd_linear(m, "fc2", a, 10);
  *
- * is the model, its shape inference, its summary and its state dict; it is traced by gd_compile like any other code. A MODEL is the
- * same as data: a list of gd_layer_spec, or JSON.
+ * is the model, its shape inference, its summary and its state dict; it is traced by gd_compile
+ * like any other code. A MODEL is the same as data: a list of gd_layer_spec, or JSON.
  */
 #ifndef GRADUS_NN_H
 #define GRADUS_NN_H
@@ -18,27 +20,30 @@
 extern "C" {
 #endif
 
-/* ---- modules ----------------------------------------------------------------------------------------------------- */
+/* ---- modules ---- */
 
 typedef struct gd_module gd_module;
 
 typedef struct gd_module_options {
     gd_context *context;
-    uint64_t seed; /* of the initial values: they depend on it and on the order in which parameters are made, on nothing else */
+    uint64_t seed; /* of the initial values: they depend on it and on the order in which parameters
+                      are made, on nothing else */
 } gd_module_options;
 
-/* gd_module_create(context), gd_module_create(context, .seed = 1). Owned by the context; gd_module_release ends it earlier. */
+/* gd_module_create(context), gd_module_create(context, .seed = 1). Owned by the context;
+ * gd_module_release ends it earlier. */
 #define gd_module_create(...) gd_module_create_with((gd_module_options){ .context = __VA_ARGS__ })
 GD_API gd_module *gd_module_create_with(gd_module_options options);
-/* End a module before its context closes. Optimizers made from it must be released first. NULL is fine. */
+/* End a module before its context closes. Optimizers made from it must be released first. NULL is
+ * fine. */
 GD_API void gd_module_release(gd_module *m);
 GD_API gd_context *gd_module_context(const gd_module *m);
 
-/* How initial values are drawn. in and out are the sizes of the last two axes times those of all axes before them.
- *   glorot: Glorot, Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010
- *   he:     He et al., "Delving deep into rectifiers", 2015 */
+/* How initial values are drawn. in and out are the sizes of the last two axes times those of all
+ * axes before them. glorot: Glorot, Bengio, "Understanding the difficulty of training deep
+ * feedforward neural networks", 2010 he:     He et al., "Delving deep into rectifiers", 2015 */
 typedef enum gd_init {
-    GD_INIT_DEFAULT,        /* what the layer prefers: glorot_uniform for weights, zeros for biases */
+    GD_INIT_DEFAULT, /* what the layer prefers: glorot_uniform for weights, zeros for biases */
     GD_INIT_ZEROS,
     GD_INIT_ONES,
     GD_INIT_GLOROT_UNIFORM, /* uniform in +-sqrt(6 / (in + out)) */
@@ -51,16 +56,20 @@ typedef enum gd_init {
 /* "glorot_uniform"; "?" for a number that is none. */
 GD_API const char *gd_init_name(gd_init init);
 
-/* The f32 parameter at `path`, made now if there is none; owned by the module. For layers of one's own. An existing one must have this
- * shape (GD_ERR_SHAPE). GD_ERR_STATE: the module was loaded from a file that does not have it. Never recorded by a trace. */
+/* The f32 parameter at `path`, made now if there is none; owned by the module. For layers of one's
+ * own. An existing one must have this shape (GD_ERR_SHAPE). GD_ERR_STATE: the module was loaded
+ * from a file that does not have it. Never recorded by a trace. */
 GD_API gd_tensor *gd_parameter(gd_module *m, const char *path, gd_shape shape, gd_init init);
-/* The buffer at `path`, a tensor that is saved with the module but gets no gradient; made full of `value`. */
-GD_API gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, gd_dtype dtype, double value);
+/* The buffer at `path`, a tensor that is saved with the module but gets no gradient; made full of
+ * `value`. */
+GD_API gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, gd_dtype dtype,
+                            double value);
 
 /* An existing parameter or buffer, borrowed. GD_ERR_INVALID when there is none of that path. */
 GD_API gd_tensor *gd_module_parameter(const gd_module *m, const char *path);
 
-/* All of them in the order of their creation: how many, and number i's path, tensor and kind. NULL, false: no such number. */
+/* All of them in the order of their creation: how many, and number i's path, tensor and kind. NULL,
+ * false: no such number. */
 GD_API int gd_module_count(const gd_module *m);
 GD_API const char *gd_module_path(const gd_module *m, int i);
 GD_API gd_tensor *gd_module_tensor(const gd_module *m, int i);
@@ -68,22 +77,24 @@ GD_API bool gd_module_is_parameter(const gd_module *m, int i);
 /* Numbers in all parameters together; buffers do not count. */
 GD_API int64_t gd_module_parameter_count(const gd_module *m);
 
-/* A table of the layers used so far: name, type, output shape (as last seen), parameters. Conventions of gd_tensor_format. */
+/* A table of the layers used so far: name, type, output shape (as last seen), parameters.
+ * Conventions of gd_tensor_format. */
 GD_API size_t gd_module_summary(const gd_module *m, char *text, size_t size);
 
-/* Whether layers behave as in training (the default) or as in use: for dropout and the like. Read while a model function runs; a
- * compiled function keeps what it was when it was traced. */
+/* Whether layers behave as in training (the default) or as in use: for dropout and the like. Read
+ * while a model function runs; a compiled function keeps what it was when it was traced. */
 GD_API void gd_module_set_training(gd_module *m, bool training);
 GD_API bool gd_module_is_training(const gd_module *m);
 
 /* Write all parameters and buffers to a safetensors file, atomically. Errors of gd_tensors_save. */
 GD_API gd_status gd_module_save(const gd_module *m, const char *path);
-/* Read them back. A module that has parameters takes the values of a file with exactly the same names, shapes and dtypes, or is left
- * unchanged: GD_ERR_FORMAT names the first difference. A module that has none yet takes everything the file has; its layers then
- * find their parameters there. */
+/* Read them back. A module that has parameters takes the values of a file with exactly the same
+ * names, shapes and dtypes, or is left unchanged: GD_ERR_FORMAT names the first difference. A
+ * module that has none yet takes everything the file has; its layers then find their parameters
+ * there. */
 GD_API gd_status gd_module_load(gd_module *m, const char *path);
 
-/* ---- layers ------------------------------------------------------------------------------------------------------ */
+/* ---- layers ---- */
 
 typedef struct gd_linear_options {
     gd_module *module;
@@ -94,13 +105,13 @@ typedef struct gd_linear_options {
     gd_init init; /* of the weight */
 } gd_linear_options;
 
-/* gd_linear(m, "fc1", x, 16), gd_linear(m, "fc1", x, 16, .no_bias = true): x @ weight + bias, [.., in] -> [.., units], with the
- * parameters "fc1.weight" [in, units] and "fc1.bias" [units] (zeros). x: f32, rank 1 or more. GD_ERR_SHAPE names the path when a later
- * use does not fit the first. */
+/* gd_linear(m, "fc1", x, 16), gd_linear(m, "fc1", x, 16, .no_bias = true): x @ weight + bias, [..,
+ * in] -> [.., units], with the parameters "fc1.weight" [in, units] and "fc1.bias" [units] (zeros).
+ * x: f32, rank 1 or more. GD_ERR_SHAPE names the path when a later use does not fit the first. */
 #define gd_linear(...) gd_linear_with((gd_linear_options){ .module = __VA_ARGS__ })
 GD_API gd_tensor *gd_linear_with(gd_linear_options options);
 
-/* ---- models as data ---------------------------------------------------------------------------------------------- */
+/* ---- models as data ---- */
 
 #define GD_LAYER_MAX_INPUTS 16
 #define GD_MODEL_MAX_LAYERS 4096
@@ -113,11 +124,13 @@ GD_API gd_tensor *gd_linear_with(gd_linear_options options);
  *   concat                                  two or more inputs, axis (default -1)
  *   flatten                                 nothing: [batch, ..] -> [batch, n]
  *   reshape                                 shape, without the batch axis; one size may be -1
- * Any type takes an activation, applied to its result: one of relu, sigmoid, tanh, gelu, softmax, log_softmax. */
+ * Any type takes an activation, applied to its result: one of relu, sigmoid, tanh, gelu, softmax,
+ * log_softmax. */
 typedef struct gd_layer_spec {
     const char *name; /* unique, not "input" */
     const char *type;
-    const char *inputs[GD_LAYER_MAX_INPUTS]; /* names of layers, or "input"; none: the layer before, for the first the input */
+    const char *inputs[GD_LAYER_MAX_INPUTS]; /* names of layers, or "input"; none: the layer before,
+                                                for the first the input */
     const char *activation;                  /* NULL: none */
     int64_t units;
     bool no_bias;
@@ -139,7 +152,8 @@ typedef struct gd_model gd_model;
 
 typedef struct gd_model_options {
     gd_context *context;
-    const char *json;          /* for gd_model_load_json: a path, or JSON text, told by its first character '{' */
+    const char
+        *json; /* for gd_model_load_json: a path, or JSON text, told by its first character '{' */
     const gd_model_spec *spec; /* for gd_model_create */
     uint64_t seed;             /* as for gd_module_create */
 } gd_model_options;
@@ -148,14 +162,17 @@ typedef struct gd_model_options {
  *
  *     { "input": [784], "loss": "cross_entropy", "output": "fc2",
  *       "layers": [ { "name": "fc1", "type": "linear", "units": 16, "activation": "relu" },
- *                   { "name": "fc2", "type": "linear", "units": 10, "inputs": ["fc1"], "bias": true, "init": "glorot_uniform" } ] }
+ *                   { "name": "fc2", "type": "linear", "units": 10, "inputs": ["fc1"], "bias":
+ * true, "init": "glorot_uniform" } ] }
  *
- * with "axis" and "shape" where a type uses them; "loss", "output", "inputs", "activation", "bias", "init" may be left out. Owned by the
- * context. Parameters are made at once, in an order in which every layer comes after its inputs and otherwise as listed.
- * Errors name the layer and what is allowed. GD_ERR_FORMAT: not JSON, an unknown key or a wrong kind of value; GD_ERR_INVALID: an unknown
- * type, name or loss, a name used twice, a cycle; GD_ERR_SHAPE: shapes that do not fit; GD_ERR_IO; GD_ERR_MEMORY; GD_ERR_UNSUPPORTED: a
- * build without jansson. */
-#define gd_model_load_json(...) gd_model_load_json_with((gd_model_options){ .context = __VA_ARGS__ })
+ * with "axis" and "shape" where a type uses them; "loss", "output", "inputs", "activation", "bias",
+ * "init" may be left out. Owned by the context. Parameters are made at once, in an order in which
+ * every layer comes after its inputs and otherwise as listed. Errors name the layer and what is
+ * allowed. GD_ERR_FORMAT: not JSON, an unknown key or a wrong kind of value; GD_ERR_INVALID: an
+ * unknown type, name or loss, a name used twice, a cycle; GD_ERR_SHAPE: shapes that do not fit;
+ * GD_ERR_IO; GD_ERR_MEMORY; GD_ERR_UNSUPPORTED: a build without jansson. */
+#define gd_model_load_json(...) \
+    gd_model_load_json_with((gd_model_options){ .context = __VA_ARGS__ })
 GD_API gd_model *gd_model_load_json_with(gd_model_options options);
 
 /* gd_model_create(context, .spec = &spec, .seed = 1): the same from C. The spec is copied. */

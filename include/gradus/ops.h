@@ -2,8 +2,8 @@
  * the result as a temporary of the operands' context; NULL operands give NULL. Errors: GD_ERR_SHAPE
  * and GD_ERR_DTYPE where shapes or dtypes do not fit, GD_ERR_MEMORY. Names and meanings are NumPy's
  * and PyTorch's. Broadcasting and promotion: gradus/tensor.h. Eager, an op runs when it is called;
- * inside gd_compile's function it is recorded. Derivatives are given as formulas in gradus docs and
- * in src/ops/.
+ * inside gd_compile's function it is recorded. Derivatives stand beside the
+ * ops in src/ops/.
  */
 #ifndef GRADUS_OPS_H
 #define GRADUS_OPS_H
@@ -14,35 +14,48 @@
 extern "C" {
 #endif
 
-/* ---- arithmetic, elementwise, broadcasting
- * ----------------------------------------------------------------------- */
+/* ---- arithmetic, elementwise, broadcasting ---- */
 
-GD_API gd_tensor *gd_add(gd_tensor *x, gd_tensor *y);       /* x + y; integers wrap */
-GD_API gd_tensor *gd_sub(gd_tensor *x, gd_tensor *y);       /* x - y */
-GD_API gd_tensor *gd_mul(gd_tensor *x, gd_tensor *y);       /* x * y */
-GD_API gd_tensor *gd_div(gd_tensor *x, gd_tensor *y);       /* x / y; integers are divided as f32 */
-GD_API gd_tensor *gd_floor_div(gd_tensor *x, gd_tensor *y); /* floor(x / y); integers by 0 give 0 */
-GD_API gd_tensor *gd_mod(gd_tensor *x,
-                         gd_tensor *y); /* x - y * floor(x / y), the sign of y (Python) */
-GD_API gd_tensor *gd_pow(gd_tensor *x,
-                         gd_tensor *y); /* x ^ y, C99's special cases; integers as f32 */
-GD_API gd_tensor *
-gd_maximum(gd_tensor *x,
-           gd_tensor *y); /* the larger; NaN if either is; a tie shares the gradient equally */
-GD_API gd_tensor *gd_minimum(gd_tensor *x, gd_tensor *y); /* the smaller, likewise */
-GD_API gd_tensor *
-gd_atan2(gd_tensor *x, gd_tensor *y);   /* the angle of the point (y, x): atan(x / y) by quadrant */
-GD_API gd_tensor *gd_neg(gd_tensor *x); /* -x */
-GD_API gd_tensor *gd_abs(gd_tensor *x); /* |x| */
-GD_API gd_tensor *gd_sign(gd_tensor *x);       /* -1, 0, 1; NaN stays */
-GD_API gd_tensor *gd_square(gd_tensor *x);     /* x * x */
-GD_API gd_tensor *gd_reciprocal(gd_tensor *x); /* 1 / x */
-GD_API gd_tensor *gd_sqrt(gd_tensor *x);       /* square root, correctly rounded */
-GD_API gd_tensor *gd_rsqrt(gd_tensor *x);      /* 1 / sqrt(x), rounded twice */
+/* x + y; integers wrap */
+GD_API gd_tensor *gd_add(gd_tensor *x, gd_tensor *y);
+/* x - y */
+GD_API gd_tensor *gd_sub(gd_tensor *x, gd_tensor *y);
+/* x * y */
+GD_API gd_tensor *gd_mul(gd_tensor *x, gd_tensor *y);
+/* x / y; integers are divided as f32 */
+GD_API gd_tensor *gd_div(gd_tensor *x, gd_tensor *y);
+/* floor(x / y); integers by 0 give 0 */
+GD_API gd_tensor *gd_floor_div(gd_tensor *x, gd_tensor *y);
+/* x - y * floor(x / y), the sign of y (Python) */
+GD_API gd_tensor *gd_mod(gd_tensor *x, gd_tensor *y);
+/* x ^ y, C99's special cases; integers as f32 */
+GD_API gd_tensor *gd_pow(gd_tensor *x, gd_tensor *y);
+/* the larger; NaN if either is; a tie shares the gradient equally */
+GD_API gd_tensor *gd_maximum(gd_tensor *x, gd_tensor *y);
+/* the smaller, likewise */
+GD_API gd_tensor *gd_minimum(gd_tensor *x, gd_tensor *y);
+/* the angle of the point (y, x): atan(x / y) by quadrant */
+GD_API gd_tensor *gd_atan2(gd_tensor *x, gd_tensor *y);
+/* -x */
+GD_API gd_tensor *gd_neg(gd_tensor *x);
+/* |x| */
+GD_API gd_tensor *gd_abs(gd_tensor *x);
+/* -1, 0, 1; NaN stays */
+GD_API gd_tensor *gd_sign(gd_tensor *x);
+/* x * x */
+GD_API gd_tensor *gd_square(gd_tensor *x);
+/* 1 / x */
+GD_API gd_tensor *gd_reciprocal(gd_tensor *x);
+/* square root, correctly rounded */
+GD_API gd_tensor *gd_sqrt(gd_tensor *x);
+/* 1 / sqrt(x), rounded twice */
+GD_API gd_tensor *gd_rsqrt(gd_tensor *x);
 GD_API gd_tensor *gd_floor(gd_tensor *x);
 GD_API gd_tensor *gd_ceil(gd_tensor *x);
-GD_API gd_tensor *gd_round(gd_tensor *x); /* to nearest, halves to even */
-GD_API gd_tensor *gd_trunc(gd_tensor *x); /* toward zero */
+/* to nearest, halves to even */
+GD_API gd_tensor *gd_round(gd_tensor *x);
+/* toward zero */
+GD_API gd_tensor *gd_trunc(gd_tensor *x);
 
 /* With a C number; `gd_rsub_scalar` is c - x, `gd_rdiv_scalar` is c / x. */
 GD_API gd_tensor *gd_add_scalar(gd_tensor *x, double c);
@@ -55,16 +68,17 @@ GD_API gd_tensor *gd_pow_scalar(gd_tensor *x, double c);
 /* min(max(x, low), high); outside, the gradient is zero. */
 GD_API gd_tensor *gd_clip(gd_tensor *x, double low, double high);
 
-/* ---- exponentials, logarithms, trigonometry. Within 2 ulp in f32 unless the vecmath header says
- * otherwise ----------- */
+/* ---- exponentials, logarithms, trigonometry: within 2 ulp in f32 ---- */
 
 GD_API gd_tensor *gd_exp(gd_tensor *x);
 GD_API gd_tensor *gd_exp2(gd_tensor *x);
-GD_API gd_tensor *gd_expm1(gd_tensor *x); /* exp(x) - 1, exact near 0 */
+/* exp(x) - 1, exact near 0 */
+GD_API gd_tensor *gd_expm1(gd_tensor *x);
 GD_API gd_tensor *gd_log(gd_tensor *x);
 GD_API gd_tensor *gd_log2(gd_tensor *x);
 GD_API gd_tensor *gd_log10(gd_tensor *x);
-GD_API gd_tensor *gd_log1p(gd_tensor *x); /* log(1 + x), exact near 0 */
+/* log(1 + x), exact near 0 */
+GD_API gd_tensor *gd_log1p(gd_tensor *x);
 GD_API gd_tensor *gd_sin(gd_tensor *x);
 GD_API gd_tensor *gd_cos(gd_tensor *x);
 GD_API gd_tensor *gd_tan(gd_tensor *x);
@@ -75,17 +89,24 @@ GD_API gd_tensor *gd_sinh(gd_tensor *x);
 GD_API gd_tensor *gd_cosh(gd_tensor *x);
 GD_API gd_tensor *gd_tanh(gd_tensor *x);
 
-/* ---- activations and special functions
- * --------------------------------------------------------------------------- */
+/* ---- activations and special functions ---- */
 
-GD_API gd_tensor *gd_relu(gd_tensor *x);     /* max(x, 0); NaN stays; the gradient at 0 is 0 */
-GD_API gd_tensor *gd_sigmoid(gd_tensor *x);  /* 1 / (1 + exp(-x)), no overflow */
-GD_API gd_tensor *gd_softplus(gd_tensor *x); /* log(1 + exp(x)), no overflow */
+/* max(x, 0); NaN stays; the gradient at 0 is 0 */
+GD_API gd_tensor *gd_relu(gd_tensor *x);
+/* 1 / (1 + exp(-x)), no overflow */
+GD_API gd_tensor *gd_sigmoid(gd_tensor *x);
+/* log(1 + exp(x)), no overflow */
+GD_API gd_tensor *gd_softplus(gd_tensor *x);
+/* 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; within 2 ulp in f32 */
 GD_API gd_tensor *gd_erf(gd_tensor *x);
+/* its inverse on (-1, 1); infinite at the ends, NaN beyond; within 2 ulp in f32, 2.5 in f64 */
 GD_API gd_tensor *gd_erfinv(gd_tensor *x);
-GD_API gd_tensor *gd_gelu(gd_tensor *x); /* x/2 * (1 + erf(x / sqrt 2)). Hendrycks, Gimpel 2016 */
-GD_API gd_tensor *gd_gelu_tanh(gd_tensor *x); /* its tanh approximation, as GPT-2 uses */
-GD_API gd_tensor *gd_silu(gd_tensor *x);      /* x * sigmoid(x) */
+/* x/2 * (1 + erf(x / sqrt 2)). Hendrycks, Gimpel 2016 */
+GD_API gd_tensor *gd_gelu(gd_tensor *x);
+/* its tanh approximation, as GPT-2 uses */
+GD_API gd_tensor *gd_gelu_tanh(gd_tensor *x);
+/* x * sigmoid(x) */
+GD_API gd_tensor *gd_silu(gd_tensor *x);
 /* exp(x - max) / sum of them along `axis`, stable. The gradient is a vector-Jacobian product, O(n):
  * r * (g - sum(g * r)). */
 GD_API gd_tensor *gd_softmax(gd_tensor *x, int axis);
@@ -93,11 +114,12 @@ GD_API gd_tensor *gd_softmax(gd_tensor *x, int axis);
 GD_API gd_tensor *gd_log_softmax(gd_tensor *x, int axis);
 
 /* Gradient helpers, ops in their own right because derivatives are graphs too. */
-GD_API gd_tensor *gd_relu_grad(gd_tensor *g, gd_tensor *y); /* g where y > 0, else 0 */
-GD_API gd_tensor *gd_pow_log(gd_tensor *x, gd_tensor *y);   /* x^y ln x; 0 at x = 0, y >= 0 */
+/* g where y > 0, else 0 */
+GD_API gd_tensor *gd_relu_grad(gd_tensor *g, gd_tensor *y);
+/* x^y ln x; 0 at x = 0, y >= 0 */
+GD_API gd_tensor *gd_pow_log(gd_tensor *x, gd_tensor *y);
 
-/* ---- comparisons and logic: bool results
- * ------------------------------------------------------------------------- */
+/* ---- comparisons and logic: bool results ---- */
 
 GD_API gd_tensor *gd_eq(gd_tensor *x, gd_tensor *y);
 GD_API gd_tensor *gd_ne(gd_tensor *x, gd_tensor *y);
@@ -118,8 +140,7 @@ GD_API gd_tensor *gd_bitwise_xor(gd_tensor *x, gd_tensor *y);
 /* y where `condition` (bool) holds, else z. */
 GD_API gd_tensor *gd_where(gd_tensor *condition, gd_tensor *y, gd_tensor *z);
 
-/* ---- conversion, joining
- * ----------------------------------------------------------------------------------------- */
+/* ---- conversion, joining ---- */
 
 /* Float to integer truncates toward zero and saturates, NaN gives 0; integers to u8 wrap; anything
  * to bool is x != 0; to f16, bf16, f32: nearest, ties to even. Same dtype: x itself. */
@@ -133,23 +154,27 @@ GD_API gd_tensor *gd_concat(gd_tensor *const *tensors, int count, int axis);
 /* Join along a new axis. */
 GD_API gd_tensor *gd_stack(gd_tensor *const *tensors, int count, int axis);
 
-/* ---- reductions. Axes negative from the end; keep: leave reduced axes with size 1. Order of
- * additions is fixed ---------- */
+/* ---- reductions. Negative axes count from the end; keep: leave reduced axes with size 1. The
+ * order of additions is fixed by shape and strides ---- */
 
-GD_API gd_tensor *gd_sum(gd_tensor *x, gd_axes axes,
-                         bool keep); /* integers and bools give i64; of nothing: 0 */
-GD_API gd_tensor *gd_prod(gd_tensor *x, gd_axes axes, bool keep); /* likewise; of nothing: 1 */
-GD_API gd_tensor *gd_mean(gd_tensor *x, gd_axes axes, bool keep); /* integers as f32 */
-GD_API gd_tensor *
-gd_max(gd_tensor *x, gd_axes axes,
-       bool keep); /* NaN wins; ties share the gradient; of nothing: GD_ERR_SHAPE */
+/* integers and bools give i64; of nothing: 0 */
+GD_API gd_tensor *gd_sum(gd_tensor *x, gd_axes axes, bool keep);
+/* likewise; of nothing: 1 */
+GD_API gd_tensor *gd_prod(gd_tensor *x, gd_axes axes, bool keep);
+/* integers as f32 */
+GD_API gd_tensor *gd_mean(gd_tensor *x, gd_axes axes, bool keep);
+/* NaN wins; ties share the gradient; of nothing: GD_ERR_SHAPE */
+GD_API gd_tensor *gd_max(gd_tensor *x, gd_axes axes, bool keep);
 GD_API gd_tensor *gd_min(gd_tensor *x, gd_axes axes, bool keep);
 /* Mean of squared deviations, divided by n - correction (0: population, 1: sample). */
 GD_API gd_tensor *gd_var(gd_tensor *x, gd_axes axes, double correction, bool keep);
 GD_API gd_tensor *gd_std(gd_tensor *x, gd_axes axes, double correction, bool keep);
+/* log(sum(exp(x))), stable; all -inf gives -inf; of nothing: GD_ERR_SHAPE. */
 GD_API gd_tensor *gd_logsumexp(gd_tensor *x, gd_axes axes, bool keep);
-GD_API gd_tensor *gd_all(gd_tensor *x, gd_axes axes, bool keep); /* bool */
-GD_API gd_tensor *gd_any(gd_tensor *x, gd_axes axes, bool keep); /* bool */
+/* bool */
+GD_API gd_tensor *gd_all(gd_tensor *x, gd_axes axes, bool keep);
+/* bool */
+GD_API gd_tensor *gd_any(gd_tensor *x, gd_axes axes, bool keep);
 /* Index (i64) of the first extreme along an axis; NaN counts as one. */
 GD_API gd_tensor *gd_argmax(gd_tensor *x, int axis, bool keep);
 GD_API gd_tensor *gd_argmin(gd_tensor *x, int axis, bool keep);
@@ -157,9 +182,7 @@ GD_API gd_tensor *gd_argmin(gd_tensor *x, int axis, bool keep);
 GD_API gd_tensor *gd_cumsum(gd_tensor *x, int axis);
 GD_API gd_tensor *gd_cumprod(gd_tensor *x, int axis);
 
-/* ---- products
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- products ---- */
 
 /* NumPy's matmul: [.., m, k] @ [.., k, n] -> [.., m, n], leading axes broadcast; a 1-D operand is a
  * row (left) or a column (right) and its axis disappears. Every element is a fixed chain of fused
@@ -173,9 +196,7 @@ GD_API gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y);
  * gd_linear. */
 GD_API gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias);
 
-/* ---- indexing
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- indexing ---- */
 
 /* out[i][j] = x[index[i][j]][j] for axis 0, and so on (torch.gather). index: i64 or i32, x's rank,
  * no larger than x off the axis. */
@@ -183,12 +204,11 @@ GD_API gd_tensor *gd_gather(gd_tensor *x, gd_tensor *index, int axis);
 /* A copy of base with source added at index, in index order, duplicates accumulating
  * (torch.scatter_add). */
 GD_API gd_tensor *gd_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis);
-/* [...] integers -> [..., classes] of dtype, 1 at the index. */
+/* [...] integers -> [..., classes] of dtype, 1 at the index; an index out of range gives a row of
+ * zeros. */
 GD_API gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype);
 
-/* ---- losses
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- losses ---- */
 
 /* Mean over the batch of -log softmax(logits)[target]. logits [n, classes]; target either class
  * indices, integers [n] (out of range: GD_ERR_INVALID), or probabilities, floats [n, classes]:
@@ -196,15 +216,13 @@ GD_API gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype);
 GD_API gd_tensor *gd_cross_entropy(gd_tensor *logits, gd_tensor *target);
 /* The same before the mean: [n]. */
 GD_API gd_tensor *gd_cross_entropy_each(gd_tensor *logits, gd_tensor *target);
-/* mean((x - y)^2) -> [] */
+/* mean((x - y)^2) -> []; shapes must be equal */
 GD_API gd_tensor *gd_mse(gd_tensor *x, gd_tensor *y);
 /* Share of rows whose largest logit is the target's: logits [n, classes], target as in
  * gd_cross_entropy -> [] f32. */
 GD_API gd_tensor *gd_accuracy(gd_tensor *logits, gd_tensor *target);
 
-/* ---- effects
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- effects ---- */
 
 /* Put `value` (broadcast and converted to it) into the storage of `target`, a tensor with storage
  * of its own: a parameter, an optimizer's state, a running metric. Later reads of target see it. In

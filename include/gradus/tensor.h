@@ -77,14 +77,13 @@ typedef struct gd_axes {
 typedef struct gd_context gd_context;
 typedef struct gd_tensor gd_tensor;
 
-/* ---- contexts
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- contexts ---- */
 
 typedef struct gd_open_options {
-    const char *device; /* "cpu" */
-    int threads; /* 0: GRADUS_NUM_THREADS, else OMP_NUM_THREADS, else the cores this process may use
-                  */
+    /* "cpu", or "reference": plain loops that everything else is tested against */
+    const char *device;
+    /* 0: GRADUS_NUM_THREADS, else OMP_NUM_THREADS, else the cores this process may use */
+    int threads;
     uint64_t seed;       /* of the context's random stream */
     size_t memory_limit; /* bytes of tensor storage; 0: none. Beyond it: GD_ERR_MEMORY */
 } gd_open_options;
@@ -101,7 +100,8 @@ GD_API void gd_close(gd_context *context);
 /* Restart the context's random stream. */
 GD_API gd_status gd_seed(gd_context *context, uint64_t seed);
 
-/* "cpu", "avx512", threads in use. */
+/* The device's name ("cpu"), the instruction set in use ("avx512"; "scalar" for the reference
+ * device), threads in use. */
 GD_API const char *gd_context_device(const gd_context *context);
 GD_API const char *gd_context_isa(const gd_context *context);
 GD_API int gd_context_threads(const gd_context *context);
@@ -132,22 +132,21 @@ GD_API gd_status gd_context_adopt(gd_context *context, void *object, void (*dest
 /* Undo that, when the object is destroyed earlier. */
 GD_API void gd_context_disown(gd_context *context, void *object);
 
-/* ---- scopes and references
- * --------------------------------------------------------------------------------------- */
+/* ---- scopes and references ---- */
 
 /* Open a scope; temporaries made from now on go with it. Scopes nest. */
 GD_API gd_status gd_scope_begin(gd_context *context);
 /* Close the innermost scope and release its temporaries. GD_ERR_STATE when none was begun. */
 GD_API gd_status gd_scope_end(gd_context *context);
-/* Move a temporary to the scope around its own, so it survives gd_scope_end. Returns t. */
+/* Move a temporary to the scope around its own, so it survives gd_scope_end; nothing happens in the
+ * outermost scope. Returns t. */
 GD_API gd_tensor *gd_keep(gd_tensor *t);
 /* Take a reference; NULL gives NULL. */
 GD_API gd_tensor *gd_retain(gd_tensor *t);
 /* Give a reference back; NULL is fine. Never recurses, however long the graph behind t. */
 GD_API void gd_release(gd_tensor *t);
 
-/* ---- creation. All give a temporary of the context; [shape] dtype
- * ------------------------------------------------ */
+/* ---- creation. All give a temporary of the context; [shape] dtype ---- */
 
 GD_API gd_tensor *gd_zeros(gd_context *context, gd_shape shape, gd_dtype dtype);
 GD_API gd_tensor *gd_ones(gd_context *context, gd_shape shape, gd_dtype dtype);
@@ -156,12 +155,12 @@ GD_API gd_tensor *gd_full(gd_context *context, gd_shape shape, double value, gd_
 /* A number as a 0-d tensor. */
 GD_API gd_tensor *gd_scalar(gd_context *context, double value, gd_dtype dtype);
 /* start, start+step, … below stop (above, for a negative step): ceil((stop-start)/step) values,
- * computed as start + i*step in f64 (i64 dtype: in integers when all three are). Step 0 or a length
- * beyond 2^40 is GD_ERR_INVALID. */
+ * computed as start + i*step in f64 (i32 and i64: in integers when start and step are whole). Step
+ * 0 or a length beyond 2^40 is GD_ERR_INVALID, bool GD_ERR_DTYPE. */
 GD_API gd_tensor *gd_arange(gd_context *context, double start, double stop, double step,
                             gd_dtype dtype);
 /* `count` values from start to stop inclusive, start + i*((stop-start)/(count-1)), the last exactly
- * stop. Floats only. */
+ * stop. Floats only, else GD_ERR_DTYPE; a count not in 0 … 2^40 is GD_ERR_INVALID. */
 GD_API gd_tensor *gd_linspace(gd_context *context, double start, double stop, int64_t count,
                               gd_dtype dtype);
 /* The n by n identity. */
@@ -181,9 +180,7 @@ GD_API gd_tensor *gd_from_host(gd_context *context, gd_shape shape, gd_dtype dty
 GD_API gd_tensor *gd_from_host_in_place(gd_context *context, gd_shape shape, gd_dtype dtype,
                                         void *data, void (*release)(void *user), void *user);
 
-/* ---- asking
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- asking ---- */
 
 GD_API gd_context *gd_tensor_context(const gd_tensor *t);
 GD_API gd_shape gd_tensor_shape(const gd_tensor *t);   /* rank 0 for NULL */
@@ -197,8 +194,8 @@ GD_API void *gd_tensor_data(gd_tensor *t);
 /* Copy all elements to row-major host memory. `bytes` must be exactly count * dtype size.
  * GD_ERR_STATE while tracing. */
 GD_API gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes);
-/* Copy row-major host memory into t's storage (parameters, inputs kept between calls). Seen by
- * every view of it. */
+/* Copy row-major host memory of exactly count * dtype size bytes into t's storage (parameters,
+ * inputs kept between calls). Seen by every view of it. GD_ERR_STATE for a traced value. */
 GD_API gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes);
 /* The only element as a double; NaN and an error when t has not exactly one. */
 GD_API double gd_item(const gd_tensor *t);
@@ -208,8 +205,7 @@ GD_API double gd_item(const gd_tensor *t);
  * does. */
 GD_API size_t gd_tensor_format(const gd_tensor *t, char *text, size_t size);
 
-/* ---- views: same storage, no copy
- * -------------------------------------------------------------------------------- */
+/* ---- views: same storage, no copy ---- */
 
 /* Same elements in row-major order, another shape; one dimension may be -1. Copies only when
  * strides cannot express it. */

@@ -1,5 +1,6 @@
-/* gradus/train.h: a training loop for classifiers, thin: epochs, metrics, evaluation, a callback for display. Start at gd_fit().
- * It uses nothing that is not public; a loop of one's own is as fast.
+/* gradus/train.h: a training loop for classifiers, thin: epochs, metrics, evaluation, a callback
+ * for display. Start at gd_fit(). It uses nothing that is not public; a loop of one's own is as
+ * fast.
  */
 #ifndef GRADUS_TRAIN_H
 #define GRADUS_TRAIN_H
@@ -14,7 +15,8 @@ extern "C" {
 
 /* x [batch, ..] -> logits [batch, classes]. NULL reports the error already recorded. */
 typedef gd_tensor *(*gd_forward_fn)(void *user, gd_tensor *x);
-/* A loss of the logits and class indices [batch] (or whatever the loader's second tensor is) -> []. */
+/* A loss of the logits and class indices [batch] (or whatever the loader's second tensor is) -> [].
+ */
 typedef gd_tensor *(*gd_loss_fn)(gd_tensor *logits, gd_tensor *target);
 
 /* Means over the samples of a pass. */
@@ -25,11 +27,11 @@ typedef struct gd_metrics {
 
 /* What a display is told. */
 typedef struct gd_fit_progress {
-    int epoch, epochs;    /* counted from 1 */
-    int64_t step, steps;  /* of this epoch, counted from 1 */
-    bool epoch_done;      /* the epoch is over and, where there is a test set, evaluated */
-    gd_metrics train;     /* of the epoch so far, during training */
-    gd_metrics test;      /* at the end of an epoch; samples 0: no test set */
+    int epoch, epochs;   /* counted from 1 */
+    int64_t step, steps; /* of this epoch, counted from 1 */
+    bool epoch_done;     /* the epoch is over and, where there is a test set, evaluated */
+    gd_metrics train;    /* of the epoch so far, during training */
+    gd_metrics test;     /* at the end of an epoch; samples 0: no test set */
     double lr;
     double seconds;            /* this epoch has taken for training */
     double samples_per_second; /* in training, this epoch */
@@ -49,17 +51,20 @@ typedef struct gd_fit_options {
     int epochs;              /* 0: 1 */
     gd_loss_fn loss;         /* NULL: gd_cross_entropy */
     gd_mode mode;            /* GD_MODE_COMPILED, GD_MODE_EAGER */
-    bool per_example;        /* forward and backward one example at a time, one update a batch: the same gradients, slower */
+    bool per_example; /* forward and backward one example at a time, one update a batch: the same
+                         gradients, slower */
     gd_schedule_fn schedule; /* NULL: the optimizer's learning rate is left alone */
     void *schedule_user;
     gd_fit_callback progress; /* NULL: silence */
     void *progress_user;
-    double progress_interval; /* seconds between calls within an epoch; 0: only at the end of an epoch; negative: after every step */
+    double progress_interval; /* seconds between calls within an epoch; 0: only at the end of an
+                                 epoch; negative: after every step */
     gd_metrics *result;       /* of the last evaluation; NULL: not wanted */
 } gd_fit_options;
 
-/* gd_fit(optimizer, forward, user, train, test, .epochs = 10). Forward, loss, metrics, backward and update of a batch are one compiled
- * function. Metrics are summed in tensors and read only when displayed. */
+/* gd_fit(optimizer, forward, user, train, test, .epochs = 10). Forward, loss, metrics, backward and
+ * update of a batch are one compiled function. Metrics are summed in tensors and read only when
+ * displayed. */
 #define gd_fit(...) gd_fit_with((gd_fit_options){ .optimizer = __VA_ARGS__ })
 GD_API gd_status gd_fit_with(gd_fit_options options);
 
@@ -73,8 +78,8 @@ typedef struct gd_evaluate_options {
     gd_metrics *result;
 } gd_evaluate_options;
 
-/* gd_evaluate(module, forward, user, loader, .result = &metrics): loss and accuracy over all samples of a loader, the last batch weighted by its
- * size. */
+/* gd_evaluate(module, forward, user, loader, .result = &metrics): loss and accuracy over all
+ * samples of a loader, the last batch weighted by its size. */
 #define gd_evaluate(...) gd_evaluate_with((gd_evaluate_options){ .module = __VA_ARGS__ })
 GD_API gd_status gd_evaluate_with(gd_evaluate_options options);
 

@@ -80,7 +80,7 @@ typedef struct cli_network_options {
 /* false: the error is recorded. cli_network_close it all the same. */
 bool cli_network_open(cli_network *network, const cli_network_options *options);
 void cli_network_close(cli_network *network);
-/* x [batch, 784] -> logits [batch, 10]; a gd_forward_fn. */
-gd_tensor *cli_forward(void *network, gd_tensor *x);
+/* x [batch, 784] -> logits [batch, 10]; a gd_forward_fn whose user is a cli_network. */
+gd_tensor *cli_forward(void *user, gd_tensor *x);
 
 #endif

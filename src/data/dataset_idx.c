@@ -15,10 +15,10 @@
 typedef struct file_job {
     const char *path;
     gd_idx idx;
-    gd_status status;
-    char message[512]; /* errors are kept per thread; this carries one over */
     pthread_t thread;
+    gd_status status;
     bool started;
+    char message[512]; /* errors are kept per thread; this carries one over */
 } file_job;
 
 static void *read_one(void *argument)

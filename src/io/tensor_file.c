@@ -24,20 +24,21 @@ static gd_dtype find_dtype(const char *name)
     return (gd_dtype)dtype;
 }
 
-/* Values are little-endian in the file: on a big-endian machine, reverse each of `size` bytes. */
-static void swap_to_or_from_little_endian(unsigned char *data, size_t bytes, size_t size)
-{
+/* Values are little-endian in the file: on a big-endian machine each is turned round, on the way in
+ * and out. */
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+static void fix_byte_order(unsigned char *data, size_t bytes, size_t size)
+{
     for (size_t at = 0; at + size <= bytes; at += size)
         for (size_t i = 0; i < size / 2; i++) {
             unsigned char byte = data[at + i];
             data[at + i] = data[at + size - 1 - i];
             data[at + size - 1 - i] = byte;
         }
-#else
-    (void)data, (void)bytes, (void)size;
-#endif
 }
+#else
+#define fix_byte_order(data, bytes, size) ((void)(data), (void)(bytes), (void)(size))
+#endif
 
 /* ---- saving ---- */
 
@@ -64,7 +65,7 @@ static gd_status fill_entry(plan *p, size_t index, const gd_named_tensor *named,
     if (status != GD_OK)
         return status;
     gd_dtype dtype = gd_tensor_dtype(t);
-    swap_to_or_from_little_endian(values, bytes, gd_dtype_size(dtype));
+    fix_byte_order(values, bytes, gd_dtype_size(dtype));
     memcpy(p->dims[index], shape.dim, sizeof p->dims[index]);
     p->entries[index] = (gd_safetensors_entry){ .name = named->name,
                                                 .dtype = dtype_names[dtype],
@@ -132,7 +133,7 @@ gd_tensor_file *gd_tensor_file_open(const char *path)
 {
     if (!path)
         return gd_fail_null(GD_ERR_INVALID, "gd_tensor_file_open: the path is NULL");
-    gd_safetensors *file;
+    gd_safetensors *file = NULL;
     return gd_safetensors_open(path, &file) == GD_OK ? (gd_tensor_file *)file : NULL;
 }
 
@@ -181,7 +182,7 @@ int64_t gd_tensor_file_find(const gd_tensor_file *file, const char *name)
 
 gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, size_t index, gd_context *context)
 {
-    gd_tensor_info info;
+    gd_tensor_info info = { 0 };
     const gd_safetensors_entry *entry = look_at(file, index, &info);
     if (!entry)
         return NULL;
@@ -189,7 +190,7 @@ gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, size_t index, gd_cont
     if (!copy)
         return NULL;
     memcpy(copy, entry->data, entry->bytes);
-    swap_to_or_from_little_endian(copy, entry->bytes, gd_dtype_size(info.dtype));
+    fix_byte_order(copy, entry->bytes, gd_dtype_size(info.dtype));
     gd_tensor *t = gd_from_host(context, info.shape, info.dtype, copy);
     gd_free(copy);
     return t;

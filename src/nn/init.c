@@ -10,19 +10,19 @@ typedef enum distribution { CONSTANT, UNIFORM, NORMAL } distribution;
 
 typedef struct init_row {
     const char *name;
+    double size; /* the constant, or s of the variance s / fan */
     distribution distribution;
-    double size;          /* the constant, or s of the variance s / fan */
     bool fan_in, fan_out; /* what is added up for fan */
 } init_row;
 
 static const init_row rows[GD_INIT_COUNT] = {
-    [GD_INIT_DEFAULT] = { "default", UNIFORM, 2.0, true, true }, /* as glorot_uniform */
-    [GD_INIT_ZEROS] = { "zeros", CONSTANT, 0.0, false, false },
-    [GD_INIT_ONES] = { "ones", CONSTANT, 1.0, false, false },
-    [GD_INIT_GLOROT_UNIFORM] = { "glorot_uniform", UNIFORM, 2.0, true, true },
-    [GD_INIT_GLOROT_NORMAL] = { "glorot_normal", NORMAL, 2.0, true, true },
-    [GD_INIT_HE_UNIFORM] = { "he_uniform", UNIFORM, 2.0, true, false },
-    [GD_INIT_HE_NORMAL] = { "he_normal", NORMAL, 2.0, true, false },
+    [GD_INIT_DEFAULT] = { "default", 2.0, UNIFORM, true, true }, /* as glorot_uniform */
+    [GD_INIT_ZEROS] = { "zeros", 0.0, CONSTANT, false, false },
+    [GD_INIT_ONES] = { "ones", 1.0, CONSTANT, false, false },
+    [GD_INIT_GLOROT_UNIFORM] = { "glorot_uniform", 2.0, UNIFORM, true, true },
+    [GD_INIT_GLOROT_NORMAL] = { "glorot_normal", 2.0, NORMAL, true, true },
+    [GD_INIT_HE_UNIFORM] = { "he_uniform", 2.0, UNIFORM, true, false },
+    [GD_INIT_HE_NORMAL] = { "he_normal", 2.0, NORMAL, true, false },
 };
 
 const char *gd_init_name(gd_init init)

@@ -17,7 +17,7 @@
 typedef struct reading {
     gd_model_spec spec;
     gd_layer_spec *layers;
-    const char *where; /* what messages call the place: "the model" or a layer */
+    char where[96]; /* what messages call the place: "the model" or a layer */
 } reading;
 
 static gd_status fail_kind(const reading *r, const char *key, const char *wanted)
@@ -154,15 +154,14 @@ static const layer_key *find_layer_key(const char *name)
 
 static gd_status read_layer(reading *r, json_t *object, int number)
 {
-    char where[96];
     const char *name = json_string_value(json_object_get(object, "name"));
     if (name)
-        snprintf(where, sizeof where, "layer \"%.64s\"", name);
+        snprintf(r->where, sizeof r->where, "layer \"%.64s\"", name);
     else
-        snprintf(where, sizeof where, "layer number %d", number + 1);
-    r->where = where;
+        snprintf(r->where, sizeof r->where, "layer number %d", number + 1);
     if (!json_is_object(object))
-        return gd_fail(GD_ERR_FORMAT, "%s must be an object {\"name\": .., \"type\": ..}", where);
+        return gd_fail(GD_ERR_FORMAT, "%s must be an object {\"name\": .., \"type\": ..}",
+                       r->where);
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value)
@@ -173,7 +172,7 @@ static gd_status read_layer(reading *r, json_t *object, int number)
                 GD_ERR_FORMAT,
                 "%s: there is no key \"%.64s\"; there are name, type, inputs, activation, units, "
                 "bias, init, axis, shape",
-                where, key);
+                r->where, key);
         gd_status status = row->read(r, key, value, &r->layers[number]);
         if (status != GD_OK)
             return status;
@@ -198,7 +197,7 @@ static gd_status read_layers(reading *r, const json_t *value)
         if (status != GD_OK)
             return status;
     }
-    r->where = "the model";
+    snprintf(r->where, sizeof r->where, "the model");
     return GD_OK;
 }
 
@@ -219,7 +218,7 @@ static gd_status read_key(reading *r, const char *key, const json_t *value)
 
 static gd_status read_model(reading *r, json_t *root)
 {
-    r->where = "the model";
+    snprintf(r->where, sizeof r->where, "the model");
     if (!json_is_object(root))
         return gd_fail(GD_ERR_FORMAT,
                        "the model must be an object {\"input\": [..], \"layers\": [..]}");

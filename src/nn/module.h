@@ -57,7 +57,7 @@ char *gd_module_join(const char *layer, const char *suffix);
 gd_status gd_init_fill(gd_init init, gd_shape shape, gd_random *random, float *values);
 
 /* "[50, 784]"; a size of GD_NN_BATCH reads "batch". */
-#define GD_NN_BATCH      -1
+#define GD_NN_BATCH      (-1)
 #define GD_NN_SHAPE_TEXT 192
 const char *gd_nn_shape_text(gd_shape shape, char text[GD_NN_SHAPE_TEXT]);
 

@@ -141,10 +141,12 @@ gd_tensor *gd_arange(gd_context *context, double start, double stop, double step
 gd_tensor *gd_linspace(gd_context *context, double start, double stop, int64_t count,
                        gd_dtype dtype)
 {
-    if (!context || count < 0 || count > (int64_t)1 << 40 || !gd_dtype_is_float(dtype))
-        return gd_fail_null(
-            GD_ERR_INVALID,
-            "gd_linspace: needs a context, a count from 0 to 2^40 and a float dtype");
+    if (!context || count < 0 || count > (int64_t)1 << 40)
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_linspace: needs a context and a count from 0 to 2^40");
+    if (!gd_dtype_is_float(dtype))
+        return gd_fail_null(GD_ERR_DTYPE, "gd_linspace: needs a float dtype, not %s",
+                            gd_dtype_name(dtype));
     double *values = gd_alloc((size_t)count * sizeof(double) + 1);
     if (!values)
         return NULL;

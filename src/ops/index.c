@@ -110,7 +110,7 @@ gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype)
     if (!index)
         return NULL;
     if (gd_dtype_is_float(index->layout.dtype) || classes < 0)
-        return gd_fail_null(GD_ERR_INVALID,
+        return gd_fail_null(classes < 0 ? GD_ERR_INVALID : GD_ERR_DTYPE,
                             "gd_one_hot: needs integers and a class count, got %s and %lld",
                             gd_dtype_name(index->layout.dtype), (long long)classes);
     gd_tensor *wide = gd_as_dtype(index, GD_I64);

@@ -227,6 +227,11 @@ gd_tensor *gd_cross_entropy(gd_tensor *logits, gd_tensor *target)
 
 gd_tensor *gd_mse(gd_tensor *x, gd_tensor *y)
 {
+    if (x && y && !gd_layout_same_shape(&x->layout, &y->layout)) {
+        char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+        return gd_fail_null(GD_ERR_SHAPE, "gd_mse: shapes %s and %s differ",
+                            gd_layout_text(&x->layout, a), gd_layout_text(&y->layout, b));
+    }
     return gd_mean(gd_square(gd_sub(x, y)), GD_ALL_AXES, false);
 }
 
@@ -234,11 +239,18 @@ gd_tensor *gd_accuracy(gd_tensor *logits, gd_tensor *target)
 {
     if (!logits || !target)
         return NULL;
-    if (logits->layout.rank != 2)
-        return gd_fail_null(GD_ERR_SHAPE, "gd_accuracy: logits have rank %d; [n, classes] expected",
-                            logits->layout.rank);
-    gd_tensor *truth =
-        gd_dtype_is_float(target->layout.dtype) ? gd_argmax(target, 1, false) : target;
+    bool probabilities = gd_dtype_is_float(target->layout.dtype);
+    bool fits = logits->layout.rank == 2 && target->layout.rank == (probabilities ? 2 : 1) &&
+                target->layout.shape[0] == logits->layout.shape[0];
+    if (!fits) {
+        char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+        return gd_fail_null(
+            GD_ERR_SHAPE,
+            "gd_accuracy: logits %s and target %s; [n, classes] and [n] (or [n, classes] of "
+            "probabilities) expected",
+            gd_layout_text(&logits->layout, a), gd_layout_text(&target->layout, b));
+    }
+    gd_tensor *truth = probabilities ? gd_argmax(target, 1, false) : target;
     return gd_mean(gd_eq(gd_argmax(logits, 1, false), truth), GD_ALL_AXES, false);
 }
 

@@ -322,6 +322,7 @@ static int64_t next_shown(const array *a, int axis, int64_t i)
 
 typedef void (*visitor)(void *context, const void *element);
 
+/* NOLINTNEXTLINE(misc-no-recursion): no deeper than the rank */
 static void visit(const array *a, int axis, const void *data, visitor fn, void *context)
 {
     if (axis == a->layout->rank) {
@@ -482,6 +483,7 @@ static void write_row(writer *w, const array *a, const void *data, const style *
     }
 }
 
+/* NOLINTNEXTLINE(misc-no-recursion): no deeper than the rank */
 static void write_axis(writer *w, const array *a, int axis, const void *data, const style *s)
 {
     int inner = a->layout->rank - 1 - axis;

@@ -152,7 +152,7 @@ static void set_group_strides(gd_layout *out, int first, int end, int64_t inner)
 static bool match_groups(const gd_layout *in, gd_layout *out)
 {
     int old_rank = 0;
-    int64_t old_shape[GD_MAX_RANK], old_stride[GD_MAX_RANK];
+    int64_t old_shape[GD_MAX_RANK] = { 0 }, old_stride[GD_MAX_RANK] = { 0 };
     for (int a = 0; a < in->rank; a++) { /* axes of size 1 constrain nothing */
         if (in->shape[a] == 1)
             continue;

@@ -7,6 +7,8 @@
 #include "graph/node.h"
 #include "ops/attrs.h"
 
+#include <string.h>
+
 #define D  OP_DIFFERENTIABLE
 #define E  OP_EXACT
 #define DE (D | E)
@@ -553,9 +555,10 @@ FUNCTION(cross_entropy_soft, 2, D | OP_FLOATS_ONLY, RESULT_FLOAT, 64, gd_cross_e
          VALUES(-4, 1), VALUES(0.1, 1))
 
 static const op_case mse_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(5, 7) } },
-                                     { .shape = { SHAPE(13), NUMBER } } };
+                                     { .shape = { NUMBER, NUMBER } } };
 static const op_refusal mse_refusals[] = {
-    { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(5, 6) }, { GD_F32, GD_F32 }, { 0 } }
+    { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(5, 6) }, { GD_F32, GD_F32 }, { 0 } },
+    { GD_ERR_SHAPE, { SHAPE(13), NUMBER }, { GD_F32, GD_F32 }, { 0 } },
 };
 FUNCTION(mse, 2, D, RESULT_FLOAT, 64, gd_mse(x, y), VALUES(-20, -2), VALUES(0, 20))
 
@@ -606,17 +609,14 @@ OP_SAFE(fused, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0,
 #define GD_TERNARY(name, ...) extern const op_row op_row_##name;
 #include "ops/elementwise.def"
 
-#define FUNCTIONS(_)                                                                             \
-    _(gelu)                                                                                      \
-    _(gelu_tanh)                                                                                 \
-    _(silu)                                                                                      \
-    _(clip)                                                                                      \
-    _(add_scalar)                                                                                \
-    _(sub_scalar) _(rsub_scalar) _(mul_scalar) _(mul_fraction) _(div_scalar) _(rdiv_scalar)      \
-        _(pow_scalar) _(normal) _(linspace) _(eye) _(transpose) _(select) _(flip) _(squeeze)     \
-            _(unsqueeze) _(stack) _(zero_like) _(mean) _(var) _(std) _(logsumexp) _(all) _(any)  \
-                _(outer) _(dot) _(affine) _(one_hot) _(cross_entropy_mean) _(cross_entropy_soft) \
-                    _(mse) _(accuracy)
+// clang-format off
+#define FUNCTIONS(_)                                                                               \
+    _(gelu) _(gelu_tanh) _(silu) _(clip) _(add_scalar) _(sub_scalar) _(rsub_scalar) _(mul_scalar)  \
+    _(mul_fraction) _(div_scalar) _(rdiv_scalar) _(pow_scalar) _(normal) _(linspace) _(eye)        \
+    _(transpose) _(select) _(flip) _(squeeze) _(unsqueeze) _(stack) _(zero_like) _(mean) _(var)    \
+    _(std) _(logsumexp) _(all) _(any) _(outer) _(dot) _(affine) _(one_hot) _(cross_entropy_mean)   \
+    _(cross_entropy_soft) _(mse) _(accuracy)
+// clang-format on
 #define DECLARE(name) extern const op_row op_row_##name;
 FUNCTIONS(DECLARE)
 
@@ -636,3 +636,48 @@ const int op_row_count = COUNT(op_rows);
 #define ONE(name) +1
 _Static_assert(COUNT(op_rows) == GD_OP_COUNT FUNCTIONS(ONE),
                "the rows of op_rows.c do not match the lists of ops");
+
+/* ---- large operands ---- */
+
+const op_large op_large_cases[] = {
+    { NULL, { .shape = { SHAPE(127, 1031), SHAPE(127, 1031), SHAPE(127, 1031) } } },
+    { NULL, { .shape = { SHAPE(509, 257), SHAPE(257), SHAPE(509, 1) } } },
+    { "copy", { .shape = { SHAPE(509, 257) } } },
+    { "copy", { .shape = { SHAPE(3, 131, 97) } } },
+    { "cast", { { SHAPE(509, 257) }, { GD_BF16 } } },
+    { "pad", { { SHAPE(509, 257) }, { 1, 2, 3, 4, 5 } } },
+    { "concat", { { SHAPE(301, 257), SHAPE(7, 257), SHAPE(203, 257) }, { 0 } } },
+    { "random_bits", { .p = { 2, 509, 257, GD_F32 } } },
+    { "normal", { .p = { 2, 509, 257, GD_F64 } } },
+    { "sum", { { SHAPE(509, 257) }, { 10, 0 } } },
+    { "sum", { { SHAPE(509, 257) }, { 11, 0 } } },
+    { "sum", { { SHAPE(509, 257) }, { 0, 0 } } },
+    { "sum", { { SHAPE(131, 31, 37) }, { 102, 0 } } },
+    { "prod", { { SHAPE(509, 257) }, { 11, 0 } } },
+    { "max", { { SHAPE(509, 257) }, { 10, 0 } } },
+    { "min", { { SHAPE(509, 257) }, { 0, 0 } } },
+    { "mean", { { SHAPE(509, 257) }, { 0, 0 } } },
+    { "var", { { SHAPE(509, 257) }, { 10, 0 } } },
+    { "argmax", { { SHAPE(509, 257) }, { 0, 0 } } },
+    { "argmin", { { SHAPE(509, 257) }, { 1, 0 } } },
+    { "cumsum", { { SHAPE(509, 257) }, { 0 } } },
+    { "cumprod", { { SHAPE(509, 257) }, { 1 } } },
+    { "matmul", { .shape = { SHAPE(251, 317), SHAPE(317, 193) } } },
+    { "matmul", { .shape = { SHAPE(7, 67, 71), SHAPE(7, 71, 61) } } },
+    { "matmul", { .shape = { SHAPE(701, 513), SHAPE(513) } } },
+    { "affine", { .shape = { SHAPE(251, 317), SHAPE(317, 193), SHAPE(193) } } },
+    { "gather", { { SHAPE(5, 20011), SHAPE(9, 20011) }, { 0 } } },
+    { "scatter_add", { { SHAPE(5, 20011), SHAPE(9, 20011), SHAPE(9, 20011) }, { 0 } } },
+    { "scatter_add", { { SHAPE(40009), SHAPE(50021), SHAPE(50021) }, { 0 } } },
+    { "softmax", { { SHAPE(509, 257) }, { 1 } } },
+    { "softmax", { { SHAPE(509, 257) }, { 0 } } },
+    { "log_softmax", { { SHAPE(509, 257) }, { 1 } } },
+    { "cross_entropy", { .shape = { SHAPE(509, 257), SHAPE(509) } } },
+    { "cross_entropy_grad", { .shape = { SHAPE(509, 257), SHAPE(509), SHAPE(509) } } },
+};
+const int op_large_count = COUNT(op_large_cases);
+
+bool op_large_concerns(const op_large *large, const op_row *row)
+{
+    return large->row ? strcmp(large->row, row->name) == 0 : row->id < GD_OP_ELEMENTWISE_COUNT;
+}

@@ -84,6 +84,16 @@ typedef struct op_row {
 extern const op_row *const op_rows[]; /* the ops by id, then the functions */
 extern const int op_row_count;
 
+/* Operands so large that every kernel cuts its work into pieces; sizes that do not divide evenly.
+ */
+typedef struct op_large {
+    const char *row; /* NULL: every elementwise op */
+    op_case operands;
+} op_large;
+extern const op_large op_large_cases[];
+extern const int op_large_count;
+bool op_large_concerns(const op_large *large, const op_row *row);
+
 /* Constant expressions, unlike GD_SHAPE. */
 #define SHAPE(...)                                                   \
     {                                                                \

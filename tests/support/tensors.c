@@ -91,7 +91,8 @@ operand operand_make(const op_row *row, const op_case *c, int which, gd_dtype dt
     assert_non_null(o.value);
     bool integers = spec->kind != OPERAND_VALUE || whole;
     for (int64_t i = 0; i < o.count; i++) {
-        double x = numbers_uniform(n, spec->low, spec->high);
+        double x = whole && spec->kind == OPERAND_VALUE ? numbers_uniform(n, -8, 9)
+                                                        : numbers_uniform(n, spec->low, spec->high);
         o.value[i] = round_to_dtype(o.dtype, integers ? floor(x) : x);
     }
     int64_t line = o.shape.rank && o.shape.dim[0] ? o.count / o.shape.dim[0] : 0;
@@ -468,11 +469,16 @@ static gd_context *opened(gd_context *context)
 
 gd_context *open_cpu(const char *isa, int threads)
 {
+    const char *before = getenv("GRADUS_ISA");
+    char *kept = before ? strdup(before) : NULL;
     if (isa)
         setenv("GRADUS_ISA", isa, 1);
     gd_context *context = gd_open("cpu", .threads = threads, .seed = 5);
-    if (isa)
+    if (kept)
+        setenv("GRADUS_ISA", kept, 1);
+    else
         unsetenv("GRADUS_ISA");
+    free(kept);
     return opened(context);
 }
 

@@ -36,7 +36,7 @@ typedef struct operand {
 } operand;
 
 int64_t shape_count(gd_shape shape);
-/* Fill `value` by the row's specification. Whole numbers only when `whole`. */
+/* Fill `value` by the row's specification. Whole numbers from -8 to 8 when `whole`. */
 operand operand_make(const op_row *row, const op_case *c, int which, gd_dtype dtype,
                      layout_kind layout, bool whole, numbers *n);
 void operand_free(operand *o);

@@ -151,3 +151,47 @@ void GD_ISA_NAME(gd_ew_stream)(void *to, const void *from, size_t bytes)
     memcpy(to, from, bytes);
 #endif
 }
+
+/* The same as gd_ew_copy_<bits>, past the caches where whole lines of a transposed block are at
+ * hand at once, rows first. */
+#if defined(GD_ISA_AVX512_BUILD)
+#define STREAM_VECTOR(out, r) _mm512_stream_si512((__m512i *)(void *)(out), (__m512i)(r))
+#define DEFINE_STREAMED_COPY(bits)                                                                 \
+    INLINE void stream_square_##bits(const element_##bits *x, int64_t stride, element_##bits *out, \
+                                     int64_t out_stride)                                           \
+    {                                                                                              \
+        vf##bits r[SQUARE_##bits];                                                                 \
+        for (int j = 0; j < SQUARE_##bits; j++)                                                    \
+            r[j] = vf##bits##_load((const void *)(x + j * stride));                                \
+        vf##bits##_transpose(r);                                                                   \
+        for (int i = 0; i < SQUARE_##bits; i++)                                                    \
+            STREAM_VECTOR(out + i * out_stride, r[i]);                                             \
+    }                                                                                              \
+                                                                                                   \
+    void GD_ISA_NAME(gd_ew_copy_streamed_##bits)(const void *, int64_t, int64_t, void *, int64_t,  \
+                                                 int64_t, int64_t);                                \
+    void GD_ISA_NAME(gd_ew_copy_streamed_##bits)(                                                  \
+        const void *from, int64_t row_stride, int64_t col_stride, void *to,                        \
+        int64_t out_row_stride, int64_t rows, int64_t cols)                                        \
+    {                                                                                              \
+        const element_##bits *x = from;                                                            \
+        element_##bits *out = to;                                                                  \
+        int64_t whole_rows = rows - rows % SQUARE_##bits;                                          \
+        int64_t whole_cols = cols - cols % SQUARE_##bits;                                          \
+        if (row_stride != 1 || (uintptr_t)out % 64 != 0 || out_row_stride % SQUARE_##bits != 0) {  \
+            GD_ISA_NAME(gd_ew_copy_##bits)                                                         \
+            (from, row_stride, col_stride, to, out_row_stride, rows, cols);                        \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t i = 0; i < whole_rows; i += SQUARE_##bits)                                    \
+            for (int64_t j = 0; j < whole_cols; j += SQUARE_##bits)                                \
+                stream_square_##bits(x + i + j * col_stride, col_stride,                           \
+                                     out + i * out_row_stride + j, out_row_stride);                \
+        copy_general_##bits(x + whole_cols * col_stride, 1, col_stride, out + whole_cols,          \
+                            out_row_stride, whole_rows, cols - whole_cols);                        \
+        copy_general_##bits(x + whole_rows, 1, col_stride, out + whole_rows * out_row_stride,      \
+                            out_row_stride, rows - whole_rows, cols);                              \
+    }
+DEFINE_STREAMED_COPY(32)
+DEFINE_STREAMED_COPY(64)
+#endif

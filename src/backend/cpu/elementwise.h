@@ -34,6 +34,7 @@ typedef struct gd_ew_table {
     const gd_ew_loop *op[GD_DTYPE_COUNT];
     const gd_ew_loop (*cast)[GD_DTYPE_COUNT]; /* cast[from][to]; NULL on the diagonal */
     gd_ew_block_copy copy[4];                 /* for elements of 1, 2, 4, 8 bytes */
+    gd_ew_block_copy copy_streamed[4]; /* the same with non-temporal stores where those pay */
     gd_ew_stream stream;
 } gd_ew_table;
 
@@ -48,8 +49,9 @@ const gd_ew_table *gd_ew_table_of(const gd_device *device);
 bool gd_ew_is_streamed(size_t bytes);
 /* Whether the result of a call is one of its inputs. */
 bool gd_ew_is_in_place(const gd_kernel_call *call);
-#define GD_EW_STREAM_PIECE \
-    1024 /* bytes: longer pieces break the rhythm of the prefetchers (measured on Zen 4) */
+/* Bytes to stream at a time: longer pieces break the rhythm of the prefetchers (measured on Zen 4).
+ */
+#define GD_EW_STREAM_PIECE 1024
 
 /* A prepared call: everything that follows from layouts and attribute alone, so that it is worked
  * out once where the same call runs again and again. It holds no pointers into the call. */

@@ -29,15 +29,20 @@
 extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_f32)[GD_OP_ELEMENTWISE_COUNT];
 extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_f64)[GD_OP_ELEMENTWISE_COUNT];
 extern const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT];
-void GD_ISA_NAME(gd_ew_copy_8)(const void *x, int64_t row_stride, int64_t col_stride, void *out,
-                               int64_t out_row_stride, int64_t rows, int64_t cols);
-void GD_ISA_NAME(gd_ew_copy_16)(const void *x, int64_t row_stride, int64_t col_stride, void *out,
-                                int64_t out_row_stride, int64_t rows, int64_t cols);
-void GD_ISA_NAME(gd_ew_copy_32)(const void *x, int64_t row_stride, int64_t col_stride, void *out,
-                                int64_t out_row_stride, int64_t rows, int64_t cols);
-void GD_ISA_NAME(gd_ew_copy_64)(const void *x, int64_t row_stride, int64_t col_stride, void *out,
-                                int64_t out_row_stride, int64_t rows, int64_t cols);
-
+#define DECLARE_COPY(name)                                                                   \
+    void GD_ISA_NAME(name)(const void *x, int64_t row_stride, int64_t col_stride, void *out, \
+                           int64_t out_row_stride, int64_t rows, int64_t cols);
+DECLARE_COPY(gd_ew_copy_8)
+DECLARE_COPY(gd_ew_copy_16)
+DECLARE_COPY(gd_ew_copy_32)
+DECLARE_COPY(gd_ew_copy_64)
+#if defined(GD_ISA_AVX512_BUILD)
+DECLARE_COPY(gd_ew_copy_streamed_32)
+DECLARE_COPY(gd_ew_copy_streamed_64)
+#else
+#define gd_ew_copy_streamed_32 gd_ew_copy_32
+#define gd_ew_copy_streamed_64 gd_ew_copy_64
+#endif
 void GD_ISA_NAME(gd_ew_stream)(void *to, const void *from, size_t bytes);
 
 const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
@@ -57,6 +62,12 @@ const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
         GD_ISA_NAME(gd_ew_copy_16),
         GD_ISA_NAME(gd_ew_copy_32),
         GD_ISA_NAME(gd_ew_copy_64),
+    },
+    .copy_streamed = {
+        GD_ISA_NAME(gd_ew_copy_8),
+        GD_ISA_NAME(gd_ew_copy_16),
+        GD_ISA_NAME(gd_ew_copy_streamed_32),
+        GD_ISA_NAME(gd_ew_copy_streamed_64),
     },
     .stream = GD_ISA_NAME(gd_ew_stream),
 };

@@ -1,69 +1,27 @@
-/* backend/cpu/elementwise_program.c: preparing an elementwise call as a program over tiles, and
- * running it. Start at gd_ew_prepare, then run_tiles. What one instruction computes is not here:
- * that is a gd_ew_loop of the table.
- *
- * A program has SLOTS, addresses of one tile each: first the sources (the call's inputs), then the
- * result, then registers in the thread's scratch. A STEP is one loop over slots. Sources that lie
- * densely within every tile are read where they are; the others are copied into a register when a
- * tile begins, unless that register holds the very same elements already, as it does for a scalar
- * or a bias row. A TILE is a box of the result's index space, after axes that all operands step
- * through alike have been merged: as many trailing axes as fit, or, where an operand is transposed,
- * a block of two axes.
- */
+/* backend/cpu/elementwise_program.c: preparing an elementwise call as a program over tiles: which
+ * loops it calls, and how it walks over its operands. Read elementwise_program.h first; start at
+ * gd_ew_prepare. */
+#include "backend/cpu/elementwise_program.h"
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/elementwise.h"
 #include "base/error.h"
-#include "base/threads.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 
 enum {
-    STEPS_PER_INSTRUCTION = 5, /* three operands to convert, the op, its result to convert */
-    MAX_STEPS = GD_FUSED_MAX_INSTRUCTIONS * STEPS_PER_INSTRUCTION,
-    MAX_REGISTERS = MAX_STEPS + GD_FUSED_MAX_INPUTS + 1,
-    MAX_SLOTS = GD_FUSED_MAX_INPUTS + 1 + MAX_REGISTERS,
     MAX_VALUES = GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_INSTRUCTIONS,
 
     TILE_LEAST = 64,  /* elements */
     TILE_MOST = 4096, /* where nothing needs a register */
     TILE_MOST_WITH_REGISTERS = 2048,
-    REGISTERS_BYTES =
-        24 * 1024, /* all registers together, to stay in the L1 cache with what streams through */
-    REGISTER_GAP = 64,       /* keeps registers from sharing their low address bits */
-    TRANSPOSED_COLUMNS = 32, /* of a block where an operand is transposed */
-    DIRECT_ROW_LEAST =
-        128, /* a row of this length is worth a tile of its own if that saves copying it */
-    GRAIN = 32 * 1024, /* elements times steps that are worth a thread */
-};
-
-typedef struct ew_source {
-    int64_t stride[GD_MAX_RANK]; /* elements, over the merged axes */
-    int16_t size_log2;
-    int16_t is_direct;
-    int32_t slot; /* register it is copied to when not direct */
-} ew_source;
-
-typedef struct ew_step {
-    gd_ew_loop loop;
-    int16_t from[3], to; /* slots */
-} ew_step;
-
-struct gd_ew_program {
-    const gd_ew_table *table;
-    int32_t n_sources, n_steps, n_registers, rank;
-    int16_t out_is_direct, out_size_log2;
-    bool may_stream;    /* the result is large, and dense within tiles */
-    int32_t block_axis; /* the other axis of a two-axis block, beside the last */
-    int32_t out_slot;   /* register the result is made in when not direct */
-    int64_t register_bytes;
-    int64_t widest;             /* bytes of the largest element a register holds */
-    int64_t tiles;              /* 0: nothing to do */
-    int64_t shape[GD_MAX_RANK]; /* merged axes */
-    int64_t box[GD_MAX_RANK];   /* extents of a tile; cut off at the ends of the axes */
-    int64_t out_stride[GD_MAX_RANK];
-    ew_source source[GD_FUSED_MAX_INPUTS];
-    ew_step step[MAX_STEPS];
+    TILE_OF_COPY = 64 * 1024,
+    STREAM_PIECE = 2 * GD_EW_STREAM_PIECE, /* a tile costs more to begin than a plain loop */
+    REGISTERS_BYTES = 24 * 1024, /* together, to stay in the L1 cache with what streams through */
+    REGISTER_GAP = 64,           /* keeps registers from sharing their low address bits */
+    BLOCK_COLUMNS = 32,          /* of a block where an operand is transposed */
+    BLOCK_COLUMNS_OF_COPY = 64,
+    BLOCK_ROWS_OF_COPY = 1024,
+    DIRECT_ROW_LEAST = 128, /* a row so long is worth a tile of its own if that saves copying it */
 };
 
 _Static_assert(sizeof(gd_ew_program) <= GD_EW_PROGRAM_BYTES, "room for a program");
@@ -110,7 +68,7 @@ typedef struct translation {
     gd_dtype dtype[MAX_VALUES];
     int16_t last_use[MAX_VALUES];             /* the last instruction to read it */
     int16_t slot[MAX_VALUES][GD_DTYPE_COUNT]; /* where the value lies as this dtype; -1: nowhere */
-    int16_t free_slot[MAX_REGISTERS];
+    int16_t free_slot[GD_EW_MAX_REGISTERS];
     int n_free;
 } translation;
 
@@ -156,8 +114,8 @@ static void free_operands(translation *t, const gd_fused_instruction *instructio
 
 static void add_step(gd_ew_program *p, gd_ew_loop loop, const int from[3], int to)
 {
-    assert(p->n_steps < MAX_STEPS);
-    p->step[p->n_steps++] = (ew_step){
+    assert(p->n_steps < GD_EW_MAX_STEPS);
+    p->step[p->n_steps++] = (gd_ew_step){
         .loop = loop,
         .from = { (int16_t)from[0], (int16_t)from[1], (int16_t)from[2] },
         .to = (int16_t)to,
@@ -365,16 +323,18 @@ static bool choose_transposed_box(gd_ew_program *p, int64_t capacity)
     }
     if (other < 0)
         return false;
-    int64_t cols = smaller(p->shape[last], TRANSPOSED_COLUMNS);
-    int64_t rows = smaller(p->shape[other], capacity / cols);
-    cols = smaller(p->shape[last], capacity / rows);
-    if (rows * cols < capacity / 4 && p->rank > 2)
+    bool is_copy = p->n_steps == 0; /* and goes through no register */
+    int64_t cols = smaller(p->shape[last], is_copy ? BLOCK_COLUMNS_OF_COPY : BLOCK_COLUMNS);
+    int64_t rows = smaller(p->shape[other], is_copy ? BLOCK_ROWS_OF_COPY : capacity / cols);
+    if (!is_copy)
+        cols = smaller(p->shape[last], capacity / rows);
+    if (rows * cols < 512 && p->rank > 2)
         return false; /* many small matrices: take several at a time */
     for (int axis = 0; axis < last; axis++)
         p->box[axis] = 1;
     p->box[other] = rows;
     p->box[last] = cols;
-    p->block_axis = other;
+    p->block_axis = (int16_t)other;
     return true;
 }
 
@@ -423,8 +383,8 @@ bool gd_ew_is_in_place(const gd_kernel_call *call)
 
 static int64_t tile_capacity(const gd_ew_program *p)
 {
-    if (p->may_stream)
-        return GD_EW_STREAM_PIECE >> p->out_size_log2;
+    if (p->n_steps == 0)
+        return TILE_OF_COPY;
     int64_t registers = p->n_registers;
     for (int s = 0; s < p->n_sources; s++)
         registers += p->rank > 1 || p->source[s].stride[0] != 1;
@@ -452,10 +412,13 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
     for (int axis = 0; axis < p->rank; axis++)
         if (p->shape[axis] == 0)
             return;
-    p->may_stream = gd_ew_is_streamed(gd_layout_bytes(call->out.layout));
+    p->is_large = gd_ew_is_streamed(gd_layout_bytes(call->out.layout));
     int64_t capacity = tile_capacity(p);
-    if (p->rank < 2 || !choose_transposed_box(p, capacity))
+    if (p->rank < 2 || !choose_transposed_box(p, capacity)) {
+        if (p->is_large && p->n_steps > 0)
+            capacity = smaller(capacity, STREAM_PIECE >> p->out_size_log2);
         choose_trailing_box(p, capacity);
+    }
 
     p->tiles = 1;
     int64_t count = 1;
@@ -472,11 +435,10 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
             p->source[s].slot = first_register + p->n_registers++;
     }
     p->out_is_direct = is_dense(p, p->out_stride);
-    p->may_stream &= p->out_is_direct;
     p->out_slot = p->n_sources;
-    if ((!p->out_is_direct || p->may_stream) && p->n_steps > 0)
+    if ((!p->out_is_direct || p->is_large) && p->n_steps > 0)
         p->out_slot = first_register + p->n_registers++;
-    assert(p->n_registers <= MAX_REGISTERS);
+    assert(p->n_registers <= GD_EW_MAX_REGISTERS);
     assert((size_t)(p->n_registers * p->register_bytes) <= GD_CPU_SCRATCH);
 }
 
@@ -527,210 +489,4 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, void *memory)
     if (status == GD_OK)
         divide_into_tiles(p, call);
     return status;
-}
-
-/* ---- running ---- */
-
-/* Copy a box of a source, with its extents, to dense memory. */
-static void load_box(const gd_ew_program *p, const ew_source *source, const char *from,
-                     const int64_t *extent, char *to)
-{
-    gd_ew_block_copy copy = p->table->copy[source->size_log2];
-    int64_t size[GD_MAX_RANK], stride[GD_MAX_RANK];
-    int rank = 0;
-    for (int axis = 0; axis < p->rank; axis++) {
-        if (extent[axis] == 1)
-            continue;
-        if (rank > 0 && stride[rank - 1] == source->stride[axis] * extent[axis]) {
-            size[rank - 1] *= extent[axis];
-            stride[rank - 1] = source->stride[axis];
-        } else {
-            size[rank] = extent[axis];
-            stride[rank++] = source->stride[axis];
-        }
-    }
-    if (rank < 2) {
-        copy(from, 0, rank ? stride[0] : 1, to, 0, 1, rank ? size[0] : 1);
-        return;
-    }
-    int64_t rows = size[rank - 2], cols = size[rank - 1];
-    int64_t index[GD_MAX_RANK] = { 0 };
-    for (;;) {
-        copy(from, stride[rank - 2], stride[rank - 1], to, cols, rows, cols);
-        to += (rows * cols) << source->size_log2;
-        int axis = rank - 3;
-        for (; axis >= 0; axis--) {
-            from += stride[axis] * ((int64_t)1 << source->size_log2);
-            if (++index[axis] < size[axis])
-                break;
-            from -= size[axis] * stride[axis] * ((int64_t)1 << source->size_log2);
-            index[axis] = 0;
-        }
-        if (axis < 0)
-            return;
-    }
-}
-
-/* One thread's walk over its tiles. */
-typedef struct walk {
-    const gd_ew_program *program;
-    const gd_kernel_call *call;
-    char *slot[MAX_SLOTS];
-    const char *held[GD_FUSED_MAX_INPUTS]; /* what the register of a source was loaded from */
-    int64_t held_count[GD_FUSED_MAX_INPUTS], held_cols[GD_FUSED_MAX_INPUTS];
-    int64_t start[GD_MAX_RANK], extent[GD_MAX_RANK];
-} walk;
-
-static int64_t offset_of(const walk *w, const int64_t *stride)
-{
-    int64_t offset = 0;
-    for (int axis = 0; axis < w->program->rank; axis++)
-        offset += w->start[axis] * stride[axis];
-    return offset;
-}
-
-static char *address(void *data, int64_t offset, int size_log2)
-{
-    return (char *)data + offset * ((int64_t)1 << size_log2);
-}
-
-static void place_sources(walk *w, int64_t count)
-{
-    const gd_ew_program *p = w->program;
-    int64_t cols = w->extent[p->rank - 1];
-    for (int s = 0; s < p->n_sources; s++) {
-        const ew_source *source = &p->source[s];
-        char *from = address(w->call->in[s].data, offset_of(w, source->stride), source->size_log2);
-        if (source->is_direct) {
-            w->slot[s] = from;
-        } else if (w->held[s] != from || w->held_count[s] != count || w->held_cols[s] != cols) {
-            /* At most two extents vary from tile to tile, one of them the last. */
-            load_box(p, source, from, w->extent, w->slot[s]);
-            w->held[s] = from;
-            w->held_count[s] = count;
-            w->held_cols[s] = cols;
-        }
-    }
-}
-
-static void begin_walk(walk *w, const gd_ew_program *p, const gd_kernel_call *call, int64_t tile,
-                       char *scratch)
-{
-    w->program = p;
-    w->call = call;
-    for (int r = 0; r < p->n_registers; r++)
-        w->slot[p->n_sources + 1 + r] = scratch + r * p->register_bytes;
-    for (int s = 0; s < p->n_sources; s++) {
-        w->held[s] = NULL;
-        if (!p->source[s].is_direct)
-            w->slot[s] = w->slot[p->source[s].slot];
-    }
-    for (int axis = p->rank - 1; axis >= 0; axis--) {
-        w->start[axis] = 0;
-        if (tile == 0)
-            continue;
-        int64_t blocks = (p->shape[axis] + p->box[axis] - 1) / p->box[axis];
-        w->start[axis] = tile % blocks * p->box[axis];
-        tile /= blocks;
-    }
-}
-
-static int64_t measure_tile(walk *w)
-{
-    int64_t count = 1;
-    for (int axis = 0; axis < w->program->rank; axis++) {
-        w->extent[axis] = smaller(w->program->box[axis], w->program->shape[axis] - w->start[axis]);
-        count *= w->extent[axis];
-    }
-    return count;
-}
-
-static void next_tile(walk *w)
-{
-    const gd_ew_program *p = w->program;
-    for (int axis = p->rank - 1; axis >= 0; axis--) {
-        w->start[axis] += p->box[axis];
-        if (w->start[axis] < p->shape[axis])
-            return;
-        w->start[axis] = 0;
-    }
-}
-
-/* The block of two axes at `from`, with its row stride, to its place in the result. */
-static void store_block(const walk *w, int size_log2, const char *from, int64_t row_stride,
-                        int64_t col_stride, char *to)
-{
-    const gd_ew_program *p = w->program;
-    p->table->copy[size_log2](from, row_stride, col_stride, to, p->out_stride[p->block_axis],
-                              w->extent[p->block_axis], w->extent[p->rank - 1]);
-}
-
-typedef struct ew_job {
-    const gd_ew_program *program;
-    const gd_kernel_call *call;
-    bool streams;
-} ew_job;
-
-static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
-{
-    const ew_job *job = context;
-    const gd_ew_program *p = job->program;
-    walk w;
-    begin_walk(&w, p, job->call, begin, gd_cpu_scratch(job->call, thread));
-    for (int64_t tile = begin; tile < end; tile++, next_tile(&w)) {
-        int64_t count = measure_tile(&w);
-        char *out = address(job->call->out.data, offset_of(&w, p->out_stride), p->out_size_log2);
-        w.slot[p->n_sources] = p->out_is_direct && !job->streams ? out : w.slot[p->out_slot];
-        place_sources(&w, count);
-        for (int i = 0; i < p->n_steps; i++) {
-            const ew_step *step = &p->step[i];
-            step->loop(w.slot[step->from[0]], w.slot[step->from[1]], w.slot[step->from[2]],
-                       w.slot[step->to], count);
-        }
-        if (job->streams)
-            p->table->stream(out, w.slot[p->n_sources], (size_t)count << p->out_size_log2);
-        else if (!p->out_is_direct)
-            store_block(&w, p->out_size_log2, w.slot[p->n_sources], w.extent[p->rank - 1], 1, out);
-    }
-    if (job->streams)
-        p->table->stream(NULL, NULL, 0);
-}
-
-/* A program without steps: a copy. */
-static void copy_tiles(void *context, int64_t begin, int64_t end, int thread)
-{
-    (void)thread;
-    const ew_job *job = context;
-    const gd_ew_program *p = job->program;
-    const ew_source *source = &p->source[0];
-    walk w;
-    begin_walk(&w, p, job->call, begin, NULL);
-    for (int64_t tile = begin; tile < end; tile++, next_tile(&w)) {
-        int64_t count = measure_tile(&w);
-        char *out = address(job->call->out.data, offset_of(&w, p->out_stride), p->out_size_log2);
-        char *from =
-            address(job->call->in[0].data, offset_of(&w, source->stride), p->out_size_log2);
-        if (job->streams && source->is_direct)
-            p->table->stream(out, from, (size_t)count << p->out_size_log2);
-        else if (p->out_is_direct)
-            load_box(p, source, from, w.extent, out);
-        else
-            store_block(&w, p->out_size_log2, from, source->stride[p->block_axis],
-                        source->stride[p->rank - 1], out);
-    }
-    if (job->streams)
-        p->table->stream(NULL, NULL, 0);
-}
-
-void gd_ew_run(const gd_ew_program *p, const gd_kernel_call *call)
-{
-    if (p->tiles == 0)
-        return;
-    int64_t tile = 1;
-    for (int axis = 0; axis < p->rank; axis++)
-        tile *= p->box[axis];
-    int64_t work = tile * (p->n_steps > 0 ? p->n_steps : 1);
-    gd_parallel_for(call->device->threads, p->tiles, (GRAIN + work - 1) / work,
-                    p->n_steps > 0 ? run_tiles : copy_tiles,
-                    &(ew_job){ p, call, p->may_stream && !gd_ew_is_in_place(call) });
 }

@@ -40,6 +40,30 @@ static void N(tile_by_copy)(tile_t t, int64_t rows, int64_t vecs, int64_t c_col)
             c[i * c_row + j * c_col] = copy[i * COLUMNS_MAX + j];
 }
 
+/* The part of the block from its column j on that tile t covers: B, packed or where it lies, and
+ * with the last block of k the bias, by way of `bias` if it is not contiguous. */
+static void N(set_columns)(const block_t *block, int64_t j, int64_t vecs, bool ragged, tile_t *t,
+                           REAL *bias)
+{
+    const product_t *p = block->p;
+    const int64_t column = block->column + j;
+    if (block->packed_all || ragged) {
+        t->b = block->packed_all ? block->packed + j * t->depth : block->packed;
+        t->b_step = vecs * LANES;
+    } else {
+        t->b = p->b + block->step * p->b_row + column;
+        t->b_step = p->b_row;
+    }
+    if (!p->column_bias || block->step + block->depth < p->k)
+        return;
+    t->column_bias = p->column_bias + column * p->column_bias_stride;
+    if (p->column_bias_stride != 1 || ragged) {
+        for (int64_t i = 0; i < vecs * LANES; i++)
+            bias[i] = i < t->columns ? t->column_bias[i * p->column_bias_stride] : (REAL)0;
+        t->column_bias = bias;
+    }
+}
+
 /* Rows [row, row+rows) of C against one block of B, tile by tile. */
 static void N(multiply_panel)(const block_t *block, int64_t row, int64_t rows)
 {
@@ -53,41 +77,27 @@ static void N(multiply_panel)(const block_t *block, int64_t row, int64_t rows)
         .depth = block->depth,
         .row_bias = last && p->row_bias ? p->row_bias + row * p->row_bias_stride : NULL,
         .row_bias_stride = p->row_bias_stride,
+        .next_a = p->a,
         .accumulate = block->step > 0,
         .relu = last && p->relu,
     };
+    if (p->a_col == 1 && row + 2 * rows <= p->m && (block->pack_rows || p->n > DIRECT_COLUMNS)) {
+        const int64_t tiles = (block->columns + COLUMNS_MAX - 1) / COLUMNS_MAX;
+        t.next_a = t.a + rows * p->a_row;
+        t.next_a_row = p->a_row;
+        t.next_lines = (t.depth + LINE * tiles - 1) / (LINE * tiles);
+    }
     if (block->pack_rows) {
         N(pack_a)(block->row_panel, t.a, t.a_row, t.a_step, rows, t.depth, &t.a_row, &t.a_step);
         t.a = block->row_panel;
     }
-    if (p->a_col == 1 && row + 2 * rows <= p->m && (block->pack_rows || p->n > DIRECT_COLUMNS)) {
-        const int64_t tiles = (block->columns + COLUMNS_MAX - 1) / COLUMNS_MAX;
-        t.next_a = p->a + (row + rows) * p->a_row + block->step;
-        t.next_a_row = p->a_row;
-        t.next_lines = (t.depth + LINE * tiles - 1) / (LINE * tiles);
-    }
     for (int64_t j = 0; j < block->columns; j += COLUMNS_MAX) {
-        const int64_t column = block->column + j;
+        REAL bias[COLUMNS_MAX];
         t.columns = LEAST(block->columns - j, COLUMNS_MAX);
         const int64_t vecs = (t.columns + LANES - 1) / LANES;
         const bool ragged = !GD_SIMD_MASK_FREE && t.columns < vecs * LANES;
-        if (block->packed_all || ragged) {
-            t.b = block->packed_all ? block->packed + j * t.depth : block->packed;
-            t.b_step = vecs * LANES;
-        } else {
-            t.b = p->b + block->step * p->b_row + column;
-            t.b_step = p->b_row;
-        }
-        REAL bias[COLUMNS_MAX];
-        if (last && p->column_bias) {
-            t.column_bias = p->column_bias + column * p->column_bias_stride;
-            if (p->column_bias_stride != 1 || ragged) {
-                for (int64_t i = 0; i < vecs * LANES; i++)
-                    bias[i] = i < t.columns ? t.column_bias[i * p->column_bias_stride] : (REAL)0;
-                t.column_bias = bias;
-            }
-        }
-        t.c = p->c + row * p->c_row + column * p->c_col;
+        N(set_columns)(block, j, vecs, ragged, &t, bias);
+        t.c = p->c + row * p->c_row + (block->column + j) * p->c_col;
         if (p->c_col == 1 && !ragged)
             N(tile_kernels)[rows - 1][vecs - 1](&t);
         else

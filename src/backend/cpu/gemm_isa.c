@@ -30,8 +30,14 @@
 #define STREAMS        8  /* rows of B read abreast by a product with one row */
 #define STREAM_COLUMNS (16384 / (int64_t)sizeof(REAL)) /* in runs of so many columns */
 
-#define DIRECT_ROWS    512 /* up to so many rows, packing B costs more than it saves */
-#define DIRECT_COLUMNS 64  /* up to so many columns, copying A does */
+/* Packing B pays over so many rows, a quarter as many if rows of B collide in the caches; copying
+ * panels of a transposed A pays over so many columns. Up to CHAIN_ROWS rows of a narrow product are
+ * taken one by one. */
+/* Packing B pays over so many rows, a quarter as many if rows of B collide in the caches; copying
+ * panels of a transposed A pays over so many columns. Up to CHAIN_ROWS rows of a narrow product are
+ * taken one by one. */
+#define DIRECT_ROWS    512
+#define DIRECT_COLUMNS 64
 #define CHAIN_ROWS     3
 
 #define LINE        (64 / (int64_t)sizeof(REAL)) /* numbers in a cache line */

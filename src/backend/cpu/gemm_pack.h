@@ -10,8 +10,7 @@ static void N(pack_transposed)(REAL *dst, int64_t dst_row, const REAL *b, int64_
 {
     for (int64_t j = 0; j < width; j += LANES) {
         const REAL *column[LANES];
-        for (int i = 0; i < LANES;
-             i++) /* beyond the edge: the last column again, its lanes are never kept */
+        for (int i = 0; i < LANES; i++) /* past the edge: the last column again, not to be kept */
             column[i] = b + (j + i < width ? j + i : width - 1) * b_col;
         for (int64_t p = 0; p < depth; p += LANES) {
             const int64_t rest = depth - p;

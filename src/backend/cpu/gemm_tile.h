@@ -17,11 +17,10 @@ typedef struct tile_t {
     const REAL *column_bias; // [columns] contiguous, or NULL
     const REAL *row_bias;    // [rows], or NULL
     int64_t row_bias_stride;
-    const REAL
-        *next_a; // [rows, ..]: of the next panel of A, the part to bring into the cache meanwhile
-    int64_t next_a_row, next_lines; /* cache lines of each row */
-    bool accumulate;                /* add to C: not the first block of k */
+    bool accumulate; /* add to C: not the first block of k */
     bool relu;
+    const REAL *next_a; // [rows, ..]: where the next panel of A begins, to be fetched meanwhile:
+    int64_t next_a_row, next_lines; /* so many cache lines of each row */
 } tile_t;
 
 typedef void (*tile_fn)(const tile_t *t);
@@ -120,14 +119,17 @@ GD_SIMD_INLINE void N(tile_body)(const tile_t *t, const int rows, const int vecs
 
     const REAL *next_a = t->next_a;
     int64_t next_lines = t->next_lines;
-    for (int64_t left = t->depth; left > 0; left -= LINE) {
+    for (int64_t left = t->depth; left > 0;) {
+        int64_t steps = left;
         if (next_lines-- > 0) {
             const REAL *line = next_a;
             for (int i = 0; i < rows; i++, line += t->next_a_row)
                 __builtin_prefetch(line, 0, 2);
             next_a += LINE;
+            steps = LEAST(left, LINE);
         }
-        for (int64_t p = LEAST(left, LINE); p > 0; p--) {
+        left -= steps;
+        for (; steps > 0; steps--) {
             VEC bv[VECS_MAX];
             UNROLL
             for (int v = 0; v < vecs; v++)
@@ -143,15 +145,17 @@ GD_SIMD_INLINE void N(tile_body)(const tile_t *t, const int rows, const int vecs
             b += b_step;
             a0 += a_step;
             a4 += a_step;
-            a8 += a_step;
-            a12 += a_step;
+            a8 += rows > 8 ? a_step : 0;
+            a12 += rows > 12 ? a_step : 0;
             /* Keep it so: left alone, gcc adds a second loop for a_step == 1, and clang walks
              * fourteen pointers. */
             OPAQUE(a_step);
             OPAQUE(a0);
             OPAQUE(a4);
-            OPAQUE(a8);
-            OPAQUE(a12);
+            if (rows > 8)
+                OPAQUE(a8);
+            if (rows > 12)
+                OPAQUE(a12);
         }
     }
     N(tile_finish)(t, sum, rows, vecs);

@@ -42,8 +42,7 @@ static void N(row_chains)(const product_t *p)
     for (int64_t j = 0; j < p->n;) {
         int64_t columns = p->n - j < COLUMNS_MAX ? p->n - j : COLUMNS_MAX;
         int64_t vecs = (columns + LANES - 1) / LANES;
-        if (!GD_SIMD_MASK_FREE &&
-            columns < vecs * LANES) { /* no masks: do some columns twice instead */
+        if (!GD_SIMD_MASK_FREE && columns < vecs * LANES) { /* do some columns twice instead */
             vecs = vecs * LANES <= p->n ? vecs : 1;
             columns = vecs * LANES;
             j = j + columns <= p->n ? j : p->n - columns;

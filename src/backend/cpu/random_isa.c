@@ -58,6 +58,11 @@ typedef __m128i vector;
 #endif
 
 #ifdef BLOCKS
+#if defined(__GNUC__) && !defined(__clang__)
+#define UNROLLED _Pragma("GCC unroll 16")
+#else
+#define UNROLLED
+#endif
 #define CHAINS 2 /* independent states side by side: a round waits for the one before it */
 #define STEP   (CHAINS * BLOCKS)
 
@@ -67,12 +72,15 @@ static void philox_step(uint64_t seed, uint64_t index, uint32_t *out)
     const vector multiplier_0 = BROADCAST(0xd2511f53), multiplier_1 = BROADCAST(0xcd9e8d57);
     vector c0[CHAINS], c1[CHAINS], c2[CHAINS], c3[CHAINS];
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    UNROLLED
     for (int i = 0; i < CHAINS; i++) {
         c0[i] = ADD(BROADCAST(index + (uint64_t)(i * BLOCKS)), BLOCK_OF_LANE);
         c1[i] = HIGH_HALF(c0[i]);
         c2[i] = c3[i] = BROADCAST(0);
     }
+    UNROLLED
     for (int round = 0; round < 10; round++) {
+        UNROLLED
         for (int i = 0; i < CHAINS; i++) {
             vector p0 = MULTIPLY_LOW(multiplier_0, c0[i]), p1 = MULTIPLY_LOW(multiplier_1, c2[i]);
             c0[i] = XOR(XOR(HIGH_HALF(p1), c1[i]), BROADCAST(k0));
@@ -84,6 +92,7 @@ static void philox_step(uint64_t seed, uint64_t index, uint32_t *out)
         k1 += 0xbb67ae85u;
     }
     const vector low_half = BROADCAST(0xffffffff);
+    UNROLLED
     for (int i = 0; i < CHAINS; i++) {
         vector a = OR(AND(c0[i], low_half), TO_HIGH_HALF(c1[i]));
         vector b = OR(AND(c2[i], low_half), TO_HIGH_HALF(c3[i]));

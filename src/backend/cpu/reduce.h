@@ -1,6 +1,6 @@
 /* backend/cpu/reduce.h: what a reduction is made of: the few loops that depend on the operation,
  * the dtype and the instruction set (gd_reducer, filled in by reduce_isa.c), and the drivers that
- * walk over tensors with them (reduce.c, argreduce.c, scan.c).
+ * walk over tensors with them (reduce.c, arg_reduce.c, scan.c).
  *
  * The order of additions (and of products, and the choice among equal extremes) is DEFINED, as a
  * function of the input's shape, strides and reduced axes alone; never of the threads, the vector

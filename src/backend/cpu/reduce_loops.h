@@ -16,6 +16,8 @@
 #define NAME(what) JOIN(JOIN(OP, _), JOIN(TYPE, _##what))
 #define LANES      ((int)(256 / sizeof(LANE)))
 
+#define GROUP ((int)(64 / sizeof(TYPE)))
+
 /* The block x[0 … n-1]. */
 static LANE NAME(block)(const TYPE *restrict x, int64_t n)
 {
@@ -23,29 +25,41 @@ static LANE NAME(block)(const TYPE *restrict x, int64_t n)
     for (int j = 0; j < LANES; j++)
         lane[j] = IDENTITY;
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + LANES <= n; i += LANES) {
         for (int j = 0; j < LANES; j++)
             lane[j] = MERGE(lane[j], (LANE)x[i + j]);
+    }
+#if JOIN(HAS_PADDED_, TYPE)
+    for (int first = 0; i < n; i += GROUP, first += GROUP) {
+        TYPE rest[GROUP];
+        JOIN(load_padded_, TYPE)(rest, x + i, n - i, IDENTITY);
+        for (int j = 0; j < GROUP; j++)
+            lane[first + j] = MERGE(lane[first + j], rest[j]);
+    }
+#else
     for (int j = 0; j < (int)(n - i); j++)
         lane[j] = MERGE(lane[j], (LANE)x[i + j]);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int j = 0; j < half; j++)
-            lane[j] = MERGE(lane[j], lane[j + half]);
+#endif
+    FOLD(lane, LANES, MERGE);
     return lane[0];
 }
 
 /* The same for n <= SHORT, where most lanes would stay empty. */
-#define SHORT 16
+#define SHORT 8
 static LANE NAME(short_block)(const TYPE *restrict x, int64_t n)
 {
+#if JOIN(HAS_PADDED_, TYPE)
+    LANE lane[GROUP];
+    JOIN(load_padded_, TYPE)(lane, x, n, IDENTITY);
+    for (int j = 0; j < GROUP; j++)
+        lane[j] = MERGE((LANE)IDENTITY, lane[j]); /* as in a block: -0 becomes +0 in a sum */
+    FOLD(lane, GROUP, MERGE);
+#else
     LANE lane[SHORT];
     for (int j = 0; j < SHORT; j++)
-        lane[j] = IDENTITY;
-    for (int j = 0; j < (int)n; j++)
-        lane[j] = MERGE(lane[j], (LANE)x[j]);
-    for (int half = SHORT / 2; half > 0; half /= 2)
-        for (int j = 0; j < half; j++)
-            lane[j] = MERGE(lane[j], lane[j + half]);
+        lane[j] = j < n ? (LANE)x[j] : IDENTITY;
+    FOLD(lane, SHORT, MERGE);
+#endif
     return lane[0];
 }
 
@@ -54,7 +68,7 @@ static void NAME(rows)(const void *x, int64_t row_stride, int64_t n, void *out, 
 {
     const TYPE *row = x;
     ACC *to = out;
-    if (n <= SHORT)
+    if (n <= (JOIN(HAS_PADDED_, TYPE) ? GROUP : SHORT))
         for (int64_t i = 0; i < count; i++)
             to[i * out_stride] = (ACC)NAME(short_block)(row + i * row_stride, n);
     else
@@ -116,3 +130,4 @@ static const gd_reducer NAME(reducer) = {
 #undef LANE
 #undef LANES
 #undef SHORT
+#undef GROUP

@@ -8,7 +8,11 @@
 #define EXP(x)     JOIN(gd_exp_, TYPE)(x)
 #define LOG(x)     JOIN(gd_log_, TYPE)(x)
 #define LANES      ((int)(256 / sizeof(TYPE)))
-#define GROUP      ((int)(64 / sizeof(TYPE))) /* exp is taken of so many numbers at once */
+#define LOAD_PADDED(to, x, n)                           \
+    JOIN(load_padded_, TYPE)                            \
+    (to, x, n, -(TYPE)INFINITY)          /* exp gives 0 \
+                                          */
+#define GROUP ((int)(64 / sizeof(TYPE))) /* exp is taken of so many numbers at once */
 #define BIGGER(a, x)                                                             \
     ((x) > (a) ? (x) : (a)) /* a NaN may get lost: it comes back through its exp \
                              */
@@ -80,14 +84,17 @@ static TYPE NAME(row_max)(const TYPE *x, int64_t n)
     for (int j = 0; j < LANES; j++)
         lane[j] = -(TYPE)INFINITY;
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + LANES <= n; i += LANES) {
         for (int j = 0; j < LANES; j++)
             lane[j] = BIGGER(lane[j], x[i + j]);
-    for (int j = 0; j < (int)(n - i); j++)
-        lane[j] = BIGGER(lane[j], x[i + j]);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int j = 0; j < half; j++)
-            lane[j] = BIGGER(lane[j], lane[j + half]);
+    }
+    for (int first = 0; i < n; i += GROUP, first += GROUP) {
+        TYPE rest[GROUP];
+        LOAD_PADDED(rest, x + i, n - i);
+        for (int j = 0; j < GROUP; j++)
+            lane[first + j] = BIGGER(lane[first + j], rest[j]);
+    }
+    FOLD(lane, LANES, BIGGER);
     return lane[0];
 }
 
@@ -101,29 +108,25 @@ static inline __attribute__((always_inline)) TYPE NAME(block_exp)(const TYPE *x,
         lane[j] = 0;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        INDEPENDENT
+        TYPE value[LANES];
         for (int j = 0; j < LANES; j++) {
-            TYPE value = EXP(x[i + j] - max);
-            lane[j] += value;
-            if (out)
-                out[i + j] = value;
+            value[j] = EXP(x[i + j] - max);
+            lane[j] += value[j];
         }
+        if (out)
+            memcpy(out + i, value, sizeof value);
     }
     for (int first = 0; i < n; i += GROUP, first += GROUP) {
-        for (int j = 0; j < GROUP; j++)
-            e[j] = j < n - i ? x[i + j] : -(TYPE)INFINITY;
+        LOAD_PADDED(e, x + i, n - i);
         for (int j = 0; j < GROUP; j++)
             e[j] = EXP(e[j] - max);
         for (int j = 0; j < GROUP; j++)
             lane[first + j] += e[j];
         if (out)
-            for (int j = 0; j < GROUP; j++)
-                if (j < n - i)
-                    out[i + j] = e[j];
+            for (int j = 0; j < GROUP && j < n - i; j++)
+                out[i + j] = e[j];
     }
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int j = 0; j < half; j++)
-            lane[j] += lane[j + half];
+    FOLD(lane, LANES, ADD);
     return lane[0];
 }
 
@@ -317,6 +320,7 @@ static const gd_softmax_loops NAME(loops) = {
 #undef EXP
 #undef LOG
 #undef LANES
+#undef LOAD_PADDED
 #undef GROUP
 #undef BIGGER
 #undef TYPE

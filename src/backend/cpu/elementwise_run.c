@@ -1,0 +1,244 @@
+/* backend/cpu/elementwise_run.c: running a prepared elementwise call. Start at gd_ew_run, then
+ * run_tiles. */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/elementwise_program.h"
+#include "base/threads.h"
+
+#define GRAIN (32 * 1024) /* elements times steps that are worth a thread */
+
+/* One thread's walk over its tiles: along the last axis, then on to the next row of tiles. */
+typedef struct walk {
+    const gd_ew_program *program;
+    const gd_kernel_call *call;
+    char *slot[GD_EW_MAX_SLOTS];
+    const char *from[GD_FUSED_MAX_INPUTS]; /* where this tile begins in each source … */
+    int64_t step[GD_FUSED_MAX_INPUTS];     /* … and bytes to the next one along the last axis */
+    char *out;
+    int64_t out_step;
+    const char *held[GD_FUSED_MAX_INPUTS]; /* what the register of a source was loaded from */
+    int64_t held_count[GD_FUSED_MAX_INPUTS], held_cols[GD_FUSED_MAX_INPUTS];
+    int64_t start[GD_MAX_RANK], extent[GD_MAX_RANK];
+    int64_t rows; /* extents of all axes but the last, multiplied */
+} walk;
+
+static void begin_walk(walk *w, const gd_ew_program *p, const gd_kernel_call *call, int64_t tile,
+                       char *scratch)
+{
+    w->program = p;
+    w->call = call;
+    for (int r = 0; r < p->n_registers; r++)
+        w->slot[p->n_sources + 1 + r] = scratch + r * p->register_bytes;
+    int last = p->rank - 1;
+    for (int s = 0; s < p->n_sources; s++) {
+        const gd_ew_source *source = &p->source[s];
+        w->step[s] = source->stride[last] * p->box[last] * ((int64_t)1 << source->size_log2);
+        w->held[s] = NULL;
+        if (!source->is_direct)
+            w->slot[s] = w->slot[source->slot];
+    }
+    w->out_step = p->box[last] << p->out_size_log2;
+    for (int axis = last; axis >= 0; axis--) {
+        w->start[axis] = 0;
+        if (tile == 0)
+            continue;
+        int64_t blocks = (p->shape[axis] + p->box[axis] - 1) / p->box[axis];
+        w->start[axis] = tile % blocks * p->box[axis];
+        tile /= blocks;
+    }
+}
+
+static int64_t offset_of(const walk *w, const int64_t *stride)
+{
+    int64_t offset = 0;
+    for (int axis = 0; axis < w->program->rank; axis++)
+        offset += w->start[axis] * stride[axis];
+    return offset;
+}
+
+static char *address(void *data, int64_t offset, int size_log2)
+{
+    return (char *)data + offset * ((int64_t)1 << size_log2);
+}
+
+static void begin_row(walk *w)
+{
+    const gd_ew_program *p = w->program;
+    w->rows = 1;
+    for (int axis = 0; axis < p->rank - 1; axis++) {
+        int64_t rest = p->shape[axis] - w->start[axis];
+        w->extent[axis] = rest < p->box[axis] ? rest : p->box[axis];
+        w->rows *= w->extent[axis];
+    }
+    for (int s = 0; s < p->n_sources; s++)
+        w->from[s] =
+            address(w->call->in[s].data, offset_of(w, p->source[s].stride), p->source[s].size_log2);
+    w->out = address(w->call->out.data, offset_of(w, p->out_stride), p->out_size_log2);
+}
+
+/* Columns of the tile at hand; 0 when the row is done. */
+static int64_t begin_tile(walk *w)
+{
+    const gd_ew_program *p = w->program;
+    int last = p->rank - 1;
+    int64_t rest = p->shape[last] - w->start[last];
+    w->extent[last] = rest < p->box[last] ? rest : p->box[last];
+    return w->extent[last];
+}
+
+static void next_tile(walk *w)
+{
+    const gd_ew_program *p = w->program;
+    for (int s = 0; s < p->n_sources; s++)
+        w->from[s] += w->step[s];
+    w->out += w->out_step;
+    w->start[p->rank - 1] += p->box[p->rank - 1];
+}
+
+static void next_row(walk *w)
+{
+    const gd_ew_program *p = w->program;
+    w->start[p->rank - 1] = 0;
+    for (int axis = p->rank - 2; axis >= 0; axis--) {
+        w->start[axis] += p->box[axis];
+        if (w->start[axis] < p->shape[axis])
+            return;
+        w->start[axis] = 0;
+    }
+}
+
+/* Copy a box of a source, with the tile's extents, to dense memory. */
+static void load_box(const walk *w, const gd_ew_source *source, const char *from, char *to)
+{
+    gd_ew_block_copy copy = w->program->table->copy[source->size_log2];
+    int64_t size[GD_MAX_RANK], stride[GD_MAX_RANK]; /* of the box, with axes merged once more */
+    int rank = 0;
+    for (int axis = 0; axis < w->program->rank; axis++) {
+        int64_t extent = w->extent[axis];
+        if (extent == 1)
+            continue;
+        if (rank > 0 && stride[rank - 1] == source->stride[axis] * extent) {
+            size[rank - 1] *= extent;
+            stride[rank - 1] = source->stride[axis];
+        } else {
+            size[rank] = extent;
+            stride[rank++] = source->stride[axis];
+        }
+    }
+    if (rank < 2) {
+        copy(from, 0, rank ? stride[0] : 1, to, 0, 1, rank ? size[0] : 1);
+        return;
+    }
+    int64_t rows = size[rank - 2], cols = size[rank - 1];
+    int64_t bytes = (int64_t)1 << source->size_log2;
+    int64_t index[GD_MAX_RANK] = { 0 };
+    for (;;) {
+        copy(from, stride[rank - 2], stride[rank - 1], to, cols, rows, cols);
+        to += rows * cols * bytes;
+        int axis = rank - 3;
+        for (; axis >= 0; axis--) {
+            from += stride[axis] * bytes;
+            if (++index[axis] < size[axis])
+                break;
+            from -= size[axis] * stride[axis] * bytes;
+            index[axis] = 0;
+        }
+        if (axis < 0)
+            return;
+    }
+}
+
+static void place_sources(walk *w, int64_t cols)
+{
+    const gd_ew_program *p = w->program;
+    int64_t count = w->rows * cols;
+    for (int s = 0; s < p->n_sources; s++) {
+        if (p->source[s].is_direct) {
+            w->slot[s] = (char *)(uintptr_t)w->from[s];
+        } else if (w->held[s] != w->from[s] || w->held_count[s] != count ||
+                   w->held_cols[s] != cols) {
+            /* At most two extents vary from tile to tile, one of them the last. */
+            load_box(w, &p->source[s], w->from[s], w->slot[s]);
+            w->held[s] = w->from[s];
+            w->held_count[s] = count;
+            w->held_cols[s] = cols;
+        }
+    }
+}
+
+/* A two-axis block, from where it lies with these strides, to its place in the result. */
+static void store_block(const walk *w, const gd_ew_block_copy *copy, const char *from,
+                        int64_t row_stride, int64_t col_stride)
+{
+    const gd_ew_program *p = w->program;
+    copy[p->out_size_log2](from, row_stride, col_stride, w->out, p->out_stride[p->block_axis],
+                           w->extent[p->block_axis], w->extent[p->rank - 1]);
+}
+
+typedef struct ew_job {
+    const gd_ew_program *program;
+    const gd_kernel_call *call;
+    bool streams;
+} ew_job;
+
+static void run_tile(walk *w, int64_t cols, bool streams)
+{
+    const gd_ew_program *p = w->program;
+    int64_t count = w->rows * cols;
+    char **result = &w->slot[p->n_sources];
+    *result = p->out_is_direct && !streams ? w->out : w->slot[p->out_slot];
+    place_sources(w, cols);
+    for (int i = 0; i < p->n_steps; i++) {
+        const gd_ew_step *step = &p->step[i];
+        step->loop(w->slot[step->from[0]], w->slot[step->from[1]], w->slot[step->from[2]],
+                   w->slot[step->to], count);
+    }
+    if (streams)
+        p->table->stream(w->out, *result, (size_t)count << p->out_size_log2);
+    else if (!p->out_is_direct)
+        store_block(w, p->table->copy, *result, cols, 1);
+}
+
+/* A tile of a program without steps. */
+static void copy_tile(walk *w, int64_t cols, bool streams)
+{
+    const gd_ew_program *p = w->program;
+    const gd_ew_source *source = &p->source[0];
+    if (!p->out_is_direct)
+        store_block(w, streams ? p->table->copy_streamed : p->table->copy, w->from[0],
+                    source->stride[p->block_axis], source->stride[p->rank - 1]);
+    else if (streams && source->is_direct)
+        p->table->stream(w->out, w->from[0], (size_t)(w->rows * cols) << p->out_size_log2);
+    else
+        load_box(w, source, w->from[0], w->out);
+}
+
+static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
+{
+    const ew_job *job = context;
+    const gd_ew_program *p = job->program;
+    walk w;
+    begin_walk(&w, p, job->call, begin, gd_cpu_scratch(job->call, thread));
+    for (int64_t tile = begin; tile < end; next_row(&w)) {
+        begin_row(&w);
+        for (int64_t cols; tile < end && (cols = begin_tile(&w)) > 0; tile++, next_tile(&w)) {
+            if (p->n_steps > 0)
+                run_tile(&w, cols, job->streams);
+            else
+                copy_tile(&w, cols, job->streams);
+        }
+    }
+    if (job->streams)
+        p->table->stream(NULL, NULL, 0);
+}
+
+void gd_ew_run(const gd_ew_program *p, const gd_kernel_call *call)
+{
+    if (p->tiles == 0)
+        return;
+    int64_t work = p->n_steps > 0 ? p->n_steps : 1; /* of a tile */
+    for (int axis = 0; axis < p->rank; axis++)
+        work *= p->box[axis];
+    bool can_stream = p->is_large && (p->out_is_direct || p->n_steps == 0);
+    gd_parallel_for(call->device->threads, p->tiles, (GRAIN + work - 1) / work, run_tiles,
+                    &(ew_job){ p, call, can_stream && !gd_ew_is_in_place(call) });
+}
