@@ -14,7 +14,7 @@
 
 #include "backend/cpu/gemm.h"
 #include "base/cpu.h"
-#include "gradus/base.h"
+#include <gradus/base.h>
 
 #include <dlfcn.h>
 #include <float.h>
@@ -161,7 +161,7 @@ static void open_onednn(problem *p)
     describe(&desc[1], s.batch, s.k, s.n, false);
     describe(&desc[2], s.batch, s.m, s.n, false);
     dnnl_matmul_desc_t matmul;
-    dnnl_primitive_desc_t primitive_desc;
+    dnnl_primitive_desc_t primitive_desc = NULL;
     if (dnnl_matmul_desc_init(&matmul, &desc[0], &desc[1], NULL, &desc[2]) != dnnl_success ||
         dnnl_primitive_desc_create(&primitive_desc, &matmul, NULL, bench.engine, NULL) !=
             dnnl_success ||

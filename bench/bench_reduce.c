@@ -14,7 +14,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "base/random.h"
-#include "gradus/base.h"
+#include <gradus/base.h>
 #include "ops/attrs.h"
 
 #include <math.h>

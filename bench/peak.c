@@ -4,7 +4,7 @@
 #include "peak.h"
 
 #include "base/threads.h"
-#include "gradus/base.h"
+#include <gradus/base.h>
 
 #include <math.h>
 #include <stdlib.h>

@@ -35,10 +35,13 @@ typedef struct kernels {
     }
 static const kernels isas[] = {
     KERNELS(GD_ISA_BASELINE, baseline),
-#if defined(__x86_64__)
+#ifdef GD_HAVE_AVX2
     KERNELS(GD_ISA_AVX2, avx2),
+#endif
+#ifdef GD_HAVE_AVX512
     KERNELS(GD_ISA_AVX512, avx512),
-#elif defined(__aarch64__)
+#endif
+#ifdef GD_HAVE_NEON
     KERNELS(GD_ISA_NEON, neon),
 #endif
 };

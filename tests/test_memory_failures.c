@@ -131,7 +131,8 @@ static gd_tensor *step(void *user, gd_tensor *const *in)
     gd_tensor *noise =
         gd_mul_scalar(gd_normal(gd_tensor_context(in[0]), GD_SHAPE(5, 3), 0, 1, GD_F32), 0.01);
     gd_tensor *y = gd_add(gd_relu(gd_affine(in[0], t->w, t->b)), noise);
-    gd_tensor *loss = gd_mse(y, gd_scalar(gd_tensor_context(in[0]), 0.5, GD_F32)), *g[2];
+    gd_tensor *loss = gd_mse(y, gd_full(gd_tensor_context(in[0]), GD_SHAPE(5, 3), 0.5, GD_F32)),
+              *g[2];
     if (gd_grad(&loss, NULL, 1, (gd_tensor *[]){ t->w, t->b }, g, 2) != GD_OK)
         return NULL;
     if (!gd_assign(t->w, gd_sub(gd_detach(t->w), gd_mul_scalar(g[0], 0.1))) ||

@@ -136,7 +136,7 @@ static const op_case linspace_cases[] = {
 };
 static const op_refusal linspace_refusals[] = {
     { GD_ERR_INVALID, .p = { 0, 1, -1, GD_F32 } },
-    { GD_ERR_INVALID, .p = { 0, 1, 5, GD_I32 } },
+    { GD_ERR_DTYPE, .p = { 0, 1, 5, GD_I32 } },
 };
 FUNCTION(linspace, 0, E, RESULT_FREE, 0,
          gd_linspace(context, (double)p[0], (double)p[1], p[2], (gd_dtype)p[3]), { 0 })
@@ -493,7 +493,7 @@ static const op_case one_hot_cases[] = { { { SHAPE(5, 3) }, { 5, GD_F32 } },
                                          { { NUMBER }, { 7, GD_I64 } },
                                          { { SHAPE(3) }, { 2, GD_BOOL } } };
 static const op_refusal one_hot_refusals[] = {
-    { GD_ERR_INVALID, { SHAPE(5) }, { GD_F32 }, { 5, GD_F32 } },
+    { GD_ERR_DTYPE, { SHAPE(5) }, { GD_F32 }, { 5, GD_F32 } },
     { GD_ERR_INVALID, { SHAPE(5) }, { GD_I32 }, { -1, GD_F32 } }
 };
 FUNCTION(one_hot, 1, E | OP_NO_SPECIALS, RESULT_FREE, 0, gd_one_hot(x, p[0], (gd_dtype)p[1]),

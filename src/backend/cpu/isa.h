@@ -1,7 +1,9 @@
-/* backend/cpu/isa.h: names for files that are compiled once per instruction set. CMake compiles every src/backend/cpu/…_isa.c
- * once for each, with -DGD_ISA=<baseline|avx2|avx512|neon>, -DGD_ISA_<BASELINE|AVX2|AVX512|NEON>_BUILD=1 and the matching
- * machine flags. Such a file must define nothing but static functions and names made with GD_ISA_NAME, and must not call
- * inline functions of other headers that a plain file also uses (the linker could keep the wrong copy), unless static. */
+/* backend/cpu/isa.h: names for files that are compiled once per instruction set. CMake compiles
+ * every src/backend/cpu/…_isa.c once for each, with -DGD_ISA=<baseline|avx2|avx512|neon>,
+ * -DGD_ISA_<BASELINE|AVX2|AVX512|NEON>_BUILD=1 and the matching machine flags. Such a file must
+ * define nothing but static functions and names made with GD_ISA_NAME, and must not call inline
+ * functions of other headers that a plain file also uses (the linker could keep the wrong copy),
+ * unless static. */
 #ifndef GD_BACKEND_CPU_ISA_H
 #define GD_BACKEND_CPU_ISA_H
 

@@ -8,8 +8,8 @@
  * instruction set.
  *
  *   Axes. Axes of size 1 are dropped, reduced axes of negative stride are reversed, and axes are
- *     ordered by falling |stride|, stride 0 first, equals as they come; neighbours among the kept, or
- *     among the reduced ones, that form one regular loop (in the result as well) are merged.
+ *     ordered by falling |stride|, stride 0 first, equals as they come; neighbours among the kept,
+ * or among the reduced ones, that form one regular loop (in the result as well) are merged.
  *
  *   The innermost axis is reduced: BY ROWS. The elements that make one result, in order, are cut
  * into blocks of at most GD_REDUCE_BLOCK: each run of the innermost axis by itself when it is alone

@@ -42,7 +42,7 @@ typedef uint8_t u8;
 
 /* Before a loop that may write what it reads, but only at the same index. */
 #ifdef __clang__
-#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define INDEPENDENT
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif

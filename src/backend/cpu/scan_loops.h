@@ -36,8 +36,7 @@ static void NAME(lines)(const void *x, int64_t x_row_stride, int64_t x_stride, i
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4)
         NAME(four_lines)
-        (row + r * x_row_stride, x_row_stride, x_stride, n, to + r * out_row_stride,
-         out_row_stride);
+    (row + r * x_row_stride, x_row_stride, x_stride, n, to + r * out_row_stride, out_row_stride);
     for (; r < rows; r++) {
         const TYPE *from = row + r * x_row_stride;
         ACC *line = to + r * out_row_stride;
