@@ -13,8 +13,8 @@
 #define CHAINS                                                                                   \
     12 /* independent sums: more than latency times throughput anywhere, fewer than 16 registers \
         */
-#define ROUNDS 9
-#define STEPS  4000000
+#define ROUNDS 40
+#define STEPS  200000
 
 typedef double (*fma_loop)(int64_t steps);
 

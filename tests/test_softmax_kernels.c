@@ -57,6 +57,15 @@ static void expect_near(long double got, long double want, long double error)
         fail_msg("%.12Lg, not %.12Lg (allowed %Lg)", got, want, error);
 }
 
+/* Large shapes are there for how work is cut; they need not be tried in every layout. */
+static bool is_worth_trying(gd_shape shape, int kind)
+{
+    int64_t count = 1;
+    for (int i = 0; i < shape.rank; i++)
+        count *= shape.dim[i];
+    return count < 10000 || kind == CONTIGUOUS || kind == TRANSPOSED || kind == STEPPED;
+}
+
 static void check_softmax(void *user, const test_result *result)
 {
     const softmax_case *c = user;
@@ -112,6 +121,8 @@ static void test_shapes(void **state)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int kind = 0; kind < LAYOUT_KINDS; kind++)
             for (gd_dtype dtype = GD_F32; dtype <= GD_F64; dtype++) {
+                if (!is_worth_trying(shapes[s], kind))
+                    continue;
                 test_operand x = make_operand(shapes[s], dtype, (enum layout_kind)kind);
                 fill_logits(&x, 5);
                 for (int axis = 0; axis < shapes[s].rank || axis == 0; axis++)
@@ -256,7 +267,8 @@ static void test_cross_entropy(void **state)
         for (int kind = 0; kind < LAYOUT_KINDS; kind++)
             for (gd_dtype dtype = GD_F32; dtype <= GD_F64; dtype++)
                 for (int k = 0; k < 3; k++)
-                    run_loss(shapes[s], dtype, (enum layout_kind)kind, label_dtypes[k]);
+                    if (is_worth_trying(shapes[s], kind + k))
+                        run_loss(shapes[s], dtype, (enum layout_kind)kind, label_dtypes[k]);
 }
 
 static void test_bad_labels(void **state)

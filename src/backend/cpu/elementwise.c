@@ -32,9 +32,9 @@ typedef struct line_job {
     const gd_kernel_call *call;
     gd_ew_loop loop;
     int64_t count;
-    int8_t size[3], out_size; /* bytes of an element */
-    bool is_number[3];        /* the input is one number */
-    bool is_streamed;         /* the result goes past the caches, piece by piece */
+    int size[3], out_size; /* bytes of an element */
+    bool is_number[3];     /* the input is one number */
+    bool is_streamed;      /* the result goes past the caches, piece by piece */
     const gd_ew_table *table;
 } line_job;
 
@@ -112,8 +112,8 @@ static bool run_in_line(const gd_kernel_call *call, const gd_ew_table *table, gd
         return true;
     }
     for (int k = 0; k < call->n; k++)
-        job.size[k] = (int8_t)gd_dtype_size(call->in[k].layout->dtype);
-    job.out_size = (int8_t)gd_dtype_size(out->dtype);
+        job.size[k] = (int)gd_dtype_size(call->in[k].layout->dtype);
+    job.out_size = (int)gd_dtype_size(out->dtype);
     if (count <= SERIAL_MOST) {
         run_line(&job, 0, count, 0);
         return true;

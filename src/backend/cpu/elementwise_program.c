@@ -61,13 +61,14 @@ static int size_log2(gd_dtype dtype)
     return log2[dtype];
 }
 
-/* State of the translation. Values are numbered as in gd_fused_attr. */
+/* State of the translation. Values are numbered as in gd_fused_attr. Starts as zeros. */
 typedef struct translation {
     gd_ew_program *program;
     const gd_fused_attr *attr;
     gd_dtype dtype[MAX_VALUES];
-    int16_t last_use[MAX_VALUES];             /* the last instruction to read it */
-    int16_t slot[MAX_VALUES][GD_DTYPE_COUNT]; /* where the value lies as this dtype; -1: nowhere */
+    int16_t uses_end[MAX_VALUES]; /* instructions from this one on do not read it */
+    int16_t place[MAX_VALUES]
+                 [GD_DTYPE_COUNT]; /* slot of the value as this dtype, plus 1; 0: none */
     int16_t free_slot[GD_EW_MAX_REGISTERS];
     int n_free;
 } translation;
@@ -75,10 +76,7 @@ typedef struct translation {
 static void add_value(translation *t, int value, gd_dtype dtype, int slot)
 {
     t->dtype[value] = dtype;
-    t->last_use[value] = -1;
-    for (int d = 0; d < GD_DTYPE_COUNT; d++)
-        t->slot[value][d] = -1;
-    t->slot[value][dtype] = (int16_t)slot;
+    t->place[value][dtype] = (int16_t)(slot + 1);
 }
 
 static int take_register(translation *t, gd_dtype dtype)
@@ -103,12 +101,12 @@ static void free_operands(translation *t, const gd_fused_instruction *instructio
 {
     for (int k = 0; k < arity; k++) {
         int value = instruction->from[k];
-        if (t->last_use[value] != i)
+        if (t->uses_end[value] != i + 1)
             continue;
-        t->last_use[value] = -1; /* it may be two operands at once */
+        t->uses_end[value] = 0; /* it may be two operands at once */
         for (int d = 0; d < GD_DTYPE_COUNT; d++)
-            if (t->slot[value][d] >= 0)
-                free_register(t, t->slot[value][d]);
+            if (t->place[value][d] > 0)
+                free_register(t, t->place[value][d] - 1);
     }
 }
 
@@ -131,12 +129,13 @@ static void add_cast(translation *t, gd_dtype from_dtype, gd_dtype to_dtype, int
 /* The slot of a value as a dtype, converted at its first use. */
 static int value_as(translation *t, int value, gd_dtype dtype)
 {
-    int16_t *slot = &t->slot[value][dtype];
-    if (*slot < 0) {
-        *slot = (int16_t)take_register(t, dtype);
-        add_cast(t, t->dtype[value], dtype, t->slot[value][t->dtype[value]], *slot);
+    int16_t *place = t->place[value];
+    if (place[dtype] == 0) {
+        int slot = take_register(t, dtype);
+        add_cast(t, t->dtype[value], dtype, place[t->dtype[value]] - 1, slot);
+        place[dtype] = (int16_t)(slot + 1);
     }
-    return *slot;
+    return place[dtype] - 1;
 }
 
 /* What an instruction calls: its loop, and the dtypes that takes and makes. */
@@ -200,10 +199,7 @@ static void translate_instruction(translation *t, int i)
         add_cast(t, call.makes, dtype, made, placed);
         free_register(t, made);
     }
-    int value = t->attr->n_inputs + i;
-    int16_t last_use = t->last_use[value];
-    add_value(t, value, dtype, placed);
-    t->last_use[value] = last_use;
+    add_value(t, t->attr->n_inputs + i, dtype, placed);
 }
 
 /* Checks every instruction before any is translated, and notes the last use of each value. */
@@ -215,11 +211,10 @@ static gd_status find_last_uses(translation *t)
         if (!call.loop)
             return gd_fail(GD_ERR_UNSUPPORTED, "cpu: no kernel for %s of %s", call.name,
                            gd_dtype_name((gd_dtype)attr->instruction[i].compute));
-        t->last_use[attr->n_inputs + i] = -1;
         for (int k = 0; k < call.arity; k++) {
             int value = attr->instruction[i].from[k];
             assert(value >= 0 && value < attr->n_inputs + i);
-            t->last_use[value] = (int16_t)i;
+            t->uses_end[value] = (int16_t)(i + 1);
         }
     }
     return GD_OK;
@@ -227,10 +222,7 @@ static gd_status find_last_uses(translation *t)
 
 static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd_kernel_call *call)
 {
-    translation t;
-    t.program = p;
-    t.attr = attr;
-    t.n_free = 0;
+    translation t = { .program = p, .attr = attr };
     for (int v = 0; v < attr->n_inputs; v++)
         add_value(&t, v, call->in[v].layout->dtype, v);
     gd_status status = find_last_uses(&t);

@@ -26,6 +26,7 @@ static void begin_walk(walk *w, const gd_ew_program *p, const gd_kernel_call *ca
 {
     w->program = p;
     w->call = call;
+    w->from[0] = NULL;
     for (int r = 0; r < p->n_registers; r++)
         w->slot[p->n_sources + 1 + r] = scratch + r * p->register_bytes;
     int last = p->rank - 1;

@@ -10,7 +10,7 @@
 
 /* A thread is worth waking for this many floating-point operations: a parallel region costs 1 to 3
  * microseconds. */
-#define FLOPS_PER_THREAD 150e3
+#define FLOPS_PER_THREAD 1e6
 
 /* Half of the second-level cache: the other half is for what passes by, panels of A and tiles of C.
  */

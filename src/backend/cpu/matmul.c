@@ -64,30 +64,33 @@ static void locate_batch(const gd_gemm_args *args, int64_t index, int64_t *a, in
 }
 
 /* S is what the elements are, U the unsigned type in which overflow wraps. */
-#define DEFINE_INTEGER_ROWS(name, S, U)                                                          \
-    static void name(void *context, int64_t begin, int64_t end, int thread)                      \
-    {                                                                                            \
-        (void)thread;                                                                            \
-        const gd_gemm_args *g = context;                                                         \
-        for (int64_t row = begin; row < end; row++) {                                            \
-            int64_t i = row % g->m, a_at, b_at, c_at;                                            \
-            locate_batch(g, row / g->m, &a_at, &b_at, &c_at);                                    \
-            const U *a = (const U *)g->a + a_at + i * g->a_row_stride; /* [k] */                 \
-            const U *b = (const U *)g->b + b_at;                       /* [k, n] */              \
-            U *c = (U *)g->c + c_at + i * g->c_row_stride;             /* [n] */                 \
-            for (int64_t j = 0; j < g->n; j++)                                                   \
-                c[j * g->c_col_stride] = g->bias ? ((const U *)g->bias)[j * g->bias_stride] : 0; \
-            for (int64_t p = 0; p < g->k; p++) {                                                 \
-                U factor = a[p * g->a_col_stride];                                               \
-                for (int64_t j = 0; j < g->n; j++) {                                             \
-                    U product = (U)(factor * b[p * g->b_row_stride + j * g->b_col_stride]);      \
-                    c[j * g->c_col_stride] = (U)(c[j * g->c_col_stride] + product);              \
-                }                                                                                \
-            }                                                                                    \
-            for (int64_t j = 0; j < g->n && g->relu; j++)                                        \
-                if (!((S)c[j * g->c_col_stride] > 0))                                            \
-                    c[j * g->c_col_stride] = 0;                                                  \
-        }                                                                                        \
+#define DEFINE_INTEGER_ROWS(name, S, U)                                                           \
+    static void name(void *context, int64_t begin, int64_t end, int thread)                       \
+    {                                                                                             \
+        (void)thread;                                                                             \
+        typedef U word;                                                                           \
+        const gd_gemm_args *g = context;                                                          \
+        for (int64_t row = begin; row < end; row++) {                                             \
+            int64_t i = row % g->m, a_at, b_at, c_at;                                             \
+            locate_batch(g, row / g->m, &a_at, &b_at, &c_at);                                     \
+            const word *a = g->a, *b = g->b, *bias = g->bias;                                     \
+            word *c = g->c;                                                                       \
+            a += a_at + i * g->a_row_stride; /* [k] */                                            \
+            b += b_at;                       /* [k, n] */                                         \
+            c += c_at + i * g->c_row_stride; /* [n] */                                            \
+            for (int64_t j = 0; j < g->n; j++)                                                    \
+                c[j * g->c_col_stride] = bias ? bias[j * g->bias_stride] : 0;                     \
+            for (int64_t p = 0; p < g->k; p++) {                                                  \
+                word factor = a[p * g->a_col_stride];                                             \
+                for (int64_t j = 0; j < g->n; j++) {                                              \
+                    word product = (word)(factor * b[p * g->b_row_stride + j * g->b_col_stride]); \
+                    c[j * g->c_col_stride] = (word)(c[j * g->c_col_stride] + product);            \
+                }                                                                                 \
+            }                                                                                     \
+            for (int64_t j = 0; j < g->n && g->relu; j++)                                         \
+                if (!((S)c[j * g->c_col_stride] > 0))                                             \
+                    c[j * g->c_col_stride] = 0;                                                   \
+        }                                                                                         \
     }
 DEFINE_INTEGER_ROWS(multiply_rows_i32, int32_t, uint32_t)
 DEFINE_INTEGER_ROWS(multiply_rows_i64, int64_t, uint64_t)

@@ -7,23 +7,23 @@
  * width or the tiles. So the same call gives the same bits with any number of threads and on every
  * instruction set.
  *
- *   Axes. Axes of size 1 are dropped, reduced axes of negative stride are reversed, and axes are
- *     ordered by falling |stride|, stride 0 first, equals as they come; neighbours among the kept,
- * or among the reduced ones, that form one regular loop (in the result as well) are merged.
+ * Axes. Axes of size 1 are dropped, reduced axes of negative stride are reversed, and axes are
+ * ordered by falling |stride|, stride 0 first, equals as they come; neighbours among the kept, or
+ * among the reduced ones, that form one regular loop (in the result as well) are merged.
  *
- *   The innermost axis is reduced: BY ROWS. The elements that make one result, in order, are cut
+ * By rows, when the innermost axis is reduced. The elements that make one result, in order, are cut
  * into blocks of at most GD_REDUCE_BLOCK: each run of the innermost axis by itself when it is alone
- * or has at least GD_REDUCE_RUN elements, else their whole sequence. A block with elements x[0 …
- * n-1] is reduced by L = 256 bytes / accumulator size lanes, lane[j] = x[j] + x[L + j] + x[2L + j]
- * + …   from left to right, starting at 0, and the lanes are folded: lane[j] += lane[j + h] for h =
- * L/2, L/4, …, 1.
+ * or has at least GD_REDUCE_RUN elements, else their whole sequence. A block is reduced by L lanes,
+ * L = 256 bytes / size of an accumulator: lane[j], from 0, gets x[j], x[L + j], x[2L + j] and so
+ * on added, one after another. Then the lanes are folded: lane[j] += lane[j + h] for j < h, with
+ * h = L/2, L/4, …, 1.
  *
- *   The innermost axis is kept, with C elements: BY COLUMNS. Rows are cut into blocks of 64 k rows
- * (doubled while there are more than 2^20 blocks), where k = 1, or for C < 64 the largest power of
- * two with k C <= 128 and k <= rows / 4. In a block, rows q, q + k, q + 2k, … are added from top to
- * bottom, starting at 0, for each q < k; then the k sums are folded as above.
+ * By columns, when the innermost axis is kept and has C elements. Rows are cut into blocks of 64 k
+ * rows (doubled while there are 2^20 blocks or more), where k = 1, or for C < 64 the largest power
+ * of two with k C <= 128 and k <= rows / 4. In a block, rows q, q + k, q + 2k, … are added to 0 one
+ * after another, for each q < k; then the k sums are folded as above.
  *
- *   Blocks b0, b1, b2, … are combined as a binary tree whose every node covers an aligned power of
+ * Blocks b0, b1, b2, … are combined as a binary tree whose every node covers an aligned power of
  * two of blocks, a shorter rest hanging on the right: ((b0 + b1) + (b2 + b3)) + b4. So the error
  * grows as in pairwise summation (Higham 1993).
  *

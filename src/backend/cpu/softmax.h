@@ -5,10 +5,11 @@
  *     m = max x,  e_i = exp(x_i - m),  s = sum e,   softmax_i = e_i * (1 / s),   log_softmax_i =
  * (x_i - m) - log s
  *
- * The sum is that of op sum over a contiguous e (reduce.h): by rows when the axis is the last, else
- * by columns without lanes (k = 1). So it is the same at any number of threads. Multiplying by the
- * rounded 1 / s adds at most half an ulp to dividing and is several times as fast. A NaN, a +inf or
- * nothing but -inf makes the whole line NaN, as in PyTorch.
+ * The order of additions does not depend on threads or vector width. Along the last axis, a row of
+ * at most 64 bytes is added from its first number to its last; a longer one by rows as in reduce.h.
+ * Along another axis, by columns with k = 1. Multiplying by the rounded 1 / s adds at most half an
+ * ulp to dividing and is several times as fast. A NaN, a +inf or nothing but -inf makes the whole
+ * line NaN, as in PyTorch.
  */
 #ifndef GD_BACKEND_CPU_SOFTMAX_H
 #define GD_BACKEND_CPU_SOFTMAX_H
