@@ -17,6 +17,7 @@ if(CMAKE_GENERATOR STREQUAL "Ninja")
 endif()
 
 check_linker_flag(C -Wl,-z,defs GD_HAVE_LINKER_Z_DEFS)
+check_linker_flag(C -Wl,--gc-sections GD_HAVE_LINKER_GC_SECTIONS)
 
 # ---- instruction sets
 set(GD_ISAS baseline)
@@ -81,6 +82,9 @@ function(gd_configure_library_objects target)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(${target} PRIVATE gradus_compile ${GD_DEPENDENCIES})
+    if(GD_HAVE_LINKER_GC_SECTIONS)
+        target_compile_options(${target} PRIVATE -ffunction-sections) # what nothing calls is left out
+    endif()
     if(GD_COMPILES_NO_SEMANTIC_INTERPOSITION)
         # The library's calls to its own public functions may be direct, and inlined.
         target_compile_options(${target} PRIVATE -fno-semantic-interposition)
@@ -91,7 +95,9 @@ endfunction()
 function(gd_tune_library sources)
     if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O[01]")
         foreach(source IN LISTS sources)
-            if(source MATCHES "/backend/reference/")
+            if(source MATCHES "/data/convert")
+                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O3)
+            elseif(source MATCHES "/backend/reference/")
                 set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -Os)
             else()
                 set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O2)
