@@ -430,6 +430,7 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
     p->out_slot = p->n_sources;
     if ((!p->out_is_direct || p->is_large) && p->n_steps > 0)
         p->out_slot = first_register + p->n_registers++;
+    p->is_plain = p->rank == 1 && p->n_steps == 1 && p->n_registers == 0;
     assert(p->n_registers <= GD_EW_MAX_REGISTERS);
     assert((size_t)(p->n_registers * p->register_bytes) <= GD_CPU_SCRATCH);
 }

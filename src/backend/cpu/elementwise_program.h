@@ -37,6 +37,7 @@ struct gd_ew_program {
     int32_t n_sources, n_steps, n_registers, rank; /* no steps: a copy */
     int16_t out_is_direct, out_size_log2;
     int16_t is_large;   /* the result is better streamed */
+    int16_t is_plain;   /* one loop over operands that all lie in line */
     int16_t block_axis; /* the other axis of a two-axis block, beside the last */
     int32_t out_slot;   /* register the result is made in when not direct, or streamed */
     int64_t register_bytes;

@@ -236,6 +236,12 @@ void gd_ew_run(const gd_ew_program *p, const gd_kernel_call *call)
 {
     if (p->tiles == 0)
         return;
+    if (p->is_plain && p->shape[0] < GRAIN) {
+        const gd_ew_step *step = &p->step[0];
+        step->loop(call->in[step->from[0]].data, call->in[step->from[1]].data,
+                   call->in[step->from[2]].data, call->out.data, p->shape[0]);
+        return;
+    }
     int64_t work = p->n_steps > 0 ? p->n_steps : 1; /* of a tile */
     for (int axis = 0; axis < p->rank; axis++)
         work *= p->box[axis];
