@@ -5,11 +5,13 @@
  * Every result is compared with a product in double first. Ours and the peers take turns within
  * each round, on the same operands (which stay in the cache if they fit, as a layer's weights do),
  * and the median of the rounds counts. oneDNN is given its sgemm and its matmul primitive, and the
- * faster of the two is the peer. Both use the same OpenMP runtime as we; OpenBLAS has threads of
- * its own, and OPENBLAS_CORETYPE and such are cleared lest it run a kernel for another processor.
+ * faster of the two is the peer. One thread is timed by the processor's time, several by the clock
+ * on the wall. Both use the same OpenMP runtime as we; OpenBLAS has threads of its own, and
+ * OPENBLAS_CORETYPE and such are cleared lest it run a kernel for another processor.
  *
  * usage: bench_matmul [part of a case's name]
  */
+#include "measure.h"
 #include "peak.h"
 
 #include "backend/cpu/gemm.h"
@@ -227,10 +229,10 @@ static bool verify(problem *p, run_fn run)
 static double seconds_per_run(problem *p, run_fn run, int64_t repeats)
 {
     run(p); /* threads awake, operands where the last runner left them */
-    const double start = gd_seconds();
+    const double start = gd_bench_now(p->threads);
     for (int64_t i = 0; i < repeats; i++)
         run(p);
-    return (gd_seconds() - start) / (double)repeats;
+    return (gd_bench_now(p->threads) - start) / (double)repeats;
 }
 
 static int compare_doubles(const void *x, const void *y)
@@ -543,27 +545,27 @@ static void open_peers(void)
 #endif
 }
 
-static void measure_machine(int most_threads)
+static void measure_machine(int threads)
 {
-    for (int threads = 1; threads <= most_threads; threads++) {
-        for (int f64 = 0; f64 < 2; f64++) {
-            bench.peak[f64][threads] = gd_bench_peak_flops(bench.isa, f64, threads);
-            print_row(f64 ? "FMA peak f64" : "FMA peak f32", threads, "GFLOP/s",
-                      bench.peak[f64][threads] * 1e-9, 0, "", 0, 1, true);
-        }
-        gd_bench_bandwidth memory = { 0 };
-        if (!gd_bench_memory(threads, &memory))
-            die("out of memory");
-        print_row("memory read", threads, "GB/s", memory.read * 1e-9, 0, "", 0, 1, true);
-        print_row("memory copy", threads, "GB/s", memory.copy * 1e-9, 0, "", 0, 1, true);
-        print_row("memory triad", threads, "GB/s", memory.triad * 1e-9, 0, "", 0, 1, true);
-        fprintf(stderr,
-                "%d thread%s: peak %.1f GFLOP/s f32, %.1f f64; memory %.1f GB/s read, %.1f copy, "
-                "%.1f triad\n",
-                threads, threads > 1 ? "s" : "", bench.peak[0][threads] * 1e-9,
-                bench.peak[1][threads] * 1e-9, memory.read * 1e-9, memory.copy * 1e-9,
-                memory.triad * 1e-9);
+    for (int f64 = 0; f64 < 2; f64++) {
+        bench.peak[f64][threads] = gd_bench_peak_flops(bench.isa, f64, threads);
+        print_row(f64 ? "FMA peak f64" : "FMA peak f32", threads, "GFLOP/s",
+                  bench.peak[f64][threads] * 1e-9, 0, "", 0, 1, true);
     }
+    gd_bench_bandwidth memory = { 0 };
+    if (!gd_bench_memory(threads, &memory))
+        die("out of memory");
+    print_row("memory read", threads, "GB/s", memory.read * 1e-9, 0, "", 0, 1, true);
+    print_row("memory copy", threads, "GB/s", memory.copy * 1e-9, 0, "", 0, 1, true);
+    print_row("memory triad", threads, "GB/s", memory.triad * 1e-9, 0, "", 0, 1, true);
+    fprintf(stderr,
+            "\n%d thread%s: peak %.1f GFLOP/s f32, %.1f f64; memory %.1f GB/s read, %.1f copy, "
+            "%.1f triad\n",
+            threads, threads > 1 ? "s" : "", bench.peak[0][threads] * 1e-9,
+            bench.peak[1][threads] * 1e-9, memory.read * 1e-9, memory.copy * 1e-9,
+            memory.triad * 1e-9);
+    fprintf(stderr, "%-28s thr  GFLOP/s peak  %16s  %16s\n", "case (m x k x n)", "oneDNN",
+            "OpenBLAS");
 }
 
 static void report_means(int most_threads)
@@ -591,13 +593,13 @@ int main(int argc, char **argv)
     bench.workspace = allocate(workspace);
     memset(bench.workspace, 0, workspace);
     fprintf(stderr, "%s, %s kernels\n", gd_cpu_model(), gd_isa_name(bench.isa));
-    measure_machine(most_threads);
-    fprintf(stderr, "\n%-28s thr  GFLOP/s peak  %16s  %16s\n", "case (m x k x n)", "oneDNN",
-            "OpenBLAS");
-    for (int threads = 1; threads <= most_threads; threads++)
+    for (int threads = 1; threads <= most_threads; threads++) {
+        measure_machine(threads);
         for (size_t i = 0; i < COUNT(shapes); i++)
             bench_shape(&shapes[i], threads);
-    bench_calls();
+        if (threads == 1)
+            bench_calls();
+    }
     report_means(most_threads);
     free(bench.workspace);
     return 0;

@@ -3,16 +3,16 @@
  */
 #include "peak.h"
 
+#include "measure.h"
+
 #include "base/threads.h"
-#include <gradus/base.h>
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CHAINS                                                                                   \
-    12 /* independent sums: more than latency times throughput anywhere, fewer than 16 registers \
-        */
+/* Independent sums: more than latency times throughput anywhere, fewer than 16 registers. */
+#define CHAINS 12
 #define ROUNDS 40
 #define STEPS  200000
 
@@ -116,9 +116,10 @@ double gd_bench_peak_flops(gd_isa isa, bool f64, int threads)
     const double lanes = bytes / (f64 ? 8.0 : 4.0);
     double best = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        const double start = gd_seconds();
+        const double start = gd_bench_now(threads);
         gd_parallel_for(threads, threads, 1, run_loop, &job);
-        const double flops = 2.0 * lanes * CHAINS * STEPS * threads / (gd_seconds() - start);
+        const double flops =
+            2.0 * lanes * CHAINS * STEPS * threads / (gd_bench_now(threads) - start);
         best = flops > best ? flops : best;
     }
     return best;
@@ -182,9 +183,9 @@ static double best_bandwidth(int threads, gd_range_fn fn, memory_job *job, doubl
 {
     double best = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        const double start = gd_seconds();
+        const double start = gd_bench_now(threads);
         gd_parallel_for(threads, ELEMENTS, 1, fn, job);
-        best = fmax(best, bytes / (gd_seconds() - start));
+        best = fmax(best, bytes / (gd_bench_now(threads) - start));
     }
     return best;
 }

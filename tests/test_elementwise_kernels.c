@@ -405,6 +405,100 @@ static void test_copy(void **state)
     gd_backend_cpu.set_threads(device, 1);
 }
 
+/* ---- results that go past the caches ---- */
+
+static void test_streaming_copies(void **state)
+{
+    (void)state;
+    const gd_ew_table *table = gd_ew_table_of(device);
+    for (int round = 0; round < 2000; round++) {
+        int64_t size = (int64_t)random_below(700), from = (int64_t)random_below(70);
+        int64_t to = (int64_t)random_below(70), room = 900;
+        operand x = operand_dense(GD_U8, 1, &room);
+        operand shifted = operand_dense(GD_U8, 1, &(int64_t){ size + to });
+        fill(&x);
+        table->stream((char *)shifted.data + to, (char *)x.data + from, (size_t)size);
+        table->stream(NULL, NULL, 0);
+        assert_memory_equal((char *)shifted.data + to, (char *)x.data + from, (size_t)size);
+        operand_free(&x), operand_free(&shifted);
+    }
+    for (int log2 = 0; log2 < 4; log2++)
+        for (int round = 0; round < 200; round++) {
+            static const gd_dtype dtypes[] = { GD_U8, GD_F16, GD_F32, GD_F64 };
+            int64_t rows = (int64_t)random_below(70), cols = (int64_t)random_below(70);
+            int64_t row = random_below(2) ? 1 : 90, col = row == 1 ? 90 : 1, out_row = 96;
+            operand x = operand_dense(dtypes[log2], 2, (int64_t[]){ 90, 90 });
+            operand out = operand_dense(dtypes[log2], 2, (int64_t[]){ 71, out_row });
+            operand want = operand_dense(dtypes[log2], 2, (int64_t[]){ 71, out_row });
+            fill(&x);
+            char *at = out.data, *want_at = want.data;
+            size_t skip =
+                (round & 1) ? -(uintptr_t)at & 63 : 0; /* to a line's beginning, as results do */
+            table->copy_streamed[log2](x.data, row, col, at + skip, out_row, rows, cols);
+            table->copy[log2](x.data, row, col, want_at + skip, out_row, rows, cols);
+            table->stream(NULL, NULL, 0);
+            assert_memory_equal(at, want_at, out.bytes);
+            for (int64_t i = 0; i < rows; i++)
+                for (int64_t j = 0; j < cols; j++)
+                    assert_memory_equal(want_at + skip + ((size_t)(i * out_row + j) << log2),
+                                        (char *)x.data + ((size_t)(i * row + j * col) << log2),
+                                        1u << log2);
+            operand_free(&x), operand_free(&out), operand_free(&want);
+        }
+}
+
+/* A result large enough to be streamed has the bits of one that is made row by row and is not. */
+static void test_large(void **state)
+{
+    (void)state;
+    enum { COLS = 1001 };
+    const int64_t rows = (int64_t)(gd_cache_bytes(3) / 8 / sizeof(float) / COLS) + 3;
+    const int64_t shape[] = { rows, COLS }, swapped[] = { COLS, rows };
+    assert_true(gd_ew_is_streamed((size_t)(rows * COLS) * sizeof(float)));
+    operand x = operand_dense(GD_F32, 2, shape), y = operand_dense(GD_F32, 2, shape);
+    operand bias = operand_dense(GD_F32, 1, &shape[1]), number = operand_dense(GD_F32, 0, NULL);
+    operand turned = operand_dense(GD_F32, 2, swapped), out = operand_dense(GD_F32, 2, shape);
+    fill(&x), fill(&y), fill(&bias), fill(&number), fill(&turned);
+    turned.layout = x.layout;
+    turned.layout.stride[0] = 1, turned.layout.stride[1] = rows;
+    const operand *second[] = { &y, &bias, &number, &turned, &x };
+    for (size_t s = 0; s < sizeof second / sizeof *second; s++)
+        for (int threads = 1; threads <= 2; threads++) {
+            gd_backend_cpu.set_threads(device, threads);
+            bool over_x = second[s] == &x; /* in place, and last: x is lost */
+            operand kept = dense_copy(&x, 2, shape);
+            run_row(device, GD_OP_add, (const operand *[]){ &x, second[s] }, 2, over_x ? &x : &out);
+            for (int64_t i = 0; i < rows; i++) {
+                operand x_row = kept, y_row = second[s] == &x ? kept : *second[s];
+                operand want = operand_dense(GD_F32, 1, &shape[1]);
+                x_row.layout = want.layout;
+                x_row.data = (float *)kept.data + i * COLS;
+                if (y_row.layout.rank == 2) {
+                    y_row.data = (float *)y_row.data + i * y_row.layout.stride[0];
+                    y_row.layout.shape[0] = 1;
+                }
+                operand want_row = want;
+                want_row.layout = (gd_layout){
+                    .rank = 2, .dtype = GD_F32, .shape = { 1, COLS }, .stride = { COLS, 1 }
+                };
+                run_row(device, GD_OP_add, (const operand *[]){ &x_row, &y_row }, 2, &want_row);
+                const operand *got = over_x ? &x : &out;
+                assert_true(same_elements(GD_F32, (float *)got->data + i * COLS, want.data, COLS));
+                operand_free(&want);
+            }
+            operand_free(&kept);
+        }
+    run(device, GD_OP_copy, NULL, (const operand *[]){ &turned }, 1, &out);
+    operand want = dense_copy(&turned, 2, shape);
+    assert_memory_equal(out.data, want.data, out.bytes);
+    run(device, GD_OP_copy, NULL, (const operand *[]){ &y }, 1, &out);
+    assert_memory_equal(out.data, y.data, out.bytes);
+    operand_free(&want), operand_free(&x), operand_free(&y), operand_free(&bias),
+        operand_free(&number);
+    operand_free(&turned), operand_free(&out);
+    gd_backend_cpu.set_threads(device, 1);
+}
+
 /* ---- fused groups ---- */
 
 /* Run the program one instruction at a time, by the single kernels, and all at once; the results
@@ -590,6 +684,8 @@ int main(void)
             ROW(test_threads),
             ROW(test_cast),
             ROW(test_copy),
+            ROW(test_streaming_copies),
+            ROW(test_large),
             ROW(test_fused),
             ROW(test_fused_at_its_limits),
             ROW(test_errors),

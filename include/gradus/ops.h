@@ -65,7 +65,7 @@ GD_API gd_tensor *gd_mul_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_div_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_rdiv_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_pow_scalar(gd_tensor *x, double c);
-/* min(max(x, low), high); outside, the gradient is zero. */
+/* min(max(x, low), high); the gradient is 1 within the bounds and at them, 0 outside. */
 GD_API gd_tensor *gd_clip(gd_tensor *x, double low, double high);
 
 /* ---- exponentials, logarithms, trigonometry: within 2 ulp in f32 ---- */
@@ -178,7 +178,8 @@ GD_API gd_tensor *gd_any(gd_tensor *x, gd_axes axes, bool keep);
 /* Index (i64) of the first extreme along an axis; NaN counts as one. */
 GD_API gd_tensor *gd_argmax(gd_tensor *x, int axis, bool keep);
 GD_API gd_tensor *gd_argmin(gd_tensor *x, int axis, bool keep);
-/* Running sum and product along an axis; integers give i64. */
+/* Running sum and product along an axis; integers give i64. The gradient of cumprod is right at
+ * zeros, its second derivatives only where no factor is zero. */
 GD_API gd_tensor *gd_cumsum(gd_tensor *x, int axis);
 GD_API gd_tensor *gd_cumprod(gd_tensor *x, int axis);
 

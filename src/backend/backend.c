@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-extern const gd_backend gd_backend_reference;
-
 static const gd_backend *const backends[] = { &gd_backend_cpu, &gd_backend_reference };
 
 const gd_backend *gd_backend_find(const char *name)

@@ -63,7 +63,7 @@ struct gd_backend {
 
 /* The back end called `name`, NULL when there is none. */
 const gd_backend *gd_backend_find(const char *name);
-extern const gd_backend gd_backend_cpu;
+extern const gd_backend gd_backend_cpu, gd_backend_reference;
 
 /* A fused group: a straight-line program over elements, the attribute of op `fused`. Values are
  * numbered: inputs first, then one per instruction; the last instruction's value is the result. */

@@ -94,6 +94,16 @@ static bool show(void *user, const gd_fit_progress *p)
     return true;
 }
 
+/* Unless told otherwise, a small network is trained by one thread: a step of some ten microseconds
+ * is over before another has been woken. The result does not depend on it. */
+static bool choose_threads(const settings *s, gd_context *gd, const gd_module *module)
+{
+    const int64_t small = 200000;
+    if (s->threads > 0 || gd_module_parameter_count(module) > small)
+        return true;
+    return gd_context_set_threads(gd, 1) == GD_OK;
+}
+
 static void print_start(const settings *s, const cli_network *network,
                         const gd_optimizer *optimizer, const gd_dataset *train,
                         const gd_dataset *test)
@@ -123,7 +133,7 @@ static bool train(const settings *s, cli_network *network)
     gd_loader *batches = gd_loader_open(digits, .batch = s->batch, .shuffle = true,
                                         .seed = (uint64_t)s->seed, .prefetch = (int)s->prefetch);
     gd_loader *test = gd_loader_open(unseen, .batch = 500);
-    if (!batches || !test)
+    if (!batches || !test || !choose_threads(s, gd, module))
         return false;
     if (!s->quiet)
         print_start(s, network, optimizer, digits, unseen);
@@ -173,8 +183,9 @@ int cli_train(int argc, char **argv)
         { "schedule", "NAME", "cosine or constant (default: cosine)", CLI_TEXT, &s.schedule, 0, 0 },
         { "seed", "N", "of initial weights and shuffles (default: 1)", CLI_WHOLE, &s.seed, 0,
           9e15 },
-        { "threads", "N", "threads to compute with (default: the cores there are)", CLI_WHOLE,
-          &s.threads, 1, 256 },
+        { "threads", "N",
+          "threads to compute with (default: the cores there are; 1 for a small network)",
+          CLI_WHOLE, &s.threads, 1, 256 },
         { "prefetch", "N", "batches made ahead in a thread (default: 0, none)", CLI_WHOLE,
           &s.prefetch, 0, 1024 },
         { "faithful", NULL,

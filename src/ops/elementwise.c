@@ -196,8 +196,7 @@ gd_tensor *gd_clip(gd_tensor *x, double low, double high)
     if (!(low <= high))
         return gd_fail_null(GD_ERR_INVALID, "gd_clip: the bounds %g and %g are not in order", low,
                             high);
-    /* By choice rather than by min and max, so that the gradient at a bound itself is the inner
-     * one, as in PyTorch. */
+    /* By choice rather than by min and max: at a bound itself the gradient is the inner one. */
     gd_tensor *lower = number_for(x, low), *upper = number_for(x, high);
     return gd_where(gd_lt(x, lower), lower, gd_where(gd_gt(x, upper), upper, x));
 }

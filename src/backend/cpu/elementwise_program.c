@@ -453,6 +453,35 @@ const gd_ew_table *gd_ew_table_of(const gd_device *device)
     return tables[((const gd_cpu_device *)device)->isa];
 }
 
+/* A row or a cast: one loop where it takes the operands as they are, else a program of one
+ * instruction. */
+static gd_status translate_single(gd_ew_program *p, const gd_kernel_call *call)
+{
+    gd_dtype typical =
+        call->in[call->n > 1 ? 1 : 0].layout->dtype; /* not that of where's condition */
+    gd_dtype made = call->out.layout->dtype;
+    gd_fused_instruction instruction = { .op = (int16_t)call->op->id,
+                                         .dtype = (int16_t)made,
+                                         .from = { 0, 1, 2 },
+                                         .compute = (int16_t)typical };
+    if (call->op->id == GD_OP_cast && typical == made)
+        return GD_OK; /* no step: a copy */
+    callee one = find_callee(p->table, &instruction);
+    bool as_they_are = one.loop && one.makes == made;
+    for (int k = 0; k < call->n; k++)
+        as_they_are &= call->in[k].layout->dtype == one.takes[k];
+    if (as_they_are) {
+        add_step(p, one.loop, (const int[]){ 0, call->n > 1 ? 1 : 0, call->n > 2 ? 2 : 0 },
+                 p->n_sources);
+        return GD_OK;
+    }
+    gd_fused_attr single; /* only what one instruction needs is set */
+    single.n_inputs = call->n;
+    single.n_instructions = 1;
+    single.instruction[0] = instruction;
+    return translate(p, &single, call);
+}
+
 gd_status gd_ew_prepare(const gd_kernel_call *call, void *memory)
 {
     gd_ew_program *p = memory;
@@ -460,25 +489,13 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, void *memory)
     p->n_sources = call->n;
     p->n_steps = p->n_registers = 0;
     p->block_axis = 0;
+    p->is_plain = false;
     p->widest = 1;
     gd_status status = GD_OK;
-    if (call->op->id == GD_OP_fused) {
+    if (call->op->id == GD_OP_fused)
         status = translate(p, call->attr, call);
-    } else if (call->op->id != GD_OP_copy) {
-        gd_fused_attr single; /* only what one instruction needs is set */
-        single.n_inputs = call->n;
-        single.n_instructions = 1;
-        const gd_layout *typical =
-            call->in[call->n > 1 ? 1 : 0].layout; /* the first of where's is its condition */
-        single.instruction[0] = (gd_fused_instruction){
-            .op = (int16_t)call->op->id,
-            .dtype = (int16_t)call->out.layout->dtype,
-            .from = { 0, 1, 2 },
-            .compute = (int16_t)typical->dtype,
-        };
-        if (call->op->id != GD_OP_cast || typical->dtype != call->out.layout->dtype)
-            status = translate(p, &single, call);
-    }
+    else if (call->op->id != GD_OP_copy)
+        status = translate_single(p, call);
     if (status == GD_OK)
         divide_into_tiles(p, call);
     return status;

@@ -4,7 +4,7 @@
 #include "backend/cpu/elementwise_program.h"
 #include "base/threads.h"
 
-#define GRAIN (32 * 1024) /* elements times steps that are worth a thread */
+#define GRAIN (128 * 1024) /* elements times steps that are worth a thread */
 
 /* One thread's walk over its tiles: along the last axis, then on to the next row of tiles. */
 typedef struct walk {
@@ -242,10 +242,14 @@ void gd_ew_run(const gd_ew_program *p, const gd_kernel_call *call)
                    call->in[step->from[2]].data, call->out.data, p->shape[0]);
         return;
     }
+    bool can_stream = p->is_large && (p->out_is_direct || p->n_steps == 0);
+    ew_job job = { p, call, can_stream && !gd_ew_is_in_place(call) };
+    if (p->tiles == 1) {
+        run_tiles(&job, 0, 1, 0);
+        return;
+    }
     int64_t work = p->n_steps > 0 ? p->n_steps : 1; /* of a tile */
     for (int axis = 0; axis < p->rank; axis++)
         work *= p->box[axis];
-    bool can_stream = p->is_large && (p->out_is_direct || p->n_steps == 0);
-    gd_parallel_for(call->device->threads, p->tiles, (GRAIN + work - 1) / work, run_tiles,
-                    &(ew_job){ p, call, can_stream && !gd_ew_is_in_place(call) });
+    gd_parallel_for(call->device->threads, p->tiles, (GRAIN + work - 1) / work, run_tiles, &job);
 }

@@ -18,6 +18,8 @@ _Static_assert(GD_REDUCE_BLOCK * sizeof(int64_t) <= GATHER_BYTES, "a block must 
 _Static_assert(64 * sizeof(int64_t) <= TILE_BYTES, "levels of single values must fit");
 _Static_assert(GD_REDUCE_WIDE * sizeof(int64_t) <= TILE_BYTES, "a wide row must fit");
 
+#define LARGE_BYTES ((int64_t)1 << 20) /* more than the level 2 cache holds, or much of it */
+
 typedef struct scratch {
     char *levels, *leaf, *gather, *partials;
 } scratch;
@@ -44,6 +46,7 @@ typedef struct reduction {
     int64_t block_rows; /* a multiple of it */
     int64_t tile;       /* columns taken at a time; no result depends on it */
     int64_t tiles;
+    bool one_by_one; /* see gd_reducer */
 
     /* one item's blocks shared by several threads */
     int64_t item;
@@ -176,10 +179,10 @@ static void add_gathered_rows(const reduction *r, const char *base, int64_t row,
         int64_t count = rows < most ? rows : most;
         gd_nest_gather(s.gather, base, &lines, row * n, (row + count) * n, r->reducer->in_size);
         int64_t full = count / r->lanes;
-        r->reducer->columns(acc, s.gather, full, wide, wide);
+        r->reducer->columns(acc, s.gather, full, wide, wide, false);
         if (count % r->lanes)
             r->reducer->columns(acc, at_element(r, s.gather, full * wide), 1, 0,
-                                count % r->lanes * n);
+                                count % r->lanes * n, true);
         row += count;
         rows -= count;
     }
@@ -197,7 +200,7 @@ static void add_rows(const reduction *r, const char *base, int64_t row, int64_t 
         while (rows > 0) {
             int64_t count = inner.size - skip < rows ? inner.size - skip : rows;
             const char *x = at_element(r, base, cursor.at[0] + skip * inner.stride[0]);
-            r->reducer->columns(acc, x, count, inner.stride[0], n);
+            r->reducer->columns(acc, x, count, inner.stride[0], n, r->one_by_one);
             rows -= count;
             skip = 0;
             gd_cursor_next(&cursor);
@@ -205,9 +208,10 @@ static void add_rows(const reduction *r, const char *base, int64_t row, int64_t 
     } else if (regular && outer.rank == 0 && inner.stride[0] == n) { /* rows lie end to end */
         int64_t full = rows / r->lanes, wide = r->lanes * n;
         const char *x = at_element(r, base, row * n);
-        r->reducer->columns(acc, x, full, wide, wide);
+        r->reducer->columns(acc, x, full, wide, wide, r->one_by_one);
         if (rows % r->lanes)
-            r->reducer->columns(acc, at_element(r, x, full * wide), 1, 0, rows % r->lanes * n);
+            r->reducer->columns(acc, at_element(r, x, full * wide), 1, 0, rows % r->lanes * n,
+                                true);
     } else {
         add_gathered_rows(r, base, row, rows, n, acc, s);
     }
@@ -272,11 +276,21 @@ static void plan_columns(reduction *r)
         r->block_rows *= 2;
     r->blocks = (rows + r->block_rows - 1) / r->block_rows;
 
+    int64_t in_size = (int64_t)r->reducer->in_size;
+    r->one_by_one =
+        c * in_size < 4096 && gd_nest_count(&r->kept) * rows * c * in_size > LARGE_BYTES;
+
+    /* The widest tile, as long as there is work for all threads: tiles, and chunks of their blocks.
+     */
     int64_t acc_size = (int64_t)r->reducer->acc_size, others = gd_nest_count(&r->kept);
-    r->tile = TILE_BYTES / acc_size;
-    while (r->tile * acc_size > TILE_BYTES_MIN &&
-           others * ((c + r->tile - 1) / r->tile) < 2 * r->call->device->threads)
-        r->tile /= 2;
+    int threads = r->call->device->threads;
+    for (r->tile = TILE_BYTES / acc_size; threads > 1 && r->tile * acc_size > TILE_BYTES_MIN;
+         r->tile /= 2) {
+        int64_t chunks = (int64_t)PARTIAL_BYTES / (r->tile * acc_size);
+        if (others * ((c + r->tile - 1) / r->tile) * (chunks < r->blocks ? chunks : r->blocks) >=
+            2 * threads)
+            break;
+    }
     if (r->tile < GD_REDUCE_NARROW)
         r->tile = GD_REDUCE_NARROW; /* narrow rows are never cut: their lanes span them */
     if (r->tile > c)

@@ -51,8 +51,11 @@ typedef struct gd_reducer {
      * GD_REDUCE_BLOCK, for i < count */
     void (*rows)(const void *x, int64_t row_stride, int64_t n, void *out, int64_t out_stride,
                  int64_t count);
-    /* acc[c] = ((acc[c] + x[c]) + x[row_stride + c]) + …, over `rows` rows, for c < n */
-    void (*columns)(void *acc, const void *x, int64_t rows, int64_t row_stride, int64_t n);
+    /* acc[c] = ((acc[c] + x[c]) + x[row_stride + c]) + …, over `rows` rows, for c < n. Several rows
+     * are taken at once, which saves loads and stores of acc, or one_by_one, so that short rows
+     * that lie end to end in memory are read in order, as prefetching wants it. */
+    void (*columns)(void *acc, const void *x, int64_t rows, int64_t row_stride, int64_t n,
+                    bool one_by_one);
     void (*merge)(void *acc, const void *later, int64_t n); /* acc[c] = acc[c] + later[c] */
     void (*fill)(void *acc, int64_t n);                     /* with the reduction of nothing */
 } gd_reducer;

@@ -76,12 +76,13 @@ static void NAME(rows)(const void *x, int64_t row_stride, int64_t n, void *out, 
             to[i * out_stride] = (ACC)NAME(block)(row + i * row_stride, n);
 }
 
-static void NAME(columns)(void *acc, const void *x, int64_t rows, int64_t row_stride, int64_t n)
+static void NAME(columns)(void *acc, const void *x, int64_t rows, int64_t row_stride, int64_t n,
+                          bool one_by_one)
 {
     ACC *restrict sum = acc;
     const TYPE *restrict row = x;
     int64_t r = 0;
-    for (; r + 8 <= rows; r += 8, row += 8 * row_stride)
+    for (; !one_by_one && r + 8 <= rows; r += 8, row += 8 * row_stride)
         for (int64_t c = 0; c < n; c++) {
             ACC a = sum[c];
             a = MERGE(a, (ACC)row[c]);

@@ -17,8 +17,6 @@
 #include <math.h>
 #include <string.h>
 
-extern const gd_backend gd_backend_reference;
-
 /* ---- walking ---- */
 
 gd_walk gd_walk_over(const gd_layout *layout)
