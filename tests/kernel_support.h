@@ -265,10 +265,11 @@ static inline void operand_allocate(operand *x, int64_t elements)
 
 static inline void check_guards(const operand *x)
 {
-    for (size_t i = 0; i < GUARD_BYTES; i++) {
-        assert_int_equal(x->memory[i], GUARD_VALUE);
-        assert_int_equal(x->memory[GUARD_BYTES + x->bytes + i], GUARD_VALUE);
-    }
+    bool whole = true;
+    for (size_t i = 0; i < GUARD_BYTES; i++)
+        whole &=
+            x->memory[i] == GUARD_VALUE && x->memory[GUARD_BYTES + x->bytes + i] == GUARD_VALUE;
+    assert_true(whole);
 }
 
 static inline void operand_free(operand *x)

@@ -468,7 +468,7 @@ static void test_large(void **state)
             bool over_x = second[s] == &x; /* in place, and last: x is lost */
             operand kept = dense_copy(&x, 2, shape);
             run_row(device, GD_OP_add, (const operand *[]){ &x, second[s] }, 2, over_x ? &x : &out);
-            for (int64_t i = 0; i < rows; i++) {
+            for (int64_t i = 0; i < rows; i += i + 23 < rows ? 23 : 1) {
                 operand x_row = kept, y_row = second[s] == &x ? kept : *second[s];
                 operand want = operand_dense(GD_F32, 1, &shape[1]);
                 x_row.layout = want.layout;

@@ -37,7 +37,7 @@ static gd_shape shape_at(int i, bool *last)
         SHAPE(50, 10),
         SHAPE(50, 16),
         SHAPE(3, 2, 1, 2, 3, 2, 2, 3),
-        SHAPE(70001),
+        SHAPE(140001),
         SHAPE(9001, 10),
         SHAPE(33, 4100),
     };

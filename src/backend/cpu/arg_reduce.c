@@ -192,7 +192,7 @@ gd_status gd_arg_reduce_run(const gd_kernel_call *call, const gd_arg_reducer *re
         int64_t tile = r.columns.size < TILE ? r.columns.size : TILE;
         gd_parallel_for(threads, gd_nest_count(&r.kept) * r.tiles,
                         1 + GD_PARALLEL_ELEMENTS / (r.n * tile), search_tiles_range, &r);
-    } else if (threads > 1 && lines < 4 * threads && r.n >= 2 * GD_PARALLEL_ELEMENTS) {
+    } else if (threads > 1 && lines < 4 * threads && r.n >= 4 * GD_PARALLEL_ELEMENTS) {
         search_lines_split(&r, lines);
     } else {
         gd_parallel_for(threads, lines, 1 + GD_PARALLEL_ELEMENTS / r.n, search_lines_range, &r);

@@ -58,6 +58,12 @@
 #define GD_EW_Y const GD_T y = ((const GD_T *)py)[i];
 #define GD_EW_Z const GD_T z = ((const GD_T *)pz)[i];
 
+#if defined(GD_T_FLOAT)
+/* Rare, and large as vector code: compiled for size. */
+static __attribute__((cold)) void GD_EW_FUNCTION(pow_log)(const void *px, const void *py,
+                                                          const void *pz, void *po, int64_t n);
+#endif
+
 #define GD_UNARY(name, types, result, formula, ...) \
     GD_EW_TAKES_##types(GD_EW_DEFINE(name, result, GD_EW_FIRST_##types, , , formula))
 #define GD_BINARY(name, types, result, formula, ...) \

@@ -18,6 +18,7 @@ _Static_assert(GD_REDUCE_BLOCK * sizeof(int64_t) <= GATHER_BYTES, "a block must 
 _Static_assert(64 * sizeof(int64_t) <= TILE_BYTES, "levels of single values must fit");
 _Static_assert(GD_REDUCE_WIDE * sizeof(int64_t) <= TILE_BYTES, "a wide row must fit");
 
+#define GRAIN       ((int64_t)65536)   /* elements a thread is woken for: some 3 us of work */
 #define LARGE_BYTES ((int64_t)1 << 20) /* more than the level 2 cache holds, or much of it */
 
 typedef struct scratch {
@@ -446,12 +447,11 @@ gd_status gd_reduce_run(const gd_kernel_call *call, const gd_reducer *reducer)
         items = gd_nest_count(&r.kept) * r.tiles;
         item_elements = r.reduced_count * r.tile;
     }
-    bool split = threads > 1 && r.blocks > 1 && items < 4 * threads &&
-                 item_elements >= 2 * GD_PARALLEL_ELEMENTS;
+    bool split = threads > 1 && r.blocks > 1 && items < 4 * threads && item_elements >= 2 * GRAIN;
     if (split)
         reduce_items_split(&r, items);
     else
-        gd_parallel_for(threads, items, 1 + GD_PARALLEL_ELEMENTS / item_elements,
+        gd_parallel_for(threads, items, 1 + GRAIN / item_elements,
                         by_rows ? reduce_rows_range : reduce_tiles_range, &r);
     return GD_OK;
 }

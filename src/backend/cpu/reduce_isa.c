@@ -3,6 +3,13 @@
  * operations is defined in reduce.h; the walk is reduce.c. argmax, argmin, cumsum and cumprod are
  * in arg_scan_isa.c.
  */
+/* A loop of fixed length over an array of lanes, once vectorised, is to be unrolled completely, so
+ * that the lanes stay in registers. gcc does that at -O3, or when it is told; clang always. The
+ * baseline goes without, to keep the library small. */
+#if defined(__GNUC__) && !defined(__clang__) && !defined(GD_ISA_BASELINE_BUILD)
+#pragma GCC optimize("peel-loops")
+#endif
+
 #include "backend/cpu/isa.h"
 #include "backend/cpu/reduce_isa.h"
 
