@@ -60,9 +60,10 @@ GD_API const char *gd_error_message(void);
 /* Forget this thread's error. */
 GD_API void gd_error_clear(void);
 
-/* Where memory comes from. Every allocation of the library passes here, so a test may make the n-th
- * one fail. resize(user, NULL, n) allocates, resize(user, p, 0) releases and returns NULL, else
- * reallocates; results are aligned for any standard type. Called from several threads at once. */
+/* Where heap memory comes from. Pages beneath arenas come from the system, and Jansson keeps its
+ * own malloc; gd_fail_allocations_after counts the pages too. resize(user, NULL, n) allocates,
+ * resize(user, p, 0) releases and returns NULL, else reallocates; results are aligned for any
+ * standard type. Called from several threads at once. */
 typedef struct gd_allocator {
     void *(*resize)(void *user, void *block, size_t bytes);
     void *user;
