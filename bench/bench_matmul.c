@@ -6,7 +6,8 @@
  * each round, on the same operands (which stay in the cache if they fit, as a layer's weights do),
  * and the median of the rounds counts. oneDNN is given its sgemm and its matmul primitive, and the
  * faster of the two is the peer. One thread is timed by the processor's time, several by the clock
- * on the wall. Both use the same OpenMP runtime as we; OpenBLAS has threads of its own, and
+ * on the wall. Between turns there is a pause, so that a
+ * peer's waiting threads (OpenMP's spin for milliseconds) hold no core while another is timed.
  * OPENBLAS_CORETYPE and such are cleared lest it run a kernel for another processor.
  *
  * usage: bench_matmul [part of a case's name]
@@ -28,9 +29,6 @@
 #include <time.h>
 #ifdef GD_HAVE_DNNL
 #include <dnnl.h>
-#endif
-#ifdef _OPENMP
-#include <omp.h>
 #endif
 
 #define COUNT(array)   (sizeof(array) / sizeof(array)[0])
@@ -186,9 +184,7 @@ static void close_onednn(problem *p)
 
 static void set_threads(int threads)
 {
-#ifdef _OPENMP
-    omp_set_num_threads(threads);
-#endif
+    gd_bench_set_openmp_threads(threads);
     if (bench.blas_threads)
         bench.blas_threads(threads);
 }
@@ -241,11 +237,11 @@ static int compare_doubles(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* Between the two thread pools: idle threads of each spin for a while, OpenBLAS's for 2^26 ticks,
- * and would take the other's core. */
-static void let_threads_sleep(void)
+/* Between thread pools: idle threads of each spin for a while, OpenBLAS's for 2^26 ticks, OpenMP's
+ * a millisecond or two, and would take the other's core. */
+static void let_threads_sleep(run_fn of)
 {
-    nanosleep(&(struct timespec){ .tv_nsec = 40000000 }, NULL);
+    nanosleep(&(struct timespec){ .tv_nsec = of == run_openblas ? 40000000 : 4000000 }, NULL);
 }
 
 /* Median seconds per run of each runner, all of them taking turns. */
@@ -260,8 +256,8 @@ static void measure(problem *p, const run_fn *runs, int count, double *seconds)
     for (int round = 0; round < ROUNDS; round++)
         for (int r = 0; r < count; r++) {
             const run_fn before = runs[(r + count - 1) % count];
-            if (p->threads > 1 && (runs[r] == run_openblas) != (before == run_openblas))
-                let_threads_sleep();
+            if (p->threads > 1)
+                let_threads_sleep(before);
             samples[r][round] = seconds_per_run(p, runs[r], repeats[r]);
         }
     for (int r = 0; r < count; r++) {

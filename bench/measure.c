@@ -4,6 +4,7 @@
 #include <gradus/base.h>
 
 #include <ctype.h>
+#include <dlfcn.h>
 #include <math.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -230,4 +231,12 @@ int gd_bench_finish(gd_bench_process *process)
     pid_t done = waitpid(process->pid, &status, 0);
     free(process);
     return done > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void gd_bench_set_openmp_threads(int threads)
+{
+    void (*set)(int);
+    *(void **)&set = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+    if (set)
+        set(threads);
 }

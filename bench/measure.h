@@ -60,6 +60,9 @@ bool gd_bench_read(gd_bench_process *process, gd_bench_line *line);
 /* Its exit status, or -1 when it was killed. */
 int gd_bench_finish(gd_bench_process *process);
 
+/* Threads of the OpenMP runtime that a peer brought with it (oneDNN); none: nothing happens. */
+void gd_bench_set_openmp_threads(int threads);
+
 /* The Python for peers: what BENCH_PEERS_PYTHON names, or else python3. */
 const char *gd_bench_python(void);
 

@@ -790,9 +790,7 @@ static void test_nested_runs_serially(void **state)
     memset(all, 0, sizeof all);
     gd_parallel_for(2, 6, 1, visit_nested, all);
     for (int k = 0; k < 6; k++) {
-#if defined(_OPENMP) || defined(GD_THREADS_PTHREAD)
         assert_int_equal(atomic_load(&all[k].calls), 1);
-#endif
         for (int i = 0; i < 100; i++)
             assert_int_equal(atomic_load(&all[k].visits[i]), 1);
     }

@@ -1,115 +1,192 @@
-/* base/threads.c: splitting a loop over threads. Start at gd_parallel_for(); run_ranges() is where
- * threads begin.
+/* base/threads.c: splitting a loop over threads. Start at gd_parallel_for(), then take_ranges():
+ * how a range finds the thread that runs it.
  *
- * This is the only file that knows OpenMP. Without it the ranges run one after another. With
- * GD_THREADS_PTHREAD they run on threads made for the call: slow, but ThreadSanitizer sees their
- * synchronisation, which it cannot see in libgomp.
+ * One pool of threads serves the process. The caller publishes a job and then takes ranges itself,
+ * next to the workers; so a worker whom the system gives no core to delays nothing, the caller does
+ * its part too. (OpenMP ties each range to a thread: on a busy machine every loop then waits for
+ * a time slice; a matrix product of 1 ms was seen to take 15.) Which thread runs a range never
+ * shows in a result. A worker that finds no job looks out for one for some 100 µs, then sleeps.
  *
- * Errors are kept per thread, so a range function must not be one that can fail.
+ * A job must not fail and must not wait for another thread. When the pool is taken by another
+ * caller, or a thread cannot be made, the caller does the work alone.
  */
 #include "base/threads.h"
 #include "base/cpu.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
-#if defined(GD_THREADS_PTHREAD)
-#include <pthread.h>
-#elif defined(_OPENMP)
-#include <omp.h>
-#endif
+/* Looks at the job number before a worker sleeps, and at the count of finished ranges before the
+ * caller offers its core to others. */
+#define LOOKS_BEFORE_SLEEP 5000
+#define LOOKS_BEFORE_YIELD 3000
 
-typedef struct parallel_job {
-    gd_range_fn fn;
-    void *context;
-    int64_t count;
-    int ranges;
-} parallel_job;
+/* The ticket says all that a worker must know to take a range: number of the job, ranges it has,
+ * ranges taken. Taking one is a compare-and-swap on it, so a worker that comes late cannot take
+ * from a job that is over, and reads `job` only while it holds a range of it. */
+#define TICKET(number, ranges, taken) \
+    ((uint64_t)(number) << 32 | (uint64_t)(ranges) << 16 | (uint64_t)(taken))
+#define NUMBER(ticket) ((uint32_t)((ticket) >> 32))
+#define RANGES(ticket) ((int)((ticket) >> 16 & 0xffff))
+#define TAKEN(ticket)  ((int)((ticket)&0xffff))
 
-/* Range i of n holds count/n items, one more for the first count%n of them. */
-static void run_range(const parallel_job *job, int index)
+static struct pool {
+    pthread_mutex_t caller; /* held by the one whose job it is */
+    _Alignas(64) _Atomic uint64_t ticket;
+    struct {
+        gd_range_fn fn;
+        void *context;
+        int64_t count;
+    } job;
+    _Alignas(64) atomic_int finished; /* ranges of this job */
+    _Alignas(64) atomic_int sleepers;
+    pthread_mutex_t sleep;
+    pthread_cond_t wake;
+    atomic_bool stop;
+    atomic_int looks; /* LOOKS_BEFORE_SLEEP, or 0 where threads outnumber cores */
+    int workers;
+    pthread_t worker[GD_MAX_THREADS - 1];
+} pool = { .caller = PTHREAD_MUTEX_INITIALIZER,
+           .sleep = PTHREAD_MUTEX_INITIALIZER,
+           .wake = PTHREAD_COND_INITIALIZER };
+
+static _Thread_local bool in_range;
+
+static void relax(void)
 {
-    int64_t size = job->count / job->ranges;
-    int64_t longer = job->count % job->ranges;
-    int64_t begin = index * size + (index < longer ? index : longer);
-    int64_t end = begin + size + (index < longer ? 1 : 0);
-    job->fn(job->context, begin, end, index);
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
 }
 
-#if defined(GD_THREADS_PTHREAD)
+/* Range i of n holds count/n items, one more for the first count%n of them. */
+static void run_range(int index, int ranges)
+{
+    int64_t size = pool.job.count / ranges;
+    int64_t longer = pool.job.count % ranges;
+    int64_t begin = index * size + (index < longer ? index : longer);
+    int64_t end = begin + size + (index < longer ? 1 : 0);
+    pool.job.fn(pool.job.context, begin, end, index);
+}
 
-typedef struct worker {
-    const parallel_job *job;
-    int index;
-    bool started;
-    pthread_t thread;
-} worker;
+/* Take and run ranges of job `number` until none is left. */
+static void take_ranges(uint32_t number)
+{
+    uint64_t ticket = atomic_load_explicit(&pool.ticket, memory_order_acquire);
+    in_range = true;
+    while (NUMBER(ticket) == number && TAKEN(ticket) < RANGES(ticket)) {
+        if (!atomic_compare_exchange_weak_explicit(&pool.ticket, &ticket, ticket + 1,
+                                                   memory_order_acquire, memory_order_acquire))
+            continue;
+        run_range(TAKEN(ticket), RANGES(ticket));
+        atomic_fetch_add_explicit(&pool.finished, 1, memory_order_release);
+        ticket = atomic_load_explicit(&pool.ticket, memory_order_acquire);
+    }
+    in_range = false;
+}
 
-static _Thread_local bool in_parallel;
+static bool is_news(uint32_t seen)
+{
+    return NUMBER(atomic_load(&pool.ticket)) != seen || atomic_load(&pool.stop);
+}
+
+/* Until there is another job than the one `seen`. A worker counts itself asleep before it looks for
+ * the last time, the caller publishes before it counts sleepers: one of them sees the other. */
+static void wait_for_news(uint32_t seen)
+{
+    for (int i = atomic_load(&pool.looks); i > 0; i--) {
+        if (is_news(seen))
+            return;
+        relax();
+    }
+    pthread_mutex_lock(&pool.sleep);
+    atomic_fetch_add(&pool.sleepers, 1);
+    while (!is_news(seen))
+        pthread_cond_wait(&pool.wake, &pool.sleep);
+    atomic_fetch_sub(&pool.sleepers, 1);
+    pthread_mutex_unlock(&pool.sleep);
+}
+
+static void wake_sleepers(void)
+{
+    if (atomic_load(&pool.sleepers) == 0)
+        return;
+    pthread_mutex_lock(&pool.sleep);
+    pthread_cond_broadcast(&pool.wake);
+    pthread_mutex_unlock(&pool.sleep);
+}
 
 static void *work(void *argument)
 {
-    worker *self = argument;
-    in_parallel = true;
-    run_range(self->job, self->index);
-    in_parallel = false;
+    uint32_t seen = (uint32_t)(uintptr_t)argument;
+    while (wait_for_news(seen), !atomic_load(&pool.stop)) {
+        seen = NUMBER(atomic_load(&pool.ticket));
+        take_ranges(seen);
+    }
     return NULL;
 }
 
-static bool is_nested(void)
+/* In the child of fork() there are no workers, and the locks are as they were. */
+static void forget_workers(void)
 {
-    return in_parallel;
+    pthread_mutex_init(&pool.caller, NULL);
+    pthread_mutex_init(&pool.sleep, NULL);
+    pthread_cond_init(&pool.wake, NULL);
+    atomic_store(&pool.sleepers, 0);
+    pool.workers = 0;
 }
 
-static void run_ranges(const parallel_job *job)
+static void watch_forks(void)
 {
-    worker workers[GD_MAX_THREADS];
-    for (int i = 1; i < job->ranges; i++) {
-        workers[i] = (worker){ .job = job, .index = i };
-        workers[i].started = pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0;
-    }
-    workers[0] = (worker){ .job = job, .index = 0 };
-    work(&workers[0]);
-    for (int i = 1; i < job->ranges; i++) {
-        if (workers[i].started)
-            pthread_join(workers[i].thread, NULL);
+    pthread_atfork(NULL, NULL, forget_workers);
+}
+
+/* Workers are made when first needed; fewer than wanted is no error. */
+static void make_workers(int wanted)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    atomic_store(&pool.looks, wanted < gd_cpu_count() ? LOOKS_BEFORE_SLEEP : 0);
+    void *seen = (void *)(uintptr_t)NUMBER(atomic_load(&pool.ticket));
+    while (pool.workers < wanted &&
+           pthread_create(&pool.worker[pool.workers], NULL, work, seen) == 0)
+        pool.workers++;
+}
+
+/* When the process ends or the library is unloaded. */
+__attribute__((destructor)) static void end_workers(void)
+{
+    atomic_store(&pool.stop, true);
+    wake_sleepers();
+    for (int i = 0; i < pool.workers; i++)
+        pthread_join(pool.worker[i], NULL);
+    pool.workers = 0;
+}
+
+/* The caller holds the pool. */
+static void run_job(gd_range_fn fn, void *context, int64_t count, int ranges)
+{
+    if (pool.workers < ranges - 1)
+        make_workers(ranges - 1);
+    pool.job.fn = fn;
+    pool.job.context = context;
+    pool.job.count = count;
+    atomic_store_explicit(&pool.finished, 0, memory_order_relaxed);
+    uint32_t number = NUMBER(atomic_load(&pool.ticket)) + 1;
+    atomic_store(&pool.ticket, TICKET(number, ranges, 0));
+    wake_sleepers();
+    take_ranges(number);
+    for (int i = 0; atomic_load_explicit(&pool.finished, memory_order_acquire) < ranges; i++)
+        if (i < LOOKS_BEFORE_YIELD)
+            relax();
         else
-            work(&workers[i]);
-    }
+            sched_yield();
 }
-
-#elif defined(_OPENMP)
-
-static bool is_nested(void)
-{
-    return omp_in_parallel();
-}
-
-/* OpenMP may grant fewer threads than asked for; each then takes several ranges. */
-static void run_ranges(const parallel_job *job)
-{
-#pragma omp parallel num_threads(job->ranges)
-    {
-        int team = omp_get_num_threads();
-        for (int index = omp_get_thread_num(); index < job->ranges; index += team)
-            run_range(job, index);
-    }
-}
-
-#else
-
-static bool is_nested(void)
-{
-    return false;
-}
-
-static void run_ranges(const parallel_job *job)
-{
-    for (int index = 0; index < job->ranges; index++)
-        run_range(job, index);
-}
-
-#endif
 
 void gd_parallel_for(int threads, int64_t count, int64_t grain, gd_range_fn fn, void *context)
 {
@@ -120,12 +197,12 @@ void gd_parallel_for(int threads, int64_t count, int64_t grain, gd_range_fn fn, 
         ranges = threads;
     if (ranges > GD_MAX_THREADS)
         ranges = GD_MAX_THREADS;
-    if (ranges <= 1 || is_nested()) {
+    if (ranges <= 1 || in_range || pthread_mutex_trylock(&pool.caller) != 0) {
         fn(context, 0, count, 0);
         return;
     }
-    parallel_job job = { fn, context, count, (int)ranges };
-    run_ranges(&job);
+    run_job(fn, context, count, (int)ranges);
+    pthread_mutex_unlock(&pool.caller);
 }
 
 /* The leading number of an environment variable ("4", or OpenMP's list "4,2"); 0 if none. */
