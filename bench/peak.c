@@ -13,7 +13,7 @@
 
 /* Independent sums: more than latency times throughput anywhere, fewer than 16 registers. */
 #define CHAINS 12
-#define ROUNDS 40
+#define ROUNDS 400
 #define STEPS  200000
 
 typedef double (*fma_loop)(int64_t steps);
