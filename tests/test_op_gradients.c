@@ -56,7 +56,7 @@ typedef struct problem {
 static gd_tensor *weights_like(const problem *p, gd_tensor *t, uint64_t which)
 {
     numbers n = { p->seed + which };
-    double w[4096];
+    static double w[1 << 17];
     int64_t count = gd_tensor_count(t);
     assert_true(count <= COUNT(w));
     for (int64_t i = 0; i < count; i++)

@@ -154,6 +154,44 @@ GD_API gd_tensor *gd_concat(gd_tensor *const *tensors, int count, int axis);
 /* Join along a new axis. */
 GD_API gd_tensor *gd_stack(gd_tensor *const *tensors, int count, int axis);
 
+/* ---- rearranging. Views where strides can express the result, else copies ---- */
+
+/* Cut x along an axis into pieces of the given sizes, which add up to its length: pieces[0 …
+ * count-1], views. On an error, and for NULL, they are NULL. */
+GD_API gd_status gd_split(gd_tensor *x, const int64_t *sizes, int count, int axis,
+                          gd_tensor **pieces);
+/* Likewise into `count` pieces whose sizes differ by at most 1, the larger first
+ * (torch.tensor_split). */
+GD_API gd_status gd_chunk(gd_tensor *x, int count, int axis, gd_tensor **pieces);
+/* x repeated as a whole along each axis (numpy.tile); the shorter of the two shapes is extended by
+ * leading ones. */
+GD_API gd_tensor *gd_tile(gd_tensor *x, gd_shape repeats);
+/* Each element `count` times along an axis (numpy.repeat, torch.repeat_interleave). */
+GD_API gd_tensor *gd_repeat(gd_tensor *x, int64_t count, int axis);
+/* Elements moved on by `shift` places along an axis; those that leave come back at the other end.
+ */
+GD_API gd_tensor *gd_roll(gd_tensor *x, int64_t shift, int axis);
+/* The last two axes as matrices [m, n] with 0 above (tril) or below (triu) diagonal number
+ * `diagonal`: 0 the main one, positive above it. */
+GD_API gd_tensor *gd_tril(gd_tensor *x, int64_t diagonal);
+GD_API gd_tensor *gd_triu(gd_tensor *x, int64_t diagonal);
+/* Diagonal number `offset` of the matrices along two axes, which disappear; it becomes the last
+ * axis (numpy.diagonal). */
+GD_API gd_tensor *gd_diagonal(gd_tensor *x, int64_t offset, int axis_a, int axis_b);
+/* [.., n] -> [.., n+|offset|, n+|offset|], the last axis on diagonal number `offset`, 0 elsewhere.
+ */
+GD_API gd_tensor *gd_diag_embed(gd_tensor *x, int64_t offset);
+/* Of a vector its diagonal matrix, of a matrix its diagonal (numpy.diag). */
+GD_API gd_tensor *gd_diag(gd_tensor *x, int64_t offset);
+/* Vectors x_i of n_i elements -> grids[i] [n_0, n_1, …], whose element [.., k_i, ..] is x_i[k_i]
+ * (indexing "ij"): views. 1 … 8 vectors. On an error, and for a NULL, all grids are NULL. */
+GD_API gd_status gd_meshgrid(gd_tensor *const *vectors, int count, gd_tensor **grids);
+/* Padding with what lies inside: mirrored at the first and the last element, which are not repeated
+ * (numpy.pad's "reflect"), or these elements themselves ("edge"). An empty axis cannot be padded:
+ * GD_ERR_SHAPE. */
+GD_API gd_tensor *gd_pad_reflect(gd_tensor *x, gd_shape before, gd_shape after);
+GD_API gd_tensor *gd_pad_replicate(gd_tensor *x, gd_shape before, gd_shape after);
+
 /* ---- reductions. Negative axes count from the end; keep: leave reduced axes with size 1. The
  * order of additions is fixed by shape and strides ---- */
 
@@ -171,6 +209,9 @@ GD_API gd_tensor *gd_var(gd_tensor *x, gd_axes axes, double correction, bool kee
 GD_API gd_tensor *gd_std(gd_tensor *x, gd_axes axes, double correction, bool keep);
 /* log(sum(exp(x))), stable; all -inf gives -inf; of nothing: GD_ERR_SHAPE. */
 GD_API gd_tensor *gd_logsumexp(gd_tensor *x, gd_axes axes, bool keep);
+/* (sum |x|^p)^(1/p) for p > 0; infinite p: the largest (or, for -inf, the smallest) |x|; 0: how
+ * many are not 0. The gradient where a norm of p > 1 is 0 is 0. Other p: GD_ERR_INVALID. */
+GD_API gd_tensor *gd_norm(gd_tensor *x, double p, gd_axes axes, bool keep);
 /* bool */
 GD_API gd_tensor *gd_all(gd_tensor *x, gd_axes axes, bool keep);
 /* bool */
@@ -205,6 +246,19 @@ GD_API gd_tensor *gd_gather(gd_tensor *x, gd_tensor *index, int axis);
 /* A copy of base with source added at index, in index order, duplicates accumulating
  * (torch.scatter_add). */
 GD_API gd_tensor *gd_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis);
+/* The slices of x at `index` along an axis: x's shape with the axis replaced by the index's shape
+ * (numpy.take). index: i64 or i32 of any shape, values in 0 … size-1, else GD_ERR_INVALID. Its
+ * gradient is added up in index order: the same bits for any number of threads. */
+GD_API gd_tensor *gd_take(gd_tensor *x, gd_tensor *index, int axis);
+/* The same for an index that is a vector (torch.index_select). */
+GD_API gd_tensor *gd_index_select(gd_tensor *x, gd_tensor *index, int axis);
+/* Rows of a table: weight [rows, width], index [..] -> [.., width]. */
+GD_API gd_tensor *gd_embedding(gd_tensor *weight, gd_tensor *index);
+/* A copy of base with the slices of source added along an axis at index [n], in index order;
+ * source: base's shape with n along the axis (torch.index_add). */
+GD_API gd_tensor *gd_index_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis);
+/* x with `value` where the mask (bool, broadcast) holds. */
+GD_API gd_tensor *gd_masked_fill(gd_tensor *x, gd_tensor *mask, double value);
 /* [...] integers -> [..., classes] of dtype, 1 at the index; an index out of range gives a row of
  * zeros. */
 GD_API gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype);

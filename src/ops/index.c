@@ -1,4 +1,6 @@
-/* ops/index.c: gather and scatter_add, adjoint to each other, and what is made of them. */
+/* ops/index.c: gather and scatter_add, adjoint to each other, and what is made of them. Whole rows
+ * are taken and added up by an index that is stretched over them (stride 0): the kernels then move
+ * a row at a time. */
 #include "ops/internal.h"
 
 static bool is_index(gd_dtype dtype)
@@ -39,7 +41,9 @@ static bool vjp_gather(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     int axis = ((const gd_axis_attr *)r->attr)->axis;
     gd_tensor *x = r->inputs[0];
-    return gd_put(&d[0], gd_scatter_add(gd_zero_like(x), r->inputs[1], g, axis));
+    /* One zero, stretched: the kernel fills its result without reading as many. */
+    gd_tensor *zeros = gd_as_shape(gd_number_like(x, 0.0), gd_tensor_shape(x));
+    return gd_put(&d[0], gd_scatter_add(zeros, r->inputs[1], g, axis));
 }
 
 const gd_op gd_op_gather = { .id = GD_OP_gather,
@@ -103,6 +107,88 @@ gd_tensor *gd_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, 
     gd_tensor *inputs[3] = { gd_as_dtype(base, compute), index, gd_as_dtype(source, compute) };
     gd_tensor *r = gd_apply(NULL, GD_OP_scatter_add, 3, inputs, &attr);
     return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
+}
+
+/* ---- whole rows ---- */
+
+/* An index [n] or of any shape, as one along `axis` of rows of x: x's shape, but n along the axis.
+ */
+static gd_tensor *stretch_index(gd_tensor *x, gd_tensor *index, int axis, const char *who)
+{
+    if (!is_index(index->layout.dtype))
+        return gd_fail_null(GD_ERR_DTYPE, "%s: the index is %s, it must be i64 or i32", who,
+                            gd_dtype_name(index->layout.dtype));
+    gd_shape rows = gd_tensor_shape(x), line = rows;
+    for (int i = 0; i < line.rank; i++)
+        line.dim[i] = 1;
+    rows.dim[axis] = line.dim[axis] = gd_tensor_count(index);
+    return gd_as_shape(gd_reshape(index, line), rows);
+}
+
+gd_tensor *gd_take(gd_tensor *x, gd_tensor *index, int axis)
+{
+    if (!x || !index)
+        return NULL;
+    int rank = x->layout.rank;
+    axis = gd_axis_normal(axis, rank, "gd_take");
+    if (axis < 0)
+        return NULL;
+    gd_shape out = GD_SCALAR, within = gd_tensor_shape(index);
+    if (rank - 1 + within.rank > GD_MAX_RANK)
+        return gd_fail_null(GD_ERR_SHAPE, "gd_take: the result would have rank %d, beyond %d",
+                            rank - 1 + within.rank, GD_MAX_RANK);
+    for (int i = 0; i < axis; i++)
+        out.dim[out.rank++] = x->layout.shape[i];
+    for (int i = 0; i < within.rank; i++)
+        out.dim[out.rank++] = within.dim[i];
+    for (int i = axis + 1; i < rank; i++)
+        out.dim[out.rank++] = x->layout.shape[i];
+    gd_tensor *rows = gd_gather(x, stretch_index(x, index, axis, "gd_take"), axis);
+    return rows ? gd_reshape(rows, out) : NULL;
+}
+
+gd_tensor *gd_index_select(gd_tensor *x, gd_tensor *index, int axis)
+{
+    if (x && index && index->layout.rank != 1) {
+        char shape[GD_SHAPE_TEXT];
+        return gd_fail_null(GD_ERR_SHAPE,
+                            "gd_index_select: the index must be a vector, it is %s (see gd_take)",
+                            gd_layout_text(&index->layout, shape));
+    }
+    return gd_take(x, index, axis);
+}
+
+gd_tensor *gd_embedding(gd_tensor *weight, gd_tensor *index)
+{
+    if (weight && index && weight->layout.rank != 2) {
+        char shape[GD_SHAPE_TEXT];
+        return gd_fail_null(GD_ERR_SHAPE, "gd_embedding: the table must be [rows, width], it is %s",
+                            gd_layout_text(&weight->layout, shape));
+    }
+    return gd_take(weight, index, 0);
+}
+
+gd_tensor *gd_index_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
+{
+    if (!base || !index || !source)
+        return NULL;
+    axis = gd_axis_normal(axis, base->layout.rank, "gd_index_add");
+    if (axis < 0)
+        return NULL;
+    if (index->layout.rank != 1) {
+        char shape[GD_SHAPE_TEXT];
+        return gd_fail_null(GD_ERR_SHAPE, "gd_index_add: the index must be a vector, it is %s",
+                            gd_layout_text(&index->layout, shape));
+    }
+    return gd_scatter_add(base, stretch_index(base, index, axis, "gd_index_add"), source, axis);
+}
+
+gd_tensor *gd_masked_fill(gd_tensor *x, gd_tensor *mask, double value)
+{
+    if (x && mask && mask->layout.dtype != GD_BOOL)
+        return gd_fail_null(GD_ERR_DTYPE, "gd_masked_fill: the mask is %s, it must be bool",
+                            gd_dtype_name(mask->layout.dtype));
+    return gd_where(mask, gd_number_like(x, value), x);
 }
 
 gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype)

@@ -254,23 +254,18 @@ static gd_status infer_slice(int n, const gd_layout *const *in, const void *attr
     return GD_OK;
 }
 
-/* g with step-1 zeros between its elements along an axis: [n] -> [(n-1)*step + 1]. */
+/* g with step-1 zeros between its elements along an axis: [n] -> [(n-1)*step + 1]. The other axes
+ * are merged, so that there is room for one more at any rank. */
 static gd_tensor *dilate(gd_tensor *g, int axis, int64_t step)
 {
-    gd_shape zero = shape_of(g), before, after, merged;
-    int64_t n = zero.dim[axis];
-    gd_tensor *apart = gd_unsqueeze(g, axis + 1);
-    if (!apart)
-        return NULL;
-    before = shape_of(apart);
-    for (int i = 0; i < before.rank; i++)
-        before.dim[i] = 0;
-    after = before;
-    after.dim[axis + 1] = step - 1;
-    merged = zero;
+    gd_shape merged = shape_of(g), apart = GD_SHAPE(1, merged.dim[axis], 1, 1);
+    for (int i = 0; i < merged.rank; i++)
+        apart.dim[i < axis ? 0 : 3] *= i == axis ? 1 : merged.dim[i];
+    int64_t n = merged.dim[axis];
     merged.dim[axis] = n * step;
-    return gd_slice(gd_reshape(gd_pad(apart, before, after, 0.0), merged), axis, 0,
-                    (n - 1) * step + 1, 1);
+    gd_tensor *padded =
+        gd_pad(gd_reshape(g, apart), GD_SHAPE(0, 0, 0, 0), GD_SHAPE(0, 0, step - 1, 0), 0.0);
+    return gd_slice(gd_reshape(padded, merged), axis, 0, (n - 1) * step + 1, 1);
 }
 
 /* The adjoint of a slice: its gradient put back where it came from, zeros elsewhere. */

@@ -357,6 +357,38 @@ gd_tensor *gd_logsumexp(gd_tensor *x, gd_axes axes, bool keep)
     return gd_as_dtype(gd_reshape(whole, reduced_shape(&x->layout, mask, false)), dtype);
 }
 
+/* |x|^p summed, and its p-th root. Where the sum is 0 the root has no slope: 1 stands in for it, so
+ * that the gradient there is 0 and not NaN. */
+static gd_tensor *power_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
+{
+    gd_tensor *powers = p == 2.0 ? gd_square(x) : gd_pow_scalar(gd_abs(x), p);
+    gd_tensor *sum = gd_sum(powers, axes, keep);
+    gd_tensor *none = gd_eq(sum, gd_number_like(sum, 0.0));
+    gd_tensor *safe = gd_where(none, gd_number_like(sum, 1.0), sum);
+    gd_tensor *root = p == 2.0 ? gd_sqrt(safe) : gd_pow_scalar(safe, 1.0 / p);
+    return gd_where(none, gd_number_like(sum, 0.0), root);
+}
+
+gd_tensor *gd_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
+{
+    if (!x)
+        return NULL;
+    if (isnan(p) || (p < 0.0 && !isinf(p)))
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_norm: the order is %g, it must be 0, positive or infinite", p);
+    gd_dtype dtype = gd_float_dtype(x->layout.dtype);
+    gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(dtype)), *r;
+    if (isinf(p))
+        r = p > 0.0 ? gd_max(gd_abs(real), axes, keep) : gd_min(gd_abs(real), axes, keep);
+    else if (p == 0.0)
+        r = gd_sum(gd_cast(gd_cast(real, GD_BOOL), gd_compute_dtype(dtype)), axes, keep);
+    else if (p == 1.0)
+        r = gd_sum(gd_abs(real), axes, keep);
+    else
+        r = power_norm(real, p, axes, keep);
+    return gd_as_dtype(r, dtype);
+}
+
 gd_tensor *gd_all(gd_tensor *x, gd_axes axes, bool keep)
 {
     gd_tensor *truth = gd_cast(x, GD_BOOL);

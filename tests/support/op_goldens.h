@@ -562,4 +562,5 @@ static const golden goldens[] = {
       { 0 },
       SHAPE(3),
       { 6, -6, 0 } },
+#include "support/op_goldens_arrange.def"
 };

@@ -1,6 +1,6 @@
 /* tests/support/op_rows.c: the rows of the ops that are not elementwise, of functions made of
  * several ops, and the table of all. */
-#include "support/op_rows.h"
+#include "support/op_row_macros.h"
 
 #include <gradus/compile.h>
 
@@ -8,81 +8,6 @@
 #include "ops/attrs.h"
 
 #include <string.h>
-
-#define D  OP_DIFFERENTIABLE
-#define E  OP_EXACT
-#define DE (D | E)
-
-#define VALUES(low, high)        \
-    {                            \
-        low, high, OPERAND_VALUE \
-    }
-#define INDICES(high)          \
-    {                          \
-        0, high, OPERAND_INDEX \
-    }
-
-/* A row whose build is `call`, of the operands x, y, z and the parameters p. */
-#define ROW_(id_, name_, operands_, flags_, result_, ulp_, call, refusals_, refusal_count_, ...) \
-    static gd_tensor *build_##name_(gd_context *context, gd_tensor *const *in, const int64_t *p) \
-    {                                                                                            \
-        gd_tensor *x = operands_ > 0 ? in[0] : NULL, *y = operands_ > 1 ? in[1] : NULL,          \
-                  *z = operands_ > 2 ? in[2] : NULL;                                             \
-        (void)context, (void)p, (void)x, (void)y, (void)z;                                       \
-        return call;                                                                             \
-    }                                                                                            \
-    extern const op_row op_row_##name_;                                                          \
-    const op_row op_row_##name_ = { .name = #name_,                                              \
-                                    .id = id_,                                                   \
-                                    .operands = operands_,                                       \
-                                    .flags = flags_,                                             \
-                                    .result = result_,                                           \
-                                    .ulp = ulp_,                                                 \
-                                    .operand = { __VA_ARGS__ },                                  \
-                                    .cases = name_##_cases,                                      \
-                                    .case_count = COUNT(name_##_cases),                          \
-                                    .refusals = refusals_,                                       \
-                                    .refusal_count = refusal_count_,                             \
-                                    .build = build_##name_ };
-/* An op; it has name_refusals. */
-#define OP(name, operands, flags, result, ulp, call, ...)                         \
-    ROW_(GD_OP_##name, name, operands, flags, result, ulp, call, name##_refusals, \
-         COUNT(name##_refusals), __VA_ARGS__)
-/* An op that can be refused nothing its type does not already exclude. */
-#define OP_SAFE(name, operands, flags, result, ulp, call, ...) \
-    ROW_(GD_OP_##name, name, operands, flags, result, ulp, call, NULL, 0, __VA_ARGS__)
-/* A function made of several ops. */
-#define FUNCTION(name, operands, flags, result, ulp, call, ...)                  \
-    ROW_(GD_OP_COUNT, name, operands, flags, result, ulp, call, name##_refusals, \
-         COUNT(name##_refusals), __VA_ARGS__)
-#define FUNCTION_SAFE(name, operands, flags, result, ulp, call, ...) \
-    ROW_(GD_OP_COUNT, name, operands, flags, result, ulp, call, NULL, 0, __VA_ARGS__)
-
-/* p[0] dimensions, p[1 …]. */
-static gd_shape shape_of(const int64_t *p)
-{
-    gd_shape shape = { .rank = (int)p[0] };
-    for (int a = 0; a < shape.rank && a < OP_MAX_PARAMETERS - 1; a++)
-        shape.dim[a] = p[1 + a];
-    return shape;
-}
-
-/* A list of axes as decimal digits after a leading 1: 1 none, 10 axis 0, 120 axes 2 and 0; 0 means
- * all, negative one axis counted from the end. */
-static gd_axes axes_of(int64_t code)
-{
-    gd_axes axes = { 0 };
-    if (code == 0)
-        return GD_ALL_AXES;
-    if (code < 0)
-        return GD_AXES((int)code);
-    int64_t place = 1;
-    while (place * 10 <= code)
-        place *= 10;
-    for (place /= 10; place > 0; place /= 10)
-        axes.axis[axes.count++] = (int)(code / place % 10);
-    return axes;
-}
 
 /* ---- sources: no operands; the dtype is a parameter ---- */
 
@@ -615,7 +540,12 @@ OP_SAFE(fused, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0,
     _(mul_fraction) _(div_scalar) _(rdiv_scalar) _(pow_scalar) _(normal) _(linspace) _(eye)        \
     _(transpose) _(select) _(flip) _(squeeze) _(unsqueeze) _(stack) _(zero_like) _(mean) _(var)    \
     _(std) _(logsumexp) _(all) _(any) _(outer) _(dot) _(affine) _(one_hot) _(cross_entropy_mean)   \
-    _(cross_entropy_soft) _(mse) _(accuracy)
+    _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_)
+/* op_rows_arrange.c */
+#define ARRANGE_FUNCTIONS(_)                                                                       \
+    _(take) _(index_select) _(embedding) _(index_add) _(masked_fill) _(split) _(chunk) _(tile)     \
+    _(repeat) _(roll) _(tril) _(triu) _(diagonal) _(diag_embed) _(diag) _(meshgrid)                \
+    _(pad_reflect) _(pad_replicate) _(norm)
 // clang-format on
 #define DECLARE(name) extern const op_row op_row_##name;
 FUNCTIONS(DECLARE)
@@ -667,6 +597,9 @@ const op_large op_large_cases[] = {
     { "matmul", { .shape = { SHAPE(701, 513), SHAPE(513) } } },
     { "affine", { .shape = { SHAPE(251, 317), SHAPE(317, 193), SHAPE(193) } } },
     { "gather", { { SHAPE(5, 20011), SHAPE(9, 20011) }, { 0 } } },
+    { "take", { { SHAPE(5, 20011), SHAPE(3, 4) }, { 0 } } },
+    { "take", { { SHAPE(301, 5, 67), SHAPE(7) }, { 1 } } },
+    { "index_add", { { SHAPE(5, 20011), SHAPE(9), SHAPE(9, 20011) }, { 0 } } },
     { "scatter_add", { { SHAPE(5, 20011), SHAPE(9, 20011), SHAPE(9, 20011) }, { 0 } } },
     { "scatter_add", { { SHAPE(40009), SHAPE(50021), SHAPE(50021) }, { 0 } } },
     { "softmax", { { SHAPE(509, 257) }, { 1 } } },

@@ -326,23 +326,27 @@ typedef struct scatter_step {
 typedef void (*scatter_step_fn)(const scatter_step *step);
 
 /* SUM: the type sums are taken in; unsigned for integers, which wrap. */
-#define SCATTER_STEP(name, type, SUM)                                                        \
-    static void scatter_step_##name(const scatter_step *s)                                   \
-    {                                                                                        \
-        type *out = s->out;                                                                  \
-        const type *source = s->source;                                                      \
-        if (s->index_stride == 0) { /* a whole row */                                        \
-            out += index_at(s->index, s->index_dtype, 0) * s->axis_stride;                   \
-            for (int64_t i = 0; i < s->n; i++)                                               \
-                out[i * s->out_stride] =                                                     \
-                    (type)((SUM)out[i * s->out_stride] + (SUM)source[i * s->source_stride]); \
-            return;                                                                          \
-        }                                                                                    \
-        for (int64_t i = 0; i < s->n; i++) {                                                 \
-            int64_t k = index_at(s->index, s->index_dtype, i * s->index_stride);             \
-            type *to = out + i * s->out_stride + k * s->axis_stride;                         \
-            *to = (type)((SUM)*to + (SUM)source[i * s->source_stride]);                      \
-        }                                                                                    \
+#define SCATTER_STEP(name, type, SUM)                                                            \
+    static void scatter_step_##name(const scatter_step *s)                                       \
+    {                                                                                            \
+        type *out = s->out;                                                                      \
+        const type *source = s->source;                                                          \
+        if (s->index_stride == 0) { /* a whole row */                                            \
+            out += index_at(s->index, s->index_dtype, 0) * s->axis_stride;                       \
+            if (s->out_stride == 1 && s->source_stride == 1)                                     \
+                for (int64_t i = 0; i < s->n; i++)                                               \
+                    out[i] = (type)((SUM)out[i] + (SUM)source[i]);                               \
+            else                                                                                 \
+                for (int64_t i = 0; i < s->n; i++)                                               \
+                    out[i * s->out_stride] =                                                     \
+                        (type)((SUM)out[i * s->out_stride] + (SUM)source[i * s->source_stride]); \
+            return;                                                                              \
+        }                                                                                        \
+        for (int64_t i = 0; i < s->n; i++) {                                                     \
+            int64_t k = index_at(s->index, s->index_dtype, i * s->index_stride);                 \
+            type *to = out + i * s->out_stride + k * s->axis_stride;                             \
+            *to = (type)((SUM)*to + (SUM)source[i * s->source_stride]);                          \
+        }                                                                                        \
     }
 SCATTER_STEP(f32, float, float)
 SCATTER_STEP(f64, double, double)
