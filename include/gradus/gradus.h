@@ -8,6 +8,7 @@
 #include <gradus/compile.h>
 #include <gradus/data.h>
 #include <gradus/io.h>
+#include <gradus/loss.h>
 #include <gradus/nn.h>
 #include <gradus/ops.h>
 #include <gradus/scalar.h>

@@ -3,11 +3,12 @@
  * and GD_ERR_DTYPE where shapes or dtypes do not fit, GD_ERR_MEMORY. Names and meanings are NumPy's
  * and PyTorch's. Broadcasting and promotion: gradus/tensor.h. Eager, an op runs when it is called;
  * inside gd_compile's function it is recorded. Derivatives stand beside the
- * ops in src/ops/.
+ * ops in src/ops/. Losses: gradus/loss.h.
  */
 #ifndef GRADUS_OPS_H
 #define GRADUS_OPS_H
 
+#include <gradus/loss.h>
 #include <gradus/tensor.h>
 
 #ifdef __cplusplus
@@ -262,20 +263,6 @@ GD_API gd_tensor *gd_masked_fill(gd_tensor *x, gd_tensor *mask, double value);
 /* [...] integers -> [..., classes] of dtype, 1 at the index; an index out of range gives a row of
  * zeros. */
 GD_API gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype);
-
-/* ---- losses ---- */
-
-/* Mean over the batch of -log softmax(logits)[target]. logits [n, classes]; target either class
- * indices, integers [n] (out of range: GD_ERR_INVALID), or probabilities, floats [n, classes]:
- * -sum(p * log q). Result []. */
-GD_API gd_tensor *gd_cross_entropy(gd_tensor *logits, gd_tensor *target);
-/* The same before the mean: [n]. */
-GD_API gd_tensor *gd_cross_entropy_each(gd_tensor *logits, gd_tensor *target);
-/* mean((x - y)^2) -> []; shapes must be equal */
-GD_API gd_tensor *gd_mse(gd_tensor *x, gd_tensor *y);
-/* Share of rows whose largest logit is the target's: logits [n, classes], target as in
- * gd_cross_entropy -> [] f32. */
-GD_API gd_tensor *gd_accuracy(gd_tensor *logits, gd_tensor *target);
 
 /* ---- effects ---- */
 

@@ -533,6 +533,8 @@ OP_SAFE(fused, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0,
 #define GD_BINARY(name, ...)  extern const op_row op_row_##name;
 #define GD_TERNARY(name, ...) extern const op_row op_row_##name;
 #include "ops/elementwise.def"
+#define GD_OP(name) extern const op_row op_row_##name;
+#include "ops/op_list.def"
 
 // clang-format off
 #define FUNCTIONS(_)                                                                               \
@@ -540,12 +542,18 @@ OP_SAFE(fused, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0,
     _(mul_fraction) _(div_scalar) _(rdiv_scalar) _(pow_scalar) _(normal) _(linspace) _(eye)        \
     _(transpose) _(select) _(flip) _(squeeze) _(unsqueeze) _(stack) _(zero_like) _(mean) _(var)    \
     _(std) _(logsumexp) _(all) _(any) _(outer) _(dot) _(affine) _(one_hot) _(cross_entropy_mean)   \
-    _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_)
+    _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_) LOSS_FUNCTIONS(_)
 /* op_rows_arrange.c */
 #define ARRANGE_FUNCTIONS(_)                                                                       \
     _(take) _(index_select) _(embedding) _(index_add) _(masked_fill) _(split) _(chunk) _(tile)     \
     _(repeat) _(roll) _(tril) _(triu) _(diagonal) _(diag_embed) _(diag) _(meshgrid)                \
     _(pad_reflect) _(pad_replicate) _(norm)
+/* op_rows_loss.c */
+#define LOSS_FUNCTIONS(_)                                                                          \
+    _(cross_entropy_smooth) _(cross_entropy_weighted) _(cross_entropy_soft_weighted)               \
+    _(cross_entropy_rows) _(nll) _(bce) _(bce_with_logits) _(bce_pos_weight) _(focal) _(focal_other) \
+    _(hinge) _(hinge_embedding) _(kl_div) _(kl_div_log) _(mae) _(huber) _(smooth_l1)               \
+    _(cosine_similarity) _(cosine_embedding) _(triplet_margin) _(triplet_margin_other) _(ctc)
 // clang-format on
 #define DECLARE(name) extern const op_row op_row_##name;
 FUNCTIONS(DECLARE)
@@ -607,6 +615,8 @@ const op_large op_large_cases[] = {
     { "log_softmax", { { SHAPE(509, 257) }, { 1 } } },
     { "cross_entropy", { .shape = { SHAPE(509, 257), SHAPE(509) } } },
     { "cross_entropy_grad", { .shape = { SHAPE(509, 257), SHAPE(509), SHAPE(509) } } },
+    { "ctc_alpha", { .shape = { SHAPE(67, 31, 21), SHAPE(67, 21) } } },
+    { "ctc_alpha_grad", { .shape = { SHAPE(67, 31, 21), SHAPE(67, 21), SHAPE(67, 31, 21) } } },
 };
 const int op_large_count = COUNT(op_large_cases);
 

@@ -50,6 +50,7 @@ static void fill_table(gd_cpu_device *cpu)
     chosen->softmax(cpu->base.kernel);
     gd_cpu_register_memory(cpu->base.kernel);
     gd_cpu_register_matmul(cpu->base.kernel);
+    gd_cpu_register_ctc(cpu->base.kernel);
 }
 
 static gd_status cpu_set_threads(gd_device *device, int threads)
