@@ -2,7 +2,8 @@
 #   gradus_compile                      flags every C file of the project has: warnings, floating-point rules, sanitizers
 #   GD_ISAS, GD_ISA_FLAGS_<isa>         the instruction sets that …_isa.c files are built for, and their machine flags
 #   gd_configure_library_objects(t)     makes t's objects fit for both the static and the shared library
-#   gd_tune_library(sources), gd_tune_kernels(sources)   what a release build optimises each file for
+#   gd_tune_library(sources), gd_tune_kernels(target, isa), gd_tune_kernel_sources(sources)
+#                                       what a release build optimises each file for
 #   gd_link_sanitizers(t)               links what GD_SANITIZE needs into a program or shared library
 include(CheckCCompilerFlag)
 include(CheckLinkerFlag)
@@ -18,6 +19,7 @@ endif()
 
 check_linker_flag(C -Wl,-z,defs GD_HAVE_LINKER_Z_DEFS)
 check_linker_flag(C -Wl,--gc-sections GD_HAVE_LINKER_GC_SECTIONS)
+check_linker_flag(C -Wl,-z,pack-relative-relocs GD_HAVE_LINKER_RELR) # tables of pointers take a twentieth of the file
 
 # ---- instruction sets
 set(GD_ISAS baseline)
@@ -110,17 +112,25 @@ function(gd_tune_library sources)
     endif()
 endfunction()
 
-# Kernels are vectorised without what -O3 adds in peeling and cloning. A vectorised remainder loop is kept where short arrays are
-# common: f32 elementwise loops and the matrix product.
-function(gd_tune_kernels sources)
-    if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O[01]" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
-        foreach(source IN LISTS sources)
-            set(options -O2 -ftree-vectorize -fvect-cost-model=dynamic)
-            if(NOT source MATCHES "/(elementwise_f32|gemm)_isa")
-                list(APPEND options --param=vect-epilogues-nomask=0)
-            endif()
-            set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${options}")
-        endforeach()
+# Kernels are vectorised without what -O3 adds in peeling and cloning. Where the baseline is for x86 processors of before 2013, its loops
+# are kept small.
+set(GD_TUNE_KERNELS OFF)
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O[01]" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    set(GD_TUNE_KERNELS ON)
+endif()
+function(gd_tune_kernels target isa)
+    if(GD_TUNE_KERNELS AND isa STREQUAL baseline AND "avx2" IN_LIST GD_ISAS)
+        target_compile_options(${target} PRIVATE -Os)
+    elseif(GD_TUNE_KERNELS)
+        target_compile_options(${target} PRIVATE -O2 -ftree-vectorize -fvect-cost-model=dynamic)
+    endif()
+endfunction()
+
+# A vectorised remainder loop is kept where short arrays are common: f32 elementwise loops and the matrix product.
+function(gd_tune_kernel_sources sources)
+    if(GD_TUNE_KERNELS)
+        list(FILTER sources EXCLUDE REGEX "/(elementwise_f32|gemm)_isa")
+        set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS --param=vect-epilogues-nomask=0)
     endif()
 endfunction()
 
