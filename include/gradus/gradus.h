@@ -14,6 +14,7 @@
 #include <gradus/scalar.h>
 #include <gradus/optim.h>
 #include <gradus/tensor.h>
+#include <gradus/text.h>
 #include <gradus/train.h>
 
 #endif

@@ -1,0 +1,226 @@
+/* text/tokenizer_bpe.c: GPT-2's byte pair encoding. Start at read_merges() for the file, at encode()
+ * for text. */
+#include "text/characters.h"
+#include "text/merge.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "io/file.h"
+
+#include <string.h>
+
+/* ---- cutting text into words ---- */
+
+/* Bytes of the 's 't 're 've 'm 'll 'd at the head of a text; 0: none. */
+static size_t contraction(const char *text, size_t size)
+{
+    if (size < 2 || text[0] != '\'')
+        return 0;
+    if (memchr("stmd", text[1], 4))
+        return 2;
+    bool two = size > 2 && (memcmp(text + 1, "re", 2) == 0 || memcmp(text + 1, "ve", 2) == 0 ||
+                            memcmp(text + 1, "ll", 2) == 0);
+    return two ? 3 : 0;
+}
+
+static gd_character_class class_at(const char *text, size_t size, size_t *bytes)
+{
+    gd_character c = gd_character_at(text, size);
+    *bytes = (size_t)c.bytes;
+    return gd_character_class_of(c.point);
+}
+
+/* Bytes of the characters of one class at the head of a text; *last: of the last of them. */
+static size_t stretch(gd_character_class of, const char *text, size_t size, size_t *last)
+{
+    size_t at = 0, bytes;
+    for (*last = 0; at < size && class_at(text + at, size - at, &bytes) == of; at += bytes)
+        *last = bytes;
+    return at;
+}
+
+/* Bytes of the first word of a text: the pattern in gradus/text.h, as a regular expression matches
+ * it. */
+static size_t word_length(const char *text, size_t size)
+{
+    size_t length = contraction(text, size), bytes, last;
+    if (length > 0)
+        return length;
+    size_t space = text[0] == ' ' && size > 1;
+    gd_character_class class = class_at(text + space, size - space, &bytes);
+    if (class != GD_CLASS_SPACE)
+        return space + stretch(class, text + space, size - space, &last);
+    /* White space, but for its last character where something follows that may take it. */
+    length = stretch(GD_CLASS_SPACE, text, size, &last);
+    return length < size && length > last ? length - last : length;
+}
+
+static gd_status encode(const gd_tokenizer *t, const char *text, size_t size, gd_tokens *out)
+{
+    gd_merger merger = { 0 };
+    gd_status status = GD_OK;
+    for (size_t at = 0, length; status == GD_OK && at < size; at += length) {
+        length = word_length(text + at, size - at);
+        status = gd_merger_begin(&merger, length);
+        for (size_t i = 0; status == GD_OK && i < length; i++)
+            gd_merger_push(&merger, t->byte_token[(unsigned char)text[at + i]]);
+        if (status == GD_OK)
+            status = gd_merger_finish(&merger, t, out);
+    }
+    gd_merger_free(&merger);
+    return status;
+}
+
+/* ---- the file of merges ---- */
+
+/* In the file a byte is written as a character that can be seen: itself where it can, else one of
+ * U+0100 and on, in order. Tokens are numbered likewise, first the bytes that can be seen. */
+static bool can_be_seen(int byte)
+{
+    return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+}
+
+/* The tokens of single bytes, and byte_of[character]. */
+static gd_status add_bytes(gd_tokenizer *t, int16_t byte_of[512])
+{
+    for (int i = 0; i < 512; i++)
+        byte_of[i] = -1;
+    int hidden = 0;
+    for (int seen = 1; seen >= 0; seen--)
+        for (int byte = 0; byte < 256; byte++) {
+            if (can_be_seen(byte) != (seen == 1))
+                continue;
+            byte_of[seen ? byte : 256 + hidden++] = (int16_t)byte;
+            t->byte_token[byte] = (int32_t)t->count;
+            char text = (char)(unsigned char)byte;
+            if (gd_tokenizer_add(t, &text, 1) != GD_OK ||
+                gd_tokenizer_add_name(t, t->byte_token[byte]) != GD_OK)
+                return GD_ERR_MEMORY;
+        }
+    return GD_OK;
+}
+
+/* One side of a merge, from the file's characters to bytes. The bytes are never more. -1: not a
+ * character of a byte. */
+static int64_t to_bytes(const char *text, size_t size, const int16_t byte_of[512], char *out)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < size;) {
+        gd_character c = gd_character_at(text + i, size - i);
+        if (c.point >= 512 || byte_of[c.point] < 0)
+            return -1;
+        out[count++] = (char)(unsigned char)byte_of[c.point];
+        i += (size_t)c.bytes;
+    }
+    return count;
+}
+
+typedef struct merge_file {
+    const char *name;
+    const char *text;
+    size_t size;
+    char *scratch; /* [size] */
+    int16_t byte_of[512];
+} merge_file;
+
+/* The line "left right" of `size` bytes, the merge of that rank. */
+static gd_status add_line(gd_tokenizer *t, merge_file *f, const char *line, size_t size,
+                          size_t number, double rank)
+{
+    const char *gap = memchr(line, ' ', size);
+    size_t left_size = gap ? (size_t)(gap - line) : 0;
+    if (left_size == 0 || left_size + 1 == size)
+        return gd_fail(GD_ERR_FORMAT, "%s: line %zu is not \"left right\"", f->name, number);
+    int64_t left_bytes = to_bytes(line, left_size, f->byte_of, f->scratch);
+    int64_t right_bytes = left_bytes < 0 ? -1
+                                         : to_bytes(gap + 1, size - left_size - 1, f->byte_of,
+                                                    f->scratch + left_bytes);
+    if (right_bytes < 0)
+        return gd_fail(GD_ERR_FORMAT, "%s: line %zu has a character that stands for no byte",
+                       f->name, number);
+    int32_t left = gd_tokenizer_find_name(t, f->scratch, (size_t)left_bytes);
+    int32_t right =
+        gd_tokenizer_find_name(t, f->scratch + left_bytes, (size_t)right_bytes);
+    if (left < 0 || right < 0)
+        return gd_fail(GD_ERR_FORMAT, "%s: line %zu merges \"%.*s\", which no line above makes",
+                       f->name, number, (int)(left < 0 ? left_size : size - left_size - 1),
+                       left < 0 ? line : gap + 1);
+    size_t both = (size_t)(left_bytes + right_bytes);
+    int32_t token = gd_tokenizer_find_name(t, f->scratch, both);
+    if (token < 0) {
+        token = (int32_t)t->count;
+        if (gd_tokenizer_add(t, f->scratch, both) != GD_OK || gd_tokenizer_add_name(t, token) != GD_OK)
+            return GD_ERR_MEMORY;
+    }
+    gd_merges_add(t, left, right, rank, token);
+    return GD_OK;
+}
+
+static size_t count_lines(const merge_file *f)
+{
+    size_t count = 1;
+    for (size_t i = 0; i < f->size; i++)
+        count += f->text[i] == '\n';
+    return count;
+}
+
+static gd_status read_merges(gd_tokenizer *t, merge_file *f)
+{
+    static const char version[] = "#version", end[] = "<|endoftext|>";
+    f->scratch = gd_alloc(f->size + 1);
+    if (!f->scratch || add_bytes(t, f->byte_of) != GD_OK ||
+        gd_merges_reserve(t, count_lines(f)) != GD_OK)
+        return GD_ERR_MEMORY;
+    size_t number = 0, rank = 0, used = 0;
+    for (const char *line = f->text, *stop = f->text + f->size; line < stop; line += used) {
+        const char *newline = memchr(line, '\n', (size_t)(stop - line));
+        size_t size = (size_t)((newline ? newline : stop) - line);
+        used = size + 1;
+        size -= size > 0 && line[size - 1] == '\r';
+        number++;
+        bool is_version = number == 1 && size >= strlen(version) &&
+                          memcmp(line, version, strlen(version)) == 0;
+        if (size == 0 || is_version)
+            continue;
+        gd_status status = add_line(t, f, line, size, number, (double)rank++);
+        if (status != GD_OK)
+            return status;
+        if (!newline)
+            break;
+    }
+    if (rank == 0)
+        return gd_fail(GD_ERR_FORMAT, "%s: there is no merge in it", f->name);
+    t->end = (int32_t)t->count;
+    return gd_tokenizer_add(t, end, strlen(end));
+}
+
+static gd_tokenizer *read_bpe(merge_file *f)
+{
+    gd_tokenizer *t = gd_tokenizer_new(encode);
+    if (t && read_merges(t, f) != GD_OK) {
+        gd_tokenizer_release(t);
+        t = NULL;
+    }
+    gd_free(f->scratch);
+    return t;
+}
+
+gd_tokenizer *gd_tokenizer_read_bpe_memory(const void *bytes, size_t size)
+{
+    if (!bytes)
+        return gd_fail_null(GD_ERR_INVALID, "gd_tokenizer_read_bpe_memory: the bytes are NULL");
+    return read_bpe(&(merge_file){ .name = "memory", .text = bytes, .size = size });
+}
+
+gd_tokenizer *gd_tokenizer_read_bpe(const char *path)
+{
+    gd_file_view view;
+    if (!path)
+        return gd_fail_null(GD_ERR_INVALID, "gd_tokenizer_read_bpe: the path is NULL");
+    if (gd_file_view_open(path, &view) != GD_OK)
+        return NULL;
+    gd_tokenizer *t =
+        read_bpe(&(merge_file){ .name = path, .text = (const char *)view.data, .size = view.size });
+    gd_file_view_close(&view);
+    return t;
+}
