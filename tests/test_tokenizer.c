@@ -52,7 +52,8 @@ static void assert_comes_back(const gd_tokenizer *t, const char *text, size_t si
 /* Every byte, then random bytes, of which some look like UTF-8. */
 static void assert_any_bytes_come_back(const gd_tokenizer *t)
 {
-    static const unsigned char common[] = { ' ', '\'', 's', 'a', '1', '\n', 0xc3, 0xa9, 0xe4, 0xb8, 0xad };
+    static const unsigned char common[] = { ' ',  '\'', 's',  'a',  '1', '\n',
+                                            0xc3, 0xa9, 0xe4, 0xb8, 0xad };
     char text[400];
     for (int i = 0; i < 256; i++)
         text[i] = (char)(unsigned char)i;
@@ -62,8 +63,8 @@ static void assert_any_bytes_come_back(const gd_tokenizer *t)
         size_t size = (size_t)(round + 1);
         for (size_t i = 0; i < size; i++) {
             noise = noise * 1664525u + 1013904223u;
-            text[i] = (char)(noise >> 31 ? (noise >> 16) & 0xff
-                                         : common[(noise >> 16) % sizeof common]);
+            text[i] =
+                (char)(noise >> 31 ? (noise >> 16) & 0xff : common[(noise >> 16) % sizeof common]);
         }
         assert_comes_back(t, text, size);
     }
@@ -351,8 +352,10 @@ static void utf8_is_told_from_stray_bytes(void **state)
         if (length > 1)
             assert_int_equal(gd_character_at(bytes, (size_t)length - 1).bytes, 1);
     }
-    static const char *const wrong[] = { "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",
-                                         "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\x80", "\xff" };
+    static const char *const wrong[] = {
+        "\xc0\x80",         "\xc1\xbf",         "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",
+        "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\x80",         "\xff"
+    };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(gd_character_at(wrong[i], strlen(wrong[i])).point,
                          GD_STRAY_BYTE + (unsigned char)wrong[i][0]);
@@ -372,8 +375,7 @@ static void running_out_of_memory_is_an_error(void **state)
             gd_tokenizer *t = kind == 0   ? gd_tokenizer_bytes()
                               : kind == 1 ? gd_tokenizer_characters(text, sizeof text - 1)
                                           : gd_tokenizer_read_bpe_memory(merges, sizeof merges - 1);
-            gd_status status =
-                t ? gd_tokenize(t, text, sizeof text - 1, &tokens) : gd_error_code();
+            gd_status status = t ? gd_tokenize(t, text, sizeof text - 1, &tokens) : gd_error_code();
             char *back = status == GD_OK ? gd_detokenize(t, tokens.ids, tokens.count, NULL) : NULL;
             gd_fail_allocations_after(-1);
             if (!back)

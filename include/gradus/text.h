@@ -48,9 +48,9 @@ GD_API gd_tokenizer *gd_tokenizer_read_bpe(const char *path);
 GD_API gd_tokenizer *gd_tokenizer_read_bpe_memory(const void *bytes, size_t size);
 
 /* The tokeniser file of llama2.c ("tok512.bin"): a SentencePiece BPE vocabulary with scores; token
- * 1 begins a text, token 2 ends it; what has no token is spelled in bytes. As there, a text is given
- * a leading space, which decoding takes away. Kudo, Richardson, "SentencePiece", 2018. Errors as
- * above. */
+ * 1 begins a text, token 2 ends it; what has no token is spelled in bytes. As there, a text is
+ * given a leading space, which decoding takes away. Kudo, Richardson, "SentencePiece", 2018. Errors
+ * as above. */
 GD_API gd_tokenizer *gd_tokenizer_read_llama2c(const char *path);
 GD_API gd_tokenizer *gd_tokenizer_read_llama2c_memory(const void *bytes, size_t size);
 
@@ -79,6 +79,87 @@ GD_API const char *gd_token_text(const gd_tokenizer *tokenizer, int32_t previous
 GD_API char *gd_detokenize(const gd_tokenizer *tokenizer, const int32_t *tokens, size_t count,
                            size_t *size);
 GD_API void gd_text_free(char *text);
+
+/* ---- token files: what a model is trained on, as numbers ---- */
+
+/* A file of tokens as llm.c writes them: 256 numbers i32, of which the first three are 20240520, 1
+ * and the count, then the tokens as u16; or 20240801, 7 and tokens as u32, where a vocabulary has
+ * more than 65,536. Little-endian. */
+
+/* Write tokens to such a file, atomically. `vocabulary`, the tokeniser's count, decides between the
+ * two forms. GD_ERR_INVALID: a token outside of it; GD_ERR_UNSUPPORTED: more than 2^31 - 1 tokens;
+ * GD_ERR_IO, GD_ERR_MEMORY. */
+GD_API gd_status gd_token_file_write(const char *path, const int32_t *tokens, size_t count,
+                                     int64_t vocabulary);
+
+/* Tokens in sequence, in a file or in memory; immutable. */
+typedef struct gd_token_data gd_token_data;
+
+/* Open a token file. It is mapped: what is not read costs no memory. Owned by the context.
+ * GD_ERR_IO, GD_ERR_FORMAT, GD_ERR_MEMORY. */
+GD_API gd_token_data *gd_token_data_open(gd_context *context, const char *path);
+/* The same over a copy of tokens in memory. GD_ERR_INVALID: none, or a negative one. */
+GD_API gd_token_data *gd_token_data_copy(gd_context *context, const int32_t *tokens, size_t count);
+/* End it before its context closes; loaders of it must be released first. NULL is fine. */
+GD_API void gd_token_data_release(gd_token_data *data);
+GD_API int64_t gd_token_data_count(const gd_token_data *data);
+/* Token number i; -1: there is none. */
+GD_API int32_t gd_token_data_get(const gd_token_data *data, int64_t i);
+
+/* ---- batches for language models ---- */
+
+typedef struct gd_token_loader gd_token_loader;
+
+typedef struct gd_token_loader_options {
+    gd_context *context;
+    const gd_token_data *data;
+    int64_t batch, length; /* 0: 8 sequences of 256 tokens */
+    int64_t first, count;  /* the part of the data to use, for splits; count 0: to its end */
+    bool random;           /* sequences from anywhere, without end; else one after another */
+    uint64_t seed;         /* of random ones: batch n depends on the seed and n alone */
+} gd_token_loader_options;
+
+/* gd_token_loader_open(context, data, .batch = 8, .length = 256, .random = true). Owned by the
+ * context. GD_ERR_INVALID; GD_ERR_SHAPE: the part has fewer than length + 1 tokens, or, one after
+ * another, than fill a batch. */
+#define gd_token_loader_open(...) \
+    gd_token_loader_open_with((gd_token_loader_options){ .context = __VA_ARGS__ })
+GD_API gd_token_loader *gd_token_loader_open_with(gd_token_loader_options options);
+GD_API void gd_token_loader_release(gd_token_loader *loader);
+/* The next batch: tensors[0] x and tensors[1] y [batch, length] i64, y being the token after each
+ * of x; owned by the loader, overwritten by later calls. Nothing is allocated. False at the end of
+ * a pass over the data (the call after that begins the next), for NULL, and on an error, which
+ * gd_error_code tells apart. */
+GD_API bool gd_token_loader_next(gd_token_loader *loader, gd_batch *batch);
+/* Batches in a pass over the data; random: as many as its tokens would fill. */
+GD_API int64_t gd_token_loader_batches(const gd_token_loader *loader);
+
+/* ---- choosing the next token ---- */
+
+typedef struct gd_sampler gd_sampler;
+
+typedef struct gd_sampler_options {
+    double temperature; /* logits are divided by it; 0: the most likely token, always */
+    int64_t top_k;      /* only among the k most likely; 0: all */
+    double top_p;       /* only among the likeliest whose probabilities reach p together ("nucleus":
+                           Holtzman et al. 2019); 0: all */
+    double repetition_penalty; /* logits of tokens already there are divided by it, or multiplied
+                                  where negative (Keskar et al., "CTRL", 2019); 0: 1, none */
+    uint64_t seed;
+} gd_sampler_options;
+
+/* gd_sampler_create(.temperature = 0.8, .top_p = 0.95, .seed = 1), gd_sampler_create(.temperature =
+ * 0). The caller releases it. The order: penalty, temperature, top_k, top_p. GD_ERR_INVALID: a
+ * negative number, or top_p above 1; GD_ERR_MEMORY. */
+#define gd_sampler_create(...) gd_sampler_create_with((gd_sampler_options){ __VA_ARGS__ })
+GD_API gd_sampler *gd_sampler_create_with(gd_sampler_options options);
+GD_API void gd_sampler_release(gd_sampler *sampler);
+
+/* Choose one of `count` tokens by their logits. The n-th draw depends on the seed, n, the logits
+ * and the `past` tokens that the penalty is for (NULL: none). Of equal logits the lower token goes
+ * first. -1: GD_ERR_INVALID (no finite logit: a NaN, or all -inf), GD_ERR_MEMORY. */
+GD_API int32_t gd_sample(gd_sampler *sampler, const float *logits, int64_t count,
+                         const int32_t *past, size_t past_count);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
-/* text/merge.c: byte pair encoding of a word in O(n log n): symbols in a linked list, possible merges
- * in a heap. A merge in the heap may have been overtaken by another; that shows when it comes out, by
- * the tokens it was noted with. Start at gd_merger_finish(). */
+/* text/merge.c: byte pair encoding of a word in O(n log n): symbols in a linked list, possible
+ * merges in a heap. A merge in the heap may have been overtaken by another; that shows when it
+ * comes out, by the tokens it was noted with. Start at gd_merger_finish(). */
 #include "text/merge.h"
 
 #include "base/error.h"
@@ -88,7 +88,8 @@ gd_status gd_merger_begin(gd_merger *m, size_t most)
                        "gd_tokenize: %zu bytes without a place to cut; at most %d can be merged",
                        most, INT32_MAX);
     m->count = m->candidates = 0;
-    /* A word of n symbols has n - 1 pairs, and each of its up to n - 1 merges makes two new ones. */
+    /* A word of n symbols has n - 1 pairs, and each of its up to n - 1 merges makes two new ones.
+     */
     if (!gd_grow((void **)&m->symbols, &m->symbol_capacity, most, sizeof *m->symbols) ||
         !gd_grow((void **)&m->heap, &m->heap_capacity, 3 * most, sizeof *m->heap))
         return GD_ERR_MEMORY;

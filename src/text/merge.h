@@ -12,7 +12,7 @@ void gd_merges_add(gd_tokenizer *tokenizer, int32_t left, int32_t right, double 
 
 /* A token in a word, linked to its neighbours. */
 typedef struct gd_merge_symbol {
-    int32_t token; /* -1: it has been merged into its left neighbour */
+    int32_t token;          /* -1: it has been merged into its left neighbour */
     int32_t previous, next; /* -1: none */
 } gd_merge_symbol;
 

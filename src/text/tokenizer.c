@@ -143,7 +143,9 @@ gd_status gd_tokenize(const gd_tokenizer *t, const char *text, size_t size, gd_t
 {
     if (!t || !out || (!text && size > 0))
         return gd_fail(GD_ERR_INVALID, "gd_tokenize: the %s is NULL",
-                       !t ? "tokeniser" : !out ? "list" : "text");
+                       !t     ? "tokeniser"
+                       : !out ? "list"
+                              : "text");
     size_t before = out->count;
     gd_status status = size > 0 ? t->encode(t, text, size, out) : GD_OK;
     if (status != GD_OK)

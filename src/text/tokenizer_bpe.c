@@ -1,5 +1,5 @@
-/* text/tokenizer_bpe.c: GPT-2's byte pair encoding. Start at read_merges() for the file, at encode()
- * for text. */
+/* text/tokenizer_bpe.c: GPT-2's byte pair encoding. Start at read_merges() for the file, at
+ * encode() for text. */
 #include "text/characters.h"
 #include "text/merge.h"
 
@@ -139,8 +139,7 @@ static gd_status add_line(gd_tokenizer *t, merge_file *f, const char *line, size
         return gd_fail(GD_ERR_FORMAT, "%s: line %zu has a character that stands for no byte",
                        f->name, number);
     int32_t left = gd_tokenizer_find_name(t, f->scratch, (size_t)left_bytes);
-    int32_t right =
-        gd_tokenizer_find_name(t, f->scratch + left_bytes, (size_t)right_bytes);
+    int32_t right = gd_tokenizer_find_name(t, f->scratch + left_bytes, (size_t)right_bytes);
     if (left < 0 || right < 0)
         return gd_fail(GD_ERR_FORMAT, "%s: line %zu merges \"%.*s\", which no line above makes",
                        f->name, number, (int)(left < 0 ? left_size : size - left_size - 1),
@@ -149,7 +148,8 @@ static gd_status add_line(gd_tokenizer *t, merge_file *f, const char *line, size
     int32_t token = gd_tokenizer_find_name(t, f->scratch, both);
     if (token < 0) {
         token = (int32_t)t->count;
-        if (gd_tokenizer_add(t, f->scratch, both) != GD_OK || gd_tokenizer_add_name(t, token) != GD_OK)
+        if (gd_tokenizer_add(t, f->scratch, both) != GD_OK ||
+            gd_tokenizer_add_name(t, token) != GD_OK)
             return GD_ERR_MEMORY;
     }
     gd_merges_add(t, left, right, rank, token);
@@ -178,8 +178,8 @@ static gd_status read_merges(gd_tokenizer *t, merge_file *f)
         used = size + 1;
         size -= size > 0 && line[size - 1] == '\r';
         number++;
-        bool is_version = number == 1 && size >= strlen(version) &&
-                          memcmp(line, version, strlen(version)) == 0;
+        bool is_version =
+            number == 1 && size >= strlen(version) && memcmp(line, version, strlen(version)) == 0;
         if (size == 0 || is_version)
             continue;
         gd_status status = add_line(t, f, line, size, number, (double)rank++);

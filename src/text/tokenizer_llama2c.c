@@ -3,7 +3,8 @@
  *     longest token: i32 | for each token: score f32 | size i32 | bytes
  *
  * little-endian. Tokens 0, 1, 2 are <unk>, <s>, </s>; those named <0x00> … <0xFF> are bytes. Two
- * neighbours merge where the text of both together is a token's, the one of the highest score first. */
+ * neighbours merge where the text of both together is a token's, the one of the highest score
+ * first. */
 #include "text/merge.h"
 
 #include "base/error.h"
@@ -117,7 +118,8 @@ static gd_status read_token(gd_tokenizer *t, source *s, double *score)
     return gd_tokenizer_add(t, &single, 1);
 }
 
-/* Each way to cut a token in two tokens is a merge. Counts them; notes them when there is a table. */
+/* Each way to cut a token in two tokens is a merge. Counts them; notes them when there is a table.
+ */
 static size_t find_merges(gd_tokenizer *t, const double *score)
 {
     size_t count = 0;
@@ -128,8 +130,7 @@ static size_t find_merges(gd_tokenizer *t, const double *score)
             continue; /* a byte, or a second token of the same text */
         for (size_t cut = 1; cut < size; cut++) {
             int32_t left = gd_tokenizer_find_name(t, text, cut);
-            int32_t right =
-                left < 0 ? -1 : gd_tokenizer_find_name(t, text + cut, size - cut);
+            int32_t right = left < 0 ? -1 : gd_tokenizer_find_name(t, text + cut, size - cut);
             if (right < 0)
                 continue;
             count++;
@@ -155,7 +156,8 @@ static gd_status read_tokens(gd_tokenizer *t, source *s)
             status = read_token(t, s, &scores[t->count]);
     }
     if (status == GD_OK && t->count <= CONTROLS)
-        status = gd_fail(GD_ERR_FORMAT, "%s: it has no tokens besides <unk>, <s> and </s>", s->name);
+        status =
+            gd_fail(GD_ERR_FORMAT, "%s: it has no tokens besides <unk>, <s> and </s>", s->name);
     if (status == GD_OK)
         status = gd_merges_reserve(t, find_merges(t, scores));
     if (status == GD_OK)

@@ -1,7 +1,7 @@
 /* tests/fuzz/fuzz_tokenizer.c: libFuzzer on the tokeniser files and on text.
  *
- * The first byte says which reader; then come the file, a 0 byte, and a text to tokenise, which must
- * come back.
+ * The first byte says which reader; then come the file, a 0 byte, and a text to tokenise, which
+ * must come back.
  */
 #include <gradus/text.h>
 

@@ -1,4 +1,5 @@
-/* support/shared_data.h: data that is not part of the project. It lies in $GRADUS_SHARED_DATA, else in
+/* support/shared_data.h: data that is not part of the project. It lies in $GRADUS_SHARED_DATA, else
+ * in
  * ../shared/data beside the project; a test that needs what is not there is skipped. */
 #ifndef GD_TESTS_SHARED_DATA_H
 #define GD_TESTS_SHARED_DATA_H

@@ -1,0 +1,181 @@
+/* text/token_data.c: token files (llm.c's form; gradus/text.h describes it). */
+#include "text/token_data.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { HEADER_WORDS = 256, HEADER_BYTES = 4 * HEADER_WORDS };
+
+/* The two forms of a file. */
+static const struct form {
+    uint32_t magic, version;
+    int width;
+    int64_t vocabulary; /* the most tokens there may be */
+} forms[] = { { 20240520, 1, 2, 1 << 16 }, { 20240801, 7, 4, INT32_MAX } };
+enum { FORM_COUNT = sizeof forms / sizeof *forms };
+
+static void put(unsigned char *out, uint32_t value, int width)
+{
+    for (int i = 0; i < width; i++)
+        out[i] = (unsigned char)(value >> 8 * i & 0xff);
+}
+
+static uint32_t get(const unsigned char *in, int width)
+{
+    uint32_t value = 0;
+    for (int i = 0; i < width; i++)
+        value |= (uint32_t)in[i] << 8 * i;
+    return value;
+}
+
+/* ---- writing ---- */
+
+static gd_status check_tokens(const int32_t *tokens, size_t count, int64_t vocabulary)
+{
+    if (count > INT32_MAX)
+        return gd_fail(GD_ERR_UNSUPPORTED,
+                       "gd_token_file_write: %zu tokens; a file holds at most %d", count,
+                       INT32_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (tokens[i] < 0 || tokens[i] >= vocabulary)
+            return gd_fail(GD_ERR_INVALID,
+                           "gd_token_file_write: token %zu is %d; it must be 0 to %lld", i,
+                           (int)tokens[i], (long long)vocabulary - 1);
+    return GD_OK;
+}
+
+gd_status gd_token_file_write(const char *path, const int32_t *tokens, size_t count,
+                              int64_t vocabulary)
+{
+    if (!path || (!tokens && count > 0) || vocabulary < 1 || vocabulary > INT32_MAX)
+        return gd_fail(GD_ERR_INVALID, "gd_token_file_write: %s",
+                       !path ? "the path is NULL"
+                       : vocabulary < 1 || vocabulary > INT32_MAX
+                           ? "a vocabulary has 1 to 2147483647 tokens"
+                           : "the tokens are NULL");
+    if (check_tokens(tokens, count, vocabulary) != GD_OK)
+        return gd_error_code();
+    const struct form *form = &forms[vocabulary > forms[0].vocabulary];
+    unsigned char header[HEADER_BYTES] = { 0 };
+    put(header, form->magic, 4);
+    put(header + 4, form->version, 4);
+    put(header + 8, (uint32_t)count, 4);
+    size_t width = (size_t)form->width;
+    unsigned char *bytes = gd_alloc(count * width + 1);
+    if (!bytes)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        put(bytes + i * width, (uint32_t)tokens[i], form->width);
+    const gd_file_part parts[] = { { header, sizeof header }, { bytes, count * width } };
+    gd_status status = gd_file_write_atomic(path, parts, 2);
+    gd_free(bytes);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static void destroy(void *object)
+{
+    gd_token_data *d = object;
+    gd_file_view_close(&d->view);
+    gd_free(d->copy);
+    gd_free(d);
+}
+
+void gd_token_data_release(gd_token_data *d)
+{
+    if (!d)
+        return;
+    gd_context_disown(d->context, d);
+    destroy(d);
+}
+
+static gd_token_data *adopt(gd_token_data *d, gd_status status)
+{
+    if (status == GD_OK)
+        status = gd_context_adopt(d->context, d, destroy);
+    if (status == GD_OK)
+        return d;
+    destroy(d);
+    return NULL;
+}
+
+static gd_status read_header(gd_token_data *d, const char *path)
+{
+    const gd_file_view *v = &d->view;
+    if (v->size < HEADER_BYTES)
+        return gd_fail(GD_ERR_FORMAT, "%s: too short for a token file", path);
+    for (int i = 0; i < FORM_COUNT; i++)
+        if (get(v->data, 4) == forms[i].magic && get(v->data + 4, 4) == forms[i].version)
+            d->width = forms[i].width;
+    if (d->width == 0)
+        return gd_fail(GD_ERR_FORMAT, "%s: not a token file, or of a version unknown here", path);
+    uint32_t count = get(v->data + 8, 4);
+    size_t there = (v->size - HEADER_BYTES) / (size_t)d->width;
+    if (count > INT32_MAX || count != there || (v->size - HEADER_BYTES) % (size_t)d->width != 0)
+        return gd_fail(GD_ERR_FORMAT, "%s: the header says %u tokens, the file holds %zu", path,
+                       (unsigned)count, there);
+    d->tokens = v->data + HEADER_BYTES;
+    d->count = (int64_t)count;
+    for (int64_t i = 0; d->width == 4 && i < d->count; i++)
+        if (gd_token_data_get(d, i) < 0)
+            return gd_fail(GD_ERR_FORMAT, "%s: token %lld is beyond 2147483647", path,
+                           (long long)i);
+    return GD_OK;
+}
+
+gd_token_data *gd_token_data_open(gd_context *context, const char *path)
+{
+    if (!context)
+        return NULL;
+    if (!path)
+        return gd_fail_null(GD_ERR_INVALID, "gd_token_data_open: the path is NULL");
+    gd_token_data *d = gd_alloc_zero(1, sizeof *d);
+    if (!d)
+        return NULL;
+    d->context = context;
+    gd_status status = gd_file_view_open(path, &d->view);
+    return adopt(d, status == GD_OK ? read_header(d, path) : status);
+}
+
+gd_token_data *gd_token_data_copy(gd_context *context, const int32_t *tokens, size_t count)
+{
+    if (!context)
+        return NULL;
+    for (size_t i = 0; tokens && i < count; i++)
+        if (tokens[i] < 0)
+            return gd_fail_null(GD_ERR_INVALID, "gd_token_data_copy: token %zu is %d", i,
+                                (int)tokens[i]);
+    if (!tokens || count == 0 || count > INT32_MAX)
+        return gd_fail_null(GD_ERR_INVALID, "gd_token_data_copy: %s",
+                            count > INT32_MAX ? "more than 2147483647 tokens"
+                                              : "there are no tokens");
+    gd_token_data *d = gd_alloc_zero(1, sizeof *d);
+    if (!d)
+        return NULL;
+    d->context = context;
+    d->width = 4;
+    d->count = (int64_t)count;
+    d->tokens = d->copy = gd_alloc(count * 4);
+    for (size_t i = 0; d->copy && i < count; i++)
+        put(d->copy + 4 * i, (uint32_t)tokens[i], 4);
+    return adopt(d, d->copy ? GD_OK : GD_ERR_MEMORY);
+}
+
+int64_t gd_token_data_count(const gd_token_data *d)
+{
+    return d ? d->count : 0;
+}
+
+int32_t gd_token_data_get(const gd_token_data *d, int64_t i)
+{
+    return d && i >= 0 && i < d->count ? (int32_t)get(d->tokens + i * d->width, d->width) : -1;
+}
+
+void gd_token_data_read(const gd_token_data *d, int64_t first, int64_t count, int64_t *out)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (int64_t)get(d->tokens + (first + i) * d->width, d->width);
+}

@@ -1,0 +1,138 @@
+/* text/token_loader.c: batches of token sequences. Start at gd_token_loader_next(). */
+#include "text/token_data.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/random.h"
+
+struct gd_token_loader {
+    gd_token_loader_options options; /* defaults filled in */
+    int64_t batches;                 /* in a pass */
+    int64_t taken;
+    bool end_told;
+    gd_tensor *x, *y;         /* retained */
+    int64_t *x_host, *y_host; /* where tokens are put: the tensors' memory, or a buffer */
+    int64_t *buffers[2];      /* those buffers; NULL when the tensors' memory is used */
+};
+
+/* Where sequence `row` of batch number n begins. */
+static int64_t start_of(const gd_token_loader *l, int64_t n, int64_t row)
+{
+    const gd_token_loader_options *o = &l->options;
+    if (!o->random)
+        return o->first + ((n % l->batches) * o->batch + row) * o->length;
+    gd_random random = { .seed = o->seed, .next = (uint64_t)(n * o->batch + row) * 16 };
+    return o->first + (int64_t)gd_random_below(&random, (uint64_t)(o->count - o->length));
+}
+
+bool gd_token_loader_next(gd_token_loader *l, gd_batch *batch)
+{
+    if (!l || !batch)
+        return false;
+    const gd_token_loader_options *o = &l->options;
+    *batch = (gd_batch){ 0 };
+    if (!o->random && l->taken > 0 && l->taken % l->batches == 0 && !l->end_told) {
+        l->end_told = true;
+        return false;
+    }
+    l->end_told = false;
+    for (int64_t row = 0; row < o->batch; row++) {
+        int64_t start = start_of(l, l->taken, row);
+        gd_token_data_read(o->data, start, o->length, l->x_host + row * o->length);
+        gd_token_data_read(o->data, start + 1, o->length, l->y_host + row * o->length);
+    }
+    l->taken++;
+    size_t bytes = (size_t)(o->batch * o->length) * sizeof(int64_t);
+    if ((l->buffers[0] && gd_tensor_write(l->x, l->x_host, bytes) != GD_OK) ||
+        (l->buffers[1] && gd_tensor_write(l->y, l->y_host, bytes) != GD_OK))
+        return false;
+    *batch = (gd_batch){ .count = 2, .tensors = { l->x, l->y }, .size = o->batch };
+    return true;
+}
+
+int64_t gd_token_loader_batches(const gd_token_loader *l)
+{
+    return l ? l->batches : 0;
+}
+
+/* ---- opening and closing ---- */
+
+static void destroy(void *object)
+{
+    gd_token_loader *l = object;
+    gd_release(l->x);
+    gd_release(l->y);
+    gd_free(l->buffers[0]);
+    gd_free(l->buffers[1]);
+    gd_free(l);
+}
+
+void gd_token_loader_release(gd_token_loader *l)
+{
+    if (!l)
+        return;
+    gd_context_disown(l->options.context, l);
+    destroy(l);
+}
+
+static gd_status check(gd_token_loader_options *o)
+{
+    o->batch = o->batch == 0 ? 8 : o->batch;
+    o->length = o->length == 0 ? 256 : o->length;
+    if (o->batch < 1 || o->length < 1 || o->first < 0 || o->count < 0)
+        return gd_fail(
+            GD_ERR_INVALID,
+            "gd_token_loader_open: batch %lld, length %lld, first %lld, count %lld; none "
+            "may be negative",
+            (long long)o->batch, (long long)o->length, (long long)o->first, (long long)o->count);
+    int64_t all = gd_token_data_count(o->data);
+    if (o->first > all || o->count > all - o->first)
+        return gd_fail(GD_ERR_SHAPE, "gd_token_loader_open: tokens %lld to %lld of %lld",
+                       (long long)o->first, (long long)(o->first + o->count - 1), (long long)all);
+    o->count = o->count == 0 ? all - o->first : o->count;
+    int64_t rows = o->random ? 1 : o->batch;
+    if (o->length > INT32_MAX || rows > INT32_MAX || o->count < rows * o->length + 1)
+        return gd_fail(
+            GD_ERR_SHAPE,
+            "gd_token_loader_open: %lld sequences of %lld tokens need %lld tokens and one "
+            "more; there are %lld",
+            (long long)rows, (long long)o->length,
+            (long long)(o->length > INT32_MAX || rows > INT32_MAX ? -1 : rows * o->length),
+            (long long)o->count);
+    return GD_OK;
+}
+
+static gd_tensor *open_tensor(const gd_token_loader_options *o, int64_t **host, int64_t **buffer)
+{
+    gd_tensor *t = gd_retain(gd_zeros(o->context, GD_SHAPE(o->batch, o->length), GD_I64));
+    if (!t)
+        return NULL;
+    *host = gd_tensor_data(t);
+    if (!*host)
+        *host = *buffer = gd_alloc((size_t)gd_tensor_count(t) * sizeof(int64_t));
+    return t;
+}
+
+gd_token_loader *gd_token_loader_open_with(gd_token_loader_options o)
+{
+    if (!o.context || !o.data || check(&o) != GD_OK)
+        return NULL;
+    gd_token_loader *l = gd_alloc_zero(1, sizeof *l);
+    if (!l)
+        return NULL;
+    l->options = o;
+    l->batches = (o.count - 1) / (o.batch * o.length);
+    if (l->batches == 0)
+        l->batches = 1; /* random, and fewer tokens than a batch has */
+    gd_status status = gd_scope_begin(o.context);
+    if (status == GD_OK) {
+        l->x = open_tensor(&o, &l->x_host, &l->buffers[0]);
+        l->y = open_tensor(&o, &l->y_host, &l->buffers[1]);
+        (void)gd_scope_end(o.context);
+    }
+    if (!l->x_host || !l->y_host || gd_context_adopt(o.context, l, destroy) != GD_OK) {
+        destroy(l);
+        return NULL;
+    }
+    return l;
+}

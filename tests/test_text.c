@@ -1,0 +1,328 @@
+/* tests/test_text.c: token files, batches of tokens, and sampling. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <gradus/gradus.h>
+
+static int open_context(void **state)
+{
+    gd_error_clear();
+    *state = gd_open("cpu", .threads = 1);
+    return *state ? 0 : -1;
+}
+
+static int close_context(void **state)
+{
+    gd_close(*state);
+    return 0;
+}
+
+static void expect_error(gd_status status, const char *words)
+{
+    if (!strstr(gd_error_message(), words))
+        print_error("expected \"%s\" in \"%s\"\n", words, gd_error_message());
+    assert_non_null(strstr(gd_error_message(), words));
+    assert_int_equal(gd_error_code(), status);
+    gd_error_clear();
+}
+
+static const char *temporary(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, GD_BINARY_DIR "/test_text_%d_%s", (int)getpid(), name);
+    return path;
+}
+
+/* ---- token files ---- */
+
+static void token_files_come_back(void **state)
+{
+    for (int wide = 0; wide < 2; wide++) {
+        int32_t tokens[1000];
+        int32_t vocabulary = wide ? 100000 : 65536;
+        for (int i = 0; i < 1000; i++)
+            tokens[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)vocabulary);
+        tokens[7] = vocabulary - 1;
+        const char *path = temporary("tokens.bin");
+        assert_int_equal(gd_token_file_write(path, tokens, 1000, vocabulary), GD_OK);
+        FILE *f = fopen(path, "rb");
+        fseek(f, 0, SEEK_END);
+        assert_int_equal(ftell(f), 1024 + 1000 * (wide ? 4 : 2));
+        fclose(f);
+        gd_token_data *d = gd_token_data_open(*state, path);
+        assert_non_null(d);
+        assert_int_equal(gd_token_data_count(d), 1000);
+        for (int i = 0; i < 1000; i++)
+            assert_int_equal(gd_token_data_get(d, i), tokens[i]);
+        assert_int_equal(gd_token_data_get(d, 1000), -1);
+        assert_int_equal(gd_token_data_get(d, -1), -1);
+        gd_token_data_release(d);
+        remove(path);
+    }
+}
+
+static void wrong_token_files_are_errors(void **state)
+{
+    static const int32_t tokens[] = { 1, 2, 3 };
+    const char *path = temporary("wrong.bin");
+    assert_int_equal(gd_token_file_write(path, tokens, 3, 3), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "token 2 is 3; it must be 0 to 2");
+    assert_int_equal(gd_token_file_write(path, tokens, 3, 300), GD_OK);
+    unsigned char file[1030];
+    FILE *f = fopen(path, "rb");
+    assert_int_equal(fread(file, 1, sizeof file, f), sizeof file);
+    fclose(f);
+    for (size_t n = 0; n < sizeof file; n += n == 0 || n > 1000 ? 1 : 333) { /* truncated */
+        f = fopen(path, "wb");
+        fwrite(file, 1, n, f);
+        fclose(f);
+        assert_null(gd_token_data_open(*state, path));
+        expect_error(GD_ERR_FORMAT, path);
+    }
+    file[0] ^= 1;
+    f = fopen(path, "wb");
+    fwrite(file, 1, sizeof file, f);
+    fclose(f);
+    assert_null(gd_token_data_open(*state, path));
+    expect_error(GD_ERR_FORMAT, "not a token file");
+    remove(path);
+    assert_null(gd_token_data_open(*state, path));
+    expect_error(GD_ERR_IO, path);
+    assert_null(gd_token_data_copy(*state, tokens, 0));
+    expect_error(GD_ERR_INVALID, "no tokens");
+}
+
+/* ---- batches ---- */
+
+static gd_token_data *counting(gd_context *gd, int count)
+{
+    int32_t *tokens = malloc((size_t)count * sizeof *tokens);
+    for (int i = 0; i < count; i++)
+        tokens[i] = i;
+    gd_token_data *d = gd_token_data_copy(gd, tokens, (size_t)count);
+    free(tokens);
+    assert_non_null(d);
+    return d;
+}
+
+/* x counts up from its first token in each row; y is one ahead. */
+static void read_batch(const gd_batch *b, int64_t rows, int64_t length, int64_t *first)
+{
+    int64_t x[64], y[64];
+    gd_shape shape = gd_tensor_shape(b->tensors[0]);
+    assert_true(b->count == 2 && b->size == rows && shape.rank == 2 && shape.dim[0] == rows &&
+                shape.dim[1] == length);
+    assert_int_equal(gd_tensor_read(b->tensors[0], x, sizeof(int64_t) * (size_t)(rows * length)),
+                     GD_OK);
+    assert_int_equal(gd_tensor_read(b->tensors[1], y, sizeof(int64_t) * (size_t)(rows * length)),
+                     GD_OK);
+    for (int64_t r = 0; r < rows; r++) {
+        first[r] = x[r * length];
+        for (int64_t i = 0; i < length; i++) {
+            assert_int_equal(x[r * length + i], first[r] + i);
+            assert_int_equal(y[r * length + i], first[r] + i + 1);
+        }
+    }
+}
+
+static void batches_come_one_after_another(void **state)
+{
+    gd_token_data *d = counting(*state, 101);
+    gd_token_loader *l =
+        gd_token_loader_open(*state, d, .batch = 3, .length = 5, .first = 10, .count = 77);
+    assert_int_equal(gd_token_loader_batches(l), 5); /* 76 / 15 */
+    for (int pass = 0; pass < 2; pass++) {
+        gd_batch b;
+        for (int64_t n = 0; n < 5; n++) {
+            int64_t first[3];
+            assert_true(gd_token_loader_next(l, &b));
+            read_batch(&b, 3, 5, first);
+            for (int64_t r = 0; r < 3; r++)
+                assert_int_equal(first[r], 10 + (n * 3 + r) * 5);
+        }
+        assert_false(gd_token_loader_next(l, &b));
+        assert_int_equal(gd_error_code(), GD_OK);
+    }
+    gd_token_loader_release(l);
+    gd_token_data_release(d);
+}
+
+static void random_batches_depend_on_the_seed_alone(void **state)
+{
+    gd_token_data *d = counting(*state, 50);
+    int64_t starts[2][3][40], seen[50] = { 0 };
+    for (int k = 0; k < 3; k++) {
+        gd_token_loader *l =
+            gd_token_loader_open(*state, d, .batch = 4, .length = 7, .first = 3, .count = 40,
+                                 .random = true, .seed = k == 2 ? 6 : 5);
+        gd_batch b;
+        for (int n = 0; n < 10; n++) {
+            assert_true(gd_token_loader_next(l, &b));
+            read_batch(&b, 4, 7, &starts[0][k][n * 4]);
+        }
+        gd_token_loader_release(l);
+    }
+    assert_memory_equal(starts[0][0], starts[0][1], sizeof starts[0][0]);
+    assert_memory_not_equal(starts[0][0], starts[0][2], sizeof starts[0][0]);
+    gd_token_loader *l = gd_token_loader_open(*state, d, .batch = 4, .length = 7, .first = 3,
+                                              .count = 40, .random = true);
+    for (int n = 0; n < 400; n++) {
+        gd_batch b;
+        int64_t first[4];
+        assert_true(gd_token_loader_next(l, &b));
+        read_batch(&b, 4, 7, first);
+        for (int r = 0; r < 4; r++)
+            seen[first[r]]++;
+    }
+    for (int i = 0; i < 50; i++) /* every place where 7 tokens and the next lie in [3, 43) */
+        assert_int_equal(seen[i] > 0, i >= 3 && i <= 43 - 8);
+}
+
+static void wrong_loaders_are_errors(void **state)
+{
+    gd_token_data *d = counting(*state, 50);
+    assert_non_null(gd_token_loader_open(*state, d, .batch = 7, .length = 7)); /* 50 will do */
+    assert_null(gd_token_loader_open(*state, d, .batch = 7, .length = 8));
+    expect_error(GD_ERR_SHAPE, "7 sequences of 8 tokens need 56 tokens and one more; there are 50");
+    assert_null(gd_token_loader_open(*state, d, .batch = 5, .length = 10));
+    expect_error(GD_ERR_SHAPE, "50 tokens and one more; there are 50");
+    assert_null(gd_token_loader_open(*state, d, .batch = -1));
+    expect_error(GD_ERR_INVALID, "batch -1");
+    assert_null(gd_token_loader_open(*state, d, .first = 40, .count = 11));
+    expect_error(GD_ERR_SHAPE, "tokens 40 to 50 of 50");
+    assert_null(gd_token_loader_open(*state, NULL));
+    assert_int_equal(gd_error_code(), GD_OK);
+    assert_false(gd_token_loader_next(NULL, NULL));
+}
+
+/* ---- sampling ---- */
+
+static void greedy_takes_the_most_likely(void **state)
+{
+    (void)state;
+    gd_sampler *s = gd_sampler_create(.temperature = 0);
+    const float logits[] = { 1, 3, -2, 3, 2 };
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(gd_sample(s, logits, 5, NULL, 0), 1);
+    gd_sampler_release(s);
+}
+
+/* How often each token is drawn, against its probability, in standard deviations. */
+static void assert_shares(const gd_sampler_options *o, const float *logits, int count,
+                          const double *expected)
+{
+    enum { DRAWS = 20000 };
+    gd_sampler *s = gd_sampler_create_with(*o);
+    int seen[16] = { 0 };
+    for (int i = 0; i < DRAWS; i++)
+        seen[gd_sample(s, logits, count, NULL, 0)]++;
+    for (int i = 0; i < count; i++) {
+        double p = expected[i], deviation = sqrt(DRAWS * p * (1.0 - p));
+        assert_true(fabs(seen[i] - DRAWS * p) <= 5.0 * deviation);
+    }
+    gd_sampler_release(s);
+}
+
+static void draws_follow_the_probabilities(void **state)
+{
+    (void)state;
+    /* probabilities 0.4, 0.3, 0.2, 0.1 in another order, and one that is impossible */
+    const float logits[] = { logf(0.1f), logf(0.4f), -INFINITY, logf(0.2f), logf(0.3f) };
+    assert_shares(&(gd_sampler_options){ .temperature = 1 }, logits, 5,
+                  (double[]){ 0.1, 0.4, 0, 0.2, 0.3 });
+    assert_shares(&(gd_sampler_options){ .temperature = 0.5 }, logits, 5,
+                  (double[]){ 0.01 / 0.3, 0.16 / 0.3, 0, 0.04 / 0.3, 0.09 / 0.3 });
+    assert_shares(&(gd_sampler_options){ .temperature = 1, .top_k = 2 }, logits, 5,
+                  (double[]){ 0, 4.0 / 7, 0, 0, 3.0 / 7 });
+    assert_shares(&(gd_sampler_options){ .temperature = 1, .top_k = 1 }, logits, 5,
+                  (double[]){ 0, 1, 0, 0, 0 });
+    assert_shares(&(gd_sampler_options){ .temperature = 1, .top_k = 99 }, logits, 5,
+                  (double[]){ 0.1, 0.4, 0, 0.2, 0.3 });
+    assert_shares(&(gd_sampler_options){ .temperature = 1, .top_p = 0.75 }, logits, 5,
+                  (double[]){ 0, 4.0 / 9, 0, 2.0 / 9, 3.0 / 9 });
+    assert_shares(&(gd_sampler_options){ .temperature = 1, .top_p = 1e-9 }, logits, 5,
+                  (double[]){ 0, 1, 0, 0, 0 });
+    /* 0.4 of the 0.9 that top_k leaves is less than half of it, 0.7 is more */
+    assert_shares(&(gd_sampler_options){ .temperature = 1, .top_k = 3, .top_p = 0.5 }, logits, 5,
+                  (double[]){ 0, 4.0 / 7, 0, 0, 3.0 / 7 });
+}
+
+static void repetition_is_penalised_once(void **state)
+{
+    (void)state;
+    const float logits[] = { 4, 3, -1, -1.5f };
+    const int32_t past[] = { 0, 0, 0, 2, 99, -1 };
+    gd_sampler *s = gd_sampler_create(.repetition_penalty = 2);
+    assert_int_equal(gd_sample(s, logits, 4, past, 6), 1);                 /* 4 became 2 */
+    assert_int_equal(gd_sample(s, logits + 2, 2, (int32_t[]){ 0 }, 1), 1); /* -1 became -2 */
+    assert_int_equal(gd_sample(s, logits, 4, NULL, 0), 0);
+    gd_sampler_release(s);
+}
+
+static void draws_depend_on_the_seed_alone(void **state)
+{
+    (void)state;
+    float logits[300];
+    for (int i = 0; i < 300; i++)
+        logits[i] = sinf((float)i);
+    int32_t drawn[3][50];
+    for (int k = 0; k < 3; k++) {
+        gd_sampler *s =
+            gd_sampler_create(.temperature = 0.9, .top_p = 0.95, .seed = k == 2 ? 8 : 7);
+        for (int i = 0; i < 50; i++)
+            drawn[k][i] = gd_sample(s, logits, 300, NULL, 0);
+        gd_sampler_release(s);
+    }
+    assert_memory_equal(drawn[0], drawn[1], sizeof drawn[0]);
+    assert_memory_not_equal(drawn[0], drawn[2], sizeof drawn[0]);
+}
+
+static void wrong_samplers_and_logits_are_errors(void **state)
+{
+    (void)state;
+    assert_null(gd_sampler_create(.temperature = -1));
+    expect_error(GD_ERR_INVALID, "temperature -1");
+    assert_null(gd_sampler_create(.top_p = 1.5));
+    expect_error(GD_ERR_INVALID, "top_p 1.5");
+    assert_null(gd_sampler_create(.temperature = (double)NAN));
+    expect_error(GD_ERR_INVALID, "temperature");
+    gd_sampler *s = gd_sampler_create(.temperature = 1);
+    assert_int_equal(gd_sample(s, (float[]){ 1, NAN }, 2, NULL, 0), -1);
+    expect_error(GD_ERR_INVALID, "token 1 is not a number");
+    assert_int_equal(gd_sample(s, (float[]){ -INFINITY, -INFINITY }, 2, NULL, 0), -1);
+    expect_error(GD_ERR_INVALID, "largest of 2 logits is -inf");
+    assert_int_equal(gd_sample(s, (float[]){ 1, INFINITY }, 2, NULL, 0), -1);
+    expect_error(GD_ERR_INVALID, "is inf");
+    assert_int_equal(gd_sample(s, NULL, 2, NULL, 0), -1);
+    expect_error(GD_ERR_INVALID, "logits are NULL");
+    gd_sampler_release(s);
+    gd_sampler_release(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(token_files_come_back, open_context, close_context),
+        cmocka_unit_test_setup_teardown(wrong_token_files_are_errors, open_context, close_context),
+        cmocka_unit_test_setup_teardown(batches_come_one_after_another, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(random_batches_depend_on_the_seed_alone, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(wrong_loaders_are_errors, open_context, close_context),
+        cmocka_unit_test(greedy_takes_the_most_likely),
+        cmocka_unit_test(draws_follow_the_probabilities),
+        cmocka_unit_test(repetition_is_penalised_once),
+        cmocka_unit_test(draws_depend_on_the_seed_alone),
+        cmocka_unit_test(wrong_samplers_and_logits_are_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
