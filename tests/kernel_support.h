@@ -426,6 +426,9 @@ static inline const char *row_name(int op)
     return op < GD_OP_ELEMENTWISE_COUNT ? row_names[op] : "op";
 }
 
+/* Where the further results of a fused group go, for try_run; each test sets them. */
+static operand *more_results;
+
 /* Call the device's kernel: as eager mode does, and, the same call again, prepared, which must give
  * the same bits. */
 static inline gd_status try_run(gd_device *device, int id, const void *attr,
@@ -436,13 +439,17 @@ static inline gd_status try_run(gd_device *device, int id, const void *attr,
     for (int k = 0; k < n; k++) {
         operands[k] = (gd_operand){ in[k]->data, &in[k]->layout };
     }
+    gd_operand more[GD_FUSED_MAX_MORE];
+    for (int r = 0; id == GD_OP_fused && r < ((const gd_fused_attr *)attr)->n_more; r++)
+        more[r] = (gd_operand){ more_results[r].data, &more_results[r].layout };
     gd_cast_attr cast = { out->layout.dtype };
     gd_kernel_call call = { .device = device,
                             .op = &op,
                             .attr = id == GD_OP_cast ? &cast : attr,
                             .n = n,
                             .in = operands,
-                            .out = { out->data, &out->layout } };
+                            .out = { out->data, &out->layout },
+                            .more = more };
     size_t bytes = gd_layout_bytes(&out->layout);
     void *before = malloc(bytes + 1), *eager = malloc(bytes + 1),
          *program = malloc(gd_ew_prepare_bytes());

@@ -6,12 +6,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
+#include <gradus/nn.h>
 #include <gradus/ops.h>
+#include <gradus/optim.h>
 
 static void assert_error(gd_status status, const char *part)
 {
@@ -216,6 +219,53 @@ static void plans_are_drawn_and_profiled(void **state)
     assert_true(gd_plan_format_dot(f, text, sizeof text) < sizeof text);
     assert_non_null(strstr(text, "digraph plan {"));
     assert_non_null(strstr(text, "linear"));
+}
+
+/* ---- what the passes make of an optimizer ---- */
+
+enum { LAYERS = 15 };
+
+typedef struct mlp {
+    gd_module *module;
+    gd_optimizer *optimizer;
+} mlp;
+
+static gd_tensor *mlp_step(void *user, gd_tensor *const *in)
+{
+    mlp *net = user;
+    gd_tensor *h = in[0];
+    for (int i = 0; i < LAYERS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "fc%d", i);
+        h = gd_linear(net->module, name, h, 10);
+        h = i + 1 < LAYERS ? gd_relu(h) : h;
+    }
+    gd_tensor *loss = gd_cross_entropy(h, in[1]);
+    return gd_minimize(net->optimizer, loss);
+}
+
+/* Adam reads p, g, m and v once, and writes p, m and v: one kernel for each of 30 parameters. */
+static void an_update_is_one_kernel_a_parameter(void **state)
+{
+    gd_context *gd = *state;
+    mlp net = { gd_module_create(gd, .seed = 1), NULL };
+    net.optimizer = gd_adam(net.module);
+    gd_function *f = gd_compile(gd, mlp_step, &net);
+    gd_tensor *in[2] = { gd_normal(gd, GD_SHAPE(7, 9), 0, 1, GD_F32),
+                         gd_zeros(gd, GD_SHAPE(7), GD_I64) };
+    assert_non_null(gd_call(f, 2, in));
+    static char text[1 << 18];
+    assert_true(gd_plan_format(f, text, sizeof text) < sizeof text);
+    int updates = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        bool writes_parameter = strncmp(line, "fused", 5) == 0 && strstr(line, "@fc") != NULL &&
+                                strstr(line, "@fc") < strstr(line, "<-");
+        updates += writes_parameter;
+        if (writes_parameter && !strstr(line, "{sub mul add* mul mul mul add* sqrt"))
+            fail_msg("not one pass: %s", line);
+        assert_true(strncmp(line, "assign", 6) != 0);
+    }
+    assert_int_equal(updates, 2 * LAYERS);
 }
 
 /* ---- signatures ---- */
@@ -505,6 +555,7 @@ int main(void)
         IN_CONTEXT(running_a_plan_allocates_nothing),
         IN_CONTEXT(results_and_statistics_are_given),
         IN_CONTEXT(plans_are_drawn_and_profiled),
+        IN_CONTEXT(an_update_is_one_kernel_a_parameter),
         IN_CONTEXT(plans_are_cached_by_signature),
         IN_CONTEXT(an_argument_may_be_the_result),
         IN_CONTEXT(empty_and_0d_signatures_work),

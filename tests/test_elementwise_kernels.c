@@ -521,7 +521,19 @@ static void check_fused(const gd_fused_attr *attr, const operand *const *in, int
     }
     const operand *want = &value[attr->n_inputs + attr->n_instructions - 1];
     operand out = operand_dense(want->layout.dtype, rank, shape);
+    operand more[GD_FUSED_MAX_MORE];
+    for (int r = 0; r < attr->n_more; r++)
+        more[r] = operand_dense((gd_dtype)attr->instruction[attr->more[r]].dtype, rank, shape);
+    more_results = more;
     run(device, GD_OP_fused, attr, in, attr->n_inputs, &out);
+    for (int r = 0; r < attr->n_more; r++) {
+        const operand *part = &value[attr->n_inputs + attr->more[r]];
+        if (!same_elements(part->layout.dtype, more[r].data, part->data,
+                           gd_layout_count(&part->layout)))
+            fail_msg("%s: further result %d of a fused group of %d differs", device->isa, r,
+                     attr->n_instructions);
+        operand_free(&more[r]);
+    }
     if (!same_elements(out.layout.dtype, out.data, want->data, gd_layout_count(&out.layout)))
         fail_msg("%s: a fused group of %d differs from its parts", device->isa,
                  attr->n_instructions);
@@ -589,6 +601,9 @@ static void test_fused(void **state)
             attr.instruction[i] = random_instruction(dtype, attr.n_inputs + i);
             dtype[attr.n_inputs + i] = (gd_dtype)attr.instruction[i].dtype;
         }
+        for (int i = 0; i < attr.n_instructions - 1 && attr.n_more < GD_FUSED_MAX_MORE; i++)
+            if (random_below(6) == 0)
+                attr.more[attr.n_more++] = (int16_t)i;
         check_fused(&attr, from, rank, shape);
         for (int i = 0; i < attr.n_inputs; i++)
             operand_free(&in[i]);
@@ -624,6 +639,9 @@ static void test_fused_at_its_limits(void **state)
                                         GD_OP_add, GD_F64, { (int16_t)last, (int16_t)other }, GD_F64
                                     };
     }
+    check_fused(&attr, from, 2, shape);
+    for (int i = 0; i < GD_FUSED_MAX_MORE; i++)
+        attr.more[attr.n_more++] = (int16_t)(HALF + 2 * i);
     check_fused(&attr, from, 2, shape);
     for (int i = 0; i < GD_FUSED_MAX_INPUTS; i++)
         operand_free(&in[i]);

@@ -17,7 +17,8 @@ typedef struct gd_operand {
 
 /* One run of one op. Layouts and attribute have been checked by the op's infer; the result is
  * contiguous and overlaps no input (but an elementwise op's result may be exactly one of its
- * contiguous inputs of the same element size: in place). */
+ * contiguous inputs of the same element size: in place; of a group with several results, only an
+ * input that no instruction behind the result's reads). */
 typedef struct gd_kernel_call {
     gd_device *device;
     const gd_op *op;
@@ -25,6 +26,8 @@ typedef struct gd_kernel_call {
     int n; /* inputs */
     const gd_operand *in;
     gd_operand out;
+    const gd_operand
+        *more;            /* [n_more] further results of a fused group, NULL when there are none */
     const void *prepared; /* what `prepare` made for this call, or NULL in eager mode */
 } gd_kernel_call;
 
@@ -66,9 +69,11 @@ const gd_backend *gd_backend_find(const char *name);
 extern const gd_backend gd_backend_cpu, gd_backend_reference;
 
 /* A fused group: a straight-line program over elements, the attribute of op `fused`. Values are
- * numbered: inputs first, then one per instruction; the last instruction's value is the result. */
-#define GD_FUSED_MAX_INPUTS       12
+ * numbered: inputs first, then one per instruction; the last instruction's value is the result.
+ * Values of other instructions may be results too; all have one shape. */
+#define GD_FUSED_MAX_INPUTS       16
 #define GD_FUSED_MAX_INSTRUCTIONS 32
+#define GD_FUSED_MAX_MORE         6 /* results besides the last instruction's */
 typedef struct gd_fused_instruction {
     int16_t op;      /* gd_op_id of an elementwise op, or GD_OP_cast */
     int16_t dtype;   /* dtype of the value it makes */
@@ -76,7 +81,8 @@ typedef struct gd_fused_instruction {
     int16_t compute; /* dtype of the operands */
 } gd_fused_instruction;
 typedef struct gd_fused_attr {
-    int32_t n_inputs, n_instructions;
+    int32_t n_inputs, n_instructions, n_more;
+    int16_t more[GD_FUSED_MAX_MORE]; /* instructions whose values are further results, ascending */
     gd_fused_instruction instruction[GD_FUSED_MAX_INSTRUCTIONS];
 } gd_fused_attr;
 

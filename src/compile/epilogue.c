@@ -21,24 +21,6 @@ static int32_t *sole_users(const gd_ir *ir)
     return user;
 }
 
-/* Whether an assignment between two places changes an external that value i reads: then the read
- * may not move. */
-static bool reads_change(const gd_ir *ir, const gd_ir_value *v, int32_t from, int32_t to)
-{
-    for (int32_t i = from + 1; i < to; i++) {
-        const gd_ir_value *w = &ir->values[i];
-        if (!gd_ir_is_effect(w))
-            continue;
-        const gd_storage *storage = ir->values[w->in[0]].external->storage;
-        for (int k = 0; k < v->n; k++) {
-            const gd_ir_value *root = &ir->values[ir->values[v->in[k]].root];
-            if (root->kind == GD_IR_EXTERNAL && root->external->storage == storage)
-                return true;
-        }
-    }
-    return false;
-}
-
 static bool same_result(const gd_ir_value *a, const gd_ir_value *b)
 {
     return gd_layout_same_shape(&a->layout, &b->layout) && a->layout.dtype == b->layout.dtype;
@@ -53,7 +35,8 @@ static bool is_bias(const gd_ir *ir, int32_t bias, const gd_ir_value *product)
            layout->dtype == product->layout.dtype;
 }
 
-static void rewrite(gd_ir *ir, int32_t product, const int32_t *user, int *changes)
+static void rewrite(gd_ir *ir, int32_t product, const int32_t *user, const int32_t *until,
+                    int *changes)
 {
     gd_ir_value *p = &ir->values[product];
     int32_t last = product, bias = -1;
@@ -62,15 +45,15 @@ static void rewrite(gd_ir *ir, int32_t product, const int32_t *user, int *change
     if (next >= 0 && ir->values[next].op->id == GD_OP_add && same_result(&ir->values[next], p)) {
         gd_ir_value *sum = &ir->values[next];
         int32_t other = sum->in[0] == product ? sum->in[1] : sum->in[0];
-        if (other != product && is_bias(ir, other, p) && !reads_change(ir, p, product, next)) {
+        if (other != product && is_bias(ir, other, p) && gd_ir_may_sink(ir, until, p, next)) {
             bias = other;
             last = next;
             next = sum->is_output ? -1 : user[last];
         }
     }
     if (next >= 0 && ir->values[next].op->id == GD_OP_relu && same_result(&ir->values[next], p) &&
-        !reads_change(ir, p, product, next) &&
-        (bias < 0 || !reads_change(ir, &ir->values[last], last, next))) {
+        gd_ir_may_sink(ir, until, p, next) &&
+        (bias < 0 || gd_ir_may_sink(ir, until, &ir->values[last], next))) {
         relu = true;
         last = next;
     }
@@ -99,15 +82,20 @@ gd_status gd_pass_epilogue(gd_ir *ir, int *changes)
 {
     if (!ir->context->device->kernel[GD_OP_linear])
         return GD_OK;
-    int32_t *user = sole_users(ir);
-    if (!user)
+    int32_t *user = sole_users(ir), *until = gd_alloc(sizeof(int32_t) * (ir->count + 1));
+    if (!user || !until) {
+        gd_free(user);
+        gd_free(until);
         return GD_ERR_MEMORY;
+    }
+    gd_ir_find_assignments(ir, until);
     for (size_t i = 0; i < ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
         if (v->kind == GD_IR_OP && v->op->id == GD_OP_matmul &&
             (v->layout.dtype == GD_F32 || v->layout.dtype == GD_F64))
-            rewrite(ir, (int32_t)i, user, changes);
+            rewrite(ir, (int32_t)i, user, until, changes);
     }
     gd_free(user);
+    gd_free(until);
     return GD_OK;
 }

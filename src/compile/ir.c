@@ -196,6 +196,90 @@ void gd_ir_count_users(gd_ir *ir)
                 ir->values[ir->values[i].in[k]].users++;
 }
 
+gd_status gd_ir_users_make(gd_ir_users *users, const gd_ir *ir)
+{
+    size_t reads = 0;
+    for (size_t i = 0; i < ir->count; i++)
+        reads += ir->values[i].kind == GD_IR_OP ? (size_t)ir->values[i].n : 0;
+    int32_t *first = gd_alloc_zero(ir->count + 2 + reads, sizeof(int32_t));
+    *users = (gd_ir_users){ first, first ? first + ir->count + 2 : NULL };
+    if (!first)
+        return GD_ERR_MEMORY;
+    /* first[i + 2] counts the readers of i, then, summed up, is where those of i + 1 begin; filling
+     * moves first[i + 1] from the beginning of i's to their end. */
+    for (size_t i = 0; i < ir->count; i++)
+        for (int k = 0; ir->values[i].kind == GD_IR_OP && k < ir->values[i].n; k++)
+            first[ir->values[i].in[k] + 2]++;
+    for (size_t i = 2; i < ir->count + 2; i++)
+        first[i] += first[i - 1];
+    for (size_t i = 0; i < ir->count; i++)
+        for (int k = 0; ir->values[i].kind == GD_IR_OP && k < ir->values[i].n; k++)
+            users->op[first[ir->values[i].in[k] + 1]++] = (int32_t)i;
+    return GD_OK;
+}
+
+void gd_ir_users_free(gd_ir_users *users)
+{
+    gd_free(users->first);
+    *users = (gd_ir_users){ 0 };
+}
+
+void gd_ir_find_assignments(gd_ir *ir, int32_t *until)
+{
+    uint64_t generation = ++ir->context->generation;
+    for (size_t i = ir->count; i-- > 0;) {
+        const gd_ir_value *v = &ir->values[i];
+        until[i] = INT32_MAX;
+        if (gd_ir_is_effect(v)) {
+            gd_storage *storage = ir->values[v->in[0]].external->storage;
+            storage->mark = generation;
+            storage->trace_version = (int32_t)i;
+        } else if (v->kind == GD_IR_EXTERNAL && v->external->storage->mark == generation) {
+            until[i] = v->external->storage->trace_version;
+        }
+    }
+}
+
+bool gd_ir_may_sink(const gd_ir *ir, const int32_t *until, const gd_ir_value *v, int32_t to)
+{
+    for (int k = 0; k < v->n; k++)
+        if (until[ir->values[v->in[k]].root] < to)
+            return false;
+    return true;
+}
+
+gd_status gd_ir_reorder(gd_ir *ir, const int32_t *order, size_t n)
+{
+    gd_ir_value *values = gd_alloc(sizeof(gd_ir_value) * (n + 1));
+    int32_t *now = gd_alloc(sizeof(int32_t) * (ir->count + 1));
+    if (!values || !now) {
+        gd_free(values);
+        gd_free(now);
+        return GD_ERR_MEMORY;
+    }
+    for (size_t i = 0; i < n; i++) {
+        now[order[i]] = (int32_t)i;
+        values[i] = ir->values[order[i]];
+        ir->values[order[i]].external = NULL; /* its reference has moved */
+    }
+    for (size_t i = 0; i < ir->count; i++)
+        if (ir->values[i].kind == GD_IR_EXTERNAL)
+            gd_release(ir->values[i].external);
+    for (size_t i = 0; i < n; i++) {
+        values[i].root = now[values[i].root];
+        for (int k = 0; k < values[i].n; k++)
+            values[i].in[k] = now[values[i].in[k]];
+    }
+    for (size_t i = 0; i < ir->output_count; i++)
+        ir->outputs[i] = now[ir->outputs[i]];
+    gd_free(now);
+    gd_free(ir->values);
+    ir->values = values;
+    ir->count = n;
+    ir->capacity = n + 1;
+    return GD_OK;
+}
+
 /* ---- the verifier ---- */
 
 static gd_status fault(const gd_ir *ir, size_t i, const char *after, const char *what)
@@ -217,6 +301,8 @@ static gd_status verify_value(const gd_ir *ir, size_t i, const char *after)
             return fault(ir, i, after, "an operand was removed");
         layouts[k] = &operand->layout;
     }
+    if (gd_ir_is_part(v) && i - (size_t)v->in[0] > GD_FUSED_MAX_MORE)
+        return fault(ir, i, after, "a part does not follow its group");
     if (gd_ir_is_view(v) && v->root != ir->values[v->in[0]].root)
         return fault(ir, i, after, "a view's root is not its operand's");
     gd_layout inferred;

@@ -1,6 +1,9 @@
 /* compile/ir.h: the program between a trace and a plan: a list of values in the order the body made
  * them. A value's number is its place in the list. Passes rewrite the list; order is never changed
- * but by moving an elementwise op down into its group. */
+ * but by moving an elementwise op down into its group.
+ *
+ * A value is one result of one op. A fused group with several results is the op itself, whose value
+ * is the last instruction's, directly followed by a `part` for each further result. */
 #ifndef GD_COMPILE_IR_H
 #define GD_COMPILE_IR_H
 
@@ -53,9 +56,31 @@ int32_t gd_ir_push(gd_ir *ir, const gd_op *op, int n, const int32_t *in, const v
 
 void gd_ir_count_users(gd_ir *ir);
 
+/* The ops that read each value: those of value i are op[first[i]] … op[first[i + 1] - 1],
+ * ascending. One block of memory, freed with gd_ir_users_free. */
+typedef struct gd_ir_users {
+    int32_t *first, *op;
+} gd_ir_users;
+gd_status gd_ir_users_make(gd_ir_users *users, const gd_ir *ir);
+void gd_ir_users_free(gd_ir_users *users);
+
+/* until[i], for an external: the assignment that ends the contents it stands for; reads of it may
+ * not move past that. INT32_MAX: none does, or the value is no external. */
+void gd_ir_find_assignments(gd_ir *ir, int32_t *until);
+/* Whether op v may move down to place `to`. */
+bool gd_ir_may_sink(const gd_ir *ir, const int32_t *until, const gd_ir_value *v, int32_t to);
+
+/* Renumber: order[0 … n-1] are the values to keep, in their new order; all others are dead. */
+gd_status gd_ir_reorder(gd_ir *ir, const int32_t *order, size_t n);
+
 static inline bool gd_ir_is_view(const gd_ir_value *v)
 {
     return v->kind == GD_IR_OP && (v->op->flags & GD_OP_VIEW);
+}
+/* A further result of a fused group: it follows its group, and has memory of its own. */
+static inline bool gd_ir_is_part(const gd_ir_value *v)
+{
+    return v->kind == GD_IR_OP && v->op->id == GD_OP_part;
 }
 static inline bool gd_ir_is_effect(const gd_ir_value *v)
 {

@@ -40,24 +40,39 @@ static void find_last_reads(const gd_ir *ir, int32_t *last)
     }
 }
 
-/* The operand whose memory elementwise op i may write over, or -1: it dies here, and is read
- * straight through. */
-static int32_t taken_over(const gd_ir *ir, const int32_t *last, size_t i)
+/* Whether the group's instructions behind the one that makes further result `part` read operand k.
+ */
+static bool is_read_behind(const gd_ir_value *group, const gd_ir_value *part, int k)
+{
+    const gd_fused_attr *a = group->attr;
+    for (int i = a->more[((const gd_part_attr *)part->attr)->index] + 1; i < a->n_instructions; i++)
+        for (int o = 0; o < 3; o++)
+            if (a->instruction[i].from[o] == k)
+                return true;
+    return false;
+}
+
+/* The operand whose memory elementwise result i may write over, or -1: it dies here, is read
+ * straight through, and no other result has it. */
+static int32_t taken_over(const gd_ir *ir, const int32_t *last, const bool *is_taken, size_t i)
 {
     const gd_ir_value *v = &ir->values[i];
-    if (!((v->op->flags & GD_OP_ELEMENTWISE) || v->op->id == GD_OP_fused) || v->is_output)
+    size_t at = gd_ir_is_part(v) ? (size_t)v->in[0] : i;
+    const gd_ir_value *op = &ir->values[at];
+    if (!((op->op->flags & GD_OP_ELEMENTWISE) || op->op->id == GD_OP_fused) || v->is_output)
         return -1;
-    for (int k = 0; k < v->n; k++) {
-        const gd_ir_value *operand = &ir->values[v->in[k]];
+    for (int k = 0; k < op->n; k++) {
+        const gd_ir_value *operand = &ir->values[op->in[k]];
         int32_t root = operand->root;
         const gd_ir_value *r = &ir->values[root];
-        bool fits = needs_memory(r) && !r->is_output && !r->is_constant &&
-                    last[root] == (int32_t)i && root == v->in[k] &&
+        bool fits = needs_memory(r) && !r->is_output && !r->is_constant && !is_taken[root] &&
+                    last[root] == (int32_t)at && root == op->in[k] &&
                     gd_layout_same_shape(&operand->layout, &v->layout) &&
                     gd_dtype_size(operand->layout.dtype) == gd_dtype_size(v->layout.dtype);
         /* Another operand may look at the same memory in another order. */
-        for (int j = 0; fits && j < v->n; j++)
-            fits = j == k || ir->values[v->in[j]].root != root;
+        for (int j = 0; fits && j < op->n; j++)
+            fits = j == k || ir->values[op->in[j]].root != root;
+        fits = fits && !(v != op && is_read_behind(op, v, k));
         if (fits)
             return root;
     }
@@ -116,7 +131,8 @@ static size_t most_alive(const buffer *buffers, size_t count, size_t steps, size
 
 /* One buffer for each memory; an op that takes over another's extends that. owner[i]: whose buffer
  * root i uses. */
-static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner, buffer *buffers)
+static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner, bool *is_taken,
+                           buffer *buffers)
 {
     size_t n = 0;
     int32_t end = (int32_t)ir->count - 1;
@@ -125,8 +141,9 @@ static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner,
         owner[i] = -1;
         if (!needs_memory(v))
             continue;
-        int32_t from = taken_over(ir, last, i);
+        int32_t from = taken_over(ir, last, is_taken, i);
         if (from >= 0) {
+            is_taken[from] = true;
             owner[i] = owner[from];
             buffers[owner[i]].last = last[i];
             continue;
@@ -134,7 +151,9 @@ static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner,
         bool forever = v->is_output || v->is_constant;
         owner[i] = (int32_t)n;
         buffers[n++] = (buffer){ .bytes = rounded(gd_layout_bytes(&v->layout)),
-                                 .first = v->is_constant ? 0 : (int32_t)i,
+                                 .first = v->is_constant     ? 0
+                                          : gd_ir_is_part(v) ? v->in[0]
+                                                             : (int32_t)i,
                                  .last = forever ? end : last[i],
                                  .value = (int32_t)i };
     }
@@ -150,11 +169,12 @@ gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
     size_t *change = gd_alloc_zero(2 * count, sizeof *change),
            *offset = gd_alloc(count * sizeof *offset);
     size_t *place_of = gd_alloc(count * sizeof *place_of);
+    bool *is_taken = gd_alloc_zero(count, sizeof *is_taken);
     *plan = (gd_memory_plan){ .offset = offset };
     gd_status status = GD_ERR_MEMORY;
-    if (last && owner && buffers && beside && change && offset && place_of) {
+    if (last && owner && buffers && beside && change && offset && place_of && is_taken) {
         find_last_reads(ir, last);
-        size_t n = make_buffers(ir, last, owner, buffers);
+        size_t n = make_buffers(ir, last, owner, is_taken, buffers);
         plan->live_bytes = most_alive(buffers, n, ir->count, change);
         for (size_t i = 0; i < n; i++) {
             if (ir->values[buffers[i].value].is_constant)
@@ -180,6 +200,7 @@ gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
     gd_free(beside);
     gd_free(change);
     gd_free(place_of);
+    gd_free(is_taken);
     if (status != GD_OK)
         gd_memory_plan_free(plan);
     return status;

@@ -58,6 +58,25 @@ static gd_status prepare(gd_plan *plan, gd_kernel_call *call)
     return backend->prepare(call, memory);
 }
 
+/* The further results of the group that is value `value`: the parts that follow it. */
+static gd_status resolve_parts(gd_plan *plan, gd_kernel_call *call, int32_t value)
+{
+    const gd_fused_attr *attr = call->attr;
+    if (call->op->id != GD_OP_fused || attr->n_more == 0)
+        return GD_OK;
+    gd_operand *more = gd_arena_push(&plan->ir.memory, sizeof *more * (size_t)attr->n_more, 8);
+    if (!more)
+        return GD_ERR_MEMORY;
+    for (int i = 0; i < attr->n_more; i++) {
+        int32_t part = value + 1 + i;
+        const gd_ir_value *v = &plan->ir.values[part];
+        more[((const gd_part_attr *)v->attr)->index] =
+            (gd_operand){ address(plan, part), &v->layout };
+    }
+    call->more = more;
+    return GD_OK;
+}
+
 static gd_status make_step(gd_plan *plan, gd_step *step, int32_t value)
 {
     gd_ir_value *v = &plan->ir.values[value];
@@ -73,12 +92,14 @@ static gd_status make_step(gd_plan *plan, gd_step *step, int32_t value)
         if (resolve(plan, &in[k], v->in[k]) != GD_OK)
             return GD_ERR_MEMORY;
     step->call.out = gd_ir_is_effect(v) ? in[0] : (gd_operand){ address(plan, value), &v->layout };
-    return prepare(plan, &step->call);
+    gd_status status = resolve_parts(plan, &step->call, value);
+    return status == GD_OK ? prepare(plan, &step->call) : status;
 }
 
 static bool is_step(const gd_ir_value *v)
 {
-    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && gd_layout_count(&v->layout) > 0;
+    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && !gd_ir_is_part(v) &&
+           gd_layout_count(&v->layout) > 0;
 }
 
 /* Constants run now; the others become steps. */

@@ -27,12 +27,20 @@ static double flops(const gd_plan *plan, const gd_ir_value *v)
     }
 }
 
+/* Further results of a group: the values that follow it. */
+static int parts_of(const gd_ir_value *v)
+{
+    return v->op->id == GD_OP_fused ? ((const gd_fused_attr *)v->attr)->n_more : 0;
+}
+
 static double bytes_moved(const gd_plan *plan, const gd_ir_value *v)
 {
     double bytes = (double)gd_layout_bytes(&v->layout);
     for (int k = 0; k < v->n; k++)
         if (!(gd_ir_is_effect(v) && k == 0))
             bytes += (double)gd_layout_bytes(&plan->ir.values[v->in[k]].layout);
+    for (int i = 0; i < parts_of(v); i++)
+        bytes += (double)gd_layout_bytes(&v[1 + i].layout);
     return bytes;
 }
 
@@ -56,6 +64,10 @@ static void add_step(const gd_plan *plan, gd_text *text, const gd_step *step)
     const gd_ir_value *v = &plan->ir.values[step->value];
     gd_text_add(text, "%-18s ", v->op->name);
     add_operand(plan, text, gd_ir_is_effect(v) ? v->in[0] : step->value);
+    for (int i = 0; i < parts_of(v); i++) {
+        gd_text_add(text, ", ");
+        add_operand(plan, text, step->value + 1 + i);
+    }
     gd_text_add(text, " <-");
     for (int k = gd_ir_is_effect(v) ? 1 : 0; k < v->n; k++) {
         gd_text_add(text, " ");
@@ -121,8 +133,11 @@ void gd_plan_add_dot(const gd_plan *plan, gd_text *text)
         char shape[GD_SHAPE_TEXT];
         gd_text_add(text, "  n%d [label=\"%s\\n%s %s\"];\n", value, v->op->name,
                     gd_dtype_name(v->layout.dtype), gd_layout_text(&v->layout, shape));
-        for (int k = 0; k < v->n; k++)
-            gd_text_add(text, "  n%d -> n%d;\n", plan->ir.values[v->in[k]].root, value);
+        for (int k = 0; k < v->n; k++) {
+            const gd_ir_value *from = &plan->ir.values[plan->ir.values[v->in[k]].root];
+            int32_t node = gd_ir_is_part(from) ? from->in[0] : plan->ir.values[v->in[k]].root;
+            gd_text_add(text, "  n%d -> n%d;\n", node, value);
+        }
     }
     gd_text_add(text, "}\n");
 }

@@ -68,4 +68,9 @@ typedef struct gd_linear_attr {
 } gd_linear_attr; /* linear: inputs x [.., m, k], w [.., k, n], bias [n] (bias may be absent: two
                      inputs) */
 
+typedef struct gd_part_attr {
+    int32_t index; /* which of the group's further results */
+    int32_t dtype;
+} gd_part_attr; /* part: input the group */
+
 #endif

@@ -34,8 +34,13 @@ static void format_fused(const void *attr, char *text, size_t size)
 {
     const gd_fused_attr *a = attr;
     gd_text t = { text, size, 0 };
-    for (int i = 0; i < a->n_instructions; i++)
-        gd_text_add(&t, "%s%s", i ? " " : "", gd_op_row((gd_op_id)a->instruction[i].op)->name);
+    for (int i = 0, k = 0; i < a->n_instructions; i++) {
+        bool is_result =
+            k < a->n_more && a->more[k] == i; /* marked, as it does not end the group */
+        k += is_result;
+        gd_text_add(&t, "%s%s%s", i ? " " : "", gd_op_row((gd_op_id)a->instruction[i].op)->name,
+                    is_result ? "*" : "");
+    }
 }
 
 const gd_op gd_op_fused = { .id = GD_OP_fused,
@@ -45,3 +50,17 @@ const gd_op gd_op_fused = { .id = GD_OP_fused,
                             .attr_size = sizeof(gd_fused_attr),
                             .infer = infer_fused,
                             .format = format_fused };
+
+static gd_status infer_part(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    (void)n;
+    return gd_layout_init(out, gd_layout_shape(in[0]),
+                          (gd_dtype)((const gd_part_attr *)attr)->dtype, "part");
+}
+
+const gd_op gd_op_part = { .id = GD_OP_part,
+                           .name = "part",
+                           .arity = 1,
+                           .flags = GD_OP_COMPILER_ONLY,
+                           .attr_size = sizeof(gd_part_attr),
+                           .infer = infer_part };

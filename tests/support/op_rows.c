@@ -522,10 +522,20 @@ OP(assign, 1, E, RESULT_SAME, 0, x ? assigned(context, x) : gd_assign(x, x), VAL
 OP_SAFE(linear, 3, OP_SUM, RESULT_NUMERIC, 32, gd_relu(gd_affine(x, y, z)), VALUES(-0.5, 2),
         VALUES(0.5, 2), VALUES(0.5, 2))
 
+#define part_cases fused_cases
 static const op_case fused_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(7) } },
                                        { .shape = { SHAPE(3, 1031), NUMBER } } };
 OP_SAFE(fused, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0,
         gd_sub(gd_mul(gd_add(x, y), y), gd_relu(x)), VALUES(-20, 20), VALUES(-20, 20))
+
+/* One group that keeps three values of one shape, for the concatenation. */
+static gd_tensor *three_results(gd_tensor *x, gd_tensor *y)
+{
+    gd_tensor *a = gd_add(x, y), *b = gd_mul(a, x);
+    return gd_concat((gd_tensor *[]){ gd_neg(a), b, gd_sub(b, gd_relu(a)) }, 3, 0);
+}
+OP_SAFE(part, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y), VALUES(-20, 20),
+        VALUES(-20, 20))
 
 /* ---- the table: by the lists that make the ids, so that none can be left out ---- */
 

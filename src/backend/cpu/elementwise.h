@@ -59,7 +59,7 @@ typedef struct gd_ew_program gd_ew_program;
 
 /* Bytes a program needs, aligned to 8: the same for every call, and at most the constant. */
 size_t gd_ew_prepare_bytes(void);
-#define GD_EW_PROGRAM_BYTES 4096
+#define GD_EW_PROGRAM_BYTES 4608
 
 /* Prepare `call`, of an elementwise row, cast, copy or fused, in `memory`. Data pointers and
  * call->prepared are not read. GD_ERR_UNSUPPORTED, recorded, for an op or dtype that has no loop.

@@ -69,9 +69,16 @@ typedef struct translation {
     int16_t uses_end[MAX_VALUES]; /* instructions from this one on do not read it */
     int16_t place[MAX_VALUES]
                  [GD_DTYPE_COUNT]; /* slot of the value as this dtype, plus 1; 0: none */
+    int16_t result_slot[GD_FUSED_MAX_INSTRUCTIONS]; /* of an instruction whose value is a result; 0:
+                                                       none */
     int16_t free_slot[GD_EW_MAX_REGISTERS];
     int n_free;
 } translation;
+
+static int first_register(const gd_ew_program *p)
+{
+    return p->n_sources + p->n_results;
+}
 
 static void add_value(translation *t, int value, gd_dtype dtype, int slot)
 {
@@ -87,12 +94,12 @@ static int take_register(translation *t, gd_dtype dtype)
         p->widest = bytes;
     if (t->n_free > 0)
         return t->free_slot[--t->n_free];
-    return p->n_sources + 1 + p->n_registers++;
+    return first_register(p) + p->n_registers++;
 }
 
 static void free_register(translation *t, int slot)
 {
-    if (slot > t->program->n_sources)
+    if (slot >= first_register(t->program))
         t->free_slot[t->n_free++] = (int16_t)slot;
 }
 
@@ -171,7 +178,7 @@ static void translate_instruction(translation *t, int i)
     gd_ew_program *p = t->program;
     const gd_fused_instruction *instruction = &t->attr->instruction[i];
     gd_dtype dtype = (gd_dtype)instruction->dtype;
-    bool is_last = i == t->attr->n_instructions - 1;
+    int result = t->result_slot[i];
     callee call = find_callee(p->table, instruction);
 
     int from[3] = { 0 };
@@ -188,14 +195,14 @@ static void translate_instruction(translation *t, int i)
     if (may_overwrite)
         free_operands(t, instruction, call.arity, i);
     bool needs_cast = call.makes != dtype;
-    int made = is_last && !needs_cast ? p->n_sources : take_register(t, call.makes);
+    int made = result && !needs_cast ? result : take_register(t, call.makes);
     add_step(p, call.loop, from, made);
     if (!may_overwrite)
         free_operands(t, instruction, call.arity, i);
 
     int placed = made;
     if (needs_cast) {
-        placed = is_last ? p->n_sources : take_register(t, dtype);
+        placed = result ? result : take_register(t, dtype);
         add_cast(t, call.makes, dtype, made, placed);
         free_register(t, made);
     }
@@ -225,6 +232,9 @@ static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd
     translation t = { .program = p, .attr = attr };
     for (int v = 0; v < attr->n_inputs; v++)
         add_value(&t, v, call->in[v].layout->dtype, v);
+    t.result_slot[attr->n_instructions - 1] = (int16_t)p->n_sources;
+    for (int r = 1; r < p->n_results; r++)
+        t.result_slot[attr->more[r - 1]] = (int16_t)(p->n_sources + r);
     gd_status status = find_last_uses(&t);
     for (int i = 0; i < attr->n_instructions && status == GD_OK; i++)
         translate_instruction(&t, i);
@@ -368,8 +378,12 @@ bool gd_ew_is_streamed(size_t bytes)
 bool gd_ew_is_in_place(const gd_kernel_call *call)
 {
     bool result = false;
-    for (int k = 0; k < call->n; k++)
+    int more = call->op->id == GD_OP_fused ? ((const gd_fused_attr *)call->attr)->n_more : 0;
+    for (int k = 0; k < call->n; k++) {
         result |= call->in[k].data == call->out.data;
+        for (int r = 0; r < more; r++)
+            result |= call->in[k].data == call->more[r].data;
+    }
     return result;
 }
 
@@ -377,7 +391,7 @@ static int64_t tile_capacity(const gd_ew_program *p)
 {
     if (p->n_steps == 0)
         return TILE_OF_COPY;
-    int64_t registers = p->n_registers;
+    int64_t registers = p->n_registers + p->n_results - 1;
     for (int s = 0; s < p->n_sources; s++)
         registers += p->rank > 1 || p->source[s].stride[0] != 1;
     if (registers == 0)
@@ -396,9 +410,12 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
         if (p->widest < (int64_t)1 << log2)
             p->widest = (int64_t)1 << log2;
     }
-    p->out_size_log2 = (int16_t)size_log2(call->out.layout->dtype);
-    if (p->widest < (int64_t)1 << p->out_size_log2)
-        p->widest = (int64_t)1 << p->out_size_log2;
+    for (int r = 0; r < p->n_results; r++) {
+        int log2 = size_log2((r ? &call->more[r - 1] : &call->out)->layout->dtype);
+        p->result[r].size_log2 = (int16_t)log2;
+        if (p->widest < (int64_t)1 << log2)
+            p->widest = (int64_t)1 << log2;
+    }
     merge_axes(p, call);
     p->tiles = 0;
     for (int axis = 0; axis < p->rank; axis++)
@@ -408,7 +425,7 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
     int64_t capacity = tile_capacity(p);
     if (p->rank < 2 || !choose_transposed_box(p, capacity)) {
         if (p->is_large && p->n_steps > 0)
-            capacity = smaller(capacity, STREAM_PIECE >> p->out_size_log2);
+            capacity = smaller(capacity, STREAM_PIECE >> p->result[0].size_log2);
         choose_trailing_box(p, capacity);
     }
 
@@ -419,17 +436,18 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
         count *= p->box[axis];
     }
     p->register_bytes = (count * p->widest + 63) / 64 * 64 + REGISTER_GAP;
-    int first_register = p->n_sources + 1;
     for (int s = 0; s < p->n_sources; s++) {
         p->source[s].is_direct = is_dense(p, p->source[s].stride);
         p->source[s].slot = s;
         if (!p->source[s].is_direct && p->n_steps > 0)
-            p->source[s].slot = first_register + p->n_registers++;
+            p->source[s].slot = first_register(p) + p->n_registers++;
     }
     p->out_is_direct = is_dense(p, p->out_stride);
-    p->out_slot = p->n_sources;
-    if ((!p->out_is_direct || p->is_large) && p->n_steps > 0)
-        p->out_slot = first_register + p->n_registers++;
+    for (int r = 0; r < p->n_results; r++) {
+        bool in_register = (!p->out_is_direct || p->is_large) && p->n_steps > 0;
+        p->result[r].slot =
+            (int16_t)(in_register ? first_register(p) + p->n_registers++ : p->n_sources + r);
+    }
     p->is_plain = p->rank == 1 && p->n_steps == 1 && p->n_registers == 0;
     assert(p->n_registers <= GD_EW_MAX_REGISTERS);
     assert((size_t)(p->n_registers * p->register_bytes) <= GD_CPU_SCRATCH);
@@ -478,6 +496,7 @@ static gd_status translate_single(gd_ew_program *p, const gd_kernel_call *call)
     gd_fused_attr single; /* only what one instruction needs is set */
     single.n_inputs = call->n;
     single.n_instructions = 1;
+    single.n_more = 0;
     single.instruction[0] = instruction;
     return translate(p, &single, call);
 }
@@ -487,15 +506,18 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, void *memory)
     gd_ew_program *p = memory;
     p->table = gd_ew_table_of(call->device);
     p->n_sources = call->n;
+    p->n_results = 1;
     p->n_steps = p->n_registers = 0;
     p->block_axis = 0;
     p->is_plain = false;
     p->widest = 1;
     gd_status status = GD_OK;
-    if (call->op->id == GD_OP_fused)
+    if (call->op->id == GD_OP_fused) {
+        p->n_results += ((const gd_fused_attr *)call->attr)->n_more;
         status = translate(p, call->attr, call);
-    else if (call->op->id != GD_OP_copy)
+    } else if (call->op->id != GD_OP_copy) {
         status = translate_single(p, call);
+    }
     if (status == GD_OK)
         divide_into_tiles(p, call);
     return status;

@@ -13,8 +13,8 @@ typedef struct walk {
     char *slot[GD_EW_MAX_SLOTS];
     const char *from[GD_FUSED_MAX_INPUTS]; /* where this tile begins in each source … */
     int64_t step[GD_FUSED_MAX_INPUTS];     /* … and bytes to the next one along the last axis */
-    char *out;
-    int64_t out_step;
+    char *out[GD_EW_MAX_RESULTS];
+    int64_t out_step[GD_EW_MAX_RESULTS];
     const char *held[GD_FUSED_MAX_INPUTS]; /* what the register of a source was loaded from */
     int64_t held_count[GD_FUSED_MAX_INPUTS], held_cols[GD_FUSED_MAX_INPUTS];
     int64_t start[GD_MAX_RANK], extent[GD_MAX_RANK];
@@ -28,7 +28,7 @@ static void begin_walk(walk *w, const gd_ew_program *p, const gd_kernel_call *ca
     w->call = call;
     w->from[0] = NULL;
     for (int r = 0; r < p->n_registers; r++)
-        w->slot[p->n_sources + 1 + r] = scratch + r * p->register_bytes;
+        w->slot[p->n_sources + p->n_results + r] = scratch + r * p->register_bytes;
     int last = p->rank - 1;
     for (int s = 0; s < p->n_sources; s++) {
         const gd_ew_source *source = &p->source[s];
@@ -37,7 +37,8 @@ static void begin_walk(walk *w, const gd_ew_program *p, const gd_kernel_call *ca
         if (!source->is_direct)
             w->slot[s] = w->slot[source->slot];
     }
-    w->out_step = p->box[last] << p->out_size_log2;
+    for (int r = 0; r < p->n_results; r++)
+        w->out_step[r] = p->box[last] << p->result[r].size_log2;
     for (int axis = last; axis >= 0; axis--) {
         w->start[axis] = 0;
         if (tile == 0)
@@ -73,7 +74,10 @@ static void begin_row(walk *w)
     for (int s = 0; s < p->n_sources; s++)
         w->from[s] =
             address(w->call->in[s].data, offset_of(w, p->source[s].stride), p->source[s].size_log2);
-    w->out = address(w->call->out.data, offset_of(w, p->out_stride), p->out_size_log2);
+    int64_t offset = offset_of(w, p->out_stride);
+    for (int r = 0; r < p->n_results; r++)
+        w->out[r] = address((r ? &w->call->more[r - 1] : &w->call->out)->data, offset,
+                            p->result[r].size_log2);
 }
 
 /* Columns of the tile at hand; 0 when the row is done. */
@@ -91,7 +95,8 @@ static void next_tile(walk *w)
     const gd_ew_program *p = w->program;
     for (int s = 0; s < p->n_sources; s++)
         w->from[s] += w->step[s];
-    w->out += w->out_step;
+    for (int r = 0; r < p->n_results; r++)
+        w->out[r] += w->out_step[r];
     w->start[p->rank - 1] += p->box[p->rank - 1];
 }
 
@@ -166,13 +171,14 @@ static void place_sources(walk *w, int64_t cols)
     }
 }
 
-/* A two-axis block, from where it lies with these strides, to its place in the result. */
-static void store_block(const walk *w, const gd_ew_block_copy *copy, const char *from,
+/* A two-axis block, from where it lies with these strides, to its place in result r. */
+static void store_block(const walk *w, const gd_ew_block_copy *copy, int r, const char *from,
                         int64_t row_stride, int64_t col_stride)
 {
     const gd_ew_program *p = w->program;
-    copy[p->out_size_log2](from, row_stride, col_stride, w->out, p->out_stride[p->block_axis],
-                           w->extent[p->block_axis], w->extent[p->rank - 1]);
+    copy[p->result[r].size_log2](from, row_stride, col_stride, w->out[r],
+                                 p->out_stride[p->block_axis], w->extent[p->block_axis],
+                                 w->extent[p->rank - 1]);
 }
 
 typedef struct ew_job {
@@ -186,17 +192,20 @@ static void run_tile(walk *w, int64_t cols, bool streams)
     const gd_ew_program *p = w->program;
     int64_t count = w->rows * cols;
     char **result = &w->slot[p->n_sources];
-    *result = p->out_is_direct && !streams ? w->out : w->slot[p->out_slot];
+    for (int r = 0; r < p->n_results; r++)
+        result[r] = p->out_is_direct && !streams ? w->out[r] : w->slot[p->result[r].slot];
     place_sources(w, cols);
     for (int i = 0; i < p->n_steps; i++) {
         const gd_ew_step *step = &p->step[i];
         step->loop(w->slot[step->from[0]], w->slot[step->from[1]], w->slot[step->from[2]],
                    w->slot[step->to], count);
     }
-    if (streams)
-        p->table->stream(w->out, *result, (size_t)count << p->out_size_log2);
-    else if (!p->out_is_direct)
-        store_block(w, p->table->copy, *result, cols, 1);
+    for (int r = 0; r < p->n_results; r++) {
+        if (streams)
+            p->table->stream(w->out[r], result[r], (size_t)count << p->result[r].size_log2);
+        else if (!p->out_is_direct)
+            store_block(w, p->table->copy, r, result[r], cols, 1);
+    }
 }
 
 /* A tile of a program without steps. */
@@ -205,12 +214,12 @@ static void copy_tile(walk *w, int64_t cols, bool streams)
     const gd_ew_program *p = w->program;
     const gd_ew_source *source = &p->source[0];
     if (!p->out_is_direct)
-        store_block(w, streams ? p->table->copy_streamed : p->table->copy, w->from[0],
+        store_block(w, streams ? p->table->copy_streamed : p->table->copy, 0, w->from[0],
                     source->stride[p->block_axis], source->stride[p->rank - 1]);
     else if (streams && source->is_direct)
-        p->table->stream(w->out, w->from[0], (size_t)(w->rows * cols) << p->out_size_log2);
+        p->table->stream(w->out[0], w->from[0], (size_t)(w->rows * cols) << p->result[0].size_log2);
     else
-        load_box(w, source, w->from[0], w->out);
+        load_box(w, source, w->from[0], w->out[0]);
 }
 
 static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
