@@ -23,9 +23,10 @@ FUNCTION(cross_entropy_smooth, 2, D, RESULT_FLOAT, 64,
          gd_cross_entropy(x, y, .label_smoothing = 0.125, .reduction = GD_REDUCE_NONE),
          VALUES(-4, 1), INDICES(5))
 
-/* Weights are an operand; class 2 is ignored. */
+/* Weights are an operand; class 2 is ignored (two rows, so that targets laid out with stride 0 are
+ * not all ignored). */
 static const op_case cross_entropy_weighted_cases[] = {
-    { .shape = { SHAPE(9, 5), SHAPE(9), SHAPE(5) } },
+    { .shape = { SHAPE(2, 9, 5), SHAPE(2, 9), SHAPE(5) } },
 };
 static const op_refusal cross_entropy_weighted_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(9, 5), SHAPE(9), SHAPE(4) }, { GD_F32, GD_I64, GD_F32 }, { 0 } },
