@@ -10,6 +10,7 @@
 #include <gradus/io.h>
 #include <gradus/loss.h>
 #include <gradus/nn.h>
+#include <gradus/norm.h>
 #include <gradus/ops.h>
 #include <gradus/scalar.h>
 #include <gradus/optim.h>

@@ -3,12 +3,13 @@
  * and GD_ERR_DTYPE where shapes or dtypes do not fit, GD_ERR_MEMORY. Names and meanings are NumPy's
  * and PyTorch's. Broadcasting and promotion: gradus/tensor.h. Eager, an op runs when it is called;
  * inside gd_compile's function it is recorded. Derivatives stand beside the
- * ops in src/ops/. Losses: gradus/loss.h.
+ * ops in src/ops/. Losses: gradus/loss.h. Normalisation: gradus/norm.h.
  */
 #ifndef GRADUS_OPS_H
 #define GRADUS_OPS_H
 
 #include <gradus/loss.h>
+#include <gradus/norm.h>
 #include <gradus/tensor.h>
 
 #ifdef __cplusplus

@@ -73,4 +73,32 @@ typedef struct gd_part_attr {
     int32_t dtype;
 } gd_part_attr; /* part: input the group */
 
+typedef struct gd_norm_attr {
+    double epsilon;
+    int32_t center; /* take the mean off first */
+    int32_t parts;  /* of weight and bias: 0 neither, 1 weight, 2 both */
+} gd_norm_attr;     /* normalize, normalize_grad */
+
+/* normalize_grad sums the gradients of weight and bias over blocks of rows, in order, and leaves
+ * the block sums to be added up. How rows are cut depends on their number alone, so results do not
+ * depend on threads. Its result is [rows + parts * blocks, k]: the gradient by x, the block sums
+ * for the weight, those for the bias. */
+static inline int64_t gd_norm_block_rows(int64_t rows)
+{
+    return rows <= 16 * 64 ? 16 : (rows + 63) / 64;
+}
+static inline int64_t gd_norm_blocks(int64_t rows)
+{
+    int64_t each = gd_norm_block_rows(rows);
+    return (rows + each - 1) / each;
+}
+/* How many rows x [.., k] has; k may be 0. */
+static inline int64_t gd_norm_rows(const gd_layout *x)
+{
+    int64_t rows = 1;
+    for (int i = 0; i < x->rank - 1; i++)
+        rows *= x->shape[i];
+    return rows;
+}
+
 #endif

@@ -77,4 +77,8 @@ static inline gd_dtype gd_float_dtype(gd_dtype dtype)
     return gd_dtype_is_float(dtype) ? dtype : GD_F32;
 }
 
+/* The op normalize_grad (ops/norm.c): x [.., k] and g like it; weight [k] when attr->parts > 0. */
+gd_tensor *gd_normalize_grad(gd_tensor *x, gd_tensor *g, gd_tensor *weight,
+                             const gd_norm_attr *attr);
+
 #endif

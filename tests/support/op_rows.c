@@ -552,7 +552,7 @@ OP_SAFE(part, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y), 
     _(mul_fraction) _(div_scalar) _(rdiv_scalar) _(pow_scalar) _(normal) _(linspace) _(eye)        \
     _(transpose) _(select) _(flip) _(squeeze) _(unsqueeze) _(stack) _(zero_like) _(mean) _(var)    \
     _(std) _(logsumexp) _(all) _(any) _(outer) _(dot) _(affine) _(one_hot) _(cross_entropy_mean)   \
-    _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_) LOSS_FUNCTIONS(_)
+    _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_) LOSS_FUNCTIONS(_) NORM_FUNCTIONS(_)
 /* op_rows_arrange.c */
 #define ARRANGE_FUNCTIONS(_)                                                                       \
     _(take) _(index_select) _(embedding) _(index_add) _(masked_fill) _(split) _(chunk) _(tile)     \
@@ -564,6 +564,9 @@ OP_SAFE(part, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y), 
     _(cross_entropy_rows) _(nll) _(bce) _(bce_with_logits) _(bce_pos_weight) _(focal) _(focal_other) \
     _(hinge) _(hinge_embedding) _(kl_div) _(kl_div_log) _(mae) _(huber) _(smooth_l1)               \
     _(cosine_similarity) _(cosine_embedding) _(triplet_margin) _(triplet_margin_other) _(ctc)
+/* op_rows_norm.c */
+#define NORM_FUNCTIONS(_)                                                                          \
+    _(rms_norm) _(layer_norm_bias) _(group_norm) _(instance_norm) _(batch_norm) _(batch_norm_eval)
 // clang-format on
 #define DECLARE(name) extern const op_row op_row_##name;
 FUNCTIONS(DECLARE)
@@ -627,6 +630,9 @@ const op_large op_large_cases[] = {
     { "cross_entropy_grad", { .shape = { SHAPE(509, 257), SHAPE(509), SHAPE(509) } } },
     { "ctc_alpha", { .shape = { SHAPE(67, 31, 21), SHAPE(67, 21) } } },
     { "ctc_alpha_grad", { .shape = { SHAPE(67, 31, 21), SHAPE(67, 21), SHAPE(67, 31, 21) } } },
+    { "normalize", { { SHAPE(509, 257), SHAPE(257), SHAPE(257) }, { 1 } } },
+    { "normalize_grad", { { SHAPE(1109, 97), SHAPE(1109, 97), SHAPE(97) }, { 1, 2 } } },
+    { "normalize_grad", { { SHAPE(67, 1031), SHAPE(67, 1031), SHAPE(1031) }, { 0, 1 } } },
 };
 const int op_large_count = COUNT(op_large_cases);
 

@@ -175,6 +175,7 @@ static gd_device *reference_open(const gd_open_options *options)
     gd_reference_register_product(device->kernel);
     gd_reference_register_loss(device->kernel);
     gd_reference_register_ctc(device->kernel);
+    gd_reference_register_norm(device->kernel);
     return device;
 }
 

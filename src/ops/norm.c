@@ -1,0 +1,492 @@
+/* ops/norm.c: normalisation. Start at the builders at the end.
+ *
+ * One pair of ops, normalize and normalize_grad, works on the rows of the last axis: with c = x -
+ * mean(x) (or x itself when not centred), s = 1 / sqrt(mean(c^2) + epsilon) and h = c * s,
+ *
+ *     normalize(x, weight, bias) = h * weight + bias
+ *
+ * Centred, this is layer normalisation (Ba, Kiros, Hinton 2016), not centred RMS normalisation
+ * (Zhang, Sennrich 2019). Group (Wu, He 2018) and instance normalisation are layer normalisation of
+ * reshaped rows. Batch normalisation (Ioffe, Szegedy 2015) is made of simpler ops.
+ *
+ * Derivatives use J(v) = s * (v - mean(v) - h * mean(v * h)), the product with the Jacobian of h by
+ * x, which is symmetric (the middle term only when centred).
+ */
+#include "ops/internal.h"
+
+/* ---- the row ops ---- */
+
+static const gd_norm_attr *attr_of(const gd_tensor *r)
+{
+    return r->attr;
+}
+
+static gd_status check_rows(int n, const gd_layout *const *in, const char *who)
+{
+    const gd_layout *x = in[0];
+    if (x->rank < 1)
+        return gd_fail(GD_ERR_SHAPE, "%s: x is a single number; it needs an axis to normalise",
+                       who);
+    if (x->dtype != GD_F32 && x->dtype != GD_F64)
+        return gd_fail(GD_ERR_DTYPE, "%s: computes with f32 and f64, not %s", who,
+                       gd_dtype_name(x->dtype));
+    for (int i = 0; i < n; i++) {
+        if (in[i]->dtype != x->dtype)
+            return gd_fail(GD_ERR_DTYPE, "%s: operands are %s and %s", who, gd_dtype_name(x->dtype),
+                           gd_dtype_name(in[i]->dtype));
+        if (!gd_layout_is_contiguous(in[i]))
+            return gd_fail(GD_ERR_INVALID, "%s: operand %d is not contiguous", who, i);
+    }
+    return GD_OK;
+}
+
+/* A weight or bias: [k] for x [.., k]. */
+static gd_status check_vector(const gd_layout *x, const gd_layout *v, const char *who)
+{
+    char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+    if (v->rank == 1 && v->shape[0] == x->shape[x->rank - 1])
+        return GD_OK;
+    return gd_fail(
+        GD_ERR_SHAPE,
+        "%s: rows of %s with a weight or bias %s; one number per element of a row is expected", who,
+        gd_layout_text(x, a), gd_layout_text(v, b));
+}
+
+static gd_status infer_normalize(int n, const gd_layout *const *in, const void *attr,
+                                 gd_layout *out)
+{
+    static const char who[] = "normalize";
+    const gd_norm_attr *a = attr;
+    if (n != 1 + a->parts)
+        return gd_fail(GD_ERR_INVALID, "%s: %d operands, %d expected", who, n, 1 + a->parts);
+    gd_status status = check_rows(n, in, who);
+    for (int i = 1; status == GD_OK && i < n; i++)
+        status = check_vector(in[0], in[i], who);
+    return status == GD_OK ? gd_infer_like(in[0], in[0]->dtype, who, out) : status;
+}
+
+/* x [.., k], g like x, weight [k] where there is one -> [rows + parts * blocks, k] */
+static gd_status infer_normalize_grad(int n, const gd_layout *const *in, const void *attr,
+                                      gd_layout *out)
+{
+    static const char who[] = "normalize_grad";
+    const gd_norm_attr *a = attr;
+    if (n != (a->parts ? 3 : 2))
+        return gd_fail(GD_ERR_INVALID, "%s: %d operands, %d expected", who, n, a->parts ? 3 : 2);
+    gd_status status = check_rows(n, in, who);
+    if (status == GD_OK && !gd_layout_same_shape(in[0], in[1]))
+        status = gd_fail(GD_ERR_SHAPE, "%s: the gradient does not fit x", who);
+    if (status == GD_OK && n == 3)
+        status = check_vector(in[0], in[2], who);
+    if (status != GD_OK)
+        return status;
+    int64_t rows = gd_norm_rows(in[0]);
+    return gd_layout_init(
+        out, GD_SHAPE(rows + a->parts * gd_norm_blocks(rows), in[0]->shape[in[0]->rank - 1]),
+        in[0]->dtype, who);
+}
+
+/* What is known of x [rows, k], as graph. */
+typedef struct rows {
+    gd_tensor *h, *scale; /* [rows, k], [rows, 1] */
+    bool center;
+} rows;
+
+static gd_tensor *row_mean(gd_tensor *x)
+{
+    return gd_mean(x, GD_AXES(-1), true);
+}
+
+static rows rows_of(gd_tensor *x, const gd_norm_attr *a)
+{
+    gd_tensor *c = a->center ? gd_sub(x, row_mean(x)) : x;
+    gd_tensor *scale = gd_rsqrt(gd_add_scalar(row_mean(gd_square(c)), a->epsilon));
+    return (rows){ gd_mul(c, scale), scale, a->center != 0 };
+}
+
+/* J(v) */
+static gd_tensor *jacobian(const rows *r, gd_tensor *v)
+{
+    gd_tensor *rest = gd_mul(r->h, row_mean(gd_mul(v, r->h)));
+    gd_tensor *middle = r->center ? gd_sub(v, row_mean(v)) : v;
+    return gd_mul(r->scale, gd_sub(middle, rest));
+}
+
+static gd_tensor *decompose_normalize(int n, gd_tensor *const *in, const void *attr)
+{
+    rows r = rows_of(in[0], attr);
+    gd_tensor *y = n > 1 ? gd_mul(r.h, in[1]) : r.h;
+    return n > 2 ? gd_add(y, in[2]) : y;
+}
+
+static gd_tensor *as_rows(gd_tensor *x, int64_t count)
+{
+    return x ? gd_reshape(x, GD_SHAPE(count, x->layout.shape[x->layout.rank - 1])) : NULL;
+}
+
+/* x [rows, k] -> [blocks, k]: the sums over the rows of each block. */
+static gd_tensor *block_sums(gd_tensor *x)
+{
+    if (!x)
+        return NULL;
+    int64_t count = x->layout.shape[0], blocks = gd_norm_blocks(count),
+            each = gd_norm_block_rows(count);
+    gd_tensor *full = gd_pad(x, GD_SHAPE(0, 0), GD_SHAPE(blocks * each - count, 0), 0.0);
+    return gd_sum(gd_reshape(full, GD_SHAPE(blocks, each, x->layout.shape[1])), GD_AXES(1), false);
+}
+
+/* The adjoint of that: [blocks, k] -> [rows, k]. */
+static gd_tensor *block_spread(gd_tensor *sums, int64_t count)
+{
+    if (!sums)
+        return NULL;
+    int64_t blocks = sums->layout.shape[0], k = sums->layout.shape[1],
+            each = gd_norm_block_rows(count);
+    gd_tensor *spread = gd_broadcast_to(gd_unsqueeze(sums, 1), GD_SHAPE(blocks, each, k));
+    return gd_slice(gd_reshape(spread, GD_SHAPE(blocks * each, k)), 0, 0, count, 1);
+}
+
+static gd_tensor *decompose_normalize_grad(int n, gd_tensor *const *in, const void *attr)
+{
+    const gd_norm_attr *a = attr;
+    int64_t count = gd_norm_rows(&in[0]->layout);
+    gd_tensor *x = as_rows(in[0], count), *g = as_rows(in[1], count);
+    rows r = rows_of(x, a);
+    gd_tensor *parts[3] = { jacobian(&r, n > 2 ? gd_mul(g, in[2]) : g) };
+    if (a->parts > 0)
+        parts[1] = block_sums(gd_mul(g, r.h));
+    if (a->parts > 1)
+        parts[2] = block_sums(g);
+    return gd_concat(parts, 1 + a->parts, 0);
+}
+
+/* Rows first, first + count … of the result of normalize_grad. */
+static gd_tensor *part(gd_tensor *t, int64_t first, int64_t count)
+{
+    return gd_slice(t, 0, first, first + count, 1);
+}
+
+static bool vjp_normalize(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    const gd_norm_attr *a = attr_of(r);
+    gd_tensor *x = r->inputs[0];
+    int64_t count = gd_norm_rows(&x->layout), blocks = gd_norm_blocks(count);
+    gd_tensor *all = gd_normalize_grad(x, g, a->parts ? r->inputs[1] : NULL, a);
+    if (gd_wants_grad(x) &&
+        !gd_put(&d[0], gd_reshape(part(all, 0, count), gd_layout_shape(&x->layout))))
+        return false;
+    for (int i = 1; i <= a->parts; i++)
+        if (gd_wants_grad(r->inputs[i]) &&
+            !gd_put(&d[i], gd_sum(part(all, count + (i - 1) * blocks, blocks), GD_AXES(0), false)))
+            return false;
+    return true;
+}
+
+/* The gradient by x of <u, J(gw)>, with p = mean(gw * h) and q = mean(u * h):
+ * J(-s (u p + gw q)) - s^2 h (mean(u gw) - mean(u) mean(gw) - p q), because dh/dx = J and ds/dx =
+ * -s^2 h / k. */
+static gd_tensor *second_by_x(const rows *r, gd_tensor *u, gd_tensor *gw, gd_tensor *more)
+{
+    gd_tensor *p = row_mean(gd_mul(gw, r->h)), *q = row_mean(gd_mul(u, r->h));
+    gd_tensor *v = gd_neg(gd_mul(r->scale, gd_add(gd_mul(u, p), gd_mul(gw, q))));
+    gd_tensor *spread = gd_sub(row_mean(gd_mul(u, gw)), gd_mul(p, q));
+    if (r->center)
+        spread = gd_sub(spread, gd_mul(row_mean(u), row_mean(gw)));
+    gd_tensor *by_scale = gd_mul(gd_mul(gd_square(r->scale), r->h), spread);
+    return gd_sub(jacobian(r, more ? gd_add(v, more) : v), by_scale);
+}
+
+static bool vjp_normalize_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
+{
+    const gd_norm_attr *a = attr_of(r);
+    const gd_layout *layout = &r->inputs[0]->layout;
+    int64_t count = gd_norm_rows(layout), blocks = gd_norm_blocks(count);
+    gd_tensor *x = as_rows(r->inputs[0], count), *g = as_rows(r->inputs[1], count);
+    gd_tensor *weight = a->parts ? r->inputs[2] : NULL;
+    rows of = rows_of(x, a);
+    gd_tensor *ux = part(u, 0, count), *along = jacobian(&of, ux);
+    gd_tensor *uw = a->parts > 0 ? block_spread(part(u, count, blocks), count) : NULL;
+    gd_tensor *ub = a->parts > 1 ? block_spread(part(u, count + blocks, blocks), count) : NULL;
+    if (gd_wants_grad(r->inputs[0])) {
+        gd_tensor *by_x =
+            second_by_x(&of, ux, weight ? gd_mul(g, weight) : g, a->parts ? gd_mul(uw, g) : NULL);
+        if (!gd_put(&d[0], gd_reshape(by_x, gd_layout_shape(layout))))
+            return false;
+    }
+    if (gd_wants_grad(r->inputs[1])) {
+        gd_tensor *by_g = weight ? gd_add(gd_mul(along, weight), gd_mul(of.h, uw)) : along;
+        by_g = a->parts > 1 ? gd_add(by_g, ub) : by_g;
+        if (!gd_put(&d[1], gd_reshape(by_g, gd_layout_shape(layout))))
+            return false;
+    }
+    return !weight || !gd_wants_grad(weight) ||
+           gd_put(&d[2], gd_sum(gd_mul(g, along), GD_AXES(0), false));
+}
+
+static void format_norm(const void *attr, char *text, size_t size)
+{
+    const gd_norm_attr *a = attr;
+    snprintf(text, size, "%s epsilon=%g", a->center ? "centred" : "rms", a->epsilon);
+}
+
+const gd_op gd_op_normalize = { .id = GD_OP_normalize,
+                                .name = "normalize",
+                                .arity = GD_OP_VARIADIC,
+                                .attr_size = sizeof(gd_norm_attr),
+                                .infer = infer_normalize,
+                                .vjp = vjp_normalize,
+                                .decompose = decompose_normalize,
+                                .format = format_norm };
+
+const gd_op gd_op_normalize_grad = { .id = GD_OP_normalize_grad,
+                                     .name = "normalize_grad",
+                                     .arity = GD_OP_VARIADIC,
+                                     .attr_size = sizeof(gd_norm_attr),
+                                     .infer = infer_normalize_grad,
+                                     .vjp = vjp_normalize_grad,
+                                     .decompose = decompose_normalize_grad,
+                                     .format = format_norm };
+
+gd_tensor *gd_normalize_grad(gd_tensor *x, gd_tensor *g, gd_tensor *weight,
+                             const gd_norm_attr *attr)
+{
+    gd_tensor *in[3] = { gd_contiguous(x), gd_contiguous(g), gd_contiguous(weight) };
+    return gd_apply(NULL, GD_OP_normalize_grad, attr->parts ? 3 : 2, in, attr);
+}
+
+/* ---- builders ---- */
+
+/* The dtype to compute in: x's and the parameters' promoted, floats, not half. */
+static gd_dtype common_dtype(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
+{
+    gd_dtype dtype = gd_float_dtype(x->layout.dtype);
+    if (weight)
+        dtype = gd_dtype_promote(dtype, weight->layout.dtype);
+    return bias ? gd_dtype_promote(dtype, bias->layout.dtype) : dtype;
+}
+
+static bool check_epsilon(double *epsilon, const char *who)
+{
+    if (*epsilon == 0.0)
+        *epsilon = 1e-5;
+    if (*epsilon > 0.0 && *epsilon < 1e30)
+        return true;
+    (void)gd_fail(GD_ERR_INVALID, "%s: epsilon is %g, it must be positive", who, *epsilon);
+    return false;
+}
+
+/* x [rows.., k] of a computing dtype; weight and bias [k] or NULL. */
+static gd_tensor *normalize(gd_tensor *x, gd_tensor *weight, gd_tensor *bias, bool center,
+                            double epsilon)
+{
+    if (!x)
+        return NULL;
+    gd_norm_attr attr = { .epsilon = epsilon,
+                          .center = center,
+                          .parts = (weight != NULL) + (weight && bias) };
+    gd_dtype dtype = x->layout.dtype;
+    gd_tensor *in[3] = { gd_contiguous(x), gd_contiguous(gd_as_dtype(weight, dtype)),
+                         gd_contiguous(gd_as_dtype(bias, dtype)) };
+    gd_tensor *y = gd_apply(NULL, GD_OP_normalize, 1 + attr.parts, in, &attr);
+    return bias && !weight ? gd_add(y, in[2]) : y;
+}
+
+/* The shape of weight and bias: the last `axes` axes of x. */
+static bool check_parameter(gd_tensor *x, gd_tensor *parameter, int axes, const char *who)
+{
+    bool fits = !parameter || parameter->layout.rank == axes;
+    for (int i = 0; fits && parameter && i < axes; i++)
+        fits = parameter->layout.shape[i] == x->layout.shape[x->layout.rank - axes + i];
+    if (fits)
+        return true;
+    char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+    (void)gd_fail(
+        GD_ERR_SHAPE,
+        "%s: x is %s and its last %d axes are normalised; a weight or bias %s does not fit", who,
+        gd_layout_text(&x->layout, a), axes, gd_layout_text(&parameter->layout, b));
+    return false;
+}
+
+static gd_tensor *over_last_axes(gd_layer_norm_options o, bool center, const char *who)
+{
+    if (!o.x)
+        return NULL;
+    int rank = o.x->layout.rank, axes = o.axes ? o.axes : 1;
+    if (axes < 1 || axes > rank)
+        return gd_fail_null(GD_ERR_SHAPE, "%s: %d axes of a tensor of rank %d", who, axes, rank);
+    if (!check_epsilon(&o.epsilon, who) || !check_parameter(o.x, o.weight, axes, who) ||
+        !check_parameter(o.x, o.bias, axes, who))
+        return NULL;
+    gd_dtype dtype = common_dtype(o.x, o.weight, o.bias);
+    gd_shape shape = gd_layout_shape(&o.x->layout), merged = { .rank = rank - axes + 1 };
+    merged.dim[merged.rank - 1] = 1;
+    for (int i = 0; i < rank; i++)
+        if (i < rank - axes)
+            merged.dim[i] = shape.dim[i];
+        else
+            merged.dim[merged.rank - 1] *= shape.dim[i];
+    gd_shape row = GD_SHAPE(merged.dim[merged.rank - 1]);
+    gd_tensor *x = gd_reshape(gd_as_dtype(o.x, gd_compute_dtype(dtype)), merged);
+    gd_tensor *y = normalize(x, o.weight ? gd_reshape(o.weight, row) : NULL,
+                             o.bias ? gd_reshape(o.bias, row) : NULL, center, o.epsilon);
+    return gd_as_dtype(y ? gd_reshape(y, shape) : NULL, dtype);
+}
+
+gd_tensor *gd_layer_norm_with(gd_layer_norm_options o)
+{
+    return over_last_axes(o, true, "gd_layer_norm");
+}
+
+gd_tensor *gd_rms_norm_with(gd_rms_norm_options o)
+{
+    gd_layer_norm_options same = {
+        .x = o.x, .weight = o.weight, .axes = o.axes, .epsilon = o.epsilon
+    };
+    return over_last_axes(same, false, "gd_rms_norm");
+}
+
+/* A vector of x's channels [c] as [c, 1, ..], to broadcast over x [n, c, ..]. */
+static gd_tensor *per_channel(gd_tensor *v, const gd_tensor *x, gd_dtype dtype)
+{
+    if (!v)
+        return NULL;
+    gd_shape shape = { .rank = x->layout.rank - 1,
+                       .dim = { v->layout.shape[0], 1, 1, 1, 1, 1, 1 } };
+    return gd_reshape(gd_as_dtype(v, dtype), shape);
+}
+
+static bool check_channels(const gd_tensor *x, gd_tensor *const *vectors, int count,
+                           const char *who)
+{
+    char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+    if (x->layout.rank < 2) {
+        (void)gd_fail(GD_ERR_SHAPE, "%s: x is %s; [batch, channels, ..] is expected", who,
+                      gd_layout_text(&x->layout, a));
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        const gd_tensor *v = vectors[i];
+        if (v && (v->layout.rank != 1 || v->layout.shape[0] != x->layout.shape[1])) {
+            (void)gd_fail(GD_ERR_SHAPE, "%s: x is %s with %lld channels; a vector %s does not fit",
+                          who, gd_layout_text(&x->layout, a), (long long)x->layout.shape[1],
+                          gd_layout_text(&v->layout, b));
+            return false;
+        }
+    }
+    return true;
+}
+
+static gd_tensor *over_groups(gd_group_norm_options o, const char *who)
+{
+    if (!o.x)
+        return NULL;
+    gd_tensor *vectors[2] = { o.weight, o.bias };
+    if (!check_epsilon(&o.epsilon, who) || !check_channels(o.x, vectors, 2, who))
+        return NULL;
+    gd_shape shape = gd_layout_shape(&o.x->layout);
+    int64_t batch = shape.dim[0], channels = shape.dim[1], spatial = 1,
+            groups = o.groups ? o.groups : 1;
+    if (groups < 1 || channels % groups != 0)
+        return gd_fail_null(GD_ERR_SHAPE, "%s: %lld channels do not divide into %lld groups", who,
+                            (long long)channels, (long long)groups);
+    for (int i = 2; i < shape.rank; i++)
+        spatial *= shape.dim[i];
+    gd_dtype dtype = common_dtype(o.x, o.weight, o.bias), compute = gd_compute_dtype(dtype);
+    gd_tensor *x = gd_reshape(gd_as_dtype(o.x, compute),
+                              GD_SHAPE(batch * groups, channels / groups * spatial));
+    gd_tensor *y = normalize(x, NULL, NULL, true, o.epsilon);
+    y = y ? gd_reshape(y, shape) : NULL;
+    if (o.weight)
+        y = gd_mul(y, per_channel(o.weight, o.x, compute));
+    if (o.bias)
+        y = gd_add(y, per_channel(o.bias, o.x, compute));
+    return gd_as_dtype(y, dtype);
+}
+
+gd_tensor *gd_group_norm_with(gd_group_norm_options o)
+{
+    return over_groups(o, "gd_group_norm");
+}
+
+gd_tensor *gd_instance_norm_with(gd_instance_norm_options o)
+{
+    gd_group_norm_options same = {
+        .x = o.x, .weight = o.weight, .bias = o.bias, .epsilon = o.epsilon
+    };
+    if (o.x && o.x->layout.rank > 1)
+        same.groups = o.x->layout.shape[1] ? o.x->layout.shape[1] : 1;
+    return over_groups(same, "gd_instance_norm");
+}
+
+/* ---- batch normalisation ---- */
+
+/* running += momentum * (now - running); an effect. */
+static bool update(gd_tensor *running, gd_tensor *now, double momentum)
+{
+    if (!running)
+        return true;
+    gd_tensor *value = gd_reshape(gd_as_dtype(gd_detach(now), running->layout.dtype),
+                                  GD_SHAPE(running->layout.shape[0]));
+    gd_tensor *mixed =
+        gd_add(gd_mul_scalar(running, 1.0 - momentum), gd_mul_scalar(value, momentum));
+    return gd_assign(running, mixed) != NULL;
+}
+
+/* All axes but that of the channels. */
+static gd_axes batch_axes(const gd_tensor *x)
+{
+    gd_axes axes = { .count = x->layout.rank - 1 };
+    for (int i = 1; i < axes.count; i++)
+        axes.axis[i] = i + 1;
+    return axes;
+}
+
+static bool check_batch(gd_batch_norm_options *o, const char *who)
+{
+    gd_tensor *vectors[4] = { o->weight, o->bias, o->mean, o->variance };
+    if (!check_epsilon(&o->epsilon, who) || !check_channels(o->x, vectors, 4, who))
+        return false;
+    if (o->momentum == 0.0)
+        o->momentum = 0.1;
+    int64_t each =
+        o->x->layout.shape[1] ? gd_layout_count(&o->x->layout) / o->x->layout.shape[1] : 1;
+    if (!(o->momentum > 0.0 && o->momentum <= 1.0))
+        (void)gd_fail(GD_ERR_INVALID, "%s: momentum is %g; it must be above 0 and at most 1", who,
+                      o->momentum);
+    else if (!o->training && (!o->mean || !o->variance))
+        (void)gd_fail(GD_ERR_INVALID,
+                      "%s: outside of training the running mean and variance are needed", who);
+    else if (o->training && each < 2)
+        (void)gd_fail(GD_ERR_SHAPE,
+                      "%s: a channel has %lld values; the variance of a batch needs two or more",
+                      who, (long long)each);
+    else
+        return true;
+    return false;
+}
+
+gd_tensor *gd_batch_norm_with(gd_batch_norm_options o)
+{
+    if (!o.x || !check_batch(&o, "gd_batch_norm"))
+        return NULL;
+    gd_dtype dtype = common_dtype(o.x, o.weight, o.bias), compute = gd_compute_dtype(dtype);
+    gd_tensor *x = gd_as_dtype(o.x, compute), *centred, *variance;
+    if (o.training) {
+        gd_axes axes = batch_axes(o.x);
+        gd_tensor *mean = gd_mean(x, axes, true);
+        centred = gd_sub(x, mean);
+        variance = gd_mean(gd_square(centred), axes, true);
+        double count = (double)(gd_layout_count(&o.x->layout) / o.x->layout.shape[1]);
+        if (!mean || !variance || !update(o.mean, mean, o.momentum) ||
+            !update(o.variance, gd_mul_scalar(variance, count / (count - 1.0)), o.momentum))
+            return NULL;
+    } else {
+        centred = gd_sub(x, per_channel(o.mean, o.x, compute));
+        variance = per_channel(o.variance, o.x, compute);
+    }
+    gd_tensor *scale = gd_rsqrt(gd_add_scalar(variance, o.epsilon));
+    if (o.weight)
+        scale = gd_mul(scale, per_channel(o.weight, o.x, compute));
+    gd_tensor *y = gd_mul(centred, scale);
+    return gd_as_dtype(o.bias ? gd_add(y, per_channel(o.bias, o.x, compute)) : y, dtype);
+}

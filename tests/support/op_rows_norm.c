@@ -1,0 +1,131 @@
+/* tests/support/op_rows_norm.c: rows of normalisation. Results lie on both sides of 0, where a
+ * relative error means little, so a bias or a constant moves them away. */
+#include "support/op_row_macros.h"
+
+#include "graph/node.h"
+#include "ops/internal.h"
+
+/* Among special values a bias may cancel what it is added to; test_norm.c tries them. */
+#define DV (OP_DIFFERENTIABLE | OP_MUST_VARY | OP_NO_SPECIALS)
+
+/* p[0]: axes */
+static const op_case normalize_cases[] = {
+    { { SHAPE(5, 7), SHAPE(7), SHAPE(7) }, { 1 } },
+    { { SHAPE(2, 3, 33), SHAPE(33), SHAPE(33) }, { 1 } },
+    { { SHAPE(3, 5, 2), SHAPE(5, 2), SHAPE(5, 2) }, { 2 } },
+    { { SHAPE(13), SHAPE(13), SHAPE(13) }, { 0 } },
+    { { SHAPE(0, 3), SHAPE(3), SHAPE(3) }, { 1 } },
+    { { SHAPE(3, 0), SHAPE(0), SHAPE(0) }, { 1 } },
+    { { SHAPE(2, 4999), SHAPE(4999), SHAPE(4999) }, { 1 } },
+    { { SHAPE(67, 5), SHAPE(5), SHAPE(5) }, { 1 } },
+};
+static const op_refusal normalize_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(5), SHAPE(7) }, { GD_F32, GD_F32, GD_F32 }, { 1 } },
+    { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(7), SHAPE(1) }, { GD_F32, GD_F32, GD_F32 }, { 1 } },
+    { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(7), SHAPE(7) }, { GD_F32, GD_F32, GD_F32 }, { 3 } },
+    { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(7), SHAPE(7) }, { GD_F32, GD_F32, GD_F32 }, { -1 } },
+    { GD_ERR_SHAPE, { NUMBER, NUMBER, NUMBER }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
+};
+OP(normalize, 3, DV, RESULT_FLOAT, 8, y &&z ? gd_layer_norm(x, y, z, .axes = (int)p[0]) : NULL,
+   VALUES(-4, 4), VALUES(0.5, 1), VALUES(6, 9))
+
+/* The row op's gradient, whose first half serves rms_norm. p[0]: centred; p[1]: parts */
+static gd_tensor *gradient(gd_tensor *x, gd_tensor *g, gd_tensor *weight, const int64_t *p)
+{
+    if (!x || !g || !weight)
+        return NULL;
+    gd_norm_attr attr = { .epsilon = 1e-3, .center = (int32_t)p[0], .parts = (int32_t)p[1] };
+    return gd_add_scalar(gd_normalize_grad(x, g, weight, &attr), 64);
+}
+static const op_case normalize_grad_cases[] = {
+    { { SHAPE(5, 7), SHAPE(5, 7), SHAPE(7) }, { 1, 2 } },
+    { { SHAPE(2, 3, 33), SHAPE(2, 3, 33), SHAPE(33) }, { 1, 1 } },
+    { { SHAPE(5, 7), SHAPE(5, 7), SHAPE(7) }, { 1, 0 } },
+    { { SHAPE(5, 7), SHAPE(5, 7), SHAPE(7) }, { 0, 1 } },
+    { { SHAPE(5, 7), SHAPE(5, 7), SHAPE(7) }, { 0, 0 } },
+    { { SHAPE(13), SHAPE(13), SHAPE(13) }, { 0, 2 } },
+    { { SHAPE(0, 3), SHAPE(0, 3), SHAPE(3) }, { 1, 2 } },
+    { { SHAPE(3, 0), SHAPE(3, 0), SHAPE(0) }, { 1, 2 } },
+    { { SHAPE(35, 3), SHAPE(35, 3), SHAPE(3) }, { 1, 2 } },
+};
+static const op_refusal normalize_grad_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(5, 6), SHAPE(7) }, { GD_F32, GD_F32, GD_F32 }, { 1, 2 } },
+    { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(5, 7), SHAPE(6) }, { GD_F32, GD_F32, GD_F32 }, { 1, 2 } },
+    { GD_ERR_SHAPE, { NUMBER, NUMBER, SHAPE(1) }, { GD_F32, GD_F32, GD_F32 }, { 1, 2 } },
+    { GD_ERR_DTYPE, { SHAPE(5, 7), SHAPE(5, 7), SHAPE(7) }, { GD_I32, GD_I32, GD_I32 }, { 1, 2 } },
+};
+OP(normalize_grad, 3, DV | OP_FLOATS_ONLY, RESULT_SAME, 8, gradient(x, y, z, p), VALUES(-4, 4),
+   VALUES(-2, 2), VALUES(0.5, 1))
+
+static const op_case rms_norm_cases[] = {
+    { { SHAPE(5, 7), SHAPE(7) }, { 1 } },
+    { { SHAPE(3, 5, 2), SHAPE(5, 2) }, { 2 } },
+    { { SHAPE(2, 301), SHAPE(301) }, { 1 } },
+};
+static const op_refusal rms_norm_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(5) }, { GD_F32, GD_F32 }, { 1 } },
+    { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(5, 7) }, { GD_F32, GD_F32 }, { 1 } },
+};
+FUNCTION(rms_norm, 2, DV, RESULT_FLOAT, 8,
+         y ? gd_rms_norm(x, y, .axes = (int)p[0], .epsilon = 1e-6) : NULL, VALUES(1, 4),
+         VALUES(0.5, 1))
+
+/* Without a weight, and with a bias alone. */
+static const op_case layer_norm_bias_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(7) } } };
+static const op_refusal layer_norm_bias_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(5) }, { GD_F32, GD_F32 }, { 0 } },
+};
+FUNCTION(layer_norm_bias, 2, DV, RESULT_FLOAT, 8, y ? gd_layer_norm(x, NULL, y) : NULL,
+         VALUES(-4, 4), VALUES(6, 9))
+
+/* p[0]: groups */
+static const op_case group_norm_cases[] = {
+    { { SHAPE(2, 6, 3, 5), SHAPE(6), SHAPE(6) }, { 3 } },
+    { { SHAPE(2, 4, 3), SHAPE(4), SHAPE(4) }, { 0 } },
+    { { SHAPE(3, 4), SHAPE(4), SHAPE(4) }, { 2 } },
+};
+static const op_refusal group_norm_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(2, 6, 3), SHAPE(6), SHAPE(6) }, { GD_F32, GD_F32, GD_F32 }, { 4 } },
+    { GD_ERR_SHAPE, { SHAPE(2, 6, 3), SHAPE(6), SHAPE(6) }, { GD_F32, GD_F32, GD_F32 }, { -2 } },
+    { GD_ERR_SHAPE, { SHAPE(2, 6, 3), SHAPE(3), SHAPE(6) }, { GD_F32, GD_F32, GD_F32 }, { 3 } },
+    { GD_ERR_SHAPE, { SHAPE(6), SHAPE(6), SHAPE(6) }, { GD_F32, GD_F32, GD_F32 }, { 3 } },
+};
+FUNCTION(group_norm, 3, DV, RESULT_FLOAT, 8, y &&z ? gd_group_norm(x, y, z, .groups = p[0]) : NULL,
+         VALUES(-4, 4), VALUES(0.5, 1), VALUES(6, 9))
+
+#define instance_norm_cases    instance_cases
+#define instance_norm_refusals instance_refusals
+static const op_case instance_cases[] = {
+    { .shape = { SHAPE(2, 3, 5, 2), SHAPE(3), SHAPE(3) } },
+    { .shape = { SHAPE(2, 3, 7), SHAPE(3), SHAPE(3) } },
+};
+static const op_refusal instance_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(6), SHAPE(6), SHAPE(6) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
+};
+FUNCTION(instance_norm, 3, DV, RESULT_FLOAT, 8, y &&z ? gd_instance_norm(x, y, z) : NULL,
+         VALUES(-4, 4), VALUES(0.5, 1), VALUES(6, 9))
+
+static const op_case batch_norm_cases[] = {
+    { .shape = { SHAPE(3, 4, 5), SHAPE(4), SHAPE(4) } },
+    { .shape = { SHAPE(7, 3), SHAPE(3), SHAPE(3) } },
+    { .shape = { SHAPE(2, 3, 5, 2), SHAPE(3), SHAPE(3) } },
+};
+static const op_refusal batch_norm_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(3, 4, 5), SHAPE(5), SHAPE(4) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
+    { GD_ERR_SHAPE, { SHAPE(1, 4), SHAPE(4), SHAPE(4) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
+    { GD_ERR_SHAPE, { SHAPE(4), SHAPE(4), SHAPE(4) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
+};
+FUNCTION(batch_norm, 3, DV, RESULT_FLOAT, 8,
+         y &&z ? gd_batch_norm(x, y, z, .training = true, .epsilon = 1e-3) : NULL, VALUES(-4, 4),
+         VALUES(0.5, 1), VALUES(6, 9))
+
+/* With given statistics: y the mean, z the variance. */
+static const op_case batch_norm_eval_cases[] = {
+    { .shape = { SHAPE(3, 4, 5), SHAPE(4), SHAPE(4) } },
+};
+static const op_refusal batch_norm_eval_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(3, 4, 5), SHAPE(5), SHAPE(4) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
+};
+FUNCTION(batch_norm_eval, 3, OP_DIFFERENTIABLE, RESULT_FLOAT, 8,
+         y &&z ? gd_batch_norm(x, NULL, NULL, y, z) : NULL, VALUES(4, 9), VALUES(0.5, 1),
+         VALUES(1, 3))
