@@ -265,6 +265,45 @@ GD_API gd_tensor *gd_masked_fill(gd_tensor *x, gd_tensor *mask, double value);
  * zeros. */
 GD_API gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype);
 
+/* ---- attention ---- */
+
+typedef struct gd_attention_options {
+    gd_tensor *q;    // [.., heads, tq, d]
+    gd_tensor *k;    // [.., heads_kv, tk, d]; heads is a multiple of heads_kv (grouped-query)
+    gd_tensor *v;    // [.., heads_kv, tk, dv]
+    gd_tensor *mask; // broadcast to [.., heads, tq, tk]: bool, true where a query may look; or
+                     // numbers added to the scores
+    bool causal;     /* query i sees keys 0 … i + tk - tq, so that the last query sees all */
+    double scale;    /* of the scores; 0: 1/sqrt(d) */
+    double dropout;  /* probability with which a weight is 0, the others growing by 1/(1-p) */
+    bool plain;      /* store the scores, O(tq tk) memory: for comparison */
+} gd_attention_options;
+
+/* gd_attention(q, k, v, .causal = true): softmax(scale q k^T + mask) v -> [.., heads, tq, dv]
+ * (Vaswani et al. 2017). The scores are never stored: forward and backward take O(tq + tk) memory
+ * beside operands and results (FlashAttention: Dao et al. 2022; Dao 2023). A query that may look
+ * nowhere gets zeros. f32 and f64; halves through f32. Dropout draws tq * tk words a head from the
+ * context's stream. A mask that requires a gradient is computed with as `plain`. */
+#define gd_attention(...) gd_attention_with((gd_attention_options){ .q = __VA_ARGS__ })
+GD_API gd_tensor *gd_attention_with(gd_attention_options options);
+
+/* Rotary position embedding (Su et al., "RoFormer", 2021) of x [.., time, d], d even: the pair of
+ * features p at position t is turned by the angle t * base^(-2p/d). Pairs are neighbours (2p, 2p+1)
+ * as in Llama's files; with `halves`, (p, p + d/2) as in GPT-NeoX. */
+typedef struct gd_rope_options {
+    gd_tensor *x;
+    int64_t start; /* position of the first row */
+    double base;   /* 0: 10000 */
+    bool halves;
+} gd_rope_options;
+/* gd_rope(q), gd_rope(q, .start = 17, .halves = true) */
+#define gd_rope(...) gd_rope_with((gd_rope_options){ .x = __VA_ARGS__ })
+GD_API gd_tensor *gd_rope_with(gd_rope_options options);
+/* sin(t / 10000^(2p/d)) at feature 2p, cos of the same at 2p+1, for t in start … start+time-1:
+ * [time, d] f32 (Vaswani et al. 2017). */
+GD_API gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t time,
+                                          int64_t d);
+
 /* ---- effects ---- */
 
 /* Put `value` (broadcast and converted to it) into the storage of `target`, a tensor with storage

@@ -101,4 +101,11 @@ static inline int64_t gd_norm_rows(const gd_layout *x)
     return rows;
 }
 
+/* attention, attention_result, attention_grad: ops/attention.c */
+typedef struct gd_attention_attr {
+    double scale, dropout; /* dropout: probability, 0 for none */
+    uint64_t offset;       /* of its first random word from the position in the state */
+    int32_t causal, has_mask;
+} gd_attention_attr;
+
 #endif

@@ -552,7 +552,10 @@ OP_SAFE(part, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y), 
     _(mul_fraction) _(div_scalar) _(rdiv_scalar) _(pow_scalar) _(normal) _(linspace) _(eye)        \
     _(transpose) _(select) _(flip) _(squeeze) _(unsqueeze) _(stack) _(zero_like) _(mean) _(var)    \
     _(std) _(logsumexp) _(all) _(any) _(outer) _(dot) _(affine) _(one_hot) _(cross_entropy_mean)   \
-    _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_) LOSS_FUNCTIONS(_) NORM_FUNCTIONS(_)
+    _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_) LOSS_FUNCTIONS(_) NORM_FUNCTIONS(_) \
+    ATTENTION_FUNCTIONS(_)
+/* op_rows_attention.c */
+#define ATTENTION_FUNCTIONS(_) _(attention_plain) _(rope)
 /* op_rows_arrange.c */
 #define ARRANGE_FUNCTIONS(_)                                                                       \
     _(take) _(index_select) _(embedding) _(index_add) _(masked_fill) _(split) _(chunk) _(tile)     \
@@ -626,6 +629,8 @@ const op_large op_large_cases[] = {
     { "softmax", { { SHAPE(509, 257) }, { 1 } } },
     { "softmax", { { SHAPE(509, 257) }, { 0 } } },
     { "log_softmax", { { SHAPE(509, 257) }, { 1 } } },
+    { "attention_result", { { SHAPE(3, 251, 3), SHAPE(3, 257, 3), SHAPE(3, 257, 5) }, { 1 } } },
+    { "attention_grad", { { SHAPE(4, 67, 4), SHAPE(2, 2, 131, 4), SHAPE(4, 67, 4) }, { 0, 3 } } },
     { "cross_entropy", { .shape = { SHAPE(509, 257), SHAPE(509) } } },
     { "cross_entropy_grad", { .shape = { SHAPE(509, 257), SHAPE(509), SHAPE(509) } } },
     { "ctc_alpha", { .shape = { SHAPE(67, 31, 21), SHAPE(67, 21) } } },

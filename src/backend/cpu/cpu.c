@@ -18,15 +18,15 @@ typedef void (*register_fn)(gd_kernel_fn *kernel);
 
 /* What is compiled once per instruction set. */
 typedef struct isa_kernels {
-    register_fn elementwise, reduce, softmax, norm;
+    register_fn elementwise, reduce, softmax, norm, attention;
     gd_gemm_fn gemm_f32, gemm_f64;
 } isa_kernels;
 
-#define KERNELS_OF(isa)                                                                   \
-    {                                                                                     \
-        gd_cpu_register_elementwise_##isa, gd_cpu_register_reduce_##isa,                  \
-            gd_cpu_register_softmax_##isa, gd_cpu_register_norm_##isa, gd_gemm_f32_##isa, \
-            gd_gemm_f64_##isa                                                             \
+#define KERNELS_OF(isa)                                                           \
+    {                                                                             \
+        gd_cpu_register_elementwise_##isa, gd_cpu_register_reduce_##isa,          \
+            gd_cpu_register_softmax_##isa, gd_cpu_register_norm_##isa,            \
+            gd_cpu_register_attention_##isa, gd_gemm_f32_##isa, gd_gemm_f64_##isa \
     }
 static const isa_kernels kernels[GD_ISA_COUNT] = {
     [GD_ISA_BASELINE] = KERNELS_OF(baseline),
@@ -50,6 +50,7 @@ static void fill_table(gd_cpu_device *cpu)
     chosen->reduce(cpu->base.kernel);
     chosen->softmax(cpu->base.kernel);
     chosen->norm(cpu->base.kernel);
+    chosen->attention(cpu->base.kernel);
     gd_cpu_register_memory(cpu->base.kernel);
     gd_cpu_register_matmul(cpu->base.kernel);
     gd_cpu_register_ctc(cpu->base.kernel);

@@ -26,14 +26,15 @@ static inline void *gd_cpu_scratch(const gd_kernel_call *call, int thread)
 }
 
 /* Kernel groups. Each writes kernel[GD_OP_x] for the ops it implements. */
-#define GD_CPU_DECLARE_ISA(isa)                                                           \
-    void gd_cpu_register_elementwise_##isa(                                               \
-        gd_kernel_fn *kernel); /* elementwise rows, cast, copy, fused */                  \
-    void gd_cpu_register_reduce_##isa(                                                    \
-        gd_kernel_fn *kernel); /* sum prod max min argmax argmin cumsum cumprod */        \
-    void gd_cpu_register_softmax_##isa(                                                   \
-        gd_kernel_fn *kernel); /* softmax log_softmax cross_entropy cross_entropy_grad */ \
-    void gd_cpu_register_norm_##isa(gd_kernel_fn *kernel); /* normalize normalize_grad */
+#define GD_CPU_DECLARE_ISA(isa)                                                                \
+    void gd_cpu_register_elementwise_##isa(                                                    \
+        gd_kernel_fn *kernel); /* elementwise rows, cast, copy, fused */                       \
+    void gd_cpu_register_reduce_##isa(                                                         \
+        gd_kernel_fn *kernel); /* sum prod max min argmax argmin cumsum cumprod */             \
+    void gd_cpu_register_softmax_##isa(                                                        \
+        gd_kernel_fn *kernel); /* softmax log_softmax cross_entropy cross_entropy_grad */      \
+    void gd_cpu_register_norm_##isa(gd_kernel_fn *kernel);      /* normalize normalize_grad */ \
+    void gd_cpu_register_attention_##isa(gd_kernel_fn *kernel); /* attention attention_grad */
 GD_CPU_DECLARE_ISA(baseline)
 GD_CPU_DECLARE_ISA(avx2)
 GD_CPU_DECLARE_ISA(avx512)

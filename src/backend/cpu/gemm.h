@@ -36,6 +36,7 @@ typedef struct gd_gemm_args {
     const void *bias; /* [n] or NULL: added to every row */
     int64_t bias_stride;
     bool relu;       /* NaN stays NaN */
+    bool accumulate; /* add the block sums to what C holds, in order: c = ((c + s0) + s1) + … */
     int threads;     /* at most; small problems use fewer */
     void *workspace; /* gd_gemm_workspace_bytes(threads) bytes, aligned to 64 */
 } gd_gemm_args;

@@ -78,7 +78,7 @@ static void N(multiply_panel)(const block_t *block, int64_t row, int64_t rows)
         .row_bias = last && p->row_bias ? p->row_bias + row * p->row_bias_stride : NULL,
         .row_bias_stride = p->row_bias_stride,
         .next_a = p->a,
-        .accumulate = block->step > 0,
+        .accumulate = block->step > 0 || p->accumulate,
         .relu = last && p->relu,
     };
     if (p->a_col == 1 && row + 2 * rows <= p->m && (block->pack_rows || p->n > DIRECT_COLUMNS)) {
@@ -157,6 +157,10 @@ static void N(multiply_blocks)(const product_t *p, REAL *scratch)
 /* One product, or a part of one, in this thread. m, n, k > 0. */
 static void N(multiply)(const product_t *p, REAL *scratch)
 {
+    if (p->accumulate) {
+        N(multiply_blocks)(p, scratch);
+        return;
+    }
     if (p->m == 1) {
         if (N(multiply_row)(p, scratch))
             return;
@@ -200,6 +204,7 @@ static void N(get_product)(const gd_gemm_args *args, product_t *p)
     p->k = args->k;
     p->c = args->c;
     p->relu = args->relu;
+    p->accumulate = args->accumulate;
     p->transposed = transposed;
     if (!transposed) {
         p->m = args->m, p->n = args->n;
@@ -292,6 +297,8 @@ static void N(run)(const gd_gemm_args *args)
     for (int d = 0; d < args->batch_rank; d++)
         batch *= args->batch_shape[d];
     if (args->m <= 0 || args->n <= 0 || batch <= 0)
+        return;
+    if (args->k <= 0 && args->accumulate)
         return;
     if (args->k <= 0) {
         N(fill)(args);

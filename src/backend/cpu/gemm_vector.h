@@ -18,7 +18,7 @@ typedef struct product_t {
     int64_t column_bias_stride;
     const REAL *row_bias; // [m] or NULL
     int64_t row_bias_stride;
-    bool relu, transposed;
+    bool relu, accumulate, transposed;
 } product_t;
 
 /* values [count] -> columns [first, first+count) of the one row of C, with bias and ReLU. */

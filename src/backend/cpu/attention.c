@@ -1,0 +1,452 @@
+/* backend/cpu/attention.c: attention and its gradient on the CPU: the walk over tiles of scores and
+ * the matrix products (gemm.h). What happens to a tile in between is in attention_isa.c; the
+ * formulas are in ops/attention.c. f32 goes through tiles; f64, for checks of gradients, row by
+ * row. Start at gd_attention_run().
+ *
+ * A tile lies in the thread's scratch. Forward, the blocks of queries are dealt out to the threads.
+ * Backward it is heads of k and v, with all queries that look at them, since those add to the same
+ * gradients: nothing is ever added to by two threads.
+ */
+#include "backend/cpu/attention.h"
+
+#include "base/random.h"
+#include "base/threads.h"
+#include "ops/attrs.h"
+
+#include <math.h>
+#include <string.h>
+
+#define KEYS GD_ATTENTION_KEYS
+
+/* The last two axes of an operand in one batch entry and head: row i at data + i * row. */
+typedef struct matrix {
+    void *data;
+    int64_t row, column; /* strides, in elements */
+} matrix;
+
+typedef struct job {
+    const gd_kernel_call *call;
+    const gd_attention_loops *loops;
+    const gd_attention_attr *attr;
+    gd_operand q, k, v, mask, g;
+    gd_layout mask_layout; /* stretched to the scores */
+    const void *packed;    /* the gradient's: what the forward pass gave */
+    uint64_t seed, word;   /* dropout: of row 0, key 0 */
+    int64_t entries;       /* batch entries times heads of q */
+    int64_t heads, groups; /* of q; of k and v */
+    int64_t tq, tk, d, dv;
+    int64_t blocks, block; /* of queries: how many, and their size */
+    int64_t keys;          /* columns of a tile */
+} job;
+
+/* Where batch entry and head `entry`, a row-major number, begins in an operand, in elements. */
+static int64_t offset_of(const gd_layout *layout, int64_t entry)
+{
+    int64_t at = 0;
+    for (int axis = layout->rank - 3; axis >= 0; axis--) {
+        at += entry % layout->shape[axis] * layout->stride[axis];
+        entry /= layout->shape[axis];
+    }
+    return at;
+}
+
+static matrix matrix_of(const gd_operand *x, int64_t entry)
+{
+    const gd_layout *layout = x->layout;
+    int64_t size = (int64_t)gd_dtype_size(layout->dtype);
+    return (matrix){ (char *)x->data + offset_of(layout, entry) * size,
+                     layout->stride[layout->rank - 2], layout->stride[layout->rank - 1] };
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The entry of k and v that entry of q looks at. */
+static int64_t entry_of_keys(const job *j, int64_t entry)
+{
+    return entry / j->heads * j->groups + entry % j->heads * j->groups / j->heads;
+}
+
+static job job_of(const gd_kernel_call *call, const gd_attention_loops *loops, int extras)
+{
+    const gd_operand *in = call->in;
+    const gd_layout *q = in[0].layout, *k = in[1].layout, *v = in[2].layout;
+    int rank = q->rank;
+    job j = { .call = call,
+              .loops = loops,
+              .attr = call->attr,
+              .q = in[0],
+              .k = in[1],
+              .v = in[2],
+              .heads = q->shape[rank - 3],
+              .groups = k->shape[rank - 3],
+              .tq = q->shape[rank - 2],
+              .tk = k->shape[rank - 2],
+              .d = q->shape[rank - 1],
+              .dv = v->shape[rank - 1] };
+    if (j.attr->has_mask) {
+        gd_shape scores = gd_layout_shape(q);
+        scores.dim[rank - 1] = j.tk;
+        j.mask = in[extras++];
+        (void)gd_layout_broadcast(j.mask.layout, scores, &j.mask_layout); /* infer has checked */
+    }
+    if (j.attr->dropout > 0) {
+        const int64_t *state = in[extras].data;
+        j.seed = (uint64_t)state[0];
+        j.word = (uint64_t)state[in[extras].layout->stride[0]] + j.attr->offset;
+    }
+    j.entries = j.tq > 0 ? gd_layout_count(q) / (j.tq * j.d) : 0;
+    j.blocks = (j.tq + GD_ATTENTION_QUERIES - 1) / GD_ATTENTION_QUERIES;
+    j.block = j.blocks > 0 ? (j.tq + j.blocks - 1) / j.blocks : 0;
+    /* Small tiles along the diagonal leave less to compute in vain. */
+    j.keys = j.attr->causal && j.tk <= 1024 ? KEYS / 2 : KEYS;
+    return j;
+}
+
+/* Queries [row, row + rows) of `entry` against keys [key, key + keys). */
+static gd_attention_tile tile_of(const job *j, int64_t entry, int64_t row, int64_t rows,
+                                 int64_t key, int64_t keys)
+{
+    gd_attention_tile t = {
+        .rows = rows, .keys = keys, .seen = keys, .scale = (float)j->attr->scale
+    };
+    if (j->attr->causal) {
+        t.seen = row + j->tk - j->tq - key + 1;
+        t.seen_step = 1;
+    }
+    if (j->attr->has_mask) {
+        int rank = j->mask_layout.rank;
+        t.mask_row = j->mask_layout.stride[rank - 2];
+        t.mask_key = j->mask_layout.stride[rank - 1];
+        t.mask_is_bool = j->mask_layout.dtype == GD_BOOL;
+        t.mask = (const char *)j->mask.data +
+                 (offset_of(&j->mask_layout, entry) + row * t.mask_row + key * t.mask_key) *
+                     (int64_t)gd_dtype_size(j->mask_layout.dtype);
+    }
+    if (j->attr->dropout > 0) {
+        t.seed = j->seed;
+        t.word = j->word + (uint64_t)((entry * j->tq + row) * j->tk + key);
+        t.word_row = (uint64_t)j->tk;
+        t.drop_below = (uint32_t)ceil(j->attr->dropout * 16777216);
+        t.keep = (float)(1 / (1 - j->attr->dropout));
+    }
+    return t;
+}
+
+/* The first query that may look at key `key`. */
+static int64_t first_query(const job *j, int64_t key)
+{
+    int64_t row = key - (j->tk - j->tq);
+    return j->attr->causal && row > 0 ? row : 0;
+}
+
+/* c [m, n] (+)= a [m, k] @ b [k, n], by one thread. */
+static void multiply(const job *j, int thread, int64_t m, int64_t k, int64_t n, matrix a, matrix b,
+                     matrix c, bool accumulate)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)j->call->device;
+    gd_gemm_args args = { .m = m,
+                          .n = n,
+                          .k = k,
+                          .a = a.data,
+                          .a_row_stride = a.row,
+                          .a_col_stride = a.column,
+                          .b = b.data,
+                          .b_row_stride = b.row,
+                          .b_col_stride = b.column,
+                          .c = c.data,
+                          .c_row_stride = c.row,
+                          .c_col_stride = c.column,
+                          .accumulate = accumulate,
+                          .threads = 1,
+                          .workspace =
+                              (char *)cpu->workspace + (size_t)thread * gd_gemm_thread_bytes() };
+    cpu->gemm_f32(&args);
+}
+
+static matrix transposed(matrix a)
+{
+    return (matrix){ a.data, a.column, a.row };
+}
+
+static matrix rows_from(matrix a, int64_t row)
+{
+    a.data = (float *)a.data + row * a.row;
+    return a;
+}
+
+/* ---- forward ---- */
+
+/* One block of queries against all keys. */
+static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows, int thread)
+{
+    float *s = gd_cpu_scratch(j->call, thread);
+    float max[GD_ATTENTION_QUERIES], sum[GD_ATTENTION_QUERIES];
+    for (int64_t i = 0; i < rows; i++) {
+        max[i] = -INFINITY;
+        sum[i] = 0;
+    }
+    int64_t at = entry * j->tq + row, of_keys = entry_of_keys(j, entry);
+    float *o = (float *)j->call->out.data + at * j->dv;
+    float *logarithm = (float *)j->call->out.data + j->entries * j->tq * j->dv + at;
+    memset(o, 0, (size_t)(rows * j->dv) * sizeof *o);
+    matrix q = matrix_of(&j->q, entry), k = matrix_of(&j->k, of_keys);
+    matrix v = matrix_of(&j->v, of_keys);
+    gd_attention_tile t = { 0 };
+    for (int64_t key = 0; key < j->tk; key += j->keys) {
+        int64_t first = first_query(j, key) - row, keys = least(j->keys, j->tk - key);
+        first = first < 0 ? 0 : first;
+        if (first >= rows)
+            break;
+        int64_t count = rows - first;
+        matrix scores = { s, KEYS, 1 }, result = { o + first * j->dv, j->dv, 1 };
+        t = tile_of(j, entry, row + first, count, key, keys);
+        t.s = s;
+        t.max = max + first;
+        t.sum = sum + first;
+        t.o = result.data;
+        t.o_row = t.width = j->dv;
+        multiply(j, thread, count, j->d, keys, rows_from(q, row + first),
+                 transposed(rows_from(k, key)), scores, false);
+        j->loops->weights(&t);
+        multiply(j, thread, count, keys, j->dv, scores, rows_from(v, key), result, true);
+    }
+    t = (gd_attention_tile){ .rows = rows, .max = max, .sum = sum, .o = o };
+    t.o_row = t.width = j->dv;
+    j->loops->finish(&t, logarithm);
+}
+
+static void range_forward(void *context, int64_t begin, int64_t end, int thread)
+{
+    const job *j = context;
+    for (int64_t item = begin; item < end; item++) {
+        int64_t row = item % j->blocks * j->block;
+        if (row < j->tq)
+            block_forward(j, item / j->blocks, row, least(j->block, j->tq - row), thread);
+    }
+}
+
+/* ---- backward ---- */
+
+/* Where the gradients go, and what the forward pass left. */
+typedef struct gradient {
+    float *q, *k, *v;           // [entries, tq, d], [entries of keys, tk, d], [.., tk, dv]
+    const float *o, *logarithm; // [entries, tq, dv], [entries, tq]
+} gradient;
+
+static gradient gradient_of(const job *j)
+{
+    int64_t keys = j->heads > 0 ? j->entries / j->heads * j->groups * j->tk : 0;
+    float *out = j->call->out.data;
+    const float *packed = j->packed;
+    return (gradient){ out, out + j->entries * j->tq * j->d,
+                       out + j->entries * j->tq * j->d + keys * j->d, packed,
+                       packed + j->entries * j->tq * j->dv };
+}
+
+/* One tile: queries [row, row + rows) of `entry` and keys [key, key + keys). */
+static void tile_backward(const job *j, const gradient *to, int64_t entry, int64_t row,
+                          int64_t rows, int64_t key, int64_t keys, int thread)
+{
+    _Static_assert(2 * GD_ATTENTION_QUERIES * KEYS * sizeof(float) <= GD_CPU_SCRATCH,
+                   "two tiles must fit the scratch");
+    int64_t of_keys = entry_of_keys(j, entry), at = entry * j->tq + row;
+    matrix q = rows_from(matrix_of(&j->q, entry), row);
+    matrix g = rows_from(matrix_of(&j->g, entry), row);
+    matrix k = rows_from(matrix_of(&j->k, of_keys), key);
+    matrix v = rows_from(matrix_of(&j->v, of_keys), key);
+    matrix dq = { to->q + at * j->d, j->d, 1 };
+    matrix dk = { to->k + (of_keys * j->tk + key) * j->d, j->d, 1 };
+    matrix dv = { to->v + (of_keys * j->tk + key) * j->dv, j->dv, 1 };
+    float *scratch = gd_cpu_scratch(j->call, thread);
+    matrix s = { scratch, KEYS, 1 }, dp = { scratch + GD_ATTENTION_QUERIES * KEYS, KEYS, 1 };
+
+    multiply(j, thread, rows, j->d, keys, q, transposed(k), s, false);
+    multiply(j, thread, rows, j->dv, keys, g, transposed(v), dp, false);
+    gd_attention_tile t = tile_of(j, entry, row, rows, key, keys);
+    t.s = s.data;
+    t.dp = dp.data;
+    t.logarithm = to->logarithm + at;
+    t.result = to->o + at * j->dv;
+    t.result_row = t.width = j->dv;
+    t.g = g.data;
+    t.g_row = g.row;
+    t.g_column = g.column;
+    j->loops->gradients(&t);
+    multiply(j, thread, keys, rows, j->dv, transposed(s), g, dv, true);
+    multiply(j, thread, keys, rows, j->d, transposed(dp), q, dk, true);
+    multiply(j, thread, rows, keys, j->d, dp, k, dq, true);
+}
+
+/* Heads of k and v [begin, end), with every head of q that looks at them. */
+static void range_backward(void *context, int64_t begin, int64_t end, int thread)
+{
+    const job *j = context;
+    gradient to = gradient_of(j);
+    int64_t share = j->heads / j->groups;
+    for (int64_t of_keys = begin; of_keys < end; of_keys++) {
+        int64_t batch = of_keys / j->groups, group = of_keys % j->groups;
+        int64_t head = batch * j->heads + group * share;
+        memset(to.q + head * j->tq * j->d, 0, (size_t)(share * j->tq * j->d) * sizeof(float));
+        memset(to.k + of_keys * j->tk * j->d, 0, (size_t)(j->tk * j->d) * sizeof(float));
+        memset(to.v + of_keys * j->tk * j->dv, 0, (size_t)(j->tk * j->dv) * sizeof(float));
+        for (int64_t entry = head; entry < head + share; entry++)
+            for (int64_t key = 0; key < j->tk; key += j->keys) {
+                int64_t keys = least(j->keys, j->tk - key), first = first_query(j, key);
+                for (int64_t row = 0; row < j->tq; row += j->block) {
+                    int64_t from = row < first ? first : row;
+                    int64_t rows = least(row + j->block, j->tq) - from;
+                    if (rows > 0)
+                        tile_backward(j, &to, entry, from, rows, key, keys, thread);
+                }
+            }
+    }
+}
+
+/* ---- f64: row by row, scores computed anew wherever they are needed ---- */
+
+/* The score of query i and key n; -inf where excluded. */
+static double score_f64(const job *j, int64_t entry, int64_t i, int64_t n)
+{
+    if (j->attr->causal && n > i + j->tk - j->tq)
+        return -INFINITY;
+    matrix q = matrix_of(&j->q, entry), k = matrix_of(&j->k, entry_of_keys(j, entry));
+    const double *a = (const double *)q.data + i * q.row;
+    const double *b = (const double *)k.data + n * k.row;
+    double sum = 0;
+    for (int64_t c = 0; c < j->d; c++)
+        sum += a[c * q.column] * b[c * k.column];
+    sum *= j->attr->scale;
+    if (!j->attr->has_mask)
+        return sum;
+    gd_operand mask = { j->mask.data, &j->mask_layout };
+    matrix m = matrix_of(&mask, entry);
+    int64_t at = i * m.row + n * m.column;
+    if (j->mask_layout.dtype == GD_BOOL)
+        return ((const uint8_t *)m.data)[at] ? sum : -INFINITY;
+    double x = ((const double *)m.data)[at];
+    return x == -INFINITY ? x : sum + x;
+}
+
+static double factor_f64(const job *j, int64_t entry, int64_t i, int64_t n)
+{
+    uint32_t word;
+    if (j->attr->dropout == 0)
+        return 1;
+    gd_philox_words(j->seed, j->word + (uint64_t)((entry * j->tq + i) * j->tk + n), 1, &word);
+    return (word & 0xffffff) >= ceil(j->attr->dropout * 16777216) ? 1 / (1 - j->attr->dropout) : 0;
+}
+
+/* max passes over NaN, which comes back through exp. */
+static void range_forward_f64(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const job *j = context;
+    for (int64_t r = begin; r < end; r++) { /* rows of q */
+        int64_t entry = r / j->tq, i = r % j->tq;
+        matrix v = matrix_of(&j->v, entry_of_keys(j, entry));
+        double *o = (double *)j->call->out.data + r * j->dv, max = -INFINITY, sum = 0;
+        memset(o, 0, (size_t)j->dv * sizeof *o);
+        for (int64_t n = 0; n < j->tk; n++)
+            max = fmax(max, score_f64(j, entry, i, n));
+        double base = max == -INFINITY ? 0 : max;
+        for (int64_t n = 0; n < j->tk; n++) {
+            double p = exp(score_f64(j, entry, i, n) - base), f = factor_f64(j, entry, i, n);
+            const double *from = (const double *)v.data + n * v.row;
+            sum += p;
+            for (int64_t c = 0; c < j->dv; c++)
+                o[c] += p * f * from[c * v.column];
+        }
+        for (int64_t c = 0; c < j->dv && sum != 0; c++)
+            o[c] /= sum;
+        ((double *)j->call->out.data)[j->entries * j->tq * j->dv + r] =
+            sum != 0 ? base + log(sum) : INFINITY;
+    }
+}
+
+/* Row i of entry: into the gradients of q, and of k and v from entry of_keys on. */
+static void row_backward_f64(const job *j, int64_t entry, int64_t i, double *dq, double *dk,
+                             double *dv)
+{
+    int64_t of_keys = entry_of_keys(j, entry), r = entry * j->tq + i;
+    matrix q = matrix_of(&j->q, entry), k = matrix_of(&j->k, of_keys);
+    matrix v = matrix_of(&j->v, of_keys), g = matrix_of(&j->g, entry);
+    const double *o = (const double *)j->packed + r * j->dv;
+    const double *a = (const double *)q.data + i * q.row, *u = (const double *)g.data + i * g.row;
+    double l = ((const double *)j->packed)[j->entries * j->tq * j->dv + r], along = 0;
+    for (int64_t c = 0; c < j->dv; c++)
+        along += o[c] * u[c * g.column];
+    for (int64_t n = 0; n < j->tk; n++) {
+        const double *b = (const double *)k.data + n * k.row;
+        const double *w = (const double *)v.data + n * v.row;
+        double p = exp(score_f64(j, entry, i, n) - l), f = factor_f64(j, entry, i, n), dp = 0;
+        if (p == 0)
+            continue;
+        for (int64_t c = 0; c < j->dv; c++) {
+            dp += u[c * g.column] * w[c * v.column];
+            dv[n * j->dv + c] += p * f * u[c * g.column];
+        }
+        double ds = p * (dp * f - along) * j->attr->scale;
+        for (int64_t c = 0; c < j->d; c++) {
+            dq[c] += ds * b[c * k.column];
+            dk[n * j->d + c] += ds * a[c * q.column];
+        }
+    }
+}
+
+static void range_backward_f64(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const job *j = context;
+    int64_t share = j->heads / j->groups, keys = j->entries / share * j->tk;
+    double *dq = j->call->out.data, *dk = dq + j->entries * j->tq * j->d, *dv = dk + keys * j->d;
+    for (int64_t of_keys = begin; of_keys < end; of_keys++) {
+        int64_t at = of_keys * j->tk;
+        memset(dk + at * j->d, 0, (size_t)(j->tk * j->d) * sizeof(double));
+        memset(dv + at * j->dv, 0, (size_t)(j->tk * j->dv) * sizeof(double));
+        for (int64_t r = of_keys * share * j->tq; r < (of_keys + 1) * share * j->tq; r++) {
+            memset(dq + r * j->d, 0, (size_t)j->d * sizeof(double));
+            row_backward_f64(j, r / j->tq, r % j->tq, dq + r * j->d, dk + at * j->d,
+                             dv + at * j->dv);
+        }
+    }
+}
+
+/* ---- the kernels ---- */
+
+/* Items of so many multiply-adds a thread is worth waking for. */
+static int64_t grain(const job *j, int64_t queries)
+{
+    const int64_t worth = 500000;
+    return 1 + worth / (queries * j->tk * (j->d + j->dv) + 1);
+}
+
+gd_status gd_attention_run(const gd_kernel_call *call, const gd_attention_loops *loops)
+{
+    job j = job_of(call, loops, 3);
+    int threads = call->device->threads;
+    if (call->out.layout->dtype == GD_F64)
+        gd_parallel_for(threads, j.entries * j.tq, grain(&j, 1), range_forward_f64, &j);
+    else
+        gd_parallel_for(threads, j.entries * j.blocks, grain(&j, j.block), range_forward, &j);
+    return GD_OK;
+}
+
+gd_status gd_attention_grad_run(const gd_kernel_call *call, const gd_attention_loops *loops)
+{
+    job j = job_of(call, loops, 5);
+    j.packed = call->in[3].data;
+    j.g = call->in[4];
+    bool is_f64 = call->out.layout->dtype == GD_F64;
+    size_t size = gd_dtype_size(call->out.layout->dtype);
+    if (j.entries == 0) { /* keys nobody looks at */
+        memset(call->out.data, 0, (size_t)gd_layout_count(call->out.layout) * size);
+        return GD_OK;
+    }
+    gd_parallel_for(call->device->threads, j.entries / j.heads * j.groups,
+                    grain(&j, j.tq * j.heads / j.groups),
+                    is_f64 ? range_backward_f64 : range_backward, &j);
+    return GD_OK;
+}

@@ -1,0 +1,54 @@
+/* backend/cpu/attention.h: attention in tiles (FlashAttention: Dao et al. 2022; Dao 2023). The walk
+ * over blocks of queries and keys, and the matrix products, are in attention.c; what is done with
+ * the numbers of one tile between two products is in attention_isa.c, compiled once per instruction
+ * set.
+ *
+ * The order of all sums is a function of shapes alone. Of a row's tiles, one after the other: m' =
+ * max(m, max S), a = exp(m - m'), l = l a + sum(exp(S - m')), O = O a + exp(S - m') V; at the end O
+ * / l.
+ */
+#ifndef GD_BACKEND_CPU_ATTENTION_H
+#define GD_BACKEND_CPU_ATTENTION_H
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/random.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GD_ATTENTION_QUERIES 224 /* rows of a tile at most: 16 of the tallest register tiles */
+#define GD_ATTENTION_KEYS    128 /* columns at most, and the distance between rows */
+#define GD_ATTENTION_LANES   16  /* sums along a row are made in so many lanes */
+
+/* Scores of some queries and keys, and what is known of their rows. */
+typedef struct gd_attention_tile {
+    float *s;  // [rows, GD_ATTENTION_KEYS]: in: q k^T; out: weights, 0 where excluded
+    float *dp; // the same, for the gradient only: in: g v^T; out: the gradient of q k^T
+    int64_t rows, keys;
+    int64_t seen; /* row i may look at the first `seen + i * seen_step` keys */
+    int64_t seen_step;
+    float scale;
+    const void *mask; // NULL, or that of row 0, key 0: strides in elements
+    int64_t mask_row, mask_key;
+    bool mask_is_bool;
+    uint64_t seed, word, word_row; /* dropout: number of the first word, distance between rows */
+    uint32_t drop_below;           /* of the low 24 bits; 0: no dropout */
+    float keep;                    /* factor of what is kept */
+    float *max, *sum;              // [rows]: m and l so far
+    float *o;                      // [rows, width], distance o_row: O so far
+    int64_t o_row, width;
+    const float *logarithm;  // [rows], for the gradient
+    const float *result, *g; // [rows, width], for the gradient: O and its gradient
+    int64_t result_row, g_row, g_column;
+} gd_attention_tile;
+
+typedef struct gd_attention_loops {
+    void (*weights)(gd_attention_tile *tile);                  /* a step of the forward pass */
+    void (*finish)(gd_attention_tile *tile, float *logarithm); /* O / l, and m + log l */
+    void (*gradients)(gd_attention_tile *tile); /* s -> dropped weights, dp -> gradient */
+} gd_attention_loops;
+
+gd_status gd_attention_run(const gd_kernel_call *call, const gd_attention_loops *loops);
+gd_status gd_attention_grad_run(const gd_kernel_call *call, const gd_attention_loops *loops);
+
+#endif

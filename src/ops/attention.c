@@ -1,0 +1,524 @@
+/* ops/attention.c: scaled dot-product attention (Vaswani et al., "Attention is all you need",
+ * 2017). Start at gd_attention_with().
+ *
+ *     S = scale Q K^T (+ mask),   P = softmax(S),   O = dropout(P) V
+ *
+ * Two ways to the same values. The plain composition, made of matrix products and a softmax, stores
+ * S and P, O(T^2) numbers. The ops never do (FlashAttention: Dao, Fu, Ermon, Rudra, Ré 2022; Dao
+ * 2023): `attention` gives O and, for each row, L = log(sum(exp(S))), with which `attention_grad`
+ * computes pieces of P again. Both lie in one flat result, O first; `attention_result` is the view
+ * of O that users get, and the node derivatives start from.
+ */
+#include "ops/internal.h"
+
+#include <math.h>
+
+/* Inputs of the three ops. What is optional stands at the end: the mask, then the random state. */
+enum { Q, K, V };            /* attention */
+enum { PACKED, RESULT_Q };   /* attention_result: packed, q, k, v */
+enum { GRAD_PACKED = 3, G }; /* attention_grad: q, k, v, packed, g */
+#define GRAD_EXTRAS (G + 1)  /* where its optional inputs begin */
+#define MOST_INPUTS (GRAD_EXTRAS + 2)
+
+static gd_shape shape_of(const gd_layout *layout)
+{
+    return gd_layout_shape(layout);
+}
+
+/* shape with its axis `from_end` (1: the last) replaced. */
+static gd_shape with_axis(gd_shape shape, int from_end, int64_t size)
+{
+    shape.dim[shape.rank - from_end] = size;
+    return shape;
+}
+
+/* [.., h, tq, d] and [.., hk, tk, d] -> [.., h, tq, tk] */
+static gd_shape score_shape(const gd_layout *q, const gd_layout *k)
+{
+    return with_axis(shape_of(q), 1, k->shape[k->rank - 2]);
+}
+
+static int64_t count_of(gd_shape shape)
+{
+    int64_t count = 1;
+    for (int i = 0; i < shape.rank; i++)
+        count *= shape.dim[i];
+    return count;
+}
+
+/* ---- shapes ---- */
+
+static gd_status fail_shapes(const gd_layout *const *in, const char *why)
+{
+    char q[GD_SHAPE_TEXT], k[GD_SHAPE_TEXT], v[GD_SHAPE_TEXT];
+    return gd_fail(GD_ERR_SHAPE, "gd_attention: q %s, k %s, v %s: %s", gd_layout_text(in[Q], q),
+                   gd_layout_text(in[K], k), gd_layout_text(in[V], v), why);
+}
+
+static gd_status check_shapes(const gd_layout *const *in)
+{
+    const gd_layout *q = in[Q], *k = in[K], *v = in[V];
+    int rank = q->rank;
+    if (rank < 3 || k->rank != rank || v->rank != rank)
+        return fail_shapes(in, "all need the axes [.., heads, time, width], as many of them");
+    for (int i = 0; i < rank - 3; i++)
+        if (q->shape[i] != k->shape[i] || q->shape[i] != v->shape[i])
+            return fail_shapes(in, "the batch axes differ");
+    int64_t heads = q->shape[rank - 3], groups = k->shape[rank - 3];
+    if (v->shape[rank - 3] != groups || v->shape[rank - 2] != k->shape[rank - 2])
+        return fail_shapes(in, "k and v differ in heads or time");
+    if (groups < 1 ? heads > 0 : heads % groups != 0)
+        return fail_shapes(in, "the heads of q are no multiple of those of k and v");
+    if (q->shape[rank - 1] != k->shape[rank - 1] || q->shape[rank - 1] < 1)
+        return fail_shapes(in, "the widths of q and k differ, or are 0");
+    return GD_OK;
+}
+
+static gd_status check_operands(const gd_layout *const *in, const gd_layout *const *extras, int n,
+                                const gd_attention_attr *attr)
+{
+    if (check_shapes(in) != GD_OK)
+        return gd_error_code();
+    gd_dtype dtype = in[Q]->dtype;
+    if ((dtype != GD_F32 && dtype != GD_F64) || in[K]->dtype != dtype || in[V]->dtype != dtype)
+        return gd_fail(GD_ERR_DTYPE, "gd_attention: q is %s, k %s, v %s; all f32 or all f64 needed",
+                       gd_dtype_name(dtype), gd_dtype_name(in[K]->dtype),
+                       gd_dtype_name(in[V]->dtype));
+    if (n != (attr->has_mask != 0) + (attr->dropout > 0))
+        return gd_fail(GD_ERR_INVALID, "gd_attention: %d optional operands do not fit the options",
+                       n);
+    if (!attr->has_mask)
+        return GD_OK;
+    gd_layout stretched;
+    gd_shape scores = score_shape(in[Q], in[K]);
+    if (!gd_layout_broadcast(extras[0], scores, &stretched)) {
+        char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+        return gd_fail(GD_ERR_SHAPE, "gd_attention: the mask %s does not stretch to the scores %s",
+                       gd_layout_text(extras[0], a), gd_shape_text(scores, b));
+    }
+    if (extras[0]->dtype != GD_BOOL && extras[0]->dtype != dtype)
+        return gd_fail(GD_ERR_DTYPE, "gd_attention: the mask is %s; bool or %s is needed",
+                       gd_dtype_name(extras[0]->dtype), gd_dtype_name(dtype));
+    return GD_OK;
+}
+
+/* [.., h, tq, dv] */
+static gd_shape result_shape(const gd_layout *q, const gd_layout *v)
+{
+    return with_axis(shape_of(q), 1, v->shape[v->rank - 1]);
+}
+
+/* Numbers in `packed`: O and a logarithm for each of its rows. */
+static int64_t packed_count(const gd_layout *q, const gd_layout *v)
+{
+    int64_t width = v->shape[v->rank - 1];
+    return count_of(with_axis(shape_of(q), 1, width + 1));
+}
+
+static gd_status infer_attention(int n, const gd_layout *const *in, const void *attr,
+                                 gd_layout *out)
+{
+    if (n < 3 || check_operands(in, in + 3, n - 3, attr) != GD_OK)
+        return gd_error_code();
+    return gd_layout_init(out, GD_SHAPE(packed_count(in[Q], in[V])), in[Q]->dtype, "gd_attention");
+}
+
+static gd_status infer_attention_result(int n, const gd_layout *const *in, const void *attr,
+                                        gd_layout *out)
+{
+    const gd_layout *const *qkv = in + RESULT_Q;
+    if (n < 4 || check_operands(qkv, in + 4, n - 4, attr) != GD_OK ||
+        gd_layout_init(out, result_shape(qkv[Q], qkv[V]), qkv[Q]->dtype, "gd_attention") != GD_OK)
+        return gd_error_code();
+    if (in[PACKED]->rank != 1 || in[PACKED]->shape[0] != packed_count(qkv[Q], qkv[V]) ||
+        (in[PACKED]->shape[0] > 1 && in[PACKED]->stride[0] != 1))
+        return gd_fail(GD_ERR_SHAPE, "attention_result: the first operand is not attention's");
+    out->offset = in[PACKED]->offset;
+    return GD_OK;
+}
+
+/* The gradients of q, k and v, one after the other. */
+static gd_status infer_attention_grad(int n, const gd_layout *const *in, const void *attr,
+                                      gd_layout *out)
+{
+    if (n < GRAD_EXTRAS || check_operands(in, in + GRAD_EXTRAS, n - GRAD_EXTRAS, attr) != GD_OK)
+        return gd_error_code();
+    gd_layout result;
+    if (gd_layout_init(&result, result_shape(in[Q], in[V]), in[Q]->dtype, "gd_attention") != GD_OK)
+        return gd_error_code();
+    if (in[GRAD_PACKED]->rank != 1 || in[GRAD_PACKED]->shape[0] != packed_count(in[Q], in[V]) ||
+        !gd_layout_same_shape(in[G], &result) || in[G]->dtype != in[Q]->dtype)
+        return gd_fail(GD_ERR_SHAPE, "attention_grad: the gradient does not fit the operands");
+    int64_t count = gd_layout_count(in[Q]) + gd_layout_count(in[K]) + gd_layout_count(in[V]);
+    return gd_layout_init(out, GD_SHAPE(count), in[Q]->dtype, "gd_attention");
+}
+
+static void format_attention(const void *attr, char *text, size_t size)
+{
+    const gd_attention_attr *a = attr;
+    int used = snprintf(text, size, "scale=%g%s%s", a->scale, a->causal ? " causal" : "",
+                        a->has_mask ? " mask" : "");
+    if (a->dropout > 0 && used > 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, " dropout=%g", a->dropout);
+}
+
+/* ---- the plain composition ---- */
+
+/* Part `index` of a flat tensor, of the shape of `like`; `at` counts on. */
+static gd_tensor *unpack(gd_tensor *flat, int64_t *at, gd_shape shape)
+{
+    int64_t count = count_of(shape);
+    gd_tensor *part = gd_reshape(gd_slice(flat, 0, *at, *at + count, 1), shape);
+    *at += count;
+    return part;
+}
+
+static gd_tensor *flat(gd_tensor *x)
+{
+    return x ? gd_reshape(x, GD_SHAPE(gd_tensor_count(x))) : NULL;
+}
+
+/* k or v [.., hk, t, d], each head repeated for the heads of q that share it: [.., h, t, d]. */
+static gd_tensor *repeat_heads(gd_tensor *k, int64_t heads)
+{
+    if (!k)
+        return NULL;
+    int rank = k->layout.rank;
+    gd_shape shape = shape_of(&k->layout);
+    int64_t groups = shape.dim[rank - 3];
+    if (groups == heads || groups == 0)
+        return k;
+    gd_shape wide = { .rank = rank + 1 }, each = { .rank = rank + 1 };
+    for (int i = 0; i <= rank; i++) {
+        int64_t size = i == rank - 2 ? 1 : shape.dim[i < rank - 2 ? i : i - 1];
+        each.dim[i] = size;
+        wide.dim[i] = i == rank - 2 ? heads / groups : size;
+    }
+    shape.dim[rank - 3] = heads;
+    return gd_reshape(gd_broadcast_to(gd_reshape(k, each), wide), shape);
+}
+
+/* Its adjoint: gradients of repeated heads [.., h, t, d] summed into [.., hk, t, d]. */
+static gd_tensor *sum_heads(gd_tensor *g, int64_t groups)
+{
+    if (!g)
+        return NULL;
+    int rank = g->layout.rank;
+    gd_shape shape = shape_of(&g->layout), split = { .rank = rank + 1 };
+    int64_t heads = shape.dim[rank - 3];
+    if (groups == heads || groups == 0)
+        return g;
+    for (int i = 0; i <= rank; i++)
+        split.dim[i] = shape.dim[i < rank - 2 ? i : i - 1];
+    split.dim[rank - 3] = groups;
+    split.dim[rank - 2] = heads / groups;
+    return gd_sum(gd_reshape(g, split), GD_AXES(rank - 2), false);
+}
+
+static gd_tensor *swap(gd_tensor *x)
+{
+    return gd_transpose(x, -1, -2);
+}
+
+/* Which scores count, bool, or NULL where all do: those a mask does not exclude and, with `causal`,
+ * those of keys that are not after the query. *ok: no builder failed. */
+static gd_tensor *allowed(const gd_attention_attr *attr, gd_tensor *mask, gd_tensor *q,
+                          gd_tensor *k, bool *ok)
+{
+    gd_tensor *all = NULL;
+    *ok = true;
+    if (attr->has_mask) {
+        all = mask->layout.dtype == GD_BOOL ? mask : gd_ne(mask, gd_number_like(mask, -INFINITY));
+        *ok = all != NULL;
+    }
+    if (*ok && attr->causal) {
+        int64_t tq = q->layout.shape[q->layout.rank - 2], tk = k->layout.shape[k->layout.rank - 2];
+        gd_tensor *i = gd_arange(q->context, (double)(tk - tq), (double)tk, 1, GD_I64);
+        gd_tensor *j = gd_arange(q->context, 0, (double)tk, 1, GD_I64);
+        gd_tensor *past = gd_ge(gd_unsqueeze(i, 1), j);
+        all = all ? gd_logical_and(all, past) : past;
+        *ok = all != NULL;
+    }
+    return all;
+}
+
+/* What each score's probability is multiplied by: 0 with probability p, else 1/(1-p). The word of
+ * row r and key j is number offset + r * tk + j after the state's position. */
+static gd_tensor *dropout_factors(const gd_attention_attr *attr, gd_tensor *state, gd_shape scores,
+                                  gd_dtype dtype)
+{
+    gd_random_attr random;
+    memset(&random, 0, sizeof random);
+    random.shape.rank = scores.rank;
+    for (int i = 0; i < scores.rank; i++)
+        random.shape.dim[i] = scores.dim[i];
+    random.offset = attr->offset;
+    random.dtype = GD_I32;
+    gd_tensor *bits = gd_apply1(GD_OP_random_bits, state, &random);
+    if (!bits)
+        return NULL;
+    gd_tensor *low = gd_bitwise_and(bits, gd_number_like(bits, 16777215));
+    gd_tensor *keep = gd_ge(low, gd_number_like(bits, ceil(attr->dropout * 16777216)));
+    return gd_mul_scalar(gd_cast(keep, dtype), 1 / (1 - attr->dropout));
+}
+
+/* Intermediate values of the plain composition, [.., h, tq, tk] unless said otherwise. */
+typedef struct plain {
+    gd_tensor *k, *v;       // [.., h, tk, d], heads repeated
+    gd_tensor *scores;      /* S, with -inf where not allowed */
+    gd_tensor *probability; /* P, with rows of zeros where nothing is allowed */
+    gd_tensor *factors;     /* of dropout, or NULL */
+    gd_tensor *dropped;     /* P times them */
+} plain;
+
+static bool compose(gd_tensor *const *in, gd_tensor *const *extras, const gd_attention_attr *attr,
+                    plain *p)
+{
+    gd_tensor *q = in[Q];
+    int64_t heads = q->layout.shape[q->layout.rank - 3];
+    p->k = repeat_heads(in[K], heads);
+    p->v = repeat_heads(in[V], heads);
+    p->scores = gd_mul_scalar(gd_matmul(q, swap(p->k)), attr->scale);
+    if (!p->scores)
+        return false;
+    gd_tensor *mask = attr->has_mask ? extras[0] : NULL;
+    bool ok;
+    gd_tensor *may = allowed(attr, mask, q, in[K], &ok);
+    if (!ok)
+        return false;
+    if (mask && mask->layout.dtype != GD_BOOL)
+        p->scores = gd_add(p->scores, mask);
+    if (may)
+        p->scores = gd_where(may, p->scores, gd_number_like(q, -INFINITY));
+    p->probability = gd_softmax(p->scores, -1);
+    if (may) /* also where a whole row is excluded, whose softmax is NaN */
+        p->probability = gd_where(may, p->probability, gd_number_like(q, 0));
+    p->factors = NULL;
+    p->dropped = p->probability;
+    if (attr->dropout > 0 && p->probability) {
+        p->factors = dropout_factors(attr, extras[attr->has_mask], shape_of(&p->scores->layout),
+                                     q->layout.dtype);
+        p->dropped = gd_mul(p->probability, p->factors);
+    }
+    return p->dropped != NULL;
+}
+
+/* `attention` from simpler ops: O, then L = log(sum(exp(S))), +inf for a row without keys. */
+static gd_tensor *decompose_attention(int n, gd_tensor *const *in, const void *attr)
+{
+    (void)n;
+    plain p;
+    if (!compose(in, in + 3, attr, &p))
+        return NULL;
+    gd_tensor *o = gd_matmul(p.dropped, p.v);
+    gd_tensor *l;
+    if (p.k->layout.shape[p.k->layout.rank - 2] == 0) {
+        gd_shape rows = shape_of(&in[Q]->layout);
+        rows.rank--;
+        l = gd_full(in[Q]->context, rows, INFINITY, in[Q]->layout.dtype);
+    } else {
+        l = gd_logsumexp(p.scores, GD_AXES(-1), false);
+        l = l ? gd_where(gd_eq(l, gd_number_like(l, -INFINITY)), gd_number_like(l, INFINITY), l)
+              : NULL;
+    }
+    gd_tensor *parts[2] = { flat(o), flat(l) };
+    return parts[0] && parts[1] ? gd_concat(parts, 2, 0) : NULL;
+}
+
+const gd_op gd_op_attention = { .id = GD_OP_attention,
+                                .name = "attention",
+                                .arity = GD_OP_VARIADIC,
+                                .attr_size = sizeof(gd_attention_attr),
+                                .infer = infer_attention,
+                                .decompose = decompose_attention,
+                                .format = format_attention };
+
+/* ---- the derivative ---- */
+
+/* With dP = (G V^T) * factors: dS = P (dP - rowsum(dP P)) scale. */
+static gd_tensor *score_gradient(const plain *p, gd_tensor *dp, double scale)
+{
+    gd_tensor *along = gd_sum(gd_mul(dp, p->probability), GD_AXES(-1), true);
+    return gd_mul_scalar(gd_mul(p->probability, gd_sub(dp, along)), scale);
+}
+
+static gd_tensor *probability_gradient(const plain *p, gd_tensor *g)
+{
+    gd_tensor *dp = gd_matmul(g, swap(p->v));
+    return p->factors ? gd_mul(dp, p->factors) : dp;
+}
+
+static gd_tensor *decompose_attention_grad(int n, gd_tensor *const *in, const void *attr)
+{
+    (void)n;
+    double scale = ((const gd_attention_attr *)attr)->scale;
+    int64_t groups = in[K]->layout.shape[in[K]->layout.rank - 3];
+    plain p;
+    if (!compose(in, in + GRAD_EXTRAS, attr, &p))
+        return NULL;
+    gd_tensor *ds = score_gradient(&p, probability_gradient(&p, in[G]), scale);
+    gd_tensor *parts[3] = { flat(gd_matmul(ds, p.k)),
+                            flat(sum_heads(gd_matmul(swap(ds), in[Q]), groups)),
+                            flat(sum_heads(gd_matmul(swap(p.dropped), in[G]), groups)) };
+    return parts[0] && parts[1] && parts[2] ? gd_concat(parts, 3, 0) : NULL;
+}
+
+/* The derivative of the derivative, by the chain rule through the plain composition. x_bar is the
+ * gradient by x; uq, uk, uv are the gradients by those of q, k and v. */
+static bool vjp_attention_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
+{
+    gd_tensor **in = r->inputs;
+    const gd_attention_attr *attr = r->attr;
+    double scale = attr->scale;
+    int64_t heads = in[Q]->layout.shape[in[Q]->layout.rank - 3], at = 0;
+    int64_t groups = in[K]->layout.shape[in[K]->layout.rank - 3];
+    plain p;
+    if (!compose(in, in + GRAD_EXTRAS, attr, &p))
+        return false;
+    gd_tensor *uq = unpack(u, &at, shape_of(&in[Q]->layout));
+    gd_tensor *uk = repeat_heads(unpack(u, &at, shape_of(&in[K]->layout)), heads);
+    gd_tensor *uv = repeat_heads(unpack(u, &at, shape_of(&in[V]->layout)), heads);
+    gd_tensor *g = in[G], *q = in[Q];
+    gd_tensor *dp = probability_gradient(&p, g), *ds = score_gradient(&p, dp, scale);
+
+    gd_tensor *ds_bar =
+        gd_mul_scalar(gd_add(gd_matmul(uq, swap(p.k)), gd_matmul(q, swap(uk))), scale);
+    gd_tensor *c = gd_sum(gd_mul(ds_bar, p.probability), GD_AXES(-1), true);
+    gd_tensor *along = gd_sum(gd_mul(dp, p.probability), GD_AXES(-1), true);
+    gd_tensor *dp_bar = gd_mul(p.probability, gd_sub(ds_bar, c));
+    gd_tensor *p_bar = gd_sub(gd_mul(ds_bar, gd_sub(dp, along)), gd_mul(c, dp));
+    gd_tensor *dropped_bar = gd_matmul(g, swap(uv));
+    if (p.factors) {
+        dp_bar = gd_mul(dp_bar, p.factors);
+        dropped_bar = gd_mul(dropped_bar, p.factors);
+    }
+    p_bar = gd_add(p_bar, dropped_bar);
+    gd_tensor *s_bar = score_gradient(&p, p_bar, scale);
+
+    gd_tensor *q_bar = gd_add(gd_matmul(ds, uk), gd_matmul(s_bar, p.k));
+    gd_tensor *k_bar = gd_add(gd_matmul(swap(ds), uq), gd_matmul(swap(s_bar), q));
+    gd_tensor *v_bar = gd_matmul(swap(dp_bar), g);
+    gd_tensor *g_bar = gd_add(gd_matmul(p.dropped, uv), gd_matmul(dp_bar, p.v));
+    return gd_put(&d[Q], q_bar) && gd_put(&d[K], sum_heads(k_bar, groups)) &&
+           gd_put(&d[V], sum_heads(v_bar, groups)) && gd_put(&d[G], g_bar);
+}
+
+const gd_op gd_op_attention_grad = { .id = GD_OP_attention_grad,
+                                     .name = "attention_grad",
+                                     .arity = GD_OP_VARIADIC,
+                                     .attr_size = sizeof(gd_attention_attr),
+                                     .infer = infer_attention_grad,
+                                     .vjp = vjp_attention_grad,
+                                     .decompose = decompose_attention_grad,
+                                     .format = format_attention };
+
+static bool vjp_attention_result(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    gd_tensor **qkv = r->inputs + RESULT_Q;
+    gd_tensor *in[MOST_INPUTS] = { qkv[Q], qkv[K], qkv[V], r->inputs[PACKED], g };
+    int n = GRAD_EXTRAS;
+    for (int i = 4; i < r->n_inputs; i++)
+        in[n++] = r->inputs[i];
+    gd_tensor *all = gd_apply(NULL, GD_OP_attention_grad, n, in, r->attr);
+    int64_t at = 0;
+    for (int i = Q; i <= V; i++) {
+        gd_tensor *part = unpack(all, &at, shape_of(&qkv[i]->layout));
+        if (gd_wants_grad(qkv[i]) && !gd_put(&d[RESULT_Q + i], part))
+            return false;
+    }
+    return all != NULL;
+}
+
+const gd_op gd_op_attention_result = { .id = GD_OP_attention_result,
+                                       .name = "attention_result",
+                                       .arity = GD_OP_VARIADIC,
+                                       .flags = GD_OP_VIEW,
+                                       .attr_size = sizeof(gd_attention_attr),
+                                       .infer = infer_attention_result,
+                                       .vjp = vjp_attention_result,
+                                       .format = format_attention };
+
+/* ---- what users call ---- */
+
+/* A copy of the context's random state that does not change when more is drawn, with `words` set
+ * aside for the caller from number *offset after its position on. */
+static gd_tensor *take_random(gd_context *context, uint64_t words, uint64_t *offset)
+{
+    *offset = 0;
+    if (context->trace) {
+        *offset = context->trace->random_words;
+        context->trace->random_words += words;
+        return gd_apply1(GD_OP_copy, context->random_state, NULL);
+    }
+    if (gd_random_publish(context) != GD_OK)
+        return NULL;
+    gd_tensor *state = gd_apply1(GD_OP_copy, context->random_state, NULL);
+    if (state)
+        context->random_position += words;
+    return state;
+}
+
+/* Everything as the ops want it: one compute dtype, the mask and random state at the end. */
+static int collect_inputs(const gd_attention_options *o, gd_dtype dtype, gd_attention_attr *attr,
+                          gd_tensor **in)
+{
+    in[Q] = gd_as_dtype(o->q, dtype);
+    in[K] = gd_as_dtype(o->k, dtype);
+    in[V] = gd_as_dtype(o->v, dtype);
+    int n = 3;
+    if (o->mask) {
+        attr->has_mask = 1;
+        in[n++] = o->mask->layout.dtype == GD_BOOL ? o->mask : gd_as_dtype(o->mask, dtype);
+    }
+    for (int i = 0; i < n; i++)
+        if (!in[i])
+            return 0;
+    if (o->dropout > 0) {
+        const gd_layout *layouts[] = { &in[Q]->layout, &in[K]->layout, &in[V]->layout };
+        if (check_shapes(layouts) != GD_OK)
+            return 0;
+        attr->dropout = o->dropout;
+        uint64_t words = (uint64_t)count_of(score_shape(&in[Q]->layout, &in[K]->layout));
+        in[n] = take_random(in[Q]->context, words, &attr->offset);
+        n = in[n] ? n + 1 : 0;
+    }
+    return n;
+}
+
+/* The plain composition as a function of its own, for masks that want a gradient and for
+ * comparison. */
+static gd_tensor *attend_plainly(int n, gd_tensor *const *in, const gd_attention_attr *attr)
+{
+    const gd_layout *layouts[MOST_INPUTS];
+    for (int i = 0; i < n; i++)
+        layouts[i] = &in[i]->layout;
+    plain p;
+    if (check_operands(layouts, layouts + 3, n - 3, attr) != GD_OK ||
+        !compose(in, in + 3, attr, &p))
+        return NULL;
+    return gd_matmul(p.dropped, p.v);
+}
+
+gd_tensor *gd_attention_with(gd_attention_options o)
+{
+    if (!o.q || !o.k || !o.v)
+        return NULL;
+    if (!(o.dropout >= 0 && o.dropout < 1) || !isfinite(o.scale))
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_attention: dropout %g must lie in [0, 1), scale %g be finite",
+                            o.dropout, o.scale);
+    int rank = o.q->layout.rank;
+    gd_dtype dtype = gd_float_dtype(o.q->layout.dtype);
+    gd_attention_attr attr = { .causal = o.causal };
+    attr.scale = o.scale != 0 ? o.scale
+                 : rank > 0   ? 1 / sqrt((double)o.q->layout.shape[rank - 1])
+                              : 1;
+    gd_tensor *in[MOST_INPUTS] = { NULL };
+    int n = collect_inputs(&o, gd_compute_dtype(dtype), &attr, in + 1);
+    if (n == 0)
+        return NULL;
+    if (o.plain || (o.mask && o.mask->requires_grad && o.q->context->no_grad == 0))
+        return gd_as_dtype(attend_plainly(n, in + 1, &attr), dtype);
+    in[PACKED] = gd_apply(NULL, GD_OP_attention, n, in + 1, &attr);
+    return gd_as_dtype(gd_apply(NULL, GD_OP_attention_result, n + 1, in, &attr), dtype);
+}

@@ -1,0 +1,93 @@
+/* ops/position.c: positional encodings: sinusoidal (Vaswani et al. 2017) and rotary (Su et al.
+ * 2021). Their angles are computed in f64 on the host, once: they depend on shapes alone.
+ */
+#include "ops/internal.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+
+/* cos and sin of position t times base^(-2p/d), [time, d/2] each, as one table [2, time, d/2]. */
+static gd_tensor *angles(gd_context *context, int64_t start, int64_t time, int64_t d, double base,
+                         gd_dtype dtype)
+{
+    int64_t pairs = d / 2, count = time * pairs;
+    gd_layout layout;
+    if (gd_layout_init(&layout, GD_SHAPE(2, time, pairs), GD_F64, "gd_rope") != GD_OK)
+        return NULL;
+    double *table = gd_alloc((size_t)(2 * count) * sizeof(double) + 1);
+    if (!table)
+        return NULL;
+    for (int64_t p = 0; p < pairs; p++) {
+        double frequency = pow(base, -2.0 * (double)p / (double)d);
+        for (int64_t t = 0; t < time; t++) {
+            table[t * pairs + p] = cos((double)(start + t) * frequency);
+            table[count + t * pairs + p] = sin((double)(start + t) * frequency);
+        }
+    }
+    gd_tensor *t =
+        gd_as_dtype(gd_from_host(context, GD_SHAPE(2, time, pairs), GD_F64, table), dtype);
+    gd_free(table);
+    return t;
+}
+
+static bool fits(const gd_rope_options *o)
+{
+    const gd_layout *x = &o->x->layout;
+    char text[GD_SHAPE_TEXT];
+    if (x->rank < 2 || x->rank > GD_MAX_RANK - 1 || x->shape[x->rank - 1] % 2 != 0 ||
+        x->shape[x->rank - 1] == 0)
+        (void)gd_fail(GD_ERR_SHAPE,
+                      "gd_rope: x is %s; 2 to %d axes are needed, the last of an even size",
+                      gd_layout_text(x, text), GD_MAX_RANK - 1);
+    else if (!(o->base > 0) || !isfinite(o->base) || o->start < 0)
+        (void)gd_fail(GD_ERR_INVALID, "gd_rope: base %g must be positive, start %lld not negative",
+                      o->base, (long long)o->start);
+    else
+        return true;
+    return false;
+}
+
+gd_tensor *gd_rope_with(gd_rope_options o)
+{
+    if (!o.x)
+        return NULL;
+    o.base = o.base == 0 ? 10000 : o.base;
+    if (!fits(&o))
+        return NULL;
+    gd_shape shape = gd_layout_shape(&o.x->layout), split = shape;
+    gd_dtype dtype = gd_float_dtype(o.x->layout.dtype), compute = gd_compute_dtype(dtype);
+    int64_t time = shape.dim[shape.rank - 2], d = shape.dim[shape.rank - 1];
+    gd_tensor *table = angles(o.x->context, o.start, time, d, o.base, compute);
+    if (!table)
+        return NULL;
+    gd_tensor *c = gd_select(table, 0, 0), *s = gd_select(table, 0, 1);
+
+    int axis = o.halves ? shape.rank - 1 : shape.rank; /* of the two members of each pair */
+    split.rank = shape.rank + 1;
+    split.dim[shape.rank - 1] = o.halves ? 2 : d / 2;
+    split.dim[shape.rank] = o.halves ? d / 2 : 2;
+    gd_tensor *pairs = gd_reshape(gd_as_dtype(o.x, compute), split);
+    gd_tensor *a = gd_select(pairs, axis, 0), *b = gd_select(pairs, axis, 1);
+    gd_tensor *turned[2] = { gd_sub(gd_mul(a, c), gd_mul(b, s)),
+                             gd_add(gd_mul(a, s), gd_mul(b, c)) };
+    if (!turned[0] || !turned[1])
+        return NULL;
+    return gd_as_dtype(gd_reshape(gd_stack(turned, 2, axis), shape), dtype);
+}
+
+gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t time, int64_t d)
+{
+    if (!context)
+        return NULL;
+    if (start < 0 || time < 0 || d < 2 || d % 2 != 0)
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_sinusoidal_positions: start %lld, time %lld, width %lld: none may "
+                            "be negative, the width must be even",
+                            (long long)start, (long long)time, (long long)d);
+    gd_tensor *table = angles(context, start, time, d, 10000, GD_F32);
+    if (!table)
+        return NULL;
+    gd_tensor *parts[2] = { gd_select(table, 0, 1), gd_select(table, 0, 0) };
+    return gd_reshape(gd_stack(parts, 2, 2), GD_SHAPE(time, d));
+}

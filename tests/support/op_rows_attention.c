@@ -1,0 +1,122 @@
+/* tests/support/op_rows_attention.c: the rows of attention, its gradient, and positional encodings.
+ * Dropout, and what only larger operands show, is in test_attention.c. */
+#include "support/op_row_macros.h"
+
+#include "graph/node.h"
+#include "ops/attrs.h"
+
+#include <math.h>
+
+/* Masks for scores of q and k: 1 bool, with a row (1) that may look nowhere; 2 numbers, the same
+ * exclusions as -inf; 3 bool [tk] alone. 0: none. */
+static gd_tensor *mask_of(gd_tensor *q, gd_tensor *k, int64_t kind)
+{
+    if (!q || !k || kind == 0)
+        return NULL;
+    gd_context *context = gd_tensor_context(q);
+    gd_shape tq = gd_tensor_shape(q), tk = gd_tensor_shape(k);
+    gd_tensor *i = gd_unsqueeze(gd_arange(context, 0, (double)tq.dim[tq.rank - 2], 1, GD_I64), 1);
+    gd_tensor *j = gd_arange(context, 0, (double)tk.dim[tk.rank - 2], 1, GD_I64);
+    if (kind == 3)
+        return gd_ne(gd_mod(j, gd_scalar(context, 3, GD_I64)), gd_scalar(context, 1, GD_I64));
+    gd_tensor *some =
+        gd_ne(gd_mod(gd_add(i, j), gd_scalar(context, 3, GD_I64)), gd_scalar(context, 2, GD_I64));
+    gd_tensor *may = gd_logical_and(some, gd_ne(i, gd_scalar(context, 1, GD_I64)));
+    if (kind == 1)
+        return may;
+    gd_dtype dtype = gd_tensor_dtype(q);
+    gd_tensor *bias = gd_mul_scalar(gd_cast(gd_sub(i, j), dtype), 0.125);
+    return gd_where(may, bias, gd_full(context, GD_SCALAR, -INFINITY, dtype));
+}
+
+/* p: causal, kind of mask. Wherever terms cancel, 8 is added to a row's result, so that units in
+ * the last place mean something. */
+static gd_tensor *packed(gd_tensor *const *in, const int64_t *p)
+{
+    gd_tensor *inputs[4] = { in[0], in[1], in[2], mask_of(in[0], in[1], p[1]) };
+    gd_attention_attr attr = { .scale = 0.5, .causal = p[0] != 0, .has_mask = p[1] != 0 };
+    return gd_apply(NULL, GD_OP_attention, p[1] ? 4 : 3, inputs, &attr);
+}
+
+static const op_case attention_cases[] = {
+    { .shape = { SHAPE(1, 5, 3), SHAPE(1, 7, 3), SHAPE(1, 7, 2) } },
+    { { SHAPE(2, 2, 3, 4), SHAPE(2, 2, 3, 4), SHAPE(2, 2, 3, 4) }, { 1 } },
+    { { SHAPE(4, 3, 2), SHAPE(2, 5, 2), SHAPE(2, 5, 2) }, { 1 } },
+    { { SHAPE(2, 4, 3), SHAPE(1, 3, 3), SHAPE(1, 3, 5) }, { 0, 1 } },
+    { { SHAPE(2, 3, 2), SHAPE(2, 4, 2), SHAPE(2, 4, 2) }, { 0, 2 } },
+    { { SHAPE(1, 5, 2), SHAPE(1, 3, 2), SHAPE(1, 3, 2) }, { 1, 3 } },
+    { .shape = { SHAPE(2, 0, 3), SHAPE(2, 4, 3), SHAPE(2, 4, 3) } },
+    { .shape = { SHAPE(2, 3, 3), SHAPE(2, 0, 3), SHAPE(2, 0, 3) } },
+    { .shape = { SHAPE(0, 2, 3, 3), SHAPE(0, 1, 4, 3), SHAPE(0, 1, 4, 3) } },
+    { { SHAPE(1, 9, 5), SHAPE(1, 67, 5), SHAPE(1, 67, 3) }, { 1, 0 } },
+};
+#define F32_3                  \
+    {                          \
+        GD_F32, GD_F32, GD_F32 \
+    }
+static const op_refusal attention_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(5, 3), SHAPE(5, 3), SHAPE(5, 3) }, F32_3, { 0 } },
+    { GD_ERR_SHAPE, { SHAPE(2, 5, 3), SHAPE(2, 5, 4), SHAPE(2, 5, 4) }, F32_3, { 0 } },
+    { GD_ERR_SHAPE, { SHAPE(3, 5, 3), SHAPE(2, 5, 3), SHAPE(2, 5, 3) }, F32_3, { 0 } },
+    { GD_ERR_SHAPE, { SHAPE(2, 5, 3), SHAPE(2, 5, 3), SHAPE(2, 6, 3) }, F32_3, { 0 } },
+    { GD_ERR_SHAPE, { SHAPE(3, 2, 5, 3), SHAPE(2, 2, 5, 3), SHAPE(2, 2, 5, 3) }, F32_3, { 0 } },
+    { GD_ERR_SHAPE, { SHAPE(2, 5, 0), SHAPE(2, 5, 0), SHAPE(2, 5, 3) }, F32_3, { 0 } },
+};
+OP(attention, 3, OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 128, gd_add_scalar(packed(in, p), 8),
+   VALUES(-2, 2), VALUES(-2, 2), VALUES(0.5, 2))
+
+#define attention_result_cases    attention_cases
+#define attention_result_refusals attention_refusals
+OP(attention_result, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 128,
+   gd_attention(x, y, z, .causal = p[0] != 0, .mask = mask_of(x, y, p[1])), VALUES(-2, 2),
+   VALUES(-2, 2), VALUES(0.5, 2))
+
+static const op_case attention_plain_cases[] = {
+    { .shape = { SHAPE(1, 5, 3), SHAPE(1, 7, 3), SHAPE(1, 7, 2) } },
+    { { SHAPE(4, 3, 2), SHAPE(2, 5, 2), SHAPE(2, 5, 2) }, { 1, 1 } },
+};
+#define attention_plain_refusals attention_refusals
+FUNCTION(attention_plain, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 256,
+         gd_attention(x, y, z, .causal = p[0] != 0, .mask = mask_of(x, y, p[1]), .plain = true),
+         VALUES(-2, 2), VALUES(-2, 2), VALUES(0.5, 2))
+
+/* Operands q, k and v together [2, ..], and g. */
+static gd_tensor *grad_of(gd_tensor *const *in, const int64_t *p)
+{
+    if (!in[0] || !in[1] || !in[2])
+        return NULL;
+    gd_tensor *qkv[3] = { in[0], gd_select(in[1], 0, 0), gd_select(in[1], 0, 1) };
+    gd_tensor *inputs[6] = { qkv[0],         qkv[1], qkv[2],
+                             packed(qkv, p), in[2],  mask_of(in[0], qkv[1], p[1]) };
+    gd_attention_attr attr = { .scale = 0.5, .causal = p[0] != 0, .has_mask = p[1] != 0 };
+    return gd_add_scalar(gd_apply(NULL, GD_OP_attention_grad, p[1] ? 6 : 5, inputs, &attr), 8);
+}
+
+static const op_case attention_grad_cases[] = {
+    { .shape = { SHAPE(1, 5, 3), SHAPE(2, 1, 7, 3), SHAPE(1, 5, 3) } },
+    { { SHAPE(4, 3, 2), SHAPE(2, 2, 5, 2), SHAPE(4, 3, 2) }, { 1 } },
+    { { SHAPE(2, 4, 3), SHAPE(2, 1, 3, 3), SHAPE(2, 4, 3) }, { 0, 1 } },
+    { { SHAPE(2, 3, 2), SHAPE(2, 2, 4, 2), SHAPE(2, 3, 2) }, { 0, 2 } },
+    { .shape = { SHAPE(2, 0, 3), SHAPE(2, 2, 4, 3), SHAPE(2, 0, 3) } },
+    { { SHAPE(1, 9, 5), SHAPE(2, 1, 67, 5), SHAPE(1, 9, 5) }, { 1, 0 } },
+};
+static const op_refusal attention_grad_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(2, 5, 3), SHAPE(2, 2, 7, 3), SHAPE(2, 5, 4) }, F32_3, { 0 } },
+};
+OP(attention_grad, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 64, grad_of(in, p),
+   VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
+
+/* ---- positions. p: start, halves ---- */
+
+static const op_case rope_cases[] = {
+    { { SHAPE(5, 6) }, { 0, 0 } },
+    { { SHAPE(2, 3, 4) }, { 7, 1 } },
+    { { SHAPE(2, 0, 4) }, { 0, 0 } },
+};
+static const op_refusal rope_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(5, 3) }, { GD_F32 }, { 0 } },
+    { GD_ERR_SHAPE, { SHAPE(4) }, { GD_F32 }, { 0 } },
+    { GD_ERR_INVALID, { SHAPE(5, 4) }, { GD_F32 }, { -1 } },
+};
+FUNCTION(rope, 1, D | OP_FLOATS_ONLY, RESULT_SAME, 4,
+         gd_rope(x, .start = p[0], .halves = p[1] != 0), VALUES(-2, 2))

@@ -1,0 +1,312 @@
+/* tests/test_attention.c: attention in tiles against the plain composition, on operands larger than
+ * a tile: values, gradients, masks, dropout, grouped heads; its memory; threads. Small operands,
+ * finite differences and the reference device are in test_ops.c, test_op_gradients.c and
+ * test_op_modes.c. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <gradus/autograd.h>
+#include <gradus/compile.h>
+#include <gradus/ops.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct problem {
+    int64_t batch, heads, groups, tq, tk, d, dv;
+    bool causal;
+    int mask; /* 0 none, 1 bool [tq, tk], 2 numbers [heads, 1, tk], 3 bool [batch, 1, 1, tk] */
+    double dropout;
+} problem;
+
+typedef struct answer {
+    float *value[4]; /* result, gradients of q, k, v */
+    size_t count[4];
+} answer;
+
+static gd_tensor *mask_of(gd_context *context, const problem *p)
+{
+    gd_tensor *i = gd_unsqueeze(gd_arange(context, 0, (double)p->tq, 1, GD_I64), 1);
+    gd_tensor *j = gd_arange(context, 0, (double)p->tk, 1, GD_I64);
+    gd_tensor *seven = gd_scalar(context, 7, GD_I64), *three = gd_scalar(context, 3, GD_I64);
+    if (p->mask == 1) /* row 5 may look nowhere */
+        return gd_logical_and(gd_ne(gd_mod(gd_add(i, j), seven), three),
+                              gd_ne(i, gd_scalar(context, 5, GD_I64)));
+    gd_tensor *may = gd_ne(gd_mod(j, seven), three);
+    if (p->mask == 3)
+        return gd_broadcast_to(may, GD_SHAPE(p->batch, 1, 1, p->tk));
+    gd_tensor *slope = gd_arange(context, 1, (double)p->heads + 1, 1, GD_F32);
+    gd_tensor *bias = gd_mul(gd_reshape(slope, GD_SHAPE(p->heads, 1, 1)),
+                             gd_mul_scalar(gd_cast(j, GD_F32), -0.01));
+    return gd_where(may, bias, gd_scalar(context, -INFINITY, GD_F32));
+}
+
+/* Result and gradients for operands that depend on the problem alone. */
+static answer solve(gd_context *context, const problem *p, bool plain)
+{
+    gd_scope_begin(context);
+    gd_seed(context, 5);
+    gd_tensor *q = gd_normal(context, GD_SHAPE(p->batch, p->heads, p->tq, p->d), 0, 1, GD_F32);
+    gd_tensor *k = gd_normal(context, GD_SHAPE(p->batch, p->groups, p->tk, p->d), 0, 1, GD_F32);
+    gd_tensor *v = gd_normal(context, GD_SHAPE(p->batch, p->groups, p->tk, p->dv), 0, 1, GD_F32);
+    gd_tensor *g = gd_normal(context, GD_SHAPE(p->batch, p->heads, p->tq, p->dv), 0, 1, GD_F32);
+    gd_tensor *leaves[3] = { gd_set_requires_grad(q, true), gd_set_requires_grad(k, true),
+                             gd_set_requires_grad(v, true) };
+    gd_seed(context, 9);
+    gd_tensor *r = gd_attention(q, k, v, .causal = p->causal, .dropout = p->dropout,
+                                .mask = p->mask ? mask_of(context, p) : NULL, .plain = plain);
+    assert_non_null(r);
+    gd_tensor *grads[3], *all[4];
+    assert_int_equal(gd_grad(&r, &g, 1, leaves, grads, 3), GD_OK);
+    all[0] = r;
+    memcpy(all + 1, grads, sizeof grads);
+    answer a;
+    for (int i = 0; i < 4; i++) {
+        a.count[i] = (size_t)gd_tensor_count(all[i]);
+        a.value[i] = malloc(a.count[i] * sizeof(float));
+        assert_int_equal(gd_tensor_read(all[i], a.value[i], a.count[i] * sizeof(float)), GD_OK);
+    }
+    gd_scope_end(context);
+    return a;
+}
+
+static void answer_free(answer *a)
+{
+    for (int i = 0; i < 4; i++)
+        free(a->value[i]);
+}
+
+static const problem problems[] = {
+    { 2, 2, 2, 300, 300, 64, 64, false, 0, 0 },   { 1, 2, 2, 300, 300, 32, 32, true, 0, 0 },
+    { 1, 4, 2, 129, 257, 16, 16, true, 1, 0 },    { 1, 6, 1, 70, 333, 20, 12, false, 2, 0 },
+    { 2, 2, 1, 257, 65, 8, 24, false, 3, 0 },     { 1, 1, 1, 600, 128, 33, 7, true, 0, 0 },
+    { 1, 2, 2, 1, 700, 64, 64, true, 0, 0 },      { 1, 2, 2, 300, 300, 16, 16, true, 0, 0.25 },
+    { 2, 4, 2, 131, 140, 16, 16, false, 1, 0.5 },
+};
+#define PROBLEMS ((int)(sizeof problems / sizeof *problems))
+
+/* Operands are about 1 in size. Results are means of v's rows, gradients sums of some hundred
+ * terms: a few hundred roundings of 6e-8 each. */
+static void test_tiles_equal_plain(void **state)
+{
+    gd_context *context = *state;
+    static const char *const what[] = { "result", "gradient of q", "gradient of k",
+                                        "gradient of v" };
+    for (int i = 0; i < PROBLEMS; i++) {
+        answer tiles = solve(context, &problems[i], false),
+               plain = solve(context, &problems[i], true);
+        for (int k = 0; k < 4; k++) {
+            assert_int_equal(tiles.count[k], plain.count[k]);
+            for (size_t j = 0; j < plain.count[k]; j++) {
+                float a = tiles.value[k][j], b = plain.value[k][j];
+                if (!(fabsf(a - b) <= 4e-6f * (1 + fabsf(b))))
+                    fail_msg("problem %d, %s, element %zu: %.9g, plain %.9g", i, what[k], j,
+                             (double)a, (double)b);
+            }
+        }
+        answer_free(&tiles);
+        answer_free(&plain);
+    }
+}
+
+static void test_threads_and_calls_agree(void **state)
+{
+    gd_context *context = *state;
+    for (int i = 0; i < PROBLEMS; i++) {
+        answer one = { 0 };
+        for (int threads = 1; threads <= 3; threads++) {
+            assert_int_equal(gd_context_set_threads(context, threads), GD_OK);
+            answer a = solve(context, &problems[i], false);
+            for (int k = 0; threads > 1 && k < 4; k++)
+                assert_memory_equal(a.value[k], one.value[k], a.count[k] * sizeof(float));
+            if (threads == 1)
+                one = a;
+            else
+                answer_free(&a);
+        }
+        answer_free(&one);
+    }
+    gd_context_set_threads(context, 2);
+}
+
+/* ---- masks ---- */
+
+/* Keys and values no query may see have no influence at all. */
+static void test_masks_are_exact(void **state)
+{
+    gd_context *context = *state;
+    enum { T = 150, D = 8 };
+    gd_scope_begin(context);
+    gd_tensor *q = gd_normal(context, GD_SHAPE(1, T, D), 0, 1, GD_F32);
+    gd_tensor *k = gd_normal(context, GD_SHAPE(1, T, D), 0, 1, GD_F32);
+    gd_tensor *j = gd_arange(context, 0, T, 1, GD_I64);
+    gd_tensor *may = gd_lt(j, gd_scalar(context, 100, GD_I64));
+    gd_tensor *column = gd_unsqueeze(may, 1);
+    gd_tensor *other = gd_where(column, k, gd_scalar(context, 1e30, GD_F32));
+    float a[T * D], b[T * D];
+    assert_int_equal(gd_tensor_read(gd_attention(q, k, k, .mask = may), a, sizeof a), GD_OK);
+    assert_int_equal(gd_tensor_read(gd_attention(q, other, other, .mask = may), b, sizeof b),
+                     GD_OK);
+    assert_memory_equal(a, b, sizeof a);
+    gd_tensor *nowhere = gd_attention(q, k, k, .mask = gd_logical_and(may, gd_logical_not(may)));
+    assert_int_equal(gd_tensor_read(nowhere, a, sizeof a), GD_OK);
+    for (int i = 0; i < T * D; i++)
+        assert_true(a[i] == 0);
+    gd_scope_end(context);
+}
+
+/* More queries than keys: the first ones see nothing, get zeros and give no gradient. */
+static void test_queries_before_all_keys(void **state)
+{
+    gd_context *context = *state;
+    problem p = { 1, 1, 1, 40, 10, 4, 4, true, 0, 0 };
+    answer a = solve(context, &p, false);
+    for (int i = 0; i < 30 * 4; i++)
+        assert_true(a.value[0][i] == 0 && a.value[1][i] == 0);
+    for (size_t i = 30 * 4; i < a.count[0]; i++)
+        assert_true(a.value[0][i] != 0);
+    answer_free(&a);
+}
+
+static void test_mask_gradient(void **state)
+{
+    gd_context *context = *state;
+    gd_scope_begin(context);
+    gd_tensor *q = gd_normal(context, GD_SHAPE(2, 3, 4), 0, 1, GD_F32);
+    gd_tensor *mask = gd_set_requires_grad(gd_zeros(context, GD_SHAPE(3, 3), GD_F32), true), *d;
+    gd_tensor *loss = gd_sum(gd_square(gd_attention(q, q, q, .mask = mask)), GD_ALL_AXES, false);
+    assert_int_equal(gd_grad(&loss, NULL, 1, &mask, &d, 1), GD_OK);
+    float g[9];
+    assert_int_equal(gd_tensor_read(d, g, sizeof g), GD_OK);
+    for (int row = 0; row < 3; row++) { /* shifting a row of scores changes nothing */
+        assert_true(fabsf(g[3 * row] + g[3 * row + 1] + g[3 * row + 2]) < 1e-5f);
+        assert_true(g[3 * row] != 0);
+    }
+    gd_scope_end(context);
+}
+
+/* ---- dropout ---- */
+
+static gd_tensor *dropped(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_tensor *x = in[0];
+    gd_tensor *r = gd_attention(x, x, x, .dropout = 0.3, .causal = true), *d;
+    gd_tensor *noise = gd_uniform(gd_tensor_context(x), GD_SHAPE(3), 0, 1, GD_F32); /* after it */
+    if (gd_grad(&r, NULL, 1, &x, &d, 1) != GD_OK)
+        return NULL;
+    return gd_add(gd_add(r, d), gd_sum(noise, GD_ALL_AXES, false));
+}
+
+/* The stream moves on by what was drawn, eagerly and compiled alike; the gradient uses the numbers
+ * of the forward pass. */
+static void test_dropout_stream(void **state)
+{
+    gd_context *context = *state;
+    enum { T = 33, D = 4 };
+    float eager[2][T * D], compiled[2][T * D];
+    gd_scope_begin(context);
+    gd_tensor *x =
+        gd_set_requires_grad(gd_uniform(context, GD_SHAPE(1, T, D), 0.5, 2, GD_F32), true);
+    gd_function *f = gd_compile(context, dropped, NULL);
+    gd_seed(context, 3);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(gd_tensor_read(dropped(NULL, &x), eager[i], sizeof eager[i]), GD_OK);
+    gd_seed(context, 3);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(gd_tensor_read(gd_call(f, 1, &x), compiled[i], sizeof compiled[i]), GD_OK);
+    assert_memory_equal(eager, compiled, sizeof eager);
+    assert_memory_not_equal(eager[0], eager[1], sizeof eager[0]);
+    gd_function_release(f);
+    gd_scope_end(context);
+}
+
+/* Of equal weights 1/T on ones, the share that remains, grown by 1/(1-p). */
+static void test_dropout_rate(void **state)
+{
+    gd_context *context = *state;
+    gd_scope_begin(context);
+    gd_seed(context, 1);
+    gd_tensor *zero = gd_zeros(context, GD_SHAPE(1, 400, 2), GD_F32);
+    gd_tensor *ones = gd_ones(context, GD_SHAPE(1, 400, 2), GD_F32);
+    gd_tensor *r = gd_attention(zero, zero, ones, .dropout = 0.2);
+    double mean = gd_item(gd_mean(r, GD_ALL_AXES, false));
+    assert_true(fabs(mean - 1) < 0.006); /* deviation sqrt(0.25 / 160000) */
+    double spread = gd_item(gd_std(gd_select(r, -1, 0), GD_ALL_AXES, 1, false));
+    assert_true(spread > 0.02 && spread < 0.03); /* sqrt(0.25 / 400) = 0.025 */
+    gd_scope_end(context);
+}
+
+/* ---- memory ---- */
+
+static void test_memory_is_linear(void **state)
+{
+    gd_context *context = *state;
+    size_t extra[2];
+    for (int i = 0; i < 2; i++) {
+        problem p = { 1, 1, 1, 1024 << i, 1024 << i, 8, 8, true, 0, 0 };
+        gd_memory_trim(context);
+        size_t before = gd_memory(context).in_use;
+        gd_memory_reset_peak(context);
+        answer a = solve(context, &p, false);
+        extra[i] = gd_memory(context).peak - before;
+        answer_free(&a);
+    }
+    assert_true(extra[1] < 2048 * 2048 * sizeof(float) / 2); /* all of it, operands included */
+    assert_true(extra[1] <= 2 * extra[0] + 4096);
+}
+
+/* ---- refusals beyond those of the rows ---- */
+
+static void test_refusals(void **state)
+{
+    gd_context *context = *state;
+    gd_scope_begin(context);
+    gd_tensor *x = gd_zeros(context, GD_SHAPE(2, 3, 4), GD_F32);
+    gd_tensor *mask = gd_zeros(context, GD_SHAPE(3, 4), GD_BOOL);
+    static const struct {
+        gd_status code;
+        double dropout, scale;
+        int what;
+    } bad[] = { { GD_ERR_INVALID, 1, 0, 0 },   { GD_ERR_INVALID, -0.1, 0, 0 },
+                { GD_ERR_INVALID, NAN, 0, 0 }, { GD_ERR_INVALID, 0, INFINITY, 0 },
+                { GD_ERR_SHAPE, 0, 0, 1 },     { GD_ERR_SHAPE, 0.5, 0, 2 } };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        gd_error_clear();
+        gd_tensor *k = bad[i].what == 2 ? gd_slice(x, 2, 0, 3, 1) : x;
+        gd_tensor *r = gd_attention(x, k, x, .dropout = bad[i].dropout, .scale = bad[i].scale,
+                                    .mask = bad[i].what == 1 ? mask : NULL);
+        assert_null(r);
+        assert_int_equal(gd_error_code(), bad[i].code);
+    }
+    gd_error_clear();
+    gd_scope_end(context);
+}
+
+static int open_context(void **state)
+{
+    *state = gd_open("cpu", .threads = 2);
+    return *state ? 0 : 1;
+}
+
+static int close_context(void **state)
+{
+    gd_close(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tiles_equal_plain), cmocka_unit_test(test_threads_and_calls_agree),
+        cmocka_unit_test(test_masks_are_exact),   cmocka_unit_test(test_queries_before_all_keys),
+        cmocka_unit_test(test_mask_gradient),     cmocka_unit_test(test_dropout_stream),
+        cmocka_unit_test(test_dropout_rate),      cmocka_unit_test(test_memory_is_linear),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, open_context, close_context);
+}
