@@ -277,6 +277,34 @@ static void other_models_are_rejected(void **state)
                  "no/such/folder");
 }
 
+static void plans_are_shown(void **state)
+{
+    (void)state;
+    const result *r = run("plan --batch 7");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out,
+               "linear             f32[7, 16]@0 <- f32[7, 784]@input0 f32[784, 16]@fc1.weight");
+    assert_has(r->out, "kernels, ");
+    assert_has(r->out, "passes on ");
+    assert_null(strstr(r->out, "cross_entropy_grad"));
+    r = run("plan mnist_mlp --train --profile --runs 3 --trace trace.json");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "cross_entropy_grad");
+    assert_has(r->out, "GFLOP/s");
+    char path[512], text[64] = "";
+    snprintf(path, sizeof path, "%s/trace.json", folder);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    read_stream(file, text, sizeof text);
+    fclose(file);
+    assert_has(text, "\"traceEvents\": [");
+    assert_has(run("plan --dot")->out, "digraph plan {");
+    assert_fails(run("plan a b"), 2, "'b' is not an option");
+    assert_fails(run("plan --batch 0"), 2, "--batch takes a whole number");
+    need("jansson");
+    assert_fails(run("plan no_such.json"), 1, "no_such.json");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +315,7 @@ int main(void)
         cmocka_unit_test(a_network_is_trained_used_and_measured),
         cmocka_unit_test(runs_can_be_repeated),
         cmocka_unit_test(other_models_are_rejected),
+        cmocka_unit_test(plans_are_shown),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -213,6 +213,15 @@ static void plans_are_drawn_and_profiled(void **state)
         product |= strcmp(rows[i].op, "linear") == 0 && rows[i].flops == 2.0 * 7 * 12 * 9;
     }
     assert_true(product);
+    char table[16384], json[32768];
+    gd_profile_bounds bounds = { 1e9, 1e9 };
+    size_t length = gd_profile_format(rows, kernels, bounds, table, sizeof table);
+    assert_true(length == strlen(table) && strstr(table, "of bound") && strstr(table, "linear"));
+    assert_int_equal(gd_profile_format(rows, kernels, bounds, NULL, 0), length);
+    assert_int_equal(gd_profile_format(NULL, 0, bounds, table, sizeof table), 0);
+    rows[0].op = "a \"quoted\\ name";
+    assert_true(gd_profile_format_trace(rows, kernels, json, sizeof json) == strlen(json));
+    assert_non_null(strstr(json, "\"name\": \"a \\u0022quoted\\u005c name\", \"ts\": "));
     assert_int_equal(gd_function_profile(f, 2, in, 0, rows, 100), -1);
     assert_error(GD_ERR_INVALID, "0 runs");
     char text[16384];

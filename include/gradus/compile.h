@@ -84,6 +84,7 @@ typedef struct gd_kernel_profile {
     const char *op; /* "linear"; static text */
     char what[240]; /* dtype, shape and place of its result */
     double seconds; /* the shortest of all runs */
+    double start;   /* when it began, in seconds from the beginning of the last run */
     double flops;   /* floating-point operations (a fused multiply-add is two) */
     double bytes;   /* read and written, each operand once */
 } gd_kernel_profile;
@@ -93,6 +94,20 @@ typedef struct gd_kernel_profile {
  * error. */
 GD_API int gd_function_profile(gd_function *function, int count, gd_tensor *const *inputs, int runs,
                                gd_kernel_profile *rows, int capacity);
+
+/* What the machine does at most: floating-point operations and bytes moved a second. 0: not known.
+ */
+typedef struct gd_profile_bounds {
+    double flops, bytes;
+} gd_profile_bounds;
+
+/* Measured kernels as a table: microseconds, GFLOP/s, GB/s, the share of the shortest time the
+ * bounds allow, and a line for all together. Conventions of gd_tensor_format. */
+GD_API size_t gd_profile_format(const gd_kernel_profile *rows, int count, gd_profile_bounds bounds,
+                                char *text, size_t size);
+/* The same as a trace for chrome://tracing or ui.perfetto.dev (JSON, Trace Event Format). */
+GD_API size_t gd_profile_format_trace(const gd_kernel_profile *rows, int count, char *text,
+                                      size_t size);
 
 #ifdef __cplusplus
 }

@@ -15,18 +15,20 @@ int cli_train(int argc, char **argv);
 int cli_predict(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_info(int argc, char **argv);
+int cli_plan(int argc, char **argv);
 
 /* ---- options.c ---- */
 
-typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_WHOLE, CLI_REAL } cli_kind;
+typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_WHOLE, CLI_REAL, CLI_OPERAND } cli_kind;
 
-/* An option: --name ARGUMENT. */
+/* An option: --name ARGUMENT; or an operand, a word that is no option. */
 typedef struct cli_option {
     const char *name;
     const char *argument; /* what --help calls it; NULL for a flag */
     const char *help;
     cli_kind kind;
-    void *value;     /* bool *, const char **, int64_t *, double *; holds the default */
+    void *value;     /* bool *, const char **, int64_t *, double *, for an operand const char **;
+                        holds the default */
     double min, max; /* of numbers */
 } cli_option;
 
@@ -72,7 +74,8 @@ typedef struct cli_network {
 } cli_network;
 
 typedef struct cli_network_options {
-    const char *model; /* a JSON file; NULL: the network of examples/models/mnist_mlp.json */
+    const char *model; /* a JSON file; NULL or "mnist_mlp": the network of
+                          examples/models/mnist_mlp.json */
     int64_t threads;   /* 0: as gd_open chooses */
     int64_t seed;
 } cli_network_options;
@@ -82,5 +85,29 @@ bool cli_network_open(cli_network *network, const cli_network_options *options);
 void cli_network_close(cli_network *network);
 /* x [batch, 784] -> logits [batch, 10]; a gd_forward_fn whose user is a cli_network. */
 gd_tensor *cli_forward(void *user, gd_tensor *x);
+
+/* ---- compiled.c ---- */
+
+/* The network compiled for one batch size, and arguments to call it with: noise and targets 0. */
+typedef struct cli_compiled {
+    cli_network network;
+    gd_optimizer *optimizer; /* NULL: inference */
+    gd_function *function;
+    gd_tensor *inputs[2];
+    int input_count;
+} cli_compiled;
+
+typedef struct cli_compiled_options {
+    cli_network_options network;
+    int64_t batch;
+    bool train;            /* forward, backward and update, else inference */
+    const char *optimizer; /* of gd_optimizer_create */
+    double lr;             /* 0: the optimizer's */
+} cli_compiled_options;
+
+/* Opens the network and calls the function once. false: the error is recorded. cli_compiled_close
+ * it all the same. */
+bool cli_compiled_open(cli_compiled *compiled, const cli_compiled_options *options);
+void cli_compiled_close(cli_compiled *compiled);
 
 #endif

@@ -1,6 +1,8 @@
 /* cli/network.c: the context and the model the commands work on. */
 #include "cli.h"
 
+#include <string.h>
+
 /* The network of examples/models/mnist_mlp.json, so that the tool works from anywhere and without a
  * JSON reader: x -> relu(fc1) = a;  a -> relu(fc2) = b;  a + b -> fc3 -> logits */
 static const gd_layer_spec mnist_layers[] = {
@@ -21,7 +23,7 @@ bool cli_network_open(cli_network *network, const cli_network_options *options)
 {
     *network = (cli_network){ .context = gd_open("cpu", .threads = (int)options->threads) };
     uint64_t seed = (uint64_t)options->seed;
-    if (options->model)
+    if (options->model && strcmp(options->model, "mnist_mlp") != 0)
         network->model = gd_model_load_json(network->context, options->model, .seed = seed);
     else
         network->model = gd_model_create(network->context, .spec = &mnist_spec, .seed = seed);

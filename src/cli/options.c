@@ -15,6 +15,10 @@ static void print_help(const cli_command_help *help, const cli_option *options, 
     printf("Usage: %s\n\n%s\n\nOptions:\n", help->usage, help->summary);
     for (int i = 0; i < count; i++) {
         char left[64];
+        if (options[i].kind == CLI_OPERAND) {
+            printf("  %-20s %s\n", options[i].name, options[i].help);
+            continue;
+        }
         snprintf(left, sizeof left, "--%s%s%s", options[i].name, options[i].argument ? " " : "",
                  options[i].argument ? options[i].argument : "");
         printf("  %-20s %s\n", left, options[i].help);
@@ -36,7 +40,7 @@ static int store(const char *command, const cli_option *o, const char *given)
         *(bool *)o->value = true;
         return CLI_OK;
     }
-    if (o->kind == CLI_TEXT) {
+    if (o->kind == CLI_TEXT || o->kind == CLI_OPERAND) {
         *(const char **)o->value = given;
         return CLI_OK;
     }
@@ -67,15 +71,29 @@ static int complain_word(const char *command, int problem, const char *word)
     return CLI_USAGE;
 }
 
+/* The words that are no options, in the order of the operands' rows. */
+static int store_operands(int argc, char **argv, const cli_option *options, int count)
+{
+    for (int i = 0; i < count && optind < argc; i++)
+        if (options[i].kind == CLI_OPERAND)
+            (void)store(argv[0], &options[i], argv[optind++]);
+    if (optind == argc)
+        return CLI_OK;
+    fprintf(stderr, "gradus %s: '%s' is not an option; 'gradus %s --help' lists them\n", argv[0],
+            argv[optind], argv[0]);
+    return CLI_USAGE;
+}
+
 int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_option *options,
               int count, int *exit_code)
 {
     struct option rows[MOST_OPTIONS + 2] = { { "help", no_argument, NULL, HELP } };
-    for (int i = 0; i < count && i < MOST_OPTIONS; i++)
-        rows[i + 1] =
-            (struct option){ options[i].name,
-                             options[i].kind == CLI_FLAG ? no_argument : required_argument, NULL,
-                             FIRST + i };
+    for (int i = 0, row = 1; i < count && i < MOST_OPTIONS; i++)
+        if (options[i].kind != CLI_OPERAND)
+            rows[row++] =
+                (struct option){ options[i].name,
+                                 options[i].kind == CLI_FLAG ? no_argument : required_argument,
+                                 NULL, FIRST + i };
     *exit_code = CLI_OK;
     opterr = 0;
     optind = 1;
@@ -88,11 +106,8 @@ int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_opt
         *exit_code = found >= FIRST ? store(argv[0], &options[found - FIRST], optarg)
                                     : complain_word(argv[0], found, argv[optind - 1]);
     }
-    if (*exit_code == CLI_OK && optind < argc) {
-        fprintf(stderr, "gradus %s: '%s' is not an option; 'gradus %s --help' lists them\n",
-                argv[0], argv[optind], argv[0]);
-        *exit_code = CLI_USAGE;
-    }
+    if (*exit_code == CLI_OK)
+        *exit_code = store_operands(argc, argv, options, count);
     return *exit_code != CLI_OK;
 }
 

@@ -370,14 +370,6 @@ int gd_function_profile(gd_function *function, int count, gd_tensor *const *inpu
     if (!gd_call(function, count, inputs))
         return -1;
     gd_plan *plan = function->current->plan;
-    double *seconds = gd_alloc(sizeof(double) * (plan->n_steps + 1));
-    if (!seconds)
-        return -1;
-    gd_status status = gd_plan_profile(plan, inputs, runs, seconds);
-    for (size_t i = 0; status == GD_OK && i < plan->n_steps && i < (size_t)capacity; i++) {
-        gd_plan_describe(plan, i, &rows[i]);
-        rows[i].seconds = seconds[i];
-    }
-    gd_free(seconds);
+    gd_status status = gd_plan_profile(plan, inputs, runs, rows, (size_t)capacity);
     return status == GD_OK ? (int)plan->n_steps : -1;
 }

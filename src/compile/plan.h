@@ -52,8 +52,10 @@ gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs);
 /* compile/show.c */
 void gd_plan_add_text(const gd_plan *plan, gd_text *text);
 void gd_plan_add_dot(const gd_plan *plan, gd_text *text);
-/* Run `runs` times; seconds [n_steps]: the shortest time of each step. */
-gd_status gd_plan_profile(gd_plan *plan, gd_tensor *const *inputs, int runs, double *seconds);
+/* compile/profile.c: run `runs` times with every kernel timed; fills the first `capacity` rows. */
+gd_status gd_plan_profile(gd_plan *plan, gd_tensor *const *inputs, int runs,
+                          gd_kernel_profile *rows, size_t capacity);
+/* All of a kernel's description but the times. */
 void gd_plan_describe(const gd_plan *plan, size_t step, gd_kernel_profile *out);
 
 #endif

@@ -1,12 +1,6 @@
-/* compile/show.c: what a plan is and costs, for people: as text, as Graphviz, and with measured
- * times. */
+/* compile/show.c: what a plan is and costs, for people: as text and as Graphviz. Measured times are
+ * profile.c. */
 #include "compile/plan.h"
-
-#include <stdio.h>
-#include <string.h>
-
-#include "base/error.h"
-#include "base/memory.h"
 
 /* Floating-point operations of a step, as the field counts them (a fused multiply-add is two). */
 static double flops(const gd_plan *plan, const gd_ir_value *v)
@@ -92,9 +86,12 @@ void gd_plan_add_text(const gd_plan *plan, gd_text *text)
         all_flops += flops(plan, &plan->ir.values[plan->steps[i].value]);
     }
     gd_text_add(text,
-                "%zu kernels, %.0f B moved, %.0f FLOP; block %zu B, least possible %zu B, "
-                "constants %zu B\n",
+                "%zu kernels, %.0f B moved, %.0f FLOP; block %zu B, least possible %zu B "
+                "(ratio %.3f), constants %zu B\n",
                 plan->n_steps, all_bytes, all_flops, plan->memory.bytes, plan->memory.live_bytes,
+                plan->memory.live_bytes
+                    ? (double)plan->memory.bytes / (double)plan->memory.live_bytes
+                    : 1.0,
                 plan->memory.constant_bytes);
     gd_text_add(text, "passes on %d traced ops:", plan->nodes_traced);
     for (int i = 0; i < GD_PASS_COUNT; i++) {
@@ -140,28 +137,6 @@ void gd_plan_add_dot(const gd_plan *plan, gd_text *text)
         }
     }
     gd_text_add(text, "}\n");
-}
-
-/* ---- measured ---- */
-
-gd_status gd_plan_profile(gd_plan *plan, gd_tensor *const *inputs, int runs, double *seconds)
-{
-    for (size_t i = 0; i < plan->n_steps; i++)
-        seconds[i] = 0;
-    for (int run = 0; run < runs; run++) {
-        gd_status status = gd_plan_begin(plan, inputs);
-        for (size_t i = 0; status == GD_OK && i < plan->n_steps; i++) {
-            double start = gd_seconds();
-            status = plan->steps[i].run(&plan->steps[i].call);
-            double took = gd_seconds() - start;
-            if (run == 0 || took < seconds[i])
-                seconds[i] = took;
-        }
-        if (status != GD_OK)
-            return status;
-        gd_plan_end(plan);
-    }
-    return GD_OK;
 }
 
 void gd_plan_describe(const gd_plan *plan, size_t step, gd_kernel_profile *out)

@@ -1,0 +1,177 @@
+/* cli/plan.c: gradus plan: what the compiler makes of a network. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct settings {
+    const char *model, *optimizer, *trace;
+    int64_t batch, threads, runs;
+    bool train, dot, profile;
+} settings;
+
+/* The text of a function with the conventions of gd_tensor_format; the caller frees it. */
+static char *text_of(size_t (*format)(const gd_function *, char *, size_t), const gd_function *f)
+{
+    size_t length = format(f, NULL, 0);
+    char *text = malloc(length + 1);
+    if (text)
+        format(f, text, length + 1);
+    return text;
+}
+
+static bool print_text(size_t (*format)(const gd_function *, char *, size_t), const gd_function *f)
+{
+    char *text = text_of(format, f);
+    if (text)
+        fputs(text, stdout);
+    free(text);
+    return text;
+}
+
+/* ---- what the machine does at most, found by running what the engine does best ---- */
+
+static gd_tensor *product(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_matmul(in[0], in[0]);
+}
+
+static gd_tensor *negative(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_neg(in[0]);
+}
+
+/* The shortest time of body on x. */
+static double shortest(gd_context *gd, gd_function_body body, gd_tensor *x)
+{
+    gd_kernel_profile row = { .seconds = 1 };
+    gd_function *f = gd_compile(gd, body, NULL);
+    (void)gd_function_profile(f, 1, &x, 10, &row, 1);
+    gd_function_release(f);
+    return row.seconds;
+}
+
+/* Memory at the rate of the level that holds the plan's `bytes`. */
+static gd_profile_bounds measure_bounds(gd_context *gd, size_t bytes)
+{
+    const int64_t n = 768, least = 16 * 1024, most = 16 << 20;
+    int64_t count = (int64_t)(bytes / sizeof(float) / 2);
+    count = count < least ? least : count > most ? most : count;
+    gd_profile_bounds bounds = { 0, 0 };
+    if (gd_scope_begin(gd) != GD_OK)
+        return bounds;
+    gd_tensor *square = gd_ones(gd, GD_SHAPE(n, n), GD_F32);
+    bounds.flops = 2.0 * (double)(n * n * n) / shortest(gd, product, square);
+    gd_tensor *line = gd_ones(gd, GD_SHAPE(count), GD_F32);
+    bounds.bytes = 2.0 * sizeof(float) * (double)count / shortest(gd, negative, line);
+    (void)gd_scope_end(gd);
+    return bounds;
+}
+
+/* ---- measured ---- */
+
+static bool write_trace(const char *path, const gd_kernel_profile *rows, int count)
+{
+    size_t length = gd_profile_format_trace(rows, count, NULL, 0);
+    char *text = malloc(length + 1);
+    FILE *file = text ? fopen(path, "w") : NULL;
+    bool ok = false;
+    if (file) {
+        gd_profile_format_trace(rows, count, text, length + 1);
+        ok = fputs(text, file) >= 0;
+        ok = fclose(file) == 0 && ok;
+    }
+    free(text);
+    if (!ok)
+        fprintf(stderr, "gradus plan: '%s' cannot be written\n", path);
+    return ok;
+}
+
+static bool print_profile(const settings *s, cli_compiled *c)
+{
+    gd_plan_stats stats = gd_function_stats(c->function);
+    gd_kernel_profile *rows = calloc((size_t)stats.kernels + 1, sizeof *rows);
+    int count = rows ? gd_function_profile(c->function, c->input_count, c->inputs, (int)s->runs,
+                                           rows, stats.kernels)
+                     : -1;
+    if (count < 0) {
+        free(rows);
+        return false;
+    }
+    bool ok = true;
+    if (s->profile) {
+        gd_profile_bounds bounds = measure_bounds(
+            c->network.context,
+            stats.arena_bytes + sizeof(float) * (size_t)gd_module_parameter_count(
+                                                    gd_model_module(c->network.model)));
+        size_t length = gd_profile_format(rows, count, bounds, NULL, 0);
+        char *text = malloc(length + 1);
+        if (text) {
+            gd_profile_format(rows, count, bounds, text, length + 1);
+            printf(
+                "\nThe shortest of %lld runs; bound: %.1f GFLOP/s (a large matrix product), %.1f "
+                "GB/s (negation)\n%s",
+                (long long)s->runs, bounds.flops * 1e-9, bounds.bytes * 1e-9, text);
+        }
+        free(text);
+        ok = text;
+    }
+    ok = ok && (!s->trace || write_trace(s->trace, rows, count));
+    free(rows);
+    return ok;
+}
+
+static bool show(const settings *s, cli_compiled *c)
+{
+    if (s->dot)
+        return print_text(gd_plan_format_dot, c->function);
+    gd_plan_stats stats = gd_function_stats(c->function);
+    if (!print_text(gd_plan_format, c->function))
+        return false;
+    printf("compiled in %.2f ms\n", stats.compile_seconds * 1e3);
+    return (!s->profile && !s->trace) || print_profile(s, c);
+}
+
+int cli_plan(int argc, char **argv)
+{
+    settings s = { .batch = 50, .runs = 20, .threads = 1 };
+    const cli_option options[] = {
+        { "MODEL", NULL, "the network: a JSON file, or mnist_mlp (the default)", CLI_OPERAND,
+          &s.model, 0, 0 },
+        { "train", NULL, "a training step: forward, backward and update", CLI_FLAG, &s.train, 0,
+          0 },
+        { "batch", "N", "samples in a batch (default: 50)", CLI_WHOLE, &s.batch, 1, 1e6 },
+        { "optimizer", "NAME", "of the training step (default: adam)", CLI_TEXT, &s.optimizer, 0,
+          0 },
+        { "dot", NULL, "a Graphviz graph instead of the list", CLI_FLAG, &s.dot, 0, 0 },
+        { "profile", NULL, "measure each kernel against what the machine does at most", CLI_FLAG,
+          &s.profile, 0, 0 },
+        { "trace", "FILE", "write a trace for chrome://tracing or ui.perfetto.dev", CLI_TEXT,
+          &s.trace, 0, 0 },
+        { "runs", "N", "runs to measure (default: 20)", CLI_WHOLE, &s.runs, 1, 1e6 },
+        { "threads", "N", "threads to compute with (default: 1)", CLI_WHOLE, &s.threads, 1, 256 },
+    };
+    const cli_command_help help = {
+        "gradus plan [MODEL] [OPTION]...",
+        "Compile a network and show the plan: a line a kernel (what it makes from what; @ says "
+        "where:\nan input, a parameter, or an offset in the plan's memory; bytes moved; "
+        "operations), totals, and\nwhat each pass of the compiler did. GRADUS_PASSES=-fuse "
+        "switches a pass off."
+    };
+    int code;
+    if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
+        return code;
+    cli_compiled_options compiled_options = {
+        .network = { .model = s.model, .threads = s.threads, .seed = 1 },
+        .batch = s.batch,
+        .train = s.train,
+        .optimizer = s.optimizer
+    };
+    cli_compiled compiled;
+    code = cli_compiled_open(&compiled, &compiled_options) && show(&s, &compiled) ? CLI_OK
+                                                                                  : cli_fail();
+    cli_compiled_close(&compiled);
+    return code;
+}
