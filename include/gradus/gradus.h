@@ -6,6 +6,7 @@
 #include <gradus/autograd.h>
 #include <gradus/base.h>
 #include <gradus/compile.h>
+#include <gradus/conv.h>
 #include <gradus/data.h>
 #include <gradus/io.h>
 #include <gradus/loss.h>

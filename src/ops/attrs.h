@@ -108,4 +108,25 @@ typedef struct gd_attention_attr {
     int32_t causal, has_mask;
 } gd_attention_attr;
 
+/* Convolution and pooling see up to three spatial axes; with fewer, they are the last of the three,
+ * and those before them have size 1, stride 1 and no padding. */
+#define GD_SPATIAL 3
+
+typedef struct gd_conv_attr {
+    int64_t stride[GD_SPATIAL], before[GD_SPATIAL], after[GD_SPATIAL], dilation[GD_SPATIAL];
+    int64_t size[GD_SPATIAL]; /* convolution_grad_input: spatial sizes of its result;
+                                 convolution_grad_weight: the kernel's; convolution: 0 */
+    int64_t groups;
+    int64_t relu;  /* convolution only, set by the compiler: ReLU last */
+} gd_conv_attr;    /* convolution: x, w, and a bias or none. convolution_grad_input: g, w.
+                      convolution_grad_weight: g, x */
+
+typedef struct gd_pool_attr {
+    int64_t kernel[GD_SPATIAL], stride[GD_SPATIAL], before[GD_SPATIAL], after[GD_SPATIAL],
+        dilation[GD_SPATIAL];
+    int64_t size[GD_SPATIAL]; /* spatial sizes: of the windows' side; avg_pool_grad: of the other */
+    int64_t adaptive;         /* windows divide the axis instead; the fields above are not used */
+    int64_t exclude_pad;      /* avg_pool: divide by the elements inside the input */
+} gd_pool_attr; /* max_pool max_pool_index avg_pool: x. max_pool_grad: g, x. avg_pool_grad: g */
+
 #endif

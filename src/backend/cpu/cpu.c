@@ -54,6 +54,8 @@ static void fill_table(gd_cpu_device *cpu)
     gd_cpu_register_memory(cpu->base.kernel);
     gd_cpu_register_matmul(cpu->base.kernel);
     gd_cpu_register_ctc(cpu->base.kernel);
+    gd_cpu_register_convolution(cpu->base.kernel);
+    gd_cpu_register_pooling(cpu->base.kernel);
 }
 
 static gd_status cpu_set_threads(gd_device *device, int threads)

@@ -50,5 +50,6 @@ void gd_reference_register_loss(gd_kernel_fn *kernel);
 void gd_reference_register_ctc(gd_kernel_fn *kernel);
 void gd_reference_register_norm(gd_kernel_fn *kernel);
 void gd_reference_register_attention(gd_kernel_fn *kernel);
+void gd_reference_register_spatial(gd_kernel_fn *kernel);
 
 #endif

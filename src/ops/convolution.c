@@ -1,0 +1,356 @@
+/* ops/convolution.c: convolution and its two gradients, each an op. y = x * w is linear in x and in
+ * w, so each of the three differentiates into the other two, to any order. A transposed convolution
+ * is the gradient by the input. Start at convolve(). */
+#include "ops/internal.h"
+#include "ops/spatial.h"
+
+#include <gradus/conv.h>
+
+/* ---- shapes ---- */
+
+static gd_status fail_operands(const char *who, const gd_layout *x, const gd_layout *w,
+                               const char *why)
+{
+    char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+    return gd_fail(GD_ERR_SHAPE, "%s: %s and %s: %s", who, gd_layout_text(x, a),
+                   gd_layout_text(w, b), why);
+}
+
+static gd_status check_operands(const char *who, const gd_layout *a, const gd_layout *b)
+{
+    if (a->rank < 3 || a->rank > 2 + GD_SPATIAL || b->rank != a->rank)
+        return fail_operands(who, a, b, "both need a batch, channels and 1 to 3 spatial axes");
+    if (a->dtype != b->dtype || (a->dtype != GD_F32 && a->dtype != GD_F64))
+        return gd_fail(GD_ERR_DTYPE, "%s: computes with f32 and f64, not %s and %s", who,
+                       gd_dtype_name(a->dtype), gd_dtype_name(b->dtype));
+    return GD_OK;
+}
+
+/* Elements of one axis of y. */
+static gd_status output_size(const char *who, const gd_conv_attr *attr, int a, int64_t in,
+                             int64_t kernel, int64_t *out)
+{
+    const int64_t padded = in + attr->before[a] + attr->after[a];
+    const int64_t reach = attr->dilation[a] * (kernel - 1) + 1;
+    if (kernel < 1)
+        return gd_fail(GD_ERR_SHAPE, "%s: the kernel has no elements", who);
+    if (padded < reach)
+        return gd_fail(GD_ERR_SHAPE,
+                       "%s: the kernel reaches over %lld elements, the padded input has %lld", who,
+                       (long long)reach, (long long)padded);
+    *out = (padded - reach) / attr->stride[a] + 1;
+    return GD_OK;
+}
+
+/* Whether y's spatial sizes are what x's and w's give. */
+static gd_status check_output(const char *who, const gd_conv_attr *attr, const gd_conv_sizes *s)
+{
+    for (int a = 0; a < GD_SPATIAL; a++) {
+        int64_t size = 0;
+        if (output_size(who, attr, a, s->in[a], s->kernel[a], &size) != GD_OK)
+            return gd_error_code();
+        if (size != s->out[a])
+            return gd_fail(GD_ERR_SHAPE, "%s: %lld elements along a spatial axis, %lld expected",
+                           who, (long long)s->out[a], (long long)size);
+    }
+    return GD_OK;
+}
+
+/* [first, second, the last rank - 2 of size[3]] */
+static gd_shape spatial_shape(int rank, int64_t first, int64_t second,
+                              const int64_t size[GD_SPATIAL])
+{
+    gd_shape shape = { .rank = rank };
+    shape.dim[0] = first;
+    shape.dim[1] = second;
+    for (int axis = 2; axis < rank; axis++)
+        shape.dim[axis] = size[GD_SPATIAL - rank + axis];
+    return shape;
+}
+
+static gd_status infer_convolution(int n, const gd_layout *const *in, const void *attr_,
+                                   gd_layout *out)
+{
+    const char *who = "gd_conv";
+    const gd_conv_attr *attr = attr_;
+    const gd_layout *x = in[0], *w = n > 1 ? in[1] : NULL;
+    if (n < 2 || n > 3)
+        return gd_fail(GD_ERR_INVALID, "convolution: %d operands, 2 or 3 expected", n);
+    if (check_operands(who, x, w) != GD_OK)
+        return gd_error_code();
+    if (w->shape[1] * attr->groups != x->shape[1] || w->shape[0] % attr->groups)
+        return fail_operands(who, x, w,
+                             "the weight must be [out, channels / groups, kernel...], both "
+                             "multiples of the groups");
+    if (n == 3 &&
+        (in[2]->rank != 1 || in[2]->shape[0] != w->shape[0] || in[2]->dtype != x->dtype))
+        return fail_operands(who, w, in[2], "the bias must have an element for each output");
+    int64_t size[GD_SPATIAL];
+    for (int a = 0; a < GD_SPATIAL; a++)
+        if (output_size(who, attr, a, gd_spatial_size(x, a), gd_spatial_size(w, a), &size[a]) !=
+            GD_OK)
+            return gd_error_code();
+    return gd_layout_init(out, spatial_shape(x->rank, x->shape[0], w->shape[0], size), x->dtype,
+                          who);
+}
+
+static gd_status infer_grad_input(int n, const gd_layout *const *in, const void *attr_,
+                                  gd_layout *out)
+{
+    (void)n;
+    const char *who = "gd_conv_transpose";
+    const gd_conv_attr *attr = attr_;
+    const gd_layout *g = in[0], *w = in[1];
+    if (check_operands(who, g, w) != GD_OK)
+        return gd_error_code();
+    if (g->shape[1] != w->shape[0] || w->shape[0] % attr->groups)
+        return fail_operands(who, g, w,
+                             "the weight must be [channels, out / groups, kernel...], the channels "
+                             "a multiple of the groups");
+    const gd_shape shape =
+        spatial_shape(g->rank, g->shape[0], w->shape[1] * attr->groups, attr->size);
+    if (gd_layout_init(out, shape, g->dtype, who) != GD_OK)
+        return gd_error_code();
+    const gd_conv_sizes s = gd_conv_sizes_of(out, w, g, attr->groups);
+    return check_output(who, attr, &s);
+}
+
+static gd_status infer_grad_weight(int n, const gd_layout *const *in, const void *attr_,
+                                   gd_layout *out)
+{
+    (void)n;
+    const char *who = "convolution_grad_weight";
+    const gd_conv_attr *attr = attr_;
+    const gd_layout *g = in[0], *x = in[1];
+    if (check_operands(who, g, x) != GD_OK)
+        return gd_error_code();
+    if (g->shape[0] != x->shape[0] || g->shape[1] % attr->groups || x->shape[1] % attr->groups)
+        return fail_operands(who, g, x, "batches differ or channels do not divide into groups");
+    const gd_shape shape =
+        spatial_shape(x->rank, g->shape[1], x->shape[1] / attr->groups, attr->size);
+    if (gd_layout_init(out, shape, g->dtype, who) != GD_OK)
+        return gd_error_code();
+    const gd_conv_sizes s = gd_conv_sizes_of(x, out, g, attr->groups);
+    return check_output(who, attr, &s);
+}
+
+/* ---- derivatives ---- */
+
+/* One of the three ops. Kernels want their operands contiguous. size_of: the tensor whose spatial
+ * sizes the attribute is to name, or NULL. */
+static gd_tensor *apply(gd_op_id id, gd_tensor *a, gd_tensor *b, const void *attr_,
+                        const gd_tensor *size_of)
+{
+    gd_conv_attr attr = *(const gd_conv_attr *)attr_;
+    for (int axis = 0; axis < GD_SPATIAL; axis++)
+        attr.size[axis] = size_of ? gd_spatial_size(&size_of->layout, axis) : 0;
+    return gd_apply2(id, gd_contiguous(a), gd_contiguous(b), &attr);
+}
+
+static bool vjp_convolution(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    gd_tensor *x = r->inputs[0], *w = r->inputs[1];
+    if (gd_wants_grad(x) &&
+        !gd_put(&d[0], apply(GD_OP_convolution_grad_input, g, w, r->attr, x)))
+        return false;
+    if (gd_wants_grad(w) &&
+        !gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, x, r->attr, w)))
+        return false;
+    if (r->n_inputs < 3 || !gd_wants_grad(r->inputs[2]))
+        return true;
+    gd_axes axes = { .count = 0 };
+    for (int axis = 0; axis < r->layout.rank; axis++)
+        if (axis != 1)
+            axes.axis[axes.count++] = axis;
+    return gd_put(&d[2], gd_sum(g, axes, false));
+}
+
+/* r = grad_input(g, w), h its gradient, of x's shape. */
+static bool vjp_grad_input(gd_tensor *r, gd_tensor *h, gd_tensor **d)
+{
+    gd_tensor *g = r->inputs[0], *w = r->inputs[1];
+    return (!gd_wants_grad(g) ||
+            gd_put(&d[0], apply(GD_OP_convolution, h, w, r->attr, NULL))) &&
+           (!gd_wants_grad(w) ||
+            gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, h, r->attr, w)));
+}
+
+/* r = grad_weight(g, x), h its gradient, of w's shape. */
+static bool vjp_grad_weight(gd_tensor *r, gd_tensor *h, gd_tensor **d)
+{
+    gd_tensor *g = r->inputs[0], *x = r->inputs[1];
+    return (!gd_wants_grad(g) ||
+            gd_put(&d[0], apply(GD_OP_convolution, x, h, r->attr, NULL))) &&
+           (!gd_wants_grad(x) ||
+            gd_put(&d[1], apply(GD_OP_convolution_grad_input, g, h, r->attr, x)));
+}
+
+static void format_conv(const void *attr_, char *text, size_t size)
+{
+    const gd_conv_attr *a = attr_;
+    snprintf(text, size,
+             "stride=%lld,%lld,%lld pad=%lld:%lld,%lld:%lld,%lld:%lld dilation=%lld,%lld,%lld "
+             "groups=%lld%s",
+             (long long)a->stride[0], (long long)a->stride[1], (long long)a->stride[2],
+             (long long)a->before[0], (long long)a->after[0], (long long)a->before[1],
+             (long long)a->after[1], (long long)a->before[2], (long long)a->after[2],
+             (long long)a->dilation[0], (long long)a->dilation[1], (long long)a->dilation[2],
+             (long long)a->groups, a->relu ? " relu" : "");
+}
+
+#define CONV_ROW(name_, arity_, infer_, vjp_)                           \
+    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                  \
+                                  .name = #name_,                       \
+                                  .arity = arity_,                      \
+                                  .attr_size = sizeof(gd_conv_attr),    \
+                                  .infer = infer_,                      \
+                                  .vjp = vjp_,                          \
+                                  .format = format_conv };
+CONV_ROW(convolution, GD_OP_VARIADIC, infer_convolution, vjp_convolution)
+CONV_ROW(convolution_grad_input, 2, infer_grad_input, vjp_grad_input)
+CONV_ROW(convolution_grad_weight, 2, infer_grad_weight, vjp_grad_weight)
+
+/* ---- builders ---- */
+
+#define LARGEST ((int64_t)1 << 16) /* of an option: sizes computed from them cannot overflow */
+
+/* value, else fallback, within [least, LARGEST]; false (recorded) when out of range. */
+static bool set_option(const char *who, const char *name, int64_t value, int64_t fallback,
+                       int64_t least, int64_t *out)
+{
+    *out = value ? value : fallback;
+    if (*out >= least && *out <= LARGEST)
+        return true;
+    (void)gd_fail(GD_ERR_INVALID, "%s: %s is %lld", who, name, (long long)*out);
+    return false;
+}
+
+/* The attribute of a convolution over `axes` axes; with .same, paddings that depend on x's sizes. */
+static bool make_attr(const char *who, int axes, const gd_conv_options *o, bool transposed,
+                      gd_conv_attr *attr)
+{
+    memset(attr, 0, sizeof *attr);
+    if (!set_option(who, "groups", o->groups, 1, 1, &attr->groups))
+        return false;
+    for (int a = 0; a < GD_SPATIAL; a++) {
+        attr->stride[a] = attr->dilation[a] = 1;
+        const int i = a - (GD_SPATIAL - axes); /* which of the caller's axes */
+        if (i < 0)
+            continue;
+        if (!set_option(who, "a stride", o->strides[i] ? o->strides[i] : o->stride, 1, 1,
+                        &attr->stride[a]) ||
+            !set_option(who, "a dilation", o->dilations[i] ? o->dilations[i] : o->dilation, 1, 1,
+                        &attr->dilation[a]))
+            return false;
+        if (o->pad < 0 || o->before[i] < 0 || o->after[i] < 0 || o->pad > LARGEST ||
+            o->before[i] > LARGEST || o->after[i] > LARGEST) {
+            (void)gd_fail(GD_ERR_INVALID, "%s: a padding is negative or absurd", who);
+            return false;
+        }
+        attr->before[a] = o->pad + o->before[i];
+        attr->after[a] = o->pad + o->after[i];
+        if (!o->same)
+            continue;
+        if (attr->before[a] || attr->after[a]) {
+            (void)gd_fail(GD_ERR_INVALID, "%s: .same finds the padding itself; both are given",
+                          who);
+            return false;
+        }
+        const int64_t size = gd_spatial_size(&o->x->layout, a), s = attr->stride[a];
+        const int64_t reach = attr->dilation[a] * (gd_spatial_size(&o->w->layout, a) - 1) + 1;
+        const int64_t last = transposed ? (size - 1) * s : ((size + s - 1) / s - 1) * s;
+        const int64_t total = last + reach - (transposed ? size * s : size);
+        attr->before[a] = total > 0 ? total / 2 : 0;
+        attr->after[a] = total > 0 ? total - total / 2 : 0;
+    }
+    return true;
+}
+
+/* Checks what a builder looks at before infer does, and brings the operands to one dtype. */
+static bool prepare(const char *who, int axes, gd_conv_options *o, gd_dtype *dtype)
+{
+    if (axes < 1 || axes > GD_SPATIAL) {
+        (void)gd_fail(GD_ERR_INVALID, "%s: %d spatial axes, 1 to 3 are possible", who, axes);
+        return false;
+    }
+    if (o->x->layout.rank != axes + 2 || o->w->layout.rank != axes + 2) {
+        (void)fail_operands(who, &o->x->layout, &o->w->layout,
+                            axes == 1   ? "both need 3 axes"
+                            : axes == 2 ? "both need 4 axes"
+                                        : "both need 5 axes");
+        return false;
+    }
+    *dtype = gd_dtype_promote(o->x->layout.dtype, o->w->layout.dtype);
+    if (o->b)
+        *dtype = gd_dtype_promote(*dtype, o->b->layout.dtype);
+    *dtype = gd_float_dtype(*dtype);
+    const gd_dtype compute = gd_compute_dtype(*dtype);
+    o->x = gd_contiguous(gd_as_dtype(o->x, compute));
+    o->w = gd_contiguous(gd_as_dtype(o->w, compute));
+    if (o->b)
+        o->b = gd_contiguous(gd_as_dtype(o->b, compute));
+    return o->x && o->w;
+}
+
+gd_tensor *gd_conv_with(int axes, gd_conv_options options)
+{
+    static const char *const names[] = { "gd_conv1d", "gd_conv2d", "gd_conv3d" };
+    const char *who = axes >= 1 && axes <= 3 ? names[axes - 1] : "gd_conv_with";
+    if (!options.x || !options.w)
+        return NULL;
+    const bool has_bias = options.b != NULL;
+    gd_dtype dtype;
+    gd_conv_attr attr;
+    if (!prepare(who, axes, &options, &dtype) || (has_bias && !options.b) ||
+        !make_attr(who, axes, &options, false, &attr))
+        return NULL;
+    gd_tensor *in[3] = { options.x, options.w, options.b };
+    return gd_as_dtype(gd_apply(NULL, GD_OP_convolution, has_bias ? 3 : 2, in, &attr), dtype);
+}
+
+/* b [out] as [out, 1...], so that it broadcasts along the channels. */
+static gd_tensor *channel_bias(gd_tensor *b, int axes)
+{
+    if (b->layout.rank != 1)
+        return gd_fail_null(GD_ERR_SHAPE, "gd_conv_transpose: the bias has rank %d, not 1",
+                            b->layout.rank);
+    gd_shape shape = { .rank = 1 + axes, .dim = { b->layout.shape[0], 1, 1, 1 } };
+    return gd_reshape(b, shape);
+}
+
+gd_tensor *gd_conv_transpose_with(int axes, gd_conv_options options)
+{
+    const char *who = "gd_conv_transpose";
+    gd_conv_options *o = &options;
+    if (!o->x || !o->w)
+        return NULL;
+    const bool has_bias = o->b != NULL;
+    gd_dtype dtype;
+    gd_conv_attr attr;
+    if (!prepare(who, axes, o, &dtype) || (has_bias && !o->b) ||
+        !make_attr(who, axes, o, true, &attr))
+        return NULL;
+    for (int a = 0; a < GD_SPATIAL; a++) {
+        const int i = a - (GD_SPATIAL - axes);
+        const int64_t more = i < 0 ? 0 : o->output_pad + o->output_pads[i];
+        const int64_t size = gd_spatial_size(&o->x->layout, a);
+        const int64_t reach = attr.dilation[a] * (gd_spatial_size(&o->w->layout, a) - 1) + 1;
+        if (more < 0 || more >= attr.stride[a])
+            return gd_fail_null(GD_ERR_INVALID, "%s: an output padding is %lld, the stride %lld",
+                                who, (long long)more, (long long)attr.stride[a]);
+        attr.size[a] = (size - 1) * attr.stride[a] - attr.before[a] - attr.after[a] + reach + more;
+        if (o->same && i >= 0)
+            attr.size[a] = size * attr.stride[a];
+        if (attr.size[a] < 1)
+            return gd_fail_null(GD_ERR_SHAPE, "%s: an axis of the result has %lld elements", who,
+                                (long long)attr.size[a]);
+    }
+    gd_tensor *r = gd_apply2(GD_OP_convolution_grad_input, o->x, o->w, &attr);
+    if (has_bias) {
+        if (r && o->b->layout.rank == 1 && o->b->layout.shape[0] != r->layout.shape[1])
+            return gd_fail_null(GD_ERR_SHAPE, "%s: %lld channels and a bias of %lld", who,
+                                (long long)r->layout.shape[1], (long long)o->b->layout.shape[0]);
+        r = r ? gd_add(r, channel_bias(o->b, axes)) : NULL;
+    }
+    return gd_as_dtype(r, dtype);
+}

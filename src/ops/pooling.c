@@ -1,0 +1,288 @@
+/* ops/pooling.c: maximum and mean over windows, given or adaptive, and over whole planes. The mean
+ * and its gradient are linear and each other's derivative. The maximum sends its gradient to the
+ * first largest element, whose place in the plane is the op max_pool_index. */
+#include "ops/internal.h"
+#include "ops/spatial.h"
+
+#include <gradus/conv.h>
+
+/* ---- shapes ---- */
+
+static gd_status check_planes(const char *who, const gd_layout *x)
+{
+    if (x->rank < 3 || x->rank > 2 + GD_SPATIAL) {
+        char text[GD_SHAPE_TEXT];
+        return gd_fail(GD_ERR_SHAPE, "%s: %s: needs a batch, channels and 1 to 3 spatial axes", who,
+                       gd_layout_text(x, text));
+    }
+    if (x->dtype != GD_F32 && x->dtype != GD_F64)
+        return gd_fail(GD_ERR_DTYPE, "%s: computes with f32 and f64, not %s", who,
+                       gd_dtype_name(x->dtype));
+    return GD_OK;
+}
+
+/* x's shape with other spatial sizes. */
+static gd_shape resized(const gd_layout *x, const int64_t size[GD_SPATIAL])
+{
+    gd_shape shape = gd_layout_shape(x);
+    for (int axis = 2; axis < x->rank; axis++)
+        shape.dim[axis] = size[GD_SPATIAL - x->rank + axis];
+    return shape;
+}
+
+static gd_status infer_resized(const gd_layout *x, const void *attr, gd_dtype dtype,
+                               gd_layout *out)
+{
+    if (check_planes("gd_pool", x) != GD_OK)
+        return gd_error_code();
+    return gd_layout_init(out, resized(x, ((const gd_pool_attr *)attr)->size), dtype, "gd_pool");
+}
+
+static gd_status infer_pool(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    (void)n;
+    return infer_resized(in[0], attr, in[0]->dtype, out);
+}
+
+static gd_status infer_index(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    (void)n;
+    return infer_resized(in[0], attr, GD_I64, out);
+}
+
+/* g of the windows' side, x: the gradient has x's shape. */
+static gd_status infer_max_grad(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    gd_layout pooled;
+    if (infer_pool(n, in + 1, attr, &pooled) != GD_OK)
+        return gd_error_code();
+    if (!gd_layout_same_shape(&pooled, in[0]) || in[0]->dtype != in[1]->dtype)
+        return gd_fail(GD_ERR_SHAPE, "max_pool_grad: the gradient does not have the result's shape");
+    return gd_infer_like(in[1], in[1]->dtype, "max_pool_grad", out);
+}
+
+/* ---- derivatives ---- */
+
+static gd_tensor *apply2(gd_op_id id, gd_tensor *a, gd_tensor *b, const void *attr)
+{
+    return gd_apply2(id, gd_contiguous(a), gd_contiguous(b), attr);
+}
+
+static bool vjp_max_pool(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    return gd_put(&d[0], apply2(GD_OP_max_pool_grad, g, r->inputs[0], r->attr));
+}
+
+/* r = max_pool_grad(g, x) moves elements of g; h has x's shape. Nothing of r depends on x but the
+ * places. */
+static bool vjp_max_pool_grad(gd_tensor *r, gd_tensor *h, gd_tensor **d)
+{
+    gd_tensor *g = r->inputs[0], *x = r->inputs[1];
+    if (!gd_wants_grad(g))
+        return true;
+    const gd_shape shape = gd_tensor_shape(g);
+    const gd_pool_sizes s = gd_pool_sizes_of(&x->layout, &g->layout, r->attr);
+    gd_tensor *index = gd_apply1(GD_OP_max_pool_index, x, r->attr);
+    gd_tensor *taken = gd_gather(gd_reshape(h, GD_SHAPE(s.planes, s.in_plane)),
+                                 gd_reshape(index, GD_SHAPE(s.planes, s.out_plane)), 1);
+    return gd_put(&d[0], gd_reshape(taken, shape));
+}
+
+/* The mean's other side: attr with the spatial sizes of `like`. */
+static gd_tensor *average(gd_op_id id, gd_tensor *g, const void *attr_, const gd_tensor *like)
+{
+    gd_pool_attr attr = *(const gd_pool_attr *)attr_;
+    for (int a = 0; a < GD_SPATIAL; a++)
+        attr.size[a] = gd_spatial_size(&like->layout, a);
+    return gd_apply1(id, gd_contiguous(g), &attr);
+}
+
+static bool vjp_avg_pool(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    return gd_put(&d[0], average(GD_OP_avg_pool_grad, g, r->attr, r->inputs[0]));
+}
+
+static bool vjp_avg_pool_grad(gd_tensor *r, gd_tensor *h, gd_tensor **d)
+{
+    return gd_put(&d[0], average(GD_OP_avg_pool, h, r->attr, r->inputs[0]));
+}
+
+static void format_pool(const void *attr_, char *text, size_t size)
+{
+    const gd_pool_attr *a = attr_;
+    if (a->adaptive)
+        snprintf(text, size, "adaptive size=%lld,%lld,%lld", (long long)a->size[0],
+                 (long long)a->size[1], (long long)a->size[2]);
+    else
+        snprintf(text, size, "kernel=%lld,%lld,%lld stride=%lld,%lld,%lld pad=%lld,%lld,%lld",
+                 (long long)a->kernel[0], (long long)a->kernel[1], (long long)a->kernel[2],
+                 (long long)a->stride[0], (long long)a->stride[1], (long long)a->stride[2],
+                 (long long)a->before[0], (long long)a->before[1], (long long)a->before[2]);
+}
+
+#define POOL_ROW(name_, arity_, infer_, vjp_)                           \
+    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                  \
+                                  .name = #name_,                       \
+                                  .arity = arity_,                      \
+                                  .attr_size = sizeof(gd_pool_attr),    \
+                                  .infer = infer_,                      \
+                                  .vjp = vjp_,                          \
+                                  .format = format_pool };
+POOL_ROW(max_pool, 1, infer_pool, vjp_max_pool)
+POOL_ROW(max_pool_index, 1, infer_index, NULL)
+POOL_ROW(max_pool_grad, 2, infer_max_grad, vjp_max_pool_grad)
+POOL_ROW(avg_pool, 1, infer_pool, vjp_avg_pool)
+POOL_ROW(avg_pool_grad, 1, infer_pool, vjp_avg_pool_grad)
+
+/* ---- builders ---- */
+
+#define LARGEST ((int64_t)1 << 16) /* of an option: sizes computed from them cannot overflow */
+
+static bool in_range(const char *who, const char *name, int64_t value, int64_t least)
+{
+    if (value >= least && value <= LARGEST)
+        return true;
+    (void)gd_fail(GD_ERR_INVALID, "%s: %s is %lld", who, name, (long long)value);
+    return false;
+}
+
+/* The caller's options for its axis i, and the number of windows along it. */
+static bool set_axis(const char *who, const gd_pool_options *o, int i, int a, gd_pool_attr *attr)
+{
+    const int64_t size = gd_spatial_size(&o->x->layout, a);
+    const int64_t kernel = o->kernels[i] ? o->kernels[i] : o->kernel;
+    const int64_t stride = o->strides[i] ? o->strides[i] : o->stride ? o->stride : kernel;
+    const int64_t dilation = o->dilations[i] ? o->dilations[i] : o->dilation ? o->dilation : 1;
+    if (!in_range(who, "a window", kernel, 1) || !in_range(who, "a stride", stride, 1) ||
+        !in_range(who, "a dilation", dilation, 1) || !in_range(who, "a padding", o->pad, 0) ||
+        !in_range(who, "a padding", o->pads[i], 0))
+        return false;
+    const int64_t pad = o->pad + o->pads[i], reach = dilation * (kernel - 1) + 1;
+    if (2 * pad > reach || (pad > 0 && size < dilation)) {
+        (void)gd_fail(GD_ERR_INVALID,
+                      "%s: with a padding of %lld a window may see nothing of the input", who,
+                      (long long)pad);
+        return false;
+    }
+    const int64_t rest = size + 2 * pad - reach;
+    int64_t count = rest < 0 ? 0 : rest / stride + 1;
+    if (o->ceil_mode && rest + stride - 1 >= 0) {
+        count = (rest + stride - 1) / stride + 1;
+        count -= (count - 1) * stride >= size + pad; /* it would begin behind the input */
+    }
+    if (count < 1 || size < 1) {
+        (void)gd_fail(GD_ERR_SHAPE,
+                      "%s: a window reaches over %lld elements, the padded input has %lld", who,
+                      (long long)reach, (long long)(size + 2 * pad));
+        return false;
+    }
+    attr->kernel[a] = kernel;
+    attr->stride[a] = stride;
+    attr->dilation[a] = dilation;
+    attr->before[a] = attr->after[a] = pad;
+    attr->size[a] = count;
+    return true;
+}
+
+/* An op over windows of x, which may have any dtype. */
+static gd_tensor *pool(gd_op_id id, gd_tensor *x, const gd_pool_attr *attr)
+{
+    const gd_dtype dtype = gd_float_dtype(x->layout.dtype);
+    x = gd_contiguous(gd_as_dtype(x, gd_compute_dtype(dtype)));
+    return gd_as_dtype(x ? gd_apply1(id, x, attr) : NULL, dtype);
+}
+
+static gd_tensor *pool_windows(gd_op_id id, const char *who, int axes, const gd_pool_options *o)
+{
+    if (!o->x)
+        return NULL;
+    if (axes < 1 || axes > GD_SPATIAL || o->x->layout.rank != axes + 2) {
+        char text[GD_SHAPE_TEXT];
+        return gd_fail_null(GD_ERR_SHAPE, "%s: %s does not have a batch, channels and %d spatial %s",
+                            who, gd_layout_text(&o->x->layout, text), axes,
+                            axes == 1 ? "axis" : "axes");
+    }
+    gd_pool_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.exclude_pad = o->exclude_pad;
+    for (int a = 0; a < GD_SPATIAL; a++) {
+        const int i = a - (GD_SPATIAL - axes);
+        attr.kernel[a] = attr.stride[a] = attr.dilation[a] = attr.size[a] = 1;
+        if (i >= 0 && !set_axis(who, o, i, a, &attr))
+            return NULL;
+    }
+    return pool(id, o->x, &attr);
+}
+
+gd_tensor *gd_max_pool_with(int axes, gd_pool_options options)
+{
+    options.exclude_pad = false;
+    return pool_windows(GD_OP_max_pool, "gd_max_pool", axes, &options);
+}
+
+gd_tensor *gd_avg_pool_with(int axes, gd_pool_options options)
+{
+    if (options.x && (options.dilation > 1 || options.dilations[0] > 1 ||
+                      options.dilations[1] > 1 || options.dilations[2] > 1))
+        return gd_fail_null(GD_ERR_INVALID, "gd_avg_pool: windows of a mean are not dilated");
+    return pool_windows(GD_OP_avg_pool, "gd_avg_pool", axes, &options);
+}
+
+static gd_tensor *pool_adaptively(gd_op_id id, const char *who, gd_tensor *x, gd_shape spatial)
+{
+    if (!x)
+        return NULL;
+    char text[GD_SHAPE_TEXT];
+    if (spatial.rank < 1 || spatial.rank > GD_SPATIAL || x->layout.rank != spatial.rank + 2)
+        return gd_fail_null(GD_ERR_SHAPE, "%s: %s does not have a batch, channels and %d axes more",
+                            who, gd_layout_text(&x->layout, text), spatial.rank);
+    gd_pool_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.adaptive = 1;
+    for (int a = 0; a < GD_SPATIAL; a++) {
+        const int i = a - (GD_SPATIAL - spatial.rank);
+        attr.size[a] = i < 0 ? 1 : spatial.dim[i];
+        if (attr.size[a] < 1 || gd_spatial_size(&x->layout, a) < 1)
+            return gd_fail_null(GD_ERR_SHAPE, "%s: %s cannot be divided into %lld windows", who,
+                                gd_layout_text(&x->layout, text), (long long)attr.size[a]);
+        if (attr.size[a] > LARGEST)
+            return gd_fail_null(GD_ERR_INVALID, "%s: a size is %lld", who, (long long)attr.size[a]);
+    }
+    return pool(id, x, &attr);
+}
+
+gd_tensor *gd_adaptive_avg_pool(gd_tensor *x, gd_shape spatial)
+{
+    return pool_adaptively(GD_OP_avg_pool, "gd_adaptive_avg_pool", x, spatial);
+}
+
+gd_tensor *gd_adaptive_max_pool(gd_tensor *x, gd_shape spatial)
+{
+    return pool_adaptively(GD_OP_max_pool, "gd_adaptive_max_pool", x, spatial);
+}
+
+/* All axes but the first two. */
+static bool spatial_axes(const char *who, const gd_tensor *x, gd_axes *axes)
+{
+    *axes = (gd_axes){ .count = 0 };
+    if (x->layout.rank < 3) {
+        (void)gd_fail(GD_ERR_SHAPE, "%s: rank %d; needs a batch, channels and spatial axes", who,
+                      x->layout.rank);
+        return false;
+    }
+    for (int axis = 2; axis < x->layout.rank; axis++)
+        axes->axis[axes->count++] = axis;
+    return true;
+}
+
+gd_tensor *gd_global_avg_pool(gd_tensor *x)
+{
+    gd_axes axes;
+    return x && spatial_axes("gd_global_avg_pool", x, &axes) ? gd_mean(x, axes, false) : NULL;
+}
+
+gd_tensor *gd_global_max_pool(gd_tensor *x)
+{
+    gd_axes axes;
+    return x && spatial_axes("gd_global_max_pool", x, &axes) ? gd_max(x, axes, false) : NULL;
+}
