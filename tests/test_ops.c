@@ -429,7 +429,9 @@ static void test_null_operands(void **state)
         for (int absent = 0; absent < op_rows[r]->operands; absent++) {
             const op_row *row = op_rows[r];
             bool optional =
-                (row->id == GD_OP_linear || strcmp(row->name, "affine") == 0) && absent == 2;
+                absent == 2 &&
+                (row->id == GD_OP_linear || row->id == GD_OP_convolution ||
+                 strcmp(row->name, "affine") == 0 || strcmp(row->name, "conv_transpose") == 0);
             if (optional)
                 continue;
             gd_tensor *in[OP_MAX_OPERANDS] = { NULL };

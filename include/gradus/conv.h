@@ -20,17 +20,17 @@ extern "C" {
 /* What may follow the operands; zero means the default. A number is for all axes; the lists are for
  * single axes, in the order of the shape. */
 typedef struct gd_conv_options {
-    gd_tensor *x;         /* [n, c, spatial...] */
-    gd_tensor *w;         /* [out, c / groups, kernel...]; transposed: [c, out / groups, kernel...] */
-    gd_tensor *b;         /* [out], or NULL */
-    int64_t stride;       /* 1 */
-    int64_t pad;          /* 0: zeros at both ends of every axis */
-    int64_t dilation;     /* 1: distance of the kernel's elements */
-    int64_t groups;       /* 1: channels come in so many groups that do not see each other; c of them
-                             is a depthwise convolution */
-    bool same;            /* pad so that the result has ceil(size / stride) elements; the odd zero
-                             stands behind (as TensorFlow and ONNX SAME_UPPER) */
-    int64_t strides[3];   /* of single axes, instead of stride */
+    gd_tensor *x;       /* [n, c, spatial...] */
+    gd_tensor *w;       /* [out, c / groups, kernel...]; transposed: [c, out / groups, kernel...] */
+    gd_tensor *b;       /* [out], or NULL */
+    int64_t stride;     /* 1 */
+    int64_t pad;        /* 0: zeros at both ends of every axis */
+    int64_t dilation;   /* 1: distance of the kernel's elements */
+    int64_t groups;     /* 1: channels come in so many groups that do not see each other; c of them
+                           is a depthwise convolution */
+    bool same;          /* pad so that the result has ceil(size / stride) elements; the odd zero
+                           stands behind (as TensorFlow and ONNX SAME_UPPER) */
+    int64_t strides[3]; /* of single axes, instead of stride */
     int64_t dilations[3]; /* instead of dilation */
     int64_t before[3];    /* zeros in front of an axis, in addition to pad */
     int64_t after[3];     /* zeros behind it, likewise */
@@ -42,9 +42,10 @@ typedef struct gd_conv_options {
 /* gd_conv2d(x, w, b), gd_conv2d(x, w, NULL, .stride = 2, .pad = 1):
  *     r[n, o, p] = b[o] + sum over c, k of w[o, c, k] * x[n, c, p * stride - pad + k * dilation]
  * with x[n, c, q] = 0 outside, and c over the channels of o's group. Each axis has
- * floor((size + before + after - dilation * (kernel - 1) - 1) / stride) + 1 elements; a kernel larger
- * than the padded input is GD_ERR_SHAPE. Compiled, a ReLU behind it is part of the same kernel. In
- * f32 on the CPU every element is a fixed chain of fused multiply-adds (src/backend/cpu/conv.h). */
+ * floor((size + before + after - dilation * (kernel - 1) - 1) / stride) + 1 elements; a kernel
+ * larger than the padded input is GD_ERR_SHAPE. Compiled, a ReLU behind it is part of the same
+ * kernel. In f32 on the CPU every element is a fixed chain of fused multiply-adds
+ * (src/backend/cpu/conv.h). */
 #define gd_conv1d(...) gd_conv_with(1, (gd_conv_options){ .x = __VA_ARGS__ })
 #define gd_conv2d(...) gd_conv_with(2, (gd_conv_options){ .x = __VA_ARGS__ })
 #define gd_conv3d(...) gd_conv_with(3, (gd_conv_options){ .x = __VA_ARGS__ })
@@ -54,12 +55,9 @@ GD_API gd_tensor *gd_conv_with(int axes, gd_conv_options options);
 /* Transposed convolution: the gradient of a convolution with the same options by its input, plus b.
  * Each axis has (size - 1) * stride - before - after + dilation * (kernel - 1) + output_pad + 1
  * elements; with .same, size * stride. Zeiler et al. 2010. */
-#define gd_conv_transpose1d(...) \
-    gd_conv_transpose_with(1, (gd_conv_options){ .x = __VA_ARGS__ })
-#define gd_conv_transpose2d(...) \
-    gd_conv_transpose_with(2, (gd_conv_options){ .x = __VA_ARGS__ })
-#define gd_conv_transpose3d(...) \
-    gd_conv_transpose_with(3, (gd_conv_options){ .x = __VA_ARGS__ })
+#define gd_conv_transpose1d(...) gd_conv_transpose_with(1, (gd_conv_options){ .x = __VA_ARGS__ })
+#define gd_conv_transpose2d(...) gd_conv_transpose_with(2, (gd_conv_options){ .x = __VA_ARGS__ })
+#define gd_conv_transpose3d(...) gd_conv_transpose_with(3, (gd_conv_options){ .x = __VA_ARGS__ })
 GD_API gd_tensor *gd_conv_transpose_with(int axes, gd_conv_options options);
 
 /* ---- pooling ---- */
@@ -92,8 +90,8 @@ GD_API gd_tensor *gd_max_pool_with(int axes, gd_pool_options options);
 #define gd_avg_pool3d(...) gd_avg_pool_with(3, (gd_pool_options){ .x = __VA_ARGS__ })
 GD_API gd_tensor *gd_avg_pool_with(int axes, gd_pool_options options);
 
-/* gd_adaptive_avg_pool2d(x, 7, 7): windows so that the result has these spatial sizes: window i of n
- * covers elements floor(i * size / n) … ceil((i + 1) * size / n) - 1. */
+/* gd_adaptive_avg_pool2d(x, 7, 7): windows so that the result has these spatial sizes: window i of
+ * n covers elements floor(i * size / n) … ceil((i + 1) * size / n) - 1. */
 #define gd_adaptive_avg_pool1d(x, size)          gd_adaptive_avg_pool(x, GD_SHAPE(size))
 #define gd_adaptive_avg_pool2d(x, rows, columns) gd_adaptive_avg_pool(x, GD_SHAPE(rows, columns))
 #define gd_adaptive_avg_pool3d(x, depth, rows, columns) \

@@ -117,9 +117,9 @@ typedef struct gd_conv_attr {
     int64_t size[GD_SPATIAL]; /* convolution_grad_input: spatial sizes of its result;
                                  convolution_grad_weight: the kernel's; convolution: 0 */
     int64_t groups;
-    int64_t relu;  /* convolution only, set by the compiler: ReLU last */
-} gd_conv_attr;    /* convolution: x, w, and a bias or none. convolution_grad_input: g, w.
-                      convolution_grad_weight: g, x */
+    int64_t relu; /* convolution only, set by the compiler: ReLU last */
+} gd_conv_attr;   /* convolution: x, w, and a bias or none. convolution_grad_input: g, w.
+                     convolution_grad_weight: g, x */
 
 typedef struct gd_pool_attr {
     int64_t kernel[GD_SPATIAL], stride[GD_SPATIAL], before[GD_SPATIAL], after[GD_SPATIAL],

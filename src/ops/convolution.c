@@ -82,8 +82,7 @@ static gd_status infer_convolution(int n, const gd_layout *const *in, const void
         return fail_operands(who, x, w,
                              "the weight must be [out, channels / groups, kernel...], both "
                              "multiples of the groups");
-    if (n == 3 &&
-        (in[2]->rank != 1 || in[2]->shape[0] != w->shape[0] || in[2]->dtype != x->dtype))
+    if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != w->shape[0] || in[2]->dtype != x->dtype))
         return fail_operands(who, w, in[2], "the bias must have an element for each output");
     int64_t size[GD_SPATIAL];
     for (int a = 0; a < GD_SPATIAL; a++)
@@ -150,11 +149,9 @@ static gd_tensor *apply(gd_op_id id, gd_tensor *a, gd_tensor *b, const void *att
 static bool vjp_convolution(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     gd_tensor *x = r->inputs[0], *w = r->inputs[1];
-    if (gd_wants_grad(x) &&
-        !gd_put(&d[0], apply(GD_OP_convolution_grad_input, g, w, r->attr, x)))
+    if (gd_wants_grad(x) && !gd_put(&d[0], apply(GD_OP_convolution_grad_input, g, w, r->attr, x)))
         return false;
-    if (gd_wants_grad(w) &&
-        !gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, x, r->attr, w)))
+    if (gd_wants_grad(w) && !gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, x, r->attr, w)))
         return false;
     if (r->n_inputs < 3 || !gd_wants_grad(r->inputs[2]))
         return true;
@@ -169,8 +166,7 @@ static bool vjp_convolution(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 static bool vjp_grad_input(gd_tensor *r, gd_tensor *h, gd_tensor **d)
 {
     gd_tensor *g = r->inputs[0], *w = r->inputs[1];
-    return (!gd_wants_grad(g) ||
-            gd_put(&d[0], apply(GD_OP_convolution, h, w, r->attr, NULL))) &&
+    return (!gd_wants_grad(g) || gd_put(&d[0], apply(GD_OP_convolution, h, w, r->attr, NULL))) &&
            (!gd_wants_grad(w) ||
             gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, h, r->attr, w)));
 }
@@ -179,8 +175,7 @@ static bool vjp_grad_input(gd_tensor *r, gd_tensor *h, gd_tensor **d)
 static bool vjp_grad_weight(gd_tensor *r, gd_tensor *h, gd_tensor **d)
 {
     gd_tensor *g = r->inputs[0], *x = r->inputs[1];
-    return (!gd_wants_grad(g) ||
-            gd_put(&d[0], apply(GD_OP_convolution, x, h, r->attr, NULL))) &&
+    return (!gd_wants_grad(g) || gd_put(&d[0], apply(GD_OP_convolution, x, h, r->attr, NULL))) &&
            (!gd_wants_grad(x) ||
             gd_put(&d[1], apply(GD_OP_convolution_grad_input, g, h, r->attr, x)));
 }
@@ -198,13 +193,13 @@ static void format_conv(const void *attr_, char *text, size_t size)
              (long long)a->groups, a->relu ? " relu" : "");
 }
 
-#define CONV_ROW(name_, arity_, infer_, vjp_)                           \
-    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                  \
-                                  .name = #name_,                       \
-                                  .arity = arity_,                      \
-                                  .attr_size = sizeof(gd_conv_attr),    \
-                                  .infer = infer_,                      \
-                                  .vjp = vjp_,                          \
+#define CONV_ROW(name_, arity_, infer_, vjp_)                        \
+    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
+                                  .name = #name_,                    \
+                                  .arity = arity_,                   \
+                                  .attr_size = sizeof(gd_conv_attr), \
+                                  .infer = infer_,                   \
+                                  .vjp = vjp_,                       \
                                   .format = format_conv };
 CONV_ROW(convolution, GD_OP_VARIADIC, infer_convolution, vjp_convolution)
 CONV_ROW(convolution_grad_input, 2, infer_grad_input, vjp_grad_input)
@@ -225,7 +220,8 @@ static bool set_option(const char *who, const char *name, int64_t value, int64_t
     return false;
 }
 
-/* The attribute of a convolution over `axes` axes; with .same, paddings that depend on x's sizes. */
+/* The attribute of a convolution over `axes` axes; with .same, paddings that depend on x's sizes.
+ */
 static bool make_attr(const char *who, int axes, const gd_conv_options *o, bool transposed,
                       gd_conv_attr *attr)
 {

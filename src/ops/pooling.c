@@ -30,8 +30,7 @@ static gd_shape resized(const gd_layout *x, const int64_t size[GD_SPATIAL])
     return shape;
 }
 
-static gd_status infer_resized(const gd_layout *x, const void *attr, gd_dtype dtype,
-                               gd_layout *out)
+static gd_status infer_resized(const gd_layout *x, const void *attr, gd_dtype dtype, gd_layout *out)
 {
     if (check_planes("gd_pool", x) != GD_OK)
         return gd_error_code();
@@ -57,7 +56,8 @@ static gd_status infer_max_grad(int n, const gd_layout *const *in, const void *a
     if (infer_pool(n, in + 1, attr, &pooled) != GD_OK)
         return gd_error_code();
     if (!gd_layout_same_shape(&pooled, in[0]) || in[0]->dtype != in[1]->dtype)
-        return gd_fail(GD_ERR_SHAPE, "max_pool_grad: the gradient does not have the result's shape");
+        return gd_fail(GD_ERR_SHAPE,
+                       "max_pool_grad: the gradient does not have the result's shape");
     return gd_infer_like(in[1], in[1]->dtype, "max_pool_grad", out);
 }
 
@@ -120,13 +120,13 @@ static void format_pool(const void *attr_, char *text, size_t size)
                  (long long)a->before[0], (long long)a->before[1], (long long)a->before[2]);
 }
 
-#define POOL_ROW(name_, arity_, infer_, vjp_)                           \
-    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                  \
-                                  .name = #name_,                       \
-                                  .arity = arity_,                      \
-                                  .attr_size = sizeof(gd_pool_attr),    \
-                                  .infer = infer_,                      \
-                                  .vjp = vjp_,                          \
+#define POOL_ROW(name_, arity_, infer_, vjp_)                        \
+    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
+                                  .name = #name_,                    \
+                                  .arity = arity_,                   \
+                                  .attr_size = sizeof(gd_pool_attr), \
+                                  .infer = infer_,                   \
+                                  .vjp = vjp_,                       \
                                   .format = format_pool };
 POOL_ROW(max_pool, 1, infer_pool, vjp_max_pool)
 POOL_ROW(max_pool_index, 1, infer_index, NULL)
@@ -158,7 +158,7 @@ static bool set_axis(const char *who, const gd_pool_options *o, int i, int a, gd
         !in_range(who, "a padding", o->pads[i], 0))
         return false;
     const int64_t pad = o->pad + o->pads[i], reach = dilation * (kernel - 1) + 1;
-    if (2 * pad > reach || (pad > 0 && size < dilation)) {
+    if (2 * pad > reach || (pad > 0 && size < dilation && size > 0)) {
         (void)gd_fail(GD_ERR_INVALID,
                       "%s: with a padding of %lld a window may see nothing of the input", who,
                       (long long)pad);
@@ -198,9 +198,9 @@ static gd_tensor *pool_windows(gd_op_id id, const char *who, int axes, const gd_
         return NULL;
     if (axes < 1 || axes > GD_SPATIAL || o->x->layout.rank != axes + 2) {
         char text[GD_SHAPE_TEXT];
-        return gd_fail_null(GD_ERR_SHAPE, "%s: %s does not have a batch, channels and %d spatial %s",
-                            who, gd_layout_text(&o->x->layout, text), axes,
-                            axes == 1 ? "axis" : "axes");
+        return gd_fail_null(GD_ERR_SHAPE,
+                            "%s: %s does not have a batch, channels and %d spatial %s", who,
+                            gd_layout_text(&o->x->layout, text), axes, axes == 1 ? "axis" : "axes");
     }
     gd_pool_attr attr;
     memset(&attr, 0, sizeof attr);

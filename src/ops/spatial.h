@@ -49,10 +49,9 @@ typedef struct gd_pool_sizes {
 static inline gd_pool_sizes gd_pool_sizes_of(const gd_layout *in, const gd_layout *out,
                                              const gd_pool_attr *attr)
 {
-    gd_pool_sizes s = { .attr = attr,
-                        .planes = in->shape[0] * in->shape[1],
-                        .in_plane = 1,
-                        .out_plane = 1 };
+    gd_pool_sizes s = {
+        .attr = attr, .planes = in->shape[0] * in->shape[1], .in_plane = 1, .out_plane = 1
+    };
     for (int a = 0; a < GD_SPATIAL; a++) {
         s.in_plane *= s.in[a] = gd_spatial_size(in, a);
         s.out_plane *= s.out[a] = gd_spatial_size(out, a);

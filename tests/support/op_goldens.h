@@ -563,4 +563,5 @@ static const golden goldens[] = {
       SHAPE(3),
       { 6, -6, 0 } },
 #include "support/op_goldens_arrange.def"
+#include "support/op_goldens_conv.def"
 };

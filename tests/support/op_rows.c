@@ -553,9 +553,13 @@ OP_SAFE(part, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y), 
     _(transpose) _(select) _(flip) _(squeeze) _(unsqueeze) _(stack) _(zero_like) _(mean) _(var)    \
     _(std) _(logsumexp) _(all) _(any) _(outer) _(dot) _(affine) _(one_hot) _(cross_entropy_mean)   \
     _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_) LOSS_FUNCTIONS(_) NORM_FUNCTIONS(_) \
-    ATTENTION_FUNCTIONS(_)
+    ATTENTION_FUNCTIONS(_) CONV_FUNCTIONS(_)
 /* op_rows_attention.c */
 #define ATTENTION_FUNCTIONS(_) _(attention_plain) _(rope)
+/* op_rows_conv.c */
+#define CONV_FUNCTIONS(_)                                                                          \
+    _(conv_without_bias) _(conv_transpose) _(adaptive_avg_pool) _(adaptive_max_pool)               \
+    _(global_avg_pool) _(global_max_pool)
 /* op_rows_arrange.c */
 #define ARRANGE_FUNCTIONS(_)                                                                       \
     _(take) _(index_select) _(embedding) _(index_add) _(masked_fill) _(split) _(chunk) _(tile)     \
@@ -620,6 +624,13 @@ const op_large op_large_cases[] = {
     { "matmul", { .shape = { SHAPE(7, 67, 71), SHAPE(7, 71, 61) } } },
     { "matmul", { .shape = { SHAPE(701, 513), SHAPE(513) } } },
     { "affine", { .shape = { SHAPE(251, 317), SHAPE(317, 193), SHAPE(193) } } },
+    { "convolution", { { SHAPE(3, 12, 29, 37), SHAPE(20, 12, 3, 3), SHAPE(20) }, { 2, 1, 1 } } },
+    { "convolution",
+      { { SHAPE(2, 24, 29, 23), SHAPE(24, 1, 3, 3), SHAPE(24) }, { 2, 1, 1, 1, 24 } } },
+    { "convolution", { { SHAPE(2, 5, 29, 23), SHAPE(31, 5, 5, 3), SHAPE(31) }, { 2, 2, 1 } } },
+    { "max_pool", { { SHAPE(9, 12, 29, 37) }, { 2, 3, 2, 1 } } },
+    { "max_pool", { { SHAPE(9, 12, 30, 38) }, { 2, 2 } } },
+    { "avg_pool", { { SHAPE(9, 12, 29, 37) }, { 2, 2 } } },
     { "gather", { { SHAPE(5, 20011), SHAPE(9, 20011) }, { 0 } } },
     { "take", { { SHAPE(5, 20011), SHAPE(3, 4) }, { 0 } } },
     { "take", { { SHAPE(301, 5, 67), SHAPE(7) }, { 1 } } },

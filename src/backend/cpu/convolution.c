@@ -1,6 +1,7 @@
-/* backend/cpu/convolution.c: the ops convolution, convolution_grad_input and convolution_grad_weight
- * on the CPU. Here are plain loops over rows, whose inner loops compilers vectorise. Padding counts
- * as zeros that are multiplied: 0 times an infinite weight is NaN. Start at the bottom. */
+/* backend/cpu/convolution.c: the ops convolution, convolution_grad_input and
+ * convolution_grad_weight on the CPU. Here are plain loops over rows, whose inner loops compilers
+ * vectorise. Padding counts as zeros that are multiplied: 0 times an infinite weight is NaN. Start
+ * at the bottom. */
 #include "backend/cpu/cpu.h"
 #include "base/error.h"
 #include "base/threads.h"
@@ -50,10 +51,10 @@ static void row_inside(const conv_job *job, const tap *t, int64_t *first, int64_
     *first = low < *end ? low : *end;
 }
 
-#define REAL float
+#define REAL  float
 #define N(op) op##_f32
 #include "backend/cpu/convolution_loops.h"
-#define REAL double
+#define REAL  double
 #define N(op) op##_f64
 #include "backend/cpu/convolution_loops.h"
 

@@ -1,5 +1,6 @@
 /* backend/cpu/pooling.c: maximum and mean over windows, and their gradients. A thread takes whole
- * planes, so that every sum has one order. Start at the bottom; the loops are in pooling_loops.h. */
+ * planes, so that every sum has one order. Start at the bottom; the loops are in pooling_loops.h.
+ */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/iterate.h"
 #include "base/threads.h"
@@ -26,10 +27,10 @@ static double divisor(const gd_pool_sizes *s, const box *b)
     return (double)count;
 }
 
-#define REAL float
+#define REAL  float
 #define N(op) op##_f32
 #include "backend/cpu/pooling_loops.h"
-#define REAL double
+#define REAL  double
 #define N(op) op##_f64
 #include "backend/cpu/pooling_loops.h"
 

@@ -46,39 +46,39 @@ static void N(add_everywhere)(const gd_pool_sizes *s, const box *b, REAL value, 
 }
 
 /* The windows of planes [begin, end), row-major, and what to do with them. */
-#define EACH_WINDOW(name, BEFORE_PLANE, BODY)                                             \
-    static void N(name)(void *context, int64_t begin, int64_t end, int thread)            \
-    {                                                                                     \
-        (void)thread;                                                                     \
-        const pool_job *job = context;                                                    \
-        const gd_pool_sizes *s = &job->s;                                                 \
-        for (int64_t i = begin; i < end; i++) {                                           \
-            int64_t p = i * s->out_plane;                                                 \
-            BEFORE_PLANE;                                                                 \
-            box b;                                                                        \
-            for (int64_t z = 0; z < s->out[0]; z++) {                                     \
-                b.w[0] = gd_pool_window_at(s, 0, z);                                      \
-                for (int64_t y = 0; y < s->out[1]; y++) {                                 \
-                    b.w[1] = gd_pool_window_at(s, 1, y);                                  \
-                    for (int64_t x = 0; x < s->out[2]; x++, p++) {                        \
-                        b.w[2] = gd_pool_window_at(s, 2, x);                              \
-                        BODY;                                                             \
-                    }                                                                     \
-                }                                                                         \
-            }                                                                             \
-        }                                                                                 \
+#define EACH_WINDOW(name, BEFORE_PLANE, BODY)                                  \
+    static void N(name)(void *context, int64_t begin, int64_t end, int thread) \
+    {                                                                          \
+        (void)thread;                                                          \
+        const pool_job *job = context;                                         \
+        const gd_pool_sizes *s = &job->s;                                      \
+        for (int64_t i = begin; i < end; i++) {                                \
+            int64_t p = i * s->out_plane;                                      \
+            BEFORE_PLANE;                                                      \
+            box b;                                                             \
+            for (int64_t z = 0; z < s->out[0]; z++) {                          \
+                b.w[0] = gd_pool_window_at(s, 0, z);                           \
+                for (int64_t y = 0; y < s->out[1]; y++) {                      \
+                    b.w[1] = gd_pool_window_at(s, 1, y);                       \
+                    for (int64_t x = 0; x < s->out[2]; x++, p++) {             \
+                        b.w[2] = gd_pool_window_at(s, 2, x);                   \
+                        BODY;                                                  \
+                    }                                                          \
+                }                                                              \
+            }                                                                  \
+        }                                                                      \
     }
 
 #define INPUT_PLANE const REAL *plane = (const REAL *)job->in + i * s->in_plane
-#define EMPTY_PLANE                                     \
-    REAL *to = (REAL *)job->out + i * s->in_plane;      \
-    for (int64_t q = 0; q < s->in_plane; q++)           \
-        to[q] = 0
+#define EMPTY_PLANE                                \
+    REAL *to = (REAL *)job->out + i * s->in_plane; \
+    for (int64_t q = 0; q < s->in_plane; q++)      \
+    to[q] = 0
 
 EACH_WINDOW(max_pool, INPUT_PLANE, ((REAL *)job->out)[p] = plane[N(largest)(s, &b, plane)])
 EACH_WINDOW(max_pool_index, INPUT_PLANE, ((int64_t *)job->out)[p] = N(largest)(s, &b, plane))
-EACH_WINDOW(max_pool_grad, INPUT_PLANE; EMPTY_PLANE,
-            to[N(largest)(s, &b, plane)] += ((const REAL *)job->g)[p])
+EACH_WINDOW(max_pool_grad, INPUT_PLANE;
+            EMPTY_PLANE, to[N(largest)(s, &b, plane)] += ((const REAL *)job->g)[p])
 EACH_WINDOW(avg_pool, INPUT_PLANE,
             ((REAL *)job->out)[p] = N(total)(s, &b, plane) / (REAL)divisor(s, &b))
 EACH_WINDOW(avg_pool_grad, EMPTY_PLANE,

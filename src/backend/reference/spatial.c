@@ -46,9 +46,9 @@ static int64_t seen(const gd_conv_attr *attr, const gd_conv_sizes *s, int64_t p,
 static gd_status convolution(const gd_kernel_call *call)
 {
     const gd_conv_attr *attr = call->attr;
-    const gd_operand *x = &call->in[0], *w = &call->in[1], *bias = call->n > 2 ? &call->in[2] : NULL;
-    const gd_conv_sizes s =
-        gd_conv_sizes_of(x->layout, w->layout, call->out.layout, attr->groups);
+    const gd_operand *x = &call->in[0], *w = &call->in[1],
+                     *bias = call->n > 2 ? &call->in[2] : NULL;
+    const gd_conv_sizes s = gd_conv_sizes_of(x->layout, w->layout, call->out.layout, attr->groups);
     for (int64_t i = 0; i < s.n * s.groups * s.o; i++) {
         const int64_t n = i / (s.groups * s.o), o = i % (s.groups * s.o);
         const int64_t first = n * s.groups * s.c + o / s.o * s.c; /* plane of x */
@@ -86,8 +86,7 @@ static gd_status convolution_grad_input(const gd_kernel_call *call)
 {
     const gd_conv_attr *attr = call->attr;
     const gd_operand *g = &call->in[0], *w = &call->in[1];
-    const gd_conv_sizes s =
-        gd_conv_sizes_of(call->out.layout, w->layout, g->layout, attr->groups);
+    const gd_conv_sizes s = gd_conv_sizes_of(call->out.layout, w->layout, g->layout, attr->groups);
     for (int64_t i = 0; i < s.n * s.groups * s.c; i++) {
         const int64_t n = i / (s.groups * s.c), c = i % s.c, group = i / s.c % s.groups;
         for (int64_t q = 0; q < s.in_plane; q++) {
@@ -109,8 +108,7 @@ static gd_status convolution_grad_weight(const gd_kernel_call *call)
 {
     const gd_conv_attr *attr = call->attr;
     const gd_operand *g = &call->in[0], *x = &call->in[1];
-    const gd_conv_sizes s =
-        gd_conv_sizes_of(x->layout, call->out.layout, g->layout, attr->groups);
+    const gd_conv_sizes s = gd_conv_sizes_of(x->layout, call->out.layout, g->layout, attr->groups);
     for (int64_t i = 0; i < s.groups * s.o * s.c; i++) {
         const int64_t o = i / s.c, c = o / s.o * s.c + i % s.c;
         for (int64_t k = 0; k < s.taps; k++) {
@@ -237,8 +235,8 @@ static gd_status avg_pool_grad(const gd_kernel_call *call)
             }
             window_total nothing = { .x = NULL };
             if (all)
-                sum += gd_ref_load(g, i / s.in_plane * s.out_plane + p) /
-                       walk_window(&s, p, &nothing);
+                sum +=
+                    gd_ref_load(g, i / s.in_plane * s.out_plane + p) / walk_window(&s, p, &nothing);
         }
         gd_ref_store(&call->out, i, sum);
     }
