@@ -36,6 +36,8 @@ typedef struct gd_adam_options {
     double beta1, beta2; /* default 0.9, 0.999 */
     double epsilon;      /* default 1e-8 */
     double weight_decay; /* gd_adam: L2, default 0; gd_adamw: decoupled, default 0.01 */
+    bool amsgrad; /* divide by the largest v so far. Reddi et al., "On the convergence of Adam and
+                     beyond", 2018 */
 } gd_adam_options;
 
 /* m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2;
@@ -47,6 +49,34 @@ GD_API gd_optimizer *gd_adam_with(gd_adam_options options);
  * regularization", 2017. */
 #define gd_adamw(...) gd_adamw_with((gd_adam_options){ .module = __VA_ARGS__ })
 GD_API gd_optimizer *gd_adamw_with(gd_adam_options options);
+
+typedef struct gd_nadam_options {
+    gd_module *module;
+    double lr;             /* default 2e-3 */
+    double beta1, beta2;   /* default 0.9, 0.999 */
+    double epsilon;        /* default 1e-8 */
+    double momentum_decay; /* default 4e-3 */
+    double weight_decay;
+    bool decoupled; /* decay as gd_adamw does */
+} gd_nadam_options;
+
+/* Adam with Nesterov's momentum. Dozat, "Incorporating Nesterov momentum into Adam", 2016. */
+#define gd_nadam(...) gd_nadam_with((gd_nadam_options){ .module = __VA_ARGS__ })
+GD_API gd_optimizer *gd_nadam_with(gd_nadam_options options);
+
+typedef struct gd_radam_options {
+    gd_module *module;
+    double lr;           /* default 1e-3 */
+    double beta1, beta2; /* default 0.9, 0.999 */
+    double epsilon;      /* default 1e-8 */
+    double weight_decay;
+    bool decoupled; /* decay as gd_adamw does */
+} gd_radam_options;
+
+/* Adam whose first steps are not divided by sqrt(v), and whose later ones are rectified. Liu et
+ * al., "On the variance of the adaptive learning rate and beyond", 2019. */
+#define gd_radam(...) gd_radam_with((gd_radam_options){ .module = __VA_ARGS__ })
+GD_API gd_optimizer *gd_radam_with(gd_radam_options options);
 
 typedef struct gd_rmsprop_options {
     gd_module *module;
@@ -61,9 +91,60 @@ typedef struct gd_rmsprop_options {
 #define gd_rmsprop(...) gd_rmsprop_with((gd_rmsprop_options){ .module = __VA_ARGS__ })
 GD_API gd_optimizer *gd_rmsprop_with(gd_rmsprop_options options);
 
-/* An optimizer by its name, "sgd", "adam", "adamw" or "rmsprop", with defaults but for lr (0: its
- * default) and momentum (sgd, rmsprop; must be 0 for the others). GD_ERR_INVALID lists the names.
- */
+typedef struct gd_adagrad_options {
+    gd_module *module;
+    double lr;      /* default 0.01 */
+    double epsilon; /* default 1e-10 */
+    double lr_decay, weight_decay;
+    double initial_accumulator;
+} gd_adagrad_options;
+
+/* v += g^2; p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(v) + epsilon). Duchi et al., "Adaptive
+ * subgradient methods", 2011. */
+#define gd_adagrad(...) gd_adagrad_with((gd_adagrad_options){ .module = __VA_ARGS__ })
+GD_API gd_optimizer *gd_adagrad_with(gd_adagrad_options options);
+
+typedef struct gd_adadelta_options {
+    gd_module *module;
+    double lr;      /* default 1 */
+    double rho;     /* default 0.9 */
+    double epsilon; /* default 1e-6 */
+    double weight_decay;
+} gd_adadelta_options;
+
+/* v = rho * v + (1 - rho) * g^2; d = sqrt(u + epsilon) / sqrt(v + epsilon) * g; u = rho * u + (1 -
+ * rho) * d^2; p -= lr * d. Zeiler, "ADADELTA", 2012. */
+#define gd_adadelta(...) gd_adadelta_with((gd_adadelta_options){ .module = __VA_ARGS__ })
+GD_API gd_optimizer *gd_adadelta_with(gd_adadelta_options options);
+
+typedef struct gd_lion_options {
+    gd_module *module;
+    double lr;           /* default 1e-4 */
+    double beta1, beta2; /* default 0.9, 0.99 */
+    double weight_decay; /* decoupled */
+} gd_lion_options;
+
+/* p -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * p); m = beta2 * m + (1 - beta2) *
+ * g. Chen et al., "Symbolic discovery of optimization algorithms", 2023. */
+#define gd_lion(...) gd_lion_with((gd_lion_options){ .module = __VA_ARGS__ })
+GD_API gd_optimizer *gd_lion_with(gd_lion_options options);
+
+typedef struct gd_lamb_options {
+    gd_module *module;
+    double lr;           /* default 1e-3 */
+    double beta1, beta2; /* default 0.9, 0.999 */
+    double epsilon;      /* default 1e-6 */
+    double weight_decay;
+} gd_lamb_options;
+
+/* u = adam's step + weight_decay * p; p -= lr * |p| / |u| * u, each parameter tensor by itself (the
+ * ratio is 1 where a norm is 0). You et al., "Large batch optimization for deep learning", 2019. */
+#define gd_lamb(...) gd_lamb_with((gd_lamb_options){ .module = __VA_ARGS__ })
+GD_API gd_optimizer *gd_lamb_with(gd_lamb_options options);
+
+/* An optimizer by its name: "sgd", "rmsprop", "adam", "adamw", "nadam", "radam", "adagrad",
+ * "adadelta", "lion", "lamb", with defaults but for lr (0: its default) and momentum (sgd, rmsprop;
+ * must be 0 for the others). GD_ERR_INVALID lists the names. */
 GD_API gd_optimizer *gd_optimizer_create(const char *name, gd_module *module, double lr,
                                          double momentum);
 
@@ -89,6 +170,89 @@ GD_API gd_status gd_optimizer_zero_grad(gd_optimizer *optimizer);
  * call, without a new trace. */
 GD_API gd_status gd_optimizer_set_lr(gd_optimizer *optimizer, double lr);
 GD_API double gd_optimizer_lr(const gd_optimizer *optimizer);
+
+typedef struct gd_group_options {
+    gd_optimizer *optimizer;
+    const char
+        *pattern; /* of paths: * stands for any characters, ? for one, [a-z] for one of some */
+    double lr;    /* 0: the optimizer's; its ratio to it stays when that is changed */
+    double weight_decay;  /* 0: the optimizer's */
+    bool no_weight_decay; /* none at all */
+} gd_group_options;
+
+/* gd_optimizer_group(optimizer, "*.bias", .no_weight_decay = true): constants of their own for the
+ * parameters whose path matches; where several patterns do, the one given last. GD_ERR_STATE: a
+ * step has been taken or traced already. */
+#define gd_optimizer_group(...) \
+    gd_optimizer_group_with((gd_group_options){ .optimizer = __VA_ARGS__ })
+GD_API gd_status gd_optimizer_group_with(gd_group_options options);
+
+/* Scale all gradients together so that their norm, over all parameters, is at most max_norm, before
+ * every update; 0: do not (the default). A compiled function keeps what was set when it was traced.
+ * Pascanu et al., "On the difficulty of training recurrent neural networks", 2013. */
+GD_API gd_status gd_optimizer_clip_norm(gd_optimizer *optimizer, double max_norm);
+/* Hold every element of the gradients within +-limit; 0: do not. Before the norm is taken. */
+GD_API gd_status gd_optimizer_clip_value(gd_optimizer *optimizer, double limit);
+/* The norm of the last step's gradients before it was clipped; NaN unless norms are clipped. */
+GD_API double gd_optimizer_gradient_norm(const gd_optimizer *optimizer);
+
+/* Write the optimizer's state (moments, the count of steps, the learning rate) to a safetensors
+ * file, atomically, so that training can go on as if it had never stopped. Errors of
+ * gd_tensors_save. */
+GD_API gd_status gd_optimizer_save(const gd_optimizer *optimizer, const char *path);
+/* Read it back, into an optimizer of the same kind over a module with the same parameters;
+ * otherwise GD_ERR_FORMAT says what differs, and nothing is changed. */
+GD_API gd_status gd_optimizer_load(gd_optimizer *optimizer, const char *path);
+
+/* ---- moving averages of the weights ---- */
+
+typedef struct gd_ema gd_ema;
+
+typedef struct gd_ema_options {
+    gd_module *module;
+    double decay; /* default 0.999 */
+} gd_ema_options;
+
+/* gd_ema_create(m, .decay = 0.99): averages of all parameters. Owned by the context;
+ * gd_ema_release ends it earlier. Polyak, Juditsky 1992. */
+#define gd_ema_create(...) gd_ema_create_with((gd_ema_options){ .module = __VA_ARGS__ })
+GD_API gd_ema *gd_ema_create_with(gd_ema_options options);
+GD_API void gd_ema_release(gd_ema *ema);
+/* average += (1 - decay) * (parameter - average); the first time, average = parameter. After the
+ * update of a step; an effect, like gd_assign. */
+GD_API gd_status gd_ema_update(gd_ema *ema);
+/* Exchange parameters and averages: before an evaluation, and once more after it. GD_ERR_STATE:
+ * within a trace, or before the first update. */
+GD_API gd_status gd_ema_swap(gd_ema *ema);
+
+/* ---- L-BFGS ---- */
+
+typedef struct gd_lbfgs gd_lbfgs;
+
+typedef struct gd_lbfgs_options {
+    gd_module *module;
+    double lr;                 /* default 1: the first length tried in each direction */
+    int max_iterations;        /* of a call; default 20 */
+    int max_evaluations;       /* of a call; default 5/4 of that */
+    int history;               /* pairs kept; default 100 */
+    double tolerance_gradient; /* stop at a largest element below; default 1e-7 */
+    double tolerance_change;   /* stop at smaller steps; default 1e-9 */
+    bool no_line_search;       /* take steps of length lr as they are */
+} gd_lbfgs_options;
+
+/* The loss of the module's parameters as they are: [], on the whole of the data. */
+typedef gd_tensor *(*gd_closure)(void *user);
+
+/* gd_lbfgs_create(m): limited-memory BFGS with a line search for the strong Wolfe conditions, for
+ * small models and losses without noise. Owned by the context. Liu, Nocedal, "On the limited memory
+ * BFGS method", 1989; Nocedal, Wright, "Numerical optimization", algorithms 3.5 and 3.6. */
+#define gd_lbfgs_create(...) gd_lbfgs_create_with((gd_lbfgs_options){ .module = __VA_ARGS__ })
+GD_API gd_lbfgs *gd_lbfgs_create_with(gd_lbfgs_options options);
+GD_API void gd_lbfgs_release(gd_lbfgs *lbfgs);
+/* Improve the parameters by up to max_iterations steps. It evaluates the loss as often as it needs,
+ * eagerly, and reads it, so it cannot be compiled (GD_ERR_STATE in a trace). *loss, if not NULL, is
+ * the loss before the first of them. */
+GD_API gd_status gd_lbfgs_step(gd_lbfgs *lbfgs, gd_closure closure, void *user, double *loss);
 
 /* ---- schedules: pure functions of the step, 0 … steps-1 ---- */
 

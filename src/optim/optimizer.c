@@ -1,5 +1,5 @@
-/* optim/optimizer.c: optimizers: state tensors of the parameters, and one step over all of them.
- * Start at apply(). It knows no rule. */
+/* optim/optimizer.c: optimizers: state tensors of the parameters, groups, clipping, and one step
+ * over all of them. Start at apply(). It knows no rule. */
 #include "optim/optimizer.h"
 
 #include "base/error.h"
@@ -9,27 +9,8 @@
 #include <gradus/compile.h>
 #include <gradus/ops.h>
 
+#include <fnmatch.h>
 #include <math.h>
-#include <string.h>
-
-/* State of the module's parameter of the same number. */
-typedef struct slot {
-    gd_tensor *state[GD_RULE_MAX_STATES]; /* retained; NULL: not used yet */
-} slot;
-
-struct gd_optimizer {
-    gd_module *module;
-    gd_context *context;
-    const gd_rule *rule;
-    gd_hyper hyper;
-    double lr;
-    gd_tensor *lr_tensor;    /* [] f32 */
-    gd_tensor *count_tensor; /* [] f64, steps taken; NULL when the rule does not count */
-    slot *slots;             /* by number of the module's parameter */
-    size_t slot_count, slot_capacity;
-    gd_tensor **lists; /* room for parameters and gradients of a step */
-    size_t list_capacity;
-};
 
 /* ---- making and ending ---- */
 
@@ -39,8 +20,14 @@ static void destroy(void *object)
     for (size_t i = 0; i < o->slot_count; i++)
         for (int k = 0; k < GD_RULE_MAX_STATES; k++)
             gd_release(o->slots[i].state[k]);
-    gd_release(o->lr_tensor);
+    for (size_t i = 0; i < o->group_count; i++) {
+        gd_release(o->groups[i].lr_tensor);
+        gd_free(o->groups[i].pattern);
+    }
     gd_release(o->count_tensor);
+    gd_release(o->product_tensor);
+    gd_release(o->norm_tensor);
+    gd_free(o->groups);
     gd_free(o->slots);
     gd_free(o->lists);
     gd_free(o);
@@ -64,13 +51,13 @@ gd_module *gd_optimizer_module(const gd_optimizer *o)
     return o ? o->module : NULL;
 }
 
-/* Zeros of the optimizer's own, not recorded by a trace. */
-static gd_tensor *make_state(gd_context *context, gd_shape shape, gd_dtype dtype)
+/* A tensor of the optimizer's own, not recorded by a trace. */
+static gd_tensor *make_state(gd_context *context, gd_shape shape, gd_dtype dtype, double value)
 {
     gd_trace_pause(context);
     gd_tensor *t = NULL;
     if (gd_scope_begin(context) == GD_OK) {
-        t = gd_retain(gd_zeros(context, shape, dtype));
+        t = gd_retain(gd_full(context, shape, value, dtype));
         (void)gd_scope_end(context);
     }
     gd_trace_resume(context);
@@ -90,6 +77,8 @@ static gd_status check_hyper(const char *name, double lr, const gd_hyper *h)
         { "beta1", h->beta1, 1.0 },
         { "beta2", h->beta2, 1.0 },
         { "alpha", h->alpha, 1.0 },
+        { "decay", h->decay, INFINITY },
+        { "initial_accumulator", h->start, INFINITY },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!(rows[i].value >= 0.0 && rows[i].value < rows[i].limit))
@@ -102,7 +91,29 @@ static gd_status check_hyper(const char *name, double lr, const gd_hyper *h)
     return GD_OK;
 }
 
-static gd_optimizer *create(const gd_rule *rule, gd_module *module, double lr, gd_hyper hyper)
+static gd_status write_lr(const gd_optimizer *o, const gd_group *group)
+{
+    float value = (float)(o->lr * group->lr_ratio);
+    return gd_tensor_write(group->lr_tensor, &value, sizeof value);
+}
+
+static gd_status add_group(gd_optimizer *o, const char *pattern, double lr_ratio, gd_hyper hyper)
+{
+    if (!gd_grow((void **)&o->groups, &o->group_capacity, o->group_count + 1, sizeof *o->groups))
+        return GD_ERR_MEMORY;
+    gd_group group = { .lr_ratio = lr_ratio, .hyper = hyper };
+    group.lr_tensor = make_state(o->context, GD_SCALAR, GD_F32, 0.0);
+    group.pattern = pattern ? gd_strdup(pattern) : NULL;
+    if (!group.lr_tensor || (pattern && !group.pattern)) {
+        gd_release(group.lr_tensor);
+        gd_free(group.pattern);
+        return GD_ERR_MEMORY;
+    }
+    o->groups[o->group_count++] = group;
+    return write_lr(o, &o->groups[o->group_count - 1]);
+}
+
+gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double lr, gd_hyper hyper)
 {
     if (!module)
         return NULL;
@@ -115,12 +126,14 @@ static gd_optimizer *create(const gd_rule *rule, gd_module *module, double lr, g
     o->module = module;
     o->context = gd_module_context(module);
     o->rule = rule;
-    o->hyper = hyper;
-    o->lr_tensor = make_state(o->context, GD_SCALAR, GD_F32);
+    o->lr = lr;
     bool counts = rule->counts(&hyper);
     if (counts)
-        o->count_tensor = make_state(o->context, GD_SCALAR, GD_F64);
-    if (!o->lr_tensor || (counts && !o->count_tensor) || gd_optimizer_set_lr(o, lr) != GD_OK ||
+        o->count_tensor = make_state(o->context, GD_SCALAR, GD_F64, 0.0);
+    if (rule->has_product)
+        o->product_tensor = make_state(o->context, GD_SCALAR, GD_F64, 1.0);
+    if ((counts && !o->count_tensor) || (rule->has_product && !o->product_tensor) ||
+        add_group(o, NULL, 1.0, hyper) != GD_OK ||
         gd_context_adopt(o->context, o, destroy) != GD_OK) {
         destroy(o);
         return NULL;
@@ -133,9 +146,11 @@ gd_status gd_optimizer_set_lr(gd_optimizer *o, double lr)
     if (!o || !(lr >= 0.0) || isinf(lr))
         return gd_fail(GD_ERR_INVALID, "gd_optimizer_set_lr: %s",
                        o ? "a learning rate must be 0 or more" : "the optimizer is NULL");
-    float value = (float)lr;
     o->lr = lr;
-    return gd_tensor_write(o->lr_tensor, &value, sizeof value);
+    gd_status status = GD_OK;
+    for (size_t i = 0; status == GD_OK && i < o->group_count; i++)
+        status = write_lr(o, &o->groups[i]);
+    return status;
 }
 
 double gd_optimizer_lr(const gd_optimizer *o)
@@ -143,61 +158,177 @@ double gd_optimizer_lr(const gd_optimizer *o)
     return o ? o->lr : NAN;
 }
 
+gd_status gd_optimizer_group_with(gd_group_options options)
+{
+    gd_optimizer *o = options.optimizer;
+    if (!o || !options.pattern)
+        return gd_fail(GD_ERR_INVALID, "gd_optimizer_group: the optimizer or the pattern is NULL");
+    if (o->slot_count)
+        return gd_fail(GD_ERR_STATE, "gd_optimizer_group: the optimizer has taken a step already");
+    if (options.lr != 0.0 && o->lr == 0.0)
+        return gd_fail(GD_ERR_STATE, "gd_optimizer_group: the optimizer's own lr is 0");
+    gd_hyper hyper = o->groups[0].hyper;
+    if (options.weight_decay != 0.0)
+        hyper.weight_decay = options.weight_decay;
+    if (options.no_weight_decay)
+        hyper.weight_decay = 0.0;
+    double lr = options.lr == 0.0 ? o->lr : options.lr;
+    gd_status status = check_hyper("optimizer_group", lr, &hyper);
+    return status == GD_OK ? add_group(o, options.pattern, lr == o->lr ? 1.0 : lr / o->lr, hyper)
+                           : status;
+}
+
+gd_group *gd_optimizer_group_of(const gd_optimizer *o, int i)
+{
+    size_t g = o->group_count;
+    while (g-- > 1)
+        if (fnmatch(o->groups[g].pattern, gd_module_path(o->module, i), 0) == 0)
+            return &o->groups[g];
+    return &o->groups[0];
+}
+
+/* ---- clipping ---- */
+
+static gd_status check_limit(const gd_optimizer *o, double limit, const char *who)
+{
+    if (!o || !(limit >= 0.0) || isinf(limit))
+        return gd_fail(GD_ERR_INVALID, "%s: %s", who,
+                       o ? "the limit must be 0 (none) or more" : "the optimizer is NULL");
+    return GD_OK;
+}
+
+gd_status gd_optimizer_clip_norm(gd_optimizer *o, double max_norm)
+{
+    gd_status status = check_limit(o, max_norm, "gd_optimizer_clip_norm");
+    if (status != GD_OK)
+        return status;
+    if (!o->norm_tensor)
+        o->norm_tensor = make_state(o->context, GD_SCALAR, GD_F32, 0.0);
+    if (!o->norm_tensor)
+        return GD_ERR_MEMORY;
+    o->clip_norm = max_norm;
+    return GD_OK;
+}
+
+gd_status gd_optimizer_clip_value(gd_optimizer *o, double limit)
+{
+    gd_status status = check_limit(o, limit, "gd_optimizer_clip_value");
+    if (status == GD_OK)
+        o->clip_value = limit;
+    return status;
+}
+
+double gd_optimizer_gradient_norm(const gd_optimizer *o)
+{
+    return o && o->norm_tensor ? gd_item(o->norm_tensor) : NAN;
+}
+
+/* sqrt of the sum of all squares */
+static gd_tensor *global_norm(gd_tensor *const *gradients, int count)
+{
+    gd_tensor *sum = NULL;
+    for (int i = 0; i < count; i++) {
+        if (!gradients[i])
+            continue;
+        gd_tensor *part = gd_sum(gd_square(gradients[i]), GD_ALL_AXES, false);
+        sum = sum ? gd_add(sum, part) : part;
+        if (!sum)
+            return NULL;
+    }
+    return gd_sqrt(sum);
+}
+
+/* The gradients in their list, clipped: each element first, then all together. */
+static bool clip(gd_optimizer *o, gd_tensor **gradients)
+{
+    int count = gd_module_count(o->module);
+    for (int i = 0; o->clip_value != 0.0 && i < count; i++)
+        if (gradients[i]) {
+            gradients[i] = gd_clip(gradients[i], -o->clip_value, o->clip_value);
+            if (!gradients[i])
+                return false;
+        }
+    if (o->clip_norm == 0.0)
+        return true;
+    gd_tensor *norm = global_norm(gradients, count);
+    gd_tensor *factor = gd_rdiv_scalar(gd_add_scalar(norm, 1e-6), o->clip_norm);
+    factor = factor ? gd_minimum(factor, gd_scalar(o->context, 1.0, GD_F32)) : NULL;
+    for (int i = 0; factor && i < count; i++)
+        if (gradients[i]) {
+            gradients[i] = gd_mul(gradients[i], factor);
+            if (!gradients[i])
+                return false;
+        }
+    return factor && gd_assign(o->norm_tensor, norm);
+}
+
 /* ---- a step ---- */
 
-static bool reserve(gd_optimizer *o)
+bool gd_optimizer_reserve(gd_optimizer *o)
 {
     size_t count = (size_t)gd_module_count(o->module);
     if (!gd_grow((void **)&o->slots, &o->slot_capacity, count, sizeof *o->slots) ||
         !gd_grow((void **)&o->lists, &o->list_capacity, 2 * count, sizeof(gd_tensor *)))
         return false;
     for (; o->slot_count < count; o->slot_count++)
-        o->slots[o->slot_count] = (slot){ { NULL } };
+        o->slots[o->slot_count] = (gd_slot){ { NULL } };
     return true;
 }
 
-static bool take_state(gd_optimizer *o, size_t i, gd_update *u)
+gd_tensor *gd_optimizer_state(gd_optimizer *o, int i, int k)
 {
-    int states = o->rule->states(&o->hyper);
-    for (int k = 0; k < states; k++) {
-        gd_tensor **state = &o->slots[i].state[k];
-        if (!*state)
-            *state = make_state(o->context, gd_tensor_shape(u->p), gd_tensor_dtype(u->p));
-        if (!*state)
-            return false;
-        u->state[k] = *state;
-    }
-    return true;
+    gd_tensor **state = &o->slots[i].state[k];
+    gd_tensor *p = gd_module_tensor(o->module, i);
+    if (!*state)
+        *state = make_state(o->context, gd_tensor_shape(p), gd_tensor_dtype(p), 0.0);
+    return *state;
 }
 
 /* Update parameter number i of the module from its gradient. */
-static bool update_one(gd_optimizer *o, const gd_step_scalars *scalars, size_t i, gd_tensor *g)
+static bool update_one(gd_optimizer *o, int i, gd_tensor *g)
 {
-    gd_update u = { .p = gd_module_tensor(o->module, (int)i), .g = g };
-    if (!take_state(o, i, &u))
-        return false;
-    o->rule->update(&o->hyper, scalars, &u);
-    for (int k = 0; k < GD_RULE_MAX_STATES && u.state[k]; k++)
+    const gd_group *group = gd_optimizer_group_of(o, i);
+    gd_update u = { .p = gd_module_tensor(o->module, i), .g = g };
+    int states = o->rule->states(&group->hyper);
+    for (int k = 0; k < states; k++) {
+        u.state[k] = gd_optimizer_state(o, i, k);
+        if (!u.state[k])
+            return false;
+    }
+    o->rule->update(&group->hyper, &group->scalars, &u);
+    for (int k = 0; k < states; k++)
         if (!gd_assign(u.state[k], u.next[k]))
             return false;
     return gd_assign(u.p, u.next_p);
 }
 
-/* gradients[i] for the module's parameter i; NULL leaves it alone. */
-static bool apply(gd_optimizer *o, gd_tensor *const *gradients)
+/* What the updates of a step share, group by group. */
+static bool prepare(gd_optimizer *o)
 {
-    gd_step_scalars scalars = { .lr = o->lr_tensor };
-    if (o->count_tensor) {
-        scalars.count = gd_add_scalar(o->count_tensor, 1.0);
-        if (!scalars.count)
+    gd_tensor *count = o->count_tensor ? gd_add_scalar(o->count_tensor, 1.0) : NULL;
+    if (o->count_tensor && !count)
+        return false;
+    for (size_t i = 0; i < o->group_count; i++) {
+        gd_group *g = &o->groups[i];
+        g->scalars =
+            (gd_step_scalars){ .lr = g->lr_tensor, .count = count, .product = o->product_tensor };
+        if (o->rule->prepare && !o->rule->prepare(&g->hyper, &g->scalars))
             return false;
     }
-    if (o->rule->prepare && !o->rule->prepare(&o->hyper, &scalars))
+    return true;
+}
+
+/* gradients[i] for the module's parameter i; NULL leaves it alone. */
+static bool apply(gd_optimizer *o, gd_tensor **gradients)
+{
+    if (!clip(o, gradients) || !prepare(o))
         return false;
     for (int i = 0; i < gd_module_count(o->module); i++)
-        if (gradients[i] && !update_one(o, &scalars, (size_t)i, gradients[i]))
+        if (gradients[i] && !update_one(o, i, gradients[i]))
             return false;
-    return !o->count_tensor || gd_assign(o->count_tensor, scalars.count);
+    const gd_step_scalars *scalars = &o->groups[0].scalars;
+    return (!o->count_tensor || gd_assign(o->count_tensor, scalars->count)) &&
+           (!o->product_tensor || gd_assign(o->product_tensor, scalars->next_product));
 }
 
 static bool is_trainable(const gd_module *m, int i)
@@ -233,7 +364,7 @@ gd_tensor *gd_minimize(gd_optimizer *o, gd_tensor *loss)
         return NULL;
     if (!gd_requires_grad(loss))
         return gd_fail_null(GD_ERR_STATE, "gd_minimize: the loss depends on no parameter");
-    if (!reserve(o) || gd_scope_begin(o->context) != GD_OK)
+    if (!gd_optimizer_reserve(o) || gd_scope_begin(o->context) != GD_OK)
         return NULL;
     (void)gd_no_grad_begin(
         o->context); /* the update, and the gradients' own history, are not differentiated */
@@ -247,7 +378,7 @@ gd_status gd_optimizer_step(gd_optimizer *o)
 {
     if (!o)
         return gd_fail(GD_ERR_INVALID, "gd_optimizer_step: the optimizer is NULL");
-    if (!reserve(o))
+    if (!gd_optimizer_reserve(o))
         return GD_ERR_MEMORY;
     bool any = false;
     for (int i = 0; i < gd_module_count(o->module); i++) {
@@ -278,65 +409,4 @@ gd_status gd_optimizer_zero_grad(gd_optimizer *o)
         status = gd_zero_grad(gd_module_tensor(o->module, i));
     (void)gd_scope_end(o->context);
     return status;
-}
-
-/* ---- constructors: options to constants ---- */
-
-static double or_else(double value, double otherwise)
-{
-    return value == 0.0 ? otherwise : value;
-}
-
-gd_optimizer *gd_sgd_with(gd_sgd_options options)
-{
-    gd_hyper hyper = { .momentum = options.momentum,
-                       .dampening = options.dampening,
-                       .weight_decay = options.weight_decay,
-                       .nesterov = options.nesterov };
-    return create(&gd_rule_sgd, options.module, options.lr, hyper);
-}
-
-static gd_hyper adam_hyper(const gd_adam_options *options, double weight_decay)
-{
-    return (gd_hyper){ .beta1 = or_else(options->beta1, 0.9),
-                       .beta2 = or_else(options->beta2, 0.999),
-                       .epsilon = or_else(options->epsilon, 1e-8),
-                       .weight_decay = or_else(options->weight_decay, weight_decay) };
-}
-
-gd_optimizer *gd_adam_with(gd_adam_options options)
-{
-    return create(&gd_rule_adam, options.module, options.lr, adam_hyper(&options, 0.0));
-}
-
-gd_optimizer *gd_adamw_with(gd_adam_options options)
-{
-    return create(&gd_rule_adamw, options.module, options.lr, adam_hyper(&options, 0.01));
-}
-
-gd_optimizer *gd_rmsprop_with(gd_rmsprop_options options)
-{
-    gd_hyper hyper = { .alpha = or_else(options.alpha, 0.99),
-                       .epsilon = or_else(options.epsilon, 1e-8),
-                       .momentum = options.momentum,
-                       .weight_decay = options.weight_decay };
-    return create(&gd_rule_rmsprop, options.module, options.lr, hyper);
-}
-
-gd_optimizer *gd_optimizer_create(const char *name, gd_module *module, double lr, double momentum)
-{
-    if (!name || !module)
-        return name ? NULL : gd_fail_null(GD_ERR_INVALID, "gd_optimizer_create: the name is NULL");
-    if (strcmp(name, "sgd") == 0)
-        return gd_sgd(module, .lr = lr, .momentum = momentum);
-    if (strcmp(name, "rmsprop") == 0)
-        return gd_rmsprop(module, .lr = lr, .momentum = momentum);
-    bool adam = strcmp(name, "adam") == 0, adamw = strcmp(name, "adamw") == 0;
-    if (!adam && !adamw)
-        return gd_fail_null(GD_ERR_INVALID,
-                            "there is no optimizer \"%s\"; there are sgd, adam, adamw, rmsprop",
-                            name);
-    if (momentum != 0.0)
-        return gd_fail_null(GD_ERR_INVALID, "%s has betas in place of momentum", name);
-    return adam ? gd_adam(module, .lr = lr) : gd_adamw(module, .lr = lr);
 }

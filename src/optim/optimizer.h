@@ -1,5 +1,6 @@
 /* optim/optimizer.h: what an optimization rule is: a row of a table, and a function that builds the
- * update out of ops. The machinery around it is optim/optimizer.c, the rules are optim/rules.c. */
+ * update out of ops; and the optimizer object. The machinery is optim/optimizer.c, the rules are
+ * optim/rules*.c, their options optim/create.c, files of state optim/state_file.c. */
 #ifndef GD_OPTIM_OPTIMIZER_H
 #define GD_OPTIM_OPTIMIZER_H
 
@@ -10,23 +11,29 @@
 typedef struct gd_hyper {
     double momentum, dampening, weight_decay;
     double beta1, beta2;
-    double alpha;
+    double alpha; /* rmsprop; adadelta's rho */
     double epsilon;
-    bool nesterov;
+    double decay; /* nadam's momentum_decay, adagrad's lr_decay */
+    double start; /* adagrad: what the accumulator begins with */
+    bool nesterov, amsgrad, decoupled;
 } gd_hyper;
 
-/* 0-d tensors every parameter's update shares, made once a step. A rule's prepare adds what it
+/* 0-d tensors every update of a group shares, made once a step. A rule's prepare adds what it
  * needs. */
 typedef struct gd_step_scalars {
-    gd_tensor *lr;    /* f32 */
-    gd_tensor *count; /* f64: 1, 2, … ; NULL for a rule that does not count */
-    gd_tensor *size;  /* f32: adam's lr / (1 - beta1^t) */
+    gd_tensor *lr;      /* f32 */
+    gd_tensor *count;   /* f64: 1, 2, … ; NULL for a rule that does not count */
+    gd_tensor *product; /* f64: nadam's product of momenta up to the step before; 1 at first */
+    gd_tensor *next_product;
+    gd_tensor *size;  /* f32: adam's lr / (1 - beta1^t), and its like */
     gd_tensor *root;  /* f32: adam's sqrt(1 - beta2^t) */
     gd_tensor *blend; /* f32: sgd's factor of the gradient in the momentum buffer, 1 the first time,
-                         then 1 - dampening */
+                         then 1 - dampening; nadam's factor of the gradient */
+    gd_tensor *keep;  /* f32: 1 - lr * weight_decay, where decay is decoupled; else NULL */
+    gd_tensor *rectified; /* bool: radam's choice */
 } gd_step_scalars;
 
-#define GD_RULE_MAX_STATES 2
+#define GD_RULE_MAX_STATES 3
 
 /* Tensors of one parameter's update, all of the parameter's shape. */
 typedef struct gd_update {
@@ -39,14 +46,58 @@ typedef struct gd_update {
 typedef struct gd_rule {
     const char *name;
     double lr; /* default */
-    /* How many state tensors a parameter has, zeros at first, and whether steps are counted. */
+    const char *state_name[GD_RULE_MAX_STATES];
+    /* How many of them a parameter has, and whether steps are counted. */
     int (*states)(const gd_hyper *hyper);
     bool (*counts)(const gd_hyper *hyper);
+    bool has_product; /* scalars.product is kept from step to step */
     bool (*prepare)(const gd_hyper *hyper,
                     gd_step_scalars *scalars); /* NULL: nothing to do. false: failed */
     void (*update)(const gd_hyper *hyper, const gd_step_scalars *scalars, gd_update *u);
 } gd_rule;
 
-extern const gd_rule gd_rule_sgd, gd_rule_adam, gd_rule_adamw, gd_rule_rmsprop;
+extern const gd_rule gd_rule_sgd, gd_rule_adam, gd_rule_adamw, gd_rule_nadam, gd_rule_radam,
+    gd_rule_rmsprop, gd_rule_adagrad, gd_rule_adadelta, gd_rule_lion, gd_rule_lamb;
+
+/* ---- the optimizer ---- */
+
+/* State of the module's parameter of the same number. */
+typedef struct gd_slot {
+    gd_tensor *state[GD_RULE_MAX_STATES]; /* retained; NULL: not used yet */
+} gd_slot;
+
+/* Parameters that share constants. Group 0 takes what no other does. */
+typedef struct gd_group {
+    char *pattern;        /* NULL for group 0 */
+    double lr_ratio;      /* to the optimizer's */
+    gd_tensor *lr_tensor; /* [] f32 */
+    gd_hyper hyper;
+    gd_step_scalars scalars; /* of the step being built */
+} gd_group;
+
+struct gd_optimizer {
+    gd_module *module;
+    gd_context *context;
+    const gd_rule *rule;
+    double lr;
+    gd_group *groups;
+    size_t group_count, group_capacity;
+    gd_tensor *count_tensor;      /* [] f64, steps taken; NULL when the rule does not count */
+    gd_tensor *product_tensor;    /* [] f64, or NULL */
+    double clip_norm, clip_value; /* 0: not clipped */
+    gd_tensor *norm_tensor;       /* [] f32, of the last gradients; NULL until norms are clipped */
+    gd_slot *slots;               /* by number of the module's parameter */
+    size_t slot_count, slot_capacity;
+    gd_tensor **lists; /* room for parameters and gradients of a step */
+    size_t list_capacity;
+};
+
+gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double lr, gd_hyper hyper);
+/* The group of the module's parameter number i. */
+gd_group *gd_optimizer_group_of(const gd_optimizer *o, int i);
+/* Room for a slot for each parameter there is. */
+bool gd_optimizer_reserve(gd_optimizer *o);
+/* State number k of parameter i, made at first use; NULL: failed. */
+gd_tensor *gd_optimizer_state(gd_optimizer *o, int i, int k);
 
 #endif

@@ -1,30 +1,10 @@
-/* optim/rules.c: the optimization rules. Each is a row, gd_rule_…, with the function that builds
- * its update beside it. Formulas and order of operations are those of torch.optim's single-tensor
- * implementations, which the tests hold them to. */
-#include "optim/optimizer.h"
+/* optim/rules.c: the optimization rules of one moment or none: sgd, rmsprop, adagrad, adadelta,
+ * lion. Each is a row, gd_rule_…, with the function that builds its update beside it. Formulas and
+ * order of operations are those of torch.optim's single-tensor implementations (lion: of its
+ * paper), which the tests hold them to. The family of adam is rules_adam.c. */
+#include "optim/rules.h"
 
-#include <gradus/ops.h>
-
-static bool never(const gd_hyper *hyper)
-{
-    (void)hyper;
-    return false;
-}
-
-static bool always(const gd_hyper *hyper)
-{
-    (void)hyper;
-    return true;
-}
-
-/* The gradient of the loss with a penalty weight_decay / 2 * |p|^2. */
-static gd_tensor *decayed_gradient(const gd_hyper *hyper, const gd_update *u)
-{
-    return hyper->weight_decay != 0.0 ? gd_add(u->g, gd_mul_scalar(u->p, hyper->weight_decay))
-                                      : u->g;
-}
-
-/* ---- sgd ---- */
+/* ---- sgd: state b, with momentum ---- */
 
 static int sgd_states(const gd_hyper *hyper)
 {
@@ -50,7 +30,7 @@ static bool sgd_prepare(const gd_hyper *hyper, gd_step_scalars *s)
 
 static void sgd_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
 {
-    gd_tensor *g = decayed_gradient(hyper, u);
+    gd_tensor *g = gd_decayed_gradient(hyper, u);
     if (hyper->momentum != 0.0) {
         gd_tensor *kept = gd_mul_scalar(u->state[0], hyper->momentum);
         u->next[0] = gd_add(kept, s->blend ? gd_mul(g, s->blend) : g);
@@ -61,71 +41,11 @@ static void sgd_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_updat
 
 const gd_rule gd_rule_sgd = { .name = "sgd",
                               .lr = 1e-3,
+                              .state_name = { "momentum" },
                               .states = sgd_states,
                               .counts = sgd_counts,
                               .prepare = sgd_prepare,
                               .update = sgd_update };
-
-/* ---- adam, adamw: state m, v ---- */
-
-static int adam_states(const gd_hyper *hyper)
-{
-    (void)hyper;
-    return 2;
-}
-
-/* 1 - beta^t. In f64: for beta2 and small t, f32 would lose half of its digits. */
-static gd_tensor *bias_correction(double beta, gd_tensor *count)
-{
-    gd_tensor *power = gd_pow(gd_scalar(gd_tensor_context(count), beta, GD_F64), count);
-    return gd_rsub_scalar(power, 1.0);
-}
-
-static bool adam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
-{
-    gd_tensor *size = gd_div(gd_cast(s->lr, GD_F64), bias_correction(hyper->beta1, s->count));
-    s->size = gd_cast(size, GD_F32);
-    s->root = gd_cast(gd_sqrt(bias_correction(hyper->beta2, s->count)), GD_F32);
-    return s->size && s->root;
-}
-
-/* p as it is decayed already, g as decayed: what adam and adamw share. */
-static void adam_descend(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u,
-                         gd_tensor *p, gd_tensor *g)
-{
-    gd_tensor *m = u->state[0], *v = u->state[1];
-    m = gd_add(m, gd_mul_scalar(gd_sub(g, m), 1.0 - hyper->beta1));
-    v = gd_add(gd_mul_scalar(v, hyper->beta2), gd_mul(gd_mul_scalar(g, 1.0 - hyper->beta2), g));
-    gd_tensor *spread = gd_add_scalar(gd_div(gd_sqrt(v), s->root), hyper->epsilon);
-    u->next[0] = m;
-    u->next[1] = v;
-    u->next_p = gd_sub(p, gd_div(gd_mul(m, s->size), spread));
-}
-
-static void adam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
-{
-    adam_descend(hyper, s, u, u->p, decayed_gradient(hyper, u));
-}
-
-static void adamw_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
-{
-    gd_tensor *keep = gd_rsub_scalar(gd_mul_scalar(s->lr, hyper->weight_decay), 1.0);
-    adam_descend(hyper, s, u, hyper->weight_decay != 0.0 ? gd_mul(u->p, keep) : u->p, u->g);
-}
-
-const gd_rule gd_rule_adam = { .name = "adam",
-                               .lr = 1e-3,
-                               .states = adam_states,
-                               .counts = always,
-                               .prepare = adam_prepare,
-                               .update = adam_update };
-
-const gd_rule gd_rule_adamw = { .name = "adamw",
-                                .lr = 1e-3,
-                                .states = adam_states,
-                                .counts = always,
-                                .prepare = adam_prepare,
-                                .update = adamw_update };
 
 /* ---- rmsprop: state v, and the momentum buffer ---- */
 
@@ -136,9 +56,8 @@ static int rmsprop_states(const gd_hyper *hyper)
 
 static void rmsprop_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
 {
-    gd_tensor *g = decayed_gradient(hyper, u);
-    gd_tensor *square = gd_mul(gd_mul_scalar(g, 1.0 - hyper->alpha), g);
-    u->next[0] = gd_add(gd_mul_scalar(u->state[0], hyper->alpha), square);
+    gd_tensor *g = gd_decayed_gradient(hyper, u);
+    u->next[0] = gd_running_square(u->state[0], g, hyper->alpha);
     gd_tensor *spread = gd_add_scalar(gd_sqrt(u->next[0]), hyper->epsilon);
     if (hyper->momentum != 0.0) {
         u->next[1] = gd_add(gd_mul_scalar(u->state[1], hyper->momentum), gd_div(g, spread));
@@ -150,6 +69,104 @@ static void rmsprop_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_u
 
 const gd_rule gd_rule_rmsprop = { .name = "rmsprop",
                                   .lr = 0.01,
+                                  .state_name = { "square", "momentum" },
                                   .states = rmsprop_states,
-                                  .counts = never,
+                                  .counts = gd_rule_never,
                                   .update = rmsprop_update };
+
+/* ---- adagrad: state v, the sum of squares less what it begins with. Zeros are what a state is
+ * made of, so `start` is added where the sum is used ---- */
+
+static int adagrad_states(const gd_hyper *hyper)
+{
+    (void)hyper;
+    return 1;
+}
+
+static bool adagrad_counts(const gd_hyper *hyper)
+{
+    return hyper->decay != 0.0;
+}
+
+/* lr / (1 + (t - 1) * lr_decay) */
+static bool adagrad_prepare(const gd_hyper *hyper, gd_step_scalars *s)
+{
+    s->size = s->lr;
+    if (s->count) {
+        gd_tensor *slowed =
+            gd_add_scalar(gd_mul_scalar(gd_sub_scalar(s->count, 1.0), hyper->decay), 1.0);
+        s->size = gd_cast(gd_div(gd_cast(s->lr, GD_F64), slowed), GD_F32);
+    }
+    return s->size;
+}
+
+static void adagrad_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
+{
+    gd_tensor *g = gd_decayed_gradient(hyper, u);
+    u->next[0] = gd_add(u->state[0], gd_mul(g, g));
+    gd_tensor *sum = u->next[0];
+    if (hyper->start != 0.0)
+        sum = gd_add_scalar(sum, hyper->start);
+    gd_tensor *spread = gd_add_scalar(gd_sqrt(sum), hyper->epsilon);
+    u->next_p = gd_sub(u->p, gd_div(gd_mul(g, s->size), spread));
+}
+
+const gd_rule gd_rule_adagrad = { .name = "adagrad",
+                                  .lr = 0.01,
+                                  .state_name = { "sum" },
+                                  .states = adagrad_states,
+                                  .counts = adagrad_counts,
+                                  .prepare = adagrad_prepare,
+                                  .update = adagrad_update };
+
+/* ---- adadelta: state v, and the running square of the steps ---- */
+
+static int adadelta_states(const gd_hyper *hyper)
+{
+    (void)hyper;
+    return 2;
+}
+
+static void adadelta_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
+{
+    gd_tensor *g = gd_decayed_gradient(hyper, u);
+    u->next[0] = gd_running_square(u->state[0], g, hyper->alpha);
+    gd_tensor *spread = gd_sqrt(gd_add_scalar(u->next[0], hyper->epsilon));
+    gd_tensor *reach = gd_sqrt(gd_add_scalar(u->state[1], hyper->epsilon));
+    gd_tensor *step = gd_mul(gd_div(reach, spread), g);
+    u->next[1] = gd_running_square(u->state[1], step, hyper->alpha);
+    u->next_p = gd_sub(u->p, gd_mul(step, s->lr));
+}
+
+const gd_rule gd_rule_adadelta = { .name = "adadelta",
+                                   .lr = 1.0,
+                                   .state_name = { "square", "step" },
+                                   .states = adadelta_states,
+                                   .counts = gd_rule_never,
+                                   .update = adadelta_update };
+
+/* ---- lion: state m ---- */
+
+static int lion_states(const gd_hyper *hyper)
+{
+    (void)hyper;
+    return 1;
+}
+
+static void lion_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
+{
+    gd_tensor *mixed =
+        gd_add(gd_mul_scalar(u->state[0], hyper->beta1), gd_mul_scalar(u->g, 1.0 - hyper->beta1));
+    gd_tensor *p = s->keep ? gd_mul(u->p, s->keep) : u->p;
+    u->next[0] =
+        gd_add(gd_mul_scalar(u->state[0], hyper->beta2), gd_mul_scalar(u->g, 1.0 - hyper->beta2));
+    u->next_p = gd_sub(p, gd_mul(gd_sign(mixed), s->lr));
+}
+
+const gd_rule gd_rule_lion = { .name = "lion",
+                               .lr = 1e-4,
+                               .state_name = { "m" },
+                               .states = lion_states,
+                               .counts = gd_rule_never,
+                               .prepare = gd_prepare_decay,
+                               .update = lion_update };

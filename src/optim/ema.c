@@ -1,0 +1,173 @@
+/* optim/ema.c: exponential moving averages of a module's parameters. Start at gd_ema_update(). */
+#include <gradus/optim.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <gradus/autograd.h>
+#include <gradus/compile.h>
+#include <gradus/ops.h>
+
+struct gd_ema {
+    gd_module *module;
+    gd_context *context;
+    double decay;
+    gd_tensor *count;    /* [] f64, updates so far */
+    gd_tensor **average; /* by number of the module's parameter; NULL: none, or not yet */
+    size_t slots, capacity;
+};
+
+static void destroy(void *object)
+{
+    gd_ema *e = object;
+    for (size_t i = 0; i < e->slots; i++)
+        gd_release(e->average[i]);
+    gd_release(e->count);
+    gd_free(e->average);
+    gd_free(e);
+}
+
+void gd_ema_release(gd_ema *e)
+{
+    if (!e)
+        return;
+    gd_context_disown(e->context, e);
+    destroy(e);
+}
+
+/* Zeros like a parameter, or [] f64; not recorded by a trace. */
+static gd_tensor *make_state(gd_context *context, const gd_tensor *like)
+{
+    gd_trace_pause(context);
+    gd_tensor *t = NULL;
+    if (gd_scope_begin(context) == GD_OK) {
+        t = gd_retain(gd_zeros(context, like ? gd_tensor_shape(like) : GD_SCALAR,
+                               like ? gd_tensor_dtype(like) : GD_F64));
+        (void)gd_scope_end(context);
+    }
+    gd_trace_resume(context);
+    return t;
+}
+
+gd_ema *gd_ema_create_with(gd_ema_options options)
+{
+    if (!options.module)
+        return NULL;
+    double decay = options.decay == 0.0 ? 0.999 : options.decay;
+    if (!(decay > 0.0 && decay < 1.0))
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_ema_create: decay is %g; it must be between 0 and 1", decay);
+    gd_ema *e = gd_alloc_zero(1, sizeof *e);
+    if (!e)
+        return NULL;
+    e->module = options.module;
+    e->context = gd_module_context(options.module);
+    e->decay = decay;
+    e->count = make_state(e->context, NULL);
+    if (!e->count || gd_context_adopt(e->context, e, destroy) != GD_OK) {
+        destroy(e);
+        return NULL;
+    }
+    return e;
+}
+
+/* An average for each parameter there is. One made later begins with the parameter's value. */
+static gd_status reserve(gd_ema *e)
+{
+    size_t count = (size_t)gd_module_count(e->module);
+    if (!gd_grow((void **)&e->average, &e->capacity, count, sizeof *e->average))
+        return GD_ERR_MEMORY;
+    for (; e->slots < count; e->slots++) {
+        gd_tensor *p = gd_module_tensor(e->module, (int)e->slots),
+                  **average = &e->average[e->slots];
+        *average = NULL;
+        if (!gd_module_is_parameter(e->module, (int)e->slots))
+            continue;
+        *average = make_state(e->context, p);
+        gd_trace_pause(e->context);
+        bool ok = *average && gd_assign(*average, p);
+        gd_trace_resume(e->context);
+        if (!ok) {
+            gd_release(*average);
+            return gd_error_code();
+        }
+    }
+    return GD_OK;
+}
+
+/* average += weight * (parameter - average), the weight of the first time being 1. */
+static bool update(gd_ema *e)
+{
+    gd_tensor *first = gd_eq(e->count, gd_scalar(e->context, 0.0, GD_F64));
+    gd_tensor *weight = gd_where(first, gd_scalar(e->context, 1.0, GD_F32),
+                                 gd_scalar(e->context, 1.0 - e->decay, GD_F32));
+    gd_tensor *zero = gd_scalar(e->context, 0.0, GD_F32);
+    for (size_t i = 0; i < e->slots; i++) {
+        gd_tensor *average = e->average[i], *p = gd_module_tensor(e->module, (int)i);
+        if (!average)
+            continue;
+        /* From zero the first time: a + 1 * (p - a) would not be p. */
+        gd_tensor *from = gd_where(first, zero, average);
+        if (!gd_assign(average, gd_add(from, gd_mul(gd_sub(p, from), weight))))
+            return false;
+    }
+    return gd_assign(e->count, gd_add_scalar(e->count, 1.0));
+}
+
+gd_status gd_ema_update(gd_ema *e)
+{
+    if (!e)
+        return gd_fail(GD_ERR_INVALID, "gd_ema_update: the averages are NULL");
+    gd_status status = reserve(e);
+    if (status != GD_OK)
+        return status;
+    status = gd_scope_begin(e->context);
+    if (status != GD_OK)
+        return status;
+    (void)gd_no_grad_begin(e->context);
+    if (!update(e))
+        status = gd_error_code();
+    (void)gd_no_grad_end(e->context);
+    (void)gd_scope_end(e->context);
+    return status;
+}
+
+/* Exchange the contents of two tensors, with room for both. */
+static gd_status exchange(gd_tensor *a, gd_tensor *b, char *room, size_t bytes)
+{
+    gd_status status = gd_tensor_read(a, room, bytes);
+    if (status == GD_OK)
+        status = gd_tensor_read(b, room + bytes, bytes);
+    if (status == GD_OK)
+        status = gd_tensor_write(a, room + bytes, bytes);
+    return status == GD_OK ? gd_tensor_write(b, room, bytes) : status;
+}
+
+gd_status gd_ema_swap(gd_ema *e)
+{
+    if (!e)
+        return gd_fail(GD_ERR_INVALID, "gd_ema_swap: the averages are NULL");
+    double count;
+    gd_status status = gd_tensor_read(e->count, &count, sizeof count);
+    if (status != GD_OK)
+        return status;
+    if (count == 0.0)
+        return gd_fail(GD_ERR_STATE, "gd_ema_swap: there are no averages before gd_ema_update");
+    size_t most = 0;
+    for (size_t i = 0; i < e->slots; i++) {
+        size_t bytes = (size_t)gd_tensor_count(e->average[i]) * sizeof(double);
+        most = bytes > most ? bytes : most;
+    }
+    char *room = gd_alloc(2 * most + 1);
+    if (!room)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; status == GD_OK && i < e->slots; i++) {
+        gd_tensor *average = e->average[i];
+        if (average)
+            status = exchange(average, gd_module_tensor(e->module, (int)i), room,
+                              (size_t)gd_tensor_count(average) *
+                                  gd_dtype_size(gd_tensor_dtype(average)));
+    }
+    gd_free(room);
+    return status;
+}

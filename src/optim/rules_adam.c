@@ -1,0 +1,194 @@
+/* optim/rules_adam.c: adam and what descends from it: adamw, nadam, radam, lamb. States m and v,
+ * the running mean and the running square of the gradients; amsgrad adds the largest v so far.
+ * Formulas and order of operations are torch.optim's, lamb's those of its paper. */
+#include "optim/rules.h"
+
+static int adam_states(const gd_hyper *hyper)
+{
+    return hyper->amsgrad ? 3 : 2;
+}
+
+/* 1 - beta^t. In f64: for beta2 and small t, f32 would lose half of its digits. */
+static gd_tensor *bias_correction(double beta, gd_tensor *count)
+{
+    gd_tensor *power = gd_pow(gd_scalar(gd_tensor_context(count), beta, GD_F64), count);
+    return gd_rsub_scalar(power, 1.0);
+}
+
+static bool adam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
+{
+    gd_tensor *size = gd_div(gd_cast(s->lr, GD_F64), bias_correction(hyper->beta1, s->count));
+    s->size = gd_cast(size, GD_F32);
+    s->root = gd_cast(gd_sqrt(bias_correction(hyper->beta2, s->count)), GD_F32);
+    return gd_prepare_decay(hyper, s) && s->size && s->root;
+}
+
+/* The parameter as decoupled decay leaves it. */
+static gd_tensor *decayed_parameter(const gd_step_scalars *s, const gd_update *u)
+{
+    return s->keep ? gd_mul(u->p, s->keep) : u->p;
+}
+
+/* m and v moved towards g and g^2. */
+static void move_moments(const gd_hyper *hyper, gd_update *u, gd_tensor *g)
+{
+    gd_tensor *m = u->state[0];
+    u->next[0] = gd_add(m, gd_mul_scalar(gd_sub(g, m), 1.0 - hyper->beta1));
+    u->next[1] = gd_running_square(u->state[1], g, hyper->beta2);
+}
+
+static void adam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
+{
+    move_moments(hyper, u, gd_decayed_gradient(hyper, u));
+    gd_tensor *v = u->next[1];
+    if (hyper->amsgrad)
+        v = u->next[2] = gd_maximum(u->state[2], v);
+    gd_tensor *spread = gd_add_scalar(gd_div(gd_sqrt(v), s->root), hyper->epsilon);
+    gd_tensor *step = gd_div(gd_mul(u->next[0], s->size), spread);
+    u->next_p = gd_sub(decayed_parameter(s, u), step);
+}
+
+#define ADAM_STATES       \
+    {                     \
+        "m", "v", "v_max" \
+    }
+
+const gd_rule gd_rule_adam = { .name = "adam",
+                               .lr = 1e-3,
+                               .state_name = ADAM_STATES,
+                               .states = adam_states,
+                               .counts = gd_rule_always,
+                               .prepare = adam_prepare,
+                               .update = adam_update };
+
+const gd_rule gd_rule_adamw = { .name = "adamw",
+                                .lr = 1e-3,
+                                .state_name = ADAM_STATES,
+                                .states = adam_states,
+                                .counts = gd_rule_always,
+                                .prepare = adam_prepare,
+                                .update = adam_update };
+
+/* ---- nadam ---- */
+
+/* The momentum of a step, beta1 * (1 - 0.96^(t * momentum_decay) / 2). */
+static gd_tensor *momentum_at(const gd_hyper *hyper, gd_tensor *count)
+{
+    gd_tensor *base = gd_scalar(gd_tensor_context(count), 0.96, GD_F64);
+    gd_tensor *power = gd_pow(base, gd_mul_scalar(count, hyper->decay));
+    return gd_mul_scalar(gd_rsub_scalar(gd_mul_scalar(power, 0.5), 1.0), hyper->beta1);
+}
+
+/* blend is the gradient's factor, size that of m. */
+static bool nadam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
+{
+    gd_tensor *lr = gd_cast(s->lr, GD_F64), *mu = momentum_at(hyper, s->count);
+    gd_tensor *next_mu = momentum_at(hyper, gd_add_scalar(s->count, 1.0));
+    s->next_product = gd_mul(s->product, mu);
+    gd_tensor *of_g = gd_div(gd_rsub_scalar(mu, 1.0), gd_rsub_scalar(s->next_product, 1.0));
+    gd_tensor *of_m = gd_div(next_mu, gd_rsub_scalar(gd_mul(s->next_product, next_mu), 1.0));
+    s->blend = gd_cast(gd_mul(lr, of_g), GD_F32);
+    s->size = gd_cast(gd_mul(lr, of_m), GD_F32);
+    s->root = gd_cast(bias_correction(hyper->beta2, s->count), GD_F32);
+    return gd_prepare_decay(hyper, s) && s->blend && s->size && s->root;
+}
+
+static void nadam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
+{
+    gd_tensor *g = gd_decayed_gradient(hyper, u);
+    move_moments(hyper, u, g);
+    gd_tensor *spread = gd_add_scalar(gd_sqrt(gd_div(u->next[1], s->root)), hyper->epsilon);
+    gd_tensor *p = gd_sub(decayed_parameter(s, u), gd_div(gd_mul(g, s->blend), spread));
+    u->next_p = gd_sub(p, gd_div(gd_mul(u->next[0], s->size), spread));
+}
+
+const gd_rule gd_rule_nadam = { .name = "nadam",
+                                .lr = 2e-3,
+                                .state_name = ADAM_STATES,
+                                .states = adam_states,
+                                .counts = gd_rule_always,
+                                .has_product = true,
+                                .prepare = nadam_prepare,
+                                .update = nadam_update };
+
+/* ---- radam ---- */
+
+/* rho_t is the length of the average behind v; above 5 its variance is known, and the step is
+ * divided by sqrt(v). root is then the rectification times sqrt(1 - beta2^t). */
+static bool radam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
+{
+    gd_context *context = gd_tensor_context(s->count);
+    double all = 2.0 / (1.0 - hyper->beta2) - 1.0;
+    gd_tensor *known = bias_correction(hyper->beta2, s->count);
+    gd_tensor *power = gd_rsub_scalar(known, 1.0);
+    gd_tensor *rho =
+        gd_rsub_scalar(gd_div(gd_mul(gd_mul_scalar(s->count, 2.0), power), known), all);
+    s->rectified = gd_gt(rho, gd_scalar(context, 5.0, GD_F64));
+    gd_tensor *above =
+        gd_maximum(rho, gd_scalar(context, 5.0, GD_F64)); /* no root of less than 0 */
+    gd_tensor *part = gd_mul(gd_sub_scalar(above, 4.0), gd_sub_scalar(above, 2.0));
+    gd_tensor *whole = gd_mul_scalar(above, (all - 4.0) * (all - 2.0));
+    gd_tensor *rectification = gd_sqrt(gd_div(gd_mul_scalar(part, all), whole));
+    s->root = gd_cast(gd_mul(rectification, gd_sqrt(known)), GD_F32);
+    gd_tensor *size = gd_div(gd_cast(s->lr, GD_F64), bias_correction(hyper->beta1, s->count));
+    s->size = gd_cast(size, GD_F32);
+    return gd_prepare_decay(hyper, s) && s->rectified && s->root && s->size;
+}
+
+static void radam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
+{
+    move_moments(hyper, u, gd_decayed_gradient(hyper, u));
+    gd_tensor *plain = gd_mul(u->next[0], s->size);
+    gd_tensor *spread = gd_add_scalar(gd_sqrt(u->next[1]), hyper->epsilon);
+    gd_tensor *adapted = gd_div(gd_mul(plain, s->root), spread);
+    u->next_p = gd_sub(decayed_parameter(s, u), gd_where(s->rectified, adapted, plain));
+}
+
+const gd_rule gd_rule_radam = { .name = "radam",
+                                .lr = 1e-3,
+                                .state_name = ADAM_STATES,
+                                .states = adam_states,
+                                .counts = gd_rule_always,
+                                .prepare = radam_prepare,
+                                .update = radam_update };
+
+/* ---- lamb: adam's step with decay, as long as the parameter's norm says ---- */
+
+static bool lamb_prepare(const gd_hyper *hyper, gd_step_scalars *s)
+{
+    gd_tensor *size = gd_rdiv_scalar(bias_correction(hyper->beta1, s->count), 1.0);
+    s->size = gd_cast(size, GD_F32);
+    s->root = gd_cast(gd_sqrt(bias_correction(hyper->beta2, s->count)), GD_F32);
+    return s->size && s->root;
+}
+
+static gd_tensor *norm_of(gd_tensor *x)
+{
+    return gd_sqrt(gd_sum(gd_square(x), GD_ALL_AXES, false));
+}
+
+static void lamb_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
+{
+    move_moments(hyper, u, u->g);
+    gd_tensor *spread = gd_add_scalar(gd_div(gd_sqrt(u->next[1]), s->root), hyper->epsilon);
+    gd_tensor *step = gd_div(gd_mul(u->next[0], s->size), spread);
+    if (hyper->weight_decay != 0.0)
+        step = gd_add(step, gd_mul_scalar(u->p, hyper->weight_decay));
+    gd_tensor *length = norm_of(u->p), *stride = norm_of(step);
+    gd_tensor *product = gd_mul(length, stride);
+    if (!product)
+        return;
+    gd_context *context = gd_tensor_context(product);
+    gd_tensor *some = gd_gt(product, gd_scalar(context, 0.0, gd_tensor_dtype(product)));
+    gd_tensor *trust =
+        gd_where(some, gd_div(length, stride), gd_scalar(context, 1.0, gd_tensor_dtype(product)));
+    u->next_p = gd_sub(u->p, gd_mul(step, gd_mul(trust, s->lr)));
+}
+
+const gd_rule gd_rule_lamb = { .name = "lamb",
+                               .lr = 1e-3,
+                               .state_name = ADAM_STATES,
+                               .states = adam_states,
+                               .counts = gd_rule_always,
+                               .prepare = lamb_prepare,
+                               .update = lamb_update };
