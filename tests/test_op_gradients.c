@@ -77,6 +77,8 @@ static gd_tensor *build_loss(const problem *p, placed *at)
         at[i] = operand_place(p->context, &p->o[i], true);
         in[i] = at[i].view;
     }
+    if (p->row->flags & OP_RANDOM)
+        gd_seed(p->context, p->seed);
     gd_tensor *t = p->row->build(p->context, in, p->c->p);
     if (!t)
         fail_msg("%s: %s", p->name, gd_error_message());

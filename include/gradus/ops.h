@@ -115,6 +115,40 @@ GD_API gd_tensor *gd_softmax(gd_tensor *x, int axis);
 /* log of it, computed as (x - max) - log(sum(exp(x - max))). */
 GD_API gd_tensor *gd_log_softmax(gd_tensor *x, int axis);
 
+/* log(sigmoid(x)), no overflow */
+GD_API gd_tensor *gd_log_sigmoid(gd_tensor *x);
+/* x where x > 0, else slope * x */
+GD_API gd_tensor *gd_leaky_relu(gd_tensor *x, double slope);
+/* The same with learned slopes, broadcast against x. He, Zhang, Ren, Sun 2015 */
+GD_API gd_tensor *gd_prelu(gd_tensor *x, gd_tensor *slope);
+/* min(max(x, 0), 6) */
+GD_API gd_tensor *gd_relu6(gd_tensor *x);
+/* x where x > 0, else alpha * (exp(x) - 1). Clevert, Unterthiner, Hochreiter 2015 */
+GD_API gd_tensor *gd_elu(gd_tensor *x, double alpha);
+/* 1.0507 * elu(x, 1.6733), which keeps means and variances. Klambauer et al. 2017 */
+GD_API gd_tensor *gd_selu(gd_tensor *x);
+/* x * tanh(softplus(x)). Misra 2019 */
+GD_API gd_tensor *gd_mish(gd_tensor *x);
+/* min(max(x + 3, 0), 6) / 6 */
+GD_API gd_tensor *gd_hard_sigmoid(gd_tensor *x);
+/* x * hard_sigmoid(x). Howard et al. 2019 */
+GD_API gd_tensor *gd_hard_swish(gd_tensor *x);
+/* x / (1 + |x|) */
+GD_API gd_tensor *gd_softsign(gd_tensor *x);
+/* a * sigmoid(b), where a and b are the halves of x along an axis of even length. Dauphin et al.
+ * 2016 */
+GD_API gd_tensor *gd_glu(gd_tensor *x, int axis);
+
+/* Each element with probability p set to 0, the others times 1 / (1 - p). The mask comes from the
+ * context's random stream, another one at each call, compiled or not; the gradient has the same. p
+ * outside 0 … 1: GD_ERR_INVALID. Integers as f32. Srivastava et al. 2014 */
+GD_API gd_tensor *gd_dropout(gd_tensor *x, double p);
+/* 1 with the probability each element states (0 … 1), else 0; of a float dtype. No gradient. */
+GD_API gd_tensor *gd_bernoulli(gd_tensor *probability);
+/* An index (i64) along an axis, drawn with probability softmax(logits); log(p) for probabilities p.
+ * -inf is never drawn. The axis disappears. By the Gumbel-max method. */
+GD_API gd_tensor *gd_categorical(gd_tensor *logits, int axis);
+
 /* Gradient helpers, ops in their own right because derivatives are graphs too. */
 /* g where y > 0, else 0 */
 GD_API gd_tensor *gd_relu_grad(gd_tensor *g, gd_tensor *y);

@@ -171,6 +171,10 @@ GD_API gd_tensor *gd_uniform(gd_context *context, gd_shape shape, double low, do
 /* Normal by Box and Muller (1958) from the context's random stream. Floats only. */
 GD_API gd_tensor *gd_normal(gd_context *context, gd_shape shape, double mean, double deviation,
                             gd_dtype dtype);
+/* Normal, but only values in [low, high]; by inversion, so the bounds should not both lie more than
+ * some five deviations to one side of the mean. Bounds may be infinite. */
+GD_API gd_tensor *gd_truncated_normal(gd_context *context, gd_shape shape, double mean,
+                                      double deviation, double low, double high, gd_dtype dtype);
 /* Copy row-major host memory of exactly the shape's element count. */
 GD_API gd_tensor *gd_from_host(gd_context *context, gd_shape shape, gd_dtype dtype,
                                const void *data);

@@ -28,6 +28,14 @@ typedef struct gd_random_attr {
     int64_t dtype; /* GD_I32 or GD_I64 */
 } gd_random_attr;  /* random_bits */
 
+/* Element i stays, times `scale`, where word (state[1] + offset + i) of the stream of seed state[0]
+ * is at least `threshold`; else it becomes 0. Inputs: x, state as for random_bits. */
+typedef struct gd_dropout_attr {
+    uint64_t offset;
+    uint64_t threshold; /* 0 … 2^32 */
+    double scale;
+} gd_dropout_attr;
+
 typedef struct gd_shape_attr {
     gd_shape shape;
 } gd_shape_attr; /* reshape, broadcast_to */

@@ -38,6 +38,17 @@ static inline gd_status gd_infer_like(const gd_layout *in, gd_dtype dtype, const
     return gd_layout_init(out, gd_layout_shape(in), dtype, who);
 }
 
+/* A copy of shape with every unused byte zero, so that attributes compare as bytes. */
+static inline gd_shape gd_clean_shape(gd_shape shape)
+{
+    gd_shape out;
+    memset(&out, 0, sizeof out);
+    out.rank = shape.rank;
+    for (int i = 0; i < shape.rank && i < GD_MAX_RANK; i++)
+        out.dim[i] = shape.dim[i];
+    return out;
+}
+
 /* Axes as bits; *ok is false (and the error recorded) when one is out of range or given twice. */
 static inline uint32_t gd_axes_mask(gd_axes axes, int rank, const char *who, bool *ok)
 {

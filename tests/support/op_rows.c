@@ -564,7 +564,9 @@ OP_SAFE(part, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y), 
 #define ARRANGE_FUNCTIONS(_)                                                                       \
     _(take) _(index_select) _(embedding) _(index_add) _(masked_fill) _(split) _(chunk) _(tile)     \
     _(repeat) _(roll) _(tril) _(triu) _(diagonal) _(diag_embed) _(diag) _(meshgrid)                \
-    _(pad_reflect) _(pad_replicate) _(norm)
+    _(pad_reflect) _(pad_replicate) _(norm) _(prelu) _(glu) _(log_sigmoid) _(leaky_relu) _(relu6)  \
+    _(elu) _(selu) _(mish) _(hard_sigmoid) _(hard_swish) _(softsign)                               \
+    _(bernoulli) _(categorical) _(truncated_normal)
 /* op_rows_loss.c */
 #define LOSS_FUNCTIONS(_)                                                                          \
     _(cross_entropy_smooth) _(cross_entropy_weighted) _(cross_entropy_soft_weighted)               \
@@ -607,6 +609,8 @@ const op_large op_large_cases[] = {
     { "concat", { { SHAPE(301, 257), SHAPE(7, 257), SHAPE(203, 257) }, { 0 } } },
     { "random_bits", { .p = { 2, 509, 257, GD_F32 } } },
     { "normal", { .p = { 2, 509, 257, GD_F64 } } },
+    { "dropout", { { SHAPE(509, 257) }, { 25 } } },
+    { "categorical", { { SHAPE(509, 257) }, { 1 } } },
     { "sum", { { SHAPE(509, 257) }, { 10, 0 } } },
     { "sum", { { SHAPE(509, 257) }, { 11, 0 } } },
     { "sum", { { SHAPE(509, 257) }, { 0, 0 } } },

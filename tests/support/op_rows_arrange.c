@@ -246,3 +246,19 @@ static const op_refusal norm_refusals[] = {
 };
 FUNCTION(norm, 1, D | OP_MUST_VARY, RESULT_FLOAT, 64,
          gd_norm(x, order_of(p[0]), axes_of(p[1]), p[2]), VALUES(0.5, 3))
+
+/* ---- activations of more than one element ---- */
+
+static const op_case prelu_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(7) } },
+                                       { .shape = { SHAPE(2, 3, 4), SHAPE(3, 1) } } };
+static const op_refusal prelu_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(5) }, { GD_F32, GD_F32 }, { 0 } }
+};
+FUNCTION(prelu, 2, DE, RESULT_NUMERIC, 0, gd_prelu(x, y), VALUES(-20, 20), VALUES(-1, 1))
+
+static const op_case glu_cases[] = { { { SHAPE(5, 6) }, { 1 } }, { { SHAPE(4, 3) }, { -2 } } };
+static const op_refusal glu_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(5, 7) }, { GD_F32 }, { 1 } },
+    { GD_ERR_SHAPE, { SHAPE(5, 6) }, { GD_F32 }, { 2 } },
+};
+FUNCTION(glu, 1, D, RESULT_FLOAT, 4, gd_glu(x, (int)p[0]), VALUES(-4, 4))

@@ -270,3 +270,18 @@ FUNCTION(mul_fraction, -20, 20, RESULT_FLOAT, 0, DE, gd_mul_scalar(t, 0.375), 0.
 FUNCTION(div_scalar, -20, 20, RESULT_FLOAT, 0, DE, gd_div_scalar(t, 3), x / 3)
 FUNCTION(rdiv_scalar, 0.5, 20, RESULT_FLOAT, 0, DE, gd_rdiv_scalar(t, 3), 3 / x)
 FUNCTION(pow_scalar, 0.5, 4, RESULT_FLOAT, 2, D, gd_pow_scalar(t, 3), x *x *x)
+
+/* Two words for the formulas that choose. */
+#define ELU(x, a) (x > 0 ? x : (a)*expm1l(x))
+FUNCTION(log_sigmoid, -8, 8, RESULT_FLOAT, 2, D, gd_log_sigmoid(t), -log1pl(expl(-x)))
+FUNCTION(leaky_relu, -20, 20, RESULT_FLOAT, 0, DE, gd_leaky_relu(t, 0.125), x > 0 ? x : x / 8)
+FUNCTION(relu6, -20, 20, RESULT_FREE, 0, DE, gd_relu6(t), fminl(fmaxl(x, 0), 6))
+FUNCTION(elu, -5, 5, RESULT_FLOAT, 4, D, gd_elu(t, 1.5), ELU(x, 1.5L))
+FUNCTION(selu, -5, 5, RESULT_FLOAT, 4, D, gd_selu(t),
+         1.0507009873554804934193349852946L * ELU(x, 1.6732632423543772848170429916717L))
+FUNCTION(mish, 0.1, 5, RESULT_FLOAT, 8, D, gd_mish(t), x *tanhl(log1pl(expl(x))))
+FUNCTION(hard_sigmoid, -2.5, 8, RESULT_FLOAT, 4, D, gd_hard_sigmoid(t),
+         fminl(fmaxl(x + 3, 0), 6) / 6)
+FUNCTION(hard_swish, -2.5, 8, RESULT_FLOAT, 4, D, gd_hard_swish(t),
+         x *fminl(fmaxl(x + 3, 0), 6) / 6)
+FUNCTION(softsign, -20, 20, RESULT_FLOAT, 1, D, gd_softsign(t), x / (1 + fabsl(x)))

@@ -1,5 +1,5 @@
 /* backend/cpu/memory.c: kernels that make or move elements without arithmetic: full, iota,
- * random_bits, pad, concat and assign. gather and scatter_add are in index.c. Start at
+ * random_bits, dropout, pad, concat and assign. gather and scatter_add are in index.c. Start at
  * gd_cpu_register_memory().
  */
 #include "backend/cpu/cpu.h"
@@ -229,6 +229,83 @@ static gd_status random_bits_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
+/* ---- dropout: the words are drawn a piece at a time and used while they are in the cache
+ * ------------------------------------------------------------------------------------------------
+ */
+
+#define DROPOUT_PIECE 1024
+
+typedef struct dropout_job {
+    gd_random_fn words;
+    uint64_t seed, first;
+    const gd_dropout_attr *attr;
+    gd_nest nest; /* operand 0: x */
+    const char *x;
+    char *out;
+    bool is_contiguous;
+    gd_dtype dtype;
+} dropout_job;
+
+/* A product that is not wanted is not made: with NaN and infinities it would not be 0. */
+#define DROPOUT_PIECE_OF(T)                                                                       \
+    static void dropout_piece_##T(const T *x, const uint32_t *words, const gd_dropout_attr *attr, \
+                                  int64_t n, T *out)                                              \
+    {                                                                                             \
+        T scale = (T)attr->scale;                                                                 \
+        if (attr->threshold > UINT32_MAX) {                                                       \
+            memset(out, 0, (size_t)n * sizeof(T));                                                \
+            return;                                                                               \
+        }                                                                                         \
+        uint32_t threshold = (uint32_t)attr->threshold;                                           \
+        for (int64_t i = 0; i < n; i++)                                                           \
+            out[i] = words[i] >= threshold ? x[i] * scale : 0;                                    \
+    }
+DROPOUT_PIECE_OF(float)
+DROPOUT_PIECE_OF(double)
+
+static void dropout_range(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const dropout_job *job = context;
+    int64_t size = (int64_t)gd_dtype_size(job->dtype);
+    uint32_t words[DROPOUT_PIECE];
+    double gathered[DROPOUT_PIECE];
+    for (int64_t n; begin < end; begin += n) {
+        n = end - begin < DROPOUT_PIECE ? end - begin : DROPOUT_PIECE;
+        job->words(job->seed, job->first + (uint64_t)begin, (uint64_t)n, words);
+        const void *x = job->x + begin * size;
+        if (!job->is_contiguous) {
+            gd_nest_gather(gathered, job->x, &job->nest, begin, begin + n, (size_t)size);
+            x = gathered;
+        }
+        void *out = job->out + begin * size;
+        if (job->dtype == GD_F32)
+            dropout_piece_float(x, words, job->attr, n, out);
+        else
+            dropout_piece_double(x, words, job->attr, n, out);
+    }
+}
+
+/* x, state -> as x; see gd_dropout_attr */
+static gd_status dropout_kernel(const gd_kernel_call *call)
+{
+    const gd_layout *x = call->in[0].layout;
+    const int64_t *state = call->in[1].data; /* [2]: seed, position */
+    const gd_dropout_attr *attr = call->attr;
+    dropout_job job = { .words = random_words[((const gd_cpu_device *)call->device)->isa],
+                        .seed = (uint64_t)state[0],
+                        .first = (uint64_t)state[call->in[1].layout->stride[0]] + attr->offset,
+                        .attr = attr,
+                        .nest = gd_nest_make(x->rank, x->shape, x->stride, NULL, NULL),
+                        .x = call->in[0].data,
+                        .out = call->out.data,
+                        .is_contiguous = gd_layout_is_contiguous(x),
+                        .dtype = x->dtype };
+    gd_parallel_for(call->device->threads, gd_layout_count(x), GD_PARALLEL_ELEMENTS, dropout_range,
+                    &job);
+    return GD_OK;
+}
+
 /* ---- pad
  * --------------------------------------------------------------------------------------------------------
  */
@@ -359,6 +436,7 @@ void gd_cpu_register_memory(gd_kernel_fn *kernel)
     kernel[GD_OP_full] = full_kernel;
     kernel[GD_OP_iota] = iota_kernel;
     kernel[GD_OP_random_bits] = random_bits_kernel;
+    kernel[GD_OP_dropout] = dropout_kernel;
     kernel[GD_OP_pad] = pad_kernel;
     kernel[GD_OP_concat] = concat_kernel;
     kernel[GD_OP_assign] = assign_kernel;

@@ -59,6 +59,23 @@ static gd_status random_bits(const gd_kernel_call *call)
     return GD_OK;
 }
 
+static gd_status dropout(const gd_kernel_call *call)
+{
+    const gd_dropout_attr *attr = call->attr;
+    const gd_operand *x = &call->in[0], *state = &call->in[1];
+    uint64_t seed = (uint64_t)gd_ref_load_integer(state, 0);
+    uint64_t first = (uint64_t)gd_ref_load_integer(state, state->layout->stride[0]) + attr->offset;
+    bool is_f32 = x->layout->dtype == GD_F32;
+    for (gd_walk w = gd_walk_over(call->out.layout); w.more; gd_walk_next(&w)) {
+        uint32_t word;
+        gd_philox_words(seed, first + (uint64_t)w.count, 1, &word);
+        double from = (double)gd_ref_load(x, gd_walk_offset(&w, x->layout));
+        double value = is_f32 ? (float)from * (float)attr->scale : from * attr->scale;
+        gd_ref_store(&call->out, w.count, word >= attr->threshold ? value : 0);
+    }
+    return GD_OK;
+}
+
 /* ---- copies ---- */
 
 static gd_status copy(const gd_kernel_call *call)
@@ -191,6 +208,7 @@ void gd_reference_register_memory(gd_kernel_fn *kernel)
     kernel[GD_OP_full] = full;
     kernel[GD_OP_iota] = iota;
     kernel[GD_OP_random_bits] = random_bits;
+    kernel[GD_OP_dropout] = dropout;
     kernel[GD_OP_copy] = copy;
     kernel[GD_OP_assign] = assign;
     kernel[GD_OP_cast] = cast;

@@ -1,0 +1,90 @@
+/* ops/activation.c: activations made of other ops; compiled, each is one pass. What a branch not
+ * taken would compute is kept finite, because the gradient of a choice passes through both. */
+#include "ops/internal.h"
+
+static gd_tensor *is_positive(gd_tensor *x)
+{
+    return gd_gt(x, gd_number_like(x, 0.0));
+}
+
+/* x as the float dtype it is computed in. */
+static gd_tensor *real(gd_tensor *x)
+{
+    return x ? gd_as_dtype(x, gd_float_dtype(x->layout.dtype)) : NULL;
+}
+
+gd_tensor *gd_log_sigmoid(gd_tensor *x)
+{
+    return gd_neg(gd_softplus(gd_neg(x)));
+}
+
+gd_tensor *gd_leaky_relu(gd_tensor *x, double slope)
+{
+    x = real(x);
+    return gd_where(is_positive(x), x, gd_mul_scalar(x, slope));
+}
+
+gd_tensor *gd_prelu(gd_tensor *x, gd_tensor *slope)
+{
+    return gd_where(is_positive(x), x, gd_mul(x, slope));
+}
+
+gd_tensor *gd_relu6(gd_tensor *x)
+{
+    return gd_clip(x, 0.0, 6.0);
+}
+
+/* scale * (x where x > 0, else alpha * expm1(x)) */
+static gd_tensor *scaled_elu(gd_tensor *x, double scale, double alpha)
+{
+    x = real(x);
+    gd_tensor *positive = is_positive(x);
+    gd_tensor *below = gd_where(positive, gd_number_like(x, 0.0), x);
+    return gd_where(positive, scale == 1.0 ? x : gd_mul_scalar(x, scale),
+                    gd_mul_scalar(gd_expm1(below), scale * alpha));
+}
+
+gd_tensor *gd_elu(gd_tensor *x, double alpha)
+{
+    return scaled_elu(x, 1.0, alpha);
+}
+
+gd_tensor *gd_selu(gd_tensor *x)
+{
+    return scaled_elu(x, 1.0507009873554804934193349852946, 1.6732632423543772848170429916717);
+}
+
+gd_tensor *gd_mish(gd_tensor *x)
+{
+    return gd_mul(x, gd_tanh(gd_softplus(x)));
+}
+
+gd_tensor *gd_hard_sigmoid(gd_tensor *x)
+{
+    return gd_div_scalar(gd_clip(gd_add_scalar(x, 3.0), 0.0, 6.0), 6.0);
+}
+
+gd_tensor *gd_hard_swish(gd_tensor *x)
+{
+    return gd_mul(x, gd_hard_sigmoid(x));
+}
+
+gd_tensor *gd_softsign(gd_tensor *x)
+{
+    return gd_div(x, gd_add_scalar(gd_abs(x), 1.0));
+}
+
+gd_tensor *gd_glu(gd_tensor *x, int axis)
+{
+    if (!x)
+        return NULL;
+    axis = gd_axis_normal(axis, x->layout.rank, "gd_glu");
+    if (axis < 0)
+        return NULL;
+    int64_t size = x->layout.shape[axis];
+    if (size % 2)
+        return gd_fail_null(GD_ERR_SHAPE, "gd_glu: axis %d of size %lld has no halves", axis,
+                            (long long)size);
+    return gd_mul(gd_slice(x, axis, 0, size / 2, 1),
+                  gd_sigmoid(gd_slice(x, axis, size / 2, size, 1)));
+}

@@ -1,0 +1,232 @@
+/* ops/random.c: what is drawn from the context's random stream: random bits, the distributions made
+ * of them, and dropout, which draws its mask where it is used and keeps none.
+ *
+ * The stream is Philox (base/random.h) counted by words. A draw of n words takes the next n of the
+ * stream, in eager execution at once, in a trace at an offset from where the stream will stand when
+ * the plan runs. So the numbers depend on the seed and on the order of draws, and on nothing else.
+ */
+#include "ops/internal.h"
+
+#include <math.h>
+
+static gd_status infer_random_bits(int n, const gd_layout *const *in, const void *attr,
+                                   gd_layout *out)
+{
+    (void)n, (void)in;
+    const gd_random_attr *a = attr;
+    return gd_layout_init(out, a->shape, (gd_dtype)a->dtype, "gd_uniform");
+}
+
+static void format_random_bits(const void *attr, char *text, size_t size)
+{
+    snprintf(text, size, "offset=%llu", (unsigned long long)((const gd_random_attr *)attr)->offset);
+}
+
+const gd_op gd_op_random_bits = { .id = GD_OP_random_bits,
+                                  .name = "random_bits",
+                                  .arity = 1,
+                                  .attr_size = sizeof(gd_random_attr),
+                                  .infer = infer_random_bits,
+                                  .format = format_random_bits };
+
+/* ---- words of the stream ---- */
+
+/* Words of the context's stream as i32 or i64 of `shape`. */
+static gd_tensor *random_bits(gd_context *context, gd_shape shape, gd_dtype dtype)
+{
+    gd_layout layout;
+    if (gd_layout_init(&layout, shape, dtype, "gd_uniform") != GD_OK)
+        return NULL;
+    gd_random_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.shape = gd_clean_shape(shape);
+    attr.dtype = (int64_t)dtype;
+    uint64_t words = (uint64_t)gd_layout_count(&layout) * (dtype == GD_I64 ? 2 : 1);
+    if (context->trace) {
+        attr.offset = context->trace->random_words;
+        context->trace->random_words += words;
+        return gd_apply1(GD_OP_random_bits, context->random_state, &attr);
+    }
+    if (gd_random_publish(context) != GD_OK)
+        return NULL;
+    gd_tensor *bits = gd_apply1(GD_OP_random_bits, context->random_state, &attr);
+    if (bits)
+        context->random_position += words;
+    return bits;
+}
+
+/* (integer in [0, 2^24) for f32, [0, 2^53) for f64, plus `shift`) as a float, times 2^-24 or 2^-53.
+ */
+static gd_tensor *unit(gd_context *context, gd_shape shape, gd_dtype compute, double shift)
+{
+    gd_dtype bits_dtype = compute == GD_F64 ? GD_I64 : GD_I32;
+    double range = compute == GD_F64 ? 9007199254740992.0 : 16777216.0;
+    gd_tensor *bits = random_bits(context, shape, bits_dtype);
+    gd_tensor *whole = gd_bitwise_and(bits, gd_scalar(context, range - 1.0, bits_dtype));
+    gd_tensor *real = gd_cast(whole, compute);
+    return gd_mul_scalar(shift == 0.0 ? real : gd_add_scalar(real, shift), 1.0 / range);
+}
+
+static bool check_random(gd_context *context, gd_dtype dtype, const char *who)
+{
+    if (!context)
+        (void)gd_fail(GD_ERR_INVALID, "%s: the context is NULL", who);
+    else if (!gd_dtype_is_float(dtype))
+        (void)gd_fail(GD_ERR_DTYPE, "%s: needs a float dtype, not %s", who, gd_dtype_name(dtype));
+    else
+        return true;
+    return false;
+}
+
+/* ---- distributions ---- */
+
+gd_tensor *gd_uniform(gd_context *context, gd_shape shape, double low, double high, gd_dtype dtype)
+{
+    if (!check_random(context, dtype, "gd_uniform"))
+        return NULL;
+    if (!(low <= high) || !isfinite(high - low))
+        return gd_fail_null(GD_ERR_INVALID, "gd_uniform: [%g, %g) is no finite interval", low,
+                            high);
+    gd_dtype compute = gd_compute_dtype(dtype);
+    gd_tensor *u = unit(context, shape, compute, 0.0);
+    gd_tensor *value = gd_add_scalar(gd_mul_scalar(u, high - low), low);
+    /* Rounding may land on `high`, which is outside. */
+    double below =
+        compute == GD_F64 ? nextafter(high, low) : (double)nextafterf((float)high, (float)low);
+    return gd_as_dtype(gd_minimum(value, gd_number_like(value, below)), dtype);
+}
+
+gd_tensor *gd_normal(gd_context *context, gd_shape shape, double mean, double deviation,
+                     gd_dtype dtype)
+{
+    if (!check_random(context, dtype, "gd_normal"))
+        return NULL;
+    if (!isfinite(mean) || !isfinite(deviation) || deviation < 0.0)
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_normal: mean %g and deviation %g are not finite and not negative",
+                            mean, deviation);
+    gd_dtype compute = gd_compute_dtype(dtype);
+    gd_tensor *u = unit(context, shape, compute, 1.0); /* (0, 1]: its logarithm is finite */
+    gd_tensor *angle = gd_mul_scalar(unit(context, shape, compute, 0.0), 6.28318530717958647693);
+    gd_tensor *z = gd_mul(gd_sqrt(gd_mul_scalar(gd_log(u), -2.0)), gd_cos(angle));
+    return gd_as_dtype(gd_add_scalar(gd_mul_scalar(z, deviation), mean), dtype);
+}
+
+gd_tensor *gd_truncated_normal(gd_context *context, gd_shape shape, double mean, double deviation,
+                               double low, double high, gd_dtype dtype)
+{
+    if (!check_random(context, dtype, "gd_truncated_normal"))
+        return NULL;
+    if (!isfinite(mean) || !isfinite(deviation) || !(deviation > 0.0) || !(low < high))
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_truncated_normal: mean %g, deviation %g, bounds %g and %g: the "
+                            "deviation must be positive, the bounds in order",
+                            mean, deviation, low, high);
+    /* The inverse of the distribution function at what is uniform between its values at the bounds.
+     */
+    const double root_2 = 1.41421356237309504880;
+    double from = erf((low - mean) / (deviation * root_2));
+    double to = erf((high - mean) / (deviation * root_2));
+    gd_dtype compute = gd_compute_dtype(dtype);
+    gd_tensor *z = gd_erfinv(gd_uniform(context, shape, from, to, compute));
+    gd_tensor *x = gd_add_scalar(gd_mul_scalar(z, deviation * root_2), mean);
+    if (x && isfinite(low))
+        x = gd_maximum(x, gd_number_like(x, low));
+    if (x && isfinite(high))
+        x = gd_minimum(x, gd_number_like(x, high));
+    return gd_as_dtype(x, dtype);
+}
+
+gd_tensor *gd_bernoulli(gd_tensor *probability)
+{
+    if (!probability)
+        return NULL;
+    gd_dtype dtype = gd_float_dtype(probability->layout.dtype);
+    gd_tensor *p = gd_as_dtype(gd_detach(probability), gd_compute_dtype(dtype));
+    gd_tensor *u = p ? unit(p->context, gd_tensor_shape(p), p->layout.dtype, 0.0) : NULL;
+    return gd_as_dtype(gd_lt(u, p), dtype);
+}
+
+/* The largest of logit + Gumbel noise is at k with the probability of k (Gumbel, 1954). */
+gd_tensor *gd_categorical(gd_tensor *logits, int axis)
+{
+    if (!logits)
+        return NULL;
+    gd_dtype dtype = gd_float_dtype(logits->layout.dtype);
+    gd_tensor *x = gd_as_dtype(gd_detach(logits), gd_compute_dtype(dtype));
+    if (!x)
+        return NULL;
+    gd_tensor *u = unit(x->context, gd_tensor_shape(x), x->layout.dtype, 1.0);
+    /* u = 1 would be infinite noise. */
+    double below = x->layout.dtype == GD_F64 ? 1.0 - 0x1p-53 : 1.0 - 0x1p-24;
+    gd_tensor *inside = gd_minimum(u, gd_number_like(u, below));
+    return gd_argmax(gd_sub(x, gd_log(gd_neg(gd_log(inside)))), axis, false);
+}
+
+/* ---- dropout ---- */
+
+static gd_status infer_dropout(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    (void)n, (void)attr;
+    gd_dtype dtype = in[0]->dtype;
+    if (dtype != GD_F32 && dtype != GD_F64)
+        return gd_fail(GD_ERR_DTYPE, "gd_dropout: does not compute with %s", gd_dtype_name(dtype));
+    return gd_infer_like(in[0], dtype, "gd_dropout", out);
+}
+
+/* The same mask once more, drawn again from the same words. */
+static bool vjp_dropout(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    return gd_put(&d[0], gd_apply2(GD_OP_dropout, g, r->inputs[1], r->attr));
+}
+
+static void format_dropout(const void *attr, char *text, size_t size)
+{
+    const gd_dropout_attr *a = attr;
+    snprintf(text, size, "scale=%g offset=%llu", a->scale, (unsigned long long)a->offset);
+}
+
+const gd_op gd_op_dropout = { .id = GD_OP_dropout,
+                              .name = "dropout",
+                              .arity = 2,
+                              .attr_size = sizeof(gd_dropout_attr),
+                              .infer = infer_dropout,
+                              .vjp = vjp_dropout,
+                              .format = format_dropout };
+
+/* Where a draw of `words` begins: a state the op reads, and an offset from it. Eager, the state is
+ * a copy, because the context's own moves on before the gradient is taken. */
+static gd_tensor *reserve_words(gd_context *context, uint64_t words, uint64_t *offset)
+{
+    if (context->trace) {
+        *offset = context->trace->random_words;
+        context->trace->random_words += words;
+        return context->random_state;
+    }
+    int64_t state[2] = { (int64_t)context->random_seed, (int64_t)context->random_position };
+    gd_tensor *copy = gd_from_host(context, GD_SHAPE(2), GD_I64, state);
+    *offset = 0;
+    if (copy)
+        context->random_position += words;
+    return copy;
+}
+
+gd_tensor *gd_dropout(gd_tensor *x, double p)
+{
+    if (!x)
+        return NULL;
+    if (!(p >= 0.0 && p <= 1.0))
+        return gd_fail_null(GD_ERR_INVALID, "gd_dropout: the probability is %g, not in 0 … 1", p);
+    gd_dtype dtype = gd_float_dtype(x->layout.dtype);
+    if (p == 0.0)
+        return gd_as_dtype(x, dtype);
+    gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(dtype));
+    if (!real)
+        return NULL;
+    gd_dropout_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.threshold = (uint64_t)llround(p * 4294967296.0);
+    attr.scale = p < 1.0 ? 1.0 / (1.0 - p) : 0.0;
+    gd_tensor *state = reserve_words(real->context, (uint64_t)gd_tensor_count(real), &attr.offset);
+    return gd_as_dtype(gd_apply2(GD_OP_dropout, real, state, &attr), dtype);
+}
