@@ -156,7 +156,7 @@ static double difference(problem *p, function f, operand *o, int64_t i)
     for (double h = 1e-3 * fmax(1, fabs(o->value[i])); h > 1e-8; h /= 30) {
         double wide = slope_over(p, f, o, i, h), narrow = slope_over(p, f, o, i, h / 2);
         result = (4 * narrow - wide) / 3;
-        if (fabs(wide - narrow) <= 1e-4 * (1 + fabs(narrow)))
+        if (fabs(wide - narrow) <= 2e-6 * (1 + fabs(narrow)))
             break;
     }
     return result;
@@ -232,8 +232,8 @@ static bool has_ties(const op_row *row)
 
 static void check_all(function f, const char *what, int64_t most_elements)
 {
-    numbers n = { 21 };
-    for (int r = 0; r < op_row_count; r++)
+    for (int r = 0; r < op_row_count; r++) {
+        numbers n = numbers_of(op_rows[r], 21);
         for (int c = 0; c < op_rows[r]->case_count; c++) {
             if (!(op_rows[r]->flags & OP_DIFFERENTIABLE) ||
                 (f == build_slope && (op_rows[r]->flags & OP_ONCE)) ||
@@ -251,6 +251,7 @@ static void check_all(function f, const char *what, int64_t most_elements)
                 }
             }
         }
+    }
     assert_int_equal(watch_faults(), 0);
 }
 

@@ -160,12 +160,13 @@ static bool takes(const op_row *row, gd_dtype dtype)
 static void check_device(gd_context *context)
 {
     static const gd_dtype dtypes[] = { GD_F32, GD_F64, GD_I32, GD_BF16, GD_BOOL };
-    numbers n = { 41 };
-    for (int r = 0; r < op_row_count; r++)
+    for (int r = 0; r < op_row_count; r++) {
+        numbers n = numbers_of(op_rows[r], 41);
         for (int c = 0; c < op_rows[r]->case_count; c++)
             for (int d = 0; d < COUNT(dtypes); d++)
                 if (takes(op_rows[r], dtypes[d]))
                     check_compiled(context, op_rows[r], c, dtypes[d], (c + d) % LAYOUT_COUNT, &n);
+    }
     assert_int_equal(watch_faults(), 0);
 }
 
@@ -260,12 +261,12 @@ static void test_threads(void **state)
     (void)state;
     static const gd_dtype dtypes[] = { GD_F32, GD_F64, GD_I32 };
     gd_context *context = open_cpu(NULL, 1);
-    numbers n = { 51 };
     for (int k = 0; k < op_large_count; k++)
         for (int r = 0; r < op_row_count; r++) {
             const op_large *l = &op_large_cases[k];
             if (!op_large_concerns(l, op_rows[r]))
                 continue;
+            numbers n = numbers_of(op_rows[r], 51);
             for (int d = 0; d < COUNT(dtypes); d++)
                 if (takes(op_rows[r], dtypes[d]))
                     check_threads(context, op_rows[r], &l->operands, dtypes[d], &n);

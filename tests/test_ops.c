@@ -168,8 +168,8 @@ static void try_case(const op_row *row, int c, gd_dtype dtype, bool whole, numbe
 static void test_devices_agree(void **state)
 {
     (void)state;
-    numbers n = { 1 };
-    for (int r = 0; r < op_row_count; r++)
+    for (int r = 0; r < op_row_count; r++) {
+        numbers n = numbers_of(op_rows[r], 1);
         for (int dtype = 0; dtype < GD_DTYPE_COUNT; dtype++) {
             if (!takes(op_rows[r], (gd_dtype)dtype))
                 continue;
@@ -179,6 +179,7 @@ static void test_devices_agree(void **state)
                     try_case(op_rows[r], c, (gd_dtype)dtype, true, &n);
             }
         }
+    }
     assert_int_equal(watch_faults(), 0);
 }
 
@@ -187,12 +188,12 @@ static void test_devices_agree_on_large_operands(void **state)
 {
     (void)state;
     static const gd_dtype dtypes[] = { GD_F32, GD_F64, GD_U8 };
-    numbers n = { 6 };
     for (int k = 0; k < op_large_count; k++)
         for (int r = 0; r < op_row_count; r++) {
             const op_row *row = op_rows[r];
             const op_large *l = &op_large_cases[k];
             int kinds = row->oracle ? 1 : COUNT(dtypes);
+            numbers n = numbers_of(row, 6);
             for (int d = 0; d < kinds && op_large_concerns(l, row); d++) {
                 if (!takes(row, dtypes[d]))
                     continue;
@@ -213,11 +214,11 @@ static void test_devices_agree_on_large_operands(void **state)
 static void test_result_dtypes(void **state)
 {
     (void)state;
-    numbers n = { 2 };
     for (int r = 0; r < op_row_count; r++)
         for (int d = 0; d < GD_DTYPE_COUNT; d++) {
             const op_row *row = op_rows[r];
             gd_dtype dtype = (gd_dtype)d;
+            numbers n = numbers_of(row, 2);
             if (row->result == RESULT_FREE || !takes(row, dtype) || row->operands == 0)
                 continue;
             operand o[OP_MAX_OPERANDS];
@@ -269,12 +270,12 @@ static void test_reference_against_oracle(void **state)
     (void)state;
     static const gd_dtype dtypes[] = { GD_F32, GD_F64, GD_I32, GD_I64 };
     const op_case same_shape = { .shape = { SHAPE(997), SHAPE(997), SHAPE(997) } };
-    numbers n = { 3 };
     for (int r = 0; r < op_row_count; r++)
         for (int d = 0; d < COUNT(dtypes); d++) {
             const op_row *row = op_rows[r];
             if (!row->oracle || !takes(row, dtypes[d]))
                 continue;
+            numbers n = numbers_of(row, 3);
             operand o[OP_MAX_OPERANDS];
             for (int i = 0; i < row->operands; i++)
                 o[i] = operand_make(row, &same_shape, i, dtypes[d], LAYOUT_CONTIGUOUS, false, &n);
@@ -340,9 +341,9 @@ static void test_specials_among_numbers(void **state)
 {
     (void)state;
     static const double odd[] = { NAN, INFINITY, -INFINITY, -0.0, 0.0 };
-    numbers n = { 4 };
     for (int r = 0; r < op_row_count; r++) {
         const op_row *row = op_rows[r];
+        numbers n = numbers_of(row, 4);
         if (row->oracle || row->operands == 0 || (row->flags & (OP_NO_SPECIALS | OP_INTEGERS_ONLY)))
             continue;
         for (int c = 0; c < row->case_count; c++)

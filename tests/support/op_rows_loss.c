@@ -139,7 +139,8 @@ static const op_refusal cosine_embedding_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(5, 7), SHAPE(7) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
     { GD_ERR_SHAPE, { NUMBER, NUMBER, NUMBER }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
 };
-FUNCTION(cosine_embedding, 3, OP_FLOATS_ONLY, RESULT_SAME, 64,
+/* 1 - cos cancels where the two point the same way. */
+FUNCTION(cosine_embedding, 3, OP_FLOATS_ONLY, RESULT_SAME, 4096,
          gd_cosine_embedding(x, y, z, .margin = 0.125), VALUES(0.5, 2), VALUES(0.5, 2),
          VALUES(-1, 1))
 

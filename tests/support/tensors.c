@@ -27,6 +27,14 @@ uint64_t numbers_next(numbers *n)
     return z ^ z >> 31;
 }
 
+numbers numbers_of(const op_row *row, uint64_t seed)
+{
+    numbers n = { seed };
+    for (const char *c = row->name; *c; c++)
+        n.state = numbers_next(&n) ^ (uint64_t)(unsigned char)*c;
+    return n;
+}
+
 double numbers_uniform(numbers *n, double low, double high)
 {
     return low + (high - low) * (double)(numbers_next(n) >> 11) * 0x1p-53;

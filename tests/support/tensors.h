@@ -10,6 +10,10 @@ typedef struct numbers {
     uint64_t state;
 } numbers;
 uint64_t numbers_next(numbers *n);
+/* A generator of the row's own, so that a row's numbers do not depend on which rows stand before
+ * it.
+ */
+numbers numbers_of(const op_row *row, uint64_t seed);
 double numbers_uniform(numbers *n, double low, double high);
 
 /* How an operand lies in memory; its values are the same in each, but for those of
