@@ -14,6 +14,7 @@
 #include <gradus/norm.h>
 #include <gradus/ops.h>
 #include <gradus/scalar.h>
+#include <gradus/schedule.h>
 #include <gradus/optim.h>
 #include <gradus/tensor.h>
 #include <gradus/text.h>

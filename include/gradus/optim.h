@@ -1,6 +1,6 @@
-/* gradus/optim.h: optimizers over a module's parameters, and learning-rate schedules. Formulas and
- * order of operations are PyTorch's (torch.optim, single-tensor implementations); lr, betas and so
- * on mean what they mean there. An option left 0 takes its default.
+/* gradus/optim.h: optimizers over a module's parameters (schedules: gradus/schedule.h). Formulas
+ * and order of operations are PyTorch's (torch.optim, single-tensor implementations); lr, betas and
+ * so on mean what they mean there. An option left 0 takes its default.
  *
  * With loss in hand, gd_minimize(optimizer, loss) computes gradients and updates the parameters.
  * Or, to accumulate gradients over several losses: gd_backward for each, then gd_optimizer_step,
@@ -253,16 +253,6 @@ GD_API void gd_lbfgs_release(gd_lbfgs *lbfgs);
  * eagerly, and reads it, so it cannot be compiled (GD_ERR_STATE in a trace). *loss, if not NULL, is
  * the loss before the first of them. */
 GD_API gd_status gd_lbfgs_step(gd_lbfgs *lbfgs, gd_closure closure, void *user, double *loss);
-
-/* ---- schedules: pure functions of the step, 0 … steps-1 ---- */
-
-/* lr */
-GD_API double gd_schedule_constant(double lr, int64_t step);
-/* Linear from lr / warmup up to lr over the first `warmup` steps, then lr_end + (lr - lr_end) * (1
- * + cos(pi * t)) / 2 with t from 0 to 1 over the rest; lr_end from step `steps` on. Loshchilov,
- * Hutter, "SGDR", 2016, without restarts. */
-GD_API double gd_schedule_cosine(double lr, double lr_end, int64_t step, int64_t steps,
-                                 int64_t warmup);
 
 #ifdef __cplusplus
 }

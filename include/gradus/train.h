@@ -8,6 +8,7 @@
 #include <gradus/compile.h>
 #include <gradus/data.h>
 #include <gradus/optim.h>
+#include <gradus/schedule.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,7 +54,8 @@ typedef struct gd_fit_options {
     gd_mode mode;            /* GD_MODE_COMPILED, GD_MODE_EAGER */
     bool per_example; /* forward and backward one example at a time, one update a batch: the same
                          gradients, slower */
-    gd_schedule_fn schedule; /* NULL: the optimizer's learning rate is left alone */
+    gd_schedule_fn schedule; /* gd_schedule_follow, or one of your own; NULL: the optimizer's
+                                learning rate is left alone */
     void *schedule_user;
     gd_fit_callback progress; /* NULL: silence */
     void *progress_user;

@@ -38,20 +38,6 @@ static void complete(settings *s)
         s->lr = r->lr;
 }
 
-/* ---- the learning rate ---- */
-
-typedef struct cosine {
-    double lr;
-    int64_t warmup;
-} cosine;
-
-/* Down to nothing by the end, after a short rise. */
-static double cosine_lr(void *user, int64_t step, int64_t steps)
-{
-    const cosine *c = user;
-    return gd_schedule_cosine(c->lr, 0.0, step, steps, c->warmup);
-}
-
 /* ---- display ---- */
 
 static void print_bar(const gd_fit_progress *p)
@@ -138,12 +124,16 @@ static bool train(const settings *s, cli_network *network)
     if (!s->quiet)
         print_start(s, network, optimizer, digits, unseen);
     bool is_cosine = strcmp(s->schedule, "cosine") == 0;
-    cosine schedule = { gd_optimizer_lr(optimizer), gd_loader_batches(batches) * s->epochs / 50 };
+    /* Down to nothing by the end, after a short rise. */
+    gd_schedule schedule = { is_cosine ? GD_SCHEDULE_COSINE : GD_SCHEDULE_CONSTANT,
+                             .lr = gd_optimizer_lr(optimizer),
+                             .warmup =
+                                 is_cosine ? gd_loader_batches(batches) * s->epochs / 50 : 0 };
     gd_metrics last;
     gd_status status =
         gd_fit(optimizer, cli_forward, network, batches, test, .epochs = (int)s->epochs,
                .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED, .per_example = s->per_example,
-               .schedule = is_cosine ? cosine_lr : NULL, .schedule_user = &schedule,
+               .schedule = gd_schedule_follow, .schedule_user = &schedule,
                .progress = s->quiet ? NULL : show,
                .progress_interval = cli_is_terminal() ? 0.1 : 0.0, .result = &last);
     if (status == GD_OK)

@@ -1,21 +1,177 @@
-/* optim/schedule.c: learning rates over time, pure functions of the step. */
-#include <gradus/optim.h>
+/* optim/schedule.c: learning rates over time. Start at gd_schedule_at(). */
+#include <gradus/schedule.h>
+
+#include "base/error.h"
 
 #include <math.h>
 
-double gd_schedule_constant(double lr, int64_t step)
+static double or_else(double value, double otherwise)
 {
-    (void)step;
-    return lr;
+    return value == 0.0 ? otherwise : value;
 }
 
-double gd_schedule_cosine(double lr, double lr_end, int64_t step, int64_t steps, int64_t warmup)
+/* Half a cosine from `from` (t = 0) to `to` (t = 1). */
+static double cosine(double from, double to, double t)
 {
-    if (step < warmup)
-        return lr * (double)(step < 0 ? 1 : step + 1) / (double)warmup;
-    if (step >= steps)
-        return lr_end;
     const double pi = 3.14159265358979323846;
-    double t = (double)(step - warmup) / (double)(steps - warmup);
-    return lr_end + (lr - lr_end) * 0.5 * (1.0 + cos(pi * t));
+    return to + (from - to) * 0.5 * (1.0 + cos(pi * t));
+}
+
+/* ---- the kinds: t steps after the warm-up, of n ---- */
+
+static double constant(const gd_schedule *s, double t, double n)
+{
+    (void)t, (void)n;
+    return s->lr;
+}
+
+static double by_steps(const gd_schedule *s, double t, double n)
+{
+    (void)n;
+    double period = s->period ? (double)s->period : 1.0;
+    return s->lr * pow(or_else(s->factor, 0.1), floor(t / period));
+}
+
+static double by_milestones(const gd_schedule *s, double t, double n)
+{
+    (void)n;
+    int passed = 0;
+    while (passed < s->milestone_count && (double)s->milestones[passed] <= t)
+        passed++;
+    return s->lr * pow(or_else(s->factor, 0.1), passed);
+}
+
+static double exponential(const gd_schedule *s, double t, double n)
+{
+    (void)n;
+    return s->lr * pow(or_else(s->factor, 0.99), t);
+}
+
+static double linear(const gd_schedule *s, double t, double n)
+{
+    return t >= n ? s->lr_end : s->lr + (s->lr_end - s->lr) * t / n;
+}
+
+static double polynomial(const gd_schedule *s, double t, double n)
+{
+    return t >= n ? s->lr_end
+                  : s->lr_end + (s->lr - s->lr_end) * pow(1.0 - t / n, or_else(s->power, 1.0));
+}
+
+/* The place within its period of a step, 0 … 1; periods grow by a factor. */
+static double place_in_period(const gd_schedule *s, double t)
+{
+    double period = (double)s->period, growth = or_else(s->growth, 1.0);
+    if (growth == 1.0)
+        return fmod(t, period) / period;
+    double number = floor(log1p(t / period * (growth - 1.0)) / log(growth) + 1e-12);
+    double before = period * (pow(growth, number) - 1.0) / (growth - 1.0);
+    return (t - before) / (period * pow(growth, number));
+}
+
+static double cosines(const gd_schedule *s, double t, double n)
+{
+    if (s->period)
+        return cosine(s->lr, s->lr_end, place_in_period(s, t));
+    return t >= n ? s->lr_end : cosine(s->lr, s->lr_end, t / n);
+}
+
+static double one_cycle(const gd_schedule *s, double t, double n)
+{
+    double start = s->lr / or_else(s->start_divisor, 25.0);
+    double end = start / or_else(s->end_divisor, 1e4);
+    double top = or_else(s->rising_share, 0.3) * n - 1.0, last = n - 1.0;
+    if (t >= last)
+        return end;
+    bool rises = t <= top;
+    double place = rises ? t / top : (t - top) / (last - top);
+    double from = rises ? start : s->lr, to = rises ? s->lr : end;
+    return s->linear_annealing ? from + (to - from) * place : cosine(from, to, place);
+}
+
+static const struct {
+    double (*at)(const gd_schedule *s, double t, double n);
+    bool needs_steps;
+} kinds[GD_SCHEDULE_COUNT] = {
+    [GD_SCHEDULE_CONSTANT] = { constant, false },
+    [GD_SCHEDULE_STEP] = { by_steps, false },
+    [GD_SCHEDULE_MULTI_STEP] = { by_milestones, false },
+    [GD_SCHEDULE_EXPONENTIAL] = { exponential, false },
+    [GD_SCHEDULE_LINEAR] = { linear, true },
+    [GD_SCHEDULE_POLYNOMIAL] = { polynomial, true },
+    [GD_SCHEDULE_COSINE] = { cosines, true },
+    [GD_SCHEDULE_ONE_CYCLE] = { one_cycle, true },
+};
+
+/* ---- checks ---- */
+
+static const char *fault(const gd_schedule *s)
+{
+    if ((unsigned)s->kind >= GD_SCHEDULE_COUNT)
+        return "kind is unknown";
+    if (!(s->lr >= 0.0) || !(s->lr_end >= 0.0) || isinf(s->lr) || isinf(s->lr_end))
+        return "lr and lr_end must be 0 or more";
+    if (s->warmup < 0 || s->period < 0 || s->steps < 0)
+        return "warmup, period and steps must not be negative";
+    if (kinds[s->kind].needs_steps && !(s->kind == GD_SCHEDULE_COSINE && s->period) &&
+        s->steps <= s->warmup)
+        return "steps must be more than warmup";
+    if (!(s->factor >= 0.0) || !(s->power >= 0.0))
+        return "factor and power must not be negative";
+    if (s->growth != 0.0 && !(s->growth >= 1.0))
+        return "growth must be 1 or more";
+    if (!(s->rising_share >= 0.0 && s->rising_share < 1.0) || !(s->start_divisor >= 0.0) ||
+        !(s->end_divisor >= 0.0))
+        return "rising_share must be below 1, divisors positive";
+    return s->milestone_count > 0 && !s->milestones ? "milestones is NULL" : NULL;
+}
+
+double gd_schedule_at(const gd_schedule *s, int64_t step)
+{
+    const char *what = s ? fault(s) : "the schedule is NULL";
+    if (what) {
+        (void)gd_fail(GD_ERR_INVALID, "gd_schedule_at: %s", what);
+        return NAN;
+    }
+    step = step < 0 ? 0 : step;
+    if (step < s->warmup)
+        return s->lr * (double)(step + 1) / (double)s->warmup;
+    return kinds[s->kind].at(s, (double)(step - s->warmup), (double)(s->steps - s->warmup));
+}
+
+double gd_schedule_follow(void *schedule, int64_t step, int64_t steps)
+{
+    if (!schedule)
+        return gd_schedule_at(NULL, step);
+    gd_schedule s = *(const gd_schedule *)schedule;
+    s.steps = s.steps ? s.steps : steps;
+    return gd_schedule_at(&s, step);
+}
+
+/* ---- plateaus ---- */
+
+double gd_plateau_step(gd_plateau *p, double lr, double metric)
+{
+    if (!p)
+        return lr;
+    double margin = or_else(p->threshold, 1e-4);
+    int patience = p->impatient ? 0 : p->patience ? p->patience : 10;
+    bool better = p->rising ? metric > p->best * (1.0 + margin) : metric < p->best * (1.0 - margin);
+    if (!p->started)
+        better = !isnan(metric);
+    if (better) {
+        p->best = metric;
+        p->started = true;
+    }
+    p->bad = better ? 0 : p->bad + 1;
+    if (p->cooling > 0) {
+        p->cooling--;
+        p->bad = 0;
+    }
+    if (p->bad <= patience)
+        return lr;
+    p->cooling = p->cooldown;
+    p->bad = 0;
+    double lower = fmax(lr * or_else(p->factor, 0.1), p->lr_end);
+    return lr - lower > 1e-8 ? lower : lr;
 }
