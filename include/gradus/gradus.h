@@ -15,6 +15,7 @@
 #include <gradus/ops.h>
 #include <gradus/scalar.h>
 #include <gradus/schedule.h>
+#include <gradus/sequence.h>
 #include <gradus/optim.h>
 #include <gradus/tensor.h>
 #include <gradus/text.h>

@@ -1,0 +1,277 @@
+/* nn/attention.c: multi-head attention as a layer, the cache of keys and values, and what all
+ * layers of sequences share. Start at gd_nn_multi_head_attention_with(). */
+#include "nn/sequence.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "nn/module.h"
+
+#include <gradus/autograd.h>
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- shared ---- */
+
+const char *gd_nn_path(char text[GD_NN_PATH], const char *name, const char *part)
+{
+    bool has_name = name && *name;
+    int length =
+        snprintf(text, GD_NN_PATH, "%s%s%s", has_name ? name : "", has_name ? "." : "", part);
+    if (length >= 0 && length < GD_NN_PATH)
+        return text;
+    return gd_fail_null(GD_ERR_INVALID, "the name of a layer is too long: \"%.40s…\"", name);
+}
+
+const char *gd_nn_path_number(char text[GD_NN_PATH], const char *name, int64_t number)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%lld", (long long)number);
+    return gd_nn_path(text, name, digits);
+}
+
+gd_tensor *gd_nn_drop(const gd_module *m, gd_tensor *x, double p)
+{
+    if (!x || !(p > 0) || !gd_module_is_training(m))
+        return x;
+    gd_context *context = gd_module_context(m);
+    gd_tensor *u = gd_uniform(context, gd_tensor_shape(x), 0, 1, GD_F32);
+    gd_tensor *keep = gd_ge(u, gd_scalar(context, p, GD_F32));
+    return gd_where(keep, gd_mul_scalar(x, 1 / (1 - p)), gd_scalar(context, 0, gd_tensor_dtype(x)));
+}
+
+/* ---- the cache ---- */
+
+typedef struct cache_entry {
+    char *name;
+    gd_tensor *k, *v; // [batch, heads, capacity, d], retained
+    int64_t length;
+} cache_entry;
+
+struct gd_kv_cache {
+    gd_context *context;
+    int64_t capacity;
+    cache_entry *entries;
+    size_t count, room;
+};
+
+static void cache_destroy(void *object)
+{
+    gd_kv_cache *cache = object;
+    for (size_t i = 0; i < cache->count; i++) {
+        gd_release(cache->entries[i].k);
+        gd_release(cache->entries[i].v);
+        gd_free(cache->entries[i].name);
+    }
+    gd_free(cache->entries);
+    gd_free(cache);
+}
+
+gd_kv_cache *gd_kv_cache_create_with(gd_kv_cache_options options)
+{
+    if (!options.context)
+        return NULL;
+    if (options.capacity < 1)
+        return gd_fail_null(GD_ERR_INVALID, "gd_kv_cache_create: a capacity of %lld tokens",
+                            (long long)options.capacity);
+    gd_kv_cache *cache = gd_alloc_zero(1, sizeof *cache);
+    if (!cache)
+        return NULL;
+    cache->context = options.context;
+    cache->capacity = options.capacity;
+    if (gd_context_adopt(cache->context, cache, cache_destroy) != GD_OK) {
+        cache_destroy(cache);
+        return NULL;
+    }
+    return cache;
+}
+
+void gd_kv_cache_release(gd_kv_cache *cache)
+{
+    if (!cache)
+        return;
+    gd_context_disown(cache->context, cache);
+    cache_destroy(cache);
+}
+
+int64_t gd_kv_cache_length(const gd_kv_cache *cache)
+{
+    return cache && cache->count > 0 ? cache->entries[0].length : 0;
+}
+
+gd_status gd_kv_cache_truncate(gd_kv_cache *cache, int64_t length)
+{
+    if (!cache)
+        return GD_OK;
+    if (length < 0 || length > gd_kv_cache_length(cache))
+        return gd_fail(GD_ERR_INVALID, "gd_kv_cache_truncate: to %lld tokens, there are %lld",
+                       (long long)length, (long long)gd_kv_cache_length(cache));
+    for (size_t i = 0; i < cache->count; i++)
+        cache->entries[i].length = length;
+    return GD_OK;
+}
+
+static cache_entry *entry_find(const gd_kv_cache *cache, const char *name)
+{
+    for (size_t i = 0; i < cache->count; i++)
+        if (strcmp(cache->entries[i].name, name) == 0)
+            return &cache->entries[i];
+    return NULL;
+}
+
+int64_t gd_kv_cache_length_of(const gd_kv_cache *cache, const char *name)
+{
+    const cache_entry *entry = cache ? entry_find(cache, name) : NULL;
+    return entry ? entry->length : 0;
+}
+
+/* Room for tokens like those of k and v. */
+static cache_entry *entry_add(gd_kv_cache *cache, const char *name, gd_tensor *k, gd_tensor *v)
+{
+    if (!gd_grow((void **)&cache->entries, &cache->room, cache->count + 1, sizeof *cache->entries))
+        return NULL;
+    gd_shape of_k = gd_tensor_shape(k), of_v = gd_tensor_shape(v);
+    of_k.dim[2] = of_v.dim[2] = cache->capacity;
+    cache_entry entry = { .name = gd_strdup(name),
+                          .k = gd_retain(gd_zeros(cache->context, of_k, gd_tensor_dtype(k))),
+                          .v = gd_retain(gd_zeros(cache->context, of_v, gd_tensor_dtype(v))) };
+    if (!entry.name || !entry.k || !entry.v) {
+        gd_release(entry.k);
+        gd_release(entry.v);
+        gd_free(entry.name);
+        return NULL;
+    }
+    cache->entries[cache->count] = entry;
+    return &cache->entries[cache->count++];
+}
+
+/* Write x behind the first `length` tokens of `all`, a view of which, with x, is the result. */
+static gd_tensor *append(gd_tensor *all, gd_tensor *x, int64_t length)
+{
+    int64_t end = length + gd_tensor_shape(x).dim[2];
+    gd_shape has = gd_tensor_shape(all), more = gd_tensor_shape(x);
+    if (has.dim[0] != more.dim[0] || has.dim[1] != more.dim[1] || has.dim[3] != more.dim[3] ||
+        end > has.dim[2]) {
+        char a[GD_NN_SHAPE_TEXT], b[GD_NN_SHAPE_TEXT];
+        return gd_fail_null(GD_ERR_SHAPE,
+                            "the cache holds %lld tokens of %s, %s more do not fit: other sizes, "
+                            "or beyond its capacity",
+                            (long long)length, gd_nn_shape_text(has, a), gd_nn_shape_text(more, b));
+    }
+    if (!gd_assign(gd_slice(all, 2, length, end, 1), x))
+        return NULL;
+    return gd_slice(all, 2, 0, end, 1);
+}
+
+gd_status gd_kv_cache_append(gd_kv_cache *cache, const char *name, gd_tensor **k, gd_tensor **v)
+{
+    if (gd_no_grad_begin(cache->context) != GD_OK)
+        return gd_error_code();
+    cache_entry *entry = entry_find(cache, name);
+    if (!entry)
+        entry = entry_add(cache, name, *k, *v);
+    gd_tensor *all_k = entry ? append(entry->k, *k, entry->length) : NULL;
+    gd_tensor *all_v = all_k ? append(entry->v, *v, entry->length) : NULL;
+    (void)gd_no_grad_end(cache->context);
+    if (!all_v)
+        return gd_error_code();
+    entry->length += gd_tensor_shape(*k).dim[2];
+    *k = all_k;
+    *v = all_v;
+    return GD_OK;
+}
+
+/* ---- multi-head attention ---- */
+
+/* Columns [from, from + heads * width) of x [batch, t, ..] as heads: [batch, heads, t, width]. */
+static gd_tensor *heads_of(gd_tensor *x, int64_t from, int64_t heads, int64_t width)
+{
+    gd_shape shape = gd_tensor_shape(x);
+    gd_tensor *part =
+        shape.dim[2] == heads * width ? x : gd_slice(x, 2, from, from + heads * width, 1);
+    gd_tensor *split = gd_reshape(part, GD_SHAPE(shape.dim[0], shape.dim[1], heads, width));
+    return gd_permute(split, GD_AXES(0, 2, 1, 3));
+}
+
+static bool rotates(const gd_nn_attention_options *o)
+{
+    return o->position == GD_POSITION_ROTARY || o->position == GD_POSITION_ROTARY_HALVES;
+}
+
+/* q, k and v [batch, heads, t, width]. */
+static bool project(const gd_nn_attention_options *o, gd_tensor **q, gd_tensor **k, gd_tensor **v)
+{
+    char path[GD_NN_PATH];
+    int64_t d = o->head_width, h = o->heads, g = o->heads_kv;
+    if (!o->memory) {
+        gd_tensor *all = gd_linear(o->module, gd_nn_path(path, o->name, "qkv"), o->x,
+                                   (h + 2 * g) * d, .no_bias = o->no_bias);
+        *q = heads_of(all, 0, h, d);
+        *k = heads_of(all, h * d, g, d);
+        *v = heads_of(all, (h + g) * d, g, d);
+    } else {
+        gd_tensor *from = gd_linear(o->module, gd_nn_path(path, o->name, "q"), o->x, h * d,
+                                    .no_bias = o->no_bias);
+        gd_tensor *to = gd_linear(o->module, gd_nn_path(path, o->name, "kv"), o->memory, 2 * g * d,
+                                  .no_bias = o->no_bias);
+        *q = heads_of(from, 0, h, d);
+        *k = heads_of(to, 0, g, d);
+        *v = heads_of(to, g * d, g, d);
+    }
+    if (rotates(o)) {
+        bool halves = o->position == GD_POSITION_ROTARY_HALVES;
+        int64_t start = gd_kv_cache_length_of(o->cache, o->name);
+        *q = gd_rope(*q, .start = start, .base = o->rotary_base, .halves = halves);
+        *k = gd_rope(*k, .start = start, .base = o->rotary_base, .halves = halves);
+    }
+    return *q && *k && *v;
+}
+
+static bool check(gd_nn_attention_options *o)
+{
+    gd_shape shape = gd_tensor_shape(o->x), memory = gd_tensor_shape(o->memory);
+    int64_t width = shape.rank == 3 ? shape.dim[2] : 0;
+    const char *name = o->name ? o->name : "";
+    o->heads_kv = o->heads_kv ? o->heads_kv : o->heads;
+    if (o->heads > 0 && o->head_width == 0 && width % o->heads == 0)
+        o->head_width = width / o->heads;
+    if (shape.rank != 3 || (o->memory && (memory.rank != 3 || memory.dim[0] != shape.dim[0]))) {
+        char text[GD_NN_SHAPE_TEXT], more[GD_NN_SHAPE_TEXT];
+        (void)gd_fail(GD_ERR_SHAPE,
+                      "gd_nn_multi_head_attention: \"%s\" is given %s and memory %s; [batch, time, "
+                      "width] with equal batches are needed",
+                      name, gd_nn_shape_text(shape, text), gd_nn_shape_text(memory, more));
+    } else if (!*name || o->heads < 1 || o->heads_kv < 1 || o->head_width < 1 ||
+               o->heads % o->heads_kv != 0) {
+        (void)gd_fail(GD_ERR_INVALID,
+                      "gd_nn_multi_head_attention: \"%s\": %lld heads, %lld of keys, %lld wide, do "
+                      "not fit each other or a width of %lld",
+                      name, (long long)o->heads, (long long)o->heads_kv, (long long)o->head_width,
+                      (long long)width);
+    } else if (o->memory && (o->cache || rotates(o))) {
+        (void)gd_fail(GD_ERR_INVALID,
+                      "gd_nn_multi_head_attention: \"%s\": with memory there is no cache and no "
+                      "rotation",
+                      name);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+gd_tensor *gd_nn_multi_head_attention_with(gd_nn_attention_options o)
+{
+    gd_tensor *q, *k, *v;
+    if (!o.module || !o.x || !check(&o) || !project(&o, &q, &k, &v))
+        return NULL;
+    if (o.cache && gd_kv_cache_append(o.cache, o.name, &k, &v) != GD_OK)
+        return NULL;
+    double dropout = gd_module_is_training(o.module) ? o.dropout : 0;
+    gd_tensor *r = gd_attention(q, k, v, .mask = o.mask, .causal = o.causal, .dropout = dropout);
+    gd_shape shape = gd_tensor_shape(o.x);
+    gd_tensor *joined = gd_reshape(gd_permute(r, GD_AXES(0, 2, 1, 3)),
+                                   GD_SHAPE(shape.dim[0], shape.dim[1], o.heads * o.head_width));
+    char path[GD_NN_PATH];
+    return gd_linear(o.module, gd_nn_path(path, o.name, "out"), joined, shape.dim[2],
+                     .no_bias = o.no_bias);
+}
