@@ -9,6 +9,7 @@
 #include <gradus/conv.h>
 #include <gradus/data.h>
 #include <gradus/io.h>
+#include <gradus/language.h>
 #include <gradus/loss.h>
 #include <gradus/nn.h>
 #include <gradus/norm.h>

@@ -14,6 +14,7 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 int cli_train(int argc, char **argv);
 int cli_predict(int argc, char **argv);
 int cli_eval(int argc, char **argv);
+int cli_generate(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 

@@ -16,6 +16,7 @@ static const command commands[] = {
     { "train", "train a network on MNIST and save it", cli_train },
     { "predict", "draw test digits, with the prediction and its probability", cli_predict },
     { "eval", "accuracy and confusion matrix on the test digits", cli_eval },
+    { "generate", "continue a text with a language model", cli_generate },
     { "plan", "show what a compiled network is: kernels, memory, times", cli_plan },
     { "info", "version, instruction set, threads, caches, devices", cli_info },
 };

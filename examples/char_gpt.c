@@ -1,0 +1,181 @@
+/* examples/char_gpt.c: a GPT learns to write like a text, character by character.
+ *
+ *     make char_gpt ARGS="input.txt"             a small one: about 3 minutes on two cores
+ *     make char_gpt ARGS="input.txt --full"      6 layers, 384 wide, context 256: hours
+ *
+ * Any plain text will do; the usual one is Tiny Shakespeare, 1.1 MB (karpathy/char-rnn on GitHub,
+ * data/tinyshakespeare/input.txt). The last tenth is kept apart for validation. The result goes to
+ * char_gpt.safetensors, for
+ *
+ *     gradus generate char_gpt.safetensors --tokenizer characters:input.txt --prompt "ROMEO:"
+ */
+#include <gradus/gradus.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    int64_t layers, heads, width, length, batch, steps;
+    double lr, dropout;
+} setting;
+
+static const setting small = {
+    .layers = 4, .heads = 4, .width = 128, .length = 128, .batch = 12, .steps = 2000, .lr = 3e-3
+};
+static const setting full = { .layers = 6,
+                              .heads = 6,
+                              .width = 384,
+                              .length = 256,
+                              .batch = 32,
+                              .steps = 3000,
+                              .lr = 1e-3,
+                              .dropout = 0.2 };
+
+typedef struct {
+    gd_language_model *model;
+    gd_optimizer *optimizer;
+} trainee;
+
+/* Forward, backward and update: in[0] characters [batch, length], in[1] those that come next. */
+static gd_tensor *train_step(void *user, gd_tensor *const *in)
+{
+    trainee *t = user;
+    return gd_minimize(t->optimizer, gd_language_model_loss(t->model, in[0], in[1]));
+}
+
+static gd_tensor *loss_of(void *user, gd_tensor *const *in)
+{
+    trainee *t = user;
+    return gd_language_model_loss(t->model, in[0], in[1]);
+}
+
+/* Mean loss over the first `most` batches of a loader, all of them when there are fewer. Compiled
+ * code keeps what a module was when it was traced, so dropout is off here and on in training. */
+static double validate(gd_function *f, trainee *t, gd_token_loader *data, int most)
+{
+    gd_module *module = gd_language_model_module(t->model);
+    double sum = 0.0;
+    int count = 0;
+    gd_module_set_training(module, false);
+    for (gd_batch b; gd_token_loader_next(data, &b);) {
+        if (count < most) {
+            sum += gd_item(gd_call(f, b.count, b.tensors));
+            count++;
+        }
+    }
+    gd_module_set_training(module, true);
+    return sum / count;
+}
+
+static bool print_text(void *user, int32_t token, const char *text, size_t size)
+{
+    (void)user;
+    (void)token;
+    return fwrite(text, 1, size, stdout) == size;
+}
+
+static void show_sample(gd_language_model *model, const gd_tokenizer *tokenizer, int64_t tokens)
+{
+    gd_generator *g = gd_generator_open(model);
+    gd_sampler *s = gd_sampler_create(.temperature = 0.8, .top_k = 40, .seed = 1);
+    printf("---\n");
+    gd_generate(g, tokenizer, s, .prompt = "\n", .tokens = tokens, .callback = print_text);
+    printf("\n---\n");
+    gd_sampler_release(s);
+    gd_generator_release(g);
+}
+
+static char *read_text(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = f ? malloc(1 << 26) : NULL; /* 64 MiB are text enough */
+    *size = text ? fread(text, 1, 1 << 26, f) : 0;
+    if (f)
+        fclose(f);
+    return text;
+}
+
+/* The text as tokens: the first nine tenths to train on, the rest to judge by. */
+static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenizer,
+                  const gd_tokens *tokens)
+{
+    gd_token_data *data = gd_token_data_copy(gd, tokens->ids, tokens->count);
+    int64_t all = gd_token_data_count(data), train_count = all / 10 * 9;
+    gd_token_loader *batches =
+        gd_token_loader_open(gd, data, .batch = s->batch, .length = s->length, .count = train_count,
+                             .random = true, .seed = 1);
+    gd_token_loader *unseen = gd_token_loader_open(gd, data, .batch = s->batch, .length = s->length,
+                                                   .first = train_count);
+    trainee t = { .model = gd_language_model_create(gd, .vocabulary = gd_tokenizer_count(tokenizer),
+                                                    .length = s->length, .layers = s->layers,
+                                                    .heads = s->heads, .width = s->width,
+                                                    .dropout = s->dropout, .seed = 1) };
+    gd_module *module = gd_language_model_module(t.model);
+    t.optimizer = gd_adamw(module, .lr = s->lr, .beta2 = 0.99, .weight_decay = 0.1);
+    gd_function *train = gd_compile(gd, train_step, &t), *judge = gd_compile(gd, loss_of, &t);
+    printf("%lld characters, %lld different ones; %lld parameters; %lld steps of %lld x %lld\n",
+           (long long)all, (long long)gd_tokenizer_count(tokenizer),
+           (long long)gd_module_parameter_count(module), (long long)s->steps, (long long)s->batch,
+           (long long)s->length);
+
+    double start = gd_seconds(), loss = 0.0;
+    for (int64_t step = 0; step < s->steps && !gd_error_code(); step++) {
+        gd_batch b;
+        gd_optimizer_set_lr(t.optimizer,
+                            gd_schedule_cosine(s->lr, s->lr / 10.0, step, s->steps, 100));
+        gd_token_loader_next(batches, &b);
+        double now = gd_item(gd_call(train, b.count, b.tensors));
+        loss = step == 0 ? now : 0.98 * loss + 0.02 * now;
+        bool last = step + 1 == s->steps;
+        if ((step + 1) % 250 == 0 || last) {
+            printf("step %5lld  training loss %.3f  validation loss %.4f  %.0f s\n",
+                   (long long)step + 1, loss, validate(judge, &t, unseen, last ? 1 << 20 : 20),
+                   gd_seconds() - start);
+            fflush(stdout);
+        }
+        if ((step + 1) % 1000 == 0 || last)
+            gd_language_model_save(t.model, "char_gpt.safetensors");
+    }
+    if (!gd_error_code())
+        show_sample(t.model, tokenizer, 500);
+    return !gd_error_code();
+}
+
+int main(int argc, char **argv)
+{
+    const char *path = "data/tinyshakespeare/input.txt";
+    setting s = small;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--full") == 0)
+            s = full;
+        else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
+            s.steps = atoll(argv[++i]);
+        else if (strcmp(argv[i], "--batch") == 0 && i + 1 < argc)
+            s.batch = atoll(argv[++i]);
+        else
+            path = argv[i];
+    }
+    size_t size;
+    char *text = read_text(path, &size);
+    if (size == 0) {
+        fprintf(stderr,
+                "char_gpt: no text in %s; usage: char_gpt [TEXT] [--full] [--steps N] "
+                "[--batch N]\n",
+                path);
+        free(text);
+        return 2;
+    }
+    gd_context *gd = gd_open("cpu");
+    gd_tokenizer *tokenizer = gd_tokenizer_characters(text, size);
+    gd_tokens tokens = { 0 };
+    bool done =
+        gd_tokenize(tokenizer, text, size, &tokens) == GD_OK && learn(gd, &s, tokenizer, &tokens);
+    if (!done)
+        fprintf(stderr, "char_gpt: %s\n", gd_error_message());
+    gd_tokens_free(&tokens);
+    gd_tokenizer_release(tokenizer);
+    gd_close(gd);
+    free(text);
+    return !done;
+}

@@ -1,0 +1,117 @@
+/* gradus/language.h: decoder-only language models, GPT-2's and Llama's architecture: making,
+ * training, reading weights, generating text. Start at gd_language_model_create() and
+ * gd_generate(). Tokenisers and batches of tokens are in gradus/text.h.
+ */
+#ifndef GRADUS_LANGUAGE_H
+#define GRADUS_LANGUAGE_H
+
+#include <gradus/nn.h>
+#include <gradus/text.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum gd_decoder {
+    GD_DECODER_GPT2, /* LayerNorm before each part, learned positions, GELU (tanh), biases, the
+                        output tied to the embedding. Radford et al. 2019 */
+    GD_DECODER_LLAMA /* RMSNorm, rotary positions, grouped-query attention, SwiGLU, no biases.
+                        Touvron et al., "LLaMA", 2023 */
+} gd_decoder;
+
+typedef struct gd_language_options {
+    gd_context *context;
+    gd_decoder decoder;
+    int64_t vocabulary; /* tokens */
+    int64_t length;     /* the most tokens of a sequence */
+    int64_t layers, heads, width;
+    int64_t kv_heads; /* 0: as many as heads, of which it is a divisor; GPT-2: 0 */
+    int64_t hidden;   /* of the feed-forward part; 0: 4 * width */
+    bool untied;      /* Llama: the output has weights of its own */
+    double dropout;   /* in training: of embeddings, attention and what each part adds */
+    uint64_t seed; /* of the initial weights: normal with deviation 0.02; of weights that add to the
+                      residual stream 0.02 / sqrt(2 * layers) */
+} gd_language_options;
+
+/* gd_language_model_create(context, GD_GPT2_124M): 124,439,808 parameters. */
+#define GD_GPT2_124M .vocabulary = 50257, .length = 1024, .layers = 12, .heads = 12, .width = 768
+
+typedef struct gd_language_model gd_language_model;
+
+/* gd_language_model_create(context, .vocabulary = 65, .length = 256, .layers = 6, .heads = 6,
+ * .width = 384, .dropout = 0.2, .seed = 1). Owned by the context. Parameters have the names of the
+ * published models ("transformer.h.0.attn.c_attn.weight"; "layers.0.attention.wq.weight"), dense
+ * weights as [in, out]. GD_ERR_INVALID: sizes that do not go together; GD_ERR_MEMORY. */
+#define gd_language_model_create(...) \
+    gd_language_model_create_with((gd_language_options){ .context = __VA_ARGS__ })
+GD_API gd_language_model *gd_language_model_create_with(gd_language_options options);
+/* End it before its context closes. Generators and optimizers of it must be released first. NULL is
+ * fine. */
+GD_API void gd_language_model_release(gd_language_model *model);
+
+/* A model from a file, told by its content. safetensors: GPT-2 as Hugging Face stores it (heads are
+ * 64 wide there), or what gd_language_model_save wrote. Else llama2.c's checkpoint, version 0 (a
+ * header of 7 numbers i32, then weights f32). GD_ERR_IO; GD_ERR_FORMAT; GD_ERR_UNSUPPORTED:
+ * safetensors in a build without jansson; GD_ERR_MEMORY. */
+GD_API gd_language_model *gd_language_model_open(gd_context *context, const char *path);
+/* Write a model to a safetensors file, with what gd_language_model_open needs to know. */
+GD_API gd_status gd_language_model_save(const gd_language_model *model, const char *path);
+
+/* Its module, to optimize and count; owned by the model. */
+GD_API gd_module *gd_language_model_module(const gd_language_model *model);
+/* Its sizes, with defaults filled in. */
+GD_API gd_language_options gd_language_model_options(const gd_language_model *model);
+
+/* tokens [batch, time], i64 or i32, time at most `length` -> logits [batch, time, vocabulary]: at
+ * each place of what comes next. */
+GD_API gd_tensor *gd_language_model_forward(gd_language_model *model, gd_tensor *tokens);
+/* Mean cross entropy of the logits against the tokens that did come next, targets [batch, time]. []
+ */
+GD_API gd_tensor *gd_language_model_loss(gd_language_model *model, gd_tensor *tokens,
+                                         gd_tensor *targets);
+
+/* ---- generation ---- */
+
+/* A sequence as it grows. The keys and values of its tokens are kept, so that a further token costs
+ * O(time) and not O(time^2) ("KV cache"). */
+typedef struct gd_generator gd_generator;
+
+/* Owned by the model's context. */
+GD_API gd_generator *gd_generator_open(gd_language_model *model);
+GD_API void gd_generator_release(gd_generator *generator);
+/* Append `count` tokens. Returns the logits [vocabulary] of the token after them; owned by the
+ * generator, valid until the next call. NULL: GD_ERR_SHAPE, the sequence would be longer than the
+ * model's length; GD_ERR_INVALID: no tokens, or one that is none; GD_ERR_MEMORY. */
+GD_API const float *gd_generator_feed(gd_generator *generator, const int32_t *tokens, size_t count);
+/* Tokens so far. */
+GD_API int64_t gd_generator_length(const gd_generator *generator);
+/* Begin a new sequence. */
+GD_API void gd_generator_reset(gd_generator *generator);
+
+/* Told of each token as it is chosen, with its text (`size` bytes; see gd_token_text). Return false
+ * to stop. */
+typedef bool (*gd_token_callback)(void *user, int32_t token, const char *text, size_t size);
+
+typedef struct gd_generate_options {
+    gd_generator *generator;
+    const gd_tokenizer *tokenizer;
+    gd_sampler *sampler; /* the prompt and what was generated count for its penalty */
+    const char *prompt;  /* NULL: none; then the tokeniser's begin token starts, or else its end
+                            token,  or else token 0 */
+    int64_t tokens; /* the most to generate; 0: until the model's length. Beyond that length the
+                       sequence is begun anew with its last half */
+    gd_token_callback callback;
+    void *user;
+} gd_generate_options;
+
+/* gd_generate(generator, tokenizer, sampler, .prompt = "Once", .callback = print): continue a text
+ * until the end token or the limit. The prompt is not repeated. Where the
+ * tokeniser has a begin token, a sequence starts with it. Returns how many tokens were generated;
+ * -1 on an error. */
+#define gd_generate(...) gd_generate_with((gd_generate_options){ .generator = __VA_ARGS__ })
+GD_API int64_t gd_generate_with(gd_generate_options options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

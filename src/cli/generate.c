@@ -1,0 +1,158 @@
+/* cli/generate.c: gradus generate: text from a language model, shown as it comes. Start at
+ * cli_generate(). */
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct settings {
+    const char *model, *tokenizer, *prompt;
+    int64_t tokens, top_k, seed, threads;
+    double temperature, top_p, repetition_penalty;
+    bool quiet;
+} settings;
+
+/* ---- the tokeniser ---- */
+
+/* A whole file, to be freed; NULL: it cannot be read, which is told. */
+static char *read_file(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    char *bytes = NULL;
+    long length = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+    if (length >= 0 && fseek(f, 0, SEEK_SET) == 0 && (bytes = malloc((size_t)length + 1)) &&
+        fread(bytes, 1, (size_t)length, f) != (size_t)length) {
+        free(bytes);
+        bytes = NULL;
+    }
+    *size = length >= 0 ? (size_t)length : 0;
+    if (f)
+        fclose(f);
+    if (!bytes)
+        fprintf(stderr, "gradus generate: cannot read %s\n", path);
+    return bytes;
+}
+
+/* llama2.c's files are full of zeros; a list of merges is text. */
+static gd_tokenizer *open_tokenizer(const char *name)
+{
+    static const char characters[] = "characters:";
+    if (strcmp(name, "bytes") == 0)
+        return gd_tokenizer_bytes();
+    bool of_text = strncmp(name, characters, strlen(characters)) == 0;
+    size_t size;
+    char *bytes = read_file(of_text ? name + strlen(characters) : name, &size);
+    if (!bytes)
+        return NULL;
+    gd_tokenizer *t = of_text                  ? gd_tokenizer_characters(bytes, size)
+                      : memchr(bytes, 0, size) ? gd_tokenizer_read_llama2c(name)
+                                               : gd_tokenizer_read_bpe(name);
+    if (!t)
+        (void)cli_fail();
+    free(bytes);
+    return t;
+}
+
+/* ---- the command ---- */
+
+static bool print_token(void *user, int32_t token, const char *text, size_t size)
+{
+    (void)user;
+    (void)token;
+    fwrite(text, 1, size, stdout);
+    return fflush(stdout) == 0; /* nobody reads on: stop */
+}
+
+static bool generate(const settings *s, gd_language_model *model, const gd_tokenizer *tokenizer)
+{
+    gd_generator *generator = gd_generator_open(model);
+    gd_sampler *sampler =
+        gd_sampler_create(.temperature = s->temperature, .top_k = s->top_k, .top_p = s->top_p,
+                          .repetition_penalty = s->repetition_penalty, .seed = (uint64_t)s->seed);
+    if (s->prompt)
+        fputs(s->prompt, stdout);
+    double start = gd_seconds();
+    int64_t made = generator && sampler
+                       ? gd_generate(generator, tokenizer, sampler, .prompt = s->prompt,
+                                     .tokens = s->tokens, .callback = print_token)
+                       : -1;
+    double seconds = gd_seconds() - start;
+    if (made >= 0)
+        putchar('\n');
+    if (made >= 0 && !s->quiet)
+        fprintf(stderr, "%s%lld tokens, %.1f a second%s\n", cli_bold(), (long long)made,
+                (double)made / seconds, cli_plain());
+    gd_sampler_release(sampler);
+    return made >= 0;
+}
+
+/* A model and a tokeniser that do not belong together would talk nonsense, or fail in the middle.
+ */
+static bool belong_together(gd_language_model *model, const gd_tokenizer *tokenizer)
+{
+    int64_t tokens = gd_language_model_options(model).vocabulary;
+    if (gd_tokenizer_count(tokenizer) == tokens)
+        return true;
+    fprintf(stderr, "gradus generate: the model has %lld tokens, the tokeniser %lld\n",
+            (long long)tokens, (long long)gd_tokenizer_count(tokenizer));
+    return false;
+}
+
+static int run(const settings *s)
+{
+    gd_tokenizer *tokenizer = open_tokenizer(s->tokenizer);
+    if (!tokenizer)
+        return CLI_FAILED;
+    gd_context *gd = gd_open("cpu", .threads = (int)s->threads);
+    gd_language_model *model = gd_language_model_open(gd, s->model);
+    int code = CLI_OK;
+    if (!model)
+        code = cli_fail();
+    else if (!belong_together(model, tokenizer))
+        code = CLI_FAILED;
+    else if (!generate(s, model, tokenizer))
+        code = cli_fail();
+    gd_close(gd);
+    gd_tokenizer_release(tokenizer);
+    return code;
+}
+
+int cli_generate(int argc, char **argv)
+{
+    settings s = { .temperature = 0.8, .top_p = 0.95, .seed = 1 };
+    const cli_option options[] = {
+        { "MODEL", NULL, "safetensors (GPT-2, or saved by Gradus) or a llama2.c checkpoint",
+          CLI_OPERAND, &s.model, 0, 0 },
+        { "tokenizer", "FILE",
+          "merges (vocab.bpe), llama2.c's tokenizer.bin, 'bytes', or 'characters:TEXTFILE'",
+          CLI_TEXT, &s.tokenizer, 0, 0 },
+        { "prompt", "TEXT", "what to continue (default: nothing)", CLI_TEXT, &s.prompt, 0, 0 },
+        { "tokens", "N", "the most to generate (default: as long as the model can)", CLI_WHOLE,
+          &s.tokens, 1, 1e9 },
+        { "temperature", "X", "0: always the likeliest; 1: as the model says (default: 0.8)",
+          CLI_REAL, &s.temperature, 0, 100 },
+        { "top-k", "N", "choose among the N likeliest (default: 0, all)", CLI_WHOLE, &s.top_k, 0,
+          1e9 },
+        { "top-p", "X", "choose among the likeliest that make up X together (default: 0.95)",
+          CLI_REAL, &s.top_p, 0, 1 },
+        { "repetition-penalty", "X", "above 1: against repeating itself (default: 0, none)",
+          CLI_REAL, &s.repetition_penalty, 0, 100 },
+        { "seed", "N", "of the choices (default: 1)", CLI_WHOLE, &s.seed, 0, 9e15 },
+        { "threads", "N", "threads to compute with (default: the cores there are)", CLI_WHOLE,
+          &s.threads, 1, 256 },
+        { "quiet", NULL, "print the text alone", CLI_FLAG, &s.quiet, 0, 0 },
+    };
+    const cli_command_help help = { "gradus generate MODEL --tokenizer FILE [OPTION]...",
+                                    "Continue a text with a language model, token by token." };
+    int code;
+    if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
+        return code;
+    if (!s.model || !s.tokenizer) {
+        fprintf(stderr,
+                "gradus generate: %s is needed; 'gradus generate --help' tells what it may be\n",
+                s.model ? "--tokenizer" : "a MODEL");
+        return CLI_USAGE;
+    }
+    return run(&s);
+}

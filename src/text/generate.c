@@ -1,0 +1,208 @@
+/* text/generate.c: text from a language model, token by token. Start at gd_generate_with(). */
+#include "text/language_model.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <gradus/autograd.h>
+#include <gradus/ops.h>
+
+#include <string.h>
+
+struct gd_generator {
+    gd_language_model *model;
+    gd_language_cache cache;
+    float *logits; /* [vocabulary] */
+};
+
+/* ---- the sequence ---- */
+
+void gd_generator_reset(gd_generator *g)
+{
+    if (!g)
+        return;
+    for (int64_t layer = 0; layer < g->model->options.layers; layer++) {
+        gd_release(g->cache.k[layer]);
+        gd_release(g->cache.v[layer]);
+        g->cache.k[layer] = g->cache.v[layer] = NULL;
+    }
+    g->cache.length = 0;
+}
+
+static void destroy(void *object)
+{
+    gd_generator *g = object;
+    if (g->cache.k && g->cache.v)
+        gd_generator_reset(g);
+    gd_free(g->cache.k);
+    gd_free(g->cache.v);
+    gd_free(g->logits);
+    gd_free(g);
+}
+
+void gd_generator_release(gd_generator *g)
+{
+    if (!g)
+        return;
+    gd_context_disown(g->model->options.context, g);
+    destroy(g);
+}
+
+gd_generator *gd_generator_open(gd_language_model *model)
+{
+    gd_generator *g = model ? gd_alloc_zero(1, sizeof *g) : NULL;
+    if (!g)
+        return NULL;
+    g->model = model;
+    g->cache.k = gd_alloc_zero((size_t)model->options.layers, sizeof(gd_tensor *));
+    g->cache.v = gd_alloc_zero((size_t)model->options.layers, sizeof(gd_tensor *));
+    g->logits = gd_alloc((size_t)model->options.vocabulary * sizeof(float));
+    if (!g->cache.k || !g->cache.v || !g->logits ||
+        gd_context_adopt(model->options.context, g, destroy) != GD_OK) {
+        destroy(g);
+        return NULL;
+    }
+    return g;
+}
+
+int64_t gd_generator_length(const gd_generator *g)
+{
+    return g ? g->cache.length : 0;
+}
+
+/* The logits behind the last of some tokens, into g->logits. */
+static gd_status step(gd_generator *g, gd_tensor *tokens)
+{
+    gd_tensor *hidden = gd_language_hidden(g->model, tokens, &g->cache);
+    gd_tensor *logits = gd_language_output(g->model, gd_slice(hidden, 1, -1, GD_END, 1));
+    if (!logits)
+        return gd_error_code();
+    return gd_tensor_read(logits, g->logits, (size_t)g->model->options.vocabulary * sizeof(float));
+}
+
+/* In a scope and without history; a model in training is not, for the time. A failure ends the
+ * sequence: the layers' caches may be of different lengths. */
+static gd_status run(gd_generator *g, const int32_t *tokens, size_t count)
+{
+    gd_context *gd = g->model->options.context;
+    bool training = gd_module_is_training(g->model->module);
+    gd_status status = gd_no_grad_begin(gd);
+    if (status != GD_OK)
+        return status;
+    status = gd_scope_begin(gd);
+    if (status == GD_OK) {
+        gd_module_set_training(g->model->module, false);
+        gd_tensor *t = gd_from_host(gd, GD_SHAPE(1, (int64_t)count), GD_I32, tokens);
+        status = t ? step(g, t) : gd_error_code();
+        gd_module_set_training(g->model->module, training);
+        (void)gd_scope_end(gd);
+    }
+    (void)gd_no_grad_end(gd);
+    if (status != GD_OK)
+        gd_generator_reset(g);
+    return status;
+}
+
+const float *gd_generator_feed(gd_generator *g, const int32_t *tokens, size_t count)
+{
+    if (!g)
+        return NULL;
+    const gd_language_options *o = &g->model->options;
+    if (!tokens || count == 0)
+        return gd_fail_null(GD_ERR_INVALID, "gd_generator_feed: there are no tokens");
+    if (count > (size_t)(o->length - g->cache.length))
+        return gd_fail_null(
+            GD_ERR_SHAPE, "gd_generator_feed: %zu tokens after %lld are more than the model's %lld",
+            count, (long long)g->cache.length, (long long)o->length);
+    for (size_t i = 0; i < count; i++)
+        if (tokens[i] < 0 || tokens[i] >= o->vocabulary)
+            return gd_fail_null(GD_ERR_INVALID, "gd_generator_feed: token %d; the model has %lld",
+                                (int)tokens[i], (long long)o->vocabulary);
+    return run(g, tokens, count) == GD_OK ? g->logits : NULL;
+}
+
+/* ---- text ---- */
+
+static gd_status add(gd_tokens *tokens, int32_t token)
+{
+    if (!gd_grow((void **)&tokens->ids, &tokens->capacity, tokens->count + 1, sizeof *tokens->ids))
+        return GD_ERR_MEMORY;
+    tokens->ids[tokens->count++] = token;
+    return GD_OK;
+}
+
+/* The tokens of the prompt, behind the begin token where there is one; never none. */
+static gd_status begin(const gd_generate_options *o, gd_tokens *tokens)
+{
+    int32_t first = gd_tokenizer_begin(o->tokenizer), end = gd_tokenizer_end(o->tokenizer);
+    gd_status status = GD_OK;
+    if (first >= 0 && gd_generator_length(o->generator) == 0)
+        status = add(tokens, first);
+    if (status == GD_OK && o->prompt)
+        status = gd_tokenize(o->tokenizer, o->prompt, strlen(o->prompt), tokens);
+    if (status == GD_OK && tokens->count == 0)
+        status = add(tokens, end >= 0 ? end : 0);
+    return status;
+}
+
+/* Whether a token ends a text: the end token, or the begin token of another one. */
+static bool ends(const gd_tokenizer *tokenizer, int32_t token)
+{
+    return token == gd_tokenizer_end(tokenizer) || token == gd_tokenizer_begin(tokenizer);
+}
+
+/* The logits behind all tokens, of which the generator has all but the last. A sequence that has
+ * reached the model's length is begun anew with the last half of it. */
+static const float *feed_last(gd_generator *g, const gd_tokens *tokens)
+{
+    int64_t length = g->model->options.length;
+    if (g->cache.length < length)
+        return gd_generator_feed(g, tokens->ids + tokens->count - 1, 1);
+    size_t again = (size_t)(length + 1) / 2;
+    gd_generator_reset(g);
+    return gd_generator_feed(g, tokens->ids + tokens->count - again, again);
+}
+
+/* Choose, tell, feed, over and over. `tokens` holds all there are, for the penalty. */
+static int64_t continue_text(const gd_generate_options *o, gd_tokens *tokens)
+{
+    gd_generator *g = o->generator;
+    const gd_language_options *model = &g->model->options;
+    int64_t made = 0;
+    const float *logits = gd_generator_feed(g, tokens->ids, tokens->count);
+    while (logits) {
+        int32_t token =
+            gd_sample(o->sampler, logits, model->vocabulary, tokens->ids, tokens->count);
+        if (token < 0)
+            return -1;
+        if (ends(o->tokenizer, token))
+            return made;
+        size_t size;
+        int32_t previous = tokens->ids[tokens->count - 1];
+        const char *text = gd_token_text(o->tokenizer, previous, token, &size);
+        if (!text || add(tokens, token) != GD_OK)
+            return -1;
+        made++;
+        bool more = !o->callback || o->callback(o->user, token, text, size);
+        bool full = o->tokens == 0 && g->cache.length == model->length;
+        if (!more || full || made == o->tokens)
+            return made;
+        logits = feed_last(g, tokens);
+    }
+    return -1;
+}
+
+int64_t gd_generate_with(gd_generate_options o)
+{
+    if (!o.generator || !o.tokenizer || !o.sampler) {
+        (void)gd_fail(GD_ERR_INVALID, "gd_generate: the %s is NULL",
+                      !o.generator   ? "generator"
+                      : !o.tokenizer ? "tokeniser"
+                                     : "sampler");
+        return -1;
+    }
+    gd_tokens tokens = { 0 };
+    int64_t made = begin(&o, &tokens) == GD_OK ? continue_text(&o, &tokens) : -1;
+    gd_tokens_free(&tokens);
+    return made;
+}

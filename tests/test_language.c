@@ -1,0 +1,538 @@
+/* tests/test_language.c: language models: stories260K word for word, GPT-2 against PyTorch,
+ * training, files, generation. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <gradus/gradus.h>
+
+#include "support/gpt2_golden.h"
+#include "support/shared_data.h"
+
+#define STORIES "models/stories260K/stories260K.bin"
+
+static int open_context(void **state)
+{
+    gd_error_clear();
+    *state = gd_open("cpu", .threads = 2);
+    return *state ? 0 : -1;
+}
+
+static int close_context(void **state)
+{
+    gd_close(*state);
+    return 0;
+}
+
+static void expect_error(gd_status status, const char *words)
+{
+    if (!strstr(gd_error_message(), words))
+        print_error("expected \"%s\" in \"%s\"\n", words, gd_error_message());
+    assert_non_null(strstr(gd_error_message(), words));
+    assert_int_equal(gd_error_code(), status);
+    gd_error_clear();
+}
+
+static const char *temporary(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, GD_BINARY_DIR "/test_language_%d_%s", (int)getpid(), name);
+    return path;
+}
+
+static gd_tensor *indices(gd_context *gd, int64_t rows, int64_t columns, const int64_t *values)
+{
+    return gd_from_host(gd, GD_SHAPE(rows, columns), GD_I64, values);
+}
+
+static void assert_same_bits(gd_tensor *a, gd_tensor *b)
+{
+    size_t bytes = (size_t)gd_tensor_count(a) * sizeof(float);
+    assert_int_equal(gd_tensor_count(a), gd_tensor_count(b));
+    float *x = malloc(bytes), *y = malloc(bytes);
+    assert_int_equal(gd_tensor_read(a, x, bytes), GD_OK);
+    assert_int_equal(gd_tensor_read(b, y, bytes), GD_OK);
+    assert_memory_equal(x, y, bytes);
+    free(x);
+    free(y);
+}
+
+/* ---- stories260K ---- */
+
+typedef struct listener {
+    char text[4096];
+    size_t size;
+    int stop_after, heard; /* stop_after 0: never */
+} listener;
+
+static bool listen(void *user, int32_t token, const char *text, size_t size)
+{
+    listener *l = user;
+    (void)token;
+    assert_true(l->size + size < sizeof l->text);
+    memcpy(l->text + l->size, text, size);
+    l->size += size;
+    return ++l->heard != l->stop_after;
+}
+
+static void stories260k_talks_word_for_word(void **state)
+{
+    size_t size;
+    char *expected = shared_text("models/stories260K/expected_t0_n200.txt", &size);
+    gd_tokenizer *t = gd_tokenizer_read_llama2c(shared_data("models/stories260K/tok512.bin"));
+    gd_language_model *m = gd_language_model_open(*state, shared_data(STORIES));
+    assert_non_null(m);
+    gd_language_options o = gd_language_model_options(m);
+    assert_true(o.decoder == GD_DECODER_LLAMA && o.width == 64 && o.hidden == 172 &&
+                o.layers == 5 && o.heads == 8 && o.kv_heads == 4 && o.vocabulary == 512 &&
+                o.length == 512);
+    gd_generator *g = gd_generator_open(m);
+    gd_sampler *greedy = gd_sampler_create(.temperature = 0);
+    listener heard = { 0 };
+    assert_int_equal(gd_generate(g, t, greedy, .tokens = 200, .callback = listen, .user = &heard),
+                     200);
+    assert_int_equal(heard.size, size);
+    assert_memory_equal(heard.text, expected, size);
+
+    gd_generator_reset(g); /* the same again, stopped by the listener */
+    listener brief = { .stop_after = 7 };
+    assert_int_equal(gd_generate(g, t, greedy, .callback = listen, .user = &brief), 7);
+    assert_memory_equal(brief.text, expected, brief.size);
+
+    gd_generator_reset(g); /* the beginning as a prompt */
+    listener rest = { 0 };
+    assert_true(gd_generate(g, t, greedy, .prompt = "Once upon a time", .tokens = 100,
+                            .callback = listen, .user = &rest) == 100);
+    assert_memory_equal(rest.text, expected + strlen("Once upon a time"), rest.size);
+
+    gd_generator_reset(g); /* to the model's length */
+    listener whole = { .stop_after = 0 };
+    int64_t made = gd_generate(g, t, greedy, .callback = listen, .user = &whole);
+    assert_true(made > 200 && made <= 512);
+    gd_sampler_release(greedy);
+    gd_tokenizer_release(t);
+    free(expected);
+}
+
+/* What is kept of keys and values changes nothing but the time it takes. */
+static void a_cache_gives_what_whole_sequences_give(void **state)
+{
+    enum { TIME = 40, VOCABULARY = 512 };
+    gd_language_model *m = gd_language_model_open(*state, shared_data(STORIES));
+    gd_module_set_training(gd_language_model_module(m), false);
+    int64_t wide[TIME];
+    int32_t tokens[TIME];
+    for (int i = 0; i < TIME; i++)
+        wide[i] = tokens[i] = i == 0 ? 1 : (i * 37) % VOCABULARY;
+    gd_tensor *logits = gd_language_model_forward(m, indices(*state, 1, TIME, wide));
+    float *whole = malloc(sizeof(float) * TIME * VOCABULARY);
+    assert_int_equal(gd_tensor_read(logits, whole, sizeof(float) * TIME * VOCABULARY), GD_OK);
+    gd_generator *g = gd_generator_open(m);
+    for (int at = 0, count; at < TIME; at += count) { /* 5 tokens, then one by one, then 9 */
+        count = at == 0 ? 5 : at == 31 ? 9 : 1;
+        const float *got = gd_generator_feed(g, tokens + at, (size_t)count);
+        assert_non_null(got);
+        assert_int_equal(gd_generator_length(g), at + count);
+        for (int i = 0; i < VOCABULARY; i++)
+            assert_true(fabsf(got[i] - whole[(at + count - 1) * VOCABULARY + i]) < 2e-4f);
+    }
+    free(whole);
+}
+
+typedef struct trainee {
+    gd_language_model *model;
+    gd_optimizer *optimizer;
+} trainee;
+
+static gd_tensor *step(void *user, gd_tensor *const *in)
+{
+    trainee *t = user;
+    return gd_minimize(t->optimizer, gd_language_model_loss(t->model, in[0], in[1]));
+}
+
+static void stories260k_is_fine_tuned(void **state)
+{
+    static const char text[] = "Once upon a time there was a small engine in C. It learned to "
+                               "read, one step after another. ";
+    gd_tokenizer *t = gd_tokenizer_read_llama2c(shared_data("models/stories260K/tok512.bin"));
+    trainee tuned = { .model = gd_language_model_open(*state, shared_data(STORIES)) };
+    tuned.optimizer = gd_adamw(gd_language_model_module(tuned.model), .lr = 1e-3);
+    gd_tokens tokens = { 0 };
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(gd_tokenize(t, text, strlen(text), &tokens), GD_OK);
+    gd_token_data *data = gd_token_data_copy(*state, tokens.ids, tokens.count);
+    gd_token_loader *l =
+        gd_token_loader_open(*state, data, .batch = 2, .length = 24, .random = true);
+    gd_function *train = gd_compile(*state, step, &tuned);
+    double first = 0.0, last = 0.0;
+    for (int i = 0; i < 16; i++) {
+        gd_batch b;
+        assert_true(gd_token_loader_next(l, &b));
+        double loss = gd_item(gd_call(train, b.count, b.tensors));
+        if (i < 4)
+            first += loss / 4;
+        if (i >= 12)
+            last += loss / 4;
+    }
+    assert_true(last < 0.7 * first);
+    gd_tokens_free(&tokens);
+    gd_tokenizer_release(t);
+}
+
+static void broken_checkpoints_are_errors(void **state)
+{
+    size_t size;
+    char *file = shared_text(STORIES, &size);
+    const char *path = temporary("broken.bin");
+    const size_t cuts[] = { 0, 3, 27, 28, 1000, size - 1 };
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        FILE *f = fopen(path, "wb");
+        fwrite(file, 1, cuts[i], f);
+        fclose(f);
+        assert_null(gd_language_model_open(*state, path));
+        expect_error(GD_ERR_FORMAT, path);
+    }
+    static const unsigned char wrong[] = { 0, 1, 0x7f, 0xff };
+    for (size_t at = 0; at < 28; at++) /* every byte of the header */
+        for (size_t i = 0; i < sizeof wrong; i++) {
+            FILE *f = fopen(path, "wb");
+            char kept = file[at];
+            file[at] = (char)wrong[i];
+            fwrite(file, 1, 64, f);
+            file[at] = kept;
+            fclose(f);
+            assert_null(gd_language_model_open(*state, path));
+            expect_error(GD_ERR_FORMAT, path);
+        }
+    remove(path);
+    assert_null(gd_language_model_open(*state, path));
+    expect_error(GD_ERR_IO, path);
+    free(file);
+}
+
+/* ---- GPT-2 ---- */
+
+/* Element i of the golden's tensor number t. */
+static float golden_value(uint32_t t, uint32_t i, bool around_one)
+{
+    uint32_t h = (t * 1000003u + i) * 2654435761u;
+    h = (h ^ h >> 15) * 2246822519u;
+    double value = ((double)((h ^ h >> 13) % 4001u) - 2000.0) / 4000.0;
+    return (float)(around_one ? value + 1.0 : value);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+static gd_shape golden_shape(const char *name)
+{
+    const int64_t c = GPT2_WIDTH;
+    if (strcmp(name, "wte.weight") == 0)
+        return GD_SHAPE(GPT2_VOCABULARY, c);
+    if (strcmp(name, "wpe.weight") == 0)
+        return GD_SHAPE(GPT2_LENGTH, c);
+    int64_t in = ends_with(name, "mlp.c_proj.weight") ? 4 * c : c;
+    int64_t out = strstr(name, "c_attn") ? 3 * c : strstr(name, "c_fc") ? 4 * c : c;
+    bool matrix = strstr(name, ".c_") && ends_with(name, "weight");
+    return matrix ? GD_SHAPE(in, out) : GD_SHAPE(out);
+}
+
+/* The golden's weights in a file, as they are published: without "transformer.", with a mask and a
+ * copy of the tied output that are not wanted. `missing`: leave that one out. */
+static const char *golden_file(gd_context *gd, int missing)
+{
+    gd_named_tensor list[GPT2_TENSORS + 2];
+    size_t count = 0;
+    for (int t = 0; t < GPT2_TENSORS; t++) {
+        gd_shape shape = golden_shape(gpt2_names[t]);
+        gd_tensor *values = gd_zeros(gd, shape, GD_F32);
+        int64_t n = gd_tensor_count(values);
+        bool around_one = shape.rank == 1 && ends_with(gpt2_names[t], "weight");
+        float *to = gd_tensor_data(values);
+        for (int64_t i = 0; i < n; i++)
+            to[i] = golden_value((uint32_t)t, (uint32_t)i, around_one);
+        if (t != missing)
+            list[count++] = (gd_named_tensor){ gpt2_names[t], values };
+    }
+    list[count++] =
+        (gd_named_tensor){ "lm_head.weight", gd_ones(gd, golden_shape("wte.weight"), GD_F32) };
+    list[count++] = (gd_named_tensor){ "h.0.attn.bias", gd_ones(gd, GD_SHAPE(1, 1, 8, 8), GD_F32) };
+    static const gd_metadata says[] = {
+        { "gradus.decoder", "0" }, { "gradus.vocabulary", "11" }, { "gradus.length", "8" },
+        { "gradus.layers", "2" },  { "gradus.heads", "2" },       { "gradus.kv_heads", "2" },
+        { "gradus.width", "12" },  { "gradus.hidden", "48" },     { "gradus.untied", "0" },
+    };
+    const char *path = temporary("gpt2.safetensors");
+    assert_int_equal(gd_tensors_save(path, list, count, says, sizeof says / sizeof *says), GD_OK);
+    return path;
+}
+
+static void need_safetensors(void)
+{
+#ifndef GD_HAVE_JANSSON
+    skip();
+#endif
+}
+
+static void gpt2_equals_pytorch(void **state)
+{
+    need_safetensors();
+    const char *path = golden_file(*state, -1);
+    gd_language_model *m = gd_language_model_open(*state, path);
+    remove(path);
+    assert_non_null(m);
+    gd_module *module = gd_language_model_module(m);
+    assert_int_equal(gd_module_count(module), GPT2_TENSORS);
+    gd_tensor *x = indices(*state, 2, 5, gpt2_x), *y = indices(*state, 2, 5, gpt2_y);
+    float logits[2 * 5 * GPT2_VOCABULARY];
+    assert_int_equal(gd_tensor_read(gd_language_model_forward(m, x), logits, sizeof logits), GD_OK);
+    for (size_t i = 0; i < sizeof logits / sizeof *logits; i++)
+        assert_true(fabs(logits[i] - gpt2_logits[i]) < 1e-5);
+    gd_tensor *loss = gd_language_model_loss(m, x, y);
+    assert_true(fabs(gd_item(loss) - gpt2_loss) < 1e-6);
+    assert_int_equal(gd_backward(loss), GD_OK);
+    for (int t = 0; t < GPT2_TENSORS; t++) {
+        char name[96];
+        snprintf(name, sizeof name, "transformer.%s", gpt2_names[t]);
+        gd_tensor *g = gd_gradient(gd_module_parameter(module, name));
+        int64_t n = gd_tensor_count(g);
+        float *values = malloc((size_t)n * sizeof *values);
+        assert_int_equal(gd_tensor_read(g, values, (size_t)n * sizeof *values), GD_OK);
+        double squares = 0.0, weighted = 0.0;
+        for (int64_t i = 0; i < n; i++) {
+            squares += (double)values[i] * values[i];
+            weighted += (double)(i + 1) * values[i];
+        }
+        double size = sqrt(gpt2_gradients[t][0]);
+        assert_true(fabs(sqrt(squares) - size) < 1e-5 * size + 1e-7);
+        assert_true(fabs(weighted - gpt2_gradients[t][1]) < 1e-5 * size * (double)n + 1e-6);
+        free(values);
+    }
+}
+
+static void incomplete_files_are_errors(void **state)
+{
+    need_safetensors();
+    const char *path = golden_file(*state, 5);
+    assert_null(gd_language_model_open(*state, path));
+    expect_error(GD_ERR_FORMAT, "lacks \"transformer.h.0.attn.c_attn.bias\"");
+    gd_named_tensor other = { "w", gd_ones(*state, GD_SHAPE(2, 2), GD_F32) };
+    assert_int_equal(gd_tensors_save(path, &other, 1, NULL, 0), GD_OK);
+    assert_null(gd_language_model_open(*state, path));
+    expect_error(GD_ERR_FORMAT, "nor a GPT-2");
+    remove(path);
+}
+
+/* Without a word of ours in the file, sizes come from the shapes. */
+static void published_files_tell_their_sizes(void **state)
+{
+    need_safetensors();
+    gd_language_model *m = gd_language_model_create(*state, .vocabulary = 7, .length = 5,
+                                                    .layers = 3, .heads = 2, .width = 128);
+    const char *path = temporary("published.safetensors");
+    assert_int_equal(gd_module_save(gd_language_model_module(m), path), GD_OK);
+    gd_language_model *n = gd_language_model_open(*state, path);
+    remove(path);
+    assert_non_null(n);
+    gd_language_options o = gd_language_model_options(n);
+    assert_true(o.decoder == GD_DECODER_GPT2 && o.vocabulary == 7 && o.length == 5 &&
+                o.layers == 3 && o.heads == 2 && o.width == 128 && o.hidden == 512);
+    gd_tensor *x = indices(*state, 1, 4, (int64_t[]){ 6, 0, 3, 3 });
+    assert_same_bits(gd_language_model_forward(m, x), gd_language_model_forward(n, x));
+}
+
+static void saved_models_open_again(void **state)
+{
+    need_safetensors();
+    const char *path = temporary("saved.safetensors");
+    for (int kind = 0; kind < 3; kind++) {
+        gd_language_model *m = gd_language_model_create(
+            *state, .decoder = kind == 0 ? GD_DECODER_GPT2 : GD_DECODER_LLAMA, .vocabulary = 9,
+            .length = 6, .layers = 2, .heads = 4, .kv_heads = kind == 0 ? 0 : 2, .width = 24,
+            .hidden = 20, .untied = kind == 2, .seed = 3);
+        assert_non_null(m);
+        assert_int_equal(gd_language_model_save(m, path), GD_OK);
+        gd_language_model *n = gd_language_model_open(*state, path);
+        assert_non_null(n);
+        assert_int_equal(gd_language_model_options(n).kv_heads, kind == 0 ? 4 : 2);
+        gd_tensor *x = indices(*state, 1, 6, (int64_t[]){ 6, 0, 3, 3, 8, 1 });
+        assert_same_bits(gd_language_model_forward(m, x), gd_language_model_forward(n, x));
+    }
+    remove(path);
+}
+
+/* Vocabulary and positions, and for each layer two norms, four dense layers: Radford et al. 2019.
+ */
+static void gpt2_has_as_many_parameters_as_published(void **state)
+{
+    const int64_t v = 50, t = 20, c = 24, l = 3;
+    gd_language_model *m = gd_language_model_create(*state, .vocabulary = v, .length = t,
+                                                    .layers = l, .heads = 2, .width = c);
+    int64_t expected = v * c + t * c + l * (12 * c * c + 13 * c) + 2 * c;
+    assert_int_equal(gd_module_parameter_count(gd_language_model_module(m)), expected);
+    struct {
+        int64_t vocabulary, length, layers, heads, width;
+    } small = { GD_GPT2_124M };
+    assert_int_equal(small.vocabulary * small.width + small.length * small.width +
+                         small.layers * (12 * small.width * small.width + 13 * small.width) +
+                         2 * small.width,
+                     124439808);
+}
+
+/* ---- training ---- */
+
+/* 30 steps on a sequence that repeats; losses into out. */
+static gd_language_model *train_30(gd_context *gd, gd_decoder decoder, gd_mode mode, int threads,
+                                   float out[30])
+{
+    int32_t tokens[64];
+    for (int i = 0; i < 64; i++)
+        tokens[i] = i * i % 7;
+    assert_int_equal(gd_context_set_threads(gd, threads), GD_OK);
+    assert_int_equal(gd_seed(gd, 4), GD_OK);
+    trainee t = { .model = gd_language_model_create(gd, .decoder = decoder, .vocabulary = 7,
+                                                    .length = 12, .layers = 2, .heads = 4,
+                                                    .width = 32, .dropout = 0.1, .seed = 2) };
+    t.optimizer = gd_adamw(gd_language_model_module(t.model), .lr = 0.01);
+    gd_token_data *data = gd_token_data_copy(gd, tokens, 64);
+    gd_token_loader *l = gd_token_loader_open(gd, data, .batch = 3, .length = 12, .random = true);
+    gd_function *f = gd_compile(gd, step, &t, .mode = mode);
+    for (int i = 0; i < 30; i++) {
+        gd_batch b;
+        assert_true(gd_token_loader_next(l, &b));
+        gd_tensor *loss = gd_call(f, b.count, b.tensors);
+        assert_non_null(loss);
+        out[i] = (float)gd_item(loss);
+    }
+    return t.model;
+}
+
+static void training_is_the_same_in_every_mode(void **state)
+{
+    for (int decoder = 0; decoder < 2; decoder++) {
+        float losses[3][30];
+        gd_language_model *m[3];
+        m[0] = train_30(*state, (gd_decoder)decoder, GD_MODE_EAGER, 1, losses[0]);
+        m[1] = train_30(*state, (gd_decoder)decoder, GD_MODE_COMPILED, 1, losses[1]);
+        m[2] = train_30(*state, (gd_decoder)decoder, GD_MODE_COMPILED, 2, losses[2]);
+        assert_true(losses[0][0] > 1.8f && losses[0][29] < 0.7f * losses[0][0]);
+        for (int i = 1; i < 3; i++) {
+            assert_memory_equal(losses[0], losses[i], sizeof losses[0]);
+            gd_module *a = gd_language_model_module(m[0]), *b = gd_language_model_module(m[i]);
+            for (int k = 0; k < gd_module_count(a); k++)
+                assert_same_bits(gd_module_tensor(a, k), gd_module_tensor(b, k));
+        }
+    }
+}
+
+/* ---- generation ---- */
+
+static gd_language_model *small(gd_context *gd)
+{
+    gd_language_model *m = gd_language_model_create(gd, .vocabulary = 256, .length = 8, .layers = 1,
+                                                    .heads = 1, .width = 8, .seed = 5);
+    assert_non_null(m);
+    return m;
+}
+
+static void generation_ends_with_the_models_length(void **state)
+{
+    gd_generator *g = gd_generator_open(small(*state));
+    gd_tokenizer *t = gd_tokenizer_bytes();
+    gd_sampler *s = gd_sampler_create(.temperature = 1, .seed = 2);
+    listener heard = { 0 };
+    assert_int_equal(gd_generate(g, t, s, .prompt = "abc", .callback = listen, .user = &heard), 6);
+    assert_int_equal(heard.size, 6);
+    assert_int_equal(gd_generator_length(g), 8);
+    assert_null(gd_generator_feed(g, (int32_t[]){ 1 }, 1));
+    expect_error(GD_ERR_SHAPE, "1 tokens after 8 are more than the model's 8");
+    gd_generator_reset(g); /* but for a limit beyond it */
+    assert_int_equal(gd_generate(g, t, s, .prompt = NULL, .tokens = 30), 30);
+    gd_sampler_release(s);
+    gd_tokenizer_release(t);
+}
+
+static void wrong_use_is_an_error(void **state)
+{
+    gd_context *gd = *state;
+    assert_null(gd_language_model_create(gd, .vocabulary = 9, .length = 4, .layers = 1, .heads = 3,
+                                         .width = 8));
+    expect_error(GD_ERR_INVALID, "3 heads");
+    assert_null(gd_language_model_create(gd, .vocabulary = 9, .length = 4, .layers = 0, .heads = 2,
+                                         .width = 8));
+    expect_error(GD_ERR_INVALID, "0 layers");
+    assert_null(gd_language_model_create(gd, .vocabulary = 9, .length = 4, .layers = 1, .heads = 2,
+                                         .width = 8, .dropout = 1));
+    expect_error(GD_ERR_INVALID, "dropout is 1");
+    gd_language_model *m = small(gd);
+    assert_null(gd_language_model_forward(m, indices(gd, 1, 9, (int64_t[9]){ 0 })));
+    expect_error(GD_ERR_SHAPE, "length 8");
+    gd_generator *g = gd_generator_open(m);
+    assert_null(gd_generator_feed(g, (int32_t[]){ 3, 256 }, 2));
+    expect_error(GD_ERR_INVALID, "token 256; the model has 256");
+    assert_null(gd_generator_feed(g, NULL, 0));
+    expect_error(GD_ERR_INVALID, "no tokens");
+    assert_true(gd_generate(g, NULL, NULL) == -1);
+    expect_error(GD_ERR_INVALID, "tokeniser is NULL");
+    assert_null(gd_generator_open(NULL));
+    assert_null(gd_language_model_open(gd, NULL));
+    expect_error(GD_ERR_INVALID, "path is NULL");
+}
+
+/* Every allocation that fails is an error; afterwards the generator works. */
+static void running_out_of_memory_is_an_error(void **state)
+{
+    gd_language_model *m = small(*state);
+    gd_tokenizer *t = gd_tokenizer_bytes();
+    gd_sampler *s = gd_sampler_create(.temperature = 0);
+    for (int64_t n = 0;; n++) {
+        gd_fail_allocations_after(n);
+        gd_generator *g = gd_generator_open(m);
+        int64_t made = g ? gd_generate(g, t, s, .prompt = "ab", .tokens = 2) : -1;
+        gd_fail_allocations_after(-1);
+        if (made == 2)
+            break;
+        assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
+        gd_error_clear();
+        assert_int_equal(gd_generator_length(g), 0);
+        if (g)
+            assert_int_equal(gd_generate(g, t, s, .prompt = "ab", .tokens = 2), 2);
+        gd_generator_release(g);
+        assert_true(n < 5000);
+    }
+    gd_sampler_release(s);
+    gd_tokenizer_release(t);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(stories260k_talks_word_for_word),
+        TEST(a_cache_gives_what_whole_sequences_give),
+        TEST(stories260k_is_fine_tuned),
+        TEST(broken_checkpoints_are_errors),
+        TEST(gpt2_equals_pytorch),
+        TEST(incomplete_files_are_errors),
+        TEST(published_files_tell_their_sizes),
+        TEST(saved_models_open_again),
+        TEST(gpt2_has_as_many_parameters_as_published),
+        TEST(training_is_the_same_in_every_mode),
+        TEST(generation_ends_with_the_models_length),
+        TEST(wrong_use_is_an_error),
+        TEST(running_out_of_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
