@@ -113,17 +113,19 @@ static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenize
                                                     .dropout = s->dropout, .seed = 1) };
     gd_module *module = gd_language_model_module(t.model);
     t.optimizer = gd_adamw(module, .lr = s->lr, .beta2 = 0.99, .weight_decay = 0.1);
+    gd_optimizer_clip_norm(t.optimizer, 1.0);
     gd_function *train = gd_compile(gd, train_step, &t), *judge = gd_compile(gd, loss_of, &t);
     printf("%lld characters, %lld different ones; %lld parameters; %lld steps of %lld x %lld\n",
            (long long)all, (long long)gd_tokenizer_count(tokenizer),
            (long long)gd_module_parameter_count(module), (long long)s->steps, (long long)s->batch,
            (long long)s->length);
 
+    const gd_schedule rate = { GD_SCHEDULE_COSINE, .lr = s->lr, .lr_end = s->lr / 10.0,
+                               .steps = s->steps, .warmup = 100 };
     double start = gd_seconds(), loss = 0.0;
     for (int64_t step = 0; step < s->steps && !gd_error_code(); step++) {
         gd_batch b;
-        gd_optimizer_set_lr(t.optimizer,
-                            gd_schedule_cosine(s->lr, s->lr / 10.0, step, s->steps, 100));
+        gd_optimizer_set_lr(t.optimizer, gd_schedule_at(&rate, step));
         gd_token_loader_next(batches, &b);
         double now = gd_item(gd_call(train, b.count, b.tensors));
         loss = step == 0 ? now : 0.98 * loss + 0.02 * now;

@@ -18,15 +18,10 @@
 
 /* ---- parts ---- */
 
-/* In training each number is 0 with the probability `dropout`, the others grow in its place. */
 static gd_tensor *drop(const gd_language_model *m, gd_tensor *x)
 {
-    double p = m->options.dropout;
-    if (!x || p == 0.0 || !gd_module_is_training(m->module))
-        return x;
-    gd_tensor *u = gd_uniform(m->options.context, gd_tensor_shape(x), 0.0, 1.0, GD_F32);
-    gd_tensor *stays = gd_ge(u, gd_scalar(m->options.context, p, GD_F32));
-    return gd_mul(x, gd_mul_scalar(gd_cast(stays, GD_F32), 1.0 / (1.0 - p)));
+    bool drops = m->options.dropout > 0.0 && gd_module_is_training(m->module);
+    return drops ? gd_dropout(x, m->options.dropout) : x;
 }
 
 /* "transformer.h.3." and `name` */
