@@ -11,6 +11,7 @@
 #include <gradus/io.h>
 #include <gradus/language.h>
 #include <gradus/loss.h>
+#include <gradus/metrics.h>
 #include <gradus/nn.h>
 #include <gradus/norm.h>
 #include <gradus/ops.h>

@@ -11,45 +11,23 @@ typedef struct settings {
     int64_t threads;
 } settings;
 
-/* counts[truth][predicted] */
-typedef struct confusion {
-    int64_t counts[CLASSES][CLASSES];
-} confusion;
-
-/* Add a batch: what the network says of its digits. */
-static bool add_batch(cli_network *network, const gd_batch *b, confusion *c)
-{
-    int64_t said[BATCH], truth[BATCH];
-    size_t bytes = (size_t)b->size * sizeof *said;
-    gd_tensor *answer = gd_argmax(cli_forward(network, b->tensors[0]), -1, false);
-    if (!answer || gd_tensor_read(answer, said, bytes) != GD_OK ||
-        gd_tensor_read(b->tensors[1], truth, bytes) != GD_OK)
-        return false;
-    for (int64_t i = 0; i < b->size; i++)
-        if (truth[i] < CLASSES && said[i] < CLASSES)
-            c->counts[truth[i]][said[i]]++;
-    return true;
-}
-
-static void print_confusion(const confusion *c)
+static void print_confusion(const gd_confusion *c)
 {
     printf("\n        predicted\ntruth ");
     for (int p = 0; p < CLASSES; p++)
         printf("%6d", p);
     printf("   right\n");
     for (int t = 0; t < CLASSES; t++) {
-        int64_t all = 0;
         printf("%5d ", t);
         for (int p = 0; p < CLASSES; p++) {
-            int64_t n = c->counts[t][p];
-            all += n;
+            int64_t n = gd_confusion_count(c, t, p);
             if (n == 0)
                 printf("     .");
             else
                 printf("%s%6lld%s", p == t ? cli_bold() : "", (long long)n,
                        p == t ? cli_plain() : "");
         }
-        printf("  %5.1f %%\n", all ? 100.0 * (double)c->counts[t][t] / (double)all : 0.0);
+        printf("  %5.1f %%\n", 100.0 * gd_confusion_class(c, t).recall);
     }
 }
 
@@ -63,10 +41,11 @@ static bool eval(const settings *s, cli_network *network)
     gd_metrics metrics;
     if (!batches || gd_evaluate(module, cli_forward, network, batches, .result = &metrics) != GD_OK)
         return false;
-    confusion c = { { { 0 } } };
+    gd_confusion *c = gd_confusion_create(gd, CLASSES);
     bool ok = gd_no_grad_begin(gd) == GD_OK;
     for (gd_batch b; ok && gd_loader_next(batches, &b);) {
-        ok = gd_scope_begin(gd) == GD_OK && add_batch(network, &b, &c);
+        ok = gd_scope_begin(gd) == GD_OK &&
+             gd_confusion_add(c, cli_forward(network, b.tensors[0]), b.tensors[1]) == GD_OK;
         ok = gd_scope_end(gd) == GD_OK && ok;
     }
     if (gd_no_grad_end(gd) != GD_OK || !ok)
@@ -74,7 +53,7 @@ static bool eval(const settings *s, cli_network *network)
     char count[CLI_COUNT_TEXT];
     printf("%s test digits: accuracy %s%.2f %%%s, loss %.4f\n", cli_count(metrics.samples, count),
            cli_bold(), 100.0 * metrics.accuracy, cli_plain(), metrics.loss);
-    print_confusion(&c);
+    print_confusion(c);
     return true;
 }
 

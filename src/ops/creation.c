@@ -2,6 +2,8 @@
  * ops/random.c. */
 #include "ops/internal.h"
 
+#include <gradus/compile.h>
+
 #include <math.h>
 
 #include "base/memory.h"
@@ -132,4 +134,18 @@ gd_tensor *gd_eye(gd_context *context, int64_t n, gd_dtype dtype)
 {
     gd_tensor *index = gd_arange(context, 0.0, (double)n, 1.0, GD_I64);
     return gd_cast(gd_eq(gd_unsqueeze(index, 1), index), dtype);
+}
+
+gd_tensor *gd_state(gd_context *context, gd_shape shape, gd_dtype dtype, double value)
+{
+    if (!context)
+        return NULL;
+    gd_trace_pause(context);
+    gd_tensor *t = NULL;
+    if (gd_scope_begin(context) == GD_OK) {
+        t = gd_retain(gd_full(context, shape, value, dtype));
+        (void)gd_scope_end(context);
+    }
+    gd_trace_resume(context);
+    return t;
 }

@@ -35,20 +35,6 @@ void gd_ema_release(gd_ema *e)
     destroy(e);
 }
 
-/* Zeros like a parameter, or [] f64; not recorded by a trace. */
-static gd_tensor *make_state(gd_context *context, const gd_tensor *like)
-{
-    gd_trace_pause(context);
-    gd_tensor *t = NULL;
-    if (gd_scope_begin(context) == GD_OK) {
-        t = gd_retain(gd_zeros(context, like ? gd_tensor_shape(like) : GD_SCALAR,
-                               like ? gd_tensor_dtype(like) : GD_F64));
-        (void)gd_scope_end(context);
-    }
-    gd_trace_resume(context);
-    return t;
-}
-
 gd_ema *gd_ema_create_with(gd_ema_options options)
 {
     if (!options.module)
@@ -63,7 +49,7 @@ gd_ema *gd_ema_create_with(gd_ema_options options)
     e->module = options.module;
     e->context = gd_module_context(options.module);
     e->decay = decay;
-    e->count = make_state(e->context, NULL);
+    e->count = gd_state(e->context, GD_SCALAR, GD_F64, 0.0);
     if (!e->count || gd_context_adopt(e->context, e, destroy) != GD_OK) {
         destroy(e);
         return NULL;
@@ -83,7 +69,7 @@ static gd_status reserve(gd_ema *e)
         *average = NULL;
         if (!gd_module_is_parameter(e->module, (int)e->slots))
             continue;
-        *average = make_state(e->context, p);
+        *average = gd_state(e->context, gd_tensor_shape(p), gd_tensor_dtype(p), 0.0);
         gd_trace_pause(e->context);
         bool ok = *average && gd_assign(*average, p);
         gd_trace_resume(e->context);

@@ -51,19 +51,6 @@ gd_module *gd_optimizer_module(const gd_optimizer *o)
     return o ? o->module : NULL;
 }
 
-/* A tensor of the optimizer's own, not recorded by a trace. */
-static gd_tensor *make_state(gd_context *context, gd_shape shape, gd_dtype dtype, double value)
-{
-    gd_trace_pause(context);
-    gd_tensor *t = NULL;
-    if (gd_scope_begin(context) == GD_OK) {
-        t = gd_retain(gd_full(context, shape, value, dtype));
-        (void)gd_scope_end(context);
-    }
-    gd_trace_resume(context);
-    return t;
-}
-
 static gd_status check_hyper(const char *name, double lr, const gd_hyper *h)
 {
     const struct {
@@ -102,7 +89,7 @@ static gd_status add_group(gd_optimizer *o, const char *pattern, double lr_ratio
     if (!gd_grow((void **)&o->groups, &o->group_capacity, o->group_count + 1, sizeof *o->groups))
         return GD_ERR_MEMORY;
     gd_group group = { .lr_ratio = lr_ratio, .hyper = hyper };
-    group.lr_tensor = make_state(o->context, GD_SCALAR, GD_F32, 0.0);
+    group.lr_tensor = gd_state(o->context, GD_SCALAR, GD_F32, 0.0);
     group.pattern = pattern ? gd_strdup(pattern) : NULL;
     if (!group.lr_tensor || (pattern && !group.pattern)) {
         gd_release(group.lr_tensor);
@@ -129,9 +116,9 @@ gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double l
     o->lr = lr;
     bool counts = rule->counts(&hyper);
     if (counts)
-        o->count_tensor = make_state(o->context, GD_SCALAR, GD_F64, 0.0);
+        o->count_tensor = gd_state(o->context, GD_SCALAR, GD_F64, 0.0);
     if (rule->has_product)
-        o->product_tensor = make_state(o->context, GD_SCALAR, GD_F64, 1.0);
+        o->product_tensor = gd_state(o->context, GD_SCALAR, GD_F64, 1.0);
     if ((counts && !o->count_tensor) || (rule->has_product && !o->product_tensor) ||
         add_group(o, NULL, 1.0, hyper) != GD_OK ||
         gd_context_adopt(o->context, o, destroy) != GD_OK) {
@@ -203,7 +190,7 @@ gd_status gd_optimizer_clip_norm(gd_optimizer *o, double max_norm)
     if (status != GD_OK)
         return status;
     if (!o->norm_tensor)
-        o->norm_tensor = make_state(o->context, GD_SCALAR, GD_F32, 0.0);
+        o->norm_tensor = gd_state(o->context, GD_SCALAR, GD_F32, 0.0);
     if (!o->norm_tensor)
         return GD_ERR_MEMORY;
     o->clip_norm = max_norm;
@@ -280,7 +267,7 @@ gd_tensor *gd_optimizer_state(gd_optimizer *o, int i, int k)
     gd_tensor **state = &o->slots[i].state[k];
     gd_tensor *p = gd_module_tensor(o->module, i);
     if (!*state)
-        *state = make_state(o->context, gd_tensor_shape(p), gd_tensor_dtype(p), 0.0);
+        *state = gd_state(o->context, gd_tensor_shape(p), gd_tensor_dtype(p), 0.0);
     return *state;
 }
 

@@ -82,10 +82,7 @@ static gd_status open_parts(fit *f)
     }
     f->example = gd_compile(f->context, example_body, f, .mode = o->mode);
     f->update = gd_compile(f->context, update_body, f, .mode = o->mode);
-    if (gd_scope_begin(f->context) == GD_OK) {
-        f->share = gd_retain(gd_zeros(f->context, GD_SCALAR, GD_F32));
-        (void)gd_scope_end(f->context);
-    }
+    f->share = gd_state(f->context, GD_SCALAR, GD_F32, 0.0);
     return f->example && f->update && f->share ? GD_OK : gd_error_code();
 }
 

@@ -7,13 +7,8 @@
 bool gd_meter_open(gd_meter *meter, gd_context *context)
 {
     *meter = (gd_meter){ 0 };
-    gd_trace_pause(context);
-    if (gd_scope_begin(context) == GD_OK) {
-        meter->loss = gd_retain(gd_zeros(context, GD_SCALAR, GD_F64));
-        meter->correct = gd_retain(gd_zeros(context, GD_SCALAR, GD_I64));
-        (void)gd_scope_end(context);
-    }
-    gd_trace_resume(context);
+    meter->loss = gd_state(context, GD_SCALAR, GD_F64, 0.0);
+    meter->correct = gd_state(context, GD_SCALAR, GD_I64, 0.0);
     return meter->loss && meter->correct;
 }
 
