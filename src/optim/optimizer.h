@@ -25,8 +25,9 @@ typedef struct gd_step_scalars {
     gd_tensor *count;   /* f64: 1, 2, … ; NULL for a rule that does not count */
     gd_tensor *product; /* f64: nadam's product of momenta up to the step before; 1 at first */
     gd_tensor *next_product;
-    gd_tensor *size;  /* f32: adam's lr / (1 - beta1^t), and its like */
-    gd_tensor *root;  /* f32: adam's sqrt(1 - beta2^t) */
+    gd_tensor *size;   /* f32: lr / (1 - beta1^t) times sqrt(1 - beta2^t), and its like */
+    gd_tensor *root;   /* f32: lamb's sqrt(1 - beta2^t), and its like */
+    gd_tensor *spread; /* f32: adam's epsilon * sqrt(1 - beta2^t) */
     gd_tensor *blend; /* f32: sgd's factor of the gradient in the momentum buffer, 1 the first time,
                          then 1 - dampening; nadam's factor of the gradient */
     gd_tensor *keep;  /* f32: 1 - lr * weight_decay, where decay is decoupled; else NULL */

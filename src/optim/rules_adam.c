@@ -15,12 +15,15 @@ static gd_tensor *bias_correction(double beta, gd_tensor *count)
     return gd_rsub_scalar(power, 1.0);
 }
 
+/* m * size / (sqrt(v) / root + epsilon) is m * (size * root) / (sqrt(v) + epsilon * root), which
+ * divides once less for each number. */
 static bool adam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
 {
+    gd_tensor *root = gd_sqrt(bias_correction(hyper->beta2, s->count));
     gd_tensor *size = gd_div(gd_cast(s->lr, GD_F64), bias_correction(hyper->beta1, s->count));
-    s->size = gd_cast(size, GD_F32);
-    s->root = gd_cast(gd_sqrt(bias_correction(hyper->beta2, s->count)), GD_F32);
-    return gd_prepare_decay(hyper, s) && s->size && s->root;
+    s->size = gd_cast(gd_mul(size, root), GD_F32);
+    s->spread = gd_cast(gd_mul_scalar(root, hyper->epsilon), GD_F32);
+    return gd_prepare_decay(hyper, s) && s->size && s->spread;
 }
 
 /* The parameter as decoupled decay leaves it. */
@@ -43,8 +46,7 @@ static void adam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_upda
     gd_tensor *v = u->next[1];
     if (hyper->amsgrad)
         v = u->next[2] = gd_maximum(u->state[2], v);
-    gd_tensor *spread = gd_add_scalar(gd_div(gd_sqrt(v), s->root), hyper->epsilon);
-    gd_tensor *step = gd_div(gd_mul(u->next[0], s->size), spread);
+    gd_tensor *step = gd_div(gd_mul(u->next[0], s->size), gd_add(gd_sqrt(v), s->spread));
     u->next_p = gd_sub(decayed_parameter(s, u), step);
 }
 

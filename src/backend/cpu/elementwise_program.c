@@ -17,8 +17,11 @@ enum {
     TILE_OF_COPY = 64 * 1024,
     STREAM_PIECE = 2 * GD_EW_STREAM_PIECE, /* a tile costs more to begin than a plain loop */
     REGISTERS_BYTES = 24 * 1024, /* together, to stay in the L1 cache with what streams through */
-    REGISTER_GAP = 64,           /* keeps registers from sharing their low address bits */
-    BLOCK_COLUMNS = 32,          /* of a block where an operand is transposed */
+    LONG_PROGRAM = 4,            /* steps; from here on … */
+    SLOTS_BYTES = 8 * 1024, /* … registers and direct operands together: most of a 32 KB cache is
+                               then left for what memory brings in meanwhile */
+    REGISTER_GAP = 64,      /* keeps registers from sharing their low address bits */
+    BLOCK_COLUMNS = 32,     /* of a block where an operand is transposed */
     BLOCK_COLUMNS_OF_COPY = 64,
     BLOCK_ROWS_OF_COPY = 1024,
     DIRECT_ROW_LEAST = 128, /* a row so long is worth a tile of its own if that saves copying it */
@@ -396,7 +399,10 @@ static int64_t tile_capacity(const gd_ew_program *p)
         registers += p->rank > 1 || p->source[s].stride[0] != 1;
     if (registers == 0)
         return TILE_MOST;
-    int64_t capacity = REGISTERS_BYTES / (registers * p->widest) / TILE_LEAST * TILE_LEAST;
+    int64_t all = p->n_registers + p->n_results + p->n_sources;
+    int64_t capacity = p->n_steps >= LONG_PROGRAM ? SLOTS_BYTES / (all * p->widest)
+                                                  : REGISTERS_BYTES / (registers * p->widest);
+    capacity = capacity / TILE_LEAST * TILE_LEAST;
     if (capacity < TILE_LEAST)
         return TILE_LEAST;
     return smaller(capacity, TILE_MOST_WITH_REGISTERS);
