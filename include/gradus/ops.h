@@ -340,16 +340,16 @@ GD_API gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, in
 
 /* ---- effects ---- */
 
-/* A tensor for state of one's own (an optimizer's, a metric's), every element `value`: made at
- * once, even inside a function that is being traced, and kept until it is given to gd_release.
- * gd_assign changes it. */
-GD_API gd_tensor *gd_state(gd_context *context, gd_shape shape, gd_dtype dtype, double value);
-
 /* Put `value` (broadcast and converted to it) into the storage of `target`, a tensor with storage
  * of its own: a parameter, an optimizer's state, a running metric. Later reads of target see it. In
  * a compiled function this is recorded and happens at every call; views of target taken before,
  * inside that function, must not be read after (GD_ERR_STATE). Returns target. */
 GD_API gd_tensor *gd_assign(gd_tensor *target, gd_tensor *value);
+
+/* A tensor for state of one's own (an optimizer's, a metric's), every element `value`: made at
+ * once, even inside a function that is being traced, and kept until it is given to gd_release.
+ * gd_assign changes it. */
+GD_API gd_tensor *gd_state(gd_context *context, gd_shape shape, gd_dtype dtype, double value);
 
 #ifdef __cplusplus
 }
