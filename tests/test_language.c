@@ -285,6 +285,32 @@ static void need_safetensors(void)
 #endif
 }
 
+/* What the module calls a published tensor. */
+static const char *own_name(const char *published)
+{
+    static const char *const names[][2] = {
+        { "wte.", "token." },
+        { "wpe.", "position." },
+        { "ln_f.", "norm." },
+        { "ln_1.", "norm1." },
+        { "ln_2.", "norm2." },
+        { "attn.c_attn.", "self.qkv." },
+        { "attn.c_proj.", "self.out." },
+        { "mlp.c_fc.", "ff.up." },
+        { "mlp.c_proj.", "ff.down." },
+    };
+    static char own[96];
+    int layer = -1, used = 0;
+    if (sscanf(published, "h.%d.%n", &layer, &used) == 1)
+        published += used;
+    int at = layer >= 0 ? snprintf(own, sizeof own, "%d.", layer) : 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(published, names[i][0], strlen(names[i][0])) == 0)
+            snprintf(own + at, sizeof own - (size_t)at, "%s%s", names[i][1],
+                     published + strlen(names[i][0]));
+    return own;
+}
+
 static void gpt2_equals_pytorch(void **state)
 {
     need_safetensors();
@@ -303,9 +329,7 @@ static void gpt2_equals_pytorch(void **state)
     assert_true(fabs(gd_item(loss) - gpt2_loss) < 1e-6);
     assert_int_equal(gd_backward(loss), GD_OK);
     for (int t = 0; t < GPT2_TENSORS; t++) {
-        char name[96];
-        snprintf(name, sizeof name, "transformer.%s", gpt2_names[t]);
-        gd_tensor *g = gd_gradient(gd_module_parameter(module, name));
+        gd_tensor *g = gd_gradient(gd_module_parameter(module, own_name(gpt2_names[t])));
         int64_t n = gd_tensor_count(g);
         float *values = malloc((size_t)n * sizeof *values);
         assert_int_equal(gd_tensor_read(g, values, (size_t)n * sizeof *values), GD_OK);
@@ -341,7 +365,20 @@ static void published_files_tell_their_sizes(void **state)
     gd_language_model *m = gd_language_model_create(*state, .vocabulary = 7, .length = 5,
                                                     .layers = 3, .heads = 2, .width = 128);
     const char *path = temporary("published.safetensors");
-    assert_int_equal(gd_module_save(gd_language_model_module(m), path), GD_OK);
+    assert_int_equal(gd_language_model_save(m, path), GD_OK);
+    gd_tensor_file *file = gd_tensor_file_open(path);
+    gd_named_tensor list[64];
+    size_t count = gd_tensor_file_count(file);
+    assert_true(count == (size_t)gd_module_count(gd_language_model_module(m)) && count < 64);
+    for (size_t i = 0; i < count; i++) {
+        gd_tensor_info info;
+        assert_int_equal(gd_tensor_file_info(file, i, &info), GD_OK);
+        assert_memory_equal(info.name, "transformer.", 12);
+        list[i] = (gd_named_tensor){ info.name + 12, gd_tensor_file_read(file, i, *state) };
+    }
+    assert_true(gd_tensor_file_find(file, "transformer.h.2.mlp.c_proj.bias") >= 0);
+    assert_int_equal(gd_tensors_save(path, list, count, NULL, 0), GD_OK);
+    gd_tensor_file_close(file);
     gd_language_model *n = gd_language_model_open(*state, path);
     remove(path);
     assert_non_null(n);

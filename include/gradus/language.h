@@ -39,9 +39,9 @@ typedef struct gd_language_options {
 typedef struct gd_language_model gd_language_model;
 
 /* gd_language_model_create(context, .vocabulary = 65, .length = 256, .layers = 6, .heads = 6,
- * .width = 384, .dropout = 0.2, .seed = 1). Owned by the context. Parameters have the names of the
- * published models ("transformer.h.0.attn.c_attn.weight"; "layers.0.attention.wq.weight"), dense
- * weights as [in, out]. GD_ERR_INVALID: sizes that do not go together; GD_ERR_MEMORY. */
+ * .width = 384, .dropout = 0.2, .seed = 1). Owned by the context. It is a gd_nn_decoder_only
+ * (gradus/sequence.h), whose names its parameters have. GD_ERR_INVALID: sizes that do not go
+ * together; GD_ERR_MEMORY. */
 #define gd_language_model_create(...) \
     gd_language_model_create_with((gd_language_options){ .context = __VA_ARGS__ })
 GD_API gd_language_model *gd_language_model_create_with(gd_language_options options);
@@ -54,7 +54,8 @@ GD_API void gd_language_model_release(gd_language_model *model);
  * header of 7 numbers i32, then weights f32). GD_ERR_IO; GD_ERR_FORMAT; GD_ERR_UNSUPPORTED:
  * safetensors in a build without jansson; GD_ERR_MEMORY. */
 GD_API gd_language_model *gd_language_model_open(gd_context *context, const char *path);
-/* Write a model to a safetensors file, with what gd_language_model_open needs to know. */
+/* Write a model to a safetensors file, with what gd_language_model_open needs to know. A GPT-2 gets
+ * the published names ("transformer.h.0.attn.c_attn.weight"). */
 GD_API gd_status gd_language_model_save(const gd_language_model *model, const char *path);
 
 /* Its module, to optimize and count; owned by the model. */

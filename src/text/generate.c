@@ -11,7 +11,7 @@
 
 struct gd_generator {
     gd_language_model *model;
-    gd_language_cache cache;
+    gd_kv_cache *cache;
     float *logits; /* [vocabulary] */
 };
 
@@ -19,23 +19,14 @@ struct gd_generator {
 
 void gd_generator_reset(gd_generator *g)
 {
-    if (!g)
-        return;
-    for (int64_t layer = 0; layer < g->model->options.layers; layer++) {
-        gd_release(g->cache.k[layer]);
-        gd_release(g->cache.v[layer]);
-        g->cache.k[layer] = g->cache.v[layer] = NULL;
-    }
-    g->cache.length = 0;
+    if (g)
+        (void)gd_kv_cache_truncate(g->cache, 0);
 }
 
 static void destroy(void *object)
 {
     gd_generator *g = object;
-    if (g->cache.k && g->cache.v)
-        gd_generator_reset(g);
-    gd_free(g->cache.k);
-    gd_free(g->cache.v);
+    gd_kv_cache_release(g->cache);
     gd_free(g->logits);
     gd_free(g);
 }
@@ -54,11 +45,9 @@ gd_generator *gd_generator_open(gd_language_model *model)
     if (!g)
         return NULL;
     g->model = model;
-    g->cache.k = gd_alloc_zero((size_t)model->options.layers, sizeof(gd_tensor *));
-    g->cache.v = gd_alloc_zero((size_t)model->options.layers, sizeof(gd_tensor *));
+    g->cache = gd_kv_cache_create(model->options.context, .capacity = model->options.length);
     g->logits = gd_alloc((size_t)model->options.vocabulary * sizeof(float));
-    if (!g->cache.k || !g->cache.v || !g->logits ||
-        gd_context_adopt(model->options.context, g, destroy) != GD_OK) {
+    if (!g->cache || !g->logits || gd_context_adopt(model->options.context, g, destroy) != GD_OK) {
         destroy(g);
         return NULL;
     }
@@ -67,14 +56,13 @@ gd_generator *gd_generator_open(gd_language_model *model)
 
 int64_t gd_generator_length(const gd_generator *g)
 {
-    return g ? g->cache.length : 0;
+    return g ? gd_kv_cache_length(g->cache) : 0;
 }
 
 /* The logits behind the last of some tokens, into g->logits. */
 static gd_status step(gd_generator *g, gd_tensor *tokens)
 {
-    gd_tensor *hidden = gd_language_hidden(g->model, tokens, &g->cache);
-    gd_tensor *logits = gd_language_output(g->model, gd_slice(hidden, 1, -1, GD_END, 1));
+    gd_tensor *logits = gd_language_logits(g->model, tokens, g->cache);
     if (!logits)
         return gd_error_code();
     return gd_tensor_read(logits, g->logits, (size_t)g->model->options.vocabulary * sizeof(float));
@@ -110,10 +98,10 @@ const float *gd_generator_feed(gd_generator *g, const int32_t *tokens, size_t co
     const gd_language_options *o = &g->model->options;
     if (!tokens || count == 0)
         return gd_fail_null(GD_ERR_INVALID, "gd_generator_feed: there are no tokens");
-    if (count > (size_t)(o->length - g->cache.length))
+    if (count > (size_t)(o->length - gd_generator_length(g)))
         return gd_fail_null(
             GD_ERR_SHAPE, "gd_generator_feed: %zu tokens after %lld are more than the model's %lld",
-            count, (long long)g->cache.length, (long long)o->length);
+            count, (long long)gd_generator_length(g), (long long)o->length);
     for (size_t i = 0; i < count; i++)
         if (tokens[i] < 0 || tokens[i] >= o->vocabulary)
             return gd_fail_null(GD_ERR_INVALID, "gd_generator_feed: token %d; the model has %lld",
@@ -156,7 +144,7 @@ static bool ends(const gd_tokenizer *tokenizer, int32_t token)
 static const float *feed_last(gd_generator *g, const gd_tokens *tokens)
 {
     int64_t length = g->model->options.length;
-    if (g->cache.length < length)
+    if (gd_generator_length(g) < length)
         return gd_generator_feed(g, tokens->ids + tokens->count - 1, 1);
     size_t again = (size_t)(length + 1) / 2;
     gd_generator_reset(g);
@@ -184,7 +172,7 @@ static int64_t continue_text(const gd_generate_options *o, gd_tokens *tokens)
             return -1;
         made++;
         bool more = !o->callback || o->callback(o->user, token, text, size);
-        bool full = o->tokens == 0 && g->cache.length == model->length;
+        bool full = o->tokens == 0 && gd_generator_length(g) == model->length;
         if (!more || full || made == o->tokens)
             return made;
         logits = feed_last(g, tokens);

@@ -16,6 +16,65 @@
 
 #define PATH 128
 
+/* ---- names: those of GPT-2 as published, and ours ---- */
+
+static const struct name_pair {
+    const char *ours, *published;
+} whole_names[] = { { "token.weight", "wte.weight" },
+                    { "position.weight", "wpe.weight" },
+                    { "norm.weight", "ln_f.weight" },
+                    { "norm.bias", "ln_f.bias" } },
+  layer_names[] = { { "norm1.", "ln_1." },           { "self.qkv.", "attn.c_attn." },
+                    { "self.out.", "attn.c_proj." }, { "norm2.", "ln_2." },
+                    { "ff.up.", "mlp.c_fc." },       { "ff.down.", "mlp.c_proj." } };
+enum {
+    WHOLE_NAMES = sizeof whole_names / sizeof *whole_names,
+    LAYER_NAMES = sizeof layer_names / sizeof *layer_names
+};
+
+static bool starts_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* "3.norm1.bias" -> "transformer.h.3.ln_1.bias". Names it does not know stay. */
+static const char *published_name(const char *name, char out[PATH])
+{
+    const char *dot = strchr(name, '.');
+    bool in_layer = name[0] >= '0' && name[0] <= '9' && dot;
+    for (int i = 0; in_layer && i < LAYER_NAMES; i++)
+        if (starts_with(dot + 1, layer_names[i].ours)) {
+            snprintf(out, PATH, "transformer.h.%.*s.%s%s", (int)(dot - name), name,
+                     layer_names[i].published, dot + 1 + strlen(layer_names[i].ours));
+            return out;
+        }
+    for (int i = 0; i < WHOLE_NAMES; i++)
+        if (strcmp(name, whole_names[i].ours) == 0) {
+            snprintf(out, PATH, "transformer.%s", whole_names[i].published);
+            return out;
+        }
+    return name;
+}
+
+/* And back, with or without "transformer." NULL: the model has no use for it. A published GPT-2 may
+ * have its causal masks and a copy of its tied output beside its parameters. */
+static const char *own_name(const char *name, char out[PATH])
+{
+    static const char prefix[] = "transformer.";
+    name += starts_with(name, prefix) ? strlen(prefix) : 0;
+    for (int i = 0; i < WHOLE_NAMES; i++)
+        if (strcmp(name, whole_names[i].published) == 0)
+            return whole_names[i].ours;
+    const char *dot = starts_with(name, "h.") ? strchr(name + 2, '.') : NULL;
+    for (int i = 0; dot && i < LAYER_NAMES; i++)
+        if (starts_with(dot + 1, layer_names[i].published)) {
+            snprintf(out, PATH, "%.*s.%s%s", (int)(dot - name - 2), name + 2, layer_names[i].ours,
+                     dot + 1 + strlen(layer_names[i].published));
+            return out;
+        }
+    return NULL;
+}
+
 /* ---- what a safetensors file says of the model beside its tensors ---- */
 
 enum { NUMBERS = 9 };
@@ -56,12 +115,17 @@ gd_status gd_language_model_save(const gd_language_model *m, const char *path)
     }
     size_t count = (size_t)gd_module_count(m->module);
     gd_named_tensor *list = gd_alloc_zero(count + 1, sizeof *list);
-    if (!list)
-        return GD_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++)
-        list[i] = (gd_named_tensor){ gd_module_path(m->module, (int)i),
-                                     gd_module_tensor(m->module, (int)i) };
-    gd_status status = gd_tensors_save(path, list, count, metadata, NUMBERS);
+    char(*names)[PATH] = gd_alloc_zero(count + 1, PATH);
+    gd_status status = list && names ? GD_OK : GD_ERR_MEMORY;
+    for (size_t i = 0; status == GD_OK && i < count; i++) {
+        const char *name = gd_module_path(m->module, (int)i);
+        if (o.decoder == GD_DECODER_GPT2)
+            name = published_name(name, names[i]);
+        list[i] = (gd_named_tensor){ name, gd_module_tensor(m->module, (int)i) };
+    }
+    if (status == GD_OK)
+        status = gd_tensors_save(path, list, count, metadata, NUMBERS);
+    gd_free(names);
     gd_free(list);
     return status;
 }
@@ -150,43 +214,27 @@ static gd_status read_parameter(gd_language_model *m, const gd_tensor_file *file
     return status;
 }
 
-/* Whether the model has a use for a tensor of the file: a published GPT-2 may have its causal masks
- * and a copy of its tied output beside its parameters. */
-static bool is_wanted(const char *name)
-{
-    size_t n = strlen(name);
-    static const char *const masks[] = { ".attn.bias", ".attn.masked_bias" };
-    for (size_t i = 0; i < 2; i++)
-        if (n >= strlen(masks[i]) && strcmp(name + n - strlen(masks[i]), masks[i]) == 0)
-            return false;
-    return strcmp(name, "lm_head.weight") != 0;
-}
-
-/* The name a tensor of a file has in the model. */
-static const char *own_name(const gd_language_model *m, const char *name, char out[PATH])
-{
-    bool bare = m->options.decoder == GD_DECODER_GPT2 && strncmp(name, "transformer.", 12) != 0;
-    snprintf(out, PATH, "%s%s", bare ? "transformer." : "", name);
-    return out;
-}
-
 /* All that is in the file, then a look at what the model has: the same number of tensors. */
 static gd_status read_tensors(gd_language_model *m, const gd_tensor_file *file, const char *path)
 {
-    char name[PATH];
+    bool gpt2 = m->options.decoder == GD_DECODER_GPT2;
+    char text[PATH];
     gd_status status = GD_OK;
     for (size_t i = 0; status == GD_OK && i < gd_tensor_file_count(file); i++) {
         gd_tensor_info info;
         status = gd_tensor_file_info(file, i, &info);
-        if (status == GD_OK && is_wanted(info.name))
-            status = read_parameter(m, file, i, own_name(m, info.name, name));
+        const char *name = status != GD_OK ? NULL : gpt2 ? own_name(info.name, text) : info.name;
+        if (name)
+            status = read_parameter(m, file, i, name);
     }
     int there = gd_module_count(m->module);
     if (status == GD_OK)
         status = gd_language_fill(m);
-    if (status == GD_OK && gd_module_count(m->module) != there)
-        status =
-            gd_fail(GD_ERR_FORMAT, "%s: it lacks \"%s\"", path, gd_module_path(m->module, there));
+    if (status == GD_OK && gd_module_count(m->module) != there) {
+        const char *name = gd_module_path(m->module, there);
+        status = gd_fail(GD_ERR_FORMAT, "%s: it lacks \"%s\"", path,
+                         gpt2 ? published_name(name, text) : name);
+    }
     return status;
 }
 
@@ -221,38 +269,63 @@ static gd_language_model *open_safetensors(gd_context *context, const char *path
 typedef struct checkpoint {
     gd_language_model *model;
     const unsigned char *bytes;
-    size_t size, at;
-    float *scratch; /* room for the largest tensor */
+    size_t at;      /* of what has not been laid out yet */
+    float *scratch; /* room for the largest parameter */
 } checkpoint;
 
-/* The next tensor, [out, in] in the file, [in, out] as parameter where transposed. */
-static gd_status take(checkpoint *c, const char *name, int64_t rows, int64_t columns,
-                      bool transposed)
+/* A kind of tensor: [rows, columns], which is [out, in], in each of the layers. */
+typedef struct piece {
+    int64_t rows, columns;
+    size_t at; /* of the first layer's, in bytes */
+} piece;
+
+/* The next kind in the file, of `count` layers. */
+static piece lay_out(checkpoint *c, int64_t count, int64_t rows, int64_t columns)
 {
-    size_t bytes = (size_t)(rows * columns) * sizeof(float);
-    const unsigned char *from = c->bytes + c->at; /* at a multiple of 4 in the file */
-    gd_shape shape = rows == 1    ? GD_SHAPE(columns)
-                     : transposed ? GD_SHAPE(columns, rows)
-                                  : GD_SHAPE(rows, columns);
+    piece p = { rows, columns, c->at };
+    c->at += (size_t)(count * rows * columns) * sizeof(float);
+    return p;
+}
+
+/* A parameter from one to three pieces, which become its columns; vectors and, where `as_it_is`,
+ * matrices are not transposed. */
+static gd_status take(checkpoint *c, const char *name, int64_t layer, const piece *pieces,
+                      int count, bool as_it_is)
+{
+    int64_t in = pieces[0].columns, out = 0, first = 0;
+    for (int i = 0; i < count; i++)
+        out += pieces[i].rows;
+    gd_shape shape = out == 1 ? GD_SHAPE(in) : as_it_is ? GD_SHAPE(out, in) : GD_SHAPE(in, out);
     gd_tensor *to = gd_parameter(c->model->module, name, shape, GD_INIT_ZEROS);
     if (!to)
         return gd_error_code();
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t k = 0; k < columns; k++)
-            memcpy(&c->scratch[transposed ? k * rows + r : r * columns + k],
-                   from + 4 * (r * columns + k), 4);
-    c->at += bytes;
-    return gd_tensor_write(to, c->scratch, bytes);
+    for (int i = 0; i < count; first += pieces[i++].rows) {
+        const unsigned char *from = c->bytes + pieces[i].at;
+        from += 4 * layer * pieces[i].rows * in;
+        for (int64_t r = 0; r < pieces[i].rows; r++)
+            for (int64_t k = 0; k < in; k++)
+                memcpy(&c->scratch[as_it_is ? r * in + k : k * out + first + r],
+                       from + 4 * (r * in + k), 4);
+    }
+    return gd_tensor_write(to, c->scratch, (size_t)(in * out) * sizeof(float));
 }
 
-/* One kind of tensor of all layers. */
-static gd_status take_layers(checkpoint *c, const char *name, int64_t rows, int64_t columns)
+enum { NORM1, WQ, WK, WV, WO, NORM2, W1, W2, W3, KINDS };
+
+static gd_status take_layer(checkpoint *c, int64_t layer, const piece kind[KINDS])
 {
+    static const struct {
+        const char *name;
+        int first, count;
+    } parameters[] = { { "norm1.weight", NORM1, 1 }, { "self.qkv.weight", WQ, 3 },
+                       { "self.out.weight", WO, 1 }, { "norm2.weight", NORM2, 1 },
+                       { "ff.gate.weight", W1, 1 },  { "ff.down.weight", W2, 1 },
+                       { "ff.up.weight", W3, 1 } };
     gd_status status = GD_OK;
-    for (int64_t layer = 0; status == GD_OK && layer < c->model->options.layers; layer++) {
+    for (size_t i = 0; status == GD_OK && i < sizeof parameters / sizeof *parameters; i++) {
         char path[PATH];
-        snprintf(path, sizeof path, "layers.%lld.%s", (long long)layer, name);
-        status = take(c, path, rows, columns, rows > 1);
+        snprintf(path, sizeof path, "%lld.%s", (long long)layer, parameters[i].name);
+        status = take(c, path, layer, &kind[parameters[i].first], parameters[i].count, false);
     }
     return status;
 }
@@ -260,29 +333,27 @@ static gd_status take_layers(checkpoint *c, const char *name, int64_t rows, int6
 static gd_status take_all(checkpoint *c)
 {
     const gd_language_options *o = &c->model->options;
-    int64_t kv_width = o->width / o->heads * o->kv_heads;
-    const struct {
-        const char *name;
-        int64_t rows, columns;
-    } kinds[] = {
-        { "attention_norm.weight", 1, o->width },
-        { "attention.wq.weight", o->width, o->width },
-        { "attention.wk.weight", kv_width, o->width },
-        { "attention.wv.weight", kv_width, o->width },
-        { "attention.wo.weight", o->width, o->width },
-        { "ffn_norm.weight", 1, o->width },
-        { "feed_forward.w1.weight", o->hidden, o->width },
-        { "feed_forward.w2.weight", o->width, o->hidden },
-        { "feed_forward.w3.weight", o->hidden, o->width },
-    };
-    gd_status status = take(c, "tok_embeddings.weight", o->vocabulary, o->width, false);
-    for (size_t i = 0; status == GD_OK && i < sizeof kinds / sizeof *kinds; i++)
-        status = take_layers(c, kinds[i].name, kinds[i].rows, kinds[i].columns);
+    int64_t n = o->layers, width = o->width, kv_width = width / o->heads * o->kv_heads;
+    piece embedding = lay_out(c, 1, o->vocabulary, width), kind[KINDS];
+    kind[NORM1] = lay_out(c, n, 1, width);
+    kind[WQ] = lay_out(c, n, width, width);
+    kind[WK] = lay_out(c, n, kv_width, width);
+    kind[WV] = lay_out(c, n, kv_width, width);
+    kind[WO] = lay_out(c, n, width, width);
+    kind[NORM2] = lay_out(c, n, 1, width);
+    kind[W1] = lay_out(c, n, o->hidden, width);
+    kind[W2] = lay_out(c, n, width, o->hidden);
+    kind[W3] = lay_out(c, n, o->hidden, width);
+    piece norm = lay_out(c, 1, 1, width);
+    (void)lay_out(c, 1, o->length, width / o->heads); /* rotary angles */
+    piece output = lay_out(c, o->untied, o->vocabulary, width);
+    gd_status status = take(c, "token.weight", 0, &embedding, 1, true);
+    for (int64_t layer = 0; status == GD_OK && layer < n; layer++)
+        status = take_layer(c, layer, kind);
     if (status == GD_OK)
-        status = take(c, "norm.weight", 1, o->width, false);
-    c->at += (size_t)(o->length * (o->width / o->heads)) * sizeof(float); /* rotary angles */
+        status = take(c, "norm.weight", 0, &norm, 1, false);
     if (status == GD_OK && o->untied)
-        status = take(c, "output.weight", o->vocabulary, o->width, true);
+        status = take(c, "head.weight", 0, &output, 1, false);
     return status;
 }
 
@@ -326,10 +397,12 @@ static double expected_bytes(const gd_language_options *o)
     return LLAMA2C_HEADER + 4 * all;
 }
 
+/* Numbers in the largest parameter: a dense layer, queries, keys and values, or a table. */
 static int64_t largest(const gd_language_options *o)
 {
-    int64_t rows = o->vocabulary > o->hidden ? o->vocabulary : o->hidden;
-    return (rows > o->width ? rows : o->width) * o->width;
+    int64_t rows = 3 * o->width;
+    rows = rows > o->vocabulary ? rows : o->vocabulary;
+    return (rows > o->hidden ? rows : o->hidden) * o->width;
 }
 
 static gd_language_model *read_llama2c(gd_context *context, const gd_file_view *view,
@@ -344,7 +417,7 @@ static gd_language_model *read_llama2c(gd_context *context, const gd_file_view *
                             "%s: a llama2.c checkpoint of this header has %.0f bytes, the file %zu",
                             path, expected_bytes(&o), view->size);
     gd_language_model *m = gd_language_model_new(o);
-    checkpoint c = { .model = m, .bytes = view->data, .size = view->size, .at = LLAMA2C_HEADER };
+    checkpoint c = { .model = m, .bytes = view->data, .at = LLAMA2C_HEADER };
     c.scratch = m ? gd_alloc((size_t)largest(&o) * sizeof(float)) : NULL;
     if (m && (!c.scratch || take_all(&c) != GD_OK || gd_language_fill(m) != GD_OK)) {
         gd_language_model_release(m);

@@ -1,5 +1,6 @@
-/* text/language_model.c: decoder-only Transformers. Start at gd_language_hidden(), which is the
- * whole model; gpt2_layer() and llama_layer() are the two architectures. */
+/* text/language_model.c: decoder-only language models: their sizes, their initial weights, and how
+ * the two architectures are configured (config_of). What they compute is gd_nn_decoder_only
+ * (nn/transformer.c). */
 #include "text/language_model.h"
 
 #include "base/error.h"
@@ -7,179 +8,39 @@
 #include "base/random.h"
 
 #include <gradus/autograd.h>
-#include <gradus/compile.h>
 #include <gradus/ops.h>
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-
-#define PATH 96
-
-/* ---- parts ---- */
-
-static gd_tensor *drop(const gd_language_model *m, gd_tensor *x)
-{
-    bool drops = m->options.dropout > 0.0 && gd_module_is_training(m->module);
-    return drops ? gd_dropout(x, m->options.dropout) : x;
-}
-
-/* "transformer.h.3." and `name` */
-static const char *path_of(const gd_language_model *m, int64_t layer, const char *name,
-                           char path[PATH])
-{
-    const char *stem = m->options.decoder == GD_DECODER_GPT2 ? "transformer.h" : "layers";
-    snprintf(path, PATH, "%s.%lld.%s", stem, (long long)layer, name);
-    return path;
-}
-
-/* x @ weight, + bias in GPT-2 */
-static gd_tensor *dense(gd_language_model *m, int64_t layer, const char *name, gd_tensor *x,
-                        int64_t units)
-{
-    char path[PATH];
-    return gd_linear(m->module, path_of(m, layer, name, path), x, units,
-                     .no_bias = m->options.decoder == GD_DECODER_LLAMA);
-}
-
-static gd_tensor *norm_at(gd_language_model *m, const char *path, gd_tensor *x)
-{
-    char full[PATH + 8];
-    gd_shape shape = GD_SHAPE(m->options.width);
-    snprintf(full, sizeof full, "%s.weight", path);
-    gd_tensor *weight = gd_parameter(m->module, full, shape, GD_INIT_ONES);
-    if (m->options.decoder == GD_DECODER_LLAMA)
-        return gd_rms_norm(x, weight);
-    snprintf(full, sizeof full, "%s.bias", path);
-    gd_tensor *bias = gd_parameter(m->module, full, shape, GD_INIT_ZEROS);
-    return weight && bias ? gd_layer_norm(x, weight, bias) : NULL;
-}
-
-static gd_tensor *norm(gd_language_model *m, int64_t layer, const char *name, gd_tensor *x)
-{
-    char path[PATH];
-    return norm_at(m, path_of(m, layer, name, path), x);
-}
-
-/* ---- attention ---- */
-
-/* [batch, time, heads * d] -> [batch, heads, time, d] */
-static gd_tensor *split_heads(gd_tensor *x, int64_t heads)
-{
-    if (!x)
-        return NULL;
-    gd_shape s = gd_tensor_shape(x);
-    gd_shape split = GD_SHAPE(s.dim[0], s.dim[1], heads, s.dim[2] / heads);
-    return gd_transpose(gd_reshape(x, split), 1, 2);
-}
-
-/* and back */
-static gd_tensor *join_heads(gd_tensor *x)
-{
-    if (!x)
-        return NULL;
-    gd_shape s = gd_tensor_shape(x);
-    return gd_reshape(gd_transpose(x, 1, 2), GD_SHAPE(s.dim[0], s.dim[2], s.dim[1] * s.dim[3]));
-}
-
-/* `new` behind what is kept, which it replaces. */
-static gd_tensor *extend(gd_tensor **kept, gd_tensor *new)
-{
-    gd_tensor *all = *kept ? gd_concat((gd_tensor *[]){ *kept, new }, 2, 2) : new;
-    if (!all)
-        return NULL;
-    gd_retain(all);
-    gd_release(*kept);
-    *kept = all;
-    return all;
-}
-
-/* q, k, v [batch, heads, time, d] -> [batch, time, width] */
-static gd_tensor *attend(const gd_language_model *m, int64_t layer, gd_tensor *q, gd_tensor *k,
-                         gd_tensor *v, gd_language_cache *cache)
-{
-    if (cache && k && v) {
-        k = extend(&cache->k[layer], k);
-        v = extend(&cache->v[layer], v);
-    }
-    double dropout = gd_module_is_training(m->module) ? m->options.dropout : 0.0;
-    return join_heads(gd_attention(q, k, v, .causal = true, .dropout = dropout));
-}
-
-/* ---- GPT-2 ---- */
-
-static gd_tensor *gpt2_attention(gd_language_model *m, int64_t layer, gd_tensor *x,
-                                 gd_language_cache *cache)
-{
-    int64_t heads = m->options.heads, width = m->options.width;
-    gd_tensor *qkv = split_heads(dense(m, layer, "attn.c_attn", x, 3 * width), 3 * heads);
-    gd_tensor *y =
-        attend(m, layer, gd_slice(qkv, 1, 0, heads, 1), gd_slice(qkv, 1, heads, 2 * heads, 1),
-               gd_slice(qkv, 1, 2 * heads, 3 * heads, 1), cache);
-    return dense(m, layer, "attn.c_proj", y, width);
-}
-
-static gd_tensor *gpt2_layer(gd_language_model *m, int64_t layer, gd_tensor *x,
-                             gd_language_cache *cache)
-{
-    gd_tensor *a = gpt2_attention(m, layer, norm(m, layer, "ln_1", x), cache);
-    x = gd_add(x, drop(m, a));
-    gd_tensor *h = dense(m, layer, "mlp.c_fc", norm(m, layer, "ln_2", x), m->options.hidden);
-    gd_tensor *f = dense(m, layer, "mlp.c_proj", gd_gelu_tanh(h), m->options.width);
-    return gd_add(x, drop(m, f));
-}
-
-/* ---- Llama ---- */
-
-static gd_tensor *llama_attention(gd_language_model *m, int64_t layer, gd_tensor *x,
-                                  gd_language_cache *cache)
-{
-    const gd_language_options *o = &m->options;
-    int64_t start = cache ? cache->length : 0, kv_width = o->width / o->heads * o->kv_heads;
-    gd_tensor *q = split_heads(dense(m, layer, "attention.wq", x, o->width), o->heads);
-    gd_tensor *k = split_heads(dense(m, layer, "attention.wk", x, kv_width), o->kv_heads);
-    gd_tensor *v = split_heads(dense(m, layer, "attention.wv", x, kv_width), o->kv_heads);
-    gd_tensor *y =
-        attend(m, layer, gd_rope(q, .start = start), gd_rope(k, .start = start), v, cache);
-    return dense(m, layer, "attention.wo", y, o->width);
-}
-
-static gd_tensor *llama_layer(gd_language_model *m, int64_t layer, gd_tensor *x,
-                              gd_language_cache *cache)
-{
-    gd_tensor *a = llama_attention(m, layer, norm(m, layer, "attention_norm", x), cache);
-    x = gd_add(x, drop(m, a));
-    gd_tensor *n = norm(m, layer, "ffn_norm", x);
-    gd_tensor *gate = gd_silu(dense(m, layer, "feed_forward.w1", n, m->options.hidden));
-    gd_tensor *h = gd_mul(gate, dense(m, layer, "feed_forward.w3", n, m->options.hidden));
-    return gd_add(x, drop(m, dense(m, layer, "feed_forward.w2", h, m->options.width)));
-}
 
 /* ---- the model ---- */
 
-static gd_tensor *embedding(gd_language_model *m)
+static gd_transformer_config config_of(const gd_language_options *o)
 {
-    const char *path =
-        m->options.decoder == GD_DECODER_GPT2 ? "transformer.wte.weight" : "tok_embeddings.weight";
-    return gd_parameter(m->module, path, GD_SHAPE(m->options.vocabulary, m->options.width),
-                        GD_INIT_ZEROS);
+    gd_transformer_config c = { .width = o->width,
+                                .heads = o->heads,
+                                .heads_kv = o->kv_heads,
+                                .hidden = o->hidden,
+                                .layers = o->layers,
+                                .vocabulary = o->vocabulary,
+                                .context = o->length,
+                                .pre_norm = true,
+                                .tied = !o->untied,
+                                .dropout = o->dropout };
+    bool llama = o->decoder == GD_DECODER_LLAMA;
+    c.activation = llama ? GD_ACTIVATION_SWIGLU : GD_ACTIVATION_GELU_TANH;
+    c.norm = llama ? GD_NORM_RMS : GD_NORM_LAYER;
+    c.position = llama ? GD_POSITION_ROTARY : GD_POSITION_LEARNED;
+    c.no_bias = llama;
+    return c;
 }
 
-/* GPT-2 adds what it has learned of each position. */
-static gd_tensor *add_positions(gd_language_model *m, gd_tensor *x, int64_t start, int64_t time)
-{
-    gd_tensor *positions =
-        gd_parameter(m->module, "transformer.wpe.weight",
-                     GD_SHAPE(m->options.length, m->options.width), GD_INIT_ZEROS);
-    return gd_add(x, gd_slice(positions, 0, start, start + time, 1));
-}
-
-gd_tensor *gd_language_hidden(gd_language_model *m, gd_tensor *tokens, gd_language_cache *cache)
+gd_tensor *gd_language_logits(gd_language_model *m, gd_tensor *tokens, gd_kv_cache *cache)
 {
     if (!m || !tokens)
         return NULL;
     gd_shape shape = gd_tensor_shape(tokens);
-    int64_t start = cache ? cache->length : 0;
+    int64_t start = gd_kv_cache_length(cache);
     if (shape.rank != 2 || start + shape.dim[1] > m->options.length)
         return gd_fail_null(
             GD_ERR_SHAPE,
@@ -187,31 +48,13 @@ gd_tensor *gd_language_hidden(gd_language_model *m, gd_tensor *tokens, gd_langua
             "after %lld; [batch, time] is needed, and no more than its length",
             (long long)m->options.length, shape.rank,
             (long long)(shape.rank > 1 ? shape.dim[1] : 0), (long long)start);
-    bool gpt2 = m->options.decoder == GD_DECODER_GPT2;
-    gd_tensor *weight = embedding(m);
-    gd_tensor *x = weight ? gd_embedding(weight, tokens) : NULL;
-    if (gpt2)
-        x = add_positions(m, x, start, shape.dim[1]);
-    x = drop(m, x);
-    for (int64_t layer = 0; layer < m->options.layers; layer++)
-        x = gpt2 ? gpt2_layer(m, layer, x, cache) : llama_layer(m, layer, x, cache);
-    if (cache)
-        cache->length += shape.dim[1];
-    return norm_at(m, gpt2 ? "transformer.ln_f" : "norm", x);
-}
-
-gd_tensor *gd_language_output(gd_language_model *m, gd_tensor *hidden)
-{
-    if (!hidden)
-        return NULL;
-    if (m->options.untied)
-        return gd_linear(m->module, "output", hidden, m->options.vocabulary, .no_bias = true);
-    return gd_matmul(hidden, gd_transpose(embedding(m), 0, 1));
+    return gd_nn_decoder_only(m->module, NULL, tokens, &m->config, .cache = cache,
+                              .last_only = cache != NULL);
 }
 
 gd_tensor *gd_language_model_forward(gd_language_model *m, gd_tensor *tokens)
 {
-    return gd_language_output(m, gd_language_hidden(m, tokens, NULL));
+    return gd_language_logits(m, tokens, NULL);
 }
 
 gd_tensor *gd_language_model_loss(gd_language_model *m, gd_tensor *tokens, gd_tensor *targets)
@@ -281,6 +124,7 @@ gd_language_model *gd_language_model_new(gd_language_options o)
     if (!m)
         return NULL;
     m->options = o;
+    m->config = config_of(&o);
     m->module = gd_module_create(o.context, .seed = o.seed);
     if (!m->module || gd_context_adopt(o.context, m, destroy) != GD_OK) {
         destroy(m);
@@ -323,8 +167,7 @@ static gd_status draw_weights(gd_language_model *m)
         const char *path = gd_module_path(m->module, i);
         if (gd_tensor_shape(t).rank < 2)
             continue;
-        bool adds = ends_with(path, "c_proj.weight") || ends_with(path, "wo.weight") ||
-                    ends_with(path, "w2.weight");
+        bool adds = ends_with(path, "self.out.weight") || ends_with(path, "ff.down.weight");
         double deviation = adds ? 0.02 / sqrt(2.0 * (double)m->options.layers) : 0.02;
         int64_t count = gd_tensor_count(t);
         float *values = gd_alloc((size_t)count * sizeof *values);

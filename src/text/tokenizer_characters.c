@@ -82,6 +82,10 @@ static gd_status collect(gd_tokenizer *t, const char *text, size_t size)
     t->characters = gd_alloc(count * sizeof *t->characters);
     gd_status status = t->characters ? GD_OK : GD_ERR_MEMORY;
     for (uint32_t point = 0; status == GD_OK && point < POINTS; point++) {
+        if (!seen[point >> 3]) {
+            point |= 7; /* eight at once */
+            continue;
+        }
         if (!(seen[point >> 3] >> (point & 7) & 1))
             continue;
         char bytes[4];

@@ -1,0 +1,378 @@
+/* bench/gpt.c: training and running a GPT: ours, eager and compiled, against PyTorch eager and
+ * torch.compile (peers/gpt_torch.py). Start at gd_bench_gpt_run().
+ *
+ * All sides begin with the same weights, which we write to a file, and see the same tokens, which a
+ * formula gives. Before timing, the losses of the first steps are compared: ours among themselves
+ * bit for bit, those of PyTorch to 1e-3. A step is forward, backward and AdamW on a fixed batch; no
+ * dropout. Each side and mode runs in a process of its own, so that its peak memory is its own.
+ */
+#include "gpt.h"
+
+#include "measure.h"
+#include "peak.h"
+
+#include "base/cpu.h"
+
+#include <gradus/gradus.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CHECKED = 4, SEED = 1, PROMPT = 16, LOGITS = 8, THREADS = 2 };
+static const double learning_rate = 1e-4;
+
+#define CHECK(condition) \
+    ((condition) ? (void)0 : gd_bench_die("gpt, line %d: %s", __LINE__, gd_error_message()))
+
+/* ---- ours ---- */
+
+typedef struct trainee {
+    gd_context *context;
+    gd_language_model *model;
+    gd_optimizer *optimizer;
+    gd_function *train;
+    gd_tensor *in[2]; // [batch, time] each
+} trainee;
+
+static gd_tensor *step(void *user, gd_tensor *const *in)
+{
+    trainee *t = user;
+    return gd_minimize(t->optimizer, gd_language_model_loss(t->model, in[0], in[1]));
+}
+
+/* Token number i of the text all sides see. */
+static int64_t token(const gd_bench_gpt *g, int64_t i)
+{
+    return (i * 7919 + i / 5 * 31) % g->vocabulary;
+}
+
+static void open_model(trainee *t, const gd_bench_gpt *g, const char *weights)
+{
+    t->context = gd_open("cpu", .threads = THREADS);
+    t->model = weights
+                   ? gd_language_model_open(t->context, weights)
+                   : gd_language_model_create(t->context, .vocabulary = g->vocabulary,
+                                              .length = g->length, .layers = g->layers,
+                                              .heads = g->heads, .width = g->width, .seed = SEED);
+    CHECK(t->model);
+}
+
+static void open_trainee(trainee *t, const gd_bench_gpt *g, gd_mode mode, const char *weights)
+{
+    open_model(t, g, weights);
+    t->optimizer = gd_adamw(gd_language_model_module(t->model), .lr = learning_rate);
+    t->train = gd_compile(t->context, step, t, .mode = mode);
+    int64_t count = g->batch * g->time, *x = malloc(sizeof *x * (size_t)(count + 1));
+    if (x == NULL)
+        gd_bench_die("out of memory");
+    for (int64_t i = 0; i <= count; i++)
+        x[i] = token(g, i);
+    for (int i = 0; i < 2; i++)
+        t->in[i] = gd_from_host(t->context, GD_SHAPE(g->batch, g->time), GD_I64, x + i);
+    CHECK(t->train && t->in[1]);
+    free(x);
+}
+
+static void run_step(void *user)
+{
+    trainee *t = user;
+    CHECK(gd_call(t->train, 2, t->in));
+}
+
+/* Generation: a token after `PROMPT` others, over and over; the sequence starts anew when the
+ * model's length is reached. */
+typedef struct talker {
+    const gd_bench_gpt *gpt;
+    gd_generator *generator;
+} talker;
+
+static const float *begin(talker *t)
+{
+    int32_t tokens[PROMPT];
+    for (int i = 0; i < PROMPT; i++)
+        tokens[i] = (int32_t)token(t->gpt, i);
+    gd_generator_reset(t->generator);
+    const float *logits = gd_generator_feed(t->generator, tokens, PROMPT);
+    CHECK(logits);
+    return logits;
+}
+
+static void run_token(void *user)
+{
+    talker *t = user;
+    if (gd_generator_length(t->generator) >= 128 ||
+        gd_generator_length(t->generator) == t->gpt->length)
+        (void)begin(t);
+    int32_t next = (int32_t)token(t->gpt, gd_generator_length(t->generator));
+    CHECK(gd_generator_feed(t->generator, &next, 1));
+}
+
+/* ---- a side in a process of its own: prints lines as the peer does ---- */
+
+/* The most memory this process has had, in MiB. */
+static double peak_memory(void)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    double kib = NAN;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "VmHWM:", 6) == 0)
+            kib = strtod(line + 6, NULL);
+    if (file != NULL)
+        fclose(file);
+    return kib / 1024;
+}
+
+static void side_train(const gd_bench_gpt *g, gd_mode mode, const char *weights)
+{
+    trainee t;
+    open_trainee(&t, g, mode, weights);
+    double losses[CHECKED];
+    for (int i = 0; i < CHECKED; i++)
+        losses[i] = gd_item(gd_call(t.train, 2, t.in));
+    double seconds = gd_bench_seconds(run_step, &t, 1, THREADS, g->seconds);
+    printf("step ours %.9g", seconds);
+    for (int i = 0; i < CHECKED; i++)
+        printf(" %.17g", losses[i]);
+    printf("\nmemory ours %.1f\n", peak_memory());
+    if (getenv("BENCH_PROFILE")) { /* what takes the time, for people */
+        enum { ROWS = 2000, RUNS = 3 };
+        static gd_kernel_profile rows[ROWS];
+        int count = gd_function_profile(t.train, 2, t.in, RUNS, rows, ROWS);
+        for (int i = 0; i < count && i < ROWS; i++)
+            fprintf(stderr, "%9.3f ms %7.1f GFLOP/s %6.1f GB/s  %s  %s\n", rows[i].seconds * 1e3,
+                    rows[i].flops / rows[i].seconds * 1e-9, rows[i].bytes / rows[i].seconds * 1e-9,
+                    rows[i].op, rows[i].what);
+    }
+    gd_close(t.context);
+}
+
+static void side_generate(const gd_bench_gpt *g, const char *weights)
+{
+    trainee t = { 0 };
+    open_model(&t, g, weights);
+    talker talk = { g, gd_generator_open(t.model) };
+    CHECK(talk.generator);
+    const float *logits = begin(&talk);
+    float first[LOGITS];
+    memcpy(first, logits, sizeof first);
+    printf("token ours %.9g", gd_bench_seconds(run_token, &talk, 8, THREADS, g->seconds));
+    for (int i = 0; i < LOGITS; i++)
+        printf(" %.9g", (double)first[i]);
+    printf("\n");
+    gd_close(t.context);
+}
+
+/* ---- the sides, compared ---- */
+
+typedef struct result {
+    char name[128];
+    double seconds, memory; /* NAN: not reported */
+    double checks[GD_BENCH_MOST_NUMBERS];
+    int check_count;
+} result;
+
+/* false: there is no such peer. */
+static bool run_side(const char *const *arguments, result *r)
+{
+    *r = (result){ .seconds = NAN, .memory = NAN };
+    gd_bench_process *process = gd_bench_start(arguments, THREADS);
+    gd_bench_line line;
+    while (process != NULL && gd_bench_read(process, &line)) {
+        if (strcmp(line.kind, "name") == 0)
+            snprintf(r->name, sizeof r->name, "%.*s", (int)sizeof r->name - 1, line.text);
+        else if (strcmp(line.kind, "note") == 0)
+            fprintf(stderr, "%s\n", line.text);
+        else if (strcmp(line.kind, "memory") == 0 && line.count > 0)
+            r->memory = line.numbers[0];
+        else if (line.count > 0) {
+            r->seconds = line.numbers[0];
+            r->check_count = line.count - 1;
+            memcpy(r->checks, line.numbers + 1, sizeof(double) * (size_t)(line.count - 1));
+        }
+    }
+    int status = process != NULL ? gd_bench_finish(process) : 3;
+    if (status != 0 && status != 3 && status != 127)
+        fprintf(stderr, "%s %s failed: exit status %d\n", arguments[0], arguments[1], status);
+    return status == 0 && !isnan(r->seconds);
+}
+
+static bool agree(const result *a, const result *b, double tolerance)
+{
+    bool same = a->check_count == b->check_count && a->check_count > 0;
+    for (int i = 0; same && i < a->check_count; i++)
+        same = fabs(a->checks[i] - b->checks[i]) <= tolerance;
+    return same;
+}
+
+/* Multiply-adds of a step times two: each weight of a product thrice a token (Kaplan et al. 2020),
+ * and the scores and sums of causal attention. */
+static double step_flops(const gd_bench_gpt *g)
+{
+    double c = (double)g->width, l = (double)g->layers;
+    double tokens = (double)(g->batch * g->time);
+    double weights = 12 * l * c * c + (double)g->vocabulary * c;
+    return tokens * (6 * weights + 6 * l * c * (double)g->time);
+}
+
+/* Bytes of weights that a token needs: all but the tables of tokens and positions, of which it
+ * needs a row; but the first is the output's too. */
+static double token_bytes(const gd_bench_gpt *g)
+{
+    double c = (double)g->width;
+    return 4 * ((double)g->layers * (12 * c * c + 13 * c) + (double)g->vocabulary * c + 2 * c);
+}
+
+typedef struct run {
+    const gd_bench_gpt *gpt;
+    char self[4096], weights[4096];
+    char count[16], seconds[16], numbers[8][24];
+} run;
+
+static bool run_ours(run *r, const char *mode, result *out)
+{
+    const char *arguments[] = { r->self, mode, r->weights, NULL };
+    return run_side(arguments, out);
+}
+
+static bool run_peer(run *r, const char *mode, result *out)
+{
+    const gd_bench_gpt *g = r->gpt;
+    const int64_t numbers[] = { g->heads, g->batch, g->time, PROMPT };
+    for (int i = 0; i < 4; i++)
+        snprintf(r->numbers[i], sizeof r->numbers[i], "%lld", (long long)numbers[i]);
+    snprintf(r->seconds, sizeof r->seconds, "%g", g->seconds);
+    snprintf(r->count, sizeof r->count, "%d", THREADS);
+    const char *arguments[] = { gd_bench_python(),
+                                GD_SOURCE_DIR "/bench/peers/gpt_torch.py",
+                                mode,
+                                r->weights,
+                                r->count,
+                                r->seconds,
+                                r->numbers[0],
+                                r->numbers[1],
+                                r->numbers[2],
+                                r->numbers[3],
+                                NULL };
+    return run_side(arguments, out);
+}
+
+static gd_bench_row make_row(const gd_bench_gpt *g, const char *name, const char *metric,
+                             double ours, bool verified)
+{
+    return (gd_bench_row){ .suite = g->suite,
+                           .name = name,
+                           .threads = THREADS,
+                           .metric = metric,
+                           .ours = ours,
+                           .peer = NAN,
+                           .bound_fraction = NAN,
+                           .verified = verified };
+}
+
+/* A row for each peer that is there, or one without. */
+static void print_rows(gd_bench_row row, const result *peers, const bool *there, bool memory,
+                       const result *ours, double tolerance)
+{
+    bool any = false, verified = row.verified;
+    double scale = memory ? 1.0 : 1e3;
+    for (int i = 0; i < 2; i++) {
+        if (!there[i])
+            continue;
+        row.peer = scale * (memory ? peers[i].memory : peers[i].seconds);
+        row.peer_name = peers[i].name;
+        row.verified = verified && agree(ours, &peers[i], tolerance);
+        gd_bench_print_row(&row);
+        any = true;
+    }
+    if (!any)
+        gd_bench_print_row(&row);
+}
+
+static void compare_training(run *r)
+{
+    const gd_bench_gpt *g = r->gpt;
+    static const char *const cases[] = { "train step, compiled", "train step, eager" };
+    static const char *const memories[] = { "peak memory of training, compiled",
+                                            "peak memory of training, eager" };
+    result ours[2], peers[2];
+    bool there[2];
+    if (!run_ours(r, "--compiled", &ours[0]) || !run_ours(r, "--eager", &ours[1]))
+        gd_bench_die("%s failed", r->self);
+    there[0] = run_peer(r, "eager", &peers[0]);
+    there[1] = run_peer(r, "compile", &peers[1]);
+    double peak = 0.0;
+    for (int i = 0; i < 5; i++)
+        peak = fmax(peak, gd_bench_peak_flops(gd_isa_choose(), false, THREADS));
+    fprintf(stderr, "\n%s: a step is %.1f GFLOP; at the peak of %.0f GFLOP/s it takes %.0f ms\n",
+            g->suite, step_flops(g) * 1e-9, peak * 1e-9, step_flops(g) / peak * 1e3);
+    for (int i = 0; i < 2; i++) {
+        bool same = agree(&ours[0], &ours[i], 0.0);
+        gd_bench_row row = make_row(g, cases[i], "ms", ours[i].seconds * 1e3, same);
+        row.bound_fraction = step_flops(g) / peak / ours[i].seconds;
+        print_rows(row, peers, there, false, &ours[i], 1e-3);
+        print_rows(make_row(g, memories[i], "MiB", ours[i].memory, same), peers, there, true,
+                   &ours[i], 1e-3);
+    }
+}
+
+static void compare_generation(run *r)
+{
+    const gd_bench_gpt *g = r->gpt;
+    result ours, peers[2];
+    bool there[2] = { false, false };
+    if (!run_ours(r, "--generate", &ours))
+        gd_bench_die("%s failed", r->self);
+    there[0] = run_peer(r, "generate", &peers[0]);
+    gd_bench_bandwidth memory;
+    bool known = gd_bench_memory(THREADS, &memory);
+    gd_bench_row row =
+        make_row(g, "a token, batch 1", "ms", ours.seconds * 1e3, ours.check_count == LOGITS);
+    if (known) {
+        row.bound_fraction = token_bytes(g) / memory.read / ours.seconds;
+        fprintf(stderr, "%s: a token reads %.0f MB of weights; at %.1f GB/s that takes %.1f ms\n",
+                g->suite, token_bytes(g) * 1e-6, memory.read * 1e-9,
+                token_bytes(g) / memory.read * 1e3);
+    }
+    print_rows(row, peers, there, false, &ours, 1e-3);
+}
+
+/* The weights all sides begin with. */
+static void write_weights(run *r)
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(r->weights, sizeof r->weights, "%s/bench_%s_%d.safetensors", folder ? folder : "/tmp",
+             r->gpt->suite, (int)getpid());
+    trainee t = { 0 };
+    open_model(&t, r->gpt, NULL);
+    CHECK(gd_language_model_save(t.model, r->weights) == GD_OK);
+    gd_module *m = gd_language_model_module(t.model);
+    fprintf(stderr, "%s: %lld parameters\n", r->gpt->suite,
+            (long long)gd_module_parameter_count(m));
+    gd_close(t.context);
+}
+
+int gd_bench_gpt_run(const gd_bench_gpt *g, int count, char **arguments)
+{
+    if (count == 3) {
+        if (strcmp(arguments[1], "--generate") == 0)
+            side_generate(g, arguments[2]);
+        else
+            side_train(g, strcmp(arguments[1], "--eager") ? GD_MODE_COMPILED : GD_MODE_EAGER,
+                       arguments[2]);
+        return 0;
+    }
+    run r = { .gpt = g };
+    ssize_t length = readlink("/proc/self/exe", r.self, sizeof r.self - 1);
+    if (length < 0)
+        gd_bench_die("cannot find this program");
+    write_weights(&r);
+    compare_training(&r);
+    if (g->generates)
+        compare_generation(&r);
+    unlink(r.weights);
+    return gd_bench_all_verified() ? 0 : 1;
+}

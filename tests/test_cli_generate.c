@@ -1,0 +1,126 @@
+/* tests/test_cli_generate.c: the command `gradus generate`: a story as it should be, a model we
+ * made, and mistakes. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#ifdef GD_TOOL
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gradus/gradus.h>
+
+#include "support/shared_data.h"
+
+/* Run `gradus generate ARGUMENTS`: its exit code; what it says on one of the two streams in `text`.
+ */
+static int run(const char *arguments, bool errors, char *text, size_t size)
+{
+    char command[4096];
+    snprintf(command, sizeof command, "'%s' generate %s %s", GD_TOOL, arguments,
+             errors ? "2>&1 >/dev/null" : "2>/dev/null");
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t length = fread(text, 1, size - 1, pipe);
+    text[length] = '\0';
+    int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void assert_fails(const char *arguments, int code, const char *words)
+{
+    char text[4096];
+    assert_int_equal(run(arguments, true, text, sizeof text), code);
+    if (!strstr(text, words))
+        print_error("expected \"%s\" in:\n%s\n", words, text);
+    assert_non_null(strstr(text, words));
+}
+
+static void a_story_is_told_word_for_word(void **state)
+{
+    (void)state;
+    size_t size;
+    char *expected = shared_text("models/stories260K/expected_t0_n200.txt", &size);
+    char model[1024], arguments[3000], text[8192];
+    snprintf(model, sizeof model, "%s", shared_data("models/stories260K/stories260K.bin"));
+    snprintf(arguments, sizeof arguments, "'%s' --tokenizer '%s' --temperature 0 --tokens 200",
+             model, shared_data("models/stories260K/tok512.bin"));
+    assert_int_equal(run(arguments, false, text, sizeof text), 0);
+    assert_int_equal(strlen(text), size + 1);
+    assert_memory_equal(text, expected, size);
+    assert_int_equal(text[size], '\n');
+    free(expected);
+}
+
+static void a_model_of_ones_own_talks(void **state)
+{
+    (void)state;
+#ifndef GD_HAVE_JANSSON
+    skip();
+#endif
+    char path[512], characters[512], arguments[2000], text[2][4096];
+    snprintf(path, sizeof path, GD_BINARY_DIR "/test_cli_generate_%d.safetensors", (int)getpid());
+    snprintf(characters, sizeof characters, GD_BINARY_DIR "/test_cli_generate_%d.txt",
+             (int)getpid());
+    gd_context *gd = gd_open("cpu");
+    gd_language_model *m = gd_language_model_create(gd, .vocabulary = 4, .length = 16, .layers = 1,
+                                                    .heads = 2, .width = 8, .seed = 1);
+    assert_int_equal(gd_language_model_save(m, path), GD_OK);
+    gd_close(gd);
+    FILE *f = fopen(characters, "w");
+    fputs("abcb\n", f);
+    fclose(f);
+    snprintf(arguments, sizeof arguments,
+             "'%s' --tokenizer 'characters:%s' --prompt ab --tokens 40 --seed 3 --quiet", path,
+             characters);
+    for (int i = 0; i < 2; i++) /* beyond the model's length, and again the same */
+        assert_int_equal(run(arguments, false, text[i], sizeof text[i]), 0);
+    assert_int_equal(strlen(text[0]), 2 + 40 + 1);
+    assert_memory_equal(text[0], "ab", 2);
+    assert_string_equal(text[0], text[1]);
+    snprintf(arguments, sizeof arguments, "'%s' --tokenizer bytes", path);
+    assert_fails(arguments, 1, "the model has 4 tokens, the tokeniser 256");
+    snprintf(arguments, sizeof arguments, "'%s' --tokenizer 'characters:%s' --prompt xyz", path,
+             characters);
+    assert_fails(arguments, 1, "not among the 4 characters");
+    remove(path);
+    remove(characters);
+}
+
+static void mistakes_are_told(void **state)
+{
+    (void)state;
+    assert_fails("", 2, "a MODEL is needed");
+    assert_fails("model.bin", 2, "--tokenizer is needed");
+    assert_fails("model.bin --tokenizer bytes --top-p 2", 2, "--top-p takes a number from 0 to 1");
+    assert_fails("/nowhere/model.bin --tokenizer bytes", 1, "/nowhere/model.bin");
+    assert_fails("model.bin --tokenizer /nowhere/tok", 1, "/nowhere/tok");
+    char text[8192];
+    assert_int_equal(run("--help", false, text, sizeof text), 0);
+    assert_non_null(strstr(text, "Usage: gradus generate MODEL"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_story_is_told_word_for_word),
+        cmocka_unit_test(a_model_of_ones_own_talks),
+        cmocka_unit_test(mistakes_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+int main(void)
+{
+    return 77; /* no tool in this build */
+}
+
+#endif
