@@ -10,8 +10,8 @@
 typedef struct conv_job {
     const gd_conv_attr *attr;
     gd_conv_sizes s;
-    const void *a, *b, *bias; /* the operands, in their order */
-    void *out;
+    const double *a, *b, *bias; /* the operands, in their order */
+    double *out;
 } conv_job;
 
 /* Taps have an index each axis; the rows of one tap. */
@@ -51,47 +51,181 @@ static void row_inside(const conv_job *job, const tap *t, int64_t *first, int64_
     *first = low < *end ? low : *end;
 }
 
-#define REAL  float
-#define N(op) op##_f32
-#include "backend/cpu/convolution_loops.h"
-#define REAL  double
-#define N(op) op##_f64
-#include "backend/cpu/convolution_loops.h"
+/* ---- f64: every element is a sum in the order channels, taps (gradient of the weight: batch,
+ * positions), each product and each sum rounded ---- */
 
-static gd_status run(const gd_kernel_call *call, const gd_layout *x, const gd_layout *w,
-                     const gd_layout *y, gd_range_fn f32, gd_range_fn f64, int64_t planes)
+/* Planes [begin, end) of y [n, o]. */
+static void forward(void *context, int64_t begin, int64_t end, int thread)
 {
+    (void)thread;
+    const conv_job *job = context;
+    const gd_conv_sizes *s = &job->s;
+    const int64_t step = job->attr->stride[2], rows = s->out[0] * s->out[1], width = s->out[2];
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t n = i / (s->groups * s->o), o = i % (s->groups * s->o);
+        const double *x = job->a + (n * s->groups + o / s->o) * s->c * s->in_plane;
+        const double *w = job->b + o * s->c * s->taps; /* [c, taps] */
+        double *y = job->out + i * s->out_plane;
+        for (int64_t p = 0; p < s->out_plane; p++)
+            y[p] = 0;
+        for (int64_t k = 0; k < s->c * s->taps; k++) {
+            const tap t = tap_at(s, k % s->taps);
+            const double *plane = x + k / s->taps * s->in_plane, factor = w[k];
+            int64_t first, last;
+            row_inside(job, &t, &first, &last);
+            for (int64_t row = 0; row < rows; row++) {
+                double *to = y + row * width;
+                const int64_t from = row_seen(job, &t, row / s->out[1], row % s->out[1]);
+                const int64_t low = from < 0 ? width : first, high = from < 0 ? width : last;
+                const double *seen_row = plane + (from < 0 ? 0 : from + seen(job, &t, 2, 0));
+                for (int64_t p = 0; p < low; p++)
+                    to[p] += factor * 0;
+                for (int64_t p = low; p < high; p++)
+                    to[p] += factor * seen_row[p * step];
+                for (int64_t p = high; p < width; p++)
+                    to[p] += factor * 0;
+            }
+        }
+        const double bias = job->bias ? (job->bias)[o] : 0;
+        for (int64_t p = 0; p < s->out_plane; p++) {
+            const double value = job->bias ? y[p] + bias : y[p];
+            y[p] = job->attr->relu && value < 0 ? 0 : value;
+        }
+    }
+}
+
+/* Row (z, y) of x's plane gathers what tap t brings it from g's plane. */
+static void gather_row(const conv_job *job, const tap *t, const int64_t at[2], const double *g,
+                       double factor, double *to)
+{
+    const gd_conv_sizes *s = &job->s;
+    const gd_conv_attr *attr = job->attr;
+    int64_t row = 0;
+    bool inside = true;
+    for (int a = 0; a < 2; a++) {
+        const int64_t place = at[a] + attr->before[a] - t->at[a] * attr->dilation[a];
+        if (place % attr->stride[a])
+            return;
+        const int64_t p = place / attr->stride[a];
+        inside = inside && p >= 0 && p < s->out[a];
+        row = row * s->out[a] + p;
+    }
+    const int64_t step = attr->stride[2], shift = attr->before[2] - t->at[2] * attr->dilation[2];
+    for (int64_t q = ((-shift) % step + step) % step; q < s->in[2]; q += step) {
+        const int64_t p = (q + shift) / step;
+        to[q] += factor * (inside && p >= 0 && p < s->out[2] ? g[row * s->out[2] + p] : 0);
+    }
+}
+
+/* Planes [begin, end) of x's gradient [n, c]. */
+static void grad_input(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const conv_job *job = context;
+    const gd_conv_sizes *s = &job->s;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t n = i / (s->groups * s->c), c = i % s->c, group = i / s->c % s->groups;
+        double *x = job->out + i * s->in_plane;
+        for (int64_t q = 0; q < s->in_plane; q++)
+            x[q] = 0;
+        for (int64_t o = group * s->o; o < (group + 1) * s->o; o++) {
+            const double *g = job->a + (n * s->groups * s->o + o) * s->out_plane;
+            const double *w = job->b + (o * s->c + c) * s->taps; /* [taps] */
+            for (int64_t k = 0; k < s->taps; k++) {
+                const tap t = tap_at(s, k);
+                for (int64_t row = 0; row < s->in[0] * s->in[1]; row++) {
+                    const int64_t at[2] = { row / s->in[1], row % s->in[1] };
+                    gather_row(job, &t, at, g, w[k], x + row * s->in[2]);
+                }
+            }
+        }
+    }
+}
+
+/* Kernels [begin, end) of the weight's gradient [o, c]. */
+static void grad_weight(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const conv_job *job = context;
+    const gd_conv_sizes *s = &job->s;
+    const int64_t step = job->attr->stride[2], rows = s->out[0] * s->out[1], width = s->out[2];
+    for (int64_t i = begin * s->taps; i < end * s->taps; i++) {
+        const tap t = tap_at(s, i % s->taps);
+        const int64_t o = i / s->taps / s->c, c = o / s->o * s->c + i / s->taps % s->c;
+        int64_t first, last;
+        row_inside(job, &t, &first, &last);
+        double sum = 0;
+        for (int64_t row = 0; row < s->n * rows; row++) {
+            const int64_t n = row / rows, y = row % rows;
+            const double *g =
+                job->a + ((n * s->groups * s->o + o) * rows + y) * width; /* [width] */
+            const double *x = job->b + (n * s->groups * s->c + c) * s->in_plane;
+            const int64_t from = row_seen(job, &t, y / s->out[1], y % s->out[1]);
+            const int64_t low = from < 0 ? width : first, high = from < 0 ? width : last;
+            x += from < 0 ? 0 : from + seen(job, &t, 2, 0);
+            for (int64_t p = 0; p < low; p++)
+                sum += g[p] * 0;
+            for (int64_t p = low; p < high; p++)
+                sum += g[p] * x[p * step];
+            for (int64_t p = high; p < width; p++)
+                sum += g[p] * 0;
+        }
+        job->out[i] = sum;
+    }
+}
+
+/* ---- the ops ---- */
+
+enum direction { FORWARD, GRAD_INPUT, GRAD_WEIGHT };
+static const gd_range_fn f64_planes[] = { forward, grad_input, grad_weight };
+
+_Static_assert(GD_CONV_SCRATCH <= GD_CPU_SCRATCH, "convolution works in a thread's scratch");
+
+static gd_status run(const gd_kernel_call *call, enum direction direction, const gd_layout *x,
+                     const gd_layout *w, const gd_layout *y)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
     const gd_conv_attr *attr = call->attr;
+    const gd_conv_sizes s = gd_conv_sizes_of(x, w, y, attr->groups);
+    const void *bias = call->n > 2 ? call->in[2].data : NULL;
+    const gd_layout *out = call->out.layout;
+    if (out->dtype == GD_F32) {
+        const gd_conv_args args = { .attr = attr,
+                                    .s = s,
+                                    .a = call->in[0].data,
+                                    .b = call->in[1].data,
+                                    .bias = bias,
+                                    .out = call->out.data,
+                                    .threads = cpu->base.threads,
+                                    .workspace = cpu->workspace,
+                                    .scratch = cpu->scratch };
+        cpu->conv_f32[direction](&args);
+        return GD_OK;
+    }
     conv_job job = { .attr = attr,
-                     .s = gd_conv_sizes_of(x, w, y, attr->groups),
+                     .s = s,
                      .a = call->in[0].data,
                      .b = call->in[1].data,
-                     .bias = call->n > 2 ? call->in[2].data : NULL,
+                     .bias = bias,
                      .out = call->out.data };
-    const bool is_f32 = call->out.layout->dtype == GD_F32;
-    gd_parallel_for(call->device->threads, planes, 1, is_f32 ? f32 : f64, &job);
+    gd_parallel_for(cpu->base.threads, out->shape[0] * out->shape[1], 1, f64_planes[direction],
+                    &job);
     return GD_OK;
 }
 
 static gd_status convolution(const gd_kernel_call *call)
 {
-    const gd_layout *y = call->out.layout;
-    return run(call, call->in[0].layout, call->in[1].layout, y, forward_f32, forward_f64,
-               y->shape[0] * y->shape[1]);
+    return run(call, FORWARD, call->in[0].layout, call->in[1].layout, call->out.layout);
 }
 
 static gd_status convolution_grad_input(const gd_kernel_call *call)
 {
-    const gd_layout *x = call->out.layout;
-    return run(call, x, call->in[1].layout, call->in[0].layout, grad_input_f32, grad_input_f64,
-               x->shape[0] * x->shape[1]);
+    return run(call, GRAD_INPUT, call->out.layout, call->in[1].layout, call->in[0].layout);
 }
 
 static gd_status convolution_grad_weight(const gd_kernel_call *call)
 {
-    const gd_layout *w = call->out.layout;
-    return run(call, call->in[1].layout, w, call->in[0].layout, grad_weight_f32, grad_weight_f64,
-               w->shape[0] * w->shape[1]);
+    return run(call, GRAD_WEIGHT, call->in[1].layout, call->out.layout, call->in[0].layout);
 }
 
 void gd_cpu_register_convolution(gd_kernel_fn *kernel)

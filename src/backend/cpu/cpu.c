@@ -20,13 +20,17 @@ typedef void (*register_fn)(gd_kernel_fn *kernel);
 typedef struct isa_kernels {
     register_fn elementwise, reduce, softmax, norm, attention;
     gd_gemm_fn gemm_f32, gemm_f64;
+    gd_conv_fn conv[3];
 } isa_kernels;
 
-#define KERNELS_OF(isa)                                                           \
-    {                                                                             \
-        gd_cpu_register_elementwise_##isa, gd_cpu_register_reduce_##isa,          \
-            gd_cpu_register_softmax_##isa, gd_cpu_register_norm_##isa,            \
-            gd_cpu_register_attention_##isa, gd_gemm_f32_##isa, gd_gemm_f64_##isa \
+#define KERNELS_OF(isa)                                                                            \
+    {                                                                                              \
+        gd_cpu_register_elementwise_##isa, gd_cpu_register_reduce_##isa,                           \
+            gd_cpu_register_softmax_##isa, gd_cpu_register_norm_##isa,                             \
+            gd_cpu_register_attention_##isa, gd_gemm_f32_##isa, gd_gemm_f64_##isa,                 \
+        {                                                                                          \
+            gd_conv_forward_f32_##isa, gd_conv_grad_input_f32_##isa, gd_conv_grad_weight_f32_##isa \
+        }                                                                                          \
     }
 static const isa_kernels kernels[GD_ISA_COUNT] = {
     [GD_ISA_BASELINE] = KERNELS_OF(baseline),
@@ -46,6 +50,7 @@ static void fill_table(gd_cpu_device *cpu)
     const isa_kernels *chosen = &kernels[cpu->isa];
     cpu->gemm_f32 = chosen->gemm_f32;
     cpu->gemm_f64 = chosen->gemm_f64;
+    memcpy(cpu->conv_f32, chosen->conv, sizeof cpu->conv_f32);
     chosen->elementwise(cpu->base.kernel);
     chosen->reduce(cpu->base.kernel);
     chosen->softmax(cpu->base.kernel);

@@ -4,6 +4,7 @@
 #define GD_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
+#include "backend/cpu/conv.h"
 #include "backend/cpu/gemm.h"
 #include "base/cpu.h"
 
@@ -11,7 +12,8 @@ typedef struct gd_cpu_device {
     gd_device base; /* first: a gd_device is one of these when its back end is the CPU's */
     gd_isa isa;
     gd_gemm_fn gemm_f32, gemm_f64;
-    void *workspace; /* scratch of gemm, gd_gemm_workspace_bytes(threads) */
+    gd_conv_fn conv_f32[3]; /* forward, gradient by the input, by the weight */
+    void *workspace;        /* scratch of gemm, gd_gemm_workspace_bytes(threads) */
     void *scratch; /* other kernels' scratch: scratch_stride bytes for each thread, aligned to 64 */
     size_t scratch_stride; /* GD_CPU_SCRATCH */
 } gd_cpu_device;

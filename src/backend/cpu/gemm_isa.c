@@ -5,6 +5,7 @@
  */
 #include "backend/cpu/gemm.h"
 
+#include "backend/cpu/conv.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/simd.h"
 #include "base/threads.h"
@@ -72,6 +73,9 @@
 #include "backend/cpu/gemm_pack.h"
 #include "backend/cpu/gemm_vector.h"
 #include "backend/cpu/gemm_driver.h"
+#include "backend/cpu/conv_window.h"
+#include "backend/cpu/conv_driver.h"
+#include "backend/cpu/conv_grad_weight.h"
 #undef REAL
 #undef VEC
 #undef VMASK

@@ -1,0 +1,44 @@
+/* backend/cpu/conv.h: convolution in f32 as a matrix product whose one operand, the image seen
+ * through the kernel's windows, is never made: the packing of the product (gemm.h) reads it out of
+ * the image (implicit im2col; Chetlur et al. 2014).
+ *
+ * The results are DEFINED as gemm.h defines a product's: a chain of fused multiply-adds over blocks
+ * of GD_GEMM_KC steps from 0, and block sums added in ascending order, where the steps are
+ *     convolution               input channel of the group, then tap          then + bias, ReLU
+ *     convolution_grad_input    output channel of the group, then those taps that can bring the
+ *                               element something: the others fall between strides
+ *     convolution_grad_weight   image of the batch, then position
+ * in row-major order, and padding counts as zeros that are multiplied. No thread count, path or
+ * vector width changes a bit.
+ */
+#ifndef GD_BACKEND_CPU_CONV_H
+#define GD_BACKEND_CPU_CONV_H
+
+#include "ops/spatial.h"
+
+#include <stddef.h>
+
+typedef struct gd_conv_args {
+    const gd_conv_attr *attr;
+    gd_conv_sizes s;
+    const float *a, *b, *bias; /* the op's operands in their order, contiguous; bias or NULL */
+    float *out;
+    int threads;     /* at most */
+    void *workspace; /* of the matrix product, gd_gemm_thread_bytes() a thread */
+    void *scratch;   /* GD_CONV_SCRATCH bytes a thread, aligned to 64 */
+} gd_conv_args;
+
+#define GD_CONV_SCRATCH ((size_t)256 * 1024)
+
+/* One entry per instruction set: gd_conv_forward_f32_avx512 … */
+typedef void (*gd_conv_fn)(const gd_conv_args *args);
+#define GD_CONV_DECLARE(isa)                                     \
+    void gd_conv_forward_f32_##isa(const gd_conv_args *args);    \
+    void gd_conv_grad_input_f32_##isa(const gd_conv_args *args); \
+    void gd_conv_grad_weight_f32_##isa(const gd_conv_args *args);
+GD_CONV_DECLARE(baseline)
+GD_CONV_DECLARE(avx2)
+GD_CONV_DECLARE(avx512)
+GD_CONV_DECLARE(neon)
+
+#endif

@@ -1,0 +1,372 @@
+/* backend/cpu/conv_driver.h: convolution and its gradients as matrix products with windows, blocked
+ * as gemm_driver.h blocks products and computed by the same micro-kernels. Included by gemm_isa.c
+ * for f32. conv.h says what is computed. Start at GD_ISA_NAME(gd_conv_forward_f32), at the end.
+ */
+
+/* C[m, positions] = A[m, depth] @ window[depth, positions], then bias and ReLU. */
+typedef struct conv_t {
+    window_t window;
+    int64_t m, depth; /* depth = channels * taps */
+    const float *a;   // [m, channels, taps...]
+    int64_t a_row, a_channel, a_tap[GD_SPATIAL];
+    bool taps_plain, a_plain; /* taps follow each other; channels too */
+    float *c;                 // [m, n, positions...]
+    int64_t c_row, c_n, c_step[GD_SPATIAL];
+    bool c_plain;      /* positions follow each other */
+    const float *bias; // [m] or NULL
+    bool relu;
+} conv_t;
+
+/* rows [row, row+rows) of A, steps [step, step+depth), to panel [rows, A_PANEL_ROW]. */
+static void pack_weight(const conv_t *v, int64_t row, int64_t rows, int64_t step, int64_t depth,
+                        float *panel)
+{
+    const window_t *w = &v->window;
+    int64_t channel = step / w->tap_count, tap = step % w->tap_count;
+    for (int64_t p = 0; p < depth; channel++, tap = 0) {
+        const float *a = v->a + row * v->a_row + channel * v->a_channel;
+        const int64_t count = LEAST(w->tap_count - tap, depth - p);
+        for (int64_t i = 0; i < rows; i++, a += v->a_row) {
+            float *to = panel + i * A_PANEL_ROW + p;
+            if (v->taps_plain) {
+                for (int64_t k = 0; k < count; k++)
+                    to[k] = a[tap + k];
+                continue;
+            }
+            int64_t tx = tap % w->taps[2], ty = tap / w->taps[2] % w->taps[1],
+                    tz = tap / w->taps[2] / w->taps[1];
+            for (int64_t k = 0; k < count; k++) {
+                to[k] = a[tz * v->a_tap[0] + ty * v->a_tap[1] + tx * v->a_tap[2]];
+                if (++tx == w->taps[2]) {
+                    tx = 0;
+                    if (++ty == w->taps[1]) {
+                        ty = 0;
+                        tz++;
+                    }
+                }
+            }
+        }
+        p += count;
+    }
+}
+
+/* Where the positions of a tile lie in C: runs of `stride`. */
+typedef struct place_t {
+    int64_t from, stride;
+    int32_t at, count;
+} place_t;
+
+static int list_places(const conv_t *v, int64_t column, int64_t columns, place_t *places)
+{
+    const window_t *w = &v->window;
+    int many = 0;
+    if (v->c_plain) {
+        for (int64_t at = 0; at < columns;) {
+            const int64_t n = (column + at) / w->plane, position = (column + at) % w->plane;
+            const int64_t count = LEAST(w->plane - position, columns - at);
+            places[many++] = (place_t){ n * v->c_n + position, 1, (int32_t)at, (int32_t)count };
+            at += count;
+        }
+        return many;
+    }
+    run_t runs[COLUMNS_MAX];
+    const int run_count = list_runs(w, column, columns, runs);
+    for (int i = 0; i < run_count; i++) {
+        const run_t *r = &runs[i];
+        const int64_t from =
+            r->n * v->c_n + r->z * v->c_step[0] + r->y * v->c_step[1] + r->x * v->c_step[2];
+        places[many++] = (place_t){ from, v->c_step[2], (int32_t)r->at, (int32_t)r->count };
+    }
+    return many;
+}
+
+/* A tile whose positions do not lie in whole vectors of one image: by way of a copy. */
+static void conv_tile_by_copy(tile_t t, int64_t rows, int64_t vecs, const place_t *places, int many)
+{
+    float copy[ROWS_MAX * COLUMNS_MAX];
+    float *c = t.c;
+    const int64_t c_row = t.c_row;
+    for (int64_t i = 0; t.accumulate && i < rows; i++)
+        for (int k = 0; k < many; k++)
+            copy_numbers(copy + i * COLUMNS_MAX + places[k].at, c + i * c_row + places[k].from,
+                         places[k].count, places[k].stride);
+    t.c = copy;
+    t.c_row = COLUMNS_MAX;
+    if (!GD_SIMD_MASK_FREE)
+        t.columns = vecs * LANES;
+    tile_kernels_f32[rows - 1][vecs - 1](&t);
+    for (int64_t i = 0; i < rows; i++)
+        for (int k = 0; k < many; k++) {
+            float *to = c + i * c_row + places[k].from;
+            const float *from = copy + i * COLUMNS_MAX + places[k].at;
+            if (places[k].stride == 1)
+                copy_numbers(to, from, places[k].count, 1);
+            else
+                for (int64_t x = 0; x < places[k].count; x++)
+                    to[x * places[k].stride] = from[x];
+        }
+}
+
+/* Rows [row, row+rows) of C, columns [column, column+columns), one block of the depth. */
+static void conv_panel(const conv_t *v, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                       int64_t step, int64_t depth, const float *packed, float *row_panel)
+{
+    const bool last = step + depth == v->depth;
+    tile_t t = {
+        .a = v->a + row * v->a_row + step,
+        .a_row = v->a_row,
+        .a_step = 1,
+        .depth = depth,
+        .c_row = v->c_row,
+        .row_bias = last && v->bias ? v->bias + row : NULL,
+        .row_bias_stride = 1,
+        .next_a = v->a,
+        .accumulate = step > 0,
+        .relu = last && v->relu,
+    };
+    if (v->a_plain && row + 2 * rows <= v->m) {
+        const int64_t tiles = (columns + COLUMNS_MAX - 1) / COLUMNS_MAX;
+        t.next_a = t.a + rows * v->a_row;
+        t.next_a_row = v->a_row;
+        t.next_lines = (depth + LINE * tiles - 1) / (LINE * tiles);
+    }
+    if (!v->a_plain || (v->m > 8 && collide_f32(v->a_row))) {
+        if (v->a_plain)
+            pack_rows_f32(row_panel, A_PANEL_ROW, t.a, t.a_row, rows, depth);
+        else
+            pack_weight(v, row, rows, step, depth, row_panel);
+        t.a = row_panel;
+        t.a_row = A_PANEL_ROW;
+    }
+    for (int64_t j = 0; j < columns; j += COLUMNS_MAX) {
+        place_t places[COLUMNS_MAX];
+        t.columns = LEAST(columns - j, COLUMNS_MAX);
+        const int64_t vecs = (t.columns + LANES - 1) / LANES;
+        const int many = list_places(v, column + j, t.columns, places);
+        t.b = packed + j * depth;
+        t.b_step = vecs * LANES;
+        t.c = v->c + row * v->c_row;
+        if (many == 1 && places[0].stride == 1 &&
+            (GD_SIMD_MASK_FREE || t.columns == vecs * LANES)) {
+            t.c += places[0].from;
+            tile_kernels_f32[rows - 1][vecs - 1](&t);
+        } else {
+            conv_tile_by_copy(t, rows, vecs, places, many);
+        }
+        t.next_a += t.next_lines * LINE;
+    }
+}
+
+/* Rows [row, row+m) and columns [column, column+n) of C in this thread. */
+static void conv_part(const conv_t *v, int64_t row, int64_t m, int64_t column, int64_t n,
+                      float *block)
+{
+    const int64_t block_size = (int64_t)(gd_gemm_block_bytes() / sizeof(float));
+    const int64_t block_columns = block_size / GD_GEMM_KC / COLUMNS_MAX * COLUMNS_MAX;
+    const int64_t panels = (m + ROWS_MAX - 1) / ROWS_MAX;
+    for (int64_t j = 0; j < n; j += block_columns) {
+        const int64_t columns = LEAST(n - j, block_columns);
+        for (int64_t step = 0; step < v->depth; step += GD_GEMM_KC) {
+            const int64_t depth = LEAST(v->depth - step, GD_GEMM_KC);
+            pack_window(&v->window, block, step, depth, column + j, columns);
+            for (int64_t i = 0; i < panels; i++) {
+                const int64_t from = m * i / panels, to = m * (i + 1) / panels;
+                conv_panel(v, row + from, to - from, column + j, columns, step, depth, block,
+                           block + block_size);
+            }
+        }
+    }
+}
+
+/* No steps: C is the bias, or 0. */
+static void conv_fill(const conv_t *v, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += COLUMNS_MAX) {
+        place_t places[COLUMNS_MAX];
+        const int many = list_places(v, j, LEAST(n - j, COLUMNS_MAX), places);
+        for (int64_t i = 0; i < v->m; i++) {
+            const float bias = v->bias ? v->bias[i] : 0;
+            for (int k = 0; k < many; k++)
+                for (int64_t x = 0; x < places[k].count; x++)
+                    v->c[i * v->c_row + places[k].from + x * places[k].stride] =
+                        v->relu && bias < 0 ? 0 : bias;
+        }
+    }
+}
+
+typedef struct conv_work {
+    const gd_conv_args *args;
+    conv_t first;                                     /* of group 0 */
+    int64_t group_data, group_a, group_c, group_bias; /* from one group to the next */
+    int64_t n;                                        /* columns */
+    int64_t row_parts, column_parts;
+} conv_work;
+
+static void conv_pieces(void *context, int64_t begin, int64_t end, int thread)
+{
+    const conv_work *work = context;
+    char *block = (char *)work->args->workspace + (size_t)thread * gd_gemm_thread_bytes();
+    const int64_t parts = work->row_parts * work->column_parts;
+    for (int64_t index = begin; index < end; index++) {
+        const int64_t group = index / parts, i = index % parts / work->column_parts,
+                      j = index % work->column_parts;
+        conv_t v = work->first;
+        v.window.data += group * work->group_data;
+        v.a += group * work->group_a;
+        v.c += group * work->group_c;
+        if (v.bias)
+            v.bias += group * work->group_bias;
+        const int64_t tiles = (work->n + COLUMNS_MAX - 1) / COLUMNS_MAX;
+        const int64_t row = v.m * i / work->row_parts,
+                      column = tiles * j / work->column_parts * COLUMNS_MAX;
+        const int64_t row_end = v.m * (i + 1) / work->row_parts;
+        const int64_t column_end =
+            LEAST(tiles * (j + 1) / work->column_parts * COLUMNS_MAX, work->n);
+        if (row_end > row && column_end > column)
+            conv_part(&v, row, row_end - row, column, column_end - column, (float *)(void *)block);
+    }
+}
+
+static void conv_run(conv_work *work)
+{
+    const conv_t *v = &work->first;
+    const int64_t groups = work->args->s.groups;
+    if (v->m == 0 || work->n == 0)
+        return;
+    if (v->depth == 0) {
+        for (int64_t g = 0; g < groups; g++) {
+            conv_t one = *v;
+            one.c += g * work->group_c;
+            one.bias = v->bias ? v->bias + g * work->group_bias : NULL;
+            conv_fill(&one, work->n);
+        }
+        return;
+    }
+    const gd_gemm_args size = {
+        .m = v->m, .n = work->n, .k = v->depth, .threads = work->args->threads
+    };
+    const int threads = gd_gemm_threads(&size, groups);
+    gd_gemm_divide(v->m, work->n, LANES, groups, threads, &work->row_parts, &work->column_parts);
+    gd_parallel_for(threads, groups * work->row_parts * work->column_parts, 1, conv_pieces, work);
+}
+
+/* Group 0 of x [n, c, in...] as y's positions see it. */
+static void set_forward_window(const gd_conv_args *args, const float *x, window_t *w)
+{
+    const gd_conv_sizes *s = &args->s;
+    const gd_conv_attr *attr = args->attr;
+    w->data = x;
+    w->n_stride = s->groups * s->c * s->in_plane;
+    w->c_stride = s->in_plane;
+    w->plane = s->out_plane;
+    w->tap_count = s->taps;
+    for (int a = 0; a < GD_SPATIAL; a++) {
+        w->size[a] = s->in[a];
+        w->count[a] = s->out[a];
+        w->step[a] = attr->stride[a];
+        w->taps[a] = s->kernel[a];
+        w->first[a] = -attr->before[a];
+        w->gap[a] = attr->dilation[a];
+    }
+}
+
+void GD_ISA_NAME(gd_conv_forward_f32)(const gd_conv_args *args)
+{
+    const gd_conv_sizes *s = &args->s;
+    conv_work work = { .args = args,
+                       .group_data = s->c * s->in_plane,
+                       .group_a = s->o * s->c * s->taps,
+                       .group_c = s->o * s->out_plane,
+                       .group_bias = s->o,
+                       .n = s->n * s->out_plane };
+    conv_t *v = &work.first;
+    set_forward_window(args, args->a, &v->window);
+    v->m = s->o;
+    v->depth = s->c * s->taps;
+    v->a = args->b;
+    v->a_row = v->depth;
+    v->taps_plain = v->a_plain = true;
+    v->c = args->out;
+    v->c_row = s->out_plane;
+    v->c_n = s->groups * s->o * s->out_plane;
+    v->c_plain = true;
+    v->bias = args->bias;
+    v->relu = args->attr->relu != 0;
+    conv_run(&work);
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Elements first, first + stride, … of each axis of x's gradient: those that the same taps reach.
+ */
+static void conv_grad_phase(conv_work *work, const int64_t first[GD_SPATIAL])
+{
+    const gd_conv_args *args = work->args;
+    const gd_conv_sizes *s = &args->s;
+    const gd_conv_attr *attr = args->attr;
+    conv_t *v = &work->first;
+    window_t *w = &v->window;
+    int64_t in_step = 1, tap_step = 1, tap_first = 0, c_first = 0;
+    w->plane = w->tap_count = 1;
+    for (int a = GD_SPATIAL - 1; a >= 0; a--) {
+        const int64_t stride = attr->stride[a], dilation = attr->dilation[a];
+        const int64_t every = stride / common_divisor(stride, dilation); /* tap may fit */
+        const int64_t at = first[a] + attr->before[a];
+        int64_t tap = 0;
+        while (tap < s->kernel[a] && (at - tap * dilation) % stride)
+            tap++;
+        w->size[a] = s->out[a];
+        w->count[a] = (s->in[a] - first[a] + stride - 1) / stride;
+        w->step[a] = 1;
+        w->taps[a] = tap < s->kernel[a] ? (s->kernel[a] - tap + every - 1) / every : 0;
+        w->first[a] = (at - tap * dilation) / stride;
+        w->gap[a] = -(every * dilation / stride);
+        w->plane *= w->count[a];
+        w->tap_count *= w->taps[a];
+        v->a_tap[a] = every * tap_step;
+        v->c_step[a] = stride * in_step;
+        tap_first += tap * tap_step;
+        c_first += first[a] * in_step;
+        tap_step *= s->kernel[a];
+        in_step *= s->in[a];
+    }
+    v->depth = s->o * w->tap_count;
+    v->a = args->b + tap_first;
+    v->taps_plain = w->tap_count == s->taps;
+    v->c = args->out + c_first;
+    v->c_plain = attr->stride[0] * attr->stride[1] * attr->stride[2] == 1;
+    work->n = s->n * w->plane;
+    conv_run(work);
+}
+
+void GD_ISA_NAME(gd_conv_grad_input_f32)(const gd_conv_args *args)
+{
+    const gd_conv_sizes *s = &args->s;
+    const int64_t *stride = args->attr->stride;
+    conv_work work = { .args = args,
+                       .group_data = s->o * s->out_plane,
+                       .group_a = s->o * s->c * s->taps,
+                       .group_c = s->c * s->in_plane };
+    conv_t *v = &work.first;
+    v->window.data = args->a;
+    v->window.n_stride = s->groups * s->o * s->out_plane;
+    v->window.c_stride = s->out_plane;
+    v->m = s->c;
+    v->a_row = s->taps;
+    v->a_channel = s->c * s->taps;
+    v->c_row = s->in_plane;
+    v->c_n = s->groups * s->c * s->in_plane;
+    int64_t first[GD_SPATIAL];
+    for (first[0] = 0; first[0] < LEAST(stride[0], s->in[0]); first[0]++)
+        for (first[1] = 0; first[1] < LEAST(stride[1], s->in[1]); first[1]++)
+            for (first[2] = 0; first[2] < LEAST(stride[2], s->in[2]); first[2]++)
+                conv_grad_phase(&work, first);
+}

@@ -1,0 +1,210 @@
+/* backend/cpu/conv_grad_weight.h: the gradient of a convolution's weight: for each group
+ *     dw[o, channel and tap] = G[o, positions] @ window[channel and tap, positions]^T
+ * with the positions of the whole batch. It is computed transposed: panels of window rows, read out
+ * of the image, against a packed block of G^T; sums stay in scratch until all positions are in.
+ * Included by gemm_isa.c. Start at GD_ISA_NAME(gd_conv_grad_weight_f32), at the end.
+ */
+
+typedef struct weight_work {
+    const gd_conv_args *args;
+    window_t window; /* of group 0 */
+    int64_t row_parts, column_parts;
+} weight_work;
+
+/* Part of the gradient of one group: window rows [row, row+m), output channels [column, column+n).
+ */
+typedef struct weight_part {
+    const window_t *window;
+    const float *g; // [n, o, plane], of the group
+    int64_t g_n;    /* from image to image */
+    float *out;     // [o, channels * taps]
+    int64_t out_row;
+    int64_t row, m, column, n, positions;
+    float *block, *panel, *sums; // G^T; window rows; [m, n]
+} weight_part;
+
+#define PIECES_KEPT 1024
+
+/* Pieces of the block's runs for every tap, as long as they fit; else of one tap at a time. */
+typedef struct piece_table {
+    run_t runs[GD_GEMM_KC];
+    int run_count;
+    bool kept;
+    piece_t pieces[PIECES_KEPT];
+    int first[PIECES_KEPT + 1]; /* [taps + 1], when kept */
+} piece_table;
+
+static void fill_table(const window_t *w, int64_t position, int64_t depth, piece_table *t)
+{
+    int64_t covered;
+    t->run_count = list_runs(w, position, depth, t->runs);
+    t->kept = t->run_count * w->tap_count <= PIECES_KEPT;
+    if (!t->kept)
+        return;
+    t->first[0] = 0;
+    for (int64_t tap = 0; tap < w->tap_count; tap++)
+        t->first[tap + 1] = t->first[tap] + list_pieces(w, tap, t->runs, t->run_count,
+                                                        t->pieces + t->first[tap], &covered);
+}
+
+/* Window rows [row, row+rows) at the block's positions, to panel [rows, A_PANEL_ROW]. */
+static void pack_window_rows(const window_t *w, piece_table *t, int64_t row, int64_t rows,
+                             int64_t depth, float *panel)
+{
+    const int64_t width = (depth + LANES - 1) / LANES * LANES;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t channel = (row + i) / w->tap_count, tap = (row + i) % w->tap_count;
+        const piece_t *pieces = t->pieces;
+        int many;
+        if (t->kept) {
+            pieces += t->first[tap];
+            many = t->first[tap + 1] - t->first[tap];
+        } else {
+            int64_t covered;
+            many = list_pieces(w, tap, t->runs, t->run_count, t->pieces, &covered);
+        }
+        const bool gaps = many != 1 || pieces->count < depth;
+        copy_pieces(pieces, many, gaps, w->data + channel * w->c_stride, w->step[2], width,
+                    panel + i * A_PANEL_ROW);
+    }
+}
+
+/* Positions [position, position+depth) of G's channels as panels [depth, width] of the block. */
+static void pack_gradient(const weight_part *part, int64_t position, int64_t depth)
+{
+    const int64_t plane = part->window->plane;
+    for (int64_t j = 0; j < part->n; j += COLUMNS_MAX) {
+        const int64_t columns = LEAST(part->n - j, COLUMNS_MAX);
+        const int64_t width = (columns + LANES - 1) / LANES * LANES;
+        float *panel = part->block + j * depth;
+        for (int64_t p = 0; p < depth;) {
+            const int64_t n = (position + p) / plane, at = (position + p) % plane;
+            const int64_t count = LEAST(plane - at, depth - p);
+            pack_transposed_f32(panel + p * width, width,
+                                part->g + n * part->g_n + (part->column + j) * plane + at, plane,
+                                count, columns);
+            p += count;
+        }
+    }
+}
+
+/* sums [m, n] -> out [n, m]. */
+static void store_transposed(const weight_part *part)
+{
+    for (int64_t j = 0; j < part->n; j += LANES)
+        for (int64_t i = 0; i < part->m; i += LANES) {
+            const int64_t columns = LEAST(part->n - j, LANES), rows = LEAST(part->m - i, LANES);
+            const VMASK in_mask = V(mask_first)(columns), out_mask = V(mask_first)(rows);
+            VEC square[LANES];
+            for (int64_t k = 0; k < LANES; k++)
+                square[k] = k < rows ? V(load_masked)(in_mask, part->sums + (i + k) * part->n + j)
+                                     : V(zero)();
+            V(transpose)(square);
+            float *out = part->out + (part->column + j) * part->out_row + part->row + i;
+            for (int64_t k = 0; k < columns; k++)
+                V(store_masked)(out + k * part->out_row, out_mask, square[k]);
+        }
+}
+
+/* One tile of sums whose columns do not fill vectors, where masks are not free: by way of a copy.
+ */
+static void weight_tile(tile_t *t, int64_t rows)
+{
+    const int64_t vecs = (t->columns + LANES - 1) / LANES;
+    if (GD_SIMD_MASK_FREE || t->columns == vecs * LANES) {
+        tile_kernels_f32[rows - 1][vecs - 1](t);
+        return;
+    }
+    tile_by_copy_f32(*t, rows, vecs, 1);
+}
+
+static void multiply_weight(const weight_part *part)
+{
+    piece_table table;
+    const int64_t panels = (part->m + ROWS_MAX - 1) / ROWS_MAX;
+    for (int64_t position = 0; position < part->positions; position += GD_GEMM_KC) {
+        const int64_t depth = LEAST(part->positions - position, GD_GEMM_KC);
+        fill_table(part->window, position, depth, &table);
+        pack_gradient(part, position, depth);
+        for (int64_t i = 0; i < panels; i++) {
+            const int64_t from = part->m * i / panels, rows = part->m * (i + 1) / panels - from;
+            pack_window_rows(part->window, &table, part->row + from, rows, depth, part->panel);
+            tile_t t = { .a = part->panel,
+                         .a_row = A_PANEL_ROW,
+                         .a_step = 1,
+                         .c_row = part->n,
+                         .depth = depth,
+                         .row_bias_stride = 1,
+                         .next_a = part->panel,
+                         .accumulate = position > 0 };
+            for (int64_t j = 0; j < part->n; j += COLUMNS_MAX) {
+                t.columns = LEAST(part->n - j, COLUMNS_MAX);
+                t.b = part->block + j * depth;
+                t.b_step = (t.columns + LANES - 1) / LANES * LANES;
+                t.c = part->sums + from * part->n + j;
+                weight_tile(&t, rows);
+            }
+        }
+    }
+    store_transposed(part);
+}
+
+/* Cut into what the block and the scratch hold. */
+static void weight_pieces(void *context, int64_t begin, int64_t end, int thread)
+{
+    const weight_work *work = context;
+    const gd_conv_args *args = work->args;
+    const gd_conv_sizes *s = &args->s;
+    const int64_t block_size = (int64_t)(gd_gemm_block_bytes() / sizeof(float));
+    const int64_t parts = work->row_parts * work->column_parts, rows = s->c * s->taps;
+    float *block =
+        (float *)(void *)((char *)args->workspace + (size_t)thread * gd_gemm_thread_bytes());
+    for (int64_t index = begin; index < end; index++) {
+        const int64_t group = index / parts, i = index % parts / work->column_parts,
+                      j = index % work->column_parts, vecs = (s->o + LANES - 1) / LANES;
+        window_t window = work->window;
+        window.data += group * s->c * s->in_plane;
+        const int64_t row_end = rows * (i + 1) / work->row_parts;
+        const int64_t column_end = LEAST(vecs * (j + 1) / work->column_parts * LANES, s->o);
+        weight_part part = { .window = &window,
+                             .g = args->a + group * s->o * s->out_plane,
+                             .g_n = s->groups * s->o * s->out_plane,
+                             .out = args->out + group * s->o * rows,
+                             .out_row = rows,
+                             .positions = s->n * s->out_plane,
+                             .block = block,
+                             .panel = block + block_size,
+                             .sums = (float *)(void *)((char *)args->scratch +
+                                                       (size_t)thread * GD_CONV_SCRATCH) };
+        const int64_t most_columns = block_size / GD_GEMM_KC / COLUMNS_MAX * COLUMNS_MAX;
+        for (part.column = vecs * j / work->column_parts * LANES; part.column < column_end;
+             part.column += part.n) {
+            part.n = LEAST(column_end - part.column, most_columns);
+            const int64_t most_rows =
+                (int64_t)(GD_CONV_SCRATCH / sizeof(float)) / part.n / ROWS_MAX * ROWS_MAX;
+            for (part.row = rows * i / work->row_parts; part.row < row_end; part.row += part.m) {
+                part.m = LEAST(row_end - part.row, most_rows);
+                multiply_weight(&part);
+            }
+        }
+    }
+}
+
+void GD_ISA_NAME(gd_conv_grad_weight_f32)(const gd_conv_args *args)
+{
+    const gd_conv_sizes *s = &args->s;
+    const int64_t rows = s->c * s->taps, positions = s->n * s->out_plane;
+    if (rows == 0 || s->o == 0)
+        return;
+    if (positions == 0) {
+        memset(args->out, 0, (size_t)(s->groups * s->o * rows) * sizeof(float));
+        return;
+    }
+    weight_work work = { .args = args };
+    set_forward_window(args, args->b, &work.window);
+    const gd_gemm_args size = { .m = rows, .n = s->o, .k = positions, .threads = args->threads };
+    const int threads = gd_gemm_threads(&size, s->groups);
+    gd_gemm_divide(rows, s->o, LANES, s->groups, threads, &work.row_parts, &work.column_parts);
+    gd_parallel_for(threads, s->groups * work.row_parts * work.column_parts, 1, weight_pieces,
+                    &work);
+}

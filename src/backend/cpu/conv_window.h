@@ -1,0 +1,141 @@
+/* backend/cpu/conv_window.h: the image seen through windows, as a matrix with a row for each
+ * channel and tap and a column for each position of the window, of every image of the batch. It is
+ * read in runs: positions that follow each other along an axis of the image. Included by
+ * gemm_isa.c. Start at window_t.
+ */
+
+typedef struct window_t {
+    const float *data; // [n, channels, size...], of one group
+    int64_t n_stride, c_stride;
+    int64_t size[GD_SPATIAL];
+    int64_t count[GD_SPATIAL], plane; /* positions of the window */
+    int64_t step[GD_SPATIAL];         /* between positions, in the image */
+    int64_t taps[GD_SPATIAL], tap_count;
+    int64_t first[GD_SPATIAL],
+        gap[GD_SPATIAL]; /* tap t of position p lies at p*step + first + t*gap */
+} window_t;
+
+/* Positions that follow each other in a row of positions; `at` is where they go. */
+typedef struct run_t {
+    int64_t n, z, y, x, at, count;
+} run_t;
+
+/* Elements `step` apart in the image, to go to `at`. */
+typedef struct piece_t {
+    int64_t from;
+    int32_t at, count;
+} piece_t;
+
+/* Positions [first, first+count), counted through the batch, as runs; returns how many. */
+static int list_runs(const window_t *w, int64_t first, int64_t count, run_t *runs)
+{
+    int many = 0;
+    int64_t n = first / w->plane, rest = first % w->plane;
+    int64_t x = rest % w->count[2], y = rest / w->count[2] % w->count[1],
+            z = rest / w->count[2] / w->count[1];
+    for (int64_t at = 0; at < count; many++) {
+        const int64_t length = LEAST(w->count[2] - x, count - at);
+        runs[many] = (run_t){ n, z, y, x, at, length };
+        at += length;
+        x = 0;
+        if (++y == w->count[1]) {
+            y = 0;
+            if (++z == w->count[0]) {
+                z = 0;
+                n++;
+            }
+        }
+    }
+    return many;
+}
+
+/* What tap `tap` sees of the image from the runs' positions, from channel 0 on; what they see of
+ * the padding is left out. Returns how many pieces; *covered counts their elements. */
+static int list_pieces(const window_t *w, int64_t tap, const run_t *runs, int run_count,
+                       piece_t *pieces, int64_t *covered)
+{
+    const int64_t tz = tap / (w->taps[1] * w->taps[2]), ty = tap / w->taps[2] % w->taps[1],
+                  tx = tap % w->taps[2];
+    const int64_t shift_z = w->first[0] + tz * w->gap[0], shift_y = w->first[1] + ty * w->gap[1],
+                  shift_x = w->first[2] + tx * w->gap[2], step = w->step[2];
+    int many = 0;
+    *covered = 0;
+    for (int i = 0; i < run_count; i++) {
+        const run_t *r = &runs[i];
+        const int64_t z = r->z * w->step[0] + shift_z, y = r->y * w->step[1] + shift_y,
+                      x = r->x * step + shift_x;
+        if (z < 0 || z >= w->size[0] || y < 0 || y >= w->size[1] || x >= w->size[2])
+            continue;
+        const int64_t low = x >= 0 ? 0 : step == 1 ? -x : (-x + step - 1) / step;
+        const int64_t room = step == 1 ? w->size[2] - x : (w->size[2] - x + step - 1) / step;
+        const int64_t high = LEAST(r->count, room);
+        if (low >= high)
+            continue;
+        const int64_t from =
+            r->n * w->n_stride + (z * w->size[1] + y) * w->size[2] + x + low * step;
+        const int32_t at = (int32_t)(r->at + low), length = (int32_t)(high - low);
+        *covered += length;
+        piece_t *last = &pieces[many - 1];
+        if (many > 0 && step == 1 && last->from + last->count == from &&
+            last->at + last->count == at)
+            last->count += length;
+        else
+            pieces[many++] = (piece_t){ from, at, length };
+    }
+    return many;
+}
+
+/* count numbers, `step` apart, to dst. */
+GD_SIMD_INLINE void copy_numbers(float *dst, const float *src, int64_t count, int64_t step)
+{
+    int64_t i = 0;
+    if (step != 1) {
+        for (; i < count; i++)
+            dst[i] = src[i * step];
+        return;
+    }
+    for (; i + LANES <= count; i += LANES)
+        V(store)(dst + i, V(load)(src + i));
+    if (GD_SIMD_MASK_FREE) {
+        const VMASK mask = V(mask_first)(count - i);
+        V(store_masked)(dst + i, mask, V(load_masked)(mask, src + i));
+        return;
+    }
+    for (; i < count; i++)
+        dst[i] = src[i];
+}
+
+/* A row of `width` numbers (rounded up to vectors): the pieces, zeros between them. */
+GD_SIMD_INLINE void copy_pieces(const piece_t *pieces, int many, bool gaps, const float *data,
+                                int64_t step, int64_t width, float *row)
+{
+    for (int64_t i = 0; gaps && i < width; i += LANES)
+        V(store)(row + i, V(zero)());
+    for (int k = 0; k < many; k++)
+        copy_numbers(row + pieces[k].at, data + pieces[k].from, pieces[k].count, step);
+}
+
+/* Rows [row, row+depth) of the matrix, columns [column, column+columns), to dst, in panels as
+ * pack_b makes them. */
+static void pack_window(const window_t *w, float *dst, int64_t row, int64_t depth, int64_t column,
+                        int64_t columns)
+{
+    for (int64_t j = 0; j < columns; j += COLUMNS_MAX) {
+        const int64_t count = LEAST(columns - j, COLUMNS_MAX);
+        const int64_t width = (count + LANES - 1) / LANES * LANES;
+        float *panel = dst + j * depth; // [depth, width]
+        run_t runs[COLUMNS_MAX];
+        piece_t pieces[COLUMNS_MAX];
+        const int run_count = list_runs(w, column + j, count, runs);
+        for (int64_t tap = 0; tap < w->tap_count; tap++) {
+            int64_t covered;
+            const int many = list_pieces(w, tap, runs, run_count, pieces, &covered);
+            int64_t c = row > tap ? (row - tap + w->tap_count - 1) / w->tap_count : 0;
+            int64_t p = c * w->tap_count + tap - row;
+            const float *data = w->data + c * w->c_stride;
+            for (; p < depth; p += w->tap_count, data += w->c_stride)
+                copy_pieces(pieces, many, covered < width, data, w->step[2], width,
+                            panel + p * width);
+        }
+    }
+}
