@@ -1,7 +1,8 @@
 /* compile/epilogue.c: writes matmul, matmul + bias, matmul + ReLU and matmul + bias + ReLU as one
- * `linear`. The product adds the bias and applies ReLU to each finished element, the same roundings
- * in the same order as the separate kernels. Only where nobody else reads what disappears, and only
- * for f32 and f64. The new op stands where the last of the old ones stood. */
+ * `linear`, and a convolution with the ReLU behind it as one `convolution`. The product adds the
+ * bias and applies ReLU to each finished element, the same roundings in the same order as the
+ * separate kernels. Only where nobody else reads what disappears, and only for f32 and f64. The new
+ * op stands where the last of the old ones stood. */
 #include "compile/passes.h"
 
 #include "base/memory.h"
@@ -78,6 +79,28 @@ static void rewrite(gd_ir *ir, int32_t product, const int32_t *user, const int32
     ++*changes;
 }
 
+static void rewrite_convolution(gd_ir *ir, int32_t convolution, const int32_t *user,
+                                const int32_t *until, int *changes)
+{
+    gd_ir_value *c = &ir->values[convolution];
+    const int32_t next = c->is_output ? -1 : user[convolution];
+    if (next < 0 || ir->values[next].op->id != GD_OP_relu || !same_result(&ir->values[next], c) ||
+        !gd_ir_may_sink(ir, until, c, next))
+        return;
+    gd_conv_attr *attr = gd_arena_push(&ir->memory, sizeof *attr, 8);
+    if (!attr)
+        return; /* as right as before */
+    *attr = *(const gd_conv_attr *)c->attr;
+    attr->relu = 1;
+    gd_ir_value *relu = &ir->values[next];
+    relu->op = c->op;
+    relu->attr = attr;
+    relu->n = c->n;
+    relu->in = c->in;
+    c->kind = GD_IR_DEAD;
+    ++*changes;
+}
+
 gd_status gd_pass_epilogue(gd_ir *ir, int *changes)
 {
     if (!ir->context->device->kernel[GD_OP_linear])
@@ -94,6 +117,8 @@ gd_status gd_pass_epilogue(gd_ir *ir, int *changes)
         if (v->kind == GD_IR_OP && v->op->id == GD_OP_matmul &&
             (v->layout.dtype == GD_F32 || v->layout.dtype == GD_F64))
             rewrite(ir, (int32_t)i, user, until, changes);
+        else if (v->kind == GD_IR_OP && v->op->id == GD_OP_convolution)
+            rewrite_convolution(ir, (int32_t)i, user, until, changes);
     }
     gd_free(user);
     gd_free(until);

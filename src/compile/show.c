@@ -11,6 +11,18 @@ static double flops(const gd_plan *plan, const gd_ir_value *v)
     case GD_OP_matmul:
     case GD_OP_linear:
         return 2.0 * count * (double)first->shape[first->rank - 1];
+    case GD_OP_convolution: { /* by w [o, c, kernel...] */
+        const gd_layout *w = &plan->ir.values[v->in[1]].layout;
+        return w->shape[0] ? 2.0 * count * (double)(gd_layout_count(w) / w->shape[0]) : 0;
+    }
+    case GD_OP_convolution_grad_input:    /* by g and w, */
+    case GD_OP_convolution_grad_weight: { /* or into w */
+        const bool by_input = v->op->id == GD_OP_convolution_grad_input;
+        const gd_layout *w = by_input ? &plan->ir.values[v->in[1]].layout : &v->layout;
+        return w->shape[0] ? 2.0 * (double)gd_layout_count(first) *
+                                 (double)(gd_layout_count(w) / w->shape[0])
+                           : 0;
+    }
     case GD_OP_fused:
         return count * ((const gd_fused_attr *)v->attr)->n_instructions;
     case GD_OP_sum:

@@ -1,0 +1,360 @@
+/* tests/test_conv.c: what the rows of support/op_rows_conv.c do not cover: the definition of f32
+ * convolution bit for bit (backend/cpu/conv.h) on sizes that reach every path of the packed core,
+ * on every instruction set and number of threads; the ReLU that the compiler joins; ties of maxima.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <gradus/autograd.h>
+#include <gradus/compile.h>
+#include <gradus/conv.h>
+#include <gradus/ops.h>
+
+#include "backend/cpu/gemm.h"
+#include "support/tensors.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the definition ---- */
+
+typedef struct conv_case {
+    int64_t n, groups, c, o; /* channels of a group */
+    int64_t in[3], kernel[3], stride[3], pad[3], dilation[3];
+} conv_case;
+
+static const conv_case cases[] = {
+    { 2, 1, 37, 19, { 1, 9, 15 }, { 1, 3, 3 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
+    { 3, 1, 30, 45, { 1, 7, 7 }, { 1, 3, 3 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
+    { 1, 1, 3, 16, { 1, 37, 35 }, { 1, 7, 7 }, { 1, 2, 2 }, { 0, 3, 3 }, { 1, 1, 1 } },
+    { 2, 1, 3, 8, { 1, 17, 32 }, { 1, 3, 3 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
+    { 2, 1, 300, 33, { 1, 5, 5 }, { 1, 1, 1 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
+    { 2, 1, 20, 18, { 1, 11, 13 }, { 1, 1, 1 }, { 1, 2, 2 }, { 0, 0, 0 }, { 1, 1, 1 } },
+    { 2, 3, 5, 7, { 1, 11, 13 }, { 1, 3, 2 }, { 1, 2, 1 }, { 0, 2, 1 }, { 1, 1, 2 } },
+    { 2, 9, 1, 1, { 1, 21, 40 }, { 1, 3, 3 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
+    { 1, 5, 1, 2, { 1, 12, 17 }, { 1, 5, 5 }, { 1, 2, 2 }, { 0, 2, 2 }, { 1, 1, 1 } },
+    { 1, 1, 4, 6, { 5, 6, 7 }, { 3, 2, 3 }, { 2, 1, 3 }, { 1, 1, 1 }, { 1, 2, 1 } },
+    { 1, 1, 6, 16, { 1, 14, 14 }, { 1, 5, 5 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
+    { 7, 1, 1, 6, { 1, 28, 28 }, { 1, 5, 5 }, { 1, 1, 1 }, { 0, 2, 2 }, { 1, 1, 1 } },
+};
+
+static float multiply_add(float a, float b, float c, bool fused)
+{
+    volatile float product = a * b; /* rounded, where there is no fused multiply-add */
+    return fused ? fmaf(a, b, c) : product + c;
+}
+
+/* A sum in blocks of GD_GEMM_KC steps. */
+typedef struct chain {
+    float block, total;
+    int64_t steps;
+    bool fused;
+} chain;
+
+static void chain_add(chain *s, float a, float b)
+{
+    if (s->steps > 0 && s->steps % GD_GEMM_KC == 0) {
+        s->total = s->steps == GD_GEMM_KC ? s->block : s->total + s->block;
+        s->block = 0;
+    }
+    s->block = multiply_add(a, b, s->block, s->fused);
+    s->steps++;
+}
+
+static float chain_end(const chain *s)
+{
+    return s->steps <= GD_GEMM_KC ? s->block : s->total + s->block;
+}
+
+typedef struct sizes {
+    const conv_case *c;
+    int64_t out[3], in_plane, taps, plane;
+} sizes;
+
+static sizes sizes_of(const conv_case *c)
+{
+    sizes s = { .c = c, .in_plane = 1, .taps = 1, .plane = 1 };
+    for (int a = 0; a < 3; a++) {
+        s.out[a] =
+            (c->in[a] + 2 * c->pad[a] - c->dilation[a] * (c->kernel[a] - 1) - 1) / c->stride[a] + 1;
+        s.in_plane *= c->in[a];
+        s.taps *= c->kernel[a];
+        s.plane *= s.out[a];
+    }
+    return s;
+}
+
+/* Index along axis a of the index `flat` in a box of these sizes. */
+static int64_t along(const int64_t size[3], int64_t flat, int a)
+{
+    return a == 2 ? flat % size[2] : a == 1 ? flat / size[2] % size[1] : flat / size[2] / size[1];
+}
+
+/* x's element seen from position p through tap k, in a plane; -1 in the padding. */
+static int64_t seen(const sizes *s, int64_t p, int64_t k)
+{
+    int64_t flat = 0;
+    for (int a = 0; a < 3; a++) {
+        const int64_t at = along(s->out, p, a) * s->c->stride[a] - s->c->pad[a] +
+                           along(s->c->kernel, k, a) * s->c->dilation[a];
+        if (at < 0 || at >= s->c->in[a])
+            return -1;
+        flat = flat * s->c->in[a] + at;
+    }
+    return flat;
+}
+
+/* The position that sees element q through tap k; -1 outside, -2 between two. */
+static int64_t seeing(const sizes *s, int64_t q, int64_t k)
+{
+    int64_t flat = 0;
+    bool outside = false;
+    for (int a = 0; a < 3; a++) {
+        const int64_t at =
+            along(s->c->in, q, a) + s->c->pad[a] - along(s->c->kernel, k, a) * s->c->dilation[a];
+        if (at % s->c->stride[a])
+            return -2;
+        const int64_t p = at / s->c->stride[a];
+        outside = outside || p < 0 || p >= s->out[a];
+        flat = flat * s->out[a] + p;
+    }
+    return outside ? -1 : flat;
+}
+
+static void expected_forward(const sizes *s, const float *x, const float *w, bool fused, float *y)
+{
+    const conv_case *c = s->c;
+    for (int64_t i = 0; i < c->n * c->groups * c->o * s->plane; i++) {
+        const int64_t p = i % s->plane, o = i / s->plane % (c->groups * c->o),
+                      n = i / s->plane / (c->groups * c->o);
+        chain sum = { .fused = fused };
+        for (int64_t k = 0; k < c->c * s->taps; k++) {
+            const int64_t at = seen(s, p, k % s->taps),
+                          plane = n * c->groups * c->c + o / c->o * c->c + k / s->taps;
+            chain_add(&sum, w[o * c->c * s->taps + k], at < 0 ? 0 : x[plane * s->in_plane + at]);
+        }
+        y[i] = chain_end(&sum);
+    }
+}
+
+static void expected_grad_input(const sizes *s, const float *g, const float *w, bool fused,
+                                float *dx)
+{
+    const conv_case *c = s->c;
+    for (int64_t i = 0; i < c->n * c->groups * c->c * s->in_plane; i++) {
+        const int64_t q = i % s->in_plane, channel = i / s->in_plane % (c->groups * c->c),
+                      n = i / s->in_plane / (c->groups * c->c), group = channel / c->c;
+        chain sum = { .fused = fused };
+        for (int64_t k = 0; k < c->o * s->taps; k++) {
+            const int64_t p = seeing(s, q, k % s->taps), o = group * c->o + k / s->taps;
+            if (p > -2)
+                chain_add(&sum, w[(o * c->c + channel % c->c) * s->taps + k % s->taps],
+                          p < 0 ? 0 : g[(n * c->groups * c->o + o) * s->plane + p]);
+        }
+        dx[i] = chain_end(&sum);
+    }
+}
+
+static void expected_grad_weight(const sizes *s, const float *g, const float *x, bool fused,
+                                 float *dw)
+{
+    const conv_case *c = s->c;
+    for (int64_t i = 0; i < c->groups * c->o * c->c * s->taps; i++) {
+        const int64_t k = i % s->taps, o = i / s->taps / c->c,
+                      channel = o / c->o * c->c + i / s->taps % c->c;
+        chain sum = { .fused = fused };
+        for (int64_t j = 0; j < c->n * s->plane; j++) {
+            const int64_t n = j / s->plane, at = seen(s, j % s->plane, k);
+            chain_add(&sum, g[(n * c->groups * c->o + o) * s->plane + j % s->plane],
+                      at < 0 ? 0 : x[(n * c->groups * c->c + channel) * s->in_plane + at]);
+        }
+        dw[i] = chain_end(&sum);
+    }
+}
+
+static float *random_numbers(numbers *n, int64_t count)
+{
+    float *x = malloc((size_t)count * sizeof *x);
+    assert_non_null(x);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = (float)numbers_uniform(n, -1, 1);
+    return x;
+}
+
+static void assert_same_numbers(gd_tensor *t, const float *expected, int64_t count,
+                                const char *what, int c, const gd_context *context)
+{
+    if (!t)
+        fail_msg("%s, case %d on %s: %s", what, c, gd_context_isa(context), gd_error_message());
+    float *actual = malloc((size_t)count * sizeof *actual);
+    assert_non_null(actual);
+    assert_int_equal(gd_tensor_count(t), count);
+    assert_int_equal(gd_tensor_read(t, actual, (size_t)count * sizeof *actual), GD_OK);
+    for (int64_t i = 0; i < count; i++)
+        if (memcmp(&actual[i], &expected[i], sizeof *actual) != 0)
+            fail_msg("%s, case %d on %s with %d threads: element %lld is %.9g, not %.9g", what, c,
+                     gd_context_isa(context), gd_context_threads(context), (long long)i,
+                     (double)actual[i], (double)expected[i]);
+    free(actual);
+}
+
+/* y, and the gradients that g brings to x and w, on one device. */
+static void check_bits(gd_context *context, int index, const float *x, const float *w,
+                       const float *g, float *const expected[3])
+{
+    const conv_case *c = &cases[index];
+    const sizes s = sizes_of(c);
+    gd_conv_options o = { .groups = c->groups };
+    for (int a = 0; a < 3; a++) {
+        o.strides[a] = c->stride[a];
+        o.dilations[a] = c->dilation[a];
+        o.before[a] = o.after[a] = c->pad[a];
+    }
+    gd_scope_begin(context);
+    const int64_t channels = c->groups * c->c, outs = c->groups * c->o;
+    o.x = gd_set_requires_grad(
+        gd_from_host(context, GD_SHAPE(c->n, channels, c->in[0], c->in[1], c->in[2]), GD_F32, x),
+        true);
+    o.w = gd_set_requires_grad(
+        gd_from_host(context, GD_SHAPE(outs, c->c, c->kernel[0], c->kernel[1], c->kernel[2]),
+                     GD_F32, w),
+        true);
+    gd_tensor *y = gd_conv_with(3, o), *grads[2];
+    gd_tensor *seed =
+        gd_from_host(context, GD_SHAPE(c->n, outs, s.out[0], s.out[1], s.out[2]), GD_F32, g);
+    assert_same_numbers(y, expected[0], c->n * outs * s.plane, "forward", index, context);
+    assert_int_equal(gd_grad(&y, &seed, 1, (gd_tensor *[]){ o.x, o.w }, grads, 2), GD_OK);
+    assert_same_numbers(grads[0], expected[1], c->n * channels * s.in_plane, "gradient by input",
+                        index, context);
+    assert_same_numbers(grads[1], expected[2], outs * c->c * s.taps, "gradient by weight", index,
+                        context);
+    gd_scope_end(context);
+}
+
+static void test_definition(void **state)
+{
+    (void)state;
+    numbers n = { 5 };
+    for (int i = 0; i < COUNT(cases); i++) {
+        const conv_case *c = &cases[i];
+        const sizes s = sizes_of(c);
+        const int64_t count[3] = { c->n * c->groups * c->o * s.plane,
+                                   c->n * c->groups * c->c * s.in_plane,
+                                   c->groups * c->o * c->c * s.taps };
+        float *g = random_numbers(&n, count[0]), *x = random_numbers(&n, count[1]),
+              *w = random_numbers(&n, count[2]), *expected[3];
+        for (int k = 0; k < 3; k++)
+            expected[k] = random_numbers(&n, count[k]);
+        int was_fused = -1;
+        for (const char *const *isa = isa_names(); *isa; isa++) {
+            const bool fused = strcmp(*isa, "baseline") != 0;
+            if (was_fused != fused) {
+                expected_forward(&s, x, w, fused, expected[0]);
+                expected_grad_input(&s, g, w, fused, expected[1]);
+                expected_grad_weight(&s, g, x, fused, expected[2]);
+            }
+            was_fused = fused;
+            for (int threads = 1; threads <= 3; threads += 2) {
+                gd_context *context = open_cpu(*isa, threads);
+                check_bits(context, i, x, w, g, expected);
+                close_context(context);
+            }
+        }
+        free(g), free(x), free(w);
+        for (int k = 0; k < 3; k++)
+            free(expected[k]);
+    }
+    assert_int_equal(watch_faults(), 0);
+}
+
+/* ---- the compiler ---- */
+
+static gd_tensor *conv_relu(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_relu(gd_conv2d(in[0], in[1], in[2], .pad = 1));
+}
+
+/* A ReLU behind a convolution is part of its kernel, and changes no bit. */
+static void test_joined_relu(void **state)
+{
+    (void)state;
+    gd_context *context = gd_open("cpu", .threads = 1);
+    gd_scope_begin(context);
+    gd_tensor *in[3] = { gd_normal(context, GD_SHAPE(2, 3, 9, 11), 0, 1, GD_F32),
+                         gd_normal(context, GD_SHAPE(5, 3, 3, 3), 0, 1, GD_F32),
+                         gd_normal(context, GD_SHAPE(5), 0, 1, GD_F32) };
+    gd_function *f = gd_compile(context, conv_relu, NULL);
+    reading eager = reading_take(conv_relu(NULL, in), "eager");
+    reading compiled = reading_take(gd_call(f, 3, in), "compiled");
+    assert_same_bits(&eager, &compiled, "relu(conv2d(x, w, b))");
+    assert_int_equal(gd_function_stats(f).kernels, 1);
+    reading_free(&eager);
+    reading_free(&compiled);
+    gd_function_release(f);
+    gd_scope_end(context);
+    gd_close(context);
+}
+
+/* ---- maxima ---- */
+
+/* Of equal elements the first in row-major order gets the gradient, on every device. */
+static void test_ties_of_maxima(void **state)
+{
+    (void)state;
+    static const float x[] = { 1, 1, 2, 0, 1, 1, 2, 2 }, expected[] = { 1, 0, 1, 0, 0, 0, 0, 0 };
+    for (int k = 0; k < 2; k++) {
+        gd_context *context = k ? open_cpu(NULL, 1) : open_reference();
+        gd_scope_begin(context);
+        gd_tensor *leaf =
+            gd_set_requires_grad(gd_from_host(context, GD_SHAPE(1, 1, 2, 4), GD_F32, x), true);
+        gd_tensor *y = gd_sum(gd_max_pool2d(leaf, 2), GD_ALL_AXES, false), *d;
+        assert_int_equal(gd_grad(&y, NULL, 1, &leaf, &d, 1), GD_OK);
+        float actual[8];
+        assert_int_equal(gd_tensor_read(d, actual, sizeof actual), GD_OK);
+        assert_memory_equal(actual, expected, sizeof expected);
+        gd_scope_end(context);
+        close_context(context);
+    }
+}
+
+/* ---- options ---- */
+
+static void test_same_padding(void **state)
+{
+    (void)state;
+    gd_context *context = gd_open("cpu", .threads = 1);
+    for (int64_t size = 1; size < 9; size++)
+        for (int64_t kernel = 1; kernel < 5; kernel++)
+            for (int64_t stride = 1; stride < 4; stride++)
+                for (int64_t dilation = 1; dilation < 3; dilation++) {
+                    gd_scope_begin(context);
+                    gd_tensor *x = gd_ones(context, GD_SHAPE(1, 1, size), GD_F32),
+                              *w = gd_ones(context, GD_SHAPE(1, 1, kernel), GD_F32);
+                    gd_tensor *y =
+                        gd_conv1d(x, w, NULL, .stride = stride, .dilation = dilation, .same = true);
+                    assert_non_null(y);
+                    assert_int_equal(gd_tensor_shape(y).dim[2], (size + stride - 1) / stride);
+                    gd_tensor *back = gd_conv_transpose1d(x, w, NULL, .stride = stride,
+                                                          .dilation = dilation, .same = true);
+                    assert_non_null(back);
+                    assert_int_equal(gd_tensor_shape(back).dim[2], size * stride);
+                    gd_scope_end(context);
+                }
+    gd_close(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_joined_relu),
+        cmocka_unit_test(test_ties_of_maxima),
+        cmocka_unit_test(test_same_padding),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
