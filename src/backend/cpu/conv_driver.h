@@ -18,8 +18,8 @@ typedef struct conv_t {
 } conv_t;
 
 /* rows [row, row+rows) of A, steps [step, step+depth), to panel [rows, A_PANEL_ROW]. */
-static void pack_weight(const conv_t *v, int64_t row, int64_t rows, int64_t step, int64_t depth,
-                        float *panel)
+static __attribute__((noinline)) void pack_weight(const conv_t *v, int64_t row, int64_t rows,
+                                                  int64_t step, int64_t depth, float *panel)
 {
     const window_t *w = &v->window;
     int64_t channel = step / w->tap_count, tap = step % w->tap_count;
@@ -56,7 +56,8 @@ typedef struct place_t {
     int32_t at, count;
 } place_t;
 
-static int list_places(const conv_t *v, int64_t column, int64_t columns, place_t *places)
+static __attribute__((noinline)) int list_places(const conv_t *v, int64_t column, int64_t columns,
+                                                 place_t *places)
 {
     const window_t *w = &v->window;
     int many = 0;
@@ -80,42 +81,76 @@ static int list_places(const conv_t *v, int64_t column, int64_t columns, place_t
     return many;
 }
 
+/* Let the tile read rows [row, row+rows) of A from step `step` on, where they lie or as a panel. */
+static __attribute__((noinline)) void point_to_weight(const conv_t *v, int64_t row, int64_t rows,
+                                                      int64_t step, int64_t depth, float *panel,
+                                                      tile_t *t)
+{
+    t->a = v->a + row * v->a_row + step * v->a_channel;
+    t->a_row = v->a_row;
+    t->a_step = v->a_channel;
+    if (v->window.tap_count == 1) {
+        if (v->a_channel != 1)
+            pack_a_f32(panel, t->a, t->a_row, t->a_step, rows, depth, &t->a_row, &t->a_step);
+        else if (rows < 8 || !collide_f32(v->a_row))
+            return;
+        else
+            pack_rows_f32(panel, A_PANEL_ROW, t->a, t->a_row, rows, depth), t->a_row = A_PANEL_ROW;
+        t->a = panel;
+        return;
+    }
+    t->a = v->a + row * v->a_row + step;
+    t->a_step = 1;
+    if (v->a_plain && (rows < 8 || !collide_f32(v->a_row)))
+        return;
+    if (v->a_plain)
+        pack_rows_f32(panel, A_PANEL_ROW, t->a, t->a_row, rows, depth);
+    else
+        pack_weight(v, row, rows, step, depth, panel);
+    t->a = panel;
+    t->a_row = A_PANEL_ROW;
+}
+
+/* Rows of C at some places to the rows of a tile, or back. */
+static __attribute__((noinline)) void copy_places(float *copy, float *c, int64_t c_row,
+                                                  int64_t rows, const place_t *places, int many,
+                                                  bool back)
+{
+    for (int64_t i = 0; i < rows; i++, copy += COLUMNS_MAX, c += c_row)
+        for (int k = 0; k < many; k++) {
+            const place_t *p = &places[k];
+            if (back)
+                copy_numbers(c + p->from, p->stride, copy + p->at, 1, p->count);
+            else
+                copy_numbers(copy + p->at, 1, c + p->from, p->stride, p->count);
+        }
+}
+
 /* A tile whose positions do not lie in whole vectors of one image: by way of a copy. */
-static void conv_tile_by_copy(tile_t t, int64_t rows, int64_t vecs, const place_t *places, int many)
+static __attribute__((noinline)) void conv_tile_by_copy(tile_t t, int64_t rows, int64_t vecs,
+                                                        const place_t *places, int many)
 {
     float copy[ROWS_MAX * COLUMNS_MAX];
     float *c = t.c;
     const int64_t c_row = t.c_row;
-    for (int64_t i = 0; t.accumulate && i < rows; i++)
-        for (int k = 0; k < many; k++)
-            copy_numbers(copy + i * COLUMNS_MAX + places[k].at, c + i * c_row + places[k].from,
-                         places[k].count, places[k].stride);
+    if (t.accumulate)
+        copy_places(copy, c, c_row, rows, places, many, false);
     t.c = copy;
     t.c_row = COLUMNS_MAX;
     if (!GD_SIMD_MASK_FREE)
         t.columns = vecs * LANES;
     tile_kernels_f32[rows - 1][vecs - 1](&t);
-    for (int64_t i = 0; i < rows; i++)
-        for (int k = 0; k < many; k++) {
-            float *to = c + i * c_row + places[k].from;
-            const float *from = copy + i * COLUMNS_MAX + places[k].at;
-            if (places[k].stride == 1)
-                copy_numbers(to, from, places[k].count, 1);
-            else
-                for (int64_t x = 0; x < places[k].count; x++)
-                    to[x * places[k].stride] = from[x];
-        }
+    copy_places(copy, c, c_row, rows, places, many, true);
 }
 
 /* Rows [row, row+rows) of C, columns [column, column+columns), one block of the depth. */
-static void conv_panel(const conv_t *v, int64_t row, int64_t rows, int64_t column, int64_t columns,
-                       int64_t step, int64_t depth, const float *packed, float *row_panel)
+static __attribute__((noinline)) void conv_panel(const conv_t *v, int64_t row, int64_t rows,
+                                                 int64_t column, int64_t columns, int64_t step,
+                                                 int64_t depth, const float *packed,
+                                                 float *row_panel)
 {
     const bool last = step + depth == v->depth;
     tile_t t = {
-        .a = v->a + row * v->a_row + step,
-        .a_row = v->a_row,
-        .a_step = 1,
         .depth = depth,
         .c_row = v->c_row,
         .row_bias = last && v->bias ? v->bias + row : NULL,
@@ -124,19 +159,12 @@ static void conv_panel(const conv_t *v, int64_t row, int64_t rows, int64_t colum
         .accumulate = step > 0,
         .relu = last && v->relu,
     };
+    point_to_weight(v, row, rows, step, depth, row_panel, &t);
     if (v->a_plain && row + 2 * rows <= v->m) {
         const int64_t tiles = (columns + COLUMNS_MAX - 1) / COLUMNS_MAX;
-        t.next_a = t.a + rows * v->a_row;
+        t.next_a = v->a + (row + rows) * v->a_row + step;
         t.next_a_row = v->a_row;
         t.next_lines = (depth + LINE * tiles - 1) / (LINE * tiles);
-    }
-    if (!v->a_plain || (v->m > 8 && collide_f32(v->a_row))) {
-        if (v->a_plain)
-            pack_rows_f32(row_panel, A_PANEL_ROW, t.a, t.a_row, rows, depth);
-        else
-            pack_weight(v, row, rows, step, depth, row_panel);
-        t.a = row_panel;
-        t.a_row = A_PANEL_ROW;
     }
     for (int64_t j = 0; j < columns; j += COLUMNS_MAX) {
         place_t places[COLUMNS_MAX];
@@ -157,6 +185,12 @@ static void conv_panel(const conv_t *v, int64_t row, int64_t rows, int64_t colum
     }
 }
 
+/* Where panel i of m rows begins: even heights, an odd row in the last, which is no higher. */
+static int64_t panel_begin(int64_t m, int64_t i, int64_t panels)
+{
+    return i == panels ? m : (m / TILE_UNIT * i + panels - 1) / panels * TILE_UNIT;
+}
+
 /* Rows [row, row+m) and columns [column, column+n) of C in this thread. */
 static void conv_part(const conv_t *v, int64_t row, int64_t m, int64_t column, int64_t n,
                       float *block)
@@ -170,7 +204,7 @@ static void conv_part(const conv_t *v, int64_t row, int64_t m, int64_t column, i
             const int64_t depth = LEAST(v->depth - step, GD_GEMM_KC);
             pack_window(&v->window, block, step, depth, column + j, columns);
             for (int64_t i = 0; i < panels; i++) {
-                const int64_t from = m * i / panels, to = m * (i + 1) / panels;
+                const int64_t from = panel_begin(m, i, panels), to = panel_begin(m, i + 1, panels);
                 conv_panel(v, row + from, to - from, column + j, columns, step, depth, block,
                            block + block_size);
             }
@@ -178,8 +212,10 @@ static void conv_part(const conv_t *v, int64_t row, int64_t m, int64_t column, i
     }
 }
 
+#include "backend/cpu/conv_direct.h"
+
 /* No steps: C is the bias, or 0. */
-static void conv_fill(const conv_t *v, int64_t n)
+static __attribute__((noinline)) void conv_fill(const conv_t *v, int64_t n)
 {
     for (int64_t j = 0; j < n; j += COLUMNS_MAX) {
         place_t places[COLUMNS_MAX];
@@ -199,6 +235,8 @@ typedef struct conv_work {
     conv_t first;                                     /* of group 0 */
     int64_t group_data, group_a, group_c, group_bias; /* from one group to the next */
     int64_t n;                                        /* columns */
+    bool direct;
+    band_t band; /* when direct */
     int64_t row_parts, column_parts;
 } conv_work;
 
@@ -216,14 +254,21 @@ static void conv_pieces(void *context, int64_t begin, int64_t end, int thread)
         v.c += group * work->group_c;
         if (v.bias)
             v.bias += group * work->group_bias;
-        const int64_t tiles = (work->n + COLUMNS_MAX - 1) / COLUMNS_MAX;
-        const int64_t row = v.m * i / work->row_parts,
-                      column = tiles * j / work->column_parts * COLUMNS_MAX;
-        const int64_t row_end = v.m * (i + 1) / work->row_parts;
-        const int64_t column_end =
-            LEAST(tiles * (j + 1) / work->column_parts * COLUMNS_MAX, work->n);
-        if (row_end > row && column_end > column)
-            conv_part(&v, row, row_end - row, column, column_end - column, (float *)(void *)block);
+        const int64_t row = v.m * i / work->row_parts;
+        const int64_t m = v.m * (i + 1) / work->row_parts - row;
+        const int64_t tiles =
+            work->direct ? work->n / v.window.count[2] : (work->n + COLUMNS_MAX - 1) / COLUMNS_MAX;
+        const int64_t tile = tiles * j / work->column_parts,
+                      tile_end = tiles * (j + 1) / work->column_parts;
+        if (m <= 0 || tile_end <= tile)
+            continue;
+        if (work->direct) {
+            direct_part(&v, &work->band, row, m, tile, tile_end - tile, (float *)(void *)block);
+        } else {
+            const int64_t column = tile * COLUMNS_MAX,
+                          column_end = LEAST(tile_end * COLUMNS_MAX, work->n);
+            conv_part(&v, row, m, column, column_end - column, (float *)(void *)block);
+        }
     }
 }
 
@@ -246,12 +291,14 @@ static void conv_run(conv_work *work)
         .m = v->m, .n = work->n, .k = v->depth, .threads = work->args->threads
     };
     const int threads = gd_gemm_threads(&size, groups);
+    work->direct = use_direct(v, &work->band);
     gd_gemm_divide(v->m, work->n, LANES, groups, threads, &work->row_parts, &work->column_parts);
     gd_parallel_for(threads, groups * work->row_parts * work->column_parts, 1, conv_pieces, work);
 }
 
 /* Group 0 of x [n, c, in...] as y's positions see it. */
-static void set_forward_window(const gd_conv_args *args, const float *x, window_t *w)
+static __attribute__((noinline)) void set_forward_window(const gd_conv_args *args, const float *x,
+                                                         window_t *w)
 {
     const gd_conv_sizes *s = &args->s;
     const gd_conv_attr *attr = args->attr;
@@ -285,11 +332,15 @@ void GD_ISA_NAME(gd_conv_forward_f32)(const gd_conv_args *args)
     v->depth = s->c * s->taps;
     v->a = args->b;
     v->a_row = v->depth;
+    v->a_channel = s->taps;
     v->taps_plain = v->a_plain = true;
     v->c = args->out;
     v->c_row = s->out_plane;
     v->c_n = s->groups * s->o * s->out_plane;
     v->c_plain = true;
+    v->c_step[2] = 1;
+    v->c_step[1] = s->out[2];
+    v->c_step[0] = s->out[1] * s->out[2];
     v->bias = args->bias;
     v->relu = args->attr->relu != 0;
     conv_run(&work);

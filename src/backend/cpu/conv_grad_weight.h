@@ -127,7 +127,8 @@ static void multiply_weight(const weight_part *part)
         fill_table(part->window, position, depth, &table);
         pack_gradient(part, position, depth);
         for (int64_t i = 0; i < panels; i++) {
-            const int64_t from = part->m * i / panels, rows = part->m * (i + 1) / panels - from;
+            const int64_t from = panel_begin(part->m, i, panels),
+                          rows = panel_begin(part->m, i + 1, panels) - from;
             pack_window_rows(part->window, &table, part->row + from, rows, depth, part->panel);
             tile_t t = { .a = part->panel,
                          .a_row = A_PANEL_ROW,

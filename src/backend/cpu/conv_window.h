@@ -27,7 +27,8 @@ typedef struct piece_t {
 } piece_t;
 
 /* Positions [first, first+count), counted through the batch, as runs; returns how many. */
-static int list_runs(const window_t *w, int64_t first, int64_t count, run_t *runs)
+static __attribute__((noinline)) int list_runs(const window_t *w, int64_t first, int64_t count,
+                                               run_t *runs)
 {
     int many = 0;
     int64_t n = first / w->plane, rest = first % w->plane;
@@ -51,8 +52,8 @@ static int list_runs(const window_t *w, int64_t first, int64_t count, run_t *run
 
 /* What tap `tap` sees of the image from the runs' positions, from channel 0 on; what they see of
  * the padding is left out. Returns how many pieces; *covered counts their elements. */
-static int list_pieces(const window_t *w, int64_t tap, const run_t *runs, int run_count,
-                       piece_t *pieces, int64_t *covered)
+static __attribute__((noinline)) int list_pieces(const window_t *w, int64_t tap, const run_t *runs,
+                                                 int run_count, piece_t *pieces, int64_t *covered)
 {
     const int64_t tz = tap / (w->taps[1] * w->taps[2]), ty = tap / w->taps[2] % w->taps[1],
                   tx = tap % w->taps[2];
@@ -85,15 +86,19 @@ static int list_pieces(const window_t *w, int64_t tap, const run_t *runs, int ru
     return many;
 }
 
-/* count numbers, `step` apart, to dst. */
-GD_SIMD_INLINE void copy_numbers(float *dst, const float *src, int64_t count, int64_t step)
+/* Numbers that do not follow each other: dst[i * to] = src[i * from]. Kept out of line, as it is
+ * long once vectorised. */
+static __attribute__((noinline)) void copy_strided(float *dst, int64_t to, const float *src,
+                                                   int64_t from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        dst[i * to] = src[i * from];
+}
+
+/* count numbers that follow each other. */
+GD_SIMD_INLINE void copy_run(float *dst, const float *src, int64_t count)
 {
     int64_t i = 0;
-    if (step != 1) {
-        for (; i < count; i++)
-            dst[i] = src[i * step];
-        return;
-    }
     for (; i + LANES <= count; i += LANES)
         V(store)(dst + i, V(load)(src + i));
     if (GD_SIMD_MASK_FREE) {
@@ -105,14 +110,28 @@ GD_SIMD_INLINE void copy_numbers(float *dst, const float *src, int64_t count, in
         dst[i] = src[i];
 }
 
+/* count numbers, `from` apart in src, to dst, `to` apart there. */
+static __attribute__((noinline)) void copy_numbers(float *dst, int64_t to, const float *src,
+                                                   int64_t from, int64_t count)
+{
+    if (to == 1 && from == 1)
+        copy_run(dst, src, count);
+    else
+        copy_strided(dst, to, src, from, count);
+}
+
 /* A row of `width` numbers (rounded up to vectors): the pieces, zeros between them. */
-GD_SIMD_INLINE void copy_pieces(const piece_t *pieces, int many, bool gaps, const float *data,
-                                int64_t step, int64_t width, float *row)
+static __attribute__((noinline)) void copy_pieces(const piece_t *pieces, int many, bool gaps,
+                                                  const float *data, int64_t step, int64_t width,
+                                                  float *row)
 {
     for (int64_t i = 0; gaps && i < width; i += LANES)
         V(store)(row + i, V(zero)());
     for (int k = 0; k < many; k++)
-        copy_numbers(row + pieces[k].at, data + pieces[k].from, pieces[k].count, step);
+        if (step == 1)
+            copy_run(row + pieces[k].at, data + pieces[k].from, pieces[k].count);
+        else
+            copy_strided(row + pieces[k].at, 1, data + pieces[k].from, step, pieces[k].count);
 }
 
 /* Rows [row, row+depth) of the matrix, columns [column, column+columns), to dst, in panels as

@@ -119,8 +119,8 @@ static void N(multiply_blocks)(const product_t *p, REAL *scratch)
     const size_t block_size = gd_gemm_block_bytes() / sizeof(REAL);
     const int64_t block_columns = (int64_t)(block_size / GD_GEMM_KC) / COLUMNS_MAX * COLUMNS_MAX;
     const int64_t panels = (p->m + ROWS_MAX - 1) / ROWS_MAX;
-    const int64_t height = p->m / panels; /* rows a panel, */
-    const int64_t higher = p->m % panels; /* and how many have one more */
+    const int64_t height = p->m / TILE_UNIT / panels; /* units of rows a panel, */
+    const int64_t higher = p->m / TILE_UNIT % panels; /* and how many have one more */
     block_t block = {
         .p = p,
         .packed = scratch,
@@ -146,7 +146,8 @@ static void N(multiply_blocks)(const product_t *p, REAL *scratch)
             N(pack_b)(scratch, from, p->b_row, p->b_col, block.depth, block.columns - first);
             int64_t row = 0;
             for (int64_t i = 0; i < panels; i++) {
-                const int64_t rows = height + (i < higher);
+                const int64_t rows =
+                    i < panels - 1 ? (height + (i < higher)) * TILE_UNIT : p->m - row;
                 N(multiply_panel)(&block, row, rows);
                 row += rows;
             }

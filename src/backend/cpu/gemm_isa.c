@@ -22,6 +22,7 @@
 #else
 #define ROWS_MAX 6
 #endif
+#define TILE_UNIT   2 /* tiles have even heights; an odd one takes two kernels */
 #define VECS_MAX    2
 #define COLUMNS_MAX (VECS_MAX * LANES)
 #define CHAINS_MAX  4 /* blocks of k side by side */

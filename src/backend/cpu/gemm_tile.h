@@ -247,22 +247,48 @@ static void N(chain_2)(const tile_t *t)
 
 TILE_KERNELS(1)
 TILE_KERNELS(2)
-TILE_KERNELS(3)
 TILE_KERNELS(4)
-TILE_KERNELS(5)
 TILE_KERNELS(6)
 #if ROWS_MAX > 6
-TILE_KERNELS(7)
 TILE_KERNELS(8)
-TILE_KERNELS(9)
 TILE_KERNELS(10)
-TILE_KERNELS(11)
 TILE_KERNELS(12)
 #endif
 #if ROWS_MAX > 12
-TILE_KERNELS(13)
 TILE_KERNELS(14)
 #endif
+
+/* An odd height is an even one and a row, for kernels are long. */
+static void N(tile_odd)(const tile_t *t, int64_t rows, tile_fn even, tile_fn one)
+{
+    tile_t part = *t;
+    even(&part);
+    part.a += rows * t->a_row;
+    part.c += rows * t->c_row;
+    part.row_bias += part.row_bias ? rows * t->row_bias_stride : 0;
+    part.next_lines = 0;
+    one(&part);
+}
+#define TILE_ODD(rows, even)                                       \
+    static void N(tile_##rows##_1)(const tile_t *t)                \
+    {                                                              \
+        N(tile_odd)(t, rows - 1, N(tile_##even##_1), N(tile_1_1)); \
+    }                                                              \
+    static void N(tile_##rows##_2)(const tile_t *t)                \
+    {                                                              \
+        N(tile_odd)(t, rows - 1, N(tile_##even##_2), N(tile_1_2)); \
+    }
+TILE_ODD(3, 2)
+TILE_ODD(5, 4)
+#if ROWS_MAX > 6
+TILE_ODD(7, 6)
+TILE_ODD(9, 8)
+TILE_ODD(11, 10)
+#endif
+#if ROWS_MAX > 12
+TILE_ODD(13, 12)
+#endif
+#undef TILE_ODD
 
 /* [rows - 1][vecs - 1] */
 static const tile_fn N(tile_kernels)[ROWS_MAX][VECS_MAX] = {

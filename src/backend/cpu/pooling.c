@@ -18,8 +18,14 @@ typedef struct box {
     gd_pool_window w[GD_SPATIAL];
 } box;
 
+/* Out of line: ten loops ask for windows. */
+static __attribute__((noinline)) void set_window(const gd_pool_sizes *s, int a, int64_t i, box *b)
+{
+    b->w[a] = gd_pool_window_at(s, a, i);
+}
+
 /* What the sum over a window is divided by. */
-static double divisor(const gd_pool_sizes *s, const box *b)
+static __attribute__((noinline)) double divisor(const gd_pool_sizes *s, const box *b)
 {
     int64_t count = 1;
     for (int a = 0; a < GD_SPATIAL; a++)

@@ -2,7 +2,8 @@
  * N(name) is a name of our own. Start at N(each_window). */
 
 /* Place of the first largest element that a window sees in a plane; NaN is larger than numbers. */
-static int64_t N(largest)(const gd_pool_sizes *s, const box *b, const REAL *plane)
+static __attribute__((noinline)) int64_t N(largest)(const gd_pool_sizes *s, const box *b,
+                                                    const REAL *plane)
 {
     const gd_pool_window *w = b->w;
     int64_t found = (w[0].first * s->in[1] + w[1].first) * s->in[2] + w[2].first;
@@ -21,7 +22,8 @@ static int64_t N(largest)(const gd_pool_sizes *s, const box *b, const REAL *plan
     return found;
 }
 
-static REAL N(total)(const gd_pool_sizes *s, const box *b, const REAL *plane)
+static __attribute__((noinline)) REAL N(total)(const gd_pool_sizes *s, const box *b,
+                                               const REAL *plane)
 {
     const gd_pool_window *w = b->w;
     REAL sum = 0;
@@ -34,7 +36,8 @@ static REAL N(total)(const gd_pool_sizes *s, const box *b, const REAL *plane)
     return sum;
 }
 
-static void N(add_everywhere)(const gd_pool_sizes *s, const box *b, REAL value, REAL *plane)
+static __attribute__((noinline)) void N(add_everywhere)(const gd_pool_sizes *s, const box *b,
+                                                        REAL value, REAL *plane)
 {
     const gd_pool_window *w = b->w;
     for (int64_t z = w[0].first; z < w[0].end; z++)
@@ -57,11 +60,11 @@ static void N(add_everywhere)(const gd_pool_sizes *s, const box *b, REAL value, 
             BEFORE_PLANE;                                                      \
             box b;                                                             \
             for (int64_t z = 0; z < s->out[0]; z++) {                          \
-                b.w[0] = gd_pool_window_at(s, 0, z);                           \
+                set_window(s, 0, z, &b);                                       \
                 for (int64_t y = 0; y < s->out[1]; y++) {                      \
-                    b.w[1] = gd_pool_window_at(s, 1, y);                       \
+                    set_window(s, 1, y, &b);                                   \
                     for (int64_t x = 0; x < s->out[2]; x++, p++) {             \
-                        b.w[2] = gd_pool_window_at(s, 2, x);                   \
+                        set_window(s, 2, x, &b);                               \
                         BODY;                                                  \
                     }                                                          \
                 }                                                              \
