@@ -270,6 +270,12 @@ GD_API gd_tensor *gd_matmul(gd_tensor *x, gd_tensor *y);
 GD_API gd_tensor *gd_outer(gd_tensor *x, gd_tensor *y);
 /* [n] and [n] -> [] */
 GD_API gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y);
+/* Sums of products of 1 to 32 operands, named by letters, as NumPy has it: "bij,bjk->bik". Spaces
+ * are ignored; "..." stands for further axes, which broadcast; a letter twice in one operand is its
+ * diagonal; without "->" the letters that occur once, in alphabetical order, make the result. Pairs
+ * are contracted, cheapest first, by matrix products. GD_ERR_INVALID: what cannot be read;
+ * GD_ERR_SHAPE: what does not fit. */
+GD_API gd_tensor *gd_einsum(const char *equation, gd_tensor *const *operands, int count);
 /* x @ weight + bias: [.., in] @ [in, out] + [out]; bias may be NULL. The functional form of
  * gd_linear. */
 GD_API gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias);
@@ -279,6 +285,10 @@ GD_API gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias);
 /* out[i][j] = x[index[i][j]][j] for axis 0, and so on (torch.gather). index: i64 or i32, x's rank,
  * no larger than x off the axis. */
 GD_API gd_tensor *gd_gather(gd_tensor *x, gd_tensor *index, int axis);
+/* A copy of base with source put at index: out[index[i][j]][j] = source[i][j] for axis 0, and so on
+ * (torch.scatter). Of several sources for one place the last along the axis stays, and has the
+ * gradient. */
+GD_API gd_tensor *gd_scatter(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis);
 /* A copy of base with source added at index, in index order, duplicates accumulating
  * (torch.scatter_add). */
 GD_API gd_tensor *gd_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis);
@@ -337,6 +347,40 @@ GD_API gd_tensor *gd_rope_with(gd_rope_options options);
  * [time, d] f32 (Vaswani et al. 2017). */
 GD_API gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t time,
                                           int64_t d);
+
+/* x[indices[0], indices[1], …] as NumPy has it. indices[i] belongs to axis i and is NULL (all of
+ * it), i64 or i32 (negative ones count from the end), or a bool mask, which stands for as many axes
+ * as it has; the indices broadcast together. Their axes are replaced by the axes of their common
+ * shape, where they stood when they are side by side, else in front. Out of range:
+ * GD_ERR_INVALID. With a mask the size depends on values: GD_ERR_STATE in a compiled function. */
+GD_API gd_tensor *gd_index(gd_tensor *x, gd_tensor *const *indices, int count);
+/* A copy of x with `value` (broadcast, converted) in place of what gd_index gives, or added to it,
+ * duplicates accumulating. */
+GD_API gd_tensor *gd_index_put(gd_tensor *x, gd_tensor *const *indices, int count, gd_tensor *value,
+                               bool accumulate);
+/* Sizes that depend on values: these three are GD_ERR_STATE in a compiled function. */
+/* Where x is not 0: i64 [count, rank], row-major order (torch.nonzero). */
+GD_API gd_tensor *gd_nonzero(gd_tensor *x);
+/* The elements of x (broadcast with the mask) where the bool mask holds: [count]. */
+GD_API gd_tensor *gd_masked_select(gd_tensor *x, gd_tensor *mask);
+/* The different values of x in rising order: [count]; NaNs count as one value. `inverse` (x's
+ * shape: which of them each element is) and `counts` ([count]) may be NULL. No gradient. */
+GD_API gd_tensor *gd_unique(gd_tensor *x, gd_tensor **inverse, gd_tensor **counts);
+
+/* ---- order. NaN counts as larger than every number, -0 as 0; equal elements keep their order ----
+ */
+
+/* x in rising or falling order along an axis. */
+GD_API gd_tensor *gd_sort(gd_tensor *x, int axis, bool descending);
+/* The indices (i64) along an axis that put x in that order; the axis has fewer than 2^32 elements.
+ */
+GD_API gd_tensor *gd_argsort(gd_tensor *x, int axis, bool descending);
+/* The k largest (or smallest) along an axis, in falling (rising) order, and, where `indices` is not
+ * NULL, where they stood. k not in 0 … size: GD_ERR_INVALID. */
+GD_API gd_tensor *gd_topk(gd_tensor *x, int64_t k, int axis, bool largest, gd_tensor **indices);
+/* How many elements of `sorted` [n], in rising order, stand before each of `values`: those smaller,
+ * with `right` those not larger. i64. */
+GD_API gd_tensor *gd_searchsorted(gd_tensor *sorted, gd_tensor *values, bool right);
 
 /* ---- effects ---- */
 

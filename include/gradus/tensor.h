@@ -175,6 +175,8 @@ GD_API gd_tensor *gd_normal(gd_context *context, gd_shape shape, double mean, do
  * some five deviations to one side of the mean. Bounds may be infinite. */
 GD_API gd_tensor *gd_truncated_normal(gd_context *context, gd_shape shape, double mean,
                                       double deviation, double low, double high, gd_dtype dtype);
+/* The numbers 0 … n-1 in random order: i64 [n]. */
+GD_API gd_tensor *gd_permutation(gd_context *context, int64_t n);
 /* Copy row-major host memory of exactly the shape's element count. */
 GD_API gd_tensor *gd_from_host(gd_context *context, gd_shape shape, gd_dtype dtype,
                                const void *data);

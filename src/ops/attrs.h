@@ -71,6 +71,16 @@ typedef struct gd_axis_attr {
     uint32_t keep; /* argmax, argmin only: keep the axis with size 1 */
 } gd_axis_attr;    /* argmax argmin cumsum cumprod concat gather scatter_add softmax log_softmax */
 
+/* argsort: the first `count` along the last axis. NaN counts as the largest number. */
+typedef struct gd_sort_attr {
+    int64_t count;
+    int64_t descending;
+} gd_sort_attr;
+
+typedef struct gd_search_attr {
+    int64_t right; /* behind equal ones */
+} gd_search_attr;  /* searchsorted */
+
 typedef struct gd_linear_attr {
     int64_t relu; /* apply ReLU last */
 } gd_linear_attr; /* linear: inputs x [.., m, k], w [.., k, n], bias [n] (bias may be absent: two

@@ -1,6 +1,6 @@
-/* ops/index.c: gather and scatter_add, adjoint to each other, and what is made of them. Whole rows
- * are taken and added up by an index that is stretched over them (stride 0): the kernels then move
- * a row at a time. */
+/* ops/index.c: gather and scatter_add, adjoint to each other, scatter, which replaces, and what is
+ * made of them. Whole rows are taken and added up by an index that is stretched over them (stride
+ * 0): the kernels then move a row at a time. */
 #include "ops/internal.h"
 
 static bool is_index(gd_dtype dtype)
@@ -86,6 +86,59 @@ const gd_op gd_op_scatter_add = { .id = GD_OP_scatter_add,
                                   .infer = infer_scatter_add,
                                   .vjp = vjp_scatter_add,
                                   .format = format_axis };
+
+static gd_status infer_scatter(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+{
+    (void)n;
+    int axis = ((const gd_axis_attr *)attr)->axis;
+    if (check_index(in[0], in[1], axis, "gd_scatter") != GD_OK)
+        return gd_error_code();
+    if (!gd_layout_same_shape(in[1], in[2]) || in[2]->dtype != in[0]->dtype) {
+        char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+        return gd_fail(GD_ERR_SHAPE, "gd_scatter: index %s and source %s differ",
+                       gd_layout_text(in[1], a), gd_layout_text(in[2], b));
+    }
+    return gd_infer_like(in[0], in[0]->dtype, "gd_scatter", out);
+}
+
+/* What was replaced has no gradient; of several sources for one place only the last has. To know
+ * which, the sources' numbers are scattered in the same way. */
+static bool vjp_scatter(gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
+    int axis = ((const gd_axis_attr *)r->attr)->axis;
+    gd_tensor *base = r->inputs[0], *index = r->inputs[1], *source = r->inputs[2];
+    gd_tensor *zero = gd_number_like(g, 0.0);
+    gd_shape shape = gd_tensor_shape(source);
+    if (gd_wants_grad(base) && !gd_put(&d[0], gd_scatter(g, index, gd_as_shape(zero, shape), axis)))
+        return false;
+    if (!gd_wants_grad(source))
+        return true;
+    gd_context *context = g->context;
+    gd_tensor *numbers =
+        gd_reshape(gd_arange(context, 0.0, (double)gd_tensor_count(source), 1.0, GD_I64), shape);
+    gd_tensor *none = gd_broadcast_to(gd_scalar(context, -1.0, GD_I64), gd_tensor_shape(base));
+    gd_tensor *winner = gd_gather(gd_scatter(none, index, numbers, axis), index, axis);
+    return gd_put(&d[2], gd_where(gd_eq(winner, numbers), gd_gather(g, index, axis), zero));
+}
+
+const gd_op gd_op_scatter = { .id = GD_OP_scatter,
+                              .name = "scatter",
+                              .arity = 3,
+                              .attr_size = sizeof(gd_axis_attr),
+                              .infer = infer_scatter,
+                              .vjp = vjp_scatter,
+                              .format = format_axis };
+
+gd_tensor *gd_scatter(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
+{
+    if (!base || !index || !source)
+        return NULL;
+    gd_axis_attr attr = { .axis = gd_axis_normal(axis, base->layout.rank, "gd_scatter") };
+    if (attr.axis < 0)
+        return NULL;
+    gd_tensor *inputs[3] = { base, index, gd_as_dtype(source, base->layout.dtype) };
+    return gd_apply(NULL, GD_OP_scatter, 3, inputs, &attr);
+}
 
 gd_tensor *gd_gather(gd_tensor *x, gd_tensor *index, int axis)
 {

@@ -163,6 +163,15 @@ gd_tensor *gd_categorical(gd_tensor *logits, int axis)
     return gd_argmax(gd_sub(x, gd_log(gd_neg(gd_log(inside)))), axis, false);
 }
 
+gd_tensor *gd_permutation(gd_context *context, int64_t n)
+{
+    if (!context || n < 0 || n > UINT32_MAX)
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_permutation: needs a context and a length from 0 to 2^32 - 1");
+    /* The order of 64 random bits each. */
+    return gd_argsort(random_bits(context, GD_SHAPE(n), GD_I64), 0, false);
+}
+
 /* ---- dropout ---- */
 
 static gd_status infer_dropout(int n, const gd_layout *const *in, const void *attr, gd_layout *out)

@@ -552,7 +552,7 @@ OP_SAFE(part, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y), 
     _(mul_fraction) _(div_scalar) _(rdiv_scalar) _(pow_scalar) _(normal) _(linspace) _(eye)        \
     _(transpose) _(select) _(flip) _(squeeze) _(unsqueeze) _(stack) _(zero_like) _(mean) _(var)    \
     _(std) _(logsumexp) _(all) _(any) _(outer) _(dot) _(affine) _(one_hot) _(cross_entropy_mean)   \
-    _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_) LOSS_FUNCTIONS(_) NORM_FUNCTIONS(_) \
+    _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_) SORT_FUNCTIONS(_) LOSS_FUNCTIONS(_) NORM_FUNCTIONS(_) \
     ATTENTION_FUNCTIONS(_) CONV_FUNCTIONS(_)
 /* op_rows_attention.c */
 #define ATTENTION_FUNCTIONS(_) _(attention_plain) _(rope)
@@ -560,6 +560,10 @@ OP_SAFE(part, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y), 
 #define CONV_FUNCTIONS(_)                                                                          \
     _(conv_without_bias) _(conv_transpose) _(adaptive_avg_pool) _(adaptive_max_pool)               \
     _(global_avg_pool) _(global_max_pool)
+/* op_rows_sort.c */
+#define SORT_FUNCTIONS(_)                                                                          \
+    _(sort) _(topk) _(permutation) _(index) _(index_around) _(index_negative) _(index_put)         \
+    _(index_accumulate) _(einsum) _(einsum_pair) _(einsum_triple)
 /* op_rows_arrange.c */
 #define ARRANGE_FUNCTIONS(_)                                                                       \
     _(take) _(index_select) _(embedding) _(index_add) _(masked_fill) _(split) _(chunk) _(tile)     \
@@ -639,6 +643,10 @@ const op_large op_large_cases[] = {
     { "take", { { SHAPE(5, 20011), SHAPE(3, 4) }, { 0 } } },
     { "take", { { SHAPE(301, 5, 67), SHAPE(7) }, { 1 } } },
     { "index_add", { { SHAPE(5, 20011), SHAPE(9), SHAPE(9, 20011) }, { 0 } } },
+    { "scatter", { { SHAPE(5, 20011), SHAPE(9, 20011), SHAPE(9, 20011) }, { 0 } } },
+    { "argsort", { { SHAPE(61, 67) }, { 1, 0 } } },
+    { "argsort", { { SHAPE(3, 2003) }, { 1, 1 } } },
+    { "topk", { { SHAPE(3, 2003) }, { 9, 1, 1 } } },
     { "scatter_add", { { SHAPE(5, 20011), SHAPE(9, 20011), SHAPE(9, 20011) }, { 0 } } },
     { "scatter_add", { { SHAPE(40009), SHAPE(50021), SHAPE(50021) }, { 0 } } },
     { "softmax", { { SHAPE(509, 257) }, { 1 } } },

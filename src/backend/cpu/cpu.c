@@ -57,6 +57,7 @@ static void fill_table(gd_cpu_device *cpu)
     chosen->norm(cpu->base.kernel);
     chosen->attention(cpu->base.kernel);
     gd_cpu_register_memory(cpu->base.kernel);
+    gd_cpu_register_sort(cpu->base.kernel);
     gd_cpu_register_matmul(cpu->base.kernel);
     gd_cpu_register_ctc(cpu->base.kernel);
     gd_cpu_register_convolution(cpu->base.kernel);

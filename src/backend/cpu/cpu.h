@@ -43,6 +43,7 @@ GD_CPU_DECLARE_ISA(avx512)
 GD_CPU_DECLARE_ISA(neon)
 void gd_cpu_register_memory(
     gd_kernel_fn *kernel); /* full iota random_bits dropout pad concat gather scatter_add assign */
+void gd_cpu_register_sort(gd_kernel_fn *kernel);        /* argsort searchsorted */
 void gd_cpu_register_matmul(gd_kernel_fn *kernel);      /* matmul linear */
 void gd_cpu_register_ctc(gd_kernel_fn *kernel);         /* ctc_alpha ctc_alpha_grad */
 void gd_cpu_register_convolution(gd_kernel_fn *kernel); /* convolution and its gradients */

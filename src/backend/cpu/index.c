@@ -359,6 +359,22 @@ static const scatter_step_fn scatter_steps[GD_DTYPE_COUNT] = {
     [GD_I64] = scatter_step_i64, [GD_U8] = scatter_step_u8,
 };
 
+/* scatter: the same, but the last one stays. */
+#define SCATTER_SET(bits)                                                               \
+    static void scatter_set_##bits(const scatter_step *s)                               \
+    {                                                                                   \
+        gd_bits##bits *out = s->out;                                                    \
+        const gd_bits##bits *source = s->source;                                        \
+        for (int64_t i = 0; i < s->n; i++) {                                            \
+            int64_t k = index_at(s->index, s->index_dtype, i * s->index_stride);        \
+            out[i * s->out_stride + k * s->axis_stride] = source[i * s->source_stride]; \
+        }                                                                               \
+    }
+SCATTER_SET(8)
+SCATTER_SET(16)
+SCATTER_SET(32)
+SCATTER_SET(64)
+
 typedef struct scatter_job {
     gd_nest across; /* the axes but the one indexed: operand 0: index, 1: source, 2: result */
     const char *index, *source;
@@ -400,17 +416,13 @@ static void scatter_range(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* base, index, source [as index] -> as base: a copy of base, then out[.., index[.., i, ..], ..] +=
- * source[.., i, ..] for rising i */
-static gd_status scatter_add_kernel(const gd_kernel_call *call)
+/* A copy of base, then one step along the axis after the other. */
+static gd_status scatter_with(const gd_kernel_call *call, scatter_step_fn step_fn)
 {
     const gd_axis_attr *attr = call->attr;
     const gd_layout *base = call->in[0].layout, *index = call->in[1].layout;
     const gd_layout *source = call->in[2].layout;
     int axis = attr->axis;
-    if (!scatter_steps[base->dtype])
-        return gd_fail(GD_ERR_DTYPE, "%s: %s cannot be added up", call->op->name,
-                       gd_dtype_name(base->dtype));
     gd_status status = check_indices(call, axis, base->shape[axis]);
     if (status != GD_OK)
         return status;
@@ -428,7 +440,7 @@ static gd_status scatter_add_kernel(const gd_kernel_call *call)
                         .index_stride = index->stride[axis],
                         .source_stride = source->stride[axis],
                         .step = { .axis_stride = out_stride[axis], .index_dtype = index->dtype },
-                        .step_fn = scatter_steps[base->dtype] };
+                        .step_fn = step_fn };
     for (int i = 0; i < index->rank; i++) {
         const int64_t stride[GD_NEST_OPERANDS] = { index->stride[i], source->stride[i],
                                                    out_stride[i] };
@@ -441,8 +453,29 @@ static gd_status scatter_add_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
+/* base, index, source [as index] -> as base: out[.., index[.., i, ..], ..] += source[.., i, ..] for
+ * rising i */
+static gd_status scatter_add_kernel(const gd_kernel_call *call)
+{
+    gd_dtype dtype = call->in[0].layout->dtype;
+    if (!scatter_steps[dtype])
+        return gd_fail(GD_ERR_DTYPE, "%s: %s cannot be added up", call->op->name,
+                       gd_dtype_name(dtype));
+    return scatter_with(call, scatter_steps[dtype]);
+}
+
+/* The same with = in place of +=. */
+static gd_status scatter_kernel(const gd_kernel_call *call)
+{
+    static const scatter_step_fn set[] = { scatter_set_8, scatter_set_16, scatter_set_32,
+                                           scatter_set_64 };
+    size_t size = gd_dtype_size(call->in[0].layout->dtype);
+    return scatter_with(call, set[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3]);
+}
+
 void gd_cpu_register_index(gd_kernel_fn *kernel)
 {
+    kernel[GD_OP_scatter] = scatter_kernel;
     kernel[GD_OP_gather] = gather_kernel;
     kernel[GD_OP_scatter_add] = scatter_add_kernel;
 }

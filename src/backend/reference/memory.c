@@ -203,6 +203,22 @@ static gd_status scatter_add(const gd_kernel_call *call)
     return status;
 }
 
+/* The same with = in place of +=. */
+static gd_status scatter(const gd_kernel_call *call)
+{
+    int axis = ((const gd_axis_attr *)call->attr)->axis;
+    const gd_operand *index = &call->in[1], *source = &call->in[2], *out = &call->out;
+    gd_status status = copy(call);
+    for (gd_walk w = gd_walk_over(index->layout); w.more && status == GD_OK; gd_walk_next(&w)) {
+        int64_t place[GD_MAX_RANK];
+        status = look_up(&w, index, axis, out->layout->shape[axis], "gd_scatter", place);
+        if (status == GD_OK)
+            move(out, gd_index_offset(place, out->layout), source,
+                 gd_walk_offset(&w, source->layout));
+    }
+    return status;
+}
+
 void gd_reference_register_memory(gd_kernel_fn *kernel)
 {
     kernel[GD_OP_full] = full;
@@ -216,4 +232,5 @@ void gd_reference_register_memory(gd_kernel_fn *kernel)
     kernel[GD_OP_concat] = concat;
     kernel[GD_OP_gather] = gather;
     kernel[GD_OP_scatter_add] = scatter_add;
+    kernel[GD_OP_scatter] = scatter;
 }

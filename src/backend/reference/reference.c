@@ -174,6 +174,7 @@ static gd_device *reference_open(const gd_open_options *options)
     gd_reference_register_reduce(device->kernel);
     gd_reference_register_product(device->kernel);
     gd_reference_register_loss(device->kernel);
+    gd_reference_register_sort(device->kernel);
     gd_reference_register_ctc(device->kernel);
     gd_reference_register_norm(device->kernel);
     gd_reference_register_attention(device->kernel);

@@ -47,6 +47,7 @@ void gd_reference_register_memory(gd_kernel_fn *kernel);
 void gd_reference_register_reduce(gd_kernel_fn *kernel);
 void gd_reference_register_product(gd_kernel_fn *kernel);
 void gd_reference_register_loss(gd_kernel_fn *kernel);
+void gd_reference_register_sort(gd_kernel_fn *kernel);
 void gd_reference_register_ctc(gd_kernel_fn *kernel);
 void gd_reference_register_norm(gd_kernel_fn *kernel);
 void gd_reference_register_attention(gd_kernel_fn *kernel);
