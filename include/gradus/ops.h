@@ -384,6 +384,35 @@ GD_API gd_tensor *gd_searchsorted(gd_tensor *sorted, gd_tensor *values, bool rig
 
 /* ---- effects ---- */
 
+/* ---- in place: the result takes the storage of x ----
+ *
+ * x must have the result's shape and dtype. Use what is returned, and x no more: where history is
+ * recorded it is another tensor, and x with its views are refused as operands from then on
+ * (GD_ERR_STATE). A derivative that needs a value overwritten so is GD_ERR_STATE as well, never a
+ * wrong number. GD_ERR_STATE too for a leaf that requires a gradient, or a view of one, outside of
+ * gd_no_grad_begin and gd_no_grad_end; GD_ERR_INVALID for a tensor that was broadcast. In a
+ * compiled function no argument and no view can be changed in place, and the compiler decides where
+ * results lie. */
+GD_API gd_tensor *gd_add_(gd_tensor *x, gd_tensor *y);
+GD_API gd_tensor *gd_sub_(gd_tensor *x, gd_tensor *y);
+GD_API gd_tensor *gd_mul_(gd_tensor *x, gd_tensor *y);
+GD_API gd_tensor *gd_div_(gd_tensor *x, gd_tensor *y);
+GD_API gd_tensor *gd_maximum_(gd_tensor *x, gd_tensor *y);
+GD_API gd_tensor *gd_minimum_(gd_tensor *x, gd_tensor *y);
+GD_API gd_tensor *gd_neg_(gd_tensor *x);
+GD_API gd_tensor *gd_abs_(gd_tensor *x);
+GD_API gd_tensor *gd_square_(gd_tensor *x);
+GD_API gd_tensor *gd_sqrt_(gd_tensor *x);
+GD_API gd_tensor *gd_exp_(gd_tensor *x);
+GD_API gd_tensor *gd_log_(gd_tensor *x);
+GD_API gd_tensor *gd_relu_(gd_tensor *x);
+GD_API gd_tensor *gd_sigmoid_(gd_tensor *x);
+GD_API gd_tensor *gd_tanh_(gd_tensor *x);
+/* The number as one of x's dtype. */
+GD_API gd_tensor *gd_add_scalar_(gd_tensor *x, double c);
+GD_API gd_tensor *gd_mul_scalar_(gd_tensor *x, double c);
+GD_API gd_tensor *gd_masked_fill_(gd_tensor *x, gd_tensor *mask, double value);
+
 /* Put `value` (broadcast and converted to it) into the storage of `target`, a tensor with storage
  * of its own: a parameter, an optimizer's state, a running metric. Later reads of target see it. In
  * a compiled function this is recorded and happens at every call; views of target taken before,

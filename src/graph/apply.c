@@ -20,7 +20,24 @@ gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const 
     return op->infer(n, in, attr, out);
 }
 
-/* Same context everywhere, and no traced value outside of its trace. */
+/* The tensor a view looks into, as far as its history tells. */
+static const gd_tensor *viewed(const gd_tensor *t)
+{
+    while (t->n_inputs && (t->op->flags & GD_OP_VIEW))
+        t = t->inputs[0];
+    return t;
+}
+
+/* Whether t has a history that its value is no longer the result of: it, or what it is a view of,
+ * was changed in place. A view of a leaf is not: it shows the leaf as it is now. */
+static bool is_outdated(const gd_tensor *t)
+{
+    return t->replaced || (t->requires_grad && t->n_inputs && t->storage &&
+                           t->version != t->storage->version && viewed(t)->n_inputs);
+}
+
+/* Same context everywhere, no traced value outside of its trace, nothing outdated. (While a vjp is
+ * built, check_versions knows better what may be read.) */
 static gd_status check_inputs(const gd_context *context, const gd_op *op, int n,
                               gd_tensor *const *inputs)
 {
@@ -32,6 +49,11 @@ static gd_status check_inputs(const gd_context *context, const gd_op *op, int n,
             return gd_fail(GD_ERR_STATE,
                            "gd_%s: operand %d is a value of a compiled function that is no longer "
                            "(or not now) being traced",
+                           op->name, i);
+        if (!context->differentiating && context->no_grad == 0 && is_outdated(inputs[i]))
+            return gd_fail(GD_ERR_STATE,
+                           "gd_%s: operand %d was changed in place; use the tensor that the call "
+                           "which changed it returned",
                            op->name, i);
     }
     return GD_OK;
@@ -50,7 +72,7 @@ static gd_status check_versions(const gd_tensor *node, int n, gd_tensor *const *
         if (stale)
             return gd_fail(GD_ERR_STATE,
                            "the gradient of %s needs a value that has been overwritten since "
-                           "(gd_assign or gd_tensor_write)",
+                           "(in place, by gd_assign or by gd_tensor_write)",
                            node->op->name);
     }
     return GD_OK;
@@ -144,6 +166,150 @@ gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *i
                             context->device->name);
     }
     return build(context, op, n, inputs, attr, &layout);
+}
+
+/* ---- in place ---- */
+
+/* Whether a kernel may write to the target while it reads the others: it lies in row-major order,
+ * and what shares its storage is exactly it. */
+static bool may_run_in_place(int n, gd_tensor *const *inputs, const gd_tensor *target)
+{
+    if (!gd_layout_is_contiguous(&target->layout))
+        return false;
+    for (int i = 0; i < n; i++)
+        if (inputs[i]->storage == target->storage &&
+            (!gd_layout_is_contiguous(&inputs[i]->layout) ||
+             !gd_layout_same_shape(&inputs[i]->layout, &target->layout) ||
+             inputs[i]->layout.offset != target->layout.offset ||
+             inputs[i]->layout.dtype != target->layout.dtype))
+            return false;
+    return true;
+}
+
+static gd_status compute_in_place(const gd_op *op, int n, gd_tensor *const *inputs,
+                                  gd_tensor *target)
+{
+    gd_context *context = target->context;
+    if (gd_layout_count(&target->layout) == 0)
+        return GD_OK;
+    if (!may_run_in_place(n, inputs, target)) {
+        context->no_grad++;
+        gd_tensor *value = gd_apply(context, op->id, n, inputs, NULL);
+        uint32_t before = target->version;
+        gd_status status = value ? gd_store(target, value) : gd_error_code();
+        target->version = before;
+        context->no_grad--;
+        return status;
+    }
+    gd_operand operands[GD_OP_MAX_INPUTS];
+    for (int i = 0; i < n; i++)
+        operands[i] = (gd_operand){ gd_node_data(inputs[i]), &inputs[i]->layout };
+    gd_kernel_call call = { .device = context->device,
+                            .op = op,
+                            .n = n,
+                            .in = operands,
+                            .out = { gd_node_data(target), &target->layout } };
+    gd_status status = context->device->kernel[op->id](&call);
+    target->storage->version++;
+    return status;
+}
+
+/* What forbids a change in place whether eager or traced. */
+static gd_status check_target(const gd_op *op, const gd_tensor *target, const gd_layout *result)
+{
+    const gd_layout *layout = &target->layout;
+    if (!gd_layout_same_shape(result, layout) || result->dtype != layout->dtype) {
+        char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+        return gd_fail(GD_ERR_SHAPE, "gd_%s_: the result is %s %s, which does not fit into %s %s",
+                       op->name, gd_dtype_name(result->dtype), gd_layout_text(result, a),
+                       gd_dtype_name(layout->dtype), gd_layout_text(layout, b));
+    }
+    for (int i = 0; i < layout->rank; i++)
+        if (layout->stride[i] == 0 && layout->shape[i] > 1)
+            return gd_fail(GD_ERR_INVALID,
+                           "gd_%s_: elements of the tensor share memory (it was broadcast); change "
+                           "a copy",
+                           op->name);
+    const gd_tensor *base = viewed(target);
+    if (target->context->no_grad == 0 && base->requires_grad && base->n_inputs == 0)
+        return gd_fail(GD_ERR_STATE,
+                       "gd_%s_: a leaf that requires a gradient cannot be changed in place while "
+                       "history is recorded; do it between gd_no_grad_begin and gd_no_grad_end",
+                       op->name);
+    return GD_OK;
+}
+
+/* In a trace nothing has storage yet: the op is recorded as any other, and what saw the old value
+ * in eager execution may not be read again. */
+static gd_tensor *trace_in_place(const gd_op *op, int n, gd_tensor *const *inputs,
+                                 gd_tensor *target)
+{
+    gd_context *context = target->context;
+    if (!target->storage && (!target->op || (target->op->flags & GD_OP_VIEW)))
+        return gd_fail_null(GD_ERR_STATE,
+                            "gd_%s_: %s of a compiled function cannot be changed in "
+                            "place",
+                            op->name, target->op ? "a view inside" : "an argument");
+    gd_tensor *value = gd_apply(context, op->id, n, inputs, NULL);
+    if (!value)
+        return NULL;
+    if (target->storage && value->requires_grad)
+        return gd_fail_null(GD_ERR_STATE,
+                            "gd_%s_: a tensor from outside of a compiled function cannot take a "
+                            "value with a history; use gd_assign or gd_detach",
+                            op->name);
+    if (target->storage)
+        return gd_assign(target, value);
+    target->replaced = true;
+    for (size_t i = 0; i < context->trace->count; i++) {
+        gd_tensor *node = context->trace->nodes[i];
+        if ((node->op->flags & GD_OP_VIEW) && viewed(node) == target)
+            node->replaced = true;
+    }
+    return value;
+}
+
+gd_tensor *gd_apply_in_place(gd_op_id id, int n, gd_tensor *const *inputs, int target_index)
+{
+    const gd_op *op = gd_op_row(id);
+    const gd_layout *layouts[GD_OP_MAX_INPUTS];
+    bool requires_grad = false;
+    for (int i = 0; i < n; i++) {
+        if (!inputs[i])
+            return NULL;
+        layouts[i] = &inputs[i]->layout;
+        requires_grad |= inputs[i]->requires_grad;
+    }
+    gd_tensor *target = inputs[target_index];
+    gd_context *context = target->context;
+    requires_grad &= context->no_grad == 0 && gd_dtype_is_float(target->layout.dtype);
+    gd_layout result;
+    if (check_inputs(context, op, n, inputs) != GD_OK ||
+        gd_op_infer(op, n, layouts, NULL, &result) != GD_OK ||
+        check_target(op, target, &result) != GD_OK)
+        return NULL;
+    if (context->trace)
+        return trace_in_place(op, n, inputs, target);
+    gd_tensor *t = target;
+    if (requires_grad) { /* made first: it notes which versions it read */
+        t = gd_node_new(context, op, n, inputs, NULL, true);
+        if (!t)
+            return NULL;
+        t->layout = target->layout;
+        t->requires_grad = true;
+        share_storage(t, target);
+    }
+    if (compute_in_place(op, n, inputs, target) != GD_OK) {
+        if (requires_grad)
+            gd_release(t);
+        return NULL;
+    }
+    if (requires_grad)
+        target->replaced = true;
+    if (t->n_inputs == 0 ||
+        requires_grad) /* one with a history shows by its version that it aged */
+        t->version = t->storage->version;
+    return t;
 }
 
 gd_tensor *gd_apply1(gd_op_id id, gd_tensor *x, const void *attr)

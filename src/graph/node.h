@@ -48,7 +48,8 @@ struct gd_tensor {
     uint32_t version; /* storage version when made */
     uint16_t size_class;
     bool requires_grad;
-    bool wanted; /* the walk that marked it needs its gradient */
+    bool wanted;   /* the walk that marked it needs its gradient */
+    bool replaced; /* changed in place: another tensor stands for the new value */
     gd_layout layout;
 };
 
@@ -128,6 +129,11 @@ static inline void *gd_node_data(const gd_tensor *t)
  * Eager: compute it; tracing: record it. */
 gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *inputs,
                     const void *attr);
+
+/* The result of an elementwise op in the storage of inputs[target], which must have its shape and
+ * dtype. Returns the tensor that stands for the new value: the target itself where no history is
+ * recorded, else a node of its own, and the target may not be used any more. */
+gd_tensor *gd_apply_in_place(gd_op_id id, int n, gd_tensor *const *inputs, int target);
 
 /* Copy value (of t's shape and dtype) into t's storage now. */
 gd_status gd_store(gd_tensor *t, gd_tensor *value);

@@ -1,0 +1,70 @@
+/* ops/in_place.c: ops that put their result where their first operand was. What makes that safe
+ * under gradients is in gd_apply_in_place (graph/apply.c). */
+#include "ops/internal.h"
+
+/* in[target] = op(in …), the others first converted to its dtype, which must be the wider. */
+static gd_tensor *in_place(gd_op_id id, int n, gd_tensor **in, int target)
+{
+    for (int i = 0; i < n; i++)
+        if (!in[i])
+            return NULL;
+    gd_dtype dtype = in[target]->layout.dtype;
+    for (int i = 0; i < n; i++) {
+        if (i == target || (id == GD_OP_where && i == 0))
+            continue;
+        gd_dtype other = in[i]->layout.dtype;
+        if (gd_dtype_promote(dtype, other) != dtype)
+            return gd_fail_null(GD_ERR_DTYPE, "gd_%s_: %s with %s gives %s, which %s cannot hold",
+                                gd_op_row(id)->name, gd_dtype_name(dtype), gd_dtype_name(other),
+                                gd_dtype_name(gd_dtype_promote(dtype, other)),
+                                gd_dtype_name(dtype));
+        in[i] = gd_as_dtype(in[i], dtype);
+        if (!in[i])
+            return NULL;
+    }
+    return gd_apply_in_place(id, n, in, target);
+}
+
+#define IN_PLACE_1(name)                                           \
+    gd_tensor *gd_##name##_(gd_tensor *x)                          \
+    {                                                              \
+        return in_place(GD_OP_##name, 1, (gd_tensor *[]){ x }, 0); \
+    }
+#define IN_PLACE_2(name)                                              \
+    gd_tensor *gd_##name##_(gd_tensor *x, gd_tensor *y)               \
+    {                                                                 \
+        return in_place(GD_OP_##name, 2, (gd_tensor *[]){ x, y }, 0); \
+    }
+IN_PLACE_2(add)
+IN_PLACE_2(sub)
+IN_PLACE_2(mul)
+IN_PLACE_2(div)
+IN_PLACE_2(maximum)
+IN_PLACE_2(minimum)
+IN_PLACE_1(neg)
+IN_PLACE_1(abs)
+IN_PLACE_1(square)
+IN_PLACE_1(sqrt)
+IN_PLACE_1(exp)
+IN_PLACE_1(log)
+IN_PLACE_1(relu)
+IN_PLACE_1(sigmoid)
+IN_PLACE_1(tanh)
+
+gd_tensor *gd_add_scalar_(gd_tensor *x, double c)
+{
+    return gd_add_(x, gd_number_like(x, c));
+}
+
+gd_tensor *gd_mul_scalar_(gd_tensor *x, double c)
+{
+    return gd_mul_(x, gd_number_like(x, c));
+}
+
+gd_tensor *gd_masked_fill_(gd_tensor *x, gd_tensor *mask, double value)
+{
+    if (x && mask && mask->layout.dtype != GD_BOOL)
+        return gd_fail_null(GD_ERR_DTYPE, "gd_masked_fill_: the mask is %s, it must be bool",
+                            gd_dtype_name(mask->layout.dtype));
+    return in_place(GD_OP_where, 3, (gd_tensor *[]){ mask, gd_number_like(x, value), x }, 2);
+}
