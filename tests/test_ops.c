@@ -253,7 +253,7 @@ static void check_oracle(const op_row *row, const operand *o, const reading *res
     for (int64_t i = 0; i < result->count; i++) {
         double x = o[0].value[i], y = row->operands > 1 ? o[1].value[i] : 0;
         double z = row->operands > 2 ? o[2].value[i] : 0;
-        bool by_zero = row->id == GD_OP_floor_div || row->id == GD_OP_mod;
+        bool by_zero = row->id == GD_OP_fmod || row->id == GD_OP_floor_div || row->id == GD_OP_mod;
         if (!is_float && by_zero && y == 0)
             continue; /* integers; see test_integer_division */
         long double exact = row->oracle((long double)x, (long double)y, (long double)z);

@@ -189,6 +189,26 @@ gd_tensor *gd_pow_scalar(gd_tensor *x, double c)
     return gd_pow(x, number_for(x, c));
 }
 
+gd_tensor *gd_floor_div_scalar(gd_tensor *x, double c)
+{
+    return gd_floor_div(x, number_for(x, c));
+}
+
+gd_tensor *gd_mod_scalar(gd_tensor *x, double c)
+{
+    return gd_mod(x, number_for(x, c));
+}
+
+gd_tensor *gd_rpow_scalar(gd_tensor *x, double c)
+{
+    return gd_pow(number_for(x, c), x);
+}
+
+gd_tensor *gd_digamma(gd_tensor *x)
+{
+    return gd_polygamma(x ? gd_scalar(x->context, 0.0, gd_float_dtype(x->layout.dtype)) : NULL, x);
+}
+
 gd_tensor *gd_clip(gd_tensor *x, double low, double high)
 {
     if (!x)

@@ -262,3 +262,38 @@ static const op_refusal glu_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(5, 6) }, { GD_F32 }, { 2 } },
 };
 FUNCTION(glu, 1, D, RESULT_FLOAT, 4, gd_glu(x, (int)p[0]), VALUES(-4, 4))
+
+/* ---- of two or three numbers ---- */
+
+static const op_case hypot_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(7) } },
+                                       { .shape = { SHAPE(13), SHAPE(13) } },
+                                       { .shape = { SHAPE(0), SHAPE(1) } } };
+static const op_refusal hypot_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(5), SHAPE(4) }, { GD_F32, GD_F32 }, { 0 } }
+};
+#define logaddexp_cases    hypot_cases
+#define logaddexp_refusals hypot_refusals
+FUNCTION(hypot, 2, D, RESULT_FLOAT, 3, gd_hypot(x, y), VALUES(0.5, 20), VALUES(-20, -0.5))
+FUNCTION(logaddexp, 2, D, RESULT_FLOAT, 4, gd_logaddexp(x, y), VALUES(0.5, 9), VALUES(0.5, 9))
+
+static const op_case clamp_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(7), SHAPE(5, 1) } } };
+FUNCTION_SAFE(clamp, 3, DE, RESULT_SAME, 0, gd_clamp(x, y, z), VALUES(-20, 20), VALUES(-9, -1),
+              VALUES(1, 9))
+
+static const op_case bitwise_not_cases[] = { { .shape = { SHAPE(5, 7) } } };
+static const op_refusal bitwise_not_refusals[] = {
+    { GD_ERR_DTYPE, { SHAPE(5) }, { GD_F32 }, { 0 } }
+};
+FUNCTION(bitwise_not, 1, E | OP_INTEGERS_ONLY, RESULT_SAME, 0, gd_bitwise_not(x), VALUES(-100, 100))
+
+static const op_case left_shift_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(7) } } };
+static const op_refusal left_shift_refusals[] = {
+    { GD_ERR_DTYPE, { SHAPE(5), SHAPE(5) }, { GD_F32, GD_I32 }, { 0 } },
+    { GD_ERR_SHAPE, { SHAPE(5), SHAPE(4) }, { GD_I32, GD_I32 }, { 0 } },
+};
+#define right_shift_cases    left_shift_cases
+#define right_shift_refusals left_shift_refusals
+FUNCTION(left_shift, 2, E | OP_INTEGERS_ONLY, RESULT_NUMERIC, 0, gd_left_shift(x, y),
+         VALUES(-100, 100), VALUES(0, 63))
+FUNCTION(right_shift, 2, E | OP_INTEGERS_ONLY, RESULT_NUMERIC, 0, gd_right_shift(x, y),
+         VALUES(-100, 100), VALUES(0, 63))

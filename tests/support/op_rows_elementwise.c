@@ -131,6 +131,7 @@ BINARY(mul, -20, 20, -20, 20, RESULT_NUMERIC, 0, DE, x *y)
 BINARY(div, -20, 20, 0.5, 20, RESULT_FLOAT, 0, DE, x / y)
 BINARY(floor_div, -20, 20, 1.2, 7, RESULT_NUMERIC, 0, DE, floorl(x / y))
 BINARY(mod, -20, 20, 1.2, 7, RESULT_NUMERIC, 0, DE, python_mod(x, y))
+BINARY(fmod, -20, 20, 1.2, 7, RESULT_NUMERIC, 0, DE, fmodl(x, y))
 BINARY(pow, 0.2, 4, -3, 4, RESULT_FLOAT, 2, D, powl(x, y))
 BINARY(pow_log, 0.2, 4, -3, 4, RESULT_FLOAT, 6, D, x == 0 && y >= 0 ? 0 : powl(x, y) * logl(x))
 BINARY(maximum, -20, 20, -20, 20, RESULT_SAME, 0, DE, fmaxl(x, y))
@@ -181,6 +182,22 @@ static long double erfinv(long double x)
     return y;
 }
 UNARY(erfinv, -0.9, 0.9, RESULT_FLOAT, 3, D, erfinv(x))
+
+UNARY(lgamma, 2.1, 20, RESULT_FLOAT, 8, D, lgammal(x))
+/* Sums of 1000 terms, then Euler and Maclaurin's formula. */
+static long double polygamma(long double order, long double x)
+{
+    long double n = truncl(order), sum = 0, a = x + 1000;
+    for (int k = 999; k >= 0; k--)
+        sum += n > 0 ? powl(x + k, -n - 1) : -1 / (x + k);
+    if (n == 0)
+        return logl(a) - 1 / (2 * a) - 1 / (12 * a * a) + 1 / (120 * a * a * a * a) + sum;
+    sum += powl(a, -n) / n + powl(a, -n - 1) / 2 + (n + 1) * powl(a, -n - 2) / 12 -
+           (n + 1) * (n + 2) * (n + 3) * powl(a, -n - 4) / 720;
+    return (fmodl(n, 2) == 0 ? -1 : 1) * tgammal(n + 1) * sum;
+}
+/* Near a zero of digamma, which the special values come near to, the error is absolute. */
+BINARY(polygamma, 0, 3.9, 1.7, 10, RESULT_FLOAT, 256, D, polygamma(x, y))
 
 BINARY(eq, -3, 3, -3, 3, RESULT_BOOL, 0, E, x == y)
 BINARY(ne, -3, 3, -3, 3, RESULT_BOOL, 0, E, x != y)
@@ -285,3 +302,12 @@ FUNCTION(hard_sigmoid, -2.5, 8, RESULT_FLOAT, 4, D, gd_hard_sigmoid(t),
 FUNCTION(hard_swish, -2.5, 8, RESULT_FLOAT, 4, D, gd_hard_swish(t),
          x *fminl(fmaxl(x + 3, 0), 6) / 6)
 FUNCTION(softsign, -20, 20, RESULT_FLOAT, 1, D, gd_softsign(t), x / (1 + fabsl(x)))
+
+FUNCTION(asinh, -20, 20, RESULT_FLOAT, 4, D, gd_asinh(t), asinhl(x))
+FUNCTION(acosh, 1.1, 20, RESULT_FLOAT, 4, D, gd_acosh(t), acoshl(x))
+FUNCTION(atanh, -0.9, 0.9, RESULT_FLOAT, 4, D, gd_atanh(t), atanhl(x))
+FUNCTION(digamma, 1.7, 20, RESULT_FLOAT, 64, D, gd_digamma(t), polygamma(0, x))
+FUNCTION(isfinite, -2, 2, RESULT_BOOL, 0, E, gd_isfinite(t), isfinite(x) != 0)
+FUNCTION(floor_div_scalar, -20, 20, RESULT_NUMERIC, 0, DE, gd_floor_div_scalar(t, 3), floorl(x / 3))
+FUNCTION(mod_scalar, -20, 20, RESULT_NUMERIC, 0, DE, gd_mod_scalar(t, 3), python_mod(x, 3))
+FUNCTION(rpow_scalar, -3, 3, RESULT_FLOAT, 2, D, gd_rpow_scalar(t, 3), powl(3, x))

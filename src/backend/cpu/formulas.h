@@ -10,6 +10,7 @@
 #define GD_BACKEND_CPU_FORMULAS_H
 
 #include "backend/cpu/vecmath.h"
+#include "base/special.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -28,37 +29,40 @@
 #define FLOOR_DIV(x, y)         GD_T_NAME(floor_div)(x, y) /* Python's //; integers: x // 0 is 0 */
 #define FLOOR_MOD(x, y) \
     GD_T_NAME(floor_mod)(x, y) /* Python's %: the sign of y; integers: x % 0 is 0 */
+#define TRUNC_MOD(x, y) GD_T_NAME(trunc_mod)(x, y)
 
 /* ---- floating types ---- */
-#define INFINITY_    ((GD_T)INFINITY)
-#define FMA(x, y, z) GD_T_NAME(fused_multiply_add)(x, y, z)
-#define SQRT(x)      GD_T_NAME(square_root)(x)
-#define FLOOR(x)     GD_T_NAME(round_down)(x)
-#define CEIL(x)      GD_T_NAME(round_up)(x)
-#define RINT(x)      GD_T_NAME(round_even)(x) /* to nearest, ties to even */
-#define TRUNC(x)     GD_T_NAME(round_to_zero)(x)
-#define POW(x, y)    GD_T_NAME(gd_pow)(x, y)
-#define ATAN2(y, x)  GD_T_NAME(gd_atan2)(y, x)
-#define EXP(x)       GD_T_NAME(gd_exp)(x)
-#define EXP2(x)      GD_T_NAME(gd_exp2)(x)
-#define EXPM1(x)     GD_T_NAME(gd_expm1)(x)
-#define LOG(x)       GD_T_NAME(gd_log)(x)
-#define LOG2(x)      GD_T_NAME(gd_log2)(x)
-#define LOG10(x)     GD_T_NAME(gd_log10)(x)
-#define LOG1P(x)     GD_T_NAME(gd_log1p)(x)
-#define SIN(x)       GD_T_NAME(gd_sin)(x)
-#define COS(x)       GD_T_NAME(gd_cos)(x)
-#define TAN(x)       GD_T_NAME(gd_tan)(x)
-#define ASIN(x)      GD_T_NAME(gd_asin)(x)
-#define ACOS(x)      GD_T_NAME(gd_acos)(x)
-#define ATAN(x)      GD_T_NAME(gd_atan)(x)
-#define SINH(x)      GD_T_NAME(gd_sinh)(x)
-#define COSH(x)      GD_T_NAME(gd_cosh)(x)
-#define TANH(x)      GD_T_NAME(gd_tanh)(x)
-#define SIGMOID(x)   GD_T_NAME(gd_sigmoid)(x)
-#define SOFTPLUS(x)  GD_T_NAME(gd_softplus)(x)
-#define ERF(x)       GD_T_NAME(gd_erf)(x)
-#define ERFINV(x)    GD_T_NAME(gd_erfinv)(x)
+#define INFINITY_       ((GD_T)INFINITY)
+#define FMA(x, y, z)    GD_T_NAME(fused_multiply_add)(x, y, z)
+#define SQRT(x)         GD_T_NAME(square_root)(x)
+#define FLOOR(x)        GD_T_NAME(round_down)(x)
+#define CEIL(x)         GD_T_NAME(round_up)(x)
+#define RINT(x)         GD_T_NAME(round_even)(x) /* to nearest, ties to even */
+#define TRUNC(x)        GD_T_NAME(round_to_zero)(x)
+#define POW(x, y)       GD_T_NAME(gd_pow)(x, y)
+#define ATAN2(y, x)     GD_T_NAME(gd_atan2)(y, x)
+#define EXP(x)          GD_T_NAME(gd_exp)(x)
+#define EXP2(x)         GD_T_NAME(gd_exp2)(x)
+#define EXPM1(x)        GD_T_NAME(gd_expm1)(x)
+#define LOG(x)          GD_T_NAME(gd_log)(x)
+#define LOG2(x)         GD_T_NAME(gd_log2)(x)
+#define LOG10(x)        GD_T_NAME(gd_log10)(x)
+#define LOG1P(x)        GD_T_NAME(gd_log1p)(x)
+#define SIN(x)          GD_T_NAME(gd_sin)(x)
+#define COS(x)          GD_T_NAME(gd_cos)(x)
+#define TAN(x)          GD_T_NAME(gd_tan)(x)
+#define ASIN(x)         GD_T_NAME(gd_asin)(x)
+#define ACOS(x)         GD_T_NAME(gd_acos)(x)
+#define ATAN(x)         GD_T_NAME(gd_atan)(x)
+#define SINH(x)         GD_T_NAME(gd_sinh)(x)
+#define COSH(x)         GD_T_NAME(gd_cosh)(x)
+#define TANH(x)         GD_T_NAME(gd_tanh)(x)
+#define SIGMOID(x)      GD_T_NAME(gd_sigmoid)(x)
+#define SOFTPLUS(x)     GD_T_NAME(gd_softplus)(x)
+#define ERF(x)          GD_T_NAME(gd_erf)(x)
+#define ERFINV(x)       GD_T_NAME(gd_erfinv)(x)
+#define LGAMMA(x)       ((GD_T)gd_special_lgamma((double)(x)))
+#define POLYGAMMA(n, x) ((GD_T)gd_special_polygamma((double)(n), (double)(x)))
 
 #define GD_T_INLINE static inline __attribute__((always_inline, unused))
 
@@ -134,6 +138,12 @@ GD_T_INLINE GD_T GD_T_NAME(floor_mod)(GD_T x, GD_T y)
     return r == 0 ? GD_T_NAME(copy_sign)(0, y) : (r < 0) != (y < 0) ? r + y : r;
 }
 
+/* The same with the sign of x, as C defines it. */
+GD_T_INLINE GD_T GD_T_NAME(trunc_mod)(GD_T x, GD_T y)
+{
+    return GD_T_NAME(remainder)(x, y);
+}
+
 /* floor(x / y) of the exact quotient, as Python and NumPy define it: the remainder goes first, so
  * that what is left is nearly a whole number, which rounding makes whole. x / 0 is an infinity or
  * NaN. */
@@ -195,7 +205,17 @@ GD_T_INLINE GD_T GD_T_NAME(floor_mod)(GD_T x, GD_T y)
     return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
 
+GD_T_INLINE GD_T GD_T_NAME(trunc_mod)(GD_T x, GD_T y)
+{
+    return y == 0 || y == -1 ? 0 : x % y;
+}
+
 #elif defined(GD_T_UNSIGNED)
+GD_T_INLINE GD_T GD_T_NAME(trunc_mod)(GD_T x, GD_T y)
+{
+    return (GD_T)(y == 0 ? 0 : x % y);
+}
+
 GD_T_INLINE GD_T GD_T_NAME(absolute)(GD_T x)
 {
     return x;

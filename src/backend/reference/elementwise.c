@@ -5,6 +5,7 @@
 
 #include "base/half.h"
 
+#include <float.h>
 #include <math.h>
 
 /* ---- the vocabulary, in terms of
@@ -22,6 +23,7 @@
 #define RELU(x)                 ((x) < 0 ? (C)0 : (x))
 #define FLOOR_DIV(x, y)         NAME(floor_quotient)(x, y)
 #define FLOOR_MOD(x, y)         NAME(floor_remainder)(x, y)
+#define TRUNC_MOD(x, y)         NAME(remainder)(x, y)
 #define INFINITY_               ((C)INFINITY)
 #define FMA(x, y, z)            OWN(fma)(x, y, z)
 
@@ -54,6 +56,8 @@
 #define SIGMOID(x)             ((C)sigmoid(x))
 #define SOFTPLUS(x)            ((C)softplus(x))
 #define ERFINV(x)              ((C)erfinv(x))
+#define LGAMMA(x)              ((C)log_gamma(x))
+#define POLYGAMMA(n, x)        ((C)polygamma(n, x))
 
 static real sigmoid(real x)
 {
@@ -84,6 +88,61 @@ static real erfinv(real x)
         y -= newton / (1 + y * newton);
     }
     return copysignl(y, x);
+}
+
+static real log_gamma(real x)
+{
+#if defined(__GLIBC__)
+    int sign;
+    return lgammal_r(x, &sign);
+#else
+    return lgammal(x);
+#endif
+}
+
+/* The derivatives of log_gamma: recurrence, then a few terms of the asymptotic series. Where
+ * it is not defined: base/special.h. */
+static real polygamma(real order, real x)
+{
+    real n = truncl(order), sum = 0;
+    if (!(n >= 0 && n <= 100) || isnan(x) || x < (n > 0 ? -1e6L : -LDBL_MAX))
+        return NAN;
+    if (x <= 0 && x == floorl(x))
+        return n > 0    ? (fmodl(n, 2) == 0 ? -INFINITY : INFINITY)
+               : x == 0 ? copysignl(INFINITY, -x)
+                        : NAN;
+    if (isinf(x))
+        return n > 0 ? 0 : x;
+    if (n == 0 && x < 0) {
+        const real pi = 3.14159265358979323846264338327950288L;
+        return polygamma(0, 1 - x) - pi / tanl(pi * (x - rintl(x)));
+    }
+    for (real least = 30 + n; x < least; x++)
+        sum += n == 0 ? -1 / x : powl(x, -n - 1);
+    real square = x * x;
+    if (n == 0)
+        return sum + logl(x) - 1 / (2 * x) -
+               (1 - (0.1L - (1 / 21.0L - (0.05L - 1 / (11 * square)) / square) / square) / square) /
+                   (12 * square);
+    real s = n + 1, power = powl(x, -s), factor = s * power / x;
+    static const real ratio[] = { 1 / 12.0L,
+                                  -1 / 720.0L,
+                                  1 / 30240.0L,
+                                  -1 / 1209600.0L,
+                                  1 / 47900160.0L,
+                                  -691 / 1307674368000.0L,
+                                  1 / 74724249600.0L,
+                                  -3617 / 10670622842880000.0L,
+                                  43867 / 5109094217170944000.0L,
+                                  -174611 / 802857662698291200000.0L,
+                                  77683 / 14101100039391805440000.0L,
+                                  -236364091 / 1693824136731743669452800000.0L };
+    sum += power * x / (s - 1) + power / 2;
+    for (int k = 0; k < 12; k++) {
+        sum += ratio[k] * factor;
+        factor *= (s + 2 * k + 1) * (s + 2 * k + 2) / square;
+    }
+    return (fmodl(n, 2) == 0 ? -1 : 1) * tgammal(n + 1) * sum;
 }
 
 /* Which rows a dtype has: KEEP_<types of the row> keeps or drops the row's text. */

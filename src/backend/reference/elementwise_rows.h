@@ -25,6 +25,11 @@ static C NAME(absolute)(C x)
     return OWN(fabs)(x);
 }
 
+static C NAME(remainder)(C x, C y)
+{
+    return OWN(fmod)(x, y);
+}
+
 /* Python's and NumPy's (numpy/_core/src/npymath, npy_divmod): the remainder has the sign of y … */
 static C NAME(floor_remainder)(C x, C y)
 {
@@ -52,6 +57,11 @@ static C NAME(floor_quotient)(C x, C y)
 static inline C NAME(absolute)(C x)
 {
     return x < 0 ? -x : x;
+}
+
+static inline C NAME(remainder)(C x, C y)
+{
+    return y == 0 ? 0 : x % y;
 }
 
 static inline C NAME(floor_remainder)(C x, C y)

@@ -1,0 +1,145 @@
+/* ops/special.c: functions of one or two numbers made of other ops: inverse hyperbolic functions,
+ * hypot, logaddexp, clamp, bit operations. Compiled, each is one pass. Branches not taken are kept
+ * finite, because the gradient of a choice passes through both; and signs are chosen rather than
+ * multiplied in, because that has a slope at 0. */
+#include "ops/internal.h"
+
+#include <math.h>
+
+static const double ln_2 = 0.69314718055994530942;
+
+static gd_tensor *real(gd_tensor *x)
+{
+    return x ? gd_as_dtype(x, gd_float_dtype(x->layout.dtype)) : NULL;
+}
+
+/* -y where x is negative, else y */
+static gd_tensor *with_sign(gd_tensor *x, gd_tensor *y)
+{
+    return gd_where(gd_lt(x, gd_number_like(x, 0.0)), gd_neg(y), y);
+}
+
+/* log(2x) where x is so large that nothing else counts, else `small` of x there and of 1 elsewhere.
+ */
+static gd_tensor *log_beyond(gd_tensor *x, gd_tensor *(*small)(gd_tensor *x))
+{
+    gd_tensor *one = gd_number_like(x, 1.0), *beyond = gd_gt(x, gd_number_like(x, 1e8));
+    gd_tensor *large = gd_add_scalar(gd_log(gd_where(beyond, x, one)), ln_2);
+    return gd_where(beyond, large, small(gd_where(beyond, one, x)));
+}
+
+static gd_tensor *small_asinh(gd_tensor *x)
+{
+    gd_tensor *square = gd_square(x);
+    gd_tensor *root = gd_add_scalar(gd_sqrt(gd_add_scalar(square, 1.0)), 1.0);
+    return gd_log1p(gd_add(x, gd_div(square, root)));
+}
+
+gd_tensor *gd_asinh(gd_tensor *x)
+{
+    x = real(x);
+    return with_sign(x, log_beyond(with_sign(x, x), small_asinh));
+}
+
+static gd_tensor *small_acosh(gd_tensor *x)
+{
+    gd_tensor *above = gd_sub_scalar(x, 1.0);
+    return gd_log1p(gd_add(above, gd_sqrt(gd_mul(above, gd_add_scalar(above, 2.0)))));
+}
+
+gd_tensor *gd_acosh(gd_tensor *x)
+{
+    return log_beyond(real(x), small_acosh);
+}
+
+gd_tensor *gd_atanh(gd_tensor *x)
+{
+    x = real(x);
+    gd_tensor *size = with_sign(x, x);
+    gd_tensor *ratio = gd_div(gd_mul_scalar(size, 2.0), gd_rsub_scalar(size, 1.0));
+    return with_sign(x, gd_mul_scalar(gd_log1p(ratio), 0.5));
+}
+
+/* s * sqrt((x/s)^2 + (y/s)^2), s the larger of the two, as a constant: the result does not depend
+ * on it. */
+gd_tensor *gd_hypot(gd_tensor *x, gd_tensor *y)
+{
+    x = real(x);
+    y = real(y);
+    gd_tensor *size = gd_detach(gd_maximum(gd_abs(x), gd_abs(y)));
+    gd_tensor *one = gd_number_like(size, 1.0), *zero = gd_number_like(size, 0.0);
+    gd_tensor *infinite = gd_logical_or(gd_isinf(x), gd_isinf(y));
+    gd_tensor *plain = gd_logical_or(gd_eq(size, zero), infinite);
+    gd_tensor *s = gd_where(plain, one, size);
+    gd_tensor *squares = gd_add(gd_square(gd_div(x, s)), gd_square(gd_div(y, s)));
+    gd_tensor *none = gd_eq(squares, zero);
+    gd_tensor *r = gd_mul(s, gd_sqrt(gd_where(gd_logical_or(none, infinite), one, squares)));
+    return gd_where(infinite, gd_number_like(size, INFINITY), gd_where(none, zero, r));
+}
+
+/* The larger, plus softplus of the difference, which is not taken of infinities. */
+gd_tensor *gd_logaddexp(gd_tensor *x, gd_tensor *y)
+{
+    x = real(x);
+    y = real(y);
+    gd_tensor *first = gd_gt(x, y);
+    gd_tensor *larger = gd_where(first, x, y), *smaller = gd_where(first, y, x);
+    gd_tensor *infinite = gd_isinf(larger), *zero = gd_number_like(larger, 0.0);
+    gd_tensor *gap = gd_sub(gd_where(infinite, zero, smaller), gd_where(infinite, zero, larger));
+    return gd_add(larger, gd_softplus(gap));
+}
+
+gd_tensor *gd_clamp(gd_tensor *x, gd_tensor *low, gd_tensor *high)
+{
+    return gd_where(gd_lt(x, low), low, gd_where(gd_gt(x, high), high, x));
+}
+
+gd_tensor *gd_isfinite(gd_tensor *x)
+{
+    x = real(x);
+    return gd_lt(gd_abs(x), gd_number_like(x, INFINITY));
+}
+
+/* ---- bits ---- */
+
+gd_tensor *gd_bitwise_not(gd_tensor *x)
+{
+    if (!x || x->layout.dtype == GD_BOOL)
+        return gd_logical_not(x);
+    return gd_bitwise_xor(x, gd_number_like(x, x->layout.dtype == GD_U8 ? 255.0 : -1.0));
+}
+
+/* Shifts compute in i64, where products wrap as shifts do. */
+static gd_tensor *shift(gd_tensor *x, gd_tensor *n, bool left, const char *who)
+{
+    if (!x || !n)
+        return NULL;
+    gd_dtype dtype = gd_dtype_promote(x->layout.dtype, n->layout.dtype);
+    if (gd_dtype_is_float(dtype))
+        return gd_fail_null(GD_ERR_DTYPE, "%s: needs integers or bools, not %s", who,
+                            gd_dtype_name(dtype));
+    int64_t power[64];
+    for (int i = 0; i < 64; i++)
+        power[i] = (int64_t)((uint64_t)1 << i);
+    gd_tensor *wide = gd_as_dtype(x, GD_I64), *places = gd_as_dtype(n, GD_I64), *r;
+    gd_tensor *factor = gd_take(gd_from_host(x->context, GD_SHAPE(64), GD_I64, power), places, 0);
+    if (left) {
+        r = gd_mul(wide, factor);
+    } else { /* 2^63 is negative here: what it leaves is the sign */
+        gd_tensor *zero = gd_number_like(wide, 0.0);
+        gd_tensor *sign = gd_neg(gd_cast(gd_lt(wide, zero), GD_I64));
+        gd_tensor *all = gd_eq(places, gd_number_like(places, 63.0));
+        r = gd_where(all, sign, gd_floor_div(wide, factor));
+    }
+    return gd_as_dtype(r, dtype == GD_BOOL ? GD_I32 : dtype);
+}
+
+gd_tensor *gd_left_shift(gd_tensor *x, gd_tensor *n)
+{
+    return shift(x, n, true, "gd_left_shift");
+}
+
+gd_tensor *gd_right_shift(gd_tensor *x, gd_tensor *n)
+{
+    return shift(x, n, false, "gd_right_shift");
+}
