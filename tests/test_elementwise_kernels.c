@@ -14,6 +14,7 @@
 #include "backend/cpu/elementwise.h"
 #include "elementwise_reference.h"
 #include "kernel_support.h"
+#include "support/effort.h"
 
 #include <float.h>
 #include <stdio.h>
@@ -189,10 +190,11 @@ static void test_lengths(void **state)
 {
     (void)state;
     enum { LONGEST = 1100 };
+    int number = 0;
     for (int op = 0; op < GD_OP_ELEMENTWISE_COUNT; op++)
         for (int d = 0; d < N_DTYPES; d++) {
             gd_dtype operands[3], result;
-            if (!signature(op, all_dtypes[d], operands, &result))
+            if (!signature(op, all_dtypes[d], operands, &result) || !test_tries(&number))
                 continue;
             operand in[3], whole = operand_dense(result, 1, (int64_t[]){ LONGEST });
             const operand *from[3] = { &in[0], &in[1], &in[2] };
@@ -267,9 +269,12 @@ static void test_layouts(void **state)
                   { GD_OP_le, GD_BF16 },        { GD_OP_mul, GD_I64 },
                   { GD_OP_where, GD_F32 },      { GD_OP_where, GD_BF16 },
                   { GD_OP_sqrt, GD_F32 },       { GD_OP_logical_xor, GD_BOOL } };
+    int number = 0;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
             for (int round = 0; round < 10; round++) {
+                if (!test_tries(&number))
+                    continue;
                 gd_dtype operands[3], result;
                 assert_true(signature(cases[c].op, cases[c].dtype, operands, &result));
                 operand in[3];
@@ -286,10 +291,11 @@ static void test_layouts(void **state)
 static void test_in_place(void **state)
 {
     (void)state;
+    int number = 0;
     for (int op = 0; op < GD_OP_ELEMENTWISE_COUNT; op++)
         for (int d = 0; d < N_DTYPES; d++) {
             gd_dtype operands[3], result;
-            if (!signature(op, all_dtypes[d], operands, &result))
+            if (!signature(op, all_dtypes[d], operands, &result) || !test_tries(&number))
                 continue;
             for (int over = 0; over < references[op].arity; over++) {
                 if (gd_dtype_size(operands[over]) != gd_dtype_size(result))
@@ -462,8 +468,11 @@ static void test_large(void **state)
     turned.layout = x.layout;
     turned.layout.stride[0] = 1, turned.layout.stride[1] = rows;
     const operand *second[] = { &y, &bias, &number, &turned, &x };
+    int case_number = 0;
     for (size_t s = 0; s < sizeof second / sizeof *second; s++)
-        for (int threads = 1; threads <= 2; threads++) {
+        for (int threads = 2; threads >= 1; threads--) {
+            if (!test_tries(&case_number))
+                continue;
             gd_backend_cpu.set_threads(device, threads);
             bool over_x = second[s] == &x; /* in place, and last: x is lost */
             operand kept = dense_copy(&x, 2, shape);
@@ -582,7 +591,10 @@ static void test_fused(void **state)
     } shapes[] = { { 1, { 1 } },    { 1, { 3000 } },   { 2, { 50, 10 } },    { 2, { 20, 300 } },
                    { 0, { 0 } },    { 2, { 40, 41 } }, { 3, { 7, 11, 13 } }, { 2, { 300, 257 } },
                    { 2, { 0, 3 } }, { 1, { 40000 } } };
+    int number = 1;
     for (int round = 0; round < 250; round++) {
+        if (!test_tries(&number))
+            continue;
         gd_backend_cpu.set_threads(device, round % 3 + 1);
         int rank = shapes[round % 10].rank;
         const int64_t *shape = shapes[round % 10].shape;
@@ -685,7 +697,7 @@ int main(void)
 {
     int failed = 0;
     for (gd_isa isa = 0; isa < GD_ISA_COUNT; isa++) {
-        if (!gd_isa_available(isa))
+        if (!test_tries_isa(isa))
             continue;
         void *name = (void *)(uintptr_t)gd_isa_name(isa);
 #define ROW(test)                                    \

@@ -11,6 +11,7 @@
 
 #include "backend/cpu/gemm.h"
 #include "base/cpu.h"
+#include "support/effort.h"
 
 #include <float.h>
 #include <math.h>
@@ -261,7 +262,7 @@ static void check_case(const kernels *isa, int type, const gemm_case *t)
 static void for_each_isa(void (*check)(const kernels *isa, int type))
 {
     for (size_t i = 0; i < COUNT(isas); i++)
-        if (gd_isa_available(isas[i].isa))
+        if (test_tries_isa(isas[i].isa))
             for (int type = 0; type < 2; type++)
                 check(&isas[i], type);
 }
@@ -272,9 +273,12 @@ static void for_each_isa(void (*check)(const kernels *isa, int type))
 static void check_tiles(const kernels *isa, int type)
 {
     static const int64_t depths[] = { 1, 5, 257 };
+    int number = 0;
     for (int64_t m = 1; m <= 30; m++)
         for (int64_t n = 1; n <= 34; n += n < 18 ? 1 : 5)
             for (int layouts = 0; layouts < 8; layouts++) {
+                if (!test_tries(&number))
+                    continue;
                 const gemm_case t = {
                     .m = m,
                     .n = n,
@@ -327,9 +331,11 @@ static gemm_case random_case(void)
 
 static void check_random(const kernels *isa, int type)
 {
+    int number = 0;
     for (int i = 0; i < 400; i++) {
         const gemm_case t = random_case();
-        check_case(isa, type, &t);
+        if (test_tries(&number))
+            check_case(isa, type, &t);
     }
 }
 

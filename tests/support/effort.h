@@ -1,0 +1,37 @@
+/* tests/support/effort.h: how many of many cases are tried. ThreadSanitizer makes a test ten to
+ * fifty times as slow and looks for races, which do not depend on values: under it a few cases do.
+ */
+#ifndef GD_TEST_EFFORT_H
+#define GD_TEST_EFFORT_H
+
+#include "base/cpu.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#if defined(__SANITIZE_THREAD__)
+#define TEST_UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TEST_UNDER_TSAN 1
+#endif
+#endif
+#ifndef TEST_UNDER_TSAN
+#define TEST_UNDER_TSAN 0
+#endif
+
+/* Whether the next of many like cases is tried: all are; under ThreadSanitizer every 17th. */
+static inline bool test_tries(int *number)
+{
+    return !TEST_UNDER_TSAN || getenv("GRADUS_TEST_ALL") || (*number)++ % 17 == 0;
+}
+
+/* Whether this instruction set's kernels are tried: all are that this machine has; under
+ * ThreadSanitizer those it would choose. */
+static inline bool test_tries_isa(gd_isa isa)
+{
+    return gd_isa_available(isa) &&
+           (!TEST_UNDER_TSAN || getenv("GRADUS_TEST_ALL") || isa == gd_isa_choose());
+}
+
+#endif
