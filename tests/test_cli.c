@@ -305,6 +305,25 @@ static void plans_are_shown(void **state)
     assert_fails(run("plan no_such.json"), 1, "no_such.json");
 }
 
+static void networks_are_exported(void **state)
+{
+    (void)state;
+    const result *r = run("export --c --batch 2 -o net.c");
+    assert_int_equal(r->code, 0);
+    assert_string_equal(r->out, "");
+    assert_int_equal(run("export --c mnist_mlp --train --name step -o step.c")->code, 0);
+    char path[512], text[64] = "";
+    snprintf(path, sizeof path, "%s/step.c", folder);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    read_stream(file, text, sizeof text);
+    fclose(file);
+    assert_has(text, "/* step: written by gradus");
+    assert_fails(run("export"), 2, "--c");
+    assert_fails(run("export --c --output no/such/folder/net.c"), 1, "no/such/folder/net.c");
+    assert_fails(run("export --c --weights none.safetensors"), 1, "none.safetensors");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +335,7 @@ int main(void)
         cmocka_unit_test(runs_can_be_repeated),
         cmocka_unit_test(other_models_are_rejected),
         cmocka_unit_test(plans_are_shown),
+        cmocka_unit_test(networks_are_exported),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

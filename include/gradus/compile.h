@@ -13,6 +13,8 @@
 
 #include <gradus/tensor.h>
 
+#include <stdio.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -48,6 +50,10 @@ GD_API void gd_function_release(gd_function *function);
  * error. */
 GD_API gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs);
 
+/* Make the plan for these inputs, if there is none yet, without running it: nothing has changed
+ * when it is shown or exported. */
+GD_API gd_status gd_function_prepare(gd_function *function, int count, gd_tensor *const *inputs);
+
 /* Inside a body: make t a further result, number 1, 2, … in the order of the calls. Outside of any
  * body it does nothing. Returns t. */
 GD_API gd_tensor *gd_output(gd_tensor *t);
@@ -78,6 +84,13 @@ GD_API size_t gd_plan_format(const gd_function *function, char *text, size_t siz
 
 /* The plan used last as a Graphviz digraph. */
 GD_API size_t gd_plan_format_dot(const gd_function *function, char *text, size_t size);
+
+/* Write the plan used last as one C99 file that needs libc and libm alone and allocates nothing: a
+ * function `int name(const float *input0, …, float *result0, …)` that does what a call does, over
+ * parameters and state as they are now, which the file contains. Compiled with -std=c99 its results
+ * are the plan's bit for bit (see the head of the file). GD_ERR_STATE before the first call;
+ * GD_ERR_UNSUPPORTED names an op there is no C text for yet; GD_ERR_IO. */
+GD_API gd_status gd_export_c(const gd_function *function, const char *name, FILE *file);
 
 /* One kernel of a plan, measured. */
 typedef struct gd_kernel_profile {

@@ -17,6 +17,7 @@ int cli_eval(int argc, char **argv);
 int cli_generate(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_plan(int argc, char **argv);
+int cli_export(int argc, char **argv);
 
 /* ---- options.c ---- */
 
@@ -75,9 +76,10 @@ typedef struct cli_network {
 } cli_network;
 
 typedef struct cli_network_options {
-    const char *model; /* a JSON file; NULL or "mnist_mlp": the network of
-                          examples/models/mnist_mlp.json */
-    int64_t threads;   /* 0: as gd_open chooses */
+    const char *model;   /* a JSON file; NULL or "mnist_mlp": the network of
+                            examples/models/mnist_mlp.json */
+    const char *weights; /* a safetensors file; NULL: as initialised. Used by cli_compiled_open */
+    int64_t threads;     /* 0: as gd_open chooses */
     int64_t seed;
 } cli_network_options;
 
@@ -106,8 +108,8 @@ typedef struct cli_compiled_options {
     double lr;             /* 0: the optimizer's */
 } cli_compiled_options;
 
-/* Opens the network and calls the function once. false: the error is recorded. cli_compiled_close
- * it all the same. */
+/* Opens the network and makes the plan, without running it. false: the error is recorded.
+ * cli_compiled_close it all the same. */
 bool cli_compiled_open(cli_compiled *compiled, const cli_compiled_options *options);
 void cli_compiled_close(cli_compiled *compiled);
 

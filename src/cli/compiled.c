@@ -18,13 +18,10 @@ static gd_tensor *train(void *user, gd_tensor *const *in)
 }
 
 /* Targets of the kind the model's loss takes: classes, else numbers like the output. */
-static gd_tensor *make_targets(const cli_compiled *c, int64_t batch)
+static gd_tensor *make_targets(const cli_compiled *c, gd_tensor *output, int64_t batch)
 {
     gd_context *gd = c->network.context;
-    gd_tensor *output = gd_model_forward(c->network.model, c->inputs[0]);
     gd_shape shape = gd_tensor_shape(output);
-    if (!output)
-        return NULL;
     gd_shape classes = shape;
     classes.rank = shape.rank > 1 ? shape.rank - 1 : 1;
     classes.dim[0] = batch;
@@ -43,9 +40,10 @@ static bool make_inputs(cli_compiled *c, int64_t batch)
         shape.dim[i + 1] = sample.dim[i];
     c->inputs[0] = gd_normal(c->network.context, shape, 0, 1, GD_F32);
     c->input_count = 1;
-    if (!c->inputs[0] || !c->optimizer)
-        return c->inputs[0];
-    c->inputs[1] = make_targets(c, batch);
+    gd_tensor *output = gd_model_forward(c->network.model, c->inputs[0]); /* makes the parameters */
+    if (!output || !c->optimizer)
+        return output;
+    c->inputs[1] = make_targets(c, output, batch);
     c->input_count = 2;
     return c->inputs[1];
 }
@@ -63,8 +61,11 @@ bool cli_compiled_open(cli_compiled *c, const cli_compiled_options *options)
     }
     if (!make_inputs(c, options->batch))
         return false;
+    if (options->network.weights &&
+        gd_module_load(gd_model_module(c->network.model), options->network.weights) != GD_OK)
+        return false;
     c->function = gd_compile(c->network.context, options->train ? train : infer, c);
-    return gd_call(c->function, c->input_count, c->inputs);
+    return gd_function_prepare(c->function, c->input_count, c->inputs) == GD_OK;
 }
 
 void cli_compiled_close(cli_compiled *c)

@@ -18,6 +18,7 @@ static const command commands[] = {
     { "eval", "accuracy and confusion matrix on the test digits", cli_eval },
     { "generate", "continue a text with a language model", cli_generate },
     { "plan", "show what a compiled network is: kernels, memory, times", cli_plan },
+    { "export", "write a network as one C file", cli_export },
     { "info", "version, instruction set, threads, caches, devices", cli_info },
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };

@@ -94,11 +94,18 @@ int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_opt
                 (struct option){ options[i].name,
                                  options[i].kind == CLI_FLAG ? no_argument : required_argument,
                                  NULL, FIRST + i };
+    /* The one letter there is: -o for --output. */
+    int output = -1;
+    for (int i = 0; i < count; i++)
+        output = strcmp(options[i].name, "output") == 0 ? i : output;
     *exit_code = CLI_OK;
     opterr = 0;
     optind = 1;
     for (int found;
-         *exit_code == CLI_OK && (found = getopt_long(argc, argv, ":h", rows, NULL)) != -1;) {
+         *exit_code == CLI_OK &&
+         (found = getopt_long(argc, argv, output < 0 ? ":h" : ":ho:", rows, NULL)) != -1;) {
+        if (found == 'o')
+            found = FIRST + output;
         if (found == HELP) {
             print_help(help, options, count);
             return 1;

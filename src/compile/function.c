@@ -283,6 +283,19 @@ static gd_tensor *call_eager(gd_function *function, gd_tensor *const *inputs)
     return result;
 }
 
+/* The plan for these inputs, made if there is none yet; the current one from now on. */
+static entry *use_plan(gd_function *function, int count, gd_tensor *const *inputs)
+{
+    entry *e = find(function, count, inputs);
+    if (!e)
+        e = add_plan(function, count, inputs);
+    if (e) {
+        function->current = e;
+        e->last_used = function->calls;
+    }
+    return e;
+}
+
 gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
 {
     if (check_call(function, count, inputs) != GD_OK)
@@ -292,14 +305,19 @@ gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
         return call_inline(function, inputs);
     if (function->mode == GD_MODE_EAGER)
         return call_eager(function, inputs);
-    entry *e = find(function, count, inputs);
-    if (!e)
-        e = add_plan(function, count, inputs);
-    if (!e)
-        return NULL;
-    function->current = e;
-    e->last_used = function->calls;
-    return gd_plan_run(e->plan, inputs) == GD_OK ? e->plan->results[0] : NULL;
+    entry *e = use_plan(function, count, inputs);
+    return e && gd_plan_run(e->plan, inputs) == GD_OK ? e->plan->results[0] : NULL;
+}
+
+gd_status gd_function_prepare(gd_function *function, int count, gd_tensor *const *inputs)
+{
+    if (check_call(function, count, inputs) != GD_OK)
+        return gd_error_code();
+    if (function->mode != GD_MODE_COMPILED || function->context->trace)
+        return gd_fail(
+            GD_ERR_STATE,
+            "gd_function_prepare: only a compiled function outside of a trace has plans");
+    return use_plan(function, count, inputs) ? GD_OK : gd_error_code();
 }
 
 gd_tensor *gd_function_result(gd_function *function, int index)
@@ -352,6 +370,26 @@ size_t gd_plan_format_dot(const gd_function *function, char *text, size_t size)
     if (function && function->current)
         gd_plan_add_dot(function->current->plan, &out);
     return out.length;
+}
+
+static bool is_c_name(const char *name)
+{
+    bool ok = name && *name && !(*name >= '0' && *name <= '9');
+    for (const char *c = name; ok && *c; c++)
+        ok = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+             *c == '_';
+    return ok;
+}
+
+gd_status gd_export_c(const gd_function *function, const char *name, FILE *file)
+{
+    if (!function || !file || !is_c_name(name))
+        return gd_fail(GD_ERR_INVALID, "gd_export_c: %s",
+                       is_c_name(name) ? "the function or the file is NULL"
+                                       : "the name is no name of a C function");
+    if (!function->current)
+        return gd_fail(GD_ERR_STATE, "gd_export_c: the function has not been called yet");
+    return gd_plan_export(function->current->plan, name, file);
 }
 
 int gd_function_profile(gd_function *function, int count, gd_tensor *const *inputs, int runs,

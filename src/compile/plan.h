@@ -5,6 +5,8 @@
 
 #include <gradus/compile.h>
 
+#include <stdio.h>
+
 #include "compile/ir.h"
 #include "compile/memory.h"
 #include "compile/passes.h"
@@ -55,6 +57,8 @@ void gd_plan_add_dot(const gd_plan *plan, gd_text *text);
 /* compile/profile.c: run `runs` times with every kernel timed; fills the first `capacity` rows. */
 gd_status gd_plan_profile(gd_plan *plan, gd_tensor *const *inputs, int runs,
                           gd_kernel_profile *rows, size_t capacity);
+/* compile/export.c */
+gd_status gd_plan_export(const gd_plan *plan, const char *name, FILE *file);
 /* All of a kernel's description but the times. */
 void gd_plan_describe(const gd_plan *plan, size_t step, gd_kernel_profile *out);
 

@@ -36,7 +36,7 @@
 /* A call left in a loop would keep the loop scalar, so inlining is not left to the compiler's
  * judgement of size. */
 #if defined(__GNUC__)
-#define GD_INLINE static inline __attribute__((always_inline))
+#define GD_INLINE static inline __attribute__((always_inline, unused))
 #else
 #define GD_INLINE static inline
 #endif

@@ -1,0 +1,78 @@
+/* cli/export.c: gradus export: a network as one C file. */
+#include "cli.h"
+
+#include <stdio.h>
+
+typedef struct settings {
+    const char *model, *weights, *output, *name, *optimizer;
+    int64_t batch;
+    double lr;
+    bool c, train;
+} settings;
+
+static bool write_c(const settings *s, const cli_compiled *compiled)
+{
+    FILE *file = s->output ? fopen(s->output, "w") : stdout;
+    if (!file) {
+        fprintf(stderr, "gradus export: '%s' cannot be written\n", s->output);
+        return false;
+    }
+    const char *name = s->name ? s->name : s->train ? "train_step" : "infer";
+    bool ok = gd_export_c(compiled->function, name, file) == GD_OK;
+    if (!ok)
+        (void)cli_fail();
+    if (s->output && fclose(file) != 0 && ok) {
+        fprintf(stderr, "gradus export: '%s' cannot be written\n", s->output);
+        ok = false;
+    }
+    return ok;
+}
+
+int cli_export(int argc, char **argv)
+{
+    settings s = { .batch = 1 };
+    const cli_option options[] = {
+        { "MODEL", NULL, "the network: a JSON file, or mnist_mlp (the default)", CLI_OPERAND,
+          &s.model, 0, 0 },
+        { "c", NULL, "as C99, the only form there is", CLI_FLAG, &s.c, 0, 0 },
+        { "output", "FILE", "where to write it, also -o (default: standard output)", CLI_TEXT,
+          &s.output, 0, 0 },
+        { "weights", "FILE", "parameters, a safetensors file (default: as initialised)", CLI_TEXT,
+          &s.weights, 0, 0 },
+        { "name", "NAME", "of the C function (default: infer, or train_step)", CLI_TEXT, &s.name, 0,
+          0 },
+        { "batch", "N", "samples in a batch (default: 1)", CLI_WHOLE, &s.batch, 1, 1e6 },
+        { "train", NULL, "a training step: forward, backward and update", CLI_FLAG, &s.train, 0,
+          0 },
+        { "optimizer", "NAME", "of the training step (default: adam)", CLI_TEXT, &s.optimizer, 0,
+          0 },
+        { "lr", "X", "learning rate (default: the optimizer's)", CLI_REAL, &s.lr, 1e-12, 1e6 },
+    };
+    const cli_command_help help = {
+        "gradus export --c [MODEL] [OPTION]...",
+        "Write a network as one C99 file that needs libc and libm alone and allocates nothing; "
+        "its\n"
+        "results are the engine's bit for bit. The file's head says how to compile it."
+    };
+    int code;
+    if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
+        return code;
+    if (!s.c) {
+        fprintf(stderr, "gradus export: say in which form: --c\n");
+        return CLI_USAGE;
+    }
+    cli_compiled_options compiled_options = {
+        .network = { .model = s.model, .weights = s.weights, .threads = 1, .seed = 1 },
+        .batch = s.batch,
+        .train = s.train,
+        .optimizer = s.optimizer,
+        .lr = s.lr
+    };
+    cli_compiled compiled;
+    if (!cli_compiled_open(&compiled, &compiled_options))
+        code = cli_fail();
+    else
+        code = write_c(&s, &compiled) ? CLI_OK : CLI_FAILED;
+    cli_compiled_close(&compiled);
+    return code;
+}

@@ -1,0 +1,317 @@
+/* compile/export.c: a plan as one C99 file that needs libc and libm alone: data, the functions in
+ * use, and a function that does what a call of the plan does, step by step. It allocates nothing:
+ * intermediate values lie in one static block, at the plan's offsets.
+ *
+ * The steps are export_steps.c, the functions they use export_runtime.c. */
+#include "compile/export.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+void gd_buffer_add(gd_buffer *buffer, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    va_list again;
+    va_copy(again, list);
+    int length = vsnprintf(NULL, 0, format, list);
+    va_end(list);
+    if (length >= 0 && !buffer->failed &&
+        gd_grow((void **)&buffer->text, &buffer->capacity, buffer->length + (size_t)length + 1,
+                1)) {
+        vsnprintf(buffer->text + buffer->length, (size_t)length + 1, format, again);
+        buffer->length += (size_t)length;
+    } else {
+        buffer->failed = true;
+    }
+    va_end(again);
+}
+
+/* ---- names ---- */
+
+static const struct {
+    const char *type, *suffix;
+} types[GD_DTYPE_COUNT] = {
+    [GD_F32] = { "float", "f32" },   [GD_F64] = { "double", "f64" },
+    [GD_I32] = { "int32_t", "i32" }, [GD_I64] = { "int64_t", "i64" },
+    [GD_U8] = { "uint8_t", "u8" },   [GD_BOOL] = { "uint8_t", "u8" },
+};
+
+const char *gd_export_type(gd_dtype dtype)
+{
+    return types[dtype].type;
+}
+
+const char *gd_export_suffix(gd_dtype dtype)
+{
+    return types[dtype].suffix;
+}
+
+const char *gd_export_alias(gd_dtype dtype)
+{
+    return types[dtype].suffix;
+}
+
+void gd_export_storage_name(const gd_export *e, int s, char name[128])
+{
+    const char *given = e->owner[s]->name;
+    if (!given) {
+        snprintf(name, 128, "state_%d", s);
+        return;
+    }
+    snprintf(name, 100, "%s", given);
+    bool is_unique = true;
+    for (int other = 0; other < s; other++)
+        is_unique =
+            is_unique && !(e->owner[other]->name && strcmp(e->owner[other]->name, given) == 0);
+    for (char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c))
+            *c = '_';
+    if (!is_unique || isdigit((unsigned char)name[0]))
+        snprintf(name + strlen(name), 24, "_%d", s);
+}
+
+/* ---- storages of parameters and state ---- */
+
+static gd_status find_storages(gd_export *e)
+{
+    const gd_ir *ir = &e->plan->ir;
+    e->storage = gd_alloc(sizeof(int32_t) * (ir->count + 1));
+    e->owner = gd_alloc(sizeof(gd_tensor *) * (ir->count + 1));
+    e->is_written = gd_alloc_zero(ir->count + 1, sizeof(bool));
+    e->is_read = gd_alloc_zero(ir->count + 1, sizeof(bool));
+    if (!e->storage || !e->owner || !e->is_written || !e->is_read)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < ir->count; i++) {
+        const gd_tensor *t = ir->values[i].external;
+        e->storage[i] = -1;
+        if (!t)
+            continue;
+        int s = 0;
+        while (s < e->storages && e->owner[s]->storage != t->storage)
+            s++;
+        e->storage[i] = s;
+        if (s == e->storages)
+            e->owner[e->storages++] = t;
+        if (!gd_layout_is_contiguous(&t->layout) || t->layout.offset != 0)
+            return gd_fail(GD_ERR_UNSUPPORTED,
+                           "gd_export_c: parameter or state %s is a view of another tensor",
+                           t->name ? t->name : "without a name");
+        if (ir->values[i].kind == GD_IR_OP)
+            e->is_written[s] = true;
+    }
+    for (size_t i = 0; i < ir->count; i++)
+        if (gd_ir_is_effect(&ir->values[i]))
+            e->is_written[e->storage[ir->values[i].in[0]]] = true;
+    return GD_OK;
+}
+
+/* ---- data ---- */
+
+static void add_number(gd_buffer *out, gd_dtype dtype, const char *at)
+{
+    if (dtype == GD_F32 || dtype == GD_F64) {
+        float narrow = 0;
+        double x;
+        memcpy(dtype == GD_F32 ? (void *)&narrow : (void *)&x, at, gd_dtype_size(dtype));
+        x = dtype == GD_F32 ? (double)narrow : x;
+        bool is_whole = x == floor(x) && fabs(x) < 1e6 && !(x == 0 && signbit(x));
+        if (isnan(x) || isinf(x))
+            gd_buffer_add(out, "%s", isnan(x) ? "NAN" : x > 0 ? "INFINITY" : "-INFINITY");
+        else
+            gd_buffer_add(out, is_whole ? "%.0f" : "%a", x);
+        if (dtype == GD_F32 && isfinite(x) && !is_whole)
+            gd_buffer_add(out, "f");
+        return;
+    }
+    int64_t x = 0;
+    if (dtype == GD_I64)
+        memcpy(&x, at, sizeof x);
+    else if (dtype == GD_I32) {
+        int32_t narrow;
+        memcpy(&narrow, at, sizeof narrow);
+        x = narrow;
+    } else {
+        x = *(const unsigned char *)at;
+    }
+    gd_buffer_add(out, x == INT64_MIN ? "INT64_MIN" : "%lld", (long long)x);
+}
+
+static void add_array(gd_buffer *out, const char *before, const char *name, const gd_layout *layout,
+                      const void *data)
+{
+    int64_t count = gd_layout_count(layout);
+    char shape[GD_SHAPE_TEXT];
+    gd_buffer_add(out, "%s%s %s[%lld] /* %s */ = {", before, gd_export_type(layout->dtype), name,
+                  (long long)(count ? count : 1), gd_layout_text(layout, shape));
+    for (int64_t i = 0; i < count; i++) {
+        gd_buffer_add(out, i % 8 == 0 ? "\n    " : " ");
+        add_number(out, layout->dtype,
+                   (const char *)data + (size_t)i * gd_dtype_size(layout->dtype));
+        gd_buffer_add(out, ",");
+    }
+    gd_buffer_add(out, "\n};\n\n");
+}
+
+static gd_status add_data(const gd_export *e, gd_buffer *out)
+{
+    for (int s = 0; s < e->storages; s++) {
+        const gd_tensor *t = e->owner[s];
+        char name[128];
+        gd_export_storage_name(e, s, name);
+        if (!gd_export_type(t->layout.dtype))
+            return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: %s is of dtype %s", name,
+                           gd_dtype_name(t->layout.dtype));
+        add_array(out, e->is_written[s] ? "" : "static const ", name, &t->layout, t->storage->data);
+    }
+    for (size_t i = 0; i < e->plan->ir.count; i++) {
+        const gd_ir_value *v = &e->plan->ir.values[i];
+        if (!e->is_read[i] || v->kind == GD_IR_INPUT)
+            continue;
+        char name[32];
+        snprintf(name, sizeof name, "constant_%zu", i);
+        if (!gd_export_type(v->layout.dtype))
+            return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: a constant is of dtype %s",
+                           gd_dtype_name(v->layout.dtype));
+        add_array(out, "static const ", name, &v->layout,
+                  (const char *)e->plan->block->data + e->plan->memory.offset[i]);
+    }
+    return GD_OK;
+}
+
+/* ---- the file ---- */
+
+static const char head[] =
+    "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n\n"
+    "/* Results are defined bit for bit; nothing may be contracted. */\n"
+    "#if defined(__clang__)\n#pragma STDC FP_CONTRACT OFF\n"
+    "#elif defined(__GNUC__) && !defined(__STRICT_ANSI__)\n"
+    "#pragma GCC optimize(\"fp-contract=off\")\n#endif\n\n"
+    "/* Memory is used for values of one type after another. */\n"
+    "#if defined(__GNUC__)\n#define MAY_ALIAS __attribute__((may_alias))\n#else\n"
+    "#define MAY_ALIAS\n#endif\n"
+    "typedef float MAY_ALIAS f32;\ntypedef double MAY_ALIAS f64;\ntypedef int32_t MAY_ALIAS i32;\n"
+    "typedef int64_t MAY_ALIAS i64;\ntypedef uint8_t MAY_ALIAS u8;\n\n";
+
+static void add_head(const gd_export *e, const char *name, gd_buffer *out)
+{
+    gd_buffer_add(
+        out,
+        "/* %s: written by gradus %s. C99, libc and libm; no memory is allocated.\n"
+        " *\n"
+        " * Compile with -std=c99 -O3, and -march=native for speed. The results are those "
+        "of the engine\n"
+        " * bit for bit: of GRADUS_ISA=baseline as compiled for plain x86-64, of the other "
+        "instruction sets\n"
+        " * with fused multiply-add (-mfma, -march=native). Start at %s() at the end. */\n",
+        name, GD_VERSION_STRING, name);
+    gd_buffer_add(out, "%s", head);
+    size_t bytes = e->plan->memory.bytes ? e->plan->memory.bytes : 8;
+    gd_buffer_add(out,
+                  "/* Intermediate values. */\n"
+                  "static union {\n    unsigned char byte[%zu];\n    double align;\n} memory;\n\n",
+                  bytes);
+}
+
+static void add_parameters(const gd_export *e, gd_buffer *out)
+{
+    const gd_ir *ir = &e->plan->ir;
+    const char *separator = "\n    ";
+    char shape[GD_SHAPE_TEXT];
+    for (size_t i = 0; i < ir->count; i++) {
+        if (ir->values[i].kind != GD_IR_INPUT)
+            continue;
+        const gd_layout *layout = &ir->values[i].layout;
+        gd_buffer_add(out, "%sconst %s *input%d /* %s */", separator, gd_export_type(layout->dtype),
+                      ir->values[i].input, gd_layout_text(layout, shape));
+        separator = ",\n    ";
+    }
+    for (size_t i = 0; i < ir->output_count; i++) {
+        const gd_layout *layout = &ir->values[ir->outputs[i]].layout;
+        gd_buffer_add(out, "%s%s *result%zu /* %s */", separator, gd_export_type(layout->dtype), i,
+                      gd_layout_text(layout, shape));
+        separator = ",\n    ";
+    }
+}
+
+static gd_status check_types(const gd_export *e)
+{
+    const gd_ir *ir = &e->plan->ir;
+    for (size_t i = 0; i < ir->count; i++)
+        if (ir->values[i].kind != GD_IR_DEAD && !gd_export_type(ir->values[i].layout.dtype))
+            return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C type for %s",
+                           gd_dtype_name(ir->values[i].layout.dtype));
+    for (size_t i = 0; i < ir->output_count; i++)
+        if (!gd_layout_is_contiguous(&ir->values[ir->outputs[i]].layout))
+            return gd_fail(GD_ERR_UNSUPPORTED,
+                           "gd_export_c: result %zu is not contiguous; see gd_contiguous", i);
+    return GD_OK;
+}
+
+static gd_status write_file(gd_export *e, const char *name, gd_buffer *out)
+{
+    gd_status status = check_types(e);
+    if (status == GD_OK)
+        status = find_storages(e);
+    for (size_t i = 0; status == GD_OK && i < e->plan->n_steps; i++)
+        status = gd_export_step(e, &e->plan->steps[i]);
+    if (status != GD_OK)
+        return status;
+    add_head(e, name, out);
+    gd_buffer used = { 0 };
+    gd_buffer_add(&used, "%s%s", e->functions.text ? e->functions.text : "",
+                  e->body.text ? e->body.text : "");
+    status = gd_export_runtime(&used, out);
+    gd_free(used.text);
+    if (status == GD_OK)
+        status = add_data(e, out);
+    if (status != GD_OK)
+        return status;
+    gd_buffer_add(out, "%s", e->functions.text ? e->functions.text : "");
+    gd_buffer_add(out, "/* 0, or 1 if a label is none of the classes. */\nint %s(", name);
+    add_parameters(e, out);
+    gd_buffer_add(out, ");\nint %s(", name);
+    add_parameters(e, out);
+    gd_buffer_add(out, ")\n{\n");
+    const gd_ir *ir = &e->plan->ir;
+    for (size_t i = 0; i < ir->count; i++)
+        if (ir->values[i].kind == GD_IR_INPUT && !e->is_read[i])
+            gd_buffer_add(out, "    (void)input%d;\n", ir->values[i].input);
+    gd_buffer_add(out, "%s", e->body.text ? e->body.text : "");
+    for (size_t i = 0; i < ir->output_count; i++) {
+        const gd_ir_value *v = &ir->values[ir->outputs[i]];
+        size_t at = e->plan->memory.offset[v->root] +
+                    (size_t)v->layout.offset * gd_dtype_size(v->layout.dtype);
+        gd_buffer_add(out, "    memcpy(result%zu, memory.byte + %zu, %zu);\n", i, at,
+                      gd_layout_bytes(&v->layout));
+    }
+    gd_buffer_add(out, "    return 0;\n}\n");
+    return out->failed || e->body.failed || e->functions.failed ? GD_ERR_MEMORY : GD_OK;
+}
+
+gd_status gd_plan_export(const gd_plan *plan, const char *name, FILE *file)
+{
+    gd_export *e = gd_alloc_zero(1, sizeof *e);
+    if (!e)
+        return GD_ERR_MEMORY;
+    e->plan = plan;
+    gd_buffer out = { 0 };
+    gd_status status = write_file(e, name, &out);
+    if (status == GD_OK && fwrite(out.text, 1, out.length, file) != out.length)
+        status = gd_fail(GD_ERR_IO, "gd_export_c: the file cannot be written");
+    gd_free(out.text);
+    gd_free(e->body.text);
+    gd_free(e->functions.text);
+    gd_free(e->storage);
+    gd_free((void *)e->owner);
+    gd_free(e->is_written);
+    gd_free(e->is_read);
+    gd_free(e);
+    return status;
+}

@@ -1,0 +1,232 @@
+/* compile/export_runtime.c: the functions a generated file needs, and no others: cut out of the
+ * text of the engine's own vecmath headers and of export_kernels.txt, both embedded by
+ * cmake/EmbedText.cmake. Start at gd_export_runtime.
+ *
+ * A text is cut at empty lines into chunks; a chunk defines the names that its #defines, functions
+ * and typedefs introduce, and is taken when something taken names one of them. */
+#include "compile/export.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+extern const char gd_vecmath_text[], gd_export_kernels_text[];
+extern const char *const gd_vecmath_text_words[32], *const gd_export_kernels_text_words[32];
+
+/* A text as it was before it was packed: control characters stand for words. */
+static void unpack(gd_buffer *out, const char *text, const char *const words[32])
+{
+    for (const char *c = text; *c; c++) {
+        const char *word = (unsigned char)*c < 32 ? words[(unsigned char)*c] : NULL;
+        if (word)
+            gd_buffer_add(out, "%s", word);
+        else
+            gd_buffer_add(out, "%c", *c);
+    }
+}
+
+typedef struct chunk {
+    const char *text;
+    size_t length;
+    bool is_taken;
+} chunk;
+
+typedef struct definition {
+    const char *name;
+    size_t length;
+    size_t chunk;
+} definition;
+
+typedef struct library {
+    gd_buffer text;
+    chunk *chunks;
+    size_t count, capacity;
+    definition *definitions;
+    size_t definition_count, definition_capacity;
+} library;
+
+static bool is_letter(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+/* ---- the template's types ---- */
+
+typedef struct instance {
+    const char *type, *alias, *suffix, *upper, *libm; /* @T @A @S @L @f */
+    bool is_float;
+} instance;
+
+static const instance instances[] = {
+    { "float", "f32", "f32", "F32", "f", true },   { "double", "f64", "f64", "F64", "", true },
+    { "int32_t", "i32", "i32", "I32", "", false }, { "int64_t", "i64", "i64", "I64", "", false },
+    { "uint8_t", "u8", "u8", "U8", "", false },
+};
+
+/* The kernels' text for one type; what follows "@I" is for integers, what follows "@F" for floating
+ * types alone. */
+static void add_instance(gd_buffer *out, const char *template, const instance *type)
+{
+    bool is_for_us = true;
+    for (const char *c = template; *c; c++) {
+        if (*c != '@') {
+            if (is_for_us)
+                gd_buffer_add(out, "%c", *c);
+            continue;
+        }
+        c++;
+        if (*c == 'F' || *c == 'I') {
+            is_for_us = type->is_float == (*c == 'F');
+            c++; /* the line's end */
+        } else if (is_for_us) {
+            gd_buffer_add(out, "%s",
+                          *c == 'T'   ? type->type
+                          : *c == 'A' ? type->alias
+                          : *c == 'S' ? type->suffix
+                          : *c == 'L' ? type->upper
+                                      : type->libm);
+        }
+    }
+}
+
+/* ---- chunks and what they define ---- */
+
+static bool begins(const char *line, const char *with)
+{
+    return strncmp(line, with, strlen(with)) == 0;
+}
+
+/* The name a line introduces: [*name, +length); length 0: none. */
+static size_t defined_name(const char *line, const char **name)
+{
+    const char *end = line;
+    if (begins(line, "#define ") || begins(line, "typedef struct ")) {
+        *name = line + (line[0] == '#' ? 8 : 15);
+        for (end = *name; is_letter(*end); end++)
+            ;
+        return (size_t)(end - *name);
+    }
+    if (!begins(line, "static ") && !begins(line, "GD_INLINE "))
+        return 0;
+    end = line + strcspn(line, "(=;\n");
+    while (end > line && !is_letter(end[-1]))
+        end--;
+    *name = end;
+    while (*name > line && is_letter((*name)[-1]))
+        --*name;
+    return (size_t)(end - *name);
+}
+
+static bool add_chunk(library *l, const char *text, size_t length)
+{
+    if (!gd_grow((void **)&l->chunks, &l->capacity, l->count + 1, sizeof(chunk)))
+        return false;
+    l->chunks[l->count] = (chunk){ text, length, false };
+    for (const char *line = text; line < text + length; line += strcspn(line, "\n") + 1) {
+        const char *name;
+        size_t letters = defined_name(line, &name);
+        if (letters == 0)
+            continue;
+        if (!gd_grow((void **)&l->definitions, &l->definition_capacity, l->definition_count + 1,
+                     sizeof(definition)))
+            return false;
+        l->definitions[l->definition_count++] = (definition){ name, letters, l->count };
+    }
+    l->count++;
+    return true;
+}
+
+static gd_status cut_into_chunks(library *l)
+{
+    const char *begin = l->text.text;
+    int depth = 0; /* of #if */
+    for (const char *line = begin; *line;) {
+        size_t length = strcspn(line, "\n");
+        depth += begins(line, "#if") - begins(line, "#endif");
+        if (length == 0 && depth == 0) {
+            if (line > begin && !add_chunk(l, begin, (size_t)(line - begin)))
+                return GD_ERR_MEMORY;
+            begin = line + 1;
+        }
+        line += length + (line[length] == '\n');
+    }
+    return GD_OK;
+}
+
+/* ---- the closure ---- */
+
+/* Take every chunk that defines what [text, +length) names. */
+static void take_named(library *l, const char *text, size_t length)
+{
+    for (size_t i = 0; i < length;) {
+        if (!is_letter(text[i])) {
+            i++;
+            continue;
+        }
+        size_t begin = i;
+        while (i < length && is_letter(text[i]))
+            i++;
+        for (size_t d = 0; d < l->definition_count; d++) {
+            definition *at = &l->definitions[d];
+            if (at->length != i - begin || memcmp(at->name, text + begin, at->length) != 0 ||
+                l->chunks[at->chunk].is_taken)
+                continue;
+            chunk *c = &l->chunks[at->chunk];
+            c->is_taken = true;
+            take_named(l, c->text, c->length);
+        }
+    }
+}
+
+/* Names in the functions of ops must all be somewhere: those of the vocabulary end in a dtype. */
+static gd_status check_named(const library *l, const gd_buffer *used)
+{
+    for (const char *c = used->text; c && *c;) {
+        if (!is_letter(*c)) {
+            c++;
+            continue;
+        }
+        const char *begin = c;
+        while (is_letter(*c))
+            c++;
+        size_t length = (size_t)(c - begin);
+        bool is_ours = length > 4 && *c == '(' && strchr("fiu", c[-3]) && c[-4] == '_' &&
+                       memcmp(begin, "op_", 3) != 0;
+        for (size_t d = 0; is_ours && d < l->definition_count; d++)
+            is_ours = l->definitions[d].length != length ||
+                      memcmp(l->definitions[d].name, begin, length) != 0;
+        if (is_ours)
+            return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C text for %.*s",
+                           (int)length, begin);
+    }
+    return GD_OK;
+}
+
+gd_status gd_export_runtime(const gd_buffer *used, gd_buffer *out)
+{
+    library l = { 0 };
+    gd_buffer template = { 0 };
+    unpack(&l.text, gd_vecmath_text, gd_vecmath_text_words);
+    gd_buffer_add(&l.text, "\n");
+    unpack(&template, gd_export_kernels_text, gd_export_kernels_text_words);
+    for (size_t i = 0; !template.failed && i < sizeof instances / sizeof *instances; i++) {
+        add_instance(&l.text, template.text, &instances[i]);
+        gd_buffer_add(&l.text, "\n");
+    }
+    gd_status status =
+        l.text.failed || template.failed || used->failed ? GD_ERR_MEMORY : cut_into_chunks(&l);
+    if (status == GD_OK)
+        status = check_named(&l, used);
+    if (status == GD_OK && used->text)
+        take_named(&l, used->text, used->length);
+    for (size_t i = 0; status == GD_OK && i < l.count; i++)
+        if (l.chunks[i].is_taken)
+            gd_buffer_add(out, "%.*s\n", (int)l.chunks[i].length, l.chunks[i].text);
+    gd_free(template.text);
+    gd_free(l.text.text);
+    gd_free(l.chunks);
+    gd_free(l.definitions);
+    return status;
+}

@@ -1,0 +1,383 @@
+/* tests/test_export.c: gd_export_c: plans written as C99, compiled with every compiler there is,
+ * without a warning, and run: the same bits as the plan at the baseline instruction set. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <gradus/compile.h>
+#include <gradus/loss.h>
+#include <gradus/nn.h>
+#include <gradus/ops.h>
+#include <gradus/optim.h>
+
+enum { MOST_INPUTS = 3, MOST_RESULTS = 12, CALLS = 3 };
+
+/* ---- the networks ---- */
+
+typedef struct trainee {
+    gd_module *module;
+    gd_optimizer *optimizer;
+} trainee;
+
+/* The MNIST network: x [batch, 784] -> logits [batch, 10] */
+static gd_tensor *logits(trainee *t, gd_tensor *x)
+{
+    gd_tensor *a = gd_relu(gd_linear(t->module, "fc1", x, 16));
+    gd_tensor *b = gd_relu(gd_linear(t->module, "fc2", a, 16));
+    return gd_linear(t->module, "fc3", gd_add(a, b), 10);
+}
+
+static gd_tensor *infer(void *user, gd_tensor *const *in)
+{
+    return gd_softmax(logits(user, in[0]), -1);
+}
+
+static gd_tensor *train(void *user, gd_tensor *const *in)
+{
+    trainee *t = user;
+    return gd_minimize(t->optimizer, gd_cross_entropy(logits(t, in[0]), in[1]));
+}
+
+/* ---- functions of many ops: in[0] f32 [6, 40], in[1] f64 [40], in[2] i64 [6] ---- */
+
+static gd_tensor *functions_of_one(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_tensor *x = in[0], *positive = gd_add_scalar(gd_abs(x), 0.25);
+    gd_output(gd_tanh(gd_neg(gd_exp(x))));
+    gd_output(gd_log(positive));
+    gd_output(gd_sigmoid(gd_sqrt(positive)));
+    gd_output(gd_gelu(x));
+    gd_output(gd_softplus(gd_rsqrt(positive)));
+    gd_output(gd_floor(gd_mul_scalar(x, 3.5)));
+    gd_output(gd_pow(positive, x));
+    gd_output(gd_log1p(gd_expm1(positive)));
+    gd_output(gd_sign(gd_round(x)));
+    return gd_silu(x);
+}
+
+static gd_tensor *mixed_types(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_tensor *x = in[0], *y = in[1], *n = in[2];
+    gd_tensor *wide = gd_mul(gd_cast(x, GD_F64), y); /* [6, 40], y broadcast */
+    gd_output(gd_pow(gd_add_scalar(gd_abs(wide), 0.1), y));
+    gd_output(gd_where(gd_gt(x, gd_scalar(gd_tensor_context(x), 0.5, GD_F32)), x, gd_neg(x)));
+    gd_output(gd_cast(gd_mul_scalar(wide, 7.0), GD_I64));
+    gd_output(gd_maximum(gd_unsqueeze(n, 1), gd_cast(x, GD_I64)));
+    gd_output(gd_isnan(gd_log(x)));
+    gd_output(gd_mod(wide, gd_scalar(gd_tensor_context(x), 0.75, GD_F64)));
+    gd_output(gd_cast(gd_logical_not(gd_lt(wide, y)), GD_F32));
+    return gd_exp(gd_slice(gd_transpose(wide, 0, 1), 0, 1, 39, 2));
+}
+
+static gd_tensor *reductions(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_tensor *x = in[0];
+    gd_tensor *cube = gd_reshape(x, GD_SHAPE(4, 3, 20));
+    gd_output(gd_sum(x, GD_AXES(0), false));
+    gd_output(gd_sum(x, GD_AXES(1), true));
+    gd_output(gd_sum(cube, GD_AXES(0, 2), false));
+    gd_output(gd_sum(cube, GD_AXES(1), false));
+    gd_output(gd_sum(gd_transpose(cube, 0, 2), GD_AXES(1, 2), false));
+    gd_output(gd_sum(gd_flip(x, GD_AXES(1)), GD_ALL_AXES, false));
+    /* Long: blocks and their tree. */
+    gd_tensor *far =
+        gd_exp(gd_mul(gd_reshape(x, GD_SHAPE(240, 1)), gd_reshape(in[0], GD_SHAPE(1, 240))));
+    gd_output(gd_sum(far, GD_ALL_AXES, false));
+    gd_output(gd_sum(far, GD_AXES(0), false));
+    gd_output(gd_softmax(far, -1));
+    gd_output(gd_log_softmax(x, -1));
+    return gd_mean(in[1], GD_ALL_AXES, false);
+}
+
+static gd_tensor *products(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_tensor *x = in[0], *t = gd_transpose(x, 0, 1);
+    gd_output(gd_matmul(x, t));
+    gd_output(gd_matmul(t, x));
+    gd_tensor *cube = gd_reshape(x, GD_SHAPE(2, 3, 40));
+    gd_output(gd_relu(gd_matmul(cube, gd_transpose(cube, 1, 2))));
+    return gd_matmul(gd_cast(t, GD_F64), gd_cast(x, GD_F64));
+}
+
+/* Rows of 700: more than two blocks of k. in[0] f32 [3, 700], in[1] f32 [700, 21] */
+static gd_tensor *deep_product(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_relu(gd_add(gd_matmul(in[0], in[1]), gd_slice(gd_select(in[1], 0, 3), 0, 0, 21, 1)));
+}
+
+typedef struct example {
+    const char *name;
+    gd_function_body body;
+    int inputs;
+    gd_shape shape[MOST_INPUTS];
+    gd_dtype dtype[MOST_INPUTS];
+} example;
+
+#define MANY                                              \
+    3, { { 2, { 6, 40 } }, { 1, { 40 } }, { 1, { 6 } } }, \
+    {                                                     \
+        GD_F32, GD_F64, GD_I64                            \
+    }
+static const example examples[] = {
+    { "infer", infer, 1, { { 2, { 50, 784 } } }, { GD_F32 } },
+    { "train", train, 2, { { 2, { 50, 784 } }, { 1, { 50 } } }, { GD_F32, GD_I64 } },
+    { "functions_of_one", functions_of_one, MANY },
+    { "mixed_types", mixed_types, MANY },
+    { "reductions", reductions, MANY },
+    { "products", products, MANY },
+    { "deep_product",
+      deep_product,
+      2,
+      { { 2, { 3, 700 } }, { 2, { 700, 21 } } },
+      { GD_F32, GD_F32 } },
+};
+enum { EXAMPLES = sizeof examples / sizeof *examples };
+
+/* ---- running them here, and writing them ---- */
+
+static char folder[256];
+
+static FILE *create(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    return file;
+}
+
+static void append(FILE *file, const gd_tensor *t)
+{
+    size_t bytes = (size_t)gd_tensor_count(t) * gd_dtype_size(gd_tensor_dtype(t));
+    char *data = malloc(bytes + 1);
+    assert_non_null(data);
+    assert_int_equal(gd_tensor_read(t, data, bytes), GD_OK);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    free(data);
+}
+
+static size_t bytes_of(const gd_tensor *t)
+{
+    return (size_t)gd_tensor_count(t) * gd_dtype_size(gd_tensor_dtype(t));
+}
+
+/* Part of main.c: read the inputs, call CALLS times, write the results. */
+static void write_caller(FILE *out, const char *name, gd_tensor *const *in, int inputs,
+                         gd_function *f)
+{
+    fprintf(out, "    {\n");
+    for (int i = 0; i < inputs; i++)
+        fprintf(out,
+                "        static double in%d[%zu];\n        if (fread(in%d, 1, %zu, in) != %zu) "
+                "return 1;\n",
+                i, bytes_of(in[i]) / 8 + 1, i, bytes_of(in[i]), bytes_of(in[i]));
+    int results = 0;
+    for (gd_tensor *r; (r = gd_function_result(f, results)) != NULL; results++)
+        fprintf(out, "        static double r%d[%zu];\n", results, bytes_of(r) / 8 + 1);
+    fprintf(out, "        for (int call = 0; call < %d; call++) {\n            if (%s(", CALLS,
+            name);
+    for (int i = 0; i < inputs; i++)
+        fprintf(out, "%s(const void *)in%d", i ? ", " : "", i);
+    for (int r = 0; r < results; r++)
+        fprintf(out, ", (void *)r%d", r);
+    fprintf(out, ")) return 1;\n");
+    for (int r = 0; r < results; r++)
+        fprintf(out, "            fwrite(r%d, 1, %zu, out);\n", r,
+                bytes_of(gd_function_result(f, r)));
+    fprintf(out, "        }\n    }\n");
+}
+
+static void write_example(gd_context *gd, const example *e, FILE *in_file, FILE *want, FILE *caller,
+                          FILE *prototypes)
+{
+    trainee t = { gd_module_create(gd, .seed = 1), NULL };
+    t.optimizer = gd_adam(t.module, .lr = 0.01);
+    gd_tensor *in[MOST_INPUTS];
+    for (int i = 0; i < e->inputs; i++) {
+        in[i] = e->dtype[i] == GD_I64 ? gd_cast(gd_uniform(gd, e->shape[i], 0, 10, GD_F32), GD_I64)
+                                      : gd_normal(gd, e->shape[i], 0, 1, e->dtype[i]);
+        append(in_file, in[i]);
+    }
+    /* The plan is made, and parameters are, by a call on a copy; what is written is the state
+     * before the calls that are compared. */
+    gd_function *f = gd_compile(gd, e->body, &t);
+    if (!gd_call(f, e->inputs, in))
+        fail_msg("%s: %s", e->name, gd_error_message());
+    char name[64];
+    snprintf(name, sizeof name, "%s.c", e->name);
+    FILE *file = create(name);
+    if (gd_export_c(f, e->name, file) != GD_OK)
+        fail_msg("%s: %s", e->name, gd_error_message());
+    fclose(file);
+    fprintf(prototypes, "int %s();\n", e->name);
+    write_caller(caller, e->name, in, e->inputs, f);
+    for (int call = 0; call < CALLS; call++) {
+        assert_non_null(gd_call(f, e->inputs, in));
+        for (int r = 0; gd_function_result(f, r); r++)
+            append(want, gd_function_result(f, r));
+    }
+}
+
+/* ---- compiling and running what was written ---- */
+
+static char *contents(const char *name, size_t *size)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t capacity = 16 << 20;
+    char *data = malloc(capacity);
+    assert_non_null(data);
+    *size = fread(data, 1, capacity, file);
+    fclose(file);
+    return data;
+}
+
+static bool shell(const char *format, ...)
+{
+    char command[4096];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(command, sizeof command, format, list);
+    va_end(list);
+    return system(command) == 0;
+}
+
+static void check_with(const char *compiler)
+{
+    if (!shell("cd '%s' && %s -std=c99 -Wall -Wextra -Werror -O1 -c infer.c train.c "
+               "functions_of_one.c "
+               "mixed_types.c reductions.c products.c deep_product.c",
+               folder, compiler))
+        fail_msg("%s does not compile what was written without a warning", compiler);
+    assert_true(shell("cd '%s' && %s -std=c99 -w -c main.c && %s *.o -o run -lm && ./run", folder,
+                      compiler, compiler));
+    size_t want_size, size;
+    char *want = contents("want.bin", &want_size), *got = contents("out.bin", &size);
+    assert_int_equal(size, want_size);
+    for (size_t i = 0; i < size; i++)
+        if (got[i] != want[i])
+            fail_msg("%s: byte %zu of the results differs", compiler, i);
+    free(want);
+    free(got);
+}
+
+static void exported_plans_give_the_same_bits(void **state)
+{
+    (void)state;
+    setenv("GRADUS_ISA", "baseline", 1);
+    gd_context *gd = gd_open("cpu", .threads = 1, .seed = 11);
+    unsetenv("GRADUS_ISA");
+    assert_non_null(gd);
+    FILE *in = create("in.bin"), *want = create("want.bin"), *caller = create("caller.txt"),
+         *prototypes = create("prototypes.txt");
+    for (int i = 0; i < EXAMPLES; i++)
+        write_example(gd, &examples[i], in, want, caller, prototypes);
+    fclose(in);
+    fclose(want);
+    fprintf(caller, "    return fclose(out);\n}\n");
+    fclose(caller);
+    fclose(prototypes);
+    FILE *head = create("head.txt");
+    fprintf(head, "#include <stdio.h>\n");
+    fclose(head);
+    FILE *begin = create("begin.txt");
+    fprintf(begin, "int main(void)\n{\n    FILE *in = fopen(\"in.bin\", \"rb\"), *out = "
+                   "fopen(\"out.bin\", \"wb\");\n");
+    fclose(begin);
+    assert_true(
+        shell("cd '%s' && cat head.txt prototypes.txt begin.txt caller.txt > main.c", folder));
+    gd_close(gd);
+    int compilers = 0;
+    static const char *const names[] = { "gcc", "clang", "cc" };
+    for (int i = 0; i < 3 && (i < 2 || compilers == 0); i++)
+        if (shell("command -v %s >/dev/null", names[i])) {
+            compilers++;
+            check_with(names[i]);
+        }
+    if (compilers == 0)
+        skip();
+}
+
+static gd_tensor *sorts(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_cumsum(in[0], 0);
+}
+
+static void what_cannot_be_written_is_said(void **state)
+{
+    (void)state;
+    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_function *f = gd_compile(gd, sorts, NULL);
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(3), GD_F32);
+    assert_int_equal(gd_export_c(f, "f", stderr), GD_ERR_STATE);
+    gd_error_clear();
+    assert_non_null(gd_call(f, 1, &x));
+    assert_int_equal(gd_export_c(f, "f", stderr), GD_ERR_UNSUPPORTED);
+    assert_non_null(strstr(gd_error_message(), "cumsum"));
+    gd_error_clear();
+    assert_int_equal(gd_export_c(f, "no name", stderr), GD_ERR_INVALID);
+    gd_error_clear();
+    assert_int_equal(gd_export_c(NULL, "f", stderr), GD_ERR_INVALID);
+    gd_error_clear();
+    gd_close(gd);
+}
+
+/* Out of memory is an error, and leaves nothing behind. */
+static void every_failed_allocation_is_reported(void **state)
+{
+    (void)state;
+    gd_context *gd = gd_open("cpu", .threads = 1);
+    trainee t = { gd_module_create(gd, .seed = 1), NULL };
+    gd_function *f = gd_compile(gd, infer, &t);
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(2, 5), GD_F32);
+    assert_non_null(gd_call(f, 1, &x));
+    FILE *file = create("unused.c");
+    bool done = false;
+    for (int64_t n = 0; !done; n++) {
+        gd_fail_allocations_after(n);
+        gd_status status = gd_export_c(f, "f", file);
+        done = gd_fail_allocations_after(-1) <= n;
+        assert_true(status == (done ? GD_OK : GD_ERR_MEMORY));
+        gd_error_clear();
+    }
+    fclose(file);
+    gd_close(gd);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/test_export_XXXXXX", GD_BINARY_DIR);
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return shell("rm -r '%s'", folder) ? 0 : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exported_plans_give_the_same_bits),
+        cmocka_unit_test(what_cannot_be_written_is_said),
+        cmocka_unit_test(every_failed_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
