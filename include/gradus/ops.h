@@ -366,6 +366,35 @@ typedef struct gd_attention_options {
 #define gd_attention(...) gd_attention_with((gd_attention_options){ .q = __VA_ARGS__ })
 GD_API gd_tensor *gd_attention_with(gd_attention_options options);
 
+/* ---- recurrent networks ---- */
+
+typedef enum gd_cell {
+    GD_CELL_RNN, /* tanh */
+    GD_CELL_RNN_RELU,
+    GD_CELL_LSTM, /* 4 gates: i, f, g, o */
+    GD_CELL_GRU,  /* 3 gates: r, z, n */
+} gd_cell;
+
+typedef struct gd_recurrent_options {
+    gd_tensor *z;      // [batch, time, gates * width]: the input's share of every step, x @ W + b
+    gd_tensor *weight; // [width, gates * width]
+    gd_tensor *bias;   // [gates * width]
+    gd_cell cell;
+    gd_tensor *h0, *c0; // [batch, width]: first state, c0 of LSTM; NULL: zeros
+    gd_tensor *lengths; // [batch] integers: behind its end a sequence keeps its state; NULL: none
+    gd_tensor **last_cell; /* LSTM, if not NULL: c at the end, [batch, width] */
+    bool reverse;          /* from the last step to the first */
+    bool plain;            /* step by step, from simpler ops: has second derivatives */
+} gd_recurrent_options;
+
+/* gd_recurrent(z, weight, bias, GD_CELL_GRU) -> h of every step, [batch, time, width]. Elman 1990;
+ * LSTM: Hochreiter, Schmidhuber 1997; GRU: Cho et al. 2014, in PyTorch's form, where r scales h @
+ * weight + bias. f32 and f64. */
+#define gd_recurrent(...) gd_recurrent_with((gd_recurrent_options){ .z = __VA_ARGS__ })
+GD_API gd_tensor *gd_recurrent_with(gd_recurrent_options options);
+
+/* ---- positions ---- */
+
 /* Rotary position embedding (Su et al., "RoFormer", 2021) of x [.., time, d], d even: the pair of
  * features p at position t is turned by the angle t * base^(-2p/d). Pairs are neighbours (2p, 2p+1)
  * as in Llama's files; with `halves`, (p, p + d/2) as in GPT-NeoX. */

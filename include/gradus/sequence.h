@@ -207,6 +207,40 @@ GD_API gd_tensor *gd_nn_decoder_only_with(gd_nn_token_model_options options);
     gd_nn_encoder_only_with((gd_nn_token_model_options){ .module = __VA_ARGS__ })
 GD_API gd_tensor *gd_nn_encoder_only_with(gd_nn_token_model_options options);
 
+/* ---- recurrent networks ---- */
+
+#define GD_NN_RECURRENT_MOST_STATES 64 /* layers times directions */
+
+typedef struct gd_nn_recurrent_options {
+    gd_module *module;
+    const char *name;
+    gd_tensor *x;            // [batch, time, any]
+    int64_t width;           /* of the state */
+    int64_t layers;          /* 0: 1 */
+    bool bidirectional;      /* a second pass from the end, its result beside the first's */
+    gd_tensor *lengths;      // [batch] integers: steps each sequence has; NULL: all
+    gd_tensor *first_hidden; // [layers * directions, batch, width]; NULL: zeros
+    gd_tensor *first_cell;   // the same, of LSTM
+    gd_tensor **last_hidden; /* if not NULL: the states at the end, [layers * directions, batch,
+                                width] */
+    gd_tensor **last_cell;
+    double dropout; /* of what passes from layer to layer */
+    bool relu;      /* RNN alone: instead of tanh */
+    bool plain;     /* as gd_recurrent's */
+} gd_nn_recurrent_options;
+
+/* gd_nn_lstm(m, "lstm", x, 256, .layers = 2) -> [batch, time, width], twice as wide if
+ * bidirectional. Behind a sequence's end there are zeros. For layer 0: "lstm.0.forward.input" (a
+ * gd_linear to the gates), "lstm.0.forward.hidden.weight" [width, gates * width],
+ * "lstm.0.forward.hidden.bias", and "lstm.0.backward…". Gates stand as in PyTorch: i, f, g, o; r,
+ * z, n. */
+#define gd_nn_lstm(...) gd_nn_lstm_with((gd_nn_recurrent_options){ .module = __VA_ARGS__ })
+#define gd_nn_gru(...)  gd_nn_gru_with((gd_nn_recurrent_options){ .module = __VA_ARGS__ })
+#define gd_nn_rnn(...)  gd_nn_rnn_with((gd_nn_recurrent_options){ .module = __VA_ARGS__ })
+GD_API gd_tensor *gd_nn_lstm_with(gd_nn_recurrent_options options);
+GD_API gd_tensor *gd_nn_gru_with(gd_nn_recurrent_options options);
+GD_API gd_tensor *gd_nn_rnn_with(gd_nn_recurrent_options options);
+
 #ifdef __cplusplus
 }
 #endif

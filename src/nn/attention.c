@@ -32,12 +32,7 @@ const char *gd_nn_path_number(char text[GD_NN_PATH], const char *name, int64_t n
 
 gd_tensor *gd_nn_drop(const gd_module *m, gd_tensor *x, double p)
 {
-    if (!x || !(p > 0) || !gd_module_is_training(m))
-        return x;
-    gd_context *context = gd_module_context(m);
-    gd_tensor *u = gd_uniform(context, gd_tensor_shape(x), 0, 1, GD_F32);
-    gd_tensor *keep = gd_ge(u, gd_scalar(context, p, GD_F32));
-    return gd_where(keep, gd_mul_scalar(x, 1 / (1 - p)), gd_scalar(context, 0, gd_tensor_dtype(x)));
+    return p > 0 && gd_module_is_training(m) ? gd_dropout(x, p) : x;
 }
 
 /* ---- the cache ---- */

@@ -126,6 +126,25 @@ typedef struct gd_attention_attr {
     int32_t causal, has_mask;
 } gd_attention_attr;
 
+/* recurrent, recurrent_result, recurrent_grad: ops/recurrent.c */
+typedef struct gd_recurrent_attr {
+    int32_t cell; /* gd_cell */
+    int32_t reverse, has_lengths;
+    int32_t part; /* recurrent_result: 0 h of all steps, 1 the last c; recurrent_grad: of which */
+} gd_recurrent_attr;
+
+#define GD_RECURRENT_WIDEST 4096 /* state: one row of it must fit a thread's scratch */
+
+static inline int64_t gd_recurrent_gates(int32_t cell)
+{
+    return cell == 2 ? 4 : cell == 3 ? 3 : 1;
+}
+/* Numbers kept for each of a step's: h; LSTM: c and 4 gates; GRU: 4 gates. */
+static inline int64_t gd_recurrent_kept(int32_t cell)
+{
+    return cell == 2 ? 6 : cell == 3 ? 5 : 1;
+}
+
 /* Convolution and pooling see up to three spatial axes; with fewer, they are the last of the three,
  * and those before them have size 1, stride 1 and no padding. */
 #define GD_SPATIAL 3

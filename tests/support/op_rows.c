@@ -555,7 +555,7 @@ OP_SAFE(part, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y), 
     _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_) SORT_FUNCTIONS(_) LOSS_FUNCTIONS(_) NORM_FUNCTIONS(_) \
     ATTENTION_FUNCTIONS(_) CONV_FUNCTIONS(_)
 /* op_rows_attention.c */
-#define ATTENTION_FUNCTIONS(_) _(attention_plain) _(rope)
+#define ATTENTION_FUNCTIONS(_) _(attention_plain) _(recurrent_plain) _(rope)
 /* op_rows_conv.c */
 #define CONV_FUNCTIONS(_)                                                                          \
     _(conv_without_bias) _(conv_transpose) _(adaptive_avg_pool) _(adaptive_max_pool)               \

@@ -106,6 +106,117 @@ static const op_refusal attention_grad_refusals[] = {
 OP(attention_grad, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 64, grad_of(in, p),
    VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
 
+/* ---- recurrent networks: operands z, weight [width, gates * width] and first h [batch, width].
+ * The bias is made of the weight's first row, c0 of h0. p: cell, reverse, lengths, plain ---- */
+
+static gd_tensor *run(gd_tensor *const *in, const int64_t *p, gd_tensor **c)
+{
+    if (!in[0] || !in[1] || !in[2])
+        return NULL;
+    gd_shape z = gd_tensor_shape(in[0]);
+    gd_tensor *lengths = NULL;
+    if (p[2] && z.rank == 3) /* 1, 2, … time, 1, 2, … */
+        lengths = gd_add_scalar(
+            gd_mod(gd_arange(gd_tensor_context(in[0]), 0, (double)z.dim[0], 1, GD_I64),
+                   gd_scalar(gd_tensor_context(in[0]), (double)z.dim[1], GD_I64)),
+            1);
+    gd_tensor *bias = gd_tensor_shape(in[1]).rank == 2 ? gd_select(in[1], 0, 0) : in[1];
+    return gd_recurrent(in[0], in[1], bias, (gd_cell)p[0], .h0 = in[2],
+                        .c0 = p[0] == GD_CELL_LSTM ? gd_mul_scalar(in[2], 0.5) : NULL,
+                        .lengths = lengths, .reverse = p[1] != 0, .plain = p[3] != 0,
+                        .last_cell = c);
+}
+
+/* h of all steps, and of LSTM the last c as one more. 8 is added as above. */
+static gd_tensor *outcome(gd_tensor *const *in, const int64_t *p)
+{
+    gd_tensor *c = NULL, *h = run(in, p, &c);
+    gd_tensor *all[2] = { h, c ? gd_unsqueeze(c, 1) : NULL };
+    return gd_add_scalar(c ? gd_concat(all, 2, 1) : h, 8);
+}
+
+static const op_case recurrent_result_cases[] = {
+    { { SHAPE(2, 3, 4), SHAPE(4, 4), SHAPE(2, 4) }, { GD_CELL_RNN } },
+    { { SHAPE(3, 2, 3), SHAPE(3, 3), SHAPE(3, 3) }, { GD_CELL_RNN, 1, 1 } },
+    { { SHAPE(2, 3, 12), SHAPE(3, 12), SHAPE(2, 3) }, { GD_CELL_LSTM } },
+    { { SHAPE(3, 3, 8), SHAPE(2, 8), SHAPE(3, 2) }, { GD_CELL_LSTM, 1, 1 } },
+    { { SHAPE(2, 3, 9), SHAPE(3, 9), SHAPE(2, 3) }, { GD_CELL_GRU } },
+    { { SHAPE(3, 3, 6), SHAPE(2, 6), SHAPE(3, 2) }, { GD_CELL_GRU, 1, 1 } },
+    { { SHAPE(1, 1, 4), SHAPE(1, 4), SHAPE(1, 1) }, { GD_CELL_LSTM } },
+    { { SHAPE(0, 3, 8), SHAPE(2, 8), SHAPE(0, 2) }, { GD_CELL_LSTM } },
+};
+static const op_refusal recurrent_result_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(2, 12), SHAPE(3, 12), SHAPE(2, 3) }, F32_3, { GD_CELL_LSTM } },
+    { GD_ERR_SHAPE, { SHAPE(2, 3, 12), SHAPE(4, 12), SHAPE(2, 4) }, F32_3, { GD_CELL_LSTM } },
+    { GD_ERR_SHAPE, { SHAPE(2, 3, 12), SHAPE(3, 12), SHAPE(1, 3) }, F32_3, { GD_CELL_LSTM } },
+    { GD_ERR_SHAPE, { SHAPE(2, 0, 3), SHAPE(3, 3), SHAPE(2, 3) }, F32_3, { GD_CELL_RNN } },
+    { GD_ERR_INVALID, { SHAPE(2, 2, 3), SHAPE(3, 3), SHAPE(2, 3) }, F32_3, { 4 } },
+    { GD_ERR_DTYPE,
+      { SHAPE(2, 2, 3), SHAPE(3, 3), SHAPE(2, 3) },
+      { GD_F32, GD_F32, GD_F64 },
+      { GD_CELL_RNN } },
+};
+OP(recurrent_result, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS | OP_ONCE, RESULT_SAME, 64,
+   outcome(in, p), VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
+
+/* What is kept, as a whole. */
+static gd_tensor *kept(gd_tensor *const *in, const int64_t *p)
+{
+    if (!in[0] || !in[1] || !in[2])
+        return NULL;
+    gd_tensor *inputs[5] = { in[0], in[1], gd_contiguous(gd_select(in[1], 0, 0)), in[2], in[2] };
+    gd_recurrent_attr attr = { .cell = (int32_t)p[0], .reverse = p[1] != 0 };
+    inputs[0] = gd_contiguous(in[0]);
+    return gd_add_scalar(
+        gd_apply(NULL, GD_OP_recurrent, p[0] == GD_CELL_LSTM ? 5 : 4, inputs, &attr), 8);
+}
+static const op_case recurrent_cases[] = {
+    { { SHAPE(2, 3, 4), SHAPE(4, 4), SHAPE(2, 4) }, { GD_CELL_RNN_RELU } },
+    { { SHAPE(2, 3, 12), SHAPE(3, 12), SHAPE(2, 3) }, { GD_CELL_LSTM, 1 } },
+    { { SHAPE(2, 3, 9), SHAPE(3, 9), SHAPE(2, 3) }, { GD_CELL_GRU } },
+};
+OP_SAFE(recurrent, 3, OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 64, kept(in, p), VALUES(-2, 2),
+        VALUES(-1, 1), VALUES(-1, 1))
+
+/* The gradient for one of h made of z. */
+static gd_tensor *back(gd_tensor *const *in, const int64_t *p)
+{
+    if (!in[0] || !in[1] || !in[2])
+        return NULL;
+    int states = p[0] == GD_CELL_LSTM ? 2 : 1, n = 2;
+    gd_tensor *forward[6] = { gd_contiguous(in[0]), in[1], gd_contiguous(gd_select(in[1], 0, 0)),
+                              in[2], in[2] };
+    gd_tensor *lengths =
+        p[2] ? gd_ones(gd_tensor_context(in[0]), GD_SHAPE(gd_tensor_shape(in[2]).dim[0]), GD_I64)
+             : NULL;
+    forward[3 + states] = lengths;
+    gd_recurrent_attr attr = { .cell = (int32_t)p[0],
+                               .reverse = p[1] != 0,
+                               .has_lengths = p[2] != 0 };
+    int count = 3 + states + (lengths != NULL);
+    gd_tensor *inputs[6] = { gd_apply(NULL, GD_OP_recurrent, count, forward, &attr),
+                             gd_contiguous(gd_transpose(in[1], 0, 1)) };
+    for (int i = 3; i < count; i++)
+        inputs[n++] = forward[i];
+    inputs[n++] = gd_slice(in[0], 2, 0, gd_tensor_shape(in[2]).dim[1], 1);
+    return gd_add_scalar(gd_apply(NULL, GD_OP_recurrent_grad, n, inputs, &attr), 8);
+}
+static const op_case recurrent_grad_cases[] = {
+    { { SHAPE(2, 3, 4), SHAPE(4, 4), SHAPE(2, 4) }, { GD_CELL_RNN_RELU } },
+    { { SHAPE(2, 3, 12), SHAPE(3, 12), SHAPE(2, 3) }, { GD_CELL_LSTM, 1 } },
+    { { SHAPE(2, 3, 9), SHAPE(3, 9), SHAPE(2, 3) }, { GD_CELL_GRU, 0, 1 } },
+};
+OP_SAFE(recurrent_grad, 3, OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 64, back(in, p),
+        VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
+
+static const op_case recurrent_plain_cases[] = {
+    { { SHAPE(2, 2, 3), SHAPE(3, 3), SHAPE(2, 3) }, { GD_CELL_RNN, 0, 1, 1 } },
+    { { SHAPE(2, 2, 8), SHAPE(2, 8), SHAPE(2, 2) }, { GD_CELL_LSTM, 1, 1, 1 } },
+    { { SHAPE(2, 2, 6), SHAPE(2, 6), SHAPE(2, 2) }, { GD_CELL_GRU, 0, 1, 1 } },
+};
+FUNCTION_SAFE(recurrent_plain, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 64,
+              outcome(in, p), VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
+
 /* ---- positions. p: start, halves ---- */
 
 static const op_case rope_cases[] = {

@@ -36,7 +36,8 @@ static inline void *gd_cpu_scratch(const gd_kernel_call *call, int thread)
     void gd_cpu_register_softmax_##isa(                                                        \
         gd_kernel_fn *kernel); /* softmax log_softmax cross_entropy cross_entropy_grad */      \
     void gd_cpu_register_norm_##isa(gd_kernel_fn *kernel);      /* normalize normalize_grad */ \
-    void gd_cpu_register_attention_##isa(gd_kernel_fn *kernel); /* attention attention_grad */
+    void gd_cpu_register_attention_##isa(gd_kernel_fn *kernel); /* attention attention_grad */ \
+    void gd_cpu_register_recurrent_##isa(gd_kernel_fn *kernel); /* recurrent recurrent_grad */
 GD_CPU_DECLARE_ISA(baseline)
 GD_CPU_DECLARE_ISA(avx2)
 GD_CPU_DECLARE_ISA(avx512)

@@ -178,6 +178,7 @@ static gd_device *reference_open(const gd_open_options *options)
     gd_reference_register_ctc(device->kernel);
     gd_reference_register_norm(device->kernel);
     gd_reference_register_attention(device->kernel);
+    gd_reference_register_recurrent(device->kernel);
     gd_reference_register_spatial(device->kernel);
     return device;
 }

@@ -51,6 +51,7 @@ void gd_reference_register_sort(gd_kernel_fn *kernel);
 void gd_reference_register_ctc(gd_kernel_fn *kernel);
 void gd_reference_register_norm(gd_kernel_fn *kernel);
 void gd_reference_register_attention(gd_kernel_fn *kernel);
+void gd_reference_register_recurrent(gd_kernel_fn *kernel);
 void gd_reference_register_spatial(gd_kernel_fn *kernel);
 
 #endif

@@ -1,0 +1,280 @@
+/* backend/cpu/recurrent.c: recurrent networks, step by step. The sequences of a batch know nothing
+ * of each other: each thread takes some of them through all steps, with their state in its scratch,
+ * so that threads meet only at the end. Start at gd_recurrent_run().
+ */
+#include "backend/cpu/recurrent.h"
+
+#include "base/threads.h"
+#include "ops/attrs.h"
+
+#include <math.h>
+#include <string.h>
+
+#define REAL       double
+#define SIGMOID(x) (1 / (1 + exp(-(x))))
+#define TANH(x)    tanh(x)
+#define N(name)    name##_f64
+#include "backend/cpu/recurrent_cells.h"
+
+static const gd_recurrent_loops loops_f64 = { .forward = cell_forward_f64,
+                                              .backward = cell_backward_f64 };
+
+typedef struct job {
+    const gd_kernel_call *call;
+    const gd_recurrent_loops *loops;
+    const gd_recurrent_attr *attr;
+    gd_gemm_fn gemm;
+    int64_t size; /* of an element */
+    int64_t batch, time, w, gates, kept;
+    int64_t rows; /* sequences a thread takes together */
+    const gd_operand *u, *h0, *c0, *lengths;
+    char *h, *c, *gate; /* of what is kept: [batch, time, w], the same, [batch, time, 4 w] */
+    /* forward */
+    const gd_operand *z, *b;
+    /* backward */
+    const gd_operand *g;
+    char *dz, *da, *dh0, *dc0;
+} job;
+
+/* Scratch of some rows: h (or dh), c (or dc) [rows, w], a (or da) [rows, gates * w]; and of one, a
+ * first h and c [w]. */
+typedef struct state {
+    char *h, *c, *a, *first_h, *first_c;
+} state;
+
+static state state_of(const job *j, int thread)
+{
+    char *scratch = gd_cpu_scratch(j->call, thread);
+    int64_t bytes = j->rows * j->w * j->size;
+    char *first = scratch + (2 + j->gates) * bytes;
+    return (state){ scratch, scratch + bytes, scratch + 2 * bytes, first, first + j->w * j->size };
+}
+
+static bool is_over(const job *j, int64_t row, int64_t t)
+{
+    return j->lengths &&
+           t >= ((const int64_t *)j->lengths->data)[row * j->lengths->layout->stride[0]];
+}
+
+/* Row of an operand [batch, w], copied: any strides. */
+static void copy_row(const job *j, char *to, const gd_operand *from, int64_t row)
+{
+    const int64_t *stride = from->layout->stride;
+    const char *data = (const char *)from->data + row * stride[0] * j->size;
+    for (int64_t i = 0; i < j->w; i++)
+        memcpy(to + i * j->size, data + i * stride[1] * j->size, (size_t)j->size);
+}
+
+/* c [rows, n] (+)= a [rows, k] @ b [k, n] in scratch. */
+static void multiply(const job *j, int thread, int64_t rows, int64_t k, int64_t n, const char *a,
+                     const gd_operand *b, char *c, bool accumulate)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)j->call->device;
+    gd_gemm_args args = { .m = rows,
+                          .n = n,
+                          .k = k,
+                          .a = a,
+                          .a_row_stride = k,
+                          .a_col_stride = 1,
+                          .b = b->data,
+                          .b_row_stride = b->layout->stride[0],
+                          .b_col_stride = b->layout->stride[1],
+                          .c = c,
+                          .c_row_stride = n,
+                          .c_col_stride = 1,
+                          .accumulate = accumulate,
+                          .threads = 1,
+                          .workspace =
+                              (char *)cpu->workspace + (size_t)thread * gd_gemm_thread_bytes() };
+    j->gemm(&args);
+}
+
+static job job_of(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
+    const gd_recurrent_attr *attr = call->attr;
+    bool is_f64 = call->out.layout->dtype == GD_F64;
+    return (job){ .call = call,
+                  .loops = is_f64 ? &loops_f64 : f32,
+                  .attr = attr,
+                  .gemm = is_f64 ? cpu->gemm_f64 : cpu->gemm_f32,
+                  .size = is_f64 ? 8 : 4,
+                  .gates = gd_recurrent_gates(attr->cell),
+                  .kept = gd_recurrent_kept(attr->cell),
+                  .lengths = attr->has_lengths ? call->in : NULL };
+}
+
+/* Where the kept values lie, and how many rows are taken together: at least one fits the scratch up
+ * to GD_RECURRENT_WIDEST. */
+_Static_assert((GD_RECURRENT_WIDEST * (2 + 2 + 4)) * sizeof(double) <= GD_CPU_SCRATCH,
+               "one row must fit the scratch");
+static void place(job *j, const void *packed)
+{
+    int64_t steps = j->batch * j->time * j->w * j->size;
+    j->h = (char *)(uintptr_t)packed;
+    j->c = j->h + steps; /* LSTM */
+    j->gate = j->attr->cell == GD_CELL_LSTM ? j->c + steps : j->h + steps;
+    int64_t most = ((int64_t)GD_CPU_SCRATCH / (j->w * j->size) - 2) / (2 + j->gates);
+    int64_t even = (j->batch + j->call->device->threads - 1) / j->call->device->threads;
+    j->rows = even < most ? even : most;
+    j->rows = j->rows < 1 ? 1 : j->rows;
+}
+
+/* ---- forward ---- */
+
+static void step_forward(const job *j, state s, int64_t row, int64_t t, int64_t i)
+{
+    int64_t wide = j->w * j->size, at = row * j->time + t;
+    char *h = s.h + i * wide, *c = s.c + i * wide;
+    char *gate = j->gate + at * 4 * wide;
+    if (!is_over(j, row, t)) {
+        const int64_t *stride = j->z->layout->stride;
+        const char *z = (const char *)j->z->data + (row * stride[0] + t * stride[1]) * j->size;
+        j->loops->forward(j->attr->cell, j->w, z, j->b->data, s.a + i * j->gates * wide, h, c,
+                          gate);
+    } else if (j->kept > 1) {
+        memset(gate, 0, (size_t)(4 * wide));
+    }
+    memcpy(j->h + at * wide, h, (size_t)wide);
+    if (j->attr->cell == GD_CELL_LSTM)
+        memcpy(j->c + at * wide, c, (size_t)wide);
+}
+
+static void range_forward(void *context, int64_t begin, int64_t end, int thread)
+{
+    const job *j = context;
+    state s = state_of(j, thread);
+    int64_t wide = j->w * j->size;
+    for (int64_t group = begin; group < end; group++) {
+        int64_t first = group * j->rows, rows = j->batch - first;
+        rows = rows < j->rows ? rows : j->rows;
+        for (int64_t i = 0; i < rows; i++) {
+            copy_row(j, s.h + i * wide, j->h0, first + i);
+            if (j->c0)
+                copy_row(j, s.c + i * wide, j->c0, first + i);
+        }
+        for (int64_t step = 0; step < j->time; step++) {
+            int64_t t = j->attr->reverse ? j->time - 1 - step : step;
+            multiply(j, thread, rows, j->w, j->gates * j->w, s.h, j->u, s.a, false);
+            for (int64_t i = 0; i < rows; i++)
+                step_forward(j, s, first + i, t, i);
+        }
+    }
+}
+
+/* ---- backward ---- */
+
+static void step_backward(const job *j, state s, int64_t row, int64_t t, int64_t i)
+{
+    int64_t wide = j->w * j->size, at = row * j->time + t;
+    int64_t first = j->attr->reverse ? j->time - 1 : 0, back = j->attr->reverse ? 1 : -1;
+    char *dh = s.h + i * wide, *dc = s.c + i * wide, *da = s.a + i * j->gates * wide;
+    char *dz = j->dz + at * j->gates * wide;
+    char *kept_da = j->da ? j->da + at * j->gates * wide : NULL;
+    if (!j->attr->part) { /* add the gradient of this step's h */
+        const int64_t *stride = j->g->layout->stride;
+        const char *g = (const char *)j->g->data + (row * stride[0] + t * stride[1]) * j->size;
+        for (int64_t k = 0; k < j->w; k++) {
+            int64_t from = k * stride[2];
+            if (j->size == 4)
+                ((float *)(void *)dh)[k] += ((const float *)(const void *)g)[from];
+            else
+                ((double *)(void *)dh)[k] += ((const double *)(const void *)g)[from];
+        }
+    }
+    if (is_over(j, row, t)) {
+        memset(da, 0, (size_t)(j->gates * wide));
+        memset(dz, 0, (size_t)(j->gates * wide));
+    } else {
+        const char *before = j->h + (at + back) * wide, *c_before = j->c + (at + back) * wide;
+        if (t == first) {
+            before = s.first_h;
+            c_before = s.first_c;
+            copy_row(j, s.first_h, j->h0, row);
+            if (j->c0)
+                copy_row(j, s.first_c, j->c0, row);
+        }
+        j->loops->backward(j->attr->cell, j->w, j->gate + at * 4 * wide, j->h + at * wide, before,
+                           j->c + at * wide, c_before, dh, dc, dz, da);
+    }
+    if (kept_da)
+        memcpy(kept_da, da, (size_t)(j->gates * wide));
+}
+
+static void range_backward(void *context, int64_t begin, int64_t end, int thread)
+{
+    const job *j = context;
+    state s = state_of(j, thread);
+    int64_t wide = j->w * j->size;
+    for (int64_t group = begin; group < end; group++) {
+        int64_t first = group * j->rows, rows = j->batch - first;
+        rows = rows < j->rows ? rows : j->rows;
+        memset(s.h, 0, (size_t)(rows * wide));
+        memset(s.c, 0, (size_t)(rows * wide));
+        for (int64_t i = 0; i < rows && j->attr->part; i++)
+            copy_row(j, s.c + i * wide, j->g, first + i);
+        for (int64_t step = 0; step < j->time; step++) {
+            int64_t t = j->attr->reverse ? step : j->time - 1 - step;
+            for (int64_t i = 0; i < rows; i++)
+                step_backward(j, s, first + i, t, i);
+            multiply(j, thread, rows, j->gates * j->w, j->w, s.a, j->u, s.h, true);
+        }
+        memcpy(j->dh0 + first * wide, s.h, (size_t)(rows * wide));
+        if (j->dc0)
+            memcpy(j->dc0 + first * wide, s.c, (size_t)(rows * wide));
+    }
+}
+
+/* ---- the kernels ---- */
+
+static void run(job *j, gd_range_fn range)
+{
+    int64_t groups = (j->batch + j->rows - 1) / j->rows;
+    const int64_t worth = 500000; /* multiply-adds a thread is worth waking for */
+    int64_t work = j->rows * j->time * j->w * j->w * j->gates;
+    gd_parallel_for(j->call->device->threads, groups, 1 + worth / (work + 1), range, j);
+}
+
+gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+{
+    const gd_operand *in = call->in;
+    job j = job_of(call, f32);
+    bool lstm = j.attr->cell == GD_CELL_LSTM;
+    j.z = &in[0];
+    j.u = &in[1];
+    j.b = &in[2];
+    j.h0 = &in[3];
+    j.c0 = lstm ? &in[4] : NULL;
+    if (j.lengths)
+        j.lengths = &in[call->n - 1];
+    j.batch = j.z->layout->shape[0];
+    j.time = j.z->layout->shape[1];
+    j.w = j.u->layout->shape[0];
+    place(&j, call->out.data);
+    run(&j, range_forward);
+    return GD_OK;
+}
+
+gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+{
+    const gd_operand *in = call->in;
+    job j = job_of(call, f32);
+    bool lstm = j.attr->cell == GD_CELL_LSTM;
+    j.u = &in[1];
+    j.h0 = &in[2];
+    j.c0 = lstm ? &in[3] : NULL;
+    if (j.lengths)
+        j.lengths = &in[call->n - 2];
+    j.g = &in[call->n - 1];
+    j.batch = j.h0->layout->shape[0];
+    j.w = j.u->layout->shape[1];
+    j.time = in[0].layout->shape[0] / (j.batch * j.w * j.kept);
+    place(&j, in[0].data);
+    int64_t steps = j.batch * j.time * j.gates * j.w * j.size;
+    j.dz = call->out.data;
+    j.da = j.attr->cell == GD_CELL_GRU ? j.dz + steps : NULL;
+    j.dh0 = j.dz + (j.da ? 2 : 1) * steps;
+    j.dc0 = lstm ? j.dh0 + j.batch * j.w * j.size : NULL;
+    run(&j, range_backward);
+    return GD_OK;
+}

@@ -1,0 +1,30 @@
+/* backend/cpu/recurrent_isa.c: the cells of recurrent networks in f32, for one instruction set. */
+#include "backend/cpu/recurrent.h"
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/vecmath.h"
+
+#define REAL       float
+#define SIGMOID(x) gd_sigmoid_f32(x)
+#define TANH(x)    gd_tanh_f32(x)
+#define N(name)    name##_f32
+#include "backend/cpu/recurrent_cells.h"
+
+static const gd_recurrent_loops loops = { .forward = cell_forward_f32,
+                                          .backward = cell_backward_f32 };
+
+static gd_status recurrent_kernel(const gd_kernel_call *call)
+{
+    return gd_recurrent_run(call, &loops);
+}
+
+static gd_status recurrent_grad_kernel(const gd_kernel_call *call)
+{
+    return gd_recurrent_grad_run(call, &loops);
+}
+
+void GD_ISA_NAME(gd_cpu_register_recurrent)(gd_kernel_fn *kernel)
+{
+    kernel[GD_OP_recurrent] = recurrent_kernel;
+    kernel[GD_OP_recurrent_grad] = recurrent_grad_kernel;
+}
