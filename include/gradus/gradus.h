@@ -10,6 +10,7 @@
 #include <gradus/data.h>
 #include <gradus/io.h>
 #include <gradus/language.h>
+#include <gradus/layers.h>
 #include <gradus/loss.h>
 #include <gradus/metrics.h>
 #include <gradus/nn.h>

@@ -39,17 +39,30 @@ GD_API gd_module *gd_module_create_with(gd_module_options options);
 GD_API void gd_module_release(gd_module *m);
 GD_API gd_context *gd_module_context(const gd_module *m);
 
-/* How initial values are drawn. in and out are the sizes of the last two axes times those of all
- * axes before them. glorot: Glorot, Bengio, "Understanding the difficulty of training deep
- * feedforward neural networks", 2010 he:     He et al., "Delving deep into rectifiers", 2015 */
+/* How initial values are drawn. in and out are fans, the numbers a value is made of and goes into:
+ * the sizes of the last two axes times those of all axes before them, unless a layer knows better.
+ * init_scale, a number layers and gd_parameter_with take beside the kind, multiplies the deviation
+ * of the kinds that count fans, and is what the others say; 0 means 1 for those, and for these what
+ * stands in brackets.
+ * glorot: Glorot, Bengio, "Understanding the difficulty of training deep feedforward neural
+ * networks", 2010; he: He et al., "Delving deep into rectifiers", 2015; lecun: LeCun et al.,
+ * "Efficient backprop", 1998; orthogonal: Saxe et al., 2014. */
 typedef enum gd_init {
     GD_INIT_DEFAULT, /* what the layer prefers: glorot_uniform for weights, zeros for biases */
     GD_INIT_ZEROS,
     GD_INIT_ONES,
-    GD_INIT_GLOROT_UNIFORM, /* uniform in +-sqrt(6 / (in + out)) */
-    GD_INIT_GLOROT_NORMAL,  /* normal with deviation sqrt(2 / (in + out)) */
-    GD_INIT_HE_UNIFORM,     /* uniform in +-sqrt(6 / in) */
-    GD_INIT_HE_NORMAL,      /* normal with deviation sqrt(2 / in) */
+    GD_INIT_GLOROT_UNIFORM,   /* uniform in +-sqrt(6 / (in + out)) */
+    GD_INIT_GLOROT_NORMAL,    /* normal with deviation sqrt(2 / (in + out)) */
+    GD_INIT_HE_UNIFORM,       /* uniform in +-sqrt(6 / in) */
+    GD_INIT_HE_NORMAL,        /* normal with deviation sqrt(2 / in) */
+    GD_INIT_LECUN_UNIFORM,    /* uniform in +-sqrt(3 / in) */
+    GD_INIT_LECUN_NORMAL,     /* normal with deviation sqrt(1 / in) */
+    GD_INIT_CONSTANT,         /* init_scale everywhere [0] */
+    GD_INIT_UNIFORM,          /* uniform in +-init_scale [0.05] */
+    GD_INIT_NORMAL,           /* normal with deviation init_scale [0.05] */
+    GD_INIT_TRUNCATED_NORMAL, /* the same without what lies beyond two deviations [0.05] */
+    GD_INIT_ORTHOGONAL,       /* the first axis by the rest: orthonormal rows or columns, whichever
+                                 are fewer, times init_scale [1] */
     GD_INIT_COUNT
 } gd_init;
 
@@ -60,6 +73,18 @@ GD_API const char *gd_init_name(gd_init init);
  * own. An existing one must have this shape (GD_ERR_SHAPE). GD_ERR_STATE: the module was loaded
  * from a file that does not have it. Never recorded by a trace. */
 GD_API gd_tensor *gd_parameter(gd_module *m, const char *path, gd_shape shape, gd_init init);
+
+typedef struct gd_parameter_options {
+    gd_module *module;
+    const char *path;
+    gd_shape shape;
+    gd_init init;
+    double init_scale;       /* see gd_init */
+    int64_t fan_in, fan_out; /* 0: from the shape */
+} gd_parameter_options;
+/* The same with more to say about the initial values. */
+GD_API gd_tensor *gd_parameter_with(gd_parameter_options options);
+
 /* The buffer at `path`, a tensor that is saved with the module but gets no gradient; made full of
  * `value`. */
 GD_API gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, gd_dtype dtype,
@@ -103,6 +128,7 @@ typedef struct gd_linear_options {
     int64_t units;
     bool no_bias;
     gd_init init; /* of the weight */
+    double init_scale;
 } gd_linear_options;
 
 /* gd_linear(m, "fc1", x, 16), gd_linear(m, "fc1", x, 16, .no_bias = true): x @ weight + bias, [..,
@@ -116,16 +142,32 @@ GD_API gd_tensor *gd_linear_with(gd_linear_options options);
 #define GD_LAYER_MAX_INPUTS 16
 #define GD_MODEL_MAX_LAYERS 4096
 
-/* One layer. Types and what they use beside name and inputs:
- *   linear                                  units, no_bias, init
- *   relu, sigmoid, tanh, gelu               nothing
- *   softmax, log_softmax                    axis (default -1)
- *   add                                     two or more inputs, broadcast
- *   concat                                  two or more inputs, axis (default -1)
+/* One layer. Types and what they use beside name and inputs (in brackets: may be left out):
+ *   linear                                  units [no_bias init init_scale]
+ *   conv1d conv2d conv3d                    channels kernel [stride padding dilation groups no_bias
+ *                                           init init_scale]
+ *   conv_transpose1d, …2d, …3d              likewise [output_padding]
+ *   max_pool1d, …2d, …3d                    kernel [stride padding dilation ceil_mode]
+ *   avg_pool1d, …2d, …3d                    kernel [stride padding ceil_mode no_count_padding]
+ *   adaptive_avg_pool, adaptive_max_pool    shape (the spatial sizes of the result)
+ *   global_avg_pool, global_max_pool        nothing: [batch, c, ..] -> [batch, c]
+ *   batch_norm                              [epsilon momentum no_affine no_bias]
+ *   layer_norm, rms_norm                    [axes (how many last ones) epsilon no_affine no_bias]
+ *   group_norm                              groups [epsilon no_affine no_bias]
+ *   instance_norm                           [epsilon no_affine no_bias]
+ *   dropout                                 rate
+ *   drop_connect                            units rate
+ *   embedding                               count units; its input are indices
+ *   relu sigmoid tanh gelu gelu_tanh silu mish softplus selu relu6 hard_sigmoid hard_swish
+ *                                           nothing
+ *   leaky_relu, elu                         [alpha: 0.01, 1]
+ *   prelu                                   [per_channel]
+ *   softmax, log_softmax                    [axis: -1]
+ *   add, multiply                           two or more inputs, broadcast
+ *   concat                                  two or more inputs [axis: -1]
  *   flatten                                 nothing: [batch, ..] -> [batch, n]
  *   reshape                                 shape, without the batch axis; one size may be -1
- * Any type takes an activation, applied to its result: one of relu, sigmoid, tanh, gelu, softmax,
- * log_softmax. */
+ * Any type takes an activation, applied to its result: one of the activations above but prelu. */
 typedef struct gd_layer_spec {
     const char *name; /* unique, not "input" */
     const char *type;
@@ -135,8 +177,21 @@ typedef struct gd_layer_spec {
     int64_t units;
     bool no_bias;
     gd_init init;
+    double init_scale;
     int axis; /* counted with the batch axis; 0, the batch itself, means the default */
     gd_shape shape;
+    int64_t channels; /* of the result */
+    /* GD_SHAPE(3) for all spatial axes, GD_SHAPE(3, 5) for each; rank 0 means the default */
+    gd_shape kernel, stride, padding, dilation, output_padding;
+    bool same; /* padding so that the result has ceil(size / stride) elements */
+    int64_t groups;
+    int64_t count; /* rows of an embedding */
+    int axes;
+    double rate;  /* probability of being dropped */
+    double alpha; /* slope for negative numbers */
+    double epsilon, momentum;
+    bool no_affine, per_channel, ceil_mode;
+    bool no_count_padding; /* the mean is of what lies inside the input */
 } gd_layer_spec;
 
 /* A model: any directed acyclic graph of layers, listed in any order. */
@@ -165,12 +220,14 @@ typedef struct gd_model_options {
  *                   { "name": "fc2", "type": "linear", "units": 10, "inputs": ["fc1"], "bias":
  * true, "init": "glorot_uniform" } ] }
  *
- * with "axis" and "shape" where a type uses them; "loss", "output", "inputs", "activation", "bias",
- * "init" may be left out. Owned by the context. Parameters are made at once, in an order in which
- * every layer comes after its inputs and otherwise as listed. Errors name the layer and what is
- * allowed. GD_ERR_FORMAT: not JSON, an unknown key or a wrong kind of value; GD_ERR_INVALID: an
- * unknown type, name or loss, a name used twice, a cycle; GD_ERR_SHAPE: shapes that do not fit;
- * GD_ERR_IO; GD_ERR_MEMORY; GD_ERR_UNSUPPORTED: a build without jansson. */
+ * with keys as the members of gd_layer_spec, but "bias", "affine" and "count_padding" (true or
+ * false) for no_bias, no_affine and no_count_padding, and "padding": "same" for same; "kernel",
+ * "stride", "padding", "dilation" and "output_padding" are a number or a list. "loss", "output",
+ * "inputs", "activation" may be left out. Owned by the context. Parameters are made at once, in an
+ * order in which every layer comes after its inputs and otherwise as listed. Errors name the layer
+ * and what is allowed. GD_ERR_FORMAT: not JSON, an unknown key or a wrong kind of value;
+ * GD_ERR_INVALID: an unknown type, name or loss, a name used twice, a cycle; GD_ERR_SHAPE: shapes
+ * that do not fit; GD_ERR_IO; GD_ERR_MEMORY; GD_ERR_UNSUPPORTED: a build without jansson. */
 #define gd_model_load_json(...) \
     gd_model_load_json_with((gd_model_options){ .context = __VA_ARGS__ })
 GD_API gd_model *gd_model_load_json_with(gd_model_options options);
@@ -179,6 +236,35 @@ GD_API gd_model *gd_model_load_json_with(gd_model_options options);
 #define gd_model_create(...) gd_model_create_with((gd_model_options){ .context = __VA_ARGS__ })
 GD_API gd_model *gd_model_create_with(gd_model_options options);
 GD_API void gd_model_release(gd_model *model);
+
+/* The same by calls:
+ *
+ *     gd_model_builder *b = gd_model_begin(context, GD_SHAPE(1, 28, 28), .seed = 1);
+ *     gd_model_add(b, "conv1", "conv2d", .channels = 8, .kernel = GD_SHAPE(3), .activation =
+ * "relu"); gd_model_add(b, "out", "linear", .units = 10); gd_model *model = gd_model_end(b);
+ */
+typedef struct gd_model_builder gd_model_builder;
+typedef struct gd_model_builder_options {
+    gd_context *context;
+    gd_shape input;     /* without the batch axis */
+    uint64_t seed;      /* as for gd_module_create */
+    const char *output; /* as in gd_model_spec */
+    const char *loss;
+} gd_model_builder_options;
+/* Owned by the context until gd_model_end. */
+#define gd_model_begin(...) \
+    gd_model_begin_with((gd_model_builder_options){ .context = __VA_ARGS__ })
+GD_API gd_model_builder *gd_model_begin_with(gd_model_builder_options options);
+/* The spec is copied. An error is kept for gd_model_end as well. */
+#define gd_model_add(builder, ...) \
+    gd_model_add_with(builder, (gd_layer_spec){ .name = __VA_ARGS__ })
+GD_API gd_status gd_model_add_with(gd_model_builder *builder, gd_layer_spec layer);
+/* Make the model, and end the builder in any case. Errors of gd_model_create. */
+GD_API gd_model *gd_model_end(gd_model_builder *builder);
+
+/* The model as JSON, which gd_model_load_json reads back to the same model. Conventions of
+ * gd_tensor_format; 0 with the error recorded: GD_ERR_UNSUPPORTED, GD_ERR_MEMORY. */
+GD_API size_t gd_model_format_json(const gd_model *model, char *text, size_t size);
 
 /* The module with the model's parameters, to optimize, save, load; owned by the model. */
 GD_API gd_module *gd_model_module(const gd_model *model);

@@ -1,28 +1,37 @@
 /* nn/init.c: initial values of parameters. One row a kind; start at gd_init_fill(). Values come
- * from the module's counter-based stream, one word for a uniform number, two for a normal one. */
+ * from the module's counter-based stream, a fixed number of words for each. */
 #include "nn/module.h"
 
 #include "base/error.h"
+#include "base/memory.h"
 
 #include <math.h>
 
-typedef enum distribution { CONSTANT, UNIFORM, NORMAL } distribution;
+typedef enum distribution { CONSTANT, UNIFORM, NORMAL, TRUNCATED, ORTHOGONAL } distribution;
 
 typedef struct init_row {
     const char *name;
-    double size; /* the constant, or s of the variance s / fan */
     distribution distribution;
-    bool fan_in, fan_out; /* what is added up for fan */
+    double size;          /* s of the variance s / fan; 0 where no fan counts */
+    bool fan_in, fan_out; /* what is averaged for fan */
+    double scale;         /* taken where none is given: the constant, limit, deviation or factor */
 } init_row;
 
 static const init_row rows[GD_INIT_COUNT] = {
-    [GD_INIT_DEFAULT] = { "default", 2.0, UNIFORM, true, true }, /* as glorot_uniform */
-    [GD_INIT_ZEROS] = { "zeros", 0.0, CONSTANT, false, false },
-    [GD_INIT_ONES] = { "ones", 1.0, CONSTANT, false, false },
-    [GD_INIT_GLOROT_UNIFORM] = { "glorot_uniform", 2.0, UNIFORM, true, true },
-    [GD_INIT_GLOROT_NORMAL] = { "glorot_normal", 2.0, NORMAL, true, true },
-    [GD_INIT_HE_UNIFORM] = { "he_uniform", 2.0, UNIFORM, true, false },
-    [GD_INIT_HE_NORMAL] = { "he_normal", 2.0, NORMAL, true, false },
+    [GD_INIT_DEFAULT] = { "default", UNIFORM, 1.0, true, true, 1.0 }, /* as glorot_uniform */
+    [GD_INIT_ZEROS] = { "zeros", CONSTANT, 0.0, false, false, 0.0 },
+    [GD_INIT_ONES] = { "ones", CONSTANT, 0.0, false, false, 1.0 },
+    [GD_INIT_GLOROT_UNIFORM] = { "glorot_uniform", UNIFORM, 1.0, true, true, 1.0 },
+    [GD_INIT_GLOROT_NORMAL] = { "glorot_normal", NORMAL, 1.0, true, true, 1.0 },
+    [GD_INIT_HE_UNIFORM] = { "he_uniform", UNIFORM, 2.0, true, false, 1.0 },
+    [GD_INIT_HE_NORMAL] = { "he_normal", NORMAL, 2.0, true, false, 1.0 },
+    [GD_INIT_LECUN_UNIFORM] = { "lecun_uniform", UNIFORM, 1.0, true, false, 1.0 },
+    [GD_INIT_LECUN_NORMAL] = { "lecun_normal", NORMAL, 1.0, true, false, 1.0 },
+    [GD_INIT_CONSTANT] = { "constant", CONSTANT, 0.0, false, false, 0.0 },
+    [GD_INIT_UNIFORM] = { "uniform", UNIFORM, 0.0, false, false, 0.05 },
+    [GD_INIT_NORMAL] = { "normal", NORMAL, 0.0, false, false, 0.05 },
+    [GD_INIT_TRUNCATED_NORMAL] = { "truncated_normal", TRUNCATED, 0.0, false, false, 0.05 },
+    [GD_INIT_ORTHOGONAL] = { "orthogonal", ORTHOGONAL, 0.0, false, false, 1.0 },
 };
 
 const char *gd_init_name(gd_init init)
@@ -38,16 +47,23 @@ static int64_t shape_count(gd_shape shape)
     return count;
 }
 
-/* Variance of the values. */
-static double variance_of(const init_row *row, gd_shape shape)
+uint64_t gd_init_words(gd_init init, gd_shape shape)
 {
-    double fan = 0.0, before = 1.0;
-    for (int i = 0; i < shape.rank - 2; i++)
-        before *= (double)shape.dim[i];
-    if (row->fan_in)
-        fan += before * (double)shape.dim[shape.rank - 2];
-    if (row->fan_out)
-        fan += before * (double)shape.dim[shape.rank - 1];
+    static const uint64_t each[] = {
+        [CONSTANT] = 0, [UNIFORM] = 1, [NORMAL] = 2, [TRUNCATED] = 1, [ORTHOGONAL] = 2
+    };
+    return each[rows[init].distribution] * (uint64_t)shape_count(shape);
+}
+
+/* The variance of the values of a row that counts fans. */
+static double variance_of(const init_row *row, const gd_initialiser *i)
+{
+    double before = 1.0;
+    for (int axis = 0; axis < i->shape.rank - 2; axis++)
+        before *= (double)i->shape.dim[axis];
+    double in = i->fan_in ? (double)i->fan_in : before * (double)i->shape.dim[i->shape.rank - 2];
+    double out = i->fan_out ? (double)i->fan_out : before * (double)i->shape.dim[i->shape.rank - 1];
+    double fan = row->fan_out ? (in + out) / 2.0 : in;
     return fan > 0.0 ? row->size / fan : 0.0;
 }
 
@@ -91,24 +107,106 @@ static void fill_normal(gd_random *random, double deviation, float *values, int6
     }
 }
 
-gd_status gd_init_fill(gd_init init, gd_shape shape, gd_random *random, float *values)
+/* z with P(0 < Z < z) = p, 0 <= p < 0.4773, for a standard normal Z: Newton's iteration from 0,
+ * which the concave distribution function makes rise without overshooting. */
+static double half_normal_quantile(double p)
 {
-    if ((unsigned)init >= GD_INIT_COUNT)
-        return gd_fail(GD_ERR_INVALID, "there is no initialiser number %d", (int)init);
-    const init_row *row = &rows[init];
-    int64_t count = shape_count(shape);
-    if (row->distribution == CONSTANT) {
-        for (int64_t i = 0; i < count; i++)
-            values[i] = (float)row->size;
-        return GD_OK;
+    const double root_half = 0.70710678118654752440, density_at_0 = 0.39894228040143267794;
+    double z = 0.0;
+    for (int i = 0; i < 12; i++) {
+        double step = (p - 0.5 * erf(z * root_half)) / (density_at_0 * exp(-0.5 * z * z));
+        z += step;
+        if (step < 1e-12)
+            break;
     }
-    if (shape.rank < 2)
+    return z;
+}
+
+/* Normal, without what lies beyond two deviations, by the inverse of the distribution function. */
+static void fill_truncated(gd_random *random, double deviation, float *values, int64_t count)
+{
+    const double within = 0.47724986805182079; /* P(0 < Z < 2) */
+    fill_uniform(random, within, values, count);
+    for (int64_t i = 0; i < count; i++) {
+        double p = (double)values[i];
+        values[i] = (float)(copysign(half_normal_quantile(fabs(p)), p) * deviation);
+    }
+}
+
+/* v of `n` numbers made orthogonal to the `count` vectors before it, and of length 1; twice, which
+ * is enough (Giraud, Langou, Rozloznik 2005). */
+static void orthonormalize(double *v, const double *before, int64_t count, int64_t n)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t k = 0; k < count; k++) {
+            double dot = 0.0;
+            for (int64_t i = 0; i < n; i++)
+                dot += v[i] * before[k * n + i];
+            for (int64_t i = 0; i < n; i++)
+                v[i] -= dot * before[k * n + i];
+        }
+        double square = 0.0;
+        for (int64_t i = 0; i < n; i++)
+            square += v[i] * v[i];
+        for (int64_t i = 0; i < n && square > 0.0; i++)
+            v[i] /= sqrt(square);
+    }
+}
+
+/* The first axis by the rest, a matrix whose rows or columns, whichever are fewer, are orthonormal.
+ * Saxe, McClelland, Ganguli, "Exact solutions to the nonlinear dynamics of learning in deep linear
+ * neural networks", 2014. */
+static gd_status fill_orthogonal(gd_random *random, double gain, gd_shape shape, float *values)
+{
+    int64_t count = shape_count(shape), height = shape.dim[0], width = height ? count / height : 0;
+    int64_t vectors = height < width ? height : width, n = height < width ? width : height;
+    double *v = gd_alloc((size_t)count * sizeof *v + 1);
+    if (!v)
+        return GD_ERR_MEMORY;
+    fill_normal(random, 1.0, values, count);
+    for (int64_t k = 0; k < vectors; k++) {
+        for (int64_t i = 0; i < n; i++)
+            v[k * n + i] = (double)values[k * n + i];
+        orthonormalize(v + k * n, v, k, n);
+    }
+    for (int64_t k = 0; k < vectors; k++)
+        for (int64_t i = 0; i < n; i++)
+            values[vectors == height ? k * n + i : i * vectors + k] = (float)(gain * v[k * n + i]);
+    gd_free(v);
+    return GD_OK;
+}
+
+gd_status gd_init_fill(const gd_initialiser *i, gd_random *random, float *values)
+{
+    if ((unsigned)i->init >= GD_INIT_COUNT)
+        return gd_fail(GD_ERR_INVALID, "there is no initialiser number %d", (int)i->init);
+    const init_row *row = &rows[i->init];
+    int64_t count = shape_count(i->shape);
+    bool is_fixed = i->init == GD_INIT_ZEROS || i->init == GD_INIT_ONES;
+    double scale = i->scale != 0.0 && !is_fixed ? i->scale : row->scale;
+    if (!isfinite(scale))
+        return gd_fail(GD_ERR_INVALID, "initialiser %s: the scale is %g", row->name, scale);
+    bool fans_given = i->fan_in && (i->fan_out || !row->fan_out);
+    if (i->shape.rank < 2 && (row->distribution == ORTHOGONAL || (row->fan_in && !fans_given)))
         return gd_fail(GD_ERR_SHAPE, "initialiser %s needs at least two axes, not %d", row->name,
-                       shape.rank);
-    double variance = variance_of(row, shape);
-    if (row->distribution == UNIFORM)
-        fill_uniform(random, sqrt(3.0 * variance), values, count);
-    else
-        fill_normal(random, sqrt(variance), values, count);
+                       i->shape.rank);
+    double variance = row->fan_in ? variance_of(row, i) : 1.0;
+    switch (row->distribution) {
+    case CONSTANT:
+        for (int64_t k = 0; k < count; k++)
+            values[k] = (float)scale;
+        return GD_OK;
+    case UNIFORM: /* a limit, or the limit of that deviation */
+        fill_uniform(random, row->fan_in ? scale * sqrt(3.0 * variance) : scale, values, count);
+        return GD_OK;
+    case NORMAL:
+        fill_normal(random, scale * sqrt(variance), values, count);
+        return GD_OK;
+    case TRUNCATED:
+        fill_truncated(random, scale, values, count);
+        return GD_OK;
+    case ORTHOGONAL:
+        return fill_orthogonal(random, scale, i->shape, values);
+    }
     return GD_OK;
 }

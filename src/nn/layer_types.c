@@ -1,19 +1,61 @@
-/* nn/layer_types.c: one row and one function for each type of layer. To add a type: its function,
- * and a row in types[]. */
+/* nn/layer_types.c: one row and one function for each type of layer; those of images and channels
+ * are in nn/layer_types_spatial.c. To add a type: its function, and a row in types[]. */
 #include "nn/layer_types.h"
 
 #include "base/error.h"
 
+#include <gradus/layers.h>
 #include <gradus/ops.h>
 
 #include <stdio.h>
 #include <string.h>
 
-static gd_tensor *build_linear(gd_module *m, const gd_layer_spec *spec, int n, gd_tensor *const *in)
+static gd_tensor *build_simple(const gd_layer_call *c)
 {
-    (void)n;
-    return gd_linear(m, spec->name, in[0], spec->units, .no_bias = spec->no_bias,
-                     .init = spec->init);
+    return c->type->simple(c->in[0]);
+}
+
+static gd_tensor *build_linear(const gd_layer_call *c)
+{
+    const gd_layer_spec *s = c->spec;
+    return gd_linear(c->module, s->name, c->in[0], s->units, .no_bias = s->no_bias, .init = s->init,
+                     .init_scale = s->init_scale);
+}
+
+static gd_tensor *build_drop_connect(const gd_layer_call *c)
+{
+    return gd_nn_drop_connect(c->module, c->spec->name, c->in[0], c->spec->units, c->spec->rate);
+}
+
+static gd_tensor *build_dropout(const gd_layer_call *c)
+{
+    return gd_nn_dropout(c->module, c->spec->name, c->in[0], c->spec->rate);
+}
+
+/* Indices may come as the floats a model's input is. */
+static gd_tensor *build_embedding(const gd_layer_call *c)
+{
+    gd_tensor *index = c->in[0];
+    if (gd_tensor_dtype(index) == GD_F32)
+        index = gd_cast(index, GD_I64);
+    return gd_nn_embedding(c->module, c->spec->name, index, c->spec->count, c->spec->units);
+}
+
+/* ---- activations ---- */
+
+static gd_tensor *build_leaky_relu(const gd_layer_call *c)
+{
+    return gd_leaky_relu(c->in[0], c->spec->alpha != 0.0 ? c->spec->alpha : 0.01);
+}
+
+static gd_tensor *build_elu(const gd_layer_call *c)
+{
+    return gd_elu(c->in[0], c->spec->alpha != 0.0 ? c->spec->alpha : 1.0);
+}
+
+static gd_tensor *build_prelu(const gd_layer_call *c)
+{
+    return gd_nn_prelu(c->module, c->spec->name, c->in[0], c->spec->per_channel);
 }
 
 /* spec->axis, -1 when it was left out; 0, the batch axis, is an error. Returns 0 on failure. */
@@ -31,61 +73,40 @@ static int axis_of(const gd_layer_spec *spec, const gd_tensor *x)
     return 0;
 }
 
-static gd_tensor *build_softmax(gd_module *m, const gd_layer_spec *spec, int n,
-                                gd_tensor *const *in)
+static gd_tensor *build_softmax(const gd_layer_call *c)
 {
-    (void)m, (void)n;
-    int axis = axis_of(spec, in[0]);
-    return axis ? gd_softmax(in[0], axis) : NULL;
+    int axis = axis_of(c->spec, c->in[0]);
+    return axis ? gd_softmax(c->in[0], axis) : NULL;
 }
 
-static gd_tensor *build_log_softmax(gd_module *m, const gd_layer_spec *spec, int n,
-                                    gd_tensor *const *in)
+static gd_tensor *build_log_softmax(const gd_layer_call *c)
 {
-    (void)m, (void)n;
-    int axis = axis_of(spec, in[0]);
-    return axis ? gd_log_softmax(in[0], axis) : NULL;
+    int axis = axis_of(c->spec, c->in[0]);
+    return axis ? gd_log_softmax(c->in[0], axis) : NULL;
 }
 
-static gd_tensor *build_relu(gd_module *m, const gd_layer_spec *spec, int n, gd_tensor *const *in)
-{
-    (void)m, (void)spec, (void)n;
-    return gd_relu(in[0]);
-}
+/* ---- joining and reshaping ---- */
 
-static gd_tensor *build_sigmoid(gd_module *m, const gd_layer_spec *spec, int n,
-                                gd_tensor *const *in)
+static gd_tensor *build_add(const gd_layer_call *c)
 {
-    (void)m, (void)spec, (void)n;
-    return gd_sigmoid(in[0]);
-}
-
-static gd_tensor *build_tanh(gd_module *m, const gd_layer_spec *spec, int n, gd_tensor *const *in)
-{
-    (void)m, (void)spec, (void)n;
-    return gd_tanh(in[0]);
-}
-
-static gd_tensor *build_gelu(gd_module *m, const gd_layer_spec *spec, int n, gd_tensor *const *in)
-{
-    (void)m, (void)spec, (void)n;
-    return gd_gelu(in[0]);
-}
-
-static gd_tensor *build_add(gd_module *m, const gd_layer_spec *spec, int n, gd_tensor *const *in)
-{
-    (void)m, (void)spec;
-    gd_tensor *sum = in[0];
-    for (int i = 1; i < n; i++)
-        sum = gd_add(sum, in[i]);
+    gd_tensor *sum = c->in[0];
+    for (int i = 1; i < c->n; i++)
+        sum = gd_add(sum, c->in[i]);
     return sum;
 }
 
-static gd_tensor *build_concat(gd_module *m, const gd_layer_spec *spec, int n, gd_tensor *const *in)
+static gd_tensor *build_multiply(const gd_layer_call *c)
 {
-    (void)m;
-    int axis = axis_of(spec, in[0]);
-    return axis ? gd_concat(in, n, axis) : NULL;
+    gd_tensor *product = c->in[0];
+    for (int i = 1; i < c->n; i++)
+        product = gd_mul(product, c->in[i]);
+    return product;
+}
+
+static gd_tensor *build_concat(const gd_layer_call *c)
+{
+    int axis = axis_of(c->spec, c->in[0]);
+    return axis ? gd_concat(c->in, c->n, axis) : NULL;
 }
 
 /* x [batch, ..] -> [batch, sizes..] */
@@ -100,64 +121,83 @@ static gd_tensor *reshape_sample(gd_tensor *x, gd_shape sizes)
     return gd_reshape(x, shape);
 }
 
-static gd_tensor *build_flatten(gd_module *m, const gd_layer_spec *spec, int n,
-                                gd_tensor *const *in)
+static gd_tensor *build_flatten(const gd_layer_call *c)
 {
-    (void)m, (void)spec, (void)n;
-    gd_shape shape = gd_tensor_shape(in[0]);
+    gd_shape shape = gd_tensor_shape(c->in[0]);
     int64_t count = 1;
     for (int i = 1; i < shape.rank; i++)
         count *= shape.dim[i];
-    return reshape_sample(in[0], GD_SHAPE(count));
+    return reshape_sample(c->in[0], GD_SHAPE(count));
 }
 
-static gd_tensor *build_reshape(gd_module *m, const gd_layer_spec *spec, int n,
-                                gd_tensor *const *in)
+static gd_tensor *build_reshape(const gd_layer_call *c)
 {
-    (void)m, (void)n;
-    return reshape_sample(in[0], spec->shape);
+    return reshape_sample(c->in[0], c->spec->shape);
 }
 
 enum { MANY = GD_LAYER_MAX_INPUTS };
+#define LINEAR (GD_USES_UNITS | GD_USES_BIAS | GD_USES_INIT | GD_USES_INIT_SCALE)
+#define ACTIVATION(name, function)                                                \
+    {                                                                             \
+        name, build_simple, 1, 1, 0, 0, .is_activation = true, .simple = function \
+    }
 
 static const gd_layer_type types[] = {
-    { "linear", build_linear, 1, 1, GD_USES_UNITS | GD_USES_BIAS | GD_USES_INIT, GD_USES_UNITS,
-      false },
-    { "relu", build_relu, 1, 1, 0, 0, true },
-    { "sigmoid", build_sigmoid, 1, 1, 0, 0, true },
-    { "tanh", build_tanh, 1, 1, 0, 0, true },
-    { "gelu", build_gelu, 1, 1, 0, 0, true },
-    { "softmax", build_softmax, 1, 1, GD_USES_AXIS, 0, true },
-    { "log_softmax", build_log_softmax, 1, 1, GD_USES_AXIS, 0, true },
-    { "add", build_add, 2, MANY, 0, 0, false },
-    { "concat", build_concat, 2, MANY, GD_USES_AXIS, 0, false },
-    { "flatten", build_flatten, 1, 1, 0, 0, false },
-    { "reshape", build_reshape, 1, 1, GD_USES_SHAPE, GD_USES_SHAPE, false },
+    { "linear", build_linear, 1, 1, LINEAR, GD_USES_UNITS, .simple = NULL },
+    ACTIVATION("relu", gd_relu),
+    ACTIVATION("sigmoid", gd_sigmoid),
+    ACTIVATION("tanh", gd_tanh),
+    ACTIVATION("gelu", gd_gelu),
+    { "softmax", build_softmax, 1, 1, GD_USES_AXIS, 0, .is_activation = true },
+    { "log_softmax", build_log_softmax, 1, 1, GD_USES_AXIS, 0, .is_activation = true },
+    ACTIVATION("gelu_tanh", gd_gelu_tanh),
+    ACTIVATION("silu", gd_silu),
+    ACTIVATION("mish", gd_mish),
+    ACTIVATION("softplus", gd_softplus),
+    ACTIVATION("selu", gd_selu),
+    ACTIVATION("relu6", gd_relu6),
+    ACTIVATION("hard_sigmoid", gd_hard_sigmoid),
+    ACTIVATION("hard_swish", gd_hard_swish),
+    { "leaky_relu", build_leaky_relu, 1, 1, GD_USES_ALPHA, 0, .is_activation = true },
+    { "elu", build_elu, 1, 1, GD_USES_ALPHA, 0, .is_activation = true },
+    { "prelu", build_prelu, 1, 1, GD_USES_PER_CHANNEL, 0, .simple = NULL },
+    { "add", build_add, 2, MANY, 0, 0, .simple = NULL },
+    { "multiply", build_multiply, 2, MANY, 0, 0, .simple = NULL },
+    { "concat", build_concat, 2, MANY, GD_USES_AXIS, 0, .simple = NULL },
+    { "flatten", build_flatten, 1, 1, 0, 0, .simple = NULL },
+    { "reshape", build_reshape, 1, 1, GD_USES_SHAPE, GD_USES_SHAPE, .simple = NULL },
+    { "dropout", build_dropout, 1, 1, GD_USES_RATE, GD_USES_RATE, .simple = NULL },
+    { "drop_connect", build_drop_connect, 1, 1, GD_USES_UNITS | GD_USES_RATE,
+      GD_USES_UNITS | GD_USES_RATE, .simple = NULL },
+    { "embedding", build_embedding, 1, 1, GD_USES_COUNT | GD_USES_UNITS,
+      GD_USES_COUNT | GD_USES_UNITS, .simple = NULL },
 };
+enum { TYPES = sizeof types / sizeof *types };
+
+/* Number i of all, NULL behind the last. */
+static const gd_layer_type *type_at(int i)
+{
+    if (i < TYPES)
+        return &types[i];
+    return i - TYPES < gd_spatial_layer_type_count ? &gd_spatial_layer_types[i - TYPES] : NULL;
+}
 
 const gd_layer_type *gd_layer_type_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i].name, name) == 0)
-            return &types[i];
+    const gd_layer_type *type;
+    for (int i = 0; (type = type_at(i)) != NULL; i++)
+        if (strcmp(type->name, name) == 0)
+            return type;
     return NULL;
 }
 
 const char *gd_layer_types_text(bool activations_only, char text[GD_LAYER_TYPES_TEXT])
 {
     size_t at = 0;
-    for (size_t i = 0; i < sizeof types / sizeof *types && at < GD_LAYER_TYPES_TEXT; i++)
-        if (types[i].is_activation || !activations_only)
+    const gd_layer_type *type;
+    for (int i = 0; (type = type_at(i)) != NULL && at < GD_LAYER_TYPES_TEXT; i++)
+        if (type->is_activation || !activations_only)
             at += (size_t)snprintf(text + at, GD_LAYER_TYPES_TEXT - at, "%s%s", at ? ", " : "",
-                                   types[i].name);
+                                   type->name);
     return text;
-}
-
-const char *gd_layer_use_name(unsigned use)
-{
-    static const char *const names[] = { "units", "bias", "init", "axis", "shape" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (use & 1u << i)
-            return names[i];
-    return "?";
 }

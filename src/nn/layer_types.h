@@ -1,34 +1,118 @@
-/* nn/layer_types.h: the types of layers a model written as data may have. */
+/* nn/layer_types.h: the types of layers a model written as data may have, and the fields of a
+ * gd_layer_spec they use. To add a type: its function and a row in nn/layer_types.c or
+ * nn/layer_types_spatial.c. To add a field: its member in gd_layer_spec and a line in
+ * GD_LAYER_FIELDS; JSON and messages follow. */
 #ifndef GD_NN_LAYER_TYPES_H
 #define GD_NN_LAYER_TYPES_H
 
 #include <gradus/nn.h>
 
-/* What a spec gives beside name, type, inputs and activation. */
+/* What a spec gives beside name, type, inputs and activation: id, key in JSON, kind, member. */
+// clang-format off
+#define GD_LAYER_FIELDS(_)                                      \
+    _(UNITS, "units", COUNT, units)                             \
+    _(BIAS, "bias", UNLESS, no_bias)                            \
+    _(INIT, "init", INIT, init)                                 \
+    _(AXIS, "axis", AXIS, axis)                                 \
+    _(SHAPE, "shape", SIZES, shape)                             \
+    _(INIT_SCALE, "init_scale", NUMBER, init_scale)             \
+    _(CHANNELS, "channels", COUNT, channels)                    \
+    _(KERNEL, "kernel", EACH, kernel)                           \
+    _(STRIDE, "stride", EACH, stride)                           \
+    _(PADDING, "padding", PADDING, padding)                     \
+    _(DILATION, "dilation", EACH, dilation)                     \
+    _(OUTPUT_PADDING, "output_padding", EACH, output_padding)   \
+    _(GROUPS, "groups", COUNT, groups)                          \
+    _(COUNT, "count", COUNT, count)                             \
+    _(AXES, "axes", SMALL, axes)                                \
+    _(RATE, "rate", NUMBER, rate)                               \
+    _(ALPHA, "alpha", NUMBER, alpha)                            \
+    _(EPSILON, "epsilon", NUMBER, epsilon)                      \
+    _(MOMENTUM, "momentum", NUMBER, momentum)                   \
+    _(AFFINE, "affine", UNLESS, no_affine)                      \
+    _(PER_CHANNEL, "per_channel", FLAG, per_channel)            \
+    _(CEIL_MODE, "ceil_mode", FLAG, ceil_mode)                  \
+    _(COUNT_PADDING, "count_padding", UNLESS, no_count_padding)
+// clang-format on
+
+typedef enum gd_field_kind {
+    GD_FIELD_COUNT,   /* int64_t, 1 to 2^31 */
+    GD_FIELD_SMALL,   /* int, 1 to 8 */
+    GD_FIELD_FLAG,    /* bool */
+    GD_FIELD_UNLESS,  /* bool, its opposite in JSON */
+    GD_FIELD_NUMBER,  /* double */
+    GD_FIELD_AXIS,    /* int, not 0 */
+    GD_FIELD_SIZES,   /* gd_shape */
+    GD_FIELD_EACH,    /* gd_shape: one number for all spatial axes, or one for each */
+    GD_FIELD_PADDING, /* likewise, or "same" (the member same) */
+    GD_FIELD_INIT,    /* gd_init */
+} gd_field_kind;
+
 enum {
-    GD_USES_UNITS = 1 << 0,
-    GD_USES_BIAS = 1 << 1,
-    GD_USES_INIT = 1 << 2,
-    GD_USES_AXIS = 1 << 3,
-    GD_USES_SHAPE = 1 << 4,
+#define GD_FIELD_NUMBER_OF(id, key, kind, member) GD_FIELD_ID_##id,
+    GD_LAYER_FIELDS(GD_FIELD_NUMBER_OF)
+#undef GD_FIELD_NUMBER_OF
+        GD_LAYER_FIELD_COUNT
+};
+enum {
+#define GD_FIELD_BIT(id, key, kind, member) GD_USES_##id = 1 << GD_FIELD_ID_##id,
+    GD_LAYER_FIELDS(GD_FIELD_BIT)
+#undef GD_FIELD_BIT
 };
 
-typedef struct gd_layer_type {
+typedef struct gd_layer_field {
+    const char *name; /* its key in JSON */
+    gd_field_kind kind;
+    size_t offset;
+} gd_layer_field;
+extern const gd_layer_field gd_layer_fields[GD_LAYER_FIELD_COUNT];
+
+static inline void *gd_field_in(const gd_layer_field *field, gd_layer_spec *spec)
+{
+    return (char *)spec + field->offset;
+}
+static inline const void *gd_field_of(const gd_layer_field *field, const gd_layer_spec *spec)
+{
+    return (const char *)spec + field->offset;
+}
+/* Whether the spec gives it, that is, is not zero there. */
+bool gd_field_is_given(const gd_layer_field *field, const gd_layer_spec *spec);
+/* Which of GD_USES_… a spec gives. */
+unsigned gd_layer_spec_given(const gd_layer_spec *spec);
+/* The name of the lowest bit: "units". */
+const char *gd_layer_use_name(unsigned use);
+
+typedef struct gd_layer_type gd_layer_type;
+
+/* One use of a layer. */
+typedef struct gd_layer_call {
+    gd_module *module;
+    const gd_layer_type *type;
+    const gd_layer_spec *spec;
+    int n; /* inputs, results of other layers */
+    gd_tensor *const *in;
+} gd_layer_call;
+
+struct gd_layer_type {
     const char *name;
-    /* in[] are the results of the layer's inputs. NULL reports the error already recorded. */
-    gd_tensor *(*build)(gd_module *m, const gd_layer_spec *spec, int n, gd_tensor *const *in);
+    /* NULL reports the error already recorded. */
+    gd_tensor *(*build)(const gd_layer_call *call);
     int min_inputs, max_inputs;
-    unsigned uses;      /* GD_USES_… */
-    unsigned needs;     /* of those, what may not be left out */
-    bool is_activation; /* may stand as another layer's "activation" */
-} gd_layer_type;
+    unsigned uses;                      /* GD_USES_… */
+    unsigned needs;                     /* of those, what may not be left out */
+    bool is_activation;                 /* may stand as another layer's "activation" */
+    int spatial;                        /* axes behind the channels, where the type says how many */
+    gd_tensor *(*simple)(gd_tensor *x); /* for types that are one function of one tensor */
+};
 
 /* NULL (and no error) when there is no such type. */
 const gd_layer_type *gd_layer_type_find(const char *name);
 /* "linear, relu, …": all, or those fit for activations. */
-#define GD_LAYER_TYPES_TEXT 256
+#define GD_LAYER_TYPES_TEXT 768
 const char *gd_layer_types_text(bool activations_only, char text[GD_LAYER_TYPES_TEXT]);
-/* "units" for GD_USES_UNITS. */
-const char *gd_layer_use_name(unsigned use);
+
+/* Convolution, pooling, normalisation: nn/layer_types_spatial.c. */
+extern const gd_layer_type gd_spatial_layer_types[];
+extern const int gd_spatial_layer_type_count;
 
 #endif

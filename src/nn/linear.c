@@ -15,7 +15,11 @@ static gd_module_layer *create(const gd_linear_options *o, int64_t in)
     char *weight_path = gd_module_join(o->name, "weight");
     char *bias_path = gd_module_join(o->name, "bias");
     if (weight_path && bias_path) {
-        weight = gd_parameter(o->module, weight_path, GD_SHAPE(in, o->units), o->init);
+        weight = gd_parameter_with((gd_parameter_options){ .module = o->module,
+                                                           .path = weight_path,
+                                                           .shape = GD_SHAPE(in, o->units),
+                                                           .init = o->init,
+                                                           .init_scale = o->init_scale });
         if (weight && !o->no_bias)
             bias = gd_parameter(o->module, bias_path, GD_SHAPE(o->units), GD_INIT_ZEROS);
     }

@@ -2,8 +2,7 @@
  * order in which inputs come first); then a trial run on one sample makes the parameters and finds
  * out whether the shapes fit. Start at gd_model_create_with(); types of layers are in
  * nn/layer_types.c, JSON in nn/model_json.c. */
-#include "nn/layer_types.h"
-#include "nn/module.h"
+#include "nn/model.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -15,38 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct model_layer {
-    char *name;
-    const gd_layer_type *type;
-    const gd_layer_type *activation; /* NULL: none */
-    int inputs[GD_LAYER_MAX_INPUTS]; /* numbers of layers, INPUT for the model's input */
-    int input_count;
-    gd_layer_spec
-        spec; /* for the build functions; its name is ours, its other strings are not kept */
-} model_layer;
-
-enum { INPUT = -1 };
-
-typedef struct loss_row {
-    const char *name;
-    gd_tensor *(*loss)(gd_tensor *output, gd_tensor *target);
-} loss_row;
-
-static const loss_row losses[] = {
+static const gd_model_loss_row losses[] = {
     { "cross_entropy", gd_cross_entropy },
     { "mse", gd_mse },
-};
-
-struct gd_model {
-    gd_context *context;
-    gd_module *module;
-    model_layer *layers; /* [count] as listed */
-    int *order;          /* [count] numbers, inputs before users */
-    gd_tensor **values;  /* [count] results, while a forward pass runs */
-    int count, output;
-    gd_names names;
-    gd_shape input;
-    const loss_row *loss;
 };
 
 /* ---- checking a spec ---- */
@@ -70,38 +40,44 @@ static gd_status check_input(const gd_model_spec *spec)
     return GD_OK;
 }
 
-/* Which of GD_USES_… a spec gives. */
-static unsigned given(const gd_layer_spec *spec)
+static gd_status check_count(const gd_layer_spec *spec, const gd_layer_field *field)
 {
-    return (spec->units != 0 ? GD_USES_UNITS : 0u) | (spec->no_bias ? GD_USES_BIAS : 0u) |
-           (spec->init != GD_INIT_DEFAULT ? GD_USES_INIT : 0u) |
-           (spec->axis != 0 ? GD_USES_AXIS : 0u) | (spec->shape.rank != 0 ? GD_USES_SHAPE : 0u);
+    int64_t count = field->kind == GD_FIELD_COUNT ? *(const int64_t *)gd_field_of(field, spec)
+                                                  : *(const int *)gd_field_of(field, spec);
+    if (count < 1)
+        return gd_fail(GD_ERR_INVALID, "layer \"%s\": \"%s\" is %lld, it must be at least 1",
+                       spec->name, field->name, (long long)count);
+    if (count > INT64_C(1) << 31)
+        return gd_fail(GD_ERR_INVALID,
+                       "layer \"%s\": \"%s\" is %lld, more than any machine has memory for",
+                       spec->name, field->name, (long long)count);
+    return GD_OK;
 }
 
 static gd_status check_uses(const gd_layer_spec *spec, const gd_layer_type *type)
 {
-    unsigned extra = given(spec) & ~type->uses, missing = type->needs & ~given(spec);
+    unsigned given = gd_layer_spec_given(spec);
+    unsigned extra = given & ~type->uses, missing = type->needs & ~given;
     if (extra)
         return gd_fail(GD_ERR_INVALID, "layer \"%s\": type %s does not use \"%s\"", spec->name,
                        type->name, gd_layer_use_name(extra));
     if (missing)
         return gd_fail(GD_ERR_INVALID, "layer \"%s\": type %s needs \"%s\"", spec->name, type->name,
                        gd_layer_use_name(missing));
-    if ((type->uses & GD_USES_UNITS) && spec->units < 1)
-        return gd_fail(GD_ERR_INVALID, "layer \"%s\": \"units\" is %lld, it must be at least 1",
-                       spec->name, (long long)spec->units);
-    if ((type->uses & GD_USES_UNITS) && spec->units > INT64_C(1) << 31)
-        return gd_fail(GD_ERR_INVALID,
-                       "layer \"%s\": \"units\" is %lld, more than any machine has memory for",
-                       spec->name, (long long)spec->units);
-    return GD_OK;
+    gd_status status = GD_OK;
+    for (unsigned i = 0; status == GD_OK && i < GD_LAYER_FIELD_COUNT; i++) {
+        const gd_layer_field *field = &gd_layer_fields[i];
+        if ((given & 1u << i) && (field->kind == GD_FIELD_COUNT || field->kind == GD_FIELD_SMALL))
+            status = check_count(spec, field);
+    }
+    return status;
 }
 
 /* Name, type and activation of layer `i`. */
 static gd_status take_layer(gd_model *model, const gd_layer_spec *spec, int i)
 {
     char allowed[GD_LAYER_TYPES_TEXT];
-    model_layer *layer = &model->layers[i];
+    gd_model_layer *layer = &model->layers[i];
     if (!spec->name || !*spec->name || strcmp(spec->name, "input") == 0)
         return gd_fail(GD_ERR_INVALID, "model: layer number %d %s", i + 1,
                        spec->name && *spec->name ? "is called \"input\", which is the model's input"
@@ -137,10 +113,11 @@ static gd_status take_layer(gd_model *model, const gd_layer_spec *spec, int i)
 /* Names of inputs to numbers, once all layers are known. */
 static gd_status resolve_inputs(gd_model *model, const gd_layer_spec *spec, int i)
 {
-    model_layer *layer = &model->layers[i];
+    gd_model_layer *layer = &model->layers[i];
     for (int k = 0; k < GD_LAYER_MAX_INPUTS && spec->inputs[k]; k++) {
         const char *name = spec->inputs[k];
-        int number = strcmp(name, "input") == 0 ? INPUT : gd_names_find(&model->names, name);
+        int number =
+            strcmp(name, "input") == 0 ? GD_MODEL_INPUT : gd_names_find(&model->names, name);
         if (number < 0 && strcmp(name, "input") != 0)
             return gd_fail(GD_ERR_INVALID,
                            "layer \"%s\": its input \"%s\" is no layer of the model, nor \"input\"",
@@ -148,7 +125,7 @@ static gd_status resolve_inputs(gd_model *model, const gd_layer_spec *spec, int 
         layer->inputs[layer->input_count++] = number;
     }
     if (layer->input_count == 0)
-        layer->inputs[layer->input_count++] = i - 1; /* INPUT for the first */
+        layer->inputs[layer->input_count++] = i - 1; /* GD_MODEL_INPUT for the first */
     const gd_layer_type *type = layer->type;
     if (layer->input_count < type->min_inputs || layer->input_count > type->max_inputs)
         return gd_fail(GD_ERR_INVALID, "layer \"%s\": type %s takes %s%d input%s, not %d",
@@ -162,9 +139,9 @@ static gd_status resolve_inputs(gd_model *model, const gd_layer_spec *spec, int 
 
 static bool is_ready(const gd_model *model, int i, const bool *done)
 {
-    const model_layer *layer = &model->layers[i];
+    const gd_model_layer *layer = &model->layers[i];
     for (int k = 0; k < layer->input_count; k++)
-        if (layer->inputs[k] != INPUT && !done[layer->inputs[k]])
+        if (layer->inputs[k] != GD_MODEL_INPUT && !done[layer->inputs[k]])
             return false;
     return true;
 }
@@ -204,9 +181,9 @@ static gd_status check_all_used(const gd_model *model)
         return GD_ERR_MEMORY;
     used[model->output] = true;
     for (int at = model->count; at-- > 0;) {
-        const model_layer *layer = &model->layers[model->order[at]];
+        const gd_model_layer *layer = &model->layers[model->order[at]];
         for (int k = 0; used[model->order[at]] && k < layer->input_count; k++)
-            if (layer->inputs[k] != INPUT)
+            if (layer->inputs[k] != GD_MODEL_INPUT)
                 used[layer->inputs[k]] = true;
     }
     gd_status status = GD_OK;
@@ -253,7 +230,7 @@ static gd_status resolve(gd_model *model, const gd_model_spec *spec)
 /* ---- running ---- */
 
 /* Say in which layer an error came up. */
-static void name_layer(const model_layer *layer)
+static void name_layer(const gd_model_layer *layer)
 {
     char message[512];
     gd_status status = gd_error_code();
@@ -263,7 +240,7 @@ static void name_layer(const model_layer *layer)
 }
 
 /* Keep what the summary shows. */
-static bool note(gd_model *model, const model_layer *layer, const gd_tensor *result)
+static bool note(gd_model *model, const gd_model_layer *layer, const gd_tensor *result)
 {
     gd_module_layer *row = gd_module_layer_find(model->module, layer->name);
     if (!row)
@@ -276,15 +253,18 @@ static bool note(gd_model *model, const model_layer *layer, const gd_tensor *res
     return true;
 }
 
-static gd_tensor *run_layer(gd_model *model, const model_layer *layer, gd_tensor *x)
+static gd_tensor *run_layer(gd_model *model, const gd_model_layer *layer, gd_tensor *x)
 {
     static const gd_layer_spec plain = { 0 };
     gd_tensor *in[GD_LAYER_MAX_INPUTS];
     for (int k = 0; k < layer->input_count; k++)
-        in[k] = layer->inputs[k] == INPUT ? x : model->values[layer->inputs[k]];
-    gd_tensor *y = layer->type->build(model->module, &layer->spec, layer->input_count, in);
-    if (y && layer->activation)
-        y = layer->activation->build(model->module, &plain, 1, &y);
+        in[k] = layer->inputs[k] == GD_MODEL_INPUT ? x : model->values[layer->inputs[k]];
+    gd_layer_call call = { model->module, layer->type, &layer->spec, layer->input_count, in };
+    gd_tensor *y = layer->type->build(&call);
+    if (y && layer->activation) {
+        gd_layer_call after = { model->module, layer->activation, &plain, 1, &y };
+        y = layer->activation->build(&after);
+    }
     return y && note(model, layer, y) ? y : NULL;
 }
 
@@ -292,7 +272,7 @@ static gd_tensor *run(gd_model *model, gd_tensor *x)
 {
     bool clean = gd_error_code() == GD_OK;
     for (int at = 0; at < model->count; at++) {
-        const model_layer *layer = &model->layers[model->order[at]];
+        const gd_model_layer *layer = &model->layers[model->order[at]];
         gd_tensor *y = run_layer(model, layer, x);
         if (!y && clean && gd_error_code() != GD_OK)
             name_layer(layer);
@@ -358,7 +338,8 @@ void gd_model_release(gd_model *model)
     destroy(model);
 }
 
-/* One sample of zeros through the model, outside of any trace and without history. */
+/* One sample of zeros through the model, outside of any trace, without history, and not in
+ * training, so that no statistics and no random numbers are touched. */
 static gd_status try_out(gd_model *model)
 {
     gd_context *context = model->context;
@@ -369,8 +350,10 @@ static gd_status try_out(gd_model *model)
         return status;
     gd_trace_pause(context);
     (void)gd_no_grad_begin(context);
+    gd_module_set_training(model->module, false);
     if (!run(model, gd_zeros(context, shape, GD_F32)))
         status = gd_error_code();
+    gd_module_set_training(model->module, true);
     (void)gd_no_grad_end(context);
     gd_trace_resume(context);
     (void)gd_scope_end(context);

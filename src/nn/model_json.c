@@ -1,6 +1,6 @@
-/* nn/model_json.c: from JSON to a gd_model_spec. One row for each key, at the top and in a layer;
- * start at gd_model_load_json_with(). Only kinds of values and names of keys are checked here; what
- * they mean is nn/model.c's business. */
+/* nn/model_json.c: from JSON to a gd_model_spec. The keys of a layer are the fields of
+ * nn/layer_types.h; start at gd_model_load_json_with(). Back to JSON: nn/model_write.c. Only kinds
+ * of values and names of keys are checked here; what they mean is nn/model.c's business. */
 #include "nn/layer_types.h"
 
 #include "base/error.h"
@@ -84,31 +84,57 @@ static gd_status read_inputs(const reading *r, const char *key, const json_t *va
     return GD_OK;
 }
 
-static gd_status read_units(const reading *r, const char *key, const json_t *value,
-                            gd_layer_spec *layer)
+/* A number for all axes, or a list of one for each. */
+static gd_status read_each(const reading *r, const char *key, const json_t *value, gd_shape *out)
 {
-    layer->units = json_integer_value(value);
-    return json_is_integer(value) && layer->units > 0 ? GD_OK
-                                                      : fail_kind(r, key, "a whole number above 0");
+    static const char wanted[] = "a whole number, or a list of 1 to 3";
+    bool list = json_is_array(value);
+    size_t count = list ? json_array_size(value) : 1;
+    if (count < 1 || count > 3)
+        return fail_kind(r, key, wanted);
+    *out = (gd_shape){ .rank = (int)count };
+    for (size_t i = 0; i < count; i++) {
+        const json_t *number = list ? json_array_get(value, i) : value;
+        if (!json_is_integer(number))
+            return fail_kind(r, key, wanted);
+        out->dim[i] = json_integer_value(number);
+    }
+    return GD_OK;
 }
 
-static gd_status read_bias(const reading *r, const char *key, const json_t *value,
-                           gd_layer_spec *layer)
+static gd_status read_count(const reading *r, const char *key, const json_t *value, int64_t most,
+                            int64_t *out)
 {
-    layer->no_bias = json_is_false(value);
+    *out = json_integer_value(value);
+    return json_is_integer(value) && *out > 0 && *out <= most
+               ? GD_OK
+               : fail_kind(r, key,
+                           most > INT32_MAX ? "a whole number above 0"
+                                            : "a whole number from 1 to 8");
+}
+
+static gd_status read_flag(const reading *r, const char *key, const json_t *value, bool on,
+                           bool *out)
+{
+    *out = json_is_boolean(value) && json_is_true(value) == on;
     return json_is_boolean(value) ? GD_OK : fail_kind(r, key, "true or false");
 }
 
-static gd_status read_init(const reading *r, const char *key, const json_t *value,
-                           gd_layer_spec *layer)
+static gd_status read_number(const reading *r, const char *key, const json_t *value, double *out)
+{
+    *out = json_number_value(value);
+    return json_is_number(value) ? GD_OK : fail_kind(r, key, "a number");
+}
+
+static gd_status read_init(const reading *r, const char *key, const json_t *value, gd_init *out)
 {
     const char *name = json_string_value(value);
     for (int init = GD_INIT_ZEROS; name && init < GD_INIT_COUNT; init++)
         if (strcmp(name, gd_init_name((gd_init)init)) == 0) {
-            layer->init = (gd_init)init;
+            *out = (gd_init)init;
             return GD_OK;
         }
-    char names[256];
+    char names[384];
     size_t at = (size_t)snprintf(names, sizeof names, "one of");
     for (int init = GD_INIT_ZEROS; init < GD_INIT_COUNT && at < sizeof names; init++)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s %s",
@@ -116,19 +142,55 @@ static gd_status read_init(const reading *r, const char *key, const json_t *valu
     return fail_kind(r, key, names);
 }
 
-static gd_status read_axis(const reading *r, const char *key, const json_t *value,
-                           gd_layer_spec *layer)
+static gd_status read_axis(const reading *r, const char *key, const json_t *value, int *out)
 {
     json_int_t axis = json_integer_value(value);
-    layer->axis = (int)axis;
+    *out = (int)axis;
     bool fits = json_is_integer(value) && axis != 0 && axis > -GD_MAX_RANK && axis < GD_MAX_RANK;
     return fits ? GD_OK : fail_kind(r, key, "a whole number other than 0 (the batch), -7 to 7");
 }
 
-static gd_status read_shape(const reading *r, const char *key, const json_t *value,
+static gd_status read_padding(const reading *r, const json_t *value, gd_layer_spec *layer)
+{
+    const char *text = json_string_value(value);
+    layer->same = text && strcmp(text, "same") == 0;
+    if (text)
+        return layer->same ? GD_OK : fail_kind(r, "padding", "a number, a list, or \"same\"");
+    return read_each(r, "padding", value, &layer->padding);
+}
+
+static gd_status read_field(const reading *r, const gd_layer_field *field, const json_t *value,
                             gd_layer_spec *layer)
 {
-    return read_sizes(r, key, value, &layer->shape);
+    const char *key = field->name;
+    void *place = gd_field_in(field, layer);
+    int64_t small;
+    gd_status status;
+    switch (field->kind) {
+    case GD_FIELD_COUNT:
+        return read_count(r, key, value, INT64_MAX, place);
+    case GD_FIELD_SMALL:
+        status = read_count(r, key, value, GD_MAX_RANK, &small);
+        *(int *)place = status == GD_OK ? (int)small : 0;
+        return status;
+    case GD_FIELD_FLAG:
+        return read_flag(r, key, value, true, place);
+    case GD_FIELD_UNLESS:
+        return read_flag(r, key, value, false, place);
+    case GD_FIELD_NUMBER:
+        return read_number(r, key, value, place);
+    case GD_FIELD_AXIS:
+        return read_axis(r, key, value, place);
+    case GD_FIELD_SIZES:
+        return read_sizes(r, key, value, place);
+    case GD_FIELD_EACH:
+        return read_each(r, key, value, place);
+    case GD_FIELD_PADDING:
+        return read_padding(r, value, layer);
+    case GD_FIELD_INIT:
+        return read_init(r, key, value, place);
+    }
+    return GD_OK;
 }
 
 typedef struct layer_key {
@@ -137,19 +199,35 @@ typedef struct layer_key {
 } layer_key;
 
 static const layer_key layer_keys[] = {
-    { "name", read_name },     { "type", read_type },
-    { "inputs", read_inputs }, { "activation", read_activation },
-    { "units", read_units },   { "bias", read_bias },
-    { "init", read_init },     { "axis", read_axis },
-    { "shape", read_shape },
+    { "name", read_name },
+    { "type", read_type },
+    { "inputs", read_inputs },
+    { "activation", read_activation },
 };
+enum { LAYER_KEYS = sizeof layer_keys / sizeof *layer_keys };
 
-static const layer_key *find_layer_key(const char *name)
+static gd_status fail_key(const reading *r, const char *key)
 {
-    for (size_t i = 0; i < sizeof layer_keys / sizeof *layer_keys; i++)
-        if (strcmp(layer_keys[i].name, name) == 0)
-            return &layer_keys[i];
-    return NULL;
+    char keys[512];
+    size_t at = 0;
+    for (int i = 0; i < LAYER_KEYS + GD_LAYER_FIELD_COUNT && at < sizeof keys; i++)
+        at += (size_t)snprintf(keys + at, sizeof keys - at, "%s%s", i ? ", " : "",
+                               i < LAYER_KEYS ? layer_keys[i].name
+                                              : gd_layer_fields[i - LAYER_KEYS].name);
+    return gd_fail(GD_ERR_FORMAT, "%s: there is no key \"%.64s\"; there are %s", r->where, key,
+                   keys);
+}
+
+static gd_status read_layer_key(const reading *r, const char *key, const json_t *value,
+                                gd_layer_spec *layer)
+{
+    for (int i = 0; i < LAYER_KEYS; i++)
+        if (strcmp(layer_keys[i].name, key) == 0)
+            return layer_keys[i].read(r, key, value, layer);
+    for (int i = 0; i < GD_LAYER_FIELD_COUNT; i++)
+        if (strcmp(gd_layer_fields[i].name, key) == 0)
+            return read_field(r, &gd_layer_fields[i], value, layer);
+    return fail_key(r, key);
 }
 
 static gd_status read_layer(reading *r, json_t *object, int number)
@@ -166,14 +244,7 @@ static gd_status read_layer(reading *r, json_t *object, int number)
     json_t *value;
     json_object_foreach(object, key, value)
     {
-        const layer_key *row = find_layer_key(key);
-        if (!row)
-            return gd_fail(
-                GD_ERR_FORMAT,
-                "%s: there is no key \"%.64s\"; there are name, type, inputs, activation, units, "
-                "bias, init, axis, shape",
-                r->where, key);
-        gd_status status = row->read(r, key, value, &r->layers[number]);
+        gd_status status = read_layer_key(r, key, value, &r->layers[number]);
         if (status != GD_OK)
             return status;
     }

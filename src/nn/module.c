@@ -188,9 +188,9 @@ static bool may_create(const gd_module *m, const char *path, gd_shape shape)
 }
 
 /* A tensor of initial values. */
-static gd_tensor *draw(gd_module *m, const char *path, gd_shape shape, gd_init init)
+static gd_tensor *draw(gd_module *m, const gd_parameter_options *o)
 {
-    gd_tensor *t = gd_zeros(m->context, shape, GD_F32); /* checks the shape */
+    gd_tensor *t = gd_zeros(m->context, o->shape, GD_F32); /* checks the shape */
     if (!t)
         return NULL;
     size_t bytes = (size_t)gd_tensor_count(t) * sizeof(float);
@@ -198,36 +198,24 @@ static gd_tensor *draw(gd_module *m, const char *path, gd_shape shape, gd_init i
     if (!values)
         return NULL;
     gd_random random = m->random;
-    gd_status status = gd_init_fill(init, shape, &random, values);
+    gd_initialiser initialiser = { o->init, o->init_scale, o->shape, o->fan_in, o->fan_out };
+    gd_status status = gd_init_fill(&initialiser, &random, values);
     if (status == GD_OK)
         status = gd_tensor_write(t, values, bytes);
     gd_free(values);
-    if (status != GD_OK || !gd_set_name(t, path) || !gd_set_requires_grad(t, true))
+    if (status != GD_OK || !gd_set_name(t, o->path) || !gd_set_requires_grad(t, true))
         return NULL;
     return t;
 }
 
-/* The words drawn are given up for good only when the parameter stands. */
-static void advance(gd_module *m, gd_shape shape, gd_init init)
-{
-    static const int words_each[GD_INIT_COUNT] = {
-        [GD_INIT_DEFAULT] = 1,       [GD_INIT_GLOROT_UNIFORM] = 1, [GD_INIT_HE_UNIFORM] = 1,
-        [GD_INIT_GLOROT_NORMAL] = 2, [GD_INIT_HE_NORMAL] = 2,
-    };
-    uint64_t count = (uint64_t)words_each[init];
-    for (int i = 0; i < shape.rank; i++)
-        count *= (uint64_t)shape.dim[i];
-    m->random.next += count;
-}
-
 /* A tensor that is made, outside of any trace, and taken in as a parameter; NULL leaves the module
- * as it was. */
-static gd_tensor *create_parameter(gd_module *m, const char *path, gd_shape shape, gd_init init)
+ * as it was: the words drawn are given up for good only when the parameter stands. */
+static gd_tensor *create_parameter(gd_module *m, const gd_parameter_options *o)
 {
-    gd_tensor *t = draw(m, path, shape, init);
-    if (!t || gd_module_entry_add(m, path, t, true, true) != GD_OK)
+    gd_tensor *t = draw(m, o);
+    if (!t || gd_module_entry_add(m, o->path, t, true, true) != GD_OK)
         return NULL;
-    advance(m, shape, init);
+    m->random.next += gd_init_words(o->init, o->shape);
     return t;
 }
 
@@ -254,19 +242,25 @@ static void end_creation(gd_module *m)
     gd_trace_resume(m->context);
 }
 
-gd_tensor *gd_parameter(gd_module *m, const char *path, gd_shape shape, gd_init init)
+gd_tensor *gd_parameter_with(gd_parameter_options o)
 {
-    if (!m)
+    if (!o.module)
         return NULL;
-    if (!path)
+    if (!o.path)
         return gd_fail_null(GD_ERR_INVALID, "gd_parameter: the path is NULL");
     bool found;
-    gd_tensor *t = claim(m, path, shape, GD_F32, true, &found);
-    if (found || !may_create(m, path, shape) || !begin_creation(m))
+    gd_tensor *t = claim(o.module, o.path, o.shape, GD_F32, true, &found);
+    if (found || !may_create(o.module, o.path, o.shape) || !begin_creation(o.module))
         return t;
-    t = create_parameter(m, path, shape, init);
-    end_creation(m);
+    t = create_parameter(o.module, &o);
+    end_creation(o.module);
     return t;
+}
+
+gd_tensor *gd_parameter(gd_module *m, const char *path, gd_shape shape, gd_init init)
+{
+    return gd_parameter_with(
+        (gd_parameter_options){ .module = m, .path = path, .shape = shape, .init = init });
 }
 
 gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, gd_dtype dtype, double value)

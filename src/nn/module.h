@@ -52,9 +52,19 @@ gd_module_layer *gd_module_layer_add(gd_module *m, const char *name, const char 
 /* "layer.suffix", to be freed with gd_free. */
 char *gd_module_join(const char *layer, const char *suffix);
 
-/* `count` values of the kind `init` for a parameter of `shape`; advances random. GD_ERR_SHAPE: the
- * kind needs two axes. */
-gd_status gd_init_fill(gd_init init, gd_shape shape, gd_random *random, float *values);
+/* What a parameter's initial values are made by. */
+typedef struct gd_initialiser {
+    gd_init init;
+    double scale; /* 0: the kind's default */
+    gd_shape shape;
+    int64_t fan_in, fan_out; /* 0: from the shape */
+} gd_initialiser;
+
+/* Words of the module's stream that the values of a known kind take. */
+uint64_t gd_init_words(gd_init init, gd_shape shape);
+/* The values of a parameter; advances random by so many words. GD_ERR_SHAPE: the kind needs two
+ * axes. */
+gd_status gd_init_fill(const gd_initialiser *initialiser, gd_random *random, float *values);
 
 /* "[50, 784]"; a size of GD_NN_BATCH reads "batch". */
 #define GD_NN_BATCH      (-1)

@@ -1,0 +1,118 @@
+/* nn/conv_layers.c: convolutions and transposed convolutions as layers. */
+#include "nn/layer.h"
+
+#include "base/error.h"
+
+#include <gradus/conv.h>
+#include <gradus/layers.h>
+
+#include <string.h>
+
+typedef struct kind {
+    const char *type[3], *who[3]; /* by the number of spatial axes, less one */
+    bool transposed;
+} kind;
+
+static const kind plain = { { "conv1d", "conv2d", "conv3d" },
+                            { "gd_nn_conv1d", "gd_nn_conv2d", "gd_nn_conv3d" },
+                            false };
+static const kind transposed = { { "conv_transpose1d", "conv_transpose2d", "conv_transpose3d" },
+                                 { "gd_nn_conv_transpose1d", "gd_nn_conv_transpose2d",
+                                   "gd_nn_conv_transpose3d" },
+                                 true };
+
+/* Sizes that the weight depends on. */
+static bool check(const gd_nn_conv_options *o, int axes, const char *who, gd_shape x)
+{
+    const char *name = o->name ? o->name : "";
+    int64_t groups = o->groups ? o->groups : 1;
+    char text[GD_NN_SHAPE_TEXT];
+    if (x.rank != axes + 2) {
+        (void)gd_fail(
+            GD_ERR_SHAPE,
+            "%s: the input of \"%s\" is %s; [batch, channels] and %d more axes are needed", who,
+            name, gd_nn_shape_text(x, text), axes);
+        return false;
+    }
+    if (o->channels < 1 || groups < 1 || o->channels > INT64_C(1) << 31) {
+        (void)gd_fail(GD_ERR_INVALID,
+                      "%s: \"%s\" has %lld channels and %lld groups; both must be at least 1", who,
+                      name, (long long)o->channels, (long long)groups);
+        return false;
+    }
+    if (x.dim[1] % groups || o->channels % groups) {
+        (void)gd_fail(GD_ERR_SHAPE,
+                      "%s: \"%s\" takes %lld channels to %lld: %lld groups do not divide both", who,
+                      name, (long long)x.dim[1], (long long)o->channels, (long long)groups);
+        return false;
+    }
+    for (int i = 0; i < axes; i++) {
+        int64_t kernel = o->kernels[i] ? o->kernels[i] : o->kernel;
+        if (kernel < 1 || kernel > INT64_C(1) << 20) {
+            (void)gd_fail(GD_ERR_INVALID, "%s: the kernel of \"%s\" is %lld, it must be at least 1",
+                          who, name, (long long)kernel);
+            return false;
+        }
+    }
+    return true;
+}
+
+static gd_tensor *convolve(const kind *k, int axes, gd_nn_conv_options o)
+{
+    if (!o.module || !o.x)
+        return NULL;
+    if (axes < 1 || axes > 3)
+        return gd_fail_null(GD_ERR_INVALID, "gd_nn_conv_with: %d spatial axes, 1 to 3 are possible",
+                            axes);
+    const char *who = k->who[axes - 1];
+    gd_shape x = gd_tensor_shape(o.x);
+    if (!gd_layer_check_input(who, o.name ? o.name : "", o.x, 1) || !check(&o, axes, who, x))
+        return NULL;
+    int64_t groups = o.groups ? o.groups : 1, elements = 1;
+    gd_shape weight = { .rank = axes + 2 };
+    weight.dim[0] = k->transposed ? x.dim[1] : o.channels;
+    weight.dim[1] = (k->transposed ? o.channels : x.dim[1]) / groups;
+    for (int i = 0; i < axes; i++) {
+        weight.dim[2 + i] = o.kernels[i] ? o.kernels[i] : o.kernel;
+        elements *= weight.dim[2 + i];
+    }
+    gd_layer_part parts[2] = {
+        { .suffix = "weight",
+          .shape = weight,
+          .init = o.init,
+          .init_scale = o.init_scale,
+          .fan_in = x.dim[1] / groups * elements,
+          .fan_out = o.channels / groups * elements },
+        { .suffix = "bias", .shape = GD_SHAPE(o.channels), .init = GD_INIT_ZEROS }
+    };
+    gd_module_layer *layer =
+        gd_layer_use(o.module, who, o.name, k->type[axes - 1], parts, o.no_bias ? 1 : 2);
+    if (!layer)
+        return NULL;
+    gd_conv_options c = { .x = o.x,
+                          .w = layer->parameter[0],
+                          .b = layer->parameter[1],
+                          .stride = o.stride,
+                          .pad = o.pad,
+                          .dilation = o.dilation,
+                          .groups = o.groups,
+                          .same = o.same,
+                          .output_pad = o.output_pad };
+    memcpy(c.strides, o.strides, sizeof c.strides);
+    memcpy(c.dilations, o.dilations, sizeof c.dilations);
+    memcpy(c.before, o.before, sizeof c.before);
+    memcpy(c.after, o.after, sizeof c.after);
+    memcpy(c.output_pads, o.output_pads, sizeof c.output_pads);
+    return gd_layer_done(layer,
+                         k->transposed ? gd_conv_transpose_with(axes, c) : gd_conv_with(axes, c));
+}
+
+gd_tensor *gd_nn_conv_with(int axes, gd_nn_conv_options options)
+{
+    return convolve(&plain, axes, options);
+}
+
+gd_tensor *gd_nn_conv_transpose_with(int axes, gd_nn_conv_options options)
+{
+    return convolve(&transposed, axes, options);
+}

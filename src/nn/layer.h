@@ -1,0 +1,29 @@
+/* nn/layer.h: what layers with parameters share. */
+#ifndef GD_NN_LAYER_H
+#define GD_NN_LAYER_H
+
+#include "nn/module.h"
+
+/* A parameter or buffer of a layer. */
+typedef struct gd_layer_part {
+    const char *suffix; /* "weight" */
+    gd_shape shape;
+    gd_init init;
+    double init_scale;
+    int64_t fan_in, fan_out; /* 0: those of gd_parameter */
+    bool is_buffer;          /* f32, full of init_scale */
+} gd_layer_part;
+
+/* The layer `name` of `type`, with its parts in layer->parameter in order: found, and then type and
+ * shapes must be these, or made. `type` and `who` ("gd_nn_conv2d") are constant strings. NULL with
+ * the error recorded. */
+gd_module_layer *gd_layer_use(gd_module *m, const char *who, const char *name, const char *type,
+                              const gd_layer_part *parts, int count);
+
+/* Note the shape of a layer's result, for the summary. Returns y. */
+gd_tensor *gd_layer_done(gd_module_layer *layer, gd_tensor *y);
+
+/* Whether x is f32 and has at least `least` axes. */
+bool gd_layer_check_input(const char *who, const char *name, const gd_tensor *x, int least);
+
+#endif

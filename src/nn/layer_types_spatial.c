@@ -1,0 +1,195 @@
+/* nn/layer_types_spatial.c: types of layers for inputs [batch, channels, spatial...]: convolution,
+ * pooling, and normalisation. See nn/layer_types.c. */
+#include "nn/layer_types.h"
+
+#include "base/error.h"
+
+#include <gradus/conv.h>
+#include <gradus/layers.h>
+
+#include <string.h>
+
+/* Numbers for each spatial axis from a field: none, one for all, or one for each. */
+static bool spread(const gd_shape *field, const char *key, int axes, int64_t out[3])
+{
+    if (field->rank > 1 && field->rank != axes) {
+        (void)gd_fail(GD_ERR_INVALID,
+                      "\"%s\" has %d numbers; one, or one for each of %d axes, are needed", key,
+                      field->rank, axes);
+        return false;
+    }
+    for (int i = 0; i < 3; i++)
+        out[i] = field->rank == 0 || i >= axes ? 0 : field->dim[field->rank == 1 ? 0 : i];
+    return true;
+}
+
+static bool conv_options(const gd_layer_call *c, gd_nn_conv_options *o)
+{
+    const gd_layer_spec *s = c->spec;
+    int axes = c->type->spatial;
+    *o = (gd_nn_conv_options){ .module = c->module,
+                               .name = s->name,
+                               .x = c->in[0],
+                               .channels = s->channels,
+                               .groups = s->groups,
+                               .same = s->same,
+                               .no_bias = s->no_bias,
+                               .init = s->init,
+                               .init_scale = s->init_scale };
+    if (!spread(&s->kernel, "kernel", axes, o->kernels) ||
+        !spread(&s->stride, "stride", axes, o->strides) ||
+        !spread(&s->dilation, "dilation", axes, o->dilations) ||
+        !spread(&s->padding, "padding", axes, o->before) ||
+        !spread(&s->output_padding, "output_padding", axes, o->output_pads))
+        return false;
+    memcpy(o->after, o->before, sizeof o->after);
+    return true;
+}
+
+static gd_tensor *build_conv(const gd_layer_call *c)
+{
+    gd_nn_conv_options o;
+    return conv_options(c, &o) ? gd_nn_conv_with(c->type->spatial, o) : NULL;
+}
+
+static gd_tensor *build_conv_transpose(const gd_layer_call *c)
+{
+    gd_nn_conv_options o;
+    return conv_options(c, &o) ? gd_nn_conv_transpose_with(c->type->spatial, o) : NULL;
+}
+
+/* ---- pooling ---- */
+
+static bool pool_options(const gd_layer_call *c, gd_pool_options *o)
+{
+    const gd_layer_spec *s = c->spec;
+    int axes = c->type->spatial;
+    *o = (gd_pool_options){ .x = c->in[0],
+                            .ceil_mode = s->ceil_mode,
+                            .exclude_pad = s->no_count_padding };
+    if (s->same) {
+        (void)gd_fail(GD_ERR_INVALID, "\"padding\" of pooling is a number, not \"same\"");
+        return false;
+    }
+    return spread(&s->kernel, "kernel", axes, o->kernels) &&
+           spread(&s->stride, "stride", axes, o->strides) &&
+           spread(&s->dilation, "dilation", axes, o->dilations) &&
+           spread(&s->padding, "padding", axes, o->pads);
+}
+
+static gd_tensor *build_max_pool(const gd_layer_call *c)
+{
+    gd_pool_options o;
+    return pool_options(c, &o) ? gd_max_pool_with(c->type->spatial, o) : NULL;
+}
+
+static gd_tensor *build_avg_pool(const gd_layer_call *c)
+{
+    gd_pool_options o;
+    return pool_options(c, &o) ? gd_avg_pool_with(c->type->spatial, o) : NULL;
+}
+
+static gd_tensor *build_adaptive_avg_pool(const gd_layer_call *c)
+{
+    return gd_adaptive_avg_pool(c->in[0], c->spec->shape);
+}
+
+static gd_tensor *build_adaptive_max_pool(const gd_layer_call *c)
+{
+    return gd_adaptive_max_pool(c->in[0], c->spec->shape);
+}
+
+static gd_tensor *build_simple(const gd_layer_call *c)
+{
+    return c->type->simple(c->in[0]);
+}
+
+/* ---- normalisation ---- */
+
+static gd_nn_norm_options norm_options(const gd_layer_call *c)
+{
+    const gd_layer_spec *s = c->spec;
+    return (gd_nn_norm_options){ .module = c->module,
+                                 .name = s->name,
+                                 .x = c->in[0],
+                                 .no_affine = s->no_affine,
+                                 .no_bias = s->no_bias,
+                                 .epsilon = s->epsilon,
+                                 .momentum = s->momentum,
+                                 .axes = s->axes,
+                                 .groups = s->groups };
+}
+
+static gd_tensor *build_batch_norm(const gd_layer_call *c)
+{
+    return gd_nn_batch_norm_with(norm_options(c));
+}
+
+/* The batch is not among the axes normalised. */
+static bool leaves_batch(const gd_layer_call *c)
+{
+    int rank = gd_tensor_shape(c->in[0]).rank;
+    if (c->spec->axes < rank && rank > 1)
+        return true;
+    (void)gd_fail(GD_ERR_SHAPE, "%d axes cannot be normalised: the input has %d beside the batch",
+                  c->spec->axes ? c->spec->axes : 1, rank - 1);
+    return false;
+}
+
+static gd_tensor *build_layer_norm(const gd_layer_call *c)
+{
+    return leaves_batch(c) ? gd_nn_layer_norm_with(norm_options(c)) : NULL;
+}
+
+static gd_tensor *build_rms_norm(const gd_layer_call *c)
+{
+    return leaves_batch(c) ? gd_nn_rms_norm_with(norm_options(c)) : NULL;
+}
+
+static gd_tensor *build_group_norm(const gd_layer_call *c)
+{
+    return gd_nn_group_norm_with(norm_options(c));
+}
+
+static gd_tensor *build_instance_norm(const gd_layer_call *c)
+{
+    return gd_nn_instance_norm_with(norm_options(c));
+}
+
+#define CONV                                                                                   \
+    (GD_USES_CHANNELS | GD_USES_KERNEL | GD_USES_STRIDE | GD_USES_PADDING | GD_USES_DILATION | \
+     GD_USES_GROUPS | GD_USES_BIAS | GD_USES_INIT | GD_USES_INIT_SCALE)
+#define TRANSPOSED (CONV | GD_USES_OUTPUT_PADDING)
+#define CONV_NEEDS (GD_USES_CHANNELS | GD_USES_KERNEL)
+#define POOL       (GD_USES_KERNEL | GD_USES_STRIDE | GD_USES_PADDING | GD_USES_CEIL_MODE)
+#define MAX_POOL   (POOL | GD_USES_DILATION)
+#define AVG_POOL   (POOL | GD_USES_COUNT_PADDING)
+#define NORM       (GD_USES_EPSILON | GD_USES_AFFINE | GD_USES_BIAS)
+
+const gd_layer_type gd_spatial_layer_types[] = {
+    { "conv1d", build_conv, 1, 1, CONV, CONV_NEEDS, .spatial = 1 },
+    { "conv2d", build_conv, 1, 1, CONV, CONV_NEEDS, .spatial = 2 },
+    { "conv3d", build_conv, 1, 1, CONV, CONV_NEEDS, .spatial = 3 },
+    { "conv_transpose1d", build_conv_transpose, 1, 1, TRANSPOSED, CONV_NEEDS, .spatial = 1 },
+    { "conv_transpose2d", build_conv_transpose, 1, 1, TRANSPOSED, CONV_NEEDS, .spatial = 2 },
+    { "conv_transpose3d", build_conv_transpose, 1, 1, TRANSPOSED, CONV_NEEDS, .spatial = 3 },
+    { "max_pool1d", build_max_pool, 1, 1, MAX_POOL, GD_USES_KERNEL, .spatial = 1 },
+    { "max_pool2d", build_max_pool, 1, 1, MAX_POOL, GD_USES_KERNEL, .spatial = 2 },
+    { "max_pool3d", build_max_pool, 1, 1, MAX_POOL, GD_USES_KERNEL, .spatial = 3 },
+    { "avg_pool1d", build_avg_pool, 1, 1, AVG_POOL, GD_USES_KERNEL, .spatial = 1 },
+    { "avg_pool2d", build_avg_pool, 1, 1, AVG_POOL, GD_USES_KERNEL, .spatial = 2 },
+    { "avg_pool3d", build_avg_pool, 1, 1, AVG_POOL, GD_USES_KERNEL, .spatial = 3 },
+    { "adaptive_avg_pool", build_adaptive_avg_pool, 1, 1, GD_USES_SHAPE, GD_USES_SHAPE,
+      .simple = NULL },
+    { "adaptive_max_pool", build_adaptive_max_pool, 1, 1, GD_USES_SHAPE, GD_USES_SHAPE,
+      .simple = NULL },
+    { "global_avg_pool", build_simple, 1, 1, 0, 0, .simple = gd_global_avg_pool },
+    { "global_max_pool", build_simple, 1, 1, 0, 0, .simple = gd_global_max_pool },
+    { "batch_norm", build_batch_norm, 1, 1, NORM | GD_USES_MOMENTUM, 0, .simple = NULL },
+    { "layer_norm", build_layer_norm, 1, 1, NORM | GD_USES_AXES, 0, .simple = NULL },
+    { "rms_norm", build_rms_norm, 1, 1, (NORM & ~GD_USES_BIAS) | GD_USES_AXES, 0, .simple = NULL },
+    { "group_norm", build_group_norm, 1, 1, NORM | GD_USES_GROUPS, GD_USES_GROUPS, .simple = NULL },
+    { "instance_norm", build_instance_norm, 1, 1, NORM, 0, .simple = NULL },
+};
+const int gd_spatial_layer_type_count =
+    sizeof gd_spatial_layer_types / sizeof *gd_spatial_layer_types;

@@ -1,0 +1,467 @@
+/* tests/test_layers.c: layers with parameters (gradus/layers.h) and every type of layer of a model
+ * as data: shapes, parameter counts and values against PyTorch, training against use, JSON there
+ * and back, the builder, errors. Initial values are in test_init.c. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "support/context.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+#define SHAPE(...)                                                   \
+    {                                                                \
+        (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
+        {                                                            \
+            __VA_ARGS__                                              \
+        }                                                            \
+    }
+
+/* ---- against PyTorch ---- */
+
+typedef struct layer_golden {
+    const char *model; /* JSON, a model of one layer */
+    const char *call;
+    int64_t batch, parameters;
+    bool training;
+    gd_shape output;
+    int first; /* of layer_values */
+} layer_golden;
+#include "goldens/layers.h"
+
+/* Element i of a tensor, by what it is; as fill() of make_layers.py. */
+static double fill(const char *kind, int64_t i)
+{
+    double k = (double)i;
+    if (strcmp(kind, "input") == 0)
+        return sin(k * 1.3) * 2;
+    if (strcmp(kind, "weight") == 0)
+        return sin(k * 0.7 + 0.5) * 0.5;
+    if (strcmp(kind, "bias") == 0)
+        return cos(k) * 0.25;
+    if (strcmp(kind, "running_mean") == 0)
+        return sin(k + 1) * 0.1;
+    if (strcmp(kind, "running_var") == 0)
+        return 1 + 0.5 * cos(k);
+    assert_string_equal(kind, "slope");
+    return 0.1 + 0.05 * k;
+}
+
+static void fill_tensor(gd_tensor *t, const char *kind)
+{
+    float values[256];
+    int64_t count = gd_tensor_count(t);
+    assert_true(count <= COUNT(values));
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (float)fill(kind, i);
+    assert_int_equal(gd_tensor_write(t, values, (size_t)count * sizeof(float)), GD_OK);
+}
+
+static void fill_module(gd_module *m)
+{
+    for (int i = 0; i < gd_module_count(m); i++)
+        fill_tensor(gd_module_tensor(m, i), strrchr(gd_module_path(m, i), '.') + 1);
+}
+
+static gd_tensor *input_of(gd_context *gd, const gd_model *model, int64_t batch, bool indices)
+{
+    gd_shape one = gd_model_input_shape(model), shape = { .rank = one.rank + 1, .dim = { batch } };
+    for (int i = 0; i < one.rank; i++)
+        shape.dim[i + 1] = one.dim[i];
+    gd_tensor *x = gd_zeros(gd, shape, GD_F32);
+    fill_tensor(x, "input");
+    return indices ? gd_reshape(gd_arange(gd, 0, (double)gd_tensor_count(x), 1, GD_F32), shape) : x;
+}
+
+static gd_tensor *apply(gd_context *gd, gd_model *model, const layer_golden *row)
+{
+    if (!model)
+        print_error("%s\n%s\n", row->model, gd_error_message());
+    assert_non_null(model);
+    gd_module *m = gd_model_module(model);
+    fill_module(m);
+    gd_module_set_training(m, row->training);
+    return gd_model_forward(
+        model, input_of(gd, model, row->batch, strstr(row->model, "embedding") != NULL));
+}
+
+static void check_values(const layer_golden *row, gd_tensor *y)
+{
+    float values[256];
+    gd_shape shape = gd_tensor_shape(y);
+    assert_int_equal(shape.rank, row->output.rank);
+    for (int i = 0; i < shape.rank; i++)
+        assert_int_equal(shape.dim[i], row->output.dim[i]);
+    int64_t count = gd_tensor_count(y);
+    assert_int_equal(gd_tensor_read(y, values, (size_t)count * sizeof(float)), GD_OK);
+    for (int64_t i = 0; i < count; i++) {
+        double expected = layer_values[row->first + i];
+        if (!(fabs((double)values[i] - expected) <= 3e-6 * (1 + fabs(expected))))
+            fail_msg("%s: element %lld is %.9g, expected %.9g", row->call, (long long)i,
+                     (double)values[i], expected);
+    }
+}
+
+/* Every type gives PyTorch's shape, count of parameters and values. */
+static void test_types_as_torch(void **state)
+{
+    gd_context *gd = *state;
+    for (int r = 0; r < COUNT(layer_goldens); r++) {
+        const layer_golden *row = &layer_goldens[r];
+        gd_model *model = gd_model_load_json(gd, row->model);
+        gd_tensor *y = apply(gd, model, row);
+        if (!y)
+            fail_msg("%s: %s", row->model, gd_error_message());
+        check_values(row, y);
+        assert_int_equal(gd_module_parameter_count(gd_model_module(model)), row->parameters);
+        gd_model_release(model);
+    }
+}
+
+/* Each model written as JSON and read back is the same: the text, and the result's bits. */
+static void test_json_there_and_back(void **state)
+{
+    gd_context *gd = *state;
+    for (int r = 0; r < COUNT(layer_goldens); r++) {
+        const layer_golden *row = &layer_goldens[r];
+        char first[2048], second[2048];
+        gd_model *model = gd_model_load_json(gd, row->model);
+        size_t length = gd_model_format_json(model, first, sizeof first);
+        assert_true(length > 0 && length < sizeof first);
+        gd_model *back = gd_model_load_json(gd, first);
+        if (!back)
+            fail_msg("%s\n%s", first, gd_error_message());
+        assert_int_equal(gd_model_format_json(back, second, sizeof second), length);
+        assert_string_equal(first, second);
+        float a[256], b[256];
+        gd_tensor *y = apply(gd, model, row), *z = apply(gd, back, row);
+        size_t bytes = (size_t)gd_tensor_count(y) * sizeof(float);
+        assert_int_equal(gd_tensor_read(y, a, bytes), GD_OK);
+        assert_int_equal(gd_tensor_read(z, b, bytes), GD_OK);
+        assert_memory_equal(a, b, bytes);
+        assert_int_equal(gd_model_format_json(model, second, 5), length); /* as snprintf */
+        assert_int_equal(strlen(second), 4);
+        gd_model_release(model);
+        gd_model_release(back);
+    }
+}
+
+static gd_tensor *summed(void *user, gd_tensor *const *in)
+{
+    gd_tensor *y = gd_model_forward(user, in[0]);
+    return gd_sum(gd_square(y), GD_ALL_AXES, false);
+}
+
+/* Compiled, a model gives the bits of eager execution, and every parameter has a gradient. */
+static void test_types_compiled(void **state)
+{
+    gd_context *gd = *state;
+    for (int r = 0; r < COUNT(layer_goldens); r++) {
+        const layer_golden *row = &layer_goldens[r];
+        gd_model *model = gd_model_load_json(gd, row->model);
+        gd_module *m = gd_model_module(model);
+        fill_module(m);
+        gd_module_set_training(m, row->training && !strstr(row->model, "batch_norm"));
+        gd_tensor *x = input_of(gd, model, row->batch, strstr(row->model, "embedding") != NULL);
+        gd_tensor *eager = summed(model, &x);
+        gd_function *f = gd_compile(gd, summed, model);
+        gd_tensor *compiled = gd_call(f, 1, &x);
+        assert_non_null(compiled);
+        assert_true(gd_item(eager) == gd_item(compiled));
+        if (gd_module_parameter_count(m))
+            assert_int_equal(gd_backward(eager), GD_OK);
+        for (int i = 0; i < gd_module_count(m); i++)
+            if (gd_module_is_parameter(m, i))
+                assert_non_null(gd_gradient(gd_module_tensor(m, i)));
+        gd_model_release(model);
+    }
+}
+
+/* ---- training and use ---- */
+
+static void test_batch_norm_statistics(void **state)
+{
+    gd_context *gd = *state;
+    gd_module *m = gd_module_create(gd);
+    const float numbers[8] = { 1, 2, 3, 4, 10, 20, 30, 40 };
+    gd_tensor *x = gd_from_host(gd, GD_SHAPE(4, 2), GD_F32, numbers);
+    assert_non_null(gd_nn_batch_norm(m, "norm", x, .momentum = 0.5));
+    /* means 11 and 16.5; variances of the sample, by n - 1 */
+    double mean = 0.5 * 11, var = 0.5 + 0.5 * ((100.0 + 64 + 1 + 361) / 3);
+    assert_true(fabs(gd_item(gd_select(gd_module_parameter(m, "norm.running_mean"), 0, 0)) - mean) <
+                1e-5);
+    assert_true(fabs(gd_item(gd_select(gd_module_parameter(m, "norm.running_var"), 0, 0)) - var) <
+                1e-4);
+    gd_module_set_training(m, false);
+    gd_tensor *y = gd_nn_batch_norm(m, "norm", x);
+    assert_true(fabs(gd_item(gd_select(gd_select(y, 0, 0), 0, 0)) - (1 - mean) / sqrt(var + 1e-5)) <
+                1e-5);
+    assert_true(fabs(gd_item(gd_select(gd_module_parameter(m, "norm.running_mean"), 0, 0)) - mean) <
+                1e-5);
+    assert_int_equal(gd_module_parameter_count(m), 4);
+}
+
+/* Share of zeros of t. */
+static double share_of_zeros(gd_tensor *t)
+{
+    return gd_item(gd_mean(gd_eq(t, gd_zero_like(t)), GD_ALL_AXES, false));
+}
+
+static void test_dropout(void **state)
+{
+    gd_context *gd = *state;
+    gd_module *m = gd_module_create(gd);
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(100, 100), GD_F32);
+    gd_tensor *y = gd_nn_dropout(m, "drop", x, 0.25);
+    assert_true(fabs(share_of_zeros(y) - 0.25) < 0.03);
+    assert_true(fabs(gd_item(gd_max(y, GD_ALL_AXES, false)) - 1 / 0.75) < 1e-6);
+    assert_ptr_equal(gd_nn_dropout(m, "drop", x, 0), x);
+    gd_module_set_training(m, false);
+    assert_ptr_equal(gd_nn_dropout(m, "drop", x, 0.25), x);
+    assert_int_equal(gd_module_count(m), 0);
+}
+
+/* Weights are dropped, not results: with one input of 1 each result is a weight, 0 or twice itself.
+ */
+static void test_drop_connect(void **state)
+{
+    gd_context *gd = *state;
+    gd_module *m = gd_module_create(gd, .seed = 3);
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(3, 1), GD_F32);
+    gd_tensor *y = gd_nn_drop_connect(m, "fc", x, 2000, 0.5);
+    assert_true(fabs(share_of_zeros(y) - 0.5) < 0.06);
+    /* every row of the batch sees the same weights */
+    assert_true(
+        gd_item(gd_all(gd_eq(gd_select(y, 0, 0), gd_select(y, 0, 2)), GD_ALL_AXES, false)) == 1);
+    gd_module_set_training(m, false);
+    y = gd_nn_drop_connect(m, "fc", x, 2000, 0.5);
+    gd_tensor *w = gd_module_parameter(m, "fc.weight");
+    assert_true(
+        gd_item(gd_all(gd_eq(gd_select(y, 0, 0), gd_select(w, 0, 0)), GD_ALL_AXES, false)) == 1);
+}
+
+/* Making a model neither updates statistics nor draws random numbers. */
+static void test_making_a_model_has_no_effects(void **state)
+{
+    gd_context *gd = *state;
+    gd_model *model =
+        gd_model_load_json(gd, "{ \"input\": [3], \"layers\": ["
+                               "{ \"name\": \"norm\", \"type\": \"batch_norm\" },"
+                               "{ \"name\": \"drop\", \"type\": \"dropout\", \"rate\": 0.5 } ] }");
+    gd_module *m = gd_model_module(model);
+    assert_true(gd_module_is_training(m));
+    assert_true(gd_item(gd_min(gd_module_parameter(m, "norm.running_var"), GD_ALL_AXES, false)) ==
+                1);
+    gd_tensor *drawn = gd_uniform(gd, GD_SCALAR, 0, 1, GD_F32);
+    gd_seed(gd, 0);
+    assert_true(gd_item(drawn) == gd_item(gd_uniform(gd, GD_SCALAR, 0, 1, GD_F32)));
+}
+
+/* ---- layers as functions ---- */
+
+/* Parameters are shared by name, and saved and loaded with buffers. */
+static void test_names_are_parameters(void **state)
+{
+    gd_context *gd = *state;
+    gd_module *m = gd_module_create(gd, .seed = 1);
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(2, 3, 8, 8), GD_F32);
+    gd_tensor *y = gd_nn_conv2d(m, "conv", x, 4, 3, .pad = 1, .stride = 2);
+    gd_tensor *z = gd_nn_conv2d(m, "conv", x, 4, 3, .pad = 1, .stride = 2);
+    assert_true(gd_item(gd_all(gd_eq(y, z), GD_ALL_AXES, false)) == 1);
+    assert_int_equal(gd_module_count(m), 2);
+    y = gd_nn_batch_norm(m, "norm", y);
+    assert_int_equal(gd_module_count(m), 6);
+    assert_int_equal(gd_module_parameter_count(m), 4 * 3 * 9 + 4 + 8);
+    char text[1024];
+    gd_module_summary(m, text, sizeof text);
+    assert_non_null(strstr(text, "conv2d"));
+    assert_non_null(strstr(text, "[2, 4, 4, 4]"));
+    assert_non_null(strstr(text, "112"));
+}
+
+static void test_layer_errors(void **state)
+{
+    gd_context *gd = *state;
+    gd_module *m = gd_module_create(gd);
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(2, 3, 8, 8), GD_F32), *none = NULL;
+    gd_module *no_module = NULL;
+    assert_null(gd_nn_conv2d(m, "conv", none, 4, 3));
+    assert_null(gd_nn_conv2d(no_module, "conv", x, 4, 3));
+    assert_null(gd_nn_batch_norm(m, "norm", none));
+    assert_null(gd_nn_dropout(m, "drop", none, 0.5));
+    assert_null(gd_nn_prelu(no_module, "act", x, false));
+    assert_null(gd_nn_embedding(m, "table", none, 3, 4));
+    assert_int_equal(gd_error_code(), GD_OK);
+    assert_null(gd_nn_conv2d(m, "", x, 4, 3));
+    expect_error(GD_ERR_INVALID, "the name is empty");
+    assert_null(gd_nn_conv2d(m, "conv", x, 0, 3));
+    expect_error(GD_ERR_INVALID, "\"conv\" has 0 channels");
+    assert_null(gd_nn_conv2d(m, "conv", x, 4));
+    expect_error(GD_ERR_INVALID, "the kernel of \"conv\" is 0");
+    assert_null(gd_nn_conv1d(m, "conv", x, 4, 3));
+    expect_error(GD_ERR_SHAPE, "the input of \"conv\" is [2, 3, 8, 8]");
+    assert_null(gd_nn_conv2d(m, "conv", x, 4, 3, .groups = 2));
+    expect_error(GD_ERR_SHAPE, "\"conv\" takes 3 channels to 4: 2 groups");
+    assert_null(gd_nn_conv2d(m, "conv", gd_cast(x, GD_I32), 4, 3));
+    expect_error(GD_ERR_DTYPE, "\"conv\" is i32");
+    assert_int_equal(gd_module_count(m), 0);
+    assert_non_null(gd_nn_conv2d(m, "conv", x, 4, 3));
+    assert_null(gd_nn_conv2d(m, "conv", x, 4, 5));
+    expect_error(
+        GD_ERR_SHAPE,
+        "\"conv.weight\" is [4, 3, 3, 3], but this input and these options need [4, 3, 5, 5]");
+    assert_null(gd_nn_conv2d(m, "conv", x, 4, 3, .no_bias = true));
+    expect_error(GD_ERR_SHAPE, "more parameters");
+    assert_null(gd_nn_batch_norm(m, "conv", x));
+    expect_error(GD_ERR_INVALID, "\"conv\" is a layer of type conv2d already");
+    assert_null(gd_nn_group_norm(m, "norm", x));
+    expect_error(GD_ERR_INVALID, "\"norm\" has 0 groups");
+    assert_null(gd_nn_layer_norm(m, "norm", x, .axes = 5));
+    expect_error(GD_ERR_SHAPE, "\"norm\" normalises 5 axes");
+    assert_null(gd_nn_dropout(m, "drop", x, 1));
+    expect_error(GD_ERR_INVALID, "the probability of \"drop\" is 1");
+    assert_null(gd_nn_drop_connect(m, "drop", x, 0, 0.5));
+    expect_error(GD_ERR_INVALID, "\"drop\" has 0 units");
+    assert_null(gd_nn_embedding(m, "table", gd_arange(gd, 0, 3, 1, GD_I64), 0, 4));
+    expect_error(GD_ERR_INVALID, "\"table\" has 0 rows");
+}
+
+/* ---- the builder ---- */
+
+static void test_builder(void **state)
+{
+    gd_context *gd = *state;
+    char name[8] = "c1"; /* the builder copies */
+    gd_model_builder *b = gd_model_begin(gd, GD_SHAPE(1, 8, 8), .seed = 4);
+    assert_int_equal(gd_model_add(b, name, "conv2d", .channels = 2, .kernel = GD_SHAPE(3),
+                                  .same = true, .activation = "relu"),
+                     GD_OK);
+    name[0] = 'x';
+    assert_int_equal(gd_model_add(b, "c2", "conv2d", { "c1" }, .channels = 2,
+                                  .kernel = GD_SHAPE(3, 3), .padding = GD_SHAPE(1)),
+                     GD_OK);
+    assert_int_equal(gd_model_add(b, "sum", "add", { "c1", "c2" }), GD_OK);
+    assert_int_equal(gd_model_add(b, "mean", "global_avg_pool"), GD_OK);
+    assert_int_equal(gd_model_add(b, "out", "linear", .units = 3), GD_OK);
+    gd_model *model = gd_model_end(b);
+    assert_non_null(model);
+    assert_int_equal(gd_module_parameter_count(gd_model_module(model)), 2 * 9 + 2 + 4 * 9 + 2 + 9);
+    gd_tensor *y = gd_model_forward(model, gd_ones(gd, GD_SHAPE(5, 1, 8, 8), GD_F32));
+    assert_int_equal(gd_tensor_shape(y).dim[1], 3);
+    char text[1024];
+    gd_module_summary(gd_model_module(model), text, sizeof text);
+    assert_non_null(strstr(text, "conv2d + relu"));
+    assert_non_null(strstr(text, "[batch, 2, 8, 8]"));
+}
+
+static void test_builder_errors(void **state)
+{
+    gd_context *gd = *state, *none = NULL;
+    assert_null(gd_model_begin(none, GD_SHAPE(1)));
+    assert_null(gd_model_end(NULL));
+    assert_int_equal(gd_error_code(), GD_OK);
+    assert_int_equal(gd_model_add(NULL, "a", "relu"), GD_ERR_INVALID);
+    gd_error_clear();
+    assert_null(gd_model_end(gd_model_begin(gd, GD_SHAPE(4))));
+    expect_error(GD_ERR_INVALID, "there are 0 layers");
+    gd_model_builder *b = gd_model_begin(gd, GD_SHAPE(4));
+    gd_model_add(b, "a", "conv2d", .channels = 4, .kernel = GD_SHAPE(3));
+    assert_null(gd_model_end(b));
+    expect_error(GD_ERR_SHAPE, "layer \"a\" (conv2d)");
+    assert_non_null(gd_model_begin(gd, GD_SHAPE(4))); /* left to the context */
+}
+
+/* ---- errors of models name the layer ---- */
+
+typedef struct bad_layer {
+    const char *layer; /* the rest of an object after its name */
+    gd_status status;
+    const char *words;
+} bad_layer;
+
+static const bad_layer bad_layers[] = {
+    { "\"type\": \"conv2d\", \"kernel\": 3", GD_ERR_INVALID,
+      "layer \"a\": type conv2d needs \"channels\"" },
+    { "\"type\": \"conv2d\", \"channels\": 3", GD_ERR_INVALID,
+      "layer \"a\": type conv2d needs \"kernel\"" },
+    { "\"type\": \"conv2d\", \"channels\": 3, \"kernel\": 9", GD_ERR_SHAPE,
+      "layer \"a\" (conv2d): " },
+    { "\"type\": \"conv2d\", \"channels\": 3, \"kernel\": [1, 2, 3]", GD_ERR_INVALID,
+      "\"kernel\" has 3 numbers" },
+    { "\"type\": \"conv2d\", \"channels\": 3, \"kernel\": []", GD_ERR_FORMAT,
+      "layer \"a\": \"kernel\" must be" },
+    { "\"type\": \"conv2d\", \"channels\": 3, \"kernel\": \"same\"", GD_ERR_FORMAT,
+      "\"kernel\" must be" },
+    { "\"type\": \"conv2d\", \"channels\": 3, \"kernel\": 3, \"padding\": \"valid\"", GD_ERR_FORMAT,
+      "\"padding\" must be a number, a list, or \"same\"" },
+    { "\"type\": \"conv2d\", \"channels\": 3, \"kernel\": 3, \"groups\": 2", GD_ERR_SHAPE,
+      "2 groups do not divide" },
+    { "\"type\": \"conv2d\", \"channels\": 0, \"kernel\": 3", GD_ERR_FORMAT,
+      "\"channels\" must be" },
+    { "\"type\": \"conv2d\", \"channels\": 3, \"kernel\": -3", GD_ERR_INVALID,
+      "the kernel of \"a\" is -3" },
+    { "\"type\": \"conv2d\", \"channels\": 3, \"kernel\": 3, \"stride\": -1", GD_ERR_INVALID,
+      "layer \"a\" (conv2d)" },
+    { "\"type\": \"conv1d\", \"channels\": 3, \"kernel\": 3", GD_ERR_SHAPE,
+      "layer \"a\" (conv1d)" },
+    { "\"type\": \"max_pool2d\", \"kernel\": 2, \"padding\": \"same\"", GD_ERR_INVALID,
+      "not \"same\"" },
+    { "\"type\": \"max_pool2d\", \"kernel\": 9", GD_ERR_SHAPE, "layer \"a\" (max_pool2d)" },
+    { "\"type\": \"max_pool2d\"", GD_ERR_INVALID, "needs \"kernel\"" },
+    { "\"type\": \"relu\", \"kernel\": 2", GD_ERR_INVALID, "type relu does not use \"kernel\"" },
+    { "\"type\": \"dropout\", \"rate\": 1.5", GD_ERR_INVALID, "layer \"a\" (dropout): " },
+    { "\"type\": \"dropout\", \"rate\": \"half\"", GD_ERR_FORMAT, "\"rate\" must be a number" },
+    { "\"type\": \"dropout\"", GD_ERR_INVALID, "needs \"rate\"" },
+    { "\"type\": \"group_norm\", \"groups\": 4", GD_ERR_SHAPE,
+      "3 channels do not divide into 4 groups" },
+    { "\"type\": \"layer_norm\", \"axes\": 4", GD_ERR_SHAPE, "layer \"a\" (layer_norm): 4 axes" },
+    { "\"type\": \"layer_norm\", \"axes\": 99", GD_ERR_FORMAT, "\"axes\" must be" },
+    { "\"type\": \"batch_norm\", \"affine\": 1", GD_ERR_FORMAT,
+      "\"affine\" must be true or false" },
+    { "\"type\": \"batch_norm\", \"epsilon\": -1", GD_ERR_INVALID, "epsilon is -1" },
+    { "\"type\": \"adaptive_avg_pool\", \"shape\": [2]", GD_ERR_SHAPE,
+      "layer \"a\" (adaptive_avg_pool)" },
+    { "\"type\": \"linear\", \"units\": 2, \"init\": \"best\"", GD_ERR_FORMAT, "truncated_normal" },
+    { "\"type\": \"linear\", \"units\": 2, \"depth\": 2", GD_ERR_FORMAT,
+      "there is no key \"depth\"" },
+};
+
+static void test_model_errors(void **state)
+{
+    gd_context *gd = *state;
+    for (int i = 0; i < COUNT(bad_layers); i++) {
+        char model[256];
+        snprintf(model, sizeof model,
+                 "{ \"input\": [3, 8, 8], \"layers\": [ { \"name\": \"a\", %s } ] }",
+                 bad_layers[i].layer);
+        gd_model *made = gd_model_load_json(gd, model);
+        if (made)
+            fail_msg("%s was taken", model);
+        expect_error(bad_layers[i].status, bad_layers[i].words);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        context_test(test_types_as_torch),
+        context_test(test_json_there_and_back),
+        context_test(test_types_compiled),
+        context_test(test_batch_norm_statistics),
+        context_test(test_dropout),
+        context_test(test_drop_connect),
+        context_test(test_making_a_model_has_no_effects),
+        context_test(test_names_are_parameters),
+        context_test(test_layer_errors),
+        context_test(test_builder),
+        context_test(test_builder_errors),
+        context_test(test_model_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
