@@ -1,7 +1,8 @@
 /* compile/cse.c: common-subexpression elimination. Two ops of one kind with the same attribute and
  * operands compute the same bits; the later is replaced by the earlier. May not touch effects.
  * Reads of a tensor before and after an assignment are different values of the IR, so they are
- * never merged; random ops differ by their position in the stream, which is in their attribute. */
+ * never merged; random ops differ by their position in the stream, which is in their attribute.
+ * What a checkpointed block computes again is of another region, and stays. */
 #include "compile/passes.h"
 
 #include <string.h>
@@ -25,7 +26,7 @@ static uint64_t hash_value(const gd_ir_value *v)
 
 static bool same(const gd_ir_value *a, const gd_ir_value *b)
 {
-    return a->op == b->op && a->n == b->n &&
+    return a->op == b->op && a->n == b->n && a->region == b->region &&
            memcmp(a->in, b->in, sizeof(int32_t) * (size_t)a->n) == 0 &&
            (!a->attr || memcmp(a->attr, b->attr, a->op->attr_size) == 0);
 }

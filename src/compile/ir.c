@@ -110,6 +110,7 @@ static gd_status convert_node(gd_ir *ir, gd_tensor *t)
     int32_t value = gd_ir_push(ir, t->op, t->n_inputs, in, t->attr, &t->layout);
     if (value < 0)
         return GD_ERR_MEMORY;
+    ir->values[value].region = t->region;
     t->mark = ir->context->generation;
     t->slot = value;
     if (t->op->id == GD_OP_assign) {

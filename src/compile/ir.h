@@ -30,7 +30,8 @@ typedef struct gd_ir_value {
     gd_tensor *external; /* EXTERNAL: retained by the IR. OP: where the value is to be made, or NULL
                             (pass forward) */
     int32_t version;     /* EXTERNAL: how many assignments to its storage came before */
-    int32_t users;       /* ops that read it; kept by gd_ir_count_users */
+    uint32_t region; /* equal ops of different regions are not merged (gradient checkpointing) */
+    int32_t users;   /* ops that read it; kept by gd_ir_count_users */
     bool is_output;
     bool is_constant; /* depends on nothing that changes between calls */
 } gd_ir_value;

@@ -120,6 +120,7 @@ static gd_tensor *build(gd_context *context, const gd_op *op, int n, gd_tensor *
         return NULL;
     t->layout = *layout;
     t->requires_grad = requires_grad;
+    t->region = context->region;
     gd_status status = GD_OK;
     if (context->trace) {
         t->trace = context->trace;
@@ -390,6 +391,8 @@ gd_tensor *gd_assign(gd_tensor *target, gd_tensor *value)
     if (!target || !value)
         return NULL;
     gd_context *context = target->context;
+    if (context->recomputing)
+        return target;
     if (!target->storage || target->n_inputs)
         return gd_fail_null(GD_ERR_STATE,
                             "gd_assign: the target is %s, not a tensor with storage of its own",

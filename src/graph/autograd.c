@@ -47,8 +47,11 @@ gd_tensor *gd_detach(gd_tensor *x)
 /* The walk: gradients by slot, each with a reference while it waits. */
 typedef struct walk {
     gd_context *context;
+    gd_order_limits limits;
     gd_order order;
     gd_tensor **grads; /* [order.count] */
+    bool *wanted;      /* [order.count] the nodes' */
+    uint64_t generation;
 } walk;
 
 static gd_tensor *ones_like(gd_tensor *t)
@@ -80,13 +83,28 @@ static gd_tensor *fit(gd_tensor *g, const gd_tensor *t)
     return gd_sum_to(gd_as_dtype(g, t->layout.dtype), &t->layout);
 }
 
+/* After a walk within this one: nodes' marks are what this one needs again. */
+static void mark_again(walk *w)
+{
+    w->generation = ++w->context->generation;
+    for (size_t i = 0; i < w->order.count; i++) {
+        gd_tensor *t = w->order.nodes[i];
+        t->mark = w->generation;
+        t->slot = (int64_t)i;
+        t->wanted = w->wanted[i];
+    }
+}
+
 /* Gradients of the inputs of node r, from its own. */
 static bool step_back(walk *w, gd_tensor *r, gd_tensor *g)
 {
     gd_tensor *d[GD_OP_MAX_INPUTS] = { NULL };
+    const gd_tensor *before = w->context->differentiating;
     w->context->differentiating = r;
     bool ok = r->op->vjp(r, g, d);
-    w->context->differentiating = NULL;
+    w->context->differentiating = before;
+    if (w->context->generation != w->generation)
+        mark_again(w);
     for (int i = 0; ok && i < r->n_inputs; i++)
         if (d[i] && gd_wants_grad(r->inputs[i])) {
             gd_tensor *fitted = fit(d[i], r->inputs[i]);
@@ -109,7 +127,16 @@ static void mark_wanted(walk *w, gd_tensor *const *targets, int count)
         gd_tensor *t = w->order.nodes[i];
         for (int j = 0; j < t->n_inputs && !t->wanted; j++)
             t->wanted = gd_wants_grad(t->inputs[j]);
+        w->wanted[i] = t->wanted;
     }
+}
+
+static bool is_among(gd_tensor *const *list, int count, const gd_tensor *t)
+{
+    for (int i = 0; i < count; i++)
+        if (list[i] == t)
+            return true;
+    return false;
 }
 
 static bool seed(walk *w, gd_tensor *output, gd_tensor *given)
@@ -132,6 +159,7 @@ static void walk_end(walk *w)
     for (size_t i = 0; w->grads && i < w->order.count; i++)
         gd_release(w->grads[i]);
     gd_free(w->grads);
+    gd_free(w->wanted);
     gd_order_free(&w->order);
 }
 
@@ -139,13 +167,15 @@ static void walk_end(walk *w)
 static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *const *seeds,
                                int output_count, gd_tensor *const *targets, int target_count)
 {
-    if (gd_order_make(&w->order, w->context, outputs, output_count, true) != GD_OK)
+    w->limits.grad_only = true;
+    if (gd_order_make(&w->order, w->context, outputs, output_count, &w->limits) != GD_OK)
         return GD_ERR_MEMORY;
     w->grads = gd_alloc_zero(w->order.count + 1, sizeof(gd_tensor *));
-    if (!w->grads)
+    w->wanted = gd_alloc_zero(w->order.count + 1, sizeof(bool));
+    if (!w->grads || !w->wanted)
         return GD_ERR_MEMORY;
+    w->generation = w->context->generation;
     mark_wanted(w, targets, target_count);
-    uint64_t generation = w->context->generation;
     bool ok = gd_scope_begin(w->context) == GD_OK;
     if (!ok)
         return GD_ERR_MEMORY;
@@ -156,21 +186,32 @@ static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *co
     for (size_t i = w->order.count; ok && i-- > 0;) {
         gd_tensor *r = w->order.nodes[i];
         gd_tensor *g = w->grads[i];
-        if (!g || r->n_inputs == 0 || !r->wanted || !r->op->vjp)
+        if (!g || r->n_inputs == 0 || !r->wanted || !r->op->vjp ||
+            is_among(w->limits.stops, w->limits.stop_count, r))
             continue;
         if (gd_scope_begin(w->context) != GD_OK)
             return GD_ERR_MEMORY;
-        ok = step_back(w, r, g) && w->context->generation == generation;
+        ok = step_back(w, r, g);
         (void)gd_scope_end(w->context);
-        bool is_target = false;
-        for (int j = 0; j < target_count && !is_target; j++)
-            is_target = targets[j] == r;
-        if (!is_target) {
+        if (!is_among(targets, target_count, r)) {
             gd_release(g);
             w->grads[i] = NULL;
         }
     }
     return ok ? GD_OK : gd_error_code();
+}
+
+/* What the walk has for its targets, zeros where no output depends on one. */
+static gd_status collect_gradients(walk *w, gd_tensor *const *targets, gd_tensor **gradients,
+                                   int count)
+{
+    for (int i = 0; i < count; i++) {
+        gd_tensor *g = targets[i]->mark == w->generation ? w->grads[targets[i]->slot] : NULL;
+        gradients[i] = g ? gd_scope_adopt(gd_retain(g)) : gd_zero_like(targets[i]);
+        if (!gradients[i])
+            return gd_error_code();
+    }
+    return GD_OK;
 }
 
 gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count,
@@ -190,17 +231,20 @@ gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output
     }
     walk w = { .context = outputs[0]->context };
     gd_status status = differentiate(&w, outputs, seeds, output_count, inputs, input_count);
-    uint64_t generation = w.context->generation;
-    for (int i = 0; status == GD_OK && i < input_count; i++) {
-        gd_tensor *g = inputs[i]->mark == generation ? w.grads[inputs[i]->slot] : NULL;
-        if (g) {
-            gradients[i] = gd_scope_adopt(gd_retain(g));
-            continue;
-        }
-        gradients[i] = gd_zero_like(inputs[i]);
-        if (!gradients[i])
-            status = gd_error_code();
-    }
+    if (status == GD_OK)
+        status = collect_gradients(&w, inputs, gradients, input_count);
+    walk_end(&w);
+    return status;
+}
+
+gd_status gd_grad_within(gd_tensor *output, gd_tensor *seed, gd_tensor *const *stops,
+                         int stop_count, gd_tensor *const *targets, gd_tensor **gradients,
+                         int target_count)
+{
+    walk w = { .context = output->context, .limits = { .stops = stops, .stop_count = stop_count } };
+    gd_status status = differentiate(&w, &output, &seed, 1, targets, target_count);
+    if (status == GD_OK)
+        status = collect_gradients(&w, targets, gradients, target_count);
     walk_end(&w);
     return status;
 }

@@ -46,6 +46,7 @@ struct gd_tensor {
     int64_t refs;
     int32_t n_inputs;
     uint32_t version; /* storage version when made */
+    uint32_t region;  /* the context's when made: equal ops of different regions stay apart */
     uint16_t size_class;
     bool requires_grad;
     bool wanted;   /* the walk that marked it needs its gradient */
@@ -78,6 +79,10 @@ struct gd_context {
     gd_trace *paused_trace;
     int no_grad;
     const gd_tensor *differentiating; /* the node whose vjp is being built */
+    int recomputing; /* inside a checkpointed block that is run again: effects are not repeated */
+    uint32_t
+        region; /* given to nodes made now: 0, or the number of the second run they belong to */
+    uint32_t regions; /* second runs so far */
     uint64_t next_id;
     uint64_t generation; /* of the walk in progress */
     size_t live_tensors;
@@ -157,6 +162,13 @@ gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype); /* cast */
  * broadcasting. */
 gd_tensor *gd_sum_to(gd_tensor *x, const gd_layout *like);
 
+/* Gradients of sum(output * seed) by targets that lie in the graph behind output, which is taken to
+ * end at `stops` (all targets among them): for vjp functions that differentiate a graph of their
+ * own. A target output does not depend on gets zeros. */
+gd_status gd_grad_within(gd_tensor *output, gd_tensor *seed, gd_tensor *const *stops,
+                         int stop_count, gd_tensor *const *targets, gd_tensor **gradients,
+                         int target_count);
+
 /* ---- order: graph/order.c ---- */
 
 typedef struct gd_order {
@@ -164,10 +176,17 @@ typedef struct gd_order {
     size_t count, capacity;
 } gd_order;
 
-/* Depth-first, iterative. grad_only: do not go below nodes that require no gradient. Each node's
- * slot is its index. Free with gd_order_free. */
+/* Where the search does not go on. All zero: nowhere. */
+typedef struct gd_order_limits {
+    bool grad_only;          /* leave out nodes that require no gradient */
+    gd_tensor *const *stops; /* [stop_count] do not go below these, */
+    int stop_count;
+    uint64_t first_id; /* nor below nodes that are older than this */
+} gd_order_limits;
+
+/* Depth-first, iterative. Each node's slot is its index. Free with gd_order_free. */
 gd_status gd_order_make(gd_order *order, gd_context *context, gd_tensor *const *roots, int count,
-                        bool grad_only);
+                        const gd_order_limits *limits);
 void gd_order_free(gd_order *order);
 
 /* ---- traces: hooks for src/compile, defined in graph/trace.c ---- */

@@ -14,15 +14,23 @@ typedef struct stack {
     size_t count, capacity;
 } stack;
 
-/* First visit: push, unless it was visited in this walk or the walk stops here. */
-static bool enter(stack *s, gd_tensor *t, uint64_t generation, bool grad_only)
+static bool stops_at(const gd_order_limits *limits, const gd_tensor *t)
 {
-    if (t->mark == generation || (grad_only && !t->requires_grad))
+    bool stops = t->id < limits->first_id;
+    for (int i = 0; !stops && i < limits->stop_count; i++)
+        stops = limits->stops[i] == t;
+    return stops;
+}
+
+/* First visit: push, unless it was visited in this walk or is left out. */
+static bool enter(stack *s, gd_tensor *t, uint64_t generation, const gd_order_limits *limits)
+{
+    if (t->mark == generation || (limits->grad_only && !t->requires_grad))
         return true;
     if (!gd_grow((void **)&s->frames, &s->capacity, s->count + 1, sizeof(frame)))
         return false;
     t->mark = generation;
-    s->frames[s->count++] = (frame){ t, 0 };
+    s->frames[s->count++] = (frame){ t, stops_at(limits, t) ? t->n_inputs : 0 };
     return true;
 }
 
@@ -35,13 +43,13 @@ static bool leave(gd_order *order, gd_tensor *t)
     return true;
 }
 
-static bool walk(gd_order *order, stack *s, uint64_t generation, bool grad_only)
+static bool walk(gd_order *order, stack *s, uint64_t generation, const gd_order_limits *limits)
 {
     while (s->count) {
         frame *top = &s->frames[s->count - 1];
         if (top->next < top->node->n_inputs) {
             gd_tensor *input = top->node->inputs[top->next++];
-            if (!enter(s, input, generation, grad_only))
+            if (!enter(s, input, generation, limits))
                 return false;
         } else {
             gd_tensor *done = top->node;
@@ -54,14 +62,16 @@ static bool walk(gd_order *order, stack *s, uint64_t generation, bool grad_only)
 }
 
 gd_status gd_order_make(gd_order *order, gd_context *context, gd_tensor *const *roots, int count,
-                        bool grad_only)
+                        const gd_order_limits *limits)
 {
+    static const gd_order_limits none = { 0 };
+    limits = limits ? limits : &none;
     *order = (gd_order){ 0 };
     stack s = { 0 };
     uint64_t generation = ++context->generation;
     bool ok = true;
     for (int i = 0; ok && i < count; i++)
-        ok = enter(&s, roots[i], generation, grad_only) && walk(order, &s, generation, grad_only);
+        ok = enter(&s, roots[i], generation, limits) && walk(order, &s, generation, limits);
     gd_free(s.frames);
     if (!ok) {
         gd_order_free(order);

@@ -83,7 +83,7 @@ static size_t format_graph(gd_tensor *t, char *out, size_t size, bool dot)
     if (size)
         out[0] = '\0';
     gd_order order;
-    if (!t || gd_order_make(&order, t->context, &t, 1, false) != GD_OK)
+    if (!t || gd_order_make(&order, t->context, &t, 1, NULL) != GD_OK)
         return 0;
     gd_text text = { out, size, 0 };
     if (dot)
@@ -175,7 +175,7 @@ gd_status gd_graph_verify(gd_tensor *t)
         return gd_error_code() ? gd_error_code()
                                : gd_fail(GD_ERR_INVALID, "gd_graph_verify: the tensor is NULL");
     gd_order order;
-    if (gd_order_make(&order, t->context, &t, 1, false) != GD_OK)
+    if (gd_order_make(&order, t->context, &t, 1, NULL) != GD_OK)
         return GD_ERR_MEMORY;
     gd_status status = GD_OK;
     for (size_t i = 0; status == GD_OK && i < order.count; i++)

@@ -91,6 +91,12 @@ typedef struct gd_part_attr {
     int32_t dtype;
 } gd_part_attr; /* part: input the group */
 
+typedef struct gd_checkpoint_attr {
+    gd_tensor *(*body)(void *user, gd_tensor *const *in);
+    void *user;
+    uint64_t position; /* of the random stream when the block was run */
+} gd_checkpoint_attr;  /* checkpoint */
+
 typedef struct gd_norm_attr {
     double epsilon;
     int32_t center; /* take the mean off first */

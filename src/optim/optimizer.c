@@ -337,7 +337,10 @@ static bool differentiate(gd_optimizer *o, gd_tensor *loss, gd_tensor **gradient
                       "gd_minimize: the module has no parameter that requires a gradient");
         return false;
     }
-    if (gd_grad(&loss, NULL, 1, parameters, gradients, wanted) != GD_OK)
+    (void)gd_no_grad_begin(o->context); /* the gradients' own history would keep all values alive */
+    gd_status status = gd_grad(&loss, NULL, 1, parameters, gradients, wanted);
+    (void)gd_no_grad_end(o->context);
+    if (status != GD_OK)
         return false;
     for (int i = count;
          i-- > 0;) /* spread them out, from the end: a gradient's number is at least its place */

@@ -1,0 +1,363 @@
+/* tests/test_checkpoint.c: gradient checkpointing: gradients equal bit for bit, eager and compiled,
+ * with dropout, running statistics, nested blocks and second derivatives; memory is less; errors.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "support/context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+/* ---- a network of blocks that may be checkpointed ---- */
+
+enum { BLOCKS = 6, MOST = 64 };
+
+typedef struct network {
+    gd_module *module;
+    bool checkpointed;
+    int64_t width;
+    int block; /* which one is run: read by the body, so each call has its own */
+} network;
+
+typedef struct block_user {
+    const network *net;
+    char name[8];
+} block_user;
+
+static block_user block_users[BLOCKS];
+
+/* x + dropout(gelu(linear(norm(x)))), with two linear layers */
+static gd_tensor *block(void *user, gd_tensor *const *in)
+{
+    const block_user *b = user;
+    gd_module *m = b->net->module;
+    char path[32];
+    snprintf(path, sizeof path, "%s.norm", b->name);
+    gd_tensor *h = gd_nn_layer_norm(m, path, in[0]);
+    snprintf(path, sizeof path, "%s.up", b->name);
+    h = gd_gelu(gd_linear(m, path, h, 4 * b->net->width));
+    snprintf(path, sizeof path, "%s.down", b->name);
+    h = gd_linear(m, path, h, b->net->width);
+    snprintf(path, sizeof path, "%s.drop", b->name);
+    return gd_add(in[0], gd_nn_dropout(m, path, h, 0.25));
+}
+
+static gd_tensor *forward(const network *net, gd_tensor *x)
+{
+    for (int i = 0; i < BLOCKS; i++) {
+        block_users[i].net = net;
+        snprintf(block_users[i].name, sizeof block_users[i].name, "b%d", i);
+        x = net->checkpointed ? gd_checkpoint(block, &block_users[i], &x, 1)
+                              : block(&block_users[i], &x);
+    }
+    return gd_mean(gd_square(x), GD_ALL_AXES, false);
+}
+
+/* The loss, and the gradients of all parameters as outputs. */
+static gd_tensor *loss_and_gradients(void *user, gd_tensor *const *in)
+{
+    const network *net = user;
+    gd_tensor *loss = forward(net, in[0]), *parameters[MOST], *gradients[MOST];
+    int count = gd_module_count(net->module);
+    for (int i = 0; i < count; i++)
+        parameters[i] = gd_module_tensor(net->module, i);
+    if (!loss || gd_grad(&loss, NULL, 1, parameters, gradients, count) != GD_OK)
+        return NULL;
+    gd_tensor *all = loss;
+    for (int i = 0; i < count; i++) {
+        gd_tensor *parts[2] = { gd_reshape(all, GD_SHAPE(-1)),
+                                gd_reshape(gradients[i], GD_SHAPE(-1)) };
+        all = gd_concat(parts, 2, 0);
+    }
+    return all;
+}
+
+static gd_tensor *input_of(gd_context *gd, int64_t rows, int64_t width)
+{
+    gd_tensor *line = gd_arange(gd, 0, (double)(rows * width), 1, GD_F32);
+    return gd_sin(gd_reshape(line, GD_SHAPE(rows, width)));
+}
+
+typedef struct run_result {
+    float *values;
+    int64_t count;
+    size_t peak; /* bytes: of the pool, or of the plan */
+} run_result;
+
+static run_result run(bool checkpointed, gd_mode mode, int64_t rows, int64_t width)
+{
+    gd_context *gd = gd_open("cpu", .threads = 1, .seed = 7);
+    network net = { .module = gd_module_create(gd, .seed = 1),
+                    .checkpointed = checkpointed,
+                    .width = width };
+    gd_function *f = gd_compile(gd, loss_and_gradients, &net, .mode = mode);
+    gd_tensor *x = gd_retain(input_of(gd, rows, width));
+    assert_non_null(forward(&net, x)); /* makes the parameters */
+    gd_seed(gd, 7);
+    gd_memory_reset_peak(gd);
+    gd_tensor *all = gd_call(f, 1, &x);
+    if (!all)
+        print_error("%s\n", gd_error_message());
+    assert_non_null(all);
+    run_result r = { .count = gd_tensor_count(all), .peak = gd_memory(gd).peak };
+    if (mode == GD_MODE_COMPILED)
+        r.peak = gd_function_stats(f).arena_bytes;
+    size_t bytes = (size_t)r.count * sizeof(float);
+    r.values = malloc(bytes);
+    assert_non_null(r.values);
+    assert_int_equal(gd_tensor_read(all, r.values, bytes), GD_OK);
+    gd_release(x);
+    gd_close(gd);
+    return r;
+}
+
+static void test_same_bits(void **state)
+{
+    (void)state;
+    run_result r[4];
+    for (int i = 0; i < 4; i++)
+        r[i] = run(i & 1, i & 2 ? GD_MODE_COMPILED : GD_MODE_EAGER, 5, 12);
+    for (int i = 1; i < 4; i++) {
+        assert_int_equal(r[i].count, r[0].count);
+        assert_memory_equal(r[i].values, r[0].values, (size_t)r[0].count * sizeof(float));
+    }
+    for (int i = 0; i < 4; i++)
+        free(r[i].values);
+}
+
+/* ---- memory ---- */
+
+typedef struct chain {
+    bool checkpointed;
+    gd_tensor *scale; /* a parameter */
+} chain;
+
+/* Many intermediate values of x's size. */
+static gd_tensor *long_block(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_tensor *x = in[0];
+    for (int i = 0; i < 10; i++)
+        x = gd_tanh(gd_mul(x, gd_sigmoid(x)));
+    return x;
+}
+
+static gd_tensor *chain_loss(void *user, gd_tensor *const *in)
+{
+    const chain *c = user;
+    gd_tensor *x = gd_mul(in[0], c->scale);
+    for (int i = 0; i < 8; i++)
+        x = c->checkpointed ? gd_checkpoint(long_block, NULL, &x, 1) : long_block(NULL, &x);
+    gd_tensor *loss = gd_sum(x, GD_ALL_AXES, false);
+    return gd_backward(loss) == GD_OK ? loss : NULL;
+}
+
+static size_t chain_peak(bool checkpointed, gd_mode mode)
+{
+    gd_context *gd = gd_open("cpu", .threads = 1);
+    chain c = { checkpointed, gd_set_requires_grad(gd_ones(gd, GD_SCALAR, GD_F32), true) };
+    gd_function *f = gd_compile(gd, chain_loss, &c, .mode = mode);
+    gd_tensor *x = gd_full(gd, GD_SHAPE(64, 1024), 0.5, GD_F32);
+    gd_memory_reset_peak(gd);
+    assert_non_null(gd_call(f, 1, &x));
+    size_t peak = mode == GD_MODE_COMPILED ? gd_function_stats(f).arena_bytes : gd_memory(gd).peak;
+    gd_close(gd);
+    return peak;
+}
+
+/* 8 blocks of 30 values each, against 8 results and one block. */
+static void test_less_memory(void **state)
+{
+    (void)state;
+    assert_true(chain_peak(true, GD_MODE_EAGER) < chain_peak(false, GD_MODE_EAGER) / 2);
+    assert_true(chain_peak(true, GD_MODE_COMPILED) < chain_peak(false, GD_MODE_COMPILED) / 2);
+}
+
+/* ---- what a block may be ---- */
+
+typedef struct captured {
+    gd_tensor *leaf, *value; /* value is made of leaf, outside of the block */
+    int runs;
+} captured;
+
+/* in[0] and in[1] may be the same tensor; leaf and value are not among the inputs. */
+static gd_tensor *uses_captured(void *user, gd_tensor *const *in)
+{
+    captured *c = user;
+    c->runs++;
+    return gd_add(gd_mul(in[0], c->value), gd_mul(gd_mul(in[1], c->leaf), in[0]));
+}
+
+static void test_captured_tensors(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *g[2][2];
+    for (int k = 0; k < 2; k++) {
+        gd_tensor *x = gd_set_requires_grad(gd_full(gd, GD_SHAPE(3), 1.5, GD_F32), true);
+        captured c = { .leaf = gd_set_requires_grad(gd_full(gd, GD_SHAPE(3), 0.25, GD_F32), true) };
+        c.value = gd_exp(c.leaf);
+        gd_tensor *middle = gd_mul(gd_sin(x), c.leaf); /* depends on leaf, too */
+        gd_tensor *in[2] = { middle, middle }, *wanted[2] = { x, c.leaf };
+        gd_tensor *y = k ? gd_checkpoint(uses_captured, &c, in, 2) : uses_captured(&c, in);
+        assert_int_equal(gd_grad(&y, NULL, 1, wanted, g[k], 2), GD_OK);
+        assert_int_equal(c.runs, k ? 2 : 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        float a[3], b[3];
+        assert_int_equal(gd_tensor_read(g[0][i], a, sizeof a), GD_OK);
+        assert_int_equal(gd_tensor_read(g[1][i], b, sizeof b), GD_OK);
+        assert_true(a[0] > b[0] - 1e-6f && a[0] < b[0] + 1e-6f);
+    }
+}
+
+static gd_tensor *cube(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_mul(gd_mul(in[0], in[0]), in[0]);
+}
+
+static gd_tensor *nested(void *user, gd_tensor *const *in)
+{
+    gd_tensor *y = gd_checkpoint(cube, user, in, 1);
+    return gd_checkpoint(cube, user, &y, 1); /* x^9 */
+}
+
+static void test_nested_blocks_and_second_derivatives(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_set_requires_grad(gd_full(gd, GD_SHAPE(2), 1.25, GD_F64), true);
+    gd_tensor *y = gd_checkpoint(nested, NULL, &x, 1), *first, *second;
+    assert_int_equal(gd_grad(&y, NULL, 1, &x, &first, 1), GD_OK);
+    assert_int_equal(gd_grad(&first, NULL, 1, &x, &second, 1), GD_OK);
+    double d1 = gd_item(gd_select(first, 0, 0)), d2 = gd_item(gd_select(second, 0, 0)), p = 1;
+    for (int i = 0; i < 7; i++)
+        p *= 1.25;
+    assert_true(d1 > 9 * p * 1.25 * (1 - 1e-12) && d1 < 9 * p * 1.25 * (1 + 1e-12));
+    assert_true(d2 > 72 * p * (1 - 1e-12) && d2 < 72 * p * (1 + 1e-12));
+    assert_int_equal(gd_backward(gd_sum(gd_checkpoint(nested, NULL, &x, 1), GD_ALL_AXES, false)),
+                     GD_OK);
+    assert_true(gd_item(gd_select(gd_gradient(x), 0, 0)) == d1);
+}
+
+static gd_tensor *normalised(void *user, gd_tensor *const *in)
+{
+    return gd_nn_batch_norm(user, "norm", in[0]);
+}
+
+/* Effects happen once, in eager execution and compiled. */
+static gd_tensor *normalised_gradient(void *user, gd_tensor *const *in)
+{
+    gd_tensor *y = gd_checkpoint(normalised, user, in, 1), *g;
+    return gd_grad(&y, NULL, 1, in, &g, 1) == GD_OK ? g : NULL;
+}
+
+static void test_effects_happen_once(void **state)
+{
+    gd_context *gd = *state;
+    double mean[3];
+    for (int k = 0; k < 3; k++) {
+        gd_module *m = gd_module_create(gd);
+        gd_tensor *x = gd_set_requires_grad(gd_arange(gd, 0, 12, 1, GD_F32), true);
+        x = gd_retain(gd_reshape(x, GD_SHAPE(6, 2)));
+        if (k == 0) {
+            assert_non_null(normalised(m, &x));
+        } else {
+            gd_function *f = gd_compile(gd, normalised_gradient, m,
+                                        .mode = k == 1 ? GD_MODE_EAGER : GD_MODE_COMPILED);
+            assert_non_null(gd_call(f, 1, &x));
+        }
+        mean[k] = gd_item(gd_select(gd_module_parameter(m, "norm.running_mean"), 0, 0));
+        gd_release(x);
+    }
+    assert_true(mean[0] == 0.5 && mean[1] == 0.5 && mean[2] == 0.5);
+}
+
+/* ---- plain calls and errors ---- */
+
+static gd_tensor *identity(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return in[0];
+}
+
+static gd_tensor *no_result(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_matmul(in[0], in[0]);
+}
+
+static gd_tensor *moody(void *user, gd_tensor *const *in)
+{
+    int *calls = user;
+    return gd_mul_scalar(gd_slice(in[0], 0, 0, 3 - (*calls)++, 1), 2);
+}
+
+static gd_tensor *uses_many(void *user, gd_tensor *const *in)
+{
+    gd_tensor **many = user, *y = in[0];
+    for (int i = 0; i < 70; i++)
+        y = gd_mul(y, many[i]);
+    return y;
+}
+
+static void test_without_gradients(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(3), GD_F32), *none = NULL;
+    assert_false(gd_requires_grad(gd_checkpoint(cube, NULL, &x, 1)));
+    gd_set_requires_grad(x, true);
+    assert_ptr_equal(gd_checkpoint(identity, NULL, &x, 1), x);
+    gd_no_grad_begin(gd);
+    assert_false(gd_requires_grad(gd_checkpoint(cube, NULL, &x, 1)));
+    gd_no_grad_end(gd);
+    assert_null(gd_checkpoint(cube, NULL, &none, 1));
+    assert_int_equal(gd_error_code(), GD_OK);
+}
+
+static void test_errors(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_set_requires_grad(gd_ones(gd, GD_SHAPE(3), GD_F32), true), *g;
+    assert_null(gd_checkpoint(NULL, NULL, &x, 1));
+    expect_error(GD_ERR_INVALID, "gd_checkpoint");
+    assert_null(gd_checkpoint(cube, NULL, &x, 0));
+    expect_error(GD_ERR_INVALID, "gd_checkpoint");
+    gd_tensor *wide = gd_ones(gd, GD_SHAPE(2, 3), GD_F32);
+    assert_null(gd_checkpoint(no_result, NULL, &wide, 1));
+    expect_error(GD_ERR_SHAPE, "gd_matmul");
+    int calls = 0;
+    gd_tensor *y = gd_checkpoint(moody, &calls, &x, 1);
+    assert_int_equal(gd_grad(&y, NULL, 1, &x, &g, 1), GD_ERR_STATE);
+    expect_error(GD_ERR_STATE, "gave [3] at first and [2] when it was run again");
+    gd_tensor *many[70];
+    for (int i = 0; i < 70; i++)
+        many[i] = gd_set_requires_grad(gd_ones(gd, GD_SHAPE(3), GD_F32), true);
+    assert_null(gd_checkpoint(uses_many, many, &x, 1));
+    expect_error(GD_ERR_UNSUPPORTED, "more than 63 tensors");
+    /* a value the second run needs was overwritten */
+    y = gd_checkpoint(cube, NULL, &x, 1);
+    gd_assign(x, gd_zero_like(x));
+    assert_int_equal(gd_grad(&y, NULL, 1, &x, &g, 1), GD_ERR_STATE);
+    expect_error(GD_ERR_STATE, "overwritten");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_less_memory),
+        context_test(test_captured_tensors),
+        context_test(test_nested_blocks_and_second_derivatives),
+        context_test(test_effects_happen_once),
+        context_test(test_without_gradients),
+        context_test(test_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
