@@ -1,34 +1,17 @@
-/* backend/cpu/elementwise_isa.c: the rows of ops/elementwise.def over integers, for one instruction
- * set, and the table and registration of all elementwise loops. The floating types have files of
- * their own, as they take longest to compile. */
+/* backend/cpu/elementwise_isa.c: the table and registration of all elementwise loops of one
+ * instruction set. The loops are in elementwise_f32_isa.c, elementwise_f64_isa.c and
+ * elementwise_integer_isa.c. */
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/isa.h"
 
-#define GD_T        int32_t
-#define GD_T_SUFFIX i32
-#define GD_T_SIGNED 1
-#include "backend/cpu/elementwise_loops.h"
-
-#define GD_T        int64_t
-#define GD_T_SUFFIX i64
-#define GD_T_SIGNED 1
-#include "backend/cpu/elementwise_loops.h"
-
-#define GD_T          uint8_t
-#define GD_T_SUFFIX   u8
-#define GD_T_UNSIGNED 1
-#include "backend/cpu/elementwise_loops.h"
-
-/* Elements of 16 bits, for `where` over the half dtypes. */
-#define GD_T        uint16_t
-#define GD_T_SUFFIX u16
-#define GD_T_OPAQUE 1
-#include "backend/cpu/elementwise_loops.h"
-
 extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_f32)[GD_OP_ELEMENTWISE_COUNT];
-extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_f64)[GD_OP_ELEMENTWISE_COUNT];
-extern const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT];
+extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_f64)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_i32)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_i64)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_u8)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_u16)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT];
 #define DECLARE_COPY(name)                                                                   \
     void GD_ISA_NAME(name)(const void *x, int64_t row_stride, int64_t col_stride, void *out, \
                            int64_t out_row_stride, int64_t rows, int64_t cols);
@@ -48,15 +31,15 @@ void GD_ISA_NAME(gd_ew_stream)(void *to, const void *from, size_t bytes);
 const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
     .op = {
         [GD_F32] = GD_ISA_NAME(gd_ew_ops_f32),
-        [GD_F64] = GD_ISA_NAME(gd_ew_ops_f64),
-        [GD_I32] = GD_ISA_NAME(gd_ew_ops_i32),
-        [GD_I64] = GD_ISA_NAME(gd_ew_ops_i64),
-        [GD_U8] = GD_ISA_NAME(gd_ew_ops_u8),
-        [GD_BOOL] = GD_ISA_NAME(gd_ew_ops_u8),
-        [GD_F16] = GD_ISA_NAME(gd_ew_ops_u16),
-        [GD_BF16] = GD_ISA_NAME(gd_ew_ops_u16),
+        [GD_F64] = GD_ISA_NARROW_NAME(gd_ew_ops_f64),
+        [GD_I32] = GD_ISA_NARROW_NAME(gd_ew_ops_i32),
+        [GD_I64] = GD_ISA_NARROW_NAME(gd_ew_ops_i64),
+        [GD_U8] = GD_ISA_NARROW_NAME(gd_ew_ops_u8),
+        [GD_BOOL] = GD_ISA_NARROW_NAME(gd_ew_ops_u8),
+        [GD_F16] = GD_ISA_NARROW_NAME(gd_ew_ops_u16),
+        [GD_BF16] = GD_ISA_NARROW_NAME(gd_ew_ops_u16),
     },
-    .cast = GD_ISA_NAME(gd_ew_casts),
+    .cast = GD_ISA_NARROW_NAME(gd_ew_casts),
     .copy = {
         GD_ISA_NAME(gd_ew_copy_8),
         GD_ISA_NAME(gd_ew_copy_16),

@@ -1,7 +1,7 @@
-/* backend/cpu/reduce_isa.c: the arithmetic of sum, prod, max and min for one instruction set:
- * reduce_loops.h once for each operation and dtype, and the kernels made of it. The order of
- * operations is defined in reduce.h; the walk is reduce.c. argmax, argmin, cumsum and cumprod are
- * in arg_scan_isa.c.
+/* backend/cpu/reduce_isa.c: the arithmetic of sum, prod, max and min over f32 for one instruction
+ * set, reduce_loops.h once for each, and the kernels of all dtypes; the loops of the others are in
+ * reduce_narrow_isa.c. The order of operations is defined in reduce.h; the walk is reduce.c.
+ * argmax, argmin, cumsum and cumprod are in arg_scan_isa.c.
  */
 /* A loop of fixed length over an array of lanes, once vectorised, is to be unrolled completely, so
  * that the lanes stay in registers. gcc does that at -O3, or when it is told; clang always. The
@@ -20,20 +20,6 @@
 #define TYPE     f32
 #define ACC      f32
 #include "backend/cpu/reduce_loops.h"
-#define TYPE f64
-#define ACC  f64
-#include "backend/cpu/reduce_loops.h"
-#define TYPE i32
-#define ACC  i64
-#include "backend/cpu/reduce_loops.h"
-#define TYPE i64
-#define ACC  i64
-#include "backend/cpu/reduce_loops.h"
-/* u8 and bool: a block sums to at most 4096 * 255, so its lanes may be narrow */
-#define TYPE u8
-#define ACC  i64
-#define LANE uint32_t
-#include "backend/cpu/reduce_loops.h"
 #undef OP
 #undef MERGE
 #undef IDENTITY
@@ -44,18 +30,6 @@
 #define IDENTITY 1
 #define TYPE     f32
 #define ACC      f32
-#include "backend/cpu/reduce_loops.h"
-#define TYPE f64
-#define ACC  f64
-#include "backend/cpu/reduce_loops.h"
-#define TYPE i32
-#define ACC  i64
-#include "backend/cpu/reduce_loops.h"
-#define TYPE i64
-#define ACC  i64
-#include "backend/cpu/reduce_loops.h"
-#define TYPE u8
-#define ACC  i64
 #include "backend/cpu/reduce_loops.h"
 #undef OP
 #undef MERGE
@@ -68,18 +42,6 @@
 #define TYPE     f32
 #define ACC      f32
 #include "backend/cpu/reduce_loops.h"
-#define TYPE f64
-#define ACC  f64
-#include "backend/cpu/reduce_loops.h"
-#define TYPE i32
-#define ACC  i32
-#include "backend/cpu/reduce_loops.h"
-#define TYPE i64
-#define ACC  i64
-#include "backend/cpu/reduce_loops.h"
-#define TYPE u8
-#define ACC  u8
-#include "backend/cpu/reduce_loops.h"
 #undef OP
 #undef MERGE
 #undef IDENTITY
@@ -91,29 +53,21 @@
 #define TYPE     f32
 #define ACC      f32
 #include "backend/cpu/reduce_loops.h"
-#define TYPE f64
-#define ACC  f64
-#include "backend/cpu/reduce_loops.h"
-#define TYPE i32
-#define ACC  i32
-#include "backend/cpu/reduce_loops.h"
-#define TYPE i64
-#define ACC  i64
-#include "backend/cpu/reduce_loops.h"
-#define TYPE u8
-#define ACC  u8
-#include "backend/cpu/reduce_loops.h"
 
 /* ---- kernels ---- */
 
-#define REDUCE_KERNEL(op)                                                                         \
-    const gd_reducer *const GD_ISA_NAME(gd_reducers_##op)[GD_DTYPE_COUNT] = {                     \
-        [GD_F32] = &op##_f32_reducer, [GD_F64] = &op##_f64_reducer, [GD_I32] = &op##_i32_reducer, \
-        [GD_I64] = &op##_i64_reducer, [GD_U8] = &op##_u8_reducer,   [GD_BOOL] = &op##_u8_reducer, \
-    };                                                                                            \
-    static gd_status op##_kernel(const gd_kernel_call *call)                                      \
-    {                                                                                             \
-        return gd_reduce_run(call, GD_ISA_NAME(gd_reducers_##op)[call->in[0].layout->dtype]);     \
+#define NARROW(name) GD_ISA_NARROW_NAME(name)
+#define REDUCE_KERNEL(op)                                                                     \
+    extern const gd_reducer NARROW(op##_f64_reducer), NARROW(op##_i32_reducer),               \
+        NARROW(op##_i64_reducer), NARROW(op##_u8_reducer);                                    \
+    const gd_reducer *const GD_ISA_NAME(gd_reducers_##op)[GD_DTYPE_COUNT] = {                 \
+        [GD_F32] = &GD_ISA_NAME(op##_f32_reducer), [GD_F64] = &NARROW(op##_f64_reducer),      \
+        [GD_I32] = &NARROW(op##_i32_reducer),      [GD_I64] = &NARROW(op##_i64_reducer),      \
+        [GD_U8] = &NARROW(op##_u8_reducer),        [GD_BOOL] = &NARROW(op##_u8_reducer),      \
+    };                                                                                        \
+    static gd_status op##_kernel(const gd_kernel_call *call)                                  \
+    {                                                                                         \
+        return gd_reduce_run(call, GD_ISA_NAME(gd_reducers_##op)[call->in[0].layout->dtype]); \
     }
 REDUCE_KERNEL(sum)
 REDUCE_KERNEL(prod)
@@ -126,5 +80,5 @@ void GD_ISA_NAME(gd_cpu_register_reduce)(gd_kernel_fn *kernel)
     kernel[GD_OP_prod] = prod_kernel;
     kernel[GD_OP_max] = max_kernel;
     kernel[GD_OP_min] = min_kernel;
-    GD_ISA_NAME(gd_cpu_register_arg_scan)(kernel);
+    NARROW(gd_cpu_register_arg_scan)(kernel);
 }

@@ -136,6 +136,6 @@ GD_STATIC_INLINE void load_padded_f64(f64 out[8], const f64 *x, int64_t n, f64 p
 extern const gd_reducer *const GD_ISA_NAME(gd_reducers_max)[GD_DTYPE_COUNT];
 extern const gd_reducer *const GD_ISA_NAME(gd_reducers_min)[GD_DTYPE_COUNT];
 
-void GD_ISA_NAME(gd_cpu_register_arg_scan)(gd_kernel_fn *kernel);
+void GD_ISA_NARROW_NAME(gd_cpu_register_arg_scan)(gd_kernel_fn *kernel);
 
 #endif

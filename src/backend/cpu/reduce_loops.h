@@ -1,6 +1,6 @@
 /* backend/cpu/reduce_loops.h: the loops of one reduction of one dtype: a template, included by
  * reduce_isa.c once for each. It makes static functions named <OP>_<TYPE>_<what> and their table
- * <OP>_<TYPE>_reducer, and undefines TYPE, ACC and LANE:
+ * GD_ISA_NAME(<OP>_<TYPE>_reducer), and undefines TYPE, ACC and LANE:
  *
  *   OP, TYPE    as in sum, f32
  *   ACC, LANE   type of an accumulator, and of a lane within a block if not the same
@@ -115,7 +115,8 @@ static void NAME(fill)(void *acc, int64_t n)
         a[c] = IDENTITY;
 }
 
-static const gd_reducer NAME(reducer) = {
+extern const gd_reducer GD_ISA_NAME(NAME(reducer));
+const gd_reducer GD_ISA_NAME(NAME(reducer)) = {
     .result = JOIN(DTYPE_, ACC),
     .in_size = sizeof(TYPE),
     .acc_size = sizeof(ACC),
