@@ -19,6 +19,8 @@ typedef struct reference {
     double ulps;     /* of wide */
     bool gives_bool; /* else the operands' dtype */
     bool any_zero;   /* the sign of a zero is not defined */
+    bool elsewhere;  /* values near poles and roots need ranges of their own: tests/test_vecmath.c
+                        and the op's row try them */
 } reference;
 
 #define FLOATS(name, expression)                 \
@@ -54,6 +56,8 @@ INTEGERS(sub, U(x) - U(y))
 FLOATS(mul, x *y)
 INTEGERS(mul, U(x) * U(y))
 FLOATS(div, x / y)
+FLOATS(fmod, fmod(x, y))
+INTEGERS(fmod, y == 0 || y == -1 ? 0 : x % y)
 FLOATS(maximum, isnan(x) || isnan(y) ? NAN : fmax(x, y))
 INTEGERS(maximum, x > y ? x : y)
 FLOATS(minimum, isnan(x) || isnan(y) ? NAN : fmin(x, y))
@@ -181,6 +185,7 @@ static const reference references[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_div] = { 2, BOTH(div) },
     [GD_OP_floor_div] = { 2, WHOLE(floor_div), NEAR(floor_div, 1), .any_zero = true },
     [GD_OP_mod] = { 2, BOTH(mod), WHOLE(mod) },
+    [GD_OP_fmod] = { 2, BOTH(fmod), WHOLE(fmod) },
     [GD_OP_pow] = { 2, NEAR(pow, 2) },
     [GD_OP_pow_log] = { 2, NEAR(pow_log, 5) },
     [GD_OP_maximum] = { 2, BOTH(maximum), WHOLE(maximum), .any_zero = true },
@@ -219,6 +224,8 @@ static const reference references[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_softplus] = { 1, NEAR(softplus, 3) },
     [GD_OP_erf] = { 1, NEAR(erf, 2) },
     [GD_OP_erfinv] = { 1, NEAR(erfinv, 4) },
+    [GD_OP_lgamma] = { .arity = 1, .elsewhere = true },
+    [GD_OP_polygamma] = { .arity = 2, .elsewhere = true },
     [GD_OP_eq] = { 2, BOTH(eq), WHOLE(eq), .gives_bool = true },
     [GD_OP_ne] = { 2, BOTH(ne), WHOLE(ne), .gives_bool = true },
     [GD_OP_lt] = { 2, BOTH(lt), WHOLE(lt), .gives_bool = true },
