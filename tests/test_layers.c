@@ -35,6 +35,14 @@ typedef struct layer_golden {
 } layer_golden;
 #include "goldens/layers.h"
 
+/* A build may be without a JSON reader. */
+static void need_json(void)
+{
+#ifndef GD_HAVE_JANSSON
+    skip();
+#endif
+}
+
 /* Element i of a tensor, by what it is; as fill() of make_layers.py. */
 static double fill(const char *kind, int64_t i)
 {
@@ -112,6 +120,7 @@ static void check_values(const layer_golden *row, gd_tensor *y)
 static void test_types_as_torch(void **state)
 {
     gd_context *gd = *state;
+    need_json();
     for (int r = 0; r < COUNT(layer_goldens); r++) {
         const layer_golden *row = &layer_goldens[r];
         gd_model *model = gd_model_load_json(gd, row->model);
@@ -128,6 +137,7 @@ static void test_types_as_torch(void **state)
 static void test_json_there_and_back(void **state)
 {
     gd_context *gd = *state;
+    need_json();
     for (int r = 0; r < COUNT(layer_goldens); r++) {
         const layer_golden *row = &layer_goldens[r];
         char first[2048], second[2048];
@@ -162,6 +172,7 @@ static gd_tensor *summed(void *user, gd_tensor *const *in)
 static void test_types_compiled(void **state)
 {
     gd_context *gd = *state;
+    need_json();
     for (int r = 0; r < COUNT(layer_goldens); r++) {
         const layer_golden *row = &layer_goldens[r];
         gd_model *model = gd_model_load_json(gd, row->model);
@@ -250,6 +261,7 @@ static void test_drop_connect(void **state)
 static void test_making_a_model_has_no_effects(void **state)
 {
     gd_context *gd = *state;
+    need_json();
     gd_model *model =
         gd_model_load_json(gd, "{ \"input\": [3], \"layers\": ["
                                "{ \"name\": \"norm\", \"type\": \"batch_norm\" },"
@@ -435,6 +447,7 @@ static const bad_layer bad_layers[] = {
 static void test_model_errors(void **state)
 {
     gd_context *gd = *state;
+    need_json();
     for (int i = 0; i < COUNT(bad_layers); i++) {
         char model[256];
         snprintf(model, sizeof model,

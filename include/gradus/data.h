@@ -111,6 +111,33 @@ GD_API gd_dataset *gd_mnist_with(gd_mnist_options options);
 GD_API gd_status gd_mnist_pair(gd_context *context, const char *folder, gd_dataset **train,
                                gd_dataset **test);
 
+typedef struct gd_cifar10_options {
+    gd_context *context;
+    const char *folder;
+    bool test; /* test_batch.bin, else test_batch_first1000.bin; otherwise data_batch_1.bin …
+                  _5.bin, those that are there */
+} gd_cifar10_options;
+
+/* gd_cifar10(context, "cifar-10-batches-bin"): colour photographs [3, 32, 32] of ten classes
+ * (Krizhevsky 2009), 0 … 1, from the files of the binary version, plain or with gzip. GD_ERR_IO:
+ * none is there; GD_ERR_FORMAT. */
+#define gd_cifar10(...) gd_cifar10_with((gd_cifar10_options){ .context = __VA_ARGS__ })
+GD_API gd_dataset *gd_cifar10_with(gd_cifar10_options options);
+
+typedef struct gd_image_folder_options {
+    gd_context *context;
+    const char *folder;
+    int64_t height, width; /* images are resized to this: gd_image_resize */
+} gd_image_folder_options;
+
+/* gd_image_folder(context, "train", 64, 64): JPEG images as [3, height, width], 0 … 1. Each folder
+ * in `folder` is a class, numbered in the order of their names; its .jpg and .jpeg files are its
+ * samples. Decoded at once, in the context's threads. Errors of gd_image_read name the file;
+ * GD_ERR_IO: no folder, or no images. */
+#define gd_image_folder(...) \
+    gd_image_folder_with((gd_image_folder_options){ .context = __VA_ARGS__ })
+GD_API gd_dataset *gd_image_folder_with(gd_image_folder_options options);
+
 /* End a data set before its context closes; loaders of it must be released first. NULL is fine. */
 GD_API void gd_dataset_release(gd_dataset *dataset);
 GD_API int64_t gd_dataset_count(const gd_dataset *dataset);

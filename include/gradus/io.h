@@ -57,6 +57,27 @@ GD_API gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, size_t index,
 /* The value of a metadata key, NULL (and no error) if there is none. */
 GD_API const char *gd_tensor_file_metadata(const gd_tensor_file *file, const char *key);
 
+/* ---- images ---- */
+
+#define GD_IMAGE_MAX_SIZE 32768 /* of height and width */
+
+typedef struct gd_image {
+    int64_t height, width, channels;
+    unsigned char *pixels; /* [height, width, channels], owned by this struct */
+} gd_image;
+
+/* Decode a JPEG file to RGB (channels 3; grey images too). On success *out owns its pixels:
+ * gd_image_free(). On failure *out is all zero: GD_ERR_IO, GD_ERR_FORMAT (with the decoder's
+ * reason), GD_ERR_MEMORY, GD_ERR_INVALID (NULL), GD_ERR_UNSUPPORTED (a build without
+ * libjpeg-turbo). */
+GD_API gd_status gd_image_read(const char *path, gd_image *out);
+/* Bilinear, pixel centres at halves; shrinking averages over as many pixels as one of the result
+ * covers, with triangular weights (as Pillow's BILINEAR). */
+GD_API gd_status gd_image_resize(const gd_image *image, int64_t height, int64_t width,
+                                 gd_image *out);
+/* Release the pixels and zero the struct. NULL and an all-zero struct are fine. */
+GD_API void gd_image_free(gd_image *image);
+
 #ifdef __cplusplus
 }
 #endif

@@ -80,14 +80,17 @@ static bool show(void *user, const gd_fit_progress *p)
     return true;
 }
 
-/* Unless told otherwise, a small network is trained by one thread: a step of some ten microseconds
- * is over before another has been woken. The result does not depend on it. */
-static bool choose_threads(const settings *s, gd_context *gd, const gd_module *module)
+/* Unless told otherwise, a small network of flat inputs is trained by one thread: a step of some
+ * ten microseconds is over before another has been woken. (Convolutions work long on few
+ * parameters.) The result does not depend on it. */
+static bool choose_threads(const settings *s, const cli_network *network)
 {
     const int64_t small = 200000;
-    if (s->threads > 0 || gd_module_parameter_count(module) > small)
+    bool is_small = gd_module_parameter_count(gd_model_module(network->model)) <= small &&
+                    gd_model_input_shape(network->model).rank == 1;
+    if (s->threads > 0 || !is_small)
         return true;
-    return gd_context_set_threads(gd, 1) == GD_OK;
+    return gd_context_set_threads(network->context, 1) == GD_OK;
 }
 
 static void print_start(const settings *s, const cli_network *network,
@@ -119,7 +122,7 @@ static bool train(const settings *s, cli_network *network)
     gd_loader *batches = gd_loader_open(digits, .batch = s->batch, .shuffle = true,
                                         .seed = (uint64_t)s->seed, .prefetch = (int)s->prefetch);
     gd_loader *test = gd_loader_open(unseen, .batch = 500);
-    if (!batches || !test || !choose_threads(s, gd, module))
+    if (!batches || !test || !choose_threads(s, network))
         return false;
     if (!s->quiet)
         print_start(s, network, optimizer, digits, unseen);

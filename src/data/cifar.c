@@ -1,0 +1,120 @@
+/* data/cifar.c: CIFAR-10 in its binary form: records of a label byte and 3 x 32 x 32 colour bytes,
+ * plane by plane. Start at gd_cifar10_with(). */
+#include "data/dataset.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "io/stream.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PIXELS = 3 * 32 * 32, RECORD = 1 + PIXELS, PATH_BYTES = 4096, MOST_RECORDS = 10000 };
+
+static const char *const train_files[] = { "data_batch_1.bin", "data_batch_2.bin",
+                                           "data_batch_3.bin", "data_batch_4.bin",
+                                           "data_batch_5.bin" };
+/* The first that is there. */
+static const char *const test_files[] = { "test_batch.bin", "test_batch_first1000.bin" };
+
+typedef struct records {
+    unsigned char *samples; // [count, 3, 32, 32]
+    int64_t *labels;        // [count]
+    int64_t count;
+} records;
+
+/* The file, or the file with .gz. */
+static bool find_file(const char *folder, const char *name, char path[PATH_BYTES])
+{
+    for (int compressed = 0; compressed < 2; compressed++) {
+        int length = snprintf(path, PATH_BYTES, "%s/%s%s", folder, name, compressed ? ".gz" : "");
+        if (length > 0 && length < PATH_BYTES && access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static gd_status take_record(records *r, const unsigned char *record, const char *path)
+{
+    if (record[0] > 9)
+        return gd_fail(GD_ERR_FORMAT, "%s: record %lld has label %d; CIFAR-10 has 10 classes", path,
+                       (long long)r->count, record[0]);
+    r->labels[r->count] = record[0];
+    memcpy(r->samples + r->count * PIXELS, record + 1, PIXELS);
+    r->count++;
+    return GD_OK;
+}
+
+static bool make_room(records *r, int64_t more)
+{
+    size_t count = (size_t)(r->count + more);
+    unsigned char *samples = gd_realloc(r->samples, count * PIXELS);
+    r->samples = samples ? samples : r->samples;
+    int64_t *labels = samples ? gd_realloc(r->labels, count * sizeof *labels) : NULL;
+    r->labels = labels ? labels : r->labels;
+    return samples && labels;
+}
+
+static gd_status read_file(records *r, const char *path)
+{
+    gd_stream *stream;
+    gd_status status = gd_stream_open(path, &stream);
+    if (status != GD_OK)
+        return status;
+    unsigned char record[RECORD];
+    size_t got = 0;
+    if (!make_room(r, MOST_RECORDS))
+        status = GD_ERR_MEMORY;
+    for (int64_t i = 0; status == GD_OK; i++) {
+        status = gd_stream_read(stream, record, RECORD, &got);
+        if (status != GD_OK || got == 0)
+            break;
+        if (got != RECORD || i == MOST_RECORDS)
+            status = gd_fail(GD_ERR_FORMAT, "%s: not a file of CIFAR-10: %s", path,
+                             got != RECORD ? "the last record is not whole"
+                                           : "more than 10,000 records");
+        else
+            status = take_record(r, record, path);
+    }
+    gd_stream_close(stream);
+    return status;
+}
+
+static gd_status read_all(records *r, const gd_cifar10_options *o)
+{
+    const char *const *names = o->test ? test_files : train_files;
+    int count = o->test ? (int)(sizeof test_files / sizeof *test_files)
+                        : (int)(sizeof train_files / sizeof *train_files);
+    char path[PATH_BYTES];
+    gd_status status = GD_OK;
+    for (int i = 0; status == GD_OK && i < count; i++)
+        if (find_file(o->folder, names[i], path)) {
+            status = read_file(r, path);
+            if (o->test)
+                return status;
+        }
+    if (status == GD_OK && r->count == 0)
+        status = gd_fail(GD_ERR_IO, "%s: no %s is there, nor %s.gz", o->folder, names[0], names[0]);
+    return status;
+}
+
+gd_dataset *gd_cifar10_with(gd_cifar10_options o)
+{
+    if (!o.context)
+        return NULL;
+    if (!o.folder)
+        return gd_fail_null(GD_ERR_INVALID, "gd_cifar10: the folder is NULL");
+    records r = { 0 };
+    if (read_all(&r, &o) != GD_OK) {
+        gd_free(r.samples);
+        gd_free(r.labels);
+        return NULL;
+    }
+    gd_dataset_options options = { .context = o.context,
+                                   .dtype = GD_U8,
+                                   .shape = GD_SHAPE(3, 32, 32),
+                                   .count = r.count,
+                                   .scale = 1.0f / 255.0f };
+    return gd_dataset_adopt(&options, r.samples, r.labels);
+}

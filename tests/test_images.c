@@ -1,0 +1,304 @@
+/* tests/test_images.c: JPEG images, resizing against PyTorch, folders of photographs, CIFAR-10
+ * files. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "support/context.h"
+#include "support/shared_data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+/* 16 x 8 in RGB; the left half is (200, 40, 30), the right (20, 60, 210); made by
+ * libjpeg-turbo 2.1.5 at quality 95. */
+// clang-format off
+static const unsigned char tiny[] = {
+    0xff, 0xd8, 0xff, 0xdb, 0x00, 0x43, 0x00, 0x02, 0x01, 0x01, 0x01, 0x01, 0x01, 0x02, 0x01, 0x01,
+    0x01, 0x02, 0x02, 0x02, 0x02, 0x02, 0x04, 0x03, 0x02, 0x02, 0x02, 0x02, 0x05, 0x04, 0x04, 0x03,
+    0x04, 0x06, 0x05, 0x06, 0x06, 0x06, 0x05, 0x06, 0x06, 0x06, 0x07, 0x09, 0x08, 0x06, 0x07, 0x09,
+    0x07, 0x06, 0x06, 0x08, 0x0b, 0x08, 0x09, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x06, 0x08, 0x0b, 0x0c,
+    0x0b, 0x0a, 0x0c, 0x09, 0x0a, 0x0a, 0x0a, 0xff, 0xdb, 0x00, 0x43, 0x01, 0x02, 0x02, 0x02, 0x02,
+    0x02, 0x02, 0x05, 0x03, 0x03, 0x05, 0x0a, 0x07, 0x06, 0x07, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a,
+    0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a,
+    0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a,
+    0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0xff, 0xc0, 0x00, 0x11,
+    0x08, 0x00, 0x08, 0x00, 0x10, 0x03, 0x01, 0x11, 0x00, 0x02, 0x11, 0x01, 0x03, 0x11, 0x01, 0xff,
+    0xc4, 0x00, 0x15, 0x00, 0x01, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x07, 0x08, 0xff, 0xc4, 0x00, 0x14, 0x10, 0x01, 0x00, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xff, 0xc4, 0x00, 0x15,
+    0x01, 0x01, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0x00, 0x09, 0x08, 0xff, 0xc4, 0x00, 0x14, 0x11, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xff, 0xda, 0x00, 0x0c, 0x03, 0x01, 0x00,
+    0x02, 0x11, 0x03, 0x11, 0x00, 0x3f, 0x00, 0x96, 0xd3, 0xf9, 0x44, 0x13, 0x9c, 0x80, 0x76, 0xff,
+    0xd9,
+};
+// clang-format on
+
+/* ---- files of a test, in a folder of its own ---- */
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    snprintf(folder, sizeof folder, "/tmp/gradus_images_XXXXXX");
+    return mkdtemp(folder) ? open_context(state) : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command) == 0 ? close_context(state) : -1;
+}
+
+/* folder/name; static text for a few calls. */
+static const char *in_folder(const char *name)
+{
+    static char path[4][256];
+    static int at;
+    at = (at + 1) % 4;
+    snprintf(path[at], sizeof path[at], "%s/%s", folder, name);
+    return path[at];
+}
+
+static void write_file(const char *name, const void *bytes, size_t size)
+{
+    FILE *f = fopen(in_folder(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, size, f), size);
+    fclose(f);
+}
+
+/* JPEG is optional. */
+static void need_jpeg(void)
+{
+    gd_image image;
+    write_file("probe.jpg", tiny, sizeof tiny);
+    bool missing = gd_image_read(in_folder("probe.jpg"), &image) == GD_ERR_UNSUPPORTED;
+    gd_image_free(&image);
+    unlink(in_folder("probe.jpg"));
+    if (missing) {
+        gd_error_clear();
+        skip();
+    }
+}
+
+static bool is_near(int a, int b)
+{
+    return abs(a - b) <= 4;
+}
+
+/* ---- images ---- */
+
+static void test_jpeg(void **state)
+{
+    (void)state;
+    need_jpeg();
+    write_file("a.jpg", tiny, sizeof tiny);
+    gd_image image;
+    assert_int_equal(gd_image_read(in_folder("a.jpg"), &image), GD_OK);
+    assert_int_equal(image.height, 8);
+    assert_int_equal(image.width, 16);
+    assert_int_equal(image.channels, 3);
+    for (int i = 0; i < 8 * 16; i++) {
+        const unsigned char *p = image.pixels + 3 * i;
+        bool left = i % 16 < 8;
+        assert_true(is_near(p[0], left ? 200 : 20) && is_near(p[1], left ? 40 : 60) &&
+                    is_near(p[2], left ? 30 : 210));
+    }
+    gd_image_free(&image);
+    gd_image_free(&image);
+    gd_image_free(NULL);
+}
+
+/* Every truncation is an error or an image, never a crash; the decoder fills in what is missing of
+ * the pixels. */
+static void test_broken_jpeg(void **state)
+{
+    (void)state;
+    need_jpeg();
+    gd_image image;
+    for (size_t size = 0; size < sizeof tiny; size += 7) {
+        write_file("cut.jpg", tiny, size);
+        gd_status status = gd_image_read(in_folder("cut.jpg"), &image);
+        assert_true(status == GD_OK || status == GD_ERR_FORMAT);
+        assert_true((status == GD_OK) == (image.pixels != NULL));
+        gd_image_free(&image);
+        gd_error_clear();
+    }
+    write_file("no.jpg", "this is no image", 16);
+    assert_int_equal(gd_image_read(in_folder("no.jpg"), &image), GD_ERR_FORMAT);
+    expect_error(GD_ERR_FORMAT, "no.jpg: not a JPEG image");
+    assert_int_equal(gd_image_read(in_folder("absent.jpg"), &image), GD_ERR_IO);
+    expect_error(GD_ERR_IO, "absent.jpg");
+    assert_int_equal(gd_image_read(NULL, &image), GD_ERR_INVALID);
+    gd_error_clear();
+}
+
+/* PyTorch 2.15.0: i = torch.arange(30.); x = (i * 37 % 251).reshape(1, 1, 6, 5);
+ * F.interpolate(x, size=(h, w), mode="bilinear", antialias=True, align_corners=False).round() */
+typedef struct resizing {
+    int height, width;
+    unsigned char pixels[64];
+} resizing;
+
+static const resizing resizings[] = {
+    { 3, 2, { 104, 93, 124, 137, 142, 108 } },
+    { 9, 7, { 0,   21,  48,  74,  100, 127, 148, 92,  114, 104, 41,  67,  94, 115, 174, 195,
+              162, 39,  65,  74,  71,  130, 151, 166, 162, 189, 125, 27,  86, 107, 134, 160,
+              186, 159, 108, 84,  81,  90,  116, 142, 169, 190, 207, 109, 46, 72,  98,  125,
+              146, 205, 154, 127, 154, 90,  81,  102, 172, 193, 220, 246, 93, 48,  69 } },
+    { 6, 5, { 0,  37, 74,  111, 148, 185, 222, 8,  45, 82,  119, 156, 193, 230, 16,
+              53, 90, 127, 164, 201, 238, 24,  61, 98, 135, 172, 209, 246, 32,  69 } },
+    { 1, 1, { 120 } },
+    { 2, 10, { 106, 115, 134, 128, 100, 95,  113, 116, 103, 97,
+               160, 146, 118, 112, 131, 134, 121, 116, 119, 120 } },
+};
+
+static void test_resize_as_torch(void **state)
+{
+    (void)state;
+    unsigned char pixels[30];
+    for (int i = 0; i < 30; i++)
+        pixels[i] = (unsigned char)(i * 37 % 251);
+    gd_image source = { 6, 5, 1, pixels }, image;
+    for (int r = 0; r < COUNT(resizings); r++) {
+        const resizing *row = &resizings[r];
+        assert_int_equal(gd_image_resize(&source, row->height, row->width, &image), GD_OK);
+        for (int i = 0; i < row->height * row->width; i++)
+            if (abs(image.pixels[i] - row->pixels[i]) > 1) /* halves may round either way */
+                fail_msg("%d x %d: pixel %d is %d, expected %d", row->height, row->width, i,
+                         image.pixels[i], row->pixels[i]);
+        gd_image_free(&image);
+    }
+    assert_int_equal(gd_image_resize(&source, 0, 5, &image), GD_ERR_INVALID);
+    gd_error_clear();
+    assert_int_equal(gd_image_resize(&(gd_image){ 0 }, 5, 5, &image), GD_ERR_INVALID);
+    gd_error_clear();
+}
+
+/* ---- folders ---- */
+
+static void test_image_folder(void **state)
+{
+    gd_context *gd = *state;
+    need_jpeg();
+    mkdir(in_folder("b"), 0700);
+    mkdir(in_folder("a"), 0700);
+    write_file("b/2.jpg", tiny, sizeof tiny);
+    write_file("b/1.JPEG", tiny, sizeof tiny);
+    write_file("b/notes.txt", "x", 1);
+    write_file("a/3.jpg", tiny, sizeof tiny);
+    gd_dataset *d = gd_image_folder(gd, folder, 2, 4);
+    if (!d)
+        print_error("%s\n", gd_error_message());
+    assert_int_equal(gd_dataset_count(d), 3);
+    assert_int_equal(gd_dataset_classes(d), 2);
+    gd_shape shape = gd_dataset_shape(d);
+    assert_true(shape.rank == 3 && shape.dim[0] == 3 && shape.dim[1] == 2 && shape.dim[2] == 4);
+    gd_tensor *x, *y;
+    assert_int_equal(gd_dataset_get(d, 0, 3, &x, &y), GD_OK);
+    int64_t labels[3];
+    float values[3][3][2][4];
+    assert_int_equal(gd_tensor_read(y, labels, sizeof labels), GD_OK);
+    assert_true(labels[0] == 0 && labels[1] == 1 && labels[2] == 1);
+    assert_int_equal(gd_tensor_read(x, values, sizeof values), GD_OK);
+    assert_true(is_near((int)(values[2][0][0][0] * 255), 200) &&
+                is_near((int)(values[2][2][1][3] * 255), 210));
+}
+
+static void test_image_folder_errors(void **state)
+{
+    gd_context *gd = *state, *none = NULL;
+    assert_null(gd_image_folder(none, folder, 2, 4));
+    assert_null(gd_image_folder(gd, NULL, 2, 4));
+    expect_error(GD_ERR_INVALID, "the folder is NULL");
+    assert_null(gd_image_folder(gd, folder, 0, 4));
+    expect_error(GD_ERR_INVALID, "the size");
+    assert_null(gd_image_folder(gd, in_folder("absent"), 2, 4));
+    expect_error(GD_ERR_IO, "absent: cannot be read as a folder");
+    assert_null(gd_image_folder(gd, folder, 2, 4));
+    expect_error(GD_ERR_IO, "holds no folders with JPEG images");
+    mkdir(in_folder("a"), 0700);
+    write_file("a/bad.jpg", "no", 2);
+    assert_null(gd_image_folder(gd, folder, 2, 4));
+    assert_non_null(strstr(gd_error_message(), "bad.jpg"));
+    gd_error_clear();
+}
+
+/* ---- CIFAR-10 ---- */
+
+enum { RECORD = 3073 };
+
+static void test_cifar(void **state)
+{
+    gd_context *gd = *state;
+    unsigned char *records = calloc(3, RECORD);
+    for (int i = 0; i < 3; i++) {
+        records[i * RECORD] = (unsigned char)(3 * i);
+        records[i * RECORD + 1] = 255;                              /* red, top left */
+        records[i * RECORD + RECORD - 1] = (unsigned char)(51 * i); /* blue, bottom right */
+    }
+    write_file("data_batch_2.bin", records, 2 * RECORD);
+    write_file("data_batch_5.bin", records + 2 * RECORD, RECORD);
+    gd_dataset *d = gd_cifar10(gd, folder);
+    assert_int_equal(gd_dataset_count(d), 3);
+    gd_tensor *x, *y;
+    assert_int_equal(gd_dataset_get(d, 2, 1, &x, &y), GD_OK);
+    assert_true(gd_item(y) == 6);
+    float *values = malloc(3072 * sizeof *values);
+    assert_int_equal(gd_tensor_read(x, values, 3072 * sizeof *values), GD_OK);
+    assert_true(values[0] == 1 && values[1] == 0 && values[3071] > 0.39f && values[3071] < 0.41f);
+    free(values);
+    assert_null(gd_cifar10(gd, folder, .test = true));
+    expect_error(GD_ERR_IO, "no test_batch.bin is there");
+    write_file("test_batch.bin", records, RECORD + 5);
+    assert_null(gd_cifar10(gd, folder, .test = true));
+    expect_error(GD_ERR_FORMAT, "the last record is not whole");
+    records[0] = 10;
+    write_file("test_batch.bin", records, RECORD);
+    assert_null(gd_cifar10(gd, folder, .test = true));
+    expect_error(GD_ERR_FORMAT, "record 0 has label 10");
+    free(records);
+}
+
+/* The real files, compressed. */
+static void test_shared_data(void **state)
+{
+    gd_context *gd = *state;
+    char path[1024];
+    snprintf(path, sizeof path, "%s", shared_data("cifar10/data_batch_1.bin.gz"));
+    *strrchr(path, '/') = '\0';
+    gd_dataset *d = gd_cifar10(gd, path, .test = true);
+    assert_int_equal(gd_dataset_count(d), 1000);
+    assert_int_equal(gd_dataset_classes(d), 10);
+    gd_tensor *y;
+    int64_t labels[4];
+    assert_int_equal(gd_dataset_get(d, 0, 4, NULL, &y), GD_OK);
+    assert_int_equal(gd_tensor_read(y, labels, sizeof labels), GD_OK);
+    assert_true(labels[0] == 3 && labels[1] == 8 && labels[2] == 8 &&
+                labels[3] == 0); /* cat ship ship airplane */
+}
+
+int main(void)
+{
+#define FOLDER_TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(test_jpeg),
+        FOLDER_TEST(test_broken_jpeg),
+        FOLDER_TEST(test_resize_as_torch),
+        FOLDER_TEST(test_image_folder),
+        FOLDER_TEST(test_image_folder_errors),
+        FOLDER_TEST(test_cifar),
+        FOLDER_TEST(test_shared_data),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
