@@ -28,7 +28,7 @@ typedef struct network {
 
 typedef struct block_user {
     const network *net;
-    char name[8];
+    char name[16];
 } block_user;
 
 static block_user block_users[BLOCKS];
