@@ -116,6 +116,10 @@ static outcome run_training(gd_mode mode, int threads, const char *passes)
     result.noise = (float)gd_item(t.noise_seen);
     if (mode == GD_MODE_COMPILED)
         assert_int_equal(gd_function_stats(f).traces, 2);
+    if (mode == GD_MODE_LAZY) {
+        assert_int_equal(gd_function_stats(f).traces, STEPS);
+        assert_int_equal(gd_function_stats(f).plans, 2);
+    }
     gd_close(gd);
     unsetenv("GRADUS_PASSES");
     return result;
@@ -131,17 +135,48 @@ static void a_training_step_equals_eager_bit_for_bit(void **state)
         outcome compiled = run_training(GD_MODE_COMPILED, threads, NULL);
         assert_memory_equal(&eager, &compiled, sizeof eager);
     }
+    outcome lazy = run_training(GD_MODE_LAZY, 2, NULL);
+    assert_memory_equal(&eager, &lazy, sizeof eager);
+}
+
+/* What the body does in plain C is done at every lazy call: each recording that is new makes a
+ * plan. */
+static gd_tensor *counts_in_c(void *user, gd_tensor *const *in)
+{
+    int *calls = user;
+    return ++*calls % 3 ? gd_mul_scalar(in[0], (double)(*calls % 3)) : gd_neg(in[0]);
+}
+
+static void a_lazy_body_is_recorded_at_every_call(void **state)
+{
+    gd_context *gd = *state;
+    int calls = 0;
+    gd_function *f = gd_compile(gd, counts_in_c, &calls, .mode = GD_MODE_LAZY);
+    gd_tensor *x = gd_scalar(gd, 5, GD_F32);
+    for (int i = 1; i <= 12; i++)
+        assert_true(gd_item(gd_call(f, 1, &x)) == (i % 3 ? 5.0 * (i % 3) : -5.0));
+    assert_int_equal(calls, 12);
+    assert_int_equal(gd_function_stats(f).plans, 3);
+    assert_int_equal(gd_function_stats(f).traces, 12);
+    size_t live = gd_memory(gd).live_tensors;
+    for (int i = 0; i < 30; i++)
+        assert_non_null(gd_call(f, 1, &x));
+    assert_int_equal(gd_memory(gd).live_tensors, live);
+    assert_int_equal(gd_function_prepare(f, 1, &x), GD_ERR_STATE);
+    gd_error_clear();
 }
 
 static void every_pass_may_be_switched_off(void **state)
 {
     (void)state;
     outcome eager = run_training(GD_MODE_EAGER, 2, NULL);
-    const char *names[] = { "-cse", "-dead", "-fold", "-epilogue", "-fuse", "-forward" };
-    char list[64];
-    for (unsigned mask = 0; mask < 64; mask++) {
+    const char *names[] = {
+        "-cse", "-dead", "-fold", "-epilogue", "-fuse", "-forward", "-schedule"
+    };
+    char list[80];
+    for (unsigned mask = 0; mask < 128; mask++) {
         list[0] = '\0';
-        for (int i = 0; i < 6; i++)
+        for (int i = 0; i < 7; i++)
             if (mask & (1u << i)) {
                 if (list[0])
                     strcat(list, ",");
@@ -275,6 +310,12 @@ static void an_update_is_one_kernel_a_parameter(void **state)
         assert_true(strncmp(line, "assign", 6) != 0);
     }
     assert_int_equal(updates, 2 * LAYERS);
+    /* Updates come as soon as their gradients are there: these never lie side by side. */
+    assert_int_equal(setenv("GRADUS_PASSES", "-schedule", 1), 0);
+    gd_function *late = gd_compile(gd, mlp_step, &net);
+    assert_non_null(gd_call(late, 2, in));
+    unsetenv("GRADUS_PASSES");
+    assert_true(gd_function_stats(f).arena_bytes < gd_function_stats(late).arena_bytes);
 }
 
 /* ---- signatures ---- */
@@ -561,6 +602,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_training_step_equals_eager_bit_for_bit),
         cmocka_unit_test(every_pass_may_be_switched_off),
+        IN_CONTEXT(a_lazy_body_is_recorded_at_every_call),
         IN_CONTEXT(running_a_plan_allocates_nothing),
         IN_CONTEXT(results_and_statistics_are_given),
         IN_CONTEXT(plans_are_drawn_and_profiled),

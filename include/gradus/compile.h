@@ -29,6 +29,8 @@ typedef gd_tensor *(*gd_function_body)(void *user, gd_tensor *const *in);
 typedef enum gd_mode {
     GD_MODE_COMPILED, /* traced and planned */
     GD_MODE_EAGER,    /* fn is simply run, in a scope of its own: for debugging and comparison */
+    GD_MODE_LAZY, /* fn is recorded anew at every call, so its plain C takes effect every time; a
+                     recording equal to one before runs as that one's plan */
 } gd_mode;
 
 typedef struct gd_compile_options {

@@ -1,5 +1,6 @@
 /* compile/function.c: gd_compile and gd_call: tracing a body once for each signature, and the cache
  * of plans. */
+#include "compile/lazy.h"
 #include "compile/plan.h"
 
 #include <string.h>
@@ -19,6 +20,7 @@ typedef struct signature {
 typedef struct entry {
     signature made_for;
     gd_plan *plan;
+    gd_structure structure; /* GD_MODE_LAZY: of the trace the plan was made of */
     uint64_t last_used;
 } entry;
 
@@ -31,12 +33,17 @@ struct gd_function {
     size_t count, capacity, limit;
     entry *current;
     gd_tensor *eager_result; /* of the last eager call */
+    gd_trace trace;          /* of the call at hand; between calls, room for the next */
+    gd_tensor **places;      /* the placeholders of its arguments */
+    size_t place_capacity;
+    gd_structure structure; /* of the trace (GD_MODE_LAZY) */
     uint64_t calls, traces, evictions;
 };
 
 static void entry_free(entry *e)
 {
     gd_plan_free(e->plan);
+    gd_structure_free(&e->structure);
     gd_free(e->made_for.layouts);
     gd_free(e->made_for.requires_grad);
     *e = (entry){ 0 };
@@ -49,6 +56,9 @@ static void destroy(void *object)
         entry_free(&function->entries[i]);
     gd_free(function->entries);
     gd_release(function->eager_result);
+    gd_trace_clear(&function->trace);
+    gd_structure_free(&function->structure);
+    gd_free(function->places);
     gd_free(function);
 }
 
@@ -56,7 +66,8 @@ gd_function *gd_compile_with(gd_compile_options options)
 {
     if (!options.context || !options.body)
         return gd_fail_null(GD_ERR_INVALID, "gd_compile: the context or the body is NULL");
-    if (options.mode != GD_MODE_COMPILED && options.mode != GD_MODE_EAGER)
+    if (options.mode != GD_MODE_COMPILED && options.mode != GD_MODE_EAGER &&
+        options.mode != GD_MODE_LAZY)
         return gd_fail_null(GD_ERR_INVALID, "gd_compile: %d is no mode", (int)options.mode);
     if (options.cache_limit < 0)
         return gd_fail_null(GD_ERR_INVALID, "gd_compile: the cache limit is %d",
@@ -149,20 +160,24 @@ static gd_tensor *placeholder(gd_context *context, const gd_trace *trace, const 
     return t;
 }
 
-/* Run the body with recording on, in a scope of its own that is left open for the caller to end. */
-static gd_tensor *record(gd_function *function, gd_trace *trace, int count,
-                         gd_tensor *const *inputs, gd_tensor **places)
+/* Run the body with recording on, in a scope of its own that is left open for end_recording to end.
+ * The result holds a reference. */
+static gd_tensor *record(gd_function *function, int count, gd_tensor *const *inputs)
 {
     gd_context *context = function->context;
+    gd_trace *trace = &function->trace;
+    if (!gd_grow((void **)&function->places, &function->place_capacity, (size_t)count + 1,
+                 sizeof(gd_tensor *)))
+        return NULL;
     for (int i = 0; i < count; i++) {
-        places[i] = placeholder(context, trace, inputs[i]);
-        if (!places[i])
+        function->places[i] = placeholder(context, trace, inputs[i]);
+        if (!function->places[i])
             return NULL;
     }
     gd_scope *scope = context->scope;
     int no_grad = context->no_grad;
     context->trace = trace;
-    gd_tensor *result = gd_retain(function->body(function->user, places));
+    gd_tensor *result = gd_retain(function->body(function->user, function->places));
     context->trace = NULL;
     context->paused_trace = NULL;
     context->trace_paused = 0;
@@ -180,64 +195,96 @@ static gd_tensor *record(gd_function *function, gd_trace *trace, int count,
     return result;
 }
 
-static gd_plan *make_plan(gd_function *function, int count, gd_tensor *const *inputs)
+static void end_recording(gd_function *function, gd_tensor *result)
 {
-    gd_context *context = function->context;
-    double start = gd_seconds();
-    gd_tensor **places = gd_alloc_zero((size_t)count + 1, sizeof *places);
-    if (!places || gd_scope_begin(context) != GD_OK) {
-        gd_free(places);
-        return NULL;
-    }
-    gd_trace trace = { 0 };
-    gd_plan *plan = NULL;
-    gd_tensor *result = record(function, &trace, count, inputs, places);
-    if (result) {
-        gd_ir ir;
-        int traced = (int)trace.count;
-        if (gd_ir_from_trace(&ir, context, &trace, places, count, result) == GD_OK)
-            plan = gd_plan_make(&ir);
-        else
-            gd_ir_free(&ir);
-        if (plan) {
-            plan->nodes_traced = traced;
-            plan->compile_seconds = gd_seconds() - start;
-        }
-    }
     gd_release(result);
-    gd_trace_clear(&trace);
-    (void)gd_scope_end(context);
-    gd_free(places);
+    gd_trace_reset(&function->trace);
+    (void)gd_scope_end(function->context);
+}
+
+/* The plan of what was recorded. */
+static gd_plan *make_plan(gd_function *function, int count, gd_tensor *result, double start)
+{
+    gd_ir ir;
+    int traced = (int)function->trace.count;
+    gd_plan *plan = NULL;
+    if (gd_ir_from_trace(&ir, function->context, &function->trace, function->places, count,
+                         result) == GD_OK)
+        plan = gd_plan_make(&ir);
+    else
+        gd_ir_free(&ir);
+    if (plan) {
+        plan->nodes_traced = traced;
+        plan->compile_seconds = gd_seconds() - start;
+    }
     return plan;
 }
 
-static gd_status fill(gd_function *function, entry *e, int count, gd_tensor *const *inputs)
+static gd_status fill(entry *e, gd_plan *plan, int count, gd_tensor *const *inputs)
 {
+    e->plan = plan;
     e->made_for.count = count;
     e->made_for.layouts = gd_alloc(((size_t)count + 1) * sizeof(gd_layout));
     e->made_for.requires_grad = gd_alloc(((size_t)count + 1) * sizeof(bool));
-    if (!e->made_for.layouts || !e->made_for.requires_grad)
+    if (!plan || !e->made_for.layouts || !e->made_for.requires_grad)
         return GD_ERR_MEMORY;
     for (int i = 0; i < count; i++) {
         e->made_for.layouts[i] = inputs[i]->layout;
         e->made_for.requires_grad[i] = inputs[i]->requires_grad;
     }
-    e->plan = make_plan(function, count, inputs);
-    return e->plan ? GD_OK : gd_error_code();
+    return GD_OK;
 }
 
-static entry *add_plan(gd_function *function, int count, gd_tensor *const *inputs)
+/* A plan of what was recorded, in the cache. In GD_MODE_LAZY it takes over the structure. */
+static entry *add_plan(gd_function *function, int count, gd_tensor *const *inputs,
+                       gd_tensor *result, double start)
 {
     function->current = NULL;
-    function->traces++;
     entry fresh = { 0 };
     entry *e = NULL;
-    if (fill(function, &fresh, count, inputs) == GD_OK)
+    if (fill(&fresh, make_plan(function, count, result, start), count, inputs) == GD_OK)
         e = make_room(function);
-    if (e)
+    if (e) {
         *e = fresh;
-    else
+        e->structure = function->structure;
+        function->structure = (gd_structure){ 0 };
+    } else {
         entry_free(&fresh);
+    }
+    return e;
+}
+
+static entry *find_structure(gd_function *function, int count, gd_tensor *const *inputs)
+{
+    for (size_t i = 0; i < function->count; i++) {
+        entry *e = &function->entries[i];
+        if (fits(&e->made_for, count, inputs) &&
+            gd_structure_equal(&e->structure, &function->structure))
+            return e;
+    }
+    return NULL;
+}
+
+/* Record the body, and find or make the plan of the recording. */
+static entry *record_plan(gd_function *function, int count, gd_tensor *const *inputs)
+{
+    double start = gd_seconds();
+    if (gd_scope_begin(function->context) != GD_OK)
+        return NULL;
+    function->traces++;
+    entry *e = NULL;
+    gd_tensor *result = record(function, count, inputs);
+    bool is_lazy = function->mode == GD_MODE_LAZY;
+    if (result && is_lazy &&
+        gd_structure_take(&function->structure, function->context, &function->trace,
+                          function->places, count, result) == GD_OK) {
+        e = find_structure(function, count, inputs);
+        if (!e)
+            e = add_plan(function, count, inputs, result, start);
+    } else if (result && !is_lazy) {
+        e = add_plan(function, count, inputs, result, start);
+    }
+    end_recording(function, result);
     return e;
 }
 
@@ -286,9 +333,9 @@ static gd_tensor *call_eager(gd_function *function, gd_tensor *const *inputs)
 /* The plan for these inputs, made if there is none yet; the current one from now on. */
 static entry *use_plan(gd_function *function, int count, gd_tensor *const *inputs)
 {
-    entry *e = find(function, count, inputs);
+    entry *e = function->mode == GD_MODE_LAZY ? NULL : find(function, count, inputs);
     if (!e)
-        e = add_plan(function, count, inputs);
+        e = record_plan(function, count, inputs);
     if (e) {
         function->current = e;
         e->last_used = function->calls;

@@ -4,6 +4,7 @@
 #include "compile/memory.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -87,28 +88,30 @@ static int by_size(const void *a, const void *b)
     return x->value < y->value ? -1 : 1;
 }
 
-static int by_offset(const void *a, const void *b)
-{
-    const buffer *const *x = a, *const *y = b;
-    return (*x)->offset < (*y)->offset ? -1 : (*x)->offset > (*y)->offset;
-}
-
-/* Place buffer i among those before it. `beside` has room for all. */
-static size_t place(buffer *buffers, size_t i, buffer **beside)
+/* Place buffers[i] among those before it, which are in `placed` by rising offset: the first gap
+ * between neighbours in time that is wide enough. */
+static size_t place(buffer *buffers, size_t i, buffer **placed)
 {
     buffer *b = &buffers[i];
-    size_t n = 0, at = 0;
-    for (size_t k = 0; k < i; k++)
-        if (buffers[k].first <= b->last && b->first <= buffers[k].last)
-            beside[n++] = &buffers[k];
-    qsort(beside, n, sizeof *beside, by_offset);
-    for (size_t k = 0; k < n; k++) {
-        if (at + b->bytes <= beside[k]->offset)
-            break;
-        size_t end = beside[k]->offset + beside[k]->bytes;
-        at = end > at ? end : at;
+    size_t at = 0;
+    for (size_t k = 0; k < i; k++) {
+        if (at + b->bytes <= placed[k]->offset)
+            break; /* all that follow lie higher still */
+        size_t end = placed[k]->offset + placed[k]->bytes;
+        if (end > at && placed[k]->first <= b->last && b->first <= placed[k]->last)
+            at = end;
     }
     b->offset = at;
+    size_t low = 0, high = i; /* where it belongs in `placed` */
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (placed[middle]->offset <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    memmove(placed + low + 1, placed + low, (i - low) * sizeof *placed);
+    placed[low] = b;
     return at + b->bytes;
 }
 
@@ -160,19 +163,41 @@ static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner,
     return n;
 }
 
+gd_status gd_memory_live(const gd_ir *ir, size_t *bytes)
+{
+    size_t count = ir->count + 1;
+    int32_t *last = gd_alloc(count * sizeof *last), *owner = gd_alloc(count * sizeof *owner);
+    buffer *buffers = gd_alloc(count * sizeof *buffers);
+    size_t *change = gd_alloc_zero(2 * count, sizeof *change);
+    bool *is_taken = gd_alloc_zero(count, sizeof *is_taken);
+    gd_status status = GD_ERR_MEMORY;
+    if (last && owner && buffers && change && is_taken) {
+        find_last_reads(ir, last);
+        size_t n = make_buffers(ir, last, owner, is_taken, buffers);
+        *bytes = most_alive(buffers, n, ir->count, change);
+        status = GD_OK;
+    }
+    gd_free(last);
+    gd_free(owner);
+    gd_free(buffers);
+    gd_free(change);
+    gd_free(is_taken);
+    return status;
+}
+
 gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
 {
     size_t count = ir->count + 1;
     int32_t *last = gd_alloc(count * sizeof *last), *owner = gd_alloc(count * sizeof *owner);
     buffer *buffers = gd_alloc(count * sizeof *buffers),
-           **beside = gd_alloc(count * sizeof *beside);
+           **placed = gd_alloc(count * sizeof *placed);
     size_t *change = gd_alloc_zero(2 * count, sizeof *change),
            *offset = gd_alloc(count * sizeof *offset);
     size_t *place_of = gd_alloc(count * sizeof *place_of);
     bool *is_taken = gd_alloc_zero(count, sizeof *is_taken);
     *plan = (gd_memory_plan){ .offset = offset };
     gd_status status = GD_ERR_MEMORY;
-    if (last && owner && buffers && beside && change && offset && place_of && is_taken) {
+    if (last && owner && buffers && placed && change && offset && place_of && is_taken) {
         find_last_reads(ir, last);
         size_t n = make_buffers(ir, last, owner, is_taken, buffers);
         plan->live_bytes = most_alive(buffers, n, ir->count, change);
@@ -183,7 +208,7 @@ gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
         }
         qsort(buffers, n, sizeof *buffers, by_size);
         for (size_t i = 0; i < n; i++) {
-            size_t end = place(buffers, i, beside);
+            size_t end = place(buffers, i, placed);
             plan->bytes = end > plan->bytes ? end : plan->bytes;
         }
         for (size_t i = 0; i < ir->count; i++)
@@ -197,7 +222,7 @@ gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
     gd_free(last);
     gd_free(owner);
     gd_free(buffers);
-    gd_free(beside);
+    gd_free(placed);
     gd_free(change);
     gd_free(place_of);
     gd_free(is_taken);

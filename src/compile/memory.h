@@ -18,6 +18,8 @@ typedef struct gd_memory_plan {
  * op may take over the memory of an operand that dies there. Constants and outputs live from the
  * first step to the last. */
 gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir);
+/* The most bytes alive at any step. */
+gd_status gd_memory_live(const gd_ir *ir, size_t *bytes);
 void gd_memory_plan_free(gd_memory_plan *plan);
 
 #endif

@@ -16,6 +16,7 @@ static const struct {
     { "epilogue", gd_pass_epilogue }, /* matmul + bias + ReLU: one kernel */
     { "fuse", gd_pass_fuse },         /* elementwise groups: one kernel */
     { "forward", gd_pass_forward },   /* make an assigned value in its target */
+    { "schedule", gd_pass_schedule }, /* updates as soon as their gradients are there */
 };
 
 /* Whether GRADUS_PASSES, a list such as "-fuse,-cse", switches `name` off. */

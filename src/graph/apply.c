@@ -401,7 +401,9 @@ gd_tensor *gd_assign(gd_tensor *target, gd_tensor *value)
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_assign: target and value belong to different contexts");
     context->no_grad++;
-    value = gd_as_shape(gd_as_dtype(value, target->layout.dtype), gd_tensor_shape(target));
+    value = gd_as_dtype(value, target->layout.dtype);
+    if (value && !gd_layout_same_shape(&value->layout, &target->layout))
+        value = gd_as_shape(value, gd_tensor_shape(target));
     /* A value that is another view of the target's own storage is copied before it is overwritten.
      */
     if (value && value->storage == target->storage && value->storage)

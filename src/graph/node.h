@@ -202,6 +202,9 @@ struct gd_trace {
 };
 
 gd_status gd_trace_record(gd_trace *trace, gd_tensor *node);
+/* Let go of what was recorded, keeping room for the next recording; gd_trace_clear frees that too.
+ */
+void gd_trace_reset(gd_trace *trace);
 void gd_trace_clear(gd_trace *trace);
 
 /* Text assembled in a caller's buffer, as snprintf does: `length` counts what the whole text needs.

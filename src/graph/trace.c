@@ -30,13 +30,22 @@ gd_tensor *gd_output(gd_tensor *t)
     return t;
 }
 
-void gd_trace_clear(gd_trace *trace)
+void gd_trace_reset(gd_trace *trace)
 {
     /* Users before their inputs, so that nodes die one at a time. */
     for (size_t i = trace->count; i-- > 0;)
         gd_release(trace->nodes[i]);
     for (size_t i = 0; i < trace->output_count; i++)
         gd_release(trace->outputs[i]);
+    trace->count = trace->output_count = 0;
+    trace->random_words = 0;
+    trace->nested = 0;
+    trace->failed = false;
+}
+
+void gd_trace_clear(gd_trace *trace)
+{
+    gd_trace_reset(trace);
     gd_free(trace->nodes);
     gd_free(trace->outputs);
     *trace = (gd_trace){ 0 };

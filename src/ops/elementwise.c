@@ -27,6 +27,32 @@ static gd_dtype accept(types accepted, gd_dtype dtype)
     return dtype;
 }
 
+/* Row-major in every axis, from the beginning of its storage: as a result lies. */
+static bool lies_like_result(const gd_layout *layout)
+{
+    int64_t expected = 1;
+    for (int a = layout->rank - 1; a >= 0; a--) {
+        if (layout->stride[a] != expected)
+            return false;
+        expected *= layout->shape[a] > 0 ? layout->shape[a] : 1;
+    }
+    return layout->offset == 0;
+}
+
+/* The operand whose layout is the result's, the others having its shape or being numbers, as is
+ * nearly always so; NULL: none. */
+static const gd_layout *find_result_layout(int n, const gd_layout *const *in)
+{
+    const gd_layout *largest = in[0];
+    for (int i = 1; i < n; i++)
+        if (in[i]->rank > largest->rank)
+            largest = in[i];
+    for (int i = 0; i < n; i++)
+        if (in[i]->rank != 0 && in[i] != largest && !gd_layout_same_shape(in[i], largest))
+            return NULL;
+    return lies_like_result(largest) ? largest : NULL;
+}
+
 static gd_status infer(const char *name, types accepted, result kind, int n,
                        const gd_layout *const *in, gd_layout *out)
 {
@@ -35,11 +61,18 @@ static gd_status infer(const char *name, types accepted, result kind, int n,
     if (accept(accepted, dtype) != dtype || (first && in[0]->dtype != GD_BOOL))
         return gd_fail(GD_ERR_DTYPE, "gd_%s: does not compute with %s", name,
                        gd_dtype_name(in[0]->dtype));
-    gd_shape shape = gd_layout_shape(in[0]);
-    for (int i = 1; i < n; i++) {
-        if (i > first && in[i]->dtype != dtype)
+    for (int i = first + 1; i < n; i++)
+        if (in[i]->dtype != dtype)
             return gd_fail(GD_ERR_DTYPE, "gd_%s: operands are %s and %s", name,
                            gd_dtype_name(dtype), gd_dtype_name(in[i]->dtype));
+    const gd_layout *same = find_result_layout(n, in);
+    if (same) {
+        *out = *same;
+        out->dtype = kind == BOOL ? GD_BOOL : dtype;
+        return GD_OK;
+    }
+    gd_shape shape = gd_layout_shape(in[0]);
+    for (int i = 1; i < n; i++) {
         if (!gd_shape_broadcast(shape, gd_layout_shape(in[i]), &shape)) {
             char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
             return gd_fail(GD_ERR_SHAPE, "gd_%s: shapes %s and %s do not broadcast together", name,
