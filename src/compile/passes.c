@@ -10,8 +10,9 @@ static const struct {
     const char *name;
     gd_status (*run)(gd_ir *ir, int *changes);
 } passes[GD_PASS_COUNT] = {
-    { "cse", gd_pass_cse },   /* merge equal ops */
-    { "dead", gd_pass_dead }, /* remove what nobody reads */
+    { "simplify", gd_pass_simplify }, /* leave out what gives its operand back */
+    { "cse", gd_pass_cse },           /* merge equal ops */
+    { "dead", gd_pass_dead },         /* remove what nobody reads */
     { "fold", gd_pass_fold }, /* find what never changes: computed once, when the plan is made */
     { "epilogue", gd_pass_epilogue }, /* matmul + bias + ReLU: one kernel */
     { "fuse", gd_pass_fuse },         /* elementwise groups: one kernel */

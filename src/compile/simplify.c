@@ -1,0 +1,114 @@
+/* compile/simplify.c: algebra that is exact in floating point. An op that gives one of its operands
+ * back, bit for bit and for every value, is left out: x * 1, 1 * x, x / 1, x - 0 (but not x + 0,
+ * which turns -0 into +0), x + -0, -(-x), relu(relu x), abs(abs x), a cast to a wider type and
+ * back, a cast to the type it has.
+ *
+ * May not touch effects or results; only where the operand lies as the op's result would, and is
+ * not overwritten later. (Reshapes of reshapes and transposed operands of products need no
+ * rewriting: views have no kernels, and products read any strides.) */
+#include "compile/passes.h"
+
+#include <math.h>
+
+#include "base/memory.h"
+
+/* Whether value i is one number everywhere, as `full` makes it. */
+static bool is_number(const gd_ir *ir, int32_t i, double number)
+{
+    const gd_ir_value *v = &ir->values[ir->values[i].root];
+    if (v->kind != GD_IR_OP || v->op->id != GD_OP_full || !gd_dtype_is_float(v->layout.dtype))
+        return false;
+    double value = ((const gd_full_attr *)v->attr)->value;
+    return value == number && signbit(value) == signbit(number);
+}
+
+static bool makes(const gd_ir *ir, int32_t i, gd_op_id op)
+{
+    const gd_ir_value *v = &ir->values[i];
+    return v->kind == GD_IR_OP && v->op->id == op;
+}
+
+/* Whether every value of dtype `from` is one of dtype `to`. */
+static bool holds(gd_dtype to, gd_dtype from)
+{
+    return from == to || (to == GD_F64 && (gd_dtype_is_float(from) || from == GD_I32)) ||
+           (to == GD_F32 && gd_dtype_is_half(from)) || (to == GD_I64 && from == GD_I32);
+}
+
+/* The operand value v equals, or -1. */
+static int32_t same_as(const gd_ir *ir, const gd_ir_value *v)
+{
+    int32_t x = v->in[0];
+    switch (v->op->id) {
+    case GD_OP_mul:
+        return is_number(ir, v->in[1], 1) ? x : is_number(ir, x, 1) ? v->in[1] : -1;
+    case GD_OP_div:
+        return is_number(ir, v->in[1], 1) ? x : -1;
+    case GD_OP_sub:
+        return is_number(ir, v->in[1], 0) ? x : -1;
+    case GD_OP_add:
+        return is_number(ir, v->in[1], -0.0) ? x : is_number(ir, x, -0.0) ? v->in[1] : -1;
+    case GD_OP_neg:
+        return makes(ir, x, GD_OP_neg) && gd_dtype_is_float(v->layout.dtype) ? ir->values[x].in[0]
+                                                                             : -1;
+    case GD_OP_relu:
+    case GD_OP_abs:
+        return makes(ir, x, v->op->id) ? x : -1;
+    case GD_OP_cast:
+        if (ir->values[x].layout.dtype == v->layout.dtype)
+            return x;
+        return makes(ir, x, GD_OP_cast) &&
+                       ir->values[ir->values[x].in[0]].layout.dtype == v->layout.dtype &&
+                       holds(ir->values[x].layout.dtype, v->layout.dtype)
+                   ? ir->values[x].in[0]
+                   : -1;
+    default:
+        return -1;
+    }
+}
+
+/* Whether x may be read in v's place: it lies alike, in memory of its own that keeps its contents.
+ */
+static bool may_stand_for(const gd_ir *ir, const int32_t *until, int32_t x, const gd_ir_value *v)
+{
+    const gd_ir_value *w = &ir->values[x];
+    if (w->root != x || until[x] != INT32_MAX || w->layout.dtype != v->layout.dtype ||
+        w->layout.offset != 0 || !gd_layout_same_shape(&w->layout, &v->layout))
+        return false;
+    for (int a = 0; a < v->layout.rank; a++)
+        if (w->layout.stride[a] != v->layout.stride[a])
+            return false;
+    return w->kind != GD_IR_OP || !gd_ir_is_effect(w);
+}
+
+gd_status gd_pass_simplify(gd_ir *ir, int *changes)
+{
+    int32_t *now = gd_alloc(sizeof(int32_t) * (ir->count + 1)); /* what stands for a value */
+    int32_t *until = gd_alloc(sizeof(int32_t) * (ir->count + 1));
+    if (!now || !until) {
+        gd_free(now);
+        gd_free(until);
+        return GD_ERR_MEMORY;
+    }
+    gd_ir_find_assignments(ir, until);
+    for (size_t i = 0; i < ir->count; i++) {
+        gd_ir_value *v = &ir->values[i];
+        now[i] = (int32_t)i;
+        if (v->kind != GD_IR_OP)
+            continue;
+        for (int k = 0; k < v->n; k++)
+            v->in[k] = now[v->in[k]];
+        v->root = now[v->root];
+        int32_t x = gd_ir_is_effect(v) || v->is_output || v->n == 0 ? -1 : same_as(ir, v);
+        if (x < 0 || !may_stand_for(ir, until, x, v))
+            continue;
+        now[i] = x;
+        v->kind = GD_IR_DEAD;
+        ++*changes;
+    }
+    for (size_t i = 0; i < ir->output_count; i++)
+        ir->outputs[i] = now[ir->outputs[i]];
+    gd_free(now);
+    gd_free(until);
+    return GD_OK;
+}
