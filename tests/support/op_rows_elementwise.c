@@ -184,16 +184,26 @@ static long double erfinv(long double x)
 UNARY(erfinv, -0.9, 0.9, RESULT_FLOAT, 3, D, erfinv(x))
 
 UNARY(lgamma, 2.1, 20, RESULT_FLOAT, 8, D, lgammal(x))
-/* Sums of 1000 terms, then Euler and Maclaurin's formula. */
+static long double inverse_power(long double x, long double n)
+{
+    long double power = 1;
+    for (; n > 0; n--)
+        power *= x;
+    return 1 / power;
+}
+
+/* Sums of 200 terms, then Euler and Maclaurin's formula. */
 static long double polygamma(long double order, long double x)
 {
-    long double n = truncl(order), sum = 0, a = x + 1000;
-    for (int k = 999; k >= 0; k--)
-        sum += n > 0 ? powl(x + k, -n - 1) : -1 / (x + k);
+    long double n = truncl(order), sum = 0, a = x + 200;
+    for (int k = 199; k >= 0; k--)
+        sum += n > 0 ? inverse_power(x + k, n + 1) : -1 / (x + k);
     if (n == 0)
-        return logl(a) - 1 / (2 * a) - 1 / (12 * a * a) + 1 / (120 * a * a * a * a) + sum;
-    sum += powl(a, -n) / n + powl(a, -n - 1) / 2 + (n + 1) * powl(a, -n - 2) / 12 -
-           (n + 1) * (n + 2) * (n + 3) * powl(a, -n - 4) / 720;
+        return logl(a) - 1 / (2 * a) - 1 / (12 * a * a) + 1 / (120 * a * a * a * a) -
+               1 / (252 * a * a * a * a * a * a) + sum;
+    sum += inverse_power(a, n) / n + inverse_power(a, n + 1) / 2 +
+           (n + 1) * inverse_power(a, n + 2) / 12 -
+           (n + 1) * (n + 2) * (n + 3) * inverse_power(a, n + 4) / 720;
     return (fmodl(n, 2) == 0 ? -1 : 1) * tgammal(n + 1) * sum;
 }
 /* Near a zero of digamma, which the special values come near to, the error is absolute. */

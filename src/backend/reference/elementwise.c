@@ -100,6 +100,15 @@ static real log_gamma(real x)
 #endif
 }
 
+/* x^-n for n = 1 … 101, by squaring: powl takes a microsecond. */
+static real inverse_power(real x, int n)
+{
+    real power = 1;
+    for (; n > 0; n >>= 1, x *= x)
+        power *= n & 1 ? x : 1;
+    return 1 / power;
+}
+
 /* The derivatives of log_gamma: recurrence, then a few terms of the asymptotic series. Where
  * it is not defined: base/special.h. */
 static real polygamma(real order, real x)
@@ -118,13 +127,13 @@ static real polygamma(real order, real x)
         return polygamma(0, 1 - x) - pi / tanl(pi * (x - rintl(x)));
     }
     for (real least = 30 + n; x < least; x++)
-        sum += n == 0 ? -1 / x : powl(x, -n - 1);
+        sum += n == 0 ? -1 / x : inverse_power(x, (int)n + 1);
     real square = x * x;
     if (n == 0)
         return sum + logl(x) - 1 / (2 * x) -
                (1 - (0.1L - (1 / 21.0L - (0.05L - 1 / (11 * square)) / square) / square) / square) /
                    (12 * square);
-    real s = n + 1, power = powl(x, -s), factor = s * power / x;
+    real s = n + 1, power = inverse_power(x, (int)s), factor = s * power / x;
     static const real ratio[] = { 1 / 12.0L,
                                   -1 / 720.0L,
                                   1 / 30240.0L,
