@@ -54,10 +54,12 @@ static gd_status convolution(const gd_kernel_call *call)
         const int64_t first = n * s.groups * s.c + o / s.o * s.c; /* plane of x */
         for (int64_t p = 0; p < s.out_plane; p++) {
             real sum = 0;
-            for (int64_t c = 0; c < s.c; c++)
-                for (int64_t k = 0; k < s.taps; k++)
+            for (int64_t k = 0; k < s.taps; k++) {
+                const int64_t q = seen(attr, &s, p, k);
+                for (int64_t c = 0; c < s.c; c++)
                     sum += gd_ref_load(w, (o * s.c + c) * s.taps + k) *
-                           padded(x, first + c, s.in_plane, seen(attr, &s, p, k));
+                           padded(x, first + c, s.in_plane, q);
+            }
             if (bias)
                 sum += gd_ref_load(bias, o);
             gd_ref_store(&call->out, i * s.out_plane + p, attr->relu && sum < 0 ? 0 : sum);
@@ -91,13 +93,12 @@ static gd_status convolution_grad_input(const gd_kernel_call *call)
         const int64_t n = i / (s.groups * s.c), c = i % s.c, group = i / s.c % s.groups;
         for (int64_t q = 0; q < s.in_plane; q++) {
             real sum = 0;
-            for (int64_t o = group * s.o; o < (group + 1) * s.o; o++)
-                for (int64_t k = 0; k < s.taps; k++) {
-                    const int64_t p = seeing(attr, &s, q, k);
-                    if (p > -2)
-                        sum += gd_ref_load(w, (o * s.c + c) * s.taps + k) *
-                               padded(g, n * s.groups * s.o + o, s.out_plane, p);
-                }
+            for (int64_t k = 0; k < s.taps; k++) {
+                const int64_t p = seeing(attr, &s, q, k);
+                for (int64_t o = group * s.o; p > -2 && o < (group + 1) * s.o; o++)
+                    sum += gd_ref_load(w, (o * s.c + c) * s.taps + k) *
+                           padded(g, n * s.groups * s.o + o, s.out_plane, p);
+            }
             gd_ref_store(&call->out, i * s.in_plane + q, sum);
         }
     }
