@@ -154,6 +154,23 @@ static void unheap(const sort_line *line, int64_t *heap, int64_t size)
 
 /* ---- lines ---- */
 
+/* Whether any of a line's elements begin … end-1 may have a key below `worst`. f32 without steps is
+ * asked in a loop of its own, which is most of what the first few of many cost. */
+static bool any_below(const sort_line *line, int64_t begin, int64_t end, uint64_t worst)
+{
+    if (line->dtype != GD_F32 || line->stride != 1)
+        return true;
+    const uint32_t __attribute__((may_alias)) *x = line->x;
+    uint32_t flip = (uint32_t)line->flip, limit = (uint32_t)worst, any = 0;
+    for (int64_t i = begin; i < end; i++) {
+        uint32_t word = x[i] == 0x80000000u ? 0 : x[i];
+        uint32_t key = word ^ (-(word >> 31) | 0x80000000u);
+        key = (word & 0x7fffffffu) > 0x7f800000u ? UINT32_MAX : key;
+        any |= (key ^ flip) < limit;
+    }
+    return any;
+}
+
 /* The first k of a line's order: of those seen, a heap keeps them. */
 static void select_first(const sort_line *line, int64_t k, int64_t *out)
 {
@@ -163,12 +180,17 @@ static void select_first(const sort_line *line, int64_t k, int64_t *out)
         out[i] = i;
     make_heap(line, out, k);
     uint64_t worst = key_at(line, out[0]);
-    for (int64_t i = k; i < line->n; i++)
-        if (key_at(line, i) < worst) {
-            out[0] = i;
-            sift_down(line, out, k, 0);
-            worst = key_at(line, out[0]);
-        }
+    for (int64_t block = k, end; block < line->n; block = end) {
+        end = line->n - block < 64 ? line->n : block + 64;
+        if (!any_below(line, block, end, worst))
+            continue;
+        for (int64_t i = block; i < end; i++)
+            if (key_at(line, i) < worst) {
+                out[0] = i;
+                sift_down(line, out, k, 0);
+                worst = key_at(line, out[0]);
+            }
+    }
     unheap(line, out, k);
 }
 
