@@ -1,6 +1,7 @@
 /* tests/support/effort.h: how many of many cases are tried. ThreadSanitizer makes a test ten to
  * fifty times as slow and looks for races, which do not depend on values: under it a few cases do.
- */
+ * AddressSanitizer makes it five to ten times as slow: of cases that differ in values or dtype
+ * alone, some do. */
 #ifndef GD_TEST_EFFORT_H
 #define GD_TEST_EFFORT_H
 
@@ -11,19 +12,26 @@
 
 #if defined(__SANITIZE_THREAD__)
 #define TEST_UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TEST_UNDER_TSAN 1
-#endif
-#endif
-#ifndef TEST_UNDER_TSAN
+#else
 #define TEST_UNDER_TSAN 0
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define TEST_UNDER_ASAN 1
+#else
+#define TEST_UNDER_ASAN 0
 #endif
 
 /* Whether the next of many like cases is tried: all are; under ThreadSanitizer every 17th. */
 static inline bool test_tries(int *number)
 {
     return !TEST_UNDER_TSAN || getenv("GRADUS_TEST_ALL") || (*number)++ % 17 == 0;
+}
+
+/* The same for cases that differ little: under AddressSanitizer every third. */
+static inline bool test_tries_similar(int *number)
+{
+    return TEST_UNDER_TSAN ? test_tries(number)
+                           : !TEST_UNDER_ASAN || getenv("GRADUS_TEST_ALL") || (*number)++ % 3 == 0;
 }
 
 /* Whether this instruction set's kernels are tried: all are that this machine has; under
