@@ -2,6 +2,20 @@
  * profile.c. */
 #include "compile/plan.h"
 
+#include "ops/attrs.h"
+
+/* Products of [tq, d] and [tk, d], or [tq, tk] and [tk, d]: `with_d` of them in the width of q and
+ * k, `with_dv` in that of v; half as much where the future is hidden. */
+static double attention_flops(const gd_plan *plan, const gd_ir_value *v, int with_d, int with_dv)
+{
+    const gd_layout *q = &plan->ir.values[v->in[0]].layout;
+    const gd_layout *of_v = &plan->ir.values[v->in[2]].layout;
+    double d = (double)q->shape[q->rank - 1], dv = (double)of_v->shape[of_v->rank - 1];
+    double pairs = (double)gd_layout_count(q) / d * (double)of_v->shape[of_v->rank - 2];
+    bool causal = ((const gd_attention_attr *)v->attr)->causal != 0;
+    return 2 * pairs * (with_d * d + with_dv * dv) * (causal ? 0.5 : 1);
+}
+
 /* Floating-point operations of a step, as the field counts them (a fused multiply-add is two). */
 static double flops(const gd_plan *plan, const gd_ir_value *v)
 {
@@ -23,6 +37,10 @@ static double flops(const gd_plan *plan, const gd_ir_value *v)
                                  (double)(gd_layout_count(w) / w->shape[0])
                            : 0;
     }
+    case GD_OP_attention:
+        return attention_flops(plan, v, 1, 1);
+    case GD_OP_attention_grad:
+        return attention_flops(plan, v, 3, 2);
     case GD_OP_fused:
         return count * ((const gd_fused_attr *)v->attr)->n_instructions;
     case GD_OP_sum:

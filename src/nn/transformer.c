@@ -224,7 +224,7 @@ static gd_tensor *positions(const gd_nn_embedding_options *o, int64_t time)
     if (o->start + time > c->context)
         return gd_fail_null(
             GD_ERR_SHAPE, "\"%s\": tokens up to position %lld, but the context is %lld",
-            o->name ? o->name : "", (long long)(o->start + time), (long long)c->context);
+            o->name ? o->name : "", (long long)o->start + (long long)time, (long long)c->context);
     if (!gd_nn_path(path, o->name, "position.weight"))
         return NULL;
     gd_tensor *table =

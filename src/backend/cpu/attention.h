@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GD_ATTENTION_QUERIES 224 /* rows of a tile at most: 16 of the tallest register tiles */
+#define GD_ATTENTION_QUERIES 256 /* rows of a tile at most: two tiles fill the scratch */
 #define GD_ATTENTION_KEYS    128 /* columns at most, and the distance between rows */
 #define GD_ATTENTION_LANES   16  /* sums along a row are made in so many lanes */
 

@@ -88,10 +88,16 @@ static float total(const float *s, int64_t end)
     return lane[0];
 }
 
+/* exp(s - most), never above 1 but for rounding: so it needs no care for overflow, and below e^-87,
+ * which no sum with a 1 in it sees, it may be 0. */
 static void exponentials(float *s, int64_t end, float most)
 {
-    for (int64_t j = 0; j < end; j++)
-        s[j] = gd_exp_f32(s[j] - most);
+    for (int64_t j = 0; j < end; j++) {
+        float x = s[j] - most;
+        uint32_t k;
+        float q = gd_exp_reduce_f32(GD_SELECT_F32(x < -87.0f, -87.0f, x), &k);
+        s[j] = GD_SELECT_F32(x < -87.0f, 0.0f, (1.0f + q) * gd_pow2_f32(k));
+    }
 }
 
 /* What the weights of row i are multiplied by. */
