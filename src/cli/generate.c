@@ -106,13 +106,9 @@ static int run(const settings *s)
         return CLI_FAILED;
     gd_context *gd = gd_open("cpu", .threads = (int)s->threads);
     gd_language_model *model = gd_language_model_open(gd, s->model);
-    int code = CLI_OK;
-    if (!model)
-        code = cli_fail();
-    else if (!belong_together(model, tokenizer))
-        code = CLI_FAILED;
-    else if (!generate(s, model, tokenizer))
-        code = cli_fail();
+    int code = CLI_FAILED;
+    if (!model || belong_together(model, tokenizer))
+        code = model && generate(s, model, tokenizer) ? CLI_OK : cli_fail();
     gd_close(gd);
     gd_tokenizer_release(tokenizer);
     return code;

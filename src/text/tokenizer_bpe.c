@@ -14,9 +14,10 @@
 /* Bytes of the 's 't 're 've 'm 'll 'd at the head of a text; 0: none. */
 static size_t contraction(const char *text, size_t size)
 {
+    static const char alone[] = { 's', 't', 'm', 'd' };
     if (size < 2 || text[0] != '\'')
         return 0;
-    if (memchr("stmd", text[1], 4))
+    if (memchr(alone, text[1], sizeof alone))
         return 2;
     bool two = size > 2 && (memcmp(text + 1, "re", 2) == 0 || memcmp(text + 1, "ve", 2) == 0 ||
                             memcmp(text + 1, "ll", 2) == 0);

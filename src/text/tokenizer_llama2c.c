@@ -80,14 +80,18 @@ static bool read_u32(source *s, uint32_t *out)
     return true;
 }
 
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 /* The byte that "<0x41>" stands for, -1: it is not of that form. */
 static int byte_named(const char *text, size_t size)
 {
-    static const char digits[] = "0123456789ABCDEF";
     if (size != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
         return -1;
-    const char *high = memchr(digits, text[3], 16), *low = memchr(digits, text[4], 16);
-    return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
+    int high = hex_digit(text[3]), low = hex_digit(text[4]);
+    return high >= 0 && low >= 0 ? high * 16 + low : -1;
 }
 
 static gd_status read_token(gd_tokenizer *t, source *s, double *score)
