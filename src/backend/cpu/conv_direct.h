@@ -197,9 +197,13 @@ static __attribute__((noinline)) int list_strip(const conv_t *v, const band_t *b
     int many = 0;
     for (int64_t lane = 0; lane < LANES && y < rows; y++, x = 0) {
         if (x < width) {
-            const int64_t count = LEAST(width - x, LANES - lane);
-            places[many++] = (place_t){ image + (first_row + y) * v->c_step[1] + x * v->c_step[2],
-                                        v->c_step[2], (int32_t)(at + lane), (int32_t)count };
+            const int64_t count = LEAST(width - x, LANES - lane), step = v->c_step[2];
+            const int64_t begin = image + (first_row + y) * v->c_step[1] + x * step;
+            place_t *last = &places[many - 1];
+            if (many > 0 && step == 1 && last->from + last->count == begin && b->row == width)
+                last->count += (int32_t)count; /* no padding between rows */
+            else
+                places[many++] = (place_t){ begin, step, (int32_t)(at + lane), (int32_t)count };
         }
         lane += b->row - x;
         if (!b->straight)

@@ -26,11 +26,13 @@ static __attribute__((noinline)) void pack_weight(const conv_t *v, int64_t row, 
     for (int64_t p = 0; p < depth; channel++, tap = 0) {
         const float *a = v->a + row * v->a_row + channel * v->a_channel;
         const int64_t count = LEAST(w->tap_count - tap, depth - p);
+        for (int64_t i = 0; i < rows * v->a_row;
+             i += LINE) /* the next panel lies behind this one */
+            __builtin_prefetch(a + rows * v->a_row + i, 0, 2);
         for (int64_t i = 0; i < rows; i++, a += v->a_row) {
             float *to = panel + i * A_PANEL_ROW + p;
             if (v->taps_plain) {
-                for (int64_t k = 0; k < count; k++)
-                    to[k] = a[tap + k];
+                copy_run(to, a + tap, count);
                 continue;
             }
             int64_t tx = tap % w->taps[2], ty = tap / w->taps[2] % w->taps[1],

@@ -6,6 +6,8 @@
 #include "base/threads.h"
 #include "ops/spatial.h"
 
+#include <string.h>
+
 typedef struct pool_job {
     gd_pool_sizes s;
     const void *in; /* [planes, in_plane], or what has the windows' side in the mean's gradient */
@@ -33,6 +35,17 @@ static __attribute__((noinline)) double divisor(const gd_pool_sizes *s, const bo
     return (double)count;
 }
 
+/* Whether windows are two by two and touch each other. */
+static bool are_squares(const gd_pool_sizes *s)
+{
+    const gd_pool_attr *a = s->attr;
+    bool squares = !a->adaptive && s->in[0] == s->out[0] && a->kernel[0] == 1;
+    for (int k = 1; k < GD_SPATIAL; k++)
+        squares = squares && a->kernel[k] == 2 && a->stride[k] == 2 && a->before[k] == 0 &&
+                  a->dilation[k] == 1 && 2 * s->out[k] <= s->in[k];
+    return squares;
+}
+
 #define REAL  float
 #define N(op) op##_f32
 #include "backend/cpu/pooling_loops.h"
@@ -40,43 +53,56 @@ static __attribute__((noinline)) double divisor(const gd_pool_sizes *s, const bo
 #define N(op) op##_f64
 #include "backend/cpu/pooling_loops.h"
 
+/* The loops of one op: for f32 and f64; of any windows, and of squares (none: NULL). */
+typedef struct pool_loops {
+    gd_range_fn any[2], squares[2];
+} pool_loops;
+
 static gd_status run(const gd_kernel_call *call, const gd_layout *in, const gd_layout *out,
-                     gd_range_fn f32, gd_range_fn f64)
+                     const pool_loops *loops)
 {
     pool_job job = { .s = gd_pool_sizes_of(in, out, call->attr),
                      .in = call->in[call->n - 1].data,
                      .g = call->in[0].data,
                      .out = call->out.data };
-    const bool is_f32 = call->in[0].layout->dtype == GD_F32;
+    const int which = call->in[0].layout->dtype == GD_F64;
+    const bool squares = loops->squares[which] && are_squares(&job.s);
     const int64_t work = job.s.in_plane + job.s.out_plane;
     gd_parallel_for(call->device->threads, job.s.planes, GD_PARALLEL_ELEMENTS / (work + 1) + 1,
-                    is_f32 ? f32 : f64, &job);
+                    squares ? loops->squares[which] : loops->any[which], &job);
     return GD_OK;
 }
 
 static gd_status max_pool(const gd_kernel_call *call)
 {
-    return run(call, call->in[0].layout, call->out.layout, max_pool_f32, max_pool_f64);
+    static const pool_loops loops = { { max_pool_f32, max_pool_f64 },
+                                      { max_squares_f32, max_squares_f64 } };
+    return run(call, call->in[0].layout, call->out.layout, &loops);
 }
 
 static gd_status max_pool_index(const gd_kernel_call *call)
 {
-    return run(call, call->in[0].layout, call->out.layout, max_pool_index_f32, max_pool_index_f64);
+    static const pool_loops loops = { .any = { max_pool_index_f32, max_pool_index_f64 } };
+    return run(call, call->in[0].layout, call->out.layout, &loops);
 }
 
 static gd_status max_pool_grad(const gd_kernel_call *call)
 {
-    return run(call, call->out.layout, call->in[0].layout, max_pool_grad_f32, max_pool_grad_f64);
+    static const pool_loops loops = { { max_pool_grad_f32, max_pool_grad_f64 },
+                                      { max_squares_grad_f32, max_squares_grad_f64 } };
+    return run(call, call->out.layout, call->in[0].layout, &loops);
 }
 
 static gd_status avg_pool(const gd_kernel_call *call)
 {
-    return run(call, call->in[0].layout, call->out.layout, avg_pool_f32, avg_pool_f64);
+    static const pool_loops loops = { .any = { avg_pool_f32, avg_pool_f64 } };
+    return run(call, call->in[0].layout, call->out.layout, &loops);
 }
 
 static gd_status avg_pool_grad(const gd_kernel_call *call)
 {
-    return run(call, call->out.layout, call->in[0].layout, avg_pool_grad_f32, avg_pool_grad_f64);
+    static const pool_loops loops = { .any = { avg_pool_grad_f32, avg_pool_grad_f64 } };
+    return run(call, call->out.layout, call->in[0].layout, &loops);
 }
 
 void gd_cpu_register_pooling(gd_kernel_fn *kernel)
