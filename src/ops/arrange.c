@@ -228,11 +228,12 @@ gd_tensor *gd_diag_embed(gd_tensor *x, int64_t offset)
     if (!x)
         return NULL;
     int rank = x->layout.rank;
-    int64_t aside = offset < 0 ? -offset : offset;
-    if (rank < 1 || rank == GD_MAX_RANK || aside < 0 || aside > (int64_t)1 << 40)
+    const int64_t most = (int64_t)1 << 40;
+    if (rank < 1 || rank == GD_MAX_RANK || offset < -most || offset > most)
         return gd_fail_null(GD_ERR_SHAPE,
                             "gd_diag_embed: no diagonal number %lld for a tensor of rank %d",
                             (long long)offset, rank);
+    int64_t aside = offset < 0 ? -offset : offset;
     gd_shape before = gd_tensor_shape(x), after = before;
     for (int i = 0; i < rank; i++)
         before.dim[i] = after.dim[i] = 0;
