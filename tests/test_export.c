@@ -11,7 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <gradus/autograd.h>
 #include <gradus/compile.h>
+#include <gradus/conv.h>
+#include <gradus/layers.h>
 #include <gradus/loss.h>
 #include <gradus/nn.h>
 #include <gradus/ops.h>
@@ -117,6 +120,26 @@ static gd_tensor *deep_product(void *user, gd_tensor *const *in)
     return gd_relu(gd_add(gd_matmul(in[0], in[1]), gd_slice(gd_select(in[1], 0, 3), 0, 0, 21, 1)));
 }
 
+/* Convolution, pooling and their gradients. in[0] f32 [4, 3, 13, 12], in[1] i64 [4] */
+static gd_tensor *convolutional(void *user, gd_tensor *const *in)
+{
+    trainee *t = user;
+    gd_tensor *x = gd_nn_conv2d(t->module, "c1", in[0], 6, .kernel = 3, .pad = 1);
+    x = gd_max_pool2d(gd_relu(x), .kernel = 3, .stride = 2, .pad = 1);
+    x = gd_nn_conv2d(t->module, "c2", x, 40, .kernel = 3, .stride = 2, .groups = 2);
+    x = gd_avg_pool2d(gd_tanh(x), .kernel = 2, .stride = 1, .pad = 1);
+    x = gd_nn_conv2d(t->module, "c3", x, 5, .kernel = 3, .pad = 2, .dilation = 2, .no_bias = true);
+    x = gd_linear(t->module, "fc", gd_reshape(x, GD_SHAPE(4, -1)), 10);
+    gd_tensor *loss = gd_cross_entropy(x, in[1]), *parameter[7], *gradient[7];
+    for (int i = 0; i < 7; i++)
+        parameter[i] = gd_module_tensor(t->module, i);
+    if (gd_grad(&loss, NULL, 1, parameter, gradient, 7) != GD_OK)
+        return NULL;
+    for (int i = 0; i < 7; i++)
+        gd_output(gradient[i]);
+    return loss;
+}
+
 typedef struct example {
     const char *name;
     gd_function_body body;
@@ -142,6 +165,11 @@ static const example examples[] = {
       2,
       { { 2, { 3, 700 } }, { 2, { 700, 21 } } },
       { GD_F32, GD_F32 } },
+    { "convolutional",
+      convolutional,
+      2,
+      { { 4, { 4, 3, 13, 12 } }, { 1, { 4 } } },
+      { GD_F32, GD_I64 } },
 };
 enum { EXAMPLES = sizeof examples / sizeof *examples };
 
@@ -260,7 +288,7 @@ static void check_with(const char *compiler)
 {
     if (!shell("cd '%s' && %s -std=c99 -Wall -Wextra -Werror -O1 -c infer.c train.c "
                "functions_of_one.c "
-               "mixed_types.c reductions.c products.c deep_product.c",
+               "mixed_types.c reductions.c products.c deep_product.c convolutional.c",
                folder, compiler))
         fail_msg("%s does not compile what was written without a warning", compiler);
     assert_true(shell("cd '%s' && %s -std=c99 -w -c main.c && %s *.o -o run -lm && ./run", folder,

@@ -50,8 +50,10 @@ static double digamma(double x)
         shift = -pi / tan(pi * part);
         x = 1 - x;
     }
-    for (; x < LEAST_SERIES; x++)
+    while (x < LEAST_SERIES) {
         shift -= 1 / x;
+        x += 1;
+    }
     double square = 1 / (x * x), sum = 0;
     for (int k = 7; k >= 0; k--)
         sum = (sum + series[k]) * square;
@@ -64,8 +66,11 @@ static double zeta(double s, double q)
     if (q <= 0 && q == floor(q))
         return INFINITY;
     double sum = 0;
-    for (double least = LEAST_SERIES + s; q < least; q++)
+    const double least = LEAST_SERIES + s;
+    while (q < least) {
         sum += pow(q, -s);
+        q += 1;
+    }
     double power = pow(q, -s);
     sum += power * q / (s - 1) + power / 2;
     double factor = s * power / q;

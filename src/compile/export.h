@@ -34,8 +34,13 @@ const char *gd_export_alias(gd_dtype dtype);
 /* Name of storage number `s`: that of its tensor with _ for what C does not allow. */
 void gd_export_storage_name(const gd_export *e, int s, char name[128]);
 
-/* export_steps.c: add one step's statements to the body. */
+/* export_steps.c: add one step's statements to the body; and the pointer <name><number> to a value.
+ */
 gd_status gd_export_step(gd_export *e, const gd_step *step);
+void gd_export_pointer(gd_export *e, const char *name, int number, int32_t value, bool is_result);
+/* export_spatial.c: convolution, pooling, and their gradients. */
+gd_status gd_export_convolution(gd_export *e, const gd_step *step);
+gd_status gd_export_pooling(gd_export *e, const gd_step *step);
 
 /* export_runtime.c: add to `out` all functions that `used` needs, from the texts of vecmath and
  * export_kernels.txt. GD_ERR_UNSUPPORTED: a name is nowhere. */

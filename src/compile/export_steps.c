@@ -13,7 +13,7 @@ enum { MOST_OPERANDS = GD_FUSED_MAX_INPUTS + 1 + GD_FUSED_MAX_MORE };
 /* ---- addresses ---- */
 
 /* "    const f32 *const x0 = (const f32 *)fc1_weight + 3; // [784, 16]" */
-static void add_pointer(gd_export *e, const char *name, int number, int32_t value, bool is_result)
+void gd_export_pointer(gd_export *e, const char *name, int number, int32_t value, bool is_result)
 {
     const gd_ir *ir = &e->plan->ir;
     const gd_ir_value *v = &ir->values[value], *root = &ir->values[v->root];
@@ -220,13 +220,13 @@ static gd_status export_group(gd_export *e, const gd_step *step, const gd_fused_
     for (int k = 0; k < v->n; k++) {
         operands[k] = &ir->values[v->in[k]].layout;
         dtypes[k] = operands[k]->dtype;
-        add_pointer(e, "x", k, v->in[k], false);
+        gd_export_pointer(e, "x", k, v->in[k], false);
     }
     for (int i = 0; i < group->n_instructions; i++)
         dtypes[v->n + i] = (gd_dtype)group->instruction[i].dtype;
     for (int r = 0; r <= group->n_more; r++) {
         operands[v->n + r] = &v->layout;
-        add_pointer(e, "r", r, step->value + r, true);
+        gd_export_pointer(e, "r", r, step->value + r, true);
     }
     loops l;
     merge(&l, &v->layout, operands, v->n + 1);
@@ -280,8 +280,8 @@ static gd_status export_copy(gd_export *e, const gd_step *step)
     const gd_ir_value *v = &ir->values[step->value];
     bool assigns = gd_ir_is_effect(v);
     int32_t to = assigns ? v->in[0] : step->value, from = v->in[assigns];
-    add_pointer(e, "x", 0, from, false);
-    add_pointer(e, "r", 0, to, true);
+    gd_export_pointer(e, "x", 0, from, false);
+    gd_export_pointer(e, "r", 0, to, true);
     loops l;
     merge(&l, &ir->values[to].layout,
           (const gd_layout *[]){ &ir->values[from].layout, &ir->values[to].layout }, 2);
@@ -306,8 +306,8 @@ static gd_status export_product(gd_export *e, const gd_step *step)
         return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C text for this %s",
                        v->op->name);
     for (int k = 0; k < v->n; k++)
-        add_pointer(e, "x", k, v->in[k], false);
-    add_pointer(e, "r", 0, step->value, true);
+        gd_export_pointer(e, "x", k, v->in[k], false);
+    gd_export_pointer(e, "r", 0, step->value, true);
     /* The batch axes, as loops over what is left without the last two. */
     gd_layout batch[3] = { *a, *b, v->layout };
     for (int k = 0; k < 3; k++)
@@ -428,8 +428,8 @@ static gd_status export_sum(gd_export *e, const gd_step *step)
     /* Long runs end blocks of their own. */
     int last = reduced.rank - 1;
     bool by_runs = by_rows && last > 0 && reduced.size[last] >= 256;
-    add_pointer(e, "x", 0, v->in[0], false);
-    add_pointer(e, "r", 0, step->value, true);
+    gd_export_pointer(e, "x", 0, v->in[0], false);
+    gd_export_pointer(e, "r", 0, step->value, true);
     open_loops(e, &kept, "i");
     gd_buffer_add(&e->body,
                   "        {\n        sum_%s sum;\n        sum_begin_%s(&sum, %lld, %lld);\n",
@@ -468,8 +468,8 @@ static gd_status export_softmax(gd_export *e, const gd_step *step)
         return gd_fail(GD_ERR_UNSUPPORTED,
                        "gd_export_c: there is no C text for %s but along the last axis",
                        v->op->name);
-    add_pointer(e, "x", 0, v->in[0], false);
-    add_pointer(e, "r", 0, step->value, true);
+    gd_export_pointer(e, "x", 0, v->in[0], false);
+    gd_export_pointer(e, "r", 0, step->value, true);
     gd_layout lines[2] = { *in, v->layout };
     lines[0].rank = lines[1].rank = last;
     loops l;
@@ -495,8 +495,8 @@ static gd_status export_loss(gd_export *e, const gd_step *step)
         return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C text for %s of columns",
                        v->op->name);
     for (int k = 0; k < v->n; k++)
-        add_pointer(e, "x", k, v->in[k], false);
-    add_pointer(e, "r", 0, step->value, true);
+        gd_export_pointer(e, "x", k, v->in[k], false);
+    gd_export_pointer(e, "r", 0, step->value, true);
     long long n = x->shape[1], rows = x->shape[0];
     const char *suffix = gd_export_suffix(v->layout.dtype);
     gd_buffer_add(&e->body, "        for (int64_t i = 0; i < %lld; i++) {\n", rows);
@@ -521,7 +521,7 @@ static gd_status export_loss(gd_export *e, const gd_step *step)
 static gd_status export_full(gd_export *e, const gd_step *step)
 {
     const gd_ir_value *v = &e->plan->ir.values[step->value];
-    add_pointer(e, "r", 0, step->value, true);
+    gd_export_pointer(e, "r", 0, step->value, true);
     gd_buffer_add(&e->body,
                   "        for (int64_t i = 0; i < %lld; i++)\n            r0[i] = (%s)%a;\n",
                   (long long)gd_layout_count(&v->layout), gd_export_type(v->layout.dtype),
@@ -544,6 +544,13 @@ static gd_status (*const writers[GD_OP_COUNT])(gd_export *, const gd_step *) = {
     [GD_OP_cross_entropy] = export_loss,
     [GD_OP_cross_entropy_grad] = export_loss,
     [GD_OP_full] = export_full,
+    [GD_OP_convolution] = gd_export_convolution,
+    [GD_OP_convolution_grad_input] = gd_export_convolution,
+    [GD_OP_convolution_grad_weight] = gd_export_convolution,
+    [GD_OP_max_pool] = gd_export_pooling,
+    [GD_OP_max_pool_grad] = gd_export_pooling,
+    [GD_OP_avg_pool] = gd_export_pooling,
+    [GD_OP_avg_pool_grad] = gd_export_pooling,
 };
 
 gd_status gd_export_step(gd_export *e, const gd_step *step)

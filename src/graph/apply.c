@@ -284,7 +284,7 @@ gd_tensor *gd_apply_in_place(gd_op_id id, int n, gd_tensor *const *inputs, int t
     gd_tensor *target = inputs[target_index];
     gd_context *context = target->context;
     requires_grad &= context->no_grad == 0 && gd_dtype_is_float(target->layout.dtype);
-    gd_layout result;
+    gd_layout result = { 0 };
     if (check_inputs(context, op, n, inputs) != GD_OK ||
         gd_op_infer(op, n, layouts, NULL, &result) != GD_OK ||
         check_target(op, target, &result) != GD_OK)

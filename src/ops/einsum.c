@@ -101,7 +101,7 @@ static bool read_operands(einsum *e, const char **at)
         }
         t->rank = n;
         for (int k = 0; k < n; k++) {
-            int label = t->label[k];
+            int label = (unsigned char)t->label[k];
             int64_t size = t->t->layout.shape[k], *known = &e->size[label];
             if (label >= LETTERS && LABELS - label > e->dots)
                 e->dots = LABELS - label;

@@ -173,7 +173,7 @@ static bool set_axis(const char *who, const gd_pool_options *o, int i, int a, gd
     if (count < 1 || size < 1) {
         (void)gd_fail(GD_ERR_SHAPE,
                       "%s: a window reaches over %lld elements, the padded input has %lld", who,
-                      (long long)reach, (long long)(size + 2 * pad));
+                      (long long)reach, (long long)size + 2 * (long long)pad);
         return false;
     }
     attr->kernel[a] = kernel;

@@ -179,6 +179,7 @@ static void grad_weight(void *context, int64_t begin, int64_t end, int thread)
 enum direction { FORWARD, GRAD_INPUT, GRAD_WEIGHT };
 static const gd_range_fn f64_planes[] = { forward, grad_input, grad_weight };
 
+/* Both are numbers, which may be the same one. NOLINTNEXTLINE(misc-redundant-expression) */
 _Static_assert(GD_CONV_SCRATCH <= GD_CPU_SCRATCH, "convolution works in a thread's scratch");
 
 static gd_status run(const gd_kernel_call *call, enum direction direction, const gd_layout *x,

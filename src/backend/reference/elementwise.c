@@ -104,8 +104,10 @@ static real log_gamma(real x)
 static real inverse_power(real x, int n)
 {
     real power = 1;
-    for (; n > 0; n >>= 1, x *= x)
+    for (; n > 0; n >>= 1) {
         power *= n & 1 ? x : 1;
+        x *= x;
+    }
     return 1 / power;
 }
 
@@ -126,8 +128,11 @@ static real polygamma(real order, real x)
         const real pi = 3.14159265358979323846264338327950288L;
         return polygamma(0, 1 - x) - pi / tanl(pi * (x - rintl(x)));
     }
-    for (real least = 30 + n; x < least; x++)
+    const real least = 30 + n;
+    while (x < least) {
         sum += n == 0 ? -1 / x : inverse_power(x, (int)n + 1);
+        x += 1;
+    }
     real square = x * x;
     if (n == 0)
         return sum + logl(x) - 1 / (2 * x) -

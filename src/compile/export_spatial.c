@@ -1,0 +1,95 @@
+/* compile/export_spatial.c: convolution and pooling as C statements: the shape as a constant, and a
+ * call of a function of export_kernels.txt. Start at the two functions at the end. */
+#include "compile/export.h"
+
+#include "base/error.h"
+#include "ops/spatial.h"
+
+static void add_sizes(gd_export *e, const int64_t size[GD_SPATIAL])
+{
+    gd_buffer_add(&e->body, ", { ");
+    for (int a = 0; a < GD_SPATIAL; a++)
+        gd_buffer_add(&e->body, "%s%lld", a ? ", " : "", (long long)size[a]);
+    gd_buffer_add(&e->body, " }");
+}
+
+static const gd_layout *layout_of(const gd_export *e, int32_t value)
+{
+    return &e->plan->ir.values[value].layout;
+}
+
+/* "x0, x1, r0);": the call's end */
+static void add_call(gd_export *e, const gd_ir_value *v, const char *after_inputs)
+{
+    gd_buffer_add(&e->body, "        %s_%s(&shape", v->op->name, gd_export_suffix(v->layout.dtype));
+    for (int k = 0; k < v->n; k++)
+        gd_buffer_add(&e->body, ", x%d", k);
+    gd_buffer_add(&e->body, "%s, r0);\n", after_inputs);
+}
+
+/* Inputs and result, which all are contiguous. */
+static void add_pointers(gd_export *e, const gd_step *step)
+{
+    const gd_ir_value *v = &e->plan->ir.values[step->value];
+    for (int k = 0; k < v->n; k++)
+        gd_export_pointer(e, "x", k, v->in[k], false);
+    gd_export_pointer(e, "r", 0, step->value, true);
+}
+
+gd_status gd_export_convolution(gd_export *e, const gd_step *step)
+{
+    const gd_ir_value *v = &e->plan->ir.values[step->value];
+    const gd_conv_attr *attr = v->attr;
+    const gd_layout *first = layout_of(e, v->in[0]), *second = layout_of(e, v->in[1]);
+    if (v->layout.dtype != GD_F32)
+        return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C text for %s of %s",
+                       v->op->name, gd_dtype_name(v->layout.dtype));
+    const bool by_input = v->op->id == GD_OP_convolution_grad_input,
+               by_weight = v->op->id == GD_OP_convolution_grad_weight;
+    const gd_conv_sizes s = by_input    ? gd_conv_sizes_of(&v->layout, second, first, attr->groups)
+                            : by_weight ? gd_conv_sizes_of(second, &v->layout, first, attr->groups)
+                                        : gd_conv_sizes_of(first, second, &v->layout, attr->groups);
+    add_pointers(e, step);
+    gd_buffer_add(&e->body, "        static const conv_f32 shape = { %lld, %lld, %lld, %lld",
+                  (long long)s.n, (long long)s.groups, (long long)s.c, (long long)s.o);
+    add_sizes(e, s.in);
+    add_sizes(e, s.kernel);
+    add_sizes(e, s.out);
+    add_sizes(e, attr->stride);
+    add_sizes(e, attr->before);
+    add_sizes(e, attr->dilation);
+    gd_buffer_add(&e->body, " };\n");
+    const bool forward = !by_input && !by_weight;
+    add_call(e, v,
+             !forward     ? ""
+             : v->n > 2   ? (attr->relu ? ", 1" : ", 0")
+             : attr->relu ? ", NULL, 1"
+                          : ", NULL, 0");
+    return GD_OK;
+}
+
+gd_status gd_export_pooling(gd_export *e, const gd_step *step)
+{
+    const gd_ir_value *v = &e->plan->ir.values[step->value];
+    const gd_pool_attr *attr = v->attr;
+    const bool is_gradient = v->op->id == GD_OP_max_pool_grad || v->op->id == GD_OP_avg_pool_grad;
+    const gd_layout *small = is_gradient ? layout_of(e, v->in[0]) : &v->layout;
+    const gd_layout *large = is_gradient ? &v->layout : layout_of(e, v->in[0]);
+    const gd_pool_sizes s = gd_pool_sizes_of(large, small, attr);
+    if (s.planes * s.in_plane * s.out_plane == 0)
+        return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C text for %s of nothing",
+                       v->op->name);
+    add_pointers(e, step);
+    gd_buffer_add(&e->body, "        static const pool_%s shape = { %lld",
+                  gd_export_suffix(v->layout.dtype), (long long)s.planes);
+    add_sizes(e, s.in);
+    add_sizes(e, s.out);
+    add_sizes(e, attr->kernel);
+    add_sizes(e, attr->stride);
+    add_sizes(e, attr->before);
+    add_sizes(e, attr->after);
+    add_sizes(e, attr->dilation);
+    gd_buffer_add(&e->body, ", %d, %d };\n", attr->adaptive != 0, attr->exclude_pad != 0);
+    add_call(e, v, "");
+    return GD_OK;
+}
