@@ -10,6 +10,7 @@
 
 #include "measure.h"
 #include "peak.h"
+#include "side.h"
 
 #include "base/cpu.h"
 
@@ -112,20 +113,6 @@ static void run_token(void *user)
 
 /* ---- a side in a process of its own: prints lines as the peer does ---- */
 
-/* The most memory this process has had, in MiB. */
-static double peak_memory(void)
-{
-    FILE *file = fopen("/proc/self/status", "r");
-    char line[256];
-    double kib = NAN;
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "VmHWM:", 6) == 0)
-            kib = strtod(line + 6, NULL);
-    if (file != NULL)
-        fclose(file);
-    return kib / 1024;
-}
-
 static void side_train(const gd_bench_gpt *g, gd_mode mode, const char *weights)
 {
     trainee t;
@@ -137,16 +124,8 @@ static void side_train(const gd_bench_gpt *g, gd_mode mode, const char *weights)
     printf("step ours %.9g", seconds);
     for (int i = 0; i < CHECKED; i++)
         printf(" %.17g", losses[i]);
-    printf("\nmemory ours %.1f\n", peak_memory());
-    if (getenv("BENCH_PROFILE")) { /* what takes the time, for people */
-        enum { ROWS = 2000, RUNS = 3 };
-        static gd_kernel_profile rows[ROWS];
-        int count = gd_function_profile(t.train, 2, t.in, RUNS, rows, ROWS);
-        for (int i = 0; i < count && i < ROWS; i++)
-            fprintf(stderr, "%9.3f ms %7.1f GFLOP/s %6.1f GB/s  %s  %s\n", rows[i].seconds * 1e3,
-                    rows[i].flops / rows[i].seconds * 1e-9, rows[i].bytes / rows[i].seconds * 1e-9,
-                    rows[i].op, rows[i].what);
-    }
+    printf("\nmemory ours %.1f\n", gd_bench_own_memory());
+    gd_bench_print_profile(t.train, 2, t.in);
     gd_close(t.context);
 }
 
@@ -167,46 +146,6 @@ static void side_generate(const gd_bench_gpt *g, const char *weights)
 }
 
 /* ---- the sides, compared ---- */
-
-typedef struct result {
-    char name[128];
-    double seconds, memory; /* NAN: not reported */
-    double checks[GD_BENCH_MOST_NUMBERS];
-    int check_count;
-} result;
-
-/* false: there is no such peer. */
-static bool run_side(const char *const *arguments, result *r)
-{
-    *r = (result){ .seconds = NAN, .memory = NAN };
-    gd_bench_process *process = gd_bench_start(arguments, THREADS);
-    gd_bench_line line;
-    while (process != NULL && gd_bench_read(process, &line)) {
-        if (strcmp(line.kind, "name") == 0)
-            snprintf(r->name, sizeof r->name, "%.*s", (int)sizeof r->name - 1, line.text);
-        else if (strcmp(line.kind, "note") == 0)
-            fprintf(stderr, "%s\n", line.text);
-        else if (strcmp(line.kind, "memory") == 0 && line.count > 0)
-            r->memory = line.numbers[0];
-        else if (line.count > 0) {
-            r->seconds = line.numbers[0];
-            r->check_count = line.count - 1;
-            memcpy(r->checks, line.numbers + 1, sizeof(double) * (size_t)(line.count - 1));
-        }
-    }
-    int status = process != NULL ? gd_bench_finish(process) : 3;
-    if (status != 0 && status != 3 && status != 127)
-        fprintf(stderr, "%s %s failed: exit status %d\n", arguments[0], arguments[1], status);
-    return status == 0 && !isnan(r->seconds);
-}
-
-static bool agree(const result *a, const result *b, double tolerance)
-{
-    bool same = a->check_count == b->check_count && a->check_count > 0;
-    for (int i = 0; same && i < a->check_count; i++)
-        same = fabs(a->checks[i] - b->checks[i]) <= tolerance;
-    return same;
-}
 
 /* Multiply-adds of a step times two: each weight of a product thrice a token (Kaplan et al. 2020),
  * and the scores and sums of causal attention. */
@@ -232,13 +171,13 @@ typedef struct run {
     char count[16], seconds[16], numbers[8][24];
 } run;
 
-static bool run_ours(run *r, const char *mode, result *out)
+static bool run_ours(run *r, const char *mode, gd_bench_side *out)
 {
     const char *arguments[] = { r->self, mode, r->weights, NULL };
-    return run_side(arguments, out);
+    return gd_bench_run_side(arguments, THREADS, out);
 }
 
-static bool run_peer(run *r, const char *mode, result *out)
+static bool run_peer(run *r, const char *mode, gd_bench_side *out)
 {
     const gd_bench_gpt *g = r->gpt;
     const int64_t numbers[] = { g->heads, g->batch, g->time, PROMPT };
@@ -257,7 +196,7 @@ static bool run_peer(run *r, const char *mode, result *out)
                                 r->numbers[2],
                                 r->numbers[3],
                                 NULL };
-    return run_side(arguments, out);
+    return gd_bench_run_side(arguments, THREADS, out);
 }
 
 static gd_bench_row make_row(const gd_bench_gpt *g, const char *name, const char *metric,
@@ -273,32 +212,13 @@ static gd_bench_row make_row(const gd_bench_gpt *g, const char *name, const char
                            .verified = verified };
 }
 
-/* A row for each peer that is there, or one without. */
-static void print_rows(gd_bench_row row, const result *peers, const bool *there, bool memory,
-                       const result *ours, double tolerance)
-{
-    bool any = false, verified = row.verified;
-    double scale = memory ? 1.0 : 1e3;
-    for (int i = 0; i < 2; i++) {
-        if (!there[i])
-            continue;
-        row.peer = scale * (memory ? peers[i].memory : peers[i].seconds);
-        row.peer_name = peers[i].name;
-        row.verified = verified && agree(ours, &peers[i], tolerance);
-        gd_bench_print_row(&row);
-        any = true;
-    }
-    if (!any)
-        gd_bench_print_row(&row);
-}
-
 static void compare_training(run *r)
 {
     const gd_bench_gpt *g = r->gpt;
     static const char *const cases[] = { "train step, compiled", "train step, eager" };
     static const char *const memories[] = { "peak memory of training, compiled",
                                             "peak memory of training, eager" };
-    result ours[2], peers[2];
+    gd_bench_side ours[2], peers[2];
     bool there[2];
     if (!run_ours(r, "--compiled", &ours[0]) || !run_ours(r, "--eager", &ours[1]))
         gd_bench_die("%s failed", r->self);
@@ -310,19 +230,19 @@ static void compare_training(run *r)
     fprintf(stderr, "\n%s: a step is %.1f GFLOP; at the peak of %.0f GFLOP/s it takes %.0f ms\n",
             g->suite, step_flops(g) * 1e-9, peak * 1e-9, step_flops(g) / peak * 1e3);
     for (int i = 0; i < 2; i++) {
-        bool same = agree(&ours[0], &ours[i], 0.0);
+        bool same = gd_bench_sides_agree(&ours[0], &ours[i], 0.0);
         gd_bench_row row = make_row(g, cases[i], "ms", ours[i].seconds * 1e3, same);
         row.bound_fraction = step_flops(g) / peak / ours[i].seconds;
-        print_rows(row, peers, there, false, &ours[i], 1e-3);
-        print_rows(make_row(g, memories[i], "MiB", ours[i].memory, same), peers, there, true,
-                   &ours[i], 1e-3);
+        gd_bench_print_sides(row, &ours[i], peers, there, false, 1e-3);
+        gd_bench_print_sides(make_row(g, memories[i], "MiB", ours[i].memory, same), &ours[i], peers,
+                             there, true, 1e-3);
     }
 }
 
 static void compare_generation(run *r)
 {
     const gd_bench_gpt *g = r->gpt;
-    result ours, peers[2];
+    gd_bench_side ours, peers[2];
     bool there[2] = { false, false };
     if (!run_ours(r, "--generate", &ours))
         gd_bench_die("%s failed", r->self);
@@ -337,7 +257,7 @@ static void compare_generation(run *r)
                 g->suite, token_bytes(g) * 1e-6, memory.read * 1e-9,
                 token_bytes(g) / memory.read * 1e3);
     }
-    print_rows(row, peers, there, false, &ours, 1e-3);
+    gd_bench_print_sides(row, &ours, peers, there, false, 1e-3);
 }
 
 /* The weights all sides begin with. */
@@ -366,9 +286,7 @@ int gd_bench_gpt_run(const gd_bench_gpt *g, int count, char **arguments)
         return 0;
     }
     run r = { .gpt = g };
-    ssize_t length = readlink("/proc/self/exe", r.self, sizeof r.self - 1);
-    if (length < 0)
-        gd_bench_die("cannot find this program");
+    gd_bench_own_path(r.self, sizeof r.self);
     write_weights(&r);
     compare_training(&r);
     if (g->generates)

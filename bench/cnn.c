@@ -1,0 +1,269 @@
+/* bench/cnn.c: a training step of a convolutional network: ours, compiled and eager, on 1 and 2
+ * threads, against PyTorch eager and torch.compile (peers/cnn_torch.py). Start at
+ * gd_bench_cnn_run().
+ *
+ * A step is forward, mean cross-entropy, backward and update, on one fixed batch. Our weights
+ * follow from a seed; they and the batch are written to a file for the peers (write_problem).
+ * Before timing, the losses of the first steps are compared: ours among themselves bit for bit,
+ * those of PyTorch to 1e-3. Each side, mode and number of threads runs in a process of its own.
+ */
+#include "cnn.h"
+
+#include "measure.h"
+#include "peak.h"
+#include "side.h"
+
+#include "base/cpu.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CHECKED = 4, SEED = 1, MOST_THREADS = 2 };
+static const double tolerance = 1e-3;
+
+#define CHECK(condition) \
+    ((condition) ? (void)0 : gd_bench_die("cnn, line %d: %s", __LINE__, gd_error_message()))
+
+/* ---- ours ---- */
+
+typedef struct trainee {
+    const gd_bench_cnn *cnn;
+    gd_context *context;
+    gd_module *module;
+    gd_optimizer *optimizer;
+    gd_function *train;
+    gd_tensor *in[2]; // [batch, channels, height, width], [batch]
+} trainee;
+
+static gd_tensor *step(void *user, gd_tensor *const *in)
+{
+    trainee *t = user;
+    gd_tensor *logits = t->cnn->network(t->module, in[0]);
+    return gd_minimize(t->optimizer, gd_cross_entropy(logits, in[1]));
+}
+
+static void open_trainee(trainee *t, const gd_bench_cnn *cnn, int threads, gd_mode mode)
+{
+    *t = (trainee){ .cnn = cnn, .context = gd_open("cpu", .threads = threads) };
+    t->module = gd_module_create(t->context, .seed = SEED);
+    t->optimizer = cnn->adam ? gd_adam(t->module, .lr = cnn->learning_rate)
+                             : gd_sgd(t->module, .lr = cnn->learning_rate);
+    t->train = gd_compile(t->context, step, t, .mode = mode);
+    t->in[0] = gd_zeros(t->context, cnn->input, GD_F32);
+    t->in[1] = gd_zeros(t->context, GD_SHAPE(cnn->input.dim[0]), GD_I64);
+    CHECK(t->train && t->in[0] && t->in[1]);
+}
+
+static size_t tensor_bytes(const gd_tensor *t)
+{
+    size_t size = gd_tensor_dtype(t) == GD_I64 ? sizeof(int64_t) : sizeof(float);
+    return size * (size_t)gd_tensor_count(t);
+}
+
+/* The batch, which ends the problem file. */
+static void read_batch(trainee *t, const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    size_t bytes[2] = { tensor_bytes(t->in[0]), tensor_bytes(t->in[1]) };
+    if (file == NULL || fseek(file, -(long)(bytes[0] + bytes[1]), SEEK_END) != 0)
+        gd_bench_die("cannot read %s", path);
+    for (int i = 0; i < 2; i++)
+        if (fread(gd_tensor_data(t->in[i]), 1, bytes[i], file) != bytes[i])
+            gd_bench_die("cannot read %s", path);
+    fclose(file);
+}
+
+static void run_step(void *user)
+{
+    trainee *t = user;
+    CHECK(gd_call(t->train, 2, t->in));
+}
+
+/* A side in a process of its own: prints lines as the peer does. */
+static void side_train(const gd_bench_cnn *cnn, gd_mode mode, int threads, const char *path)
+{
+    trainee t;
+    double losses[CHECKED];
+    open_trainee(&t, cnn, threads, mode);
+    read_batch(&t, path);
+    for (int i = 0; i < CHECKED; i++)
+        losses[i] = gd_item(gd_call(t.train, 2, t.in));
+    double seconds = gd_bench_seconds(run_step, &t, cnn->chunk, threads, cnn->seconds);
+    printf("step ours %.9g", seconds);
+    for (int i = 0; i < CHECKED; i++)
+        printf(" %.17g", losses[i]);
+    printf("\nmemory ours %.1f\n", gd_bench_own_memory());
+    gd_bench_print_profile(t.train, 2, t.in);
+    gd_close(t.context);
+}
+
+/* ---- the problem, the same for all ---- */
+
+static void first_digits(trainee *t)
+{
+    gd_dataset *digits = gd_mnist(t->context, GD_SOURCE_DIR "/data/mnist");
+    gd_loader *loader = gd_loader_open(digits, .batch = t->cnn->input.dim[0]);
+    gd_batch batch;
+    CHECK(loader && gd_loader_next(loader, &batch));
+    for (int i = 0; i < 2; i++)
+        CHECK(gd_tensor_write(t->in[i], gd_tensor_data(batch.tensors[i]), tensor_bytes(t->in[i])) ==
+              GD_OK);
+}
+
+/* Evenly distributed on (-1.73, 1.73), of deviation 1 as normalised pictures. */
+static void noise(trainee *t)
+{
+    float *x = gd_tensor_data(t->in[0]);
+    int64_t *labels = gd_tensor_data(t->in[1]);
+    uint64_t state = SEED;
+    for (int64_t i = 0; i < gd_tensor_count(t->in[0]); i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        x[i] = ((float)(state >> 40) * 0x1p-23f - 1.0f) * 1.7320508f;
+    }
+    for (int64_t i = 0; i < gd_tensor_count(t->in[1]); i++)
+        labels[i] = i % t->cnn->classes;
+}
+
+static void write_tensor(FILE *file, gd_tensor *t)
+{
+    if (fwrite(gd_tensor_data(t), 1, tensor_bytes(t), file) != tensor_bytes(t))
+        gd_bench_die("cannot write the problem file");
+}
+
+/* The parameters in the order of the layers, weight and bias, and the batch: what
+ * peers/cnn_torch.py reads. Returns how many numbers the parameters are. */
+static int64_t write_problem(const gd_bench_cnn *cnn, char *path, size_t size)
+{
+    trainee t;
+    open_trainee(&t, cnn, 1, GD_MODE_EAGER);
+    if (cnn->digits)
+        first_digits(&t);
+    else
+        noise(&t);
+    CHECK(cnn->network(t.module, t.in[0])); /* makes the parameters */
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, size, "%s/bench_%s.XXXXXX", folder ? folder : "/tmp", cnn->suite);
+    int descriptor = mkstemp(path);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "wb") : NULL;
+    if (file == NULL)
+        gd_bench_die("cannot make %s", path);
+    for (int i = 0; i < gd_module_count(t.module); i++)
+        write_tensor(file, gd_module_tensor(t.module, i));
+    write_tensor(file, t.in[0]);
+    write_tensor(file, t.in[1]);
+    if (fclose(file) != 0)
+        gd_bench_die("cannot write %s", path);
+    int64_t count = gd_module_parameter_count(t.module);
+    gd_close(t.context);
+    return count;
+}
+
+/* ---- the sides, compared ---- */
+
+typedef struct run {
+    const gd_bench_cnn *cnn;
+    char self[4096], problem[4096];
+    int64_t parameters;
+    gd_bench_side first; /* compiled on one thread: what all losses are compared with */
+} run;
+
+static void run_ours(run *r, const char *mode, int threads, gd_bench_side *out)
+{
+    char count[16];
+    snprintf(count, sizeof count, "%d", threads);
+    const char *arguments[] = { r->self, mode, count, r->problem, NULL };
+    if (!gd_bench_run_side(arguments, threads, out))
+        gd_bench_die("%s failed", r->self);
+}
+
+static bool run_peer(run *r, const char *mode, int threads, gd_bench_side *out)
+{
+    char count[16], seconds[16], chunk[16], rate[32];
+    snprintf(count, sizeof count, "%d", threads);
+    snprintf(seconds, sizeof seconds, "%g", r->cnn->seconds);
+    snprintf(chunk, sizeof chunk, "%d", r->cnn->chunk);
+    snprintf(rate, sizeof rate, "%.9g", r->cnn->learning_rate);
+    const char *script = GD_SOURCE_DIR "/bench/peers/cnn_torch.py";
+    const char *arguments[] = { gd_bench_python(), script, r->cnn->suite, mode, r->problem, count,
+                                seconds,           chunk,  rate,          NULL };
+    return gd_bench_run_side(arguments, threads, out);
+}
+
+/* Seconds below which no step can be: its arithmetic at the peak, and, for Adam, weights and both
+ * moments read and written once each. */
+static double bound_seconds(const run *r, int threads)
+{
+    const gd_bench_cnn *cnn = r->cnn;
+    double peak = 0.0, flops = 2.0 * (double)cnn->input.dim[0] * cnn->multiply_adds, traffic = 0.0;
+    gd_bench_bandwidth memory;
+    for (int i = 0; i < 5; i++)
+        peak = fmax(peak, gd_bench_peak_flops(gd_isa_choose(), false, threads));
+    double bytes = cnn->adam ? 6.0 * sizeof(float) * (double)r->parameters : 0.0;
+    if (bytes > 1e8 && gd_bench_memory(threads, &memory)) /* less stays in the caches */
+        traffic = bytes / memory.copy;
+    fprintf(stderr, "%s, %d thread%s: %.3f GFLOP, at the peak of %.0f GFLOP/s %.3f ms", cnn->suite,
+            threads, threads > 1 ? "s" : "", flops * 1e-9, peak * 1e-9, flops / peak * 1e3);
+    if (traffic > 0.0)
+        fprintf(stderr, "; the update's %.0f MB, at %.1f GB/s %.1f ms", bytes * 1e-6,
+                memory.copy * 1e-9, traffic * 1e3);
+    fprintf(stderr, "\n");
+    return flops / peak + traffic;
+}
+
+static gd_bench_row make_row(const run *r, const char *name, int threads, const char *metric,
+                             double ours, bool verified)
+{
+    return (gd_bench_row){ .suite = r->cnn->suite,
+                           .name = name,
+                           .threads = threads,
+                           .metric = metric,
+                           .ours = ours,
+                           .peer = NAN,
+                           .bound_fraction = NAN,
+                           .verified = verified };
+}
+
+static void compare(run *r, int threads)
+{
+    static const char *const cases[] = { "train step, compiled", "train step, eager" };
+    static const char *const memories[] = { "peak memory of training, compiled",
+                                            "peak memory of training, eager" };
+    gd_bench_side ours[2], peers[2];
+    bool there[2];
+    run_ours(r, "--compiled", threads, &ours[0]);
+    run_ours(r, "--eager", threads, &ours[1]);
+    there[0] = run_peer(r, "eager", threads, &peers[0]);
+    there[1] = run_peer(r, "compile", threads, &peers[1]);
+    if (threads == 1)
+        r->first = ours[0];
+    double bound = bound_seconds(r, threads);
+    for (int i = 0; i < 2; i++) {
+        bool same = gd_bench_sides_agree(&r->first, &ours[i], 0.0);
+        gd_bench_row row = make_row(r, cases[i], threads, "ms", ours[i].seconds * 1e3, same);
+        row.bound_fraction = bound / ours[i].seconds;
+        gd_bench_print_sides(row, &ours[i], peers, there, false, tolerance);
+        row = make_row(r, memories[i], threads, "MiB", ours[i].memory, same);
+        gd_bench_print_sides(row, &ours[i], peers, there, true, tolerance);
+    }
+}
+
+int gd_bench_cnn_run(const gd_bench_cnn *cnn, int count, char **arguments)
+{
+    if (count == 4) {
+        side_train(cnn, strcmp(arguments[1], "--eager") ? GD_MODE_COMPILED : GD_MODE_EAGER,
+                   atoi(arguments[2]), arguments[3]);
+        return 0;
+    }
+    run r = { .cnn = cnn };
+    gd_bench_own_path(r.self, sizeof r.self);
+    r.parameters = write_problem(cnn, r.problem, sizeof r.problem);
+    fprintf(stderr, "%s: %lld parameters\n", cnn->suite, (long long)r.parameters);
+    for (int threads = 1; threads <= MOST_THREADS; threads++)
+        compare(&r, threads);
+    unlink(r.problem);
+    return gd_bench_all_verified() ? 0 : 1;
+}

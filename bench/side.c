@@ -1,0 +1,91 @@
+/* bench/side.c: see side.h. */
+#include "side.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool gd_bench_run_side(const char *const *arguments, int threads, gd_bench_side *side)
+{
+    *side = (gd_bench_side){ .seconds = NAN, .memory = NAN };
+    gd_bench_process *process = gd_bench_start(arguments, threads);
+    gd_bench_line line;
+    while (process != NULL && gd_bench_read(process, &line)) {
+        if (strcmp(line.kind, "name") == 0)
+            snprintf(side->name, sizeof side->name, "%.*s", (int)sizeof side->name - 1, line.text);
+        else if (strcmp(line.kind, "note") == 0)
+            fprintf(stderr, "%s\n", line.text);
+        else if (strcmp(line.kind, "memory") == 0 && line.count > 0)
+            side->memory = line.numbers[0];
+        else if (line.count > 0) {
+            side->seconds = line.numbers[0];
+            side->check_count = line.count - 1;
+            memcpy(side->checks, line.numbers + 1, sizeof(double) * (size_t)(line.count - 1));
+        }
+    }
+    int status = process != NULL ? gd_bench_finish(process) : 3;
+    if (status != 0 && status != 3 && status != 127)
+        fprintf(stderr, "%s %s failed: exit status %d\n", arguments[0], arguments[1], status);
+    return status == 0 && !isnan(side->seconds);
+}
+
+bool gd_bench_sides_agree(const gd_bench_side *a, const gd_bench_side *b, double tolerance)
+{
+    bool same = a->check_count == b->check_count && a->check_count > 0;
+    for (int i = 0; same && i < a->check_count; i++)
+        same = fabs(a->checks[i] - b->checks[i]) <= tolerance;
+    return same;
+}
+
+void gd_bench_print_sides(gd_bench_row row, const gd_bench_side *ours, const gd_bench_side *peers,
+                          const bool *there, bool memory, double tolerance)
+{
+    bool any = false, verified = row.verified;
+    for (int i = 0; i < 2; i++) {
+        if (!there[i])
+            continue;
+        row.peer = memory ? peers[i].memory : 1e3 * peers[i].seconds; /* MiB, ms */
+        row.peer_name = peers[i].name;
+        row.verified = verified && gd_bench_sides_agree(ours, &peers[i], tolerance);
+        gd_bench_print_row(&row);
+        any = true;
+    }
+    if (!any)
+        gd_bench_print_row(&row);
+}
+
+double gd_bench_own_memory(void)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    double kib = NAN;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "VmHWM:", 6) == 0)
+            kib = strtod(line + 6, NULL);
+    if (file != NULL)
+        fclose(file);
+    return kib / 1024;
+}
+
+void gd_bench_print_profile(gd_function *function, int count, gd_tensor *const *inputs)
+{
+    enum { ROWS = 2000, RUNS = 3 };
+    static gd_kernel_profile rows[ROWS];
+    if (!getenv("BENCH_PROFILE"))
+        return;
+    int kernels = gd_function_profile(function, count, inputs, RUNS, rows, ROWS);
+    for (int i = 0; i < kernels && i < ROWS; i++)
+        fprintf(stderr, "%9.3f ms %7.1f GFLOP/s %6.1f GB/s  %s  %s\n", rows[i].seconds * 1e3,
+                rows[i].flops / rows[i].seconds * 1e-9, rows[i].bytes / rows[i].seconds * 1e-9,
+                rows[i].op, rows[i].what);
+}
+
+void gd_bench_own_path(char *path, size_t size)
+{
+    ssize_t length = readlink("/proc/self/exe", path, size - 1);
+    if (length < 0)
+        gd_bench_die("cannot find this program");
+    path[length] = '\0';
+}

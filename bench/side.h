@@ -1,0 +1,43 @@
+/* bench/side.h: a side of a comparison, ours or a peer's, in a process of its own, so that its peak
+ * memory is its own. It prints lines (measure.h): "name NAME", "step MODE SECONDS CHECKS...",
+ * "memory MODE MIB", "note TEXT". */
+#ifndef GD_BENCH_SIDE_H
+#define GD_BENCH_SIDE_H
+
+#include "measure.h"
+
+#include <gradus/gradus.h>
+
+#include <stdbool.h>
+
+/* What a side reported. */
+typedef struct gd_bench_side {
+    char name[128];
+    double seconds, memory; /* memory in MiB; NAN: not reported */
+    double checks[GD_BENCH_MOST_NUMBERS];
+    int check_count;
+} gd_bench_side;
+
+/* Run a program as gd_bench_start() does. false: there is no such peer, or it failed, which stderr
+ * tells. */
+bool gd_bench_run_side(const char *const *arguments, int threads, gd_bench_side *side);
+
+/* The numbers both report to be compared are there, and as close as that. */
+bool gd_bench_sides_agree(const gd_bench_side *a, const gd_bench_side *b, double tolerance);
+
+/* A row for each of two peers that is there, or one without. `row` has our number and whether it is
+ * verified so far; the peers' checks must agree with `ours` to `tolerance`. */
+void gd_bench_print_sides(gd_bench_row row, const gd_bench_side *ours, const gd_bench_side *peers,
+                          const bool *there, bool memory, double tolerance);
+
+/* The most memory this process has had, in MiB. */
+double gd_bench_own_memory(void);
+
+/* Every kernel of a compiled function with its time and rate, for people, on stderr; only when
+ * BENCH_PROFILE is set. */
+void gd_bench_print_profile(gd_function *function, int count, gd_tensor *const *inputs);
+
+/* The path of this program. */
+void gd_bench_own_path(char *path, size_t size);
+
+#endif
