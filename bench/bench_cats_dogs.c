@@ -32,6 +32,6 @@ int main(int count, char **arguments)
                                .learning_rate = 1e-5,
                                .multiply_adds = 2 * first + 3 * rest,
                                .chunk = 1,
-                               .seconds = 5 };
+                               .seconds = 3 };
     return gd_bench_cnn_run(&cnn, count, arguments);
 }

@@ -30,6 +30,6 @@ int main(int count, char **arguments)
                                .learning_rate = 1e-4,
                                .multiply_adds = 2 * first + 3 * rest,
                                .chunk = 20,
-                               .seconds = 2.5 };
+                               .seconds = 1.5 };
     return gd_bench_cnn_run(&cnn, count, arguments);
 }

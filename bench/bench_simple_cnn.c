@@ -16,10 +16,10 @@ int main(int count, char **arguments)
                                .network = simple,
                                .input = GD_SHAPE(32, 3, 32, 32),
                                .classes = 2,
-                               .learning_rate = 0.01,
+                               .learning_rate = 0.1,
                                /* forward, and the gradient of the weights */
                                .multiply_adds = 2 * 32 * 32 * 8 * (3 * 9) + 3 * 8 * 2,
                                .chunk = 50,
-                               .seconds = 2.5 };
+                               .seconds = 1.5 };
     return gd_bench_cnn_run(&cnn, count, arguments);
 }

@@ -1,11 +1,11 @@
 /* bench/cnn.c: a training step of a convolutional network: ours, compiled and eager, on 1 and 2
- * threads, against PyTorch eager and torch.compile (peers/cnn_torch.py). Start at
- * gd_bench_cnn_run().
+ * threads, against PyTorch eager and torch.compile (peers/cnn_torch.py) and JAX jit
+ * (peers/cnn_jax.py). Start at gd_bench_cnn_run().
  *
  * A step is forward, mean cross-entropy, backward and update, on one fixed batch. Our weights
  * follow from a seed; they and the batch are written to a file for the peers (write_problem).
  * Before timing, the losses of the first steps are compared: ours among themselves bit for bit,
- * those of PyTorch to 1e-3. Each side, mode and number of threads runs in a process of its own.
+ * those of peers to 1e-4. Each side, mode and number of threads runs in a process of its own.
  */
 #include "cnn.h"
 
@@ -22,8 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHECKED = 4, SEED = 1, MOST_THREADS = 2 };
-static const double tolerance = 1e-3;
+enum { CHECKED = 4, SEED = 1, MOST_THREADS = 2, PEERS = 3 };
+static const double tolerance = 1e-4;
 
 #define CHECK(condition) \
     ((condition) ? (void)0 : gd_bench_die("cnn, line %d: %s", __LINE__, gd_error_message()))
@@ -180,14 +180,19 @@ static void run_ours(run *r, const char *mode, int threads, gd_bench_side *out)
         gd_bench_die("%s failed", r->self);
 }
 
-static bool run_peer(run *r, const char *mode, int threads, gd_bench_side *out)
+static bool run_peer(run *r, int which, int threads, gd_bench_side *out)
 {
     char count[16], seconds[16], chunk[16], rate[32];
     snprintf(count, sizeof count, "%d", threads);
     snprintf(seconds, sizeof seconds, "%g", r->cnn->seconds);
     snprintf(chunk, sizeof chunk, "%d", r->cnn->chunk);
     snprintf(rate, sizeof rate, "%.9g", r->cnn->learning_rate);
-    const char *script = GD_SOURCE_DIR "/bench/peers/cnn_torch.py";
+    static const char torch[] = GD_SOURCE_DIR "/bench/peers/cnn_torch.py";
+    static const char jax[] = GD_SOURCE_DIR "/bench/peers/cnn_jax.py";
+    static const struct {
+        const char *script, *mode;
+    } peers[PEERS] = { { torch, "eager" }, { torch, "compile" }, { jax, "jit" } };
+    const char *script = peers[which].script, *mode = peers[which].mode;
     const char *arguments[] = { gd_bench_python(), script, r->cnn->suite, mode, r->problem, count,
                                 seconds,           chunk,  rate,          NULL };
     return gd_bench_run_side(arguments, threads, out);
@@ -232,12 +237,12 @@ static void compare(run *r, int threads)
     static const char *const cases[] = { "train step, compiled", "train step, eager" };
     static const char *const memories[] = { "peak memory of training, compiled",
                                             "peak memory of training, eager" };
-    gd_bench_side ours[2], peers[2];
-    bool there[2];
+    gd_bench_side ours[2], peers[PEERS];
+    bool there[PEERS];
     run_ours(r, "--compiled", threads, &ours[0]);
     run_ours(r, "--eager", threads, &ours[1]);
-    there[0] = run_peer(r, "eager", threads, &peers[0]);
-    there[1] = run_peer(r, "compile", threads, &peers[1]);
+    for (int i = 0; i < PEERS; i++)
+        there[i] = run_peer(r, i, threads, &peers[i]);
     if (threads == 1)
         r->first = ours[0];
     double bound = bound_seconds(r, threads);
@@ -245,9 +250,9 @@ static void compare(run *r, int threads)
         bool same = gd_bench_sides_agree(&r->first, &ours[i], 0.0);
         gd_bench_row row = make_row(r, cases[i], threads, "ms", ours[i].seconds * 1e3, same);
         row.bound_fraction = bound / ours[i].seconds;
-        gd_bench_print_sides(row, &ours[i], peers, there, false, tolerance);
+        gd_bench_print_sides(row, &ours[i], peers, there, PEERS, false, tolerance);
         row = make_row(r, memories[i], threads, "MiB", ours[i].memory, same);
-        gd_bench_print_sides(row, &ours[i], peers, there, true, tolerance);
+        gd_bench_print_sides(row, &ours[i], peers, there, PEERS, true, tolerance);
     }
 }
 

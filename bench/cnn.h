@@ -1,5 +1,5 @@
 /* bench/cnn.h: what the benches of convolutional networks share: a training step against PyTorch
- * and its peak memory. */
+ * and JAX, and its peak memory. */
 #ifndef GD_BENCH_CNN_H
 #define GD_BENCH_CNN_H
 

@@ -233,9 +233,9 @@ static void compare_training(run *r)
         bool same = gd_bench_sides_agree(&ours[0], &ours[i], 0.0);
         gd_bench_row row = make_row(g, cases[i], "ms", ours[i].seconds * 1e3, same);
         row.bound_fraction = step_flops(g) / peak / ours[i].seconds;
-        gd_bench_print_sides(row, &ours[i], peers, there, false, 1e-3);
+        gd_bench_print_sides(row, &ours[i], peers, there, 2, false, 1e-3);
         gd_bench_print_sides(make_row(g, memories[i], "MiB", ours[i].memory, same), &ours[i], peers,
-                             there, true, 1e-3);
+                             there, 2, true, 1e-3);
     }
 }
 
@@ -257,7 +257,7 @@ static void compare_generation(run *r)
                 g->suite, token_bytes(g) * 1e-6, memory.read * 1e-9,
                 token_bytes(g) / memory.read * 1e3);
     }
-    gd_bench_print_sides(row, &ours, peers, there, false, 1e-3);
+    gd_bench_print_sides(row, &ours, peers, there, 2, false, 1e-3);
 }
 
 /* The weights all sides begin with. */

@@ -40,10 +40,10 @@ bool gd_bench_sides_agree(const gd_bench_side *a, const gd_bench_side *b, double
 }
 
 void gd_bench_print_sides(gd_bench_row row, const gd_bench_side *ours, const gd_bench_side *peers,
-                          const bool *there, bool memory, double tolerance)
+                          const bool *there, int count, bool memory, double tolerance)
 {
     bool any = false, verified = row.verified;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < count; i++) {
         if (!there[i])
             continue;
         row.peer = memory ? peers[i].memory : 1e3 * peers[i].seconds; /* MiB, ms */

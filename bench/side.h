@@ -25,10 +25,10 @@ bool gd_bench_run_side(const char *const *arguments, int threads, gd_bench_side 
 /* The numbers both report to be compared are there, and as close as that. */
 bool gd_bench_sides_agree(const gd_bench_side *a, const gd_bench_side *b, double tolerance);
 
-/* A row for each of two peers that is there, or one without. `row` has our number and whether it is
- * verified so far; the peers' checks must agree with `ours` to `tolerance`. */
+/* A row for each of `count` peers that is there, or one without. `row` has our number and whether
+ * it is verified so far; the peers' checks must agree with `ours` to `tolerance`. */
 void gd_bench_print_sides(gd_bench_row row, const gd_bench_side *ours, const gd_bench_side *peers,
-                          const bool *there, bool memory, double tolerance);
+                          const bool *there, int count, bool memory, double tolerance);
 
 /* The most memory this process has had, in MiB. */
 double gd_bench_own_memory(void);

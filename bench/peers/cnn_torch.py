@@ -8,10 +8,8 @@ Where PyTorch has several good ways to do the same, all are tried and the fastes
 """
 import ctypes
 import os
-import statistics
 import sys
 import tempfile
-import time
 
 cache = tempfile.TemporaryDirectory()
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache.name
@@ -87,19 +85,6 @@ def make_step(channels_last=False, **options):
     return step
 
 
-def median_seconds(step):
-    end = time.perf_counter() + SECONDS / 10
-    while time.perf_counter() < end:
-        step()
-    samples, end = [], time.perf_counter() + SECONDS
-    while len(samples) < 5 or time.perf_counter() < end:
-        begin = problem.clock()
-        for _ in range(CHUNK):
-            step()
-        samples.append((problem.clock() - begin) / CHUNK)
-    return statistics.median(samples)
-
-
 def keep_memory():
     """glibc's malloc keeps what is freed, instead of giving large blocks back to the system after each step."""
     M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
@@ -112,8 +97,8 @@ def measure(name, **options):
     """Seconds and first losses of one way."""
     step = make_step(**options)
     losses = [step().item() for _ in range(CHECKED)]
-    seconds = median_seconds(step)
-    print(f"note PyTorch {MODE}, {THREADS} threads, {name}: {seconds * 1e3:.3f} ms", flush=True)
+    seconds = problem.median_seconds(step, lambda: None, CHUNK, SECONDS)
+    print(f"note PyTorch {MODE}, {name}, OMP_NUM_THREADS={THREADS}: {seconds * 1e3:.3f} ms", flush=True)
     return seconds, losses
 
 

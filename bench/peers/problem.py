@@ -1,4 +1,4 @@
-"""What the peers of bench_mnist_mlp share: reading the problem, and timing.
+"""What the peers of bench_mnist_mlp share: reading the problem, and timing. Those of the convolutional networks time with it too.
 
 The bench writes a file: b"GDMNIST1", the number n of examples (int32), weight and bias of the layers 784-16, 16-16 and 16-10
 (float32; weights [in, out]), an order of the examples (int32 [n]), labels (uint8 [n]) and pixels (uint8 [n, 784]); all
@@ -71,6 +71,22 @@ def measure(step, wait, batches, seconds):
             at += 1
         wait()
         samples.append((clock() - start) / CHUNK)
+    return statistics.median(samples)
+
+
+def median_seconds(step, wait, chunk, seconds):
+    """Median seconds of step() over chunks, after a tenth of the time to warm up. wait() until all is done."""
+    samples, begin = [], time.perf_counter()
+    while time.perf_counter() - begin < seconds / 10:
+        step()
+    wait()
+    begin = time.perf_counter()
+    while len(samples) < 5 or time.perf_counter() - begin < seconds:
+        start = clock()
+        for _ in range(chunk):
+            step()
+        wait()
+        samples.append((clock() - start) / chunk)
     return statistics.median(samples)
 
 
