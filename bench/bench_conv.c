@@ -138,7 +138,7 @@ static void run_conv(problem *p, const struct onednn *d)
     execute(d->conv, TENSORS, args);
 }
 
-static void reorder(const struct onednn *d, int t, bool result)
+static void reorder(const struct onednn *d, enum tensor t, bool result)
 {
     const dnnl_exec_arg_t args[2] = { { DNNL_ARG_FROM, result ? d->own[t] : d->plain[t] },
                                       { DNNL_ARG_TO, result ? d->plain[t] : d->own[t] } };

@@ -62,7 +62,7 @@ gd_tensor *gd_full(gd_context *context, gd_shape shape, double value, gd_dtype d
 {
     gd_full_attr attr;
     memset(&attr, 0, sizeof attr);
-    attr.shape = gd_clean_shape(shape);
+    gd_set_shape(&attr.shape, shape);
     attr.value = value;
     attr.dtype = (int64_t)dtype;
     return source(context, GD_OP_full, &attr, "gd_full");

@@ -38,15 +38,13 @@ static inline gd_status gd_infer_like(const gd_layout *in, gd_dtype dtype, const
     return gd_layout_init(out, gd_layout_shape(in), dtype, who);
 }
 
-/* A copy of shape with every unused byte zero, so that attributes compare as bytes. */
-static inline gd_shape gd_clean_shape(gd_shape shape)
+/* The shape of an attribute that is all zero. Its parts one by one: a copy of the whole need not
+ * keep the bytes between them zero, and attributes are compared as bytes. */
+static inline void gd_set_shape(gd_shape *out, gd_shape shape)
 {
-    gd_shape out;
-    memset(&out, 0, sizeof out);
-    out.rank = shape.rank;
+    out->rank = shape.rank;
     for (int i = 0; i < shape.rank && i < GD_MAX_RANK; i++)
-        out.dim[i] = shape.dim[i];
-    return out;
+        out->dim[i] = shape.dim[i];
 }
 
 /* Axes as bits; *ok is false (and the error recorded) when one is out of range or given twice. */

@@ -39,7 +39,7 @@ static gd_tensor *random_bits(gd_context *context, gd_shape shape, gd_dtype dtyp
         return NULL;
     gd_random_attr attr;
     memset(&attr, 0, sizeof attr);
-    attr.shape = gd_clean_shape(shape);
+    gd_set_shape(&attr.shape, shape);
     attr.dtype = (int64_t)dtype;
     uint64_t words = (uint64_t)gd_layout_count(&layout) * (dtype == GD_I64 ? 2 : 1);
     if (context->trace) {
