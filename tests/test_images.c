@@ -278,6 +278,11 @@ static void test_shared_data(void **state)
     snprintf(path, sizeof path, "%s", shared_data("cifar10/data_batch_1.bin.gz"));
     *strrchr(path, '/') = '\0';
     gd_dataset *d = gd_cifar10(gd, path, .test = true);
+#ifndef GD_HAVE_ZLIB
+    assert_null(d);
+    expect_error(GD_ERR_UNSUPPORTED, "gzip");
+    return;
+#endif
     assert_int_equal(gd_dataset_count(d), 1000);
     assert_int_equal(gd_dataset_classes(d), 10);
     gd_tensor *y;
