@@ -5,7 +5,8 @@
  * next to the workers; so a worker whom the system gives no core to delays nothing, the caller does
  * its part too. (OpenMP ties each range to a thread: on a busy machine every loop then waits for
  * a time slice; a matrix product of 1 ms was seen to take 15.) Which thread runs a range never
- * shows in a result. A worker that finds no job looks out for one for some 100 µs, then sleeps.
+ * shows in a result. A worker that finds no job looks out for one for half a millisecond, then
+ * sleeps.
  *
  * A job must not fail and must not wait for another thread. When the pool is taken by another
  * caller, or a thread cannot be made, the caller does the work alone.
@@ -21,7 +22,7 @@
 
 /* Looks at the job number before a worker sleeps, and at the count of finished ranges before the
  * caller offers its core to others. */
-#define LOOKS_BEFORE_SLEEP 5000
+#define LOOKS_BEFORE_SLEEP 30000
 #define LOOKS_BEFORE_YIELD 3000
 
 /* The ticket says all that a worker must know to take a range: number of the job, ranges it has,
@@ -48,6 +49,7 @@ static struct pool {
     atomic_bool stop;
     atomic_int looks; /* LOOKS_BEFORE_SLEEP, or 0 where threads outnumber cores */
     int workers;
+    int caller_cpu, kept_aside; /* where the caller was last, and how many workers avoid that */
     pthread_t worker[GD_MAX_THREADS - 1];
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER,
            .sleep = PTHREAD_MUTEX_INITIALIZER,
@@ -112,10 +114,31 @@ static void wait_for_news(uint32_t seen)
     pthread_mutex_unlock(&pool.sleep);
 }
 
+/* A thread that is woken may be put on the processor of the one who woke it, and wait there for a
+ * time slice while another processor idles (seen on a virtual machine of two: 200 µs and more). So
+ * workers may run anywhere but where the caller is. */
+static void keep_workers_aside(void)
+{
+#if defined(__linux__)
+    const int cpu = sched_getcpu();
+    if (cpu < 0 || (cpu == pool.caller_cpu && pool.kept_aside == pool.workers))
+        return;
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2)
+        return;
+    CPU_CLR((size_t)cpu, &allowed);
+    for (int i = 0; i < pool.workers; i++)
+        (void)pthread_setaffinity_np(pool.worker[i], sizeof allowed, &allowed);
+    pool.caller_cpu = cpu;
+    pool.kept_aside = pool.workers;
+#endif
+}
+
 static void wake_sleepers(void)
 {
     if (atomic_load(&pool.sleepers) == 0)
         return;
+    keep_workers_aside();
     pthread_mutex_lock(&pool.sleep);
     pthread_cond_broadcast(&pool.wake);
     pthread_mutex_unlock(&pool.sleep);
@@ -138,7 +161,7 @@ static void forget_workers(void)
     pthread_mutex_init(&pool.sleep, NULL);
     pthread_cond_init(&pool.wake, NULL);
     atomic_store(&pool.sleepers, 0);
-    pool.workers = 0;
+    pool.workers = pool.kept_aside = 0;
 }
 
 static void watch_forks(void)
