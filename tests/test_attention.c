@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/context.h"
+
 typedef struct problem {
     int64_t batch, heads, groups, tq, tk, d, dv;
     bool causal;
@@ -285,18 +287,6 @@ static void test_refusals(void **state)
     }
     gd_error_clear();
     gd_scope_end(context);
-}
-
-static int open_context(void **state)
-{
-    *state = gd_open("cpu", .threads = 2);
-    return *state ? 0 : 1;
-}
-
-static int close_context(void **state)
-{
-    gd_close(*state);
-    return 0;
 }
 
 int main(void)

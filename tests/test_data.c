@@ -15,29 +15,9 @@
 
 #include "data/dataset.h"
 
+#include "support/context.h"
+
 #define MNIST GD_SOURCE_DIR "/data/mnist"
-
-static int open_context(void **state)
-{
-    gd_error_clear();
-    *state = gd_open("cpu", .threads = 1);
-    return *state ? 0 : -1;
-}
-
-static int close_context(void **state)
-{
-    gd_close(*state);
-    return 0;
-}
-
-static void expect_error(gd_status status, const char *words)
-{
-    if (!strstr(gd_error_message(), words))
-        print_error("expected \"%s\" in \"%s\"\n", words, gd_error_message());
-    assert_non_null(strstr(gd_error_message(), words));
-    assert_int_equal(gd_error_code(), status);
-    gd_error_clear();
-}
 
 /* Sample i is [i, i + 0.25, i + 0.5], its label i % 7. */
 enum { COUNT = 103, FEATURES = 3 };
@@ -370,8 +350,9 @@ static void wrong_loaders_are_errors(void **state)
 
 /* ---- out of memory, at every allocation in turn ---- */
 
-static bool everything(void)
+static bool everything(int unused)
 {
+    (void)unused;
     gd_context *gd = gd_open("cpu", .threads = 1);
     gd_dataset *d = gd ? numbered(gd) : NULL;
     gd_loader *l = gd_loader_open(d, .batch = 20, .shuffle = true, .prefetch = 1);
@@ -385,17 +366,7 @@ static bool everything(void)
 static void failing_allocations_leave_nothing_behind(void **state)
 {
     (void)state;
-    for (int64_t n = 0;; n++) {
-        gd_error_clear();
-        gd_fail_allocations_after(n);
-        bool ok = everything();
-        gd_fail_allocations_after(-1);
-        if (ok)
-            break;
-        assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
-        assert_true(n < 10000);
-    }
-    gd_error_clear();
+    fail_every_allocation(everything, 0);
 }
 
 /* Files are read by several threads; each may be the one that runs out. */

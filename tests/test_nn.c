@@ -15,28 +15,7 @@
 
 #include "nn/module.h"
 
-static int open_context(void **state)
-{
-    gd_error_clear();
-    *state = gd_open("cpu", .threads = 1);
-    return *state ? 0 : -1;
-}
-
-static int close_context(void **state)
-{
-    gd_close(*state);
-    return 0;
-}
-
-/* The error is of this kind and says these words; it is cleared. */
-static void expect_error(gd_status status, const char *words)
-{
-    if (!strstr(gd_error_message(), words))
-        print_error("expected \"%s\" in \"%s\"\n", words, gd_error_message());
-    assert_non_null(strstr(gd_error_message(), words));
-    assert_int_equal(gd_error_code(), status);
-    gd_error_clear();
-}
+#include "support/context.h"
 
 static float *values_of(gd_tensor *t)
 {
@@ -713,8 +692,9 @@ static void bad_json_is_explained(void **state)
 
 /* ---- out of memory, at every allocation in turn ---- */
 
-static bool everything(void)
+static bool everything(int unused)
 {
+    (void)unused;
     gd_context *gd = gd_open("cpu", .threads = 1);
     gd_module *m = gd_module_create(gd, .seed = 1);
     gd_tensor *x = gd ? gd_zeros(gd, GD_SHAPE(2, 784), GD_F32) : NULL;
@@ -729,17 +709,7 @@ static bool everything(void)
 static void failing_allocations_leave_nothing_behind(void **state)
 {
     (void)state;
-    for (int64_t n = 0;; n++) {
-        gd_error_clear();
-        gd_fail_allocations_after(n);
-        bool ok = everything();
-        gd_fail_allocations_after(-1);
-        if (ok)
-            break;
-        assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
-        assert_true(n < 10000);
-    }
-    gd_error_clear();
+    fail_every_allocation(everything, 0);
 }
 
 static void failing_allocations_in_files(void **state)

@@ -12,20 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/context.h"
+
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-
-static int open_context(void **state)
-{
-    gd_error_clear();
-    *state = gd_open("cpu", .threads = 2);
-    return *state ? 0 : -1;
-}
-
-static int close_context(void **state)
-{
-    gd_close(*state);
-    return 0;
-}
 
 /* ---- PyTorch 2.15.0, f64, F = torch.nn.functional. x = ramp(2, 3, 4), with
  * def ramp(*s): i = torch.arange(math.prod(s)); return (torch.sin(i * 1.3) * 3 + i *
@@ -164,15 +153,6 @@ static void check(gd_tensor *t, const double *expected, int count, double tolera
             fail_msg("element %d is %.9g, expected %.9g", i, values[i], expected[i]);
 }
 #define CHECK(t, expected) check(t, expected, COUNT(expected), 2e-8)
-
-static void expect_error(gd_status status, const char *words)
-{
-    if (!strstr(gd_error_message(), words))
-        print_error("expected \"%s\" in \"%s\"\n", words, gd_error_message());
-    assert_non_null(strstr(gd_error_message(), words));
-    assert_int_equal(gd_error_code(), status);
-    gd_error_clear();
-}
 
 static void test_layer_norm_as_torch(void **state)
 {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "support/context.h"
 #include "support/sequence_golden.h"
 
 #include "goldens/sequences.h"
@@ -350,18 +351,6 @@ static void test_refusals(void **state)
     assert_int_equal(gd_error_code(), GD_OK);
     gd_module_release(m);
     gd_scope_end(context);
-}
-
-static int open_context(void **state)
-{
-    *state = gd_open("cpu", .threads = 2);
-    return *state ? 0 : 1;
-}
-
-static int close_context(void **state)
-{
-    gd_close(*state);
-    return 0;
 }
 
 int main(void)

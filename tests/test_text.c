@@ -13,27 +13,7 @@
 
 #include <gradus/gradus.h>
 
-static int open_context(void **state)
-{
-    gd_error_clear();
-    *state = gd_open("cpu", .threads = 1);
-    return *state ? 0 : -1;
-}
-
-static int close_context(void **state)
-{
-    gd_close(*state);
-    return 0;
-}
-
-static void expect_error(gd_status status, const char *words)
-{
-    if (!strstr(gd_error_message(), words))
-        print_error("expected \"%s\" in \"%s\"\n", words, gd_error_message());
-    assert_non_null(strstr(gd_error_message(), words));
-    assert_int_equal(gd_error_code(), status);
-    gd_error_clear();
-}
+#include "support/context.h"
 
 static const char *temporary(const char *name)
 {

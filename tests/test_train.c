@@ -14,29 +14,9 @@
 
 #include <gradus/gradus.h>
 
+#include "support/context.h"
+
 #define MNIST GD_SOURCE_DIR "/data/mnist"
-
-static int open_context(void **state)
-{
-    gd_error_clear();
-    *state = gd_open("cpu", .threads = 1);
-    return *state ? 0 : -1;
-}
-
-static int close_context(void **state)
-{
-    gd_close(*state);
-    return 0;
-}
-
-static void expect_error(gd_status status, const char *words)
-{
-    if (!strstr(gd_error_message(), words))
-        print_error("expected \"%s\" in \"%s\"\n", words, gd_error_message());
-    assert_non_null(strstr(gd_error_message(), words));
-    assert_int_equal(gd_error_code(), status);
-    gd_error_clear();
-}
 
 /* ---- the network, and digits ---- */
 
@@ -371,7 +351,7 @@ static void one_epoch_of_mnist_learns_it(void **state)
 
 /* ---- out of memory, at every allocation in turn ---- */
 
-static bool everything(bool per_example)
+static bool everything(int per_example)
 {
     gd_context *gd = gd_open("cpu", .threads = 1);
     float samples[6][4] = { { 1.0f } };
@@ -394,17 +374,7 @@ static void failing_allocations_leave_nothing_behind(void **state)
 {
     (void)state;
     for (int per_example = 0; per_example < 2; per_example++)
-        for (int64_t n = 0;; n++) {
-            gd_error_clear();
-            gd_fail_allocations_after(n);
-            bool ok = everything(per_example);
-            gd_fail_allocations_after(-1);
-            if (ok)
-                break;
-            assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
-            assert_true(n < 100000);
-        }
-    gd_error_clear();
+        fail_every_allocation(everything, per_example);
 }
 
 int main(void)

@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-/* *state is a context of the CPU with one thread. */
+/* *state is a context of the CPU with two threads; results do not depend on how many. */
 static inline int open_context(void **state)
 {
     gd_error_clear();
-    *state = gd_open("cpu", .threads = 1);
+    *state = gd_open("cpu", .threads = 2);
     return *state ? 0 : -1;
 }
 
@@ -28,6 +28,23 @@ static inline void expect_error(gd_status status, const char *words)
         print_error("expected \"%s\" in \"%s\"\n", words, gd_error_message());
     assert_non_null(strstr(gd_error_message(), words));
     assert_int_equal(gd_error_code(), status);
+    gd_error_clear();
+}
+
+/* everything(argument) with every allocation failing in turn, until it succeeds: each failure is
+ * GD_ERR_MEMORY. */
+static inline void fail_every_allocation(bool (*everything)(int argument), int argument)
+{
+    for (int64_t n = 0;; n++) {
+        gd_error_clear();
+        gd_fail_allocations_after(n);
+        bool ok = everything(argument);
+        gd_fail_allocations_after(-1);
+        if (ok)
+            break;
+        assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
+        assert_true(n < 100000);
+    }
     gd_error_clear();
 }
 
