@@ -13,11 +13,9 @@
 #include "base/half.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "base/threads.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -713,129 +711,6 @@ static void test_binary16_against_the_compiler(void **state)
 }
 #endif
 
-/* ---- threads ---- */
-
-typedef struct coverage {
-    atomic_int visits[1000];
-    atomic_int calls;
-    int64_t begins[GD_MAX_THREADS], ends[GD_MAX_THREADS];
-} coverage;
-
-static void visit(void *context, int64_t begin, int64_t end, int thread)
-{
-    coverage *seen = context;
-    atomic_fetch_add(&seen->calls, 1);
-    seen->begins[thread] = begin;
-    seen->ends[thread] = end;
-    for (int64_t i = begin; i < end; i++)
-        atomic_fetch_add(&seen->visits[i], 1);
-}
-
-static void test_parallel_for_covers(void **state)
-{
-    (void)state;
-    static const int64_t counts[] = { 0, 1, 2, 3, 7, 64, 999, 1000 };
-    static const int64_t grains[] = { 0, 1, 10, 300, 5000 };
-    for (size_t c = 0; c < COUNT(counts); c++)
-        for (size_t g = 0; g < COUNT(grains); g++)
-            for (int threads = 0; threads <= 9; threads++) {
-                static coverage seen;
-                memset(&seen, 0, sizeof seen);
-                gd_parallel_for(threads, counts[c], grains[g], visit, &seen);
-                for (int64_t i = 0; i < 1000; i++)
-                    assert_int_equal(atomic_load(&seen.visits[i]), i < counts[c]);
-                int calls = atomic_load(&seen.calls);
-                assert_true(calls <= (threads > 1 ? threads : 1));
-                int64_t at =
-                    0; /* range i begins where range i-1 ended, and holds at least `grain` items */
-                for (int i = 0; i < calls; i++) {
-                    assert_int_equal(seen.begins[i], at);
-                    at = seen.ends[i];
-                    assert_true(calls == 1 || at - seen.begins[i] >= grains[g]);
-                    assert_true(at - seen.begins[i] <= counts[c] / calls + 1);
-                }
-                assert_int_equal(at, counts[c]);
-            }
-}
-
-static void test_partition_is_static(void **state)
-{
-    (void)state;
-    static coverage first, again;
-    memset(&first, 0, sizeof first);
-    gd_parallel_for(4, 997, 1, visit, &first);
-    assert_int_equal(atomic_load(&first.calls), 4);
-    assert_int_equal(first.ends[0], 250); /* 997 = 4 * 249 + 1: the first range is one longer */
-    assert_int_equal(first.ends[1], 499);
-    for (int i = 0; i < 20; i++) {
-        memset(&again, 0, sizeof again);
-        gd_parallel_for(4, 997, 1, visit, &again);
-        assert_memory_equal(first.begins, again.begins, sizeof first.begins);
-        assert_memory_equal(first.ends, again.ends, sizeof first.ends);
-    }
-}
-
-static void visit_nested(void *context, int64_t begin, int64_t end, int thread)
-{
-    (void)thread;
-    coverage *all = context;
-    for (int64_t i = begin; i < end; i++)
-        gd_parallel_for(4, 100, 1, visit, &all[i]);
-}
-
-static void test_nested_runs_serially(void **state)
-{
-    (void)state;
-    static coverage all[6];
-    memset(all, 0, sizeof all);
-    gd_parallel_for(2, 6, 1, visit_nested, all);
-    for (int k = 0; k < 6; k++) {
-        assert_int_equal(atomic_load(&all[k].calls), 1);
-        for (int i = 0; i < 100; i++)
-            assert_int_equal(atomic_load(&all[k].visits[i]), 1);
-    }
-}
-
-static void remember_thread(void *context, int64_t begin, int64_t end, int thread)
-{
-    (void)begin, (void)end, (void)thread;
-    *(pthread_t *)context = pthread_self();
-}
-
-static void test_one_range_runs_in_the_caller(void **state)
-{
-    (void)state;
-    pthread_t runner;
-    gd_parallel_for(8, 10, 10, remember_thread, &runner);
-    assert_true(pthread_equal(runner, pthread_self()));
-    gd_parallel_for(1, 1000, 1, remember_thread, &runner);
-    assert_true(pthread_equal(runner, pthread_self()));
-}
-
-static void test_thread_count_default(void **state)
-{
-    (void)state;
-    char saved[32] = "";
-    if (getenv("OMP_NUM_THREADS"))
-        snprintf(saved, sizeof saved, "%s", getenv("OMP_NUM_THREADS"));
-    setenv("OMP_NUM_THREADS", "3,2", 1);
-    setenv("GRADUS_NUM_THREADS", "5", 1);
-    assert_int_equal(gd_thread_count_default(), 5);
-    setenv("GRADUS_NUM_THREADS", "100000", 1);
-    assert_int_equal(gd_thread_count_default(), GD_MAX_THREADS);
-    static const char *const meaningless[] = { "", "0", "-2", "four", "4x" };
-    for (size_t i = 0; i < COUNT(meaningless); i++) {
-        setenv("GRADUS_NUM_THREADS", meaningless[i], 1);
-        assert_int_equal(gd_thread_count_default(), 3);
-    }
-    unsetenv("GRADUS_NUM_THREADS");
-    unsetenv("OMP_NUM_THREADS");
-    int count = gd_cpu_count();
-    assert_int_equal(gd_thread_count_default(), count < GD_MAX_THREADS ? count : GD_MAX_THREADS);
-    if (*saved)
-        setenv("OMP_NUM_THREADS", saved, 1);
-}
-
 /* ---- processor ---- */
 
 static void test_isa_names(void **state)
@@ -921,11 +796,6 @@ int main(void)
 #ifdef __FLT16_MANT_DIG__
         TEST(test_binary16_against_the_compiler),
 #endif
-        TEST(test_parallel_for_covers),
-        TEST(test_partition_is_static),
-        TEST(test_nested_runs_serially),
-        TEST(test_one_range_runs_in_the_caller),
-        TEST(test_thread_count_default),
         TEST(test_isa_names),
         TEST(test_isa_override),
         TEST(test_machine),
