@@ -9,6 +9,7 @@
  * gradients, weighted by cosines, with the peer's, and with the plain composition's.
  */
 #include "measure.h"
+#include "waves.h"
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
@@ -35,26 +36,10 @@ typedef struct problem {
 
 static gd_tensor *numbers(gd_context *context, int64_t time, double phase)
 {
-    int64_t count = HEADS * time * WIDTH;
-    float *values = malloc((size_t)count * sizeof *values);
-    for (int64_t i = 0; i < count; i++)
-        values[i] = (float)sin((double)i * 0.7 + phase);
+    float *values = gd_bench_sines(HEADS * time * WIDTH, phase, 1);
     gd_tensor *t = gd_from_host(context, GD_SHAPE(1, HEADS, time, WIDTH), GD_F32, values);
     free(values);
     return t;
-}
-
-static double weighted(gd_tensor *t)
-{
-    size_t count = (size_t)gd_tensor_count(t);
-    float *values = malloc(count * sizeof *values);
-    if (gd_tensor_read(t, values, count * sizeof *values) != GD_OK)
-        gd_bench_die("%s", gd_error_message());
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += (double)values[i] * cos((double)i * 0.3);
-    free(values);
-    return sum;
 }
 
 static gd_tensor *body(void *user, gd_tensor *const *in)
@@ -95,7 +80,7 @@ static sums sums_of(const problem *p)
 {
     sums s;
     for (int i = 0; i < 4; i++)
-        s.value[i] = weighted(gd_function_result(p->step, i));
+        s.value[i] = gd_bench_weighted_sum(gd_function_result(p->step, i));
     return s;
 }
 

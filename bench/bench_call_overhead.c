@@ -298,7 +298,7 @@ static void bench_planned(gd_context *context)
 int main(void)
 {
     /* Negations would become one kernel, and pairs of them nothing at all. */
-    setenv("GRADUS_PASSES", "-fuse", 1);
+    setenv("GRADUS_PASSES", "-fuse,-simplify", 1);
     gd_context *context = gd_open("cpu", .threads = 1);
     CHECK(context);
     run_torch();

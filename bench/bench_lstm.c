@@ -5,6 +5,7 @@
  */
 #include "measure.h"
 #include "peak.h"
+#include "waves.h"
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
@@ -24,27 +25,6 @@ typedef struct problem {
     gd_function *step;
     double sums[2];
 } problem;
-
-static float *sines(int64_t count, double phase, double scale)
-{
-    float *values = malloc((size_t)count * sizeof *values);
-    for (int64_t i = 0; i < count; i++)
-        values[i] = (float)(scale * sin((double)i * 0.7 + phase));
-    return values;
-}
-
-static double weighted(gd_tensor *t)
-{
-    size_t count = (size_t)gd_tensor_count(t);
-    float *values = malloc(count * sizeof *values);
-    if (gd_tensor_read(t, values, count * sizeof *values) != GD_OK)
-        gd_bench_die("%s", gd_error_message());
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += (double)values[i] * cos((double)i * 0.3);
-    free(values);
-    return sum;
-}
 
 static gd_tensor *body(void *user, gd_tensor *const *in)
 {
@@ -75,7 +55,8 @@ static void open_problem(problem *p, int threads, gd_mode mode)
     if (!p->context)
         gd_bench_die("%s", gd_error_message());
     p->module = gd_module_create(p->context);
-    float *x = sines(BATCH * TIME * INPUT, 50, 1), *g = sines(BATCH * TIME * WIDTH, 51, 1);
+    float *x = gd_bench_sines(BATCH * TIME * INPUT, 50, 1),
+          *g = gd_bench_sines(BATCH * TIME * WIDTH, 51, 1);
     p->in[0] = gd_set_requires_grad(
         gd_from_host(p->context, GD_SHAPE(BATCH, TIME, INPUT), GD_F32, x), true);
     p->in[1] = gd_from_host(p->context, GD_SHAPE(BATCH, TIME, WIDTH), GD_F32, g);
@@ -85,14 +66,14 @@ static void open_problem(problem *p, int threads, gd_mode mode)
     call(p);
     for (int i = 0; i < gd_module_count(p->module); i++) {
         gd_tensor *t = gd_module_tensor(p->module, i);
-        float *values = sines(gd_tensor_count(t), i, 0.05);
+        float *values = gd_bench_sines(gd_tensor_count(t), i, 0.05);
         (void)gd_tensor_write(t, values, (size_t)gd_tensor_count(t) * sizeof *values);
         free(values);
     }
     gd_tensor *y = gd_call(p->step, 2, p->in);
-    p->sums[0] = weighted(y);
+    p->sums[0] = gd_bench_weighted_sum(y);
     if (mode == GD_MODE_COMPILED) /* eager calls keep no further results */
-        p->sums[1] = weighted(gd_function_result(p->step, 1));
+        p->sums[1] = gd_bench_weighted_sum(gd_function_result(p->step, 1));
 }
 
 static void bench(int threads)

@@ -35,9 +35,6 @@
 /* Packing B pays over so many rows, a quarter as many if rows of B collide in the caches; copying
  * panels of a transposed A pays over so many columns. Up to CHAIN_ROWS rows of a narrow product are
  * taken one by one. */
-/* Packing B pays over so many rows, a quarter as many if rows of B collide in the caches; copying
- * panels of a transposed A pays over so many columns. Up to CHAIN_ROWS rows of a narrow product are
- * taken one by one. */
 #define DIRECT_ROWS    512
 #define DIRECT_COLUMNS 64
 #define CHAIN_ROWS     3
