@@ -12,6 +12,7 @@
  */
 #include "measure.h"
 #include "peak.h"
+#include "side.h"
 
 #include "base/cpu.h"
 
@@ -442,21 +443,6 @@ static void bench_training(const problem *p, int threads, const double *probabil
 
 /* ---- from the start to the first step, and memory: in a process of its own ---- */
 
-/* The most memory this process has had, in MiB. (What getrusage says begins with what the parent
- * had.) */
-static double peak_memory(void)
-{
-    FILE *file = fopen("/proc/self/status", "r");
-    char line[256];
-    double kib = NAN;
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "VmHWM:", 6) == 0)
-            kib = strtod(line + 6, NULL);
-    if (file != NULL)
-        fclose(file);
-    return kib / 1024;
-}
-
 /* Prints when the first step was done, trains one epoch, and prints the most memory it had. */
 static int run_fresh(void)
 {
@@ -468,7 +454,7 @@ static int run_fresh(void)
     while (gd_loader_next(t.loader, &b))
         CHECK(gd_call(t.train, b.count, b.tensors));
     gd_close(t.context);
-    printf("memory %.1f\n", peak_memory());
+    printf("memory %.1f\n", gd_bench_own_memory());
     return 0;
 }
 

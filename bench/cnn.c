@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHECKED = 4, SEED = 1, MOST_THREADS = 2, PEERS = 3 };
+enum { SEED = 1, MOST_THREADS = 2, PEERS = 3 };
 static const double tolerance = 1e-4;
 
 #define CHECK(condition) \
@@ -77,27 +77,13 @@ static void read_batch(trainee *t, const char *path)
     fclose(file);
 }
 
-static void run_step(void *user)
-{
-    trainee *t = user;
-    CHECK(gd_call(t->train, 2, t->in));
-}
-
 /* A side in a process of its own: prints lines as the peer does. */
 static void side_train(const gd_bench_cnn *cnn, gd_mode mode, int threads, const char *path)
 {
     trainee t;
-    double losses[CHECKED];
     open_trainee(&t, cnn, threads, mode);
     read_batch(&t, path);
-    for (int i = 0; i < CHECKED; i++)
-        losses[i] = gd_item(gd_call(t.train, 2, t.in));
-    double seconds = gd_bench_seconds(run_step, &t, cnn->chunk, threads, cnn->seconds);
-    printf("step ours %.9g", seconds);
-    for (int i = 0; i < CHECKED; i++)
-        printf(" %.17g", losses[i]);
-    printf("\nmemory ours %.1f\n", gd_bench_own_memory());
-    gd_bench_print_profile(t.train, 2, t.in);
+    gd_bench_train_side(t.train, t.in, cnn->chunk, threads, cnn->seconds);
     gd_close(t.context);
 }
 

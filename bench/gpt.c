@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHECKED = 4, SEED = 1, PROMPT = 16, LOGITS = 8, THREADS = 2 };
+enum { SEED = 1, PROMPT = 16, LOGITS = 8, THREADS = 2 };
 static const double learning_rate = 1e-4;
 
 #define CHECK(condition) \
@@ -77,12 +77,6 @@ static void open_trainee(trainee *t, const gd_bench_gpt *g, gd_mode mode, const 
     free(x);
 }
 
-static void run_step(void *user)
-{
-    trainee *t = user;
-    CHECK(gd_call(t->train, 2, t->in));
-}
-
 /* Generation: a token after `PROMPT` others, over and over; the sequence starts anew when the
  * model's length is reached. */
 typedef struct talker {
@@ -117,15 +111,7 @@ static void side_train(const gd_bench_gpt *g, gd_mode mode, const char *weights)
 {
     trainee t;
     open_trainee(&t, g, mode, weights);
-    double losses[CHECKED];
-    for (int i = 0; i < CHECKED; i++)
-        losses[i] = gd_item(gd_call(t.train, 2, t.in));
-    double seconds = gd_bench_seconds(run_step, &t, 1, THREADS, g->seconds);
-    printf("step ours %.9g", seconds);
-    for (int i = 0; i < CHECKED; i++)
-        printf(" %.17g", losses[i]);
-    printf("\nmemory ours %.1f\n", gd_bench_own_memory());
-    gd_bench_print_profile(t.train, 2, t.in);
+    gd_bench_train_side(t.train, t.in, 1, THREADS, g->seconds);
     gd_close(t.context);
 }
 

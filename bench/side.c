@@ -82,6 +82,32 @@ void gd_bench_print_profile(gd_function *function, int count, gd_tensor *const *
                 rows[i].op, rows[i].what);
 }
 
+typedef struct training {
+    gd_function *train;
+    gd_tensor *const *in;
+} training;
+
+static void run_step(void *user)
+{
+    training *t = user;
+    if (!gd_call(t->train, 2, t->in))
+        gd_bench_die("%s", gd_error_message());
+}
+
+void gd_bench_train_side(gd_function *train, gd_tensor *const in[2], int chunk, int threads,
+                         double seconds)
+{
+    training t = { train, in };
+    double losses[GD_BENCH_CHECKED];
+    for (int i = 0; i < GD_BENCH_CHECKED; i++)
+        losses[i] = gd_item(gd_call(train, 2, in));
+    printf("step ours %.9g", gd_bench_seconds(run_step, &t, chunk, threads, seconds));
+    for (int i = 0; i < GD_BENCH_CHECKED; i++)
+        printf(" %.17g", losses[i]);
+    printf("\nmemory ours %.1f\n", gd_bench_own_memory());
+    gd_bench_print_profile(train, 2, in);
+}
+
 void gd_bench_own_path(char *path, size_t size)
 {
     ssize_t length = readlink("/proc/self/exe", path, size - 1);

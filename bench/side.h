@@ -37,6 +37,12 @@ double gd_bench_own_memory(void);
  * BENCH_PROFILE is set. */
 void gd_bench_print_profile(gd_function *function, int count, gd_tensor *const *inputs);
 
+/* Our side of a training step of (x, y): prints the losses of the first GD_BENCH_CHECKED steps, the
+ * time of a step and this process's memory. */
+#define GD_BENCH_CHECKED 4
+void gd_bench_train_side(gd_function *train, gd_tensor *const in[2], int chunk, int threads,
+                         double seconds);
+
 /* The path of this program. */
 void gd_bench_own_path(char *path, size_t size);
 
