@@ -587,7 +587,7 @@ static bool everything(int mode)
     bool ok = a.ema && gd_optimizer_group(p->optimizer, "b", .lr = 0.5) == GD_OK &&
               gd_optimizer_clip_norm(p->optimizer, 1) == GD_OK &&
               gd_optimizer_clip_value(p->optimizer, 0.5) == GD_OK;
-    gd_function *step = ok ? gd_compile(gd, averaged_step, &a, .mode = mode) : NULL;
+    gd_function *step = ok ? gd_compile(gd, averaged_step, &a, .mode = (gd_mode)mode) : NULL;
     ok = step && gd_call(step, 2, (gd_tensor *[]){ p->x, p->t }) &&
          gd_call(step, 2, (gd_tensor *[]){ p->x, p->t });
     ok = ok && gd_backward(loss_of(p, p->x, p->t)) == GD_OK &&
