@@ -27,10 +27,10 @@ static const setting full = { .layers = 6,
                               .heads = 6,
                               .width = 384,
                               .length = 256,
-                              .batch = 32,
-                              .steps = 3000,
+                              .batch = 8,
+                              .steps = 4000,
                               .lr = 1e-3,
-                              .dropout = 0.2 };
+                              .dropout = 0.1 };
 
 typedef struct {
     gd_language_model *model;
