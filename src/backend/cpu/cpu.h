@@ -37,7 +37,8 @@ static inline void *gd_cpu_scratch(const gd_kernel_call *call, int thread)
         gd_kernel_fn *kernel); /* softmax log_softmax cross_entropy cross_entropy_grad */      \
     void gd_cpu_register_norm_##isa(gd_kernel_fn *kernel);      /* normalize normalize_grad */ \
     void gd_cpu_register_attention_##isa(gd_kernel_fn *kernel); /* attention attention_grad */ \
-    void gd_cpu_register_recurrent_##isa(gd_kernel_fn *kernel); /* recurrent recurrent_grad */
+    void gd_cpu_register_recurrent_##isa(gd_kernel_fn *kernel); /* recurrent recurrent_grad */ \
+    void gd_cpu_register_pooling_##isa(gd_kernel_fn *kernel);   /* max_pool max_pool_grad */
 GD_CPU_DECLARE_ISA(baseline)
 GD_CPU_DECLARE_ISA(avx2)
 GD_CPU_DECLARE_ISA(avx512)
@@ -48,6 +49,6 @@ void gd_cpu_register_sort(gd_kernel_fn *kernel);        /* argsort searchsorted 
 void gd_cpu_register_matmul(gd_kernel_fn *kernel);      /* matmul linear */
 void gd_cpu_register_ctc(gd_kernel_fn *kernel);         /* ctc_alpha ctc_alpha_grad */
 void gd_cpu_register_convolution(gd_kernel_fn *kernel); /* convolution and its gradients */
-void gd_cpu_register_pooling(gd_kernel_fn *kernel);     /* max_pool… avg_pool… */
+void gd_cpu_register_pooling(gd_kernel_fn *kernel);     /* max_pool_index avg_pool… */
 
 #endif

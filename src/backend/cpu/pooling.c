@@ -1,19 +1,13 @@
 /* backend/cpu/pooling.c: maximum and mean over windows, and their gradients. A thread takes whole
- * planes, so that every sum has one order. Start at the bottom; the loops are in pooling_loops.h.
+ * planes, so that every sum has one order. Start at the bottom; the loops are in pooling_loops.h,
+ * those of the usual maximum of two by two in pooling_squares.h.
  */
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/pooling.h"
+
 #include "backend/cpu/iterate.h"
 #include "base/threads.h"
-#include "ops/spatial.h"
 
 #include <string.h>
-
-typedef struct pool_job {
-    gd_pool_sizes s;
-    const void *in; /* [planes, in_plane], or what has the windows' side in the mean's gradient */
-    const void *g;  /* [planes, out_plane], the gradient of a maximum */
-    void *out;
-} pool_job;
 
 /* The windows of three axes that one element of the result sees. */
 typedef struct box {
@@ -52,6 +46,10 @@ static bool are_squares(const gd_pool_sizes *s)
 #define REAL  double
 #define N(op) op##_f64
 #include "backend/cpu/pooling_loops.h"
+#define REAL  double
+#define BITS  uint64_t
+#define N(op) op##_f64
+#include "backend/cpu/pooling_squares.h"
 
 /* The loops of one op: for f32 and f64; of any windows, and of squares (none: NULL). */
 typedef struct pool_loops {
@@ -61,10 +59,10 @@ typedef struct pool_loops {
 static gd_status run(const gd_kernel_call *call, const gd_layout *in, const gd_layout *out,
                      const pool_loops *loops)
 {
-    pool_job job = { .s = gd_pool_sizes_of(in, out, call->attr),
-                     .in = call->in[call->n - 1].data,
-                     .g = call->in[0].data,
-                     .out = call->out.data };
+    gd_pool_job job = { .s = gd_pool_sizes_of(in, out, call->attr),
+                        .in = call->in[call->n - 1].data,
+                        .g = call->in[0].data,
+                        .out = call->out.data };
     const int which = call->in[0].layout->dtype == GD_F64;
     const bool squares = loops->squares[which] && are_squares(&job.s);
     const int64_t work = job.s.in_plane + job.s.out_plane;
@@ -73,10 +71,9 @@ static gd_status run(const gd_kernel_call *call, const gd_layout *in, const gd_l
     return GD_OK;
 }
 
-static gd_status max_pool(const gd_kernel_call *call)
+gd_status gd_max_pool_run(const gd_kernel_call *call, gd_range_fn squares_f32)
 {
-    static const pool_loops loops = { { max_pool_f32, max_pool_f64 },
-                                      { max_squares_f32, max_squares_f64 } };
+    const pool_loops loops = { { max_pool_f32, max_pool_f64 }, { squares_f32, max_squares_f64 } };
     return run(call, call->in[0].layout, call->out.layout, &loops);
 }
 
@@ -86,10 +83,10 @@ static gd_status max_pool_index(const gd_kernel_call *call)
     return run(call, call->in[0].layout, call->out.layout, &loops);
 }
 
-static gd_status max_pool_grad(const gd_kernel_call *call)
+gd_status gd_max_pool_grad_run(const gd_kernel_call *call, gd_range_fn squares_f32)
 {
-    static const pool_loops loops = { { max_pool_grad_f32, max_pool_grad_f64 },
-                                      { max_squares_grad_f32, max_squares_grad_f64 } };
+    const pool_loops loops = { { max_pool_grad_f32, max_pool_grad_f64 },
+                               { squares_f32, max_squares_grad_f64 } };
     return run(call, call->out.layout, call->in[0].layout, &loops);
 }
 
@@ -107,9 +104,7 @@ static gd_status avg_pool_grad(const gd_kernel_call *call)
 
 void gd_cpu_register_pooling(gd_kernel_fn *kernel)
 {
-    kernel[GD_OP_max_pool] = max_pool;
     kernel[GD_OP_max_pool_index] = max_pool_index;
-    kernel[GD_OP_max_pool_grad] = max_pool_grad;
     kernel[GD_OP_avg_pool] = avg_pool;
     kernel[GD_OP_avg_pool_grad] = avg_pool_grad;
 }

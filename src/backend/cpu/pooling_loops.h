@@ -48,63 +48,12 @@ static __attribute__((noinline)) void N(add_everywhere)(const gd_pool_sizes *s, 
         }
 }
 
-/* Of windows of two by two that touch each other, row by row. */
-static int N(first_largest)(const REAL *above, const REAL *below, REAL *most)
-{
-    const REAL v[4] = { above[0], above[1], below[0], below[1] };
-    int found = 0;
-    *most = v[0];
-    for (int k = 1; k < 4; k++) {
-        const bool larger = !(v[k] <= *most) & (*most == *most);
-        *most = larger ? v[k] : *most;
-        found = larger ? k : found;
-    }
-    return found;
-}
-
-static void N(max_squares)(void *context, int64_t begin, int64_t end, int thread)
-{
-    (void)thread;
-    const pool_job *job = context;
-    const gd_pool_sizes *s = &job->s;
-    const int64_t height = s->out[1], width = s->out[2], row = s->in[2];
-    for (int64_t i = begin * s->in[0]; i < end * s->in[0]; i++)
-        for (int64_t y = 0; y < height; y++) {
-            const REAL *above = (const REAL *)job->in + (i * s->in[1] + 2 * y) * row;
-            REAL *to = (REAL *)job->out + (i * height + y) * width;
-            for (int64_t x = 0; x < width; x++)
-                (void)N(first_largest)(above + 2 * x, above + row + 2 * x, &to[x]);
-        }
-}
-
-static void N(max_squares_grad)(void *context, int64_t begin, int64_t end, int thread)
-{
-    (void)thread;
-    const pool_job *job = context;
-    const gd_pool_sizes *s = &job->s;
-    const int64_t height = s->out[1], width = s->out[2], row = s->in[2];
-    for (int64_t i = begin * s->in[0]; i < end * s->in[0]; i++) {
-        const REAL *in = (const REAL *)job->in + i * s->in[1] * row;
-        REAL *to = (REAL *)job->out + i * s->in[1] * row;
-        memset(to, 0, (size_t)(s->in[1] * row) * sizeof(REAL));
-        for (int64_t y = 0; y < height; y++) {
-            const REAL *g = (const REAL *)job->g + (i * height + y) * width;
-            const int64_t at = 2 * y * row;
-            for (int64_t x = 0; x < width; x++) {
-                REAL most;
-                const int k = N(first_largest)(in + at + 2 * x, in + at + row + 2 * x, &most);
-                to[at + (k >> 1) * row + 2 * x + (k & 1)] = 0 + g[x]; /* 0 + -0 is 0, as in sums */
-            }
-        }
-    }
-}
-
 /* The windows of planes [begin, end), row-major, and what to do with them. */
 #define EACH_WINDOW(name, BEFORE_PLANE, BODY)                                  \
     static void N(name)(void *context, int64_t begin, int64_t end, int thread) \
     {                                                                          \
         (void)thread;                                                          \
-        const pool_job *job = context;                                         \
+        const gd_pool_job *job = context;                                      \
         const gd_pool_sizes *s = &job->s;                                      \
         for (int64_t i = begin; i < end; i++) {                                \
             int64_t p = i * s->out_plane;                                      \
