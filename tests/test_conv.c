@@ -40,6 +40,7 @@ static const conv_case cases[] = {
     { 1, 1, 4, 6, { 5, 6, 7 }, { 3, 2, 3 }, { 2, 1, 3 }, { 1, 1, 1 }, { 1, 2, 1 } },
     { 1, 1, 6, 16, { 1, 14, 14 }, { 1, 5, 5 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
     { 7, 1, 1, 6, { 1, 28, 28 }, { 1, 5, 5 }, { 1, 1, 1 }, { 0, 2, 2 }, { 1, 1, 1 } },
+    { 13, 1, 5, 70, { 1, 5, 6 }, { 1, 3, 3 }, { 1, 2, 3 }, { 0, 4, 5 }, { 1, 2, 2 } },
 };
 
 static float multiply_add(float a, float b, float c, bool fused)
@@ -322,6 +323,41 @@ static void test_ties_of_maxima(void **state)
     }
 }
 
+/* Windows of two by two, whose loops are vectors: every order of numbers, zeros, infinities and NaN
+ * gives the bits that the plain loops give. */
+static void test_maxima_of_squares(void **state)
+{
+    (void)state;
+    enum { PLANES = 3, HEIGHT = 9, WIDTH = 47, COUNT_IN = PLANES * HEIGHT * WIDTH };
+    enum { COUNT_OUT = PLANES * (HEIGHT / 2) * (WIDTH / 2) };
+    static const float values[] = { 0.0f, -0.0f, 1, 2, -INFINITY, INFINITY, NAN };
+    float x[COUNT_IN], g[COUNT_OUT], results[2][COUNT_OUT], gradients[2][COUNT_IN];
+    numbers n = { 11 };
+    float *choices = random_numbers(&n, COUNT_IN);
+    for (int i = 0; i < COUNT_IN; i++)
+        x[i] = values[(unsigned)(int)(fabsf(choices[i]) * 1000) % COUNT(values)];
+    for (int i = 0; i < COUNT_OUT; i++)
+        g[i] = i % 5 ? choices[i] : -0.0f;
+    free(choices);
+    for (const char *const *isa = isa_names(); *isa; isa++)
+        for (int k = 0; k < 2; k++) {
+            gd_context *context = k ? open_cpu(*isa, 2) : open_reference();
+            gd_scope_begin(context);
+            gd_tensor *leaf = gd_set_requires_grad(
+                gd_from_host(context, GD_SHAPE(1, PLANES, HEIGHT, WIDTH), GD_F32, x), true);
+            gd_tensor *seed =
+                gd_from_host(context, GD_SHAPE(1, PLANES, HEIGHT / 2, WIDTH / 2), GD_F32, g);
+            gd_tensor *y = gd_max_pool2d(leaf, 2), *d;
+            assert_int_equal(gd_grad(&y, &seed, 1, &leaf, &d, 1), GD_OK);
+            assert_int_equal(gd_tensor_read(y, results[k], sizeof results[k]), GD_OK);
+            assert_int_equal(gd_tensor_read(d, gradients[k], sizeof gradients[k]), GD_OK);
+            gd_scope_end(context);
+            close_context(context);
+            assert_memory_equal(results[k], results[0], sizeof results[0]);
+            assert_memory_equal(gradients[k], gradients[0], sizeof gradients[0]);
+        }
+}
+
 /* ---- options ---- */
 
 static void test_same_padding(void **state)
@@ -351,9 +387,8 @@ static void test_same_padding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_definition),
-        cmocka_unit_test(test_joined_relu),
-        cmocka_unit_test(test_ties_of_maxima),
+        cmocka_unit_test(test_definition),     cmocka_unit_test(test_joined_relu),
+        cmocka_unit_test(test_ties_of_maxima), cmocka_unit_test(test_maxima_of_squares),
         cmocka_unit_test(test_same_padding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,8 @@ typedef struct weight_part {
     float *out;     // [o, channels * taps]
     int64_t out_row;
     int64_t row, m, column, n, positions;
-    float *block, *panel, *sums; // G^T; window rows; [m, n]
+    float *block, *panel, *sums; // G^T; window rows; [m, n in whole vectors]
+    int64_t sums_row;
 } weight_part;
 
 #define PIECES_KEPT 1024
@@ -88,17 +89,33 @@ static void pack_gradient(const weight_part *part, int64_t position, int64_t dep
     }
 }
 
+/* Fetch what pack_gradient will read: channels lie far apart, in more streams than the processor
+ * follows by itself. */
+static void fetch_gradient(const weight_part *part, int64_t position, int64_t depth)
+{
+    const int64_t plane = part->window->plane;
+    for (int64_t p = 0; p < depth;) {
+        const int64_t n = (position + p) / plane, at = (position + p) % plane;
+        const int64_t count = LEAST(plane - at, depth - p);
+        const float *g = part->g + n * part->g_n + part->column * plane + at;
+        for (int64_t j = 0; j < part->n; j++, g += plane)
+            for (int64_t i = 0; i < count; i += LINE)
+                __builtin_prefetch(g + i, 0, 2);
+        p += count;
+    }
+}
+
 /* sums [m, n] -> out [n, m]. */
 static void store_transposed(const weight_part *part)
 {
     for (int64_t j = 0; j < part->n; j += LANES)
         for (int64_t i = 0; i < part->m; i += LANES) {
             const int64_t columns = LEAST(part->n - j, LANES), rows = LEAST(part->m - i, LANES);
-            const VMASK in_mask = V(mask_first)(columns), out_mask = V(mask_first)(rows);
+            const VMASK out_mask = V(mask_first)(rows);
             VEC square[LANES];
             for (int64_t k = 0; k < LANES; k++)
-                square[k] = k < rows ? V(load_masked)(in_mask, part->sums + (i + k) * part->n + j)
-                                     : V(zero)();
+                square[k] =
+                    k < rows ? V(load)(part->sums + (i + k) * part->sums_row + j) : V(zero)();
             V(transpose)(square);
             float *out = part->out + (part->column + j) * part->out_row + part->row + i;
             for (int64_t k = 0; k < columns; k++)
@@ -106,46 +123,51 @@ static void store_transposed(const weight_part *part)
         }
 }
 
-/* One tile of sums whose columns do not fill vectors, where masks are not free: by way of a copy.
- */
-static void weight_tile(tile_t *t, int64_t rows)
+#include "backend/cpu/conv_weight_band.h"
+
+/* One block of positions whose window rows are packed. */
+static void multiply_packed(const weight_part *part, piece_table *table, int64_t position,
+                            int64_t depth)
 {
-    const int64_t vecs = (t->columns + LANES - 1) / LANES;
-    if (GD_SIMD_MASK_FREE || t->columns == vecs * LANES) {
-        tile_kernels_f32[rows - 1][vecs - 1](t);
-        return;
+    const int64_t panels = (part->m + ROWS_MAX - 1) / ROWS_MAX;
+    fill_table(part->window, position, depth, table);
+    for (int64_t i = 0; i < panels; i++) {
+        const int64_t from = panel_begin(part->m, i, panels),
+                      rows = panel_begin(part->m, i + 1, panels) - from;
+        pack_window_rows(part->window, table, part->row + from, rows, depth, part->panel);
+        tile_t t = { .a = part->panel,
+                     .a_row = A_PANEL_ROW,
+                     .a_step = 1,
+                     .c_row = part->sums_row,
+                     .depth = depth,
+                     .row_bias_stride = 1,
+                     .next_a = part->panel,
+                     .accumulate = position > 0 };
+        for (int64_t j = 0; j < part->sums_row; j += COLUMNS_MAX) {
+            t.columns = t.b_step = LEAST(part->sums_row - j, COLUMNS_MAX);
+            t.b = part->block + j * depth;
+            t.c = part->sums + from * part->sums_row + j;
+            tile_kernels_f32[rows - 1][t.columns / LANES - 1](&t);
+        }
     }
-    tile_by_copy_f32(*t, rows, vecs, 1);
 }
 
 static void multiply_weight(const weight_part *part)
 {
-    piece_table table;
-    const int64_t panels = (part->m + ROWS_MAX - 1) / ROWS_MAX;
+    union {
+        piece_table pieces;
+        weight_band band;
+    } u;
+    const bool use_band = shape_weight_band(part, &u.band);
     for (int64_t position = 0; position < part->positions; position += GD_GEMM_KC) {
         const int64_t depth = LEAST(part->positions - position, GD_GEMM_KC);
-        fill_table(part->window, position, depth, &table);
         pack_gradient(part, position, depth);
-        for (int64_t i = 0; i < panels; i++) {
-            const int64_t from = panel_begin(part->m, i, panels),
-                          rows = panel_begin(part->m, i + 1, panels) - from;
-            pack_window_rows(part->window, &table, part->row + from, rows, depth, part->panel);
-            tile_t t = { .a = part->panel,
-                         .a_row = A_PANEL_ROW,
-                         .a_step = 1,
-                         .c_row = part->n,
-                         .depth = depth,
-                         .row_bias_stride = 1,
-                         .next_a = part->panel,
-                         .accumulate = position > 0 };
-            for (int64_t j = 0; j < part->n; j += COLUMNS_MAX) {
-                t.columns = LEAST(part->n - j, COLUMNS_MAX);
-                t.b = part->block + j * depth;
-                t.b_step = (t.columns + LANES - 1) / LANES * LANES;
-                t.c = part->sums + from * part->n + j;
-                weight_tile(&t, rows);
-            }
-        }
+        fetch_gradient(part, position + depth,
+                       LEAST(part->positions - position - depth, GD_GEMM_KC));
+        if (use_band)
+            multiply_band(part, &u.band, position, depth);
+        else
+            multiply_packed(part, &u.pieces, position, depth);
     }
     store_transposed(part);
 }
@@ -181,8 +203,9 @@ static void weight_pieces(void *context, int64_t begin, int64_t end, int thread)
         for (part.column = vecs * j / work->column_parts * LANES; part.column < column_end;
              part.column += part.n) {
             part.n = LEAST(column_end - part.column, most_columns);
-            const int64_t most_rows =
-                (int64_t)(GD_CONV_SCRATCH / sizeof(float)) / part.n / ROWS_MAX * ROWS_MAX;
+            part.sums_row = (part.n + LANES - 1) / LANES * LANES;
+            const int64_t room = (int64_t)(GD_CONV_SCRATCH / sizeof(float)) / part.sums_row;
+            const int64_t most_rows = (room - BAND_ROWS) / BAND_ROWS * BAND_ROWS;
             for (part.row = rows * i / work->row_parts; part.row < row_end; part.row += part.m) {
                 part.m = LEAST(row_end - part.row, most_rows);
                 multiply_weight(&part);
@@ -194,6 +217,12 @@ static void weight_pieces(void *context, int64_t begin, int64_t end, int thread)
 void GD_ISA_NAME(gd_conv_grad_weight_f32)(const gd_conv_args *args)
 {
     const gd_conv_sizes *s = &args->s;
+#if defined(GD_ISA_AVX512_BUILD)
+    if (s->o <= VF32_LANES / 2) { /* which fill the vectors of AVX2, and half of ours */
+        gd_conv_grad_weight_f32_avx2(args);
+        return;
+    }
+#endif
     const int64_t rows = s->c * s->taps, positions = s->n * s->out_plane;
     if (rows == 0 || s->o == 0)
         return;

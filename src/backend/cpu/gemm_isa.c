@@ -42,11 +42,7 @@
 #define LINE        (64 / (int64_t)sizeof(REAL)) /* numbers in a cache line */
 #define LEAST(a, b) ((a) < (b) ? (a) : (b))
 #define OPAQUE(x)   __asm__("" : "+r"(x)) /* the compiler may assume nothing about x's value */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#define UNROLL      GD_SIMD_UNROLL
 
 /* Spellings in the included texts: REAL a number, VEC a vector of LANES of them, V(op) an operation
  * of simd.h, FMA its multiply-add on one number, N(name) a name of our own; of types, for short: */

@@ -21,6 +21,11 @@
 #include <string.h>
 
 #define GD_SIMD_INLINE static inline __attribute__((always_inline, unused))
+#if defined(__clang__)
+#define GD_SIMD_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define GD_SIMD_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 #if defined(GD_ISA_AVX512_BUILD)
 #include <immintrin.h>
@@ -87,6 +92,7 @@ GD_SIMD_INLINE vf64_mask vf64_mask_first(int64_t count)
 GD_SIMD_INLINE void vf32_transpose(vf32 r[16])
 {
     vf32 t[16];
+    GD_SIMD_UNROLL
     for (int i = 0; i < 16; i += 4) { /* 4x4 blocks within each 128-bit lane */
         vf32 a = _mm512_unpacklo_ps(r[i], r[i + 1]), b = _mm512_unpackhi_ps(r[i], r[i + 1]);
         vf32 c = _mm512_unpacklo_ps(r[i + 2], r[i + 3]), d = _mm512_unpackhi_ps(r[i + 2], r[i + 3]);
@@ -95,6 +101,7 @@ GD_SIMD_INLINE void vf32_transpose(vf32 r[16])
         t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
         t[i + 3] = _mm512_shuffle_ps(b, d, 0xEE);
     }
+    GD_SIMD_UNROLL
     for (int i = 0; i < 4; i++) { /* then the lanes themselves, as a 4x4 of lanes */
         vf32 a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88);
         vf32 b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xDD);
@@ -110,10 +117,12 @@ GD_SIMD_INLINE void vf32_transpose(vf32 r[16])
 GD_SIMD_INLINE void vf64_transpose(vf64 r[8])
 {
     vf64 t[8];
+    GD_SIMD_UNROLL
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm512_unpacklo_pd(r[i], r[i + 1]);
         t[i + 1] = _mm512_unpackhi_pd(r[i], r[i + 1]);
     }
+    GD_SIMD_UNROLL
     for (int i = 0; i < 2; i++) {
         vf64 a = _mm512_shuffle_f64x2(t[i], t[i + 2], 0x88);
         vf64 b = _mm512_shuffle_f64x2(t[i], t[i + 2], 0xDD);
@@ -192,6 +201,7 @@ GD_SIMD_INLINE vf64_mask vf64_mask_first(int64_t count)
 GD_SIMD_INLINE void vf32_transpose(vf32 r[8])
 {
     vf32 t[8];
+    GD_SIMD_UNROLL
     for (int i = 0; i < 8; i += 4) {
         vf32 a = _mm256_unpacklo_ps(r[i], r[i + 1]), b = _mm256_unpackhi_ps(r[i], r[i + 1]);
         vf32 c = _mm256_unpacklo_ps(r[i + 2], r[i + 3]), d = _mm256_unpackhi_ps(r[i + 2], r[i + 3]);
@@ -200,6 +210,7 @@ GD_SIMD_INLINE void vf32_transpose(vf32 r[8])
         t[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
         t[i + 3] = _mm256_shuffle_ps(b, d, 0xEE);
     }
+    GD_SIMD_UNROLL
     for (int i = 0; i < 4; i++) {
         r[i] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
         r[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);

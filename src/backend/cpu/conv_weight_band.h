@@ -1,0 +1,174 @@
+/* backend/cpu/conv_weight_band.h: the gradient of a convolution's weight where the windows overlap:
+ * the part of the image that a block of positions sees is copied once, with its padding, to a band,
+ * and the micro-kernel reads every window row out of it, at an address of its own. So no row is
+ * packed, of which there are as many copies of the image as taps. Included by conv_grad_weight.h.
+ * Start at multiply_band.
+ */
+
+/* The height of a tile of one vector, and the tallest. One of two is ROWS_MAX high. */
+#define BAND_ROWS 14
+
+/* Positions that follow each other: where in the band the first one's window begins. */
+typedef struct stretch_t {
+    int64_t from, count;
+} stretch_t;
+
+typedef struct weight_band {
+    float *data;               // [channels, plane]
+    int64_t channel, channels; /* those that the part's rows read */
+    int64_t row, plane;        /* numbers from row to row, from channel to channel */
+    run_t runs[GD_GEMM_KC];
+    stretch_t stretches[GD_GEMM_KC];
+    int many;
+} weight_band;
+
+/* Whether the part is for this path: two axes, more than one tap, and room behind the block. */
+static bool shape_weight_band(const weight_part *part, weight_band *b)
+{
+    const window_t *w = part->window;
+    if (w->taps[0] != 1 || w->count[0] != 1 || w->size[0] != 1 || w->first[0] != 0 ||
+        w->tap_count < 2)
+        return false;
+    b->channel = part->row / w->tap_count;
+    b->channels = (part->row + part->m - 1) / w->tap_count + 1 - b->channel;
+    b->row = (w->count[2] - 1) * w->step[2] + (w->taps[2] - 1) * w->gap[2] + 1;
+    const int64_t images = (GD_GEMM_KC - 1) / w->plane + 2; /* at most, in a block */
+    const int64_t lines = (GD_GEMM_KC - 1) / w->count[2] + 2;
+    b->plane =
+        (lines * w->step[1] + LEAST(images, lines) * ((w->taps[1] - 1) * w->gap[1] + 1)) * b->row;
+    b->plane = (b->plane + LINE - 1) / LINE * LINE + LINE;
+    b->data = part->block + GD_GEMM_KC * part->sums_row;
+    const int64_t room = (int64_t)(gd_gemm_block_bytes() / sizeof(float));
+    return b->channels * b->plane <= room - GD_GEMM_KC * part->sums_row;
+}
+
+/* Row y of a plane of the image, with its padding. */
+static void copy_padded_row(const window_t *w, const float *plane, int64_t y, int64_t width,
+                            float *to)
+{
+    const int64_t before = w->first[2] < 0 ? LEAST(-w->first[2], width) : 0;
+    const int64_t room = w->size[2] - w->first[2];
+    int64_t end = room < before ? before : LEAST(room, width);
+    if (y < 0 || y >= w->size[1])
+        end = before;
+    memset(to, 0, (size_t)before * sizeof(float));
+    copy_run(to + before, plane + y * w->size[2] + w->first[2] + before, end - before);
+    memset(to + end, 0, (size_t)(width - end) * sizeof(float));
+}
+
+/* What positions [position, position+depth) see. */
+static void fill_weight_band(const window_t *w, weight_band *b, int64_t position, int64_t depth)
+{
+    b->many = list_runs(w, position, depth, b->runs);
+    int64_t line = 0;
+    for (int first = 0, last; first < b->many; first = last + 1) {
+        const run_t *run = &b->runs[first];
+        for (last = first; last + 1 < b->many && b->runs[last + 1].n == run->n;)
+            last++;
+        for (int i = first; i <= last; i++) {
+            const run_t *r = &b->runs[i];
+            b->stretches[i].from =
+                (line + (r->y - run->y) * w->step[1]) * b->row + r->x * w->step[2];
+            b->stretches[i].count = r->count;
+        }
+        const int64_t height =
+            (b->runs[last].y - run->y) * w->step[1] + (w->taps[1] - 1) * w->gap[1] + 1;
+        const float *plane = w->data + run->n * w->n_stride + b->channel * w->c_stride;
+        for (int64_t c = 0; c < b->channels; c++, plane += w->c_stride)
+            for (int64_t i = 0; i < height; i++)
+                copy_padded_row(w, plane, run->y * w->step[1] + w->first[1] + i, b->row,
+                                b->data + c * b->plane + (line + i) * b->row);
+        line += height;
+    }
+}
+
+typedef struct band_tile_t {
+    const weight_band *band;
+    int64_t step;             /* in the band, from position to position */
+    int64_t shift[BAND_ROWS]; /* of each window row */
+    const float *b;           // [depth, vectors]
+    float *c;                 // [rows, vectors]
+    int64_t c_row;
+    bool accumulate;
+} band_tile_t;
+
+GD_SIMD_INLINE void band_body(const band_tile_t *t, const int rows, const int vecs)
+{
+    VEC sum[BAND_ROWS][VECS_MAX];
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int v = 0; v < vecs; v++)
+            sum[i][v] = V(zero)();
+    }
+    const float *b = t->b;
+    const int64_t *shift = t->shift;
+    for (int k = 0; k < t->band->many; k++) {
+        const float *x = t->band->data + t->band->stretches[k].from;
+        for (int64_t p = t->band->stretches[k].count; p > 0; p--) {
+            VEC bv[VECS_MAX];
+            UNROLL
+            for (int v = 0; v < vecs; v++)
+                bv[v] = V(load)(b + v * LANES);
+            UNROLL
+            for (int i = 0; i < rows; i++) {
+                const VEC xv = V(set1)(x[shift[i]]);
+                UNROLL
+                for (int v = 0; v < vecs; v++)
+                    sum[i][v] = V(fma)(xv, bv[v], sum[i][v]);
+            }
+            x += t->step;
+            b += vecs * LANES;
+            /* Kept where the compiler likes: with two narrow multiply-adds a cycle, reading them
+             * anew takes the ports that x needs. With one wide one it is best. */
+            if (LANES == 16)
+                OPAQUE(shift);
+        }
+    }
+    float *c = t->c;
+    UNROLL
+    for (int i = 0; i < rows; i++, c += t->c_row) {
+        UNROLL
+        for (int v = 0; v < vecs; v++)
+            V(store)
+        (c + v * LANES, t->accumulate ? V(add)(V(load)(c + v * LANES), sum[i][v]) : sum[i][v]);
+    }
+}
+
+static void band_tile_1(const band_tile_t *t)
+{
+    band_body(t, BAND_ROWS, 1);
+}
+
+static void band_tile_2(const band_tile_t *t)
+{
+    band_body(t, ROWS_MAX, 2);
+}
+
+/* One block of positions: all rows of the part against all columns. Rows beyond the last are
+ * computed as the last one is, into sums that nobody reads. */
+static void multiply_band(const weight_part *part, weight_band *band, int64_t position,
+                          int64_t depth)
+{
+    const window_t *w = part->window;
+    fill_weight_band(w, band, position, depth);
+    band_tile_t t = {
+        .band = band, .step = w->step[2], .c_row = part->sums_row, .accumulate = position > 0
+    };
+    for (int64_t j = 0; j < part->sums_row; j += COLUMNS_MAX) {
+        const bool two = part->sums_row - j >= COLUMNS_MAX;
+        const int64_t height = two ? ROWS_MAX : BAND_ROWS;
+        t.b = part->block + j * depth;
+        for (int64_t i = 0; i < part->m; i += height) {
+            for (int64_t k = 0; k < height; k++) {
+                const int64_t row = part->row + LEAST(i + k, part->m - 1);
+                const int64_t tap = row % w->tap_count;
+                t.shift[k] = (row / w->tap_count - band->channel) * band->plane +
+                             tap / w->taps[2] * w->gap[1] * band->row +
+                             tap % w->taps[2] * w->gap[2];
+            }
+            t.c = part->sums + i * part->sums_row + j;
+            (two ? band_tile_2 : band_tile_1)(&t);
+        }
+    }
+}
