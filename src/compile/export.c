@@ -33,6 +33,17 @@ void gd_buffer_add(gd_buffer *buffer, const char *format, ...)
     va_end(again);
 }
 
+void gd_buffer_put(gd_buffer *buffer, const char *text, size_t length)
+{
+    buffer->failed = buffer->failed || !gd_grow((void **)&buffer->text, &buffer->capacity,
+                                                buffer->length + length + 1, 1);
+    if (buffer->failed)
+        return;
+    memcpy(buffer->text + buffer->length, text, length);
+    buffer->length += length;
+    buffer->text[buffer->length] = 0;
+}
+
 /* ---- names ---- */
 
 static const struct {
@@ -60,7 +71,12 @@ const char *gd_export_alias(gd_dtype dtype)
 
 void gd_export_storage_name(const gd_export *e, int s, char name[128])
 {
+    const gd_context *context = e->plan->ir.context;
     const char *given = e->owner[s]->name;
+    if (e->owner[s]->storage == context->random_state->storage) {
+        snprintf(name, 128, "%.100s_random_state", e->name);
+        return;
+    }
     if (!given) {
         snprintf(name, 128, "state_%d", s);
         return;
@@ -109,7 +125,11 @@ static gd_status find_storages(gd_export *e)
     for (size_t i = 0; i < ir->count; i++)
         if (gd_ir_is_effect(&ir->values[i]))
             e->is_written[e->storage[ir->values[i].in[0]]] = true;
-    return GD_OK;
+    /* The seed, and the position of the next word, which every call moves on. */
+    for (int s = 0; s < e->storages && ir->random_words; s++)
+        if (e->owner[s]->storage == ir->context->random_state->storage)
+            e->is_written[s] = e->draws = true;
+    return ir->random_words ? gd_random_publish(ir->context) : GD_OK;
 }
 
 /* ---- data ---- */
@@ -168,7 +188,12 @@ static gd_status add_data(const gd_export *e, gd_buffer *out)
         if (!gd_export_type(t->layout.dtype))
             return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: %s is of dtype %s", name,
                            gd_dtype_name(t->layout.dtype));
-        add_array(out, e->is_written[s] ? "" : "static const ", name, &t->layout, t->storage->data);
+        const bool has_name = t->name || t->storage == e->plan->ir.context->random_state->storage;
+        add_array(out,
+                  !e->is_written[s] ? "static const "
+                  : has_name        ? ""
+                                    : "static ",
+                  name, &t->layout, t->storage->data);
     }
     for (size_t i = 0; i < e->plan->ir.count; i++) {
         const gd_ir_value *v = &e->plan->ir.values[i];
@@ -274,7 +299,7 @@ static gd_status write_file(gd_export *e, const char *name, gd_buffer *out)
     if (status != GD_OK)
         return status;
     gd_buffer_add(out, "%s", e->functions.text ? e->functions.text : "");
-    gd_buffer_add(out, "/* 0, or 1 if a label is none of the classes. */\nint %s(", name);
+    gd_buffer_add(out, "/* 0, or 1 if a label or an index is out of range. */\nint %s(", name);
     add_parameters(e, out);
     gd_buffer_add(out, ");\nint %s(", name);
     add_parameters(e, out);
@@ -291,6 +316,9 @@ static gd_status write_file(gd_export *e, const char *name, gd_buffer *out)
         gd_buffer_add(out, "    memcpy(result%zu, memory.byte + %zu, %zu);\n", i, at,
                       gd_layout_bytes(&v->layout));
     }
+    if (e->draws)
+        gd_buffer_add(out, "    %.100s_random_state[1] += %llu;\n", name,
+                      (unsigned long long)ir->random_words);
     gd_buffer_add(out, "    return 0;\n}\n");
     return out->failed || e->body.failed || e->functions.failed ? GD_ERR_MEMORY : GD_OK;
 }
@@ -301,6 +329,7 @@ gd_status gd_plan_export(const gd_plan *plan, const char *name, FILE *file)
     if (!e)
         return GD_ERR_MEMORY;
     e->plan = plan;
+    e->name = name;
     gd_buffer out = { 0 };
     gd_status status = write_file(e, name, &out);
     if (status == GD_OK && fwrite(out.text, 1, out.length, file) != out.length)

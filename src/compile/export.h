@@ -12,9 +12,11 @@ typedef struct gd_buffer {
     bool failed;
 } gd_buffer;
 void gd_buffer_add(gd_buffer *buffer, const char *format, ...) GD_PRINTF(2, 3);
+void gd_buffer_put(gd_buffer *buffer, const char *text, size_t length);
 
 typedef struct gd_export {
     const gd_plan *plan;
+    const char *name;    /* of the function */
     gd_buffer functions; /* one for each elementwise op and dtype in use */
     gd_buffer body;      /* the steps */
     bool op_is_defined[GD_DTYPE_COUNT][GD_OP_ELEMENTWISE_COUNT];
@@ -22,6 +24,7 @@ typedef struct gd_export {
     const gd_tensor **owner; /* [storages] a tensor over it */
     bool *is_written;        /* [storages] by an effect */
     int storages;
+    bool draws;    /* random numbers */
     bool *is_read; /* [ir.count] constants and inputs in use */
 } gd_export;
 
@@ -34,10 +37,62 @@ const char *gd_export_alias(gd_dtype dtype);
 /* Name of storage number `s`: that of its tensor with _ for what C does not allow. */
 void gd_export_storage_name(const gd_export *e, int s, char name[128]);
 
-/* export_steps.c: add one step's statements to the body; and the pointer <name><number> to a value.
- */
-gd_status gd_export_step(gd_export *e, const gd_step *step);
+/* ---- export_loops.c ---- */
+
+enum { GD_EXPORT_OPERANDS = GD_FUSED_MAX_INPUTS + 1 + GD_FUSED_MAX_MORE };
+
+/* Loops over a shape, with axes merged that all operands step through alike. */
+typedef struct gd_loops {
+    int rank, operands;
+    int64_t size[GD_MAX_RANK];
+    int64_t stride[GD_EXPORT_OPERANDS][GD_MAX_RANK];
+} gd_loops;
+
+/* Those over `over`, to which the operands are broadcast. */
+void gd_export_merge(gd_loops *l, const gd_layout *over, const gd_layout *const *operands, int n);
+/* "for (int64_t i0 = 0; …)" after some spaces, with a variable of `letter` for each loop. */
+void gd_export_open_loops(gd_export *e, const gd_loops *l, const char *letter, int spaces);
+/* "i0 * 16 + i1", "0" where nothing varies. */
+void gd_export_index(gd_export *e, const gd_loops *l, int operand, const char *letter);
+/* "x0 + i0 * 16", "x0" where nothing varies. */
+void gd_export_place(gd_export *e, const gd_loops *l, const char *pointer, int operand);
+/* What comes before the statement in loops. */
+const char *gd_export_indent(const gd_loops *l);
+
+/* "const f32 *const x0 = (const f32 *)fc1_weight + 3;": a pointer <name><number> to a value. */
 void gd_export_pointer(gd_export *e, const char *name, int number, int32_t value, bool is_result);
+/* Pointers x0, x1, … to the operands of a step, and r0 to its result. */
+void gd_export_pointers(gd_export *e, const gd_step *step);
+
+/* ---- steps ---- */
+
+/* export_steps.c: add one step's statements to the body. */
+gd_status gd_export_step(gd_export *e, const gd_step *step);
+/* GD_ERR_UNSUPPORTED: "there is no C text for <op> <of what>". */
+gd_status gd_export_refuse(const gd_step *step, const gd_export *e, const char *of_what);
+/* Whether there is a writer for an op, or it needs none. */
+bool gd_export_has_writer(gd_op_id op);
+
+typedef gd_status (*gd_export_writer)(gd_export *, const gd_step *);
+/* export_reduce.c: sum, prod, max, min; argmax, argmin; cumsum, cumprod. */
+gd_status gd_export_reduction(gd_export *e, const gd_step *step);
+gd_status gd_export_arg_reduction(gd_export *e, const gd_step *step);
+gd_status gd_export_scan(gd_export *e, const gd_step *step);
+/* export_index.c: moving elements, by indices and otherwise; sorting; random numbers. */
+gd_status gd_export_full(gd_export *e, const gd_step *step);
+gd_status gd_export_iota(gd_export *e, const gd_step *step);
+gd_status gd_export_pad(gd_export *e, const gd_step *step);
+gd_status gd_export_concat(gd_export *e, const gd_step *step);
+gd_status gd_export_gather(gd_export *e, const gd_step *step);
+gd_status gd_export_scatter(gd_export *e, const gd_step *step);
+gd_status gd_export_sort(gd_export *e, const gd_step *step);
+gd_status gd_export_search(gd_export *e, const gd_step *step);
+gd_status gd_export_random(gd_export *e, const gd_step *step);
+gd_status gd_export_dropout(gd_export *e, const gd_step *step);
+/* export_sequence.c: normalisation of rows, attention, recurrent networks. */
+gd_status gd_export_norm(gd_export *e, const gd_step *step);
+gd_status gd_export_attention(gd_export *e, const gd_step *step);
+gd_status gd_export_recurrent(gd_export *e, const gd_step *step);
 /* export_spatial.c: convolution, pooling, and their gradients. */
 gd_status gd_export_convolution(gd_export *e, const gd_step *step);
 gd_status gd_export_pooling(gd_export *e, const gd_step *step);
@@ -45,5 +100,8 @@ gd_status gd_export_pooling(gd_export *e, const gd_step *step);
 /* export_runtime.c: add to `out` all functions that `used` needs, from the texts of vecmath and
  * export_kernels.txt. GD_ERR_UNSUPPORTED: a name is nowhere. */
 gd_status gd_export_runtime(const gd_buffer *used, gd_buffer *out);
+
+/* export_text.c: the text of vecmath*.h, as a section "@N", and of export_kernels.txt. */
+void gd_export_unpack(gd_buffer *out);
 
 #endif

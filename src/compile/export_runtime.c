@@ -1,5 +1,5 @@
 /* compile/export_runtime.c: the functions a generated file needs, and no others: cut out of the
- * text of the engine's own vecmath headers and of export_kernels.txt, both embedded by
+ * text of the engine's own vecmath headers and of export_kernels.txt, which are embedded by
  * cmake/EmbedText.cmake. Start at gd_export_runtime.
  *
  * A text is cut at empty lines into chunks; a chunk defines the names that its #defines, functions
@@ -11,21 +11,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-
-extern const char gd_vecmath_text[], gd_export_kernels_text[];
-extern const char *const gd_vecmath_text_words[32], *const gd_export_kernels_text_words[32];
-
-/* A text as it was before it was packed: control characters stand for words. */
-static void unpack(gd_buffer *out, const char *text, const char *const words[32])
-{
-    for (const char *c = text; *c; c++) {
-        const char *word = (unsigned char)*c < 32 ? words[(unsigned char)*c] : NULL;
-        if (word)
-            gd_buffer_add(out, "%s", word);
-        else
-            gd_buffer_add(out, "%c", *c);
-    }
-}
 
 typedef struct chunk {
     const char *text;
@@ -52,7 +37,7 @@ static bool is_letter(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* ---- the template's types ---- */
+/* ---- the template: sections, each begun by a line of @ and a letter ---- */
 
 typedef struct instance {
     const char *type, *alias, *suffix, *upper, *libm; /* @T @A @S @L @f */
@@ -64,30 +49,50 @@ static const instance instances[] = {
     { "int32_t", "i32", "i32", "I32", "", false }, { "int64_t", "i64", "i64", "I64", "", false },
     { "uint8_t", "u8", "u8", "U8", "", false },
 };
+enum { INSTANCES = sizeof instances / sizeof *instances };
 
-/* The kernels' text for one type; what follows "@I" is for integers, what follows "@F" for floating
- * types alone. */
-static void add_instance(gd_buffer *out, const char *template, const instance *type)
+static const char *const reductions[] = { "sum", "prod", "max", "min" }; /* @O */
+enum { REDUCTIONS = sizeof reductions / sizeof *reductions };
+
+/* A section's text for one type. */
+static void add_instance(gd_buffer *out, const char *text, size_t length, const instance *type,
+                         const char *reduction)
 {
-    bool is_for_us = true;
-    for (const char *c = template; *c; c++) {
-        if (*c != '@') {
-            if (is_for_us)
-                gd_buffer_add(out, "%c", *c);
-            continue;
-        }
-        c++;
-        if (*c == 'F' || *c == 'I') {
-            is_for_us = type->is_float == (*c == 'F');
-            c++; /* the line's end */
-        } else if (is_for_us) {
-            gd_buffer_add(out, "%s",
-                          *c == 'T'   ? type->type
-                          : *c == 'A' ? type->alias
-                          : *c == 'S' ? type->suffix
-                          : *c == 'L' ? type->upper
-                                      : type->libm);
-        }
+    for (const char *c = text, *end = text + length; c < end; c++) {
+        const char *at = memchr(c, '@', (size_t)(end - c));
+        gd_buffer_put(out, c, (size_t)((at ? at : end) - c));
+        if (!at)
+            return;
+        c = at + 1;
+        const char *word = *c == 'T'   ? type->type
+                           : *c == 'A' ? type->alias
+                           : *c == 'S' ? type->suffix
+                           : *c == 'L' ? type->upper
+                           : *c == 'O' ? reduction
+                                       : type->libm;
+        gd_buffer_put(out, word, strlen(word));
+    }
+}
+
+/* E: for every type; I: for integers; F: for floating types; R: for those, and for every
+ * reduction; N: once. */
+static void add_section(gd_buffer *out, char kind, const char *text, size_t length)
+{
+    for (int i = 0; i < (kind == 'N' ? 1 : INSTANCES); i++)
+        for (int r = 0; r < (kind == 'R' ? REDUCTIONS : 1); r++)
+            if (kind == 'E' || kind == 'N' || instances[i].is_float == (kind != 'I'))
+                add_instance(out, text, length, &instances[i], reductions[r]);
+}
+
+static void add_sections(gd_buffer *out, const char *text)
+{
+    while (*text) {
+        const char *body = text + strlen("@E\n");
+        size_t length = 0;
+        while (body[length] && !(body[length] == '@' && body[length + 2] == '\n'))
+            length++;
+        add_section(out, text[1], body, length);
+        text = body + length;
     }
 }
 
@@ -110,7 +115,7 @@ static size_t defined_name(const char *line, const char **name)
     }
     if (!begins(line, "static ") && !begins(line, "GD_INLINE "))
         return 0;
-    end = line + strcspn(line, "(=;\n");
+    end = line + strcspn(line, "([=;\n");
     while (end > line && !is_letter(end[-1]))
         end--;
     *name = end;
@@ -145,7 +150,7 @@ static gd_status cut_into_chunks(library *l)
     for (const char *line = begin; *line;) {
         size_t length = strcspn(line, "\n");
         depth += begins(line, "#if") - begins(line, "#endif");
-        if (length == 0 && depth == 0) {
+        if (length == 0 && depth == 0 && line[1] != ' ') { /* not within a function */
             if (line > begin && !add_chunk(l, begin, (size_t)(line - begin)))
                 return GD_ERR_MEMORY;
             begin = line + 1;
@@ -208,13 +213,9 @@ gd_status gd_export_runtime(const gd_buffer *used, gd_buffer *out)
 {
     library l = { 0 };
     gd_buffer template = { 0 };
-    unpack(&l.text, gd_vecmath_text, gd_vecmath_text_words);
-    gd_buffer_add(&l.text, "\n");
-    unpack(&template, gd_export_kernels_text, gd_export_kernels_text_words);
-    for (size_t i = 0; !template.failed && i < sizeof instances / sizeof *instances; i++) {
-        add_instance(&l.text, template.text, &instances[i]);
-        gd_buffer_add(&l.text, "\n");
-    }
+    gd_export_unpack(&template);
+    if (!template.failed)
+        add_sections(&l.text, template.text);
     gd_status status =
         l.text.failed || template.failed || used->failed ? GD_ERR_MEMORY : cut_into_chunks(&l);
     if (status == GD_OK)

@@ -21,19 +21,11 @@ static const gd_layout *layout_of(const gd_export *e, int32_t value)
 /* "x0, x1, r0);": the call's end */
 static void add_call(gd_export *e, const gd_ir_value *v, const char *after_inputs)
 {
-    gd_buffer_add(&e->body, "        %s_%s(&shape", v->op->name, gd_export_suffix(v->layout.dtype));
+    gd_buffer_add(&e->body, "        %s_%s(&shape", v->op->name,
+                  gd_export_suffix(layout_of(e, v->in[0])->dtype));
     for (int k = 0; k < v->n; k++)
         gd_buffer_add(&e->body, ", x%d", k);
     gd_buffer_add(&e->body, "%s, r0);\n", after_inputs);
-}
-
-/* Inputs and result, which all are contiguous. */
-static void add_pointers(gd_export *e, const gd_step *step)
-{
-    const gd_ir_value *v = &e->plan->ir.values[step->value];
-    for (int k = 0; k < v->n; k++)
-        gd_export_pointer(e, "x", k, v->in[k], false);
-    gd_export_pointer(e, "r", 0, step->value, true);
 }
 
 gd_status gd_export_convolution(gd_export *e, const gd_step *step)
@@ -49,7 +41,7 @@ gd_status gd_export_convolution(gd_export *e, const gd_step *step)
     const gd_conv_sizes s = by_input    ? gd_conv_sizes_of(&v->layout, second, first, attr->groups)
                             : by_weight ? gd_conv_sizes_of(second, &v->layout, first, attr->groups)
                                         : gd_conv_sizes_of(first, second, &v->layout, attr->groups);
-    add_pointers(e, step);
+    gd_export_pointers(e, step);
     gd_buffer_add(&e->body, "        static const conv_f32 shape = { %lld, %lld, %lld, %lld",
                   (long long)s.n, (long long)s.groups, (long long)s.c, (long long)s.o);
     add_sizes(e, s.in);
@@ -79,9 +71,10 @@ gd_status gd_export_pooling(gd_export *e, const gd_step *step)
     if (s.planes * s.in_plane * s.out_plane == 0)
         return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C text for %s of nothing",
                        v->op->name);
-    add_pointers(e, step);
-    gd_buffer_add(&e->body, "        static const pool_%s shape = { %lld",
-                  gd_export_suffix(v->layout.dtype), (long long)s.planes);
+    const char *suffix = gd_export_suffix(layout_of(e, v->in[0])->dtype);
+    gd_export_pointers(e, step);
+    gd_buffer_add(&e->body, "        static const pool_%s shape = { %lld", suffix,
+                  (long long)s.planes);
     add_sizes(e, s.in);
     add_sizes(e, s.out);
     add_sizes(e, attr->kernel);
