@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-void gd_buffer_add(gd_buffer *buffer, const char *format, ...)
+void gd_buffer_add(gd_text_buffer *buffer, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
@@ -33,7 +33,7 @@ void gd_buffer_add(gd_buffer *buffer, const char *format, ...)
     va_end(again);
 }
 
-void gd_buffer_put(gd_buffer *buffer, const char *text, size_t length)
+void gd_buffer_put(gd_text_buffer *buffer, const char *text, size_t length)
 {
     buffer->failed = buffer->failed || !gd_grow((void **)&buffer->text, &buffer->capacity,
                                                 buffer->length + length + 1, 1);
@@ -134,7 +134,7 @@ static gd_status find_storages(gd_export *e)
 
 /* ---- data ---- */
 
-static void add_number(gd_buffer *out, gd_dtype dtype, const char *at)
+static void add_number(gd_text_buffer *out, gd_dtype dtype, const char *at)
 {
     if (dtype == GD_F32 || dtype == GD_F64) {
         float narrow = 0;
@@ -163,8 +163,8 @@ static void add_number(gd_buffer *out, gd_dtype dtype, const char *at)
     gd_buffer_add(out, x == INT64_MIN ? "INT64_MIN" : "%lld", (long long)x);
 }
 
-static void add_array(gd_buffer *out, const char *before, const char *name, const gd_layout *layout,
-                      const void *data)
+static void add_array(gd_text_buffer *out, const char *before, const char *name,
+                      const gd_layout *layout, const void *data)
 {
     int64_t count = gd_layout_count(layout);
     char shape[GD_SHAPE_TEXT];
@@ -179,7 +179,7 @@ static void add_array(gd_buffer *out, const char *before, const char *name, cons
     gd_buffer_add(out, "\n};\n\n");
 }
 
-static gd_status add_data(const gd_export *e, gd_buffer *out)
+static gd_status add_data(const gd_export *e, gd_text_buffer *out)
 {
     for (int s = 0; s < e->storages; s++) {
         const gd_tensor *t = e->owner[s];
@@ -224,7 +224,7 @@ static const char head[] =
     "typedef float MAY_ALIAS f32;\ntypedef double MAY_ALIAS f64;\ntypedef int32_t MAY_ALIAS i32;\n"
     "typedef int64_t MAY_ALIAS i64;\ntypedef uint8_t MAY_ALIAS u8;\n\n";
 
-static void add_head(const gd_export *e, const char *name, gd_buffer *out)
+static void add_head(const gd_export *e, const char *name, gd_text_buffer *out)
 {
     gd_buffer_add(
         out,
@@ -244,7 +244,7 @@ static void add_head(const gd_export *e, const char *name, gd_buffer *out)
                   bytes);
 }
 
-static void add_parameters(const gd_export *e, gd_buffer *out)
+static void add_parameters(const gd_export *e, gd_text_buffer *out)
 {
     const gd_ir *ir = &e->plan->ir;
     const char *separator = "\n    ";
@@ -279,7 +279,7 @@ static gd_status check_types(const gd_export *e)
     return GD_OK;
 }
 
-static gd_status write_file(gd_export *e, const char *name, gd_buffer *out)
+static gd_status write_file(gd_export *e, const char *name, gd_text_buffer *out)
 {
     gd_status status = check_types(e);
     if (status == GD_OK)
@@ -289,7 +289,7 @@ static gd_status write_file(gd_export *e, const char *name, gd_buffer *out)
     if (status != GD_OK)
         return status;
     add_head(e, name, out);
-    gd_buffer used = { 0 };
+    gd_text_buffer used = { 0 };
     gd_buffer_add(&used, "%s%s", e->functions.text ? e->functions.text : "",
                   e->body.text ? e->body.text : "");
     status = gd_export_runtime(&used, out);
@@ -330,7 +330,7 @@ gd_status gd_plan_export(const gd_plan *plan, const char *name, FILE *file)
         return GD_ERR_MEMORY;
     e->plan = plan;
     e->name = name;
-    gd_buffer out = { 0 };
+    gd_text_buffer out = { 0 };
     gd_status status = write_file(e, name, &out);
     if (status == GD_OK && fwrite(out.text, 1, out.length, file) != out.length)
         status = gd_fail(GD_ERR_IO, "gd_export_c: the file cannot be written");

@@ -6,19 +6,19 @@
 #include "compile/plan.h"
 
 /* A text that grows. After a failed allocation nothing more is added. */
-typedef struct gd_buffer {
+typedef struct gd_text_buffer {
     char *text;
     size_t length, capacity;
     bool failed;
-} gd_buffer;
-void gd_buffer_add(gd_buffer *buffer, const char *format, ...) GD_PRINTF(2, 3);
-void gd_buffer_put(gd_buffer *buffer, const char *text, size_t length);
+} gd_text_buffer;
+void gd_buffer_add(gd_text_buffer *buffer, const char *format, ...) GD_PRINTF(2, 3);
+void gd_buffer_put(gd_text_buffer *buffer, const char *text, size_t length);
 
 typedef struct gd_export {
     const gd_plan *plan;
-    const char *name;    /* of the function */
-    gd_buffer functions; /* one for each elementwise op and dtype in use */
-    gd_buffer body;      /* the steps */
+    const char *name;         /* of the function */
+    gd_text_buffer functions; /* one for each elementwise op and dtype in use */
+    gd_text_buffer body;      /* the steps */
     bool op_is_defined[GD_DTYPE_COUNT][GD_OP_ELEMENTWISE_COUNT];
     int32_t *storage; /* [ir.count] number of the storage an external value lies in; -1: none */
     const gd_tensor **owner; /* [storages] a tensor over it */
@@ -99,9 +99,9 @@ gd_status gd_export_pooling(gd_export *e, const gd_step *step);
 
 /* export_runtime.c: add to `out` all functions that `used` needs, from the texts of vecmath and
  * export_kernels.txt. GD_ERR_UNSUPPORTED: a name is nowhere. */
-gd_status gd_export_runtime(const gd_buffer *used, gd_buffer *out);
+gd_status gd_export_runtime(const gd_text_buffer *used, gd_text_buffer *out);
 
 /* export_text.c: the text of vecmath*.h, as a section "@N", and of export_kernels.txt. */
-void gd_export_unpack(gd_buffer *out);
+void gd_export_unpack(gd_text_buffer *out);
 
 #endif

@@ -101,7 +101,7 @@ typedef struct reduction {
 /* "&x0[3 + i0 * 40 + k0]" */
 static void add_element(const reduction *r, const char *before)
 {
-    gd_buffer *body = &r->e->body;
+    gd_text_buffer *body = &r->e->body;
     gd_buffer_add(body, "%sx0[%lld + ", before, (long long)r->offset);
     gd_export_index(r->e, &r->kept, 0, "i");
     gd_buffer_add(body, " + ");
@@ -119,7 +119,7 @@ static void add_result(const reduction *r)
 /* One after another: integers, whose order does not matter. */
 static void write_simple(const reduction *r, gd_dtype dtype)
 {
-    gd_buffer *body = &r->e->body;
+    gd_text_buffer *body = &r->e->body;
     gd_export_open_loops(r->e, &r->kept, "i", 8);
     gd_buffer_add(body, "        {\n            %s all = %s;\n", gd_export_type(dtype),
                   r->identity);
@@ -135,7 +135,7 @@ static void write_simple(const reduction *r, gd_dtype dtype)
 /* By rows: whole runs, or a sequence of short ones in a buffer. */
 static void write_rows(const reduction *r)
 {
-    gd_buffer *body = &r->e->body;
+    gd_text_buffer *body = &r->e->body;
     const int last = r->reduced.rank - 1;
     const bool one = last <= 0, by_runs = !one && r->reduced.size[last] >= 256;
     long long n = last < 0 ? 1 : r->reduced.size[last];
@@ -171,7 +171,7 @@ static void write_rows(const reduction *r)
 /* By columns: lanes of rows, blocks of 64 rows a lane. */
 static gd_status write_columns(reduction *r, const gd_step *step)
 {
-    gd_buffer *body = &r->e->body;
+    gd_text_buffer *body = &r->e->body;
     const int last = r->kept.rank - 1;
     const int64_t columns = r->kept.size[last], column_step = r->kept.stride[0][last];
     const int64_t out_step = r->kept.stride[1][last];

@@ -25,7 +25,7 @@ typedef struct definition {
 } definition;
 
 typedef struct library {
-    gd_buffer text;
+    gd_text_buffer text;
     chunk *chunks;
     size_t count, capacity;
     definition *definitions;
@@ -55,7 +55,7 @@ static const char *const reductions[] = { "sum", "prod", "max", "min" }; /* @O *
 enum { REDUCTIONS = sizeof reductions / sizeof *reductions };
 
 /* A section's text for one type. */
-static void add_instance(gd_buffer *out, const char *text, size_t length, const instance *type,
+static void add_instance(gd_text_buffer *out, const char *text, size_t length, const instance *type,
                          const char *reduction)
 {
     for (const char *c = text, *end = text + length; c < end; c++) {
@@ -76,7 +76,7 @@ static void add_instance(gd_buffer *out, const char *text, size_t length, const 
 
 /* E: for every type; I: for integers; F: for floating types; R: for those, and for every
  * reduction; N: once. */
-static void add_section(gd_buffer *out, char kind, const char *text, size_t length)
+static void add_section(gd_text_buffer *out, char kind, const char *text, size_t length)
 {
     for (int i = 0; i < (kind == 'N' ? 1 : INSTANCES); i++)
         for (int r = 0; r < (kind == 'R' ? REDUCTIONS : 1); r++)
@@ -84,7 +84,7 @@ static void add_section(gd_buffer *out, char kind, const char *text, size_t leng
                 add_instance(out, text, length, &instances[i], reductions[r]);
 }
 
-static void add_sections(gd_buffer *out, const char *text)
+static void add_sections(gd_text_buffer *out, const char *text)
 {
     while (*text) {
         const char *body = text + strlen("@E\n");
@@ -186,7 +186,7 @@ static void take_named(library *l, const char *text, size_t length)
 }
 
 /* Names in the functions of ops must all be somewhere: those of the vocabulary end in a dtype. */
-static gd_status check_named(const library *l, const gd_buffer *used)
+static gd_status check_named(const library *l, const gd_text_buffer *used)
 {
     for (const char *c = used->text; c && *c;) {
         if (!is_letter(*c)) {
@@ -209,10 +209,10 @@ static gd_status check_named(const library *l, const gd_buffer *used)
     return GD_OK;
 }
 
-gd_status gd_export_runtime(const gd_buffer *used, gd_buffer *out)
+gd_status gd_export_runtime(const gd_text_buffer *used, gd_text_buffer *out)
 {
     library l = { 0 };
-    gd_buffer template = { 0 };
+    gd_text_buffer template = { 0 };
     gd_export_unpack(&template);
     if (!template.failed)
         add_sections(&l.text, template.text);

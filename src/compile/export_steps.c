@@ -19,7 +19,7 @@ static const char *const words[][2] = {
     { "RINT", "round_even" },     { "TRUNC", "round_to_zero" }, { "LGAMMA", "special_lgamma" },
 };
 
-static void add_word(gd_buffer *out, const char *word, size_t length, const char *suffix)
+static void add_word(gd_text_buffer *out, const char *word, size_t length, const char *suffix)
 {
     if (length == 9 && memcmp(word, "INFINITY_", 9) == 0) {
         gd_buffer_add(out, "INFINITY");
@@ -44,7 +44,7 @@ static void define_op(gd_export *e, gd_op_id op, gd_dtype compute)
     e->op_is_defined[compute][op] = true;
     const gd_op_formula *f = gd_op_formula_of(op);
     const char *type = gd_export_type(compute), *suffix = gd_export_suffix(compute);
-    gd_buffer *out = &e->functions;
+    gd_text_buffer *out = &e->functions;
     gd_buffer_add(out, "static inline %s op_%s_%s(%s x", f->gives_bool ? "uint8_t" : type,
                   gd_op_row(op)->name, suffix, f->chooses ? "uint8_t" : type);
     for (int k = 1; k < f->arity; k++)

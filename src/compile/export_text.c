@@ -7,7 +7,7 @@
 
 extern const unsigned char gd_export_text[];
 
-void gd_export_unpack(gd_buffer *out)
+void gd_export_unpack(gd_text_buffer *out)
 {
     gd_text_model *model = gd_alloc(sizeof *model);
     if (!model) {
