@@ -1,7 +1,7 @@
-# cmake -DFILES=a,b -DOUT=file.txt -P EmbedText.cmake
+# cmake -DFILES=a,b -DNAME=symbol -DOUT=file.c -DPACK=1|0 -P EmbedText.cmake
 #
-# Writes FILES, one after another, to OUT. From C headers goes what does not belong into generated C: the comment at the
-# head of the file, its include guard, its #includes and section comments.
+# Writes FILES, one after another, as the array NAME of NAME_size bytes; as gzip with PACK. From C headers goes what does
+# not belong into generated C: the comment at the head of the file, its include guard, its #includes and section comments.
 string(REPLACE "," ";" files "${FILES}")
 set(all "@N\n")
 foreach(file IN LISTS files)
@@ -19,4 +19,23 @@ foreach(file IN LISTS files)
     string(REPLACE "…" "..." text "${text}")
     string(APPEND all "${text}\n")
 endforeach()
-file(WRITE "${OUT}" "${all}")
+file(WRITE "${OUT}.txt" "${all}")
+if(PACK)
+    file(ARCHIVE_CREATE OUTPUT "${OUT}.gz" PATHS "${OUT}.txt" FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9)
+    file(READ "${OUT}.gz" hex HEX)
+    string(REGEX REPLACE "^(1f8b0800)........" "\\100000000" hex "${hex}") # no time: the same bytes from each build
+else()
+    file(READ "${OUT}.txt" hex HEX)
+endif()
+string(LENGTH "${hex}" size)
+math(EXPR size "${size} / 2")
+string(REGEX REPLACE "(........................................)" "\\1\n    " hex "${hex}")
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+file(WRITE "${OUT}" "/* Made by cmake/EmbedText.cmake. */
+#include <stddef.h>
+extern const unsigned char ${NAME}[];
+extern const size_t ${NAME}_size;
+const size_t ${NAME}_size = ${size};
+const unsigned char ${NAME}[] = {
+    ${bytes} };
+")
