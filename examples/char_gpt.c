@@ -114,7 +114,8 @@ static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenize
     gd_module *module = gd_language_model_module(t.model);
     t.optimizer = gd_adamw(module, .lr = s->lr, .beta2 = 0.99, .weight_decay = 0.1);
     gd_optimizer_clip_norm(t.optimizer, 1.0);
-    gd_function *train = gd_compile(gd, train_step, &t), *judge = gd_compile(gd, loss_of, &t);
+    gd_function *train = gd_compile(gd, train_step, &t),
+                *judge = gd_compile(gd, loss_of, &t, .detached = true);
     printf("%lld characters, %lld different ones; %lld parameters; %lld steps of %lld x %lld\n",
            (long long)all, (long long)gd_tokenizer_count(tokenizer),
            (long long)gd_module_parameter_count(module), (long long)s->steps, (long long)s->batch,

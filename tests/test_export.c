@@ -448,7 +448,7 @@ static void write_example(gd_context *gd, const example *e, FILE *in_file, FILE 
     }
     /* The plan is made, and parameters are, by a call on a copy; what is written is the state
      * before the calls that are compared. */
-    gd_function *f = gd_compile(gd, e->body, &t);
+    gd_function *f = gd_compile(gd, e->body, &t, .detached = true);
     if (!gd_call(f, e->inputs, in))
         fail_msg("%s: %s", e->name, gd_error_message());
     char name[64];
@@ -601,7 +601,7 @@ static void every_failed_allocation_is_reported(void **state)
     (void)state;
     gd_context *gd = gd_open("cpu", .threads = 1);
     trainee t = { gd_module_create(gd, .seed = 1), NULL };
-    gd_function *f = gd_compile(gd, infer, &t);
+    gd_function *f = gd_compile(gd, infer, &t, .detached = true);
     gd_tensor *x = gd_ones(gd, GD_SHAPE(2, 5), GD_F32);
     assert_non_null(gd_call(f, 1, &x));
     FILE *file = create("unused.c");

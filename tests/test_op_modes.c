@@ -131,7 +131,7 @@ static void check_compiled(gd_context *context, const op_row *row, int c, gd_dty
     reading eager[MAX_RESULTS], compiled[MAX_RESULTS];
     gd_scope_begin(context);
     place_inputs(&b, o, in);
-    gd_function *f = gd_compile(context, run_body, &b);
+    gd_function *f = gd_compile(context, run_body, &b, .detached = true);
     for (int round = 0; round < 2; round++) {
         gd_seed(context, 7 + (uint64_t)round);
         if (!run_body(&b, in))
@@ -205,7 +205,7 @@ static void test_compiler_only_ops(void **state)
             in[i] = operand_place(context, &o, false).view;
             operand_free(&o);
         }
-        gd_function *f = gd_compile(context, run_body, &b);
+        gd_function *f = gd_compile(context, run_body, &b, .detached = true);
         assert_non_null(gd_call(f, row->operands, in));
         char text[4096];
         gd_plan_format(f, text, sizeof text);

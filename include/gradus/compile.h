@@ -7,6 +7,9 @@
  * tracing, and taken as it was then. Parameter updates (gd_assign, gd_minimize), accumulated
  * gradients and the random stream are effects: they happen at every call, as they would eagerly.
  * The result equals running fn eagerly, bit for bit.
+ *
+ * Gradients pass through a call as through an op, gd_call below says when. The backward pass of the
+ * call is a plan as well; what it reads of the forward pass is kept until then.
  */
 #ifndef GRADUS_COMPILE_H
 #define GRADUS_COMPILE_H
@@ -39,6 +42,7 @@ typedef struct gd_compile_options {
     void *user;
     gd_mode mode;
     int cache_limit; /* plans kept, the least recently used goes first; 0: 16 */
+    bool detached;   /* results have no history: nothing is kept for a gradient through them */
 } gd_compile_options;
 
 /* gd_compile(context, body, user), gd_compile(context, body, user, .mode = GD_MODE_EAGER). Owned by
@@ -49,7 +53,18 @@ GD_API void gd_function_release(gd_function *function);
 
 /* Run on `count` inputs. Returns the result: owned by the function, its contents valid until the
  * next call of the same function (gd_retain does not prevent that; copy what is to last). NULL on
- * error. */
+ * error.
+ *
+ * A compiled call has a history, as an op has, when its result depends on an input or a parameter
+ * that requires a gradient: gd_backward and gd_grad go through it, with eager's bits (several
+ * results: in the order of their numbers; a tensor that is read inside and outside gets the sum of
+ * what is inside first). Such results are temporaries of the innermost scope, stay valid as long as
+ * they are held, and hold the memory of the call. Gradients of gradients are planned when they are
+ * first asked for, and compute the forward values again. There is no history under
+ * gd_no_grad_begin, with .detached, and where fn trains: calls gd_backward, or assigns to a tensor
+ * that requires a gradient. GD_ERR_STATE from the
+ * gradient: what it reads has been overwritten since. GD_ERR_UNSUPPORTED: it is taken while another
+ * function is traced. */
 GD_API gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs);
 
 /* Make the plan for these inputs, if there is none yet, without running it: nothing has changed
@@ -90,8 +105,9 @@ GD_API size_t gd_plan_format_dot(const gd_function *function, char *text, size_t
 /* Write the plan used last as one C99 file that needs libc and libm alone and allocates nothing: a
  * function `int name(const float *input0, …, float *result0, …)` that does what a call does, over
  * parameters and state as they are now, which the file contains. Compiled with -std=c99 its results
- * are the plan's bit for bit (see the head of the file). GD_ERR_STATE before the first call;
- * GD_ERR_UNSUPPORTED names an op there is no C text for yet; GD_ERR_IO. */
+ * are the plan's bit for bit (see the head of the file). GD_ERR_STATE before the first call
+ * and for a plan that keeps what a gradient through it needs (see .detached); GD_ERR_UNSUPPORTED
+ * names an op there is no C text for yet; GD_ERR_IO. */
 GD_API gd_status gd_export_c(const gd_function *function, const char *name, FILE *file);
 
 /* One kernel of a plan, measured. */

@@ -1,5 +1,6 @@
 /* compile/function.c: gd_compile and gd_call: tracing a body once for each signature, and the cache
  * of plans. */
+#include "compile/history.h"
 #include "compile/lazy.h"
 #include "compile/plan.h"
 
@@ -15,11 +16,15 @@ typedef struct signature {
     int count;
     gd_layout *layouts; /* offsets are 0: an argument's address is its element 0's */
     bool *requires_grad;
+    bool no_grad; /* called where no history is recorded */
 } signature;
 
 typedef struct entry {
     signature made_for;
     gd_plan *plan;
+    gd_history *history;    /* what a gradient through its calls needs; NULL: they have none */
+    uint64_t grad_switches; /* the context's when it was last seen that tensors outside require the
+                               gradients they did */
     gd_structure structure; /* GD_MODE_LAZY: of the trace the plan was made of */
     uint64_t last_used;
 } entry;
@@ -29,12 +34,15 @@ struct gd_function {
     gd_function_body body;
     void *user;
     gd_mode mode;
+    bool detached;
     entry *entries;
     size_t count, capacity, limit;
     entry *current;
-    gd_tensor *eager_result; /* of the last eager call */
-    gd_trace trace;          /* of the call at hand; between calls, room for the next */
-    gd_tensor **places;      /* the placeholders of its arguments */
+    gd_tensor **results; /* [n_results] of the last call, where they are not the plan's */
+    int n_results;
+    size_t result_capacity;
+    gd_trace *trace;    /* of the call at hand; between calls, room for the next */
+    gd_tensor **places; /* the placeholders of its arguments */
     size_t place_capacity;
     gd_structure structure; /* of the trace (GD_MODE_LAZY) */
     uint64_t calls, traces, evictions;
@@ -43,20 +51,30 @@ struct gd_function {
 static void entry_free(entry *e)
 {
     gd_plan_free(e->plan);
+    gd_history_drop(e->history);
     gd_structure_free(&e->structure);
     gd_free(e->made_for.layouts);
     gd_free(e->made_for.requires_grad);
     *e = (entry){ 0 };
 }
 
+static void release_results(gd_function *function)
+{
+    while (function->n_results)
+        gd_release(function->results[--function->n_results]);
+}
+
 static void destroy(void *object)
 {
     gd_function *function = object;
+    release_results(function);
+    gd_free(function->results);
     for (size_t i = 0; i < function->count; i++)
         entry_free(&function->entries[i]);
     gd_free(function->entries);
-    gd_release(function->eager_result);
-    gd_trace_clear(&function->trace);
+    if (function->trace)
+        gd_trace_clear(function->trace);
+    gd_free(function->trace);
     gd_structure_free(&function->structure);
     gd_free(function->places);
     gd_free(function);
@@ -79,6 +97,7 @@ gd_function *gd_compile_with(gd_compile_options options)
     function->body = options.body;
     function->user = options.user;
     function->mode = options.mode;
+    function->detached = options.detached;
     function->limit = options.cache_limit ? (size_t)options.cache_limit : DEFAULT_CACHE;
     if (gd_context_adopt(options.context, function, destroy) != GD_OK) {
         destroy(function);
@@ -105,23 +124,37 @@ static bool same_layout(const gd_layout *a, const gd_layout *b)
     return memcmp(a->shape, b->shape, bytes) == 0 && memcmp(a->stride, b->stride, bytes) == 0;
 }
 
-static bool fits(const signature *s, int count, gd_tensor *const *inputs)
+/* Whether tensors from outside still require gradients where they did. */
+static bool same_switches(entry *e, const gd_context *context)
 {
-    if (s->count != count)
+    const gd_ir *ir = &e->plan->ir;
+    for (size_t i = 0; e->grad_switches != context->grad_switches && i < ir->count; i++)
+        if (ir->values[i].kind == GD_IR_EXTERNAL &&
+            ir->values[i].requires_grad != ir->values[i].external->requires_grad)
+            return false;
+    e->grad_switches = context->grad_switches;
+    return true;
+}
+
+static bool fits(entry *e, const gd_context *context, int count, gd_tensor *const *inputs)
+{
+    const signature *s = &e->made_for;
+    if (s->count != count || s->no_grad != (context->no_grad > 0))
         return false;
     for (int i = 0; i < count; i++)
         if (!same_layout(&s->layouts[i], &inputs[i]->layout) ||
             s->requires_grad[i] != inputs[i]->requires_grad)
             return false;
-    return true;
+    return same_switches(e, context);
 }
 
 static entry *find(gd_function *function, int count, gd_tensor *const *inputs)
 {
-    if (function->current && fits(&function->current->made_for, count, inputs))
+    const gd_context *context = function->context;
+    if (function->current && fits(function->current, context, count, inputs))
         return function->current;
     for (size_t i = 0; i < function->count; i++)
-        if (fits(&function->entries[i].made_for, count, inputs))
+        if (fits(&function->entries[i], context, count, inputs))
             return &function->entries[i];
     return NULL;
 }
@@ -160,19 +193,35 @@ static gd_tensor *placeholder(gd_context *context, const gd_trace *trace, const 
     return t;
 }
 
+/* Make the body's result output 0, before those of gd_output. Takes over the reference. */
+static bool add_result(gd_trace *trace, gd_tensor *result)
+{
+    if (!gd_grow((void **)&trace->outputs, &trace->output_capacity, trace->output_count + 1,
+                 sizeof(gd_tensor *))) {
+        gd_release(result);
+        return false;
+    }
+    memmove(trace->outputs + 1, trace->outputs, trace->output_count * sizeof(gd_tensor *));
+    trace->outputs[0] = result;
+    trace->output_count++;
+    return true;
+}
+
 /* Run the body with recording on, in a scope of its own that is left open for end_recording to end.
- * The result holds a reference. */
-static gd_tensor *record(gd_function *function, int count, gd_tensor *const *inputs)
+ */
+static bool record(gd_function *function, int count, gd_tensor *const *inputs)
 {
     gd_context *context = function->context;
-    gd_trace *trace = &function->trace;
-    if (!gd_grow((void **)&function->places, &function->place_capacity, (size_t)count + 1,
-                 sizeof(gd_tensor *)))
-        return NULL;
+    if (!function->trace)
+        function->trace = gd_alloc_zero(1, sizeof *function->trace);
+    gd_trace *trace = function->trace;
+    if (!trace || !gd_grow((void **)&function->places, &function->place_capacity, (size_t)count + 1,
+                           sizeof(gd_tensor *)))
+        return false;
     for (int i = 0; i < count; i++) {
         function->places[i] = placeholder(context, trace, inputs[i]);
         if (!function->places[i])
-            return NULL;
+            return false;
     }
     gd_scope *scope = context->scope;
     int no_grad = context->no_grad;
@@ -186,33 +235,54 @@ static gd_tensor *record(gd_function *function, int count, gd_tensor *const *inp
         (void)gd_scope_end(context); /* scopes the body left open */
     if (result && (trace->failed || result->context != context)) {
         gd_release(result);
-        return gd_fail_null(
+        (void)gd_fail(
             trace->failed ? GD_ERR_MEMORY : GD_ERR_INVALID,
             "gd_call: the body could not be recorded, or its result is of another context");
+        return false;
     }
     if (!result && gd_error_code() == GD_OK)
         (void)gd_fail(GD_ERR_INVALID, "gd_call: the body returned NULL without an error");
-    return result;
+    return result && add_result(trace, result);
 }
 
-static void end_recording(gd_function *function, gd_tensor *result)
+static void end_recording(gd_function *function)
 {
-    gd_release(result);
-    gd_trace_reset(&function->trace);
+    if (function->trace)
+        gd_trace_reset(function->trace);
     (void)gd_scope_end(function->context);
 }
 
-/* The plan of what was recorded. */
-static gd_plan *make_plan(gd_function *function, int count, gd_tensor *result, double start)
+static gd_plan *plan_trace(const gd_function *function, int count)
 {
+    const gd_trace *trace = function->trace;
+    const gd_ir_source source = { .nodes = trace->nodes,
+                                  .count = trace->count,
+                                  .inputs = function->places,
+                                  .input_count = count,
+                                  .outputs = trace->outputs,
+                                  .output_count = trace->output_count,
+                                  .random_words = trace->random_words };
     gd_ir ir;
-    int traced = (int)function->trace.count;
+    if (gd_ir_make(&ir, function->context, &source) == GD_OK)
+        return gd_plan_make(&ir, false, NULL);
+    gd_ir_free(&ir);
+    return NULL;
+}
+
+/* The plan of what was recorded, and its history, which takes the recording, where it has one. */
+static gd_plan *make_plan(gd_function *function, int count, gd_history **history, double start)
+{
+    gd_context *context = function->context;
+    int traced = (int)function->trace->count;
     gd_plan *plan = NULL;
-    if (gd_ir_from_trace(&ir, function->context, &function->trace, function->places, count,
-                         result) == GD_OK)
-        plan = gd_plan_make(&ir);
-    else
-        gd_ir_free(&ir);
+    if (function->detached || context->no_grad || !gd_history_is_wanted(function->trace)) {
+        plan = plan_trace(function, count);
+    } else {
+        *history = gd_history_make(context, function->trace, function->places, count);
+        if (*history)
+            function->trace = NULL;
+        plan = *history ? gd_history_plan(*history) : NULL;
+    }
     if (plan) {
         plan->nodes_traced = traced;
         plan->compile_seconds = gd_seconds() - start;
@@ -220,13 +290,16 @@ static gd_plan *make_plan(gd_function *function, int count, gd_tensor *result, d
     return plan;
 }
 
-static gd_status fill(entry *e, gd_plan *plan, int count, gd_tensor *const *inputs)
+static gd_status fill(entry *e, gd_function *function, int count, gd_tensor *const *inputs,
+                      double start)
 {
-    e->plan = plan;
+    e->made_for.no_grad = function->context->no_grad > 0;
+    e->grad_switches = function->context->grad_switches;
+    e->plan = make_plan(function, count, &e->history, start);
     e->made_for.count = count;
     e->made_for.layouts = gd_alloc(((size_t)count + 1) * sizeof(gd_layout));
     e->made_for.requires_grad = gd_alloc(((size_t)count + 1) * sizeof(bool));
-    if (!plan || !e->made_for.layouts || !e->made_for.requires_grad)
+    if (!e->plan || !e->made_for.layouts || !e->made_for.requires_grad)
         return GD_ERR_MEMORY;
     for (int i = 0; i < count; i++) {
         e->made_for.layouts[i] = inputs[i]->layout;
@@ -236,13 +309,12 @@ static gd_status fill(entry *e, gd_plan *plan, int count, gd_tensor *const *inpu
 }
 
 /* A plan of what was recorded, in the cache. In GD_MODE_LAZY it takes over the structure. */
-static entry *add_plan(gd_function *function, int count, gd_tensor *const *inputs,
-                       gd_tensor *result, double start)
+static entry *add_plan(gd_function *function, int count, gd_tensor *const *inputs, double start)
 {
     function->current = NULL;
     entry fresh = { 0 };
     entry *e = NULL;
-    if (fill(&fresh, make_plan(function, count, result, start), count, inputs) == GD_OK)
+    if (fill(&fresh, function, count, inputs, start) == GD_OK)
         e = make_room(function);
     if (e) {
         *e = fresh;
@@ -258,7 +330,7 @@ static entry *find_structure(gd_function *function, int count, gd_tensor *const 
 {
     for (size_t i = 0; i < function->count; i++) {
         entry *e = &function->entries[i];
-        if (fits(&e->made_for, count, inputs) &&
+        if (fits(e, function->context, count, inputs) &&
             gd_structure_equal(&e->structure, &function->structure))
             return e;
     }
@@ -273,18 +345,15 @@ static entry *record_plan(gd_function *function, int count, gd_tensor *const *in
         return NULL;
     function->traces++;
     entry *e = NULL;
-    gd_tensor *result = record(function, count, inputs);
-    bool is_lazy = function->mode == GD_MODE_LAZY;
-    if (result && is_lazy &&
-        gd_structure_take(&function->structure, function->context, &function->trace,
-                          function->places, count, result) == GD_OK) {
-        e = find_structure(function, count, inputs);
-        if (!e)
-            e = add_plan(function, count, inputs, result, start);
-    } else if (result && !is_lazy) {
-        e = add_plan(function, count, inputs, result, start);
+    bool ok = record(function, count, inputs);
+    if (ok && function->mode == GD_MODE_LAZY) {
+        ok = gd_structure_take(&function->structure, function->context, function->trace,
+                               function->places, count) == GD_OK;
+        e = ok ? find_structure(function, count, inputs) : NULL;
     }
-    end_recording(function, result);
+    if (ok && !e)
+        e = add_plan(function, count, inputs, start);
+    end_recording(function);
     return e;
 }
 
@@ -318,16 +387,42 @@ static gd_tensor *call_inline(gd_function *function, gd_tensor *const *inputs)
     return result;
 }
 
+static bool reserve_results(gd_function *function, int count)
+{
+    return gd_grow((void **)&function->results, &function->result_capacity, (size_t)count,
+                   sizeof(gd_tensor *));
+}
+
 static gd_tensor *call_eager(gd_function *function, gd_tensor *const *inputs)
 {
     gd_context *context = function->context;
-    if (gd_scope_begin(context) != GD_OK)
+    if (!reserve_results(function, 1) || gd_scope_begin(context) != GD_OK)
         return NULL;
     gd_tensor *result = gd_retain(function->body(function->user, inputs));
     (void)gd_scope_end(context);
-    gd_release(function->eager_result);
-    function->eager_result = result;
+    release_results(function);
+    if (result)
+        function->results[function->n_results++] = result;
     return result;
+}
+
+/* As a node of the graph. The results of the call before are let go first, so that their memory can
+ * be used again. */
+static gd_tensor *call_with_history(gd_function *function, entry *e, int count,
+                                    gd_tensor *const *inputs)
+{
+    int n = gd_history_result_count(e->history);
+    if (!reserve_results(function, n))
+        return NULL;
+    for (int i = 0; i < count; i++)
+        (void)gd_retain(inputs[i]);
+    release_results(function);
+    memset(function->results, 0, (size_t)n * sizeof *function->results);
+    gd_status status = gd_history_call(e->history, e->plan, inputs, function->results);
+    for (int i = 0; i < count; i++)
+        gd_release(inputs[i]);
+    function->n_results = status == GD_OK ? n : 0;
+    return status == GD_OK ? function->results[0] : NULL;
 }
 
 /* The plan for these inputs, made if there is none yet; the current one from now on. */
@@ -353,6 +448,9 @@ gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
     if (function->mode == GD_MODE_EAGER)
         return call_eager(function, inputs);
     entry *e = use_plan(function, count, inputs);
+    if (e && e->history)
+        return call_with_history(function, e, count, inputs);
+    release_results(function);
     return e && gd_plan_run(e->plan, inputs) == GD_OK ? e->plan->results[0] : NULL;
 }
 
@@ -371,8 +469,8 @@ gd_tensor *gd_function_result(gd_function *function, int index)
 {
     if (!function || index < 0)
         return NULL;
-    if (function->mode == GD_MODE_EAGER)
-        return index == 0 ? function->eager_result : NULL;
+    if (function->mode == GD_MODE_EAGER || (function->current && function->current->history))
+        return index < function->n_results ? function->results[index] : NULL;
     const gd_plan *plan = function->current ? function->current->plan : NULL;
     return plan && (size_t)index < plan->ir.output_count ? plan->results[index] : NULL;
 }
@@ -436,6 +534,10 @@ gd_status gd_export_c(const gd_function *function, const char *name, FILE *file)
                                        : "the name is no name of a C function");
     if (!function->current)
         return gd_fail(GD_ERR_STATE, "gd_export_c: the function has not been called yet");
+    if (function->current->history)
+        return gd_fail(GD_ERR_STATE,
+                       "gd_export_c: the plan keeps what a gradient through it needs; compile "
+                       "the function with .detached = true");
     return gd_plan_export(function->current->plan, name, file);
 }
 

@@ -67,6 +67,7 @@ static int32_t external_value(gd_ir *ir, gd_tensor *t)
     v->external = gd_retain(t);
     v->layout = t->layout;
     v->version = version;
+    v->requires_grad = t->requires_grad;
     t->mark = generation;
     t->slot = (int64_t)ir->count - 1;
     return (int32_t)t->slot;
@@ -100,6 +101,11 @@ static gd_status check_stale(const gd_ir *ir, int32_t value, const gd_op *reader
 static gd_status convert_node(gd_ir *ir, gd_tensor *t)
 {
     int32_t in[GD_OP_MAX_INPUTS];
+    if (t->op->id == GD_OP_checkpoint) { /* its result is the block's; the rest was for its vjp */
+        t->slot = value_of(ir, t->inputs[0]);
+        t->mark = ir->context->generation;
+        return t->slot < 0 ? gd_error_code() : GD_OK;
+    }
     for (int i = 0; i < t->n_inputs; i++) {
         in[i] = value_of(ir, t->inputs[i]);
         if (in[i] < 0)
@@ -137,14 +143,14 @@ static int32_t output_value(gd_ir *ir, gd_tensor *t)
     return gd_ir_push(ir, gd_op_row(GD_OP_copy), 1, &value, NULL, &layout);
 }
 
-static gd_status convert_outputs(gd_ir *ir, const gd_trace *trace, gd_tensor *result)
+static gd_status convert_outputs(gd_ir *ir, const gd_ir_source *source)
 {
-    ir->output_count = trace->output_count + 1;
-    ir->outputs = gd_alloc(ir->output_count * sizeof(int32_t));
+    ir->output_count = source->output_count;
+    ir->outputs = gd_alloc((ir->output_count + 1) * sizeof(int32_t));
     if (!ir->outputs)
         return GD_ERR_MEMORY;
     for (size_t i = 0; i < ir->output_count; i++) {
-        int32_t value = output_value(ir, i ? trace->outputs[i - 1] : result);
+        int32_t value = output_value(ir, source->outputs[i]);
         if (value < 0)
             return gd_error_code();
         ir->outputs[i] = value;
@@ -153,27 +159,27 @@ static gd_status convert_outputs(gd_ir *ir, const gd_trace *trace, gd_tensor *re
     return GD_OK;
 }
 
-gd_status gd_ir_from_trace(gd_ir *ir, gd_context *context, gd_trace *trace,
-                           gd_tensor *const *inputs, int input_count, gd_tensor *result)
+gd_status gd_ir_make(gd_ir *ir, gd_context *context, const gd_ir_source *source)
 {
-    *ir = (gd_ir){ .context = context, .random_words = trace->random_words };
+    *ir = (gd_ir){ .context = context, .random_words = source->random_words };
     if (!gd_arena_open(&ir->memory, MEMORY_RESERVE))
         return GD_ERR_MEMORY;
     context->generation++;
-    for (int i = 0; i < input_count; i++) {
+    for (int i = 0; i < source->input_count; i++) {
+        gd_tensor *input = source->inputs[i];
         gd_ir_value *v = append(ir);
         if (!v)
             return GD_ERR_MEMORY;
         v->kind = GD_IR_INPUT;
         v->input = i;
-        v->layout = inputs[i]->layout;
-        inputs[i]->mark = context->generation;
-        inputs[i]->slot = (int64_t)ir->count - 1;
+        v->layout = input->layout;
+        input->mark = context->generation;
+        input->slot = (int64_t)ir->count - 1;
     }
-    for (size_t i = 0; i < trace->count; i++)
-        if (convert_node(ir, trace->nodes[i]) != GD_OK)
+    for (size_t i = 0; i < source->count; i++)
+        if (convert_node(ir, source->nodes[i]) != GD_OK)
             return gd_error_code();
-    return convert_outputs(ir, trace, result);
+    return convert_outputs(ir, source);
 }
 
 void gd_ir_free(gd_ir *ir)

@@ -30,6 +30,7 @@ typedef struct gd_ir_value {
     gd_tensor *external; /* EXTERNAL: retained by the IR. OP: where the value is to be made, or NULL
                             (pass forward) */
     int32_t version;     /* EXTERNAL: how many assignments to its storage came before */
+    bool requires_grad;  /* EXTERNAL: when it was recorded */
     uint32_t region; /* equal ops of different regions are not merged (gradient checkpointing) */
     int32_t users;   /* ops that read it; kept by gd_ir_count_users */
     bool is_output;
@@ -46,9 +47,18 @@ typedef struct gd_ir {
     uint64_t random_words;
 } gd_ir;
 
-/* Make the IR of a recorded trace. result and the trace's outputs become outputs 0, 1, … */
-gd_status gd_ir_from_trace(gd_ir *ir, gd_context *context, gd_trace *trace,
-                           gd_tensor *const *inputs, int input_count, gd_tensor *result);
+/* Recorded ops, in order, that compute outputs from inputs (placeholders, or results of other ops)
+ * and tensors that exist. */
+typedef struct gd_ir_source {
+    gd_tensor *const *nodes;
+    size_t count;
+    gd_tensor *const *inputs;
+    int input_count;
+    gd_tensor *const *outputs;
+    size_t output_count;
+    uint64_t random_words; /* drawn by them */
+} gd_ir_source;
+gd_status gd_ir_make(gd_ir *ir, gd_context *context, const gd_ir_source *source);
 void gd_ir_free(gd_ir *ir);
 
 /* An op value at the end of the list; its operands are copied. -1: out of memory. */

@@ -44,7 +44,7 @@ static bool add_node(gd_structure *s, gd_context *context, gd_tensor *t, int64_t
 }
 
 gd_status gd_structure_take(gd_structure *s, gd_context *context, const gd_trace *trace,
-                            gd_tensor *const *inputs, int input_count, const gd_tensor *result)
+                            gd_tensor *const *inputs, int input_count)
 {
     s->count = 0;
     context->generation++;
@@ -55,9 +55,8 @@ gd_status gd_structure_take(gd_structure *s, gd_context *context, const gd_trace
     for (size_t i = 0; i < trace->count; i++)
         if (!add_node(s, context, trace->nodes[i], (int64_t)i + input_count))
             return GD_ERR_MEMORY;
-    if (!reserve(s, trace->output_count + 1))
+    if (!reserve(s, trace->output_count))
         return GD_ERR_MEMORY;
-    s->words[s->count++] = operand_word(context, result);
     for (size_t i = 0; i < trace->output_count; i++)
         s->words[s->count++] = operand_word(context, trace->outputs[i]);
     return GD_OK;

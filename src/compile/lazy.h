@@ -11,7 +11,7 @@ typedef struct gd_structure {
 
 /* Replace *s with the structure of a trace whose arguments are `inputs`. */
 gd_status gd_structure_take(gd_structure *s, gd_context *context, const gd_trace *trace,
-                            gd_tensor *const *inputs, int input_count, const gd_tensor *result);
+                            gd_tensor *const *inputs, int input_count);
 bool gd_structure_equal(const gd_structure *a, const gd_structure *b);
 void gd_structure_free(gd_structure *s);
 

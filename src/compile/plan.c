@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "compile/history.h"
 
 /* ---- addresses ---- */
 
@@ -59,8 +60,9 @@ static gd_status prepare(gd_plan *plan, gd_kernel_call *call)
 }
 
 /* The further results of the group that is value `value`: the parts that follow it. */
-static gd_status resolve_parts(gd_plan *plan, gd_kernel_call *call, int32_t value)
+static gd_status resolve_parts(gd_plan *plan, gd_step *step, int32_t value)
 {
+    gd_kernel_call *call = &step->call;
     const gd_fused_attr *attr = call->attr;
     if (call->op->id != GD_OP_fused || attr->n_more == 0)
         return GD_OK;
@@ -73,7 +75,7 @@ static gd_status resolve_parts(gd_plan *plan, gd_kernel_call *call, int32_t valu
         more[((const gd_part_attr *)v->attr)->index] =
             (gd_operand){ address(plan, part), &v->layout };
     }
-    call->more = more;
+    call->more = step->more = more;
     return GD_OK;
 }
 
@@ -87,12 +89,13 @@ static gd_status make_step(gd_plan *plan, gd_step *step, int32_t value)
     *step =
         (gd_step){ .run = device->kernel[v->op->id],
                    .call = { .device = device, .op = v->op, .attr = v->attr, .n = v->n, .in = in },
+                   .in = in,
                    .value = value };
     for (int k = 0; k < v->n; k++)
         if (resolve(plan, &in[k], v->in[k]) != GD_OK)
             return GD_ERR_MEMORY;
     step->call.out = gd_ir_is_effect(v) ? in[0] : (gd_operand){ address(plan, value), &v->layout };
-    gd_status status = resolve_parts(plan, &step->call, value);
+    gd_status status = resolve_parts(plan, step, value);
     return status == GD_OK ? prepare(plan, &step->call) : status;
 }
 
@@ -163,12 +166,71 @@ static gd_status make_results(gd_plan *plan)
     return ok ? GD_OK : GD_ERR_MEMORY;
 }
 
+/* ---- the block ---- */
+
+static gd_storage *new_block(gd_plan *plan)
+{
+    gd_storage *block = gd_storage_new(plan->ir.context, plan->memory.bytes);
+    if (block && plan->history) {
+        gd_history_retain(plan->history);
+        block->release = gd_history_drop;
+        block->user = plan->history;
+    }
+    return block;
+}
+
+static void move(gd_operand *operand, uintptr_t from, size_t bytes, char *to)
+{
+    uintptr_t at = (uintptr_t)operand->data;
+    if (operand->data && at >= from && at - from < bytes)
+        operand->data = to + (at - from);
+}
+
+/* Results of an earlier call are still in use: go on in other memory. Constants go with the plan.
+ */
+static gd_status change_block(gd_plan *plan)
+{
+    gd_storage *old = plan->block, *block = new_block(plan);
+    if (!block)
+        return GD_ERR_MEMORY;
+    uintptr_t from = (uintptr_t)old->data;
+    char *to = block->data;
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        gd_kernel_call *call = &plan->steps[i].call;
+        gd_operand *in = plan->steps[i].in;
+        for (int k = 0; k < call->n; k++)
+            move(&in[k], from, old->bytes, to);
+        move(&call->out, from, old->bytes, to);
+        gd_operand *more = plan->steps[i].more;
+        for (int k = 0; more && k < ((const gd_fused_attr *)call->attr)->n_more; k++)
+            move(&more[k], from, old->bytes, to);
+    }
+    for (size_t i = 0; i < plan->ir.count; i++) {
+        size_t at = plan->memory.offset[i];
+        if (plan->ir.values[i].is_constant && at != GD_NO_OFFSET)
+            memcpy(to + at, (char *)old->data + at, gd_layout_bytes(&plan->ir.values[i].layout));
+    }
+    for (size_t i = 0; i < plan->ir.output_count; i++) {
+        plan->results[i]->storage = block;
+        block->refs++;
+        old->refs--;
+    }
+    plan->block = block;
+    gd_storage_drop(plan->ir.context, old);
+    return GD_OK;
+}
+
+static bool is_block_held(const gd_plan *plan)
+{
+    return plan->block->refs > 1 + (int64_t)plan->ir.output_count;
+}
+
 static gd_status build(gd_plan *plan)
 {
     if (gd_passes_run(&plan->ir, &plan->report) != GD_OK ||
         gd_memory_plan_make(&plan->memory, &plan->ir) != GD_OK)
         return gd_error_code();
-    plan->block = gd_storage_new(plan->ir.context, plan->memory.bytes);
+    plan->block = new_block(plan);
     if (!plan->block)
         return GD_ERR_MEMORY;
     /* Random constants do not exist, but a constant may follow nothing else: the stream is
@@ -179,7 +241,7 @@ static gd_status build(gd_plan *plan)
     return status == GD_OK ? make_results(plan) : status;
 }
 
-gd_plan *gd_plan_make(gd_ir *ir)
+gd_plan *gd_plan_make(gd_ir *ir, bool is_shared, gd_history *history)
 {
     gd_plan *plan = gd_alloc_zero(1, sizeof *plan);
     if (!plan) {
@@ -187,6 +249,8 @@ gd_plan *gd_plan_make(gd_ir *ir)
         return NULL;
     }
     plan->ir = *ir;
+    plan->is_shared = is_shared;
+    plan->history = history;
     *ir = (gd_ir){ 0 };
     if (build(plan) != GD_OK) {
         gd_plan_free(plan);
@@ -213,6 +277,8 @@ void gd_plan_free(gd_plan *plan)
 
 gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs)
 {
+    if (plan->is_shared && is_block_held(plan) && change_block(plan) != GD_OK)
+        return GD_ERR_MEMORY;
     for (size_t i = 0; i < plan->n_patches; i++) {
         const gd_patch *patch = &plan->patches[i];
         patch->operand->data = (char *)gd_node_data(inputs[patch->input]) + patch->bytes;
@@ -227,12 +293,27 @@ void gd_plan_end(gd_plan *plan)
         plan->written[i]->version++;
 }
 
-gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs)
+static gd_status run_steps(gd_plan *plan, gd_status status)
 {
-    gd_status status = gd_plan_begin(plan, inputs);
     for (size_t i = 0; status == GD_OK && i < plan->n_steps; i++)
         status = plan->steps[i].run(&plan->steps[i].call);
     if (status == GD_OK)
         gd_plan_end(plan);
     return status;
+}
+
+gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs)
+{
+    return run_steps(plan, gd_plan_begin(plan, inputs));
+}
+
+gd_status gd_plan_run_at(gd_plan *plan, void *const *arguments)
+{
+    if (plan->is_shared && is_block_held(plan) && change_block(plan) != GD_OK)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < plan->n_patches; i++) {
+        const gd_patch *patch = &plan->patches[i];
+        patch->operand->data = (char *)arguments[patch->input] + patch->bytes;
+    }
+    return run_steps(plan, plan->ir.random_words ? gd_random_publish(plan->ir.context) : GD_OK);
 }

@@ -14,7 +14,8 @@
 typedef struct gd_step {
     gd_kernel_fn run;
     gd_kernel_call call;
-    int32_t value; /* of the IR */
+    gd_operand *in, *more; /* the call's, to be moved with the block */
+    int32_t value;         /* of the IR */
 } gd_step;
 
 /* An address that depends on an argument: set before every run. */
@@ -29,6 +30,8 @@ typedef struct gd_plan {
                  tensors */
     gd_memory_plan memory;
     gd_storage *block;
+    struct gd_history *history; /* blocks hold on to it, as long as they live; NULL: to nothing */
+    bool is_shared; /* results outlive the next call: it takes another block if one is held */
     gd_step *steps;
     size_t n_steps;
     gd_patch *patches;
@@ -41,8 +44,8 @@ typedef struct gd_plan {
     double compile_seconds;
 } gd_plan;
 
-/* Takes over `ir` (also on failure). NULL on failure. */
-gd_plan *gd_plan_make(gd_ir *ir);
+/* Takes over `ir` (also on failure). NULL on failure. is_shared: see above. */
+gd_plan *gd_plan_make(gd_ir *ir, bool is_shared, struct gd_history *history);
 void gd_plan_free(gd_plan *plan);
 
 /* gd_plan_begin sets addresses, then the steps run in order, then gd_plan_end takes note of what
@@ -50,6 +53,8 @@ void gd_plan_free(gd_plan *plan);
 gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs);
 void gd_plan_end(gd_plan *plan);
 gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs);
+/* The same on arguments given by the address of element 0. */
+gd_status gd_plan_run_at(gd_plan *plan, void *const *arguments);
 
 /* compile/show.c */
 void gd_plan_add_text(const gd_plan *plan, gd_text *text);

@@ -25,6 +25,7 @@ gd_tensor *gd_set_requires_grad(gd_tensor *t, bool requires_grad)
         return gd_fail_null(GD_ERR_DTYPE,
                             "gd_set_requires_grad: gradients need a float dtype, this is %s",
                             gd_dtype_name(t->layout.dtype));
+    t->context->grad_switches += t->requires_grad != requires_grad;
     t->requires_grad = requires_grad;
     return t;
 }
@@ -95,10 +96,39 @@ static void mark_again(walk *w)
     }
 }
 
+gd_tensor *gd_link_gradient(gd_tensor *result, gd_tensor *g, gd_tensor *before)
+{
+    gd_tensor *pair[2] = { g, before };
+    gd_tensor *entry =
+        gd_node_new(result->context, result->op, before ? 2 : 1, pair, result->attr, true);
+    if (entry)
+        (void)gd_layout_init(&entry->layout, GD_SCALAR, GD_BOOL, "gd_grad");
+    return entry;
+}
+
+/* Add d to what waits for t, or to its list. */
+static bool pass_on(walk *w, gd_tensor *d, gd_tensor *t)
+{
+    if (!t->op || !(t->op->flags & GD_OP_SEVERAL)) {
+        gd_tensor *fitted = fit(d, t);
+        return fitted && collect(w, t->slot, fitted);
+    }
+    gd_tensor *before = w->grads[t->slot];
+    gd_tensor *entry = before ? gd_link_gradient(d, d->inputs[0], before) : d;
+    w->grads[t->slot] = entry ? gd_retain(entry) : before;
+    if (entry)
+        gd_release(before);
+    return entry;
+}
+
 /* Gradients of the inputs of node r, from its own. */
 static bool step_back(walk *w, gd_tensor *r, gd_tensor *g)
 {
-    gd_tensor *d[GD_OP_MAX_INPUTS] = { NULL };
+    gd_tensor *few[GD_OP_MAX_INPUTS] = { NULL }, **d = few; /* only a call may have more */
+    if (r->n_inputs > GD_OP_MAX_INPUTS)
+        d = gd_alloc_zero((size_t)r->n_inputs, sizeof *d);
+    if (!d)
+        return false;
     const gd_tensor *before = w->context->differentiating;
     w->context->differentiating = r;
     bool ok = r->op->vjp(r, g, d);
@@ -106,10 +136,10 @@ static bool step_back(walk *w, gd_tensor *r, gd_tensor *g)
     if (w->context->generation != w->generation)
         mark_again(w);
     for (int i = 0; ok && i < r->n_inputs; i++)
-        if (d[i] && gd_wants_grad(r->inputs[i])) {
-            gd_tensor *fitted = fit(d[i], r->inputs[i]);
-            ok = fitted && collect(w, r->inputs[i]->slot, fitted);
-        }
+        if (d[i] && gd_wants_grad(r->inputs[i]))
+            ok = pass_on(w, d[i], r->inputs[i]);
+    if (d != few)
+        gd_free(d);
     return ok;
 }
 
@@ -186,7 +216,7 @@ static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *co
     for (size_t i = w->order.count; ok && i-- > 0;) {
         gd_tensor *r = w->order.nodes[i];
         gd_tensor *g = w->grads[i];
-        if (!g || r->n_inputs == 0 || !r->wanted || !r->op->vjp ||
+        if (!g || r->n_inputs == 0 || !r->wanted || !r->op->vjp || r->id < w->limits.first_id ||
             is_among(w->limits.stops, w->limits.stop_count, r))
             continue;
         if (gd_scope_begin(w->context) != GD_OK)
@@ -201,17 +231,13 @@ static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *co
     return ok ? GD_OK : gd_error_code();
 }
 
-/* What the walk has for its targets, zeros where no output depends on one. */
-static gd_status collect_gradients(walk *w, gd_tensor *const *targets, gd_tensor **gradients,
-                                   int count)
+/* What the walk has for its targets; NULL where no output depends on one. */
+static void collect_gradients(walk *w, gd_tensor *const *targets, gd_tensor **gradients, int count)
 {
     for (int i = 0; i < count; i++) {
         gd_tensor *g = targets[i]->mark == w->generation ? w->grads[targets[i]->slot] : NULL;
-        gradients[i] = g ? gd_scope_adopt(gd_retain(g)) : gd_zero_like(targets[i]);
-        if (!gradients[i])
-            return gd_error_code();
+        gradients[i] = g ? gd_scope_adopt(gd_retain(g)) : NULL;
     }
-    return GD_OK;
 }
 
 gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count,
@@ -232,19 +258,22 @@ gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output
     walk w = { .context = outputs[0]->context };
     gd_status status = differentiate(&w, outputs, seeds, output_count, inputs, input_count);
     if (status == GD_OK)
-        status = collect_gradients(&w, inputs, gradients, input_count);
+        collect_gradients(&w, inputs, gradients, input_count);
     walk_end(&w);
+    for (int i = 0; status == GD_OK && i < input_count; i++)
+        if (!gradients[i] && !(gradients[i] = gd_zero_like(inputs[i])))
+            status = gd_error_code();
     return status;
 }
 
-gd_status gd_grad_within(gd_tensor *output, gd_tensor *seed, gd_tensor *const *stops,
-                         int stop_count, gd_tensor *const *targets, gd_tensor **gradients,
-                         int target_count)
+gd_status gd_grad_within(gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count,
+                         const gd_order_limits *limits, gd_tensor *const *targets,
+                         gd_tensor **gradients, int target_count)
 {
-    walk w = { .context = output->context, .limits = { .stops = stops, .stop_count = stop_count } };
-    gd_status status = differentiate(&w, &output, &seed, 1, targets, target_count);
+    walk w = { .context = outputs[0]->context, .limits = *limits };
+    gd_status status = differentiate(&w, outputs, seeds, output_count, targets, target_count);
     if (status == GD_OK)
-        status = collect_gradients(&w, targets, gradients, target_count);
+        collect_gradients(&w, targets, gradients, target_count);
     walk_end(&w);
     return status;
 }
@@ -298,6 +327,8 @@ gd_status gd_backward(gd_tensor *loss)
         return gd_error_code();
 #endif
     walk w = { .context = loss->context };
+    if (w.context->trace)
+        w.context->trace->has_backward = true;
     w.context->no_grad++;
     gd_status status = differentiate(&w, &loss, NULL, 1, NULL, 0);
     if (status == GD_OK)

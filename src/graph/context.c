@@ -82,6 +82,8 @@ void gd_close(gd_context *context)
     }
     gd_free(context->owned);
     gd_scope_clear_root(context);
+    while (context->late)
+        context->late->destroy(context->late);
     gd_release(context->random_state);
     if (context->pool)
         gd_pool_close(context->pool);

@@ -67,6 +67,12 @@ typedef struct gd_owned {
     void (*destroy)(void *object);
 } gd_owned;
 
+/* An object that nodes point to, destroyed with the context unless they let go of it before. */
+typedef struct gd_late {
+    struct gd_late *before, *after;
+    void (*destroy)(struct gd_late *object);
+} gd_late;
+
 struct gd_context {
     gd_device *device;
     gd_pool *pool;
@@ -90,6 +96,8 @@ struct gd_context {
     uint64_t random_seed, random_position; /* the truth; the position of the next unused word */
     gd_owned *owned;
     size_t owned_count, owned_capacity;
+    gd_late *late;          /* destroyed last of all */
+    uint64_t grad_switches; /* calls of gd_set_requires_grad that changed something */
 };
 
 /* ---- nodes: graph/node.c ---- */
@@ -162,12 +170,25 @@ gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype); /* cast */
  * broadcasting. */
 gd_tensor *gd_sum_to(gd_tensor *x, const gd_layout *like);
 
-/* Gradients of sum(output * seed) by targets that lie in the graph behind output, which is taken to
- * end at `stops` (all targets among them): for vjp functions that differentiate a graph of their
- * own. A target output does not depend on gets zeros. */
-gd_status gd_grad_within(gd_tensor *output, gd_tensor *seed, gd_tensor *const *stops,
-                         int stop_count, gd_tensor *const *targets, gd_tensor **gradients,
-                         int target_count);
+/* Where a walk through the graph does not go on. All zero: nowhere. */
+typedef struct gd_order_limits {
+    bool grad_only;          /* leave out nodes that require no gradient */
+    gd_tensor *const *stops; /* [stop_count] do not go below these, */
+    int stop_count;
+    uint64_t first_id; /* nor below nodes that are older than this */
+} gd_order_limits;
+
+/* Gradients of sum(output * seed), summed over outputs, by targets that lie in the graph behind
+ * them, which is taken to end where the limits say (grad_only is theirs in any case): for vjp
+ * functions that differentiate a graph of their own. A target no output depends on gets NULL. */
+gd_status gd_grad_within(gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count,
+                         const gd_order_limits *limits, gd_tensor *const *targets,
+                         gd_tensor **gradients, int target_count);
+
+/* An entry for the list of gradients of the results of a GD_OP_SEVERAL op: g is that of `result`,
+ * one of its views; the entry's inputs are g and the entry before it, if any. For such views' vjp.
+ */
+gd_tensor *gd_link_gradient(gd_tensor *result, gd_tensor *g, gd_tensor *before);
 
 /* ---- order: graph/order.c ---- */
 
@@ -175,14 +196,6 @@ typedef struct gd_order {
     gd_tensor **nodes; /* [count] inputs before users */
     size_t count, capacity;
 } gd_order;
-
-/* Where the search does not go on. All zero: nowhere. */
-typedef struct gd_order_limits {
-    bool grad_only;          /* leave out nodes that require no gradient */
-    gd_tensor *const *stops; /* [stop_count] do not go below these, */
-    int stop_count;
-    uint64_t first_id; /* nor below nodes that are older than this */
-} gd_order_limits;
 
 /* Depth-first, iterative. Each node's slot is its index. Free with gd_order_free. */
 gd_status gd_order_make(gd_order *order, gd_context *context, gd_tensor *const *roots, int count,
@@ -199,6 +212,9 @@ struct gd_trace {
     uint64_t random_words; /* drawn so far */
     int nested;            /* inside the bodies of functions called by the body */
     bool failed;
+    bool has_backward; /* gd_backward was called */
+    bool is_resumed;   /* what is recorded now differentiates what was recorded in an earlier call:
+                          tensors outside may have changed since */
 };
 
 gd_status gd_trace_record(gd_trace *trace, gd_tensor *node);

@@ -22,6 +22,8 @@ enum {
     GD_OP_VIEW = 1 << 1,          /* result shares the storage of input 0; no kernel */
     GD_OP_EFFECT = 1 << 2,        /* changes storage: never removed */
     GD_OP_COMPILER_ONLY = 1 << 3, /* no builder; made by src/compile */
+    GD_OP_SEVERAL = 1 << 4,       /* several results, shown by views of it: their gradients are not
+                                     added up but linked to a list, gd_link_gradient */
 };
 
 #define GD_OP_VARIADIC   (-1)

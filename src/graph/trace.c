@@ -40,7 +40,7 @@ void gd_trace_reset(gd_trace *trace)
     trace->count = trace->output_count = 0;
     trace->random_words = 0;
     trace->nested = 0;
-    trace->failed = false;
+    trace->failed = trace->has_backward = trace->is_resumed = false;
 }
 
 void gd_trace_clear(gd_trace *trace)

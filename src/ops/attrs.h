@@ -97,6 +97,17 @@ typedef struct gd_checkpoint_attr {
     uint64_t position; /* of the random stream when the block was run */
 } gd_checkpoint_attr;  /* checkpoint */
 
+typedef struct gd_call_attr {
+    struct gd_stage *stage; /* what was run (compile/history.c) */
+    uint64_t position;      /* of the random stream then */
+    int64_t bytes;          /* of the memory its results lie in */
+} gd_call_attr;             /* call */
+
+typedef struct gd_call_result_attr {
+    gd_layout layout; /* in the memory of the call */
+    int64_t index;
+} gd_call_result_attr; /* call_result */
+
 typedef struct gd_norm_attr {
     double epsilon;
     int32_t center; /* take the mean off first */

@@ -67,8 +67,8 @@ static bool vjp_checkpoint(gd_tensor *r, gd_tensor *g, gd_tensor **d)
         }
     }
     gd_tensor *y = run_again(r, r->attr);
-    if (!y ||
-        gd_grad_within(y, g, r->inputs + 1, r->n_inputs - 1, target, gradient, count) != GD_OK)
+    const gd_order_limits limits = { .stops = r->inputs + 1, .stop_count = r->n_inputs - 1 };
+    if (!y || gd_grad_within(&y, &g, 1, &limits, target, gradient, count) != GD_OK)
         return false;
     for (int k = 0; k < count; k++)
         d[place[k]] = gradient[k];

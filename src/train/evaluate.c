@@ -28,7 +28,7 @@ bool gd_evaluator_open(gd_evaluator *e, gd_evaluate_options options)
     gd_context *context = gd_module_context(options.module);
     if (!gd_meter_open(&e->meter, context))
         return false;
-    e->function = gd_compile(context, body, e, .mode = options.mode);
+    e->function = gd_compile(context, body, e, .mode = options.mode, .detached = true);
     return e->function != NULL;
 }
 

@@ -1,0 +1,35 @@
+/* compile/history.h: gradients through a compiled function that is called eagerly. */
+#ifndef GD_COMPILE_HISTORY_H
+#define GD_COMPILE_HISTORY_H
+
+#include "compile/ir.h"
+
+/* What one plan's calls need to be differentiated: the recording, and plans of its gradients.
+ * Counted: the plan's cache entry holds it, and so does every block of memory such a call has its
+ * results in. */
+typedef struct gd_history gd_history;
+typedef struct gd_plan gd_plan;
+
+/* Whether calls of what was recorded are to have a history: a result requires a gradient, and the
+ * body was no training step (gd_backward, or an assignment to a tensor that requires a gradient).
+ */
+bool gd_history_is_wanted(const gd_trace *trace);
+
+/* Record the gradient of what was recorded behind it, and find what of the forward computation it
+ * reads. Takes over the trace when it succeeds; places are the placeholders of the arguments. */
+gd_history *gd_history_make(gd_context *context, gd_trace *trace, gd_tensor *const *places,
+                            int count);
+void gd_history_retain(gd_history *history);
+void gd_history_drop(void *history);
+
+/* The plan of what was recorded: its outputs are the results, then what the gradient reads. NULL on
+ * failure. */
+gd_plan *gd_history_plan(gd_history *history);
+int gd_history_result_count(const gd_history *history);
+
+/* Run the plan as one node of the graph. results: each with a reference for the caller, and held by
+ * the innermost scope, as an op's result is. */
+gd_status gd_history_call(gd_history *history, gd_plan *plan, gd_tensor *const *inputs,
+                          gd_tensor **results);
+
+#endif
