@@ -62,9 +62,8 @@ GD_API void gd_function_release(gd_function *function);
  * they are held, and hold the memory of the call. Gradients of gradients are planned when they are
  * first asked for, and compute the forward values again. There is no history under
  * gd_no_grad_begin, with .detached, and where fn trains: calls gd_backward, or assigns to a tensor
- * that requires a gradient. GD_ERR_STATE from the
- * gradient: what it reads has been overwritten since. GD_ERR_UNSUPPORTED: it is taken while another
- * function is traced. */
+ * that requires a gradient. Errors of the gradient: GD_ERR_STATE, what it reads has been
+ * overwritten since; GD_ERR_UNSUPPORTED, it is taken while another function is traced. */
 GD_API gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs);
 
 /* Make the plan for these inputs, if there is none yet, without running it: nothing has changed
