@@ -42,7 +42,11 @@ typedef struct gd_compile_options {
     void *user;
     gd_mode mode;
     int cache_limit; /* plans kept, the least recently used goes first; 0: 16 */
-    bool detached;   /* results have no history: nothing is kept for a gradient through them */
+    /* Bytes a plan may take for intermediate values, results and constants (stats.arena_bytes); 0:
+     * no limit. Values are computed again until it fits; where it cannot, the call is GD_ERR_MEMORY
+     * and says how little was reached. The bits stay the same. */
+    size_t memory_limit;
+    bool detached; /* results have no history: nothing is kept for a gradient through them */
 } gd_compile_options;
 
 /* gd_compile(context, body, user), gd_compile(context, body, user, .mode = GD_MODE_EAGER). Owned by
@@ -90,6 +94,7 @@ typedef struct gd_plan_stats {
     int nodes_traced, nodes_planned, kernels;
     size_t arena_bytes;     /* planned memory for intermediate values */
     size_t live_bytes;      /* the most bytes alive at once: a lower bound for it */
+    int recomputed;         /* ops computed again to stay within .memory_limit */
     double compile_seconds; /* trace and planning */
 } gd_plan_stats;
 GD_API gd_plan_stats gd_function_stats(const gd_function *function);

@@ -104,6 +104,7 @@ typedef struct cli_compiled_options {
     cli_network_options network;
     int64_t batch;
     bool train;            /* forward, backward and update, else inference */
+    size_t memory_limit;   /* of the plan; 0: none */
     const char *optimizer; /* of gd_optimizer_create */
     double lr;             /* 0: the optimizer's */
 } cli_compiled_options;

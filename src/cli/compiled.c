@@ -64,8 +64,8 @@ bool cli_compiled_open(cli_compiled *c, const cli_compiled_options *options)
     if (options->network.weights &&
         gd_module_load(gd_model_module(c->network.model), options->network.weights) != GD_OK)
         return false;
-    c->function =
-        gd_compile(c->network.context, options->train ? train : infer, c, .detached = true);
+    c->function = gd_compile(c->network.context, options->train ? train : infer, c,
+                             .detached = true, .memory_limit = options->memory_limit);
     return gd_function_prepare(c->function, c->input_count, c->inputs) == GD_OK;
 }
 

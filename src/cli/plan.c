@@ -6,7 +6,7 @@
 
 typedef struct settings {
     const char *model, *optimizer, *trace;
-    int64_t batch, threads, runs;
+    int64_t batch, threads, runs, memory_limit;
     bool train, dot, profile;
 } settings;
 
@@ -150,6 +150,8 @@ int cli_plan(int argc, char **argv)
           &s.profile, 0, 0 },
         { "trace", "FILE", "write a trace for chrome://tracing or ui.perfetto.dev", CLI_TEXT,
           &s.trace, 0, 0 },
+        { "memory-limit", "BYTES", "compute values again until the plan takes no more memory",
+          CLI_WHOLE, &s.memory_limit, 0, 1e18 },
         { "runs", "N", "runs to measure (default: 20)", CLI_WHOLE, &s.runs, 1, 1e6 },
         { "threads", "N", "threads to compute with (default: 1)", CLI_WHOLE, &s.threads, 1, 256 },
     };
@@ -167,6 +169,7 @@ int cli_plan(int argc, char **argv)
         .network = { .model = s.model, .threads = s.threads, .seed = 1 },
         .batch = s.batch,
         .train = s.train,
+        .memory_limit = (size_t)s.memory_limit,
         .optimizer = s.optimizer
     };
     cli_compiled compiled;

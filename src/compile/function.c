@@ -35,6 +35,7 @@ struct gd_function {
     void *user;
     gd_mode mode;
     bool detached;
+    size_t memory_limit;
     entry *entries;
     size_t count, capacity, limit;
     entry *current;
@@ -98,6 +99,7 @@ gd_function *gd_compile_with(gd_compile_options options)
     function->user = options.user;
     function->mode = options.mode;
     function->detached = options.detached;
+    function->memory_limit = options.memory_limit;
     function->limit = options.cache_limit ? (size_t)options.cache_limit : DEFAULT_CACHE;
     if (gd_context_adopt(options.context, function, destroy) != GD_OK) {
         destroy(function);
@@ -261,7 +263,8 @@ static gd_plan *plan_trace(const gd_function *function, int count)
                                   .input_count = count,
                                   .outputs = trace->outputs,
                                   .output_count = trace->output_count,
-                                  .random_words = trace->random_words };
+                                  .random_words = trace->random_words,
+                                  .memory_limit = function->memory_limit };
     gd_ir ir;
     if (gd_ir_make(&ir, function->context, &source) == GD_OK)
         return gd_plan_make(&ir, false, NULL);
@@ -278,7 +281,8 @@ static gd_plan *make_plan(gd_function *function, int count, gd_history **history
     if (function->detached || context->no_grad || !gd_history_is_wanted(function->trace)) {
         plan = plan_trace(function, count);
     } else {
-        *history = gd_history_make(context, function->trace, function->places, count);
+        *history = gd_history_make(context, function->trace, function->places, count,
+                                   function->memory_limit);
         if (*history)
             function->trace = NULL;
         plan = *history ? gd_history_plan(*history) : NULL;
@@ -488,8 +492,10 @@ gd_plan_stats gd_function_stats(const gd_function *function)
     if (!plan)
         return stats;
     stats.nodes_traced = plan->nodes_traced;
-    for (size_t i = 0; i < plan->ir.count; i++)
+    for (size_t i = 0; i < plan->ir.count; i++) {
         stats.nodes_planned += plan->ir.values[i].kind == GD_IR_OP;
+        stats.recomputed += plan->ir.values[i].is_recomputed;
+    }
     stats.kernels = (int)plan->n_steps;
     stats.arena_bytes = plan->memory.bytes;
     stats.live_bytes = plan->memory.live_bytes;

@@ -58,6 +58,7 @@ struct gd_history {
     size_t forward_count; /* nodes of the body; those of gradients follow */
     uint64_t first_id;    /* of what was recorded */
     uint64_t random_words;
+    size_t memory_limit;
     gd_stage body;
     char failure[256]; /* why there is no gradient */
 };
@@ -337,9 +338,10 @@ static void needs_free(needs *n)
 
 /* ---- derivatives ---- */
 
+/* Nodes whose results may have been saved: those of the body. */
 static size_t saved_nodes(const gd_stage *s)
 {
-    return s == &s->history->body ? s->history->forward_count : 0;
+    return s->n_saved ? s->history->forward_count : 0;
 }
 
 /* Record the gradient by the outputs that are seeded. NULL on failure. */
@@ -397,7 +399,8 @@ static gd_plan *plan_derivative(gd_stage *s, derivative *d, const needs *n)
                                       .input_count = arguments,
                                       .outputs = made->outputs,
                                       .output_count = (size_t)made->n_outputs,
-                                      .random_words = h->random_words };
+                                      .random_words = h->random_words,
+                                      .memory_limit = h->memory_limit };
         gd_ir ir;
         if (gd_ir_make(&ir, h->context, &source) == GD_OK)
             plan = gd_plan_make(&ir, true, NULL);
@@ -707,7 +710,7 @@ static bool record_first(gd_history *h)
 }
 
 gd_history *gd_history_make(gd_context *context, gd_trace *trace, gd_tensor *const *places,
-                            int count)
+                            int count, size_t memory_limit)
 {
     gd_history *h = gd_alloc_zero(1, sizeof *h);
     if (!h)
@@ -721,6 +724,7 @@ gd_history *gd_history_make(gd_context *context, gd_trace *trace, gd_tensor *con
     h->trace = trace;
     h->forward_count = trace->count;
     h->random_words = trace->random_words;
+    h->memory_limit = memory_limit;
     h->first_id = count ? places[0]->id : trace->count ? trace->nodes[0]->id : context->next_id;
     gd_stage *s = &h->body;
     s->history = h;
@@ -752,7 +756,7 @@ static int output_of(const gd_stage *s, const gd_tensor *t, int *behind)
     return (*behind)++;
 }
 
-gd_plan *gd_history_plan(gd_history *h)
+static gd_plan *plan_forward(gd_history *h)
 {
     gd_stage *s = &h->body;
     gd_tensor **outputs = gd_alloc((size_t)(s->n_outputs + s->n_saved + 1) * sizeof *outputs);
@@ -769,7 +773,8 @@ gd_plan *gd_history_plan(gd_history *h)
                                   .input_count = s->n_places,
                                   .outputs = outputs,
                                   .output_count = (size_t)count,
-                                  .random_words = h->random_words };
+                                  .random_words = h->random_words,
+                                  .memory_limit = h->memory_limit };
     gd_ir ir;
     if (gd_ir_make(&ir, h->context, &source) == GD_OK)
         plan = gd_plan_make(&ir, true, h);
@@ -781,5 +786,18 @@ gd_plan *gd_history_plan(gd_history *h)
         s->saved_at[i] = (size_t)layout->offset * gd_dtype_size(layout->dtype);
     }
     gd_free(outputs);
+    return plan;
+}
+
+gd_plan *gd_history_plan(gd_history *h)
+{
+    bool was_clean = gd_error_code() == GD_OK;
+    gd_plan *plan = plan_forward(h);
+    if (plan || h->memory_limit == 0 || h->body.n_saved == 0)
+        return plan;
+    h->body.n_saved = 0; /* no room for what the gradient reads: it computes it again */
+    plan = plan_forward(h);
+    if (plan && was_clean)
+        gd_error_clear();
     return plan;
 }

@@ -161,7 +161,9 @@ static gd_status convert_outputs(gd_ir *ir, const gd_ir_source *source)
 
 gd_status gd_ir_make(gd_ir *ir, gd_context *context, const gd_ir_source *source)
 {
-    *ir = (gd_ir){ .context = context, .random_words = source->random_words };
+    *ir = (gd_ir){ .context = context,
+                   .random_words = source->random_words,
+                   .memory_limit = source->memory_limit };
     if (!gd_arena_open(&ir->memory, MEMORY_RESERVE))
         return GD_ERR_MEMORY;
     context->generation++;

@@ -31,6 +31,8 @@ typedef struct gd_ir_value {
                             (pass forward) */
     int32_t version;     /* EXTERNAL: how many assignments to its storage came before */
     bool requires_grad;  /* EXTERNAL: when it was recorded */
+    int32_t origin;      /* pass rematerialise: the value whose contents it has */
+    bool is_recomputed;  /* by that pass */
     uint32_t region; /* equal ops of different regions are not merged (gradient checkpointing) */
     int32_t users;   /* ops that read it; kept by gd_ir_count_users */
     bool is_output;
@@ -45,6 +47,8 @@ typedef struct gd_ir {
     int32_t *outputs; /* values that are results */
     size_t output_count;
     uint64_t random_words;
+    size_t memory_limit;    /* of the plan's block; 0: none */
+    size_t unlimited_bytes; /* that the block would have without a limit, where there is one */
 } gd_ir;
 
 /* Recorded ops, in order, that compute outputs from inputs (placeholders, or results of other ops)
@@ -57,6 +61,7 @@ typedef struct gd_ir_source {
     gd_tensor *const *outputs;
     size_t output_count;
     uint64_t random_words; /* drawn by them */
+    size_t memory_limit;   /* of the plan's block; 0: none */
 } gd_ir_source;
 gd_status gd_ir_make(gd_ir *ir, gd_context *context, const gd_ir_source *source);
 void gd_ir_free(gd_ir *ir);

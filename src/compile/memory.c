@@ -115,8 +115,10 @@ static size_t place(buffer *buffers, size_t i, buffer **placed)
     return at + b->bytes;
 }
 
-/* The most bytes alive at any step, by a sweep over changes. */
-static size_t most_alive(const buffer *buffers, size_t count, size_t steps, size_t *change)
+/* The most bytes alive at any step, by a sweep over changes; at each step in each_step [steps],
+ * where it is not NULL. */
+static size_t most_alive(const buffer *buffers, size_t count, size_t steps, size_t *change,
+                         size_t *each_step)
 {
     /* change[2*s] begins, change[2*s+1] ends */
     for (size_t i = 0; i < count; i++) {
@@ -127,6 +129,8 @@ static size_t most_alive(const buffer *buffers, size_t count, size_t steps, size
     for (size_t s = 0; s < steps; s++) {
         alive += change[2 * s];
         most = alive > most ? alive : most;
+        if (each_step)
+            each_step[s] = alive;
         alive -= change[2 * s + 1];
     }
     return most;
@@ -163,7 +167,7 @@ static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner,
     return n;
 }
 
-gd_status gd_memory_live(const gd_ir *ir, size_t *bytes)
+static gd_status sweep(const gd_ir *ir, size_t *bytes, size_t *each_step)
 {
     size_t count = ir->count + 1;
     int32_t *last = gd_alloc(count * sizeof *last), *owner = gd_alloc(count * sizeof *owner);
@@ -174,7 +178,7 @@ gd_status gd_memory_live(const gd_ir *ir, size_t *bytes)
     if (last && owner && buffers && change && is_taken) {
         find_last_reads(ir, last);
         size_t n = make_buffers(ir, last, owner, is_taken, buffers);
-        *bytes = most_alive(buffers, n, ir->count, change);
+        *bytes = most_alive(buffers, n, ir->count, change, each_step);
         status = GD_OK;
     }
     gd_free(last);
@@ -183,6 +187,17 @@ gd_status gd_memory_live(const gd_ir *ir, size_t *bytes)
     gd_free(change);
     gd_free(is_taken);
     return status;
+}
+
+gd_status gd_memory_live(const gd_ir *ir, size_t *bytes)
+{
+    return sweep(ir, bytes, NULL);
+}
+
+gd_status gd_memory_alive(const gd_ir *ir, size_t *alive)
+{
+    size_t most;
+    return sweep(ir, &most, alive);
 }
 
 gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
@@ -200,7 +215,7 @@ gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
     if (last && owner && buffers && placed && change && offset && place_of && is_taken) {
         find_last_reads(ir, last);
         size_t n = make_buffers(ir, last, owner, is_taken, buffers);
-        plan->live_bytes = most_alive(buffers, n, ir->count, change);
+        plan->live_bytes = most_alive(buffers, n, ir->count, change, NULL);
         for (size_t i = 0; i < n; i++) {
             if (ir->values[buffers[i].value].is_constant)
                 plan->constant_bytes += buffers[i].bytes;

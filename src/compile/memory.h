@@ -20,6 +20,8 @@ typedef struct gd_memory_plan {
 gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir);
 /* The most bytes alive at any step. */
 gd_status gd_memory_live(const gd_ir *ir, size_t *bytes);
+/* alive [ir->count]: the bytes alive at each step. */
+gd_status gd_memory_alive(const gd_ir *ir, size_t *alive);
 void gd_memory_plan_free(gd_memory_plan *plan);
 
 #endif

@@ -230,6 +230,11 @@ static gd_status build(gd_plan *plan)
     if (gd_passes_run(&plan->ir, &plan->report) != GD_OK ||
         gd_memory_plan_make(&plan->memory, &plan->ir) != GD_OK)
         return gd_error_code();
+    if (plan->ir.memory_limit && plan->memory.bytes > plan->ir.memory_limit)
+        return gd_fail(GD_ERR_MEMORY,
+                       "gd_compile: the plan takes %zu B, .memory_limit is %zu B, and pass "
+                       "rematerialise is switched off",
+                       plan->memory.bytes, plan->ir.memory_limit);
     plan->block = new_block(plan);
     if (!plan->block)
         return GD_ERR_MEMORY;

@@ -104,7 +104,7 @@ static void add_step(const gd_plan *plan, gd_text *text, const gd_step *step)
                 bytes_moved(plan, v));
     if (flops(plan, v) > 0)
         gd_text_add(text, ", %.0f FLOP", flops(plan, v));
-    gd_text_add(text, "\n");
+    gd_text_add(text, "%s\n", v->is_recomputed ? ", computed again" : "");
 }
 
 void gd_plan_add_text(const gd_plan *plan, gd_text *text)
@@ -131,6 +131,9 @@ void gd_plan_add_text(const gd_plan *plan, gd_text *text)
             gd_text_add(text, " %s %d;", plan->report.name[i], plan->report.changes[i]);
     }
     gd_text_add(text, "\n");
+    if (plan->ir.memory_limit)
+        gd_text_add(text, "limit %zu B: %zu B without computing again\n", plan->ir.memory_limit,
+                    plan->ir.unlimited_bytes);
 }
 
 /* ---- as Graphviz ---- */
