@@ -73,6 +73,7 @@ const char *cli_duration(double seconds, char text[CLI_COUNT_TEXT]);
 typedef struct cli_network {
     gd_context *context;
     gd_model *model;
+    gd_language_model *language; /* instead of a model, where cli_compiled_open finds one */
 } cli_network;
 
 typedef struct cli_network_options {
@@ -91,7 +92,8 @@ gd_tensor *cli_forward(void *user, gd_tensor *x);
 
 /* ---- compiled.c ---- */
 
-/* The network compiled for one batch size, and arguments to call it with: noise and targets 0. */
+/* The network compiled for one batch size, and arguments to call it with: noise or tokens, and
+ * targets 0. */
 typedef struct cli_compiled {
     cli_network network;
     gd_optimizer *optimizer; /* NULL: inference */
@@ -101,14 +103,17 @@ typedef struct cli_compiled {
 } cli_compiled;
 
 typedef struct cli_compiled_options {
-    cli_network_options network;
+    cli_network_options network; /* its model may be a language model's file, too */
     int64_t batch;
+    int64_t length;        /* of a language model: tokens of a sequence; 0: the most it takes */
     bool train;            /* forward, backward and update, else inference */
     size_t memory_limit;   /* of the plan; 0: none */
     const char *optimizer; /* of gd_optimizer_create */
     double lr;             /* 0: the optimizer's */
 } cli_compiled_options;
 
+/* Parameters of either kind of network. */
+gd_module *cli_compiled_module(const cli_compiled *compiled);
 /* Opens the network and makes the plan, without running it. false: the error is recorded.
  * cli_compiled_close it all the same. */
 bool cli_compiled_open(cli_compiled *compiled, const cli_compiled_options *options);

@@ -2,18 +2,25 @@
  * plans. */
 #include "cli.h"
 
-/* in[0]: samples. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* in[0]: samples, or tokens [batch, time]. */
 static gd_tensor *infer(void *user, gd_tensor *const *in)
 {
     const cli_compiled *c = user;
-    return gd_model_forward(c->network.model, in[0]);
+    return c->network.language ? gd_language_model_forward(c->network.language, in[0])
+                               : gd_model_forward(c->network.model, in[0]);
 }
 
 /* in[0]: samples, in[1]: targets. */
 static gd_tensor *train(void *user, gd_tensor *const *in)
 {
     const cli_compiled *c = user;
-    gd_tensor *loss = gd_model_loss(c->network.model, infer(user, in), in[1]);
+    gd_tensor *loss = c->network.language
+                          ? gd_language_model_loss(c->network.language, in[0], in[1])
+                          : gd_model_loss(c->network.model, infer(user, in), in[1]);
     return gd_minimize(c->optimizer, loss);
 }
 
@@ -32,6 +39,16 @@ static gd_tensor *make_targets(const cli_compiled *c, gd_tensor *output, int64_t
     return gd_zeros(gd, shape, GD_F32);
 }
 
+static bool make_tokens(cli_compiled *c, int64_t batch, int64_t length)
+{
+    int64_t most = gd_language_model_options(c->network.language).length;
+    for (int i = 0; i < 2; i++)
+        c->inputs[i] =
+            gd_zeros(c->network.context, GD_SHAPE(batch, length ? length : most), GD_I64);
+    c->input_count = c->optimizer ? 2 : 1;
+    return c->inputs[0] && c->inputs[1];
+}
+
 static bool make_inputs(cli_compiled *c, int64_t batch)
 {
     gd_shape sample = gd_model_input_shape(c->network.model);
@@ -41,6 +58,11 @@ static bool make_inputs(cli_compiled *c, int64_t batch)
     c->inputs[0] = gd_normal(c->network.context, shape, 0, 1, GD_F32);
     c->input_count = 1;
     gd_tensor *output = gd_model_forward(c->network.model, c->inputs[0]); /* makes the parameters */
+    if (!output && gd_error_code() == GD_ERR_INVALID) { /* noise is no token */
+        gd_error_clear();
+        c->inputs[0] = gd_zeros(c->network.context, shape, GD_I64);
+        output = gd_model_forward(c->network.model, c->inputs[0]);
+    }
     if (!output || !c->optimizer)
         return output;
     c->inputs[1] = make_targets(c, output, batch);
@@ -48,21 +70,51 @@ static bool make_inputs(cli_compiled *c, int64_t batch)
     return c->inputs[1];
 }
 
+gd_module *cli_compiled_module(const cli_compiled *c)
+{
+    return c->network.language ? gd_language_model_module(c->network.language)
+                               : gd_model_module(c->network.model);
+}
+
+/* A JSON text begins with a brace; a language model's file with numbers. */
+static bool is_language_model(const char *path)
+{
+    FILE *file = path && strcmp(path, "mnist_mlp") != 0 ? fopen(path, "rb") : NULL;
+    if (!file)
+        return false;
+    int first = fgetc(file);
+    while (isspace(first))
+        first = fgetc(file);
+    fclose(file);
+    return first != '{' && first != EOF;
+}
+
+static bool open_network(cli_compiled *c, const cli_network_options *options)
+{
+    if (!is_language_model(options->model))
+        return cli_network_open(&c->network, options);
+    c->network.context = gd_open("cpu", .threads = (int)options->threads);
+    c->network.language = gd_language_model_open(c->network.context, options->model);
+    return c->network.language != NULL;
+}
+
 bool cli_compiled_open(cli_compiled *c, const cli_compiled_options *options)
 {
     *c = (cli_compiled){ 0 };
-    if (!cli_network_open(&c->network, &options->network))
+    if (!open_network(c, &options->network))
         return false;
+    gd_module *module = cli_compiled_module(c);
+    gd_module_set_training(module, options->train);
     if (options->train) {
-        c->optimizer = gd_optimizer_create(options->optimizer ? options->optimizer : "adam",
-                                           gd_model_module(c->network.model), options->lr, 0);
+        c->optimizer = gd_optimizer_create(options->optimizer ? options->optimizer : "adam", module,
+                                           options->lr, 0);
         if (!c->optimizer)
             return false;
     }
-    if (!make_inputs(c, options->batch))
+    if (c->network.language ? !make_tokens(c, options->batch, options->length)
+                            : !make_inputs(c, options->batch))
         return false;
-    if (options->network.weights &&
-        gd_module_load(gd_model_module(c->network.model), options->network.weights) != GD_OK)
+    if (options->network.weights && gd_module_load(module, options->network.weights) != GD_OK)
         return false;
     c->function = gd_compile(c->network.context, options->train ? train : infer, c,
                              .detached = true, .memory_limit = options->memory_limit);

@@ -5,7 +5,7 @@
 
 typedef struct settings {
     const char *model, *weights, *output, *name, *optimizer;
-    int64_t batch;
+    int64_t batch, length;
     double lr;
     bool c, train;
 } settings;
@@ -32,8 +32,9 @@ int cli_export(int argc, char **argv)
 {
     settings s = { .batch = 1 };
     const cli_option options[] = {
-        { "MODEL", NULL, "the network: a JSON file, or mnist_mlp (the default)", CLI_OPERAND,
-          &s.model, 0, 0 },
+        { "MODEL", NULL, "the network: a JSON file, a language model (see gradus generate), or mnist_mlp (the "
+          "default)",
+          CLI_OPERAND, &s.model, 0, 0 },
         { "c", NULL, "as C99, the only form there is", CLI_FLAG, &s.c, 0, 0 },
         { "output", "FILE", "where to write it, also -o (default: standard output)", CLI_TEXT,
           &s.output, 0, 0 },
@@ -42,6 +43,8 @@ int cli_export(int argc, char **argv)
         { "name", "NAME", "of the C function (default: infer, or train_step)", CLI_TEXT, &s.name, 0,
           0 },
         { "batch", "N", "samples in a batch (default: 1)", CLI_WHOLE, &s.batch, 1, 1e6 },
+        { "length", "N", "tokens of a sequence, for language models (default: the most it takes)",
+          CLI_WHOLE, &s.length, 1, 1e9 },
         { "train", NULL, "a training step: forward, backward and update", CLI_FLAG, &s.train, 0,
           0 },
         { "optimizer", "NAME", "of the training step (default: adam)", CLI_TEXT, &s.optimizer, 0,
@@ -64,6 +67,7 @@ int cli_export(int argc, char **argv)
     cli_compiled_options compiled_options = {
         .network = { .model = s.model, .weights = s.weights, .threads = 1, .seed = 1 },
         .batch = s.batch,
+        .length = s.length,
         .train = s.train,
         .optimizer = s.optimizer,
         .lr = s.lr

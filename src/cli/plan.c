@@ -6,7 +6,7 @@
 
 typedef struct settings {
     const char *model, *optimizer, *trace;
-    int64_t batch, threads, runs, memory_limit;
+    int64_t batch, length, threads, runs, memory_limit;
     bool train, dot, profile;
 } settings;
 
@@ -105,7 +105,7 @@ static bool print_profile(const settings *s, cli_compiled *c)
         gd_profile_bounds bounds = measure_bounds(
             c->network.context,
             stats.arena_bytes + sizeof(float) * (size_t)gd_module_parameter_count(
-                                                    gd_model_module(c->network.model)));
+                                                    cli_compiled_module(c)));
         size_t length = gd_profile_format(rows, count, bounds, NULL, 0);
         char *text = malloc(length + 1);
         if (text) {
@@ -138,11 +138,14 @@ int cli_plan(int argc, char **argv)
 {
     settings s = { .batch = 50, .runs = 20, .threads = 1 };
     const cli_option options[] = {
-        { "MODEL", NULL, "the network: a JSON file, or mnist_mlp (the default)", CLI_OPERAND,
-          &s.model, 0, 0 },
+        { "MODEL", NULL, "the network: a JSON file, a language model (see gradus generate), or mnist_mlp (the "
+          "default)",
+          CLI_OPERAND, &s.model, 0, 0 },
         { "train", NULL, "a training step: forward, backward and update", CLI_FLAG, &s.train, 0,
           0 },
         { "batch", "N", "samples in a batch (default: 50)", CLI_WHOLE, &s.batch, 1, 1e6 },
+        { "length", "N", "tokens of a sequence, for language models (default: the most it takes)",
+          CLI_WHOLE, &s.length, 1, 1e9 },
         { "optimizer", "NAME", "of the training step (default: adam)", CLI_TEXT, &s.optimizer, 0,
           0 },
         { "dot", NULL, "a Graphviz graph instead of the list", CLI_FLAG, &s.dot, 0, 0 },
@@ -168,6 +171,7 @@ int cli_plan(int argc, char **argv)
     cli_compiled_options compiled_options = {
         .network = { .model = s.model, .threads = s.threads, .seed = 1 },
         .batch = s.batch,
+        .length = s.length,
         .train = s.train,
         .memory_limit = (size_t)s.memory_limit,
         .optimizer = s.optimizer

@@ -69,27 +69,34 @@ const char *gd_export_alias(gd_dtype dtype)
     return types[dtype].suffix;
 }
 
-void gd_export_storage_name(const gd_export *e, int s, char name[128])
+/* A tensor's name with _ for what C does not allow, and not beginning with a digit. */
+static void c_name(const char *given, char name[128])
 {
-    const gd_context *context = e->plan->ir.context;
-    const char *given = e->owner[s]->name;
-    if (e->owner[s]->storage == context->random_state->storage) {
-        snprintf(name, 128, "%.100s_random_state", e->name);
-        return;
-    }
-    if (!given) {
-        snprintf(name, 128, "state_%d", s);
-        return;
-    }
-    snprintf(name, 100, "%s", given);
-    bool is_unique = true;
-    for (int other = 0; other < s; other++)
-        is_unique =
-            is_unique && !(e->owner[other]->name && strcmp(e->owner[other]->name, given) == 0);
+    snprintf(name, 100, "%s%s", isdigit((unsigned char)given[0]) ? "layer_" : "", given);
     for (char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c))
             *c = '_';
-    if (!is_unique || isdigit((unsigned char)name[0]))
+}
+
+void gd_export_storage_name(const gd_export *e, int s, char name[128])
+{
+    if (e->owner[s]->storage == e->plan->ir.context->random_state->storage) {
+        snprintf(name, 128, "%.100s_random_state", e->name);
+        return;
+    }
+    if (!e->owner[s]->name) {
+        snprintf(name, 128, "state_%d", s);
+        return;
+    }
+    c_name(e->owner[s]->name, name);
+    bool is_unique = true;
+    for (int other = 0; other < s && is_unique; other++) {
+        char others[128] = "";
+        if (e->owner[other]->name)
+            c_name(e->owner[other]->name, others);
+        is_unique = strcmp(others, name) != 0;
+    }
+    if (!is_unique)
         snprintf(name + strlen(name), 24, "_%d", s);
 }
 
