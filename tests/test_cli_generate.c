@@ -1,5 +1,5 @@
-/* tests/test_cli_generate.c: the command `gradus generate`: a story as it should be, a model we
- * made, and mistakes. */
+/* tests/test_cli_generate.c: what the tool does with language models: `gradus generate`, a story as
+ * it should be, a model we made, and mistakes; `gradus plan` and `gradus export`. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -93,6 +93,33 @@ static void a_model_of_ones_own_talks(void **state)
     remove(characters);
 }
 
+/* gradus plan and gradus export take the same files; a compiler, if there is one, takes what comes.
+ */
+static void a_model_is_planned_and_exported(void **state)
+{
+    (void)state;
+    char model[1024], command[4096], c[512], object[512], text[8192] = "";
+    snprintf(model, sizeof model, "%s", shared_data("models/stories260K/stories260K.bin"));
+    snprintf(c, sizeof c, GD_BINARY_DIR "/test_cli_export_%d.c", (int)getpid());
+    snprintf(object, sizeof object, GD_BINARY_DIR "/test_cli_export_%d.o", (int)getpid());
+    snprintf(command, sizeof command, "'%s' plan '%s' --batch 1 --length 8", GD_TOOL, model);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    text[fread(text, 1, sizeof text - 1, pipe)] = '\0';
+    assert_int_equal(pclose(pipe), 0);
+    assert_non_null(strstr(text, "attention"));
+    snprintf(command, sizeof command, "'%s' export --c '%s' --length 8 -o '%s'", GD_TOOL, model, c);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command,
+             "! command -v cc >/dev/null || cc -std=c99 -Wall -Wextra -Werror -c '%s' -o '%s'", c,
+             object);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "'%s' export --c '%s' --length 800", GD_TOOL, model);
+    assert_int_not_equal(system(command), 0); /* longer than the model is */
+    remove(c);
+    remove(object);
+}
+
 static void mistakes_are_told(void **state)
 {
     (void)state;
@@ -111,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_story_is_told_word_for_word),
         cmocka_unit_test(a_model_of_ones_own_talks),
+        cmocka_unit_test(a_model_is_planned_and_exported),
         cmocka_unit_test(mistakes_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

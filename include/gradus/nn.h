@@ -139,6 +139,30 @@ GD_API gd_tensor *gd_linear_with(gd_linear_options options);
 
 /* ---- models as data ---- */
 
+/* The feed-forward network of a Transformer. */
+typedef enum gd_activation_kind {
+    GD_ACTIVATION_DEFAULT, /* what the model prefers: ReLU, or GELU (tanh) in decoder-only models */
+    GD_ACTIVATION_RELU,
+    GD_ACTIVATION_GELU,
+    GD_ACTIVATION_GELU_TANH,
+    GD_ACTIVATION_SILU,
+    GD_ACTIVATION_SWIGLU, /* silu(x gate) * (x up): Shazeer, "GLU variants improve Transformer" 2020
+                           */
+} gd_activation_kind;
+
+typedef enum gd_norm_kind {
+    GD_NORM_LAYER, /* weight and bias */
+    GD_NORM_RMS,   /* weight */
+} gd_norm_kind;
+
+typedef enum gd_position_kind {
+    GD_POSITION_LEARNED, /* a table [context, width], added to the tokens */
+    GD_POSITION_SINUSOIDAL,
+    GD_POSITION_ROTARY,        /* gd_rope of queries and keys, neighbours in pairs (Llama) */
+    GD_POSITION_ROTARY_HALVES, /* the same with .halves (GPT-NeoX) */
+    GD_POSITION_NONE,
+} gd_position_kind;
+
 #define GD_LAYER_MAX_INPUTS 16
 #define GD_MODEL_MAX_LAYERS 4096
 
@@ -158,10 +182,23 @@ GD_API gd_tensor *gd_linear_with(gd_linear_options options);
  *   dropout                                 rate
  *   drop_connect                            units rate
  *   embedding                               count units; its input are indices
- *   relu sigmoid tanh gelu gelu_tanh silu mish softplus selu relu6 hard_sigmoid hard_swish
- *                                           nothing
- *   leaky_relu, elu                         [alpha: 0.01, 1]
- *   prelu                                   [per_channel]
+ * of sequences [batch, time, width], see gradus/sequence.h (rate: dropout):
+ *   rnn rnn_relu lstm gru                   units [layers bidirectional rate]
+ *   last                                    nothing: [batch, time, width] -> [batch, width]
+ *   sinusoidal_position                     nothing: added to the input
+ *   learned_position                        [context: the input's time]
+ *   rotary_position                         nothing: gd_rope
+ *   multi_head_attention                    heads [heads_kv causal position rate no_bias]; a second
+ *                                           input is what is attended to
+ *   feed_forward                            [hidden feed_forward rate no_bias]
+ *   encoder_layer                           heads [heads_kv hidden feed_forward norm position
+ * causal pre_norm rate epsilon no_bias] encoder                                 likewise [layers]
+ *   decoder_layer, decoder, transformer     likewise but causal; two inputs: x and the memory, of
+ *                                           transformer source and target
+ *   token_embedding                         count units [position context rate]
+ *   decoder_only, encoder_only              count units heads, and as encoder [context];
+ * decoder_only [tied] relu sigmoid tanh gelu gelu_tanh silu mish softplus selu relu6 hard_sigmoid
+ * hard_swish nothing leaky_relu, elu                         [alpha: 0.01, 1] prelu [per_channel]
  *   softmax, log_softmax                    [axis: -1]
  *   add, multiply                           two or more inputs, broadcast
  *   concat                                  two or more inputs [axis: -1]
@@ -192,6 +229,12 @@ typedef struct gd_layer_spec {
     double epsilon, momentum;
     bool no_affine, per_channel, ceil_mode;
     bool no_count_padding; /* the mean is of what lies inside the input */
+    /* of sequences, as in gd_transformer_config */
+    int64_t heads, heads_kv, hidden, layers, context;
+    gd_activation_kind feed_forward;
+    gd_norm_kind norm;
+    gd_position_kind position;
+    bool bidirectional, causal, pre_norm, tied;
 } gd_layer_spec;
 
 /* A model: any directed acyclic graph of layers, listed in any order. */

@@ -37,30 +37,7 @@ GD_API int64_t gd_kv_cache_length(const gd_kv_cache *cache);
 /* Forget all but the first `length` tokens; 0 begins anew. GD_ERR_INVALID: more than there are. */
 GD_API gd_status gd_kv_cache_truncate(gd_kv_cache *cache, int64_t length);
 
-/* ---- Transformers ---- */
-
-typedef enum gd_activation_kind {
-    GD_ACTIVATION_DEFAULT, /* what the model prefers: ReLU, or GELU (tanh) in decoder-only models */
-    GD_ACTIVATION_RELU,
-    GD_ACTIVATION_GELU,
-    GD_ACTIVATION_GELU_TANH,
-    GD_ACTIVATION_SILU,
-    GD_ACTIVATION_SWIGLU, /* silu(x gate) * (x up): Shazeer, "GLU variants improve Transformer" 2020
-                           */
-} gd_activation_kind;
-
-typedef enum gd_norm_kind {
-    GD_NORM_LAYER, /* weight and bias */
-    GD_NORM_RMS,   /* weight */
-} gd_norm_kind;
-
-typedef enum gd_position_kind {
-    GD_POSITION_LEARNED, /* a table [context, width], added to the tokens */
-    GD_POSITION_SINUSOIDAL,
-    GD_POSITION_ROTARY,        /* gd_rope of queries and keys, neighbours in pairs (Llama) */
-    GD_POSITION_ROTARY_HALVES, /* the same with .halves (GPT-NeoX) */
-    GD_POSITION_NONE,
-} gd_position_kind;
+/* ---- Transformers: gd_activation_kind, gd_norm_kind, gd_position_kind are in gradus/nn.h ---- */
 
 /* What a Transformer is. Zero means the default. */
 typedef struct gd_transformer_config {

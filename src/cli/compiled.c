@@ -58,7 +58,7 @@ static bool make_inputs(cli_compiled *c, int64_t batch)
     c->inputs[0] = gd_normal(c->network.context, shape, 0, 1, GD_F32);
     c->input_count = 1;
     gd_tensor *output = gd_model_forward(c->network.model, c->inputs[0]); /* makes the parameters */
-    if (!output && gd_error_code() == GD_ERR_INVALID) { /* noise is no token */
+    if (!output && gd_error_code() == GD_ERR_INVALID) {                   /* noise is no token */
         gd_error_clear();
         c->inputs[0] = gd_zeros(c->network.context, shape, GD_I64);
         output = gd_model_forward(c->network.model, c->inputs[0]);

@@ -32,7 +32,8 @@ int cli_export(int argc, char **argv)
 {
     settings s = { .batch = 1 };
     const cli_option options[] = {
-        { "MODEL", NULL, "the network: a JSON file, a language model (see gradus generate), or mnist_mlp (the "
+        { "MODEL", NULL,
+          "the network: a JSON file, a language model (see gradus generate), or mnist_mlp (the "
           "default)",
           CLI_OPERAND, &s.model, 0, 0 },
         { "c", NULL, "as C99, the only form there is", CLI_FLAG, &s.c, 0, 0 },

@@ -102,10 +102,10 @@ static bool print_profile(const settings *s, cli_compiled *c)
     }
     bool ok = true;
     if (s->profile) {
-        gd_profile_bounds bounds = measure_bounds(
-            c->network.context,
-            stats.arena_bytes + sizeof(float) * (size_t)gd_module_parameter_count(
-                                                    cli_compiled_module(c)));
+        gd_profile_bounds bounds =
+            measure_bounds(c->network.context,
+                           stats.arena_bytes + sizeof(float) * (size_t)gd_module_parameter_count(
+                                                                   cli_compiled_module(c)));
         size_t length = gd_profile_format(rows, count, bounds, NULL, 0);
         char *text = malloc(length + 1);
         if (text) {
@@ -138,7 +138,8 @@ int cli_plan(int argc, char **argv)
 {
     settings s = { .batch = 50, .runs = 20, .threads = 1 };
     const cli_option options[] = {
-        { "MODEL", NULL, "the network: a JSON file, a language model (see gradus generate), or mnist_mlp (the "
+        { "MODEL", NULL,
+          "the network: a JSON file, a language model (see gradus generate), or mnist_mlp (the "
           "default)",
           CLI_OPERAND, &s.model, 0, 0 },
         { "train", NULL, "a training step: forward, backward and update", CLI_FLAG, &s.train, 0,

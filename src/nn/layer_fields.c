@@ -8,6 +8,32 @@ const gd_layer_field gd_layer_fields[GD_LAYER_FIELD_COUNT] = {
     GD_LAYER_FIELDS(FIELD)
 };
 
+const char *const *gd_choice_names(gd_field_kind kind)
+{
+    static const char *const activations[] = { "default", "relu",   "gelu", "gelu_tanh",
+                                               "silu",    "swiglu", NULL };
+    static const char *const norms[] = { "layer", "rms", NULL };
+    static const char *const positions[] = { "learned",       "sinusoidal", "rotary",
+                                             "rotary_halves", "none",       NULL };
+    return kind == GD_FIELD_FEED_FORWARD ? activations
+           : kind == GD_FIELD_NORM       ? norms
+           : kind == GD_FIELD_POSITION   ? positions
+                                         : NULL;
+}
+
+unsigned gd_choice_of(const gd_layer_field *field, const gd_layer_spec *spec)
+{
+    const void *value = gd_field_of(field, spec);
+    switch (field->kind) {
+    case GD_FIELD_FEED_FORWARD:
+        return (unsigned)*(const gd_activation_kind *)value;
+    case GD_FIELD_NORM:
+        return (unsigned)*(const gd_norm_kind *)value;
+    default:
+        return (unsigned)*(const gd_position_kind *)value;
+    }
+}
+
 bool gd_field_is_given(const gd_layer_field *field, const gd_layer_spec *spec)
 {
     const void *value = gd_field_of(field, spec);
@@ -29,22 +55,26 @@ bool gd_field_is_given(const gd_layer_field *field, const gd_layer_spec *spec)
         return ((const gd_shape *)value)->rank != 0 || spec->same;
     case GD_FIELD_INIT:
         return *(const gd_init *)value != GD_INIT_DEFAULT;
+    case GD_FIELD_FEED_FORWARD:
+    case GD_FIELD_NORM:
+    case GD_FIELD_POSITION:
+        return gd_choice_of(field, spec) != 0;
     }
     return false;
 }
 
-unsigned gd_layer_spec_given(const gd_layer_spec *spec)
+uint64_t gd_layer_spec_given(const gd_layer_spec *spec)
 {
-    unsigned given = 0;
+    uint64_t given = 0;
     for (unsigned i = 0; i < GD_LAYER_FIELD_COUNT; i++)
-        given |= gd_field_is_given(&gd_layer_fields[i], spec) ? 1u << i : 0u;
+        given |= gd_field_is_given(&gd_layer_fields[i], spec) ? UINT64_C(1) << i : 0;
     return given;
 }
 
-const char *gd_layer_use_name(unsigned use)
+const char *gd_layer_use_name(uint64_t use)
 {
     for (unsigned i = 0; i < GD_LAYER_FIELD_COUNT; i++)
-        if (use & 1u << i)
+        if (use >> i & 1)
             return gd_layer_fields[i].name;
     return "?";
 }

@@ -1,5 +1,6 @@
 /* nn/layer_types.c: one row and one function for each type of layer; those of images and channels
- * are in nn/layer_types_spatial.c. To add a type: its function, and a row in types[]. */
+ * are in nn/layer_types_spatial.c, those of sequences in nn/layer_types_sequence.c. To add a type:
+ * its function, and a row in types[]. */
 #include "nn/layer_types.h"
 
 #include "base/error.h"
@@ -136,20 +137,20 @@ static gd_tensor *build_reshape(const gd_layer_call *c)
 }
 
 enum { MANY = GD_LAYER_MAX_INPUTS };
-#define LINEAR (GD_USES_UNITS | GD_USES_BIAS | GD_USES_INIT | GD_USES_INIT_SCALE)
+#define LINEAR (GD_USES(UNITS) | GD_USES(BIAS) | GD_USES(INIT) | GD_USES(INIT_SCALE))
 #define ACTIVATION(name, function)                                                \
     {                                                                             \
         name, build_simple, 1, 1, 0, 0, .is_activation = true, .simple = function \
     }
 
 static const gd_layer_type types[] = {
-    { "linear", build_linear, 1, 1, LINEAR, GD_USES_UNITS, .simple = NULL },
+    { "linear", build_linear, 1, 1, LINEAR, GD_USES(UNITS), .simple = NULL },
     ACTIVATION("relu", gd_relu),
     ACTIVATION("sigmoid", gd_sigmoid),
     ACTIVATION("tanh", gd_tanh),
     ACTIVATION("gelu", gd_gelu),
-    { "softmax", build_softmax, 1, 1, GD_USES_AXIS, 0, .is_activation = true },
-    { "log_softmax", build_log_softmax, 1, 1, GD_USES_AXIS, 0, .is_activation = true },
+    { "softmax", build_softmax, 1, 1, GD_USES(AXIS), 0, .is_activation = true },
+    { "log_softmax", build_log_softmax, 1, 1, GD_USES(AXIS), 0, .is_activation = true },
     ACTIVATION("gelu_tanh", gd_gelu_tanh),
     ACTIVATION("silu", gd_silu),
     ACTIVATION("mish", gd_mish),
@@ -158,19 +159,19 @@ static const gd_layer_type types[] = {
     ACTIVATION("relu6", gd_relu6),
     ACTIVATION("hard_sigmoid", gd_hard_sigmoid),
     ACTIVATION("hard_swish", gd_hard_swish),
-    { "leaky_relu", build_leaky_relu, 1, 1, GD_USES_ALPHA, 0, .is_activation = true },
-    { "elu", build_elu, 1, 1, GD_USES_ALPHA, 0, .is_activation = true },
-    { "prelu", build_prelu, 1, 1, GD_USES_PER_CHANNEL, 0, .simple = NULL },
+    { "leaky_relu", build_leaky_relu, 1, 1, GD_USES(ALPHA), 0, .is_activation = true },
+    { "elu", build_elu, 1, 1, GD_USES(ALPHA), 0, .is_activation = true },
+    { "prelu", build_prelu, 1, 1, GD_USES(PER_CHANNEL), 0, .simple = NULL },
     { "add", build_add, 2, MANY, 0, 0, .simple = NULL },
     { "multiply", build_multiply, 2, MANY, 0, 0, .simple = NULL },
-    { "concat", build_concat, 2, MANY, GD_USES_AXIS, 0, .simple = NULL },
+    { "concat", build_concat, 2, MANY, GD_USES(AXIS), 0, .simple = NULL },
     { "flatten", build_flatten, 1, 1, 0, 0, .simple = NULL },
-    { "reshape", build_reshape, 1, 1, GD_USES_SHAPE, GD_USES_SHAPE, .simple = NULL },
-    { "dropout", build_dropout, 1, 1, GD_USES_RATE, GD_USES_RATE, .simple = NULL },
-    { "drop_connect", build_drop_connect, 1, 1, GD_USES_UNITS | GD_USES_RATE,
-      GD_USES_UNITS | GD_USES_RATE, .simple = NULL },
-    { "embedding", build_embedding, 1, 1, GD_USES_COUNT | GD_USES_UNITS,
-      GD_USES_COUNT | GD_USES_UNITS, .simple = NULL },
+    { "reshape", build_reshape, 1, 1, GD_USES(SHAPE), GD_USES(SHAPE), .simple = NULL },
+    { "dropout", build_dropout, 1, 1, GD_USES(RATE), GD_USES(RATE), .simple = NULL },
+    { "drop_connect", build_drop_connect, 1, 1, GD_USES(UNITS) | GD_USES(RATE),
+      GD_USES(UNITS) | GD_USES(RATE), .simple = NULL },
+    { "embedding", build_embedding, 1, 1, GD_USES(COUNT) | GD_USES(UNITS),
+      GD_USES(COUNT) | GD_USES(UNITS), .simple = NULL },
 };
 enum { TYPES = sizeof types / sizeof *types };
 
@@ -179,7 +180,11 @@ static const gd_layer_type *type_at(int i)
 {
     if (i < TYPES)
         return &types[i];
-    return i - TYPES < gd_spatial_layer_type_count ? &gd_spatial_layer_types[i - TYPES] : NULL;
+    i -= TYPES;
+    if (i < gd_spatial_layer_type_count)
+        return &gd_spatial_layer_types[i];
+    i -= gd_spatial_layer_type_count;
+    return i < gd_sequence_layer_type_count ? &gd_sequence_layer_types[i] : NULL;
 }
 
 const gd_layer_type *gd_layer_type_find(const char *name)

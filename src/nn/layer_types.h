@@ -1,7 +1,7 @@
 /* nn/layer_types.h: the types of layers a model written as data may have, and the fields of a
- * gd_layer_spec they use. To add a type: its function and a row in nn/layer_types.c or
- * nn/layer_types_spatial.c. To add a field: its member in gd_layer_spec and a line in
- * GD_LAYER_FIELDS; JSON and messages follow. */
+ * gd_layer_spec they use. To add a type: its function and a row in nn/layer_types.c,
+ * nn/layer_types_spatial.c or nn/layer_types_sequence.c. To add a field: its member in
+ * gd_layer_spec and a line in GD_LAYER_FIELDS; JSON and messages follow. */
 #ifndef GD_NN_LAYER_TYPES_H
 #define GD_NN_LAYER_TYPES_H
 
@@ -32,20 +32,35 @@
     _(AFFINE, "affine", UNLESS, no_affine)                      \
     _(PER_CHANNEL, "per_channel", FLAG, per_channel)            \
     _(CEIL_MODE, "ceil_mode", FLAG, ceil_mode)                  \
-    _(COUNT_PADDING, "count_padding", UNLESS, no_count_padding)
+    _(COUNT_PADDING, "count_padding", UNLESS, no_count_padding) \
+    _(HEADS, "heads", COUNT, heads)                             \
+    _(HEADS_KV, "heads_kv", COUNT, heads_kv)                    \
+    _(HIDDEN, "hidden", COUNT, hidden)                          \
+    _(LAYERS, "layers", COUNT, layers)                          \
+    _(CONTEXT, "context", COUNT, context)                       \
+    _(FEED_FORWARD, "feed_forward", FEED_FORWARD, feed_forward) \
+    _(NORM, "norm", NORM, norm)                                 \
+    _(POSITION, "position", POSITION, position)                 \
+    _(BIDIRECTIONAL, "bidirectional", FLAG, bidirectional)      \
+    _(CAUSAL, "causal", FLAG, causal)                           \
+    _(PRE_NORM, "pre_norm", FLAG, pre_norm)                     \
+    _(TIED, "tied", FLAG, tied)
 // clang-format on
 
 typedef enum gd_field_kind {
-    GD_FIELD_COUNT,   /* int64_t, 1 to 2^31 */
-    GD_FIELD_SMALL,   /* int, 1 to 8 */
-    GD_FIELD_FLAG,    /* bool */
-    GD_FIELD_UNLESS,  /* bool, its opposite in JSON */
-    GD_FIELD_NUMBER,  /* double */
-    GD_FIELD_AXIS,    /* int, not 0 */
-    GD_FIELD_SIZES,   /* gd_shape */
-    GD_FIELD_EACH,    /* gd_shape: one number for all spatial axes, or one for each */
-    GD_FIELD_PADDING, /* likewise, or "same" (the member same) */
-    GD_FIELD_INIT,    /* gd_init */
+    GD_FIELD_COUNT,        /* int64_t, 1 to 2^31 */
+    GD_FIELD_SMALL,        /* int, 1 to 8 */
+    GD_FIELD_FLAG,         /* bool */
+    GD_FIELD_UNLESS,       /* bool, its opposite in JSON */
+    GD_FIELD_NUMBER,       /* double */
+    GD_FIELD_AXIS,         /* int, not 0 */
+    GD_FIELD_SIZES,        /* gd_shape */
+    GD_FIELD_EACH,         /* gd_shape: one number for all spatial axes, or one for each */
+    GD_FIELD_PADDING,      /* likewise, or "same" (the member same) */
+    GD_FIELD_INIT,         /* gd_init */
+    GD_FIELD_FEED_FORWARD, /* a name of gd_choice_names, as an enum */
+    GD_FIELD_NORM,
+    GD_FIELD_POSITION,
 } gd_field_kind;
 
 enum {
@@ -54,11 +69,8 @@ enum {
 #undef GD_FIELD_NUMBER_OF
         GD_LAYER_FIELD_COUNT
 };
-enum {
-#define GD_FIELD_BIT(id, key, kind, member) GD_USES_##id = 1 << GD_FIELD_ID_##id,
-    GD_LAYER_FIELDS(GD_FIELD_BIT)
-#undef GD_FIELD_BIT
-};
+/* GD_USES(UNITS): a field as a bit of what a type uses. */
+#define GD_USES(id) (UINT64_C(1) << GD_FIELD_ID_##id)
 
 typedef struct gd_layer_field {
     const char *name; /* its key in JSON */
@@ -77,10 +89,15 @@ static inline const void *gd_field_of(const gd_layer_field *field, const gd_laye
 }
 /* Whether the spec gives it, that is, is not zero there. */
 bool gd_field_is_given(const gd_layer_field *field, const gd_layer_spec *spec);
-/* Which of GD_USES_… a spec gives. */
-unsigned gd_layer_spec_given(const gd_layer_spec *spec);
+/* Which of GD_USES(…) a spec gives. */
+uint64_t gd_layer_spec_given(const gd_layer_spec *spec);
+/* The names of a kind of field that is a choice, in the order of its enum and ended by NULL; NULL:
+ * it is none. */
+const char *const *gd_choice_names(gd_field_kind kind);
+/* Which of them the spec gives. */
+unsigned gd_choice_of(const gd_layer_field *field, const gd_layer_spec *spec);
 /* The name of the lowest bit: "units". */
-const char *gd_layer_use_name(unsigned use);
+const char *gd_layer_use_name(uint64_t use);
 
 typedef struct gd_layer_type gd_layer_type;
 
@@ -98,19 +115,23 @@ struct gd_layer_type {
     /* NULL reports the error already recorded. */
     gd_tensor *(*build)(const gd_layer_call *call);
     int min_inputs, max_inputs;
-    unsigned uses;                      /* GD_USES_… */
-    unsigned needs;                     /* of those, what may not be left out */
+    uint64_t uses;                      /* GD_USES(…) */
+    uint64_t needs;                     /* of those, what may not be left out */
     bool is_activation;                 /* may stand as another layer's "activation" */
     int spatial;                        /* axes behind the channels, where the type says how many */
+    bool has_layers;                    /* it makes layers of its own, named below it */
     gd_tensor *(*simple)(gd_tensor *x); /* for types that are one function of one tensor */
 };
 
 /* NULL (and no error) when there is no such type. */
 const gd_layer_type *gd_layer_type_find(const char *name);
 /* "linear, relu, …": all, or those fit for activations. */
-#define GD_LAYER_TYPES_TEXT 768
+#define GD_LAYER_TYPES_TEXT 1024
 const char *gd_layer_types_text(bool activations_only, char text[GD_LAYER_TYPES_TEXT]);
 
+/* Of sequences: nn/layer_types_sequence.c. */
+extern const gd_layer_type gd_sequence_layer_types[];
+extern const int gd_sequence_layer_type_count;
 /* Convolution, pooling, normalisation: nn/layer_types_spatial.c. */
 extern const gd_layer_type gd_spatial_layer_types[];
 extern const int gd_spatial_layer_type_count;

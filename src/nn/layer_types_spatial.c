@@ -156,15 +156,15 @@ static gd_tensor *build_instance_norm(const gd_layer_call *c)
     return gd_nn_instance_norm_with(norm_options(c));
 }
 
-#define CONV                                                                                   \
-    (GD_USES_CHANNELS | GD_USES_KERNEL | GD_USES_STRIDE | GD_USES_PADDING | GD_USES_DILATION | \
-     GD_USES_GROUPS | GD_USES_BIAS | GD_USES_INIT | GD_USES_INIT_SCALE)
-#define TRANSPOSED (CONV | GD_USES_OUTPUT_PADDING)
-#define CONV_NEEDS (GD_USES_CHANNELS | GD_USES_KERNEL)
-#define POOL       (GD_USES_KERNEL | GD_USES_STRIDE | GD_USES_PADDING | GD_USES_CEIL_MODE)
-#define MAX_POOL   (POOL | GD_USES_DILATION)
-#define AVG_POOL   (POOL | GD_USES_COUNT_PADDING)
-#define NORM       (GD_USES_EPSILON | GD_USES_AFFINE | GD_USES_BIAS)
+#define CONV                                                                    \
+    (GD_USES(CHANNELS) | GD_USES(KERNEL) | GD_USES(STRIDE) | GD_USES(PADDING) | \
+     GD_USES(DILATION) | GD_USES(GROUPS) | GD_USES(BIAS) | GD_USES(INIT) | GD_USES(INIT_SCALE))
+#define TRANSPOSED (CONV | GD_USES(OUTPUT_PADDING))
+#define CONV_NEEDS (GD_USES(CHANNELS) | GD_USES(KERNEL))
+#define POOL       (GD_USES(KERNEL) | GD_USES(STRIDE) | GD_USES(PADDING) | GD_USES(CEIL_MODE))
+#define MAX_POOL   (POOL | GD_USES(DILATION))
+#define AVG_POOL   (POOL | GD_USES(COUNT_PADDING))
+#define NORM       (GD_USES(EPSILON) | GD_USES(AFFINE) | GD_USES(BIAS))
 
 const gd_layer_type gd_spatial_layer_types[] = {
     { "conv1d", build_conv, 1, 1, CONV, CONV_NEEDS, .spatial = 1 },
@@ -173,22 +173,24 @@ const gd_layer_type gd_spatial_layer_types[] = {
     { "conv_transpose1d", build_conv_transpose, 1, 1, TRANSPOSED, CONV_NEEDS, .spatial = 1 },
     { "conv_transpose2d", build_conv_transpose, 1, 1, TRANSPOSED, CONV_NEEDS, .spatial = 2 },
     { "conv_transpose3d", build_conv_transpose, 1, 1, TRANSPOSED, CONV_NEEDS, .spatial = 3 },
-    { "max_pool1d", build_max_pool, 1, 1, MAX_POOL, GD_USES_KERNEL, .spatial = 1 },
-    { "max_pool2d", build_max_pool, 1, 1, MAX_POOL, GD_USES_KERNEL, .spatial = 2 },
-    { "max_pool3d", build_max_pool, 1, 1, MAX_POOL, GD_USES_KERNEL, .spatial = 3 },
-    { "avg_pool1d", build_avg_pool, 1, 1, AVG_POOL, GD_USES_KERNEL, .spatial = 1 },
-    { "avg_pool2d", build_avg_pool, 1, 1, AVG_POOL, GD_USES_KERNEL, .spatial = 2 },
-    { "avg_pool3d", build_avg_pool, 1, 1, AVG_POOL, GD_USES_KERNEL, .spatial = 3 },
-    { "adaptive_avg_pool", build_adaptive_avg_pool, 1, 1, GD_USES_SHAPE, GD_USES_SHAPE,
+    { "max_pool1d", build_max_pool, 1, 1, MAX_POOL, GD_USES(KERNEL), .spatial = 1 },
+    { "max_pool2d", build_max_pool, 1, 1, MAX_POOL, GD_USES(KERNEL), .spatial = 2 },
+    { "max_pool3d", build_max_pool, 1, 1, MAX_POOL, GD_USES(KERNEL), .spatial = 3 },
+    { "avg_pool1d", build_avg_pool, 1, 1, AVG_POOL, GD_USES(KERNEL), .spatial = 1 },
+    { "avg_pool2d", build_avg_pool, 1, 1, AVG_POOL, GD_USES(KERNEL), .spatial = 2 },
+    { "avg_pool3d", build_avg_pool, 1, 1, AVG_POOL, GD_USES(KERNEL), .spatial = 3 },
+    { "adaptive_avg_pool", build_adaptive_avg_pool, 1, 1, GD_USES(SHAPE), GD_USES(SHAPE),
       .simple = NULL },
-    { "adaptive_max_pool", build_adaptive_max_pool, 1, 1, GD_USES_SHAPE, GD_USES_SHAPE,
+    { "adaptive_max_pool", build_adaptive_max_pool, 1, 1, GD_USES(SHAPE), GD_USES(SHAPE),
       .simple = NULL },
     { "global_avg_pool", build_simple, 1, 1, 0, 0, .simple = gd_global_avg_pool },
     { "global_max_pool", build_simple, 1, 1, 0, 0, .simple = gd_global_max_pool },
-    { "batch_norm", build_batch_norm, 1, 1, NORM | GD_USES_MOMENTUM, 0, .simple = NULL },
-    { "layer_norm", build_layer_norm, 1, 1, NORM | GD_USES_AXES, 0, .simple = NULL },
-    { "rms_norm", build_rms_norm, 1, 1, (NORM & ~GD_USES_BIAS) | GD_USES_AXES, 0, .simple = NULL },
-    { "group_norm", build_group_norm, 1, 1, NORM | GD_USES_GROUPS, GD_USES_GROUPS, .simple = NULL },
+    { "batch_norm", build_batch_norm, 1, 1, NORM | GD_USES(MOMENTUM), 0, .simple = NULL },
+    { "layer_norm", build_layer_norm, 1, 1, NORM | GD_USES(AXES), 0, .simple = NULL },
+    { "rms_norm", build_rms_norm, 1, 1, (NORM & ~GD_USES(BIAS)) | GD_USES(AXES), 0,
+      .simple = NULL },
+    { "group_norm", build_group_norm, 1, 1, NORM | GD_USES(GROUPS), GD_USES(GROUPS),
+      .simple = NULL },
     { "instance_norm", build_instance_norm, 1, 1, NORM, 0, .simple = NULL },
 };
 const int gd_spatial_layer_type_count =

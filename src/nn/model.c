@@ -56,8 +56,8 @@ static gd_status check_count(const gd_layer_spec *spec, const gd_layer_field *fi
 
 static gd_status check_uses(const gd_layer_spec *spec, const gd_layer_type *type)
 {
-    unsigned given = gd_layer_spec_given(spec);
-    unsigned extra = given & ~type->uses, missing = type->needs & ~given;
+    uint64_t given = gd_layer_spec_given(spec);
+    uint64_t extra = given & ~type->uses, missing = type->needs & ~given;
     if (extra)
         return gd_fail(GD_ERR_INVALID, "layer \"%s\": type %s does not use \"%s\"", spec->name,
                        type->name, gd_layer_use_name(extra));
@@ -67,7 +67,7 @@ static gd_status check_uses(const gd_layer_spec *spec, const gd_layer_type *type
     gd_status status = GD_OK;
     for (unsigned i = 0; status == GD_OK && i < GD_LAYER_FIELD_COUNT; i++) {
         const gd_layer_field *field = &gd_layer_fields[i];
-        if ((given & 1u << i) && (field->kind == GD_FIELD_COUNT || field->kind == GD_FIELD_SMALL))
+        if ((given >> i & 1) && (field->kind == GD_FIELD_COUNT || field->kind == GD_FIELD_SMALL))
             status = check_count(spec, field);
     }
     return status;
@@ -239,6 +239,29 @@ static void name_layer(const gd_model_layer *layer)
     (void)gd_fail(status, "layer \"%s\" (%s): %s", layer->name, layer->type->name, message);
 }
 
+/* Whether a layer or a parameter is one of the layer `name`. */
+static bool is_below(const char *path, const char *name)
+{
+    size_t length = strlen(name);
+    return strncmp(path, name, length) == 0 && path[length] == '.';
+}
+
+/* Of a layer made of layers, whose rows stand before its own: numbers that are in none of them. And
+ * the batch axis is known in theirs, too. */
+static int64_t note_parts(gd_module *m, const char *name)
+{
+    int64_t numbers = 0;
+    for (int i = 0; i < gd_module_count(m); i++)
+        if (m->entries[i].parameter && is_below(gd_module_path(m, i), name))
+            numbers += gd_tensor_count(gd_module_tensor(m, i));
+    for (size_t i = 0; i < m->layer_count; i++)
+        if (is_below(m->layers[i].name, name)) {
+            numbers -= m->layers[i].numbers;
+            m->layers[i].output.dim[0] = GD_NN_BATCH;
+        }
+    return numbers;
+}
+
 /* Keep what the summary shows. */
 static bool note(gd_model *model, const gd_model_layer *layer, const gd_tensor *result)
 {
@@ -247,6 +270,8 @@ static bool note(gd_model *model, const gd_model_layer *layer, const gd_tensor *
         row = gd_module_layer_add(model->module, layer->name, layer->type->name);
     if (!row)
         return false;
+    if (layer->type->has_layers)
+        row->numbers = note_parts(model->module, layer->name);
     row->output = gd_tensor_shape(result);
     row->output.dim[0] = GD_NN_BATCH; /* a model knows which axis that is */
     row->activation = layer->activation ? layer->activation->name : NULL;

@@ -142,6 +142,22 @@ static gd_status read_init(const reading *r, const char *key, const json_t *valu
     return fail_kind(r, key, names);
 }
 
+/* One of the names of a choice. */
+static gd_status read_choice(const reading *r, const gd_layer_field *field, const json_t *value,
+                             unsigned *out)
+{
+    const char *name = json_string_value(value);
+    const char *const *names = gd_choice_names(field->kind);
+    char all[128] = "one of";
+    for (unsigned i = 0; names[i]; i++) {
+        *out = i;
+        if (name && strcmp(names[i], name) == 0)
+            return GD_OK;
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s %s", i ? "," : "", names[i]);
+    }
+    return fail_kind(r, field->name, all);
+}
+
 static gd_status read_axis(const reading *r, const char *key, const json_t *value, int *out)
 {
     json_int_t axis = json_integer_value(value);
@@ -165,6 +181,7 @@ static gd_status read_field(const reading *r, const gd_layer_field *field, const
     const char *key = field->name;
     void *place = gd_field_in(field, layer);
     int64_t small;
+    unsigned choice = 0;
     gd_status status;
     switch (field->kind) {
     case GD_FIELD_COUNT:
@@ -189,6 +206,18 @@ static gd_status read_field(const reading *r, const gd_layer_field *field, const
         return read_padding(r, value, layer);
     case GD_FIELD_INIT:
         return read_init(r, key, value, place);
+    case GD_FIELD_FEED_FORWARD:
+        status = read_choice(r, field, value, &choice);
+        layer->feed_forward = (gd_activation_kind)choice;
+        return status;
+    case GD_FIELD_NORM:
+        status = read_choice(r, field, value, &choice);
+        layer->norm = (gd_norm_kind)choice;
+        return status;
+    case GD_FIELD_POSITION:
+        status = read_choice(r, field, value, &choice);
+        layer->position = (gd_position_kind)choice;
+        return status;
     }
     return GD_OK;
 }

@@ -48,6 +48,10 @@ static json_t *field_value(const gd_layer_field *field, const gd_layer_spec *spe
         return spec->same ? json_string("same") : sizes_value(value, true);
     case GD_FIELD_INIT:
         return json_string(gd_init_name(*(const gd_init *)value));
+    case GD_FIELD_FEED_FORWARD:
+    case GD_FIELD_NORM:
+    case GD_FIELD_POSITION:
+        return json_string(gd_choice_names(field->kind)[gd_choice_of(field, spec)]);
     }
     return NULL;
 }
