@@ -14,6 +14,7 @@
 #define SIGMOID(x) (1 / (1 + exp(-(x))))
 #define TANH(x)    tanh(x)
 #define N(name)    name##_f64
+#define INDEPENDENT
 #include "backend/cpu/recurrent_cells.h"
 
 static const gd_recurrent_loops loops_f64 = { .forward = cell_forward_f64,

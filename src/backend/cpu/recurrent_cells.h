@@ -1,6 +1,7 @@
 /* backend/cpu/recurrent_cells.h: one row of one step of a recurrent network, forward and back: a
  * template, included by recurrent_isa.c for f32 and by recurrent.c for f64, with REAL, SIGMOID,
- * TANH and N(name) defined. The formulas are in ops/recurrent.c.
+ * TANH, N(name) and INDEPENDENT defined, which says of a loop that its arrays do not overlap: there
+ * are more of them than compilers check when they vectorise. The formulas are in ops/recurrent.c.
  */
 
 /* z [gates * w], a = h u without the bias; h and c [w] become the next; gates [kept] is kept for
@@ -71,6 +72,7 @@ static void N(cell_backward)(int cell, int64_t w, const void *gates_, const void
         }
         break;
     case GD_CELL_LSTM:
+        INDEPENDENT
         for (int64_t j = 0; j < w; j++) {
             REAL i = kept[j], f = kept[w + j], g = kept[2 * w + j], o = kept[3 * w + j];
             REAL s = TANH(c[j]), d = dc[j] + dh[j] * o * (1 - s * s);
@@ -83,6 +85,7 @@ static void N(cell_backward)(int cell, int64_t w, const void *gates_, const void
         }
         break;
     default: /* GRU */
+        INDEPENDENT
         for (int64_t j = 0; j < w; j++) {
             REAL r = kept[j], k = kept[w + j], n = kept[2 * w + j], an = kept[3 * w + j];
             REAL dn = dh[j] * (1 - k) * (1 - n * n);

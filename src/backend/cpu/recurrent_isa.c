@@ -8,6 +8,11 @@
 #define SIGMOID(x) gd_sigmoid_f32(x)
 #define TANH(x)    gd_tanh_f32(x)
 #define N(name)    name##_f32
+#if defined(__clang__)
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
 #include "backend/cpu/recurrent_cells.h"
 
 static const gd_recurrent_loops loops = { .forward = cell_forward_f32,
