@@ -40,6 +40,8 @@ static const conv_case cases[] = {
     { 1, 1, 4, 6, { 5, 6, 7 }, { 3, 2, 3 }, { 2, 1, 3 }, { 1, 1, 1 }, { 1, 2, 1 } },
     { 1, 1, 6, 16, { 1, 14, 14 }, { 1, 5, 5 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
     { 7, 1, 1, 6, { 1, 28, 28 }, { 1, 5, 5 }, { 1, 1, 1 }, { 0, 2, 2 }, { 1, 1, 1 } },
+    { 3, 2, 12, 20, { 1, 11, 10 }, { 1, 5, 5 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 2, 1 } },
+    { 5, 1, 8, 5, { 1, 9, 12 }, { 1, 3, 4 }, { 1, 1, 1 }, { 0, 1, 0 }, { 1, 1, 1 } },
     { 13, 1, 5, 70, { 1, 5, 6 }, { 1, 3, 3 }, { 1, 2, 3 }, { 0, 4, 5 }, { 1, 2, 2 } },
 };
 
@@ -280,24 +282,38 @@ static gd_tensor *conv_relu(void *user, gd_tensor *const *in)
     return gd_relu(gd_conv2d(in[0], in[1], in[2], .pad = 1));
 }
 
-/* A ReLU behind a convolution is part of its kernel, and changes no bit. */
+static gd_tensor *step_by_step(gd_tensor *const *in)
+{
+    gd_tensor *bias = gd_reshape(in[2], GD_SHAPE(-1, 1, 1));
+    return gd_relu(gd_add(gd_conv2d(in[0], in[1], NULL, .pad = 1), bias));
+}
+
+/* Bias and ReLU behind a convolution are part of its kernel, and change no bit: of wide rows, and
+ * of short ones. */
 static void test_joined_relu(void **state)
 {
     (void)state;
+    static const int64_t channel_counts[][2] = { { 3, 5 }, { 20, 16 } };
     gd_context *context = gd_open("cpu", .threads = 1);
-    gd_scope_begin(context);
-    gd_tensor *in[3] = { gd_normal(context, GD_SHAPE(2, 3, 9, 11), 0, 1, GD_F32),
-                         gd_normal(context, GD_SHAPE(5, 3, 3, 3), 0, 1, GD_F32),
-                         gd_normal(context, GD_SHAPE(5), 0, 1, GD_F32) };
-    gd_function *f = gd_compile(context, conv_relu, NULL);
-    reading eager = reading_take(conv_relu(NULL, in), "eager");
-    reading compiled = reading_take(gd_call(f, 3, in), "compiled");
-    assert_same_bits(&eager, &compiled, "relu(conv2d(x, w, b))");
-    assert_int_equal(gd_function_stats(f).kernels, 1);
-    reading_free(&eager);
-    reading_free(&compiled);
-    gd_function_release(f);
-    gd_scope_end(context);
+    for (int i = 0; i < COUNT(channel_counts); i++) {
+        const int64_t channels = channel_counts[i][0], outs = channel_counts[i][1];
+        gd_scope_begin(context);
+        gd_tensor *in[3] = { gd_normal(context, GD_SHAPE(2, channels, 9, 11), 0, 1, GD_F32),
+                             gd_normal(context, GD_SHAPE(outs, channels, 3, 3), 0, 1, GD_F32),
+                             gd_normal(context, GD_SHAPE(outs), 0, 1, GD_F32) };
+        gd_function *f = gd_compile(context, conv_relu, NULL);
+        reading plain = reading_take(step_by_step(in), "step by step");
+        reading eager = reading_take(conv_relu(NULL, in), "eager");
+        reading compiled = reading_take(gd_call(f, 3, in), "compiled");
+        assert_same_bits(&plain, &eager, "relu(conv2d(x, w) + b)");
+        assert_same_bits(&eager, &compiled, "relu(conv2d(x, w, b))");
+        assert_int_equal(gd_function_stats(f).kernels, 1);
+        reading_free(&plain);
+        reading_free(&eager);
+        reading_free(&compiled);
+        gd_function_release(f);
+        gd_scope_end(context);
+    }
     gd_close(context);
 }
 

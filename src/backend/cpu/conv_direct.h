@@ -12,6 +12,7 @@ typedef struct band_t {
     int64_t row;              /* positions from row to row */
     int64_t plane, channel;   /* numbers from phase to phase, from channel to channel */
     bool straight;            /* strips run on from row to row */
+    int64_t taken;            /* lanes for a row of positions */
 } band_t;
 
 #define DIRECT_STEPS 256 /* of the depth: a block of the definition */
@@ -96,7 +97,7 @@ static direct_fn choose_direct(int64_t left, int64_t *rows)
     return *rows = 1, direct_1;
 }
 
-/* The band's shape; false where a window is not for this path. */
+/* The band's shape; false where a window does not lie in two axes. */
 static __attribute__((noinline)) bool shape_band(const conv_t *v, band_t *b)
 {
     const window_t *w = &v->window;
@@ -119,9 +120,8 @@ static __attribute__((noinline)) bool shape_band(const conv_t *v, band_t *b)
     const int64_t by_rows = (width + LANES - 1) / LANES * LANES;
     /* Strips over row ends are stored in pieces, which weighs the more the shorter the sums. */
     b->straight = by_rows - b->row > width / (v->depth < 128 ? 4 : 16);
-    /* Packing costs about as much as sixteen rows of C. */
-    const int64_t taken = b->straight ? b->row : by_rows;
-    return w->step[1] * w->step[2] <= 16 && (taken - width) * v->m <= 16 * width;
+    b->taken = b->straight ? b->row : by_rows;
+    return true;
 }
 
 /* Rows of positions whose band fits in `room` numbers, at most `rows`; sets plane and channel. */
@@ -177,13 +177,19 @@ static __attribute__((noinline)) void list_shifts(const window_t *w, const band_
                                                   int64_t channel, int64_t step, int64_t depth,
                                                   int32_t *shift)
 {
-    for (int64_t p = 0; p < depth; p++) {
-        const int64_t tap = (step + p) % w->tap_count, c = (step + p) / w->tap_count - channel;
-        const int64_t y = w->first[1] + tap / w->taps[2] * w->gap[1] - b->low[0];
-        const int64_t x = w->first[2] + tap % w->taps[2] * w->gap[2] - b->low[1];
-        const int64_t phase = y % w->step[1] * w->step[2] + x % w->step[2];
-        shift[p] =
-            (int32_t)(c * b->channel + phase * b->plane + y / w->step[1] * b->row + x / w->step[2]);
+    const int64_t step_y = w->step[1], step_x = w->step[2];
+    int64_t c = step / w->tap_count - channel, tx = step % w->taps[2],
+            ty = step % w->tap_count / w->taps[2];
+    for (int64_t p = 0; p < depth; tx = 0) {
+        const int64_t y = w->first[1] + ty * w->gap[1] - b->low[0];
+        const int64_t row = c * b->channel + y % step_y * step_x * b->plane + y / step_y * b->row;
+        int64_t x = w->first[2] + tx * w->gap[2] - b->low[1];
+        for (; tx < w->taps[2] && p < depth; tx++, p++, x += w->gap[2])
+            shift[p] = (int32_t)(step_x == 1 ? row + x : row + x % step_x * b->plane + x / step_x);
+        if (++ty == w->taps[1]) {
+            ty = 0;
+            c++;
+        }
     }
 }
 
@@ -326,12 +332,14 @@ static void direct_part(const conv_t *v, const band_t *shape, int64_t row, int64
     }
 }
 
-/* Whether a row of positions at least fits in a band. */
+/* Whether it pays, and some rows of positions fit in a band. Packing costs about as much as sixteen
+ * rows of C. */
 static bool use_direct(const conv_t *v, band_t *b)
 {
-    if (!shape_band(v, b))
-        return false;
     const window_t *w = &v->window;
+    if (!shape_band(v, b) || w->step[1] * w->step[2] > 16 ||
+        (b->taken - w->count[2]) * v->m > 16 * w->count[2])
+        return false;
     const int64_t block_size = (int64_t)(gd_gemm_block_bytes() / sizeof(float));
     const int64_t channels = LEAST(v->depth / w->tap_count, GD_GEMM_KC / w->tap_count + 2);
     return fit_band(w, b, channels, w->count[1], block_size / 2) >= LEAST(4, w->count[1]);

@@ -215,6 +215,7 @@ static void conv_part(const conv_t *v, int64_t row, int64_t m, int64_t column, i
 }
 
 #include "backend/cpu/conv_direct.h"
+#include "backend/cpu/conv_lanes.h"
 
 /* No steps: C is the bias, or 0. */
 static __attribute__((noinline)) void conv_fill(const conv_t *v, int64_t n)
@@ -237,8 +238,8 @@ typedef struct conv_work {
     conv_t first;                                     /* of group 0 */
     int64_t group_data, group_a, group_c, group_bias; /* from one group to the next */
     int64_t n;                                        /* columns */
-    bool direct;
-    band_t band; /* when direct */
+    bool direct, lanes;                               /* the path; else by packing */
+    band_t band;                                      /* of those two */
     int64_t row_parts, column_parts;
 } conv_work;
 
@@ -258,13 +259,16 @@ static void conv_pieces(void *context, int64_t begin, int64_t end, int thread)
             v.bias += group * work->group_bias;
         const int64_t row = v.m * i / work->row_parts;
         const int64_t m = v.m * (i + 1) / work->row_parts - row;
+        const bool by_lines = work->direct || work->lanes;
         const int64_t tiles =
-            work->direct ? work->n / v.window.count[2] : (work->n + COLUMNS_MAX - 1) / COLUMNS_MAX;
+            by_lines ? work->n / v.window.count[2] : (work->n + COLUMNS_MAX - 1) / COLUMNS_MAX;
         const int64_t tile = tiles * j / work->column_parts,
                       tile_end = tiles * (j + 1) / work->column_parts;
         if (m <= 0 || tile_end <= tile)
             continue;
-        if (work->direct) {
+        if (work->lanes) {
+            lanes_part(&v, &work->band, tile, tile_end - tile, (float *)(void *)block);
+        } else if (work->direct) {
             direct_part(&v, &work->band, row, m, tile, tile_end - tile, (float *)(void *)block);
         } else {
             const int64_t column = tile * COLUMNS_MAX,
@@ -293,8 +297,13 @@ static void conv_run(conv_work *work)
         .m = v->m, .n = work->n, .k = v->depth, .threads = work->args->threads
     };
     const int threads = gd_gemm_threads(&size, groups);
-    work->direct = use_direct(v, &work->band);
+    work->lanes = use_lanes(v, &work->band);
+    work->direct = !work->lanes && use_direct(v, &work->band);
     gd_gemm_divide(v->m, work->n, LANES, groups, threads, &work->row_parts, &work->column_parts);
+    if (work->lanes) { /* which takes all rows together */
+        work->column_parts *= work->row_parts;
+        work->row_parts = 1;
+    }
     gd_parallel_for(threads, groups * work->row_parts * work->column_parts, 1, conv_pieces, work);
 }
 
@@ -322,6 +331,12 @@ static __attribute__((noinline)) void set_forward_window(const gd_conv_args *arg
 void GD_ISA_NAME(gd_conv_forward_f32)(const gd_conv_args *args)
 {
     const gd_conv_sizes *s = &args->s;
+#if defined(GD_ISA_AVX512_BUILD)
+    if (is_narrow(args, s->o, s->c * s->taps, s->out[2])) {
+        gd_conv_forward_f32_avx2(args);
+        return;
+    }
+#endif
     conv_work work = { .args = args,
                        .group_data = s->c * s->in_plane,
                        .group_a = s->o * s->c * s->taps,
@@ -404,6 +419,12 @@ void GD_ISA_NAME(gd_conv_grad_input_f32)(const gd_conv_args *args)
 {
     const gd_conv_sizes *s = &args->s;
     const int64_t *stride = args->attr->stride;
+#if defined(GD_ISA_AVX512_BUILD)
+    if (is_narrow(args, s->c, s->o * s->taps, s->in[2])) {
+        gd_conv_grad_input_f32_avx2(args);
+        return;
+    }
+#endif
     conv_work work = { .args = args,
                        .group_data = s->o * s->out_plane,
                        .group_a = s->o * s->c * s->taps,

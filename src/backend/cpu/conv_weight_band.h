@@ -2,16 +2,8 @@
  * the part of the image that a block of positions sees is copied once, with its padding, to a band,
  * and the micro-kernel reads every window row out of it, at an address of its own. So no row is
  * packed, of which there are as many copies of the image as taps. Included by conv_grad_weight.h.
- * Start at multiply_band.
+ * The micro-kernel is in conv_band_tile.h. Start at multiply_band.
  */
-
-/* The height of a tile of one vector, and the tallest. One of two is ROWS_MAX high. */
-#define BAND_ROWS 14
-
-/* Positions that follow each other: where in the band the first one's window begins. */
-typedef struct stretch_t {
-    int64_t from, count;
-} stretch_t;
 
 typedef struct weight_band {
     float *data;               // [channels, plane]
@@ -82,69 +74,6 @@ static void fill_weight_band(const window_t *w, weight_band *b, int64_t position
     }
 }
 
-typedef struct band_tile_t {
-    const weight_band *band;
-    int64_t step;             /* in the band, from position to position */
-    int64_t shift[BAND_ROWS]; /* of each window row */
-    const float *b;           // [depth, vectors]
-    float *c;                 // [rows, vectors]
-    int64_t c_row;
-    bool accumulate;
-} band_tile_t;
-
-GD_SIMD_INLINE void band_body(const band_tile_t *t, const int rows, const int vecs)
-{
-    VEC sum[BAND_ROWS][VECS_MAX];
-    UNROLL
-    for (int i = 0; i < rows; i++) {
-        UNROLL
-        for (int v = 0; v < vecs; v++)
-            sum[i][v] = V(zero)();
-    }
-    const float *b = t->b;
-    const int64_t *shift = t->shift;
-    for (int k = 0; k < t->band->many; k++) {
-        const float *x = t->band->data + t->band->stretches[k].from;
-        for (int64_t p = t->band->stretches[k].count; p > 0; p--) {
-            VEC bv[VECS_MAX];
-            UNROLL
-            for (int v = 0; v < vecs; v++)
-                bv[v] = V(load)(b + v * LANES);
-            UNROLL
-            for (int i = 0; i < rows; i++) {
-                const VEC xv = V(set1)(x[shift[i]]);
-                UNROLL
-                for (int v = 0; v < vecs; v++)
-                    sum[i][v] = V(fma)(xv, bv[v], sum[i][v]);
-            }
-            x += t->step;
-            b += vecs * LANES;
-            /* Kept where the compiler likes: with two narrow multiply-adds a cycle, reading them
-             * anew takes the ports that x needs. With one wide one it is best. */
-            if (LANES == 16)
-                OPAQUE(shift);
-        }
-    }
-    float *c = t->c;
-    UNROLL
-    for (int i = 0; i < rows; i++, c += t->c_row) {
-        UNROLL
-        for (int v = 0; v < vecs; v++)
-            V(store)
-        (c + v * LANES, t->accumulate ? V(add)(V(load)(c + v * LANES), sum[i][v]) : sum[i][v]);
-    }
-}
-
-static void band_tile_1(const band_tile_t *t)
-{
-    band_body(t, BAND_ROWS, 1);
-}
-
-static void band_tile_2(const band_tile_t *t)
-{
-    band_body(t, ROWS_MAX, 2);
-}
-
 /* One block of positions: all rows of the part against all columns. Rows beyond the last are
  * computed as the last one is, into sums that nobody reads. */
 static void multiply_band(const weight_part *part, weight_band *band, int64_t position,
@@ -152,12 +81,15 @@ static void multiply_band(const weight_part *part, weight_band *band, int64_t po
 {
     const window_t *w = part->window;
     fill_weight_band(w, band, position, depth);
-    band_tile_t t = {
-        .band = band, .step = w->step[2], .c_row = part->sums_row, .accumulate = position > 0
-    };
+    band_tile_t t = { .band = band->data,
+                      .stretches = band->stretches,
+                      .many = band->many,
+                      .step = w->step[2],
+                      .c_row = part->sums_row,
+                      .accumulate = position > 0 };
     for (int64_t j = 0; j < part->sums_row; j += COLUMNS_MAX) {
-        const bool two = part->sums_row - j >= COLUMNS_MAX;
-        const int64_t height = two ? ROWS_MAX : BAND_ROWS;
+        int64_t height;
+        const band_fn kernel = choose_band_tile(part->sums_row - j, &height);
         t.b = part->block + j * depth;
         for (int64_t i = 0; i < part->m; i += height) {
             for (int64_t k = 0; k < height; k++) {
@@ -168,7 +100,7 @@ static void multiply_band(const weight_part *part, weight_band *band, int64_t po
                              tap % w->taps[2] * w->gap[2];
             }
             t.c = part->sums + i * part->sums_row + j;
-            (two ? band_tile_2 : band_tile_1)(&t);
+            kernel(&t);
         }
     }
 }

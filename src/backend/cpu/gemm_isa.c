@@ -68,6 +68,7 @@
 #include "backend/cpu/gemm_vector.h"
 #include "backend/cpu/gemm_driver.h"
 #include "backend/cpu/conv_window.h"
+#include "backend/cpu/conv_band_tile.h"
 #include "backend/cpu/conv_driver.h"
 #include "backend/cpu/conv_grad_weight.h"
 #undef REAL

@@ -1,0 +1,144 @@
+/* backend/cpu/conv_lanes.h: convolution, and its gradient by the input, where there are few
+ * channels in C and rows of positions are short, as in the second layer of LeNet: channels of C lie
+ * in the lanes of vectors, and a tile's rows are positions, which may go over the ends of rows at
+ * no cost. Included by conv_driver.h. Start at lanes_part.
+ */
+
+#define LANES_DEPTH    1024
+#define LANES_COLUMNS  (2 * COLUMNS_MAX)
+#define LANES_BLOCKS   (LANES_DEPTH / GD_GEMM_KC)
+#define LANES_LEAST    64 /* steps that are worth transposing the result */
+#define LANES_PANEL    (COLUMNS_MAX * A_PANEL_ROW)
+#define LANES_WIDTH(m) (((m) + LANES - 1) / LANES * LANES)
+
+/* Whether it pays: lanes that hold nothing, against those of a row of positions and four for
+ * vectors that begin anywhere. All channels of an image fit in a band, behind the weights. */
+static bool use_lanes(const conv_t *v, band_t *b)
+{
+    const window_t *w = &v->window;
+    const int64_t wide = LANES_WIDTH(v->m);
+    if (!shape_band(v, b) || !v->c_plain || w->step[1] * w->step[2] != 1 ||
+        v->depth < LANES_LEAST || v->depth > LANES_DEPTH || wide > LANES_COLUMNS ||
+        5 * wide * w->count[2] >= 4 * (v->m + 4) * b->taken)
+        return false;
+    const int64_t room = (int64_t)(gd_gemm_block_bytes() / sizeof(float));
+    return fit_band(w, b, v->depth / w->tap_count, w->count[1],
+                    room - wide * v->depth - LANES_PANEL) == w->count[1];
+}
+
+/* The steps of each block of the depth as stretches. */
+typedef struct lanes_steps {
+    stretch_t stretches[LANES_DEPTH];
+    int first[LANES_BLOCKS + 1];
+} lanes_steps;
+
+static void list_stretches(const conv_t *v, const band_t *b, lanes_steps *steps)
+{
+    int32_t shift[GD_GEMM_KC];
+    int many = 0, block = 0;
+    for (int64_t step = 0; step < v->depth; step += GD_GEMM_KC) {
+        const int64_t depth = LEAST(v->depth - step, GD_GEMM_KC);
+        list_shifts(&v->window, b, 0, step, depth, shift);
+        steps->first[block++] = many;
+        for (int64_t p = 0; p < depth; p++)
+            if (p > 0 && shift[p] - shift[p - 1] == v->window.gap[2])
+                steps->stretches[many - 1].count++;
+            else
+                steps->stretches[many++] = (stretch_t){ shift[p], 1 };
+    }
+    steps->first[block] = many;
+}
+
+/* A transposed: for each panel of columns of C^T, [depth, its width]. */
+static void pack_lanes(const conv_t *v, float *panel, float *to)
+{
+    for (int64_t j = 0; j < v->m; j += COLUMNS_MAX) {
+        const int64_t rows = LEAST(v->m - j, COLUMNS_MAX), wide = LANES_WIDTH(rows);
+        for (int64_t step = 0; step < v->depth; step += GD_GEMM_KC) {
+            const int64_t depth = LEAST(v->depth - step, GD_GEMM_KC);
+            pack_weight(v, j, rows, step, depth, panel);
+            pack_transposed_f32(to, wide, panel, A_PANEL_ROW, depth, rows);
+            to += depth * wide;
+        }
+    }
+}
+
+/* sums [count, COLUMNS_MAX] -> rows [row, row+rows) of C, from `c` on. */
+static void store_lanes(const conv_t *v, const float *sums, int64_t count, int64_t row,
+                        int64_t rows, float *c)
+{
+    for (int64_t i = 0; i < count; i += LANES)
+        for (int64_t j = 0; j < rows; j += LANES) {
+            const VMASK mask = V(mask_first)(LEAST(count - i, LANES));
+            VEC square[LANES];
+            UNROLL
+            for (int k = 0; k < LANES; k++)
+                square[k] = V(load)(sums + LEAST(i + k, count - 1) * COLUMNS_MAX + j);
+            V(transpose)(square);
+            for (int64_t k = 0; k < LEAST(rows - j, LANES); k++) {
+                VEC x = square[k];
+                if (v->bias)
+                    x = V(add)(x, V(set1)(v->bias[row + j + k]));
+                if (v->relu)
+                    x = V(relu)(x);
+                V(store_masked)(c + (row + j + k) * v->c_row + i, mask, x);
+            }
+        }
+}
+
+/* Positions of `lines` rows whose band is in place, for the columns of C^T from j on. */
+static void lanes_columns(const conv_t *v, const band_t *b, const lanes_steps *steps, int64_t j,
+                          int64_t lines, const float *weight, const float *band, float *c)
+{
+    float sums[BAND_ROWS * COLUMNS_MAX];
+    const int64_t width = v->window.count[2], rows = LEAST(v->m - j, COLUMNS_MAX);
+    const int64_t wide = LANES_WIDTH(rows);
+    int64_t height, y = 0, x = 0;
+    const band_fn kernel = choose_band_tile(wide, &height);
+    band_tile_t t = { .band = band, .step = v->window.gap[2], .c = sums, .c_row = COLUMNS_MAX };
+    for (int64_t at = 0; at < lines * width; at += height) {
+        const int64_t count = LEAST(lines * width - at, height);
+        for (int64_t k = 0; k < height; k++) { /* past the end: the last position again */
+            t.shift[k] = y * b->row + x;
+            if (k + 1 < count && ++x == width)
+                x = 0, y++;
+        }
+        if (++x == width)
+            x = 0, y++;
+        for (int64_t step = 0; step < v->depth; step += GD_GEMM_KC) {
+            const int block = (int)(step / GD_GEMM_KC);
+            t.stretches = steps->stretches + steps->first[block];
+            t.many = steps->first[block + 1] - steps->first[block];
+            t.b = weight + j * v->depth + step * wide;
+            t.accumulate = step > 0;
+            kernel(&t);
+        }
+        store_lanes(v, sums, count, j, rows, c + at);
+    }
+}
+
+/* Rows [line, line+lines) of positions counted through the batch, all rows of C. */
+static __attribute__((noinline)) void lanes_part(const conv_t *v, const band_t *b, int64_t line,
+                                                 int64_t lines, float *block)
+{
+    const window_t *w = &v->window;
+    float *panel = block + LANES_WIDTH(v->m) * v->depth, *band = panel + LANES_PANEL;
+    lanes_steps steps;
+    list_stretches(v, b, &steps);
+    pack_lanes(v, panel, block);
+    for (int64_t at = line, rows; at < line + lines; at += rows) {
+        const int64_t n = at / w->count[1], y = at % w->count[1];
+        rows = LEAST(w->count[1] - y, line + lines - at);
+        copy_band(w, b, n, 0, v->depth / w->tap_count, y, rows, band);
+        for (int64_t j = 0; j < v->m; j += COLUMNS_MAX)
+            lanes_columns(v, b, &steps, j, rows, block, band, v->c + n * v->c_n + y * w->count[2]);
+    }
+}
+
+/* Whether AVX2's narrower vectors suit: they do twice as many multiply-adds in the same time. */
+static inline bool is_narrow(const gd_conv_args *args, int64_t m, int64_t depth, int64_t width)
+{
+    const int64_t *stride = args->attr->stride;
+    return m <= VF32_LANES / 2 && width <= VF32_LANES && depth >= LANES_LEAST &&
+           stride[0] * stride[1] * stride[2] == 1 && args->s.in[0] * args->s.kernel[0] == 1;
+}
