@@ -7,14 +7,9 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "compile/place.h"
 
 enum { ALIGNMENT = 64 };
-
-typedef struct buffer {
-    size_t bytes, offset;
-    int32_t first, last; /* steps between which it is alive, inclusive */
-    int32_t value;
-} buffer;
 
 static size_t rounded(size_t bytes)
 {
@@ -82,42 +77,15 @@ static int32_t taken_over(const gd_ir *ir, const int32_t *last, const bool *is_t
 
 static int by_size(const void *a, const void *b)
 {
-    const buffer *x = a, *y = b;
+    const gd_plan_buffer *x = a, *y = b;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return x->value < y->value ? -1 : 1;
 }
 
-/* Place buffers[i] among those before it, which are in `placed` by rising offset: the first gap
- * between neighbours in time that is wide enough. */
-static size_t place(buffer *buffers, size_t i, buffer **placed)
-{
-    buffer *b = &buffers[i];
-    size_t at = 0;
-    for (size_t k = 0; k < i; k++) {
-        if (at + b->bytes <= placed[k]->offset)
-            break; /* all that follow lie higher still */
-        size_t end = placed[k]->offset + placed[k]->bytes;
-        if (end > at && placed[k]->first <= b->last && b->first <= placed[k]->last)
-            at = end;
-    }
-    b->offset = at;
-    size_t low = 0, high = i; /* where it belongs in `placed` */
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (placed[middle]->offset <= at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    memmove(placed + low + 1, placed + low, (i - low) * sizeof *placed);
-    placed[low] = b;
-    return at + b->bytes;
-}
-
 /* The most bytes alive at any step, by a sweep over changes; at each step in each_step [steps],
  * where it is not NULL. */
-static size_t most_alive(const buffer *buffers, size_t count, size_t steps, size_t *change,
+static size_t most_alive(const gd_plan_buffer *buffers, size_t count, size_t steps, size_t *change,
                          size_t *each_step)
 {
     /* change[2*s] begins, change[2*s+1] ends */
@@ -139,7 +107,7 @@ static size_t most_alive(const buffer *buffers, size_t count, size_t steps, size
 /* One buffer for each memory; an op that takes over another's extends that. owner[i]: whose buffer
  * root i uses. */
 static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner, bool *is_taken,
-                           buffer *buffers)
+                           gd_plan_buffer *buffers)
 {
     size_t n = 0;
     int32_t end = (int32_t)ir->count - 1;
@@ -157,12 +125,12 @@ static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner,
         }
         bool forever = v->is_output || v->is_constant;
         owner[i] = (int32_t)n;
-        buffers[n++] = (buffer){ .bytes = rounded(gd_layout_bytes(&v->layout)),
-                                 .first = v->is_constant     ? 0
-                                          : gd_ir_is_part(v) ? v->in[0]
-                                                             : (int32_t)i,
-                                 .last = forever ? end : last[i],
-                                 .value = (int32_t)i };
+        buffers[n++] = (gd_plan_buffer){ .bytes = rounded(gd_layout_bytes(&v->layout)),
+                                         .first = v->is_constant     ? 0
+                                                  : gd_ir_is_part(v) ? v->in[0]
+                                                                     : (int32_t)i,
+                                         .last = forever ? end : last[i],
+                                         .value = (int32_t)i };
     }
     return n;
 }
@@ -171,7 +139,7 @@ static gd_status sweep(const gd_ir *ir, size_t *bytes, size_t *each_step)
 {
     size_t count = ir->count + 1;
     int32_t *last = gd_alloc(count * sizeof *last), *owner = gd_alloc(count * sizeof *owner);
-    buffer *buffers = gd_alloc(count * sizeof *buffers);
+    gd_plan_buffer *buffers = gd_alloc(count * sizeof *buffers);
     size_t *change = gd_alloc_zero(2 * count, sizeof *change);
     bool *is_taken = gd_alloc_zero(count, sizeof *is_taken);
     gd_status status = GD_ERR_MEMORY;
@@ -204,15 +172,14 @@ gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
 {
     size_t count = ir->count + 1;
     int32_t *last = gd_alloc(count * sizeof *last), *owner = gd_alloc(count * sizeof *owner);
-    buffer *buffers = gd_alloc(count * sizeof *buffers),
-           **placed = gd_alloc(count * sizeof *placed);
+    gd_plan_buffer *buffers = gd_alloc(count * sizeof *buffers);
     size_t *change = gd_alloc_zero(2 * count, sizeof *change),
            *offset = gd_alloc(count * sizeof *offset);
     size_t *place_of = gd_alloc(count * sizeof *place_of);
     bool *is_taken = gd_alloc_zero(count, sizeof *is_taken);
     *plan = (gd_memory_plan){ .offset = offset };
     gd_status status = GD_ERR_MEMORY;
-    if (last && owner && buffers && placed && change && offset && place_of && is_taken) {
+    if (last && owner && buffers && change && offset && place_of && is_taken) {
         find_last_reads(ir, last);
         size_t n = make_buffers(ir, last, owner, is_taken, buffers);
         plan->live_bytes = most_alive(buffers, n, ir->count, change, NULL);
@@ -222,22 +189,17 @@ gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
             change[i] = (size_t)buffers[i].value; /* reused: identity before sorting */
         }
         qsort(buffers, n, sizeof *buffers, by_size);
-        for (size_t i = 0; i < n; i++) {
-            size_t end = place(buffers, i, placed);
-            plan->bytes = end > plan->bytes ? end : plan->bytes;
-        }
+        status = gd_place(buffers, n, ir->count, &plan->bytes);
         for (size_t i = 0; i < ir->count; i++)
             place_of[i] = GD_NO_OFFSET;
         for (size_t i = 0; i < n; i++)
             place_of[buffers[i].value] = buffers[i].offset;
         for (size_t i = 0; i < ir->count; i++)
             offset[i] = owner[i] < 0 ? GD_NO_OFFSET : place_of[change[owner[i]]];
-        status = GD_OK;
     }
     gd_free(last);
     gd_free(owner);
     gd_free(buffers);
-    gd_free(placed);
     gd_free(change);
     gd_free(place_of);
     gd_free(is_taken);

@@ -52,6 +52,7 @@ typedef struct walk {
     gd_order order;
     gd_tensor **grads; /* [order.count] */
     bool *wanted;      /* [order.count] the nodes' */
+    bool *is_target;   /* [order.count] */
     uint64_t generation;
 } walk;
 
@@ -152,7 +153,7 @@ static void mark_wanted(walk *w, gd_tensor *const *targets, int count)
     }
     for (int i = 0; i < count; i++)
         if (targets[i]->mark == w->context->generation)
-            targets[i]->wanted = true;
+            targets[i]->wanted = w->is_target[targets[i]->slot] = true;
     for (size_t i = 0; i < w->order.count; i++) {
         gd_tensor *t = w->order.nodes[i];
         for (int j = 0; j < t->n_inputs && !t->wanted; j++)
@@ -190,6 +191,7 @@ static void walk_end(walk *w)
         gd_release(w->grads[i]);
     gd_free(w->grads);
     gd_free(w->wanted);
+    gd_free(w->is_target);
     gd_order_free(&w->order);
 }
 
@@ -202,7 +204,8 @@ static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *co
         return GD_ERR_MEMORY;
     w->grads = gd_alloc_zero(w->order.count + 1, sizeof(gd_tensor *));
     w->wanted = gd_alloc_zero(w->order.count + 1, sizeof(bool));
-    if (!w->grads || !w->wanted)
+    w->is_target = gd_alloc_zero(w->order.count + 1, sizeof(bool));
+    if (!w->grads || !w->wanted || !w->is_target)
         return GD_ERR_MEMORY;
     w->generation = w->context->generation;
     mark_wanted(w, targets, target_count);
@@ -223,7 +226,7 @@ static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *co
             return GD_ERR_MEMORY;
         ok = step_back(w, r, g);
         (void)gd_scope_end(w->context);
-        if (!is_among(targets, target_count, r)) {
+        if (!w->is_target[i]) {
             gd_release(g);
             w->grads[i] = NULL;
         }
