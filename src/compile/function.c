@@ -43,8 +43,11 @@ struct gd_function {
     int n_results;
     size_t result_capacity;
     gd_trace *trace;    /* of the call at hand; between calls, room for the next */
-    gd_tensor **places; /* the placeholders of its arguments */
+    gd_tensor **places; /* [n_places] the placeholders of its arguments, held */
+    int n_places;
     size_t place_capacity;
+    gd_tensor **last_outputs; /* of the recording before (GD_MODE_LAZY), to compare with */
+    size_t last_output_count, last_output_capacity;
     gd_structure structure; /* of the trace (GD_MODE_LAZY) */
     uint64_t calls, traces, evictions;
 };
@@ -65,9 +68,16 @@ static void release_results(gd_function *function)
         gd_release(function->results[--function->n_results]);
 }
 
+static void release_places(gd_function *function)
+{
+    while (function->n_places)
+        gd_release(function->places[--function->n_places]);
+}
+
 static void destroy(void *object)
 {
     gd_function *function = object;
+    release_places(function);
     release_results(function);
     gd_free(function->results);
     for (size_t i = 0; i < function->count; i++)
@@ -78,6 +88,7 @@ static void destroy(void *object)
     gd_free(function->trace);
     gd_structure_free(&function->structure);
     gd_free(function->places);
+    gd_free(function->last_outputs);
     gd_free(function);
 }
 
@@ -209,22 +220,47 @@ static bool add_result(gd_trace *trace, gd_tensor *result)
     return true;
 }
 
+/* Whether the placeholders of the recording before will do. */
+static bool have_places(const gd_function *function, int count, gd_tensor *const *inputs)
+{
+    bool same = function->n_places == count;
+    for (int i = 0; same && i < count; i++)
+        same = function->places[i]->requires_grad == inputs[i]->requires_grad &&
+               same_layout(&function->places[i]->layout, &inputs[i]->layout);
+    return same;
+}
+
+/* Placeholders, and a trace that begins: where all is as before it expects the same ops again. */
+static bool begin_recording(gd_function *function, int count, gd_tensor *const *inputs)
+{
+    if (!function->trace)
+        function->trace = gd_alloc_zero(1, sizeof *function->trace);
+    if (!function->trace || !gd_grow((void **)&function->places, &function->place_capacity,
+                                     (size_t)count + 1, sizeof(gd_tensor *)))
+        return false;
+    if (have_places(function, count, inputs)) {
+        gd_trace_rewind(function->trace);
+        return true;
+    }
+    gd_trace_reset(function->trace);
+    release_places(function);
+    for (int i = 0; i < count; i++) {
+        gd_tensor *place = placeholder(function->context, function->trace, inputs[i]);
+        if (!place)
+            return false;
+        function->places[function->n_places++] = gd_retain(place);
+    }
+    return true;
+}
+
 /* Run the body with recording on, in a scope of its own that is left open for end_recording to end.
  */
 static bool record(gd_function *function, int count, gd_tensor *const *inputs)
 {
     gd_context *context = function->context;
-    if (!function->trace)
-        function->trace = gd_alloc_zero(1, sizeof *function->trace);
-    gd_trace *trace = function->trace;
-    if (!trace || !gd_grow((void **)&function->places, &function->place_capacity, (size_t)count + 1,
-                           sizeof(gd_tensor *)))
+    if (!begin_recording(function, count, inputs))
         return false;
-    for (int i = 0; i < count; i++) {
-        function->places[i] = placeholder(context, trace, inputs[i]);
-        if (!function->places[i])
-            return false;
-    }
+    gd_trace *trace = function->trace;
     gd_scope *scope = context->scope;
     int no_grad = context->no_grad;
     context->trace = trace;
@@ -247,11 +283,62 @@ static bool record(gd_function *function, int count, gd_tensor *const *inputs)
     return result && add_result(trace, result);
 }
 
-static void end_recording(gd_function *function)
+/* What was recorded lazily is kept, to be recognised. */
+static void end_recording(gd_function *function, bool keep)
 {
-    if (function->trace)
+    if (!keep && function->trace)
         gd_trace_reset(function->trace);
+    if (!keep || !function->trace)
+        release_places(function);
     (void)gd_scope_end(function->context);
+}
+
+/* Whether the recording is, node by node, the one before, and so the current plan's. */
+static bool is_repeated(const gd_function *function)
+{
+    const gd_trace *trace = function->trace;
+    return trace->known == trace->count && trace->output_count == function->last_output_count &&
+           memcmp(trace->outputs, function->last_outputs,
+                  trace->output_count * sizeof(gd_tensor *)) == 0;
+}
+
+static bool note_outputs(gd_function *function)
+{
+    const gd_trace *trace = function->trace;
+    function->last_output_count = 0;
+    if (!gd_grow((void **)&function->last_outputs, &function->last_output_capacity,
+                 trace->output_count, sizeof(gd_tensor *)))
+        return false;
+    memcpy(function->last_outputs, trace->outputs, trace->output_count * sizeof(gd_tensor *));
+    function->last_output_count = trace->output_count;
+    return true;
+}
+
+static entry *find_structure(gd_function *function, int count, gd_tensor *const *inputs)
+{
+    for (size_t i = 0; i < function->count; i++) {
+        entry *e = &function->entries[i];
+        if (fits(e, function->context, count, inputs) &&
+            gd_structure_equal(&e->structure, &function->structure))
+            return e;
+    }
+    return NULL;
+}
+
+/* The plan made before of what was recorded (GD_MODE_LAZY), if there is one. */
+static gd_status recognise(gd_function *function, int count, gd_tensor *const *inputs, entry **e)
+{
+    entry *current = function->current;
+    if (current && is_repeated(function) && fits(current, function->context, count, inputs)) {
+        *e = current;
+        return GD_OK;
+    }
+    if (!note_outputs(function) ||
+        gd_structure_take(&function->structure, function->context, function->trace,
+                          function->places, count) != GD_OK)
+        return GD_ERR_MEMORY;
+    *e = find_structure(function, count, inputs);
+    return GD_OK;
 }
 
 static gd_plan *plan_trace(const gd_function *function, int count)
@@ -330,17 +417,6 @@ static entry *add_plan(gd_function *function, int count, gd_tensor *const *input
     return e;
 }
 
-static entry *find_structure(gd_function *function, int count, gd_tensor *const *inputs)
-{
-    for (size_t i = 0; i < function->count; i++) {
-        entry *e = &function->entries[i];
-        if (fits(e, function->context, count, inputs) &&
-            gd_structure_equal(&e->structure, &function->structure))
-            return e;
-    }
-    return NULL;
-}
-
 /* Record the body, and find or make the plan of the recording. */
 static entry *record_plan(gd_function *function, int count, gd_tensor *const *inputs)
 {
@@ -350,14 +426,12 @@ static entry *record_plan(gd_function *function, int count, gd_tensor *const *in
     function->traces++;
     entry *e = NULL;
     bool ok = record(function, count, inputs);
-    if (ok && function->mode == GD_MODE_LAZY) {
-        ok = gd_structure_take(&function->structure, function->context, function->trace,
-                               function->places, count) == GD_OK;
-        e = ok ? find_structure(function, count, inputs) : NULL;
-    }
+    bool is_lazy = function->mode == GD_MODE_LAZY;
+    if (ok && is_lazy)
+        ok = recognise(function, count, inputs, &e) == GD_OK;
     if (ok && !e)
         e = add_plan(function, count, inputs, start);
-    end_recording(function);
+    end_recording(function, e && is_lazy);
     return e;
 }
 

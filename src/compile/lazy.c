@@ -1,5 +1,6 @@
 /* compile/lazy.c: the structure of a trace as a list of words, so that a body that is recorded anew
- * at every call can run as a plan made before (GD_MODE_LAZY). Two traces with equal lists, on
+ * at every call can run as a plan made before (GD_MODE_LAZY), where the recording is not simply the
+ * one before once more (gd_trace_repeat). Two traces with equal lists, on
  * inputs of one signature, make the same program: every op with its attribute, each operand by its
  * number in the trace, by the argument it is, or by the tensor outside that it is. (A plan holds on
  * to those tensors, so an address means one tensor for as long as the plan lives.) */

@@ -138,6 +138,22 @@ static gd_tensor *build(gd_context *context, const gd_op *op, int n, gd_tensor *
     return t;
 }
 
+/* Recording what was recorded before: the same node, with no work. Whether it requires a gradient
+ * is decided as in build(). */
+static gd_tensor *repeat(gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs,
+                         const void *attr)
+{
+    gd_trace *trace = context->trace;
+    if (trace->count >= trace->known)
+        return NULL;
+    bool requires_grad = false;
+    if (op->vjp && context->no_grad == 0 &&
+        gd_dtype_is_float(trace->nodes[trace->count]->layout.dtype))
+        for (int i = 0; i < n; i++)
+            requires_grad |= inputs[i]->requires_grad;
+    return gd_trace_repeat(trace, op, n, inputs, attr, requires_grad);
+}
+
 gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *inputs,
                     const void *attr)
 {
@@ -158,6 +174,9 @@ gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *i
     if (context->differentiating && !(context->trace && context->trace->is_resumed) &&
         check_versions(context->differentiating, n, inputs) != GD_OK)
         return NULL;
+    gd_tensor *again = context->trace ? repeat(context, op, n, inputs, attr) : NULL;
+    if (again)
+        return again;
     gd_layout layout;
     if (gd_op_infer(op, n, layouts, attr, &layout) != GD_OK)
         return NULL;

@@ -4,16 +4,51 @@
 
 #include <gradus/compile.h>
 
+#include <string.h>
+
 #include "base/memory.h"
+
+/* Users before their inputs, so that nodes die one at a time. */
+static void forget_from(gd_trace *trace, size_t from)
+{
+    for (size_t i = trace->known > trace->count ? trace->known : trace->count; i-- > from;)
+        gd_release(trace->nodes[i]);
+    trace->count = trace->count < from ? trace->count : from;
+    trace->known = 0;
+}
 
 gd_status gd_trace_record(gd_trace *trace, gd_tensor *node)
 {
+    if (trace->known > trace->count)
+        forget_from(trace, trace->count);
     if (!gd_grow((void **)&trace->nodes, &trace->capacity, trace->count + 1, sizeof(gd_tensor *))) {
         trace->failed = true;
         return GD_ERR_MEMORY;
     }
     trace->nodes[trace->count++] = gd_retain(node);
     return GD_OK;
+}
+
+gd_tensor *gd_trace_repeat(gd_trace *trace, const gd_op *op, int n, gd_tensor *const *inputs,
+                           const void *attr, bool requires_grad)
+{
+    if (trace->count >= trace->known)
+        return NULL;
+    gd_tensor *t = trace->nodes[trace->count];
+    bool same = t->op == op && t->n_inputs == n && t->requires_grad == requires_grad &&
+                t->region == t->context->region;
+    for (int i = 0; same && i < n; i++)
+        same = t->inputs[i] == inputs[i];
+    if (!same || (op->attr_size && memcmp(t->attr, attr, op->attr_size) != 0)) {
+        forget_from(trace, trace->count);
+        return NULL;
+    }
+    for (int i = 0; i < n; i++)
+        t->versions[i] = inputs[i]->storage ? inputs[i]->storage->version : 0;
+    t->id = t->context->next_id++;
+    t->replaced = false;
+    trace->count++;
+    return t;
 }
 
 gd_tensor *gd_output(gd_tensor *t)
@@ -30,17 +65,30 @@ gd_tensor *gd_output(gd_tensor *t)
     return t;
 }
 
-void gd_trace_reset(gd_trace *trace)
+/* Let go of all but the nodes. */
+static void clear_notes(gd_trace *trace)
 {
-    /* Users before their inputs, so that nodes die one at a time. */
-    for (size_t i = trace->count; i-- > 0;)
-        gd_release(trace->nodes[i]);
     for (size_t i = 0; i < trace->output_count; i++)
         gd_release(trace->outputs[i]);
-    trace->count = trace->output_count = 0;
+    trace->output_count = 0;
     trace->random_words = 0;
     trace->nested = 0;
     trace->failed = trace->has_backward = trace->is_resumed = false;
+}
+
+void gd_trace_reset(gd_trace *trace)
+{
+    clear_notes(trace);
+    forget_from(trace, 0);
+}
+
+void gd_trace_rewind(gd_trace *trace)
+{
+    clear_notes(trace);
+    if (trace->known > trace->count)
+        forget_from(trace, trace->count);
+    trace->known = trace->count;
+    trace->count = 0;
 }
 
 void gd_trace_clear(gd_trace *trace)
