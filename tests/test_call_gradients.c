@@ -313,6 +313,42 @@ static void a_body_that_differentiates_can_be_differentiated(void **state)
     assert_true(values[0] == values[1] && values[0] != 0);
 }
 
+/* ---- more parameters than an op has operands ---- */
+
+enum { MANY = 150 };
+
+static gd_tensor *of_many(void *user, gd_tensor *const *in)
+{
+    gd_tensor **w = user, *y = in[0];
+    for (int i = 0; i < MANY; i++)
+        y = gd_add(gd_mul(y, w[i]), gd_mul_scalar(w[i], (double)i));
+    return y;
+}
+
+static void a_function_may_have_many_parameters(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *w[MANY], *g[2][MANY], *x = gd_linspace(gd, 0.5, 1.5, 3, GD_F64);
+    for (int i = 0; i < MANY; i++)
+        w[i] = gd_set_requires_grad(gd_scalar(gd, 1 - i * 1e-3, GD_F64), true);
+    gd_function *f = gd_compile(gd, of_many, w);
+    for (int i = 0; i < 2; i++) {
+        gd_tensor *y = gd_sum(i ? gd_call(f, 1, &x) : of_many(w, &x), GD_ALL_AXES, false);
+        assert_int_equal(gd_graph_verify(y), GD_OK);
+        assert_true(gd_graph_format(y, NULL, 0) > 0);
+        if (gd_grad(&y, NULL, 1, w, g[i], MANY) != GD_OK)
+            fail_msg("%s", gd_error_message());
+    }
+    for (int i = 0; i < MANY; i++)
+        assert_true(gd_item(g[0][i]) == gd_item(g[1][i]) && gd_item(g[0][i]) != 0);
+    gd_tensor *second[2];
+    for (int i = 0; i < 2; i++) {
+        gd_tensor *y = gd_mul(g[i][3], g[i][MANY - 1]);
+        assert_int_equal(gd_grad(&y, NULL, 1, &w[7], &second[i], 1), GD_OK);
+    }
+    assert_true(fabs(gd_item(second[0]) / gd_item(second[1]) - 1) < 1e-12);
+}
+
 /* ---- functions in functions, blocks that are run again ---- */
 
 static gd_tensor *calls_another(void *user, gd_tensor *const *in)
@@ -506,6 +542,7 @@ int main(void)
         context_test(inputs_and_parameters_may_be_results),
         context_test(derivatives_of_any_order_are_eager_bits),
         context_test(a_body_that_differentiates_can_be_differentiated),
+        context_test(a_function_may_have_many_parameters),
         context_test(nested_functions_and_checkpoints_go_along),
         context_test(where_there_is_no_history),
         context_test(a_training_step_keeps_nothing),

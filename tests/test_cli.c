@@ -299,6 +299,8 @@ static void plans_are_shown(void **state)
     fclose(file);
     assert_has(text, "\"traceEvents\": [");
     assert_has(run("plan --dot")->out, "digraph plan {");
+    assert_has(run("plan --memory-limit 1000000")->out, "limit 1000000 B: ");
+    assert_fails(run("plan --train --memory-limit 1000"), 1, ".memory_limit = 1000 B");
     assert_fails(run("plan a b"), 2, "'b' is not an option");
     assert_fails(run("plan --batch 0"), 2, "--batch takes a whole number");
     need("jansson");

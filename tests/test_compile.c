@@ -321,39 +321,6 @@ static void an_update_is_one_kernel_a_parameter(void **state)
     assert_true(gd_function_stats(f).arena_bytes < gd_function_stats(late).arena_bytes);
 }
 
-/* ---- exact algebra ---- */
-
-/* Everything but x + 0 gives x back. */
-static gd_tensor *does_nothing(void *user, gd_tensor *const *in)
-{
-    (void)user;
-    gd_tensor *x = gd_exp(in[0]);
-    gd_tensor *y = gd_div_scalar(gd_sub_scalar(gd_mul_scalar(x, 1.0), 0.0), 1.0);
-    y = gd_neg(gd_neg(gd_cast(gd_cast(y, GD_F64), GD_F32)));
-    return gd_sum(gd_relu(gd_relu(y)), GD_AXES(0), false);
-}
-
-static gd_tensor *adds_zero(void *user, gd_tensor *const *in)
-{
-    (void)user;
-    return gd_reciprocal(gd_add_scalar(gd_neg(gd_square(in[0])), 0.0));
-}
-
-static void what_gives_its_operand_back_is_left_out(void **state)
-{
-    gd_context *gd = *state;
-    float values[4] = { -0.0f, 1.5f, -3.0f, 0.0f };
-    gd_tensor *x = gd_from_host(gd, GD_SHAPE(4), GD_F32, values);
-    gd_function *f = gd_compile(gd, does_nothing, NULL);
-    gd_tensor *r = gd_call(f, 1, &x);
-    gd_function *eager = gd_compile(gd, does_nothing, NULL, .mode = GD_MODE_EAGER);
-    assert_true(gd_item(r) == gd_item(gd_call(eager, 1, &x)));
-    assert_int_equal(gd_function_stats(f).kernels, 2); /* exp and relu, sum */
-    f = gd_compile(gd, adds_zero, NULL);
-    assert_int_equal(gd_tensor_read(gd_call(f, 1, &x), values, sizeof values), GD_OK);
-    assert_true(values[0] > 0 && values[3] > 0); /* 1 / (-0 + 0) is +inf */
-}
-
 /* ---- signatures ---- */
 
 static gd_tensor *twice(void *user, gd_tensor *const *in)
@@ -643,7 +610,6 @@ int main(void)
         IN_CONTEXT(results_and_statistics_are_given),
         IN_CONTEXT(plans_are_drawn_and_profiled),
         IN_CONTEXT(an_update_is_one_kernel_a_parameter),
-        IN_CONTEXT(what_gives_its_operand_back_is_left_out),
         IN_CONTEXT(plans_are_cached_by_signature),
         IN_CONTEXT(an_argument_may_be_the_result),
         IN_CONTEXT(empty_and_0d_signatures_work),

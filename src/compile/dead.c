@@ -1,6 +1,6 @@
 /* compile/dead.c: dead-code elimination. Removes every op that no output and no effect depends on.
- * May not remove effects. Drawing from the random stream is counted at tracing, so removing an
- * unused draw does not move the others. */
+ * May not remove effects, nor change what is left. Drawing from the random stream is counted at
+ * tracing, so removing an unused draw does not move the others. */
 #include "compile/passes.h"
 
 #include "base/memory.h"

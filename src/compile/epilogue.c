@@ -1,8 +1,11 @@
 /* compile/epilogue.c: writes matmul, matmul + bias, matmul + ReLU and matmul + bias + ReLU as one
  * `linear`, and a convolution with the ReLU behind it as one `convolution`. The product adds the
  * bias and applies ReLU to each finished element, the same roundings in the same order as the
- * separate kernels. Only where nobody else reads what disappears, and only for f32 and f64. The new
- * op stands where the last of the old ones stood. */
+ * separate kernels.
+ *
+ * May do so only where nobody else reads what disappears, for f32 and f64, and for a bias that is a
+ * vector along the last axis. The new op stands where the last of the old ones stood. May not
+ * reorder sums, nor join a product with ops that its kernel does not compute bit for bit. */
 #include "compile/passes.h"
 
 #include "base/memory.h"

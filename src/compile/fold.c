@@ -1,6 +1,10 @@
 /* compile/fold.c: constant folding. Marks what depends on nothing that changes between calls
  * (constants, sequences, and ops on them alone); the plan computes those once, when it is made,
- * with the same kernels. Outputs and anything over 1 MiB stay in the plan. */
+ * with the same kernels, and keeps them.
+ *
+ * May not mark results, whose memory the caller may write to, nor anything over 1 MiB, which would
+ * be memory held for good. What reads arguments, tensors from outside or the random stream is no
+ * constant, whatever it holds. Removes and moves nothing. */
 #include "compile/passes.h"
 
 enum { MOST_BYTES = 1 << 20 };

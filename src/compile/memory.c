@@ -1,6 +1,10 @@
 /* compile/memory.c: memory planning: greedy by size. Buffers are placed largest first, each at the
  * lowest offset where it overlaps nothing alive at the same time (Pisarchyk and Lee, "Efficient
- * memory management for deep neural net inference", 2020). */
+ * memory management for deep neural net inference", 2020).
+ *
+ * Decides addresses alone. An elementwise op may write over an operand that dies in it, where it
+ * reads that straight through and no other operand looks at the same memory; results and constants
+ * are written over by nobody. It is no pass with a switch: a plan without addresses cannot run. */
 #include "compile/memory.h"
 
 #include <stdlib.h>
