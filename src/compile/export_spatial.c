@@ -41,6 +41,8 @@ gd_status gd_export_convolution(gd_export *e, const gd_step *step)
     const gd_conv_sizes s = by_input    ? gd_conv_sizes_of(&v->layout, second, first, attr->groups)
                             : by_weight ? gd_conv_sizes_of(second, &v->layout, first, attr->groups)
                                         : gd_conv_sizes_of(first, second, &v->layout, attr->groups);
+    if (s.c * s.in[0] * s.in[1] * s.in[2] > INT32_MAX || s.out[0] * s.out[1] * s.out[2] > INT32_MAX)
+        return gd_export_refuse(step, e, "so large images");
     gd_export_pointers(e, step);
     gd_buffer_add(&e->body, "        static const conv_f32 shape = { %lld, %lld, %lld, %lld",
                   (long long)s.n, (long long)s.groups, (long long)s.c, (long long)s.o);
