@@ -1,7 +1,8 @@
 # cmake -DFILES=a,b -DNAME=symbol -DOUT=file.c -DPACK=1|0 -P EmbedText.cmake
 #
 # Writes FILES, one after another, as the array NAME of NAME_size bytes; as gzip with PACK. From C headers goes what does
-# not belong into generated C: the comment at the head of the file, its include guard, its #includes and section comments.
+# not belong into generated C: the comment at the head of the file, its include guard, its #includes; and, as it takes
+# room in the library, all comments.
 string(REPLACE "," ";" files "${FILES}")
 set(all "@N\n")
 foreach(file IN LISTS files)
@@ -11,10 +12,15 @@ foreach(file IN LISTS files)
         math(EXPR begin "${end} + 2")
         string(SUBSTRING "${text}" ${begin} -1 text)
         string(REGEX REPLACE "#ifndef GD_[A-Z0-9_]*_H\n#define GD_[A-Z0-9_]*_H\n" "" text "${text}")
-        string(FIND "${text}" "#endif" end REVERSE)
+        string(FIND "${text}" "/* ---- behind here nothing is for exported C" end)
+        if(end EQUAL -1)
+            string(FIND "${text}" "#endif" end REVERSE)
+        endif()
         string(SUBSTRING "${text}" 0 ${end} text)
         string(REGEX REPLACE "#include [^\n]*\n" "" text "${text}")
-        string(REGEX REPLACE "/\\* ----([^*]|\\*[^/])*\\*/\n" "" text "${text}")
+        set(comment "/\\*([^*]|\\*[^/])*\\*/")
+        string(REGEX REPLACE "\n( *${comment}\n)+" "\n" text "${text}")
+        string(REGEX REPLACE " *${comment}" "" text "${text}")
     endif()
     string(REPLACE "…" "..." text "${text}")
     string(APPEND all "${text}\n")

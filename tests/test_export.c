@@ -234,6 +234,18 @@ static gd_tensor *recurrent_train(void *user, gd_tensor *const *in)
     return gd_minimize(t->optimizer, loss);
 }
 
+/* More channels, taps and strides than fit one block, forwards and backwards. in[0] f32 [2, 3, 9,
+ * 8]
+ */
+static gd_tensor *wide_convolution(void *user, gd_tensor *const *in)
+{
+    trainee *t = user;
+    gd_tensor *x = gd_tanh(gd_nn_conv2d(t->module, "c1", in[0], 70, 1));
+    x = gd_tanh(gd_nn_conv2d(t->module, "c2", x, 40, 3, .stride = 2, .pad = 1));
+    x = gd_nn_conv_transpose2d(t->module, "c3", x, 6, 3, .stride = 3);
+    return gd_minimize(t->optimizer, gd_mean(gd_square(x), GD_ALL_AXES, false));
+}
+
 /* ---- a convolutional model with batch norm, not training. in[0] f32 [2, 3, 12, 12] ---- */
 
 static gd_tensor *batch_norm(void *user, gd_tensor *const *in)
@@ -371,6 +383,7 @@ static const example examples[] = {
       2,
       { { 2, { 5, 9 } }, { 1, { 5 } } },
       { GD_I64, GD_I64 } },
+    { "wide_convolution", wide_convolution, 1, { { 4, { 2, 3, 9, 8 } } }, { GD_F32 } },
     { "batch_norm", batch_norm, 1, { { 4, { 2, 3, 12, 12 } } }, { GD_F32 } },
     { "moving", moving, MANY },
     { "reductions_of_all_kinds", reductions_of_all_kinds, MANY },

@@ -69,10 +69,12 @@ const char *gd_export_alias(gd_dtype dtype)
     return types[dtype].suffix;
 }
 
-/* A tensor's name with _ for what C does not allow, and not beginning with a digit. */
+/* A tensor's name with _ for what C does not allow; no digit, no keyword and no function of the
+ * file, which have no dot. */
 static void c_name(const char *given, char name[128])
 {
-    snprintf(name, 100, "%s%s", isdigit((unsigned char)given[0]) ? "layer_" : "", given);
+    const bool is_plain = strchr(given, '.') && !isdigit((unsigned char)given[0]);
+    snprintf(name, 100, "%s%s", is_plain ? "" : "layer_", given);
     for (char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c))
             *c = '_';
@@ -241,7 +243,9 @@ static void add_head(const gd_export *e, const char *name, gd_text_buffer *out)
         "of the engine\n"
         " * bit for bit: of GRADUS_ISA=baseline as compiled for plain x86-64, of the other "
         "instruction sets\n"
-        " * with fused multiply-add (-mfma, -march=native). Start at %s() at the end. */\n",
+        " * with fused multiply-add (-mfma, -march=native). Functions gd_... are elementary "
+        "functions, which\n"
+        " * src/backend/cpu/vecmath*.h of gradus explains. Start at %s() at the end. */\n",
         name, GD_VERSION_STRING, name);
     gd_buffer_add(out, "%s", head);
     size_t bytes = e->plan->memory.bytes ? e->plan->memory.bytes : 8;

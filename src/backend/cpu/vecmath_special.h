@@ -226,6 +226,8 @@ GD_INLINE double gd_erfinv_f64(double x)
     return GD_SELECT_F64(fabs(x) == 1.0, copysign((double)INFINITY, x), y);
 }
 
+/* ---- behind here nothing is for exported C: cmake/EmbedText.cmake ---- */
+
 /* ---- gamma function ---- */
 
 /* ln |gamma(x)|, inf at 0, -1, -2, …; max 1.0 ulp. In double: Stirling's series
