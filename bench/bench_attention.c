@@ -72,7 +72,7 @@ static void open_problem(problem *p, int threads, int64_t time, bool causal, boo
         gd_bench_die("%s", gd_error_message());
     for (int i = 0; i < 4; i++)
         p->in[i] = gd_set_requires_grad(numbers(p->context, time, i), i < 3);
-    p->step = gd_compile(p->context, body, p);
+    p->step = gd_compile(p->context, body, p, .detached = true);
     call(p);
 }
 

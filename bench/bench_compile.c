@@ -8,6 +8,7 @@
  * those that are not there (BENCH_PEERS_PYTHON names the Python that has them) are left out.
  */
 #include "measure.h"
+#include "waves.h"
 
 #include <gradus/gradus.h>
 #include <gradus/loss.h>
@@ -209,7 +210,7 @@ static void open_trainee(trainee *t, const example *what, gd_mode mode)
             labels[i] = i % what->classes;
         t->in[1] = gd_retain(gd_from_host(gd, GD_SHAPE(BATCH), GD_I64, labels));
     }
-    t->function = gd_compile(gd, what->body, t, .mode = mode);
+    t->function = gd_compile(gd, what->body, t, .mode = mode, .detached = true);
     CHECK(t->function);
 }
 
@@ -387,6 +388,116 @@ static void bench_size(int layers)
     gd_bench_print_row(&row);
 }
 
+/* ---- within a memory limit, and backward through a call ---- */
+
+enum { WIDE_LAYERS = 8, WIDE = 512, WIDE_CALLS = 4 };
+
+/* Wide elementwise parts between products. */
+static gd_tensor *wide_loss(void *user, gd_tensor *const *in)
+{
+    const tower *t = user;
+    gd_tensor *h = in[0];
+    for (int i = 0; i < WIDE_LAYERS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "fc%d", i);
+        h = gd_linear(t->module, name, h, WIDE);
+        h = gd_add(gd_mul(gd_tanh(h), gd_sigmoid(gd_mul_scalar(h, 1.5))), gd_gelu(gd_square(h)));
+    }
+    return gd_cross_entropy(gd_linear(t->module, "out", h, 10), in[1]);
+}
+
+static gd_tensor *wide_step(void *user, gd_tensor *const *in)
+{
+    const tower *t = user;
+    return gd_minimize(t->optimizer, wide_loss(user, in));
+}
+
+typedef struct wide_job {
+    gd_context *context;
+    tower t;
+    gd_function *function;
+    gd_tensor *in[2];
+    bool is_call; /* backward outside of it, else the body as it is */
+} wide_job;
+
+static void open_wide(wide_job *j, gd_function_body body, size_t limit)
+{
+    *j = (wide_job){ .context = gd_open("cpu", .threads = 1, .seed = 2) };
+    CHECK(j->context);
+    j->t = (tower){ gd_module_create(j->context, .seed = 1), NULL, WIDE_LAYERS };
+    j->t.optimizer = gd_adam(j->t.module);
+    j->in[0] = gd_normal(j->context, GD_SHAPE(128, 64), 0, 1, GD_F32);
+    j->in[1] = gd_zeros(j->context, GD_SHAPE(128), GD_I64);
+    j->function = gd_compile(j->context, body, &j->t, .memory_limit = limit);
+}
+
+static void run_wide(void *user)
+{
+    wide_job *j = user;
+    CHECK(gd_call(j->function, 2, j->in));
+}
+
+static void bench_limit(double share)
+{
+    double seconds[2], losses[2][WIDE_CALLS];
+    size_t bytes[2] = { 0, 0 };
+    for (int i = 0; i < 2; i++) {
+        wide_job j;
+        open_wide(&j, wide_step, i ? (size_t)((double)bytes[0] * share) : 0);
+        for (int call = 0; call < WIDE_CALLS; call++)
+            losses[i][call] = gd_item(gd_call(j.function, 2, j.in));
+        bytes[i] = gd_function_stats(j.function).arena_bytes;
+        seconds[i] = gd_bench_seconds(run_wide, &j, 4, 1, seconds_each);
+        gd_close(j.context);
+    }
+    bool verified = memcmp(losses[0], losses[1], sizeof losses[0]) == 0;
+    char name[96];
+    snprintf(name, sizeof name, "wide MLP train step within %.0f %% of its memory", share * 100);
+    gd_bench_row row = make_row(name, "us", seconds[1] * 1e6, verified);
+    row.peer = seconds[0] * 1e6;
+    row.peer_name = "without a limit";
+    gd_bench_print_row(&row);
+    row = make_row(name, "KiB", (double)bytes[1] / 1024, verified);
+    row.peer = (double)bytes[0] / 1024;
+    row.peer_name = "without a limit";
+    gd_bench_print_row(&row);
+}
+
+/* Forward, and backward from outside. */
+static void run_backward(void *user)
+{
+    wide_job *j = user;
+    CHECK(gd_scope_begin(j->context) == GD_OK);
+    gd_tensor *loss = j->is_call ? gd_call(j->function, 2, j->in) : wide_loss(&j->t, j->in);
+    CHECK(loss && gd_backward(loss) == GD_OK);
+    CHECK(gd_scope_end(j->context) == GD_OK);
+}
+
+static void bench_backward(void)
+{
+    double seconds[2], sums[2], peaks[2];
+    for (int i = 0; i < 2; i++) {
+        wide_job j;
+        open_wide(&j, wide_loss, 0);
+        j.is_call = i == 0;
+        run_backward(&j);
+        sums[i] = gd_bench_weighted_sum(gd_gradient(gd_module_tensor(j.t.module, 0)));
+        gd_memory_reset_peak(j.context);
+        seconds[i] = gd_bench_seconds(run_backward, &j, 4, 1, seconds_each);
+        peaks[i] = (double)gd_memory(j.context).peak;
+        gd_close(j.context);
+    }
+    const char *name = "wide MLP, loss compiled, gd_backward outside";
+    gd_bench_row row = make_row(name, "us", seconds[0] * 1e6, sums[0] == sums[1]);
+    row.peer = seconds[1] * 1e6;
+    row.peer_name = "Gradus, eager";
+    gd_bench_print_row(&row);
+    row = make_row(name, "peak KiB", peaks[0] / 1024, sums[0] == sums[1]);
+    row.peer = peaks[1] / 1024;
+    row.peer_name = "Gradus, eager";
+    gd_bench_print_row(&row);
+}
+
 int main(void)
 {
     peer_time peers[4];
@@ -396,5 +507,9 @@ int main(void)
         bench_example(i, peers, count);
     for (int layers = 20; layers <= 2000; layers *= 10)
         bench_size(layers);
+    bench_limit(0.75);
+    bench_limit(0.5);
+    bench_limit(0.25);
+    bench_backward();
     return gd_bench_all_verified() ? 0 : 1;
 }

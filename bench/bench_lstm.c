@@ -62,7 +62,7 @@ static void open_problem(problem *p, int threads, gd_mode mode)
     p->in[1] = gd_from_host(p->context, GD_SHAPE(BATCH, TIME, WIDTH), GD_F32, g);
     free(x);
     free(g);
-    p->step = gd_compile(p->context, body, p, .mode = mode);
+    p->step = gd_compile(p->context, body, p, .mode = mode, .detached = true);
     call(p);
     for (int i = 0; i < gd_module_count(p->module); i++) {
         gd_tensor *t = gd_module_tensor(p->module, i);

@@ -143,8 +143,9 @@ static void many_calls(gd_context *gd, gd_function *f, gd_tensor *w, float *out)
         h = f ? gd_call(f, 2, in) : cell(w, in);
     }
     gd_tensor *a[2] = { h, h }, *b[2] = { gd_neg(h), x };
-    gd_tensor *sum =
-        f ? gd_add(gd_call(f, 2, a), gd_call(f, 2, b)) : gd_add(cell(w, a), cell(w, b));
+    gd_tensor *first = gd_retain(f ? gd_call(f, 2, a) : cell(w, a)); /* read after the next call */
+    gd_tensor *sum = gd_add(first, f ? gd_call(f, 2, b) : cell(w, b));
+    gd_release(first);
     gd_tensor *loss = gd_sum(gd_square(sum), GD_ALL_AXES, false), *p[2] = { w, x }, *g[2];
     assert_int_equal(gd_grad(&loss, NULL, 1, p, g, 2), GD_OK);
     assert_int_equal(gd_tensor_read(g[0], out, 9 * sizeof(float)), GD_OK);
@@ -174,6 +175,42 @@ static void results_of_many_calls_live_side_by_side(void **state)
     assert_int_equal(gd_memory(gd).live_tensors, before.live_tensors);
     assert_int_equal(gd_memory(gd).in_use, before.in_use);
     assert_int_equal(gd_memory(gd).reserved, before.reserved);
+}
+
+/* In a loop without a scope, what nobody holds is the same tensor again. */
+static void calls_in_a_loop_make_nothing(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *w = parameter(gd, GD_SHAPE(3, 3));
+    gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(2, 3), GD_F32), gd_ones(gd, GD_SHAPE(3), GD_F32) };
+    gd_function *f = gd_compile(gd, cell, w);
+    gd_tensor *first = gd_call(f, 2, in);
+    double value = gd_item(gd_sum(first, GD_ALL_AXES, false));
+    gd_memory_stats before = { 0 };
+    for (int i = 0; i < 10; i++) {
+        gd_tensor *y = gd_call(f, 2, in);
+        if (i == 0) /* the first is held by the sum */
+            before = gd_memory(gd);
+        else
+            assert_ptr_equal(y, gd_function_result(f, 0));
+        if (i == 5)
+            gd_fail_allocations_after(0);
+    }
+    assert_int_equal(gd_fail_allocations_after(-1), 0);
+    assert_int_equal(gd_memory(gd).live_tensors, before.live_tensors);
+    assert_int_equal(gd_memory(gd).in_use, before.in_use);
+    assert_true(gd_item(gd_sum(first, GD_ALL_AXES, false)) == value);
+    /* other shapes, other kinds, and a failed call in between */
+    gd_tensor *other[2] = { gd_ones(gd, GD_SHAPE(4, 3), GD_F32), in[1] };
+    gd_tensor *stale = gd_call(f, 2, in);
+    assert_non_null(gd_call(f, 2, other));
+    in[1] = gd_ones(gd, GD_SHAPE(7), GD_F32);
+    assert_null(gd_call(f, 2, in));
+    gd_error_clear();
+    assert_non_null(stale);
+    gd_tensor *y = gd_call(f, 2, other);
+    assert_int_equal(gd_tensor_count(y), 12);
+    assert_int_equal(gd_backward(gd_sum(y, GD_ALL_AXES, false)), GD_OK);
 }
 
 /* ---- several results ---- */
@@ -538,6 +575,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_through_a_call_gives_eager_bits),
         context_test(results_of_many_calls_live_side_by_side),
+        context_test(calls_in_a_loop_make_nothing),
         context_test(results_no_gradient_reaches_take_no_part),
         context_test(inputs_and_parameters_may_be_results),
         context_test(derivatives_of_any_order_are_eager_bits),

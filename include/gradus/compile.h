@@ -62,12 +62,12 @@ GD_API void gd_function_release(gd_function *function);
  * A compiled call has a history, as an op has, when its result depends on an input or a parameter
  * that requires a gradient: gd_backward and gd_grad go through it, with eager's bits (several
  * results: in the order of their numbers; a tensor that is read inside and outside gets the sum of
- * what is inside first). Such results are temporaries of the innermost scope, stay valid as long as
- * they are held, and hold the memory of the call. Gradients of gradients are planned when they are
- * first asked for, and compute the forward values again. There is no history under
- * gd_no_grad_begin, with .detached, and where fn trains: calls gd_backward, or assigns to a tensor
- * that requires a gradient. Errors of the gradient: GD_ERR_STATE, what it reads has been
- * overwritten since; GD_ERR_UNSUPPORTED, it is taken while another function is traced. */
+ * what is inside first). A result that is held (gd_retain), or that other ops have read, keeps its
+ * contents and its history after the next call, and with them the memory of its call. Gradients of
+ * gradients are planned when they are first asked for, and compute the forward values again. There
+ * is no history under gd_no_grad_begin, with .detached, and where fn trains: calls gd_backward, or
+ * assigns to a tensor that requires a gradient. Errors of the gradient: GD_ERR_STATE, what it reads
+ * has been overwritten since; GD_ERR_UNSUPPORTED, it is taken while another function is traced. */
 GD_API gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs);
 
 /* Make the plan for these inputs, if there is none yet, without running it: nothing has changed

@@ -484,8 +484,21 @@ static gd_tensor *call_eager(gd_function *function, gd_tensor *const *inputs)
     return result;
 }
 
-/* As a node of the graph. The results of the call before are let go first, so that their memory can
- * be used again. */
+/* Let go of the results of the call before, so that their memory can be used again; handles nobody
+ * else holds are kept, to be the results of the next. */
+static void recycle_results(gd_function *function, int n)
+{
+    for (int i = 0; i < function->n_results; i++)
+        if (i >= n || !gd_history_recycle(function->results[i])) {
+            gd_release(function->results[i]);
+            function->results[i] = NULL;
+        }
+    for (int i = function->n_results; i < n; i++)
+        function->results[i] = NULL;
+    function->n_results = 0;
+}
+
+/* As a node of the graph. */
 static gd_tensor *call_with_history(gd_function *function, entry *e, int count,
                                     gd_tensor *const *inputs)
 {
@@ -494,8 +507,7 @@ static gd_tensor *call_with_history(gd_function *function, entry *e, int count,
         return NULL;
     for (int i = 0; i < count; i++)
         (void)gd_retain(inputs[i]);
-    release_results(function);
-    memset(function->results, 0, (size_t)n * sizeof *function->results);
+    recycle_results(function, n);
     gd_status status = gd_history_call(e->history, e->plan, inputs, function->results);
     for (int i = 0; i < count; i++)
         gd_release(inputs[i]);

@@ -463,21 +463,61 @@ static derivative *find_derivative(gd_stage *s)
 
 /* ---- calls as nodes ---- */
 
-static gd_tensor *view_result(gd_tensor *call, const gd_layout *layout, int index)
+bool gd_history_recycle(gd_tensor *t)
+{
+    if (!t->scope || t->refs != 2 || t->grad)
+        return false;
+    if (t->n_inputs)
+        gd_release(t->inputs[0]);
+    gd_storage_drop(t->context, t->storage);
+    t->storage = NULL;
+    t->n_inputs = 0;
+    t->requires_grad = t->replaced = false;
+    t->trace = (const gd_trace *)(const void *)t; /* of no trace: to use it is refused */
+    return true;
+}
+
+/* View of a call; the handle is a recycled one, or NULL. */
+static gd_tensor *view_result(gd_tensor *call, const gd_layout *layout, int index,
+                              gd_tensor *handle)
 {
     gd_call_result_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.layout = *layout;
     attr.index = index;
-    gd_tensor *t = gd_node_new(call->context, gd_op_row(GD_OP_call_result), 1, &call, &attr, true);
+    gd_tensor *t = handle;
+    if (!t)
+        t = gd_node_new(call->context, gd_op_row(GD_OP_call_result), 1, &call, &attr, true);
     if (!t)
         return NULL;
+    if (handle) {
+        memcpy((void *)(uintptr_t)t->attr, &attr, sizeof attr);
+        t->inputs[0] = gd_retain(call);
+        t->versions[0] = call->storage->version;
+        t->n_inputs = 1;
+        t->id = t->context->next_id++;
+        t->trace = NULL;
+    }
     t->layout = *layout;
     t->storage = call->storage;
     t->storage->refs++;
     t->version = t->storage->version;
     t->requires_grad = true;
     return t;
+}
+
+/* Leaf over the plan's block. */
+static gd_tensor *leaf_result(gd_plan *plan, const gd_layout *layout, gd_tensor *handle)
+{
+    plan->block->refs++;
+    if (!handle)
+        return gd_leaf_new(plan->ir.context, layout, plan->block);
+    handle->layout = *layout;
+    handle->storage = plan->block;
+    handle->version = plan->block->version;
+    handle->id = handle->context->next_id++;
+    handle->trace = NULL;
+    return handle;
 }
 
 /* The node of stage s, whose plan has just run, on the first n of its operands. */
@@ -496,13 +536,27 @@ static gd_tensor *make_call(gd_stage *s, gd_plan *plan, int n, uint64_t position
 }
 
 /* Result `index` of the plan: a view of the call, where a gradient may pass, else a leaf. */
-static gd_tensor *make_result(gd_stage *s, gd_plan *plan, gd_tensor *call, int index)
+static gd_tensor *make_result(gd_stage *s, gd_plan *plan, gd_tensor *call, int index,
+                              gd_tensor *handle)
 {
     const gd_layout *layout = &plan->results[index]->layout;
-    if (call && s->outputs[index]->requires_grad)
-        return view_result(call, layout, index);
-    plan->block->refs++;
-    return gd_leaf_new(plan->ir.context, layout, plan->block);
+    bool is_view = call && s->outputs[index]->requires_grad;
+    return is_view ? view_result(call, layout, index, handle) : leaf_result(plan, layout, handle);
+}
+
+/* The same with a reference for the caller. *result: a recycled handle, which may be of the other
+ * kind, or NULL. */
+static bool give_result(gd_stage *s, gd_plan *plan, gd_tensor *call, int index, gd_tensor **result)
+{
+    gd_tensor *handle = *result;
+    if (handle && (handle->op != NULL) != s->outputs[index]->requires_grad) {
+        gd_release(handle);
+        handle = *result = NULL;
+    }
+    gd_tensor *t = make_result(s, plan, call, index, handle);
+    if (t && !handle)
+        *result = gd_retain(t);
+    return t;
 }
 
 gd_status gd_history_call(gd_history *h, gd_plan *plan, gd_tensor *const *inputs,
@@ -510,18 +564,21 @@ gd_status gd_history_call(gd_history *h, gd_plan *plan, gd_tensor *const *inputs
 {
     gd_stage *s = &h->body;
     uint64_t position = h->context->random_position;
+    gd_status status = GD_OK;
     if (h->context->recomputing && plan->n_written)
-        return gd_fail(GD_ERR_STATE, "gd_call: the function has effects, which would happen again "
-                                     "in the second run of a checkpointed block");
+        status = gd_fail(GD_ERR_STATE, "gd_call: the function has effects, which would happen "
+                                       "again in the second run of a checkpointed block");
     for (int i = 0; i < s->n_inputs; i++)
         s->operands[i] = i < s->n_places ? inputs[i] : s->inputs[i];
-    gd_status status = gd_plan_run(plan, inputs);
+    if (status == GD_OK)
+        status = gd_plan_run(plan, inputs);
     gd_tensor *call = status == GD_OK ? make_call(s, plan, s->n_inputs, position) : NULL;
     bool ok = call;
-    for (int i = 0; ok && i < s->n_outputs; i++) {
-        gd_tensor *t = make_result(s, plan, call, i);
-        results[i] = gd_retain(t);
-        ok = t;
+    for (int i = 0; ok && i < s->n_outputs; i++)
+        ok = give_result(s, plan, call, i, &results[i]);
+    if (call) { /* it lives as long as its results */
+        gd_scope_leave(call);
+        gd_release(call);
     }
     for (int i = 0; !ok && i < s->n_outputs; i++) {
         gd_release(results[i]);
@@ -614,7 +671,7 @@ static bool vjp_call(gd_tensor *r, gd_tensor *g, gd_tensor **gradients)
     gd_tensor *call = r->context->no_grad == 0 ? derivative_call(r, s, d) : NULL;
     bool ok = call || r->context->no_grad > 0;
     for (int i = 0; ok && i < d->made.n_outputs; i++)
-        ok = gd_put(&gradients[d->target[i]], make_result(&d->made, d->made.plan, call, i));
+        ok = gd_put(&gradients[d->target[i]], make_result(&d->made, d->made.plan, call, i, NULL));
     return ok;
 }
 

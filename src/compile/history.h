@@ -27,8 +27,11 @@ void gd_history_drop(void *history);
 gd_plan *gd_history_plan(gd_history *history);
 int gd_history_result_count(const gd_history *history);
 
-/* Run the plan as one node of the graph. results: each with a reference for the caller, and held by
- * the innermost scope, as an op's result is. */
+/* Whether nobody but its scope and the caller holds a result of an earlier call: then it lets go of
+ * what it shows, and its handle may be given out again, so that calls in a loop make no tensors. */
+bool gd_history_recycle(gd_tensor *result);
+/* Run the plan as one node of the graph. results: recycled handles or NULL; then each with a
+ * reference for the caller, and one of the scope's, as an op's result has. */
 gd_status gd_history_call(gd_history *history, gd_plan *plan, gd_tensor *const *inputs,
                           gd_tensor **results);
 

@@ -228,6 +228,14 @@ gd_tensor *gd_scope_adopt(gd_tensor *t)
     return t;
 }
 
+void gd_scope_leave(gd_tensor *t)
+{
+    if (t->scope)
+        scope_remove(t);
+    else
+        t->refs++;
+}
+
 gd_status gd_scope_begin(gd_context *context)
 {
     if (!context)

@@ -122,6 +122,8 @@ void gd_slab_free(gd_context *context, void *block, uint16_t size_class);
 void gd_scope_clear_root(gd_context *context);
 /* Hand the caller's reference to the innermost scope. Returns t. */
 gd_tensor *gd_scope_adopt(gd_tensor *t);
+/* The other way: the reference the scope had is the caller's. */
+void gd_scope_leave(gd_tensor *t);
 
 /* Whether the walk in progress (gd_backward, gd_grad) needs the gradient of t: for vjp functions.
  */
