@@ -340,6 +340,9 @@ static bool use_direct(const conv_t *v, band_t *b)
     if (!shape_band(v, b) || w->step[1] * w->step[2] > 16 ||
         (b->taken - w->count[2]) * v->m > 16 * w->count[2])
         return false;
+    const int64_t lanes = (b->taken * w->count[1] + COLUMNS_MAX - 1) / COLUMNS_MAX * COLUMNS_MAX;
+    if ((lanes - w->plane) * v->m > 16 * w->plane)
+        return false;
     const int64_t block_size = (int64_t)(gd_gemm_block_bytes() / sizeof(float));
     const int64_t channels = LEAST(v->depth / w->tap_count, GD_GEMM_KC / w->tap_count + 2);
     return fit_band(w, b, channels, w->count[1], block_size / 2) >= LEAST(4, w->count[1]);

@@ -134,13 +134,34 @@ static __attribute__((noinline)) void copy_pieces(const piece_t *pieces, int man
             copy_strided(row + pieces[k].at, 1, data + pieces[k].from, step, pieces[k].count);
 }
 
+/* Whether a window is an element of the image: rows of the matrix are planes. */
+static bool is_plain(const window_t *w)
+{
+    bool plain = w->tap_count == 1;
+    for (int a = 0; a < GD_SPATIAL; a++)
+        plain = plain && w->first[a] == 0 && w->step[a] == 1 && w->count[a] == w->size[a];
+    return plain;
+}
+
 /* Rows [row, row+depth) of the matrix, columns [column, column+columns), to dst, in panels as
- * pack_b makes them. */
+ * pack_b makes them. Of a plain window pack_b itself does it, but for panels of two images. */
 static void pack_window(const window_t *w, float *dst, int64_t row, int64_t depth, int64_t column,
                         int64_t columns)
 {
+    const bool plain = is_plain(w);
     for (int64_t j = 0; j < columns; j += COLUMNS_MAX) {
         const int64_t count = LEAST(columns - j, COLUMNS_MAX);
+        if (plain) {
+            const int64_t n = (column + j) / w->plane, at = (column + j) % w->plane;
+            const int64_t rest = LEAST(w->plane - at, columns - j);
+            const int64_t whole = rest == columns - j ? rest : rest / COLUMNS_MAX * COLUMNS_MAX;
+            if (whole > 0) {
+                pack_b_f32(dst + j * depth, w->data + n * w->n_stride + row * w->c_stride + at,
+                           w->c_stride, 1, depth, whole);
+                j += (whole - 1) / COLUMNS_MAX * COLUMNS_MAX;
+                continue;
+            }
+        }
         const int64_t width = (count + LANES - 1) / LANES * LANES;
         float *panel = dst + j * depth; // [depth, width]
         run_t runs[COLUMNS_MAX];
