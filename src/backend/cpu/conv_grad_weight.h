@@ -105,24 +105,6 @@ static void fetch_gradient(const weight_part *part, int64_t position, int64_t de
     }
 }
 
-/* sums [m, n] -> out [n, m]. */
-static void store_transposed(const weight_part *part)
-{
-    for (int64_t j = 0; j < part->n; j += LANES)
-        for (int64_t i = 0; i < part->m; i += LANES) {
-            const int64_t columns = LEAST(part->n - j, LANES), rows = LEAST(part->m - i, LANES);
-            const VMASK out_mask = V(mask_first)(rows);
-            VEC square[LANES];
-            for (int64_t k = 0; k < LANES; k++)
-                square[k] =
-                    k < rows ? V(load)(part->sums + (i + k) * part->sums_row + j) : V(zero)();
-            V(transpose)(square);
-            float *out = part->out + (part->column + j) * part->out_row + part->row + i;
-            for (int64_t k = 0; k < columns; k++)
-                V(store_masked)(out + k * part->out_row, out_mask, square[k]);
-        }
-}
-
 #include "backend/cpu/conv_weight_band.h"
 
 /* One block of positions whose window rows are packed. */
@@ -169,7 +151,9 @@ static void multiply_weight(const weight_part *part)
         else
             multiply_packed(part, &u.pieces, position, depth);
     }
-    store_transposed(part);
+    store_columns_f32(part->sums, part->sums_row, part->m, part->n,
+                      part->out + part->column * part->out_row + part->row, part->out_row, NULL,
+                      false);
 }
 
 /* Cut into what the block and the scratch hold. */

@@ -63,29 +63,6 @@ static void pack_lanes(const conv_t *v, float *panel, float *to)
     }
 }
 
-/* sums [count, COLUMNS_MAX] -> rows [row, row+rows) of C, from `c` on. */
-static void store_lanes(const conv_t *v, const float *sums, int64_t count, int64_t row,
-                        int64_t rows, float *c)
-{
-    for (int64_t i = 0; i < count; i += LANES)
-        for (int64_t j = 0; j < rows; j += LANES) {
-            const VMASK mask = V(mask_first)(LEAST(count - i, LANES));
-            VEC square[LANES];
-            UNROLL
-            for (int k = 0; k < LANES; k++)
-                square[k] = V(load)(sums + LEAST(i + k, count - 1) * COLUMNS_MAX + j);
-            V(transpose)(square);
-            for (int64_t k = 0; k < LEAST(rows - j, LANES); k++) {
-                VEC x = square[k];
-                if (v->bias)
-                    x = V(add)(x, V(set1)(v->bias[row + j + k]));
-                if (v->relu)
-                    x = V(relu)(x);
-                V(store_masked)(c + (row + j + k) * v->c_row + i, mask, x);
-            }
-        }
-}
-
 /* Positions of `lines` rows whose band is in place, for the columns of C^T from j on. */
 static void lanes_columns(const conv_t *v, const band_t *b, const lanes_steps *steps, int64_t j,
                           int64_t lines, const float *weight, const float *band, float *c)
@@ -113,7 +90,8 @@ static void lanes_columns(const conv_t *v, const band_t *b, const lanes_steps *s
             t.accumulate = step > 0;
             kernel(&t);
         }
-        store_lanes(v, sums, count, j, rows, c + at);
+        store_columns_f32(sums, COLUMNS_MAX, count, rows, c + j * v->c_row + at, v->c_row,
+                          v->bias ? v->bias + j : NULL, v->relu);
     }
 }
 

@@ -35,6 +35,10 @@ static void N(tile_by_copy)(tile_t t, int64_t rows, int64_t vecs, int64_t c_col)
     t.c = copy;
     t.c_row = COLUMNS_MAX;
     N(tile_kernels)[rows - 1][vecs - 1](&t);
+    if (c_row == 1) {
+        N(store_columns)(copy, COLUMNS_MAX, rows, t.columns, c, c_col, NULL, false);
+        return;
+    }
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < t.columns; j++)
             c[i * c_row + j * c_col] = copy[i * COLUMNS_MAX + j];
@@ -81,7 +85,8 @@ static void N(multiply_panel)(const block_t *block, int64_t row, int64_t rows)
         .accumulate = block->step > 0 || p->accumulate,
         .relu = last && p->relu,
     };
-    if (p->a_col == 1 && row + 2 * rows <= p->m && (block->pack_rows || p->n > DIRECT_COLUMNS)) {
+    if (p->a_col == 1 && row + 2 * rows <= p->m &&
+        (block->pack_rows || p->n > DIRECT_COLUMNS || p->m * p->k > LARGE)) {
         const int64_t tiles = (block->columns + COLUMNS_MAX - 1) / COLUMNS_MAX;
         t.next_a = t.a + rows * p->a_row;
         t.next_a_row = p->a_row;

@@ -39,6 +39,9 @@
 #define DIRECT_COLUMNS 64
 #define CHAIN_ROWS     3
 
+/* Numbers that the second-level cache does not hold: they are fetched before they are needed. */
+#define LARGE ((int64_t)1 << 18)
+
 #define LINE        (64 / (int64_t)sizeof(REAL)) /* numbers in a cache line */
 #define LEAST(a, b) ((a) < (b) ? (a) : (b))
 #define OPAQUE(x)   __asm__("" : "+r"(x)) /* the compiler may assume nothing about x's value */

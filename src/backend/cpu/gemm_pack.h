@@ -94,3 +94,28 @@ static void N(pack_a)(REAL *dst, const REAL *a, int64_t a_row, int64_t a_col, in
     else
         N(pack_any)(dst, *step, a, a_col, a_row, depth, rows);
 }
+
+/* The way back: sums [rows, columns], whole vectors sum_row apart, to C, whose columns are
+ * contiguous and c_col apart; bias [columns] or NULL. */
+static __attribute__((noinline)) void N(store_columns)(const REAL *sums, int64_t sum_row,
+                                                       int64_t rows, int64_t columns, REAL *c,
+                                                       int64_t c_col, const REAL *bias, bool relu)
+{
+    for (int64_t j = 0; j < columns; j += LANES)
+        for (int64_t i = 0; i < rows; i += LANES) {
+            const VMASK mask = V(mask_first)(LEAST(rows - i, LANES));
+            VEC square[LANES];
+            UNROLL
+            for (int k = 0; k < LANES; k++)
+                square[k] = V(load)(sums + LEAST(i + k, rows - 1) * sum_row + j);
+            V(transpose)(square);
+            for (int64_t k = 0; k < LEAST(columns - j, LANES); k++) {
+                VEC x = square[k];
+                if (bias)
+                    x = V(add)(x, V(set1)(bias[j + k]));
+                if (relu)
+                    x = V(relu)(x);
+                V(store_masked)(c + (j + k) * c_col + i, mask, x);
+            }
+        }
+}
