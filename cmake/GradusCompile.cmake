@@ -103,7 +103,9 @@ function(gd_tune_library sources)
         foreach(source IN LISTS sources)
             if(source MATCHES "/data/convert")
                 set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O3)
-            elseif(source MATCHES "/src/(backend/reference|nn|optim|train|text|io)/|/src/compile/(export|show|profile|history|rematerialise|place|simplify|epilogue|forward)")
+            elseif(source MATCHES "/src/(backend/reference|nn|optim|train|text|io|data)/"
+                   OR source MATCHES "/src/(tensor/format|graph/(print|context)|compile/(export|show|profile|history|rematerialise|place|simplify|epilogue|forward|schedule))"
+                   OR source MATCHES "/src/ops/(attention|arrange|convolution|cross_entropy|ctc|einsum|indexing|loss|norm|pooling|position|random|recurrent|sort|special)")
                 set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -Os)
             else()
                 set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O2)
