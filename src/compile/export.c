@@ -110,8 +110,9 @@ static gd_status find_storages(gd_export *e)
     e->storage = gd_alloc(sizeof(int32_t) * (ir->count + 1));
     e->owner = gd_alloc(sizeof(gd_tensor *) * (ir->count + 1));
     e->is_written = gd_alloc_zero(ir->count + 1, sizeof(bool));
+    e->is_used = gd_alloc_zero(ir->count + 1, sizeof(bool));
     e->is_read = gd_alloc_zero(ir->count + 1, sizeof(bool));
-    if (!e->storage || !e->owner || !e->is_written || !e->is_read)
+    if (!e->storage || !e->owner || !e->is_written || !e->is_used || !e->is_read)
         return GD_ERR_MEMORY;
     for (size_t i = 0; i < ir->count; i++) {
         const gd_tensor *t = ir->values[i].external;
@@ -185,7 +186,7 @@ static void add_array(gd_text_buffer *out, const char *before, const char *name,
                    (const char *)data + (size_t)i * gd_dtype_size(layout->dtype));
         gd_buffer_add(out, ",");
     }
-    gd_buffer_add(out, "\n};\n\n");
+    gd_buffer_add(out, count ? "\n};\n\n" : " 0 };\n\n");
 }
 
 static gd_status add_data(const gd_export *e, gd_text_buffer *out)
@@ -193,15 +194,17 @@ static gd_status add_data(const gd_export *e, gd_text_buffer *out)
     for (int s = 0; s < e->storages; s++) {
         const gd_tensor *t = e->owner[s];
         char name[128];
+        const bool is_random = t->storage == e->plan->ir.context->random_state->storage;
+        if (!e->is_used[s] && !is_random)
+            continue;
         gd_export_storage_name(e, s, name);
         if (!gd_export_type(t->layout.dtype))
             return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: %s is of dtype %s", name,
                            gd_dtype_name(t->layout.dtype));
-        const bool has_name = t->name || t->storage == e->plan->ir.context->random_state->storage;
         add_array(out,
-                  !e->is_written[s] ? "static const "
-                  : has_name        ? ""
-                                    : "static ",
+                  !e->is_written[s]      ? "static const "
+                  : t->name || is_random ? ""
+                                         : "static ",
                   name, &t->layout, t->storage->data);
     }
     for (size_t i = 0; i < e->plan->ir.count; i++) {
@@ -351,6 +354,7 @@ gd_status gd_plan_export(const gd_plan *plan, const char *name, FILE *file)
     gd_free(e->storage);
     gd_free((void *)e->owner);
     gd_free(e->is_written);
+    gd_free(e->is_used);
     gd_free(e->is_read);
     gd_free(e);
     return status;

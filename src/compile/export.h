@@ -23,6 +23,7 @@ typedef struct gd_export {
     int32_t *storage; /* [ir.count] number of the storage an external value lies in; -1: none */
     const gd_tensor **owner; /* [storages] a tensor over it */
     bool *is_written;        /* [storages] by an effect */
+    bool *is_used;           /* [storages] by a step that is written */
     int storages;
     bool draws;    /* random numbers */
     bool *is_read; /* [ir.count] constants and inputs in use */

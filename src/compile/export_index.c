@@ -2,6 +2,7 @@
  * searching; random numbers. */
 #include "compile/export.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -11,16 +12,25 @@ static const gd_layout *layout_of(const gd_export *e, int32_t value)
     return &e->plan->ir.values[value].layout;
 }
 
-/* A number as an element of `dtype`. */
+/* A number as an element of `dtype`, as gd_cast makes it. */
 static void add_real(gd_export *e, double value, gd_dtype dtype)
 {
-    if (value != value || value - value != 0)
-        gd_buffer_add(&e->body, "(%s)%s", gd_export_type(dtype),
-                      value != value ? "NAN"
-                      : value > 0    ? "INFINITY"
-                                     : "-INFINITY");
+    const char *type = gd_export_type(dtype);
+    if (dtype == GD_BOOL)
+        gd_buffer_add(&e->body, "%d", value != 0);
+    else if (isfinite(value))
+        gd_buffer_add(&e->body, gd_dtype_is_float(dtype) ? "(%s)%a" : "f64_to_%s(%a)",
+                      gd_dtype_is_float(dtype) ? type : gd_export_suffix(dtype), value);
+    else if (gd_dtype_is_float(dtype))
+        gd_buffer_add(&e->body, "(%s)%s", type,
+                      isnan(value) ? "NAN"
+                      : value > 0  ? "INFINITY"
+                                   : "-INFINITY");
     else
-        gd_buffer_add(&e->body, "(%s)%a", gd_export_type(dtype), value);
+        gd_buffer_add(&e->body, "f64_to_%s(%s)", gd_export_suffix(dtype),
+                      isnan(value) ? "NAN"
+                      : value > 0  ? "INFINITY"
+                                   : "-INFINITY");
 }
 
 /* ---- sources ---- */
@@ -40,15 +50,22 @@ gd_status gd_export_iota(gd_export *e, const gd_step *step)
 {
     const gd_ir_value *v = &e->plan->ir.values[step->value];
     const gd_iota_attr *attr = v->attr;
-    const char *type = gd_export_type(v->layout.dtype);
+    const gd_dtype dtype = v->layout.dtype;
     gd_export_pointers(e, step);
-    gd_buffer_add(&e->body, "        for (int64_t i = 0; i < %lld; i++)\n            r0[i] = (%s)(",
-                  (long long)attr->count, type);
+    gd_buffer_add(&e->body, "        for (int64_t i = 0; i < %lld; i++)\n            r0[i] = ",
+                  (long long)attr->count);
     if (attr->use_integers)
-        gd_buffer_add(&e->body, "%lld + i * %lld);\n", (long long)attr->integer_start,
-                      (long long)attr->integer_step);
+        gd_buffer_add(&e->body, "(%s)(%lld + i * %lld)%s;\n", gd_export_type(dtype),
+                      (long long)attr->integer_start, (long long)attr->integer_step,
+                      dtype == GD_BOOL ? " != 0" : "");
+    else if (dtype == GD_BOOL)
+        gd_buffer_add(&e->body, "%a + (double)i * %a != 0;\n", attr->start, attr->step);
+    else if (gd_dtype_is_float(dtype))
+        gd_buffer_add(&e->body, "(%s)(%a + (double)i * %a);\n", gd_export_type(dtype), attr->start,
+                      attr->step);
     else
-        gd_buffer_add(&e->body, "%a + (double)i * %a);\n", attr->start, attr->step);
+        gd_buffer_add(&e->body, "f64_to_%s(%a + (double)i * %a);\n", gd_export_suffix(dtype),
+                      attr->start, attr->step);
     return GD_OK;
 }
 

@@ -20,6 +20,7 @@ void gd_export_pointer(gd_export *e, const char *name, int number, int32_t value
         e->is_read[v->root] = true;
         gd_buffer_add(&e->body, "input%d", root->input);
     } else if (root->external) {
+        e->is_used[e->storage[v->root]] = true;
         gd_export_storage_name(e, e->storage[v->root], storage);
         gd_buffer_add(&e->body, "%s", storage);
         offset += root->external->layout.offset;

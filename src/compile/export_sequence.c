@@ -101,8 +101,14 @@ gd_status gd_export_attention(gd_export *e, const gd_step *step)
     const gd_layout *q = layout_of(e, value->in[Q]), *k = layout_of(e, value->in[K]);
     const gd_layout *v = layout_of(e, value->in[V]);
     const gd_layout *g = is_gradient ? layout_of(e, value->in[G]) : q;
-    if (q->dtype != GD_F32 || gd_layout_count(q) == 0)
-        return gd_export_refuse(step, e, q->dtype != GD_F32 ? "f64" : "nothing");
+    if (q->dtype != GD_F32)
+        return gd_export_refuse(step, e, "f64");
+    if (gd_layout_count(q) == 0) { /* keys nobody looks at */
+        gd_export_pointer(e, "r", 0, step->value, true);
+        gd_buffer_add(&e->body, "        memset((void *)r0, 0, %zu);\n",
+                      gd_layout_bytes(&value->layout));
+        return GD_OK;
+    }
     const int extra = is_gradient ? G + 1 : V + 1;
     gd_layout mask = *q;
     if (attr->has_mask) {
