@@ -55,9 +55,9 @@ gd_status gd_export_iota(gd_export *e, const gd_step *step)
     gd_buffer_add(&e->body, "        for (int64_t i = 0; i < %lld; i++)\n            r0[i] = ",
                   (long long)attr->count);
     if (attr->use_integers)
-        gd_buffer_add(&e->body, "(%s)(%lld + i * %lld)%s;\n", gd_export_type(dtype),
-                      (long long)attr->integer_start, (long long)attr->integer_step,
-                      dtype == GD_BOOL ? " != 0" : "");
+        gd_buffer_add(&e->body, "(%s)((uint64_t)%lld + (uint64_t)i * (uint64_t)%lld)%s;\n",
+                      gd_export_type(dtype), (long long)attr->integer_start,
+                      (long long)attr->integer_step, dtype == GD_BOOL ? " != 0" : "");
     else if (dtype == GD_BOOL)
         gd_buffer_add(&e->body, "%a + (double)i * %a != 0;\n", attr->start, attr->step);
     else if (gd_dtype_is_float(dtype))

@@ -51,7 +51,9 @@ static void define_op(gd_export *e, gd_op_id op, gd_dtype compute)
         gd_buffer_add(out, ", %s %c", type, 'x' + k);
     gd_buffer_add(out, ")\n{\n    return ");
     bool narrow = f->gives_bool || compute == GD_U8 || compute == GD_BOOL;
-    gd_buffer_add(out, "%s", narrow ? "(uint8_t)(" : "");
+    /* Sums and products of whole numbers wrap. */
+    bool wraps = (compute == GD_I32 || compute == GD_I64) && !f->text[strspn(f->text, "xyz+-* ")];
+    gd_buffer_add(out, narrow ? "(uint8_t)(" : wraps ? "(%s)(" : "", type);
     for (const char *c = f->text; *c;) {
         size_t length = 0;
         while ((c[length] >= 'A' && c[length] <= 'Z') || c[length] == '_' ||
@@ -60,10 +62,10 @@ static void define_op(gd_export *e, gd_op_id op, gd_dtype compute)
         if (length)
             add_word(out, c, length, suffix);
         else
-            gd_buffer_add(out, "%c", *c);
+            gd_buffer_add(out, wraps && *c >= 'x' ? "(uint64_t)%c" : "%c", *c);
         c += length ? length : 1;
     }
-    gd_buffer_add(out, "%s;\n}\n\n", narrow ? ")" : "");
+    gd_buffer_add(out, "%s;\n}\n\n", narrow || wraps ? ")" : "");
 }
 
 static gd_status add_cast(gd_export *e, gd_dtype from, gd_dtype to, int operand)
