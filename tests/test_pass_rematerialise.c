@@ -129,7 +129,7 @@ static void check(const job *j, double least)
     assert_true(free_run.loss[0] != free_run.loss[CALLS - 1]);
     assert_int_equal(free_run.stats.recomputed, 0);
     assert_null(strstr(free_run.text, "computed again"));
-    const double step = TEST_UNDER_TSAN || TEST_UNDER_ASAN ? 0.25 : 0.1;
+    const double step = TEST_UNDER_TSAN || TEST_UNDER_ASAN ? 0.25 : 0.1; /* one or two shares */
     for (double share = 0.9; share >= least; share -= step)
         expect_same_bits(j, share);
 }
@@ -137,14 +137,16 @@ static void check(const job *j, double least)
 static void a_wide_mlp_fits_with_the_same_bits(void **state)
 {
     (void)state;
-    check(&mlp, 0.6);
+    if (!TEST_UNDER_TSAN)
+        check(&mlp, 0.6);
     check(&mlp_dropped, 0.6);
 }
 
 static void a_small_gpt_fits_with_the_same_bits(void **state)
 {
     (void)state;
-    check(&gpt, 0.7);
+    if (!TEST_UNDER_TSAN)
+        check(&gpt, 0.7);
     check(&gpt_dropped, 0.7);
 }
 
