@@ -53,7 +53,8 @@ static void define_op(gd_export *e, gd_op_id op, gd_dtype compute)
     bool narrow = f->gives_bool || compute == GD_U8 || compute == GD_BOOL;
     /* Sums and products of whole numbers wrap. */
     bool wraps = (compute == GD_I32 || compute == GD_I64) && !f->text[strspn(f->text, "xyz+-* ")];
-    gd_buffer_add(out, narrow ? "(uint8_t)(" : wraps ? "(%s)(" : "", type);
+    if (narrow || wraps)
+        gd_buffer_add(out, "(%s)(", narrow ? "uint8_t" : type);
     for (const char *c = f->text; *c;) {
         size_t length = 0;
         while ((c[length] >= 'A' && c[length] <= 'Z') || c[length] == '_' ||
