@@ -62,6 +62,9 @@ struct gd_backend {
      * kernel as call->prepared at every run. Data pointers are not read. */
     size_t (*prepare_bytes)(const gd_kernel_call *call);
     gd_status (*prepare)(const gd_kernel_call *call, void *memory);
+    /* Whether `fused` can run this group with reductions; data pointers are not read. NULL: none.
+     */
+    bool (*takes_rows)(const gd_kernel_call *call);
 };
 
 /* The back end called `name`, NULL when there is none. */
@@ -70,20 +73,57 @@ extern const gd_backend gd_backend_cpu, gd_backend_reference;
 
 /* A fused group: a straight-line program over elements, the attribute of op `fused`. Values are
  * numbered: inputs first, then one per instruction; the last instruction's value is the result.
- * Values of other instructions may be results too; all have one shape. */
+ * Values of other instructions may be results too.
+ *
+ * Elementwise (row_axes 0): all values have one shape, that of the result.
+ *
+ * With reductions (row_axes > 0): `shape` is cut into rows, its last row_axes axes. A value is
+ * whole, an element for each of `shape`, or one number a row (is_row). sum, prod, max and min make
+ * one number a row of a whole value, of f32 or f64, in the order of the op's own kernel on a
+ * contiguous operand; numbers of rows are broadcast where an instruction makes a whole value. A
+ * row has 2 to GD_FUSED_MOST_ROW elements. */
 #define GD_FUSED_MAX_INPUTS       16
 #define GD_FUSED_MAX_INSTRUCTIONS 32
 #define GD_FUSED_MAX_MORE         6 /* results besides the last instruction's */
+#define GD_FUSED_MOST_ROW         4096
 typedef struct gd_fused_instruction {
-    int16_t op;      /* gd_op_id of an elementwise op, or GD_OP_cast */
+    int16_t op;      /* gd_op_id of an elementwise op, GD_OP_cast, or of a reduction */
     int16_t dtype;   /* dtype of the value it makes */
     int16_t from[3]; /* numbers of its operands */
     int16_t compute; /* dtype of the operands */
+    int16_t is_row;  /* it makes one number a row */
 } gd_fused_instruction;
 typedef struct gd_fused_attr {
     int32_t n_inputs, n_instructions, n_more;
     int16_t more[GD_FUSED_MAX_MORE]; /* instructions whose values are further results, ascending */
     gd_fused_instruction instruction[GD_FUSED_MAX_INSTRUCTIONS];
+
+    /* with reductions */
+    int32_t row_axes;
+    uint32_t outer_inputs; /* bit i: the axes of input i are aligned with those before the rows, and
+                              not with all */
+    gd_shape shape, result; /* `result`: that of the last instruction's value */
 } gd_fused_attr;
+
+/* op: a gd_op_id, or as an instruction has it. */
+static inline bool gd_fused_reduces(int64_t op)
+{
+    return op == GD_OP_sum || op == GD_OP_prod || op == GD_OP_max || op == GD_OP_min;
+}
+/* Axes of `shape` before the rows. */
+static inline int gd_fused_outer_axes(const gd_fused_attr *attr)
+{
+    return attr->shape.rank - attr->row_axes;
+}
+/* Whether input i, which lies so, is constant along rows. */
+static inline bool gd_fused_is_row_input(const gd_fused_attr *attr, int i, const gd_layout *layout)
+{
+    if (attr->outer_inputs >> i & 1)
+        return true;
+    for (int axis = 1; axis <= attr->row_axes && axis <= layout->rank; axis++)
+        if (layout->shape[layout->rank - axis] != 1 && layout->stride[layout->rank - axis] != 0)
+            return false;
+    return true;
+}
 
 #endif

@@ -75,8 +75,7 @@ static bool reads_in_place(const forwarding *f, const gd_ir_value *v, int32_t st
         const gd_ir_value *operand = &ir->values[op->in[k]];
         if (f->number[op->in[k]] != storage)
             continue;
-        bool elementwise = (op->op->flags & GD_OP_ELEMENTWISE) || op->op->id == GD_OP_fused;
-        if (!elementwise || !gd_layout_same_shape(&operand->layout, &v->layout) ||
+        if (!gd_ir_may_overwrite(op, v) || !gd_layout_same_shape(&operand->layout, &v->layout) ||
             !gd_layout_is_contiguous(&operand->layout) ||
             operand->layout.dtype != v->layout.dtype || gd_ir_is_view(operand))
             return false;

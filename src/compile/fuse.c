@@ -1,27 +1,40 @@
-/* compile/fuse.c: fusion of elementwise groups. A group ends in one op, its last. It takes in ops
- * above, of its last op's shape, whose other readers come below it; what those read becomes a
- * further result. Then it takes in neighbours, ops that read what the group reads, so that this is
- * read once. The group becomes one `fused` op, which runs the same formulas in the same order on
- * tiles that stay in the L1 cache: one pass over memory, the same bits.
+/* compile/fuse.c: fusion of elementwise groups, and of reductions along rows with what feeds them
+ * and what reads them. A group ends in one op, its last. It takes in ops above, of its last op's
+ * shape, whose other readers come below it; what those read becomes a further result. Then it takes
+ * in neighbours, ops that read what the group reads, so that this is read once. The group becomes
+ * one `fused` op, which runs the same formulas in the same order on tiles that stay in the L1
+ * cache: one pass over memory, the same bits.
  *
- * May move an elementwise op down to its group; not past an effect that changes what it reads, and
- * not past a reader. Start at gd_pass_fuse. */
+ * With the first reduction it takes in, the group's shape is cut into rows (rows.h): from then on
+ * it may hold ops on that shape, reductions of the same rows, and ops on one number a row, such as
+ * the mean. Tiles are then whole rows.
+ *
+ * May move an op down to its group; not past an effect that changes what it reads, and not past a
+ * reader. Views of what a group makes go with it. Start at gd_pass_fuse. */
 #include "compile/passes.h"
 
 #include <string.h>
 
 #include "base/memory.h"
+#include "compile/rows.h"
 
 enum {
     /* A value that is kept for others and ends the life of two operands or more is moved at most so
      * many places: further, its operands would take more memory for longer than it saves. */
     NEAR = 12,
+    /* The same for a reduction that alone reads its operand. */
+    NEAR_OF_ROWS = 32,
+    /* From an op on one number a row up to the reduction that says so. */
+    UP_TO_ROWS = 6,
 };
 
 typedef struct group {
-    int32_t members[GD_FUSED_MAX_INSTRUCTIONS]; /* values, unordered; [0] is the last op */
+    int32_t last;                               /* the op the group ends in */
+    int32_t members[GD_FUSED_MAX_INSTRUCTIONS]; /* values, that one included, unordered */
     int n_members;
+    gd_rows rows;
     int32_t inputs[GD_FUSED_MAX_INPUTS];
+    bool is_outer[GD_FUSED_MAX_INPUTS]; /* aligned with the axes before the rows */
     int n_inputs;
 } group;
 
@@ -31,6 +44,7 @@ typedef struct fusion {
     int32_t *until;    /* see gd_ir_find_assignments */
     int32_t *position; /* of each op: its own number, or that of the group it is in */
     group g;
+    bool with_rows; /* groups may have reductions */
 } fusion;
 
 static bool is_member(const group *g, int32_t value)
@@ -47,35 +61,83 @@ static bool can_fuse(const gd_ir_value *v)
            !v->is_constant;
 }
 
-/* How often others than the group's ops read a value; -1: one of them before the group's end. */
-static int readers_outside(const fusion *f, int32_t value)
+/* Whether member `op` reads member `made`, or views of it, place by place. */
+static bool reads_in_place(const fusion *f, const gd_ir_value *op, int32_t made)
 {
-    int readers = f->ir->values[value].is_output;
+    const gd_ir_value *values = f->ir->values;
+    gd_row_form form = gd_rows_form(&f->g.rows, &values[made].layout);
+    for (int k = 0; k < op->n; k++)
+        if (values[op->in[k]].root == made &&
+            !gd_rows_reads(&f->g.rows, &values[op->in[k]].layout, form, op))
+            return false;
+    return true;
+}
+
+/* How often others than the group's ops read `value`, which is `made` or a view of it; -1: one of
+ * them before the group's end, or a member reads it out of place. */
+static int readers_of(const fusion *f, int32_t value, int32_t made)
+{
+    int readers = 0;
     for (int32_t u = f->users.first[value]; u < f->users.first[value + 1]; u++) {
         int32_t user = f->users.op[u];
-        if (is_member(&f->g, user))
-            continue;
-        if (f->position[user] <= f->g.members[0])
+        const gd_ir_value *v = &f->ir->values[user];
+        if (gd_ir_is_view(v) && v->root == made) {
+            int more = readers_of(f, user, made);
+            if (more < 0)
+                return -1;
+            readers += more;
+        } else if (is_member(&f->g, user)) {
+            if (!reads_in_place(f, v, made))
+                return -1;
+        } else if (f->position[user] <= f->g.last) {
             return -1;
-        readers++;
+        } else {
+            readers++;
+        }
     }
     return readers;
 }
 
-/* The group's inputs: what members read and is not a member. false: too many. */
-static bool collect_inputs(const gd_ir *ir, group *g)
+static int readers_outside(const fusion *f, int32_t value)
 {
+    int readers = readers_of(f, value, value);
+    return readers < 0 ? -1 : readers + f->ir->values[value].is_output;
+}
+
+/* Whether input `value` of a member is aligned with the axes before the rows. */
+static bool is_outer_input(const fusion *f, const gd_ir_value *member, int32_t value)
+{
+    return !gd_fused_reduces(member->op->id) && f->ir->values[value].layout.rank > 0 &&
+           gd_rows_form(&f->g.rows, &member->layout) == GD_FORM_OUTER;
+}
+
+/* Number of an operand within the group: inputs first, then instructions in order; -1: neither. */
+static int16_t number_of(const fusion *f, const gd_ir_value *member, int32_t value)
+{
+    const group *g = &f->g;
+    bool is_outer = is_outer_input(f, member, value);
+    for (int i = 0; i < g->n_members; i++)
+        if (g->members[i] == f->ir->values[value].root)
+            return (int16_t)(g->n_inputs + i);
+    for (int i = 0; i < g->n_inputs; i++)
+        if (g->inputs[i] == value && g->is_outer[i] == is_outer)
+            return (int16_t)i;
+    return -1;
+}
+
+/* The group's inputs: what members read and is not a member. false: too many. */
+static bool collect_inputs(fusion *f)
+{
+    group *g = &f->g;
     g->n_inputs = 0;
     for (int i = 0; i < g->n_members; i++) {
-        const gd_ir_value *v = &ir->values[g->members[i]];
+        const gd_ir_value *v = &f->ir->values[g->members[i]];
         for (int k = 0; k < v->n; k++) {
-            bool known = is_member(g, v->in[k]);
-            for (int j = 0; j < g->n_inputs && !known; j++)
-                known = g->inputs[j] == v->in[k];
-            if (known)
+            if (number_of(f, v, v->in[k]) >= 0)
                 continue;
             if (g->n_inputs == GD_FUSED_MAX_INPUTS)
                 return false;
+            g->is_outer[g->n_inputs] = is_outer_input(f, v, v->in[k]);
             g->inputs[g->n_inputs++] = v->in[k];
         }
     }
@@ -87,7 +149,7 @@ static bool collect_inputs(const gd_ir *ir, group *g)
 static bool is_costly(const fusion *f, int32_t value)
 {
     const gd_ir_value *v = &f->ir->values[value];
-    if (f->g.members[0] - value <= NEAR)
+    if (f->g.last - value <= NEAR)
         return false;
     int dying = 0;
     for (int k = 0; k < v->n; k++) {
@@ -103,30 +165,84 @@ static bool is_costly(const fusion *f, int32_t value)
 static int count_kept(const fusion *f)
 {
     int kept = 0;
-    for (int i = 1; i < f->g.n_members; i++)
-        kept += readers_outside(f, f->g.members[i]) > 0;
+    for (int i = 0; i < f->g.n_members; i++)
+        kept += f->g.members[i] != f->g.last && readers_outside(f, f->g.members[i]) > 0;
     return kept;
+}
+
+/* Whether a reduction is so far up that its operand, which dies there, is better not read here. */
+static bool is_far(const fusion *f, int32_t value)
+{
+    int32_t operand = f->ir->values[value].in[0], end = f->users.first[operand + 1];
+    return f->g.last - value > NEAR_OF_ROWS && f->ir->values[operand].kind == GD_IR_OP &&
+           f->position[f->users.op[end - 1]] <= value;
+}
+
+/* Cut the group into the rows that op v reduces, where it has no rows yet. */
+static bool take_rows(fusion *f, const gd_ir_value *v)
+{
+    group *g = &f->g;
+    gd_rows rows;
+    if (!f->with_rows || !gd_rows_of(f->ir, v, &rows))
+        return false;
+    if (g->rows.axes > 0)
+        return rows.axes == g->rows.axes && gd_layout_same_shape(rows.whole, g->rows.whole);
+    for (int i = 0; i < g->n_members; i++)
+        if (gd_rows_form(&rows, &f->ir->values[g->members[i]].layout) == GD_FORM_NONE)
+            return false;
+    g->rows = rows;
+    return true;
+}
+
+/* Cut the group into the rows of a reduction that `value` is made of, by ops on one number a row.
+ */
+static bool take_rows_of(fusion *f, int32_t value, int steps)
+{
+    const gd_ir_value *v = &f->ir->values[f->ir->values[value].root];
+    if (v->kind != GD_IR_OP || steps == 0 || gd_layout_same_shape(&v->layout, f->g.rows.whole))
+        return false;
+    if (gd_fused_reduces(v->op->id))
+        return take_rows(f, v);
+    for (int k = 0; k < v->n && can_fuse(v); k++)
+        if (take_rows_of(f, v->in[k], steps - 1))
+            return true;
+    return false;
+}
+
+/* Whether op `candidate` may be in the group, as far as it alone is concerned. */
+static bool is_candidate(fusion *f, int32_t candidate)
+{
+    const group *g = &f->g;
+    const gd_ir_value *v = &f->ir->values[candidate];
+    if (g->n_members == GD_FUSED_MAX_INSTRUCTIONS || is_member(g, candidate) ||
+        candidate > g->last || f->position[candidate] != candidate ||
+        !gd_ir_may_sink(f->ir, f->until, v, g->last))
+        return false;
+    if (v->kind == GD_IR_OP && gd_fused_reduces(v->op->id))
+        return !is_far(f, candidate) && take_rows(f, v);
+    if (!can_fuse(v))
+        return false;
+    if (gd_rows_form(&g->rows, &v->layout) == GD_FORM_NONE && g->rows.axes == 0)
+        (void)take_rows_of(f, candidate, UP_TO_ROWS);
+    return gd_rows_form(&g->rows, &v->layout) != GD_FORM_NONE;
 }
 
 /* Take in an op if that is allowed. */
 static bool take_in(fusion *f, int32_t candidate)
 {
-    const gd_ir *ir = f->ir;
     group *g = &f->g;
-    const gd_ir_value *v = &ir->values[candidate];
-    if (g->n_members == GD_FUSED_MAX_INSTRUCTIONS || !can_fuse(v) || is_member(g, candidate) ||
-        candidate > g->members[0] || f->position[candidate] != candidate ||
-        !gd_layout_same_shape(&v->layout, &ir->values[g->members[0]].layout))
+    gd_rows before = g->rows;
+    int outside = is_candidate(f, candidate) ? readers_outside(f, candidate) : -1;
+    if (outside < 0 || (outside > 0 && is_costly(f, candidate))) {
+        g->rows = before;
         return false;
-    int outside = readers_outside(f, candidate);
-    if (outside < 0 || (outside > 0 && is_costly(f, candidate)) ||
-        !gd_ir_may_sink(ir, f->until, v, g->members[0]))
-        return false;
+    }
     g->members[g->n_members++] = candidate;
-    if (collect_inputs(ir, g) && count_kept(f) <= GD_FUSED_MAX_MORE)
+    if (collect_inputs(f) && count_kept(f) <= GD_FUSED_MAX_MORE)
         return true;
     g->n_members--;
-    (void)collect_inputs(ir, g);
+    g->rows = before;
+    (void)collect_inputs(f);
     return false;
 }
 
@@ -134,7 +250,7 @@ static bool take_in(fusion *f, int32_t candidate)
 static bool absorb(fusion *f)
 {
     for (int i = 0; i < f->g.n_inputs; i++)
-        if (take_in(f, f->g.inputs[i]))
+        if (take_in(f, f->ir->values[f->g.inputs[i]].root))
             return true;
     return false;
 }
@@ -144,35 +260,50 @@ static bool join(fusion *f)
 {
     for (int i = 0; i < f->g.n_inputs; i++) {
         int32_t input = f->g.inputs[i];
-        if (!gd_layout_same_shape(&f->ir->values[input].layout,
-                                  &f->ir->values[f->g.members[0]].layout))
+        if (!gd_layout_same_shape(&f->ir->values[input].layout, f->g.rows.whole))
             continue;
         for (int32_t u = f->users.first[input]; u < f->users.first[input + 1]; u++) {
             int32_t user = f->users.op[u];
-            if (user < f->g.members[0] && f->g.members[0] - user <= NEAR && take_in(f, user))
+            if (user < f->g.last && f->g.last - user <= NEAR && take_in(f, user))
                 return true;
         }
     }
     return false;
 }
 
-/* Number of a value within the group: inputs first, then instructions in order. */
-static int16_t number_of(const group *g, int32_t value)
+/* Whether an instruction is the same all along a row, and no reduction needs it whole. */
+static bool is_constant_in_row(const fusion *f, const gd_fused_attr *attr, int instruction, int n)
 {
-    for (int i = 0; i < g->n_inputs; i++)
-        if (g->inputs[i] == value)
-            return (int16_t)i;
-    for (int i = 0; i < g->n_members; i++)
-        if (g->members[i] == value)
-            return (int16_t)(g->n_inputs + i);
-    return -1;
+    const gd_ir_value *values = f->ir->values;
+    for (int i = instruction + 1; i < f->g.n_members; i++) {
+        const gd_ir_value *reader = &values[f->g.members[i]];
+        if (gd_fused_reduces(reader->op->id) &&
+            values[reader->in[0]].root == f->g.members[instruction])
+            return false;
+    }
+    for (int k = 0; k < n; k++) {
+        int from = attr->instruction[instruction].from[k];
+        const gd_layout *input =
+            from < attr->n_inputs ? &f->ir->values[f->g.inputs[from]].layout : NULL;
+        if (input ? !gd_fused_is_row_input(attr, from, input)
+                  : !attr->instruction[from - attr->n_inputs].is_row)
+            return false;
+    }
+    return true;
 }
 
-static void describe(const gd_ir *ir, const group *g, gd_fused_attr *attr)
+/* kept: what is a result of the group. */
+static void describe(const fusion *f, const bool *kept, gd_fused_attr *attr)
 {
+    const group *g = &f->g;
+    const gd_ir *ir = f->ir;
     memset(attr, 0, sizeof *attr);
     attr->n_inputs = g->n_inputs;
     attr->n_instructions = g->n_members;
+    attr->row_axes = g->rows.axes;
+    attr->shape = gd_layout_shape(g->rows.whole);
+    for (int i = 0; i < g->n_inputs; i++)
+        attr->outer_inputs |= (uint32_t)g->is_outer[i] << i;
     for (int i = 0; i < g->n_members; i++) {
         const gd_ir_value *v = &ir->values[g->members[i]];
         gd_fused_instruction *instruction = &attr->instruction[i];
@@ -180,7 +311,14 @@ static void describe(const gd_ir *ir, const group *g, gd_fused_attr *attr)
         instruction->dtype = (int16_t)v->layout.dtype;
         instruction->compute = (int16_t)ir->values[v->in[v->n - 1]].layout.dtype;
         for (int k = 0; k < v->n; k++)
-            instruction->from[k] = number_of(g, v->in[k]);
+            instruction->from[k] = number_of(f, v, v->in[k]);
+        /* What is the same all along a row, and no result, is computed once a row. */
+        instruction->is_row =
+            g->rows.axes > 0 && (gd_rows_form(&g->rows, &v->layout) != GD_FORM_WHOLE ||
+                                 (!kept[i] && is_constant_in_row(f, attr, i, v->n)));
+        if (kept[i] && i < g->n_members - 1)
+            attr->more[attr->n_more++] = (int16_t)i;
+        attr->result = gd_layout_shape(&v->layout);
     }
 }
 
@@ -194,6 +332,7 @@ static gd_status make_part(gd_ir *ir, int32_t member, int32_t last, int32_t inde
         return GD_ERR_MEMORY;
     attr->index = index;
     attr->dtype = (int32_t)v->layout.dtype;
+    attr->shape = gd_layout_shape(&v->layout);
     *in = last;
     v->op = gd_op_row(GD_OP_part);
     v->attr = attr;
@@ -202,38 +341,77 @@ static gd_status make_part(gd_ir *ir, int32_t member, int32_t last, int32_t inde
     return GD_OK;
 }
 
-static gd_status make_group(fusion *f, int *changes)
+/* Instructions in program order (insertion sort: groups are small). */
+static void sort_members(group *g)
 {
-    gd_ir *ir = f->ir;
-    group *g = &f->g;
-    int32_t last = g->members[0];
-    /* Instructions in program order (insertion sort: groups are small). */
     for (int i = 1; i < g->n_members; i++)
         for (int k = i; k > 0 && g->members[k - 1] > g->members[k]; k--) {
             int32_t swap = g->members[k];
             g->members[k] = g->members[k - 1];
             g->members[k - 1] = swap;
         }
+}
+
+/* Whether the device can run a group with reductions. */
+static bool kernel_takes(const fusion *f, const gd_fused_attr *attr)
+{
+    const gd_device *device = f->ir->context->device;
+    const gd_ir_value *values = f->ir->values;
+    const group *g = &f->g;
+    gd_operand in[GD_FUSED_MAX_INPUTS], more[GD_FUSED_MAX_MORE];
+    for (int i = 0; i < g->n_inputs; i++)
+        in[i] = (gd_operand){ NULL, &values[g->inputs[i]].layout };
+    for (int i = 0; i < attr->n_more; i++)
+        more[i] = (gd_operand){ NULL, &values[g->members[attr->more[i]]].layout };
+    const gd_kernel_call call = { .device = (gd_device *)(uintptr_t)device,
+                                  .op = gd_op_row(GD_OP_fused),
+                                  .attr = attr,
+                                  .n = g->n_inputs,
+                                  .in = in,
+                                  .out = { NULL, &values[g->members[g->n_members - 1]].layout },
+                                  .more = more };
+    return device->backend->takes_rows(&call);
+}
+
+/* Views of a member nobody needs by itself go with it. */
+static void remove_views(fusion *f, int32_t value, int32_t made)
+{
+    for (int32_t u = f->users.first[value]; u < f->users.first[value + 1]; u++) {
+        gd_ir_value *v = &f->ir->values[f->users.op[u]];
+        if (gd_ir_is_view(v) && v->root == made) {
+            remove_views(f, f->users.op[u], made);
+            v->kind = GD_IR_DEAD;
+        }
+    }
+}
+
+/* Write the group found as one op. *fits: the device can run it; otherwise nothing is changed. */
+static gd_status make_group(fusion *f, int *changes, bool *fits)
+{
+    gd_ir *ir = f->ir;
+    group *g = &f->g;
+    int32_t last = g->last;
+    bool kept[GD_FUSED_MAX_INSTRUCTIONS];
+    sort_members(g);
+    for (int i = 0; i < g->n_members; i++)
+        kept[i] = g->members[i] == last || readers_outside(f, g->members[i]) > 0;
     gd_fused_attr *attr = gd_arena_push(&ir->memory, sizeof *attr, 8);
     int32_t *in = gd_arena_push(&ir->memory, sizeof g->inputs, sizeof(int32_t));
     if (!attr || !in)
         return GD_ERR_MEMORY;
-    describe(ir, g, attr);
+    describe(f, kept, attr);
+    *fits = g->rows.axes == 0 || kernel_takes(f, attr);
+    if (!*fits)
+        return GD_OK;
     memcpy(in, g->inputs, sizeof(int32_t) * (size_t)g->n_inputs);
-    bool kept[GD_FUSED_MAX_INSTRUCTIONS] = { false };
-    for (int i = 0; i < g->n_members; i++) {
-        kept[i] = ir->values[g->members[i]].is_output;
-        for (int32_t u = f->users.first[g->members[i]]; u < f->users.first[g->members[i] + 1]; u++)
-            kept[i] |= !is_member(g, f->users.op[u]);
-    }
-    for (int i = 0; i < g->n_members - 1; i++) {
+    for (int i = 0, index = 0; i < g->n_members - 1; i++) {
         f->position[g->members[i]] = last;
-        if (!kept[i])
+        if (!kept[i]) {
+            remove_views(f, g->members[i], g->members[i]);
             ir->values[g->members[i]].kind = GD_IR_DEAD;
-        else if (make_part(ir, g->members[i], last, attr->n_more) == GD_OK)
-            attr->more[attr->n_more++] = (int16_t)i;
-        else
+        } else if (make_part(ir, g->members[i], last, index++) != GD_OK) {
             return GD_ERR_MEMORY;
+        }
     }
     gd_ir_value *v = &ir->values[last];
     v->op = gd_op_row(GD_OP_fused);
@@ -244,51 +422,79 @@ static gd_status make_group(fusion *f, int *changes)
     return GD_OK;
 }
 
+/* The group that ends in op i. */
+static gd_status group_at(fusion *f, int32_t i, bool with_rows, int *changes, bool *fits)
+{
+    const gd_ir_value *v = &f->ir->values[i];
+    f->with_rows = with_rows;
+    f->g.n_members = 0;
+    f->g.rows = (gd_rows){ &v->layout, 0 };
+    f->g.last = i;
+    *fits = true;
+    if (!can_fuse(v) && !take_rows(f, v))
+        return GD_OK;
+    f->g.members[0] = i;
+    f->g.n_members = 1;
+    if (!collect_inputs(f))
+        return GD_OK;
+    while (absorb(f) || join(f))
+        ;
+    return f->g.n_members > 1 ? make_group(f, changes, fits) : GD_OK;
+}
+
 static gd_status find_groups(fusion *f, int *changes)
 {
+    bool with_rows = f->ir->context->device->backend->takes_rows != NULL;
     for (int32_t i = (int32_t)f->ir->count; i-- > 0;) {
-        if (!can_fuse(&f->ir->values[i]))
-            continue;
-        f->g.members[0] = i;
-        f->g.n_members = 1;
-        if (!collect_inputs(f->ir, &f->g))
-            continue;
-        while (absorb(f) || join(f))
-            ;
-        if (f->g.n_members > 1 && make_group(f, changes) != GD_OK)
-            return GD_ERR_MEMORY;
+        bool fits;
+        gd_status status = group_at(f, i, with_rows, changes, &fits);
+        if (status == GD_OK && !fits)
+            status = group_at(f, i, false, changes, &fits);
+        if (status != GD_OK)
+            return status;
     }
     return GD_OK;
 }
 
-/* Put the parts behind their groups and leave out what is dead. */
+/* Put the parts behind their groups, and views of parts behind those; leave out what is dead. */
 static gd_status put_in_order(gd_ir *ir)
 {
-    int32_t *order = gd_alloc(sizeof(int32_t) * (ir->count + 1));
-    int32_t *next = gd_alloc(sizeof(int32_t) * (ir->count + 1)); /* part of the same group */
-    int32_t *first = gd_alloc(sizeof(int32_t) * (ir->count + 1));
+    size_t bytes = sizeof(int32_t) * (ir->count + 1);
+    int32_t *order = gd_alloc(bytes), *slot = gd_alloc(bytes), *first = gd_alloc(bytes),
+            *next = gd_alloc(bytes); /* of the list of what goes to the same slot */
     gd_status status = GD_ERR_MEMORY;
-    if (order && next && first) {
+    if (order && slot && first && next) {
         size_t n = 0;
-        for (size_t i = 0; i < ir->count; i++)
-            first[i] = -1;
-        for (int32_t i = (int32_t)ir->count; i-- > 0;)
-            if (gd_ir_is_part(&ir->values[i])) {
-                next[i] = first[ir->values[i].in[0]];
-                first[ir->values[i].in[0]] = i;
-            }
         for (int32_t i = 0; i < (int32_t)ir->count; i++) {
-            if (ir->values[i].kind == GD_IR_DEAD || gd_ir_is_part(&ir->values[i]))
-                continue;
-            order[n++] = i;
-            for (int32_t part = first[i]; part >= 0; part = next[part])
-                order[n++] = part;
+            const gd_ir_value *v = &ir->values[i];
+            bool goes_along = v->kind == GD_IR_OP && (gd_ir_is_part(v) || gd_ir_is_view(v));
+            slot[i] = goes_along ? slot[v->in[0]] : i;
+            first[i] = -1;
+            if (goes_along && gd_ir_is_part(v))
+                slot[i] = v->in[0];
+            else if (slot[i] < i)
+                slot[i] = i;
+        }
+        /* Lists are filled from their ends: views, then parts, which come first. */
+        for (int parts = 0; parts < 2; parts++)
+            for (int32_t i = (int32_t)ir->count; i-- > 0;)
+                if (slot[i] != i && gd_ir_is_part(&ir->values[i]) == (parts == 1)) {
+                    next[i] = first[slot[i]];
+                    first[slot[i]] = i;
+                }
+        for (int32_t i = 0; i < (int32_t)ir->count; i++) {
+            if (slot[i] == i && ir->values[i].kind != GD_IR_DEAD)
+                order[n++] = i;
+            for (int32_t along = first[i]; along >= 0; along = next[along])
+                if (ir->values[along].kind != GD_IR_DEAD)
+                    order[n++] = along;
         }
         status = gd_ir_reorder(ir, order, n);
     }
     gd_free(order);
-    gd_free(next);
+    gd_free(slot);
     gd_free(first);
+    gd_free(next);
     return status;
 }
 

@@ -59,7 +59,7 @@ static int32_t taken_over(const gd_ir *ir, const int32_t *last, const bool *is_t
     const gd_ir_value *v = &ir->values[i];
     size_t at = gd_ir_is_part(v) ? (size_t)v->in[0] : i;
     const gd_ir_value *op = &ir->values[at];
-    if (!((op->op->flags & GD_OP_ELEMENTWISE) || op->op->id == GD_OP_fused) || v->is_output)
+    if (!gd_ir_may_overwrite(op, v) || v->is_output)
         return -1;
     for (int k = 0; k < op->n; k++) {
         const gd_ir_value *operand = &ir->values[op->in[k]];

@@ -16,6 +16,20 @@ static double attention_flops(const gd_plan *plan, const gd_ir_value *v, int wit
     return 2 * pairs * (with_d * d + with_dv * dv) * (causal ? 0.5 : 1);
 }
 
+/* `count`: of elements, where the group has no rows. */
+static double group_flops(const gd_fused_attr *group, double count)
+{
+    double rows = 1, length = 1, flops = 0;
+    for (int axis = 0; axis < group->shape.rank && group->row_axes > 0; axis++)
+        *(axis < gd_fused_outer_axes(group) ? &rows : &length) *= (double)group->shape.dim[axis];
+    for (int i = 0; i < group->n_instructions; i++) {
+        const gd_fused_instruction *made = &group->instruction[i];
+        bool once = made->is_row && !gd_fused_reduces(made->op);
+        flops += group->row_axes == 0 ? count : once ? rows : rows * length;
+    }
+    return flops;
+}
+
 /* Floating-point operations of a step, as the field counts them (a fused multiply-add is two). */
 static double flops(const gd_plan *plan, const gd_ir_value *v)
 {
@@ -42,7 +56,7 @@ static double flops(const gd_plan *plan, const gd_ir_value *v)
     case GD_OP_attention_grad:
         return attention_flops(plan, v, 3, 2);
     case GD_OP_fused:
-        return count * ((const gd_fused_attr *)v->attr)->n_instructions;
+        return group_flops(v->attr, count);
     case GD_OP_sum:
     case GD_OP_prod:
         return (double)gd_layout_count(first);

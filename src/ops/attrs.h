@@ -89,6 +89,7 @@ typedef struct gd_linear_attr {
 typedef struct gd_part_attr {
     int32_t index; /* which of the group's further results */
     int32_t dtype;
+    gd_shape shape;
 } gd_part_attr; /* part: input the group */
 
 typedef struct gd_checkpoint_attr {

@@ -15,6 +15,54 @@ const gd_op gd_op_assign = {
     .id = GD_OP_assign, .name = "assign", .arity = 2, .flags = GD_OP_EFFECT, .infer = infer_assign
 };
 
+/* Input i broadcast over the group's shape, or over the axes before the rows. */
+static bool input_fits(const gd_fused_attr *a, int i, const gd_layout *in)
+{
+    gd_shape over = a->shape, both;
+    if (a->outer_inputs >> i & 1)
+        over.rank = gd_fused_outer_axes(a);
+    if (!gd_shape_broadcast(over, gd_layout_shape(in), &both) || both.rank != over.rank)
+        return false;
+    for (int axis = 0; axis < over.rank; axis++)
+        if (both.dim[axis] != over.dim[axis])
+            return false;
+    return true;
+}
+
+/* A group with reductions. An instruction that makes a number a row reads such numbers, and inputs
+ * that are constant along rows. */
+static gd_status check_rows(const gd_fused_attr *a, const gd_layout *const *in)
+{
+    int64_t length = 1;
+    for (int axis = gd_fused_outer_axes(a); axis >= 0 && axis < a->shape.rank; axis++)
+        length *= a->shape.dim[axis];
+    if (gd_fused_outer_axes(a) < 0 || length < 2 || length > GD_FUSED_MOST_ROW)
+        return gd_fail(GD_ERR_INVALID, "fused: rows of %lld elements", (long long)length);
+    for (int i = 0; i < a->n_inputs; i++)
+        if (!input_fits(a, i, in[i]))
+            return gd_fail(GD_ERR_SHAPE, "fused: operand %d does not broadcast to the group", i);
+    for (int i = 0; i < a->n_instructions; i++) {
+        const gd_fused_instruction *made = &a->instruction[i];
+        bool reduces = gd_fused_reduces(made->op);
+        if (reduces && !made->is_row)
+            return gd_fail(GD_ERR_INVALID, "fused: a reduction that makes a whole value");
+        for (int k = 0; k < (reduces ? 1 : gd_op_row((gd_op_id)made->op)->arity); k++) {
+            int from = made->from[k] - a->n_inputs;
+            if (from >= i)
+                return gd_fail(GD_ERR_INVALID, "fused: an operand comes after its reader");
+            if (reduces && (from >= 0 ? a->instruction[from].is_row
+                                      : gd_fused_is_row_input(a, made->from[k], in[made->from[k]])))
+                return gd_fail(GD_ERR_INVALID, "fused: a reduction of a number of a row");
+            if (!made->is_row || reduces)
+                continue;
+            if (from >= 0 ? !a->instruction[from].is_row
+                          : !gd_fused_is_row_input(a, made->from[k], in[made->from[k]]))
+                return gd_fail(GD_ERR_INVALID, "fused: a number of a row made of a whole value");
+        }
+    }
+    return GD_OK;
+}
+
 /* The compiler knows the result's layout and does not ask; a group is described by gd_fused_attr
  * (backend/backend.h). */
 static gd_status infer_fused(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
@@ -22,12 +70,16 @@ static gd_status infer_fused(int n, const gd_layout *const *in, const void *attr
     const gd_fused_attr *a = attr;
     if (n != a->n_inputs || a->n_instructions < 1)
         return gd_fail(GD_ERR_INVALID, "fused: %d operands, %d expected", n, a->n_inputs);
+    gd_dtype dtype = (gd_dtype)a->instruction[a->n_instructions - 1].dtype;
+    if (a->row_axes > 0) {
+        gd_status status = check_rows(a, in);
+        return status == GD_OK ? gd_layout_init(out, a->result, dtype, "fused") : status;
+    }
     gd_shape shape = GD_SCALAR;
     for (int i = 0; i < n; i++)
         if (!gd_shape_broadcast(shape, gd_layout_shape(in[i]), &shape))
             return gd_fail(GD_ERR_SHAPE, "fused: operands do not broadcast together");
-    return gd_layout_init(out, shape, (gd_dtype)a->instruction[a->n_instructions - 1].dtype,
-                          "fused");
+    return gd_layout_init(out, shape, dtype, "fused");
 }
 
 static void format_fused(const void *attr, char *text, size_t size)
@@ -53,9 +105,9 @@ const gd_op gd_op_fused = { .id = GD_OP_fused,
 
 static gd_status infer_part(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
-    (void)n;
-    return gd_layout_init(out, gd_layout_shape(in[0]),
-                          (gd_dtype)((const gd_part_attr *)attr)->dtype, "part");
+    (void)n, (void)in;
+    const gd_part_attr *a = attr;
+    return gd_layout_init(out, a->shape, (gd_dtype)a->dtype, "part");
 }
 
 const gd_op gd_op_part = { .id = GD_OP_part,

@@ -200,4 +200,5 @@ const gd_backend gd_backend_cpu = {
     .memory_read = cpu_memory_copy,
     .prepare_bytes = cpu_prepare_bytes,
     .prepare = gd_ew_prepare,
+    .takes_rows = gd_ew_takes_rows,
 };

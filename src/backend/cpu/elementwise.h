@@ -5,7 +5,8 @@
  * Everything is made of contiguous loops, one per op, type and instruction set (gd_ew_loop). A call
  * is prepared into a program: a sequence of such loops over tiles small enough for the L1 cache.
  * Operands that do not lie as a loop wants them (strided, broadcast, of another dtype) are first
- * copied or converted, a tile at a time. Start at gd_ew_prepare.
+ * copied or converted, a tile at a time. A group with reductions is such a program too, over tiles
+ * of whole rows, with gd_reducers among its loops. Start at gd_ew_prepare.
  */
 #ifndef GD_BACKEND_CPU_ELEMENTWISE_H
 #define GD_BACKEND_CPU_ELEMENTWISE_H
@@ -27,6 +28,8 @@ typedef void (*gd_ew_block_copy)(const void *x, int64_t row_stride, int64_t col_
  * was stored is visible to other threads after gd_ew_stream was called with 0 bytes. */
 typedef void (*gd_ew_stream)(void *to, const void *from, size_t bytes);
 
+struct gd_reducer; /* backend/cpu/reduce.h */
+
 /* The loops of one instruction set. */
 typedef struct gd_ew_table {
     /* op[dtype][op]: a row over operands of this dtype (for `where`: of y and z); NULL where the
@@ -36,6 +39,8 @@ typedef struct gd_ew_table {
     gd_ew_block_copy copy[4];                 /* for elements of 1, 2, 4, 8 bytes */
     gd_ew_block_copy copy_streamed[4]; /* the same with non-temporal stores where those pay */
     gd_ew_stream stream;
+    /* reduce[op - GD_OP_sum][dtype]: sum, prod, max, min, for groups with reductions */
+    const struct gd_reducer *const *reduce[4];
 } gd_ew_table;
 
 extern const gd_ew_table gd_ew_table_baseline, gd_ew_table_avx2, gd_ew_table_avx512,
@@ -65,6 +70,10 @@ size_t gd_ew_prepare_bytes(void);
  * call->prepared are not read. GD_ERR_UNSUPPORTED, recorded, for an op or dtype that has no loop.
  */
 gd_status gd_ew_prepare(const gd_kernel_call *call, void *memory);
+
+/* Whether gd_ew_prepare and gd_ew_run can do a group with reductions: its rows may be too long for
+ * the scratch of a thread. */
+bool gd_ew_takes_rows(const gd_kernel_call *call);
 
 /* Run a prepared call on the data of `call`, whose layouts are those it was prepared with. */
 void gd_ew_run(const gd_ew_program *program, const gd_kernel_call *call);

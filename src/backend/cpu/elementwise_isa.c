@@ -4,6 +4,7 @@
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/isa.h"
+#include "backend/cpu/reduce_isa.h"
 
 extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_f32)[GD_OP_ELEMENTWISE_COUNT];
 extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_f64)[GD_OP_ELEMENTWISE_COUNT];
@@ -53,6 +54,12 @@ const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
         GD_ISA_NAME(gd_ew_copy_streamed_64),
     },
     .stream = GD_ISA_NAME(gd_ew_stream),
+    .reduce = {
+        GD_ISA_NAME(gd_reducers_sum),
+        GD_ISA_NAME(gd_reducers_prod),
+        GD_ISA_NAME(gd_reducers_max),
+        GD_ISA_NAME(gd_reducers_min),
+    },
 };
 
 void GD_ISA_NAME(gd_cpu_register_elementwise)(gd_kernel_fn *kernel)

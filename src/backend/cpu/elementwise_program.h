@@ -7,7 +7,13 @@
  * tile begins, unless that register holds the very same elements already, as it does for a scalar
  * or a bias row. A TILE is a box of the result's index space, after axes that all operands step
  * through alike have been merged: as many trailing axes as fit, or, where an operand is transposed,
- * a block of two axes. */
+ * a block of two axes.
+ *
+ * A group with reductions (gd_fused_attr) is a program too. Its tiles are whole rows, and may be
+ * larger than the L1 cache: so steps run in STAGES, all steps of a stage on one piece of the tile
+ * after another, a piece being some rows or part of a row. What is used within its stage alone
+ * needs a register for a piece only. A stage ends before a step that works on the numbers of all
+ * rows of the tile. */
 #ifndef GD_BACKEND_CPU_ELEMENTWISE_PROGRAM_H
 #define GD_BACKEND_CPU_ELEMENTWISE_PROGRAM_H
 
@@ -18,35 +24,66 @@ enum {
                       5, /* each: three operands and the result to convert, and the op */
     GD_EW_MAX_RESULTS = 1 + GD_FUSED_MAX_MORE,
     GD_EW_MAX_REGISTERS = GD_EW_MAX_STEPS + GD_FUSED_MAX_INPUTS + GD_EW_MAX_RESULTS,
+    GD_EW_PIECE = 512, /* most elements of a piece */
     GD_EW_MAX_SLOTS = GD_FUSED_MAX_INPUTS + GD_EW_MAX_RESULTS + GD_EW_MAX_REGISTERS,
 };
+
+/* What a register holds an element for. */
+typedef enum gd_ew_extent {
+    GD_EW_TILE,
+    GD_EW_ROW, /* each of the tile's rows */
+    GD_EW_PART /* a piece */
+} gd_ew_extent;
 
 typedef struct gd_ew_source {
     int64_t stride[GD_MAX_RANK]; /* elements, over the merged axes */
     int16_t size_log2;
     int16_t is_direct;
-    int32_t slot; /* register it is copied to when not direct */
+    uint8_t extent; /* gd_ew_extent: GD_EW_PART for one number in all */
+    uint8_t slot;   /* register it is copied to when not direct */
 } gd_ew_source;
 
 typedef struct gd_ew_result {
     int16_t size_log2;
+    int16_t is_row;
     int16_t slot; /* register it is made in when it is not direct, or streamed */
 } gd_ew_result;
 
+typedef enum gd_ew_step_kind {
+    GD_EW_LOOP,   /* over the elements */
+    GD_EW_ROWS,   /* the loop, over the rows' numbers */
+    GD_EW_REDUCE, /* the reducer: a number for each row */
+    GD_EW_SPREAD, /* each row's number to all of its elements */
+} gd_ew_step_kind;
+
+enum { GD_EW_SKIP_ROWS = 4, GD_EW_NO_SKIP = 8 };
+
 typedef struct gd_ew_step {
-    gd_ew_loop loop;
-    int16_t from[3], to; /* slots */
+    union {
+        gd_ew_loop loop;
+        const struct gd_reducer *reducer;
+    } run;
+    uint8_t from[3], to; /* slots */
+    uint8_t kind;        /* gd_ew_step_kind */
+    /* In groups with reductions, where a piece begins in each slot, four bits each, the result
+     * last: log2 of an element's bytes, + GD_EW_SKIP_ROWS for one number a row, or GD_EW_NO_SKIP */
+    uint16_t skips;
 } gd_ew_step;
 
 struct gd_ew_program {
     const gd_ew_table *table;
     int32_t n_sources, n_steps, n_registers, rank; /* no steps: a copy */
     int32_t n_results;
-    int16_t out_is_direct; /* the results; they all lie alike */
-    int16_t is_large;      /* the result is better streamed */
-    int16_t is_plain;      /* one loop over operands that all lie in line */
-    int16_t block_axis;    /* the other axis of a two-axis block, beside the last */
-    int64_t register_bytes;
+    int32_t row_axis;           /* of the merged axes, the first of a row's */
+    int16_t out_is_direct;      /* the results; they all lie alike */
+    int16_t is_large;           /* the result is better streamed */
+    int16_t is_plain;           /* one loop over operands that all lie in line */
+    int16_t block_axis;         /* the other axis of a two-axis block, beside the last */
+    int16_t overflows;          /* it needs more steps or room than there is */
+    int16_t is_far;             /* values of a group with reductions do not fit the level 2 cache */
+    int64_t row_length;         /* 0: no reductions */
+    int64_t piece, piece_rows;  /* elements of a piece at most; its rows, 1 if it is part of one */
+    int64_t register_bytes[3];  /* by extent */
     int64_t widest;             /* bytes of the largest element a register holds */
     int64_t tiles;              /* 0: nothing to do */
     int64_t shape[GD_MAX_RANK]; /* merged axes */
@@ -55,6 +92,9 @@ struct gd_ew_program {
     gd_ew_source source[GD_FUSED_MAX_INPUTS];
     gd_ew_result result[GD_EW_MAX_RESULTS]; /* [0]: the last instruction's */
     gd_ew_step step[GD_EW_MAX_STEPS];
+    uint8_t extent[GD_EW_MAX_REGISTERS]; /* of each register: gd_ew_extent */
 };
+
+_Static_assert(GD_EW_MAX_SLOTS <= UINT8_MAX, "slots are numbered in bytes");
 
 #endif

@@ -2,6 +2,7 @@
  * run_tiles. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elementwise_program.h"
+#include "backend/cpu/reduce.h"
 #include "base/threads.h"
 
 #define GRAIN (128 * 1024) /* elements times steps that are worth a thread */
@@ -19,6 +20,7 @@ typedef struct walk {
     int64_t held_count[GD_FUSED_MAX_INPUTS], held_cols[GD_FUSED_MAX_INPUTS];
     int64_t start[GD_MAX_RANK], extent[GD_MAX_RANK];
     int64_t rows; /* extents of all axes but the last, multiplied */
+    bool streams; /* results go past the caches */
 } walk;
 
 static void begin_walk(walk *w, const gd_ew_program *p, const gd_kernel_call *call, int64_t tile,
@@ -27,8 +29,10 @@ static void begin_walk(walk *w, const gd_ew_program *p, const gd_kernel_call *ca
     w->program = p;
     w->call = call;
     w->from[0] = NULL;
-    for (int r = 0; r < p->n_registers; r++)
-        w->slot[p->n_sources + p->n_results + r] = scratch + r * p->register_bytes;
+    for (int r = 0; r < p->n_registers; r++) {
+        w->slot[p->n_sources + p->n_results + r] = scratch;
+        scratch += p->register_bytes[p->extent[r]];
+    }
     int last = p->rank - 1;
     for (int s = 0; s < p->n_sources; s++) {
         const gd_ew_source *source = &p->source[s];
@@ -76,8 +80,9 @@ static void begin_row(walk *w)
             address(w->call->in[s].data, offset_of(w, p->source[s].stride), p->source[s].size_log2);
     int64_t offset = offset_of(w, p->out_stride);
     for (int r = 0; r < p->n_results; r++)
-        w->out[r] = address((r ? &w->call->more[r - 1] : &w->call->out)->data, offset,
-                            p->result[r].size_log2);
+        w->out[r] =
+            address((r ? &w->call->more[r - 1] : &w->call->out)->data,
+                    p->result[r].is_row ? offset / p->row_length : offset, p->result[r].size_log2);
 }
 
 /* Columns of the tile at hand; 0 when the row is done. */
@@ -112,13 +117,19 @@ static void next_row(walk *w)
     }
 }
 
-/* Copy a box of a source, with the tile's extents, to dense memory. */
+/* Copy a box of a source, with the tile's extents, to dense memory; of numbers of rows, once each;
+ * of one number, as often as a piece has room for. */
 static void load_box(const walk *w, const gd_ew_source *source, const char *from, char *to)
 {
     gd_ew_block_copy copy = w->program->table->copy[source->size_log2];
     int64_t size[GD_MAX_RANK], stride[GD_MAX_RANK]; /* of the box, with axes merged once more */
     int rank = 0;
-    for (int axis = 0; axis < w->program->rank; axis++) {
+    int axes = source->extent == GD_EW_ROW ? w->program->row_axis : w->program->rank;
+    if (source->extent == GD_EW_PART) {
+        copy(from, 0, 0, to, 0, 1, GD_EW_PIECE);
+        return;
+    }
+    for (int axis = 0; axis < axes; axis++) {
         int64_t extent = w->extent[axis];
         if (extent == 1)
             continue;
@@ -187,18 +198,92 @@ typedef struct ew_job {
     bool streams;
 } ew_job;
 
-static void run_tile(walk *w, int64_t cols, bool streams)
+/* Steps [first, end) on a piece: `cols` columns from `col` of `rows` rows from `row`. */
+static void run_piece(walk *w, int first, int end, int64_t row, int64_t rows, int64_t col,
+                      int64_t cols)
 {
     const gd_ew_program *p = w->program;
+    int64_t skip = row * p->row_length + col, count = rows * cols;
+    const int64_t bytes[GD_EW_NO_SKIP + 1] = { skip, 2 * skip, 4 * skip, 8 * skip, /* whole */
+                                               row,  2 * row,  4 * row,  8 * row,  /* of rows */
+                                               0 };
+    for (int i = first; i < end; i++) {
+        const gd_ew_step *step = &p->step[i];
+        unsigned skips = step->skips;
+        const char *x = w->slot[step->from[0]] + bytes[skips & 15];
+        char *to = w->slot[step->to] + bytes[skips >> 12];
+        if (step->kind == GD_EW_LOOP) {
+            step->run.loop(x, w->slot[step->from[1]] + bytes[skips >> 4 & 15],
+                           w->slot[step->from[2]] + bytes[skips >> 8 & 15], to, count);
+            int result = step->to - p->n_sources;
+            if (w->streams && result >= 0 && result < p->n_results)
+                p->table->stream(w->out[result] + bytes[skips >> 12], to,
+                                 (size_t)count << p->result[result].size_log2);
+        } else if (step->kind == GD_EW_REDUCE) {
+            step->run.reducer->rows(x, cols, cols, to, 1, rows);
+        } else {
+            p->table->copy[(skips & 15) - GD_EW_SKIP_ROWS](x, 1, 0, to, cols, rows, cols);
+        }
+    }
+}
+
+/* A stage over all rows of the tile. */
+static void run_stage(walk *w, int first, int end, int64_t rows)
+{
+    const gd_ew_program *p = w->program;
+    int64_t length = p->row_length;
+    for (int64_t row = 0; row < rows; row += p->piece_rows) {
+        int64_t rest = rows - row, n = rest < p->piece_rows ? rest : p->piece_rows;
+        int64_t width = length <= p->piece ? length : p->piece;
+        for (int64_t col = 0; col < length; col += width)
+            run_piece(w, first, end, row, n, col, length - col < width ? length - col : width);
+    }
+}
+
+/* The steps over a tile of whole rows. */
+static void run_row_steps(walk *w, int64_t rows)
+{
+    const gd_ew_program *p = w->program;
+    bool rows_are_pieces = p->row_length <= p->piece;
+    for (int i = 0, end; i < p->n_steps; i = end) {
+        for (end = i; end < p->n_steps; end++) {
+            int kind = p->step[end].kind;
+            if (kind == GD_EW_ROWS || (kind == GD_EW_REDUCE && !rows_are_pieces))
+                break;
+        }
+        if (end > i) {
+            run_stage(w, i, end, rows);
+            continue;
+        }
+        const gd_ew_step *step = &p->step[end++];
+        const char *x = w->slot[step->from[0]];
+        if (step->kind == GD_EW_REDUCE)
+            step->run.reducer->rows(x, p->row_length, p->row_length, w->slot[step->to], 1, rows);
+        else
+            step->run.loop(x, w->slot[step->from[1]], w->slot[step->from[2]], w->slot[step->to],
+                           rows);
+    }
+}
+
+static void run_tile(walk *w, int64_t cols)
+{
+    const gd_ew_program *p = w->program;
+    bool streams = w->streams;
     int64_t count = w->rows * cols;
     char **result = &w->slot[p->n_sources];
     for (int r = 0; r < p->n_results; r++)
-        result[r] = p->out_is_direct && !streams ? w->out[r] : w->slot[p->result[r].slot];
+        result[r] = p->out_is_direct && (!streams || p->result[r].is_row)
+                        ? w->out[r]
+                        : w->slot[p->result[r].slot];
     place_sources(w, cols);
+    if (p->row_length > 0) {
+        run_row_steps(w, count / p->row_length);
+        return;
+    }
     for (int i = 0; i < p->n_steps; i++) {
         const gd_ew_step *step = &p->step[i];
-        step->loop(w->slot[step->from[0]], w->slot[step->from[1]], w->slot[step->from[2]],
-                   w->slot[step->to], count);
+        step->run.loop(w->slot[step->from[0]], w->slot[step->from[1]], w->slot[step->from[2]],
+                       w->slot[step->to], count);
     }
     for (int r = 0; r < p->n_results; r++) {
         if (streams)
@@ -228,11 +313,12 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
     const gd_ew_program *p = job->program;
     walk w;
     begin_walk(&w, p, job->call, begin, gd_cpu_scratch(job->call, thread));
+    w.streams = job->streams;
     for (int64_t tile = begin; tile < end; next_row(&w)) {
         begin_row(&w);
         for (int64_t cols; tile < end && (cols = begin_tile(&w)) > 0; tile++, next_tile(&w)) {
             if (p->n_steps > 0)
-                run_tile(&w, cols, job->streams);
+                run_tile(&w, cols);
             else
                 copy_tile(&w, cols, job->streams);
         }
@@ -247,8 +333,8 @@ void gd_ew_run(const gd_ew_program *p, const gd_kernel_call *call)
         return;
     if (p->is_plain && p->shape[0] < GRAIN) {
         const gd_ew_step *step = &p->step[0];
-        step->loop(call->in[step->from[0]].data, call->in[step->from[1]].data,
-                   call->in[step->from[2]].data, call->out.data, p->shape[0]);
+        step->run.loop(call->in[step->from[0]].data, call->in[step->from[1]].data,
+                       call->in[step->from[2]].data, call->out.data, p->shape[0]);
         return;
     }
     bool can_stream = p->is_large && (p->out_is_direct || p->n_steps == 0);

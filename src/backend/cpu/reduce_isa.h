@@ -133,6 +133,8 @@ GD_STATIC_INLINE void load_padded_f64(f64 out[8], const f64 *x, int64_t n, f64 p
 #define SMALLER(a, x) ((((x) < (a)) | IS_NAN(x)) ? (x) : (a))
 
 /* By dtype, NULL where there is none. bool shares the tables of u8. */
+extern const gd_reducer *const GD_ISA_NAME(gd_reducers_sum)[GD_DTYPE_COUNT];
+extern const gd_reducer *const GD_ISA_NAME(gd_reducers_prod)[GD_DTYPE_COUNT];
 extern const gd_reducer *const GD_ISA_NAME(gd_reducers_max)[GD_DTYPE_COUNT];
 extern const gd_reducer *const GD_ISA_NAME(gd_reducers_min)[GD_DTYPE_COUNT];
 
