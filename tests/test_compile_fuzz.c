@@ -138,6 +138,29 @@ static gd_tensor *step_reduce(maker *m)
     }
 }
 
+/* Rows and what is made of them: a value, a number for each row, and both together again. */
+static gd_tensor *step_rows(maker *m)
+{
+    gd_tensor *x = any_float(m);
+    int rank = gd_tensor_shape(x).rank;
+    if (rank == 0 || gd_tensor_count(x) == 0)
+        return NULL;
+    gd_axes axes = rank > 1 && below(m, 3) == 0 ? GD_AXES(rank - 2, rank - 1) : GD_AXES(-1);
+    gd_tensor *mean = gd_mean(x, axes, true);
+    switch (below(m, 5)) {
+    case 0:
+        return gd_mul(x, gd_rsqrt(gd_add_scalar(gd_mean(gd_square(x), axes, true), 1e-3)));
+    case 1:
+        return gd_div(gd_exp(x), gd_sum(gd_exp(x), axes, true));
+    case 2:
+        return gd_maximum(gd_sub(x, gd_max(x, axes, true)), gd_neg(gd_min(x, axes, true)));
+    case 3:
+        return gd_sub(x, gd_unsqueeze(gd_sum(gd_tanh(x), GD_AXES(-1), false), -1));
+    default:
+        return gd_sum(gd_square(gd_sub(x, mean)), axes, below(m, 2));
+    }
+}
+
 static gd_tensor *step_view(maker *m)
 {
     gd_tensor *x = any(m);
@@ -241,11 +264,11 @@ static gd_tensor *step_assign(maker *m)
     return gd_add_scalar(state, 0.0);
 }
 
-static gd_tensor *(*const steps[])(maker *m) = {
-    step_unary,  step_unary, step_binary, step_binary, step_binary, step_scalar,
-    step_where,  step_cast,  step_reduce, step_view,   step_view,   step_join,
-    step_matmul, step_axis,  step_random, step_assign
-};
+static gd_tensor *(*const steps[])(maker *m) = { step_unary,  step_unary,  step_binary, step_binary,
+                                                 step_binary, step_scalar, step_where,  step_cast,
+                                                 step_reduce, step_view,   step_view,   step_join,
+                                                 step_matmul, step_axis,   step_random, step_assign,
+                                                 step_rows,   step_rows };
 
 static void add_value(maker *m, gd_tensor *t)
 {

@@ -107,6 +107,23 @@ static gd_tensor *reductions(void *user, gd_tensor *const *in)
     return gd_mean(in[1], GD_ALL_AXES, false);
 }
 
+/* Layer norm and softmax of simple ops: groups with reductions along rows. */
+static gd_tensor *row_groups(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_tensor *x = gd_reshape(in[0], GD_SHAPE(2, 3, 40));
+    gd_tensor *c = gd_sub(x, gd_mean(x, GD_AXES(-1), true));
+    gd_tensor *v = gd_mean(gd_square(c), GD_AXES(-1), true);
+    gd_tensor *y = gd_mul(gd_mul(c, gd_rsqrt(gd_add_scalar(v, 1e-5))), gd_slice(x, 0, 0, 1, 1));
+    gd_tensor *e = gd_exp(gd_mul_scalar(y, 0.1));
+    gd_tensor *s = gd_div(e, gd_unsqueeze(gd_sum(e, GD_AXES(2), false), -1));
+    gd_tensor *wide = gd_sum(gd_mul(gd_cast(s, GD_F64), in[1]), GD_AXES(1, 2), false);
+    gd_output(v);
+    gd_output(gd_sum(gd_square(gd_cast(y, GD_F64)), GD_AXES(-1), false));
+    gd_output(gd_mean(gd_square(wide), GD_ALL_AXES, false));
+    return s;
+}
+
 static gd_tensor *products(void *user, gd_tensor *const *in)
 {
     (void)user;
@@ -359,6 +376,7 @@ static const example examples[] = {
     { "functions_of_one", functions_of_one, MANY },
     { "mixed_types", mixed_types, MANY },
     { "reductions", reductions, MANY },
+    { "row_groups", row_groups, MANY },
     { "products", products, MANY },
     { "deep_product",
       deep_product,
