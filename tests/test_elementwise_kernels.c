@@ -560,17 +560,18 @@ static gd_fused_instruction random_instruction(const gd_dtype *dtype, int n_valu
             gd_dtype to = all_dtypes[random_below((uint64_t)N_DTYPES)];
             if (to == dtype[from])
                 continue;
-            return (gd_fused_instruction){
-                GD_OP_cast, (int16_t)to, { (int16_t)from, 0, 0 }, (int16_t)dtype[from]
-            };
+            return (gd_fused_instruction){ .op = GD_OP_cast,
+                                           .dtype = (int16_t)to,
+                                           .from = { (int16_t)from },
+                                           .compute = (int16_t)dtype[from] };
         }
         int op = (int)random_below(GD_OP_ELEMENTWISE_COUNT);
         gd_dtype operands[3], result;
         if (!signature(op, dtype[from], operands, &result))
             continue;
-        gd_fused_instruction instruction = {
-            (int16_t)op, (int16_t)result, { 0 }, (int16_t)dtype[from]
-        };
+        gd_fused_instruction instruction = { .op = (int16_t)op,
+                                             .dtype = (int16_t)result,
+                                             .compute = (int16_t)dtype[from] };
         int found = 0;
         for (int tries = 0; tries < 50 && found < references[op].arity; tries++) {
             int other = tries == 0 ? from : (int)random_below((uint64_t)n_values);
@@ -641,15 +642,15 @@ static void test_fused_at_its_limits(void **state)
     for (int i = 0; i < GD_FUSED_MAX_INSTRUCTIONS; i++) {
         int other = i < HALF ? i % GD_FUSED_MAX_INPUTS : GD_FUSED_MAX_INPUTS + 2 * HALF - 1 - i;
         int last = i == 0 ? 0 : GD_FUSED_MAX_INPUTS + i - 1;
-        attr.instruction[i] = i == 0 ? (gd_fused_instruction){ GD_OP_cast, GD_F64, { 0 }, GD_BF16 }
-                              : i < HALF
-                                  ? (gd_fused_instruction){ i % 2 ? GD_OP_abs : GD_OP_neg,
-                                                            GD_F64,
-                                                            { (int16_t)last },
-                                                            GD_F64 }
-                                  : (gd_fused_instruction){
-                                        GD_OP_add, GD_F64, { (int16_t)last, (int16_t)other }, GD_F64
-                                    };
+        attr.instruction[i] = (gd_fused_instruction){
+            .op = (int16_t)(i == 0      ? GD_OP_cast
+                            : i >= HALF ? GD_OP_add
+                            : i % 2     ? GD_OP_abs
+                                        : GD_OP_neg),
+            .dtype = GD_F64,
+            .from = { (int16_t)last, (int16_t)(i < HALF ? 0 : other) },
+            .compute = (int16_t)(i == 0 ? GD_BF16 : GD_F64),
+        };
     }
     check_fused(&attr, from, 2, shape);
     for (int i = 0; i < GD_FUSED_MAX_MORE; i++)
@@ -670,7 +671,8 @@ static void test_errors(void **state)
     assert_string_equal(gd_error_message(), "cpu: no kernel for exp of i32");
     gd_error_clear();
     gd_fused_attr attr = { .n_inputs = 1, .n_instructions = 1 };
-    attr.instruction[0] = (gd_fused_instruction){ GD_OP_matmul, GD_I32, { 0 }, GD_I32 };
+    attr.instruction[0] =
+        (gd_fused_instruction){ .op = GD_OP_matmul, .dtype = GD_I32, .compute = GD_I32 };
     assert_int_equal(try_run(device, GD_OP_fused, &attr, (const operand *[]){ &x }, 1, &out),
                      GD_ERR_UNSUPPORTED);
     gd_error_clear();
