@@ -74,6 +74,12 @@ gd_status gd_export_refuse(const gd_step *step, const gd_export *e, const char *
 /* Whether there is a writer for an op, or it needs none. */
 bool gd_export_has_writer(gd_op_id op);
 
+/* "const float v5 = op_add_f32(v1, v2);": instruction i of a group. dtypes: of all its values. */
+gd_status gd_export_instruction(gd_export *e, const gd_fused_attr *group, int i,
+                                const gd_dtype *dtypes);
+/* export_rows.c: fused, with reductions. */
+gd_status gd_export_rows(gd_export *e, const gd_step *step);
+
 typedef gd_status (*gd_export_writer)(gd_export *, const gd_step *);
 /* export_reduce.c: sum, prod, max, min; argmax, argmin; cumsum, cumprod. */
 gd_status gd_export_reduction(gd_export *e, const gd_step *step);

@@ -352,9 +352,14 @@ static void sort_members(group *g)
         }
 }
 
-/* Whether the device can run a group with reductions. */
+/* Whether a group cut into rows has a reduction at all, and the device can run it. */
 static bool kernel_takes(const fusion *f, const gd_fused_attr *attr)
 {
+    bool reduces = false;
+    for (int i = 0; i < attr->n_instructions; i++)
+        reduces |= gd_fused_reduces(attr->instruction[i].op);
+    if (!reduces)
+        return false;
     const gd_device *device = f->ir->context->device;
     const gd_ir_value *values = f->ir->values;
     const group *g = &f->g;
@@ -385,7 +390,7 @@ static void remove_views(fusion *f, int32_t value, int32_t made)
     }
 }
 
-/* Write the group found as one op. *fits: the device can run it; otherwise nothing is changed. */
+/* Write the group found as one op. *fits: it can be run so; otherwise nothing is changed. */
 static gd_status make_group(fusion *f, int *changes, bool *fits)
 {
     gd_ir *ir = f->ir;

@@ -53,6 +53,8 @@ typedef struct choice {
 
 static bool is_elementwise(const gd_fused_attr *a)
 {
+    if (a->row_axes > 0)
+        return false;
     for (int i = 0; i < a->n_instructions; i++)
         if (!(gd_op_row((gd_op_id)a->instruction[i].op)->flags & GD_OP_ELEMENTWISE) &&
             a->instruction[i].op != GD_OP_cast)
