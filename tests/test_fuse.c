@@ -262,10 +262,11 @@ static void normalisations_are_one_kernel(void **state)
             for (int body = 0; body < 3; body++)
                 assert_int_equal(check_body(gd, body, &c, in), 1);
             assert_int_equal(check_body(gd, 3, &c, in), 4); /* one; casts, joining */
-            assert_true(check_body(gd, 4, &c, in) <= 9);
+            assert_in_range(check_body(gd, 4, &c, in), 1, 9);
         }
     gd_function *f = gd_compile(gd, layer_norm, &c);
     char text[4000];
+    in[0] = gd_detach(in[0]); /* or values are kept for a gradient through the call */
     assert_non_null(gd_call(f, INPUTS, in));
     assert_true(gd_plan_format(f, text, sizeof text) < sizeof text);
     assert_non_null(strstr(text, "{sum div sub square sum div add rsqrt mul mul}"));
