@@ -199,7 +199,7 @@ static gd_status write_columns(reduction *r, const gd_step *step)
                   "        for (int64_t i%d = 0; i%d < %lld; i%d++) {\n"
                   "            static %s block[%lld];\n            int64_t count = 0;\n"
                   "            tree_%s tree = { { 0 }, 0 };\n",
-                  last, last, (long long)columns, last, r->suffix, (long long)(64 * lanes),
+                  last, last, (long long)columns, last, r->suffix, 64 * (long long)lanes,
                   r->suffix);
     gd_export_open_loops(r->e, &r->reduced, "k", 12);
     gd_buffer_add(body, "            {\n                block[count++] = ");
@@ -209,7 +209,7 @@ static gd_status write_columns(reduction *r, const gd_step *step)
                   "%s_lanes_%s(&tree, block, count, %lld, %s);\n                    count = 0;\n"
                   "                }\n            }\n            %s_lanes_%s(&tree, block, "
                   "count, %lld, %s);\n            ",
-                  (long long)(64 * lanes), r->op, r->suffix, (long long)lanes, r->identity, r->op,
+                  64 * (long long)lanes, r->op, r->suffix, (long long)lanes, r->identity, r->op,
                   r->suffix, (long long)lanes, r->identity);
     add_result(r);
     gd_buffer_add(body, "%s_end_%s(&tree);\n        }\n", r->op, r->suffix);

@@ -151,7 +151,7 @@ gd_status gd_export_attention(gd_export *e, const gd_step *step)
         add_operand(e, &l, "x4", 3);
         gd_buffer_add(&e->body, ", x3, x3 + %lld, r0, r0 + %lld, r0 + %lld);\n", rows * width,
                       (long long)gd_layout_count(q),
-                      (long long)(gd_layout_count(q) + gd_layout_count(k)));
+                      (long long)gd_layout_count(q) + (long long)gd_layout_count(k));
     } else {
         gd_buffer_add(&e->body, ", r0, r0 + %lld);\n", rows * width);
     }
@@ -167,13 +167,14 @@ static void add_recurrent_shape(gd_export *e, const gd_recurrent_attr *attr, con
 {
     static const int64_t none[3] = { 0 };
     const int64_t gates = gd_recurrent_gates(attr->cell);
+    const int64_t scratch = sizes[0] * sizes[2] * (2 + gates) + 2 * sizes[2];
     gd_buffer_add(&e->body,
                   "        static float scratch[%lld];\n"
                   "        static const recurrent_shape shape = { %lld, %lld, %lld, %lld, %d, %d, "
                   "%lld",
-                  (long long)(sizes[0] * sizes[2] * (2 + gates) + 2 * sizes[2]),
-                  (long long)sizes[0], (long long)sizes[1], (long long)sizes[2], (long long)gates,
-                  attr->cell, attr->reverse, (long long)(lengths ? lengths->stride[0] : 0));
+                  (long long)scratch, (long long)sizes[0], (long long)sizes[1], (long long)sizes[2],
+                  (long long)gates, attr->cell, attr->reverse,
+                  (long long)(lengths ? lengths->stride[0] : 0));
     add_sizes(e, 2, u->stride);
     add_sizes(e, 2, h0->stride);
     add_sizes(e, 2, c0 ? c0->stride : none);

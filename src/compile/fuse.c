@@ -396,7 +396,7 @@ static gd_status make_group(fusion *f, int *changes, bool *fits)
     gd_ir *ir = f->ir;
     group *g = &f->g;
     int32_t last = g->last;
-    bool kept[GD_FUSED_MAX_INSTRUCTIONS];
+    bool kept[GD_FUSED_MAX_INSTRUCTIONS] = { false };
     sort_members(g);
     for (int i = 0; i < g->n_members; i++)
         kept[i] = g->members[i] == last || readers_outside(f, g->members[i]) > 0;

@@ -124,7 +124,7 @@ void gd_history_drop(void *history)
 /* An array of references; NULL: out of memory. */
 static gd_tensor **hold(gd_tensor *const *tensors, int count, int more)
 {
-    gd_tensor **held = gd_alloc_zero((size_t)(count + more + 1), sizeof *held);
+    gd_tensor **held = gd_alloc_zero((size_t)count + (size_t)more + 1, sizeof *held);
     for (int i = 0; held && i < count; i++)
         held[i] = gd_retain(tensors[i]);
     return held;

@@ -82,7 +82,8 @@ typedef void (*band_fn)(const band_tile_t *t);
 /* The kernel for the next columns of those left, which are whole vectors, and its height. */
 static band_fn choose_band_tile(int64_t left, int64_t *height)
 {
+    static const int64_t heights[] = { BAND_ROWS, ROWS_MAX };
     const bool two = left >= COLUMNS_MAX;
-    *height = two ? ROWS_MAX : BAND_ROWS;
+    *height = heights[two];
     return two ? band_tile_2 : band_tile_1;
 }
