@@ -113,9 +113,9 @@ static const measured_op subjects[] = {
 static const gd_fused_attr fused_attr = {
     .n_inputs = 3,
     .n_instructions = 3,
-    .instruction = { { GD_OP_mul, GD_F32, { 0, 1 }, GD_F32 },
-                     { GD_OP_add, GD_F32, { 3, 2 }, GD_F32 },
-                     { GD_OP_relu, GD_F32, { 4 }, GD_F32 } },
+    .instruction = { { .op = GD_OP_mul, .dtype = GD_F32, .from = { 0, 1 }, .compute = GD_F32 },
+                     { .op = GD_OP_add, .dtype = GD_F32, .from = { 3, 2 }, .compute = GD_F32 },
+                     { .op = GD_OP_relu, .dtype = GD_F32, .from = { 4 }, .compute = GD_F32 } },
 };
 
 /* The shape of a result, [rows, cols]. */
