@@ -293,14 +293,7 @@ static int run_peers(const char *script, peer_time *peers, int most)
 
 static gd_bench_row make_row(const char *name, const char *metric, double ours, bool verified)
 {
-    return (gd_bench_row){ .suite = "compile",
-                           .name = name,
-                           .threads = 1,
-                           .metric = metric,
-                           .ours = ours,
-                           .peer = NAN,
-                           .bound_fraction = NAN,
-                           .verified = verified };
+    return gd_bench_make_row("compile", name, 1, metric, ours, verified);
 }
 
 static void bench_example(int index, const peer_time *peers, int peer_count)

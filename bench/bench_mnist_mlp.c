@@ -356,14 +356,7 @@ static void run_peers(peers *all, const problem *p, int threads, const double *p
 static gd_bench_row make_row(const char *name, int threads, const char *metric, double ours,
                              bool verified)
 {
-    return (gd_bench_row){ .suite = "mnist_mlp",
-                           .name = name,
-                           .threads = threads,
-                           .metric = metric,
-                           .ours = ours,
-                           .peer = NAN,
-                           .bound_fraction = NAN,
-                           .verified = verified };
+    return gd_bench_make_row("mnist_mlp", name, threads, metric, ours, verified);
 }
 
 /* One row for each peer that has the number; one without a peer if none has. */

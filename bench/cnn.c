@@ -205,19 +205,6 @@ static double bound_seconds(const run *r, int threads)
     return flops / peak + traffic;
 }
 
-static gd_bench_row make_row(const run *r, const char *name, int threads, const char *metric,
-                             double ours, bool verified)
-{
-    return (gd_bench_row){ .suite = r->cnn->suite,
-                           .name = name,
-                           .threads = threads,
-                           .metric = metric,
-                           .ours = ours,
-                           .peer = NAN,
-                           .bound_fraction = NAN,
-                           .verified = verified };
-}
-
 static void compare(run *r, int threads)
 {
     static const char *const cases[] = { "train step, compiled", "train step, eager" };
@@ -234,10 +221,11 @@ static void compare(run *r, int threads)
     double bound = bound_seconds(r, threads);
     for (int i = 0; i < 2; i++) {
         bool same = gd_bench_sides_agree(&r->first, &ours[i], 0.0);
-        gd_bench_row row = make_row(r, cases[i], threads, "ms", ours[i].seconds * 1e3, same);
+        gd_bench_row row =
+            gd_bench_make_row(r->cnn->suite, cases[i], threads, "ms", ours[i].seconds * 1e3, same);
         row.bound_fraction = bound / ours[i].seconds;
         gd_bench_print_sides(row, &ours[i], peers, there, PEERS, false, tolerance);
-        row = make_row(r, memories[i], threads, "MiB", ours[i].memory, same);
+        row = gd_bench_make_row(r->cnn->suite, memories[i], threads, "MiB", ours[i].memory, same);
         gd_bench_print_sides(row, &ours[i], peers, there, PEERS, true, tolerance);
     }
 }

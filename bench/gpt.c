@@ -185,19 +185,6 @@ static bool run_peer(run *r, const char *mode, gd_bench_side *out)
     return gd_bench_run_side(arguments, THREADS, out);
 }
 
-static gd_bench_row make_row(const gd_bench_gpt *g, const char *name, const char *metric,
-                             double ours, bool verified)
-{
-    return (gd_bench_row){ .suite = g->suite,
-                           .name = name,
-                           .threads = THREADS,
-                           .metric = metric,
-                           .ours = ours,
-                           .peer = NAN,
-                           .bound_fraction = NAN,
-                           .verified = verified };
-}
-
 static void compare_training(run *r)
 {
     const gd_bench_gpt *g = r->gpt;
@@ -217,11 +204,13 @@ static void compare_training(run *r)
             g->suite, step_flops(g) * 1e-9, peak * 1e-9, step_flops(g) / peak * 1e3);
     for (int i = 0; i < 2; i++) {
         bool same = gd_bench_sides_agree(&ours[0], &ours[i], 0.0);
-        gd_bench_row row = make_row(g, cases[i], "ms", ours[i].seconds * 1e3, same);
+        gd_bench_row row =
+            gd_bench_make_row(g->suite, cases[i], THREADS, "ms", ours[i].seconds * 1e3, same);
         row.bound_fraction = step_flops(g) / peak / ours[i].seconds;
         gd_bench_print_sides(row, &ours[i], peers, there, 2, false, 1e-3);
-        gd_bench_print_sides(make_row(g, memories[i], "MiB", ours[i].memory, same), &ours[i], peers,
-                             there, 2, true, 1e-3);
+        gd_bench_print_sides(
+            gd_bench_make_row(g->suite, memories[i], THREADS, "MiB", ours[i].memory, same),
+            &ours[i], peers, there, 2, true, 1e-3);
     }
 }
 
@@ -235,8 +224,8 @@ static void compare_generation(run *r)
     there[0] = run_peer(r, "generate", &peers[0]);
     gd_bench_bandwidth memory;
     bool known = gd_bench_memory(THREADS, &memory);
-    gd_bench_row row =
-        make_row(g, "a token, batch 1", "ms", ours.seconds * 1e3, ours.check_count == LOGITS);
+    gd_bench_row row = gd_bench_make_row(g->suite, "a token, batch 1", THREADS, "ms",
+                                         ours.seconds * 1e3, ours.check_count == LOGITS);
     if (known) {
         row.bound_fraction = token_bytes(g) / memory.read / ours.seconds;
         fprintf(stderr, "%s: a token reads %.0f MB of weights; at %.1f GB/s that takes %.1f ms\n",

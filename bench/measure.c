@@ -79,6 +79,19 @@ static void print_number(const char *name, double x)
         printf("\"%s\":null,", name);
 }
 
+gd_bench_row gd_bench_make_row(const char *suite, const char *name, int threads, const char *metric,
+                               double ours, bool verified)
+{
+    return (gd_bench_row){ .suite = suite,
+                           .name = name,
+                           .threads = threads,
+                           .metric = metric,
+                           .ours = ours,
+                           .peer = NAN,
+                           .bound_fraction = NAN,
+                           .verified = verified };
+}
+
 void gd_bench_print_row(const gd_bench_row *row)
 {
     bool has_peer = row->peer_name != NULL && isfinite(row->peer);

@@ -35,6 +35,9 @@ typedef struct gd_bench_row {
     bool verified;
 } gd_bench_row;
 
+/* A row without a peer and a bound so far. */
+gd_bench_row gd_bench_make_row(const char *suite, const char *name, int threads, const char *metric,
+                               double ours, bool verified);
 /* Print it as a line of JSON on stdout, and for people on stderr. */
 void gd_bench_print_row(const gd_bench_row *row);
 /* False once a row that was not verified has been printed. */

@@ -182,15 +182,20 @@ static gd_tensor *gpt_infer(void *user, gd_tensor *const *in)
     return gd_nn_decoder_only(t->module, "gpt", in[0], &gpt_config);
 }
 
+/* Scores x [.., 19] of the tokens that follow. */
+static gd_tensor *learn_tokens(trainee *t, gd_tensor *x, gd_tensor *tokens)
+{
+    gd_tensor *scores = gd_reshape(x, GD_SHAPE(-1, 19));
+    return gd_minimize(t->optimizer, gd_cross_entropy(scores, gd_reshape(tokens, GD_SHAPE(-1))));
+}
+
 /* A whole training step. in[0], in[1] i64 [3, 70] */
 static gd_tensor *gpt_train(void *user, gd_tensor *const *in)
 {
     trainee *t = user;
     gd_module_set_training(t->module, true);
     gd_tensor *x = gd_nn_decoder_only(t->module, "gpt", in[0], &gpt_config);
-    gd_tensor *loss =
-        gd_cross_entropy(gd_reshape(x, GD_SHAPE(-1, 19)), gd_reshape(in[1], GD_SHAPE(-1)));
-    return gd_minimize(t->optimizer, loss);
+    return learn_tokens(t, x, in[1]);
 }
 
 /* Rotary positions, grouped queries, RMS norm, SwiGLU: Llama; its gradients too. */
@@ -209,9 +214,7 @@ static gd_tensor *llama_train(void *user, gd_tensor *const *in)
                                            .pre_norm = true,
                                            .no_bias = true };
     gd_tensor *x = gd_nn_decoder_only(t->module, "llama", in[0], &config);
-    gd_tensor *loss =
-        gd_cross_entropy(gd_reshape(x, GD_SHAPE(-1, 19)), gd_reshape(in[1], GD_SHAPE(-1)));
-    return gd_minimize(t->optimizer, loss);
+    return learn_tokens(t, x, in[1]);
 }
 
 /* Attention with masks, memory and dropout, more queries than a tile has. in[0] f32 [2, 300, 8],

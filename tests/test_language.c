@@ -32,18 +32,6 @@ static gd_tensor *indices(gd_context *gd, int64_t rows, int64_t columns, const i
     return gd_from_host(gd, GD_SHAPE(rows, columns), GD_I64, values);
 }
 
-static void assert_same_bits(gd_tensor *a, gd_tensor *b)
-{
-    size_t bytes = (size_t)gd_tensor_count(a) * sizeof(float);
-    assert_int_equal(gd_tensor_count(a), gd_tensor_count(b));
-    float *x = malloc(bytes), *y = malloc(bytes);
-    assert_int_equal(gd_tensor_read(a, x, bytes), GD_OK);
-    assert_int_equal(gd_tensor_read(b, y, bytes), GD_OK);
-    assert_memory_equal(x, y, bytes);
-    free(x);
-    free(y);
-}
-
 /* ---- stories260K ---- */
 
 typedef struct listener {

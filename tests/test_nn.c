@@ -27,15 +27,6 @@ static float *values_of(gd_tensor *t)
     return values;
 }
 
-static void assert_same(gd_tensor *a, gd_tensor *b)
-{
-    assert_int_equal(gd_tensor_count(a), gd_tensor_count(b));
-    float *left = values_of(a), *right = values_of(b);
-    assert_memory_equal(left, right, (size_t)gd_tensor_count(a) * sizeof(float));
-    free(left);
-    free(right);
-}
-
 static gd_tensor *ramp(gd_context *gd, gd_shape shape)
 {
     int64_t count = 1;
@@ -87,7 +78,7 @@ static void values_depend_on_seed_and_order_alone(void **state)
     assert_non_null(gd_uniform(*state, GD_SHAPE(100), 0.0, 1.0, GD_F32));
     assert_non_null(gd_linear(b, "q", x, 4));
     assert_non_null(gd_linear(c, "p", x, 4));
-    assert_same(gd_module_parameter(a, "p.weight"), gd_module_parameter(b, "q.weight"));
+    assert_same_bits(gd_module_parameter(a, "p.weight"), gd_module_parameter(b, "q.weight"));
     float *left = values_of(gd_module_parameter(a, "p.weight"));
     float *right = values_of(gd_module_parameter(c, "p.weight"));
     assert_memory_not_equal(left, right, 20 * sizeof(float));
@@ -98,7 +89,7 @@ static void values_depend_on_seed_and_order_alone(void **state)
     expect_error(GD_ERR_SHAPE, "at least two axes");
     assert_non_null(gd_linear(a, "p2", x, 4));
     assert_non_null(gd_linear(b, "p2", x, 4));
-    assert_same(gd_module_parameter(a, "p2.weight"), gd_module_parameter(b, "p2.weight"));
+    assert_same_bits(gd_module_parameter(a, "p2.weight"), gd_module_parameter(b, "p2.weight"));
 }
 
 static void initialisers_have_their_variance(void **state)
@@ -252,13 +243,13 @@ static void parameters_made_while_tracing_last(void **state)
     gd_tensor *x = ramp(*state, GD_SHAPE(3, 6));
     gd_tensor *y = gd_call(f, 1, &x);
     assert_non_null(y);
-    assert_same(y, gd_linear(eager, "t", x, 4));
-    assert_same(gd_module_parameter(m, "t.weight"), gd_module_parameter(eager, "t.weight"));
+    assert_same_bits(y, gd_linear(eager, "t", x, 4));
+    assert_same_bits(gd_module_parameter(m, "t.weight"), gd_module_parameter(eager, "t.weight"));
     float bias[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
     assert_int_equal(gd_tensor_write(gd_module_parameter(m, "t.bias"), bias, sizeof bias), GD_OK);
     assert_int_equal(gd_tensor_write(gd_module_parameter(eager, "t.bias"), bias, sizeof bias),
                      GD_OK);
-    assert_same(gd_call(f, 1, &x), gd_linear(eager, "t", x, 4));
+    assert_same_bits(gd_call(f, 1, &x), gd_linear(eager, "t", x, 4));
 }
 
 /* ---- files ---- */
@@ -292,12 +283,12 @@ static void saved_modules_load(void **state)
     assert_non_null(network(b, x));
     assert_non_null(gd_buffer(b, "steps", GD_SCALAR, GD_I64, 0.0));
     assert_int_equal(gd_module_load(b, path), GD_OK);
-    assert_same(network(b, x), y);
+    assert_same_bits(network(b, x), y);
     assert_true(gd_item(gd_module_parameter(b, "steps")) == 12.0);
     /* into an empty one, which then finds them */
     gd_module *c = gd_module_create(*state, .seed = 3);
     assert_int_equal(gd_module_load(c, path), GD_OK);
-    assert_same(network(c, x), y);
+    assert_same_bits(network(c, x), y);
     assert_int_equal(gd_module_parameter_count(c), 13002);
     assert_true(gd_requires_grad(gd_module_parameter(c, "fc2.bias")));
     /* what is not in the file cannot be made up */
@@ -358,7 +349,7 @@ static void assert_same_modules(const gd_module *a, const gd_module *b)
     assert_int_equal(gd_module_count(a), gd_module_count(b));
     for (int i = 0; i < gd_module_count(a); i++) {
         assert_string_equal(gd_module_path(a, i), gd_module_path(b, i));
-        assert_same(gd_module_tensor(a, i), gd_module_tensor(b, i));
+        assert_same_bits(gd_module_tensor(a, i), gd_module_tensor(b, i));
     }
 }
 
@@ -371,7 +362,7 @@ static void models_as_data_equal_models_as_code(void **state)
     gd_model *data = gd_model_create(*state, .spec = &spec, .seed = 1);
     assert_non_null(data);
     assert_same_modules(gd_model_module(data), code);
-    assert_same(gd_model_forward(data, x), y);
+    assert_same_bits(gd_model_forward(data, x), y);
     char text[512];
     gd_module_summary(gd_model_module(data), text, sizeof text);
     assert_string_equal(text, "layer  type           output shape  parameters\n"
@@ -381,7 +372,7 @@ static void models_as_data_equal_models_as_code(void **state)
                               "fc3    linear         [batch, 10]          170\n"
                               "total                                   13,002\n");
     gd_tensor *labels = gd_arange(*state, 0.0, 3.0, 1.0, GD_I64);
-    assert_same(gd_model_loss(data, y, labels), gd_cross_entropy(y, labels));
+    assert_same_bits(gd_model_loss(data, y, labels), gd_cross_entropy(y, labels));
     gd_model_release(data);
 }
 
@@ -404,7 +395,7 @@ static void json_models_equal_models_as_code(void **state)
     gd_model *file = load(*state, GD_SOURCE_DIR "/examples/models/mnist_mlp.json", 4);
     assert_non_null(file);
     assert_same_modules(gd_model_module(file), code);
-    assert_same(gd_model_forward(file, x), y);
+    assert_same_bits(gd_model_forward(file, x), y);
     /* Layers may be listed in any order: they are made when their inputs are. */
     gd_model *jumbled =
         load(*state,
@@ -419,7 +410,7 @@ static void json_models_equal_models_as_code(void **state)
              4);
     assert_non_null(jumbled);
     assert_same_modules(gd_model_module(jumbled), code);
-    assert_same(gd_model_forward(jumbled, x), y);
+    assert_same_bits(gd_model_forward(jumbled, x), y);
 }
 
 /* Every type of layer against the ops it stands for. x is [2, 3, 4]. */
@@ -498,7 +489,7 @@ static void each_type_is_its_op(void **state)
         gd_shape a = gd_tensor_shape(y), b = gd_tensor_shape(expected);
         assert_int_equal(a.rank, b.rank);
         assert_memory_equal(a.dim, b.dim, (size_t)a.rank * sizeof(int64_t));
-        assert_same(y, expected);
+        assert_same_bits(y, expected);
         gd_model_release(model);
     }
 }

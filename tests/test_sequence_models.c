@@ -38,20 +38,6 @@ static gd_model *load(gd_context *gd, const char *json)
     return model;
 }
 
-static void assert_same_bits(gd_tensor *a, gd_tensor *b)
-{
-    if (!a || !b)
-        fail_msg("%s", gd_error_message());
-    assert_int_equal(gd_tensor_count(a), gd_tensor_count(b));
-    size_t bytes = (size_t)gd_tensor_count(a) * sizeof(float);
-    float *x = malloc(bytes), *y = malloc(bytes);
-    assert_int_equal(gd_tensor_read(a, x, bytes), GD_OK);
-    assert_int_equal(gd_tensor_read(b, y, bytes), GD_OK);
-    assert_memory_equal(x, y, bytes);
-    free(x);
-    free(y);
-}
-
 /* A layer's row says which shape it gives, and the rows' numbers make up the total. */
 static void assert_summary(gd_model *model, const char *words)
 {

@@ -105,16 +105,23 @@ static gd_status compute(gd_tensor *t, int n, gd_tensor *const *inputs)
     return context->device->kernel[t->op->id](&call);
 }
 
+/* Whether a result of op requires a gradient. */
+static bool has_history(const gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs,
+                        gd_dtype dtype)
+{
+    bool any = false;
+    if (op->vjp && context->no_grad == 0 && gd_dtype_is_float(dtype))
+        for (int i = 0; i < n; i++)
+            any |= inputs[i]->requires_grad;
+    return any;
+}
+
 /* The node of op on checked inputs, computed or recorded; NULL on failure, with nothing left
  * behind. */
 static gd_tensor *build(gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs,
                         const void *attr, const gd_layout *layout)
 {
-    bool requires_grad = false;
-    if (op->vjp && context->no_grad == 0 && gd_dtype_is_float(layout->dtype))
-        for (int i = 0; i < n; i++)
-            requires_grad |= inputs[i]->requires_grad;
-
+    bool requires_grad = has_history(context, op, n, inputs, layout->dtype);
     gd_tensor *t = gd_node_new(context, op, n, inputs, attr, requires_grad || context->trace);
     if (!t)
         return NULL;
@@ -138,19 +145,15 @@ static gd_tensor *build(gd_context *context, const gd_op *op, int n, gd_tensor *
     return t;
 }
 
-/* Recording what was recorded before: the same node, with no work. Whether it requires a gradient
- * is decided as in build(). */
-static gd_tensor *repeat(gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs,
-                         const void *attr)
+/* Recording what was recorded before: the same node, with no work. */
+static gd_tensor *repeat(const gd_context *context, const gd_op *op, int n,
+                         gd_tensor *const *inputs, const void *attr)
 {
     gd_trace *trace = context->trace;
     if (trace->count >= trace->known)
         return NULL;
-    bool requires_grad = false;
-    if (op->vjp && context->no_grad == 0 &&
-        gd_dtype_is_float(trace->nodes[trace->count]->layout.dtype))
-        for (int i = 0; i < n; i++)
-            requires_grad |= inputs[i]->requires_grad;
+    gd_dtype dtype = trace->nodes[trace->count]->layout.dtype; /* matters if it is that node */
+    bool requires_grad = has_history(context, op, n, inputs, dtype);
     return gd_trace_repeat(trace, op, n, inputs, attr, requires_grad);
 }
 

@@ -1,10 +1,11 @@
-/* tests/support/context.h: set-up that tests of the public API share: a context for each test, and
- * what an error must say. Include after cmocka.h. */
+/* tests/support/context.h: set-up that tests of the public API share: a context for each test,
+ * what an error must say, and tensors compared. Include after cmocka.h. */
 #ifndef GD_TESTS_CONTEXT_H
 #define GD_TESTS_CONTEXT_H
 
 #include <gradus/gradus.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 /* *state is a context of the CPU with two threads; results do not depend on how many. */
@@ -29,6 +30,23 @@ static inline void expect_error(gd_status status, const char *words)
     assert_non_null(strstr(gd_error_message(), words));
     assert_int_equal(gd_error_code(), status);
     gd_error_clear();
+}
+
+/* The same elements, bit for bit. */
+static inline void assert_same_bits(const gd_tensor *a, const gd_tensor *b)
+{
+    if (!a || !b)
+        fail_msg("%s", gd_error_message());
+    assert_int_equal(gd_tensor_dtype(a), gd_tensor_dtype(b));
+    assert_int_equal(gd_tensor_count(a), gd_tensor_count(b));
+    size_t bytes = (size_t)gd_tensor_count(a) * gd_dtype_size(gd_tensor_dtype(a));
+    char *x = malloc(bytes + 1), *y = malloc(bytes + 1);
+    assert_true(x && y);
+    assert_int_equal(gd_tensor_read(a, x, bytes), GD_OK);
+    assert_int_equal(gd_tensor_read(b, y, bytes), GD_OK);
+    assert_memory_equal(x, y, bytes);
+    free(x);
+    free(y);
 }
 
 /* everything(argument) with every allocation failing in turn, until it succeeds: each failure is
