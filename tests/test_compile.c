@@ -522,6 +522,26 @@ static gd_tensor *fails(void *user, gd_tensor *const *in)
 }
 
 static gd_tensor *stolen;
+static gd_tensor *squares(void *user, gd_tensor *const *in)
+{
+    return gd_sum(gd_square(gd_mul(in[0], user)), GD_ALL_AXES, false);
+}
+
+/* The history of a result goes when the next call begins: two are never there at once. */
+static void an_eager_call_lets_the_result_before_go(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *w = gd_set_requires_grad(gd_ones(gd, GD_SHAPE(256, 256), GD_F32), true);
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(256, 256), GD_F32);
+    gd_function *f = gd_compile(gd, squares, w, .mode = GD_MODE_EAGER);
+    assert_non_null(gd_call(f, 1, &x));
+    size_t peak = gd_memory(gd).peak;
+    gd_tensor *y = gd_call(f, 1, &x);
+    assert_int_equal(gd_memory(gd).peak, peak);
+    y = gd_call(f, 1, &y); /* and one that is an argument stays as long as it is that */
+    assert_true(gd_item(y) == 256.0 * 256 * 65536 * 65536);
+}
+
 static gd_tensor *steals(void *user, gd_tensor *const *in)
 {
     (void)user;
@@ -619,6 +639,7 @@ int main(void)
         IN_CONTEXT(backward_in_a_plan_accumulates),
         IN_CONTEXT(state_may_be_made_while_tracing),
         IN_CONTEXT(errors_leave_nothing_behind),
+        IN_CONTEXT(an_eager_call_lets_the_result_before_go),
         cmocka_unit_test(every_failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

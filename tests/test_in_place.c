@@ -106,6 +106,34 @@ static void test_refused_operands(void **state)
     assert_values(x, 3, a);
 }
 
+/* What a composite makes on its way and nobody else sees keeps no memory of its own, unless its
+ * derivative needs it. */
+static void test_composites_replace_their_own_values(void **state)
+{
+    (void)state;
+    const size_t bytes = 64 * 64 * sizeof(float);
+    gd_tensor *x = gd_ones(context, GD_SHAPE(64, 64), GD_F32),
+              *bias = gd_ones(context, GD_SHAPE(64), GD_F32);
+    gd_set_requires_grad(x, true);
+    size_t before = gd_memory(context).in_use;
+    gd_tensor *y = gd_affine(x, x, bias);
+    assert_int_equal(gd_memory(context).in_use, before + bytes);
+    gd_tensor *gradient;
+    gd_tensor *sum = total(y);
+    assert_int_equal(gd_grad(&sum, NULL, 1, &x, &gradient, 1), GD_OK);
+    assert_true(gd_item(gd_slice(gd_reshape(gradient, GD_SHAPE(4096)), 0, 0, 1, 1)) == 128);
+
+    before = gd_memory(context).in_use;
+    assert_non_null(gd_gelu_tanh(x)); /* five values, and the numbers it multiplies by */
+    assert_in_range(gd_memory(context).in_use, before + 5 * bytes, before + 5 * bytes + 1024);
+
+    /* A bias that makes the result wider. */
+    y = gd_affine(x, x, gd_ones(context, GD_SHAPE(64), GD_F64));
+    assert_int_equal(gd_tensor_dtype(y), GD_F64);
+    assert_int_equal(
+        gd_tensor_shape(gd_affine(x, x, gd_ones(context, GD_SHAPE(3, 1, 64), GD_F32))).rank, 3);
+}
+
 /* ---- gradients ---- */
 
 static void test_right_gradients(void **state)
@@ -303,6 +331,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_outdated_tensors_are_refused, open_context,
                                         close_context),
         cmocka_unit_test_setup_teardown(test_leaves_are_protected, open_context, close_context),
+        cmocka_unit_test_setup_teardown(test_composites_replace_their_own_values, open_context,
+                                        close_context),
         cmocka_unit_test_setup_teardown(test_compiled_agrees, open_context, close_context),
         cmocka_unit_test_setup_teardown(test_forbidden_in_a_trace, open_context, close_context),
     };

@@ -471,14 +471,19 @@ static bool reserve_results(gd_function *function, int count)
                    sizeof(gd_tensor *));
 }
 
-static gd_tensor *call_eager(gd_function *function, gd_tensor *const *inputs)
+static gd_tensor *call_eager(gd_function *function, int count, gd_tensor *const *inputs)
 {
     gd_context *context = function->context;
     if (!reserve_results(function, 1) || gd_scope_begin(context) != GD_OK)
         return NULL;
+    for (int i = 0; i < count; i++)
+        (void)gd_retain(inputs[i]);
+    release_results(function); /* and with them a whole history, which need not stay beside a new */
     gd_tensor *result = gd_retain(function->body(function->user, inputs));
     (void)gd_scope_end(context);
-    release_results(function);
+    for (int i = 0; i < count; i++)
+        gd_release(inputs[i]);
+    release_results(function); /* of a call of itself */
     if (result)
         function->results[function->n_results++] = result;
     return result;
@@ -536,7 +541,7 @@ gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
     if (function->context->trace)
         return call_inline(function, inputs);
     if (function->mode == GD_MODE_EAGER)
-        return call_eager(function, inputs);
+        return call_eager(function, count, inputs);
     entry *e = use_plan(function, count, inputs);
     if (e && e->history)
         return call_with_history(function, e, count, inputs);

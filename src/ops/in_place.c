@@ -25,6 +25,14 @@ static gd_tensor *in_place(gd_op_id id, int n, gd_tensor **in, int target)
     return gd_apply_in_place(id, n, in, target);
 }
 
+bool gd_may_replace(const gd_tensor *t, const gd_tensor *other)
+{
+    gd_layout stretched;
+    return t && other && !t->context->trace && gd_dtype_is_float(t->layout.dtype) &&
+           other->layout.dtype == t->layout.dtype &&
+           gd_layout_broadcast(&other->layout, gd_layout_shape(&t->layout), &stretched);
+}
+
 #define IN_PLACE_1(name)                                           \
     gd_tensor *gd_##name##_(gd_tensor *x)                          \
     {                                                              \

@@ -86,6 +86,11 @@ static inline gd_dtype gd_float_dtype(gd_dtype dtype)
     return gd_dtype_is_float(dtype) ? dtype : GD_F32;
 }
 
+/* Whether an op on t and other may put its result in t's place, where t has just been made and
+ * nobody else has seen it: eagerly, if dtype and shape stay. In a trace the planner sees to that.
+ */
+bool gd_may_replace(const gd_tensor *t, const gd_tensor *other);
+
 /* The op normalize_grad (ops/norm.c): x [.., k] and g like it; weight [k] when attr->parts > 0. */
 gd_tensor *gd_normalize_grad(gd_tensor *x, gd_tensor *g, gd_tensor *weight,
                              const gd_norm_attr *attr);

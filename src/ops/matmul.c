@@ -122,7 +122,9 @@ gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y)
 gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
 {
     gd_tensor *product = gd_matmul(x, weight);
-    return bias ? gd_add(product, bias) : product;
+    if (!bias)
+        return product;
+    return gd_may_replace(product, bias) ? gd_add_(product, bias) : gd_add(product, bias);
 }
 
 /* ---- linear: matmul with bias and ReLU on its way out; made by the compiler ---- */
