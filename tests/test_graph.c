@@ -287,6 +287,24 @@ static void host_memory_is_used_in_place(void **state)
 
 /* ---- looking ---- */
 
+/* A matrix that is used from its other side, such as a tied embedding, gets its gradient in the
+ * order of its own memory. */
+static void gradients_lie_as_what_they_belong_to(void **state)
+{
+    gd_context *gd = *state;
+    static const float numbers[6] = { 0, 1, 2, 3, 4, 5 };
+    gd_tensor *x = gd_from_host(gd, GD_SHAPE(2, 3), GD_F32, numbers);
+    gd_tensor *w = gd_ones(gd, GD_SHAPE(4, 3), GD_F32);
+    gd_tensor *leaves[2] = { gd_set_requires_grad(x, true), gd_set_requires_grad(w, true) };
+    gd_tensor *y = gd_matmul(leaves[0], gd_transpose(leaves[1], 0, 1)), *g[2];
+    assert_int_equal(gd_grad(&y, NULL, 1, leaves, g, 2), GD_OK);
+    assert_true(gd_tensor_is_contiguous(g[0]) && gd_tensor_is_contiguous(g[1]));
+    float values[12];
+    assert_int_equal(gd_tensor_read(g[1], values, sizeof values), GD_OK);
+    for (int i = 0; i < 12; i++)
+        assert_true(values[i] == (float)(3 + 2 * (i % 3))); /* sums of the columns of x */
+}
+
 static void graphs_are_printed(void **state)
 {
     gd_context *gd = *state;
@@ -408,6 +426,7 @@ int main(void)
         IN_CONTEXT(assign_changes_the_storage_views_share),
         IN_CONTEXT(strided_tensors_are_read_and_written),
         IN_CONTEXT(host_memory_is_used_in_place),
+        IN_CONTEXT(gradients_lie_as_what_they_belong_to),
         IN_CONTEXT(graphs_are_printed),
         IN_CONTEXT(the_verifier_finds_faults),
         IN_CONTEXT(errors_name_what_is_wrong),

@@ -55,22 +55,31 @@ static gd_tensor *tall(gd_tensor *x)
     return gd_reshape(x, GD_SHAPE(-1, x->layout.shape[x->layout.rank - 1]));
 }
 
+/* a @ b, the gradient of t. Where t is a matrix seen from its other side, so is the gradient: what
+ * reads the two together, such as an optimizer, then finds both in the order of memory. */
+static gd_tensor *gradient_product(const gd_tensor *t, gd_tensor *a, gd_tensor *b)
+{
+    const int64_t *stride = t->layout.stride + t->layout.rank - 2;
+    bool turned = stride[0] == 1 && stride[1] > 1;
+    return turned ? transposed(gd_matmul(transposed(b), transposed(a))) : gd_matmul(a, b);
+}
+
 /* d x = g @ yT, d y = xT @ g; what was broadcast is summed by the walk. One matrix shared by a
  * whole batch gets its gradient from one tall product rather than from a product per element and a
  * sum. */
 static bool vjp_matmul(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     gd_tensor *x = r->inputs[0], *y = r->inputs[1];
-    if (gd_wants_grad(x) && !gd_put(&d[0], gd_matmul(g, transposed(y))))
+    if (gd_wants_grad(x) && !gd_put(&d[0], gradient_product(x, g, transposed(y))))
         return false;
     if (!gd_wants_grad(y))
         return true;
     if (y->layout.rank == 2 && x->layout.rank > 2 && gd_tensor_count(x) > 0 &&
         gd_tensor_count(g) > 0) {
         gd_tensor *flat_x = tall(x), *flat_g = tall(g);
-        return flat_x && flat_g && gd_put(&d[1], gd_matmul(transposed(flat_x), flat_g));
+        return flat_x && flat_g && gd_put(&d[1], gradient_product(y, transposed(flat_x), flat_g));
     }
-    return gd_put(&d[1], gd_matmul(transposed(x), g));
+    return gd_put(&d[1], gradient_product(y, transposed(x), g));
 }
 
 const gd_op gd_op_matmul = {
