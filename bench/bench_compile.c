@@ -8,6 +8,7 @@
  * those that are not there (BENCH_PEERS_PYTHON names the Python that has them) are left out.
  */
 #include "measure.h"
+#include "side.h"
 #include "waves.h"
 
 #include <gradus/gradus.h>
@@ -253,6 +254,8 @@ static timing measure(const example *what, gd_mode mode)
         r.values[i] = value_of(&t, call(&t));
     r.plan = gd_function_stats(t.function);
     r.seconds = gd_bench_seconds(run, &t, what->chunk, 1, seconds_each);
+    if (mode == GD_MODE_COMPILED)
+        gd_bench_print_profile(t.function, what->classes ? 2 : 1, t.in);
     gd_close(t.context);
     return r;
 }

@@ -22,6 +22,7 @@ enum {
     /* A value that is kept for others and ends the life of two operands or more is moved at most so
      * many places: further, its operands would take more memory for longer than it saves. */
     NEAR = 12,
+    STEPS_ALONG = 4, /* ops above that one, and for it alone, do not count as its operands */
     /* The same for a reduction that alone reads its operand. */
     NEAR_OF_ROWS = 32,
     /* From an op on one number a row up to the reduction that says so. */
@@ -144,21 +145,29 @@ static bool collect_inputs(fusion *f)
     return true;
 }
 
-/* Whether moving v, which is kept for others, down to the group would let operands live on that die
- * where it is now. */
-static bool is_costly(const fusion *f, int32_t value)
+/* How many operands of the shape of op `value` die with it: its own, or those of ops above that are
+ * for it alone and come along, up to `steps` of them in a line. */
+static int count_dying(const fusion *f, int32_t value, int steps)
 {
     const gd_ir_value *v = &f->ir->values[value];
-    if (f->g.last - value <= NEAR)
-        return false;
     int dying = 0;
     for (int k = 0; k < v->n; k++) {
         const gd_ir_value *operand = &f->ir->values[v->in[k]];
-        int32_t end = f->users.first[v->in[k] + 1];
-        dying += operand->kind == GD_IR_OP && gd_layout_same_shape(&operand->layout, &v->layout) &&
-                 end > 0 && f->position[f->users.op[end - 1]] <= value;
+        int32_t begin = f->users.first[v->in[k]], end = f->users.first[v->in[k] + 1];
+        if (operand->kind != GD_IR_OP || !gd_layout_same_shape(&operand->layout, &v->layout) ||
+            end == begin || f->position[f->users.op[end - 1]] > value)
+            continue;
+        bool comes_along = steps > 0 && end - begin == 1 && can_fuse(operand);
+        dying += comes_along ? count_dying(f, v->in[k], steps - 1) : 1;
     }
-    return dying > 1;
+    return dying;
+}
+
+/* Whether moving an op that is kept for others down to the group would let operands live on that
+ * die where it is now. */
+static bool is_costly(const fusion *f, int32_t value)
+{
+    return f->g.last - value > NEAR && count_dying(f, value, STEPS_ALONG) > 1;
 }
 
 /* Results of the group besides its last. */

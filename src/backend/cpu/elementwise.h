@@ -30,6 +30,37 @@ typedef void (*gd_ew_stream)(void *to, const void *from, size_t bytes);
 
 struct gd_reducer; /* backend/cpu/reduce.h */
 
+/* Ops on f32 that are made one after another with their values in registers
+ * (elementwise_chain_isa.c). Binary ones take the register for x and a slot for y; those that follow
+ * them take it for y and a slot for x. */
+enum {
+    GD_EW_CHAIN_END,
+    GD_EW_CHAIN_LOAD, /* from a slot to the register … */
+    GD_EW_CHAIN_STORE, /* … and back */
+    GD_EW_CHAIN_NEG,
+    GD_EW_CHAIN_ABS,
+    GD_EW_CHAIN_SQUARE,
+    GD_EW_CHAIN_SQRT,
+    GD_EW_CHAIN_RELU,
+    GD_EW_CHAIN_RECIPROCAL,
+    GD_EW_CHAIN_ADD,
+    GD_EW_CHAIN_SUB = GD_EW_CHAIN_ADD + 2,
+    GD_EW_CHAIN_MUL = GD_EW_CHAIN_SUB + 2,
+    GD_EW_CHAIN_DIV = GD_EW_CHAIN_MUL + 2,
+    GD_EW_CHAIN_RELU_GRAD = GD_EW_CHAIN_DIV + 2,
+    GD_EW_CHAIN_COUNT = GD_EW_CHAIN_RELU_GRAD + 2,
+    GD_EW_CHAIN_BLOCK = 64, /* elements that the register holds */
+};
+
+typedef struct gd_ew_link {
+    uint8_t handler;
+    uint8_t slot;
+    uint8_t moves; /* 0: every block of the slot is the same, and lies there once */
+} gd_ew_link;
+
+/* Runs links up to an END over blocks of the slots, `bytes` in each, whole blocks. */
+typedef void (*gd_ew_chain)(const gd_ew_link *links, char *const *slot, int64_t bytes);
+
 /* The loops of one instruction set. */
 typedef struct gd_ew_table {
     /* op[dtype][op]: a row over operands of this dtype (for `where`: of y and z); NULL where the
@@ -39,6 +70,7 @@ typedef struct gd_ew_table {
     gd_ew_block_copy copy[4];                 /* for elements of 1, 2, 4, 8 bytes */
     gd_ew_block_copy copy_streamed[4]; /* the same with non-temporal stores where those pay */
     gd_ew_stream stream;
+    gd_ew_chain chain; /* NULL: none */
     /* reduce[op - GD_OP_sum][dtype]: sum, prod, max, min, for groups with reductions */
     const struct gd_reducer *const *reduce[4];
 } gd_ew_table;
@@ -64,7 +96,7 @@ typedef struct gd_ew_program gd_ew_program;
 
 /* Bytes a program needs, aligned to 8: the same for every call, and at most the constant. */
 size_t gd_ew_prepare_bytes(void);
-#define GD_EW_PROGRAM_BYTES 4608
+#define GD_EW_PROGRAM_BYTES 5632
 
 /* Prepare `call`, of an elementwise row, cast, copy or fused, in `memory`. Data pointers and
  * call->prepared are not read. GD_ERR_UNSUPPORTED, recorded, for an op or dtype that has no loop.

@@ -28,6 +28,7 @@ DECLARE_COPY(gd_ew_copy_streamed_64)
 #define gd_ew_copy_streamed_64 gd_ew_copy_64
 #endif
 void GD_ISA_NAME(gd_ew_stream)(void *to, const void *from, size_t bytes);
+void gd_ew_chain_avx2(const gd_ew_link *links, char *const *slot, int64_t bytes);
 
 const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
     .op = {
@@ -54,6 +55,9 @@ const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
         GD_ISA_NAME(gd_ew_copy_streamed_64),
     },
     .stream = GD_ISA_NAME(gd_ew_stream),
+#if defined(GD_ISA_AVX2_BUILD) || defined(GD_ISA_AVX512_BUILD)
+    .chain = gd_ew_chain_avx2,
+#endif
     .reduce = {
         GD_ISA_NAME(gd_reducers_sum),
         GD_ISA_NAME(gd_reducers_prod),

@@ -21,6 +21,7 @@ enum {
     LONG_PROGRAM = 4,            /* steps; from here on … */
     SLOTS_BYTES = 8 * 1024, /* … registers and direct operands together: most of a 32 KB cache is
                                then left for what memory brings in meanwhile */
+    CHAIN_BYTES = 16 * 1024, /* the same of chains */
     ROWS_BYTES = 20 * 1024, /* slots together where tiles are whole rows */
     TILE_MOST_ROWS = 64,
     PIECE_OF_FAR = 256, /* where data come from memory, which short pieces keep busy */
@@ -70,6 +71,21 @@ static const row_facts facts[GD_OP_ELEMENTWISE_COUNT] = {
 #define GD_TERNARY(name, types, result, ...) \
     [GD_OP_##name] = { #name, 3, result == BOOL, types == CHOOSE },
 #include "ops/elementwise.def"
+};
+
+/* Rows whose op is a handler of chains, too. */
+static const uint8_t chain_of[GD_OP_ELEMENTWISE_COUNT] = {
+    [GD_OP_neg] = GD_EW_CHAIN_NEG,
+    [GD_OP_abs] = GD_EW_CHAIN_ABS,
+    [GD_OP_square] = GD_EW_CHAIN_SQUARE,
+    [GD_OP_sqrt] = GD_EW_CHAIN_SQRT,
+    [GD_OP_relu] = GD_EW_CHAIN_RELU,
+    [GD_OP_reciprocal] = GD_EW_CHAIN_RECIPROCAL,
+    [GD_OP_add] = GD_EW_CHAIN_ADD,
+    [GD_OP_sub] = GD_EW_CHAIN_SUB,
+    [GD_OP_mul] = GD_EW_CHAIN_MUL,
+    [GD_OP_div] = GD_EW_CHAIN_DIV,
+    [GD_OP_relu_grad] = GD_EW_CHAIN_RELU_GRAD,
 };
 
 static int size_log2(gd_dtype dtype)
@@ -343,8 +359,13 @@ static void translate_instruction(translation *t, int i)
     int made = result && !needs_cast ? result : take_register(t, call.makes, extent);
     if (call.reducer)
         add_step(t, GD_EW_REDUCE, from, call.takes, made, call.makes)->run.reducer = call.reducer;
-    else
-        add_step(t, loop_over(extent), from, call.takes, made, call.makes)->run.loop = call.loop;
+    else {
+        gd_ew_step *step = add_step(t, loop_over(extent), from, call.takes, made, call.makes);
+        step->run.loop = call.loop;
+        if (call.makes == GD_F32 && instruction->op < GD_OP_ELEMENTWISE_COUNT &&
+            step->kind == GD_EW_LOOP && p->table->chain)
+            step->chain = chain_of[instruction->op];
+    }
     if (!may_overwrite)
         free_operands(t, instruction, call.arity, i);
 
@@ -408,6 +429,86 @@ static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd
         translate_instruction(&t, i);
     p->overflows = t.overflow;
     return status;
+}
+
+/* ---- chains ---- */
+
+/* Which steps are one. One number in all then needs no more room than a block has, where the whole
+ * program is a chain. */
+static void find_chains(gd_ew_program *p)
+{
+    int64_t count = 1;
+    for (int axis = 0; axis < p->rank; axis++)
+        count *= p->shape[axis];
+    for (int i = 0, end; i < p->n_steps; i = end) {
+        for (end = i; end < p->n_steps && p->step[end].chain; end++)
+            ;
+        p->span[i] = (uint8_t)(end - i > 1 && count >= GD_EW_CHAIN_BLOCK ? end - i : 0);
+        end += end == i;
+    }
+    p->part = GD_EW_PIECE;
+    if (p->row_length > 0 || p->n_steps == 0 || p->span[0] < p->n_steps)
+        return;
+    p->part = GD_EW_CHAIN_BLOCK;
+    for (int s = 0; s < p->n_sources; s++) {
+        bool varies = false;
+        for (int axis = 0; axis < p->rank; axis++)
+            varies |= p->source[s].stride[axis] != 0;
+        if (!varies)
+            p->source[s].extent = GD_EW_PART;
+    }
+}
+
+/* Whether a step behind `i`, of a chain that ends before `end`, reads from memory what that one
+ * makes: the next one finds it in the register. */
+static bool is_read_again(const gd_ew_program *p, int i, int end)
+{
+    int slot = p->step[i].to;
+    for (int k = i + 1; k < p->n_steps; k++) {
+        const gd_ew_step *step = &p->step[k];
+        bool x = step->from[0] == slot, y = step->from[1] == slot, z = step->from[2] == slot;
+        bool in_register =
+            k == i + 1 && k < end && !(x && y && step->chain >= GD_EW_CHAIN_ADD);
+        if ((x || y || z) && !in_register)
+            return true;
+        if (step->to == slot)
+            return false;
+    }
+    return false;
+}
+
+static void add_link(gd_ew_program *p, int *n, int handler, int slot)
+{
+    bool is_number = slot < p->n_sources && p->source[slot].extent == GD_EW_PART;
+    p->link[(*n)++] = (gd_ew_link){ .handler = (uint8_t)handler,
+                                    .slot = (uint8_t)slot,
+                                    .moves = p->row_length > 0 || !is_number };
+}
+
+static void link_chains(gd_ew_program *p)
+{
+    for (int i = 0, n = 0; i < p->n_steps; i += p->span[i] ? p->span[i] : 1) {
+        int end = i + p->span[i], held = -1; /* the slot whose value is in the register */
+        if (n + 3 * p->span[i] >= GD_EW_MAX_LINKS) {
+            p->span[i] = 0;
+            continue;
+        }
+        p->first_link[i] = (uint8_t)n;
+        for (int k = i; k < end; k++) {
+            const gd_ew_step *step = &p->step[k];
+            int x = step->from[0], y = step->from[1];
+            bool is_binary = step->chain >= GD_EW_CHAIN_ADD;
+            bool is_second = is_binary && held == y && held != x;
+            if (!is_second && held != x)
+                add_link(p, &n, GD_EW_CHAIN_LOAD, x);
+            add_link(p, &n, step->chain + is_second, is_second ? x : y);
+            held = step->to;
+            if (held < first_register(p) || is_read_again(p, k, end))
+                add_link(p, &n, GD_EW_CHAIN_STORE, held);
+        }
+        if (p->span[i])
+            add_link(p, &n, GD_EW_CHAIN_END, 0);
+    }
 }
 
 /* ---- from layouts to tiles ---- */
@@ -622,11 +723,14 @@ static int64_t tile_capacity(gd_ew_program *p)
     for (int s = 0; s < p->n_sources; s++)
         registers += p->rank > 1 || p->source[s].stride[0] != 1;
     int64_t all = p->n_registers + p->n_results + p->n_sources;
+    bool is_chain = p->span[0] == p->n_steps;
+    for (int s = 0; s < p->n_sources && is_chain; s++)
+        all -= p->source[s].extent == GD_EW_PART;
     if (p->row_length > 0)
         return p->row_length * tile_rows(p);
     if (registers == 0)
         return TILE_MOST;
-    int64_t capacity = p->n_steps >= LONG_PROGRAM ? SLOTS_BYTES / (all * p->widest)
+    int64_t capacity = is_chain ? CHAIN_BYTES / (all * p->widest) : p->n_steps >= LONG_PROGRAM ? SLOTS_BYTES / (all * p->widest)
                                                   : REGISTERS_BYTES / (registers * p->widest);
     capacity = capacity / TILE_LEAST * TILE_LEAST;
     if (capacity < TILE_LEAST)
@@ -692,13 +796,14 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
         count *= p->box[axis];
     }
     place_operands(p);
-    int64_t bytes = 0, elements[3] = { count, 0, GD_EW_PIECE };
+    int64_t bytes = 0, elements[3] = { count, 0, p->part };
     if (p->row_length > 0)
         elements[GD_EW_ROW] = count / p->row_length;
     for (int i = 0; i < 3; i++)
         p->register_bytes[i] = (elements[i] * p->widest + 63) / 64 * 64 + REGISTER_GAP;
     for (int r = 0; r < p->n_registers; r++)
         bytes += p->register_bytes[p->extent[r]];
+    link_chains(p);
     p->is_plain = p->rank == 1 && p->n_steps == 1 && p->n_registers == 0 && p->row_length == 0;
     assert(p->n_registers <= GD_EW_MAX_REGISTERS);
     p->overflows |= (size_t)bytes > GD_CPU_SCRATCH;
@@ -774,8 +879,10 @@ static gd_status prepare(const gd_kernel_call *call, gd_ew_program *p)
         status = translate(p, call->attr, call);
     else if (call->op->id != GD_OP_copy)
         status = translate_single(p, call);
-    if (status == GD_OK)
+    if (status == GD_OK) {
+        find_chains(p);
         divide_into_tiles(p, call);
+    }
     return status;
 }
 

@@ -9,6 +9,9 @@
  * through alike have been merged: as many trailing axes as fit, or, where an operand is transposed,
  * a block of two axes.
  *
+ * Steps that follow one another and have a handler (gd_ew_chain) are a CHAIN: all of them are done
+ * on a block of elements in registers, then on the next one; what no other step reads is not stored.
+ *
  * A group with reductions (gd_fused_attr) is a program too. Its tiles are whole rows, and may be
  * larger than the L1 cache: so steps run in STAGES, all steps of a stage on one piece of the tile
  * after another, a piece being some rows or part of a row. What is used within its stage alone
@@ -25,6 +28,7 @@ enum {
     GD_EW_MAX_RESULTS = 1 + GD_FUSED_MAX_MORE,
     GD_EW_MAX_REGISTERS = GD_EW_MAX_STEPS + GD_FUSED_MAX_INPUTS + GD_EW_MAX_RESULTS,
     GD_EW_PIECE = 512, /* most elements of a piece */
+    GD_EW_MAX_LINKS = 200,
     GD_EW_MAX_SLOTS = GD_FUSED_MAX_INPUTS + GD_EW_MAX_RESULTS + GD_EW_MAX_REGISTERS,
 };
 
@@ -65,6 +69,7 @@ typedef struct gd_ew_step {
     } run;
     uint8_t from[3], to; /* slots */
     uint8_t kind;        /* gd_ew_step_kind */
+    uint8_t chain;       /* the handler of the same op, 0: there is none */
     /* In groups with reductions, where a piece begins in each slot, four bits each, the result
      * last: log2 of an element's bytes, + GD_EW_SKIP_ROWS for one number a row, or GD_EW_NO_SKIP */
     uint16_t skips;
@@ -92,6 +97,10 @@ struct gd_ew_program {
     gd_ew_source source[GD_FUSED_MAX_INPUTS];
     gd_ew_result result[GD_EW_MAX_RESULTS]; /* [0]: the last instruction's */
     gd_ew_step step[GD_EW_MAX_STEPS];
+    uint8_t span[GD_EW_MAX_STEPS]; /* so many steps from here on are a chain, 0: none begins here */
+    uint8_t first_link[GD_EW_MAX_STEPS]; /* of that chain */
+    gd_ew_link link[GD_EW_MAX_LINKS];
+    int64_t part;                        /* elements of a register that holds a piece */
     uint8_t extent[GD_EW_MAX_REGISTERS]; /* of each register: gd_ew_extent */
 };
 

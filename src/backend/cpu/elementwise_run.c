@@ -126,7 +126,7 @@ static void load_box(const walk *w, const gd_ew_source *source, const char *from
     int rank = 0;
     int axes = source->extent == GD_EW_ROW ? w->program->row_axis : w->program->rank;
     if (source->extent == GD_EW_PART) {
-        copy(from, 0, 0, to, 0, 1, GD_EW_PIECE);
+        copy(from, 0, 0, to, 0, 1, w->program->part);
         return;
     }
     for (int axis = 0; axis < axes; axis++) {
@@ -197,6 +197,25 @@ typedef struct ew_job {
     const gd_kernel_call *call;
     bool streams;
 } ew_job;
+
+/* The chain that begins with step i: whole blocks in registers, what is left by loops. */
+static void run_chain(const gd_ew_program *p, int i, char *const *slot, int64_t count)
+{
+    int64_t done = count / GD_EW_CHAIN_BLOCK * GD_EW_CHAIN_BLOCK;
+    int64_t bytes = done * (int64_t)sizeof(float);
+    p->table->chain(&p->link[p->first_link[i]], slot, bytes);
+    for (int k = i; k < i + p->span[i] && done < count; k++) {
+        const gd_ew_step *step = &p->step[k];
+        char *at[3];
+        for (int o = 0; o < 3; o++) {
+            int s = step->from[o];
+            bool is_number = p->row_length == 0 && s < p->n_sources &&
+                             p->source[s].extent == GD_EW_PART;
+            at[o] = slot[s] + (is_number ? 0 : bytes);
+        }
+        step->run.loop(at[0], at[1], at[2], slot[step->to] + bytes, count - done);
+    }
+}
 
 /* Steps [first, end) on a piece: `cols` columns from `col` of `rows` rows from `row`. */
 static void run_piece(walk *w, int first, int end, int64_t row, int64_t rows, int64_t col,
@@ -282,6 +301,11 @@ static void run_tile(walk *w, int64_t cols)
     }
     for (int i = 0; i < p->n_steps; i++) {
         const gd_ew_step *step = &p->step[i];
+        if (p->span[i]) {
+            run_chain(p, i, w->slot, count);
+            i += p->span[i] - 1;
+            continue;
+        }
         step->run.loop(w->slot[step->from[0]], w->slot[step->from[1]], w->slot[step->from[2]],
                        w->slot[step->to], count);
     }
