@@ -3,11 +3,16 @@
  * JAX's jit on the same numbers. One JSON object a line on stdout, a table on stderr. Start at
  * main().
  *
+ * bound_fraction is the share of the time that no program can do without: that of the products at
+ * the peak of multiply-adds, or of reading the input and writing the result where these are larger
+ * than the caches. BENCH_PROFILE=1 prints every kernel.
+ *
  * A case is verified when compiled, lazy and eager give the same bits over STEPS calls, and each
  * peer the same first result to a thousandth. Peers are peers/compile_torch.py and compile_jax.py;
  * those that are not there (BENCH_PEERS_PYTHON names the Python that has them) are left out.
  */
 #include "measure.h"
+#include "peak.h"
 #include "side.h"
 #include "waves.h"
 
@@ -299,7 +304,20 @@ static gd_bench_row make_row(const char *name, const char *metric, double ours, 
     return gd_bench_make_row("compile", name, 1, metric, ours, verified);
 }
 
-static void bench_example(int index, const peer_time *peers, int peer_count)
+/* Seconds the example takes at least; NAN where neither arithmetic nor memory is known to be the
+ * bound. */
+static double least_seconds(const example *what, double peak_flops, double bandwidth)
+{
+    double flops = 0;
+    if (what->classes == 0)
+        return what->x.rank == 1 ? 2.0 * 4.0 * (double)what->x.dim[0] / bandwidth : NAN;
+    for (int i = 0; i < MOST_PARAMETERS; i += 2) /* forward, by the weight, and by the input */
+        flops += (i ? 3 : 2) * 2.0 * BATCH * (double)what->parameters[i].dim[0] *
+                 (double)what->parameters[i].dim[1];
+    return flops / peak_flops;
+}
+
+static void bench_example(int index, const peer_time *peers, int peer_count, double least)
 {
     static const char *const names[MODES] = { "compiled", "eager", "lazy" };
     const example *what = &examples[index];
@@ -315,12 +333,14 @@ static void bench_example(int index, const peer_time *peers, int peer_count)
         gd_bench_row row = make_row(what->name, "us", r[0].seconds * 1e6, verified);
         row.peer = r[mode].seconds * 1e6;
         row.peer_name = against;
+        row.bound_fraction = least / r[0].seconds;
         gd_bench_print_row(&row);
     }
     for (int i = 0; i < peer_count; i++) {
         gd_bench_row row = make_row(what->name, "us", r[0].seconds * 1e6, verified);
         if (isnan(peers[i].us[index]))
             continue;
+        row.bound_fraction = least / r[0].seconds;
         row.peer = peers[i].us[index];
         row.peer_name = peers[i].name;
         row.verified = verified && fabs(peers[i].value[index] - r[0].values[0]) <=
@@ -499,8 +519,14 @@ int main(void)
     peer_time peers[4];
     int count = run_peers(GD_SOURCE_DIR "/bench/peers/compile_torch.py", peers, 3);
     count += run_peers(GD_SOURCE_DIR "/bench/peers/compile_jax.py", peers + count, 4 - count);
+    double peak = 0;
+    gd_bench_bandwidth memory;
+    for (int i = 0; i < 5; i++) /* the best of several looks: other programs may be running */
+        peak = fmax(peak, gd_bench_peak_flops(gd_isa_choose(), false, 1));
+    if (!gd_bench_memory(1, &memory))
+        memory.copy = NAN;
     for (int i = 0; i < EXAMPLES; i++)
-        bench_example(i, peers, count);
+        bench_example(i, peers, count, least_seconds(&examples[i], peak, memory.copy));
     for (int layers = 20; layers <= 2000; layers *= 10)
         bench_size(layers);
     bench_limit(0.75);

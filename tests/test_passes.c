@@ -397,6 +397,45 @@ static void forward_leaves_old_contents_that_are_read(void **state)
     check("forward", is_a_result_too, 0);
 }
 
+/* ---- sink ---- */
+
+/* A moment is assigned, then used: one pass over memory all the same. */
+static gd_tensor *moves_by_moment(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_tensor *moment = gd_add(gd_mul_scalar(t->other, 0.9), gd_mul_scalar(in[0], 0.1));
+    gd_assign(t->other, moment);
+    gd_assign(t->state, gd_sub(t->state, gd_mul_scalar(gd_sqrt(gd_abs(moment)), 0.01)));
+    return total(in[0]);
+}
+
+/* New contents are read, and assigned to again; what is assigned is no value of its own. */
+static gd_tensor *needs_it_at_once(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_assign(t->state, gd_mul_scalar(t->state, 0.9));
+    gd_tensor *sum = gd_softmax(t->state, 1);
+    gd_assign(t->state, gd_add(in[0], sum));
+    gd_assign(t->state, gd_exp(t->other));
+    gd_assign(t->other, in[0]);
+    return gd_add(sum, gd_add(t->state, t->other));
+}
+
+static void sink_leaves_updates_whole(void **state)
+{
+    (void)state;
+    check("sink", moves_by_moment, 2);
+    assert_int_equal(count_lines(with.text, "fused"), 1);
+    assert_int_equal(count_lines(without.text, "fused"), 2);
+    assert_int_equal(count_lines(with.text, "assign"), 0);
+}
+
+static void sink_keeps_reads_and_writes_in_order(void **state)
+{
+    (void)state;
+    check("sink", needs_it_at_once, -1);
+}
+
 /* ---- epilogue ---- */
 
 static gd_tensor *dense(void *user, gd_tensor *const *in)
@@ -507,6 +546,8 @@ int main(void)
         cmocka_unit_test(simplify_leaves_what_has_a_purpose),
         cmocka_unit_test(forward_computes_in_the_target),
         cmocka_unit_test(forward_leaves_old_contents_that_are_read),
+        cmocka_unit_test(sink_leaves_updates_whole),
+        cmocka_unit_test(sink_keeps_reads_and_writes_in_order),
         cmocka_unit_test(epilogue_finishes_products_in_one_kernel),
         cmocka_unit_test(epilogue_leaves_what_others_read),
         cmocka_unit_test(schedule_ends_gradients_early),

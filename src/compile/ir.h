@@ -1,6 +1,6 @@
 /* compile/ir.h: the program between a trace and a plan: a list of values in the order the body made
- * them. A value's number is its place in the list. Passes rewrite the list; order is never changed
- * but by moving an elementwise op down into its group.
+ * them. A value's number is its place in the list. Passes rewrite the list; order is changed by
+ * the passes sink, fuse and schedule alone.
  *
  * A value is one result of one op. A fused group with several results is the op itself, whose value
  * is the last instruction's, directly followed by a `part` for each further result. */

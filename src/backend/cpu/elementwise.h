@@ -31,11 +31,11 @@ typedef void (*gd_ew_stream)(void *to, const void *from, size_t bytes);
 struct gd_reducer; /* backend/cpu/reduce.h */
 
 /* Ops on f32 that are made one after another with their values in registers
- * (elementwise_chain_isa.c). Binary ones take the register for x and a slot for y; those that follow
- * them take it for y and a slot for x. */
+ * (elementwise_chain_isa.c). Binary ones take the register for x and a slot for y; those that
+ * follow them take it for y and a slot for x. */
 enum {
     GD_EW_CHAIN_END,
-    GD_EW_CHAIN_LOAD, /* from a slot to the register … */
+    GD_EW_CHAIN_LOAD,  /* from a slot to the register … */
     GD_EW_CHAIN_STORE, /* … and back */
     GD_EW_CHAIN_NEG,
     GD_EW_CHAIN_ABS,

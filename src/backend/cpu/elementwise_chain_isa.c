@@ -19,14 +19,14 @@ typedef void handler(LINK);
 static handler *const handlers[GD_EW_CHAIN_COUNT];
 
 #define EACH(DO) DO(a, 0) DO(b, 8) DO(c, 16) DO(d, 24) DO(e, 32) DO(f, 40) DO(g, 48) DO(h, 56)
-#define HANDLER(name, DO)                                                  \
-    static void name(LINK)                                                 \
-    {                                                                      \
+#define HANDLER(name, DO)                                                      \
+    static void name(LINK)                                                     \
+    {                                                                          \
         float *p = (float *)(slot[link->slot] + (at & -(int64_t)link->moves)); \
-        (void)p;                                                           \
-        EACH(DO)                                                           \
-        link++;                                                            \
-        handlers[link->handler](link, slot, at, a, b, c, d, e, f, g, h);   \
+        (void)p;                                                               \
+        EACH(DO)                                                               \
+        link++;                                                                \
+        handlers[link->handler](link, slot, at, a, b, c, d, e, f, g, h);       \
     }
 
 /* x op y for x in the registers, and for y there. Which is first matters where both are NaN, and
@@ -65,13 +65,13 @@ HANDLER(y_quotient, Y_QUOTIENT)
 HANDLER(x_gated, X_GATED)
 HANDLER(y_gated, Y_GATED)
 
-#define LOAD(v, i)  v = _mm256_loadu_ps(p + i);
-#define STORE(v, i) _mm256_storeu_ps(p + i, v);
-#define NEG(v, i)   v = _mm256_xor_ps(v, _mm256_set1_ps(-0.0F));
-#define ABS(v, i)   v = _mm256_andnot_ps(_mm256_set1_ps(-0.0F), v);
-#define SQUARE(v, i) v = _mm256_mul_ps(v, v);
-#define SQRT(v, i)  v = _mm256_sqrt_ps(v);
-#define RELU(v, i)  v = _mm256_max_ps(_mm256_setzero_ps(), v); /* the second where unordered */
+#define LOAD(v, i)       v = _mm256_loadu_ps(p + i);
+#define STORE(v, i)      _mm256_storeu_ps(p + i, v);
+#define NEG(v, i)        v = _mm256_xor_ps(v, _mm256_set1_ps(-0.0F));
+#define ABS(v, i)        v = _mm256_andnot_ps(_mm256_set1_ps(-0.0F), v);
+#define SQUARE(v, i)     v = _mm256_mul_ps(v, v);
+#define SQRT(v, i)       v = _mm256_sqrt_ps(v);
+#define RELU(v, i)       v = _mm256_max_ps(_mm256_setzero_ps(), v); /* the second where unordered */
 #define RECIPROCAL(v, i) v = _mm256_div_ps(_mm256_set1_ps(1), v);
 HANDLER(load, LOAD)
 HANDLER(store, STORE)

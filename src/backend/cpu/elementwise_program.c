@@ -19,10 +19,10 @@ enum {
     STREAM_PIECE = 2 * GD_EW_STREAM_PIECE, /* a tile costs more to begin than a plain loop */
     REGISTERS_BYTES = 24 * 1024, /* together, to stay in the L1 cache with what streams through */
     LONG_PROGRAM = 4,            /* steps; from here on … */
-    SLOTS_BYTES = 8 * 1024, /* … registers and direct operands together: most of a 32 KB cache is
-                               then left for what memory brings in meanwhile */
+    SLOTS_BYTES = 8 * 1024,  /* … registers and direct operands together: most of a 32 KB cache is
+                                then left for what memory brings in meanwhile */
     CHAIN_BYTES = 16 * 1024, /* the same of chains */
-    ROWS_BYTES = 20 * 1024, /* slots together where tiles are whole rows */
+    ROWS_BYTES = 20 * 1024,  /* slots together where tiles are whole rows */
     TILE_MOST_ROWS = 64,
     PIECE_OF_FAR = 256, /* where data come from memory, which short pieces keep busy */
     REGISTER_GAP = 64,  /* keeps registers from sharing their low address bits */
@@ -467,8 +467,7 @@ static bool is_read_again(const gd_ew_program *p, int i, int end)
     for (int k = i + 1; k < p->n_steps; k++) {
         const gd_ew_step *step = &p->step[k];
         bool x = step->from[0] == slot, y = step->from[1] == slot, z = step->from[2] == slot;
-        bool in_register =
-            k == i + 1 && k < end && !(x && y && step->chain >= GD_EW_CHAIN_ADD);
+        bool in_register = k == i + 1 && k < end && !(x && y && step->chain >= GD_EW_CHAIN_ADD);
         if ((x || y || z) && !in_register)
             return true;
         if (step->to == slot)
@@ -730,8 +729,9 @@ static int64_t tile_capacity(gd_ew_program *p)
         return p->row_length * tile_rows(p);
     if (registers == 0)
         return TILE_MOST;
-    int64_t capacity = is_chain ? CHAIN_BYTES / (all * p->widest) : p->n_steps >= LONG_PROGRAM ? SLOTS_BYTES / (all * p->widest)
-                                                  : REGISTERS_BYTES / (registers * p->widest);
+    int64_t capacity = is_chain                     ? CHAIN_BYTES / (all * p->widest)
+                       : p->n_steps >= LONG_PROGRAM ? SLOTS_BYTES / (all * p->widest)
+                                                    : REGISTERS_BYTES / (registers * p->widest);
     capacity = capacity / TILE_LEAST * TILE_LEAST;
     if (capacity < TILE_LEAST)
         return TILE_LEAST;

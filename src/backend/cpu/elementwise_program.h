@@ -10,7 +10,8 @@
  * a block of two axes.
  *
  * Steps that follow one another and have a handler (gd_ew_chain) are a CHAIN: all of them are done
- * on a block of elements in registers, then on the next one; what no other step reads is not stored.
+ * on a block of elements in registers, then on the next one; what no other step reads is not
+ * stored.
  *
  * A group with reductions (gd_fused_attr) is a program too. Its tiles are whole rows, and may be
  * larger than the L1 cache: so steps run in STAGES, all steps of a stage on one piece of the tile
