@@ -73,21 +73,6 @@ static const row_facts facts[GD_OP_ELEMENTWISE_COUNT] = {
 #include "ops/elementwise.def"
 };
 
-/* Rows whose op is a handler of chains, too. */
-static const uint8_t chain_of[GD_OP_ELEMENTWISE_COUNT] = {
-    [GD_OP_neg] = GD_EW_CHAIN_NEG,
-    [GD_OP_abs] = GD_EW_CHAIN_ABS,
-    [GD_OP_square] = GD_EW_CHAIN_SQUARE,
-    [GD_OP_sqrt] = GD_EW_CHAIN_SQRT,
-    [GD_OP_relu] = GD_EW_CHAIN_RELU,
-    [GD_OP_reciprocal] = GD_EW_CHAIN_RECIPROCAL,
-    [GD_OP_add] = GD_EW_CHAIN_ADD,
-    [GD_OP_sub] = GD_EW_CHAIN_SUB,
-    [GD_OP_mul] = GD_EW_CHAIN_MUL,
-    [GD_OP_div] = GD_EW_CHAIN_DIV,
-    [GD_OP_relu_grad] = GD_EW_CHAIN_RELU_GRAD,
-};
-
 static int size_log2(gd_dtype dtype)
 {
     static const int8_t log2[GD_DTYPE_COUNT] = {
@@ -125,11 +110,6 @@ typedef struct translation {
     bool overflow;                          /* there are not steps or registers enough */
 } translation;
 
-static int first_register(const gd_ew_program *p)
-{
-    return p->n_sources + p->n_results;
-}
-
 static void add_value(translation *t, int value, gd_dtype dtype, int slot, gd_ew_extent extent)
 {
     t->dtype[value] = dtype;
@@ -141,7 +121,7 @@ static void add_value(translation *t, int value, gd_dtype dtype, int slot, gd_ew
 static int new_register(gd_ew_program *p, gd_ew_extent extent)
 {
     p->extent[p->n_registers] = (uint8_t)extent;
-    return first_register(p) + p->n_registers++;
+    return gd_ew_first_register(p) + p->n_registers++;
 }
 
 /* A register. One that holds more than a piece is used again for elements of the same size only:
@@ -155,14 +135,14 @@ static int take_register(translation *t, gd_dtype dtype, gd_ew_extent extent)
     if (p->widest < (int64_t)1 << log2)
         p->widest = (int64_t)1 << log2;
     for (int i = *n_free - 1; i >= 0; i--)
-        if (any_size || t->size_log2[free_slot[i] - first_register(p)] == log2) {
+        if (any_size || t->size_log2[free_slot[i] - gd_ew_first_register(p)] == log2) {
             int slot = free_slot[i];
             free_slot[i] = free_slot[--*n_free];
             return slot;
         }
     if (p->n_registers == GD_EW_MAX_STEPS) { /* operands that need one come later */
         t->overflow = true;
-        return first_register(p);
+        return gd_ew_first_register(p);
     }
     t->size_log2[p->n_registers] = (uint8_t)log2;
     return new_register(p, extent);
@@ -171,9 +151,9 @@ static int take_register(translation *t, gd_dtype dtype, gd_ew_extent extent)
 static void free_register(translation *t, int slot)
 {
     const gd_ew_program *p = t->program;
-    if (slot < first_register(p))
+    if (slot < gd_ew_first_register(p))
         return;
-    int extent = p->extent[slot - first_register(p)];
+    int extent = p->extent[slot - gd_ew_first_register(p)];
     if (t->n_free[extent] < GD_EW_MAX_REGISTERS)
         t->free_slot[extent][t->n_free[extent]++] = (int16_t)slot;
 }
@@ -200,9 +180,9 @@ static gd_ew_extent extent_of_slot(const gd_ew_program *p, int slot)
 {
     if (slot < p->n_sources)
         return (gd_ew_extent)p->source[slot].extent;
-    if (slot < first_register(p))
+    if (slot < gd_ew_first_register(p))
         return p->result[slot - p->n_sources].is_row ? GD_EW_ROW : GD_EW_TILE;
-    return (gd_ew_extent)p->extent[slot - first_register(p)];
+    return (gd_ew_extent)p->extent[slot - gd_ew_first_register(p)];
 }
 
 /* gd_ew_step.skips of one slot. */
@@ -364,7 +344,7 @@ static void translate_instruction(translation *t, int i)
         step->run.loop = call.loop;
         if (call.makes == GD_F32 && instruction->op < GD_OP_ELEMENTWISE_COUNT &&
             step->kind == GD_EW_LOOP && p->table->chain)
-            step->chain = chain_of[instruction->op];
+            step->chain = gd_ew_chain_of[instruction->op];
     }
     if (!may_overwrite)
         free_operands(t, instruction, call.arity, i);
@@ -429,85 +409,6 @@ static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd
         translate_instruction(&t, i);
     p->overflows = t.overflow;
     return status;
-}
-
-/* ---- chains ---- */
-
-/* Which steps are one. One number in all then needs no more room than a block has, where the whole
- * program is a chain. */
-static void find_chains(gd_ew_program *p)
-{
-    int64_t count = 1;
-    for (int axis = 0; axis < p->rank; axis++)
-        count *= p->shape[axis];
-    for (int i = 0, end; i < p->n_steps; i = end) {
-        for (end = i; end < p->n_steps && p->step[end].chain; end++)
-            ;
-        p->span[i] = (uint8_t)(end - i > 1 && count >= GD_EW_CHAIN_BLOCK ? end - i : 0);
-        end += end == i;
-    }
-    p->part = GD_EW_PIECE;
-    if (p->row_length > 0 || p->n_steps == 0 || p->span[0] < p->n_steps)
-        return;
-    p->part = GD_EW_CHAIN_BLOCK;
-    for (int s = 0; s < p->n_sources; s++) {
-        bool varies = false;
-        for (int axis = 0; axis < p->rank; axis++)
-            varies |= p->source[s].stride[axis] != 0;
-        if (!varies)
-            p->source[s].extent = GD_EW_PART;
-    }
-}
-
-/* Whether a step behind `i`, of a chain that ends before `end`, reads from memory what that one
- * makes: the next one finds it in the register. */
-static bool is_read_again(const gd_ew_program *p, int i, int end)
-{
-    int slot = p->step[i].to;
-    for (int k = i + 1; k < p->n_steps; k++) {
-        const gd_ew_step *step = &p->step[k];
-        bool x = step->from[0] == slot, y = step->from[1] == slot, z = step->from[2] == slot;
-        bool in_register = k == i + 1 && k < end && !(x && y && step->chain >= GD_EW_CHAIN_ADD);
-        if ((x || y || z) && !in_register)
-            return true;
-        if (step->to == slot)
-            return false;
-    }
-    return false;
-}
-
-static void add_link(gd_ew_program *p, int *n, int handler, int slot)
-{
-    bool is_number = slot < p->n_sources && p->source[slot].extent == GD_EW_PART;
-    p->link[(*n)++] = (gd_ew_link){ .handler = (uint8_t)handler,
-                                    .slot = (uint8_t)slot,
-                                    .moves = p->row_length > 0 || !is_number };
-}
-
-static void link_chains(gd_ew_program *p)
-{
-    for (int i = 0, n = 0; i < p->n_steps; i += p->span[i] ? p->span[i] : 1) {
-        int end = i + p->span[i], held = -1; /* the slot whose value is in the register */
-        if (n + 3 * p->span[i] >= GD_EW_MAX_LINKS) {
-            p->span[i] = 0;
-            continue;
-        }
-        p->first_link[i] = (uint8_t)n;
-        for (int k = i; k < end; k++) {
-            const gd_ew_step *step = &p->step[k];
-            int x = step->from[0], y = step->from[1];
-            bool is_binary = step->chain >= GD_EW_CHAIN_ADD;
-            bool is_second = is_binary && held == y && held != x;
-            if (!is_second && held != x)
-                add_link(p, &n, GD_EW_CHAIN_LOAD, x);
-            add_link(p, &n, step->chain + is_second, is_second ? x : y);
-            held = step->to;
-            if (held < first_register(p) || is_read_again(p, k, end))
-                add_link(p, &n, GD_EW_CHAIN_STORE, held);
-        }
-        if (p->span[i])
-            add_link(p, &n, GD_EW_CHAIN_END, 0);
-    }
 }
 
 /* ---- from layouts to tiles ---- */
@@ -803,7 +704,7 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
         p->register_bytes[i] = (elements[i] * p->widest + 63) / 64 * 64 + REGISTER_GAP;
     for (int r = 0; r < p->n_registers; r++)
         bytes += p->register_bytes[p->extent[r]];
-    link_chains(p);
+    gd_ew_link_chains(p);
     p->is_plain = p->rank == 1 && p->n_steps == 1 && p->n_registers == 0 && p->row_length == 0;
     assert(p->n_registers <= GD_EW_MAX_REGISTERS);
     p->overflows |= (size_t)bytes > GD_CPU_SCRATCH;
@@ -880,7 +781,7 @@ static gd_status prepare(const gd_kernel_call *call, gd_ew_program *p)
     else if (call->op->id != GD_OP_copy)
         status = translate_single(p, call);
     if (status == GD_OK) {
-        find_chains(p);
+        gd_ew_find_chains(p);
         divide_into_tiles(p, call);
     }
     return status;

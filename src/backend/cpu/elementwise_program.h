@@ -1,5 +1,6 @@
 /* backend/cpu/elementwise_program.h: what a prepared elementwise call is. Private to
- * elementwise_program.c, which makes it, and elementwise_run.c, which runs it.
+ * elementwise_program.c and elementwise_chain.c, which make it, and elementwise_run.c, which runs
+ * it.
  *
  * A program has SLOTS, addresses of one tile each: first the sources (the call's inputs), then the
  * results, then registers in the thread's scratch. A STEP is one loop over slots. Sources that lie
@@ -104,6 +105,20 @@ struct gd_ew_program {
     int64_t part;                        /* elements of a register that holds a piece */
     uint8_t extent[GD_EW_MAX_REGISTERS]; /* of each register: gd_ew_extent */
 };
+
+static inline int gd_ew_first_register(const gd_ew_program *p)
+{
+    return p->n_sources + p->n_results;
+}
+
+/* The handler of chains that does what a row does over f32; 0: there is none. */
+extern const uint8_t gd_ew_chain_of[GD_OP_ELEMENTWISE_COUNT];
+
+/* Which steps are a chain. Where the whole program is one, a source that is one number in all then
+ * needs no more room than a block has. */
+void gd_ew_find_chains(gd_ew_program *p);
+/* Their links, once every source and result has its slot. */
+void gd_ew_link_chains(gd_ew_program *p);
 
 _Static_assert(GD_EW_MAX_SLOTS <= UINT8_MAX, "slots are numbered in bytes");
 

@@ -1,0 +1,93 @@
+/* backend/cpu/elementwise_chain.c: which steps of an elementwise program are a chain, and its
+ * links: what is in the register when, and what has to be stored. What runs them is
+ * elementwise_chain_isa.c. */
+#include "backend/cpu/elementwise_program.h"
+
+const uint8_t gd_ew_chain_of[GD_OP_ELEMENTWISE_COUNT] = {
+    [GD_OP_neg] = GD_EW_CHAIN_NEG,
+    [GD_OP_abs] = GD_EW_CHAIN_ABS,
+    [GD_OP_square] = GD_EW_CHAIN_SQUARE,
+    [GD_OP_sqrt] = GD_EW_CHAIN_SQRT,
+    [GD_OP_relu] = GD_EW_CHAIN_RELU,
+    [GD_OP_reciprocal] = GD_EW_CHAIN_RECIPROCAL,
+    [GD_OP_add] = GD_EW_CHAIN_ADD,
+    [GD_OP_sub] = GD_EW_CHAIN_SUB,
+    [GD_OP_mul] = GD_EW_CHAIN_MUL,
+    [GD_OP_div] = GD_EW_CHAIN_DIV,
+    [GD_OP_relu_grad] = GD_EW_CHAIN_RELU_GRAD,
+};
+
+void gd_ew_find_chains(gd_ew_program *p)
+{
+    int64_t count = 1;
+    for (int axis = 0; axis < p->rank; axis++)
+        count *= p->shape[axis];
+    for (int i = 0, end; i < p->n_steps; i = end) {
+        for (end = i; end < p->n_steps && p->step[end].chain; end++)
+            ;
+        p->span[i] = (uint8_t)(end - i > 1 && count >= GD_EW_CHAIN_BLOCK ? end - i : 0);
+        end += end == i;
+    }
+    p->part = GD_EW_PIECE;
+    if (p->row_length > 0 || p->n_steps == 0 || p->span[0] < p->n_steps)
+        return;
+    p->part = GD_EW_CHAIN_BLOCK;
+    for (int s = 0; s < p->n_sources; s++) {
+        bool varies = false;
+        for (int axis = 0; axis < p->rank; axis++)
+            varies |= p->source[s].stride[axis] != 0;
+        if (!varies)
+            p->source[s].extent = GD_EW_PART;
+    }
+}
+
+/* Whether a step behind `i`, of a chain that ends before `end`, reads from memory what that one
+ * makes: the next one finds it in the register. */
+static bool is_read_again(const gd_ew_program *p, int i, int end)
+{
+    int slot = p->step[i].to;
+    for (int k = i + 1; k < p->n_steps; k++) {
+        const gd_ew_step *step = &p->step[k];
+        bool x = step->from[0] == slot, y = step->from[1] == slot, z = step->from[2] == slot;
+        bool in_register = k == i + 1 && k < end && !(x && y && step->chain >= GD_EW_CHAIN_ADD);
+        if ((x || y || z) && !in_register)
+            return true;
+        if (step->to == slot)
+            return false;
+    }
+    return false;
+}
+
+static void add_link(gd_ew_program *p, int *n, int handler, int slot)
+{
+    bool is_number = slot < p->n_sources && p->source[slot].extent == GD_EW_PART;
+    p->link[(*n)++] = (gd_ew_link){ .handler = (uint8_t)handler,
+                                    .slot = (uint8_t)slot,
+                                    .moves = p->row_length > 0 || !is_number };
+}
+
+void gd_ew_link_chains(gd_ew_program *p)
+{
+    for (int i = 0, n = 0; i < p->n_steps; i += p->span[i] ? p->span[i] : 1) {
+        int end = i + p->span[i], held = -1; /* the slot whose value is in the register */
+        if (n + 3 * p->span[i] >= GD_EW_MAX_LINKS) {
+            p->span[i] = 0;
+            continue;
+        }
+        p->first_link[i] = (uint8_t)n;
+        for (int k = i; k < end; k++) {
+            const gd_ew_step *step = &p->step[k];
+            int x = step->from[0], y = step->from[1];
+            bool is_binary = step->chain >= GD_EW_CHAIN_ADD;
+            bool is_second = is_binary && held == y && held != x;
+            if (!is_second && held != x)
+                add_link(p, &n, GD_EW_CHAIN_LOAD, x);
+            add_link(p, &n, step->chain + is_second, is_second ? x : y);
+            held = step->to;
+            if (held < gd_ew_first_register(p) || is_read_again(p, k, end))
+                add_link(p, &n, GD_EW_CHAIN_STORE, held);
+        }
+        if (p->span[i])
+            add_link(p, &n, GD_EW_CHAIN_END, 0);
+    }
+}
