@@ -340,6 +340,18 @@ static gd_tensor *cumprod_of(gd_tensor *x)
     return gd_cumprod(x, 0);
 }
 
+/* Its sum is a sum of second derivatives of cumprod. */
+static gd_tensor *gradient_of_cumprod(gd_tensor *x)
+{
+    gd_tensor *y = gd_cumprod(x, 0), *gradient = NULL;
+    return gd_grad(&y, NULL, 1, &x, &gradient, 1) == GD_OK ? gradient : NULL;
+}
+
+static gd_tensor *none_of(gd_tensor *x)
+{
+    return gd_flip(gd_slice(x, 0, 0, 0, 1), GD_AXES(0));
+}
+
 static gd_tensor *max_with_itself(gd_tensor *x)
 {
     return gd_maximum(x, gd_flip(x, GD_ALL_AXES));
@@ -361,7 +373,8 @@ static gd_tensor *squared_power(gd_tensor *x)
 }
 
 /* What torch.autograd.grad(f(x).sum(), x) gives (PyTorch 2.15.0, amax for max); but clip's gradient
- * at a bound is the inner one here, as gradus/ops.h says: only outside is it zero. */
+ * at a bound is the inner one here, as gradus/ops.h says: only outside is it zero; and of products
+ * that underflow on the way PyTorch's gradient of cumprod is { 1, 0, 0 }, which they are not. */
 static void test_where_differences_fail(void **state)
 {
     (void)state;
@@ -375,12 +388,17 @@ static void test_where_differences_fail(void **state)
         { prod_of, 4, { 2, 0, 3, 0 }, { 0, 0, 0, 0 } },
         { cumprod_of, 4, { 2, 0, 3, 4 }, { 1, 32, 0, 0 } },
         { cumprod_of, 5, { 0, 2, 0, 3, 5 }, { 3, 0, 0, 0, 0 } },
+        { cumprod_of, 3, { 1e-200, 1e-200, 1e200 }, { 2, 1, 0 } },
+        { gradient_of_cumprod, 4, { 2, 0, 3, 4 }, { 16, 32, 10, 6 } },
+        { gradient_of_cumprod, 5, { 0, 2, 0, 3, 5 }, { 39, 1, 38, 0, 0 } },
+        { none_of, 2, { 1, 2 }, { 0, 0 } },
         { max_with_itself, 3, { 1, 5, 4 }, { 0, 1, 2 } },
         { clipped, 5, { -2, -1, 0, 2, 3 }, { 0, 1, 1, 1, 0 } },
         { through_f32, 2, { 1, -2 }, { 0.375, 0.375 } },
         { squared_power, 3, { 0, -1.5, 2 }, { 0, -3, 4 } },
         { gd_abs, 3, { 0, -1.5, 2 }, { 0, -1, 1 } },
         { gd_relu, 3, { 0, -1.5, 2 }, { 0, 0, 1 } },
+        { gd_relu6, 4, { 0, -1.5, 2, 7 }, { 0, 0, 1, 0 } },
     };
     for (int d = 0; d < 2; d++)
         for (int r = 0; r < COUNT(rows); r++) {

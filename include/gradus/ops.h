@@ -71,7 +71,9 @@ GD_API gd_tensor *gd_rdiv_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_pow_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_floor_div_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_mod_scalar(gd_tensor *x, double c);
-/* c ^ x */
+/* floor(c / x), c mod x, c ^ x */
+GD_API gd_tensor *gd_rfloor_div_scalar(gd_tensor *x, double c);
+GD_API gd_tensor *gd_rmod_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_rpow_scalar(gd_tensor *x, double c);
 /* min(max(x, low), high); the gradient is 1 within the bounds and at them, 0 outside. */
 GD_API gd_tensor *gd_clip(gd_tensor *x, double low, double high);
@@ -148,7 +150,7 @@ GD_API gd_tensor *gd_log_sigmoid(gd_tensor *x);
 GD_API gd_tensor *gd_leaky_relu(gd_tensor *x, double slope);
 /* The same with learned slopes, broadcast against x. He, Zhang, Ren, Sun 2015 */
 GD_API gd_tensor *gd_prelu(gd_tensor *x, gd_tensor *slope);
-/* min(max(x, 0), 6) */
+/* min(max(x, 0), 6); the gradient at 0 is 0 */
 GD_API gd_tensor *gd_relu6(gd_tensor *x);
 /* x where x > 0, else alpha * (exp(x) - 1). Clevert, Unterthiner, Hochreiter 2015 */
 GD_API gd_tensor *gd_elu(gd_tensor *x, double alpha);
@@ -290,8 +292,7 @@ GD_API gd_tensor *gd_any(gd_tensor *x, gd_axes axes, bool keep);
 /* Index (i64) of the first extreme along an axis; NaN counts as one. */
 GD_API gd_tensor *gd_argmax(gd_tensor *x, int axis, bool keep);
 GD_API gd_tensor *gd_argmin(gd_tensor *x, int axis, bool keep);
-/* Running sum and product along an axis; integers give i64. The gradient of cumprod is right at
- * zeros, its second derivatives only where no factor is zero. */
+/* Running sum and product along an axis; integers give i64. */
 GD_API gd_tensor *gd_cumsum(gd_tensor *x, int axis);
 GD_API gd_tensor *gd_cumprod(gd_tensor *x, int axis);
 

@@ -29,9 +29,10 @@ gd_tensor *gd_prelu(gd_tensor *x, gd_tensor *slope)
     return gd_where(is_positive(x), x, gd_mul(x, slope));
 }
 
+/* As gd_relu, its gradient at 0 is 0. */
 gd_tensor *gd_relu6(gd_tensor *x)
 {
-    return gd_clip(x, 0.0, 6.0);
+    return gd_clip(gd_relu(x), 0.0, 6.0);
 }
 
 /* scale * (x where x > 0, else alpha * expm1(x)) */

@@ -232,6 +232,16 @@ gd_tensor *gd_mod_scalar(gd_tensor *x, double c)
     return gd_mod(x, number_for(x, c));
 }
 
+gd_tensor *gd_rfloor_div_scalar(gd_tensor *x, double c)
+{
+    return gd_floor_div(number_for(x, c), x);
+}
+
+gd_tensor *gd_rmod_scalar(gd_tensor *x, double c)
+{
+    return gd_mod(number_for(x, c), x);
+}
+
 gd_tensor *gd_rpow_scalar(gd_tensor *x, double c)
 {
     return gd_pow(number_for(x, c), x);

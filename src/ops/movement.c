@@ -276,7 +276,7 @@ static bool vjp_slice(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     gd_shape before = GD_SCALAR, after = GD_SCALAR;
     before.rank = after.rank = whole->rank;
     if (gd_layout_count(&r->layout) == 0)
-        return true;
+        return gd_put(&d[0], gd_zero_like(r->inputs[0]));
     for (int i = 0; g && i < whole->rank; i++) {
         int64_t step = a->step[i] < 0 ? -a->step[i] : a->step[i];
         int64_t last = a->start[i] + (a->size[i] - 1) * a->step[i];

@@ -201,22 +201,31 @@ static bool vjp_cumsum(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     return gd_put(&d[0], reverse_cumsum(g, ((const gd_axis_attr *)r->attr)->axis));
 }
 
-/* d_i = sum over j >= i of g_j * (product of x_k, k <= j, k != i). Before the first zero of a row
- * that is the reverse cumulative sum of g*r over x_i; at it, the same of g*r' where r' is the
- * product with that zero taken as 1; after it, nothing. */
+/* d_i = p_i * s_i with p_i the product of what stands before i, and s_i = g_i + x_{i+1} * s_{i+1}.
+ * This recurrence is solved by doubling (Kogge, Stone 1973): s_i covers `step` places from i on,
+ * f_i is the product of x_{i+1} … x_{i+step}. Nothing is divided, so it is right at zeros, and so
+ * are its derivatives. */
 static bool vjp_cumprod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     int axis = ((const gd_axis_attr *)r->attr)->axis;
-    gd_tensor *x = r->inputs[0];
-    gd_tensor *zero = gd_number_like(x, 0.0), *one = gd_number_like(x, 1.0);
-    gd_tensor *is_zero = gd_eq(x, zero);
-    gd_tensor *zeros_seen = gd_cumsum(is_zero, axis);
-    gd_tensor *first = gd_logical_and(is_zero, gd_eq(zeros_seen, gd_number_like(zeros_seen, 1.0)));
-    gd_tensor *without = gd_cumprod(gd_where(first, one, x), axis);
-    gd_tensor *before = gd_div(reverse_cumsum(gd_mul(g, r), axis), gd_where(is_zero, one, x));
-    gd_tensor *at = reverse_cumsum(gd_mul(g, without), axis);
-    gd_tensor *none_seen = gd_eq(zeros_seen, gd_number_like(zeros_seen, 0.0));
-    return gd_put(&d[0], gd_where(first, at, gd_where(none_seen, before, zero)));
+    gd_tensor *x = r->inputs[0], *s = g;
+    int64_t n = x->layout.shape[axis];
+    if (n < 2)
+        return gd_put(&d[0], g);
+    gd_tensor *f = gd_slice(x, axis, 1, n, 1);
+    for (int64_t step = 1; step < n; step *= 2) {
+        gd_tensor *sum =
+            gd_add(gd_slice(s, axis, 0, n - step, 1), gd_mul(f, gd_slice(s, axis, step, n, 1)));
+        s = gd_concat((gd_tensor *[]){ sum, gd_slice(s, axis, n - step, n, 1) }, 2, axis);
+        if (2 * step < n)
+            f = gd_mul(gd_slice(f, axis, 0, n - 2 * step, 1), gd_slice(f, axis, step, n - step, 1));
+    }
+    gd_tensor *first = gd_slice(x, axis, 0, 1, 1);
+    gd_tensor *before =
+        gd_concat((gd_tensor *[]){ gd_ones(x->context, gd_tensor_shape(first), x->layout.dtype),
+                                   gd_slice(x, axis, 0, n - 1, 1) },
+                  2, axis);
+    return gd_put(&d[0], gd_mul(gd_cumprod(before, axis), s));
 }
 
 AXIS_ROW(cumsum, infer_scan, vjp_cumsum)

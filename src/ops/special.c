@@ -41,10 +41,12 @@ gd_tensor *gd_asinh(gd_tensor *x)
     return with_sign(x, log_beyond(with_sign(x, x), small_asinh));
 }
 
+/* Two roots, because the root of the product exists below -1, where there is no acosh. */
 static gd_tensor *small_acosh(gd_tensor *x)
 {
     gd_tensor *above = gd_sub_scalar(x, 1.0);
-    return gd_log1p(gd_add(above, gd_sqrt(gd_mul(above, gd_add_scalar(above, 2.0)))));
+    gd_tensor *root = gd_mul(gd_sqrt(above), gd_sqrt(gd_add_scalar(above, 2.0)));
+    return gd_log1p(gd_add(above, root));
 }
 
 gd_tensor *gd_acosh(gd_tensor *x)
@@ -77,14 +79,15 @@ gd_tensor *gd_hypot(gd_tensor *x, gd_tensor *y)
     return gd_where(infinite, gd_number_like(size, INFINITY), gd_where(none, zero, r));
 }
 
-/* The larger, plus softplus of the difference, which is not taken of infinities. */
+/* The larger, plus softplus of the difference, which is not taken of two equal infinities. */
 gd_tensor *gd_logaddexp(gd_tensor *x, gd_tensor *y)
 {
     x = real(x);
     y = real(y);
     gd_tensor *first = gd_gt(x, y);
     gd_tensor *larger = gd_where(first, x, y), *smaller = gd_where(first, y, x);
-    gd_tensor *infinite = gd_isinf(larger), *zero = gd_number_like(larger, 0.0);
+    gd_tensor *infinite = gd_logical_and(gd_isinf(larger), gd_eq(x, y));
+    gd_tensor *zero = gd_number_like(larger, 0.0);
     gd_tensor *gap = gd_sub(gd_where(infinite, zero, smaller), gd_where(infinite, zero, larger));
     return gd_add(larger, gd_softplus(gap));
 }

@@ -571,7 +571,7 @@ OP_SAFE(part, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y), 
     _(pad_reflect) _(pad_replicate) _(norm) _(prelu) _(glu) _(log_sigmoid) _(leaky_relu) _(relu6)  \
     _(elu) _(selu) _(mish) _(hard_sigmoid) _(hard_swish) _(softsign)                               \
     _(bernoulli) _(categorical) _(truncated_normal) _(asinh) _(acosh) _(atanh) _(digamma)          \
-    _(isfinite) _(floor_div_scalar) _(mod_scalar) _(rpow_scalar) _(hypot) _(logaddexp) _(clamp)    \
+    _(isfinite) _(floor_div_scalar) _(mod_scalar) _(rpow_scalar) _(rfloor_div_scalar) _(rmod_scalar) _(hypot) _(logaddexp) _(clamp)    \
     _(bitwise_not) _(left_shift) _(right_shift)
 /* op_rows_loss.c */
 #define LOSS_FUNCTIONS(_)                                                                          \

@@ -320,4 +320,7 @@ FUNCTION(digamma, 1.7, 20, RESULT_FLOAT, 64, D, gd_digamma(t), polygamma(0, x))
 FUNCTION(isfinite, -2, 2, RESULT_BOOL, 0, E, gd_isfinite(t), isfinite(x) != 0)
 FUNCTION(floor_div_scalar, -20, 20, RESULT_NUMERIC, 0, DE, gd_floor_div_scalar(t, 3), floorl(x / 3))
 FUNCTION(mod_scalar, -20, 20, RESULT_NUMERIC, 0, DE, gd_mod_scalar(t, 3), python_mod(x, 3))
+FUNCTION(rfloor_div_scalar, 1.2, 20, RESULT_NUMERIC, 0, DE, gd_rfloor_div_scalar(t, 30),
+         floorl(30 / x))
+FUNCTION(rmod_scalar, 1.2, 20, RESULT_NUMERIC, 0, DE, gd_rmod_scalar(t, 30), python_mod(30, x))
 FUNCTION(rpow_scalar, -3, 3, RESULT_FLOAT, 2, D, gd_rpow_scalar(t, 3), powl(3, x))
