@@ -507,6 +507,38 @@ static void state_may_be_made_while_tracing(void **state)
     assert_true(gd_item(s.a) == 4.0);
 }
 
+typedef struct paused_call {
+    gd_function *inner;
+    gd_tensor *constant;
+} paused_call;
+
+static gd_tensor *square_of_first(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_square(in[0]);
+}
+
+static gd_tensor *calls_while_paused(void *user, gd_tensor *const *in)
+{
+    paused_call *p = user;
+    gd_context *gd = gd_tensor_context(in[0]);
+    gd_trace_pause(gd);
+    double value = gd_item(gd_call(p->inner, 1, &p->constant));
+    gd_trace_resume(gd);
+    return gd_mul_scalar(in[0], value);
+}
+
+static void a_function_may_be_called_while_tracing_is_paused(void **state)
+{
+    gd_context *gd = *state;
+    paused_call p = { gd_compile(gd, square_of_first, NULL), gd_scalar(gd, 3, GD_F32) };
+    gd_function *f = gd_compile(gd, calls_while_paused, &p);
+    gd_tensor *x = gd_scalar(gd, 2, GD_F32);
+    for (int i = 0; i < 2; i++)
+        assert_true(gd_item(gd_call(f, 1, &x)) == 18.0);
+    assert_int_equal(gd_function_stats(p.inner).calls, 1); /* while f was traced */
+}
+
 /* ---- errors ---- */
 
 static gd_tensor *reads_traced_value(void *user, gd_tensor *const *in)
@@ -638,6 +670,7 @@ int main(void)
         IN_CONTEXT(a_view_from_before_an_assignment_is_refused),
         IN_CONTEXT(backward_in_a_plan_accumulates),
         IN_CONTEXT(state_may_be_made_while_tracing),
+        IN_CONTEXT(a_function_may_be_called_while_tracing_is_paused),
         IN_CONTEXT(errors_leave_nothing_behind),
         IN_CONTEXT(an_eager_call_lets_the_result_before_go),
         cmocka_unit_test(every_failed_allocation_is_reported),

@@ -262,12 +262,15 @@ static bool record(gd_function *function, int count, gd_tensor *const *inputs)
         return false;
     gd_trace *trace = function->trace;
     gd_scope *scope = context->scope;
-    int no_grad = context->no_grad;
+    int no_grad = context->no_grad, paused = context->trace_paused;
+    gd_trace *paused_trace = context->paused_trace; /* of a body that paused to make this call */
     context->trace = trace;
-    gd_tensor *result = gd_retain(function->body(function->user, function->places));
-    context->trace = NULL;
     context->paused_trace = NULL;
     context->trace_paused = 0;
+    gd_tensor *result = gd_retain(function->body(function->user, function->places));
+    context->trace = NULL;
+    context->paused_trace = paused_trace;
+    context->trace_paused = paused;
     context->no_grad = no_grad;
     while (context->scope != scope && context->scope->parent)
         (void)gd_scope_end(context); /* scopes the body left open */

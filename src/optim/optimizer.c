@@ -1,5 +1,5 @@
 /* optim/optimizer.c: optimizers: state tensors of the parameters, groups, clipping, and one step
- * over all of them. Start at apply(). It knows no rule. */
+ * over all of them. Start at update_all(). It knows no rule. */
 #include "optim/optimizer.h"
 
 #include "base/error.h"
@@ -12,11 +12,14 @@
 #include <fnmatch.h>
 #include <math.h>
 
+static gd_tensor *updates(void *user, gd_tensor *const *in);
+
 /* ---- making and ending ---- */
 
 static void destroy(void *object)
 {
     gd_optimizer *o = object;
+    gd_function_release(o->updates);
     for (size_t i = 0; i < o->slot_count; i++)
         for (int k = 0; k < GD_RULE_MAX_STATES; k++)
             gd_release(o->slots[i].state[k]);
@@ -119,7 +122,8 @@ gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double l
         o->count_tensor = gd_state(o->context, GD_SCALAR, GD_F64, 0.0);
     if (rule->has_product)
         o->product_tensor = gd_state(o->context, GD_SCALAR, GD_F64, 1.0);
-    if ((counts && !o->count_tensor) || (rule->has_product && !o->product_tensor) ||
+    o->updates = gd_compile(o->context, updates, o, .mode = GD_MODE_LAZY);
+    if (!o->updates || (counts && !o->count_tensor) || (rule->has_product && !o->product_tensor) ||
         add_group(o, NULL, 1.0, hyper) != GD_OK ||
         gd_context_adopt(o->context, o, destroy) != GD_OK) {
         destroy(o);
@@ -255,7 +259,7 @@ bool gd_optimizer_reserve(gd_optimizer *o)
 {
     size_t count = (size_t)gd_module_count(o->module);
     if (!gd_grow((void **)&o->slots, &o->slot_capacity, count, sizeof *o->slots) ||
-        !gd_grow((void **)&o->lists, &o->list_capacity, 2 * count, sizeof(gd_tensor *)))
+        !gd_grow((void **)&o->lists, &o->list_capacity, 3 * count, sizeof(gd_tensor *)))
         return false;
     for (; o->slot_count < count; o->slot_count++)
         o->slots[o->slot_count] = (gd_slot){ { NULL } };
@@ -306,7 +310,7 @@ static bool prepare(gd_optimizer *o)
 }
 
 /* gradients[i] for the module's parameter i; NULL leaves it alone. */
-static bool apply(gd_optimizer *o, gd_tensor **gradients)
+static bool update_all(gd_optimizer *o, gd_tensor **gradients)
 {
     if (!clip(o, gradients) || !prepare(o))
         return false;
@@ -316,6 +320,30 @@ static bool apply(gd_optimizer *o, gd_tensor **gradients)
     const gd_step_scalars *scalars = &o->groups[0].scalars;
     return (!o->count_tensor || gd_assign(o->count_tensor, scalars->count)) &&
            (!o->product_tensor || gd_assign(o->product_tensor, scalars->next_product));
+}
+
+/* The body of o->updates, on the gradients there are. */
+static gd_tensor *updates(void *user, gd_tensor *const *in)
+{
+    gd_optimizer *o = user;
+    int count = gd_module_count(o->module);
+    gd_tensor **gradients = o->lists + count;
+    for (int i = 0; i < count; i++)
+        gradients[i] = o->lists[i] ? *in++ : NULL;
+    return update_all(o, gradients) ? o->groups[0].lr_tensor : NULL;
+}
+
+/* One step from the gradients in o->lists, by number of the parameter. Outside of a trace it runs
+ * as a plan of its own, recorded lazily since groups and clipping may change: so a parameter's
+ * update is one pass over memory in eager execution, too. */
+static bool apply(gd_optimizer *o)
+{
+    int count = gd_module_count(o->module), given = 0;
+    gd_tensor **in = o->lists + 2 * (size_t)count;
+    for (int i = 0; i < count; i++)
+        if (o->lists[i])
+            in[given++] = o->lists[i];
+    return gd_call(o->updates, given, in);
 }
 
 static bool is_trainable(const gd_module *m, int i)
@@ -358,7 +386,7 @@ gd_tensor *gd_minimize(gd_optimizer *o, gd_tensor *loss)
         return NULL;
     (void)gd_no_grad_begin(
         o->context); /* the update, and the gradients' own history, are not differentiated */
-    bool ok = differentiate(o, loss, o->lists) && apply(o, o->lists);
+    bool ok = differentiate(o, loss, o->lists) && apply(o);
     (void)gd_no_grad_end(o->context);
     (void)gd_scope_end(o->context);
     return ok ? loss : NULL;
@@ -382,7 +410,7 @@ gd_status gd_optimizer_step(gd_optimizer *o)
     if (gd_scope_begin(o->context) != GD_OK)
         return GD_ERR_MEMORY;
     (void)gd_no_grad_begin(o->context);
-    bool ok = apply(o, o->lists);
+    bool ok = apply(o);
     (void)gd_no_grad_end(o->context);
     (void)gd_scope_end(o->context);
     return ok ? GD_OK : gd_error_code();

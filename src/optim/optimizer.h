@@ -4,6 +4,7 @@
 #ifndef GD_OPTIM_OPTIMIZER_H
 #define GD_OPTIM_OPTIMIZER_H
 
+#include <gradus/compile.h>
 #include <gradus/optim.h>
 
 /* Constants of an optimizer. Each rule uses some. The learning rate is not among them: it is a
@@ -89,7 +90,8 @@ struct gd_optimizer {
     gd_tensor *norm_tensor;       /* [] f32, of the last gradients; NULL until norms are clipped */
     gd_slot *slots;               /* by number of the module's parameter */
     size_t slot_count, slot_capacity;
-    gd_tensor **lists; /* room for parameters and gradients of a step */
+    gd_tensor **lists; /* [3, parameters]: gradients of a step, and room to work */
+    gd_function *updates;
     size_t list_capacity;
 };
 

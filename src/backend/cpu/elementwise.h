@@ -28,6 +28,10 @@ typedef void (*gd_ew_block_copy)(const void *x, int64_t row_stride, int64_t col_
  * was stored is visible to other threads after gd_ew_stream was called with 0 bytes. */
 typedef void (*gd_ew_stream)(void *to, const void *from, size_t bytes);
 
+/* Adam's update of n numbers: from[] holds p, g, m, v and, one each, the numbers of gd_ew_adam;
+ * to[] is where p, m and v go, which may be where they are. */
+typedef void (*gd_ew_adam_loop)(const float *const *from, float *const *to, int64_t n);
+
 struct gd_reducer; /* backend/cpu/reduce.h */
 
 /* Ops on f32 that are made one after another with their values in registers
@@ -71,6 +75,7 @@ typedef struct gd_ew_table {
     gd_ew_block_copy copy_streamed[4]; /* the same with non-temporal stores where those pay */
     gd_ew_stream stream;
     gd_ew_chain chain; /* NULL: none */
+    gd_ew_adam_loop adam;
     /* reduce[op - GD_OP_sum][dtype]: sum, prod, max, min, for groups with reductions */
     const struct gd_reducer *const *reduce[4];
 } gd_ew_table;

@@ -34,7 +34,8 @@
 #define GD_EW_FIRST_CHOOSE   uint8_t
 
 /* Iterations are independent even where out is exactly an input, which restrict would not allow. */
-#if defined(__clang__)
+#if defined(GD_EW_INDEPENDENT)
+#elif defined(__clang__)
 #define GD_EW_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #pragma clang diagnostic ignored \
     "-Wpass-failed" /* some loops stay scalar: there is no integer division */
@@ -143,7 +144,6 @@ const gd_ew_loop GD_ISA_NAME(GD_T_NAME(gd_ew_ops))[GD_OP_ELEMENTWISE_COUNT] = {
 #undef GD_EW_FIRST_INTEGRAL
 #undef GD_EW_FIRST_ALL
 #undef GD_EW_FIRST_CHOOSE
-#undef GD_EW_INDEPENDENT
 #undef GD_EW_FUNCTION
 #undef GD_EW_DEFINE
 #undef GD_EW_Y

@@ -396,6 +396,20 @@ static gd_status find_last_uses(translation *t)
     return GD_OK;
 }
 
+/* Adam's update as one step, where its last instruction stands. */
+static void translate_adam(translation *t, const gd_ew_adam *adam)
+{
+    gd_ew_program *p = t->program;
+    for (int k = 0; k < GD_EW_ADAM_LEAVES; k++)
+        p->adam[k] =
+            adam->leaf[k] < 0 ? GD_EW_NO_SLOT : (uint8_t)value_as(t, adam->leaf[k], GD_F32);
+    for (int k = 0; k < GD_EW_ADAM_RESULTS; k++)
+        p->adam[GD_EW_ADAM_LEAVES + k] = (uint8_t)t->result_slot[adam->result[k]];
+    const int g = p->adam[GD_EW_ADAM_G], from[3] = { g, g, g };
+    add_step(t, GD_EW_ADAM, from, (const gd_dtype[]){ GD_F32, GD_F32, GD_F32 },
+             p->adam[GD_EW_ADAM_LEAVES], GD_F32);
+}
+
 static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd_kernel_call *call)
 {
     translation t = { .program = p, .attr = attr, .stage = 1 };
@@ -404,9 +418,14 @@ static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd
     t.result_slot[attr->n_instructions - 1] = (int16_t)p->n_sources;
     for (int r = 1; r < p->n_results; r++)
         t.result_slot[attr->more[r - 1]] = (int16_t)(p->n_sources + r);
+    gd_ew_adam adam;
+    bool has_adam = gd_ew_find_adam(p, attr, call, &adam);
     gd_status status = find_last_uses(&t);
     for (int i = 0; i < attr->n_instructions && status == GD_OK; i++)
-        translate_instruction(&t, i);
+        if (!has_adam || !gd_ew_adam_holds(&adam, i))
+            translate_instruction(&t, i);
+        else if (i == adam.result[0])
+            translate_adam(&t, &adam);
     p->overflows = t.overflow;
     return status;
 }
@@ -705,7 +724,8 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
     for (int r = 0; r < p->n_registers; r++)
         bytes += p->register_bytes[p->extent[r]];
     gd_ew_link_chains(p);
-    p->is_plain = p->rank == 1 && p->n_steps == 1 && p->n_registers == 0 && p->row_length == 0;
+    p->is_plain = p->rank == 1 && p->n_steps == 1 && p->n_registers == 0 && p->row_length == 0 &&
+                  p->step[0].kind == GD_EW_LOOP;
     assert(p->n_registers <= GD_EW_MAX_REGISTERS);
     p->overflows |= (size_t)bytes > GD_CPU_SCRATCH;
 }

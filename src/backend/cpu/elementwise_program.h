@@ -49,6 +49,30 @@ typedef struct gd_ew_source {
     uint8_t slot;   /* register it is copied to when not direct */
 } gd_ew_source;
 
+/* Adam's update in a group: p' = p keep - m' size / (sqrt v' + spread), m' = m + (g - m) pull,
+ * v' = beta2 v + rest2 g^2. */
+enum { /* leaves; from SIZE on, numbers */
+       GD_EW_ADAM_P,
+       GD_EW_ADAM_G,
+       GD_EW_ADAM_M,
+       GD_EW_ADAM_V,
+       GD_EW_ADAM_NUMBERS,
+       GD_EW_ADAM_SIZE = GD_EW_ADAM_NUMBERS,
+       GD_EW_ADAM_SPREAD,
+       GD_EW_ADAM_PULL,
+       GD_EW_ADAM_BETA2,
+       GD_EW_ADAM_REST2,
+       GD_EW_ADAM_KEEP, /* may be missing */
+       GD_EW_ADAM_LEAVES,
+       GD_EW_ADAM_NODES = 13,
+       GD_EW_ADAM_RESULTS = 3, /* p', m', v' */
+};
+typedef struct gd_ew_adam {
+    int16_t leaf[GD_EW_ADAM_LEAVES]; /* values of the group; -1: missing */
+    int16_t node[GD_EW_ADAM_NODES],
+        result[GD_EW_ADAM_RESULTS]; /* instructions; result[0] is last */
+} gd_ew_adam;
+
 typedef struct gd_ew_result {
     int16_t size_log2;
     int16_t is_row;
@@ -60,6 +84,7 @@ typedef enum gd_ew_step_kind {
     GD_EW_ROWS,   /* the loop, over the rows' numbers */
     GD_EW_REDUCE, /* the reducer: a number for each row */
     GD_EW_SPREAD, /* each row's number to all of its elements */
+    GD_EW_ADAM,   /* program.adam */
 } gd_ew_step_kind;
 
 enum { GD_EW_SKIP_ROWS = 4, GD_EW_NO_SKIP = 8 };
@@ -104,6 +129,7 @@ struct gd_ew_program {
     gd_ew_link link[GD_EW_MAX_LINKS];
     int64_t part;                        /* elements of a register that holds a piece */
     uint8_t extent[GD_EW_MAX_REGISTERS]; /* of each register: gd_ew_extent */
+    uint8_t adam[GD_EW_ADAM_LEAVES + GD_EW_ADAM_RESULTS]; /* slots; GD_EW_NO_SLOT: missing */
 };
 
 static inline int gd_ew_first_register(const gd_ew_program *p)
@@ -120,6 +146,13 @@ void gd_ew_find_chains(gd_ew_program *p);
 /* Their links, once every source and result has its slot. */
 void gd_ew_link_chains(gd_ew_program *p);
 
-_Static_assert(GD_EW_MAX_SLOTS <= UINT8_MAX, "slots are numbered in bytes");
+#define GD_EW_NO_SLOT UINT8_MAX
+_Static_assert(GD_EW_MAX_SLOTS <= GD_EW_NO_SLOT, "slots are numbered in bytes");
+
+/* Whether a group without reductions holds Adam's update with nothing else reading its inner
+ * values, over operands as gd_ew_table.adam takes them; and whether instruction i is of it. */
+bool gd_ew_find_adam(const gd_ew_program *program, const gd_fused_attr *attr,
+                     const gd_kernel_call *call, gd_ew_adam *found);
+bool gd_ew_adam_holds(const gd_ew_adam *found, int i);
 
 #endif

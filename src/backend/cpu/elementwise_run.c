@@ -284,6 +284,19 @@ static void run_row_steps(walk *w, int64_t rows)
     }
 }
 
+static void run_adam(const walk *w, int64_t count)
+{
+    static const float one = 1;
+    const float *from[GD_EW_ADAM_LEAVES];
+    float *to[GD_EW_ADAM_RESULTS];
+    const uint8_t *slot = w->program->adam;
+    for (int k = 0; k < GD_EW_ADAM_LEAVES; k++)
+        from[k] = slot[k] == GD_EW_NO_SLOT ? &one : (const float *)(const void *)w->slot[slot[k]];
+    for (int k = 0; k < GD_EW_ADAM_RESULTS; k++)
+        to[k] = (float *)(void *)w->slot[slot[GD_EW_ADAM_LEAVES + k]];
+    w->program->table->adam(from, to, count);
+}
+
 static void run_tile(walk *w, int64_t cols)
 {
     const gd_ew_program *p = w->program;
@@ -306,8 +319,11 @@ static void run_tile(walk *w, int64_t cols)
             i += p->span[i] - 1;
             continue;
         }
-        step->run.loop(w->slot[step->from[0]], w->slot[step->from[1]], w->slot[step->from[2]],
-                       w->slot[step->to], count);
+        if (step->kind == GD_EW_ADAM)
+            run_adam(w, count);
+        else
+            step->run.loop(w->slot[step->from[0]], w->slot[step->from[1]], w->slot[step->from[2]],
+                           w->slot[step->to], count);
     }
     for (int r = 0; r < p->n_results; r++) {
         if (streams)
