@@ -1,6 +1,7 @@
 /* bench/bench_attention.c: gd_attention, forward and backward, 8 heads of width 64, against
  * PyTorch's scaled_dot_product_attention, against the plain composition, and as a share of the rate
- * at which our own matrix product runs. Then the memory of a step for 256 to 8,192 tokens. One JSON
+ * at which our own matrix product runs. Then the memory of attention, and of a training step of a
+ * language model with and without checkpointing, for 256 to 8,192 tokens. One JSON
  * object a line on stdout, a table on stderr. Start reading at bench_time().
  *
  * Arithmetic: two products of 2 T^2 d multiply-adds forward, five backward; half of that where the
@@ -13,7 +14,9 @@
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
+#include <gradus/language.h>
 #include <gradus/ops.h>
+#include <gradus/optim.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -223,6 +226,54 @@ static double step_memory(int64_t time, bool plain)
     return bytes / (1024 * 1024);
 }
 
+/* ---- memory of a language model's step ---- */
+
+typedef struct trainee {
+    gd_language_model *model;
+    gd_optimizer *optimizer;
+} trainee;
+
+static gd_tensor *train(void *user, gd_tensor *const *in)
+{
+    trainee *t = user;
+    return gd_minimize(t->optimizer, gd_language_model_loss(t->model, in[0], in[0]));
+}
+
+/* What the plan of a training step takes beside the weights: 4 layers, 4 heads, 128 wide. */
+static double model_memory(int64_t time, bool checkpoint)
+{
+    gd_context *gd = gd_open("cpu", .threads = 2);
+    trainee t = { .model = gd_language_model_create(gd, .vocabulary = 65, .length = time,
+                                                    .layers = 4, .heads = 4, .width = 128,
+                                                    .checkpoint = checkpoint) };
+    t.optimizer = gd_sgd(gd_language_model_module(t.model));
+    gd_function *step = gd_compile(gd, train, &t);
+    gd_tensor *tokens = gd_zeros(gd, GD_SHAPE(1, time), GD_I64);
+    if (!gd_call(step, 1, &tokens))
+        gd_bench_die("%s", gd_error_message());
+    double bytes = (double)gd_function_stats(step).arena_bytes;
+    gd_close(gd);
+    return bytes / (1024 * 1024);
+}
+
+static void bench_model_memory(void)
+{
+    for (int64_t time = 256; time <= 8192; time *= 2) {
+        char name[80];
+        snprintf(name, sizeof name, "memory of a model's step, T = %lld", (long long)time);
+        gd_bench_row row = { .suite = "attention",
+                             .name = name,
+                             .threads = 2,
+                             .metric = "MiB",
+                             .ours = model_memory(time, true),
+                             .peer = model_memory(time, false),
+                             .peer_name = "not checkpointed",
+                             .bound_fraction = NAN,
+                             .verified = true };
+        gd_bench_print_row(&row);
+    }
+}
+
 static void bench_memory(void)
 {
     for (int64_t time = 256; time <= 8192; time *= 2) {
@@ -255,5 +306,6 @@ int main(void)
         }
     }
     bench_memory();
+    bench_model_memory();
     return gd_bench_all_verified() ? 0 : 1;
 }

@@ -15,6 +15,128 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
+/* ---- models as data, and Transformers, with and without .checkpoint ---- */
+
+typedef struct twin {
+    gd_model *model;
+    gd_module *module;
+    gd_optimizer *optimizer;
+    const gd_transformer_config *config;
+} twin;
+
+static gd_tensor *model_step(void *user, gd_tensor *const *in)
+{
+    twin *t = user;
+    gd_tensor *y = gd_model_forward(t->model, in[0]);
+    return gd_minimize(t->optimizer, gd_mean(gd_square(y), GD_ALL_AXES, false));
+}
+
+static gd_tensor *transformer_step(void *user, gd_tensor *const *in)
+{
+    twin *t = user;
+    gd_context *gd = gd_module_context(t->module);
+    gd_tensor *sees = gd_lt(gd_arange(gd, 0, 7, 1, GD_F32), gd_full(gd, GD_SCALAR, 5, GD_F32));
+    gd_tensor *y = gd_nn_transformer(t->module, "t", in[0], in[1], t->config, .source_mask = sees,
+                                     .memory_mask = sees);
+    return gd_minimize(t->optimizer, gd_mean(gd_square(y), GD_ALL_AXES, false));
+}
+
+/* Three steps of each; then all parameters and buffers are the same bits, and the second, which is
+ * checkpointed, took less memory. */
+static void assert_twins(gd_context *gd, twin twins[2], gd_function_body step, gd_mode mode,
+                         gd_tensor *const *in, int count)
+{
+    size_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(gd_seed(gd, 3), GD_OK);
+        twins[i].optimizer = gd_sgd(twins[i].module, .lr = 0.1);
+        gd_function *f = gd_compile(gd, step, &twins[i], .mode = mode);
+        for (int k = 0; k < 3; k++)
+            if (!gd_call(f, count, in))
+                fail_msg("%s", gd_error_message());
+        bytes[i] = gd_function_stats(f).arena_bytes;
+    }
+    assert_int_equal(gd_module_count(twins[0].module), gd_module_count(twins[1].module));
+    for (int i = 0; i < gd_module_count(twins[0].module); i++)
+        assert_same_bits(gd_module_tensor(twins[0].module, i),
+                         gd_module_tensor(twins[1].module, i));
+    if (mode == GD_MODE_COMPILED)
+        assert_true(bytes[1] < bytes[0]);
+}
+
+/* `json` with `what` in place of every @. */
+static void put_in(const char *json, const char *what, char *text, size_t size)
+{
+    size_t length = 0;
+    for (; *json && length < size; json++)
+        length += (size_t)(*json == '@' ? snprintf(text + length, size - length, "%s", what)
+                                        : snprintf(text + length, size - length, "%c", *json));
+    assert_true(length < size);
+}
+
+static gd_tensor *random_input(gd_context *gd, gd_shape shape)
+{
+    return gd_normal(gd, shape, 0, 1, GD_F32);
+}
+
+static void test_models_as_data(void **state)
+{
+    (void)state;
+    static const char *const json[] = {
+        "{ \"input\": [2, 8, 8], \"layers\": [ { \"name\": \"c1\", \"type\": \"conv2d\", "
+        "\"channels\": "
+        "8, \"kernel\": 3, \"padding\": \"same\", \"activation\": \"gelu\"@ },"
+        "{ \"name\": \"n\", \"type\": \"batch_norm\", \"activation\": \"tanh\"@ },"
+        "{ \"name\": \"d\", \"type\": \"dropout\", \"rate\": 0.3@ },"
+        "{ \"name\": \"s\", \"type\": \"add\", \"inputs\": [\"d\", \"n\"], \"activation\": "
+        "\"mish\"@ } ] }",
+        "{ \"input\": [24, 8], \"layers\": [ { \"name\": \"e\", \"type\": \"encoder\", \"heads\": "
+        "2, "
+        "\"layers\": 3, \"rate\": 0.2, \"feed_forward\": \"gelu\"@ } ] }",
+        "{ \"input\": [24], \"layers\": [ { \"name\": \"g\", \"type\": \"decoder_only\", "
+        "\"heads\": 2, "
+        "\"layers\": 3, \"count\": 5, \"units\": 8, \"rate\": 0.2@ } ] }",
+    };
+    for (int i = 0; i < COUNT(json); i++)
+        for (int mode = 0; mode < 2; mode++) {
+            gd_context *gd = gd_open("cpu", .threads = 2);
+            twin twins[2];
+            for (int k = 0; k < 2; k++) {
+                char text[2048];
+                put_in(json[i], k ? ", \"checkpoint\": true" : "", text, sizeof text);
+                twins[k].model = gd_model_load_json(gd, text, .seed = 4);
+                twins[k].module = gd_model_module(twins[k].model);
+                if (!twins[k].module)
+                    fail_msg("%s", gd_error_message());
+                assert_true(gd_model_format_json(twins[k].model, text, sizeof text) < sizeof text);
+                assert_int_equal(strstr(text, "\"checkpoint\"") != NULL, k);
+            }
+            gd_tensor *x = i == 0   ? random_input(gd, GD_SHAPE(4, 2, 8, 8))
+                           : i == 1 ? random_input(gd, GD_SHAPE(3, 24, 8))
+                                    : gd_zeros(gd, GD_SHAPE(3, 24), GD_I64);
+            assert_twins(gd, twins, model_step, mode ? GD_MODE_EAGER : GD_MODE_COMPILED, &x, 1);
+            gd_close(gd);
+        }
+}
+
+static void test_transformer_layers(void **state)
+{
+    (void)state;
+    gd_transformer_config plain = { .heads = 2, .layers = 2, .decoder_layers = 3, .dropout = 0.1 };
+    gd_transformer_config checkpointed = plain;
+    checkpointed.checkpoint = true;
+    for (int mode = 0; mode < 2; mode++) {
+        gd_context *gd = gd_open("cpu", .threads = 2);
+        twin twins[2] = { { .config = &plain }, { .config = &checkpointed } };
+        for (int k = 0; k < 2; k++)
+            twins[k].module = gd_module_create(gd, .seed = 5);
+        gd_tensor *in[2] = { random_input(gd, GD_SHAPE(2, 7, 8)),
+                             random_input(gd, GD_SHAPE(2, 6, 8)) };
+        assert_twins(gd, twins, transformer_step, mode ? GD_MODE_EAGER : GD_MODE_COMPILED, in, 2);
+        gd_close(gd);
+    }
+}
+
 /* ---- a network of blocks that may be checkpointed ---- */
 
 enum { BLOCKS = 6, MOST = 64 };
@@ -353,6 +475,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_less_memory),
+        cmocka_unit_test(test_models_as_data),
+        cmocka_unit_test(test_transformer_layers),
         context_test(test_captured_tensors),
         context_test(test_nested_blocks_and_second_derivatives),
         context_test(test_effects_happen_once),

@@ -28,6 +28,8 @@ typedef struct gd_language_options {
     int64_t kv_heads; /* 0: as many as heads, of which it is a divisor; GPT-2: 0 */
     int64_t hidden;   /* of the feed-forward part; 0: 4 * width */
     bool untied;      /* Llama: the output has weights of its own */
+    bool checkpoint;  /* training takes less memory and a second forward pass: gd_checkpoint around
+                         each layer; not saved with the model */
     double dropout;   /* in training: of embeddings, attention and what each part adds */
     uint64_t seed; /* of the initial weights: normal with deviation 0.02; of weights that add to the
                       residual stream 0.02 / sqrt(2 * layers) */

@@ -192,19 +192,26 @@ typedef enum gd_position_kind {
  *                                           input is what is attended to
  *   feed_forward                            [hidden feed_forward rate no_bias]
  *   encoder_layer                           heads [heads_kv hidden feed_forward norm position
- * causal pre_norm rate epsilon no_bias] encoder                                 likewise [layers]
+ *                                           causal pre_norm rate epsilon no_bias]
+ *   encoder                                 likewise [layers]
  *   decoder_layer, decoder, transformer     likewise but causal; two inputs: x and the memory, of
  *                                           transformer source and target
  *   token_embedding                         count units [position context rate]
- *   decoder_only, encoder_only              count units heads, and as encoder [context];
- * decoder_only [tied] relu sigmoid tanh gelu gelu_tanh silu mish softplus selu relu6 hard_sigmoid
- * hard_swish nothing leaky_relu, elu                         [alpha: 0.01, 1] prelu [per_channel]
+ *   decoder_only, encoder_only              count units heads, and as encoder [context]; the first
+ *                                           also [tied]
+ * and of any shape:
+ *   relu sigmoid tanh gelu gelu_tanh silu   nothing
+ *   mish softplus selu relu6 hard_sigmoid   nothing
+ *   hard_swish                              nothing
+ *   leaky_relu, elu                         [alpha: 0.01, 1]
+ *   prelu                                   [per_channel]
  *   softmax, log_softmax                    [axis: -1]
  *   add, multiply                           two or more inputs, broadcast
  *   concat                                  two or more inputs [axis: -1]
  *   flatten                                 nothing: [batch, ..] -> [batch, n]
  *   reshape                                 shape, without the batch axis; one size may be -1
- * Any type takes an activation, applied to its result: one of the activations above but prelu. */
+ * Any type takes an activation, applied to its result: one of the activations above but prelu; and
+ * checkpoint. */
 typedef struct gd_layer_spec {
     const char *name; /* unique, not "input" */
     const char *type;
@@ -235,6 +242,8 @@ typedef struct gd_layer_spec {
     gd_norm_kind norm;
     gd_position_kind position;
     bool bidirectional, causal, pre_norm, tied;
+    bool checkpoint; /* any type: gd_checkpoint around the layer, its activation included; in
+                        stacks of layers and whole Transformers around each of theirs */
 } gd_layer_spec;
 
 /* A model: any directed acyclic graph of layers, listed in any order. */

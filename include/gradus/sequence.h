@@ -55,9 +55,11 @@ typedef struct gd_transformer_config {
     gd_position_kind position; /* of token models */
     bool pre_norm;             /* norm(x) into the sublayer, as GPT-2; default: norm after adding */
     bool no_bias;
-    bool tied;          /* token models: logits = x @ embedding^T */
-    double dropout;     /* of sublayers' results, hidden values and attention weights */
-    double epsilon;     /* of norms; default 1e-5 */
+    bool tied;       /* token models: logits = x @ embedding^T */
+    bool checkpoint; /* stacks and models: gd_checkpoint around each layer, which needs less memory
+                        in training and a second forward pass; the same gradients */
+    double dropout;  /* of sublayers' results, hidden values and attention weights */
+    double epsilon;  /* of norms; default 1e-5 */
     double rotary_base; /* default 10000 */
 } gd_transformer_config;
 

@@ -44,7 +44,8 @@
     _(BIDIRECTIONAL, "bidirectional", FLAG, bidirectional)      \
     _(CAUSAL, "causal", FLAG, causal)                           \
     _(PRE_NORM, "pre_norm", FLAG, pre_norm)                     \
-    _(TIED, "tied", FLAG, tied)
+    _(TIED, "tied", FLAG, tied)                                 \
+    _(CHECKPOINT, "checkpoint", FLAG, checkpoint)
 // clang-format on
 
 typedef enum gd_field_kind {
@@ -120,6 +121,7 @@ struct gd_layer_type {
     bool is_activation;                 /* may stand as another layer's "activation" */
     int spatial;                        /* axes behind the channels, where the type says how many */
     bool has_layers;                    /* it makes layers of its own, named below it */
+    bool is_stack;                      /* of layers that are checkpointed each by itself */
     gd_tensor *(*simple)(gd_tensor *x); /* for types that are one function of one tensor */
 };
 

@@ -144,6 +144,7 @@ static gd_transformer_config config_of(const gd_layer_call *c)
         .pre_norm = s->pre_norm,
         .no_bias = s->no_bias,
         .tied = s->tied,
+        .checkpoint = s->checkpoint,
         .dropout = s->rate,
         .epsilon = s->epsilon,
     };
@@ -224,6 +225,7 @@ static gd_tensor *build_encoder_only(const gd_layer_call *c)
 #define MODEL        ((STACK | EMBEDDING) & ~GD_USES(CAUSAL))
 #define NEEDS        (TOKENS | GD_USES(HEADS))
 #define HAS_LAYERS   .has_layers = true
+#define IS_STACK     .has_layers = true, .is_stack = true
 
 const gd_layer_type gd_sequence_layer_types[] = {
     { "rnn", build_rnn, 1, 1, RECURRENT, GD_USES(UNITS), HAS_LAYERS },
@@ -237,13 +239,13 @@ const gd_layer_type gd_sequence_layer_types[] = {
     { "multi_head_attention", build_attention, 1, 2, ATTENTION, GD_USES(HEADS), HAS_LAYERS },
     { "feed_forward", build_feed_forward, 1, 1, FEED_FORWARD, 0, HAS_LAYERS },
     { "encoder_layer", build_encoder_layer, 1, 1, LAYER, GD_USES(HEADS), HAS_LAYERS },
-    { "encoder", build_encoder, 1, 1, STACK, GD_USES(HEADS), HAS_LAYERS },
+    { "encoder", build_encoder, 1, 1, STACK, GD_USES(HEADS), IS_STACK },
     { "decoder_layer", build_decoder_layer, 2, 2, LAYER &DECODER, GD_USES(HEADS), HAS_LAYERS },
-    { "decoder", build_decoder, 2, 2, STACK &DECODER, GD_USES(HEADS), HAS_LAYERS },
-    { "transformer", build_transformer, 2, 2, STACK &DECODER, GD_USES(HEADS), HAS_LAYERS },
+    { "decoder", build_decoder, 2, 2, STACK &DECODER, GD_USES(HEADS), IS_STACK },
+    { "transformer", build_transformer, 2, 2, STACK &DECODER, GD_USES(HEADS), IS_STACK },
     { "token_embedding", build_token_embedding, 1, 1, EMBEDDING, TOKENS, HAS_LAYERS },
-    { "decoder_only", build_decoder_only, 1, 1, MODEL | GD_USES(TIED), NEEDS, HAS_LAYERS },
-    { "encoder_only", build_encoder_only, 1, 1, MODEL, NEEDS, HAS_LAYERS },
+    { "decoder_only", build_decoder_only, 1, 1, MODEL | GD_USES(TIED), NEEDS, IS_STACK },
+    { "encoder_only", build_encoder_only, 1, 1, MODEL, NEEDS, IS_STACK },
 };
 const int gd_sequence_layer_type_count =
     sizeof gd_sequence_layer_types / sizeof *gd_sequence_layer_types;

@@ -57,7 +57,7 @@ static gd_status check_count(const gd_layer_spec *spec, const gd_layer_field *fi
 static gd_status check_uses(const gd_layer_spec *spec, const gd_layer_type *type)
 {
     uint64_t given = gd_layer_spec_given(spec);
-    uint64_t extra = given & ~type->uses, missing = type->needs & ~given;
+    uint64_t extra = given & ~(type->uses | GD_USES(CHECKPOINT)), missing = type->needs & ~given;
     if (extra)
         return gd_fail(GD_ERR_INVALID, "layer \"%s\": type %s does not use \"%s\"", spec->name,
                        type->name, gd_layer_use_name(extra));
@@ -104,6 +104,7 @@ static gd_status take_layer(gd_model *model, const gd_layer_spec *spec, int i)
     layer->name = gd_strdup(spec->name);
     if (!layer->name || !gd_names_add(&model->names, layer->name, i))
         return GD_ERR_MEMORY;
+    layer->model = model;
     layer->spec = *spec;
     layer->spec.name = layer->name;
     layer->spec.type = layer->spec.activation = NULL;
@@ -278,18 +279,29 @@ static bool note(gd_model *model, const gd_model_layer *layer, const gd_tensor *
     return true;
 }
 
-static gd_tensor *run_layer(gd_model *model, const gd_model_layer *layer, gd_tensor *x)
+/* The layer and its activation: a gd_checkpoint_body. */
+static gd_tensor *build_layer(void *user, gd_tensor *const *in)
 {
     static const gd_layer_spec plain = { 0 };
+    const gd_model_layer *layer = user;
+    gd_module *m = layer->model->module;
+    gd_layer_call call = { m, layer->type, &layer->spec, layer->input_count, in };
+    gd_tensor *y = layer->type->build(&call);
+    if (y && layer->activation) {
+        gd_layer_call after = { m, layer->activation, &plain, 1, &y };
+        y = layer->activation->build(&after);
+    }
+    return y;
+}
+
+static gd_tensor *run_layer(gd_model *model, gd_model_layer *layer, gd_tensor *x)
+{
     gd_tensor *in[GD_LAYER_MAX_INPUTS];
     for (int k = 0; k < layer->input_count; k++)
         in[k] = layer->inputs[k] == GD_MODEL_INPUT ? x : model->values[layer->inputs[k]];
-    gd_layer_call call = { model->module, layer->type, &layer->spec, layer->input_count, in };
-    gd_tensor *y = layer->type->build(&call);
-    if (y && layer->activation) {
-        gd_layer_call after = { model->module, layer->activation, &plain, 1, &y };
-        y = layer->activation->build(&after);
-    }
+    gd_tensor *y = layer->spec.checkpoint && !layer->type->is_stack
+                       ? gd_checkpoint(build_layer, layer, in, layer->input_count)
+                       : build_layer(layer, in);
     return y && note(model, layer, y) ? y : NULL;
 }
 
@@ -297,7 +309,7 @@ static gd_tensor *run(gd_model *model, gd_tensor *x)
 {
     bool clean = gd_error_code() == GD_OK;
     for (int at = 0; at < model->count; at++) {
-        const gd_model_layer *layer = &model->layers[model->order[at]];
+        gd_model_layer *layer = &model->layers[model->order[at]];
         gd_tensor *y = run_layer(model, layer, x);
         if (!y && clean && gd_error_code() != GD_OK)
             name_layer(layer);

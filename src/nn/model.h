@@ -11,6 +11,7 @@ typedef struct gd_model_layer {
     const gd_layer_type *activation; /* NULL: none */
     int inputs[GD_LAYER_MAX_INPUTS]; /* numbers of layers, GD_MODEL_INPUT for the model's input */
     int input_count;
+    struct gd_model *model;
     gd_layer_spec
         spec; /* for the build functions; its name is ours, its other strings are not kept */
 } gd_model_layer;

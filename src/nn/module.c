@@ -20,6 +20,11 @@ static void destroy(void *object)
     }
     for (size_t i = 0; i < m->layer_count; i++)
         gd_free(m->layers[i].name);
+    for (gd_module_block *b = m->blocks; b;) {
+        gd_module_block *next = b->next;
+        gd_free(b);
+        b = next;
+    }
     gd_names_clear(&m->paths);
     gd_names_clear(&m->layer_names);
     gd_free(m->entries);

@@ -27,6 +27,12 @@ typedef struct gd_module_layer {
     gd_shape output;                               /* as last seen */
 } gd_module_layer;
 
+/* Begins what a layer keeps for as long as the module lives (nn/checkpointed.c); one block of
+ * memory each. */
+typedef struct gd_module_block {
+    struct gd_module_block *next;
+} gd_module_block;
+
 struct gd_module {
     gd_context *context;
     gd_random random;         /* of initial values */
@@ -38,6 +44,7 @@ struct gd_module {
     gd_names layer_names; /* -> index into layers */
     char *loaded_from;    /* the file it was loaded from while empty, else NULL */
     bool training;
+    gd_module_block *blocks;
 };
 
 /* Take t (retained; NULL is the error already recorded) in as a parameter or buffer of a path that

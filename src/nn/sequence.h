@@ -15,6 +15,10 @@ const char *gd_nn_path_number(char text[GD_NN_PATH], const char *name, int64_t n
 /* gd_dropout while the module is training, else x. */
 gd_tensor *gd_nn_drop(const gd_module *m, gd_tensor *x, double p);
 
+typedef gd_tensor *(*gd_nn_layer_fn)(gd_nn_transformer_layer_options o);
+/* layer(o) within gd_checkpoint. o has a config and a name, and no cache. */
+gd_tensor *gd_nn_checkpointed(gd_nn_transformer_layer_options o, gd_nn_layer_fn layer);
+
 /* Keys and values [batch, heads, t, d] behind those the cache has for `name`; *k and *v become all
  * of them. */
 gd_status gd_kv_cache_append(gd_kv_cache *cache, const char *name, gd_tensor **k, gd_tensor **v);

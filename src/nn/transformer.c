@@ -148,15 +148,16 @@ gd_tensor *gd_nn_decoder_layer_with(gd_nn_transformer_layer_options o)
 
 /* ---- stacks ---- */
 
-static gd_tensor *stack(gd_nn_transformer_layer_options o, int64_t layers,
-                        gd_tensor *(*layer_of)(gd_nn_transformer_layer_options o))
+static gd_tensor *stack(gd_nn_transformer_layer_options o, int64_t layers, gd_nn_layer_fn layer_of)
 {
     const char *name = o.name;
     char path[GD_NN_PATH];
     layers = layers ? layers : 6;
     for (int64_t i = 0; i < layers && o.x; i++) {
         o.name = gd_nn_path_number(path, name, i);
-        o.x = o.name ? layer_of(o) : NULL;
+        if (!o.name)
+            return NULL;
+        o.x = o.config->checkpoint && !o.cache ? gd_nn_checkpointed(o, layer_of) : layer_of(o);
     }
     return o.x && gd_nn_path(path, name, "norm") ? normalize(o.module, path, o.x, o.config) : NULL;
 }

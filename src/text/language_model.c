@@ -26,6 +26,7 @@ static gd_transformer_config config_of(const gd_language_options *o)
                                 .context = o->length,
                                 .pre_norm = true,
                                 .tied = !o->untied,
+                                .checkpoint = o->checkpoint,
                                 .dropout = o->dropout };
     bool llama = o->decoder == GD_DECODER_LLAMA;
     c.activation = llama ? GD_ACTIVATION_SWIGLU : GD_ACTIVATION_GELU_TANH;
