@@ -29,6 +29,7 @@ typedef struct state {
     int32_t *copy;  /* [count] for an original: a copy of it behind the peak, or -1 */
     int32_t *first, *step; /* the steps that read root i: step[first[i]] … ascending */
     int32_t from, to;      /* the op at the peak, with its parts */
+    size_t peak;           /* bytes alive there */
 } state;
 
 /* An op to be made again: of a group, what one result needs. */
@@ -242,6 +243,7 @@ static gd_status look(state *s, gd_ir *ir, size_t originals)
     note_written_targets(s);
     for (int32_t i = 0; i < (int32_t)ir->count; i++)
         s->from = s->alive[i] > s->alive[s->from] ? i : s->from;
+    s->peak = s->alive[s->from];
     if (gd_ir_is_part(&ir->values[s->from]))
         s->from = ir->values[s->from].in[0];
     s->to = s->from;
@@ -431,13 +433,33 @@ static gd_status carry_out(const state *s, const choice *c)
 
 /* ---- the pass ---- */
 
-/* One value less at the peak. *done: there is none that could go. */
-static gd_status lower_peak(gd_ir *ir, size_t originals, bool *done)
+/* The bytes the plan will take. */
+static gd_status planned(const gd_ir *ir, size_t *bytes)
+{
+    gd_memory_plan plan;
+    gd_status status = gd_memory_plan_make(&plan, ir);
+    *bytes = plan.bytes;
+    gd_memory_plan_free(&plan);
+    return status;
+}
+
+/* One value less at the peak. The plan's bytes are looked at only where they may be the least so
+ * far, or within the limit: no plan is smaller than what is alive at its peak. *done: it fits, or
+ * there is no value that could go. */
+static gd_status lower_peak(gd_ir *ir, size_t originals, size_t *lowest_peak, size_t *least,
+                            bool *done)
 {
     state s;
     choice best = { .score = 0 }, c;
     gd_status status = look(&s, ir, originals);
-    if (status == GD_OK) {
+    if (status == GD_OK && (s.peak < *lowest_peak || s.peak <= ir->memory_limit)) {
+        size_t bytes = 0;
+        status = planned(ir, &bytes);
+        *lowest_peak = s.peak < *lowest_peak ? s.peak : *lowest_peak;
+        *least = bytes < *least ? bytes : *least;
+    }
+    *done = *least <= ir->memory_limit;
+    if (status == GD_OK && !*done) {
         for (int32_t i = 0; i < s.from; i++)
             if (consider(&s, i, &c) && c.score > best.score)
                 best = c;
@@ -449,37 +471,21 @@ static gd_status lower_peak(gd_ir *ir, size_t originals, bool *done)
     return status;
 }
 
-/* The bytes the plan will take. */
-static gd_status planned(const gd_ir *ir, size_t *bytes)
-{
-    gd_memory_plan plan;
-    gd_status status = gd_memory_plan_make(&plan, ir);
-    *bytes = plan.bytes;
-    gd_memory_plan_free(&plan);
-    return status;
-}
-
 gd_status gd_pass_rematerialise(gd_ir *ir, int *changes)
 {
-    size_t originals = ir->count, bytes = 0;
     if (ir->memory_limit == 0)
         return GD_OK;
-    gd_status status = planned(ir, &bytes);
+    gd_status status = planned(ir, &ir->unlimited_bytes);
     for (size_t i = 0; i < ir->count; i++)
         ir->values[i].origin = (int32_t)i;
-    ir->unlimited_bytes = bytes;
-    size_t least = bytes, most = 4 * originals + 64;
-    bool done = false;
-    while (status == GD_OK && bytes > ir->memory_limit && !done) {
-        status = lower_peak(ir, originals, &done);
-        if (status == GD_OK)
-            status = planned(ir, &bytes);
-        least = bytes < least ? bytes : least;
-        done = done || ir->count > most;
-    }
+    size_t originals = ir->count, most = 4 * originals + 64;
+    size_t least = ir->unlimited_bytes, peak = SIZE_MAX;
+    bool done = least <= ir->memory_limit;
+    while (status == GD_OK && !done && ir->count <= most)
+        status = lower_peak(ir, originals, &peak, &least, &done);
     for (size_t i = 0; i < ir->count; i++)
         *changes += ir->values[i].is_recomputed;
-    if (status != GD_OK || bytes <= ir->memory_limit)
+    if (status != GD_OK || least <= ir->memory_limit)
         return status;
     return gd_fail(GD_ERR_MEMORY,
                    "gd_compile: the plan cannot be made to fit .memory_limit = %zu B; the least "

@@ -3,6 +3,14 @@
  * elementwise_chain_isa.c. */
 #include "backend/cpu/elementwise_program.h"
 
+enum {
+    /* Steps that are worth a chain, measured. Groups with reductions have none: their pieces are
+     * short, and took a tenth longer with chains. */
+    LEAST = 2,
+    LEAST_OF_SMALL = 3,
+    SMALL = 64 * 1024, /* elements */
+};
+
 const uint8_t gd_ew_chain_of[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_neg] = GD_EW_CHAIN_NEG,
     [GD_OP_abs] = GD_EW_CHAIN_ABS,
@@ -22,11 +30,15 @@ void gd_ew_find_chains(gd_ew_program *p)
     int64_t count = 1;
     for (int axis = 0; axis < p->rank; axis++)
         count *= p->shape[axis];
+    int least = p->row_length > 0 || count < GD_EW_CHAIN_BLOCK ? GD_EW_MAX_STEPS + 1
+                : count < SMALL                                ? LEAST_OF_SMALL
+                                                               : LEAST;
     for (int i = 0, end; i < p->n_steps; i = end) {
         for (end = i; end < p->n_steps && p->step[end].chain; end++)
             ;
-        p->span[i] = (uint8_t)(end - i > 1 && count >= GD_EW_CHAIN_BLOCK ? end - i : 0);
         end += end == i;
+        for (int k = i; k < end; k++)
+            p->span[k] = (uint8_t)(k == i && end - i >= least ? end - i : 0);
     }
     p->part = GD_EW_PIECE;
     if (p->row_length > 0 || p->n_steps == 0 || p->span[0] < p->n_steps)
