@@ -257,6 +257,8 @@ static const op_case max_pool_cases[] = {
     { { SHAPE(0, 3, 4, 4) }, { 2, 2 } },
     { { SHAPE(3, 5, 9, 17) }, { 2, 2, 3, 1, 1, OBLONG } },
     { { SHAPE(3, 5, 8, 34) }, { 2, 2, 2 } },
+    { { SHAPE(2, 2, 5, 10) }, { 2, 2 } },
+    { { SHAPE(1, 2, 4, 39) }, { 2, 2 } },
 };
 static const op_refusal max_pool_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(1, 2, 3) }, { GD_F32 }, { 1, 4 } },
@@ -327,6 +329,8 @@ static const op_case max_pool_grad_cases[] = {
     { { SHAPE(2, 2, 2, 2), SHAPE(2, 2, 5, 4) }, { 2, 2, 0, 2, 2 } },
     { { SHAPE(1, 2, 3, 3), SHAPE(1, 2, 5, 5) }, { 3, 2, 1, 3, 3 } },
     { { SHAPE(0, 2, 3, 3), SHAPE(0, 2, 5, 5) }, { 3, 2, 1, 3, 3 } },
+    { { SHAPE(1, 2, 2, 5), SHAPE(1, 2, 5, 10) }, { 2, 2, 0, 2, 5 } },
+    { { SHAPE(1, 1, 2, 19), SHAPE(1, 1, 4, 39) }, { 2, 2, 0, 2, 19 } },
 };
 static const op_refusal max_pool_grad_refusals[] = {
     { GD_ERR_SHAPE,

@@ -159,13 +159,13 @@ static __attribute__((noinline)) void copy_band(const window_t *w, const band_t 
                 const int64_t y = (first_row + r) * step_y + py + b->low[0];
                 float *to = plane + r * b->row;
                 if (y < 0 || y >= w->size[1]) {
-                    memset(to, 0, (size_t)b->row * sizeof(float));
+                    zero_over(to, b->row);
                     continue;
                 }
-                memset(to, 0, (size_t)first * sizeof(float));
+                zero_over(to, first);
                 copy_numbers(to + first, 1, image + y * w->size[2] + x0 + first * step_x, step_x,
                              end - first);
-                memset(to + end, 0, (size_t)(b->row - end) * sizeof(float));
+                zero_over(to + end, b->row - end);
             }
             memset(plane + height * b->row, 0,
                    (size_t)(b->plane - height * b->row) * sizeof(float));

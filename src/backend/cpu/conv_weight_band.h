@@ -34,7 +34,7 @@ static bool shape_weight_band(const weight_part *part, weight_band *b)
     return b->channels * b->plane <= room - GD_GEMM_KC * part->sums_row;
 }
 
-/* Row y of a plane of the image, with its padding. */
+/* Row y of a plane of the image, with its padding; rows are filled in ascending order. */
 static void copy_padded_row(const window_t *w, const float *plane, int64_t y, int64_t width,
                             float *to)
 {
@@ -43,9 +43,9 @@ static void copy_padded_row(const window_t *w, const float *plane, int64_t y, in
     int64_t end = room < before ? before : LEAST(room, width);
     if (y < 0 || y >= w->size[1])
         end = before;
-    memset(to, 0, (size_t)before * sizeof(float));
+    zero_over(to, before);
     copy_run(to + before, plane + y * w->size[2] + w->first[2] + before, end - before);
-    memset(to + end, 0, (size_t)(width - end) * sizeof(float));
+    zero_over(to + end, width - end);
 }
 
 /* What positions [position, position+depth) see. */
@@ -90,14 +90,17 @@ static void multiply_band(const weight_part *part, weight_band *band, int64_t po
     for (int64_t j = 0; j < part->sums_row; j += COLUMNS_MAX) {
         int64_t height;
         const band_fn kernel = choose_band_tile(part->sums_row - j, &height);
+        int64_t channel = part->row / w->tap_count - band->channel, tx = part->row % w->taps[2],
+                ty = part->row % w->tap_count / w->taps[2];
         t.b = part->block + j * depth;
         for (int64_t i = 0; i < part->m; i += height) {
             for (int64_t k = 0; k < height; k++) {
-                const int64_t row = part->row + LEAST(i + k, part->m - 1);
-                const int64_t tap = row % w->tap_count;
-                t.shift[k] = (row / w->tap_count - band->channel) * band->plane +
-                             tap / w->taps[2] * w->gap[1] * band->row +
-                             tap % w->taps[2] * w->gap[2];
+                t.shift[k] = channel * band->plane + ty * w->gap[1] * band->row + tx * w->gap[2];
+                if (i + k + 1 >= part->m || ++tx < w->taps[2])
+                    continue;
+                tx = 0;
+                if (++ty == w->taps[1])
+                    ty = 0, channel++;
             }
             t.c = part->sums + i * part->sums_row + j;
             kernel(&t);

@@ -106,8 +106,20 @@ GD_SIMD_INLINE void copy_run(float *dst, const float *src, int64_t count)
         V(store_masked)(dst + i, mask, V(load_masked)(mask, src + i));
         return;
     }
+    if (i < count && count >= LANES) { /* once more, some of them */
+        V(store)(dst + count - LANES, V(load)(src + count - LANES));
+        return;
+    }
     for (; i < count; i++)
         dst[i] = src[i];
+}
+
+/* Zeros, count of them, and as many behind as a vector has: for short runs that something else is
+ * written behind afterwards. */
+static __attribute__((noinline)) void zero_over(float *dst, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += LANES)
+        V(store)(dst + i, V(zero)());
 }
 
 /* count numbers, `from` apart in src, to dst, `to` apart there. */

@@ -8,6 +8,7 @@
 #define GD_T_FLOAT  1
 #include "backend/cpu/elementwise_loops.h"
 
+#if !defined(GD_ISA_AVX512_BUILD) /* division is no faster there: AVX2's is taken */
 void GD_ISA_NAME(gd_ew_adam_f32)(const float *const *from, float *const *to, int64_t n);
 void GD_ISA_NAME(gd_ew_adam_f32)(const float *const *from, float *const *to, int64_t n)
 {
@@ -26,3 +27,4 @@ void GD_ISA_NAME(gd_ew_adam_f32)(const float *const *from, float *const *to, int
         new_v[i] = speed;
     }
 }
+#endif

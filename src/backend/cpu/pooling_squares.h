@@ -1,7 +1,12 @@
 /* backend/cpu/pooling_squares.h: the maximum over windows of two by two that touch each other, and
- * its gradient. Which of four numbers is largest nobody can predict, so there are no branches, and
- * compilers vectorise the loops over a row. Included by pooling_isa.c for f32 and by pooling.c for
- * f64, with REAL, BITS (unsigned, as wide) and N(name) defined. */
+ * its gradient. Which of four numbers is largest nobody can predict, so there are no branches.
+ * Included by pooling_isa.c for f32 and by pooling.c for f64, with REAL, BITS (unsigned, as wide)
+ * and N(name) defined; and, where there are loops over vectors of windows (pooling_rows.h),
+ * POOL_ROW and SPREAD_ROW, which do a row if it is long enough. */
+#ifndef POOL_ROW
+#define POOL_ROW(...)   false
+#define SPREAD_ROW(...) false
+#endif
 
 /* The first largest of two; NaN is larger than numbers. */
 static inline REAL N(larger)(REAL first, REAL second)
@@ -37,6 +42,8 @@ static void N(max_squares)(void *context, int64_t begin, int64_t end, int thread
             const REAL *above = (const REAL *)job->in + (i * s->in[1] + 2 * y) * row;
             const REAL *below = above + row;
             REAL *restrict to = (REAL *)job->out + (i * height + y) * width;
+            if (POOL_ROW(above, below, width, to))
+                continue;
             for (int64_t x = 0; x < width; x++) {
                 const REAL left = N(larger)(above[2 * x], above[2 * x + 1]);
                 to[x] = N(larger)(N(larger)(left, below[2 * x]), below[2 * x + 1]);
@@ -48,6 +55,8 @@ static void N(max_squares)(void *context, int64_t begin, int64_t end, int thread
 static void N(spread_row)(const REAL *above, const REAL *below, const REAL *g, int64_t width,
                           REAL *restrict to_above, REAL *restrict to_below)
 {
+    if (SPREAD_ROW(above, below, g, width, to_above, to_below))
+        return;
     for (int64_t x = 0; x < width; x++) {
         const REAL a = above[2 * x], b = above[2 * x + 1], c = below[2 * x], d = below[2 * x + 1];
         const REAL ab = N(larger)(a, b), abc = N(larger)(ab, c);
@@ -81,3 +90,5 @@ static void N(max_squares_grad)(void *context, int64_t begin, int64_t end, int t
 #undef REAL
 #undef BITS
 #undef N
+#undef POOL_ROW
+#undef SPREAD_ROW
