@@ -19,6 +19,7 @@ endif()
 
 check_linker_flag(C -Wl,-z,defs GD_HAVE_LINKER_Z_DEFS)
 check_linker_flag(C -Wl,--gc-sections GD_HAVE_LINKER_GC_SECTIONS)
+check_linker_flag(C -Wl,-z,noseparate-code GD_HAVE_LINKER_ONE_SEGMENT) # no padding to pages around the code
 check_linker_flag(C -Wl,-z,pack-relative-relocs GD_HAVE_LINKER_RELR) # tables of pointers take a twentieth of the file
 
 # ---- instruction sets

@@ -347,6 +347,12 @@ static gd_tensor *gradient_of_cumprod(gd_tensor *x)
     return gd_grad(&y, NULL, 1, &x, &gradient, 1) == GD_OK ? gradient : NULL;
 }
 
+static gd_tensor *prod_over_nothing(gd_tensor *x)
+{
+    gd_tensor *y = gd_reshape(x, GD_SHAPE(2, 1, 1, 1, 1, 1, 1, 1));
+    return gd_prod(gd_square(y), (gd_axes){ .count = 0 }, false);
+}
+
 static gd_tensor *none_of(gd_tensor *x)
 {
     return gd_flip(gd_slice(x, 0, 0, 0, 1), GD_AXES(0));
@@ -391,6 +397,7 @@ static void test_where_differences_fail(void **state)
         { cumprod_of, 3, { 1e-200, 1e-200, 1e200 }, { 2, 1, 0 } },
         { gradient_of_cumprod, 4, { 2, 0, 3, 4 }, { 16, 32, 10, 6 } },
         { gradient_of_cumprod, 5, { 0, 2, 0, 3, 5 }, { 39, 1, 38, 0, 0 } },
+        { prod_over_nothing, 2, { 3, 4 }, { 6, 8 } },
         { none_of, 2, { 1, 2 }, { 0, 0 } },
         { max_with_itself, 3, { 1, 5, 4 }, { 0, 1, 2 } },
         { clipped, 5, { -2, -1, 0, 2, 3 }, { 0, 1, 1, 1, 0 } },

@@ -104,6 +104,27 @@ static void json_builds_a_llama(void **state)
 
 /* ---- the same as layers called in C ---- */
 
+static void json_builds_scaled_attention(void **state)
+{
+    gd_context *gd = *state;
+    gd_model *model = load(
+        gd, "{ \"input\": [6, 8], \"layers\": ["
+            "{ \"name\": \"q\", \"type\": \"linear\", \"units\": 4 },"
+            "{ \"name\": \"k\", \"type\": \"linear\", \"units\": 4, \"inputs\": [\"input\"] },"
+            "{ \"name\": \"bias\", \"type\": \"linear\", \"units\": 6, \"inputs\": [\"input\"] },"
+            "{ \"name\": \"see\", \"type\": \"attention\", \"causal\": true, \"rate\": 0.5,"
+            "  \"inputs\": [\"q\", \"k\", \"input\"] },"
+            "{ \"name\": \"all\", \"type\": \"attention\","
+            "  \"inputs\": [\"q\", \"k\", \"see\", \"bias\"] } ] }");
+    gd_module *m = gd_model_module(model);
+    gd_module_set_training(m, false);
+    gd_tensor *x = gd_normal(gd, GD_SHAPE(3, 6, 8), 0, 1, GD_F32);
+    gd_tensor *q = gd_linear(m, "q", x, 4), *k = gd_linear(m, "k", x, 4);
+    gd_tensor *see = gd_attention(q, k, x, .causal = true);
+    assert_same_bits(gd_model_forward(model, x),
+                     gd_attention(q, k, see, .mask = gd_linear(m, "bias", x, 6)));
+}
+
 static void json_builds_recurrent_networks(void **state)
 {
     gd_context *gd = *state;
@@ -232,9 +253,13 @@ static void mistakes_name_the_layer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        context_test(json_builds_a_language_model),      context_test(json_builds_a_llama),
-        context_test(json_builds_recurrent_networks),    context_test(json_builds_transformers),
-        context_test(json_builds_parts_of_transformers), context_test(mistakes_name_the_layer),
+        context_test(json_builds_a_language_model),
+        context_test(json_builds_a_llama),
+        context_test(json_builds_recurrent_networks),
+        context_test(json_builds_scaled_attention),
+        context_test(json_builds_transformers),
+        context_test(json_builds_parts_of_transformers),
+        context_test(mistakes_name_the_layer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -190,6 +190,8 @@ typedef enum gd_position_kind {
  *   rotary_position                         nothing: gd_rope
  *   multi_head_attention                    heads [heads_kv causal position rate no_bias]; a second
  *                                           input is what is attended to
+ *   attention                               [causal rate]: gd_attention of three inputs q, k, v; a
+ *                                           fourth is numbers to add to the scores
  *   feed_forward                            [hidden feed_forward rate no_bias]
  *   encoder_layer                           heads [heads_kv hidden feed_forward norm position
  *                                           causal pre_norm rate epsilon no_bias]

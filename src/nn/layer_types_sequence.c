@@ -116,6 +116,14 @@ static gd_tensor *build_attention(const gd_layer_call *c)
                                       .dropout = s->rate, .position = s->position);
 }
 
+static gd_tensor *build_scaled_attention(const gd_layer_call *c)
+{
+    const gd_layer_spec *s = c->spec;
+    return gd_attention(c->in[0], c->in[1], c->in[2], .mask = c->n > 3 ? c->in[3] : NULL,
+                        .causal = s->causal,
+                        .dropout = gd_module_is_training(c->module) ? s->rate : 0);
+}
+
 static gd_tensor *build_feed_forward(const gd_layer_call *c)
 {
     const gd_layer_spec *s = c->spec;
@@ -237,6 +245,8 @@ const gd_layer_type gd_sequence_layer_types[] = {
     { "learned_position", build_learned_position, 1, 1, GD_USES(CONTEXT), 0, HAS_LAYERS },
     { "rotary_position", build_rotary_position, 1, 1, 0, 0, .simple = NULL },
     { "multi_head_attention", build_attention, 1, 2, ATTENTION, GD_USES(HEADS), HAS_LAYERS },
+    { "attention", build_scaled_attention, 3, 4, GD_USES(CAUSAL) | GD_USES(RATE), 0,
+      .simple = NULL },
     { "feed_forward", build_feed_forward, 1, 1, FEED_FORWARD, 0, HAS_LAYERS },
     { "encoder_layer", build_encoder_layer, 1, 1, LAYER, GD_USES(HEADS), HAS_LAYERS },
     { "encoder", build_encoder, 1, 1, STACK, GD_USES(HEADS), IS_STACK },

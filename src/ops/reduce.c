@@ -105,6 +105,8 @@ static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     int rank = x->layout.rank, kept = 0;
     if (gd_tensor_count(x) == 0)
         return true;
+    if (a->axes == 0)
+        return gd_put(&d[0], g);
     gd_axes order = { .count = rank }, inverse = { .count = rank };
     for (int pass = 0, at = 0; pass < 2; pass++)
         for (int i = 0; i < rank; i++)
