@@ -28,7 +28,7 @@
 #define CHAINS_MAX  4 /* blocks of k side by side */
 #define A_PANEL_ROW (GD_GEMM_KC + LANES)
 
-#define PACK_DEPTH     16 /* steps of k packed at a time: B is read in as many streams */
+#define PACK_DEPTH     16 /* steps of k packed at a time: rows of B are read in as many streams */
 #define STREAMS        8  /* rows of B read abreast by a product with one row */
 #define STREAM_COLUMNS (16384 / (int64_t)sizeof(REAL)) /* in runs of so many columns */
 

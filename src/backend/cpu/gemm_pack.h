@@ -58,8 +58,11 @@ static void N(pack_any)(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_ste
 static void N(pack_b)(REAL *dst, const REAL *b, int64_t b_step, int64_t b_col, int64_t depth,
                       int64_t columns)
 {
-    for (int64_t p = 0; p < depth; p += PACK_DEPTH) {
-        const int64_t steps = depth - p < PACK_DEPTH ? depth - p : PACK_DEPTH;
+    /* Of a transposed B whole columns: each is a stretch of memory, and begins a page of its own.
+     */
+    const int64_t most = b_col != 1 && b_step == 1 ? depth : PACK_DEPTH;
+    for (int64_t p = 0; p < depth; p += most) {
+        const int64_t steps = depth - p < most ? depth - p : most;
         for (int64_t j = 0; j < columns; j += COLUMNS_MAX) {
             const int64_t width = columns - j < COLUMNS_MAX ? columns - j : COLUMNS_MAX;
             const int64_t dst_row = (width + LANES - 1) / LANES * LANES;
