@@ -287,6 +287,27 @@ static void host_memory_is_used_in_place(void **state)
 
 /* ---- looking ---- */
 
+/* Gradients that meet are added in the place of the first, where nobody else has it. */
+static void gradients_are_added_in_place_only_where_nobody_sees_it(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *leaves[2], *g[2];
+    for (int i = 0; i < 2; i++)
+        leaves[i] = gd_set_requires_grad(gd_ones(gd, GD_SHAPE(64, 64), GD_F32), true);
+    gd_tensor *x = leaves[0], *both = gd_add(x, leaves[1]); /* one gradient for x and y */
+    gd_tensor *seed = gd_ones(gd, GD_SHAPE(64, 64), GD_F32);
+    gd_tensor *y = gd_add(gd_add(gd_mul_scalar(x, 2), gd_mul_scalar(x, 3)), both);
+    y = gd_add(y, gd_mul_scalar(x, 4));
+    size_t before = gd_memory(gd).in_use;
+    gd_memory_reset_peak(gd);
+    assert_int_equal(gd_grad(&y, &seed, 1, leaves, g, 2), GD_OK);
+    /* At most the sum, what is added to it, and the numbers 2, 3, 4 with what holds them. */
+    assert_in_range(gd_memory(gd).peak - before, 2 * 64 * 64 * 4, 2 * 64 * 64 * 4 + 2048);
+    const double expected[3] = { 10, 1, 1 };
+    for (int i = 0; i < 3; i++)
+        assert_true(gd_item(gd_mean(i < 2 ? g[i] : seed, GD_ALL_AXES, false)) == expected[i]);
+}
+
 /* A matrix that is used from its other side, such as a tied embedding, gets its gradient in the
  * order of its own memory. */
 static void gradients_lie_as_what_they_belong_to(void **state)
@@ -426,6 +447,7 @@ int main(void)
         IN_CONTEXT(assign_changes_the_storage_views_share),
         IN_CONTEXT(strided_tensors_are_read_and_written),
         IN_CONTEXT(host_memory_is_used_in_place),
+        IN_CONTEXT(gradients_are_added_in_place_only_where_nobody_sees_it),
         IN_CONTEXT(gradients_lie_as_what_they_belong_to),
         IN_CONTEXT(graphs_are_printed),
         IN_CONTEXT(the_verifier_finds_faults),

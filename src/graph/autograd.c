@@ -67,10 +67,19 @@ static gd_tensor *ones_like(gd_tensor *t)
     return gd_apply(t->context, GD_OP_full, 0, NULL, &attr);
 }
 
+/* Whether nobody but the walk, which waits to add g to it, sees t. */
+static bool is_own(const gd_tensor *t, const gd_tensor *g)
+{
+    return t->refs == 1 && !t->scope && t->storage && t->storage->refs == 1 && !t->n_inputs &&
+           !t->requires_grad && !g->requires_grad && gd_layout_is_contiguous(&t->layout);
+}
+
 /* Add g to what waits at slot. */
 static bool collect(walk *w, int64_t slot, gd_tensor *g)
 {
     gd_tensor *before = w->grads[slot];
+    if (before && !w->context->trace && is_own(before, g))
+        return gd_apply_in_place(GD_OP_add, 2, (gd_tensor *[]){ before, g }, 0);
     gd_tensor *sum = before ? gd_apply2(GD_OP_add, before, g, NULL) : g;
     if (!sum)
         return false;
