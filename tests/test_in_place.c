@@ -89,6 +89,44 @@ static void test_values_and_storage(void **state)
     assert_values(z, 5, (double[]){ 0, 0, 0, 0, 0 });
 }
 
+/* Every form against the op it is the form of. */
+static void test_every_form(void **state)
+{
+    (void)state;
+    static const struct {
+        gd_tensor *(*in_place)(gd_tensor *x);
+        gd_tensor *(*op)(gd_tensor *x);
+    } unary[] = {
+        { gd_neg_, gd_neg },   { gd_abs_, gd_abs },   { gd_square_, gd_square },
+        { gd_sqrt_, gd_sqrt }, { gd_exp_, gd_exp },   { gd_log_, gd_log },
+        { gd_relu_, gd_relu }, { gd_tanh_, gd_tanh }, { gd_sigmoid_, gd_sigmoid },
+    };
+    static const struct {
+        gd_tensor *(*in_place)(gd_tensor *x, gd_tensor *y);
+        gd_tensor *(*op)(gd_tensor *x, gd_tensor *y);
+    } binary[] = {
+        { gd_add_, gd_add }, { gd_sub_, gd_sub },         { gd_mul_, gd_mul },
+        { gd_div_, gd_div }, { gd_maximum_, gd_maximum }, { gd_minimum_, gd_minimum },
+    };
+    static const double values[4] = { -1.5, 0, 0.25, 3 }, others[4] = { 2, -1, 0.25, 0.5 };
+    double expected[4];
+    for (size_t i = 0; i < sizeof unary / sizeof *unary; i++) {
+        bool real = unary[i].op == gd_sqrt || unary[i].op == gd_log; /* of positive numbers */
+        gd_tensor *x = leaf(values + 2 * real, 4 - 2 * real, false);
+        assert_int_equal(gd_tensor_read(unary[i].op(x), expected, (size_t)(4 - 2 * real) * 8), 0);
+        gd_tensor *r = unary[i].in_place(x);
+        assert_ptr_equal(gd_tensor_data(r), gd_tensor_data(x));
+        assert_values(r, 4 - 2 * real, expected);
+    }
+    for (size_t i = 0; i < sizeof binary / sizeof *binary; i++) {
+        gd_tensor *x = leaf(values, 4, false), *y = leaf(others, 4, false);
+        assert_int_equal(gd_tensor_read(binary[i].op(x, y), expected, sizeof expected), 0);
+        gd_tensor *r = binary[i].in_place(x, y);
+        assert_ptr_equal(gd_tensor_data(r), gd_tensor_data(x));
+        assert_values(r, 4, expected);
+    }
+}
+
 static void test_refused_operands(void **state)
 {
     (void)state;
@@ -324,6 +362,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_values_and_storage, open_context, close_context),
+        cmocka_unit_test_setup_teardown(test_every_form, open_context, close_context),
         cmocka_unit_test_setup_teardown(test_refused_operands, open_context, close_context),
         cmocka_unit_test_setup_teardown(test_right_gradients, open_context, close_context),
         cmocka_unit_test_setup_teardown(test_wrong_gradients_are_refused, open_context,

@@ -460,6 +460,57 @@ static void test_model_errors(void **state)
     }
 }
 
+/* ---- layers as C functions, against the functional forms ---- */
+
+static gd_tensor *numbers(gd_context *gd, gd_shape shape)
+{
+    return gd_normal(gd, shape, 0, 1, GD_F32);
+}
+
+static void test_functional_forms(void **state)
+{
+    gd_context *gd = *state;
+    gd_module *m = gd_module_create(gd, .seed = 2);
+    gd_tensor *line = numbers(gd, GD_SHAPE(2, 4, 9)), *box = numbers(gd, GD_SHAPE(2, 4, 5, 6, 4));
+    gd_tensor *c1 = gd_nn_conv1d(m, "c1", line, 6, 3, .stride = 2, .same = true);
+    gd_tensor *c3 = gd_nn_conv3d(m, "c3", box, 6, 2, .pad = 1, .groups = 2);
+    gd_tensor *t1 = gd_nn_conv_transpose1d(m, "t1", line, 6, 3, .stride = 2, .output_pad = 1);
+    gd_tensor *t3 = gd_nn_conv_transpose3d(m, "t3", box, 2, 3, .pad = 1, .no_bias = true);
+#define PART(path) gd_module_parameter(m, path)
+    assert_same_bits(
+        c1, gd_conv1d(line, PART("c1.weight"), PART("c1.bias"), .stride = 2, .same = true));
+    assert_same_bits(c3, gd_conv3d(box, PART("c3.weight"), PART("c3.bias"), .pad = 1, .groups = 2));
+    assert_same_bits(t1, gd_conv_transpose1d(line, PART("t1.weight"), PART("t1.bias"), .stride = 2,
+                                             .output_pad = 1));
+    assert_same_bits(t3, gd_conv_transpose3d(box, PART("t3.weight"), NULL, .pad = 1));
+    gd_tensor *in = gd_nn_instance_norm(m, "in", box, .epsilon = 1e-3);
+    gd_tensor *rms = gd_nn_rms_norm(m, "rms", box, .axes = 2);
+    assert_same_bits(in,
+                     gd_instance_norm(box, PART("in.weight"), PART("in.bias"), .epsilon = 1e-3));
+    assert_same_bits(rms, gd_rms_norm(box, PART("rms.weight"), .axes = 2));
+#undef PART
+    assert_int_equal(gd_module_parameter_count(m), /* c1, c3, t1, t3, in, rms */
+                     6 * 4 * 3 + 6 + 6 * 2 * 8 + 6 + 4 * 6 * 3 + 6 + 4 * 2 * 27 + 2 * 4 + 6 * 4);
+}
+
+/* A line is a plane of one row, and a plane a box of one layer. */
+static void test_pooling_along_one_and_three_axes(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *line = numbers(gd, GD_SHAPE(2, 3, 9)), *plane = gd_unsqueeze(line, 2);
+    gd_tensor *box = gd_unsqueeze(plane, 2);
+    assert_same_bits(
+        gd_max_pool1d(line, 3, .stride = 2, .pad = 1),
+        gd_max_pool3d(box, 0, .kernels = { 1, 1, 3 }, .strides = { 1, 1, 2 }, .pads = { 0, 0, 1 }));
+    assert_same_bits(
+        gd_avg_pool1d(line, 3, .stride = 2, .pad = 1),
+        gd_avg_pool3d(box, 0, .kernels = { 1, 1, 3 }, .strides = { 1, 1, 2 }, .pads = { 0, 0, 1 }));
+    assert_same_bits(gd_adaptive_avg_pool1d(line, 4), gd_adaptive_avg_pool2d(plane, 1, 4));
+    assert_same_bits(gd_adaptive_avg_pool1d(line, 4), gd_adaptive_avg_pool3d(box, 1, 1, 4));
+    assert_same_bits(gd_adaptive_max_pool1d(line, 4), gd_adaptive_max_pool2d(plane, 1, 4));
+    assert_same_bits(gd_adaptive_max_pool1d(line, 4), gd_adaptive_max_pool3d(box, 1, 1, 4));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -475,6 +526,8 @@ int main(void)
         context_test(test_builder),
         context_test(test_builder_errors),
         context_test(test_model_errors),
+        context_test(test_functional_forms),
+        context_test(test_pooling_along_one_and_three_axes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
