@@ -17,37 +17,49 @@ typedef struct conv_t {
     bool relu;
 } conv_t;
 
+/* pack_weight where taps do not follow each other: step by step, for all rows. */
+static __attribute__((noinline)) void pack_phase(const conv_t *v, int64_t row, int64_t rows,
+                                                 int64_t step, int64_t depth, float *panel)
+{
+    const int64_t *taps = v->window.taps, *to_next = v->a_tap, count = v->window.tap_count;
+    int64_t tx = step % taps[2], ty = step / taps[2] % taps[1],
+            tz = step % count / taps[2] / taps[1];
+    const float *channel = v->a + row * v->a_row + step / count * v->a_channel;
+    for (int64_t p = 0; p < depth; p++) {
+        const float *a = channel + tz * to_next[0] + ty * to_next[1] + tx * to_next[2];
+        for (int64_t i = 0; i < rows; i++)
+            panel[i * A_PANEL_ROW + p] = a[i * v->a_row];
+        if (++tx < taps[2])
+            continue;
+        tx = 0;
+        if (++ty < taps[1])
+            continue;
+        ty = 0;
+        if (++tz < taps[0])
+            continue;
+        tz = 0;
+        channel += v->a_channel;
+    }
+}
+
 /* rows [row, row+rows) of A, steps [step, step+depth), to panel [rows, A_PANEL_ROW]. */
 static __attribute__((noinline)) void pack_weight(const conv_t *v, int64_t row, int64_t rows,
                                                   int64_t step, int64_t depth, float *panel)
 {
     const window_t *w = &v->window;
     int64_t channel = step / w->tap_count, tap = step % w->tap_count;
+    if (!v->taps_plain) {
+        pack_phase(v, row, rows, step, depth, panel);
+        return;
+    }
     for (int64_t p = 0; p < depth; channel++, tap = 0) {
         const float *a = v->a + row * v->a_row + channel * v->a_channel;
         const int64_t count = LEAST(w->tap_count - tap, depth - p);
         for (int64_t i = 0; i < rows * v->a_row;
              i += LINE) /* the next panel lies behind this one */
             __builtin_prefetch(a + rows * v->a_row + i, 0, 2);
-        for (int64_t i = 0; i < rows; i++, a += v->a_row) {
-            float *to = panel + i * A_PANEL_ROW + p;
-            if (v->taps_plain) {
-                copy_run(to, a + tap, count);
-                continue;
-            }
-            int64_t tx = tap % w->taps[2], ty = tap / w->taps[2] % w->taps[1],
-                    tz = tap / w->taps[2] / w->taps[1];
-            for (int64_t k = 0; k < count; k++) {
-                to[k] = a[tz * v->a_tap[0] + ty * v->a_tap[1] + tx * v->a_tap[2]];
-                if (++tx == w->taps[2]) {
-                    tx = 0;
-                    if (++ty == w->taps[1]) {
-                        ty = 0;
-                        tz++;
-                    }
-                }
-            }
-        }
+        for (int64_t i = 0; i < rows; i++, a += v->a_row)
+            copy_run(panel + i * A_PANEL_ROW + p, a + tap, count);
         p += count;
     }
 }
