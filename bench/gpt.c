@@ -143,6 +143,28 @@ static double step_flops(const gd_bench_gpt *g)
     return tokens * (6 * weights + 6 * l * c * (double)g->time);
 }
 
+/* Seconds below which no step can be: its arithmetic at the peak, and, where weights are more than
+ * the caches hold, reading and writing them and both moments once. */
+static double bound_seconds(const gd_bench_gpt *g)
+{
+    double c = (double)g->width, peak = 0.0, traffic = 0.0;
+    double parameters =
+        (double)g->layers * (12 * c * c + 13 * c) + 2 * c + (double)(g->vocabulary + g->length) * c;
+    double bytes = 6 * sizeof(float) * parameters;
+    gd_bench_bandwidth memory;
+    for (int i = 0; i < 5; i++)
+        peak = fmax(peak, gd_bench_peak_flops(gd_isa_choose(), false, THREADS));
+    fprintf(stderr, "\n%s: a step is %.1f GFLOP; at the peak of %.0f GFLOP/s it takes %.0f ms",
+            g->suite, step_flops(g) * 1e-9, peak * 1e-9, step_flops(g) / peak * 1e3);
+    if (bytes > 1e9 && gd_bench_memory(THREADS, &memory)) {
+        traffic = bytes / memory.copy;
+        fprintf(stderr, "; the update's %.0f MB, at %.1f GB/s, %.0f ms", bytes * 1e-6,
+                memory.copy * 1e-9, traffic * 1e3);
+    }
+    fprintf(stderr, "\n");
+    return step_flops(g) / peak + traffic;
+}
+
 /* Bytes of weights that a token needs: all but the tables of tokens and positions, of which it
  * needs a row; but the first is the output's too. */
 static double token_bytes(const gd_bench_gpt *g)
@@ -197,16 +219,12 @@ static void compare_training(run *r)
         gd_bench_die("%s failed", r->self);
     there[0] = run_peer(r, "eager", &peers[0]);
     there[1] = run_peer(r, "compile", &peers[1]);
-    double peak = 0.0;
-    for (int i = 0; i < 5; i++)
-        peak = fmax(peak, gd_bench_peak_flops(gd_isa_choose(), false, THREADS));
-    fprintf(stderr, "\n%s: a step is %.1f GFLOP; at the peak of %.0f GFLOP/s it takes %.0f ms\n",
-            g->suite, step_flops(g) * 1e-9, peak * 1e-9, step_flops(g) / peak * 1e3);
+    double bound = bound_seconds(g);
     for (int i = 0; i < 2; i++) {
         bool same = gd_bench_sides_agree(&ours[0], &ours[i], 0.0);
         gd_bench_row row =
             gd_bench_make_row(g->suite, cases[i], THREADS, "ms", ours[i].seconds * 1e3, same);
-        row.bound_fraction = step_flops(g) / peak / ours[i].seconds;
+        row.bound_fraction = bound / ours[i].seconds;
         gd_bench_print_sides(row, &ours[i], peers, there, 2, false, 1e-3);
         gd_bench_print_sides(
             gd_bench_make_row(g->suite, memories[i], THREADS, "MiB", ours[i].memory, same),
