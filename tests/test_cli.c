@@ -303,6 +303,7 @@ static void plans_are_shown(void **state)
     assert_fails(run("plan --train --memory-limit 1000"), 1, ".memory_limit = 1000 B");
     assert_fails(run("plan a b"), 2, "'b' is not an option");
     assert_fails(run("plan --batch 0"), 2, "--batch takes a whole number");
+    assert_fails(run("plan --length 8"), 2, "--length is for language models");
     need("jansson");
     assert_fails(run("plan no_such.json"), 1, "no_such.json");
 }

@@ -114,9 +114,9 @@ typedef struct cli_compiled_options {
 
 /* Parameters of either kind of network. */
 gd_module *cli_compiled_module(const cli_compiled *compiled);
-/* Opens the network and makes the plan, without running it. false: the error is recorded.
- * cli_compiled_close it all the same. */
-bool cli_compiled_open(cli_compiled *compiled, const cli_compiled_options *options);
+/* Opens the network and makes the plan, without running it. Returns CLI_OK or, with what is wrong
+ * written to stderr, the exit code. cli_compiled_close it all the same. */
+int cli_compiled_open(cli_compiled *compiled, const cli_compiled_options *options);
 void cli_compiled_close(cli_compiled *compiled);
 
 #endif

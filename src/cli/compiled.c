@@ -98,11 +98,9 @@ static bool open_network(cli_compiled *c, const cli_network_options *options)
     return c->network.language != NULL;
 }
 
-bool cli_compiled_open(cli_compiled *c, const cli_compiled_options *options)
+/* The network's plan, and what it needs. */
+static bool compile(cli_compiled *c, const cli_compiled_options *options)
 {
-    *c = (cli_compiled){ 0 };
-    if (!open_network(c, &options->network))
-        return false;
     gd_module *module = cli_compiled_module(c);
     gd_module_set_training(module, options->train);
     if (options->train) {
@@ -119,6 +117,19 @@ bool cli_compiled_open(cli_compiled *c, const cli_compiled_options *options)
     c->function = gd_compile(c->network.context, options->train ? train : infer, c,
                              .detached = true, .memory_limit = options->memory_limit);
     return gd_function_prepare(c->function, c->input_count, c->inputs) == GD_OK;
+}
+
+int cli_compiled_open(cli_compiled *c, const cli_compiled_options *options)
+{
+    *c = (cli_compiled){ 0 };
+    if (!open_network(c, &options->network))
+        return cli_fail();
+    if (options->length && !c->network.language) {
+        fprintf(stderr, "gradus: --length is for language models; this one says itself how large "
+                        "its input is\n");
+        return CLI_USAGE;
+    }
+    return compile(c, options) ? CLI_OK : cli_fail();
 }
 
 void cli_compiled_close(cli_compiled *c)

@@ -74,9 +74,8 @@ int cli_export(int argc, char **argv)
         .lr = s.lr
     };
     cli_compiled compiled;
-    if (!cli_compiled_open(&compiled, &compiled_options))
-        code = cli_fail();
-    else
+    code = cli_compiled_open(&compiled, &compiled_options);
+    if (code == CLI_OK)
         code = write_c(&s, &compiled) ? CLI_OK : CLI_FAILED;
     cli_compiled_close(&compiled);
     return code;

@@ -178,8 +178,9 @@ int cli_plan(int argc, char **argv)
         .optimizer = s.optimizer
     };
     cli_compiled compiled;
-    code = cli_compiled_open(&compiled, &compiled_options) && show(&s, &compiled) ? CLI_OK
-                                                                                  : cli_fail();
+    code = cli_compiled_open(&compiled, &compiled_options);
+    if (code == CLI_OK && !show(&s, &compiled))
+        code = cli_fail();
     cli_compiled_close(&compiled);
     return code;
 }
