@@ -85,7 +85,7 @@ static gd_tensor *train_step(void *user, gd_tensor *const *in)
 enum { STEPS = 25, WEIGHTS = 12 * 9 + 9 * 5 };
 
 typedef struct outcome {
-    float loss[STEPS], weights[WEIGHTS], count, noise;
+    float loss[STEPS], logit[STEPS], weights[WEIGHTS], count, noise;
 } outcome;
 
 static outcome run_training(gd_mode mode, int threads, const char *passes)
@@ -108,6 +108,10 @@ static outcome run_training(gd_mode mode, int threads, const char *passes)
         if (!loss)
             fail_msg("%s", gd_error_message());
         result.loss[i] = (float)gd_item(loss);
+        gd_tensor *logits = gd_function_result(f, 1);
+        assert_int_equal(gd_tensor_shape(logits).dim[0], n);
+        result.logit[i] = (float)gd_item(gd_sum(logits, GD_ALL_AXES, false));
+        assert_null(gd_function_result(f, 2));
         assert_int_equal(gd_scope_end(gd), GD_OK);
     }
     assert_int_equal(gd_tensor_read(t.w[0], result.weights, 12 * 9 * sizeof(float)), GD_OK);
@@ -374,6 +378,30 @@ static void an_argument_may_be_the_result(void **state)
     assert_true(gd_item(gd_sum(gd_function_result(f, 1), GD_ALL_AXES, false)) == 3.0);
 }
 
+static gd_tensor *outer_of_outputs(void *user, gd_tensor *const *in)
+{
+    gd_output(gd_mul_scalar(in[0], 5.0));
+    gd_tensor *y = gd_call(user, 1, in); /* what it gives to gd_output is not this one's */
+    return gd_add(gd_output(gd_mul_scalar(in[0], 7.0)), y);
+}
+
+static void every_function_has_its_own_results(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_scalar(gd, 3, GD_F32);
+    for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_LAZY; mode++) {
+        gd_function *inner = gd_compile(gd, first_input, NULL, .mode = (gd_mode)mode);
+        gd_function *f = gd_compile(gd, outer_of_outputs, inner, .mode = (gd_mode)mode);
+        assert_true(gd_item(gd_call(f, 1, &x)) == 24.0);
+        assert_true(gd_item(gd_function_result(f, 1)) == 15.0);
+        assert_true(gd_item(gd_function_result(f, 2)) == 21.0);
+        assert_null(gd_function_result(f, 3));
+        assert_ptr_equal(gd_output(x), x);
+        gd_function_release(f);
+        gd_function_release(inner);
+    }
+}
+
 static void empty_and_0d_signatures_work(void **state)
 {
     gd_context *gd = *state;
@@ -625,15 +653,14 @@ static void errors_leave_nothing_behind(void **state)
 }
 
 /* Make every allocation of tracing, planning and running fail in turn. */
-static void every_failed_allocation_is_reported(void **state)
+static void fail_every_allocation_of_a_call(gd_mode mode)
 {
-    (void)state;
     bool done = false;
     for (int64_t n = 0; !done; n++) {
         assert_true(n < 100000);
         gd_context *gd = gd_open("cpu", .threads = 1, .seed = 5);
         trainee t = make_trainee(gd);
-        gd_function *f = gd_compile(gd, train_step, &t);
+        gd_function *f = gd_compile(gd, train_step, &t, .mode = mode);
         gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(7, 12), GD_F32),
                              gd_zeros(gd, GD_SHAPE(7), GD_I64) };
         gd_fail_allocations_after(n);
@@ -650,6 +677,13 @@ static void every_failed_allocation_is_reported(void **state)
     }
 }
 
+static void every_failed_allocation_is_reported(void **state)
+{
+    (void)state;
+    for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_LAZY; mode++)
+        fail_every_allocation_of_a_call((gd_mode)mode);
+}
+
 #define IN_CONTEXT(test) cmocka_unit_test_setup_teardown(test, open_context, close_context)
 
 int main(void)
@@ -664,6 +698,7 @@ int main(void)
         IN_CONTEXT(an_update_is_one_kernel_a_parameter),
         IN_CONTEXT(plans_are_cached_by_signature),
         IN_CONTEXT(an_argument_may_be_the_result),
+        IN_CONTEXT(every_function_has_its_own_results),
         IN_CONTEXT(empty_and_0d_signatures_work),
         IN_CONTEXT(compiled_functions_nest),
         IN_CONTEXT(effects_happen_in_order),

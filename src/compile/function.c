@@ -474,22 +474,42 @@ static bool reserve_results(gd_function *function, int count)
                    sizeof(gd_tensor *));
 }
 
+/* Make `result` and what the body gave to gd_output the function's results. Takes over the
+ * references. */
+static gd_tensor *take_results(gd_function *function, gd_tensor *result, gd_eager_outputs *more)
+{
+    release_results(function); /* of a call of itself */
+    bool done = result && !more->failed && reserve_results(function, (int)more->count + 1);
+    if (done)
+        function->results[function->n_results++] = result;
+    else
+        gd_release(result);
+    for (size_t i = 0; i < more->count; i++) {
+        if (done)
+            function->results[function->n_results++] = more->list[i];
+        else
+            gd_release(more->list[i]);
+    }
+    gd_free(more->list);
+    return done ? result : NULL;
+}
+
 static gd_tensor *call_eager(gd_function *function, int count, gd_tensor *const *inputs)
 {
     gd_context *context = function->context;
-    if (!reserve_results(function, 1) || gd_scope_begin(context) != GD_OK)
+    if (gd_scope_begin(context) != GD_OK)
         return NULL;
     for (int i = 0; i < count; i++)
         (void)gd_retain(inputs[i]);
     release_results(function); /* and with them a whole history, which need not stay beside a new */
+    gd_eager_outputs more = { 0 }, *outer = context->outputs;
+    context->outputs = &more;
     gd_tensor *result = gd_retain(function->body(function->user, inputs));
+    context->outputs = outer;
     (void)gd_scope_end(context);
     for (int i = 0; i < count; i++)
         gd_release(inputs[i]);
-    release_results(function); /* of a call of itself */
-    if (result)
-        function->results[function->n_results++] = result;
-    return result;
+    return take_results(function, result, &more);
 }
 
 /* Let go of the results of the call before, so that their memory can be used again; handles nobody

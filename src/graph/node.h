@@ -73,6 +73,13 @@ typedef struct gd_late {
     void (*destroy)(struct gd_late *object);
 } gd_late;
 
+/* What gd_output was given in the body of a function that is called eagerly. */
+typedef struct gd_eager_outputs {
+    gd_tensor **list;
+    size_t count, capacity;
+    bool failed;
+} gd_eager_outputs;
+
 struct gd_context {
     gd_device *device;
     gd_pool *pool;
@@ -83,6 +90,7 @@ struct gd_context {
     gd_trace *trace; /* being recorded; NULL in eager execution */
     int trace_paused;
     gd_trace *paused_trace;
+    gd_eager_outputs *outputs; /* of the innermost eager call; NULL outside of any */
     int no_grad;
     const gd_tensor *differentiating; /* the node whose vjp is being built */
     int recomputing; /* inside a checkpointed block that is run again: effects are not repeated */

@@ -51,17 +51,32 @@ gd_tensor *gd_trace_repeat(gd_trace *trace, const gd_op *op, int n, gd_tensor *c
     return t;
 }
 
+/* Append t to a list of outputs. */
+static bool append_output(gd_tensor ***list, size_t *count, size_t *capacity, gd_tensor *t)
+{
+    if (!gd_grow((void **)list, capacity, *count + 1, sizeof(gd_tensor *)))
+        return false;
+    (*list)[(*count)++] = gd_retain(t);
+    return true;
+}
+
 gd_tensor *gd_output(gd_tensor *t)
 {
-    gd_trace *trace = t ? t->context->trace : NULL;
-    if (!trace || trace->nested)
-        return t;
-    if (!gd_grow((void **)&trace->outputs, &trace->output_capacity, trace->output_count + 1,
-                 sizeof(gd_tensor *))) {
+    if (!t)
+        return NULL;
+    gd_trace *trace = t->context->trace;
+    gd_eager_outputs *eager = t->context->outputs;
+    if (trace && !trace->nested) {
+        if (append_output(&trace->outputs, &trace->output_count, &trace->output_capacity, t))
+            return t;
         trace->failed = true;
         return NULL;
     }
-    trace->outputs[trace->output_count++] = gd_retain(t);
+    if (!trace && eager && t->context->trace_paused == 0 &&
+        !append_output(&eager->list, &eager->count, &eager->capacity, t)) {
+        eager->failed = true;
+        return NULL;
+    }
     return t;
 }
 
