@@ -4,8 +4,9 @@
  *     make char_gpt ARGS="input.txt --full"      6 layers, 6 heads, 384 wide, context 256
  *
  * It is built as GPTs are today, with rotary positions, RMSNorm and SwiGLU; "--gpt2" builds it as
- * in 2019, with learned positions, LayerNorm and GELU, which takes several times the steps to the
+ * in 2019, with learned positions, LayerNorm and GELU, which takes half as many steps again to the
  * same loss.
+ *
  * Any plain text will do; the usual one is Tiny Shakespeare, 1.1 MB (karpathy/char-rnn on GitHub,
  * data/tinyshakespeare/input.txt). The last tenth is kept apart for validation. The result goes to
  * char_gpt.safetensors, for
