@@ -184,8 +184,15 @@ static void triad_arrays(void *context, int64_t begin, int64_t end, int thread)
     const memory_job *job = context;
     const double *restrict a = job->a, *restrict b = job->b;
     double *restrict c = job->c;
+    int64_t i = begin;
     (void)thread;
-    for (int64_t i = begin; i < end; i++)
+#ifdef __SSE2__
+    const __m128d three = _mm_set1_pd(3.0);
+    for (; i % 2 == 0 && i + 2 <= end; i += 2)
+        _mm_stream_pd(c + i, _mm_add_pd(_mm_load_pd(a + i), _mm_mul_pd(three, _mm_load_pd(b + i))));
+    _mm_sfence();
+#endif
+    for (; i < end; i++)
         c[i] = a[i] + 3.0 * b[i];
 }
 
