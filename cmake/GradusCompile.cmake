@@ -18,6 +18,7 @@ if(CMAKE_GENERATOR STREQUAL "Ninja")
 endif()
 
 check_linker_flag(C -Wl,-z,defs GD_HAVE_LINKER_Z_DEFS)
+check_linker_flag(C -Wl,-Bsymbolic-functions GD_HAVE_LINKER_BSYMBOLIC_FUNCTIONS) # its own public functions are called directly
 check_linker_flag(C -Wl,--gc-sections GD_HAVE_LINKER_GC_SECTIONS)
 check_linker_flag(C -Wl,-z,noseparate-code GD_HAVE_LINKER_ONE_SEGMENT) # no padding to pages around the code
 check_linker_flag(C -Wl,-z,pack-relative-relocs GD_HAVE_LINKER_RELR) # tables of pointers take a twentieth of the file
@@ -99,6 +100,11 @@ function(gd_configure_library_objects target)
 endfunction()
 
 # Size: only loops over elements gain from -O3, and the library is to stay small. What is not on the way of a step is the smallest it can be.
+# Loops are aligned; targets of other jumps are not.
+set(GD_UNALIGNED_JUMPS)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    set(GD_UNALIGNED_JUMPS -fno-align-jumps -fno-align-labels)
+endif()
 function(gd_tune_library sources)
     if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O[01]")
         foreach(source IN LISTS sources)
@@ -109,7 +115,7 @@ function(gd_tune_library sources)
                    OR source MATCHES "/src/ops/(attention|arrange|convolution|cross_entropy|ctc|einsum|indexing|loss|norm|pooling|position|random|recurrent|sort|special)")
                 set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -Os)
             else()
-                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O2)
+                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-O2;${GD_UNALIGNED_JUMPS}")
             endif()
         endforeach()
     endif()
@@ -125,7 +131,7 @@ function(gd_tune_kernels target isa)
     if(GD_TUNE_KERNELS AND isa STREQUAL baseline AND "avx2" IN_LIST GD_ISAS)
         target_compile_options(${target} PRIVATE -Os)
     elseif(GD_TUNE_KERNELS)
-        target_compile_options(${target} PRIVATE -O2 -ftree-vectorize -fvect-cost-model=dynamic)
+        target_compile_options(${target} PRIVATE -O2 -ftree-vectorize -fvect-cost-model=dynamic ${GD_UNALIGNED_JUMPS})
     endif()
 endfunction()
 

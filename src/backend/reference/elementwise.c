@@ -1,9 +1,7 @@
 /* backend/reference/elementwise.c: every row of ops/elementwise.def over every dtype it accepts,
  * one element at a time, with the functions of libm. The loops are in elementwise_rows.h, included
- * once per dtype; here are the words the formulas are written in. */
+ * once per type that formulas are computed in; here are the words they are written in. */
 #include "backend/reference/reference.h"
-
-#include "base/half.h"
 
 #include <float.h>
 #include <math.h>
@@ -162,102 +160,56 @@ static real polygamma(real order, real x)
 /* Which rows a dtype has: KEEP_<types of the row> keeps or drops the row's text. */
 #define KEEP(...) __VA_ARGS__
 #define DROP(...)
+#define KEEP_NUMERIC KEEP
+#define KEEP_ALL     KEEP
+#define KEEP_CHOOSE  KEEP
 
-/* ---- f32, f64, f16, bf16 ---- */
+/* ---- f64; f32, which also computes f16 and bf16 ---- */
 #define KEEP_FLOAT    KEEP
 #define KEEP_INTEGRAL DROP
-#define KEEP_NUMERIC  KEEP
-#define KEEP_ALL      KEEP
-#define KEEP_CHOOSE   KEEP
 #define IS_FLOAT      1
 
-#define NAME(name) name##_f32
-#define E          float
-#define C          float
-#define WIDE       double
-#define LIBM(name) name
-#define OWN(name)  name##f
-#define LOAD(e)    (e)
-#define CUT(c)     (c)
-#include "backend/reference/elementwise_rows.h"
-
 #define NAME(name) name##_f64
-#define E          double
 #define C          double
 #define WIDE       long double
 #define LIBM(name) name##l
 #define OWN(name)  name
-#define LOAD(e)    (e)
-#define CUT(c)     (c)
+#define LOAD       gd_ref_load
+#define STORE      gd_ref_store
 #include "backend/reference/elementwise_rows.h"
 
-#define NAME(name) name##_f16
-#define E          uint16_t
+#define NAME(name) name##_f32
 #define C          float
 #define WIDE       double
 #define LIBM(name) name
 #define OWN(name)  name##f
-#define LOAD(e)    gd_f16_to_f32(e)
-#define CUT(c)     gd_f32_to_f16(c)
-#include "backend/reference/elementwise_rows.h"
-
-#define NAME(name) name##_bf16
-#define E          uint16_t
-#define C          float
-#define WIDE       double
-#define LIBM(name) name
-#define OWN(name)  name##f
-#define LOAD(e)    gd_bf16_to_f32(e)
-#define CUT(c)     gd_f32_to_bf16(c)
+#define LOAD       gd_ref_load
+#define STORE      gd_ref_store
 #include "backend/reference/elementwise_rows.h"
 
 #undef KEEP_FLOAT
 #undef KEEP_INTEGRAL
 #undef IS_FLOAT
 
-/* ---- i32, i64, u8 ---- */
+/* ---- i64, i32, u8 and bool ---- */
 #define KEEP_FLOAT    DROP
 #define KEEP_INTEGRAL KEEP
 #define IS_FLOAT      0
 
 __extension__ typedef __int128 int128;
 
-#define NAME(name) name##_i32
-#define E          int32_t
-#define C          int64_t
-#define LOAD(e)    (e)
-#define CUT(c)     ((int32_t)(uint32_t)(c))
-#include "backend/reference/elementwise_rows.h"
-
-#define NAME(name) name##_i64
-#define E          int64_t
-#define C          int128
-#define LOAD(e)    (e)
-#define CUT(c)     ((int64_t)(uint64_t)(c))
-#include "backend/reference/elementwise_rows.h"
-
-#define NAME(name) name##_u8
-#define E          uint8_t
-#define C          int64_t
-#define LOAD(e)    (e)
-#define CUT(c)     ((uint8_t)(c))
-#include "backend/reference/elementwise_rows.h"
-
-/* ---- bool: no arithmetic ---- */
-#undef KEEP_NUMERIC
-#define KEEP_NUMERIC DROP
-#define NAME(name)   name##_bool
-#define E            uint8_t
-#define C            int64_t
-#define LOAD(e)      (e)
-#define CUT(c)       ((uint8_t)(c))
+#define NAME(name)                     name##_integer
+#define C                              int128
+#define LOAD                           gd_ref_load_integer
+#define STORE(operand, offset, number) gd_ref_store_integer(operand, offset, (int64_t)(number))
 #include "backend/reference/elementwise_rows.h"
 
 /* ---- the kernel of every row: the loop for the operands' dtype ---- */
 
 static const gd_kernel_fn *const loops[GD_DTYPE_COUNT] = {
-    [GD_F32] = loops_f32, [GD_F64] = loops_f64, [GD_I32] = loops_i32,   [GD_I64] = loops_i64,
-    [GD_U8] = loops_u8,   [GD_F16] = loops_f16, [GD_BF16] = loops_bf16, [GD_BOOL] = loops_bool,
+    [GD_F64] = loops_f64,    [GD_F32] = loops_f32,      [GD_F16] = loops_f32,
+    [GD_BF16] = loops_f32,   [GD_I64] = loops_integer,  [GD_I32] = loops_integer,
+    [GD_U8] = loops_integer, [GD_BOOL] = loops_integer,
 };
 
 static gd_status run_row(const gd_kernel_call *call)

@@ -1,17 +1,16 @@
-/* backend/reference/elementwise_rows.h: the loops of every row of ops/elementwise.def for one
- * dtype, and their table loops_<dtype>. Included by elementwise.c once per dtype, which defines
- * NAME, E (element), C (compute type), LOAD, CUT (C to E), KEEP_<types>. */
+/* backend/reference/elementwise_rows.h: the loops of every row of ops/elementwise.def for one type
+ * to compute in, and their table loops_<type>. Included by elementwise.c once per type, which
+ * defines NAME, C (the type), LOAD, STORE (elements of any dtype), KEEP_<types>. */
 
 /* The operands are read before the result is written: the result may be one of them. */
 static C NAME(read)(const gd_kernel_call *call, int i, const gd_walk *w)
 {
-    const gd_operand *x = &call->in[i];
-    return LOAD(((const E *)x->data)[gd_walk_offset(w, x->layout)]);
+    return (C)LOAD(&call->in[i], gd_walk_offset(w, call->in[i].layout));
 }
 
 static void NAME(write_SAME)(const gd_kernel_call *call, const gd_walk *w, C value)
 {
-    ((E *)call->out.data)[w->count] = CUT(value);
+    STORE(&call->out, w->count, value);
 }
 
 static void NAME(write_BOOL)(const gd_kernel_call *call, const gd_walk *w, bool value)
@@ -115,10 +114,9 @@ static const gd_kernel_fn NAME(loops)[GD_OP_ELEMENTWISE_COUNT] = {
 };
 
 #undef NAME
-#undef E
 #undef C
 #undef WIDE
 #undef LIBM
 #undef OWN
 #undef LOAD
-#undef CUT
+#undef STORE
