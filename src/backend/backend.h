@@ -18,7 +18,8 @@ typedef struct gd_operand {
 /* One run of one op. Layouts and attribute have been checked by the op's infer; the result is
  * contiguous and overlaps no input (but an elementwise op's result may be exactly one of its
  * contiguous inputs of the same element size: in place; of a group with several results, only an
- * input that no instruction behind the result's reads). */
+ * input that no instruction behind the result's reads; and that of a GD_OP_IN_PLACE op its
+ * contiguous input 0). */
 typedef struct gd_kernel_call {
     gd_device *device;
     const gd_op *op;

@@ -178,7 +178,10 @@ gd_status gd_export_scatter(gd_export *e, const gd_step *step)
     memcpy(across.stride, v->layout.stride, sizeof across.stride);
     across.stride[axis] = 0;
     gd_export_pointers(e, step);
-    copy_into(e, 0, base, &v->layout, 0);
+    if (step->call.out.data == step->call.in[0].data) /* in place */
+        gd_buffer_add(&e->body, "        (void)x0;\n");
+    else
+        copy_into(e, 0, base, &v->layout, 0);
     if (gd_layout_count(index) == 0) {
         gd_buffer_add(&e->body, "        (void)x1;\n        (void)x2;\n");
         return GD_OK;

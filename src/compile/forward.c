@@ -65,7 +65,7 @@ static bool is_read_behind(const gd_fused_attr *group, int result, int k)
     return false;
 }
 
-/* What computes value v reads the target's old contents only where it writes: elementwise, through
+/* What computes value v reads the target's old contents only where it writes, through
  * the target's own contiguous layout. */
 static bool reads_in_place(const forwarding *f, const gd_ir_value *v, int32_t storage)
 {
@@ -75,7 +75,7 @@ static bool reads_in_place(const forwarding *f, const gd_ir_value *v, int32_t st
         const gd_ir_value *operand = &ir->values[op->in[k]];
         if (f->number[op->in[k]] != storage)
             continue;
-        if (!gd_ir_may_overwrite(op, v) || !gd_layout_same_shape(&operand->layout, &v->layout) ||
+        if (!gd_ir_may_overwrite(op, v, k) || !gd_layout_same_shape(&operand->layout, &v->layout) ||
             !gd_layout_is_contiguous(&operand->layout) ||
             operand->layout.dtype != v->layout.dtype || gd_ir_is_view(operand))
             return false;

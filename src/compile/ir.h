@@ -103,14 +103,14 @@ static inline bool gd_ir_is_effect(const gd_ir_value *v)
     return v->kind == GD_IR_OP && (v->op->flags & GD_OP_EFFECT);
 }
 
-/* Whether op's result `v`, itself or a part, may be made in the memory of an operand of v's shape:
+/* Whether op's result `v`, itself or a part, may be made in the memory of operand k, of v's shape:
  * each of its elements depends on the operand's element of that place alone. In a group with
  * reductions, all of a row's elements are read first; but a number for each row has another order
  * than an operand of that shape may have. */
-static inline bool gd_ir_may_overwrite(const gd_ir_value *op, const gd_ir_value *v)
+static inline bool gd_ir_may_overwrite(const gd_ir_value *op, const gd_ir_value *v, int k)
 {
     if (op->op->id != GD_OP_fused)
-        return op->op->flags & GD_OP_ELEMENTWISE;
+        return op->op->flags & GD_OP_ELEMENTWISE || (op->op->flags & GD_OP_IN_PLACE && k == 0);
     const gd_fused_attr *group = op->attr;
     bool may = group->row_axes == 0 || v->layout.rank == group->shape.rank;
     for (int axis = 0; may && group->row_axes > 0 && axis < v->layout.rank; axis++)

@@ -2,9 +2,10 @@
  * lowest offset where it overlaps nothing alive at the same time (Pisarchyk and Lee, "Efficient
  * memory management for deep neural net inference", 2020).
  *
- * Decides addresses alone. An elementwise op may write over an operand that dies in it, where it
- * reads that straight through and no other operand looks at the same memory; results and constants
- * are written over by nobody. It is no pass with a switch: a plan without addresses cannot run. */
+ * Decides addresses alone. An elementwise op, or scatter, may write over an operand that dies in
+ * it, where it reads that straight through and no other operand looks at the same memory; results
+ * and constants are written over by nobody. It is no pass with a switch: a plan without addresses
+ * cannot run. */
 #include "compile/memory.h"
 
 #include <stdlib.h>
@@ -52,21 +53,23 @@ static bool is_read_behind(const gd_ir_value *group, const gd_ir_value *part, in
     return false;
 }
 
-/* The operand whose memory elementwise result i may write over, or -1: it dies here, is read
+/* The operand whose memory result i may write over, or -1: it dies here, is read
  * straight through, and no other result has it. */
 static int32_t taken_over(const gd_ir *ir, const int32_t *last, const bool *is_taken, size_t i)
 {
     const gd_ir_value *v = &ir->values[i];
     size_t at = gd_ir_is_part(v) ? (size_t)v->in[0] : i;
     const gd_ir_value *op = &ir->values[at];
-    if (!gd_ir_may_overwrite(op, v) || v->is_output)
+    if (v->is_output)
         return -1;
     for (int k = 0; k < op->n; k++) {
         const gd_ir_value *operand = &ir->values[op->in[k]];
         int32_t root = operand->root;
         const gd_ir_value *r = &ir->values[root];
-        bool fits = needs_memory(r) && !r->is_output && !r->is_constant && !is_taken[root] &&
-                    last[root] == (int32_t)at && root == op->in[k] &&
+        bool fits = gd_ir_may_overwrite(op, v, k) && needs_memory(r) && !r->is_output &&
+                    !r->is_constant && !is_taken[root] && last[root] == (int32_t)at &&
+                    gd_layout_is_contiguous(&operand->layout) &&
+                    gd_layout_count(&operand->layout) == gd_layout_count(&r->layout) &&
                     gd_layout_same_shape(&operand->layout, &v->layout) &&
                     gd_dtype_size(operand->layout.dtype) == gd_dtype_size(v->layout.dtype);
         /* Another operand may look at the same memory in another order. */

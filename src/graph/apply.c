@@ -36,8 +36,27 @@ static bool is_outdated(const gd_tensor *t)
                            t->version != t->storage->version && viewed(t)->n_inputs);
 }
 
-/* Same context everywhere, no traced value outside of its trace, nothing outdated. (While a vjp is
- * built, check_versions knows better what may be read.) */
+/* While the vjp of a node is built, the values it reads must be those the node read. */
+static gd_status check_versions(const gd_tensor *node, int n, gd_tensor *const *inputs)
+{
+    for (int i = 0; i < n; i++) {
+        if (!inputs[i]->storage)
+            continue;
+        uint32_t now = inputs[i]->storage->version;
+        bool stale = inputs[i] == node && node->version != now;
+        for (int j = 0; j < node->n_inputs; j++)
+            stale |= inputs[i] == node->inputs[j] && node->versions[j] != now;
+        if (stale)
+            return gd_fail(GD_ERR_STATE,
+                           "the gradient of %s needs a value that has been overwritten since "
+                           "(in place, by gd_assign or by gd_tensor_write)",
+                           node->op->name);
+    }
+    return GD_OK;
+}
+
+/* Same context everywhere, no traced value outside of its trace, nothing outdated; while a vjp is
+ * built, check_versions knows better what may be read. */
 static gd_status check_inputs(const gd_context *context, const gd_op *op, int n,
                               gd_tensor *const *inputs)
 {
@@ -56,26 +75,9 @@ static gd_status check_inputs(const gd_context *context, const gd_op *op, int n,
                            "which changed it returned",
                            op->name, i);
     }
-    return GD_OK;
-}
-
-/* While the vjp of a node is built, the values it reads must be those the node read. */
-static gd_status check_versions(const gd_tensor *node, int n, gd_tensor *const *inputs)
-{
-    for (int i = 0; i < n; i++) {
-        if (!inputs[i]->storage)
-            continue;
-        uint32_t now = inputs[i]->storage->version;
-        bool stale = inputs[i] == node && node->version != now;
-        for (int j = 0; j < node->n_inputs; j++)
-            stale |= inputs[i] == node->inputs[j] && node->versions[j] != now;
-        if (stale)
-            return gd_fail(GD_ERR_STATE,
-                           "the gradient of %s needs a value that has been overwritten since "
-                           "(in place, by gd_assign or by gd_tensor_write)",
-                           node->op->name);
-    }
-    return GD_OK;
+    return context->differentiating && !(context->trace && context->trace->is_resumed)
+               ? check_versions(context->differentiating, n, inputs)
+               : GD_OK;
 }
 
 /* Give a node made by a view op the storage of its input. */
@@ -174,9 +176,6 @@ gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *i
         context = inputs[0]->context;
     if (check_inputs(context, op, n, inputs) != GD_OK)
         return NULL;
-    if (context->differentiating && !(context->trace && context->trace->is_resumed) &&
-        check_versions(context->differentiating, n, inputs) != GD_OK)
-        return NULL;
     gd_tensor *again = context->trace ? repeat(context, op, n, inputs, attr) : NULL;
     if (again)
         return again;
@@ -196,13 +195,15 @@ gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *i
 
 /* Whether a kernel may write to the target while it reads the others: it lies in row-major order,
  * and what shares its storage is exactly it. */
-static bool may_run_in_place(int n, gd_tensor *const *inputs, const gd_tensor *target)
+static bool may_run_in_place(const gd_op *op, int n, gd_tensor *const *inputs,
+                             const gd_tensor *target)
 {
     if (!gd_layout_is_contiguous(&target->layout))
         return false;
     for (int i = 0; i < n; i++)
         if (inputs[i]->storage == target->storage &&
-            (!gd_layout_is_contiguous(&inputs[i]->layout) ||
+            ((i > 0 && !(op->flags & GD_OP_ELEMENTWISE)) ||
+             !gd_layout_is_contiguous(&inputs[i]->layout) ||
              !gd_layout_same_shape(&inputs[i]->layout, &target->layout) ||
              inputs[i]->layout.offset != target->layout.offset ||
              inputs[i]->layout.dtype != target->layout.dtype))
@@ -211,14 +212,14 @@ static bool may_run_in_place(int n, gd_tensor *const *inputs, const gd_tensor *t
 }
 
 static gd_status compute_in_place(const gd_op *op, int n, gd_tensor *const *inputs,
-                                  gd_tensor *target)
+                                  const void *attr, gd_tensor *target)
 {
     gd_context *context = target->context;
     if (gd_layout_count(&target->layout) == 0)
         return GD_OK;
-    if (!may_run_in_place(n, inputs, target)) {
+    if (!may_run_in_place(op, n, inputs, target)) {
         context->no_grad++;
-        gd_tensor *value = gd_apply(context, op->id, n, inputs, NULL);
+        gd_tensor *value = gd_apply(context, op->id, n, inputs, attr);
         uint32_t before = target->version;
         gd_status status = value ? gd_store(target, value) : gd_error_code();
         target->version = before;
@@ -230,6 +231,7 @@ static gd_status compute_in_place(const gd_op *op, int n, gd_tensor *const *inpu
         operands[i] = (gd_operand){ gd_node_data(inputs[i]), &inputs[i]->layout };
     gd_kernel_call call = { .device = context->device,
                             .op = op,
+                            .attr = attr,
                             .n = n,
                             .in = operands,
                             .out = { gd_node_data(target), &target->layout } };
@@ -265,7 +267,7 @@ static gd_status check_target(const gd_op *op, const gd_tensor *target, const gd
 
 /* In a trace nothing has storage yet: the op is recorded as any other, and what saw the old value
  * in eager execution may not be read again. */
-static gd_tensor *trace_in_place(const gd_op *op, int n, gd_tensor *const *inputs,
+static gd_tensor *trace_in_place(const gd_op *op, int n, gd_tensor *const *inputs, const void *attr,
                                  gd_tensor *target)
 {
     gd_context *context = target->context;
@@ -274,7 +276,7 @@ static gd_tensor *trace_in_place(const gd_op *op, int n, gd_tensor *const *input
                             "gd_%s_: %s of a compiled function cannot be changed in "
                             "place",
                             op->name, target->op ? "a view inside" : "an argument");
-    gd_tensor *value = gd_apply(context, op->id, n, inputs, NULL);
+    gd_tensor *value = gd_apply(context, op->id, n, inputs, attr);
     if (!value)
         return NULL;
     if (target->storage && value->requires_grad)
@@ -293,7 +295,8 @@ static gd_tensor *trace_in_place(const gd_op *op, int n, gd_tensor *const *input
     return value;
 }
 
-gd_tensor *gd_apply_in_place(gd_op_id id, int n, gd_tensor *const *inputs, int target_index)
+gd_tensor *gd_apply_in_place(gd_op_id id, int n, gd_tensor *const *inputs, const void *attr,
+                             int target_index)
 {
     const gd_op *op = gd_op_row(id);
     const gd_layout *layouts[GD_OP_MAX_INPUTS];
@@ -309,21 +312,21 @@ gd_tensor *gd_apply_in_place(gd_op_id id, int n, gd_tensor *const *inputs, int t
     requires_grad &= context->no_grad == 0 && gd_dtype_is_float(target->layout.dtype);
     gd_layout result = { 0 };
     if (check_inputs(context, op, n, inputs) != GD_OK ||
-        gd_op_infer(op, n, layouts, NULL, &result) != GD_OK ||
+        gd_op_infer(op, n, layouts, attr, &result) != GD_OK ||
         check_target(op, target, &result) != GD_OK)
         return NULL;
     if (context->trace)
-        return trace_in_place(op, n, inputs, target);
+        return trace_in_place(op, n, inputs, attr, target);
     gd_tensor *t = target;
     if (requires_grad) { /* made first: it notes which versions it read */
-        t = gd_node_new(context, op, n, inputs, NULL, true);
+        t = gd_node_new(context, op, n, inputs, attr, true);
         if (!t)
             return NULL;
         t->layout = target->layout;
         t->requires_grad = true;
         share_storage(t, target);
     }
-    if (compute_in_place(op, n, inputs, target) != GD_OK) {
+    if (compute_in_place(op, n, inputs, attr, target) != GD_OK) {
         if (requires_grad)
             gd_release(t);
         return NULL;

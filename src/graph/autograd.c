@@ -1,6 +1,7 @@
 /* graph/autograd.c: reverse-mode differentiation. One walk in reverse topological order; each op's
  * row builds the gradients of its inputs as graph; gradients that meet at a node are added in the
- * order they arrive, which is fixed. Start at differentiate(). */
+ * order they arrive, which is fixed. Those of a node's parts wait until all are there, and are then
+ * put together: slices side by side, gathered rows into what there is. Start at differentiate(). */
 #include "graph/node.h"
 
 #include <gradus/autograd.h>
@@ -45,12 +46,19 @@ gd_tensor *gd_detach(gd_tensor *x)
     return view;
 }
 
+/* The gradient of a part of a node: its result's, a slice or gathered rows. */
+typedef struct part {
+    gd_tensor *of, *g;    /* g with a reference */
+    struct part *earlier; /* that of another part of the same node */
+} part;
+
 /* The walk: gradients by slot, each with a reference while it waits. */
 typedef struct walk {
     gd_context *context;
     gd_order_limits limits;
     gd_order order;
     gd_tensor **grads; /* [order.count] */
+    part **parts;      /* [order.count] the last of each node's that wait */
     bool *wanted;      /* [order.count] the nodes' */
     bool *is_target;   /* [order.count] */
     uint64_t generation;
@@ -79,7 +87,7 @@ static bool collect(walk *w, int64_t slot, gd_tensor *g)
 {
     gd_tensor *before = w->grads[slot];
     if (before && !w->context->trace && is_own(before, g))
-        return gd_apply_in_place(GD_OP_add, 2, (gd_tensor *[]){ before, g }, 0);
+        return gd_apply_in_place(GD_OP_add, 2, (gd_tensor *[]){ before, g }, NULL, 0);
     gd_tensor *sum = before ? gd_apply2(GD_OP_add, before, g, NULL) : g;
     if (!sum)
         return false;
@@ -131,25 +139,205 @@ static bool pass_on(walk *w, gd_tensor *d, gd_tensor *t)
     return entry;
 }
 
-/* Gradients of the inputs of node r, from its own. */
-static bool step_back(walk *w, gd_tensor *r, gd_tensor *g)
+/* Whether r's gradient waits for those of other parts of the same node. */
+static bool is_part(const gd_tensor *r)
 {
-    gd_tensor *few[GD_OP_MAX_INPUTS] = { NULL }, **d = few; /* only a call may have more */
-    if (r->n_inputs > GD_OP_MAX_INPUTS)
-        d = gd_alloc_zero((size_t)r->n_inputs, sizeof *d);
-    if (!d)
+    const gd_op *from = r->inputs[0]->op;
+    return (r->op->flags & GD_OP_PART) && !(from && (from->flags & GD_OP_SEVERAL)) &&
+           gd_layout_count(&r->layout) > 0;
+}
+
+static bool add_part(walk *w, gd_tensor *r, gd_tensor *g)
+{
+    if (!gd_wants_grad(r->inputs[0]))
+        return true;
+    part *p = gd_alloc(sizeof *p), **last = &w->parts[r->inputs[0]->slot];
+    if (!p)
         return false;
+    *p = (part){ r, gd_retain(g), *last };
+    *last = p;
+    return true;
+}
+
+/* d [input] = the gradients of the inputs of node r, from its own. */
+static bool derive(walk *w, gd_tensor *r, gd_tensor *g, gd_tensor **d)
+{
     const gd_tensor *before = w->context->differentiating;
     w->context->differentiating = r;
     bool ok = r->op->vjp(r, g, d);
     w->context->differentiating = before;
     if (w->context->generation != w->generation)
         mark_again(w);
+    return ok;
+}
+
+/* Gradients of the inputs of node r, from its own. */
+static bool step_back(walk *w, gd_tensor *r, gd_tensor *g)
+{
+    if (is_part(r))
+        return add_part(w, r, g);
+    gd_tensor *few[GD_OP_MAX_INPUTS] = { NULL }, **d = few; /* only a call may have more */
+    if (r->n_inputs > GD_OP_MAX_INPUTS)
+        d = gd_alloc_zero((size_t)r->n_inputs, sizeof *d);
+    if (!d)
+        return false;
+    bool ok = derive(w, r, g, d);
     for (int i = 0; ok && i < r->n_inputs; i++)
         if (d[i] && gd_wants_grad(r->inputs[i]))
             ok = pass_on(w, d[i], r->inputs[i]);
     if (d != few)
         gd_free(d);
+    return ok;
+}
+
+/* ---- gradients of parts: one pass over the whole, instead of one of zeros for each ---- */
+
+static int64_t start_of(const part *p, int axis)
+{
+    return ((const gd_slice_attr *)p->of->attr)->start[axis];
+}
+
+/* Whether p is a slice along one axis alone, in its order: *axis, if that is not set yet. */
+static bool is_cut_along(const part *p, int *axis)
+{
+    const gd_slice_attr *a = p->of->attr;
+    const gd_layout *whole = &p->of->inputs[0]->layout;
+    for (int i = 0; i < whole->rank; i++) {
+        bool is_cut = a->size[i] != whole->shape[i];
+        if (is_cut && *axis < 0)
+            *axis = i;
+        if (a->step[i] != 1 || (is_cut && i != *axis))
+            return false;
+    }
+    return *axis >= 0;
+}
+
+/* list [count] in the order in which they lie, if they do not overlap. */
+static bool sort_slices(part **list, int64_t count, int axis)
+{
+    for (int64_t i = 1; i < count; i++) {
+        part *p = list[i];
+        int64_t at = i;
+        for (; at > 0 && start_of(list[at - 1], axis) > start_of(p, axis); at--)
+            list[at] = list[at - 1];
+        list[at] = p;
+    }
+    for (int64_t i = 1; i < count; i++)
+        if (start_of(list[i - 1], axis) + list[i - 1]->g->layout.shape[axis] >
+            start_of(list[i], axis))
+            return false;
+    return true;
+}
+
+/* Slices' gradients side by side, zeros between them. Room: pieces [2 count + 1]. */
+static gd_tensor *concat_slices(part **list, int64_t count, int axis, gd_tensor **pieces)
+{
+    gd_tensor *x = list[0]->of->inputs[0];
+    gd_tensor *zero = gd_scalar(x->context, 0, x->layout.dtype);
+    gd_shape gap = gd_tensor_shape(x);
+    int64_t n = 0, end = 0, length = gap.dim[axis];
+    for (int64_t i = 0; i <= count; i++) {
+        gap.dim[axis] = (i < count ? start_of(list[i], axis) : length) - end;
+        if (gap.dim[axis] > 0)
+            pieces[n++] = gd_as_shape(zero, gap);
+        if (i == count)
+            break;
+        pieces[n++] = list[i]->g;
+        end = start_of(list[i], axis) + list[i]->g->layout.shape[axis];
+    }
+    while (n > 1) {
+        int64_t joined = 0;
+        for (int64_t i = 0; i < n; i += GD_OP_MAX_INPUTS) {
+            int64_t some = n - i < GD_OP_MAX_INPUTS ? n - i : GD_OP_MAX_INPUTS;
+            pieces[joined++] = gd_concat(pieces + i, (int)some, axis);
+        }
+        n = joined;
+    }
+    return pieces[0];
+}
+
+/* Of the parts that wait at slot, slices that lie apart along one axis: two or more are put
+ * together, and lose their g. */
+static bool join_slices(walk *w, int64_t slot)
+{
+    int64_t count = 0;
+    int axis = -1;
+    for (const part *p = w->parts[slot]; p; p = p->earlier)
+        if (p->of->op->id == GD_OP_slice) {
+            count++;
+            if (!is_cut_along(p, &axis))
+                return true;
+        }
+    if (count < 2)
+        return true;
+    part **list = gd_alloc((size_t)count * sizeof *list);
+    gd_tensor **pieces = gd_alloc((size_t)(2 * count + 1) * sizeof *pieces);
+    bool ok = list && pieces;
+    count = 0;
+    for (part *p = w->parts[slot]; ok && p; p = p->earlier)
+        if (p->of->op->id == GD_OP_slice)
+            list[count++] = p;
+    if (ok && sort_slices(list, count, axis)) {
+        gd_tensor *whole = concat_slices(list, count, axis, pieces);
+        ok = whole && collect(w, slot, whole);
+        for (int64_t i = 0; i < count; i++) {
+            gd_release(list[i]->g);
+            list[i]->g = NULL;
+        }
+    }
+    gd_free(list);
+    gd_free(pieces);
+    return ok;
+}
+
+/* `to` with gathered rows' gradient added, in its own memory if may be. */
+static gd_tensor *add_rows(gd_tensor *to, const part *p, bool in_place)
+{
+    gd_tensor *inputs[3] = { to, p->of->inputs[1], p->g };
+    gd_context *context = to->context;
+    const gd_tensor *before = context->differentiating;
+    context->differentiating = p->of;
+    gd_tensor *sum =
+        in_place && !gd_dtype_is_half(to->layout.dtype)
+            ? gd_apply_in_place(GD_OP_scatter_add, 3, inputs, p->of->attr, 0)
+            : gd_scatter_add(to, inputs[1], p->g, ((const gd_axis_attr *)p->of->attr)->axis);
+    context->differentiating = before;
+    return sum;
+}
+
+/* A part by itself: rows into what is there already, else among zeros. */
+static bool join_alone(walk *w, int64_t slot, const part *p)
+{
+    gd_tensor *d[2] = { NULL }, *before = w->grads[slot];
+    if (!before || p->of->op->id == GD_OP_slice)
+        return derive(w, p->of, p->g, d) && collect(w, slot, d[0]);
+    gd_tensor *sum = add_rows(before, p, !w->context->trace && is_own(before, p->g));
+    if (sum && sum != before) {
+        w->grads[slot] = gd_retain(sum);
+        gd_release(before);
+    }
+    return sum;
+}
+
+/* Put the parts that wait at slot together with what was added up there; rows only if
+ * `with_rows`. */
+static bool join(walk *w, int64_t slot, bool with_rows)
+{
+    bool ok = join_slices(w, slot);
+    part *p = w->parts[slot], *later = NULL;
+    w->parts[slot] = NULL;
+    for (part *next; p; p = next) {
+        next = p->earlier;
+        if (p->g && p->of->op->id != GD_OP_slice && !with_rows) {
+            p->earlier = later;
+            later = p;
+            continue;
+        }
+        ok = ok && (!p->g || join_alone(w, slot, p));
+        gd_release(p->g);
+        gd_free(p);
+    }
+    w->parts[slot] = later;
     return ok;
 }
 
@@ -198,7 +386,14 @@ static void walk_end(walk *w)
 {
     for (size_t i = 0; w->grads && i < w->order.count; i++)
         gd_release(w->grads[i]);
+    for (size_t i = 0; w->parts && i < w->order.count; i++)
+        for (part *p = w->parts[i], *next; p; p = next) {
+            next = p->earlier;
+            gd_release(p->g);
+            gd_free(p);
+        }
     gd_free(w->grads);
+    gd_free(w->parts);
     gd_free(w->wanted);
     gd_free(w->is_target);
     gd_order_free(&w->order);
@@ -212,9 +407,10 @@ static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *co
     if (gd_order_make(&w->order, w->context, outputs, output_count, &w->limits) != GD_OK)
         return GD_ERR_MEMORY;
     w->grads = gd_alloc_zero(w->order.count + 1, sizeof(gd_tensor *));
+    w->parts = gd_alloc_zero(w->order.count + 1, sizeof(part *));
     w->wanted = gd_alloc_zero(w->order.count + 1, sizeof(bool));
     w->is_target = gd_alloc_zero(w->order.count + 1, sizeof(bool));
-    if (!w->grads || !w->wanted || !w->is_target)
+    if (!w->grads || !w->parts || !w->wanted || !w->is_target)
         return GD_ERR_MEMORY;
     w->generation = w->context->generation;
     mark_wanted(w, targets, target_count);
@@ -227,9 +423,15 @@ static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *co
 
     for (size_t i = w->order.count; ok && i-- > 0;) {
         gd_tensor *r = w->order.nodes[i];
+        if (w->parts[i]) {
+            if (gd_scope_begin(w->context) != GD_OK)
+                return GD_ERR_MEMORY;
+            ok = join(w, (int64_t)i, targets || r->n_inputs > 0);
+            (void)gd_scope_end(w->context);
+        }
         gd_tensor *g = w->grads[i];
-        if (!g || r->n_inputs == 0 || !r->wanted || !r->op->vjp || r->id < w->limits.first_id ||
-            is_among(w->limits.stops, w->limits.stop_count, r))
+        if (!ok || !g || r->n_inputs == 0 || !r->wanted || !r->op->vjp ||
+            r->id < w->limits.first_id || is_among(w->limits.stops, w->limits.stop_count, r))
             continue;
         if (gd_scope_begin(w->context) != GD_OK)
             return GD_ERR_MEMORY;
@@ -290,8 +492,9 @@ gd_status gd_grad_within(gd_tensor *const *outputs, gd_tensor *const *seeds, int
     return status;
 }
 
-/* leaf->grad += g; the first time, grad is made of zeros, outside of any trace. */
-static gd_status accumulate(gd_tensor *leaf, gd_tensor *g)
+/* leaf->grad += g, if any, and gathered rows; the first time, grad is made of zeros, outside of any
+ * trace. */
+static gd_status accumulate(gd_tensor *leaf, gd_tensor *g, const part *rows)
 {
     gd_context *context = leaf->context;
     if (!leaf->grad) {
@@ -301,8 +504,13 @@ static gd_status accumulate(gd_tensor *leaf, gd_tensor *g)
         if (!leaf->grad)
             return gd_error_code();
     }
-    gd_tensor *sum = gd_apply2(GD_OP_add, leaf->grad, g, NULL);
-    return gd_assign(leaf->grad, sum) ? GD_OK : gd_error_code();
+    gd_tensor *sum = leaf->grad;
+    if (g)
+        sum = context->trace ? gd_apply2(GD_OP_add, sum, g, NULL)
+                             : gd_apply_in_place(GD_OP_add, 2, (gd_tensor *[]){ sum, g }, NULL, 0);
+    for (; rows && sum; rows = rows->earlier)
+        sum = add_rows(sum, rows, !context->trace);
+    return sum == leaf->grad || gd_assign(leaf->grad, sum) ? GD_OK : gd_error_code();
 }
 
 static gd_status accumulate_all(walk *w)
@@ -311,7 +519,7 @@ static gd_status accumulate_all(walk *w)
     gd_status status = GD_OK;
     for (size_t i = 0; status == GD_OK && i < w->order.count; i++) {
         gd_tensor *leaf = w->order.nodes[i];
-        if (leaf->n_inputs || !w->grads[i])
+        if (leaf->n_inputs || !(w->grads[i] || w->parts[i]))
             continue;
         any = true;
         if (!leaf->storage)
@@ -320,7 +528,7 @@ static gd_status accumulate_all(walk *w)
                 "gd_backward: a traced input requires a gradient; use gd_grad for those");
         if (gd_scope_begin(w->context) != GD_OK)
             return GD_ERR_MEMORY;
-        status = accumulate(leaf, w->grads[i]);
+        status = accumulate(leaf, w->grads[i], w->parts[i]);
         (void)gd_scope_end(w->context);
     }
     if (status == GD_OK && !any)

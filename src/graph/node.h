@@ -153,10 +153,12 @@ static inline void *gd_node_data(const gd_tensor *t)
 gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *inputs,
                     const void *attr);
 
-/* The result of an elementwise op in the storage of inputs[target], which must have its shape and
- * dtype. Returns the tensor that stands for the new value: the target itself where no history is
- * recorded, else a node of its own, and the target may not be used any more. */
-gd_tensor *gd_apply_in_place(gd_op_id id, int n, gd_tensor *const *inputs, int target);
+/* The result of an elementwise op, or of a GD_OP_IN_PLACE op with target 0, in the storage of
+ * inputs[target], which must have its shape and dtype. Returns the tensor that stands for the new
+ * value: the target itself where no history is recorded, else a node of its own, and the target may
+ * not be used any more. */
+gd_tensor *gd_apply_in_place(gd_op_id id, int n, gd_tensor *const *inputs, const void *attr,
+                             int target);
 
 /* Copy value (of t's shape and dtype) into t's storage now. */
 gd_status gd_store(gd_tensor *t, gd_tensor *value);

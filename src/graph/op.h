@@ -24,6 +24,10 @@ enum {
     GD_OP_COMPILER_ONLY = 1 << 3, /* no builder; made by src/compile */
     GD_OP_SEVERAL = 1 << 4,       /* several results, shown by views of it: their gradients are not
                                      added up but linked to a list, gd_link_gradient */
+    GD_OP_IN_PLACE = 1 << 5, /* the result may be made in the memory of input 0, which it then is
+                                but for what the kernel writes */
+    GD_OP_PART = 1 << 6,     /* the result is elements of input 0 (slice, gather): the gradients of
+                                all its parts are put together at once, by the walk */
 };
 
 #define GD_OP_VARIADIC   (-1)

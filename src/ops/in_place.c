@@ -22,7 +22,7 @@ static gd_tensor *in_place(gd_op_id id, int n, gd_tensor **in, int target)
         if (!in[i])
             return NULL;
     }
-    return gd_apply_in_place(id, n, in, target);
+    return gd_apply_in_place(id, n, in, NULL, target);
 }
 
 bool gd_may_replace(const gd_tensor *t, const gd_tensor *other)

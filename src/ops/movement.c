@@ -304,7 +304,7 @@ static void format_slice(const void *attr, char *text, size_t size)
 const gd_op gd_op_slice = { .id = GD_OP_slice,
                             .name = "slice",
                             .arity = 1,
-                            .flags = GD_OP_VIEW,
+                            .flags = GD_OP_VIEW | GD_OP_PART,
                             .attr_size = sizeof(gd_slice_attr),
                             .infer = infer_slice,
                             .vjp = vjp_slice,

@@ -113,8 +113,8 @@ static gd_tensor *scaled(gd_tensor *t, double c)
 gd_tensor *gd_gelu_tanh(gd_tensor *x)
 {
     gd_tensor *cubic = gd_mul(scaled(gd_square(x), 0.044715), x), *pair[2] = { x, cubic };
-    gd_tensor *sum =
-        gd_may_replace(cubic, x) ? gd_apply_in_place(GD_OP_add, 2, pair, 1) : gd_add(x, cubic);
+    gd_tensor *sum = gd_may_replace(cubic, x) ? gd_apply_in_place(GD_OP_add, 2, pair, NULL, 1)
+                                              : gd_add(x, cubic);
     gd_tensor *inner = scaled(sum, 0.79788456080286535588);
     gd_tensor *tanh = gd_may_replace(inner, inner) ? gd_tanh_(inner) : gd_tanh(inner);
     return gd_mul(gd_mul_scalar(x, 0.5), gd_add_scalar(tanh, 1.0));

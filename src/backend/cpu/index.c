@@ -416,7 +416,7 @@ static void scatter_range(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* A copy of base, then one step along the axis after the other. */
+/* A copy of base, or base itself, then one step along the axis after the other. */
 static gd_status scatter_with(const gd_kernel_call *call, scatter_step_fn step_fn)
 {
     const gd_axis_attr *attr = call->attr;
@@ -428,8 +428,9 @@ static gd_status scatter_with(const gd_kernel_call *call, scatter_step_fn step_f
         return status;
     int64_t out_stride[GD_MAX_RANK];
     gd_strides_row_major(base->rank, base->shape, out_stride);
-    gd_copy_strided(call, call->out.data, out_stride, call->in[0].data, base->stride, base->rank,
-                    base->shape, gd_dtype_size(base->dtype));
+    if (call->out.data != call->in[0].data) /* else in place */
+        gd_copy_strided(call, call->out.data, out_stride, call->in[0].data, base->stride,
+                        base->rank, base->shape, gd_dtype_size(base->dtype));
 
     scatter_job job = { .index = call->in[1].data,
                         .source = call->in[2].data,

@@ -184,7 +184,7 @@ static gd_status scatter_add(const gd_kernel_call *call)
 {
     int axis = ((const gd_axis_attr *)call->attr)->axis;
     const gd_operand *index = &call->in[1], *source = &call->in[2], *out = &call->out;
-    gd_status status = copy(call);
+    gd_status status = call->out.data == call->in[0].data ? GD_OK : copy(call);
     for (gd_walk w = gd_walk_over(index->layout); w.more && status == GD_OK; gd_walk_next(&w)) {
         int64_t place[GD_MAX_RANK];
         status = look_up(&w, index, axis, out->layout->shape[axis], "gd_scatter_add", place);
@@ -208,7 +208,7 @@ static gd_status scatter(const gd_kernel_call *call)
 {
     int axis = ((const gd_axis_attr *)call->attr)->axis;
     const gd_operand *index = &call->in[1], *source = &call->in[2], *out = &call->out;
-    gd_status status = copy(call);
+    gd_status status = call->out.data == call->in[0].data ? GD_OK : copy(call);
     for (gd_walk w = gd_walk_over(index->layout); w.more && status == GD_OK; gd_walk_next(&w)) {
         int64_t place[GD_MAX_RANK];
         status = look_up(&w, index, axis, out->layout->shape[axis], "gd_scatter", place);
