@@ -319,11 +319,12 @@ static bool join_alone(walk *w, int64_t slot, const part *p)
     return sum;
 }
 
-/* Put the parts that wait at slot together with what was added up there; rows only if
- * `with_rows`. */
+/* Put the parts that wait at slot together with what was added up there. Where that is nothing,
+ * rows only if `with_rows`. */
 static bool join(walk *w, int64_t slot, bool with_rows)
 {
     bool ok = join_slices(w, slot);
+    with_rows = with_rows || w->grads[slot];
     part *p = w->parts[slot], *later = NULL;
     w->parts[slot] = NULL;
     for (part *next; p; p = next) {
@@ -492,7 +493,7 @@ gd_status gd_grad_within(gd_tensor *const *outputs, gd_tensor *const *seeds, int
     return status;
 }
 
-/* leaf->grad += g, if any, and gathered rows; the first time, grad is made of zeros, outside of any
+/* leaf->grad += g, or gathered rows; the first time, grad is made of zeros, outside of any
  * trace. */
 static gd_status accumulate(gd_tensor *leaf, gd_tensor *g, const part *rows)
 {
