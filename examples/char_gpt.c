@@ -1,6 +1,6 @@
 /* examples/char_gpt.c: a GPT learns to write like a text, character by character.
  *
- *     make char_gpt ARGS="input.txt"             a small one: about 3 minutes on two cores
+ *     make char_gpt ARGS="input.txt"             a small one: two and a half minutes on two cores
  *     make char_gpt ARGS="input.txt --full"      6 layers, 6 heads, 384 wide, context 256
  *
  * It is built as GPTs are today, with rotary positions, RMSNorm and SwiGLU; "--gpt2" builds it as
