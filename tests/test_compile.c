@@ -175,11 +175,11 @@ static void every_pass_may_be_switched_off(void **state)
     (void)state;
     outcome eager = run_training(GD_MODE_EAGER, 2, NULL);
     const char *names[] = { "-cse",     "-dead",     "-fold",     "-epilogue", "-fuse",
-                            "-forward", "-schedule", "-simplify", "-sink" };
-    char list[80];
-    for (unsigned mask = 0; mask < 512; mask++) {
+                            "-forward", "-schedule", "-simplify", "-sink",     "-recompute" };
+    char list[96];
+    for (unsigned mask = 0; mask < 1024; mask++) {
         list[0] = '\0';
-        for (int i = 0; i < 9; i++)
+        for (int i = 0; i < 10; i++)
             if (mask & (1u << i)) {
                 if (list[0])
                     strcat(list, ",");

@@ -423,14 +423,13 @@ static long setting(const char *name, long otherwise)
 static void random_programs_agree(void **state)
 {
     (void)state;
-    static const char *const selections[] = {
-        "",          "-fuse", "-cse,-dead", "-forward", "-epilogue,-fold", "-fuse,-forward,-cse",
-        "-simplify", "-sink"
-    };
+    static const char *const selections[] = { "",          "-fuse",           "-cse,-dead",
+                                              "-forward",  "-epilogue,-fold", "-fuse,-forward,-cse",
+                                              "-simplify", "-sink",           "-recompute" };
     long cases = setting("GRADUS_FUZZ_CASES", 400), first = setting("GRADUS_FUZZ_SEED", 1);
     for (long i = 0; i < cases; i++) {
         program p = { .seed = (uint64_t)(first + i), .steps = 2 + (int)(i % MOST_STEPS) };
-        const char *passes = i % 2 ? selections[i / 2 % 8] : "";
+        const char *passes = i % 2 ? selections[i / 2 % 9] : "";
         int threads = i % 5 == 4 ? 2 : 1;
         if (agrees(p, threads, passes))
             continue;

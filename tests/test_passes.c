@@ -436,6 +436,51 @@ static void sink_keeps_reads_and_writes_in_order(void **state)
     check("sink", needs_it_at_once, -1);
 }
 
+/* ---- recompute ---- */
+
+/* The gradient of GELU reads tanh, and x / 2, 1 + tanh and 0.04 x^2, which are made of it and x. */
+static gd_tensor *activates(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_set_requires_grad(t->state, true);
+    gd_tensor *x = gd_softmax(gd_mul(t->state, in[0]), 0), *dx;
+    gd_tensor *y = gd_matmul(gd_gelu_tanh(x), in[1]), *loss = total(gd_square(y));
+    return gd_grad(&loss, NULL, 1, &x, &dx, 1) == GD_OK ? gd_softmax(dx, 0) : NULL;
+}
+
+/* What else reads a product, or lacks what it is made of, keeps it. */
+static gd_tensor *is_needed_whole(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_tensor *x = gd_softmax(in[0], 0), *product = gd_mul(x, t->other), *other = gd_neg(x);
+    gd_tensor *y = gd_softmax(gd_exp(gd_add(product, other)), 1);
+    return gd_add(gd_add(gd_mul(y, product), gd_softmax(product, 0)), gd_mul(y, gd_abs(other)));
+}
+
+/* Its reader has more rows. */
+static gd_tensor *is_read_by_more_rows(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_tensor *x = gd_softmax(gd_slice(in[0], 0, 0, 1, 1), 1), *twice = gd_mul_scalar(x, 2.0);
+    gd_tensor *y = gd_softmax(gd_exp(twice), 1);
+    return gd_add(gd_mul(gd_add(twice, in[0]), x), y);
+}
+
+static void recompute_keeps_what_is_dear_alone(void **state)
+{
+    (void)state;
+    check("recompute", activates, 3);
+    assert_int_equal(with.kernels, without.kernels);
+    assert_true(with.arena_bytes < without.arena_bytes);
+}
+
+static void recompute_keeps_what_is_needed(void **state)
+{
+    (void)state;
+    check("recompute", is_needed_whole, 0);
+    check("recompute", is_read_by_more_rows, 0);
+}
+
 /* ---- epilogue ---- */
 
 static gd_tensor *dense(void *user, gd_tensor *const *in)
@@ -550,6 +595,8 @@ int main(void)
         cmocka_unit_test(sink_keeps_reads_and_writes_in_order),
         cmocka_unit_test(epilogue_finishes_products_in_one_kernel),
         cmocka_unit_test(epilogue_leaves_what_others_read),
+        cmocka_unit_test(recompute_keeps_what_is_dear_alone),
+        cmocka_unit_test(recompute_keeps_what_is_needed),
         cmocka_unit_test(schedule_ends_gradients_early),
         cmocka_unit_test(schedule_keeps_reads_and_writes_in_order),
     };

@@ -14,11 +14,12 @@ static const struct {
     { "cse", gd_pass_cse },           /* merge equal ops */
     { "dead", gd_pass_dead },         /* remove what nobody reads */
     { "fold", gd_pass_fold }, /* find what never changes: computed once, when the plan is made */
-    { "epilogue", gd_pass_epilogue },           /* matmul + bias + ReLU: one kernel */
-    { "sink", gd_pass_sink },                   /* assignments out of the way of groups */
-    { "fuse", gd_pass_fuse },                   /* elementwise groups: one kernel */
-    { "forward", gd_pass_forward },             /* make an assigned value in its target */
-    { "schedule", gd_pass_schedule },           /* updates as soon as their gradients are there */
+    { "epilogue", gd_pass_epilogue },   /* matmul + bias + ReLU: one kernel */
+    { "sink", gd_pass_sink },           /* assignments out of the way of groups */
+    { "fuse", gd_pass_fuse },           /* elementwise groups: one kernel */
+    { "recompute", gd_pass_recompute }, /* what a later group makes cheaply is not kept for it */
+    { "forward", gd_pass_forward },     /* make an assigned value in its target */
+    { "schedule", gd_pass_schedule },   /* updates as soon as their gradients are there */
     { "rematerialise", gd_pass_rematerialise }, /* compute again, to stay within .memory_limit */
 };
 

@@ -6,7 +6,7 @@
 #include "compile/ir.h"
 
 /* Run all that are on. `dump` counts what each did, for gd_plan_format; may be NULL. */
-#define GD_PASS_COUNT 10
+#define GD_PASS_COUNT 11
 typedef struct gd_pass_report {
     const char *name[GD_PASS_COUNT];
     int changes[GD_PASS_COUNT]; /* values removed, merged or rewritten; -1: switched off */
@@ -21,6 +21,7 @@ gd_status gd_pass_fold(gd_ir *ir, int *changes);
 gd_status gd_pass_epilogue(gd_ir *ir, int *changes);
 gd_status gd_pass_sink(gd_ir *ir, int *changes);
 gd_status gd_pass_fuse(gd_ir *ir, int *changes);
+gd_status gd_pass_recompute(gd_ir *ir, int *changes);
 gd_status gd_pass_forward(gd_ir *ir, int *changes);
 gd_status gd_pass_schedule(gd_ir *ir, int *changes);
 gd_status gd_pass_rematerialise(gd_ir *ir, int *changes);

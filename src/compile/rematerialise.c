@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "compile/group.h"
 #include "compile/memory.h"
 
 enum { MOST_OPS = 24 /* computed again for one value */ };
@@ -52,47 +53,18 @@ typedef struct choice {
 
 /* ---- what it takes to make a value ---- */
 
-static bool is_elementwise(const gd_fused_attr *a)
+/* The instructions of a group that its instruction `target` needs, as a group of one result. */
+static bool cut_slice(const gd_ir *ir, const gd_ir_value *group, int target, recipe *r)
 {
-    if (a->row_axes > 0)
+    gd_group_draft draft;
+    if (!gd_group_open(ir, group, &draft))
         return false;
-    for (int i = 0; i < a->n_instructions; i++)
-        if (!(gd_op_row((gd_op_id)a->instruction[i].op)->flags & GD_OP_ELEMENTWISE) &&
-            a->instruction[i].op != GD_OP_cast)
-            return false;
-    return true;
-}
-
-/* The instructions of a group that its value `target` needs, as a group of one result. */
-static void cut_slice(const gd_ir_value *group, int target, recipe *r)
-{
-    const gd_fused_attr *a = group->attr;
-    bool needed[GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_INSTRUCTIONS] = { false };
-    int16_t number[GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_INSTRUCTIONS];
-    needed[a->n_inputs + target] = true;
-    for (int i = target; i >= 0; i--)
-        for (int k = 0;
-             needed[a->n_inputs + i] && k < gd_op_row((gd_op_id)a->instruction[i].op)->arity; k++)
-            needed[a->instruction[i].from[k]] = true;
-    memset(&r->slice, 0, sizeof r->slice);
-    r->n = 0;
-    for (int i = 0; i < a->n_inputs; i++)
-        if (needed[i]) {
-            number[i] = (int16_t)r->n;
-            r->in[r->n++] = group->in[i];
-        }
-    r->slice.n_inputs = r->n;
-    for (int i = 0; i <= target; i++) {
-        if (!needed[a->n_inputs + i])
-            continue;
-        int to = r->slice.n_instructions++;
-        number[a->n_inputs + i] = (int16_t)(r->n + to);
-        r->slice.instruction[to] = a->instruction[i];
-        for (int k = 0; k < gd_op_row((gd_op_id)a->instruction[i].op)->arity; k++)
-            r->slice.instruction[to].from[k] = number[a->instruction[i].from[k]];
-    }
+    memset(draft.is_result, 0, sizeof draft.is_result);
+    draft.is_result[target] = true;
+    draft.n_instructions = target + 1;
     r->op = gd_op_row(GD_OP_fused);
     r->attr = &r->slice;
+    return gd_group_close(&draft, &r->slice, r->in, &r->n);
 }
 
 /* Ops that may be made again, and their work for one element of the result beside moving bytes; -1:
@@ -143,13 +115,11 @@ static bool find_recipe(const gd_ir *ir, int32_t i, recipe *r)
     const gd_ir_value *group = gd_ir_is_part(v) ? &ir->values[v->in[0]] : v;
     if (group->op->id == GD_OP_fused && ((const gd_fused_attr *)group->attr)->n_more > 0) {
         const gd_fused_attr *a = group->attr;
-        if (!is_elementwise(a) || !gd_layout_same_shape(&group->layout, &v->layout))
-            return false;
-        cut_slice(group,
-                  v == group ? a->n_instructions - 1
-                             : a->more[((const gd_part_attr *)v->attr)->index],
-                  r);
-        return true;
+        return gd_layout_same_shape(&group->layout, &v->layout) &&
+               cut_slice(ir, group,
+                         v == group ? a->n_instructions - 1
+                                    : a->more[((const gd_part_attr *)v->attr)->index],
+                         r);
     }
     r->op = v->op;
     r->attr = v->attr;

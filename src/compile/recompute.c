@@ -1,0 +1,232 @@
+/* compile/recompute.c: a group keeps for later groups only what they cannot have cheaply. The
+ * gradient of GELU, say, reads tanh, 1 + tanh, x / 2 and x^2: one pass over memory for each, to
+ * write it and to read it. Where a few additions and multiplications make such a further result of
+ * values that all its readers read anyway, those groups make it again, in registers, and the first
+ * one keeps it no longer. (Deciding what a gradient computes again is what functorch's min-cut
+ * partitioner is for; this is its case without a cost.)
+ *
+ * May put again only ops that take no longer than to load their result (is_cheap), on the same
+ * operands: the same bits. May not make anything live longer: what is read must be an operand
+ * of the reader, or constant. Start at gd_pass_recompute. */
+#include "compile/passes.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "compile/group.h"
+
+/* A group with further results. */
+typedef struct maker {
+    gd_ir *ir;
+    gd_group_draft draft;
+    int32_t
+        value[GD_DRAFT_MOST]; /* that shows what an instruction makes; NONE: no longer, or none */
+} maker;
+
+/* A later group that reads one of them. */
+typedef struct reader {
+    gd_group_draft draft;
+    gd_fused_instruction again[GD_FUSED_MAX_INSTRUCTIONS]; /* to go before its own */
+    int n_again;
+    int16_t number[GD_FUSED_MAX_INPUTS + GD_DRAFT_MOST]; /* here, of the maker's operands */
+} reader;
+
+/* Instructions to go before a reader's own are numbered from AGAIN on until they do. */
+enum { NONE = -1, AGAIN = GD_FUSED_MAX_INPUTS + GD_DRAFT_MOST };
+
+static bool is_cheap(int op)
+{
+    switch (op) {
+    case GD_OP_add:
+    case GD_OP_sub:
+    case GD_OP_mul:
+    case GD_OP_neg:
+    case GD_OP_abs:
+    case GD_OP_square:
+    case GD_OP_maximum:
+    case GD_OP_minimum:
+    case GD_OP_relu:
+    case GD_OP_relu_grad:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The number of value `v` as an operand of the reader; a constant becomes one. */
+static int16_t operand(const gd_ir *ir, reader *r, int32_t v)
+{
+    for (int i = 0; i < r->draft.n_inputs; i++)
+        if (r->draft.in[i] == v)
+            return (int16_t)i;
+    if (!ir->values[v].is_constant || r->draft.n_inputs == GD_FUSED_MAX_INPUTS)
+        return NONE;
+    r->draft.in[r->draft.n_inputs] = v;
+    return (int16_t)r->draft.n_inputs++;
+}
+
+/* Let the reader have what the maker numbers `of`: its number there. */
+static int16_t bring(const maker *m, reader *r, int of)
+{
+    int i = of - GD_FUSED_MAX_INPUTS;
+    int32_t value = i < 0 ? m->draft.in[of] : m->value[i];
+    if (r->number[of] == NONE && value != NONE)
+        r->number[of] = operand(m->ir, r, value);
+    if (r->number[of] != NONE || i < 0 || !is_cheap(m->draft.instruction[i].op))
+        return r->number[of];
+    gd_fused_instruction again = m->draft.instruction[i];
+    for (int k = 0; k < gd_op_row((gd_op_id)again.op)->arity; k++) {
+        again.from[k] = bring(m, r, again.from[k]);
+        if (again.from[k] == NONE)
+            return NONE;
+    }
+    if (r->n_again == GD_FUSED_MAX_INSTRUCTIONS)
+        return NONE;
+    r->again[r->n_again] = again;
+    return r->number[of] = (int16_t)(AGAIN + r->n_again++);
+}
+
+/* Put them before the reader's own instructions, which read `by` instead of input `replaced`. */
+static void put_before(reader *r, int replaced, int by)
+{
+    gd_group_draft *d = &r->draft;
+    memmove(d->instruction + r->n_again, d->instruction,
+            sizeof *d->instruction * (size_t)d->n_instructions);
+    memmove(d->is_result + r->n_again, d->is_result, sizeof(bool) * (size_t)d->n_instructions);
+    memcpy(d->instruction, r->again, sizeof *r->again * (size_t)r->n_again);
+    memset(d->is_result, 0, sizeof(bool) * (size_t)r->n_again);
+    d->n_instructions += r->n_again;
+    for (int i = 0; i < d->n_instructions; i++)
+        for (int k = 0; k < gd_op_row((gd_op_id)d->instruction[i].op)->arity; k++) {
+            int from = d->instruction[i].from[k] == replaced ? by : d->instruction[i].from[k];
+            if (from >= AGAIN)
+                from -= AGAIN - GD_FUSED_MAX_INPUTS;
+            else if (from >= GD_FUSED_MAX_INPUTS)
+                from += r->n_again;
+            d->instruction[i].from[k] = (int16_t)from;
+        }
+}
+
+static gd_status write_group(gd_ir *ir, int32_t value, const gd_fused_attr *attr, const int32_t *in,
+                             int n)
+{
+    gd_fused_attr *own_attr = gd_arena_push(&ir->memory, sizeof *attr, 8);
+    int32_t *own_in = gd_arena_push(&ir->memory, sizeof(int32_t) * (size_t)n, sizeof(int32_t));
+    if (!own_attr || !own_in)
+        return GD_ERR_MEMORY;
+    *own_attr = *attr;
+    memcpy(own_in, in, sizeof(int32_t) * (size_t)n);
+    gd_ir_value *v = &ir->values[value];
+    v->op = gd_op_row(GD_OP_fused);
+    v->attr = own_attr;
+    v->in = own_in;
+    v->n = n;
+    return GD_OK;
+}
+
+/* Whether op `user` can make instruction i's `value` itself; written only if `commit`. */
+static gd_status make_again(const maker *m, int i, int32_t value, int32_t user, bool commit,
+                            bool *can)
+{
+    reader r = { .n_again = 0 };
+    gd_fused_attr attr;
+    int32_t in[GD_FUSED_MAX_INPUTS];
+    int n;
+    *can = false;
+    const gd_ir_value *values = m->ir->values;
+    if (!gd_group_open(m->ir, &values[user], &r.draft) ||
+        !gd_layout_same_shape(&values[value].layout, &values[user].layout))
+        return GD_OK;
+    for (size_t k = 0; k < sizeof r.number / sizeof *r.number; k++)
+        r.number[k] = NONE;
+    int by = bring(m, &r, GD_FUSED_MAX_INPUTS + i);
+    if (by == NONE)
+        return GD_OK;
+    put_before(&r, operand(m->ir, &r, value), by);
+    *can = gd_group_close(&r.draft, &attr, in, &n);
+    return *can && commit ? write_group(m->ir, user, &attr, in, n) : GD_OK;
+}
+
+/* Give up further result `value`, of instruction i, if all its readers can do without. */
+static gd_status give_up(maker *m, int i, const gd_ir_users *users, bool *given_up)
+{
+    int32_t value = m->value[i], begin = users->first[value], end = users->first[value + 1];
+    bool can = !m->ir->values[value].is_output && begin < end;
+    gd_status status = GD_OK;
+    m->value[i] = NONE;
+    for (int commit = 0; commit < 2; commit++)
+        for (int32_t u = begin; u < end && can && status == GD_OK; u++)
+            if (u == begin || users->op[u] != users->op[u - 1])
+                status = make_again(m, i, value, users->op[u], commit, &can);
+    *given_up = can;
+    if (can)
+        m->ir->values[value].kind = GD_IR_DEAD;
+    else
+        m->value[i] = value;
+    return status;
+}
+
+/* The group without the results given up; the others are counted anew. */
+static gd_status write_maker(maker *m, int32_t group)
+{
+    gd_fused_attr attr;
+    int32_t in[GD_FUSED_MAX_INPUTS];
+    int n, index = 0;
+    for (int i = 0; i < m->draft.n_instructions; i++) {
+        m->draft.is_result[i] = m->value[i] != NONE;
+        if (m->value[i] == NONE || m->value[i] == group)
+            continue;
+        gd_ir_value *part = &m->ir->values[m->value[i]];
+        gd_part_attr *own = gd_arena_push(&m->ir->memory, sizeof *own, 8);
+        if (!own)
+            return GD_ERR_MEMORY;
+        *own = *(const gd_part_attr *)part->attr;
+        own->index = index++;
+        part->attr = own;
+    }
+    bool fits = gd_group_close(&m->draft, &attr, in, &n);
+    return fits ? write_group(m->ir, group, &attr, in, n) : GD_OK; /* it is smaller than it was */
+}
+
+static gd_status shorten(gd_ir *ir, int32_t group, const gd_ir_users *users, int *changes)
+{
+    maker m = { .ir = ir };
+    const gd_ir_value *v = &ir->values[group];
+    if (v->kind != GD_IR_OP || v->op->id != GD_OP_fused || !gd_group_open(ir, v, &m.draft))
+        return GD_OK;
+    const gd_fused_attr *attr = v->attr;
+    for (int i = 0; i < GD_DRAFT_MOST; i++)
+        m.value[i] = NONE;
+    m.value[attr->n_instructions - 1] = group;
+    for (int i = 0; i < attr->n_more; i++)
+        m.value[attr->more[i]] = group + 1 + i;
+    gd_status status = GD_OK;
+    int given_up = 0;
+    for (int i = 0; i < attr->n_more && status == GD_OK; i++) {
+        bool is_given_up;
+        status = give_up(&m, attr->more[i], users, &is_given_up);
+        given_up += is_given_up;
+    }
+    *changes += given_up;
+    return status == GD_OK && given_up > 0 ? write_maker(&m, group) : status;
+}
+
+gd_status gd_pass_recompute(gd_ir *ir, int *changes)
+{
+    gd_ir_users users;
+    int32_t *order = gd_alloc(sizeof(int32_t) * (ir->count + 1));
+    gd_status status = order ? gd_ir_users_make(&users, ir) : GD_ERR_MEMORY;
+    if (status == GD_OK) {
+        size_t n = 0;
+        for (int32_t i = 0; i < (int32_t)ir->count && status == GD_OK; i++)
+            status = shorten(ir, i, &users, changes);
+        for (int32_t i = 0; i < (int32_t)ir->count; i++)
+            if (ir->values[i].kind != GD_IR_DEAD)
+                order[n++] = i;
+        if (status == GD_OK && n < ir->count)
+            status = gd_ir_reorder(ir, order, n);
+        gd_ir_users_free(&users);
+    }
+    gd_free(order);
+    return status;
+}
