@@ -59,6 +59,13 @@ const char *gd_export_type(gd_dtype dtype)
     return types[dtype].type;
 }
 
+gd_status gd_export_check_type(gd_dtype dtype)
+{
+    return types[dtype].type ? GD_OK
+                             : gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C type for %s",
+                                       gd_dtype_name(dtype));
+}
+
 const char *gd_export_suffix(gd_dtype dtype)
 {
     return types[dtype].suffix;
@@ -283,9 +290,9 @@ static gd_status check_types(const gd_export *e)
 {
     const gd_ir *ir = &e->plan->ir;
     for (size_t i = 0; i < ir->count; i++)
-        if (ir->values[i].kind != GD_IR_DEAD && !gd_export_type(ir->values[i].layout.dtype))
-            return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C type for %s",
-                           gd_dtype_name(ir->values[i].layout.dtype));
+        if (ir->values[i].kind != GD_IR_DEAD &&
+            gd_export_check_type(ir->values[i].layout.dtype) != GD_OK)
+            return gd_error_code();
     for (size_t i = 0; i < ir->output_count; i++)
         if (!gd_layout_is_contiguous(&ir->values[ir->outputs[i]].layout))
             return gd_fail(GD_ERR_UNSUPPORTED,

@@ -32,6 +32,7 @@ typedef struct gd_export {
 /* How C calls a dtype: "float", its letters in function names "f32"; NULL: none (half precision).
  */
 const char *gd_export_type(gd_dtype dtype);
+gd_status gd_export_check_type(gd_dtype dtype); /* GD_ERR_UNSUPPORTED: C has none */
 const char *gd_export_suffix(gd_dtype dtype);
 /* The type memory is read through: one that may alias others. */
 const char *gd_export_alias(gd_dtype dtype);
@@ -96,10 +97,11 @@ gd_status gd_export_sort(gd_export *e, const gd_step *step);
 gd_status gd_export_search(gd_export *e, const gd_step *step);
 gd_status gd_export_random(gd_export *e, const gd_step *step);
 gd_status gd_export_dropout(gd_export *e, const gd_step *step);
-/* export_sequence.c: normalisation of rows, attention, recurrent networks. */
+/* export_sequence.c: normalisation of rows, attention, recurrent networks, CTC. */
 gd_status gd_export_norm(gd_export *e, const gd_step *step);
 gd_status gd_export_attention(gd_export *e, const gd_step *step);
 gd_status gd_export_recurrent(gd_export *e, const gd_step *step);
+gd_status gd_export_ctc(gd_export *e, const gd_step *step);
 /* export_spatial.c: convolution, pooling, and their gradients. */
 gd_status gd_export_convolution(gd_export *e, const gd_step *step);
 gd_status gd_export_pooling(gd_export *e, const gd_step *step);

@@ -1,7 +1,7 @@
 /* compile/export_sequence.c: what sequence models compute as C statements: normalisation of rows,
- * attention, recurrent networks. A constant says the shape, and a function of export_kernels.txt is
- * called, which follows the CPU back end's order. Start at the three functions that are not
- * static. */
+ * attention, recurrent networks, CTC. A constant says the shape, and a function of
+ * export_kernels.txt is called, which follows the CPU back end's order. Start at the functions that
+ * are not static. */
 #include "compile/export.h"
 
 #include <math.h>
@@ -212,5 +212,24 @@ gd_status gd_export_recurrent(gd_export *e, const gd_step *step)
         gd_buffer_add(&e->body, "        recurrent(&shape, x0, x1, x2, x3, %s, %s, ", c0_name,
                       lengths_name);
     gd_buffer_add(&e->body, "scratch, r0);\n");
+    return GD_OK;
+}
+
+/* ---- ctc_alpha, ctc_alpha_grad ---- */
+
+gd_status gd_export_ctc(gd_export *e, const gd_step *step)
+{
+    const gd_ir_value *value = &e->plan->ir.values[step->value];
+    const gd_layout *table = layout_of(e, value->in[0]);
+    const bool is_gradient = value->op->id == GD_OP_ctc_alpha_grad;
+    gd_export_pointers(e, step);
+    gd_buffer_add(&e->body, "        static const ctc_shape shape = { %lld, %lld, %lld",
+                  (long long)table->shape[0], (long long)table->shape[1],
+                  (long long)table->shape[2]);
+    add_sizes(e, 3, table->stride);
+    add_sizes(e, 2, layout_of(e, value->in[1])->stride);
+    add_sizes(e, 3, is_gradient ? layout_of(e, value->in[2])->stride : value->layout.stride);
+    gd_buffer_add(&e->body, " };\n        %s_%s(&shape, x0, x1, %sr0);\n", value->op->name,
+                  gd_export_suffix(table->dtype), is_gradient ? "x2, " : "");
     return GD_OK;
 }

@@ -12,11 +12,22 @@
 
 /* The functions that formulas call by other names than gd_<word>_<dtype>. */
 static const char *const words[][2] = {
-    { "SELECT", "select" },       { "MAX", "maximum" },         { "MIN", "minimum" },
-    { "ABS", "absolute" },        { "SIGN", "sign" },           { "RELU", "relu" },
-    { "FLOOR_DIV", "floor_div" }, { "FLOOR_MOD", "floor_mod" }, { "FMA", "fused_multiply_add" },
-    { "SQRT", "square_root" },    { "FLOOR", "round_down" },    { "CEIL", "round_up" },
-    { "RINT", "round_even" },     { "TRUNC", "round_to_zero" }, { "LGAMMA", "special_lgamma" },
+    { "SELECT", "select" },
+    { "MAX", "maximum" },
+    { "MIN", "minimum" },
+    { "ABS", "absolute" },
+    { "SIGN", "sign" },
+    { "RELU", "relu" },
+    { "FLOOR_DIV", "floor_div" },
+    { "FLOOR_MOD", "floor_mod" },
+    { "FMA", "fused_multiply_add" },
+    { "SQRT", "square_root" },
+    { "FLOOR", "round_down" },
+    { "CEIL", "round_up" },
+    { "RINT", "round_even" },
+    { "TRUNC", "round_to_zero" },
+    { "LGAMMA", "special_lgamma" },
+    { "POLYGAMMA", "special_polygamma" },
 };
 
 static void add_word(gd_text_buffer *out, const char *word, size_t length, const char *suffix)
@@ -148,6 +159,9 @@ static gd_status export_group(gd_export *e, const gd_step *step, const gd_fused_
 static gd_status export_fused(gd_export *e, const gd_step *step)
 {
     const gd_fused_attr *group = step->call.attr;
+    for (int i = 0; i < group->n_instructions; i++)
+        if (gd_export_check_type((gd_dtype)group->instruction[i].dtype) != GD_OK)
+            return gd_error_code();
     return group->row_axes > 0 ? gd_export_rows(e, step) : export_group(e, step, group);
 }
 
@@ -323,6 +337,8 @@ static const gd_export_writer writers[GD_OP_COUNT] = {
     [GD_OP_log_softmax] = export_softmax,
     [GD_OP_cross_entropy] = export_loss,
     [GD_OP_cross_entropy_grad] = export_loss,
+    [GD_OP_ctc_alpha] = gd_export_ctc,
+    [GD_OP_ctc_alpha_grad] = gd_export_ctc,
     [GD_OP_full] = gd_export_full,
     [GD_OP_convolution] = gd_export_convolution,
     [GD_OP_convolution_grad_input] = gd_export_convolution,
