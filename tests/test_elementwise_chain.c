@@ -86,7 +86,7 @@ static void compare(gd_context *gd, gd_shape shape, chain_case c)
 
 static void chains_give_the_bits_of_single_ops(void **state)
 {
-    const gd_shape shapes[] = { GD_SHAPE(63),    GD_SHAPE(64),      GD_SHAPE(65),
+    const gd_shape shapes[] = { GD_SHAPE(127),   GD_SHAPE(128),     GD_SHAPE(129),
                                 GD_SHAPE(20000), GD_SHAPE(29, 131), GD_SHAPE(3, 5, 64) };
     for (int s = 0; s < (int)(sizeof shapes / sizeof *shapes); s++)
         for (int op = 0; op < OPS; op++)

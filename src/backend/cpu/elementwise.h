@@ -53,7 +53,7 @@ enum {
     GD_EW_CHAIN_DIV = GD_EW_CHAIN_MUL + 2,
     GD_EW_CHAIN_RELU_GRAD = GD_EW_CHAIN_DIV + 2,
     GD_EW_CHAIN_COUNT = GD_EW_CHAIN_RELU_GRAD + 2,
-    GD_EW_CHAIN_BLOCK = 64, /* elements that the register holds */
+    GD_EW_CHAIN_BLOCK = 128, /* elements that the register holds */
 };
 
 typedef struct gd_ew_link {

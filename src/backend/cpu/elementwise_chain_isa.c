@@ -4,21 +4,34 @@
  * vectors it was passed and jumps to the next (threaded code: Bell, 1973). Compilers make that jump
  * of a call in tail position where they optimise; where not, it is a call.
  *
- * f32 on AVX2 alone, whose vectors are as fast as those of AVX-512 where these are executed in two
- * halves. Start at gd_ew_chain. */
+ * f32 on AVX2 and AVX-512. Start at gd_ew_chain. */
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/isa.h"
 
-#if defined(GD_ISA_AVX2_BUILD)
+#if defined(GD_ISA_AVX2_BUILD) || defined(GD_ISA_AVX512_BUILD)
 #include <immintrin.h>
 
+#if defined(GD_ISA_AVX512_BUILD)
+typedef __m512 vector;
+enum { LANES = 16 };
+#define V(name) _mm512_##name
+#define KEEP_WHERE_POSITIVE(x, y) \
+    _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_GT_OQ), x)
+#else
+typedef __m256 vector;
+enum { LANES = 8 };
+#define V(name) _mm256_##name
+#define KEEP_WHERE_POSITIVE(x, y) \
+    _mm256_and_ps(x, _mm256_cmp_ps(y, _mm256_setzero_ps(), _CMP_GT_OQ))
+#endif
+
 #define LINK                                                                                       \
-    const gd_ew_link *link, char *const *slot, int64_t at, __m256 a, __m256 b, __m256 c, __m256 d, \
-        __m256 e, __m256 f, __m256 g, __m256 h
+    const gd_ew_link *link, char *const *slot, int64_t at, vector a, vector b, vector c, vector d, \
+        vector e, vector f, vector g, vector h
 typedef void handler(LINK);
 static handler *const handlers[GD_EW_CHAIN_COUNT];
 
-#define EACH(DO) DO(a, 0) DO(b, 8) DO(c, 16) DO(d, 24) DO(e, 32) DO(f, 40) DO(g, 48) DO(h, 56)
+#define EACH(DO) DO(a, 0) DO(b, 1) DO(c, 2) DO(d, 3) DO(e, 4) DO(f, 5) DO(g, 6) DO(h, 7)
 #define HANDLER(name, DO)                                                      \
     static void name(LINK)                                                     \
     {                                                                          \
@@ -31,29 +44,28 @@ static handler *const handlers[GD_EW_CHAIN_COUNT];
 
 /* x op y for x in the registers, and for y there. Which is first matters where both are NaN, and
  * compilers take sums and products to commute. */
-static inline __m256 sum(__m256 x, __m256 y)
+static inline vector sum(vector x, vector y)
 {
-    __asm__("vaddps %2, %1, %0" : "=x"(x) : "x"(x), "xm"(y));
+    __asm__("vaddps %2, %1, %0" : "=v"(x) : "v"(x), "vm"(y));
     return x;
 }
 
-static inline __m256 product(__m256 x, __m256 y)
+static inline vector product(vector x, vector y)
 {
-    __asm__("vmulps %2, %1, %0" : "=x"(x) : "x"(x), "xm"(y));
+    __asm__("vmulps %2, %1, %0" : "=v"(x) : "v"(x), "vm"(y));
     return x;
 }
 
-#define X_SUM(v, i)        v = sum(v, _mm256_loadu_ps(p + i));
-#define Y_SUM(v, i)        v = sum(_mm256_loadu_ps(p + i), v);
-#define X_PRODUCT(v, i)    v = product(v, _mm256_loadu_ps(p + i));
-#define Y_PRODUCT(v, i)    v = product(_mm256_loadu_ps(p + i), v);
-#define X_DIFFERENCE(v, i) v = _mm256_sub_ps(v, _mm256_loadu_ps(p + i));
-#define Y_DIFFERENCE(v, i) v = _mm256_sub_ps(_mm256_loadu_ps(p + i), v);
-#define X_QUOTIENT(v, i)   v = _mm256_div_ps(v, _mm256_loadu_ps(p + i));
-#define Y_QUOTIENT(v, i)   v = _mm256_div_ps(_mm256_loadu_ps(p + i), v);
-#define POSITIVE(y)        _mm256_cmp_ps(y, _mm256_setzero_ps(), _CMP_GT_OQ)
-#define X_GATED(v, i)      v = _mm256_and_ps(v, POSITIVE(_mm256_loadu_ps(p + i)));
-#define Y_GATED(v, i)      v = _mm256_and_ps(_mm256_loadu_ps(p + i), POSITIVE(v));
+#define X_SUM(v, i)        v = sum(v, V(loadu_ps)(p + i * LANES));
+#define Y_SUM(v, i)        v = sum(V(loadu_ps)(p + i * LANES), v);
+#define X_PRODUCT(v, i)    v = product(v, V(loadu_ps)(p + i * LANES));
+#define Y_PRODUCT(v, i)    v = product(V(loadu_ps)(p + i * LANES), v);
+#define X_DIFFERENCE(v, i) v = V(sub_ps)(v, V(loadu_ps)(p + i * LANES));
+#define Y_DIFFERENCE(v, i) v = V(sub_ps)(V(loadu_ps)(p + i * LANES), v);
+#define X_QUOTIENT(v, i)   v = V(div_ps)(v, V(loadu_ps)(p + i * LANES));
+#define Y_QUOTIENT(v, i)   v = V(div_ps)(V(loadu_ps)(p + i * LANES), v);
+#define X_GATED(v, i)      v = KEEP_WHERE_POSITIVE(v, V(loadu_ps)(p + i * LANES));
+#define Y_GATED(v, i)      v = KEEP_WHERE_POSITIVE(V(loadu_ps)(p + i * LANES), v);
 HANDLER(x_sum, X_SUM)
 HANDLER(y_sum, Y_SUM)
 HANDLER(x_difference, X_DIFFERENCE)
@@ -65,14 +77,14 @@ HANDLER(y_quotient, Y_QUOTIENT)
 HANDLER(x_gated, X_GATED)
 HANDLER(y_gated, Y_GATED)
 
-#define LOAD(v, i)       v = _mm256_loadu_ps(p + i);
-#define STORE(v, i)      _mm256_storeu_ps(p + i, v);
-#define NEG(v, i)        v = _mm256_xor_ps(v, _mm256_set1_ps(-0.0F));
-#define ABS(v, i)        v = _mm256_andnot_ps(_mm256_set1_ps(-0.0F), v);
-#define SQUARE(v, i)     v = _mm256_mul_ps(v, v);
-#define SQRT(v, i)       v = _mm256_sqrt_ps(v);
-#define RELU(v, i)       v = _mm256_max_ps(_mm256_setzero_ps(), v); /* the second where unordered */
-#define RECIPROCAL(v, i) v = _mm256_div_ps(_mm256_set1_ps(1), v);
+#define LOAD(v, i)       v = V(loadu_ps)(p + i * LANES);
+#define STORE(v, i)      V(storeu_ps)(p + i * LANES, v);
+#define NEG(v, i)        v = V(xor_ps)(v, V(set1_ps)(-0.0F));
+#define ABS(v, i)        v = V(andnot_ps)(V(set1_ps)(-0.0F), v);
+#define SQUARE(v, i)     v = V(mul_ps)(v, v);
+#define SQRT(v, i)       v = V(sqrt_ps)(v);
+#define RELU(v, i)       v = V(max_ps)(V(setzero_ps)(), v); /* the second where unordered */
+#define RECIPROCAL(v, i) v = V(div_ps)(V(set1_ps)(1), v);
 HANDLER(load, LOAD)
 HANDLER(store, STORE)
 HANDLER(neg, NEG)
@@ -112,8 +124,8 @@ static handler *const handlers[GD_EW_CHAIN_COUNT] = {
 
 void GD_ISA_NAME(gd_ew_chain)(const gd_ew_link *links, char *const *slot, int64_t bytes)
 {
-    const __m256 none = _mm256_setzero_ps();
-    for (int64_t at = 0; at < bytes; at += GD_EW_CHAIN_BLOCK * (int64_t)sizeof(float))
+    const vector none = V(setzero_ps)();
+    for (int64_t at = 0; at < bytes; at += 8 * (int64_t)sizeof(vector))
         handlers[links->handler](links, slot, at, none, none, none, none, none, none, none, none);
 }
 #endif
