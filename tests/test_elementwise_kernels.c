@@ -515,7 +515,7 @@ static void test_large(void **state)
 static void check_fused(const gd_fused_attr *attr, const operand *const *in, int rank,
                         const int64_t *shape)
 {
-    operand value[GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_INSTRUCTIONS];
+    operand value[GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_ELEMENTWISE];
     for (int i = 0; i < attr->n_inputs; i++)
         value[i] = *in[i];
     for (int i = 0; i < attr->n_instructions; i++) {
@@ -600,8 +600,8 @@ static void test_fused(void **state)
         int rank = shapes[round % 10].rank;
         const int64_t *shape = shapes[round % 10].shape;
         gd_fused_attr attr = { .n_inputs = 1 + (int)random_below(GD_FUSED_MAX_INPUTS),
-                               .n_instructions = 1 + (int)random_below(GD_FUSED_MAX_INSTRUCTIONS) };
-        gd_dtype dtype[GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_INSTRUCTIONS];
+                               .n_instructions = 1 + (int)random_below(GD_FUSED_MAX_ELEMENTWISE) };
+        gd_dtype dtype[GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_ELEMENTWISE];
         operand in[GD_FUSED_MAX_INPUTS];
         const operand *from[GD_FUSED_MAX_INPUTS];
         bool mixed = random_below(2) == 0; /* else all f32, as groups mostly are */
@@ -631,15 +631,15 @@ static void test_fused_at_its_limits(void **state)
     (void)state;
     const int64_t shape[] = { 90, 70 };
     gd_fused_attr attr = { .n_inputs = GD_FUSED_MAX_INPUTS,
-                           .n_instructions = GD_FUSED_MAX_INSTRUCTIONS };
+                           .n_instructions = GD_FUSED_MAX_ELEMENTWISE };
     operand in[GD_FUSED_MAX_INPUTS];
     const operand *from[GD_FUSED_MAX_INPUTS];
     for (int i = 0; i < GD_FUSED_MAX_INPUTS; i++) {
         in[i] = operand_anyhow(GD_BF16, 2, shape);
         from[i] = &in[i];
     }
-    enum { HALF = GD_FUSED_MAX_INSTRUCTIONS / 2 };
-    for (int i = 0; i < GD_FUSED_MAX_INSTRUCTIONS; i++) {
+    enum { HALF = GD_FUSED_MAX_ELEMENTWISE / 2 };
+    for (int i = 0; i < GD_FUSED_MAX_ELEMENTWISE; i++) {
         int other = i < HALF ? i % GD_FUSED_MAX_INPUTS : GD_FUSED_MAX_INPUTS + 2 * HALF - 1 - i;
         int last = i == 0 ? 0 : GD_FUSED_MAX_INPUTS + i - 1;
         attr.instruction[i] = (gd_fused_instruction){

@@ -421,6 +421,22 @@ static gd_tensor *needs_it_at_once(void *user, gd_tensor *const *in)
     return gd_add(sum, gd_add(t->state, t->other));
 }
 
+/* No op reads the loss: it goes behind the update. */
+static gd_tensor *has_a_loss(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_tensor *error = gd_sub(in[0], t->state);
+    gd_tensor *loss = gd_mul_scalar(gd_sum(gd_square(error), GD_ALL_AXES, false), 0.5);
+    gd_assign(t->state, gd_add(t->state, gd_mul_scalar(error, 0.1)));
+    return loss;
+}
+
+static void sink_moves_the_loss_to_the_end(void **state)
+{
+    (void)state;
+    check("sink", has_a_loss, 2);
+}
+
 static void sink_leaves_updates_whole(void **state)
 {
     (void)state;
@@ -591,6 +607,7 @@ int main(void)
         cmocka_unit_test(simplify_leaves_what_has_a_purpose),
         cmocka_unit_test(forward_computes_in_the_target),
         cmocka_unit_test(forward_leaves_old_contents_that_are_read),
+        cmocka_unit_test(sink_moves_the_loss_to_the_end),
         cmocka_unit_test(sink_leaves_updates_whole),
         cmocka_unit_test(sink_keeps_reads_and_writes_in_order),
         cmocka_unit_test(epilogue_finishes_products_in_one_kernel),

@@ -84,8 +84,9 @@ extern const gd_backend gd_backend_cpu, gd_backend_reference;
  * contiguous operand; numbers of rows are broadcast where an instruction makes a whole value. A
  * row has 2 to GD_FUSED_MOST_ROW elements. */
 #define GD_FUSED_MAX_INPUTS       16
-#define GD_FUSED_MAX_INSTRUCTIONS 32
-#define GD_FUSED_MAX_MORE         6 /* results besides the last instruction's */
+#define GD_FUSED_MAX_INSTRUCTIONS 64 /* with reductions, where the device takes so many */
+#define GD_FUSED_MAX_ELEMENTWISE  32 /* without */
+#define GD_FUSED_MAX_MORE         6  /* results besides the last instruction's */
 #define GD_FUSED_MOST_ROW         4096
 typedef struct gd_fused_instruction {
     int16_t op;      /* gd_op_id of an elementwise op, GD_OP_cast, or of a reduction */

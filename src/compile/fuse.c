@@ -24,7 +24,7 @@ enum {
     NEAR = 12,
     STEPS_ALONG = 4, /* ops above that one, and for it alone, do not count as its operands */
     /* The same for a reduction that alone reads its operand. */
-    NEAR_OF_ROWS = 32,
+    NEAR_OF_ROWS = 64,
     /* From an op on one number a row up to the reduction that says so. */
     UP_TO_ROWS = 6,
 };
@@ -223,9 +223,9 @@ static bool is_candidate(fusion *f, int32_t candidate)
 {
     const group *g = &f->g;
     const gd_ir_value *v = &f->ir->values[candidate];
-    if (g->n_members == GD_FUSED_MAX_INSTRUCTIONS || is_member(g, candidate) ||
-        candidate > g->last || f->position[candidate] != candidate ||
-        !gd_ir_may_sink(f->ir, f->until, v, g->last))
+    int most = g->rows.axes > 0 ? GD_FUSED_MAX_INSTRUCTIONS : GD_FUSED_MAX_ELEMENTWISE;
+    if (g->n_members == most || is_member(g, candidate) || candidate > g->last ||
+        f->position[candidate] != candidate || !gd_ir_may_sink(f->ir, f->until, v, g->last))
         return false;
     if (v->kind == GD_IR_OP && gd_fused_reduces(v->op->id))
         return !is_far(f, candidate) && take_rows(f, v);
@@ -267,13 +267,14 @@ static bool absorb(fusion *f)
 /* Take in an op that reads what the group reads. */
 static bool join(fusion *f)
 {
+    const int near = f->g.rows.axes > 0 ? NEAR_OF_ROWS : NEAR;
     for (int i = 0; i < f->g.n_inputs; i++) {
         int32_t input = f->g.inputs[i];
         if (!gd_layout_same_shape(&f->ir->values[input].layout, f->g.rows.whole))
             continue;
         for (int32_t u = f->users.first[input]; u < f->users.first[input + 1]; u++) {
             int32_t user = f->users.op[u];
-            if (user < f->g.last && f->g.last - user <= NEAR && take_in(f, user))
+            if (user < f->g.last && f->g.last - user <= near && take_in(f, user))
                 return true;
         }
     }

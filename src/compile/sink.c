@@ -1,10 +1,13 @@
 /* compile/sink.c: assignments move down to where the new contents are first needed, or to the end.
  * A body that updates a moment, assigns it and goes on to use the value then leaves nothing between
  * the ops of its update, and `fuse` makes one pass over memory of them; `forward` removes the
- * assignment, as a rule.
+ * assignment, as a rule. Numbers that no op needs, such as the loss, move to the end, so that what
+ * they are made of may be a result of a group that the gradient ends. (`schedule` moves them up
+ * again where that takes less memory.)
  *
  * May move assignments of an elementwise op's own value only, since that cannot change on the way;
- * and not past an op that reads the storage, nor past another assignment to it. */
+ * and not past an op that reads the storage, nor past another assignment to it. Of numbers, only
+ * elementwise ops and reductions over values that ops made. */
 #include "compile/passes.h"
 
 #include "base/memory.h"
@@ -21,24 +24,42 @@ static bool may_sink(const gd_ir *ir, const gd_ir_value *v)
     return value->kind == GD_IR_OP && (value->op->flags & GD_OP_ELEMENTWISE) && !value->is_constant;
 }
 
-/* before[i], for an assignment: the op it goes before, `count` for the end; else i. How many move.
+/* Whether op `i`, whose readers all move to the end, makes a number and may move there, too. */
+static bool is_last_number(const gd_ir *ir, int32_t i)
+{
+    const gd_ir_value *v = &ir->values[i];
+    bool may = gd_layout_count(&v->layout) == 1 && !v->is_constant &&
+               ((v->op->flags & GD_OP_ELEMENTWISE) || gd_fused_reduces(v->op->id));
+    for (int k = 0; k < v->n; k++)
+        may &= ir->values[ir->values[v->in[k]].root].kind == GD_IR_OP;
+    return may;
+}
+
+/* before[i], for what moves: the op it goes before, `count` for the end; else i. How many move.
  * A storage's mark is the walk's generation where its trace_version is the next op that reads or
- * writes it. */
-static int find_places(gd_ir *ir, int32_t *before)
+ * writes it. is_read[i], all false to begin with: by an op that does not move to the end. */
+static int find_places(gd_ir *ir, int32_t *before, bool *is_read)
 {
     uint64_t generation = ++ir->context->generation;
+    const int32_t end = (int32_t)ir->count;
+    bool all_end = true; /* so far, all move to the end */
     int moved = 0;
-    for (int32_t i = (int32_t)ir->count; i-- > 0;) {
+    for (int32_t i = end; i-- > 0;) {
         const gd_ir_value *v = &ir->values[i];
         before[i] = i;
         if (v->kind != GD_IR_OP)
             continue;
         if (gd_ir_is_effect(v) && may_sink(ir, v)) {
             const gd_storage *target = storage_of(ir, v->in[0]);
-            before[i] = target->mark == generation ? target->trace_version : (int32_t)ir->count;
+            before[i] = target->mark == generation ? target->trace_version : end;
             moved += before[i] > i + 1;
+        } else if (!is_read[i] && is_last_number(ir, i)) {
+            before[i] = end;
+            moved += !all_end;
         }
+        all_end &= before[i] == end;
         for (int k = 0; k < v->n; k++) {
+            is_read[v->in[k]] |= before[i] < end;
             gd_storage *storage = storage_of(ir, v->in[k]);
             if (storage) {
                 storage->mark = generation;
@@ -75,13 +96,13 @@ gd_status gd_pass_sink(gd_ir *ir, int *changes)
 {
     size_t count = ir->count + 1;
     int32_t *room = gd_alloc(4 * count * sizeof *room);
-    if (!room)
-        return GD_ERR_MEMORY;
-    int moved = find_places(ir, room);
-    gd_status status = GD_OK;
+    bool *is_read = gd_alloc_zero(count, sizeof *is_read);
+    gd_status status = room && is_read ? GD_OK : GD_ERR_MEMORY;
+    int moved = status == GD_OK ? find_places(ir, room, is_read) : 0;
     if (moved > 0)
         status = move(ir, room, room + count, room + 2 * count, room + 3 * count);
     *changes += moved;
     gd_free(room);
+    gd_free(is_read);
     return status;
 }

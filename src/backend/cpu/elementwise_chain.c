@@ -73,9 +73,8 @@ static bool is_read_again(const gd_ew_program *p, int i, int end)
 static void add_link(gd_ew_program *p, int *n, int handler, int slot)
 {
     bool is_number = slot < p->n_sources && p->source[slot].extent == GD_EW_PART;
-    p->link[(*n)++] = (gd_ew_link){ .handler = (uint8_t)handler,
-                                    .slot = (uint8_t)slot,
-                                    .moves = p->row_length > 0 || !is_number };
+    p->link[(*n)++] =
+        (gd_ew_link){ .handler = (uint8_t)handler, .slot = (uint8_t)slot, .moves = !is_number };
 }
 
 void gd_ew_link_chains(gd_ew_program *p)

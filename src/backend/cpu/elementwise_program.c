@@ -800,11 +800,11 @@ static gd_status prepare(const gd_kernel_call *call, gd_ew_program *p)
         status = translate(p, call->attr, call);
     else if (call->op->id != GD_OP_copy)
         status = translate_single(p, call);
-    if (status == GD_OK) {
-        gd_ew_find_chains(p);
-        divide_into_tiles(p, call);
-    }
-    return status;
+    if (status != GD_OK)
+        return status;
+    gd_ew_find_chains(p);
+    divide_into_tiles(p, call);
+    return GD_OK;
 }
 
 gd_status gd_ew_prepare(const gd_kernel_call *call, void *memory)

@@ -25,7 +25,7 @@
 #include "backend/cpu/elementwise.h"
 
 enum {
-    GD_EW_MAX_STEPS = GD_FUSED_MAX_INSTRUCTIONS *
+    GD_EW_MAX_STEPS = GD_FUSED_MAX_ELEMENTWISE *
                       5, /* each: three operands and the result to convert, and the op */
     GD_EW_MAX_RESULTS = 1 + GD_FUSED_MAX_MORE,
     GD_EW_MAX_REGISTERS = GD_EW_MAX_STEPS + GD_FUSED_MAX_INPUTS + GD_EW_MAX_RESULTS,

@@ -209,8 +209,7 @@ static void run_chain(const gd_ew_program *p, int i, char *const *slot, int64_t 
         char *at[3];
         for (int o = 0; o < 3; o++) {
             int s = step->from[o];
-            bool is_number =
-                p->row_length == 0 && s < p->n_sources && p->source[s].extent == GD_EW_PART;
+            bool is_number = s < p->n_sources && p->source[s].extent == GD_EW_PART;
             at[o] = slot[s] + (is_number ? 0 : bytes);
         }
         step->run.loop(at[0], at[1], at[2], slot[step->to] + bytes, count - done);
