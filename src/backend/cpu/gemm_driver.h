@@ -323,6 +323,9 @@ static void N(run)(const gd_gemm_args *args)
         N(multiply)(&work.first, args->workspace);
         return;
     }
+    const size_t room = (size_t)threads * gd_gemm_thread_bytes() / sizeof(REAL);
+    if (threads > 1 && batch == 1 && N(row_stretches)(&work.first, args->workspace, room, threads))
+        return;
     work.args = args;
     gd_gemm_divide(work.first.m, work.first.n, LANES, batch, threads, &work.row_parts,
                    &work.column_parts);

@@ -25,7 +25,15 @@ typedef struct product_t {
 static void N(store_row)(const product_t *p, int64_t first, int64_t count, const REAL *values)
 {
     REAL *c = p->c + first * p->c_col;
-    for (int64_t j = 0; j < count; j++) {
+    int64_t j = 0;
+    if (p->c_col == 1 && p->column_bias_stride == 1 && !p->row_bias)
+        for (; j + LANES <= count; j += LANES) {
+            VEC y = V(load)(values + j);
+            if (p->column_bias)
+                y = V(add)(y, V(load)(p->column_bias + first + j));
+            V(store)(c + j, p->relu ? V(relu)(y) : y);
+        }
+    for (; j < count; j++) {
         REAL y = values[j];
         if (p->column_bias)
             y = y + p->column_bias[(first + j) * p->column_bias_stride];
@@ -89,19 +97,32 @@ static REAL N(dot_scalar)(const REAL *x, int64_t x_step, const REAL *y, int64_t 
     return total;
 }
 
-/* s [columns] (+)= `rows` rows of B times x, for a constant number of rows: `rows` streams through
- * memory. */
+/* s [columns] (+)= `rows` rows of B times x, for a constant number of rows. Rows read abreast are
+ * as many streams, and memory gives several at a lower rate than one; so the next rows are
+ * meanwhile fetched into the second-level cache, one after the other. */
 GD_SIMD_INLINE void N(row_stream)(const product_t *p, int64_t from, int64_t j0, int64_t columns,
                                   const int rows, bool overwrite, REAL *s)
 {
     const int64_t whole = columns / LANES * LANES;
     const VMASK mask = V(mask_first)(columns - whole);
     const REAL *b = p->b + from * p->b_row + j0;
+    const bool fetch = rows > 1 && p->k * p->n > LARGE && from + 2 * rows <= p->k;
+    const REAL *next = b + rows * p->b_row, *next_end = next + columns;
     VEC x[STREAMS];
     UNROLL
     for (int r = 0; r < rows; r++)
         x[r] = V(set1)(p->a[(from + r) * p->a_col]);
     for (int64_t j = 0; j < whole; j += LANES) {
+        if (fetch) {
+            UNROLL
+            for (int r = 0; r < rows; r += (int)(LINE / LANES))
+                __builtin_prefetch(next + r * LANES, 0, 2);
+            next += rows * LANES;
+            if (next >= next_end) {
+                next += p->b_row - columns;
+                next_end += p->b_row;
+            }
+        }
         VEC sum = overwrite ? V(zero)() : V(load)(s + j);
         UNROLL
         for (int r = 0; r < rows; r++)
@@ -117,61 +138,132 @@ GD_SIMD_INLINE void N(row_stream)(const product_t *p, int64_t from, int64_t j0, 
     }
 }
 
+/* s [columns, rounded up to vectors] = the sums of the block of k that begins at `block`, for
+ * columns [j, j+columns). */
+static void N(row_sums)(const product_t *p, int64_t block, int64_t j, int64_t columns, REAL *s)
+{
+    const int64_t end = LEAST(p->k, block + GD_GEMM_KC);
+    int64_t from = block;
+    for (; from + STREAMS <= end; from += STREAMS)
+        N(row_stream)(p, from, j, columns, STREAMS, from == block, s);
+    for (; from < end; from++)
+        N(row_stream)(p, from, j, columns, 1, from == block, s);
+}
+
+/* total [count, rounded up to vectors] += s */
+static __attribute__((noinline)) void N(add_sums)(REAL *total, const REAL *s, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += LANES)
+        V(store)(total + i, V(add)(V(load)(total + i), V(load)(s + i)));
+}
+
 /* Many columns, contiguous: B is read once, several rows abreast, in long runs; sums stay in the
  * first-level cache. */
 static void N(row_streams)(const product_t *p, REAL *scratch)
 {
     REAL *s = scratch, *total = scratch + STREAM_COLUMNS;
     for (int64_t j = 0; j < p->n; j += STREAM_COLUMNS) {
-        const int64_t columns = p->n - j < STREAM_COLUMNS ? p->n - j : STREAM_COLUMNS;
-        for (int64_t block = 0; block < p->k; block += GD_GEMM_KC) {
-            const int64_t end = p->k - block < GD_GEMM_KC ? p->k : block + GD_GEMM_KC;
-            REAL *sum = block == 0 ? total : s;
-            int64_t from = block;
-            for (; from + STREAMS <= end; from += STREAMS)
-                N(row_stream)(p, from, j, columns, STREAMS, from == block, sum);
-            for (; from < end; from++)
-                N(row_stream)(p, from, j, columns, 1, from == block, sum);
-            for (int64_t i = 0; block > 0 && i < columns; i++)
-                total[i] = total[i] + s[i];
+        const int64_t columns = LEAST(p->n - j, STREAM_COLUMNS);
+        N(row_sums)(p, 0, j, columns, total);
+        for (int64_t block = GD_GEMM_KC; block < p->k; block += GD_GEMM_KC) {
+            N(row_sums)(p, block, j, columns, s);
+            N(add_sums)(total, s, columns);
         }
         N(store_row)(p, j, columns, total);
     }
 }
 
+/* The same on several threads, where rows are short. Threads that share columns jump from one part
+ * of a row to the next; so each takes a stretch of B as it lies in memory instead, with rows of k
+ * standing for it: of a block that it shares with another, some columns. Blocks are added when all
+ * are there. */
+typedef struct row_work_t {
+    const product_t *p;
+    REAL *sums; // [blocks, width]
+    int64_t width;
+} row_work_t;
+
+static void N(run_stretch)(void *context, int64_t begin, int64_t end, int thread)
+{
+    const row_work_t *work = context;
+    const int64_t k = work->p->k, width = work->width;
+    product_t p = *work->p;
+    (void)thread;
+    p.k = LEAST(k, (end + GD_GEMM_KC - 1) / GD_GEMM_KC * GD_GEMM_KC); /* fetch no further */
+    for (int64_t block = begin / GD_GEMM_KC * GD_GEMM_KC; block < end; block += GD_GEMM_KC) {
+        const int64_t depth = LEAST(k - block, GD_GEMM_KC), from = begin - block, to = end - block;
+        const int64_t first = from <= 0 ? 0 : from * width / depth / LANES * LANES;
+        const int64_t last = to >= depth ? p.n : to * width / depth / LANES * LANES;
+        REAL *sums = work->sums + block / GD_GEMM_KC * width + first;
+        if (first < last)
+            N(row_sums)(&p, block, first, last - first, sums);
+    }
+}
+
+/* False where that is no better, or scratch of `room` numbers too small. */
+static __attribute__((noinline)) bool N(row_stretches)(const product_t *p, REAL *scratch,
+                                                       size_t room, int threads)
+{
+    const int64_t blocks = (p->k + GD_GEMM_KC - 1) / GD_GEMM_KC;
+    const int64_t width = (p->n + LANES - 1) / LANES * LANES;
+    if (p->m > 1 || p->b_col != 1 || p->accumulate || p->n <= 2 * COLUMNS_MAX ||
+        p->n > STREAM_COLUMNS || blocks > (int64_t)room / width)
+        return false;
+    row_work_t work = { p, scratch, width };
+    gd_parallel_for(threads, p->k, 1, N(run_stretch), &work);
+    for (int64_t block = 1; block < blocks; block++)
+        N(add_sums)(scratch, scratch + block * width, width);
+    N(store_row)(p, 0, p->n, scratch);
+    return true;
+}
+
 /* B transposed in memory, so y[j] is a dot product of contiguous rows: squares of B are turned in
- * registers, for the lanes must be different j if each sum is to run along k in order. */
+ * registers, for the lanes must be different j if each sum is to run along k in order. Squares lie
+ * across as many streams; while some columns are multiplied the next are fetched one after the
+ * other. n >= LANES. */
 static void N(row_dots)(const product_t *p)
 {
+    const bool fetch = p->b_col == p->k && p->k * p->n > LARGE;
+    const int64_t b_col = p->b_col;
     for (int64_t j = 0; j < p->n; j += LANES) {
-        const int64_t columns = p->n - j < LANES ? p->n - j : LANES;
-        const REAL *column[LANES];
-        for (int i = 0; i < LANES; i++)
-            column[i] = p->b + (j + (i < columns ? i : columns - 1)) * p->b_col;
+        const int64_t first = LEAST(j, p->n - LANES); /* at the edge some columns twice */
+        const REAL *b = p->b + first * b_col, *next = b + LANES * b_col;
         VEC total = V(zero)();
         for (int64_t block = 0; block < p->k; block += GD_GEMM_KC) {
-            const int64_t end = p->k - block < GD_GEMM_KC ? p->k : block + GD_GEMM_KC;
+            const int64_t end = LEAST(p->k, block + GD_GEMM_KC);
+            const REAL *x = p->a + block * p->a_col;
             VEC sum = V(zero)();
-            for (int64_t q = block; q < end; q += LANES) {
-                const int64_t rest = end - q;
-                const VMASK mask = V(mask_first)(rest < LANES ? rest : LANES);
-                const REAL *x = p->a + q * p->a_col;
+            int64_t q = block;
+            for (; q + LANES <= end; q += LANES) {
                 VEC square[LANES];
+                const REAL *column = b + q;
                 UNROLL
-                for (int i = 0; i < LANES; i++)
-                    square[i] =
-                        rest < LANES ? V(load_masked)(mask, column[i] + q) : V(load)(column[i] + q);
+                for (int i = 0; i < LANES; i++) {
+                    square[i] = V(load)(column + i % 4 * b_col);
+                    if (i % 4 == 3) { /* one pointer: sixteen were walked from memory */
+                        column += 4 * b_col;
+                        OPAQUE(column);
+                    }
+                    if (fetch && i % (LINE / LANES) == 0)
+                        __builtin_prefetch(next + i * LANES, 0, 2);
+                }
+                next += LANES * LANES;
                 V(transpose)(square);
                 UNROLL
+                for (int i = 0; i < LANES; i++, x += p->a_col)
+                    sum = V(fma)(V(set1)(*x), square[i], sum);
+            }
+            for (; q < end; q++, x += p->a_col) {
+                REAL row[LANES];
                 for (int i = 0; i < LANES; i++)
-                    if (i < rest)
-                        sum = V(fma)(V(set1)(x[i * p->a_col]), square[i], sum);
+                    row[i] = b[i * b_col + q];
+                sum = V(fma)(V(set1)(*x), V(load)(row), sum);
             }
             total = block == 0 ? sum : V(add)(total, sum);
         }
         REAL values[LANES];
         V(store)(values, total);
-        N(store_row)(p, j, columns, values);
+        N(store_row)(p, first, LANES, values);
     }
 }
 
@@ -192,7 +284,7 @@ static bool N(multiply_row)(const product_t *p, REAL *scratch)
             N(row_streams)(p, scratch);
         return true;
     }
-    if (p->b_row == 1) {
+    if (p->b_row == 1 && p->n >= LANES) {
         N(row_dots)(p);
         return true;
     }
