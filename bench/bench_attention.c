@@ -1,8 +1,8 @@
 /* bench/bench_attention.c: gd_attention, forward and backward, 8 heads of width 64, against
  * PyTorch's scaled_dot_product_attention, against the plain composition, and as a share of the rate
  * at which our own matrix product runs. Then the memory of attention, and of a training step of a
- * language model with and without checkpointing, for 256 to 8,192 tokens. One JSON
- * object a line on stdout, a table on stderr. Start reading at bench_time().
+ * language model with and without checkpointing, for 256 to 8,192 tokens. One JSON object a line on
+ * stdout, a table on stderr. Start reading at bench_time().
  *
  * Arithmetic: two products of 2 T^2 d multiply-adds forward, five backward; half of that where the
  * future is hidden. The bound is that arithmetic at the rate of a product of [512, 512] matrices
@@ -256,40 +256,28 @@ static double model_memory(int64_t time, bool checkpoint)
     return bytes / (1024 * 1024);
 }
 
-static void bench_model_memory(void)
+static void print_memory(const char *what, int64_t time, double ours, double other,
+                         const char *other_name)
 {
-    for (int64_t time = 256; time <= 8192; time *= 2) {
-        char name[80];
-        snprintf(name, sizeof name, "memory of a model's step, T = %lld", (long long)time);
-        gd_bench_row row = { .suite = "attention",
-                             .name = name,
-                             .threads = 2,
-                             .metric = "MiB",
-                             .ours = model_memory(time, true),
-                             .peer = model_memory(time, false),
-                             .peer_name = "not checkpointed",
-                             .bound_fraction = NAN,
-                             .verified = true };
-        gd_bench_print_row(&row);
-    }
+    char name[80];
+    snprintf(name, sizeof name, "%s, T = %lld", what, (long long)time);
+    gd_bench_row row = gd_bench_make_row("attention", name, 2, "MiB", ours, true);
+    row.peer = other;
+    row.peer_name = other_name;
+    gd_bench_print_row(&row);
 }
 
 static void bench_memory(void)
 {
     for (int64_t time = 256; time <= 8192; time *= 2) {
-        char name[80];
-        snprintf(name, sizeof name, "memory of a step, T = %lld", (long long)time);
-        gd_bench_row row = { .suite = "attention",
-                             .name = name,
-                             .threads = 2,
-                             .metric = "MiB",
-                             .ours = step_memory(time, false),
-                             .peer = time <= 2048 ? step_memory(time, true) : NAN,
-                             .peer_name = time <= 2048 ? "plain composition" : NULL,
-                             .bound_fraction = NAN,
-                             .verified = true };
-        gd_bench_print_row(&row);
+        bool has_peer = time <= 2048;
+        print_memory("memory of a step", time, step_memory(time, false),
+                     has_peer ? step_memory(time, true) : NAN,
+                     has_peer ? "plain composition" : NULL);
     }
+    for (int64_t time = 256; time <= 8192; time *= 2)
+        print_memory("memory of a model's step", time, model_memory(time, true),
+                     model_memory(time, false), "not checkpointed");
 }
 
 int main(void)
@@ -306,6 +294,5 @@ int main(void)
         }
     }
     bench_memory();
-    bench_model_memory();
     return gd_bench_all_verified() ? 0 : 1;
 }

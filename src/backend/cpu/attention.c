@@ -177,6 +177,48 @@ static matrix rows_from(matrix a, int64_t row)
     return a;
 }
 
+static matrix columns_from(matrix a, int64_t column)
+{
+    a.data = (float *)a.data + column * a.column;
+    return a;
+}
+
+/* How many rows of a tile, the first ones, see its first half of keys at most: products leave the
+ * rest of theirs out. What is left out of sums is 0, so no bit changes. */
+static int64_t low_rows(const job *j, const gd_attention_tile *t)
+{
+    int64_t low = j->attr->causal && t->keys == j->keys ? t->keys / 2 - t->seen + 1 : 0;
+    return low < 16 ? 0 : least(low, t->rows); /* few are not worth a call */
+}
+
+/* s [rows, keys] = a [rows, d] @ b [keys, d]^T, where scores count. */
+static void multiply_scores(const job *j, int thread, const gd_attention_tile *t, int64_t low,
+                            int64_t d, matrix a, matrix b, matrix s)
+{
+    multiply(j, thread, low, d, t->keys / 2, a, transposed(b), s, false);
+    multiply(j, thread, t->rows - low, d, t->keys, rows_from(a, low), transposed(b),
+             rows_from(s, low), false);
+}
+
+/* c [rows, n] += s [rows, keys] @ b [keys, n] */
+static void multiply_rows(const job *j, int thread, const gd_attention_tile *t, int64_t low,
+                          int64_t n, matrix s, matrix b, matrix c)
+{
+    multiply(j, thread, low, t->keys / 2, n, s, b, c, true);
+    multiply(j, thread, t->rows - low, t->keys, n, rows_from(s, low), b, rows_from(c, low), true);
+}
+
+/* c [keys, n] += s [rows, keys]^T @ a [rows, n] */
+static void multiply_keys(const job *j, int thread, const gd_attention_tile *t, int64_t low,
+                          int64_t n, matrix s, matrix a, matrix c)
+{
+    int64_t half = low > 0 ? t->keys / 2 : t->keys;
+    multiply(j, thread, half, t->rows, n, transposed(s), a, c, true);
+    multiply(j, thread, t->keys - half, t->rows - low, n,
+             transposed(columns_from(rows_from(s, low), half)), rows_from(a, low),
+             rows_from(c, half), true);
+}
+
 /* ---- forward ---- */
 
 /* One block of queries against all keys. */
@@ -208,10 +250,11 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
         t.sum = sum + first;
         t.o = result.data;
         t.o_row = t.width = j->dv;
-        multiply(j, thread, count, j->d, keys, rows_from(q, row + first),
-                 transposed(rows_from(k, key)), scores, false);
+        int64_t low = low_rows(j, &t);
+        multiply_scores(j, thread, &t, low, j->d, rows_from(q, row + first), rows_from(k, key),
+                        scores);
         j->loops->weights(&t);
-        multiply(j, thread, count, keys, j->dv, scores, rows_from(v, key), result, true);
+        multiply_rows(j, thread, &t, low, j->dv, scores, rows_from(v, key), result);
     }
     t = (gd_attention_tile){ .rows = rows, .max = max, .sum = sum, .o = o };
     t.o_row = t.width = j->dv;
@@ -263,9 +306,10 @@ static void tile_backward(const job *j, const gradient *to, int64_t entry, int64
     float *scratch = gd_cpu_scratch(j->call, thread);
     matrix s = { scratch, KEYS, 1 }, dp = { scratch + GD_ATTENTION_QUERIES * KEYS, KEYS, 1 };
 
-    multiply(j, thread, rows, j->d, keys, q, transposed(k), s, false);
-    multiply(j, thread, rows, j->dv, keys, g, transposed(v), dp, false);
     gd_attention_tile t = tile_of(j, entry, row, rows, key, keys);
+    int64_t low = low_rows(j, &t);
+    multiply_scores(j, thread, &t, low, j->d, q, k, s);
+    multiply_scores(j, thread, &t, low, j->dv, g, v, dp);
     t.s = s.data;
     t.dp = dp.data;
     t.logarithm = to->logarithm + at;
@@ -275,9 +319,9 @@ static void tile_backward(const job *j, const gradient *to, int64_t entry, int64
     t.g_row = g.row;
     t.g_column = g.column;
     j->loops->gradients(&t);
-    multiply(j, thread, keys, rows, j->dv, transposed(s), g, dv, true);
-    multiply(j, thread, keys, rows, j->d, transposed(dp), q, dk, true);
-    multiply(j, thread, rows, keys, j->d, dp, k, dq, true);
+    multiply_keys(j, thread, &t, low, j->dv, s, g, dv);
+    multiply_keys(j, thread, &t, low, j->d, dp, q, dk);
+    multiply_rows(j, thread, &t, low, j->d, dp, k, dq);
 }
 
 /* Heads of k and v [begin, end), with every head of q that looks at them. */

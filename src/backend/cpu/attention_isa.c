@@ -4,15 +4,20 @@
 #include "backend/cpu/attention.h"
 
 #include "backend/cpu/isa.h"
+#include "backend/cpu/simd.h"
 #include "backend/cpu/vecmath.h"
 
 #define KEYS  GD_ATTENTION_KEYS
 #define LANES GD_ATTENTION_LANES
 
-/* Rows are handled in whole groups of LANES; what lies behind the keys counts as excluded. */
-static int64_t padded(int64_t keys)
+/* So many rows at a time: what is one number for each row is computed for all of them at once. */
+#define GROUP LANES
+
+/* Rows are handled in whole groups of LANES numbers; what lies behind the keys counts as excluded.
+ */
+static int padded(int64_t keys)
 {
-    return (keys + LANES - 1) / LANES * LANES;
+    return (int)((keys + LANES - 1) / LANES * LANES);
 }
 
 /* How many keys row i may see. */
@@ -41,63 +46,79 @@ static void mask_row(const gd_attention_tile *t, int64_t i, int64_t n, float *ad
         add[j] = from[j * step];
 }
 
-/* Row i as scale s + mask, -inf where excluded, up to padded(keys). */
-static void scores(const gd_attention_tile *t, int64_t i, float *s)
+/* Row i as scale s + mask, -inf where excluded, up to the result: past all that the row may see. */
+static int scores(const gd_attention_tile *t, int64_t i, float *s)
 {
-    int64_t n = seen_by(t, i), end = padded(t->keys);
+    int n = (int)seen_by(t, i), end = padded(n);
     float scale = t->scale;
     if (t->mask) {
         float add[KEYS];
         mask_row(t, i, n, add);
-        for (int64_t j = 0; j < n; j++)
+        for (int j = 0; j < n; j++)
             s[j] = add[j] == -INFINITY ? -INFINITY : s[j] * scale + add[j];
-    } else {
-        for (int64_t j = 0; j < n; j++)
-            s[j] = s[j] * scale;
+        scale = 1;
     }
-    for (int64_t j = n; j < end; j++)
-        s[j] = -INFINITY;
+    for (int j = 0; j < end; j++)
+        s[j] = j < n ? s[j] * scale : -INFINITY;
+    return end;
 }
 
-/* NaN is passed over: it comes back through its exponential. */
-static float largest(const float *s, int64_t end)
+/* The largest of a row, found among integers in the same order, whose maximum compilers vectorise.
+ * Of NaN, those with a sign are passed over; they all come back through their exponentials. */
+static float largest(const float *s, int end)
 {
-    float lane[LANES];
-    for (int l = 0; l < LANES; l++)
-        lane[l] = -INFINITY;
-    for (int64_t j = 0; j < end; j += LANES)
-        for (int l = 0; l < LANES; l++)
-            lane[l] = s[j + l] > lane[l] ? s[j + l] : lane[l];
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int l = 0; l < half; l++)
-            lane[l] = lane[l + half] > lane[l] ? lane[l + half] : lane[l];
-    return lane[0];
+    int32_t most = -0x7f800001; /* -inf */
+    for (int j = 0; j < end; j++) {
+        int32_t bits = (int32_t)gd_bits_f32(s[j]);
+        bits ^= bits >> 31 & INT32_MAX;
+        most = bits > most ? bits : most;
+    }
+    return gd_from_bits_f32((uint32_t)(most ^ (most >> 31 & INT32_MAX)));
 }
 
-static float total(const float *s, int64_t end)
+/* lane[l]: the sum of every LANES-th number. */
+static void total(const float *s, int end, float lane[LANES])
 {
-    float lane[LANES];
-    for (int l = 0; l < LANES; l++)
-        lane[l] = 0;
-    for (int64_t j = 0; j < end; j += LANES)
-        for (int l = 0; l < LANES; l++)
-            lane[l] += s[j + l];
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int l = 0; l < half; l++)
-            lane[l] += lane[l + half];
-    return lane[0];
+    vf32 sum[LANES / VF32_LANES];
+    GD_SIMD_UNROLL
+    for (int v = 0; v < LANES / VF32_LANES; v++)
+        sum[v] = vf32_zero();
+    for (int j = 0; j < end; j += LANES) {
+        GD_SIMD_UNROLL
+        for (int v = 0; v < LANES / VF32_LANES; v++)
+            sum[v] = vf32_add(sum[v], vf32_load(s + j + v * VF32_LANES));
+    }
+    GD_SIMD_UNROLL
+    for (int v = 0; v < LANES / VF32_LANES; v++)
+        vf32_store(lane + v * VF32_LANES, sum[v]);
 }
 
 /* exp(s - most), never above 1 but for rounding: so it needs no care for overflow, and below e^-87,
- * which no sum with a 1 in it sees, it may be 0. */
-static void exponentials(float *s, int64_t end, float most)
+ * which no sum with a 1 in it sees, it may be 0. Zeros from `end` to the end of the tile. */
+static void exponentials(const gd_attention_tile *t, float *s, int end, float most)
 {
-    for (int64_t j = 0; j < end; j++) {
+    for (int j = 0; j < end; j++) {
         float x = s[j] - most;
         uint32_t k;
         float q = gd_exp_reduce_f32(GD_SELECT_F32(x < -87.0f, -87.0f, x), &k);
         s[j] = GD_SELECT_F32(x < -87.0f, 0.0f, (1.0f + q) * gd_pow2_f32(k));
     }
+    for (int j = end; j < padded(t->keys); j++)
+        s[j] = 0;
+}
+
+/* lane[.][0] = the sum of each row's lanes, halves upon halves. */
+#define HALVE(half)                    \
+    for (int r = 0; r < GROUP; r++)    \
+        for (int l = 0; l < half; l++) \
+            lane[r][l] += lane[r][l + half];
+static void fold(float lane[GROUP][LANES])
+{
+    _Static_assert(LANES == 16, "halves");
+    HALVE(8)
+    HALVE(4)
+    HALVE(2)
+    HALVE(1)
 }
 
 /* What the weights of row i are multiplied by. */
@@ -110,29 +131,43 @@ static void drop_factors(const gd_attention_tile *t, int64_t i, float *factor)
         factor[j] = (word[j] & 0xffffff) >= t->drop_below ? t->keep : 0.0f;
 }
 
+static void drop(const gd_attention_tile *t, int64_t i, float *s)
+{
+    float factor[KEYS];
+    drop_factors(t, i, factor);
+    for (int64_t j = 0; j < t->keys; j++)
+        s[j] = s[j] * factor[j];
+}
+
 static void weights(gd_attention_tile *t)
 {
-    int64_t end = padded(t->keys);
-    for (int64_t i = 0; i < t->rows; i++) {
-        float *s = t->s + i * KEYS;
-        scores(t, i, s);
-        float before = t->max[i], most = largest(s, end);
-        most = most > before ? most : before;
-        float base = most == -INFINITY ? 0.0f : most; /* nothing yet that counts */
-        exponentials(s, end, base);
-        float shrink = before == most ? 1.0f : gd_exp_f32(before - base);
-        t->sum[i] = t->sum[i] * shrink + total(s, end);
-        t->max[i] = most;
-        if (shrink != 1.0f) {
-            float *o = t->o + i * t->o_row;
-            for (int64_t j = 0; j < t->width; j++)
-                o[j] = o[j] * shrink;
+    for (int64_t first = 0; first < t->rows; first += GROUP) {
+        int rows = (int)(t->rows - first < GROUP ? t->rows - first : GROUP);
+        float lane[GROUP][LANES] = { { 0 } }, base[GROUP], shrink[GROUP] = { 0 };
+        float *s = t->s + first * KEYS, *max = t->max + first, *sum = t->sum + first;
+        int end[GROUP];
+        for (int r = 0; r < rows; r++) {
+            end[r] = scores(t, first + r, s + r * KEYS);
+            float most = largest(s + r * KEYS, end[r]), before = max[r];
+            most = before > most ? before : most;
+            base[r] = most == -INFINITY ? 0.0f : most; /* nothing yet that counts */
+            shrink[r] = before == most ? 0.0f : before - base[r];
+            max[r] = most;
         }
-        if (t->drop_below) {
-            float factor[KEYS];
-            drop_factors(t, i, factor);
-            for (int64_t j = 0; j < t->keys; j++)
-                s[j] = s[j] * factor[j];
+        for (int r = 0; r < GROUP; r++)
+            shrink[r] = gd_exp_f32(shrink[r]);
+        for (int r = 0; r < rows; r++) {
+            exponentials(t, s + r * KEYS, end[r], base[r]);
+            total(s + r * KEYS, end[r], lane[r]);
+        }
+        fold(lane);
+        for (int r = 0; r < rows; r++) {
+            sum[r] = sum[r] * shrink[r] + lane[r][0];
+            float *o = t->o + (first + r) * t->o_row;
+            for (int64_t j = 0; shrink[r] != 1.0f && j < t->width; j++)
+                o[j] = o[j] * shrink[r];
+            if (t->drop_below)
+                drop(t, first + r, s + r * KEYS);
         }
     }
 }
@@ -150,12 +185,13 @@ static void finish(gd_attention_tile *t, float *logarithm)
     }
 }
 
-/* sum over j of g_ij O_ij, which is sum over keys of P dP. */
-static float along(const gd_attention_tile *t, int64_t i)
+/* lane[l]: of g_ij O_ij, whose sum over j is that over keys of P dP, every LANES-th added up. */
+static void along(const gd_attention_tile *t, int64_t i, float lane[LANES])
 {
     const float *o = t->result + i * t->result_row, *g = t->g + i * t->g_row;
-    float lane[LANES] = { 0 }, product[LANES];
     int64_t j = 0, step = t->g_column;
+    for (int l = 0; l < LANES; l++)
+        lane[l] = 0;
     for (; j + LANES <= t->width; j += LANES) {
         if (step == 1)
             for (int l = 0; l < LANES; l++)
@@ -164,34 +200,38 @@ static float along(const gd_attention_tile *t, int64_t i)
             for (int l = 0; l < LANES; l++)
                 lane[l] += o[j + l] * g[(j + l) * step];
     }
-    for (int l = 0; l < LANES; l++)
-        product[l] = j + l < t->width ? o[j + l] * g[(j + l) * step] : 0.0f;
-    for (int l = 0; l < LANES; l++)
-        lane[l] += product[l];
-    return total(lane, LANES);
+    for (int l = 0; j + l < t->width; l++)
+        lane[l] += o[j + l] * g[(j + l) * step];
 }
 
 static void gradients(gd_attention_tile *t)
 {
-    int64_t end = padded(t->keys);
-    for (int64_t i = 0; i < t->rows; i++) {
-        float *s = t->s + i * KEYS, *dp = t->dp + i * KEYS;
-        float delta = along(t, i), scale = t->scale;
-        scores(t, i, s);
-        exponentials(s, end, t->logarithm[i]);
-        if (t->drop_below) {
-            float factor[KEYS];
-            drop_factors(t, i, factor);
-            for (int64_t j = 0; j < t->keys; j++) {
-                float p = s[j], d = p * (dp[j] * factor[j] - delta) * scale;
-                dp[j] = p == 0.0f ? 0.0f : d;
-                s[j] = p * factor[j];
+    float scale = t->scale;
+    for (int64_t first = 0; first < t->rows; first += GROUP) {
+        int rows = (int)(t->rows - first < GROUP ? t->rows - first : GROUP);
+        float lane[GROUP][LANES] = { { 0 } };
+        for (int r = 0; r < rows; r++)
+            along(t, first + r, lane[r]);
+        fold(lane);
+        for (int r = 0; r < rows; r++) {
+            float *s = t->s + (first + r) * KEYS, *dp = t->dp + (first + r) * KEYS;
+            float delta = lane[r][0];
+            int end = scores(t, first + r, s), all = padded(t->keys);
+            exponentials(t, s, end, t->logarithm[first + r]);
+            if (t->drop_below) {
+                float factor[KEYS];
+                drop_factors(t, first + r, factor);
+                for (int64_t j = 0; j < t->keys; j++) {
+                    float p = s[j], d = p * (dp[j] * factor[j] - delta) * scale;
+                    dp[j] = p == 0.0f ? 0.0f : d;
+                    s[j] = p * factor[j];
+                }
+                continue;
             }
-            continue;
-        }
-        for (int64_t j = 0; j < t->keys; j++) {
-            float d = s[j] * (dp[j] - delta) * scale;
-            dp[j] = s[j] == 0.0f ? 0.0f : d;
+            for (int j = 0; j < all; j++) {
+                float d = s[j] * (dp[j] - delta) * scale;
+                dp[j] = s[j] == 0.0f ? 0.0f : d;
+            }
         }
     }
 }
