@@ -28,6 +28,33 @@ static void add_call(gd_export *e, const gd_ir_value *v, const char *after_input
     gd_buffer_add(&e->body, "%s, r0);\n", after_inputs);
 }
 
+/* How large the copy with zeros around is, of what taps see (export_kernels.txt): its margin before
+ * each axis and its size. Returns how many numbers the function needs as scratch. */
+static int64_t conv_room(const gd_conv_sizes *s, const gd_conv_attr *attr, gd_op_id op,
+                         int64_t margin[GD_SPATIAL], int64_t room[GD_SPATIAL])
+{
+    for (int a = 0; a < GD_SPATIAL; a++) {
+        const int64_t reach = (s->kernel[a] - 1) * attr->dilation[a], stride = attr->stride[a];
+        margin[a] = attr->before[a];
+        int64_t filled = margin[a] + s->in[a], seen = (s->out[a] - 1) * stride + reach + 1;
+        if (op == GD_OP_convolution_grad_input) {
+            const int64_t outside = reach - attr->before[a];
+            margin[a] = outside > 0 ? (outside + stride - 1) / stride : 0;
+            filled = margin[a] + s->out[a];
+            seen = margin[a] + (s->in[a] + attr->before[a] + stride - 1) / stride + 1;
+        }
+        room[a] = filled > seen ? filled : seen;
+    }
+    const int64_t plane = room[0] * room[1] * room[2], places = s->out[0] * s->out[1] * s->out[2];
+    if (op == GD_OP_convolution_grad_input)
+        return s->o * plane + room[2];
+    if (op == GD_OP_convolution_grad_weight) {
+        const int64_t images = places ? 255 / places + 2 : 0; /* that 256 positions lie in */
+        return (images < s->n ? images : s->n) * s->c * plane + room[2];
+    }
+    return s->c * plane + room[2] + s->o * s->out[0] * s->out[1] * room[2];
+}
+
 gd_status gd_export_convolution(gd_export *e, const gd_step *step)
 {
     const gd_ir_value *v = &e->plan->ir.values[step->value];
@@ -41,9 +68,12 @@ gd_status gd_export_convolution(gd_export *e, const gd_step *step)
     const gd_conv_sizes s = by_input    ? gd_conv_sizes_of(&v->layout, second, first, attr->groups)
                             : by_weight ? gd_conv_sizes_of(second, &v->layout, first, attr->groups)
                                         : gd_conv_sizes_of(first, second, &v->layout, attr->groups);
-    if (s.c * s.in[0] * s.in[1] * s.in[2] > INT32_MAX || s.out[0] * s.out[1] * s.out[2] > INT32_MAX)
+    int64_t margin[GD_SPATIAL], room[GD_SPATIAL];
+    const int64_t scratch = conv_room(&s, attr, v->op->id, margin, room);
+    if (scratch > INT32_MAX)
         return gd_export_refuse(step, e, "so large images");
     gd_export_pointers(e, step);
+    gd_buffer_add(&e->body, "        static f32 scratch[%lld];\n", (long long)scratch + 1);
     gd_buffer_add(&e->body, "        static const conv_f32 shape = { %lld, %lld, %lld, %lld",
                   (long long)s.n, (long long)s.groups, (long long)s.c, (long long)s.o);
     add_sizes(e, s.in);
@@ -52,13 +82,15 @@ gd_status gd_export_convolution(gd_export *e, const gd_step *step)
     add_sizes(e, attr->stride);
     add_sizes(e, attr->before);
     add_sizes(e, attr->dilation);
+    add_sizes(e, margin);
+    add_sizes(e, room);
     gd_buffer_add(&e->body, " };\n");
     const bool forward = !by_input && !by_weight;
     add_call(e, v,
-             !forward     ? ""
-             : v->n > 2   ? (attr->relu ? ", 1" : ", 0")
-             : attr->relu ? ", NULL, 1"
-                          : ", NULL, 0");
+             !forward     ? ", scratch"
+             : v->n > 2   ? (attr->relu ? ", 1, scratch" : ", 0, scratch")
+             : attr->relu ? ", NULL, 1, scratch"
+                          : ", NULL, 0, scratch");
     return GD_OK;
 }
 
