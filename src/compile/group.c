@@ -89,7 +89,7 @@ bool gd_group_close(const gd_group_draft *draft, gd_fused_attr *attr, int32_t *i
         if (!needed[GD_FUSED_MAX_INPUTS + i])
             continue;
         bool is_more = d.is_result[i] && i < d.n_instructions - 1;
-        if (attr->n_instructions == GD_FUSED_MAX_INSTRUCTIONS ||
+        if (attr->n_instructions == GD_FUSED_MAX_ELEMENTWISE ||
             (is_more && attr->n_more == GD_FUSED_MAX_MORE))
             return false;
         if (is_more)

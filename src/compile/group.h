@@ -7,7 +7,7 @@
 #include "compile/ir.h"
 
 /* Operands are numbered as follows: input i is i, instruction i is GD_FUSED_MAX_INPUTS + i. */
-#define GD_DRAFT_MOST (2 * GD_FUSED_MAX_INSTRUCTIONS)
+#define GD_DRAFT_MOST (2 * GD_FUSED_MAX_ELEMENTWISE)
 typedef struct gd_group_draft {
     int32_t in[GD_FUSED_MAX_INPUTS];
     gd_fused_instruction instruction[GD_DRAFT_MOST];

@@ -26,7 +26,7 @@ typedef struct maker {
 /* A later group that reads one of them. */
 typedef struct reader {
     gd_group_draft draft;
-    gd_fused_instruction again[GD_FUSED_MAX_INSTRUCTIONS]; /* to go before its own */
+    gd_fused_instruction again[GD_FUSED_MAX_ELEMENTWISE]; /* to go before its own */
     int n_again;
     int16_t number[GD_FUSED_MAX_INPUTS + GD_DRAFT_MOST]; /* here, of the maker's operands */
 } reader;
@@ -80,7 +80,7 @@ static int16_t bring(const maker *m, reader *r, int of)
         if (again.from[k] == NONE)
             return NONE;
     }
-    if (r->n_again == GD_FUSED_MAX_INSTRUCTIONS)
+    if (r->n_again == GD_FUSED_MAX_ELEMENTWISE)
         return NONE;
     r->again[r->n_again] = again;
     return r->number[of] = (int16_t)(AGAIN + r->n_again++);
