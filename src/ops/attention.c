@@ -7,7 +7,8 @@
  * S and P, O(T^2) numbers. The ops never do (FlashAttention: Dao, Fu, Ermon, Rudra, Ré 2022; Dao
  * 2023): `attention` gives O and, for each row, L = log(sum(exp(S))), with which `attention_grad`
  * computes pieces of P again. Both lie in one flat result, O first; `attention_result` is the view
- * of O that users get, and the node derivatives start from.
+ * of O that users get, and the node derivatives start from. O and the three gradients lie in the
+ * order [.., time, heads, width], in which heads are merged without a copy.
  */
 #include "ops/internal.h"
 
@@ -134,6 +135,9 @@ static gd_status infer_attention_result(int n, const gd_layout *const *in, const
         (in[PACKED]->shape[0] > 1 && in[PACKED]->stride[0] != 1))
         return gd_fail(GD_ERR_SHAPE, "attention_result: the first operand is not attention's");
     out->offset = in[PACKED]->offset;
+    int rank = out->rank;
+    out->stride[rank - 3] = out->shape[rank - 1];
+    out->stride[rank - 2] = out->shape[rank - 3] * out->shape[rank - 1];
     return GD_OK;
 }
 
@@ -164,13 +168,21 @@ static void format_attention(const void *attr, char *text, size_t size)
 
 /* ---- the plain composition ---- */
 
-/* Part `index` of a flat tensor, of the shape of `like`; `at` counts on. */
+/* Heads and time in each other's place. */
+static gd_tensor *swap_heads(gd_tensor *x)
+{
+    return gd_transpose(x, -3, -2);
+}
+
+/* The part of a flat tensor that begins at *at, of this shape [.., heads, time, width]; *at counts
+ * on. */
 static gd_tensor *unpack(gd_tensor *flat, int64_t *at, gd_shape shape)
 {
-    int64_t count = count_of(shape);
+    int64_t count = count_of(shape), heads = shape.dim[shape.rank - 3];
+    shape = with_axis(with_axis(shape, 3, shape.dim[shape.rank - 2]), 2, heads);
     gd_tensor *part = gd_reshape(gd_slice(flat, 0, *at, *at + count, 1), shape);
     *at += count;
-    return part;
+    return swap_heads(part);
 }
 
 static gd_tensor *flat(gd_tensor *x)
@@ -321,7 +333,7 @@ static gd_tensor *decompose_attention(int n, gd_tensor *const *in, const void *a
         l = l ? gd_where(gd_eq(l, gd_number_like(l, -INFINITY)), gd_number_like(l, INFINITY), l)
               : NULL;
     }
-    gd_tensor *parts[2] = { flat(o), flat(l) };
+    gd_tensor *parts[2] = { flat(swap_heads(o)), flat(l) };
     return parts[0] && parts[1] ? gd_concat(parts, 2, 0) : NULL;
 }
 
@@ -357,9 +369,10 @@ static gd_tensor *decompose_attention_grad(int n, gd_tensor *const *in, const vo
     if (!compose(in, in + GRAD_EXTRAS, attr, &p))
         return NULL;
     gd_tensor *ds = score_gradient(&p, probability_gradient(&p, in[G]), scale);
-    gd_tensor *parts[3] = { flat(gd_matmul(ds, p.k)),
-                            flat(sum_heads(gd_matmul(swap(ds), in[Q]), groups)),
-                            flat(sum_heads(gd_matmul(swap(p.dropped), in[G]), groups)) };
+    gd_tensor *parts[3] = { gd_matmul(ds, p.k), sum_heads(gd_matmul(swap(ds), in[Q]), groups),
+                            sum_heads(gd_matmul(swap(p.dropped), in[G]), groups) };
+    for (int i = 0; i < 3; i++)
+        parts[i] = flat(swap_heads(parts[i]));
     return parts[0] && parts[1] && parts[2] ? gd_concat(parts, 3, 0) : NULL;
 }
 

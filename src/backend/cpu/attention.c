@@ -50,6 +50,13 @@ static int64_t offset_of(const gd_layout *layout, int64_t entry)
     return at;
 }
 
+/* Where row `row` of `entry` begins in a result [.., time, heads, width], in elements; rows of an
+ * entry are heads * width apart. */
+static int64_t row_of(int64_t entry, int64_t heads, int64_t time, int64_t row, int64_t width)
+{
+    return ((entry / heads * time + row) * heads + entry % heads) * width;
+}
+
 static matrix matrix_of(const gd_operand *x, int64_t entry)
 {
     const gd_layout *layout = x->layout;
@@ -226,14 +233,15 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
 {
     float *s = gd_cpu_scratch(j->call, thread);
     float max[GD_ATTENTION_QUERIES], sum[GD_ATTENTION_QUERIES];
+    int64_t at = entry * j->tq + row, of_keys = entry_of_keys(j, entry);
+    const int64_t o_row = j->heads * j->dv;
+    float *o = (float *)j->call->out.data + row_of(entry, j->heads, j->tq, row, j->dv);
+    float *logarithm = (float *)j->call->out.data + j->entries * j->tq * j->dv + at;
     for (int64_t i = 0; i < rows; i++) {
         max[i] = -INFINITY;
         sum[i] = 0;
+        memset(o + i * o_row, 0, (size_t)j->dv * sizeof *o);
     }
-    int64_t at = entry * j->tq + row, of_keys = entry_of_keys(j, entry);
-    float *o = (float *)j->call->out.data + at * j->dv;
-    float *logarithm = (float *)j->call->out.data + j->entries * j->tq * j->dv + at;
-    memset(o, 0, (size_t)(rows * j->dv) * sizeof *o);
     matrix q = matrix_of(&j->q, entry), k = matrix_of(&j->k, of_keys);
     matrix v = matrix_of(&j->v, of_keys);
     gd_attention_tile t = { 0 };
@@ -243,13 +251,14 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
         if (first >= rows)
             break;
         int64_t count = rows - first;
-        matrix scores = { s, KEYS, 1 }, result = { o + first * j->dv, j->dv, 1 };
+        matrix scores = { s, KEYS, 1 }, result = { o + first * o_row, o_row, 1 };
         t = tile_of(j, entry, row + first, count, key, keys);
         t.s = s;
         t.max = max + first;
         t.sum = sum + first;
         t.o = result.data;
-        t.o_row = t.width = j->dv;
+        t.o_row = o_row;
+        t.width = j->dv;
         int64_t low = low_rows(j, &t);
         multiply_scores(j, thread, &t, low, j->d, rows_from(q, row + first), rows_from(k, key),
                         scores);
@@ -257,7 +266,8 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
         multiply_rows(j, thread, &t, low, j->dv, scores, rows_from(v, key), result);
     }
     t = (gd_attention_tile){ .rows = rows, .max = max, .sum = sum, .o = o };
-    t.o_row = t.width = j->dv;
+    t.o_row = o_row;
+    t.width = j->dv;
     j->loops->finish(&t, logarithm);
 }
 
@@ -275,8 +285,9 @@ static void range_forward(void *context, int64_t begin, int64_t end, int thread)
 
 /* Where the gradients go, and what the forward pass left. */
 typedef struct gradient {
-    float *q, *k, *v;           // [entries, tq, d], [entries of keys, tk, d], [.., tk, dv]
-    const float *o, *logarithm; // [entries, tq, dv], [entries, tq]
+    float *q, *k, *v;       // [batch, tq, heads, d], [batch, tk, groups, d], [.., tk, groups, dv]
+    const float *o;         // [batch, tq, heads, dv]
+    const float *logarithm; // [batch, heads, tq]
 } gradient;
 
 static gradient gradient_of(const job *j)
@@ -300,9 +311,9 @@ static void tile_backward(const job *j, const gradient *to, int64_t entry, int64
     matrix g = rows_from(matrix_of(&j->g, entry), row);
     matrix k = rows_from(matrix_of(&j->k, of_keys), key);
     matrix v = rows_from(matrix_of(&j->v, of_keys), key);
-    matrix dq = { to->q + at * j->d, j->d, 1 };
-    matrix dk = { to->k + (of_keys * j->tk + key) * j->d, j->d, 1 };
-    matrix dv = { to->v + (of_keys * j->tk + key) * j->dv, j->dv, 1 };
+    matrix dq = { to->q + row_of(entry, j->heads, j->tq, row, j->d), j->heads * j->d, 1 };
+    matrix dk = { to->k + row_of(of_keys, j->groups, j->tk, key, j->d), j->groups * j->d, 1 };
+    matrix dv = { to->v + row_of(of_keys, j->groups, j->tk, key, j->dv), j->groups * j->dv, 1 };
     float *scratch = gd_cpu_scratch(j->call, thread);
     matrix s = { scratch, KEYS, 1 }, dp = { scratch + GD_ATTENTION_QUERIES * KEYS, KEYS, 1 };
 
@@ -313,8 +324,9 @@ static void tile_backward(const job *j, const gradient *to, int64_t entry, int64
     t.s = s.data;
     t.dp = dp.data;
     t.logarithm = to->logarithm + at;
-    t.result = to->o + at * j->dv;
-    t.result_row = t.width = j->dv;
+    t.result = to->o + row_of(entry, j->heads, j->tq, row, j->dv);
+    t.result_row = j->heads * j->dv;
+    t.width = j->dv;
     t.g = g.data;
     t.g_row = g.row;
     t.g_column = g.column;
@@ -322,6 +334,15 @@ static void tile_backward(const job *j, const gradient *to, int64_t entry, int64
     multiply_keys(j, thread, &t, low, j->dv, s, g, dv);
     multiply_keys(j, thread, &t, low, j->d, dp, q, dk);
     multiply_rows(j, thread, &t, low, j->d, dp, k, dq);
+}
+
+/* Zeros in `columns` of each row of an entry: of one head or, if they lie side by side, of more. */
+static void clear(void *result, size_t size, int64_t entry, int64_t heads, int64_t time,
+                  int64_t width, int64_t columns)
+{
+    for (int64_t i = 0; i < time; i++)
+        memset((char *)result + (size_t)row_of(entry, heads, time, i, width) * size, 0,
+               (size_t)columns * size);
 }
 
 /* Heads of k and v [begin, end), with every head of q that looks at them. */
@@ -333,9 +354,9 @@ static void range_backward(void *context, int64_t begin, int64_t end, int thread
     for (int64_t of_keys = begin; of_keys < end; of_keys++) {
         int64_t batch = of_keys / j->groups, group = of_keys % j->groups;
         int64_t head = batch * j->heads + group * share;
-        memset(to.q + head * j->tq * j->d, 0, (size_t)(share * j->tq * j->d) * sizeof(float));
-        memset(to.k + of_keys * j->tk * j->d, 0, (size_t)(j->tk * j->d) * sizeof(float));
-        memset(to.v + of_keys * j->tk * j->dv, 0, (size_t)(j->tk * j->dv) * sizeof(float));
+        clear(to.q, sizeof *to.q, head, j->heads, j->tq, j->d, share * j->d);
+        clear(to.k, sizeof *to.k, of_keys, j->groups, j->tk, j->d, j->d);
+        clear(to.v, sizeof *to.v, of_keys, j->groups, j->tk, j->dv, j->dv);
         for (int64_t entry = head; entry < head + share; entry++)
             for (int64_t key = 0; key < j->tk; key += j->keys) {
                 int64_t keys = least(j->keys, j->tk - key), first = first_query(j, key);
@@ -391,7 +412,8 @@ static void range_forward_f64(void *context, int64_t begin, int64_t end, int thr
     for (int64_t r = begin; r < end; r++) { /* rows of q */
         int64_t entry = r / j->tq, i = r % j->tq;
         matrix v = matrix_of(&j->v, entry_of_keys(j, entry));
-        double *o = (double *)j->call->out.data + r * j->dv, max = -INFINITY, sum = 0;
+        double *o = (double *)j->call->out.data + row_of(entry, j->heads, j->tq, i, j->dv);
+        double max = -INFINITY, sum = 0;
         memset(o, 0, (size_t)j->dv * sizeof *o);
         for (int64_t n = 0; n < j->tk; n++)
             max = fmax(max, score_f64(j, entry, i, n));
@@ -417,7 +439,7 @@ static void row_backward_f64(const job *j, int64_t entry, int64_t i, double *dq,
     int64_t of_keys = entry_of_keys(j, entry), r = entry * j->tq + i;
     matrix q = matrix_of(&j->q, entry), k = matrix_of(&j->k, of_keys);
     matrix v = matrix_of(&j->v, of_keys), g = matrix_of(&j->g, entry);
-    const double *o = (const double *)j->packed + r * j->dv;
+    const double *o = (const double *)j->packed + row_of(entry, j->heads, j->tq, i, j->dv);
     const double *a = (const double *)q.data + i * q.row, *u = (const double *)g.data + i * g.row;
     double l = ((const double *)j->packed)[j->entries * j->tq * j->dv + r], along = 0;
     for (int64_t c = 0; c < j->dv; c++)
@@ -430,12 +452,12 @@ static void row_backward_f64(const job *j, int64_t entry, int64_t i, double *dq,
             continue;
         for (int64_t c = 0; c < j->dv; c++) {
             dp += u[c * g.column] * w[c * v.column];
-            dv[n * j->dv + c] += p * f * u[c * g.column];
+            dv[n * j->groups * j->dv + c] += p * f * u[c * g.column];
         }
         double ds = p * (dp * f - along) * j->attr->scale;
         for (int64_t c = 0; c < j->d; c++) {
             dq[c] += ds * b[c * k.column];
-            dk[n * j->d + c] += ds * a[c * q.column];
+            dk[n * j->groups * j->d + c] += ds * a[c * q.column];
         }
     }
 }
@@ -447,14 +469,14 @@ static void range_backward_f64(void *context, int64_t begin, int64_t end, int th
     int64_t share = j->heads / j->groups, keys = j->entries / share * j->tk;
     double *dq = j->call->out.data, *dk = dq + j->entries * j->tq * j->d, *dv = dk + keys * j->d;
     for (int64_t of_keys = begin; of_keys < end; of_keys++) {
-        int64_t at = of_keys * j->tk;
-        memset(dk + at * j->d, 0, (size_t)(j->tk * j->d) * sizeof(double));
-        memset(dv + at * j->dv, 0, (size_t)(j->tk * j->dv) * sizeof(double));
-        for (int64_t r = of_keys * share * j->tq; r < (of_keys + 1) * share * j->tq; r++) {
-            memset(dq + r * j->d, 0, (size_t)j->d * sizeof(double));
-            row_backward_f64(j, r / j->tq, r % j->tq, dq + r * j->d, dk + at * j->d,
-                             dv + at * j->dv);
-        }
+        double *k = dk + row_of(of_keys, j->groups, j->tk, 0, j->d);
+        double *v = dv + row_of(of_keys, j->groups, j->tk, 0, j->dv);
+        clear(dq, sizeof *dq, of_keys * share, j->heads, j->tq, j->d, share * j->d);
+        clear(dk, sizeof *dk, of_keys, j->groups, j->tk, j->d, j->d);
+        clear(dv, sizeof *dv, of_keys, j->groups, j->tk, j->dv, j->dv);
+        for (int64_t r = of_keys * share * j->tq; r < (of_keys + 1) * share * j->tq; r++)
+            row_backward_f64(j, r / j->tq, r % j->tq,
+                             dq + row_of(r / j->tq, j->heads, j->tq, r % j->tq, j->d), k, v);
     }
 }
 

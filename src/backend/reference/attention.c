@@ -68,6 +68,12 @@ static row row_at(const attention *a, int64_t r)
     return (row){ r, r % a->tq, of_q, batch * a->groups + head * a->groups / a->heads };
 }
 
+/* Where row i of an entry begins in a result [.., time, heads, width]. */
+static int64_t result_at(int64_t entry, int64_t heads, int64_t time, int64_t i, int64_t width)
+{
+    return ((entry / heads * time + i) * heads + entry % heads) * width;
+}
+
 static real number(const gd_operand *x, int64_t entry, int64_t i, int64_t j)
 {
     const int64_t *stride = x->layout->stride + x->layout->rank - 2;
@@ -122,6 +128,7 @@ static gd_status attention_forward(const gd_kernel_call *call)
     for (int64_t r = 0; r < a.rows; r++) {
         row w = row_at(&a, r);
         real l = logarithm(&a, &w);
+        int64_t at = result_at(w.of_q, a.heads, a.tq, w.i, a.dv);
         gd_ref_store(&call->out, a.rows * a.dv + r, l);
         for (int64_t first = 0; first < a.dv; first += COLUMNS) {
             real sum[COLUMNS] = { 0 };
@@ -132,7 +139,7 @@ static gd_status attention_forward(const gd_kernel_call *call)
                     sum[c] += p * number(a.v, w.of_k, j, first + c);
             }
             for (int64_t c = 0; c < columns; c++)
-                gd_ref_store(&call->out, r * a.dv + first + c, sum[c]);
+                gd_ref_store(&call->out, at + first + c, sum[c]);
         }
     }
     return GD_OK;
@@ -164,13 +171,15 @@ static gd_status attention_grad(const gd_kernel_call *call)
                     continue;
                 }
                 real ds = p * (dp - along) * a.attr->scale;
-                int64_t key = w.of_k * a.tk + j;
+                int64_t to_q = result_at(w.of_q, a.heads, a.tq, w.i, a.d);
+                int64_t to_k = at_k + result_at(w.of_k, a.groups, a.tk, j, a.d);
+                int64_t to_v = at_v + result_at(w.of_k, a.groups, a.tk, j, a.dv);
                 for (int64_t c = 0; c < a.d; c++) {
-                    add(out, r * a.d + c, ds * number(a.k, w.of_k, j, c));
-                    add(out, at_k + key * a.d + c, ds * number(a.q, w.of_q, w.i, c));
+                    add(out, to_q + c, ds * number(a.k, w.of_k, j, c));
+                    add(out, to_k + c, ds * number(a.q, w.of_q, w.i, c));
                 }
                 for (int64_t c = 0; c < a.dv; c++)
-                    add(out, at_v + key * a.dv + c, p * f * number(g, w.of_q, w.i, c));
+                    add(out, to_v + c, p * f * number(g, w.of_q, w.i, c));
             }
     }
     return GD_OK;
