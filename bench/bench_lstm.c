@@ -1,10 +1,13 @@
 /* bench/bench_lstm.c: a two-layer LSTM, 256 wide, over 128 steps of 32 sequences: forward and
- * backward (gradients of the input and of all parameters), compiled and eager, against PyTorch's.
- * One JSON object a line on stdout. The bound is the arithmetic of the matrix products alone, at
- * the machine's peak. Verified: weighted sums of the result and of the input's gradient.
+ * backward (gradients of the input and of all parameters), compiled and eager, against PyTorch's
+ * nn.LSTM and a jit-compiled one in JAX (peers/lstm_*.py). The bound is the arithmetic of the
+ * matrix products alone, at the machine's peak. Verified: weighted sums of the result and of the
+ * input's gradient, ours bit for bit among themselves. Each side runs in a process of its own, so
+ * that its peak memory is its own.
  */
 #include "measure.h"
 #include "peak.h"
+#include "side.h"
 #include "waves.h"
 
 #include <gradus/autograd.h>
@@ -23,7 +26,6 @@ typedef struct problem {
     gd_module *module;
     gd_tensor *in[2]; /* x, gradient of the result */
     gd_function *step;
-    double sums[2];
 } problem;
 
 static gd_tensor *body(void *user, gd_tensor *const *in)
@@ -70,68 +72,68 @@ static void open_problem(problem *p, int threads, gd_mode mode)
         (void)gd_tensor_write(t, values, (size_t)gd_tensor_count(t) * sizeof *values);
         free(values);
     }
-    gd_tensor *y = gd_call(p->step, 2, p->in);
-    p->sums[0] = gd_bench_weighted_sum(y);
-    if (mode == GD_MODE_COMPILED) /* eager calls keep no further results */
-        p->sums[1] = gd_bench_weighted_sum(gd_function_result(p->step, 1));
 }
 
-static void bench(int threads)
+static void run_side(gd_mode mode, int threads)
 {
-    static const char *const names[2] = { "forward + backward, compiled",
+    problem p;
+    open_problem(&p, threads, mode);
+    call(&p);
+    double sums[2] = { gd_bench_weighted_sum(gd_function_result(p.step, 0)),
+                       gd_bench_weighted_sum(gd_function_result(p.step, 1)) };
+    printf("step ours %.9g %.17g %.17g\n", gd_bench_seconds(call, &p, 1, threads, 3), sums[0],
+           sums[1]);
+    printf("memory ours %.1f\n", gd_bench_own_memory());
+    if (mode == GD_MODE_COMPILED)
+        gd_bench_print_profile(p.step, 2, p.in);
+    gd_close(p.context);
+}
+
+static void bench(const char *self, int threads)
+{
+    static const char *const cases[2] = { "forward + backward, compiled",
                                           "forward + backward, eager" };
-    static const gd_mode modes[2] = { GD_MODE_COMPILED, GD_MODE_EAGER };
-    double seconds[2], sums[2] = { 0 }, peer = NAN, peer_sums[2] = { 0 };
-    bool same = true;
+    static const char *const memories[2] = { "peak memory, compiled", "peak memory, eager" };
+    static const char *const modes[2] = { "--compiled", "--eager" };
+    static const char *const programs[2] = { GD_SOURCE_DIR "/bench/peers/lstm_torch.py",
+                                             GD_SOURCE_DIR "/bench/peers/lstm_jax.py" };
+    gd_bench_side ours[2], peers[2];
+    bool there[2];
+    char count[16];
+    snprintf(count, sizeof count, "%d", threads);
+    for (int i = 0; i < 2; i++)
+        if (!gd_bench_run_side((const char *[]){ self, modes[i], count, NULL }, threads, &ours[i]))
+            gd_bench_die("%s %s failed", self, modes[i]);
     for (int i = 0; i < 2; i++) {
-        problem p;
-        open_problem(&p, threads, modes[i]);
-        same &= i == 0 || sums[0] == p.sums[0];
-        if (i == 0)
-            memcpy(sums, p.sums, sizeof sums);
-        seconds[i] = gd_bench_seconds(call, &p, 1, threads, 3);
-        gd_close(p.context);
+        const char *arguments[] = {
+            gd_bench_python(), programs[i], count, "3", "32", "128", "256", "256", "2", NULL
+        };
+        there[i] = gd_bench_run_side(arguments, threads, &peers[i]);
     }
-    char name[64] = "PyTorch";
-    const char *arguments[] = { gd_bench_python(),
-                                GD_SOURCE_DIR "/bench/peers/lstm_torch.py",
-                                "32",
-                                "128",
-                                "256",
-                                "256",
-                                "2",
-                                NULL };
-    gd_bench_process *process = gd_bench_start(arguments, threads);
-    gd_bench_line line;
-    while (process && gd_bench_read(process, &line)) {
-        if (strcmp(line.kind, "name") == 0)
-            snprintf(name, sizeof name, "%.60s", line.text);
-        if (strcmp(line.kind, "time") == 0 &&
-            sscanf(line.text, "%lf %lf %lf", &peer, &peer_sums[0], &peer_sums[1]) == 3)
-            for (int i = 0; i < 2; i++)
-                same &= fabs(sums[i] - peer_sums[i]) <= 1e-3 * (1 + fabs(peer_sums[i]));
-    }
-    if (!process || gd_bench_finish(process) != 0)
-        fprintf(stderr, "no peer: %s did not run lstm_torch.py\n", gd_bench_python());
     double peak = gd_bench_peak_flops(gd_isa_choose(), false, threads);
     double flops = 3 * 2.0 * BATCH * TIME * LAYERS * 4 * WIDTH * (INPUT + WIDTH);
     for (int i = 0; i < 2; i++) {
-        gd_bench_row row = { .suite = "lstm",
-                             .name = names[i],
-                             .threads = threads,
-                             .metric = "ms",
-                             .ours = seconds[i] * 1e3,
-                             .peer = peer * 1e3,
-                             .peer_name = isnan(peer) ? NULL : name,
-                             .bound_fraction = flops / peak / seconds[i],
-                             .verified = same };
-        gd_bench_print_row(&row);
+        bool same = gd_bench_sides_agree(&ours[0], &ours[i], 0);
+        gd_bench_row row =
+            gd_bench_make_row("lstm", cases[i], threads, "ms", ours[i].seconds * 1e3, same);
+        row.bound_fraction = flops / peak / ours[i].seconds;
+        gd_bench_print_sides(row, &ours[i], peers, there, 2, false, 1e-2);
+        gd_bench_print_sides(
+            gd_bench_make_row("lstm", memories[i], threads, "MiB", ours[i].memory, same), &ours[i],
+            peers, there, 2, true, 1e-2);
     }
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+    if (count == 3) {
+        run_side(strcmp(arguments[1], "--eager") ? GD_MODE_COMPILED : GD_MODE_EAGER,
+                 atoi(arguments[2]));
+        return 0;
+    }
+    char self[4096];
+    gd_bench_own_path(self, sizeof self);
     for (int threads = 1; threads <= 2; threads++)
-        bench(threads);
+        bench(self, threads);
     return gd_bench_all_verified() ? 0 : 1;
 }

@@ -1,10 +1,10 @@
 /* bench/gpt.c: training and running a GPT: ours, eager and compiled, against PyTorch eager and
- * torch.compile (peers/gpt_torch.py). Start at gd_bench_gpt_run().
+ * torch.compile (peers/gpt_torch.py) and JAX jit (peers/gpt_jax.py). Start at gd_bench_gpt_run().
  *
  * All sides begin with the same weights, which we write to a file, and see the same tokens, which a
  * formula gives. Before timing, the losses of the first steps are compared: ours among themselves
- * bit for bit, those of PyTorch to 1e-3. A step is forward, backward and AdamW on a fixed batch; no
- * dropout. Each side and mode runs in a process of its own, so that its peak memory is its own.
+ * bit for bit, those of the others to 1e-3. A step is forward, backward and AdamW on a fixed batch;
+ * no dropout. Each side and mode runs in a process of its own, so that its peak memory is its own.
  */
 #include "gpt.h"
 
@@ -22,7 +22,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SEED = 1, PROMPT = 16, LOGITS = 8, THREADS = 2 };
+enum { SEED = 1, PROMPT = 16, LOGITS = 8, THREADS = 2, PEERS = 3 };
+static const char torch[] = GD_SOURCE_DIR "/bench/peers/gpt_torch.py",
+                  jax[] = GD_SOURCE_DIR "/bench/peers/gpt_jax.py";
 static const double learning_rate = 1e-4;
 
 #define CHECK(condition) \
@@ -185,7 +187,7 @@ static bool run_ours(run *r, const char *mode, gd_bench_side *out)
     return gd_bench_run_side(arguments, THREADS, out);
 }
 
-static bool run_peer(run *r, const char *mode, gd_bench_side *out)
+static bool run_peer(run *r, const char *program, const char *mode, gd_bench_side *out)
 {
     const gd_bench_gpt *g = r->gpt;
     const int64_t numbers[] = { g->heads, g->batch, g->time, PROMPT };
@@ -193,17 +195,9 @@ static bool run_peer(run *r, const char *mode, gd_bench_side *out)
         snprintf(r->numbers[i], sizeof r->numbers[i], "%lld", (long long)numbers[i]);
     snprintf(r->seconds, sizeof r->seconds, "%g", g->seconds);
     snprintf(r->count, sizeof r->count, "%d", THREADS);
-    const char *arguments[] = { gd_bench_python(),
-                                GD_SOURCE_DIR "/bench/peers/gpt_torch.py",
-                                mode,
-                                r->weights,
-                                r->count,
-                                r->seconds,
-                                r->numbers[0],
-                                r->numbers[1],
-                                r->numbers[2],
-                                r->numbers[3],
-                                NULL };
+    const char *arguments[] = { gd_bench_python(), program,       mode,          r->weights,
+                                r->count,          r->seconds,    r->numbers[0], r->numbers[1],
+                                r->numbers[2],     r->numbers[3], NULL };
     return gd_bench_run_side(arguments, THREADS, out);
 }
 
@@ -213,33 +207,33 @@ static void compare_training(run *r)
     static const char *const cases[] = { "train step, compiled", "train step, eager" };
     static const char *const memories[] = { "peak memory of training, compiled",
                                             "peak memory of training, eager" };
-    gd_bench_side ours[2], peers[2];
-    bool there[2];
+    gd_bench_side ours[2], peers[PEERS];
+    bool there[PEERS];
     if (!run_ours(r, "--compiled", &ours[0]) || !run_ours(r, "--eager", &ours[1]))
         gd_bench_die("%s failed", r->self);
-    there[0] = run_peer(r, "eager", &peers[0]);
-    there[1] = run_peer(r, "compile", &peers[1]);
+    there[0] = run_peer(r, torch, "eager", &peers[0]);
+    there[1] = run_peer(r, torch, "compile", &peers[1]);
+    there[2] = run_peer(r, jax, "jit", &peers[2]);
     double bound = bound_seconds(g);
     for (int i = 0; i < 2; i++) {
         bool same = gd_bench_sides_agree(&ours[0], &ours[i], 0.0);
         gd_bench_row row =
             gd_bench_make_row(g->suite, cases[i], THREADS, "ms", ours[i].seconds * 1e3, same);
         row.bound_fraction = bound / ours[i].seconds;
-        gd_bench_print_sides(row, &ours[i], peers, there, 2, false, 1e-3);
+        gd_bench_print_sides(row, &ours[i], peers, there, PEERS, false, 1e-3);
         gd_bench_print_sides(
             gd_bench_make_row(g->suite, memories[i], THREADS, "MiB", ours[i].memory, same),
-            &ours[i], peers, there, 2, true, 1e-3);
+            &ours[i], peers, there, PEERS, true, 1e-3);
     }
 }
 
 static void compare_generation(run *r)
 {
     const gd_bench_gpt *g = r->gpt;
-    gd_bench_side ours, peers[2];
-    bool there[2] = { false, false };
+    gd_bench_side ours, peer;
     if (!run_ours(r, "--generate", &ours))
         gd_bench_die("%s failed", r->self);
-    there[0] = run_peer(r, "generate", &peers[0]);
+    bool there = run_peer(r, torch, "generate", &peer);
     gd_bench_bandwidth memory;
     bool known = gd_bench_memory(THREADS, &memory);
     gd_bench_row row = gd_bench_make_row(g->suite, "a token, batch 1", THREADS, "ms",
@@ -250,7 +244,7 @@ static void compare_generation(run *r)
                 g->suite, token_bytes(g) * 1e-6, memory.read * 1e-9,
                 token_bytes(g) / memory.read * 1e3);
     }
-    gd_bench_print_sides(row, &ours, peers, there, 2, false, 1e-3);
+    gd_bench_print_sides(row, &ours, &peer, &there, 1, false, 1e-3);
 }
 
 /* The weights all sides begin with. */

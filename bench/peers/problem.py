@@ -1,4 +1,4 @@
-"""What the peers of bench_mnist_mlp share: reading the problem, and timing. Those of the convolutional networks time with it too.
+"""What the peers of bench_mnist_mlp share: reading the problem, and timing. Those of other networks time with it too.
 
 The bench writes a file: b"GDMNIST1", the number n of examples (int32), weight and bias of the layers 784-16, 16-16 and 16-10
 (float32; weights [in, out]), an order of the examples (int32 [n]), labels (uint8 [n]) and pixels (uint8 [n, 784]); all
@@ -125,3 +125,14 @@ def print_memory():
     with open("/proc/self/status", encoding="ascii") as file:  # getrusage() begins with what the parent had
         kib = next(int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
     print(f"memory {kib / 1024:.1f}", flush=True)
+
+
+def sines(count, phase, scale):
+    """As gd_bench_sines()."""
+    return (scale * numpy.sin(numpy.arange(count, dtype=numpy.float64) * 0.7 + phase)).astype(numpy.float32)
+
+
+def weighted_sum(values):
+    """As gd_bench_weighted_sum()."""
+    flat = numpy.asarray(values, dtype=numpy.float64).ravel()
+    return float(flat @ numpy.cos(numpy.arange(flat.size) * 0.3))
