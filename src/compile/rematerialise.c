@@ -2,9 +2,11 @@
  * "Training deep nets with sublinear memory cost", 2016; the greedy choice is that of XLA's pass;
  * see also Kumar et al., "Efficient rematerialization for deep networks", 2019). While the plan
  * needs more than .memory_limit, the step with the most bytes alive is taken, and of the values
- * that are alive across it unread, the one with the most bytes times steps freed for the least work
- * is computed again before its next use; so are operands of its that have died by then. Start at
- * gd_pass_rematerialise.
+ * that are alive across it unread, those with the most bytes times steps freed for the least work
+ * are computed again before their next use; so are operands of theirs that have died by then. A
+ * sixteenth of the peak, at least one value, goes at a time, so that the program is looked at a
+ * number of times that does not grow with it; how much does not depend on the limit, so that a
+ * limit that a plan can reach is reached. Start at gd_pass_rematerialise.
  *
  * Does nothing without a limit. May compute again only what has the same bits then: ops without
  * effects, on operands that are unchanged (a parameter before its update); random numbers are a
@@ -13,6 +15,7 @@
  * no order but by the copies. */
 #include "compile/passes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -21,10 +24,12 @@
 #include "compile/memory.h"
 
 enum { MOST_OPS = 24 /* computed again for one value */ };
+enum { SHARE = 16 /* of the peak that goes at a time */ };
 
 typedef struct state {
     gd_ir *ir;
     size_t *alive;  /* [count] bytes at each step */
+    size_t *most;   /* [levels, count] most[l, i]: the largest of alive[i] … alive[i + 2^l - 1] */
     int32_t *last;  /* [count] last step that reads each root; -1: none does */
     int32_t *until; /* [count] see gd_ir_find_assignments; of targets written in place as well */
     int32_t *copy;  /* [count] for an original: a copy of it behind the peak, or -1 */
@@ -191,10 +196,30 @@ static gd_status find_readers(state *s)
 static void state_free(state *s)
 {
     gd_free(s->alive);
+    gd_free(s->most);
     gd_free(s->last);
     gd_free(s->until);
     gd_free(s->copy);
     gd_free(s->first);
+}
+
+static gd_status find_most_alive(state *s)
+{
+    const size_t count = s->ir->count;
+    size_t levels = 1;
+    while ((size_t)1 << levels <= count)
+        levels++;
+    s->most = gd_alloc((levels * count + 1) * sizeof *s->most);
+    if (!s->most)
+        return GD_ERR_MEMORY;
+    memcpy(s->most, s->alive, count * sizeof *s->most);
+    for (size_t l = 1; l < levels; l++)
+        for (size_t i = 0; i + ((size_t)1 << l) <= count; i++) {
+            const size_t *half = s->most + (l - 1) * count + i;
+            const size_t a = half[0], b = half[(size_t)1 << (l - 1)];
+            s->most[l * count + i] = a > b ? a : b;
+        }
+    return GD_OK;
 }
 
 /* Look at the program as it is now. */
@@ -207,7 +232,7 @@ static gd_status look(state *s, gd_ir *ir, size_t originals)
     s->until = gd_alloc(count * sizeof *s->until);
     s->copy = gd_alloc((originals + 1) * sizeof *s->copy);
     if (!s->alive || !s->last || !s->until || !s->copy || find_readers(s) != GD_OK ||
-        gd_memory_alive(ir, s->alive) != GD_OK)
+        gd_memory_alive(ir, s->alive) != GD_OK || find_most_alive(s) != GD_OK)
         return GD_ERR_MEMORY;
     gd_ir_find_assignments(ir, s->until);
     note_written_targets(s);
@@ -239,15 +264,24 @@ static int32_t at_hand(const state *s, int32_t x, int32_t use)
     return copy >= 0 && copy < use && lies_in_plan(&s->ir->values[copy]) ? copy : -1;
 }
 
+/* The most bytes alive at steps begin … end - 1. */
+static size_t most_alive(const state *s, int32_t begin, int32_t end)
+{
+    if (begin >= end)
+        return 0;
+    const int level = 31 - __builtin_clz((unsigned)(end - begin));
+    const size_t *most = s->most + (size_t)level * s->ir->count;
+    const size_t a = most[begin], b = most[end - (1 << level)];
+    return a > b ? a : b;
+}
+
 /* Whether reading root x on until `use` makes another step as bad as the peak. */
 static bool makes_peak(const state *s, int32_t x, int32_t use, size_t freed)
 {
     size_t bytes = gd_layout_bytes(&s->ir->values[x].layout), peak = s->alive[s->from];
     int32_t begin = s->last[x] > s->to ? s->last[x] + 1 : s->to + 1;
-    for (int32_t i = begin; i <= use; i++)
-        if (s->alive[i] + bytes >= peak + (i < use ? freed : 0))
-            return true;
-    return false;
+    return most_alive(s, begin, use) + bytes >= peak + freed ||
+           (begin <= use && s->alive[use] + bytes >= peak);
 }
 
 /* Add what makes value i again before c->use, operands first. */
@@ -305,60 +339,93 @@ static bool consider(const state *s, int32_t i, choice *c)
 
 /* ---- carrying it out ---- */
 
-/* The value to read in place of x: made again itself, or a view of what is. map: 0 where nothing
- * is, else the new value. -1: out of memory. */
-static int32_t now(gd_ir *ir, int32_t *map, int32_t x)
+/* A round of choices as they are carried out: the values that are new stand behind the program's
+ * `count` until they are brought into order. */
+typedef struct round_of {
+    const state *s;
+    gd_ir *ir;
+    int32_t count;
+    int32_t *before; /* [new values] the step that new value count + i goes before */
+    size_t capacity;
+    int32_t *use;  /* [count] of a value made again: the step from which its copy is read; else 0 */
+    int32_t *copy; /* [count] what is read from then on in place of it, or of a view of it; or 0 */
+    int32_t *here; /* [count] what the ops of choice number stamp[i] read in place of i */
+    int32_t *stamp;
+    int32_t choice;           /* its number, from 1 */
+    unsigned char *is_needed; /* [count] read by what is made again */
+} round_of;
+
+static int32_t push(round_of *r, int32_t before, int32_t like, const recipe *made)
 {
-    if (map[x] || !gd_ir_is_view(&ir->values[x]))
-        return map[x] ? map[x] : x;
-    int32_t base = now(ir, map, ir->values[x].in[0]);
-    if (base == ir->values[x].in[0] || base < 0)
-        return base < 0 ? -1 : x;
-    const gd_ir_value *v = &ir->values[x];
-    int32_t origin = v->origin;
-    const gd_layout layout = v->layout;
-    int32_t made = gd_ir_push(ir, v->op, 1, &base, v->attr, &layout);
-    if (made >= 0)
-        ir->values[made].origin = origin;
-    return map[x] = made;
+    gd_ir *ir = r->ir;
+    const gd_layout layout = ir->values[like].layout;
+    const int32_t origin = ir->values[like].origin;
+    if (!gd_grow((void **)&r->before, &r->capacity, ir->count + 1 - (size_t)r->count,
+                 sizeof *r->before))
+        return -1;
+    const int32_t at = gd_ir_push(ir, made->op, made->n, made->in, made->attr, &layout);
+    if (at < 0)
+        return -1;
+    r->before[at - r->count] = before;
+    ir->values[at].origin = origin;
+    return at;
 }
 
-static gd_status make_again(const state *s, const choice *c, int32_t *map, int32_t i)
+/* What step `before` is to read in place of x: root's substitute itself, or the same view of it,
+ * which map remembers. -1: out of memory. */
+static int32_t view_of(round_of *r, int32_t *map, int32_t *stamp, int32_t before, int32_t x,
+                       int32_t root, int32_t substitute)
 {
-    gd_ir *ir = s->ir;
-    recipe r;
-    if (!find_recipe(ir, i, &r))
+    if (x == root)
+        return substitute;
+    if (map[x] && (!stamp || stamp[x] == r->choice))
+        return map[x];
+    const gd_ir_value *v = &r->ir->values[x];
+    recipe view = { .op = v->op, .attr = v->attr, .n = 1 };
+    view.in[0] = view_of(r, map, stamp, before, v->in[0], root, substitute);
+    if (view.in[0] < 0)
+        return -1;
+    if (stamp)
+        stamp[x] = r->choice;
+    return map[x] = push(r, before, x, &view);
+}
+
+static gd_status make_again(round_of *r, const choice *c, int32_t i)
+{
+    recipe again;
+    if (!find_recipe(r->ir, i, &again))
         return gd_fail(GD_ERR_STATE, "compiler fault in rematerialise: value %d", i);
-    for (int k = 0; k < r.n; k++) {
-        int32_t root = ir->values[r.in[k]].root;
-        if (!map[root]) {
-            int32_t source = at_hand(s, root, c->use);
-            map[root] = source == root ? 0 : source;
-        }
-        r.in[k] = now(ir, map, r.in[k]);
-        if (r.in[k] < 0)
+    for (int k = 0; k < again.n; k++) {
+        const int32_t x = again.in[k], root = r->ir->values[x].root;
+        const int32_t source =
+            r->stamp[root] == r->choice ? r->here[root] : at_hand(r->s, root, c->use);
+        if (source < r->count)
+            r->is_needed[r->ir->values[source].root] = 1;
+        if (source != root)
+            again.in[k] = view_of(r, r->here, r->stamp, c->use, x, root, source);
+        if (again.in[k] < 0)
             return GD_ERR_MEMORY;
     }
-    const gd_layout layout = ir->values[i].layout;
-    int32_t origin = ir->values[i].origin;
-    int32_t made = gd_ir_push(ir, r.op, r.n, r.in, r.attr, &layout);
+    const int32_t made = push(r, c->use, i, &again);
     if (made < 0)
         return GD_ERR_MEMORY;
-    ir->values[made].origin = origin;
-    ir->values[made].is_recomputed = true;
-    map[i] = made;
+    r->ir->values[made].is_recomputed = true;
+    r->stamp[i] = r->choice;
+    r->here[i] = made;
     return GD_OK;
 }
 
-/* Reads of c->value from step `use` on are of its copy. */
-static gd_status redirect(gd_ir *ir, const choice *c, int32_t *map, int32_t count)
+/* Reads of values made again, from their next use on, are of the copies. */
+static gd_status redirect(round_of *r)
 {
-    for (int32_t i = c->use; i < count; i++) {
+    gd_ir *ir = r->ir;
+    for (int32_t i = 0; i < r->count; i++) {
         for (int k = 0; ir->values[i].kind == GD_IR_OP && k < ir->values[i].n; k++) {
-            int32_t x = ir->values[i].in[k];
-            if (ir->values[x].root != c->value || gd_ir_is_part(&ir->values[i]))
+            const int32_t x = ir->values[i].in[k], root = ir->values[x].root;
+            if (root >= r->count || !r->use[root] || i < r->use[root] ||
+                gd_ir_is_part(&ir->values[i]))
                 continue;
-            int32_t y = now(ir, map, x);
+            const int32_t y = view_of(r, r->copy, NULL, r->use[root], x, root, r->copy[root]);
             if (y < 0)
                 return GD_ERR_MEMORY;
             ir->values[i].in[k] = y;
@@ -369,35 +436,90 @@ static gd_status redirect(gd_ir *ir, const choice *c, int32_t *map, int32_t coun
     return GD_OK;
 }
 
-static gd_status carry_out(const state *s, const choice *c)
+/* New values go before their steps, in the order they were made. */
+static gd_status bring_into_order(round_of *r)
+{
+    const int32_t total = (int32_t)r->ir->count, count = r->count;
+    int32_t *order = gd_alloc_zero((size_t)total + (size_t)count + 2, sizeof *order);
+    if (!order)
+        return GD_ERR_MEMORY;
+    int32_t *place = order + total; /* of the first new value before a step; then of the step */
+    for (int32_t i = count; i < total; i++)
+        place[r->before[i - count] + 1]++;
+    for (int32_t i = 0; i < count; i++)
+        place[i + 1] += place[i] + 1;
+    /* place[i]: where what belongs to step i begins */
+    for (int32_t i = count; i < total; i++)
+        order[place[r->before[i - count]]++] = i;
+    for (int32_t i = 0; i < count; i++)
+        order[place[i]] = i;
+    gd_status status = gd_ir_reorder(r->ir, order, (size_t)total);
+    gd_free(order);
+    return status;
+}
+
+/* Whether a choice gets on with those of the round: nothing it reads is made again by them, and
+ * they do not read what it makes again. */
+static bool gets_on(const round_of *r, const choice *c)
+{
+    if (r->is_needed[c->value] || r->use[c->value])
+        return false;
+    for (int k = 0; k < c->n; k++) {
+        recipe again;
+        if (!find_recipe(r->ir, c->ops[k], &again))
+            return false;
+        for (int j = 0; j < again.n; j++) {
+            const int32_t root = r->ir->values[again.in[j]].root;
+            const int32_t source = at_hand(r->s, root, c->use);
+            if (r->use[root] || (source >= 0 && r->use[r->ir->values[source].root]))
+                return false;
+        }
+    }
+    return true;
+}
+
+static int by_score(const void *a, const void *b)
+{
+    const choice *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score < y->score ? 1 : -1;
+    return x->value < y->value ? -1 : 1;
+}
+
+/* The best of n choices, until a share of the peak is freed. */
+static gd_status carry_out(const state *s, choice *choices, size_t n)
 {
     gd_ir *ir = s->ir;
-    int32_t count = (int32_t)ir->count;
-    int32_t *map = gd_alloc_zero(ir->count + 1, sizeof *map), *order = NULL;
-    gd_status status = map ? GD_OK : GD_ERR_MEMORY;
-    for (int k = 0; status == GD_OK && k < c->n; k++)
-        status = make_again(s, c, map, c->ops[k]);
-    /* What was made on the way is for the copy alone: later readers keep to what they read. */
-    for (int k = 0; status == GD_OK && k < count; k++)
-        if (k != c->value && ir->values[k].root != c->value)
-            map[k] = 0;
-    if (status == GD_OK)
-        status = redirect(ir, c, map, count);
-    order = status == GD_OK ? gd_alloc((ir->count + 1) * sizeof *order) : NULL;
-    if (order) {
-        size_t n = 0;
-        for (int32_t i = 0; i < c->use; i++)
-            order[n++] = i;
-        for (int32_t i = count; i < (int32_t)ir->count; i++)
-            order[n++] = i;
-        for (int32_t i = c->use; i < count; i++)
-            order[n++] = i;
-        status = gd_ir_reorder(ir, order, n);
-    } else if (status == GD_OK) {
-        status = GD_ERR_MEMORY;
+    round_of r = { .s = s, .ir = ir, .count = (int32_t)ir->count };
+    int32_t *tables = gd_alloc_zero(4 * ir->count + 1, sizeof *tables);
+    r.is_needed = gd_alloc_zero(ir->count + 1, 1);
+    gd_status status = tables && r.is_needed ? GD_OK : GD_ERR_MEMORY;
+    r.use = tables;
+    if (status == GD_OK) {
+        r.copy = tables + ir->count;
+        r.here = r.copy + ir->count;
+        r.stamp = r.here + ir->count;
     }
-    gd_free(map);
-    gd_free(order);
+    qsort(choices, n, sizeof *choices, by_score);
+    double freed = 0;
+    for (size_t i = 0; status == GD_OK && i < n; i++) {
+        const choice *c = &choices[i];
+        if (i > 0 && (freed + c->bytes > (double)s->peak / SHARE || !gets_on(&r, c)))
+            continue;
+        r.choice++;
+        for (int k = 0; status == GD_OK && k < c->n; k++)
+            status = make_again(&r, c, c->ops[k]);
+        r.use[c->value] = c->use;
+        r.copy[c->value] = r.here[c->value];
+        freed += c->bytes;
+    }
+    if (status == GD_OK)
+        status = redirect(&r);
+    if (status == GD_OK)
+        status = bring_into_order(&r);
+    gd_free(tables);
+    gd_free(r.is_needed);
+    gd_free(r.before);
     return status;
 }
 
@@ -413,14 +535,15 @@ static gd_status planned(const gd_ir *ir, size_t *bytes)
     return status;
 }
 
-/* One value less at the peak. The plan's bytes are looked at only where they may be the least so
- * far, or within the limit: no plan is smaller than what is alive at its peak. *done: it fits, or
- * there is no value that could go. */
+/* A round: fewer values at the peak. The plan's bytes are looked at only where they may be the
+ * least so far, or within the limit: no plan is smaller than what is alive at its peak. *done: it
+ * fits, or there is no value that could go. */
 static gd_status lower_peak(gd_ir *ir, size_t originals, size_t *lowest_peak, size_t *least,
                             bool *done)
 {
     state s;
-    choice best = { .score = 0 }, c;
+    choice *choices = NULL;
+    size_t n = 0;
     gd_status status = look(&s, ir, originals);
     if (status == GD_OK && (s.peak < *lowest_peak || s.peak <= ir->memory_limit)) {
         size_t bytes = 0;
@@ -430,13 +553,15 @@ static gd_status lower_peak(gd_ir *ir, size_t originals, size_t *lowest_peak, si
     }
     *done = *least <= ir->memory_limit;
     if (status == GD_OK && !*done) {
-        for (int32_t i = 0; i < s.from; i++)
-            if (consider(&s, i, &c) && c.score > best.score)
-                best = c;
-        *done = best.score <= 0;
-        if (!*done)
-            status = carry_out(&s, &best);
+        choices = gd_alloc(((size_t)s.from + 1) * sizeof *choices);
+        status = choices ? GD_OK : GD_ERR_MEMORY;
+        for (int32_t i = 0; status == GD_OK && i < s.from; i++)
+            n += consider(&s, i, &choices[n]) && choices[n].score > 0;
+        *done = n == 0;
+        if (status == GD_OK && !*done)
+            status = carry_out(&s, choices, n);
     }
+    gd_free(choices);
     state_free(&s);
     return status;
 }
