@@ -85,10 +85,16 @@ static void N(multiply_panel)(const block_t *block, int64_t row, int64_t rows)
         .accumulate = block->step > 0 || p->accumulate,
         .relu = last && p->relu,
     };
-    if (p->a_col == 1 && row + 2 * rows <= p->m &&
-        (block->pack_rows || p->n > DIRECT_COLUMNS || p->m * p->k > LARGE)) {
+    /* With few rows it is B that comes out of memory: the first panel fetches the next block. */
+    const bool next_block = p->m <= THIN_ROWS && !block->packed_all && p->k * p->n > LARGE &&
+                            block->step + GD_GEMM_KC < p->k;
+    if (next_block && row == 0)
+        t.next_b = GD_GEMM_KC * p->b_row;
+    if (p->a_col == 1 &&
+        (next_block || (row + 2 * rows <= p->m &&
+                        (block->pack_rows || p->n > DIRECT_COLUMNS || p->m * p->k > LARGE)))) {
         const int64_t tiles = (block->columns + COLUMNS_MAX - 1) / COLUMNS_MAX;
-        t.next_a = t.a + rows * p->a_row;
+        t.next_a = t.a + (next_block ? GD_GEMM_KC : rows * p->a_row);
         t.next_a_row = p->a_row;
         t.next_lines = (t.depth + LINE * tiles - 1) / (LINE * tiles);
     }

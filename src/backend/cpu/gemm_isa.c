@@ -40,6 +40,7 @@
 #define DIRECT_ROWS    512
 #define DIRECT_COLUMNS 64
 #define CHAIN_ROWS     3
+#define THIN_ROWS      32 /* B is fetched a block ahead for at most so many rows */
 
 /* Numbers that the second-level cache does not hold: they are fetched before they are needed. */
 #define LARGE ((int64_t)1 << 18)

@@ -21,6 +21,7 @@ typedef struct tile_t {
     bool relu;
     const REAL *next_a; // [rows, ..]: where the next panel of A begins, to be fetched meanwhile:
     int64_t next_a_row, next_lines; /* so many cache lines of each row */
+    int64_t next_b;                 /* how far on in B to fetch what comes after this; 0: nothing */
 } tile_t;
 
 typedef void (*tile_fn)(const tile_t *t);
@@ -101,7 +102,7 @@ GD_SIMD_INLINE void N(tile_finish)(const tile_t *t, VEC sum[][VECS_MAX], const i
 GD_SIMD_INLINE void N(tile_body)(const tile_t *t, const int rows, const int vecs)
 {
     const VMASK mask = N(tile_mask)(t, vecs);
-    const int64_t row = t->a_row, b_step = t->b_step;
+    const int64_t row = t->a_row, b_step = t->b_step, next_b = t->next_b;
     int64_t a_step = t->a_step;
     const REAL *a0 = t->a, *a4 = a0 + 4 * row, *a8 = a4 + 4 * row, *a12 = a8 + 4 * row;
     const REAL *b = t->b;
@@ -132,8 +133,10 @@ GD_SIMD_INLINE void N(tile_body)(const tile_t *t, const int rows, const int vecs
         for (; steps > 0; steps--) {
             VEC bv[VECS_MAX];
             UNROLL
-            for (int v = 0; v < vecs; v++)
+            for (int v = 0; v < vecs; v++) {
                 bv[v] = N(load_vec)(b, v, vecs, mask);
+                __builtin_prefetch(b + next_b + v * LANES, 0, 2);
+            }
             UNROLL
             for (int i = 0; i < rows; i++) {
                 const REAL *a = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
@@ -266,7 +269,7 @@ static void N(tile_odd)(const tile_t *t, int64_t rows, tile_fn even, tile_fn one
     part.a += rows * t->a_row;
     part.c += rows * t->c_row;
     part.row_bias += part.row_bias ? rows * t->row_bias_stride : 0;
-    part.next_lines = 0;
+    part.next_lines = part.next_b = 0;
     one(&part);
 }
 #define TILE_ODD(rows, even)                                       \
