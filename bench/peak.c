@@ -196,35 +196,60 @@ static void triad_arrays(void *context, int64_t begin, int64_t end, int thread)
         c[i] = a[i] + 3.0 * b[i];
 }
 
-static double best_bandwidth(int threads, gd_range_fn fn, memory_job *job, double bytes)
+static double best_bandwidth(int threads, gd_range_fn fn, memory_job *job, int64_t count,
+                             double bytes)
 {
     double best = 0;
     for (int round = 0; round < ROUNDS; round++) {
         const double start = gd_bench_now(threads);
-        gd_parallel_for(threads, ELEMENTS, 1, fn, job);
+        gd_parallel_for(threads, count, 1, fn, job);
         best = fmax(best, bytes / (gd_bench_now(threads) - start));
     }
     return best;
 }
 
+/* Three arrays, one behind the other; to be freed: a. */
+static bool make_arrays(int threads, memory_job *job)
+{
+    const size_t size = 3 * (size_t)ELEMENTS * sizeof(double);
+    job->a = aligned_alloc(HUGE_PAGE, size);
+    if (!job->a)
+        return false;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(job->a, size, MADV_HUGEPAGE); /* as the library does */
+#endif
+    job->b = job->a + ELEMENTS;
+    job->c = job->a + 2 * (size_t)ELEMENTS;
+    gd_parallel_for(threads, ELEMENTS, 1, fill_arrays, job);
+    return true;
+}
+
+double gd_bench_read_rate(int threads)
+{
+    enum { READS = 11 };
+    memory_job job = { 0 };
+    double rates[READS];
+    if (!make_arrays(threads, &job))
+        return NAN;
+    for (int i = 0; i < READS; i++) {
+        const double start = gd_bench_now(threads);
+        gd_parallel_for(threads, 3 * (int64_t)ELEMENTS, 1, read_array, &job);
+        rates[i] = 3.0 * ELEMENTS * sizeof(double) / (gd_bench_now(threads) - start);
+    }
+    free(job.a);
+    return gd_bench_median(rates, READS);
+}
+
 bool gd_bench_memory(int threads, gd_bench_bandwidth *result)
 {
     memory_job job = { 0 };
-    const size_t size = 3 * (size_t)ELEMENTS * sizeof(double);
-    double *memory = aligned_alloc(HUGE_PAGE, size);
-    if (!memory)
+    if (!make_arrays(threads, &job))
         return false;
-#ifdef MADV_HUGEPAGE
-    (void)madvise(memory, size, MADV_HUGEPAGE); /* as the library does */
-#endif
-    job.a = memory;
-    job.b = memory + ELEMENTS;
-    job.c = memory + 2 * (size_t)ELEMENTS;
-    gd_parallel_for(threads, ELEMENTS, 1, fill_arrays, &job);
     const double array = (double)ELEMENTS * sizeof(double);
-    result->read = best_bandwidth(threads, read_array, &job, array);
-    result->copy = best_bandwidth(threads, copy_array, &job, 2 * array);
-    result->triad = best_bandwidth(threads, triad_arrays, &job, 3 * array);
-    free(memory);
+    /* Of one array the L3 cache would keep a part till the next round: all three are read. */
+    result->read = best_bandwidth(threads, read_array, &job, 3 * (int64_t)ELEMENTS, 3 * array);
+    result->copy = best_bandwidth(threads, copy_array, &job, ELEMENTS, 2 * array);
+    result->triad = best_bandwidth(threads, triad_arrays, &job, ELEMENTS, 3 * array);
+    free(job.a);
     return true;
 }

@@ -23,4 +23,9 @@ typedef struct gd_bench_bandwidth {
 /* false: no memory for the arrays */
 bool gd_bench_memory(int threads, gd_bench_bandwidth *result);
 
+/* The same for reading, but the median of a few rounds: to be set beside what was measured just
+ * before, since on a shared machine the bandwidth is another from one minute to the next. NAN: no
+ * memory for the arrays. */
+double gd_bench_read_rate(int threads);
+
 #endif

@@ -9,7 +9,7 @@
 
 bool gd_bench_run_side(const char *const *arguments, int threads, gd_bench_side *side)
 {
-    *side = (gd_bench_side){ .seconds = NAN, .memory = NAN };
+    *side = (gd_bench_side){ .seconds = NAN, .memory = NAN, .bound = NAN };
     gd_bench_process *process = gd_bench_start(arguments, threads);
     gd_bench_line line;
     while (process != NULL && gd_bench_read(process, &line)) {
@@ -19,6 +19,8 @@ bool gd_bench_run_side(const char *const *arguments, int threads, gd_bench_side 
             fprintf(stderr, "%s\n", line.text);
         else if (strcmp(line.kind, "memory") == 0 && line.count > 0)
             side->memory = line.numbers[0];
+        else if (strcmp(line.kind, "bound") == 0 && line.count > 0)
+            side->bound = line.numbers[0];
         else if (line.count > 0) {
             side->seconds = line.numbers[0];
             side->check_count = line.count - 1;

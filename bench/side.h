@@ -1,6 +1,6 @@
 /* bench/side.h: a side of a comparison, ours or a peer's, in a process of its own, so that its peak
  * memory is its own. It prints lines (measure.h): "name NAME", "step MODE SECONDS CHECKS...",
- * "memory MODE MIB", "note TEXT". */
+ * "memory MODE MIB", "bound MODE FRACTION" (of what the machine could do), "note TEXT". */
 #ifndef GD_BENCH_SIDE_H
 #define GD_BENCH_SIDE_H
 
@@ -13,7 +13,7 @@
 /* What a side reported. */
 typedef struct gd_bench_side {
     char name[128];
-    double seconds, memory; /* memory in MiB; NAN: not reported */
+    double seconds, memory, bound; /* memory in MiB; NAN: not reported */
     double checks[GD_BENCH_MOST_NUMBERS];
     int check_count;
 } gd_bench_side;
