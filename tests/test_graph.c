@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <gradus/autograd.h>
+#include <gradus/compile.h>
 #include <gradus/ops.h>
 
 #include "graph/node.h"
@@ -363,6 +364,20 @@ static void the_verifier_finds_faults(void **state)
     assert_int_equal(gd_graph_verify(z), GD_OK);
 }
 
+/* In a trace a view of a tensor that exists has no memory yet. */
+static gd_tensor *verified(void *user, gd_tensor *const *in)
+{
+    gd_tensor *y = gd_matmul(in[0], gd_transpose(user, 0, 1));
+    return gd_graph_verify(y) == GD_OK ? y : NULL;
+}
+
+static void the_verifier_takes_traces(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *w = gd_ones(gd, GD_SHAPE(2, 3), GD_F32), *x = gd_ones(gd, GD_SHAPE(4, 3), GD_F32);
+    assert_non_null(gd_call(gd_compile(gd, verified, w), 1, &x));
+}
+
 /* ---- errors ---- */
 
 static void errors_name_what_is_wrong(void **state)
@@ -451,6 +466,7 @@ int main(void)
         IN_CONTEXT(gradients_lie_as_what_they_belong_to),
         IN_CONTEXT(graphs_are_printed),
         IN_CONTEXT(the_verifier_finds_faults),
+        IN_CONTEXT(the_verifier_takes_traces),
         IN_CONTEXT(errors_name_what_is_wrong),
         IN_CONTEXT(the_memory_limit_is_an_error),
         IN_CONTEXT(random_streams_repeat),

@@ -165,7 +165,7 @@ static gd_status verify_node(const gd_tensor *t)
         return GD_OK; /* it lies as what it replaced */
     if (!same_layout(&inferred, &t->layout))
         return fault(t, "its layout is not the one the op infers");
-    if ((t->op->flags & GD_OP_VIEW) && t->storage != t->inputs[0]->storage)
+    if ((t->op->flags & GD_OP_VIEW) && t->storage && t->storage != t->inputs[0]->storage)
         return fault(t, "a view does not share its input's storage");
     return GD_OK;
 }
