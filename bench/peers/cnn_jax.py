@@ -85,20 +85,10 @@ def main():
     print(f"name JAX {jax.__version__} {MODE}")
     p, x, y = read_problem()
     moments = (lambda: []) if SUITE == "simple_cnn" else (lambda: [jnp.zeros_like(q) for q in p])
-    state, losses = (p, moments(), moments(), jnp.zeros((), "float32")), []
+    state = (p, moments(), moments(), jnp.zeros((), "float32"))
     del p
     step = jax.jit(train, donate_argnums=0)
-    for _ in range(CHECKED):
-        state, loss = step(state, x, y)
-        losses.append(loss)
-
-    def one():
-        nonlocal state, loss
-        state, loss = step(state, x, y)
-
-    seconds = problem.median_seconds(one, lambda: loss.block_until_ready(), CHUNK, SECONDS)
-    print(f"step {MODE} {seconds:.9g} {problem.numbers(losses)}")
-    problem.print_memory()
+    problem.run_training(MODE, lambda state: step(state, x, y), state, CHECKED, CHUNK, SECONDS)
 
 
 main()

@@ -78,20 +78,10 @@ def main():
     numbers = jnp.array([(i * 7919 + i // 5 * 31) % vocabulary for i in range(BATCH * TIME + 1)], "int32")
     x, y = numbers[:-1].reshape(BATCH, TIME), numbers[1:].reshape(BATCH, TIME)
     zeros = lambda: {k: jnp.zeros_like(q) for k, q in p.items()}
-    state, losses = (p, zeros(), zeros(), jnp.zeros((), "float32")), []
+    state = (p, zeros(), zeros(), jnp.zeros((), "float32"))
     del p, zeros
     step = jax.jit(train, donate_argnums=0)
-    for _ in range(CHECKED):
-        state, loss = step(state, x, y)
-        losses.append(loss)
-
-    def one():
-        nonlocal state, loss
-        state, loss = step(state, x, y)
-
-    seconds = problem.median_seconds(one, lambda: loss.block_until_ready(), 1, SECONDS)
-    print(f"step {MODE} {seconds:.9g} {problem.numbers(losses)}")
-    problem.print_memory()
+    problem.run_training(MODE, lambda state: step(state, x, y), state, CHECKED, 1, SECONDS)
 
 
 main()

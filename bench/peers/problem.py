@@ -94,6 +94,22 @@ def median_seconds(step, wait, chunk, seconds):
     return statistics.median(samples)
 
 
+def run_training(mode, step, state, checked, chunk, seconds):
+    """Losses of the first steps, seconds a step and this process's memory, printed. step(state): the next state and a loss, of JAX."""
+    losses, loss = [], None
+
+    def one():
+        nonlocal state, loss
+        state, loss = step(state)
+
+    for _ in range(checked):
+        one()
+        losses.append(loss)
+    spent = median_seconds(one, lambda: loss.block_until_ready(), chunk, seconds)
+    print(f"step {mode} {spent:.9g} {numbers(losses)}")
+    print_memory()
+
+
 def measure_epoch(step, wait, batches, expected):
     """Seconds for all batches, of which one is expected to take so long: where that is slow, of as many as 10 seconds allow, scaled."""
     count = max(1, min(batches, int(10 / expected)))

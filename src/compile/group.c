@@ -68,7 +68,7 @@ static void merge_equal(gd_group_draft *draft)
     }
 }
 
-bool gd_group_close(const gd_group_draft *draft, gd_fused_attr *attr, int32_t *in, int *n)
+bool gd_group_close(const gd_group_draft *draft, gd_fused_attr *attr, int32_t *in)
 {
     gd_group_draft d = *draft;
     bool needed[GD_FUSED_MAX_INPUTS + GD_DRAFT_MOST] = { false };
@@ -101,6 +101,5 @@ bool gd_group_close(const gd_group_draft *draft, gd_fused_attr *attr, int32_t *i
         number[GD_FUSED_MAX_INPUTS + i] = (int16_t)(attr->n_inputs + attr->n_instructions++);
     }
     attr->shape = attr->result = d.shape;
-    *n = attr->n_inputs;
     return true;
 }

@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "compile/group.h"
 
@@ -19,8 +20,8 @@
 typedef struct maker {
     gd_ir *ir;
     gd_group_draft draft;
-    int32_t
-        value[GD_DRAFT_MOST]; /* that shows what an instruction makes; NONE: no longer, or none */
+    /* What each instruction makes, as others see it; NONE: they do not, or no longer. */
+    int32_t value[GD_DRAFT_MOST];
 } maker;
 
 /* A later group that reads one of them. */
@@ -107,9 +108,9 @@ static void put_before(reader *r, int replaced, int by)
         }
 }
 
-static gd_status write_group(gd_ir *ir, int32_t value, const gd_fused_attr *attr, const int32_t *in,
-                             int n)
+static gd_status write_group(gd_ir *ir, int32_t value, const gd_fused_attr *attr, const int32_t *in)
 {
+    int32_t n = attr->n_inputs;
     gd_fused_attr *own_attr = gd_arena_push(&ir->memory, sizeof *attr, 8);
     int32_t *own_in = gd_arena_push(&ir->memory, sizeof(int32_t) * (size_t)n, sizeof(int32_t));
     if (!own_attr || !own_in)
@@ -131,7 +132,6 @@ static gd_status make_again(const maker *m, int i, int32_t value, int32_t user, 
     reader r = { .n_again = 0 };
     gd_fused_attr attr;
     int32_t in[GD_FUSED_MAX_INPUTS];
-    int n;
     *can = false;
     const gd_ir_value *values = m->ir->values;
     if (!gd_group_open(m->ir, &values[user], &r.draft) ||
@@ -143,8 +143,8 @@ static gd_status make_again(const maker *m, int i, int32_t value, int32_t user, 
     if (by == NONE)
         return GD_OK;
     put_before(&r, operand(m->ir, &r, value), by);
-    *can = gd_group_close(&r.draft, &attr, in, &n);
-    return *can && commit ? write_group(m->ir, user, &attr, in, n) : GD_OK;
+    *can = gd_group_close(&r.draft, &attr, in);
+    return *can && commit ? write_group(m->ir, user, &attr, in) : GD_OK;
 }
 
 /* Give up further result `value`, of instruction i, if all its readers can do without. */
@@ -171,7 +171,7 @@ static gd_status write_maker(maker *m, int32_t group)
 {
     gd_fused_attr attr;
     int32_t in[GD_FUSED_MAX_INPUTS];
-    int n, index = 0;
+    int index = 0;
     for (int i = 0; i < m->draft.n_instructions; i++) {
         m->draft.is_result[i] = m->value[i] != NONE;
         if (m->value[i] == NONE || m->value[i] == group)
@@ -184,8 +184,9 @@ static gd_status write_maker(maker *m, int32_t group)
         own->index = index++;
         part->attr = own;
     }
-    bool fits = gd_group_close(&m->draft, &attr, in, &n);
-    return fits ? write_group(m->ir, group, &attr, in, n) : GD_OK; /* it is smaller than it was */
+    if (!gd_group_close(&m->draft, &attr, in)) /* it is smaller than it was */
+        return gd_fail(GD_ERR_STATE, "compiler fault in recompute: value %d", group);
+    return write_group(m->ir, group, &attr, in);
 }
 
 static gd_status shorten(gd_ir *ir, int32_t group, const gd_ir_users *users, int *changes)

@@ -69,7 +69,9 @@ static bool cut_slice(const gd_ir *ir, const gd_ir_value *group, int target, rec
     draft.n_instructions = target + 1;
     r->op = gd_op_row(GD_OP_fused);
     r->attr = &r->slice;
-    return gd_group_close(&draft, &r->slice, r->in, &r->n);
+    const bool fits = gd_group_close(&draft, &r->slice, r->in);
+    r->n = r->slice.n_inputs;
+    return fits;
 }
 
 /* Ops that may be made again, and their work for one element of the result beside moving bytes; -1:

@@ -17,13 +17,10 @@
  * AVX-512), together with two vectors of B and at least one of A. */
 #if defined(GD_ISA_AVX512_BUILD)
 #define ROWS_MAX 14
-#define STREAMS  8 /* rows of B read abreast by a product with one row */
 #elif defined(__aarch64__)
 #define ROWS_MAX 12
-#define STREAMS  8
 #else
 #define ROWS_MAX 6
-#define STREAMS  8
 #endif
 #define TILE_UNIT   2 /* tiles have even heights; an odd one takes two kernels */
 #define VECS_MAX    2
@@ -32,6 +29,7 @@
 #define A_PANEL_ROW (GD_GEMM_KC + LANES)
 
 #define PACK_DEPTH     16 /* steps of k packed at a time: rows of B are read in as many streams */
+#define STREAMS        8  /* rows of B read abreast by a product with one row */
 #define STREAM_COLUMNS (16384 / (int64_t)sizeof(REAL)) /* in runs of so many columns */
 
 /* Packing B pays over so many rows, a quarter as many if rows of B collide in the caches; copying
