@@ -18,7 +18,7 @@ _Static_assert(GD_REDUCE_BLOCK * sizeof(int64_t) <= GATHER_BYTES, "a block must 
 _Static_assert(64 * sizeof(int64_t) <= TILE_BYTES, "levels of single values must fit");
 _Static_assert(GD_REDUCE_WIDE * sizeof(int64_t) <= TILE_BYTES, "a wide row must fit");
 
-#define GRAIN       ((int64_t)65536)   /* elements a thread is woken for: some 3 us of work */
+#define GRAIN       ((int64_t)32768)   /* elements a thread is woken for: some 3 us of work */
 #define LARGE_BYTES ((int64_t)1 << 20) /* more than the level 2 cache holds, or much of it */
 
 typedef struct scratch {
