@@ -543,6 +543,32 @@ static void a_history_outlives_its_function(void **state)
     (void)gd_retain(y[0]); /* never released: gd_close ends it */
 }
 
+/* Attention and a recurrent layer whose own operands want no gradient: derivatives read views of
+ * their results alone. */
+static gd_tensor *frozen_layers(void *w, gd_tensor *const *in)
+{
+    gd_tensor *h = gd_attention(in[0], gd_sin(in[0]), in[0], .causal = true); // [1, 4, 3]
+    gd_tensor *u = gd_full(gd_tensor_context(in[0]), GD_SHAPE(3, 3), 0.25, GD_F32);
+    gd_tensor *b = gd_full(gd_tensor_context(in[0]), GD_SHAPE(3), 0.5, GD_F32);
+    h = gd_mul(gd_mul(gd_recurrent(gd_tanh(in[0]), u, b, GD_CELL_RNN), w), gd_mul(h, w));
+    return gd_sum(h, GD_ALL_AXES, false);
+}
+
+static void frozen_operands_are_not_needed(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *w = gd_set_requires_grad(gd_linspace(gd, 0.5, 1.5, 3, GD_F32), true);
+    gd_tensor *x = gd_normal(gd, GD_SHAPE(1, 4, 3), 0, 1, GD_F32), *g[2];
+    gd_function *f = gd_compile(gd, frozen_layers, w);
+    for (int call = 0; call < 2; call++) {
+        gd_tensor *y[2] = { frozen_layers(w, &x), gd_call(f, 1, &x) };
+        for (int i = 0; i < 2; i++)
+            if (!y[i] || gd_grad(&y[i], NULL, 1, &w, &g[i], 1) != GD_OK)
+                fail_msg("%s", gd_error_message());
+        assert_same_bits(g[0], g[1]);
+    }
+}
+
 static bool everything(int orders)
 {
     gd_context *gd = gd_open("cpu", .threads = 1, .seed = 2);
@@ -586,6 +612,7 @@ int main(void)
         context_test(a_training_step_keeps_nothing),
         context_test(misuse_is_an_error),
         context_test(a_history_outlives_its_function),
+        context_test(frozen_operands_are_not_needed),
         cmocka_unit_test(every_failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -240,6 +240,27 @@ static gd_tensor *step_axis(maker *m)
     }
 }
 
+/* Attention among rows, queries, keys and values cut out of one tensor, as layers do. */
+static gd_tensor *step_attention(maker *m)
+{
+    gd_tensor *x = any_float(m), *qkv[3];
+    gd_shape s = gd_tensor_shape(x), split = s;
+    if (s.rank < 2 || s.rank > 3 || count_of(s) == 0 || count_of(s) > 400)
+        return NULL;
+    gd_tensor *all = gd_concat((gd_tensor *[]){ x, gd_tanh(x), gd_neg(x) }, 3, -1);
+    int64_t width = s.dim[s.rank - 1], heads = below(m, 2) ? width : 1;
+    split.dim[split.rank++ - 1] = heads;
+    split.dim[s.rank] = width / heads;
+    int first = below(m, 4) == 0;
+    for (int i = 0; i < 3; i++) {
+        int64_t at = (i + first) % 3 * width;
+        qkv[i] = gd_transpose(gd_reshape(gd_slice(all, -1, at, at + width, 1), split), -3, -2);
+    }
+    gd_tensor *r = gd_attention(qkv[0], qkv[1], qkv[2], .causal = below(m, 2));
+    r = gd_reshape(gd_transpose(r, -3, -2), s);
+    return below(m, 3) ? r : gd_mul(r, gd_slice(all, -1, 0, width, 1));
+}
+
 static gd_tensor *step_random(maker *m)
 {
     gd_shape shape = GD_SHAPE(1 + below(m, 3), 5);
@@ -264,11 +285,11 @@ static gd_tensor *step_assign(maker *m)
     return gd_add_scalar(state, 0.0);
 }
 
-static gd_tensor *(*const steps[])(maker *m) = { step_unary,  step_unary,  step_binary, step_binary,
-                                                 step_binary, step_scalar, step_where,  step_cast,
-                                                 step_reduce, step_view,   step_view,   step_join,
-                                                 step_matmul, step_axis,   step_random, step_assign,
-                                                 step_rows,   step_rows };
+static gd_tensor *(*const steps[])(maker *m) = {
+    step_unary,  step_unary,  step_binary, step_binary, step_binary,   step_scalar, step_where,
+    step_cast,   step_reduce, step_view,   step_view,   step_join,     step_matmul, step_axis,
+    step_random, step_assign, step_rows,   step_rows,   step_attention
+};
 
 static void add_value(maker *m, gd_tensor *t)
 {
@@ -425,11 +446,13 @@ static void random_programs_agree(void **state)
     (void)state;
     static const char *const selections[] = { "",          "-fuse",           "-cse,-dead",
                                               "-forward",  "-epilogue,-fold", "-fuse,-forward,-cse",
-                                              "-simplify", "-sink",           "-recompute" };
+                                              "-simplify", "-sink",           "-recompute",
+                                              "-layout" };
+    const long selection_count = sizeof selections / sizeof *selections;
     long cases = setting("GRADUS_FUZZ_CASES", 400), first = setting("GRADUS_FUZZ_SEED", 1);
     for (long i = 0; i < cases; i++) {
         program p = { .seed = (uint64_t)(first + i), .steps = 2 + (int)(i % MOST_STEPS) };
-        const char *passes = i % 2 ? selections[i / 2 % 9] : "";
+        const char *passes = i % 2 ? selections[i / 2 % selection_count] : "";
         int threads = i % 5 == 4 ? 2 : 1;
         if (agrees(p, threads, passes))
             continue;

@@ -554,6 +554,81 @@ static void epilogue_leaves_what_others_read(void **state)
     assert_memory_equal(eager.values, with.values, sizeof eager.values);
 }
 
+/* ---- layout ---- */
+
+enum { IN_ORDER, OTHER_ORDER, READ_TWICE, FEWER_QUERIES };
+
+/* The gradient of attention among rows of in[0], whose queries, keys and values, of two heads, are
+ * cut out of one product. */
+static gd_tensor *attend(const things *t, gd_tensor *const *in, int how)
+{
+    gd_tensor *all = gd_linear(t->module, "qkv", in[0], 3 * COLUMNS), *qkv[3];
+    for (int i = 0; i < 3; i++) {
+        int at = (how == OTHER_ORDER ? 2 - i : i) * COLUMNS;
+        gd_tensor *part = gd_slice(all, 1, at, at + COLUMNS, 1);
+        part = how == FEWER_QUERIES && i == 0 ? gd_slice(part, 0, 0, ROWS / 2, 1) : part;
+        qkv[i] = gd_transpose(gd_reshape(part, GD_SHAPE(-1, 2, COLUMNS / 2)), 0, 1);
+    }
+    gd_tensor *y = gd_attention(qkv[0], qkv[1], qkv[2], .causal = true);
+    gd_tensor *loss = total(gd_square(y));
+    loss = how == READ_TWICE ? gd_add(loss, total(gd_sin(qkv[1]))) : loss;
+    return gd_minimize(t->optimizer, loss);
+}
+
+static gd_tensor *attends(void *user, gd_tensor *const *in)
+{
+    return attend(user, in, IN_ORDER);
+}
+
+static gd_tensor *attends_in_other_order(void *user, gd_tensor *const *in)
+{
+    return attend(user, in, OTHER_ORDER);
+}
+
+static gd_tensor *attends_and_reads_keys(void *user, gd_tensor *const *in)
+{
+    return attend(user, in, READ_TWICE);
+}
+
+static gd_tensor *attends_with_fewer_queries(void *user, gd_tensor *const *in)
+{
+    return attend(user, in, FEWER_QUERIES);
+}
+
+/* The gradient is also a result, in the order it has eagerly. */
+static gd_tensor *gives_the_gradient(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_set_requires_grad(t->state, true);
+    gd_tensor *x = gd_concat((gd_tensor *[]){ in[0], t->state, t->other }, 3, 1), *qkv[3], *g;
+    for (int i = 0; i < 3; i++) {
+        gd_tensor *part = gd_slice(x, 1, i * COLUMNS, (i + 1) * COLUMNS, 1);
+        qkv[i] = gd_transpose(gd_reshape(part, GD_SHAPE(-1, 2, COLUMNS / 2)), 0, 1);
+    }
+    gd_tensor *loss = total(gd_square(gd_attention(qkv[0], qkv[1], qkv[2])));
+    return gd_grad(&loss, NULL, 1, &x, &g, 1) == GD_OK ? g : NULL;
+}
+
+static void layout_puts_gradients_side_by_side(void **state)
+{
+    (void)state;
+    check("layout", attends, 1);
+    assert_non_null(strstr(with.text, " joined}"));
+    assert_null(strstr(with.text, "concat"));
+    assert_non_null(strstr(without.text, "concat"));
+    assert_int_equal(with.kernels, without.kernels - 1);
+    assert_true(with.arena_bytes <= without.arena_bytes);
+}
+
+static void layout_leaves_what_is_read_otherwise(void **state)
+{
+    (void)state;
+    check("layout", attends_in_other_order, 0);
+    check("layout", attends_and_reads_keys, 0);
+    check("layout", attends_with_fewer_queries, 0);
+    check("layout", gives_the_gradient, 0);
+}
+
 /* ---- schedule ---- */
 
 static gd_tensor *train(void *user, gd_tensor *const *in)
@@ -614,6 +689,8 @@ int main(void)
         cmocka_unit_test(epilogue_leaves_what_others_read),
         cmocka_unit_test(recompute_keeps_what_is_dear_alone),
         cmocka_unit_test(recompute_keeps_what_is_needed),
+        cmocka_unit_test(layout_puts_gradients_side_by_side),
+        cmocka_unit_test(layout_leaves_what_is_read_otherwise),
         cmocka_unit_test(schedule_ends_gradients_early),
         cmocka_unit_test(schedule_keeps_reads_and_writes_in_order),
     };

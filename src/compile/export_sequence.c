@@ -57,7 +57,7 @@ static void add_last_strides(gd_export *e, const gd_layout *x)
 /* The shape as a constant. */
 static void add_attention_shape(gd_export *e, const gd_attention_attr *attr, const gd_layout *q,
                                 const gd_layout *k, const gd_layout *v, const gd_layout *g,
-                                const gd_layout *mask)
+                                const gd_layout *mask, const gd_attention_places *places)
 {
     const int64_t *qs = q->shape + q->rank - 3, *ks = k->shape + k->rank - 3;
     gd_buffer_add(&e->body,
@@ -70,6 +70,7 @@ static void add_attention_shape(gd_export *e, const gd_attention_attr *attr, con
     add_last_strides(e, v);
     add_last_strides(e, g);
     add_last_strides(e, mask);
+    add_sizes(e, 3, places->row);
     gd_buffer_add(&e->body, ", %af, %af, %lu, %d, %d };\n", (double)(float)attr->scale,
                   (double)(float)(1 / (1 - attr->dropout)),
                   (unsigned long)ceil(attr->dropout * 16777216), attr->causal != 0,
@@ -117,7 +118,10 @@ gd_status gd_export_attention(gd_export *e, const gd_step *step)
         (void)gd_layout_broadcast(layout_of(e, value->in[extra]), scores, &mask);
     }
     gd_export_pointers(e, step);
-    add_attention_shape(e, attr, q, k, v, is_gradient ? g : NULL, attr->has_mask ? &mask : NULL);
+    const gd_attention_places places =
+        gd_attention_grad_places(attr, (const gd_layout *[]){ q, k, v });
+    add_attention_shape(e, attr, q, k, v, is_gradient ? g : NULL, attr->has_mask ? &mask : NULL,
+                        &places);
     /* Loops over batch entries; the last operand counts them. */
     gd_layout batch[6] = { batch_of(q), batch_of(k), batch_of(v), batch_of(g), batch_of(&mask) };
     if (gd_layout_init(&batch[5], gd_layout_shape(&batch[0]), GD_F32, "gd_export_c") != GD_OK)
@@ -150,8 +154,7 @@ gd_status gd_export_attention(gd_export *e, const gd_step *step)
     if (is_gradient) {
         add_operand(e, &l, "x4", 3);
         gd_buffer_add(&e->body, ", x3, x3 + %lld, r0, r0 + %lld, r0 + %lld);\n", rows * width,
-                      (long long)gd_layout_count(q),
-                      (long long)gd_layout_count(q) + (long long)gd_layout_count(k));
+                      (long long)places.at[1], (long long)places.at[2]);
     } else {
         gd_buffer_add(&e->body, ", r0, r0 + %lld);\n", rows * width);
     }

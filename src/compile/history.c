@@ -426,6 +426,7 @@ static bool make_plan(gd_stage *s, derivative *d)
     gd_plan_free(d->made.plan); /* of an attempt that failed */
     gd_free(d->arguments);
     gd_free(d->made.seeds);
+    gd_free(d->made.operands);
     d->made.plan = NULL;
     d->arguments = NULL;
     if (find_needs(&n, &d->made, saved_nodes(s)) == GD_OK) {
@@ -454,7 +455,7 @@ static derivative *find_derivative(gd_stage *s)
         s->history->trace->is_resumed = true;
         d = record_derivative(s, is_seeded);
     }
-    bool ok = d && (d->made.operands || make_plan(s, d));
+    bool ok = d && ((d->made.plan && d->made.operands) || make_plan(s, d));
     if (!ok && is_new)
         drop_derivative(s);
     gd_free(is_seeded);

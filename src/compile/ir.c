@@ -106,14 +106,21 @@ static gd_status convert_node(gd_ir *ir, gd_tensor *t)
         t->mark = ir->context->generation;
         return t->slot < 0 ? gd_error_code() : GD_OK;
     }
-    for (int i = 0; i < t->n_inputs; i++) {
+    /* A view's further operands are for its vjp; here they may have no value. */
+    const bool is_plain = !(t->op->flags & GD_OP_VIEW) || t->n_inputs == 1;
+    const int n = is_plain ? t->n_inputs : 1;
+    for (int i = 0; i < n; i++) {
         in[i] = value_of(ir, t->inputs[i]);
         if (in[i] < 0)
             return gd_error_code();
         if (check_stale(ir, in[i], t->op) != GD_OK)
             return gd_error_code();
     }
-    int32_t value = gd_ir_push(ir, t->op, t->n_inputs, in, t->attr, &t->layout);
+    gd_call_result_attr view;
+    memset(&view, 0, sizeof view);
+    view.layout = t->layout;
+    const gd_op *op = is_plain ? t->op : gd_op_row(GD_OP_call_result);
+    int32_t value = gd_ir_push(ir, op, n, in, is_plain ? t->attr : &view, &t->layout);
     if (value < 0)
         return GD_ERR_MEMORY;
     ir->values[value].region = t->region;

@@ -12,6 +12,7 @@ static const struct {
 } passes[GD_PASS_COUNT] = {
     { "simplify", gd_pass_simplify }, /* leave out what gives its operand back */
     { "cse", gd_pass_cse },           /* merge equal ops */
+    { "layout", gd_pass_layout },     /* where a value lies as its readers want it */
     { "dead", gd_pass_dead },         /* remove what nobody reads */
     { "fold", gd_pass_fold }, /* find what never changes: computed once, when the plan is made */
     { "epilogue", gd_pass_epilogue },   /* matmul + bias + ReLU: one kernel */

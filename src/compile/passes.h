@@ -6,7 +6,7 @@
 #include "compile/ir.h"
 
 /* Run all that are on. `dump` counts what each did, for gd_plan_format; may be NULL. */
-#define GD_PASS_COUNT 11
+#define GD_PASS_COUNT 12
 typedef struct gd_pass_report {
     const char *name[GD_PASS_COUNT];
     int changes[GD_PASS_COUNT]; /* values removed, merged or rewritten; -1: switched off */
@@ -16,6 +16,7 @@ gd_status gd_passes_run(gd_ir *ir, gd_pass_report *report);
 /* One pass: GD_OK, with what it changed counted in *changes. */
 gd_status gd_pass_simplify(gd_ir *ir, int *changes);
 gd_status gd_pass_cse(gd_ir *ir, int *changes);
+gd_status gd_pass_layout(gd_ir *ir, int *changes);
 gd_status gd_pass_dead(gd_ir *ir, int *changes);
 gd_status gd_pass_fold(gd_ir *ir, int *changes);
 gd_status gd_pass_epilogue(gd_ir *ir, int *changes);

@@ -141,7 +141,7 @@ static gd_status infer_attention_result(int n, const gd_layout *const *in, const
     return GD_OK;
 }
 
-/* The gradients of q, k and v, one after the other. */
+/* The gradients of q, k and v, one after the other or joined row by row. */
 static gd_status infer_attention_grad(int n, const gd_layout *const *in, const void *attr,
                                       gd_layout *out)
 {
@@ -153,6 +153,9 @@ static gd_status infer_attention_grad(int n, const gd_layout *const *in, const v
     if (in[GRAD_PACKED]->rank != 1 || in[GRAD_PACKED]->shape[0] != packed_count(in[Q], in[V]) ||
         !gd_layout_same_shape(in[G], &result) || in[G]->dtype != in[Q]->dtype)
         return gd_fail(GD_ERR_SHAPE, "attention_grad: the gradient does not fit the operands");
+    int time = in[Q]->rank - 2;
+    if (((const gd_attention_attr *)attr)->is_joined && in[Q]->shape[time] != in[K]->shape[time])
+        return gd_fail(GD_ERR_SHAPE, "attention_grad: to join rows takes a key for each query");
     int64_t count = gd_layout_count(in[Q]) + gd_layout_count(in[K]) + gd_layout_count(in[V]);
     return gd_layout_init(out, GD_SHAPE(count), in[Q]->dtype, "gd_attention");
 }
@@ -160,8 +163,8 @@ static gd_status infer_attention_grad(int n, const gd_layout *const *in, const v
 static void format_attention(const void *attr, char *text, size_t size)
 {
     const gd_attention_attr *a = attr;
-    int used = snprintf(text, size, "scale=%g%s%s", a->scale, a->causal ? " causal" : "",
-                        a->has_mask ? " mask" : "");
+    int used = snprintf(text, size, "scale=%g%s%s%s", a->scale, a->causal ? " causal" : "",
+                        a->has_mask ? " mask" : "", a->is_joined ? " joined" : "");
     if (a->dropout > 0 && used > 0 && (size_t)used < size)
         snprintf(text + used, size - (size_t)used, " dropout=%g", a->dropout);
 }
@@ -174,15 +177,37 @@ static gd_tensor *swap_heads(gd_tensor *x)
     return gd_transpose(x, -3, -2);
 }
 
-/* The part of a flat tensor that begins at *at, of this shape [.., heads, time, width]; *at counts
- * on. */
-static gd_tensor *unpack(gd_tensor *flat, int64_t *at, gd_shape shape)
+/* The part of attention_grad's result that is gradient number `i`, [.., heads, time, width]. */
+static gd_tensor *unpack(gd_tensor *result, const gd_attention_attr *attr, gd_tensor *const *qkv,
+                         int i)
 {
-    int64_t count = count_of(shape), heads = shape.dim[shape.rank - 3];
-    shape = with_axis(with_axis(shape, 3, shape.dim[shape.rank - 2]), 2, heads);
-    gd_tensor *part = gd_reshape(gd_slice(flat, 0, *at, *at + count, 1), shape);
-    *at += count;
-    return swap_heads(part);
+    const gd_layout *const layouts[] = { &qkv[Q]->layout, &qkv[K]->layout, &qkv[V]->layout };
+    gd_attention_places p = gd_attention_grad_places(attr, layouts);
+    gd_shape shape = shape_of(layouts[i]);
+    int rank = shape.rank;
+    int64_t heads = shape.dim[rank - 3], time = shape.dim[rank - 2], width = shape.dim[rank - 1];
+    int64_t size = attr->is_joined ? heads * width : count_of(shape);
+    shape.dim[rank - 3] = time;
+    if (attr->is_joined) { // [.., time, all widths]
+        gd_shape rows = shape;
+        rows.rank--;
+        rows.dim[rank - 2] = p.row[i];
+        result = gd_reshape(result, rows);
+    }
+    shape.dim[rank - 2] = heads;
+    return swap_heads(gd_reshape(gd_slice(result, -1, p.at[i], p.at[i] + size, 1), shape));
+}
+
+/* [.., heads, time, width] -> [.., time, heads * width] */
+static gd_tensor *join_heads(gd_tensor *x)
+{
+    gd_tensor *rows = swap_heads(x);
+    if (!rows)
+        return NULL;
+    gd_shape shape = shape_of(&rows->layout);
+    shape.rank--;
+    shape.dim[shape.rank - 1] *= shape.dim[shape.rank];
+    return gd_reshape(rows, shape);
 }
 
 static gd_tensor *flat(gd_tensor *x)
@@ -371,9 +396,10 @@ static gd_tensor *decompose_attention_grad(int n, gd_tensor *const *in, const vo
     gd_tensor *ds = score_gradient(&p, probability_gradient(&p, in[G]), scale);
     gd_tensor *parts[3] = { gd_matmul(ds, p.k), sum_heads(gd_matmul(swap(ds), in[Q]), groups),
                             sum_heads(gd_matmul(swap(p.dropped), in[G]), groups) };
+    const bool is_joined = ((const gd_attention_attr *)attr)->is_joined;
     for (int i = 0; i < 3; i++)
-        parts[i] = flat(swap_heads(parts[i]));
-    return parts[0] && parts[1] && parts[2] ? gd_concat(parts, 3, 0) : NULL;
+        parts[i] = is_joined ? join_heads(parts[i]) : flat(swap_heads(parts[i]));
+    return parts[0] && parts[1] && parts[2] ? flat(gd_concat(parts, 3, -1)) : NULL;
 }
 
 /* The derivative of the derivative, by the chain rule through the plain composition. x_bar is the
@@ -383,14 +409,14 @@ static bool vjp_attention_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
     gd_tensor **in = r->inputs;
     const gd_attention_attr *attr = r->attr;
     double scale = attr->scale;
-    int64_t heads = in[Q]->layout.shape[in[Q]->layout.rank - 3], at = 0;
+    int64_t heads = in[Q]->layout.shape[in[Q]->layout.rank - 3];
     int64_t groups = in[K]->layout.shape[in[K]->layout.rank - 3];
     plain p;
     if (!compose(in, in + GRAD_EXTRAS, attr, &p))
         return false;
-    gd_tensor *uq = unpack(u, &at, shape_of(&in[Q]->layout));
-    gd_tensor *uk = repeat_heads(unpack(u, &at, shape_of(&in[K]->layout)), heads);
-    gd_tensor *uv = repeat_heads(unpack(u, &at, shape_of(&in[V]->layout)), heads);
+    gd_tensor *uq = unpack(u, attr, in, Q);
+    gd_tensor *uk = repeat_heads(unpack(u, attr, in, K), heads);
+    gd_tensor *uv = repeat_heads(unpack(u, attr, in, V), heads);
     gd_tensor *g = in[G], *q = in[Q];
     gd_tensor *dp = probability_gradient(&p, g), *ds = score_gradient(&p, dp, scale);
 
@@ -433,9 +459,8 @@ static bool vjp_attention_result(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     for (int i = 4; i < r->n_inputs; i++)
         in[n++] = r->inputs[i];
     gd_tensor *all = gd_apply(NULL, GD_OP_attention_grad, n, in, r->attr);
-    int64_t at = 0;
     for (int i = Q; i <= V; i++) {
-        gd_tensor *part = unpack(all, &at, shape_of(&qkv[i]->layout));
+        gd_tensor *part = unpack(all, r->attr, qkv, i);
         if (gd_wants_grad(qkv[i]) && !gd_put(&d[RESULT_Q + i], part))
             return false;
     }

@@ -107,7 +107,7 @@ typedef struct gd_call_attr {
 typedef struct gd_call_result_attr {
     gd_layout layout; /* in the memory of the call */
     int64_t index;
-} gd_call_result_attr; /* call_result */
+} gd_call_result_attr; /* call_result; in plans any view of several operands */
 
 typedef struct gd_norm_attr {
     double epsilon;
@@ -141,8 +141,34 @@ static inline int64_t gd_norm_rows(const gd_layout *x)
 typedef struct gd_attention_attr {
     double scale, dropout; /* dropout: probability, 0 for none */
     uint64_t offset;       /* of its first random word from the position in the state */
-    int32_t causal, has_mask;
+    int32_t causal;
+    int16_t has_mask;
+    int16_t is_joined; /* attention_grad: the gradients by q, k and v lie side by side, [.., time,
+                          widths of all heads], and not one after the other (pass layout) */
 } gd_attention_attr;
+
+/* Where the gradients by q, k and v begin in the result of attention_grad, and how far apart the
+ * rows of each are, with all its heads; in elements. */
+typedef struct gd_attention_places {
+    int64_t at[3], row[3];
+} gd_attention_places;
+
+static inline gd_attention_places gd_attention_grad_places(const gd_attention_attr *attr,
+                                                           const gd_layout *const *qkv)
+{
+    gd_attention_places p;
+    int64_t row = 0, count = 0;
+    for (int i = 0; i < 3; i++) {
+        const gd_layout *x = qkv[i];
+        p.at[i] = attr->is_joined ? row : count;
+        p.row[i] = x->shape[x->rank - 3] * x->shape[x->rank - 1];
+        row += p.row[i];
+        count += gd_layout_count(x);
+    }
+    for (int i = 0; i < 3 && attr->is_joined; i++)
+        p.row[i] = row;
+    return p;
+}
 
 /* recurrent, recurrent_result, recurrent_grad: ops/recurrent.c */
 typedef struct gd_recurrent_attr {

@@ -80,7 +80,7 @@ FUNCTION(attention_plain, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 2
          gd_attention(x, y, z, .causal = p[0] != 0, .mask = mask_of(x, y, p[1]), .plain = true),
          VALUES(-2, 2), VALUES(-2, 2), VALUES(0.5, 2))
 
-/* Operands q, k and v together [2, ..], and g. */
+/* Operands q, k and v together [2, ..], and g. p: causal, kind of mask, joined. */
 static gd_tensor *grad_of(gd_tensor *const *in, const int64_t *p)
 {
     if (!in[0] || !in[1] || !in[2])
@@ -88,7 +88,9 @@ static gd_tensor *grad_of(gd_tensor *const *in, const int64_t *p)
     gd_tensor *qkv[3] = { in[0], gd_select(in[1], 0, 0), gd_select(in[1], 0, 1) };
     gd_tensor *inputs[6] = { qkv[0],         qkv[1], qkv[2],
                              packed(qkv, p), in[2],  mask_of(in[0], qkv[1], p[1]) };
-    gd_attention_attr attr = { .scale = 0.5, .causal = p[0] != 0, .has_mask = p[1] != 0 };
+    gd_attention_attr attr = {
+        .scale = 0.5, .causal = p[0] != 0, .has_mask = p[1] != 0, .is_joined = p[2] != 0
+    };
     return gd_add_scalar(gd_apply(NULL, GD_OP_attention_grad, p[1] ? 6 : 5, inputs, &attr), 8);
 }
 
@@ -99,8 +101,11 @@ static const op_case attention_grad_cases[] = {
     { { SHAPE(2, 3, 2), SHAPE(2, 2, 4, 2), SHAPE(2, 3, 2) }, { 0, 2 } },
     { .shape = { SHAPE(2, 0, 3), SHAPE(2, 2, 4, 3), SHAPE(2, 0, 3) } },
     { { SHAPE(1, 9, 5), SHAPE(2, 1, 67, 5), SHAPE(1, 9, 5) }, { 1, 0 } },
+    { { SHAPE(2, 4, 3, 2), SHAPE(2, 2, 2, 3, 2), SHAPE(2, 4, 3, 2) }, { 1, 0, 1 } },
+    { { SHAPE(2, 0, 3), SHAPE(2, 2, 0, 3), SHAPE(2, 0, 3) }, { 0, 0, 1 } },
 };
 static const op_refusal attention_grad_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(2, 5, 3), SHAPE(2, 2, 7, 3), SHAPE(2, 5, 3) }, F32_3, { 0, 0, 1 } },
     { GD_ERR_SHAPE, { SHAPE(2, 5, 3), SHAPE(2, 2, 7, 3), SHAPE(2, 5, 4) }, F32_3, { 0 } },
 };
 OP(attention_grad, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 64, grad_of(in, p),

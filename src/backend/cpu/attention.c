@@ -50,11 +50,12 @@ static int64_t offset_of(const gd_layout *layout, int64_t entry)
     return at;
 }
 
-/* Where row `row` of `entry` begins in a result [.., time, heads, width], in elements; rows of an
- * entry are heads * width apart. */
-static int64_t row_of(int64_t entry, int64_t heads, int64_t time, int64_t row, int64_t width)
+/* Where row `row` of `entry` begins in a result [.., time, heads, width] whose rows, of all heads,
+ * are `step` apart; in elements. */
+static int64_t row_of(int64_t entry, int64_t heads, int64_t time, int64_t row, int64_t width,
+                      int64_t step)
 {
-    return ((entry / heads * time + row) * heads + entry % heads) * width;
+    return (entry / heads * time + row) * step + entry % heads * width;
 }
 
 static matrix matrix_of(const gd_operand *x, int64_t entry)
@@ -235,7 +236,7 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
     float max[GD_ATTENTION_QUERIES], sum[GD_ATTENTION_QUERIES];
     int64_t at = entry * j->tq + row, of_keys = entry_of_keys(j, entry);
     const int64_t o_row = j->heads * j->dv;
-    float *o = (float *)j->call->out.data + row_of(entry, j->heads, j->tq, row, j->dv);
+    float *o = (float *)j->call->out.data + row_of(entry, j->heads, j->tq, row, j->dv, o_row);
     float *logarithm = (float *)j->call->out.data + j->entries * j->tq * j->dv + at;
     for (int64_t i = 0; i < rows; i++) {
         max[i] = -INFINITY;
@@ -285,19 +286,31 @@ static void range_forward(void *context, int64_t begin, int64_t end, int thread)
 
 /* Where the gradients go, and what the forward pass left. */
 typedef struct gradient {
-    float *q, *k, *v;       // [batch, tq, heads, d], [batch, tk, groups, d], [.., tk, groups, dv]
+    float *q, *k, *v; // [batch, tq, heads, d], [batch, tk, groups, d], [.., tk, groups, dv]
+    int64_t q_row, k_row, v_row;
     const float *o;         // [batch, tq, heads, dv]
     const float *logarithm; // [batch, heads, tq]
 } gradient;
 
+static gd_attention_places places_of(const job *j)
+{
+    return gd_attention_grad_places(j->attr,
+                                    (const gd_layout *[]){ j->q.layout, j->k.layout, j->v.layout });
+}
+
 static gradient gradient_of(const job *j)
 {
-    int64_t keys = j->heads > 0 ? j->entries / j->heads * j->groups * j->tk : 0;
+    const gd_attention_places p = places_of(j);
     float *out = j->call->out.data;
     const float *packed = j->packed;
-    return (gradient){ out, out + j->entries * j->tq * j->d,
-                       out + j->entries * j->tq * j->d + keys * j->d, packed,
-                       packed + j->entries * j->tq * j->dv };
+    return (gradient){ .q = out + p.at[0],
+                       .k = out + p.at[1],
+                       .v = out + p.at[2],
+                       .q_row = p.row[0],
+                       .k_row = p.row[1],
+                       .v_row = p.row[2],
+                       .o = packed,
+                       .logarithm = packed + j->entries * j->tq * j->dv };
 }
 
 /* One tile: queries [row, row + rows) of `entry` and keys [key, key + keys). */
@@ -311,9 +324,9 @@ static void tile_backward(const job *j, const gradient *to, int64_t entry, int64
     matrix g = rows_from(matrix_of(&j->g, entry), row);
     matrix k = rows_from(matrix_of(&j->k, of_keys), key);
     matrix v = rows_from(matrix_of(&j->v, of_keys), key);
-    matrix dq = { to->q + row_of(entry, j->heads, j->tq, row, j->d), j->heads * j->d, 1 };
-    matrix dk = { to->k + row_of(of_keys, j->groups, j->tk, key, j->d), j->groups * j->d, 1 };
-    matrix dv = { to->v + row_of(of_keys, j->groups, j->tk, key, j->dv), j->groups * j->dv, 1 };
+    matrix dq = { to->q + row_of(entry, j->heads, j->tq, row, j->d, to->q_row), to->q_row, 1 };
+    matrix dk = { to->k + row_of(of_keys, j->groups, j->tk, key, j->d, to->k_row), to->k_row, 1 };
+    matrix dv = { to->v + row_of(of_keys, j->groups, j->tk, key, j->dv, to->v_row), to->v_row, 1 };
     float *scratch = gd_cpu_scratch(j->call, thread);
     matrix s = { scratch, KEYS, 1 }, dp = { scratch + GD_ATTENTION_QUERIES * KEYS, KEYS, 1 };
 
@@ -324,8 +337,8 @@ static void tile_backward(const job *j, const gradient *to, int64_t entry, int64
     t.s = s.data;
     t.dp = dp.data;
     t.logarithm = to->logarithm + at;
-    t.result = to->o + row_of(entry, j->heads, j->tq, row, j->dv);
     t.result_row = j->heads * j->dv;
+    t.result = to->o + row_of(entry, j->heads, j->tq, row, j->dv, t.result_row);
     t.width = j->dv;
     t.g = g.data;
     t.g_row = g.row;
@@ -338,10 +351,10 @@ static void tile_backward(const job *j, const gradient *to, int64_t entry, int64
 
 /* Zeros in `columns` of each row of an entry: of one head or, if they lie side by side, of more. */
 static void clear(void *result, size_t size, int64_t entry, int64_t heads, int64_t time,
-                  int64_t width, int64_t columns)
+                  int64_t width, int64_t step, int64_t columns)
 {
     for (int64_t i = 0; i < time; i++)
-        memset((char *)result + (size_t)row_of(entry, heads, time, i, width) * size, 0,
+        memset((char *)result + (size_t)row_of(entry, heads, time, i, width, step) * size, 0,
                (size_t)columns * size);
 }
 
@@ -354,9 +367,9 @@ static void range_backward(void *context, int64_t begin, int64_t end, int thread
     for (int64_t of_keys = begin; of_keys < end; of_keys++) {
         int64_t batch = of_keys / j->groups, group = of_keys % j->groups;
         int64_t head = batch * j->heads + group * share;
-        clear(to.q, sizeof *to.q, head, j->heads, j->tq, j->d, share * j->d);
-        clear(to.k, sizeof *to.k, of_keys, j->groups, j->tk, j->d, j->d);
-        clear(to.v, sizeof *to.v, of_keys, j->groups, j->tk, j->dv, j->dv);
+        clear(to.q, sizeof *to.q, head, j->heads, j->tq, j->d, to.q_row, share * j->d);
+        clear(to.k, sizeof *to.k, of_keys, j->groups, j->tk, j->d, to.k_row, j->d);
+        clear(to.v, sizeof *to.v, of_keys, j->groups, j->tk, j->dv, to.v_row, j->dv);
         for (int64_t entry = head; entry < head + share; entry++)
             for (int64_t key = 0; key < j->tk; key += j->keys) {
                 int64_t keys = least(j->keys, j->tk - key), first = first_query(j, key);
@@ -412,7 +425,8 @@ static void range_forward_f64(void *context, int64_t begin, int64_t end, int thr
     for (int64_t r = begin; r < end; r++) { /* rows of q */
         int64_t entry = r / j->tq, i = r % j->tq;
         matrix v = matrix_of(&j->v, entry_of_keys(j, entry));
-        double *o = (double *)j->call->out.data + row_of(entry, j->heads, j->tq, i, j->dv);
+        double *o = (double *)j->call->out.data +
+                    row_of(entry, j->heads, j->tq, i, j->dv, j->heads * j->dv);
         double max = -INFINITY, sum = 0;
         memset(o, 0, (size_t)j->dv * sizeof *o);
         for (int64_t n = 0; n < j->tk; n++)
@@ -432,14 +446,16 @@ static void range_forward_f64(void *context, int64_t begin, int64_t end, int thr
     }
 }
 
-/* Row i of entry: into the gradients of q, and of k and v from entry of_keys on. */
+/* Row i of entry: into the gradients of q, and of k and v from entry of_keys on, whose rows are
+ * k_row and v_row apart. */
 static void row_backward_f64(const job *j, int64_t entry, int64_t i, double *dq, double *dk,
-                             double *dv)
+                             int64_t k_row, double *dv, int64_t v_row)
 {
     int64_t of_keys = entry_of_keys(j, entry), r = entry * j->tq + i;
     matrix q = matrix_of(&j->q, entry), k = matrix_of(&j->k, of_keys);
     matrix v = matrix_of(&j->v, of_keys), g = matrix_of(&j->g, entry);
-    const double *o = (const double *)j->packed + row_of(entry, j->heads, j->tq, i, j->dv);
+    const double *o =
+        (const double *)j->packed + row_of(entry, j->heads, j->tq, i, j->dv, j->heads * j->dv);
     const double *a = (const double *)q.data + i * q.row, *u = (const double *)g.data + i * g.row;
     double l = ((const double *)j->packed)[j->entries * j->tq * j->dv + r], along = 0;
     for (int64_t c = 0; c < j->dv; c++)
@@ -452,12 +468,12 @@ static void row_backward_f64(const job *j, int64_t entry, int64_t i, double *dq,
             continue;
         for (int64_t c = 0; c < j->dv; c++) {
             dp += u[c * g.column] * w[c * v.column];
-            dv[n * j->groups * j->dv + c] += p * f * u[c * g.column];
+            dv[n * v_row + c] += p * f * u[c * g.column];
         }
         double ds = p * (dp * f - along) * j->attr->scale;
         for (int64_t c = 0; c < j->d; c++) {
             dq[c] += ds * b[c * k.column];
-            dk[n * j->groups * j->d + c] += ds * a[c * q.column];
+            dk[n * k_row + c] += ds * a[c * q.column];
         }
     }
 }
@@ -466,17 +482,20 @@ static void range_backward_f64(void *context, int64_t begin, int64_t end, int th
 {
     (void)thread;
     const job *j = context;
-    int64_t share = j->heads / j->groups, keys = j->entries / share * j->tk;
-    double *dq = j->call->out.data, *dk = dq + j->entries * j->tq * j->d, *dv = dk + keys * j->d;
+    const gd_attention_places p = places_of(j);
+    int64_t share = j->heads / j->groups, q_row = p.row[0], k_row = p.row[1], v_row = p.row[2];
+    double *dq = (double *)j->call->out.data + p.at[0], *dk = (double *)j->call->out.data + p.at[1],
+           *dv = (double *)j->call->out.data + p.at[2];
     for (int64_t of_keys = begin; of_keys < end; of_keys++) {
-        double *k = dk + row_of(of_keys, j->groups, j->tk, 0, j->d);
-        double *v = dv + row_of(of_keys, j->groups, j->tk, 0, j->dv);
-        clear(dq, sizeof *dq, of_keys * share, j->heads, j->tq, j->d, share * j->d);
-        clear(dk, sizeof *dk, of_keys, j->groups, j->tk, j->d, j->d);
-        clear(dv, sizeof *dv, of_keys, j->groups, j->tk, j->dv, j->dv);
+        double *k = dk + row_of(of_keys, j->groups, j->tk, 0, j->d, k_row);
+        double *v = dv + row_of(of_keys, j->groups, j->tk, 0, j->dv, v_row);
+        clear(dq, sizeof *dq, of_keys * share, j->heads, j->tq, j->d, q_row, share * j->d);
+        clear(dk, sizeof *dk, of_keys, j->groups, j->tk, j->d, k_row, j->d);
+        clear(dv, sizeof *dv, of_keys, j->groups, j->tk, j->dv, v_row, j->dv);
         for (int64_t r = of_keys * share * j->tq; r < (of_keys + 1) * share * j->tq; r++)
             row_backward_f64(j, r / j->tq, r % j->tq,
-                             dq + row_of(r / j->tq, j->heads, j->tq, r % j->tq, j->d), k, v);
+                             dq + row_of(r / j->tq, j->heads, j->tq, r % j->tq, j->d, q_row), k,
+                             k_row, v, v_row);
     }
 }
 

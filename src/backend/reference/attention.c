@@ -68,10 +68,12 @@ static row row_at(const attention *a, int64_t r)
     return (row){ r, r % a->tq, of_q, batch * a->groups + head * a->groups / a->heads };
 }
 
-/* Where row i of an entry begins in a result [.., time, heads, width]. */
-static int64_t result_at(int64_t entry, int64_t heads, int64_t time, int64_t i, int64_t width)
+/* Where row i of an entry begins in a result [.., time, heads, width], rows of all heads being
+ * `step` apart. */
+static int64_t result_at(int64_t entry, int64_t heads, int64_t time, int64_t i, int64_t width,
+                         int64_t step)
 {
-    return ((entry / heads * time + i) * heads + entry % heads) * width;
+    return (entry / heads * time + i) * step + entry % heads * width;
 }
 
 static real number(const gd_operand *x, int64_t entry, int64_t i, int64_t j)
@@ -128,7 +130,7 @@ static gd_status attention_forward(const gd_kernel_call *call)
     for (int64_t r = 0; r < a.rows; r++) {
         row w = row_at(&a, r);
         real l = logarithm(&a, &w);
-        int64_t at = result_at(w.of_q, a.heads, a.tq, w.i, a.dv);
+        int64_t at = result_at(w.of_q, a.heads, a.tq, w.i, a.dv, a.heads * a.dv);
         gd_ref_store(&call->out, a.rows * a.dv + r, l);
         for (int64_t first = 0; first < a.dv; first += COLUMNS) {
             real sum[COLUMNS] = { 0 };
@@ -155,7 +157,8 @@ static gd_status attention_grad(const gd_kernel_call *call)
 {
     attention a = begin(call, 5);
     const gd_operand *g = &call->in[4], *out = &call->out;
-    int64_t at_k = gd_layout_count(a.q->layout), at_v = at_k + gd_layout_count(a.k->layout);
+    const gd_layout *const qkv[] = { a.q->layout, a.k->layout, a.v->layout };
+    const gd_attention_places p = gd_attention_grad_places(a.attr, qkv);
     for (int64_t i = 0; i < gd_layout_count(out->layout); i++)
         gd_ref_store(out, i, 0);
     for (int64_t r = 0; r < a.rows; r++) {
@@ -163,23 +166,23 @@ static gd_status attention_grad(const gd_kernel_call *call)
         real l = logarithm(&a, &w), along = 0;
         for (int pass = 0; pass < 2; pass++)
             for (int64_t j = 0; j < a.tk; j++) {
-                real p = expl(score(&a, &w, j) - l), f = factor(&a, &w, j), dp = 0;
+                real weight = expl(score(&a, &w, j) - l), f = factor(&a, &w, j), dp = 0;
                 for (int64_t c = 0; c < a.dv; c++)
                     dp += number(g, w.of_q, w.i, c) * number(a.v, w.of_k, j, c) * f;
                 if (pass == 0) {
-                    along += p * dp;
+                    along += weight * dp;
                     continue;
                 }
-                real ds = p * (dp - along) * a.attr->scale;
-                int64_t to_q = result_at(w.of_q, a.heads, a.tq, w.i, a.d);
-                int64_t to_k = at_k + result_at(w.of_k, a.groups, a.tk, j, a.d);
-                int64_t to_v = at_v + result_at(w.of_k, a.groups, a.tk, j, a.dv);
+                real ds = weight * (dp - along) * a.attr->scale;
+                int64_t to_q = p.at[0] + result_at(w.of_q, a.heads, a.tq, w.i, a.d, p.row[0]);
+                int64_t to_k = p.at[1] + result_at(w.of_k, a.groups, a.tk, j, a.d, p.row[1]);
+                int64_t to_v = p.at[2] + result_at(w.of_k, a.groups, a.tk, j, a.dv, p.row[2]);
                 for (int64_t c = 0; c < a.d; c++) {
                     add(out, to_q + c, ds * number(a.k, w.of_k, j, c));
                     add(out, to_k + c, ds * number(a.q, w.of_q, w.i, c));
                 }
                 for (int64_t c = 0; c < a.dv; c++)
-                    add(out, to_v + c, p * f * number(g, w.of_q, w.i, c));
+                    add(out, to_v + c, weight * f * number(g, w.of_q, w.i, c));
             }
     }
     return GD_OK;
