@@ -371,6 +371,8 @@ static void check_large(const kernels *isa, int type)
         { .m = 1, .n = 1, .k = 100001 },
         { .m = 1, .n = 768, .k = 769, .bias = true, .bias_stride = 1, .special = true },
         { .m = 1, .n = 1003, .k = 1030, .b = PADDED_ROWS, .bias = true, .relu = true },
+        { .m = 1, .n = 300, .k = 1783, .b = PADDED_ROWS, .bias = true, .special = true },
+        { .m = 1, .n = 129, .k = 2300, .c = SPARSE },
         { .m = 1, .n = 4096, .k = 257, .bias = true, .bias_stride = 1, .relu = true },
         { .m = 1, .n = 70, .k = 8200, .c = SPARSE, .bias = true, .bias_stride = -1 },
         { .m = 900, .n = 1, .k = 600, .a = COLUMNS, .bias = true, .special = true },

@@ -11,6 +11,7 @@
 #include "base/threads.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* The tallest tile. Two vectors wide, it fills the registers, of which there are 32 (16 before

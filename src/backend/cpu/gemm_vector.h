@@ -97,40 +97,39 @@ static REAL N(dot_scalar)(const REAL *x, int64_t x_step, const REAL *y, int64_t 
     return total;
 }
 
-/* s [columns] (+)= `rows` rows of B times x, for a constant number of rows. Rows read abreast are
- * as many streams, and memory gives several at a lower rate than one; so the next rows are
- * meanwhile fetched into the second-level cache, one after the other. */
-GD_SIMD_INLINE void N(row_stream)(const product_t *p, int64_t from, int64_t j0, int64_t columns,
-                                  const int rows, bool overwrite, REAL *s)
+/* s [n] = start + `rows` rows of B times x, for a constant number of rows; no start is zeros.
+ * Rows read abreast are as many streams, and memory gives several at a lower rate than one; so the
+ * rows at `next`, which are read afterwards, are meanwhile fetched into the second-level cache, one
+ * after the other. NULL: there are none. */
+GD_SIMD_INLINE void N(row_stream)(const product_t *p, int64_t from, const int rows,
+                                  const REAL *next, const REAL *start, REAL *s)
 {
-    const int64_t whole = columns / LANES * LANES;
-    const VMASK mask = V(mask_first)(columns - whole);
-    const REAL *b = p->b + from * p->b_row + j0;
-    const bool fetch = rows > 1 && p->k * p->n > LARGE && from + 2 * rows <= p->k;
-    const REAL *next = b + rows * p->b_row, *next_end = next + columns;
+    const int64_t whole = p->n / LANES * LANES;
+    const VMASK mask = V(mask_first)(p->n - whole);
+    const REAL *b = p->b + from * p->b_row, *next_end = next ? next + p->n : NULL;
     VEC x[STREAMS];
     UNROLL
     for (int r = 0; r < rows; r++)
         x[r] = V(set1)(p->a[(from + r) * p->a_col]);
     for (int64_t j = 0; j < whole; j += LANES) {
-        if (fetch) {
+        if (rows > 1 && next) {
             UNROLL
             for (int r = 0; r < rows; r += (int)(LINE / LANES))
                 __builtin_prefetch(next + r * LANES, 0, 2);
             next += rows * LANES;
             if (next >= next_end) {
-                next += p->b_row - columns;
+                next += p->b_row - p->n;
                 next_end += p->b_row;
             }
         }
-        VEC sum = overwrite ? V(zero)() : V(load)(s + j);
+        VEC sum = start ? V(load)(start + j) : V(zero)();
         UNROLL
         for (int r = 0; r < rows; r++)
             sum = V(fma)(x[r], V(load)(b + r * p->b_row + j), sum);
         V(store)(s + j, sum);
     }
-    if (whole < columns) {
-        VEC sum = overwrite ? V(zero)() : V(load)(s + whole);
+    if (whole < p->n) {
+        VEC sum = start ? V(load)(start + whole) : V(zero)();
         UNROLL
         for (int r = 0; r < rows; r++)
             sum = V(fma)(x[r], V(load_masked)(mask, b + r * p->b_row + whole), sum);
@@ -138,16 +137,19 @@ GD_SIMD_INLINE void N(row_stream)(const product_t *p, int64_t from, int64_t j0, 
     }
 }
 
-/* s [columns, rounded up to vectors] = the sums of the block of k that begins at `block`, for
- * columns [j, j+columns). */
-static void N(row_sums)(const product_t *p, int64_t block, int64_t j, int64_t columns, REAL *s)
+/* s [n, rounded up to vectors] = start + the sums over rows [from, end) of one block of k. Row
+ * `then` of B is read next; -1: none. */
+static void N(row_sums)(const product_t *p, int64_t from, int64_t end, int64_t then,
+                        const REAL *start, REAL *s)
 {
-    const int64_t end = LEAST(p->k, block + GD_GEMM_KC);
-    int64_t from = block;
-    for (; from + STREAMS <= end; from += STREAMS)
-        N(row_stream)(p, from, j, columns, STREAMS, from == block, s);
-    for (; from < end; from++)
-        N(row_stream)(p, from, j, columns, 1, from == block, s);
+    const bool large = p->k * p->n > LARGE;
+    for (; from + STREAMS <= end; from += STREAMS, start = s) {
+        const int64_t next = from + 2 * STREAMS <= end ? from + STREAMS : then;
+        const REAL *fetched = large && next >= 0 ? p->b + next * p->b_row : NULL;
+        N(row_stream)(p, from, STREAMS, fetched, start, s);
+    }
+    for (; from < end; from++, start = s)
+        N(row_stream)(p, from, 1, NULL, start, s);
 }
 
 /* total [count, rounded up to vectors] += s */
@@ -162,42 +164,80 @@ static __attribute__((noinline)) void N(add_sums)(REAL *total, const REAL *s, in
 static void N(row_streams)(const product_t *p, REAL *scratch)
 {
     REAL *s = scratch, *total = scratch + STREAM_COLUMNS;
+    product_t part = *p;
     for (int64_t j = 0; j < p->n; j += STREAM_COLUMNS) {
-        const int64_t columns = LEAST(p->n - j, STREAM_COLUMNS);
-        N(row_sums)(p, 0, j, columns, total);
-        for (int64_t block = GD_GEMM_KC; block < p->k; block += GD_GEMM_KC) {
-            N(row_sums)(p, block, j, columns, s);
-            N(add_sums)(total, s, columns);
+        part.b = p->b + j;
+        part.n = LEAST(p->n - j, STREAM_COLUMNS);
+        for (int64_t block = 0; block < p->k; block += GD_GEMM_KC) {
+            const int64_t end = LEAST(p->k, block + GD_GEMM_KC);
+            const int64_t next = end + STREAMS <= p->k ? end : -1;
+            N(row_sums)(&part, block, end, next, NULL, block == 0 ? total : s);
+            if (block > 0)
+                N(add_sums)(total, s, part.n);
         }
-        N(store_row)(p, j, columns, total);
+        N(store_row)(p, j, part.n, total);
     }
 }
 
 /* The same on several threads, where rows are short. Threads that share columns jump from one part
- * of a row to the next; so each takes a stretch of B as it lies in memory instead, with rows of k
- * standing for it: of a block that it shares with another, some columns. Blocks are added when all
- * are there. */
+ * of a row to the next; so B is cut into stretches of rows as they lie in memory, and these into
+ * parts of columns only where stretches would be shorter than a block of k. A stretch that ends
+ * within a block begins with that one, and the next, when all the rest of it is done, goes on with
+ * those sums. If they are not there by then, it makes them itself: nobody waits. Blocks are added
+ * when all are there. */
 typedef struct row_work_t {
     const product_t *p;
-    REAL *sums; // [blocks, width]
+    int64_t stretches, parts;
+    REAL *sums;            // [blocks, width]
+    REAL *begun;           // [stretches, width]: of the block that each stretch leaves unfinished
+    atomic_bool *is_begun; // [stretches, parts]
     int64_t width;
 } row_work_t;
 
-static void N(run_stretch)(void *context, int64_t begin, int64_t end, int thread)
+/* The row of k where stretch `index` begins. */
+static int64_t N(stretch_begin)(const row_work_t *work, int64_t index)
+{
+    return index == work->stretches ? work->p->k
+                                    : work->p->k * index / work->stretches / STREAMS * STREAMS;
+}
+
+static void N(run_stretch)(const row_work_t *work, int64_t stretch, int64_t part)
+{
+    const int64_t k = work->p->k, width = work->width, vecs = width / LANES;
+    const int64_t column = vecs * part / work->parts * LANES;
+    product_t p = *work->p;
+    p.b += column;
+    p.n = LEAST(vecs * (part + 1) / work->parts * LANES, p.n) - column;
+    const int64_t begin = N(stretch_begin)(work, stretch);
+    const int64_t end = N(stretch_begin)(work, stretch + 1);
+    const int64_t first = (begin + GD_GEMM_KC - 1) / GD_GEMM_KC * GD_GEMM_KC; /* whole blocks */
+    const int64_t last = end == k ? k : end / GD_GEMM_KC * GD_GEMM_KC;
+    REAL *sums = work->sums + column, *begun = work->begun + stretch * width + column;
+    atomic_bool *is_begun = work->is_begun + stretch * work->parts + part;
+    if (last < end) {
+        N(row_sums)(&p, last, end, first < last ? first : begin, NULL, begun);
+        atomic_store_explicit(is_begun, true, memory_order_release);
+    }
+    for (int64_t block = first; block < last; block += GD_GEMM_KC) {
+        const int64_t to = LEAST(block + GD_GEMM_KC, last);
+        const int64_t next = to + STREAMS <= last ? to : begin < first ? begin : -1;
+        N(row_sums)(&p, block, to, next, NULL, sums + block / GD_GEMM_KC * width);
+    }
+    if (begin < first) {
+        sums += (first / GD_GEMM_KC - 1) * width;
+        if (atomic_load_explicit(is_begun - work->parts, memory_order_acquire))
+            N(row_sums)(&p, begin, first, -1, begun - width, sums);
+        else
+            N(row_sums)(&p, first - GD_GEMM_KC, first, -1, NULL, sums);
+    }
+}
+
+static void N(run_stretches)(void *context, int64_t begin, int64_t end, int thread)
 {
     const row_work_t *work = context;
-    const int64_t k = work->p->k, width = work->width;
-    product_t p = *work->p;
     (void)thread;
-    p.k = LEAST(k, (end + GD_GEMM_KC - 1) / GD_GEMM_KC * GD_GEMM_KC); /* fetch no further */
-    for (int64_t block = begin / GD_GEMM_KC * GD_GEMM_KC; block < end; block += GD_GEMM_KC) {
-        const int64_t depth = LEAST(k - block, GD_GEMM_KC), from = begin - block, to = end - block;
-        const int64_t first = from <= 0 ? 0 : from * width / depth / LANES * LANES;
-        const int64_t last = to >= depth ? p.n : to * width / depth / LANES * LANES;
-        REAL *sums = work->sums + block / GD_GEMM_KC * width + first;
-        if (first < last)
-            N(row_sums)(&p, block, first, last - first, sums);
-    }
+    for (int64_t i = begin; i < end; i++)
+        N(run_stretch)(work, i / work->parts, i % work->parts);
 }
 
 /* False where that is no better, or scratch of `room` numbers too small. */
@@ -207,10 +247,16 @@ static __attribute__((noinline)) bool N(row_stretches)(const product_t *p, REAL 
     const int64_t blocks = (p->k + GD_GEMM_KC - 1) / GD_GEMM_KC;
     const int64_t width = (p->n + LANES - 1) / LANES * LANES;
     if (p->m > 1 || p->b_col != 1 || p->accumulate || p->n <= 2 * COLUMNS_MAX ||
-        p->n > STREAM_COLUMNS || blocks > (int64_t)room / width)
+        p->n > STREAM_COLUMNS || 2 * blocks > (int64_t)room / width)
         return false;
-    row_work_t work = { p, scratch, width };
-    gd_parallel_for(threads, p->k, 1, N(run_stretch), &work);
+    int64_t stretches = 1; /* as many as give most threads something to do */
+    for (int64_t i = 2; i <= LEAST(threads, p->k / GD_GEMM_KC); i++)
+        if (threads % i <= threads % stretches)
+            stretches = i;
+    const int64_t parts = threads / stretches;
+    atomic_bool is_begun[GD_MAX_THREADS] = { false };
+    row_work_t work = { p, stretches, parts, scratch, scratch + blocks * width, is_begun, width };
+    gd_parallel_for(threads, stretches * parts, 1, N(run_stretches), &work);
     for (int64_t block = 1; block < blocks; block++)
         N(add_sums)(scratch, scratch + block * width, width);
     N(store_row)(p, 0, p->n, scratch);
@@ -219,8 +265,8 @@ static __attribute__((noinline)) bool N(row_stretches)(const product_t *p, REAL 
 
 /* B transposed in memory, so y[j] is a dot product of contiguous rows: squares of B are turned in
  * registers, for the lanes must be different j if each sum is to run along k in order. Squares lie
- * across as many streams; while some columns are multiplied the next are fetched one after the
- * other. n >= LANES. */
+ * across as many streams; while some columns are multiplied the next are fetched into the second
+ * level of caches one after the other, and the next square into the first. n >= LANES. */
 static void N(row_dots)(const product_t *p)
 {
     const bool fetch = p->b_col == p->k && p->k * p->n > LARGE;
@@ -240,6 +286,8 @@ static void N(row_dots)(const product_t *p)
                 UNROLL
                 for (int i = 0; i < LANES; i++) {
                     square[i] = V(load)(column + i % 4 * b_col);
+                    if (fetch)
+                        __builtin_prefetch(column + i % 4 * b_col + LANES, 0, 3);
                     if (i % 4 == 3) { /* one pointer: sixteen were walked from memory */
                         column += 4 * b_col;
                         OPAQUE(column);
