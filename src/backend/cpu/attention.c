@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define KEYS GD_ATTENTION_KEYS
+#define FEW  16 /* queries: it is memory that bounds them */
 
 /* The last two axes of an operand in one batch entry and head: row i at data + i * row. */
 typedef struct matrix {
@@ -229,6 +230,19 @@ static void multiply_keys(const job *j, int thread, const gd_attention_tile *t, 
 
 /* ---- forward ---- */
 
+/* Keys or values [key, key + KEYS) of `entry` on their way into the second-level cache. A few
+ * queries take no longer over keys than memory does, and would wait for those of every head. */
+static void fetch(const gd_operand *x, int64_t entry, int64_t key)
+{
+    const gd_layout *layout = x->layout;
+    const int64_t line = 64 / (int64_t)sizeof(float), width = layout->shape[layout->rank - 1];
+    const matrix m = matrix_of(x, entry);
+    const int64_t end = least(key + KEYS / 2, layout->shape[layout->rank - 2]);
+    for (; m.column == 1 && key < end; key++)
+        for (int64_t i = 0; i < width; i += line)
+            __builtin_prefetch((const float *)m.data + key * m.row + i, 0, 2);
+}
+
 /* One block of queries against all keys. */
 static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows, int thread)
 {
@@ -261,8 +275,14 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
         t.o_row = o_row;
         t.width = j->dv;
         int64_t low = low_rows(j, &t);
+        if (rows <= FEW)
+            fetch(&j->v, of_keys, key);
         multiply_scores(j, thread, &t, low, j->d, rows_from(q, row + first), rows_from(k, key),
                         scores);
+        if (rows <= FEW && key + keys < j->tk)
+            fetch(&j->k, of_keys, key + keys);
+        else if (rows <= FEW && entry + 1 < j->entries)
+            fetch(&j->k, entry_of_keys(j, entry + 1), 0);
         j->loops->weights(&t);
         multiply_rows(j, thread, &t, low, j->dv, scores, rows_from(v, key), result);
     }
@@ -504,8 +524,8 @@ static void range_backward_f64(void *context, int64_t begin, int64_t end, int th
 /* Items of so many multiply-adds a thread is worth waking for. */
 static int64_t grain(const job *j, int64_t queries)
 {
-    const int64_t worth = 500000;
-    return 1 + worth / (queries * j->tk * (j->d + j->dv) + 1);
+    const int64_t worth = 500000, rows = queries < FEW ? FEW : queries;
+    return 1 + worth / (rows * j->tk * (j->d + j->dv) + 1);
 }
 
 gd_status gd_attention_run(const gd_kernel_call *call, const gd_attention_loops *loops)
