@@ -128,8 +128,27 @@ gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y)
     return gd_matmul(x, y);
 }
 
+/* Whether the compiler's linear, which has no derivative, gives gd_affine's value: eagerly, without
+ * a history, for plain operands. */
+static bool may_be_linear(const gd_tensor *x, const gd_tensor *weight, const gd_tensor *bias)
+{
+    if (!x || !weight || !bias || x->context->trace || !x->context->device->kernel[GD_OP_linear] ||
+        (x->context->no_grad == 0 &&
+         (x->requires_grad || weight->requires_grad || bias->requires_grad)))
+        return false;
+    const gd_layout *a = &x->layout, *b = &weight->layout, *c = &bias->layout;
+    return (a->dtype == GD_F32 || a->dtype == GD_F64) && b->dtype == a->dtype &&
+           c->dtype == a->dtype && a->rank >= 2 && b->rank == 2 && c->rank == 1 &&
+           c->shape[0] == b->shape[1];
+}
+
 gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
 {
+    if (may_be_linear(x, weight, bias)) {
+        gd_tensor *in[3] = { x, weight, bias };
+        const gd_linear_attr attr = { 0 };
+        return gd_apply(NULL, GD_OP_linear, 3, in, &attr);
+    }
     gd_tensor *product = gd_matmul(x, weight);
     if (!bias)
         return product;
