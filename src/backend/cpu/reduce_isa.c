@@ -13,12 +13,23 @@
 #include "backend/cpu/isa.h"
 #include "backend/cpu/reduce_isa.h"
 
+#if defined(GD_ISA_AVX2_BUILD) || defined(GD_ISA_AVX512_BUILD)
+#define LANES_IN_REGISTERS 1
+#else
+#define LANES_IN_REGISTERS 0
+#endif
+
 /* ---- sum: floats keep their dtype; integers are summed in i64, where they wrap ---- */
 #define OP       sum
 #define MERGE    ADD
 #define IDENTITY 0
 #define TYPE     f32
 #define ACC      f32
+#if LANES_IN_REGISTERS
+#define VMERGE(P, a, x) JOIN(P, add_ps)(a, x)
+#include "backend/cpu/reduce_lanes.h"
+#define ROW_BLOCK sum_in_registers
+#endif
 #include "backend/cpu/reduce_loops.h"
 #undef OP
 #undef MERGE
@@ -41,6 +52,13 @@
 #define IDENTITY JOIN(LOWEST_, TYPE)
 #define TYPE     f32
 #define ACC      f32
+#if LANES_IN_REGISTERS
+#define VMERGE(P, a, x) JOIN(P, max_ps)(x, a) /* the second where unordered, and of zeros */
+#define EXACT           max_f32_block
+static f32 EXACT(const f32 *restrict x, int64_t n);
+#include "backend/cpu/reduce_lanes.h"
+#define ROW_BLOCK max_in_registers
+#endif
 #include "backend/cpu/reduce_loops.h"
 #undef OP
 #undef MERGE
@@ -52,6 +70,13 @@
 #define IDENTITY JOIN(HIGHEST_, TYPE)
 #define TYPE     f32
 #define ACC      f32
+#if LANES_IN_REGISTERS
+#define VMERGE(P, a, x) JOIN(P, min_ps)(x, a)
+#define EXACT           min_f32_block
+static f32 EXACT(const f32 *restrict x, int64_t n);
+#include "backend/cpu/reduce_lanes.h"
+#define ROW_BLOCK min_in_registers
+#endif
 #include "backend/cpu/reduce_loops.h"
 
 /* ---- kernels ---- */

@@ -6,6 +6,7 @@
  *   ACC, LANE   type of an accumulator, and of a lane within a block if not the same
  *   IDENTITY    the reduction of nothing
  *   MERGE(a, x) a combined with the later x, both of type ACC or LANE
+ *   ROW_BLOCK   may be defined: a function that does what <OP>_<TYPE>_block does
  *
  * The lanes are plain arrays with loops of a fixed length: compilers keep them in vector registers,
  * whatever their width, and the meaning (reduce.h) does not depend on it.
@@ -19,6 +20,9 @@
 #define GROUP ((int)(64 / sizeof(TYPE)))
 
 /* The block x[0 … n-1]. */
+#ifdef ROW_BLOCK
+static __attribute__((cold, noinline, unused)) LANE NAME(block)(const TYPE *restrict x, int64_t n);
+#endif
 static LANE NAME(block)(const TYPE *restrict x, int64_t n)
 {
     LANE lane[LANES];
@@ -63,6 +67,9 @@ static LANE NAME(short_block)(const TYPE *restrict x, int64_t n)
     return lane[0];
 }
 
+#ifndef ROW_BLOCK
+#define ROW_BLOCK NAME(block)
+#endif
 static void NAME(rows)(const void *x, int64_t row_stride, int64_t n, void *out, int64_t out_stride,
                        int64_t count)
 {
@@ -73,7 +80,7 @@ static void NAME(rows)(const void *x, int64_t row_stride, int64_t n, void *out, 
             to[i * out_stride] = (ACC)NAME(short_block)(row + i * row_stride, n);
     else
         for (int64_t i = 0; i < count; i++)
-            to[i * out_stride] = (ACC)NAME(block)(row + i * row_stride, n);
+            to[i * out_stride] = (ACC)ROW_BLOCK(row + i * row_stride, n);
 }
 
 static void NAME(columns)(void *acc, const void *x, int64_t rows, int64_t row_stride, int64_t n,
@@ -133,3 +140,4 @@ const gd_reducer GD_ISA_NAME(NAME(reducer)) = {
 #undef LANES
 #undef SHORT
 #undef GROUP
+#undef ROW_BLOCK
