@@ -48,6 +48,35 @@ static gd_tensor *body(void *user, gd_tensor *const *in)
     }
 }
 
+/* The same with operands that are one number a row: a reduction, an input, and both. in[2] as
+ * above, in[3] one number each row. */
+static gd_tensor *row_body(void *user, gd_tensor *const *in)
+{
+    const chain_case *c = user;
+    gd_tensor *held = gd_neg(in[0]), *other = in[1];
+    gd_tensor *ten = gd_full(gd_tensor_context(held), GD_SCALAR, 10, GD_F32);
+    gd_tensor *finite = gd_where(gd_lt(gd_abs(other), ten), other, ten);
+    gd_tensor *high = gd_sum(finite, GD_AXES(-1), true);
+    switch (c->form) {
+    case 0:
+        return gd_neg(c->op(held, high));
+    case 1:
+        return c->op(c->op(high, held), other);
+    case 2:
+        return c->op(in[3], c->op(high, c->op(other, in[3])));
+    case 3:
+        return gd_sqrt(c->op(gd_mul(high, in[3]), gd_square(c->op(held, in[2]))));
+    case 4: /* both operands are numbers */
+        return gd_add(c->op(gd_broadcast_to(high, gd_tensor_shape(other)), in[3]), other);
+    default: /* values that wait in memory, several reductions and results */
+        held = gd_mul(gd_sub(held, high), in[2]);
+        gd_assign(c->kept, held);
+        other = c->op(gd_relu(other), gd_sum(gd_square(held), GD_AXES(-1), true));
+        return gd_sub(c->op(gd_add(other, in[3]), gd_exp(held)),
+                      c->op(gd_min(other, GD_AXES(-1), true), held));
+    }
+}
+
 static const uint32_t specials[SPECIALS] = {
     0x7fc00000, 0xffc00000, 0x7fc01234, 0xffc04321, /* quiet NaNs of both signs */
     0x7f800000, 0xff800000, 0x00000000, 0x80000000, /* infinities, zeros */
@@ -67,16 +96,20 @@ static gd_tensor *filled(gd_context *gd, gd_shape shape, int every)
     return gd_from_host(gd, shape, GD_F32, data);
 }
 
-static void compare(gd_context *gd, gd_shape shape, chain_case c)
+static void compare(gd_context *gd, gd_shape shape, chain_case c, gd_function_body traced)
 {
     gd_shape row = GD_SHAPE(shape.dim[shape.rank - 1]);
+    if (traced == row_body) {
+        row = shape;
+        row.dim[shape.rank - 1] = 1;
+    }
     gd_tensor *in[INPUTS] = { filled(gd, shape, 1), filled(gd, shape, SPECIALS),
                               filled(gd, GD_SHAPE(1), 1), filled(gd, row, 5) };
     gd_function *f[2];
     gd_tensor *result[2], *kept[2];
     for (int mode = 0; mode < 2; mode++) {
         c.kept = kept[mode] = gd_zeros(gd, shape, GD_F32);
-        f[mode] = gd_compile(gd, body, &c, .mode = mode ? GD_MODE_EAGER : GD_MODE_COMPILED);
+        f[mode] = gd_compile(gd, traced, &c, .mode = mode ? GD_MODE_EAGER : GD_MODE_COMPILED);
         result[mode] = gd_call(f[mode], INPUTS, in);
     }
     assert_int_equal(gd_function_stats(f[0]).kernels, 1);
@@ -91,7 +124,17 @@ static void chains_give_the_bits_of_single_ops(void **state)
     for (int s = 0; s < (int)(sizeof shapes / sizeof *shapes); s++)
         for (int op = 0; op < OPS; op++)
             for (int form = 0; form < FORMS; form++)
-                compare(*state, shapes[s], (chain_case){ ops[op], form, NULL });
+                compare(*state, shapes[s], (chain_case){ ops[op], form, NULL }, body);
+}
+
+static void numbers_of_rows_give_the_bits_of_single_ops(void **state)
+{
+    const gd_shape shapes[] = { GD_SHAPE(13, 128),    GD_SHAPE(5, 384),  GD_SHAPE(3, 640),
+                                GD_SHAPE(4, 2, 2048), GD_SHAPE(11, 200), GD_SHAPE(2, 1000) };
+    for (int s = 0; s < (int)(sizeof shapes / sizeof *shapes); s++)
+        for (int op = 0; op < OPS; op++)
+            for (int form = 0; form < FORMS; form++)
+                compare(*state, shapes[s], (chain_case){ ops[op], form, NULL }, row_body);
 }
 
 /* The gradient of relu is an op of its own, which only differentiation makes. */
@@ -123,6 +166,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         context_test(chains_give_the_bits_of_single_ops),
+        context_test(numbers_of_rows_give_the_bits_of_single_ops),
         context_test(gradients_of_relu_give_the_bits_of_single_ops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,35 +35,39 @@ typedef void (*gd_ew_adam_loop)(const float *const *from, float *const *to, int6
 struct gd_reducer; /* backend/cpu/reduce.h */
 
 /* Ops on f32 that are made one after another with their values in registers
- * (elementwise_chain_isa.c). Binary ones take the register for x and a slot for y; those that
- * follow them take it for y and a slot for x. */
+ * (elementwise_chain_isa.c). Binary ones take the register for x and a slot for y; or, + SECOND,
+ * the register for y and a slot for x. + NUMBER: of the slot, one number for all elements. */
 enum {
-    GD_EW_CHAIN_END,
-    GD_EW_CHAIN_LOAD,  /* from a slot to the register … */
-    GD_EW_CHAIN_STORE, /* … and back */
-    GD_EW_CHAIN_NEG,
+    GD_EW_CHAIN_SECOND = 2,
+    GD_EW_CHAIN_NUMBER = 1,
+    GD_EW_CHAIN_END = 0,
+    GD_EW_CHAIN_STORE, /* from the register to a slot */
+    GD_EW_CHAIN_LOAD,  /* or + NUMBER */
+    GD_EW_CHAIN_NEG = GD_EW_CHAIN_LOAD + 2,
     GD_EW_CHAIN_ABS,
     GD_EW_CHAIN_SQUARE,
     GD_EW_CHAIN_SQRT,
     GD_EW_CHAIN_RELU,
     GD_EW_CHAIN_RECIPROCAL,
     GD_EW_CHAIN_ADD,
-    GD_EW_CHAIN_SUB = GD_EW_CHAIN_ADD + 2,
-    GD_EW_CHAIN_MUL = GD_EW_CHAIN_SUB + 2,
-    GD_EW_CHAIN_DIV = GD_EW_CHAIN_MUL + 2,
-    GD_EW_CHAIN_RELU_GRAD = GD_EW_CHAIN_DIV + 2,
-    GD_EW_CHAIN_COUNT = GD_EW_CHAIN_RELU_GRAD + 2,
+    GD_EW_CHAIN_SUB = GD_EW_CHAIN_ADD + 4,
+    GD_EW_CHAIN_MUL = GD_EW_CHAIN_SUB + 4,
+    GD_EW_CHAIN_DIV = GD_EW_CHAIN_MUL + 4,
+    GD_EW_CHAIN_RELU_GRAD = GD_EW_CHAIN_DIV + 4,
+    GD_EW_CHAIN_COUNT = GD_EW_CHAIN_RELU_GRAD + 4,
     GD_EW_CHAIN_BLOCK = 128, /* elements that the register holds */
 };
 
 typedef struct gd_ew_link {
     uint8_t handler;
     uint8_t slot;
-    uint8_t moves; /* 0: every block of the slot is the same, and lies there once */
+    uint8_t is_row; /* the number is one of each row's */
 } gd_ew_link;
 
-/* Runs links up to an END over blocks of the slots, `bytes` in each, whole blocks. */
-typedef void (*gd_ew_chain)(const gd_ew_link *links, char *const *slot, int64_t bytes);
+/* Runs links up to an END over bytes [begin, end) of the slots, whole blocks of one row, whose
+ * numbers lie at byte `row` of theirs. */
+typedef void (*gd_ew_chain)(const gd_ew_link *links, char *const *slot, int64_t begin, int64_t end,
+                            int64_t row);
 
 /* The loops of one instruction set. */
 typedef struct gd_ew_table {
@@ -101,7 +105,7 @@ typedef struct gd_ew_program gd_ew_program;
 
 /* Bytes a program needs, aligned to 8: the same for every call, and at most the constant. */
 size_t gd_ew_prepare_bytes(void);
-#define GD_EW_PROGRAM_BYTES 5632
+#define GD_EW_PROGRAM_BYTES 6144
 
 /* Prepare `call`, of an elementwise row, cast, copy or fused, in `memory`. Data pointers and
  * call->prepared are not read. GD_ERR_UNSUPPORTED, recorded, for an op or dtype that has no loop.

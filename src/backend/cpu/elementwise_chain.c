@@ -3,9 +3,10 @@
  * elementwise_chain_isa.c. */
 #include "backend/cpu/elementwise_program.h"
 
+#include <assert.h>
+
 enum {
-    /* Steps that are worth a chain, measured. Groups with reductions have none: their pieces are
-     * short, and took a tenth longer with chains. */
+    /* Steps that are worth a chain, measured. With rows that are not whole blocks, none are. */
     LEAST = 2,
     LEAST_OF_SMALL = 3,
     SMALL = 64 * 1024, /* elements */
@@ -25,20 +26,31 @@ const uint8_t gd_ew_chain_of[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_relu_grad] = GD_EW_CHAIN_RELU_GRAD,
 };
 
+/* Whether step i must be a chain, even alone: an operand is one number a row. */
+static bool takes_number(const gd_ew_program *p, int i)
+{
+    const gd_ew_step *step = &p->step[i];
+    return step->chain && step->kind == GD_EW_LOOP && p->row_length > 0 &&
+           (gd_ew_extent_of(p, step->from[0]) == GD_EW_ROW ||
+            gd_ew_extent_of(p, step->from[1]) == GD_EW_ROW);
+}
+
 void gd_ew_find_chains(gd_ew_program *p)
 {
     int64_t count = 1;
     for (int axis = 0; axis < p->rank; axis++)
         count *= p->shape[axis];
-    int least = p->row_length > 0 || count < GD_EW_CHAIN_BLOCK ? GD_EW_MAX_STEPS + 1
-                : count < SMALL                                ? LEAST_OF_SMALL
-                                                               : LEAST;
+    bool has_chains = p->row_length > 0 ? p->rows_are_blocks : count >= GD_EW_CHAIN_BLOCK;
+    int least = !has_chains                           ? GD_EW_MAX_STEPS + 1
+                : p->row_length == 0 && count < SMALL ? LEAST_OF_SMALL
+                                                      : LEAST;
     for (int i = 0, end; i < p->n_steps; i = end) {
         for (end = i; end < p->n_steps && p->step[end].chain; end++)
             ;
         end += end == i;
         for (int k = i; k < end; k++)
-            p->span[k] = (uint8_t)(k == i && end - i >= least ? end - i : 0);
+            p->span[k] =
+                (uint8_t)(k == i && (end - i >= least || takes_number(p, i)) ? end - i : 0);
     }
     p->part = GD_EW_PIECE;
     if (p->row_length > 0 || p->n_steps == 0 || p->span[0] < p->n_steps)
@@ -72,19 +84,23 @@ static bool is_read_again(const gd_ew_program *p, int i, int end)
 
 static void add_link(gd_ew_program *p, int *n, int handler, int slot)
 {
-    bool is_number = slot < p->n_sources && p->source[slot].extent == GD_EW_PART;
-    p->link[(*n)++] =
-        (gd_ew_link){ .handler = (uint8_t)handler, .slot = (uint8_t)slot, .moves = !is_number };
+    assert(*n < GD_EW_MAX_LINKS);
+    p->link[(*n)++] = (gd_ew_link){ .handler = (uint8_t)handler, .slot = (uint8_t)slot };
+}
+
+/* The same of a handler that takes an operand. */
+static void add_operand(gd_ew_program *p, int *n, int handler, int slot)
+{
+    gd_ew_extent extent = gd_ew_extent_of(p, slot);
+    bool is_number = slot < p->n_sources && extent == GD_EW_PART, is_row = extent == GD_EW_ROW;
+    add_link(p, n, is_number || is_row ? handler + GD_EW_CHAIN_NUMBER : handler, slot);
+    p->link[*n - 1].is_row = is_row;
 }
 
 void gd_ew_link_chains(gd_ew_program *p)
 {
     for (int i = 0, n = 0; i < p->n_steps; i += p->span[i] ? p->span[i] : 1) {
         int end = i + p->span[i], held = -1; /* the slot whose value is in the register */
-        if (n + 3 * p->span[i] >= GD_EW_MAX_LINKS) {
-            p->span[i] = 0;
-            continue;
-        }
         p->first_link[i] = (uint8_t)n;
         for (int k = i; k < end; k++) {
             const gd_ew_step *step = &p->step[k];
@@ -92,8 +108,11 @@ void gd_ew_link_chains(gd_ew_program *p)
             bool is_binary = step->chain >= GD_EW_CHAIN_ADD;
             bool is_second = is_binary && held == y && held != x;
             if (!is_second && held != x)
-                add_link(p, &n, GD_EW_CHAIN_LOAD, x);
-            add_link(p, &n, step->chain + is_second, is_second ? x : y);
+                add_operand(p, &n, GD_EW_CHAIN_LOAD, x);
+            if (is_binary)
+                add_operand(p, &n, step->chain + is_second * GD_EW_CHAIN_SECOND, is_second ? x : y);
+            else
+                add_link(p, &n, step->chain, x);
             held = step->to;
             if (held < gd_ew_first_register(p) || is_read_again(p, k, end))
                 add_link(p, &n, GD_EW_CHAIN_STORE, held);

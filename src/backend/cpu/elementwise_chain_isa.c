@@ -25,107 +25,110 @@ enum { LANES = 8 };
     _mm256_and_ps(x, _mm256_cmp_ps(y, _mm256_setzero_ps(), _CMP_GT_OQ))
 #endif
 
-#define LINK                                                                                       \
-    const gd_ew_link *link, char *const *slot, int64_t at, vector a, vector b, vector c, vector d, \
-        vector e, vector f, vector g, vector h
+#define LINK                                                                                \
+    const gd_ew_link *link, char *const *slot, int64_t at, int64_t row, vector a, vector b, \
+        vector c, vector d, vector e, vector f, vector g, vector h
 typedef void handler(LINK);
 static handler *const handlers[GD_EW_CHAIN_COUNT];
 
-#define EACH(DO) DO(a, 0) DO(b, 1) DO(c, 2) DO(d, 3) DO(e, 4) DO(f, 5) DO(g, 6) DO(h, 7)
-#define HANDLER(name, DO)                                                      \
-    static void name(LINK)                                                     \
-    {                                                                          \
-        float *p = (float *)(slot[link->slot] + (at & -(int64_t)link->moves)); \
-        (void)p;                                                               \
-        EACH(DO)                                                               \
-        link++;                                                                \
-        handlers[link->handler](link, slot, at, a, b, c, d, e, f, g, h);       \
+/* Where the operand in the slot is, and what is done to vector v, the i-th of the eight. */
+#define ELEMENTS float *p = (float *)(slot[link->slot] + at);
+#define NUMBER            \
+    const vector number = \
+        V(set1_ps)(*(const float *)(slot[link->slot] + (row & -(int64_t)link->is_row)));
+#define ALONE
+#define UNARY(OP, v, i)     v = OP(v);
+#define X_ELEMENT(OP, v, i) v = OP(v, V(loadu_ps)(p + i * LANES));
+#define Y_ELEMENT(OP, v, i) v = OP(V(loadu_ps)(p + i * LANES), v);
+#define X_NUMBER(OP, v, i)  v = OP(v, number);
+#define Y_NUMBER(OP, v, i)  v = OP(number, v);
+
+#define EACH(DO, OP) \
+    DO(OP, a, 0)     \
+    DO(OP, b, 1) DO(OP, c, 2) DO(OP, d, 3) DO(OP, e, 4) DO(OP, f, 5) DO(OP, g, 6) DO(OP, h, 7)
+#define HANDLER(name, operand, DO, OP)                                        \
+    static void name(LINK)                                                    \
+    {                                                                         \
+        operand EACH(DO, OP) link++;                                          \
+        handlers[link->handler](link, slot, at, row, a, b, c, d, e, f, g, h); \
     }
+#define BINARY(name, OP)                             \
+    HANDLER(x_##name, ELEMENTS, X_ELEMENT, OP)       \
+    HANDLER(x_##name##_number, NUMBER, X_NUMBER, OP) \
+    HANDLER(y_##name, ELEMENTS, Y_ELEMENT, OP)       \
+    HANDLER(y_##name##_number, NUMBER, Y_NUMBER, OP)
 
 /* x op y for x in the registers, and for y there. Which is first matters where both are NaN, and
  * compilers take sums and products to commute. */
-static inline vector sum(vector x, vector y)
+static inline vector sum_of(vector x, vector y)
 {
     __asm__("vaddps %2, %1, %0" : "=v"(x) : "v"(x), "vm"(y));
     return x;
 }
 
-static inline vector product(vector x, vector y)
+static inline vector product_of(vector x, vector y)
 {
     __asm__("vmulps %2, %1, %0" : "=v"(x) : "v"(x), "vm"(y));
     return x;
 }
 
-#define X_SUM(v, i)        v = sum(v, V(loadu_ps)(p + i * LANES));
-#define Y_SUM(v, i)        v = sum(V(loadu_ps)(p + i * LANES), v);
-#define X_PRODUCT(v, i)    v = product(v, V(loadu_ps)(p + i * LANES));
-#define Y_PRODUCT(v, i)    v = product(V(loadu_ps)(p + i * LANES), v);
-#define X_DIFFERENCE(v, i) v = V(sub_ps)(v, V(loadu_ps)(p + i * LANES));
-#define Y_DIFFERENCE(v, i) v = V(sub_ps)(V(loadu_ps)(p + i * LANES), v);
-#define X_QUOTIENT(v, i)   v = V(div_ps)(v, V(loadu_ps)(p + i * LANES));
-#define Y_QUOTIENT(v, i)   v = V(div_ps)(V(loadu_ps)(p + i * LANES), v);
-#define X_GATED(v, i)      v = KEEP_WHERE_POSITIVE(v, V(loadu_ps)(p + i * LANES));
-#define Y_GATED(v, i)      v = KEEP_WHERE_POSITIVE(V(loadu_ps)(p + i * LANES), v);
-HANDLER(x_sum, X_SUM)
-HANDLER(y_sum, Y_SUM)
-HANDLER(x_difference, X_DIFFERENCE)
-HANDLER(y_difference, Y_DIFFERENCE)
-HANDLER(x_product, X_PRODUCT)
-HANDLER(y_product, Y_PRODUCT)
-HANDLER(x_quotient, X_QUOTIENT)
-HANDLER(y_quotient, Y_QUOTIENT)
-HANDLER(x_gated, X_GATED)
-HANDLER(y_gated, Y_GATED)
+BINARY(sum, sum_of)
+BINARY(difference, V(sub_ps))
+BINARY(product, product_of)
+BINARY(quotient, V(div_ps))
+BINARY(gated, KEEP_WHERE_POSITIVE)
 
-#define LOAD(v, i)       v = V(loadu_ps)(p + i * LANES);
-#define STORE(v, i)      V(storeu_ps)(p + i * LANES, v);
-#define NEG(v, i)        v = V(xor_ps)(v, V(set1_ps)(-0.0F));
-#define ABS(v, i)        v = V(andnot_ps)(V(set1_ps)(-0.0F), v);
-#define SQUARE(v, i)     v = V(mul_ps)(v, v);
-#define SQRT(v, i)       v = V(sqrt_ps)(v);
-#define RELU(v, i)       v = V(max_ps)(V(setzero_ps)(), v); /* the second where unordered */
-#define RECIPROCAL(v, i) v = V(div_ps)(V(set1_ps)(1), v);
-HANDLER(load, LOAD)
-HANDLER(store, STORE)
-HANDLER(neg, NEG)
-HANDLER(absolute, ABS)
-HANDLER(square, SQUARE)
-HANDLER(square_root, SQRT)
-HANDLER(relu, RELU)
-HANDLER(reciprocal, RECIPROCAL)
+#define FIRST(v, y)      y
+#define NEGATIVE_OF(v)   V(xor_ps)(v, V(set1_ps)(-0.0F))
+#define ABSOLUTE_OF(v)   V(andnot_ps)(V(set1_ps)(-0.0F), v)
+#define SQUARE_OF(v)     V(mul_ps)(v, v)
+#define RELU_OF(v)       V(max_ps)(V(setzero_ps)(), v) /* the second where unordered */
+#define RECIPROCAL_OF(v) V(div_ps)(V(set1_ps)(1), v)
+#define STORE(OP, v, i)  V(storeu_ps)(p + i * LANES, v);
+HANDLER(load, ELEMENTS, X_ELEMENT, FIRST)
+HANDLER(load_number, NUMBER, X_NUMBER, FIRST)
+HANDLER(store, ELEMENTS, STORE, )
+HANDLER(negative, ALONE, UNARY, NEGATIVE_OF)
+HANDLER(absolute, ALONE, UNARY, ABSOLUTE_OF)
+HANDLER(square, ALONE, UNARY, SQUARE_OF)
+HANDLER(square_root, ALONE, UNARY, V(sqrt_ps))
+HANDLER(relu, ALONE, UNARY, RELU_OF)
+HANDLER(reciprocal, ALONE, UNARY, RECIPROCAL_OF)
 
 static void end(LINK)
 {
-    (void)link, (void)slot, (void)at;
+    (void)link, (void)slot, (void)at, (void)row;
     (void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
 }
 
+#define FOUR(op, name)                                              \
+    [op] = x_##name, [op + GD_EW_CHAIN_NUMBER] = x_##name##_number, \
+    [op + GD_EW_CHAIN_SECOND] = y_##name,                           \
+    [op + GD_EW_CHAIN_SECOND + GD_EW_CHAIN_NUMBER] = y_##name##_number
 static handler *const handlers[GD_EW_CHAIN_COUNT] = {
     [GD_EW_CHAIN_END] = end,
-    [GD_EW_CHAIN_LOAD] = load,
     [GD_EW_CHAIN_STORE] = store,
-    [GD_EW_CHAIN_NEG] = neg,
+    [GD_EW_CHAIN_LOAD] = load,
+    [GD_EW_CHAIN_LOAD + GD_EW_CHAIN_NUMBER] = load_number,
+    [GD_EW_CHAIN_NEG] = negative,
     [GD_EW_CHAIN_ABS] = absolute,
     [GD_EW_CHAIN_SQUARE] = square,
     [GD_EW_CHAIN_SQRT] = square_root,
     [GD_EW_CHAIN_RELU] = relu,
     [GD_EW_CHAIN_RECIPROCAL] = reciprocal,
-    [GD_EW_CHAIN_ADD] = x_sum,
-    [GD_EW_CHAIN_ADD + 1] = y_sum,
-    [GD_EW_CHAIN_SUB] = x_difference,
-    [GD_EW_CHAIN_SUB + 1] = y_difference,
-    [GD_EW_CHAIN_MUL] = x_product,
-    [GD_EW_CHAIN_MUL + 1] = y_product,
-    [GD_EW_CHAIN_DIV] = x_quotient,
-    [GD_EW_CHAIN_DIV + 1] = y_quotient,
-    [GD_EW_CHAIN_RELU_GRAD] = x_gated,
-    [GD_EW_CHAIN_RELU_GRAD + 1] = y_gated,
+    FOUR(GD_EW_CHAIN_ADD, sum),
+    FOUR(GD_EW_CHAIN_SUB, difference),
+    FOUR(GD_EW_CHAIN_MUL, product),
+    FOUR(GD_EW_CHAIN_DIV, quotient),
+    FOUR(GD_EW_CHAIN_RELU_GRAD, gated),
 };
 
-void GD_ISA_NAME(gd_ew_chain)(const gd_ew_link *links, char *const *slot, int64_t bytes)
+void GD_ISA_NAME(gd_ew_chain)(const gd_ew_link *links, char *const *slot, int64_t begin,
+                              int64_t end, int64_t row)
 {
     const vector none = V(setzero_ps)();
-    for (int64_t at = 0; at < bytes; at += 8 * (int64_t)sizeof(vector))
-        handlers[links->handler](links, slot, at, none, none, none, none, none, none, none, none);
+    for (int64_t at = begin; at < end; at += 8 * (int64_t)sizeof(vector))
+        handlers[links->handler](links, slot, at, row, none, none, none, none, none, none, none,
+                                 none);
 }
 #endif

@@ -28,7 +28,8 @@ DECLARE_COPY(gd_ew_copy_streamed_64)
 #define gd_ew_copy_streamed_64 gd_ew_copy_64
 #endif
 void GD_ISA_NAME(gd_ew_stream)(void *to, const void *from, size_t bytes);
-void GD_ISA_NAME(gd_ew_chain)(const gd_ew_link *links, char *const *slot, int64_t bytes);
+void GD_ISA_NAME(gd_ew_chain)(const gd_ew_link *links, char *const *slot, int64_t begin,
+                              int64_t end, int64_t row);
 void GD_ISA_NARROW_NAME(gd_ew_adam_f32)(const float *const *from, float *const *to, int64_t n);
 
 const gd_ew_table GD_ISA_NAME(gd_ew_table) = {

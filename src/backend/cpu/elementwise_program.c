@@ -24,9 +24,10 @@ enum {
     CHAIN_BYTES = 16 * 1024, /* the same of chains */
     ROWS_BYTES = 20 * 1024,  /* slots together where tiles are whole rows */
     TILE_MOST_ROWS = 64,
-    PIECE_OF_FAR = 256, /* where data come from memory, which short pieces keep busy */
-    REGISTER_GAP = 64,  /* keeps registers from sharing their low address bits */
-    BLOCK_COLUMNS = 32, /* of a block where an operand is transposed */
+    PIECE_OF_FAR =
+        2 * GD_EW_CHAIN_BLOCK, /* where data come from memory, which short pieces keep busy */
+    REGISTER_GAP = 64,         /* keeps registers from sharing their low address bits */
+    BLOCK_COLUMNS = 32,        /* of a block where an operand is transposed */
     BLOCK_COLUMNS_OF_COPY = 64,
     BLOCK_ROWS_OF_COPY = 1024,
     DIRECT_ROW_LEAST = 128, /* a row so long is worth a tile of its own if that saves copying it */
@@ -117,10 +118,28 @@ static void add_value(translation *t, int value, gd_dtype dtype, int slot, gd_ew
     t->extent[value] = extent;
 }
 
+gd_ew_extent gd_ew_extent_of(const gd_ew_program *p, int slot)
+{
+    if (slot < p->n_sources)
+        return (gd_ew_extent)p->source[slot].extent;
+    if (slot < gd_ew_first_register(p))
+        return p->result[slot - p->n_sources].is_row ? GD_EW_ROW : GD_EW_TILE;
+    return (gd_ew_extent)p->extent[slot - gd_ew_first_register(p)];
+}
+
+static void set_skip(gd_ew_program *p, int slot, gd_dtype dtype)
+{
+    gd_ew_extent extent = gd_ew_extent_of(p, slot);
+    p->skip[slot] = (uint8_t)(extent == GD_EW_PART  ? GD_EW_NO_SKIP
+                              : extent == GD_EW_ROW ? size_log2(dtype) + GD_EW_SKIP_ROWS
+                                                    : size_log2(dtype));
+}
+
 /* A register of the program's, for good. */
 static int new_register(gd_ew_program *p, gd_ew_extent extent)
 {
     p->extent[p->n_registers] = (uint8_t)extent;
+    p->skip[gd_ew_first_register(p) + p->n_registers] = GD_EW_NO_SKIP;
     return gd_ew_first_register(p) + p->n_registers++;
 }
 
@@ -144,8 +163,10 @@ static int take_register(translation *t, gd_dtype dtype, gd_ew_extent extent)
         t->overflow = true;
         return gd_ew_first_register(p);
     }
-    t->size_log2[p->n_registers] = (uint8_t)log2;
-    return new_register(p, extent);
+    int slot = new_register(p, extent);
+    set_skip(p, slot, dtype);
+    t->size_log2[slot - gd_ew_first_register(p)] = (uint8_t)log2;
+    return slot;
 }
 
 static void free_register(translation *t, int slot)
@@ -175,27 +196,7 @@ static void free_operands(translation *t, const gd_fused_instruction *instructio
     }
 }
 
-/* What a slot of the program holds an element for. */
-static gd_ew_extent extent_of_slot(const gd_ew_program *p, int slot)
-{
-    if (slot < p->n_sources)
-        return (gd_ew_extent)p->source[slot].extent;
-    if (slot < gd_ew_first_register(p))
-        return p->result[slot - p->n_sources].is_row ? GD_EW_ROW : GD_EW_TILE;
-    return (gd_ew_extent)p->extent[slot - gd_ew_first_register(p)];
-}
-
-/* gd_ew_step.skips of one slot. */
-static int skip_of(const gd_ew_program *p, int slot, gd_dtype dtype)
-{
-    gd_ew_extent extent = extent_of_slot(p, slot);
-    if (extent == GD_EW_PART)
-        return GD_EW_NO_SKIP;
-    return size_log2(dtype) + (extent == GD_EW_ROW ? GD_EW_SKIP_ROWS : 0);
-}
-
-static gd_ew_step *add_step(translation *t, gd_ew_step_kind kind, const int from[3],
-                            const gd_dtype takes[3], int to, gd_dtype makes)
+static gd_ew_step *add_step(translation *t, gd_ew_step_kind kind, const int from[3], int to)
 {
     gd_ew_program *p = t->program;
     if (p->n_steps == GD_EW_MAX_STEPS) {
@@ -204,11 +205,8 @@ static gd_ew_step *add_step(translation *t, gd_ew_step_kind kind, const int from
     }
     gd_ew_step *step = &p->step[p->n_steps++];
     *step = (gd_ew_step){ .to = (uint8_t)to, .kind = (uint8_t)kind };
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++)
         step->from[k] = (uint8_t)from[k];
-        step->skips |= (uint16_t)(skip_of(p, from[k], takes[k]) << (4 * k));
-    }
-    step->skips |= (uint16_t)(skip_of(p, to, makes) << 12);
     if (kind == GD_EW_ROWS || (kind == GD_EW_REDUCE && p->row_length > p->piece))
         t->stage++;
     return step;
@@ -222,9 +220,8 @@ static gd_ew_step_kind loop_over(gd_ew_extent extent)
 static void add_cast(translation *t, gd_dtype takes, gd_dtype makes, int from, int to,
                      gd_ew_extent extent)
 {
-    add_step(t, loop_over(extent), (const int[]){ from, from, from },
-             (const gd_dtype[]){ takes, takes, takes }, to, makes)
-        ->run.loop = t->program->table->cast[takes][makes];
+    add_step(t, loop_over(extent), (const int[]){ from, from, from }, to)->run.loop =
+        t->program->table->cast[takes][makes];
 }
 
 /* The slot of a value as a dtype, converted at its first use. */
@@ -255,8 +252,7 @@ static int whole_value_as(translation *t, int value, gd_dtype dtype)
     t->spread_stage[value] = t->stage;
     if (t->spread[value][dtype] == 0) {
         int slot = take_register(t, dtype, GD_EW_PART);
-        add_step(t, GD_EW_SPREAD, (const int[]){ from, from, from },
-                 (const gd_dtype[]){ dtype, dtype, dtype }, slot, dtype);
+        add_step(t, GD_EW_SPREAD, (const int[]){ from, from, from }, slot);
         t->spread[value][dtype] = (int16_t)(slot + 1);
     }
     return t->spread[value][dtype] - 1;
@@ -269,6 +265,7 @@ typedef struct callee {
     const gd_reducer *reducer;
     int arity;
     gd_dtype takes[3], makes;
+    uint8_t chain; /* gd_ew_step.chain */
 } callee;
 
 static callee find_callee(const gd_ew_table *table, const gd_fused_instruction *instruction)
@@ -277,13 +274,14 @@ static callee find_callee(const gd_ew_table *table, const gd_fused_instruction *
     int op = instruction->op;
     if (op == GD_OP_cast) {
         gd_dtype makes = (gd_dtype)instruction->dtype;
-        return (callee){ "cast", table->cast[compute][makes], NULL, 1, { compute }, makes };
+        return (callee){ "cast", table->cast[compute][makes], NULL, 1, { compute }, makes, 0 };
     }
     if (gd_fused_reduces(op))
-        return (callee){ "a reduction", NULL,   table->reduce[op - GD_OP_sum][compute], 1,
-                         { compute },   compute };
+        return (callee){
+            "a reduction", NULL, table->reduce[op - GD_OP_sum][compute], 1, { compute }, compute, 0
+        };
     if (op < 0 || op >= GD_OP_ELEMENTWISE_COUNT)
-        return (callee){ "an op that is not elementwise", NULL, NULL, 0, { compute }, compute };
+        return (callee){ "an op that is not elementwise", NULL, NULL, 0, { compute }, compute, 0 };
     const row_facts *row = &facts[op];
     if (gd_dtype_is_half(compute) && !row->chooses)
         compute = GD_F32;
@@ -292,7 +290,8 @@ static callee find_callee(const gd_ew_table *table, const gd_fused_instruction *
                      NULL,
                      row->arity,
                      { row->chooses ? GD_BOOL : compute, compute, compute },
-                     row->gives_bool ? GD_BOOL : compute };
+                     row->gives_bool ? GD_BOOL : compute,
+                     table->chain && compute == GD_F32 ? gd_ew_chain_of[op] : 0 };
 }
 
 /* What the value of instruction i is made an element for. */
@@ -309,7 +308,7 @@ static gd_ew_extent extent_of(const translation *t, int i)
 static void find_operands(translation *t, const gd_fused_instruction *instruction,
                           const callee *call, int from[3])
 {
-    bool is_whole = call->reducer || !instruction->is_row;
+    bool is_whole = !instruction->is_row && !(call->chain && t->program->rows_are_blocks);
     for (int k = 0; k < call->arity; k++) /* before any is spread: a conversion may end a stage */
         from[k] = value_as(t, instruction->from[k], call->takes[k]);
     for (int k = 0; k < call->arity && is_whole; k++)
@@ -338,13 +337,11 @@ static void translate_instruction(translation *t, int i)
     bool needs_cast = call.makes != dtype;
     int made = result && !needs_cast ? result : take_register(t, call.makes, extent);
     if (call.reducer)
-        add_step(t, GD_EW_REDUCE, from, call.takes, made, call.makes)->run.reducer = call.reducer;
+        add_step(t, GD_EW_REDUCE, from, made)->run.reducer = call.reducer;
     else {
-        gd_ew_step *step = add_step(t, loop_over(extent), from, call.takes, made, call.makes);
+        gd_ew_step *step = add_step(t, loop_over(extent), from, made);
         step->run.loop = call.loop;
-        if (call.makes == GD_F32 && instruction->op < GD_OP_ELEMENTWISE_COUNT &&
-            step->kind == GD_EW_LOOP && p->table->chain)
-            step->chain = gd_ew_chain_of[instruction->op];
+        step->chain = step->kind == GD_EW_LOOP ? call.chain : 0;
     }
     if (!may_overwrite)
         free_operands(t, instruction, call.arity, i);
@@ -406,18 +403,21 @@ static void translate_adam(translation *t, const gd_ew_adam *adam)
     for (int k = 0; k < GD_EW_ADAM_RESULTS; k++)
         p->adam[GD_EW_ADAM_LEAVES + k] = (uint8_t)t->result_slot[adam->result[k]];
     const int g = p->adam[GD_EW_ADAM_G], from[3] = { g, g, g };
-    add_step(t, GD_EW_ADAM, from, (const gd_dtype[]){ GD_F32, GD_F32, GD_F32 },
-             p->adam[GD_EW_ADAM_LEAVES], GD_F32);
+    add_step(t, GD_EW_ADAM, from, p->adam[GD_EW_ADAM_LEAVES]);
 }
 
 static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd_kernel_call *call)
 {
     translation t = { .program = p, .attr = attr, .stage = 1 };
-    for (int v = 0; v < attr->n_inputs; v++)
+    for (int v = 0; v < attr->n_inputs; v++) {
         add_value(&t, v, call->in[v].layout->dtype, v, (gd_ew_extent)p->source[v].extent);
-    t.result_slot[attr->n_instructions - 1] = (int16_t)p->n_sources;
-    for (int r = 1; r < p->n_results; r++)
-        t.result_slot[attr->more[r - 1]] = (int16_t)(p->n_sources + r);
+        set_skip(p, v, call->in[v].layout->dtype);
+    }
+    for (int r = 0; r < p->n_results; r++) {
+        int i = r ? attr->more[r - 1] : attr->n_instructions - 1;
+        t.result_slot[i] = (int16_t)(p->n_sources + r);
+        set_skip(p, p->n_sources + r, (gd_dtype)attr->instruction[i].dtype);
+    }
     gd_ew_adam adam;
     bool has_adam = gd_ew_find_adam(p, attr, call, &adam);
     gd_status status = find_last_uses(&t);
@@ -523,6 +523,7 @@ static void find_row_values(gd_ew_program *p, const gd_kernel_call *call)
     p->is_far = rows && (size_t)count * sizeof(float) > gd_cache_bytes(2);
     p->piece = p->is_far ? PIECE_OF_FAR : GD_EW_PIECE;
     p->piece_rows = rows && p->row_length <= p->piece ? p->piece / p->row_length : 1;
+    p->rows_are_blocks = rows && p->row_length % GD_EW_CHAIN_BLOCK == 0;
 }
 
 /* Whether elements of a tile, along the first `axes` axes, are neighbours in memory, in the tile's

@@ -12,7 +12,7 @@
  *
  * Steps that follow one another and have a handler (gd_ew_chain) are a CHAIN: all of them are done
  * on a block of elements in registers, then on the next one; what no other step reads is not
- * stored.
+ * stored. An operand that is one number, or one a row where rows are whole blocks, is read as such.
  *
  * A group with reductions (gd_fused_attr) is a program too. Its tiles are whole rows, and may be
  * larger than the L1 cache: so steps run in STAGES, all steps of a stage on one piece of the tile
@@ -29,8 +29,8 @@ enum {
                       5, /* each: three operands and the result to convert, and the op */
     GD_EW_MAX_RESULTS = 1 + GD_FUSED_MAX_MORE,
     GD_EW_MAX_REGISTERS = GD_EW_MAX_STEPS + GD_FUSED_MAX_INPUTS + GD_EW_MAX_RESULTS,
-    GD_EW_PIECE = 512, /* most elements of a piece */
-    GD_EW_MAX_LINKS = 200,
+    GD_EW_PIECE = 512,                               /* most elements of a piece */
+    GD_EW_MAX_LINKS = 4 * GD_FUSED_MAX_INSTRUCTIONS, /* load, op, store, end */
     GD_EW_MAX_SLOTS = GD_FUSED_MAX_INPUTS + GD_EW_MAX_RESULTS + GD_EW_MAX_REGISTERS,
 };
 
@@ -87,8 +87,6 @@ typedef enum gd_ew_step_kind {
     GD_EW_ADAM,   /* program.adam */
 } gd_ew_step_kind;
 
-enum { GD_EW_SKIP_ROWS = 4, GD_EW_NO_SKIP = 8 };
-
 typedef struct gd_ew_step {
     union {
         gd_ew_loop loop;
@@ -96,11 +94,12 @@ typedef struct gd_ew_step {
     } run;
     uint8_t from[3], to; /* slots */
     uint8_t kind;        /* gd_ew_step_kind */
-    uint8_t chain;       /* the handler of the same op, 0: there is none */
-    /* In groups with reductions, where a piece begins in each slot, four bits each, the result
-     * last: log2 of an element's bytes, + GD_EW_SKIP_ROWS for one number a row, or GD_EW_NO_SKIP */
-    uint16_t skips;
+    uint8_t chain;       /* the handler of the same op; 0: there is none */
 } gd_ew_step;
+
+/* Where a piece begins in a slot of a group with reductions: log2 of an element's bytes, +
+ * GD_EW_SKIP_ROWS for one number a row, or GD_EW_NO_SKIP. */
+enum { GD_EW_SKIP_ROWS = 4, GD_EW_NO_SKIP = 8 };
 
 struct gd_ew_program {
     const gd_ew_table *table;
@@ -115,6 +114,7 @@ struct gd_ew_program {
     int16_t is_far;             /* values of a group with reductions do not fit the level 2 cache */
     int64_t row_length;         /* 0: no reductions */
     int64_t piece, piece_rows;  /* elements of a piece at most; its rows, 1 if it is part of one */
+    bool rows_are_blocks;       /* of chains, which then take numbers of rows as operands */
     int64_t register_bytes[3];  /* by extent */
     int64_t widest;             /* bytes of the largest element a register holds */
     int64_t tiles;              /* 0: nothing to do */
@@ -129,6 +129,7 @@ struct gd_ew_program {
     gd_ew_link link[GD_EW_MAX_LINKS];
     int64_t part;                        /* elements of a register that holds a piece */
     uint8_t extent[GD_EW_MAX_REGISTERS]; /* of each register: gd_ew_extent */
+    uint8_t skip[GD_EW_MAX_SLOTS];
     uint8_t adam[GD_EW_ADAM_LEAVES + GD_EW_ADAM_RESULTS]; /* slots; GD_EW_NO_SLOT: missing */
 };
 
@@ -136,6 +137,9 @@ static inline int gd_ew_first_register(const gd_ew_program *p)
 {
     return p->n_sources + p->n_results;
 }
+
+/* What a slot of the program holds an element for. */
+gd_ew_extent gd_ew_extent_of(const gd_ew_program *p, int slot);
 
 /* The handler of chains that does what a row does over f32; 0: there is none. */
 extern const uint8_t gd_ew_chain_of[GD_OP_ELEMENTWISE_COUNT];
@@ -146,6 +150,7 @@ void gd_ew_find_chains(gd_ew_program *p);
 /* Their links, once every source and result has its slot. */
 void gd_ew_link_chains(gd_ew_program *p);
 
+_Static_assert(GD_EW_PIECE % GD_EW_CHAIN_BLOCK == 0, "parts of rows are whole blocks, too");
 #define GD_EW_NO_SLOT UINT8_MAX
 _Static_assert(GD_EW_MAX_SLOTS <= GD_EW_NO_SLOT, "slots are numbered in bytes");
 

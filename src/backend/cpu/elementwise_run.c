@@ -14,6 +14,7 @@ typedef struct walk {
     const gd_ew_program *program;
     const gd_kernel_call *call;
     char *slot[GD_EW_MAX_SLOTS];
+    char *place[GD_EW_MAX_SLOTS];          /* where the piece at hand begins in each */
     const char *from[GD_FUSED_MAX_INPUTS]; /* where this tile begins in each source … */
     int64_t step[GD_FUSED_MAX_INPUTS];     /* … and bytes to the next one along the last axis */
     char *out[GD_EW_MAX_RESULTS];
@@ -205,7 +206,7 @@ static void run_chain(const gd_ew_program *p, int i, char *const *slot, int64_t 
 {
     int64_t done = count / GD_EW_CHAIN_BLOCK * GD_EW_CHAIN_BLOCK;
     int64_t bytes = done * (int64_t)sizeof(float);
-    p->table->chain(&p->link[p->first_link[i]], slot, bytes);
+    p->table->chain(&p->link[p->first_link[i]], slot, 0, bytes, 0);
     for (int k = i; k < i + p->span[i] && done < count; k++) {
         const gd_ew_step *step = &p->step[k];
         char *at[3];
@@ -218,6 +219,28 @@ static void run_chain(const gd_ew_program *p, int i, char *const *slot, int64_t 
     }
 }
 
+/* The same in a group with reductions, over rows, or a part of one, that are whole blocks. */
+static void run_chain_of_rows(const gd_ew_program *p, int i, char *const *slot, int64_t rows,
+                              int64_t cols)
+{
+    const int64_t bytes = cols * (int64_t)sizeof(float);
+    for (int64_t row = 0; row < rows; row++)
+        p->table->chain(&p->link[p->first_link[i]], slot, row * bytes, (row + 1) * bytes,
+                        row * (int64_t)sizeof(float));
+}
+
+/* What steps [first, end) have made of the results, past the caches. */
+static void stream_results(const walk *w, int first, int end, const int64_t *bytes, int64_t count)
+{
+    const gd_ew_program *p = w->program;
+    for (int i = first; i < end; i++) {
+        int slot = p->step[i].to, r = slot - p->n_sources;
+        if (r >= 0 && r < p->n_results && p->skip[slot] < GD_EW_SKIP_ROWS)
+            p->table->stream(w->out[r] + bytes[p->skip[slot]], w->slot[slot] + bytes[p->skip[slot]],
+                             (size_t)count << p->result[r].size_log2);
+    }
+}
+
 /* Steps [first, end) on a piece: `cols` columns from `col` of `rows` rows from `row`. */
 static void run_piece(walk *w, int first, int end, int64_t row, int64_t rows, int64_t col,
                       int64_t cols)
@@ -227,24 +250,24 @@ static void run_piece(walk *w, int first, int end, int64_t row, int64_t rows, in
     const int64_t bytes[GD_EW_NO_SKIP + 1] = { skip, 2 * skip, 4 * skip, 8 * skip, /* whole */
                                                row,  2 * row,  4 * row,  8 * row,  /* of rows */
                                                0 };
-    for (int i = first; i < end; i++) {
+    char *const *place = skip > 0 ? w->place : w->slot;
+    for (int s = 0; s < gd_ew_first_register(p) + p->n_registers && skip > 0; s++)
+        w->place[s] = w->slot[s] + bytes[p->skip[s]];
+    for (int i = first; i < end; i += p->span[i] ? p->span[i] : 1) {
         const gd_ew_step *step = &p->step[i];
-        unsigned skips = step->skips;
-        const char *x = w->slot[step->from[0]] + bytes[skips & 15];
-        char *to = w->slot[step->to] + bytes[skips >> 12];
-        if (step->kind == GD_EW_LOOP) {
-            step->run.loop(x, w->slot[step->from[1]] + bytes[skips >> 4 & 15],
-                           w->slot[step->from[2]] + bytes[skips >> 8 & 15], to, count);
-            int result = step->to - p->n_sources;
-            if (w->streams && result >= 0 && result < p->n_results)
-                p->table->stream(w->out[result] + bytes[skips >> 12], to,
-                                 (size_t)count << p->result[result].size_log2);
-        } else if (step->kind == GD_EW_REDUCE) {
+        const char *x = place[step->from[0]];
+        char *to = place[step->to];
+        if (p->span[i])
+            run_chain_of_rows(p, i, place, rows, cols);
+        else if (step->kind == GD_EW_LOOP)
+            step->run.loop(x, place[step->from[1]], place[step->from[2]], to, count);
+        else if (step->kind == GD_EW_REDUCE)
             step->run.reducer->rows(x, cols, cols, to, 1, rows);
-        } else {
-            p->table->copy[(skips & 15) - GD_EW_SKIP_ROWS](x, 1, 0, to, cols, rows, cols);
-        }
+        else
+            p->table->copy[p->skip[step->from[0]] - GD_EW_SKIP_ROWS](x, 1, 0, to, cols, rows, cols);
     }
+    if (w->streams)
+        stream_results(w, first, end, bytes, count);
 }
 
 /* A stage over all rows of the tile. */
