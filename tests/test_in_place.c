@@ -212,6 +212,14 @@ static void test_right_gradients(void **state)
     assert_values(gd_gradient(x), 3, (double[]){ 2, -4, 6 });
 }
 
+/* A number stretched to no elements: they share no memory. Gradients that meet may lie so. */
+static void test_empty_values_are_changed(void **state)
+{
+    (void)state;
+    gd_tensor *x = gd_broadcast_to(gd_scalar(context, 1, GD_F32), GD_SHAPE(0, 5));
+    assert_ptr_equal(gd_add_(x, gd_zeros(context, GD_SHAPE(0, 5), GD_F32)), x);
+}
+
 /* loss_of changes a value the derivative needs: gd_grad says so. */
 static void assert_gradient_refused(gd_tensor *loss, gd_tensor *x, const char *op)
 {
@@ -365,6 +373,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_every_form, open_context, close_context),
         cmocka_unit_test_setup_teardown(test_refused_operands, open_context, close_context),
         cmocka_unit_test_setup_teardown(test_right_gradients, open_context, close_context),
+        cmocka_unit_test_setup_teardown(test_empty_values_are_changed, open_context, close_context),
         cmocka_unit_test_setup_teardown(test_wrong_gradients_are_refused, open_context,
                                         close_context),
         cmocka_unit_test_setup_teardown(test_outdated_tensors_are_refused, open_context,

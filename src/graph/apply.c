@@ -251,7 +251,7 @@ static gd_status check_target(const gd_op *op, const gd_tensor *target, const gd
                        gd_dtype_name(layout->dtype), gd_layout_text(layout, b));
     }
     for (int i = 0; i < layout->rank; i++)
-        if (layout->stride[i] == 0 && layout->shape[i] > 1)
+        if (layout->stride[i] == 0 && layout->shape[i] > 1 && gd_layout_count(layout) > 0)
             return gd_fail(GD_ERR_INVALID,
                            "gd_%s_: elements of the tensor share memory (it was broadcast); change "
                            "a copy",
