@@ -5,7 +5,8 @@
  *
  * A tile lies in the thread's scratch. Forward, the blocks of queries are dealt out to the threads.
  * Backward it is heads of k and v, with all queries that look at them, since those add to the same
- * gradients: nothing is ever added to by two threads.
+ * gradients: nothing is ever added to by two threads. The C of exports (compile/export_kernels.txt)
+ * has the same tiles, and so the same bits.
  */
 #include "backend/cpu/attention.h"
 
@@ -16,8 +17,14 @@
 #include <math.h>
 #include <string.h>
 
-#define KEYS GD_ATTENTION_KEYS
-#define FEW  16 /* queries: it is memory that bounds them */
+#define QUERIES GD_ATTENTION_QUERIES
+#define KEYS    GD_ATTENTION_KEYS
+#define ROW     GD_ATTENTION_ROW
+#define FEW     16 /* queries: it is memory that bounds them */
+
+/* Tiles of queries that one thread takes through all keys together, so that keys are turned once
+ * for all of them. */
+#define TILES 8
 
 /* The last two axes of an operand in one batch entry and head: row i at data + i * row. */
 typedef struct matrix {
@@ -36,8 +43,8 @@ typedef struct job {
     int64_t entries;       /* batch entries times heads of q */
     int64_t heads, groups; /* of q; of k and v */
     int64_t tq, tk, d, dv;
-    int64_t blocks, block; /* of queries: how many, and their size */
-    int64_t keys;          /* columns of a tile */
+    int64_t rows;          /* of a tile */
+    int64_t blocks, block; /* of queries, forward: how many, and their size */
 } job;
 
 /* Where batch entry and head `entry`, a row-major number, begins in an operand, in elements. */
@@ -107,10 +114,14 @@ static job job_of(const gd_kernel_call *call, const gd_attention_loops *loops, i
         j.word = (uint64_t)state[in[extras].layout->stride[0]] + j.attr->offset;
     }
     j.entries = j.tq > 0 ? gd_layout_count(q) / (j.tq * j.d) : 0;
-    j.blocks = (j.tq + GD_ATTENTION_QUERIES - 1) / GD_ATTENTION_QUERIES;
-    j.block = j.blocks > 0 ? (j.tq + j.blocks - 1) / j.blocks : 0;
-    /* Small tiles along the diagonal leave less to compute in vain. */
-    j.keys = j.attr->causal && j.tk <= 1024 ? KEYS / 2 : KEYS;
+    int64_t tiles = (j.tq + QUERIES - 1) / QUERIES;
+    j.rows = tiles > 0 ? (j.tq + tiles - 1) / tiles : 0;
+    j.block = j.rows * TILES;
+    j.blocks = (tiles + TILES - 1) / TILES;
+    if (j.entries * j.blocks < 4 * call->device->threads) {
+        j.block = j.rows;
+        j.blocks = tiles;
+    }
     return j;
 }
 
@@ -149,6 +160,12 @@ static int64_t first_query(const job *j, int64_t key)
 {
     int64_t row = key - (j->tk - j->tq);
     return j->attr->causal && row > 0 ? row : 0;
+}
+
+/* So many queries, the first ones, see no key. */
+static int64_t unseeing(const job *j)
+{
+    return j->tk > 0 ? first_query(j, 0) : j->tq;
 }
 
 /* c [m, n] (+)= a [m, k] @ b [k, n], by one thread. */
@@ -192,40 +209,91 @@ static matrix columns_from(matrix a, int64_t column)
     return a;
 }
 
-/* How many rows of a tile, the first ones, see its first half of keys at most: products leave the
- * rest of theirs out. What is left out of sums is 0, so no bit changes. */
-static int64_t low_rows(const job *j, const gd_attention_tile *t)
+/* Rows [row, row + rows) of a tile, which see its first `keys` keys at most; rows above see the
+ * first `above` of them at most. */
+typedef struct strip {
+    int64_t row, rows, above, keys;
+} strip;
+
+/* The keys row `row` sees, and a few more. */
+static int64_t keys_of(const gd_attention_tile *t, int64_t row)
 {
-    int64_t low = j->attr->causal && t->keys == j->keys ? t->keys / 2 - t->seen + 1 : 0;
-    return low < 16 ? 0 : least(low, t->rows); /* few are not worth a call */
+    const int64_t seen = t->seen + row * t->seen_step, fine = GD_ATTENTION_LANES;
+    return least(t->keys, (seen + fine - 1) / fine * fine);
 }
 
-/* s [rows, keys] = a [rows, d] @ b [keys, d]^T, where scores count. */
-static void multiply_scores(const job *j, int thread, const gd_attention_tile *t, int64_t low,
-                            int64_t d, matrix a, matrix b, matrix s)
+/* The next strip: of a tile on the diagonal a few rows, elsewhere all. What products leave out of
+ * sums is 0, so no bit changes. */
+static bool next_strip(const gd_attention_tile *t, strip *s)
 {
-    multiply(j, thread, low, d, t->keys / 2, a, transposed(b), s, false);
-    multiply(j, thread, t->rows - low, d, t->keys, rows_from(a, low), transposed(b),
-             rows_from(s, low), false);
+    const int64_t row = s->row + s->rows;
+    if (row >= t->rows)
+        return false;
+    s->row = row;
+    s->above = s->keys;
+    s->keys = keys_of(t, row);
+    s->rows = (s->keys < t->keys ? least(t->rows, s->keys - t->seen + 1) : t->rows) - row;
+    return true;
 }
 
-/* c [rows, n] += s [rows, keys] @ b [keys, n] */
-static void multiply_rows(const job *j, int thread, const gd_attention_tile *t, int64_t low,
-                          int64_t n, matrix s, matrix b, matrix c)
+/* s [rows, keys] = a [rows, d] @ b [d, keys], where scores count. */
+static void multiply_scores(const job *j, int thread, const gd_attention_tile *t, int64_t d,
+                            matrix a, matrix b, matrix s)
 {
-    multiply(j, thread, low, t->keys / 2, n, s, b, c, true);
-    multiply(j, thread, t->rows - low, t->keys, n, rows_from(s, low), b, rows_from(c, low), true);
+    for (strip p = { 0 }; next_strip(t, &p);)
+        multiply(j, thread, p.rows, d, p.keys, rows_from(a, p.row), b, rows_from(s, p.row), false);
 }
 
-/* c [keys, n] += s [rows, keys]^T @ a [rows, n] */
-static void multiply_keys(const job *j, int thread, const gd_attention_tile *t, int64_t low,
-                          int64_t n, matrix s, matrix a, matrix c)
+/* c [rows, n] (+)= s [rows, keys] @ b [keys, n] */
+static void multiply_rows(const job *j, int thread, const gd_attention_tile *t, int64_t n, matrix s,
+                          matrix b, matrix c, bool accumulate)
 {
-    int64_t half = low > 0 ? t->keys / 2 : t->keys;
-    multiply(j, thread, half, t->rows, n, transposed(s), a, c, true);
-    multiply(j, thread, t->keys - half, t->rows - low, n,
-             transposed(columns_from(rows_from(s, low), half)), rows_from(a, low),
-             rows_from(c, half), true);
+    for (strip p = { 0 }; next_strip(t, &p);)
+        multiply(j, thread, p.rows, p.keys, n, rows_from(s, p.row), b, rows_from(c, p.row),
+                 accumulate);
+}
+
+/* c [keys, n] (+)= s [rows, keys]^T @ a [rows, n] */
+static void multiply_keys(const job *j, int thread, const gd_attention_tile *t, int64_t n, matrix s,
+                          matrix a, matrix c, bool accumulate)
+{
+    for (strip p = { 0 }; next_strip(t, &p);)
+        multiply(j, thread, p.keys - p.above, t->rows - p.row, n,
+                 transposed(columns_from(rows_from(s, p.row), p.above)), rows_from(a, p.row),
+                 rows_from(c, p.above), accumulate);
+}
+
+/* Zeros in rows [from, to) of m, n wide. */
+static void clear(matrix m, int64_t from, int64_t to, int64_t n)
+{
+    for (int64_t i = from; i < to; i++)
+        memset((float *)m.data + i * m.row, 0, (size_t)n * sizeof(float));
+}
+
+/* What a thread's scratch holds: two tiles, and keys and values with their axes exchanged. */
+typedef struct workplace {
+    matrix s, dp;  // [QUERIES, KEYS]
+    matrix kt, vt; // [d, KEYS], [dv, KEYS]
+} workplace;
+
+static workplace workplace_of(const job *j, int thread)
+{
+    _Static_assert((2 * QUERIES + GD_ATTENTION_WIDTH) * ROW * sizeof(float) <= GD_CPU_WIDE_SCRATCH,
+                   "two tiles and turned keys and values must fit the scratch");
+    float *scratch = gd_cpu_scratch(j->call, thread);
+    matrix s = { scratch, ROW, 1 };
+    return (workplace){ s, rows_from(s, QUERIES), rows_from(s, (int64_t)2 * QUERIES),
+                        rows_from(s, 2 * QUERIES + j->d) };
+}
+
+/* The transpose of keys or values x [keys, d], as the right operand of products with many rows: in
+ * memory, or those would each make one. */
+static matrix turned(const job *j, int64_t keys, int64_t d, matrix x, matrix to)
+{
+    if (j->rows <= FEW || j->d + j->dv > GD_ATTENTION_WIDTH)
+        return transposed(x);
+    j->loops->transpose(x.data, x.row, x.column, keys, d, to.data);
+    return to;
 }
 
 /* ---- forward ---- */
@@ -237,7 +305,7 @@ static void fetch(const gd_operand *x, int64_t entry, int64_t key)
     const gd_layout *layout = x->layout;
     const int64_t line = 64 / (int64_t)sizeof(float), width = layout->shape[layout->rank - 1];
     const matrix m = matrix_of(x, entry);
-    const int64_t end = least(key + KEYS / 2, layout->shape[layout->rank - 2]);
+    const int64_t end = least(key + KEYS, layout->shape[layout->rank - 2]);
     for (; m.column == 1 && key < end; key++)
         for (int64_t i = 0; i < width; i += line)
             __builtin_prefetch((const float *)m.data + key * m.row + i, 0, 2);
@@ -246,48 +314,49 @@ static void fetch(const gd_operand *x, int64_t entry, int64_t key)
 /* One block of queries against all keys. */
 static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows, int thread)
 {
-    float *s = gd_cpu_scratch(j->call, thread);
-    float max[GD_ATTENTION_QUERIES], sum[GD_ATTENTION_QUERIES];
+    float max[TILES * QUERIES], sum[TILES * QUERIES];
     int64_t at = entry * j->tq + row, of_keys = entry_of_keys(j, entry);
-    const int64_t o_row = j->heads * j->dv;
-    float *o = (float *)j->call->out.data + row_of(entry, j->heads, j->tq, row, j->dv, o_row);
+    matrix o = { (float *)j->call->out.data +
+                     row_of(entry, j->heads, j->tq, row, j->dv, j->heads * j->dv),
+                 j->heads * j->dv, 1 };
     float *logarithm = (float *)j->call->out.data + j->entries * j->tq * j->dv + at;
     for (int64_t i = 0; i < rows; i++) {
         max[i] = -INFINITY;
         sum[i] = 0;
-        memset(o + i * o_row, 0, (size_t)j->dv * sizeof *o);
     }
-    matrix q = matrix_of(&j->q, entry), k = matrix_of(&j->k, of_keys);
-    matrix v = matrix_of(&j->v, of_keys);
-    gd_attention_tile t = { 0 };
-    for (int64_t key = 0; key < j->tk; key += j->keys) {
-        int64_t first = first_query(j, key) - row, keys = least(j->keys, j->tk - key);
-        first = first < 0 ? 0 : first;
-        if (first >= rows)
-            break;
-        int64_t count = rows - first;
-        matrix scores = { s, KEYS, 1 }, result = { o + first * o_row, o_row, 1 };
-        t = tile_of(j, entry, row + first, count, key, keys);
-        t.s = s;
-        t.max = max + first;
-        t.sum = sum + first;
-        t.o = result.data;
-        t.o_row = o_row;
-        t.width = j->dv;
-        int64_t low = low_rows(j, &t);
+    clear(o, 0, least(unseeing(j) - row, rows), j->dv);
+    matrix q = rows_from(matrix_of(&j->q, entry), row);
+    workplace w = workplace_of(j, thread);
+    for (int64_t key = 0; key < j->tk && first_query(j, key) < row + rows; key += KEYS) {
+        int64_t keys = least(KEYS, j->tk - key), first = first_query(j, key) - row;
+        matrix k = rows_from(matrix_of(&j->k, of_keys), key);
+        matrix v = rows_from(matrix_of(&j->v, of_keys), key);
+        matrix kt = turned(j, keys, j->d, k, w.kt);
         if (rows <= FEW)
             fetch(&j->v, of_keys, key);
-        multiply_scores(j, thread, &t, low, j->d, rows_from(q, row + first), rows_from(k, key),
-                        scores);
-        if (rows <= FEW && key + keys < j->tk)
-            fetch(&j->k, of_keys, key + keys);
-        else if (rows <= FEW && entry + 1 < j->entries)
-            fetch(&j->k, entry_of_keys(j, entry + 1), 0);
-        j->loops->weights(&t);
-        multiply_rows(j, thread, &t, low, j->dv, scores, rows_from(v, key), result);
+        for (int64_t tile = 0; tile < rows; tile += j->rows) {
+            int64_t from = tile < first ? first : tile, count = least(tile + j->rows, rows) - from;
+            if (count <= 0)
+                continue;
+            matrix result = rows_from(o, from);
+            gd_attention_tile t = tile_of(j, entry, row + from, count, key, keys);
+            t.s = w.s.data;
+            t.max = max + from;
+            t.sum = sum + from;
+            t.o = result.data;
+            t.o_row = result.row;
+            t.width = key > 0 ? j->dv : 0; /* nothing there yet */
+            multiply_scores(j, thread, &t, j->d, rows_from(q, from), kt, w.s);
+            if (rows <= FEW && key + keys < j->tk)
+                fetch(&j->k, of_keys, key + keys);
+            else if (rows <= FEW && entry + 1 < j->entries)
+                fetch(&j->k, entry_of_keys(j, entry + 1), 0);
+            j->loops->weights(&t);
+            multiply_rows(j, thread, &t, j->dv, w.s, v, result, key > 0);
+        }
     }
-    t = (gd_attention_tile){ .rows = rows, .max = max, .sum = sum, .o = o };
-    t.o_row = o_row;
+    gd_attention_tile t = { .rows = rows, .max = max, .sum = sum, .o = o.data };
+    t.o_row = o.row;
     t.width = j->dv;
     j->loops->finish(&t, logarithm);
 }
@@ -333,49 +402,56 @@ static gradient gradient_of(const job *j)
                        .logarithm = packed + j->entries * j->tq * j->dv };
 }
 
-/* One tile: queries [row, row + rows) of `entry` and keys [key, key + keys). */
-static void tile_backward(const job *j, const gradient *to, int64_t entry, int64_t row,
-                          int64_t rows, int64_t key, int64_t keys, int thread)
+/* One tile: queries [row, row + rows) of `entry` and keys [key, key + keys), which lie turned in w.
+ * `first`: no other tile has added to the gradients of these keys. */
+static void tile_backward(const job *j, const workplace *w, int64_t entry, int64_t row,
+                          int64_t rows, int64_t key, int64_t keys, bool first, int thread)
 {
-    _Static_assert(2 * GD_ATTENTION_QUERIES * KEYS * sizeof(float) <= GD_CPU_SCRATCH,
-                   "two tiles must fit the scratch");
+    gradient to = gradient_of(j);
     int64_t of_keys = entry_of_keys(j, entry), at = entry * j->tq + row;
     matrix q = rows_from(matrix_of(&j->q, entry), row);
     matrix g = rows_from(matrix_of(&j->g, entry), row);
     matrix k = rows_from(matrix_of(&j->k, of_keys), key);
-    matrix v = rows_from(matrix_of(&j->v, of_keys), key);
-    matrix dq = { to->q + row_of(entry, j->heads, j->tq, row, j->d, to->q_row), to->q_row, 1 };
-    matrix dk = { to->k + row_of(of_keys, j->groups, j->tk, key, j->d, to->k_row), to->k_row, 1 };
-    matrix dv = { to->v + row_of(of_keys, j->groups, j->tk, key, j->dv, to->v_row), to->v_row, 1 };
-    float *scratch = gd_cpu_scratch(j->call, thread);
-    matrix s = { scratch, KEYS, 1 }, dp = { scratch + GD_ATTENTION_QUERIES * KEYS, KEYS, 1 };
+    matrix dq = { to.q + row_of(entry, j->heads, j->tq, row, j->d, to.q_row), to.q_row, 1 };
+    matrix dk = { to.k + row_of(of_keys, j->groups, j->tk, key, j->d, to.k_row), to.k_row, 1 };
+    matrix dv = { to.v + row_of(of_keys, j->groups, j->tk, key, j->dv, to.v_row), to.v_row, 1 };
 
     gd_attention_tile t = tile_of(j, entry, row, rows, key, keys);
-    int64_t low = low_rows(j, &t);
-    multiply_scores(j, thread, &t, low, j->d, q, k, s);
-    multiply_scores(j, thread, &t, low, j->dv, g, v, dp);
-    t.s = s.data;
-    t.dp = dp.data;
-    t.logarithm = to->logarithm + at;
+    multiply_scores(j, thread, &t, j->d, q, w->kt, w->s);
+    multiply_scores(j, thread, &t, j->dv, g, w->vt, w->dp);
+    t.s = w->s.data;
+    t.dp = w->dp.data;
+    t.logarithm = to.logarithm + at;
     t.result_row = j->heads * j->dv;
-    t.result = to->o + row_of(entry, j->heads, j->tq, row, j->dv, t.result_row);
+    t.result = to.o + row_of(entry, j->heads, j->tq, row, j->dv, t.result_row);
     t.width = j->dv;
     t.g = g.data;
     t.g_row = g.row;
     t.g_column = g.column;
     j->loops->gradients(&t);
-    multiply_keys(j, thread, &t, low, j->dv, s, g, dv);
-    multiply_keys(j, thread, &t, low, j->d, dp, q, dk);
-    multiply_rows(j, thread, &t, low, j->d, dp, k, dq);
+    multiply_keys(j, thread, &t, j->dv, w->s, g, dv, !first);
+    multiply_keys(j, thread, &t, j->d, w->dp, q, dk, !first);
+    multiply_rows(j, thread, &t, j->d, w->dp, k, dq, key > 0);
+    if (first) { /* keys that later queries see first */
+        clear(dk, keys_of(&t, rows - 1), keys, j->d);
+        clear(dv, keys_of(&t, rows - 1), keys, j->dv);
+    }
 }
 
-/* Zeros in `columns` of each row of an entry: of one head or, if they lie side by side, of more. */
-static void clear(void *result, size_t size, int64_t entry, int64_t heads, int64_t time,
-                  int64_t width, int64_t step, int64_t columns)
+/* A block of keys from `key` on, and all queries of the heads from `head` on that look at them. */
+static void keys_backward(const job *j, int64_t of_keys, int64_t key, int64_t head, int64_t share,
+                          int thread)
 {
-    for (int64_t i = 0; i < time; i++)
-        memset((char *)result + (size_t)row_of(entry, heads, time, i, width, step) * size, 0,
-               (size_t)columns * size);
+    int64_t keys = least(KEYS, j->tk - key), first = first_query(j, key);
+    workplace w = workplace_of(j, thread);
+    w.kt = turned(j, keys, j->d, rows_from(matrix_of(&j->k, of_keys), key), w.kt);
+    w.vt = turned(j, keys, j->dv, rows_from(matrix_of(&j->v, of_keys), key), w.vt);
+    for (int64_t entry = head; entry < head + share; entry++)
+        for (int64_t row = first / j->rows * j->rows; row < j->tq; row += j->rows) {
+            int64_t from = row < first ? first : row, rows = least(row + j->rows, j->tq) - from;
+            tile_backward(j, &w, entry, from, rows, key, keys, entry == head && from == first,
+                          thread);
+        }
 }
 
 /* Heads of k and v [begin, end), with every head of q that looks at them. */
@@ -385,21 +461,11 @@ static void range_backward(void *context, int64_t begin, int64_t end, int thread
     gradient to = gradient_of(j);
     int64_t share = j->heads / j->groups;
     for (int64_t of_keys = begin; of_keys < end; of_keys++) {
-        int64_t batch = of_keys / j->groups, group = of_keys % j->groups;
-        int64_t head = batch * j->heads + group * share;
-        clear(to.q, sizeof *to.q, head, j->heads, j->tq, j->d, to.q_row, share * j->d);
-        clear(to.k, sizeof *to.k, of_keys, j->groups, j->tk, j->d, to.k_row, j->d);
-        clear(to.v, sizeof *to.v, of_keys, j->groups, j->tk, j->dv, to.v_row, j->dv);
-        for (int64_t entry = head; entry < head + share; entry++)
-            for (int64_t key = 0; key < j->tk; key += j->keys) {
-                int64_t keys = least(j->keys, j->tk - key), first = first_query(j, key);
-                for (int64_t row = 0; row < j->tq; row += j->block) {
-                    int64_t from = row < first ? first : row;
-                    int64_t rows = least(row + j->block, j->tq) - from;
-                    if (rows > 0)
-                        tile_backward(j, &to, entry, from, rows, key, keys, thread);
-                }
-            }
+        int64_t head = of_keys / j->groups * j->heads + of_keys % j->groups * share;
+        matrix dq = { to.q + row_of(head, j->heads, j->tq, 0, j->d, to.q_row), to.q_row, 1 };
+        clear(dq, 0, unseeing(j), share * j->d);
+        for (int64_t key = 0; key < j->tk; key += KEYS)
+            keys_backward(j, of_keys, key, head, share, thread);
     }
 }
 
@@ -509,9 +575,6 @@ static void range_backward_f64(void *context, int64_t begin, int64_t end, int th
     for (int64_t of_keys = begin; of_keys < end; of_keys++) {
         double *k = dk + row_of(of_keys, j->groups, j->tk, 0, j->d, k_row);
         double *v = dv + row_of(of_keys, j->groups, j->tk, 0, j->dv, v_row);
-        clear(dq, sizeof *dq, of_keys * share, j->heads, j->tq, j->d, q_row, share * j->d);
-        clear(dk, sizeof *dk, of_keys, j->groups, j->tk, j->d, k_row, j->d);
-        clear(dv, sizeof *dv, of_keys, j->groups, j->tk, j->dv, v_row, j->dv);
         for (int64_t r = of_keys * share * j->tq; r < (of_keys + 1) * share * j->tq; r++)
             row_backward_f64(j, r / j->tq, r % j->tq,
                              dq + row_of(r / j->tq, j->heads, j->tq, r % j->tq, j->d, q_row), k,
@@ -546,10 +609,10 @@ gd_status gd_attention_grad_run(const gd_kernel_call *call, const gd_attention_l
     j.g = call->in[4];
     bool is_f64 = call->out.layout->dtype == GD_F64;
     size_t size = gd_dtype_size(call->out.layout->dtype);
-    if (j.entries == 0) { /* keys nobody looks at */
+    if (j.entries == 0 || is_f64) /* keys nobody looks at; sums */
         memset(call->out.data, 0, (size_t)gd_layout_count(call->out.layout) * size);
+    if (j.entries == 0)
         return GD_OK;
-    }
     gd_parallel_for(call->device->threads, j.entries / j.heads * j.groups,
                     grain(&j, j.tq * j.heads / j.groups),
                     is_f64 ? range_backward_f64 : range_backward, &j);

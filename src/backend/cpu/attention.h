@@ -16,13 +16,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GD_ATTENTION_QUERIES 256 /* rows of a tile at most: two tiles fill the scratch */
-#define GD_ATTENTION_KEYS    128 /* columns at most, and the distance between rows */
+#define GD_ATTENTION_QUERIES 128 /* rows of a tile at most */
+#define GD_ATTENTION_KEYS    256 /* columns at most */
+#define GD_ATTENTION_ROW     272 /* distance between rows: they do not meet in the caches */
+#define GD_ATTENTION_WIDTH   256 /* of keys and values together, that turned lie in the scratch */
 #define GD_ATTENTION_LANES   16  /* sums along a row are made in so many lanes */
 
 /* Scores of some queries and keys, and what is known of their rows. */
 typedef struct gd_attention_tile {
-    float *s;  // [rows, GD_ATTENTION_KEYS]: in: q k^T; out: weights, 0 where excluded
+    float *s;  // [rows, keys], distance GD_ATTENTION_ROW: in: q k^T; out: weights, 0 where excluded
     float *dp; // the same, for the gradient only: in: g v^T; out: the gradient of q k^T
     int64_t rows, keys;
     int64_t seen; /* row i may look at the first `seen + i * seen_step` keys */
@@ -43,6 +45,9 @@ typedef struct gd_attention_tile {
 } gd_attention_tile;
 
 typedef struct gd_attention_loops {
+    /* to [width, rows], distance GD_ATTENTION_ROW, is the transpose of x [rows, width] */
+    void (*transpose)(const float *x, int64_t row, int64_t column, int64_t rows, int64_t width,
+                      float *to);
     void (*weights)(gd_attention_tile *tile);                  /* a step of the forward pass */
     void (*finish)(gd_attention_tile *tile, float *logarithm); /* O / l, and m + log l */
     void (*gradients)(gd_attention_tile *tile); /* s -> dropped weights, dp -> gradient */

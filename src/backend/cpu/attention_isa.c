@@ -9,6 +9,7 @@
 
 #define KEYS  GD_ATTENTION_KEYS
 #define LANES GD_ATTENTION_LANES
+#define ROW   GD_ATTENTION_ROW
 
 /* So many rows at a time: what is one number for each row is computed for all of them at once. */
 #define GROUP LANES
@@ -46,10 +47,11 @@ static void mask_row(const gd_attention_tile *t, int64_t i, int64_t n, float *ad
         add[j] = from[j * step];
 }
 
-/* Row i as scale s + mask, -inf where excluded, up to the result: past all that the row may see. */
-static int scores(const gd_attention_tile *t, int64_t i, float *s)
+/* Makes row i ready: scores are its numbers times the result, up to `end`, which lies past all that
+ * the row may see. What is excluded becomes -inf. */
+static float scores(const gd_attention_tile *t, int64_t i, float *s, int *end)
 {
-    int n = (int)seen_by(t, i), end = padded(n);
+    int n = (int)seen_by(t, i);
     float scale = t->scale;
     if (t->mask) {
         float add[KEYS];
@@ -58,22 +60,28 @@ static int scores(const gd_attention_tile *t, int64_t i, float *s)
             s[j] = add[j] == -INFINITY ? -INFINITY : s[j] * scale + add[j];
         scale = 1;
     }
-    for (int j = 0; j < end; j++)
-        s[j] = j < n ? s[j] * scale : -INFINITY;
-    return end;
+    *end = padded(n);
+    for (int j = n; j < *end; j++)
+        s[j] = scale < 0 ? INFINITY : -INFINITY;
+    return scale;
 }
 
-/* The largest of a row, found among integers in the same order, whose maximum compilers vectorise.
- * Of NaN, those with a sign are passed over; they all come back through their exponentials. */
-static float largest(const float *s, int end)
+/* lane[l]: the largest of every LANES-th score. NaN is passed over; it comes back through its
+ * exponential. */
+static void largest(const float *s, int end, float scale, float lane[LANES])
 {
-    int32_t most = -0x7f800001; /* -inf */
-    for (int j = 0; j < end; j++) {
-        int32_t bits = (int32_t)gd_bits_f32(s[j]);
-        bits ^= bits >> 31 & INT32_MAX;
-        most = bits > most ? bits : most;
+    vf32 most[LANES / VF32_LANES], by = vf32_set1(scale);
+    GD_SIMD_UNROLL
+    for (int v = 0; v < LANES / VF32_LANES; v++)
+        most[v] = vf32_set1(-INFINITY);
+    for (int j = 0; j < end; j += LANES) {
+        GD_SIMD_UNROLL
+        for (int v = 0; v < LANES / VF32_LANES; v++)
+            most[v] = vf32_max(vf32_mul(vf32_load(s + j + v * VF32_LANES), by), most[v]);
     }
-    return gd_from_bits_f32((uint32_t)(most ^ (most >> 31 & INT32_MAX)));
+    GD_SIMD_UNROLL
+    for (int v = 0; v < LANES / VF32_LANES; v++)
+        vf32_store(lane + v * VF32_LANES, most[v]);
 }
 
 /* lane[l]: the sum of every LANES-th number. */
@@ -93,32 +101,62 @@ static void total(const float *s, int end, float lane[LANES])
         vf32_store(lane + v * VF32_LANES, sum[v]);
 }
 
-/* exp(s - most), never above 1 but for rounding: so it needs no care for overflow, and below e^-87,
- * which no sum with a 1 in it sees, it may be 0. Zeros from `end` to the end of the tile. */
-static void exponentials(const gd_attention_tile *t, float *s, int end, float most)
+GD_SIMD_INLINE vf32 join(vf32 a, vf32 b, bool add)
 {
-    for (int j = 0; j < end; j++) {
-        float x = s[j] - most;
-        uint32_t k;
-        float q = gd_exp_reduce_f32(GD_SELECT_F32(x < -87.0f, -87.0f, x), &k);
-        s[j] = GD_SELECT_F32(x < -87.0f, 0.0f, (1.0f + q) * gd_pow2_f32(k));
-    }
-    for (int j = end; j < padded(t->keys); j++)
-        s[j] = 0;
+    return add ? vf32_add(a, b) : vf32_max(a, b);
 }
 
-/* lane[.][0] = the sum of each row's lanes, halves upon halves. */
-#define HALVE(half)                    \
-    for (int r = 0; r < GROUP; r++)    \
-        for (int l = 0; l < half; l++) \
-            lane[r][l] += lane[r][l + half];
-static void fold(float lane[GROUP][LANES])
+/* The sum, or the largest, of each row's lanes: halves upon halves, of many rows at once. */
+GD_SIMD_INLINE void fold(float lane[GROUP][LANES], bool add, float result[GROUP])
 {
-    _Static_assert(LANES == 16, "halves");
-    HALVE(8)
-    HALVE(4)
-    HALVE(2)
-    HALVE(1)
+    _Static_assert(GROUP % VF32_LANES == 0, "whole squares");
+    for (int r = 0; r < GROUP; r += VF32_LANES) {
+        vf32 square[VF32_LANES];
+        GD_SIMD_UNROLL
+        for (int i = 0; i < VF32_LANES; i++) {
+            vf32 part[LANES / VF32_LANES];
+            GD_SIMD_UNROLL
+            for (int v = 0; v < LANES / VF32_LANES; v++)
+                part[v] = vf32_load(lane[r + i] + v * VF32_LANES);
+            GD_SIMD_UNROLL
+            for (int half = LANES / VF32_LANES / 2; half > 0; half /= 2)
+                for (int v = 0; v < half; v++)
+                    part[v] = join(part[v], part[v + half], add);
+            square[i] = part[0];
+        }
+        vf32_transpose(square);
+        GD_SIMD_UNROLL
+        for (int half = VF32_LANES / 2; half > 0; half /= 2)
+            for (int v = 0; v < half; v++)
+                square[v] = join(square[v], square[v + half], add);
+        vf32_store(result + r, square[0]);
+    }
+}
+
+/* exp(x), x never above 0 but for rounding: so it needs no care for overflow, and below e^-87.7,
+ * which no sum with a 1 in it sees, it may be 0: the bits of 2^-127 are those of 0. NaN passes. */
+GD_INLINE float weight(float x)
+{
+    uint32_t k;
+    float q = gd_exp_reduce_f32(x < -88.0f ? -88.0f : x, &k);
+    return (1.0f + q) * gd_pow2_f32(k);
+}
+
+static void exponentials(float *s, int end, float scale, float base)
+{
+    for (int j = 0; j < end; j++)
+        s[j] = weight(s[j] * scale - base);
+}
+
+/* The same, and on the way what comes of dp: the gradient of the products. */
+static void differentials(float *s, float *dp, int end, float scale, float base, float delta,
+                          float factor)
+{
+    for (int j = 0; j < end; j++) {
+        float p = weight(s[j] * scale - base), d = p * (dp[j] - delta) * factor;
+        s[j] = p;
+        dp[j] = GD_SELECT_F32(p == 0.0f, 0.0f, d);
+    }
 }
 
 /* What the weights of row i are multiplied by. */
@@ -139,35 +177,51 @@ static void drop(const gd_attention_tile *t, int64_t i, float *s)
         s[j] = s[j] * factor[j];
 }
 
+static void multiply(float *x, int64_t count, float factor)
+{
+    for (int64_t j = 0; j < count; j++)
+        x[j] = x[j] * factor;
+}
+
+/* Of GROUP rows: the largest score so far, what is taken off scores, and what the sums so far
+ * shrink by. */
+static void rebase(const float most[GROUP], float max[GROUP], float base[GROUP],
+                   float shrink[GROUP])
+{
+    for (int r = 0; r < GROUP; r++) {
+        float before = max[r], now = before > most[r] ? before : most[r];
+        base[r] = now == -INFINITY ? 0.0f : now; /* nothing yet that counts */
+        shrink[r] = gd_exp_f32(before == now ? 0.0f : before - base[r]);
+        max[r] = now;
+    }
+}
+
 static void weights(gd_attention_tile *t)
 {
     for (int64_t first = 0; first < t->rows; first += GROUP) {
-        int rows = (int)(t->rows - first < GROUP ? t->rows - first : GROUP);
-        float lane[GROUP][LANES] = { { 0 } }, base[GROUP], shrink[GROUP] = { 0 };
-        float *s = t->s + first * KEYS, *max = t->max + first, *sum = t->sum + first;
-        int end[GROUP];
+        int rows = (int)(t->rows - first < GROUP ? t->rows - first : GROUP), end[GROUP];
+        float lane[GROUP][LANES] = { { 0 } }, scale = 0;
+        float max[GROUP] = { 0 }, most[GROUP], base[GROUP], shrink[GROUP], sum[GROUP];
+        float *s = t->s + first * ROW;
         for (int r = 0; r < rows; r++) {
-            end[r] = scores(t, first + r, s + r * KEYS);
-            float most = largest(s + r * KEYS, end[r]), before = max[r];
-            most = before > most ? before : most;
-            base[r] = most == -INFINITY ? 0.0f : most; /* nothing yet that counts */
-            shrink[r] = before == most ? 0.0f : before - base[r];
-            max[r] = most;
+            scale = scores(t, first + r, s + r * ROW, &end[r]);
+            largest(s + r * ROW, end[r], scale, lane[r]);
+            max[r] = t->max[first + r];
         }
-        for (int r = 0; r < GROUP; r++)
-            shrink[r] = gd_exp_f32(shrink[r]);
+        fold(lane, false, most);
+        rebase(most, max, base, shrink);
         for (int r = 0; r < rows; r++) {
-            exponentials(t, s + r * KEYS, end[r], base[r]);
-            total(s + r * KEYS, end[r], lane[r]);
+            exponentials(s + r * ROW, end[r], scale, base[r]);
+            total(s + r * ROW, end[r], lane[r]);
         }
-        fold(lane);
+        fold(lane, true, sum);
         for (int r = 0; r < rows; r++) {
-            sum[r] = sum[r] * shrink[r] + lane[r][0];
-            float *o = t->o + (first + r) * t->o_row;
-            for (int64_t j = 0; shrink[r] != 1.0f && j < t->width; j++)
-                o[j] = o[j] * shrink[r];
+            t->max[first + r] = max[r];
+            t->sum[first + r] = t->sum[first + r] * shrink[r] + sum[r];
+            if (shrink[r] != 1.0f)
+                multiply(t->o + (first + r) * t->o_row, t->width, shrink[r]);
             if (t->drop_below)
-                drop(t, first + r, s + r * KEYS);
+                drop(t, first + r, s + r * ROW);
         }
     }
 }
@@ -204,41 +258,63 @@ static void along(const gd_attention_tile *t, int64_t i, float lane[LANES])
         lane[l] += o[j + l] * g[(j + l) * step];
 }
 
+/* Row i with dropout, whose weights are in s. */
+static void dropped_differentials(const gd_attention_tile *t, int64_t i, float *s, float *dp,
+                                  float delta)
+{
+    float factor[KEYS];
+    drop_factors(t, i, factor);
+    for (int64_t j = 0; j < t->keys; j++) {
+        float p = s[j], d = p * (dp[j] * factor[j] - delta) * t->scale;
+        dp[j] = GD_SELECT_F32(p == 0.0f, 0.0f, d);
+        s[j] = p * factor[j];
+    }
+}
+
 static void gradients(gd_attention_tile *t)
 {
-    float scale = t->scale;
     for (int64_t first = 0; first < t->rows; first += GROUP) {
-        int rows = (int)(t->rows - first < GROUP ? t->rows - first : GROUP);
-        float lane[GROUP][LANES] = { { 0 } };
+        int rows = (int)(t->rows - first < GROUP ? t->rows - first : GROUP), end;
+        float lane[GROUP][LANES] = { { 0 } }, delta[GROUP];
         for (int r = 0; r < rows; r++)
             along(t, first + r, lane[r]);
-        fold(lane);
+        fold(lane, true, delta);
         for (int r = 0; r < rows; r++) {
-            float *s = t->s + (first + r) * KEYS, *dp = t->dp + (first + r) * KEYS;
-            float delta = lane[r][0];
-            int end = scores(t, first + r, s), all = padded(t->keys);
-            exponentials(t, s, end, t->logarithm[first + r]);
+            float *s = t->s + (first + r) * ROW, *dp = t->dp + (first + r) * ROW;
+            float scale = scores(t, first + r, s, &end), base = t->logarithm[first + r];
             if (t->drop_below) {
-                float factor[KEYS];
-                drop_factors(t, first + r, factor);
-                for (int64_t j = 0; j < t->keys; j++) {
-                    float p = s[j], d = p * (dp[j] * factor[j] - delta) * scale;
-                    dp[j] = p == 0.0f ? 0.0f : d;
-                    s[j] = p * factor[j];
-                }
-                continue;
-            }
-            for (int j = 0; j < all; j++) {
-                float d = s[j] * (dp[j] - delta) * scale;
-                dp[j] = s[j] == 0.0f ? 0.0f : d;
+                exponentials(s, end, scale, base);
+                dropped_differentials(t, first + r, s, dp, delta[r]);
+            } else {
+                differentials(s, dp, end, scale, base, delta[r], t->scale);
             }
         }
     }
 }
 
-static const gd_attention_loops loops = { .weights = weights,
-                                          .finish = finish,
-                                          .gradients = gradients };
+static void transpose(const float *x, int64_t row, int64_t column, int64_t rows, int64_t width,
+                      float *to)
+{
+    int64_t whole = column == 1 ? width / VF32_LANES * VF32_LANES : 0, i = 0;
+    for (; i + VF32_LANES <= rows; i += VF32_LANES)
+        for (int64_t j = 0; j < whole; j += VF32_LANES) {
+            vf32 square[VF32_LANES];
+            GD_SIMD_UNROLL
+            for (int l = 0; l < VF32_LANES; l++)
+                square[l] = vf32_load(x + (i + l) * row + j);
+            vf32_transpose(square);
+            GD_SIMD_UNROLL
+            for (int l = 0; l < VF32_LANES; l++)
+                vf32_store(to + (j + l) * ROW + i, square[l]);
+        }
+    for (int64_t k = 0; k < rows; k++)
+        for (int64_t j = k < i ? whole : 0; j < width; j++)
+            to[j * ROW + k] = x[k * row + j * column];
+}
+
+static const gd_attention_loops loops = {
+    .transpose = transpose, .weights = weights, .finish = finish, .gradients = gradients
+};
 
 static gd_status attention_kernel(const gd_kernel_call *call)
 {

@@ -76,7 +76,7 @@ static gd_status cpu_set_threads(gd_device *device, int threads)
     if (threads == device->threads)
         return GD_OK;
     void *workspace = gd_alloc_aligned(gd_gemm_workspace_bytes(threads), 64);
-    void *scratch = workspace ? gd_alloc_aligned((size_t)threads * GD_CPU_SCRATCH, 64) : NULL;
+    void *scratch = workspace ? gd_alloc_aligned((size_t)threads * GD_CPU_WIDE_SCRATCH, 64) : NULL;
     if (!scratch) {
         gd_free_aligned(workspace);
         return GD_ERR_MEMORY;
@@ -85,7 +85,7 @@ static gd_status cpu_set_threads(gd_device *device, int threads)
     gd_free_aligned(cpu->scratch);
     cpu->workspace = workspace;
     cpu->scratch = scratch;
-    cpu->scratch_stride = GD_CPU_SCRATCH;
+    cpu->scratch_stride = GD_CPU_WIDE_SCRATCH;
     device->threads = threads;
     return GD_OK;
 }

@@ -15,10 +15,11 @@ typedef struct gd_cpu_device {
     gd_conv_fn conv_f32[3]; /* forward, gradient by the input, by the weight */
     void *workspace;        /* scratch of gemm, gd_gemm_workspace_bytes(threads) */
     void *scratch; /* other kernels' scratch: scratch_stride bytes for each thread, aligned to 64 */
-    size_t scratch_stride; /* GD_CPU_SCRATCH */
+    size_t scratch_stride; /* GD_CPU_WIDE_SCRATCH */
 } gd_cpu_device;
 
-#define GD_CPU_SCRATCH ((size_t)256 * 1024)
+#define GD_CPU_SCRATCH      ((size_t)256 * 1024) /* what kernels may count on */
+#define GD_CPU_WIDE_SCRATCH ((size_t)544 * 1024) /* all there is: for attention */
 
 /* Scratch of one thread (0 … threads-1) in a parallel region. */
 static inline void *gd_cpu_scratch(const gd_kernel_call *call, int thread)

@@ -5,7 +5,8 @@
  *
  * For T in {f32, f64}:
  *     vT, VT_LANES                  the vector and how many numbers it holds
- *     vT_zero, vT_set1, vT_load, vT_store, vT_add
+ *     vT_zero, vT_set1, vT_load, vT_store, vT_add, vT_mul
+ *     vT_max(a, b)                  a > b ? a : b, so b if either is NaN
  *     vT_fma(a, b, c)               a*b + c: one rounding, except on baseline x86-64 where both
  * steps round vT_relu(x)                    x < 0 ? 0 : x, so NaN stays NaN and -0 stays -0
  *     vT_mask, vT_mask_first(n)     the first n lanes, 0 <= n <= lanes
@@ -59,6 +60,14 @@ typedef __mmask8 vf64_mask;
     GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)                             \
     {                                                                          \
         return _mm512_add_##SUFFIX(a, b);                                      \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_mul(v##T a, v##T b)                             \
+    {                                                                          \
+        return _mm512_mul_##SUFFIX(a, b);                                      \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_max(v##T a, v##T b)                             \
+    {                                                                          \
+        return _mm512_max_##SUFFIX(a, b);                                      \
     }                                                                          \
     GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)                     \
     {                                                                          \
@@ -167,6 +176,14 @@ typedef __m256i vf64_mask;
     GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)                             \
     {                                                                          \
         return _mm256_add_##SUFFIX(a, b);                                      \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_mul(v##T a, v##T b)                             \
+    {                                                                          \
+        return _mm256_mul_##SUFFIX(a, b);                                      \
+    }                                                                          \
+    GD_SIMD_INLINE v##T v##T##_max(v##T a, v##T b)                             \
+    {                                                                          \
+        return _mm256_max_##SUFFIX(a, b);                                      \
     }                                                                          \
     GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)                     \
     {                                                                          \
@@ -281,6 +298,14 @@ typedef float64x2_t vf64;
     {                                                                                        \
         return vaddq_##SUFFIX(a, b);                                                         \
     }                                                                                        \
+    GD_SIMD_INLINE v##T v##T##_mul(v##T a, v##T b)                                           \
+    {                                                                                        \
+        return vmulq_##SUFFIX(a, b);                                                         \
+    }                                                                                        \
+    GD_SIMD_INLINE v##T v##T##_max(v##T a, v##T b)                                           \
+    {                                                                                        \
+        return vbslq_##SUFFIX(vcgtq_##SUFFIX(a, b), a, b);                                   \
+    }                                                                                        \
     GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)                                   \
     {                                                                                        \
         return vfmaq_##SUFFIX(c, a, b);                                                      \
@@ -343,6 +368,14 @@ typedef __m128d vf64;
     {                                                       \
         return _mm_add_##SUFFIX(a, b);                      \
     }                                                       \
+    GD_SIMD_INLINE v##T v##T##_mul(v##T a, v##T b)          \
+    {                                                       \
+        return _mm_mul_##SUFFIX(a, b);                      \
+    }                                                       \
+    GD_SIMD_INLINE v##T v##T##_max(v##T a, v##T b)          \
+    {                                                       \
+        return _mm_max_##SUFFIX(a, b);                      \
+    }                                                       \
     GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c)  \
     {                                                       \
         return _mm_add_##SUFFIX(_mm_mul_##SUFFIX(a, b), c); \
@@ -394,6 +427,14 @@ typedef double vf64;
     GD_SIMD_INLINE v##T v##T##_add(v##T a, v##T b)         \
     {                                                      \
         return a + b;                                      \
+    }                                                      \
+    GD_SIMD_INLINE v##T v##T##_mul(v##T a, v##T b)         \
+    {                                                      \
+        return a * b;                                      \
+    }                                                      \
+    GD_SIMD_INLINE v##T v##T##_max(v##T a, v##T b)         \
+    {                                                      \
+        return a > b ? a : b;                              \
     }                                                      \
     GD_SIMD_INLINE v##T v##T##_fma(v##T a, v##T b, v##T c) \
     {                                                      \
