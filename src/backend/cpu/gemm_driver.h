@@ -123,6 +123,16 @@ static bool N(collide)(int64_t stride)
     return stride % (4096 / (int64_t)sizeof(REAL)) == 0;
 }
 
+/* Whether to pack B, rather than to read it where it lies. A tile one cache line wide uses a page
+ * for each line it reads, if rows are so far apart. */
+static bool N(packing_pays)(const product_t *p)
+{
+    const bool is_far = COLUMNS_MAX <= LINE && p->b_row > 16 * LINE;
+    return p->b_col != 1 || p->m > (is_far                 ? THIN_ROWS
+                                    : N(collide)(p->b_row) ? DIRECT_ROWS / 4
+                                                           : DIRECT_ROWS);
+}
+
 /* The five loops: blocks of columns, blocks of k, panels of rows; then panels of columns above, and
  * k in the kernel. */
 static void N(multiply_blocks)(const product_t *p, REAL *scratch)
@@ -135,8 +145,7 @@ static void N(multiply_blocks)(const product_t *p, REAL *scratch)
     block_t block = {
         .p = p,
         .packed = scratch,
-        .packed_all =
-            p->b_col != 1 || p->m > (N(collide)(p->b_row) ? DIRECT_ROWS / 4 : DIRECT_ROWS),
+        .packed_all = N(packing_pays)(p),
         .pack_rows = p->a_col == 1 ? p->m > 8 && N(collide)(p->a_row) : p->n > DIRECT_COLUMNS,
         .row_panel = scratch + block_size,
     };
