@@ -107,7 +107,7 @@ GD_SIMD_INLINE vf32 join(vf32 a, vf32 b, bool add)
 }
 
 /* The sum, or the largest, of each row's lanes: halves upon halves, of many rows at once. */
-GD_SIMD_INLINE void fold(float lane[GROUP][LANES], bool add, float result[GROUP])
+static __attribute__((noinline)) void fold(float lane[GROUP][LANES], bool add, float result[GROUP])
 {
     _Static_assert(GROUP % VF32_LANES == 0, "whole squares");
     for (int r = 0; r < GROUP; r += VF32_LANES) {

@@ -24,10 +24,10 @@ enum {
     CHAIN_BYTES = 16 * 1024, /* the same of chains */
     ROWS_BYTES = 20 * 1024,  /* slots together where tiles are whole rows */
     TILE_MOST_ROWS = 64,
-    PIECE_OF_FAR =
-        2 * GD_EW_CHAIN_BLOCK, /* where data come from memory, which short pieces keep busy */
-    REGISTER_GAP = 64,         /* keeps registers from sharing their low address bits */
-    BLOCK_COLUMNS = 32,        /* of a block where an operand is transposed */
+    /* A piece where data come from memory, which short pieces keep busy. */
+    PIECE_OF_FAR = 2 * GD_EW_CHAIN_BLOCK,
+    REGISTER_GAP = 64,  /* keeps registers from sharing their low address bits */
+    BLOCK_COLUMNS = 32, /* of a block where an operand is transposed */
     BLOCK_COLUMNS_OF_COPY = 64,
     BLOCK_ROWS_OF_COPY = 1024,
     DIRECT_ROW_LEAST = 128, /* a row so long is worth a tile of its own if that saves copying it */

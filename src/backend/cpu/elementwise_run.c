@@ -404,7 +404,7 @@ static int64_t tile_work(const gd_ew_program *p)
 
 void gd_ew_run(const gd_ew_program *p, const gd_kernel_call *call)
 {
-    enum { PLAIN_MOST = 2 * GRAIN / 3 }; /* a loop has two operands or more */
+    enum { PLAIN_MOST = 2 * GRAIN / 3 }; /* elements that one thread takes: each counts 3 or more */
     if (p->tiles == 0)
         return;
     if (p->is_plain && p->shape[0] < PLAIN_MOST) {

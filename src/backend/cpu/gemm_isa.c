@@ -58,12 +58,13 @@
 #define work_t     N(work)
 #define row_work_t N(row_work)
 
-#define REAL  float
-#define VEC   vf32
-#define VMASK vf32_mask
-#define LANES VF32_LANES
-#define V(op) vf32_##op
-#define N(op) op##_f32
+#define REAL          float
+#define VEC           vf32
+#define VMASK         vf32_mask
+#define LANES         VF32_LANES
+#define V(op)         vf32_##op
+#define N(op)         op##_f32
+#define HAS_STRETCHES 1
 #if GD_SIMD_FUSED
 #define FMA(a, b, c) fmaf(a, b, c)
 #else
@@ -83,14 +84,16 @@
 #undef LANES
 #undef V
 #undef N
+#undef HAS_STRETCHES
 #undef FMA
 
-#define REAL  double
-#define VEC   vf64
-#define VMASK vf64_mask
-#define LANES VF64_LANES
-#define V(op) vf64_##op
-#define N(op) op##_f64
+#define REAL          double
+#define VEC           vf64
+#define VMASK         vf64_mask
+#define LANES         VF64_LANES
+#define V(op)         vf64_##op
+#define N(op)         op##_f64
+#define HAS_STRETCHES 0 /* code saved where speed matters less */
 #if GD_SIMD_FUSED
 #define FMA(a, b, c) fma(a, b, c)
 #else

@@ -139,8 +139,8 @@ GD_SIMD_INLINE void N(row_stream)(const product_t *p, int64_t from, const int ro
 
 /* s [n, rounded up to vectors] = start + the sums over rows [from, end) of one block of k. Row
  * `then` of B is read next; -1: none. */
-static void N(row_sums)(const product_t *p, int64_t from, int64_t end, int64_t then,
-                        const REAL *start, REAL *s)
+static __attribute__((noinline)) void N(row_sums)(const product_t *p, int64_t from, int64_t end,
+                                                  int64_t then, const REAL *start, REAL *s)
 {
     const bool large = p->k * p->n > LARGE;
     for (; from + STREAMS <= end; from += STREAMS, start = s) {
@@ -244,6 +244,8 @@ static void N(run_stretches)(void *context, int64_t begin, int64_t end, int thre
 static __attribute__((noinline)) bool N(row_stretches)(const product_t *p, REAL *scratch,
                                                        size_t room, int threads)
 {
+    if (!HAS_STRETCHES)
+        return false;
     const int64_t blocks = (p->k + GD_GEMM_KC - 1) / GD_GEMM_KC;
     const int64_t width = (p->n + LANES - 1) / LANES * LANES;
     if (p->m > 1 || p->b_col != 1 || p->accumulate || p->n <= 2 * COLUMNS_MAX ||

@@ -7,8 +7,8 @@
  *
  *   OP, IDENTITY     as in reduce_loops.h
  *   VMERGE(P, a, x)  MERGE as intrinsics that begin with P
- *   EXACT            defined where VMERGE does not keep NaNs: the function that does, for their
- * rows
+ *   EXACT            defined where VMERGE does not keep NaNs: the function that does, for a row
+ *                    with one
  */
 #ifndef GD_BACKEND_CPU_REDUCE_LANES_H
 #define GD_BACKEND_CPU_REDUCE_LANES_H
