@@ -98,6 +98,15 @@ static gd_status check_stale(const gd_ir *ir, int32_t value, const gd_op *reader
                    reader->name);
 }
 
+/* What lies in the memory of value `of` as `layout` says. */
+static int32_t push_view(gd_ir *ir, int32_t of, const gd_layout *layout)
+{
+    gd_call_result_attr view;
+    memset(&view, 0, sizeof view);
+    view.layout = *layout;
+    return gd_ir_push(ir, gd_op_row(GD_OP_call_result), 1, &of, &view, layout);
+}
+
 static gd_status convert_node(gd_ir *ir, gd_tensor *t)
 {
     int32_t in[GD_OP_MAX_INPUTS];
@@ -116,11 +125,8 @@ static gd_status convert_node(gd_ir *ir, gd_tensor *t)
         if (check_stale(ir, in[i], t->op) != GD_OK)
             return gd_error_code();
     }
-    gd_call_result_attr view;
-    memset(&view, 0, sizeof view);
-    view.layout = t->layout;
-    const gd_op *op = is_plain ? t->op : gd_op_row(GD_OP_call_result);
-    int32_t value = gd_ir_push(ir, op, n, in, is_plain ? t->attr : &view, &t->layout);
+    int32_t value = is_plain ? gd_ir_push(ir, t->op, n, in, t->attr, &t->layout)
+                             : push_view(ir, in[0], &t->layout);
     if (value < 0)
         return GD_ERR_MEMORY;
     ir->values[value].region = t->region;

@@ -391,6 +391,7 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
         p->table->stream(NULL, NULL, 0);
 }
 
+/* Of a tile; Adam's loop does the work of so many more steps. */
 static int64_t tile_work(const gd_ew_program *p)
 {
     enum { ADAM_STEPS = 12 };

@@ -128,9 +128,8 @@ static bool N(collide)(int64_t stride)
 static bool N(packing_pays)(const product_t *p)
 {
     const bool is_far = COLUMNS_MAX <= LINE && p->b_row > 16 * LINE;
-    return p->b_col != 1 || p->m > (is_far                 ? THIN_ROWS
-                                    : N(collide)(p->b_row) ? DIRECT_ROWS / 4
-                                                           : DIRECT_ROWS);
+    const int64_t most = N(collide)(p->b_row) ? DIRECT_ROWS / 4 : DIRECT_ROWS;
+    return p->b_col != 1 || p->m > (is_far ? THIN_ROWS : most);
 }
 
 /* The five loops: blocks of columns, blocks of k, panels of rows; then panels of columns above, and
