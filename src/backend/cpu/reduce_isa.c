@@ -81,23 +81,25 @@ static f32 EXACT(const f32 *restrict x, int64_t n);
 
 /* ---- kernels ---- */
 
-#define NARROW(name) GD_ISA_NARROW_NAME(name)
-#define REDUCE_KERNEL(op)                                                                     \
-    extern const gd_reducer NARROW(op##_f64_reducer), NARROW(op##_i32_reducer),               \
-        NARROW(op##_i64_reducer), NARROW(op##_u8_reducer);                                    \
+#define NARROW(name)   GD_ISA_NARROW_NAME(name)
+#define BASELINE(name) GD_ISA_PASTE(name, baseline)
+/* INTEGERS: whose reducers of integers are taken. */
+#define REDUCE_KERNEL(op, INTEGERS)                                                           \
+    extern const gd_reducer NARROW(op##_f64_reducer), INTEGERS(op##_i32_reducer),             \
+        INTEGERS(op##_i64_reducer), INTEGERS(op##_u8_reducer);                                \
     const gd_reducer *const GD_ISA_NAME(gd_reducers_##op)[GD_DTYPE_COUNT] = {                 \
         [GD_F32] = &GD_ISA_NAME(op##_f32_reducer), [GD_F64] = &NARROW(op##_f64_reducer),      \
-        [GD_I32] = &NARROW(op##_i32_reducer),      [GD_I64] = &NARROW(op##_i64_reducer),      \
-        [GD_U8] = &NARROW(op##_u8_reducer),        [GD_BOOL] = &NARROW(op##_u8_reducer),      \
+        [GD_I32] = &INTEGERS(op##_i32_reducer),    [GD_I64] = &INTEGERS(op##_i64_reducer),    \
+        [GD_U8] = &INTEGERS(op##_u8_reducer),      [GD_BOOL] = &INTEGERS(op##_u8_reducer),    \
     };                                                                                        \
     static gd_status op##_kernel(const gd_kernel_call *call)                                  \
     {                                                                                         \
         return gd_reduce_run(call, GD_ISA_NAME(gd_reducers_##op)[call->in[0].layout->dtype]); \
     }
-REDUCE_KERNEL(sum)
-REDUCE_KERNEL(prod)
-REDUCE_KERNEL(max)
-REDUCE_KERNEL(min)
+REDUCE_KERNEL(sum, NARROW)
+REDUCE_KERNEL(prod, BASELINE)
+REDUCE_KERNEL(max, NARROW)
+REDUCE_KERNEL(min, NARROW)
 
 void GD_ISA_NAME(gd_cpu_register_reduce)(gd_kernel_fn *kernel)
 {

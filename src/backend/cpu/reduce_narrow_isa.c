@@ -33,13 +33,15 @@
 #undef MERGE
 #undef IDENTITY
 
-/* ---- prod: the same ---- */
+/* ---- prod: the same; of integers the baseline's serve every instruction set, to keep the library
+ * small ---- */
 #define OP       prod
 #define MERGE    MULTIPLY
 #define IDENTITY 1
 #define TYPE     f64
 #define ACC      f64
 #include "backend/cpu/reduce_loops.h"
+#ifdef GD_ISA_BASELINE_BUILD
 #define TYPE i32
 #define ACC  i64
 #include "backend/cpu/reduce_loops.h"
@@ -49,6 +51,7 @@
 #define TYPE u8
 #define ACC  i64
 #include "backend/cpu/reduce_loops.h"
+#endif
 #undef OP
 #undef MERGE
 #undef IDENTITY
