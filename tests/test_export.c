@@ -291,7 +291,8 @@ static gd_tensor *moving(void *user, gd_tensor *const *in)
     gd_output(gd_concat(parts, 2, 1));
     gd_output(gd_gather(x, gd_unsqueeze(n, 1), 1));
     gd_output(gd_index_select(t, n, 0));
-    gd_output(gd_scatter_add(gd_zeros(gd, GD_SHAPE(10, 40), GD_F32), n, x, 0));
+    gd_tensor *places = gd_broadcast_to(gd_unsqueeze(n, 1), gd_tensor_shape(x));
+    gd_output(gd_scatter_add(gd_zeros(gd, GD_SHAPE(10, 40), GD_F32), places, x, 0));
     gd_output(gd_argsort(x, -1, true));
     gd_output(
         gd_sort(gd_where(gd_gt(x, gd_scalar(gd, 1, GD_F32)), gd_log(gd_neg(x)), x), 0, false));
@@ -532,8 +533,9 @@ static void check_with(const char *compiler)
     char all[1024] = "";
     for (int i = 0; i < EXAMPLES; i++)
         snprintf(all + strlen(all), sizeof all - strlen(all), " %s.c", examples[i].name);
-    if (!shell("cd '%s' && %s -std=c99 -Wall -Wextra -pedantic -Werror -O1 -c%s", folder, compiler,
-               all))
+    if (!shell("cd '%s' && %s -std=c99 -Wall -Wextra -pedantic -Wconversion -Wshadow -Werror -O1 "
+               "-c%s",
+               folder, compiler, all))
         fail_msg("%s does not compile what was written without a warning", compiler);
     assert_true(shell("cd '%s' && %s -std=c99 -w -c main.c && %s *.o -o run -lm && ./run", folder,
                       compiler, compiler));
@@ -609,11 +611,68 @@ static void what_cannot_be_written_is_said(void **state)
     assert_int_equal(gd_export_c(f, "f", stderr), GD_ERR_UNSUPPORTED);
     assert_non_null(strstr(gd_error_message(), "there is no C type for f16"));
     gd_error_clear();
-    assert_int_equal(gd_export_c(f, "no name", stderr), GD_ERR_INVALID);
-    gd_error_clear();
+    static const char *const names[] = { "no name", "1st", "", "int", "while", "main", "memory" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_int_equal(gd_export_c(f, names[i], stderr), GD_ERR_INVALID);
+        gd_error_clear();
+    }
     assert_int_equal(gd_export_c(NULL, "f", stderr), GD_ERR_INVALID);
     gd_error_clear();
     gd_close(gd);
+}
+
+/* ---- names ---- */
+
+/* Those of C, of the file's own functions, of each other but for what C does not allow. */
+static const char *const hard_names[] = { "int",      "memory",       "op_add_f32", "matmul_f32",
+                                          "a.b",      "a_b",          "a.b_1",      "0",
+                                          "\xc3\xbc", "random_state", "result0",    "state.0" };
+enum { HARD_NAMES = sizeof hard_names / sizeof *hard_names };
+
+static gd_tensor *names_clash(void *user, gd_tensor *const *in)
+{
+    trainee *t = user;
+    gd_tensor *x = gd_dropout(in[0], 0.5);
+    for (int i = 0; i < HARD_NAMES; i++) {
+        gd_tensor *w = gd_parameter(t->module, hard_names[i], GD_SHAPE(4), GD_INIT_NORMAL);
+        x = gd_matmul(x, gd_mul(w, gd_eye(gd_tensor_context(x), 4, GD_F32)));
+    }
+    return gd_minimize(t->optimizer, gd_mean(x, GD_ALL_AXES, false));
+}
+
+/* Whatever parameters are called, and for two models of the same names in one program. */
+static void names_do_not_clash(void **state)
+{
+    (void)state;
+    if (!shell("command -v cc >/dev/null"))
+        skip();
+    gd_context *gd = gd_open("cpu", .threads = 1);
+    trainee t = { gd_module_create(gd, .seed = 1), NULL };
+    t.optimizer = gd_adamw(t.module, .lr = 0.01);
+    gd_function *f = gd_compile(gd, names_clash, &t, .detached = true);
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(2, 4), GD_F32);
+    if (gd_function_prepare(f, 1, &x) != GD_OK)
+        fail_msg("%s", gd_error_message());
+    static const char *const names[] = { "first", "op_add" };
+    for (int i = 0; i < 2; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "names%d.c", i);
+        FILE *file = create(path);
+        assert_int_equal(gd_export_c(f, names[i], file), GD_OK);
+        fclose(file);
+    }
+    gd_close(gd);
+    FILE *file = create("names.c");
+    fprintf(file, "int first(const float *, float *);\nint op_add(const float *, float *);\n"
+                  "extern float first_int[], op_add_int[];\nint main(void)\n{\n"
+                  "    float x[8] = { 1, 2 }, a, b, was = first_int[1];\n"
+                  "    int failed = first(x, &a) | op_add(x, &b);\n"
+                  "    return failed || a != b || first_int[1] == was ||\n"
+                  "           first_int[1] != op_add_int[1];\n}\n");
+    fclose(file);
+    assert_true(shell("cd '%s' && cc -std=c99 -Wall -Wextra -pedantic -Wconversion -Wshadow "
+                      "-Werror -o names names.c names0.c names1.c -lm && ./names",
+                      folder));
 }
 
 /* Every op has a row in export_steps.c, is a view, or is elementwise. */
@@ -666,6 +725,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exported_plans_give_the_same_bits),
         cmocka_unit_test(what_cannot_be_written_is_said),
+        cmocka_unit_test(names_do_not_clash),
         cmocka_unit_test(every_op_can_be_written),
         cmocka_unit_test(every_failed_allocation_is_reported),
     };

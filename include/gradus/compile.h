@@ -25,7 +25,9 @@ extern "C" {
 typedef struct gd_function gd_function;
 
 /* What is compiled: reads `in`, gives its (first) result; NULL reports the error already recorded.
- * `user` is passed through. */
+ * `user` is passed through. An error it records and does not clear fails the call, whatever it
+ * returns: gd_item and gd_tensor_read of a traced value are such errors, so that no plan is made of
+ * a branch that was taken on a number that is not there. Scopes it leaves open are ended. */
 typedef gd_tensor *(*gd_function_body)(void *user, gd_tensor *const *in);
 
 /* How calls are carried out. */
@@ -53,6 +55,7 @@ typedef struct gd_compile_options {
  * the context; may be released earlier with gd_function_release. */
 #define gd_compile(...) gd_compile_with((gd_compile_options){ .context = __VA_ARGS__ })
 GD_API gd_function *gd_compile_with(gd_compile_options options);
+/* GD_ERR_STATE, and nothing happens, while its body is being run. */
 GD_API void gd_function_release(gd_function *function);
 
 /* Run on `count` inputs. Returns the result: owned by the function, its contents valid until the
@@ -67,7 +70,10 @@ GD_API void gd_function_release(gd_function *function);
  * gradients are planned when they are first asked for, and compute the forward values again. There
  * is no history under gd_no_grad_begin, with .detached, and where fn trains: calls gd_backward, or
  * assigns to a tensor that requires a gradient. Errors of the gradient: GD_ERR_STATE, what it reads
- * has been overwritten since; GD_ERR_UNSUPPORTED, it is taken while another function is traced. */
+ * has been overwritten since; GD_ERR_UNSUPPORTED, it is taken while another function is traced.
+ *
+ * A function may call itself, if plain C ends it: GD_ERR_STATE beyond 500 calls within one another.
+ */
 GD_API gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs);
 
 /* Make the plan for these inputs, if there is none yet, without running it: nothing has changed
@@ -119,7 +125,7 @@ typedef struct gd_kernel_profile {
     const char *op; /* "linear"; static text */
     char what[240]; /* dtype, shape and place of its result */
     double seconds; /* the shortest of all runs */
-    double start;   /* when it began, in seconds from the beginning of the last run */
+    double start;   /* when it began, in seconds from the beginning of the shortest run */
     double flops;   /* floating-point operations (a fused multiply-add is two) */
     double bytes;   /* read and written, each operand once */
 } gd_kernel_profile;

@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* in[0]: samples, or tokens [batch, time]. */
+/* in[0]: samples, or tokens [batch, time]. In row-major order, as C files give it. */
 static gd_tensor *infer(void *user, gd_tensor *const *in)
 {
     const cli_compiled *c = user;
-    return c->network.language ? gd_language_model_forward(c->network.language, in[0])
-                               : gd_model_forward(c->network.model, in[0]);
+    return gd_contiguous(c->network.language ? gd_language_model_forward(c->network.language, in[0])
+                                             : gd_model_forward(c->network.model, in[0]));
 }
 
 /* in[0]: samples, in[1]: targets. */
@@ -122,6 +122,11 @@ static bool compile(cli_compiled *c, const cli_compiled_options *options)
 int cli_compiled_open(cli_compiled *c, const cli_compiled_options *options)
 {
     *c = (cli_compiled){ 0 };
+    if (!options->train && (options->optimizer || options->lr > 0)) {
+        fprintf(stderr, "gradus: %s is of the training step: give --train\n",
+                options->optimizer ? "--optimizer" : "--lr");
+        return CLI_USAGE;
+    }
     if (!open_network(c, &options->network))
         return cli_fail();
     if (options->length && !c->network.language) {

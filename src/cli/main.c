@@ -69,6 +69,16 @@ static int unknown_command(const char *name)
     return CLI_USAGE;
 }
 
+/* A command whose output is lost has failed. */
+static int finish(int code)
+{
+    const bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (written || code != CLI_OK)
+        return code;
+    fprintf(stderr, "gradus: standard output cannot be written\n");
+    return CLI_FAILED;
+}
+
 int main(int argc, char **argv)
 {
     setlocale(LC_CTYPE, "");
@@ -87,6 +97,6 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(name, commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
+            return finish(commands[i].run(argc - 1, argv + 1));
     return unknown_command(name);
 }

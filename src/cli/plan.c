@@ -89,49 +89,49 @@ static bool write_trace(const char *path, const gd_kernel_profile *rows, int cou
     return ok;
 }
 
-static bool print_profile(const settings *s, cli_compiled *c)
+static bool print_rows(const settings *s, const cli_compiled *c, const gd_kernel_profile *rows,
+                       int count)
 {
-    gd_plan_stats stats = gd_function_stats(c->function);
-    gd_kernel_profile *rows = calloc((size_t)stats.kernels + 1, sizeof *rows);
-    int count = rows ? gd_function_profile(c->function, c->input_count, c->inputs, (int)s->runs,
-                                           rows, stats.kernels)
-                     : -1;
-    if (count < 0) {
-        free(rows);
-        return false;
+    gd_profile_bounds bounds = measure_bounds(
+        c->network.context,
+        gd_function_stats(c->function).arena_bytes +
+            sizeof(float) * (size_t)gd_module_parameter_count(cli_compiled_module(c)));
+    size_t length = gd_profile_format(rows, count, bounds, NULL, 0);
+    char *text = malloc(length + 1);
+    if (text) {
+        gd_profile_format(rows, count, bounds, text, length + 1);
+        printf("\nThe shortest of %lld runs; bound: %.1f GFLOP/s (a large matrix product), %.1f "
+               "GB/s (negation)\n%s",
+               (long long)s->runs, bounds.flops * 1e-9, bounds.bytes * 1e-9, text);
     }
-    bool ok = true;
-    if (s->profile) {
-        gd_profile_bounds bounds =
-            measure_bounds(c->network.context,
-                           stats.arena_bytes + sizeof(float) * (size_t)gd_module_parameter_count(
-                                                                   cli_compiled_module(c)));
-        size_t length = gd_profile_format(rows, count, bounds, NULL, 0);
-        char *text = malloc(length + 1);
-        if (text) {
-            gd_profile_format(rows, count, bounds, text, length + 1);
-            printf(
-                "\nThe shortest of %lld runs; bound: %.1f GFLOP/s (a large matrix product), %.1f "
-                "GB/s (negation)\n%s",
-                (long long)s->runs, bounds.flops * 1e-9, bounds.bytes * 1e-9, text);
-        }
-        free(text);
-        ok = text;
-    }
-    ok = ok && (!s->trace || write_trace(s->trace, rows, count));
-    free(rows);
-    return ok;
+    free(text);
+    return text;
 }
 
-static bool show(const settings *s, cli_compiled *c)
+static int measure(const settings *s, cli_compiled *c)
 {
+    int kernels = gd_function_stats(c->function).kernels;
+    gd_kernel_profile *rows = calloc((size_t)kernels + 1, sizeof *rows);
+    int count = rows ? gd_function_profile(c->function, c->input_count, c->inputs, (int)s->runs,
+                                           rows, kernels)
+                     : -1;
+    int code = CLI_OK;
+    if (count < 0 || (s->profile && !print_rows(s, c, rows, count)))
+        code = cli_fail();
+    else if (s->trace && !write_trace(s->trace, rows, count))
+        code = CLI_FAILED;
+    free(rows);
+    return code;
+}
+
+static int show(const settings *s, cli_compiled *c)
+{
+    if (!print_text(s->dot ? gd_plan_format_dot : gd_plan_format, c->function))
+        return cli_fail();
     if (s->dot)
-        return print_text(gd_plan_format_dot, c->function);
-    gd_plan_stats stats = gd_function_stats(c->function);
-    if (!print_text(gd_plan_format, c->function))
-        return false;
-    printf("compiled in %.2f ms\n", stats.compile_seconds * 1e3);
-    return (!s->profile && !s->trace) || print_profile(s, c);
+        return CLI_OK;
+    printf("compiled in %.2f ms\n", gd_function_stats(c->function).compile_seconds * 1e3);
+    return s->profile || s->trace ? measure(s, c) : CLI_OK;
 }
 
 int cli_plan(int argc, char **argv)
@@ -164,11 +164,15 @@ int cli_plan(int argc, char **argv)
         "Compile a network and show the plan: a line a kernel (what it makes from what; @ says "
         "where:\nan input, a parameter, or an offset in the plan's memory; bytes moved; "
         "operations), totals, and\nwhat each pass of the compiler did. GRADUS_PASSES=-fuse "
-        "switches a pass off."
+        "switches a pass off, -all,+fuse all\nothers."
     };
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
+    if (s.dot && (s.profile || s.trace)) {
+        fprintf(stderr, "gradus plan: --dot is the graph alone, without --profile and --trace\n");
+        return CLI_USAGE;
+    }
     cli_compiled_options compiled_options = {
         .network = { .model = s.model, .threads = s.threads, .seed = 1 },
         .batch = s.batch,
@@ -179,8 +183,8 @@ int cli_plan(int argc, char **argv)
     };
     cli_compiled compiled;
     code = cli_compiled_open(&compiled, &compiled_options);
-    if (code == CLI_OK && !show(&s, &compiled))
-        code = cli_fail();
+    if (code == CLI_OK)
+        code = show(&s, &compiled);
     cli_compiled_close(&compiled);
     return code;
 }

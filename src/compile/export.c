@@ -5,7 +5,6 @@
  * The steps are export_steps.c, the functions they use export_runtime.c. */
 #include "compile/export.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -76,37 +75,38 @@ const char *gd_export_alias(gd_dtype dtype)
     return types[dtype].suffix;
 }
 
-/* A tensor's name with _ for what C does not allow; no digit, no keyword and no function of the
- * file, which have no dot. */
-static void c_name(const char *given, char name[128])
+static bool is_random_state(const gd_export *e, int s)
 {
-    const bool is_plain = strchr(given, '.') && !isdigit((unsigned char)given[0]);
-    snprintf(name, 100, "%s%s", is_plain ? "" : "layer_", given);
+    return e->owner[s]->storage == e->plan->ir.context->random_state->storage;
+}
+
+/* Storage s's name behind the function's, with _ for what C does not allow: no keyword, and no name
+ * of the file's functions or of another model in the same program. false: it has none. */
+static bool c_name(const gd_export *e, int s, char name[128])
+{
+    const char *given = is_random_state(e, s) ? "random_state" : e->owner[s]->name;
+    name[0] = '\0';
+    if (given)
+        snprintf(name, 112, "%.72s_%s", e->name, given);
     for (char *c = name; *c; c++)
-        if (!isalnum((unsigned char)*c))
+        if (!(*c >= '0' && *c <= '9') && !(*c >= 'a' && *c <= 'z') && !(*c >= 'A' && *c <= 'Z'))
             *c = '_';
+    return given;
 }
 
 void gd_export_storage_name(const gd_export *e, int s, char name[128])
 {
-    if (e->owner[s]->storage == e->plan->ir.context->random_state->storage) {
-        snprintf(name, 128, "%.100s_random_state", e->name);
-        return;
-    }
-    if (!e->owner[s]->name) {
+    if (!c_name(e, s, name)) {
         snprintf(name, 128, "state_%d", s);
         return;
     }
-    c_name(e->owner[s]->name, name);
     bool is_unique = true;
-    for (int other = 0; other < s && is_unique; other++) {
-        char others[128] = "";
-        if (e->owner[other]->name)
-            c_name(e->owner[other]->name, others);
-        is_unique = strcmp(others, name) != 0;
+    for (int other = 0; other < e->storages && is_unique; other++) {
+        char others[128];
+        is_unique = other == s || !c_name(e, other, others) || strcmp(others, name) != 0;
     }
     if (!is_unique)
-        snprintf(name + strlen(name), 24, "_%d", s);
+        snprintf(name + strlen(name), 16, "_%d", s);
 }
 
 /* ---- storages of parameters and state ---- */
@@ -144,7 +144,7 @@ static gd_status find_storages(gd_export *e)
             e->is_written[e->storage[ir->values[i].in[0]]] = true;
     /* The seed, and the position of the next word, which every call moves on. */
     for (int s = 0; s < e->storages && ir->random_words; s++)
-        if (e->owner[s]->storage == ir->context->random_state->storage)
+        if (is_random_state(e, s))
             e->is_written[s] = e->draws = true;
     return ir->random_words ? gd_random_publish(ir->context) : GD_OK;
 }
@@ -201,17 +201,16 @@ static gd_status add_data(const gd_export *e, gd_text_buffer *out)
     for (int s = 0; s < e->storages; s++) {
         const gd_tensor *t = e->owner[s];
         char name[128];
-        const bool is_random = t->storage == e->plan->ir.context->random_state->storage;
-        if (!e->is_used[s] && !is_random)
+        if (!e->is_used[s] && !is_random_state(e, s))
             continue;
         gd_export_storage_name(e, s, name);
         if (!gd_export_type(t->layout.dtype))
             return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: %s is of dtype %s", name,
                            gd_dtype_name(t->layout.dtype));
         add_array(out,
-                  !e->is_written[s]      ? "static const "
-                  : t->name || is_random ? ""
-                                         : "static ",
+                  !e->is_written[s]                  ? "static const "
+                  : t->name || is_random_state(e, s) ? ""
+                                                     : "static ",
                   name, &t->layout, t->storage->data);
     }
     for (size_t i = 0; i < e->plan->ir.count; i++) {
@@ -255,8 +254,13 @@ static void add_head(const gd_export *e, const char *name, gd_text_buffer *out)
         "instruction sets\n"
         " * with fused multiply-add (-mfma, -march=native). Functions gd_... are elementary "
         "functions, which\n"
-        " * src/backend/cpu/vecmath*.h of gradus explains. Start at %s() at the end. */\n",
-        name, GD_VERSION_STRING, name);
+        " * src/backend/cpu/vecmath*.h of gradus explains. Start at %s() at the end.\n"
+        " *\n"
+        " * One call at a time: intermediate values are static. What a call changes is a global "
+        "array "
+        "named\n"
+        " * %s_... . From C++ declare all of it extern \"C\". */\n",
+        name, GD_VERSION_STRING, name, name);
     gd_buffer_add(out, "%s", head);
     size_t bytes = e->plan->memory.bytes ? e->plan->memory.bytes : 8;
     gd_buffer_add(out,
@@ -337,9 +341,12 @@ static gd_status write_file(gd_export *e, const char *name, gd_text_buffer *out)
         gd_buffer_add(out, "    memcpy(result%zu, memory.byte + %zu, %zu);\n", i, at,
                       gd_layout_bytes(&v->layout));
     }
-    if (e->draws)
-        gd_buffer_add(out, "    %.100s_random_state[1] += %llu;\n", name,
-                      (unsigned long long)ir->random_words);
+    for (int s = 0; s < e->storages && e->draws; s++) {
+        char state[128];
+        gd_export_storage_name(e, s, state);
+        if (is_random_state(e, s))
+            gd_buffer_add(out, "    %s[1] += %llu;\n", state, (unsigned long long)ir->random_words);
+    }
     gd_buffer_add(out, "    return 0;\n}\n");
     return out->failed || e->body.failed || e->functions.failed ? GD_ERR_MEMORY : GD_OK;
 }

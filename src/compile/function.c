@@ -9,7 +9,11 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-enum { DEFAULT_CACHE = 16 };
+enum {
+    DEFAULT_CACHE = 16,
+    /* A function that calls itself without an end is stopped before the stack's end is. */
+    MOST_WITHIN = 500,
+};
 
 /* What a plan was made for. */
 typedef struct signature {
@@ -49,6 +53,7 @@ struct gd_function {
     gd_tensor **last_outputs; /* of the recording before (GD_MODE_LAZY), to compare with */
     size_t last_output_count, last_output_capacity;
     gd_structure structure; /* of the trace (GD_MODE_LAZY) */
+    int running;            /* how often its body is being run */
     uint64_t calls, traces, evictions;
 };
 
@@ -123,8 +128,50 @@ void gd_function_release(gd_function *function)
 {
     if (!function)
         return;
+    if (function->running) {
+        (void)gd_fail(GD_ERR_STATE, "gd_function_release: the function's body is being run");
+        return;
+    }
     gd_context_disown(function->context, function);
     destroy(function);
+}
+
+/* ---- the body ---- */
+
+/* The body's result, retained; scopes it left open are ended, and what it switched is as before.
+ * NULL with an error: so ends a body that recorded one, whatever it returned. */
+static gd_tensor *run_body(gd_function *function, gd_tensor *const *inputs)
+{
+    gd_context *context = function->context;
+    if (context->within == MOST_WITHIN)
+        return gd_fail_null(GD_ERR_STATE,
+                            "gd_call: %d calls within one another; a function seems to call itself "
+                            "without an end",
+                            MOST_WITHIN);
+    const bool was_clean = gd_error_code() == GD_OK;
+    gd_scope *floor = context->floor;
+    gd_trace *trace = context->trace, *paused_trace = context->paused_trace;
+    const int no_grad = context->no_grad, paused = context->trace_paused;
+    context->floor = context->scope;
+    context->within++;
+    function->running++;
+    gd_tensor *result = gd_retain(function->body(function->user, inputs));
+    function->running--;
+    context->within--;
+    while (context->scope != context->floor)
+        (void)gd_scope_end(context);
+    context->floor = floor;
+    context->trace = trace;
+    context->paused_trace = paused_trace;
+    context->no_grad = no_grad;
+    context->trace_paused = paused;
+    if (result && was_clean && gd_error_code() != GD_OK) {
+        gd_release(result);
+        result = NULL;
+    }
+    if (!result && gd_error_code() == GD_OK)
+        (void)gd_fail(GD_ERR_INVALID, "gd_call: the body returned NULL without an error");
+    return result;
 }
 
 /* ---- the cache ---- */
@@ -261,29 +308,24 @@ static bool record(gd_function *function, int count, gd_tensor *const *inputs)
     if (!begin_recording(function, count, inputs))
         return false;
     gd_trace *trace = function->trace;
-    gd_scope *scope = context->scope;
-    int no_grad = context->no_grad, paused = context->trace_paused;
+    const int paused = context->trace_paused;
     gd_trace *paused_trace = context->paused_trace; /* of a body that paused to make this call */
     context->trace = trace;
     context->paused_trace = NULL;
     context->trace_paused = 0;
-    gd_tensor *result = gd_retain(function->body(function->user, function->places));
+    gd_tensor *result = run_body(function, function->places);
     context->trace = NULL;
     context->paused_trace = paused_trace;
     context->trace_paused = paused;
-    context->no_grad = no_grad;
-    while (context->scope != scope && context->scope->parent)
-        (void)gd_scope_end(context); /* scopes the body left open */
-    if (result && (trace->failed || result->context != context)) {
-        gd_release(result);
-        (void)gd_fail(
-            trace->failed ? GD_ERR_MEMORY : GD_ERR_INVALID,
-            "gd_call: the body could not be recorded, or its result is of another context");
-        return false;
-    }
-    if (!result && gd_error_code() == GD_OK)
-        (void)gd_fail(GD_ERR_INVALID, "gd_call: the body returned NULL without an error");
-    return result && add_result(trace, result);
+    gd_status status = GD_OK;
+    if (result && trace->failed)
+        status = gd_fail(GD_ERR_MEMORY, "gd_call: no memory to record the body");
+    else if (result && result->context != context)
+        status = gd_fail(GD_ERR_INVALID, "gd_call: the body's result is of another context");
+    if (status == GD_OK)
+        return result && add_result(trace, result);
+    gd_release(result);
+    return false;
 }
 
 /* What was recorded lazily is kept, to be recognised. */
@@ -442,9 +484,15 @@ static entry *record_plan(gd_function *function, int count, gd_tensor *const *in
 
 static gd_status check_call(const gd_function *function, int count, gd_tensor *const *inputs)
 {
-    if (!function || count < 0 || (count > 0 && !inputs))
-        return gd_fail(GD_ERR_INVALID,
-                       "gd_call: the function or the inputs are NULL, or the count is negative");
+    if (!function)
+        return gd_fail(GD_ERR_INVALID, "gd_call: the function is NULL");
+    if (count < 0 || (count > 0 && !inputs))
+        return gd_fail(GD_ERR_INVALID, "gd_call: %d inputs%s", count,
+                       count < 0 ? "" : ", but the array of them is NULL");
+    if (function->running && function->mode != GD_MODE_EAGER && !function->context->trace)
+        return gd_fail(GD_ERR_STATE,
+                       "gd_call: the function is being traced; its body cannot call it while "
+                       "tracing is paused");
     for (int i = 0; i < count; i++) {
         if (!inputs[i])
             return gd_error_code() ? gd_error_code()
@@ -463,9 +511,9 @@ static gd_tensor *call_inline(gd_function *function, gd_tensor *const *inputs)
 {
     gd_trace *trace = function->context->trace;
     trace->nested++;
-    gd_tensor *result = function->body(function->user, inputs);
+    gd_tensor *result = run_body(function, inputs);
     trace->nested--;
-    return result;
+    return result ? gd_scope_adopt(result) : NULL;
 }
 
 static bool reserve_results(gd_function *function, int count)
@@ -504,7 +552,7 @@ static gd_tensor *call_eager(gd_function *function, int count, gd_tensor *const 
     release_results(function); /* and with them a whole history, which need not stay beside a new */
     gd_eager_outputs more = { 0 }, *outer = context->outputs;
     context->outputs = &more;
-    gd_tensor *result = gd_retain(function->body(function->user, inputs));
+    gd_tensor *result = run_body(function, inputs);
     context->outputs = outer;
     (void)gd_scope_end(context);
     for (int i = 0; i < count; i++)
@@ -637,9 +685,17 @@ size_t gd_plan_format_dot(const gd_function *function, char *text, size_t size)
     return out.length;
 }
 
+/* Whether an exported file may define a function of this name. */
 static bool is_c_name(const char *name)
 {
+    static const char taken[] =
+        " auto break case char const continue default do double else enum extern float for goto if "
+        "inline int long register restrict return short signed sizeof static struct switch typedef "
+        "union unsigned void volatile while main memory f32 f64 i32 i64 u8 ";
     bool ok = name && *name && !(*name >= '0' && *name <= '9');
+    const char *at = ok ? strstr(taken, name) : NULL;
+    for (; ok && at; at = strstr(at + 1, name))
+        ok = !(at[-1] == ' ' && at[strlen(name)] == ' ');
     for (const char *c = name; ok && *c; c++)
         ok = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
              *c == '_';
@@ -651,7 +707,7 @@ gd_status gd_export_c(const gd_function *function, const char *name, FILE *file)
     if (!function || !file || !is_c_name(name))
         return gd_fail(GD_ERR_INVALID, "gd_export_c: %s",
                        is_c_name(name) ? "the function or the file is NULL"
-                                       : "the name is no name of a C function");
+                                       : "the name is none that a C function may have here");
     if (!function->current)
         return gd_fail(GD_ERR_STATE, "gd_export_c: the function has not been called yet");
     if (function->current->history)
@@ -665,7 +721,8 @@ int gd_function_profile(gd_function *function, int count, gd_tensor *const *inpu
                         gd_kernel_profile *rows, int capacity)
 {
     if (runs < 1 || capacity < 0 || (capacity > 0 && !rows)) {
-        (void)gd_fail(GD_ERR_INVALID, "gd_function_profile: %d runs into %d rows", runs, capacity);
+        (void)gd_fail(GD_ERR_INVALID, "gd_function_profile: %d runs into %d rows%s", runs, capacity,
+                      rows ? "" : " at NULL");
         return -1;
     }
     if (function && (function->mode != GD_MODE_COMPILED || function->context->trace)) {

@@ -853,9 +853,8 @@ gd_plan *gd_history_plan(gd_history *h)
     gd_plan *plan = plan_forward(h);
     if (plan || h->memory_limit == 0 || h->body.n_saved == 0)
         return plan;
-    h->body.n_saved = 0; /* no room for what the gradient reads: it computes it again */
-    plan = plan_forward(h);
-    if (plan && was_clean)
+    if (was_clean)
         gd_error_clear();
-    return plan;
+    h->body.n_saved = 0; /* no room for what the gradient reads: it computes it again */
+    return plan_forward(h);
 }

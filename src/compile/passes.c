@@ -24,28 +24,49 @@ static const struct {
     { "rematerialise", gd_pass_rematerialise }, /* compute again, to stay within .memory_limit */
 };
 
-/* Whether GRADUS_PASSES, a list such as "-fuse,-cse", switches `name` off. */
-static bool is_off(const char *name)
+static gd_status unknown_pass(const char *item, int length)
+{
+    char names[256] = "";
+    gd_text text = { names, sizeof names, 0 };
+    for (int i = 0; i < GD_PASS_COUNT; i++)
+        gd_text_add(&text, " %s", passes[i].name);
+    return gd_fail(GD_ERR_INVALID,
+                   "GRADUS_PASSES: \"%.*s\" is not -PASS, +PASS, -all or +all; the passes are%s",
+                   length, item, names);
+}
+
+/* What GRADUS_PASSES says: a list such as "-fuse,-cse" or "-all,+fuse", later items over earlier
+ * ones. */
+static gd_status read_switches(bool *is_off)
 {
     const char *list = getenv("GRADUS_PASSES");
-    size_t length = strlen(name);
     while (list && *list) {
-        const char *end = strchr(list, ',');
-        size_t item = end ? (size_t)(end - list) : strlen(list);
-        if (item == length + 1 && list[0] == '-' && memcmp(list + 1, name, length) == 0)
-            return true;
-        list = end ? end + 1 : NULL;
+        const size_t skip = strspn(list, " ,"), length = strcspn(list + skip, " ,");
+        const char *item = list + skip, *name = item + 1;
+        bool found = length == 0;
+        for (int i = 0; i < GD_PASS_COUNT && (*item == '-' || *item == '+'); i++) {
+            const bool is_all = length == 4 && memcmp(name, "all", 3) == 0;
+            if (is_all || (strlen(passes[i].name) == length - 1 &&
+                           memcmp(passes[i].name, name, length - 1) == 0)) {
+                is_off[i] = *item == '-';
+                found = true;
+            }
+        }
+        if (!found)
+            return unknown_pass(item, (int)length);
+        list = item + length;
     }
-    return false;
+    return GD_OK;
 }
 
 gd_status gd_passes_run(gd_ir *ir, gd_pass_report *report)
 {
-    if (gd_ir_verify(ir, "tracing") != GD_OK)
+    bool is_off[GD_PASS_COUNT] = { false };
+    if (read_switches(is_off) != GD_OK || gd_ir_verify(ir, "tracing") != GD_OK)
         return gd_error_code();
     for (int i = 0; i < GD_PASS_COUNT; i++) {
         int changes = -1;
-        if (!is_off(passes[i].name)) {
+        if (!is_off[i]) {
             changes = 0;
             gd_status status = passes[i].run(ir, &changes);
             if (status != GD_OK)

@@ -1,5 +1,5 @@
 /* compile/passes.h: the passes, in the order they run. Each may be switched off by name:
- * GRADUS_PASSES=-fuse,-cse. */
+ * GRADUS_PASSES=-fuse,-cse; all but some: -all,+fuse. A name that is none is an error. */
 #ifndef GD_COMPILE_PASSES_H
 #define GD_COMPILE_PASSES_H
 

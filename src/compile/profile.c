@@ -5,23 +5,28 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* rows [n_steps]; each kernel's shortest time, and when it began in the last run. */
+/* rows [n_steps]; each kernel's shortest time, and when it began in the shortest run, so that no
+ * kernel overlaps the next. start [n_steps] is room. */
 static gd_status run_timed(gd_plan *plan, gd_tensor *const *inputs, int runs,
-                           gd_kernel_profile *rows)
+                           gd_kernel_profile *rows, double *start)
 {
+    double shortest = 0;
     for (int run = 0; run < runs; run++) {
-        double begin = gd_seconds();
+        double begin = gd_seconds(), now = begin;
         gd_status status = gd_plan_begin(plan, inputs);
         for (size_t i = 0; status == GD_OK && i < plan->n_steps; i++) {
-            double start = gd_seconds();
+            start[i] = gd_seconds() - begin;
             status = plan->steps[i].run(&plan->steps[i].call);
-            double took = gd_seconds() - start;
-            rows[i].start = start - begin;
+            now = gd_seconds();
+            double took = now - begin - start[i];
             if (run == 0 || took < rows[i].seconds)
                 rows[i].seconds = took;
         }
         if (status != GD_OK)
             return status;
+        for (size_t i = 0; (run == 0 || now - begin < shortest) && i < plan->n_steps; i++)
+            rows[i].start = start[i];
+        shortest = run == 0 || now - begin < shortest ? now - begin : shortest;
         gd_plan_end(plan);
     }
     return GD_OK;
@@ -31,14 +36,14 @@ gd_status gd_plan_profile(gd_plan *plan, gd_tensor *const *inputs, int runs,
                           gd_kernel_profile *rows, size_t capacity)
 {
     gd_kernel_profile *all = gd_alloc_zero(plan->n_steps + 1, sizeof *all);
-    if (!all)
-        return GD_ERR_MEMORY;
-    gd_status status = run_timed(plan, inputs, runs, all);
+    double *start = gd_alloc_zero(plan->n_steps + 1, sizeof *start);
+    gd_status status = all && start ? run_timed(plan, inputs, runs, all, start) : GD_ERR_MEMORY;
     for (size_t i = 0; status == GD_OK && i < plan->n_steps && i < capacity; i++) {
         gd_plan_describe(plan, i, &all[i]);
         rows[i] = all[i];
     }
     gd_free(all);
+    gd_free(start);
     return status;
 }
 

@@ -426,6 +426,9 @@ gd_tensor *gd_assign(gd_tensor *target, gd_tensor *value)
     if (value->context != context)
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_assign: target and value belong to different contexts");
+    if (!value->storage && !context->trace)
+        return gd_fail_null(GD_ERR_STATE, "gd_assign: the value is one of a compiled function that "
+                                          "is not being traced now");
     context->no_grad++;
     value = gd_as_dtype(value, target->layout.dtype);
     if (value && !gd_layout_same_shape(&value->layout, &target->layout))

@@ -263,7 +263,9 @@ static gd_status check_value(const gd_tensor *t, const char *who)
         return gd_fail(GD_ERR_INVALID, "%s: the tensor is NULL", who);
     if (!t->storage)
         return gd_fail(GD_ERR_STATE,
-                       "%s: the tensor has no value while its function is being traced", who);
+                       "%s: the tensor has no value while its function is being traced; gd_output "
+                       "it and read it after the call",
+                       who);
     return GD_OK;
 }
 

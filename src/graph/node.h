@@ -87,6 +87,8 @@ struct gd_context {
     void *free_nodes[GD_NODE_CLASSES];
     gd_scope root;
     gd_scope *scope; /* innermost */
+    gd_scope *floor; /* the one a function's body began in, which it may not end; NULL: in none */
+    int within;      /* bodies being run, one within the other */
     gd_trace *trace; /* being recorded; NULL in eager execution */
     int trace_paused;
     gd_trace *paused_trace;

@@ -1,0 +1,395 @@
+/* tests/test_calls.c: what calls of compiled functions do with what they should not be given: bad
+ * arguments, bodies that fail, read values that are not there, end scopes that are not theirs, call
+ * themselves, or release themselves. In every mode, with the same outcome and nothing left behind.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "support/context.h"
+
+static const gd_mode modes[] = { GD_MODE_COMPILED, GD_MODE_EAGER, GD_MODE_LAZY };
+enum { MODES = sizeof modes / sizeof *modes };
+
+/* What bodies are given as `user`. */
+typedef struct things {
+    gd_context *gd, *other;
+    gd_function *self;
+    gd_tensor *kept;
+    int depth;
+} things;
+
+static gd_tensor *add(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_add(in[0], in[1]);
+}
+
+/* f(x) is refused with this code and these words, twice; then an ordinary call still works. */
+static void expect_refusal(gd_context *gd, gd_mode mode, gd_function_body body, things *t,
+                           gd_status code, const char *words)
+{
+    size_t before = gd_memory(gd).live_tensors;
+    t->gd = gd;
+    t->self = gd_compile(gd, body, t, .mode = mode);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(gd_scope_begin(gd), GD_OK);
+        gd_tensor *x = gd_ones(gd, GD_SHAPE(3), GD_F32);
+        t->depth = 0;
+        assert_null(gd_call(t->self, 1, &x));
+        expect_error(code, words);
+        float read[3];
+        assert_int_equal(gd_tensor_read(gd_neg(x), read, sizeof read), GD_OK);
+        assert_true(read[2] == -1);
+        assert_int_equal(gd_scope_end(gd), GD_OK);
+    }
+    assert_int_equal(gd_function_stats(t->self).plans, 0);
+    gd_function_release(t->self);
+    assert_int_equal(gd_memory(gd).live_tensors, before);
+    assert_int_equal(gd_scope_end(gd), GD_ERR_STATE); /* none is open */
+    gd_error_clear();
+}
+
+/* ---- arguments ---- */
+
+static void bad_arguments_are_named(void **state)
+{
+    gd_context *gd = *state, *other = gd_open("cpu", .threads = 1);
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(4), GD_F32), *y = gd_ones(other, GD_SHAPE(4), GD_F32);
+    for (int m = 0; m < MODES; m++) {
+        gd_function *f = gd_compile(gd, add, NULL, .mode = modes[m]);
+        assert_null(gd_call(NULL, 2, (gd_tensor *[]){ x, x }));
+        expect_error(GD_ERR_INVALID, "gd_call: the function is NULL");
+        assert_null(gd_call(f, -1, &x));
+        expect_error(GD_ERR_INVALID, "gd_call: -1 inputs");
+        assert_null(gd_call(f, 2, NULL));
+        expect_error(GD_ERR_INVALID, "gd_call: 2 inputs, but the array of them is NULL");
+        assert_null(gd_call(f, 2, (gd_tensor *[]){ x, NULL }));
+        expect_error(GD_ERR_INVALID, "gd_call: input 1 is NULL");
+        assert_null(gd_call(f, 2, (gd_tensor *[]){ x, y }));
+        expect_error(GD_ERR_INVALID, "gd_call: input 1 belongs to another context");
+        assert_null(gd_call(f, 2, (gd_tensor *[]){ x, gd_ones(gd, GD_SHAPE(3), GD_F32) }));
+        expect_error(GD_ERR_SHAPE, "gd_add: shapes [4] and [3]");
+        assert_null(gd_function_result(f, 0));
+        assert_int_equal(gd_item(gd_sum(gd_call(f, 2, (gd_tensor *[]){ x, x }), GD_ALL_AXES, 0)),
+                         8);
+    }
+    gd_close(other);
+}
+
+/* ---- bodies ---- */
+
+static gd_tensor *null_in_silence(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    (void)in;
+    return NULL;
+}
+
+/* Half-way: what was recorded before goes. */
+static gd_tensor *fails_half_way(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_output(gd_neg(in[0]));
+    return gd_add(gd_exp(in[0]), gd_reshape(in[0], GD_SHAPE(2, 2)));
+}
+
+/* An error that the body does not look at. */
+static gd_tensor *ignores_an_error(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_tensor *none = gd_matmul(in[0], gd_ones(gd_tensor_context(in[0]), GD_SHAPE(7, 7), GD_F32));
+    return none ? none : in[0];
+}
+
+static gd_tensor *clears_an_error(void *user, gd_tensor *const *in)
+{
+    if (ignores_an_error(user, in) == in[0])
+        gd_error_clear();
+    return gd_neg(in[0]);
+}
+
+static gd_tensor *leaves_scopes_open(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(gd_scope_begin(t->gd), GD_OK);
+    assert_int_equal(gd_no_grad_begin(t->gd), GD_OK);
+    gd_trace_pause(t->gd);
+    gd_trace_resume(t->gd);
+    return gd_neg(in[0]);
+}
+
+static gd_tensor *ends_scopes_of_others(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_tensor *y = gd_neg(in[0]);
+    (void)gd_scope_end(t->gd);
+    return y;
+}
+
+/* What a body of another function left open is not left open here. */
+static gd_tensor *calls_one_that_leaves_scopes_open(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_function *f = gd_compile(t->gd, leaves_scopes_open, t);
+    gd_tensor *y = gd_call(f, 1, in);
+    assert_int_equal(gd_scope_end(t->gd), GD_ERR_STATE);
+    gd_error_clear();
+    return gd_neg(gd_neg(y));
+}
+
+static gd_tensor *calls_itself(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    return gd_add(gd_call(t->self, 1, in), in[0]);
+}
+
+/* Plain C ends it. */
+static gd_tensor *calls_itself_four_times(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    return t->depth++ == 4 ? in[0] : gd_add(gd_call(t->self, 1, in), in[0]);
+}
+
+static gd_tensor *calls_itself_while_paused(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_trace_pause(t->gd);
+    gd_tensor *x = gd_ones(t->gd, GD_SHAPE(3), GD_F32);
+    gd_tensor *y = t->depth++ < 3 ? gd_call(t->self, 1, &x) : x;
+    gd_trace_resume(t->gd);
+    return gd_add(y, in[0]);
+}
+
+static gd_tensor *releases_itself(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_function_release(t->self);
+    return gd_neg(in[0]);
+}
+
+static gd_tensor *result_of_another_context(void *user, gd_tensor *const *in)
+{
+    (void)in;
+    things *t = user;
+    return gd_ones(t->other, GD_SHAPE(3), GD_F32);
+}
+
+static void bodies_that_fail_leave_nothing_behind(void **state)
+{
+    gd_context *gd = *state;
+    things t = { .gd = gd };
+    for (int m = 0; m < MODES; m++) {
+        const gd_mode mode = modes[m];
+        const bool eager = mode == GD_MODE_EAGER;
+        expect_refusal(gd, mode, null_in_silence, &t, GD_ERR_INVALID,
+                       "gd_call: the body returned NULL without an error");
+        expect_refusal(gd, mode, fails_half_way, &t, GD_ERR_SHAPE, "gd_reshape");
+        expect_refusal(gd, mode, ignores_an_error, &t, GD_ERR_SHAPE, "gd_matmul");
+        expect_refusal(gd, mode, ends_scopes_of_others, &t, GD_ERR_STATE,
+                       "gd_scope_end: no scope is open that the compiled function's body began");
+        expect_refusal(gd, mode, calls_itself, &t, GD_ERR_STATE, "500 calls within one another");
+        expect_refusal(gd, mode, releases_itself, &t, GD_ERR_STATE, "body is being run");
+        if (!eager)
+            expect_refusal(gd, mode, calls_itself_while_paused, &t, GD_ERR_STATE,
+                           "cannot call it while tracing is paused");
+        if (!eager) {
+            t.other = gd_open("cpu", .threads = 1);
+            expect_refusal(gd, mode, result_of_another_context, &t, GD_ERR_INVALID,
+                           "the body's result is of another context");
+            gd_close(t.other);
+        }
+    }
+}
+
+static void bodies_may_be_untidy(void **state)
+{
+    gd_context *gd = *state;
+    things t = { .gd = gd };
+    static const struct {
+        gd_function_body body;
+        float result;
+    } cases[] = { { clears_an_error, -1 },
+                  { leaves_scopes_open, -1 },
+                  { calls_one_that_leaves_scopes_open, -1 },
+                  { calls_itself_four_times, 5 } };
+    for (int m = 0; m < MODES; m++)
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            assert_int_equal(gd_scope_begin(gd), GD_OK);
+            gd_tensor *x = gd_set_requires_grad(gd_ones(gd, GD_SHAPE(3), GD_F32), true);
+            t.depth = 0;
+            t.self = gd_compile(gd, cases[c].body, &t, .mode = modes[m]);
+            gd_tensor *y = gd_call(t.self, 1, &x);
+            float read[3] = { 0 };
+            assert_int_equal(gd_tensor_read(y, read, sizeof read), GD_OK);
+            assert_true(read[0] == cases[c].result && read[2] == cases[c].result);
+            assert_true(gd_requires_grad(gd_neg(x))); /* gd_no_grad_begin was undone */
+            gd_function_release(t.self);
+            assert_int_equal(gd_scope_end(gd), GD_OK);
+            assert_int_equal(gd_scope_end(gd), GD_ERR_STATE);
+            gd_error_clear();
+        }
+}
+
+/* ---- values that are not there ---- */
+
+/* Eager, the branch is the other one: no plan may be made of it. */
+static gd_tensor *branches_on_a_value(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    return gd_item(gd_sum(in[0], GD_ALL_AXES, false)) > 0 ? gd_exp(in[0]) : gd_neg(in[0]);
+}
+
+static gd_tensor *reads_a_value(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    float read[3] = { 0 };
+    (void)gd_tensor_read(in[0], read, sizeof read);
+    return gd_mul_scalar(in[0], read[0]);
+}
+
+static gd_tensor *keeps_a_value(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_release(t->kept);
+    t->kept = gd_retain(gd_neg(in[0]));
+    return gd_exp(in[0]);
+}
+
+static void traced_values_cannot_be_read(void **state)
+{
+    gd_context *gd = *state;
+    things t = { .gd = gd };
+    const char *words = "no value while its function is being traced";
+    for (int m = 0; m < MODES; m++) {
+        if (modes[m] == GD_MODE_EAGER)
+            continue;
+        expect_refusal(gd, modes[m], branches_on_a_value, &t, GD_ERR_STATE, words);
+        expect_refusal(gd, modes[m], reads_a_value, &t, GD_ERR_STATE, words);
+        gd_tensor *x = gd_ones(gd, GD_SHAPE(3), GD_F32);
+        gd_function *f = gd_compile(gd, keeps_a_value, &t, .mode = modes[m]);
+        assert_non_null(gd_call(f, 1, &x));
+        float read[3];
+        assert_int_equal(gd_tensor_read(t.kept, read, sizeof read), GD_ERR_STATE);
+        expect_error(GD_ERR_STATE, words);
+        assert_null(gd_add(t.kept, x));
+        expect_error(GD_ERR_STATE, "operand 0 is a value of a compiled function");
+        assert_null(gd_assign(x, t.kept));
+        expect_error(GD_ERR_STATE, "gd_assign: the value is one of a compiled function");
+        assert_null(gd_assign(t.kept, x));
+        expect_error(GD_ERR_STATE, "gd_assign: the target is a traced value");
+        assert_int_equal(gd_tensor_write(t.kept, read, sizeof read), GD_ERR_STATE);
+        gd_error_clear();
+        assert_null(gd_call(f, 1, &t.kept));
+        expect_error(GD_ERR_STATE, "gd_call: input 0 has no value");
+        gd_release(t.kept);
+        t.kept = NULL;
+    }
+}
+
+/* ---- GRADUS_PASSES ---- */
+
+static bool plans_under(gd_context *gd, const char *passes, char *text, size_t size)
+{
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(3), GD_F32);
+    gd_function *f = gd_compile(gd, add, NULL);
+    setenv("GRADUS_PASSES", passes, 1);
+    bool ok = gd_function_prepare(f, 2, (gd_tensor *[]){ x, x }) == GD_OK;
+    unsetenv("GRADUS_PASSES");
+    gd_plan_format(f, text, size);
+    gd_function_release(f);
+    return ok;
+}
+
+static void misspelt_passes_are_refused(void **state)
+{
+    static const char *const bad[] = { "-fuze",       "fuse",       "-",      "+",
+                                       "-fuse,-csee", "-fuse;-cse", "--fuse", "-al",
+                                       "-allx",       "-FUSE",      "- fuse" };
+    static const struct {
+        const char *list;
+        bool fuse, cse;
+    } good[] = { { "", true, true },
+                 { ",, ", true, true },
+                 { "-fuse", false, true },
+                 { " -fuse , -cse,", false, false },
+                 { "-fuse -cse", false, false },
+                 { "-all", false, false },
+                 { "-all,+fuse", true, false },
+                 { "-cse,+all,-fuse", false, true } };
+    char text[2048];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_false(plans_under(*state, bad[i], text, sizeof text));
+        expect_error(GD_ERR_INVALID, "the passes are simplify cse");
+    }
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_true(plans_under(*state, good[i].list, text, sizeof text));
+        assert_int_equal(strstr(text, " fuse off;") == NULL, good[i].fuse);
+        assert_int_equal(strstr(text, " cse off;") == NULL, good[i].cse);
+    }
+}
+
+/* ---- limits ---- */
+
+static gd_tensor *deep(void *user, gd_tensor *const *in)
+{
+    gd_tensor *h = in[0], *w = user, *g;
+    for (int i = 0; i < 12; i++)
+        h = gd_tanh(gd_matmul(h, w));
+    gd_tensor *loss = gd_sum(h, GD_ALL_AXES, false);
+    if (gd_grad(&loss, NULL, 1, &w, &g, 1) != GD_OK)
+        return NULL;
+    gd_output(g);
+    return loss;
+}
+
+/* The least that .memory_limit = 1 says was reached can be had, with or without a history, and one
+ * byte less is refused. */
+static void the_least_that_is_said_is_reached(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_normal(gd, GD_SHAPE(64, 16), 0, 1, GD_F32);
+    gd_tensor *w = gd_set_requires_grad(gd_normal(gd, GD_SHAPE(16, 16), 0, 0.2, GD_F32), true);
+    for (int detached = 0; detached < 2; detached++) {
+        gd_function *f = gd_compile(gd, deep, w, .detached = detached);
+        assert_non_null(gd_call(f, 1, &x));
+        gd_tensor *g = gd_retain(gd_neg(gd_neg(gd_function_result(f, 1))));
+        const size_t whole = gd_function_stats(f).arena_bytes;
+        f = gd_compile(gd, deep, w, .detached = detached, .memory_limit = 1);
+        assert_null(gd_call(f, 1, &x));
+        const char *said = strstr(gd_error_message(), "reached is ");
+        assert_non_null(said);
+        const size_t least = strtoul(said + strlen("reached is "), NULL, 10);
+        expect_error(GD_ERR_MEMORY, ".memory_limit = 1 B");
+        assert_in_range(least, 1, whole - 1);
+        f = gd_compile(gd, deep, w, .detached = detached, .memory_limit = least - 1);
+        assert_null(gd_call(f, 1, &x));
+        gd_error_clear();
+        const size_t limits[] = { least, least + 1, whole - 1, whole, SIZE_MAX };
+        for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+            f = gd_compile(gd, deep, w, .detached = detached, .memory_limit = limits[i]);
+            assert_non_null(gd_call(f, 1, &x));
+            assert_true(gd_function_stats(f).arena_bytes <= limits[i]);
+            assert_same_bits(gd_function_result(f, 1), g);
+        }
+        gd_release(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        context_test(bad_arguments_are_named),
+        context_test(bodies_that_fail_leave_nothing_behind),
+        context_test(bodies_may_be_untidy),
+        context_test(traced_values_cannot_be_read),
+        context_test(misspelt_passes_are_refused),
+        context_test(the_least_that_is_said_is_reached),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
