@@ -293,6 +293,38 @@ static gd_tensor *running(void *user, gd_tensor *const *in)
     return gd_sum(sum, GD_ALL_AXES, false);
 }
 
+/* The gradient of a ReLU [n, c, h, w], summed to that of a bias [c]; *user: and the former. */
+static gd_tensor *bias_gradient(void *user, gd_tensor *const *in)
+{
+    const bool *with_both = user;
+    gd_tensor *g = gd_relu_grad(in[1], in[0]), *sum = gd_sum(g, GD_AXES(0, 2, 3), false);
+    return *with_both ? joined((gd_tensor *[]){ sum, g }, 2) : sum;
+}
+
+/* (0, 2, 3) is summed as (2, 3), by what makes the rows, and then 0. */
+static void sums_of_channels_join_what_makes_them(void **state)
+{
+    static const gd_shape images[] = { { 4, { 5, 3, 4, 4 } },
+                                       { 4, { 3, 2, 28, 28 } },
+                                       { 4, { 2, 3, 32, 40 } },
+                                       { 4, { 4, 2, 7, 3 } } };
+    gd_context *gd = *state;
+    for (int i = 0; i < 16; i++) {
+        gd_tensor *in[INPUTS];
+        bool with_both = i & 4;
+        make_inputs(gd, images[i % 4], i & 8 ? GD_F64 : GD_F32, false, DENSE, in);
+        gd_function *f = gd_compile(gd, bias_gradient, &with_both);
+        gd_tensor *want = bias_gradient(&with_both, in);
+        for (int threads = 1; threads <= 2; threads++) {
+            assert_int_equal(gd_context_set_threads(gd, threads), GD_OK);
+            assert_same_bits(gd_call(f, 2, in), want);
+        }
+        if (!with_both)
+            assert_int_equal(gd_function_stats(f).kernels, 2);
+        gd_function_release(f);
+    }
+}
+
 static void states_are_updated_alike(void **state)
 {
     gd_context *gd = *state;
@@ -343,6 +375,7 @@ int main(void)
         context_test(groups_give_the_bits_of_eager_execution),
         context_test(other_axes_and_types_are_left_alone),
         context_test(normalisations_are_one_kernel),
+        context_test(sums_of_channels_join_what_makes_them),
         context_test(states_are_updated_alike),
         cmocka_unit_test(every_failed_allocation_is_reported),
     };

@@ -6,7 +6,8 @@
  * computes from tensors is recorded; what it does in plain C (ifs, loops) is done once, while
  * tracing, and taken as it was then. Parameter updates (gd_assign, gd_minimize), accumulated
  * gradients and the random stream are effects: they happen at every call, as they would eagerly.
- * The result equals running fn eagerly, bit for bit.
+ * The result equals running fn eagerly, bit for bit (which NaN comes out where two go in is not
+ * defined).
  *
  * Gradients pass through a call as through an op, gd_call below says when. The backward pass of the
  * call is a plan as well; what it reads of the forward pass is kept until then.

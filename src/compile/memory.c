@@ -47,7 +47,7 @@ static bool is_read_behind(const gd_ir_value *group, const gd_ir_value *part, in
 {
     const gd_fused_attr *a = group->attr;
     for (int i = a->more[((const gd_part_attr *)part->attr)->index] + 1; i < a->n_instructions; i++)
-        for (int o = 0; o < 3; o++)
+        for (int o = 0; o < gd_op_row((gd_op_id)a->instruction[i].op)->arity; o++)
             if (a->instruction[i].from[o] == k)
                 return true;
     return false;

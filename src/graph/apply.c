@@ -372,20 +372,44 @@ gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype)
     return gd_apply1(GD_OP_cast, x, &attr);
 }
 
+/* Those of `axes` that end the shape of x, where others of them stand before an axis that is kept,
+ * and rows of that kind are long enough to be worth a kernel of their own; else none. */
+static uint32_t axes_of_rows(const gd_layout *x, uint32_t axes)
+{
+    enum { WORTH_A_KERNEL = 16 };
+    uint32_t rows = 0;
+    int64_t length = 1;
+    int axis = x->rank - 1;
+    for (; axis >= 0 && (axes >> axis & 1 || x->shape[axis] == 1); axis--) {
+        rows |= axes & 1u << axis;
+        length *= x->shape[axis];
+    }
+    return rows != axes && length >= WORTH_A_KERNEL && gd_layout_is_contiguous(x) ? rows : 0;
+}
+
+gd_tensor *gd_sum_along(gd_tensor *x, uint32_t axes, bool keep)
+{
+    const gd_reduce_attr rows = { .axes = x ? axes_of_rows(&x->layout, axes) : 0, .keep = true },
+                         all = { .axes = axes, .keep = keep };
+    if (rows.axes)
+        x = gd_apply1(GD_OP_sum, x, &rows);
+    return x ? gd_apply1(GD_OP_sum, x, &all) : NULL;
+}
+
 gd_tensor *gd_sum_to(gd_tensor *x, const gd_layout *like)
 {
     if (!x || gd_layout_same_shape(&x->layout, like))
         return x;
     int lead = x->layout.rank - like->rank;
-    gd_reduce_attr attr = { 0 };
+    uint32_t axes = 0;
     for (int axis = 0; axis < x->layout.rank; axis++)
         if (axis < lead || (like->shape[axis - lead] == 1 && x->layout.shape[axis] != 1))
-            attr.axes |= 1u << axis;
+            axes |= 1u << axis;
     gd_dtype dtype = x->layout.dtype;
     gd_tensor *sum = x;
-    if (attr.axes) { /* half precision is summed in f32 */
+    if (axes) { /* half precision is summed in f32 */
         sum = gd_as_dtype(x, gd_dtype_is_half(dtype) ? GD_F32 : dtype);
-        sum = gd_as_dtype(sum ? gd_apply1(GD_OP_sum, sum, &attr) : NULL, dtype);
+        sum = gd_as_dtype(gd_sum_along(sum, axes, false), dtype);
     }
     gd_shape_attr shape;
     memset(&shape, 0, sizeof shape);

@@ -180,6 +180,10 @@ gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const 
  * be done. */
 gd_tensor *gd_as_shape(gd_tensor *x, gd_shape shape); /* broadcast_to */
 gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype); /* cast */
+/* x summed over a mask of axes. Axes at the end of a contiguous shape are summed first, by
+ * themselves, where an axis is kept before them and others are summed: (0, 2, 3) of [n, c, h, w]
+ * becomes (2, 3), then 0. A compiled graph joins sums of rows to the ops that make the rows. */
+gd_tensor *gd_sum_along(gd_tensor *x, uint32_t axes, bool keep);
 /* x summed over the axes along which `like` was broadcast to x's shape: the adjoint of
  * broadcasting. */
 gd_tensor *gd_sum_to(gd_tensor *x, const gd_layout *like);

@@ -146,20 +146,22 @@ static gd_tensor *apply(gd_op_id id, gd_tensor *a, gd_tensor *b, const void *att
     return gd_apply2(id, gd_contiguous(a), gd_contiguous(b), &attr);
 }
 
+/* The bias first: the sums of its gradient's rows may then join what makes g (compile/fuse.c). */
 static bool vjp_convolution(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     gd_tensor *x = r->inputs[0], *w = r->inputs[1];
-    if (gd_wants_grad(x) && !gd_put(&d[0], apply(GD_OP_convolution_grad_input, g, w, r->attr, x)))
-        return false;
-    if (gd_wants_grad(w) && !gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, x, r->attr, w)))
-        return false;
-    if (r->n_inputs < 3 || !gd_wants_grad(r->inputs[2]))
-        return true;
-    gd_axes axes = { .count = 0 };
-    for (int axis = 0; axis < r->layout.rank; axis++)
-        if (axis != 1)
-            axes.axis[axes.count++] = axis;
-    return gd_put(&d[2], gd_sum(g, axes, false));
+    if (r->n_inputs > 2 && gd_wants_grad(r->inputs[2])) {
+        gd_axes axes = { .count = 0 };
+        for (int axis = 0; axis < r->layout.rank; axis++)
+            if (axis != 1)
+                axes.axis[axes.count++] = axis;
+        if (!gd_put(&d[2], gd_sum(g, axes, false)))
+            return false;
+    }
+    return (!gd_wants_grad(x) ||
+            gd_put(&d[0], apply(GD_OP_convolution_grad_input, g, w, r->attr, x))) &&
+           (!gd_wants_grad(w) ||
+            gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, x, r->attr, w)));
 }
 
 /* r = grad_input(g, w), h its gradient, of x's shape. */

@@ -244,7 +244,8 @@ static gd_tensor *reduce(gd_op_id id, gd_tensor *x, gd_axes axes, bool keep, con
     if (!ok)
         return NULL;
     gd_dtype dtype = x->layout.dtype;
-    gd_tensor *r = gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(dtype)), &attr);
+    x = gd_as_dtype(x, gd_compute_dtype(dtype));
+    gd_tensor *r = id == GD_OP_sum ? gd_sum_along(x, attr.axes, keep) : gd_apply1(id, x, &attr);
     return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
 }
 
