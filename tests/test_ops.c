@@ -89,19 +89,6 @@ static double tolerance(const op_row *row, gd_dtype dtype, bool whole)
     return gd_dtype_is_half(dtype) ? 1 : row->ulp;
 }
 
-static bool takes(const op_row *row, gd_dtype dtype)
-{
-    if (row->operands == 0)
-        return dtype == GD_F32; /* the dtype is a parameter */
-    if (row->operand[0].kind == OPERAND_INDEX && row->operands == 1)
-        return dtype == GD_I64 || dtype == GD_I32;
-    if (row->flags & OP_INTEGERS_ONLY)
-        return !gd_dtype_is_float(dtype);
-    if (row->flags & OP_FLOATS_ONLY)
-        return dtype == GD_F32 || dtype == GD_F64;
-    return true;
-}
-
 static gd_dtype expected_dtype(result_rule rule, gd_dtype dtype)
 {
     bool is_float = gd_dtype_is_float(dtype);
@@ -173,7 +160,7 @@ static void test_devices_agree(void **state)
     for (int r = 0; r < op_row_count; r++) {
         numbers n = numbers_of(op_rows[r], 1);
         for (int dtype = 0; dtype < GD_DTYPE_COUNT; dtype++) {
-            if (!takes(op_rows[r], (gd_dtype)dtype))
+            if (!op_row_takes(op_rows[r], (gd_dtype)dtype))
                 continue;
             for (int c = 0; c < op_rows[r]->case_count; c++) {
                 if (!test_tries_similar(&number))
@@ -200,7 +187,7 @@ static void test_devices_agree_on_large_operands(void **state)
             int kinds = row->oracle ? 1 : COUNT(dtypes);
             numbers n = numbers_of(row, 6);
             for (int d = 0; d < kinds && op_large_concerns(l, row); d++) {
-                if (!takes(row, dtypes[d]) || !test_tries_similar(&number))
+                if (!op_row_takes(row, dtypes[d]) || !test_tries_similar(&number))
                     continue;
                 operand o[OP_MAX_OPERANDS];
                 bool whole = (row->flags & OP_SUM) != 0;
@@ -224,7 +211,7 @@ static void test_result_dtypes(void **state)
             const op_row *row = op_rows[r];
             gd_dtype dtype = (gd_dtype)d;
             numbers n = numbers_of(row, 2);
-            if (row->result == RESULT_FREE || !takes(row, dtype) || row->operands == 0)
+            if (row->result == RESULT_FREE || !op_row_takes(row, dtype) || row->operands == 0)
                 continue;
             operand o[OP_MAX_OPERANDS];
             for (int i = 0; i < row->operands; i++)
@@ -278,7 +265,7 @@ static void test_reference_against_oracle(void **state)
     for (int r = 0; r < op_row_count; r++)
         for (int d = 0; d < COUNT(dtypes); d++) {
             const op_row *row = op_rows[r];
-            if (!row->oracle || !takes(row, dtypes[d]))
+            if (!row->oracle || !op_row_takes(row, dtypes[d]))
                 continue;
             numbers n = numbers_of(row, 3);
             operand o[OP_MAX_OPERANDS];
@@ -328,7 +315,7 @@ static void test_special_values(void **state)
     for (int r = 0; r < op_row_count; r++)
         for (int d = 0; d < COUNT(dtypes); d++) {
             const op_row *row = op_rows[r];
-            if (!row->oracle || row->operands > 2 || !takes(row, dtypes[d]))
+            if (!row->oracle || row->operands > 2 || !op_row_takes(row, dtypes[d]))
                 continue;
             operand o[2] = { special_operand(row->operands == 2 ? GD_SHAPE(n, 1) : GD_SHAPE(n),
                                              dtypes[d]),

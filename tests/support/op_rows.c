@@ -603,6 +603,19 @@ const int op_row_count = COUNT(op_rows);
 _Static_assert(COUNT(op_rows) == GD_OP_COUNT FUNCTIONS(ONE),
                "the rows of op_rows.c do not match the lists of ops");
 
+bool op_row_takes(const op_row *row, gd_dtype dtype)
+{
+    if (row->operands == 0)
+        return dtype == GD_F32;
+    if (row->operand[0].kind == OPERAND_INDEX && row->operands == 1)
+        return dtype == GD_I64 || dtype == GD_I32;
+    if (row->flags & OP_INTEGERS_ONLY)
+        return !gd_dtype_is_float(dtype);
+    if (row->flags & OP_FLOATS_ONLY)
+        return dtype == GD_F32 || dtype == GD_F64;
+    return true;
+}
+
 /* ---- large operands ---- */
 
 const op_large op_large_cases[] = {

@@ -84,6 +84,9 @@ typedef struct op_row {
 
 extern const op_row *const op_rows[]; /* the ops by id, then the functions */
 extern const int op_row_count;
+/* Whether it is tried with operands of this dtype; rows without operands have theirs among their
+ * parameters, and are tried once. */
+bool op_row_takes(const op_row *row, gd_dtype dtype);
 
 /* Operands so large that every kernel cuts its work into pieces; sizes that do not divide evenly.
  */
