@@ -651,6 +651,8 @@ const op_large op_large_cases[] = {
     { "convolution",
       { { SHAPE(2, 24, 29, 23), SHAPE(24, 1, 3, 3), SHAPE(24) }, { 2, 1, 1, 1, 24 } } },
     { "convolution", { { SHAPE(2, 5, 29, 23), SHAPE(31, 5, 5, 3), SHAPE(31) }, { 2, 2, 1 } } },
+    { "convolution", { { SHAPE(46, 7, 9, 11), SHAPE(9, 7, 3, 3), SHAPE(9) }, { 2, 1, 1 } } },
+    { "convolution_grad_input", { { SHAPE(46, 9, 9, 11), SHAPE(9, 7, 3, 3) }, { 2, 1, 1 } } },
     { "max_pool", { { SHAPE(9, 12, 29, 37) }, { 2, 3, 2, 1 } } },
     { "max_pool", { { SHAPE(9, 12, 30, 38) }, { 2, 2 } } },
     { "avg_pool", { { SHAPE(9, 12, 29, 37) }, { 2, 2 } } },

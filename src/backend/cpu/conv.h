@@ -4,9 +4,10 @@
  *
  * The results are DEFINED as gemm.h defines a product's: a chain of fused multiply-adds over blocks
  * of GD_GEMM_KC steps from 0, and block sums added in ascending order, where the steps are
- *     convolution               input channel of the group, then tap          then + bias, ReLU
+ *     convolution               input channel of the group, then tap
+ *                               then + bias, or + 0 without one, and ReLU
  *     convolution_grad_input    output channel of the group, then those taps that can bring the
- *                               element something: the others fall between strides
+ *                               element something: the others fall between strides; then + 0
  *     convolution_grad_weight   image of the batch, then position
  * in row-major order, and padding counts as zeros that are multiplied. No thread count, path or
  * vector width changes a bit.

@@ -278,8 +278,8 @@ static __attribute__((noinline)) void direct_rows(const conv_t *v, int64_t row, 
         const direct_fn kernel = choose_direct(m - i, &rows);
         tile_t t = { .c_row = v->c_row,
                      .depth = depth,
-                     .row_bias = last && v->bias ? v->bias + row + i : NULL,
-                     .row_bias_stride = 1,
+                     .row_bias = last ? v->bias + (row + i) * v->bias_step : NULL,
+                     .row_bias_stride = v->bias_step,
                      .accumulate = step > 0,
                      .relu = last && v->relu };
         point_to_weight(v, row + i, rows, step, depth, row_panel, &t);

@@ -13,9 +13,13 @@ typedef struct conv_t {
     float *c;                 // [m, n, positions...]
     int64_t c_row, c_n, c_step[GD_SPATIAL];
     bool c_plain;      /* positions follow each other */
-    const float *bias; // [m] or NULL
+    const float *bias; // [m], bias_step apart
+    int64_t bias_step;
     bool relu;
 } conv_t;
+
+/* Where there is no bias, at steps of 0. */
+static const float no_bias = 0;
 
 /* pack_weight where taps do not follow each other: step by step, for all rows. */
 static __attribute__((noinline)) void pack_phase(const conv_t *v, int64_t row, int64_t rows,
@@ -167,8 +171,8 @@ static __attribute__((noinline)) void conv_panel(const conv_t *v, int64_t row, i
     tile_t t = {
         .depth = depth,
         .c_row = v->c_row,
-        .row_bias = last && v->bias ? v->bias + row : NULL,
-        .row_bias_stride = 1,
+        .row_bias = last ? v->bias + row * v->bias_step : NULL,
+        .row_bias_stride = v->bias_step,
         .next_a = v->a,
         .accumulate = step > 0,
         .relu = last && v->relu,
@@ -228,6 +232,7 @@ static void conv_part(const conv_t *v, int64_t row, int64_t m, int64_t column, i
 
 #include "backend/cpu/conv_direct.h"
 #include "backend/cpu/conv_lanes.h"
+#include "backend/cpu/conv_images.h"
 
 /* No steps: C is the bias, or 0. */
 static __attribute__((noinline)) void conv_fill(const conv_t *v, int64_t n)
@@ -236,7 +241,7 @@ static __attribute__((noinline)) void conv_fill(const conv_t *v, int64_t n)
         place_t places[COLUMNS_MAX];
         const int many = list_places(v, j, LEAST(n - j, COLUMNS_MAX), places);
         for (int64_t i = 0; i < v->m; i++) {
-            const float bias = v->bias ? v->bias[i] : 0;
+            const float bias = v->bias[i * v->bias_step];
             for (int k = 0; k < many; k++)
                 for (int64_t x = 0; x < places[k].count; x++)
                     v->c[i * v->c_row + places[k].from + x * places[k].stride] =
@@ -250,7 +255,7 @@ typedef struct conv_work {
     conv_t first;                                     /* of group 0 */
     int64_t group_data, group_a, group_c, group_bias; /* from one group to the next */
     int64_t n;                                        /* columns */
-    bool direct, lanes;                               /* the path; else by packing */
+    bool direct, lanes, images;                       /* the path; else by packing */
     band_t band;                                      /* of those two */
     int64_t row_parts, column_parts;
 } conv_work;
@@ -267,18 +272,21 @@ static void conv_pieces(void *context, int64_t begin, int64_t end, int thread)
         v.window.data += group * work->group_data;
         v.a += group * work->group_a;
         v.c += group * work->group_c;
-        if (v.bias)
-            v.bias += group * work->group_bias;
+        v.bias += group * work->group_bias;
         const int64_t row = v.m * i / work->row_parts;
         const int64_t m = v.m * (i + 1) / work->row_parts - row;
         const bool by_lines = work->direct || work->lanes;
-        const int64_t tiles =
-            by_lines ? work->n / v.window.count[2] : (work->n + COLUMNS_MAX - 1) / COLUMNS_MAX;
+        const int64_t images = work->args->s.n;
+        const int64_t tiles = work->images ? (images + IMAGES - 1) / IMAGES * v.window.count[1]
+                              : by_lines   ? work->n / v.window.count[2]
+                                           : (work->n + COLUMNS_MAX - 1) / COLUMNS_MAX;
         const int64_t tile = tiles * j / work->column_parts,
                       tile_end = tiles * (j + 1) / work->column_parts;
         if (m <= 0 || tile_end <= tile)
             continue;
-        if (work->lanes) {
+        if (work->images) {
+            images_part(&v, images, tile, tile_end - tile, (float *)(void *)block);
+        } else if (work->lanes) {
             lanes_part(&v, &work->band, tile, tile_end - tile, (float *)(void *)block);
         } else if (work->direct) {
             direct_part(&v, &work->band, row, m, tile, tile_end - tile, (float *)(void *)block);
@@ -300,7 +308,7 @@ static void conv_run(conv_work *work)
         for (int64_t g = 0; g < groups; g++) {
             conv_t one = *v;
             one.c += g * work->group_c;
-            one.bias = v->bias ? v->bias + g * work->group_bias : NULL;
+            one.bias += g * work->group_bias;
             conv_fill(&one, work->n);
         }
         return;
@@ -309,10 +317,10 @@ static void conv_run(conv_work *work)
         .m = v->m, .n = work->n, .k = v->depth, .threads = work->args->threads
     };
     const int threads = gd_gemm_threads(&size, groups);
-    work->lanes = use_lanes(v, &work->band);
-    work->direct = !work->lanes && use_direct(v, &work->band);
+    work->lanes = !work->images && use_lanes(v, &work->band);
+    work->direct = !work->images && !work->lanes && use_direct(v, &work->band);
     gd_gemm_divide(v->m, work->n, LANES, groups, threads, &work->row_parts, &work->column_parts);
-    if (work->lanes) { /* which takes all rows together */
+    if (work->images || work->lanes) { /* which takes all rows together */
         work->column_parts *= work->row_parts;
         work->row_parts = 1;
     }
@@ -343,8 +351,11 @@ static __attribute__((noinline)) void set_forward_window(const gd_conv_args *arg
 void GD_ISA_NAME(gd_conv_forward_f32)(const gd_conv_args *args)
 {
     const gd_conv_sizes *s = &args->s;
+    const int64_t *stride = args->attr->stride;
+    const bool full = s->out[2] == 16 && s->taps < 16 && stride[1] * stride[2] == 1; /* vectors */
+    const bool images = !full && use_images(args, s->o, s->c * s->in_plane, s->out[2]);
 #if defined(GD_ISA_AVX512_BUILD)
-    if (is_narrow(args, s->o, s->c * s->taps, s->out[2])) {
+    if (!images && is_narrow(args, s->o, s->c * s->taps, s->out[2])) {
         gd_conv_forward_f32_avx2(args);
         return;
     }
@@ -353,8 +364,9 @@ void GD_ISA_NAME(gd_conv_forward_f32)(const gd_conv_args *args)
                        .group_data = s->c * s->in_plane,
                        .group_a = s->o * s->c * s->taps,
                        .group_c = s->o * s->out_plane,
-                       .group_bias = s->o,
-                       .n = s->n * s->out_plane };
+                       .group_bias = args->bias ? s->o : 0,
+                       .n = s->n * s->out_plane,
+                       .images = images };
     conv_t *v = &work.first;
     set_forward_window(args, args->a, &v->window);
     v->m = s->o;
@@ -370,7 +382,8 @@ void GD_ISA_NAME(gd_conv_forward_f32)(const gd_conv_args *args)
     v->c_step[2] = 1;
     v->c_step[1] = s->out[2];
     v->c_step[0] = s->out[1] * s->out[2];
-    v->bias = args->bias;
+    v->bias = args->bias ? args->bias : &no_bias;
+    v->bias_step = args->bias ? 1 : 0;
     v->relu = args->attr->relu != 0;
     conv_run(&work);
 }
@@ -431,8 +444,10 @@ void GD_ISA_NAME(gd_conv_grad_input_f32)(const gd_conv_args *args)
 {
     const gd_conv_sizes *s = &args->s;
     const int64_t *stride = args->attr->stride;
+    const bool images = stride[0] * stride[1] * stride[2] == 1 &&
+                        use_images(args, s->c, s->o * s->out_plane, s->in[2]);
 #if defined(GD_ISA_AVX512_BUILD)
-    if (is_narrow(args, s->c, s->o * s->taps, s->in[2])) {
+    if (!images && is_narrow(args, s->c, s->o * s->taps, s->in[2])) {
         gd_conv_grad_input_f32_avx2(args);
         return;
     }
@@ -440,8 +455,10 @@ void GD_ISA_NAME(gd_conv_grad_input_f32)(const gd_conv_args *args)
     conv_work work = { .args = args,
                        .group_data = s->o * s->out_plane,
                        .group_a = s->o * s->c * s->taps,
-                       .group_c = s->c * s->in_plane };
+                       .group_c = s->c * s->in_plane,
+                       .images = images };
     conv_t *v = &work.first;
+    v->bias = &no_bias;
     v->window.data = args->a;
     v->window.n_stride = s->groups * s->o * s->out_plane;
     v->window.c_stride = s->out_plane;

@@ -152,7 +152,7 @@ static void multiply_weight(const weight_part *part)
             multiply_packed(part, &u.pieces, position, depth);
     }
     store_columns_f32(part->sums, part->sums_row, part->m, part->n,
-                      part->out + part->column * part->out_row + part->row, part->out_row, NULL,
+                      part->out + part->column * part->out_row + part->row, part->out_row, NULL, 0,
                       false);
 }
 

@@ -91,7 +91,7 @@ static void lanes_columns(const conv_t *v, const band_t *b, const lanes_steps *s
             kernel(&t);
         }
         store_columns_f32(sums, COLUMNS_MAX, count, rows, c + j * v->c_row + at, v->c_row,
-                          v->bias ? v->bias + j : NULL, v->relu);
+                          v->bias + j * v->bias_step, v->bias_step, v->relu);
     }
 }
 

@@ -36,7 +36,7 @@ static void N(tile_by_copy)(tile_t t, int64_t rows, int64_t vecs, int64_t c_col)
     t.c_row = COLUMNS_MAX;
     N(tile_kernels)[rows - 1][vecs - 1](&t);
     if (c_row == 1) {
-        N(store_columns)(copy, COLUMNS_MAX, rows, t.columns, c, c_col, NULL, false);
+        N(store_columns)(copy, COLUMNS_MAX, rows, t.columns, c, c_col, NULL, 0, false);
         return;
     }
     for (int64_t i = 0; i < rows; i++)
