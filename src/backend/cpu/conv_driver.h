@@ -284,7 +284,7 @@ static void conv_pieces(void *context, int64_t begin, int64_t end, int thread)
                       tile_end = tiles * (j + 1) / work->column_parts;
         if (m <= 0 || tile_end <= tile)
             continue;
-        if (work->images) {
+        if (GD_SIMD_FUSED && work->images) {
             images_part(&v, images, tile, tile_end - tile, (float *)(void *)block);
         } else if (work->lanes) {
             lanes_part(&v, &work->band, tile, tile_end - tile, (float *)(void *)block);

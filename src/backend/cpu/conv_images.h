@@ -10,7 +10,8 @@
  * makes 0 of either zero, except that of -0, which use_images looks for, too.
  */
 
-#define IMAGES_VECS      (LANES == 16 ? 1 : 2) /* sixteen images in 16 registers, if it has as many */
+/* Thirty-two images at a time, two vectors of AVX-512, would leave the first-level cache. */
+#define IMAGES_VECS      (LANES == 16 ? 1 : 2)
 #define IMAGES           (IMAGES_VECS * LANES)
 #define IMAGES_ROWS      6
 #define IMAGES_POSITIONS 16 /* of C, transposed together */
@@ -42,10 +43,9 @@ typedef struct images_tile_t {
     int64_t before, line_skip, channel_skip; /* taps left out: first of all, behind each line, … */
     const float *a;                          // [rows, channels, taps], at the first tap
     int64_t a_row, a_channel_skip;
-    const float *b; // [channels, size, IMAGES], where the first tap sees it
-    int64_t b_tap, b_line,
-        b_channel; /* from a tap, a line's end, the last line's end to the next */
-    float *c;      // [rows, c_row]
+    const float *b;                   // [channels, size, IMAGES], where the first tap sees it
+    int64_t b_tap, b_line, b_channel; /* to the next: from a tap, a line's end, the last line's */
+    float *c;                         // [rows, c_row]
     int64_t c_row;
 } images_tile_t;
 
@@ -99,9 +99,10 @@ GD_SIMD_INLINE void images_body(const images_tile_t *t, const int rows)
         UNROLL
         for (int i = 0; i < rows; i++, c += t->c_row) {
             UNROLL
-            for (int v = 0; v < IMAGES_VECS; v++)
-                V(store)
-            (c + v * LANES, V(add)(accumulate ? V(load)(c + v * LANES) : V(zero)(), sum[i][v]));
+            for (int v = 0; v < IMAGES_VECS; v++) {
+                const VEC blocks = accumulate ? V(load)(c + v * LANES) : V(zero)();
+                V(store)(c + v * LANES, V(add)(blocks, sum[i][v]));
+            }
         }
         if (channels == 0)
             return;
@@ -195,13 +196,14 @@ static __attribute__((noinline)) bool may_leave_out(const float *weight, int64_t
 }
 
 /* Whether it pays for C [n, m, width...] and images of `numbers` numbers. A single tap is a matrix
- * product. */
+ * product. The baseline of x86-64 does without, for the library's size. */
 static bool use_images(const gd_conv_args *args, int64_t m, int64_t numbers, int64_t width)
 {
     const gd_conv_sizes *s = &args->s;
     const int64_t lanes = (s->n + IMAGES - 1) / IMAGES * IMAGES;
-    return s->in[0] * s->kernel[0] * s->out[0] == 1 && args->attr->before[0] == 0 && s->taps > 1 &&
-           m >= 4 && width <= IMAGES_WIDTH && 5 * s->n >= 4 * lanes &&
+    return GD_SIMD_FUSED && s->in[0] * s->kernel[0] * s->out[0] == 1 &&
+           args->attr->before[0] == 0 && s->taps > 1 && m >= 4 && width <= IMAGES_WIDTH &&
+           5 * s->n >= 4 * lanes &&
            numbers * IMAGES <= (int64_t)(gd_gemm_block_bytes() / sizeof(float)) &&
            may_leave_out(args->b, s->groups * s->o * s->c * s->taps, args->bias, s->groups * s->o);
 }
