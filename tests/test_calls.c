@@ -292,6 +292,104 @@ static void traced_values_cannot_be_read(void **state)
     }
 }
 
+/* ---- arguments that share memory with what a call writes to ---- */
+
+/* Several kernels, and the argument is read by the first and the last. */
+static gd_tensor *one_step(void *user, gd_tensor *const *in)
+{
+    gd_tensor *h = in[0], *w = user;
+    for (int i = 0; i < 5; i++)
+        h = gd_tanh(gd_matmul(h, w));
+    gd_output(gd_add(in[1], h));
+    return gd_add(h, gd_mul_scalar(in[0], 0.5));
+}
+
+/* 20 steps, each on results of the one before: whole, a view of them, in reverse; then one of the
+ * results alone. */
+static void iterate(gd_mode mode, float *last)
+{
+    gd_context *gd = gd_open("cpu", .threads = 1, .seed = 4);
+    gd_tensor *w = gd_normal(gd, GD_SHAPE(3, 3), 0, 1, GD_F32);
+    gd_tensor *x[2] = { gd_ones(gd, GD_SHAPE(3, 3), GD_F32), gd_ones(gd, GD_SHAPE(3, 3), GD_F32) };
+    gd_function *f = gd_compile(gd, one_step, w, .mode = mode);
+    for (int i = 0; i < 20; i++) {
+        gd_tensor *r = gd_call(f, 2, x), *more = gd_function_result(f, 1);
+        assert_non_null(r);
+        x[0] = i % 4 == 1 ? gd_flip(r, GD_AXES(0, 1)) : i % 4 == 2 ? gd_transpose(r, 0, 1) : r;
+        x[1] = i % 3 == 1 ? r : gd_flip(more, GD_AXES(1));
+    }
+    assert_int_equal(gd_tensor_read(gd_contiguous(x[0]), last, 9 * sizeof *last), GD_OK);
+    assert_int_equal(gd_tensor_read(gd_contiguous(x[1]), last + 9, 9 * sizeof *last), GD_OK);
+    gd_close(gd);
+}
+
+static void results_may_be_arguments_of_the_next_call(void **state)
+{
+    (void)state;
+    float last[MODES][18];
+    for (int m = 0; m < MODES; m++)
+        iterate(modes[m], last[m]);
+    assert_memory_equal(last[0], last[1], sizeof last[0]);
+    assert_memory_equal(last[0], last[2], sizeof last[0]);
+}
+
+static gd_tensor *reads_after_assigning(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_tensor *before = gd_mul_scalar(in[0], 1.5);
+    gd_assign(t->kept, gd_add_scalar(t->kept, 1));
+    return gd_add(in[0], before);
+}
+
+/* Eagerly it sees the new contents; a plan does not know that the two are one, and says so. */
+static void arguments_that_are_assigned_to_are_refused(void **state)
+{
+    gd_context *gd = *state;
+    things t = { .kept = gd_arange(gd, 0, 4, 1, GD_F32) };
+    gd_tensor *other = gd_arange(gd, 0, 4, 1, GD_F32);
+    for (int m = 0; m < MODES; m++) {
+        if (modes[m] == GD_MODE_EAGER)
+            continue;
+        gd_function *f = gd_compile(gd, reads_after_assigning, &t, .mode = modes[m]);
+        assert_non_null(gd_call(f, 1, &other));
+        gd_tensor *shared[2] = { t.kept, gd_slice(t.kept, 0, 1, 3, 1) };
+        for (int i = 0; i < 2; i++) {
+            assert_null(gd_call(f, 1, &shared[i]));
+            expect_error(GD_ERR_STATE, "input 0 lies in the memory of a tensor that the function");
+        }
+        assert_non_null(gd_call(f, 1, &other));
+    }
+    assert_true(gd_item(gd_select(t.kept, 0, 0)) == 4); /* by the calls that were carried out */
+}
+
+/* What is given back at the end shows what was assigned, views too. */
+static gd_tensor *gives_views_of_what_it_assigns(void *user, gd_tensor *const *in)
+{
+    things *t = user;
+    gd_output(gd_slice(t->kept, 0, 1, 3, 1));
+    gd_tensor *view = gd_reshape(t->kept, GD_SHAPE(2, 2));
+    gd_assign(t->kept, gd_add(t->kept, in[0]));
+    gd_output(t->kept);
+    return view;
+}
+
+static void views_of_what_is_assigned_show_it(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *one = gd_ones(gd, GD_SHAPE(4), GD_F32);
+    for (int m = 0; m < MODES; m++) {
+        things t = { .kept = gd_arange(gd, 0, 4, 1, GD_F32) };
+        gd_function *f = gd_compile(gd, gives_views_of_what_it_assigns, &t, .mode = modes[m]);
+        for (int call = 1; call <= 3; call++) {
+            assert_non_null(gd_call(f, 1, &one));
+            gd_tensor *now = gd_arange(gd, call, 4 + call, 1, GD_F32);
+            assert_same_bits(gd_function_result(f, 0), gd_reshape(now, GD_SHAPE(2, 2)));
+            assert_same_bits(gd_function_result(f, 1), gd_slice(now, 0, 1, 3, 1));
+            assert_same_bits(gd_function_result(f, 2), now);
+        }
+    }
+}
+
 /* ---- GRADUS_PASSES ---- */
 
 static bool plans_under(gd_context *gd, const char *passes, char *text, size_t size)
@@ -388,6 +486,9 @@ int main(void)
         context_test(bodies_that_fail_leave_nothing_behind),
         context_test(bodies_may_be_untidy),
         context_test(traced_values_cannot_be_read),
+        context_test(results_may_be_arguments_of_the_next_call),
+        context_test(arguments_that_are_assigned_to_are_refused),
+        context_test(views_of_what_is_assigned_show_it),
         context_test(misspelt_passes_are_refused),
         context_test(the_least_that_is_said_is_reached),
     };

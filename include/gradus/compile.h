@@ -60,8 +60,9 @@ GD_API gd_function *gd_compile_with(gd_compile_options options);
 GD_API void gd_function_release(gd_function *function);
 
 /* Run on `count` inputs. Returns the result: owned by the function, its contents valid until the
- * next call of the same function (gd_retain does not prevent that; copy what is to last). NULL on
- * error.
+ * next call of the same function (gd_retain does not prevent that; copy what is to last). It may be
+ * an input of that call. NULL on error; GD_ERR_STATE for an input that shares memory with a tensor
+ * that the body assigns to, whose reads and writes a plan would not keep in order.
  *
  * A compiled call has a history, as an op has, when its result depends on an input or a parameter
  * that requires a gradient: gd_backward and gd_grad go through it, with eager's bits (several

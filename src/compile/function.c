@@ -597,6 +597,8 @@ static entry *use_plan(gd_function *function, int count, gd_tensor *const *input
     entry *e = function->mode == GD_MODE_LAZY ? NULL : find(function, count, inputs);
     if (!e)
         e = record_plan(function, count, inputs);
+    if (e && gd_plan_check_arguments(e->plan, count, inputs) != GD_OK)
+        return NULL;
     if (e) {
         function->current = e;
         e->last_used = function->calls;

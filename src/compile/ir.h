@@ -118,8 +118,9 @@ static inline bool gd_ir_may_overwrite(const gd_ir_value *op, const gd_ir_value 
     return may;
 }
 
-/* Operands come before their users, layouts are what the ops infer, views lie in their roots, no
- * read of an overwritten external. */
+/* compile/verify.c. The rules of a program, whatever passes did: order, layouts, views, parts,
+ * constants, results, and what is read of memory that the program writes to. GD_ERR_STATE, naming
+ * the pass after which they are broken. */
 gd_status gd_ir_verify(const gd_ir *ir, const char *after);
 
 #endif

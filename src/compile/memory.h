@@ -22,6 +22,9 @@ gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir);
 gd_status gd_memory_live(const gd_ir *ir, size_t *bytes);
 /* alive [ir->count]: the bytes alive at each step. */
 gd_status gd_memory_alive(const gd_ir *ir, size_t *alive);
+/* compile/verify.c: values alive at the same time lie apart, inside the block. Looks at all pairs:
+ * for debug builds. */
+gd_status gd_memory_verify(const gd_memory_plan *plan, const gd_ir *ir);
 void gd_memory_plan_free(gd_memory_plan *plan);
 
 #endif

@@ -139,6 +139,8 @@ static gd_status note_written(gd_plan *plan)
         else if (v->kind == GD_IR_OP && v->external)
             plan->written[plan->n_written++] = v->external->storage;
     }
+    for (size_t i = 0; i < plan->n_written; i++)
+        plan->written[i]->is_target = true;
     return GD_OK;
 }
 
@@ -230,6 +232,10 @@ static gd_status build(gd_plan *plan)
     if (gd_passes_run(&plan->ir, &plan->report) != GD_OK ||
         gd_memory_plan_make(&plan->memory, &plan->ir) != GD_OK)
         return gd_error_code();
+#ifdef GD_DEBUG_CHECKS
+    if (gd_memory_verify(&plan->memory, &plan->ir) != GD_OK)
+        return gd_error_code();
+#endif
     if (plan->ir.memory_limit && plan->memory.bytes > plan->ir.memory_limit)
         return gd_fail(GD_ERR_MEMORY,
                        "gd_compile: the plan takes %zu B, .memory_limit is %zu B, and pass "
@@ -272,6 +278,7 @@ void gd_plan_free(gd_plan *plan)
         gd_release(plan->results[i]);
     gd_free(plan->results);
     gd_storage_drop(plan->ir.context, plan->block);
+    gd_storage_drop(plan->ir.context, plan->kept);
     gd_free(plan->steps);
     gd_free(plan->patches);
     gd_free(plan->written);
@@ -280,15 +287,77 @@ void gd_plan_free(gd_plan *plan)
     gd_free(plan);
 }
 
+/* ---- running ---- */
+
+/* Bytes from an argument's lowest element to the end of its highest; *before: of them, those before
+ * element 0. */
+static size_t span(const gd_layout *layout, size_t *before)
+{
+    int64_t low = 0, high = 0;
+    for (int axis = 0; axis < layout->rank; axis++) {
+        int64_t reach = (layout->shape[axis] - 1) * layout->stride[axis];
+        *(reach < 0 ? &low : &high) += reach;
+    }
+    const size_t size = gd_dtype_size(layout->dtype);
+    *before = (size_t)-low * size;
+    return (size_t)(high - low + 1) * size;
+}
+
+/* Results of the call before lie where this one computes: what is read of them is read from a copy,
+ * one a reader. */
+static gd_status keep_own_results(gd_plan *plan, gd_tensor *const *inputs)
+{
+    for (int copying = 0; copying < 2; copying++) {
+        size_t at = 0, before;
+        for (size_t i = 0; i < plan->n_patches; i++) {
+            const gd_patch *patch = &plan->patches[i];
+            const gd_tensor *t = inputs[patch->input];
+            if (t->storage != plan->block || gd_layout_count(&t->layout) == 0)
+                continue;
+            const size_t bytes = span(&t->layout, &before);
+            if (copying) {
+                char *to = (char *)plan->kept->data + at;
+                memcpy(to, (char *)gd_node_data(t) - before, bytes);
+                patch->operand->data = to + before + patch->bytes;
+            }
+            at += (bytes + 63) / 64 * 64;
+        }
+        if (!copying && (!plan->kept || plan->kept->bytes < at)) {
+            gd_storage_drop(plan->ir.context, plan->kept);
+            plan->kept = gd_storage_new(plan->ir.context, at);
+            if (!plan->kept)
+                return GD_ERR_MEMORY;
+        }
+    }
+    return GD_OK;
+}
+
 gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs)
 {
     if (plan->is_shared && is_block_held(plan) && change_block(plan) != GD_OK)
         return GD_ERR_MEMORY;
+    bool is_own = false;
     for (size_t i = 0; i < plan->n_patches; i++) {
         const gd_patch *patch = &plan->patches[i];
-        patch->operand->data = (char *)gd_node_data(inputs[patch->input]) + patch->bytes;
+        const gd_tensor *t = inputs[patch->input];
+        patch->operand->data = (char *)gd_node_data(t) + patch->bytes;
+        is_own |= t->storage == plan->block;
     }
+    if (is_own && keep_own_results(plan, inputs) != GD_OK)
+        return GD_ERR_MEMORY;
     return plan->ir.random_words ? gd_random_publish(plan->ir.context) : GD_OK;
+}
+
+gd_status gd_plan_check_arguments(const gd_plan *plan, int count, gd_tensor *const *inputs)
+{
+    for (int i = 0; i < count; i++)
+        for (size_t k = 0; inputs[i]->storage->is_target && k < plan->n_written; k++)
+            if (inputs[i]->storage == plan->written[k])
+                return gd_fail(GD_ERR_STATE,
+                               "gd_call: input %d lies in the memory of a tensor that the function "
+                               "assigns to; give it a copy, or read that tensor in the body",
+                               i);
+    return GD_OK;
 }
 
 void gd_plan_end(gd_plan *plan)

@@ -36,6 +36,7 @@ typedef struct gd_plan {
     size_t n_steps;
     gd_patch *patches;
     size_t n_patches, patch_capacity;
+    gd_storage *kept; /* of arguments that are results of the call before; NULL: there were none */
     gd_storage **written; /* external storage the effects change */
     size_t n_written;
     gd_tensor **results; /* [ir.output_count] over the block */
@@ -48,6 +49,9 @@ typedef struct gd_plan {
 gd_plan *gd_plan_make(gd_ir *ir, bool is_shared, struct gd_history *history);
 void gd_plan_free(gd_plan *plan);
 
+/* The order of an argument's reads and of writes to it is not looked at: an argument that the plan
+ * assigns to is refused. */
+gd_status gd_plan_check_arguments(const gd_plan *plan, int count, gd_tensor *const *inputs);
 /* gd_plan_begin sets addresses, then the steps run in order, then gd_plan_end takes note of what
  * they changed. */
 gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs);

@@ -23,6 +23,7 @@ typedef struct gd_storage {
     gd_pool_block *block; /* NULL when the memory is not the pool's */
     void (*release)(void *user);
     void *user;
+    bool is_target; /* a plan has been made that assigns to it */
 } gd_storage;
 
 typedef struct gd_scope gd_scope;

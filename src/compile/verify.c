@@ -1,0 +1,229 @@
+/* compile/verify.c: the rules of a program that passes may rely on and must keep, looked at anew
+ * and in no pass's way. gd_ir_verify holds after tracing and after every pass (debug builds);
+ * gd_memory_verify holds for the addresses of a plan.
+ *
+ * Order: operands come before their users. Shapes and dtypes: layouts are what the ops infer.
+ * Aliasing: a view lies in the memory of what it is a view of; contents of a tensor outside are
+ * read while they are there, that is, after as many writes to its memory as there were when the
+ * body read them. Liveness: nothing removed is read or a result; values of a plan that are alive at
+ * the same time lie apart. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "compile/memory.h"
+
+static gd_status fault(const gd_ir *ir, size_t i, const char *after, const char *what)
+{
+    const gd_ir_value *v = &ir->values[i];
+    return gd_fail(GD_ERR_STATE, "compiler fault after %s: value %zu (%s): %s", after, i,
+                   v->op ? v->op->name : "leaf", what);
+}
+
+/* ---- a value by itself ---- */
+
+/* What is wrong with the operands of op i; NULL: nothing. */
+static const char *operand_fault(const gd_ir *ir, size_t i)
+{
+    const gd_ir_value *v = &ir->values[i];
+    if (v->n < 0 || v->n > GD_OP_MAX_INPUTS)
+        return "its number of operands";
+    for (int k = 0; k < v->n; k++) {
+        if (v->in[k] < 0 || (size_t)v->in[k] >= i)
+            return "an operand comes after its user";
+        const gd_ir_value *operand = &ir->values[v->in[k]];
+        if (operand->kind == GD_IR_DEAD)
+            return "an operand was removed";
+        if (gd_ir_is_effect(operand))
+            return "an operand is an effect, which has no value";
+        if (v->is_constant && !operand->is_constant)
+            return "a constant of what is none";
+    }
+    return NULL;
+}
+
+static bool is_same_layout(const gd_ir_value *v, const gd_layout *inferred)
+{
+    bool same = gd_layout_same_shape(inferred, &v->layout) && inferred->dtype == v->layout.dtype &&
+                (!gd_ir_is_view(v) || inferred->offset == v->layout.offset);
+    for (int k = 0; same && k < inferred->rank; k++)
+        same = inferred->stride[k] == v->layout.stride[k];
+    return same;
+}
+
+static const char *place_fault(const gd_ir *ir, size_t i)
+{
+    const gd_ir_value *v = &ir->values[i];
+    if (gd_ir_is_view(v) ? v->root != ir->values[v->in[0]].root : v->root != (int32_t)i)
+        return gd_ir_is_view(v) ? "a view's root is not its operand's" : "its root is not itself";
+    if (gd_ir_is_effect(v) &&
+        (ir->values[v->in[0]].kind != GD_IR_EXTERNAL || v->is_constant || v->is_output))
+        return "an effect on what is no tensor outside";
+    if (!gd_ir_is_part(v))
+        return NULL;
+    const gd_ir_value *group = &ir->values[v->in[0]];
+    const int32_t behind = (int32_t)i - v->in[0];
+    if (group->op->id != GD_OP_fused || behind > ((const gd_fused_attr *)group->attr)->n_more)
+        return "a part does not follow its group";
+    return NULL;
+}
+
+static gd_status verify_op(const gd_ir *ir, size_t i, const char *after)
+{
+    const gd_ir_value *v = &ir->values[i];
+    const gd_layout *layouts[GD_OP_MAX_INPUTS];
+    const char *what = operand_fault(ir, i);
+    if (!what)
+        what = place_fault(ir, i);
+    if (what)
+        return fault(ir, i, after, what);
+    for (int k = 0; k < v->n; k++)
+        layouts[k] = &ir->values[v->in[k]].layout;
+    gd_layout inferred;
+    if (gd_op_infer(v->op, v->n, layouts, v->attr, &inferred) != GD_OK)
+        return gd_error_code();
+    return is_same_layout(v, &inferred)
+               ? GD_OK
+               : fault(ir, i, after, "its layout is not the one the op infers");
+}
+
+static gd_status verify_results(const gd_ir *ir, const char *after)
+{
+    for (size_t i = 0; i < ir->output_count; i++) {
+        const int32_t value = ir->outputs[i];
+        if (value < 0 || (size_t)value >= ir->count)
+            return gd_fail(GD_ERR_STATE, "compiler fault after %s: result %zu is no value", after,
+                           i);
+        const gd_ir_value *root = &ir->values[ir->values[value].root];
+        if (ir->values[value].kind == GD_IR_DEAD || root->kind != GD_IR_OP || !root->is_output ||
+            root->external || gd_ir_is_effect(root))
+            return fault(ir, (size_t)value, after,
+                         "a result that was removed, or has no memory of its own");
+    }
+    return GD_OK;
+}
+
+/* ---- memory outside, which the program writes to ---- */
+
+/* Writes to a storage so far, for the walk that marked it. */
+static int32_t writes(const gd_storage *storage, uint64_t generation)
+{
+    return storage->mark == generation ? storage->trace_version : 0;
+}
+
+/* What op i reads of tensors outside, and of values that were made in their memory, is there. A
+ * view is no reader, its readers are. made_at [count]: of what is made in such memory, the writes
+ * up to it. */
+static gd_status verify_reads(const gd_ir *ir, size_t i, const int32_t *made_at,
+                              uint64_t generation, const char *after)
+{
+    const gd_ir_value *v = &ir->values[i];
+    for (int k = gd_ir_is_effect(v); k < v->n && !gd_ir_is_view(v) && !gd_ir_is_part(v); k++) {
+        const int32_t of = ir->values[v->in[k]].root;
+        const gd_ir_value *root = &ir->values[of];
+        if (!root->external)
+            continue;
+        const int32_t then = root->kind == GD_IR_EXTERNAL ? root->version : made_at[of];
+        if (writes(root->external->storage, generation) != then)
+            return fault(ir, i, after, "it reads contents of a tensor outside that are not there");
+    }
+    return GD_OK;
+}
+
+static gd_status verify_memory_outside(const gd_ir *ir, const char *after)
+{
+    const uint64_t generation = ++ir->context->generation;
+    int32_t *made_at = gd_alloc((ir->count + 1) * sizeof *made_at);
+    gd_status status = made_at ? GD_OK : GD_ERR_MEMORY;
+    for (size_t i = 0; status == GD_OK && i < ir->count; i++) {
+        const gd_ir_value *v = &ir->values[i];
+        if (v->kind != GD_IR_OP)
+            continue;
+        status = verify_reads(ir, i, made_at, generation, after);
+        const gd_tensor *target = gd_ir_is_effect(v) ? ir->values[v->in[0]].external : v->external;
+        if (target) {
+            made_at[i] = writes(target->storage, generation) + 1;
+            target->storage->mark = generation;
+            target->storage->trace_version = made_at[i];
+        }
+    }
+    gd_free(made_at);
+    return status;
+}
+
+gd_status gd_ir_verify(const gd_ir *ir, const char *after)
+{
+    gd_status status = GD_OK;
+    for (size_t i = 0; status == GD_OK && i < ir->count; i++)
+        if (ir->values[i].kind == GD_IR_OP)
+            status = verify_op(ir, i, after);
+    if (status == GD_OK)
+        status = verify_results(ir, after);
+    return status == GD_OK ? verify_memory_outside(ir, after) : status;
+}
+
+/* ---- a plan's addresses ---- */
+
+static bool lies_in_block(const gd_ir_value *v)
+{
+    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && !gd_ir_is_effect(v) && !v->external;
+}
+
+/* The steps at which root i's memory is in use, its own included. */
+static void find_life(const gd_ir *ir, size_t i, int32_t *first, int32_t *last)
+{
+    const gd_ir_value *v = &ir->values[i];
+    *first = v->is_constant ? 0 : gd_ir_is_part(v) ? v->in[0] : (int32_t)i;
+    *last = v->is_constant || v->is_output ? (int32_t)ir->count : *first;
+    for (size_t u = i + 1; u < ir->count && *last < (int32_t)ir->count; u++) {
+        const gd_ir_value *user = &ir->values[u];
+        for (int k = 0; user->kind == GD_IR_OP && !gd_ir_is_view(user) && k < user->n; k++)
+            if (ir->values[user->in[k]].root == (int32_t)i)
+                *last = (int32_t)u;
+    }
+}
+
+/* Whether what root `by` is a result of may write over root `of`, which dies there: it is read in
+ * place, element by element, and by no other operand in another way. */
+static bool may_take_over(const gd_ir *ir, size_t of, size_t by)
+{
+    const gd_ir_value *v = &ir->values[by];
+    const gd_ir_value *op = gd_ir_is_part(v) ? &ir->values[v->in[0]] : v;
+    int readers = 0;
+    for (int k = 0; k < op->n; k++) {
+        const gd_layout *operand = &ir->values[op->in[k]].layout;
+        if (ir->values[op->in[k]].root != (int32_t)of)
+            continue;
+        readers++;
+        if (!gd_ir_may_overwrite(op, v, k) || !gd_layout_is_contiguous(operand) ||
+            !gd_layout_same_shape(operand, &v->layout))
+            return false;
+    }
+    return readers == 1;
+}
+
+gd_status gd_memory_verify(const gd_memory_plan *plan, const gd_ir *ir)
+{
+    int32_t *first = gd_alloc((ir->count + 1) * sizeof *first);
+    int32_t *last = gd_alloc((ir->count + 1) * sizeof *last);
+    gd_status status = first && last ? GD_OK : GD_ERR_MEMORY;
+    for (size_t i = 0; status == GD_OK && i < ir->count; i++) {
+        if (!lies_in_block(&ir->values[i]))
+            continue;
+        const size_t bytes = gd_layout_bytes(&ir->values[i].layout), at = plan->offset[i];
+        find_life(ir, i, &first[i], &last[i]);
+        if (at > plan->bytes || bytes > plan->bytes - at)
+            status = fault(ir, i, "memory planning", "it lies outside of the block");
+        for (size_t j = 0; j < i && status == GD_OK; j++) {
+            const size_t other = plan->offset[j];
+            if (!lies_in_block(&ir->values[j]) || last[j] < first[i] || last[i] < first[j] ||
+                at >= other + gd_layout_bytes(&ir->values[j].layout) || other >= at + bytes)
+                continue;
+            if (last[j] != first[i] || other != at || !may_take_over(ir, j, i))
+                status = fault(ir, i, "memory planning", "it overlaps a value that is alive");
+        }
+    }
+    gd_free(first);
+    gd_free(last);
+    return status;
+}
