@@ -96,8 +96,9 @@ typedef struct translation {
     int16_t uses_end[MAX_VALUES];              /* instructions from this one on do not read it */
     int16_t breaks[GD_FUSED_MAX_INSTRUCTIONS]; /* ends of stages in instructions so far, its own
                                                   included */
-    int16_t place[MAX_VALUES]
-                 [GD_DTYPE_COUNT]; /* slot of the value as this dtype, plus 1; 0: none */
+    int16_t place[MAX_VALUES][GD_DTYPE_COUNT]; /* slot of the value as this dtype, plus 1; 0: none.
+                                                  Of one number in all in stage place_stage */
+    int16_t place_stage[MAX_VALUES];
     int16_t spread[MAX_VALUES][GD_DTYPE_COUNT]; /* and with a row's number at all its elements; in
                                                    stage spread_stage */
     int16_t spread_stage[MAX_VALUES];
@@ -224,10 +225,19 @@ static void add_cast(translation *t, gd_dtype takes, gd_dtype makes, int from, i
         t->program->table->cast[takes][makes];
 }
 
-/* The slot of a value as a dtype, converted at its first use. */
+/* The slot of a value as a dtype, converted at its first use. One number in all at its first use in
+ * the stage: it is converted to a register of a piece, which another value may take once it is no
+ * longer read. */
 static int value_as(translation *t, int value, gd_dtype dtype)
 {
     int16_t *place = t->place[value];
+    const bool is_number = value < t->attr->n_inputs && t->extent[value] == GD_EW_PART;
+    for (int d = 0; is_number && t->place_stage[value] != t->stage && d < GD_DTYPE_COUNT; d++)
+        if (d != (int)t->dtype[value] && place[d] > 0) {
+            free_register(t, place[d] - 1);
+            place[d] = 0;
+        }
+    t->place_stage[value] = t->stage;
     if (place[dtype] == 0) {
         int slot = take_register(t, dtype, t->extent[value]);
         add_cast(t, t->dtype[value], dtype, place[t->dtype[value]] - 1, slot, t->extent[value]);
@@ -309,8 +319,10 @@ static void find_operands(translation *t, const gd_fused_instruction *instructio
                           const callee *call, int from[3])
 {
     bool is_whole = !instruction->is_row && !(call->chain && t->program->rows_are_blocks);
-    for (int k = 0; k < call->arity; k++) /* before any is spread: a conversion may end a stage */
-        from[k] = value_as(t, instruction->from[k], call->takes[k]);
+    for (int k = 0; k < 2 * call->arity; k++) /* first those of rows' numbers, which end a stage */
+        if (k >= call->arity || t->extent[instruction->from[k]] == GD_EW_ROW)
+            from[k % call->arity] =
+                value_as(t, instruction->from[k % call->arity], call->takes[k % call->arity]);
     for (int k = 0; k < call->arity && is_whole; k++)
         from[k] = whole_value_as(t, instruction->from[k], call->takes[k]);
     for (int k = call->arity; k < 3; k++)
