@@ -298,7 +298,8 @@ gd_status gd_ir_reorder(gd_ir *ir, const int32_t *order, size_t n)
             gd_release(ir->values[i].external);
     for (size_t i = 0; i < n; i++) {
         values[i].root = now[values[i].root];
-        for (int k = 0; k < values[i].n; k++)
+        /* A removed value's operands may be those of what took its place. */
+        for (int k = 0; values[i].kind != GD_IR_DEAD && k < values[i].n; k++)
             values[i].in[k] = now[values[i].in[k]];
     }
     for (size_t i = 0; i < ir->output_count; i++)
