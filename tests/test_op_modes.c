@@ -219,6 +219,56 @@ static void test_compiler_only_ops(void **state)
     gd_close(context);
 }
 
+/* The op between two others. */
+static gd_tensor *run_between(void *user, gd_tensor *const *in)
+{
+    body *b = user;
+    gd_tensor *x[OP_MAX_OPERANDS];
+    for (int i = 0; i < b->row->operands; i++)
+        x[i] = gd_where(gd_eq(in[i], in[i]), in[i], in[i]);
+    gd_tensor *t = b->row->build(b->context, x, b->p);
+    return gd_where(gd_ne(t, t), t, gd_maximum(t, t));
+}
+
+/* Every elementwise op, in every dtype it takes, is one kernel with what feeds it and what reads
+ * it, on the day it has a row. */
+static void test_elementwise_ops_fuse(void **state)
+{
+    (void)state;
+    gd_context *context = gd_open("cpu", .threads = 1);
+    numbers n = { 44 };
+    int fused = 0;
+    for (int r = 0; r < op_row_count; r++) {
+        const op_row *row = op_rows[r];
+        if (row->id == GD_OP_COUNT || !(gd_op_row(row->id)->flags & GD_OP_ELEMENTWISE))
+            continue;
+        for (int dtype = 0; dtype < GD_DTYPE_COUNT; dtype++) {
+            gd_tensor *in[OP_MAX_OPERANDS];
+            body b = { .row = row, .p = row->cases[0].p, .context = context };
+            gd_scope_begin(context);
+            for (int i = 0; i < row->operands; i++) {
+                operand o = operand_make(row, &row->cases[0], i, (gd_dtype)dtype, LAYOUT_CONTIGUOUS,
+                                         false, &n);
+                in[i] = operand_place(context, &o, false).view;
+                operand_free(&o);
+            }
+            const bool is_taken = row->build(context, in, b.p);
+            gd_error_clear();
+            gd_function *f = gd_compile(context, run_between, &b, .detached = true);
+            gd_status status = gd_function_prepare(f, row->operands, in);
+            assert_int_equal(status == GD_OK, is_taken);
+            gd_error_clear();
+            if (is_taken && gd_function_stats(f).kernels != 1)
+                fail_msg("%s of %s is not fused", row->name, gd_dtype_name((gd_dtype)dtype));
+            fused += is_taken;
+            gd_function_release(f);
+            gd_scope_end(context);
+        }
+    }
+    assert_true(fused >= 4 * GD_OP_ELEMENTWISE_COUNT);
+    gd_close(context);
+}
+
 /* ---- threads ---- */
 
 static void check_threads(gd_context *context, const op_row *row, const op_case *c, gd_dtype dtype,
@@ -359,6 +409,7 @@ int main(void)
         cmocka_unit_test_setup(test_compiled_on_cpu, clear_error),
         cmocka_unit_test_setup(test_compiled_on_reference, clear_error),
         cmocka_unit_test_setup(test_compiler_only_ops, clear_error),
+        cmocka_unit_test_setup(test_elementwise_ops_fuse, clear_error),
         cmocka_unit_test_setup(test_threads, clear_error),
         cmocka_unit_test_setup(test_training_step, clear_error),
     };

@@ -91,6 +91,30 @@ static void a_failed_allocation_is_reported(void **state)
     assert_int_equal(bytes, 0);
 }
 
+/* 20,000 results that wait for each other and die in another order than they were made: what each
+ * part of the tree has is in pieces, and the search for a gap ends early. */
+static void many_that_wait_lie_apart(void **state)
+{
+    (void)state;
+    enum { WAITING = TEST_UNDER_TSAN || TEST_UNDER_ASAN ? 4000 : 20000, LATER = 100 };
+    gd_plan_buffer *buffers = calloc(WAITING + LATER, sizeof *buffers);
+    assert_non_null(buffers);
+    for (int i = 0; i < WAITING; i++)
+        buffers[i] = (gd_plan_buffer){ .bytes = 64, .first = i, .last = WAITING + i * 7 % WAITING };
+    for (int i = 0; i < LATER; i++) /* in what the first to die have left */
+        buffers[WAITING + i] =
+            (gd_plan_buffer){ .bytes = 64, .first = 2 * WAITING - 1 - i, .last = 2 * WAITING };
+    size_t bytes;
+    assert_int_equal(gd_place(buffers, WAITING + LATER, 2 * WAITING + 1, &bytes), GD_OK);
+    assert_int_equal(bytes, (size_t)WAITING * 64);
+    for (int i = 0; i < WAITING; i++)
+        assert_int_equal(buffers[i].offset, (size_t)i * 64);
+    for (int i = WAITING; i < WAITING + LATER; i++)
+        for (int j = 0; j < i; j++)
+            assert_false(collides(&buffers[i], &buffers[j], buffers[i].offset));
+    free(buffers);
+}
+
 /* ---- plans ---- */
 
 typedef struct tower {
@@ -152,6 +176,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_buffer_lies_as_low_as_it_can),
         cmocka_unit_test(a_failed_allocation_is_reported),
+        cmocka_unit_test(many_that_wait_lie_apart),
         context_test(plans_are_as_small_as_what_is_alive),
         context_test(an_elementwise_op_takes_over_what_dies_in_it),
     };

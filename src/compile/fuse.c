@@ -264,6 +264,20 @@ static bool absorb(fusion *f)
     return false;
 }
 
+/* The first of the ops that read `value`, in users.op, that is number `least` or later. */
+static int32_t first_user_from(const fusion *f, int32_t value, int32_t least)
+{
+    int32_t low = f->users.first[value], high = f->users.first[value + 1];
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (f->users.op[middle] < least)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Take in an op that reads what the group reads. */
 static bool join(fusion *f)
 {
@@ -272,11 +286,11 @@ static bool join(fusion *f)
         int32_t input = f->g.inputs[i];
         if (!gd_layout_same_shape(&f->ir->values[input].layout, f->g.rows.whole))
             continue;
-        for (int32_t u = f->users.first[input]; u < f->users.first[input + 1]; u++) {
-            int32_t user = f->users.op[u];
-            if (user < f->g.last && f->g.last - user <= near && take_in(f, user))
+        const int32_t end = f->users.first[input + 1];
+        for (int32_t u = first_user_from(f, input, f->g.last - near);
+             u < end && f->users.op[u] < f->g.last; u++)
+            if (take_in(f, f->users.op[u]))
                 return true;
-        }
     }
     return false;
 }

@@ -5,7 +5,8 @@
  * steps. What is taken at any step of a span is then the union of O(log steps) sets: of the second
  * kind at the nodes the span is cut into, of the first kind above them. A set is a list of ranges,
  * neighbours merged: buffers stack up, so lists stay short, and placing n buffers takes about
- * n log n. Start at gd_place(). */
+ * n log n. Where they do not, as when 50,000 results wait for each other, the search ends after
+ * MOST_LOOKS, above all that is taken. Start at gd_place(). */
 #include "compile/place.h"
 
 #include <string.h>
@@ -25,7 +26,10 @@ typedef struct node {
     ranges all, any; /* taken at all of its steps; at one of them or more */
 } node;
 
-enum { MOST_SETS = 160 /* a span has at most 2 log2(2^31) pieces, and as many nodes above them */ };
+enum {
+    MOST_SETS = 160,  /* a span has at most 2 log2(2^31) pieces, and as many nodes above them */
+    MOST_LOOKS = 2048 /* at sets; the step of a GPT of 100 layers takes 575 */
+};
 
 typedef struct tree {
     node *nodes; /* [2 * leaves], the root is 1, the children of i are 2i and 2i + 1 */
@@ -97,20 +101,23 @@ static int find_above(const size_t pieces[], int n, size_t above[])
 /* The lowest offset from which `bytes` are free in all sets. */
 static size_t lowest_gap(const ranges *const sets[], int n, size_t bytes)
 {
-    size_t next[MOST_SETS] = { 0 }, at = 0;
-    for (bool moved = true; moved;) {
+    size_t next[MOST_SETS] = { 0 }, at = 0, looks = 0, top = 0;
+    for (bool moved = true; moved && looks < MOST_LOOKS;) {
         moved = false;
+        looks += (size_t)n;
         for (int i = 0; i < n; i++) {
             const ranges *s = sets[i];
-            while (next[i] < s->count && s->list[next[i]].end <= at)
-                next[i]++;
+            if (next[i] < s->count && s->list[next[i]].end <= at)
+                next[i] = before(s, at + 1);
             for (; next[i] < s->count && s->list[next[i]].begin < at + bytes; next[i]++) {
                 at = s->list[next[i]].end;
                 moved = true;
             }
+            const size_t end = s->count ? s->list[s->count - 1].end : 0;
+            top = end > top ? end : top;
         }
     }
-    return at;
+    return looks < MOST_LOOKS ? at : top;
 }
 
 static bool place(tree *t, gd_plan_buffer *b)
