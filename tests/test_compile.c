@@ -300,6 +300,7 @@ static void an_update_is_one_kernel_a_parameter(void **state)
     gd_function *f = gd_compile(gd, mlp_step, &net);
     gd_tensor *in[2] = { gd_normal(gd, GD_SHAPE(7, 9), 0, 1, GD_F32),
                          gd_zeros(gd, GD_SHAPE(7), GD_I64) };
+    assert_int_equal(setenv("GRADUS_PASSES", "-multi_tensor", 1), 0); /* would join them */
     assert_non_null(gd_call(f, 2, in));
     static char text[1 << 18];
     assert_true(gd_plan_format(f, text, sizeof text) < sizeof text);

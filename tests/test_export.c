@@ -486,6 +486,11 @@ static void write_example(gd_context *gd, const example *e, FILE *in_file, FILE 
     gd_function *f = gd_compile(gd, e->body, &t, .detached = true);
     if (!gd_call(f, e->inputs, in))
         fail_msg("%s: %s", e->name, gd_error_message());
+    if (e->body == train) { /* its C text is that of the ops of such a kernel */
+        char text[1 << 14];
+        assert_true(gd_plan_format(f, text, sizeof text) < sizeof text);
+        assert_non_null(strstr(text, "multi_tensor       "));
+    }
     char name[64];
     snprintf(name, sizeof name, "%s.c", e->name);
     FILE *file = create(name);

@@ -180,6 +180,11 @@ static void has_a_part_of_no_group(gd_ir *ir)
     push(ir, GD_OP_part, 1, (int32_t[]){ SUM }, &part, part.shape);
 }
 
+static void joins_what_is_in_the_block(gd_ir *ir)
+{
+    ir->values[READ].is_joined = true;
+}
+
 static const struct {
     void (*spoil)(gd_ir *ir);
     const char *words;
@@ -208,6 +213,7 @@ static const struct {
     { assigns_too_early, "value 9 (mul): it reads contents of a tensor outside" },
     { loses_an_assignment, "value 9 (mul): it reads contents of a tensor outside" },
     { has_a_part_of_no_group, "value 10 (part): a part does not follow its group" },
+    { joins_what_is_in_the_block, "value 5 (mul): its kernel writes this twice, or into the plan" },
 };
 
 static void broken_programs_are_found(void **state)

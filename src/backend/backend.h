@@ -30,6 +30,7 @@ typedef struct gd_kernel_call {
     const gd_operand
         *more;            /* [n_more] further results of a fused group, NULL when there are none */
     const void *prepared; /* what `prepare` made for this call, or NULL in eager mode */
+    const struct gd_kernel_call *next; /* of the calls that run_together is given, else NULL */
 } gd_kernel_call;
 
 /* Do the work. Errors are for what only values show (an index out of range); the sentence is
@@ -66,6 +67,10 @@ struct gd_backend {
     /* Whether `fused` can run this group with reductions; data pointers are not read. NULL: none.
      */
     bool (*takes_rows)(const gd_kernel_call *call);
+    /* A call and those behind it by `next`, all prepared, of `fused`, elementwise ops and cast.
+     * None reads or writes what another one writes: their work together is divided among the
+     * threads. NULL: there is no such kernel. */
+    gd_kernel_fn run_together;
 };
 
 /* The back end called `name`, NULL when there is none. */

@@ -660,7 +660,7 @@ gd_plan_stats gd_function_stats(const gd_function *function)
         stats.nodes_planned += plan->ir.values[i].kind == GD_IR_OP;
         stats.recomputed += plan->ir.values[i].is_recomputed;
     }
-    stats.kernels = (int)plan->n_steps;
+    stats.kernels = (int)plan->n_kernels;
     stats.arena_bytes = plan->memory.bytes;
     stats.live_bytes = plan->memory.live_bytes;
     stats.compile_seconds = plan->compile_seconds;
@@ -737,5 +737,5 @@ int gd_function_profile(gd_function *function, int count, gd_tensor *const *inpu
         return -1;
     gd_plan *plan = function->current->plan;
     gd_status status = gd_plan_profile(plan, inputs, runs, rows, (size_t)capacity);
-    return status == GD_OK ? (int)plan->n_steps : -1;
+    return status == GD_OK ? (int)plan->n_kernels : -1;
 }

@@ -1,6 +1,6 @@
 /* compile/ir.h: the program between a trace and a plan: a list of values in the order the body made
  * them. A value's number is its place in the list. Passes rewrite the list; order is changed by
- * the passes sink, fuse and schedule alone.
+ * the passes sink, fuse, schedule and multi_tensor alone.
  *
  * A value is one result of one op. A fused group with several results is the op itself, whose value
  * is the last instruction's, directly followed by a `part` for each further result. */
@@ -33,6 +33,7 @@ typedef struct gd_ir_value {
     bool requires_grad;  /* EXTERNAL: when it was recorded */
     int32_t origin;      /* pass rematerialise: the value whose contents it has */
     bool is_recomputed;  /* by that pass */
+    bool is_joined;      /* one kernel with the op before (pass multi_tensor) */
     uint32_t region; /* equal ops of different regions are not merged (gradient checkpointing) */
     int32_t users;   /* ops that read it; kept by gd_ir_count_users */
     bool is_output;
@@ -97,6 +98,16 @@ static inline bool gd_ir_is_view(const gd_ir_value *v)
 static inline bool gd_ir_is_part(const gd_ir_value *v)
 {
     return v->kind == GD_IR_OP && v->op->id == GD_OP_part;
+}
+static inline int32_t gd_ir_parts_of(const gd_ir_value *v)
+{
+    return v->op->id == GD_OP_fused ? ((const gd_fused_attr *)v->attr)->n_more : 0;
+}
+/* The storage outside the plan that a value lies in, or NULL. */
+static inline gd_storage *gd_ir_storage(const gd_ir *ir, int32_t value)
+{
+    const gd_ir_value *root = &ir->values[ir->values[value].root];
+    return root->external ? root->external->storage : NULL;
 }
 static inline bool gd_ir_is_effect(const gd_ir_value *v)
 {

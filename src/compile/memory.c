@@ -16,8 +16,9 @@
 
 enum { ALIGNMENT = 64 };
 
-static size_t rounded(size_t bytes)
+size_t gd_memory_bytes(const gd_layout *layout)
 {
+    const size_t bytes = gd_layout_bytes(layout);
     return bytes == 0 ? ALIGNMENT : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
@@ -132,7 +133,7 @@ static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner,
         }
         bool forever = v->is_output || v->is_constant;
         owner[i] = (int32_t)n;
-        buffers[n++] = (gd_plan_buffer){ .bytes = rounded(gd_layout_bytes(&v->layout)),
+        buffers[n++] = (gd_plan_buffer){ .bytes = gd_memory_bytes(&v->layout),
                                          .first = v->is_constant     ? 0
                                                   : gd_ir_is_part(v) ? v->in[0]
                                                                      : (int32_t)i,

@@ -22,6 +22,7 @@ static const struct {
     { "forward", gd_pass_forward },     /* make an assigned value in its target */
     { "schedule", gd_pass_schedule },   /* updates as soon as their gradients are there */
     { "rematerialise", gd_pass_rematerialise }, /* compute again, to stay within .memory_limit */
+    { "multi_tensor", gd_pass_multi_tensor },   /* updates of several tensors: one kernel */
 };
 
 static gd_status unknown_pass(const char *item, int length)

@@ -6,7 +6,7 @@
 #include "compile/ir.h"
 
 /* Run all that are on. `dump` counts what each did, for gd_plan_format; may be NULL. */
-#define GD_PASS_COUNT 12
+#define GD_PASS_COUNT 13
 typedef struct gd_pass_report {
     const char *name[GD_PASS_COUNT];
     int changes[GD_PASS_COUNT]; /* values removed, merged or rewritten; -1: switched off */
@@ -26,5 +26,6 @@ gd_status gd_pass_recompute(gd_ir *ir, int *changes);
 gd_status gd_pass_forward(gd_ir *ir, int *changes);
 gd_status gd_pass_schedule(gd_ir *ir, int *changes);
 gd_status gd_pass_rematerialise(gd_ir *ir, int *changes);
+gd_status gd_pass_multi_tensor(gd_ir *ir, int *changes);
 
 #endif

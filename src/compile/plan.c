@@ -90,7 +90,8 @@ static gd_status make_step(gd_plan *plan, gd_step *step, int32_t value)
         (gd_step){ .run = device->kernel[v->op->id],
                    .call = { .device = device, .op = v->op, .attr = v->attr, .n = v->n, .in = in },
                    .in = in,
-                   .value = value };
+                   .value = value,
+                   .together = 1 };
     for (int k = 0; k < v->n; k++)
         if (resolve(plan, &in[k], v->in[k]) != GD_OK)
             return GD_ERR_MEMORY;
@@ -105,9 +106,19 @@ static bool is_step(const gd_ir_value *v)
            gd_layout_count(&v->layout) > 0;
 }
 
+/* The last step made is run by `kernel`, with those joined to that before. */
+static void join_step(gd_plan *plan, gd_step *kernel)
+{
+    gd_step *step = &plan->steps[plan->n_steps - 1];
+    kernel->run = plan->ir.context->device->backend->run_together;
+    kernel->together++;
+    step[-1].call.next = &step->call;
+}
+
 /* Constants run now; the others become steps. */
 static gd_status make_steps(gd_plan *plan)
 {
+    gd_step *kernel = NULL;
     plan->steps = gd_alloc(sizeof(gd_step) * (plan->ir.count + 1));
     if (!plan->steps)
         return GD_ERR_MEMORY;
@@ -119,10 +130,18 @@ static gd_status make_steps(gd_plan *plan)
         gd_status status = make_step(plan, step, (int32_t)i);
         if (status != GD_OK)
             return status;
-        if (!v->is_constant)
-            plan->n_steps++;
-        else if (step->run(&step->call) != GD_OK)
-            return gd_error_code();
+        if (v->is_constant) {
+            if (step->run(&step->call) != GD_OK)
+                return gd_error_code();
+            continue;
+        }
+        plan->n_steps++;
+        if (v->is_joined) {
+            join_step(plan, kernel);
+        } else {
+            kernel = step;
+            plan->n_kernels++;
+        }
     }
     return GD_OK;
 }
@@ -369,8 +388,9 @@ void gd_plan_end(gd_plan *plan)
 
 static gd_status run_steps(gd_plan *plan, gd_status status)
 {
-    for (size_t i = 0; status == GD_OK && i < plan->n_steps; i++)
-        status = plan->steps[i].run(&plan->steps[i].call);
+    const gd_step *end = plan->steps + plan->n_steps;
+    for (const gd_step *s = plan->steps; status == GD_OK && s < end; s += s->together)
+        status = s->run(&s->call);
     if (status == GD_OK)
         gd_plan_end(plan);
     return status;

@@ -16,6 +16,7 @@ typedef struct gd_step {
     gd_kernel_call call;
     gd_operand *in, *more; /* the call's, to be moved with the block */
     int32_t value;         /* of the IR */
+    int32_t together;      /* so many steps from here on are run as one kernel, by this one */
 } gd_step;
 
 /* An address that depends on an argument: set before every run. */
@@ -33,7 +34,7 @@ typedef struct gd_plan {
     struct gd_history *history; /* blocks hold on to it, as long as they live; NULL: to nothing */
     bool is_shared; /* results outlive the next call: it takes another block if one is held */
     gd_step *steps;
-    size_t n_steps;
+    size_t n_steps, n_kernels;
     gd_patch *patches;
     size_t n_patches, patch_capacity;
     gd_storage *kept; /* of arguments that are results of the call before; NULL: there were none */
@@ -69,6 +70,6 @@ gd_status gd_plan_profile(gd_plan *plan, gd_tensor *const *inputs, int runs,
 /* compile/export.c */
 gd_status gd_plan_export(const gd_plan *plan, const char *name, FILE *file);
 /* All of a kernel's description but the times. */
-void gd_plan_describe(const gd_plan *plan, size_t step, gd_kernel_profile *out);
+void gd_plan_describe(const gd_plan *plan, const gd_step *kernel, gd_kernel_profile *out);
 
 #endif

@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* rows [n_steps]; each kernel's shortest time, and when it began in the shortest run, so that no
- * kernel overlaps the next. start [n_steps] is room. */
+/* rows [n_kernels]; each kernel's shortest time, and when it began in the shortest run, so that no
+ * kernel overlaps the next. start [n_kernels] is room. */
 static gd_status run_timed(gd_plan *plan, gd_tensor *const *inputs, int runs,
                            gd_kernel_profile *rows, double *start)
 {
@@ -14,17 +14,19 @@ static gd_status run_timed(gd_plan *plan, gd_tensor *const *inputs, int runs,
     for (int run = 0; run < runs; run++) {
         double begin = gd_seconds(), now = begin;
         gd_status status = gd_plan_begin(plan, inputs);
-        for (size_t i = 0; status == GD_OK && i < plan->n_steps; i++) {
+        const gd_step *kernel = plan->steps;
+        for (size_t i = 0; status == GD_OK && i < plan->n_kernels; i++) {
             start[i] = gd_seconds() - begin;
-            status = plan->steps[i].run(&plan->steps[i].call);
+            status = kernel->run(&kernel->call);
             now = gd_seconds();
             double took = now - begin - start[i];
             if (run == 0 || took < rows[i].seconds)
                 rows[i].seconds = took;
+            kernel += kernel->together;
         }
         if (status != GD_OK)
             return status;
-        for (size_t i = 0; (run == 0 || now - begin < shortest) && i < plan->n_steps; i++)
+        for (size_t i = 0; (run == 0 || now - begin < shortest) && i < plan->n_kernels; i++)
             rows[i].start = start[i];
         shortest = run == 0 || now - begin < shortest ? now - begin : shortest;
         gd_plan_end(plan);
@@ -35,12 +37,14 @@ static gd_status run_timed(gd_plan *plan, gd_tensor *const *inputs, int runs,
 gd_status gd_plan_profile(gd_plan *plan, gd_tensor *const *inputs, int runs,
                           gd_kernel_profile *rows, size_t capacity)
 {
-    gd_kernel_profile *all = gd_alloc_zero(plan->n_steps + 1, sizeof *all);
-    double *start = gd_alloc_zero(plan->n_steps + 1, sizeof *start);
+    gd_kernel_profile *all = gd_alloc_zero(plan->n_kernels + 1, sizeof *all);
+    double *start = gd_alloc_zero(plan->n_kernels + 1, sizeof *start);
     gd_status status = all && start ? run_timed(plan, inputs, runs, all, start) : GD_ERR_MEMORY;
-    for (size_t i = 0; status == GD_OK && i < plan->n_steps && i < capacity; i++) {
-        gd_plan_describe(plan, i, &all[i]);
+    const gd_step *kernel = plan->steps;
+    for (size_t i = 0; status == GD_OK && i < plan->n_kernels && i < capacity; i++) {
+        gd_plan_describe(plan, kernel, &all[i]);
         rows[i] = all[i];
+        kernel += kernel->together;
     }
     gd_free(all);
     gd_free(start);

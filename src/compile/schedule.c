@@ -42,16 +42,11 @@ static size_t bytes_freed(const schedule *s, const int32_t *last_read, int32_t i
     return bytes;
 }
 
-static int32_t parts_of(const gd_ir_value *v)
-{
-    return v->op->id == GD_OP_fused ? ((const gd_fused_attr *)v->attr)->n_more : 0;
-}
-
 /* Bytes of the plan's memory that op i and its parts make. */
 static size_t bytes_made(const schedule *s, int32_t i)
 {
     size_t bytes = 0;
-    for (int32_t r = i; r <= i + parts_of(&s->ir->values[i]); r++)
+    for (int32_t r = i; r <= i + gd_ir_parts_of(&s->ir->values[i]); r++)
         bytes += s->ir->values[r].external ? 0 : gd_layout_bytes(&s->ir->values[r].layout);
     return bytes;
 }
@@ -73,7 +68,7 @@ static int32_t earliest(const schedule *s, const int32_t *readers_slot, int32_t 
             return i;
         slot = later(slot, s->slot[v->in[k]]);
     }
-    for (int32_t r = i; r <= i + parts_of(v); r++)
+    for (int32_t r = i; r <= i + gd_ir_parts_of(v); r++)
         if (ir->values[r].external)
             slot = later(slot, readers_slot[ir->values[r].external->storage->trace_version]);
     return slot;

@@ -4,6 +4,9 @@
 
 #include "ops/attrs.h"
 
+/* A kernel that does the work of several steps. */
+static const char multi_tensor[] = "multi_tensor";
+
 /* Products of [tq, d] and [tk, d], or [tq, tk] and [tk, d]: `with_d` of them in the width of q and
  * k, `with_dv` in that of v; half as much where the future is hidden. */
 static double attention_flops(const gd_plan *plan, const gd_ir_value *v, int with_d, int with_dv)
@@ -65,19 +68,13 @@ static double flops(const gd_plan *plan, const gd_ir_value *v)
     }
 }
 
-/* Further results of a group: the values that follow it. */
-static int parts_of(const gd_ir_value *v)
-{
-    return v->op->id == GD_OP_fused ? ((const gd_fused_attr *)v->attr)->n_more : 0;
-}
-
 static double bytes_moved(const gd_plan *plan, const gd_ir_value *v)
 {
     double bytes = (double)gd_layout_bytes(&v->layout);
     for (int k = 0; k < v->n; k++)
         if (!(gd_ir_is_effect(v) && k == 0))
             bytes += (double)gd_layout_bytes(&plan->ir.values[v->in[k]].layout);
-    for (int i = 0; i < parts_of(v); i++)
+    for (int i = 0; i < gd_ir_parts_of(v); i++)
         bytes += (double)gd_layout_bytes(&v[1 + i].layout);
     return bytes;
 }
@@ -97,12 +94,18 @@ static void add_operand(const gd_plan *plan, gd_text *text, int32_t value)
         gd_text_add(text, "@%zu", plan->memory.offset[v->root]);
 }
 
+static void add_result(const gd_plan *plan, gd_text *text, const gd_step *step)
+{
+    const gd_ir_value *v = &plan->ir.values[step->value];
+    add_operand(plan, text, gd_ir_is_effect(v) ? v->in[0] : step->value);
+}
+
 static void add_step(const gd_plan *plan, gd_text *text, const gd_step *step)
 {
     const gd_ir_value *v = &plan->ir.values[step->value];
     gd_text_add(text, "%-18s ", v->op->name);
-    add_operand(plan, text, gd_ir_is_effect(v) ? v->in[0] : step->value);
-    for (int i = 0; i < parts_of(v); i++) {
+    add_result(plan, text, step);
+    for (int i = 0; i < gd_ir_parts_of(v); i++) {
         gd_text_add(text, ", ");
         add_operand(plan, text, step->value + 1 + i);
     }
@@ -114,25 +117,60 @@ static void add_step(const gd_plan *plan, gd_text *text, const gd_step *step)
     char attr[512] = "";
     if (v->op->format)
         v->op->format(v->attr, attr, sizeof attr);
-    gd_text_add(text, "%s%s%s  %.0f B", attr[0] ? " {" : "", attr, attr[0] ? "}" : "",
-                bytes_moved(plan, v));
-    if (flops(plan, v) > 0)
-        gd_text_add(text, ", %.0f FLOP", flops(plan, v));
-    gd_text_add(text, "%s\n", v->is_recomputed ? ", computed again" : "");
+    gd_text_add(text, "%s%s%s", attr[0] ? " {" : "", attr, attr[0] ? "}" : "");
+}
+
+/* Of all ops of a kernel. */
+static void count_kernel(const gd_plan *plan, const gd_step *kernel, double *bytes, double *ops)
+{
+    *bytes = *ops = 0;
+    for (int i = 0; i < kernel->together; i++) {
+        *bytes += bytes_moved(plan, &plan->ir.values[kernel[i].value]);
+        *ops += flops(plan, &plan->ir.values[kernel[i].value]);
+    }
+}
+
+/* "6 updates: f32[10]@fc3.bias, f32[16, 10]@fc3.weight, …" */
+static void add_updates(const gd_plan *plan, gd_text *text, const gd_step *kernel)
+{
+    gd_text_add(text, "%d updates: ", kernel->together);
+    for (int i = 0; i < kernel->together; i++) {
+        gd_text_add(text, "%s", i ? ", " : "");
+        add_result(plan, text, &kernel[i]);
+    }
+}
+
+static void add_kernel(const gd_plan *plan, gd_text *text, const gd_step *kernel, double bytes,
+                       double ops)
+{
+    if (kernel->together > 1) {
+        gd_text_add(text, "%-18s ", multi_tensor);
+        add_updates(plan, text, kernel);
+    } else {
+        add_step(plan, text, kernel);
+    }
+    gd_text_add(text, "  %.0f B", bytes);
+    if (ops > 0)
+        gd_text_add(text, ", %.0f FLOP", ops);
+    gd_text_add(text, "%s\n",
+                plan->ir.values[kernel->value].is_recomputed ? ", computed again" : "");
 }
 
 void gd_plan_add_text(const gd_plan *plan, gd_text *text)
 {
     double all_bytes = 0, all_flops = 0;
-    for (size_t i = 0; i < plan->n_steps; i++) {
-        add_step(plan, text, &plan->steps[i]);
-        all_bytes += bytes_moved(plan, &plan->ir.values[plan->steps[i].value]);
-        all_flops += flops(plan, &plan->ir.values[plan->steps[i].value]);
+    const gd_step *kernel = plan->steps;
+    for (size_t i = 0; i < plan->n_kernels; i++, kernel += kernel->together) {
+        double bytes, ops;
+        count_kernel(plan, kernel, &bytes, &ops);
+        add_kernel(plan, text, kernel, bytes, ops);
+        all_bytes += bytes;
+        all_flops += ops;
     }
     gd_text_add(text,
                 "%zu kernels, %.0f B moved, %.0f FLOP; block %zu B, least possible %zu B "
                 "(ratio %.3f), constants %zu B\n",
-                plan->n_steps, all_bytes, all_flops, plan->memory.bytes, plan->memory.live_bytes,
+                plan->n_kernels, all_bytes, all_flops, plan->memory.bytes, plan->memory.live_bytes,
                 plan->memory.live_bytes
                     ? (double)plan->memory.bytes / (double)plan->memory.live_bytes
                     : 1.0,
@@ -165,6 +203,18 @@ static void add_dot_leaf(const gd_plan *plan, gd_text *text, int32_t root)
                 gd_layout_text(&v->layout, shape));
 }
 
+/* A frame around the steps of one kernel. */
+static void add_dot_cluster(gd_text *text, const gd_step *kernel)
+{
+    if (kernel->together == 1)
+        return;
+    gd_text_add(text, "  subgraph cluster_%d {\n    label=\"%s\";\n   ", kernel->value,
+                multi_tensor);
+    for (int i = 0; i < kernel->together; i++)
+        gd_text_add(text, " n%d;", kernel[i].value);
+    gd_text_add(text, "\n  }\n");
+}
+
 void gd_plan_add_dot(const gd_plan *plan, gd_text *text)
 {
     gd_text_add(text, "digraph plan {\n  rankdir=TB;\n  node [fontname=\"sans-serif\"];\n");
@@ -183,16 +233,22 @@ void gd_plan_add_dot(const gd_plan *plan, gd_text *text)
             gd_text_add(text, "  n%d -> n%d;\n", node, value);
         }
     }
+    for (const gd_step *kernel = plan->steps; kernel < plan->steps + plan->n_steps;
+         kernel += kernel->together)
+        add_dot_cluster(text, kernel);
     gd_text_add(text, "}\n");
 }
 
-void gd_plan_describe(const gd_plan *plan, size_t step, gd_kernel_profile *out)
+void gd_plan_describe(const gd_plan *plan, const gd_step *kernel, gd_kernel_profile *out)
 {
-    const gd_ir_value *v = &plan->ir.values[plan->steps[step].value];
     gd_text text = { out->what, sizeof out->what, 0 };
-    out->op = v->op->name;
     out->what[0] = '\0';
-    add_operand(plan, &text, gd_ir_is_effect(v) ? v->in[0] : plan->steps[step].value);
-    out->flops = flops(plan, v);
-    out->bytes = bytes_moved(plan, v);
+    if (kernel->together > 1) {
+        out->op = multi_tensor;
+        add_updates(plan, &text, kernel);
+    } else {
+        out->op = plan->ir.values[kernel->value].op->name;
+        add_result(plan, &text, kernel);
+    }
+    count_kernel(plan, kernel, &out->bytes, &out->flops);
 }

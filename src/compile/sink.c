@@ -12,12 +12,6 @@
 
 #include "base/memory.h"
 
-static gd_storage *storage_of(const gd_ir *ir, int32_t value)
-{
-    const gd_ir_value *root = &ir->values[ir->values[value].root];
-    return root->kind == GD_IR_EXTERNAL ? root->external->storage : NULL;
-}
-
 static bool may_sink(const gd_ir *ir, const gd_ir_value *v)
 {
     const gd_ir_value *value = &ir->values[v->in[1]];
@@ -50,7 +44,7 @@ static int find_places(gd_ir *ir, int32_t *before, bool *is_read)
         if (v->kind != GD_IR_OP)
             continue;
         if (gd_ir_is_effect(v) && may_sink(ir, v)) {
-            const gd_storage *target = storage_of(ir, v->in[0]);
+            const gd_storage *target = gd_ir_storage(ir, v->in[0]);
             before[i] = target->mark == generation ? target->trace_version : end;
             moved += before[i] > i + 1;
         } else if (!is_read[i] && is_last_number(ir, i)) {
@@ -60,7 +54,7 @@ static int find_places(gd_ir *ir, int32_t *before, bool *is_read)
         all_end &= before[i] == end;
         for (int k = 0; k < v->n; k++) {
             is_read[v->in[k]] |= before[i] < end;
-            gd_storage *storage = storage_of(ir, v->in[k]);
+            gd_storage *storage = gd_ir_storage(ir, v->in[k]);
             if (storage) {
                 storage->mark = generation;
                 storage->trace_version = before[i];

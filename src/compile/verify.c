@@ -151,6 +151,46 @@ static gd_status verify_memory_outside(const gd_ir *ir, const char *after)
     return status;
 }
 
+/* The op at `first` and those joined to it, which run at once: all make their results in memory
+ * outside, and none writes what another one reads or writes. A storage that one writes is marked,
+ * trace_version says which. */
+static gd_status verify_joined(const gd_ir *ir, size_t first, const char *after)
+{
+    const uint64_t generation = ++ir->context->generation;
+    size_t end = first;
+    for (; end < ir->count; end++) {
+        const gd_ir_value *v = &ir->values[end];
+        const bool is_part = gd_ir_is_part(v);
+        if (end > first && !v->is_joined && !is_part)
+            break;
+        gd_storage *target = v->kind == GD_IR_OP && v->external ? v->external->storage : NULL;
+        if (!target || target->mark == generation)
+            return fault(ir, end, after, "its kernel writes this twice, or into the plan's memory");
+        target->mark = generation;
+        target->trace_version = is_part ? v->in[0] : (int32_t)end;
+    }
+    for (size_t i = first; i < end; i++)
+        for (int k = 0; k < ir->values[i].n && !gd_ir_is_part(&ir->values[i]); k++) {
+            const gd_storage *read = gd_ir_storage(ir, ir->values[i].in[k]);
+            if (read && read->mark == generation && read->trace_version != (int32_t)i)
+                return fault(ir, i, after, "it reads what another op of its kernel writes");
+        }
+    return GD_OK;
+}
+
+static gd_status verify_kernels(const gd_ir *ir, const char *after)
+{
+    gd_status status = GD_OK;
+    size_t last = 0; /* op, parts not counted */
+    for (size_t i = 0; status == GD_OK && i < ir->count; i++) {
+        const gd_ir_value *v = &ir->values[i];
+        if (v->is_joined && !ir->values[last].is_joined)
+            status = verify_joined(ir, last, after);
+        last = gd_ir_is_part(v) ? last : i;
+    }
+    return status;
+}
+
 gd_status gd_ir_verify(const gd_ir *ir, const char *after)
 {
     gd_status status = GD_OK;
@@ -159,6 +199,8 @@ gd_status gd_ir_verify(const gd_ir *ir, const char *after)
             status = verify_op(ir, i, after);
     if (status == GD_OK)
         status = verify_results(ir, after);
+    if (status == GD_OK)
+        status = verify_kernels(ir, after);
     return status == GD_OK ? verify_memory_outside(ir, after) : status;
 }
 

@@ -201,4 +201,5 @@ const gd_backend gd_backend_cpu = {
     .prepare_bytes = cpu_prepare_bytes,
     .prepare = gd_ew_prepare,
     .takes_rows = gd_ew_takes_rows,
+    .run_together = gd_ew_run_together,
 };

@@ -119,6 +119,9 @@ bool gd_ew_takes_rows(const gd_kernel_call *call);
 /* Run a prepared call on the data of `call`, whose layouts are those it was prepared with. */
 void gd_ew_run(const gd_ew_program *program, const gd_kernel_call *call);
 
+/* Prepared calls, one behind the other by `next`: see gd_backend. */
+gd_status gd_ew_run_together(const gd_kernel_call *call);
+
 /* The kernels. Each takes a program from call->prepared, or does without. */
 gd_status gd_ew_kernel_row(const gd_kernel_call *call);
 gd_status gd_ew_kernel_cast(const gd_kernel_call *call);

@@ -53,11 +53,14 @@ void gd_ew_find_chains(gd_ew_program *p)
                 (uint8_t)(k == i && (end - i >= least || takes_number(p, i)) ? end - i : 0);
     }
     p->part = GD_EW_PIECE;
-    if (p->row_length > 0 || p->n_steps == 0 || p->span[0] < p->n_steps)
+    const bool is_adam = p->n_steps == 1 && p->step[0].kind == GD_EW_ADAM;
+    if (p->row_length > 0 || p->n_steps == 0 || (p->span[0] < p->n_steps && !is_adam))
         return;
-    p->part = GD_EW_CHAIN_BLOCK;
+    p->part = is_adam ? 1 : GD_EW_CHAIN_BLOCK;
     for (int s = 0; s < p->n_sources; s++) {
         bool varies = false;
+        for (int k = 0; k < GD_EW_ADAM_NUMBERS && is_adam; k++)
+            varies |= p->adam[k] == s; /* read element by element all the same */
         for (int axis = 0; axis < p->rank; axis++)
             varies |= p->source[s].stride[axis] != 0;
         if (!varies)

@@ -688,8 +688,9 @@ static void place_operands(gd_ew_program *p)
         gd_ew_source *source = &p->source[s];
         gd_ew_extent extent = (gd_ew_extent)source->extent;
         source->is_direct =
-            extent != GD_EW_PART &&
-            is_dense(p, source->stride, extent == GD_EW_ROW ? p->row_axis : p->rank);
+            extent == GD_EW_PART
+                ? p->part == 1
+                : is_dense(p, source->stride, extent == GD_EW_ROW ? p->row_axis : p->rank);
         source->slot = (uint8_t)s;
         if (!source->is_direct && p->n_steps > 0)
             source->slot = (uint8_t)new_register(p, extent);
@@ -700,6 +701,19 @@ static void place_operands(gd_ew_program *p)
             (!p->out_is_direct || p->is_large) && p->n_steps > 0 && !p->result[r].is_row;
         p->result[r].slot = (int16_t)(in_register ? new_register(p, GD_EW_TILE) : p->n_sources + r);
     }
+}
+
+/* An element read, written or computed counts 1; Adam's loop does the work of so many more steps.
+ */
+static int64_t work_of_tile(const gd_ew_program *p)
+{
+    enum { ADAM_STEPS = 12 };
+    int64_t elements = 1, each = p->n_sources + p->n_results + p->n_steps;
+    for (int axis = 0; axis < p->rank; axis++)
+        elements *= p->box[axis];
+    for (int i = 0; i < p->n_steps; i++)
+        each += p->step[i].kind == GD_EW_ADAM ? ADAM_STEPS : 0;
+    return elements * each;
 }
 
 static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
@@ -737,6 +751,7 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
     for (int r = 0; r < p->n_registers; r++)
         bytes += p->register_bytes[p->extent[r]];
     gd_ew_link_chains(p);
+    p->tile_work = work_of_tile(p);
     p->is_plain = p->rank == 1 && p->n_steps == 1 && p->n_registers == 0 && p->row_length == 0 &&
                   p->step[0].kind == GD_EW_LOOP;
     assert(p->n_registers <= GD_EW_MAX_REGISTERS);

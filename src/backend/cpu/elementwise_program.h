@@ -118,6 +118,7 @@ struct gd_ew_program {
     int64_t register_bytes[3];  /* by extent */
     int64_t widest;             /* bytes of the largest element a register holds */
     int64_t tiles;              /* 0: nothing to do */
+    int64_t tile_work;          /* of one, as elementwise_run.c counts it */
     int64_t shape[GD_MAX_RANK]; /* merged axes */
     int64_t box[GD_MAX_RANK];   /* extents of a tile; cut off at the ends of the axes */
     int64_t out_stride[GD_MAX_RANK];

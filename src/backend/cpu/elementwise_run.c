@@ -5,8 +5,8 @@
 #include "backend/cpu/reduce.h"
 #include "base/threads.h"
 
-/* Work that is worth a thread. Reading, writing or computing one element counts 1, some 30 ps; so
- * it is 3 us, twice what starting a thread takes. */
+/* Work (gd_ew_program.tile_work) that is worth a thread. Reading, writing or computing one element
+ * counts 1, some 30 ps; so it is 3 us, twice what starting a thread takes. */
 #define GRAIN (96 * 1024)
 
 /* One thread's walk over its tiles: along the last axis, then on to the next row of tiles. */
@@ -391,16 +391,10 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
         p->table->stream(NULL, NULL, 0);
 }
 
-/* Of a tile; Adam's loop does the work of so many more steps. */
-static int64_t tile_work(const gd_ew_program *p)
+static ew_job job_of(const gd_ew_program *p, const gd_kernel_call *call)
 {
-    enum { ADAM_STEPS = 12 };
-    int64_t elements = 1, each = p->n_sources + p->n_results + p->n_steps;
-    for (int axis = 0; axis < p->rank; axis++)
-        elements *= p->box[axis];
-    for (int i = 0; i < p->n_steps; i++)
-        each += p->step[i].kind == GD_EW_ADAM ? ADAM_STEPS : 0;
-    return elements * each;
+    bool can_stream = p->is_large && (p->out_is_direct || p->n_steps == 0);
+    return (ew_job){ p, call, can_stream && !gd_ew_is_in_place(call) };
 }
 
 void gd_ew_run(const gd_ew_program *p, const gd_kernel_call *call)
@@ -414,12 +408,44 @@ void gd_ew_run(const gd_ew_program *p, const gd_kernel_call *call)
                        call->in[step->from[2]].data, call->out.data, p->shape[0]);
         return;
     }
-    bool can_stream = p->is_large && (p->out_is_direct || p->n_steps == 0);
-    ew_job job = { p, call, can_stream && !gd_ew_is_in_place(call) };
+    ew_job job = job_of(p, call);
     if (p->tiles == 1) {
         run_tiles(&job, 0, 1, 0);
         return;
     }
-    const int64_t work = tile_work(p);
-    gd_parallel_for(call->device->threads, p->tiles, (GRAIN + work - 1) / work, run_tiles, &job);
+    gd_parallel_for(call->device->threads, p->tiles, (GRAIN + p->tile_work - 1) / p->tile_work,
+                    run_tiles, &job);
+}
+
+/* How many of the program's tiles begin within the first `work` of it. */
+static int64_t tiles_within(const gd_ew_program *p, int64_t work)
+{
+    if (work >= p->tiles * p->tile_work)
+        return p->tiles;
+    return work <= 0 ? 0 : (work + p->tile_work - 1) / p->tile_work;
+}
+
+/* Of the work of all calls, one behind the other, the tiles that begin in [begin, end). */
+static void run_share(void *context, int64_t begin, int64_t end, int thread)
+{
+    int64_t at = 0; /* where the call's work begins */
+    for (const gd_kernel_call *call = context; call && at < end; call = call->next) {
+        const gd_ew_program *p = call->prepared;
+        const int64_t first = tiles_within(p, begin - at), last = tiles_within(p, end - at);
+        ew_job job = job_of(p, call);
+        if (first < last)
+            run_tiles(&job, first, last, thread);
+        at += p->tiles * p->tile_work;
+    }
+}
+
+gd_status gd_ew_run_together(const gd_kernel_call *call)
+{
+    int64_t work = 0;
+    for (const gd_kernel_call *c = call; c; c = c->next) {
+        const gd_ew_program *p = c->prepared;
+        work += p->tiles * p->tile_work;
+    }
+    gd_parallel_for(call->device->threads, work, GRAIN, run_share, (void *)(uintptr_t)call);
+    return GD_OK;
 }
