@@ -150,6 +150,9 @@ static record run(fuzz_program p, variant v)
                                 .detached = !v.has_history);
     for (int call = 0; call <= ((p.options & FUZZ_TWICE) != 0) && gd_error_code() == GD_OK;
          call++) {
+        if (call) /* other numbers, and with an odd seed another signature */
+            in[2] =
+                p.seed % 2 ? gd_neg(in[2]) : gd_transpose(gd_neg(gd_transpose(in[2], 0, 1)), 0, 1);
         gd_tensor *result = gd_call(f, FUZZ_INPUTS, in);
         for (int i = 0; result && gd_function_result(f, i); i++)
             note(&r.values, gd_function_result(f, i), call ? "second call's result" : "result", i);

@@ -37,7 +37,8 @@ enum {
     FUZZ_LAZY = 1 << 7,    /* in lazy mode */
     FUZZ_LIMIT = 1 << 8,   /* with less memory than it takes */
     FUZZ_HISTORY = 1 << 9, /* with gradients through the calls */
-    FUZZ_OPTIONS = 10,
+    FUZZ_LARGE = 1 << 10,  /* few steps on an input that threads share the work on */
+    FUZZ_OPTIONS = 11,
 };
 extern const char *const fuzz_option_names[FUZZ_OPTIONS];
 
@@ -94,7 +95,7 @@ gd_tensor *fuzz_tracked(fuzz_maker *m);
 gd_tensor *fuzz_rows(fuzz_maker *m);
 /* A value brought to this shape and dtype. */
 gd_tensor *fuzz_as(fuzz_maker *m, gd_shape shape, gd_dtype dtype);
-/* Whether the shapes broadcast to one, *r, of not too many elements. */
+/* Whether the shapes broadcast to one, *r. */
 bool fuzz_broadcast(gd_shape a, gd_shape b, gd_shape *r);
 
 gd_tensor *fuzz_step_row(fuzz_maker *m);

@@ -184,13 +184,15 @@ static gd_tensor *convolution(fuzz_maker *m)
     }
 }
 
-/* Attention among rows, queries, keys and values cut out of one tensor, as layers do. */
+/* Attention among rows, queries, keys and values cut out of one tensor, as layers do; or its
+ * gradient by that tensor, with that by one of them or without. */
 static gd_tensor *attention(fuzz_maker *m)
 {
     gd_tensor *x = fuzz_rows(m), *qkv[3];
     gd_shape s = gd_tensor_shape(x), split = s;
     const bool one = fuzz_below(m, 2), causal = fuzz_below(m, 2), again = fuzz_below(m, 3) == 0;
-    const int first = fuzz_below(m, 4) == 0;
+    const int first = fuzz_below(m, 4) == 0, at_hand = fuzz_below(m, 3);
+    const bool early = fuzz_below(m, 3) == 0, also = fuzz_below(m, 2);
     gd_tensor *all = gd_concat((gd_tensor *[]){ x, gd_tanh(x), gd_neg(x) }, 3, -1);
     int64_t width = s.dim[s.rank - 1], heads = one ? width : 1;
     split.dim[split.rank++ - 1] = heads;
@@ -199,7 +201,15 @@ static gd_tensor *attention(fuzz_maker *m)
         int64_t at = (i + first) % 3 * width;
         qkv[i] = gd_transpose(gd_reshape(gd_slice(all, -1, at, at + width, 1), split), -3, -2);
     }
-    gd_tensor *r = gd_attention(qkv[0], qkv[1], qkv[2], .causal = causal);
+    gd_tensor *r = gd_attention(qkv[0], qkv[1], qkv[2], .causal = causal), *g[2];
+    if (early && gd_requires_grad(all) && !(m->block && !m->block->is_call)) {
+        if (gd_grad(&r, NULL, 1, (gd_tensor *[]){ all, qkv[at_hand] }, g, 2) != GD_OK)
+            return NULL;
+        return gd_detach(also ? gd_concat((gd_tensor *[]){ gd_reshape(g[0], GD_SHAPE(-1)),
+                                                           gd_reshape(g[1], GD_SHAPE(-1)) },
+                                          2, 0)
+                              : g[0]);
+    }
     r = gd_reshape(gd_transpose(r, -3, -2), s);
     return again ? gd_mul(r, gd_slice(all, -1, 0, width, 1)) : r;
 }

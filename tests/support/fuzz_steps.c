@@ -8,7 +8,7 @@
 
 #include <stdarg.h>
 
-enum { MOST_ELEMENTS = 4096, FEW_ELEMENTS = 400, TRIES = 6 };
+enum { FEW_ELEMENTS = 400, MOST_ELEMENTS = 4096, MOST_LARGE = 1 << 17, TRIES = 6 };
 
 /* The streams of a program: of its steps, from 0 on, and of what else is drawn. */
 enum { OF_PROGRAM = 32, OF_BLOCKS = 64, OF_KEEPING = 128, OF_TOTAL = 192 };
@@ -44,7 +44,10 @@ fuzz_program fuzz_draw(uint64_t seed, int passes)
     for (int i = 0; i < COUNT(chances); i++)
         if (fuzz_below(&m, chances[i].of) == 0)
             p.options |= chances[i].option;
-    int steps = 2 + fuzz_below(&m, p.options & FUZZ_SECOND ? 8 : FUZZ_STEPS - 1);
+    if (fuzz_below(&m, 50) == 0)
+        p.options = (p.options & ~(unsigned)FUZZ_SECOND) | FUZZ_LARGE | FUZZ_THREADS;
+    int most = p.options & FUZZ_LARGE ? 4 : p.options & FUZZ_SECOND ? 8 : FUZZ_STEPS - 1;
+    int steps = 2 + fuzz_below(&m, most);
     p.steps = (uint32_t)((1u << steps) - 1);
     /* A quarter of all programs with all passes, an eighth with none; else any. */
     const uint32_t all = (uint32_t)((1u << passes) - 1);
@@ -88,7 +91,12 @@ bool fuzz_broadcast(gd_shape a, gd_shape b, gd_shape *r)
             return false;
         r->dim[r->rank - i] = x == 1 ? y : x;
     }
-    return shape_count(*r) <= MOST_ELEMENTS;
+    return true;
+}
+
+static bool is_too_large(const fuzz_maker *m, gd_shape shape)
+{
+    return shape_count(shape) > (m->program->options & FUZZ_LARGE ? MOST_LARGE : MOST_ELEMENTS);
 }
 
 static bool same_shape(gd_shape a, gd_shape b)
@@ -109,11 +117,20 @@ static int draw_place(fuzz_maker *m)
     return at;
 }
 
+/* What stands at a place. A state is copied when it is read, for what views it would see how it
+ * changes: by an op that stays, or by one that pass simplify leaves out. */
+static gd_tensor *value_at(fuzz_maker *m, int at)
+{
+    gd_tensor *x = m->values[at];
+    fuzz_say(m, " %%%d", at);
+    if (m->block || at < FUZZ_INPUTS || at >= FUZZ_INPUTS + FUZZ_STATES)
+        return x;
+    return at % 2 ? gd_add_scalar(x, 0) : gd_mul_scalar(x, 1);
+}
+
 gd_tensor *fuzz_value(fuzz_maker *m)
 {
-    int at = draw_place(m);
-    fuzz_say(m, " %%%d", at);
-    return m->values[at];
+    return value_at(m, draw_place(m));
 }
 
 /* The elements of x, again and again, as this shape. */
@@ -144,8 +161,7 @@ static gd_tensor *choose(fuzz_maker *m, bool (*will_do)(const gd_tensor *x, cons
         places[i] = draw_place(m);
     while (chosen < TRIES - 1 && !will_do(m->values[places[chosen]], what))
         chosen++;
-    fuzz_say(m, " %%%d", places[chosen]);
-    return m->values[places[chosen]];
+    return value_at(m, places[chosen]);
 }
 
 static bool has_history(const gd_tensor *x, const void *what)
@@ -251,11 +267,12 @@ static gd_tensor *view(gd_tensor *x, gd_shape shape, layout_kind layout)
 }
 
 /* x as an operand of a call. Gradients that meet in a tensor are added up in the order of the walk,
- * which differs where a call is one node from where it is inlined. So that this cannot be seen, one
- * operand has a history, which nothing else reads, and none where second derivatives are taken. */
+ * and a sum's order depends on how its operand lies; both may differ where a call is one node from
+ * where it is inlined. So that this cannot be seen, one operand has a history, which nothing else
+ * reads and whose gradient is made anew, and none has where second derivatives are taken. */
 static gd_tensor *of_call(fuzz_maker *m, gd_tensor *x, int which)
 {
-    x = gd_add_scalar(x, 0);
+    x = gd_mul_scalar(x, 1);
     return which == 0 && !(m->program->options & FUZZ_SECOND) ? x : gd_detach(x);
 }
 
@@ -315,6 +332,7 @@ gd_tensor *fuzz_step_row(fuzz_maker *m)
 }
 
 typedef struct partner {
+    const fuzz_maker *m;
     const op_row *row;
     gd_shape shape;
 } partner;
@@ -324,7 +342,7 @@ static bool is_partner(const gd_tensor *x, const void *what)
     const partner *p = what;
     gd_shape both;
     return op_row_takes(p->row, gd_tensor_dtype(x)) &&
-           fuzz_broadcast(gd_tensor_shape(x), p->shape, &both);
+           fuzz_broadcast(gd_tensor_shape(x), p->shape, &both) && !is_too_large(p->m, both);
 }
 
 /* An op or function of one element on values as they are, shapes broadcast, dtypes mixed. */
@@ -334,7 +352,7 @@ gd_tensor *fuzz_step_elementwise(fuzz_maker *m)
     while (!row || !row->oracle) /* those have one, and those alone */
         row = op_rows[fuzz_below(m, op_row_count)];
     fuzz_say(m, "%s:", row->name);
-    partner with = { row, GD_SCALAR };
+    partner with = { m, row, GD_SCALAR };
     gd_tensor *in[OP_MAX_OPERANDS] = { NULL };
     for (int i = 0; i < row->operands; i++) {
         const bool in_range = fuzz_below(m, 3) == 0 || row->flags & OP_INTEGERS_ONLY;
@@ -344,7 +362,7 @@ gd_tensor *fuzz_step_elementwise(fuzz_maker *m)
         if (!op_row_takes(row, dtype))
             dtype = row->flags & OP_INTEGERS_ONLY ? GD_I32 : GD_F32;
         gd_shape both;
-        if (fuzz_broadcast(gd_tensor_shape(x), with.shape, &both))
+        if (fuzz_broadcast(gd_tensor_shape(x), with.shape, &both) && !is_too_large(m, both))
             with.shape = both;
         else
             x = fit(m, x, with.shape);
@@ -374,7 +392,7 @@ static gd_tensor *step(fuzz_maker *m)
 
 static void add_value(fuzz_maker *m, gd_tensor *t)
 {
-    m->values[m->count++] = t && gd_tensor_count(t) <= MOST_ELEMENTS ? t : NULL;
+    m->values[m->count++] = t && !is_too_large(m, gd_tensor_shape(t)) ? t : NULL;
 }
 
 /* A block's own steps, on its two operands. */
@@ -469,7 +487,7 @@ gd_tensor *fuzz_body(void *user, gd_tensor *const *in)
     for (int i = 0; i < FUZZ_INPUTS; i++)
         add_value(&m, in[i]);
     for (int i = 0; i < FUZZ_STATES; i++)
-        add_value(&m, gd_add_scalar(p->states[i], 0));
+        add_value(&m, p->states[i]);
     for (int i = 0; i < FUZZ_WEIGHTS; i++)
         /* What is changed at the end must not be seen through views. */
         add_value(&m, p->options & FUZZ_TRAIN ? gd_add_scalar(p->weights[i], 0) : p->weights[i]);
@@ -513,7 +531,8 @@ gd_tensor *fuzz_body(void *user, gd_tensor *const *in)
 
 void fuzz_place(fuzz_program *p, gd_context *gd, gd_tensor *in[FUZZ_INPUTS])
 {
-    in[0] = gd_set_requires_grad(gd_detach(gd_normal(gd, GD_SHAPE(3, 5), 0, 1, GD_F32)), true);
+    const gd_shape first = p->options & FUZZ_LARGE ? GD_SHAPE(96, 517) : GD_SHAPE(3, 5);
+    in[0] = gd_set_requires_grad(gd_detach(gd_normal(gd, first, 0, 1, GD_F32)), true);
     in[1] = gd_arange(gd, -2, 8, 1, GD_I64);
     in[2] = gd_transpose(gd_normal(gd, GD_SHAPE(5, 4), 0, 1, GD_F64), 0, 1);
     in[3] = gd_set_requires_grad(gd_detach(gd_normal(gd, GD_SHAPE(5, 7), 0, 1, GD_F64)), true);
