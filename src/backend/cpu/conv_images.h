@@ -119,11 +119,15 @@ static void images_tile_6(const images_tile_t *t)
     images_body(t, IMAGES_ROWS);
 }
 
-/* Rows [row, row+rows) of C at `count` positions from `position` on. */
-static void images_positions(const conv_t *v, const float *image, int64_t row, int64_t rows,
-                             int64_t position, int64_t count, float *sums)
+/* Rows [row, row+rows) of C at `count` positions from `position` on; columns: what each position of
+ * a line sees along it. */
+static void images_positions(const conv_t *v, const float *image, const seen_t *columns,
+                             int64_t row, int64_t rows, int64_t position, int64_t count,
+                             float *sums)
 {
     const window_t *w = &v->window;
+    int64_t line = position / w->count[2], column = position % w->count[2];
+    seen_t y = find_seen(w, 1, line);
     const int64_t taps_x = w->taps[2], width = w->size[2] * IMAGES, plane = w->size[1] * width;
     void (*const tile)(const images_tile_t *) = rows == IMAGES_ROWS ? images_tile_6 : images_tile_4;
     images_tile_t t = { .a_row = v->a_row,
@@ -131,8 +135,7 @@ static void images_positions(const conv_t *v, const float *image, int64_t row, i
                         .c = sums,
                         .c_row = IMAGES_POSITIONS * IMAGES };
     for (int64_t i = 0; i < count; i++, t.c += IMAGES) {
-        const seen_t y = find_seen(w, 1, (position + i) / w->count[2]),
-                     x = find_seen(w, 2, (position + i) % w->count[2]);
+        const seen_t x = columns[column];
         t.channels = y.count > 0 && x.count > 0 ? v->depth / w->tap_count : 0;
         t.lines = y.count;
         t.count = x.count;
@@ -145,6 +148,8 @@ static void images_positions(const conv_t *v, const float *image, int64_t row, i
         t.b_line = w->gap[1] * width - x.count * t.b_tap;
         t.b_channel = plane - y.count * w->gap[1] * width;
         tile(&t);
+        if (++column == w->count[2])
+            column = 0, y = find_seen(w, 1, ++line);
     }
 }
 
@@ -155,6 +160,9 @@ static __attribute__((noinline)) void images_part(const conv_t *v, int64_t n, in
     const window_t *w = &v->window;
     const int64_t numbers = v->depth / w->tap_count * w->c_stride, width = w->count[2];
     float *sums = block + gd_gemm_block_bytes() / sizeof(float); // [rows, positions, IMAGES]
+    seen_t columns[IMAGES_WIDTH];
+    for (int64_t x = 0; x < width; x++)
+        columns[x] = find_seen(w, 2, x);
     for (int64_t at = line, count; at < line + lines; at += count) {
         const int64_t first = at / w->count[1] * IMAGES, y = at % w->count[1];
         const int64_t images = LEAST(n - first, IMAGES);
@@ -167,7 +175,7 @@ static __attribute__((noinline)) void images_part(const conv_t *v, int64_t n, in
                 const int64_t left = v->m - row;
                 rows = left == 6 || left > 8 ? 6 : 4;
                 const int64_t from = LEAST(row, v->m - rows); /* some rows once more */
-                images_positions(v, block, from, rows, p, positions, sums);
+                images_positions(v, block, columns, from, rows, p, positions, sums);
                 for (int64_t i = 0; i < rows; i++)
                     store_columns_f32(sums + i * IMAGES_POSITIONS * IMAGES, IMAGES, positions,
                                       images, v->c + first * v->c_n + (from + i) * v->c_row + p,
