@@ -263,9 +263,15 @@ static void plans_are_drawn_and_profiled(void **state)
     assert_int_equal(gd_function_profile(f, 2, in, 0, rows, 100), -1);
     assert_error(GD_ERR_INVALID, "0 runs");
     char text[16384];
+    (void)gd_set_name(t.w[0], "w\"0\\");
     assert_true(gd_plan_format_dot(f, text, sizeof text) < sizeof text);
     assert_non_null(strstr(text, "digraph plan {"));
     assert_non_null(strstr(text, "linear"));
+    assert_non_null(strstr(text, "style=bold, label=\"w\\\"0\\\\\\n"));
+    assert_non_null(strstr(text, "\\nin w\\\"0\\\\"));       /* the update */
+    assert_non_null(strstr(text, "[peripheries=2, label=")); /* the logits */
+    for (int i = 0; i + 1 < kernels; i++)                    /* one run, in which none overlaps */
+        assert_true(rows[i].start + rows[i].seconds <= rows[i + 1].start + 1e-9);
 }
 
 /* ---- what the passes make of an optimizer ---- */

@@ -194,11 +194,12 @@ static void add_dot_leaf(const gd_plan *plan, gd_text *text, int32_t root)
 {
     const gd_ir_value *v = &plan->ir.values[root];
     char shape[GD_SHAPE_TEXT];
-    if (v->kind == GD_IR_INPUT)
+    if (v->kind == GD_IR_INPUT) {
         gd_text_add(text, "  n%d [shape=box, label=\"input %d", root, v->input);
-    else
-        gd_text_add(text, "  n%d [shape=box, style=bold, label=\"%s", root,
-                    v->external && v->external->name ? v->external->name : "tensor");
+    } else {
+        gd_text_add(text, "  n%d [shape=box, style=bold, label=\"", root);
+        gd_text_add_escaped(text, v->external->name ? v->external->name : "tensor");
+    }
     gd_text_add(text, "\\n%s %s\"];\n", gd_dtype_name(v->layout.dtype),
                 gd_layout_text(&v->layout, shape));
 }
@@ -215,6 +216,16 @@ static void add_dot_cluster(gd_text *text, const gd_step *kernel)
     gd_text_add(text, "\n  }\n");
 }
 
+/* Whether a step makes a result. */
+static bool gives(const gd_ir_value *v)
+{
+    bool any = v->is_output;
+    for (int part = 1; part <= gd_ir_parts_of(v); part++)
+        any |= v[part].is_output;
+    return any;
+}
+
+/* Ops with a double line make results; "in fc1.bias" is where a value is made. */
 void gd_plan_add_dot(const gd_plan *plan, gd_text *text)
 {
     gd_text_add(text, "digraph plan {\n  rankdir=TB;\n  node [fontname=\"sans-serif\"];\n");
@@ -225,8 +236,14 @@ void gd_plan_add_dot(const gd_plan *plan, gd_text *text)
         int32_t value = plan->steps[i].value;
         const gd_ir_value *v = &plan->ir.values[value];
         char shape[GD_SHAPE_TEXT];
-        gd_text_add(text, "  n%d [label=\"%s\\n%s %s\"];\n", value, v->op->name,
-                    gd_dtype_name(v->layout.dtype), gd_layout_text(&v->layout, shape));
+        gd_text_add(text, "  n%d [%slabel=\"%s\\n%s %s", value, gives(v) ? "peripheries=2, " : "",
+                    v->op->name, gd_dtype_name(v->layout.dtype), gd_layout_text(&v->layout, shape));
+        for (int part = 0; part <= gd_ir_parts_of(v); part++)
+            if (v[part].external && v[part].external->name) {
+                gd_text_add(text, "\\nin ");
+                gd_text_add_escaped(text, v[part].external->name);
+            }
+        gd_text_add(text, "\"];\n");
         for (int k = 0; k < v->n; k++) {
             const gd_ir_value *from = &plan->ir.values[plan->ir.values[v->in[k]].root];
             int32_t node = gd_ir_is_part(from) ? from->in[0] : plan->ir.values[v->in[k]].root;

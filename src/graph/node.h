@@ -257,5 +257,7 @@ typedef struct gd_text {
     size_t size, length;
 } gd_text;
 void gd_text_add(gd_text *text, const char *format, ...) GD_PRINTF(2, 3);
+/* With a backslash before quotation marks and backslashes, as Graphviz has it. */
+void gd_text_add_escaped(gd_text *text, const char *s);
 
 #endif

@@ -56,7 +56,7 @@ static void add_line(gd_text *text, const gd_tensor *t)
 }
 
 /* Quotes and backslashes would end a Graphviz string. */
-static void add_escaped(gd_text *text, const char *s)
+void gd_text_add_escaped(gd_text *text, const char *s)
 {
     for (; *s; s++)
         gd_text_add(text, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
@@ -66,7 +66,7 @@ static void add_dot_node(gd_text *text, const gd_tensor *t)
 {
     gd_text_add(text, "  n%lld [label=\"%s", (long long)t->slot, t->op ? t->op->name : "");
     if (t->name)
-        add_escaped(text, t->name);
+        gd_text_add_escaped(text, t->name);
     add_attr(text, t, " ", "");
     gd_text_add(text, "\\n");
     add_type(text, t);
