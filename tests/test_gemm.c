@@ -193,17 +193,17 @@ typedef struct gemm_case {
     int64_t batch_shape[GD_GEMM_BATCH_RANK];
     unsigned a_shared, b_shared; /* batch dimensions along which an operand is broadcast */
     bool bias, relu, special;
+    bool relu_result;
     int64_t bias_stride;
 } gemm_case;
 
 static void fail_case(const kernels *isa, int type, const gemm_case *t, int threads)
 {
     fail_msg("%s %s [%lld,%lld]@[%lld,%lld] layouts %d %d %d, batch rank %d, bias %d stride %lld, "
-             "relu %d, "
-             "%d threads: differs from the definition",
+             "relu %d, gradient of relu %d, %d threads: differs from the definition",
              gd_isa_name(isa->isa), type ? "f64" : "f32", (long long)t->m, (long long)t->k,
              (long long)t->k, (long long)t->n, t->a, t->b, t->c, t->batch_rank, t->bias,
-             (long long)t->bias_stride, t->relu, threads);
+             (long long)t->bias_stride, t->relu, t->relu_result, threads);
 }
 
 static void check_case(const kernels *isa, int type, const gemm_case *t)
@@ -222,10 +222,13 @@ static void check_case(const kernels *isa, int type, const gemm_case *t)
                                     : t->bias_stride > 1 ? SPARSE
                                                          : ROWS;
     array bias = make_array(type, bias_layout, 1, t->n, 0, NULL, 0, NULL);
+    array y =
+        make_array(type, t->c, t->m, t->n, t->batch_rank, t->batch_shape, 0, args.c_batch_stride);
     fill_array(&a, type, t->special);
     fill_array(&b, type, t->special);
     fill_array(&c, type, false);
     fill_array(&bias, type, t->special);
+    fill_array(&y, type, t->special);
     const size_t c_bytes = (size_t)c.elements * real_size[type];
     void *before = malloc(c_bytes), *expected = malloc(c_bytes);
     assert_true(before && expected);
@@ -237,6 +240,8 @@ static void check_case(const kernels *isa, int type, const gemm_case *t)
     args.c_row_stride = c.row_stride, args.c_col_stride = c.col_stride;
     if (t->bias)
         args.bias = bias.origin, args.bias_stride = bias.col_stride;
+    if (t->relu_result)
+        args.relu_result = y.origin;
     args.workspace = workspace;
     args.c = expected;
     isa->reference[type](&args);
@@ -256,6 +261,7 @@ static void check_case(const kernels *isa, int type, const gemm_case *t)
     free(a.memory);
     free(b.memory);
     free(c.memory);
+    free(y.memory);
     free(bias.memory);
 }
 
@@ -289,6 +295,7 @@ static void check_tiles(const kernels *isa, int type)
                     .bias = (m + n) & 1,
                     .bias_stride = 1,
                     .relu = (m + n) & 2,
+                    .relu_result = (m + n + layouts / 4) % 3 == 0,
                 };
                 check_case(isa, type, &t);
             }
@@ -325,6 +332,7 @@ static gemm_case random_case(void)
     t.bias = random_below(2);
     t.bias_stride = bias_strides[random_below(COUNT(bias_strides))];
     t.relu = random_below(2);
+    t.relu_result = random_below(3) == 0;
     t.special = random_below(8) == 0;
     return t;
 }
@@ -352,6 +360,7 @@ static void check_large(const kernels *isa, int type)
     static const gemm_case cases[] = {
         { .m = 140, .n = 1100, .k = 270, .bias = true },
         { .m = 140, .n = 1024, .k = 300, .relu = true },
+        { .m = 140, .n = 1024, .k = 300, .relu_result = true },
         { .m = 530, .n = 70, .k = 1024 },
         { .m = 530,
           .n = 257,
@@ -365,6 +374,7 @@ static void check_large(const kernels *isa, int type)
         { .m = 1100, .n = 3, .k = 784, .bias = true, .bias_stride = 1 },
         { .m = 3, .n = 1100, .k = 600, .b = COLUMNS },
         { .m = 1, .n = 5001, .k = 784, .relu = true },
+        { .m = 1, .n = 5001, .k = 784, .relu_result = true },
         { .m = 1, .n = 3001, .k = 785, .b = COLUMNS, .bias = true, .bias_stride = 2 },
         { .m = 3001, .n = 1, .k = 785 },
         { .m = 5001, .n = 1, .k = 785, .a = PADDED_COLUMNS, .c = SPARSE },

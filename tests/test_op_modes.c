@@ -192,7 +192,7 @@ static void test_compiled_on_reference(void **state)
 static void test_compiler_only_ops(void **state)
 {
     (void)state;
-    static const gd_op_id ids[] = { GD_OP_linear, GD_OP_fused, GD_OP_part };
+    static const gd_op_id ids[] = { GD_OP_linear, GD_OP_matmul_relu_grad, GD_OP_fused, GD_OP_part };
     gd_context *context = gd_open("cpu", .threads = 1);
     numbers n = { 43 };
     for (int k = 0; k < COUNT(ids); k++) {

@@ -544,6 +544,27 @@ static void epilogue_finishes_products_in_one_kernel(void **state)
     assert_true(with.kernels == without.kernels - 1);
 }
 
+/* The gradient of layers with ReLU between them. */
+static gd_tensor *dense_gradient(void *user, gd_tensor *const *in)
+{
+    const things *t = user;
+    gd_tensor *y = gd_relu(gd_linear(t->module, "first", in[0], 2 * COLUMNS));
+    gd_tensor *z = gd_relu(gd_linear(t->module, "second", y, COLUMNS));
+    return gd_minimize(t->optimizer, total(gd_square(gd_linear(t->module, "third", z, 3))));
+}
+
+static void epilogue_ends_gradients_of_relu_in_the_product(void **state)
+{
+    (void)state;
+    run(dense_gradient, GD_MODE_EAGER, "epilogue", "", &eager);
+    run(dense_gradient, GD_MODE_COMPILED, "epilogue", "-fuse", &with);
+    run(dense_gradient, GD_MODE_COMPILED, "epilogue", "-epilogue,-fuse", &without);
+    assert_memory_equal(eager.values, with.values, sizeof eager.values);
+    assert_memory_equal(without.values, with.values, sizeof eager.values);
+    assert_int_equal(count_lines(with.text, "matmul_relu_grad"), 2);
+    assert_int_equal(count_lines(without.text, "relu_grad"), 2);
+}
+
 static void epilogue_leaves_what_others_read(void **state)
 {
     (void)state;
@@ -688,6 +709,7 @@ int main(void)
         cmocka_unit_test(sink_leaves_updates_whole),
         cmocka_unit_test(sink_keeps_reads_and_writes_in_order),
         cmocka_unit_test(epilogue_finishes_products_in_one_kernel),
+        cmocka_unit_test(epilogue_ends_gradients_of_relu_in_the_product),
         cmocka_unit_test(epilogue_leaves_what_others_read),
         cmocka_unit_test(recompute_keeps_what_is_dear_alone),
         cmocka_unit_test(recompute_keeps_what_is_needed),

@@ -1,11 +1,12 @@
 /* compile/epilogue.c: writes matmul, matmul + bias, matmul + ReLU and matmul + bias + ReLU as one
- * `linear`, and a convolution with the ReLU behind it as one `convolution`. The product adds the
- * bias and applies ReLU to each finished element, the same roundings in the same order as the
- * separate kernels.
+ * `linear`, a convolution with the ReLU behind it as one `convolution`, and backward a matmul whose
+ * result goes through the gradient of ReLU as one `matmul_relu_grad`. The product does the rest to
+ * each finished element, the same roundings in the same order as the separate kernels.
  *
- * May do so only where nobody else reads what disappears, for f32 and f64, and for a bias that is a
- * vector along the last axis. The new op stands where the last of the old ones stood. May not
- * reorder sums, nor join a product with ops that its kernel does not compute bit for bit. */
+ * May do so only where nobody else reads what disappears, for f32 and f64, for a bias that is a
+ * vector along the last axis, and a ReLU's result that lies as the product does. The new op stands
+ * where the last of the old ones stood. May not reorder sums, nor join a product with ops that its
+ * kernel does not compute bit for bit. */
 #include "compile/passes.h"
 
 #include "base/memory.h"
@@ -82,6 +83,34 @@ static void rewrite(gd_ir *ir, int32_t product, const int32_t *user, const int32
     ++*changes;
 }
 
+/* relu_grad(product, y) for the product and the op that alone reads it. */
+static bool rewrite_gradient(gd_ir *ir, int32_t product, const int32_t *user, const int32_t *until,
+                             int *changes)
+{
+    gd_ir_value *p = &ir->values[product];
+    const int32_t next = p->is_output ? -1 : user[product];
+    gd_ir_value *gradient = next < 0 ? NULL : &ir->values[next];
+    if (!gradient || gradient->op->id != GD_OP_relu_grad || gradient->in[0] != product ||
+        !ir->context->device->kernel[GD_OP_matmul_relu_grad] || !same_result(gradient, p) ||
+        !gd_ir_may_sink(ir, until, p, next))
+        return false;
+    const gd_layout *y = &ir->values[gradient->in[1]].layout;
+    int32_t *in = gd_arena_push(&ir->memory, sizeof(int32_t) * 3, sizeof(int32_t));
+    if (!in || !gd_layout_same_shape(y, &p->layout) || y->dtype != p->layout.dtype ||
+        !gd_layout_is_contiguous(y) || !gd_layout_is_contiguous(&gradient->layout))
+        return false;
+    in[0] = p->in[0];
+    in[1] = p->in[1];
+    in[2] = gradient->in[1];
+    gradient->op = gd_op_row(GD_OP_matmul_relu_grad);
+    gradient->attr = NULL;
+    gradient->n = 3;
+    gradient->in = in;
+    p->kind = GD_IR_DEAD;
+    ++*changes;
+    return true;
+}
+
 static void rewrite_convolution(gd_ir *ir, int32_t convolution, const int32_t *user,
                                 const int32_t *until, int *changes)
 {
@@ -118,10 +147,12 @@ gd_status gd_pass_epilogue(gd_ir *ir, int *changes)
     for (size_t i = 0; i < ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
         if (v->kind == GD_IR_OP && v->op->id == GD_OP_matmul &&
-            (v->layout.dtype == GD_F32 || v->layout.dtype == GD_F64))
-            rewrite(ir, (int32_t)i, user, until, changes);
-        else if (v->kind == GD_IR_OP && v->op->id == GD_OP_convolution)
+            (v->layout.dtype == GD_F32 || v->layout.dtype == GD_F64)) {
+            if (!rewrite_gradient(ir, (int32_t)i, user, until, changes))
+                rewrite(ir, (int32_t)i, user, until, changes);
+        } else if (v->kind == GD_IR_OP && v->op->id == GD_OP_convolution) {
             rewrite_convolution(ir, (int32_t)i, user, until, changes);
+        }
     }
     gd_free(user);
     gd_free(until);

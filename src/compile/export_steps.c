@@ -239,6 +239,11 @@ static gd_status export_product(gd_export *e, const gd_step *step)
     gd_buffer_add(&e->body, "%d, ", is_linear && ((const gd_linear_attr *)v->attr)->relu ? 1 : 0);
     gd_export_place(e, &l, "r0", 2);
     gd_buffer_add(&e->body, ");\n");
+    if (v->op->id == GD_OP_matmul_relu_grad)
+        gd_buffer_add(&e->body,
+                      "        for (int64_t i = 0; i < %lld; i++)\n"
+                      "            r0[i] = x2[i] > 0 ? r0[i] : 0;\n",
+                      (long long)gd_layout_count(&v->layout));
     return GD_OK;
 }
 
@@ -309,6 +314,7 @@ static const gd_export_writer writers[GD_OP_COUNT] = {
     [GD_OP_assign] = export_copy,
     [GD_OP_matmul] = export_product,
     [GD_OP_linear] = export_product,
+    [GD_OP_matmul_relu_grad] = export_product,
     [GD_OP_sum] = gd_export_reduction,
     [GD_OP_prod] = gd_export_reduction,
     [GD_OP_max] = gd_export_reduction,

@@ -81,6 +81,7 @@ static double work_each(const gd_ir *ir, const gd_ir_value *v)
     const gd_layout *first = v->n ? &ir->values[v->in[0]].layout : &v->layout;
     switch (v->op->id) {
     case GD_OP_matmul:
+    case GD_OP_matmul_relu_grad:
     case GD_OP_linear: /* a multiply-add is about as dear as half a byte from memory */
         return 0.5 * (double)first->shape[first->rank - 1];
     case GD_OP_fused:

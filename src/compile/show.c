@@ -41,6 +41,7 @@ static double flops(const gd_plan *plan, const gd_ir_value *v)
     switch (v->op->id) {
     case GD_OP_matmul:
     case GD_OP_linear:
+    case GD_OP_matmul_relu_grad:
         return 2.0 * count * (double)first->shape[first->rank - 1];
     case GD_OP_convolution: { /* by w [o, c, kernel...] */
         const gd_layout *w = &plan->ir.values[v->in[1]].layout;

@@ -188,3 +188,30 @@ const gd_op gd_op_linear = { .id = GD_OP_linear,
                              .infer = infer_linear,
                              .decompose = decompose_linear,
                              .format = format_linear };
+
+/* ---- matmul_relu_grad: a gradient by y = relu(x), made by a product, on to x: x @ w where y > 0,
+ * else 0 ---- */
+
+static gd_status infer_matmul_relu_grad(int n, const gd_layout *const *in, const void *attr,
+                                        gd_layout *out)
+{
+    if (infer_matmul(n, in, attr, out) != GD_OK)
+        return gd_error_code();
+    if (!gd_layout_same_shape(in[2], out) || in[2]->dtype != out->dtype ||
+        !gd_layout_is_contiguous(in[2]))
+        return gd_fail(GD_ERR_SHAPE, "matmul_relu_grad: the ReLU's result does not fit");
+    return GD_OK;
+}
+
+static gd_tensor *decompose_matmul_relu_grad(int n, gd_tensor *const *in, const void *attr)
+{
+    (void)n, (void)attr;
+    return gd_relu_grad(gd_matmul(in[0], in[1]), in[2]);
+}
+
+const gd_op gd_op_matmul_relu_grad = { .id = GD_OP_matmul_relu_grad,
+                                       .name = "matmul_relu_grad",
+                                       .arity = 3,
+                                       .flags = GD_OP_COMPILER_ONLY,
+                                       .infer = infer_matmul_relu_grad,
+                                       .decompose = decompose_matmul_relu_grad };

@@ -522,6 +522,17 @@ OP(assign, 1, E, RESULT_SAME, 0, x ? assigned(context, x) : gd_assign(x, x), VAL
 OP_SAFE(linear, 3, OP_SUM, RESULT_NUMERIC, 32, gd_relu(gd_affine(x, y, z)), VALUES(-0.5, 2),
         VALUES(0.5, 2), VALUES(0.5, 2))
 
+static const op_case matmul_relu_grad_cases[] = {
+    { .shape = { SHAPE(5, 7), SHAPE(7, 3), SHAPE(5, 3) } },
+    { .shape = { SHAPE(2, 3, 4), SHAPE(4, 5), SHAPE(2, 3, 5) } },
+    { .shape = { SHAPE(1, 300), SHAPE(300, 33), SHAPE(1, 33) } },
+    { .shape = { SHAPE(17, 9), SHAPE(9, 1), SHAPE(17, 1) } },
+    { .shape = { SHAPE(3, 0), SHAPE(0, 4), SHAPE(3, 4) } },
+    { .shape = { SHAPE(31, 270), SHAPE(270, 35), SHAPE(31, 35) } },
+};
+OP_SAFE(matmul_relu_grad, 3, OP_SUM, RESULT_NUMERIC, 32, gd_relu_grad(gd_matmul(x, y), z),
+        VALUES(-0.5, 2), VALUES(0.5, 2), VALUES(-2, 2))
+
 #define part_cases fused_cases
 static const op_case fused_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(7) } },
                                        { .shape = { SHAPE(3, 1031), NUMBER } } };

@@ -3,9 +3,10 @@
  * The result is DEFINED, bit for bit, whatever the path, the blocking, the thread count or the
  * vector width: for every output (i, j): K is cut into blocks of GD_GEMM_KC; within a block s = 0,
  * then s = fma(a[i,p], b[p,j], s) for p ascending; block sums are added in ascending order, c =
- * ((s0 + s1) + s2) + …; then + bias[j]; then max(c, 0). max(c, 0) is c < 0 ? 0 : c, so NaN stays
- * NaN and -0 stays -0. (On the baseline ISA of x86-64, which has no fused multiply-add, fma(a,b,c)
- * means a*b rounded, plus c rounded.) Which NaN comes out where several go in is not defined.
+ * ((s0 + s1) + s2) + …; then + bias[j]; then max(c, 0), which is c < 0 ? 0 : c, so NaN stays NaN
+ * and -0 stays -0; or c becomes 0 where the result of another ReLU is not above 0. (On the baseline
+ * ISA of x86-64, which has no fused multiply-add, fma(a,b,c) means a*b rounded, plus c rounded.)
+ * Which NaN comes out where several go in is not defined.
  */
 #ifndef GD_BACKEND_CPU_GEMM_H
 #define GD_BACKEND_CPU_GEMM_H
@@ -35,7 +36,10 @@ typedef struct gd_gemm_args {
     int64_t c_batch_stride[GD_GEMM_BATCH_RANK];
     const void *bias; /* [n] or NULL: added to every row */
     int64_t bias_stride;
-    bool relu;       /* NaN stays NaN */
+    bool relu;               /* NaN stays NaN */
+    const void *relu_result; /* laid out as C, or NULL: C becomes 0 where it is not > 0, which makes
+                                a gradient by the result of a ReLU that by what it was of; not with
+                                accumulate */
     bool accumulate; /* add the block sums to what C holds, in order: c = ((c + s0) + s1) + … */
     int threads;     /* at most; small problems use fewer */
     void *workspace; /* gd_gemm_workspace_bytes(threads) bytes, aligned to 64 */

@@ -113,6 +113,8 @@ static void N(multiply_panel)(const block_t *block, int64_t row, int64_t rows)
             N(tile_kernels)[rows - 1][vecs - 1](&t);
         else
             N(tile_by_copy)(t, rows, vecs, p->c_col);
+        if (last && p->relu_result)
+            N(gate)(p, row, rows, block->column + j, t.columns);
         t.next_a += t.next_lines * LINE;
     }
 }
@@ -174,29 +176,34 @@ static void N(multiply_blocks)(const product_t *p, REAL *scratch)
     }
 }
 
+/* Rows one by one, where that is better. */
+static bool N(multiply_rows)(const product_t *p, REAL *scratch)
+{
+    if (p->accumulate)
+        return false;
+    if (p->m == 1)
+        return N(multiply_row)(p, scratch);
+    if (p->m > CHAIN_ROWS || p->k <= GD_GEMM_KC || p->n > COLUMNS_MAX || p->b_col != 1)
+        return false;
+    product_t row = *p; /* too few sums side by side: take blocks of k side by side instead */
+    row.m = 1;
+    for (int64_t i = 0; i < p->m; i++) {
+        N(multiply_row)(&row, scratch);
+        row.a += p->a_row;
+        row.c += p->c_row;
+        if (row.row_bias)
+            row.row_bias += p->row_bias_stride;
+    }
+    return true;
+}
+
 /* One product, or a part of one, in this thread. m, n, k > 0. */
 static void N(multiply)(const product_t *p, REAL *scratch)
 {
-    if (p->accumulate) {
+    if (!N(multiply_rows)(p, scratch))
         N(multiply_blocks)(p, scratch);
-        return;
-    }
-    if (p->m == 1) {
-        if (N(multiply_row)(p, scratch))
-            return;
-    } else if (p->m <= CHAIN_ROWS && p->k > GD_GEMM_KC && p->n <= COLUMNS_MAX && p->b_col == 1) {
-        product_t row = *p; /* too few sums side by side: take blocks of k side by side instead */
-        row.m = 1;
-        for (int64_t i = 0; i < p->m; i++) {
-            N(multiply_row)(&row, scratch);
-            row.a += p->a_row;
-            row.c += p->c_row;
-            if (row.row_bias)
-                row.row_bias += p->row_bias_stride;
-        }
-        return;
-    }
-    N(multiply_blocks)(p, scratch);
+    else if (p->relu_result)
+        N(gate)(p, 0, p->m, 0, p->n);
 }
 
 /* Whether to compute C^T = B^T A^T: products commute and sums keep their order, so no bit changes.
@@ -224,6 +231,7 @@ static void N(get_product)(const gd_gemm_args *args, product_t *p)
     p->k = args->k;
     p->c = args->c;
     p->relu = args->relu;
+    p->relu_result = args->relu_result;
     p->accumulate = args->accumulate;
     p->transposed = transposed;
     if (!transposed) {
@@ -277,7 +285,10 @@ static void N(get_piece)(const work_t *work, int64_t index, product_t *p)
     }
     p->a += (q->transposed ? b : a) + row * q->a_row;
     p->b += (q->transposed ? a : b) + column * q->b_col;
-    p->c += c + row * q->c_row + column * q->c_col;
+    c += row * q->c_row + column * q->c_col;
+    p->c += c;
+    if (p->relu_result)
+        p->relu_result += c;
     if (p->row_bias)
         p->row_bias += row * q->row_bias_stride;
     if (p->column_bias)
@@ -366,15 +377,15 @@ static void N(reference)(const gd_gemm_args *args)
     for (int d = 0; d < args->batch_rank; d++)
         batch *= args->batch_shape[d];
     for (int64_t index = 0; index < batch; index++) {
-        const REAL *a = args->a, *b = args->b, *bias = args->bias;
+        const REAL *a = args->a, *b = args->b, *bias = args->bias, *y = args->relu_result;
         REAL *c = args->c;
-        int64_t rest = index;
+        int64_t rest = index, first = 0;
         for (int d = args->batch_rank - 1; d >= 0; d--) {
             const int64_t at = rest % args->batch_shape[d];
             rest /= args->batch_shape[d];
             a += at * args->a_batch_stride[d];
             b += at * args->b_batch_stride[d];
-            c += at * args->c_batch_stride[d];
+            first += at * args->c_batch_stride[d];
         }
         for (int64_t i = 0; i < args->m; i++)
             for (int64_t j = 0; j < args->n; j++) {
@@ -383,7 +394,8 @@ static void N(reference)(const gd_gemm_args *args)
                                          b + j * args->b_col_stride, args->b_row_stride, args->k);
                 if (bias)
                     x = x + bias[j * args->bias_stride];
-                c[i * args->c_row_stride + j * args->c_col_stride] = args->relu && x < 0 ? 0 : x;
+                const int64_t at = first + i * args->c_row_stride + j * args->c_col_stride;
+                c[at] = (args->relu && x < 0) || (y && !(y[at] > 0)) ? 0 : x;
             }
     }
 }

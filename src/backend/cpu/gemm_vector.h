@@ -18,8 +18,27 @@ typedef struct product_t {
     int64_t column_bias_stride;
     const REAL *row_bias; // [m] or NULL
     int64_t row_bias_stride;
+    const REAL *relu_result; // as c, or NULL
     bool relu, accumulate, transposed;
 } product_t;
+
+/* C[rows, columns] from (row, column) on becomes 0 where relu_result is not > 0. */
+static __attribute__((noinline)) void N(gate)(const product_t *p, int64_t row, int64_t rows,
+                                              int64_t column, int64_t columns)
+{
+    const int64_t first = row * p->c_row + column * p->c_col;
+    const bool by_columns = p->c_row == 1;
+    const int64_t lines = by_columns ? columns : rows, count = by_columns ? rows : columns;
+    const int64_t line = by_columns ? p->c_col : p->c_row, step = by_columns ? 1 : p->c_col;
+    for (int64_t i = 0; i < lines; i++) {
+        REAL *restrict c = p->c + first + i * line;
+        const REAL *restrict y = p->relu_result + first + i * line;
+        for (int64_t j = 0; j < count && step == 1; j++)
+            c[j] = y[j] > 0 ? c[j] : (REAL)0;
+        for (int64_t j = 0; j < count && step != 1; j++)
+            c[j * step] = y[j * step] > 0 ? c[j * step] : (REAL)0;
+    }
+}
 
 /* values [count] -> columns [first, first+count) of the one row of C, with bias and ReLU. */
 static void N(store_row)(const product_t *p, int64_t first, int64_t count, const REAL *values)
@@ -248,7 +267,7 @@ static __attribute__((noinline)) bool N(row_stretches)(const product_t *p, REAL 
         return false;
     const int64_t blocks = (p->k + GD_GEMM_KC - 1) / GD_GEMM_KC;
     const int64_t width = (p->n + LANES - 1) / LANES * LANES;
-    if (p->m > 1 || p->b_col != 1 || p->accumulate || p->n <= 2 * COLUMNS_MAX ||
+    if (p->m > 1 || p->b_col != 1 || p->accumulate || p->relu_result || p->n <= 2 * COLUMNS_MAX ||
         p->n > STREAM_COLUMNS || 2 * blocks > (int64_t)room / width)
         return false;
     int64_t stretches = 1; /* as many as give most threads something to do */

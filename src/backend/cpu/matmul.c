@@ -1,6 +1,6 @@
-/* backend/cpu/matmul.c: ops matmul and linear on the CPU. Floats go to the packed core (gemm.h), of
- * which only the operands' description is made here; integers, which nobody is in a hurry for, go
- * through a plain loop, exact modulo 2^bits. */
+/* backend/cpu/matmul.c: matmul, linear and matmul_relu_grad on the CPU. Floats go to the packed
+ * core (gemm.h), of which only the operands' description is made here; integers, which nobody is in
+ * a hurry for, go through a plain loop, exact modulo 2^bits. */
 #include "backend/cpu/cpu.h"
 #include "base/error.h"
 #include "base/threads.h"
@@ -13,8 +13,8 @@ static int64_t batch_stride(const gd_layout *in, const gd_layout *out, int axis)
     return own < 0 || in->shape[own] == 1 ? 0 : in->stride[own];
 }
 
-/* x [.., m, k] @ w [.., k, n] -> [.., m, n]; bias [n] or NULL. */
-static gd_gemm_args describe(const gd_kernel_call *call, const gd_operand *bias, bool relu)
+/* x [.., m, k] @ w [.., k, n] -> [.., m, n] */
+static gd_gemm_args describe(const gd_kernel_call *call)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
     const gd_layout *x = call->in[0].layout, *w = call->in[1].layout, *out = call->out.layout;
@@ -32,9 +32,6 @@ static gd_gemm_args describe(const gd_kernel_call *call, const gd_operand *bias,
         .c_row_stride = out->stride[out->rank - 2],
         .c_col_stride = out->stride[out->rank - 1],
         .batch_rank = out->rank - 2,
-        .bias = bias ? bias->data : NULL,
-        .bias_stride = bias ? batch_stride(bias->layout, out, out->rank - 1) : 0,
-        .relu = relu,
         .threads = cpu->base.threads,
         .workspace = cpu->workspace,
     };
@@ -106,10 +103,9 @@ static void multiply_integers(gd_gemm_args *args, gd_range_fn rows)
     gd_parallel_for(args->threads, count, work > 0 ? worth_a_thread / work + 1 : count, rows, args);
 }
 
-static gd_status multiply(const gd_kernel_call *call, const gd_operand *bias, bool relu)
+static gd_status multiply(const gd_kernel_call *call, gd_gemm_args args)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
-    gd_gemm_args args = describe(call, bias, relu);
     gd_dtype dtype = call->out.layout->dtype;
     switch (dtype) {
     case GD_F32:
@@ -135,17 +131,32 @@ static gd_status multiply(const gd_kernel_call *call, const gd_operand *bias, bo
 
 static gd_status matmul(const gd_kernel_call *call)
 {
-    return multiply(call, NULL, false);
+    return multiply(call, describe(call));
 }
 
 static gd_status linear(const gd_kernel_call *call)
 {
-    const gd_linear_attr *attr = call->attr;
-    return multiply(call, call->n > 2 ? &call->in[2] : NULL, attr->relu != 0);
+    gd_gemm_args args = describe(call);
+    if (call->n > 2) { /* [n] */
+        args.bias = call->in[2].data;
+        args.bias_stride =
+            batch_stride(call->in[2].layout, call->out.layout, call->out.layout->rank - 1);
+    }
+    args.relu = ((const gd_linear_attr *)call->attr)->relu != 0;
+    return multiply(call, args);
+}
+
+/* Made for floats alone (compile/epilogue.c). */
+static gd_status matmul_relu_grad(const gd_kernel_call *call)
+{
+    gd_gemm_args args = describe(call);
+    args.relu_result = call->in[2].data;
+    return multiply(call, args);
 }
 
 void gd_cpu_register_matmul(gd_kernel_fn *kernel)
 {
     kernel[GD_OP_matmul] = matmul;
     kernel[GD_OP_linear] = linear;
+    kernel[GD_OP_matmul_relu_grad] = matmul_relu_grad;
 }
