@@ -5,8 +5,8 @@
  *
  * May do so only where nobody else reads what disappears, for f32 and f64, for a bias that is a
  * vector along the last axis, and a ReLU's result that lies as the product does. The new op stands
- * where the last of the old ones stood. May not reorder sums, nor join a product with ops that its
- * kernel does not compute bit for bit. */
+ * where the last of the old ones stood, backward where the first did. May not reorder sums, nor
+ * join a product with ops that its kernel does not compute bit for bit. */
 #include "compile/passes.h"
 
 #include "base/memory.h"
@@ -83,30 +83,33 @@ static void rewrite(gd_ir *ir, int32_t product, const int32_t *user, const int32
     ++*changes;
 }
 
-/* relu_grad(product, y) for the product and the op that alone reads it. */
-static bool rewrite_gradient(gd_ir *ir, int32_t product, const int32_t *user, const int32_t *until,
+/* relu_grad(product, y), read by the product's only reader, in the product's place: further down,
+ * it would often come behind a gradient of weights, whose memory it need not wait for. */
+static bool rewrite_gradient(gd_ir *ir, int32_t product, const int32_t *user, int32_t *now,
                              int *changes)
 {
     gd_ir_value *p = &ir->values[product];
     const int32_t next = p->is_output ? -1 : user[product];
     gd_ir_value *gradient = next < 0 ? NULL : &ir->values[next];
     if (!gradient || gradient->op->id != GD_OP_relu_grad || gradient->in[0] != product ||
-        !ir->context->device->kernel[GD_OP_matmul_relu_grad] || !same_result(gradient, p) ||
-        !gd_ir_may_sink(ir, until, p, next))
+        gradient->in[1] > product || !same_result(gradient, p) ||
+        !ir->context->device->kernel[GD_OP_matmul_relu_grad])
         return false;
     const gd_layout *y = &ir->values[gradient->in[1]].layout;
     int32_t *in = gd_arena_push(&ir->memory, sizeof(int32_t) * 3, sizeof(int32_t));
     if (!in || !gd_layout_same_shape(y, &p->layout) || y->dtype != p->layout.dtype ||
-        !gd_layout_is_contiguous(y) || !gd_layout_is_contiguous(&gradient->layout))
+        !gd_layout_is_contiguous(y))
         return false;
     in[0] = p->in[0];
     in[1] = p->in[1];
     in[2] = gradient->in[1];
-    gradient->op = gd_op_row(GD_OP_matmul_relu_grad);
-    gradient->attr = NULL;
-    gradient->n = 3;
-    gradient->in = in;
-    p->kind = GD_IR_DEAD;
+    p->op = gd_op_row(GD_OP_matmul_relu_grad);
+    p->attr = NULL;
+    p->n = 3;
+    p->in = in;
+    p->is_output = gradient->is_output;
+    now[next] = product;
+    gradient->kind = GD_IR_DEAD;
     ++*changes;
     return true;
 }
@@ -133,28 +136,45 @@ static void rewrite_convolution(gd_ir *ir, int32_t convolution, const int32_t *u
     ++*changes;
 }
 
+static void rewrite_all(gd_ir *ir, const int32_t *user, const int32_t *until, int32_t *now,
+                        int *changes)
+{
+    for (int32_t i = 0; i < (int32_t)ir->count; i++) {
+        const gd_ir_value *v = &ir->values[i];
+        const bool is_float = v->layout.dtype == GD_F32 || v->layout.dtype == GD_F64;
+        if (v->kind != GD_IR_OP)
+            continue;
+        if (v->op->id == GD_OP_convolution)
+            rewrite_convolution(ir, i, user, until, changes);
+        else if (v->op->id == GD_OP_matmul && is_float &&
+                 !rewrite_gradient(ir, i, user, now, changes))
+            rewrite(ir, i, user, until, changes);
+    }
+}
+
 gd_status gd_pass_epilogue(gd_ir *ir, int *changes)
 {
     if (!ir->context->device->kernel[GD_OP_linear])
         return GD_OK;
-    int32_t *user = sole_users(ir), *until = gd_alloc(sizeof(int32_t) * (ir->count + 1));
-    if (!user || !until) {
-        gd_free(user);
-        gd_free(until);
-        return GD_ERR_MEMORY;
-    }
-    gd_ir_find_assignments(ir, until);
-    for (size_t i = 0; i < ir->count; i++) {
-        const gd_ir_value *v = &ir->values[i];
-        if (v->kind == GD_IR_OP && v->op->id == GD_OP_matmul &&
-            (v->layout.dtype == GD_F32 || v->layout.dtype == GD_F64)) {
-            if (!rewrite_gradient(ir, (int32_t)i, user, until, changes))
-                rewrite(ir, (int32_t)i, user, until, changes);
-        } else if (v->kind == GD_IR_OP && v->op->id == GD_OP_convolution) {
-            rewrite_convolution(ir, (int32_t)i, user, until, changes);
+    const size_t bytes = sizeof(int32_t) * (ir->count + 1);
+    int32_t *user = sole_users(ir), *until = gd_alloc(bytes);
+    int32_t *now = gd_alloc(bytes); /* what stands for a value */
+    if (user && until && now) {
+        gd_ir_find_assignments(ir, until);
+        for (size_t i = 0; i < ir->count; i++)
+            now[i] = (int32_t)i;
+        rewrite_all(ir, user, until, now, changes);
+        for (size_t i = 0; i < ir->count; i++) {
+            ir->values[i].root = now[ir->values[i].root];
+            for (int k = 0; k < ir->values[i].n; k++)
+                ir->values[i].in[k] = now[ir->values[i].in[k]];
         }
+        for (size_t i = 0; i < ir->output_count; i++)
+            ir->outputs[i] = now[ir->outputs[i]];
     }
+    gd_status status = user && until && now ? GD_OK : GD_ERR_MEMORY;
     gd_free(user);
     gd_free(until);
-    return GD_OK;
+    gd_free(now);
+    return status;
 }
