@@ -1,6 +1,7 @@
 /* backend/cpu/softmax_isa.c: the arithmetic of softmax, log_softmax, cross_entropy and
- * cross_entropy_grad for one instruction set: softmax_loops.h for f32 and for f64, and the kernels.
- * The walk over tensors is softmax.c; what is computed stands in softmax.h.
+ * cross_entropy_grad for one instruction set: softmax_loops.h for f32, and the kernels. The loops
+ * of f64 are in softmax_f64_isa.c. The walk over tensors is softmax.c; what is computed stands in
+ * softmax.h.
  */
 #include "backend/cpu/reduce_isa.h"
 #include "backend/cpu/softmax.h"
@@ -9,8 +10,8 @@
 
 #define TYPE f32
 #include "backend/cpu/softmax_loops.h"
-#define TYPE f64
-#include "backend/cpu/softmax_loops.h"
+
+extern const gd_softmax_loops *const GD_ISA_NARROW_NAME(gd_softmax_f64);
 
 typedef gd_status (*run_fn)(const gd_kernel_call *call, const gd_softmax_loops *loops);
 
@@ -19,7 +20,7 @@ static gd_status run(const gd_kernel_call *call, run_fn fn)
     gd_dtype dtype = call->in[0].layout->dtype;
     if (dtype != GD_F32 && dtype != GD_F64)
         return gd_fail(GD_ERR_DTYPE, "%s of %s", call->op->name, gd_dtype_name(dtype));
-    return fn(call, dtype == GD_F32 ? &softmax_f32_loops : &softmax_f64_loops);
+    return fn(call, dtype == GD_F32 ? &softmax_f32_loops : GD_ISA_NARROW_NAME(gd_softmax_f64));
 }
 
 static gd_status softmax_kernel(const gd_kernel_call *call)

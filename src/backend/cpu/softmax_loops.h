@@ -1,8 +1,8 @@
 /* backend/cpu/softmax_loops.h: the loops of softmax for one floating dtype: a template, included by
- * softmax_isa.c for f32 and f64. It makes static functions softmax_<TYPE>_<what> and their table,
- * and undefines TYPE. What each does stands in softmax.h. exp and log are functions of one number
- * (vecmath.h) that compilers vectorise; their value does not depend on where in a vector it is
- * made.
+ * softmax_isa.c for f32 and softmax_f64_isa.c for f64. It makes static functions
+ * softmax_<TYPE>_<what> and their table, and undefines TYPE. What each does stands in softmax.h.
+ * exp and log are functions of one number (vecmath.h) that compilers vectorise; their value does
+ * not depend on where in a vector it is made.
  */
 #define NAME(what) JOIN(softmax_, JOIN(TYPE, _##what))
 #define EXP(x)     JOIN(gd_exp_, TYPE)(x)
