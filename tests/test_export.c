@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -266,6 +267,42 @@ static gd_tensor *wide_convolution(void *user, gd_tensor *const *in)
     return gd_minimize(t->optimizer, gd_mean(gd_square(x), GD_ALL_AXES, false));
 }
 
+/* So many images that they lie side by side, in groups and with dilation; weights that are infinite
+ * and a bias of -0 want the zeros around images multiplied. in[0] f32 [19, 8, 7, 6] */
+static gd_tensor *many_images(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_context *gd = gd_tensor_context(in[0]);
+    gd_tensor *x = in[0], *flat = gd_reshape(x, GD_SHAPE(-1));
+    gd_tensor *w = gd_reshape(gd_slice(flat, 0, 0, 48 * 9, 1), GD_SHAPE(6, 8, 3, 3)),
+              *back = gd_reshape(w, GD_SHAPE(8, 6, 3, 3)),
+              *half = gd_reshape(gd_slice(flat, 0, 5, 5 + 24 * 6, 1), GD_SHAPE(6, 4, 3, 2)),
+              *half_back = gd_reshape(half, GD_SHAPE(8, 3, 3, 2));
+    gd_tensor *lines = gd_reshape(x, GD_SHAPE(19, 48, 7)), /* sums of more than a block */
+        *deep = gd_reshape(gd_slice(flat, 0, 9, 9 + 4 * 48 * 6, 1), GD_SHAPE(4, 48, 6)),
+              *deep_back = gd_reshape(deep, GD_SHAPE(48, 4, 6));
+    gd_tensor *large = gd_full(gd, GD_SCALAR, INFINITY, GD_F32),
+              *limit = gd_full(gd, GD_SCALAR, 0.9, GD_F32),
+              *minus = gd_neg(gd_zeros(gd, GD_SHAPE(6), GD_F32));
+    gd_tensor *results[] = {
+        gd_relu(gd_conv2d(x, w, NULL, .pad = 1)),
+        gd_conv2d(x, half, minus, .groups = 2, .dilation = 2, .pad = 2),
+        gd_conv2d(x, gd_where(gd_gt(w, limit), large, w), NULL, .pad = 1),
+        gd_conv_transpose2d(x, back, NULL, .pad = 1),
+        gd_conv_transpose2d(x, half_back, NULL, .groups = 2, .dilation = 2, .pad = 2),
+        gd_conv_transpose2d(x, gd_where(gd_gt(back, limit), large, back), NULL, .pad = 1),
+        gd_conv1d(lines, deep, NULL, .pad = 4),
+        gd_conv_transpose1d(lines, deep_back, NULL, .pad = 2),
+    };
+    for (size_t i = 0; i < sizeof results / sizeof *results;
+         i++) { /* which NaN comes out is not defined */
+        gd_tensor *is_nan = gd_isnan(results[i]);
+        gd_output(gd_cast(is_nan, GD_F32));
+        gd_output(gd_where(is_nan, limit, results[i]));
+    }
+    return gd_sum(results[0], GD_ALL_AXES, false);
+}
+
 /* ---- a convolutional model with batch norm, not training. in[0] f32 [2, 3, 12, 12] ---- */
 
 static gd_tensor *batch_norm(void *user, gd_tensor *const *in)
@@ -406,6 +443,7 @@ static const example examples[] = {
       { { 2, { 5, 9 } }, { 1, { 5 } } },
       { GD_I64, GD_I64 } },
     { "wide_convolution", wide_convolution, 1, { { 4, { 2, 3, 9, 8 } } }, { GD_F32 } },
+    { "many_images", many_images, 1, { { 4, { 19, 8, 7, 6 } } }, { GD_F32 } },
     { "batch_norm", batch_norm, 1, { { 4, { 2, 3, 12, 12 } } }, { GD_F32 } },
     { "moving", moving, MANY },
     { "reductions_of_all_kinds", reductions_of_all_kinds, MANY },

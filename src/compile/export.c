@@ -239,6 +239,8 @@ static const char head[] =
     "/* Memory is used for values of one type after another. */\n"
     "#if defined(__GNUC__)\n#define MAY_ALIAS __attribute__((may_alias))\n#else\n"
     "#define MAY_ALIAS\n#endif\n"
+    "/* Not inlined: within larger functions compilers run out of registers for its sums. */\n"
+    "#if defined(__GNUC__)\n#define APART __attribute__((noinline))\n#else\n#define APART\n#endif\n"
     "typedef float MAY_ALIAS f32;\ntypedef double MAY_ALIAS f64;\ntypedef int32_t MAY_ALIAS i32;\n"
     "typedef int64_t MAY_ALIAS i64;\ntypedef uint8_t MAY_ALIAS u8;\n\n";
 

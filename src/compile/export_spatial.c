@@ -55,6 +55,23 @@ static int64_t conv_room(const gd_conv_sizes *s, const gd_conv_attr *attr, gd_op
     return s->c * plane + room[2] + s->o * s->out[0] * s->out[1] * room[2];
 }
 
+/* How many numbers conv_images_f32 needs as scratch, where that function is better; else 0. */
+static int64_t images_room(const gd_conv_sizes *s, const gd_conv_attr *attr, bool by_input)
+{
+    enum { IMAGES = 16, FEW_CHANNELS = 4, MOST_TAPS = 256, MOST = 1 << 20 };
+    const int64_t *from = by_input ? s->out : s->in;
+    const int64_t channels = by_input ? s->o : s->c, results = by_input ? s->c : s->o;
+    const int64_t taps = s->kernel[0] * s->kernel[1] * s->kernel[2];
+    const int64_t images = (s->n + IMAGES - 1) / IMAGES * IMAGES;
+    const int64_t room =
+        images * channels * from[0] * from[1] * from[2] + results * (IMAGES + channels * taps);
+    const bool has_stride = attr->stride[0] * attr->stride[1] * attr->stride[2] > 1;
+    return s->n < IMAGES || channels < FEW_CHANNELS || taps < 2 || taps > MOST_TAPS ||
+                   room > MOST || has_stride
+               ? 0
+               : room;
+}
+
 gd_status gd_export_convolution(gd_export *e, const gd_step *step)
 {
     const gd_ir_value *v = &e->plan->ir.values[step->value];
@@ -69,7 +86,9 @@ gd_status gd_export_convolution(gd_export *e, const gd_step *step)
                             : by_weight ? gd_conv_sizes_of(second, &v->layout, first, attr->groups)
                                         : gd_conv_sizes_of(first, second, &v->layout, attr->groups);
     int64_t margin[GD_SPATIAL], room[GD_SPATIAL];
-    const int64_t scratch = conv_room(&s, attr, v->op->id, margin, room);
+    const int64_t by_images = by_weight ? 0 : images_room(&s, attr, by_input);
+    int64_t scratch = conv_room(&s, attr, v->op->id, margin, room);
+    scratch = by_images > scratch ? by_images : scratch;
     if (scratch > INT32_MAX)
         return gd_export_refuse(step, e, "so large images");
     gd_export_pointers(e, step);
@@ -84,7 +103,7 @@ gd_status gd_export_convolution(gd_export *e, const gd_step *step)
     add_sizes(e, attr->dilation);
     add_sizes(e, margin);
     add_sizes(e, room);
-    gd_buffer_add(&e->body, " };\n");
+    gd_buffer_add(&e->body, ", %d };\n", by_images > 0);
     const bool forward = !by_input && !by_weight;
     add_call(e, v,
              !forward     ? ", scratch"

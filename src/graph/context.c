@@ -3,6 +3,7 @@
 #include "graph/node.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,6 +86,8 @@ void gd_close(gd_context *context)
     while (context->late)
         context->late->destroy(context->late);
     gd_release(context->random_state);
+    while (context->names)
+        gd_name_free(context->names->text);
     if (context->pool)
         gd_pool_close(context->pool);
     if (context->device)
@@ -236,17 +239,32 @@ bool gd_requires_grad(const gd_tensor *t)
     return t && t->requires_grad;
 }
 
+void gd_name_free(char *name)
+{
+    if (!name)
+        return;
+    gd_name *own = (gd_name *)(void *)(name - offsetof(gd_name, text));
+    *own->link = own->next;
+    if (own->next)
+        own->next->link = own->link;
+    gd_free(own);
+}
+
 gd_tensor *gd_set_name(gd_tensor *t, const char *name)
 {
     if (!t || !name)
         return t;
-    char cut[32];
-    snprintf(cut, sizeof cut, "%s", name);
-    char *copy = gd_strdup(cut);
-    if (!copy)
+    gd_name *own = gd_alloc(sizeof *own);
+    if (!own)
         return NULL;
-    gd_free(t->name);
-    t->name = copy;
+    snprintf(own->text, sizeof own->text, "%s", name);
+    gd_name_free(t->name);
+    own->next = t->context->names;
+    own->link = &t->context->names;
+    if (own->next)
+        own->next->link = &own->next;
+    t->context->names = own;
+    t->name = own->text;
     return t;
 }
 

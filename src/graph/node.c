@@ -185,7 +185,7 @@ static void release_all(gd_tensor *dying)
             }
         }
         gd_storage_drop(context, t->storage);
-        gd_free(t->name);
+        gd_name_free(t->name);
         context->live_tensors--;
         gd_slab_free(context, t, t->size_class);
     }

@@ -40,10 +40,10 @@ struct gd_tensor {
     gd_scope *scope;  /* the scope it is a temporary of; NULL for a kept one without */
     gd_tensor *scope_before, *scope_after;
     const gd_trace *trace; /* the trace that recorded it */
-    char *name;
-    uint64_t id;   /* order of creation within the context */
-    uint64_t mark; /* visited, when equal to the walk's generation */
-    int64_t slot;  /* place in the walk's arrays */
+    char *name;            /* a gd_name's text, or NULL */
+    uint64_t id;           /* order of creation within the context */
+    uint64_t mark;         /* visited, when equal to the walk's generation */
+    int64_t slot;          /* place in the walk's arrays */
     int64_t refs;
     int32_t n_inputs;
     uint32_t version; /* storage version when made */
@@ -81,6 +81,13 @@ typedef struct gd_eager_outputs {
     bool failed;
 } gd_eager_outputs;
 
+/* A tensor's name. The context has them in a list, to free those of tensors that outlive it. */
+typedef struct gd_name {
+    struct gd_name *next, **link; /* link: what points at this one */
+    char text[32];
+} gd_name;
+void gd_name_free(char *name); /* NULL is fine */
+
 struct gd_context {
     gd_device *device;
     gd_pool *pool;
@@ -108,6 +115,7 @@ struct gd_context {
     gd_owned *owned;
     size_t owned_count, owned_capacity;
     gd_late *late;          /* destroyed last of all */
+    gd_name *names;         /* of tensors */
     uint64_t grad_switches; /* calls of gd_set_requires_grad that changed something */
 };
 
