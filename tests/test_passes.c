@@ -565,6 +565,25 @@ static void epilogue_ends_gradients_of_relu_in_the_product(void **state)
     assert_int_equal(count_lines(without.text, "relu_grad"), 2);
 }
 
+/* A product that is computed once, when the plan is made, where the ReLU's result is not there. */
+static gd_tensor *constant_gradient(void *user, gd_tensor *const *in)
+{
+    (void)user;
+    gd_context *gd = gd_tensor_context(in[0]);
+    gd_tensor *y = gd_relu(in[0]);
+    gd_tensor *product = gd_matmul(gd_ones(gd, GD_SHAPE(ROWS, 2), GD_F32),
+                                   gd_ones(gd, GD_SHAPE(2, COLUMNS), GD_F32));
+    return gd_softmax(gd_relu_grad(product, y), 1);
+}
+
+static void epilogue_leaves_what_is_folded(void **state)
+{
+    (void)state;
+    run(constant_gradient, GD_MODE_EAGER, "epilogue", "", &eager);
+    run(constant_gradient, GD_MODE_COMPILED, "epilogue", "", &with);
+    assert_memory_equal(eager.values, with.values, sizeof eager.values);
+}
+
 static void epilogue_leaves_what_others_read(void **state)
 {
     (void)state;
@@ -710,6 +729,7 @@ int main(void)
         cmocka_unit_test(sink_keeps_reads_and_writes_in_order),
         cmocka_unit_test(epilogue_finishes_products_in_one_kernel),
         cmocka_unit_test(epilogue_ends_gradients_of_relu_in_the_product),
+        cmocka_unit_test(epilogue_leaves_what_is_folded),
         cmocka_unit_test(epilogue_leaves_what_others_read),
         cmocka_unit_test(recompute_keeps_what_is_dear_alone),
         cmocka_unit_test(recompute_keeps_what_is_needed),

@@ -91,8 +91,8 @@ static bool rewrite_gradient(gd_ir *ir, int32_t product, const int32_t *user, in
     gd_ir_value *p = &ir->values[product];
     const int32_t next = p->is_output ? -1 : user[product];
     gd_ir_value *gradient = next < 0 ? NULL : &ir->values[next];
-    if (!gradient || gradient->op->id != GD_OP_relu_grad || gradient->in[0] != product ||
-        gradient->in[1] > product || !same_result(gradient, p) ||
+    if (!gradient || p->is_constant || gradient->op->id != GD_OP_relu_grad ||
+        gradient->in[0] != product || gradient->in[1] > product || !same_result(gradient, p) ||
         !ir->context->device->kernel[GD_OP_matmul_relu_grad])
         return false;
     const gd_layout *y = &ir->values[gradient->in[1]].layout;
