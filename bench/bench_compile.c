@@ -251,11 +251,11 @@ typedef struct timing {
 } timing;
 
 /* Seconds that compiling takes, the parameters being there. */
-static double median_compile(trainee *t, gd_mode mode)
+static double compile_seconds(trainee *t)
 {
     double samples[5];
     for (int i = 0; i < 5; i++) {
-        gd_function *f = gd_compile(t->context, t->what->body, t, .mode = mode, .detached = true);
+        gd_function *f = gd_compile(t->context, t->what->body, t, .detached = true);
         CHECK(gd_function_prepare(f, t->what->classes ? 2 : 1, t->in) == GD_OK);
         samples[i] = gd_function_stats(f).compile_seconds;
         gd_function_release(f);
@@ -271,7 +271,7 @@ static timing measure(const example *what, gd_mode mode)
     for (int i = 0; i < STEPS; i++)
         r.values[i] = value_of(&t, call(&t));
     r.plan = gd_function_stats(t.function);
-    r.compile_seconds = mode == GD_MODE_COMPILED ? median_compile(&t, mode) : 0;
+    r.compile_seconds = mode == GD_MODE_COMPILED ? compile_seconds(&t) : 0;
     r.seconds = gd_bench_seconds(run, &t, what->chunk, 1, seconds_each);
     if (mode == GD_MODE_COMPILED)
         gd_bench_print_profile(t.function, what->classes ? 2 : 1, t.in);

@@ -479,6 +479,26 @@ static void the_least_that_is_said_is_reached(void **state)
     }
 }
 
+/* The gradient of the sum of x^2 by a tensor outside, of which x may be made. */
+static gd_tensor *gradient_by_what_is_outside(void *user, gd_tensor *const *in)
+{
+    const things *t = user;
+    gd_tensor *sum = gd_sum(gd_square(in[0]), GD_ALL_AXES, false), *of = t->kept, *g = NULL;
+    return gd_grad(&sum, NULL, 1, &of, &g, 1) == GD_OK ? g : NULL;
+}
+
+static void bodies_do_not_see_what_arguments_are_made_of(void **state)
+{
+    gd_context *gd = *state;
+    things t = { .kept = gd_set_requires_grad(gd_full(gd, GD_SHAPE(3), 5, GD_F32), true) };
+    gd_tensor *x = gd_mul_scalar(t.kept, 2);
+    for (int i = 0; i < MODES; i++) {
+        gd_function *f = gd_compile(gd, gradient_by_what_is_outside, &t, .mode = modes[i]);
+        assert_same_bits(gd_call(f, 1, &x),
+                         gd_full(gd, GD_SHAPE(3), modes[i] == GD_MODE_EAGER ? 40 : 0, GD_F32));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -489,6 +509,7 @@ int main(void)
         context_test(results_may_be_arguments_of_the_next_call),
         context_test(arguments_that_are_assigned_to_are_refused),
         context_test(views_of_what_is_assigned_show_it),
+        context_test(bodies_do_not_see_what_arguments_are_made_of),
         context_test(misspelt_passes_are_refused),
         context_test(the_least_that_is_said_is_reached),
     };

@@ -74,6 +74,10 @@ GD_API void gd_function_release(gd_function *function);
  * assigns to a tensor that requires a gradient. Errors of the gradient: GD_ERR_STATE, what it reads
  * has been overwritten since; GD_ERR_UNSUPPORTED, it is taken while another function is traced.
  *
+ * A body sees its inputs and not what they were computed from: gd_grad in it by a tensor outside
+ * leaves out what runs through an input (zeros, if that is all). Called eagerly, or inlined into
+ * another body, it finds that as well.
+ *
  * A function may call itself, if plain C ends it: GD_ERR_STATE beyond 500 calls within one another.
  */
 GD_API gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs);
