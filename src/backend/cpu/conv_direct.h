@@ -112,7 +112,7 @@ static __attribute__((noinline)) bool shape_band(const conv_t *v, band_t *b)
         b->reach[a - 1] = (high - low) / w->step[a];
         /* Zeros at the end of a row may be those at the beginning of the next. */
         const int64_t behind = w->count[a] - 1 + high - (w->size[a] - 1);
-        if (w->step[a] == 1)
+        if (a == GD_SPATIAL - 1 && w->step[a] == 1)
             shared = LEAST(LEAST(-low, behind), high - low);
     }
     const int64_t width = w->count[2];
