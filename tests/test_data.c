@@ -101,6 +101,9 @@ static void wrong_data_sets_are_errors(void **state)
     assert_null(
         gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1), .labels = labels));
     expect_error(GD_ERR_INVALID, "0 samples");
+    assert_null(gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1), .count = 1,
+                                  .labels = (int64_t[]){ INT64_MAX }));
+    expect_error(GD_ERR_INVALID, "label 9223372036854775807 of sample 0 is too large");
     assert_null(gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1), .count = 2));
     expect_error(GD_ERR_INVALID, "labels are NULL");
     assert_null(gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1),
@@ -135,6 +138,16 @@ static void idx_pairs_must_go_together(void **state)
     gd_dataset_release(d);
     d = gd_dataset_read_idx(*state, samples, labels);
     assert_int_equal(gd_dataset_shape(d).dim[0], 4);
+    static const unsigned char huge[] = { 0,    0,    8,    5,    0,    0,    0,    1,
+                                          0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                                          0xff, 0xff, 0xff, 0xff, 0,    0,    0,    0 };
+    FILE *file = fopen(samples, "wb"); /* [1, 2^32-1, 2^32-1, 2^32-1, 0]: no values at all */
+    assert_int_equal(fwrite(huge, 1, sizeof huge, file), sizeof huge);
+    fclose(file);
+    write_idx(labels, 0x08, 1, 1);
+    assert_null(gd_dataset_read_idx(*state, samples, labels));
+    expect_error(GD_ERR_FORMAT, "a sample has size 0 along axis 4");
+    write_idx(samples, 0x0d, 3, 5);
     write_idx(labels, 0x08, 1, 6);
     assert_null(gd_dataset_read_idx(*state, samples, labels));
     expect_error(GD_ERR_FORMAT, "holds 5 samples, but ");

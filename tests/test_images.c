@@ -119,20 +119,17 @@ static void test_jpeg(void **state)
     gd_image_free(NULL);
 }
 
-/* Every truncation is an error or an image, never a crash; the decoder fills in what is missing of
- * the pixels. */
+/* Every truncation is an error that names the file: libjpeg itself would fill in grey. */
 static void test_broken_jpeg(void **state)
 {
     (void)state;
     need_jpeg();
     gd_image image;
-    for (size_t size = 0; size < sizeof tiny; size += 7) {
+    for (size_t size = 0; size < sizeof tiny; size++) {
         write_file("cut.jpg", tiny, size);
-        gd_status status = gd_image_read(in_folder("cut.jpg"), &image);
-        assert_true(status == GD_OK || status == GD_ERR_FORMAT);
-        assert_true((status == GD_OK) == (image.pixels != NULL));
-        gd_image_free(&image);
-        gd_error_clear();
+        assert_int_equal(gd_image_read(in_folder("cut.jpg"), &image), GD_ERR_FORMAT);
+        assert_null(image.pixels);
+        expect_error(GD_ERR_FORMAT, "cut.jpg: not a JPEG image that can be read: ");
     }
     write_file("no.jpg", "this is no image", 16);
     assert_int_equal(gd_image_read(in_folder("no.jpg"), &image), GD_ERR_FORMAT);
@@ -141,6 +138,91 @@ static void test_broken_jpeg(void **state)
     expect_error(GD_ERR_IO, "absent.jpg");
     assert_int_equal(gd_image_read(NULL, &image), GD_ERR_INVALID);
     gd_error_clear();
+}
+
+/* `tiny` with other sizes in its frame header, and as a baseline (0xc0) or progressive (0xc2) one.
+ */
+static void write_claim(const char *name, unsigned char frame, unsigned height, unsigned width)
+{
+    unsigned char file[sizeof tiny];
+    memcpy(file, tiny, sizeof tiny);
+    size_t at = 0;
+    while (file[at] != 0xff || file[at + 1] != 0xc0)
+        at++;
+    file[at + 1] = frame;
+    file[at + 5] = (unsigned char)(height >> 8), file[at + 6] = (unsigned char)height;
+    file[at + 7] = (unsigned char)(width >> 8), file[at + 8] = (unsigned char)width;
+    write_file(name, file, sizeof file);
+}
+
+/* A few hundred bytes that claim gigabytes are refused before anything is allocated for them. */
+static void test_jpeg_claims(void **state)
+{
+    (void)state;
+    need_jpeg();
+    static const struct {
+        unsigned height, width;
+        const char *words;
+    } claims[] = { { 65500, 65500, "claim.jpg: an image of 65500 x 65500 in a file of 273 bytes" },
+                   { 32769, 1, "claim.jpg: an image of 32769 x 1 in" },
+                   { 16384, 16384, "claim.jpg: an image of 16384 x 16384 in" },
+                   { 2048, 2048, "claim.jpg: an image of 2048 x 2048 in" } };
+    gd_image image;
+    for (int i = 0; i < COUNT(claims); i++)
+        for (unsigned char frame = 0xc0; frame <= 0xc2; frame += 2) {
+            write_claim("claim.jpg", frame, claims[i].height, claims[i].width);
+            assert_int_equal(gd_image_read(in_folder("claim.jpg"), &image), GD_ERR_FORMAT);
+            expect_error(GD_ERR_FORMAT, claims[i].words);
+        }
+    write_claim("small.jpg", 0xc0, 8, 8); /* the same bytes: sizes alone decide */
+    assert_int_equal(gd_image_read(in_folder("small.jpg"), &image), GD_OK);
+    gd_image_free(&image);
+}
+
+static size_t put(unsigned char *file, size_t at, const unsigned char *bytes, size_t count)
+{
+    memcpy(file + at, bytes, count);
+    return at + count;
+}
+
+/* A progressive grey image of 8 x 8 in `scans` scans, each of them in order: the constant part,
+ * then bit 1 of the 63 others one by one, then their bit 0. */
+static size_t write_scans(const char *name, int scans)
+{
+    static const unsigned char head[] = { 0xff, 0xd8, 0xff, 0xc2, 0,    11, 8, 0, 8, 0, 8, 1,
+                                          1,    0x11, 0, /* 8 x 8, a component */
+                                          0xff, 0xc4, 0,    20,   0x00, 1,  0, 0, 0, 0, 0, 0,
+                                          0,    0,    0,    0,    0,    0,  0, 0, 0, 0, /* "0": 0 */
+                                          0xff, 0xc4, 0,    20,   0x10, 1,  0, 0, 0, 0, 0, 0,
+                                          0,    0,    0,    0,    0,    0,  0, 0, 0, 0 };
+    static unsigned char file[sizeof head + 69 + 200 * 16];
+    size_t at = put(file, 0, head, 2);
+    at = put(file, at, (unsigned char[]){ 0xff, 0xdb, 0, 67, 0 }, 5);
+    memset(file + at, 1, 64);
+    at = put(file, at + 64, head + 2, sizeof head - 2);
+    for (int scan = 0; scan < scans; scan++) {
+        unsigned char band = (unsigned char)(scan == 0 ? 0 : (scan - 1) % 63 + 1);
+        unsigned char bits = scan == 0 ? 0x00 : scan <= 63 ? 0x01 : 0x10;
+        const unsigned char sos[] = { 0xff, 0xda, 0, 8, 1, 1, 0x00, band, band, bits, 0x7f };
+        at = put(file, at, sos, sizeof sos);
+    }
+    at = put(file, at, (unsigned char[]){ 0xff, 0xd9 }, 2);
+    write_file(name, file, at);
+    return at;
+}
+
+static void test_jpeg_scans(void **state)
+{
+    (void)state;
+    need_jpeg();
+    gd_image image;
+    write_scans("few.jpg", 1 + 63);
+    assert_int_equal(gd_image_read(in_folder("few.jpg"), &image), GD_OK);
+    assert_true(image.height == 8 && image.pixels[0] == 128);
+    gd_image_free(&image);
+    write_scans("many.jpg", 1 + 2 * 63);
+    assert_int_equal(gd_image_read(in_folder("many.jpg"), &image), GD_ERR_FORMAT);
+    expect_error(GD_ERR_FORMAT, "many.jpg: not a JPEG image that can be read: more than 100 scans");
 }
 
 /* PyTorch 2.15.0: i = torch.arange(30.); x = (i * 37 % 251).reshape(1, 1, 6, 5);
@@ -299,6 +381,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(test_jpeg),
         FOLDER_TEST(test_broken_jpeg),
+        FOLDER_TEST(test_jpeg_claims),
+        FOLDER_TEST(test_jpeg_scans),
         FOLDER_TEST(test_resize_as_torch),
         FOLDER_TEST(test_image_folder),
         FOLDER_TEST(test_image_folder_errors),

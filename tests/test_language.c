@@ -467,6 +467,86 @@ static void generation_ends_with_the_models_length(void **state)
     gd_tokenizer_release(t);
 }
 
+/* A model whose choices depend on all of its tokens: one fresh from its initial weights mostly
+ * repeats the last. */
+static gd_language_model *lively(gd_context *gd)
+{
+    gd_language_model *m =
+        gd_language_model_create(gd, .decoder = GD_DECODER_LLAMA, .vocabulary = 256, .length = 8,
+                                 .layers = 1, .heads = 1, .width = 8, .untied = true);
+    assert_non_null(m);
+    gd_module *module = gd_language_model_module(m);
+    for (int i = 0; i < gd_module_count(module); i++) {
+        gd_tensor *t = gd_module_tensor(module, i);
+        int64_t count = gd_tensor_count(t);
+        float *values = malloc((size_t)count * sizeof *values);
+        for (int64_t k = 0; k < count; k++)
+            values[k] = golden_value((uint32_t)i, (uint32_t)k, false) * 4.0f;
+        assert_int_equal(gd_tensor_write(t, values, (size_t)count * sizeof *values), GD_OK);
+        free(values);
+    }
+    return m;
+}
+
+/* The most likely token after some, all fed at once. */
+static int32_t likeliest_after(gd_language_model *m, const int32_t *tokens, size_t count)
+{
+    gd_generator *g = gd_generator_open(m);
+    gd_sampler *greedy = gd_sampler_create(.temperature = 0);
+    const float *logits = gd_generator_feed(g, tokens, count);
+    assert_non_null(logits);
+    int32_t token = gd_sample(greedy, logits, 256, NULL, 0);
+    gd_sampler_release(greedy);
+    gd_generator_release(g);
+    return token;
+}
+
+/* Beyond the model's length a sequence is begun anew with its last half, however many calls it has
+ * grown over. */
+static void a_text_is_continued_past_the_length(void **state)
+{
+    enum { LENGTH = 8, AGAIN = 4, CALLS = 4 };
+    static const struct {
+        const char *prompt;
+        int tokens;
+    } calls[CALLS] = { { "abc", 4 }, { "d", 10 }, { "e", 1 }, { "f", 12 } };
+    gd_language_model *m = lively(*state);
+    gd_generator *g = gd_generator_open(m);
+    gd_tokenizer *t = gd_tokenizer_bytes();
+    gd_sampler *greedy = gd_sampler_create(.temperature = 0);
+    int32_t expected[LENGTH];
+    size_t count = 0; /* of the tokens that the generator has */
+    for (int call = 0; call < CALLS; call++) {
+        listener heard = { 0 };
+        const char *prompt = calls[call].prompt;
+        if (count + strlen(prompt) > LENGTH) { /* a prompt must fit; only what follows moves on */
+            assert_int_equal(gd_generate(g, t, greedy, .prompt = prompt, .tokens = 1), -1);
+            expect_error(GD_ERR_SHAPE, "more than the model's 8");
+            gd_generator_reset(g);
+            count = 0;
+        }
+        assert_int_equal(gd_generate(g, t, greedy, .prompt = prompt, .tokens = calls[call].tokens,
+                                     .callback = listen, .user = &heard),
+                         calls[call].tokens);
+        for (; *prompt; prompt++)
+            expected[count++] = (unsigned char)*prompt;
+        for (int i = 0; i < calls[call].tokens; i++) {
+            int32_t token = likeliest_after(m, expected, count);
+            assert_int_equal((unsigned char)heard.text[i], token);
+            if (i + 1 == calls[call].tokens)
+                break; /* the last one is not fed */
+            if (count == LENGTH) {
+                memmove(expected, expected + LENGTH - (AGAIN - 1), (AGAIN - 1) * sizeof *expected);
+                count = AGAIN - 1;
+            }
+            expected[count++] = token;
+        }
+        assert_int_equal(gd_generator_length(g), count);
+    }
+    gd_sampler_release(greedy);
+    gd_tokenizer_release(t);
+}
+
 static void wrong_use_is_an_error(void **state)
 {
     gd_context *gd = *state;
@@ -535,6 +615,7 @@ int main(void)
         TEST(gpt2_has_as_many_parameters_as_published),
         TEST(training_is_the_same_in_every_mode),
         TEST(generation_ends_with_the_models_length),
+        TEST(a_text_is_continued_past_the_length),
         TEST(wrong_use_is_an_error),
         TEST(running_out_of_memory_is_an_error),
     };

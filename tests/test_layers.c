@@ -322,6 +322,18 @@ static void test_layer_errors(void **state)
     expect_error(GD_ERR_SHAPE, "\"conv\" takes 3 channels to 4: 2 groups");
     assert_null(gd_nn_conv2d(m, "conv", gd_cast(x, GD_I32), 4, 3));
     expect_error(GD_ERR_DTYPE, "\"conv\" is i32");
+    const int64_t long_side = INT64_C(1) << 20; /* weights of more than 63 bits */
+    gd_tensor *volume = gd_ones(gd, GD_SHAPE(1, 3, 2, 2, 2), GD_F32);
+    assert_null(gd_nn_conv3d(m, "conv", volume, INT64_C(1) << 31, long_side));
+    expect_error(GD_ERR_SHAPE, "the weight of \"conv\" would be [2147483648, 3, 1048576, ");
+    gd_tensor *sequence = gd_ones(gd, GD_SHAPE(1, 2, 3), GD_F32);
+    assert_null(gd_nn_lstm(m, "lstm", sequence, INT64_MAX / 2));
+    expect_error(GD_ERR_INVALID, "\"lstm\": width 4611686018427387903");
+    assert_null(gd_nn_multi_head_attention(m, "attend", sequence, INT64_C(1) << 32,
+                                           .head_width = INT64_C(1) << 32));
+    expect_error(GD_ERR_INVALID, "\"attend\": 4294967296 heads, 4294967296 of keys");
+    assert_null(gd_nn_conv_transpose3d(m, "conv", volume, 1, long_side));
+    expect_error(GD_ERR_SHAPE, "the weight of \"conv\" would be [3, 1, 1048576, ");
     assert_int_equal(gd_module_count(m), 0);
     assert_non_null(gd_nn_conv2d(m, "conv", x, 4, 3));
     assert_null(gd_nn_conv2d(m, "conv", x, 4, 5));

@@ -179,6 +179,18 @@ static void wrong_loaders_are_errors(void **state)
     expect_error(GD_ERR_INVALID, "batch -1");
     assert_null(gd_token_loader_open(*state, d, .first = 40, .count = 11));
     expect_error(GD_ERR_SHAPE, "tokens 40 to 50 of 50");
+    for (int random = 0; random < 2; random++) { /* products beyond 63 bits */
+        assert_null(gd_token_loader_open(*state, d, .batch = INT64_C(1) << 62, .length = 4,
+                                         .random = random == 1));
+        expect_error(GD_ERR_SHAPE, "batch 4611686018427387904");
+        assert_null(gd_token_loader_open(*state, d, .batch = 4, .length = INT64_C(1) << 62,
+                                         .random = random == 1));
+        expect_error(GD_ERR_SHAPE, "length 4611686018427387904");
+        assert_null(gd_token_loader_open(*state, d, .batch = INT32_MAX, .length = INT32_MAX,
+                                         .random = random == 1));
+        expect_error(GD_ERR_SHAPE, random ? "need 2147483647 tokens and one more"
+                                          : "need 4611686014132420609 tokens and one more");
+    }
     assert_null(gd_token_loader_open(*state, NULL));
     assert_int_equal(gd_error_code(), GD_OK);
     assert_false(gd_token_loader_next(NULL, NULL));

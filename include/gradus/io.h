@@ -68,8 +68,9 @@ typedef struct gd_image {
 
 /* Decode a JPEG file to RGB (channels 3; grey images too). On success *out owns its pixels:
  * gd_image_free(). On failure *out is all zero: GD_ERR_IO, GD_ERR_FORMAT (with the decoder's
- * reason), GD_ERR_MEMORY, GD_ERR_INVALID (NULL), GD_ERR_UNSUPPORTED (a build without
- * libjpeg-turbo). */
+ * reason; also for a file that is truncated or damaged, has more than 100 scans, 2^28 pixels, or
+ * 4,096 pixels for each of its bytes), GD_ERR_MEMORY, GD_ERR_INVALID (NULL), GD_ERR_UNSUPPORTED (a
+ * build without libjpeg-turbo). */
 GD_API gd_status gd_image_read(const char *path, gd_image *out);
 /* Bilinear, pixel centres at halves; shrinking averages over as many pixels as one of the result
  * covers, with triangular weights (as Pillow's BILINEAR). */

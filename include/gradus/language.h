@@ -109,8 +109,9 @@ typedef struct gd_generate_options {
 
 /* gd_generate(generator, tokenizer, sampler, .prompt = "Once", .callback = print): continue a text
  * until the end token or the limit. The prompt is not repeated. Where the
- * tokeniser has a begin token, a sequence starts with it. Returns how many tokens were generated;
- * -1 on an error. */
+ * tokeniser has a begin token, a sequence starts with it. Without gd_generator_reset a further call
+ * continues the sequence; the last token of the call before was chosen but not fed, and is not in
+ * it. Returns how many tokens were generated; -1 on an error. */
 #define gd_generate(...) gd_generate_with((gd_generate_options){ .generator = __VA_ARGS__ })
 GD_API int64_t gd_generate_with(gd_generate_options options);
 

@@ -55,14 +55,15 @@ static gd_status check(const gd_dataset_options *o)
     return GD_OK;
 }
 
-/* Largest label plus one; 0 and an error when one is negative. */
+/* Largest label plus one; 0 and an error when one is no class. */
 static int64_t count_classes(const int64_t *labels, int64_t count)
 {
     int64_t classes = 0;
     for (int64_t i = 0; i < count; i++) {
-        if (labels[i] < 0) {
-            (void)gd_fail(GD_ERR_INVALID, "gd_dataset: label %lld of sample %lld is negative",
-                          (long long)labels[i], (long long)i);
+        if (labels[i] < 0 || labels[i] == INT64_MAX) {
+            (void)gd_fail(GD_ERR_INVALID, "gd_dataset: label %lld of sample %lld is %s",
+                          (long long)labels[i], (long long)i,
+                          labels[i] < 0 ? "negative" : "too large to count classes");
             return 0;
         }
         classes = labels[i] >= classes ? labels[i] + 1 : classes;

@@ -76,6 +76,9 @@ static gd_status check_pair(const gd_dataset_idx_options *o, const gd_idx *sampl
             GD_ERR_FORMAT,
             "%s: holds %s of rank %d; samples are u8 or f32 of rank 1 to %d, one at least",
             o->samples, gd_idx_type_name(samples->type), samples->rank, GD_MAX_RANK);
+    for (int i = 1; i < samples->rank; i++)
+        if (samples->dims[i] < 1) /* the product of the others need not fit 63 bits */
+            return gd_fail(GD_ERR_FORMAT, "%s: a sample has size 0 along axis %d", o->samples, i);
     if ((labels->type != GD_IDX_U8 && labels->type != GD_IDX_I32) || labels->rank != 1)
         return gd_fail(GD_ERR_FORMAT, "%s: holds %s of rank %d; labels are u8 or i32 of rank 1",
                        o->labels, gd_idx_type_name(labels->type), labels->rank);

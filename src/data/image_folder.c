@@ -160,9 +160,11 @@ gd_dataset *gd_image_folder_with(gd_image_folder_options o)
 {
     if (!o.context)
         return NULL;
-    if (!o.folder || o.height < 1 || o.width < 1)
+    if (!o.folder || o.height < 1 || o.width < 1 || o.height > GD_IMAGE_MAX_SIZE ||
+        o.width > GD_IMAGE_MAX_SIZE)
         return gd_fail_null(GD_ERR_INVALID,
-                            "gd_image_folder: the folder is NULL, or the size is not positive");
+                            "gd_image_folder: the folder is NULL, or the size is not 1 to %d",
+                            GD_IMAGE_MAX_SIZE);
     listing all = { 0 };
     gd_status status = list_all(&all, o.folder);
     decoding *d = status == GD_OK ? gd_alloc_zero(1, sizeof *d) : NULL;

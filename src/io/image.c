@@ -108,11 +108,21 @@ gd_status gd_image_resize(const gd_image *image, int64_t height, int64_t width, 
 #include <setjmp.h>
 #include <stdio.h>
 
+#include <jerror.h>
 #include <jpeglib.h>
+
+/* A few bytes can claim any size, and a progressive image, which is kept as coefficients until its
+ * last scan, any number of scans. A Huffman-coded file spends at least a bit on each block of a
+ * component, which is 1,024 pixels a byte. */
+#define MOST_PIXELS          (INT64_C(1) << 28)
+#define MOST_PIXELS_PER_BYTE 4096
+#define MOST_SCANS           100
+#define MOST_BYTES           0x7fffffffL /* that libjpeg may allocate */
 
 typedef struct decoder {
     struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
     jmp_buf failed;
     char message[JMSG_LENGTH_MAX];
 } decoder;
@@ -124,9 +134,41 @@ static void on_error(j_common_ptr jpeg)
     longjmp(d->failed, 1);
 }
 
-static void on_message(j_common_ptr jpeg)
+/* Told of warnings, which have a negative level, and of traces. libjpeg makes up the pixels that a
+ * truncated or damaged file lacks and warns; that is an error here. */
+static void on_warning(j_common_ptr jpeg, int level)
 {
-    (void)jpeg; /* the library prints nothing */
+    static const int harmless[] = { JWRN_EXTRANEOUS_DATA, JWRN_ADOBE_XFORM, JWRN_JFIF_MAJOR,
+                                    JWRN_NOT_SEQUENTIAL, JWRN_TOO_MUCH_DATA };
+    bool loses = level < 0;
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        loses = loses && jpeg->err->msg_code != harmless[i];
+    if (loses)
+        on_error(jpeg);
+}
+
+static void on_progress(j_common_ptr jpeg)
+{
+    decoder *d = jpeg->client_data;
+    if (d->jpeg.input_scan_number <= MOST_SCANS)
+        return;
+    snprintf(d->message, sizeof d->message, "more than %d scans", MOST_SCANS);
+    longjmp(d->failed, 1);
+}
+
+/* Before anything is allocated for the pixels that the header claims. */
+static gd_status check_size(const struct jpeg_decompress_struct *jpeg, size_t bytes,
+                            const char *path)
+{
+    int64_t height = jpeg->image_height, width = jpeg->image_width;
+    if (height <= GD_IMAGE_MAX_SIZE && width <= GD_IMAGE_MAX_SIZE &&
+        height * width <= MOST_PIXELS && height * width / MOST_PIXELS_PER_BYTE <= (int64_t)bytes)
+        return GD_OK;
+    return gd_fail(GD_ERR_FORMAT,
+                   "%s: an image of %lld x %lld in a file of %zu bytes; at most %d x %d, %lld "
+                   "pixels, and %d a byte, are read",
+                   path, (long long)height, (long long)width, bytes, GD_IMAGE_MAX_SIZE,
+                   GD_IMAGE_MAX_SIZE, (long long)MOST_PIXELS, MOST_PIXELS_PER_BYTE);
 }
 
 /* Everything that may end in longjmp. What it makes is in *out and in d, so that the caller can end
@@ -136,15 +178,20 @@ static gd_status decode(decoder *d, const unsigned char *bytes, size_t size, con
 {
     struct jpeg_decompress_struct *jpeg = &d->jpeg;
     jpeg_create_decompress(jpeg);
+    jpeg->mem->max_memory_to_use = MOST_BYTES;
+    jpeg->progress = &d->progress;
     jpeg_mem_src(jpeg, bytes, (unsigned long)size);
     (void)jpeg_read_header(jpeg, TRUE);
+    gd_status status = check_size(jpeg, size, path);
+    if (status != GD_OK)
+        return status;
     jpeg->out_color_space = JCS_RGB;
     jpeg->dct_method = JDCT_ISLOW;
     (void)jpeg_start_decompress(jpeg);
     int64_t height = jpeg->output_height, width = jpeg->output_width;
-    if (height > GD_IMAGE_MAX_SIZE || width > GD_IMAGE_MAX_SIZE || jpeg->output_components != 3)
-        return gd_fail(GD_ERR_FORMAT, "%s: an image of %lld x %lld with %d components", path,
-                       (long long)height, (long long)width, jpeg->output_components);
+    if (jpeg->output_components != 3)
+        return gd_fail(GD_ERR_FORMAT, "%s: an image with %d components", path,
+                       jpeg->output_components);
     out->pixels = gd_alloc((size_t)(height * width * 3));
     if (!out->pixels)
         return GD_ERR_MEMORY;
@@ -175,7 +222,8 @@ gd_status gd_image_read(const char *path, gd_image *out)
     d->jpeg.err = jpeg_std_error(&d->errors);
     d->jpeg.client_data = d;
     d->errors.error_exit = on_error;
-    d->errors.output_message = on_message;
+    d->errors.emit_message = on_warning;
+    d->progress.progress_monitor = on_progress;
     if (setjmp(d->failed) == 0)
         status = decode(d, bytes, size, path, out);
     else

@@ -237,7 +237,8 @@ static bool check(gd_nn_attention_options *o)
                       "width] with equal batches are needed",
                       name, gd_nn_shape_text(shape, text), gd_nn_shape_text(memory, more));
     } else if (!*name || o->heads < 1 || o->heads_kv < 1 || o->head_width < 1 ||
-               o->heads % o->heads_kv != 0) {
+               o->heads % o->heads_kv != 0 || o->heads > GD_NN_LARGEST ||
+               o->head_width > GD_NN_LARGEST) {
         (void)gd_fail(GD_ERR_INVALID,
                       "gd_nn_multi_head_attention: \"%s\": %lld heads, %lld of keys, %lld wide, do "
                       "not fit each other or a width of %lld",

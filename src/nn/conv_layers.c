@@ -57,6 +57,22 @@ static bool check(const gd_nn_conv_options *o, int axes, const char *who, gd_sha
     return true;
 }
 
+/* Values of a filter for one channel. -1: the whole weight would exceed what memory can hold; where
+ * it does not, no product of its sizes overflows. */
+static int64_t count_elements(gd_shape weight)
+{
+    const int64_t most = INT64_C(1) << 46;
+    int64_t all = 1, elements = 1;
+    for (int i = 0; i < weight.rank; i++) {
+        int64_t size = weight.dim[i] > 0 ? weight.dim[i] : 1;
+        if (all > most / size)
+            return -1;
+        all *= size;
+        elements *= i < 2 ? 1 : size;
+    }
+    return elements;
+}
+
 static gd_tensor *convolve(const kind *k, int axes, gd_nn_conv_options o)
 {
     if (!o.module || !o.x)
@@ -68,14 +84,17 @@ static gd_tensor *convolve(const kind *k, int axes, gd_nn_conv_options o)
     gd_shape x = gd_tensor_shape(o.x);
     if (!gd_layer_check_input(who, o.name ? o.name : "", o.x, 1) || !check(&o, axes, who, x))
         return NULL;
-    int64_t groups = o.groups ? o.groups : 1, elements = 1;
+    int64_t groups = o.groups ? o.groups : 1;
     gd_shape weight = { .rank = axes + 2 };
     weight.dim[0] = k->transposed ? x.dim[1] : o.channels;
     weight.dim[1] = (k->transposed ? o.channels : x.dim[1]) / groups;
-    for (int i = 0; i < axes; i++) {
+    for (int i = 0; i < axes; i++)
         weight.dim[2 + i] = o.kernels[i] ? o.kernels[i] : o.kernel;
-        elements *= weight.dim[2 + i];
-    }
+    int64_t elements = count_elements(weight);
+    char text[GD_NN_SHAPE_TEXT];
+    if (elements < 0)
+        return gd_fail_null(GD_ERR_SHAPE, "%s: the weight of \"%s\" would be %s", who,
+                            o.name ? o.name : "", gd_nn_shape_text(weight, text));
     gd_layer_part parts[2] = {
         { .suffix = "weight",
           .shape = weight,

@@ -89,7 +89,7 @@ static bool check(gd_nn_recurrent_options *o, const char *who)
     o->layers = o->layers ? o->layers : 1;
     int most = GD_NN_RECURRENT_MOST_STATES / (o->bidirectional ? 2 : 1);
     const char *name = o->name ? o->name : "";
-    if (!*name || o->width < 1 || o->layers < 1 || o->layers > most)
+    if (!*name || o->width < 1 || o->width > GD_NN_LARGEST || o->layers < 1 || o->layers > most)
         (void)gd_fail(GD_ERR_INVALID,
                       "%s: \"%s\": width %lld, %lld layers; a name, a width and 1 to %d layers are "
                       "needed",

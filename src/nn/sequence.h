@@ -5,6 +5,9 @@
 #include <gradus/ops.h>
 #include <gradus/sequence.h>
 
+/* The most heads, and values in a head or a state: products of a few such sizes fit 63 bits. */
+#define GD_NN_LARGEST (INT64_C(1) << 30)
+
 /* "name.part" into text, or "part" where name is NULL or empty. NULL: too long, and the error
  * recorded. */
 #define GD_NN_PATH 256

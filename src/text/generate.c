@@ -12,7 +12,8 @@
 struct gd_generator {
     gd_language_model *model;
     gd_kv_cache *cache;
-    float *logits; /* [vocabulary] */
+    int32_t *tokens; /* [length]: those whose keys and values the cache has */
+    float *logits;   /* [vocabulary] */
 };
 
 /* ---- the sequence ---- */
@@ -27,6 +28,7 @@ static void destroy(void *object)
 {
     gd_generator *g = object;
     gd_kv_cache_release(g->cache);
+    gd_free(g->tokens);
     gd_free(g->logits);
     gd_free(g);
 }
@@ -46,8 +48,10 @@ gd_generator *gd_generator_open(gd_language_model *model)
         return NULL;
     g->model = model;
     g->cache = gd_kv_cache_create(model->options.context, .capacity = model->options.length);
+    g->tokens = gd_alloc((size_t)model->options.length * sizeof *g->tokens);
     g->logits = gd_alloc((size_t)model->options.vocabulary * sizeof(float));
-    if (!g->cache || !g->logits || gd_context_adopt(model->options.context, g, destroy) != GD_OK) {
+    if (!g->cache || !g->tokens || !g->logits ||
+        gd_context_adopt(model->options.context, g, destroy) != GD_OK) {
         destroy(g);
         return NULL;
     }
@@ -74,6 +78,7 @@ static gd_status run(gd_generator *g, const int32_t *tokens, size_t count)
 {
     gd_context *gd = g->model->options.context;
     bool training = gd_module_is_training(g->model->module);
+    int64_t length = gd_generator_length(g);
     gd_status status = gd_no_grad_begin(gd);
     if (status != GD_OK)
         return status;
@@ -86,7 +91,9 @@ static gd_status run(gd_generator *g, const int32_t *tokens, size_t count)
         (void)gd_scope_end(gd);
     }
     (void)gd_no_grad_end(gd);
-    if (status != GD_OK)
+    if (status == GD_OK)
+        memmove(g->tokens + length, tokens, count * sizeof *tokens);
+    else
         gd_generator_reset(g);
     return status;
 }
@@ -139,19 +146,21 @@ static bool ends(const gd_tokenizer *tokenizer, int32_t token)
     return token == gd_tokenizer_end(tokenizer) || token == gd_tokenizer_begin(tokenizer);
 }
 
-/* The logits behind all tokens, of which the generator has all but the last. A sequence that has
- * reached the model's length is begun anew with the last half of it. */
-static const float *feed_last(gd_generator *g, const gd_tokens *tokens)
+/* The logits after one more token. A sequence that has reached the model's length is begun anew
+ * with its last half, the new token among them; it may have grown over several calls. */
+static const float *feed_last(gd_generator *g, int32_t token)
 {
     int64_t length = g->model->options.length;
     if (gd_generator_length(g) < length)
-        return gd_generator_feed(g, tokens->ids + tokens->count - 1, 1);
-    size_t again = (size_t)(length + 1) / 2;
+        return gd_generator_feed(g, &token, 1);
+    size_t again = (size_t)(length + 1) / 2, kept = again - 1;
+    memmove(g->tokens, g->tokens + (size_t)length - kept, kept * sizeof *g->tokens);
+    g->tokens[kept] = token;
     gd_generator_reset(g);
-    return gd_generator_feed(g, tokens->ids + tokens->count - again, again);
+    return gd_generator_feed(g, g->tokens, again);
 }
 
-/* Choose, tell, feed, over and over. `tokens` holds all there are, for the penalty. */
+/* Choose, tell, feed, over and over. `tokens` holds those of this call, for the penalty. */
 static int64_t continue_text(const gd_generate_options *o, gd_tokens *tokens)
 {
     gd_generator *g = o->generator;
@@ -175,7 +184,7 @@ static int64_t continue_text(const gd_generate_options *o, gd_tokens *tokens)
         bool full = o->tokens == 0 && gd_generator_length(g) == model->length;
         if (!more || full || made == o->tokens)
             return made;
-        logits = feed_last(g, tokens);
+        logits = feed_last(g, token);
     }
     return -1;
 }

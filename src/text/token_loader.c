@@ -21,7 +21,8 @@ static int64_t start_of(const gd_token_loader *l, int64_t n, int64_t row)
     const gd_token_loader_options *o = &l->options;
     if (!o->random)
         return o->first + ((n % l->batches) * o->batch + row) * o->length;
-    gd_random random = { .seed = o->seed, .next = (uint64_t)(n * o->batch + row) * 16 };
+    gd_random random = { .seed = o->seed,
+                         .next = ((uint64_t)n * (uint64_t)o->batch + (uint64_t)row) * 16 };
     return o->first + (int64_t)gd_random_below(&random, (uint64_t)(o->count - o->length));
 }
 
@@ -85,19 +86,21 @@ static gd_status check(gd_token_loader_options *o)
             "gd_token_loader_open: batch %lld, length %lld, first %lld, count %lld; none "
             "may be negative",
             (long long)o->batch, (long long)o->length, (long long)o->first, (long long)o->count);
+    if (o->batch > INT32_MAX || o->length > INT32_MAX) /* so that their product fits 63 bits */
+        return gd_fail(GD_ERR_SHAPE, "gd_token_loader_open: batch %lld, length %lld; at most %d",
+                       (long long)o->batch, (long long)o->length, INT32_MAX);
     int64_t all = gd_token_data_count(o->data);
     if (o->first > all || o->count > all - o->first)
         return gd_fail(GD_ERR_SHAPE, "gd_token_loader_open: tokens %lld to %lld of %lld",
                        (long long)o->first, (long long)(o->first + o->count - 1), (long long)all);
     o->count = o->count == 0 ? all - o->first : o->count;
     int64_t rows = o->random ? 1 : o->batch;
-    if (o->length > INT32_MAX || rows > INT32_MAX || o->count < rows * o->length + 1)
+    if (o->count < rows * o->length + 1)
         return gd_fail(
             GD_ERR_SHAPE,
             "gd_token_loader_open: %lld sequences of %lld tokens need %lld tokens and one "
             "more; there are %lld",
-            (long long)rows, (long long)o->length,
-            (long long)(o->length > INT32_MAX || rows > INT32_MAX ? -1 : rows * o->length),
+            (long long)rows, (long long)o->length, (long long)(rows * o->length),
             (long long)o->count);
     return GD_OK;
 }
