@@ -45,8 +45,9 @@ static gd_tensor *numbers(gd_context *context, int64_t time, double phase)
     return t;
 }
 
-static gd_tensor *body(void *user, gd_tensor *const *in)
+static gd_tensor *body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const problem *p = user;
     gd_tensor *y = gd_attention(in[0], in[1], in[2], .causal = p->causal, .plain = p->plain);
     gd_tensor *g[3];
@@ -105,9 +106,9 @@ typedef struct product {
     gd_tensor *in[2];
 } product;
 
-static gd_tensor *multiply(void *user, gd_tensor *const *in)
+static gd_tensor *multiply(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_matmul(in[0], in[1]);
 }
 
@@ -218,7 +219,7 @@ static double step_memory(int64_t time, bool plain)
     gd_scope_begin(p.context);
     size_t before = gd_memory(p.context).in_use;
     gd_memory_reset_peak(p.context);
-    if (!body(&p, p.in))
+    if (!body(&p, 4, p.in))
         gd_bench_die("%s", gd_error_message());
     double bytes = (double)(gd_memory(p.context).peak - before);
     gd_scope_end(p.context);
@@ -233,8 +234,9 @@ typedef struct trainee {
     gd_optimizer *optimizer;
 } trainee;
 
-static gd_tensor *train(void *user, gd_tensor *const *in)
+static gd_tensor *train(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     return gd_minimize(t->optimizer, gd_language_model_loss(t->model, in[0], in[0]));
 }

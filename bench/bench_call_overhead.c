@@ -160,8 +160,9 @@ typedef struct chain {
 } chain;
 
 /* x through `length` kernels. */
-static gd_tensor *chain_body(void *user, gd_tensor *const *in)
+static gd_tensor *chain_body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const chain *c = user;
     gd_tensor *x = in[0];
     for (int i = 0; i < c->length; i++)

@@ -33,7 +33,7 @@ typedef struct trainee trainee;
 
 typedef struct example {
     const char *id, *name;
-    gd_tensor *(*body)(void *user, gd_tensor *const *in);
+    gd_tensor *(*body)(void *user, int count, gd_tensor *const *in);
     gd_shape x;
     int64_t classes; /* 0: no labels */
     gd_shape parameters[MOST_PARAMETERS];
@@ -102,24 +102,27 @@ static gd_tensor *dense(const trainee *t, int layer, gd_tensor *x)
     return gd_add(gd_matmul(x, t->p[2 * layer]), t->p[2 * layer + 1]);
 }
 
-static gd_tensor *mlp(void *user, gd_tensor *const *in)
+static gd_tensor *mlp(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_tensor *h = gd_relu(dense(t, 1, gd_relu(dense(t, 0, in[0]))));
     return update(t, dense(t, 2, h), in[1]);
 }
 
 /* The MNIST network: the second hidden layer is added to the first. */
-static gd_tensor *residual_mlp(void *user, gd_tensor *const *in)
+static gd_tensor *residual_mlp(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_tensor *a = gd_relu(dense(t, 0, in[0])), *b = gd_relu(dense(t, 1, a));
     return update(t, dense(t, 2, gd_add(a, b)), in[1]);
 }
 
 /* Layer norm, GELU and softmax of primitives, and the gradient by x of a weighted sum. */
-static gd_tensor *block(void *user, gd_tensor *const *in)
+static gd_tensor *block(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_tensor *x = t->p[0];
     gd_tensor *centred = gd_sub(x, gd_mean(x, GD_AXES(-1), true));
@@ -135,9 +138,9 @@ static gd_tensor *block(void *user, gd_tensor *const *in)
     return loss;
 }
 
-static gd_tensor *chain(void *user, gd_tensor *const *in)
+static gd_tensor *chain(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = in[0];
     gd_tensor *y = gd_sub_scalar(gd_mul(gd_add_scalar(gd_mul_scalar(x, 1.01), 0.5), x), 0.25);
     return gd_relu(gd_add(gd_mul_scalar(gd_abs(y), 0.5), x));
@@ -381,8 +384,9 @@ typedef struct tower {
     int layers;
 } tower;
 
-static gd_tensor *tower_step(void *user, gd_tensor *const *in)
+static gd_tensor *tower_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const tower *t = user;
     gd_tensor *h = in[0];
     for (int i = 0; i < t->layers; i++) {
@@ -423,8 +427,9 @@ static void bench_size(int layers)
 enum { WIDE_LAYERS = 8, WIDE = 512, WIDE_CALLS = 4 };
 
 /* Wide elementwise parts between products. */
-static gd_tensor *wide_loss(void *user, gd_tensor *const *in)
+static gd_tensor *wide_loss(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const tower *t = user;
     gd_tensor *h = in[0];
     for (int i = 0; i < WIDE_LAYERS; i++) {
@@ -436,10 +441,10 @@ static gd_tensor *wide_loss(void *user, gd_tensor *const *in)
     return gd_cross_entropy(gd_linear(t->module, "out", h, 10), in[1]);
 }
 
-static gd_tensor *wide_step(void *user, gd_tensor *const *in)
+static gd_tensor *wide_step(void *user, int count, gd_tensor *const *in)
 {
     const tower *t = user;
-    return gd_minimize(t->optimizer, wide_loss(user, in));
+    return gd_minimize(t->optimizer, wide_loss(user, count, in));
 }
 
 typedef struct wide_job {
@@ -498,7 +503,7 @@ static void run_backward(void *user)
 {
     wide_job *j = user;
     CHECK(gd_scope_begin(j->context) == GD_OK);
-    gd_tensor *loss = j->is_call ? gd_call(j->function, 2, j->in) : wide_loss(&j->t, j->in);
+    gd_tensor *loss = j->is_call ? gd_call(j->function, 2, j->in) : wide_loss(&j->t, 2, j->in);
     CHECK(loss && gd_backward(loss) == GD_OK);
     CHECK(gd_scope_end(j->context) == GD_OK);
 }

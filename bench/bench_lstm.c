@@ -28,17 +28,18 @@ typedef struct problem {
     gd_function *step;
 } problem;
 
-static gd_tensor *body(void *user, gd_tensor *const *in)
+static gd_tensor *body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     problem *p = user;
     gd_tensor *y = gd_nn_lstm(p->module, "lstm", in[0], WIDTH, .layers = LAYERS);
     gd_tensor *wanted[MOST] = { in[0] }, *g[MOST];
-    int count = 1;
-    for (int i = 0; i < gd_module_count(p->module) && count < MOST; i++)
-        wanted[count++] = gd_module_tensor(p->module, i);
-    if (gd_grad(&y, &in[1], 1, wanted, g, count) != GD_OK)
+    int n = 1;
+    for (int i = 0; i < gd_module_count(p->module) && n < MOST; i++)
+        wanted[n++] = gd_module_tensor(p->module, i);
+    if (gd_grad(&y, &in[1], 1, wanted, g, n) != GD_OK)
         return NULL;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < n; i++)
         if (!gd_output(g[i]))
             return NULL;
     return y;

@@ -57,14 +57,16 @@ static gd_tensor *net(gd_module *m, gd_tensor *x)
     return gd_linear(m, "fc3", gd_add(a, b), CLASSES);
 }
 
-static gd_tensor *step(void *user, gd_tensor *const *in)
+static gd_tensor *step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     return gd_minimize(t->optimizer, gd_cross_entropy(net(t->module, in[0]), in[1]));
 }
 
-static gd_tensor *predict(void *user, gd_tensor *const *in)
+static gd_tensor *predict(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return gd_softmax(net(user, in[0]), 1);
 }
 

@@ -79,8 +79,9 @@ static void open_parameter(trainee *t, const char *path, gd_shape shape)
     check(gd_scope_end(t->gd) == GD_OK);
 }
 
-static gd_tensor *update(void *user, gd_tensor *const *in)
+static gd_tensor *update(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     (void)in;
     return gd_optimizer_step(t->optimizer) == GD_OK ? gd_scalar(t->gd, 0.0, GD_F32) : NULL;

@@ -39,8 +39,9 @@ typedef struct trainee {
     gd_tensor *in[2]; // [batch, channels, height, width], [batch]
 } trainee;
 
-static gd_tensor *step(void *user, gd_tensor *const *in)
+static gd_tensor *step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_tensor *logits = t->cnn->network(t->module, in[0]);
     return gd_minimize(t->optimizer, gd_cross_entropy(logits, in[1]));

@@ -53,14 +53,16 @@ typedef struct {
 } trainee;
 
 /* Forward, backward and update: in[0] characters [batch, length], in[1] those that come next. */
-static gd_tensor *train_step(void *user, gd_tensor *const *in)
+static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     return gd_minimize(t->optimizer, gd_language_model_loss(t->model, in[0], in[1]));
 }
 
-static gd_tensor *loss_of(void *user, gd_tensor *const *in)
+static gd_tensor *loss_of(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     return gd_language_model_loss(t->model, in[0], in[1]);
 }

@@ -22,16 +22,18 @@ static gd_tensor *network(gd_module *m, gd_tensor *x)
 
 /* Forward, backward and update: in[0] pixels [batch, 784], in[1] digits [batch] -> loss [].
  * Compiled, it is one call. */
-static gd_tensor *step(void *user, gd_tensor *const *in)
+static gd_tensor *step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_tensor *loss = gd_cross_entropy(network(t->model, in[0]), in[1]);
     return gd_minimize(t->optimizer, loss);
 }
 
 /* Share of correct answers in a batch. */
-static gd_tensor *score(void *user, gd_tensor *const *in)
+static gd_tensor *score(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     return gd_accuracy(network(t->model, in[0]), in[1]);
 }

@@ -7,8 +7,9 @@
 #include <stdio.h>
 
 /* in[0] x [n, 1], in[1] y [n, 1] -> loss []. Forward, backward and update; compiled, one call. */
-static gd_tensor *step(void *optimizer, gd_tensor *const *in)
+static gd_tensor *step(void *optimizer, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_module *m = gd_optimizer_module(optimizer);
     gd_tensor *hidden = gd_tanh(gd_linear(m, "hidden", in[0], 32));
     return gd_minimize(optimizer, gd_mse(gd_linear(m, "out", hidden, 1), in[1]));

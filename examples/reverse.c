@@ -34,8 +34,9 @@ static gd_tensor *network(gd_module *m, gd_tensor *source, gd_tensor *target)
 }
 
 /* in: source, target shifted by one, target */
-static gd_tensor *train_step(void *user, gd_tensor *const *in)
+static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_tensor *logits = network(t->model, in[0], in[1]);
     gd_tensor *loss = gd_cross_entropy(gd_reshape(logits, GD_SHAPE(-1, VOCABULARY)),

@@ -67,14 +67,16 @@ static gd_tensor *network(const trainee *t, gd_tensor *x)
     return gd_linear(t->model, "out", x, t->outputs);
 }
 
-static gd_tensor *classify_step(void *user, gd_tensor *const *in)
+static gd_tensor *classify_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     return gd_minimize(t->optimizer, gd_cross_entropy(network(t, in[0]), in[1]));
 }
 
-static gd_tensor *regress_step(void *user, gd_tensor *const *in)
+static gd_tensor *regress_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     return gd_minimize(t->optimizer, gd_mse(network(t, in[0]), in[1]));
 }

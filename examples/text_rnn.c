@@ -41,8 +41,9 @@ static gd_tensor *network(const trainee *t, gd_tensor *tokens, memory *before, m
     return gd_linear(t->model, "head", y, t->vocabulary);
 }
 
-static gd_tensor *train_step(void *user, gd_tensor *const *in)
+static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     memory none = { NULL, NULL }, after;
     gd_tensor *logits = network(t, in[0], &none, &after);

@@ -193,9 +193,9 @@ static void test_mask_gradient(void **state)
 
 /* ---- dropout ---- */
 
-static gd_tensor *dropped(void *user, gd_tensor *const *in)
+static gd_tensor *dropped(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = in[0];
     gd_tensor *r = gd_attention(x, x, x, .dropout = 0.3, .causal = true), *d;
     gd_tensor *noise = gd_uniform(gd_tensor_context(x), GD_SHAPE(3), 0, 1, GD_F32); /* after it */
@@ -217,7 +217,7 @@ static void test_dropout_stream(void **state)
     gd_function *f = gd_compile(context, dropped, NULL);
     gd_seed(context, 3);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(gd_tensor_read(dropped(NULL, &x), eager[i], sizeof eager[i]), GD_OK);
+        assert_int_equal(gd_tensor_read(dropped(NULL, 1, &x), eager[i], sizeof eager[i]), GD_OK);
     gd_seed(context, 3);
     for (int i = 0; i < 2; i++)
         assert_int_equal(gd_tensor_read(gd_call(f, 1, &x), compiled[i], sizeof compiled[i]), GD_OK);

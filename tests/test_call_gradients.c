@@ -37,8 +37,9 @@ static net make_net(gd_context *gd)
 }
 
 /* in[0] x [n, IN], in[1] labels [n]: the loss; logits and a running mean of what is in between. */
-static gd_tensor *loss_of(void *user, gd_tensor *const *in)
+static gd_tensor *loss_of(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     net *n = user;
     n->calls++;
     gd_tensor *h = gd_layer_norm(in[0]);
@@ -71,7 +72,7 @@ static outcome run(int mode, bool by_grad)
         gd_tensor *x = gd_set_requires_grad(
             gd_retain(gd_detach(gd_normal(gd, GD_SHAPE(rows, IN), 0, 1, GD_F32))), true);
         gd_tensor *in[2] = { x, gd_cast(gd_uniform(gd, GD_SHAPE(rows), 0, OUT, GD_F32), GD_I64) };
-        gd_tensor *loss = f ? gd_call(f, 2, in) : loss_of(&n, in);
+        gd_tensor *loss = f ? gd_call(f, 2, in) : loss_of(&n, 2, in);
         if (!loss)
             fail_msg("%s", gd_error_message());
         o.loss[step] = (float)gd_item(loss);
@@ -126,8 +127,9 @@ static void training_through_a_call_gives_eager_bits(void **state)
 
 /* ---- calls that are alive at the same time ---- */
 
-static gd_tensor *cell(void *user, gd_tensor *const *in) /* h, x */
+static gd_tensor *cell(void *user, int count, gd_tensor *const *in) /* h, x */
 {
+    (void)count;
     gd_tensor *w = user;
     return gd_tanh(gd_add(gd_matmul(in[0], w), gd_mul(in[1], in[0])));
 }
@@ -140,11 +142,12 @@ static void many_calls(gd_context *gd, gd_function *f, gd_tensor *w, float *out)
     gd_set_requires_grad(x, true);
     for (int t = 0; t < 5; t++) {
         gd_tensor *in[2] = { h, x };
-        h = f ? gd_call(f, 2, in) : cell(w, in);
+        h = f ? gd_call(f, 2, in) : cell(w, 2, in);
     }
     gd_tensor *a[2] = { h, h }, *b[2] = { gd_neg(h), x };
-    gd_tensor *first = gd_retain(f ? gd_call(f, 2, a) : cell(w, a)); /* read after the next call */
-    gd_tensor *sum = gd_add(first, f ? gd_call(f, 2, b) : cell(w, b));
+    gd_tensor *first =
+        gd_retain(f ? gd_call(f, 2, a) : cell(w, 2, a)); /* read after the next call */
+    gd_tensor *sum = gd_add(first, f ? gd_call(f, 2, b) : cell(w, 2, b));
     gd_release(first);
     gd_tensor *loss = gd_sum(gd_square(sum), GD_ALL_AXES, false), *p[2] = { w, x }, *g[2];
     assert_int_equal(gd_grad(&loss, NULL, 1, p, g, 2), GD_OK);
@@ -215,9 +218,9 @@ static void calls_in_a_loop_make_nothing(void **state)
 
 /* ---- several results ---- */
 
-static gd_tensor *three(void *user, gd_tensor *const *in)
+static gd_tensor *three(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = in[0], *shared = gd_exp(x);
     gd_output(gd_log(x)); /* its gradient is infinite at 0 */
     gd_output(gd_argmax(x, 0, false));
@@ -268,8 +271,9 @@ static void results_no_gradient_reaches_take_no_part(void **state)
     assert_true(isnan(called[0]) || isinf(called[0]));
 }
 
-static gd_tensor *twice_the_input(void *user, gd_tensor *const *in)
+static gd_tensor *twice_the_input(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_output(in[0]);
     gd_output(user);
     return in[0];
@@ -294,8 +298,9 @@ static void inputs_and_parameters_may_be_results(void **state)
 
 /* ---- gradients of gradients ---- */
 
-static gd_tensor *wave(void *user, gd_tensor *const *in)
+static gd_tensor *wave(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *w = user;
     return gd_sin(gd_mul(gd_mul(in[0], in[0]), w));
 }
@@ -306,7 +311,7 @@ static void derivatives(gd_context *gd, bool is_compiled, double *out)
     gd_tensor *w = gd_set_requires_grad(gd_scalar(gd, 0.7, GD_F64), true);
     gd_tensor *x = gd_set_requires_grad(gd_linspace(gd, 0.5, 1.5, 3, GD_F64), true);
     gd_function *f = gd_compile(gd, wave, w);
-    gd_tensor *y = is_compiled ? gd_call(f, 1, &x) : wave(w, &x);
+    gd_tensor *y = is_compiled ? gd_call(f, 1, &x) : wave(w, 1, &x);
     for (int order = 0; order < 3; order++) {
         gd_tensor *p[2] = { x, w }, *g[2];
         y = gd_sum(y, GD_ALL_AXES, false);
@@ -329,9 +334,9 @@ static void derivatives_of_any_order_are_eager_bits(void **state)
 }
 
 /* A gradient penalty: the body itself differentiates. */
-static gd_tensor *slope(void *user, gd_tensor *const *in)
+static gd_tensor *slope(void *user, int count, gd_tensor *const *in)
 {
-    gd_tensor *y = wave(user, in), *x = in[0], *g;
+    gd_tensor *y = wave(user, count, in), *x = in[0], *g;
     return gd_grad(&y, NULL, 1, &x, &g, 1) == GD_OK ? g : NULL;
 }
 
@@ -343,7 +348,7 @@ static void a_body_that_differentiates_can_be_differentiated(void **state)
     gd_function *f = gd_compile(gd, slope, w);
     double values[2];
     for (int i = 0; i < 2; i++) {
-        gd_tensor *y = gd_sum(i ? gd_call(f, 1, &x) : slope(w, &x), GD_ALL_AXES, false), *g;
+        gd_tensor *y = gd_sum(i ? gd_call(f, 1, &x) : slope(w, 1, &x), GD_ALL_AXES, false), *g;
         assert_int_equal(gd_grad(&y, NULL, 1, &w, &g, 1), GD_OK);
         values[i] = gd_item(g);
     }
@@ -354,8 +359,9 @@ static void a_body_that_differentiates_can_be_differentiated(void **state)
 
 enum { MANY = 150 };
 
-static gd_tensor *of_many(void *user, gd_tensor *const *in)
+static gd_tensor *of_many(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor **w = user, *y = in[0];
     for (int i = 0; i < MANY; i++)
         y = gd_add(gd_mul(y, w[i]), gd_mul_scalar(w[i], (double)i));
@@ -370,7 +376,7 @@ static void a_function_may_have_many_parameters(void **state)
         w[i] = gd_set_requires_grad(gd_scalar(gd, 1 - i * 1e-3, GD_F64), true);
     gd_function *f = gd_compile(gd, of_many, w);
     for (int i = 0; i < 2; i++) {
-        gd_tensor *y = gd_sum(i ? gd_call(f, 1, &x) : of_many(w, &x), GD_ALL_AXES, false);
+        gd_tensor *y = gd_sum(i ? gd_call(f, 1, &x) : of_many(w, 1, &x), GD_ALL_AXES, false);
         assert_int_equal(gd_graph_verify(y), GD_OK);
         assert_true(gd_graph_format(y, NULL, 0) > 0);
         if (gd_grad(&y, NULL, 1, w, g[i], MANY) != GD_OK)
@@ -388,14 +394,16 @@ static void a_function_may_have_many_parameters(void **state)
 
 /* ---- functions in functions, blocks that are run again ---- */
 
-static gd_tensor *calls_another(void *user, gd_tensor *const *in)
+static gd_tensor *calls_another(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *y = gd_call(user, 1, in);
     return gd_add(gd_call(user, 1, &y), y);
 }
 
-static gd_tensor *in_a_block(void *user, gd_tensor *const *in)
+static gd_tensor *in_a_block(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return gd_checkpoint(calls_another, user, in, 1);
 }
 
@@ -408,10 +416,10 @@ static void nested_functions_and_checkpoints_go_along(void **state)
                 *block = gd_compile(gd, in_a_block, inner);
     double values[4];
     for (int i = 0; i < 4; i++) {
-        gd_tensor *y = i == 0   ? calls_another(inner, &x) /* two nodes */
-                       : i == 1 ? gd_call(outer, 1, &x)    /* one */
+        gd_tensor *y = i == 0   ? calls_another(inner, 1, &x) /* two nodes */
+                       : i == 1 ? gd_call(outer, 1, &x)       /* one */
                        : i == 2 ? gd_call(block, 1, &x)
-                                : in_a_block(inner, &x), /* nodes that are made again */
+                                : in_a_block(inner, 1, &x), /* nodes that are made again */
             *g;
         y = gd_sum(y, GD_ALL_AXES, false);
         if (gd_grad(&y, NULL, 1, &x, &g, 1) != GD_OK)
@@ -456,10 +464,10 @@ static void where_there_is_no_history(void **state)
     assert_int_equal(gd_function_stats(f).traces, 3);
 }
 
-static gd_tensor *step_of(void *user, gd_tensor *const *in)
+static gd_tensor *step_of(void *user, int count, gd_tensor *const *in)
 {
     net *n = user;
-    gd_tensor *loss = loss_of(n, in);
+    gd_tensor *loss = loss_of(n, count, in);
     return n->calls % 2 ? loss : gd_backward(loss) == GD_OK ? loss : NULL;
 }
 
@@ -476,14 +484,16 @@ static void a_training_step_keeps_nothing(void **state)
     assert_true(g && gd_item(gd_sum(gd_abs(g), GD_ALL_AXES, false)) > 0);
 }
 
-static gd_tensor *differentiates_outside(void *user, gd_tensor *const *in)
+static gd_tensor *differentiates_outside(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor **loss_and_x = user, *g;
     return gd_grad(loss_and_x, NULL, 1, loss_and_x + 1, &g, 1) == GD_OK ? gd_add(g, in[0]) : NULL;
 }
 
-static gd_tensor *reads_what_it_assigns(void *user, gd_tensor *const *in)
+static gd_tensor *reads_what_it_assigns(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *y = gd_mul(in[0], user);
     gd_assign(user, gd_add_scalar(user, 1));
     return y;
@@ -545,8 +555,9 @@ static void a_history_outlives_its_function(void **state)
 
 /* Attention and a recurrent layer whose own operands want no gradient: derivatives read views of
  * their results alone. */
-static gd_tensor *frozen_layers(void *w, gd_tensor *const *in)
+static gd_tensor *frozen_layers(void *w, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *h = gd_attention(in[0], gd_sin(in[0]), in[0], .causal = true); // [1, 4, 3]
     gd_tensor *u = gd_full(gd_tensor_context(in[0]), GD_SHAPE(3, 3), 0.25, GD_F32);
     gd_tensor *b = gd_full(gd_tensor_context(in[0]), GD_SHAPE(3), 0.5, GD_F32);
@@ -561,7 +572,7 @@ static void frozen_operands_are_not_needed(void **state)
     gd_tensor *x = gd_normal(gd, GD_SHAPE(1, 4, 3), 0, 1, GD_F32), *g[2];
     gd_function *f = gd_compile(gd, frozen_layers, w);
     for (int call = 0; call < 2; call++) {
-        gd_tensor *y[2] = { frozen_layers(w, &x), gd_call(f, 1, &x) };
+        gd_tensor *y[2] = { frozen_layers(w, 1, &x), gd_call(f, 1, &x) };
         for (int i = 0; i < 2; i++)
             if (!y[i] || gd_grad(&y[i], NULL, 1, &w, &g[i], 1) != GD_OK)
                 fail_msg("%s", gd_error_message());

@@ -23,9 +23,9 @@ typedef struct things {
     int depth;
 } things;
 
-static gd_tensor *add(void *user, gd_tensor *const *in)
+static gd_tensor *add(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_add(in[0], in[1]);
 }
 
@@ -81,40 +81,102 @@ static void bad_arguments_are_named(void **state)
     gd_close(other);
 }
 
-/* ---- bodies ---- */
+/* ---- how many inputs there are ---- */
 
-static gd_tensor *null_in_silence(void *user, gd_tensor *const *in)
+static gd_tensor *sum_of_all(void *user, int count, gd_tensor *const *in)
 {
     (void)user;
+    gd_tensor *sum = in[0];
+    for (int i = 1; i < count; i++)
+        sum = gd_add(sum, in[i]);
+    return gd_mul_scalar(sum, count);
+}
+
+static gd_tensor *sum_in_a_block(void *user, int count, gd_tensor *const *in)
+{
+    return gd_checkpoint(sum_of_all, user, in, count);
+}
+
+static gd_tensor *sum_by_another(void *user, int count, gd_tensor *const *in)
+{
+    return gd_call(((things *)user)->self, count, in);
+}
+
+/* Called, inlined and run again behind a checkpoint, a body is told its number of inputs. */
+static void bodies_know_how_many_inputs_there_are(void **state)
+{
+    static const gd_function_body bodies[] = { sum_of_all, sum_in_a_block, sum_by_another };
+    gd_context *gd = *state;
+    gd_tensor *x[3];
+    for (int i = 0; i < 3; i++)
+        x[i] = gd_set_requires_grad(gd_full(gd, GD_SHAPE(2), i + 1, GD_F32), true);
+    for (int k = 0; k < 3 * MODES; k++) {
+        const gd_mode mode = modes[k % MODES];
+        things t = { .self = gd_compile(gd, sum_of_all, NULL, .mode = mode) };
+        gd_function *f = gd_compile(gd, bodies[k / MODES], &t, .mode = mode);
+        static const int counts[] = { 2, 1, 3, 2 };
+        static const float sums[] = { 3, 1, 6, 3 };
+        for (int i = 0; i < 4; i++) {
+            const int n = counts[i];
+            gd_tensor *y = gd_call(f, n, x), *loss = gd_sum(y, GD_ALL_AXES, false), *g[3];
+            assert_same_bits(y, gd_full(gd, GD_SHAPE(2), (double)n * sums[i], GD_F32));
+            assert_int_equal(gd_grad(&loss, NULL, 1, x, g, n), GD_OK);
+            assert_same_bits(g[n - 1], gd_full(gd, GD_SHAPE(2), n, GD_F32));
+        }
+    }
+}
+
+/* The body expects two inputs. Of an earlier call's nothing is left to be read. */
+static void reading_an_input_too_many_is_an_error(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(3), GD_F32), *two[2] = { x, x };
+    for (int m = 0; m < MODES; m++) {
+        if (modes[m] == GD_MODE_EAGER)
+            continue; /* the array is the caller's own */
+        gd_function *f = gd_compile(gd, add, NULL, .mode = modes[m]);
+        assert_non_null(gd_call(f, 2, two));
+        assert_null(gd_call(f, 1, two));
+        expect_error(GD_ERR_INVALID, "did it read more than the 1 inputs");
+        assert_non_null(gd_call(f, 2, two));
+    }
+}
+
+/* ---- bodies ---- */
+
+static gd_tensor *null_in_silence(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
     (void)in;
     return NULL;
 }
 
 /* Half-way: what was recorded before goes. */
-static gd_tensor *fails_half_way(void *user, gd_tensor *const *in)
+static gd_tensor *fails_half_way(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_output(gd_neg(in[0]));
     return gd_add(gd_exp(in[0]), gd_reshape(in[0], GD_SHAPE(2, 2)));
 }
 
 /* An error that the body does not look at. */
-static gd_tensor *ignores_an_error(void *user, gd_tensor *const *in)
+static gd_tensor *ignores_an_error(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *none = gd_matmul(in[0], gd_ones(gd_tensor_context(in[0]), GD_SHAPE(7, 7), GD_F32));
     return none ? none : in[0];
 }
 
-static gd_tensor *clears_an_error(void *user, gd_tensor *const *in)
+static gd_tensor *clears_an_error(void *user, int count, gd_tensor *const *in)
 {
-    if (ignores_an_error(user, in) == in[0])
+    if (ignores_an_error(user, count, in) == in[0])
         gd_error_clear();
     return gd_neg(in[0]);
 }
 
-static gd_tensor *leaves_scopes_open(void *user, gd_tensor *const *in)
+static gd_tensor *leaves_scopes_open(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     for (int i = 0; i < 3; i++)
         assert_int_equal(gd_scope_begin(t->gd), GD_OK);
@@ -124,8 +186,9 @@ static gd_tensor *leaves_scopes_open(void *user, gd_tensor *const *in)
     return gd_neg(in[0]);
 }
 
-static gd_tensor *ends_scopes_of_others(void *user, gd_tensor *const *in)
+static gd_tensor *ends_scopes_of_others(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *y = gd_neg(in[0]);
     (void)gd_scope_end(t->gd);
@@ -133,8 +196,9 @@ static gd_tensor *ends_scopes_of_others(void *user, gd_tensor *const *in)
 }
 
 /* What a body of another function left open is not left open here. */
-static gd_tensor *calls_one_that_leaves_scopes_open(void *user, gd_tensor *const *in)
+static gd_tensor *calls_one_that_leaves_scopes_open(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_function *f = gd_compile(t->gd, leaves_scopes_open, t);
     gd_tensor *y = gd_call(f, 1, in);
@@ -143,21 +207,24 @@ static gd_tensor *calls_one_that_leaves_scopes_open(void *user, gd_tensor *const
     return gd_neg(gd_neg(y));
 }
 
-static gd_tensor *calls_itself(void *user, gd_tensor *const *in)
+static gd_tensor *calls_itself(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     return gd_add(gd_call(t->self, 1, in), in[0]);
 }
 
 /* Plain C ends it. */
-static gd_tensor *calls_itself_four_times(void *user, gd_tensor *const *in)
+static gd_tensor *calls_itself_four_times(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     return t->depth++ == 4 ? in[0] : gd_add(gd_call(t->self, 1, in), in[0]);
 }
 
-static gd_tensor *calls_itself_while_paused(void *user, gd_tensor *const *in)
+static gd_tensor *calls_itself_while_paused(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_trace_pause(t->gd);
     gd_tensor *x = gd_ones(t->gd, GD_SHAPE(3), GD_F32);
@@ -166,15 +233,17 @@ static gd_tensor *calls_itself_while_paused(void *user, gd_tensor *const *in)
     return gd_add(y, in[0]);
 }
 
-static gd_tensor *releases_itself(void *user, gd_tensor *const *in)
+static gd_tensor *releases_itself(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_function_release(t->self);
     return gd_neg(in[0]);
 }
 
-static gd_tensor *result_of_another_context(void *user, gd_tensor *const *in)
+static gd_tensor *result_of_another_context(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     (void)in;
     things *t = user;
     return gd_ones(t->other, GD_SHAPE(3), GD_F32);
@@ -239,22 +308,23 @@ static void bodies_may_be_untidy(void **state)
 /* ---- values that are not there ---- */
 
 /* Eager, the branch is the other one: no plan may be made of it. */
-static gd_tensor *branches_on_a_value(void *user, gd_tensor *const *in)
+static gd_tensor *branches_on_a_value(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_item(gd_sum(in[0], GD_ALL_AXES, false)) > 0 ? gd_exp(in[0]) : gd_neg(in[0]);
 }
 
-static gd_tensor *reads_a_value(void *user, gd_tensor *const *in)
+static gd_tensor *reads_a_value(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     float read[3] = { 0 };
     (void)gd_tensor_read(in[0], read, sizeof read);
     return gd_mul_scalar(in[0], read[0]);
 }
 
-static gd_tensor *keeps_a_value(void *user, gd_tensor *const *in)
+static gd_tensor *keeps_a_value(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_release(t->kept);
     t->kept = gd_retain(gd_neg(in[0]));
@@ -295,8 +365,9 @@ static void traced_values_cannot_be_read(void **state)
 /* ---- arguments that share memory with what a call writes to ---- */
 
 /* Several kernels, and the argument is read by the first and the last. */
-static gd_tensor *one_step(void *user, gd_tensor *const *in)
+static gd_tensor *one_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *h = in[0], *w = user;
     for (int i = 0; i < 5; i++)
         h = gd_tanh(gd_matmul(h, w));
@@ -333,8 +404,9 @@ static void results_may_be_arguments_of_the_next_call(void **state)
     assert_memory_equal(last[0], last[2], sizeof last[0]);
 }
 
-static gd_tensor *reads_after_assigning(void *user, gd_tensor *const *in)
+static gd_tensor *reads_after_assigning(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *before = gd_mul_scalar(in[0], 1.5);
     gd_assign(t->kept, gd_add_scalar(t->kept, 1));
@@ -363,8 +435,9 @@ static void arguments_that_are_assigned_to_are_refused(void **state)
 }
 
 /* What is given back at the end shows what was assigned, views too. */
-static gd_tensor *gives_views_of_what_it_assigns(void *user, gd_tensor *const *in)
+static gd_tensor *gives_views_of_what_it_assigns(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_output(gd_slice(t->kept, 0, 1, 3, 1));
     gd_tensor *view = gd_reshape(t->kept, GD_SHAPE(2, 2));
@@ -434,8 +507,9 @@ static void misspelt_passes_are_refused(void **state)
 
 /* ---- limits ---- */
 
-static gd_tensor *deep(void *user, gd_tensor *const *in)
+static gd_tensor *deep(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *h = in[0], *w = user, *g;
     for (int i = 0; i < 12; i++)
         h = gd_tanh(gd_matmul(h, w));
@@ -480,8 +554,9 @@ static void the_least_that_is_said_is_reached(void **state)
 }
 
 /* The gradient of the sum of x^2 by a tensor outside, of which x may be made. */
-static gd_tensor *gradient_by_what_is_outside(void *user, gd_tensor *const *in)
+static gd_tensor *gradient_by_what_is_outside(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const things *t = user;
     gd_tensor *sum = gd_sum(gd_square(in[0]), GD_ALL_AXES, false), *of = t->kept, *g = NULL;
     return gd_grad(&sum, NULL, 1, &of, &g, 1) == GD_OK ? g : NULL;
@@ -503,6 +578,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         context_test(bad_arguments_are_named),
+        context_test(bodies_know_how_many_inputs_there_are),
+        context_test(reading_an_input_too_many_is_an_error),
         context_test(bodies_that_fail_leave_nothing_behind),
         context_test(bodies_may_be_untidy),
         context_test(traced_values_cannot_be_read),

@@ -24,15 +24,17 @@ typedef struct twin {
     const gd_transformer_config *config;
 } twin;
 
-static gd_tensor *model_step(void *user, gd_tensor *const *in)
+static gd_tensor *model_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     twin *t = user;
     gd_tensor *y = gd_model_forward(t->model, in[0]);
     return gd_minimize(t->optimizer, gd_mean(gd_square(y), GD_ALL_AXES, false));
 }
 
-static gd_tensor *transformer_step(void *user, gd_tensor *const *in)
+static gd_tensor *transformer_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     twin *t = user;
     gd_context *gd = gd_module_context(t->module);
     gd_tensor *sees = gd_lt(gd_arange(gd, 0, 7, 1, GD_F32), gd_full(gd, GD_SCALAR, 5, GD_F32));
@@ -159,8 +161,9 @@ typedef struct block_user {
 static block_user block_users[BLOCKS];
 
 /* x + dropout(gelu(linear(norm(x)))), with two linear layers */
-static gd_tensor *block(void *user, gd_tensor *const *in)
+static gd_tensor *block(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const block_user *b = user;
     gd_module *m = b->net->module;
     char path[32];
@@ -180,23 +183,24 @@ static gd_tensor *forward(const network *net, gd_tensor *x)
         block_users[i].net = net;
         snprintf(block_users[i].name, sizeof block_users[i].name, "b%d", i);
         x = net->checkpointed ? gd_checkpoint(block, &block_users[i], &x, 1)
-                              : block(&block_users[i], &x);
+                              : block(&block_users[i], 1, &x);
     }
     return gd_mean(gd_square(x), GD_ALL_AXES, false);
 }
 
 /* The loss, and the gradients of all parameters as outputs. */
-static gd_tensor *loss_and_gradients(void *user, gd_tensor *const *in)
+static gd_tensor *loss_and_gradients(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const network *net = user;
     gd_tensor *loss = forward(net, in[0]), *parameters[MOST], *gradients[MOST];
-    int count = gd_module_count(net->module);
-    for (int i = 0; i < count; i++)
+    int n = gd_module_count(net->module);
+    for (int i = 0; i < n; i++)
         parameters[i] = gd_module_tensor(net->module, i);
-    if (!loss || gd_grad(&loss, NULL, 1, parameters, gradients, count) != GD_OK)
+    if (!loss || gd_grad(&loss, NULL, 1, parameters, gradients, n) != GD_OK)
         return NULL;
     gd_tensor *all = loss;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < n; i++) {
         gd_tensor *parts[2] = { gd_reshape(all, GD_SHAPE(-1)),
                                 gd_reshape(gradients[i], GD_SHAPE(-1)) };
         all = gd_concat(parts, 2, 0);
@@ -265,21 +269,22 @@ typedef struct chain {
 } chain;
 
 /* Many intermediate values of x's size. */
-static gd_tensor *long_block(void *user, gd_tensor *const *in)
+static gd_tensor *long_block(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = in[0];
     for (int i = 0; i < 10; i++)
         x = gd_tanh(gd_mul(x, gd_sigmoid(x)));
     return x;
 }
 
-static gd_tensor *chain_loss(void *user, gd_tensor *const *in)
+static gd_tensor *chain_loss(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const chain *c = user;
     gd_tensor *x = gd_mul(in[0], c->scale);
     for (int i = 0; i < 8; i++)
-        x = c->checkpointed ? gd_checkpoint(long_block, NULL, &x, 1) : long_block(NULL, &x);
+        x = c->checkpointed ? gd_checkpoint(long_block, NULL, &x, 1) : long_block(NULL, 1, &x);
     gd_tensor *loss = gd_sum(x, GD_ALL_AXES, false);
     return gd_backward(loss) == GD_OK ? loss : NULL;
 }
@@ -313,8 +318,9 @@ typedef struct captured {
 } captured;
 
 /* in[0] and in[1] may be the same tensor; leaf and value are not among the inputs. */
-static gd_tensor *uses_captured(void *user, gd_tensor *const *in)
+static gd_tensor *uses_captured(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     captured *c = user;
     c->runs++;
     return gd_add(gd_mul(in[0], c->value), gd_mul(gd_mul(in[1], c->leaf), in[0]));
@@ -330,7 +336,7 @@ static void test_captured_tensors(void **state)
         c.value = gd_exp(c.leaf);
         gd_tensor *middle = gd_mul(gd_sin(x), c.leaf); /* depends on leaf, too */
         gd_tensor *in[2] = { middle, middle }, *wanted[2] = { x, c.leaf };
-        gd_tensor *y = k ? gd_checkpoint(uses_captured, &c, in, 2) : uses_captured(&c, in);
+        gd_tensor *y = k ? gd_checkpoint(uses_captured, &c, in, 2) : uses_captured(&c, 2, in);
         assert_int_equal(gd_grad(&y, NULL, 1, wanted, g[k], 2), GD_OK);
         assert_int_equal(c.runs, k ? 2 : 1);
     }
@@ -342,14 +348,15 @@ static void test_captured_tensors(void **state)
     }
 }
 
-static gd_tensor *cube(void *user, gd_tensor *const *in)
+static gd_tensor *cube(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_mul(gd_mul(in[0], in[0]), in[0]);
 }
 
-static gd_tensor *nested(void *user, gd_tensor *const *in)
+static gd_tensor *nested(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *y = gd_checkpoint(cube, user, in, 1);
     return gd_checkpoint(cube, user, &y, 1); /* x^9 */
 }
@@ -371,14 +378,16 @@ static void test_nested_blocks_and_second_derivatives(void **state)
     assert_true(gd_item(gd_select(gd_gradient(x), 0, 0)) == d1);
 }
 
-static gd_tensor *normalised(void *user, gd_tensor *const *in)
+static gd_tensor *normalised(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return gd_nn_batch_norm(user, "norm", in[0]);
 }
 
 /* Effects happen once, in eager execution and compiled. */
-static gd_tensor *normalised_gradient(void *user, gd_tensor *const *in)
+static gd_tensor *normalised_gradient(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *y = gd_checkpoint(normalised, user, in, 1), *g;
     return gd_grad(&y, NULL, 1, in, &g, 1) == GD_OK ? g : NULL;
 }
@@ -392,7 +401,7 @@ static void test_effects_happen_once(void **state)
         gd_tensor *x = gd_set_requires_grad(gd_arange(gd, 0, 12, 1, GD_F32), true);
         x = gd_retain(gd_reshape(x, GD_SHAPE(6, 2)));
         if (k == 0) {
-            assert_non_null(normalised(m, &x));
+            assert_non_null(normalised(m, 1, &x));
         } else {
             gd_function *f = gd_compile(gd, normalised_gradient, m,
                                         .mode = k == 1 ? GD_MODE_EAGER : GD_MODE_COMPILED);
@@ -406,26 +415,28 @@ static void test_effects_happen_once(void **state)
 
 /* ---- plain calls and errors ---- */
 
-static gd_tensor *identity(void *user, gd_tensor *const *in)
+static gd_tensor *identity(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return in[0];
 }
 
-static gd_tensor *no_result(void *user, gd_tensor *const *in)
+static gd_tensor *no_result(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_matmul(in[0], in[0]);
 }
 
-static gd_tensor *moody(void *user, gd_tensor *const *in)
+static gd_tensor *moody(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     int *calls = user;
     return gd_mul_scalar(gd_slice(in[0], 0, 0, 3 - (*calls)++, 1), 2);
 }
 
-static gd_tensor *uses_many(void *user, gd_tensor *const *in)
+static gd_tensor *uses_many(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor **many = user, *y = in[0];
     for (int i = 0; i < 70; i++)
         y = gd_mul(y, many[i]);

@@ -59,8 +59,9 @@ static trainee make_trainee(gd_context *gd)
     return t;
 }
 
-static gd_tensor *train_step(void *user, gd_tensor *const *in)
+static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_context *gd = gd_tensor_context(in[0]);
     gd_tensor *noise = gd_uniform(gd, gd_tensor_shape(in[0]), 0.9, 1.1, GD_F32);
@@ -145,8 +146,9 @@ static void a_training_step_equals_eager_bit_for_bit(void **state)
 
 /* What the body does in plain C is done at every lazy call: each recording that is new makes a
  * plan. */
-static gd_tensor *counts_in_c(void *user, gd_tensor *const *in)
+static gd_tensor *counts_in_c(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     int *calls = user;
     return ++*calls % 3 ? gd_mul_scalar(in[0], (double)(*calls % 3)) : gd_neg(in[0]);
 }
@@ -283,8 +285,9 @@ typedef struct mlp {
     gd_optimizer *optimizer;
 } mlp;
 
-static gd_tensor *mlp_step(void *user, gd_tensor *const *in)
+static gd_tensor *mlp_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     mlp *net = user;
     gd_tensor *h = in[0];
     for (int i = 0; i < LAYERS; i++) {
@@ -334,9 +337,9 @@ static void an_update_is_one_kernel_a_parameter(void **state)
 
 /* ---- signatures ---- */
 
-static gd_tensor *twice(void *user, gd_tensor *const *in)
+static gd_tensor *twice(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_add(in[0], in[0]);
 }
 
@@ -368,9 +371,9 @@ static void plans_are_cached_by_signature(void **state)
     gd_function_release(f);
 }
 
-static gd_tensor *first_input(void *user, gd_tensor *const *in)
+static gd_tensor *first_input(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_output(in[0]);
     return in[0];
 }
@@ -385,8 +388,9 @@ static void an_argument_may_be_the_result(void **state)
     assert_true(gd_item(gd_sum(gd_function_result(f, 1), GD_ALL_AXES, false)) == 3.0);
 }
 
-static gd_tensor *outer_of_outputs(void *user, gd_tensor *const *in)
+static gd_tensor *outer_of_outputs(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_output(gd_mul_scalar(in[0], 5.0));
     gd_tensor *y = gd_call(user, 1, in); /* what it gives to gd_output is not this one's */
     return gd_add(gd_output(gd_mul_scalar(in[0], 7.0)), y);
@@ -420,14 +424,16 @@ static void empty_and_0d_signatures_work(void **state)
 
 /* ---- nesting, gradients through calls ---- */
 
-static gd_tensor *outer(void *user, gd_tensor *const *in)
+static gd_tensor *outer(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *y = gd_call(user, 1, in); /* 2x */
     return gd_call(user, 1, &y);         /* 4x */
 }
 
-static gd_tensor *gradient_of_inner(void *user, gd_tensor *const *in)
+static gd_tensor *gradient_of_inner(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *y = gd_square(gd_call(user, 1, in)); /* 4 x^2 */
     gd_tensor *g;
     gd_tensor *x = in[0];
@@ -452,8 +458,9 @@ typedef struct states {
 } states;
 
 /* Reads before and after assignments, twice to one tensor, and a swap. */
-static gd_tensor *many_effects(void *user, gd_tensor *const *in)
+static gd_tensor *many_effects(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     states *s = user;
     gd_tensor *old = gd_mul_scalar(s->a, 10.0);
     gd_assign(s->a, gd_add(s->a, in[0]));
@@ -482,8 +489,9 @@ static void effects_happen_in_order(void **state)
     assert_true(result[0] == result[1] && a[0] == a[1] && b[0] == b[1]);
 }
 
-static gd_tensor *stale_view(void *user, gd_tensor *const *in)
+static gd_tensor *stale_view(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     states *s = user;
     gd_tensor *view = gd_reshape(s->a, GD_SHAPE(1));
     gd_assign(s->a, in[0]);
@@ -500,8 +508,9 @@ static void a_view_from_before_an_assignment_is_refused(void **state)
     assert_error(GD_ERR_STATE, "make the view again");
 }
 
-static gd_tensor *backward_step(void *user, gd_tensor *const *in)
+static gd_tensor *backward_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     states *s = user;
     gd_tensor *loss = gd_sum(gd_square(gd_mul(s->a, in[0])), GD_ALL_AXES, false);
     return gd_backward(loss) == GD_OK ? loss : NULL;
@@ -519,8 +528,9 @@ static void backward_in_a_plan_accumulates(void **state)
     }
 }
 
-static gd_tensor *makes_state(void *user, gd_tensor *const *in)
+static gd_tensor *makes_state(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     states *s = user;
     if (!s->a) {
         gd_context *gd = gd_tensor_context(in[0]);
@@ -547,14 +557,15 @@ typedef struct paused_call {
     gd_tensor *constant;
 } paused_call;
 
-static gd_tensor *square_of_first(void *user, gd_tensor *const *in)
+static gd_tensor *square_of_first(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_square(in[0]);
 }
 
-static gd_tensor *calls_while_paused(void *user, gd_tensor *const *in)
+static gd_tensor *calls_while_paused(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     paused_call *p = user;
     gd_context *gd = gd_tensor_context(in[0]);
     gd_trace_pause(gd);
@@ -576,21 +587,23 @@ static void a_function_may_be_called_while_tracing_is_paused(void **state)
 
 /* ---- errors ---- */
 
-static gd_tensor *reads_traced_value(void *user, gd_tensor *const *in)
+static gd_tensor *reads_traced_value(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     *(double *)user = gd_item(in[0]);
     return in[0];
 }
 
-static gd_tensor *fails(void *user, gd_tensor *const *in)
+static gd_tensor *fails(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_reshape(in[0], GD_SHAPE(1234));
 }
 
 static gd_tensor *stolen;
-static gd_tensor *squares(void *user, gd_tensor *const *in)
+static gd_tensor *squares(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return gd_sum(gd_square(gd_mul(in[0], user)), GD_ALL_AXES, false);
 }
 
@@ -609,16 +622,16 @@ static void an_eager_call_lets_the_result_before_go(void **state)
     assert_true(gd_item(y) == 256.0 * 256 * 65536 * 65536);
 }
 
-static gd_tensor *steals(void *user, gd_tensor *const *in)
+static gd_tensor *steals(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     stolen = gd_retain(gd_neg(in[0]));
     return stolen;
 }
 
-static gd_tensor *picks(void *user, gd_tensor *const *in)
+static gd_tensor *picks(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_gather(in[0], in[1], 0);
 }
 

@@ -320,9 +320,9 @@ static void test_definition(void **state)
 
 /* ---- the compiler ---- */
 
-static gd_tensor *conv_relu(void *user, gd_tensor *const *in)
+static gd_tensor *conv_relu(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_relu(gd_conv2d(in[0], in[1], in[2], .pad = 1));
 }
 
@@ -347,7 +347,7 @@ static void test_joined_relu(void **state)
                              gd_normal(context, GD_SHAPE(outs), 0, 1, GD_F32) };
         gd_function *f = gd_compile(context, conv_relu, NULL);
         reading plain = reading_take(step_by_step(in), "step by step");
-        reading eager = reading_take(conv_relu(NULL, in), "eager");
+        reading eager = reading_take(conv_relu(NULL, 3, in), "eager");
         reading compiled = reading_take(gd_call(f, 3, in), "compiled");
         assert_same_bits(&plain, &eager, "relu(conv2d(x, w) + b)");
         assert_same_bits(&eager, &compiled, "relu(conv2d(x, w, b))");

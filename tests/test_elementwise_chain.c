@@ -25,8 +25,9 @@ static gd_tensor *(*const ops[])(gd_tensor *, gd_tensor *) = { gd_add, gd_sub, g
 enum { OPS = sizeof ops / sizeof *ops, FORMS = 6 };
 
 /* in[0], in[1] of one shape, in[2] one number, in[3] a row. */
-static gd_tensor *body(void *user, gd_tensor *const *in)
+static gd_tensor *body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const chain_case *c = user;
     gd_tensor *held = gd_neg(in[0]), *other = in[1];
     switch (c->form) {
@@ -50,8 +51,9 @@ static gd_tensor *body(void *user, gd_tensor *const *in)
 
 /* The same with operands that are one number a row: a reduction, an input, and both. in[2] as
  * above, in[3] one number each row. */
-static gd_tensor *row_body(void *user, gd_tensor *const *in)
+static gd_tensor *row_body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const chain_case *c = user;
     gd_tensor *held = gd_neg(in[0]), *other = in[1];
     gd_tensor *ten = gd_full(gd_tensor_context(held), GD_SCALAR, 10, GD_F32);
@@ -138,9 +140,9 @@ static void numbers_of_rows_give_the_bits_of_single_ops(void **state)
 }
 
 /* The gradient of relu is an op of its own, which only differentiation makes. */
-static gd_tensor *relu_chain(void *user, gd_tensor *const *in)
+static gd_tensor *relu_chain(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = in[0], *g = NULL;
     gd_tensor *y = gd_mul(gd_relu(gd_mul(gd_relu(gd_add(x, in[1])), in[1])), in[3]);
     return gd_grad(&y, (gd_tensor *[]){ gd_mul(in[1], in[2]) }, 1, &x, &g, 1) == GD_OK ? g : NULL;

@@ -43,22 +43,24 @@ static gd_tensor *logits(trainee *t, gd_tensor *x)
     return gd_linear(t->module, "fc3", gd_add(a, b), 10);
 }
 
-static gd_tensor *infer(void *user, gd_tensor *const *in)
+static gd_tensor *infer(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return gd_softmax(logits(user, in[0]), -1);
 }
 
-static gd_tensor *train(void *user, gd_tensor *const *in)
+static gd_tensor *train(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     return gd_minimize(t->optimizer, gd_cross_entropy(logits(t, in[0]), in[1]));
 }
 
 /* ---- functions of many ops: in[0] f32 [6, 40], in[1] f64 [40], in[2] i64 [6] ---- */
 
-static gd_tensor *functions_of_one(void *user, gd_tensor *const *in)
+static gd_tensor *functions_of_one(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = in[0], *positive = gd_add_scalar(gd_abs(x), 0.25);
     gd_output(gd_tanh(gd_neg(gd_exp(x))));
     gd_output(gd_log(positive));
@@ -72,9 +74,9 @@ static gd_tensor *functions_of_one(void *user, gd_tensor *const *in)
     return gd_silu(x);
 }
 
-static gd_tensor *mixed_types(void *user, gd_tensor *const *in)
+static gd_tensor *mixed_types(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = in[0], *y = in[1], *n = in[2];
     gd_tensor *wide = gd_mul(gd_cast(x, GD_F64), y); /* [6, 40], y broadcast */
     gd_output(gd_pow(gd_add_scalar(gd_abs(wide), 0.1), y));
@@ -87,9 +89,9 @@ static gd_tensor *mixed_types(void *user, gd_tensor *const *in)
     return gd_exp(gd_slice(gd_transpose(wide, 0, 1), 0, 1, 39, 2));
 }
 
-static gd_tensor *reductions(void *user, gd_tensor *const *in)
+static gd_tensor *reductions(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = in[0];
     gd_tensor *cube = gd_reshape(x, GD_SHAPE(4, 3, 20));
     gd_output(gd_sum(x, GD_AXES(0), false));
@@ -109,9 +111,9 @@ static gd_tensor *reductions(void *user, gd_tensor *const *in)
 }
 
 /* Layer norm and softmax of simple ops: groups with reductions along rows. */
-static gd_tensor *row_groups(void *user, gd_tensor *const *in)
+static gd_tensor *row_groups(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = gd_reshape(in[0], GD_SHAPE(2, 3, 40));
     gd_tensor *c = gd_sub(x, gd_mean(x, GD_AXES(-1), true));
     gd_tensor *v = gd_mean(gd_square(c), GD_AXES(-1), true);
@@ -125,9 +127,9 @@ static gd_tensor *row_groups(void *user, gd_tensor *const *in)
     return s;
 }
 
-static gd_tensor *products(void *user, gd_tensor *const *in)
+static gd_tensor *products(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = in[0], *t = gd_transpose(x, 0, 1);
     gd_output(gd_matmul(x, t));
     gd_output(gd_matmul(t, x));
@@ -137,15 +139,16 @@ static gd_tensor *products(void *user, gd_tensor *const *in)
 }
 
 /* Rows of 700: more than two blocks of k. in[0] f32 [3, 700], in[1] f32 [700, 21] */
-static gd_tensor *deep_product(void *user, gd_tensor *const *in)
+static gd_tensor *deep_product(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_relu(gd_add(gd_matmul(in[0], in[1]), gd_slice(gd_select(in[1], 0, 3), 0, 0, 21, 1)));
 }
 
 /* Convolution, pooling and their gradients. in[0] f32 [4, 3, 13, 12], in[1] i64 [4] */
-static gd_tensor *convolutional(void *user, gd_tensor *const *in)
+static gd_tensor *convolutional(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_tensor *x = gd_nn_conv2d(t->module, "c1", in[0], 6, .kernel = 3, .pad = 1);
     x = gd_max_pool2d(gd_relu(x), .kernel = 3, .stride = 2, .pad = 1);
@@ -176,8 +179,9 @@ static const gd_transformer_config gpt_config = { .width = 32,
                                                   .dropout = 0.2 };
 
 /* Logits of a small GPT, not training. in[0] i64 [3, 70] */
-static gd_tensor *gpt_infer(void *user, gd_tensor *const *in)
+static gd_tensor *gpt_infer(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_module_set_training(t->module, false);
     return gd_nn_decoder_only(t->module, "gpt", in[0], &gpt_config);
@@ -191,8 +195,9 @@ static gd_tensor *learn_tokens(trainee *t, gd_tensor *x, gd_tensor *tokens)
 }
 
 /* A whole training step. in[0], in[1] i64 [3, 70] */
-static gd_tensor *gpt_train(void *user, gd_tensor *const *in)
+static gd_tensor *gpt_train(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_module_set_training(t->module, true);
     gd_tensor *x = gd_nn_decoder_only(t->module, "gpt", in[0], &gpt_config);
@@ -200,8 +205,9 @@ static gd_tensor *gpt_train(void *user, gd_tensor *const *in)
 }
 
 /* Rotary positions, grouped queries, RMS norm, SwiGLU: Llama; its gradients too. */
-static gd_tensor *llama_train(void *user, gd_tensor *const *in)
+static gd_tensor *llama_train(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     const gd_transformer_config config = { .width = 24,
                                            .heads = 4,
@@ -220,8 +226,9 @@ static gd_tensor *llama_train(void *user, gd_tensor *const *in)
 
 /* Attention with masks, memory and dropout, more queries than a tile has. in[0] f32 [2, 300, 8],
  * in[1] f32 [2, 150, 12] */
-static gd_tensor *attentive(void *user, gd_tensor *const *in)
+static gd_tensor *attentive(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_context *gd = gd_tensor_context(in[0]);
     gd_module_set_training(t->module, true);
@@ -240,8 +247,9 @@ static gd_tensor *attentive(void *user, gd_tensor *const *in)
 
 /* A text model of LSTM, GRU and RNN with lengths: a training step. in[0] i64 [5, 9], in[1] i64 [5]
  */
-static gd_tensor *recurrent_train(void *user, gd_tensor *const *in)
+static gd_tensor *recurrent_train(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_module_set_training(t->module, true);
     gd_tensor *x = gd_nn_embedding(t->module, "token", in[0], 19, 6), *last_cell;
@@ -258,8 +266,9 @@ static gd_tensor *recurrent_train(void *user, gd_tensor *const *in)
 /* More channels, taps and strides than fit one block, forwards and backwards. in[0] f32 [2, 3, 9,
  * 8]
  */
-static gd_tensor *wide_convolution(void *user, gd_tensor *const *in)
+static gd_tensor *wide_convolution(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_tensor *x = gd_tanh(gd_nn_conv2d(t->module, "c1", in[0], 70, 1));
     x = gd_tanh(gd_nn_conv2d(t->module, "c2", x, 40, 3, .stride = 2, .pad = 1));
@@ -269,9 +278,9 @@ static gd_tensor *wide_convolution(void *user, gd_tensor *const *in)
 
 /* So many images that they lie side by side, in groups and with dilation; weights that are infinite
  * and a bias of -0 want the zeros around images multiplied. in[0] f32 [19, 8, 7, 6] */
-static gd_tensor *many_images(void *user, gd_tensor *const *in)
+static gd_tensor *many_images(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_context *gd = gd_tensor_context(in[0]);
     gd_tensor *x = in[0], *flat = gd_reshape(x, GD_SHAPE(-1));
     gd_tensor *w = gd_reshape(gd_slice(flat, 0, 0, 48 * 9, 1), GD_SHAPE(6, 8, 3, 3)),
@@ -305,8 +314,9 @@ static gd_tensor *many_images(void *user, gd_tensor *const *in)
 
 /* ---- a convolutional model with batch norm, not training. in[0] f32 [2, 3, 12, 12] ---- */
 
-static gd_tensor *batch_norm(void *user, gd_tensor *const *in)
+static gd_tensor *batch_norm(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_module_set_training(t->module, false);
     gd_tensor *x = gd_nn_conv2d(t->module, "c1", in[0], 8, 3, .pad = 1);
@@ -318,9 +328,9 @@ static gd_tensor *batch_norm(void *user, gd_tensor *const *in)
 
 /* ---- moving, ordering, drawing. MANY ---- */
 
-static gd_tensor *moving(void *user, gd_tensor *const *in)
+static gd_tensor *moving(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = in[0], *y = in[1], *n = in[2], *index;
     gd_context *gd = gd_tensor_context(x);
     gd_tensor *t = gd_transpose(x, 0, 1), *parts[] = { t, gd_flip(t, GD_AXES(0)) };
@@ -342,9 +352,9 @@ static gd_tensor *moving(void *user, gd_tensor *const *in)
     return gd_one_hot(n, 10, GD_F32);
 }
 
-static gd_tensor *reductions_of_all_kinds(void *user, gd_tensor *const *in)
+static gd_tensor *reductions_of_all_kinds(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = in[0], *y = in[1], *n = in[2];
     gd_tensor *cube = gd_reshape(x, GD_SHAPE(4, 3, 20)), *hole = gd_log(x);
     gd_output(gd_max(hole, GD_AXES(1), false));
@@ -362,9 +372,9 @@ static gd_tensor *reductions_of_all_kinds(void *user, gd_tensor *const *in)
     return gd_logsumexp(x, GD_AXES(-1), false);
 }
 
-static gd_tensor *drawing(void *user, gd_tensor *const *in)
+static gd_tensor *drawing(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_context *gd = gd_tensor_context(in[0]);
     gd_output(gd_uniform(gd, GD_SHAPE(7, 3), -1, 2, GD_F32));
     gd_output(gd_normal(gd, GD_SHAPE(11), 1, 2, GD_F32));
@@ -375,9 +385,9 @@ static gd_tensor *drawing(void *user, gd_tensor *const *in)
     return gd_bernoulli(gd_sigmoid(in[0]));
 }
 
-static gd_tensor *trigonometric(void *user, gd_tensor *const *in)
+static gd_tensor *trigonometric(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = in[0], *small = gd_tanh(in[1]);
     gd_output(gd_sin(gd_mul_scalar(x, 1e6)));
     gd_output(gd_cos(in[1]));
@@ -636,9 +646,9 @@ static void exported_plans_give_the_same_bits(void **state)
         skip();
 }
 
-static gd_tensor *refused(void *user, gd_tensor *const *in)
+static gd_tensor *refused(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_cast(gd_neg(gd_cast(in[0], GD_F16)), GD_F32);
 }
 
@@ -672,8 +682,9 @@ static const char *const hard_names[] = { "int",      "memory",       "op_add_f3
                                           "\xc3\xbc", "random_state", "result0",    "state.0" };
 enum { HARD_NAMES = sizeof hard_names / sizeof *hard_names };
 
-static gd_tensor *names_clash(void *user, gd_tensor *const *in)
+static gd_tensor *names_clash(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_tensor *x = gd_dropout(in[0], 0.5);
     for (int i = 0; i < HARD_NAMES; i++) {

@@ -47,31 +47,35 @@ static gd_tensor *joined(gd_tensor **results, int count)
 
 /* ---- bodies ---- */
 
-static gd_tensor *layer_norm(void *user, gd_tensor *const *in)
+static gd_tensor *layer_norm(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const rows_case *c = user;
     gd_tensor *d = gd_sub(in[0], reduced(c, gd_mean, in[0]));
     gd_tensor *v = reduced(c, gd_mean, gd_square(d));
     return gd_mul(gd_mul(d, gd_rsqrt(gd_add_scalar(v, 1e-5))), in[2]);
 }
 
-static gd_tensor *rms_norm(void *user, gd_tensor *const *in)
+static gd_tensor *rms_norm(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const rows_case *c = user;
     gd_tensor *square = reduced(c, gd_mean, gd_square(in[0]));
     return gd_mul(in[0], gd_rsqrt(gd_add_scalar(square, 1e-5)));
 }
 
-static gd_tensor *softmax(void *user, gd_tensor *const *in)
+static gd_tensor *softmax(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const rows_case *c = user;
     gd_tensor *e = gd_exp(gd_sub(in[0], reduced(c, gd_max, in[0])));
     return gd_div(e, reduced(c, gd_sum, e));
 }
 
 /* Results of both kinds, numbers of rows as inputs, products and least values. */
-static gd_tensor *many_results(void *user, gd_tensor *const *in)
+static gd_tensor *many_results(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const rows_case *c = user;
     gd_tensor *x = gd_mul(gd_add(in[0], in[3]), in[2]);
     gd_tensor *low = reduced(c, gd_min, x), *high = reduced(c, gd_max, x);
@@ -84,8 +88,9 @@ static gd_tensor *many_results(void *user, gd_tensor *const *in)
 }
 
 /* Values of both widths, in turn, that live from one reduction to the next. */
-static gd_tensor *both_widths(void *user, gd_tensor *const *in)
+static gd_tensor *both_widths(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const rows_case *c = user;
     gd_tensor *x = gd_cast(in[0], GD_F32), *a = gd_tanh(x);
     gd_tensor *m = reduced(c, gd_sum, gd_square(a));
@@ -97,10 +102,10 @@ static gd_tensor *both_widths(void *user, gd_tensor *const *in)
 }
 
 /* Everything with gradients, in f64 in part. */
-static gd_tensor *gradients(void *user, gd_tensor *const *in)
+static gd_tensor *gradients(void *user, int count, gd_tensor *const *in)
 {
     gd_tensor *x = in[0], *results[2];
-    gd_tensor *y = gd_mul(layer_norm(user, in), softmax(user, in));
+    gd_tensor *y = gd_mul(layer_norm(user, count, in), softmax(user, count, in));
     gd_tensor *loss = gd_mean(gd_square(gd_cast(gd_sub(y, in[1]), GD_F64)), GD_ALL_AXES, false);
     if (gd_grad(&loss, NULL, 1, &x, &results[0], 1) != GD_OK)
         return NULL;
@@ -110,10 +115,10 @@ static gd_tensor *gradients(void *user, gd_tensor *const *in)
 
 /* Layer norm, GELU and softmax with the gradient of a weighted sum: more ops than a group without
  * rows may have, and the loss between them. */
-static gd_tensor *block(void *user, gd_tensor *const *in)
+static gd_tensor *block(void *user, int count, gd_tensor *const *in)
 {
     const rows_case *c = user;
-    gd_tensor *x = in[0], *y = layer_norm(user, in), *results[2];
+    gd_tensor *x = in[0], *y = layer_norm(user, count, in), *results[2];
     y = gd_mul(gd_mul_scalar(y, 0.5), gd_add_scalar(gd_erf(gd_mul_scalar(y, 0.70710678)), 1));
     gd_tensor *e = gd_exp(gd_sub(y, gd_detach(reduced(c, gd_max, y))));
     gd_tensor *s = gd_div(e, reduced(c, gd_sum, e));
@@ -126,14 +131,15 @@ static gd_tensor *block(void *user, gd_tensor *const *in)
 
 /* One number read before a reduction and behind one, by ops that compute in another dtype when
  * these are halves. */
-static gd_tensor *number_in_stages(void *user, gd_tensor *const *in)
+static gd_tensor *number_in_stages(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *x = gd_mul_scalar(in[0], 0.375);
     gd_tensor *y = gd_div(x, gd_add_scalar(reduced(user, gd_sum, gd_abs(x)), 1));
     return gd_sub(gd_exp(gd_mul_scalar(y, 0.375)), gd_tanh(y));
 }
 
-static gd_tensor *(*const bodies[])(void *, gd_tensor *const *) = {
+static gd_tensor *(*const bodies[])(void *, int, gd_tensor *const *) = {
     layer_norm, rms_norm, softmax, many_results, gradients, both_widths, block, number_in_stages
 };
 enum { BODIES = sizeof bodies / sizeof *bodies };
@@ -294,8 +300,9 @@ static void normalisations_are_one_kernel(void **state)
 
 /* A number for each row is kept in a state that the group reads, too, and by columns; values are
  * made in the state. */
-static gd_tensor *running(void *user, gd_tensor *const *in)
+static gd_tensor *running(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor **state = user;
     gd_tensor *mean = gd_mean(gd_mul(in[0], state[0]), GD_AXES(-1), false);
     gd_assign(state[0], gd_add(gd_mul_scalar(state[0], 0.9), gd_mul_scalar(mean, 0.1)));
@@ -306,8 +313,9 @@ static gd_tensor *running(void *user, gd_tensor *const *in)
 }
 
 /* The gradient of a ReLU [n, c, h, w], summed to that of a bias [c]; *user: and the former. */
-static gd_tensor *bias_gradient(void *user, gd_tensor *const *in)
+static gd_tensor *bias_gradient(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const bool *with_both = user;
     gd_tensor *g = gd_relu_grad(in[1], in[0]), *sum = gd_sum(g, GD_AXES(0, 2, 3), false);
     return *with_both ? joined((gd_tensor *[]){ sum, g }, 2) : sum;
@@ -326,7 +334,7 @@ static void sums_of_channels_join_what_makes_them(void **state)
         bool with_both = i & 4;
         make_inputs(gd, images[i % 4], i & 8 ? GD_F64 : GD_F32, false, DENSE, in);
         gd_function *f = gd_compile(gd, bias_gradient, &with_both);
-        gd_tensor *want = bias_gradient(&with_both, in);
+        gd_tensor *want = bias_gradient(&with_both, INPUTS, in);
         for (int threads = 1; threads <= 2; threads++) {
             assert_int_equal(gd_context_set_threads(gd, threads), GD_OK);
             assert_same_bits(gd_call(f, 2, in), want);

@@ -46,8 +46,9 @@ typedef struct task {
 } task;
 
 /* The gradient of x by the sum of its parts, part k times k + 1. */
-static gd_tensor *gradient_of_cuts(void *user, gd_tensor *const *in)
+static gd_tensor *gradient_of_cuts(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const task *t = user;
     const cuts *c = t->cuts;
     gd_tensor *x = t->x, *total = in[0], *g;
@@ -86,7 +87,7 @@ static void slices_give_the_gradient_of_the_whole(void **state)
         task t = { gd_ones(gd, GD_SHAPE(ROWS, COLUMNS), GD_F32), &cases[i] };
         gd_set_requires_grad(t.x, true);
         gd_tensor *zero = gd_zeros(gd, GD_SCALAR, GD_F32);
-        gd_tensor *eager = gradient_of_cuts(&t, &zero);
+        gd_tensor *eager = gradient_of_cuts(&t, 1, &zero);
         float got[ROWS][COLUMNS], expected[ROWS][COLUMNS] = { { 0 } };
         assert_int_equal(gd_tensor_read(eager, got, sizeof got), GD_OK);
         add_expected(&cases[i], expected);
@@ -138,20 +139,22 @@ static gd_tensor *loss_of(const tied *t, gd_tensor *words)
     return gd_mean(gd_square(y), GD_ALL_AXES, false);
 }
 
-static gd_tensor *gradient_of_table(void *user, gd_tensor *const *in)
+static gd_tensor *gradient_of_table(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     tied *t = user;
     gd_tensor *loss = loss_of(t, in[0]), *g;
     return gd_grad(&loss, NULL, 1, &t->table, &g, 1) == GD_OK ? g : NULL;
 }
 
-static gd_tensor *largest_gradient(void *user, gd_tensor *const *in)
+static gd_tensor *largest_gradient(void *user, int count, gd_tensor *const *in)
 {
-    return gd_max(gradient_of_table(user, in), GD_ALL_AXES, false);
+    return gd_max(gradient_of_table(user, count, in), GD_ALL_AXES, false);
 }
 
-static gd_tensor *accumulate(void *user, gd_tensor *const *in)
+static gd_tensor *accumulate(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *loss = loss_of(user, in[0]);
     return gd_backward(loss) == GD_OK ? loss : NULL;
 }
@@ -177,13 +180,13 @@ static void rows_are_added_to_what_is_there(void **state)
         tied t = make_table(gd, i % 2, dtypes[i / 2]);
         gd_tensor *words = some_words(gd);
         gd_function *f = gd_compile(gd, gradient_of_table, &t);
-        assert_same_bits(gd_call(f, 1, &words), gradient_of_table(&t, &words));
+        assert_same_bits(gd_call(f, 1, &words), gradient_of_table(&t, 1, &words));
         assert_true(plan_has(f, "scatter_add"));
 
         tied u = make_table(gd, i % 2, dtypes[i / 2]);
         gd_function *step = gd_compile(gd, accumulate, &u);
         for (int call = 0; call < 3; call++) {
-            assert_non_null(accumulate(&t, &words));
+            assert_non_null(accumulate(&t, 1, &words));
             assert_non_null(gd_call(step, 1, &words));
             assert_same_bits(gd_gradient(t.table), gd_gradient(u.table));
         }
@@ -198,10 +201,10 @@ static void rows_are_added_in_place(void **state)
     const size_t whole = WORDS * WIDTH * 4;
     gd_tensor *words = some_words(gd);
     tied t = make_table(gd, false, GD_F32);
-    assert_non_null(accumulate(&t, &words));
+    assert_non_null(accumulate(&t, 1, &words));
     gd_memory_reset_peak(gd);
     size_t before = gd_memory(gd).in_use;
-    assert_non_null(accumulate(&t, &words));
+    assert_non_null(accumulate(&t, 1, &words));
     assert_true(gd_memory(gd).peak - before < whole / 2);
 
     t.is_tied = true;
@@ -240,7 +243,7 @@ static bool both_once(int argument)
                    &cases[1] };
         tied t = make_table(gd, true, GD_F32);
         gd_tensor *zero = gd_zeros(gd, GD_SCALAR, GD_F32), *words = some_words(gd);
-        ok = zero && words && gradient_of_cuts(&s, &zero) && accumulate(&t, &words);
+        ok = zero && words && gradient_of_cuts(&s, 1, &zero) && accumulate(&t, 1, &words);
     }
     gd_close(gd);
     return ok;

@@ -365,8 +365,9 @@ static void the_verifier_finds_faults(void **state)
 }
 
 /* In a trace a view of a tensor that exists has no memory yet. */
-static gd_tensor *verified(void *user, gd_tensor *const *in)
+static gd_tensor *verified(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *y = gd_matmul(in[0], gd_transpose(user, 0, 1));
     return gd_graph_verify(y) == GD_OK ? y : NULL;
 }

@@ -305,9 +305,9 @@ static void test_leaves_are_protected(void **state)
 
 static gd_tensor *counter;
 
-static gd_tensor *block(void *user, gd_tensor *const *in)
+static gd_tensor *block(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *h = gd_relu_(gd_add_(gd_mul(in[0], in[1]), in[1]));
     gd_add_scalar_(counter, 1);
     gd_tensor *loss = total(gd_square(h)), *d;
@@ -323,7 +323,7 @@ static void test_compiled_agrees(void **state)
     gd_tensor *in[2] = { x, y };
     counter = gd_zeros(context, GD_SHAPE(1), GD_F64);
     double eager[3], compiled[3];
-    assert_int_equal(gd_tensor_read(block(NULL, in), eager, sizeof eager), GD_OK);
+    assert_int_equal(gd_tensor_read(block(NULL, 2, in), eager, sizeof eager), GD_OK);
     gd_function *f = gd_compile(context, block, NULL);
     for (int i = 0; i < 2; i++) {
         gd_tensor *r = gd_call(f, 2, in);
@@ -337,8 +337,9 @@ static void test_compiled_agrees(void **state)
 }
 
 /* What eager execution would do otherwise than a plan. */
-static gd_tensor *forbidden(void *user, gd_tensor *const *in)
+static gd_tensor *forbidden(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *h = gd_mul_scalar(in[0], 3), *view = gd_flip(h, GD_ALL_AXES);
     switch (*(const int *)user) {
     case 0:

@@ -125,8 +125,9 @@ static void test_unique(void **state)
                   GD_SHAPE(2), (double[]){ 0, 1 }, "of bools");
 }
 
-static gd_tensor *select_by_value(void *user, gd_tensor *const *in)
+static gd_tensor *select_by_value(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *mask = gd_gt(in[0], gd_zero_like(in[0]));
     switch (*(const int *)user) {
     case 0:

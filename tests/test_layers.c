@@ -162,8 +162,9 @@ static void test_json_there_and_back(void **state)
     }
 }
 
-static gd_tensor *summed(void *user, gd_tensor *const *in)
+static gd_tensor *summed(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor *y = gd_model_forward(user, in[0]);
     return gd_sum(gd_square(y), GD_ALL_AXES, false);
 }
@@ -180,7 +181,7 @@ static void test_types_compiled(void **state)
         fill_module(m);
         gd_module_set_training(m, row->training && !strstr(row->model, "batch_norm"));
         gd_tensor *x = input_of(gd, model, row->batch, strstr(row->model, "embedding") != NULL);
-        gd_tensor *eager = summed(model, &x);
+        gd_tensor *eager = summed(model, 1, &x);
         gd_function *f = gd_compile(gd, summed, model);
         gd_tensor *compiled = gd_call(f, 1, &x);
         assert_non_null(compiled);

@@ -18,8 +18,9 @@ typedef struct choices {
     bool may_fail;
 } choices;
 
-static gd_tensor *body(void *user, gd_tensor *const *in)
+static gd_tensor *body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     choices *c = user;
     gd_context *gd = gd_tensor_context(in[0]);
     gd_tensor *h = in[0];
@@ -161,8 +162,9 @@ static void what_does_not_change_is_recognised(void **state)
 }
 
 /* A traced value kept from an earlier call is no value of this one. */
-static gd_tensor *keeps(void *user, gd_tensor *const *in)
+static gd_tensor *keeps(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_tensor **kept = user;
     gd_tensor *y = *kept ? gd_add(*kept, in[0]) : in[0];
     gd_tensor *z = gd_exp(y);

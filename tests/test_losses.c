@@ -155,8 +155,9 @@ typedef struct body {
     char by;
 } body;
 
-static gd_tensor *run(void *user, gd_tensor *const *in)
+static gd_tensor *run(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const body *b = user;
     operands o = *b->o;
     *(b->by == 'x' ? &o.x : b->by == 'p' ? &o.p : &o.c) = in[0];

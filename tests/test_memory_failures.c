@@ -125,8 +125,9 @@ typedef struct trainee {
     gd_tensor *w, *b;
 } trainee;
 
-static gd_tensor *step(void *user, gd_tensor *const *in)
+static gd_tensor *step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_tensor *noise =
         gd_mul_scalar(gd_normal(gd_tensor_context(in[0]), GD_SHAPE(5, 3), 0, 1, GD_F32), 0.01);

@@ -29,8 +29,9 @@ static all open_all(gd_context *gd)
 }
 
 /* in: logits, truth, predictions, values */
-static gd_tensor *add_batch(void *user, gd_tensor *const *in)
+static gd_tensor *add_batch(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     all *a = user;
     int64_t samples = gd_tensor_shape(in[0]).dim[0];
     bool ok = gd_confusion_add(a->confusion, in[0], in[1]) == GD_OK &&
@@ -145,8 +146,9 @@ static void top_k_takes_the_first_of_equals(void **state)
     assert_close(gd_item(gd_top_k_accuracy(x, y, 4)), 2.0 / 3.0);
 }
 
-static gd_tensor *rank_in_a_trace(void *user, gd_tensor *const *in)
+static gd_tensor *rank_in_a_trace(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return gd_ranking_add(user, in[0], in[0]) == GD_OK ? in[0] : NULL;
 }
 
@@ -215,7 +217,7 @@ static bool everything(int unused)
     gd_tensor *y = gd ? gd_zeros(gd, GD_SHAPE(4), GD_I64) : NULL;
     gd_tensor *v = gd ? gd_arange(gd, 0, 4, 1, GD_F32) : NULL;
     bool ok = a.confusion && a.regression && a.top[0] && a.top[1] && r && x && y && v &&
-              add_batch(&a, (gd_tensor *[]){ x, y, v, v }) &&
+              add_batch(&a, 4, (gd_tensor *[]){ x, y, v, v }) &&
               gd_ranking_add(r, v, gd_gt(v, gd_scalar(gd, 1, GD_F32))) == GD_OK &&
               gd_ranking_auc(r) == 1 && gd_confusion_count(a.confusion, 0, 0) == 4 &&
               gd_confusion_score(a.confusion, GD_AVERAGE_MACRO).f1 == 1 &&

@@ -230,8 +230,9 @@ static void the_training_flag_is_kept(void **state)
     assert_false(gd_module_is_training(NULL));
 }
 
-static gd_tensor *traced_body(void *user, gd_tensor *const *in)
+static gd_tensor *traced_body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return gd_linear(user, "t", in[0], 4);
 }
 

@@ -212,8 +212,9 @@ typedef struct statistics {
     gd_tensor *mean, *var;
 } statistics;
 
-static gd_tensor *train_batch_norm(void *user, gd_tensor *const *in)
+static gd_tensor *train_batch_norm(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const statistics *s = user;
     return gd_batch_norm(in[0], NULL, NULL, s->mean, s->var, .training = true);
 }
@@ -229,7 +230,7 @@ static void test_compiled_running_statistics(void **state)
     gd_function *f = gd_compile(gd, train_batch_norm, &s[0]);
     for (int step = 0; step < 3; step++) {
         assert_non_null(gd_call(f, 1, &x));
-        assert_non_null(train_batch_norm(&s[1], &x));
+        assert_non_null(train_batch_norm(&s[1], 1, &x));
     }
     float a[4], b[4];
     assert_int_equal(gd_tensor_read(s[0].mean, a, sizeof a), GD_OK);

@@ -39,8 +39,9 @@ typedef struct body {
 } body;
 
 /* The op's result, then the gradient of its sum by each float operand. */
-static gd_tensor *run_body(void *user, gd_tensor *const *in)
+static gd_tensor *run_body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     body *b = user;
     b->count = 0;
     gd_tensor *t = b->row->build(b->context, in, b->p);
@@ -134,7 +135,7 @@ static void check_compiled(gd_context *context, const op_row *row, int c, gd_dty
     gd_function *f = gd_compile(context, run_body, &b, .detached = true);
     for (int round = 0; round < 2; round++) {
         gd_seed(context, 7 + (uint64_t)round);
-        if (!run_body(&b, in))
+        if (!run_body(&b, row->operands, in))
             fail_msg("%s: %s", what, gd_error_message());
         read_all(&b, b.result, eager, what);
         gd_seed(context, 7 + (uint64_t)round);
@@ -220,8 +221,9 @@ static void test_compiler_only_ops(void **state)
 }
 
 /* The op between two others. */
-static gd_tensor *run_between(void *user, gd_tensor *const *in)
+static gd_tensor *run_between(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     body *b = user;
     gd_tensor *x[OP_MAX_OPERANDS];
     for (int i = 0; i < b->row->operands; i++)
@@ -292,7 +294,7 @@ static void check_threads(gd_context *context, const op_row *row, const op_case 
         gd_scope_begin(context);
         gd_seed(context, 3);
         reading actual[MAX_RESULTS];
-        if (!run_body(&b, in))
+        if (!run_body(&b, row->operands, in))
             fail_msg("%s: %s", what, gd_error_message());
         read_all(&b, b.result, threads == 1 ? expected : actual, what);
         for (int i = 0; i < b.count && threads > 1; i++) {
@@ -336,8 +338,9 @@ typedef struct trainee {
 } trainee;
 
 /* Forward, with dropout so that the random stream is used, backward and the update p -= 0.1 g. */
-static gd_tensor *train_step(void *user, gd_tensor *const *in)
+static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     gd_tensor **w = t->parameter;
     gd_tensor *hidden = gd_relu(gd_affine(in[0], w[0], w[1]));

@@ -53,8 +53,9 @@ static gd_tensor *loss_of(const problem *p, gd_tensor *x, gd_tensor *t)
     return gd_mse(gd_tanh(gd_affine(x, p->w, p->b)), t);
 }
 
-static gd_tensor *step_body(void *user, gd_tensor *const *in)
+static gd_tensor *step_body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     problem *p = user;
     return gd_minimize(p->optimizer, loss_of(p, in[0], in[1]));
 }
@@ -460,10 +461,10 @@ typedef struct averaged {
     gd_ema *ema;
 } averaged;
 
-static gd_tensor *averaged_step(void *user, gd_tensor *const *in)
+static gd_tensor *averaged_step(void *user, int count, gd_tensor *const *in)
 {
     averaged *a = user;
-    gd_tensor *loss = step_body(&a->p, in);
+    gd_tensor *loss = step_body(&a->p, count, in);
     return loss && gd_ema_update(a->ema) == GD_OK ? loss : NULL;
 }
 
@@ -643,8 +644,9 @@ static gd_tensor *whole_batch(void *user)
     return ((problem *)user)->x;
 }
 
-static gd_tensor *lbfgs_in_a_trace(void *user, gd_tensor *const *in)
+static gd_tensor *lbfgs_in_a_trace(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     problem *p = user;
     return gd_lbfgs_step(gd_lbfgs_create(p->m), bounded_loss, p, NULL) == GD_OK ? in[0] : NULL;
 }

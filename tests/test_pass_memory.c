@@ -123,8 +123,9 @@ typedef struct tower {
     int layers;
 } tower;
 
-static gd_tensor *tower_step(void *user, gd_tensor *const *in)
+static gd_tensor *tower_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     tower *t = user;
     gd_tensor *h = in[0];
     for (int i = 0; i < t->layers; i++) {
@@ -153,9 +154,9 @@ static void plans_are_as_small_as_what_is_alive(void **state)
 }
 
 /* y = neg(x * x): one buffer, written over in place; the result has memory of its own. */
-static gd_tensor *in_place_chain(void *user, gd_tensor *const *in)
+static gd_tensor *in_place_chain(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = gd_softmax(in[0], 0); /* nothing fuses with it */
     for (int i = 0; i < 6; i++)
         x = gd_softmax(gd_exp(x), 0);

@@ -119,14 +119,16 @@ static gd_tensor *learn(things *t, gd_tensor *x, int layers, int width)
     return gd_minimize(t->optimizer, gd_mean(gd_square(x), GD_ALL_AXES, false));
 }
 
-static gd_tensor *narrow(void *user, gd_tensor *const *in)
+static gd_tensor *narrow(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return learn(user, in[0], 3, 7);
 }
 
 /* Together, the updates by Adam are worth two threads. */
-static gd_tensor *wide(void *user, gd_tensor *const *in)
+static gd_tensor *wide(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return learn(user, in[0], 14, 31);
 }
 
@@ -154,8 +156,9 @@ static void keeps_to_a_memory_limit(void **state)
 
 /* ---- what may be joined, and what not ---- */
 
-static gd_tensor *independent(void *user, gd_tensor *const *in)
+static gd_tensor *independent(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_assign(t->state[0], gd_exp(gd_mul_scalar(t->state[0], 0.5))); /* a group, */
     gd_assign(t->state[2], gd_mul_scalar(t->state[2], 0.9));         /* nothing at all, */
@@ -165,8 +168,9 @@ static gd_tensor *independent(void *user, gd_tensor *const *in)
 }
 
 /* The second reads the first one's new contents. */
-static gd_tensor *reads_new(void *user, gd_tensor *const *in)
+static gd_tensor *reads_new(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_assign(t->state[0], gd_tanh(t->state[0]));
     gd_tensor *one = gd_slice(gd_slice(t->state[0], 0, 0, 1, 1), 1, 0, 1, 1); // [1, 1]
@@ -175,8 +179,9 @@ static gd_tensor *reads_new(void *user, gd_tensor *const *in)
 }
 
 /* The second writes what the first one reads. */
-static gd_tensor *reads_old(void *user, gd_tensor *const *in)
+static gd_tensor *reads_old(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *one = gd_slice(gd_slice(t->state[0], 0, 0, 1, 1), 1, 0, 1, 1); // [1, 1]
     gd_assign(t->state[1], gd_mul(t->state[1], one));
@@ -185,8 +190,9 @@ static gd_tensor *reads_old(void *user, gd_tensor *const *in)
 }
 
 /* Between the two, an op reads the first one's new contents. */
-static gd_tensor *is_read_between(void *user, gd_tensor *const *in)
+static gd_tensor *is_read_between(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_assign(t->state[0], gd_tanh(t->state[0]));
     gd_tensor *sum = gd_softmax(t->state[0], 0);
@@ -195,8 +201,9 @@ static gd_tensor *is_read_between(void *user, gd_tensor *const *in)
 }
 
 /* A tensor that is assigned to twice is no target, nor is one whose value is a result. */
-static gd_tensor *is_no_target(void *user, gd_tensor *const *in)
+static gd_tensor *is_no_target(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_assign(t->state[0], gd_tanh(t->state[0]));
     gd_assign(t->state[3], gd_exp(t->state[3]));

@@ -114,16 +114,17 @@ static gd_tensor *total(gd_tensor *x)
 
 /* ---- cse ---- */
 
-static gd_tensor *says_it_twice(void *user, gd_tensor *const *in)
+static gd_tensor *says_it_twice(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *a = gd_softmax(gd_exp(in[0]), 1), *b = gd_softmax(gd_exp(in[0]), 1);
     return gd_add(a, gd_mul(b, gd_softmax(gd_exp(in[0]), 0))); /* another axis */
 }
 
 /* Equal to look at, different in value: before and after an assignment, two draws. */
-static gd_tensor *looks_alike(void *user, gd_tensor *const *in)
+static gd_tensor *looks_alike(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *before = gd_exp(t->state);
     gd_assign(t->state, gd_add(t->state, in[0]));
@@ -131,15 +132,16 @@ static gd_tensor *looks_alike(void *user, gd_tensor *const *in)
     return gd_add(gd_sub(after, before), gd_sub(gd_dropout(in[0], 0.5), gd_dropout(in[0], 0.5)));
 }
 
-static gd_tensor *block(void *user, gd_tensor *const *in)
+static gd_tensor *block(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_softmax(gd_exp(in[0]), 1);
 }
 
 /* The second run of a checkpointed block is what memory is to be saved by. */
-static gd_tensor *runs_a_block_again(void *user, gd_tensor *const *in)
+static gd_tensor *runs_a_block_again(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_set_requires_grad(t->state, true);
     gd_tensor *x = gd_mul(t->state, in[0]),
@@ -176,8 +178,9 @@ static void cse_leaves_what_only_looks_alike(void **state)
 /* ---- dead ---- */
 
 /* A draw nobody reads moves those behind it; what is assigned is read by no op, and stays. */
-static gd_tensor *does_needless_work(void *user, gd_tensor *const *in)
+static gd_tensor *does_needless_work(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     (void)gd_softmax(gd_exp(in[0]), 1);
     (void)gd_dropout(in[0], 0.5);
@@ -196,8 +199,9 @@ static void dead_removes_what_nothing_depends_on(void **state)
 
 /* ---- fold ---- */
 
-static gd_tensor *has_constants(void *user, gd_tensor *const *in)
+static gd_tensor *has_constants(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_context *gd = gd_tensor_context(in[0]);
     gd_tensor *table = gd_softmax(gd_sin(gd_arange(gd, 0, COLUMNS, 1, GD_F32)), 0); /* constant */
@@ -207,16 +211,16 @@ static gd_tensor *has_constants(void *user, gd_tensor *const *in)
     return gd_add(gd_mul(in[0], table), gd_add(follows_state, drawn));
 }
 
-static gd_tensor *is_constant(void *user, gd_tensor *const *in)
+static gd_tensor *is_constant(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_softmax(gd_arange(gd_tensor_context(in[0]), 0, COLUMNS, 1, GD_F32), 0);
 }
 
 /* 2 MiB, made anew at every call rather than kept. */
-static gd_tensor *has_a_large_constant(void *user, gd_tensor *const *in)
+static gd_tensor *has_a_large_constant(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *large = gd_arange(gd_tensor_context(in[0]), 0, 1 << 19, 1, GD_F32);
     return gd_add(gd_max(large, GD_AXES(0), false), total(in[0]));
 }
@@ -295,9 +299,9 @@ static gd_tensor *no_identity(gd_tensor *x, int k)
 
 static int which;
 
-static gd_tensor *one_case(void *user, gd_tensor *const *in)
+static gd_tensor *one_case(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = gd_where(gd_gt(in[0], gd_abs(in[0])), in[0], gd_mul_scalar(in[0], 0.0)); /* ±0 */
     x = gd_add(gd_softmax(in[0], 1), x);
     gd_tensor *signed_zeros = gd_mul_scalar(in[0], 0.0);
@@ -316,8 +320,9 @@ static void simplify_leaves_out_what_gives_its_operand_back(void **state)
 }
 
 /* The operand is overwritten before the op's value is read. */
-static gd_tensor *needs_the_copy(void *user, gd_tensor *const *in)
+static gd_tensor *needs_the_copy(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *old = gd_mul_scalar(t->state, 1.0);
     gd_assign(t->state, in[0]);
@@ -325,9 +330,9 @@ static gd_tensor *needs_the_copy(void *user, gd_tensor *const *in)
 }
 
 /* The result needs memory of its own. */
-static gd_tensor *gives_its_input(void *user, gd_tensor *const *in)
+static gd_tensor *gives_its_input(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_mul_scalar(in[0], 1.0);
 }
 
@@ -340,40 +345,45 @@ static void simplify_leaves_what_has_a_purpose(void **state)
 
 /* ---- forward ---- */
 
-static gd_tensor *updates(void *user, gd_tensor *const *in)
+static gd_tensor *updates(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_assign(t->state, gd_sub(t->state, gd_mul_scalar(in[0], 0.1))); /* reads where it writes */
     gd_assign(t->other, gd_softmax(in[0], 1));
     return total(in[0]);
 }
 
-static gd_tensor *reads_later(void *user, gd_tensor *const *in)
+static gd_tensor *reads_later(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *old = t->state, *value = gd_softmax(in[0], 1), *late = gd_softmax(old, 0);
     gd_assign(t->state, value);
     return late;
 }
 
-static gd_tensor *reads_elsewhere(void *user, gd_tensor *const *in)
+static gd_tensor *reads_elsewhere(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *turned = gd_flip(t->state, GD_AXES(0, 1));
     gd_assign(t->state, gd_add(turned, in[0]));
     return total(in[0]);
 }
 
-static gd_tensor *assigns_twice(void *user, gd_tensor *const *in)
+static gd_tensor *assigns_twice(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_assign(t->state, gd_softmax(in[0], 1));
     gd_assign(t->state, gd_softmax(in[0], 0));
     return total(in[0]);
 }
 
-static gd_tensor *is_a_result_too(void *user, gd_tensor *const *in)
+static gd_tensor *is_a_result_too(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *value = gd_softmax(in[0], 1);
     gd_assign(t->state, value);
@@ -400,8 +410,9 @@ static void forward_leaves_old_contents_that_are_read(void **state)
 /* ---- sink ---- */
 
 /* A moment is assigned, then used: one pass over memory all the same. */
-static gd_tensor *moves_by_moment(void *user, gd_tensor *const *in)
+static gd_tensor *moves_by_moment(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *moment = gd_add(gd_mul_scalar(t->other, 0.9), gd_mul_scalar(in[0], 0.1));
     gd_assign(t->other, moment);
@@ -410,8 +421,9 @@ static gd_tensor *moves_by_moment(void *user, gd_tensor *const *in)
 }
 
 /* New contents are read, and assigned to again; what is assigned is no value of its own. */
-static gd_tensor *needs_it_at_once(void *user, gd_tensor *const *in)
+static gd_tensor *needs_it_at_once(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_assign(t->state, gd_mul_scalar(t->state, 0.9));
     gd_tensor *sum = gd_softmax(t->state, 1);
@@ -422,8 +434,9 @@ static gd_tensor *needs_it_at_once(void *user, gd_tensor *const *in)
 }
 
 /* No op reads the loss: it goes behind the update. */
-static gd_tensor *has_a_loss(void *user, gd_tensor *const *in)
+static gd_tensor *has_a_loss(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *error = gd_sub(in[0], t->state);
     gd_tensor *loss = gd_mul_scalar(gd_sum(gd_square(error), GD_ALL_AXES, false), 0.5);
@@ -455,8 +468,9 @@ static void sink_keeps_reads_and_writes_in_order(void **state)
 /* ---- recompute ---- */
 
 /* The gradient of GELU reads tanh, and x / 2, 1 + tanh and 0.04 x^2, which are made of it and x. */
-static gd_tensor *activates(void *user, gd_tensor *const *in)
+static gd_tensor *activates(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_set_requires_grad(t->state, true);
     gd_tensor *x = gd_softmax(gd_mul(t->state, in[0]), 0), *dx;
@@ -465,8 +479,9 @@ static gd_tensor *activates(void *user, gd_tensor *const *in)
 }
 
 /* What else reads a product, or lacks what it is made of, keeps it. */
-static gd_tensor *is_needed_whole(void *user, gd_tensor *const *in)
+static gd_tensor *is_needed_whole(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *x = gd_softmax(in[0], 0), *product = gd_mul(x, t->other), *other = gd_neg(x);
     gd_tensor *y = gd_softmax(gd_exp(gd_add(product, other)), 1);
@@ -474,9 +489,9 @@ static gd_tensor *is_needed_whole(void *user, gd_tensor *const *in)
 }
 
 /* Its reader has more rows. */
-static gd_tensor *is_read_by_more_rows(void *user, gd_tensor *const *in)
+static gd_tensor *is_read_by_more_rows(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *x = gd_softmax(gd_slice(in[0], 0, 0, 1, 1), 1), *twice = gd_mul_scalar(x, 2.0);
     gd_tensor *y = gd_softmax(gd_exp(twice), 1);
     return gd_add(gd_mul(gd_add(twice, in[0]), x), y);
@@ -499,9 +514,9 @@ static void recompute_keeps_what_is_needed(void **state)
 
 /* ---- epilogue ---- */
 
-static gd_tensor *dense(void *user, gd_tensor *const *in)
+static gd_tensor *dense(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *bias = gd_select(in[1], 0, 0); // [5]
     gd_tensor *wide = gd_cast(in[0], GD_F64), *weight = gd_cast(in[1], GD_F64);
     gd_tensor *a = gd_relu(gd_add(gd_matmul(in[0], in[1]), bias));
@@ -510,9 +525,9 @@ static gd_tensor *dense(void *user, gd_tensor *const *in)
     return gd_add(gd_softmax(gd_add(a, b), 1), gd_cast(c, GD_F32));
 }
 
-static gd_tensor *convolved(void *user, gd_tensor *const *in)
+static gd_tensor *convolved(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *image = gd_reshape(in[0], GD_SHAPE(1, 1, ROWS, COLUMNS));
     gd_tensor *kernel =
         gd_reshape(gd_slice(gd_reshape(in[1], GD_SHAPE(-1)), 0, 0, 18, 1), GD_SHAPE(2, 1, 3, 3));
@@ -520,9 +535,9 @@ static gd_tensor *convolved(void *user, gd_tensor *const *in)
 }
 
 /* The product is read by others; the bias is no vector along the last axis. */
-static gd_tensor *not_dense(void *user, gd_tensor *const *in)
+static gd_tensor *not_dense(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *product = gd_matmul(in[0], in[1]), *column = gd_slice(in[0], 1, 0, 1, 1); // [6, 1]
     gd_tensor *kept = gd_relu(product);
     return gd_add(gd_softmax(product, 1),
@@ -545,8 +560,9 @@ static void epilogue_finishes_products_in_one_kernel(void **state)
 }
 
 /* The gradient of layers with ReLU between them. */
-static gd_tensor *dense_gradient(void *user, gd_tensor *const *in)
+static gd_tensor *dense_gradient(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const things *t = user;
     gd_tensor *y = gd_relu(gd_linear(t->module, "first", in[0], 2 * COLUMNS));
     gd_tensor *z = gd_relu(gd_linear(t->module, "second", y, COLUMNS));
@@ -566,9 +582,9 @@ static void epilogue_ends_gradients_of_relu_in_the_product(void **state)
 }
 
 /* A product that is computed once, when the plan is made, where the ReLU's result is not there. */
-static gd_tensor *constant_gradient(void *user, gd_tensor *const *in)
+static gd_tensor *constant_gradient(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_context *gd = gd_tensor_context(in[0]);
     gd_tensor *y = gd_relu(in[0]);
     gd_tensor *product = gd_matmul(gd_ones(gd, GD_SHAPE(ROWS, 2), GD_F32),
@@ -615,29 +631,34 @@ static gd_tensor *attend(const things *t, gd_tensor *const *in, int how)
     return gd_minimize(t->optimizer, loss);
 }
 
-static gd_tensor *attends(void *user, gd_tensor *const *in)
+static gd_tensor *attends(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return attend(user, in, IN_ORDER);
 }
 
-static gd_tensor *attends_in_other_order(void *user, gd_tensor *const *in)
+static gd_tensor *attends_in_other_order(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return attend(user, in, OTHER_ORDER);
 }
 
-static gd_tensor *attends_and_reads_keys(void *user, gd_tensor *const *in)
+static gd_tensor *attends_and_reads_keys(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return attend(user, in, READ_TWICE);
 }
 
-static gd_tensor *attends_with_fewer_queries(void *user, gd_tensor *const *in)
+static gd_tensor *attends_with_fewer_queries(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     return attend(user, in, FEWER_QUERIES);
 }
 
 /* The gradient is also a result, in the order it has eagerly. */
-static gd_tensor *gives_the_gradient(void *user, gd_tensor *const *in)
+static gd_tensor *gives_the_gradient(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_set_requires_grad(t->state, true);
     gd_tensor *x = gd_concat((gd_tensor *[]){ in[0], t->state, t->other }, 3, 1), *qkv[3], *g;
@@ -671,8 +692,9 @@ static void layout_leaves_what_is_read_otherwise(void **state)
 
 /* ---- schedule ---- */
 
-static gd_tensor *train(void *user, gd_tensor *const *in)
+static gd_tensor *train(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *h = in[0];
     for (int i = 0; i < 6; i++) {
@@ -684,8 +706,9 @@ static gd_tensor *train(void *user, gd_tensor *const *in)
 }
 
 /* A small op that reads what is assigned later may not pass the assignment, in either direction. */
-static gd_tensor *reads_around(void *user, gd_tensor *const *in)
+static gd_tensor *reads_around(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     things *t = user;
     gd_tensor *large = gd_outer(gd_reshape(in[0], GD_SHAPE(-1)), gd_reshape(in[0], GD_SHAPE(-1)));
     gd_tensor *small = gd_sum(gd_softmax(large, 1), GD_AXES(0), false);

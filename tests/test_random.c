@@ -70,9 +70,9 @@ static void test_dropout_frequency(void **state)
 static gd_tensor *gradient; /* as dropout_and_gradient left it */
 
 /* x -> dropout(x), then its gradient for ones. */
-static gd_tensor *dropout_and_gradient(void *user, gd_tensor *const *in)
+static gd_tensor *dropout_and_gradient(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     gd_tensor *r = gd_dropout(in[0], 0.4), *g;
     (void)gd_dropout(in[0], 0.1); /* the stream moves on between the two */
     if (gd_grad(&r, NULL, 1, in, &g, 1) != GD_OK)
@@ -89,7 +89,7 @@ static void test_dropout_gradient_has_the_mask(void **state)
     gd_function *f = gd_compile(context, dropout_and_gradient, NULL);
     assert_int_equal(gd_seed(context, 9), GD_OK);
     for (int call = 0; call < 2; call++) {
-        gd_tensor *r = dropout_and_gradient(NULL, &x);
+        gd_tensor *r = dropout_and_gradient(NULL, 1, &x);
         assert_int_equal(gd_tensor_read(r, eager[call][0], sizeof values), GD_OK);
         assert_int_equal(gd_tensor_read(gradient, eager[call][1], sizeof values), GD_OK);
     }
@@ -107,9 +107,9 @@ static void test_dropout_gradient_has_the_mask(void **state)
     gd_function_release(f);
 }
 
-static gd_tensor *only_dropout(void *user, gd_tensor *const *in)
+static gd_tensor *only_dropout(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_dropout(in[0], 0.5);
 }
 

@@ -194,8 +194,9 @@ static void test_cache_equals_recomputation(void **state)
     }
 }
 
-static gd_tensor *with_cache(void *user, gd_tensor *const *in)
+static gd_tensor *with_cache(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     static const gd_transformer_config config = {
         .width = 8, .heads = 2, .layers = 1, .vocabulary = 5, .context = 4
     };
@@ -214,13 +215,13 @@ static void test_cache_refusals(void **state)
     gd_kv_cache *cache = gd_kv_cache_create(context, .capacity = 3);
     void *user[2] = { m, cache };
     gd_tensor *two = gd_zeros(context, GD_SHAPE(1, 2), GD_I64);
-    assert_non_null(with_cache(user, &two));
-    assert_null(with_cache(user, &two)); /* beyond the capacity */
+    assert_non_null(with_cache(user, 1, &two));
+    assert_null(with_cache(user, 1, &two)); /* beyond the capacity */
     assert_int_equal(gd_error_code(), GD_ERR_SHAPE);
     gd_error_clear();
     assert_int_equal(gd_kv_cache_length(cache), 2);
     gd_tensor *batch = gd_zeros(context, GD_SHAPE(2, 1), GD_I64);
-    assert_null(with_cache(user, &batch));
+    assert_null(with_cache(user, 1, &batch));
     assert_int_equal(gd_error_code(), GD_ERR_SHAPE);
     gd_error_clear();
     assert_int_equal(gd_kv_cache_truncate(cache, 3), GD_ERR_INVALID);
@@ -239,8 +240,9 @@ static void test_cache_refusals(void **state)
 
 /* ---- models ---- */
 
-static gd_tensor *train_step(void *user, gd_tensor *const *in)
+static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     void **u = user;
     gd_transformer_config config = models[1];
     config.dropout = 0.1;

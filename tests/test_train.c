@@ -67,8 +67,9 @@ typedef struct trainee {
     gd_optimizer *optimizer;
 } trainee;
 
-static gd_tensor *step(void *user, gd_tensor *const *in)
+static gd_tensor *step(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     trainee *t = user;
     return gd_minimize(t->optimizer, gd_cross_entropy(network(t->m, in[0]), in[1]));
 }

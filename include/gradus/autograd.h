@@ -40,18 +40,18 @@ GD_API gd_status gd_zero_grad(gd_tensor *leaf);
 GD_API gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count,
                          gd_tensor *const *inputs, gd_tensor **gradients, int input_count);
 
-/* Gradient checkpointing: body(user, inputs), a function of inputs, of parameters and of random
- * numbers, whose intermediate values are let go after the call and computed again when the gradient
- * of its result is taken. Gradients, of any order, are those without: the same bits, unless an
- * input is used several times within the block and outside of it as well, whose gradients are then
- * added up in another order; random numbers are the same in both runs, and effects (gd_assign,
- * running statistics) happen in the first alone, so body must not read what it assigns. `user` must
- * be valid until the gradient has been taken, and tensors that body takes from there must not be
- * released or changed before. Compiled, the second run is part of the plan, which needs less memory
- * for it; eager, gd_backward and gd_minimize do, while gd_grad keeps it as the history of its
- * results (but not under gd_no_grad_begin). At most 63 inputs and other tensors that need
+/* Gradient checkpointing: body(user, count, inputs), a function of inputs, of parameters and of
+ * random numbers, whose intermediate values are let go after the call and computed again when the
+ * gradient of its result is taken. Gradients, of any order, are those without: the same bits,
+ * unless an input is used several times within the block and outside of it as well, whose gradients
+ * are then added up in another order; random numbers are the same in both runs, and effects
+ * (gd_assign, running statistics) happen in the first alone, so body must not read what it assigns.
+ * `user` must be valid until the gradient has been taken, and tensors that body takes from there
+ * must not be released or changed before. Compiled, the second run is part of the plan, which needs
+ * less memory for it; eager, gd_backward and gd_minimize do, while gd_grad keeps it as the history
+ * of its results (but not under gd_no_grad_begin). At most 63 inputs and other tensors that need
  * gradients: GD_ERR_UNSUPPORTED. GD_ERR_INVALID: body NULL or no input. Chen et al. 2016. */
-typedef gd_tensor *(*gd_checkpoint_body)(void *user, gd_tensor *const *inputs);
+typedef gd_tensor *(*gd_checkpoint_body)(void *user, int count, gd_tensor *const *inputs);
 GD_API gd_tensor *gd_checkpoint(gd_checkpoint_body body, void *user, gd_tensor *const *inputs,
                                 int count);
 

@@ -7,20 +7,21 @@
 #include <string.h>
 
 /* in[0]: samples, or tokens [batch, time]. In row-major order, as C files give it. */
-static gd_tensor *infer(void *user, gd_tensor *const *in)
+static gd_tensor *infer(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const cli_compiled *c = user;
     return gd_contiguous(c->network.language ? gd_language_model_forward(c->network.language, in[0])
                                              : gd_model_forward(c->network.model, in[0]));
 }
 
 /* in[0]: samples, in[1]: targets. */
-static gd_tensor *train(void *user, gd_tensor *const *in)
+static gd_tensor *train(void *user, int count, gd_tensor *const *in)
 {
     const cli_compiled *c = user;
     gd_tensor *loss = c->network.language
                           ? gd_language_model_loss(c->network.language, in[0], in[1])
-                          : gd_model_loss(c->network.model, infer(user, in), in[1]);
+                          : gd_model_loss(c->network.model, infer(user, count, in), in[1]);
     return gd_minimize(c->optimizer, loss);
 }
 

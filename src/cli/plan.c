@@ -31,15 +31,15 @@ static bool print_text(size_t (*format)(const gd_function *, char *, size_t), co
 
 /* ---- what the machine does at most, found by running what the engine does best ---- */
 
-static gd_tensor *product(void *user, gd_tensor *const *in)
+static gd_tensor *product(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_matmul(in[0], in[0]);
 }
 
-static gd_tensor *negative(void *user, gd_tensor *const *in)
+static gd_tensor *negative(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_neg(in[0]);
 }
 

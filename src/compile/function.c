@@ -140,7 +140,7 @@ void gd_function_release(gd_function *function)
 
 /* The body's result, retained; scopes it left open are ended, and what it switched is as before.
  * NULL with an error: so ends a body that recorded one, whatever it returned. */
-static gd_tensor *run_body(gd_function *function, gd_tensor *const *inputs)
+static gd_tensor *run_body(gd_function *function, int count, gd_tensor *const *inputs)
 {
     gd_context *context = function->context;
     if (context->within == MOST_WITHIN)
@@ -155,7 +155,7 @@ static gd_tensor *run_body(gd_function *function, gd_tensor *const *inputs)
     context->floor = context->scope;
     context->within++;
     function->running++;
-    gd_tensor *result = gd_retain(function->body(function->user, inputs));
+    gd_tensor *result = gd_retain(function->body(function->user, count, inputs));
     function->running--;
     context->within--;
     while (context->scope != context->floor)
@@ -170,7 +170,10 @@ static gd_tensor *run_body(gd_function *function, gd_tensor *const *inputs)
         result = NULL;
     }
     if (!result && gd_error_code() == GD_OK)
-        (void)gd_fail(GD_ERR_INVALID, "gd_call: the body returned NULL without an error");
+        (void)gd_fail(GD_ERR_INVALID,
+                      "gd_call: the body returned NULL without an error; did it read more than the "
+                      "%d inputs of the call?",
+                      count);
     return result;
 }
 
@@ -297,6 +300,7 @@ static bool begin_recording(gd_function *function, int count, gd_tensor *const *
             return false;
         function->places[function->n_places++] = gd_retain(place);
     }
+    function->places[count] = NULL; /* what a body finds that reads too far */
     return true;
 }
 
@@ -313,7 +317,7 @@ static bool record(gd_function *function, int count, gd_tensor *const *inputs)
     context->trace = trace;
     context->paused_trace = NULL;
     context->trace_paused = 0;
-    gd_tensor *result = run_body(function, function->places);
+    gd_tensor *result = run_body(function, count, function->places);
     context->trace = NULL;
     context->paused_trace = paused_trace;
     context->trace_paused = paused;
@@ -507,11 +511,11 @@ static gd_status check_call(const gd_function *function, int count, gd_tensor *c
 }
 
 /* Inside another body the function is simply part of it. */
-static gd_tensor *call_inline(gd_function *function, gd_tensor *const *inputs)
+static gd_tensor *call_inline(gd_function *function, int count, gd_tensor *const *inputs)
 {
     gd_trace *trace = function->context->trace;
     trace->nested++;
-    gd_tensor *result = run_body(function, inputs);
+    gd_tensor *result = run_body(function, count, inputs);
     trace->nested--;
     return result ? gd_scope_adopt(result) : NULL;
 }
@@ -552,7 +556,7 @@ static gd_tensor *call_eager(gd_function *function, int count, gd_tensor *const 
     release_results(function); /* and with them a whole history, which need not stay beside a new */
     gd_eager_outputs more = { 0 }, *outer = context->outputs;
     context->outputs = &more;
-    gd_tensor *result = run_body(function, inputs);
+    gd_tensor *result = run_body(function, count, inputs);
     context->outputs = outer;
     (void)gd_scope_end(context);
     for (int i = 0; i < count; i++)
@@ -612,7 +616,7 @@ gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
         return NULL;
     function->calls++;
     if (function->context->trace)
-        return call_inline(function, inputs);
+        return call_inline(function, count, inputs);
     if (function->mode == GD_MODE_EAGER)
         return call_eager(function, count, inputs);
     entry *e = use_plan(function, count, inputs);

@@ -48,8 +48,9 @@ static block *find(const block *wanted)
     return made;
 }
 
-static gd_tensor *run(void *user, gd_tensor *const *in)
+static gd_tensor *run(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const block *b = user;
     gd_nn_transformer_layer_options o = {
         .module = b->module, .name = b->name, .x = *in++, .config = &b->config, .causal = b->causal

@@ -280,12 +280,12 @@ static bool note(gd_model *model, const gd_model_layer *layer, const gd_tensor *
 }
 
 /* The layer and its activation: a gd_checkpoint_body. */
-static gd_tensor *build_layer(void *user, gd_tensor *const *in)
+static gd_tensor *build_layer(void *user, int count, gd_tensor *const *in)
 {
     static const gd_layer_spec plain = { 0 };
     const gd_model_layer *layer = user;
     gd_module *m = layer->model->module;
-    gd_layer_call call = { m, layer->type, &layer->spec, layer->input_count, in };
+    gd_layer_call call = { m, layer->type, &layer->spec, count, in };
     gd_tensor *y = layer->type->build(&call);
     if (y && layer->activation) {
         gd_layer_call after = { m, layer->activation, &plain, 1, &y };
@@ -301,7 +301,7 @@ static gd_tensor *run_layer(gd_model *model, gd_model_layer *layer, gd_tensor *x
         in[k] = layer->inputs[k] == GD_MODEL_INPUT ? x : model->values[layer->inputs[k]];
     gd_tensor *y = layer->spec.checkpoint && !layer->type->is_stack
                        ? gd_checkpoint(build_layer, layer, in, layer->input_count)
-                       : build_layer(layer, in);
+                       : build_layer(layer, layer->input_count, in);
     return y && note(model, layer, y) ? y : NULL;
 }
 

@@ -93,8 +93,9 @@ typedef struct gd_part_attr {
 } gd_part_attr; /* part: input the group */
 
 typedef struct gd_checkpoint_attr {
-    gd_tensor *(*body)(void *user, gd_tensor *const *in);
+    gd_tensor *(*body)(void *user, int count, gd_tensor *const *in);
     void *user;
+    int64_t count;     /* of its inputs, the first of the node's behind the result */
     uint64_t position; /* of the random stream when the block was run */
 } gd_checkpoint_attr;  /* checkpoint */
 

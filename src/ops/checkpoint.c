@@ -36,7 +36,7 @@ static gd_tensor *run_again(gd_tensor *r, const gd_checkpoint_attr *a)
     context->region = ++context->regions;
     context->recomputing++;
     context->no_grad = 0;
-    gd_tensor *y = a->body(a->user, r->inputs + 1);
+    gd_tensor *y = a->body(a->user, (int)a->count, r->inputs + 1);
     context->no_grad = no_grad;
     context->recomputing--;
     context->region = region;
@@ -148,17 +148,18 @@ gd_tensor *gd_checkpoint(gd_checkpoint_body body, void *user, gd_tensor *const *
             return NULL;
     gd_context *context = inputs[0]->context;
     if (context->no_grad > 0)
-        return body(user, inputs);
+        return body(user, count, inputs);
     gd_checkpoint_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.body = body;
     attr.user = user;
+    attr.count = count;
     attr.position = *stream_position(context);
     boundary b = { .count = 1 + count, .first = context->next_id };
     memcpy(b.inputs + 1, inputs, sizeof(gd_tensor *) * (size_t)count);
     if (gd_scope_begin(context) != GD_OK)
         return NULL;
-    gd_tensor *result = gd_retain(close_block(body(user, inputs), &b, &attr));
+    gd_tensor *result = gd_retain(close_block(body(user, count, inputs), &b, &attr));
     (void)gd_scope_end(context);
     return result ? gd_scope_adopt(result) : NULL;
 }

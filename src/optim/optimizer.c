@@ -12,7 +12,7 @@
 #include <fnmatch.h>
 #include <math.h>
 
-static gd_tensor *updates(void *user, gd_tensor *const *in);
+static gd_tensor *updates(void *user, int count, gd_tensor *const *in);
 
 /* ---- making and ending ---- */
 
@@ -323,12 +323,13 @@ static bool update_all(gd_optimizer *o, gd_tensor **gradients)
 }
 
 /* The body of o->updates, on the gradients there are. */
-static gd_tensor *updates(void *user, gd_tensor *const *in)
+static gd_tensor *updates(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_optimizer *o = user;
-    int count = gd_module_count(o->module);
-    gd_tensor **gradients = o->lists + count;
-    for (int i = 0; i < count; i++)
+    int parameters = gd_module_count(o->module);
+    gd_tensor **gradients = o->lists + parameters;
+    for (int i = 0; i < parameters; i++)
         gradients[i] = o->lists[i] ? *in++ : NULL;
     return update_all(o, gradients) ? o->groups[0].lr_tensor : NULL;
 }

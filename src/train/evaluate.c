@@ -8,8 +8,9 @@
 #include <gradus/ops.h>
 
 /* Forward and metrics of a batch: in[0] samples, in[1] targets. */
-static gd_tensor *body(void *user, gd_tensor *const *in)
+static gd_tensor *body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_evaluator *e = user;
     gd_context *context = gd_tensor_context(in[0]);
     (void)gd_no_grad_begin(context);

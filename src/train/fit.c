@@ -27,8 +27,9 @@ typedef struct fit {
 /* ---- what is compiled ---- */
 
 /* Forward, backward, update and metrics: in[0] samples, in[1] targets. */
-static gd_tensor *step_body(void *user, gd_tensor *const *in)
+static gd_tensor *step_body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     fit *f = user;
     gd_tensor *logits = f->options.forward(f->options.forward_user, in[0]);
     gd_tensor *loss = logits ? f->options.loss(logits, in[1]) : NULL;
@@ -38,8 +39,9 @@ static gd_tensor *step_body(void *user, gd_tensor *const *in)
 }
 
 /* One example's share of the batch's mean gradient, accumulated. */
-static gd_tensor *example_body(void *user, gd_tensor *const *in)
+static gd_tensor *example_body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     fit *f = user;
     gd_tensor *logits = f->options.forward(f->options.forward_user, in[0]);
     gd_tensor *loss = logits ? f->options.loss(logits, in[1]) : NULL;
@@ -48,8 +50,9 @@ static gd_tensor *example_body(void *user, gd_tensor *const *in)
     return gd_meter_add(&f->meter, logits, in[1], loss) ? loss : NULL;
 }
 
-static gd_tensor *update_body(void *user, gd_tensor *const *in)
+static gd_tensor *update_body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     (void)in;
     fit *f = user;
     if (gd_optimizer_step(f->options.optimizer) != GD_OK ||

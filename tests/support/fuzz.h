@@ -67,7 +67,7 @@ fuzz_program fuzz_draw(uint64_t seed, int passes);
 /* Make inputs, which are borrowed from the context's scope, states and weights. */
 void fuzz_place(fuzz_program *p, gd_context *gd, gd_tensor *inputs[FUZZ_INPUTS]);
 /* A gd_function_body; user is the program. */
-gd_tensor *fuzz_body(void *program, gd_tensor *const *in);
+gd_tensor *fuzz_body(void *program, int count, gd_tensor *const *in);
 
 /* ---- between the files of fuzz*.c ---- */
 

@@ -396,8 +396,9 @@ static void add_value(fuzz_maker *m, gd_tensor *t)
 }
 
 /* A block's own steps, on its two operands. */
-static gd_tensor *block_body(void *user, gd_tensor *const *in)
+static gd_tensor *block_body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     const fuzz_block *b = user;
     fuzz_maker m = { .program = b->program, .gd = gd_tensor_context(in[0]), .block = b };
     add_value(&m, in[0]);
@@ -480,8 +481,9 @@ static gd_tensor *joined(gd_tensor **results, int count, bool as_sums)
     return gd_concat(results, count, 0);
 }
 
-gd_tensor *fuzz_body(void *user, gd_tensor *const *in)
+gd_tensor *fuzz_body(void *user, int count, gd_tensor *const *in)
 {
+    (void)count;
     fuzz_program *p = user;
     fuzz_maker m = { .program = p, .gd = gd_tensor_context(in[0]) };
     for (int i = 0; i < FUZZ_INPUTS; i++)
@@ -505,26 +507,26 @@ gd_tensor *fuzz_body(void *user, gd_tensor *const *in)
     }
     if (gd_error_code() != GD_OK)
         return NULL;
-    int count = 0;
-    results[count++] = total;
+    int n = 0;
+    results[n++] = total;
     for (int i = FUZZ_FIRST; i < m.count; i++) {
         m.random = stream(p->seed, OF_KEEPING + i);
         bool keep = fuzz_below(&m, 2) || p->options & FUZZ_KEEP_ALL;
         if (!m.values[i] || !keep)
             continue;
-        results[count++] = m.values[i];
+        results[n++] = m.values[i];
         if (p->options & FUZZ_GRADIENT && gd_requires_grad(m.values[i]))
             total = gd_add(total, share_of_total(&m, i));
     }
     results[0] = total;
     if (p->options & FUZZ_GRADIENT)
-        count += add_gradients(&m, total, results + count);
+        n += add_gradients(&m, total, results + n);
     if (gd_error_code() != GD_OK)
         return NULL;
     p->log = NULL; /* once is enough */
     if (!(p->options & FUZZ_RESULTS) || p->options & FUZZ_LIMIT)
-        return joined(results, count, p->options & FUZZ_LIMIT);
-    for (int i = 1; i < count; i++)
+        return joined(results, n, p->options & FUZZ_LIMIT);
+    for (int i = 1; i < n; i++)
         gd_output(results[i]);
     return total;
 }

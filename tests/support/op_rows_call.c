@@ -4,16 +4,16 @@
 
 #include <gradus/compile.h>
 
-static gd_tensor *product(void *user, gd_tensor *const *in)
+static gd_tensor *product(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_mul(gd_add(in[0], in[1]), in[0]);
 }
 
-static gd_tensor *two(void *user, gd_tensor *const *in)
+static gd_tensor *two(void *user, int count, gd_tensor *const *in)
 {
     gd_output(gd_mul(in[1], in[0]));
-    return product(user, in);
+    return product(user, count, in);
 }
 
 static gd_tensor *call_once(gd_function_body body, gd_tensor *const *in)

@@ -4,9 +4,9 @@
 
 #include "graph/node.h"
 
-static gd_tensor *block(void *user, gd_tensor *const *in)
+static gd_tensor *block(void *user, int count, gd_tensor *const *in)
 {
-    (void)user;
+    (void)user, (void)count;
     return gd_mul(gd_matmul(in[0], in[1]), gd_select(in[1], 0, 0));
 }
 
