@@ -50,7 +50,8 @@ target_compile_options(gradus_compile INTERFACE
     -Wall -Wextra -Wpedantic -Wconversion -Wshadow
     # Results are defined bit for bit: the compiler may not contract or reassociate. errno and trap flags of libm are unused.
     -ffp-contract=off -fno-math-errno -fno-trapping-math)
-target_compile_definitions(gradus_compile INTERFACE _GNU_SOURCE ${GD_DEPENDENCY_DEFINES})
+# _REENTRANT: without it Darwin does not declare lgamma_r.
+target_compile_definitions(gradus_compile INTERFACE _GNU_SOURCE $<$<PLATFORM_ID:Darwin>:_REENTRANT> ${GD_DEPENDENCY_DEFINES})
 foreach(isa IN LISTS GD_ISAS)
     if(NOT isa STREQUAL baseline)
         string(TOUPPER ${isa} ISA)

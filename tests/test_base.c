@@ -62,29 +62,29 @@ static void test_status_names(void **state)
 static void test_long_message_is_marked(void **state)
 {
     (void)state;
-    char text[600];
+    enum { LONGEST = GD_ERROR_MESSAGE_BYTES - 1 };
+    char text[LONGEST + 100];
     memset(text, 'a', sizeof text);
-    text[511] = '\0'; /* the longest that fits */
+    text[LONGEST] = '\0';
     gd_fail(GD_ERR_INVALID, "%s", text);
     assert_string_equal(gd_error_message(), text);
 
     gd_error_clear();
-    text[511] = 'a';
-    text[512] = '\0';
+    text[LONGEST] = 'a';
+    text[LONGEST + 1] = '\0';
     gd_fail(GD_ERR_INVALID, "%s", text);
-    assert_int_equal(strlen(gd_error_message()), 511);
-    assert_string_equal(gd_error_message() + 507, "a...");
+    assert_int_equal(strlen(gd_error_message()), LONGEST);
+    assert_string_equal(gd_error_message() + LONGEST - 4, "a...");
 
-    /* "é" is two bytes: with an odd prefix the cut at byte 508 falls between them, and goes before
-     * both. */
+    /* "é" is two bytes: with an odd prefix the cut falls between them, and goes before both. */
     gd_error_clear();
     text[0] = 'x';
     for (size_t i = 1; i + 1 < sizeof text; i += 2)
         memcpy(text + i, "\xc3\xa9", 2);
     text[sizeof text - 1] = '\0';
     gd_fail(GD_ERR_INVALID, "%s", text);
-    assert_int_equal(strlen(gd_error_message()), 507 + 3);
-    assert_string_equal(gd_error_message() + 505, "\xc3\xa9...");
+    assert_int_equal(strlen(gd_error_message()), LONGEST - 1);
+    assert_string_equal(gd_error_message() + LONGEST - 6, "\xc3\xa9...");
 }
 
 static void *fail_in_thread(void *argument)

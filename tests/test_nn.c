@@ -495,6 +495,93 @@ static void each_type_is_its_op(void **state)
     }
 }
 
+/* The shape of a model's result for one sample, and what comes out for it. */
+static void linear_behind_maps_flattens(void **state)
+{
+    /* conv -> norm -> activation -> linear, and pooling of two branches joined -> linear */
+    static const gd_layer_spec layers[] = {
+        { .name = "conv", .type = "conv2d", .channels = 4, .kernel = { 1, { 3 } } },
+        { .name = "norm", .type = "batch_norm" },
+        { .name = "relu", .type = "relu" },
+        { .name = "pool", .type = "max_pool2d", .kernel = { 1, { 2 } }, .inputs = { "relu" } },
+        { .name = "both", .type = "concat", .inputs = { "pool", "pool" }, .axis = 1 },
+        { .name = "out", .type = "linear", .units = 10 },
+        { .name = "again", .type = "linear", .units = 3 },
+    };
+    gd_model_spec spec = { .input = GD_SHAPE(1, 8, 8), .layers = layers, .layer_count = 7 };
+    gd_model *model = gd_model_create(*state, .spec = &spec);
+    assert_non_null(model);
+    gd_shape weight = gd_tensor_shape(gd_module_parameter(gd_model_module(model), "out.weight"));
+    assert_int_equal(weight.dim[0], 8 * 3 * 3);
+    gd_tensor *y = gd_model_forward(model, ramp(*state, GD_SHAPE(2, 1, 8, 8)));
+    assert_int_equal(gd_tensor_shape(y).rank, 2);
+    assert_int_equal(gd_tensor_shape(y).dim[1], 3);
+    gd_tensor *labels = gd_arange(*state, 0.0, 2.0, 1.0, GD_I64);
+    assert_non_null(gd_model_loss(model, y, labels));
+    gd_model_release(model);
+
+    /* The same bits as with a flatten written out. */
+    gd_layer_spec plain[] = { layers[0], { .name = "flat", .type = "flatten" }, layers[5] };
+    gd_layer_spec straight[] = { layers[0], layers[5] };
+    gd_model_spec with = { .input = GD_SHAPE(1, 8, 8), .layers = plain, .layer_count = 3 };
+    gd_model_spec without = { .input = GD_SHAPE(1, 8, 8), .layers = straight, .layer_count = 2 };
+    gd_model *a = gd_model_create(*state, .spec = &with, .seed = 5);
+    gd_model *b = gd_model_create(*state, .spec = &without, .seed = 5);
+    gd_tensor *x = ramp(*state, GD_SHAPE(2, 1, 8, 8));
+    assert_same_bits(gd_model_forward(a, x), gd_model_forward(b, x));
+
+    /* Sequences keep their time. */
+    gd_model_spec sequence = { .input = GD_SHAPE(6, 5), .layers = &layers[5], .layer_count = 1 };
+    gd_model *c = gd_model_create(*state, .spec = &sequence);
+    assert_int_equal(gd_tensor_shape(gd_model_forward(c, ramp(*state, GD_SHAPE(2, 6, 5)))).rank, 3);
+}
+
+/* The model ends in softmax; its loss is -ln p, the loss of the logits before it. */
+static void check_probabilities(gd_context *gd, const gd_layer_spec *layers, int count)
+{
+    gd_layer_spec plain = { .name = "out", .type = "linear", .units = 4 };
+    gd_model_spec of_logits = { .input = GD_SHAPE(5), .layers = &plain, .layer_count = 1 };
+    gd_model_spec of_p = { .input = GD_SHAPE(5), .layers = layers, .layer_count = count };
+    gd_model *a = gd_model_create(gd, .spec = &of_logits, .seed = 3);
+    gd_model *b = gd_model_create(gd, .spec = &of_p, .seed = 3);
+    assert_false(gd_model_gives_probabilities(a));
+    assert_true(gd_model_gives_probabilities(b));
+    gd_tensor *x = ramp(gd, GD_SHAPE(3, 5)), *labels = gd_arange(gd, 0.0, 3.0, 1.0, GD_I64);
+    gd_tensor *expected = gd_model_loss(a, gd_model_forward(a, x), labels);
+    gd_tensor *p = gd_model_forward(b, x), *loss = gd_model_loss(b, p, labels);
+    assert_float_equal(gd_item(loss), gd_item(expected), 1e-6);
+    assert_int_equal(gd_backward(expected), GD_OK);
+    assert_int_equal(gd_backward(loss), GD_OK);
+    gd_tensor *da = gd_gradient(gd_module_parameter(gd_model_module(a), "out.weight"));
+    gd_tensor *db = gd_gradient(gd_module_parameter(gd_model_module(b), "out.weight"));
+    assert_true(gd_item(gd_max(gd_abs(gd_sub(da, db)), GD_ALL_AXES, false)) < 1e-6);
+    /* Probabilities as targets, and one that has vanished. */
+    gd_tensor *soft = gd_softmax(ramp(gd, GD_SHAPE(3, 4)), -1);
+    assert_float_equal(gd_item(gd_model_loss(b, p, soft)),
+                       gd_item(gd_model_loss(a, gd_model_forward(a, x), soft)), 1e-6);
+    gd_tensor *sure = gd_eye(gd, 4, GD_F32), *wrong = gd_full(gd, GD_SHAPE(4), 1.0, GD_I64);
+    assert_true(isfinite(gd_item(gd_model_loss(b, sure, wrong))));
+    assert_int_equal(gd_error_code(), GD_OK);
+}
+
+static void a_final_softmax_is_not_applied_twice(void **state)
+{
+    static const gd_layer_spec layer[] = { { .name = "out", .type = "linear", .units = 4 },
+                                           { .name = "p", .type = "softmax" } };
+    static const gd_layer_spec activation[] = {
+        { .name = "out", .type = "linear", .units = 4, .activation = "softmax" }
+    };
+    check_probabilities(*state, layer, 2);
+    check_probabilities(*state, activation, 1);
+    /* Classes along another axis are refused, not misread. */
+    static const gd_layer_spec across[] = { { .name = "p", .type = "softmax", .axis = 1 } };
+    gd_model_spec spec = { .input = GD_SHAPE(3, 4), .layers = across, .layer_count = 1 };
+    gd_model *model = gd_model_create(*state, .spec = &spec);
+    gd_tensor *p = gd_model_forward(model, ramp(*state, GD_SHAPE(2, 3, 4)));
+    assert_null(gd_model_loss(model, p, gd_zeros(*state, GD_SHAPE(2, 3), GD_I64)));
+    expect_error(GD_ERR_SHAPE, "the softmax of layer \"p\" is along axis 1");
+}
+
 typedef struct bad_spec {
     gd_layer_spec layers[3];
     const char *output, *loss;
@@ -510,6 +597,11 @@ static void bad_specs_are_explained(void **state)
           NULL,
           GD_ERR_INVALID,
           "there is no type \"lineal\"; there are linear, relu" },
+        { { { .name = "a", .type = "lineal", .units = 3 } },
+          NULL,
+          NULL,
+          GD_ERR_INVALID,
+          "decoder_only, encoder_only" }, /* the list is whole */
         { { { .name = "a", .type = "linear" } },
           NULL,
           NULL,
@@ -758,6 +850,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(json_models_equal_models_as_code, open_context,
                                         close_context),
         cmocka_unit_test_setup_teardown(each_type_is_its_op, open_context, close_context),
+        cmocka_unit_test_setup_teardown(linear_behind_maps_flattens, open_context, close_context),
+        cmocka_unit_test_setup_teardown(a_final_softmax_is_not_applied_twice, open_context,
+                                        close_context),
         cmocka_unit_test_setup_teardown(bad_specs_are_explained, open_context, close_context),
         cmocka_unit_test_setup_teardown(bad_json_is_explained, open_context, close_context),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),

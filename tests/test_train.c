@@ -177,6 +177,33 @@ static gd_tensor *constant_answer(void *user, gd_tensor *x)
     return gd_slice(gd_mul_scalar(x, 1.0), 1, 0, 10, 1); /* the first ten pixels as logits */
 }
 
+/* The mean pixel as a guess at the digit: [batch, 1], and a loss that is no classifier's. */
+static gd_tensor *a_number(void *user, gd_tensor *x)
+{
+    (void)user;
+    return gd_mean(x, GD_AXES(1), true);
+}
+
+static gd_tensor *squared_distance(gd_tensor *y, gd_tensor *target)
+{
+    return gd_mse(gd_squeeze(y, 1), gd_cast(target, GD_F32));
+}
+
+static void accuracy_is_of_classes_alone(void **state)
+{
+    gd_loader *l = gd_loader_open(simple_digits(*state, 60), .batch = 25);
+    gd_module *m = gd_module_create(*state);
+    for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_EAGER; mode++) {
+        gd_metrics metrics;
+        assert_int_equal(gd_evaluate(m, a_number, m, l, .loss = squared_distance,
+                                     .mode = (gd_mode)mode, .result = &metrics),
+                         GD_OK);
+        assert_int_equal(metrics.samples, 60);
+        assert_true(metrics.loss > 1.0);
+        assert_true(isnan(metrics.accuracy));
+    }
+}
+
 static void evaluation_counts_every_sample_once(void **state)
 {
     gd_dataset *d = simple_digits(*state, 1003);
@@ -389,6 +416,7 @@ int main(void)
                                         close_context),
         cmocka_unit_test_setup_teardown(evaluation_counts_every_sample_once, open_context,
                                         close_context),
+        cmocka_unit_test_setup_teardown(accuracy_is_of_classes_alone, open_context, close_context),
         cmocka_unit_test_setup_teardown(the_trainer_is_the_same_in_every_mode, open_context,
                                         close_context),
         cmocka_unit_test_setup_teardown(training_can_be_stopped, open_context, close_context),

@@ -167,7 +167,10 @@ typedef enum gd_position_kind {
 #define GD_MODEL_MAX_LAYERS 4096
 
 /* One layer. Types and what they use beside name and inputs (in brackets: may be left out):
- *   linear                                  units [no_bias init init_scale]
+ *   linear                                  units [no_bias init init_scale]; along the last axis,
+ *                                           but behind convolution and pooling, whose results are
+ *                                           [batch, channels, spatial ..], of all but the batch, as
+ *                                           if a flatten stood between (drop_connect likewise)
  *   conv1d conv2d conv3d                    channels kernel [stride padding dilation groups no_bias
  *                                           init init_scale]
  *   conv_transpose1d, …2d, …3d              likewise [output_padding]
@@ -254,7 +257,7 @@ typedef struct gd_model_spec {
     const gd_layer_spec *layers;
     int layer_count;
     const char *output; /* the layer that is the result; NULL: the last listed */
-    const char *loss;   /* "cross_entropy" (of logits; the default) or "mse" */
+    const char *loss;   /* "cross_entropy" (the default) or "mse" */
 } gd_model_spec;
 
 typedef struct gd_model gd_model;
@@ -327,7 +330,13 @@ GD_API gd_shape gd_model_input_shape(const gd_model *model);
 
 /* x [batch, input..] -> the output layer's result. */
 GD_API gd_tensor *gd_model_forward(gd_model *model, gd_tensor *x);
-/* The model's loss of a result of gd_model_forward: gd_cross_entropy or gd_mse. [] */
+/* Whether the output layer ends in softmax, so that results are probabilities and not logits. */
+GD_API bool gd_model_gives_probabilities(const gd_model *model);
+/* The model's loss of a result of gd_model_forward: gd_mse, or gd_cross_entropy of the logits. []
+ * Of a model that gives probabilities p, cross_entropy is -ln p of the target and not a softmax of
+ * a softmax; a p below 1.2e-38 counts as that, and has no gradient. Without the softmax there is no
+ * such bound: let a model that is trained end in logits, and take gd_softmax of its results.
+ * GD_ERR_SHAPE: a softmax that is not along the last axis, where the classes are. */
 GD_API gd_tensor *gd_model_loss(const gd_model *model, gd_tensor *output, gd_tensor *target);
 
 #ifdef __cplusplus

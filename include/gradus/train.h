@@ -14,7 +14,8 @@
 extern "C" {
 #endif
 
-/* x [batch, ..] -> logits [batch, classes]. NULL reports the error already recorded. */
+/* x [batch, ..] -> logits [batch, classes], not probabilities. NULL reports the error already
+ * recorded. */
 typedef gd_tensor *(*gd_forward_fn)(void *user, gd_tensor *x);
 /* A loss of the logits and class indices [batch] (or whatever the loader's second tensor is) -> [].
  */
@@ -22,7 +23,9 @@ typedef gd_tensor *(*gd_loss_fn)(gd_tensor *logits, gd_tensor *target);
 
 /* Means over the samples of a pass. */
 typedef struct gd_metrics {
-    double loss, accuracy;
+    double loss;
+    double accuracy; /* of logits [batch, classes], two classes or more, against class indices
+                        [batch]; NaN for an output of any other shape, as a regression's */
     int64_t samples;
 } gd_metrics;
 

@@ -7,11 +7,14 @@
 #include "base/error.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 #if defined(__x86_64__) || defined(__i386__)
 #define ON_X86 1
@@ -165,13 +168,12 @@ size_t gd_cache_bytes(int level)
 
 int gd_cpu_count(void)
 {
-    cpu_set_t set;
-    long count;
+#if defined(__linux__)
+    cpu_set_t set; /* of 1024 processors; on a machine with more the call fails */
     if (sched_getaffinity(0, sizeof set, &set) == 0)
-        count = CPU_COUNT(&set);
-    else
-        count =
-            sysconf(_SC_NPROCESSORS_ONLN); /* more than 1024 processors: the mask does not fit */
+        return CPU_COUNT(&set);
+#endif
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
     return count > 0 ? (int)count : 1;
 }
 

@@ -10,11 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MESSAGE_BYTES 512
-
 typedef struct error_state {
     gd_status status;
-    char message[MESSAGE_BYTES];
+    char message[GD_ERROR_MESSAGE_BYTES];
 } error_state;
 
 static _Thread_local error_state current;
@@ -41,7 +39,7 @@ const char *gd_status_name(gd_status status)
 /* End a sentence that did not fit with "...", never in the middle of a UTF-8 character. */
 static void mark_truncated(char *message)
 {
-    size_t end = MESSAGE_BYTES - sizeof "...";
+    size_t end = GD_ERROR_MESSAGE_BYTES - sizeof "...";
     while (end > 0 && ((unsigned char)message[end] & 0xc0u) == 0x80u)
         end--;
     memcpy(message + end, "...", sizeof "...");

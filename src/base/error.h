@@ -5,6 +5,10 @@
 
 #include <gradus/base.h>
 
+/* A thread's sentence, its closing zero included. Room for a list of all types of layers; what is
+ * longer ends in "...". */
+#define GD_ERROR_MESSAGE_BYTES 2048
+
 /* Record `status` with a sentence, unless this thread already holds an error. Returns `status`. */
 gd_status gd_fail(gd_status status, const char *format, ...) GD_PRINTF(2, 3);
 

@@ -16,16 +16,43 @@ static gd_tensor *build_simple(const gd_layer_call *c)
     return c->type->simple(c->in[0]);
 }
 
+/* x [batch, ..] -> [batch, sizes..] */
+static gd_tensor *reshape_sample(gd_tensor *x, gd_shape sizes)
+{
+    if (sizes.rank >= GD_MAX_RANK)
+        return gd_fail_null(GD_ERR_SHAPE, "a shape has at most %d sizes beside the batch",
+                            GD_MAX_RANK - 1);
+    gd_shape shape = { .rank = sizes.rank + 1 };
+    shape.dim[0] = gd_tensor_shape(x).dim[0];
+    memcpy(shape.dim + 1, sizes.dim, sizeof(int64_t) * (size_t)sizes.rank);
+    return gd_reshape(x, shape);
+}
+
+static gd_tensor *build_flatten(const gd_layer_call *c)
+{
+    gd_shape shape = gd_tensor_shape(c->in[0]);
+    int64_t count = 1;
+    for (int i = 1; i < shape.rank; i++)
+        count *= shape.dim[i];
+    return reshape_sample(c->in[0], GD_SHAPE(count));
+}
+
+/* The last axis of maps is the width of an image, along which no one wants a linear layer. */
+static gd_tensor *rows_of(const gd_layer_call *c)
+{
+    return c->of_maps ? build_flatten(c) : c->in[0];
+}
+
 static gd_tensor *build_linear(const gd_layer_call *c)
 {
     const gd_layer_spec *s = c->spec;
-    return gd_linear(c->module, s->name, c->in[0], s->units, .no_bias = s->no_bias, .init = s->init,
-                     .init_scale = s->init_scale);
+    return gd_linear(c->module, s->name, rows_of(c), s->units, .no_bias = s->no_bias,
+                     .init = s->init, .init_scale = s->init_scale);
 }
 
 static gd_tensor *build_drop_connect(const gd_layer_call *c)
 {
-    return gd_nn_drop_connect(c->module, c->spec->name, c->in[0], c->spec->units, c->spec->rate);
+    return gd_nn_drop_connect(c->module, c->spec->name, rows_of(c), c->spec->units, c->spec->rate);
 }
 
 static gd_tensor *build_dropout(const gd_layer_call *c)
@@ -110,37 +137,17 @@ static gd_tensor *build_concat(const gd_layer_call *c)
     return axis ? gd_concat(c->in, c->n, axis) : NULL;
 }
 
-/* x [batch, ..] -> [batch, sizes..] */
-static gd_tensor *reshape_sample(gd_tensor *x, gd_shape sizes)
-{
-    if (sizes.rank >= GD_MAX_RANK)
-        return gd_fail_null(GD_ERR_SHAPE, "a shape has at most %d sizes beside the batch",
-                            GD_MAX_RANK - 1);
-    gd_shape shape = { .rank = sizes.rank + 1 };
-    shape.dim[0] = gd_tensor_shape(x).dim[0];
-    memcpy(shape.dim + 1, sizes.dim, sizeof(int64_t) * (size_t)sizes.rank);
-    return gd_reshape(x, shape);
-}
-
-static gd_tensor *build_flatten(const gd_layer_call *c)
-{
-    gd_shape shape = gd_tensor_shape(c->in[0]);
-    int64_t count = 1;
-    for (int i = 1; i < shape.rank; i++)
-        count *= shape.dim[i];
-    return reshape_sample(c->in[0], GD_SHAPE(count));
-}
-
 static gd_tensor *build_reshape(const gd_layer_call *c)
 {
     return reshape_sample(c->in[0], c->spec->shape);
 }
 
 enum { MANY = GD_LAYER_MAX_INPUTS };
-#define LINEAR (GD_USES(UNITS) | GD_USES(BIAS) | GD_USES(INIT) | GD_USES(INIT_SCALE))
-#define ACTIVATION(name, function)                                                \
-    {                                                                             \
-        name, build_simple, 1, 1, 0, 0, .is_activation = true, .simple = function \
+#define LINEAR   (GD_USES(UNITS) | GD_USES(BIAS) | GD_USES(INIT) | GD_USES(INIT_SCALE))
+#define AS_INPUT .maps = GD_MAPS_AS_INPUT
+#define ACTIVATION(name, function)                                                          \
+    {                                                                                       \
+        name, build_simple, 1, 1, 0, 0, .is_activation = true, AS_INPUT, .simple = function \
     }
 
 static const gd_layer_type types[] = {
@@ -149,8 +156,8 @@ static const gd_layer_type types[] = {
     ACTIVATION("sigmoid", gd_sigmoid),
     ACTIVATION("tanh", gd_tanh),
     ACTIVATION("gelu", gd_gelu),
-    { "softmax", build_softmax, 1, 1, GD_USES(AXIS), 0, .is_activation = true },
-    { "log_softmax", build_log_softmax, 1, 1, GD_USES(AXIS), 0, .is_activation = true },
+    { "softmax", build_softmax, 1, 1, GD_USES(AXIS), 0, .is_activation = true, AS_INPUT },
+    { "log_softmax", build_log_softmax, 1, 1, GD_USES(AXIS), 0, .is_activation = true, AS_INPUT },
     ACTIVATION("gelu_tanh", gd_gelu_tanh),
     ACTIVATION("silu", gd_silu),
     ACTIVATION("mish", gd_mish),
@@ -159,15 +166,15 @@ static const gd_layer_type types[] = {
     ACTIVATION("relu6", gd_relu6),
     ACTIVATION("hard_sigmoid", gd_hard_sigmoid),
     ACTIVATION("hard_swish", gd_hard_swish),
-    { "leaky_relu", build_leaky_relu, 1, 1, GD_USES(ALPHA), 0, .is_activation = true },
-    { "elu", build_elu, 1, 1, GD_USES(ALPHA), 0, .is_activation = true },
-    { "prelu", build_prelu, 1, 1, GD_USES(PER_CHANNEL), 0, .simple = NULL },
-    { "add", build_add, 2, MANY, 0, 0, .simple = NULL },
-    { "multiply", build_multiply, 2, MANY, 0, 0, .simple = NULL },
-    { "concat", build_concat, 2, MANY, GD_USES(AXIS), 0, .simple = NULL },
+    { "leaky_relu", build_leaky_relu, 1, 1, GD_USES(ALPHA), 0, .is_activation = true, AS_INPUT },
+    { "elu", build_elu, 1, 1, GD_USES(ALPHA), 0, .is_activation = true, AS_INPUT },
+    { "prelu", build_prelu, 1, 1, GD_USES(PER_CHANNEL), 0, AS_INPUT },
+    { "add", build_add, 2, MANY, 0, 0, AS_INPUT },
+    { "multiply", build_multiply, 2, MANY, 0, 0, AS_INPUT },
+    { "concat", build_concat, 2, MANY, GD_USES(AXIS), 0, AS_INPUT },
     { "flatten", build_flatten, 1, 1, 0, 0, .simple = NULL },
     { "reshape", build_reshape, 1, 1, GD_USES(SHAPE), GD_USES(SHAPE), .simple = NULL },
-    { "dropout", build_dropout, 1, 1, GD_USES(RATE), GD_USES(RATE), .simple = NULL },
+    { "dropout", build_dropout, 1, 1, GD_USES(RATE), GD_USES(RATE), AS_INPUT },
     { "drop_connect", build_drop_connect, 1, 1, GD_USES(UNITS) | GD_USES(RATE),
       GD_USES(UNITS) | GD_USES(RATE), .simple = NULL },
     { "embedding", build_embedding, 1, 1, GD_USES(COUNT) | GD_USES(UNITS),

@@ -109,16 +109,26 @@ typedef struct gd_layer_call {
     const gd_layer_spec *spec;
     int n; /* inputs, results of other layers */
     gd_tensor *const *in;
+    bool of_maps; /* in[0] is [batch, channels, spatial ..]: see gd_layer_maps */
 } gd_layer_call;
+
+/* Whether a type's result is maps, [batch, channels, spatial ..], which linear flattens first. */
+typedef enum gd_layer_maps {
+    GD_MAPS_NO,
+    GD_MAPS_YES,      /* convolution and pooling */
+    GD_MAPS_AS_INPUT, /* if an input is: a function of each element, a norm, a sum, a concatenation
+                       */
+} gd_layer_maps;
 
 struct gd_layer_type {
     const char *name;
     /* NULL reports the error already recorded. */
     gd_tensor *(*build)(const gd_layer_call *call);
     int min_inputs, max_inputs;
-    uint64_t uses;                      /* GD_USES(…) */
-    uint64_t needs;                     /* of those, what may not be left out */
-    bool is_activation;                 /* may stand as another layer's "activation" */
+    uint64_t uses;      /* GD_USES(…) */
+    uint64_t needs;     /* of those, what may not be left out */
+    bool is_activation; /* may stand as another layer's "activation" */
+    gd_layer_maps maps;
     int spatial;                        /* axes behind the channels, where the type says how many */
     bool has_layers;                    /* it makes layers of its own, named below it */
     bool is_stack;                      /* of layers that are checkpointed each by itself */

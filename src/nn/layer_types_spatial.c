@@ -165,33 +165,31 @@ static gd_tensor *build_instance_norm(const gd_layer_call *c)
 #define MAX_POOL   (POOL | GD_USES(DILATION))
 #define AVG_POOL   (POOL | GD_USES(COUNT_PADDING))
 #define NORM       (GD_USES(EPSILON) | GD_USES(AFFINE) | GD_USES(BIAS))
+#define MAPS       .maps = GD_MAPS_YES
+#define AS_INPUT   .maps = GD_MAPS_AS_INPUT
 
 const gd_layer_type gd_spatial_layer_types[] = {
-    { "conv1d", build_conv, 1, 1, CONV, CONV_NEEDS, .spatial = 1 },
-    { "conv2d", build_conv, 1, 1, CONV, CONV_NEEDS, .spatial = 2 },
-    { "conv3d", build_conv, 1, 1, CONV, CONV_NEEDS, .spatial = 3 },
-    { "conv_transpose1d", build_conv_transpose, 1, 1, TRANSPOSED, CONV_NEEDS, .spatial = 1 },
-    { "conv_transpose2d", build_conv_transpose, 1, 1, TRANSPOSED, CONV_NEEDS, .spatial = 2 },
-    { "conv_transpose3d", build_conv_transpose, 1, 1, TRANSPOSED, CONV_NEEDS, .spatial = 3 },
-    { "max_pool1d", build_max_pool, 1, 1, MAX_POOL, GD_USES(KERNEL), .spatial = 1 },
-    { "max_pool2d", build_max_pool, 1, 1, MAX_POOL, GD_USES(KERNEL), .spatial = 2 },
-    { "max_pool3d", build_max_pool, 1, 1, MAX_POOL, GD_USES(KERNEL), .spatial = 3 },
-    { "avg_pool1d", build_avg_pool, 1, 1, AVG_POOL, GD_USES(KERNEL), .spatial = 1 },
-    { "avg_pool2d", build_avg_pool, 1, 1, AVG_POOL, GD_USES(KERNEL), .spatial = 2 },
-    { "avg_pool3d", build_avg_pool, 1, 1, AVG_POOL, GD_USES(KERNEL), .spatial = 3 },
-    { "adaptive_avg_pool", build_adaptive_avg_pool, 1, 1, GD_USES(SHAPE), GD_USES(SHAPE),
-      .simple = NULL },
-    { "adaptive_max_pool", build_adaptive_max_pool, 1, 1, GD_USES(SHAPE), GD_USES(SHAPE),
-      .simple = NULL },
+    { "conv1d", build_conv, 1, 1, CONV, CONV_NEEDS, .spatial = 1, MAPS },
+    { "conv2d", build_conv, 1, 1, CONV, CONV_NEEDS, .spatial = 2, MAPS },
+    { "conv3d", build_conv, 1, 1, CONV, CONV_NEEDS, .spatial = 3, MAPS },
+    { "conv_transpose1d", build_conv_transpose, 1, 1, TRANSPOSED, CONV_NEEDS, .spatial = 1, MAPS },
+    { "conv_transpose2d", build_conv_transpose, 1, 1, TRANSPOSED, CONV_NEEDS, .spatial = 2, MAPS },
+    { "conv_transpose3d", build_conv_transpose, 1, 1, TRANSPOSED, CONV_NEEDS, .spatial = 3, MAPS },
+    { "max_pool1d", build_max_pool, 1, 1, MAX_POOL, GD_USES(KERNEL), .spatial = 1, MAPS },
+    { "max_pool2d", build_max_pool, 1, 1, MAX_POOL, GD_USES(KERNEL), .spatial = 2, MAPS },
+    { "max_pool3d", build_max_pool, 1, 1, MAX_POOL, GD_USES(KERNEL), .spatial = 3, MAPS },
+    { "avg_pool1d", build_avg_pool, 1, 1, AVG_POOL, GD_USES(KERNEL), .spatial = 1, MAPS },
+    { "avg_pool2d", build_avg_pool, 1, 1, AVG_POOL, GD_USES(KERNEL), .spatial = 2, MAPS },
+    { "avg_pool3d", build_avg_pool, 1, 1, AVG_POOL, GD_USES(KERNEL), .spatial = 3, MAPS },
+    { "adaptive_avg_pool", build_adaptive_avg_pool, 1, 1, GD_USES(SHAPE), GD_USES(SHAPE), MAPS },
+    { "adaptive_max_pool", build_adaptive_max_pool, 1, 1, GD_USES(SHAPE), GD_USES(SHAPE), MAPS },
     { "global_avg_pool", build_simple, 1, 1, 0, 0, .simple = gd_global_avg_pool },
     { "global_max_pool", build_simple, 1, 1, 0, 0, .simple = gd_global_max_pool },
-    { "batch_norm", build_batch_norm, 1, 1, NORM | GD_USES(MOMENTUM), 0, .simple = NULL },
-    { "layer_norm", build_layer_norm, 1, 1, NORM | GD_USES(AXES), 0, .simple = NULL },
-    { "rms_norm", build_rms_norm, 1, 1, (NORM & ~GD_USES(BIAS)) | GD_USES(AXES), 0,
-      .simple = NULL },
-    { "group_norm", build_group_norm, 1, 1, NORM | GD_USES(GROUPS), GD_USES(GROUPS),
-      .simple = NULL },
-    { "instance_norm", build_instance_norm, 1, 1, NORM, 0, .simple = NULL },
+    { "batch_norm", build_batch_norm, 1, 1, NORM | GD_USES(MOMENTUM), 0, AS_INPUT },
+    { "layer_norm", build_layer_norm, 1, 1, NORM | GD_USES(AXES), 0, AS_INPUT },
+    { "rms_norm", build_rms_norm, 1, 1, (NORM & ~GD_USES(BIAS)) | GD_USES(AXES), 0, AS_INPUT },
+    { "group_norm", build_group_norm, 1, 1, NORM | GD_USES(GROUPS), GD_USES(GROUPS), AS_INPUT },
+    { "instance_norm", build_instance_norm, 1, 1, NORM, 0, AS_INPUT },
 };
 const int gd_spatial_layer_type_count =
     sizeof gd_spatial_layer_types / sizeof *gd_spatial_layer_types;

@@ -11,12 +11,20 @@
 #include <gradus/compile.h>
 #include <gradus/ops.h>
 
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
+/* ln p are logits of the distribution p. Of a p that has vanished the logarithm is bounded, and its
+ * gradient is nothing. */
+static gd_tensor *cross_entropy_of_probabilities(gd_tensor *p, gd_tensor *target)
+{
+    return gd_cross_entropy(gd_log(gd_clip(p, FLT_MIN, 1.0)), target);
+}
+
 static const gd_model_loss_row losses[] = {
-    { "cross_entropy", gd_cross_entropy },
-    { "mse", gd_mse },
+    { "cross_entropy", gd_cross_entropy, cross_entropy_of_probabilities },
+    { "mse", gd_mse, NULL },
 };
 
 /* ---- checking a spec ---- */
@@ -174,6 +182,21 @@ static gd_status order_layers(gd_model *model)
     return status;
 }
 
+/* Which layers see maps and which give them: in order, inputs come first. */
+static void find_maps(gd_model *model)
+{
+    for (int at = 0; at < model->count; at++) {
+        gd_model_layer *layer = &model->layers[model->order[at]];
+        layer->is_maps = layer->type->maps == GD_MAPS_YES;
+        for (int k = 0; k < layer->input_count; k++) {
+            int i = layer->inputs[k];
+            bool maps = i != GD_MODEL_INPUT && model->layers[i].is_maps;
+            layer->of_maps |= maps && k == 0;
+            layer->is_maps |= maps && layer->type->maps == GD_MAPS_AS_INPUT;
+        }
+    }
+}
+
 /* A layer nothing uses is a slip of the pen. */
 static gd_status check_all_used(const gd_model *model)
 {
@@ -225,7 +248,10 @@ static gd_status resolve(gd_model *model, const gd_model_spec *spec)
         return gd_fail(GD_ERR_INVALID, "model: the output \"%s\" is no layer of the model",
                        spec->output);
     status = order_layers(model);
-    return status == GD_OK ? check_all_used(model) : status;
+    if (status != GD_OK)
+        return status;
+    find_maps(model);
+    return check_all_used(model);
 }
 
 /* ---- running ---- */
@@ -233,7 +259,7 @@ static gd_status resolve(gd_model *model, const gd_model_spec *spec)
 /* Say in which layer an error came up. */
 static void name_layer(const gd_model_layer *layer)
 {
-    char message[512];
+    char message[GD_ERROR_MESSAGE_BYTES];
     gd_status status = gd_error_code();
     snprintf(message, sizeof message, "%s", gd_error_message());
     gd_error_clear();
@@ -285,10 +311,17 @@ static gd_tensor *build_layer(void *user, int count, gd_tensor *const *in)
     static const gd_layer_spec plain = { 0 };
     const gd_model_layer *layer = user;
     gd_module *m = layer->model->module;
-    gd_layer_call call = { m, layer->type, &layer->spec, count, in };
+    gd_layer_call call = { .module = m,
+                           .type = layer->type,
+                           .spec = &layer->spec,
+                           .n = count,
+                           .in = in,
+                           .of_maps = layer->of_maps };
     gd_tensor *y = layer->type->build(&call);
     if (y && layer->activation) {
-        gd_layer_call after = { m, layer->activation, &plain, 1, &y };
+        gd_layer_call after = {
+            .module = m, .type = layer->activation, .spec = &plain, .n = 1, .in = &y
+        };
         y = layer->activation->build(&after);
     }
     return y;
@@ -337,9 +370,33 @@ gd_tensor *gd_model_forward(gd_model *model, gd_tensor *x)
     return run(model, x);
 }
 
+static bool is_softmax(const gd_layer_type *type)
+{
+    return type && strcmp(type->name, "softmax") == 0;
+}
+
+bool gd_model_gives_probabilities(const gd_model *model)
+{
+    if (!model)
+        return false;
+    const gd_model_layer *last = &model->layers[model->output];
+    return is_softmax(last->activation) || (is_softmax(last->type) && !last->activation);
+}
+
 gd_tensor *gd_model_loss(const gd_model *model, gd_tensor *output, gd_tensor *target)
 {
-    return model ? model->loss->loss(output, target) : NULL;
+    if (!model || !output)
+        return NULL;
+    if (!gd_model_gives_probabilities(model) || !model->loss->of_probabilities)
+        return model->loss->loss(output, target);
+    const gd_model_layer *last = &model->layers[model->output];
+    int axis = last->spec.axis;
+    if (axis > 0 && axis != gd_tensor_shape(output).rank - 1)
+        return gd_fail_null(GD_ERR_SHAPE,
+                            "gd_model_loss: the softmax of layer \"%s\" is along axis %d; %s wants "
+                            "classes along the last one",
+                            last->name, axis, model->loss->name);
+    return model->loss->of_probabilities(output, target);
 }
 
 gd_module *gd_model_module(const gd_model *model)

@@ -11,6 +11,7 @@ typedef struct gd_model_layer {
     const gd_layer_type *activation; /* NULL: none */
     int inputs[GD_LAYER_MAX_INPUTS]; /* numbers of layers, GD_MODEL_INPUT for the model's input */
     int input_count;
+    bool of_maps, is_maps; /* its first input, its result: gd_layer_maps */
     struct gd_model *model;
     gd_layer_spec
         spec; /* for the build functions; its name is ours, its other strings are not kept */
@@ -21,6 +22,8 @@ enum { GD_MODEL_INPUT = -1 };
 typedef struct gd_model_loss_row {
     const char *name;
     gd_tensor *(*loss)(gd_tensor *output, gd_tensor *target);
+    /* The same of an output that is probabilities; NULL: it makes no difference. */
+    gd_tensor *(*of_probabilities)(gd_tensor *output, gd_tensor *target);
 } gd_model_loss_row;
 
 struct gd_model {

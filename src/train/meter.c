@@ -4,6 +4,9 @@
 #include <gradus/autograd.h>
 #include <gradus/ops.h>
 
+#include <math.h>
+#include <string.h>
+
 bool gd_meter_open(gd_meter *meter, gd_context *context)
 {
     *meter = (gd_meter){ 0 };
@@ -28,17 +31,29 @@ gd_status gd_meter_reset(gd_meter *meter)
     return status == GD_OK ? gd_tensor_write(meter->correct, &none, sizeof none) : status;
 }
 
-bool gd_meter_add(const gd_meter *meter, gd_tensor *logits, gd_tensor *target, gd_tensor *mean_loss)
+static bool are_classes(const gd_tensor *output, const gd_tensor *target)
 {
-    if (!logits || !target || !mean_loss)
+    gd_shape o = gd_tensor_shape(output), t = gd_tensor_shape(target);
+    gd_dtype dtype = gd_tensor_dtype(target);
+    bool integers = dtype == GD_I64 || dtype == GD_I32 || dtype == GD_U8;
+    return integers && o.rank == t.rank + 1 && o.dim[t.rank] >= 2 &&
+           memcmp(o.dim, t.dim, sizeof(int64_t) * (size_t)t.rank) == 0;
+}
+
+bool gd_meter_add(gd_meter *meter, gd_tensor *output, gd_tensor *target, gd_tensor *mean_loss)
+{
+    if (!output || !target || !mean_loss)
         return false;
-    gd_context *context = gd_tensor_context(logits);
-    double samples = (double)gd_tensor_shape(logits).dim[0];
+    gd_context *context = gd_tensor_context(output);
+    double samples = (double)gd_tensor_shape(output).dim[0];
+    meter->has_classes = are_classes(output, target);
     (void)gd_no_grad_begin(context);
     gd_tensor *loss = gd_mul_scalar(gd_cast(mean_loss, GD_F64), samples);
-    gd_tensor *hits = gd_sum(gd_eq(gd_argmax(logits, -1, false), target), GD_ALL_AXES, false);
-    bool ok = gd_assign(meter->loss, gd_add(meter->loss, loss)) &&
-              gd_assign(meter->correct, gd_add(meter->correct, hits));
+    bool ok = gd_assign(meter->loss, gd_add(meter->loss, loss));
+    if (meter->has_classes) {
+        gd_tensor *hits = gd_sum(gd_eq(gd_argmax(output, -1, false), target), GD_ALL_AXES, false);
+        ok = ok && gd_assign(meter->correct, gd_add(meter->correct, hits));
+    }
     (void)gd_no_grad_end(context);
     return ok;
 }
@@ -48,7 +63,8 @@ gd_metrics gd_meter_read(const gd_meter *meter)
     gd_metrics metrics = { .samples = meter->samples };
     if (meter->samples > 0) {
         metrics.loss = gd_item(meter->loss) / (double)meter->samples;
-        metrics.accuracy = gd_item(meter->correct) / (double)meter->samples;
+        metrics.accuracy =
+            meter->has_classes ? gd_item(meter->correct) / (double)meter->samples : (double)NAN;
     }
     return metrics;
 }

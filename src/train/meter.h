@@ -9,15 +9,17 @@ typedef struct gd_meter {
     gd_tensor *loss;    /* [] f64: sum of the losses of all samples; retained */
     gd_tensor *correct; /* [] i64: samples whose largest logit is at the target; retained */
     int64_t samples;    /* counted by the caller */
+    bool has_classes;   /* the batches' outputs and targets can be compared as classes */
 } gd_meter;
 
 /* false: failed; close it all the same. */
 bool gd_meter_open(gd_meter *meter, gd_context *context);
 void gd_meter_close(gd_meter *meter);
 gd_status gd_meter_reset(gd_meter *meter);
-/* Add a batch: logits [n, classes], target [n], mean_loss []. Eager or traced. */
-bool gd_meter_add(const gd_meter *meter, gd_tensor *logits, gd_tensor *target,
-                  gd_tensor *mean_loss);
+/* Add a batch: output [n, ..], target [n, ..], mean_loss []. Hits are counted where the output is
+ * logits [n, .., classes], two or more, and the target indices [n, ..]. Eager or traced. */
+bool gd_meter_add(gd_meter *meter, gd_tensor *output, gd_tensor *target, gd_tensor *mean_loss);
+/* accuracy: NaN where there are no classes. */
 gd_metrics gd_meter_read(const gd_meter *meter);
 
 /* ---- evaluation: train/evaluate.c ---- */
