@@ -154,10 +154,36 @@ static void test_strides_along_rows_alone(void **state)
     }
 }
 
+/* ---- the edge of capacities ---- */
+
+/* Single taps of so many channels that an image's band just fits in half a second-level cache of 2
+ * MB or 1 MB behind the weights, or just not. */
+static void test_bands_that_just_fit(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][4] = {
+        /* channels in, out, image */
+        { 1008, 8, 14, 14 }, { 1016, 8, 14, 14 }, { 1020, 8, 14, 14 },
+        { 1024, 8, 14, 14 }, { 8, 1024, 14, 14 }, { 735, 8, 11, 11 },
+        { 736, 8, 11, 11 },  { 737, 8, 11, 11 },  { 919, 8, 48, 2 },
+    };
+    for (int i = 0; i < COUNT(sizes); i++) {
+        const problem p = { .n = 1,
+                            .c = sizes[i][0],
+                            .o = sizes[i][1],
+                            .in = { sizes[i][2], sizes[i][3] },
+                            .kernel = { 1, 1 },
+                            .stride = { 1, 1 },
+                            .dilation = { 1, 1 } };
+        check(&p, (uint64_t)i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strides_along_rows_alone),
+        cmocka_unit_test(test_bands_that_just_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,19 +124,34 @@ static __attribute__((noinline)) bool shape_band(const conv_t *v, band_t *b)
     return true;
 }
 
-/* Rows of positions whose band fits in `room` numbers, at most `rows`; sets plane and channel. */
-static int64_t fit_band(const window_t *w, band_t *b, int64_t channels, int64_t rows, int64_t room)
+/* Numbers behind a plane's rows, since the last strips read on. */
+static int64_t band_slack(const band_t *b)
 {
-    const int64_t phases = w->step[1] * w->step[2];
-    const int64_t slack = 2 * COLUMNS_MAX + b->row + b->reach[1]; /* the last strips read on */
-    const int64_t most = (room / channels / phases - slack) / b->row - b->reach[0];
-    rows = LEAST(rows, most);
-    b->plane = (rows + b->reach[0]) * b->row + slack;
+    return 2 * COLUMNS_MAX + b->row + b->reach[1];
+}
+
+/* The planes of a band of `rows` rows of positions. */
+static void set_planes(const window_t *w, band_t *b, int64_t rows)
+{
+    b->plane = (rows + b->reach[0]) * b->row + band_slack(b);
     b->plane = (b->plane + LINE - 1) / LINE * LINE;
-    b->channel = phases * b->plane;
+    b->channel = w->step[1] * w->step[2] * b->plane;
     if (b->channel % 1024 == 0)
         b->channel += LINE; /* not all channels into the same sets of the cache */
-    return rows;
+}
+
+/* Rows of positions whose band fits in `room` numbers, at most `rows`; 0: none. Sets plane and
+ * channel, so that channels * channel <= room. */
+static int64_t fit_band(const window_t *w, band_t *b, int64_t channels, int64_t rows, int64_t room)
+{
+    const int64_t plane = room / channels / (w->step[1] * w->step[2]);
+    const int64_t most = (plane - band_slack(b)) / b->row - b->reach[0];
+    for (rows = LEAST(rows, most); rows > 0; rows--) { /* fewer where rounding takes too much */
+        set_planes(w, b, rows);
+        if (channels * b->channel <= room)
+            return rows;
+    }
+    return 0;
 }
 
 /* What `rows` rows of positions from `first_row` on see of image n, channels [channel, channel +
