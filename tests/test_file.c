@@ -56,13 +56,21 @@ static void assert_holds(const char *path, const void *bytes, size_t size)
     assert_int_equal(found[size], 0);
     gd_free(found);
 
-    gd_file_view view;
-    assert_int_equal(gd_file_view_open(path, &view), GD_OK);
-    assert_int_equal(view.size, size);
-    if (size > 0)
-        assert_memory_equal(view.data, bytes, size);
-    gd_file_view_close(&view);
-    assert_null(view.data);
+    gd_file *file;
+    assert_int_equal(gd_file_open(path, &file), GD_OK);
+    assert_int_equal(gd_file_size(file), size);
+    unsigned char *copy = malloc(size + 1);
+    const size_t cuts[] = { 0, size / 3, size };
+    for (size_t i = 0; i + 1 < sizeof cuts / sizeof *cuts; i++)
+        assert_int_equal(gd_file_read_at(file, cuts[i], cuts[i + 1] - cuts[i], copy + cuts[i]),
+                         GD_OK);
+    assert_memory_equal(copy, bytes, size);
+    assert_int_equal(gd_file_read_at(file, size, 1, copy), GD_ERR_IO);
+    assert_int_equal(gd_file_read_at(file, SIZE_MAX, 2, copy), GD_ERR_IO);
+    gd_error_clear();
+    free(copy);
+    gd_file_close(file);
+    gd_file_close(NULL);
 }
 
 static gd_status write_text(const char *path, const char *text)
@@ -139,10 +147,91 @@ static void test_sizeless_file(void **state)
     assert_int_equal(gd_file_read_all("/proc/self/stat", 1 << 20, &bytes, &size), GD_OK);
     assert_true(size > 20);
     gd_free(bytes);
-    gd_file_view view;
-    assert_int_equal(gd_file_view_open("/proc/self/stat", &view), GD_OK);
-    assert_true(view.size > 20 && !view.mapped);
-    gd_file_view_close(&view);
+    gd_file *file;
+    char text[20];
+    assert_int_equal(gd_file_open("/proc/self/stat", &file), GD_OK);
+    assert_true(gd_file_size(file) > sizeof text);
+    assert_int_equal(gd_file_read_at(file, 0, sizeof text, text), GD_OK);
+    assert_int_equal(atoi(text), getpid());
+    gd_file_close(file);
+}
+
+/* Another process makes an open file shorter: an error, where a mapping would be a signal. */
+static void test_file_that_shrinks(void **state)
+{
+    folder *where = *state;
+    gd_file *file;
+    char text[8];
+    assert_int_equal(write_text(where->file, "12345678"), GD_OK);
+    assert_int_equal(gd_file_open(where->file, &file), GD_OK);
+    assert_int_equal(truncate(where->file, 3), 0);
+    assert_int_equal(gd_file_read_at(file, 0, 3, text), GD_OK);
+    assert_int_equal(gd_file_read_at(file, 2, 2, text), GD_ERR_IO);
+    assert_non_null(strstr(gd_error_message(), "file: has become shorter"));
+    gd_error_clear();
+    assert_int_equal(write_text(where->file, "replaced"), GD_OK); /* the open one is another */
+    assert_int_equal(gd_file_read_at(file, 0, 3, text), GD_OK);
+    assert_memory_equal(text, "123", 3);
+    gd_file_close(file);
+}
+
+/* A symbolic link stays one; what it points to is replaced, there or not. */
+static void test_symbolic_links(void **state)
+{
+    folder *where = *state;
+    char link[160], other[160], inside[160];
+    snprintf(link, sizeof link, "%s/link", where->path);
+    snprintf(other, sizeof other, "%s/other", where->path);
+    snprintf(inside, sizeof inside, "%s/folder", where->path);
+    struct stat info;
+    assert_int_equal(mkdir(inside, 0700), 0);
+    assert_int_equal(symlink("file", other), 0); /* relative, … */
+    assert_int_equal(symlink(other, link), 0);   /* … and a link to it that is absolute */
+    for (int there = 0; there < 2; there++) {
+        assert_int_equal(gd_file_check_writable(link), GD_OK);
+        assert_int_equal(write_text(link, there ? "again" : "first"), GD_OK);
+        assert_int_equal(lstat(link, &info), 0);
+        assert_true(S_ISLNK(info.st_mode));
+        assert_int_equal(lstat(where->file, &info), 0);
+        assert_true(S_ISREG(info.st_mode));
+        assert_holds(where->file, there ? "again" : "first", 5);
+    }
+    assert_int_equal(unlink(other), 0);
+    assert_int_equal(symlink("link", other), 0); /* a circle */
+    assert_int_equal(write_text(link, "x"), GD_ERR_IO);
+    assert_non_null(strstr(gd_error_message(), "link: cannot follow the symbolic link"));
+    assert_int_equal(unlink(link) | unlink(other) | rmdir(inside), 0);
+}
+
+/* A device is written to as it is. */
+static void test_devices(void **state)
+{
+    (void)state;
+    struct stat info;
+    assert_int_equal(write_text("/dev/null", "x"), GD_OK);
+    assert_int_equal(gd_file_check_writable("/dev/null"), GD_OK);
+    assert_int_equal(stat("/dev/null", &info), 0);
+    assert_true(S_ISCHR(info.st_mode));
+    if (stat("/dev/full", &info) == 0) {
+        assert_int_equal(write_text("/dev/full", "x"), GD_ERR_IO);
+        assert_non_null(strstr(gd_error_message(), "/dev/full: cannot write: No space left"));
+    }
+}
+
+static void test_check_writable(void **state)
+{
+    folder *where = *state;
+    struct stat info;
+    assert_int_equal(gd_file_check_writable(where->file), GD_OK);
+    assert_int_equal(stat(where->file, &info), -1); /* nothing has been made */
+    assert_int_equal(write_text(where->file, "old"), GD_OK);
+    assert_int_equal(gd_file_check_writable(where->file), GD_OK);
+    assert_holds(where->file, "old", 3);
+    assert_int_equal(gd_file_check_writable("/nonexistent/file"), GD_ERR_IO);
+    assert_non_null(strstr(gd_error_message(), "/nonexistent/file: cannot create a temporary"));
+    gd_error_clear();
+    assert_int_equal(gd_file_check_writable(where->path), GD_ERR_IO);
+    assert_non_null(strstr(gd_error_message(), "is a directory"));
 }
 
 static void test_unreadable(void **state)
@@ -150,7 +239,7 @@ static void test_unreadable(void **state)
     folder *where = *state;
     unsigned char *bytes;
     size_t size;
-    gd_file_view view;
+    gd_file *file;
     assert_int_equal(gd_file_read_all(where->file, 100, &bytes, &size), GD_ERR_IO);
     assert_non_null(strstr(gd_error_message(), "file: cannot open: No such file"));
     gd_error_clear();
@@ -158,8 +247,12 @@ static void test_unreadable(void **state)
                      GD_ERR_IO); /* a directory */
     assert_non_null(strstr(gd_error_message(), "cannot read"));
     gd_error_clear();
-    assert_int_equal(gd_file_view_open(where->path, &view), GD_ERR_IO);
-    assert_null(view.data);
+    gd_status status = gd_file_open(where->path, &file);
+    if (status == GD_OK) { /* a directory may have a size */
+        status = gd_file_read_at(file, 0, 1, &size);
+        gd_file_close(file);
+    }
+    assert_int_equal(status, GD_ERR_IO);
 }
 
 static void test_unwritable(void **state)
@@ -231,6 +324,10 @@ int main(void)
         TEST(test_permissions_are_kept),
         TEST(test_limit),
         TEST(test_sizeless_file),
+        TEST(test_file_that_shrinks),
+        TEST(test_symbolic_links),
+        TEST(test_devices),
+        TEST(test_check_writable),
         TEST(test_unreadable),
         TEST(test_unwritable),
         TEST(test_failed_write_keeps_the_old_file),

@@ -326,6 +326,52 @@ static void incomplete_files_are_errors(void **state)
     remove(path);
 }
 
+/* A file of a few KB whose metadata promises gigabytes is refused by what it holds: nothing is made
+ * for what it lacks. And nothing in it is left over. */
+static void metadata_is_held_against_the_tensors(void **state)
+{
+    need_safetensors();
+    static const struct {
+        const char *key, *value, *words;
+    } lies[] = { { "gradus.layers", "16777216", "lacks \"2.norm1.weight\"" },
+                 { "gradus.layers", "1", "has a \"1." },
+                 { "gradus.vocabulary", "16777216", "\"token.weight\" is not [16777216, 8]" },
+                 { "gradus.width", "16777216", "\"token.weight\" is not [4, 16777216]" },
+                 { "gradus.hidden", "16777216", "\"0.ff.gate.weight\" is not [8, 16777216]" },
+                 { "gradus.untied", "1", "lacks \"head.weight\"" },
+                 { "gradus.untied", "0", "has a \"more\"" } };
+    const char *path = temporary("lies.safetensors");
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        gd_metadata says[] = {
+            { "gradus.decoder", "1" }, { "gradus.vocabulary", "4" }, { "gradus.length", "6" },
+            { "gradus.layers", "2" },  { "gradus.heads", "2" },      { "gradus.kv_heads", "2" },
+            { "gradus.width", "8" },   { "gradus.hidden", "12" },    { "gradus.untied", "0" },
+        };
+        gd_language_model *m = gd_language_model_create(*state, .decoder = GD_DECODER_LLAMA,
+                                                        .vocabulary = 4, .length = 6, .layers = 2,
+                                                        .heads = 2, .width = 8, .hidden = 12);
+        gd_module *module = gd_language_model_module(m);
+        gd_named_tensor list[32];
+        size_t count = 0;
+        for (; count < (size_t)gd_module_count(module); count++)
+            list[count] = (gd_named_tensor){ gd_module_path(module, (int)count),
+                                             gd_module_tensor(module, (int)count) };
+        if (strstr(lies[i].words, "more"))
+            list[count++] = (gd_named_tensor){ "more", gd_ones(*state, GD_SHAPE(2), GD_F32) };
+        for (size_t k = 0; k < sizeof says / sizeof *says; k++)
+            if (strcmp(says[k].key, lies[i].key) == 0)
+                says[k].value = lies[i].value;
+        assert_int_equal(gd_tensors_save(path, list, count, says, sizeof says / sizeof *says),
+                         GD_OK);
+        gd_context *small_context = gd_open("cpu", .memory_limit = 1 << 20);
+        assert_null(gd_language_model_open(small_context, path));
+        expect_error(GD_ERR_FORMAT, lies[i].words);
+        gd_close(small_context);
+        gd_language_model_release(m);
+    }
+    remove(path);
+}
+
 /* Without a word of ours in the file, sizes come from the shapes. */
 static void published_files_tell_their_sizes(void **state)
 {
@@ -611,6 +657,7 @@ int main(void)
         TEST(broken_checkpoints_are_errors),
         TEST(gpt2_equals_pytorch),
         TEST(incomplete_files_are_errors),
+        TEST(metadata_is_held_against_the_tensors),
         TEST(published_files_tell_their_sizes),
         TEST(saved_models_open_again),
         TEST(gpt2_has_as_many_parameters_as_published),

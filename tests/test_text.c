@@ -81,6 +81,25 @@ static void wrong_token_files_are_errors(void **state)
     expect_error(GD_ERR_INVALID, "no tokens");
 }
 
+/* Another process makes the file shorter while it is read. */
+static void files_that_shrink_are_errors(void **state)
+{
+    static const int32_t tokens[100] = { 1, 2, 3 };
+    const char *path = temporary("shrinks.bin");
+    assert_int_equal(gd_token_file_write(path, tokens, 100, 300), GD_OK);
+    gd_token_data *d = gd_token_data_open(*state, path);
+    gd_token_loader *l = gd_token_loader_open(*state, d, .batch = 2, .length = 20);
+    gd_batch b;
+    assert_true(gd_token_loader_next(l, &b));
+    assert_int_equal(truncate(path, 1024 + 2 * 50), 0);
+    assert_int_equal(gd_token_data_get(d, 49), 0);
+    assert_int_equal(gd_token_data_get(d, 50), -1);
+    expect_error(GD_ERR_IO, "shrinks.bin: has become shorter");
+    assert_false(gd_token_loader_next(l, &b));
+    expect_error(GD_ERR_IO, "shrinks.bin: has become shorter");
+    remove(path);
+}
+
 /* ---- batches ---- */
 
 static gd_token_data *counting(gd_context *gd, int count)
@@ -305,6 +324,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(token_files_come_back, open_context, close_context),
         cmocka_unit_test_setup_teardown(wrong_token_files_are_errors, open_context, close_context),
+        cmocka_unit_test_setup_teardown(files_that_shrink_are_errors, open_context, close_context),
         cmocka_unit_test_setup_teardown(batches_come_one_after_another, open_context,
                                         close_context),
         cmocka_unit_test_setup_teardown(random_batches_depend_on_the_seed_alone, open_context,

@@ -95,15 +95,16 @@ GD_API gd_status gd_token_file_write(const char *path, const int32_t *tokens, si
 /* Tokens in sequence, in a file or in memory; immutable. */
 typedef struct gd_token_data gd_token_data;
 
-/* Open a token file. It is mapped: what is not read costs no memory. Owned by the context.
- * GD_ERR_IO, GD_ERR_FORMAT, GD_ERR_MEMORY. */
+/* Open a token file. Tokens are read from it when they are asked for; a file that is truncated in
+ * the meantime makes that an error (GD_ERR_IO). Owned by the context. GD_ERR_IO, GD_ERR_FORMAT,
+ * GD_ERR_MEMORY. */
 GD_API gd_token_data *gd_token_data_open(gd_context *context, const char *path);
 /* The same over a copy of tokens in memory. GD_ERR_INVALID: none, or a negative one. */
 GD_API gd_token_data *gd_token_data_copy(gd_context *context, const int32_t *tokens, size_t count);
 /* End it before its context closes; loaders of it must be released first. NULL is fine. */
 GD_API void gd_token_data_release(gd_token_data *data);
 GD_API int64_t gd_token_data_count(const gd_token_data *data);
-/* Token number i; -1: there is none. */
+/* Token number i; -1: there is none, or (with the error recorded) it cannot be read. */
 GD_API int32_t gd_token_data_get(const gd_token_data *data, int64_t i);
 
 /* ---- batches for language models ---- */

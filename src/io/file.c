@@ -1,15 +1,15 @@
-/* io/file.c: whole files through POSIX calls. Start at gd_file_write_atomic() for writing,
- * gd_file_view_open() for reading. Streams (gzip among them) are io/stream.c. */
+/* io/file.c: files through POSIX calls. Start at gd_file_write_atomic() for writing, gd_file_open()
+ * for reading. Streams (gzip among them) are io/stream.c. */
 #include "io/file.h"
 #include "base/error.h"
 #include "base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,6 +66,7 @@ static gd_status read_to_end(int fd, const char *path, size_t hint, size_t limit
     return GD_OK;
 }
 
+/* 0: it is not told. */
 static size_t size_hint(const struct stat *info)
 {
     return S_ISREG(info->st_mode) && info->st_size > 0 ? (size_t)info->st_size : 0;
@@ -87,36 +88,75 @@ gd_status gd_file_read_all(const char *path, size_t limit, unsigned char **out, 
     return status;
 }
 
-gd_status gd_file_view_open(const char *path, gd_file_view *out)
+struct gd_file {
+    char *path;
+    int fd;               /* -1: the bytes are in memory */
+    unsigned char *bytes; /* of what is no regular file */
+    size_t size;
+};
+
+void gd_file_close(gd_file *file)
 {
-    *out = (gd_file_view){ 0 };
-    int fd;
+    if (!file)
+        return;
+    if (file->fd >= 0)
+        close(file->fd);
+    gd_free(file->bytes);
+    gd_free(file->path);
+    gd_free(file);
+}
+
+gd_status gd_file_open(const char *path, gd_file **out)
+{
+    *out = NULL;
+    gd_file *file = gd_alloc_zero(1, sizeof *file);
+    if (!file)
+        return GD_ERR_MEMORY;
+    file->fd = -1;
+    file->path = gd_strdup(path);
     struct stat info;
-    gd_status status = open_for_reading(path, &fd, &info);
-    if (status != GD_OK)
-        return status;
-    size_t size = size_hint(&info);
-    void *data = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-    if (data != MAP_FAILED) {
-        *out = (gd_file_view){ .data = data, .size = size, .mapped = true };
-    } else { /* empty, a pipe, or a file system that cannot map */
-        unsigned char *bytes = NULL;
-        status = read_to_end(fd, path, size, SIZE_MAX / 2, &bytes, &size);
-        if (status == GD_OK)
-            *out = (gd_file_view){ .data = bytes, .size = size };
+    gd_status status =
+        file->path ? open_for_reading(path, &file->fd, &info) : gd_fail_memory(strlen(path));
+    file->size = status == GD_OK ? size_hint(&info) : 0;
+    if (status == GD_OK && file->size == 0) { /* empty, or its end is where reading ends */
+        status = read_to_end(file->fd, path, 0, SIZE_MAX / 2, &file->bytes, &file->size);
+        close(file->fd);
+        file->fd = -1;
     }
-    close(fd);
+    if (status == GD_OK)
+        *out = file;
+    else
+        gd_file_close(file);
     return status;
 }
 
-void gd_file_view_close(gd_file_view *view)
+size_t gd_file_size(const gd_file *file)
 {
-    if (view->mapped)
-        munmap((void *)(uintptr_t)view->data,
-               view->size); /* through an integer: the view is of const bytes */
-    else
-        gd_free((void *)(uintptr_t)view->data);
-    *view = (gd_file_view){ 0 };
+    return file->size;
+}
+
+gd_status gd_file_read_at(const gd_file *file, size_t at, size_t bytes, void *out)
+{
+    if (at > file->size || bytes > file->size - at)
+        return gd_fail(GD_ERR_IO, "%s: has %zu bytes, %zu from byte %zu on are wanted", file->path,
+                       file->size, bytes, at);
+    if (file->fd < 0) {
+        memcpy(out, file->bytes + at, bytes);
+        return GD_OK;
+    }
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got =
+            pread(file->fd, (unsigned char *)out + done, bytes - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_errno(file->path, "cannot read");
+        if (got == 0)
+            return gd_fail(GD_ERR_IO, "%s: has become shorter than it was when it was opened",
+                           file->path);
+        done += (size_t)got;
+    }
+    return GD_OK;
 }
 
 /* ---- writing ---- */
@@ -202,7 +242,55 @@ static gd_status sync_directory(int fd, const char *path)
     return fail_errno(path, "written, but its directory could not be synced");
 }
 
-gd_status gd_file_write_atomic(const char *path, const gd_file_part *parts, size_t count)
+/* The file that symbolic links lead to, there or not, to be gd_free'd. */
+static gd_status follow_links(const char *path, char **out)
+{
+    enum { MOST_LINKS = 40 };
+    char target[PATH_MAX];
+    *out = gd_strdup(path);
+    for (int i = 0; *out; i++) {
+        ssize_t length = readlink(*out, target, sizeof target);
+        if (length < 0)
+            return GD_OK; /* no link; if it cannot be written either, creating a file tells */
+        if (length == (ssize_t)sizeof target || i == MOST_LINKS) {
+            gd_free(*out);
+            *out = NULL;
+            return gd_fail(GD_ERR_IO, "%s: cannot follow the symbolic link", path);
+        }
+        target[length] = '\0';
+        const char *slash = target[0] == '/' ? NULL : strrchr(*out, '/');
+        size_t folder = slash ? (size_t)(slash - *out) + 1 : 0; /* a relative one starts there */
+        char *next = gd_alloc(folder + (size_t)length + 1);
+        if (next) {
+            memcpy(next, *out, folder);
+            memcpy(next + folder, target, (size_t)length + 1);
+        }
+        gd_free(*out);
+        *out = next;
+    }
+    return GD_ERR_MEMORY;
+}
+
+/* A device or a pipe cannot be replaced. */
+static bool is_special(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+static gd_status write_special(const char *path, const gd_file_part *parts, size_t count)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool ok = fd >= 0;
+    for (size_t i = 0; i < count && ok; i++)
+        ok = write_all(fd, &parts[i]);
+    gd_status status = ok ? GD_OK : fail_errno(path, fd < 0 ? "cannot open" : "cannot write");
+    if (fd >= 0 && close(fd) != 0 && ok)
+        status = fail_errno(path, "cannot write");
+    return status;
+}
+
+static gd_status replace_file(const char *path, const gd_file_part *parts, size_t count)
 {
     char *temporary = NULL;
     int directory, fd;
@@ -222,5 +310,37 @@ gd_status gd_file_write_atomic(const char *path, const gd_file_part *parts, size
     gd_free(temporary);
     if (directory >= 0)
         close(directory);
+    return status;
+}
+
+gd_status gd_file_write_atomic(const char *path, const gd_file_part *parts, size_t count)
+{
+    char *target;
+    gd_status status = follow_links(path, &target);
+    if (status == GD_OK)
+        status = is_special(target) ? write_special(target, parts, count)
+                                    : replace_file(target, parts, count);
+    gd_free(target);
+    return status;
+}
+
+gd_status gd_file_check_writable(const char *path)
+{
+    char *target, *temporary = NULL;
+    int fd = -1;
+    gd_status status = follow_links(path, &target);
+    struct stat info;
+    if (status == GD_OK && stat(target, &info) == 0 && S_ISDIR(info.st_mode))
+        status = gd_fail(GD_ERR_IO, "%s: is a directory", path);
+    if (status == GD_OK && is_special(target))
+        status = access(target, W_OK) == 0 ? GD_OK : fail_errno(path, "cannot write");
+    else if (status == GD_OK)
+        status = create_beside(target, &temporary, &fd);
+    if (temporary) {
+        close(fd);
+        unlink(temporary);
+    }
+    gd_free(temporary);
+    gd_free(target);
     return status;
 }

@@ -4,18 +4,20 @@
 
 #include <gradus/base.h>
 
-/* A file's bytes, mapped or read. The mapping starts at a page. */
-typedef struct gd_file_view {
-    const unsigned char *data;
-    size_t size;
-    bool mapped;
-} gd_file_view;
+/* A file open for reading at any position. Nothing is mapped: a file that another process truncates
+ * in the meantime is an error where a mapping would be a signal. Replacing it as
+ * gd_file_write_atomic() does leaves the open one as it was. */
+typedef struct gd_file gd_file;
 
-/* Map a regular file for reading (anything else is read to its end). Whoever else writes the file
- * in place while it is mapped changes these bytes; replacing it as gd_file_write_atomic() does
- * leaves them alone. GD_ERR_IO, GD_ERR_MEMORY. */
-gd_status gd_file_view_open(const char *path, gd_file_view *out);
-void gd_file_view_close(gd_file_view *view);
+/* What is no regular file (a pipe) is read to its end here. On failure *out is NULL: GD_ERR_IO,
+ * GD_ERR_MEMORY. */
+gd_status gd_file_open(const char *path, gd_file **out);
+void gd_file_close(gd_file *file);
+size_t gd_file_size(const gd_file *file); /* when it was opened */
+
+/* Read exactly `bytes` from position `at`. Several threads may. GD_ERR_IO: also where the file ends
+ * before that. */
+gd_status gd_file_read_at(const gd_file *file, size_t at, size_t bytes, void *out);
 
 /* Read a file to its end into *out (gd_free it), with a 0 byte after the last. A file of more than
  * `limit` bytes is GD_ERR_FORMAT and is not read to its end. */
@@ -28,8 +30,14 @@ typedef struct gd_file_part {
 
 /* Make `path` hold exactly the parts, one after another: written to a temporary file in the same
  * directory, flushed to the disk, then renamed, so that at any instant `path` is either the old
- * file or the whole new one. An existing file's permissions are kept. On GD_ERR_IO or GD_ERR_MEMORY
- * the old file stands and the temporary one is gone. */
+ * file or the whole new one. An existing file's permissions are kept. Where `path` is a symbolic
+ * link, all this is done to what it points to; where it is no regular file (a device, a pipe), the
+ * parts are written to it as they are. On GD_ERR_IO or GD_ERR_MEMORY the old file stands and the
+ * temporary one is gone. */
 gd_status gd_file_write_atomic(const char *path, const gd_file_part *parts, size_t count);
+
+/* Whether gd_file_write_atomic(path) could begin: GD_ERR_IO with the reason if not. Changes nothing
+ * that lasts. */
+gd_status gd_file_check_writable(const char *path);
 
 #endif

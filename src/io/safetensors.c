@@ -1,6 +1,6 @@
-/* io/safetensors.c: the safetensors format. To read: start at open_bytes(), which parses the header
- * and then checks the layout. To write: start at gd_safetensors_write(). JSON is jansson's work, in
- * the one section that needs it. */
+/* io/safetensors.c: the safetensors format. To read: start at read_header(), which parses the
+ * header and then checks the layout. To write: start at gd_safetensors_write(). JSON is jansson's
+ * work, in the one section that needs it. */
 #include "io/safetensors.h"
 
 #include "base/error.h"
@@ -20,11 +20,12 @@
 #define METADATA_NAME    "__metadata__"
 
 struct gd_safetensors {
-    char *name;        /* what messages call the file */
-    gd_file_view view; /* holds the bytes when the file was opened by path */
-    const unsigned char *values;
-    size_t values_bytes;
-    gd_safetensors_entry *entries; /* [count], by name once open */
+    char *name;                 /* what messages call the file */
+    gd_file *file;              /* NULL: it is in memory, at bytes */
+    const unsigned char *bytes; /* [size] */
+    size_t size;
+    size_t values_at, values_bytes; /* the values' place in it */
+    gd_safetensors_entry *entries;  /* [count], by name once open */
     size_t count;
     int64_t *dims; /* every entry's shape, one after another */
     gd_safetensors_string *metadata;
@@ -151,7 +152,7 @@ static gd_status parse_entry(const gd_safetensors *file, const char *name, json_
             GD_ERR_FORMAT,
             "%s: tensor \"%s\": its shape needs %zu bytes and its data_offsets span %lld",
             file->name, name, bytes, (long long)(end - begin));
-    *entry = (gd_safetensors_entry){ name, row->name, rank, dims, file->values + begin, bytes };
+    *entry = (gd_safetensors_entry){ name, row->name, rank, dims, NULL, bytes, (size_t)begin };
     return GD_OK;
 }
 
@@ -316,8 +317,8 @@ static void release_json(void *json)
 static int compare_places(const void *left, const void *right)
 {
     const gd_safetensors_entry *a = left, *b = right;
-    if (a->data != b->data)
-        return (const unsigned char *)a->data < (const unsigned char *)b->data ? -1 : 1;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
     return a->bytes < b->bytes
                ? -1
                : a->bytes > b->bytes; /* empty tensors before the one that shares their place */
@@ -333,40 +334,58 @@ static int compare_names(const void *left, const void *right)
  * the last. */
 static gd_status check_layout(const gd_safetensors *file)
 {
-    const unsigned char *at = file->values;
+    size_t at = 0;
     qsort(file->entries, file->count, sizeof *file->entries, compare_places);
     for (size_t i = 0; i < file->count; i++) {
         const gd_safetensors_entry *entry = &file->entries[i];
-        const unsigned char *begin = entry->data;
-        if (begin != at)
+        if (entry->begin != at)
             return gd_fail(GD_ERR_FORMAT, "%s: tensor \"%s\": %s", file->name, entry->name,
-                           begin < at ? "overlaps another one" : "leaves a hole before it");
+                           entry->begin < at ? "overlaps another one" : "leaves a hole before it");
         at += entry->bytes;
     }
-    size_t used = (size_t)(at - file->values);
-    if (used != file->values_bytes)
+    if (at != file->values_bytes)
         return gd_fail(GD_ERR_FORMAT, "%s: %zu bytes at its end belong to no tensor", file->name,
-                       file->values_bytes - used);
+                       file->values_bytes - at);
     return GD_OK;
 }
 
-/* Check and index the bytes of a file. */
-static gd_status open_bytes(gd_safetensors *file, const unsigned char *bytes, size_t size)
+/* `bytes` of the file from `at` on, which are there. */
+static gd_status read_at(const gd_safetensors *file, size_t at, size_t bytes, void *out)
 {
-    if (size < LENGTH_BYTES)
+    if (file->file)
+        return gd_file_read_at(file->file, at, bytes, out);
+    if (bytes > 0)
+        memcpy(out, file->bytes + at, bytes);
+    return GD_OK;
+}
+
+/* Check the header and index the tensors. */
+static gd_status read_header(gd_safetensors *file)
+{
+    unsigned char prefix[LENGTH_BYTES];
+    if (file->size < LENGTH_BYTES)
         return gd_fail(GD_ERR_FORMAT, "%s: %zu bytes are too few for a safetensors file",
-                       file->name, size);
+                       file->name, file->size);
+    gd_status status = read_at(file, 0, LENGTH_BYTES, prefix);
+    if (status != GD_OK)
+        return status;
     uint64_t length = 0;
     for (int i = 0; i < LENGTH_BYTES; i++)
-        length |= (uint64_t)bytes[i] << 8 * i;
+        length |= (uint64_t)prefix[i] << 8 * i;
     if (length > HEADER_BYTES_MAX)
         return gd_fail(GD_ERR_FORMAT, "%s: not a safetensors file, or its header is over %u bytes",
                        file->name, HEADER_BYTES_MAX);
-    if (length > size - LENGTH_BYTES)
+    if (length > file->size - LENGTH_BYTES)
         return gd_fail(GD_ERR_FORMAT, "%s: ends within its header", file->name);
-    file->values = bytes + LENGTH_BYTES + length;
-    file->values_bytes = size - LENGTH_BYTES - (size_t)length;
-    gd_status status = parse_header(file, bytes + LENGTH_BYTES, (size_t)length);
+    file->values_at = LENGTH_BYTES + (size_t)length;
+    file->values_bytes = file->size - file->values_at;
+    unsigned char *header = gd_alloc((size_t)length + 1);
+    if (!header)
+        return GD_ERR_MEMORY;
+    status = read_at(file, LENGTH_BYTES, (size_t)length, header);
+    if (status == GD_OK)
+        status = parse_header(file, header, (size_t)length);
+    gd_free(header);
     if (status == GD_OK)
         status = check_layout(file);
     if (status == GD_OK)
@@ -385,17 +404,27 @@ static gd_status create(const char *name, gd_safetensors **out)
     return file ? GD_OK : GD_ERR_MEMORY;
 }
 
+/* The file, read as far as its header; ended where that fails. */
+static gd_status finish_opening(gd_safetensors *file, gd_status status, gd_safetensors **out)
+{
+    if (status == GD_OK)
+        status = read_header(file);
+    *out = status == GD_OK ? file : NULL;
+    if (status != GD_OK)
+        gd_safetensors_close(file);
+    return status;
+}
+
 gd_status gd_safetensors_open_memory(const void *bytes, size_t size, const char *name,
                                      gd_safetensors **out)
 {
     gd_safetensors *file;
     gd_status status = create(name, &file);
-    if (status == GD_OK)
-        status = open_bytes(file, bytes, size);
-    *out = status == GD_OK ? file : NULL;
-    if (status != GD_OK)
-        gd_safetensors_close(file);
-    return status;
+    if (status == GD_OK) {
+        file->bytes = bytes;
+        file->size = size;
+    }
+    return finish_opening(file, status, out);
 }
 
 gd_status gd_safetensors_open(const char *path, gd_safetensors **out)
@@ -403,13 +432,10 @@ gd_status gd_safetensors_open(const char *path, gd_safetensors **out)
     gd_safetensors *file;
     gd_status status = create(path, &file);
     if (status == GD_OK)
-        status = gd_file_view_open(path, &file->view);
+        status = gd_file_open(path, &file->file);
     if (status == GD_OK)
-        status = open_bytes(file, file->view.data, file->view.size);
-    *out = status == GD_OK ? file : NULL;
-    if (status != GD_OK)
-        gd_safetensors_close(file);
-    return status;
+        file->size = gd_file_size(file->file);
+    return finish_opening(file, status, out);
 }
 
 void gd_safetensors_close(gd_safetensors *file)
@@ -420,9 +446,15 @@ void gd_safetensors_close(gd_safetensors *file)
     gd_free(file->dims);
     gd_free(file->metadata);
     release_json(file->json);
-    gd_file_view_close(&file->view);
+    gd_file_close(file->file);
     gd_free(file->name);
     gd_free(file);
+}
+
+gd_status gd_safetensors_read(const gd_safetensors *file, const gd_safetensors_entry *entry,
+                              void *out)
+{
+    return read_at(file, file->values_at + entry->begin, entry->bytes, out);
 }
 
 size_t gd_safetensors_count(const gd_safetensors *file)

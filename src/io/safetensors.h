@@ -21,12 +21,13 @@ typedef struct gd_safetensors_entry {
     const char *dtype;    /* "F32", "BF16" … as in the file */
     int rank;             /* any; 0 is a single value */
     const int64_t *shape; /* [rank] */
-    const void *data; /* little-endian, row-major, possibly unaligned (files by others need not pad
-                         their header) */
+    const void *data; /* to write: the values, little-endian, row-major. Of what was read: NULL; see
+                         gd_safetensors_read */
     size_t bytes;
+    size_t begin; /* of what was read: its place among the values of the file */
 } gd_safetensors_entry;
 
-/* Map a file and check all of it that is not values: header length at most 100 MB and within the
+/* Open a file and check all of it that is not values: header length at most 100 MB and within the
  * file, a JSON object without repeated names, known dtypes, shapes that do not overflow and fit
  * their byte ranges, ranges that follow each other from 0 to the end of the file without hole or
  * overlap. On failure *out is NULL: GD_ERR_IO, GD_ERR_FORMAT, GD_ERR_MEMORY, GD_ERR_UNSUPPORTED. */
@@ -37,6 +38,11 @@ gd_status gd_safetensors_open_memory(const void *bytes, size_t size, const char 
                                      gd_safetensors **out);
 
 void gd_safetensors_close(gd_safetensors *file);
+
+/* Read a tensor's values, entry->bytes of them, little-endian and row-major. GD_ERR_IO: also where
+ * the file has been truncated since. */
+gd_status gd_safetensors_read(const gd_safetensors *file, const gd_safetensors_entry *entry,
+                              void *out);
 
 /* Tensors are numbered in the order of their names (strcmp). */
 size_t gd_safetensors_count(const gd_safetensors *file);

@@ -27,6 +27,7 @@ static gd_dtype find_dtype(const char *name)
 /* Values are little-endian in the file: on a big-endian machine each is turned round, on the way in
  * and out. */
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+enum { SAME_BYTE_ORDER = false };
 static void fix_byte_order(unsigned char *data, size_t bytes, size_t size)
 {
     for (size_t at = 0; at + size <= bytes; at += size)
@@ -37,17 +38,18 @@ static void fix_byte_order(unsigned char *data, size_t bytes, size_t size)
         }
 }
 #else
+enum { SAME_BYTE_ORDER = true };
 #define fix_byte_order(data, bytes, size) ((void)(data), (void)(bytes), (void)(size))
 #endif
 
 /* ---- saving ---- */
 
-/* What is written: entries, and behind them the tensors' values, read from their devices. */
+/* What is written. */
 typedef struct plan {
     gd_safetensors_entry *entries; /* [count] */
     int64_t (*dims)[GD_MAX_RANK];  /* [count] */
     gd_safetensors_string *metadata;
-    unsigned char *values;
+    unsigned char *values; /* of the tensors whose memory is not as the file has it */
 } plan;
 
 static size_t tensor_bytes(const gd_tensor *t)
@@ -55,17 +57,28 @@ static size_t tensor_bytes(const gd_tensor *t)
     return (size_t)gd_tensor_count(t) * gd_dtype_size(gd_tensor_dtype(t));
 }
 
-static gd_status fill_entry(plan *p, size_t index, const gd_named_tensor *named, size_t offset)
+/* A tensor's values where they are in memory in the file's order, else NULL. */
+static const void *values_in_place(gd_tensor *t)
 {
-    const gd_tensor *t = named->tensor;
+    return SAME_BYTE_ORDER && gd_tensor_is_contiguous(t) ? gd_tensor_data(t) : NULL;
+}
+
+static gd_status fill_entry(plan *p, size_t index, const gd_named_tensor *named, size_t *offset)
+{
+    gd_tensor *t = named->tensor;
     gd_shape shape = gd_tensor_shape(t);
-    size_t bytes = tensor_bytes(t);
-    unsigned char *values = p->values + offset;
-    gd_status status = gd_tensor_read(t, values, bytes);
-    if (status != GD_OK)
-        return status;
     gd_dtype dtype = gd_tensor_dtype(t);
-    fix_byte_order(values, bytes, gd_dtype_size(dtype));
+    size_t bytes = tensor_bytes(t);
+    const void *values = values_in_place(t);
+    if (!values) {
+        unsigned char *copy = p->values + *offset;
+        gd_status status = gd_tensor_read(t, copy, bytes);
+        if (status != GD_OK)
+            return status;
+        fix_byte_order(copy, bytes, gd_dtype_size(dtype));
+        *offset += (bytes + 7) & ~(size_t)7;
+        values = copy;
+    }
     memcpy(p->dims[index], shape.dim, sizeof p->dims[index]);
     p->entries[index] = (gd_safetensors_entry){ .name = named->name,
                                                 .dtype = dtype_names[dtype],
@@ -84,7 +97,8 @@ static gd_status fill(plan *p, const gd_named_tensor *tensors, size_t count,
         if (!tensors[i].tensor || !tensors[i].name)
             return gd_fail(GD_ERR_INVALID, "gd_tensors_save: the %s of tensor %zu is NULL",
                            tensors[i].name ? "tensor" : "name", i);
-        total += (tensor_bytes(tensors[i].tensor) + 7) & ~(size_t)7;
+        if (!values_in_place(tensors[i].tensor))
+            total += (tensor_bytes(tensors[i].tensor) + 7) & ~(size_t)7;
     }
     p->entries = gd_alloc_zero(count + 1, sizeof *p->entries);
     p->dims = gd_alloc_zero(count + 1, sizeof *p->dims);
@@ -94,10 +108,9 @@ static gd_status fill(plan *p, const gd_named_tensor *tensors, size_t count,
         return GD_ERR_MEMORY;
     size_t offset = 0;
     for (size_t i = 0; i < count; i++) {
-        gd_status status = fill_entry(p, i, &tensors[i], offset);
+        gd_status status = fill_entry(p, i, &tensors[i], &offset);
         if (status != GD_OK)
             return status;
-        offset += (p->entries[i].bytes + 7) & ~(size_t)7;
     }
     for (size_t i = 0; i < metadata_count; i++)
         p->metadata[i] = (gd_safetensors_string){ metadata[i].key, metadata[i].value };
@@ -174,10 +187,9 @@ gd_status gd_tensor_file_info(const gd_tensor_file *file, size_t index, gd_tenso
 
 int64_t gd_tensor_file_find(const gd_tensor_file *file, const char *name)
 {
-    for (size_t i = 0; name && i < gd_tensor_file_count(file); i++)
-        if (strcmp(gd_safetensors_at(inside(file), i)->name, name) == 0)
-            return (int64_t)i;
-    return -1;
+    const gd_safetensors_entry *entry =
+        file && name ? gd_safetensors_find(inside(file), name) : NULL;
+    return entry ? entry - gd_safetensors_at(inside(file), 0) : -1;
 }
 
 gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, size_t index, gd_context *context)
@@ -189,9 +201,11 @@ gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, size_t index, gd_cont
     unsigned char *copy = gd_alloc(entry->bytes + 1); /* aligned, in this machine's byte order */
     if (!copy)
         return NULL;
-    memcpy(copy, entry->data, entry->bytes);
-    fix_byte_order(copy, entry->bytes, gd_dtype_size(info.dtype));
-    gd_tensor *t = gd_from_host(context, info.shape, info.dtype, copy);
+    gd_tensor *t = NULL;
+    if (gd_safetensors_read(inside(file), entry, copy) == GD_OK) {
+        fix_byte_order(copy, entry->bytes, gd_dtype_size(info.dtype));
+        t = gd_from_host(context, info.shape, info.dtype, copy);
+    }
     gd_free(copy);
     return t;
 }

@@ -149,7 +149,7 @@ static bool options_from_metadata(const gd_tensor_file *file, gd_language_option
     }
     o->decoder = decoder == 0 ? GD_DECODER_GPT2 : GD_DECODER_LLAMA;
     o->untied = untied != 0;
-    return true;
+    return (decoder == 0 || decoder == 1) && (untied == 0 || untied == 1);
 }
 
 /* Number of a tensor called `name`, or that without "transformer.", as the published files have it.
@@ -196,45 +196,165 @@ static gd_status options_from_shapes(const gd_tensor_file *file, const char *pat
     return GD_OK;
 }
 
-/* The parameter called `name` takes the file's values. Made on the way to gd_language_fill, so that
- * no initial values are drawn for it. */
-static gd_status read_parameter(gd_language_model *m, const gd_tensor_file *file, size_t index,
-                                const char *name)
+/* ---- the parameters of a model of some sizes ---- */
+
+typedef enum size_name { NONE, WIDTH, LENGTH, VOCABULARY, HIDDEN, QUERIES_KEYS_VALUES } size_name;
+
+enum { GPT2 = 1, LLAMA = 2, UNTIED = 4, BOTH = GPT2 | LLAMA };
+
+static const struct parameter {
+    const char *name;
+    int models; /* that have it */
+    size_name dim[2];
+} first_parameters[] = { { "token.weight", BOTH, { VOCABULARY, WIDTH } },
+                         { "position.weight", GPT2, { LENGTH, WIDTH } } },
+  layer_parameters[] = { { "norm1.weight", BOTH, { WIDTH } },
+                         { "norm1.bias", GPT2, { WIDTH } },
+                         { "self.qkv.weight", BOTH, { WIDTH, QUERIES_KEYS_VALUES } },
+                         { "self.qkv.bias", GPT2, { QUERIES_KEYS_VALUES } },
+                         { "self.out.weight", BOTH, { WIDTH, WIDTH } },
+                         { "self.out.bias", GPT2, { WIDTH } },
+                         { "norm2.weight", BOTH, { WIDTH } },
+                         { "norm2.bias", GPT2, { WIDTH } },
+                         { "ff.gate.weight", LLAMA, { WIDTH, HIDDEN } },
+                         { "ff.up.weight", BOTH, { WIDTH, HIDDEN } },
+                         { "ff.up.bias", GPT2, { HIDDEN } },
+                         { "ff.down.weight", BOTH, { HIDDEN, WIDTH } },
+                         { "ff.down.bias", GPT2, { WIDTH } } },
+  last_parameters[] = { { "norm.weight", BOTH, { WIDTH } },
+                        { "norm.bias", GPT2, { WIDTH } },
+                        { "head.weight", UNTIED, { WIDTH, VOCABULARY } } };
+enum {
+    FIRST_PARAMETERS = sizeof first_parameters / sizeof *first_parameters,
+    LAYER_PARAMETERS = sizeof layer_parameters / sizeof *layer_parameters,
+    LAST_PARAMETERS = sizeof last_parameters / sizeof *last_parameters
+};
+
+static int64_t size_of(const gd_language_options *o, size_name name)
 {
+    switch (name) {
+    case WIDTH:
+        return o->width;
+    case LENGTH:
+        return o->length;
+    case VOCABULARY:
+        return o->vocabulary;
+    case HIDDEN:
+        return o->hidden;
+    case QUERIES_KEYS_VALUES:
+        return o->width + 2 * (o->width / o->heads * o->kv_heads);
+    default:
+        return 0;
+    }
+}
+
+/* ---- their values ---- */
+
+typedef struct reading {
+    gd_language_model *model;
+    const gd_tensor_file *file;
+    const char *path;
+} reading;
+
+/* The parameter takes the file's values. Its shape is looked at before anything is made, so that
+ * memory is bounded by the file, whatever its metadata says. It is made on the way to
+ * gd_language_fill, so that no initial values are drawn for it. */
+static gd_status read_parameter(const reading *r, const struct parameter *p, const char *name)
+{
+    const gd_language_options *o = &r->model->options;
+    char text[PATH];
+    const char *in_file = o->decoder == GD_DECODER_GPT2 ? published_name(name, text) : name;
+    int64_t index = find(r->file, in_file);
+    if (index < 0)
+        return gd_fail(GD_ERR_FORMAT, "%s: it lacks \"%s\"", r->path, in_file);
     gd_tensor_info info;
-    gd_status status = gd_tensor_file_info(file, index, &info);
-    if (status == GD_OK)
-        status = gd_scope_begin(m->options.context);
+    gd_status status = gd_tensor_file_info(r->file, (size_t)index, &info);
     if (status != GD_OK)
         return status;
-    gd_tensor *to = gd_parameter(m->module, name, info.shape, GD_INIT_ZEROS);
-    if (!to || !gd_assign(to, gd_tensor_file_read(file, index, m->options.context)))
+    int rank = p->dim[1] == NONE ? 1 : 2;
+    int64_t rows = size_of(o, p->dim[0]), columns = size_of(o, p->dim[1]);
+    if (info.shape.rank != rank || info.shape.dim[0] != rows ||
+        (rank == 2 && info.shape.dim[1] != columns)) {
+        char wanted[64];
+        if (rank == 2)
+            snprintf(wanted, sizeof wanted, "[%lld, %lld]", (long long)rows, (long long)columns);
+        else
+            snprintf(wanted, sizeof wanted, "[%lld]", (long long)rows);
+        return gd_fail(GD_ERR_FORMAT, "%s: its \"%s\" is not %s, as a model of its sizes needs",
+                       r->path, in_file, wanted);
+    }
+    status = gd_scope_begin(o->context);
+    if (status != GD_OK)
+        return status;
+    gd_tensor *to = gd_parameter(r->model->module, name, info.shape, GD_INIT_ZEROS);
+    if (!to || !gd_assign(to, gd_tensor_file_read(r->file, (size_t)index, o->context)))
         status = gd_error_code();
-    (void)gd_scope_end(m->options.context);
+    (void)gd_scope_end(o->context);
     return status;
 }
 
-/* All that is in the file, then a look at what the model has: the same number of tensors. */
-static gd_status read_tensors(gd_language_model *m, const gd_tensor_file *file, const char *path)
+/* Those of a table that the model has, of layer number `layer`, -1: of none. */
+static gd_status read_table(const reading *r, const struct parameter *table, int count,
+                            int64_t layer)
 {
-    bool gpt2 = m->options.decoder == GD_DECODER_GPT2;
-    char text[PATH];
+    const gd_language_options *o = &r->model->options;
+    int model = (o->decoder == GD_DECODER_GPT2 ? GPT2 : LLAMA) | (o->untied ? UNTIED : 0);
     gd_status status = GD_OK;
-    for (size_t i = 0; status == GD_OK && i < gd_tensor_file_count(file); i++) {
-        gd_tensor_info info;
-        status = gd_tensor_file_info(file, i, &info);
-        const char *name = status != GD_OK ? NULL : gpt2 ? own_name(info.name, text) : info.name;
-        if (name)
-            status = read_parameter(m, file, i, name);
+    for (int i = 0; status == GD_OK && i < count; i++) {
+        char name[PATH];
+        if (layer >= 0)
+            snprintf(name, sizeof name, "%lld.%s", (long long)layer, table[i].name);
+        if (table[i].models & model)
+            status = read_parameter(r, &table[i], layer >= 0 ? name : table[i].name);
     }
-    int there = gd_module_count(m->module);
+    return status;
+}
+
+static bool has_parameter(const gd_module *module, const char *name)
+{
+    for (int i = 0; i < gd_module_count(module); i++)
+        if (strcmp(gd_module_path(module, i), name) == 0)
+            return true;
+    return false;
+}
+
+/* The model has all it needs. Whatever else is in the file has no place in it; published files may
+ * have tensors beside the parameters. */
+static gd_status check_rest(const reading *r)
+{
+    const gd_module *module = r->model->module;
+    bool gpt2 = r->model->options.decoder == GD_DECODER_GPT2;
+    bool exact = gd_tensor_file_count(r->file) == (size_t)gd_module_count(module);
+    for (size_t i = 0; !exact && i < gd_tensor_file_count(r->file); i++) {
+        gd_tensor_info info;
+        gd_status status = gd_tensor_file_info(r->file, i, &info);
+        if (status != GD_OK)
+            return status;
+        char text[PATH];
+        const char *name = gpt2 ? own_name(info.name, text) : info.name;
+        if (name && !has_parameter(module, name))
+            return gd_fail(GD_ERR_FORMAT, "%s: it has a \"%s\", which a model of its sizes has not",
+                           r->path, info.name);
+    }
+    return GD_OK;
+}
+
+static gd_status read_tensors(const reading *r)
+{
+    gd_language_model *m = r->model;
+    gd_status status = read_table(r, first_parameters, FIRST_PARAMETERS, -1);
+    for (int64_t layer = 0; status == GD_OK && layer < m->options.layers; layer++)
+        status = read_table(r, layer_parameters, LAYER_PARAMETERS, layer);
+    if (status == GD_OK)
+        status = read_table(r, last_parameters, LAST_PARAMETERS, -1);
+    if (status == GD_OK)
+        status = check_rest(r);
+    int count = gd_module_count(m->module);
     if (status == GD_OK)
         status = gd_language_fill(m);
-    if (status == GD_OK && gd_module_count(m->module) != there) {
-        const char *name = gd_module_path(m->module, there);
-        status = gd_fail(GD_ERR_FORMAT, "%s: it lacks \"%s\"", path,
-                         gpt2 ? published_name(name, text) : name);
-    }
+    if (status == GD_OK && gd_module_count(m->module) != count)
+        status = gd_fail(GD_ERR_FORMAT, "%s: it lacks \"%s\"", r->path,
+                         gd_module_path(m->module, count));
     return status;
 }
 
@@ -252,7 +372,7 @@ static gd_language_model *open_safetensors(gd_context *context, const char *path
         if (options_from_shapes(file, path, &o) == GD_OK)
             m = gd_language_model_new(o);
     }
-    if (m && read_tensors(m, file, path) != GD_OK) {
+    if (m && read_tensors(&(reading){ m, file, path }) != GD_OK) {
         gd_language_model_release(m);
         m = NULL;
     }
@@ -268,9 +388,10 @@ static gd_language_model *open_safetensors(gd_context *context, const char *path
 
 typedef struct checkpoint {
     gd_language_model *model;
-    const unsigned char *bytes;
-    size_t at;      /* of what has not been laid out yet */
-    float *scratch; /* room for the largest parameter */
+    const gd_file *file;
+    size_t at;          /* of what has not been laid out yet */
+    unsigned char *raw; /* room for the largest piece as it is in the file, … */
+    float *scratch;     /* … and for the largest parameter */
 } checkpoint;
 
 /* A kind of tensor: [rows, columns], which is [out, in], in each of the layers. */
@@ -300,12 +421,15 @@ static gd_status take(checkpoint *c, const char *name, int64_t layer, const piec
     if (!to)
         return gd_error_code();
     for (int i = 0; i < count; first += pieces[i++].rows) {
-        const unsigned char *from = c->bytes + pieces[i].at;
-        from += 4 * layer * pieces[i].rows * in;
+        size_t bytes = (size_t)(pieces[i].rows * in) * sizeof(float);
+        size_t at = pieces[i].at + (size_t)layer * bytes;
+        gd_status status = gd_file_read_at(c->file, at, bytes, c->raw);
+        if (status != GD_OK)
+            return status;
         for (int64_t r = 0; r < pieces[i].rows; r++)
             for (int64_t k = 0; k < in; k++)
                 memcpy(&c->scratch[as_it_is ? r * in + k : k * out + first + r],
-                       from + 4 * (r * in + k), 4);
+                       c->raw + 4 * (r * in + k), 4);
     }
     return gd_tensor_write(to, c->scratch, (size_t)(in * out) * sizeof(float));
 }
@@ -360,14 +484,12 @@ static gd_status take_all(checkpoint *c)
 enum { LLAMA2C_NUMBERS = 7, LLAMA2C_HEADER = 4 * LLAMA2C_NUMBERS };
 
 /* Sizes from the header, checked one by one, so that no product below can overflow. */
-static bool read_header(const gd_file_view *view, gd_language_options *o)
+static bool read_header(const unsigned char header[LLAMA2C_HEADER], gd_language_options *o)
 {
     const int64_t most = 1 << 24;
     int32_t n[LLAMA2C_NUMBERS];
-    if (view->size < LLAMA2C_HEADER)
-        return false;
     for (int i = 0; i < LLAMA2C_NUMBERS; i++) {
-        const unsigned char *b = view->data + 4 * i;
+        const unsigned char *b = header + 4 * i;
         n[i] = (int32_t)((uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 |
                          (uint32_t)b[3] << 24);
         if (n[i] == 0 || n[i] > most || n[i] < (i == 5 ? -most : 1))
@@ -405,24 +527,29 @@ static int64_t largest(const gd_language_options *o)
     return (rows > o->hidden ? rows : o->hidden) * o->width;
 }
 
-static gd_language_model *read_llama2c(gd_context *context, const gd_file_view *view,
-                                       const char *path)
+static gd_language_model *read_llama2c(gd_context *context, const gd_file *file, const char *path)
 {
     gd_language_options o = { .context = context };
-    if (!read_header(view, &o))
+    unsigned char header[LLAMA2C_HEADER] = { 0 };
+    size_t size = gd_file_size(file);
+    if (gd_file_read_at(file, 0, size < LLAMA2C_HEADER ? size : LLAMA2C_HEADER, header) != GD_OK)
+        return NULL;
+    if (!read_header(header, &o))
         return gd_fail_null(GD_ERR_FORMAT,
                             "%s: neither safetensors nor a llama2.c checkpoint of version 0", path);
-    if (expected_bytes(&o) != (double)view->size)
+    if (expected_bytes(&o) != (double)size)
         return gd_fail_null(GD_ERR_FORMAT,
                             "%s: a llama2.c checkpoint of this header has %.0f bytes, the file %zu",
-                            path, expected_bytes(&o), view->size);
+                            path, expected_bytes(&o), size);
     gd_language_model *m = gd_language_model_new(o);
-    checkpoint c = { .model = m, .bytes = view->data, .at = LLAMA2C_HEADER };
+    checkpoint c = { .model = m, .file = file, .at = LLAMA2C_HEADER };
     c.scratch = m ? gd_alloc((size_t)largest(&o) * sizeof(float)) : NULL;
-    if (m && (!c.scratch || take_all(&c) != GD_OK || gd_language_fill(m) != GD_OK)) {
+    c.raw = c.scratch ? gd_alloc((size_t)largest(&o) * sizeof(float)) : NULL;
+    if (m && (!c.raw || take_all(&c) != GD_OK || gd_language_fill(m) != GD_OK)) {
         gd_language_model_release(m);
         m = NULL;
     }
+    gd_free(c.raw);
     gd_free(c.scratch);
     return m;
 }
@@ -430,9 +557,13 @@ static gd_language_model *read_llama2c(gd_context *context, const gd_file_view *
 /* ---- either ---- */
 
 /* safetensors begins with the size of its header, 8 bytes, and then the '{' of its JSON. */
-static bool is_safetensors(const gd_file_view *view)
+static gd_status recognise(const gd_file *file, bool *safetensors)
 {
-    return view->size > 8 && view->data[8] == '{';
+    unsigned char first[9] = { 0 };
+    size_t size = gd_file_size(file);
+    gd_status status = gd_file_read_at(file, 0, size < sizeof first ? size : sizeof first, first);
+    *safetensors = first[8] == '{';
+    return status;
 }
 
 gd_language_model *gd_language_model_open(gd_context *context, const char *path)
@@ -441,11 +572,13 @@ gd_language_model *gd_language_model_open(gd_context *context, const char *path)
         return NULL;
     if (!path)
         return gd_fail_null(GD_ERR_INVALID, "gd_language_model_open: the path is NULL");
-    gd_file_view view;
-    if (gd_file_view_open(path, &view) != GD_OK)
+    gd_file *file;
+    if (gd_file_open(path, &file) != GD_OK)
         return NULL;
-    gd_language_model *m = is_safetensors(&view) ? open_safetensors(context, path)
-                                                 : read_llama2c(context, &view, path);
-    gd_file_view_close(&view);
+    bool safetensors;
+    gd_language_model *m = NULL;
+    if (recognise(file, &safetensors) == GD_OK)
+        m = safetensors ? open_safetensors(context, path) : read_llama2c(context, file, path);
+    gd_file_close(file);
     return m;
 }

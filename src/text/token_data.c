@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { HEADER_WORDS = 256, HEADER_BYTES = 4 * HEADER_WORDS };
+enum { HEADER_WORDS = 256, HEADER_BYTES = 4 * HEADER_WORDS, CHUNK = 1024 };
 
 /* The two forms of a file. */
 static const struct form {
@@ -79,8 +79,8 @@ gd_status gd_token_file_write(const char *path, const int32_t *tokens, size_t co
 static void destroy(void *object)
 {
     gd_token_data *d = object;
-    gd_file_view_close(&d->view);
-    gd_free(d->copy);
+    gd_file_close(d->file);
+    gd_free(d->tokens);
     gd_free(d);
 }
 
@@ -104,26 +104,36 @@ static gd_token_data *adopt(gd_token_data *d, gd_status status)
 
 static gd_status read_header(gd_token_data *d, const char *path)
 {
-    const gd_file_view *v = &d->view;
-    if (v->size < HEADER_BYTES)
+    unsigned char header[HEADER_BYTES];
+    size_t size = gd_file_size(d->file);
+    if (size < HEADER_BYTES)
         return gd_fail(GD_ERR_FORMAT, "%s: too short for a token file", path);
+    gd_status status = gd_file_read_at(d->file, 0, HEADER_BYTES, header);
+    if (status != GD_OK)
+        return status;
     for (int i = 0; i < FORM_COUNT; i++)
-        if (get(v->data, 4) == forms[i].magic && get(v->data + 4, 4) == forms[i].version)
+        if (get(header, 4) == forms[i].magic && get(header + 4, 4) == forms[i].version)
             d->width = forms[i].width;
     if (d->width == 0)
         return gd_fail(GD_ERR_FORMAT, "%s: not a token file, or of a version unknown here", path);
-    uint32_t count = get(v->data + 8, 4);
-    size_t there = (v->size - HEADER_BYTES) / (size_t)d->width;
-    if (count > INT32_MAX || count != there || (v->size - HEADER_BYTES) % (size_t)d->width != 0)
+    uint32_t count = get(header + 8, 4);
+    size_t there = (size - HEADER_BYTES) / (size_t)d->width;
+    if (count > INT32_MAX || count != there || (size - HEADER_BYTES) % (size_t)d->width != 0)
         return gd_fail(GD_ERR_FORMAT, "%s: the header says %u tokens, the file holds %zu", path,
                        (unsigned)count, there);
-    d->tokens = v->data + HEADER_BYTES;
     d->count = (int64_t)count;
-    for (int64_t i = 0; d->width == 4 && i < d->count; i++)
-        if (gd_token_data_get(d, i) < 0)
-            return gd_fail(GD_ERR_FORMAT, "%s: token %lld is beyond 2147483647", path,
-                           (long long)i);
     return GD_OK;
+}
+
+/* Tokens of four bytes may be too large for an i32. */
+static gd_status check_file(const gd_token_data *d)
+{
+    int64_t chunk[CHUNK];
+    gd_status status = GD_OK;
+    for (int64_t first = 0; d->width == 4 && status == GD_OK && first < d->count; first += CHUNK)
+        status = gd_token_data_read(d, first, d->count - first < CHUNK ? d->count - first : CHUNK,
+                                    chunk);
+    return status;
 }
 
 gd_token_data *gd_token_data_open(gd_context *context, const char *path)
@@ -136,8 +146,12 @@ gd_token_data *gd_token_data_open(gd_context *context, const char *path)
     if (!d)
         return NULL;
     d->context = context;
-    gd_status status = gd_file_view_open(path, &d->view);
-    return adopt(d, status == GD_OK ? read_header(d, path) : status);
+    gd_status status = gd_file_open(path, &d->file);
+    if (status == GD_OK)
+        status = read_header(d, path);
+    if (status == GD_OK)
+        status = check_file(d);
+    return adopt(d, status);
 }
 
 gd_token_data *gd_token_data_copy(gd_context *context, const int32_t *tokens, size_t count)
@@ -156,12 +170,11 @@ gd_token_data *gd_token_data_copy(gd_context *context, const int32_t *tokens, si
     if (!d)
         return NULL;
     d->context = context;
-    d->width = 4;
     d->count = (int64_t)count;
-    d->tokens = d->copy = gd_alloc(count * 4);
-    for (size_t i = 0; d->copy && i < count; i++)
-        put(d->copy + 4 * i, (uint32_t)tokens[i], 4);
-    return adopt(d, d->copy ? GD_OK : GD_ERR_MEMORY);
+    d->tokens = gd_alloc(count * sizeof *d->tokens);
+    if (d->tokens)
+        memcpy(d->tokens, tokens, count * sizeof *d->tokens);
+    return adopt(d, d->tokens ? GD_OK : GD_ERR_MEMORY);
 }
 
 int64_t gd_token_data_count(const gd_token_data *d)
@@ -171,11 +184,38 @@ int64_t gd_token_data_count(const gd_token_data *d)
 
 int32_t gd_token_data_get(const gd_token_data *d, int64_t i)
 {
-    return d && i >= 0 && i < d->count ? (int32_t)get(d->tokens + i * d->width, d->width) : -1;
+    int64_t token = -1;
+    bool there = d && i >= 0 && i < d->count && gd_token_data_read(d, i, 1, &token) == GD_OK;
+    return there ? (int32_t)token : -1;
 }
 
-void gd_token_data_read(const gd_token_data *d, int64_t first, int64_t count, int64_t *out)
+/* From a file, through a buffer. */
+static gd_status read_file(const gd_token_data *d, int64_t first, int64_t count, int64_t *out)
 {
+    unsigned char bytes[4 * CHUNK];
+    size_t width = (size_t)d->width;
+    for (int64_t done = 0; done < count;) {
+        int64_t step = count - done < CHUNK ? count - done : CHUNK;
+        size_t at = HEADER_BYTES + (size_t)(first + done) * width;
+        gd_status status = gd_file_read_at(d->file, at, (size_t)step * width, bytes);
+        for (int64_t i = 0; status == GD_OK && i < step; i++) {
+            out[done + i] = (int64_t)get(bytes + (size_t)i * width, d->width);
+            if (out[done + i] > INT32_MAX)
+                status = gd_fail(GD_ERR_FORMAT, "a token file: token %lld is beyond 2147483647",
+                                 (long long)(first + done + i));
+        }
+        if (status != GD_OK)
+            return status;
+        done += step;
+    }
+    return GD_OK;
+}
+
+gd_status gd_token_data_read(const gd_token_data *d, int64_t first, int64_t count, int64_t *out)
+{
+    if (d->file)
+        return read_file(d, first, count, out);
     for (int64_t i = 0; i < count; i++)
-        out[i] = (int64_t)get(d->tokens + (first + i) * d->width, d->width);
+        out[i] = d->tokens[first + i];
+    return GD_OK;
 }

@@ -39,8 +39,9 @@ bool gd_token_loader_next(gd_token_loader *l, gd_batch *batch)
     l->end_told = false;
     for (int64_t row = 0; row < o->batch; row++) {
         int64_t start = start_of(l, l->taken, row);
-        gd_token_data_read(o->data, start, o->length, l->x_host + row * o->length);
-        gd_token_data_read(o->data, start + 1, o->length, l->y_host + row * o->length);
+        if (gd_token_data_read(o->data, start, o->length, l->x_host + row * o->length) != GD_OK ||
+            gd_token_data_read(o->data, start + 1, o->length, l->y_host + row * o->length) != GD_OK)
+            return false;
     }
     l->taken++;
     size_t bytes = (size_t)(o->batch * o->length) * sizeof(int64_t);

@@ -18,6 +18,8 @@ typedef struct gd_token_merge {
 
 #define GD_NO_PAIR UINT64_MAX
 
+#define GD_TOKENIZER_MOST_BYTES ((size_t)1 << 30) /* of a tokeniser's file */
+
 struct gd_tokenizer {
     /* Append the tokens of a text. May leave part of them behind on an error. */
     gd_status (*encode)(const gd_tokenizer *tokenizer, const char *text, size_t size,

@@ -215,13 +215,14 @@ gd_tokenizer *gd_tokenizer_read_bpe_memory(const void *bytes, size_t size)
 
 gd_tokenizer *gd_tokenizer_read_bpe(const char *path)
 {
-    gd_file_view view;
+    unsigned char *bytes;
+    size_t size;
     if (!path)
         return gd_fail_null(GD_ERR_INVALID, "gd_tokenizer_read_bpe: the path is NULL");
-    if (gd_file_view_open(path, &view) != GD_OK)
+    if (gd_file_read_all(path, GD_TOKENIZER_MOST_BYTES, &bytes, &size) != GD_OK)
         return NULL;
     gd_tokenizer *t =
-        read_bpe(&(merge_file){ .name = path, .text = (const char *)view.data, .size = view.size });
-    gd_file_view_close(&view);
+        read_bpe(&(merge_file){ .name = path, .text = (const char *)bytes, .size = size });
+    gd_free(bytes);
     return t;
 }
