@@ -1,6 +1,7 @@
 # The commands of Gradus, over CMake and its presets. Each installs first what it lacks (tools/install-deps; Debian).
 #   make mnist         build, and train the residual MLP on MNIST:   make mnist ARGS="--faithful"
 #   make test          everything: tests, checks, sanitizers, fuzzing, both compilers; some stages: STAGES="release asan"
+#   make soak          random programs, kernels and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600
 #   make check         the checks alone: format, include direction, clang-tidy
 #   make format        format the C sources
 #   make bench         run the benches into build/bench/results.json; some suites: SUITES="matmul reduce"
@@ -11,9 +12,10 @@
 ARGS   ?=
 STAGES ?=
 SUITES ?=
+SECONDS ?= 600
 BENCH_PEERS_PYTHON ?= $(CURDIR)/build/peers-venv/bin/python
 
-COMMANDS := all release mnist test check format bench bench-peers clean
+COMMANDS := all release mnist test soak check format bench bench-peers clean
 EXAMPLES := $(filter-out $(COMMANDS), $(basename $(notdir $(wildcard examples/*.c))))
 
 .PHONY: $(COMMANDS) $(EXAMPLES) compile-deps
@@ -31,6 +33,10 @@ mnist: compile-deps
 test:
 	@tools/install-deps compile test
 	@tools/run-tests $(STAGES)
+
+soak:
+	@tools/install-deps compile test
+	@SECONDS=$(SECONDS) tools/run-tests soak
 
 check:
 	@tools/install-deps compile test

@@ -286,7 +286,7 @@ static void check_case(int index, enum kind kind, numbers *n)
         expected[k] = random_numbers(n, count[k]);
     int was_fused = -1;
     for (const char *const *isa = isa_names(); *isa; isa++) {
-        const bool fused = strcmp(*isa, "baseline") != 0;
+        const bool fused = isa_fuses(*isa);
         if (was_fused != fused) {
             expected_forward(&s, x, w, bias, fused, expected[0]);
             expected_grad_input(&s, g, w, fused, expected[1]);

@@ -471,6 +471,16 @@ const char *const *isa_names(void)
     return names;
 }
 
+bool isa_fuses(const char *isa)
+{
+#if defined(__aarch64__)
+    (void)isa;
+    return true;
+#else
+    return strcmp(isa, "baseline") != 0;
+#endif
+}
+
 static gd_context *opened(gd_context *context)
 {
     if (!context)

@@ -90,6 +90,8 @@ int watch_faults(void);
 /* The names the CPU back end can run under here: "avx512", "avx2", "baseline", …; NULL at the end.
  */
 const char *const *isa_names(void);
+/* Whether a * b + c is rounded once in its products: everywhere but on baseline x86-64. */
+bool isa_fuses(const char *isa);
 /* gd_open("cpu") under an ISA, watched; fails the test on an error. NULL: the best. */
 gd_context *open_cpu(const char *isa, int threads);
 gd_context *open_reference(void);

@@ -1,0 +1,184 @@
+/* tests/support/kernel_pool.c: random pooling: maxima and means of windows, adaptive ones, of whole
+ * planes. */
+#include "support/kernel_case.h"
+
+#include <gradus/conv.h>
+
+enum {
+    KIND = K_OWN,
+    AXES,
+    BATCH,
+    CHANNELS,
+    SIZE,
+    KERNEL = SIZE + 3, /* adaptive: the result's sizes */
+    STRIDE = KERNEL + 3,
+    DILATION = STRIDE + 3,
+    PAD = DILATION + 3,
+    CEIL = PAD + 3,
+    EXCLUDE,
+    FIELDS
+};
+
+enum kind { MAXIMUM, MEAN, ADAPTIVE_MAXIMUM, ADAPTIVE_MEAN, GLOBAL_MAXIMUM, GLOBAL_MEAN, KINDS };
+
+#define LIST(at, name, simplest_)                                                                 \
+    [at] = { name "0", simplest_, FUZZ_NUMBER }, [at + 1] = { name "1", simplest_, FUZZ_NUMBER }, \
+    [at + 2] = { name "2", simplest_, FUZZ_NUMBER }
+static const fuzz_field fields[FIELDS] = {
+    KERNEL_COMMON_FIELDS,
+    [KIND] = { "kind", MAXIMUM, FUZZ_SEED },
+    [AXES] = { "axes", 1, FUZZ_NUMBER },
+    [BATCH] = { "batch", 1, FUZZ_NUMBER },
+    [CHANNELS] = { "channels", 1, FUZZ_NUMBER },
+    LIST(SIZE, "size", 1),
+    LIST(KERNEL, "kernel", 1),
+    LIST(STRIDE, "stride", 0),
+    LIST(DILATION, "dilation", 1),
+    LIST(PAD, "pad", 0),
+    [CEIL] = { "ceil", 0, FUZZ_NUMBER },
+    [EXCLUDE] = { "exclude", 0, FUZZ_NUMBER },
+};
+
+enum { WRONG_RANK = 1, WRONG_PAD, WRONG_DILATION, WRONG_STRIDE, WRONG_KERNEL };
+
+static bool is_maximum(const fuzz_case *c)
+{
+    return c->field[KIND] % 2 == 0;
+}
+
+/* ---- drawing ---- */
+
+/* What the reference does for a gradient: every window, for every element. */
+static double cost(const fuzz_case *c)
+{
+    double all = (double)c->field[BATCH] * (double)c->field[CHANNELS];
+    for (int a = 0; a < c->field[AXES]; a++) {
+        const double size = (double)c->field[SIZE + a], kernel = (double)c->field[KERNEL + a];
+        const int64_t stride = c->field[STRIDE + a];
+        const double windows = c->field[KIND] >= ADAPTIVE_MAXIMUM ? kernel
+                               : stride                           ? size / (double)stride + 1
+                                                                  : size / kernel + 1;
+        all *= size * windows * (c->field[KIND] >= ADAPTIVE_MAXIMUM ? size / kernel + 1 : kernel);
+    }
+    return all;
+}
+
+static void draw_axis(fuzz_case *c, numbers *n, int a)
+{
+    c->field[SIZE + a] = kernel_size(n, kernel_one_in(n, 3) ? 100 : 20);
+    c->field[KERNEL + a] = kernel_between(n, 1, kernel_one_in(n, 4) ? 9 : 4);
+    if (c->field[KERNEL + a] > c->field[SIZE + a] && !kernel_one_in(n, 10))
+        c->field[KERNEL + a] = c->field[SIZE + a];
+    c->field[STRIDE + a] = kernel_one_in(n, 3) ? 0 : kernel_between(n, 1, 5);
+    if (is_maximum(c) && kernel_one_in(n, 3))
+        c->field[DILATION + a] = kernel_between(n, 1, 3);
+    if (kernel_one_in(n, 2))
+        c->field[PAD + a] = kernel_between(n, 0, c->field[KERNEL + a] / 2);
+}
+
+static void draw(fuzz_case *c, numbers *n)
+{
+    static const int sizes[] = { BATCH, CHANNELS, SIZE, SIZE + 1, SIZE + 2 };
+    const int64_t kind = kernel_below(n, 14);
+    c->field[KIND] = kind < 10 ? kind % 2 : 2 + kind - 10;
+    const int64_t axes = kernel_below(n, 20);
+    c->field[AXES] = axes < 5 ? 1 : axes < 16 ? 2 : 3;
+    c->field[BATCH] = kernel_between(n, 1, 5);
+    c->field[CHANNELS] = kernel_size(n, 40);
+    for (int a = 0; a < c->field[AXES]; a++)
+        draw_axis(c, n, a);
+    kernel_limit(c, sizes, 2 + (int)c->field[AXES], cost, kernel_one_in(n, 20) ? 2e6 : 1e5);
+    if (kernel_one_in(n, 40))
+        c->field[sizes[kernel_below(n, 2 + c->field[AXES])]] = 0;
+    c->field[CEIL] = kernel_one_in(n, 3);
+    c->field[EXCLUDE] = kernel_one_in(n, 2);
+}
+
+/* ---- the call ---- */
+
+static int operands(const fuzz_case *c, kernel_operand *o)
+{
+    gd_shape s = { .rank = 2 + (int)c->field[AXES],
+                   .dim = { c->field[BATCH], c->field[CHANNELS] } };
+    for (int a = 0; a < s.rank - 2; a++)
+        s.dim[2 + a] = c->field[SIZE + a];
+    s.rank -= c->field[K_WRONG] == WRONG_RANK;
+    o[0] = (kernel_operand){
+        .name = "x", .shape = s, .dtype = (gd_dtype)c->field[K_DTYPE], .keeps_signs = is_maximum(c)
+    };
+    return 1;
+}
+
+static gd_tensor *call_adaptive(kernel_call *k)
+{
+    gd_shape s = { .rank = (int)k->c->field[AXES] };
+    kernel_say(k, "    gd_tensor *y = gd_adaptive_%s_pool(x, GD_SHAPE(",
+               is_maximum(k->c) ? "max" : "avg");
+    for (int a = 0; a < s.rank; a++) {
+        s.dim[a] = k->c->field[KERNEL + a];
+        kernel_say(k, "%lld%s", (long long)s.dim[a], a + 1 < s.rank ? ", " : "));\n");
+    }
+    return is_maximum(k->c) ? gd_adaptive_max_pool(k->in[0], s) : gd_adaptive_avg_pool(k->in[0], s);
+}
+
+static gd_tensor *call(kernel_call *k)
+{
+    const fuzz_case *c = k->c;
+    const int axes = (int)c->field[AXES];
+    const int64_t wrong = c->field[K_WRONG];
+    const char *word = is_maximum(c) ? "max" : "avg";
+    if (c->field[KIND] >= GLOBAL_MAXIMUM) {
+        kernel_say(k, "    gd_tensor *y = gd_global_%s_pool(x);\n", word);
+        return is_maximum(c) ? gd_global_max_pool(k->in[0]) : gd_global_avg_pool(k->in[0]);
+    }
+    if (c->field[KIND] >= ADAPTIVE_MAXIMUM)
+        return call_adaptive(k);
+    gd_pool_options o = { .x = k->in[0],
+                          .ceil_mode = c->field[CEIL],
+                          .exclude_pad = c->field[EXCLUDE] };
+    for (int a = 0; a < axes; a++) {
+        o.kernels[a] = c->field[KERNEL + a];
+        o.strides[a] = c->field[STRIDE + a];
+        o.dilations[a] = c->field[DILATION + a] == 1 ? 0 : c->field[DILATION + a];
+        o.pads[a] = c->field[PAD + a];
+    }
+    o.pad = wrong == WRONG_PAD ? c->field[KERNEL] : 0;
+    o.dilation = wrong == WRONG_DILATION ? 2 : 0;
+    o.stride = wrong == WRONG_STRIDE ? -1 : 0;
+    o.kernels[0] = wrong == WRONG_KERNEL ? 1000 : o.kernels[0];
+    kernel_say(k, "    gd_tensor *y = gd_%s_pool%dd(x, 0", word, axes);
+    kernel_say_option(k, "stride", o.stride);
+    kernel_say_option(k, "pad", o.pad);
+    kernel_say_option(k, "dilation", o.dilation);
+    kernel_say_option(k, "ceil_mode", o.ceil_mode);
+    kernel_say_option(k, "exclude_pad", o.exclude_pad);
+    kernel_say_list(k, "kernels", o.kernels, axes);
+    kernel_say_list(k, "strides", o.strides, axes);
+    kernel_say_list(k, "dilations", o.dilations, axes);
+    kernel_say_list(k, "pads", o.pads, axes);
+    kernel_say(k, ");\n");
+    return is_maximum(c) ? gd_max_pool_with(axes, o) : gd_avg_pool_with(axes, o);
+}
+
+static double terms(const fuzz_case *c)
+{
+    double plane = 1;
+    for (int a = 0; a < c->field[AXES]; a++)
+        plane *= (double)(c->field[SIZE + a] + 2 * c->field[PAD + a] + c->field[KERNEL + a]);
+    return plane;
+}
+
+/* Maxima are; their gradients, too, but where those that are equal share. */
+static bool is_exact(const fuzz_case *c)
+{
+    return is_maximum(c) && c->field[KIND] != GLOBAL_MAXIMUM;
+}
+
+const kernel_family kernel_pool = { .name = "pool",
+                                    .fields = FIELDS,
+                                    .field = fields,
+                                    .draw = draw,
+                                    .operands = operands,
+                                    .call = call,
+                                    .terms = terms,
+                                    .is_exact = is_exact };
