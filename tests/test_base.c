@@ -49,6 +49,40 @@ static void test_first_error_is_kept(void **state)
     assert_non_null(strstr(gd_error_message(), "12345"));
 }
 
+/* What was recorded since a mark, whatever was pending before. */
+static void test_marks(void **state)
+{
+    (void)state;
+    for (int pending = 0; pending < 2; pending++) {
+        if (pending)
+            (void)gd_fail(GD_ERR_SHAPE, "old");
+        const uint64_t mark = gd_error_mark();
+        assert_int_equal(gd_error_since(mark), GD_OK);
+        (void)gd_fail(GD_ERR_IO, "attempt %d", 1);
+        (void)gd_fail(GD_ERR_FORMAT, "attempt %d", 2);
+        assert_int_equal(gd_error_since(mark), GD_ERR_FORMAT);
+        assert_int_equal(gd_error_last(), GD_ERR_FORMAT);
+        assert_string_equal(gd_error_last_message(), "attempt 2");
+        assert_string_equal(gd_error_message(), pending ? "old" : "attempt 1");
+        gd_error_rollback(mark);
+        assert_int_equal(gd_error_since(mark), GD_OK);
+        assert_int_equal(gd_error_code(), pending ? GD_ERR_SHAPE : GD_OK);
+        assert_string_equal(gd_error_message(), pending ? "old" : "");
+        (void)gd_fail(GD_ERR_DTYPE, "new");
+        assert_int_equal(gd_error_since(mark), GD_ERR_DTYPE);
+        gd_error_clear();
+        assert_int_equal(gd_error_since(mark), GD_OK);
+        (void)gd_fail(GD_ERR_STATE, "after");
+        assert_int_equal(gd_error_since(mark), GD_ERR_STATE);
+        gd_error_rollback(mark); /* the clearing stays */
+        assert_int_equal(gd_error_code(), GD_OK);
+        (void)gd_fail(GD_ERR_STATE, "again");
+        assert_int_equal(gd_error_since(mark), GD_ERR_STATE);
+        assert_string_equal(gd_error_message(), "again");
+        gd_error_clear();
+    }
+}
+
 static void test_status_names(void **state)
 {
     (void)state;
@@ -770,6 +804,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_first_error_is_kept),
+        TEST(test_marks),
         TEST(test_status_names),
         TEST(test_long_message_is_marked),
         TEST(test_errors_are_per_thread),

@@ -307,11 +307,43 @@ static void bodies_may_be_untidy(void **state)
 
 /* ---- values that are not there ---- */
 
+static gd_tensor *clears_nothing(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_neg(in[0]);
+}
+
 /* Eager, the branch is the other one: no plan may be made of it. */
 static gd_tensor *branches_on_a_value(void *user, int count, gd_tensor *const *in)
 {
     (void)user, (void)count;
     return gd_item(gd_sum(in[0], GD_ALL_AXES, false)) > 0 ? gd_exp(in[0]) : gd_neg(in[0]);
+}
+
+/* An error from before, which nobody cleared, neither lets a plan be made of a wrong branch nor
+ * fails a call that is right, and is no other function's status. */
+static void errors_from_before_change_nothing(void **state)
+{
+    gd_context *gd = *state;
+    static const float values[4] = { 1, 2, 3, 4 };
+    gd_tensor *x = gd_from_host(gd, GD_SHAPE(4), GD_F32, values), *none = NULL, *g;
+    for (int m = 0; m < MODES; m++) {
+        assert_null(gd_reshape(x, GD_SHAPE(7)));
+        gd_function *f = gd_compile(gd, branches_on_a_value, NULL, .mode = modes[m]);
+        if (modes[m] == GD_MODE_EAGER)
+            assert_same_bits(gd_call(f, 1, &x), gd_exp(x));
+        else
+            assert_null(gd_call(f, 1, &x));
+        assert_int_equal(gd_function_stats(f).plans, 0);
+        gd_function *h = gd_compile(gd, clears_nothing, NULL, .mode = modes[m]);
+        assert_same_bits(gd_call(h, 1, &x), gd_neg(x));
+        assert_int_equal(gd_tensor_write(x, values, 3), GD_ERR_SHAPE);
+        assert_int_equal(gd_backward(none), GD_ERR_INVALID);
+        assert_int_equal(gd_grad(&none, NULL, 1, &x, &g, 1), GD_ERR_INVALID);
+        if (modes[m] == GD_MODE_COMPILED)
+            assert_int_equal(gd_function_prepare(f, 1, &x), GD_ERR_STATE);
+        expect_error(GD_ERR_SHAPE, "gd_reshape"); /* the first is still there */
+    }
 }
 
 static gd_tensor *reads_a_value(void *user, int count, gd_tensor *const *in)
@@ -582,6 +614,7 @@ int main(void)
         context_test(reading_an_input_too_many_is_an_error),
         context_test(bodies_that_fail_leave_nothing_behind),
         context_test(bodies_may_be_untidy),
+        context_test(errors_from_before_change_nothing),
         context_test(traced_values_cannot_be_read),
         context_test(results_may_be_arguments_of_the_next_call),
         context_test(arguments_that_are_assigned_to_are_refused),

@@ -3,9 +3,9 @@
  *
  * Errors. Functions that do work return gd_status. Functions that build a value return a pointer,
  * NULL on failure. NULL given to a builder gives NULL back in silence, so an expression is checked
- * once, at its end. The FIRST error of a thread is kept, with a sentence a person can act on, until
- * gd_error_clear(); later ones do not replace it. The library never prints, exits or aborts on a
- * user's input.
+ * once, at its end; functions that return gd_status call it GD_ERR_INVALID. The FIRST error of a
+ * thread is kept, with a sentence a person can act on, until gd_error_clear(); later ones do not
+ * replace it. The library never prints, exits or aborts on a user's input.
  */
 #ifndef GRADUS_BASE_H
 #define GRADUS_BASE_H

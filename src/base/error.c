@@ -1,7 +1,9 @@
-/* base/error.c: the calling thread's first error, and the names of status codes. Start at record().
+/* base/error.c: the calling thread's errors, and the names of status codes. Start at record().
  *
- * The sentence lives in a fixed buffer of the thread, so recording an error (out of memory among
- * them) allocates nothing.
+ * The user sees the first error since it was last cleared. The newest is kept beside it, and errors
+ * are counted, so that a function can tell what went wrong in itself from what went wrong before.
+ * The sentences live in fixed buffers of the thread: recording an error (out of memory among them)
+ * allocates nothing.
  */
 #include "base/error.h"
 
@@ -10,12 +12,15 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct error_state {
+typedef struct error {
     gd_status status;
     char message[GD_ERROR_MESSAGE_BYTES];
-} error_state;
+} error;
 
-static _Thread_local error_state current;
+static _Thread_local error first; /* GD_OK: none is pending */
+static _Thread_local error newest;
+static _Thread_local uint64_t recorded; /* errors so far */
+static _Thread_local uint64_t cleared;  /* of them, those before the last gd_error_clear */
 
 static const char *const status_names[GD_STATUS_COUNT] = {
     [GD_OK] = "GD_OK",
@@ -39,7 +44,7 @@ const char *gd_status_name(gd_status status)
 /* End a sentence that did not fit with "...", never in the middle of a UTF-8 character. */
 static void mark_truncated(char *message)
 {
-    size_t end = GD_ERROR_MESSAGE_BYTES - sizeof "...";
+    size_t end = sizeof newest.message - sizeof "...";
     while (end > 0 && ((unsigned char)message[end] & 0xc0u) == 0x80u)
         end--;
     memcpy(message + end, "...", sizeof "...");
@@ -48,14 +53,15 @@ static void mark_truncated(char *message)
 GD_PRINTF(2, 0) static void record(gd_status status, const char *format, va_list arguments)
 {
     assert(status > GD_OK && status < GD_STATUS_COUNT);
-    if (current.status != GD_OK)
-        return;
-    current.status = status;
-    int length = vsnprintf(current.message, sizeof current.message, format, arguments);
+    recorded++;
+    newest.status = status;
+    int length = vsnprintf(newest.message, sizeof newest.message, format, arguments);
     if (length < 0)
-        current.message[0] = '\0';
-    else if ((size_t)length >= sizeof current.message)
-        mark_truncated(current.message);
+        newest.message[0] = '\0';
+    else if ((size_t)length >= sizeof newest.message)
+        mark_truncated(newest.message);
+    if (first.status == GD_OK)
+        first = newest;
 }
 
 gd_status gd_fail(gd_status status, const char *format, ...)
@@ -83,16 +89,48 @@ gd_status gd_fail_memory(size_t bytes)
 
 gd_status gd_error_code(void)
 {
-    return current.status;
+    return first.status;
 }
 
 const char *gd_error_message(void)
 {
-    return current.message;
+    return first.message;
 }
 
 void gd_error_clear(void)
 {
-    current.status = GD_OK;
-    current.message[0] = '\0';
+    first.status = GD_OK;
+    first.message[0] = '\0';
+    cleared = recorded;
+}
+
+/* ---- marks ---- */
+
+uint64_t gd_error_mark(void)
+{
+    return recorded;
+}
+
+gd_status gd_error_since(uint64_t mark)
+{
+    return recorded > mark && recorded > cleared ? newest.status : GD_OK;
+}
+
+gd_status gd_error_last(void)
+{
+    assert(newest.status != GD_OK);
+    return newest.status;
+}
+
+const char *gd_error_last_message(void)
+{
+    return newest.message;
+}
+
+void gd_error_rollback(uint64_t mark)
+{
+    bool was_clean = cleared >= mark; /* or was cleared since */
+    recorded = mark;
+    if (was_clean)
+        gd_error_clear();
 }

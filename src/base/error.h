@@ -1,5 +1,10 @@
-/* base/error.h: recording the calling thread's first error. The one place to put a breakpoint is
- * gd_fail(). */
+/* base/error.h: recording the calling thread's errors. The one place to put a breakpoint is
+ * gd_fail().
+ *
+ * gd_error_code() is for users: it tells of the first error, which may be older than the call at
+ * hand. A function of the library never asks it whether something failed: it looks at what was
+ * returned, and hands on that status, or gd_error_last() where only NULL or false came back. Where
+ * neither tells (a body of the user's was run), it compares with a mark. */
 #ifndef GD_BASE_ERROR_H
 #define GD_BASE_ERROR_H
 
@@ -17,6 +22,22 @@ void *gd_fail_null(gd_status status, const char *format, ...) GD_PRINTF(2, 3);
 
 /* gd_fail(GD_ERR_MEMORY) with the size asked for. */
 gd_status gd_fail_memory(size_t bytes);
+
+/* How many errors this thread has recorded: to be asked later what has been added. */
+uint64_t gd_error_mark(void);
+
+/* Status of the newest error, if it was recorded since the mark, perhaps behind an older one that
+ * the user still sees, and has not been cleared; else GD_OK. */
+gd_status gd_error_since(uint64_t mark);
+
+/* Forget what was recorded since the mark: an attempt that failed is no error of the caller's. What
+ * was pending then is so still, unless it was cleared since. */
+void gd_error_rollback(uint64_t mark);
+
+/* Status of the newest error: what to return when something that was called failed; and its
+ * sentence. */
+gd_status gd_error_last(void);
+const char *gd_error_last_message(void);
 
 /* Hand a message to the log callback, if one is set and the level is high enough. */
 void gd_log_message(gd_log_level level, const char *format, ...) GD_PRINTF(2, 3);

@@ -298,7 +298,7 @@ static gd_status check_types(const gd_export *e)
     for (size_t i = 0; i < ir->count; i++)
         if (ir->values[i].kind != GD_IR_DEAD &&
             gd_export_check_type(ir->values[i].layout.dtype) != GD_OK)
-            return gd_error_code();
+            return gd_error_last();
     for (size_t i = 0; i < ir->output_count; i++)
         if (!gd_layout_is_contiguous(&ir->values[ir->outputs[i]].layout))
             return gd_fail(GD_ERR_UNSUPPORTED,

@@ -125,7 +125,7 @@ gd_status gd_export_attention(gd_export *e, const gd_step *step)
     /* Loops over batch entries; the last operand counts them. */
     gd_layout batch[6] = { batch_of(q), batch_of(k), batch_of(v), batch_of(g), batch_of(&mask) };
     if (gd_layout_init(&batch[5], gd_layout_shape(&batch[0]), GD_F32, "gd_export_c") != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     gd_loops l;
     gd_export_merge(
         &l, &batch[5],

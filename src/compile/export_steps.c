@@ -161,7 +161,7 @@ static gd_status export_fused(gd_export *e, const gd_step *step)
     const gd_fused_attr *group = step->call.attr;
     for (int i = 0; i < group->n_instructions; i++)
         if (gd_export_check_type((gd_dtype)group->instruction[i].dtype) != GD_OK)
-            return gd_error_code();
+            return gd_error_last();
     return group->row_axes > 0 ? gd_export_rows(e, step) : export_group(e, step, group);
 }
 

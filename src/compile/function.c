@@ -148,7 +148,7 @@ static gd_tensor *run_body(gd_function *function, int count, gd_tensor *const *i
                             "gd_call: %d calls within one another; a function seems to call itself "
                             "without an end",
                             MOST_WITHIN);
-    const bool was_clean = gd_error_code() == GD_OK;
+    const uint64_t mark = gd_error_mark();
     gd_scope *floor = context->floor;
     gd_trace *trace = context->trace, *paused_trace = context->paused_trace;
     const int no_grad = context->no_grad, paused = context->trace_paused;
@@ -165,11 +165,11 @@ static gd_tensor *run_body(gd_function *function, int count, gd_tensor *const *i
     context->paused_trace = paused_trace;
     context->no_grad = no_grad;
     context->trace_paused = paused;
-    if (result && was_clean && gd_error_code() != GD_OK) {
+    if (gd_error_since(mark) != GD_OK) {
         gd_release(result);
-        result = NULL;
+        return NULL;
     }
-    if (!result && gd_error_code() == GD_OK)
+    if (!result)
         (void)gd_fail(GD_ERR_INVALID,
                       "gd_call: the body returned NULL without an error; did it read more than the "
                       "%d inputs of the call?",
@@ -499,8 +499,7 @@ static gd_status check_call(const gd_function *function, int count, gd_tensor *c
                        "tracing is paused");
     for (int i = 0; i < count; i++) {
         if (!inputs[i])
-            return gd_error_code() ? gd_error_code()
-                                   : gd_fail(GD_ERR_INVALID, "gd_call: input %d is NULL", i);
+            return gd_fail(GD_ERR_INVALID, "gd_call: input %d is NULL", i);
         if (inputs[i]->context != function->context)
             return gd_fail(GD_ERR_INVALID, "gd_call: input %d belongs to another context", i);
         if (!inputs[i]->storage && !function->context->trace)
@@ -629,12 +628,12 @@ gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
 gd_status gd_function_prepare(gd_function *function, int count, gd_tensor *const *inputs)
 {
     if (check_call(function, count, inputs) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (function->mode != GD_MODE_COMPILED || function->context->trace)
         return gd_fail(
             GD_ERR_STATE,
             "gd_function_prepare: only a compiled function outside of a trace has plans");
-    return use_plan(function, count, inputs) ? GD_OK : gd_error_code();
+    return use_plan(function, count, inputs) ? GD_OK : gd_error_last();
 }
 
 gd_tensor *gd_function_result(gd_function *function, int index)

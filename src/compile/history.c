@@ -746,7 +746,7 @@ static bool find_saved(gd_history *h, const derivative *d)
 static bool record_first(gd_history *h)
 {
     gd_stage *s = &h->body;
-    bool was_clean = gd_error_code() == GD_OK;
+    const uint64_t mark = gd_error_mark();
     bool *is_seeded = gd_alloc_zero((size_t)s->n_outputs + 1, sizeof(bool));
     if (!is_seeded)
         return false;
@@ -758,12 +758,12 @@ static bool record_first(gd_history *h)
         return true;
     drop_derivative(s);
     s->n_saved = 0;
-    if (h->trace->failed || gd_error_code() == GD_ERR_MEMORY)
+    const gd_status status = gd_error_since(mark);
+    if (h->trace->failed || status == GD_OK || status == GD_ERR_MEMORY)
         return false;
     gd_text text = { h->failure, sizeof h->failure, 0 };
-    gd_text_add(&text, "its gradient could not be recorded: %s", gd_error_message());
-    if (was_clean)
-        gd_error_clear();
+    gd_text_add(&text, "its gradient could not be recorded: %s", gd_error_last_message());
+    gd_error_rollback(mark);
     return true;
 }
 
@@ -849,12 +849,11 @@ static gd_plan *plan_forward(gd_history *h)
 
 gd_plan *gd_history_plan(gd_history *h)
 {
-    bool was_clean = gd_error_code() == GD_OK;
+    const uint64_t mark = gd_error_mark();
     gd_plan *plan = plan_forward(h);
     if (plan || h->memory_limit == 0 || h->body.n_saved == 0)
         return plan;
-    if (was_clean)
-        gd_error_clear();
+    gd_error_rollback(mark);
     h->body.n_saved = 0; /* no room for what the gradient reads: it computes it again */
     return plan_forward(h);
 }

@@ -113,7 +113,7 @@ static gd_status convert_node(gd_ir *ir, gd_tensor *t)
     if (t->op->id == GD_OP_checkpoint) { /* its result is the block's; the rest was for its vjp */
         t->slot = value_of(ir, t->inputs[0]);
         t->mark = ir->context->generation;
-        return t->slot < 0 ? gd_error_code() : GD_OK;
+        return t->slot < 0 ? gd_error_last() : GD_OK;
     }
     /* A view's further operands are for its vjp; here they may have no value. */
     const bool is_plain = !(t->op->flags & GD_OP_VIEW) || t->n_inputs == 1;
@@ -121,9 +121,9 @@ static gd_status convert_node(gd_ir *ir, gd_tensor *t)
     for (int i = 0; i < n; i++) {
         in[i] = value_of(ir, t->inputs[i]);
         if (in[i] < 0)
-            return gd_error_code();
+            return gd_error_last();
         if (check_stale(ir, in[i], t->op) != GD_OK)
-            return gd_error_code();
+            return gd_error_last();
     }
     int32_t value = is_plain ? gd_ir_push(ir, t->op, n, in, t->attr, &t->layout)
                              : push_view(ir, in[0], &t->layout);
@@ -174,7 +174,7 @@ static gd_status convert_outputs(gd_ir *ir, const gd_ir_source *source)
     for (size_t i = 0; i < ir->output_count; i++) {
         int32_t value = output_value(ir, source->outputs[i]);
         if (value < 0)
-            return gd_error_code();
+            return gd_error_last();
         ir->outputs[i] = value;
         ir->values[ir->values[value].root].is_output = true;
     }
@@ -202,7 +202,7 @@ gd_status gd_ir_make(gd_ir *ir, gd_context *context, const gd_ir_source *source)
     }
     for (size_t i = 0; i < source->count; i++)
         if (convert_node(ir, source->nodes[i]) != GD_OK)
-            return gd_error_code();
+            return gd_error_last();
     return convert_outputs(ir, source);
 }
 

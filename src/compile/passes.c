@@ -64,7 +64,7 @@ gd_status gd_passes_run(gd_ir *ir, gd_pass_report *report)
 {
     bool is_off[GD_PASS_COUNT] = { false };
     if (read_switches(is_off) != GD_OK || gd_ir_verify(ir, "tracing") != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     for (int i = 0; i < GD_PASS_COUNT; i++) {
         int changes = -1;
         if (!is_off[i]) {
@@ -74,7 +74,7 @@ gd_status gd_passes_run(gd_ir *ir, gd_pass_report *report)
                 return status;
 #ifdef GD_DEBUG_CHECKS
             if (gd_ir_verify(ir, passes[i].name) != GD_OK)
-                return gd_error_code();
+                return gd_error_last();
 #endif
         }
         if (report) {

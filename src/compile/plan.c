@@ -132,7 +132,7 @@ static gd_status make_steps(gd_plan *plan)
             return status;
         if (v->is_constant) {
             if (step->run(&step->call) != GD_OK)
-                return gd_error_code();
+                return gd_error_last();
             continue;
         }
         plan->n_steps++;
@@ -250,10 +250,10 @@ static gd_status build(gd_plan *plan)
 {
     if (gd_passes_run(&plan->ir, &plan->report) != GD_OK ||
         gd_memory_plan_make(&plan->memory, &plan->ir) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
 #ifdef GD_DEBUG_CHECKS
     if (gd_memory_verify(&plan->memory, &plan->ir) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
 #endif
     if (plan->ir.memory_limit && plan->memory.bytes > plan->ir.memory_limit)
         return gd_fail(GD_ERR_MEMORY,

@@ -81,7 +81,7 @@ static gd_status verify_op(const gd_ir *ir, size_t i, const char *after)
         layouts[k] = &ir->values[v->in[k]].layout;
     gd_layout inferred;
     if (gd_op_infer(v->op, v->n, layouts, v->attr, &inferred) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     return is_same_layout(v, &inferred)
                ? GD_OK
                : fault(ir, i, after, "its layout is not the one the op infers");

@@ -162,8 +162,8 @@ gd_status gd_dataset_get(const gd_dataset *d, int64_t first, int64_t count, gd_t
         return gd_fail(GD_ERR_SHAPE, "gd_dataset_get: samples %lld to %lld of %lld",
                        (long long)first, (long long)(first + count - 1), (long long)d->count);
     if (x && !(*x = get_samples(d, first, count)))
-        return gd_error_code();
+        return gd_error_last();
     if (y && !(*y = gd_from_host(d->context, GD_SHAPE(count), GD_I64, d->labels + first)))
-        return gd_error_code();
+        return gd_error_last();
     return GD_OK;
 }

@@ -216,5 +216,5 @@ gd_status gd_mnist_pair(gd_context *context, const char *folder, gd_dataset **tr
         return GD_OK;
     gd_dataset_release(*train);
     *train = NULL;
-    return gd_error_code();
+    return gd_error_last();
 }

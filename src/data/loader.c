@@ -263,7 +263,7 @@ static gd_status open_pair(const gd_loader *l, int64_t size, pair *p)
     p->y = open_tensor(l->context, GD_SHAPE(size), GD_I64, &y_host, &p->buffers[1]);
     p->x_host = x_host;
     p->y_host = y_host;
-    return x_host && y_host ? GD_OK : gd_error_code();
+    return x_host && y_host ? GD_OK : gd_error_last();
 }
 
 static gd_status open_slots(gd_loader *l)

@@ -221,7 +221,7 @@ static gd_status compute_in_place(const gd_op *op, int n, gd_tensor *const *inpu
         context->no_grad++;
         gd_tensor *value = gd_apply(context, op->id, n, inputs, attr);
         uint32_t before = target->version;
-        gd_status status = value ? gd_store(target, value) : gd_error_code();
+        gd_status status = value ? gd_store(target, value) : gd_error_last();
         target->version = before;
         context->no_grad--;
         return status;

@@ -443,7 +443,7 @@ static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *co
             w->grads[i] = NULL;
         }
     }
-    return ok ? GD_OK : gd_error_code();
+    return ok ? GD_OK : gd_error_last();
 }
 
 /* What the walk has for its targets; NULL where no output depends on one. */
@@ -465,8 +465,7 @@ gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output
     for (int i = 0; i < output_count + input_count; i++) {
         const gd_tensor *t = i < output_count ? outputs[i] : inputs[i - output_count];
         if (!t)
-            return gd_error_code() ? gd_error_code()
-                                   : gd_fail(GD_ERR_INVALID, "gd_grad: a tensor is NULL");
+            return gd_fail(GD_ERR_INVALID, "gd_grad: a tensor is NULL");
         if (t->context != outputs[0]->context)
             return gd_fail(GD_ERR_INVALID, "gd_grad: tensors belong to different contexts");
     }
@@ -477,7 +476,7 @@ gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output
     walk_end(&w);
     for (int i = 0; status == GD_OK && i < input_count; i++)
         if (!gradients[i] && !(gradients[i] = gd_zero_like(inputs[i])))
-            status = gd_error_code();
+            status = gd_error_last();
     return status;
 }
 
@@ -503,7 +502,7 @@ static gd_status accumulate(gd_tensor *leaf, gd_tensor *g, const part *rows)
         leaf->grad = gd_retain(gd_zero_like(leaf));
         gd_trace_resume(context);
         if (!leaf->grad)
-            return gd_error_code();
+            return gd_error_last();
     }
     gd_tensor *sum = leaf->grad;
     if (g)
@@ -511,7 +510,7 @@ static gd_status accumulate(gd_tensor *leaf, gd_tensor *g, const part *rows)
                              : gd_apply_in_place(GD_OP_add, 2, (gd_tensor *[]){ sum, g }, NULL, 0);
     for (; rows && sum; rows = rows->earlier)
         sum = add_rows(sum, rows, !context->trace);
-    return sum == leaf->grad || gd_assign(leaf->grad, sum) ? GD_OK : gd_error_code();
+    return sum == leaf->grad || gd_assign(leaf->grad, sum) ? GD_OK : gd_error_last();
 }
 
 static gd_status accumulate_all(walk *w)
@@ -541,11 +540,10 @@ static gd_status accumulate_all(walk *w)
 gd_status gd_backward(gd_tensor *loss)
 {
     if (!loss)
-        return gd_error_code() ? gd_error_code()
-                               : gd_fail(GD_ERR_INVALID, "gd_backward: the loss is NULL");
+        return gd_fail(GD_ERR_INVALID, "gd_backward: the loss is NULL");
 #ifdef GD_DEBUG_CHECKS
     if (gd_graph_verify(loss) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
 #endif
     walk w = { .context = loss->context };
     if (w.context->trace)
@@ -568,5 +566,5 @@ gd_status gd_zero_grad(gd_tensor *leaf)
 {
     if (!leaf || !leaf->grad)
         return GD_OK;
-    return gd_assign(leaf->grad, gd_zero_like(leaf->grad)) ? GD_OK : gd_error_code();
+    return gd_assign(leaf->grad, gd_zero_like(leaf->grad)) ? GD_OK : gd_error_last();
 }

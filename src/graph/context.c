@@ -46,7 +46,7 @@ static gd_status open_parts(gd_context *context, gd_open_options options)
         return GD_ERR_MEMORY;
     context->device = backend->open(&options);
     if (!context->device)
-        return gd_error_code();
+        return gd_error_last();
     gd_pool_source source = { pool_alloc, pool_release, context->device };
     context->pool = gd_pool_open(source, options.memory_limit);
     if (!context->pool)
@@ -290,7 +290,7 @@ static gd_status check_value(const gd_tensor *t, const char *who)
 static gd_status check_transfer(const gd_tensor *t, const void *host, size_t bytes, const char *who)
 {
     if (check_value(t, who) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (!host && bytes)
         return gd_fail(GD_ERR_INVALID, "%s: the memory is NULL", who);
     size_t need = gd_layout_bytes(&t->layout);
@@ -305,7 +305,7 @@ static gd_status check_transfer(const gd_tensor *t, const void *host, size_t byt
 gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes)
 {
     if (check_transfer(t, out, bytes, "gd_tensor_read") != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (bytes == 0)
         return GD_OK;
     gd_context *context = t->context;
@@ -318,7 +318,7 @@ gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes)
         gd_tensor *row_major = gd_apply1(GD_OP_copy, (gd_tensor *)(uintptr_t)t, NULL);
         status = row_major
                      ? backend->memory_read(context->device, out, gd_node_data(row_major), bytes)
-                     : gd_error_code();
+                     : gd_error_last();
         (void)gd_scope_end(context);
     }
     gd_trace_resume(context);
@@ -328,7 +328,7 @@ gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes)
 gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes)
 {
     if (check_transfer(t, data, bytes, "gd_tensor_write") != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (bytes == 0)
         return GD_OK;
     gd_context *context = t->context;
@@ -341,7 +341,7 @@ gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes)
     gd_status status = gd_scope_begin(context);
     if (status == GD_OK) {
         gd_tensor *value = gd_from_host(context, gd_tensor_shape(t), t->layout.dtype, data);
-        status = value ? gd_store(t, value) : gd_error_code();
+        status = value ? gd_store(t, value) : gd_error_last();
         (void)gd_scope_end(context);
     }
     gd_trace_resume(context);

@@ -173,8 +173,7 @@ static gd_status verify_node(const gd_tensor *t)
 gd_status gd_graph_verify(gd_tensor *t)
 {
     if (!t)
-        return gd_error_code() ? gd_error_code()
-                               : gd_fail(GD_ERR_INVALID, "gd_graph_verify: the tensor is NULL");
+        return gd_fail(GD_ERR_INVALID, "gd_graph_verify: the tensor is NULL");
     gd_order order;
     if (gd_order_make(&order, t->context, &t, 1, NULL) != GD_OK)
         return GD_ERR_MEMORY;

@@ -182,7 +182,7 @@ gd_status gd_tensor_file_info(const gd_tensor_file *file, size_t index, gd_tenso
 {
     if (!info)
         return gd_fail(GD_ERR_INVALID, "gd_tensor_file_info: info is NULL");
-    return look_at(file, index, info) ? GD_OK : gd_error_code();
+    return look_at(file, index, info) ? GD_OK : gd_error_last();
 }
 
 int64_t gd_tensor_file_find(const gd_tensor_file *file, const char *name)

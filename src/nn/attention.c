@@ -161,7 +161,7 @@ static gd_tensor *append(gd_tensor *all, gd_tensor *x, int64_t length)
 gd_status gd_kv_cache_append(gd_kv_cache *cache, const char *name, gd_tensor **k, gd_tensor **v)
 {
     if (gd_no_grad_begin(cache->context) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     cache_entry *entry = entry_find(cache, name);
     if (!entry)
         entry = entry_add(cache, name, *k, *v);
@@ -169,7 +169,7 @@ gd_status gd_kv_cache_append(gd_kv_cache *cache, const char *name, gd_tensor **k
     gd_tensor *all_v = all_k ? append(entry->v, *v, entry->length) : NULL;
     (void)gd_no_grad_end(cache->context);
     if (!all_v)
-        return gd_error_code();
+        return gd_error_last();
     entry->length += gd_tensor_shape(*k).dim[2];
     *k = all_k;
     *v = all_v;

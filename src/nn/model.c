@@ -446,7 +446,7 @@ static gd_status try_out(gd_model *model)
     (void)gd_no_grad_begin(context);
     gd_module_set_training(model->module, false);
     if (!run(model, gd_zeros(context, shape, GD_F32)))
-        status = gd_error_code();
+        status = gd_error_last();
     gd_module_set_training(model->module, true);
     (void)gd_no_grad_end(context);
     gd_trace_resume(context);

@@ -77,7 +77,7 @@ static gd_status keep_error(gd_model_builder *b, gd_status status)
 {
     if (b->status == GD_OK && status != GD_OK) {
         b->status = status;
-        b->message = gd_strdup(gd_error_message());
+        b->message = gd_strdup(gd_error_last_message());
     }
     return status;
 }
@@ -85,8 +85,7 @@ static gd_status keep_error(gd_model_builder *b, gd_status status)
 gd_status gd_model_add_with(gd_model_builder *b, gd_layer_spec layer)
 {
     if (!b)
-        return gd_error_code() ? gd_error_code()
-                               : gd_fail(GD_ERR_INVALID, "gd_model_add: the builder is NULL");
+        return gd_fail(GD_ERR_INVALID, "gd_model_add: the builder is NULL");
     if (!gd_grow((void **)&b->layers, &b->capacity, b->count + 1, sizeof *b->layers))
         return keep_error(b, GD_ERR_MEMORY);
     gd_layer_spec *copy = &b->layers[b->count];
@@ -111,8 +110,7 @@ gd_model *gd_model_end(gd_model_builder *b)
         return NULL;
     gd_model *model = NULL;
     if (b->status != GD_OK) {
-        if (gd_error_code() == GD_OK)
-            (void)gd_fail(b->status, "%s", b->message ? b->message : "out of memory");
+        (void)gd_fail(b->status, "%s", b->message ? b->message : "out of memory");
     } else if (b->count > GD_MODEL_MAX_LAYERS) {
         (void)gd_fail(GD_ERR_INVALID, "model: there are %zu layers; 1 to %d are allowed", b->count,
                       GD_MODEL_MAX_LAYERS);

@@ -131,7 +131,7 @@ gd_status gd_module_entry_add(gd_module *m, const char *path, gd_tensor *t, bool
                               bool claimed)
 {
     if (!t)
-        return gd_error_code();
+        return gd_error_last();
     if (!gd_grow((void **)&m->entries, &m->entry_capacity, m->entry_count + 1, sizeof *m->entries))
         return GD_ERR_MEMORY;
     char *copy = gd_strdup(path);

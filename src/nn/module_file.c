@@ -87,11 +87,11 @@ static gd_status replace_values(gd_module *m, const gd_tensor_file *file)
         size_t index = (size_t)gd_tensor_file_find(file, m->entries[i].path);
         values[i] = gd_tensor_file_read(file, index, m->context);
         if (!values[i])
-            status = gd_error_code();
+            status = gd_error_last();
     }
     for (size_t i = 0; status == GD_OK && i < m->entry_count; i++)
         if (!gd_assign(m->entries[i].tensor, values[i]))
-            status = gd_error_code();
+            status = gd_error_last();
     gd_free(values);
     return status;
 }
@@ -134,7 +134,7 @@ gd_status gd_module_load(gd_module *m, const char *path)
         return gd_fail(GD_ERR_INVALID, "gd_module_load: the module is NULL");
     gd_tensor_file *file = gd_tensor_file_open(path);
     if (!file)
-        return gd_error_code();
+        return gd_error_last();
     gd_trace_pause(m->context);
     gd_status status = gd_scope_begin(m->context);
     if (status == GD_OK) {

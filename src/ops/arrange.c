@@ -5,7 +5,7 @@
 /* Why a builder that gives a status gave nothing. */
 static gd_status reason(const char *who)
 {
-    return gd_error_code() ? gd_error_code() : gd_fail(GD_ERR_INVALID, "%s: a tensor is NULL", who);
+    return gd_fail(GD_ERR_INVALID, "%s: a tensor is NULL", who);
 }
 
 /* ---- pieces ---- */
@@ -43,7 +43,7 @@ gd_status gd_split(gd_tensor *x, const int64_t *sizes, int count, int axis, gd_t
     if (!sizes || !pieces || count < 1)
         return gd_fail(GD_ERR_INVALID, "gd_split: sizes or pieces are NULL, or there are none");
     axis = gd_axis_normal(axis, x->layout.rank, "gd_split");
-    return axis < 0 ? gd_error_code() : split(x, sizes, count, axis, pieces, "gd_split");
+    return axis < 0 ? gd_error_last() : split(x, sizes, count, axis, pieces, "gd_split");
 }
 
 gd_status gd_chunk(gd_tensor *x, int count, int axis, gd_tensor **pieces)
@@ -56,7 +56,7 @@ gd_status gd_chunk(gd_tensor *x, int count, int axis, gd_tensor **pieces)
         return gd_fail(GD_ERR_INVALID, "gd_chunk: pieces is NULL, or there are none");
     axis = gd_axis_normal(axis, x->layout.rank, "gd_chunk");
     if (axis < 0)
-        return gd_error_code();
+        return gd_error_last();
     int64_t length = x->layout.shape[axis], least = length / count, larger = length % count, at = 0;
     for (int i = 0; i < count; i++) {
         int64_t size = least + (i < larger);

@@ -79,7 +79,7 @@ static gd_status check_operands(const gd_layout *const *in, const gd_layout *con
                                 const gd_attention_attr *attr)
 {
     if (check_shapes(in) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     gd_dtype dtype = in[Q]->dtype;
     if ((dtype != GD_F32 && dtype != GD_F64) || in[K]->dtype != dtype || in[V]->dtype != dtype)
         return gd_fail(GD_ERR_DTYPE, "gd_attention: q is %s, k %s, v %s; all f32 or all f64 needed",
@@ -120,7 +120,7 @@ static gd_status infer_attention(int n, const gd_layout *const *in, const void *
                                  gd_layout *out)
 {
     if (n < 3 || check_operands(in, in + 3, n - 3, attr) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     return gd_layout_init(out, GD_SHAPE(packed_count(in[Q], in[V])), in[Q]->dtype, "gd_attention");
 }
 
@@ -130,7 +130,7 @@ static gd_status infer_attention_result(int n, const gd_layout *const *in, const
     const gd_layout *const *qkv = in + RESULT_Q;
     if (n < 4 || check_operands(qkv, in + 4, n - 4, attr) != GD_OK ||
         gd_layout_init(out, result_shape(qkv[Q], qkv[V]), qkv[Q]->dtype, "gd_attention") != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (in[PACKED]->rank != 1 || in[PACKED]->shape[0] != packed_count(qkv[Q], qkv[V]) ||
         (in[PACKED]->shape[0] > 1 && in[PACKED]->stride[0] != 1))
         return gd_fail(GD_ERR_SHAPE, "attention_result: the first operand is not attention's");
@@ -146,10 +146,10 @@ static gd_status infer_attention_grad(int n, const gd_layout *const *in, const v
                                       gd_layout *out)
 {
     if (n < GRAD_EXTRAS || check_operands(in, in + GRAD_EXTRAS, n - GRAD_EXTRAS, attr) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     gd_layout result;
     if (gd_layout_init(&result, result_shape(in[Q], in[V]), in[Q]->dtype, "gd_attention") != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (in[GRAD_PACKED]->rank != 1 || in[GRAD_PACKED]->shape[0] != packed_count(in[Q], in[V]) ||
         !gd_layout_same_shape(in[G], &result) || in[G]->dtype != in[Q]->dtype)
         return gd_fail(GD_ERR_SHAPE, "attention_grad: the gradient does not fit the operands");

@@ -48,7 +48,7 @@ static gd_status check_output(const char *who, const gd_conv_attr *attr, const g
     for (int a = 0; a < GD_SPATIAL; a++) {
         int64_t size = 0;
         if (output_size(who, attr, a, s->in[a], s->kernel[a], &size) != GD_OK)
-            return gd_error_code();
+            return gd_error_last();
         if (size != s->out[a])
             return gd_fail(GD_ERR_SHAPE, "%s: %lld elements along a spatial axis, %lld expected",
                            who, (long long)s->out[a], (long long)size);
@@ -77,7 +77,7 @@ static gd_status infer_convolution(int n, const gd_layout *const *in, const void
     if (n < 2 || n > 3)
         return gd_fail(GD_ERR_INVALID, "convolution: %d operands, 2 or 3 expected", n);
     if (check_operands(who, x, w) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (w->shape[1] * attr->groups != x->shape[1] || w->shape[0] % attr->groups)
         return fail_operands(who, x, w,
                              "the weight must be [out, channels / groups, kernel...], both "
@@ -88,7 +88,7 @@ static gd_status infer_convolution(int n, const gd_layout *const *in, const void
     for (int a = 0; a < GD_SPATIAL; a++)
         if (output_size(who, attr, a, gd_spatial_size(x, a), gd_spatial_size(w, a), &size[a]) !=
             GD_OK)
-            return gd_error_code();
+            return gd_error_last();
     return gd_layout_init(out, spatial_shape(x->rank, x->shape[0], w->shape[0], size), x->dtype,
                           who);
 }
@@ -101,7 +101,7 @@ static gd_status infer_grad_input(int n, const gd_layout *const *in, const void 
     const gd_conv_attr *attr = attr_;
     const gd_layout *g = in[0], *w = in[1];
     if (check_operands(who, g, w) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (g->shape[1] != w->shape[0] || w->shape[0] % attr->groups)
         return fail_operands(who, g, w,
                              "the weight must be [channels, out / groups, kernel...], the channels "
@@ -109,7 +109,7 @@ static gd_status infer_grad_input(int n, const gd_layout *const *in, const void 
     const gd_shape shape =
         spatial_shape(g->rank, g->shape[0], w->shape[1] * attr->groups, attr->size);
     if (gd_layout_init(out, shape, g->dtype, who) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     const gd_conv_sizes s = gd_conv_sizes_of(out, w, g, attr->groups);
     return check_output(who, attr, &s);
 }
@@ -122,13 +122,13 @@ static gd_status infer_grad_weight(int n, const gd_layout *const *in, const void
     const gd_conv_attr *attr = attr_;
     const gd_layout *g = in[0], *x = in[1];
     if (check_operands(who, g, x) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (g->shape[0] != x->shape[0] || g->shape[1] % attr->groups || x->shape[1] % attr->groups)
         return fail_operands(who, g, x, "batches differ or channels do not divide into groups");
     const gd_shape shape =
         spatial_shape(x->rank, g->shape[1], x->shape[1] / attr->groups, attr->size);
     if (gd_layout_init(out, shape, g->dtype, who) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     const gd_conv_sizes s = gd_conv_sizes_of(x, out, g, attr->groups);
     return check_output(who, attr, &s);
 }

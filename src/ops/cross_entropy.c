@@ -29,7 +29,7 @@ static gd_status infer_cross_entropy(int n, const gd_layout *const *in, const vo
 {
     (void)n, (void)attr;
     if (check_logits(in[0], in[1]) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     return gd_layout_init(out, GD_SHAPE(in[0]->shape[0]), in[0]->dtype, "gd_cross_entropy");
 }
 
@@ -59,7 +59,7 @@ static gd_status infer_cross_entropy_grad(int n, const gd_layout *const *in, con
 {
     (void)n, (void)attr;
     if (check_logits(in[0], in[1]) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (in[2]->rank != 1 || in[2]->shape[0] != in[0]->shape[0] || in[2]->dtype != in[0]->dtype)
         return gd_fail(GD_ERR_SHAPE, "cross_entropy_grad: the gradient does not fit the logits");
     return gd_infer_like(in[0], in[0]->dtype, "gd_cross_entropy", out);

@@ -34,7 +34,7 @@ static gd_status infer_ctc_alpha(int n, const gd_layout *const *in, const void *
 {
     (void)n, (void)attr;
     if (check_lattice(in[0], in[1]) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     return gd_infer_like(in[0], in[0]->dtype, "ctc_alpha", out);
 }
 
@@ -56,7 +56,7 @@ static gd_status infer_ctc_alpha_grad(int n, const gd_layout *const *in, const v
 {
     (void)n, (void)attr;
     if (check_lattice(in[0], in[1]) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (!gd_layout_same_shape(in[0], in[2]) || in[2]->dtype != in[0]->dtype)
         return gd_fail(GD_ERR_SHAPE, "ctc_alpha_grad: the gradient does not fit alpha");
     return gd_infer_like(in[0], in[0]->dtype, "ctc_alpha_grad", out);

@@ -33,7 +33,7 @@ static gd_status infer_gather(int n, const gd_layout *const *in, const void *att
 {
     (void)n;
     if (check_index(in[0], in[1], ((const gd_axis_attr *)attr)->axis, "gd_gather") != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     return gd_infer_like(in[1], in[0]->dtype, "gd_gather", out);
 }
 
@@ -61,7 +61,7 @@ static gd_status infer_scatter_add(int n, const gd_layout *const *in, const void
     (void)n;
     int axis = ((const gd_axis_attr *)attr)->axis;
     if (check_index(in[0], in[1], axis, "gd_scatter_add") != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (in[2]->dtype != in[0]->dtype || gd_dtype_is_half(in[0]->dtype) || in[0]->dtype == GD_BOOL)
         return gd_fail(GD_ERR_DTYPE, "gd_scatter_add: adds %s to %s", gd_dtype_name(in[2]->dtype),
                        gd_dtype_name(in[0]->dtype));
@@ -94,7 +94,7 @@ static gd_status infer_scatter(int n, const gd_layout *const *in, const void *at
     (void)n;
     int axis = ((const gd_axis_attr *)attr)->axis;
     if (check_index(in[0], in[1], axis, "gd_scatter") != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (!gd_layout_same_shape(in[1], in[2]) || in[2]->dtype != in[0]->dtype) {
         char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
         return gd_fail(GD_ERR_SHAPE, "gd_scatter: index %s and source %s differ",

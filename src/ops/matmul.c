@@ -40,7 +40,7 @@ static gd_status infer_matmul(int n, const gd_layout *const *in, const void *att
     (void)n, (void)attr;
     gd_shape shape;
     if (product_shape(in[0], in[1], &shape) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     return gd_layout_init(out, shape, in[0]->dtype, "gd_matmul");
 }
 
@@ -162,7 +162,7 @@ static gd_status infer_linear(int n, const gd_layout *const *in, const void *att
     if (n < 2 || n > 3)
         return gd_fail(GD_ERR_INVALID, "linear: %d operands, 2 or 3 expected", n);
     if (infer_matmul(2, in, attr, out) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != out->shape[out->rank - 1] ||
                    in[2]->dtype != in[0]->dtype))
         return gd_fail(GD_ERR_SHAPE, "linear: the bias does not fit");
@@ -196,7 +196,7 @@ static gd_status infer_matmul_relu_grad(int n, const gd_layout *const *in, const
                                         gd_layout *out)
 {
     if (infer_matmul(n, in, attr, out) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (!gd_layout_same_shape(in[2], out) || in[2]->dtype != out->dtype ||
         !gd_layout_is_contiguous(in[2]))
         return gd_fail(GD_ERR_SHAPE, "matmul_relu_grad: the ReLU's result does not fit");

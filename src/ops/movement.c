@@ -205,7 +205,7 @@ static gd_status infer_broadcast_to(int n, const gd_layout *const *in, const voi
     const gd_shape_attr *a = attr;
     gd_layout check;
     if (gd_layout_init(&check, a->shape, in[0]->dtype, "gd_broadcast_to") != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (!gd_layout_broadcast(in[0], a->shape, out)) {
         char from[GD_SHAPE_TEXT], to[GD_SHAPE_TEXT];
         return gd_fail(GD_ERR_SHAPE, "gd_broadcast_to: %s does not stretch to %s",

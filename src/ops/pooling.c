@@ -33,7 +33,7 @@ static gd_shape resized(const gd_layout *x, const int64_t size[GD_SPATIAL])
 static gd_status infer_resized(const gd_layout *x, const void *attr, gd_dtype dtype, gd_layout *out)
 {
     if (check_planes("gd_pool", x) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     return gd_layout_init(out, resized(x, ((const gd_pool_attr *)attr)->size), dtype, "gd_pool");
 }
 
@@ -54,7 +54,7 @@ static gd_status infer_max_grad(int n, const gd_layout *const *in, const void *a
 {
     gd_layout pooled;
     if (infer_pool(n, in + 1, attr, &pooled) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (!gd_layout_same_shape(&pooled, in[0]) || in[0]->dtype != in[1]->dtype)
         return gd_fail(GD_ERR_SHAPE,
                        "max_pool_grad: the gradient does not have the result's shape");

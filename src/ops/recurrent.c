@@ -74,7 +74,7 @@ static gd_status infer_recurrent(int n, const gd_layout *const *in, const void *
                                  gd_layout *out)
 {
     if (check(n, in, attr) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     const gd_recurrent_attr *a = attr;
     int64_t steps = in[Z]->shape[0] * in[Z]->shape[1];
     return gd_layout_init(out, GD_SHAPE(steps * in[U]->shape[0] * gd_recurrent_kept(a->cell)),
@@ -87,7 +87,7 @@ static gd_status infer_result(int n, const gd_layout *const *in, const void *att
     const gd_recurrent_attr *a = attr;
     gd_layout packed;
     if (infer_recurrent(n - 1, in + 1, attr, &packed) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     if (!gd_layout_same_shape(&packed, in[0]) || (a->part && !is_lstm(a)) ||
         (in[0]->shape[0] > 1 && in[0]->stride[0] != 1))
         return gd_fail(GD_ERR_SHAPE, "recurrent_result: the first operand is not recurrent's");
@@ -96,7 +96,7 @@ static gd_status infer_result(int n, const gd_layout *const *in, const void *att
     if (a->part)
         shape = GD_SHAPE(batch, width);
     if (gd_layout_init(out, shape, in[0]->dtype, "gd_recurrent") != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     out->offset = in[0]->offset;
     if (a->part) {
         out->offset += (batch * time + (a->reverse ? 0 : time - 1)) * width;

@@ -75,7 +75,7 @@ static gd_status reserve(gd_ema *e)
         gd_trace_resume(e->context);
         if (!ok) {
             gd_release(*average);
-            return gd_error_code();
+            return gd_error_last();
         }
     }
     return GD_OK;
@@ -112,7 +112,7 @@ gd_status gd_ema_update(gd_ema *e)
         return status;
     (void)gd_no_grad_begin(e->context);
     if (!update(e))
-        status = gd_error_code();
+        status = gd_error_last();
     (void)gd_no_grad_end(e->context);
     (void)gd_scope_end(e->context);
     return status;

@@ -207,8 +207,7 @@ static gd_status differentiate(gd_lbfgs *l, double *loss, double *gradient)
 {
     gd_tensor *value = l->closure(l->user);
     if (!value)
-        return gd_error_code() ? gd_error_code()
-                               : gd_fail(GD_ERR_INVALID, "gd_lbfgs_step: the closure gave NULL");
+        return gd_fail(GD_ERR_INVALID, "gd_lbfgs_step: the closure gave NULL");
     if (gd_tensor_count(value) != 1)
         return gd_fail(GD_ERR_SHAPE, "gd_lbfgs_step: the loss is not one number");
     gd_status status = gd_grad(&value, NULL, 1, l->parameters, l->gradients, l->count);

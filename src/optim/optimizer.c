@@ -414,7 +414,7 @@ gd_status gd_optimizer_step(gd_optimizer *o)
     bool ok = apply(o);
     (void)gd_no_grad_end(o->context);
     (void)gd_scope_end(o->context);
-    return ok ? GD_OK : gd_error_code();
+    return ok ? GD_OK : gd_error_last();
 }
 
 gd_status gd_optimizer_zero_grad(gd_optimizer *o)

@@ -131,12 +131,13 @@ static gd_status read_all(gd_optimizer *o, const gd_tensor_file *file, const cha
         gd_status status = gd_tensor_file_info(file, i, &info);
         if (status != GD_OK)
             return status;
+        const uint64_t mark = gd_error_mark();
         gd_tensor *tensor = find(o, info.name);
+        if (!tensor && gd_error_since(mark) != GD_OK)
+            return gd_error_last();
         if (!tensor)
-            return gd_error_code()
-                       ? gd_error_code()
-                       : gd_fail(GD_ERR_FORMAT, "%s: of another optimizer: it has a \"%s\"", path,
-                                 info.name);
+            return gd_fail(GD_ERR_FORMAT, "%s: of another optimizer: it has a \"%s\"", path,
+                           info.name);
         if (!same_shape(&info, tensor))
             return gd_fail(GD_ERR_FORMAT, "%s: of another model: its \"%s\" has another shape",
                            path, info.name);
@@ -145,7 +146,7 @@ static gd_status read_all(gd_optimizer *o, const gd_tensor_file *file, const cha
             return status;
         e->list[e->count - 1].value = gd_tensor_file_read(file, i, o->context);
         if (!e->list[e->count - 1].value)
-            return gd_error_code();
+            return gd_error_last();
     }
     return GD_OK;
 }
@@ -177,7 +178,7 @@ static gd_status load(gd_optimizer *o, const gd_tensor_file *file, const char *p
         status = read_all(o, file, path, &e);
     for (size_t i = 0; status == GD_OK && i < e.count; i++)
         if (!gd_assign(e.list[i].tensor, e.list[i].value))
-            status = gd_error_code();
+            status = gd_error_last();
     if (status == GD_OK)
         status = gd_optimizer_set_lr(o, strtod(lr, NULL));
     entries_free(&before);
@@ -191,7 +192,7 @@ gd_status gd_optimizer_load(gd_optimizer *o, const char *path)
         return gd_fail(GD_ERR_INVALID, "gd_optimizer_load: the optimizer is NULL");
     gd_tensor_file *file = gd_tensor_file_open(path);
     if (!file)
-        return gd_error_code();
+        return gd_error_last();
     gd_trace_pause(o->context);
     gd_status status = gd_scope_begin(o->context);
     if (status == GD_OK) {

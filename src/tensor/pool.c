@@ -199,7 +199,7 @@ static gd_pool_block *add_chunk(gd_pool *pool, size_t bytes)
     if (!reserve_record(pool) || !gd_grow((void **)&pool->chunks, &pool->chunk_capacity,
                                           pool->chunk_count + 1, sizeof *pool->chunks))
         return NULL;
-    bool had_no_error = gd_error_code() == GD_OK;
+    const uint64_t mark = gd_error_mark();
     size_t size = bytes > pool->next_chunk ? bytes : pool->next_chunk;
     void *memory = take_memory(pool, size);
     if (!memory && size > bytes)
@@ -218,8 +218,7 @@ static gd_pool_block *add_chunk(gd_pool *pool, size_t bytes)
             gd_fail_memory(bytes);
         return NULL;
     }
-    if (had_no_error)
-        gd_error_clear(); /* an attempt that failed on the way is no error of the caller's */
+    gd_error_rollback(mark); /* an attempt that failed on the way is no error of the caller's */
     if (size == pool->next_chunk && size < LARGEST_CHUNK)
         pool->next_chunk *= 2;
 

@@ -68,7 +68,7 @@ static gd_status step(gd_generator *g, gd_tensor *tokens)
 {
     gd_tensor *logits = gd_language_logits(g->model, tokens, g->cache);
     if (!logits)
-        return gd_error_code();
+        return gd_error_last();
     return gd_tensor_read(logits, g->logits, (size_t)g->model->options.vocabulary * sizeof(float));
 }
 
@@ -86,7 +86,7 @@ static gd_status run(gd_generator *g, const int32_t *tokens, size_t count)
     if (status == GD_OK) {
         gd_module_set_training(g->model->module, false);
         gd_tensor *t = gd_from_host(gd, GD_SHAPE(1, (int64_t)count), GD_I32, tokens);
-        status = t ? step(g, t) : gd_error_code();
+        status = t ? step(g, t) : gd_error_last();
         gd_module_set_training(g->model->module, training);
         (void)gd_scope_end(gd);
     }

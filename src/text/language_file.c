@@ -288,7 +288,7 @@ static gd_status read_parameter(const reading *r, const struct parameter *p, con
         return status;
     gd_tensor *to = gd_parameter(r->model->module, name, info.shape, GD_INIT_ZEROS);
     if (!to || !gd_assign(to, gd_tensor_file_read(r->file, (size_t)index, o->context)))
-        status = gd_error_code();
+        status = gd_error_last();
     (void)gd_scope_end(o->context);
     return status;
 }
@@ -419,7 +419,7 @@ static gd_status take(checkpoint *c, const char *name, int64_t layer, const piec
     gd_shape shape = out == 1 ? GD_SHAPE(in) : as_it_is ? GD_SHAPE(out, in) : GD_SHAPE(in, out);
     gd_tensor *to = gd_parameter(c->model->module, name, shape, GD_INIT_ZEROS);
     if (!to)
-        return gd_error_code();
+        return gd_error_last();
     for (int i = 0; i < count; first += pieces[i++].rows) {
         size_t bytes = (size_t)(pieces[i].rows * in) * sizeof(float);
         size_t at = pieces[i].at + (size_t)layer * bytes;

@@ -145,7 +145,7 @@ gd_status gd_language_fill(gd_language_model *m)
     status = gd_scope_begin(gd);
     if (status == GD_OK) {
         if (!gd_language_model_forward(m, gd_from_host(gd, GD_SHAPE(1, 1), GD_I64, &token)))
-            status = gd_error_code();
+            status = gd_error_last();
         (void)gd_scope_end(gd);
     }
     (void)gd_no_grad_end(gd);

@@ -56,7 +56,7 @@ gd_status gd_token_file_write(const char *path, const int32_t *tokens, size_t co
                            ? "a vocabulary has 1 to 2147483647 tokens"
                            : "the tokens are NULL");
     if (check_tokens(tokens, count, vocabulary) != GD_OK)
-        return gd_error_code();
+        return gd_error_last();
     const struct form *form = &forms[vocabulary > forms[0].vocabulary];
     unsigned char header[HEADER_BYTES] = { 0 };
     put(header, form->magic, 4);

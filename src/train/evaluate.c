@@ -46,13 +46,14 @@ gd_status gd_evaluator_run(gd_evaluator *e, gd_metrics *out)
     gd_module_set_training(module, false);
     gd_status status = gd_meter_reset(&e->meter);
     int64_t batches = 0;
+    const uint64_t mark = gd_error_mark();
     for (gd_batch b; status == GD_OK && gd_loader_next(e->options.data, &b); batches++) {
         if (!gd_call(e->function, b.count, b.tensors))
-            status = gd_error_code();
+            status = gd_error_last();
         e->meter.samples += b.size;
     }
     if (status == GD_OK && batches < gd_loader_batches(e->options.data))
-        status = gd_error_code(); /* the loader failed */
+        status = gd_error_since(mark); /* the loader failed */
     gd_module_set_training(module, was_training);
     if (status == GD_OK)
         *out = gd_meter_read(&e->meter);
@@ -62,14 +63,11 @@ gd_status gd_evaluator_run(gd_evaluator *e, gd_metrics *out)
 gd_status gd_evaluate_with(gd_evaluate_options options)
 {
     if (!options.module || !options.forward || !options.data || !options.result)
-        return gd_error_code()
-                   ? gd_error_code()
-                   : gd_fail(GD_ERR_INVALID,
-                             "gd_evaluate: module, forward, data and .result are needed");
+        return gd_fail(GD_ERR_INVALID, "gd_evaluate: module, forward, data and .result are needed");
     *options.result = (gd_metrics){ 0 };
     gd_evaluator e;
     gd_status status =
-        gd_evaluator_open(&e, options) ? gd_evaluator_run(&e, options.result) : gd_error_code();
+        gd_evaluator_open(&e, options) ? gd_evaluator_run(&e, options.result) : gd_error_last();
     gd_evaluator_close(&e);
     return status;
 }

@@ -67,7 +67,7 @@ static gd_status open_parts(fit *f)
 {
     const gd_fit_options *o = &f->options;
     if (!gd_meter_open(&f->meter, f->context))
-        return gd_error_code();
+        return gd_error_last();
     if (o->test) {
         gd_evaluate_options options = { .module = gd_optimizer_module(o->optimizer),
                                         .forward = o->forward,
@@ -77,16 +77,16 @@ static gd_status open_parts(fit *f)
                                         .mode = o->mode };
         f->evaluates = true;
         if (!gd_evaluator_open(&f->evaluator, options))
-            return gd_error_code();
+            return gd_error_last();
     }
     if (!o->per_example) {
         f->step = gd_compile(f->context, step_body, f, .mode = o->mode);
-        return f->step ? GD_OK : gd_error_code();
+        return f->step ? GD_OK : gd_error_last();
     }
     f->example = gd_compile(f->context, example_body, f, .mode = o->mode);
     f->update = gd_compile(f->context, update_body, f, .mode = o->mode);
     f->share = gd_state(f->context, GD_SCALAR, GD_F32, 0.0);
-    return f->example && f->update && f->share ? GD_OK : gd_error_code();
+    return f->example && f->update && f->share ? GD_OK : gd_error_last();
 }
 
 static void close_parts(fit *f)
@@ -138,17 +138,17 @@ static gd_status run_examples(fit *f, const gd_batch *b)
         gd_tensor *in[2] = { gd_slice(b->tensors[0], 0, i, i + 1, 1),
                              gd_slice(b->tensors[1], 0, i, i + 1, 1) };
         if (!gd_call(f->example, 2, in))
-            status = gd_error_code();
+            status = gd_error_last();
     }
     if (status == GD_OK && !gd_call(f->update, 0, NULL))
-        status = gd_error_code();
+        status = gd_error_last();
     return status;
 }
 
 static gd_status run_batch(fit *f, const gd_batch *b)
 {
     if (!f->options.per_example)
-        return gd_call(f->step, b->count, b->tensors) ? GD_OK : gd_error_code();
+        return gd_call(f->step, b->count, b->tensors) ? GD_OK : gd_error_last();
     gd_status status = gd_scope_begin(f->context);
     if (status != GD_OK)
         return status;
@@ -173,6 +173,7 @@ static gd_status train_epoch(fit *f)
     f->now.test = (gd_metrics){ 0 };
     f->now.step = 0;
     f->epoch_start = f->last_display = gd_seconds();
+    const uint64_t mark = gd_error_mark();
     for (gd_batch b; status == GD_OK && !f->stopped && gd_loader_next(f->options.train, &b);) {
         status = set_lr(f);
         if (status == GD_OK)
@@ -186,7 +187,7 @@ static gd_status train_epoch(fit *f)
             display(f);
     }
     if (status == GD_OK && !f->stopped && f->now.step < f->now.steps)
-        status = gd_error_code(); /* the loader failed */
+        status = gd_error_since(mark); /* the loader failed */
     f->now.seconds = gd_seconds() - f->epoch_start;
     f->train_seconds += f->now.seconds;
     return status;
@@ -211,11 +212,9 @@ static gd_status conclude_epoch(fit *f)
 gd_status gd_fit_with(gd_fit_options options)
 {
     if (!options.optimizer || !options.forward || !options.train || options.epochs < 0)
-        return gd_error_code()
-                   ? gd_error_code()
-                   : gd_fail(GD_ERR_INVALID,
-                             "gd_fit: optimizer, forward and train are needed, and epochs "
-                             "must not be negative");
+        return gd_fail(GD_ERR_INVALID,
+                       "gd_fit: optimizer, forward and train are needed, and epochs "
+                       "must not be negative");
     if (options.result)
         *options.result = (gd_metrics){ 0 };
     if (!options.loss)

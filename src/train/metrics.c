@@ -65,8 +65,7 @@ static void sums_release(sums *s)
 
 static gd_status missing(const char *who)
 {
-    return gd_error_code() ? gd_error_code()
-                           : gd_fail(GD_ERR_INVALID, "%s: an argument is NULL", who);
+    return gd_fail(GD_ERR_INVALID, "%s: an argument is NULL", who);
 }
 
 static gd_status sums_reset(sums *s, const char *who)
@@ -77,7 +76,7 @@ static gd_status sums_reset(sums *s, const char *who)
     if (status != GD_OK)
         return status;
     if (!gd_assign(s->tensor, gd_zero_like(s->tensor)))
-        status = gd_error_code();
+        status = gd_error_last();
     (void)gd_scope_end(s->context);
     return status;
 }
@@ -91,7 +90,7 @@ static gd_status sums_add(sums *s, gd_tensor *(*part)(const sums *s, gd_tensor *
         return status;
     (void)gd_no_grad_begin(s->context);
     if (!gd_assign(s->tensor, part(s, x, y)))
-        status = gd_error_code();
+        status = gd_error_last();
     (void)gd_no_grad_end(s->context);
     (void)gd_scope_end(s->context);
     return status;
@@ -193,7 +192,7 @@ gd_status gd_confusion_add(gd_confusion *confusion, gd_tensor *predicted, gd_ten
     if (is_float(predicted))
         predicted = gd_argmax(predicted, -1, false);
     if (!predicted || !same_shape(predicted, truth, "gd_confusion_add"))
-        return gd_error_code();
+        return gd_error_last();
     return sums_add(&confusion->sums, count_cells, predicted, truth);
 }
 
@@ -352,7 +351,7 @@ gd_status gd_regression_add(gd_regression *regression, gd_tensor *x, gd_tensor *
     if (!regression || !x || !y)
         return missing("gd_regression_add");
     if (!same_shape(x, y, "gd_regression_add"))
-        return gd_error_code();
+        return gd_error_last();
     return sums_add(&regression->sums, sum_errors, x, y);
 }
 
@@ -411,7 +410,7 @@ gd_status gd_running_add(gd_running *running, gd_tensor *mean, int64_t samples)
     if (gd_tensor_count(mean) != 1 || samples < 0)
         return gd_fail(GD_ERR_SHAPE, "gd_running_add: one number and 0 or more samples expected");
     gd_tensor *count = gd_scalar(running->sums.context, (double)samples, GD_F64);
-    return count ? sums_add(&running->sums, sum_samples, mean, count) : gd_error_code();
+    return count ? sums_add(&running->sums, sum_samples, mean, count) : gd_error_last();
 }
 
 double gd_running_mean(const gd_running *running)

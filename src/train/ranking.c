@@ -62,7 +62,7 @@ static gd_status read_both(gd_tensor *scores, gd_tensor *positive, double *out, 
     gd_tensor *truth = gd_cast(gd_cast(positive, GD_BOOL), GD_F64);
     scores = gd_cast(scores, GD_F64);
     if (!scores || !truth)
-        return gd_error_code();
+        return gd_error_last();
     gd_status status = gd_tensor_read(scores, out, n * sizeof *out);
     return status == GD_OK ? gd_tensor_read(truth, out + n, n * sizeof *out) : status;
 }
@@ -82,8 +82,7 @@ static gd_status append(gd_ranking *r, const double *values, size_t n)
 gd_status gd_ranking_add(gd_ranking *r, gd_tensor *scores, gd_tensor *positive)
 {
     if (!r || !scores || !positive)
-        return gd_error_code() ? gd_error_code()
-                               : gd_fail(GD_ERR_INVALID, "gd_ranking_add: an argument is NULL");
+        return gd_fail(GD_ERR_INVALID, "gd_ranking_add: an argument is NULL");
     size_t n = (size_t)gd_tensor_count(scores);
     if (gd_tensor_count(positive) != gd_tensor_count(scores))
         return gd_fail(GD_ERR_SHAPE, "gd_ranking_add: %zu scores, %lld truths", n,
