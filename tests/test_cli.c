@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +101,35 @@ static void need(const char *library)
     (void)library;
 }
 
+static void write_text(const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void assert_holds(const char *name, const char *words)
+{
+    char path[512], text[4096] = "";
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    read_stream(file, text, sizeof text);
+    fclose(file);
+    assert_has(text, words);
+}
+
+/* Nothing is left in the test's folder whose name has these words. */
+static bool is_there(const char *pattern)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "cd '%s' && ls | grep -q -- '%s'", folder, pattern);
+    return system(command) == 0;
+}
+
 /* ---- help and mistakes ---- */
 
 static void help_is_given(void **state)
@@ -137,7 +168,9 @@ static void usage_errors_say_what_is_allowed(void **state)
                  "there is no option '--epoch-count'; 'gradus train --help'");
     assert_fails(run("train --epochs"), 2, "--epochs needs an argument");
     assert_fails(run("train --epochs three"), 2, "--epochs takes a whole number from 1 to");
-    assert_fails(run("train --epochs 0"), 2, "not '0'");
+    assert_fails(run("train --epochs 0"), 2,
+                 "--epochs takes a whole number from 1 to 1000000, not '0'");
+    assert_fails(run("train --seed -1"), 2, "from 0 to 9000000000000000, not '-1'");
     assert_fails(run("train --batch 1.5"), 2, "--batch takes a whole number");
     assert_fails(run("train --lr nan"), 2, "--lr takes a number");
     assert_fails(run("train --schedule linear"), 2,
@@ -311,10 +344,10 @@ static void plans_are_shown(void **state)
 static void networks_are_exported(void **state)
 {
     (void)state;
-    const result *r = run("export --c --batch 2 -o net.c");
+    const result *r = run("export --batch 2 -o net.c");
     assert_int_equal(r->code, 0);
     assert_string_equal(r->out, "");
-    assert_int_equal(run("export --c mnist_mlp --train --name step -o step.c")->code, 0);
+    assert_int_equal(run("export mnist_mlp --train --name step -o step.c")->code, 0);
     char path[512], text[64] = "";
     snprintf(path, sizeof path, "%s/step.c", folder);
     FILE *file = fopen(path, "r");
@@ -322,9 +355,92 @@ static void networks_are_exported(void **state)
     read_stream(file, text, sizeof text);
     fclose(file);
     assert_has(text, "/* step: written by gradus");
-    assert_fails(run("export"), 2, "--c");
-    assert_fails(run("export --c --output no/such/folder/net.c"), 1, "no/such/folder/net.c");
-    assert_fails(run("export --c --weights none.safetensors"), 1, "none.safetensors");
+    assert_fails(run("export --output no/such/folder/net.c"), 1, "no/such/folder/net.c");
+    assert_fails(run("export --weights none.safetensors"), 1, "none.safetensors");
+}
+
+/* What cannot be written is told before the work, and what stood there stands. */
+static void outputs_are_not_lost(void **state)
+{
+    (void)state;
+    write_text("kept.c", "mine");
+    assert_fails(run("export --name 'bad name' -o kept.c"), 1, "the name is none");
+    assert_holds("kept.c", "mine");
+    assert_fails(run("export -o /dev/full"), 1, "/dev/full: cannot write: No space left");
+    assert_fails(run("export -o ."), 1, "is a directory");
+    assert_int_equal(run("export -o kept.c")->code, 0);
+    assert_holds("kept.c", "/* infer: written by gradus");
+
+    write_text("kept.json", "mine");
+    assert_fails(run("plan --trace no/such/folder/t.json"), 1, "no/such/folder/t.json");
+    assert_fails(run("plan --train --memory-limit 1000 --trace kept.json"), 1, ".memory_limit");
+    assert_holds("kept.json", "mine");
+    assert_int_equal(run("plan --trace kept.json --runs 1")->code, 0);
+    assert_holds("kept.json", "traceEvents");
+
+    /* Standard output on a full disk. */
+    assert_int_equal(run("info >/dev/full")->code, 1);
+    assert_has(run("export >/dev/full")->err, "standard output cannot be written");
+    assert_false(is_there("tmp"));
+}
+
+/* A folder that is not there is told before the data are looked for. */
+static void training_finds_out_first_that_it_cannot_save(void **state)
+{
+    (void)state;
+    assert_fails(run("train --data nowhere --output no/such/folder/a"), 1, "no/such/folder/a");
+    assert_fails(run("train --data nowhere --output ."), 1, "is a directory");
+#ifndef GD_HAVE_JANSSON
+    assert_fails(run("train --data nowhere"), 1, "built without jansson");
+#endif
+}
+
+/* Ctrl-C ends training after the batch; what was learned is saved. */
+static void an_interrupt_ends_training_in_order(void **state)
+{
+    (void)state;
+    need("zlib");
+    need("jansson");
+    char command[4096];
+    snprintf(command, sizeof command,
+             "cd '%s' && exec '%s' train " MNIST " --epochs 1000000 --threads 1 "
+             "--output stopped.safetensors >stopped.out 2>stopped.err",
+             folder, GD_TOOL);
+    pid_t tool = fork();
+    if (tool == 0) {
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    snprintf(command, sizeof command,
+             "cd '%s' && until grep -q '^epoch  1/' stopped.out 2>&1; do sleep 0.05; done", folder);
+    assert_int_equal(system(command), 0);
+    int status;
+    assert_int_equal(kill(tool, SIGINT), 0);
+    assert_int_equal(waitpid(tool, &status, 0), tool);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 130);
+    assert_holds("stopped.err", "interrupted; what was learned so far is saved to stopped.safe");
+    assert_has(run("eval %s --weights stopped.safetensors", MNIST)->out, "test digits: accuracy ");
+}
+
+/* The reader of its output has gone: training is finished and saved, and the loss is told. */
+static void a_closed_pipe_does_not_stop_training(void **state)
+{
+    (void)state;
+    need("zlib");
+    need("jansson");
+    char command[4096], text[8192];
+    snprintf(command, sizeof command,
+             "cd '%s' && { '%s' train " MNIST " --epochs 1 --threads 1 --output piped.safetensors "
+             "2>piped.err; echo \"exit $?\" >piped.code; } | true; cat piped.code",
+             folder, GD_TOOL);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    read_stream(pipe, text, sizeof text);
+    assert_int_equal(pclose(pipe), 0);
+    assert_has(text, "exit 1\n");
+    assert_holds("piped.err", "standard output cannot be written");
+    assert_int_equal(run("eval %s --weights piped.safetensors", MNIST)->code, 0);
 }
 
 int main(void)
@@ -339,6 +455,10 @@ int main(void)
         cmocka_unit_test(other_models_are_rejected),
         cmocka_unit_test(plans_are_shown),
         cmocka_unit_test(networks_are_exported),
+        cmocka_unit_test(outputs_are_not_lost),
+        cmocka_unit_test(training_finds_out_first_that_it_cannot_save),
+        cmocka_unit_test(an_interrupt_ends_training_in_order),
+        cmocka_unit_test(a_closed_pipe_does_not_stop_training),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

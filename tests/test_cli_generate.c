@@ -8,6 +8,7 @@
 
 #ifdef GD_TOOL
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,39 @@ static void a_story_is_told_word_for_word(void **state)
     free(expected);
 }
 
+/* Ctrl-C ends a text that would go on for hours in order: with a line end and the count. */
+static void assert_text_is_interrupted(const char *arguments)
+{
+    char command[4096], text[64];
+    int ends[2], status;
+    assert_int_equal(pipe(ends), 0);
+    snprintf(command, sizeof command, "exec '%s' generate %s 2>&1", GD_TOOL, arguments);
+    pid_t tool = fork();
+    if (tool == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    FILE *out = fdopen(ends[0], "r");
+    assert_non_null(out);
+    assert_int_equal(fread(text, 1, 3, out), 3); /* it talks */
+    assert_int_equal(kill(tool, SIGINT), 0);
+    memset(text, 0, sizeof text); /* its end */
+    for (int c; (c = fgetc(out)) != EOF; text[sizeof text - 2] = (char)c)
+        memmove(text, text + 1, sizeof text - 2);
+    fclose(out);
+    assert_int_equal(waitpid(tool, &status, 0), tool);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 130);
+    const char *count = text;
+    while (count < text + sizeof text && !*count)
+        count++;
+    assert_non_null(strstr(count, " tokens, "));
+}
+
 static void a_model_of_ones_own_talks(void **state)
 {
     (void)state;
@@ -81,9 +115,12 @@ static void a_model_of_ones_own_talks(void **state)
              characters);
     for (int i = 0; i < 2; i++) /* beyond the model's length, and again the same */
         assert_int_equal(run(arguments, false, text[i], sizeof text[i]), 0);
+    snprintf(arguments, sizeof arguments,
+             "'%s' --tokenizer 'characters:%s' --prompt ab --tokens 1000000000", path, characters);
     assert_int_equal(strlen(text[0]), 2 + 40 + 1);
     assert_memory_equal(text[0], "ab", 2);
     assert_string_equal(text[0], text[1]);
+    assert_text_is_interrupted(arguments);
     snprintf(arguments, sizeof arguments, "'%s' --tokenizer bytes", path);
     assert_fails(arguments, 1, "the model has 4 tokens, the tokeniser 256");
     snprintf(arguments, sizeof arguments, "'%s' --tokenizer 'characters:%s' --prompt xyz", path,
@@ -109,13 +146,13 @@ static void a_model_is_planned_and_exported(void **state)
     text[fread(text, 1, sizeof text - 1, pipe)] = '\0';
     assert_int_equal(pclose(pipe), 0);
     assert_non_null(strstr(text, "attention"));
-    snprintf(command, sizeof command, "'%s' export --c '%s' --length 8 -o '%s'", GD_TOOL, model, c);
+    snprintf(command, sizeof command, "'%s' export '%s' --length 8 -o '%s'", GD_TOOL, model, c);
     assert_int_equal(system(command), 0);
     snprintf(command, sizeof command,
              "! command -v cc >/dev/null || cc -std=c99 -Wall -Wextra -Werror -c '%s' -o '%s'", c,
              object);
     assert_int_equal(system(command), 0);
-    snprintf(command, sizeof command, "'%s' export --c '%s' --length 800", GD_TOOL, model);
+    snprintf(command, sizeof command, "'%s' export '%s' --length 800", GD_TOOL, model);
     assert_int_not_equal(system(command), 0); /* longer than the model is */
     remove(c);
     remove(object);

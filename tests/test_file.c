@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include "io/file.h"
+
+#include <gradus/io.h>
 #include "base/memory.h"
 
 #include <dirent.h>
@@ -222,9 +224,13 @@ static void test_check_writable(void **state)
 {
     folder *where = *state;
     struct stat info;
+    assert_int_equal(gd_file_check_writable(NULL), GD_ERR_INVALID);
+    gd_error_clear();
+    assert_int_equal(gd_file_write(NULL, "x", 1), GD_ERR_INVALID);
+    gd_error_clear();
     assert_int_equal(gd_file_check_writable(where->file), GD_OK);
     assert_int_equal(stat(where->file, &info), -1); /* nothing has been made */
-    assert_int_equal(write_text(where->file, "old"), GD_OK);
+    assert_int_equal(gd_file_write(where->file, "old", 3), GD_OK);
     assert_int_equal(gd_file_check_writable(where->file), GD_OK);
     assert_holds(where->file, "old", 3);
     assert_int_equal(gd_file_check_writable("/nonexistent/file"), GD_ERR_IO);

@@ -57,6 +57,16 @@ GD_API gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, size_t index,
 /* The value of a metadata key, NULL (and no error) if there is none. */
 GD_API const char *gd_tensor_file_metadata(const gd_tensor_file *file, const char *key);
 
+/* ---- whole files ---- */
+
+/* Make `path` hold exactly these bytes, atomically, as gd_tensors_save does. Where `path` is a
+ * symbolic link, the file that it points to is replaced; a device or a pipe is written to. On
+ * GD_ERR_IO or GD_ERR_MEMORY an old file stands. */
+GD_API gd_status gd_file_write(const char *path, const void *bytes, size_t size);
+/* Whether a file of that path could be written, for programs that would find out after hours:
+ * GD_ERR_IO with the reason if not. Nothing is left behind, and an old file stays as it is. */
+GD_API gd_status gd_file_check_writable(const char *path);
+
 /* ---- images ---- */
 
 #define GD_IMAGE_MAX_SIZE 32768 /* of height and width */

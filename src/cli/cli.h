@@ -6,7 +6,7 @@
 #include <gradus/gradus.h>
 
 /* Exit codes. */
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 /* 128 + SIGINT */ };
 
 /* ---- commands: one file and one row in main.c each ---- */
 
@@ -48,6 +48,11 @@ int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_opt
 int cli_fail(void);
 
 /* ---- terminal.c ---- */
+
+/* From here on the first interrupt (SIGINT: Ctrl-C; SIGTERM) is only noted, for a command that ends
+ * its work in order; the second ends the program. */
+void cli_catch_interrupts(void);
+bool cli_is_interrupted(void);
 
 bool cli_is_terminal(void); /* standard output */
 bool cli_has_colour(void);  /* a terminal, and NO_COLOR is not set */

@@ -31,6 +31,23 @@ static void print_confusion(const gd_confusion *c)
     }
 }
 
+/* One pass over the batches: the confusion matrix, and the sum of the samples' losses. */
+static bool measure(cli_network *network, gd_loader *batches, gd_confusion *c, double *loss,
+                    int64_t *samples)
+{
+    gd_context *gd = network->context;
+    for (gd_batch b; gd_loader_next(batches, &b); *samples += b.size) {
+        if (gd_scope_begin(gd) != GD_OK)
+            return false;
+        gd_tensor *logits = cli_forward(network, b.tensors[0]);
+        *loss += gd_item(gd_cross_entropy(logits, b.tensors[1])) * (double)b.size;
+        bool ok = gd_confusion_add(c, logits, b.tensors[1]) == GD_OK;
+        if (gd_scope_end(gd) != GD_OK || !ok)
+            return false;
+    }
+    return gd_error_code() == GD_OK;
+}
+
 static bool eval(const settings *s, cli_network *network)
 {
     gd_context *gd = network->context;
@@ -38,21 +55,19 @@ static bool eval(const settings *s, cli_network *network)
     if (gd_module_load(module, s->weights) != GD_OK)
         return false;
     gd_loader *batches = gd_loader_open(gd_mnist(gd, s->data, .test = true), .batch = BATCH);
-    gd_metrics metrics;
-    if (!batches || gd_evaluate(module, cli_forward, network, batches, .result = &metrics) != GD_OK)
-        return false;
     gd_confusion *c = gd_confusion_create(gd, CLASSES);
-    bool ok = gd_no_grad_begin(gd) == GD_OK;
-    for (gd_batch b; ok && gd_loader_next(batches, &b);) {
-        ok = gd_scope_begin(gd) == GD_OK &&
-             gd_confusion_add(c, cli_forward(network, b.tensors[0]), b.tensors[1]) == GD_OK;
-        ok = gd_scope_end(gd) == GD_OK && ok;
-    }
+    double loss = 0.0;
+    int64_t samples = 0;
+    gd_module_set_training(module, false);
+    if (!batches || !c || gd_no_grad_begin(gd) != GD_OK)
+        return false;
+    bool ok = measure(network, batches, c, &loss, &samples);
     if (gd_no_grad_end(gd) != GD_OK || !ok)
         return false;
     char count[CLI_COUNT_TEXT];
-    printf("%s test digits: accuracy %s%.2f %%%s, loss %.4f\n", cli_count(metrics.samples, count),
-           cli_bold(), 100.0 * metrics.accuracy, cli_plain(), metrics.loss);
+    printf("%s test digits: accuracy %s%.2f %%%s, loss %.4f\n", cli_count(samples, count),
+           cli_bold(), 100.0 * gd_confusion_score(c, GD_AVERAGE_MICRO).f1, cli_plain(),
+           loss / (double)samples);
     print_confusion(c);
     return true;
 }

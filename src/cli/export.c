@@ -2,30 +2,38 @@
 #include "cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 typedef struct settings {
     const char *model, *weights, *output, *name, *optimizer;
     int64_t batch, length;
     double lr;
-    bool c, train;
+    bool train;
 } settings;
 
+/* The whole text first: a plan that cannot be exported leaves an old file alone. */
 static bool write_c(const settings *s, const cli_compiled *compiled)
 {
-    FILE *file = s->output ? fopen(s->output, "w") : stdout;
-    if (!file) {
-        fprintf(stderr, "gradus export: '%s' cannot be written\n", s->output);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    if (!memory) {
+        fprintf(stderr, "gradus export: out of memory\n");
         return false;
     }
     const char *name = s->name ? s->name : s->train ? "train_step" : "infer";
-    bool ok = gd_export_c(compiled->function, name, file) == GD_OK;
+    bool ok = gd_export_c(compiled->function, name, memory) == GD_OK;
+    bool whole = fclose(memory) == 0; /* it also makes text and size what they are */
+    if (ok && !whole)
+        fprintf(stderr, "gradus export: out of memory\n");
+    else if (ok && s->output)
+        ok = gd_file_write(s->output, text, size) == GD_OK;
+    else if (ok)
+        (void)fwrite(text, 1, size, stdout); /* main() looks after what cannot be written */
     if (!ok)
         (void)cli_fail();
-    if (s->output && fclose(file) != 0 && ok) {
-        fprintf(stderr, "gradus export: '%s' cannot be written\n", s->output);
-        ok = false;
-    }
-    return ok;
+    free(text);
+    return ok && whole;
 }
 
 int cli_export(int argc, char **argv)
@@ -36,7 +44,6 @@ int cli_export(int argc, char **argv)
           "the network: a JSON file, a language model (see gradus generate), or mnist_mlp (the "
           "default)",
           CLI_OPERAND, &s.model, 0, 0 },
-        { "c", NULL, "as C99, the only form there is", CLI_FLAG, &s.c, 0, 0 },
         { "output", "FILE", "where to write it, also -o (default: standard output)", CLI_TEXT,
           &s.output, 0, 0 },
         { "weights", "FILE", "parameters, a safetensors file (default: as initialised)", CLI_TEXT,
@@ -53,7 +60,7 @@ int cli_export(int argc, char **argv)
         { "lr", "X", "learning rate (default: the optimizer's)", CLI_REAL, &s.lr, 1e-12, 1e6 },
     };
     const cli_command_help help = {
-        "gradus export --c [MODEL] [OPTION]...",
+        "gradus export [MODEL] [OPTION]...",
         "Write a network as one C99 file that needs libc and libm alone and allocates nothing; "
         "its\n"
         "results are the engine's bit for bit. The file's head says how to compile it."
@@ -61,10 +68,8 @@ int cli_export(int argc, char **argv)
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
-    if (!s.c) {
-        fprintf(stderr, "gradus export: say in which form: --c\n");
-        return CLI_USAGE;
-    }
+    if (s.output && gd_file_check_writable(s.output) != GD_OK)
+        return cli_fail();
     cli_compiled_options compiled_options = {
         .network = { .model = s.model, .weights = s.weights, .threads = 1, .seed = 1 },
         .batch = s.batch,

@@ -61,7 +61,7 @@ static bool print_token(void *user, int32_t token, const char *text, size_t size
     (void)user;
     (void)token;
     fwrite(text, 1, size, stdout);
-    return fflush(stdout) == 0; /* nobody reads on: stop */
+    return fflush(stdout) == 0 && !cli_is_interrupted(); /* where nobody reads on, stop */
 }
 
 static bool generate(const settings *s, gd_language_model *model, const gd_tokenizer *tokenizer)
@@ -108,7 +108,9 @@ static int run(const settings *s)
     gd_language_model *model = gd_language_model_open(gd, s->model);
     int code = CLI_FAILED;
     if (!model || belong_together(model, tokenizer))
-        code = model && generate(s, model, tokenizer) ? CLI_OK : cli_fail();
+        code = !model || !generate(s, model, tokenizer) ? cli_fail()
+               : cli_is_interrupted()                   ? CLI_INTERRUPTED
+                                                        : CLI_OK;
     gd_close(gd);
     gd_tokenizer_release(tokenizer);
     return code;
@@ -150,5 +152,6 @@ int cli_generate(int argc, char **argv)
                 s.model ? "--tokenizer" : "a MODEL");
         return CLI_USAGE;
     }
+    cli_catch_interrupts();
     return run(&s);
 }

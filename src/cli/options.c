@@ -28,8 +28,12 @@ static void print_help(const cli_command_help *help, const cli_option *options, 
 
 static int complain(const char *command, const cli_option *o, const char *given)
 {
-    fprintf(stderr, "gradus %s: --%s takes a %snumber from %g to %g, not '%s'\n", command, o->name,
-            o->kind == CLI_WHOLE ? "whole " : "", o->min, o->max, given);
+    if (o->kind == CLI_WHOLE)
+        fprintf(stderr, "gradus %s: --%s takes a whole number from %lld to %lld, not '%s'\n",
+                command, o->name, (long long)o->min, (long long)o->max, given);
+    else
+        fprintf(stderr, "gradus %s: --%s takes a number from %g to %g, not '%s'\n", command,
+                o->name, o->min, o->max, given);
     return CLI_USAGE;
 }
 

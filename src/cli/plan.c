@@ -76,16 +76,10 @@ static bool write_trace(const char *path, const gd_kernel_profile *rows, int cou
 {
     size_t length = gd_profile_format_trace(rows, count, NULL, 0);
     char *text = malloc(length + 1);
-    FILE *file = text ? fopen(path, "w") : NULL;
-    bool ok = false;
-    if (file) {
+    if (text)
         gd_profile_format_trace(rows, count, text, length + 1);
-        ok = fputs(text, file) >= 0;
-        ok = fclose(file) == 0 && ok;
-    }
+    bool ok = text && gd_file_write(path, text, length) == GD_OK;
     free(text);
-    if (!ok)
-        fprintf(stderr, "gradus plan: '%s' cannot be written\n", path);
     return ok;
 }
 
@@ -119,7 +113,7 @@ static int measure(const settings *s, cli_compiled *c)
     if (count < 0 || (s->profile && !print_rows(s, c, rows, count)))
         code = cli_fail();
     else if (s->trace && !write_trace(s->trace, rows, count))
-        code = CLI_FAILED;
+        code = cli_fail();
     free(rows);
     return code;
 }
@@ -173,6 +167,8 @@ int cli_plan(int argc, char **argv)
         fprintf(stderr, "gradus plan: --dot is the graph alone, without --profile and --trace\n");
         return CLI_USAGE;
     }
+    if (s.trace && gd_file_check_writable(s.trace) != GD_OK)
+        return cli_fail();
     cli_compiled_options compiled_options = {
         .network = { .model = s.model, .threads = s.threads, .seed = 1 },
         .batch = s.batch,

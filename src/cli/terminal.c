@@ -1,13 +1,40 @@
-/* cli/terminal.c: what standard output can show, and numbers as people write them. */
+/* cli/terminal.c: what standard output can show, numbers as people write them, and interrupts. */
 #include "cli.h"
 
 #include <langinfo.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+static volatile sig_atomic_t interrupted;
+
+static void note_interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+void cli_catch_interrupts(void)
+{
+    struct sigaction action = { .sa_handler = note_interrupt,
+                                .sa_flags = (int)SA_RESETHAND | SA_RESTART };
+    const int signals[] = { SIGINT, SIGTERM };
+    for (int i = 0; i < 2; i++) {
+        struct sigaction before;
+        bool ignored = sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+        if (!ignored) /* as for a program in the background of a script */
+            (void)sigaction(signals[i], &action, NULL);
+    }
+}
+
+bool cli_is_interrupted(void)
+{
+    return interrupted != 0;
+}
 
 bool cli_is_terminal(void)
 {

@@ -1,6 +1,7 @@
 /* cli/train.c: gradus train. Start at cli_train(); the loop itself is the library's gd_fit. */
 #include "cli.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,14 +71,15 @@ static void print_epoch(const gd_fit_progress *p)
     fflush(stdout);
 }
 
+/* Ten times a second and after each epoch. Training goes on until an interrupt. */
 static bool show(void *user, const gd_fit_progress *p)
 {
-    (void)user;
-    if (p->epoch_done)
+    const settings *s = user;
+    if (p->epoch_done && !s->quiet)
         print_epoch(p);
-    else
+    else if (!s->quiet && cli_is_terminal())
         print_bar(p);
-    return true;
+    return !cli_is_interrupted();
 }
 
 /* Unless told otherwise, a small network of flat inputs is trained by one thread: a step of some
@@ -111,7 +113,7 @@ static void print_start(const settings *s, const cli_network *network,
 
 /* ---- the command ---- */
 
-static bool train(const settings *s, cli_network *network)
+static bool train(settings *s, cli_network *network)
 {
     gd_context *gd = network->context;
     gd_module *module = gd_model_module(network->model);
@@ -124,6 +126,10 @@ static bool train(const settings *s, cli_network *network)
     gd_loader *test = gd_loader_open(unseen, .batch = 500);
     if (!batches || !test || !choose_threads(s, network))
         return false;
+    if (cli_is_interrupted()) {
+        fprintf(stderr, "gradus train: interrupted before it began; nothing is saved\n");
+        return true;
+    }
     if (!s->quiet)
         print_start(s, network, optimizer, digits, unseen);
     bool is_cosine = strcmp(s->schedule, "cosine") == 0;
@@ -136,15 +142,24 @@ static bool train(const settings *s, cli_network *network)
     gd_status status =
         gd_fit(optimizer, cli_forward, network, batches, test, .epochs = (int)s->epochs,
                .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED, .per_example = s->per_example,
-               .schedule = gd_schedule_follow, .schedule_user = &schedule,
-               .progress = s->quiet ? NULL : show,
-               .progress_interval = cli_is_terminal() ? 0.1 : 0.0, .result = &last);
+               .schedule = gd_schedule_follow, .schedule_user = &schedule, .progress = show,
+               .progress_user = s, .progress_interval = 0.1, .result = &last);
     if (status == GD_OK)
         status = gd_module_save(module, s->output);
-    if (status == GD_OK && !s->quiet)
+    if (status == GD_OK && cli_is_interrupted())
+        fprintf(stderr, "%sgradus train: interrupted; what was learned so far is saved to %s\n",
+                cli_is_terminal() ? "\n" : "", s->output);
+    else if (status == GD_OK && !s->quiet)
         printf("\nSaved to %s. 'gradus predict' draws digits, 'gradus eval' shows where it errs.\n",
                s->output);
     return status == GD_OK;
+}
+
+/* What would fail at the end fails now: the file, and a build that cannot save. */
+static bool can_save(const char *path)
+{
+    return gd_file_check_writable(path) == GD_OK &&
+           gd_tensors_save("/dev/null", NULL, 0, NULL, 0) == GD_OK;
 }
 
 static int check(const settings *s)
@@ -205,9 +220,12 @@ int cli_train(int argc, char **argv)
     cli_network_options network_options = { .model = s.model,
                                             .threads = s.threads,
                                             .seed = s.seed };
-    cli_network network;
-    code =
-        cli_network_open(&network, &network_options) && train(&s, &network) ? CLI_OK : cli_fail();
+    cli_network network = { 0 };
+    cli_catch_interrupts();
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is told in the end, after saving */
+    bool ok =
+        can_save(s.output) && cli_network_open(&network, &network_options) && train(&s, &network);
+    code = !ok ? cli_fail() : cli_is_interrupted() ? CLI_INTERRUPTED : CLI_OK;
     cli_network_close(&network);
     return code;
 }

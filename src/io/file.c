@@ -1,6 +1,9 @@
 /* io/file.c: files through POSIX calls. Start at gd_file_write_atomic() for writing, gd_file_open()
  * for reading. Streams (gzip among them) are io/stream.c. */
 #include "io/file.h"
+
+#include <gradus/io.h>
+
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -324,10 +327,20 @@ gd_status gd_file_write_atomic(const char *path, const gd_file_part *parts, size
     return status;
 }
 
+gd_status gd_file_write(const char *path, const void *bytes, size_t size)
+{
+    if (!path || (!bytes && size > 0))
+        return gd_fail(GD_ERR_INVALID, "gd_file_write: the %s NULL",
+                       path ? "bytes are" : "path is");
+    return gd_file_write_atomic(path, &(gd_file_part){ bytes, size }, 1);
+}
+
 gd_status gd_file_check_writable(const char *path)
 {
     char *target, *temporary = NULL;
     int fd = -1;
+    if (!path)
+        return gd_fail(GD_ERR_INVALID, "gd_file_check_writable: the path is NULL");
     gd_status status = follow_links(path, &target);
     struct stat info;
     if (status == GD_OK && stat(target, &info) == 0 && S_ISDIR(info.st_mode))

@@ -36,8 +36,4 @@ typedef struct gd_file_part {
  * temporary one is gone. */
 gd_status gd_file_write_atomic(const char *path, const gd_file_part *parts, size_t count);
 
-/* Whether gd_file_write_atomic(path) could begin: GD_ERR_IO with the reason if not. Changes nothing
- * that lasts. */
-gd_status gd_file_check_writable(const char *path);
-
 #endif
