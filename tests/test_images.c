@@ -269,19 +269,39 @@ static void test_resize_as_torch(void **state)
 
 /* ---- folders ---- */
 
+static char warnings[4][512];
+static int warning_count;
+
+static void note_warning(void *user, gd_log_level level, const char *message)
+{
+    (void)user;
+    (void)level;
+    if (warning_count < COUNT(warnings))
+        snprintf(warnings[warning_count++], sizeof warnings[0], "%s", message);
+}
+
 static void test_image_folder(void **state)
 {
     gd_context *gd = *state;
     need_jpeg();
+    warning_count = 0;
+    gd_set_log_callback(note_warning, NULL, GD_LOG_WARNING);
     mkdir(in_folder("b"), 0700);
     mkdir(in_folder("a"), 0700);
     write_file("b/2.jpg", tiny, sizeof tiny);
     write_file("b/1.JPEG", tiny, sizeof tiny);
     write_file("b/notes.txt", "x", 1);
     write_file("a/3.jpg", tiny, sizeof tiny);
+    write_file(".DS_Store", "x", 1);
+    write_file("a/.DS_Store", "x", 1);
+    write_file("README", "x", 1);
     gd_dataset *d = gd_image_folder(gd, folder, 2, 4);
+    gd_set_log_callback(NULL, NULL, GD_LOG_WARNING);
     if (!d)
         print_error("%s\n", gd_error_message());
+    assert_int_equal(warning_count, 2);
+    assert_non_null(strstr(warnings[0], ": left out what is no folder: README"));
+    assert_non_null(strstr(warnings[1], "b: left out what is no JPEG image (.jpg, .jpeg): notes"));
     assert_int_equal(gd_dataset_count(d), 3);
     assert_int_equal(gd_dataset_classes(d), 2);
     gd_shape shape = gd_dataset_shape(d);
@@ -314,6 +334,21 @@ static void test_image_folder_errors(void **state)
     assert_null(gd_image_folder(gd, folder, 2, 4));
     assert_non_null(strstr(gd_error_message(), "bad.jpg"));
     gd_error_clear();
+#ifdef GD_HAVE_JPEG
+    /* An error is kept in each thread: in the next call none is there from this one, and one that
+     * the caller has stays. */
+    write_file("a/worse.jpg", "no", 2);
+    for (int i = 0; i < 3; i++) {
+        assert_null(gd_image_folder(gd, folder, 2, 4));
+        expect_error(GD_ERR_FORMAT, "bad.jpg");
+    }
+    unlink(in_folder("a/bad.jpg"));
+    assert_null(gd_image_folder(gd, folder, 2, 4));
+    expect_error(GD_ERR_FORMAT, "worse.jpg");
+    assert_int_equal(gd_image_read(NULL, NULL), GD_ERR_INVALID);
+    assert_null(gd_image_folder(gd, folder, 2, 4));
+    expect_error(GD_ERR_INVALID, "an argument is NULL");
+#endif
 }
 
 /* ---- CIFAR-10 ---- */

@@ -132,8 +132,9 @@ typedef struct gd_image_folder_options {
 
 /* gd_image_folder(context, "train", 64, 64): JPEG images as [3, height, width], 0 … 1. Each folder
  * in `folder` is a class, numbered in the order of their names; its .jpg and .jpeg files are its
- * samples. Decoded at once, in the context's threads. Errors of gd_image_read name the file;
- * GD_ERR_IO: no folder, or no images. */
+ * samples. Hidden files are passed over, others too, with a warning (gd_set_log_callback). Decoded
+ * at once, in the context's threads. Errors of gd_image_read name the file; GD_ERR_IO: no folder,
+ * or no images. */
 #define gd_image_folder(...) \
     gd_image_folder_with((gd_image_folder_options){ .context = __VA_ARGS__ })
 GD_API gd_dataset *gd_image_folder_with(gd_image_folder_options options);

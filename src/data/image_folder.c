@@ -1,5 +1,6 @@
 /* data/image_folder.c: a folder of photographs as a data set: each folder in it is a class, in the
- * order of their names. Start at gd_image_folder_with(). */
+ * order of their names. What is hidden is passed over, and whatever else is no folder or no JPEG
+ * image too, with a warning. Start at gd_image_folder_with(). */
 #include "data/dataset.h"
 
 #include <gradus/io.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 enum { PATH_BYTES = 4096, MOST_THREADS = 16 };
 
@@ -51,17 +53,38 @@ static bool is_photograph(const char *name)
     return end && (strcasecmp(end, ".jpg") == 0 || strcasecmp(end, ".jpeg") == 0);
 }
 
-/* What a folder holds that does not begin with a dot, sorted: photographs, or everything. */
+static bool is_folder(const char *folder, const char *name)
+{
+    char path[PATH_BYTES];
+    struct stat info;
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
+           stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* What a folder holds, sorted: photographs, or else folders. Names that begin with a dot are
+ * hidden. */
 static gd_status list_folder(const char *path, bool photographs, names *list)
 {
     DIR *folder = opendir(path);
     if (!folder)
         return gd_fail(GD_ERR_IO, "%s: cannot be read as a folder", path);
     bool ok = true;
-    for (struct dirent *entry; ok && (entry = readdir(folder)) != NULL;)
-        if (entry->d_name[0] != '.' && (!photographs || is_photograph(entry->d_name)))
-            ok = names_add(list, entry->d_name);
+    char other[256] = "";
+    int others = 0;
+    for (struct dirent *entry; ok && (entry = readdir(folder)) != NULL;) {
+        const char *name = entry->d_name;
+        if (name[0] == '.')
+            continue;
+        if (photographs ? is_photograph(name) : is_folder(path, name))
+            ok = names_add(list, name);
+        else if (others++ == 0)
+            snprintf(other, sizeof other, "%s", name);
+    }
     closedir(folder);
+    if (others > 0)
+        gd_log_message(GD_LOG_WARNING, "%s: left out what is no %s: %s%s", path,
+                       photographs ? "JPEG image (.jpg, .jpeg)" : "folder", other,
+                       others > 1 ? " and others" : "");
     if (list->count)
         qsort(list->name, list->count, sizeof *list->name, by_name);
     return ok ? GD_OK : GD_ERR_MEMORY;
@@ -115,7 +138,7 @@ typedef struct decoding {
     int64_t height, width;
     unsigned char *samples; // [count, 3, height, width]
     gd_status status[MOST_THREADS];
-    char message[MOST_THREADS][512]; /* errors are kept per thread; these carry them over */
+    char message[MOST_THREADS][512];
 } decoding;
 
 static gd_status decode_one(const decoding *d, int64_t i)
@@ -134,14 +157,19 @@ static gd_status decode_one(const decoding *d, int64_t i)
     return status;
 }
 
+/* Errors are kept per thread. A worker's is carried over in `message`; thread 0 is the caller's,
+ * which may hold an earlier one that stays. */
 static void decode_range(void *context, int64_t begin, int64_t end, int thread)
 {
     decoding *d = context;
-    for (int64_t i = begin; i < end && d->status[thread] == GD_OK; i++) {
+    if (thread > 0)
+        gd_error_clear();
+    for (int64_t i = begin; i < end && d->status[thread] == GD_OK; i++)
         d->status[thread] = decode_one(d, i);
-        if (d->status[thread] != GD_OK)
-            snprintf(d->message[thread], sizeof d->message[thread], "%s", gd_error_message());
-    }
+    if (d->status[thread] != GD_OK)
+        snprintf(d->message[thread], sizeof d->message[thread], "%s", gd_error_message());
+    if (thread > 0)
+        gd_error_clear();
 }
 
 static gd_status decode_all(decoding *d, int threads)
@@ -149,10 +177,8 @@ static gd_status decode_all(decoding *d, int threads)
     gd_parallel_for(threads < MOST_THREADS ? threads : MOST_THREADS, (int64_t)d->paths->count, 1,
                     decode_range, d);
     for (int i = 0; i < MOST_THREADS; i++)
-        if (d->status[i] != GD_OK) {
-            gd_error_clear();
+        if (d->status[i] != GD_OK)
             return gd_fail(d->status[i], "%s", d->message[i]);
-        }
     return GD_OK;
 }
 
