@@ -55,7 +55,8 @@ typedef struct gd_compile_options {
 
 /* gd_compile(context, body, user), gd_compile(context, body, user, .mode = GD_MODE_EAGER). Owned by
  * the context; may be released earlier with gd_function_release. */
-#define gd_compile(...) gd_compile_with((gd_compile_options){ .context = __VA_ARGS__ })
+#define gd_compile(...) \
+    gd_compile_with(GD_OPTIONS_3(gd_compile_options, context, body, user, __VA_ARGS__))
 GD_API gd_function *gd_compile_with(gd_compile_options options);
 /* GD_ERR_STATE, and nothing happens, while its body is being run. */
 GD_API void gd_function_release(gd_function *function);

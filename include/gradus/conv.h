@@ -46,18 +46,21 @@ typedef struct gd_conv_options {
  * larger than the padded input is GD_ERR_SHAPE. Compiled, a ReLU behind it is part of the same
  * kernel. In f32 on the CPU every element is a fixed chain of fused multiply-adds
  * (src/backend/cpu/conv.h). */
-#define gd_conv1d(...) gd_conv_with(1, (gd_conv_options){ .x = __VA_ARGS__ })
-#define gd_conv2d(...) gd_conv_with(2, (gd_conv_options){ .x = __VA_ARGS__ })
-#define gd_conv3d(...) gd_conv_with(3, (gd_conv_options){ .x = __VA_ARGS__ })
+#define gd_conv1d(...) gd_conv_with(1, GD_OPTIONS_3(gd_conv_options, x, w, b, __VA_ARGS__))
+#define gd_conv2d(...) gd_conv_with(2, GD_OPTIONS_3(gd_conv_options, x, w, b, __VA_ARGS__))
+#define gd_conv3d(...) gd_conv_with(3, GD_OPTIONS_3(gd_conv_options, x, w, b, __VA_ARGS__))
 /* The same with the number of spatial axes as an argument, 1 … 3. */
 GD_API gd_tensor *gd_conv_with(int axes, gd_conv_options options);
 
 /* Transposed convolution: the gradient of a convolution with the same options by its input, plus b.
  * Each axis has (size - 1) * stride - before - after + dilation * (kernel - 1) + output_pad + 1
  * elements; with .same, size * stride. Zeiler et al. 2010. */
-#define gd_conv_transpose1d(...) gd_conv_transpose_with(1, (gd_conv_options){ .x = __VA_ARGS__ })
-#define gd_conv_transpose2d(...) gd_conv_transpose_with(2, (gd_conv_options){ .x = __VA_ARGS__ })
-#define gd_conv_transpose3d(...) gd_conv_transpose_with(3, (gd_conv_options){ .x = __VA_ARGS__ })
+#define gd_conv_transpose1d(...) \
+    gd_conv_transpose_with(1, GD_OPTIONS_3(gd_conv_options, x, w, b, __VA_ARGS__))
+#define gd_conv_transpose2d(...) \
+    gd_conv_transpose_with(2, GD_OPTIONS_3(gd_conv_options, x, w, b, __VA_ARGS__))
+#define gd_conv_transpose3d(...) \
+    gd_conv_transpose_with(3, GD_OPTIONS_3(gd_conv_options, x, w, b, __VA_ARGS__))
 GD_API gd_tensor *gd_conv_transpose_with(int axes, gd_conv_options options);
 
 /* ---- pooling ---- */
@@ -79,15 +82,21 @@ typedef struct gd_pool_options {
 
 /* gd_max_pool2d(x, 2), gd_max_pool2d(x, 3, .stride = 2, .pad = 1): the largest element of each
  * window, padding never being it. NaN wins. The gradient goes to the first largest element. */
-#define gd_max_pool1d(...) gd_max_pool_with(1, (gd_pool_options){ .x = __VA_ARGS__ })
-#define gd_max_pool2d(...) gd_max_pool_with(2, (gd_pool_options){ .x = __VA_ARGS__ })
-#define gd_max_pool3d(...) gd_max_pool_with(3, (gd_pool_options){ .x = __VA_ARGS__ })
+#define gd_max_pool1d(...) \
+    gd_max_pool_with(1, GD_OPTIONS_2(gd_pool_options, x, kernel, __VA_ARGS__))
+#define gd_max_pool2d(...) \
+    gd_max_pool_with(2, GD_OPTIONS_2(gd_pool_options, x, kernel, __VA_ARGS__))
+#define gd_max_pool3d(...) \
+    gd_max_pool_with(3, GD_OPTIONS_2(gd_pool_options, x, kernel, __VA_ARGS__))
 GD_API gd_tensor *gd_max_pool_with(int axes, gd_pool_options options);
 
 /* The mean of each window, added up in row-major order. */
-#define gd_avg_pool1d(...) gd_avg_pool_with(1, (gd_pool_options){ .x = __VA_ARGS__ })
-#define gd_avg_pool2d(...) gd_avg_pool_with(2, (gd_pool_options){ .x = __VA_ARGS__ })
-#define gd_avg_pool3d(...) gd_avg_pool_with(3, (gd_pool_options){ .x = __VA_ARGS__ })
+#define gd_avg_pool1d(...) \
+    gd_avg_pool_with(1, GD_OPTIONS_2(gd_pool_options, x, kernel, __VA_ARGS__))
+#define gd_avg_pool2d(...) \
+    gd_avg_pool_with(2, GD_OPTIONS_2(gd_pool_options, x, kernel, __VA_ARGS__))
+#define gd_avg_pool3d(...) \
+    gd_avg_pool_with(3, GD_OPTIONS_2(gd_pool_options, x, kernel, __VA_ARGS__))
 GD_API gd_tensor *gd_avg_pool_with(int axes, gd_pool_options options);
 
 /* gd_adaptive_avg_pool2d(x, 7, 7): windows so that the result has these spatial sizes: window i of

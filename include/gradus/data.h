@@ -77,7 +77,7 @@ typedef struct gd_dataset_options {
  * .count = 150). Samples and labels are copied. Owned by the context. GD_ERR_INVALID, GD_ERR_DTYPE,
  * GD_ERR_MEMORY. */
 #define gd_dataset_create(...) \
-    gd_dataset_create_with((gd_dataset_options){ .context = __VA_ARGS__ })
+    gd_dataset_create_with(GD_OPTIONS_1(gd_dataset_options, context, __VA_ARGS__))
 GD_API gd_dataset *gd_dataset_create_with(gd_dataset_options options);
 
 typedef struct gd_dataset_idx_options {
@@ -91,7 +91,8 @@ typedef struct gd_dataset_idx_options {
  * or i32 of rank 1, as many. The two files are read at the same time. Errors of gd_idx_read;
  * GD_ERR_FORMAT when they do not go together. */
 #define gd_dataset_read_idx(...) \
-    gd_dataset_read_idx_with((gd_dataset_idx_options){ .context = __VA_ARGS__ })
+    gd_dataset_read_idx_with(    \
+        GD_OPTIONS_3(gd_dataset_idx_options, context, samples, labels, __VA_ARGS__))
 GD_API gd_dataset *gd_dataset_read_idx_with(gd_dataset_idx_options options);
 
 typedef struct gd_mnist_options {
@@ -104,7 +105,7 @@ typedef struct gd_mnist_options {
 /* gd_mnist(context, "data/mnist"), gd_mnist(context, "data/mnist", .test = true): handwritten
  * digits, pixels 0 … 1, from the four IDX files as published, compressed or not. GD_ERR_IO says
  * which file is missing and where to get it. */
-#define gd_mnist(...) gd_mnist_with((gd_mnist_options){ .context = __VA_ARGS__ })
+#define gd_mnist(...) gd_mnist_with(GD_OPTIONS_2(gd_mnist_options, context, folder, __VA_ARGS__))
 GD_API gd_dataset *gd_mnist_with(gd_mnist_options options);
 /* Both halves of it, flattened, their four files read at the same time. Both are NULL on an error.
  */
@@ -121,7 +122,8 @@ typedef struct gd_cifar10_options {
 /* gd_cifar10(context, "cifar-10-batches-bin"): colour photographs [3, 32, 32] of ten classes
  * (Krizhevsky 2009), 0 … 1, from the files of the binary version, plain or with gzip. GD_ERR_IO:
  * none is there; GD_ERR_FORMAT. */
-#define gd_cifar10(...) gd_cifar10_with((gd_cifar10_options){ .context = __VA_ARGS__ })
+#define gd_cifar10(...) \
+    gd_cifar10_with(GD_OPTIONS_2(gd_cifar10_options, context, folder, __VA_ARGS__))
 GD_API gd_dataset *gd_cifar10_with(gd_cifar10_options options);
 
 typedef struct gd_image_folder_options {
@@ -136,7 +138,8 @@ typedef struct gd_image_folder_options {
  * at once, in the context's threads. Errors of gd_image_read name the file; GD_ERR_IO: no folder,
  * or no images. */
 #define gd_image_folder(...) \
-    gd_image_folder_with((gd_image_folder_options){ .context = __VA_ARGS__ })
+    gd_image_folder_with(    \
+        GD_OPTIONS_4(gd_image_folder_options, context, folder, height, width, __VA_ARGS__))
 GD_API gd_dataset *gd_image_folder_with(gd_image_folder_options options);
 
 /* End a data set before its context closes; loaders of it must be released first. NULL is fine. */
@@ -175,7 +178,8 @@ typedef struct gd_batch {
 
 /* gd_loader_open(dataset, .batch = 50, .shuffle = true). Owned by the context of its data set. The
  * tensors are a fixed set made here; nothing is allocated per batch. */
-#define gd_loader_open(...) gd_loader_open_with((gd_loader_options){ .dataset = __VA_ARGS__ })
+#define gd_loader_open(...) \
+    gd_loader_open_with(GD_OPTIONS_1(gd_loader_options, dataset, __VA_ARGS__))
 GD_API gd_loader *gd_loader_open_with(gd_loader_options options);
 GD_API void gd_loader_release(gd_loader *loader);
 /* The next batch of the epoch. False at its end (the call after that begins the next epoch), for

@@ -16,10 +16,11 @@
 #include <gradus/nn.h>
 #include <gradus/norm.h>
 #include <gradus/ops.h>
+#include <gradus/optim.h>
+#include <gradus/options.h>
 #include <gradus/scalar.h>
 #include <gradus/schedule.h>
 #include <gradus/sequence.h>
-#include <gradus/optim.h>
 #include <gradus/tensor.h>
 #include <gradus/text.h>
 #include <gradus/train.h>

@@ -45,7 +45,7 @@ typedef struct gd_language_model gd_language_model;
  * (gradus/sequence.h), whose names its parameters have. GD_ERR_INVALID: sizes that do not go
  * together; GD_ERR_MEMORY. */
 #define gd_language_model_create(...) \
-    gd_language_model_create_with((gd_language_options){ .context = __VA_ARGS__ })
+    gd_language_model_create_with(GD_OPTIONS_1(gd_language_options, context, __VA_ARGS__))
 GD_API gd_language_model *gd_language_model_create_with(gd_language_options options);
 /* End it before its context closes. Generators and optimizers of it must be released first. NULL is
  * fine. */
@@ -112,7 +112,8 @@ typedef struct gd_generate_options {
  * tokeniser has a begin token, a sequence starts with it. Without gd_generator_reset a further call
  * continues the sequence; the last token of the call before was chosen but not fed, and is not in
  * it. Returns how many tokens were generated; -1 on an error. */
-#define gd_generate(...) gd_generate_with((gd_generate_options){ .generator = __VA_ARGS__ })
+#define gd_generate(...) \
+    gd_generate_with(GD_OPTIONS_3(gd_generate_options, generator, tokenizer, sampler, __VA_ARGS__))
 GD_API int64_t gd_generate_with(gd_generate_options options);
 
 #ifdef __cplusplus

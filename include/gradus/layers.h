@@ -39,17 +39,26 @@ typedef struct gd_nn_conv_options {
 /* gd_nn_conv2d(m, "conv1", x, 32, 3, .pad = 1): gd_conv2d with the parameters "conv1.weight"
  * [channels, c / groups, kernel...] and "conv1.bias" [channels] (zeros). Fans of the initialiser
  * are c / groups times the kernel's elements, and channels / groups times those. */
-#define gd_nn_conv1d(...) gd_nn_conv_with(1, (gd_nn_conv_options){ .module = __VA_ARGS__ })
-#define gd_nn_conv2d(...) gd_nn_conv_with(2, (gd_nn_conv_options){ .module = __VA_ARGS__ })
-#define gd_nn_conv3d(...) gd_nn_conv_with(3, (gd_nn_conv_options){ .module = __VA_ARGS__ })
+#define gd_nn_conv1d(...) \
+    gd_nn_conv_with(      \
+        1, GD_OPTIONS_5(gd_nn_conv_options, module, name, x, channels, kernel, __VA_ARGS__))
+#define gd_nn_conv2d(...) \
+    gd_nn_conv_with(      \
+        2, GD_OPTIONS_5(gd_nn_conv_options, module, name, x, channels, kernel, __VA_ARGS__))
+#define gd_nn_conv3d(...) \
+    gd_nn_conv_with(      \
+        3, GD_OPTIONS_5(gd_nn_conv_options, module, name, x, channels, kernel, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_conv_with(int axes, gd_nn_conv_options options);
 /* gd_conv_transpose2d; the weight is [c, channels / groups, kernel...]. */
 #define gd_nn_conv_transpose1d(...) \
-    gd_nn_conv_transpose_with(1, (gd_nn_conv_options){ .module = __VA_ARGS__ })
+    gd_nn_conv_transpose_with(      \
+        1, GD_OPTIONS_5(gd_nn_conv_options, module, name, x, channels, kernel, __VA_ARGS__))
 #define gd_nn_conv_transpose2d(...) \
-    gd_nn_conv_transpose_with(2, (gd_nn_conv_options){ .module = __VA_ARGS__ })
+    gd_nn_conv_transpose_with(      \
+        2, GD_OPTIONS_5(gd_nn_conv_options, module, name, x, channels, kernel, __VA_ARGS__))
 #define gd_nn_conv_transpose3d(...) \
-    gd_nn_conv_transpose_with(3, (gd_nn_conv_options){ .module = __VA_ARGS__ })
+    gd_nn_conv_transpose_with(      \
+        3, GD_OPTIONS_5(gd_nn_conv_options, module, name, x, channels, kernel, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_conv_transpose_with(int axes, gd_nn_conv_options options);
 
 /* ---- normalisation, gradus/norm.h. "weight" is made of ones, "bias" of zeros; no_affine: neither
@@ -67,20 +76,24 @@ typedef struct gd_nn_norm_options {
 } gd_nn_norm_options;
 
 /* gd_nn_layer_norm(m, "norm", x): over the last axis, weight and bias of its size. */
-#define gd_nn_layer_norm(...) gd_nn_layer_norm_with((gd_nn_norm_options){ .module = __VA_ARGS__ })
+#define gd_nn_layer_norm(...) \
+    gd_nn_layer_norm_with(GD_OPTIONS_3(gd_nn_norm_options, module, name, x, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_layer_norm_with(gd_nn_norm_options options);
 /* Likewise; a weight only. */
-#define gd_nn_rms_norm(...) gd_nn_rms_norm_with((gd_nn_norm_options){ .module = __VA_ARGS__ })
+#define gd_nn_rms_norm(...) \
+    gd_nn_rms_norm_with(GD_OPTIONS_3(gd_nn_norm_options, module, name, x, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_rms_norm_with(gd_nn_norm_options options);
 /* gd_nn_group_norm(m, "norm", x, .groups = 8): x [n, c, ..], weight and bias [c]. */
-#define gd_nn_group_norm(...) gd_nn_group_norm_with((gd_nn_norm_options){ .module = __VA_ARGS__ })
+#define gd_nn_group_norm(...) \
+    gd_nn_group_norm_with(GD_OPTIONS_3(gd_nn_norm_options, module, name, x, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_group_norm_with(gd_nn_norm_options options);
 #define gd_nn_instance_norm(...) \
-    gd_nn_instance_norm_with((gd_nn_norm_options){ .module = __VA_ARGS__ })
+    gd_nn_instance_norm_with(GD_OPTIONS_3(gd_nn_norm_options, module, name, x, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_instance_norm_with(gd_nn_norm_options options);
 /* Batch statistics while the module is in training, and the buffers "running_mean" and
  * "running_var" [c] (from 0 and 1) updated as an effect; otherwise the buffers. */
-#define gd_nn_batch_norm(...) gd_nn_batch_norm_with((gd_nn_norm_options){ .module = __VA_ARGS__ })
+#define gd_nn_batch_norm(...) \
+    gd_nn_batch_norm_with(GD_OPTIONS_3(gd_nn_norm_options, module, name, x, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_batch_norm_with(gd_nn_norm_options options);
 
 /* ---- dropping ---- */

@@ -47,7 +47,7 @@ typedef struct gd_cross_entropy_options {
  * count (none: NaN); over probabilities it is divided by the number of rows. GD_REDUCE_NONE: [..].
  */
 #define gd_cross_entropy(...) \
-    gd_cross_entropy_with((gd_cross_entropy_options){ .logits = __VA_ARGS__ })
+    gd_cross_entropy_with(GD_OPTIONS_2(gd_cross_entropy_options, logits, target, __VA_ARGS__))
 GD_API gd_tensor *gd_cross_entropy_with(gd_cross_entropy_options options);
 GD_API gd_tensor *(gd_cross_entropy)(gd_tensor *logits, gd_tensor *target);
 /* The plain one before the mean: [..]. */
@@ -62,7 +62,8 @@ typedef struct gd_nll_options {
 } gd_nll_options;
 
 /* Negative log-likelihood: -weight[t] * log_probabilities[t], with gd_cross_entropy's mean. */
-#define gd_nll(...) gd_nll_with((gd_nll_options){ .log_probabilities = __VA_ARGS__ })
+#define gd_nll(...) \
+    gd_nll_with(GD_OPTIONS_2(gd_nll_options, log_probabilities, target, __VA_ARGS__))
 GD_API gd_tensor *gd_nll_with(gd_nll_options options);
 GD_API gd_tensor *(gd_nll)(gd_tensor *log_probabilities, gd_tensor *target);
 
@@ -80,7 +81,7 @@ typedef struct gd_bce_options {
 
 /* -(y log p + (1 - y) log(1 - p)), each logarithm at least -100; where it would be less the
  * gradient is 0. Prefer gd_bce_with_logits. */
-#define gd_bce(...) gd_bce_with((gd_bce_options){ .probability = __VA_ARGS__ })
+#define gd_bce(...) gd_bce_with(GD_OPTIONS_2(gd_bce_options, probability, target, __VA_ARGS__))
 GD_API gd_tensor *gd_bce_with(gd_bce_options options);
 GD_API gd_tensor *(gd_bce)(gd_tensor *probability, gd_tensor *target);
 
@@ -93,7 +94,7 @@ typedef struct gd_bce_with_logits_options {
 
 /* gd_bce of sigmoid(logits), without overflow. */
 #define gd_bce_with_logits(...) \
-    gd_bce_with_logits_with((gd_bce_with_logits_options){ .logits = __VA_ARGS__ })
+    gd_bce_with_logits_with(GD_OPTIONS_2(gd_bce_with_logits_options, logits, target, __VA_ARGS__))
 GD_API gd_tensor *gd_bce_with_logits_with(gd_bce_with_logits_options options);
 GD_API gd_tensor *(gd_bce_with_logits)(gd_tensor *logits, gd_tensor *target);
 
@@ -107,7 +108,7 @@ typedef struct gd_focal_options {
 
 /* gd_bce_with_logits * (1 - p_t)^gamma, p_t the probability given to the target. Lin et al., "Focal
  * loss for dense object detection", 2017; torchvision.ops.sigmoid_focal_loss. */
-#define gd_focal(...) gd_focal_with((gd_focal_options){ .logits = __VA_ARGS__ })
+#define gd_focal(...) gd_focal_with(GD_OPTIONS_2(gd_focal_options, logits, target, __VA_ARGS__))
 GD_API gd_tensor *gd_focal_with(gd_focal_options options);
 GD_API gd_tensor *(gd_focal)(gd_tensor *logits, gd_tensor *target);
 
@@ -118,11 +119,12 @@ typedef struct gd_hinge_options {
 } gd_hinge_options;
 
 /* max(0, margin - x * y): of a support vector machine. Cortes, Vapnik 1995. */
-#define gd_hinge(...) gd_hinge_with((gd_hinge_options){ .x = __VA_ARGS__ })
+#define gd_hinge(...) gd_hinge_with(GD_OPTIONS_2(gd_hinge_options, x, y, __VA_ARGS__))
 GD_API gd_tensor *gd_hinge_with(gd_hinge_options options);
 GD_API gd_tensor *(gd_hinge)(gd_tensor *x, gd_tensor *y);
 /* x where y is 1, max(0, margin - x) where it is -1: x is a distance. */
-#define gd_hinge_embedding(...) gd_hinge_embedding_with((gd_hinge_options){ .x = __VA_ARGS__ })
+#define gd_hinge_embedding(...) \
+    gd_hinge_embedding_with(GD_OPTIONS_2(gd_hinge_options, x, y, __VA_ARGS__))
 GD_API gd_tensor *gd_hinge_embedding_with(gd_hinge_options options);
 GD_API gd_tensor *(gd_hinge_embedding)(gd_tensor *x, gd_tensor *y);
 
@@ -137,7 +139,7 @@ typedef struct gd_kl_div_options {
 } gd_kl_div_options;
 
 /* p * (log p - log q), 0 where p is 0. Kullback, Leibler 1951. */
-#define gd_kl_div(...) gd_kl_div_with((gd_kl_div_options){ .log_q = __VA_ARGS__ })
+#define gd_kl_div(...) gd_kl_div_with(GD_OPTIONS_2(gd_kl_div_options, log_q, p, __VA_ARGS__))
 GD_API gd_tensor *gd_kl_div_with(gd_kl_div_options options);
 GD_API gd_tensor *(gd_kl_div)(gd_tensor *log_q, gd_tensor *p);
 
@@ -149,11 +151,11 @@ typedef struct gd_distance_options {
 } gd_distance_options;
 
 /* (x - y)^2 */
-#define gd_mse(...) gd_mse_with((gd_distance_options){ .x = __VA_ARGS__ })
+#define gd_mse(...) gd_mse_with(GD_OPTIONS_2(gd_distance_options, x, y, __VA_ARGS__))
 GD_API gd_tensor *gd_mse_with(gd_distance_options options);
 GD_API gd_tensor *(gd_mse)(gd_tensor *x, gd_tensor *y);
 /* |x - y| */
-#define gd_mae(...) gd_mae_with((gd_distance_options){ .x = __VA_ARGS__ })
+#define gd_mae(...) gd_mae_with(GD_OPTIONS_2(gd_distance_options, x, y, __VA_ARGS__))
 GD_API gd_tensor *gd_mae_with(gd_distance_options options);
 GD_API gd_tensor *(gd_mae)(gd_tensor *x, gd_tensor *y);
 
@@ -164,11 +166,11 @@ typedef struct gd_huber_options {
 } gd_huber_options;
 
 /* d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2); d = x - y. Huber 1964. */
-#define gd_huber(...) gd_huber_with((gd_huber_options){ .x = __VA_ARGS__ })
+#define gd_huber(...) gd_huber_with(GD_OPTIONS_2(gd_huber_options, x, y, __VA_ARGS__))
 GD_API gd_tensor *gd_huber_with(gd_huber_options options);
 GD_API gd_tensor *(gd_huber)(gd_tensor *x, gd_tensor *y);
 /* That divided by delta (PyTorch's beta). Girshick, "Fast R-CNN", 2015. */
-#define gd_smooth_l1(...) gd_smooth_l1_with((gd_huber_options){ .x = __VA_ARGS__ })
+#define gd_smooth_l1(...) gd_smooth_l1_with(GD_OPTIONS_2(gd_huber_options, x, y, __VA_ARGS__))
 GD_API gd_tensor *gd_smooth_l1_with(gd_huber_options options);
 GD_API gd_tensor *(gd_smooth_l1)(gd_tensor *x, gd_tensor *y);
 
@@ -187,7 +189,7 @@ typedef struct gd_cosine_embedding_options {
 
 /* 1 - cos(x, y) where the target is 1, max(0, cos(x, y) - margin) where it is -1. */
 #define gd_cosine_embedding(...) \
-    gd_cosine_embedding_with((gd_cosine_embedding_options){ .x = __VA_ARGS__ })
+    gd_cosine_embedding_with(GD_OPTIONS_3(gd_cosine_embedding_options, x, y, target, __VA_ARGS__))
 GD_API gd_tensor *gd_cosine_embedding_with(gd_cosine_embedding_options options);
 GD_API gd_tensor *(gd_cosine_embedding)(gd_tensor *x, gd_tensor *y, gd_tensor *target);
 
@@ -203,7 +205,8 @@ typedef struct gd_triplet_margin_options {
 /* max(0, d(anchor, positive) - d(anchor, negative) + margin), d(x, y) = |x - y + 1e-6|_p along the
  * last axis. Schroff et al., "FaceNet", 2015. */
 #define gd_triplet_margin(...) \
-    gd_triplet_margin_with((gd_triplet_margin_options){ .anchor = __VA_ARGS__ })
+    gd_triplet_margin_with(    \
+        GD_OPTIONS_3(gd_triplet_margin_options, anchor, positive, negative, __VA_ARGS__))
 GD_API gd_tensor *gd_triplet_margin_with(gd_triplet_margin_options options);
 GD_API gd_tensor *(gd_triplet_margin)(gd_tensor *anchor, gd_tensor *positive, gd_tensor *negative);
 
@@ -223,7 +226,9 @@ typedef struct gd_ctc_options {
 /* -log of the probability of all paths over time that spell the target. Graves et al.,
  * "Connectionist temporal classification", 2006, in logarithms. The mean is over the batch, each
  * loss divided by its target's length first. A target that cannot be aligned has gradient 0. */
-#define gd_ctc(...) gd_ctc_with((gd_ctc_options){ .log_probabilities = __VA_ARGS__ })
+#define gd_ctc(...)                                                                     \
+    gd_ctc_with(GD_OPTIONS_4(gd_ctc_options, log_probabilities, targets, input_lengths, \
+                             target_lengths, __VA_ARGS__))
 GD_API gd_tensor *gd_ctc_with(gd_ctc_options options);
 
 #ifdef __cplusplus

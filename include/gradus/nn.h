@@ -32,7 +32,8 @@ typedef struct gd_module_options {
 
 /* gd_module_create(context), gd_module_create(context, .seed = 1). Owned by the context;
  * gd_module_release ends it earlier. */
-#define gd_module_create(...) gd_module_create_with((gd_module_options){ .context = __VA_ARGS__ })
+#define gd_module_create(...) \
+    gd_module_create_with(GD_OPTIONS_1(gd_module_options, context, __VA_ARGS__))
 GD_API gd_module *gd_module_create_with(gd_module_options options);
 /* End a module before its context closes. Optimizers made from it must be released first. NULL is
  * fine. */
@@ -134,7 +135,8 @@ typedef struct gd_linear_options {
 /* gd_linear(m, "fc1", x, 16), gd_linear(m, "fc1", x, 16, .no_bias = true): x @ weight + bias, [..,
  * in] -> [.., units], with the parameters "fc1.weight" [in, units] and "fc1.bias" [units] (zeros).
  * x: f32, rank 1 or more. GD_ERR_SHAPE names the path when a later use does not fit the first. */
-#define gd_linear(...) gd_linear_with((gd_linear_options){ .module = __VA_ARGS__ })
+#define gd_linear(...) \
+    gd_linear_with(GD_OPTIONS_4(gd_linear_options, module, name, x, units, __VA_ARGS__))
 GD_API gd_tensor *gd_linear_with(gd_linear_options options);
 
 /* ---- models as data ---- */
@@ -274,8 +276,8 @@ typedef struct gd_model_options {
  *
  *     { "input": [784], "loss": "cross_entropy", "output": "fc2",
  *       "layers": [ { "name": "fc1", "type": "linear", "units": 16, "activation": "relu" },
- *                   { "name": "fc2", "type": "linear", "units": 10, "inputs": ["fc1"], "bias":
- * true, "init": "glorot_uniform" } ] }
+ *                   { "name": "fc2", "type": "linear", "units": 10, "inputs": ["fc1"],
+ *                     "bias": true, "init": "glorot_uniform" } ] }
  *
  * with keys as the members of gd_layer_spec, but "bias", "affine" and "count_padding" (true or
  * false) for no_bias, no_affine and no_count_padding, and "padding": "same" for same; "kernel",
@@ -286,19 +288,24 @@ typedef struct gd_model_options {
  * GD_ERR_INVALID: an unknown type, name or loss, a name used twice, a cycle; GD_ERR_SHAPE: shapes
  * that do not fit; GD_ERR_IO; GD_ERR_MEMORY; GD_ERR_UNSUPPORTED: a build without jansson. */
 #define gd_model_load_json(...) \
-    gd_model_load_json_with((gd_model_options){ .context = __VA_ARGS__ })
+    gd_model_load_json_with(GD_OPTIONS_2(gd_model_options, context, json, __VA_ARGS__))
 GD_API gd_model *gd_model_load_json_with(gd_model_options options);
 
 /* gd_model_create(context, .spec = &spec, .seed = 1): the same from C. The spec is copied. */
-#define gd_model_create(...) gd_model_create_with((gd_model_options){ .context = __VA_ARGS__ })
+#define gd_model_create(...) \
+    gd_model_create_with(GD_OPTIONS_1(gd_model_options, context, __VA_ARGS__))
 GD_API gd_model *gd_model_create_with(gd_model_options options);
 GD_API void gd_model_release(gd_model *model);
 
 /* The same by calls:
  *
  *     gd_model_builder *b = gd_model_begin(context, GD_SHAPE(1, 28, 28), .seed = 1);
- *     gd_model_add(b, "conv1", "conv2d", .channels = 8, .kernel = GD_SHAPE(3), .activation =
- * "relu"); gd_model_add(b, "out", "linear", .units = 10); gd_model *model = gd_model_end(b);
+ *     gd_model_add(b, "conv", "conv2d", .activation = "relu", .channels = 8, .kernel = GD_SHAPE(3));
+ *     gd_model_add(b, "pool", "max_pool2d", .kernel = GD_SHAPE(2));
+ *     gd_model_add(b, "out", "linear", .units = 10);
+ *     gd_model *model = gd_model_end(b);
+ *     gd_tensor *logits = gd_model_forward(model, gd_zeros(context, GD_SHAPE(5, 1, 28, 28), GD_F32));
+ *     gd_tensor *loss = gd_model_loss(model, logits, gd_zeros(context, GD_SHAPE(5), GD_I64));
  */
 typedef struct gd_model_builder gd_model_builder;
 typedef struct gd_model_builder_options {
@@ -310,11 +317,11 @@ typedef struct gd_model_builder_options {
 } gd_model_builder_options;
 /* Owned by the context until gd_model_end. */
 #define gd_model_begin(...) \
-    gd_model_begin_with((gd_model_builder_options){ .context = __VA_ARGS__ })
+    gd_model_begin_with(GD_OPTIONS_2(gd_model_builder_options, context, input, __VA_ARGS__))
 GD_API gd_model_builder *gd_model_begin_with(gd_model_builder_options options);
 /* The spec is copied. An error is kept for gd_model_end as well. */
 #define gd_model_add(builder, ...) \
-    gd_model_add_with(builder, (gd_layer_spec){ .name = __VA_ARGS__ })
+    gd_model_add_with(builder, GD_OPTIONS_2(gd_layer_spec, name, type, __VA_ARGS__))
 GD_API gd_status gd_model_add_with(gd_model_builder *builder, gd_layer_spec layer);
 /* Make the model, and end the builder in any case. Errors of gd_model_create. */
 GD_API gd_model *gd_model_end(gd_model_builder *builder);

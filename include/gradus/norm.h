@@ -20,7 +20,8 @@ typedef struct gd_layer_norm_options {
 /* gd_layer_norm(x, weight, bias), gd_layer_norm(x, NULL, NULL, .axes = 2): (x - mean) / sqrt(var +
  * epsilon) * weight + bias over the last axes, var divided by n; weight and bias have the shape of
  * those axes. Ba, Kiros, Hinton 2016. */
-#define gd_layer_norm(...) gd_layer_norm_with((gd_layer_norm_options){ .x = __VA_ARGS__ })
+#define gd_layer_norm(...) \
+    gd_layer_norm_with(GD_OPTIONS_3(gd_layer_norm_options, x, weight, bias, __VA_ARGS__))
 GD_API gd_tensor *gd_layer_norm_with(gd_layer_norm_options options);
 
 typedef struct gd_rms_norm_options {
@@ -30,7 +31,7 @@ typedef struct gd_rms_norm_options {
 } gd_rms_norm_options;
 /* gd_rms_norm(x, weight): x / sqrt(mean(x^2) + epsilon) * weight over the last axes. Zhang,
  * Sennrich 2019. */
-#define gd_rms_norm(...) gd_rms_norm_with((gd_rms_norm_options){ .x = __VA_ARGS__ })
+#define gd_rms_norm(...) gd_rms_norm_with(GD_OPTIONS_2(gd_rms_norm_options, x, weight, __VA_ARGS__))
 GD_API gd_tensor *gd_rms_norm_with(gd_rms_norm_options options);
 
 typedef struct gd_group_norm_options {
@@ -40,7 +41,8 @@ typedef struct gd_group_norm_options {
 } gd_group_norm_options;
 /* gd_group_norm(x, weight, bias, .groups = 8): x [batch, channels, ..] normalised over each group
  * of channels of each sample; weight and bias [channels]. Wu, He 2018. */
-#define gd_group_norm(...) gd_group_norm_with((gd_group_norm_options){ .x = __VA_ARGS__ })
+#define gd_group_norm(...) \
+    gd_group_norm_with(GD_OPTIONS_3(gd_group_norm_options, x, weight, bias, __VA_ARGS__))
 GD_API gd_tensor *gd_group_norm_with(gd_group_norm_options options);
 
 typedef struct gd_instance_norm_options {
@@ -48,7 +50,8 @@ typedef struct gd_instance_norm_options {
     double epsilon;
 } gd_instance_norm_options;
 /* gd_instance_norm(x, weight, bias): each channel of each sample by itself. Ulyanov et al. 2016. */
-#define gd_instance_norm(...) gd_instance_norm_with((gd_instance_norm_options){ .x = __VA_ARGS__ })
+#define gd_instance_norm(...) \
+    gd_instance_norm_with(GD_OPTIONS_3(gd_instance_norm_options, x, weight, bias, __VA_ARGS__))
 GD_API gd_tensor *gd_instance_norm_with(gd_instance_norm_options options);
 
 typedef struct gd_batch_norm_options {
@@ -63,7 +66,9 @@ typedef struct gd_batch_norm_options {
  * (var divided by n), and as effects mean += momentum (batch mean - mean), variance likewise with
  * the batch's var divided by n - 1; both may be NULL then. Otherwise with the running statistics,
  * which are needed: GD_ERR_INVALID. Ioffe, Szegedy 2015. */
-#define gd_batch_norm(...) gd_batch_norm_with((gd_batch_norm_options){ .x = __VA_ARGS__ })
+#define gd_batch_norm(...) \
+    gd_batch_norm_with(    \
+        GD_OPTIONS_5(gd_batch_norm_options, x, weight, bias, mean, variance, __VA_ARGS__))
 GD_API gd_tensor *gd_batch_norm_with(gd_batch_norm_options options);
 
 #ifdef __cplusplus

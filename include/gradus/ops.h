@@ -364,7 +364,8 @@ typedef struct gd_attention_options {
  * beside operands and results (FlashAttention: Dao et al. 2022; Dao 2023). A query that may look
  * nowhere gets zeros. f32 and f64; halves through f32. Dropout draws tq * tk words a head from the
  * context's stream. A mask that requires a gradient is computed with as `plain`. */
-#define gd_attention(...) gd_attention_with((gd_attention_options){ .q = __VA_ARGS__ })
+#define gd_attention(...) \
+    gd_attention_with(GD_OPTIONS_3(gd_attention_options, q, k, v, __VA_ARGS__))
 GD_API gd_tensor *gd_attention_with(gd_attention_options options);
 
 /* ---- recurrent networks ---- */
@@ -391,7 +392,8 @@ typedef struct gd_recurrent_options {
 /* gd_recurrent(z, weight, bias, GD_CELL_GRU) -> h of every step, [batch, time, width]. Elman 1990;
  * LSTM: Hochreiter, Schmidhuber 1997; GRU: Cho et al. 2014, in PyTorch's form, where r scales h @
  * weight + bias. f32 and f64. */
-#define gd_recurrent(...) gd_recurrent_with((gd_recurrent_options){ .z = __VA_ARGS__ })
+#define gd_recurrent(...) \
+    gd_recurrent_with(GD_OPTIONS_4(gd_recurrent_options, z, weight, bias, cell, __VA_ARGS__))
 GD_API gd_tensor *gd_recurrent_with(gd_recurrent_options options);
 
 /* ---- positions ---- */
@@ -406,7 +408,7 @@ typedef struct gd_rope_options {
     bool halves;
 } gd_rope_options;
 /* gd_rope(q), gd_rope(q, .start = 17, .halves = true) */
-#define gd_rope(...) gd_rope_with((gd_rope_options){ .x = __VA_ARGS__ })
+#define gd_rope(...) gd_rope_with(GD_OPTIONS_1(gd_rope_options, x, __VA_ARGS__))
 GD_API gd_tensor *gd_rope_with(gd_rope_options options);
 /* sin(t / 10000^(2p/d)) at feature 2p, cos of the same at 2p+1, for t in start … start+time-1:
  * [time, d] f32 (Vaswani et al. 2017). */

@@ -27,7 +27,7 @@ typedef struct gd_sgd_options {
 /* gd_sgd(m, .lr = 0.01, .momentum = 0.9). g += weight_decay * p; with momentum: b = momentum * b +
  * (1 - dampening) * g (the first time b = g), g = nesterov ? g + momentum * b : b; p -= lr * g.
  * Robbins, Monro 1951; Polyak 1964; Sutskever et al. 2013. */
-#define gd_sgd(...) gd_sgd_with((gd_sgd_options){ .module = __VA_ARGS__ })
+#define gd_sgd(...) gd_sgd_with(GD_OPTIONS_1(gd_sgd_options, module, __VA_ARGS__))
 GD_API gd_optimizer *gd_sgd_with(gd_sgd_options options);
 
 typedef struct gd_adam_options {
@@ -43,11 +43,11 @@ typedef struct gd_adam_options {
 /* m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2;
  * p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon). Kingma, Ba, "Adam", 2014.
  */
-#define gd_adam(...) gd_adam_with((gd_adam_options){ .module = __VA_ARGS__ })
+#define gd_adam(...) gd_adam_with(GD_OPTIONS_1(gd_adam_options, module, __VA_ARGS__))
 GD_API gd_optimizer *gd_adam_with(gd_adam_options options);
 /* The same after p *= 1 - lr * weight_decay. Loshchilov, Hutter, "Decoupled weight decay
  * regularization", 2017. */
-#define gd_adamw(...) gd_adamw_with((gd_adam_options){ .module = __VA_ARGS__ })
+#define gd_adamw(...) gd_adamw_with(GD_OPTIONS_1(gd_adam_options, module, __VA_ARGS__))
 GD_API gd_optimizer *gd_adamw_with(gd_adam_options options);
 
 typedef struct gd_nadam_options {
@@ -61,7 +61,7 @@ typedef struct gd_nadam_options {
 } gd_nadam_options;
 
 /* Adam with Nesterov's momentum. Dozat, "Incorporating Nesterov momentum into Adam", 2016. */
-#define gd_nadam(...) gd_nadam_with((gd_nadam_options){ .module = __VA_ARGS__ })
+#define gd_nadam(...) gd_nadam_with(GD_OPTIONS_1(gd_nadam_options, module, __VA_ARGS__))
 GD_API gd_optimizer *gd_nadam_with(gd_nadam_options options);
 
 typedef struct gd_radam_options {
@@ -75,7 +75,7 @@ typedef struct gd_radam_options {
 
 /* Adam whose first steps are not divided by sqrt(v), and whose later ones are rectified. Liu et
  * al., "On the variance of the adaptive learning rate and beyond", 2019. */
-#define gd_radam(...) gd_radam_with((gd_radam_options){ .module = __VA_ARGS__ })
+#define gd_radam(...) gd_radam_with(GD_OPTIONS_1(gd_radam_options, module, __VA_ARGS__))
 GD_API gd_optimizer *gd_radam_with(gd_radam_options options);
 
 typedef struct gd_rmsprop_options {
@@ -88,7 +88,7 @@ typedef struct gd_rmsprop_options {
 
 /* v = alpha * v + (1 - alpha) * g^2; d = g / (sqrt(v) + epsilon); with momentum b = momentum * b +
  * d, d = b; p -= lr * d. Hinton, lecture 6e of "Neural networks for machine learning", 2012. */
-#define gd_rmsprop(...) gd_rmsprop_with((gd_rmsprop_options){ .module = __VA_ARGS__ })
+#define gd_rmsprop(...) gd_rmsprop_with(GD_OPTIONS_1(gd_rmsprop_options, module, __VA_ARGS__))
 GD_API gd_optimizer *gd_rmsprop_with(gd_rmsprop_options options);
 
 typedef struct gd_adagrad_options {
@@ -101,7 +101,7 @@ typedef struct gd_adagrad_options {
 
 /* v += g^2; p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(v) + epsilon). Duchi et al., "Adaptive
  * subgradient methods", 2011. */
-#define gd_adagrad(...) gd_adagrad_with((gd_adagrad_options){ .module = __VA_ARGS__ })
+#define gd_adagrad(...) gd_adagrad_with(GD_OPTIONS_1(gd_adagrad_options, module, __VA_ARGS__))
 GD_API gd_optimizer *gd_adagrad_with(gd_adagrad_options options);
 
 typedef struct gd_adadelta_options {
@@ -114,7 +114,7 @@ typedef struct gd_adadelta_options {
 
 /* v = rho * v + (1 - rho) * g^2; d = sqrt(u + epsilon) / sqrt(v + epsilon) * g; u = rho * u + (1 -
  * rho) * d^2; p -= lr * d. Zeiler, "ADADELTA", 2012. */
-#define gd_adadelta(...) gd_adadelta_with((gd_adadelta_options){ .module = __VA_ARGS__ })
+#define gd_adadelta(...) gd_adadelta_with(GD_OPTIONS_1(gd_adadelta_options, module, __VA_ARGS__))
 GD_API gd_optimizer *gd_adadelta_with(gd_adadelta_options options);
 
 typedef struct gd_lion_options {
@@ -126,7 +126,7 @@ typedef struct gd_lion_options {
 
 /* p -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * p); m = beta2 * m + (1 - beta2) *
  * g. Chen et al., "Symbolic discovery of optimization algorithms", 2023. */
-#define gd_lion(...) gd_lion_with((gd_lion_options){ .module = __VA_ARGS__ })
+#define gd_lion(...) gd_lion_with(GD_OPTIONS_1(gd_lion_options, module, __VA_ARGS__))
 GD_API gd_optimizer *gd_lion_with(gd_lion_options options);
 
 typedef struct gd_lamb_options {
@@ -139,7 +139,7 @@ typedef struct gd_lamb_options {
 
 /* u = adam's step + weight_decay * p; p -= lr * |p| / |u| * u, each parameter tensor by itself (the
  * ratio is 1 where a norm is 0). You et al., "Large batch optimization for deep learning", 2019. */
-#define gd_lamb(...) gd_lamb_with((gd_lamb_options){ .module = __VA_ARGS__ })
+#define gd_lamb(...) gd_lamb_with(GD_OPTIONS_1(gd_lamb_options, module, __VA_ARGS__))
 GD_API gd_optimizer *gd_lamb_with(gd_lamb_options options);
 
 /* An optimizer by its name: "sgd", "rmsprop", "adam", "adamw", "nadam", "radam", "adagrad",
@@ -184,7 +184,7 @@ typedef struct gd_group_options {
  * parameters whose path matches; where several patterns do, the one given last. GD_ERR_STATE: a
  * step has been taken or traced already. */
 #define gd_optimizer_group(...) \
-    gd_optimizer_group_with((gd_group_options){ .optimizer = __VA_ARGS__ })
+    gd_optimizer_group_with(GD_OPTIONS_2(gd_group_options, optimizer, pattern, __VA_ARGS__))
 GD_API gd_status gd_optimizer_group_with(gd_group_options options);
 
 /* Scale all gradients together so that their norm, over all parameters, is at most max_norm, before
@@ -215,7 +215,7 @@ typedef struct gd_ema_options {
 
 /* gd_ema_create(m, .decay = 0.99): averages of all parameters. Owned by the context;
  * gd_ema_release ends it earlier. Polyak, Juditsky 1992. */
-#define gd_ema_create(...) gd_ema_create_with((gd_ema_options){ .module = __VA_ARGS__ })
+#define gd_ema_create(...) gd_ema_create_with(GD_OPTIONS_1(gd_ema_options, module, __VA_ARGS__))
 GD_API gd_ema *gd_ema_create_with(gd_ema_options options);
 GD_API void gd_ema_release(gd_ema *ema);
 /* average += (1 - decay) * (parameter - average); the first time, average = parameter. After the
@@ -246,7 +246,8 @@ typedef gd_tensor *(*gd_closure)(void *user);
 /* gd_lbfgs_create(m): limited-memory BFGS with a line search for the strong Wolfe conditions, for
  * small models and losses without noise. Owned by the context. Liu, Nocedal, "On the limited memory
  * BFGS method", 1989; Nocedal, Wright, "Numerical optimization", algorithms 3.5 and 3.6. */
-#define gd_lbfgs_create(...) gd_lbfgs_create_with((gd_lbfgs_options){ .module = __VA_ARGS__ })
+#define gd_lbfgs_create(...) \
+    gd_lbfgs_create_with(GD_OPTIONS_1(gd_lbfgs_options, module, __VA_ARGS__))
 GD_API gd_lbfgs *gd_lbfgs_create_with(gd_lbfgs_options options);
 GD_API void gd_lbfgs_release(gd_lbfgs *lbfgs);
 /* Improve the parameters by up to max_iterations steps. It evaluates the loss as often as it needs,

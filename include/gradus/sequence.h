@@ -29,7 +29,7 @@ typedef struct gd_kv_cache_options {
 /* gd_kv_cache_create(context, .capacity = 1024). Owned by the context; released earlier by
  * gd_kv_cache_release. */
 #define gd_kv_cache_create(...) \
-    gd_kv_cache_create_with((gd_kv_cache_options){ .context = __VA_ARGS__ })
+    gd_kv_cache_create_with(GD_OPTIONS_1(gd_kv_cache_options, context, __VA_ARGS__))
 GD_API gd_kv_cache *gd_kv_cache_create_with(gd_kv_cache_options options);
 GD_API void gd_kv_cache_release(gd_kv_cache *cache);
 /* Tokens in it, which is the position of the next one; 0 for NULL. */
@@ -84,7 +84,8 @@ typedef struct gd_nn_attention_options {
  * self-attention "attn.qkv" [width, (heads + 2 heads_kv) head_width]; with memory "attn.q" and
  * "attn.kv"; "attn.out" [heads head_width, width]; each a gd_linear with weight and bias. */
 #define gd_nn_multi_head_attention(...) \
-    gd_nn_multi_head_attention_with((gd_nn_attention_options){ .module = __VA_ARGS__ })
+    gd_nn_multi_head_attention_with(    \
+        GD_OPTIONS_4(gd_nn_attention_options, module, name, x, heads, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_multi_head_attention_with(gd_nn_attention_options options);
 
 typedef struct gd_nn_feed_forward_options {
@@ -97,10 +98,11 @@ typedef struct gd_nn_feed_forward_options {
     double dropout; /* of the hidden values */
 } gd_nn_feed_forward_options;
 
-/* gd_nn_feed_forward(m, "ff", x, hidden, .activation = …) -> [.., width]: "ff.up" [width, hidden],
+/* gd_nn_feed_forward(m, "ff", x, hidden, .no_bias = true) -> [.., width]: "ff.up" [width, hidden],
  * activation, "ff.down" [hidden, width]; SwiGLU also has "ff.gate". */
 #define gd_nn_feed_forward(...) \
-    gd_nn_feed_forward_with((gd_nn_feed_forward_options){ .module = __VA_ARGS__ })
+    gd_nn_feed_forward_with(    \
+        GD_OPTIONS_4(gd_nn_feed_forward_options, module, name, x, hidden, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_feed_forward_with(gd_nn_feed_forward_options options);
 
 typedef struct gd_nn_transformer_layer_options {
@@ -118,12 +120,14 @@ typedef struct gd_nn_transformer_layer_options {
 /* gd_nn_encoder_layer(m, "0", x, &config): self-attention "0.self", feed-forward "0.ff", norms
  * "0.norm1", "0.norm2", residual connections. With .causal it is a layer of decoder-only models. */
 #define gd_nn_encoder_layer(...) \
-    gd_nn_encoder_layer_with((gd_nn_transformer_layer_options){ .module = __VA_ARGS__ })
+    gd_nn_encoder_layer_with(    \
+        GD_OPTIONS_4(gd_nn_transformer_layer_options, module, name, x, config, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_encoder_layer_with(gd_nn_transformer_layer_options options);
 /* gd_nn_decoder_layer(m, "0", x, &config, memory): the same, with attention to memory "0.cross"
  * between, and three norms. Causal unless a mask is given. */
-#define gd_nn_decoder_layer(...) \
-    gd_nn_decoder_layer_with((gd_nn_transformer_layer_options){ .module = __VA_ARGS__ })
+#define gd_nn_decoder_layer(...)                                                            \
+    gd_nn_decoder_layer_with(GD_OPTIONS_5(gd_nn_transformer_layer_options, module, name, x, \
+                                          config, memory, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_decoder_layer_with(gd_nn_transformer_layer_options options);
 
 typedef struct gd_nn_transformer_options {
@@ -137,17 +141,20 @@ typedef struct gd_nn_transformer_options {
 
 /* The stack of encoder layers "name.0" …, and the norm at its end, "name.norm". */
 #define gd_nn_encoder(...) \
-    gd_nn_encoder_with((gd_nn_transformer_layer_options){ .module = __VA_ARGS__ })
+    gd_nn_encoder_with(    \
+        GD_OPTIONS_4(gd_nn_transformer_layer_options, module, name, x, config, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_encoder_with(gd_nn_transformer_layer_options options);
 /* The same of decoder layers: gd_nn_decoder(m, "decoder", x, &config, memory). */
-#define gd_nn_decoder(...) \
-    gd_nn_decoder_with((gd_nn_transformer_layer_options){ .module = __VA_ARGS__ })
+#define gd_nn_decoder(...)                                                                    \
+    gd_nn_decoder_with(GD_OPTIONS_5(gd_nn_transformer_layer_options, module, name, x, config, \
+                                    memory, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_decoder_with(gd_nn_transformer_layer_options options);
 /* gd_nn_transformer(m, "transformer", source, target, &config) -> [batch, t, width]: "name.encoder"
  * and "name.decoder" (Vaswani et al. 2017; torch.nn.Transformer). The target sees its past alone
  * unless target_mask is given. */
-#define gd_nn_transformer(...) \
-    gd_nn_transformer_with((gd_nn_transformer_options){ .module = __VA_ARGS__ })
+#define gd_nn_transformer(...)                                                                   \
+    gd_nn_transformer_with(GD_OPTIONS_5(gd_nn_transformer_options, module, name, source, target, \
+                                        config, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_transformer_with(gd_nn_transformer_options options);
 
 typedef struct gd_nn_embedding_options {
@@ -161,7 +168,8 @@ typedef struct gd_nn_embedding_options {
 /* Tokens with their positions -> [batch, t, width]: "name.token.weight" [vocabulary, width] and,
  * with learned positions, "name.position.weight" [context, width]. */
 #define gd_nn_token_embedding(...) \
-    gd_nn_token_embedding_with((gd_nn_embedding_options){ .module = __VA_ARGS__ })
+    gd_nn_token_embedding_with(    \
+        GD_OPTIONS_4(gd_nn_embedding_options, module, name, tokens, config, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_token_embedding_with(gd_nn_embedding_options options);
 
 typedef struct gd_nn_token_model_options {
@@ -178,12 +186,14 @@ typedef struct gd_nn_token_model_options {
  * GPT-2's or Llama's architecture as config says. "gpt.token", "gpt.position", layers "gpt.0" …,
  * "gpt.norm" and, unless tied, "gpt.head" (no bias). */
 #define gd_nn_decoder_only(...) \
-    gd_nn_decoder_only_with((gd_nn_token_model_options){ .module = __VA_ARGS__ })
+    gd_nn_decoder_only_with(    \
+        GD_OPTIONS_4(gd_nn_token_model_options, module, name, tokens, config, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_decoder_only_with(gd_nn_token_model_options options);
 /* gd_nn_encoder_only(m, "bert", tokens, &config) -> [batch, t, width]: every token sees every other
  * that the mask allows. */
 #define gd_nn_encoder_only(...) \
-    gd_nn_encoder_only_with((gd_nn_token_model_options){ .module = __VA_ARGS__ })
+    gd_nn_encoder_only_with(    \
+        GD_OPTIONS_4(gd_nn_token_model_options, module, name, tokens, config, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_encoder_only_with(gd_nn_token_model_options options);
 
 /* ---- recurrent networks ---- */
@@ -213,9 +223,12 @@ typedef struct gd_nn_recurrent_options {
  * gd_linear to the gates), "lstm.0.forward.hidden.weight" [width, gates * width],
  * "lstm.0.forward.hidden.bias", and "lstm.0.backward…". Gates stand as in PyTorch: i, f, g, o; r,
  * z, n. */
-#define gd_nn_lstm(...) gd_nn_lstm_with((gd_nn_recurrent_options){ .module = __VA_ARGS__ })
-#define gd_nn_gru(...)  gd_nn_gru_with((gd_nn_recurrent_options){ .module = __VA_ARGS__ })
-#define gd_nn_rnn(...)  gd_nn_rnn_with((gd_nn_recurrent_options){ .module = __VA_ARGS__ })
+#define gd_nn_lstm(...) \
+    gd_nn_lstm_with(GD_OPTIONS_4(gd_nn_recurrent_options, module, name, x, width, __VA_ARGS__))
+#define gd_nn_gru(...) \
+    gd_nn_gru_with(GD_OPTIONS_4(gd_nn_recurrent_options, module, name, x, width, __VA_ARGS__))
+#define gd_nn_rnn(...) \
+    gd_nn_rnn_with(GD_OPTIONS_4(gd_nn_recurrent_options, module, name, x, width, __VA_ARGS__))
 GD_API gd_tensor *gd_nn_lstm_with(gd_nn_recurrent_options options);
 GD_API gd_tensor *gd_nn_gru_with(gd_nn_recurrent_options options);
 GD_API gd_tensor *gd_nn_rnn_with(gd_nn_recurrent_options options);

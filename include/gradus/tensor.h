@@ -26,6 +26,7 @@
 #define GRADUS_TENSOR_H
 
 #include <gradus/base.h>
+#include <gradus/options.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -58,21 +59,28 @@ typedef struct gd_shape {
     int64_t dim[GD_MAX_RANK];
 } gd_shape;
 
-/* GD_SHAPE(32, 784) */
-#define GD_SHAPE(...)                                                                 \
-    ((gd_shape){ .rank = (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
-                 .dim = { __VA_ARGS__ } })
-#define GD_SCALAR ((gd_shape){ .rank = 0 })
-
 /* A list of axes for reductions; negative axes count from the end. GD_ALL_AXES means every axis. */
 typedef struct gd_axes {
     int count; /* 0 … GD_MAX_RANK, or -1 for all */
     int axis[GD_MAX_RANK];
 } gd_axes;
+
+/* GD_SHAPE(32, 784), GD_AXES(0, -1). */
+#ifdef __cplusplus
+#define GD_SHAPE(...) gd_shape_of(__VA_ARGS__)
+#define GD_SCALAR     gd_shape_of()
+#define GD_AXES(...)  gd_axes_of(__VA_ARGS__)
+#define GD_ALL_AXES   (gd_axes{ -1, {} })
+#else
+#define GD_SHAPE(...)                                                                 \
+    ((gd_shape){ .rank = (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
+                 .dim = { __VA_ARGS__ } })
+#define GD_SCALAR ((gd_shape){ .rank = 0 })
 #define GD_AXES(...)                                                          \
     ((gd_axes){ .count = (int)(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int)), \
                 .axis = { __VA_ARGS__ } })
 #define GD_ALL_AXES ((gd_axes){ .count = -1 })
+#endif
 
 typedef struct gd_context gd_context;
 typedef struct gd_tensor gd_tensor;
@@ -90,7 +98,7 @@ typedef struct gd_open_options {
 
 /* Open a device: gd_open("cpu"), gd_open("cpu", .threads = 1). The caller closes it. NULL: unknown
  * device, bad GRADUS_ISA, memory. */
-#define gd_open(...) gd_open_with((gd_open_options){ .device = __VA_ARGS__ })
+#define gd_open(...) gd_open_with(GD_OPTIONS_1(gd_open_options, device, __VA_ARGS__))
 GD_API gd_context *gd_open_with(gd_open_options options);
 
 /* Release everything the context owns: scopes, temporaries, modules, optimizers, functions, loaders
@@ -238,6 +246,18 @@ GD_API gd_tensor *gd_unsqueeze(gd_tensor *x, int axis);
 GD_API gd_tensor *gd_contiguous(gd_tensor *x);
 
 #ifdef __cplusplus
+}
+
+template <typename... Sizes> constexpr gd_shape gd_shape_of(Sizes... sizes)
+{
+    static_assert(sizeof...(Sizes) <= GD_MAX_RANK, "a shape has at most GD_MAX_RANK sizes");
+    return gd_shape{ static_cast<int>(sizeof...(Sizes)), { static_cast<int64_t>(sizes)... } };
+}
+
+template <typename... Axes> constexpr gd_axes gd_axes_of(Axes... axes)
+{
+    static_assert(sizeof...(Axes) <= GD_MAX_RANK, "a shape has at most GD_MAX_RANK axes");
+    return gd_axes{ static_cast<int>(sizeof...(Axes)), { static_cast<int>(axes)... } };
 }
 #endif
 #endif

@@ -124,7 +124,7 @@ typedef struct gd_token_loader_options {
  * context. GD_ERR_INVALID; GD_ERR_SHAPE: the part has fewer than length + 1 tokens, or, one after
  * another, than fill a batch. */
 #define gd_token_loader_open(...) \
-    gd_token_loader_open_with((gd_token_loader_options){ .context = __VA_ARGS__ })
+    gd_token_loader_open_with(GD_OPTIONS_2(gd_token_loader_options, context, data, __VA_ARGS__))
 GD_API gd_token_loader *gd_token_loader_open_with(gd_token_loader_options options);
 GD_API void gd_token_loader_release(gd_token_loader *loader);
 /* The next batch: tensors[0] x and tensors[1] y [batch, length] i64, y being the token after each
@@ -152,7 +152,7 @@ typedef struct gd_sampler_options {
 /* gd_sampler_create(.temperature = 0.8, .top_p = 0.95, .seed = 1), gd_sampler_create(.temperature =
  * 0). The caller releases it. The order: penalty, temperature, top_k, top_p. GD_ERR_INVALID: a
  * negative number, or top_p above 1; GD_ERR_MEMORY. */
-#define gd_sampler_create(...) gd_sampler_create_with((gd_sampler_options){ __VA_ARGS__ })
+#define gd_sampler_create(...) gd_sampler_create_with(GD_OPTIONS_0(gd_sampler_options, __VA_ARGS__))
 GD_API gd_sampler *gd_sampler_create_with(gd_sampler_options options);
 GD_API void gd_sampler_release(gd_sampler *sampler);
 

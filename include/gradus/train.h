@@ -70,7 +70,9 @@ typedef struct gd_fit_options {
 /* gd_fit(optimizer, forward, user, train, test, .epochs = 10). Forward, loss, metrics, backward and
  * update of a batch are one compiled function. Metrics are summed in tensors and read only when
  * displayed. */
-#define gd_fit(...) gd_fit_with((gd_fit_options){ .optimizer = __VA_ARGS__ })
+#define gd_fit(...) \
+    gd_fit_with(    \
+        GD_OPTIONS_5(gd_fit_options, optimizer, forward, forward_user, train, test, __VA_ARGS__))
 GD_API gd_status gd_fit_with(gd_fit_options options);
 
 typedef struct gd_evaluate_options {
@@ -85,7 +87,9 @@ typedef struct gd_evaluate_options {
 
 /* gd_evaluate(module, forward, user, loader, .result = &metrics): loss and accuracy over all
  * samples of a loader, the last batch weighted by its size. */
-#define gd_evaluate(...) gd_evaluate_with((gd_evaluate_options){ .module = __VA_ARGS__ })
+#define gd_evaluate(...) \
+    gd_evaluate_with(    \
+        GD_OPTIONS_4(gd_evaluate_options, module, forward, forward_user, data, __VA_ARGS__))
 GD_API gd_status gd_evaluate_with(gd_evaluate_options options);
 
 #ifdef __cplusplus

@@ -8,12 +8,12 @@
 #define EXP(x)     JOIN(gd_exp_, TYPE)(x)
 #define LOG(x)     JOIN(gd_log_, TYPE)(x)
 #define LANES      ((int)(256 / sizeof(TYPE)))
-#define LOAD_PADDED(to, x, n)                           \
-    JOIN(load_padded_, TYPE)                            \
+#define LOAD_PADDED(to, x, n) \
+    JOIN(load_padded_, TYPE)  \
     (to, x, n, -(TYPE)INFINITY)          /* exp gives 0 \
                                           */
 #define GROUP ((int)(64 / sizeof(TYPE))) /* exp is taken of so many numbers at once */
-#define BIGGER(a, x)                                                             \
+#define BIGGER(a, x) \
     ((x) > (a) ? (x) : (a)) /* a NaN may get lost: it comes back through its exp \
                              */
 

@@ -1,0 +1,163 @@
+/* tests/cplusplus/every_call.cc: each macro with options once, with a named member where it has
+ * any. Compiled as C++17 and C++20 and never run; tools/check-snippets sees to it that none is
+ * missing. */
+#include <gradus/gradus.h>
+
+extern void every_call(gd_context *gd, gd_module *m, gd_optimizer *o, gd_tensor *x);
+
+namespace {
+
+gd_tensor *body(void *, int, gd_tensor *const *in)
+{
+    return in[0];
+}
+
+gd_tensor *forward(void *, gd_tensor *x)
+{
+    return x;
+}
+
+void data(gd_context *gd, gd_module *m, gd_optimizer *o)
+{
+    gd_metrics result;
+    gd_dataset *d = gd_dataset_create(gd, .samples = nullptr, .shape = GD_SHAPE(3), .count = 0);
+    d = gd_dataset_read_idx(gd, "samples", "labels", .scale = 0.5F);
+    d = gd_mnist(gd, "folder", .test = true);
+    d = gd_cifar10(gd, "folder", .test = true);
+    d = gd_image_folder(gd, "folder", 64, 64);
+    gd_loader *l = gd_loader_open(d, .batch = 32, .shuffle = true, .seed = 1);
+    gd_fit(o, forward, m, l, l, .epochs = 2, .result = &result);
+    gd_evaluate(m, forward, m, l, .result = &result);
+    gd_token_loader_open(gd, nullptr, .batch = 8, .length = 64, .random = true);
+    gd_sampler *sampler = gd_sampler_create(.temperature = 0.8, .top_k = 40);
+    gd_language_model *model = gd_language_model_create(gd, GD_GPT2_124M, .seed = 1);
+    model = gd_language_model_create(gd, .vocabulary = 65, .length = 256, .layers = 6, .heads = 6,
+                                     .width = 384);
+    gd_generate(nullptr, nullptr, sampler, .prompt = "Once", .tokens = 10);
+    gd_language_model_release(model);
+}
+
+void models(gd_context *gd)
+{
+    gd_model_spec spec = {};
+    gd_model *model = gd_model_load_json(gd, "model.json", .seed = 1);
+    model = gd_model_create(gd, .spec = &spec, .seed = 1);
+    gd_model_builder *b = gd_model_begin(gd, GD_SHAPE(784), .seed = 1, .loss = "mse");
+    gd_model_add(b, "fc", "linear", .activation = "relu", .units = 16);
+    model = gd_model_end(b);
+    gd_model_release(model);
+}
+
+void optimizers(gd_module *m)
+{
+    gd_optimizer *o = gd_sgd(m, .lr = 0.1, .momentum = 0.9);
+    o = gd_adam(m, .lr = 1e-3, .beta1 = 0.8);
+    o = gd_adamw(m, .weight_decay = 0.1);
+    o = gd_nadam(m, .lr = 1e-3);
+    o = gd_radam(m, .lr = 1e-3);
+    o = gd_rmsprop(m, .alpha = 0.9);
+    o = gd_adagrad(m, .lr = 1e-2);
+    o = gd_adadelta(m, .rho = 0.8);
+    o = gd_lion(m, .lr = 1e-4);
+    o = gd_lamb(m, .lr = 1e-3);
+    gd_optimizer_group(o, "*.bias", .no_weight_decay = true);
+    gd_ema_create(m, .decay = 0.99);
+    gd_lbfgs_create(m, .max_iterations = 5);
+}
+
+void convolutions(gd_module *m, gd_tensor *x)
+{
+    gd_conv1d(x, x, nullptr, .stride = 2);
+    gd_conv2d(x, x, x, .pad = 1, .same = false, .strides = { 1, 2 });
+    gd_conv3d(x, x, nullptr, .groups = 2);
+    gd_conv_transpose1d(x, x, nullptr, .output_pad = 1);
+    gd_conv_transpose2d(x, x, x);
+    gd_conv_transpose3d(x, x, nullptr, .dilation = 2);
+    gd_max_pool1d(x, 2, .stride = 1);
+    gd_max_pool2d(x, 2);
+    gd_max_pool3d(x, 2, .ceil_mode = true);
+    gd_avg_pool1d(x, 2, .exclude_pad = true);
+    gd_avg_pool2d(x, 2);
+    gd_avg_pool3d(x, 2, .pad = 1);
+    gd_adaptive_avg_pool2d(x, 7, 7);
+    gd_nn_conv1d(m, "a", x, 8, 3);
+    gd_nn_conv2d(m, "b", x, 8, 3, .stride = 2, .same = true);
+    gd_nn_conv3d(m, "c", x, 8, 3);
+    gd_nn_conv_transpose1d(m, "d", x, 8, 3);
+    gd_nn_conv_transpose2d(m, "e", x, 8, 3, .stride = 2);
+    gd_nn_conv_transpose3d(m, "f", x, 8, 3);
+}
+
+void norms(gd_module *m, gd_tensor *x)
+{
+    gd_layer_norm(x, x, x, .axes = 2);
+    gd_rms_norm(x, x, .epsilon = 1e-6);
+    gd_group_norm(x, x, x, .groups = 8);
+    gd_instance_norm(x, nullptr, nullptr, .epsilon = 1e-6);
+    gd_batch_norm(x, x, x, x, x, .training = true);
+    gd_nn_layer_norm(m, "a", x, .axes = 2);
+    gd_nn_rms_norm(m, "b", x);
+    gd_nn_group_norm(m, "c", x, .groups = 4);
+    gd_nn_instance_norm(m, "d", x);
+    gd_nn_batch_norm(m, "e", x, .momentum = 0.2);
+}
+
+void losses(gd_tensor *x)
+{
+    gd_cross_entropy(x, x, .label_smoothing = 0.1);
+    gd_nll(x, x, .ignore = true, .ignore_index = -1);
+    gd_bce(x, x, .reduction = GD_REDUCE_SUM);
+    gd_bce_with_logits(x, x, .pos_weight = x);
+    gd_focal(x, x, .alpha = 0.5);
+    gd_hinge(x, x, .margin = 2.0);
+    gd_hinge_embedding(x, x);
+    gd_kl_div(x, x, .log_target = true);
+    gd_mse(x, x, .reduction = GD_REDUCE_NONE);
+    gd_mae(x, x);
+    gd_huber(x, x, .delta = 2.0);
+    gd_smooth_l1(x, x);
+    gd_cosine_embedding(x, x, x, .margin = 0.5);
+    gd_triplet_margin(x, x, x, .swap = true);
+    gd_ctc(x, x, x, x, .zero_infinity = true);
+}
+
+void sequences(gd_context *gd, gd_module *m, gd_tensor *x)
+{
+    gd_transformer_config config = {};
+    gd_kv_cache *cache = gd_kv_cache_create(gd, .capacity = 128);
+    gd_attention(x, x, x, .mask = x, .causal = true);
+    gd_recurrent(x, x, x, GD_CELL_GRU, .h0 = x);
+    gd_rope(x, .start = 4, .halves = true);
+    gd_nn_multi_head_attention(m, "a", x, 4, .causal = true, .cache = cache);
+    gd_nn_feed_forward(m, "b", x, 64, .activation = GD_ACTIVATION_SILU);
+    gd_nn_encoder_layer(m, "c", x, &config, .mask = x);
+    gd_nn_decoder_layer(m, "d", x, &config, x);
+    gd_nn_encoder(m, "e", x, &config);
+    gd_nn_decoder(m, "f", x, &config, x, .mask = x);
+    gd_nn_transformer(m, "g", x, x, &config, .source_mask = x);
+    gd_nn_token_embedding(m, "h", x, &config, .start = 3);
+    gd_nn_decoder_only(m, "i", x, &config, .cache = cache);
+    gd_nn_encoder_only(m, "j", x, &config);
+    gd_nn_lstm(m, "k", x, 32, .layers = 2, .bidirectional = true);
+    gd_nn_gru(m, "l", x, 32);
+    gd_nn_rnn(m, "m", x, 32);
+}
+
+} // namespace
+
+void every_call(gd_context *gd, gd_module *m, gd_optimizer *o, gd_tensor *x)
+{
+    gd = gd_open("cpu", .threads = 2);
+    m = gd_module_create(gd, .seed = 1);
+    gd_linear(m, "fc", x, 16, .no_bias = true);
+    gd_compile(gd, body, nullptr, .mode = GD_MODE_EAGER);
+    gd_sum(x, GD_AXES(0, -1), false);
+    gd_reshape(x, GD_SHAPE(2, -1));
+    data(gd, m, o);
+    models(gd);
+    optimizers(m);
+    convolutions(m, x);
+    norms(m, x);
+    losses(x);
+    sequences(gd, m, x);
+}
