@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -315,6 +316,37 @@ static void threads_end_with_their_loader(void **state)
     }
 }
 
+/* Wait until all other threads of this process sleep: the one that makes batches has filled its
+ * room and waits for more. */
+static void let_others_finish(void)
+{
+    char path[64], text[512];
+    for (int asleep = 0; asleep < 2;) { /* twice: a thread may have slept for a lock */
+        DIR *tasks = opendir("/proc/self/task");
+        if (!tasks) { /* not Linux */
+            usleep(20000);
+            return;
+        }
+        bool awake = false;
+        for (struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
+            long task = strtol(entry->d_name, NULL, 10);
+            if (task == 0 || task == (long)getpid())
+                continue;
+            snprintf(path, sizeof path, "/proc/self/task/%ld/stat", task);
+            FILE *file = fopen(path, "r");
+            size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
+            text[length] = '\0';
+            const char *state = strrchr(text, ')'); /* "123 (name) S ..." */
+            awake = awake || (state && state[1] && state[2] != 'S');
+            if (file)
+                fclose(file);
+        }
+        closedir(tasks);
+        asleep = awake ? 0 : asleep + 1;
+        usleep(200);
+    }
+}
+
 /* The caller works on a batch while the thread makes others: the batch must not change under its
  * hands. */
 static void a_batch_stays_as_it_is(void **state)
@@ -324,7 +356,7 @@ static void a_batch_stays_as_it_is(void **state)
         float before[20 * FEATURES], after[20 * FEATURES];
         size_t bytes = (size_t)b.size * FEATURES * sizeof(float);
         assert_int_equal(gd_tensor_read(b.tensors[0], before, bytes), GD_OK);
-        usleep(2000);
+        let_others_finish();
         assert_int_equal(gd_tensor_read(b.tensors[0], after, bytes), GD_OK);
         assert_memory_equal(before, after, bytes);
     }

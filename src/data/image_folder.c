@@ -157,19 +157,18 @@ static gd_status decode_one(const decoding *d, int64_t i)
     return status;
 }
 
-/* Errors are kept per thread. A worker's is carried over in `message`; thread 0 is the caller's,
- * which may hold an earlier one that stays. */
+/* Errors are kept per thread: a worker's is carried over in `message` and leaves no trace in the
+ * worker. Thread 0 is the caller's. */
 static void decode_range(void *context, int64_t begin, int64_t end, int thread)
 {
     decoding *d = context;
-    if (thread > 0)
-        gd_error_clear();
+    uint64_t mark = gd_error_mark();
     for (int64_t i = begin; i < end && d->status[thread] == GD_OK; i++)
         d->status[thread] = decode_one(d, i);
     if (d->status[thread] != GD_OK)
-        snprintf(d->message[thread], sizeof d->message[thread], "%s", gd_error_message());
+        snprintf(d->message[thread], sizeof d->message[thread], "%s", gd_error_last_message());
     if (thread > 0)
-        gd_error_clear();
+        gd_error_rollback(mark);
 }
 
 static gd_status decode_all(decoding *d, int threads)

@@ -8,14 +8,7 @@
  */
 #include "io/safetensors.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#define ROOM (1 << 16)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
-size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room);
+#include "fuzz.h"
 
 static void check_entry(const gd_safetensors *file, size_t index, size_t size)
 {
@@ -73,25 +66,5 @@ static size_t give_seed(uint8_t *data, size_t room)
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed)
 {
-    if (size <= 8)
-        return give_seed(data, room);
-    if (seed % 8 == 0)
-        return LLVMFuzzerMutate(data, size, room);
-    uint64_t length;
-    memcpy(&length, data, sizeof length);
-    if (length > size - 8)
-        length = size - 8;
-    static uint8_t header[ROOM], values[ROOM];
-    size_t values_bytes = size - 8 - (size_t)length;
-    if (length > ROOM || values_bytes > ROOM)
-        return LLVMFuzzerMutate(data, size, room);
-    memcpy(header, data + 8, (size_t)length);
-    memcpy(values, data + 8 + length, values_bytes);
-    length = LLVMFuzzerMutate(header, (size_t)length, ROOM);
-    if (8 + length + values_bytes > room)
-        return LLVMFuzzerMutate(data, size, room);
-    memcpy(data, &length, sizeof length);
-    memcpy(data + 8, header, (size_t)length);
-    memcpy(data + 8 + length, values, values_bytes);
-    return 8 + (size_t)length + values_bytes;
+    return size <= 8 ? give_seed(data, room) : fuzz_mutate_safetensors(data, size, room, seed);
 }

@@ -185,7 +185,8 @@ static gd_status check_indices(const gd_kernel_call *call, int axis, int64_t siz
         return gd_fail(GD_ERR_DTYPE, "%s: the index is %s, not i64 or i32", call->op->name,
                        gd_dtype_name(index->dtype));
     check_job job = { .index = call->in[1].data, .dtype = index->dtype, .size = size };
-    for (int i = 0; i < GD_MAX_THREADS; i++)
+    int threads = call->device->threads;
+    for (int i = 0; i < threads; i++)
         job.bad[i].position = INT64_MAX;
     int64_t position[GD_MAX_RANK];
     gd_strides_row_major(index->rank, index->shape, position);
@@ -194,10 +195,9 @@ static gd_status check_indices(const gd_kernel_call *call, int axis, int64_t siz
         bool stretched = index->stride[i] == 0 && index->shape[i] > 1;
         gd_nest_push(&job.nest, stretched ? 1 : index->shape[i], stride);
     }
-    gd_parallel_for(call->device->threads, gd_nest_count(&job.nest), GD_PARALLEL_ELEMENTS,
-                    check_range, &job);
+    gd_parallel_for(threads, gd_nest_count(&job.nest), GD_PARALLEL_ELEMENTS, check_range, &job);
     bad_index first = job.bad[0];
-    for (int i = 1; i < GD_MAX_THREADS; i++)
+    for (int i = 1; i < threads; i++)
         if (job.bad[i].position < first.position)
             first = job.bad[i];
     if (first.position == INT64_MAX)
