@@ -169,6 +169,34 @@ static void gpt2_gives_any_bytes_back(void **state)
     gd_tokenizer_release(t);
 }
 
+/* A vocabulary made to fall on one slot of the table, which would take time with the square of its
+ * size, is refused. */
+static void a_vocabulary_that_collides_is_refused(void **state)
+{
+    (void)state;
+    enum { TOKENS = 1100, BYTES = 8, ENTRY = 8 + BYTES };
+    static unsigned char file[4 + TOKENS * ENTRY];
+    size_t at = 4;
+    for (uint64_t number = 0; at < sizeof file; number++) {
+        uint64_t h = 0xcbf29ce484222325u; /* FNV-1a, as in text/tokenizer.c */
+        unsigned char text[BYTES];
+        for (int i = 0; i < BYTES; i++) {
+            text[i] = (unsigned char)('a' + (number >> 4 * i & 15));
+            h = (h ^ text[i]) * 0x100000001b3u;
+        }
+        if (((h ^ h >> 32) & 4095) != 0)
+            continue;
+        file[at + 4] = BYTES; /* score 0, size, text */
+        memcpy(file + at + 8, text, BYTES);
+        at += ENTRY;
+    }
+    assert_null(gd_tokenizer_read_llama2c_memory(file, sizeof file));
+    expect_error(GD_ERR_FORMAT, "too many tokens that hash alike");
+    gd_tokenizer *t = gd_tokenizer_read_llama2c_memory(file, 4 + 900 * ENTRY); /* slow, but sound */
+    assert_int_equal(gd_tokenizer_count(t), 900);
+    gd_tokenizer_release(t);
+}
+
 /* A word without a place to cut: with a scan for the best pair this would take minutes. */
 static void a_long_word_is_merged(void **state)
 {
@@ -404,6 +432,7 @@ int main(void)
         cmocka_unit_test(gpt2_tokenises_a_book_as_tiktoken_does),
         cmocka_unit_test(gpt2_token_numbers_equal_encoder_json),
         cmocka_unit_test(gpt2_gives_any_bytes_back),
+        cmocka_unit_test(a_vocabulary_that_collides_is_refused),
         cmocka_unit_test(a_long_word_is_merged),
         cmocka_unit_test(merge_files_are_read),
         cmocka_unit_test(wrong_merge_files_are_errors),

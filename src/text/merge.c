@@ -13,13 +13,17 @@ static uint64_t pair_of(int32_t left, int32_t right)
     return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 }
 
-static size_t slot_of(const gd_tokenizer *t, uint64_t pair)
+/* Where a pair is, or would be put; NULL: neither is near enough. */
+static gd_token_merge *slot_of(const gd_tokenizer *t, uint64_t pair)
 {
     uint64_t h = pair * 0x9e3779b97f4a7c15u;
-    size_t i = (size_t)(h ^ h >> 32) & (t->merge_slots - 1);
-    while (t->merges[i].pair != pair && t->merges[i].pair != GD_NO_PAIR)
-        i = (i + 1) & (t->merge_slots - 1);
-    return i;
+    size_t i = (size_t)(h ^ h >> 32);
+    for (int probes = 0; probes < GD_TOKENIZER_MOST_PROBES; probes++, i++) {
+        gd_token_merge *slot = &t->merges[i & (t->merge_slots - 1)];
+        if (slot->pair == pair || slot->pair == GD_NO_PAIR)
+            return slot;
+    }
+    return NULL;
 }
 
 gd_status gd_merges_reserve(gd_tokenizer *t, size_t count)
@@ -36,11 +40,14 @@ gd_status gd_merges_reserve(gd_tokenizer *t, size_t count)
     return GD_OK;
 }
 
-void gd_merges_add(gd_tokenizer *t, int32_t left, int32_t right, double order, int32_t token)
+gd_status gd_merges_add(gd_tokenizer *t, int32_t left, int32_t right, double order, int32_t token)
 {
-    gd_token_merge *slot = &t->merges[slot_of(t, pair_of(left, right))];
+    gd_token_merge *slot = slot_of(t, pair_of(left, right));
+    if (!slot)
+        return gd_fail(GD_ERR_FORMAT, "a tokeniser with too many merges that hash alike");
     if (slot->pair == GD_NO_PAIR)
         *slot = (gd_token_merge){ pair_of(left, right), order, token };
+    return GD_OK;
 }
 
 /* ---- the heap ---- */
@@ -110,8 +117,8 @@ static void note(gd_merger *m, const gd_tokenizer *t, int32_t at)
     if (at < 0 || m->symbols[at].next < 0)
         return;
     int32_t left = m->symbols[at].token, right = m->symbols[m->symbols[at].next].token;
-    const gd_token_merge *found = &t->merges[slot_of(t, pair_of(left, right))];
-    if (found->pair != GD_NO_PAIR)
+    const gd_token_merge *found = slot_of(t, pair_of(left, right));
+    if (found && found->pair != GD_NO_PAIR)
         heap_push(m, (gd_merge_candidate){ found->order, at, left, right, found->token });
 }
 

@@ -6,9 +6,10 @@
 
 /* Make room in the tokeniser's table for `count` merges. */
 gd_status gd_merges_reserve(gd_tokenizer *tokenizer, size_t count);
-/* Note that left and right become `token`. A pair that is there already is left as it is. */
-void gd_merges_add(gd_tokenizer *tokenizer, int32_t left, int32_t right, double order,
-                   int32_t token);
+/* Note that left and right become `token`. A pair that is there already is left as it is.
+ * GD_ERR_FORMAT: too many pairs hash alike. */
+gd_status gd_merges_add(gd_tokenizer *tokenizer, int32_t left, int32_t right, double order,
+                        int32_t token);
 
 /* A token in a word, linked to its neighbours. */
 typedef struct gd_merge_symbol {

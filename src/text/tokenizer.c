@@ -56,52 +56,62 @@ static size_t hash(const char *text, size_t size)
     return (size_t)(h ^ h >> 32);
 }
 
-/* Where a text is, or would be put. */
-static size_t name_slot(const gd_tokenizer *t, const char *text, size_t size)
+/* Where a text is, or would be put; NULL: neither is near enough. */
+static int32_t *name_slot(const gd_tokenizer *t, const char *text, size_t size)
 {
-    size_t i = hash(text, size) & (t->name_slots - 1);
-    for (; t->names[i] >= 0; i = (i + 1) & (t->name_slots - 1)) {
-        const gd_token_span *s = &t->spans[t->names[i]];
+    size_t i = hash(text, size);
+    for (int probes = 0; probes < GD_TOKENIZER_MOST_PROBES; probes++, i++) {
+        int32_t *slot = &t->names[i & (t->name_slots - 1)];
+        if (*slot < 0)
+            return slot;
+        const gd_token_span *s = &t->spans[*slot];
         if (s->size == size && memcmp(t->text + s->start, text, size) == 0)
-            break;
+            return slot;
     }
-    return i;
+    return NULL;
 }
 
 int32_t gd_tokenizer_find_name(const gd_tokenizer *t, const char *text, size_t size)
 {
-    return t->name_slots ? t->names[name_slot(t, text, size)] : -1;
+    const int32_t *slot = t->name_slots ? name_slot(t, text, size) : NULL;
+    return slot ? *slot : -1;
+}
+
+/* Put a token where its text is found, unless another of that text is there. */
+static gd_status put_name(gd_tokenizer *t, int32_t token, size_t *count)
+{
+    const gd_token_span *s = &t->spans[token];
+    int32_t *slot = name_slot(t, t->text + s->start, s->size);
+    if (!slot)
+        return gd_fail(GD_ERR_FORMAT, "a tokeniser with too many tokens that hash alike");
+    if (*slot < 0) {
+        *slot = token;
+        ++*count;
+    }
+    return GD_OK;
 }
 
 static gd_status grow_names(gd_tokenizer *t)
 {
-    size_t old_slots = t->name_slots, slots = old_slots ? 2 * old_slots : 1024;
+    size_t old_slots = t->name_slots, slots = old_slots ? 2 * old_slots : 1024, count = 0;
     int32_t *old = t->names, *grown = gd_alloc(slots * sizeof *grown);
     if (!grown)
         return GD_ERR_MEMORY;
     memset(grown, -1, slots * sizeof *grown);
     t->names = grown;
     t->name_slots = slots;
-    for (size_t i = 0; i < old_slots; i++)
-        if (old[i] >= 0) {
-            const gd_token_span *s = &t->spans[old[i]];
-            t->names[name_slot(t, t->text + s->start, s->size)] = old[i];
-        }
+    gd_status status = GD_OK;
+    for (size_t i = 0; status == GD_OK && i < old_slots; i++)
+        if (old[i] >= 0)
+            status = put_name(t, old[i], &count);
     gd_free(old);
-    return GD_OK;
+    return status;
 }
 
 gd_status gd_tokenizer_add_name(gd_tokenizer *t, int32_t token)
 {
-    if (2 * (t->name_count + 1) > t->name_slots && grow_names(t) != GD_OK)
-        return GD_ERR_MEMORY;
-    const gd_token_span *s = &t->spans[token];
-    size_t slot = name_slot(t, t->text + s->start, s->size);
-    if (t->names[slot] < 0) {
-        t->names[slot] = token;
-        t->name_count++;
-    }
-    return GD_OK;
+    gd_status status = 2 * (t->name_count + 1) > t->name_slots ? grow_names(t) : GD_OK;
+    return status == GD_OK ? put_name(t, token, &t->name_count) : status;
 }
 
 /* ---- asking ---- */

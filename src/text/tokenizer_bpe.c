@@ -149,12 +149,13 @@ static gd_status add_line(gd_tokenizer *t, merge_file *f, const char *line, size
     int32_t token = gd_tokenizer_find_name(t, f->scratch, both);
     if (token < 0) {
         token = (int32_t)t->count;
-        if (gd_tokenizer_add(t, f->scratch, both) != GD_OK ||
-            gd_tokenizer_add_name(t, token) != GD_OK)
-            return GD_ERR_MEMORY;
+        gd_status status = gd_tokenizer_add(t, f->scratch, both);
+        if (status == GD_OK)
+            status = gd_tokenizer_add_name(t, token);
+        if (status != GD_OK)
+            return status;
     }
-    gd_merges_add(t, left, right, rank, token);
-    return GD_OK;
+    return gd_merges_add(t, left, right, rank, token);
 }
 
 static size_t count_lines(const merge_file *f)

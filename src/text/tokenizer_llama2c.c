@@ -123,10 +123,10 @@ static gd_status read_token(gd_tokenizer *t, source *s, double *score)
 }
 
 /* Each way to cut a token in two tokens is a merge. Counts them; notes them when there is a table.
- */
-static size_t find_merges(gd_tokenizer *t, const double *score)
+ * A token has at most LONGEST bytes, so that this takes time in proportion to the file. */
+static gd_status find_merges(gd_tokenizer *t, const double *score, size_t *count)
 {
-    size_t count = 0;
+    *count = 0;
     for (size_t i = CONTROLS; i < t->count; i++) {
         const char *text = t->text + t->spans[i].start;
         size_t size = t->spans[i].size;
@@ -137,12 +137,14 @@ static size_t find_merges(gd_tokenizer *t, const double *score)
             int32_t right = left < 0 ? -1 : gd_tokenizer_find_name(t, text + cut, size - cut);
             if (right < 0)
                 continue;
-            count++;
-            if (t->merges)
-                gd_merges_add(t, left, right, -score[i], (int32_t)i);
+            ++*count;
+            gd_status status =
+                t->merges ? gd_merges_add(t, left, right, -score[i], (int32_t)i) : GD_OK;
+            if (status != GD_OK)
+                return status;
         }
     }
-    return count;
+    return GD_OK;
 }
 
 static gd_status read_tokens(gd_tokenizer *t, source *s)
@@ -162,10 +164,13 @@ static gd_status read_tokens(gd_tokenizer *t, source *s)
     if (status == GD_OK && t->count <= CONTROLS)
         status =
             gd_fail(GD_ERR_FORMAT, "%s: it has no tokens besides <unk>, <s> and </s>", s->name);
+    size_t merges = 0;
     if (status == GD_OK)
-        status = gd_merges_reserve(t, find_merges(t, scores));
+        status = find_merges(t, scores, &merges);
     if (status == GD_OK)
-        (void)find_merges(t, scores);
+        status = gd_merges_reserve(t, merges);
+    if (status == GD_OK)
+        status = find_merges(t, scores, &merges);
     gd_free(scores);
     return status;
 }
