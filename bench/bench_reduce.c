@@ -68,8 +68,7 @@ static void die(const char *what)
     exit(1);
 }
 
-/* ---- scalar loops, which are also what results are checked against, in double
- * --------------------------------------- */
+/* ---- scalar loops, which are also what results are checked against, in double ---- */
 
 /* Element j of line i: lines are what is reduced. */
 typedef struct lines {
@@ -244,9 +243,7 @@ static bool verify_softmax(const problem *p, const float *x, const void *out)
     return true;
 }
 
-/* ---- measuring
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- measuring ---- */
 
 static void run_ours(const problem *p, const float *x, void *out)
 {
@@ -407,9 +404,7 @@ static void bench_random(int threads)
     print_row(name, threads, "w/ns", (double)(4 * MEBI) / best(samples) * 1e-9, 0, 0, 0, verified);
 }
 
-/* ---- cases
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- cases ---- */
 
 #define SUM     GD_OP_sum, "sum"
 #define MAX     GD_OP_max, "max"

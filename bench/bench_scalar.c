@@ -51,8 +51,7 @@ static double cpu_seconds(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* ---- 1. The obvious way
- * ------------------------------------------------------------------------------------------ */
+/* ---- 1. The obvious way ---- */
 
 typedef enum plain_op { PLAIN_LEAF, PLAIN_ADD, PLAIN_SUB, PLAIN_MUL, PLAIN_RELU } plain_op;
 
@@ -303,9 +302,7 @@ static void run_plain_set(outcome *out)
     run_plain(true, out);
 }
 
-/* ---- 2. Ours
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- 2. Ours ---- */
 
 static struct {
     gd_mlp *mlp;
@@ -376,9 +373,7 @@ static void run_ours(outcome *out)
         out->gradients[i] = gd_value_grad(gd_scalar_vector_get(ours.parameters, i));
 }
 
-/* ---- 3. micrograd
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- 3. micrograd ---- */
 
 /* The numbers go to a file, bench/peers/micrograd_peer.py reads them, does the work, and prints a
  * line for each thing measured: its name and numbers. */
@@ -434,9 +429,7 @@ static bool run_micrograd(outcome *out, double *ns_per_node, char *name, size_t 
     return well;
 }
 
-/* ---- 4. Comparing
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- 4. Comparing ---- */
 
 static bool agree(double a, double b)
 {

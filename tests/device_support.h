@@ -23,9 +23,7 @@
 
 #define UNUSED_OK __attribute__((unused))
 
-/* ---- devices
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- devices ---- */
 
 typedef struct test_device {
     gd_cpu_device cpu;
@@ -92,8 +90,7 @@ static UNUSED_OK int close_devices(void **state)
     return 0;
 }
 
-/* ---- random numbers: splitmix64 (Steele, Lea, Flood 2014)
- * --------------------------------------------------------- */
+/* ---- random numbers: splitmix64 (Steele, Lea, Flood 2014) ---- */
 
 static uint64_t test_random_state = 20261121;
 
@@ -111,9 +108,7 @@ static UNUSED_OK double test_unit(void)
     return (double)(test_random() >> 11) * 0x1p-52 - 1.0;
 }
 
-/* ---- elements
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- elements ---- */
 
 /* long double holds every value of these dtypes. */
 static UNUSED_OK long double get_number(gd_dtype dtype, const void *data, int64_t i)
@@ -179,8 +174,7 @@ static UNUSED_OK bool same_bits(gd_dtype dtype, const void *a, const void *b, in
     return true;
 }
 
-/* ---- operands: how a shape may lie in memory
- * ---------------------------------------------------------------------- */
+/* ---- operands: how a shape may lie in memory ---- */
 
 enum layout_kind {
     CONTIGUOUS,
@@ -302,8 +296,7 @@ static UNUSED_OK void fill_random(test_operand *t)
     }
 }
 
-/* ---- results between guard bytes
- * ---------------------------------------------------------------------------------- */
+/* ---- results between guard bytes ---- */
 
 #define GUARD      64
 #define GUARD_BYTE 0xA5

@@ -13,9 +13,7 @@ static const gd_dtype all_dtypes[] = { GD_F32, GD_F64,  GD_I32, GD_I64,
                                        GD_U8,  GD_BOOL, GD_F16, GD_BF16 };
 #define DTYPES ((int)(sizeof all_dtypes / sizeof *all_dtypes))
 
-/* ---- full
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- full ---- */
 
 /* What value becomes in each dtype: gd_cast's rules. Half bits from the formats' definitions. */
 typedef struct conversion {
@@ -93,9 +91,7 @@ static void test_full(void **state)
     free_result(&f32);
 }
 
-/* ---- iota
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- iota ---- */
 
 static void test_iota(void **state)
 {
@@ -134,9 +130,7 @@ static void test_iota(void **state)
     free_result(&narrow);
 }
 
-/* ---- random_bits
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- random_bits ---- */
 
 /* base/random.c is tested against the known answers of the Random123 paper; here, that every kernel
  * gives its words. */
@@ -175,8 +169,7 @@ static void test_random_bits(void **state)
                 }
 }
 
-/* ---- pad, concat, assign
- * ------------------------------------------------------------------------------------------ */
+/* ---- pad, concat, assign ---- */
 
 static void check_pad(gd_shape shape, gd_dtype dtype, enum layout_kind kind, unsigned sides,
                       double value)
@@ -318,8 +311,7 @@ static void test_assign(void **state)
                 }
 }
 
-/* ---- gather, scatter_add
- * ------------------------------------------------------------------------------------------- */
+/* ---- gather, scatter_add ---- */
 
 /* The row-major number, in a tensor of `shape`, of the element of number `linear` of `index`, with
  * its index along axis replaced. */

@@ -56,8 +56,7 @@ static bool is_worth_trying(gd_shape shape, gd_dtype dtype, int kind)
            (kind == CONTIGUOUS && count < 40000);
 }
 
-/* ---- sum, prod, max, min
- * ----------------------------------------------------------------------------------------- */
+/* ---- sum, prod, max, min ---- */
 
 enum reduction { SUM, PROD, MAX, MIN };
 static const gd_op_id reduce_ids[] = { GD_OP_sum, GD_OP_prod, GD_OP_max, GD_OP_min };
@@ -301,8 +300,7 @@ static void test_negative_zeros(void **state)
     }
 }
 
-/* ---- the defined order, said again
- * -------------------------------------------------------------------------------- */
+/* ---- the defined order, said again ---- */
 
 typedef struct defined_axis {
     int64_t size, stride, out_stride;
@@ -563,8 +561,7 @@ static void test_wrong_result_dtype(void **state)
     free_result(&result);
 }
 
-/* ---- argmax, argmin
- * ---------------------------------------------------------------------------------------------- */
+/* ---- argmax, argmin ---- */
 
 typedef struct axis_case {
     const test_operand *x;
@@ -666,8 +663,7 @@ static void test_argmax_long_line(void **state)
         }
 }
 
-/* ---- cumsum, cumprod
- * ---------------------------------------------------------------------------------------------- */
+/* ---- cumsum, cumprod ---- */
 
 /* Exact: one rounding after another, as defined. */
 static void check_scan(void *user, const test_result *result)

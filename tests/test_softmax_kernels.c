@@ -191,9 +191,7 @@ static void test_special_values(void **state)
             }
 }
 
-/* ---- cross_entropy
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- cross_entropy ---- */
 
 static void check_loss(void *user, const test_result *result)
 {

@@ -11,8 +11,7 @@
 
 /* ---- ctc_alpha: emissions [n, time, states], skip bool [n, states] -> alpha [n, time, states].
  * alpha_t(s) = e_t(s) + log(exp alpha_t-1(s) + exp alpha_t-1(s-1) + skip(s) exp alpha_t-1(s-2))
- * ----
- */
+ * ---- */
 
 static gd_status check_lattice(const gd_layout *table, const gd_layout *skip)
 {

@@ -52,9 +52,7 @@ static scratch scratch_of(const arg_reduction *r, int thread)
 _Static_assert(TILE * 28 + GD_REDUCE_BLOCK * 8 + MAX_CHUNKS * 16 <= GD_CPU_SCRATCH,
                "scratch too small");
 
-/* ---- along lines
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- along lines ---- */
 
 /* The first extreme of elements [begin, end) of a line: its index is returned, its value goes to
  * *best. */
@@ -124,9 +122,7 @@ static void search_lines_split(arg_reduction *r, int64_t lines)
     }
 }
 
-/* ---- along columns
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- along columns ---- */
 
 static void search_tiles_range(void *context, int64_t begin, int64_t end, int thread)
 {

@@ -1,8 +1,10 @@
 /* backend/cpu/elementwise_loops.h: the contiguous loops of every row of ops/elementwise.def for one
  * type, and their list gd_ew_ops_<suffix>_<isa>. A template: included once per type by
- * elementwise_*_isa.c, after #define GD_T float            the type #define GD_T_SUFFIX f32 its
- * name in function names #define GD_T_FLOAT 1          or GD_T_SIGNED, GD_T_UNSIGNED, GD_T_OPAQUE
- * (moved only): what kind of type it is It undefines them at its end. */
+ * elementwise_*_isa.c, after
+ *     #define GD_T float       the type
+ *     #define GD_T_SUFFIX f32  its name in function names
+ *     #define GD_T_FLOAT 1     its kind; others are GD_T_SIGNED, GD_T_UNSIGNED, GD_T_OPAQUE (moved only)
+ * It undefines them at its end. */
 #include "backend/cpu/formulas.h"
 
 /* Whether a row is compiled for this type. */

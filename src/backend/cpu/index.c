@@ -10,9 +10,7 @@
 #include "base/threads.h"
 #include "ops/attrs.h"
 
-/* ---- strided copy
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- strided copy ---- */
 
 #define BLOCK_ROWS 64
 
@@ -113,9 +111,7 @@ void gd_copy_strided(const gd_kernel_call *call, void *to, const int64_t *to_str
     }
 }
 
-/* ---- indices
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- indices ---- */
 
 typedef struct bad_index {
     int64_t position; /* in the index tensor, row-major; INT64_MAX when there is none */
@@ -209,9 +205,7 @@ static gd_status check_indices(const gd_kernel_call *call, int axis, int64_t siz
                    (long long)size);
 }
 
-/* ---- gather
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- gather ---- */
 
 /* out[i] = x[i * x_stride + index[i * index_stride] * axis_stride] for i < n */
 typedef void (*gather_run_fn)(void *out, const void *x, int64_t x_stride, int64_t axis_stride,
@@ -305,9 +299,7 @@ static gd_status gather_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
-/* ---- scatter_add
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- scatter_add ---- */
 
 /* One step along the axis, for a run across it:
  * out[i * out_stride + index[i * index_stride] * axis_stride] += source[i * source_stride] for i <

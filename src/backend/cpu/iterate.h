@@ -130,8 +130,7 @@ GD_STATIC_INLINE void gd_cursor_next(gd_cursor *cursor)
     }
 }
 
-/* ---- runs: n elements of 1, 2, 4 or 8 bytes at a stride
- * ------------------------------------------------------------- */
+/* ---- runs: n elements of 1, 2, 4 or 8 bytes at a stride ---- */
 
 /* Elements are copied as integers of their size, whatever their dtype: hence may_alias. */
 #define GD_COPY_RUN(bits)                                                                     \

@@ -11,8 +11,7 @@
 #include "base/threads.h"
 #include "ops/attrs.h"
 
-/* ---- numbers to elements, by the rules of gd_cast
- * ----------------------------------------------------------------- */
+/* ---- numbers to elements, by the rules of gd_cast ---- */
 
 static int64_t truncate_saturating(double v, int64_t low, int64_t high)
 {
@@ -73,9 +72,7 @@ static void store_integer(int64_t v, gd_dtype dtype, void *to)
     }
 }
 
-/* ---- full
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- full ---- */
 
 typedef struct fill_job {
     char *to;
@@ -125,9 +122,7 @@ static gd_status full_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
-/* ---- iota
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- iota ---- */
 
 typedef struct iota_job {
     const gd_iota_attr *attr;
@@ -173,9 +168,7 @@ static gd_status iota_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
-/* ---- random_bits
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- random_bits ---- */
 
 static const gd_random_fn random_words[GD_ISA_COUNT] = {
     [GD_ISA_BASELINE] = gd_random_words_baseline,
@@ -229,9 +222,7 @@ static gd_status random_bits_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
-/* ---- dropout: the words are drawn a piece at a time and used while they are in the cache
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- dropout: the words are drawn a piece at a time and used while they are in the cache ---- */
 
 #define DROPOUT_PIECE 1024
 
@@ -306,9 +297,7 @@ static gd_status dropout_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
-/* ---- pad
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- pad ---- */
 
 typedef struct pad_job {
     const gd_pad_attr *attr;
@@ -396,8 +385,7 @@ static gd_status pad_kernel(const gd_kernel_call *call)
     return GD_OK;
 }
 
-/* ---- concat, assign: copies
- * ------------------------------------------------------------------------------------- */
+/* ---- concat, assign: copies ---- */
 
 static gd_status concat_kernel(const gd_kernel_call *call)
 {

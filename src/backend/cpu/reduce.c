@@ -73,9 +73,7 @@ static gd_tree tree_begin(const reduction *r, scratch s, int64_t width)
                       .bytes = (size_t)width * r->reducer->acc_size };
 }
 
-/* ---- by rows
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- by rows ---- */
 
 static const char *at_element(const reduction *r, const char *base, int64_t elements)
 {
@@ -162,9 +160,7 @@ static void plan_rows(reduction *r)
     r->blocks = r->is_sequence ? r->blocks_per_run : r->blocks_per_run * runs;
 }
 
-/* ---- by columns
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- by columns ---- */
 
 /* Add `rows` rows of n columns, the first of them number `row`, to the lanes at acc. `row` is a
  * multiple of the lanes. */
@@ -299,8 +295,7 @@ static void plan_columns(reduction *r)
     r->tiles = (c + r->tile - 1) / r->tile;
 }
 
-/* ---- one result, or one tile of columns, by several threads
- * -------------------------------------------------------- */
+/* ---- one result, or one tile of columns, by several threads ---- */
 
 static const char *reduce_blocks(const reduction *r, int64_t begin, int64_t end, scratch s,
                                  int64_t *width, char **out)
@@ -366,9 +361,7 @@ static void reduce_items_split(reduction *r, int64_t items)
     }
 }
 
-/* ---- planning
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- planning ---- */
 
 typedef struct axis {
     int64_t size;

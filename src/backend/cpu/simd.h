@@ -7,11 +7,12 @@
  *     vT, VT_LANES                  the vector and how many numbers it holds
  *     vT_zero, vT_set1, vT_load, vT_store, vT_add, vT_mul
  *     vT_max(a, b)                  a > b ? a : b, so b if either is NaN
- *     vT_fma(a, b, c)               a*b + c: one rounding, except on baseline x86-64 where both
- * steps round vT_relu(x)                    x < 0 ? 0 : x, so NaN stays NaN and -0 stays -0
+ *     vT_fma(a, b, c)               a*b + c: one rounding; on baseline x86-64 both steps round
+ *     vT_relu(x)                    x < 0 ? 0 : x, so NaN stays NaN and -0 stays -0
  *     vT_mask, vT_mask_first(n)     the first n lanes, 0 <= n <= lanes
  *     vT_load_masked, vT_store_masked   touch no memory beyond the mask; the other lanes load as 0
  *     vT_transpose(r)               r[i][j] <-> r[j][i] over a square of VT_LANES vectors
+ *
  * GD_SIMD_MASK_FREE is 1 where masked loads and stores cost no more than plain ones, GD_SIMD_FUSED
  * is 1 where vT_fma rounds once.
  */

@@ -58,9 +58,7 @@ static int64_t label_at(const softmax_job *job, int64_t i)
     }
 }
 
-/* ---- rows
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 /* The loss of rows [first, first + count), which are at x. */
 static void rows_loss(const softmax_job *job, int64_t first, const char *x, int64_t row_stride,
@@ -133,9 +131,7 @@ static void rows_range(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* ---- columns
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- columns ---- */
 
 /* A tile of `width` lines side by side. Its scratch: five rows, then the levels of the tree. */
 typedef struct tile {
@@ -242,9 +238,7 @@ static void tiles_range(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* ---- planning
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- planning ---- */
 
 static void softmax_run(softmax_job *job, int64_t lines)
 {

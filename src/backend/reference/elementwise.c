@@ -6,10 +6,12 @@
 #include <float.h>
 #include <math.h>
 
-/* ---- the vocabulary, in terms of
+/* ---- the vocabulary ---- */
+
+/* In terms of
  *   C      the type the formula computes in
- *   OWN    the name of a libm function for C: those that are exact or correctly rounded, such as
- * sqrt WIDE   a wider float type, in which the others are evaluated before they are rounded to C
+ *   OWN    the name of a libm function for C: those that are exact or correctly rounded, as sqrt
+ *   WIDE   a wider float type, in which the others are evaluated before they are rounded to C
  *   LIBM   the name of a libm function for WIDE
  * Integers compute in a type wide enough for any intermediate result and are cut to their own bits
  * when stored. */
