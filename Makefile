@@ -1,4 +1,6 @@
-# The commands of Gradus, over CMake and its presets. Each installs first what it lacks (tools/install-deps; Debian).
+# The commands of Gradus, over CMake and its presets. Each says first which packages it lacks, and installs them where that
+# takes no password (tools/install-deps; Debian and its kin).
+#   make deps          install what make mnist and make test need, with sudo; more: SETS="compile test bench peers"
 #   make mnist         build, and train the residual MLP on MNIST:   make mnist ARGS="--faithful"
 #   make test          everything: tests, checks, sanitizers, fuzzing, both compilers; some stages: STAGES="release asan"
 #   make soak          random programs, kernels and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600
@@ -12,10 +14,11 @@
 ARGS   ?=
 STAGES ?=
 SUITES ?=
+SETS   ?= compile test
 SECONDS ?= 600
 BENCH_PEERS_PYTHON ?= $(CURDIR)/build/peers-venv/bin/python
 
-COMMANDS := all release mnist test soak check format bench bench-peers clean
+COMMANDS := all deps release mnist test soak check format bench bench-peers clean
 EXAMPLES := $(filter-out $(COMMANDS), $(basename $(notdir $(wildcard examples/*.c))))
 
 .PHONY: $(COMMANDS) $(EXAMPLES) compile-deps
@@ -24,6 +27,9 @@ EXAMPLES := $(filter-out $(COMMANDS), $(basename $(notdir $(wildcard examples/*.
 all release: compile-deps
 	@cmake --preset release >/dev/null
 	cmake --build --preset release
+
+deps:
+	@tools/install-deps --install $(SETS)
 
 mnist: compile-deps
 	@cmake --preset release >/dev/null
