@@ -22,6 +22,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/contents.h"
@@ -51,27 +52,39 @@ typedef struct body {
     const kernel_family *family;
     kernel_call call;
     int operands;
+    kernel_operand operand[KERNEL_OPERANDS];
     gd_tensor *in[KERNEL_OPERANDS + 1]; /* and the gradient's seed, NULL before it is known */
     int results, values;                /* the first `values` results are no gradients */
     gd_tensor *result[2 + MOST_WANTED];
     bool as_magnitudes;
 } body;
 
-static void add_gradients(body *b, gd_tensor *y, gd_tensor *seed)
+static void say_gradients(const body *b, const bool *wanted, int parameters)
 {
-    gd_tensor *wanted[MOST_WANTED];
+    kernel_say(&b->call, "    gd_tensor *by[] = {");
     int count = 0;
     for (int i = 0; i < b->operands; i++)
-        if (gd_requires_grad(b->call.in[i]))
-            wanted[count++] = b->call.in[i];
-    for (int i = 0; b->call.module && i < gd_module_count(b->call.module) && count < MOST_WANTED;
-         i++)
-        wanted[count++] = gd_module_tensor(b->call.module, i);
-    kernel_say(&b->call,
-               "    gd_grad(&y, &seed, 1, (gd_tensor *[]){ the %d that require it }, "
-               "gradients, %d);\n",
-               count, count);
-    if (gd_grad(&y, &seed, 1, wanted, b->result + b->results, count) == GD_OK)
+        if (wanted[i])
+            kernel_say(&b->call, "%s %s", count++ ? "," : "", b->operand[i].name);
+    for (int i = 0; i < parameters; i++)
+        kernel_say(&b->call, "%s gd_module_tensor(m, %d)", count++ ? "," : "", i);
+    kernel_say(&b->call, " }, *g[%d];\n    gd_grad(&r, &seed, 1, by, g, %d);\n", count, count);
+}
+
+/* By operands that want one, and by parameters. */
+static void add_gradients(body *b, gd_tensor *y, gd_tensor *seed)
+{
+    gd_tensor *by[MOST_WANTED];
+    bool wanted[KERNEL_OPERANDS] = { false };
+    int count = 0;
+    for (int i = 0; i < b->operands; i++)
+        if ((wanted[i] = gd_requires_grad(b->call.in[i])))
+            by[count++] = b->call.in[i];
+    const int parameters = b->call.module ? gd_module_count(b->call.module) : 0;
+    for (int i = 0; i < parameters && count < MOST_WANTED; i++)
+        by[count++] = gd_module_tensor(b->call.module, i);
+    say_gradients(b, wanted, parameters);
+    if (gd_grad(&y, &seed, 1, by, b->result + b->results, count) == GD_OK)
         b->results += count;
 }
 
@@ -128,14 +141,16 @@ static void run_compiled(body *b, outcome *r)
 
 static outcome run(const kernel_family *family, const fuzz_case *c, manner m)
 {
-    kernel_operand operands[KERNEL_OPERANDS];
     outcome r = { .status = GD_OK };
+    if (m.log)
+        fprintf(m.log, "    gd_context *gd = gd_open(\"cpu\"); /* and \"reference\" */\n");
     gd_error_clear();
     gd_scope_begin(m.gd);
     gd_context_set_threads(m.gd, m.threads);
-    body b = { .family = family, .operands = family->operands(c, operands) };
+    body b = { .family = family };
+    b.operands = family->operands(c, b.operand);
     for (int i = 0; i < b.operands; i++)
-        b.in[i] = kernel_place(m.gd, c, &operands[i], i, m.as_magnitudes, m.log);
+        b.in[i] = kernel_place(m.gd, c, &b.operand[i], i, m.as_magnitudes, m.log);
     gd_module *module = family->module ? family->module(m.gd, c, b.in) : NULL;
     b.call = (kernel_call){ .c = c, .gd = m.gd, .module = module, .log = m.log };
     b.as_magnitudes = m.as_magnitudes;
@@ -232,12 +247,25 @@ static bool agrees(const bound *b, const contents *reference, const contents *cp
 
 static const int thread_counts[] = { 1, 2, 3, 5 };
 
-/* Open for as long as the process runs: the reference, and the CPU with each instruction set. */
+/* Open for as long as the process runs: the reference, the CPU with each instruction set, and the
+ * best of these on each path. */
 typedef struct devices {
-    gd_context *reference, *cpu[GD_ISA_COUNT];
+    gd_context *reference, *cpu[GD_ISA_COUNT], *path[KERNEL_PATHS];
     const char *isa[GD_ISA_COUNT];
     int count;
 } devices;
+
+static gd_context *open_path(const char *isa, int i)
+{
+    setenv("GRADUS_CONV", kernel_paths[i].conv, 1);
+    setenv("GRADUS_MATMUL", kernel_paths[i].matmul, 1);
+    setenv("GRADUS_L2", kernel_paths[i].l2, 1);
+    gd_context *gd = open_cpu(isa, 1);
+    unsetenv("GRADUS_CONV");
+    unsetenv("GRADUS_MATMUL");
+    unsetenv("GRADUS_L2");
+    return gd;
+}
 
 static const devices *open_devices(void)
 {
@@ -251,6 +279,8 @@ static const devices *open_devices(void)
         d.isa[d.count] = *isa;
         d.cpu[d.count++] = open_cpu(*isa, 1);
     }
+    for (int i = 1; i < KERNEL_PATHS; i++)
+        d.path[i] = open_path(d.isa[d.count - 1], i);
     return &d;
 }
 
@@ -295,6 +325,27 @@ static bool agrees_on(const bound *b, const outcome *reference, const devices *d
     return same;
 }
 
+/* The path of the case: the bits of the instruction set's own choice, `first`. */
+static bool agrees_on_path(const bound *b, const outcome *reference, const devices *d,
+                           const outcome *first, FILE *log)
+{
+    const int path = (int)b->c->field[K_PATH];
+    if (path == 0)
+        return true;
+    char who[100];
+    snprintf(who, sizeof who, "GRADUS_CONV=%s GRADUS_MATMUL=%s GRADUS_L2=%s",
+             kernel_paths[path].conv, kernel_paths[path].matmul, kernel_paths[path].l2);
+    bool same = true;
+    for (int i = 0; same && i < COUNT(thread_counts); i += 2) {
+        outcome r =
+            run(b->family, b->c, (manner){ .gd = d->path[path], .threads = thread_counts[i] });
+        same = same_status(reference, &r, who, log) &&
+               contents_same(&first->left, d->isa[d->count - 1], &r.left, who, log);
+        contents_free(&r.left);
+    }
+    return same;
+}
+
 /* Whether whole numbers give whole numbers that f32 holds. */
 static bool is_exact(const kernel_family *f, const fuzz_case *c)
 {
@@ -306,11 +357,12 @@ static fuzz_verdict attempt(const fuzz_suite *suite, const fuzz_case *c, FILE *l
     const kernel_family *family = suite->user;
     const devices *d = open_devices();
     const int faults = watch_faults();
-    outcome reference = run(family, c, (manner){ d->reference, 1, .log = log }),
+    outcome reference = run(family, c, (manner){ .gd = d->reference, .threads = 1, .log = log }),
             magnitude = { .status = GD_OK }, first[GD_ISA_COUNT] = { { .status = GD_OK } };
     bound b = { family, c, NULL };
     if (reference.status == GD_OK && family->terms && !is_exact(family, c)) {
-        magnitude = run(family, c, (manner){ d->reference, 1, .as_magnitudes = true });
+        magnitude =
+            run(family, c, (manner){ .gd = d->reference, .threads = 1, .as_magnitudes = true });
         b.magnitude = &magnitude.left;
     }
     bool same = magnitude.left.count == (b.magnitude ? reference.left.count : 0);
@@ -321,6 +373,7 @@ static fuzz_verdict attempt(const fuzz_suite *suite, const fuzz_case *c, FILE *l
         if (same && i > 0 && isa_fuses(d->isa[i - 1]))
             same = contents_same(&first[i - 1].left, d->isa[i - 1], &first[i].left, d->isa[i], log);
     }
+    same = same && agrees_on_path(&b, &reference, d, &first[d->count - 1], log);
     if (same && watch_faults() != faults && log)
         fprintf(log, "    a kernel wrote outside its result\n");
     same = same && watch_faults() == faults;

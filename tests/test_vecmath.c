@@ -19,6 +19,7 @@
 
 #include "base/cpu.h"
 #include "backend/cpu/vecmath_table.h"
+#include "support/effort.h"
 
 enum { BLOCK = 4096 };
 
@@ -359,7 +360,7 @@ static void test_unary_f32(void **state)
 {
     (void)state;
     const char *asked = getenv("GRADUS_VECMATH_STRIDE");
-    uint64_t stride = asked ? strtoull(asked, NULL, 10) : 521;
+    uint64_t stride = asked ? strtoull(asked, NULL, 10) : test_is_slow() ? 64007 : 521;
     assert_true(stride > 0);
     static float x[BLOCK];
     for (int r = 0; r < UNARY_ROWS; r++) {
@@ -394,7 +395,7 @@ static void test_unary_f64(void **state)
         const unary_row *row = &unary_rows[r];
         worst w = { 0 };
         random_state = 1;
-        for (int block = 0; block < 40; block++) {
+        for (int block = 0; block < test_share(40); block++) {
             for (int i = 0; i < BLOCK; i++) {
                 x[i] = random_f64();
                 want[i] = row->f64_ref((long double)x[i]);
@@ -418,7 +419,7 @@ static void test_binary_f32(void **state)
         const binary_row *row = &binary_rows[r];
         worst w = { 0 };
         random_state = 2;
-        for (int block = 0; block < 400; block++) {
+        for (int block = 0; block < test_share(400); block++) {
             for (int i = 0; i < BLOCK; i++) {
                 x[i] = random_f32();
                 y[i] = random_f32();
@@ -443,7 +444,7 @@ static void test_binary_f64(void **state)
         const binary_row *row = &binary_rows[r];
         worst w = { 0 };
         random_state = 3;
-        for (int block = 0; block < 100; block++) {
+        for (int block = 0; block < test_share(100); block++) {
             for (int i = 0; i < BLOCK; i++) {
                 x[i] = random_f64();
                 y[i] = random_f64();

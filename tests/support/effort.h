@@ -1,7 +1,8 @@
 /* tests/support/effort.h: how many of many cases are tried. ThreadSanitizer makes a test ten to
  * fifty times as slow and looks for races, which do not depend on values: under it a few cases do.
  * AddressSanitizer makes it five to ten times as slow: of cases that differ in values or dtype
- * alone, some do. */
+ * alone, some do. Under qemu and valgrind, which are as slow as ThreadSanitizer, tools/run-tests
+ * sets GRADUS_TEST_SLOW. GRADUS_TEST_ALL tries all cases anyway. */
 #ifndef GD_TEST_EFFORT_H
 #define GD_TEST_EFFORT_H
 
@@ -21,17 +22,28 @@
 #define TEST_UNDER_ASAN 0
 #endif
 
-/* Whether the next of many like cases is tried: all are; under ThreadSanitizer every 17th. */
+static inline bool test_is_slow(void)
+{
+    return (TEST_UNDER_TSAN || getenv("GRADUS_TEST_SLOW")) && !getenv("GRADUS_TEST_ALL");
+}
+
+/* Of so many like cases, those that are tried: all, or where it is slow a seventeenth. */
+static inline int test_share(int cases)
+{
+    return test_is_slow() ? (cases + 16) / 17 : cases;
+}
+
+/* Whether the next of many like cases is tried: all are; where it is slow every 17th. */
 static inline bool test_tries(int *number)
 {
-    return !TEST_UNDER_TSAN || getenv("GRADUS_TEST_ALL") || (*number)++ % 17 == 0;
+    return !test_is_slow() || (*number)++ % 17 == 0;
 }
 
 /* The same for cases that differ little: under AddressSanitizer every third. */
 static inline bool test_tries_similar(int *number)
 {
-    return TEST_UNDER_TSAN ? test_tries(number)
-                           : !TEST_UNDER_ASAN || getenv("GRADUS_TEST_ALL") || (*number)++ % 3 == 0;
+    return test_is_slow() ? test_tries(number)
+                          : !TEST_UNDER_ASAN || getenv("GRADUS_TEST_ALL") || (*number)++ % 3 == 0;
 }
 
 /* Whether this instruction set's kernels are tried: all are that this machine has; under

@@ -153,7 +153,7 @@ static bool shrink_set(shrinker *s, int i)
     return any;
 }
 
-static fuzz_case shrink(const fuzz_suite *suite, const fuzz_case *c, int status)
+fuzz_case fuzz_shrink(const fuzz_suite *suite, const fuzz_case *c, int status)
 {
     shrinker s = { suite, *c, status };
     for (bool again = true; again;) {
@@ -221,7 +221,7 @@ void fuzz_run(const fuzz_suite *suite, int suites)
         status = status_of(suite, &c, true);
         if (status == 0)
             fail_msg("%s: seed %ld fails after others only, or leaks", suite->name, *at);
-        c = shrink(suite, &c, status);
+        c = fuzz_shrink(suite, &c, status);
         print_failure(suite, &c);
         if (++failures >= setting("GRADUS_FUZZ_FAILURES", 1))
             break;

@@ -58,6 +58,8 @@ fuzz_case fuzz_simplest(const fuzz_suite *suite);
 /* Try the suite's cases as the environment says; a cmocka test, which a failing case fails.
  * `suites`: how many share GRADUS_FUZZ_SECONDS. */
 void fuzz_run(const fuzz_suite *suite, int suites);
+/* The simplest case that ends with this wait status, as c does. */
+fuzz_case fuzz_shrink(const fuzz_suite *suite, const fuzz_case *c, int status);
 /* Where GRADUS_FUZZ_ONE names a case of one of these suites: tries it in this process, for a
  * debugger, and sets *status to the program's exit status. */
 bool fuzz_run_one(const fuzz_suite *suites, int count, int *status);

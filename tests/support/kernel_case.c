@@ -67,6 +67,15 @@ void kernel_limit(fuzz_case *c, const int *fields, int count, double (*cost)(con
     }
 }
 
+const kernel_path kernel_paths[KERNEL_PATHS] = {
+    { "", "", "" },
+    { "packed", "packed", "256K" },
+    { "direct", "direct", "512K" },
+    { "lanes", "rows", "256K" },
+    { "images", "transposed", "1M" },
+    { "narrow", "direct", "256K" },
+};
+
 static void draw_common(fuzz_case *c, uint64_t seed, numbers *n)
 {
     static const gd_dtype rare[] = { GD_I32, GD_I64, GD_U8, GD_BOOL };
@@ -85,6 +94,7 @@ static void draw_common(fuzz_case *c, uint64_t seed, numbers *n)
         c->field[K_OTHER_DTYPE] = c->field[K_DTYPE];
     c->field[K_GRADIENT] = !kernel_one_in(n, 5);
     c->field[K_COMPILED] = kernel_one_in(n, 4);
+    c->field[K_PATH] = kernel_below(n, KERNEL_PATHS);
     for (int i = 0; i < KERNEL_OPERANDS; i++)
         c->field[K_LAYOUT + i] = kernel_one_in(n, 3) ? kernel_below(n, KERNEL_LAYOUTS) : 0;
     c->field[K_WRONG] = kernel_one_in(n, 25) ? kernel_between(n, 1, 8) : 0;
@@ -220,6 +230,8 @@ static int64_t base_index(const place *p, gd_shape shape, kernel_layout layout, 
 {
     const int last = shape.rank - 1;
     int64_t at[GD_MAX_RANK], flat = 0;
+    if (layout == KERNEL_CONTIGUOUS)
+        return i;
     for (int axis = last; axis >= 0; i /= shape.dim[axis], axis--)
         at[axis] = i % shape.dim[axis];
     for (int axis = 0; axis <= last; axis++) {

@@ -16,25 +16,35 @@
 enum { KERNEL_OPERANDS = 6 };
 
 enum {
-    K_NUMBERS,                            /* seed of the operands' numbers */
-    K_VALUES,                             /* kernel_values */
-    K_DTYPE,                              /* of the first operand */
-    K_OTHER_DTYPE,                        /* of the others */
-    K_GRADIENT,                           /* by all operands of a float dtype */
-    K_COMPILED,                           /* compiled as well */
-    K_LAYOUT,                             /* kernel_layout of each operand */
+    K_NUMBERS,     /* seed of the operands' numbers */
+    K_VALUES,      /* kernel_values */
+    K_DTYPE,       /* of the first operand */
+    K_OTHER_DTYPE, /* of the others */
+    K_GRADIENT,    /* by all operands of a float dtype */
+    K_PATH,        /* kernel_paths: which the CPU is made to take once more; 0: none */
+    K_COMPILED,    /* compiled as well */
+    K_LAYOUT,      /* kernel_layout of each operand */
     K_WRONG = K_LAYOUT + KERNEL_OPERANDS, /* 0, or what is wrong: the family's own number */
     K_OWN,                                /* the family's fields */
 };
 #define KERNEL_COMMON_FIELDS                                                                      \
     [K_NUMBERS] = { "numbers", 0, FUZZ_SEED }, [K_VALUES] = { "values", 0, FUZZ_NUMBER },         \
     [K_DTYPE] = { "dtype", 0, FUZZ_NUMBER }, [K_OTHER_DTYPE] = { "other_dtype", 0, FUZZ_NUMBER }, \
-    [K_GRADIENT] = { "gradient", 0, FUZZ_NUMBER }, [K_COMPILED] = { "compiled", 0, FUZZ_NUMBER }, \
-    [K_LAYOUT] = { "layout0", 0, FUZZ_NUMBER }, [K_LAYOUT + 1] = { "layout1", 0, FUZZ_NUMBER },   \
+    [K_GRADIENT] = { "gradient", 0, FUZZ_NUMBER }, [K_PATH] = { "path", 0, FUZZ_NUMBER },         \
+    [K_COMPILED] = { "compiled", 0, FUZZ_NUMBER }, [K_LAYOUT] = { "layout0", 0, FUZZ_NUMBER },    \
+    [K_LAYOUT + 1] = { "layout1", 0, FUZZ_NUMBER },                                               \
     [K_LAYOUT + 2] = { "layout2", 0, FUZZ_NUMBER },                                               \
     [K_LAYOUT + 3] = { "layout3", 0, FUZZ_NUMBER },                                               \
     [K_LAYOUT + 4] = { "layout4", 0, FUZZ_NUMBER },                                               \
     [K_LAYOUT + 5] = { "layout5", 0, FUZZ_NUMBER }, [K_WRONG] = { "wrong", 0, FUZZ_NUMBER }
+
+/* What the environment says when the CPU is opened, so that small cases reach the ways that large
+ * ones take, and the ends of their memory. */
+enum { KERNEL_PATHS = 6 };
+typedef struct kernel_path {
+    const char *conv, *matmul, *l2; /* GRADUS_CONV, GRADUS_MATMUL, GRADUS_L2 */
+} kernel_path;
+extern const kernel_path kernel_paths[KERNEL_PATHS];
 
 typedef enum kernel_values {
     VALUES_WHOLE,   /* -8 … 8: sums of products are exact, and so compared */

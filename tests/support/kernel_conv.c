@@ -143,10 +143,12 @@ static void draw(fuzz_case *c, numbers *n)
     c->field[PAD] = kernel_one_in(n, 4) ? kernel_between(n, 1, 3) : 0;
     for (int a = 0; a < c->field[AXES]; a++)
         draw_axis(c, n, a, a + 1 == c->field[AXES]);
+    if (c->field[IN] + c->field[OUT] > 100 && kernel_one_in(n, 2))
+        c->field[KERNEL] = c->field[KERNEL + 1] = c->field[KERNEL + 2] = 1;
     c->field[SAME] = kernel_one_in(n, 10);
     for (int a = 0; a < c->field[AXES] && c->field[SAME] && !kernel_one_in(n, 20); a++)
         c->field[BEFORE + a] = c->field[AFTER + a] = c->field[PAD] = 0;
-    kernel_limit(c, sizes, 4 + (int)c->field[AXES], cost, kernel_one_in(n, 20) ? 2e6 : 6e4);
+    kernel_limit(c, sizes, 4 + (int)c->field[AXES], cost, kernel_one_in(n, 40) ? 2e6 : 4e4);
     for (int a = 0; a < c->field[AXES] && !kernel_one_in(n, 30); a++)
         fit_axis(c, a);
     if (kernel_one_in(n, 40)) /* and empty ones */
@@ -209,7 +211,7 @@ static gd_tensor *call(kernel_call *k)
     set_list(c, AFTER, 0, o.after);
     if (transposed)
         set_list(c, OUTPUT_PAD, 0, o.output_pads);
-    kernel_say(k, "    gd_tensor *y = gd_conv%s%dd(x, w, %s", transposed ? "_transpose" : "", axes,
+    kernel_say(k, "    gd_tensor *r = gd_conv%s%dd(x, w, %s", transposed ? "_transpose" : "", axes,
                o.b ? "b" : "NULL");
     kernel_say_option(k, "pad", o.pad);
     kernel_say_option(k, "groups", o.groups == 1 ? 0 : o.groups);
@@ -224,7 +226,7 @@ static gd_tensor *call(kernel_call *k)
     /* Of sums that round, which are positive is not for every device the same. */
     if (!c->field[RELU] || c->field[K_VALUES] != VALUES_WHOLE)
         return y;
-    kernel_say(k, "    y = gd_relu(y);\n");
+    kernel_say(k, "    r = gd_relu(r);\n");
     return gd_relu(y);
 }
 

@@ -87,7 +87,7 @@ static void draw(fuzz_case *c, numbers *n)
     c->field[CHANNELS] = kernel_size(n, 40);
     for (int a = 0; a < c->field[AXES]; a++)
         draw_axis(c, n, a);
-    kernel_limit(c, sizes, 2 + (int)c->field[AXES], cost, kernel_one_in(n, 20) ? 2e6 : 1e5);
+    kernel_limit(c, sizes, 2 + (int)c->field[AXES], cost, kernel_one_in(n, 40) ? 2e6 : 6e4);
     if (kernel_one_in(n, 40))
         c->field[sizes[kernel_below(n, 2 + c->field[AXES])]] = 0;
     c->field[CEIL] = kernel_one_in(n, 3);
@@ -112,7 +112,7 @@ static int operands(const fuzz_case *c, kernel_operand *o)
 static gd_tensor *call_adaptive(kernel_call *k)
 {
     gd_shape s = { .rank = (int)k->c->field[AXES] };
-    kernel_say(k, "    gd_tensor *y = gd_adaptive_%s_pool(x, GD_SHAPE(",
+    kernel_say(k, "    gd_tensor *r = gd_adaptive_%s_pool(x, GD_SHAPE(",
                is_maximum(k->c) ? "max" : "avg");
     for (int a = 0; a < s.rank; a++) {
         s.dim[a] = k->c->field[KERNEL + a];
@@ -128,7 +128,7 @@ static gd_tensor *call(kernel_call *k)
     const int64_t wrong = c->field[K_WRONG];
     const char *word = is_maximum(c) ? "max" : "avg";
     if (c->field[KIND] >= GLOBAL_MAXIMUM) {
-        kernel_say(k, "    gd_tensor *y = gd_global_%s_pool(x);\n", word);
+        kernel_say(k, "    gd_tensor *r = gd_global_%s_pool(x);\n", word);
         return is_maximum(c) ? gd_global_max_pool(k->in[0]) : gd_global_avg_pool(k->in[0]);
     }
     if (c->field[KIND] >= ADAPTIVE_MAXIMUM)
@@ -146,7 +146,7 @@ static gd_tensor *call(kernel_call *k)
     o.dilation = wrong == WRONG_DILATION ? 2 : 0;
     o.stride = wrong == WRONG_STRIDE ? -1 : 0;
     o.kernels[0] = wrong == WRONG_KERNEL ? 1000 : o.kernels[0];
-    kernel_say(k, "    gd_tensor *y = gd_%s_pool%dd(x, 0", word, axes);
+    kernel_say(k, "    gd_tensor *r = gd_%s_pool%dd(x, 0", word, axes);
     kernel_say_option(k, "stride", o.stride);
     kernel_say_option(k, "pad", o.pad);
     kernel_say_option(k, "dilation", o.dilation);

@@ -150,7 +150,7 @@ static void draw(fuzz_case *c, numbers *n)
     for (int a = 0; a < 3; a++)
         if (c->field[RANK] > 2 + a || c->field[RANK + 1] > 2 + a)
             c->field[BATCH + a] = kernel_size(n, 12);
-    kernel_limit(c, sizes, COUNT(sizes), cost, kernel_one_in(n, 20) ? 3e6 : 1e5);
+    kernel_limit(c, sizes, COUNT(sizes), cost, kernel_one_in(n, 40) ? 3e6 : 6e4);
     if (kernel_one_in(n, 40))
         c->field[sizes[kernel_below(n, 6)]] = 0;
     c->field[BIAS] = kernel_one_in(n, 2);

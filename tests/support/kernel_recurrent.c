@@ -88,7 +88,7 @@ static void draw(fuzz_case *c, numbers *n)
     c->field[PLAIN] = kernel_one_in(n, 8);
     c->field[LAYERS] = kernel_one_in(n, 3) ? kernel_between(n, 1, 3) : 0;
     c->field[BOTH] = kernel_one_in(n, 2);
-    kernel_limit(c, sizes, COUNT(sizes), cost, kernel_one_in(n, 20) ? 1e6 : 6e4);
+    kernel_limit(c, sizes, COUNT(sizes), cost, kernel_one_in(n, 40) ? 1e6 : 4e4);
     if (c->field[LAYERS] && !kernel_one_in(n, 20))
         c->field[K_DTYPE] = GD_F32;
     if (is_whole(c)) {
@@ -176,7 +176,7 @@ static gd_tensor *call_layers(kernel_call *k)
     static const char *const names[] = { "rnn", "rnn", "lstm", "gru" };
     const fuzz_case *c = k->c;
     kernel_say(k,
-               "    gd_module *m = gd_module_create(gd);\n    gd_tensor *last = NULL, *y = "
+               "    gd_module *m = gd_module_create(gd);\n    gd_tensor *last = NULL, *r = "
                "gd_nn_%s(m, \"r\", x, %lld",
                names[c->field[CELL]], (long long)c->field[WIDTH]);
     kernel_say_option(k, "layers", c->field[LAYERS]);
@@ -200,7 +200,7 @@ static gd_tensor *call(kernel_call *k)
     const bool first = c->field[FIRST], is_lstm = c->field[CELL] == GD_CELL_LSTM;
     gd_tensor *last = NULL;
     kernel_say(
-        k, "    gd_tensor *last = NULL, *y = gd_recurrent(x, u, b, %s%s%s%s%s%s%s);\n",
+        k, "    gd_tensor *last = NULL, *r = gd_recurrent(x, u, b, %s%s%s%s%s%s%s);\n",
         cells[c->field[CELL]], first ? ", .h0 = h0" : "", first && is_lstm ? ", .c0 = c0" : "",
         c->field[LENGTHS] ? ", .lengths = lengths" : "",
         c->field[REVERSE] ? ", .reverse = true" : "", c->field[PLAIN] ? ", .plain = true" : "",

@@ -336,7 +336,7 @@ void assert_same_bits(const reading *expected, const reading *actual, const char
 
 #define GUARD      64
 #define GUARD_BYTE 0xa5
-#define WATCHED    8
+#define WATCHED    16
 
 typedef struct watched {
     gd_device *device;
