@@ -15,6 +15,7 @@
 #include <gradus/gradus.h>
 
 #include "data/dataset.h"
+#include "graph/node.h"
 
 #include "support/context.h"
 
@@ -362,6 +363,30 @@ static void a_batch_stays_as_it_is(void **state)
     }
 }
 
+/* A loss of one batch has a gradient while the batch is there; one of two batches would need the
+ * first, which has been overwritten. On a device whose memory the host cannot reach, too. */
+static void gradients_need_batches_that_are_still_there(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *w = gd_set_requires_grad(gd_zeros(gd, GD_SHAPE(FEATURES), GD_F32), true), *g;
+    for (int i = 0; i < 4; i++) {
+        gd->device->host_memory = i % 2 == 0;
+        gd_loader *l = gd_loader_open(numbered(gd), .batch = 2, .prefetch = i < 2 ? 0 : 3);
+        gd_batch b;
+        assert_true(gd_loader_next(l, &b));
+        gd_tensor *loss = gd_sum(gd_mul(b.tensors[0], w), GD_ALL_AXES, false);
+        float sums[FEATURES];
+        assert_int_equal(gd_grad(&loss, NULL, 1, &w, &g, 1), GD_OK);
+        assert_int_equal(gd_tensor_read(g, sums, sizeof sums), GD_OK);
+        assert_true(sums[0] == 0 + 1 && sums[1] == 0.25f + 1.25f);
+        assert_true(gd_loader_next(l, &b));
+        gd_tensor *both = gd_add(loss, gd_sum(gd_mul(b.tensors[0], w), GD_ALL_AXES, false));
+        assert_int_equal(gd_backward(both), GD_ERR_STATE);
+        expect_error(GD_ERR_STATE, "the gradient of mul needs a value that has been overwritten");
+        gd_loader_release(l);
+    }
+}
+
 static void batches_allocate_nothing(void **state)
 {
     gd_loader *l = gd_loader_open(numbered(*state), .batch = 20, .shuffle = true, .prefetch = 2);
@@ -452,6 +477,8 @@ int main(void)
                                         close_context),
         cmocka_unit_test_setup_teardown(threads_end_with_their_loader, open_context, close_context),
         cmocka_unit_test_setup_teardown(a_batch_stays_as_it_is, open_context, close_context),
+        cmocka_unit_test_setup_teardown(gradients_need_batches_that_are_still_there, open_context,
+                                        close_context),
         cmocka_unit_test_setup_teardown(batches_allocate_nothing, open_context, close_context),
         cmocka_unit_test_setup_teardown(wrong_loaders_are_errors, open_context, close_context),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),

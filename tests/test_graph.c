@@ -221,6 +221,14 @@ static void an_overwritten_value_is_caught(void **state)
     assert_int_equal(gd_tensor_write(w, &eleven, sizeof eleven), GD_OK);
     assert_int_equal(gd_backward(v), GD_ERR_STATE);
     assert_error(GD_ERR_STATE, "overwritten");
+    v = gd_square(w);
+    *(double *)gd_tensor_data(w) = 13.0;
+    assert_int_equal(gd_tensor_modified(w), GD_OK);
+    assert_int_equal(gd_backward(v), GD_ERR_STATE);
+    assert_error(GD_ERR_STATE, "overwritten");
+    assert_int_equal(gd_backward(gd_square(w)), GD_OK);
+    assert_int_equal(gd_tensor_modified(NULL), GD_ERR_INVALID);
+    assert_error(GD_ERR_INVALID, "NULL");
 }
 
 static void only_float_leaves_require_gradients(void **state)

@@ -155,6 +155,25 @@ static void batches_come_one_after_another(void **state)
     gd_token_data_release(d);
 }
 
+/* As with gd_loader: the tokens of the batch before are overwritten. */
+static void gradients_need_batches_that_are_still_there(void **state)
+{
+    gd_context *gd = *state;
+    gd_token_loader *l = gd_token_loader_open(gd, counting(gd, 30), .batch = 1, .length = 2);
+    gd_tensor *w = gd_set_requires_grad(gd_zeros(gd, GD_SHAPE(30, 1), GD_F32), true), *g;
+    gd_batch b;
+    assert_true(gd_token_loader_next(l, &b));
+    gd_tensor *loss = gd_sum(gd_embedding(w, b.tensors[0]), GD_ALL_AXES, false);
+    float each[30];
+    assert_int_equal(gd_grad(&loss, NULL, 1, &w, &g, 1), GD_OK);
+    assert_int_equal(gd_tensor_read(g, each, sizeof each), GD_OK);
+    assert_true(each[0] == 1 && each[1] == 1 && each[2] == 0);
+    assert_true(gd_token_loader_next(l, &b));
+    loss = gd_add(loss, gd_sum(gd_embedding(w, b.tensors[0]), GD_ALL_AXES, false));
+    assert_int_equal(gd_backward(loss), GD_ERR_STATE);
+    expect_error(GD_ERR_STATE, "needs a value that has been overwritten");
+}
+
 static void random_batches_depend_on_the_seed_alone(void **state)
 {
     gd_token_data *d = counting(*state, 50);
@@ -326,6 +345,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(wrong_token_files_are_errors, open_context, close_context),
         cmocka_unit_test_setup_teardown(files_that_shrink_are_errors, open_context, close_context),
         cmocka_unit_test_setup_teardown(batches_come_one_after_another, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(gradients_need_batches_that_are_still_there, open_context,
                                         close_context),
         cmocka_unit_test_setup_teardown(random_batches_depend_on_the_seed_alone, open_context,
                                         close_context),

@@ -171,8 +171,9 @@ typedef struct gd_loader_options {
 
 typedef struct gd_batch {
     int count;             /* 2 */
-    gd_tensor *tensors[2]; /* x [size, shape..] f32 and y [size] i64, owned by the loader,
-                              overwritten by later calls */
+    gd_tensor *tensors[2]; /* x [size, shape..] f32 and y [size] i64, owned by the loader and
+                              overwritten by the next call: a gradient that needs them is taken
+                              before it, or is GD_ERR_STATE */
     int64_t size;          /* samples; less than `batch` in a last one */
 } gd_batch;
 

@@ -189,8 +189,8 @@ GD_API gd_tensor *gd_permutation(gd_context *context, int64_t n);
 GD_API gd_tensor *gd_from_host(gd_context *context, gd_shape shape, gd_dtype dtype,
                                const void *data);
 /* Use row-major host memory in place (host devices only; aligned to the element). `release(user)`,
- * if not NULL, is called when the last tensor over it goes; until then the caller keeps it alive
- * and unchanged except through the tensor. */
+ * if not NULL, is called when the last tensor over it goes; until then the caller keeps it alive,
+ * and after changing it calls gd_tensor_modified. */
 GD_API gd_tensor *gd_from_host_in_place(gd_context *context, gd_shape shape, gd_dtype dtype,
                                         void *data, void (*release)(void *user), void *user);
 
@@ -203,8 +203,12 @@ GD_API gd_dtype gd_tensor_dtype(const gd_tensor *t);
 GD_API int64_t gd_tensor_count(const gd_tensor *t); /* number of elements; 0 for NULL */
 GD_API bool gd_tensor_is_contiguous(const gd_tensor *t);
 /* The address of element 0 on a host device, NULL elsewhere, for NULL and while tracing. Follow
- * gd_tensor_strides. Writing through it is the caller's business with respect to gradients. */
+ * gd_tensor_strides. Who writes through it says so with gd_tensor_modified. */
 GD_API void *gd_tensor_data(gd_tensor *t);
+/* t's memory has been written through gd_tensor_data, or as that given to gd_from_host_in_place:
+ * gradients that need the values from before are GD_ERR_STATE from now on, as after
+ * gd_tensor_write, instead of wrong. */
+GD_API gd_status gd_tensor_modified(gd_tensor *t);
 /* Copy all elements to row-major host memory. `bytes` must be exactly count * dtype size.
  * GD_ERR_STATE while tracing. */
 GD_API gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes);

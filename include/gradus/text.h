@@ -128,9 +128,10 @@ typedef struct gd_token_loader_options {
 GD_API gd_token_loader *gd_token_loader_open_with(gd_token_loader_options options);
 GD_API void gd_token_loader_release(gd_token_loader *loader);
 /* The next batch: tensors[0] x and tensors[1] y [batch, length] i64, y being the token after each
- * of x; owned by the loader, overwritten by later calls. Nothing is allocated. False at the end of
- * a pass over the data (the call after that begins the next), for NULL, and on an error, which
- * gd_error_code tells apart. */
+ * of x; owned by the loader, overwritten by the next call: a gradient that needs them is taken
+ * before it, or is GD_ERR_STATE. Nothing is allocated. False at the end of a pass over the data
+ * (the call after that begins the next), for NULL, and on an error, which gd_error_code tells
+ * apart. */
 GD_API bool gd_token_loader_next(gd_token_loader *loader, gd_batch *batch);
 /* Batches in a pass over the data; random: as many as its tokens would fill. */
 GD_API int64_t gd_token_loader_batches(const gd_token_loader *loader);

@@ -598,8 +598,8 @@ static bool is_current(const gd_tensor *r, const gd_stage *s, const derivative *
         same = !d->is_read[i] || r->inputs[i]->storage->version == r->versions[i];
     if (!same)
         (void)gd_fail(GD_ERR_STATE, "the gradient of gd_call needs a value that has been "
-                                    "overwritten since (in place, by gd_assign or by "
-                                    "gd_tensor_write)");
+                                    "overwritten since (in place, by gd_assign, by "
+                                    "gd_tensor_write or by the next batch)");
     return same;
 }
 

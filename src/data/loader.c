@@ -6,6 +6,7 @@
  * count batches; slot n % ring is batch n's. Only the maker writes a slot, while made - released <
  * ring; only the caller reads it, while it is taken and not released. */
 #include "data/dataset.h"
+#include "data/mapping.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -16,11 +17,7 @@
 
 /* A batch's tensors: for a full batch, or for the smaller last one of an epoch. */
 typedef struct pair {
-    gd_tensor *x, *y; /* retained */
-    float *x_host; /* where samples are put: the tensor's own memory, or a buffer that is copied to
-                      the device */
-    int64_t *y_host;
-    void *buffers[2]; /* those buffers; NULL when the tensors' memory is used */
+    gd_mapping x, y;
 } pair;
 
 typedef struct slot {
@@ -39,7 +36,7 @@ struct gd_loader {
 
     bool threaded;
     bool end_told; /* the caller has been told of the epoch's end */
-    bool holding;  /* the caller has a batch */
+    pair *held;    /* the batch the caller has; NULL: none */
     int64_t taken; /* batches the caller got */
 
     /* Shared with the maker, under the lock. */
@@ -85,13 +82,15 @@ static void make(gd_loader *l, int64_t n)
     bool is_rest = l->rest > 0 && in_epoch == l->batches - 1;
     const pair *to = is_rest ? &l->slots[n % l->ring].last : &l->slots[n % l->ring].full;
     int64_t size = is_rest ? l->rest : l->batch, first = in_epoch * l->batch;
+    float *x = to->x.data;
+    int64_t *y = to->y.data;
     for (int64_t i = 0; i < size; i++) {
         int64_t sample = l->order[first + i];
         if (first + i + AHEAD < d->count)
             prefetch_sample(d, l->order[first + i + AHEAD]);
-        d->convert(gd_dataset_sample(d, sample), to->x_host + i * d->features, d->features,
-                   d->scale, d->shift);
-        to->y_host[i] = d->labels[sample];
+        d->convert(gd_dataset_sample(d, sample), x + i * d->features, d->features, d->scale,
+                   d->shift);
+        y[i] = d->labels[sample];
     }
 }
 
@@ -124,7 +123,7 @@ static void *make_ahead(void *argument)
 static void exchange(gd_loader *l)
 {
     pthread_mutex_lock(&l->lock);
-    l->released += l->holding;
+    l->released += l->held != NULL;
     if (l->maker_waits && 2 * (l->made - l->released) <= l->ring)
         pthread_cond_signal(&l->more_room);
     while (l->made == l->taken)
@@ -158,17 +157,6 @@ static void stop_maker(gd_loader *l)
 
 /* ---- next ---- */
 
-/* To the device, where the tensors do not lie in host memory. */
-static gd_status upload(const pair *p)
-{
-    gd_status status = GD_OK;
-    if (p->buffers[0])
-        status = gd_tensor_write(p->x, p->x_host, (size_t)gd_tensor_count(p->x) * sizeof(float));
-    if (status == GD_OK && p->buffers[1])
-        status = gd_tensor_write(p->y, p->y_host, (size_t)gd_tensor_count(p->y) * sizeof(int64_t));
-    return status;
-}
-
 bool gd_loader_next(gd_loader *l, gd_batch *batch)
 {
     if (!l || !batch)
@@ -180,17 +168,20 @@ bool gd_loader_next(gd_loader *l, gd_batch *batch)
         return false;
     }
     l->end_told = false;
+    if (l->held &&
+        (gd_mapping_begin(&l->held->x) != GD_OK || gd_mapping_begin(&l->held->y) != GD_OK))
+        return false;
     if (l->threaded)
         exchange(l);
     else
         make(l, l->taken);
-    l->holding = true;
-    const slot *s = &l->slots[l->taken++ % l->ring];
-    const pair *p = l->rest > 0 && in_epoch == l->batches - 1 ? &s->last : &s->full;
+    slot *s = &l->slots[l->taken++ % l->ring];
+    pair *p = l->rest > 0 && in_epoch == l->batches - 1 ? &s->last : &s->full;
+    l->held = p;
     *batch = (gd_batch){ .count = 2,
-                         .tensors = { p->x, p->y },
+                         .tensors = { p->x.tensor, p->y.tensor },
                          .size = p == &s->last ? l->rest : l->batch };
-    return upload(p) == GD_OK;
+    return gd_mapping_end(&p->x) == GD_OK && gd_mapping_end(&p->y) == GD_OK;
 }
 
 int64_t gd_loader_batches(const gd_loader *l)
@@ -212,10 +203,8 @@ int64_t gd_loader_batch_size(const gd_loader *l)
 
 static void close_pair(pair *p)
 {
-    gd_release(p->x);
-    gd_release(p->y);
-    gd_free(p->buffers[0]);
-    gd_free(p->buffers[1]);
+    gd_mapping_close(&p->x);
+    gd_mapping_close(&p->y);
 }
 
 static void destroy(void *object)
@@ -240,30 +229,13 @@ void gd_loader_release(gd_loader *l)
     destroy(l);
 }
 
-/* A tensor and the host memory to fill it through. */
-static gd_tensor *open_tensor(gd_context *context, gd_shape shape, gd_dtype dtype, void **host,
-                              void **buffer)
-{
-    gd_tensor *t = gd_retain(gd_zeros(context, shape, dtype));
-    if (!t)
-        return NULL;
-    *host = gd_tensor_data(t);
-    if (!*host)
-        *host = *buffer = gd_alloc((size_t)gd_tensor_count(t) * gd_dtype_size(dtype));
-    return t;
-}
-
 static gd_status open_pair(const gd_loader *l, int64_t size, pair *p)
 {
     gd_shape sample = l->dataset->shape;
     gd_shape shape = { .rank = sample.rank + 1, .dim = { size } };
     memcpy(shape.dim + 1, sample.dim, sizeof(int64_t) * (size_t)sample.rank);
-    void *x_host = NULL, *y_host = NULL;
-    p->x = open_tensor(l->context, shape, GD_F32, &x_host, &p->buffers[0]);
-    p->y = open_tensor(l->context, GD_SHAPE(size), GD_I64, &y_host, &p->buffers[1]);
-    p->x_host = x_host;
-    p->y_host = y_host;
-    return x_host && y_host ? GD_OK : gd_error_last();
+    gd_status status = gd_mapping_open(&p->x, l->context, shape, GD_F32);
+    return status == GD_OK ? gd_mapping_open(&p->y, l->context, GD_SHAPE(size), GD_I64) : status;
 }
 
 static gd_status open_slots(gd_loader *l)

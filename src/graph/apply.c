@@ -49,7 +49,7 @@ static gd_status check_versions(const gd_tensor *node, int n, gd_tensor *const *
         if (stale)
             return gd_fail(GD_ERR_STATE,
                            "the gradient of %s needs a value that has been overwritten since "
-                           "(in place, by gd_assign or by gd_tensor_write)",
+                           "(in place, by gd_assign, by gd_tensor_write or by the next batch)",
                            node->op->name);
     }
     return GD_OK;

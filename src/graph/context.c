@@ -302,6 +302,14 @@ static gd_status check_transfer(const gd_tensor *t, const void *host, size_t byt
     return GD_OK;
 }
 
+gd_status gd_tensor_modified(gd_tensor *t)
+{
+    gd_status status = check_value(t, "gd_tensor_modified");
+    if (status == GD_OK)
+        t->storage->version++;
+    return status;
+}
+
 gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes)
 {
     if (check_transfer(t, out, bytes, "gd_tensor_read") != GD_OK)

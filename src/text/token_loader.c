@@ -4,15 +4,14 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "data/mapping.h"
 
 struct gd_token_loader {
     gd_token_loader_options options; /* defaults filled in */
     int64_t batches;                 /* in a pass */
     int64_t taken;
     bool end_told;
-    gd_tensor *x, *y;         /* retained */
-    int64_t *x_host, *y_host; /* where tokens are put: the tensors' memory, or a buffer */
-    int64_t *buffers[2];      /* those buffers; NULL when the tensors' memory is used */
+    gd_mapping x, y;
 };
 
 /* Where sequence `row` of batch number n begins. */
@@ -37,18 +36,19 @@ bool gd_token_loader_next(gd_token_loader *l, gd_batch *batch)
         return false;
     }
     l->end_told = false;
-    for (int64_t row = 0; row < o->batch; row++) {
+    if (gd_mapping_begin(&l->x) != GD_OK || gd_mapping_begin(&l->y) != GD_OK)
+        return false;
+    int64_t *x = l->x.data, *y = l->y.data;
+    for (int64_t row = 0; row < o->batch; row++, x += o->length, y += o->length) {
         int64_t start = start_of(l, l->taken, row);
-        if (gd_token_data_read(o->data, start, o->length, l->x_host + row * o->length) != GD_OK ||
-            gd_token_data_read(o->data, start + 1, o->length, l->y_host + row * o->length) != GD_OK)
+        if (gd_token_data_read(o->data, start, o->length, x) != GD_OK ||
+            gd_token_data_read(o->data, start + 1, o->length, y) != GD_OK)
             return false;
     }
     l->taken++;
-    size_t bytes = (size_t)(o->batch * o->length) * sizeof(int64_t);
-    if ((l->buffers[0] && gd_tensor_write(l->x, l->x_host, bytes) != GD_OK) ||
-        (l->buffers[1] && gd_tensor_write(l->y, l->y_host, bytes) != GD_OK))
+    if (gd_mapping_end(&l->x) != GD_OK || gd_mapping_end(&l->y) != GD_OK)
         return false;
-    *batch = (gd_batch){ .count = 2, .tensors = { l->x, l->y }, .size = o->batch };
+    *batch = (gd_batch){ .count = 2, .tensors = { l->x.tensor, l->y.tensor }, .size = o->batch };
     return true;
 }
 
@@ -62,10 +62,8 @@ int64_t gd_token_loader_batches(const gd_token_loader *l)
 static void destroy(void *object)
 {
     gd_token_loader *l = object;
-    gd_release(l->x);
-    gd_release(l->y);
-    gd_free(l->buffers[0]);
-    gd_free(l->buffers[1]);
+    gd_mapping_close(&l->x);
+    gd_mapping_close(&l->y);
     gd_free(l);
 }
 
@@ -106,17 +104,6 @@ static gd_status check(gd_token_loader_options *o)
     return GD_OK;
 }
 
-static gd_tensor *open_tensor(const gd_token_loader_options *o, int64_t **host, int64_t **buffer)
-{
-    gd_tensor *t = gd_retain(gd_zeros(o->context, GD_SHAPE(o->batch, o->length), GD_I64));
-    if (!t)
-        return NULL;
-    *host = gd_tensor_data(t);
-    if (!*host)
-        *host = *buffer = gd_alloc((size_t)gd_tensor_count(t) * sizeof(int64_t));
-    return t;
-}
-
 gd_token_loader *gd_token_loader_open_with(gd_token_loader_options o)
 {
     if (!o.context || !o.data || check(&o) != GD_OK)
@@ -128,13 +115,15 @@ gd_token_loader *gd_token_loader_open_with(gd_token_loader_options o)
     l->batches = (o.count - 1) / (o.batch * o.length);
     if (l->batches == 0)
         l->batches = 1; /* random, and fewer tokens than a batch has */
+    const gd_shape shape = GD_SHAPE(o.batch, o.length);
     gd_status status = gd_scope_begin(o.context);
     if (status == GD_OK) {
-        l->x = open_tensor(&o, &l->x_host, &l->buffers[0]);
-        l->y = open_tensor(&o, &l->y_host, &l->buffers[1]);
+        status = gd_mapping_open(&l->x, o.context, shape, GD_I64);
+        if (status == GD_OK)
+            status = gd_mapping_open(&l->y, o.context, shape, GD_I64);
         (void)gd_scope_end(o.context);
     }
-    if (!l->x_host || !l->y_host || gd_context_adopt(o.context, l, destroy) != GD_OK) {
+    if (status != GD_OK || gd_context_adopt(o.context, l, destroy) != GD_OK) {
         destroy(l);
         return NULL;
     }
