@@ -214,6 +214,16 @@ static void test_devices(void **state)
     assert_int_equal(gd_file_check_writable("/dev/null"), GD_OK);
     assert_int_equal(stat("/dev/null", &info), 0);
     assert_true(S_ISCHR(info.st_mode));
+    int ends[2]; /* a pipe, as /dev/stdout is: a link to a name that is no file's */
+    char name[64], text[8] = "";
+    assert_int_equal(pipe(ends), 0);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", ends[1]);
+    assert_int_equal(gd_file_check_writable(name), GD_OK);
+    assert_int_equal(write_text(name, "through"), GD_OK);
+    assert_int_equal(read(ends[0], text, sizeof text), 7);
+    assert_string_equal(text, "through");
+    close(ends[0]);
+    close(ends[1]);
     if (stat("/dev/full", &info) == 0) {
         assert_int_equal(write_text("/dev/full", "x"), GD_ERR_IO);
         assert_non_null(strstr(gd_error_message(), "/dev/full: cannot write: No space left"));

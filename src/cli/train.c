@@ -209,7 +209,7 @@ int cli_train(int argc, char **argv)
     const cli_command_help help = {
         "gradus train [OPTION]...",
         "Train a network on MNIST's 60,000 handwritten digits, test it on 10,000 others after "
-        "every\nepoch, and save it."
+        "every\nepoch, and save it. Ctrl-C ends training and saves what was learned so far."
     };
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))

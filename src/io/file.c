@@ -274,7 +274,8 @@ static gd_status follow_links(const char *path, char **out)
     return GD_ERR_MEMORY;
 }
 
-/* A device or a pipe cannot be replaced. */
+/* A device or a pipe cannot be replaced. Asked before links are followed: /dev/stdout is a link to
+ * the name of what may be a pipe, which leads nowhere. */
 static bool is_special(const char *path)
 {
     struct stat info;
@@ -318,11 +319,12 @@ static gd_status replace_file(const char *path, const gd_file_part *parts, size_
 
 gd_status gd_file_write_atomic(const char *path, const gd_file_part *parts, size_t count)
 {
+    if (is_special(path))
+        return write_special(path, parts, count);
     char *target;
     gd_status status = follow_links(path, &target);
     if (status == GD_OK)
-        status = is_special(target) ? write_special(target, parts, count)
-                                    : replace_file(target, parts, count);
+        status = replace_file(target, parts, count);
     gd_free(target);
     return status;
 }
@@ -337,23 +339,23 @@ gd_status gd_file_write(const char *path, const void *bytes, size_t size)
 
 gd_status gd_file_check_writable(const char *path)
 {
-    char *target, *temporary = NULL;
-    int fd = -1;
     if (!path)
         return gd_fail(GD_ERR_INVALID, "gd_file_check_writable: the path is NULL");
-    gd_status status = follow_links(path, &target);
+    if (is_special(path))
+        return access(path, W_OK) == 0 ? GD_OK : fail_errno(path, "cannot write");
     struct stat info;
-    if (status == GD_OK && stat(target, &info) == 0 && S_ISDIR(info.st_mode))
-        status = gd_fail(GD_ERR_IO, "%s: is a directory", path);
-    if (status == GD_OK && is_special(target))
-        status = access(target, W_OK) == 0 ? GD_OK : fail_errno(path, "cannot write");
-    else if (status == GD_OK)
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return gd_fail(GD_ERR_IO, "%s: is a directory", path);
+    char *target, *temporary;
+    int fd;
+    gd_status status = follow_links(path, &target);
+    if (status == GD_OK)
         status = create_beside(target, &temporary, &fd);
-    if (temporary) {
+    if (status == GD_OK) {
         close(fd);
         unlink(temporary);
+        gd_free(temporary);
     }
-    gd_free(temporary);
     gd_free(target);
     return status;
 }
