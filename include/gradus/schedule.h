@@ -1,7 +1,7 @@
 /* gradus/schedule.h: learning rates over time. A schedule is a value, written down by its fields,
  * and a pure function of the step:
  *
- *     gd_schedule cosine = { GD_SCHEDULE_COSINE, .lr = 0.1, .steps = 1000, .warmup = 50 };
+ *     gd_schedule cosine = { .kind = GD_SCHEDULE_COSINE, .lr = 0.1, .steps = 1000, .warmup = 50 };
  *     gd_optimizer_set_lr(optimizer, gd_schedule_at(&cosine, step));
  *
  * or, with gd_fit, .schedule = gd_schedule_follow, .schedule_user = &cosine. Steps are counted from
