@@ -1,7 +1,7 @@
 /* tests/test_indexing.c: what depends on values for its size (nonzero, masked_select, unique,
  * masks as indices), eagerly and refused in a trace; sorting of lines whose keys need every path of
  * the kernel, against sorting by the C library; random permutations; einsum of more operands than
- * the rows have. */
+ * the rows have; steps beyond every axis; what is said to be a copy or new shares no memory. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -235,6 +235,61 @@ static void test_einsum_chain(void **state)
     assert_int_equal(gd_error_code(), GD_ERR_INVALID);
 }
 
+/* The step from a single element is to none, however large. */
+static void test_steps_beyond_the_axis(void **state)
+{
+    (void)state;
+    static const int64_t steps[] = { GD_END, GD_END - 1, -GD_END };
+    float values[] = { 1, 2, 3, 4, 5, 6 }, read[3];
+    gd_tensor *x = gd_from_host(context, GD_SHAPE(2, 3), GD_F32, values);
+    for (int i = 0; i < 3; i++) {
+        gd_tensor *row = gd_slice(x, 0, 0, GD_END, steps[i]);
+        assert_int_equal(gd_tensor_shape(row).dim[0], 1);
+        assert_int_equal(gd_tensor_strides(row).dim[0], 3);
+        assert_int_equal(gd_tensor_read(row, read, sizeof read), GD_OK);
+        assert_memory_equal(read, values, sizeof read);
+    }
+}
+
+/* Changing the result in place does not change the operand. */
+static void expect_apart(gd_tensor *result, gd_tensor *operand)
+{
+    double before = gd_item(gd_sum(operand, GD_ALL_AXES, false));
+    assert_non_null(gd_mul_scalar_(result, 0));
+    assert_true(gd_item(gd_sum(operand, GD_ALL_AXES, false)) == before && before != 0);
+}
+
+static void test_copies_are_apart(void **state)
+{
+    (void)state;
+    gd_tensor *x = gd_ones(context, GD_SHAPE(2, 3), GD_F32), *value = gd_add_scalar(x, 1);
+    gd_tensor *all[1] = { NULL }, *none = gd_zeros(context, GD_SHAPE(0, 3), GD_I64);
+    gd_tensor *row = gd_zeros(context, GD_SHAPE(0), GD_I64),
+              *empty = gd_zeros(context, GD_SHAPE(0, 3), GD_F32);
+    expect_apart(gd_index_put(x, all, 0, value, false), value);
+    expect_apart(gd_index_put(x, all, 1, value, false), value);
+    expect_apart(gd_index_put(x, all, 1, value, true), x);
+    expect_apart(gd_scatter(x, none, empty, 0), x);
+    expect_apart(gd_scatter_add(x, none, empty, 0), x);
+    expect_apart(gd_index_add(x, row, empty, 0), x);
+}
+
+static void test_gradients_are_apart(void **state)
+{
+    (void)state;
+    gd_tensor *a = gd_set_requires_grad(gd_ones(context, GD_SHAPE(3), GD_F32), true);
+    gd_tensor *b = gd_set_requires_grad(gd_ones(context, GD_SHAPE(3), GD_F32), true);
+    gd_tensor *seed = gd_full(context, GD_SHAPE(3), 2, GD_F32), *y = gd_add(a, b), *g[2];
+    assert_int_equal(gd_grad(&a, &seed, 1, &a, g, 1), GD_OK); /* by itself: the seed's value */
+    expect_apart(g[0], seed);
+    gd_tensor *both[2] = { a, b };
+    assert_int_equal(gd_grad(&y, &seed, 1, both, g, 2), GD_OK);
+    expect_apart(g[0], seed);
+    expect_apart(g[1], seed);
+    assert_int_equal(gd_grad(&y, NULL, 1, both, g, 2), GD_OK);
+    expect_apart(g[0], g[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +300,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_argsort_of_wide_keys, open_context, close_context),
         cmocka_unit_test_setup_teardown(test_permutation, open_context, close_context),
         cmocka_unit_test_setup_teardown(test_einsum_chain, open_context, close_context),
+        cmocka_unit_test_setup_teardown(test_steps_beyond_the_axis, open_context, close_context),
+        cmocka_unit_test_setup_teardown(test_copies_are_apart, open_context, close_context),
+        cmocka_unit_test_setup_teardown(test_gradients_are_apart, open_context, close_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

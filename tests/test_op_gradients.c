@@ -378,6 +378,70 @@ static gd_tensor *squared_power(gd_tensor *x)
     return gd_pow_scalar(x, 2);
 }
 
+static gd_tensor *zeroth_power(gd_tensor *x)
+{
+    return gd_pow_scalar(x, 0);
+}
+
+static gd_tensor *power_of_itself(gd_tensor *x)
+{
+    return gd_pow(gd_detach(x), x);
+}
+
+static gd_tensor *to_the_powers(gd_tensor *x)
+{
+    gd_tensor *y =
+        gd_from_host(gd_tensor_context(x), GD_SHAPE(4), GD_F64, (double[]){ 0, 1, 2, 0 });
+    return gd_pow(x, y);
+}
+
+static gd_tensor *gradient_of_powers(gd_tensor *x)
+{
+    gd_tensor *y = to_the_powers(x), *gradient = NULL;
+    return gd_grad(&y, NULL, 1, &x, &gradient, 1) == GD_OK ? gradient : NULL;
+}
+
+static gd_tensor *gradient_of_squared_exponent(gd_tensor *x)
+{
+    gd_tensor *y = gd_full(gd_tensor_context(x), gd_tensor_shape(x), 2, GD_F64), *gradient = NULL;
+    gd_set_requires_grad(y, true);
+    gd_tensor *z = gd_pow(x, y);
+    return gd_grad(&z, NULL, 1, &y, &gradient, 1) == GD_OK ? gradient : NULL;
+}
+
+static gd_tensor *deviation_of(gd_tensor *x)
+{
+    return gd_std(x, GD_ALL_AXES, 1, false);
+}
+
+static gd_tensor *half_norm_of(gd_tensor *x)
+{
+    return gd_norm(x, 0.5, GD_ALL_AXES, false);
+}
+
+static gd_tensor *norm_of(gd_tensor *x)
+{
+    return gd_norm(x, 1.5, GD_ALL_AXES, false);
+}
+
+static gd_tensor *similarity_to_ones(gd_tensor *x)
+{
+    return gd_cosine_similarity(x, gd_ones(gd_tensor_context(x), gd_tensor_shape(x), GD_F64), 0);
+}
+
+/* The distance is exactly 0: 1e-6 is added to the difference. */
+static gd_tensor *distance_of_nothing(gd_tensor *x)
+{
+    gd_tensor *far = gd_full(gd_tensor_context(x), gd_tensor_shape(x), 9, GD_F64);
+    return gd_triplet_margin(x, gd_add_scalar(gd_detach(x), 1e-6), far, .margin = 100);
+}
+
+static gd_tensor *focused(gd_tensor *x)
+{
+    gd_tensor *target = gd_ones(gd_tensor_context(x), gd_tensor_shape(x), GD_F64);
+    return gd_focal(x, target, .gamma = 0.5, .reduction = GD_REDUCE_SUM);
+}
+
 /* What torch.autograd.grad(f(x).sum(), x) gives (PyTorch 2.15.0, amax for max); but clip's gradient
  * at a bound is the inner one here, as gradus/ops.h says: only outside is it zero; and of products
  * that underflow on the way PyTorch's gradient of cumprod is { 1, 0, 0 }, which they are not. */
@@ -403,6 +467,20 @@ static void test_where_differences_fail(void **state)
         { clipped, 5, { -2, -1, 0, 2, 3 }, { 0, 1, 1, 1, 0 } },
         { through_f32, 2, { 1, -2 }, { 0.375, 0.375 } },
         { squared_power, 3, { 0, -1.5, 2 }, { 0, -3, 4 } },
+        { zeroth_power, 3, { 0, -1.5, 2 }, { 0, 0, 0 } },
+        { power_of_itself, 2, { 0, 1 }, { 0, 0 } },
+        { to_the_powers, 4, { 0, 0, 0, 5 }, { 0, 1, 0, 0 } },
+        { gradient_of_powers, 4, { 0, 0, 0, 5 }, { 0, 0, 2, 0 } },
+        { gradient_of_squared_exponent, 2, { 0, 1 }, { 0, 1 } },
+        { deviation_of, 3, { 2, 2, 2 }, { 0, 0, 0 } },
+        { deviation_of, 3, { 1, 2, 3 }, { -0.5, 0, 0.5 } },
+        { half_norm_of, 3, { 0, 4, -9 }, { 0, 2.5, -5. / 3 } },
+        { half_norm_of, 2, { 0, 0 }, { 0, 0 } },
+        { norm_of, 2, { 0, 0 }, { 0, 0 } },
+        { norm_of, 2, { 0, -8 }, { 0, -1 } },
+        { similarity_to_ones, 2, { 0, 0 }, { 1e8 * M_SQRT1_2, 1e8 * M_SQRT1_2 } },
+        { distance_of_nothing, 1, { 0 }, { 1 } },
+        { focused, 1, { 800 }, { 0 } },
         { gd_abs, 3, { 0, -1.5, 2 }, { 0, -1, 1 } },
         { gd_relu, 3, { 0, -1.5, 2 }, { 0, 0, 1 } },
         { gd_relu6, 4, { 0, -1.5, 2, 7 }, { 0, 0, 1, 0 } },
@@ -412,7 +490,8 @@ static void test_where_differences_fail(void **state)
             double out[5];
             gradient_of(devices[d], rows[r].f, rows[r].n, rows[r].x, out);
             for (int i = 0; i < rows[r].n; i++)
-                if (!(fabs(out[i] - rows[r].expected[i]) <= 1e-14))
+                if (!(fabs(out[i] - rows[r].expected[i]) <=
+                      1e-14 * fmax(1, fabs(rows[r].expected[i]))))
                     fail_msg("row %d on %s: the gradient of element %d is %.17g, expected %.17g", r,
                              gd_context_device(devices[d]), i, out[i], rows[r].expected[i]);
         }

@@ -174,6 +174,66 @@ static void test_devices_agree(void **state)
     assert_int_equal(watch_faults(), 0);
 }
 
+/* ---- half precision ---- */
+
+/* The row's result of operands converted to f32, rounded to what it gave of halves. */
+static reading through_f32(const op_row *row, const operand *o, const int64_t *p, gd_dtype dtype,
+                           const char *what)
+{
+    gd_tensor *in[OP_MAX_OPERANDS] = { NULL };
+    gd_scope_begin(reference);
+    if (row->flags & OP_RANDOM)
+        gd_seed(reference, 11);
+    for (int i = 0; i < row->operands; i++) {
+        in[i] = operand_place(reference, &o[i], false).view;
+        if (gd_dtype_is_half(o[i].dtype))
+            in[i] = gd_cast(in[i], GD_F32);
+    }
+    reading r = reading_take(gd_cast(row->build(reference, in, p), dtype), what);
+    gd_scope_end(reference);
+    return r;
+}
+
+/* Whether the row is a program of several functions, each of which rounds. */
+static bool is_program(const op_row *row)
+{
+    static const char *const names[] = { "checkpoint", "call", "call_result", "fused", "part" };
+    for (int i = 0; i < COUNT(names); i++)
+        if (strcmp(row->name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* What is computed of f16 and bf16 is computed in f32 and rounded once: of every op, and of every
+ * function made of several. */
+static void test_halves_round_once(void **state)
+{
+    (void)state;
+    for (int r = 0; r < op_row_count; r++) {
+        const op_row *row = op_rows[r];
+        numbers n = numbers_of(row, 9);
+        for (int half = 0; half < 2 && row->operands > 0; half++) {
+            gd_dtype dtype = half ? GD_BF16 : GD_F16;
+            if (!op_row_takes(row, dtype) || is_program(row))
+                continue;
+            for (int c = 0; c < row->case_count; c++) {
+                operand o[OP_MAX_OPERANDS];
+                for (int i = 0; i < row->operands; i++)
+                    o[i] =
+                        operand_make(row, &row->cases[c], i, dtype, LAYOUT_CONTIGUOUS, false, &n);
+                const char *what = name_run(row, c, gd_dtype_name(dtype), "halves", reference);
+                reading once = run(reference, row, o, row->cases[c].p, what);
+                reading expected = through_f32(row, o, row->cases[c].p, once.dtype, what);
+                assert_close(&expected, &once, 0, what);
+                reading_free(&expected);
+                reading_free(&once);
+                for (int i = 0; i < row->operands; i++)
+                    operand_free(&o[i]);
+            }
+        }
+    }
+}
+
 /* Sums are of small whole numbers, so that every order of additions gives the same. */
 static void test_devices_agree_on_large_operands(void **state)
 {
@@ -526,6 +586,7 @@ int main(void)
         cmocka_unit_test_setup(test_result_dtypes, clear_error),
         cmocka_unit_test_setup(test_devices_agree, clear_error),
         cmocka_unit_test_setup(test_devices_agree_on_large_operands, clear_error),
+        cmocka_unit_test_setup(test_halves_round_once, clear_error),
         cmocka_unit_test_setup(test_special_values, clear_error),
         cmocka_unit_test_setup(test_specials_among_numbers, clear_error),
         cmocka_unit_test_setup(test_integer_division, clear_error),

@@ -101,6 +101,18 @@ static void schedules_stay_at_their_end(void **state)
     assert_true(gd_schedule_at(&cycle, 1000) == 1.0 / 25.0 / 1e4);
     gd_schedule one = { GD_SCHEDULE_ONE_CYCLE, .lr = 1, .steps = 1 };
     assert_true(isfinite(gd_schedule_at(&one, 0)));
+    /* The first step is the top, where PyTorch divides 0 by 0. */
+    static const struct {
+        double share;
+        int64_t steps;
+    } tops[] = { { 0.1, 10 }, { 0.01, 100 }, { 0.5, 2 } };
+    for (int i = 0; i < COUNT(tops); i++) {
+        gd_schedule top = { GD_SCHEDULE_ONE_CYCLE, .lr = 0.5, .steps = tops[i].steps,
+                            .rising_share = tops[i].share };
+        assert_true(gd_schedule_at(&top, 0) == 0.5);
+        for (int64_t step = 1; step < top.steps; step++)
+            assert_true(gd_schedule_at(&top, step) < gd_schedule_at(&top, step - 1));
+    }
 }
 
 static void a_fit_fills_in_the_steps(void **state)
@@ -127,6 +139,9 @@ static void wrong_fields_are_errors(void **state)
         { { GD_SCHEDULE_STEP, .lr = 1, .period = -1 }, "must not be negative" },
         { { GD_SCHEDULE_STEP, .lr = 1, .factor = -1 }, "factor and power" },
         { { GD_SCHEDULE_COSINE, .lr = 1, .period = 3, .growth = 0.5 }, "growth must be 1 or more" },
+        { { GD_SCHEDULE_COSINE, .lr = 1, .period = 3, .growth = INFINITY }, "growth must be 1" },
+        { { GD_SCHEDULE_STEP, .lr = 0, .factor = INFINITY }, "factor and power" },
+        { { GD_SCHEDULE_POLYNOMIAL, .lr = 1, .steps = 5, .power = INFINITY }, "factor and power" },
         { { GD_SCHEDULE_ONE_CYCLE, .lr = 1, .steps = 9, .rising_share = 1 }, "rising_share" },
         { { GD_SCHEDULE_MULTI_STEP, .lr = 1, .milestone_count = 2 }, "milestones is NULL" },
     };

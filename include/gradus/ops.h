@@ -2,8 +2,10 @@
  * the result as a temporary of the operands' context; NULL operands give NULL. Errors: GD_ERR_SHAPE
  * and GD_ERR_DTYPE where shapes or dtypes do not fit, GD_ERR_MEMORY. Names and meanings are NumPy's
  * and PyTorch's. Broadcasting and promotion: gradus/tensor.h. Eager, an op runs when it is called;
- * inside gd_compile's function it is recorded. Derivatives stand beside the
- * ops in src/ops/. Losses: gradus/loss.h. Normalisation: gradus/norm.h.
+ * inside gd_compile's function it is recorded. A function that has nothing to do may give x itself
+ * (padding by nothing, a cast to x's own dtype); one that is said to make a copy always does.
+ * Derivatives stand beside the ops in src/ops/. Losses: gradus/loss.h. Normalisation:
+ * gradus/norm.h.
  */
 #ifndef GRADUS_OPS_H
 #define GRADUS_OPS_H
@@ -32,7 +34,7 @@ GD_API gd_tensor *gd_floor_div(gd_tensor *x, gd_tensor *y);
 GD_API gd_tensor *gd_mod(gd_tensor *x, gd_tensor *y);
 /* x - y * trunc(x / y), the sign of x (C); integers by 0 give 0 */
 GD_API gd_tensor *gd_fmod(gd_tensor *x, gd_tensor *y);
-/* x ^ y, C99's special cases; integers as f32 */
+/* x ^ y, C99's special cases; integers as f32; the gradient of x^0 by x is 0 for every x */
 GD_API gd_tensor *gd_pow(gd_tensor *x, gd_tensor *y);
 /* the larger; NaN if either is; a tie shares the gradient equally */
 GD_API gd_tensor *gd_maximum(gd_tensor *x, gd_tensor *y);
@@ -54,6 +56,7 @@ GD_API gd_tensor *gd_reciprocal(gd_tensor *x);
 GD_API gd_tensor *gd_sqrt(gd_tensor *x);
 /* 1 / sqrt(x), rounded twice */
 GD_API gd_tensor *gd_rsqrt(gd_tensor *x);
+/* These four of integers and bools: x itself. */
 GD_API gd_tensor *gd_floor(gd_tensor *x);
 GD_API gd_tensor *gd_ceil(gd_tensor *x);
 /* to nearest, halves to even */
@@ -61,7 +64,8 @@ GD_API gd_tensor *gd_round(gd_tensor *x);
 /* toward zero */
 GD_API gd_tensor *gd_trunc(gd_tensor *x);
 
-/* With a C number; `gd_rsub_scalar` is c - x, `gd_rdiv_scalar` is c / x. */
+/* With a C number, whose dtype gradus/tensor.h tells; `gd_rsub_scalar` is c - x, `gd_rdiv_scalar`
+ * is c / x. */
 GD_API gd_tensor *gd_add_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_sub_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_rsub_scalar(gd_tensor *x, double c);
@@ -75,10 +79,13 @@ GD_API gd_tensor *gd_mod_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_rfloor_div_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_rmod_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_rpow_scalar(gd_tensor *x, double c);
-/* min(max(x, low), high); the gradient is 1 within the bounds and at them, 0 outside. */
+/* min(max(x, low), high), which is high where the bounds cross; the gradient is 1 within the bounds
+ * and at them, 0 outside. Of integers a bound beyond what their dtype can hold does not bind. A NaN
+ * bound is GD_ERR_INVALID. */
 GD_API gd_tensor *gd_clip(gd_tensor *x, double low, double high);
 
-/* The same with tensors as bounds, which broadcast; where they cross, `low` is preferred. */
+/* The same with tensors as bounds, which broadcast; where they cross, `low` is preferred; NaN where
+ * a bound is. */
 GD_API gd_tensor *gd_clamp(gd_tensor *x, gd_tensor *low, gd_tensor *high);
 /* sqrt(x^2 + y^2) without overflow, within 3 ulp; the gradient at 0 is 0 */
 GD_API gd_tensor *gd_hypot(gd_tensor *x, gd_tensor *y);
@@ -220,7 +227,7 @@ GD_API gd_tensor *gd_where(gd_tensor *condition, gd_tensor *y, gd_tensor *z);
 GD_API gd_tensor *gd_cast(gd_tensor *x, gd_dtype dtype);
 /* Zeros of x's shape and dtype. */
 GD_API gd_tensor *gd_zero_like(gd_tensor *x);
-/* Constant padding; before and after have x's rank, none negative. */
+/* Constant padding by a value x's dtype can hold; before and after have x's rank, none negative. */
 GD_API gd_tensor *gd_pad(gd_tensor *x, gd_shape before, gd_shape after, double value);
 /* Join 1 … 64 tensors along an axis; the other dimensions equal; dtypes promoted. */
 GD_API gd_tensor *gd_concat(gd_tensor *const *tensors, int count, int axis);
@@ -279,11 +286,13 @@ GD_API gd_tensor *gd_max(gd_tensor *x, gd_axes axes, bool keep);
 GD_API gd_tensor *gd_min(gd_tensor *x, gd_axes axes, bool keep);
 /* Mean of squared deviations, divided by n - correction (0: population, 1: sample). */
 GD_API gd_tensor *gd_var(gd_tensor *x, gd_axes axes, double correction, bool keep);
+/* Its root; the gradient of equal numbers is 0. */
 GD_API gd_tensor *gd_std(gd_tensor *x, gd_axes axes, double correction, bool keep);
 /* log(sum(exp(x))), stable; all -inf gives -inf; of nothing: GD_ERR_SHAPE. */
 GD_API gd_tensor *gd_logsumexp(gd_tensor *x, gd_axes axes, bool keep);
 /* (sum |x|^p)^(1/p) for p > 0; infinite p: the largest (or, for -inf, the smallest) |x|; 0: how
- * many are not 0. The gradient where a norm of p > 1 is 0 is 0. Other p: GD_ERR_INVALID. */
+ * many are not 0. The gradient where a norm is 0 is 0, and by elements that are 0. Other p:
+ * GD_ERR_INVALID. */
 GD_API gd_tensor *gd_norm(gd_tensor *x, double p, gd_axes axes, bool keep);
 /* bool */
 GD_API gd_tensor *gd_all(gd_tensor *x, gd_axes axes, bool keep);
@@ -309,7 +318,8 @@ GD_API gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y);
 /* Sums of products of 1 to 32 operands, named by letters, as NumPy has it: "bij,bjk->bik". Spaces
  * are ignored; "..." stands for further axes, which broadcast; a letter twice in one operand is its
  * diagonal; without "->" the letters that occur once, in alphabetical order, make the result. Pairs
- * are contracted, cheapest first, by matrix products. GD_ERR_INVALID: what cannot be read;
+ * are contracted, cheapest first, by matrix products. The result has the operands' promoted dtype
+ * (bools count as i32): integers wrap. GD_ERR_INVALID: what cannot be read;
  * GD_ERR_SHAPE: what does not fit. */
 GD_API gd_tensor *gd_einsum(const char *equation, gd_tensor *const *operands, int count);
 /* x @ weight + bias: [.., in] @ [in, out] + [out]; bias may be NULL. The functional form of
@@ -339,7 +349,8 @@ GD_API gd_tensor *gd_embedding(gd_tensor *weight, gd_tensor *index);
 /* A copy of base with the slices of source added along an axis at index [n], in index order;
  * source: base's shape with n along the axis (torch.index_add). */
 GD_API gd_tensor *gd_index_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis);
-/* x with `value` where the mask (bool, broadcast) holds. */
+/* x with `value` where the mask (bool, broadcast) holds; of x's dtype, which must be able to hold
+ * the value. */
 GD_API gd_tensor *gd_masked_fill(gd_tensor *x, gd_tensor *mask, double value);
 /* [...] integers -> [..., classes] of dtype, 1 at the index; an index out of range gives a row of
  * zeros. */
@@ -475,7 +486,7 @@ GD_API gd_tensor *gd_log_(gd_tensor *x);
 GD_API gd_tensor *gd_relu_(gd_tensor *x);
 GD_API gd_tensor *gd_sigmoid_(gd_tensor *x);
 GD_API gd_tensor *gd_tanh_(gd_tensor *x);
-/* The number as one of x's dtype. */
+/* The number as one of x's dtype; what that cannot hold is GD_ERR_INVALID. */
 GD_API gd_tensor *gd_add_scalar_(gd_tensor *x, double c);
 GD_API gd_tensor *gd_mul_scalar_(gd_tensor *x, double c);
 GD_API gd_tensor *gd_masked_fill_(gd_tensor *x, gd_tensor *mask, double value);

@@ -18,9 +18,16 @@
  *   the higher category wins with its own dtype (i64 + f32 -> f32; u8 + bool -> u8);
  *   within integers: u8 < i32 < i64, the larger; within floats: f16, bf16 < f32 < f64; f16 with
  * bf16 gives f32. Arithmetic on two bools gives i32 (True counts 1). Functions such as exp of an
- * integer or bool compute in f32. A C number given to gd_add_scalar and the like takes the tensor's
- * dtype, unless it has a fraction and the tensor is of integers or bools, which makes it f32. f16
- * and bf16 are storage: arithmetic is done in f32 and rounded once, to nearest even.
+ * integer or bool compute in f32; gd_floor, gd_ceil, gd_round and gd_trunc leave them as they are.
+ * f16 and bf16 are storage: every function computes them in f32 and rounds once, to nearest even.
+ *
+ * C numbers. Beside a tensor of floats a number has the tensor's dtype. Beside integers and bools:
+ *   in division and powers, which compute integers as f32, it is f32;
+ *   in other arithmetic a whole number has the tensor's dtype (beside bools i32), as in NumPy 2; a
+ *   number that is not whole is f32, and so is the result.
+ * A number that must be an integer and is none of the dtype's is GD_ERR_INVALID, never cut off,
+ * wrapped or saturated: gd_add_scalar(u8, 256), gd_full(…, 2.5, GD_I32). Where a number is to be a
+ * bool, all but 0 are true.
  */
 #ifndef GRADUS_TENSOR_H
 #define GRADUS_TENSOR_H
@@ -158,20 +165,22 @@ GD_API void gd_release(gd_tensor *t);
 
 GD_API gd_tensor *gd_zeros(gd_context *context, gd_shape shape, gd_dtype dtype);
 GD_API gd_tensor *gd_ones(gd_context *context, gd_shape shape, gd_dtype dtype);
-/* Every element `value`, converted as by gd_cast. */
+/* Every element `value`; GD_ERR_INVALID for a number the dtype cannot hold (see C numbers, above).
+ */
 GD_API gd_tensor *gd_full(gd_context *context, gd_shape shape, double value, gd_dtype dtype);
 /* A number as a 0-d tensor. */
 GD_API gd_tensor *gd_scalar(gd_context *context, double value, gd_dtype dtype);
 /* start, start+step, … below stop (above, for a negative step): ceil((stop-start)/step) values,
  * computed as start + i*step in f64 (i32 and i64: in integers when start and step are whole). Step
- * 0 or a length beyond 2^40 is GD_ERR_INVALID, bool GD_ERR_DTYPE. */
+ * 0, a length beyond 2^40 or ends that the dtype cannot hold are GD_ERR_INVALID, bool GD_ERR_DTYPE.
+ */
 GD_API gd_tensor *gd_arange(gd_context *context, double start, double stop, double step,
                             gd_dtype dtype);
 /* `count` values from start to stop inclusive, start + i*((stop-start)/(count-1)), the last exactly
  * stop. Floats only, else GD_ERR_DTYPE; a count not in 0 … 2^40 is GD_ERR_INVALID. */
 GD_API gd_tensor *gd_linspace(gd_context *context, double start, double stop, int64_t count,
                               gd_dtype dtype);
-/* The n by n identity. */
+/* The n by n identity; a negative n is GD_ERR_INVALID. */
 GD_API gd_tensor *gd_eye(gd_context *context, int64_t n, gd_dtype dtype);
 /* Uniform in [low, high) from the context's random stream. Floats only. */
 GD_API gd_tensor *gd_uniform(gd_context *context, gd_shape shape, double low, double high,

@@ -21,6 +21,8 @@ static _Thread_local error first; /* GD_OK: none is pending */
 static _Thread_local error newest;
 static _Thread_local uint64_t recorded; /* errors so far */
 static _Thread_local uint64_t cleared;  /* of them, those before the last gd_error_clear */
+static _Thread_local const char *called; /* the public function, where it is made of others: GD_AS */
+static _Thread_local int nested;         /* calls of gd_name_begin that are open */
 
 static const char *const status_names[GD_STATUS_COUNT] = {
     [GD_OK] = "GD_OK",
@@ -50,6 +52,25 @@ static void mark_truncated(char *message)
     memcpy(message + end, "...", sizeof "...");
 }
 
+/* How many bytes of the sentence are the name of a function and stand before a colon. */
+static size_t name_length(const char *message)
+{
+    size_t length = strspn(message, "abcdefghijklmnopqrstuvwxyz_0123456789");
+    return strncmp(message, "gd_", 3) == 0 && message[length] == ':' ? length : 0;
+}
+
+/* Put `name` where the sentence has the name of a function. */
+static void rename_function(char *message, const char *name)
+{
+    char rest[GD_ERROR_MESSAGE_BYTES];
+    size_t length = name_length(message);
+    if (length == 0)
+        return;
+    memcpy(rest, message + length, strlen(message + length) + 1);
+    if (snprintf(message, GD_ERROR_MESSAGE_BYTES, "%s%s", name, rest) >= GD_ERROR_MESSAGE_BYTES)
+        mark_truncated(message);
+}
+
 GD_PRINTF(2, 0) static void record(gd_status status, const char *format, va_list arguments)
 {
     assert(status > GD_OK && status < GD_STATUS_COUNT);
@@ -60,8 +81,29 @@ GD_PRINTF(2, 0) static void record(gd_status status, const char *format, va_list
         newest.message[0] = '\0';
     else if ((size_t)length >= sizeof newest.message)
         mark_truncated(newest.message);
+    if (called)
+        rename_function(newest.message, called);
     if (first.status == GD_OK)
         first = newest;
+}
+
+void gd_name_begin(const char *name)
+{
+    if (nested++ == 0)
+        called = name;
+}
+
+void *gd_name_end(void *result)
+{
+    if (--nested == 0)
+        called = NULL;
+    return result;
+}
+
+gd_status gd_name_end_status(gd_status result)
+{
+    (void)gd_name_end(NULL);
+    return result;
 }
 
 gd_status gd_fail(gd_status status, const char *format, ...)

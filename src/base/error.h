@@ -39,6 +39,18 @@ void gd_error_rollback(uint64_t mark);
 gd_status gd_error_last(void);
 const char *gd_error_last_message(void);
 
+/* The value of `call`, a gd_tensor * or gd_status, in which every sentence that begins with the
+ * name of a function, "gd_sum: axis 5 …", is recorded under the name of the public function that
+ * was called: GD_AS("gd_std", gd_sqrt(…)). Of nested ones the outermost gives the name. Not around
+ * functions of the user's. */
+#define GD_AS(name, call)                                        \
+    (gd_name_begin(name), _Generic((call), gd_status             \
+                                   : gd_name_end_status, default \
+                                   : gd_name_end)(call))
+void gd_name_begin(const char *name);
+void *gd_name_end(void *result);
+gd_status gd_name_end_status(gd_status result);
+
 /* Hand a message to the log callback, if one is set and the level is high enough. */
 void gd_log_message(gd_log_level level, const char *format, ...) GD_PRINTF(2, 3);
 

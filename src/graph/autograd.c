@@ -455,6 +455,29 @@ static void collect_gradients(walk *w, gd_tensor *const *targets, gd_tensor **gr
     }
 }
 
+/* Whether a and b lie in the same memory. */
+static bool share_memory(const gd_tensor *a, const gd_tensor *b)
+{
+    return a && b && (a == b || (a->storage && a->storage == b->storage));
+}
+
+/* Gradients are the caller's, who may change them in place: one that is a seed, or another
+ * gradient, is copied. */
+static bool separate_gradients(gd_tensor *const *seeds, int seed_count, gd_tensor **gradients,
+                               int count)
+{
+    for (int i = 0; i < count; i++) {
+        bool shared = false;
+        for (int k = 0; seeds && k < seed_count; k++)
+            shared |= share_memory(gradients[i], seeds[k]);
+        for (int k = 0; k < i; k++)
+            shared |= share_memory(gradients[i], gradients[k]);
+        if (shared && !(gradients[i] = gd_apply1(GD_OP_copy, gradients[i], NULL)))
+            return false;
+    }
+    return true;
+}
+
 gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count,
                   gd_tensor *const *inputs, gd_tensor **gradients, int input_count)
 {
@@ -477,6 +500,9 @@ gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output
     for (int i = 0; status == GD_OK && i < input_count; i++)
         if (!gradients[i] && !(gradients[i] = gd_zero_like(inputs[i])))
             status = gd_error_last();
+    if (status == GD_OK && !outputs[0]->context->trace &&
+        !separate_gradients(seeds, output_count, gradients, input_count))
+        status = gd_error_last();
     return status;
 }
 

@@ -172,6 +172,8 @@ static gd_tensor *triangle(gd_tensor *x, int64_t diagonal, bool lower, const cha
         return gd_fail_null(GD_ERR_SHAPE, "%s: needs matrices, not a tensor of rank %d", who, rank);
     gd_tensor *number =
         diagonal_numbers(x->context, x->layout.shape[rank - 2], x->layout.shape[rank - 1]);
+    const int64_t most = (int64_t)1 << 46; /* beyond every matrix */
+    diagonal = diagonal < -most ? -most : diagonal > most ? most : diagonal;
     gd_tensor *edge = number ? gd_full(x->context, GD_SCALAR, (double)diagonal, GD_I64) : NULL;
     gd_tensor *inside = lower ? gd_le(number, edge) : gd_ge(number, edge);
     return gd_where(inside, x, gd_number_like(x, 0.0));

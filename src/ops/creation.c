@@ -60,6 +60,8 @@ static gd_tensor *source(gd_context *context, gd_op_id id, const void *attr, con
 
 gd_tensor *gd_full(gd_context *context, gd_shape shape, double value, gd_dtype dtype)
 {
+    if (!gd_check_number(value, dtype, "gd_full"))
+        return NULL;
     gd_full_attr attr;
     memset(&attr, 0, sizeof attr);
     gd_set_shape(&attr.shape, shape);
@@ -70,17 +72,22 @@ gd_tensor *gd_full(gd_context *context, gd_shape shape, double value, gd_dtype d
 
 gd_tensor *gd_zeros(gd_context *context, gd_shape shape, gd_dtype dtype)
 {
-    return gd_full(context, shape, 0.0, dtype);
+    return GD_AS("gd_zeros", gd_full(context, shape, 0.0, dtype));
 }
 
 gd_tensor *gd_ones(gd_context *context, gd_shape shape, gd_dtype dtype)
 {
-    return gd_full(context, shape, 1.0, dtype);
+    return GD_AS("gd_ones", gd_full(context, shape, 1.0, dtype));
 }
 
 gd_tensor *gd_scalar(gd_context *context, double value, gd_dtype dtype)
 {
-    return gd_full(context, GD_SCALAR, value, dtype);
+    return GD_AS("gd_scalar", gd_full(context, GD_SCALAR, value, dtype));
+}
+
+gd_tensor *gd_zero_like(gd_tensor *x)
+{
+    return x ? gd_zeros(x->context, gd_tensor_shape(x), x->layout.dtype) : NULL;
 }
 
 /* ---- sequences ---- */
@@ -94,6 +101,10 @@ gd_tensor *gd_arange(gd_context *context, double start, double stop, double step
                             start, stop, step);
     if (dtype == GD_BOOL)
         return gd_fail_null(GD_ERR_DTYPE, "gd_arange: bool has no sequences");
+    double last = start + (fmax(length, 1.0) - 1.0) * step;
+    if (length > 0.0 && (!gd_check_number(trunc(start), dtype, "gd_arange") ||
+                         !gd_check_number(trunc(last), dtype, "gd_arange")))
+        return NULL;
     gd_iota_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.count = length > 0 ? (int64_t)length : 0;
@@ -132,8 +143,10 @@ gd_tensor *gd_linspace(gd_context *context, double start, double stop, int64_t c
 
 gd_tensor *gd_eye(gd_context *context, int64_t n, gd_dtype dtype)
 {
-    gd_tensor *index = gd_arange(context, 0.0, (double)n, 1.0, GD_I64);
-    return gd_cast(gd_eq(gd_unsqueeze(index, 1), index), dtype);
+    if (n < 0)
+        return gd_fail_null(GD_ERR_INVALID, "gd_eye: %lld rows", (long long)n);
+    gd_tensor *index = GD_AS("gd_eye", gd_arange(context, 0.0, (double)n, 1.0, GD_I64));
+    return GD_AS("gd_eye", gd_cast(gd_eq(gd_unsqueeze(index, 1), index), dtype));
 }
 
 gd_tensor *gd_state(gd_context *context, gd_shape shape, gd_dtype dtype, double value)
@@ -143,7 +156,7 @@ gd_tensor *gd_state(gd_context *context, gd_shape shape, gd_dtype dtype, double 
     gd_trace_pause(context);
     gd_tensor *t = NULL;
     if (gd_scope_begin(context) == GD_OK) {
-        t = gd_retain(gd_full(context, shape, value, dtype));
+        t = gd_retain(GD_AS("gd_state", gd_full(context, shape, value, dtype)));
         (void)gd_scope_end(context);
     }
     gd_trace_resume(context);

@@ -212,7 +212,7 @@ static gd_tensor *class_losses(class_loss l)
     if (!check_options(&l))
         return NULL;
     gd_dtype dtype = gd_float_dtype(scores.dtype);
-    l.scores = gd_as_loss_operand(l.scores);
+    l.scores = gd_widen(l.scores);
     if (l.weight && l.scores)
         l.weight = gd_as_dtype(l.weight, l.scores->layout.dtype);
     if (scores.rank != 2) {

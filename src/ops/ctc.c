@@ -113,7 +113,7 @@ static gd_tensor *take_operands(ctc *c, const gd_ctc_options *o)
     c->n = o->targets->layout.shape[0];
     c->length = o->targets->layout.shape[1];
     gd_context *context = o->targets->context;
-    c->log_q = gd_as_loss_operand(o->log_probabilities);
+    c->log_q = gd_widen(o->log_probabilities);
     c->input_lengths = gd_as_dtype(o->input_lengths, GD_I64);
     c->target_lengths = gd_as_dtype(o->target_lengths, GD_I64);
     c->blank = gd_scalar(context, (double)o->blank, GD_I64);

@@ -216,7 +216,7 @@ static void sum_alone(const einsum *e, term *t)
             axes.axis[axes.count++] = i;
     if (axes.count == 0)
         return;
-    t->t = gd_sum(t->t, axes, false);
+    t->t = gd_as_dtype(gd_sum(t->t, axes, false), t->t->layout.dtype);
     for (int i = axes.count; i-- > 0;)
         drop_label(t, axes.axis[i]);
 }
@@ -291,9 +291,10 @@ static gd_tensor *multiply(const einsum *e, const parts *p, const term *a, const
         return gd_mul(gd_reshape(x, GD_SHAPE(batch, left, 1)),
                       gd_reshape(y, GD_SHAPE(batch, 1, right)));
     if (left == 1 && right == 1 && batch > 1)
-        return gd_sum(
-            gd_mul(gd_reshape(x, GD_SHAPE(batch, inner)), gd_reshape(y, GD_SHAPE(batch, inner))),
-            GD_AXES(1), false);
+        return gd_as_dtype(gd_sum(gd_mul(gd_reshape(x, GD_SHAPE(batch, inner)),
+                                         gd_reshape(y, GD_SHAPE(batch, inner))),
+                                  GD_AXES(1), false),
+                           x->layout.dtype);
     if (p->batches == 0)
         return gd_matmul(gd_reshape(x, GD_SHAPE(left, inner)),
                          gd_reshape(y, GD_SHAPE(inner, right)));
@@ -356,10 +357,15 @@ gd_tensor *gd_einsum(const char *equation, gd_tensor *const *operands, int count
             return NULL;
         e.term[i].t = operands[i];
     }
+    gd_dtype dtype = operands[0]->layout.dtype;
+    for (int i = 1; i < count; i++)
+        dtype = gd_dtype_promote(dtype, operands[i]->layout.dtype);
+    dtype = dtype == GD_BOOL ? GD_I32 : dtype;
     const char *at = equation;
     if (!read_operands(&e, &at) || !read_result(&e, at))
         return NULL;
     for (int i = 0; i < e.count; i++) {
+        e.term[i].t = gd_as_dtype(e.term[i].t, gd_compute_dtype(dtype));
         simplify_axes(&e, &e.term[i]);
         if (e.term[i].t)
             sum_alone(&e, &e.term[i]);
@@ -372,5 +378,5 @@ gd_tensor *gd_einsum(const char *equation, gd_tensor *const *operands, int count
         if (!contract(&e, i, k))
             return NULL;
     }
-    return arrange(&e.term[0], e.out, e.out_rank, NULL, 0, NULL, 0);
+    return gd_as_dtype(arrange(&e.term[0], e.out, e.out_rank, NULL, 0, NULL, 0), dtype);
 }

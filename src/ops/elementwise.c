@@ -1,10 +1,8 @@
 /* ops/elementwise.c: from each row of elementwise.def: its gd_op, its derivative and its builder
- * gd_<name>. Then the builders that take a C number, which are composites. */
+ * gd_<name>. Builders that take a C number are in ops/number.c. */
 #include "ops/internal.h"
 
-#include <math.h>
-
-typedef enum types { FLOAT, NUMERIC, INTEGRAL, ALL, CHOOSE } types;
+typedef enum types { FLOAT, WHOLE, NUMERIC, INTEGRAL, ALL, CHOOSE } types;
 typedef enum result { SAME, BOOL } result;
 
 gd_tensor gd_zero_marker;
@@ -15,6 +13,7 @@ static gd_dtype accept(types accepted, gd_dtype dtype)
 {
     switch (accepted) {
     case FLOAT:
+    case WHOLE:
         return gd_float_dtype(dtype);
     case NUMERIC:
         return dtype == GD_BOOL ? GD_I32 : dtype;
@@ -92,6 +91,8 @@ static gd_tensor *build(gd_op_id id, types accepted, int n, gd_tensor **in)
     gd_dtype dtype = in[first]->layout.dtype;
     for (int i = first + 1; i < n; i++)
         dtype = gd_dtype_promote(dtype, in[i]->layout.dtype);
+    if (accepted == WHOLE && !gd_dtype_is_float(dtype))
+        return in[0];
     gd_dtype compute = accept(accepted, dtype);
     if (compute == GD_DTYPE_COUNT)
         return gd_fail_null(GD_ERR_DTYPE, "gd_%s: needs integers or bools, not %s",
@@ -109,6 +110,20 @@ static gd_tensor *gd_extreme_grad(gd_tensor *g, gd_tensor *x, gd_tensor *y, gd_t
 {
     gd_tensor *share = gd_where(gd_eq(x, y), gd_number_like(g, 0.5), gd_number_like(g, 1.0));
     return gd_where(gd_eq(x, r), gd_mul(g, share), gd_number_like(g, 0.0));
+}
+
+/* y - 1, but 0 where y is 0: y * x^that is the derivative of x^y also at 0^0, where it is 0. */
+static gd_tensor *gd_lower_exponent(gd_tensor *y)
+{
+    gd_tensor *one = gd_ne(y, gd_number_like(y, 0.0));
+    return one ? gd_sub(y, gd_as_dtype(one, y->layout.dtype)) : NULL;
+}
+
+/* A derivative of pow_log, 0 where that is 0 by definition. */
+static gd_tensor *gd_pow_log_slope(gd_tensor *x, gd_tensor *y, gd_tensor *slope)
+{
+    gd_tensor *zero = gd_number_like(x, 0.0);
+    return gd_where(gd_logical_or(gd_ne(x, zero), gd_lt(y, zero)), slope, zero);
 }
 
 /* ---- rows ---- */
@@ -170,101 +185,3 @@ static gd_tensor *gd_extreme_grad(gd_tensor *g, gd_tensor *x, gd_tensor *y, gd_t
     }
 
 #include "ops/elementwise.def"
-
-/* ---- with a C number ---- */
-
-/* c as a 0-d tensor of the dtype the result is to have. */
-static gd_tensor *number_for(gd_tensor *x, double c)
-{
-    if (!x)
-        return NULL;
-    gd_dtype dtype = x->layout.dtype;
-    bool fraction = !(c == floor(c)) || fabs(c) > 9007199254740992.0;
-    if (!gd_dtype_is_float(dtype) && fraction)
-        dtype = GD_F32;
-    else if (dtype == GD_BOOL)
-        dtype = GD_I32;
-    return gd_scalar(x->context, c, dtype);
-}
-
-gd_tensor *gd_add_scalar(gd_tensor *x, double c)
-{
-    return gd_add(x, number_for(x, c));
-}
-
-gd_tensor *gd_sub_scalar(gd_tensor *x, double c)
-{
-    return gd_sub(x, number_for(x, c));
-}
-
-gd_tensor *gd_rsub_scalar(gd_tensor *x, double c)
-{
-    return gd_sub(number_for(x, c), x);
-}
-
-gd_tensor *gd_mul_scalar(gd_tensor *x, double c)
-{
-    return gd_mul(x, number_for(x, c));
-}
-
-gd_tensor *gd_div_scalar(gd_tensor *x, double c)
-{
-    return gd_div(x, number_for(x, c));
-}
-
-gd_tensor *gd_rdiv_scalar(gd_tensor *x, double c)
-{
-    return gd_div(number_for(x, c), x);
-}
-
-gd_tensor *gd_pow_scalar(gd_tensor *x, double c)
-{
-    return gd_pow(x, number_for(x, c));
-}
-
-gd_tensor *gd_floor_div_scalar(gd_tensor *x, double c)
-{
-    return gd_floor_div(x, number_for(x, c));
-}
-
-gd_tensor *gd_mod_scalar(gd_tensor *x, double c)
-{
-    return gd_mod(x, number_for(x, c));
-}
-
-gd_tensor *gd_rfloor_div_scalar(gd_tensor *x, double c)
-{
-    return gd_floor_div(number_for(x, c), x);
-}
-
-gd_tensor *gd_rmod_scalar(gd_tensor *x, double c)
-{
-    return gd_mod(number_for(x, c), x);
-}
-
-gd_tensor *gd_rpow_scalar(gd_tensor *x, double c)
-{
-    return gd_pow(number_for(x, c), x);
-}
-
-gd_tensor *gd_digamma(gd_tensor *x)
-{
-    return gd_polygamma(x ? gd_scalar(x->context, 0.0, gd_float_dtype(x->layout.dtype)) : NULL, x);
-}
-
-gd_tensor *gd_clip(gd_tensor *x, double low, double high)
-{
-    if (!x)
-        return NULL;
-    if (!(low <= high))
-        return gd_fail_null(GD_ERR_INVALID, "gd_clip: the bounds %g and %g are not in order", low,
-                            high);
-    /* By choice rather than by min and max: at a bound itself the gradient is the inner one. */
-    gd_tensor *lower = number_for(x, low), *upper = number_for(x, high);
-    return gd_where(gd_lt(x, lower), lower, gd_where(gd_gt(x, upper), upper, x));
-}
-
-gd_tensor *gd_zero_like(gd_tensor *x)
-{
-    return x ? gd_zeros(x->context, gd_tensor_shape(x), x->layout.dtype) : NULL;
-}

@@ -2,7 +2,7 @@
 #include "ops/formulas.h"
 
 enum { SAME, BOOL };
-enum { FLOAT, NUMERIC, INTEGRAL, ALL, CHOOSE };
+enum { FLOAT, WHOLE, NUMERIC, INTEGRAL, ALL, CHOOSE };
 
 static const gd_op_formula formulas[GD_OP_ELEMENTWISE_COUNT] = {
 #define GD_UNARY(name, types, result, formula, ...) \

@@ -59,20 +59,11 @@ IN_PLACE_1(relu)
 IN_PLACE_1(sigmoid)
 IN_PLACE_1(tanh)
 
-gd_tensor *gd_add_scalar_(gd_tensor *x, double c)
-{
-    return gd_add_(x, gd_number_like(x, c));
-}
-
-gd_tensor *gd_mul_scalar_(gd_tensor *x, double c)
-{
-    return gd_mul_(x, gd_number_like(x, c));
-}
-
 gd_tensor *gd_masked_fill_(gd_tensor *x, gd_tensor *mask, double value)
 {
     if (x && mask && mask->layout.dtype != GD_BOOL)
         return gd_fail_null(GD_ERR_DTYPE, "gd_masked_fill_: the mask is %s, it must be bool",
                             gd_dtype_name(mask->layout.dtype));
-    return in_place(GD_OP_where, 3, (gd_tensor *[]){ mask, gd_number_like(x, value), x }, 2);
+    return GD_AS("gd_masked_fill_",
+                 in_place(GD_OP_where, 3, (gd_tensor *[]){ mask, gd_number_like(x, value), x }, 2));
 }

@@ -244,7 +244,7 @@ gd_tensor *gd_masked_fill(gd_tensor *x, gd_tensor *mask, double value)
     if (x && mask && mask->layout.dtype != GD_BOOL)
         return gd_fail_null(GD_ERR_DTYPE, "gd_masked_fill: the mask is %s, it must be bool",
                             gd_dtype_name(mask->layout.dtype));
-    return gd_where(mask, gd_number_like(x, value), x);
+    return GD_AS("gd_masked_fill", gd_where(mask, gd_number_like(x, value), x));
 }
 
 gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype)

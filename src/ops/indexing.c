@@ -281,7 +281,7 @@ gd_tensor *gd_index_put(gd_tensor *x, gd_tensor *const *indices, int count, gd_t
         return NULL;
     if (!plan.at) {
         value = gd_broadcast_to(gd_as_dtype(value, x->layout.dtype), gd_tensor_shape(x));
-        return accumulate ? gd_add(x, value) : value;
+        return accumulate ? gd_add(x, value) : gd_apply1(GD_OP_copy, value, NULL);
     }
     gd_tensor *source = fit_value(&plan, value), *t = plan.merged;
     if (!source)

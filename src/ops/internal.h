@@ -12,6 +12,39 @@
 #include "graph/node.h"
 #include "ops/attrs.h"
 
+/* The dtype functions of real numbers give: f32 for integers and bools. */
+static inline gd_dtype gd_float_dtype(gd_dtype dtype)
+{
+    return gd_dtype_is_float(dtype) ? dtype : GD_F32;
+}
+
+/* The dtype functions that take halves compute in: f32 for them, else the dtype itself. */
+static inline gd_dtype gd_compute_dtype(gd_dtype dtype)
+{
+    return gd_dtype_is_half(dtype) ? GD_F32 : dtype;
+}
+
+/* x in the dtype a function of real numbers is computed in. With gd_round_like at its end,
+ * functions made of several ops round halves once. */
+static inline gd_tensor *gd_widen(gd_tensor *x)
+{
+    return x ? gd_as_dtype(x, gd_compute_dtype(gd_float_dtype(x->layout.dtype))) : NULL;
+}
+
+/* The result r of such a function of x, in the dtype it gives. */
+static inline gd_tensor *gd_round_like(gd_tensor *r, const gd_tensor *x)
+{
+    return r && x ? gd_as_dtype(r, gd_float_dtype(x->layout.dtype)) : NULL;
+}
+
+/* The same of x and y. */
+static inline gd_tensor *gd_round_like_both(gd_tensor *r, const gd_tensor *x, const gd_tensor *y)
+{
+    if (!r || !x || !y)
+        return NULL;
+    return gd_as_dtype(r, gd_float_dtype(gd_dtype_promote(x->layout.dtype, y->layout.dtype)));
+}
+
 /* A value, for derivatives, that stands for "zero": the input gets no gradient. Never dereferenced.
  */
 extern gd_tensor gd_zero_marker;
@@ -24,6 +57,10 @@ static inline bool gd_put(gd_tensor **place, gd_tensor *value)
     *place = value;
     return value != NULL;
 }
+
+/* Whether dtype can hold the number, recorded otherwise: integers hold whole numbers of their
+ * range, bool any, floats all, rounded. */
+bool gd_check_number(double value, gd_dtype dtype, const char *who);
 
 /* A number of t's dtype, 0-d. */
 static inline gd_tensor *gd_number_like(gd_tensor *t, double value)
@@ -73,23 +110,13 @@ static inline uint32_t gd_axes_mask(gd_axes axes, int rank, const char *who, boo
     return mask;
 }
 
-/* For functions that compute half precision through f32: f32 for f16 and bf16, else the dtype
- * itself. */
-static inline gd_dtype gd_compute_dtype(gd_dtype dtype)
-{
-    return gd_dtype_is_half(dtype) ? GD_F32 : dtype;
-}
-
-/* Float dtype for functions of real numbers: f32 for integers and bools. */
-static inline gd_dtype gd_float_dtype(gd_dtype dtype)
-{
-    return gd_dtype_is_float(dtype) ? dtype : GD_F32;
-}
-
 /* Whether an op on t and other may put its result in t's place, where t has just been made and
  * nobody else has seen it: eagerly, if dtype and shape stay. In a trace the planner sees to that.
  */
 bool gd_may_replace(const gd_tensor *t, const gd_tensor *other);
+
+/* x^p of x >= 0 and p > 0; where x is 0, so is its gradient. */
+gd_tensor *gd_power_of_size(gd_tensor *x, double p);
 
 /* The op normalize_grad (ops/norm.c): x [.., k] and g like it; weight [k] when attr->parts > 0. */
 gd_tensor *gd_normalize_grad(gd_tensor *x, gd_tensor *g, gd_tensor *weight,

@@ -43,11 +43,6 @@ bool gd_same_shapes(const gd_tensor *x, const gd_tensor *y, const char *who)
     return false;
 }
 
-gd_tensor *gd_as_loss_operand(gd_tensor *x)
-{
-    return x ? gd_as_dtype(x, gd_compute_dtype(gd_float_dtype(x->layout.dtype))) : NULL;
-}
-
 /* Two operands of equal shapes, ready to compute with, and the dtype of the result. */
 typedef struct pair {
     gd_tensor *x, *y;
@@ -202,7 +197,7 @@ gd_tensor *gd_focal_with(gd_focal_options options)
     /* 1 - p_t without the cancellation */
     gd_tensor *other = gd_rsub_scalar(p.y, 1.0);
     gd_tensor *miss = gd_add(gd_mul(p.y, gd_sigmoid(gd_neg(p.x))), gd_mul(other, gd_sigmoid(p.x)));
-    gd_tensor *focus = gamma == 2.0 ? gd_square(miss) : gd_pow_scalar(miss, gamma);
+    gd_tensor *focus = gamma == 2.0 ? gd_square(miss) : gd_power_of_size(miss, gamma);
     gd_tensor *each = gd_mul(logit_losses(p.x, p.y, NULL), focus);
     if (alpha >= 0.0)
         each = gd_mul(each, gd_add(gd_mul_scalar(p.y, alpha), gd_mul_scalar(other, 1.0 - alpha)));
@@ -329,12 +324,7 @@ gd_tensor *(gd_cosine_embedding)(gd_tensor *x, gd_tensor *y, gd_tensor *target)
 static gd_tensor *distance(gd_tensor *x, gd_tensor *y, double p)
 {
     gd_tensor *d = gd_add_scalar(gd_sub(x, y), 1e-6);
-    gd_axes last = GD_AXES(-1);
-    if (p == 1.0)
-        return gd_sum(gd_abs(d), last, false);
-    if (p == 2.0)
-        return gd_sqrt(gd_sum(gd_square(d), last, false));
-    return gd_pow_scalar(gd_sum(gd_pow_scalar(gd_abs(d), p), last, false), 1.0 / p);
+    return gd_norm(d, p, GD_AXES(-1), false);
 }
 
 gd_tensor *gd_triplet_margin_with(gd_triplet_margin_options options)

@@ -10,7 +10,5 @@ gd_tensor *gd_reduce_losses(gd_tensor *each, gd_tensor *share, gd_reduction redu
                             gd_dtype dtype, const char *who);
 /* Whether shapes are equal; if not, the error is recorded. */
 bool gd_same_shapes(const gd_tensor *x, const gd_tensor *y, const char *who);
-/* x as numbers losses are computed with: f64 as it is, everything else as f32. */
-gd_tensor *gd_as_loss_operand(gd_tensor *x);
 
 #endif

@@ -142,7 +142,7 @@ static bool may_be_linear(const gd_tensor *x, const gd_tensor *weight, const gd_
            c->shape[0] == b->shape[1];
 }
 
-gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
+static gd_tensor *affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
 {
     if (may_be_linear(x, weight, bias)) {
         gd_tensor *in[3] = { x, weight, bias };
@@ -153,6 +153,19 @@ gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
     if (!bias)
         return product;
     return gd_may_replace(product, bias) ? gd_add_(product, bias) : gd_add(product, bias);
+}
+
+gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
+{
+    if (!x || !weight)
+        return NULL;
+    gd_dtype dtype = gd_dtype_promote(x->layout.dtype, weight->layout.dtype);
+    if (bias)
+        dtype = gd_dtype_promote(dtype, bias->layout.dtype);
+    if (!gd_dtype_is_half(dtype))
+        return GD_AS("gd_affine", affine(x, weight, bias));
+    gd_tensor *wide = GD_AS("gd_affine", affine(gd_widen(x), gd_widen(weight), gd_widen(bias)));
+    return gd_as_dtype(wide, dtype);
 }
 
 /* ---- linear: matmul with bias and ReLU on its way out; made by the compiler ---- */

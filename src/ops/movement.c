@@ -346,8 +346,9 @@ gd_tensor *gd_slice(gd_tensor *x, int axis, int64_t start, int64_t stop, int64_t
         stop = highest;
     int64_t span = step < 0 ? start - stop : stop - start, stride = step < 0 ? -step : step;
     gd_slice_attr attr = slice_all(x);
-    attr.step[axis] = step;
     attr.size[axis] = span > 0 ? (span - 1) / stride + 1 : 0;
+    /* From a single element there is no step; the one given may be too large to be multiplied. */
+    attr.step[axis] = attr.size[axis] > 1 ? step : 1;
     attr.start[axis] = attr.size[axis] ? start : 0;
     return gd_apply1(GD_OP_slice, x, &attr);
 }
@@ -476,6 +477,8 @@ gd_tensor *gd_pad(gd_tensor *x, gd_shape before, gd_shape after, double value)
         return gd_fail_null(GD_ERR_SHAPE,
                             "gd_pad: padding of rank %d and %d for a tensor of rank %d",
                             before.rank, after.rank, x->layout.rank);
+    if (!gd_check_number(value, x->layout.dtype, "gd_pad"))
+        return NULL;
     gd_pad_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.value = value;

@@ -346,9 +346,20 @@ gd_tensor *gd_var(gd_tensor *x, gd_axes axes, double correction, bool keep)
                : NULL;
 }
 
+/* Where x is 0, and a root has no slope, 1 stands in for it, so that the gradient is 0, not NaN. */
+gd_tensor *gd_power_of_size(gd_tensor *x, double p)
+{
+    if (p >= 1.0)
+        return gd_pow_scalar(x, p);
+    gd_tensor *zero = gd_number_like(x, 0.0), *none = gd_eq(x, zero);
+    gd_tensor *some = gd_where(none, gd_number_like(x, 1.0), x);
+    return gd_where(none, zero, p == 0.5 ? gd_sqrt(some) : gd_pow_scalar(some, p));
+}
+
 gd_tensor *gd_std(gd_tensor *x, gd_axes axes, double correction, bool keep)
 {
-    return gd_sqrt(gd_var(x, axes, correction, keep));
+    gd_tensor *variance = GD_AS("gd_std", gd_var(gd_widen(x), axes, correction, keep));
+    return GD_AS("gd_std", gd_round_like(gd_power_of_size(variance, 0.5), x));
 }
 
 /* max + log(sum(exp(x - max))); an infinite max is not subtracted, so that all -inf gives -inf. */
@@ -369,16 +380,11 @@ gd_tensor *gd_logsumexp(gd_tensor *x, gd_axes axes, bool keep)
     return gd_as_dtype(gd_reshape(whole, reduced_shape(&x->layout, mask, false)), dtype);
 }
 
-/* |x|^p summed, and its p-th root. Where the sum is 0 the root has no slope: 1 stands in for it, so
- * that the gradient there is 0 and not NaN. */
+/* |x|^p summed, and its p-th root. */
 static gd_tensor *power_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
 {
-    gd_tensor *powers = p == 2.0 ? gd_square(x) : gd_pow_scalar(gd_abs(x), p);
-    gd_tensor *sum = gd_sum(powers, axes, keep);
-    gd_tensor *none = gd_eq(sum, gd_number_like(sum, 0.0));
-    gd_tensor *safe = gd_where(none, gd_number_like(sum, 1.0), sum);
-    gd_tensor *root = p == 2.0 ? gd_sqrt(safe) : gd_pow_scalar(safe, 1.0 / p);
-    return gd_where(none, gd_number_like(sum, 0.0), root);
+    gd_tensor *powers = p == 2.0 ? gd_square(x) : gd_power_of_size(gd_abs(x), p);
+    return gd_power_of_size(gd_sum(powers, axes, keep), 1.0 / p);
 }
 
 gd_tensor *gd_norm(gd_tensor *x, double p, gd_axes axes, bool keep)

@@ -1,4 +1,4 @@
-/* ops/softmax.c: softmax, log-softmax, and activations made of simpler ops. */
+/* ops/softmax.c: softmax and log-softmax. */
 #include "ops/internal.h"
 
 /* ---- softmax and log_softmax ---- */
@@ -94,33 +94,4 @@ gd_tensor *gd_softmax(gd_tensor *x, int axis)
 gd_tensor *gd_log_softmax(gd_tensor *x, int axis)
 {
     return along_axis(GD_OP_log_softmax, x, axis, "gd_log_softmax");
-}
-
-/* ---- activations made of simpler ops ---- */
-
-gd_tensor *gd_gelu(gd_tensor *x)
-{
-    gd_tensor *cdf = gd_add_scalar(gd_erf(gd_mul_scalar(x, 0.70710678118654752440)), 1.0);
-    return gd_mul(gd_mul_scalar(x, 0.5), cdf);
-}
-
-/* Nobody else sees t: eagerly its product with c takes its place. */
-static gd_tensor *scaled(gd_tensor *t, double c)
-{
-    return gd_may_replace(t, t) ? gd_mul_scalar_(t, c) : gd_mul_scalar(t, c);
-}
-
-gd_tensor *gd_gelu_tanh(gd_tensor *x)
-{
-    gd_tensor *cubic = gd_mul(scaled(gd_square(x), 0.044715), x), *pair[2] = { x, cubic };
-    gd_tensor *sum = gd_may_replace(cubic, x) ? gd_apply_in_place(GD_OP_add, 2, pair, NULL, 1)
-                                              : gd_add(x, cubic);
-    gd_tensor *inner = scaled(sum, 0.79788456080286535588);
-    gd_tensor *tanh = gd_may_replace(inner, inner) ? gd_tanh_(inner) : gd_tanh(inner);
-    return gd_mul(gd_mul_scalar(x, 0.5), gd_add_scalar(tanh, 1.0));
-}
-
-gd_tensor *gd_silu(gd_tensor *x)
-{
-    return gd_mul(x, gd_sigmoid(x));
 }

@@ -8,11 +8,6 @@
 
 static const double ln_2 = 0.69314718055994530942;
 
-static gd_tensor *real(gd_tensor *x)
-{
-    return x ? gd_as_dtype(x, gd_float_dtype(x->layout.dtype)) : NULL;
-}
-
 /* -y where x is negative, else y */
 static gd_tensor *with_sign(gd_tensor *x, gd_tensor *y)
 {
@@ -35,10 +30,14 @@ static gd_tensor *small_asinh(gd_tensor *x)
     return gd_log1p(gd_add(x, gd_div(square, root)));
 }
 
+static gd_tensor *any_asinh(gd_tensor *x)
+{
+    return with_sign(x, log_beyond(with_sign(x, x), small_asinh));
+}
+
 gd_tensor *gd_asinh(gd_tensor *x)
 {
-    x = real(x);
-    return with_sign(x, log_beyond(with_sign(x, x), small_asinh));
+    return GD_AS("gd_asinh", gd_round_like(any_asinh(gd_widen(x)), x));
 }
 
 /* Two roots, because the root of the product exists below -1, where there is no acosh. */
@@ -51,23 +50,25 @@ static gd_tensor *small_acosh(gd_tensor *x)
 
 gd_tensor *gd_acosh(gd_tensor *x)
 {
-    return log_beyond(real(x), small_acosh);
+    return GD_AS("gd_acosh", gd_round_like(log_beyond(gd_widen(x), small_acosh), x));
 }
 
-gd_tensor *gd_atanh(gd_tensor *x)
+static gd_tensor *any_atanh(gd_tensor *x)
 {
-    x = real(x);
     gd_tensor *size = with_sign(x, x);
     gd_tensor *ratio = gd_div(gd_mul_scalar(size, 2.0), gd_rsub_scalar(size, 1.0));
     return with_sign(x, gd_mul_scalar(gd_log1p(ratio), 0.5));
 }
 
+gd_tensor *gd_atanh(gd_tensor *x)
+{
+    return GD_AS("gd_atanh", gd_round_like(any_atanh(gd_widen(x)), x));
+}
+
 /* s * sqrt((x/s)^2 + (y/s)^2), s the larger of the two, as a constant: the result does not depend
  * on it. */
-gd_tensor *gd_hypot(gd_tensor *x, gd_tensor *y)
+static gd_tensor *any_hypot(gd_tensor *x, gd_tensor *y)
 {
-    x = real(x);
-    y = real(y);
     gd_tensor *size = gd_detach(gd_maximum(gd_abs(x), gd_abs(y)));
     gd_tensor *one = gd_number_like(size, 1.0), *zero = gd_number_like(size, 0.0);
     gd_tensor *infinite = gd_logical_or(gd_isinf(x), gd_isinf(y));
@@ -79,11 +80,14 @@ gd_tensor *gd_hypot(gd_tensor *x, gd_tensor *y)
     return gd_where(infinite, gd_number_like(size, INFINITY), gd_where(none, zero, r));
 }
 
-/* The larger, plus softplus of the difference, which is not taken of two equal infinities. */
-gd_tensor *gd_logaddexp(gd_tensor *x, gd_tensor *y)
+gd_tensor *gd_hypot(gd_tensor *x, gd_tensor *y)
 {
-    x = real(x);
-    y = real(y);
+    return GD_AS("gd_hypot", gd_round_like_both(any_hypot(gd_widen(x), gd_widen(y)), x, y));
+}
+
+/* The larger, plus softplus of the difference, which is not taken of two equal infinities. */
+static gd_tensor *any_logaddexp(gd_tensor *x, gd_tensor *y)
+{
     gd_tensor *first = gd_gt(x, y);
     gd_tensor *larger = gd_where(first, x, y), *smaller = gd_where(first, y, x);
     gd_tensor *infinite = gd_logical_and(gd_isinf(larger), gd_eq(x, y));
@@ -92,15 +96,36 @@ gd_tensor *gd_logaddexp(gd_tensor *x, gd_tensor *y)
     return gd_add(larger, gd_softplus(gap));
 }
 
+gd_tensor *gd_logaddexp(gd_tensor *x, gd_tensor *y)
+{
+    return GD_AS("gd_logaddexp", gd_round_like_both(any_logaddexp(gd_widen(x), gd_widen(y)), x, y));
+}
+
+/* Where a bound is NaN, so is the result; no comparison would find it. */
+static gd_tensor *clamp(gd_tensor *x, gd_tensor *low, gd_tensor *high)
+{
+    gd_tensor *inside = gd_where(gd_lt(x, low), low, gd_where(gd_gt(x, high), high, x));
+    gd_tensor *bounds = gd_add(low, high);
+    if (!inside || !gd_dtype_is_float(gd_tensor_dtype(bounds)))
+        return inside;
+    return gd_where(gd_logical_or(gd_isnan(low), gd_isnan(high)), bounds, inside);
+}
+
 gd_tensor *gd_clamp(gd_tensor *x, gd_tensor *low, gd_tensor *high)
 {
-    return gd_where(gd_lt(x, low), low, gd_where(gd_gt(x, high), high, x));
+    return GD_AS("gd_clamp", clamp(x, low, high));
 }
 
 gd_tensor *gd_isfinite(gd_tensor *x)
 {
-    x = real(x);
-    return gd_lt(gd_abs(x), gd_number_like(x, INFINITY));
+    gd_tensor *real = x ? gd_as_dtype(x, gd_float_dtype(x->layout.dtype)) : NULL;
+    return GD_AS("gd_isfinite", gd_lt(gd_abs(real), gd_number_like(real, INFINITY)));
+}
+
+gd_tensor *gd_digamma(gd_tensor *x)
+{
+    gd_tensor *order = x ? gd_scalar(x->context, 0.0, gd_float_dtype(x->layout.dtype)) : NULL;
+    return GD_AS("gd_digamma", gd_polygamma(order, x));
 }
 
 /* ---- bits ---- */
@@ -112,6 +137,21 @@ gd_tensor *gd_bitwise_not(gd_tensor *x)
     return gd_bitwise_xor(x, gd_number_like(x, x->layout.dtype == GD_U8 ? 255.0 : -1.0));
 }
 
+/* Whether every count is 0 … 63. Where values are not known yet, the table refuses them at the run.
+ */
+static bool check_counts(gd_tensor *n, const char *who)
+{
+    if (n->context->trace || gd_tensor_count(n) == 0)
+        return true;
+    double least = gd_item(gd_min(n, GD_ALL_AXES, false));
+    double most = gd_item(gd_max(n, GD_ALL_AXES, false));
+    if (least >= 0 && most <= 63)
+        return true;
+    (void)gd_fail(GD_ERR_INVALID, "%s: a shift by %.0f places; 0 to 63 are possible", who,
+                  least < 0 ? least : most);
+    return false;
+}
+
 /* Shifts compute in i64, where products wrap as shifts do. */
 static gd_tensor *shift(gd_tensor *x, gd_tensor *n, bool left, const char *who)
 {
@@ -121,6 +161,8 @@ static gd_tensor *shift(gd_tensor *x, gd_tensor *n, bool left, const char *who)
     if (gd_dtype_is_float(dtype))
         return gd_fail_null(GD_ERR_DTYPE, "%s: needs integers or bools, not %s", who,
                             gd_dtype_name(dtype));
+    if (!check_counts(n, who))
+        return NULL;
     int64_t power[64];
     for (int i = 0; i < 64; i++)
         power[i] = (int64_t)((uint64_t)1 << i);

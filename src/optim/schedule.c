@@ -84,7 +84,8 @@ static double one_cycle(const gd_schedule *s, double t, double n)
     if (t >= last)
         return end;
     bool rises = t <= top;
-    double place = rises ? t / top : (t - top) / (last - top);
+    /* Where the first step is the top already, it has the highest rate. */
+    double place = rises ? (top > 0.0 ? t / top : 1.0) : (t - top) / (last - top);
     double from = rises ? start : s->lr, to = rises ? s->lr : end;
     return s->linear_annealing ? from + (to - from) * place : cosine(from, to, place);
 }
@@ -116,9 +117,9 @@ static const char *fault(const gd_schedule *s)
     if (kinds[s->kind].needs_steps && !(s->kind == GD_SCHEDULE_COSINE && s->period) &&
         s->steps <= s->warmup)
         return "steps must be more than warmup";
-    if (!(s->factor >= 0.0) || !(s->power >= 0.0))
+    if (!(s->factor >= 0.0) || !(s->power >= 0.0) || isinf(s->factor) || isinf(s->power))
         return "factor and power must not be negative";
-    if (s->growth != 0.0 && !(s->growth >= 1.0))
+    if (s->growth != 0.0 && !(s->growth >= 1.0 && s->growth < INFINITY))
         return "growth must be 1 or more";
     if (!(s->rising_share >= 0.0 && s->rising_share < 1.0) || !(s->start_divisor >= 0.0) ||
         !(s->end_divisor >= 0.0))

@@ -13,7 +13,7 @@
 
 static const op_case full_cases[] = {
     { .p = { 2, 5, 7, -3, GD_F32 } },  { .p = { 0, 0, 0, 300, GD_F64 } },
-    { .p = { 1, 0, 0, 1, GD_F32 } },   { .p = { 1, 13, 0, 300, GD_U8 } },
+    { .p = { 1, 0, 0, 1, GD_F32 } },   { .p = { 1, 13, 0, 255, GD_U8 } },
     { .p = { 2, 1, 11, 7, GD_BOOL } }, { .p = { 1, 3, 0, -300, GD_I32 } },
     { .p = { 1, 5, 0, 77, GD_I64 } },  { .p = { 1, 5, 0, 3, GD_F16 } },
     { .p = { 1, 5, 0, 3, GD_BF16 } },
@@ -22,17 +22,24 @@ static const op_refusal full_refusals[] = {
     { GD_ERR_SHAPE, .p = { 9, 1, 1, 1, GD_F32 } },
     { GD_ERR_SHAPE, .p = { 2, 5, -1, 1, GD_F32 } },
     { GD_ERR_DTYPE, .p = { 1, 5, 0, 1, GD_DTYPE_COUNT } },
+    { GD_ERR_INVALID, .p = { 1, 5, 0, 256, GD_U8 } },
+    { GD_ERR_INVALID, .p = { 1, 5, 0, -1, GD_U8 } },
 };
-OP(full, 0, E, RESULT_FREE, 0, gd_full(context, shape_of(p), (double)p[3] + 0.75, (gd_dtype)p[4]),
-   { 0 })
+/* p[3], and three quarters more of a float dtype */
+static double number_of(const int64_t *p)
+{
+    return (double)p[3] + (gd_dtype_is_float((gd_dtype)p[4]) ? 0.75 : 0.0);
+}
+OP(full, 0, E, RESULT_FREE, 0, gd_full(context, shape_of(p), number_of(p), (gd_dtype)p[4]), { 0 })
 
 static const op_case iota_cases[] = {
     { .p = { 0, 7, 1, GD_I64 } },  { .p = { 13, -5, -2, GD_I32 } }, { .p = { 0, 5, 1, GD_F32 } },
-    { .p = { 3, 3, 1, GD_F32 } },  { .p = { -4, 9, 3, GD_F64 } },   { .p = { 250, 270, 7, GD_U8 } },
+    { .p = { 3, 3, 1, GD_F32 } },  { .p = { -4, 9, 3, GD_F64 } },   { .p = { 240, 256, 5, GD_U8 } },
     { .p = { 0, 11, 2, GD_F16 } }, { .p = { 0, 300, 1, GD_BF16 } }, { .p = { 0, 5000, 1, GD_F32 } },
 };
 static const op_refusal iota_refusals[] = {
     { GD_ERR_INVALID, .p = { 0, 5, 0, GD_F32 } },
+    { GD_ERR_INVALID, .p = { 250, 270, 7, GD_U8 } },
     { GD_ERR_DTYPE, .p = { 0, 5, 1, GD_BOOL } },
     { GD_ERR_DTYPE, .p = { 0, 5, 1, GD_DTYPE_COUNT } },
 };

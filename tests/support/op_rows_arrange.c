@@ -55,7 +55,7 @@ static const op_refusal index_add_refusals[] = {
 FUNCTION(index_add, 3, D | OP_SUM, RESULT_NUMERIC, 8, gd_index_add(x, y, z, (int)p[0]),
          VALUES(0.5, 2), INDICES(4), VALUES(0.5, 2))
 
-static const op_case masked_fill_cases[] = { { { SHAPE(5, 7), SHAPE(5, 7) }, { -3 } },
+static const op_case masked_fill_cases[] = { { { SHAPE(5, 7), SHAPE(5, 7) }, { 3 } },
                                              { { SHAPE(2, 5, 7), SHAPE(7) }, { 2 } } };
 static const op_refusal masked_fill_refusals[] = {
     { GD_ERR_DTYPE, { SHAPE(5), SHAPE(5) }, { GD_F32, GD_F32 }, { 0 } },

@@ -10,16 +10,19 @@
 /* Whether a row is compiled for this type. */
 #if defined(GD_T_FLOAT)
 #define GD_EW_TAKES_FLOAT(...)   __VA_ARGS__
+#define GD_EW_TAKES_WHOLE(...)   __VA_ARGS__
 #define GD_EW_TAKES_NUMERIC(...) __VA_ARGS__
 #define GD_EW_TAKES_INTEGRAL(...)
 #define GD_EW_TAKES_ALL(...) __VA_ARGS__
 #elif defined(GD_T_OPAQUE)
 #define GD_EW_TAKES_FLOAT(...)
+#define GD_EW_TAKES_WHOLE(...)
 #define GD_EW_TAKES_NUMERIC(...)
 #define GD_EW_TAKES_INTEGRAL(...)
 #define GD_EW_TAKES_ALL(...)
 #else
 #define GD_EW_TAKES_FLOAT(...)
+#define GD_EW_TAKES_WHOLE(...)
 #define GD_EW_TAKES_NUMERIC(...)  __VA_ARGS__
 #define GD_EW_TAKES_INTEGRAL(...) __VA_ARGS__
 #define GD_EW_TAKES_ALL(...)      __VA_ARGS__
@@ -30,6 +33,7 @@
 #define GD_EW_RESULT_SAME    GD_T
 #define GD_EW_RESULT_BOOL    uint8_t
 #define GD_EW_FIRST_FLOAT    GD_T
+#define GD_EW_FIRST_WHOLE    GD_T
 #define GD_EW_FIRST_NUMERIC  GD_T
 #define GD_EW_FIRST_INTEGRAL GD_T
 #define GD_EW_FIRST_ALL      GD_T
@@ -135,6 +139,7 @@ const gd_ew_loop GD_ISA_NAME(GD_T_NAME(gd_ew_ops))[GD_OP_ELEMENTWISE_COUNT] = {
 #pragma GCC diagnostic pop
 
 #undef GD_EW_TAKES_FLOAT
+#undef GD_EW_TAKES_WHOLE
 #undef GD_EW_TAKES_NUMERIC
 #undef GD_EW_TAKES_INTEGRAL
 #undef GD_EW_TAKES_ALL
@@ -142,6 +147,7 @@ const gd_ew_loop GD_ISA_NAME(GD_T_NAME(gd_ew_ops))[GD_OP_ELEMENTWISE_COUNT] = {
 #undef GD_EW_RESULT_SAME
 #undef GD_EW_RESULT_BOOL
 #undef GD_EW_FIRST_FLOAT
+#undef GD_EW_FIRST_WHOLE
 #undef GD_EW_FIRST_NUMERIC
 #undef GD_EW_FIRST_INTEGRAL
 #undef GD_EW_FIRST_ALL

@@ -63,7 +63,7 @@ typedef struct row_facts {
 } row_facts;
 
 enum { SAME, BOOL };
-enum { FLOAT, NUMERIC, INTEGRAL, ALL, CHOOSE };
+enum { FLOAT, WHOLE, NUMERIC, INTEGRAL, ALL, CHOOSE };
 static const row_facts facts[GD_OP_ELEMENTWISE_COUNT] = {
 #define GD_UNARY(name, types, result, ...) \
     [GD_OP_##name] = { #name, 1, result == BOOL, types == CHOOSE },

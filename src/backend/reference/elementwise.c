@@ -168,6 +168,7 @@ static real polygamma(real order, real x)
 
 /* ---- f64; f32, which also computes f16 and bf16 ---- */
 #define KEEP_FLOAT    KEEP
+#define KEEP_WHOLE    KEEP
 #define KEEP_INTEGRAL DROP
 #define IS_FLOAT      1
 
@@ -190,11 +191,13 @@ static real polygamma(real order, real x)
 #include "backend/reference/elementwise_rows.h"
 
 #undef KEEP_FLOAT
+#undef KEEP_WHOLE
 #undef KEEP_INTEGRAL
 #undef IS_FLOAT
 
 /* ---- i64, i32, u8 and bool ---- */
 #define KEEP_FLOAT    DROP
+#define KEEP_WHOLE    DROP
 #define KEEP_INTEGRAL KEEP
 #define IS_FLOAT      0
 

@@ -1,0 +1,150 @@
+/* ops/number.c: C numbers beside tensors: which numbers a dtype can hold, and the builders that
+ * take one, made of those that take two tensors. */
+#include "ops/internal.h"
+
+#include <math.h>
+
+/* ---- which numbers ---- */
+
+/* The least whole number of an integer dtype and the one behind its largest. */
+static void integer_range(gd_dtype dtype, double *least, double *end)
+{
+    *least = dtype == GD_I64 ? -0x1p63 : dtype == GD_I32 ? -0x1p31 : 0.0;
+    *end = dtype == GD_I64 ? 0x1p63 : dtype == GD_I32 ? 0x1p31 : 0x1p8;
+}
+
+bool gd_check_number(double value, gd_dtype dtype, const char *who)
+{
+    if (dtype != GD_I32 && dtype != GD_I64 && dtype != GD_U8)
+        return true;
+    double least, end;
+    integer_range(dtype, &least, &end);
+    if (value == floor(value) && value >= least && value < end)
+        return true;
+    (void)gd_fail(GD_ERR_INVALID, "%s: %s cannot hold %.17g", who, gd_dtype_name(dtype), value);
+    return false;
+}
+
+static bool is_whole(double c)
+{
+    return isfinite(c) && c == floor(c);
+}
+
+/* c as a 0-d tensor, beside x in arithmetic: of x's dtype; f32 where x is of integers and c is not
+ * whole. NULL, recorded: whole, but no number of x's dtype. */
+static gd_tensor *number_for(gd_tensor *x, double c)
+{
+    if (!x)
+        return NULL;
+    gd_dtype dtype = x->layout.dtype;
+    if (!gd_dtype_is_float(dtype))
+        dtype = !is_whole(c) ? GD_F32 : dtype == GD_BOOL ? GD_I32 : dtype;
+    return gd_scalar(x->context, c, dtype);
+}
+
+/* The same beside x where integers are computed with as f32. */
+static gd_tensor *real_number_for(gd_tensor *x, double c)
+{
+    return x ? gd_scalar(x->context, c, gd_float_dtype(x->layout.dtype)) : NULL;
+}
+
+/* ---- arithmetic ---- */
+
+gd_tensor *gd_add_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_add_scalar", gd_add(x, number_for(x, c)));
+}
+
+gd_tensor *gd_sub_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_sub_scalar", gd_sub(x, number_for(x, c)));
+}
+
+gd_tensor *gd_rsub_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_rsub_scalar", gd_sub(number_for(x, c), x));
+}
+
+gd_tensor *gd_mul_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_mul_scalar", gd_mul(x, number_for(x, c)));
+}
+
+gd_tensor *gd_div_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_div_scalar", gd_div(x, real_number_for(x, c)));
+}
+
+gd_tensor *gd_rdiv_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_rdiv_scalar", gd_div(real_number_for(x, c), x));
+}
+
+gd_tensor *gd_pow_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_pow_scalar", gd_pow(x, real_number_for(x, c)));
+}
+
+gd_tensor *gd_rpow_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_rpow_scalar", gd_pow(real_number_for(x, c), x));
+}
+
+gd_tensor *gd_floor_div_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_floor_div_scalar", gd_floor_div(x, number_for(x, c)));
+}
+
+gd_tensor *gd_rfloor_div_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_rfloor_div_scalar", gd_floor_div(number_for(x, c), x));
+}
+
+gd_tensor *gd_mod_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_mod_scalar", gd_mod(x, number_for(x, c)));
+}
+
+gd_tensor *gd_rmod_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_rmod_scalar", gd_mod(number_for(x, c), x));
+}
+
+gd_tensor *gd_add_scalar_(gd_tensor *x, double c)
+{
+    return GD_AS("gd_add_scalar_", gd_add_(x, gd_number_like(x, c)));
+}
+
+gd_tensor *gd_mul_scalar_(gd_tensor *x, double c)
+{
+    return GD_AS("gd_mul_scalar_", gd_mul_(x, gd_number_like(x, c)));
+}
+
+/* ---- bounds ---- */
+
+/* By choice rather than by min and max: at a bound itself the gradient is the inner one. Of
+ * integers a bound beyond what the dtype holds does not bind. */
+static gd_tensor *clip(gd_tensor *x, double low, double high)
+{
+    if (isnan(low) || isnan(high))
+        return gd_fail_null(GD_ERR_INVALID, "gd_clip: the bounds are %g and %g", low, high);
+    low = fmin(low, high);
+    double least = -INFINITY, end = INFINITY;
+    if (!gd_dtype_is_float(x->layout.dtype)) {
+        x = x->layout.dtype == GD_BOOL ? gd_as_dtype(x, GD_I32) : x;
+        if (!x)
+            return NULL;
+        integer_range(x->layout.dtype, &least, &end);
+    }
+    gd_tensor *upper = high < end ? number_for(x, high) : NULL;
+    gd_tensor *lower = low > least ? number_for(x, low) : NULL;
+    if ((high < end && !upper) || (low > least && !lower))
+        return NULL;
+    gd_tensor *below = upper ? gd_where(gd_gt(x, upper), upper, x) : x;
+    return lower ? gd_where(gd_lt(x, lower), lower, below) : below;
+}
+
+gd_tensor *gd_clip(gd_tensor *x, double low, double high)
+{
+    return x ? GD_AS("gd_clip", clip(x, low, high)) : NULL;
+}
