@@ -56,7 +56,7 @@ static void mark_truncated(char *message)
 static size_t name_length(const char *message)
 {
     size_t length = strspn(message, "abcdefghijklmnopqrstuvwxyz_0123456789");
-    return strncmp(message, "gd_", 3) == 0 && message[length] == ':' ? length : 0;
+    return message[length] == ':' ? length : 0;
 }
 
 /* Put `name` where the sentence has the name of a function. */

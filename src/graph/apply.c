@@ -436,7 +436,7 @@ gd_status gd_store(gd_tensor *t, gd_tensor *value)
     return gd_layout_count(&t->layout) ? context->device->kernel[GD_OP_assign](&call) : GD_OK;
 }
 
-gd_tensor *gd_assign(gd_tensor *target, gd_tensor *value)
+static gd_tensor *build_assign(gd_tensor *target, gd_tensor *value)
 {
     if (!target || !value)
         return NULL;
@@ -470,4 +470,9 @@ gd_tensor *gd_assign(gd_tensor *target, gd_tensor *value)
     }
     context->no_grad--;
     return status == GD_OK ? target : NULL;
+}
+
+gd_tensor *gd_assign(gd_tensor *target, gd_tensor *value)
+{
+    return GD_AS("gd_assign", build_assign(target, value));
 }

@@ -87,7 +87,7 @@ static gd_tensor *repeat(gd_tensor *x, int64_t count, int axis, bool inside)
         behind *= shape.dim[i];
     if (n > 0 && count > ((int64_t)1 << 46) / n)
         return gd_fail_null(GD_ERR_SHAPE,
-                            "gd_repeat, gd_tile: %lld times %lld elements is beyond "
+                            "gd_repeat: %lld times %lld elements is beyond "
                             "what a tensor can hold",
                             (long long)count, (long long)n);
     gd_shape apart = inside ? GD_SHAPE(before, n, 1, behind) : GD_SHAPE(before, 1, n, behind);
@@ -98,7 +98,7 @@ static gd_tensor *repeat(gd_tensor *x, int64_t count, int axis, bool inside)
     return t ? gd_reshape(t, shape) : NULL;
 }
 
-gd_tensor *gd_repeat(gd_tensor *x, int64_t count, int axis)
+static gd_tensor *build_repeat(gd_tensor *x, int64_t count, int axis)
 {
     if (!x)
         return NULL;
@@ -110,7 +110,12 @@ gd_tensor *gd_repeat(gd_tensor *x, int64_t count, int axis)
     return count == 1 ? x : repeat(x, count, axis, true);
 }
 
-gd_tensor *gd_tile(gd_tensor *x, gd_shape repeats)
+gd_tensor *gd_repeat(gd_tensor *x, int64_t count, int axis)
+{
+    return GD_AS("gd_repeat", build_repeat(x, count, axis));
+}
+
+static gd_tensor *build_tile(gd_tensor *x, gd_shape repeats)
 {
     if (!x)
         return NULL;
@@ -135,6 +140,11 @@ gd_tensor *gd_tile(gd_tensor *x, gd_shape repeats)
         if (repeats.dim[i] != 1)
             x = repeat(x, repeats.dim[i], longer.rank - repeats.rank + i, false);
     return x;
+}
+
+gd_tensor *gd_tile(gd_tensor *x, gd_shape repeats)
+{
+    return GD_AS("gd_tile", build_tile(x, repeats));
 }
 
 gd_tensor *gd_roll(gd_tensor *x, int64_t shift, int axis)
@@ -225,7 +235,7 @@ gd_tensor *gd_diagonal(gd_tensor *x, int64_t offset, int axis_a, int axis_b)
     return gd_slice(line, -1, start, stop, n + 1);
 }
 
-gd_tensor *gd_diag_embed(gd_tensor *x, int64_t offset)
+static gd_tensor *build_diag_embed(gd_tensor *x, int64_t offset)
 {
     if (!x)
         return NULL;
@@ -248,12 +258,22 @@ gd_tensor *gd_diag_embed(gd_tensor *x, int64_t offset)
     return gd_where(on, columns ? gd_unsqueeze(columns, -2) : NULL, gd_number_like(x, 0.0));
 }
 
-gd_tensor *gd_diag(gd_tensor *x, int64_t offset)
+gd_tensor *gd_diag_embed(gd_tensor *x, int64_t offset)
+{
+    return GD_AS("gd_diag_embed", build_diag_embed(x, offset));
+}
+
+static gd_tensor *build_diag(gd_tensor *x, int64_t offset)
 {
     if (x && x->layout.rank != 1 && x->layout.rank != 2)
         return gd_fail_null(GD_ERR_SHAPE, "gd_diag: takes a vector or a matrix, not rank %d",
                             x->layout.rank);
     return x && x->layout.rank == 2 ? gd_diagonal(x, offset, 0, 1) : gd_diag_embed(x, offset);
+}
+
+gd_tensor *gd_diag(gd_tensor *x, int64_t offset)
+{
+    return GD_AS("gd_diag", build_diag(x, offset));
 }
 
 /* ---- grids ---- */
@@ -278,7 +298,7 @@ gd_status gd_meshgrid(gd_tensor *const *vectors, int count, gd_tensor **grids)
         gd_shape line = { .rank = count };
         for (int k = 0; k < count; k++)
             line.dim[k] = k == i ? shape.dim[i] : 1;
-        grids[i] = gd_broadcast_to(gd_reshape(vectors[i], line), shape);
+        grids[i] = GD_AS("gd_meshgrid", gd_broadcast_to(gd_reshape(vectors[i], line), shape));
         if (grids[i])
             continue;
         for (int k = 0; k < i; k++)
@@ -331,10 +351,10 @@ static gd_tensor *pad_inside(gd_tensor *x, gd_shape before, gd_shape after, bool
 
 gd_tensor *gd_pad_reflect(gd_tensor *x, gd_shape before, gd_shape after)
 {
-    return pad_inside(x, before, after, true, "gd_pad_reflect");
+    return GD_AS("gd_pad_reflect", pad_inside(x, before, after, true, "gd_pad_reflect"));
 }
 
 gd_tensor *gd_pad_replicate(gd_tensor *x, gd_shape before, gd_shape after)
 {
-    return pad_inside(x, before, after, false, "gd_pad_replicate");
+    return GD_AS("gd_pad_replicate", pad_inside(x, before, after, false, "gd_pad_replicate"));
 }

@@ -537,7 +537,7 @@ static gd_tensor *attend_plainly(int n, gd_tensor *const *in, const gd_attention
     return gd_matmul(p.dropped, p.v);
 }
 
-gd_tensor *gd_attention_with(gd_attention_options o)
+static gd_tensor *build_attention(gd_attention_options o)
 {
     if (!o.q || !o.k || !o.v)
         return NULL;
@@ -559,4 +559,9 @@ gd_tensor *gd_attention_with(gd_attention_options o)
         return gd_as_dtype(attend_plainly(n, in + 1, &attr), dtype);
     in[PACKED] = gd_apply(NULL, GD_OP_attention, n, in + 1, &attr);
     return gd_as_dtype(gd_apply(NULL, GD_OP_attention_result, n + 1, in, &attr), dtype);
+}
+
+gd_tensor *gd_attention_with(gd_attention_options o)
+{
+    return GD_AS("gd_attention", build_attention(o));
 }

@@ -234,7 +234,7 @@ static gd_tensor *class_losses(class_loss l)
     return gd_reduce_losses(each, share, l.reduction, dtype, l.who);
 }
 
-gd_tensor *gd_cross_entropy_with(gd_cross_entropy_options options)
+static gd_tensor *build_cross_entropy(gd_cross_entropy_options options)
 {
     return class_losses((class_loss){ .who = "gd_cross_entropy",
                                       .scores = options.logits,
@@ -244,6 +244,11 @@ gd_tensor *gd_cross_entropy_with(gd_cross_entropy_options options)
                                       .ignore = options.ignore,
                                       .ignore_index = options.ignore_index,
                                       .reduction = options.reduction });
+}
+
+gd_tensor *gd_cross_entropy_with(gd_cross_entropy_options options)
+{
+    return GD_AS("gd_cross_entropy", build_cross_entropy(options));
 }
 
 gd_tensor *(gd_cross_entropy)(gd_tensor *logits, gd_tensor *target)
@@ -256,7 +261,7 @@ gd_tensor *gd_cross_entropy_each(gd_tensor *logits, gd_tensor *target)
     return gd_cross_entropy(logits, target, .reduction = GD_REDUCE_NONE);
 }
 
-gd_tensor *gd_nll_with(gd_nll_options options)
+static gd_tensor *build_nll(gd_nll_options options)
 {
     return class_losses((class_loss){ .who = "gd_nll",
                                       .scores = options.log_probabilities,
@@ -268,12 +273,17 @@ gd_tensor *gd_nll_with(gd_nll_options options)
                                       .reduction = options.reduction });
 }
 
+gd_tensor *gd_nll_with(gd_nll_options options)
+{
+    return GD_AS("gd_nll", build_nll(options));
+}
+
 gd_tensor *(gd_nll)(gd_tensor *log_probabilities, gd_tensor *target)
 {
     return gd_nll(log_probabilities, target);
 }
 
-gd_tensor *gd_accuracy(gd_tensor *logits, gd_tensor *target)
+static gd_tensor *build_accuracy(gd_tensor *logits, gd_tensor *target)
 {
     if (!logits || !target)
         return NULL;
@@ -282,4 +292,9 @@ gd_tensor *gd_accuracy(gd_tensor *logits, gd_tensor *target)
     gd_tensor *truth =
         gd_dtype_is_float(target->layout.dtype) ? gd_argmax(target, -1, false) : target;
     return gd_mean(gd_eq(gd_argmax(logits, -1, false), truth), GD_ALL_AXES, false);
+}
+
+gd_tensor *gd_accuracy(gd_tensor *logits, gd_tensor *target)
+{
+    return GD_AS("gd_accuracy", build_accuracy(logits, target));
 }

@@ -172,7 +172,7 @@ static gd_tensor *losses_of(gd_tensor *ends, bool zero_infinity)
     return gd_where(gd_squeeze(possible, 1), gd_neg(total), otherwise);
 }
 
-gd_tensor *gd_ctc_with(gd_ctc_options options)
+static gd_tensor *build_ctc(gd_ctc_options options)
 {
     if (!options.log_probabilities || !options.targets || !options.input_lengths ||
         !options.target_lengths || check_operands(&options) != GD_OK)
@@ -193,4 +193,9 @@ gd_tensor *gd_ctc_with(gd_ctc_options options)
         each = gd_div(each, gd_as_dtype(lengths, each->layout.dtype));
     }
     return gd_reduce_losses(each, NULL, options.reduction, dtype, "gd_ctc");
+}
+
+gd_tensor *gd_ctc_with(gd_ctc_options options)
+{
+    return GD_AS("gd_ctc", build_ctc(options));
 }

@@ -1,7 +1,7 @@
 /* ops/einsum.c: sums of products named by letters, "bij,bjk->bik". Each operand becomes a TERM, a
  * tensor with a label for each axis: repeated labels are taken on the diagonal, labels nothing else
  * needs are summed away, and then two terms at a time are contracted, the cheapest pair first, as
- * one batched matrix product. Start at gd_einsum().
+ * one batched matrix product. Start at build_einsum().
  */
 #include "ops/internal.h"
 
@@ -343,7 +343,7 @@ static void choose_pair(const einsum *e, int *first, int *second)
         }
 }
 
-gd_tensor *gd_einsum(const char *equation, gd_tensor *const *operands, int count)
+static gd_tensor *build_einsum(const char *equation, gd_tensor *const *operands, int count)
 {
     if (!equation || !operands || count < 1 || count > MOST_OPERANDS)
         return gd_fail_null(GD_ERR_INVALID,
@@ -379,4 +379,9 @@ gd_tensor *gd_einsum(const char *equation, gd_tensor *const *operands, int count
             return NULL;
     }
     return gd_as_dtype(arrange(&e.term[0], e.out, e.out_rank, NULL, 0, NULL, 0), dtype);
+}
+
+gd_tensor *gd_einsum(const char *equation, gd_tensor *const *operands, int count)
+{
+    return GD_AS("gd_einsum", build_einsum(equation, operands, count));
 }

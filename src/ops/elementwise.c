@@ -58,12 +58,12 @@ static gd_status infer(const char *name, types accepted, result kind, int n,
     int first = accepted == CHOOSE ? 1 : 0;
     gd_dtype dtype = in[first]->dtype;
     if (accept(accepted, dtype) != dtype || (first && in[0]->dtype != GD_BOOL))
-        return gd_fail(GD_ERR_DTYPE, "gd_%s: does not compute with %s", name,
+        return gd_fail(GD_ERR_DTYPE, "%s: does not compute with %s", name,
                        gd_dtype_name(in[0]->dtype));
     for (int i = first + 1; i < n; i++)
         if (in[i]->dtype != dtype)
-            return gd_fail(GD_ERR_DTYPE, "gd_%s: operands are %s and %s", name,
-                           gd_dtype_name(dtype), gd_dtype_name(in[i]->dtype));
+            return gd_fail(GD_ERR_DTYPE, "%s: operands are %s and %s", name, gd_dtype_name(dtype),
+                           gd_dtype_name(in[i]->dtype));
     const gd_layout *same = find_result_layout(n, in);
     if (same) {
         *out = *same;
@@ -74,7 +74,7 @@ static gd_status infer(const char *name, types accepted, result kind, int n,
     for (int i = 1; i < n; i++) {
         if (!gd_shape_broadcast(shape, gd_layout_shape(in[i]), &shape)) {
             char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
-            return gd_fail(GD_ERR_SHAPE, "gd_%s: shapes %s and %s do not broadcast together", name,
+            return gd_fail(GD_ERR_SHAPE, "%s: shapes %s and %s do not broadcast together", name,
                            gd_layout_text(in[0], a), gd_layout_text(in[i], b));
         }
     }
@@ -133,7 +133,7 @@ static gd_tensor *gd_pow_log_slope(gd_tensor *x, gd_tensor *y, gd_tensor *slope)
                                    gd_layout *out)                                      \
     {                                                                                   \
         (void)attr;                                                                     \
-        return infer(#name_, types_, result_, n, in, out);                              \
+        return infer("gd_" #name_, types_, result_, n, in, out);                        \
     }                                                                                   \
     extern const gd_op gd_op_##name_;                                                   \
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                                  \

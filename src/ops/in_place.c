@@ -33,15 +33,15 @@ bool gd_may_replace(const gd_tensor *t, const gd_tensor *other)
            gd_layout_broadcast(&other->layout, gd_layout_shape(&t->layout), &stretched);
 }
 
-#define IN_PLACE_1(name)                                           \
-    gd_tensor *gd_##name##_(gd_tensor *x)                          \
-    {                                                              \
-        return in_place(GD_OP_##name, 1, (gd_tensor *[]){ x }, 0); \
+#define IN_PLACE_1(name)                                                                   \
+    gd_tensor *gd_##name##_(gd_tensor *x)                                                  \
+    {                                                                                      \
+        return GD_AS("gd_" #name "_", in_place(GD_OP_##name, 1, (gd_tensor *[]){ x }, 0)); \
     }
-#define IN_PLACE_2(name)                                              \
-    gd_tensor *gd_##name##_(gd_tensor *x, gd_tensor *y)               \
-    {                                                                 \
-        return in_place(GD_OP_##name, 2, (gd_tensor *[]){ x, y }, 0); \
+#define IN_PLACE_2(name)                                                                      \
+    gd_tensor *gd_##name##_(gd_tensor *x, gd_tensor *y)                                       \
+    {                                                                                         \
+        return GD_AS("gd_" #name "_", in_place(GD_OP_##name, 2, (gd_tensor *[]){ x, y }, 0)); \
     }
 IN_PLACE_2(add)
 IN_PLACE_2(sub)

@@ -132,7 +132,7 @@ const gd_op gd_op_scatter = { .id = GD_OP_scatter,
                               .vjp = vjp_scatter,
                               .format = format_axis };
 
-gd_tensor *gd_scatter(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
+static gd_tensor *build_scatter(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
 {
     if (!base || !index || !source)
         return NULL;
@@ -143,7 +143,12 @@ gd_tensor *gd_scatter(gd_tensor *base, gd_tensor *index, gd_tensor *source, int 
     return gd_apply(NULL, GD_OP_scatter, 3, inputs, &attr);
 }
 
-gd_tensor *gd_gather(gd_tensor *x, gd_tensor *index, int axis)
+gd_tensor *gd_scatter(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
+{
+    return GD_AS("gd_scatter", build_scatter(base, index, source, axis));
+}
+
+static gd_tensor *build_gather(gd_tensor *x, gd_tensor *index, int axis)
 {
     if (!x || !index)
         return NULL;
@@ -151,7 +156,12 @@ gd_tensor *gd_gather(gd_tensor *x, gd_tensor *index, int axis)
     return attr.axis < 0 ? NULL : gd_apply2(GD_OP_gather, x, index, &attr);
 }
 
-gd_tensor *gd_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
+gd_tensor *gd_gather(gd_tensor *x, gd_tensor *index, int axis)
+{
+    return GD_AS("gd_gather", build_gather(x, index, axis));
+}
+
+static gd_tensor *build_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
 {
     if (!base || !index || !source)
         return NULL;
@@ -163,6 +173,11 @@ gd_tensor *gd_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, 
     gd_tensor *inputs[3] = { gd_as_dtype(base, compute), index, gd_as_dtype(source, compute) };
     gd_tensor *r = gd_apply(NULL, GD_OP_scatter_add, 3, inputs, &attr);
     return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
+}
+
+gd_tensor *gd_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
+{
+    return GD_AS("gd_scatter_add", build_scatter_add(base, index, source, axis));
 }
 
 /* ---- whole rows ---- */
@@ -181,7 +196,7 @@ static gd_tensor *stretch_index(gd_tensor *x, gd_tensor *index, int axis, const 
     return gd_as_shape(gd_reshape(index, line), rows);
 }
 
-gd_tensor *gd_take(gd_tensor *x, gd_tensor *index, int axis)
+static gd_tensor *build_take(gd_tensor *x, gd_tensor *index, int axis)
 {
     if (!x || !index)
         return NULL;
@@ -203,6 +218,11 @@ gd_tensor *gd_take(gd_tensor *x, gd_tensor *index, int axis)
     return rows ? gd_reshape(rows, out) : NULL;
 }
 
+gd_tensor *gd_take(gd_tensor *x, gd_tensor *index, int axis)
+{
+    return GD_AS("gd_take", build_take(x, index, axis));
+}
+
 gd_tensor *gd_index_select(gd_tensor *x, gd_tensor *index, int axis)
 {
     if (x && index && index->layout.rank != 1) {
@@ -211,7 +231,7 @@ gd_tensor *gd_index_select(gd_tensor *x, gd_tensor *index, int axis)
                             "gd_index_select: the index must be a vector, it is %s (see gd_take)",
                             gd_layout_text(&index->layout, shape));
     }
-    return gd_take(x, index, axis);
+    return GD_AS("gd_index_select", gd_take(x, index, axis));
 }
 
 gd_tensor *gd_embedding(gd_tensor *weight, gd_tensor *index)
@@ -221,10 +241,10 @@ gd_tensor *gd_embedding(gd_tensor *weight, gd_tensor *index)
         return gd_fail_null(GD_ERR_SHAPE, "gd_embedding: the table must be [rows, width], it is %s",
                             gd_layout_text(&weight->layout, shape));
     }
-    return gd_take(weight, index, 0);
+    return GD_AS("gd_embedding", gd_take(weight, index, 0));
 }
 
-gd_tensor *gd_index_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
+static gd_tensor *build_index_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
 {
     if (!base || !index || !source)
         return NULL;
@@ -239,6 +259,11 @@ gd_tensor *gd_index_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, in
     return gd_scatter_add(base, stretch_index(base, index, axis, "gd_index_add"), source, axis);
 }
 
+gd_tensor *gd_index_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
+{
+    return GD_AS("gd_index_add", build_index_add(base, index, source, axis));
+}
+
 gd_tensor *gd_masked_fill(gd_tensor *x, gd_tensor *mask, double value)
 {
     if (x && mask && mask->layout.dtype != GD_BOOL)
@@ -247,7 +272,7 @@ gd_tensor *gd_masked_fill(gd_tensor *x, gd_tensor *mask, double value)
     return GD_AS("gd_masked_fill", gd_where(mask, gd_number_like(x, value), x));
 }
 
-gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype)
+static gd_tensor *build_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype)
 {
     if (!index)
         return NULL;
@@ -258,4 +283,9 @@ gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype)
     gd_tensor *wide = gd_as_dtype(index, GD_I64);
     gd_tensor *all = gd_arange(index->context, 0.0, (double)classes, 1.0, GD_I64);
     return gd_cast(gd_eq(gd_unsqueeze(wide, -1), all), dtype);
+}
+
+gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype)
+{
+    return GD_AS("gd_one_hot", build_one_hot(index, classes, dtype));
 }

@@ -41,7 +41,7 @@ static gd_tensor *true_positions(gd_tensor *mask)
     return t;
 }
 
-gd_tensor *gd_nonzero(gd_tensor *x)
+static gd_tensor *build_nonzero(gd_tensor *x)
 {
     if (!x || !knows_values(x, "gd_nonzero"))
         return NULL;
@@ -60,7 +60,12 @@ gd_tensor *gd_nonzero(gd_tensor *x)
     return gd_stack(column, rank, 1);
 }
 
-gd_tensor *gd_masked_select(gd_tensor *x, gd_tensor *mask)
+gd_tensor *gd_nonzero(gd_tensor *x)
+{
+    return GD_AS("gd_nonzero", build_nonzero(x));
+}
+
+static gd_tensor *build_masked_select(gd_tensor *x, gd_tensor *mask)
 {
     if (!x || !mask || !knows_values(mask, "gd_masked_select"))
         return NULL;
@@ -79,7 +84,12 @@ gd_tensor *gd_masked_select(gd_tensor *x, gd_tensor *mask)
     return gd_take(gd_reshape(all, GD_SHAPE(gd_tensor_count(all))), true_positions(wide), 0);
 }
 
-gd_tensor *gd_unique(gd_tensor *x, gd_tensor **inverse, gd_tensor **counts)
+gd_tensor *gd_masked_select(gd_tensor *x, gd_tensor *mask)
+{
+    return GD_AS("gd_masked_select", build_masked_select(x, mask));
+}
+
+static gd_tensor *build_unique(gd_tensor *x, gd_tensor **inverse, gd_tensor **counts)
 {
     if (inverse)
         *inverse = NULL;
@@ -117,6 +127,11 @@ gd_tensor *gd_unique(gd_tensor *x, gd_tensor **inverse, gd_tensor **counts)
     if (!made && inverse)
         *inverse = NULL;
     return made ? values : NULL;
+}
+
+gd_tensor *gd_unique(gd_tensor *x, gd_tensor **inverse, gd_tensor **counts)
+{
+    return GD_AS("gd_unique", build_unique(x, inverse, counts));
 }
 
 /* ---- several indices at once ---- */
@@ -246,12 +261,17 @@ static bool make_plan(index_plan *plan, gd_tensor *x, gd_tensor *const *indices,
     return plan->merged && plan->at;
 }
 
-gd_tensor *gd_index(gd_tensor *x, gd_tensor *const *indices, int count)
+static gd_tensor *build_index(gd_tensor *x, gd_tensor *const *indices, int count)
 {
     index_plan plan;
     if (!x || !make_plan(&plan, x, indices, count, "gd_index"))
         return NULL;
     return plan.at ? gd_take(plan.merged, plan.at, plan.axis) : x;
+}
+
+gd_tensor *gd_index(gd_tensor *x, gd_tensor *const *indices, int count)
+{
+    return GD_AS("gd_index", build_index(x, indices, count));
 }
 
 /* value, broadcast to what gd_index would give, with the axes of the positions as one. */
@@ -273,8 +293,8 @@ static gd_tensor *fit_value(const index_plan *plan, gd_tensor *value)
     return value ? gd_reshape(value, rows) : NULL;
 }
 
-gd_tensor *gd_index_put(gd_tensor *x, gd_tensor *const *indices, int count, gd_tensor *value,
-                        bool accumulate)
+static gd_tensor *build_index_put(gd_tensor *x, gd_tensor *const *indices, int count,
+                                  gd_tensor *value, bool accumulate)
 {
     index_plan plan;
     if (!x || !value || !make_plan(&plan, x, indices, count, "gd_index_put"))
@@ -297,4 +317,10 @@ gd_tensor *gd_index_put(gd_tensor *x, gd_tensor *const *indices, int count, gd_t
         inverse.axis[plan.order.axis[i]] = i;
     t = t ? gd_reshape(t, plan.moved) : NULL;
     return t ? gd_permute(t, inverse) : NULL;
+}
+
+gd_tensor *gd_index_put(gd_tensor *x, gd_tensor *const *indices, int count, gd_tensor *value,
+                        bool accumulate)
+{
+    return GD_AS("gd_index_put", build_index_put(x, indices, count, value, accumulate));
 }

@@ -67,7 +67,7 @@ static gd_tensor *weighted(gd_tensor *each, gd_tensor *weight)
 
 /* ---- distances ---- */
 
-gd_tensor *gd_mse_with(gd_distance_options options)
+static gd_tensor *build_mse(gd_distance_options options)
 {
     pair p;
     if (!take_pair(&p, options.x, options.y, "gd_mse"))
@@ -76,17 +76,27 @@ gd_tensor *gd_mse_with(gd_distance_options options)
                             "gd_mse");
 }
 
+gd_tensor *gd_mse_with(gd_distance_options options)
+{
+    return GD_AS("gd_mse", build_mse(options));
+}
+
 gd_tensor *(gd_mse)(gd_tensor *x, gd_tensor *y)
 {
     return gd_mse(x, y);
 }
 
-gd_tensor *gd_mae_with(gd_distance_options options)
+static gd_tensor *build_mae(gd_distance_options options)
 {
     pair p;
     if (!take_pair(&p, options.x, options.y, "gd_mae"))
         return NULL;
     return gd_reduce_losses(gd_abs(gd_sub(p.x, p.y)), NULL, options.reduction, p.dtype, "gd_mae");
+}
+
+gd_tensor *gd_mae_with(gd_distance_options options)
+{
+    return GD_AS("gd_mae", build_mae(options));
 }
 
 gd_tensor *(gd_mae)(gd_tensor *x, gd_tensor *y)
@@ -113,7 +123,7 @@ static gd_tensor *huber(gd_huber_options o, bool by_delta, const char *who)
 
 gd_tensor *gd_huber_with(gd_huber_options options)
 {
-    return huber(options, false, "gd_huber");
+    return GD_AS("gd_huber", huber(options, false, "gd_huber"));
 }
 
 gd_tensor *(gd_huber)(gd_tensor *x, gd_tensor *y)
@@ -123,7 +133,7 @@ gd_tensor *(gd_huber)(gd_tensor *x, gd_tensor *y)
 
 gd_tensor *gd_smooth_l1_with(gd_huber_options options)
 {
-    return huber(options, true, "gd_smooth_l1");
+    return GD_AS("gd_smooth_l1", huber(options, true, "gd_smooth_l1"));
 }
 
 gd_tensor *(gd_smooth_l1)(gd_tensor *x, gd_tensor *y)
@@ -141,7 +151,7 @@ static gd_tensor *bounded_log(gd_tensor *p)
     return gd_where(none, least, gd_maximum(log, least));
 }
 
-gd_tensor *gd_bce_with(gd_bce_options options)
+static gd_tensor *build_bce(gd_bce_options options)
 {
     pair p;
     if (!take_pair(&p, options.probability, options.target, "gd_bce"))
@@ -150,6 +160,11 @@ gd_tensor *gd_bce_with(gd_bce_options options)
     gd_tensor *no = gd_mul(gd_rsub_scalar(p.y, 1.0), bounded_log(gd_rsub_scalar(p.x, 1.0)));
     gd_tensor *each = weighted(gd_neg(gd_add(yes, no)), options.weight);
     return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_bce");
+}
+
+gd_tensor *gd_bce_with(gd_bce_options options)
+{
+    return GD_AS("gd_bce", build_bce(options));
 }
 
 gd_tensor *(gd_bce)(gd_tensor *probability, gd_tensor *target)
@@ -166,7 +181,7 @@ static gd_tensor *logit_losses(gd_tensor *x, gd_tensor *y, gd_tensor *pos_weight
     return gd_add(gd_mul(gd_rsub_scalar(y, 1.0), x), tail);
 }
 
-gd_tensor *gd_bce_with_logits_with(gd_bce_with_logits_options options)
+static gd_tensor *build_bce_with_logits(gd_bce_with_logits_options options)
 {
     pair p;
     if (!take_pair(&p, options.logits, options.target, "gd_bce_with_logits"))
@@ -178,12 +193,17 @@ gd_tensor *gd_bce_with_logits_with(gd_bce_with_logits_options options)
     return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_bce_with_logits");
 }
 
+gd_tensor *gd_bce_with_logits_with(gd_bce_with_logits_options options)
+{
+    return GD_AS("gd_bce_with_logits", build_bce_with_logits(options));
+}
+
 gd_tensor *(gd_bce_with_logits)(gd_tensor *logits, gd_tensor *target)
 {
     return gd_bce_with_logits(logits, target);
 }
 
-gd_tensor *gd_focal_with(gd_focal_options options)
+static gd_tensor *build_focal(gd_focal_options options)
 {
     pair p;
     double alpha = options.alpha == 0.0 ? 0.25 : options.alpha;
@@ -204,6 +224,11 @@ gd_tensor *gd_focal_with(gd_focal_options options)
     return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_focal");
 }
 
+gd_tensor *gd_focal_with(gd_focal_options options)
+{
+    return GD_AS("gd_focal", build_focal(options));
+}
+
 gd_tensor *(gd_focal)(gd_tensor *logits, gd_tensor *target)
 {
     return gd_focal(logits, target);
@@ -217,7 +242,7 @@ static bool check_margin(double margin, const char *who)
     return false;
 }
 
-gd_tensor *gd_hinge_with(gd_hinge_options options)
+static gd_tensor *build_hinge(gd_hinge_options options)
 {
     pair p;
     double margin = options.margin == 0.0 ? 1.0 : options.margin;
@@ -227,12 +252,17 @@ gd_tensor *gd_hinge_with(gd_hinge_options options)
     return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_hinge");
 }
 
+gd_tensor *gd_hinge_with(gd_hinge_options options)
+{
+    return GD_AS("gd_hinge", build_hinge(options));
+}
+
 gd_tensor *(gd_hinge)(gd_tensor *x, gd_tensor *y)
 {
     return gd_hinge(x, y);
 }
 
-gd_tensor *gd_hinge_embedding_with(gd_hinge_options options)
+static gd_tensor *build_hinge_embedding(gd_hinge_options options)
 {
     pair p;
     double margin = options.margin == 0.0 ? 1.0 : options.margin;
@@ -244,6 +274,11 @@ gd_tensor *gd_hinge_embedding_with(gd_hinge_options options)
     return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_hinge_embedding");
 }
 
+gd_tensor *gd_hinge_embedding_with(gd_hinge_options options)
+{
+    return GD_AS("gd_hinge_embedding", build_hinge_embedding(options));
+}
+
 gd_tensor *(gd_hinge_embedding)(gd_tensor *x, gd_tensor *y)
 {
     return gd_hinge_embedding(x, y);
@@ -251,7 +286,7 @@ gd_tensor *(gd_hinge_embedding)(gd_tensor *x, gd_tensor *y)
 
 /* ---- distributions ---- */
 
-gd_tensor *gd_kl_div_with(gd_kl_div_options options)
+static gd_tensor *build_kl_div(gd_kl_div_options options)
 {
     pair p;
     if (!take_pair(&p, options.log_q, options.p, "gd_kl_div"))
@@ -264,6 +299,11 @@ gd_tensor *gd_kl_div_with(gd_kl_div_options options)
         each = gd_mul(p.y, gd_sub(gd_log(gd_where(some, p.y, one)), p.x));
     }
     return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_kl_div");
+}
+
+gd_tensor *gd_kl_div_with(gd_kl_div_options options)
+{
+    return GD_AS("gd_kl_div", build_kl_div(options));
 }
 
 gd_tensor *(gd_kl_div)(gd_tensor *log_q, gd_tensor *p)
@@ -287,7 +327,7 @@ static gd_tensor *cosine(gd_tensor *x, gd_tensor *y, int axis)
     return gd_div(product, gd_mul(bounded_norm(x, axis), bounded_norm(y, axis)));
 }
 
-gd_tensor *gd_cosine_similarity(gd_tensor *x, gd_tensor *y, int axis)
+static gd_tensor *build_cosine_similarity(gd_tensor *x, gd_tensor *y, int axis)
 {
     pair p;
     if (!take_pair(&p, x, y, "gd_cosine_similarity"))
@@ -296,7 +336,12 @@ gd_tensor *gd_cosine_similarity(gd_tensor *x, gd_tensor *y, int axis)
     return axis < 0 ? NULL : gd_as_dtype(cosine(p.x, p.y, axis), p.dtype);
 }
 
-gd_tensor *gd_cosine_embedding_with(gd_cosine_embedding_options options)
+gd_tensor *gd_cosine_similarity(gd_tensor *x, gd_tensor *y, int axis)
+{
+    return GD_AS("gd_cosine_similarity", build_cosine_similarity(x, y, axis));
+}
+
+static gd_tensor *build_cosine_embedding(gd_cosine_embedding_options options)
 {
     pair p;
     gd_tensor *target = options.target;
@@ -315,6 +360,11 @@ gd_tensor *gd_cosine_embedding_with(gd_cosine_embedding_options options)
     return gd_reduce_losses(each, NULL, options.reduction, p.dtype, who);
 }
 
+gd_tensor *gd_cosine_embedding_with(gd_cosine_embedding_options options)
+{
+    return GD_AS("gd_cosine_embedding", build_cosine_embedding(options));
+}
+
 gd_tensor *(gd_cosine_embedding)(gd_tensor *x, gd_tensor *y, gd_tensor *target)
 {
     return gd_cosine_embedding(x, y, target);
@@ -327,7 +377,7 @@ static gd_tensor *distance(gd_tensor *x, gd_tensor *y, double p)
     return gd_norm(d, p, GD_AXES(-1), false);
 }
 
-gd_tensor *gd_triplet_margin_with(gd_triplet_margin_options options)
+static gd_tensor *build_triplet_margin(gd_triplet_margin_options options)
 {
     pair near, far;
     const char *who = "gd_triplet_margin";
@@ -346,6 +396,11 @@ gd_tensor *gd_triplet_margin_with(gd_triplet_margin_options options)
     gd_tensor *each = gd_relu(gd_add_scalar(gd_sub(distance(near.x, near.y, p), apart), margin));
     return gd_reduce_losses(each, NULL, options.reduction, gd_dtype_promote(near.dtype, far.dtype),
                             who);
+}
+
+gd_tensor *gd_triplet_margin_with(gd_triplet_margin_options options)
+{
+    return GD_AS("gd_triplet_margin", build_triplet_margin(options));
 }
 
 gd_tensor *(gd_triplet_margin)(gd_tensor *anchor, gd_tensor *positive, gd_tensor *negative)

@@ -125,7 +125,7 @@ gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y)
     if (x->layout.rank != 1 || y->layout.rank != 1)
         return gd_fail_null(GD_ERR_SHAPE, "gd_dot: needs two vectors; ranks are %d and %d",
                             x->layout.rank, y->layout.rank);
-    return gd_matmul(x, y);
+    return GD_AS("gd_dot", gd_matmul(x, y));
 }
 
 /* Whether the compiler's linear, which has no derivative, gives gd_affine's value: eagerly, without

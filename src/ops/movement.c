@@ -558,7 +558,7 @@ gd_tensor *gd_concat(gd_tensor *const *tensors, int count, int axis)
     return attr.axis < 0 ? NULL : gd_apply(NULL, GD_OP_concat, count, in, &attr);
 }
 
-gd_tensor *gd_stack(gd_tensor *const *tensors, int count, int axis)
+static gd_tensor *build_stack(gd_tensor *const *tensors, int count, int axis)
 {
     if (!tensors || count < 1 || count > GD_OP_MAX_INPUTS)
         return gd_fail_null(GD_ERR_INVALID, "gd_stack: joins 1 to %d tensors, %d given",
@@ -567,4 +567,9 @@ gd_tensor *gd_stack(gd_tensor *const *tensors, int count, int axis)
     for (int i = 0; i < count; i++)
         apart[i] = gd_unsqueeze(tensors[i], axis);
     return gd_concat(apart, count, axis < 0 && apart[0] ? axis + apart[0]->layout.rank : axis);
+}
+
+gd_tensor *gd_stack(gd_tensor *const *tensors, int count, int axis)
+{
+    return GD_AS("gd_stack", build_stack(tensors, count, axis));
 }

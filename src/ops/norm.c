@@ -334,7 +334,7 @@ static gd_tensor *over_last_axes(gd_layer_norm_options o, bool center, const cha
 
 gd_tensor *gd_layer_norm_with(gd_layer_norm_options o)
 {
-    return over_last_axes(o, true, "gd_layer_norm");
+    return GD_AS("gd_layer_norm", over_last_axes(o, true, "gd_layer_norm"));
 }
 
 gd_tensor *gd_rms_norm_with(gd_rms_norm_options o)
@@ -342,7 +342,7 @@ gd_tensor *gd_rms_norm_with(gd_rms_norm_options o)
     gd_layer_norm_options same = {
         .x = o.x, .weight = o.weight, .axes = o.axes, .epsilon = o.epsilon
     };
-    return over_last_axes(same, false, "gd_rms_norm");
+    return GD_AS("gd_rms_norm", over_last_axes(same, false, "gd_rms_norm"));
 }
 
 /* A vector of x's channels [c] as [c, 1, ..], to broadcast over x [n, c, ..]. */
@@ -405,7 +405,7 @@ static gd_tensor *over_groups(gd_group_norm_options o, const char *who)
 
 gd_tensor *gd_group_norm_with(gd_group_norm_options o)
 {
-    return over_groups(o, "gd_group_norm");
+    return GD_AS("gd_group_norm", over_groups(o, "gd_group_norm"));
 }
 
 gd_tensor *gd_instance_norm_with(gd_instance_norm_options o)
@@ -415,7 +415,7 @@ gd_tensor *gd_instance_norm_with(gd_instance_norm_options o)
     };
     if (o.x && o.x->layout.rank > 1)
         same.groups = o.x->layout.shape[1] ? o.x->layout.shape[1] : 1;
-    return over_groups(same, "gd_instance_norm");
+    return GD_AS("gd_instance_norm", over_groups(same, "gd_instance_norm"));
 }
 
 /* ---- batch normalisation ---- */
@@ -465,7 +465,7 @@ static bool check_batch(gd_batch_norm_options *o, const char *who)
     return false;
 }
 
-gd_tensor *gd_batch_norm_with(gd_batch_norm_options o)
+static gd_tensor *build_batch_norm(gd_batch_norm_options o)
 {
     if (!o.x || !check_batch(&o, "gd_batch_norm"))
         return NULL;
@@ -489,4 +489,9 @@ gd_tensor *gd_batch_norm_with(gd_batch_norm_options o)
         scale = gd_mul(scale, per_channel(o.weight, o.x, compute));
     gd_tensor *y = gd_mul(centred, scale);
     return gd_as_dtype(o.bias ? gd_add(y, per_channel(o.bias, o.x, compute)) : y, dtype);
+}
+
+gd_tensor *gd_batch_norm_with(gd_batch_norm_options o)
+{
+    return GD_AS("gd_batch_norm", build_batch_norm(o));
 }

@@ -48,7 +48,7 @@ static bool fits(const gd_rope_options *o)
     return false;
 }
 
-gd_tensor *gd_rope_with(gd_rope_options o)
+static gd_tensor *build_rope(gd_rope_options o)
 {
     if (!o.x)
         return NULL;
@@ -76,7 +76,13 @@ gd_tensor *gd_rope_with(gd_rope_options o)
     return gd_as_dtype(gd_reshape(gd_stack(turned, 2, axis), shape), dtype);
 }
 
-gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t time, int64_t d)
+gd_tensor *gd_rope_with(gd_rope_options o)
+{
+    return GD_AS("gd_rope", build_rope(o));
+}
+
+static gd_tensor *build_sinusoidal_positions(gd_context *context, int64_t start, int64_t time,
+                                             int64_t d)
 {
     if (!context)
         return NULL;
@@ -90,4 +96,9 @@ gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t t
         return NULL;
     gd_tensor *parts[2] = { gd_select(table, 0, 1), gd_select(table, 0, 0) };
     return gd_reshape(gd_stack(parts, 2, 2), GD_SHAPE(time, d));
+}
+
+gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t time, int64_t d)
+{
+    return GD_AS("gd_sinusoidal_positions", build_sinusoidal_positions(context, start, time, d));
 }

@@ -80,7 +80,8 @@ static bool check_random(gd_context *context, gd_dtype dtype, const char *who)
 
 /* ---- distributions ---- */
 
-gd_tensor *gd_uniform(gd_context *context, gd_shape shape, double low, double high, gd_dtype dtype)
+static gd_tensor *build_uniform(gd_context *context, gd_shape shape, double low, double high,
+                                gd_dtype dtype)
 {
     if (!check_random(context, dtype, "gd_uniform"))
         return NULL;
@@ -96,8 +97,13 @@ gd_tensor *gd_uniform(gd_context *context, gd_shape shape, double low, double hi
     return gd_as_dtype(gd_minimum(value, gd_number_like(value, below)), dtype);
 }
 
-gd_tensor *gd_normal(gd_context *context, gd_shape shape, double mean, double deviation,
-                     gd_dtype dtype)
+gd_tensor *gd_uniform(gd_context *context, gd_shape shape, double low, double high, gd_dtype dtype)
+{
+    return GD_AS("gd_uniform", build_uniform(context, shape, low, high, dtype));
+}
+
+static gd_tensor *build_normal(gd_context *context, gd_shape shape, double mean, double deviation,
+                               gd_dtype dtype)
 {
     if (!check_random(context, dtype, "gd_normal"))
         return NULL;
@@ -112,8 +118,14 @@ gd_tensor *gd_normal(gd_context *context, gd_shape shape, double mean, double de
     return gd_as_dtype(gd_add_scalar(gd_mul_scalar(z, deviation), mean), dtype);
 }
 
-gd_tensor *gd_truncated_normal(gd_context *context, gd_shape shape, double mean, double deviation,
-                               double low, double high, gd_dtype dtype)
+gd_tensor *gd_normal(gd_context *context, gd_shape shape, double mean, double deviation,
+                     gd_dtype dtype)
+{
+    return GD_AS("gd_normal", build_normal(context, shape, mean, deviation, dtype));
+}
+
+static gd_tensor *build_truncated_normal(gd_context *context, gd_shape shape, double mean,
+                                         double deviation, double low, double high, gd_dtype dtype)
 {
     if (!check_random(context, dtype, "gd_truncated_normal"))
         return NULL;
@@ -137,7 +149,14 @@ gd_tensor *gd_truncated_normal(gd_context *context, gd_shape shape, double mean,
     return gd_as_dtype(x, dtype);
 }
 
-gd_tensor *gd_bernoulli(gd_tensor *probability)
+gd_tensor *gd_truncated_normal(gd_context *context, gd_shape shape, double mean, double deviation,
+                               double low, double high, gd_dtype dtype)
+{
+    return GD_AS("gd_truncated_normal",
+                 build_truncated_normal(context, shape, mean, deviation, low, high, dtype));
+}
+
+static gd_tensor *build_bernoulli(gd_tensor *probability)
 {
     if (!probability)
         return NULL;
@@ -147,8 +166,13 @@ gd_tensor *gd_bernoulli(gd_tensor *probability)
     return gd_as_dtype(gd_lt(u, p), dtype);
 }
 
+gd_tensor *gd_bernoulli(gd_tensor *probability)
+{
+    return GD_AS("gd_bernoulli", build_bernoulli(probability));
+}
+
 /* The largest of logit + Gumbel noise is at k with the probability of k (Gumbel, 1954). */
-gd_tensor *gd_categorical(gd_tensor *logits, int axis)
+static gd_tensor *build_categorical(gd_tensor *logits, int axis)
 {
     if (!logits)
         return NULL;
@@ -163,13 +187,23 @@ gd_tensor *gd_categorical(gd_tensor *logits, int axis)
     return gd_argmax(gd_sub(x, gd_log(gd_neg(gd_log(inside)))), axis, false);
 }
 
-gd_tensor *gd_permutation(gd_context *context, int64_t n)
+gd_tensor *gd_categorical(gd_tensor *logits, int axis)
+{
+    return GD_AS("gd_categorical", build_categorical(logits, axis));
+}
+
+static gd_tensor *build_permutation(gd_context *context, int64_t n)
 {
     if (!context || n < 0 || n > UINT32_MAX)
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_permutation: needs a context and a length from 0 to 2^32 - 1");
     /* The order of 64 random bits each. */
     return gd_argsort(random_bits(context, GD_SHAPE(n), GD_I64), 0, false);
+}
+
+gd_tensor *gd_permutation(gd_context *context, int64_t n)
+{
+    return GD_AS("gd_permutation", build_permutation(context, n));
 }
 
 /* ---- dropout ---- */

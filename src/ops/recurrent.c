@@ -287,7 +287,7 @@ static gd_tensor *plain(gd_tensor *const *in, int n, const gd_recurrent_attr *a,
 
 /* ---- what users call ---- */
 
-gd_tensor *gd_recurrent_with(gd_recurrent_options o)
+static gd_tensor *build_recurrent(gd_recurrent_options o)
 {
     if (!o.z || !o.weight || !o.bias)
         return NULL;
@@ -326,4 +326,9 @@ gd_tensor *gd_recurrent_with(gd_recurrent_options o)
         attr.part = 0;
     }
     return gd_apply(NULL, GD_OP_recurrent_result, n + 1, in, &attr);
+}
+
+gd_tensor *gd_recurrent_with(gd_recurrent_options o)
+{
+    return GD_AS("gd_recurrent", build_recurrent(o));
 }

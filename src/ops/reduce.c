@@ -53,7 +53,7 @@ static gd_status infer_extreme(int n, const gd_layout *const *in, const void *at
     const gd_reduce_attr *a = attr;
     for (int i = 0; i < in[0]->rank; i++)
         if ((a->axes & (1u << i)) && in[0]->shape[i] == 0)
-            return gd_fail(GD_ERR_SHAPE, "gd_max, gd_min: axis %d is empty and has no extreme", i);
+            return gd_fail(GD_ERR_SHAPE, "gd_max: axis %d is empty and has no extreme", i);
     return infer_reduce(in[0], attr, in[0]->dtype, "gd_max", out);
 }
 
@@ -161,8 +161,7 @@ static gd_status infer_arg(int n, const gd_layout *const *in, const void *attr, 
     if (gd_dtype_is_half(in[0]->dtype))
         return refuse_half(in[0], "gd_argmax");
     if (in[0]->shape[a->axis] == 0)
-        return gd_fail(GD_ERR_SHAPE, "gd_argmax, gd_argmin: axis %d is empty and has no extreme",
-                       a->axis);
+        return gd_fail(GD_ERR_SHAPE, "gd_argmax: axis %d is empty and has no extreme", a->axis);
     return gd_layout_init(out, reduced_shape(in[0], 1u << a->axis, a->keep), GD_I64, "gd_argmax");
 }
 
@@ -251,22 +250,22 @@ static gd_tensor *reduce(gd_op_id id, gd_tensor *x, gd_axes axes, bool keep, con
 
 gd_tensor *gd_sum(gd_tensor *x, gd_axes axes, bool keep)
 {
-    return reduce(GD_OP_sum, x, axes, keep, "gd_sum");
+    return GD_AS("gd_sum", reduce(GD_OP_sum, x, axes, keep, "gd_sum"));
 }
 
 gd_tensor *gd_prod(gd_tensor *x, gd_axes axes, bool keep)
 {
-    return reduce(GD_OP_prod, x, axes, keep, "gd_prod");
+    return GD_AS("gd_prod", reduce(GD_OP_prod, x, axes, keep, "gd_prod"));
 }
 
 gd_tensor *gd_max(gd_tensor *x, gd_axes axes, bool keep)
 {
-    return reduce(GD_OP_max, x, axes, keep, "gd_max");
+    return GD_AS("gd_max", reduce(GD_OP_max, x, axes, keep, "gd_max"));
 }
 
 gd_tensor *gd_min(gd_tensor *x, gd_axes axes, bool keep)
 {
-    return reduce(GD_OP_min, x, axes, keep, "gd_min");
+    return GD_AS("gd_min", reduce(GD_OP_min, x, axes, keep, "gd_min"));
 }
 
 static gd_tensor *arg_reduce(gd_op_id id, gd_tensor *x, int axis, bool keep, const char *who)
@@ -280,12 +279,12 @@ static gd_tensor *arg_reduce(gd_op_id id, gd_tensor *x, int axis, bool keep, con
 
 gd_tensor *gd_argmax(gd_tensor *x, int axis, bool keep)
 {
-    return arg_reduce(GD_OP_argmax, x, axis, keep, "gd_argmax");
+    return GD_AS("gd_argmax", arg_reduce(GD_OP_argmax, x, axis, keep, "gd_argmax"));
 }
 
 gd_tensor *gd_argmin(gd_tensor *x, int axis, bool keep)
 {
-    return arg_reduce(GD_OP_argmin, x, axis, keep, "gd_argmin");
+    return GD_AS("gd_argmin", arg_reduce(GD_OP_argmin, x, axis, keep, "gd_argmin"));
 }
 
 static gd_tensor *scan(gd_op_id id, gd_tensor *x, int axis, const char *who)
@@ -302,12 +301,12 @@ static gd_tensor *scan(gd_op_id id, gd_tensor *x, int axis, const char *who)
 
 gd_tensor *gd_cumsum(gd_tensor *x, int axis)
 {
-    return scan(GD_OP_cumsum, x, axis, "gd_cumsum");
+    return GD_AS("gd_cumsum", scan(GD_OP_cumsum, x, axis, "gd_cumsum"));
 }
 
 gd_tensor *gd_cumprod(gd_tensor *x, int axis)
 {
-    return scan(GD_OP_cumprod, x, axis, "gd_cumprod");
+    return GD_AS("gd_cumprod", scan(GD_OP_cumprod, x, axis, "gd_cumprod"));
 }
 
 /* ---- composites ---- */
@@ -324,7 +323,7 @@ static double reduced_count(const gd_tensor *x, gd_axes axes)
     return count;
 }
 
-gd_tensor *gd_mean(gd_tensor *x, gd_axes axes, bool keep)
+static gd_tensor *build_mean(gd_tensor *x, gd_axes axes, bool keep)
 {
     if (!x)
         return NULL;
@@ -333,7 +332,12 @@ gd_tensor *gd_mean(gd_tensor *x, gd_axes axes, bool keep)
     return sum ? gd_as_dtype(gd_div_scalar(sum, reduced_count(x, axes)), dtype) : NULL;
 }
 
-gd_tensor *gd_var(gd_tensor *x, gd_axes axes, double correction, bool keep)
+gd_tensor *gd_mean(gd_tensor *x, gd_axes axes, bool keep)
+{
+    return GD_AS("gd_mean", build_mean(x, axes, keep));
+}
+
+static gd_tensor *build_var(gd_tensor *x, gd_axes axes, double correction, bool keep)
 {
     if (!x)
         return NULL;
@@ -344,6 +348,11 @@ gd_tensor *gd_var(gd_tensor *x, gd_axes axes, double correction, bool keep)
     return sum ? gd_as_dtype(gd_div_scalar(sum, fmax(reduced_count(x, axes) - correction, 0.0)),
                              dtype)
                : NULL;
+}
+
+gd_tensor *gd_var(gd_tensor *x, gd_axes axes, double correction, bool keep)
+{
+    return GD_AS("gd_var", build_var(x, axes, correction, keep));
 }
 
 /* Where x is 0, and a root has no slope, 1 stands in for it, so that the gradient is 0, not NaN. */
@@ -363,7 +372,7 @@ gd_tensor *gd_std(gd_tensor *x, gd_axes axes, double correction, bool keep)
 }
 
 /* max + log(sum(exp(x - max))); an infinite max is not subtracted, so that all -inf gives -inf. */
-gd_tensor *gd_logsumexp(gd_tensor *x, gd_axes axes, bool keep)
+static gd_tensor *build_logsumexp(gd_tensor *x, gd_axes axes, bool keep)
 {
     if (!x)
         return NULL;
@@ -380,6 +389,11 @@ gd_tensor *gd_logsumexp(gd_tensor *x, gd_axes axes, bool keep)
     return gd_as_dtype(gd_reshape(whole, reduced_shape(&x->layout, mask, false)), dtype);
 }
 
+gd_tensor *gd_logsumexp(gd_tensor *x, gd_axes axes, bool keep)
+{
+    return GD_AS("gd_logsumexp", build_logsumexp(x, axes, keep));
+}
+
 /* |x|^p summed, and its p-th root. */
 static gd_tensor *power_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
 {
@@ -387,7 +401,7 @@ static gd_tensor *power_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
     return gd_power_of_size(gd_sum(powers, axes, keep), 1.0 / p);
 }
 
-gd_tensor *gd_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
+static gd_tensor *build_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
 {
     if (!x)
         return NULL;
@@ -407,14 +421,29 @@ gd_tensor *gd_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
     return gd_as_dtype(r, dtype);
 }
 
-gd_tensor *gd_all(gd_tensor *x, gd_axes axes, bool keep)
+gd_tensor *gd_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
+{
+    return GD_AS("gd_norm", build_norm(x, p, axes, keep));
+}
+
+static gd_tensor *build_all(gd_tensor *x, gd_axes axes, bool keep)
 {
     gd_tensor *truth = gd_cast(x, GD_BOOL);
     return gd_as_dtype(gd_prod(truth, axes, keep), GD_BOOL);
 }
 
-gd_tensor *gd_any(gd_tensor *x, gd_axes axes, bool keep)
+gd_tensor *gd_all(gd_tensor *x, gd_axes axes, bool keep)
+{
+    return GD_AS("gd_all", build_all(x, axes, keep));
+}
+
+static gd_tensor *build_any(gd_tensor *x, gd_axes axes, bool keep)
 {
     gd_tensor *truth = gd_cast(x, GD_BOOL);
     return gd_as_dtype(gd_sum(truth, axes, keep), GD_BOOL);
+}
+
+gd_tensor *gd_any(gd_tensor *x, gd_axes axes, bool keep)
+{
+    return GD_AS("gd_any", build_any(x, axes, keep));
 }

@@ -38,7 +38,7 @@ static gd_tensor *order_of(gd_tensor *x, int axis, int64_t count, bool descendin
     return order && axis != last ? gd_transpose(order, axis, last) : order;
 }
 
-gd_tensor *gd_argsort(gd_tensor *x, int axis, bool descending)
+static gd_tensor *build_argsort(gd_tensor *x, int axis, bool descending)
 {
     if (!x)
         return NULL;
@@ -46,7 +46,12 @@ gd_tensor *gd_argsort(gd_tensor *x, int axis, bool descending)
     return axis < 0 ? NULL : order_of(x, axis, x->layout.shape[axis], descending);
 }
 
-gd_tensor *gd_sort(gd_tensor *x, int axis, bool descending)
+gd_tensor *gd_argsort(gd_tensor *x, int axis, bool descending)
+{
+    return GD_AS("gd_argsort", build_argsort(x, axis, descending));
+}
+
+static gd_tensor *build_sort(gd_tensor *x, int axis, bool descending)
 {
     if (!x)
         return NULL;
@@ -55,7 +60,12 @@ gd_tensor *gd_sort(gd_tensor *x, int axis, bool descending)
                     : gd_gather(x, order_of(x, axis, x->layout.shape[axis], descending), axis);
 }
 
-gd_tensor *gd_topk(gd_tensor *x, int64_t k, int axis, bool largest, gd_tensor **indices)
+gd_tensor *gd_sort(gd_tensor *x, int axis, bool descending)
+{
+    return GD_AS("gd_sort", build_sort(x, axis, descending));
+}
+
+static gd_tensor *build_topk(gd_tensor *x, int64_t k, int axis, bool largest, gd_tensor **indices)
 {
     if (indices)
         *indices = NULL;
@@ -77,6 +87,11 @@ gd_tensor *gd_topk(gd_tensor *x, int64_t k, int axis, bool largest, gd_tensor **
     if (values && indices)
         *indices = order;
     return values;
+}
+
+gd_tensor *gd_topk(gd_tensor *x, int64_t k, int axis, bool largest, gd_tensor **indices)
+{
+    return GD_AS("gd_topk", build_topk(x, k, axis, largest, indices));
 }
 
 /* ---- searchsorted ---- */

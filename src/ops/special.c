@@ -30,14 +30,14 @@ static gd_tensor *small_asinh(gd_tensor *x)
     return gd_log1p(gd_add(x, gd_div(square, root)));
 }
 
-static gd_tensor *any_asinh(gd_tensor *x)
+static gd_tensor *build_asinh(gd_tensor *x)
 {
     return with_sign(x, log_beyond(with_sign(x, x), small_asinh));
 }
 
 gd_tensor *gd_asinh(gd_tensor *x)
 {
-    return GD_AS("gd_asinh", gd_round_like(any_asinh(gd_widen(x)), x));
+    return GD_AS("gd_asinh", gd_round_like(build_asinh(gd_widen(x)), x));
 }
 
 /* Two roots, because the root of the product exists below -1, where there is no acosh. */
@@ -53,7 +53,7 @@ gd_tensor *gd_acosh(gd_tensor *x)
     return GD_AS("gd_acosh", gd_round_like(log_beyond(gd_widen(x), small_acosh), x));
 }
 
-static gd_tensor *any_atanh(gd_tensor *x)
+static gd_tensor *build_atanh(gd_tensor *x)
 {
     gd_tensor *size = with_sign(x, x);
     gd_tensor *ratio = gd_div(gd_mul_scalar(size, 2.0), gd_rsub_scalar(size, 1.0));
@@ -62,12 +62,12 @@ static gd_tensor *any_atanh(gd_tensor *x)
 
 gd_tensor *gd_atanh(gd_tensor *x)
 {
-    return GD_AS("gd_atanh", gd_round_like(any_atanh(gd_widen(x)), x));
+    return GD_AS("gd_atanh", gd_round_like(build_atanh(gd_widen(x)), x));
 }
 
 /* s * sqrt((x/s)^2 + (y/s)^2), s the larger of the two, as a constant: the result does not depend
  * on it. */
-static gd_tensor *any_hypot(gd_tensor *x, gd_tensor *y)
+static gd_tensor *build_hypot(gd_tensor *x, gd_tensor *y)
 {
     gd_tensor *size = gd_detach(gd_maximum(gd_abs(x), gd_abs(y)));
     gd_tensor *one = gd_number_like(size, 1.0), *zero = gd_number_like(size, 0.0);
@@ -82,11 +82,11 @@ static gd_tensor *any_hypot(gd_tensor *x, gd_tensor *y)
 
 gd_tensor *gd_hypot(gd_tensor *x, gd_tensor *y)
 {
-    return GD_AS("gd_hypot", gd_round_like_both(any_hypot(gd_widen(x), gd_widen(y)), x, y));
+    return GD_AS("gd_hypot", gd_round_like_both(build_hypot(gd_widen(x), gd_widen(y)), x, y));
 }
 
 /* The larger, plus softplus of the difference, which is not taken of two equal infinities. */
-static gd_tensor *any_logaddexp(gd_tensor *x, gd_tensor *y)
+static gd_tensor *build_logaddexp(gd_tensor *x, gd_tensor *y)
 {
     gd_tensor *first = gd_gt(x, y);
     gd_tensor *larger = gd_where(first, x, y), *smaller = gd_where(first, y, x);
@@ -98,7 +98,8 @@ static gd_tensor *any_logaddexp(gd_tensor *x, gd_tensor *y)
 
 gd_tensor *gd_logaddexp(gd_tensor *x, gd_tensor *y)
 {
-    return GD_AS("gd_logaddexp", gd_round_like_both(any_logaddexp(gd_widen(x), gd_widen(y)), x, y));
+    return GD_AS("gd_logaddexp",
+                 gd_round_like_both(build_logaddexp(gd_widen(x), gd_widen(y)), x, y));
 }
 
 /* Where a bound is NaN, so is the result; no comparison would find it. */
@@ -130,11 +131,16 @@ gd_tensor *gd_digamma(gd_tensor *x)
 
 /* ---- bits ---- */
 
-gd_tensor *gd_bitwise_not(gd_tensor *x)
+static gd_tensor *build_bitwise_not(gd_tensor *x)
 {
     if (!x || x->layout.dtype == GD_BOOL)
         return gd_logical_not(x);
     return gd_bitwise_xor(x, gd_number_like(x, x->layout.dtype == GD_U8 ? 255.0 : -1.0));
+}
+
+gd_tensor *gd_bitwise_not(gd_tensor *x)
+{
+    return GD_AS("gd_bitwise_not", build_bitwise_not(x));
 }
 
 /* Whether every count is 0 … 63. Where values are not known yet, the table refuses them at the run.
@@ -181,10 +187,10 @@ static gd_tensor *shift(gd_tensor *x, gd_tensor *n, bool left, const char *who)
 
 gd_tensor *gd_left_shift(gd_tensor *x, gd_tensor *n)
 {
-    return shift(x, n, true, "gd_left_shift");
+    return GD_AS("gd_left_shift", shift(x, n, true, "gd_left_shift"));
 }
 
 gd_tensor *gd_right_shift(gd_tensor *x, gd_tensor *n)
 {
-    return shift(x, n, false, "gd_right_shift");
+    return GD_AS("gd_right_shift", shift(x, n, false, "gd_right_shift"));
 }

@@ -54,7 +54,7 @@ gd_module *gd_optimizer_module(const gd_optimizer *o)
     return o ? o->module : NULL;
 }
 
-static gd_status check_hyper(const char *name, double lr, const gd_hyper *h)
+static gd_status check_hyper(const char *name, const gd_rule *rule, double lr, const gd_hyper *h)
 {
     const struct {
         const char *name;
@@ -66,8 +66,8 @@ static gd_status check_hyper(const char *name, double lr, const gd_hyper *h)
         { "epsilon", h->epsilon, INFINITY },
         { "beta1", h->beta1, 1.0 },
         { "beta2", h->beta2, 1.0 },
-        { "alpha", h->alpha, 1.0 },
-        { "decay", h->decay, INFINITY },
+        { rule->alpha_name ? rule->alpha_name : "alpha", h->alpha, 1.0 },
+        { rule->decay_name ? rule->decay_name : "decay", h->decay, INFINITY },
         { "initial_accumulator", h->start, INFINITY },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -108,7 +108,7 @@ gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double l
     if (!module)
         return NULL;
     lr = lr == 0.0 ? rule->lr : lr;
-    if (check_hyper(rule->name, lr, &hyper) != GD_OK)
+    if (check_hyper(rule->name, rule, lr, &hyper) != GD_OK)
         return NULL;
     gd_optimizer *o = gd_alloc_zero(1, sizeof *o);
     if (!o)
@@ -164,7 +164,7 @@ gd_status gd_optimizer_group_with(gd_group_options options)
     if (options.no_weight_decay)
         hyper.weight_decay = 0.0;
     double lr = options.lr == 0.0 ? o->lr : options.lr;
-    gd_status status = check_hyper("optimizer_group", lr, &hyper);
+    gd_status status = check_hyper("optimizer_group", o->rule, lr, &hyper);
     return status == GD_OK ? add_group(o, options.pattern, lr == o->lr ? 1.0 : lr / o->lr, hyper)
                            : status;
 }

@@ -48,6 +48,8 @@ typedef struct gd_update {
 typedef struct gd_rule {
     const char *name;
     double lr; /* default */
+    /* What its options call hyper.alpha and hyper.decay, where not so. */
+    const char *alpha_name, *decay_name;
     const char *state_name[GD_RULE_MAX_STATES];
     /* How many of them a parameter has, and whether steps are counted. */
     int (*states)(const gd_hyper *hyper);

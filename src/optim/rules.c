@@ -112,6 +112,7 @@ static void adagrad_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_u
 }
 
 const gd_rule gd_rule_adagrad = { .name = "adagrad",
+                                  .decay_name = "lr_decay",
                                   .lr = 0.01,
                                   .state_name = { "sum" },
                                   .states = adagrad_states,
@@ -139,6 +140,7 @@ static void adadelta_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_
 }
 
 const gd_rule gd_rule_adadelta = { .name = "adadelta",
+                                   .alpha_name = "rho",
                                    .lr = 1.0,
                                    .state_name = { "square", "step" },
                                    .states = adadelta_states,

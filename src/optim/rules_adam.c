@@ -105,6 +105,7 @@ static void nadam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_upd
 }
 
 const gd_rule gd_rule_nadam = { .name = "nadam",
+                                .decay_name = "momentum_decay",
                                 .lr = 2e-3,
                                 .state_name = ADAM_STATES,
                                 .states = adam_states,

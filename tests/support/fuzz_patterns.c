@@ -92,7 +92,7 @@ static gd_tensor *join(fuzz_maker *m)
         before.dim[i] = fuzz_below(m, 2);
         after.dim[i] = fuzz_below(m, 2);
     }
-    return gd_pad(x, before, after, 0.5);
+    return gd_pad(x, before, after, gd_dtype_is_float(gd_tensor_dtype(x)) ? 0.5 : 1);
 }
 
 /* What gives its operand back, and what only seems to. */

@@ -182,7 +182,7 @@ OP_SAFE(copy, 1, DE, RESULT_SAME, 0, gd_contiguous(gd_transpose(x, 0, -1)), VALU
 
 static const op_case pad_cases[] = {
     { { SHAPE(5, 7) }, { 1, 0, 2, 3, 4 } },
-    { { SHAPE(13) }, { -2, 0, 5 } },
+    { { SHAPE(13) }, { 2, 0, 5 } },
     { { SHAPE(0, 2) }, { 1, 1, 0, 1, 0 } },
     { { SHAPE(3) }, { 0, 0, 0 } },
 };
