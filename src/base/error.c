@@ -21,8 +21,9 @@ static _Thread_local error first; /* GD_OK: none is pending */
 static _Thread_local error newest;
 static _Thread_local uint64_t recorded; /* errors so far */
 static _Thread_local uint64_t cleared;  /* of them, those before the last gd_error_clear */
-static _Thread_local const char *called; /* the public function, where it is made of others: GD_AS */
-static _Thread_local int nested;         /* calls of gd_name_begin that are open */
+static _Thread_local const char
+    *called;                     /* the public function, where it is made of others: GD_AS */
+static _Thread_local int nested; /* calls of gd_name_begin that are open */
 
 static const char *const status_names[GD_STATUS_COUNT] = {
     [GD_OK] = "GD_OK",
