@@ -15,6 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifdef GD_HAVE_ZLIB
+#include <zlib.h>
+#endif
+
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* 16 x 8 in RGB; the left half is (200, 40, 30), the right (20, 60, 210); made by
@@ -377,6 +381,15 @@ static void test_cifar(void **state)
     free(values);
     assert_null(gd_cifar10(gd, folder, .test = true));
     expect_error(GD_ERR_IO, "no test_batch.bin is there");
+#ifdef GD_HAVE_ZLIB
+    gzFile compressed = gzopen(in_folder("test_batch_first1000.bin.gz"), "wb");
+    assert_int_equal(gzwrite(compressed, records, 2 * RECORD), 2 * RECORD);
+    assert_int_equal(gzclose(compressed), Z_OK);
+    d = gd_cifar10(gd, folder, .test = true);
+    assert_int_equal(gd_dataset_count(d), 2);
+    assert_int_equal(gd_dataset_get(d, 1, 1, NULL, &y), GD_OK);
+    assert_true(gd_item(y) == 3);
+#endif
     write_file("test_batch.bin", records, RECORD + 5);
     assert_null(gd_cifar10(gd, folder, .test = true));
     expect_error(GD_ERR_FORMAT, "the last record is not whole");
