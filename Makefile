@@ -6,8 +6,8 @@
 #   make soak          random programs, kernels and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600
 #   make check         the checks alone: format, include direction, clang-tidy
 #   make format        format the C sources
-#   make bench         run the benches into build/bench/results.json; some suites: SUITES="matmul reduce"
-#   make bench-peers   the same against PyTorch and JAX, installed from PyPI into build/peers-venv
+#   make bench         run the benches into bench/results, and write the tables; some suites: SUITES="matmul reduce", in less time: QUICK=1
+#   make bench-peers   the same against PyTorch, JAX, oneDNN, OpenBLAS and MKL, installed from PyPI into build/peers-venv
 #   make NAME          build and run examples/NAME.c
 #   make clean         remove build/
 
@@ -16,6 +16,8 @@ STAGES ?=
 SUITES ?=
 SETS   ?= compile test
 SECONDS ?= 600
+QUICK  ?=
+PEERS  := torch jax numpy micrograd onednn-cpu-gomp onednn-devel-cpu-gomp scipy-openblas32 mkl
 BENCH_PEERS_PYTHON ?= $(CURDIR)/build/peers-venv/bin/python
 
 COMMANDS := all deps release mnist test soak check format bench bench-peers clean
@@ -55,8 +57,8 @@ format:
 bench:
 	@tools/install-deps compile bench
 	@cmake --preset release >/dev/null
-	@cmake --build --preset release
-	@tools/run-bench build/release $(SUITES)
+	@tools/run-bench $(if $(QUICK),--quick) build/release $(SUITES)
+	@tools/bench-tables
 
 bench-peers: export BENCH_PEERS_PYTHON := $(BENCH_PEERS_PYTHON)
 bench-peers: $(BENCH_PEERS_PYTHON)
@@ -66,7 +68,7 @@ bench-peers: $(BENCH_PEERS_PYTHON)
 $(CURDIR)/build/peers-venv/bin/python:
 	@tools/install-deps compile peers
 	python3 -m venv build/peers-venv
-	build/peers-venv/bin/pip install torch jax numpy micrograd || { rm -rf build/peers-venv; exit 1; }
+	build/peers-venv/bin/pip install $(PEERS) || { rm -rf build/peers-venv; exit 1; }
 
 $(EXAMPLES): compile-deps
 	@cmake --preset release >/dev/null

@@ -5,8 +5,8 @@
  * stdout, a table on stderr. Start reading at bench_time().
  *
  * Arithmetic: two products of 2 T^2 d multiply-adds forward, five backward; half of that where the
- * future is hidden. The bound is that arithmetic at the rate of a product of [512, 512] matrices
- * measured in the same run. Results are compared first: sums over the result and the three
+ * future is hidden. The share printed is of that arithmetic at the rate of a product of [512, 512]
+ * matrices measured in the same run. Results are compared first: sums over the result and the three
  * gradients, weighted by cosines, with the peer's, and with the plain composition's.
  */
 #include "measure.h"
@@ -125,7 +125,7 @@ static double product_rate(int threads)
     product p = { gd_compile(context, multiply, NULL),
                   { gd_ones(context, GD_SHAPE(512, 512), GD_F32),
                     gd_ones(context, GD_SHAPE(512, 512), GD_F32) } };
-    double seconds = gd_bench_seconds(call_product, &p, 4, threads, 0.5);
+    double seconds = gd_bench_time(call_product, &p, 4, threads, 0.5).seconds;
     gd_close(context);
     return 2.0 * 512 * 512 * 512 / seconds;
 }
@@ -133,18 +133,20 @@ static double product_rate(int threads)
 /* ---- rows ---- */
 
 typedef struct peer {
-    char name[64];
-    double seconds[MOST_TIMES];
+    char name[64], how[MOST_TIMES][64];
+    gd_bench_timing timing[MOST_TIMES];
     sums sums[MOST_TIMES];
 } peer;
 
+/* Lines "how T TEXT" and "time T SECONDS SPREAD SUMS". */
 static void run_peer(peer *all, bool causal, int threads)
 {
     *all = (peer){ .name = "PyTorch" };
     for (int i = 0; i < MOST_TIMES; i++)
-        all->seconds[i] = NAN;
+        all->timing[i] = (gd_bench_timing){ NAN, NAN };
     const char *arguments[] = { gd_bench_python(),
                                 GD_SOURCE_DIR "/bench/peers/attention_torch.py",
+                                gd_bench_quick() ? "0.3" : "1",
                                 "8",
                                 "64",
                                 causal ? "1" : "0",
@@ -159,11 +161,17 @@ static void run_peer(peer *all, bool causal, int threads)
     while (process && gd_bench_read(process, &line)) {
         if (strcmp(line.kind, "name") == 0)
             snprintf(all->name, sizeof all->name, "%.60s", line.text);
-        for (int i = 0; i < MOST_TIMES && strcmp(line.kind, "time") == 0; i++)
-            if (line.count >= 6 && line.numbers[0] == (double)times[i]) {
-                all->seconds[i] = line.numbers[1];
-                memcpy(all->sums[i].value, line.numbers + 2, sizeof all->sums[i].value);
+        for (int i = 0; i < MOST_TIMES && line.count > 0; i++) {
+            if (line.numbers[0] != (double)times[i])
+                continue;
+            if (strcmp(line.kind, "how") == 0)
+                snprintf(all->how[i], sizeof all->how[i], "%.60s",
+                         line.text + strcspn(line.text, " ") + 1);
+            else if (strcmp(line.kind, "time") == 0 && line.count >= 7) {
+                all->timing[i] = (gd_bench_timing){ line.numbers[1], line.numbers[2] };
+                memcpy(all->sums[i].value, line.numbers + 3, sizeof all->sums[i].value);
             }
+        }
     }
     if (!process || gd_bench_finish(process) != 0)
         fprintf(stderr, "no peer: %s did not run attention_torch.py\n", gd_bench_python());
@@ -175,36 +183,38 @@ static void bench_time(int64_t i, bool causal, int threads, double rate, const p
     int64_t time = times[i];
     open_problem(&p, threads, time, causal, false);
     sums ours = sums_of(&p);
-    double seconds = gd_bench_seconds(call, &p, 1, threads, 0.7);
+    gd_bench_timing timing = gd_bench_time(call, &p, 1, threads, 0.7);
+    double seconds = timing.seconds;
     double flops = 7 * 2.0 * HEADS * WIDTH * (double)(time * time) * (causal ? 0.5 : 1);
-    bool has_peer = !isnan(other->seconds[i]), verified = true;
+    bool has_peer = !isnan(other->timing[i].seconds), verified = true;
     if (has_peer)
         verified = agree(&ours, &other->sums[i], time);
-    double plain_seconds = NAN;
+    gd_bench_timing plain_timing = { NAN, NAN };
     if (time <= 1024) {
         open_problem(&plain, threads, time, causal, true);
         sums theirs = sums_of(&plain);
         verified &= agree(&ours, &theirs, time);
-        plain_seconds = gd_bench_seconds(call, &plain, 1, threads, 0.3);
+        plain_timing = gd_bench_time(call, &plain, 1, threads, 0.3);
         gd_close(plain.context);
     }
     gd_close(p.context);
     char name[80];
     snprintf(name, sizeof name, "forward + backward, T = %lld%s", (long long)time,
              causal ? ", causal" : "");
-    gd_bench_row row = { .suite = "attention",
-                         .name = name,
-                         .threads = threads,
-                         .metric = "ms",
-                         .ours = seconds * 1e3,
-                         .peer = other->seconds[i] * 1e3,
-                         .peer_name = has_peer ? other->name : NULL,
-                         .bound_fraction = flops / seconds / rate,
-                         .verified = verified };
+    gd_bench_row row = gd_bench_make_row("attention", name, threads, "ms", seconds * 1e3, verified);
+    row.ours_spread = timing.spread;
+    row.peer = other->timing[i].seconds * 1e3;
+    row.peer_spread = other->timing[i].spread;
+    row.peer_name = has_peer ? other->name : NULL;
+    row.peer_how = has_peer ? other->how[i] : NULL;
+    row.bound_fraction = flops / seconds / rate;
+    row.bound = "our product of 512x512";
     gd_bench_print_row(&row);
-    if (!isnan(plain_seconds)) {
-        row.peer = plain_seconds * 1e3;
+    if (!isnan(plain_timing.seconds)) {
+        row.peer = plain_timing.seconds * 1e3;
+        row.peer_spread = plain_timing.spread;
         row.peer_name = "plain composition";
+        row.peer_how = NULL;
         gd_bench_print_row(&row);
     }
 }
@@ -285,6 +295,7 @@ static void bench_memory(void)
 int main(void)
 {
     for (int threads = 1; threads <= 2; threads++) {
+        gd_bench_pin(threads);
         double rate = product_rate(threads);
         fprintf(stderr, "\n%d thread%s; our matrix product: %.0f GFLOP/s\n", threads,
                 threads > 1 ? "s" : "", rate * 1e-9);

@@ -178,7 +178,8 @@ static void run_chain(void *user)
 
 /* Seconds a call of a chain takes. *verified becomes false unless the result is x, or -x, as it
  * must be, and the plan has as many kernels as was wanted. */
-static double measure_chain(gd_context *context, chain_kind kind, int length, bool *verified)
+static gd_bench_timing measure_chain(gd_context *context, chain_kind kind, int length,
+                                     bool *verified)
 {
     static const float identity[16] = { [0] = 1, [5] = 1, [10] = 1, [15] = 1 };
     chain c = { .kind = kind,
@@ -192,11 +193,11 @@ static double measure_chain(gd_context *context, chain_kind kind, int length, bo
     for (int i = 0; i < 16; i++)
         *verified = *verified && values[i] == sign * x_values[i];
     *verified = *verified && gd_function_stats(c.function).kernels == length;
-    double seconds = gd_bench_seconds(run_chain, &c, 500, 1, seconds_each);
+    gd_bench_timing timing = gd_bench_time(run_chain, &c, 500, 1, seconds_each);
     gd_function_release(c.function);
     gd_release(c.weight);
     gd_release(c.x);
-    return seconds;
+    return timing;
 }
 
 /* ---- rows ---- */
@@ -208,7 +209,7 @@ static struct {
     int count;
     struct {
         char name[64];
-        double ns;
+        double ns, spread;
     } cases[MOST_PEER_CASES];
 } torch;
 
@@ -221,11 +222,12 @@ static void run_torch(void)
     while (process != NULL && gd_bench_read(process, &line)) {
         if (strcmp(line.kind, "name") == 0)
             snprintf(torch.name, sizeof torch.name, "%.*s", (int)sizeof torch.name - 1, line.text);
-        char *name = strstr(line.text, " ");
-        if (strcmp(line.kind, "ns") == 0 && line.count > 0 && name != NULL &&
+        const char *name = strstr(line.text, "; ");
+        if (strcmp(line.kind, "ns") == 0 && line.count > 1 && name != NULL &&
             torch.count < MOST_PEER_CASES) {
             snprintf(torch.cases[torch.count].name, sizeof torch.cases[0].name, "%.*s",
-                     (int)sizeof torch.cases[0].name - 1, name + 1);
+                     (int)sizeof torch.cases[0].name - 1, name + 2);
+            torch.cases[torch.count].spread = line.numbers[1];
             torch.cases[torch.count++].ns = line.numbers[0];
         }
     }
@@ -235,25 +237,22 @@ static void run_torch(void)
                 status == 3 || status == 127 ? "not found" : "failed");
 }
 
-static double torch_ns(const char *name)
+static double torch_ns(const char *name, double *spread)
 {
     for (int i = 0; i < torch.count; i++)
-        if (strcmp(torch.cases[i].name, name) == 0)
+        if (strcmp(torch.cases[i].name, name) == 0) {
+            *spread = torch.cases[i].spread;
             return torch.cases[i].ns;
+        }
     return NAN;
 }
 
-static void print_row(const char *name, double ns, bool verified)
+static void print_row(const char *name, double seconds, double spread, bool verified)
 {
-    gd_bench_row row = { .suite = "call_overhead",
-                         .name = name,
-                         .threads = 1,
-                         .metric = "ns",
-                         .ours = ns,
-                         .peer = torch_ns(name),
-                         .peer_name = torch.name,
-                         .bound_fraction = NAN,
-                         .verified = verified };
+    gd_bench_row row = gd_bench_make_row("call_overhead", name, 1, "ns", seconds * 1e9, verified);
+    row.ours_spread = spread;
+    row.peer = torch_ns(name, &row.peer_spread);
+    row.peer_name = torch.name;
     gd_bench_print_row(&row);
 }
 
@@ -266,15 +265,15 @@ static void bench_eager(gd_context *context)
             eager_job job = { c, context, persistent(context, shape, x_values, requires_grad != 0),
                               persistent(context, shape, y_values, requires_grad != 0) };
             bool verified = verify_eager(&job);
-            double seconds = gd_bench_seconds(run_eager, &job, 20, 1, seconds_each) / OPS;
+            gd_bench_timing t = gd_bench_time(run_eager, &job, 20, 1, seconds_each);
             char name[64];
             snprintf(name, sizeof name, "%s%s", c->name, requires_grad ? ", requires grad" : "");
-            print_row(name, seconds * 1e9, verified);
+            print_row(name, t.seconds / OPS, t.spread, verified);
             gd_release(job.x);
             gd_release(job.y);
         }
-    print_row("scope begin and end",
-              gd_bench_seconds(run_scope, context, 20000, 1, seconds_each) * 1e9, true);
+    gd_bench_timing t = gd_bench_time(run_scope, context, 20000, 1, seconds_each);
+    print_row("scope begin and end", t.seconds, t.spread, true);
 }
 
 static void bench_planned(gd_context *context)
@@ -288,11 +287,12 @@ static void bench_planned(gd_context *context)
     };
     for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
         bool verified = true;
-        double one = measure_chain(context, chains[i].kind, 1, &verified);
-        double few = measure_chain(context, chains[i].kind, SHORT, &verified);
-        double many = measure_chain(context, chains[i].kind, LONG, &verified);
-        print_row(chains[i].kernel, (many - few) / (LONG - SHORT) * 1e9, verified);
-        print_row(chains[i].call, one * 1e9, verified);
+        gd_bench_timing one = measure_chain(context, chains[i].kind, 1, &verified);
+        gd_bench_timing few = measure_chain(context, chains[i].kind, SHORT, &verified);
+        gd_bench_timing many = measure_chain(context, chains[i].kind, LONG, &verified);
+        print_row(chains[i].kernel, (many.seconds - few.seconds) / (LONG - SHORT), many.spread,
+                  verified);
+        print_row(chains[i].call, one.seconds, one.spread, verified);
     }
 }
 
@@ -300,6 +300,7 @@ int main(void)
 {
     /* Negations would become one kernel, and pairs of them nothing at all. */
     setenv("GRADUS_PASSES", "-fuse,-simplify", 1);
+    gd_bench_pin(1);
     gd_context *context = gd_open("cpu", .threads = 1);
     CHECK(context);
     run_torch();

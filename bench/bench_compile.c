@@ -248,10 +248,11 @@ static double value_of(const trainee *t, gd_tensor *result)
     return value;
 }
 
-typedef struct timing {
-    double seconds, compile_seconds, values[STEPS];
+typedef struct result {
+    gd_bench_timing timing;
+    double compile_seconds, values[STEPS];
     gd_plan_stats plan;
-} timing;
+} result;
 
 /* Seconds that compiling takes, the parameters being there. */
 static double compile_seconds(trainee *t)
@@ -266,16 +267,16 @@ static double compile_seconds(trainee *t)
     return gd_bench_median(samples, 5);
 }
 
-static timing measure(const example *what, gd_mode mode)
+static result measure(const example *what, gd_mode mode)
 {
     trainee t;
-    timing r = { 0 };
+    result r = { 0 };
     open_trainee(&t, what, mode);
     for (int i = 0; i < STEPS; i++)
         r.values[i] = value_of(&t, call(&t));
     r.plan = gd_function_stats(t.function);
     r.compile_seconds = mode == GD_MODE_COMPILED ? compile_seconds(&t) : 0;
-    r.seconds = gd_bench_seconds(run, &t, what->chunk, 1, seconds_each);
+    r.timing = gd_bench_time(run, &t, what->chunk, 1, seconds_each);
     if (mode == GD_MODE_COMPILED)
         gd_bench_print_profile(t.function, what->classes ? 2 : 1, t.in);
     gd_close(t.context);
@@ -285,11 +286,11 @@ static timing measure(const example *what, gd_mode mode)
 /* ---- peers ---- */
 
 typedef struct peer_time {
-    char name[64];
-    double us[EXAMPLES], value[EXAMPLES];
+    char name[64], how[EXAMPLES][64];
+    double us[EXAMPLES], spread[EXAMPLES], value[EXAMPLES];
 } peer_time;
 
-/* Lines "name NAME" begin a peer, lines "us CASE US VALUE" follow. */
+/* Lines "name NAME" begin a peer; "how CASE TEXT" and "us CASE US SPREAD VALUE" follow. */
 static int run_peers(const char *script, peer_time *peers, int most)
 {
     const char *arguments[] = { gd_bench_python(), script, NULL };
@@ -303,11 +304,19 @@ static int run_peers(const char *script, peer_time *peers, int most)
                 peers[count].us[i] = peers[count].value[i] = NAN;
             count++;
         }
-        for (int i = 0; i < EXAMPLES && count > 0 && strcmp(line.kind, "us") == 0; i++)
-            if (strcmp(line.mode, examples[i].id) == 0 && line.count >= 2) {
-                peers[count - 1].us[i] = line.numbers[0];
-                peers[count - 1].value[i] = line.numbers[1];
-            }
+        for (int i = 0; i < EXAMPLES && count > 0; i++) {
+            peer_time *peer = &peers[count - 1];
+            if (strcmp(line.mode, examples[i].id) != 0)
+                continue;
+            if (strcmp(line.kind, "how") == 0)
+                snprintf(peer->how[i], sizeof peer->how[i], "%.60s",
+                         line.text + strcspn(line.text, " ") + 1);
+            if (strcmp(line.kind, "us") != 0 || line.count < 3)
+                continue;
+            peer->us[i] = line.numbers[0];
+            peer->spread[i] = line.numbers[1];
+            peer->value[i] = line.numbers[2];
+        }
     }
     if (process && gd_bench_finish(process) != 0 && count == 0)
         fprintf(stderr, "%s: not run (BENCH_PEERS_PYTHON may name a Python that has it)\n", script);
@@ -319,6 +328,18 @@ static int run_peers(const char *script, peer_time *peers, int most)
 static gd_bench_row make_row(const char *name, const char *metric, double ours, bool verified)
 {
     return gd_bench_make_row("compile", name, 1, metric, ours, verified);
+}
+
+/* Microseconds, of ours and a peer's. */
+static gd_bench_row time_row(const char *name, gd_bench_timing ours, gd_bench_timing peer,
+                             const char *peer_name, bool verified)
+{
+    gd_bench_row row = make_row(name, "us", ours.seconds * 1e6, verified);
+    row.ours_spread = ours.spread;
+    row.peer = peer.seconds * 1e6;
+    row.peer_spread = peer.spread;
+    row.peer_name = peer_name;
+    return row;
 }
 
 /* Seconds the example takes at least; NAN where neither arithmetic nor memory is known to be the
@@ -338,31 +359,30 @@ static void bench_example(int index, const peer_time *peers, int peer_count, dou
 {
     static const char *const names[MODES] = { "compiled", "eager", "lazy" };
     const example *what = &examples[index];
-    timing r[MODES];
+    const char *bound = what->classes ? "FMA peak" : "memory copy";
+    result r[MODES];
     bool verified = true;
     for (int mode = 0; mode < MODES; mode++) {
         r[mode] = measure(what, (gd_mode)mode);
         verified = verified && memcmp(r[0].values, r[mode].values, sizeof r[0].values) == 0;
     }
-    for (int mode = 1; mode < MODES; mode++) {
+    for (int i = 1; i < MODES + peer_count; i++) {
+        const peer_time *peer = i < MODES ? NULL : &peers[i - MODES];
         char against[64];
-        snprintf(against, sizeof against, "Gradus, %s", names[mode]);
-        gd_bench_row row = make_row(what->name, "us", r[0].seconds * 1e6, verified);
-        row.peer = r[mode].seconds * 1e6;
-        row.peer_name = against;
-        row.bound_fraction = least / r[0].seconds;
-        gd_bench_print_row(&row);
-    }
-    for (int i = 0; i < peer_count; i++) {
-        gd_bench_row row = make_row(what->name, "us", r[0].seconds * 1e6, verified);
-        if (isnan(peers[i].us[index]))
-            continue;
-        row.bound_fraction = least / r[0].seconds;
-        row.peer = peers[i].us[index];
-        row.peer_name = peers[i].name;
-        row.verified = verified && fabs(peers[i].value[index] - r[0].values[0]) <=
-                                       1e-3 * (1 + fabs(r[0].values[0]));
-        gd_bench_print_row(&row);
+        snprintf(against, sizeof against, "Gradus, %s", names[i < MODES ? i : 0]);
+        gd_bench_row row =
+            peer ? time_row(what->name, r[0].timing,
+                            (gd_bench_timing){ peer->us[index] * 1e-6, peer->spread[index] },
+                            peer->name,
+                            verified && fabs(peer->value[index] - r[0].values[0]) <=
+                                            1e-3 * (1 + fabs(r[0].values[0])))
+                 : time_row(what->name, r[0].timing, r[i].timing, against, verified);
+        row.peer_how = peer && *peer->how[index] ? peer->how[index] : NULL;
+        row.bound_fraction = fmin(1, least / r[0].timing.seconds);
+        row.bound_fraction = isnan(least) ? (double)NAN : row.bound_fraction;
+        row.bound = bound;
+        if (isfinite(row.peer))
+            gd_bench_print_row(&row);
     }
     gd_bench_row row = make_row(what->name, "ms", r[0].compile_seconds * 1e3, verified);
     char name[128];
@@ -474,7 +494,8 @@ static void run_wide(void *user)
 
 static void bench_limit(double share)
 {
-    double seconds[2], losses[2][WIDE_CALLS];
+    gd_bench_timing timing[2];
+    double losses[2][WIDE_CALLS];
     size_t bytes[2] = { 0, 0 };
     for (int i = 0; i < 2; i++) {
         wide_job j;
@@ -482,15 +503,13 @@ static void bench_limit(double share)
         for (int call = 0; call < WIDE_CALLS; call++)
             losses[i][call] = gd_item(gd_call(j.function, 2, j.in));
         bytes[i] = gd_function_stats(j.function).arena_bytes;
-        seconds[i] = gd_bench_seconds(run_wide, &j, 4, 1, seconds_each);
+        timing[i] = gd_bench_time(run_wide, &j, 4, 1, seconds_each);
         gd_close(j.context);
     }
     bool verified = memcmp(losses[0], losses[1], sizeof losses[0]) == 0;
     char name[96];
     snprintf(name, sizeof name, "wide MLP train step within %.0f %% of its memory", share * 100);
-    gd_bench_row row = make_row(name, "us", seconds[1] * 1e6, verified);
-    row.peer = seconds[0] * 1e6;
-    row.peer_name = "without a limit";
+    gd_bench_row row = time_row(name, timing[1], timing[0], "without a limit", verified);
     gd_bench_print_row(&row);
     row = make_row(name, "KiB", (double)bytes[1] / 1024, verified);
     row.peer = (double)bytes[0] / 1024;
@@ -510,7 +529,8 @@ static void run_backward(void *user)
 
 static void bench_backward(void)
 {
-    double seconds[2], sums[2], peaks[2];
+    gd_bench_timing timing[2];
+    double sums[2], peaks[2];
     for (int i = 0; i < 2; i++) {
         wide_job j;
         open_wide(&j, wide_loss, 0);
@@ -518,14 +538,12 @@ static void bench_backward(void)
         run_backward(&j);
         sums[i] = gd_bench_weighted_sum(gd_gradient(gd_module_tensor(j.t.module, 0)));
         gd_memory_reset_peak(j.context);
-        seconds[i] = gd_bench_seconds(run_backward, &j, 4, 1, seconds_each);
+        timing[i] = gd_bench_time(run_backward, &j, 4, 1, seconds_each);
         peaks[i] = (double)gd_memory(j.context).peak;
         gd_close(j.context);
     }
     const char *name = "wide MLP, loss compiled, gd_backward outside";
-    gd_bench_row row = make_row(name, "us", seconds[0] * 1e6, sums[0] == sums[1]);
-    row.peer = seconds[1] * 1e6;
-    row.peer_name = "Gradus, eager";
+    gd_bench_row row = time_row(name, timing[0], timing[1], "Gradus, eager", sums[0] == sums[1]);
     gd_bench_print_row(&row);
     row = make_row(name, "peak KiB", peaks[0] / 1024, sums[0] == sums[1]);
     row.peer = peaks[1] / 1024;
@@ -535,8 +553,9 @@ static void bench_backward(void)
 
 int main(void)
 {
-    peer_time peers[4];
-    int count = run_peers(GD_SOURCE_DIR "/bench/peers/compile_torch.py", peers, 3);
+    static peer_time peers[4];
+    gd_bench_pin(1);
+    int count = run_peers(GD_SOURCE_DIR "/bench/peers/compile_torch.py", peers, 2);
     count += run_peers(GD_SOURCE_DIR "/bench/peers/compile_jax.py", peers + count, 4 - count);
     double peak = 0;
     gd_bench_bandwidth memory;

@@ -7,11 +7,13 @@
  * counted. A further row names oneDNN's time in its own layouts with no conversion counted, which a
  * user who keeps whole networks in them would see; it is not in the means. Results are compared
  * with sums in double first. Runners take turns within each round; the median of the rounds counts.
- * One thread is timed by the processor's time, several by the clock on the wall.
+ * On two threads, where anyone is slower than on one, all are measured once more, and each one's
+ * better time counts. A quick run (BENCH_QUICK) measures some of the layers.
  *
  * usage: bench_conv [part of a case's name]
  */
 #include "measure.h"
+#include "onednn.h"
 #include "peak.h"
 
 #include "backend/cpu/conv.h"
@@ -23,10 +25,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#ifdef GD_HAVE_DNNL
-#include <dnnl.h>
-#endif
 
 #define COUNT(array)   ((int)(sizeof(array) / sizeof *(array)))
 #define MOST_THREADS   2
@@ -38,33 +36,35 @@ typedef struct layer {
     const char *name;
     int64_t n, c, size, o, kernel, stride, pad;
     bool first; /* its input needs no gradient */
+    bool quick; /* measured in a quick run too */
 } layer;
 
 static const layer layers[] = {
-    { "ResNet 7x7/2 3-64 at 224", 1, 3, 224, 64, 7, 2, 3, true },
-    { "ResNet 1x1 64-256 at 56", 1, 64, 56, 256, 1, 1, 0, false },
-    { "ResNet 3x3 64-64 at 56", 1, 64, 56, 64, 3, 1, 1, false },
-    { "ResNet 3x3/2 128-128 at 56", 1, 128, 56, 128, 3, 2, 1, false },
-    { "ResNet 3x3 128-128 at 28", 1, 128, 28, 128, 3, 1, 1, false },
-    { "ResNet 3x3 256-256 at 14", 1, 256, 14, 256, 3, 1, 1, false },
-    { "ResNet 3x3 512-512 at 7", 1, 512, 7, 512, 3, 1, 1, false },
-    { "ResNet 1x1 2048-512 at 7", 1, 2048, 7, 512, 1, 1, 0, false },
-    { "ResNet 7x7/2 3-64 at 224 x16", 16, 3, 224, 64, 7, 2, 3, true },
-    { "ResNet 1x1 64-256 at 56 x16", 16, 64, 56, 256, 1, 1, 0, false },
-    { "ResNet 3x3 64-64 at 56 x16", 16, 64, 56, 64, 3, 1, 1, false },
-    { "ResNet 3x3/2 128-128 at 56 x16", 16, 128, 56, 128, 3, 2, 1, false },
-    { "ResNet 3x3 128-128 at 28 x16", 16, 128, 28, 128, 3, 1, 1, false },
-    { "ResNet 3x3 256-256 at 14 x16", 16, 256, 14, 256, 3, 1, 1, false },
-    { "ResNet 3x3 512-512 at 7 x16", 16, 512, 7, 512, 3, 1, 1, false },
-    { "ResNet 1x1 2048-512 at 7 x16", 16, 2048, 7, 512, 1, 1, 0, false },
-    { "LeNet 5x5 1-6 at 28 x64", 64, 1, 28, 6, 5, 1, 2, true },
-    { "LeNet 5x5 6-16 at 14 x64", 64, 6, 14, 16, 5, 1, 0, false },
-    { "simple CNN 3x3 3-8 at 32 x32", 32, 3, 32, 8, 3, 1, 1, true },
-    { "cats-dogs 3x3 3-16 at 64 x16", 16, 3, 64, 16, 3, 1, 1, true },
-    { "cats-dogs 3x3 16-32 at 64 x16", 16, 16, 64, 32, 3, 1, 1, false },
-    { "cats-dogs 3x3 32-64 at 64 x16", 16, 32, 64, 64, 3, 1, 1, false },
+    { "ResNet 7x7/2 3-64 at 224", 1, 3, 224, 64, 7, 2, 3, true, false },
+    { "ResNet 1x1 64-256 at 56", 1, 64, 56, 256, 1, 1, 0, false, false },
+    { "ResNet 3x3 64-64 at 56", 1, 64, 56, 64, 3, 1, 1, false, false },
+    { "ResNet 3x3/2 128-128 at 56", 1, 128, 56, 128, 3, 2, 1, false, false },
+    { "ResNet 3x3 128-128 at 28", 1, 128, 28, 128, 3, 1, 1, false, false },
+    { "ResNet 3x3 256-256 at 14", 1, 256, 14, 256, 3, 1, 1, false, false },
+    { "ResNet 3x3 512-512 at 7", 1, 512, 7, 512, 3, 1, 1, false, false },
+    { "ResNet 1x1 2048-512 at 7", 1, 2048, 7, 512, 1, 1, 0, false, false },
+    { "ResNet 7x7/2 3-64 at 224 x16", 16, 3, 224, 64, 7, 2, 3, true, false },
+    { "ResNet 1x1 64-256 at 56 x16", 16, 64, 56, 256, 1, 1, 0, false, true },
+    { "ResNet 3x3 64-64 at 56 x16", 16, 64, 56, 64, 3, 1, 1, false, true },
+    { "ResNet 3x3/2 128-128 at 56 x16", 16, 128, 56, 128, 3, 2, 1, false, true },
+    { "ResNet 3x3 128-128 at 28 x16", 16, 128, 28, 128, 3, 1, 1, false, false },
+    { "ResNet 3x3 256-256 at 14 x16", 16, 256, 14, 256, 3, 1, 1, false, true },
+    { "ResNet 3x3 512-512 at 7 x16", 16, 512, 7, 512, 3, 1, 1, false, false },
+    { "ResNet 1x1 2048-512 at 7 x16", 16, 2048, 7, 512, 1, 1, 0, false, false },
+    { "LeNet 5x5 1-6 at 28 x64", 64, 1, 28, 6, 5, 1, 2, true, false },
+    { "LeNet 5x5 6-16 at 14 x64", 64, 6, 14, 16, 5, 1, 0, false, true },
+    { "simple CNN 3x3 3-8 at 32 x32", 32, 3, 32, 8, 3, 1, 1, true, true },
+    { "cats-dogs 3x3 3-16 at 64 x16", 16, 3, 64, 16, 3, 1, 1, true, false },
+    { "cats-dogs 3x3 16-32 at 64 x16", 16, 16, 64, 32, 3, 1, 1, false, true },
+    { "cats-dogs 3x3 32-64 at 64 x16", 16, 32, 64, 64, 3, 1, 1, false, false },
 };
 
+#define MOST_RUNNERS 4
 enum direction { FORWARD, GRAD_INPUT, GRAD_WEIGHT, DIRECTIONS };
 static const char *const direction_names[] = { "forward", "by input", "by weight" };
 enum tensor { X, W, Y, TENSORS };
@@ -81,6 +81,7 @@ typedef struct problem {
     int64_t count[TENSORS];
     float *data[TENSORS];
     gd_conv_args args;
+    double *at_one; /* seconds on one thread, of each runner: [MOST_RUNNERS] */
 #ifdef GD_HAVE_DNNL
     struct onednn {
         dnnl_primitive_t conv, reorder[TENSORS]; /* NULL: the tensor is as it likes it */
@@ -95,19 +96,19 @@ static struct {
     void *workspace, *scratch;
     double peak[MOST_THREADS + 1];
     const char *filter;
-    char peer_name[40];
-    double log_sum[DIRECTIONS][MOST_THREADS + 1];
-    int count[DIRECTIONS][MOST_THREADS + 1];
+    char peer_name[64];
+    double at_one[COUNT(layers)][DIRECTIONS][MOST_RUNNERS];
 #ifdef GD_HAVE_DNNL
     dnnl_engine_t engine;
     dnnl_stream_t stream;
 #endif
 } bench;
 
-typedef void (*run_fn)(problem *p);
+typedef void (*run_fn)(void *user);
 
-static void run_ours(problem *p)
+static void run_ours(void *user)
 {
+    problem *p = user;
     bench.conv[p->direction](&p->args);
 }
 
@@ -155,18 +156,21 @@ static void run_with_conversions(problem *p, const struct onednn *d)
     check(dnnl_stream_wait(bench.stream), "wait");
 }
 
-static void run_onednn_plain(problem *p)
+static void run_onednn_plain(void *user)
 {
+    problem *p = user;
     run_with_conversions(p, &p->onednn[0]);
 }
 
-static void run_onednn_own(problem *p)
+static void run_onednn_own(void *user)
 {
+    problem *p = user;
     run_with_conversions(p, &p->onednn[1]);
 }
 
-static void run_onednn_unconverted(problem *p)
+static void run_onednn_unconverted(void *user)
 {
+    problem *p = user;
     run_conv(p, &p->onednn[1]);
     check(dnnl_stream_wait(bench.stream), "wait");
 }
@@ -175,26 +179,46 @@ static dnnl_primitive_desc_t describe_conv(const problem *p, const dnnl_memory_d
 {
     const layer *l = p->l;
     const dnnl_dims_t strides = { l->stride, l->stride }, pads = { l->pad, l->pad };
+    const dnnl_dims_t dilates = { 0, 0 };
     const dnnl_alg_kind_t direct = dnnl_convolution_direct;
-    dnnl_convolution_desc_t conv, forward;
     dnnl_primitive_desc_t hint = NULL, desc = NULL;
-    check(dnnl_convolution_forward_desc_init(&forward, dnnl_forward_training, direct, &md[X],
-                                             &md[W], NULL, &md[Y], strides, pads, pads),
+    check(dnnl_convolution_forward_primitive_desc_create(&hint, bench.engine, dnnl_forward_training,
+                                                         direct, md[X], md[W], NULL, md[Y], strides,
+                                                         dilates, pads, pads, NULL),
           "a forward description");
-    check(dnnl_primitive_desc_create(&hint, &forward, NULL, bench.engine, NULL), "forward");
     if (p->direction == FORWARD)
         return hint;
     if (p->direction == GRAD_INPUT)
-        check(dnnl_convolution_backward_data_desc_init(&conv, direct, &md[X], &md[W], &md[Y],
-                                                       strides, pads, pads),
+        check(dnnl_convolution_backward_data_primitive_desc_create(&desc, bench.engine, direct,
+                                                                   md[X], md[W], md[Y], strides,
+                                                                   dilates, pads, pads, hint, NULL),
               "a backward description");
     else
-        check(dnnl_convolution_backward_weights_desc_init(&conv, direct, &md[X], &md[W], NULL,
-                                                          &md[Y], strides, pads, pads),
+        check(dnnl_convolution_backward_weights_primitive_desc_create(
+                  &desc, bench.engine, direct, md[X], md[W], NULL, md[Y], strides, dilates, pads,
+                  pads, hint, NULL),
               "a backward description");
-    check(dnnl_primitive_desc_create(&desc, &conv, NULL, bench.engine, hint), "backward");
     dnnl_primitive_desc_destroy(hint);
     return desc;
+}
+
+/* Tensor t of *d: in the layout the primitive likes, with a conversion where that is another. */
+static void open_tensor(problem *p, struct onednn *d, enum tensor t, const_dnnl_memory_desc_t plain,
+                        const_dnnl_memory_desc_t own)
+{
+    check(dnnl_memory_create(&d->plain[t], plain, bench.engine, p->data[t]), "memory");
+    if (dnnl_memory_desc_equal(own, plain)) {
+        d->own[t] = d->plain[t];
+        return;
+    }
+    check(dnnl_memory_create(&d->own[t], own, bench.engine, DNNL_MEMORY_ALLOCATE), "memory");
+    const bool result = roles[p->direction][2] == t;
+    dnnl_primitive_desc_t conversion;
+    check(dnnl_reorder_primitive_desc_create(&conversion, result ? own : plain, bench.engine,
+                                             result ? plain : own, bench.engine, NULL),
+          "a conversion");
+    check(dnnl_primitive_create(&d->reorder[t], conversion), "a conversion");
+    dnnl_primitive_desc_destroy(conversion);
 }
 
 static void open_onednn(problem *p, struct onednn *d, bool own_layouts)
@@ -204,40 +228,30 @@ static void open_onednn(problem *p, struct onednn *d, bool own_layouts)
     const dnnl_dims_t dims[TENSORS] = { { l->n, l->c, l->size, l->size },
                                         { l->o, l->c, l->kernel, l->kernel },
                                         { l->n, l->o, out, out } };
-    dnnl_memory_desc_t plain[TENSORS], wanted[TENSORS];
-    for (int t = 0; t < TENSORS; t++) {
-        check(dnnl_memory_desc_init_by_tag(&plain[t], 4, dims[t], dnnl_f32, dnnl_abcd), "a layout");
-        check(dnnl_memory_desc_init_by_tag(&wanted[t], 4, dims[t], dnnl_f32,
-                                           own_layouts ? dnnl_format_tag_any : dnnl_abcd),
-              "a layout");
-    }
     static const dnnl_query_t queries[DIRECTIONS][TENSORS] = {
         { dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md },
         { dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md },
         { dnnl_query_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md },
     };
+    dnnl_memory_desc_t plain[TENSORS], wanted[TENSORS];
+    for (int t = 0; t < TENSORS; t++) {
+        check(dnnl_memory_desc_create_with_tag(&plain[t], 4, dims[t], dnnl_f32, dnnl_abcd),
+              "a layout");
+        check(dnnl_memory_desc_create_with_tag(&wanted[t], 4, dims[t], dnnl_f32,
+                                               own_layouts ? dnnl_format_tag_any : dnnl_abcd),
+              "a layout");
+    }
     dnnl_primitive_desc_t desc = describe_conv(p, wanted);
     memset(d, 0, sizeof *d);
-    for (int t = 0; t < TENSORS; t++) {
-        const dnnl_memory_desc_t *own =
-            dnnl_primitive_desc_query_md(desc, queries[p->direction][t], 0);
-        check(dnnl_memory_create(&d->plain[t], &plain[t], bench.engine, p->data[t]), "memory");
-        if (dnnl_memory_desc_equal(own, &plain[t])) {
-            d->own[t] = d->plain[t];
-            continue;
-        }
-        check(dnnl_memory_create(&d->own[t], own, bench.engine, DNNL_MEMORY_ALLOCATE), "memory");
-        const bool result = roles[p->direction][2] == (enum tensor)t;
-        dnnl_primitive_desc_t conversion;
-        check(dnnl_reorder_primitive_desc_create(&conversion, result ? own : &plain[t],
-                                                 bench.engine, result ? &plain[t] : own,
-                                                 bench.engine, NULL),
-              "a conversion");
-        check(dnnl_primitive_create(&d->reorder[t], conversion), "a conversion");
-        dnnl_primitive_desc_destroy(conversion);
-    }
+    for (int t = 0; t < TENSORS; t++)
+        open_tensor(p, d, (enum tensor)t, plain[t],
+                    dnnl_primitive_desc_query_md(desc, queries[p->direction][t], 0));
     check(dnnl_primitive_create(&d->conv, desc), "a primitive");
     dnnl_primitive_desc_destroy(desc);
+    for (int t = 0; t < TENSORS; t++) {
+        dnnl_memory_desc_destroy(plain[t]);
+        dnnl_memory_desc_destroy(wanted[t]);
+    }
 }
 
 static void close_onednn(struct onednn *d)
@@ -328,83 +342,83 @@ static bool verify(problem *p, run_fn run)
 
 /* ---- measuring ---- */
 
-static double seconds_per_run(problem *p, run_fn run, int64_t repeats)
+/* All runners in turns; where one of several threads is slower than one, once more. */
+static void measure(problem *p, gd_bench_runner *runners, int count)
 {
-    run(p);
-    const double start = gd_bench_now(p->threads);
-    for (int64_t i = 0; i < repeats; i++)
-        run(p);
-    return (gd_bench_now(p->threads) - start) / (double)repeats;
+    bool slower = false;
+    for (int i = 0; i < count; i++) { /* idle threads spin for a while, the peer's the longer */
+        runners[i].user = p;
+        runners[i].pause = p->threads == 1 ? 0 : i == 0 && count > 1 ? 0.3 : 4e-3;
+    }
+    gd_bench_take_turns(runners, count, ROUNDS, SAMPLE_SECONDS, p->threads);
+    for (int i = 0; i < count; i++) {
+        slower = slower || (p->threads > 1 && runners[i].timing.seconds > p->at_one[i]);
+        if (p->threads == 1)
+            p->at_one[i] = runners[i].timing.seconds;
+    }
+    if (!slower)
+        return;
+    gd_bench_timing first[MOST_RUNNERS];
+    for (int i = 0; i < count; i++)
+        first[i] = runners[i].timing;
+    gd_bench_take_turns(runners, count, ROUNDS, SAMPLE_SECONDS, p->threads);
+    for (int i = 0; i < count; i++)
+        if (first[i].seconds < runners[i].timing.seconds)
+            runners[i].timing = first[i];
 }
 
-#define MOST_RUNNERS 4
-
-static void measure(problem *p, const run_fn *runs, int count, double *seconds)
-{
-    double samples[MOST_RUNNERS][ROUNDS];
-    int64_t repeats[MOST_RUNNERS];
-    for (int r = 0; r < count; r++)
-        repeats[r] = (int64_t)ceil(SAMPLE_SECONDS / fmax(seconds_per_run(p, runs[r], 1), 1e-9));
-    for (int round = 0; round < ROUNDS; round++)
-        for (int r = 0; r < count; r++) {
-            if (p->threads > 1) /* idle threads spin for a while, the peer's the longer */
-                nanosleep(
-                    &(struct timespec){ .tv_nsec = r == 0 && count > 1 ? 300000000 : 4000000 },
-                    NULL);
-            samples[r][round] = seconds_per_run(p, runs[r], repeats[r]);
-        }
-    for (int r = 0; r < count; r++)
-        seconds[r] = gd_bench_median(samples[r], ROUNDS);
-}
-
-static void print(const problem *p, const char *suffix, double ours, double peer,
-                  const char *peer_name, bool verified)
+/* `peer` NULL: there is none. */
+static void print(const problem *p, const char *suffix, gd_bench_timing ours,
+                  const gd_bench_timing *peer, const char *peer_how, bool verified)
 {
     char name[96];
     snprintf(name, sizeof name, "%s, %s%s", p->l->name, direction_names[p->direction], suffix);
     const double flops =
         2.0 * (double)(p->s.n * p->s.o * p->s.out_plane) * (double)(p->s.c * p->s.taps);
-    gd_bench_row row =
-        gd_bench_make_row("conv", name, p->threads, "GFLOP/s", flops / ours * 1e-9, verified);
-    row.peer = flops / peer * 1e-9;
-    row.peer_name = peer_name;
+    gd_bench_row row = gd_bench_make_row("conv", name, p->threads, "GFLOP/s",
+                                         flops / ours.seconds * 1e-9, verified);
+    row.ours_spread = ours.spread;
     row.more_is_better = true;
-    row.bound_fraction = flops / ours / bench.peak[p->threads];
+    row.bound_fraction = flops / ours.seconds / bench.peak[p->threads];
+    row.bound = "FMA peak";
+    if (peer) {
+        row.peer = flops / peer->seconds * 1e-9;
+        row.peer_spread = peer->spread;
+        row.peer_name = bench.peer_name;
+        row.peer_how = peer_how;
+    }
     gd_bench_print_row(&row);
 }
 
 static void compare(problem *p)
 {
-    run_fn runs[MOST_RUNNERS] = { run_ours };
+    gd_bench_runner runners[MOST_RUNNERS] = { { .run = run_ours } };
     int count = 1;
 #ifdef GD_HAVE_DNNL
     open_onednn(p, &p->onednn[0], false);
     open_onednn(p, &p->onednn[1], true);
-    runs[count++] = run_onednn_plain;
-    runs[count++] = run_onednn_own;
-    runs[count++] = run_onednn_unconverted;
+    runners[count++].run = run_onednn_plain;
+    runners[count++].run = run_onednn_own;
+    runners[count++].run = run_onednn_unconverted;
 #endif
     bool verified = true;
     for (int r = 0; r < count && r < 3; r++) {
-        if (verify(p, runs[r]))
+        if (verify(p, runners[r].run))
             continue;
         fprintf(stderr, "%s: %s is wrong\n", p->l->name, r ? "oneDNN" : "ours");
         verified = false;
     }
-    double seconds[MOST_RUNNERS] = { 0 };
-    measure(p, runs, count, seconds);
+    measure(p, runners, count);
 #ifdef GD_HAVE_DNNL
     close_onednn(&p->onednn[0]);
     close_onednn(&p->onednn[1]);
-    const double peer = fmin(seconds[1], seconds[2]);
-    print(p, "", seconds[0], peer, bench.peer_name, verified);
-    char name[80];
-    snprintf(name, sizeof name, "%s, no conversion counted", bench.peer_name);
-    print(p, ", own layouts", seconds[0], seconds[3], name, verified);
-    bench.log_sum[p->direction][p->threads] += log(peer / seconds[0]);
-    bench.count[p->direction][p->threads]++;
+    const bool plain = runners[1].timing.seconds < runners[2].timing.seconds;
+    print(p, "", runners[0].timing, &runners[plain ? 1 : 2].timing,
+          plain ? "NCHW" : "its layouts, conversions counted", verified);
+    print(p, ", own layouts", runners[0].timing, &runners[3].timing,
+          "its layouts, no conversion counted", verified);
 #else
-    print(p, "", seconds[0], (double)NAN, NULL, verified);
+    print(p, "", runners[0].timing, NULL, NULL, verified);
 #endif
 }
 
@@ -421,14 +435,18 @@ static float *allocate(int64_t count, uint32_t seed)
     return x;
 }
 
-static void bench_case(const layer *l, enum direction direction, int threads)
+static void bench_case(int index, enum direction direction, int threads)
 {
+    const layer *l = &layers[index];
     char name[96];
     snprintf(name, sizeof name, "%s, %s", l->name, direction_names[direction]);
-    if ((bench.filter && !strstr(name, bench.filter)) || (direction == GRAD_INPUT && l->first))
+    if ((bench.filter && !strstr(name, bench.filter)) || (gd_bench_quick() && !l->quick) ||
+        (direction == GRAD_INPUT && l->first))
         return;
     const int64_t out = (l->size + 2 * l->pad - l->kernel) / l->stride + 1;
-    problem p = { .l = l, .direction = direction, .threads = threads };
+    problem p = {
+        .l = l, .direction = direction, .threads = threads, .at_one = bench.at_one[index][direction]
+    };
     p.s = (gd_conv_sizes){ .n = l->n,
                            .groups = 1,
                            .c = l->c,
@@ -497,50 +515,27 @@ static void open_peer(void)
 #ifdef GD_HAVE_DNNL
     check(dnnl_engine_create(&bench.engine, dnnl_cpu, 0), "starting");
     check(dnnl_stream_create(&bench.stream, bench.engine, dnnl_stream_default_flags), "starting");
-    const dnnl_version_t *version = dnnl_version();
-    snprintf(bench.peer_name, sizeof bench.peer_name, "oneDNN %d.%d.%d", version->major,
-             version->minor, version->patch);
+    gd_bench_onednn_name(bench.peer_name, sizeof bench.peer_name);
 #endif
-}
-
-static void report_mean(const char *name, int threads, double log_sum, int count)
-{
-    if (count == 0)
-        return;
-    const double mean = exp(log_sum / count);
-    gd_bench_row row = gd_bench_make_row("conv", name, threads, "ratio", mean, true);
-    row.peer = 1;
-    row.peer_name = bench.peer_name;
-    row.more_is_better = true;
-    gd_bench_print_row(&row);
 }
 
 int main(int argc, char **argv)
 {
     bench.filter = argc > 1 ? argv[1] : NULL;
+    const int most_threads = gd_cpu_count() < MOST_THREADS ? gd_cpu_count() : MOST_THREADS;
+    unsetenv("ONEDNN_MAX_CPU_ISA");
+    unsetenv("DNNL_MAX_CPU_ISA");
     choose_kernels();
     open_peer();
-    const int most_threads = gd_cpu_count() < MOST_THREADS ? gd_cpu_count() : MOST_THREADS;
+    gd_bench_set_openmp_threads(most_threads); /* its pool begins unbound */
     bench.workspace = allocate((int64_t)(gd_gemm_workspace_bytes(most_threads) / sizeof(float)), 0);
     bench.scratch = allocate((int64_t)(GD_CONV_SCRATCH / sizeof(float)) * most_threads, 0);
-    fprintf(stderr, "%s, %s kernels\n", gd_cpu_model(), gd_isa_name(bench.isa));
     for (int threads = 1; threads <= most_threads; threads++) {
+        gd_bench_pin(threads);
         bench.peak[threads] = gd_bench_peak_flops(bench.isa, false, threads);
-        fprintf(stderr, "%d thread%s: peak %.1f GFLOP/s\n", threads, threads > 1 ? "s" : "",
-                bench.peak[threads] * 1e-9);
         for (int i = 0; i < COUNT(layers); i++)
             for (int d = 0; d < DIRECTIONS; d++)
-                bench_case(&layers[i], (enum direction)d, threads);
-        double all = 0;
-        int count = 0;
-        for (int d = 0; d < DIRECTIONS; d++) {
-            char name[48];
-            snprintf(name, sizeof name, "geometric mean, %s", direction_names[d]);
-            report_mean(name, threads, bench.log_sum[d][threads], bench.count[d][threads]);
-            all += bench.log_sum[d][threads];
-            count += bench.count[d][threads];
-        }
-        report_mean("geometric mean", threads, all, count);
+                bench_case(i, (enum direction)d, threads);
     }
     free(bench.workspace);
     free(bench.scratch);

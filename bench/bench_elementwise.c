@@ -3,31 +3,30 @@
  * stdout, a table on stderr. Start at bench_case().
  *
  * Every result is compared with the scalar loop's before it is timed. Ours, the loop and the bound
- * take turns; the median of the rounds counts, of processor time where one thread runs. Bytes are
- * those an ideal machine would move: each input read once, the result written once. The bound is
- * the time it takes to add up the same bytes of the same arrays, reading being the cheapest thing
- * one can do with memory. Large cases go through several sets of arrays, so that none is still in a
- * cache; cases "in L2" stay on one set.
+ * take turns; the median of the rounds counts. Bytes are those an ideal machine would move: each
+ * input read once, the result written once. The bound is the time it takes to move the same bytes
+ * of the same arrays: to add them all up, or to copy the first input past the caches over the
+ * result and add up the others, whichever is faster; a share above 1 is cut to 1. Large cases go
+ * through several sets of arrays, so that none is still in a cache; cases "in L2" stay on one set.
  *
  * usage: bench_elementwise [part of a case's name]
  */
+#include "measure.h"
+#include "peak.h"
+
 #include "backend/cpu/cpu.h"
-#include "base/threads.h"
 #include "ops/attrs.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define COUNT(array)   (sizeof(array) / sizeof(array)[0])
 #define MOST_THREADS   2
 #define ROUNDS         13
-#define SCALAR_EVERY   4 /* the slow loop takes its turn in every fourth round */
 #define SAMPLE_SECONDS 4e-3
-#define ROTATED_BYTES  ((size_t)192 << 20) /* the sets of a large case together */
-#define MOST_SETS      16
+#define MOST_SETS      128
 #define MOST_INPUTS    3
 
 /* What stands for hand-written C without vectors. */
@@ -130,6 +129,7 @@ typedef struct problem {
     const measured_op *subject;
     int64_t n, cols;
     int n_inputs, n_sets;
+    int at;       /* the set of the next run */
     double bytes; /* moved by one run */
     float *in[MOST_SETS][MOST_INPUTS], *out[MOST_SETS];
     gd_layout in_layout[MOST_INPUTS], out_layout;
@@ -140,8 +140,7 @@ static struct {
     gd_device *device;
     const char *filter;
     float *memory;
-    size_t memory_floats;
-    int failures;
+    size_t memory_floats, rotated_bytes; /* of the sets of a large case together */
 } bench;
 
 static gd_layout matrix(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride)
@@ -173,7 +172,7 @@ static bool set_up(problem *p, const measured_op *subject, int64_t n, int64_t co
     const int64_t page = 1024,
                   gap = 5 * page; /* floats: lest arrays of 2^k bytes fall on the same cache sets */
     float *at = bench.memory;
-    int sets = in_cache ? 1 : (int)(ROTATED_BYTES / ((size_t)set * sizeof(float))) + 1;
+    int sets = in_cache ? 1 : (int)(bench.rotated_bytes / ((size_t)set * sizeof(float))) + 1;
     for (; p->n_sets < sets && p->n_sets < MOST_SETS; p->n_sets++) {
         if (at + set + 4 * (page + gap) > bench.memory + bench.memory_floats)
             break;
@@ -203,7 +202,7 @@ static void run_ours(const problem *p, int set)
                             .in = in,
                             .out = { p->out[set], &p->out_layout } };
     if (bench.device->kernel[p->subject->op](&call) != GD_OK)
-        bench.failures++;
+        gd_bench_die("%s", gd_error_message());
 }
 
 static void run_scalar(const problem *p, int set)
@@ -211,36 +210,52 @@ static void run_scalar(const problem *p, int set)
     p->subject->scalar(p->in[set][0], p->in[set][1], p->in[set][2], p->out[set], p->n, p->cols);
 }
 
-/* ---- the bound: adding up all the bytes of a set, as floats ---- */
+/* ---- the bound ---- */
 
-typedef struct reading {
-    const float *data;
-    volatile float sum[MOST_THREADS];
-} reading;
-
-static void read_range(void *context, int64_t begin, int64_t end, int thread)
-{
-    reading *job = context;
-    const float *x = job->data;
-    float sum[64] = { 0 }; /* enough chains that memory, not addition, is what one waits for */
-    int64_t i = begin;
-    for (; i + 64 <= end; i += 64)
-        for (int lane = 0; lane < 64; lane++)
-            sum[lane] += x[i + lane];
-    for (; i < end; i++)
-        sum[0] += x[i];
-    for (int lane = 1; lane < 64; lane++)
-        sum[0] += sum[lane];
-    job->sum[thread] = sum[0];
-}
-
-static void run_bound(const problem *p, int set)
+static void run_read(const problem *p, int set)
 {
     for (int k = 0; k <= p->n_inputs; k++) {
-        reading job = { .data = k < p->n_inputs ? p->in[set][k] : p->out[set] };
-        int64_t count = k < p->n_inputs ? gd_layout_count(&p->in_layout[k]) : p->n;
-        gd_parallel_for(bench.device->threads, count, 64 * 1024, read_range, &job);
+        const float *data = k < p->n_inputs ? p->in[set][k] : p->out[set];
+        const int64_t count = k < p->n_inputs ? gd_layout_count(&p->in_layout[k]) : p->n;
+        gd_bench_read_bytes(data, (size_t)count * sizeof *data, bench.device->threads);
     }
+}
+
+static void run_copy(const problem *p, int set)
+{
+    const int threads = bench.device->threads;
+    gd_bench_copy_bytes(p->out[set], p->in[set][0], (size_t)p->n * sizeof(float), threads);
+    for (int k = 1; k < p->n_inputs; k++)
+        gd_bench_read_bytes(p->in[set][k],
+                            (size_t)gd_layout_count(&p->in_layout[k]) * sizeof(float), threads);
+}
+
+/* ---- turns: each takes the next set ---- */
+
+static int next_set(problem *p)
+{
+    p->at = p->at + 1 < p->n_sets ? p->at + 1 : 0;
+    return p->at;
+}
+
+static void turn_ours(void *user)
+{
+    run_ours(user, next_set(user));
+}
+
+static void turn_scalar(void *user)
+{
+    run_scalar(user, next_set(user));
+}
+
+static void turn_read(void *user)
+{
+    run_read(user, next_set(user));
+}
+
+static void turn_copy(void *user)
+{
+    run_copy(user, next_set(user));
 }
 
 static bool verify(const problem *p)
@@ -261,47 +276,6 @@ static bool verify(const problem *p)
     return same;
 }
 
-/* On one thread, processor time: what other programs do in between does not count. */
-static double seconds_now(void)
-{
-    if (bench.device->threads > 1)
-        return gd_seconds();
-    struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-/* Seconds of one run, averaged over enough runs to measure. */
-static double time_runs(const problem *p, void (*run)(const problem *, int), int64_t runs)
-{
-    double start = seconds_now();
-    int set = 0;
-    for (int64_t i = 0; i < runs; i++) {
-        run(p, set);
-        set = set + 1 == p->n_sets ? 0 : set + 1;
-    }
-    return (seconds_now() - start) / (double)runs;
-}
-
-static int64_t enough_runs(const problem *p, void (*run)(const problem *, int))
-{
-    double once = time_runs(p, run, p->n_sets);
-    double runs = SAMPLE_SECONDS / once;
-    return runs < p->n_sets ? p->n_sets : (int64_t)runs;
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare_doubles);
-    return values[count / 2];
-}
-
 /* metric "ns" reports the time of a run, smaller is better. */
 static void bench_case(const measured_op *subject, result_size size, int threads,
                        const char *metric)
@@ -311,48 +285,31 @@ static void bench_case(const measured_op *subject, result_size size, int threads
     snprintf(name, sizeof name, "%s f32 %s", subject->name, size.name);
     if (bench.filter && !strstr(name, bench.filter))
         return;
-    if (!set_up(p, subject, size.rows * size.cols, size.cols, size.in_cache)) {
-        fprintf(stderr, "%s: no memory\n", name);
-        bench.failures++;
-        return;
-    }
+    if (!set_up(p, subject, size.rows * size.cols, size.cols, size.in_cache))
+        gd_bench_die("%s: no memory", name);
     gd_backend_cpu.set_threads(bench.device, threads);
-    bool verified = verify(p);
-    double ours[ROUNDS], scalar[ROUNDS];
-    int64_t our_runs = enough_runs(p, run_ours), scalar_runs = enough_runs(p, run_scalar);
-    double bound[ROUNDS];
-    int64_t bound_runs = enough_runs(p, run_bound);
-    int scalar_rounds = 0;
-    for (int round = 0; round < ROUNDS; round++) {
-        ours[round] = time_runs(p, run_ours, our_runs);
-        bound[round] = time_runs(p, run_bound, bound_runs);
-        if (round % SCALAR_EVERY == 0)
-            scalar[scalar_rounds++] = time_runs(p, run_scalar, scalar_runs);
+    gd_bench_pin(threads);
+    const bool verified = verify(p), is_time = strcmp(metric, "ns") == 0;
+    gd_bench_runner runners[] = { { .run = turn_ours, .user = p },
+                                  { .run = turn_scalar, .user = p },
+                                  { .run = turn_read, .user = p },
+                                  { .run = turn_copy, .user = p } };
+    gd_bench_take_turns(runners, size.in_cache ? 2 : 4, ROUNDS, SAMPLE_SECONDS, threads);
+    const gd_bench_timing ours = runners[0].timing, scalar = runners[1].timing;
+    gd_bench_row row =
+        gd_bench_make_row("elementwise", name, threads, metric,
+                          is_time ? ours.seconds * 1e9 : p->bytes / ours.seconds * 1e-9, verified);
+    row.more_is_better = !is_time;
+    row.ours_spread = ours.spread;
+    row.peer = is_time ? scalar.seconds * 1e9 : p->bytes / scalar.seconds * 1e-9;
+    row.peer_spread = scalar.spread;
+    row.peer_name = "scalar loop";
+    if (!size.in_cache) {
+        const double bound = fmin(runners[2].timing.seconds, runners[3].timing.seconds);
+        row.bound_fraction = fmin(1, bound / ours.seconds);
+        row.bound = "memory beside it";
     }
-    double our_seconds = median(ours, ROUNDS), scalar_seconds = median(scalar, scalar_rounds);
-    double ratio = scalar_seconds / our_seconds;
-    bool is_time = strcmp(metric, "ns") == 0;
-    double our_value = is_time ? our_seconds * 1e9 : p->bytes / our_seconds * 1e-9;
-    double scalar_value = is_time ? scalar_seconds * 1e9 : p->bytes / scalar_seconds * 1e-9;
-    double bound_fraction = median(bound, ROUNDS) / our_seconds;
-
-    printf(
-        "{\"suite\":\"elementwise\",\"case\":\"%s\",\"threads\":%d,\"metric\":\"%s\",\"ours\":%.4g,"
-        "\"peer\":%.4g,\"peer_name\":\"scalar loop\",\"ratio\":%.4g,",
-        name, threads, metric, our_value, scalar_value, ratio);
-    if (size.in_cache)
-        printf("\"bound_fraction\":null,");
-    else
-        printf("\"bound_fraction\":%.3f,", bound_fraction);
-    printf("\"verified\":%s}\n", verified ? "true" : "false");
-    fprintf(stderr, "%-34s %d %9.2f %-4s", name, threads, our_value, metric);
-    if (size.in_cache)
-        fprintf(stderr, "     -");
-    else
-        fprintf(stderr, "  %3.0f%%", 100 * bound_fraction);
-    fprintf(stderr, "   scalar %9.2f  (%.2fx)%s\n", scalar_value, ratio,
-            verified ? "" : "  WRONG RESULT");
-    bench.failures += !verified;
+    gd_bench_print_row(&row);
 }
 
 static void bench_large(void)
@@ -379,23 +336,18 @@ int main(int argc, char **argv)
 {
     bench.filter = argc > 1 ? argv[1] : NULL;
     bench.device = gd_backend_cpu.open(&(gd_open_options){ .device = "cpu", .threads = 1 });
-    if (!bench.device) {
-        fprintf(stderr, "bench_elementwise: %s\n", gd_error_message());
-        return 1;
-    }
-    size_t bytes = (size_t)1100 << 20;
+    if (!bench.device)
+        gd_bench_die("%s", gd_error_message());
+    bench.rotated_bytes = 2 * gd_bench_uncached_bytes();
+    const size_t bytes = bench.rotated_bytes + ((size_t)1100 << 20);
     bench.memory = gd_backend_cpu.memory_alloc(bench.device, bytes);
-    if (!bench.memory) {
-        fprintf(stderr, "bench_elementwise: %s\n", gd_error_message());
-        return 1;
-    }
+    if (!bench.memory)
+        gd_bench_die("%s", gd_error_message());
     memset(bench.memory, 0, bytes);
     bench.memory_floats = bytes / sizeof(float);
-    fprintf(stderr, "%s\n%-34s %s %14s  bound   peer\n", bench.device->isa, "case", "threads",
-            "ours");
     bench_large();
     bench_small();
     gd_backend_cpu.memory_free(bench.device, bench.memory, bytes);
     gd_backend_cpu.close(bench.device);
-    return bench.failures > 0;
+    return gd_bench_all_verified() ? 0 : 1;
 }

@@ -1,18 +1,20 @@
-/* bench/bench_matmul.c: the matrix product of the CPU back end against oneDNN and OpenBLAS, and
- * against the multiply-adds this machine can do. One JSON object a line on stdout, a table on
- * stderr. Start reading at bench_shape().
+/* bench/bench_matmul.c: the matrix product of the CPU back end against oneDNN, OpenBLAS and Intel's
+ * MKL, and against the multiply-adds this machine can do. One JSON object a line on stdout, a table
+ * on stderr. Start reading at bench_shape().
  *
  * Every result is compared with a product in double first. Ours and the peers take turns within
  * each round, on the same operands (which stay in the cache if they fit, as a layer's weights do),
  * and the median of the rounds counts. oneDNN is given its sgemm and its matmul primitive, and the
- * faster of the two is the peer. One thread is timed by the processor's time, several by the clock
- * on the wall. Between turns there is a pause, so that a
- * peer's waiting threads (OpenMP's spin for milliseconds) hold no core while another is timed.
- * OPENBLAS_CORETYPE and such are cleared lest it run a kernel for another processor.
+ * faster of the two is the peer. Between turns there is a pause, so that a peer's waiting threads
+ * (OpenMP's spin for milliseconds) hold no core while another is timed. On two threads, where
+ * anyone is slower than on one, all are measured once more, and each one's better time counts.
+ * OPENBLAS_CORETYPE and such are cleared lest it run a kernel for another processor. BENCH_OPENBLAS
+ * and BENCH_MKL name other libraries than those the loader finds.
  *
  * usage: bench_matmul [part of a case's name]
  */
 #include "measure.h"
+#include "onednn.h"
 #include "peak.h"
 
 #include "backend/cpu/gemm.h"
@@ -26,18 +28,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#ifdef GD_HAVE_DNNL
-#include <dnnl.h>
-#endif
 
 #define COUNT(array)   (sizeof(array) / sizeof(array)[0])
 #define MOST_THREADS   2
 #define ROUNDS         15
 #define SAMPLE_SECONDS 2e-3
 
-enum peer { ONEDNN, OPENBLAS, PEERS };
-static const char *const peer_names[PEERS] = { "oneDNN", "OpenBLAS" };
+enum peer { ONEDNN, OPENBLAS, MKL, PEERS };
+enum { MOST_RUNNERS = 5 };
 
 typedef struct shape {
     int64_t batch, m, k, n;
@@ -74,43 +72,42 @@ typedef struct problem {
 #endif
 } problem;
 
+/* A library of CBLAS functions; sgemm NULL: not there. */
+typedef struct blas {
+    void (*sgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int,
+                  float, float *, int);
+    void (*dgemm)(int, int, int, int, int, int, double, const double *, int, const double *, int,
+                  double, double *, int);
+    void (*set_threads)(int);
+} blas;
+
 static struct {
     gd_isa isa;
     gd_gemm_fn gemm[2];
     void *workspace;
     double peak[2][MOST_THREADS + 1]; /* [f64][threads], FLOP/s */
     const char *filter;
-    void (*sgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int,
-                  float, float *, int);
-    void (*dgemm)(int, int, int, int, int, int, double, const double *, int, const double *, int,
-                  double, double *, int);
-    void (*blas_threads)(int);
+    blas blas[PEERS]; /* OPENBLAS and MKL */
     char peer_versions[PEERS][64];
 #ifdef GD_HAVE_DNNL
     dnnl_engine_t engine;
     dnnl_stream_t stream;
 #endif
-    double ratio_logs[PEERS][MOST_THREADS + 1];
-    int ratio_counts[PEERS][MOST_THREADS + 1];
+    double at_one[COUNT(shapes)][MOST_RUNNERS]; /* seconds on one thread, of each runner */
 } bench;
-
-static void die(const char *what)
-{
-    fprintf(stderr, "bench_matmul: %s\n", what);
-    exit(1);
-}
 
 /* Ways to run a problem -------------------------------------------------------------------------
  */
 
-typedef void (*run_fn)(problem *p);
+typedef void (*run_fn)(void *user);
 
-static void run_ours(problem *p)
+static void run_ours(void *user)
 {
+    problem *p = user;
     bench.gemm[p->shape.f64](&p->args);
 }
 
-static void run_openblas(problem *p)
+static void run_blas(const blas *lib, problem *p)
 {
     enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
     const shape s = p->shape;
@@ -118,16 +115,27 @@ static void run_openblas(problem *p)
     const int trans = s.a_transposed ? TRANS : NO_TRANS;
     for (int64_t i = 0; i < s.batch; i++)
         if (s.f64)
-            bench.dgemm(ROW_MAJOR, trans, NO_TRANS, m, n, k, 1, (double *)p->a + i * s.m * s.k, lda,
-                        (double *)p->b + i * s.k * s.n, n, 0, (double *)p->c + i * s.m * s.n, n);
+            lib->dgemm(ROW_MAJOR, trans, NO_TRANS, m, n, k, 1, (double *)p->a + i * s.m * s.k, lda,
+                       (double *)p->b + i * s.k * s.n, n, 0, (double *)p->c + i * s.m * s.n, n);
         else
-            bench.sgemm(ROW_MAJOR, trans, NO_TRANS, m, n, k, 1, (float *)p->a + i * s.m * s.k, lda,
-                        (float *)p->b + i * s.k * s.n, n, 0, (float *)p->c + i * s.m * s.n, n);
+            lib->sgemm(ROW_MAJOR, trans, NO_TRANS, m, n, k, 1, (float *)p->a + i * s.m * s.k, lda,
+                       (float *)p->b + i * s.k * s.n, n, 0, (float *)p->c + i * s.m * s.n, n);
+}
+
+static void run_openblas(void *user)
+{
+    run_blas(&bench.blas[OPENBLAS], user);
+}
+
+static void run_mkl(void *user)
+{
+    run_blas(&bench.blas[MKL], user);
 }
 
 #ifdef GD_HAVE_DNNL
-static void run_onednn_sgemm(problem *p)
+static void run_onednn_sgemm(void *user)
 {
+    problem *p = user;
     const shape s = p->shape;
     for (int64_t i = 0; i < s.batch; i++)
         dnnl_sgemm(s.a_transposed ? 'T' : 'N', 'N', s.m, s.n, s.k, 1, (float *)p->a + i * s.m * s.k,
@@ -135,8 +143,9 @@ static void run_onednn_sgemm(problem *p)
                    (float *)p->c + i * s.m * s.n, s.n);
 }
 
-static void run_onednn_matmul(problem *p)
+static void run_onednn_matmul(void *user)
 {
+    problem *p = user;
     const dnnl_exec_arg_t args[] = { { DNNL_ARG_SRC, p->memory[0] },
                                      { DNNL_ARG_WEIGHTS, p->memory[1] },
                                      { DNNL_ARG_DST, p->memory[2] } };
@@ -144,34 +153,34 @@ static void run_onednn_matmul(problem *p)
     dnnl_stream_wait(bench.stream);
 }
 
-static void describe(dnnl_memory_desc_t *desc, int64_t batch, int64_t rows, int64_t columns,
-                     bool transposed)
+static dnnl_memory_desc_t describe(int64_t batch, int64_t rows, int64_t columns, bool transposed)
 {
     const dnnl_dims_t dims = { batch, rows, columns };
     const dnnl_dims_t strides = { rows * columns, transposed ? 1 : columns, transposed ? rows : 1 };
-    if (dnnl_memory_desc_init_by_strides(desc, 3, dims, dnnl_f32, strides) != dnnl_success)
-        die("dnnl_memory_desc_init_by_strides failed");
+    dnnl_memory_desc_t desc;
+    if (dnnl_memory_desc_create_with_strides(&desc, 3, dims, dnnl_f32, strides) != dnnl_success)
+        gd_bench_die("oneDNN describes no memory");
+    return desc;
 }
 
 static void open_onednn(problem *p)
 {
     const shape s = p->shape;
-    dnnl_memory_desc_t desc[3];
-    describe(&desc[0], s.batch, s.m, s.k, s.a_transposed);
-    describe(&desc[1], s.batch, s.k, s.n, false);
-    describe(&desc[2], s.batch, s.m, s.n, false);
-    dnnl_matmul_desc_t matmul;
+    dnnl_memory_desc_t desc[3] = { describe(s.batch, s.m, s.k, s.a_transposed),
+                                   describe(s.batch, s.k, s.n, false),
+                                   describe(s.batch, s.m, s.n, false) };
     dnnl_primitive_desc_t primitive_desc = NULL;
-    if (dnnl_matmul_desc_init(&matmul, &desc[0], &desc[1], NULL, &desc[2]) != dnnl_success ||
-        dnnl_primitive_desc_create(&primitive_desc, &matmul, NULL, bench.engine, NULL) !=
-            dnnl_success ||
+    if (dnnl_matmul_primitive_desc_create(&primitive_desc, bench.engine, desc[0], desc[1], NULL,
+                                          desc[2], NULL) != dnnl_success ||
         dnnl_primitive_create(&p->primitive, primitive_desc) != dnnl_success)
-        die("oneDNN makes no matmul primitive");
+        gd_bench_die("oneDNN makes no matmul primitive");
     dnnl_primitive_desc_destroy(primitive_desc);
     void *const data[3] = { p->a, p->b, p->c };
-    for (int i = 0; i < 3; i++)
-        if (dnnl_memory_create(&p->memory[i], &desc[i], bench.engine, data[i]) != dnnl_success)
-            die("dnnl_memory_create failed");
+    for (int i = 0; i < 3; i++) {
+        if (dnnl_memory_create(&p->memory[i], desc[i], bench.engine, data[i]) != dnnl_success)
+            gd_bench_die("dnnl_memory_create failed");
+        dnnl_memory_desc_destroy(desc[i]);
+    }
 }
 
 static void close_onednn(problem *p)
@@ -185,8 +194,10 @@ static void close_onednn(problem *p)
 static void set_threads(int threads)
 {
     gd_bench_set_openmp_threads(threads);
-    if (bench.blas_threads)
-        bench.blas_threads(threads);
+    for (int peer = 0; peer < PEERS; peer++)
+        if (bench.blas[peer].set_threads)
+            bench.blas[peer].set_threads(threads);
+    gd_bench_pin(threads);
 }
 
 /* Measuring -------------------------------------------------------------------------------------
@@ -222,68 +233,48 @@ static bool verify(problem *p, run_fn run)
     return true;
 }
 
-static double seconds_per_run(problem *p, run_fn run, int64_t repeats)
-{
-    run(p); /* threads awake, operands where the last runner left them */
-    const double start = gd_bench_now(p->threads);
-    for (int64_t i = 0; i < repeats; i++)
-        run(p);
-    return (gd_bench_now(p->threads) - start) / (double)repeats;
-}
-
-static int compare_doubles(const void *x, const void *y)
-{
-    const double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
 /* Between thread pools: idle threads of each spin for a while, OpenBLAS's for 2^26 ticks, OpenMP's
  * a millisecond or two, and would take the other's core. */
-static void let_threads_sleep(run_fn of)
+static double pause_after(run_fn before)
 {
-    nanosleep(&(struct timespec){ .tv_nsec = of == run_openblas ? 40000000 : 4000000 }, NULL);
+    return before == run_openblas ? 40e-3 : 4e-3;
 }
 
-/* Median seconds per run of each runner, all of them taking turns. */
-static void measure(problem *p, const run_fn *runs, int count, double *seconds)
+/* All runners in turns. `at_one`: their seconds on one thread, written where p has one; where one
+ * of several threads is slower, all are measured once more. NULL: not compared. */
+static void measure(problem *p, gd_bench_runner *runners, int count, double *at_one)
 {
-    double samples[4][ROUNDS];
-    int64_t repeats[4];
-    for (int r = 0; r < count; r++) {
-        const double once = fmin(seconds_per_run(p, runs[r], 1), seconds_per_run(p, runs[r], 3));
-        repeats[r] = (int64_t)ceil(SAMPLE_SECONDS / fmax(once, 1e-9));
+    bool slower = false;
+    for (int i = 0; i < count; i++) {
+        runners[i].user = p;
+        runners[i].pause = p->threads > 1 ? pause_after(runners[(i + count - 1) % count].run) : 0;
     }
-    for (int round = 0; round < ROUNDS; round++)
-        for (int r = 0; r < count; r++) {
-            const run_fn before = runs[(r + count - 1) % count];
-            if (p->threads > 1)
-                let_threads_sleep(before);
-            samples[r][round] = seconds_per_run(p, runs[r], repeats[r]);
-        }
-    for (int r = 0; r < count; r++) {
-        qsort(samples[r], ROUNDS, sizeof(double), compare_doubles);
-        seconds[r] = samples[r][ROUNDS / 2];
+    gd_bench_take_turns(runners, count, ROUNDS, SAMPLE_SECONDS, p->threads);
+    for (int i = 0; i < count && at_one; i++) {
+        slower = slower || (p->threads > 1 && runners[i].timing.seconds > at_one[i]);
+        if (p->threads == 1)
+            at_one[i] = runners[i].timing.seconds;
     }
+    if (!slower)
+        return;
+    gd_bench_timing first[MOST_RUNNERS];
+    for (int i = 0; i < count; i++)
+        first[i] = runners[i].timing;
+    gd_bench_take_turns(runners, count, ROUNDS, SAMPLE_SECONDS, p->threads);
+    for (int i = 0; i < count; i++)
+        if (first[i].seconds < runners[i].timing.seconds)
+            runners[i].timing = first[i];
 }
 
 /* Reporting -------------------------------------------------------------------------------------
  */
 
-static void print_row(const char *name, int threads, const char *metric, double ours, double peer,
-                      const char *peer_name, double ratio, double bound_fraction, bool verified)
+static gd_bench_row make_row(const char *name, int threads, const char *metric, double ours,
+                             bool verified)
 {
-    printf("{\"suite\":\"matmul\",\"case\":\"%s\",\"threads\":%d,\"metric\":\"%s\",\"ours\":%.4g,",
-           name, threads, metric, ours);
-    if (peer > 0)
-        printf("\"peer\":%.4g,\"peer_name\":\"%s\",\"ratio\":%.4g,", peer, peer_name, ratio);
-    else
-        printf("\"peer\":null,\"peer_name\":null,\"ratio\":null,");
-    if (bound_fraction > 0)
-        printf("\"bound_fraction\":%.4g,", bound_fraction);
-    else
-        printf("\"bound_fraction\":null,");
-    printf("\"verified\":%s}\n", verified ? "true" : "false");
-    fflush(stdout);
+    gd_bench_row row = gd_bench_make_row("matmul", name, threads, metric, ours, verified);
+    row.more_is_better = strcmp(metric, "ns") != 0;
+    return row;
 }
 
 static void name_shape(const shape *s, char *name, size_t size)
@@ -295,65 +286,95 @@ static void name_shape(const shape *s, char *name, size_t size)
              (long long)s->n, s->a_transposed ? " A transposed" : "", s->f64 ? "f64" : "f32");
 }
 
-static void compare(problem *p, const char *name)
+typedef struct contender {
+    enum peer peer; /* PEERS: ours */
+    const char *how;
+} contender;
+
+/* Who runs this problem; returns how many. */
+static int enter(const problem *p, gd_bench_runner *runners, contender *who)
 {
-    run_fn runs[4] = { run_ours };
-    enum peer peers[4] = { PEERS };
-    int count = 1;
+    int count = 0;
+    who[count] = (contender){ PEERS, NULL };
+    runners[count++].run = run_ours;
 #ifdef GD_HAVE_DNNL
     if (!p->shape.f64) {
-        open_onednn(p);
-        runs[count] = run_onednn_sgemm, peers[count++] = ONEDNN;
-        runs[count] = run_onednn_matmul, peers[count++] = ONEDNN;
+        who[count] = (contender){ ONEDNN, "sgemm" };
+        runners[count++].run = run_onednn_sgemm;
+        who[count] = (contender){ ONEDNN, "matmul primitive" };
+        runners[count++].run = run_onednn_matmul;
     }
+#else
+    (void)p;
 #endif
-    if (bench.sgemm)
-        runs[count] = run_openblas, peers[count++] = OPENBLAS;
+    static const struct {
+        enum peer peer;
+        run_fn run;
+    } libraries[] = { { OPENBLAS, run_openblas }, { MKL, run_mkl } };
+    for (size_t i = 0; i < COUNT(libraries); i++)
+        if (bench.blas[libraries[i].peer].sgemm) {
+            who[count] = (contender){ libraries[i].peer, NULL };
+            runners[count++].run = libraries[i].run;
+        }
+    return count;
+}
 
+/* A row for each peer, by the faster of its ways; one without if there is none. */
+static void print_rows(gd_bench_row row, double flops, const gd_bench_runner *runners,
+                       const contender *who, int count)
+{
+    for (int peer = 0; peer < PEERS; peer++) {
+        row.peer = 0;
+        for (int i = 1; i < count; i++) {
+            const double rate = flops / runners[i].timing.seconds * 1e-9;
+            if ((int)who[i].peer != peer || rate <= row.peer)
+                continue;
+            row.peer = rate;
+            row.peer_spread = runners[i].timing.spread;
+            row.peer_how = who[i].how;
+            row.peer_name = bench.peer_versions[peer];
+        }
+        if (row.peer > 0)
+            gd_bench_print_row(&row);
+    }
+    if (!row.peer_name)
+        gd_bench_print_row(&row);
+}
+
+static void compare(problem *p, const char *name, double *at_one)
+{
+    gd_bench_runner runners[MOST_RUNNERS] = { 0 };
+    contender who[MOST_RUNNERS];
+    const int count = enter(p, runners, who);
+#ifdef GD_HAVE_DNNL
+    if (!p->shape.f64)
+        open_onednn(p);
+#endif
     bool verified = true;
-    for (int r = 0; r < count; r++)
-        verified = verify(p, runs[r]) && verified;
-    double seconds[4] = { 0 };
-    measure(p, runs, count, seconds);
+    for (int i = 0; i < count; i++)
+        verified = verify(p, runners[i].run) && verified;
+    measure(p, runners, count, at_one);
 #ifdef GD_HAVE_DNNL
     if (!p->shape.f64)
         close_onednn(p);
 #endif
-
     const shape s = p->shape;
     const double flops = 2.0 * (double)(s.batch * s.m) * (double)(s.n * s.k);
-    const double ours = flops / seconds[0] * 1e-9;
-    const double peak = bench.peak[s.f64][p->threads] * 1e-9;
-    fprintf(stderr, "%-28s %d  %7.1f %4.0f%%", name, p->threads, ours, 100 * ours / peak);
-    bool reported = false;
-    for (int peer = 0; peer < PEERS; peer++) {
-        double best = 0;
-        for (int r = 1; r < count; r++)
-            if ((int)peers[r] == peer)
-                best = fmax(best, flops / seconds[r] * 1e-9);
-        if (best == 0) {
-            fprintf(stderr, "  %16s", "-");
-            continue;
-        }
-        print_row(name, p->threads, "GFLOP/s", ours, best, bench.peer_versions[peer], ours / best,
-                  ours / peak, verified);
-        fprintf(stderr, "  %8.1f (%.2fx)", best, ours / best);
-        bench.ratio_logs[peer][p->threads] += log(ours / best);
-        bench.ratio_counts[peer][p->threads]++;
-        reported = true;
-    }
-    if (!reported)
-        print_row(name, p->threads, "GFLOP/s", ours, 0, "", 0, ours / peak, verified);
-    fprintf(stderr, "%s\n", verified ? "" : "  WRONG RESULT");
+    const double ours = flops / runners[0].timing.seconds;
+    gd_bench_row row = make_row(name, p->threads, "GFLOP/s", ours * 1e-9, verified);
+    row.ours_spread = runners[0].timing.spread;
+    row.bound_fraction = ours / bench.peak[s.f64][p->threads];
+    row.bound = "FMA peak";
+    print_rows(row, flops, runners, who, count);
     if (!verified)
-        die("a result is wrong");
+        gd_bench_die("%s: a result is wrong", name);
 }
 
 static void *allocate(size_t bytes)
 {
     void *memory;
     if (posix_memalign(&memory, 4096, bytes) != 0)
-        die("out of memory");
+        gd_bench_die("out of memory");
     return memory;
 }
 
@@ -369,8 +390,9 @@ static void fill(void *x, bool f64, int64_t count, uint32_t seed)
     }
 }
 
-static void bench_shape(const shape *s, int threads)
+static void bench_shape(int index, int threads)
 {
+    const shape *s = &shapes[index];
     char name[64];
     name_shape(s, name, sizeof name);
     if (bench.filter && !strstr(name, bench.filter))
@@ -407,7 +429,7 @@ static void bench_shape(const shape *s, int threads)
         .workspace = bench.workspace,
     };
     set_threads(threads);
-    compare(&p, name);
+    compare(&p, name, bench.at_one[index]);
     free(p.a);
     free(p.b);
     free(p.c);
@@ -431,13 +453,11 @@ static void bench_call(const char *name, gd_gemm_args args)
     p.args.threads = 1;
     p.args.workspace = bench.workspace;
     const bool verified = verify(&p, run_ours);
-    const run_fn runs[] = { run_ours };
-    double seconds;
-    measure(&p, runs, 1, &seconds);
-    const double bytes = (double)(s.m * s.k + s.k * s.n + s.m * s.n) * sizeof(float);
-    print_row(name, 1, "nanoseconds", seconds * 1e9, 0, "", 0, 0, verified);
-    fprintf(stderr, "%-28s 1  %10.1f ns, %.1f GB/s%s\n", name, seconds * 1e9,
-            bytes / seconds * 1e-9, verified ? "" : "  WRONG RESULT");
+    gd_bench_runner runner = { .run = run_ours };
+    measure(&p, &runner, 1, NULL);
+    gd_bench_row row = make_row(name, 1, "ns", runner.timing.seconds * 1e9, verified);
+    row.ours_spread = runner.timing.spread;
+    gd_bench_print_row(&row);
     free(p.a);
     free(p.b);
     free(p.c);
@@ -490,7 +510,7 @@ static void choose_kernels(void)
         bench.gemm[0] = gd_gemm_f32_baseline, bench.gemm[1] = gd_gemm_f64_baseline;
         break;
     default:
-        die(gd_error_message());
+        gd_bench_die("%s", gd_error_message());
     }
 }
 
@@ -501,102 +521,127 @@ static void load_function(void *library, const char *name, void *function)
     memcpy(function, &symbol, sizeof symbol);
 }
 
-static void open_openblas(void)
+static void clear_environment(void)
 {
-    static const char *const variables[] = { "OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS",
-                                             "OPENBLAS_MAIN_FREE", "OPENBLAS_VERBOSE" };
+    static const char *const variables[] = { "OPENBLAS_CORETYPE",      "OPENBLAS_NUM_THREADS",
+                                             "OPENBLAS_MAIN_FREE",     "OPENBLAS_VERBOSE",
+                                             "ONEDNN_MAX_CPU_ISA",     "DNNL_MAX_CPU_ISA",
+                                             "MKL_ENABLE_INSTRUCTIONS" };
     for (size_t i = 0; i < COUNT(variables); i++)
         if (getenv(variables[i])) {
             fprintf(stderr, "%s=%s cleared\n", variables[i], getenv(variables[i]));
             unsetenv(variables[i]);
         }
-    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+}
+
+static void *open_library(const char *variable, const char *usual)
+{
+    const char *named = getenv(variable);
+    return dlopen(named && *named ? named : usual, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* OpenBLAS from PyPI (scipy-openblas32) has a prefix before all its names. */
+static void open_openblas(void)
+{
+    void *library = open_library("BENCH_OPENBLAS", "libopenblas.so.0");
     if (!library)
         return;
-    load_function(library, "cblas_sgemm", &bench.sgemm);
-    load_function(library, "cblas_dgemm", &bench.dgemm);
-    load_function(library, "openblas_set_num_threads", &bench.blas_threads);
-    if (!bench.sgemm || !bench.dgemm || !bench.blas_threads)
-        die("libopenblas.so.0 lacks its functions");
+    blas *b = &bench.blas[OPENBLAS];
     char *(*config)(void) = NULL, *(*corename)(void) = NULL;
-    load_function(library, "openblas_get_config", &config);
-    load_function(library, "openblas_get_corename", &corename);
-    char version[32] = "OpenBLAS";
+    const bool prefix = dlsym(library, "scipy_cblas_sgemm") != NULL;
+    load_function(library, prefix ? "scipy_cblas_sgemm" : "cblas_sgemm", &b->sgemm);
+    load_function(library, prefix ? "scipy_cblas_dgemm" : "cblas_dgemm", &b->dgemm);
+    load_function(library, prefix ? "scipy_openblas_set_num_threads" : "openblas_set_num_threads",
+                  &b->set_threads);
+    load_function(library, prefix ? "scipy_openblas_get_config" : "openblas_get_config", &config);
+    load_function(library, prefix ? "scipy_openblas_get_corename" : "openblas_get_corename",
+                  &corename);
+    if (!b->sgemm || !b->dgemm || !b->set_threads)
+        gd_bench_die("OpenBLAS lacks its functions");
+    char version[32] = "";
     if (config)
         sscanf(config(), "OpenBLAS %20s", version);
-    snprintf(bench.peer_versions[OPENBLAS], sizeof bench.peer_versions[0], "OpenBLAS %s %s",
+    snprintf(bench.peer_versions[OPENBLAS], sizeof bench.peer_versions[0], "OpenBLAS %s, %s",
              version, corename ? corename() : "");
+}
+
+static void open_mkl(void)
+{
+    setenv("MKL_THREADING_LAYER", "GNU", 0); /* the same OpenMP as oneDNN's: no second pool */
+    setenv("MKL_INTERFACE_LAYER", "LP64", 0);
+    void *library = open_library("BENCH_MKL", "libmkl_rt.so.3");
+    if (!library)
+        return;
+    blas *b = &bench.blas[MKL];
+    void (*version)(char *, int) = NULL;
+    load_function(library, "cblas_sgemm", &b->sgemm);
+    load_function(library, "cblas_dgemm", &b->dgemm);
+    load_function(library, "MKL_Set_Num_Threads", &b->set_threads);
+    load_function(library, "mkl_get_version_string", &version);
+    if (!b->sgemm || !b->dgemm || !b->set_threads)
+        gd_bench_die("MKL lacks its functions");
+    char text[200] = "";
+    int year = 0, update = 0;
+    if (version)
+        version(text, sizeof text - 1);
+    const char *at = strstr(text, "Version ");
+    if (at)
+        sscanf(at, "Version %d.%d", &year, &update);
+    snprintf(bench.peer_versions[MKL], sizeof bench.peer_versions[0], "MKL %d.%d", year, update);
 }
 
 static void open_peers(void)
 {
+    clear_environment();
     open_openblas();
+    open_mkl();
 #ifdef GD_HAVE_DNNL
     if (dnnl_engine_create(&bench.engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&bench.stream, bench.engine, dnnl_stream_default_flags) != dnnl_success)
-        die("oneDNN does not start");
-    const dnnl_version_t *version = dnnl_version();
-    snprintf(bench.peer_versions[ONEDNN], sizeof bench.peer_versions[0], "oneDNN %d.%d.%d",
-             version->major, version->minor, version->patch);
+        gd_bench_die("oneDNN does not start");
+    gd_bench_onednn_name(bench.peer_versions[ONEDNN], sizeof bench.peer_versions[0]);
 #endif
+}
+
+static void print_machine_row(const char *name, int threads, const char *metric, double value)
+{
+    gd_bench_row row = make_row(name, threads, metric, value * 1e-9, true);
+    gd_bench_print_row(&row);
 }
 
 static void measure_machine(int threads)
 {
+    set_threads(threads);
     for (int f64 = 0; f64 < 2; f64++) {
         bench.peak[f64][threads] = gd_bench_peak_flops(bench.isa, f64, threads);
-        print_row(f64 ? "FMA peak f64" : "FMA peak f32", threads, "GFLOP/s",
-                  bench.peak[f64][threads] * 1e-9, 0, "", 0, 1, true);
+        print_machine_row(f64 ? "FMA peak f64" : "FMA peak f32", threads, "GFLOP/s",
+                          bench.peak[f64][threads]);
     }
     gd_bench_bandwidth memory = { 0 };
     if (!gd_bench_memory(threads, &memory))
-        die("out of memory");
-    print_row("memory read", threads, "GB/s", memory.read * 1e-9, 0, "", 0, 1, true);
-    print_row("memory copy", threads, "GB/s", memory.copy * 1e-9, 0, "", 0, 1, true);
-    print_row("memory triad", threads, "GB/s", memory.triad * 1e-9, 0, "", 0, 1, true);
-    fprintf(stderr,
-            "\n%d thread%s: peak %.1f GFLOP/s f32, %.1f f64; memory %.1f GB/s read, %.1f copy, "
-            "%.1f triad\n",
-            threads, threads > 1 ? "s" : "", bench.peak[0][threads] * 1e-9,
-            bench.peak[1][threads] * 1e-9, memory.read * 1e-9, memory.copy * 1e-9,
-            memory.triad * 1e-9);
-    fprintf(stderr, "%-28s thr  GFLOP/s peak  %16s  %16s\n", "case (m x k x n)", "oneDNN",
-            "OpenBLAS");
-}
-
-static void report_means(int most_threads)
-{
-    for (int threads = 1; threads <= most_threads; threads++)
-        for (int peer = 0; peer < PEERS; peer++) {
-            const int count = bench.ratio_counts[peer][threads];
-            if (count == 0)
-                continue;
-            const double mean = exp(bench.ratio_logs[peer][threads] / count);
-            print_row("geometric mean", threads, "ratio", mean, 1, bench.peer_versions[peer], mean,
-                      0, true);
-            fprintf(stderr, "geometric mean, %d thread%s, %d shapes: %.3f x %s\n", threads,
-                    threads > 1 ? "s" : "", count, mean, peer_names[peer]);
-        }
+        gd_bench_die("out of memory");
+    print_machine_row("memory read", threads, "GB/s", memory.read);
+    print_machine_row("memory copy", threads, "GB/s", memory.copy);
+    print_machine_row("memory triad", threads, "GB/s", memory.triad);
 }
 
 int main(int argc, char **argv)
 {
     bench.filter = argc > 1 ? argv[1] : NULL;
+    const int most_threads = gd_cpu_count() < MOST_THREADS ? gd_cpu_count() : MOST_THREADS;
     choose_kernels();
     open_peers();
-    const int most_threads = gd_cpu_count() < MOST_THREADS ? gd_cpu_count() : MOST_THREADS;
+    set_threads(most_threads); /* pools begin unbound */
     const size_t workspace = gd_gemm_workspace_bytes(most_threads);
     bench.workspace = allocate(workspace);
     memset(bench.workspace, 0, workspace);
-    fprintf(stderr, "%s, %s kernels\n", gd_cpu_model(), gd_isa_name(bench.isa));
     for (int threads = 1; threads <= most_threads; threads++) {
         measure_machine(threads);
-        for (size_t i = 0; i < COUNT(shapes); i++)
-            bench_shape(&shapes[i], threads);
+        for (int i = 0; i < (int)COUNT(shapes); i++)
+            bench_shape(i, threads);
         if (threads == 1)
             bench_calls();
     }
-    report_means(most_threads);
     free(bench.workspace);
-    return 0;
+    return gd_bench_all_verified() ? 0 : 1;
 }

@@ -202,7 +202,8 @@ static bool agree(const double *x, const double *y, int count, double tolerance)
 /* ---- measuring ours ---- */
 
 typedef struct result {
-    double step, epoch; /* seconds */
+    gd_bench_timing step;
+    double epoch; /* seconds */
     bool verified;
 } result;
 
@@ -220,7 +221,7 @@ static result measure_ours(const problem *p, int threads, gd_mode mode)
         plan = gd_function_stats(t.train);
     }
     result r = { .verified = agree(losses, expected, CHECKED, 0.0) && isfinite(losses[0]) };
-    r.step = gd_bench_seconds(next_step, &t, CHUNK, threads, seconds_each);
+    r.step = gd_bench_time(next_step, &t, CHUNK, threads, seconds_each);
     r.epoch = epoch_seconds(&t, threads);
     gd_close(t.context);
     return r;
@@ -237,8 +238,8 @@ static void run_image(void *user)
     CHECK(gd_call(job->predict, 1, &job->x));
 }
 
-/* Seconds for the probabilities of the first image, and these. */
-static double measure_image(const problem *p, gd_mode mode, double probabilities[CLASSES])
+/* The time for the probabilities of the first image, and these. */
+static gd_bench_timing measure_image(const problem *p, gd_mode mode, double probabilities[CLASSES])
 {
     float image[PIXELS], read[CLASSES];
     get_image(p, 0, image);
@@ -250,9 +251,9 @@ static double measure_image(const problem *p, gd_mode mode, double probabilities
     CHECK(gd_tensor_read(gd_call(job.predict, 1, &job.x), read, sizeof read) == GD_OK);
     for (int i = 0; i < CLASSES; i++)
         probabilities[i] = (double)read[i];
-    double seconds = gd_bench_seconds(run_image, &job, 500, 1, 1.0);
+    gd_bench_timing timing = gd_bench_time(run_image, &job, 500, 1, 1.0);
     gd_close(context);
-    return seconds;
+    return timing;
 }
 
 /* ---- peers ---- */
@@ -260,7 +261,9 @@ static double measure_image(const problem *p, gd_mode mode, double probabilities
 /* What a peer reported about one of its ways of working. */
 typedef struct peer_mode {
     char name[128];                     /* "PyTorch 2.15.0 eager" */
+    char how[128], image_how[128];      /* the settings that were fastest */
     double step, epoch, image, compile; /* seconds; NAN: not reported */
+    double step_spread, image_spread;
     bool step_verified, image_verified;
 } peer_mode;
 
@@ -268,7 +271,8 @@ enum { MOST_MODES = 16 };
 typedef struct peers {
     peer_mode modes[MOST_MODES];
     int count;
-    double start[2], memory[2]; /* of PyTorch, JAX: seconds to the first step, MiB */
+    double start[2],
+        memory[2]; /* of PyTorch, JAX: seconds to the first step; MiB without libraries */
 } peers;
 
 static peer_mode *find_mode(peers *all, const char *program, const char *mode)
@@ -281,7 +285,12 @@ static peer_mode *find_mode(peers *all, const char *program, const char *mode)
     if (all->count == MOST_MODES)
         gd_bench_die("a peer reports too many modes");
     peer_mode *m = &all->modes[all->count++];
-    *m = (peer_mode){ .step = NAN, .epoch = NAN, .image = NAN, .compile = NAN };
+    *m = (peer_mode){ .step = NAN,
+                      .epoch = NAN,
+                      .image = NAN,
+                      .compile = NAN,
+                      .step_spread = NAN,
+                      .image_spread = NAN };
     memcpy(m->name, name, sizeof name);
     return m;
 }
@@ -289,10 +298,20 @@ static peer_mode *find_mode(peers *all, const char *program, const char *mode)
 static void take_line(peers *all, const gd_bench_line *line, const char *program,
                       const double *probabilities)
 {
+    peer_mode *m = find_mode(all, program, line->mode);
+    const char *rest = line->text + strcspn(line->text, " ");
+    if (strcmp(line->kind, "how") == 0)
+        snprintf(m->how, sizeof m->how, "%.*s", (int)sizeof m->how - 1, rest + (*rest == ' '));
+    if (strcmp(line->kind, "imagehow") == 0)
+        snprintf(m->image_how, sizeof m->image_how, "%.*s", (int)sizeof m->image_how - 1,
+                 rest + (*rest == ' '));
     if (line->count < 1)
         return;
     double value = line->numbers[0];
-    peer_mode *m = find_mode(all, program, line->mode);
+    if (strcmp(line->kind, "spread") == 0)
+        m->step_spread = value;
+    else if (strcmp(line->kind, "imagespread") == 0)
+        m->image_spread = value;
     if (strcmp(line->kind, "step") == 0) {
         m->step = value * 1e-6;
         m->step_verified =
@@ -322,8 +341,8 @@ static void run_peer(peers *all, int which, const char *const *arguments, int th
             fprintf(stderr, "%s\n", line.text);
         else if (strcmp(line.kind, "start") == 0 && which < 2)
             all->start[which] = line.numbers[0];
-        else if (strcmp(line.kind, "memory") == 0 && which < 2)
-            all->memory[which] = line.numbers[0];
+        else if (strcmp(line.kind, "memory") == 0 && which < 2 && line.count > 1)
+            all->memory[which] = line.numbers[0] - line.numbers[1];
         else
             take_line(all, &line, program, probabilities);
     }
@@ -340,7 +359,7 @@ static void run_peers(peers *all, const problem *p, int threads, const double *p
     *all = (peers){ .start = { NAN, NAN }, .memory = { NAN, NAN } };
     char count[16], seconds[16];
     snprintf(count, sizeof count, "%d", threads);
-    snprintf(seconds, sizeof seconds, "%g", seconds_each);
+    snprintf(seconds, sizeof seconds, "%g", seconds_each / (gd_bench_quick() ? 6 : 1));
     static const char *const scripts[] = { GD_SOURCE_DIR "/bench/peers/mnist_mlp_torch.py",
                                            GD_SOURCE_DIR "/bench/peers/mnist_mlp_jax.py" };
     for (int i = 0; i < 2; i++) {
@@ -361,16 +380,24 @@ static gd_bench_row make_row(const char *name, int threads, const char *metric, 
     return gd_bench_make_row("mnist_mlp", name, threads, metric, ours, verified);
 }
 
+/* What a row takes of a peer's mode. */
+typedef struct peer_number {
+    double value, spread; /* value NAN: it has none */
+    const char *how;
+    bool verified;
+} peer_number;
+
 /* One row for each peer that has the number; one without a peer if none has. */
-static void print_rows(gd_bench_row row, const peers *all,
-                       double (*get)(const peer_mode *, double *))
+static void print_rows(gd_bench_row row, const peers *all, peer_number (*get)(const peer_mode *))
 {
     bool any = false, verified = row.verified;
     for (int i = 0; i < all->count; i++) {
-        double is_verified = 1.0;
-        row.peer = get(&all->modes[i], &is_verified);
+        peer_number number = get(&all->modes[i]);
+        row.peer = number.value;
+        row.peer_spread = number.spread;
         row.peer_name = all->modes[i].name;
-        row.verified = verified && is_verified != 0.0;
+        row.peer_how = number.how && *number.how ? number.how : NULL;
+        row.verified = verified && number.verified;
         if (isnan(row.peer))
             continue;
         gd_bench_print_row(&row);
@@ -382,28 +409,24 @@ static void print_rows(gd_bench_row row, const peers *all,
         gd_bench_print_row(&row);
 }
 
-static double get_step(const peer_mode *m, double *verified)
+static peer_number get_step(const peer_mode *m)
 {
-    *verified = m->step_verified;
-    return m->step * 1e6;
+    return (peer_number){ m->step * 1e6, m->step_spread, m->how, m->step_verified };
 }
 
-static double get_epoch(const peer_mode *m, double *verified)
+static peer_number get_epoch(const peer_mode *m)
 {
-    *verified = m->step_verified;
-    return m->epoch;
+    return (peer_number){ m->epoch, NAN, m->how, m->step_verified };
 }
 
-static double get_image_time(const peer_mode *m, double *verified)
+static peer_number get_image_time(const peer_mode *m)
 {
-    *verified = m->image_verified;
-    return m->image * 1e6;
+    return (peer_number){ m->image * 1e6, m->image_spread, m->image_how, m->image_verified };
 }
 
-static double get_compile(const peer_mode *m, double *verified)
+static peer_number get_compile(const peer_mode *m)
 {
-    *verified = m->step_verified;
-    return m->compile * 1e3;
+    return (peer_number){ m->compile * 1e3, NAN, NULL, m->step_verified };
 }
 
 static void bench_training(const problem *p, int threads, const double *probabilities, peers *all)
@@ -414,6 +437,7 @@ static void bench_training(const problem *p, int threads, const double *probabil
     };
     static const gd_mode modes[2] = { GD_MODE_COMPILED, GD_MODE_EAGER };
     result results[2];
+    gd_bench_pin(threads);
     for (int i = 0; i < 2; i++)
         results[i] = measure_ours(p, threads, modes[i]);
     run_peers(all, p, threads, probabilities);
@@ -426,9 +450,11 @@ static void bench_training(const problem *p, int threads, const double *probabil
         "\n%d thread%s, %s, peak %.0f GFLOP/s; the arithmetic of a step takes %.1f us at that\n",
         threads, threads > 1 ? "s" : "", gd_isa_name(isa), peak * 1e-9, step_flops / peak * 1e6);
     for (int i = 0; i < 2; i++) {
-        gd_bench_row row =
-            make_row(names[0][i], threads, "us", results[i].step * 1e6, results[i].verified);
-        row.bound_fraction = step_flops / peak / results[i].step;
+        gd_bench_row row = make_row(names[0][i], threads, "us", results[i].step.seconds * 1e6,
+                                    results[i].verified);
+        row.ours_spread = results[i].step.spread;
+        row.bound_fraction = step_flops / peak / results[i].step.seconds;
+        row.bound = "FMA peak";
         print_rows(row, all, get_step);
     }
     for (int i = 0; i < 2; i++)
@@ -442,6 +468,7 @@ static void bench_training(const problem *p, int threads, const double *probabil
 static int run_fresh(void)
 {
     trainee t;
+    double before = gd_bench_resident();
     open_trainee(&t, 1, GD_MODE_COMPILED);
     next_step(&t);
     printf("start %.6f\n", gd_seconds());
@@ -449,7 +476,7 @@ static int run_fresh(void)
     while (gd_loader_next(t.loader, &b))
         CHECK(gd_call(t.train, b.count, b.tensors));
     gd_close(t.context);
-    printf("memory %.1f\n", gd_bench_own_memory());
+    gd_bench_print_memory(before);
     return 0;
 }
 
@@ -469,8 +496,8 @@ static void bench_fresh(const peers *all)
         while (process != NULL && gd_bench_read(process, &line)) {
             if (strcmp(line.kind, "start") == 0)
                 starts[i] = line.numbers[0] - begin;
-            else if (strcmp(line.kind, "memory") == 0)
-                memory = line.numbers[0];
+            else if (strcmp(line.kind, "memory") == 0 && line.count > 1)
+                memory = line.numbers[0] - line.numbers[1];
         }
         if (process == NULL || gd_bench_finish(process) != 0)
             gd_bench_die("%s --fresh failed", self);
@@ -479,13 +506,14 @@ static void bench_fresh(const peers *all)
     double start = gd_bench_median(starts, 5);
     for (int i = 0; i < 2; i++) {
         gd_bench_row row = make_row("start to first trained step", 1, "s", start, true);
+        row.clock = "wall";
         row.peer = all->start[i];
         row.peer_name = names[i];
         if (i == 0 || !isnan(row.peer))
             gd_bench_print_row(&row);
     }
     for (int i = 0; i < 2; i++) {
-        gd_bench_row row = make_row("peak memory of training", 1, "MiB", memory, true);
+        gd_bench_row row = make_row("memory of training", 1, "MiB", memory, true);
         row.peer = all->memory[i];
         row.peer_name = names[i];
         if (i == 0 || !isnan(row.peer))
@@ -532,21 +560,25 @@ int main(int count, char **arguments)
         return run_fresh();
     static problem p;
     static peers at_one, at_more;
+    int processors = gd_cpu_count();
     double probabilities[2][CLASSES];
     make_problem(&p);
-    double image[2] = { measure_image(&p, GD_MODE_COMPILED, probabilities[0]),
-                        measure_image(&p, GD_MODE_EAGER, probabilities[1]) };
+    gd_bench_pin(1);
+    gd_bench_timing image[2] = { measure_image(&p, GD_MODE_COMPILED, probabilities[0]),
+                                 measure_image(&p, GD_MODE_EAGER, probabilities[1]) };
     bool same = agree(probabilities[0], probabilities[1], CLASSES, 0.0);
     bench_training(&p, 1, probabilities[0], &at_one);
-    if (gd_cpu_count() > 1)
+    if (processors > 1)
         bench_training(&p, 2, probabilities[0], &at_more);
     unlink(p.path);
 
     fprintf(stderr, "\n");
-    print_rows(make_row("one image, compiled", 1, "us", image[0] * 1e6, same), &at_one,
-               get_image_time);
-    print_rows(make_row("one image, eager", 1, "us", image[1] * 1e6, same), &at_one,
-               get_image_time);
+    static const char *const names[] = { "one image, compiled", "one image, eager" };
+    for (int i = 0; i < 2; i++) {
+        gd_bench_row row = make_row(names[i], 1, "us", image[i].seconds * 1e6, same);
+        row.ours_spread = image[i].spread;
+        print_rows(row, &at_one, get_image_time);
+    }
     bench_plan(&at_one, same);
     bench_fresh(&at_one);
     bench_library();

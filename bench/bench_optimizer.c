@@ -123,7 +123,8 @@ static double digest(const trainee *t)
 }
 
 typedef struct result {
-    double seconds, digest;
+    gd_bench_timing timing;
+    double digest;
     int kernels;
 } result;
 
@@ -134,24 +135,25 @@ static result measure_ours(const char *name, int threads)
     for (int i = 0; i < CHECKED; i++)
         run_step(&t);
     result r = { .digest = digest(&t), .kernels = gd_function_stats(t.step).kernels };
-    r.seconds = gd_bench_seconds(run_step, &t, 1, threads, SECONDS);
+    r.timing = gd_bench_time(run_step, &t, 1, threads, SECONDS);
     gd_close(t.gd);
     return r;
 }
 
-/* ---- PyTorch: lines "ms VARIANT MILLISECONDS DIGEST" ---- */
+/* ---- PyTorch: lines "ms VARIANT MILLISECONDS SPREAD DIGEST", and before each "how TEXT" ---- */
 
 #define MOST_VARIANTS 4
 typedef struct variant {
-    char name[64];
-    double seconds, digest;
+    char name[64], how[64];
+    gd_bench_timing timing;
+    double digest;
 } variant;
 
 static int run_peer(const char *name, int threads, variant *variants)
 {
     char thread_text[16], seconds_text[16], layers[16], width[16], version[32] = "";
     snprintf(thread_text, sizeof thread_text, "%d", threads);
-    snprintf(seconds_text, sizeof seconds_text, "%g", SECONDS);
+    snprintf(seconds_text, sizeof seconds_text, "%g", SECONDS / (gd_bench_quick() ? 3 : 1));
     snprintf(layers, sizeof layers, "%d", LAYERS);
     snprintf(width, sizeof width, "%d", WIDTH);
     const char *arguments[] = { gd_bench_python(),
@@ -168,12 +170,17 @@ static int run_peer(const char *name, int threads, variant *variants)
     while (process && gd_bench_read(process, &line)) {
         if (strcmp(line.kind, "name") == 0)
             snprintf(version, sizeof version, "%.31s", line.text);
-        if (strcmp(line.kind, "ms") != 0 || line.count < 2 || count == MOST_VARIANTS)
+        if (count == MOST_VARIANTS)
             continue;
-        variant *v = &variants[count++];
+        variant *v = &variants[count];
+        if (strcmp(line.kind, "how") == 0)
+            snprintf(v->how, sizeof v->how, "%.63s", line.text);
+        if (strcmp(line.kind, "ms") != 0 || line.count < 3)
+            continue;
+        count++;
         snprintf(v->name, sizeof v->name, "%s %s", version, line.mode);
-        v->seconds = line.numbers[0] * 1e-3;
-        v->digest = line.numbers[1];
+        v->timing = (gd_bench_timing){ line.numbers[0] * 1e-3, line.numbers[1] };
+        v->digest = line.numbers[2];
     }
     if (process)
         (void)gd_bench_finish(process);
@@ -200,7 +207,7 @@ static double copy_bandwidth(int threads)
     if (!room)
         gd_bench_die("no memory for measuring it");
     memset(room, 1, 2 * COPIED);
-    double seconds = gd_bench_seconds(run_copy, room, 1, 1, SECONDS);
+    double seconds = gd_bench_time(run_copy, room, 1, 1, SECONDS).seconds;
     free(room);
     return 2.0 * (double)COPIED / seconds;
 }
@@ -209,7 +216,8 @@ static double copy_bandwidth(int threads)
 
 static void bench_subject(const subject *s, int threads)
 {
-    variant variants[MOST_VARIANTS];
+    variant variants[MOST_VARIANTS] = { 0 };
+    gd_bench_pin(threads);
     result r = measure_ours(s->name, threads);
     int count = run_peer(s->name, threads, variants);
     double bound = copy_bandwidth(threads);
@@ -217,20 +225,20 @@ static void bench_subject(const subject *s, int threads)
     double bytes = numbers * sizeof(float) * (3 + 2 * s->states);
     char name[96];
     snprintf(name, sizeof name, "%s, 30 tensors, 33.6 M numbers, %d kernels", s->name, r.kernels);
-    gd_bench_row row = { .suite = "optimizer",
-                         .name = name,
-                         .threads = threads,
-                         .metric = "GB/s",
-                         .ours = bytes / r.seconds * 1e-9,
-                         .peer = NAN,
-                         .more_is_better = true,
-                         .bound_fraction = bytes / r.seconds / bound,
-                         .verified = count > 0 || isfinite(r.digest) };
+    double seconds = r.timing.seconds;
+    gd_bench_row row = gd_bench_make_row("optimizer", name, threads, "GB/s", bytes / seconds * 1e-9,
+                                         count > 0 || isfinite(r.digest));
+    row.ours_spread = r.timing.spread;
+    row.more_is_better = true;
+    row.bound_fraction = fmin(1, bytes / seconds / bound);
+    row.bound = "memory copy";
     if (count == 0)
         gd_bench_print_row(&row);
     for (int i = 0; i < count; i++) {
-        row.peer = bytes / variants[i].seconds * 1e-9;
+        row.peer = bytes / variants[i].timing.seconds * 1e-9;
+        row.peer_spread = variants[i].timing.spread;
         row.peer_name = variants[i].name;
+        row.peer_how = variants[i].how;
         row.verified =
             fabs(r.digest - variants[i].digest) <= 1e-6 * fabs(variants[i].digest) + 1e-7;
         gd_bench_print_row(&row);

@@ -1,15 +1,17 @@
 /* bench/bench_reduce.c: reductions, softmax and the memory kernels of the CPU back end against a
- * scalar loop, and against the memory bandwidth of this machine, measured in the same run. One JSON
+ * scalar loop, and against the memory bandwidth of this machine. One JSON
  * object a line on stdout, a table on stderr. Start reading at bench_case().
  *
- * Every result is compared with one in double first. Ours and the scalar loop take turns within
- * each round and the best of the rounds counts, as it does for the bandwidth. Large cases walk
- * through a pool far larger than the caches, so that every run reads memory; cases named "in L2"
- * stay on one small piece. bound_fraction is the bytes a case must move (what it reads, and what it
- * writes if that is as much) over the bandwidth measured for reading, or for copying.
+ * Every result is compared with one in double first. Ours, the scalar loop and the bound take
+ * turns; the median of the rounds counts. Large cases walk through a pool far larger than the
+ * caches, so that every run reads memory; cases named "in L2" stay on one small piece. The bound is
+ * the time it takes to move the bytes a case must move: to add up its input, or, where it writes as
+ * much as it reads, to copy it past the caches. A share above 1 is cut to 1: the bound's loop is
+ * then not the fastest way to move these bytes.
  *
  * usage: bench_reduce [part of a case's name]
  */
+#include "measure.h"
 #include "peak.h"
 
 #include "backend/cpu/cpu.h"
@@ -24,7 +26,6 @@
 #include <string.h>
 
 #define MEBI           ((int64_t)1 << 20)
-#define POOL           (64 * MEBI) /* elements */
 #define ROUNDS         15
 #define SAMPLE_SECONDS 4e-3
 #define MOST_THREADS   2
@@ -56,17 +57,11 @@ struct problem {
 
 static struct {
     gd_cpu_device device;
-    gd_bench_bandwidth bandwidth[MOST_THREADS + 1];
+    int64_t pool; /* elements of in and out */
     float *in;
     void *out;
     const char *filter;
 } bench;
-
-static void die(const char *what)
-{
-    fprintf(stderr, "bench_reduce: %s\n", what);
-    exit(1);
-}
 
 /* ---- scalar loops, which are also what results are checked against, in double ---- */
 
@@ -276,7 +271,7 @@ static void run_ours(const problem *p, const float *x, void *out)
                                   .in = &operand,
                                   .out = { .data = out, .layout = &result } };
     if (bench.device.base.kernel[p->id](&call) != GD_OK)
-        die(gd_error_message());
+        gd_bench_die("%s", gd_error_message());
 }
 
 /* The next piece of the pool, so that a run does not find the last one's input in a cache. */
@@ -286,7 +281,7 @@ static int64_t next_piece(const problem *p)
     int64_t n = p->rows * p->columns;
     if (p->in_cache)
         return 0;
-    at = at + 2 * n <= POOL ? at + n : 0;
+    at = at + 2 * n <= bench.pool ? at + n : 0;
     return at;
 }
 
@@ -300,46 +295,26 @@ static void run(const problem *p, bool ours)
         p->scalar(p, bench.in + at, out);
 }
 
-static double seconds_per_run(const problem *p, bool ours, int64_t repeats)
+static void turn_ours(void *user)
 {
-    run(p, ours);
-    double start = gd_seconds();
-    for (int64_t i = 0; i < repeats; i++)
-        run(p, ours);
-    return (gd_seconds() - start) / (double)repeats;
+    run(user, true);
 }
 
-static double best(const double *samples)
+static void turn_scalar(void *user)
 {
-    double least = samples[0];
-    for (int i = 1; i < ROUNDS; i++)
-        least = fmin(least, samples[i]);
-    return least;
+    run(user, false);
 }
 
-static void print_row(const char *name, int threads, const char *metric, double ours, double peer,
-                      double ratio, double bound, bool verified)
+static void turn_bound(void *user)
 {
-    printf("{\"suite\":\"reduce\",\"case\":\"%s\",\"threads\":%d,\"metric\":\"%s\",\"ours\":%.4g,",
-           name, threads, metric, ours);
-    if (peer > 0)
-        printf("\"peer\":%.4g,\"peer_name\":\"scalar loop\",\"ratio\":%.4g,", peer, ratio);
+    const problem *p = user;
+    const int threads = bench.device.base.threads;
+    const int64_t at = next_piece(p);
+    const size_t bytes = (size_t)(p->rows * p->columns) * sizeof(float);
+    if (p->writes)
+        gd_bench_copy_bytes((float *)bench.out + at, bench.in + at, bytes, threads);
     else
-        printf("\"peer\":null,\"peer_name\":null,\"ratio\":null,");
-    if (bound > 0)
-        printf("\"bound_fraction\":%.4g,", bound);
-    else
-        printf("\"bound_fraction\":null,");
-    printf("\"verified\":%s}\n", verified ? "true" : "false");
-    fflush(stdout);
-    fprintf(stderr, "%-34s %d  %8.2f %-5s", name, threads, ours, metric);
-    if (bound > 0)
-        fprintf(stderr, " %4.0f%%", 100 * bound);
-    else
-        fprintf(stderr, "     -");
-    if (peer > 0)
-        fprintf(stderr, "  scalar %8.2f  %6.2fx", peer, ratio);
-    fprintf(stderr, "%s\n", verified ? "" : "  WRONG RESULT");
+        gd_bench_read_bytes(bench.in + at, bytes, threads);
 }
 
 /* Small problems are measured in time per call, the others in bytes moved. */
@@ -349,26 +324,35 @@ static void bench_case(const problem *p, int threads)
         return;
     bench.device.base.threads = threads;
     run_ours(p, bench.in, bench.out);
-    bool verified = p->verify(p, bench.in, bench.out);
+    const bool verified = p->verify(p, bench.in, bench.out);
 
-    double samples[2][ROUNDS];
-    int64_t repeats[2];
-    for (int ours = 0; ours < 2; ours++)
-        repeats[ours] = 1 + (int64_t)(SAMPLE_SECONDS / seconds_per_run(p, ours, 1));
-    for (int round = 0; round < ROUNDS; round++)
-        for (int ours = 0; ours < 2; ours++)
-            samples[ours][round] = seconds_per_run(p, ours, repeats[ours]);
-    double scalar = best(samples[0]), ours = best(samples[1]);
-
-    double bytes = (double)(p->rows * p->columns) * sizeof(float) * (p->writes ? 2 : 1);
-    if (bytes < 65536) {
-        print_row(p->name, threads, "ns", ours * 1e9, scalar * 1e9, scalar / ours, 0, verified);
-        return;
+    problem here = *p;
+    gd_bench_runner runners[] = { { .run = turn_ours, .user = &here },
+                                  { .run = turn_scalar, .user = &here },
+                                  { .run = turn_bound, .user = &here } };
+    gd_bench_take_turns(runners, p->in_cache ? 2 : 3, ROUNDS, SAMPLE_SECONDS, threads);
+    const gd_bench_timing ours = runners[0].timing, scalar = runners[1].timing;
+    const double bytes = (double)(p->rows * p->columns) * sizeof(float) * (p->writes ? 2 : 1);
+    const bool small = bytes < 65536;
+    gd_bench_row row =
+        gd_bench_make_row("reduce", p->name, threads, small ? "ns" : "GB/s",
+                          small ? ours.seconds * 1e9 : bytes / ours.seconds * 1e-9, verified);
+    row.more_is_better = !small;
+    row.ours_spread = ours.spread;
+    row.peer = small ? scalar.seconds * 1e9 : bytes / scalar.seconds * 1e-9;
+    row.peer_spread = scalar.spread;
+    row.peer_name = "scalar loop";
+    if (!p->in_cache) {
+        row.bound_fraction = fmin(1, runners[2].timing.seconds / ours.seconds);
+        row.bound = p->writes ? "memory copy beside it" : "memory read beside it";
     }
-    const gd_bench_bandwidth *limit = &bench.bandwidth[threads];
-    double bound = p->in_cache ? 0 : bytes / ours / (p->writes ? limit->copy : limit->read);
-    print_row(p->name, threads, "GB/s", bytes / ours * 1e-9, bytes / scalar * 1e-9, scalar / ours,
-              bound, verified);
+    gd_bench_print_row(&row);
+}
+
+static void turn_random(void *user)
+{
+    const gd_kernel_call *call = user;
+    (void)bench.device.base.kernel[GD_OP_random_bits](call);
 }
 
 /* random_bits has no input to speak of. Words a nanosecond. */
@@ -384,24 +368,25 @@ static void bench_random(int threads)
     const gd_op op = { .id = GD_OP_random_bits, .name = "random_bits" };
     const gd_operand operand = { .data = state, .layout = &in };
     bench.device.base.threads = threads;
-    const gd_kernel_call call = { .device = &bench.device.base,
-                                  .op = &op,
-                                  .attr = &attr,
-                                  .n = 1,
-                                  .in = &operand,
-                                  .out = { .data = bench.out, .layout = &out } };
-    double samples[ROUNDS];
-    for (int round = 0; round < ROUNDS; round++) {
-        double start = gd_seconds();
-        bench.device.base.kernel[GD_OP_random_bits](&call);
-        samples[round] = gd_seconds() - start;
-    }
+    gd_kernel_call call = { .device = &bench.device.base,
+                            .op = &op,
+                            .attr = &attr,
+                            .n = 1,
+                            .in = &operand,
+                            .out = { .data = bench.out, .layout = &out } };
+    gd_bench_runner runner = { .run = turn_random, .user = &call };
+    gd_bench_take_turns(&runner, 1, ROUNDS, SAMPLE_SECONDS, threads);
     const uint32_t *words =
         bench.out; /* the first block under key {1, 0}: Random123's philox4x32-10 */
     uint32_t again[64];
     gd_philox_words(1, 4 * MEBI - 64, 64, again);
     bool verified = memcmp(words + 4 * MEBI - 64, again, sizeof again) == 0;
-    print_row(name, threads, "w/ns", (double)(4 * MEBI) / best(samples) * 1e-9, 0, 0, 0, verified);
+    gd_bench_row row =
+        gd_bench_make_row("reduce", name, threads, "w/ns",
+                          (double)(4 * MEBI) / runner.timing.seconds * 1e-9, verified);
+    row.more_is_better = true;
+    row.ours_spread = runner.timing.spread;
+    gd_bench_print_row(&row);
 }
 
 /* ---- cases ---- */
@@ -463,7 +448,7 @@ static void open_device(void)
     gd_device *device =
         gd_backend_cpu.open(&(gd_open_options){ .device = "cpu", .threads = MOST_THREADS });
     if (!device)
-        die(gd_error_message());
+        gd_bench_die("%s", gd_error_message());
     bench.device =
         *(gd_cpu_device *)
             device; /* its table and scratch; the number of threads is set for each case */
@@ -473,26 +458,23 @@ int main(int argc, char **argv)
 {
     bench.filter = argc > 1 ? argv[1] : NULL;
     open_device();
-    bench.in = malloc((size_t)POOL * sizeof *bench.in);
-    bench.out = malloc((size_t)POOL * sizeof(float));
+    bench.pool = (int64_t)(2 * gd_bench_uncached_bytes() / sizeof(float));
+    bench.in = malloc((size_t)bench.pool * sizeof *bench.in);
+    bench.out = malloc((size_t)bench.pool * sizeof(float));
     if (!bench.in || !bench.out)
-        die("no memory");
+        gd_bench_die("no memory");
     uint64_t state = 1;
-    for (int64_t i = 0; i < POOL; i++) {
+    for (int64_t i = 0; i < bench.pool; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX generator */
         bench.in[i] = (float)((double)(state >> 11) * 0x1p-50 - 4.0);
     }
-    memset(bench.out, 0, (size_t)POOL * sizeof(float));
+    memset(bench.out, 0, (size_t)bench.pool * sizeof(float));
     int most = gd_cpu_count() < MOST_THREADS ? gd_cpu_count() : MOST_THREADS;
     for (int threads = 1; threads <= most; threads++) {
-        if (!gd_bench_memory(threads, &bench.bandwidth[threads]))
-            die("no memory");
-        fprintf(stderr, "%s, %d threads: read %.1f GB/s, copy %.1f GB/s\n", bench.device.base.isa,
-                threads, bench.bandwidth[threads].read * 1e-9,
-                bench.bandwidth[threads].copy * 1e-9);
+        gd_bench_pin(threads);
         for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
             bench_case(&problems[i], threads);
         bench_random(threads);
     }
-    return 0;
+    return gd_bench_all_verified() ? 0 : 1;
 }

@@ -16,9 +16,12 @@
  * in each round; the median of the rounds counts. Time is processor time per node made: a peer that
  * needs more nodes for the same work is not charged for it.
  */
+#include "measure.h"
+
 #include <gradus/scalar.h>
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,14 +46,6 @@ typedef struct outcome {
     double forward, backward, release; /* seconds */
 } outcome;
 
-/* Processor time: what other programs do in between does not count. */
-static double cpu_seconds(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 /* ---- 1. The obvious way ---- */
 
 typedef enum plain_op { PLAIN_LEAF, PLAIN_ADD, PLAIN_SUB, PLAIN_MUL, PLAIN_RELU } plain_op;
@@ -67,8 +62,7 @@ static size_t plain_made;
 
 static void out_of_memory(void)
 {
-    fprintf(stderr, "bench_scalar: out of memory\n");
-    exit(1);
+    gd_bench_die("out of memory");
 }
 
 static plain_node *plain_create(plain_op op, double data, plain_node *left, plain_node *right)
@@ -265,7 +259,7 @@ static void run_plain(bool with_set, outcome *out)
     for (size_t i = 0; i < PARAMETERS; i++)
         plain.parameters[i]->grad = 0.0;
     size_t before = plain_made;
-    double start = cpu_seconds();
+    double start = gd_bench_now(1);
     plain_node *loss = plain_create(PLAIN_LEAF, 0.0, NULL, NULL);
     for (size_t i = 0; i < POINTS; i++) {
         plain_node *y = plain_mlp(plain.parameters, plain.points[i]);
@@ -278,13 +272,13 @@ static void run_plain(bool with_set, outcome *out)
         plain_release(loss);
         loss = sum;
     }
-    double forward = cpu_seconds();
+    double forward = gd_bench_now(1);
     plain_backward(loss, with_set);
-    double backward = cpu_seconds();
+    double backward = gd_bench_now(1);
     out->loss = loss->data;
     out->nodes = plain_made - before;
     plain_release(loss);
-    double release = cpu_seconds();
+    double release = gd_bench_now(1);
     out->forward = forward - start;
     out->backward = backward - forward;
     out->release = release - backward;
@@ -349,7 +343,7 @@ static void run_ours(outcome *out)
 {
     gd_scalar_zero_grad(ours.parameters);
     size_t before = gd_scalar_live_values();
-    double start = cpu_seconds();
+    double start = gd_bench_now(1);
     gd_value *loss = gd_value_create_leaf(0.0);
     for (size_t i = 0; i < POINTS; i++) {
         gd_scalar_vector *y = gd_mlp_forward(ours.mlp, ours.points[i]);
@@ -358,14 +352,14 @@ static void run_ours(outcome *out)
         gd_value_release(error);
         gd_scalar_vector_destroy(y);
     }
-    double forward = cpu_seconds();
+    double forward = gd_bench_now(1);
     if (gd_value_backward(loss) != 0)
         out_of_memory();
-    double backward = cpu_seconds();
+    double backward = gd_bench_now(1);
     out->loss = gd_value_data(loss);
     out->nodes = gd_scalar_live_values() - before;
     gd_value_release(loss);
-    double release = cpu_seconds();
+    double release = gd_bench_now(1);
     out->forward = forward - start;
     out->backward = backward - forward;
     out->release = release - backward;
@@ -390,23 +384,31 @@ static bool write_problem(FILE *file)
     return well;
 }
 
-/* Reads what the script printed. Whether all of it was there. */
-static bool read_outcome(FILE *pipe, outcome *out, double *ns_per_node, char *name,
+/* What the script prints, to the lines of measure.h: "version V", "nodes N", "ns NS SPREAD", "loss
+ * X", "gradients X..." as often as it takes for all. Whether all of it was there. */
+static bool read_outcome(gd_bench_process *process, outcome *out, gd_bench_timing *node, char *name,
                          size_t name_size)
 {
-    char version[64];
-    if (fscanf(pipe, "version %63s nodes %zu ns_per_node %lf loss %lf gradients", version,
-               &out->nodes, ns_per_node, &out->loss) != 4)
-        return false;
-    for (size_t i = 0; i < PARAMETERS; i++)
-        if (fscanf(pipe, "%lf", &out->gradients[i]) != 1)
-            return false;
-    snprintf(name, name_size, "micrograd %s (Python)", version);
-    return true;
+    gd_bench_line line;
+    size_t gradients = 0;
+    while (gd_bench_read(process, &line)) {
+        if (strcmp(line.kind, "version") == 0)
+            snprintf(name, name_size, "micrograd %.40s", line.text);
+        else if (strcmp(line.kind, "nodes") == 0)
+            out->nodes = (size_t)line.numbers[0];
+        else if (strcmp(line.kind, "ns") == 0 && line.count > 1)
+            *node = (gd_bench_timing){ line.numbers[0] * 1e-9, line.numbers[1] };
+        else if (strcmp(line.kind, "loss") == 0)
+            out->loss = line.numbers[0];
+        else if (strcmp(line.kind, "gradients") == 0)
+            for (int i = 0; i < line.count && gradients < PARAMETERS; i++)
+                out->gradients[gradients++] = line.numbers[i];
+    }
+    return gradients == PARAMETERS && out->nodes > 0;
 }
 
 /* false: there is no micrograd here, or no Python. */
-static bool run_micrograd(outcome *out, double *ns_per_node, char *name, size_t name_size)
+static bool run_micrograd(outcome *out, gd_bench_timing *node, char *name, size_t name_size)
 {
     char path[] = "/tmp/bench_scalar.XXXXXX";
     int handle = mkstemp(path);
@@ -415,16 +417,12 @@ static bool run_micrograd(outcome *out, double *ns_per_node, char *name, size_t 
         return false;
     bool well = write_problem(file);
     well = fclose(file) == 0 && well;
-
-    const char *python = getenv("BENCH_PEERS_PYTHON");
-    char command[4096];
-    int length =
-        snprintf(command, sizeof command, "'%s' '%s/bench/peers/micrograd_peer.py' '%s'",
-                 python != NULL && python[0] != '\0' ? python : "python3", GD_SOURCE_DIR, path);
-    FILE *pipe = well && length < (int)sizeof command ? popen(command, "r") : NULL;
-    well = pipe != NULL && read_outcome(pipe, out, ns_per_node, name, name_size);
-    if (pipe != NULL)
-        well = pclose(pipe) == 0 && well;
+    const char *arguments[] = { gd_bench_python(), GD_SOURCE_DIR "/bench/peers/micrograd_peer.py",
+                                path, NULL };
+    gd_bench_process *process = well ? gd_bench_start(arguments, 1) : NULL;
+    well = process != NULL && read_outcome(process, out, node, name, name_size);
+    if (process != NULL)
+        well = gd_bench_finish(process) == 0 && well;
     remove(path);
     return well;
 }
@@ -458,32 +456,30 @@ static const struct {
 
 enum { FORWARD, BACKWARD, RELEASE, ALL, PHASES };
 
-static int ascending(const void *a, const void *b)
+static gd_bench_timing summary(double samples[ROUNDS])
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    const double middle = gd_bench_median(samples, ROUNDS);
+    return (gd_bench_timing){ middle, (samples[3 * (ROUNDS - 1) / 4] - samples[(ROUNDS - 1) / 4]) /
+                                          middle };
 }
 
-static double median(double *numbers, size_t count)
+static void print_row(const char *what, gd_bench_timing node, gd_bench_timing peer,
+                      const char *peer_name, bool verified)
 {
-    qsort(numbers, count, sizeof *numbers, ascending);
-    return numbers[count / 2];
-}
-
-static void print_row(const char *what, double ns, double peer, const char *peer_name,
-                      bool verified)
-{
-    printf("{\"suite\":\"scalar\",\"case\":\"%s\",\"threads\":1,\"metric\":\"ns_per_node\","
-           "\"ours\":%.4g,"
-           "\"peer\":%.4g,\"peer_name\":\"%s\",\"ratio\":%.4g,\"bound_fraction\":null,\"verified\":"
-           "%s}\n",
-           what, ns, peer, peer_name, peer / ns, verified ? "true" : "false");
+    gd_bench_row row =
+        gd_bench_make_row("scalar", what, 1, "ns/node", node.seconds * 1e9, verified);
+    row.ours_spread = node.spread;
+    row.peer = peer.seconds * 1e9;
+    row.peer_spread = peer.spread;
+    row.peer_name = peer_name;
+    gd_bench_print_row(&row);
 }
 
 int main(void)
 {
     static outcome outcomes[RUNNERS];
     static double samples[RUNNERS][PHASES][ROUNDS];
+    gd_bench_pin(1);
     ours_open();
     plain_open();
 
@@ -501,7 +497,7 @@ int main(void)
             runners[r].run(o);
             if (round < 0)
                 continue;
-            double per_node = 1e9 / (double)o->nodes;
+            double per_node = 1 / (double)o->nodes;
             samples[r][FORWARD][round] = o->forward * per_node;
             samples[r][BACKWARD][round] = o->backward * per_node;
             samples[r][RELEASE][round] = o->release * per_node;
@@ -509,21 +505,10 @@ int main(void)
         }
     }
 
-    fprintf(
-        stderr,
-        "2-16-16-1 perceptron, %d points, %zu nodes in one graph; ns a node, median of %d rounds\n",
-        POINTS, outcomes[OURS].nodes, ROUNDS);
-    fprintf(stderr, "%-28s %9s %9s %9s %9s\n", "", "forward", "backward", "release", "all");
-    double ns[RUNNERS][PHASES];
-    bool all_verified = true;
-    for (int r = 0; r < RUNNERS; r++) {
+    gd_bench_timing node[RUNNERS][PHASES];
+    for (int r = 0; r < RUNNERS; r++)
         for (int phase = 0; phase < PHASES; phase++)
-            ns[r][phase] = median(samples[r][phase], ROUNDS);
-        fprintf(stderr, "%-28s %9.2f %9.2f %9.2f %9.2f%s\n", runners[r].name, ns[r][FORWARD],
-                ns[r][BACKWARD], ns[r][RELEASE], ns[r][ALL],
-                verified[r] ? "" : "  DIFFERENT RESULT");
-        all_verified = all_verified && verified[r];
-    }
+            node[r][phase] = summary(samples[r][phase]);
 
     static const char *const cases[PHASES] = { "mlp 2-16-16-1 x100, forward",
                                                "mlp 2-16-16-1 x100, backward",
@@ -531,23 +516,20 @@ int main(void)
                                                "mlp 2-16-16-1 x100" };
     for (int r = PLAIN_MARK; r < RUNNERS; r++)
         for (int phase = 0; phase < PHASES; phase++)
-            print_row(cases[phase], ns[OURS][phase], ns[r][phase], runners[r].name, verified[r]);
+            print_row(cases[phase], node[OURS][phase], node[r][phase], runners[r].name,
+                      verified[r]);
 
     static outcome python;
     char name[96];
-    double python_ns = 0.0;
-    fflush(stdout);
-    if (run_micrograd(&python, &python_ns, name, sizeof name)) {
-        bool same = same_outcome(&outcomes[OURS], &python);
-        fprintf(stderr, "%-28s %39.0f%s\n", name, python_ns, same ? "" : "  DIFFERENT RESULT");
-        print_row(cases[ALL], ns[OURS][ALL], python_ns, name, same);
-        all_verified = all_verified && same;
-    } else {
+    gd_bench_timing python_node = { NAN, NAN };
+    if (run_micrograd(&python, &python_node, name, sizeof name))
+        print_row(cases[ALL], node[OURS][ALL], python_node, name,
+                  same_outcome(&outcomes[OURS], &python));
+    else
         fprintf(
             stderr,
             "micrograd: not found (BENCH_PEERS_PYTHON may name a Python that has it); left out\n");
-    }
     plain_close();
     ours_close();
-    return all_verified ? 0 : 1;
+    return gd_bench_all_verified() ? 0 : 1;
 }

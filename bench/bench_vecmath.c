@@ -2,11 +2,13 @@
  * for each instruction set of this machine, against a loop over libm's. One JSON object a line on
  * stdout, a table on stderr.
  *
- * Results are compared with libm's before anything is timed. Ours and libm take turns; each counts
- * with its best round, as other work on the machine only ever adds time.
+ * Results are compared with libm's before anything is timed. Ours and libm take turns; the median
+ * of the rounds counts.
  *
  * usage: bench_vecmath [function]
  */
+#include "measure.h"
+
 #include "backend/cpu/vecmath_table.h"
 #include "base/cpu.h"
 
@@ -15,9 +17,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-enum { LENGTH = 2048, REPEAT = 4, ROUNDS = 41 };
+enum { LENGTH = 2048, ROUNDS = 41 };
+static const double sample_seconds = 20e-6;
 
 typedef struct peer {
     const char *name;
@@ -85,13 +87,6 @@ static const peer peers[] = {
     { "lgamma", 0.1, 20, lgammaf, lgamma },
 };
 
-static double seconds(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static float x32[LENGTH], y32[LENGTH], want32[LENGTH];
 static double x64[LENGTH], y64[LENGTH], want64[LENGTH];
 
@@ -135,9 +130,26 @@ static bool inverts_erf(bool f64)
     return true;
 }
 
-/* Measures one function with one instruction set, and prints it. Returns whether its results were
- * right. */
-static bool bench_case(const peer *p, const gd_vecmath_unary *row, const char *isa, bool f64)
+typedef struct turn {
+    const peer *peer;
+    const gd_vecmath_unary *row;
+    bool f64;
+} turn;
+
+static void turn_ours(void *user)
+{
+    const turn *t = user;
+    run_ours(t->row, t->f64);
+}
+
+static void turn_peer(void *user)
+{
+    const turn *t = user;
+    run_peer(t->peer, t->f64);
+}
+
+/* Measures one function with one instruction set, and prints it. */
+static void bench_case(const peer *p, const gd_vecmath_unary *row, const char *isa, bool f64)
 {
     for (int i = 0; i < LENGTH; i++) {
         /* in an order that no branch predictor learns */
@@ -145,40 +157,29 @@ static bool bench_case(const peer *p, const gd_vecmath_unary *row, const char *i
         x32[i] = (float)x64[i];
     }
     run_ours(row, f64);
-    bool verified, compared = p->f32 != NULL;
+    const bool compared = p->f32 != NULL;
+    bool verified;
     if (compared) {
         run_peer(p, f64);
         verified = agree(f64);
     } else {
         verified = inverts_erf(f64);
     }
-    double ours = HUGE_VAL, theirs = HUGE_VAL;
-    for (int round = 0; round < ROUNDS; round++) {
-        double start = seconds();
-        for (int k = 0; k < REPEAT; k++)
-            run_ours(row, f64);
-        double middle = seconds();
-        if (compared)
-            run_peer(p, f64);
-        double end = seconds();
-        ours = fmin(ours, (middle - start) / REPEAT / LENGTH * 1e9);
-        theirs = fmin(theirs, (end - middle) / LENGTH * 1e9);
+    turn t = { p, row, f64 };
+    gd_bench_runner runners[] = { { .run = turn_ours, .user = &t },
+                                  { .run = turn_peer, .user = &t } };
+    gd_bench_take_turns(runners, compared ? 2 : 1, ROUNDS, sample_seconds, 1);
+    char name[64];
+    snprintf(name, sizeof name, "%s %s %s", p->name, f64 ? "f64" : "f32", isa);
+    gd_bench_row printed = gd_bench_make_row("vecmath", name, 1, "ns/element",
+                                             runners[0].timing.seconds / LENGTH * 1e9, verified);
+    printed.ours_spread = runners[0].timing.spread;
+    if (compared) {
+        printed.peer = runners[1].timing.seconds / LENGTH * 1e9;
+        printed.peer_spread = runners[1].timing.spread;
+        printed.peer_name = "libm";
     }
-    printf("{\"suite\":\"vecmath\",\"case\":\"%s %s "
-           "%s\",\"threads\":1,\"metric\":\"ns/element\",\"ours\":%.4f,",
-           p->name, f64 ? "f64" : "f32", isa, ours);
-    if (compared)
-        printf("\"peer\":%.4f,\"peer_name\":\"libm\",\"ratio\":%.3f,", theirs, theirs / ours);
-    else
-        printf("\"peer\":null,\"peer_name\":null,\"ratio\":null,");
-    printf("\"bound_fraction\":null,\"verified\":%s}\n", verified ? "true" : "false");
-    fprintf(stderr, "%-8s %s %-8s %8.3f ns", p->name, f64 ? "f64" : "f32", isa, ours);
-    if (compared)
-        fprintf(stderr, "   libm %8.3f ns  (%.1fx)%s\n", theirs, theirs / ours,
-                verified ? "" : "  WRONG RESULT");
-    else
-        fprintf(stderr, "   no peer%s\n", verified ? "" : "  WRONG RESULT");
-    return verified;
+    gd_bench_print_row(&printed);
 }
 
 static const gd_vecmath_table *table_of(gd_isa isa)
@@ -207,7 +208,7 @@ static const gd_vecmath_table *table_of(gd_isa isa)
 
 int main(int argc, char **argv)
 {
-    int failures = 0;
+    gd_bench_pin(1);
     for (size_t k = 0; k < sizeof peers / sizeof *peers; k++) {
         if (argc > 1 && strcmp(argv[1], peers[k].name) != 0)
             continue;
@@ -216,9 +217,8 @@ int main(int argc, char **argv)
             for (int i = 0; table != NULL && i < table->unary_count; i++)
                 if (strcmp(table->unary[i].name, peers[k].name) == 0)
                     for (int f64 = 0; f64 < 2; f64++)
-                        failures +=
-                            !bench_case(&peers[k], &table->unary[i], gd_isa_name((gd_isa)isa), f64);
+                        bench_case(&peers[k], &table->unary[i], gd_isa_name((gd_isa)isa), f64);
         }
     }
-    return failures > 0;
+    return gd_bench_all_verified() ? 0 : 1;
 }

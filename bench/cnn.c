@@ -1,6 +1,6 @@
 /* bench/cnn.c: a training step of a convolutional network: ours, compiled and eager, on 1 and 2
- * threads, against PyTorch eager and torch.compile (peers/cnn_torch.py) and JAX jit
- * (peers/cnn_jax.py). Start at gd_bench_cnn_run().
+ * threads, against PyTorch eager and torch.compile (peers/cnn_torch.py) and JAX, one jit-compiled
+ * call a step or one for many (scan; peers/cnn_jax.py). Start at gd_bench_cnn_run().
  *
  * A step is forward, mean cross-entropy, backward and update, on one fixed batch. Our weights
  * follow from a seed; they and the batch are written to a file for the peers (write_problem).
@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SEED = 1, MOST_THREADS = 2, PEERS = 3 };
+enum { SEED = 1, MOST_THREADS = 2, PEERS = 4 };
 static const double tolerance = 1e-4;
 
 #define CHECK(condition) \
@@ -82,9 +82,10 @@ static void read_batch(trainee *t, const char *path)
 static void side_train(const gd_bench_cnn *cnn, gd_mode mode, int threads, const char *path)
 {
     trainee t;
+    double before = gd_bench_resident();
     open_trainee(&t, cnn, threads, mode);
     read_batch(&t, path);
-    gd_bench_train_side(t.train, t.in, cnn->chunk, threads, cnn->seconds);
+    gd_bench_train_side(t.train, t.in, cnn->chunk, threads, cnn->seconds, before);
     gd_close(t.context);
 }
 
@@ -155,34 +156,40 @@ typedef struct run {
     const gd_bench_cnn *cnn;
     char self[4096], problem[4096];
     int64_t parameters;
-    gd_bench_side first; /* compiled on one thread: what all losses are compared with */
+    gd_bench_side first;      /* compiled on one thread: what all losses are compared with */
+    double at_one[2 + PEERS]; /* seconds on one thread: ours, compiled and eager; the peers */
 } run;
 
-static void run_ours(run *r, const char *mode, int threads, gd_bench_side *out)
+static void run_ours(run *r, const char *mode, int threads, double at_one, gd_bench_side *out)
 {
     char count[16];
     snprintf(count, sizeof count, "%d", threads);
     const char *arguments[] = { r->self, mode, count, r->problem, NULL };
     if (!gd_bench_run_side(arguments, threads, out))
         gd_bench_die("%s failed", r->self);
+    snprintf(out->name, sizeof out->name, "Gradus %s", mode + 2);
+    gd_bench_run_again_if_stalled(arguments, threads, at_one, out);
 }
 
 static bool run_peer(run *r, int which, int threads, gd_bench_side *out)
 {
     char count[16], seconds[16], chunk[16], rate[32];
     snprintf(count, sizeof count, "%d", threads);
-    snprintf(seconds, sizeof seconds, "%g", r->cnn->seconds);
+    snprintf(seconds, sizeof seconds, "%g", r->cnn->seconds / (gd_bench_quick() ? 3 : 1));
     snprintf(chunk, sizeof chunk, "%d", r->cnn->chunk);
     snprintf(rate, sizeof rate, "%.9g", r->cnn->learning_rate);
     static const char torch[] = GD_SOURCE_DIR "/bench/peers/cnn_torch.py";
     static const char jax[] = GD_SOURCE_DIR "/bench/peers/cnn_jax.py";
     static const struct {
         const char *script, *mode;
-    } peers[PEERS] = { { torch, "eager" }, { torch, "compile" }, { jax, "jit" } };
+    } peers[PEERS] = { { torch, "eager" }, { torch, "compile" }, { jax, "jit" }, { jax, "scan" } };
     const char *script = peers[which].script, *mode = peers[which].mode;
     const char *arguments[] = { gd_bench_python(), script, r->cnn->suite, mode, r->problem, count,
                                 seconds,           chunk,  rate,          NULL };
-    return gd_bench_run_side(arguments, threads, out);
+    if (!gd_bench_run_side(arguments, threads, out))
+        return false;
+    gd_bench_run_again_if_stalled(arguments, threads, r->at_one[2 + which], out);
+    return true;
 }
 
 /* Seconds below which no step can be: its arithmetic at the peak, and, for Adam, weights and both
@@ -209,22 +216,26 @@ static double bound_seconds(const run *r, int threads)
 static void compare(run *r, int threads)
 {
     static const char *const cases[] = { "train step, compiled", "train step, eager" };
-    static const char *const memories[] = { "peak memory of training, compiled",
-                                            "peak memory of training, eager" };
+    static const char *const memories[] = { "memory of training, compiled",
+                                            "memory of training, eager" };
     gd_bench_side ours[2], peers[PEERS];
     bool there[PEERS];
-    run_ours(r, "--compiled", threads, &ours[0]);
-    run_ours(r, "--eager", threads, &ours[1]);
+    run_ours(r, "--compiled", threads, r->at_one[0], &ours[0]);
+    run_ours(r, "--eager", threads, r->at_one[1], &ours[1]);
     for (int i = 0; i < PEERS; i++)
         there[i] = run_peer(r, i, threads, &peers[i]);
-    if (threads == 1)
+    if (threads == 1) {
         r->first = ours[0];
+        for (int i = 0; i < 2 + PEERS; i++)
+            r->at_one[i] = i < 2 ? ours[i].seconds : peers[i - 2].seconds;
+    }
     double bound = bound_seconds(r, threads);
     for (int i = 0; i < 2; i++) {
         bool same = gd_bench_sides_agree(&r->first, &ours[i], 0.0);
         gd_bench_row row =
             gd_bench_make_row(r->cnn->suite, cases[i], threads, "ms", ours[i].seconds * 1e3, same);
         row.bound_fraction = bound / ours[i].seconds;
+        row.bound = r->cnn->adam ? "FMA peak, update at memory copy" : "FMA peak";
         gd_bench_print_sides(row, &ours[i], peers, there, PEERS, false, tolerance);
         row = gd_bench_make_row(r->cnn->suite, memories[i], threads, "MiB", ours[i].memory, same);
         gd_bench_print_sides(row, &ours[i], peers, there, PEERS, true, tolerance);

@@ -1,5 +1,6 @@
 /* bench/gpt.c: training and running a GPT: ours, eager and compiled, against PyTorch eager and
- * torch.compile (peers/gpt_torch.py) and JAX jit (peers/gpt_jax.py). Start at gd_bench_gpt_run().
+ * torch.compile (peers/gpt_torch.py) and JAX, jit and scan (peers/gpt_jax.py). Start at
+ * gd_bench_gpt_run().
  *
  * All sides begin with the same weights, which we write to a file, and see the same tokens, which a
  * formula gives. Before timing, the losses of the first steps are compared: ours among themselves
@@ -22,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SEED = 1, PROMPT = 16, LOGITS = 8, THREADS = 2, PEERS = 3, ROUNDS = 7 };
+enum { SEED = 1, PROMPT = 16, LOGITS = 8, THREADS = 2, PEERS = 4, TALKERS = 2, ROUNDS = 7 };
 static const char torch[] = GD_SOURCE_DIR "/bench/peers/gpt_torch.py",
                   jax[] = GD_SOURCE_DIR "/bench/peers/gpt_jax.py";
 static const double learning_rate = 1e-4;
@@ -113,8 +114,9 @@ static void run_token(void *user)
 static void side_train(const gd_bench_gpt *g, gd_mode mode, const char *weights)
 {
     trainee t;
+    double before = gd_bench_resident();
     open_trainee(&t, g, mode, weights);
-    gd_bench_train_side(t.train, t.in, 1, THREADS, g->seconds);
+    gd_bench_train_side(t.train, t.in, 1, THREADS, g->seconds, before);
     gd_close(t.context);
 }
 
@@ -137,16 +139,19 @@ static void side_generate(const gd_bench_gpt *g, const char *weights)
     const float *logits = begin(&talk);
     float first[LOGITS];
     memcpy(first, logits, sizeof first);
-    double seconds[ROUNDS], shares[ROUNDS], reads[ROUNDS];
+    double seconds[ROUNDS], spreads[ROUNDS], shares[ROUNDS], reads[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
-        seconds[i] = gd_bench_seconds(run_token, &talk, 8, THREADS, g->seconds / ROUNDS);
+        gd_bench_timing one = gd_bench_time(run_token, &talk, 8, THREADS, g->seconds / ROUNDS);
+        seconds[i] = one.seconds;
+        spreads[i] = one.spread;
         reads[i] = gd_bench_read_rate(THREADS);
-        shares[i] = token_bytes(g) / seconds[i] / reads[i];
+        shares[i] = fmin(1, token_bytes(g) / seconds[i] / reads[i]);
     }
+    printf("spread %.4g\n", gd_bench_median(spreads, ROUNDS));
     printf("token ours %.9g", gd_bench_median(seconds, ROUNDS));
     for (int i = 0; i < LOGITS; i++)
         printf(" %.9g", (double)first[i]);
-    printf("\nbound ours %.9g\n", gd_bench_median(shares, ROUNDS));
+    printf("\nbound %.9g\n", gd_bench_median(shares, ROUNDS));
     double read = gd_bench_median(reads, ROUNDS);
     printf("note %s: a token reads %.0f MB of weights; at %.1f GB/s that takes %.1f ms\n", g->suite,
            token_bytes(g) * 1e-6, read * 1e-9, token_bytes(g) / read * 1e3);
@@ -205,7 +210,7 @@ static bool run_peer(run *r, const char *program, const char *mode, gd_bench_sid
     const int64_t numbers[] = { g->heads, g->batch, g->time, PROMPT };
     for (int i = 0; i < 4; i++)
         snprintf(r->numbers[i], sizeof r->numbers[i], "%lld", (long long)numbers[i]);
-    snprintf(r->seconds, sizeof r->seconds, "%g", g->seconds);
+    snprintf(r->seconds, sizeof r->seconds, "%g", g->seconds / (gd_bench_quick() ? 3 : 1));
     snprintf(r->count, sizeof r->count, "%d", THREADS);
     const char *arguments[] = { gd_bench_python(), program,       mode,          r->weights,
                                 r->count,          r->seconds,    r->numbers[0], r->numbers[1],
@@ -217,8 +222,8 @@ static void compare_training(run *r)
 {
     const gd_bench_gpt *g = r->gpt;
     static const char *const cases[] = { "train step, compiled", "train step, eager" };
-    static const char *const memories[] = { "peak memory of training, compiled",
-                                            "peak memory of training, eager" };
+    static const char *const memories[] = { "memory of training, compiled",
+                                            "memory of training, eager" };
     gd_bench_side ours[2], peers[PEERS];
     bool there[PEERS];
     if (!run_ours(r, "--compiled", &ours[0]) || !run_ours(r, "--eager", &ours[1]))
@@ -226,12 +231,14 @@ static void compare_training(run *r)
     there[0] = run_peer(r, torch, "eager", &peers[0]);
     there[1] = run_peer(r, torch, "compile", &peers[1]);
     there[2] = run_peer(r, jax, "jit", &peers[2]);
+    there[3] = run_peer(r, jax, "scan", &peers[3]);
     double bound = bound_seconds(g);
     for (int i = 0; i < 2; i++) {
         bool same = gd_bench_sides_agree(&ours[0], &ours[i], 0.0);
         gd_bench_row row =
             gd_bench_make_row(g->suite, cases[i], THREADS, "ms", ours[i].seconds * 1e3, same);
         row.bound_fraction = bound / ours[i].seconds;
+        row.bound = "FMA peak, update at memory copy";
         gd_bench_print_sides(row, &ours[i], peers, there, PEERS, false, 1e-3);
         gd_bench_print_sides(
             gd_bench_make_row(g->suite, memories[i], THREADS, "MiB", ours[i].memory, same),
@@ -242,14 +249,18 @@ static void compare_training(run *r)
 static void compare_generation(run *r)
 {
     const gd_bench_gpt *g = r->gpt;
-    gd_bench_side ours, peer;
+    static const char *const modes[TALKERS] = { "generate", "compile_generate" };
+    gd_bench_side ours, peers[TALKERS];
+    bool there[TALKERS];
     if (!run_ours(r, "--generate", &ours))
         gd_bench_die("%s failed", r->self);
-    bool there = run_peer(r, torch, "generate", &peer);
+    for (int i = 0; i < TALKERS; i++)
+        there[i] = run_peer(r, torch, modes[i], &peers[i]);
     gd_bench_row row = gd_bench_make_row(g->suite, "a token, batch 1", THREADS, "ms",
                                          ours.seconds * 1e3, ours.check_count == LOGITS);
     row.bound_fraction = ours.bound;
-    gd_bench_print_sides(row, &ours, &peer, &there, 1, false, 1e-3);
+    row.bound = "memory read";
+    gd_bench_print_sides(row, &ours, peers, there, TALKERS, false, 1e-3);
 }
 
 /* The weights all sides begin with. */

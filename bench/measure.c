@@ -1,13 +1,16 @@
 /* bench/measure.c: see measure.h. */
 #include "measure.h"
 
+#include "base/cpu.h"
 #include <gradus/base.h>
 
 #include <ctype.h>
 #include <dlfcn.h>
 #include <math.h>
+#include <sched.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -25,7 +28,45 @@ void gd_bench_die(const char *format, ...)
     exit(1);
 }
 
+bool gd_bench_quick(void)
+{
+    const char *text = getenv("BENCH_QUICK");
+    return text != NULL && *text != '\0' && strcmp(text, "0") != 0;
+}
+
+/* ---- processors ---- */
+
+static cpu_set_t allowed; /* what this program was given; empty: not asked for so far */
+
+/* The last `threads` of the allowed ones. */
+static cpu_set_t last_processors(int threads)
+{
+    if (CPU_COUNT(&allowed) == 0)
+        (void)sched_getaffinity(0, sizeof allowed, &allowed);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (size_t i = CPU_SETSIZE; i-- > 0 && CPU_COUNT(&set) < threads;)
+        if (CPU_ISSET(i, &allowed))
+            CPU_SET(i, &set);
+    return set;
+}
+
+static int processor_count(void)
+{
+    (void)last_processors(0); /* fills `allowed` */
+    return CPU_COUNT(&allowed);
+}
+
+void gd_bench_pin(int threads)
+{
+    cpu_set_t set = last_processors(threads);
+    (void)sched_setaffinity(0, sizeof set, &set);
+}
+
 /* ---- timing ---- */
+
+enum { LEAST_SAMPLES = 5, MOST_SAMPLES = 100000, MOST_WARM_UPS = 50, MOST_RUNNERS = 8 };
+static const double agreement = 0.05, warm_up_seconds = 1.0, quick_share = 1.0 / 3;
 
 static int compare(const void *x, const void *y)
 {
@@ -46,25 +87,93 @@ double gd_bench_now(int threads)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-double gd_bench_seconds(void (*run)(void *user), void *user, int chunk, int threads, double seconds)
+static gd_bench_timing summary(double *samples, size_t count)
 {
-    enum { LEAST = 5, MOST = 100000 };
-    static double samples[MOST];
-    double end = gd_seconds() + 0.1 * seconds;
-    do
-        run(user);
-    while (gd_seconds() < end);
-    size_t count = 0;
-    end = gd_seconds() + seconds;
-    for (double start = gd_bench_now(threads);
-         count < MOST && (count < LEAST || gd_seconds() < end); count++) {
-        for (int i = 0; i < chunk; i++)
-            run(user);
-        double stop = gd_bench_now(threads);
-        samples[count] = (stop - start) / chunk;
-        start = stop;
+    gd_bench_timing t = { .seconds = gd_bench_median(samples, count), .spread = NAN };
+    if (count > 0)
+        t.spread = (samples[3 * (count - 1) / 4] - samples[(count - 1) / 4]) / t.seconds;
+    return t;
+}
+
+static double time_chunk(const gd_bench_runner *r, int threads)
+{
+    double start = gd_bench_now(threads);
+    for (int64_t i = 0; i < r->chunk; i++)
+        r->run(r->user);
+    return (gd_bench_now(threads) - start) / (double)r->chunk;
+}
+
+/* Run until two chunks agree, or for a second. With `sample` above 0, chunks grow to that time. */
+static void warm_up(gd_bench_runner *r, double sample, int threads)
+{
+    double end = gd_seconds() + warm_up_seconds, before = NAN, now = time_chunk(r, threads);
+    for (int i = 0; i < MOST_WARM_UPS && gd_seconds() < end; i++) {
+        if (sample > 0)
+            r->chunk = (int64_t)fmin(fmax(ceil(sample / fmax(now, 1e-10)), 1), 1e8);
+        before = now;
+        now = time_chunk(r, threads);
+        if (fabs(now - before) <= agreement * now)
+            break;
     }
-    return gd_bench_median(samples, count);
+}
+
+gd_bench_timing gd_bench_time(void (*run)(void *user), void *user, int chunk, int threads,
+                              double seconds)
+{
+    static double samples[MOST_SAMPLES];
+    gd_bench_timing best = { NAN, INFINITY };
+    gd_bench_runner r = { .run = run, .user = user, .chunk = chunk };
+    seconds *= gd_bench_quick() ? quick_share : 1;
+    for (int attempt = 0; attempt < 2 && best.spread > GD_BENCH_SPREAD; attempt++) {
+        warm_up(&r, 0, threads);
+        size_t count = 0;
+        double end = gd_seconds() + seconds;
+        while (count < MOST_SAMPLES && (count < LEAST_SAMPLES || gd_seconds() < end))
+            samples[count++] = time_chunk(&r, threads);
+        gd_bench_timing t = summary(samples, count);
+        if (t.spread < best.spread)
+            best = t;
+    }
+    return best;
+}
+
+static void pause_for(double seconds)
+{
+    if (seconds > 0)
+        nanosleep(&(struct timespec){ (time_t)seconds, (long)(fmod(seconds, 1) * 1e9) }, NULL);
+}
+
+void gd_bench_take_turns(gd_bench_runner *runners, int count, int rounds, double sample,
+                         int threads)
+{
+    enum { MOST_ROUNDS = 101 };
+    static double samples[MOST_RUNNERS][MOST_ROUNDS];
+    if (count > MOST_RUNNERS || rounds > MOST_ROUNDS)
+        gd_bench_die("%d runners in %d rounds are too many", count, rounds);
+    rounds = gd_bench_quick() && rounds > 7 ? 7 : rounds;
+    double worst = INFINITY;
+    for (int i = 0; i < count; i++)
+        runners[i].timing = (gd_bench_timing){ NAN, INFINITY };
+    for (int attempt = 0; attempt < 2 && worst > GD_BENCH_SPREAD; attempt++) {
+        for (int i = 0; i < count; i++) {
+            runners[i].chunk = runners[i].chunk > 0 ? runners[i].chunk : 1;
+            pause_for(runners[i].pause);
+            warm_up(&runners[i], sample, threads);
+        }
+        for (int round = 0; round < rounds; round++)
+            for (int i = 0; i < count; i++) {
+                pause_for(runners[i].pause);
+                runners[i].run(runners[i].user);
+                samples[i][round] = time_chunk(&runners[i], threads);
+            }
+        worst = 0;
+        for (int i = 0; i < count; i++) {
+            gd_bench_timing t = summary(samples[i], (size_t)rounds);
+            if (t.spread < runners[i].timing.spread)
+                runners[i].timing = t;
+            worst = fmax(worst, runners[i].timing.spread);
+        }
+    }
 }
 
 /* ---- rows ---- */
@@ -79,6 +188,32 @@ static void print_number(const char *name, double x)
         printf("\"%s\":null,", name);
 }
 
+static void print_text(const char *name, const char *text)
+{
+    if (text)
+        printf("\"%s\":\"%s\",", name, text);
+    else
+        printf("\"%s\":null,", name);
+}
+
+/* What tools/run-bench writes over the results of this processor. */
+static void print_machine(void)
+{
+    static bool printed;
+    if (printed)
+        return;
+    printed = true;
+    gd_isa isa = gd_isa_choose();
+    printf("{\"machine\":{\"processor\":\"%s\",\"processors\":%d,\"isa\":\"%s\","
+           "\"compiler\":\"%s %s\"}}\n",
+           gd_cpu_model(), processor_count(), isa < GD_ISA_COUNT ? gd_isa_name(isa) : "none",
+#ifdef __clang__
+           "clang", __clang_version__);
+#else
+           "gcc", __VERSION__);
+#endif
+}
+
 gd_bench_row gd_bench_make_row(const char *suite, const char *name, int threads, const char *metric,
                                double ours, bool verified)
 {
@@ -88,8 +223,32 @@ gd_bench_row gd_bench_make_row(const char *suite, const char *name, int threads,
                            .metric = metric,
                            .ours = ours,
                            .peer = NAN,
+                           .ours_spread = NAN,
+                           .peer_spread = NAN,
                            .bound_fraction = NAN,
                            .verified = verified };
+}
+
+/* A size has no clock. */
+static const char *clock_of(const gd_bench_row *row)
+{
+    static const char *const sizes[] = { "MiB", "KiB", "MB", "peak KiB" };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (strcmp(row->metric, sizes[i]) == 0)
+            return NULL;
+    return row->clock ? row->clock : row->threads == 1 ? "processor" : "wall";
+}
+
+static void print_for_people(const gd_bench_row *row, bool has_peer, double ratio)
+{
+    fprintf(stderr, "%-44s %d %10.4g %-5s", row->name, row->threads, row->ours, row->metric);
+    if (has_peer)
+        fprintf(stderr, " %10.4g %7.2fx  %s", row->peer, ratio, row->peer_name);
+    if (has_peer && row->peer_how)
+        fprintf(stderr, " (%s)", row->peer_how);
+    if (isfinite(row->bound_fraction))
+        fprintf(stderr, "  %.0f %% of %s", 100 * row->bound_fraction, row->bound);
+    fprintf(stderr, "%s\n", row->verified ? "" : "  NOT VERIFIED");
 }
 
 void gd_bench_print_row(const gd_bench_row *row)
@@ -97,25 +256,23 @@ void gd_bench_print_row(const gd_bench_row *row)
     bool has_peer = row->peer_name != NULL && isfinite(row->peer);
     double ratio = row->more_is_better ? row->ours / row->peer : row->peer / row->ours;
     ratio = has_peer ? ratio : (double)NAN;
+    print_machine();
     printf("{\"suite\":\"%s\",\"case\":\"%s\",\"threads\":%d,\"metric\":\"%s\",", row->suite,
            row->name, row->threads, row->metric);
+    printf("\"more_is_better\":%s,", row->more_is_better ? "true" : "false");
     print_number("ours", row->ours);
+    print_number("ours_spread", row->ours_spread);
     print_number("peer", has_peer ? row->peer : (double)NAN);
-    if (has_peer)
-        printf("\"peer_name\":\"%s\",", row->peer_name);
-    else
-        printf("\"peer_name\":null,");
+    print_number("peer_spread", has_peer ? row->peer_spread : (double)NAN);
+    print_text("peer_name", has_peer ? row->peer_name : NULL);
+    print_text("peer_how", has_peer ? row->peer_how : NULL);
     print_number("ratio", ratio);
     print_number("bound_fraction", row->bound_fraction);
+    print_text("bound", isfinite(row->bound_fraction) ? row->bound : NULL);
+    print_text("clock", clock_of(row));
     printf("\"verified\":%s}\n", row->verified ? "true" : "false");
     fflush(stdout);
-
-    fprintf(stderr, "%-44s %d %10.4g %-5s", row->name, row->threads, row->ours, row->metric);
-    if (has_peer)
-        fprintf(stderr, " %10.4g %7.2fx  %s", row->peer, ratio, row->peer_name);
-    if (isfinite(row->bound_fraction))
-        fprintf(stderr, "  %.0f %% of the bound", 100 * row->bound_fraction);
-    fprintf(stderr, "%s\n", row->verified ? "" : "  NOT VERIFIED");
+    print_for_people(row, has_peer, ratio);
     all_verified = all_verified && row->verified;
 }
 
@@ -189,7 +346,11 @@ gd_bench_process *gd_bench_start(const char *const *arguments, int threads)
         count++;
     }
     list[count] = NULL;
+    cpu_set_t mine, theirs = last_processors(threads);
+    (void)sched_getaffinity(0, sizeof mine, &mine);
+    (void)sched_setaffinity(0, sizeof theirs, &theirs); /* which the program inherits */
     int failure = posix_spawnp(&process->pid, arguments[0], &actions, NULL, list, environment);
+    (void)sched_setaffinity(0, sizeof mine, &mine);
     posix_spawn_file_actions_destroy(&actions);
     free(environment);
     close(ends[1]);

@@ -8,14 +8,17 @@
 #include "base/threads.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* Independent sums: more than latency times throughput anywhere, fewer than 16 registers. */
-#define CHAINS 12
-#define ROUNDS 400
-#define STEPS  200000
+#define CHAINS        12
+#define ROUNDS        400
+#define MEMORY_ROUNDS 15
+#define STEPS         200000
 
 typedef double (*fma_loop)(int64_t steps);
 
@@ -129,8 +132,21 @@ double gd_bench_peak_flops(gd_isa isa, bool f64, int threads)
 /* Memory ----------------------------------------------------------------------------------------
  */
 
-#define ELEMENTS  (16 << 20) /* doubles an array: 128 MiB */
 #define HUGE_PAGE ((size_t)2 << 20)
+
+size_t gd_bench_uncached_bytes(void)
+{
+    const size_t least = (size_t)128 << 20;
+    const long level3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    const size_t bytes = level3 > 0 ? (size_t)level3 : 0;
+    return bytes > least ? (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : least;
+}
+
+/* Doubles an array. */
+static int64_t elements(void)
+{
+    return (int64_t)(gd_bench_uncached_bytes() / sizeof(double));
+}
 
 typedef struct memory_job {
     double *a, *b, *c;
@@ -148,18 +164,26 @@ static void fill_arrays(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* Compiled for each vector width; the processor's is taken when the program starts. */
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define FOR_EACH_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define FOR_EACH_WIDTH
+#endif
+
+FOR_EACH_WIDTH
 static void read_array(void *context, int64_t begin, int64_t end, int thread)
 {
     memory_job *job = context;
     const double *a = job->a;
-    double sum[16] = { 0 }; /* enough chains that memory, not addition, is what one waits for */
+    double sum[32] = { 0 }; /* enough chains that memory, not addition, is what one waits for */
     int64_t i = begin;
-    for (; i + 16 <= end; i += 16)
-        for (int j = 0; j < 16; j++)
+    for (; i + 32 <= end; i += 32)
+        for (int j = 0; j < 32; j++)
             sum[j] += a[i + j];
     for (; i < end; i++)
         sum[0] += a[i];
-    for (int j = 1; j < 16; j++)
+    for (int j = 1; j < 32; j++)
         sum[0] += sum[j];
     job->sink[thread] = sum[0];
 }
@@ -171,7 +195,8 @@ static void copy_array(void *context, int64_t begin, int64_t end, int thread)
     int64_t i = begin;
     (void)thread;
 #ifdef __SSE2__
-    for (; i % 2 == 0 && i + 8 <= end; i += 8)
+    bool aligned = ((uintptr_t)(job->c + i) | (uintptr_t)(job->a + i)) % sizeof(__m128d) == 0;
+    for (; aligned && i + 8 <= end; i += 8)
         for (int j = 0; j < 8; j += 2)
             _mm_stream_pd(job->c + i + j, _mm_load_pd(job->a + i + j));
     _mm_sfence();
@@ -200,7 +225,7 @@ static double best_bandwidth(int threads, gd_range_fn fn, memory_job *job, int64
                              double bytes)
 {
     double best = 0;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < MEMORY_ROUNDS; round++) {
         const double start = gd_bench_now(threads);
         gd_parallel_for(threads, count, 1, fn, job);
         best = fmax(best, bytes / (gd_bench_now(threads) - start));
@@ -211,17 +236,29 @@ static double best_bandwidth(int threads, gd_range_fn fn, memory_job *job, int64
 /* Three arrays, one behind the other; to be freed: a. */
 static bool make_arrays(int threads, memory_job *job)
 {
-    const size_t size = 3 * (size_t)ELEMENTS * sizeof(double);
+    const size_t size = 3 * gd_bench_uncached_bytes();
     job->a = aligned_alloc(HUGE_PAGE, size);
     if (!job->a)
         return false;
 #ifdef MADV_HUGEPAGE
     (void)madvise(job->a, size, MADV_HUGEPAGE); /* as the library does */
 #endif
-    job->b = job->a + ELEMENTS;
-    job->c = job->a + 2 * (size_t)ELEMENTS;
-    gd_parallel_for(threads, ELEMENTS, 1, fill_arrays, job);
+    job->b = job->a + elements();
+    job->c = job->a + 2 * elements();
+    gd_parallel_for(threads, elements(), 1, fill_arrays, job);
     return true;
+}
+
+void gd_bench_read_bytes(const void *data, size_t bytes, int threads)
+{
+    memory_job job = { .a = (double *)(uintptr_t)data };
+    gd_parallel_for(threads, (int64_t)(bytes / sizeof(double)), 8 * 1024, read_array, &job);
+}
+
+void gd_bench_copy_bytes(void *to, const void *from, size_t bytes, int threads)
+{
+    memory_job job = { .a = (double *)(uintptr_t)from, .c = to };
+    gd_parallel_for(threads, (int64_t)(bytes / sizeof(double)), 8 * 1024, copy_array, &job);
 }
 
 double gd_bench_read_rate(int threads)
@@ -233,8 +270,8 @@ double gd_bench_read_rate(int threads)
         return NAN;
     for (int i = 0; i < READS; i++) {
         const double start = gd_bench_now(threads);
-        gd_parallel_for(threads, 3 * (int64_t)ELEMENTS, 1, read_array, &job);
-        rates[i] = 3.0 * ELEMENTS * sizeof(double) / (gd_bench_now(threads) - start);
+        gd_parallel_for(threads, 3 * elements(), 1, read_array, &job);
+        rates[i] = 3.0 * (double)gd_bench_uncached_bytes() / (gd_bench_now(threads) - start);
     }
     free(job.a);
     return gd_bench_median(rates, READS);
@@ -245,11 +282,11 @@ bool gd_bench_memory(int threads, gd_bench_bandwidth *result)
     memory_job job = { 0 };
     if (!make_arrays(threads, &job))
         return false;
-    const double array = (double)ELEMENTS * sizeof(double);
+    const double array = (double)gd_bench_uncached_bytes();
     /* Of one array the L3 cache would keep a part till the next round: all three are read. */
-    result->read = best_bandwidth(threads, read_array, &job, 3 * (int64_t)ELEMENTS, 3 * array);
-    result->copy = best_bandwidth(threads, copy_array, &job, ELEMENTS, 2 * array);
-    result->triad = best_bandwidth(threads, triad_arrays, &job, ELEMENTS, 3 * array);
+    result->read = best_bandwidth(threads, read_array, &job, 3 * elements(), 3 * array);
+    result->copy = best_bandwidth(threads, copy_array, &job, elements(), 2 * array);
+    result->triad = best_bandwidth(threads, triad_arrays, &job, elements(), 3 * array);
     free(job.a);
     return true;
 }

@@ -7,30 +7,51 @@
 #include <string.h>
 #include <unistd.h>
 
+static void take_line(gd_bench_side *side, const gd_bench_line *line)
+{
+    const char *kind = line->kind;
+    if (strcmp(kind, "name") == 0)
+        snprintf(side->name, sizeof side->name, "%.*s", (int)sizeof side->name - 1, line->text);
+    else if (strcmp(kind, "how") == 0)
+        snprintf(side->how, sizeof side->how, "%.*s", (int)sizeof side->how - 1, line->text);
+    else if (strcmp(kind, "note") == 0)
+        fprintf(stderr, "%s\n", line->text);
+    else if (strcmp(kind, "memory") == 0 && line->count > 1)
+        side->memory = line->numbers[0] - line->numbers[1];
+    else if (strcmp(kind, "bound") == 0 && line->count > 0)
+        side->bound = line->numbers[0];
+    else if (strcmp(kind, "spread") == 0 && line->count > 0)
+        side->spread = line->numbers[0];
+    else if ((strcmp(kind, "step") == 0 || strcmp(kind, "token") == 0) && line->count > 0) {
+        side->seconds = line->numbers[0];
+        side->check_count = line->count - 1;
+        memcpy(side->checks, line->numbers + 1, sizeof(double) * (size_t)(line->count - 1));
+    }
+}
+
 bool gd_bench_run_side(const char *const *arguments, int threads, gd_bench_side *side)
 {
-    *side = (gd_bench_side){ .seconds = NAN, .memory = NAN, .bound = NAN };
+    *side = (gd_bench_side){ .seconds = NAN, .spread = NAN, .memory = NAN, .bound = NAN };
     gd_bench_process *process = gd_bench_start(arguments, threads);
     gd_bench_line line;
-    while (process != NULL && gd_bench_read(process, &line)) {
-        if (strcmp(line.kind, "name") == 0)
-            snprintf(side->name, sizeof side->name, "%.*s", (int)sizeof side->name - 1, line.text);
-        else if (strcmp(line.kind, "note") == 0)
-            fprintf(stderr, "%s\n", line.text);
-        else if (strcmp(line.kind, "memory") == 0 && line.count > 0)
-            side->memory = line.numbers[0];
-        else if (strcmp(line.kind, "bound") == 0 && line.count > 0)
-            side->bound = line.numbers[0];
-        else if (line.count > 0) {
-            side->seconds = line.numbers[0];
-            side->check_count = line.count - 1;
-            memcpy(side->checks, line.numbers + 1, sizeof(double) * (size_t)(line.count - 1));
-        }
-    }
+    while (process != NULL && gd_bench_read(process, &line))
+        take_line(side, &line);
     int status = process != NULL ? gd_bench_finish(process) : 3;
     if (status != 0 && status != 3 && status != 127)
         fprintf(stderr, "%s %s failed: exit status %d\n", arguments[0], arguments[1], status);
     return status == 0 && !isnan(side->seconds);
+}
+
+void gd_bench_run_again_if_stalled(const char *const *arguments, int threads, double at_one,
+                                   gd_bench_side *side)
+{
+    gd_bench_side again;
+    if (threads == 1 || !(side->seconds > at_one))
+        return;
+    fprintf(stderr, "%s: %.3g ms on %d threads, %.3g on one: once more\n", side->name,
+            side->seconds * 1e3, threads, at_one * 1e3);
+    if (gd_bench_run_side(arguments, threads, &again) && again.seconds < side->seconds)
+        *side = again;
 }
 
 bool gd_bench_sides_agree(const gd_bench_side *a, const gd_bench_side *b, double tolerance)
@@ -45,11 +66,14 @@ void gd_bench_print_sides(gd_bench_row row, const gd_bench_side *ours, const gd_
                           const bool *there, int count, bool memory, double tolerance)
 {
     bool any = false, verified = row.verified;
+    row.ours_spread = memory ? (double)NAN : ours->spread;
     for (int i = 0; i < count; i++) {
         if (!there[i])
             continue;
         row.peer = memory ? peers[i].memory : 1e3 * peers[i].seconds; /* MiB, ms */
         row.peer_name = peers[i].name;
+        row.peer_how = !memory && *peers[i].how ? peers[i].how : NULL;
+        row.peer_spread = memory ? (double)NAN : peers[i].spread;
         row.verified = verified && gd_bench_sides_agree(ours, &peers[i], tolerance);
         gd_bench_print_row(&row);
         any = true;
@@ -58,17 +82,32 @@ void gd_bench_print_sides(gd_bench_row row, const gd_bench_side *ours, const gd_
         gd_bench_print_row(&row);
 }
 
-double gd_bench_own_memory(void)
+static double status_mib(const char *field)
 {
     FILE *file = fopen("/proc/self/status", "r");
     char line[256];
     double kib = NAN;
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "VmHWM:", 6) == 0)
-            kib = strtod(line + 6, NULL);
+        if (strncmp(line, field, strlen(field)) == 0)
+            kib = strtod(line + strlen(field), NULL);
     if (file != NULL)
         fclose(file);
     return kib / 1024;
+}
+
+double gd_bench_resident(void)
+{
+    return status_mib("VmRSS:");
+}
+
+double gd_bench_most_resident(void)
+{
+    return status_mib("VmHWM:");
+}
+
+void gd_bench_print_memory(double before)
+{
+    printf("memory %.1f %.1f\n", gd_bench_most_resident(), before);
 }
 
 void gd_bench_print_profile(gd_function *function, int count, gd_tensor *const *inputs)
@@ -97,16 +136,18 @@ static void run_step(void *user)
 }
 
 void gd_bench_train_side(gd_function *train, gd_tensor *const in[2], int chunk, int threads,
-                         double seconds)
+                         double seconds, double resident_before)
 {
     training t = { train, in };
     double losses[GD_BENCH_CHECKED];
     for (int i = 0; i < GD_BENCH_CHECKED; i++)
         losses[i] = gd_item(gd_call(train, 2, in));
-    printf("step ours %.9g", gd_bench_seconds(run_step, &t, chunk, threads, seconds));
+    gd_bench_timing step = gd_bench_time(run_step, &t, chunk, threads, seconds);
+    printf("spread %.4g\nstep ours %.9g", step.spread, step.seconds);
     for (int i = 0; i < GD_BENCH_CHECKED; i++)
         printf(" %.17g", losses[i]);
-    printf("\nmemory ours %.1f\n", gd_bench_own_memory());
+    printf("\n");
+    gd_bench_print_memory(resident_before);
     gd_bench_print_profile(train, 2, in);
 }
 

@@ -1,6 +1,8 @@
 /* bench/side.h: a side of a comparison, ours or a peer's, in a process of its own, so that its peak
- * memory is its own. It prints lines (measure.h): "name NAME", "step MODE SECONDS CHECKS...",
- * "memory MODE MIB", "bound MODE FRACTION" (of what the machine could do), "note TEXT". */
+ * memory is its own. It prints lines (measure.h): "name NAME", "how TEXT" (its fastest setting),
+ * "spread X" (of its samples), "step MODE SECONDS CHECKS..." or "token ...", "memory PEAK BEFORE"
+ * (MiB: the most it had, and what it had once its libraries were loaded), "bound FRACTION" (of what
+ * the machine could do), "note TEXT". */
 #ifndef GD_BENCH_SIDE_H
 #define GD_BENCH_SIDE_H
 
@@ -12,8 +14,8 @@
 
 /* What a side reported. */
 typedef struct gd_bench_side {
-    char name[128];
-    double seconds, memory, bound; /* memory in MiB; NAN: not reported */
+    char name[128], how[128];
+    double seconds, spread, memory, bound; /* NAN: not reported; memory in MiB, without libraries */
     double checks[GD_BENCH_MOST_NUMBERS];
     int check_count;
 } gd_bench_side;
@@ -21,6 +23,11 @@ typedef struct gd_bench_side {
 /* Run a program as gd_bench_start() does. false: there is no such peer, or it failed, which stderr
  * tells. */
 bool gd_bench_run_side(const char *const *arguments, int threads, gd_bench_side *side);
+
+/* Two threads that are slower than one, which took `at_one` seconds: run it again, and the faster
+ * counts. Threads of a pool may have stayed on one processor for a whole run. */
+void gd_bench_run_again_if_stalled(const char *const *arguments, int threads, double at_one,
+                                   gd_bench_side *side);
 
 /* The numbers both report to be compared are there, and as close as that. */
 bool gd_bench_sides_agree(const gd_bench_side *a, const gd_bench_side *b, double tolerance);
@@ -30,8 +37,11 @@ bool gd_bench_sides_agree(const gd_bench_side *a, const gd_bench_side *b, double
 void gd_bench_print_sides(gd_bench_row row, const gd_bench_side *ours, const gd_bench_side *peers,
                           const bool *there, int count, bool memory, double tolerance);
 
-/* The most memory this process has had, in MiB. */
-double gd_bench_own_memory(void);
+/* What this process has in memory, and the most it has had, in MiB. */
+double gd_bench_resident(void);
+double gd_bench_most_resident(void);
+/* Print a "memory" line. `before`: gd_bench_resident() at the beginning. */
+void gd_bench_print_memory(double before);
 
 /* Every kernel of a compiled function with its time and rate, for people, on stderr; only when
  * BENCH_PROFILE is set. */
@@ -41,7 +51,7 @@ void gd_bench_print_profile(gd_function *function, int count, gd_tensor *const *
  * time of a step and this process's memory. */
 #define GD_BENCH_CHECKED 4
 void gd_bench_train_side(gd_function *train, gd_tensor *const in[2], int chunk, int threads,
-                         double seconds);
+                         double seconds, double resident_before);
 
 /* The path of this program. */
 void gd_bench_own_path(char *path, size_t size);

@@ -1,21 +1,26 @@
 """The peer of bench_attention: torch.nn.functional.scaled_dot_product_attention, forward and backward.
 
-    attention_torch.py HEADS WIDTH CAUSAL TIME…
+    attention_torch.py SECONDS HEADS WIDTH CAUSAL TIME…
 
-on OMP_NUM_THREADS threads. Operands are sines (numbers()), as in the bench. Prints, for each time,
+on OMP_NUM_THREADS threads. Operands are sines (numbers()), as in the bench. PyTorch has several kernels for it (fused, and plain
+products); each that runs on this machine is tried, and the fastest counts. Prints, for each time,
 
-    time T SECONDS SUM_RESULT SUM_DQ SUM_DK SUM_DV     sums weighted by cosines
-    memory T MIB                                       what a step allocated at most, if torch can say
+    how T KERNEL
+    time T SECONDS SPREAD SUM_RESULT SUM_DQ SUM_DK SUM_DV     sums weighted by cosines
 """
 import math
 import os
 import sys
-import time
 
+import torch_peer
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import problem
 
 THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
+KERNELS = {"fused": [SDPBackend.FLASH_ATTENTION], "plain products": [SDPBackend.MATH]}
 
 
 def numbers(shape, phase):
@@ -28,31 +33,33 @@ def weighted(t):
     return (flat * torch.cos(torch.arange(flat.numel(), dtype=torch.float64) * 0.3)).sum().item()
 
 
-def main():
-    heads, width, causal = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "1"
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-THREADS:])
-    torch.set_num_threads(THREADS)
-    print(f"name PyTorch {torch.__version__.split('+')[0]}")
-    for steps in map(int, sys.argv[4:]):
-        shape = (1, heads, steps, width)
-        q, k, v = (numbers(shape, phase).requires_grad_() for phase in (0, 1, 2))
-        g = numbers(shape, 3)
+def make_step(kernels, operands, causal):
+    q, k, v, g = operands
 
-        def step():
+    def step():
+        with sdpa_kernel(kernels):
             y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
             return (y, *torch.autograd.grad(y, (q, k, v), g))
 
-        results = step()
-        clock = time.process_time if THREADS == 1 else time.perf_counter
-        samples, spent = [], 0.0
-        while spent < 1.0 or len(samples) < 5:
-            begin = clock()
-            step()
-            samples.append(clock() - begin)
-            spent += samples[-1]
-        samples.sort()
-        sums = " ".join(f"{weighted(t):.9g}" for t in results)
-        print(f"time {steps} {samples[len(samples) // 2]:.9g} {sums}", flush=True)
+    return step
+
+
+def main():
+    seconds, heads, width, causal = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "1"
+    torch_peer.start(THREADS)
+    print(f"name PyTorch {torch_peer.version()}")
+    for steps in map(int, sys.argv[5:]):
+        shape = (1, heads, steps, width)
+        operands = [numbers(shape, phase).requires_grad_(phase < 3) for phase in range(4)]
+        time_of = lambda step: problem.median_seconds(step, lambda: None, 1, seconds)
+        tried = KERNELS if steps <= 1024 else {"fused": KERNELS["fused"]}
+        ways = {name: lambda k=k: make_step(k, operands, causal) for name, k in tried.items()}
+        best = torch_peer.fastest(ways, time_of, f"attention {steps}")
+        if best is None:
+            continue
+        name, (median, spread), step = best
+        sums = " ".join(f"{weighted(t):.9g}" for t in step())
+        print(f"how {steps} {name}\ntime {steps} {median:.9g} {spread:.4g} {sums}", flush=True)
 
 
 main()

@@ -2,16 +2,12 @@
 
     python3 call_overhead_torch.py
 
-Prints "name PyTorch VERSION" and lines "ns NS CASE". Exit status 3: there is no PyTorch.
+Prints "name PyTorch VERSION" and lines "ns NS SPREAD; CASE". Exit status 3: there is no PyTorch.
 """
-import statistics
-import sys
-import time
+import torch_peer
+import torch
 
-try:
-    import torch
-except ImportError:
-    sys.exit(3)
+import problem
 
 CASES = {
     "add, 4 elements": ((4,), lambda x, y: x + y),
@@ -27,25 +23,25 @@ OPS = 200
 
 
 def nanoseconds(call, x, y):
-    """Median processor time over rounds of OPS calls."""
-    samples = []
-    for _ in range(200):
-        start = time.process_time_ns()
+    """(median, spread) of the processor time of a call, over rounds of OPS."""
+    def run():
         for _ in range(OPS):
             call(x, y)
-        samples.append((time.process_time_ns() - start) / OPS)
-    return statistics.median(samples)
+
+    seconds, spread = problem.median_seconds(run, lambda: None, 1, 0.1)
+    return seconds * 1e9 / OPS, spread
 
 
 def main():
-    torch.set_num_threads(1)
-    print(f"name PyTorch {torch.__version__.split('+')[0]}")
+    torch_peer.start(1)
+    print(f"name PyTorch {torch_peer.version()}")
     for requires_grad in (False, True):
         for name, (shape, call) in CASES.items():
             x = torch.linspace(-2, 2, 16 if len(shape) == 2 else 4).reshape(shape).requires_grad_(requires_grad)
             y = torch.linspace(1, 4, 16 if len(shape) == 2 else 4).reshape(shape).requires_grad_(requires_grad)
-            empty = nanoseconds(lambda x, y: None, x, y)
-            print(f"ns {nanoseconds(call, x, y) - empty:.1f} {name}{', requires grad' if requires_grad else ''}", flush=True)
+            empty, _ = nanoseconds(lambda x, y: None, x, y)
+            ns, spread = nanoseconds(call, x, y)
+            print(f"ns {ns - empty:.1f} {spread:.4g}; {name}{', requires grad' if requires_grad else ''}", flush=True)
 
 
 main()

@@ -1,6 +1,7 @@
-"""The work of bench_lenet, bench_simple_cnn and bench_cats_dogs in JAX: the whole step as one jit-compiled call.
+"""The work of bench_lenet, bench_simple_cnn and bench_cats_dogs in JAX: the whole step as one jit-compiled call (jit), or
+many steps as one (scan).
 
-    python3 cnn_jax.py lenet|simple_cnn|cats_dogs jit PROBLEM THREADS SECONDS CHUNK RATE
+    python3 cnn_jax.py lenet|simple_cnn|cats_dogs jit|scan PROBLEM THREADS SECONDS CHUNK RATE
 
 See cnn_torch.py for what goes in and out. Parameters and moments are donated. Exit status 3: there is no JAX.
 """
@@ -83,10 +84,16 @@ def train(state, x, y):
 
 def main():
     print(f"name JAX {jax.__version__} {MODE}")
+    problem.start_jax(jax)
     p, x, y = read_problem()
     moments = (lambda: []) if SUITE == "simple_cnn" else (lambda: [jnp.zeros_like(q) for q in p])
     state = (p, moments(), moments(), jnp.zeros((), "float32"))
     del p
+    if MODE == "scan":
+        length = max(CHUNK, CHECKED)
+        scan = jax.jit(lambda state, x, y: lax.scan(lambda s, _: train(s, x, y), state, None, length), donate_argnums=0)
+        problem.run_scan(lambda state: scan(state, x, y), state, CHECKED, length, SECONDS)
+        return
     step = jax.jit(train, donate_argnums=0)
     problem.run_training(MODE, lambda state: step(state, x, y), state, CHECKED, CHUNK, SECONDS)
 

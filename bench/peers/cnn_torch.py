@@ -3,25 +3,17 @@
     python3 cnn_torch.py lenet|simple_cnn|cats_dogs eager|compile PROBLEM THREADS SECONDS CHUNK RATE
 
 PROBLEM is the file that bench/cnn.c writes: weight and bias of each layer (f32; dense weights [in, out]), the batch (f32), its labels
-(i64). Prints "name", "step" with the median seconds over chunks of CHUNK steps and the losses of the first steps, and "memory" in MiB.
-Where PyTorch has several good ways to do the same, all are tried and the fastest counts. Exit status 3: there is no PyTorch.
+(i64). Prints the lines of bench/side.h: the step over chunks of CHUNK steps with the losses of the first, and the memory. Where
+PyTorch has several good ways to do the same, all are tried and the fastest counts. Exit status 3: there is no PyTorch.
 """
-import ctypes
-import os
 import sys
-import tempfile
 
-cache = tempfile.TemporaryDirectory()
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache.name
-try:
-    import numpy as np
-    import torch
-    import torch.nn.functional as F
-    from torch import nn
-except ImportError:
-    sys.exit(3)
+import torch_peer
+import torch
+import torch.nn.functional as F
+from torch import nn
 
-import problem
+import numpy as np
 
 SUITE, MODE, PATH = sys.argv[1:4]
 THREADS, SECONDS, CHUNK, RATE = int(sys.argv[4]), float(sys.argv[5]), int(sys.argv[6]), float(sys.argv[7])
@@ -66,14 +58,14 @@ def read_problem():
     return net, x, y
 
 
-def make_step(channels_last=False, **options):
+def make_step(compile_options=None, channels_last=False, **options):
     net, x, y = read_problem()
     if channels_last:
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     optimizer = (torch.optim.SGD if SUITE == "simple_cnn" else torch.optim.Adam)(net.parameters(), lr=RATE, **options)
     loss_of = lambda: F.cross_entropy(net(x), y)
-    if MODE == "compile":
-        loss_of = torch.compile(loss_of)
+    if compile_options is not None:
+        loss_of = torch.compile(loss_of, **compile_options)
 
     def step():
         loss = loss_of()
@@ -85,40 +77,23 @@ def make_step(channels_last=False, **options):
     return step
 
 
-def keep_memory():
-    """glibc's malloc keeps what is freed, instead of giving large blocks back to the system after each step."""
-    M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
-    libc = ctypes.CDLL(None)
-    libc.mallopt(M_MMAP_MAX, 0)
-    libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
-
-
-def measure(name, **options):
-    """Seconds and first losses of one way."""
-    step = make_step(**options)
-    losses = [step().item() for _ in range(CHECKED)]
-    seconds = problem.median_seconds(step, lambda: None, CHUNK, SECONDS)
-    print(f"note PyTorch {MODE}, {name}, OMP_NUM_THREADS={THREADS}: {seconds * 1e3:.3f} ms", flush=True)
-    return seconds, losses
+def ways():
+    if MODE == "eager":
+        return {
+            "fused": lambda: make_step(fused=True),
+            "foreach": lambda: make_step(foreach=True),
+            "fused, channels last": lambda: make_step(fused=True, channels_last=True),
+        }
+    small = SUITE != "cats_dogs"
+    out = {f"{name}, fused": lambda o=o: make_step(o, fused=True) for name, o in torch_peer.compile_ways(small=small).items()}
+    out["default, fused, channels last"] = lambda: make_step({}, channels_last=True, fused=True)
+    return out
 
 
 def main():
-    problem.use_processors(THREADS)
-    torch.set_num_threads(THREADS)
-    print("name PyTorch", torch.__version__.split("+")[0], MODE, flush=True)
-    try:
-        ways = [measure("fused", fused=True)]
-    except Exception as error:  # torch.compile needs a C++ compiler
-        print("note PyTorch", MODE, (str(error).strip().splitlines() or [type(error).__name__])[0][:200])
-        sys.exit(3)
-    problem.print_memory()  # of this way alone: the others may take more
-    keep_memory()
-    ways.append(measure("fused, memory kept", fused=True))
-    if MODE == "eager":
-        ways.append(measure("foreach, memory kept", foreach=True))
-        ways.append(measure("fused, memory kept, channels last", fused=True, channels_last=True))
-    seconds, losses = min(ways)
-    print(f"step {MODE} {seconds:.9g} {problem.numbers(losses)}", flush=True)
+    torch_peer.start(THREADS, compiles=MODE == "compile")
+    print("name PyTorch", torch_peer.version(), MODE, flush=True)
+    torch_peer.run_training(MODE, ways(), CHECKED, CHUNK, SECONDS)
 
 
 main()

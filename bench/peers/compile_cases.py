@@ -1,12 +1,7 @@
 """The cases of bench_compile, for its peers: shapes, and the same numbers (see numbers() in bench_compile.c)."""
-import os
-import statistics
-import time
-
 import numpy as np
 
-if hasattr(os, "sched_setaffinity"):  # pools that size themselves by the machine, such as XLA's, then have one thread, as we have
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
+import problem
 
 BATCH = 50
 NETWORKS = {"mnist_mlp": ((784, 16, 16, 10), True), "mlp_512": ((784, 512, 512, 10), False), "mlp_256": ((64, 256, 256, 8), False)}
@@ -28,13 +23,6 @@ def labels(classes):
     return np.arange(BATCH) % classes
 
 
-def microseconds(run, seconds=0.5):
-    """Median processor time of run(), all threads together, after a warm-up."""
-    samples, end = [], time.process_time() + seconds
-    for _ in range(3):
-        run()
-    while time.process_time() < end or len(samples) < 5:
-        begin = time.process_time_ns()
-        run()
-        samples.append(time.process_time_ns() - begin)
-    return statistics.median(samples) * 1e-3
+def timing(run, seconds=0.5):
+    """(median, spread) of the seconds of run()."""
+    return problem.median_seconds(run, lambda: None, 1, seconds)

@@ -1,4 +1,5 @@
-"""The cases of bench_compile in JAX, jit-compiled with donated state: lines "name NAME" and "us CASE US VALUE".
+"""The cases of bench_compile in JAX, jit-compiled with donated state: lines "name NAME" and "us CASE US SPREAD VALUE". A
+training step is timed as one call, and as one of STEPS in a call (scan).
 
     python3 compile_jax.py
 
@@ -15,9 +16,12 @@ try:
 except ImportError:
     sys.exit(3)
 import compile_cases as cases
+import problem
+
+STEPS = 50
 
 
-def network(sizes, residual):
+def network(sizes, residual, scan=False):
     p = [jnp.asarray(v) for v in cases.parameters(sizes)]
     x, y = jnp.asarray(cases.numbers((cases.BATCH, sizes[0]), 17, 1)), jnp.asarray(cases.labels(sizes[-1]))
 
@@ -37,7 +41,10 @@ def network(sizes, residual):
         p = [q - 1e-3 * (a / c1) / (jnp.sqrt(b / c2) + 1e-8) for q, a, b in zip(p, m, v)]
         return (p, m, v, count), loss
 
-    compiled = jax.jit(train, donate_argnums=0)
+    def many(state, x, y):
+        return jax.lax.scan(lambda s, _: train(s, x, y), state, None, STEPS)
+
+    compiled = jax.jit(many if scan else train, donate_argnums=0)
     state = (p, [jnp.zeros_like(q) for q in p], [jnp.zeros_like(q) for q in p], jnp.zeros(()))
 
     def step():
@@ -68,14 +75,23 @@ def chain():
     return lambda: compiled(x).block_until_ready()
 
 
+def print_case(case, step, steps):
+    first = step()
+    value = float(first if first.ndim == 0 else first[12345] if first.size > STEPS else first[0])
+    seconds, spread = cases.timing(step)
+    print(f"us {case} {seconds / steps * 1e6:.2f} {spread:.4g} {value:.7g}", flush=True)
+
+
 def main():
+    problem.use_processors(1)
     print(f"name JAX jit {jax.__version__}")
     makers = {key: (lambda v=v: network(*v)) for key, v in cases.NETWORKS.items()} | {"block": block, "chain": chain}
     for case, maker in makers.items():
-        step = maker()
-        first = step()
-        value = float(first if first.ndim == 0 else first[12345])
-        print(f"us {case} {cases.microseconds(step):.2f} {value:.7g}", flush=True)
+        print_case(case, maker(), 1)
+    print(f"name JAX scan {jax.__version__}")
+    for case, sizes in cases.NETWORKS.items():
+        print(f"how {case} {STEPS} steps a call")
+        print_case(case, network(*sizes, scan=True), STEPS)
 
 
 main()

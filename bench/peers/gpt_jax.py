@@ -1,6 +1,7 @@
-"""The training step of bench_char_gpt and bench_gpt2_124m in JAX: forward, backward and AdamW as one jit-compiled call.
+"""The training step of bench_char_gpt and bench_gpt2_124m in JAX: forward, backward and AdamW as one jit-compiled call (jit), or
+several steps as one (scan).
 
-    python3 gpt_jax.py jit WEIGHTS THREADS SECONDS HEADS BATCH TIME PROMPT
+    python3 gpt_jax.py jit|scan WEIGHTS THREADS SECONDS HEADS BATCH TIME PROMPT
 
 See gpt_torch.py for what goes in and out. Parameters and moments are donated. Exit status 3: there is no JAX.
 """
@@ -73,6 +74,7 @@ def train(state, x, y):
 
 def main():
     print(f"name JAX {jax.__version__} {MODE}")
+    problem.start_jax(jax)
     p = read_weights(WEIGHTS)
     vocabulary = p["wte.weight"].shape[0]
     numbers = jnp.array([(i * 7919 + i // 5 * 31) % vocabulary for i in range(BATCH * TIME + 1)], "int32")
@@ -80,6 +82,10 @@ def main():
     zeros = lambda: {k: jnp.zeros_like(q) for k, q in p.items()}
     state = (p, zeros(), zeros(), jnp.zeros((), "float32"))
     del p, zeros
+    if MODE == "scan":
+        scan = jax.jit(lambda s, x, y: jax.lax.scan(lambda s, _: train(s, x, y), s, None, CHECKED), donate_argnums=0)
+        problem.run_scan(lambda state: scan(state, x, y), state, CHECKED, CHECKED, SECONDS)
+        return
     step = jax.jit(train, donate_argnums=0)
     problem.run_training(MODE, lambda state: step(state, x, y), state, CHECKED, 1, SECONDS)
 

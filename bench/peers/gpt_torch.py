@@ -1,31 +1,25 @@
 """The work of bench_char_gpt and bench_gpt2_124m in PyTorch.
 
-    python3 gpt_torch.py eager|compile|generate WEIGHTS THREADS SECONDS HEADS BATCH TIME PROMPT
+    python3 gpt_torch.py eager|compile|generate|compile_generate WEIGHTS THREADS SECONDS HEADS BATCH TIME PROMPT
 
-WEIGHTS is the safetensors file we wrote; sizes come from its shapes. Prints "name", then "step" or "token" with the median
-seconds and, to compare, the first losses or logits, then "memory" in MiB. Exit status 3: there is no PyTorch.
+WEIGHTS is the safetensors file we wrote; sizes come from its shapes. Prints the lines of bench/side.h: "step" with the first losses to
+compare, or "token" with the first logits. Where PyTorch has several good ways to do the same, all are tried and the fastest counts: a
+token eagerly with a cache that grows (cat) or has its full length from the start (static), compiled with the latter. Exit status 3:
+there is no PyTorch.
 """
 import json
-import os
-import statistics
 import sys
-import tempfile
-import time
 
-cache = tempfile.TemporaryDirectory()
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache.name
-try:
-    import numpy as np
-    import torch
-    import torch.nn.functional as F
-except ImportError:
-    sys.exit(3)
+import torch_peer
+import torch
+import torch.nn.functional as F
+
+import numpy as np
+import problem
 
 MODE, WEIGHTS = sys.argv[1], sys.argv[2]
 THREADS, SECONDS, HEADS, BATCH, TIME, PROMPT = int(sys.argv[3]), float(sys.argv[4]), *map(int, sys.argv[5:9])
-torch.set_num_threads(THREADS)
-if hasattr(os, "sched_setaffinity"):
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+LONGEST = 128  # a sequence starts anew at this length
 
 
 def read_weights(path):
@@ -56,15 +50,19 @@ class Block(torch.nn.Module):
                 layer.weight.copy_(w[prefix + name + ".weight"].T)
                 layer.bias.copy_(w[prefix + name + ".bias"])
 
-    def forward(self, x, past=None):
+    def forward(self, x, past=None, at=None, mask=None):
+        """`past`: keys and values of the tokens before. A list grows by these; of a pair of tensors [1, HEADS, LONGEST, n],
+        the places `at` are written, and `mask` tells which are to be seen."""
         b, t, c = x.shape
         q, k, v = self.dense[0](self.norms[0](x)).split(c, dim=2)
         q, k, v = (a.view(b, t, HEADS, c // HEADS).transpose(1, 2) for a in (q, k, v))
-        if past is not None:
+        if isinstance(past, list):
             if past:
                 k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
             past[:] = [k, v]
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=t > 1)
+        elif past is not None:
+            k, v = past[0].index_copy_(2, at, k), past[1].index_copy_(2, at, v)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and t > 1)
         x = x + self.dense[1](y.transpose(1, 2).reshape(b, t, c))
         return x + self.dense[3](F.gelu(self.dense[2](self.norms[1](x)), approximate="tanh"))
 
@@ -89,24 +87,31 @@ class GPT(torch.nn.Module):
             x = x[:, -1:]
         return self.norm(x) @ self.wte.T
 
-
-def median_seconds(run):
-    times, end = [], time.perf_counter() + SECONDS
-    run()
-    while len(times) < 5 or time.perf_counter() < end:
-        begin = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
+    def static(self, tokens, caches, at):
+        """The tokens at the places `at`, with caches of the full length."""
+        mask = torch.arange(LONGEST) <= at[:, None]
+        x = self.wte[tokens] + self.wpe[at]
+        for block, cache in zip(self.blocks, caches):
+            x = block(x, cache, at, mask)
+        return self.norm(x[:, -1:]) @ self.wte.T
 
 
-def train(model, vocabulary):
-    numbers = torch.tensor([(i * 7919 + i // 5 * 31) % vocabulary for i in range(BATCH * TIME + 1)])
+def number(i, vocabulary):
+    return (i * 7919 + i // 5 * 31) % vocabulary
+
+
+# ---- training ----
+
+
+def make_step(weights, options=None, **optimizer_options):
+    model = GPT(weights)
+    vocabulary = model.wte.shape[0]
+    numbers = torch.tensor([number(i, vocabulary) for i in range(BATCH * TIME + 1)])
     x, y = numbers[:-1].reshape(BATCH, TIME), numbers[1:]
     loss_of = lambda: F.cross_entropy(model(x).reshape(-1, vocabulary), y)
-    if MODE == "compile":
-        loss_of = torch.compile(loss_of)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+    if options is not None:
+        loss_of = torch.compile(loss_of, **options)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, **optimizer_options)
 
     def step():
         loss = loss_of()
@@ -115,39 +120,79 @@ def train(model, vocabulary):
         optimizer.step()
         return loss.item()
 
-    losses = [step() for _ in range(4)]
-    print("step", MODE, f"{median_seconds(step):.9g}", *(f"{v:.9g}" for v in losses), flush=True)
+    return step
 
 
-@torch.inference_mode()
-def generate(model, vocabulary):
-    number = lambda i: (i * 7919 + i // 5 * 31) % vocabulary
+def train(weights):
+    if MODE == "eager":
+        ways = {"fused": lambda: make_step(weights, fused=True)}
+    else:
+        ways = {f"{name}, fused": lambda o=o: make_step(weights, o, fused=True) for name, o in torch_peer.compile_ways().items()}
+    torch_peer.run_training(MODE, ways, 4, 1, SECONDS)
+
+
+# ---- generating ----
+
+
+def growing(model, vocabulary):
+    """A function for the next token, and the logits after the prompt."""
     state = {}
 
     def begin():
         state["pasts"], state["length"] = [[] for _ in model.blocks], PROMPT
-        return model(torch.tensor([[number(i) for i in range(PROMPT)]]), state["pasts"])
+        return model(torch.tensor([[number(i, vocabulary) for i in range(PROMPT)]]), state["pasts"])
 
     def step():
-        if state["length"] >= 128:
+        if state["length"] >= LONGEST:
             begin()
-        model(torch.tensor([[number(state["length"])]]), state["pasts"], state["length"])
+        model(torch.tensor([[number(state["length"], vocabulary)]]), state["pasts"], state["length"])
         state["length"] += 1
 
-    logits = begin()[0, -1, :8].tolist()
-    print("token", MODE, f"{median_seconds(step):.9g}", *(f"{v:.9g}" for v in logits), flush=True)
+    return step, begin()[0, -1, :8].tolist()
 
 
-names = {"eager": "eager", "compile": "compile", "generate": "eager"}
-print("name PyTorch", torch.__version__.split("+")[0], names[MODE], flush=True)
-weights = read_weights(WEIGHTS)
-model = GPT(weights)
-vocabulary = weights["wte.weight"].shape[0]
-del weights
-try:
-    (generate if MODE == "generate" else train)(model, vocabulary)
-except Exception as error:  # torch.compile needs a C++ compiler
-    print("note PyTorch", MODE, (str(error).strip().splitlines() or [type(error).__name__])[0][:200])
-    sys.exit(3)
-with open("/proc/self/status", encoding="ascii") as file:
-    print("memory", MODE, next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) / 1024, flush=True)
+def static(model, vocabulary, options=None):
+    width = model.wte.shape[1]
+    cache = lambda: torch.zeros(1, HEADS, LONGEST, width // HEADS)
+    caches = [(cache(), cache()) for _ in model.blocks]
+    next_token = model.static if options is None else torch.compile(model.static, **options)
+    prompt = torch.tensor([[number(i, vocabulary) for i in range(PROMPT)]])
+    first = model.static(prompt, caches, torch.arange(PROMPT))[0, -1, :8].tolist()
+    length = PROMPT
+
+    def step():
+        nonlocal length
+        if length >= LONGEST:
+            model.static(prompt, caches, torch.arange(PROMPT))
+            length = PROMPT
+        next_token(torch.tensor([[number(length, vocabulary)]]), caches, torch.tensor([length]))
+        length += 1
+
+    return step, first
+
+
+@torch.no_grad()
+def generate(weights):
+    model = GPT(weights).eval()
+    vocabulary = model.wte.shape[0]
+    if MODE == "generate":
+        ways = {"cache grows": lambda: growing(model, vocabulary), "static cache": lambda: static(model, vocabulary)}
+    else:
+        options = torch_peer.compile_ways(inference=True)
+        ways = {f"static cache, {name}": lambda o=o: static(model, vocabulary, o) for name, o in options.items()}
+
+    def time_of(made):
+        step, first = made
+        return (*problem.median_seconds(step, lambda: None, 8, SECONDS), first)
+
+    best = torch_peer.fastest(ways, time_of, MODE)
+    if best is None:
+        sys.exit(3)
+    name, (seconds, spread, first), _ = best
+    print(f"how {name}\nspread {spread:.4g}\ntoken {MODE[:15]} {seconds:.9g}", *(f"{v:.9g}" for v in first), flush=True)
+
+
+compiles = MODE.startswith("compile")
+torch_peer.start(THREADS, compiles)
+print("name PyTorch", torch_peer.version(), "compile" if compiles else "eager", flush=True)
+(generate if MODE.endswith("generate") else train)(read_weights(WEIGHTS))

@@ -54,6 +54,7 @@ def step(p, x, g):
 
 def main():
     print(f"name JAX {jax.__version__} jit")
+    problem.start_jax(jax)
     p, phase = [], 0
     for k in range(LAYERS):
         shapes = [(INPUT if k == 0 else WIDTH, 4 * WIDTH), (4 * WIDTH,), (WIDTH, 4 * WIDTH), (4 * WIDTH,)]
@@ -67,7 +68,8 @@ def main():
         nonlocal results
         results = step(p, x, g)
 
-    seconds = problem.median_seconds(one, lambda: jax.block_until_ready(results), 1, SECONDS)
+    seconds, spread = problem.median_seconds(one, lambda: jax.block_until_ready(results), 1, SECONDS)
+    print(f"spread {spread:.4g}")
     print(f"step jit {seconds:.9g} {problem.numbers(sums)}")
     problem.print_memory()
 

@@ -2,32 +2,27 @@
 
     python3 lstm_torch.py THREADS SECONDS BATCH TIME INPUT WIDTH LAYERS
 
-Parameters and inputs are sines (problem.sines()), as in the bench. Prints "name", then "step" with the median seconds and sums
-of the result and of the input's gradient, weighted by cosines, then "memory" in MiB. Exit status 3: there is no PyTorch.
+Parameters and inputs are sines (problem.sines()), as in the bench. Prints the lines of bench/side.h; what is compared are sums of the
+result and of the input's gradient, weighted by cosines. Exit status 3: there is no PyTorch.
 """
 import math
 import sys
+
+import torch_peer
+import torch
 
 import problem
 
 THREADS, SECONDS = int(sys.argv[1]), float(sys.argv[2])
 BATCH, TIME, INPUT, WIDTH, LAYERS = map(int, sys.argv[3:8])
-problem.use_processors(THREADS)
-
-try:
-    import torch
-except ImportError:
-    sys.exit(3)
 
 
 def sines(shape, phase, scale):
     return torch.from_numpy(problem.sines(math.prod(shape), phase, scale)).reshape(shape)
 
 
-def main():
-    torch.set_num_threads(THREADS)
-    print(f"name PyTorch {torch.__version__.split('+')[0]}")
-    lstm = torch.nn.LSTM(INPUT, WIDTH, LAYERS, batch_first=True)
+def network(batch_first):
+    lstm = torch.nn.LSTM(INPUT, WIDTH, LAYERS, batch_first=batch_first)
     phase = 0
     with torch.no_grad():
         for k in range(LAYERS):
@@ -36,18 +31,44 @@ def main():
                 mine = sines(p.shape[::-1], phase, 0.05)
                 p.copy_(mine if p.dim() == 1 else mine.t())
                 phase += 1
-    x = sines((BATCH, TIME, INPUT), 50, 1.0).requires_grad_()
-    g = sines((BATCH, TIME, WIDTH), 51, 1.0)
+    return lstm
+
+
+def make_step(batch_first):
+    """A function of no arguments that returns the result and all gradients, [BATCH, TIME, ...] first. Time-major tensors are what
+    nn.LSTM works on inside; to be laid out so from the start is the user's choice."""
+    lstm = network(batch_first)
+    lay = (lambda t: t) if batch_first else (lambda t: t.transpose(0, 1).contiguous())
+    x = lay(sines((BATCH, TIME, INPUT), 50, 1.0)).requires_grad_()
+    g = lay(sines((BATCH, TIME, WIDTH), 51, 1.0))
     wanted = [x, *lstm.parameters()]
 
     def step():
         y, _ = lstm(x)
         return (y, *torch.autograd.grad(y, wanted, g))
 
-    sums = [problem.weighted_sum(t.detach().numpy()) for t in step()[:2]]
-    seconds = problem.median_seconds(step, lambda: None, 1, SECONDS)
-    print(f"step eager {seconds:.9g} {problem.numbers(sums)}")
-    problem.print_memory()
+    return step, (lambda t: t) if batch_first else (lambda t: t.transpose(0, 1))
+
+
+def main():
+    torch_peer.start(THREADS)
+    print(f"name PyTorch {torch_peer.version()}")
+    if torch_peer.ONLY_MEMORY:
+        step, _ = make_step(True)
+        for _ in range(3):
+            step()
+        problem.print_memory()
+        return
+
+    def time_of(made):
+        step, back = made
+        sums = [problem.weighted_sum(back(t.detach()).numpy()) for t in step()[:2]]
+        return (*problem.median_seconds(step, lambda: None, 1, SECONDS), sums)
+
+    ways = {"batch first": lambda: make_step(True), "time first": lambda: make_step(False)}
+    name, (seconds, spread, sums), _ = torch_peer.fastest(ways, time_of, "eager")
+    print(f"how {name}\nspread {spread:.4g}\nstep eager {seconds:.9g} {problem.numbers(sums)}", flush=True)
+    torch_peer.print_memory_of_a_child()
 
 
 main()

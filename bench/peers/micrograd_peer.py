@@ -3,13 +3,14 @@
     python3 micrograd_peer.py FILE
 
 FILE holds a line "weights w..." and lines "point x0 x1 target". Prints the version, the number of Value objects made, the
-median processor time a node of forward, backward and letting go, the loss, and the gradients of the weights. Exit status 3: there
-is no micrograd.
+median processor time a node of forward, backward and letting go with the spread of its samples, the loss, and the gradients of the
+weights. Exit status 3: there is no micrograd.
 """
 import importlib.metadata
-import statistics
 import sys
 import time
+
+import problem
 
 try:
     from micrograd.engine import Value
@@ -17,7 +18,7 @@ try:
 except ImportError:
     sys.exit(3)
 
-ROUNDS = 5
+SECONDS = 5
 
 
 def read(path):
@@ -71,19 +72,24 @@ def main(path):
         parameter.data = weight
     nodes = count_nodes(model, points)
 
-    seconds = []
-    for _ in range(ROUNDS):
+    result = None
+
+    def sample():
+        nonlocal result
         model.zero_grad()
         start = time.process_time()
         loss = work(model, points)
         result = loss.data
         del loss
-        seconds.append(time.process_time() - start)
+        return time.process_time() - start
+
+    seconds, spread = problem.sampled(sample, SECONDS)
     print("version", importlib.metadata.version("micrograd"))
     print("nodes", nodes)
-    print("ns_per_node", statistics.median(seconds) * 1e9 / nodes)
+    print("ns", seconds * 1e9 / nodes, spread)
     print("loss", repr(result))
-    print("gradients", *(repr(parameter.grad) for parameter in parameters))
+    for i in range(0, len(parameters), 16):
+        print("gradients", *(repr(parameter.grad) for parameter in parameters[i : i + 16]))
 
 
 main(sys.argv[1])

@@ -2,8 +2,8 @@
 
     python3 mnist_mlp_torch.py PROBLEM THREADS SECONDS
 
-See problem.py for what goes in and out. Where PyTorch has several good ways to do the same, all are tried and the fastest counts.
-Exit status 3: there is no PyTorch.
+See problem.py for what goes in and out. Where PyTorch has several good ways to do the same, all are tried and the fastest counts; the
+digits are resident as they come (u8, turned into numbers batch by batch) or as numbers (f32). Exit status 3: there is no PyTorch.
 """
 import os
 import sys
@@ -14,11 +14,9 @@ import time
 cache = tempfile.TemporaryDirectory()
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache.name
 
-try:
-    import torch
-    import torch.nn.functional as F
-except ImportError:
-    sys.exit(3)
+import torch_peer
+import torch
+import torch.nn.functional as F
 
 import problem
 
@@ -40,6 +38,12 @@ class Net(torch.nn.Module):
         return self.fc3(a + b)
 
 
+def take(pixels, index):
+    """The examples `index` as numbers."""
+    x = pixels[index]
+    return x * (1 / 255) if x.dtype == torch.uint8 else x
+
+
 class Predictor(torch.nn.Module):
     def __init__(self, net):
         super().__init__()
@@ -56,7 +60,7 @@ def with_optimizer(data, **options):
 
     def step(i):
         index = data.order[i * problem.BATCH : (i + 1) * problem.BATCH]
-        loss = F.cross_entropy(net(data.pixels[index]), data.labels[index])
+        loss = F.cross_entropy(net(take(data.pixels, index)), data.labels[index])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -72,7 +76,7 @@ def by_hand(data):
 
     def step(i):
         index = data.order[i * problem.BATCH : (i + 1) * problem.BATCH]
-        loss = F.cross_entropy(net(data.pixels.index_select(0, index)), data.labels.index_select(0, index))
+        loss = F.cross_entropy(net(take(data.pixels, index)), data.labels.index_select(0, index))
         gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():
             torch._foreach_add_(parameters, gradients, alpha=-problem.LR)
@@ -81,14 +85,14 @@ def by_hand(data):
     return step
 
 
-def compiled_forward(data):
+def compiled_forward(data, options):
     """torch.compile on forward and loss; backward comes along, the update is one more compiled call."""
     net = Net(data.parameters)
     parameters = list(net.parameters())
 
-    @torch.compile
+    @torch.compile(**options)
     def loss_of(pixels, labels, index):
-        return F.cross_entropy(net(pixels[index]), labels[index])
+        return F.cross_entropy(net(take(pixels, index)), labels[index])
 
     def step(i):
         index = data.order[i * problem.BATCH : (i + 1) * problem.BATCH]
@@ -101,7 +105,7 @@ def compiled_forward(data):
     return step
 
 
-def compiled_step(data):
+def compiled_step(data, options):
     """The whole step as one compiled function: torch.func makes the gradients part of it."""
     net = Net(data.parameters)
     parameters = {name: p.detach().clone() for name, p in net.named_parameters()}
@@ -109,9 +113,9 @@ def compiled_step(data):
     def loss_of(p, x, y):
         return F.cross_entropy(torch.func.functional_call(net, p, (x,)), y)
 
-    @torch.compile
+    @torch.compile(**options)
     def train(p, pixels, labels, index):
-        gradients, loss = torch.func.grad_and_value(loss_of)(p, pixels[index], labels[index])
+        gradients, loss = torch.func.grad_and_value(loss_of)(p, take(pixels, index), labels[index])
         for name, gradient in gradients.items():
             p[name].sub_(problem.LR * gradient)
         return loss
@@ -124,82 +128,85 @@ def compiled_step(data):
     return step
 
 
-def fastest(data, mode, makers):
-    """Time every way; print the fastest, with its losses."""
-    best = None
-    for name, make in makers.items():
-        try:
-            step = make(data)
-            begin = time.perf_counter()
-            losses = [step(i % data.batches) for i in range(problem.CHECKED)]
-            first = time.perf_counter() - begin
-            seconds = problem.measure(step, lambda: None, data.batches, SECONDS)
-        except Exception as error:  # torch.compile needs a C++ compiler, and more
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            print(f"note PyTorch {mode}, {name}: {lines[0][:200]}")
-            continue
-        print(f"note PyTorch {mode}, {name}: {seconds * 1e6:.1f} us a step, {first:.2f} s for the first {problem.CHECKED}")
-        if best is None or seconds < best[0]:
-            best = seconds, losses, first, step
+def train(data, mode, makers):
+    """The fastest of several ways, each with both kinds of digits; its losses."""
+    datas = {"u8": data, "f32": data.as_f32()}
+    makers = {f"{name}, {kind} digits": lambda make=make, d=d: make(d) for name, make in makers.items() for kind, d in datas.items()}
+    compiling = {}
+
+    def time_of(step):
+        begin = time.perf_counter()
+        losses = [step(i % data.batches) for i in range(problem.CHECKED)]
+        compiling[step] = time.perf_counter() - begin
+        return (*problem.measure(step, lambda: None, data.batches, SECONDS), losses)
+
+    best = torch_peer.fastest(makers, time_of, mode)
+    if best is None:
+        return
+    name, (seconds, spread, losses), step = best
+    problem.print_step(mode, name, losses, (seconds, spread), problem.measure_epoch(step, lambda: None, data.batches, seconds))
+    if mode == "compile":
+        print(f"compile {mode} {compiling[step]:.3f}")
+
+
+@torch.no_grad()
+def image(data, mode, predictors):
+    x = data.as_f32().pixels[:1].clone()
+
+    def time_of(predictor):
+        p = predictor(x)
+        return (*problem.measure_call(lambda: predictor(x)), p[0])
+
+    best = torch_peer.fastest(predictors, time_of, f"image, {mode}")
     if best is not None:
-        seconds, losses, first, step = best
-        problem.print_step(mode, losses, seconds, problem.measure_epoch(step, lambda: None, data.batches, seconds))
-        if mode == "compile":
-            print(f"compile {mode} {first:.3f}")
+        name, (seconds, spread, p), _ = best
+        print(f"imagehow {mode} {name}\nimagespread {mode} {spread:.4g}\nimage {mode} {seconds * 1e6:.3f} {problem.numbers(p)}", flush=True)
 
 
-def image(data, mode, predictor):
-    x = data.pixels[:1].clone()
-    with torch.inference_mode():
-        try:
-            p = predictor(x)
-            for _ in range(200):
-                predictor(x)
-            seconds = problem.measure_call(lambda: predictor(x))
-        except Exception as error:
-            print(f"note PyTorch image, {mode}: {(str(error).splitlines() or ['failed'])[0][:200]}")
-            return
-    print(f"image {mode} {seconds * 1e6:.3f} {problem.numbers(p[0])}", flush=True)
+class Digits:
+    """The problem in tensors."""
 
+    def __init__(self, data, pixels):
+        self.data, self.parameters, self.batches, self.pixels = data, data.parameters, data.batches, pixels
+        self.labels, self.order = torch.from_numpy(data.labels), torch.from_numpy(data.order)
 
-def scripted(data, predictor):
-    """TorchScript, frozen; None where this PyTorch has none any more."""
-    try:
-        return torch.jit.freeze(torch.jit.trace(predictor, data.pixels[:1], check_trace=False))
-    except Exception as error:
-        print(f"note PyTorch script: {(str(error).splitlines() or ['failed'])[0][:200]}")
-        return None
+    def as_f32(self):
+        return Digits(self.data, torch.from_numpy(self.data.pixels_f32()))
 
 
 def main():
-    problem.use_processors(THREADS)
-    torch.set_num_threads(THREADS)
-    data = problem.Problem(sys.argv[1])
-    data.pixels = torch.from_numpy(data.pixels)
-    data.labels = torch.from_numpy(data.labels)
-    data.order = torch.from_numpy(data.order)
-    print(f"name PyTorch {torch.__version__.split('+')[0]}")
+    torch_peer.start(THREADS)
+    raw = problem.Problem(sys.argv[1])
+    data = Digits(raw, torch.from_numpy(raw.pixels))
+    print(f"name PyTorch {torch_peer.version()}")
     step = with_optimizer(data, foreach=False)
     step(0)
-    problem.print_start()
-    if THREADS == 1:
+    if torch_peer.ONLY_MEMORY:
         for i in range(data.batches):
             step(i)
         problem.print_memory()
-    fastest(data, "eager", {
+        return
+    problem.print_start()
+    if THREADS == 1:
+        torch_peer.print_memory_of_a_child()
+    train(data, "eager", {
         "optim.SGD": lambda d: with_optimizer(d, foreach=False),
         "optim.SGD(foreach)": lambda d: with_optimizer(d, foreach=True),
         "optim.SGD(fused)": lambda d: with_optimizer(d, fused=True),
         "autograd.grad and _foreach_add_": by_hand,
     })
-    fastest(data, "compile", {"forward and loss": compiled_forward, "whole step": compiled_step})
+    compiled = {}
+    for name, options in torch_peer.compile_ways(small=True).items():
+        if name != "max-autotune":  # the products of 50 rows are too small for its templates
+            compiled[f"forward and loss, {name}"] = lambda d, o=options: compiled_forward(d, o)
+            compiled[f"whole step, {name}"] = lambda d, o=options: compiled_step(d, o)
+    train(data, "compile", compiled)
     if THREADS == 1:
         predictor = Predictor(Net(data.parameters)).eval()
-        image(data, "eager", predictor)
-        frozen = scripted(data, predictor)
-        if frozen is not None:
-            image(data, "scripted", frozen)
-        image(data, "compile", torch.compile(predictor))
+        image(data, "eager", {"eager": lambda: predictor})
+        image(data, "scripted", {"frozen": lambda: torch.jit.freeze(torch.jit.trace(predictor, data.as_f32().pixels[:1], check_trace=False))})
+        options = torch_peer.compile_ways(inference=True, small=True)
+        image(data, "compile", {name: lambda o=o: torch.compile(predictor, **o) for name, o in options.items()})
 
 
 main()

@@ -2,17 +2,15 @@
 
     python3 optimizer_torch.py NAME THREADS SECONDS LAYERS WIDTH
 
-Prints "name PyTorch VERSION" and lines "ms VARIANT MILLISECONDS DIGEST": the median time of a step, and a number made of the
-parameters after three steps. Exit status 3: there is no PyTorch.
+Prints "name PyTorch VERSION" and lines "how TEXT", "ms VARIANT MILLISECONDS SPREAD DIGEST": the median time of a step, and a number made
+of the parameters after three steps. Each is tried as it is and under torch.compile. Exit status 3: there is no PyTorch.
 """
-import statistics
 import sys
-import time
 
-try:
-    import torch
-except ImportError:
-    sys.exit(3)
+import torch_peer
+import torch
+
+import problem
 
 NAME, THREADS, SECONDS, LAYERS, WIDTH = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
 MAKE = {
@@ -43,22 +41,25 @@ def digest(p):
     return (values * (torch.arange(values.numel()) % 97 + 1)).sum().item() / values.numel()
 
 
+def make(variant, options):
+    p = parameters()
+    optimizer = MAKE[NAME](p, **{variant: True})
+    step = optimizer.step if options is None else torch.compile(optimizer.step, **options)
+    for _ in range(3):
+        step()
+    return step, digest(p[0])
+
+
 def main():
-    torch.set_num_threads(THREADS)
-    clock = time.process_time if THREADS == 1 else time.perf_counter
-    print(f"name PyTorch {torch.__version__.split('+')[0]}")
+    torch_peer.start(THREADS, compiles=True)
+    print(f"name PyTorch {torch_peer.version()}")
+    time_of = lambda made: problem.median_seconds(made[0], lambda: None, 1, SECONDS)
     for variant in ("fused", "foreach"):
-        p = parameters()
-        optimizer = MAKE[NAME](p, **{variant: True})
-        for _ in range(3):
-            optimizer.step()
-        check, samples, end = digest(p[0]), [], time.perf_counter() + SECONDS
-        while len(samples) < 5 or time.perf_counter() < end:
-            start = clock()
-            optimizer.step()
-            samples.append(clock() - start)
-        print(f"ms {variant} {statistics.median(samples) * 1e3:.3f} {check:.9g}", flush=True)
-        del p, optimizer
+        ways = {"eager": lambda: make(variant, None), "compiled": lambda: make(variant, {})}
+        best = torch_peer.fastest(ways, time_of, variant)
+        if best is not None:
+            name, (seconds, spread), (_, check) = best
+            print(f"how {name}\nms {variant} {seconds * 1e3:.3f} {spread:.4g} {check:.9g}", flush=True)
 
 
 main()

@@ -12,7 +12,9 @@ A peer prints lines, which the bench reads:
     epoch MODE S                   seconds an epoch; scaled from a part of it where it is long
     image MODE US P…               microseconds for the probabilities of one image, and these
     compile MODE S                 seconds the first call took
-    memory MIB                     the most memory the process had
+    spread MODE X, how MODE TEXT   how far samples of the step lie apart; the setting that was fastest
+    imagespread, imagehow          the same of the image
+    memory MIB BEFORE              the most memory the process had, and what it had once its libraries were loaded
     note TEXT                      for people
 """
 import os
@@ -50,8 +52,11 @@ class Problem:
             self.order = numpy.fromfile(file, "<i4", self.count).astype(numpy.int64)
             self.labels = numpy.fromfile(file, "u1", self.count).astype(numpy.int64)
             self.pixels = numpy.fromfile(file, "u1", self.count * 784).reshape(self.count, 784)
-        self.pixels = self.pixels.astype(numpy.float32) * numpy.float32(1 / 255)
         self.batches = self.count // BATCH
+
+    def pixels_f32(self):
+        """The pixels as numbers; four times the memory."""
+        return self.pixels.astype(numpy.float32) * numpy.float32(1 / 255)
 
 
 clock = time.perf_counter
@@ -65,33 +70,57 @@ def use_processors(count):
     clock = time.process_time if count == 1 else time.perf_counter
 
 
-def measure(step, wait, batches, seconds):
-    """Median seconds a step, over chunks of CHUNK. step(i) trains on batch i, wait() until all is done."""
-    samples, at, begin = [], 0, time.perf_counter()
-    while len(samples) < 5 or time.perf_counter() - begin < seconds:
-        start = clock()
-        for _ in range(CHUNK):
-            step(at % batches)
-            at += 1
-        wait()
-        samples.append((clock() - start) / CHUNK)
-    return statistics.median(samples)
+AGREEMENT, WARM_UP_SECONDS, LEAST_SAMPLES, SPREAD = 0.05, 1.0, 5, 0.1  # as in bench/measure.c
+
+
+def sampled(sample, seconds):
+    """(median, spread) of sample(), which returns seconds, taken for so long: as gd_bench_time() does. After a warm-up until two
+    samples agree; where the samples do not, once more, and the better agreement counts. The spread is the distance of the quartiles
+    over the median."""
+    best = None
+    for _ in range(2):
+        end, last = time.perf_counter() + WARM_UP_SECONDS, sample()
+        while time.perf_counter() < end:
+            this = sample()
+            agreed = abs(this - last) <= AGREEMENT * this
+            last = this
+            if agreed:
+                break
+        samples, end = [], time.perf_counter() + seconds
+        while len(samples) < LEAST_SAMPLES or time.perf_counter() < end:
+            samples.append(sample())
+        samples.sort()
+        middle = samples[len(samples) // 2]
+        spread = (samples[3 * (len(samples) - 1) // 4] - samples[(len(samples) - 1) // 4]) / middle if middle > 0 else 0.0
+        if best is None or spread < best[1]:
+            best = middle, spread
+        if spread <= SPREAD:
+            break
+    return best
 
 
 def median_seconds(step, wait, chunk, seconds):
-    """Median seconds of step() over chunks, after a tenth of the time to warm up. wait() until all is done."""
-    samples, begin = [], time.perf_counter()
-    while time.perf_counter() - begin < seconds / 10:
-        step()
-    wait()
-    begin = time.perf_counter()
-    while len(samples) < 5 or time.perf_counter() - begin < seconds:
+    """(median, spread) of the seconds of step() over chunks. wait() until all is done."""
+    def sample():
         start = clock()
         for _ in range(chunk):
             step()
         wait()
-        samples.append((clock() - start) / chunk)
-    return statistics.median(samples)
+        return (clock() - start) / chunk
+
+    return sampled(sample, seconds)
+
+
+def measure(step, wait, batches, seconds):
+    """The same of step(i), which trains on batch i."""
+    at = 0
+
+    def next_step():
+        nonlocal at
+        step(at % batches)
+        at += 1
+
+    return median_seconds(next_step, wait, CHUNK, seconds)
 
 
 def run_training(mode, step, state, checked, chunk, seconds):
@@ -105,8 +134,25 @@ def run_training(mode, step, state, checked, chunk, seconds):
     for _ in range(checked):
         one()
         losses.append(loss)
-    spent = median_seconds(one, lambda: loss.block_until_ready(), chunk, seconds)
-    print(f"step {mode} {spent:.9g} {numbers(losses)}")
+    spent, spread = median_seconds(one, lambda: loss.block_until_ready(), chunk, seconds)
+    print(f"spread {spread:.4g}\nstep {mode} {spent:.9g} {numbers(losses)}")
+    print_memory()
+
+
+def run_scan(scan, state, checked, length, seconds):
+    """The same of scan(state): `length` steps in one call, returns the next state and all losses."""
+    state, losses = scan(state)
+    first = [float(loss) for loss in losses[:checked]]
+    while len(first) < checked:
+        state, losses = scan(state)
+        first += [float(loss) for loss in losses[: checked - len(first)]]
+
+    def one():
+        nonlocal state, losses
+        state, losses = scan(state)
+
+    spent, spread = median_seconds(one, lambda: losses.block_until_ready(), 1, seconds)
+    print(f"how {length} steps a call\nspread {spread:.4g}\nstep scan {spent / length:.9g} {numbers(first)}")
     print_memory()
 
 
@@ -121,30 +167,45 @@ def measure_epoch(step, wait, batches, expected):
 
 
 def measure_call(call, seconds=0.5):
-    """Median seconds of call() over chunks of 100."""
-    samples, begin = [], time.perf_counter()
-    while len(samples) < 5 or time.perf_counter() - begin < seconds:
-        start = clock()
-        for _ in range(100):
-            call()
-        samples.append((clock() - start) / 100)
-    return statistics.median(samples)
+    """(median, spread) of the seconds of call() over chunks of 100."""
+    return median_seconds(call, lambda: None, 100, seconds)
 
 
 def numbers(values):
     return " ".join(f"{float(value):.7g}" for value in values)
 
 
-def print_step(mode, losses, step, epoch):
-    """Of seconds a step and an epoch."""
-    print(f"step {mode} {step * 1e6:.3f} {numbers(losses)}")
+def print_step(mode, how, losses, timing, epoch):
+    """`timing`: seconds a step and their spread; `epoch`: seconds."""
+    if how:
+        print(f"how {mode} {how}")
+    print(f"spread {mode} {timing[1]:.4g}\nstep {mode} {timing[0] * 1e6:.3f} {numbers(losses)}")
     print(f"epoch {mode} {epoch:.4f}", flush=True)
 
 
-def print_memory():
+def memory_mib(field):
     with open("/proc/self/status", encoding="ascii") as file:  # getrusage() begins with what the parent had
-        kib = next(int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
-    print(f"memory {kib / 1024:.1f}", flush=True)
+        return next(int(line.split()[1]) for line in file if line.startswith(field)) / 1024
+
+
+def start_jax(jax):
+    """JAX and its compiler, used once: what they need themselves counts as libraries."""
+    x = jax.numpy.ones((4, 4))
+    jax.jit(jax.value_and_grad(lambda x: (x @ x).sum()))(x)[0].block_until_ready()
+    libraries_loaded()
+
+
+resident_before = 0.0
+
+
+def libraries_loaded():
+    """What is resident now is the interpreter's and the libraries'."""
+    global resident_before
+    resident_before = memory_mib("VmRSS:")
+
+
+def print_memory():
+    print(f"memory {memory_mib('VmHWM:'):.1f} {resident_before:.1f}", flush=True)
 
 
 def sines(count, phase, scale):

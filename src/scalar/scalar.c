@@ -272,7 +272,7 @@ static const struct {
 };
 
 /* c's own derivative function. Sums and products, most of a network, are called by their names: the
- * compiler puts those two in place, which is 0.7 of 12 ns a value. */
+ * compiler puts those two in place, which is worth a twentieth of the time. */
 static inline void backward_through(gd_value *c)
 {
     if (c->operation == GD_VALUE_ADD)

@@ -1,0 +1,121 @@
+"""What the peers in PyTorch share, so that each has its fastest setting.
+
+    import torch_peer                      before torch: sets what PyTorch reads when it starts; exits with 3 where there is no PyTorch
+    torch_peer.start(threads)
+    way = torch_peer.fastest(ways, ...)    the fastest of several ways to do the same
+
+Settings for all of it: huge pages for tensors (THP_MEM_ALLOC_ENABLE; Gradus asks for them too), and a malloc that keeps what is freed
+(keep_memory()). The memory of a step is measured in a process of its own, with neither.
+"""
+import ctypes
+import importlib
+import os
+import subprocess
+import sys
+import time
+
+ONLY_MEMORY = os.environ.get("GD_PEER_ONLY_MEMORY") == "1"
+if not ONLY_MEMORY:
+    os.environ["THP_MEM_ALLOC_ENABLE"] = "1"
+try:
+    import torch
+except ImportError:
+    sys.exit(3)
+
+import problem
+
+QUICK = os.environ.get("BENCH_QUICK", "0") not in ("", "0")
+
+# Options of torch.compile. A quick run leaves out the one that takes longest to compile.
+COMPILE_WAYS = {"default": {}, "max-autotune": {"mode": "max-autotune-no-cudagraphs"}, "cpp_wrapper": {"options": {"cpp_wrapper": True}}}
+INFERENCE_WAYS = {
+    "default": {}, "max-autotune, freezing": {"options": {"max_autotune": True, "freezing": True}},
+    "cpp_wrapper, freezing": {"options": {"cpp_wrapper": True, "freezing": True}}}
+
+
+def keep_memory():
+    """glibc's malloc keeps what is freed, instead of giving large blocks back to the system after each step."""
+    M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_MMAP_MAX, 0)
+    libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def start(threads, compiles=False):
+    """Before any tensor. `compiles`: torch.compile's modules are loaded too, so that they count as libraries."""
+    problem.use_processors(threads)
+    torch.set_num_threads(threads)
+    if compiles:
+        importlib.import_module("torch._dynamo")
+        importlib.import_module("torch._inductor.compile_fx")
+    if not ONLY_MEMORY:
+        keep_memory()
+    touch_libraries()
+    problem.libraries_loaded()
+
+
+def touch_libraries():
+    """A step of the smallest networks, so that the pages of the libraries which a step needs count as libraries."""
+    x = torch.ones(2, 2, 8, 8, requires_grad=True)
+    parts = [torch.nn.Conv2d(2, 2, 3), torch.nn.Linear(6, 4), torch.nn.LayerNorm(4), torch.nn.LSTM(4, 4)]
+    y = parts[2](parts[1](torch.relu(parts[0](x)))).flatten(0, 1)
+    y = torch.nn.functional.scaled_dot_product_attention(y, y, y) + parts[3](y)[0]
+    torch.nn.functional.cross_entropy(y.flatten(0, 1), torch.zeros(24, dtype=torch.int64)).backward()
+    torch.optim.AdamW([p for part in parts for p in part.parameters()], fused=True).step()
+
+
+def version():
+    return torch.__version__.split("+")[0]
+
+
+def compile_ways(inference=False, small=False):
+    """The ways of torch.compile that this run tries. `small`: work whose calls from Python count."""
+    ways = INFERENCE_WAYS if inference else COMPILE_WAYS
+    return {name: options for name, options in ways.items() if not QUICK or small or "cpp_wrapper" not in name}
+
+
+def fastest(ways, time_of, mode):
+    """`ways`: name -> function that makes what time_of() takes. time_of(made): a tuple that begins with seconds and spread.
+    Returns (name, that tuple, made) of the fastest; None when all failed, as torch.compile does without a C++ compiler."""
+    best = None
+    for name, make in ways.items():
+        try:
+            begin = time.perf_counter()
+            made = make()
+            timed = time_of(made)
+        except Exception as error:
+            print(f"note PyTorch {mode}, {name}: {(str(error).strip().splitlines() or [type(error).__name__])[0][:200]}", flush=True)
+            continue
+        print(f"note PyTorch {mode}, {name}: {timed[0] * 1e3:.4g} ms; {time.perf_counter() - begin:.0f} s with compiling", flush=True)
+        if best is None or timed[0] < best[1][0]:
+            best = name, timed, made
+    return best
+
+
+def print_memory_of_a_child():
+    """Run this program once more, as it comes, for its "memory" line."""
+    child = subprocess.run([sys.executable, *sys.argv], env={**os.environ, "GD_PEER_ONLY_MEMORY": "1", "THP_MEM_ALLOC_ENABLE": "0"},
+                           stdout=subprocess.PIPE, text=True, check=False)
+    for line in child.stdout.splitlines():
+        if line.startswith("memory"):
+            print(line, flush=True)
+
+
+def run_training(mode, ways, checked, chunk, seconds):
+    """The fastest of several ways to train: its losses, seconds a step, and the memory of the first way, printed."""
+    def time_of(step):
+        losses = [float(step()) for _ in range(checked)]
+        return (*problem.median_seconds(step, lambda: None, chunk, seconds), losses)
+
+    if ONLY_MEMORY:
+        step = next(iter(ways.values()))()
+        for _ in range(checked):
+            step()
+        problem.print_memory()
+        return
+    best = fastest(ways, time_of, mode)
+    if best is None:
+        sys.exit(3)
+    name, (spent, spread, losses), _ = best
+    print(f"how {name}\nspread {spread:.4g}\nstep {mode} {spent:.9g} {problem.numbers(losses)}", flush=True)
+    print_memory_of_a_child()
