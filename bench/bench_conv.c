@@ -348,7 +348,7 @@ static void measure(problem *p, gd_bench_runner *runners, int count)
     bool slower = false;
     for (int i = 0; i < count; i++) { /* idle threads spin for a while, the peer's the longer */
         runners[i].user = p;
-        runners[i].pause = p->threads == 1 ? 0 : i == 0 && count > 1 ? 0.3 : 4e-3;
+        runners[i].pause = p->threads == 1 ? 0 : i == 0 && count > 1 ? 0.1 : 4e-3;
     }
     gd_bench_take_turns(runners, count, ROUNDS, SAMPLE_SECONDS, p->threads);
     for (int i = 0; i < count; i++) {

@@ -60,7 +60,7 @@ def ratio_of(row):
 def settle(rows):
     """On several threads who is slower than on one counts with that: who uses it would do so. A side that is STALL times slower, though
     it was measured again, has not run on its threads; a side whose samples disagree, though they were taken again, has not been
-    measured: such a row is "stalled", and in no mean and no target."""
+    measured: such a row is "stalled", and in no mean."""
     at_one = {(r["suite"], r["case"], r["metric"], r.get("peer_name")): r for r in rows if r["threads"] == 1 and is_time(r)}
     for row in rows:
         reasons = []
@@ -93,13 +93,18 @@ def peer_of(row):
     return (row.get("peer_name") or "").split(",")[0] if row["suite"] in ("matmul", "conv") else row.get("peer_name") or ""
 
 
+def is_measured(row):
+    """Whether its samples agree. A row that stalled on its threads has a number all the same: that of one thread."""
+    return not (row.get("stalled") and " apart" in row["stalled"])
+
+
 def selected(rows, target):
-    """The rows that a target, or a cell of a table, is about."""
+    """The rows that a target is about. A worst one may have stalled on its threads: with those it would be worse."""
     return [row for row in rows
             if row["suite"] == target["suite"] and re.search(target["case"], row["case"])
             and target.get("threads", row["threads"]) == row["threads"]
             and re.search(target.get("peer", ""), row.get("peer_name") or "") and row.get(target["value"]) is not None
-            and not row.get("stalled")]
+            and (is_measured(row) if target["take"] == "worst" else not row.get("stalled"))]
 
 
 def judge(target, rows):

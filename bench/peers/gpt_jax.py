@@ -83,8 +83,8 @@ def main():
     state = (p, zeros(), zeros(), jnp.zeros((), "float32"))
     del p, zeros
     if MODE == "scan":
-        scan = jax.jit(lambda s, x, y: jax.lax.scan(lambda s, _: train(s, x, y), s, None, CHECKED), donate_argnums=0)
-        problem.run_scan(lambda state: scan(state, x, y), state, CHECKED, CHECKED, SECONDS)
+        scan = jax.jit(lambda s, x, y: jax.lax.scan(lambda s, _: train(s, x, y), s, None, 2), donate_argnums=0)
+        problem.run_scan(lambda state: scan(state, x, y), state, CHECKED, 2, SECONDS)
         return
     step = jax.jit(train, donate_argnums=0)
     problem.run_training(MODE, lambda state: step(state, x, y), state, CHECKED, 1, SECONDS)

@@ -26,7 +26,7 @@ import problem
 
 QUICK = os.environ.get("BENCH_QUICK", "0") not in ("", "0")
 
-# Options of torch.compile. A quick run leaves out the one that takes longest to compile.
+# Options of torch.compile.
 COMPILE_WAYS = {"default": {}, "max-autotune": {"mode": "max-autotune-no-cudagraphs"}, "cpp_wrapper": {"options": {"cpp_wrapper": True}}}
 INFERENCE_WAYS = {
     "default": {}, "max-autotune, freezing": {"options": {"max_autotune": True, "freezing": True}},
@@ -69,9 +69,12 @@ def version():
 
 
 def compile_ways(inference=False, small=False):
-    """The ways of torch.compile that this run tries. `small`: work whose calls from Python count."""
+    """The ways of torch.compile that this run tries. `small`: work whose calls from Python count. A quick run tries two at most."""
     ways = INFERENCE_WAYS if inference else COMPILE_WAYS
-    return {name: options for name, options in ways.items() if not QUICK or small or "cpp_wrapper" not in name}
+    if QUICK:
+        quick = ["default", "max-autotune, freezing"] if inference else ["default", "cpp_wrapper"] if small else ["default"]
+        ways = {name: ways[name] for name in quick}
+    return ways
 
 
 def fastest(ways, time_of, mode):
@@ -92,8 +95,10 @@ def fastest(ways, time_of, mode):
     return best
 
 
-def print_memory_of_a_child():
-    """Run this program once more, as it comes, for its "memory" line."""
+def print_memory_of_a_child(always=False):
+    """Run this program once more, as it comes, for its "memory" line. A quick run has it on two threads only."""
+    if QUICK and torch.get_num_threads() == 1 and not always:
+        return
     child = subprocess.run([sys.executable, *sys.argv], env={**os.environ, "GD_PEER_ONLY_MEMORY": "1", "THP_MEM_ALLOC_ENABLE": "0"},
                            stdout=subprocess.PIPE, text=True, check=False)
     for line in child.stdout.splitlines():
