@@ -304,6 +304,17 @@ static void other_models_are_rejected(void **state)
     assert_has(r->out, "flat   flatten  [batch, 784]");
     assert_has(run("eval %s --model small.json --weights small.safetensors", MNIST)->out,
                "accuracy ");
+    /* A softmax at the end is not applied again: the same weights give the same loss. */
+    char loss[64];
+    const char *at = strstr(
+        run("eval %s --model small.json --weights small.safetensors", MNIST)->out, ", loss ");
+    assert_non_null(at);
+    snprintf(loss, sizeof loss, "%.13s", at);
+    write_text(
+        "soft.json",
+        "{\"input\": [28, 28], \"layers\": [{\"name\": \"flat\", \"type\": \"flatten\"},"
+        "{\"name\": \"fc\", \"type\": \"linear\", \"units\": 10, \"activation\": \"softmax\"}]}");
+    assert_has(run("eval %s --model soft.json --weights small.safetensors", MNIST)->out, loss);
     assert_fails(run("eval %s --weights small.safetensors", MNIST), 1,
                  "of another model: it has no \"fc1.weight\"");
     assert_fails(run("train %s --output no/such/folder/a --quiet --epochs 1", MNIST), 1,

@@ -7,10 +7,10 @@
  *
  * What is not named is zero, which means the default. In C these are the initializers of a compound
  * literal. C++20 does not let positions and names be mixed, so there the macro names the first
- * members itself: their number is fixed, and the ones behind are named in the order in which the
- * struct declares them, as C++ demands. Calls written that way are the same in both languages, and
- * in C++ before C++20 they compile with gcc and clang, which know designated initializers as an
- * extension.
+ * members itself: exactly those by position that the examples in the headers show, and the others
+ * by name, in the order in which the struct declares them, as C++ demands. Calls written that way
+ * are the same in both languages, and in C++ before C++20 they compile with gcc and clang, which
+ * know designated initializers as an extension.
  */
 #ifndef GRADUS_OPTIONS_H
 #define GRADUS_OPTIONS_H

@@ -1,6 +1,7 @@
 /* cli/network.c: the context and the model the commands work on. */
 #include "cli.h"
 
+#include <float.h>
 #include <string.h>
 
 /* The network of examples/models/mnist_mlp.json, so that the tool works from anywhere and without a
@@ -40,10 +41,14 @@ gd_tensor *cli_forward(void *user, gd_tensor *x)
 {
     const cli_network *network = user;
     gd_shape input = gd_model_input_shape(network->model);
-    if (!x || input.rank == 1)
-        return gd_model_forward(network->model, x);
-    gd_shape shape = { .rank = input.rank + 1, .dim = { gd_tensor_shape(x).dim[0] } };
-    for (int i = 0; i < input.rank; i++)
-        shape.dim[i + 1] = input.dim[i];
-    return gd_model_forward(network->model, gd_reshape(x, shape));
+    if (x && input.rank > 1) {
+        gd_shape shape = { .rank = input.rank + 1, .dim = { gd_tensor_shape(x).dim[0] } };
+        for (int i = 0; i < input.rank; i++)
+            shape.dim[i + 1] = input.dim[i];
+        x = gd_reshape(x, shape);
+    }
+    gd_tensor *y = gd_model_forward(network->model, x);
+    if (gd_model_gives_probabilities(network->model))
+        y = gd_log(gd_clip(y, FLT_MIN, 1.0)); /* ln p are logits, with gd_model_loss's bound */
+    return y;
 }

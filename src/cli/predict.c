@@ -80,9 +80,7 @@ static bool predict_one(cli_network *network, const gd_dataset *digits, int64_t 
     gd_tensor *x, *y;
     if (gd_dataset_get(digits, index, 1, &x, &y) != GD_OK)
         return false;
-    gd_tensor *p = cli_forward(network, x);
-    if (!gd_model_gives_probabilities(network->model))
-        p = gd_softmax(p, -1);
+    gd_tensor *p = gd_softmax(cli_forward(network, x), -1);
     if (p && gd_tensor_count(p) != CLASSES) {
         fprintf(stderr, "gradus predict: the model gives %lld numbers for a digit, 10 are needed\n",
                 (long long)gd_tensor_count(p));
