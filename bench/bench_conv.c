@@ -93,7 +93,8 @@ typedef struct problem {
 static struct {
     gd_conv_fn conv[DIRECTIONS];
     gd_isa isa;
-    void *workspace, *scratch;
+    gd_paths paths;
+    gd_workspace workspace;
     double peak[MOST_THREADS + 1];
     const char *filter;
     char peer_name[64];
@@ -475,8 +476,8 @@ static void bench_case(int index, enum direction direction, int threads)
                              .b = p.data[role[1]],
                              .out = p.data[role[2]],
                              .threads = threads,
-                             .workspace = bench.workspace,
-                             .scratch = bench.scratch };
+                             .paths = &bench.paths,
+                             .workspace = bench.workspace };
     gd_bench_set_openmp_threads(threads); /* oneDNN's */
     compare(&p);
     for (int t = 0; t < TENSORS; t++)
@@ -528,8 +529,12 @@ int main(int argc, char **argv)
     choose_kernels();
     open_peer();
     gd_bench_set_openmp_threads(most_threads); /* its pool begins unbound */
-    bench.workspace = allocate((int64_t)(gd_gemm_workspace_bytes(most_threads) / sizeof(float)), 0);
-    bench.scratch = allocate((int64_t)(GD_CONV_SCRATCH / sizeof(float)) * most_threads, 0);
+    if (gd_paths_read(&bench.paths) != GD_OK)
+        gd_bench_die("%s", gd_error_message());
+    const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(&bench.paths) + GD_CONV_SCRATCH,
+                                          GD_CONV_SCRATCH_BLOCKS);
+    const int64_t numbers = most_threads * (int64_t)(bytes / sizeof(float));
+    bench.workspace = (gd_workspace){ (char *)allocate(numbers, 0), bytes, most_threads };
     for (int threads = 1; threads <= most_threads; threads++) {
         gd_bench_pin(threads);
         bench.peak[threads] = gd_bench_peak_flops(bench.isa, false, threads);
@@ -537,7 +542,6 @@ int main(int argc, char **argv)
             for (int d = 0; d < DIRECTIONS; d++)
                 bench_case(i, (enum direction)d, threads);
     }
-    free(bench.workspace);
-    free(bench.scratch);
+    free(bench.workspace.memory);
     return gd_bench_all_verified() ? 0 : 1;
 }

@@ -84,7 +84,8 @@ typedef struct blas {
 static struct {
     gd_isa isa;
     gd_gemm_fn gemm[2];
-    void *workspace;
+    gd_paths paths;
+    gd_workspace workspace;
     double peak[2][MOST_THREADS + 1]; /* [f64][threads], FLOP/s */
     const char *filter;
     blas blas[PEERS]; /* OPENBLAS and MKL */
@@ -426,6 +427,7 @@ static void bench_shape(int index, int threads)
         .b_batch_stride = { s->k * s->n },
         .c_batch_stride = { s->m * s->n },
         .threads = threads,
+        .paths = &bench.paths,
         .workspace = bench.workspace,
     };
     set_threads(threads);
@@ -451,6 +453,7 @@ static void bench_call(const char *name, gd_gemm_args args)
     p.args.b = p.b;
     p.args.c = p.c;
     p.args.threads = 1;
+    p.args.paths = &bench.paths;
     p.args.workspace = bench.workspace;
     const bool verified = verify(&p, run_ours);
     gd_bench_runner runner = { .run = run_ours };
@@ -632,9 +635,12 @@ int main(int argc, char **argv)
     choose_kernels();
     open_peers();
     set_threads(most_threads); /* pools begin unbound */
-    const size_t workspace = gd_gemm_workspace_bytes(most_threads);
-    bench.workspace = allocate(workspace);
-    memset(bench.workspace, 0, workspace);
+    if (gd_paths_read(&bench.paths) != GD_OK)
+        gd_bench_die("%s", gd_error_message());
+    const size_t bytes =
+        gd_scratch_bytes(gd_gemm_scratch_bytes(&bench.paths), GD_GEMM_SCRATCH_BLOCKS);
+    bench.workspace = (gd_workspace){ allocate((size_t)most_threads * bytes), bytes, most_threads };
+    memset(bench.workspace.memory, 0, (size_t)most_threads * bytes);
     for (int threads = 1; threads <= most_threads; threads++) {
         measure_machine(threads);
         for (int i = 0; i < (int)COUNT(shapes); i++)
@@ -642,6 +648,6 @@ int main(int argc, char **argv)
         if (threads == 1)
             bench_calls();
     }
-    free(bench.workspace);
+    free(bench.workspace.memory);
     return gd_bench_all_verified() ? 0 : 1;
 }

@@ -27,7 +27,7 @@
 
 typedef struct test_device {
     gd_cpu_device cpu;
-    void *scratch_block;
+    void *scratch_block; /* as malloc gave it */
 } test_device;
 
 #define MAX_TEST_THREADS 8
@@ -72,9 +72,10 @@ static UNUSED_OK int open_devices(void **state)
         d->cpu.base.name = "cpu";
         d->cpu.base.threads = 1;
         d->cpu.base.host_memory = true;
-        d->cpu.scratch_stride = GD_CPU_SCRATCH;
-        d->scratch_block = malloc(MAX_TEST_THREADS * GD_CPU_SCRATCH + 64);
-        d->cpu.scratch = (char *)d->scratch_block + (64 - (uintptr_t)d->scratch_block % 64) % 64;
+        const size_t bytes = gd_scratch_bytes(GD_CPU_SCRATCH, GD_CPU_SCRATCH_BLOCKS);
+        d->scratch_block = malloc(MAX_TEST_THREADS * bytes + GD_SCRATCH_ALIGN);
+        char *memory = (char *)d->scratch_block + (64 - (uintptr_t)d->scratch_block % 64) % 64;
+        d->cpu.workspace = (gd_workspace){ memory, bytes, MAX_TEST_THREADS };
         isa_entries[i].reduce(d->cpu.base.kernel);
         isa_entries[i].softmax(d->cpu.base.kernel);
         gd_cpu_register_memory(d->cpu.base.kernel);

@@ -1,6 +1,7 @@
-/* tests/test_conv_paths.c: the paths of the convolutions on the CPU (backend/cpu/conv_*.h) against
- * the reference device. Operands are small whole numbers, whose sums are exact in any order, so
- * that results are compared bit for bit.
+/* tests/test_conv_paths.c: the paths of the convolutions on the CPU (backend/cpu/conv_*.h). Against
+ * the reference device operands are small whole numbers, whose sums are exact in any order, so that
+ * results are compared bit for bit. Among each other, forced by the environment
+ * (backend/cpu/paths.h), paths give the same bits for any numbers.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A convolution over two axes. */
 typedef struct problem {
@@ -38,17 +40,19 @@ static void describe(const problem *p, char *to, size_t size)
              (int)p->dilation[0], (int)p->dilation[1]);
 }
 
-static gd_tensor *whole_numbers(gd_context *context, gd_shape shape, numbers *n)
+/* Whole numbers, or any between -1 and 1. */
+static gd_tensor *random_tensor(gd_context *context, gd_shape shape, gd_dtype dtype, bool whole,
+                                numbers *n)
 {
     const int64_t count = shape_count(shape);
     float *x = malloc((size_t)(count + 1) * sizeof *x);
     assert_non_null(x);
     for (int64_t i = 0; i < count; i++)
-        x[i] = (float)(int)(numbers_next(n) % 9) - 4;
+        x[i] = whole ? (float)(int)(numbers_next(n) % 9) - 4 : (float)numbers_uniform(n, -1, 1);
     gd_tensor *t = gd_from_host(context, shape, GD_F32, x);
     assert_non_null(t);
     free(x);
-    return t;
+    return dtype == GD_F32 ? t : gd_cast(t, dtype);
 }
 
 static gd_conv_options options_of(const problem *p)
@@ -64,23 +68,30 @@ static gd_conv_options options_of(const problem *p)
 }
 
 /* y, and the gradients that a seed brings to x and w. */
-static results run(gd_context *context, const problem *p, uint64_t seed)
+static results run_as(gd_context *context, const problem *p, gd_dtype dtype, bool whole,
+                      uint64_t seed)
 {
     numbers n = { seed };
     gd_scope_begin(context);
     gd_conv_options o = options_of(p);
-    o.x = gd_set_requires_grad(whole_numbers(context, GD_SHAPE(p->n, p->c, p->in[0], p->in[1]), &n),
-                               true);
+    o.x = gd_set_requires_grad(
+        random_tensor(context, GD_SHAPE(p->n, p->c, p->in[0], p->in[1]), dtype, whole, &n), true);
     o.w = gd_set_requires_grad(
-        whole_numbers(context, GD_SHAPE(p->o, p->c, p->kernel[0], p->kernel[1]), &n), true);
+        random_tensor(context, GD_SHAPE(p->o, p->c, p->kernel[0], p->kernel[1]), dtype, whole, &n),
+        true);
     gd_tensor *y = gd_conv_with(2, o), *d[2];
     if (!y)
         fail_msg("%s", gd_error_message());
-    gd_tensor *g = whole_numbers(context, gd_tensor_shape(y), &n);
+    gd_tensor *g = random_tensor(context, gd_tensor_shape(y), dtype, whole, &n);
     assert_int_equal(gd_grad(&y, &g, 1, (gd_tensor *[]){ o.x, o.w }, d, 2), GD_OK);
     const results r = { reading_take(y, "y"), reading_take(d[0], "dx"), reading_take(d[1], "dw") };
     gd_scope_end(context);
     return r;
+}
+
+static results run(gd_context *context, const problem *p, bool whole, uint64_t seed)
+{
+    return run_as(context, p, GD_F32, whole, seed);
 }
 
 static void results_free(results *r)
@@ -92,7 +103,7 @@ static void results_free(results *r)
 
 static void assert_same_results(const results *expected, const results *actual, const char *what)
 {
-    char text[320];
+    char text[400];
     snprintf(text, sizeof text, "y of %s", what);
     assert_same_bits(&expected->y, &actual->y, text);
     snprintf(text, sizeof text, "dx of %s", what);
@@ -107,11 +118,11 @@ static void check(const problem *p, uint64_t seed)
     char what[280];
     describe(p, what, sizeof what);
     gd_context *reference = open_reference();
-    results expected = run(reference, p, seed);
+    results expected = run(reference, p, true, seed);
     close_context(reference);
     for (const char *const *isa = isa_names(); *isa; isa++) {
         gd_context *context = open_cpu(*isa, 2);
-        results actual = run(context, p, seed);
+        results actual = run(context, p, true, seed);
         assert_same_results(&expected, &actual, what);
         results_free(&actual);
         close_context(context);
@@ -179,11 +190,159 @@ static void test_bands_that_just_fit(void **state)
     }
 }
 
+/* ---- paths, sizes of the cache, threads ---- */
+
+static const char *const paths[] = { NULL, "packed", "direct", "lanes", "images", "narrow" };
+static const char *const caches[] = { "256K", "512K", "1M", "2M" };
+static const int thread_counts[] = { 1, 2, 3, 5, 64 };
+
+static gd_context *open_with(const char *isa, const char *path, const char *cache, int threads)
+{
+    if (path)
+        setenv("GRADUS_CONV", path, 1);
+    setenv("GRADUS_L2", cache, 1);
+    gd_context *context = open_cpu(isa, threads);
+    unsetenv("GRADUS_CONV");
+    unsetenv("GRADUS_L2");
+    return context;
+}
+
+/* A problem by every path with a cache of every size gives the bits that packing gives. */
+static void check_paths(const problem *p, const char *isa, uint64_t seed)
+{
+    static unsigned turn;
+    char what[280], text[360];
+    describe(p, what, sizeof what);
+    gd_context *context = open_with(isa, "packed", "1M", 1);
+    results expected = run(context, p, false, seed);
+    close_context(context);
+    for (int path = 0; path < COUNT(paths); path++)
+        for (int cache = 0; cache < COUNT(caches); cache++) {
+            const int threads = thread_counts[turn++ % COUNT(thread_counts)];
+            context = open_with(isa, paths[path], caches[cache], threads);
+            results actual = run(context, p, false, seed);
+            snprintf(text, sizeof text, "%s by %s on %s with %d threads and L2 of %s", what,
+                     paths[path] ? paths[path] : "choice", isa, threads, caches[cache]);
+            assert_same_results(&expected, &actual, text);
+            results_free(&actual);
+            close_context(context);
+        }
+    results_free(&expected);
+    assert_int_equal(watch_faults(), 0);
+}
+
+/* What half a cache of 256 KB, 512 KB, 1 MB or 2 MB just holds, or just not. */
+static void test_paths_at_their_capacity(void **state)
+{
+    (void)state;
+    static const problem problems[] = {
+#define SAME(n, c, o, h, w, k)                                                     \
+    {                                                                              \
+        n, c, o, { h, w }, { k, k }, { 1, 1 }, { k / 2, k / 2 }, { k / 2, k / 2 }, \
+        {                                                                          \
+            1, 1                                                                   \
+        }                                                                          \
+    }
+        /* lanes: an image's band, the weights and a panel */
+        SAME(1, 1020, 8, 14, 14, 1),
+        SAME(1, 1024, 8, 14, 14, 1),
+        SAME(1, 8, 1024, 14, 14, 1),
+        SAME(1, 736, 8, 11, 11, 1),
+        SAME(1, 417, 8, 7, 7, 1),
+        SAME(1, 231, 8, 5, 5, 1),
+        SAME(2, 24, 16, 17, 17, 5),
+        /* direct: some rows of a few channels */
+        SAME(1, 30, 3, 8, 66, 3),
+        SAME(1, 30, 3, 8, 69, 3),
+        SAME(1, 30, 3, 8, 148, 3),
+        SAME(1, 30, 3, 8, 305, 3),
+        SAME(1, 30, 3, 8, 616, 3),
+        SAME(1, 3, 5, 6, 900, 7),
+        /* images: sixteen, or twice as many as AVX2 takes */
+        SAME(16, 32, 4, 8, 8, 3),
+        SAME(16, 33, 4, 8, 8, 3),
+        SAME(17, 64, 4, 8, 8, 3),
+        SAME(16, 65, 5, 8, 8, 3),
+        /* the weight's gradient: the channels that a part sees */
+        SAME(2, 57, 9, 14, 14, 3),
+        SAME(2, 61, 9, 14, 14, 3),
+        SAME(1, 265, 5, 14, 14, 3),
+        /* packed: columns and depths over a block's */
+        SAME(1, 64, 15, 12, 11, 3),
+        SAME(2, 29, 6, 23, 23, 3),
+        /* strides, dilations, uneven padding */
+        { 3, 20, 17, { 15, 18 }, { 3, 5 }, { 2, 3 }, { 1, 2 }, { 2, 0 }, { 1, 1 } },
+        { 17, 9, 12, { 9, 11 }, { 3, 2 }, { 1, 2 }, { 2, 1 }, { 1, 1 }, { 2, 1 } },
+        { 2, 40, 4, { 9, 12 }, { 3, 3 }, { 1, 1 }, { 2, 2 }, { 2, 2 }, { 2, 2 } },
+    };
+    for (const char *const *isa = isa_names(); *isa; isa++)
+        for (int i = 0; i < COUNT(problems); i++)
+            check_paths(&problems[i], *isa, (uint64_t)i);
+}
+
+/* In f64, where the kernels are plain loops, at any number of threads. */
+static void test_f64(void **state)
+{
+    (void)state;
+    static const problem p = {
+        3, 5, 7, { 9, 11 }, { 3, 2 }, { 1, 2 }, { 2, 1 }, { 1, 1 }, { 2, 1 }
+    };
+    results first = { 0 };
+    for (int i = -1; i < COUNT(thread_counts); i++) {
+        gd_context *context = i < 0 ? open_reference() : open_cpu(NULL, thread_counts[i]);
+        results r = run_as(context, &p, GD_F64, true, 9);
+        close_context(context);
+        if (i < 0) {
+            first = r;
+            continue;
+        }
+        assert_same_results(&first, &r, "a convolution in f64");
+        results_free(&r);
+    }
+    results_free(&first);
+}
+
+/* A value that is not known is an error with a sentence that says what is. */
+static void test_unknown_values(void **state)
+{
+    (void)state;
+    static const char *const wrong[][3] = {
+        { "GRADUS_CONV", "fast", "packed, direct, lanes, images or narrow" },
+        { "GRADUS_CONV", "Packed", "packed, direct" },
+        { "GRADUS_MATMUL", "lanes", "packed, direct, rows or transposed" },
+        { "GRADUS_L2", "fast", "64K to 64M" },
+        { "GRADUS_L2", "12", "64K to 64M" },
+        { "GRADUS_L2", "256k", "64K to 64M" },
+        { "GRADUS_L2", "1M ", "64K to 64M" },
+        { "GRADUS_L2", "-1", "64K to 64M" },
+        { "GRADUS_L2", "99999999999999999999999M", "64K to 64M" },
+        { "GRADUS_L2", "M", "64K to 64M" },
+    };
+    for (int i = 0; i < COUNT(wrong); i++) {
+        setenv(wrong[i][0], wrong[i][1], 1);
+        assert_null(gd_open("cpu"));
+        assert_int_equal(gd_error_code(), GD_ERR_INVALID);
+        assert_non_null(strstr(gd_error_message(), wrong[i][0]));
+        assert_non_null(strstr(gd_error_message(), wrong[i][2]));
+        gd_error_clear();
+        unsetenv(wrong[i][0]);
+    }
+    static const char *const right[] = { "65536", "64K", "256K", "2M", "64M", "" };
+    for (int i = 0; i < COUNT(right); i++) {
+        setenv("GRADUS_L2", right[i], 1);
+        gd_context *context = gd_open("cpu", .threads = 1);
+        assert_non_null(context);
+        gd_close(context);
+    }
+    unsetenv("GRADUS_L2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strides_along_rows_alone),
-        cmocka_unit_test(test_bands_that_just_fit),
+        cmocka_unit_test(test_strides_along_rows_alone), cmocka_unit_test(test_bands_that_just_fit),
+        cmocka_unit_test(test_paths_at_their_capacity),  cmocka_unit_test(test_f64),
+        cmocka_unit_test(test_unknown_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

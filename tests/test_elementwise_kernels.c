@@ -676,6 +676,17 @@ static void test_errors(void **state)
     assert_int_equal(try_run(device, GD_OP_fused, &attr, (const operand *[]){ &x }, 1, &out),
                      GD_ERR_UNSUPPORTED);
     gd_error_clear();
+    /* The question whether it could be run is no error. */
+    const gd_op op = { .id = GD_OP_fused, .name = "fused", .arity = 1 };
+    const gd_operand in = { x.data, &x.layout };
+    const gd_kernel_call call = { .device = device,
+                                  .op = &op,
+                                  .attr = &attr,
+                                  .n = 1,
+                                  .in = &in,
+                                  .out = { out.data, &out.layout } };
+    assert_false(gd_ew_takes_rows(&call));
+    assert_int_equal(gd_error_code(), GD_OK);
     operand_free(&x), operand_free(&out);
 }
 

@@ -20,7 +20,8 @@
 #include <string.h>
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
-#define MAX_THREADS  8
+#define LEAST(a, b)  ((a) < (b) ? (a) : (b))
+#define MAX_THREADS  64
 
 typedef struct kernels {
     gd_isa isa;
@@ -48,8 +49,21 @@ static const kernels isas[] = {
 };
 
 static const size_t real_size[2] = { sizeof(float), sizeof(double) };
-static void *workspace;
-static size_t workspace_size;
+static gd_paths paths; /* this machine's */
+static char *memory;   /* of workspaces */
+static size_t memory_bytes;
+
+/* Blocks of half of 256 KB, 512 KB, 1 MB and 2 MB. */
+static const size_t blocks[] = { 128u << 10, 256u << 10, 512u << 10, 1u << 20 };
+static const int thread_counts[] = { 1, 2, 3, 5, MAX_THREADS };
+
+/* As large as the device makes it, and no larger. */
+static gd_workspace workspace_for(const gd_paths *p)
+{
+    const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(p), GD_GEMM_SCRATCH_BLOCKS);
+    assert_true(MAX_THREADS * bytes <= memory_bytes);
+    return (gd_workspace){ memory, bytes, MAX_THREADS };
+}
 
 /* Numbers ------------------------------------------------------------------------------------- */
 
@@ -197,16 +211,25 @@ typedef struct gemm_case {
     int64_t bias_stride;
 } gemm_case;
 
-static void fail_case(const kernels *isa, int type, const gemm_case *t, int threads)
+/* How a product is computed, which must not show. */
+typedef struct gemm_way {
+    gd_paths paths;
+    int threads;
+} gemm_way;
+
+static void fail_case(const kernels *isa, int type, const gemm_case *t, const gemm_way *way)
 {
     fail_msg("%s %s [%lld,%lld]@[%lld,%lld] layouts %d %d %d, batch rank %d, bias %d stride %lld, "
-             "relu %d, gradient of relu %d, %d threads: differs from the definition",
+             "relu %d, gradient of relu %d, %d threads, path %d, blocks of %zu bytes: differs from "
+             "the definition",
              gd_isa_name(isa->isa), type ? "f64" : "f32", (long long)t->m, (long long)t->k,
              (long long)t->k, (long long)t->n, t->a, t->b, t->c, t->batch_rank, t->bias,
-             (long long)t->bias_stride, t->relu, t->relu_result, threads);
+             (long long)t->bias_stride, t->relu, t->relu_result, way->threads, way->paths.matmul,
+             way->paths.block_bytes);
 }
 
-static void check_case(const kernels *isa, int type, const gemm_case *t)
+static void check_ways(const kernels *isa, int type, const gemm_case *t, const gemm_way *ways,
+                       int way_count)
 {
     gd_gemm_args args = { .m = t->m, .n = t->n, .k = t->k, .relu = t->relu };
     args.batch_rank = t->batch_rank;
@@ -242,20 +265,22 @@ static void check_case(const kernels *isa, int type, const gemm_case *t)
         args.bias = bias.origin, args.bias_stride = bias.col_stride;
     if (t->relu_result)
         args.relu_result = y.origin;
-    args.workspace = workspace;
     args.c = expected;
     isa->reference[type](&args);
 
-    static const int threads[] = { 1, 2, MAX_THREADS };
-    for (size_t i = 0; i < COUNT(threads); i++) {
+    for (int i = 0; i < way_count; i++) {
         memcpy(c.memory, before, c_bytes);
         args.c = c.memory;
-        args.threads = threads[i];
+        args.threads = ways[i].threads;
+        args.paths = &ways[i].paths;
+        args.workspace = workspace_for(args.paths);
+        char *end = memory + MAX_THREADS * args.workspace.bytes;
+        memcpy(end, "guard", 6);
         isa->gemm[type](&args);
         if (!same_reals(c.memory, expected, type, c.elements))
-            fail_case(isa, type, t, threads[i]);
+            fail_case(isa, type, t, &ways[i]);
+        assert_memory_equal(end, "guard", 6);
     }
-    assert_memory_equal((char *)workspace + workspace_size, "guard", 6);
     free(before);
     free(expected);
     free(a.memory);
@@ -263,6 +288,20 @@ static void check_case(const kernels *isa, int type, const gemm_case *t)
     free(c.memory);
     free(y.memory);
     free(bias.memory);
+}
+
+/* As the kernels choose, and by a path, a size of blocks and a number of threads that change from
+ * case to case. */
+static void check_case(const kernels *isa, int type, const gemm_case *t)
+{
+    static int turn;
+    const gemm_way ways[] = { { paths, 1 },
+                              { paths, 2 },
+                              { { .block_bytes = blocks[turn / 5 % 4],
+                                  .matmul = (gd_matmul_path)(turn % 5) },
+                                1 + turn / 20 % 3 } };
+    turn++;
+    check_ways(isa, type, t, ways, (int)COUNT(ways));
 }
 
 static void for_each_isa(void (*check)(const kernels *isa, int type))
@@ -404,6 +443,39 @@ static void test_large(void **state)
     for_each_isa(check_large);
 }
 
+/* Columns about as many as a packed block holds, and products of one row whose sums just fit in the
+ * scratch of all threads. */
+static void check_capacity(const kernels *isa, int type)
+{
+    for (int b = 0; b < (int)COUNT(blocks); b++) {
+        const int64_t columns = (int64_t)(blocks[b] / real_size[type] / GD_GEMM_KC);
+        const int64_t room = (int64_t)((blocks[b] + GD_GEMM_PANEL_BYTES) / sizeof(float));
+        const gemm_case cases[] = {
+            { .m = 15, .n = columns - 1, .k = 257 },
+            { .m = 7, .n = columns, .k = 256, .b = COLUMNS },
+            { .m = 14, .n = columns + 1, .k = 256, .a = COLUMNS },
+            { .m = columns + 1, .n = 9, .k = 300, .c = COLUMNS },
+            { .m = 1, .n = 4096, .k = LEAST(room / 4096, 10) * GD_GEMM_KC },
+            { .m = 1, .n = 4095, .k = LEAST(room / 4096, 10) * GD_GEMM_KC + 1, .bias = true },
+        };
+        for (int i = 0; i < (int)COUNT(cases); i++) {
+            gemm_way ways[GD_MATMUL_TRANSPOSED + 1];
+            for (int path = 0; path < (int)COUNT(ways); path++)
+                ways[path] = (gemm_way){
+                    { .block_bytes = blocks[b], .matmul = (gd_matmul_path)path },
+                    cases[i].m == 1 ? 2 : thread_counts[(b + i + path) % (int)COUNT(thread_counts)]
+                };
+            check_ways(isa, type, &cases[i], ways, (int)COUNT(ways));
+        }
+    }
+}
+
+static void test_capacity(void **state)
+{
+    (void)state;
+    for_each_isa(check_capacity);
+}
+
 /* The references against the product in long double: |error| <= (k+1) eps sum |a||b|, Higham
  * (2002), section 3.5. */
 static void check_reference(const kernels *isa, int type)
@@ -457,10 +529,8 @@ static void test_reference(void **state)
 /* Nothing to write: nothing is touched, not even a pointer. */
 static void check_empty(const kernels *isa, int type)
 {
-    isa->gemm[type](
-        &(gd_gemm_args){ .m = 0, .n = 5, .k = 5, .threads = 2, .workspace = workspace });
-    isa->gemm[type](
-        &(gd_gemm_args){ .m = 5, .n = 0, .k = 5, .threads = 2, .workspace = workspace });
+    isa->gemm[type](&(gd_gemm_args){ .m = 0, .n = 5, .k = 5, .threads = 2, .paths = &paths });
+    isa->gemm[type](&(gd_gemm_args){ .m = 5, .n = 0, .k = 5, .threads = 2, .paths = &paths });
     isa->gemm[type](&(gd_gemm_args){
         .m = 5, .n = 5, .k = 5, .batch_rank = 2, .batch_shape = { 3, 0 }, .threads = 2 });
 }
@@ -514,17 +584,22 @@ static void test_divide(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    workspace_size = gd_gemm_workspace_bytes(MAX_THREADS);
-    if (posix_memalign(&workspace, 64, workspace_size + 6) != 0)
+    if (gd_paths_read(&paths) != GD_OK)
         return -1;
-    memcpy((char *)workspace + workspace_size, "guard", 6);
+    const gd_paths most = { .block_bytes = blocks[COUNT(blocks) - 1] };
+    memory_bytes =
+        MAX_THREADS * gd_scratch_bytes(gd_gemm_scratch_bytes(&most), GD_GEMM_SCRATCH_BLOCKS);
+    void *block;
+    if (posix_memalign(&block, GD_SCRATCH_ALIGN, memory_bytes + 6) != 0)
+        return -1;
+    memory = block;
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    free(workspace);
+    free(memory);
     return 0;
 }
 
@@ -534,7 +609,7 @@ int main(void)
         cmocka_unit_test(test_reference), cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_random),    cmocka_unit_test(test_large),
         cmocka_unit_test(test_empty),     cmocka_unit_test(test_join_batch),
-        cmocka_unit_test(test_divide),
+        cmocka_unit_test(test_divide),    cmocka_unit_test(test_capacity),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

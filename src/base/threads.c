@@ -19,11 +19,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
-/* Looks at the job number before a worker sleeps, and at the count of finished ranges before the
- * caller offers its core to others. */
-#define LOOKS_BEFORE_SLEEP 30000
-#define LOOKS_BEFORE_YIELD 3000
+/* Nanoseconds that a worker looks at the job number before it sleeps, and the caller at the count
+ * of finished ranges before it offers its core to others. In time, since a pause takes 40 cycles on
+ * one processor and 140 on another. */
+#define SPIN_BEFORE_SLEEP 500000
+#define SPIN_BEFORE_YIELD 50000
+#define LOOKS_PER_CLOCK   32
 
 /* The ticket says all that a worker must know to take a range: number of the job, ranges it has,
  * ranges taken. Taking one is a compare-and-swap on it, so a worker that comes late cannot take
@@ -47,7 +50,7 @@ static struct pool {
     pthread_mutex_t sleep;
     pthread_cond_t wake;
     atomic_bool stop;
-    atomic_int looks; /* LOOKS_BEFORE_SLEEP, or 0 where threads outnumber cores */
+    atomic_bool spins; /* workers do before they sleep: not where threads outnumber cores */
     int workers;
     int caller_cpu, kept_aside; /* where the caller was last, and how many workers avoid that */
     pthread_t worker[GD_MAX_THREADS - 1];
@@ -92,6 +95,30 @@ static void take_ranges(uint32_t number)
     in_range = false;
 }
 
+static int64_t nanoseconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Look until is_so(value) or, from the first few looks on, `time` nanoseconds are over; returns
+ * whether it is so. */
+static bool spin(bool (*is_so)(uint32_t value), uint32_t value, int64_t time)
+{
+    for (int64_t end = 0;;) {
+        for (int i = 0; i < LOOKS_PER_CLOCK; i++) {
+            if (is_so(value))
+                return true;
+            relax();
+        }
+        const int64_t now = nanoseconds();
+        end = end ? end : now + time;
+        if (now >= end)
+            return false;
+    }
+}
+
 static bool is_news(uint32_t seen)
 {
     return NUMBER(atomic_load(&pool.ticket)) != seen || atomic_load(&pool.stop);
@@ -101,11 +128,8 @@ static bool is_news(uint32_t seen)
  * the last time, the caller publishes before it counts sleepers: one of them sees the other. */
 static void wait_for_news(uint32_t seen)
 {
-    for (int i = atomic_load(&pool.looks); i > 0; i--) {
-        if (is_news(seen))
-            return;
-        relax();
-    }
+    if (atomic_load(&pool.spins) && spin(is_news, seen, SPIN_BEFORE_SLEEP))
+        return;
     pthread_mutex_lock(&pool.sleep);
     atomic_fetch_add(&pool.sleepers, 1);
     while (!is_news(seen))
@@ -116,7 +140,8 @@ static void wait_for_news(uint32_t seen)
 
 /* A thread that is woken may be put on the processor of the one who woke it, and wait there for a
  * time slice while another processor idles (seen on a virtual machine of two: 200 µs and more). So
- * workers may run anywhere but where the caller is. */
+ * workers may run anywhere but where the caller is. This costs a system call for each worker when
+ * the caller has moved since, else none. */
 static void keep_workers_aside(void)
 {
 #if defined(__linux__)
@@ -174,7 +199,7 @@ static void make_workers(int wanted)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
-    atomic_store(&pool.looks, wanted < gd_cpu_count() ? LOOKS_BEFORE_SLEEP : 0);
+    atomic_store(&pool.spins, wanted < gd_cpu_count());
     void *seen = (void *)(uintptr_t)NUMBER(atomic_load(&pool.ticket));
     while (pool.workers < wanted &&
            pthread_create(&pool.worker[pool.workers], NULL, work, seen) == 0)
@@ -191,6 +216,11 @@ __attribute__((destructor)) static void end_workers(void)
     pool.workers = 0;
 }
 
+static bool is_finished(uint32_t ranges)
+{
+    return atomic_load_explicit(&pool.finished, memory_order_acquire) >= (int)ranges;
+}
+
 /* The caller holds the pool. */
 static void run_job(gd_range_fn fn, void *context, int64_t count, int ranges)
 {
@@ -204,10 +234,8 @@ static void run_job(gd_range_fn fn, void *context, int64_t count, int ranges)
     atomic_store(&pool.ticket, TICKET(number, ranges, 0));
     wake_sleepers();
     take_ranges(number);
-    for (int i = 0; atomic_load_explicit(&pool.finished, memory_order_acquire) < ranges; i++)
-        if (i < LOOKS_BEFORE_YIELD)
-            relax();
-        else
+    if (!spin(is_finished, (uint32_t)ranges, SPIN_BEFORE_YIELD))
+        while (!is_finished((uint32_t)ranges))
             sched_yield();
 }
 

@@ -1,5 +1,7 @@
-/* base/threads.h: the one place that starts parallel work. Chunks are static: chunk i of n covers
- * the same items at any thread count, so results never depend on how many threads ran them. */
+/* base/threads.h: the one place that starts parallel work. How many ranges there are, and where one
+ * ends, depends on the number of threads: so an item's result must not depend on the range it is
+ * in. A sum over items that is to be the same at any number of threads is cut into parts of its own
+ * (see backend/cpu/reduce.c). */
 #ifndef GD_BASE_THREADS_H
 #define GD_BASE_THREADS_H
 
@@ -9,7 +11,9 @@
 typedef void (*gd_range_fn)(void *context, int64_t begin, int64_t end, int thread);
 
 /* Split [0, count) into at most `threads` contiguous ranges of at least `grain` items and run them
- * at once; runs in the calling thread when one range is enough. Nested calls run serially. */
+ * at once. All of it is one range, run by the calling thread as thread 0, when one range is enough,
+ * in a call from inside of a range, and while another thread's call is running: the process has one
+ * pool of threads, and who finds it taken does not wait. */
 void gd_parallel_for(int threads, int64_t count, int64_t grain, gd_range_fn fn, void *context);
 
 /* Threads asked for by GRADUS_NUM_THREADS, else OMP_NUM_THREADS, else gd_cpu_count(); at least 1,

@@ -11,16 +11,12 @@
 #define TILE_ROWS  1024
 #define MAX_CHUNKS 1024
 
-/* Scratch of a thread: tile_best [TILE], block_best [TILE], index [TILE] i64, block_index [TILE]
- * i32, then a gathered block; the first thread's ends with the chunks of a line that several
- * threads share. */
+/* Scratch of a thread. */
 typedef struct scratch {
-    char *best, *block_best;
-    int64_t *index;
-    int32_t *block_index;
-    char *gather;
-    int64_t *chunk_index;
-    char *chunk_best;
+    char *best, *block_best; // [TILE], elements
+    int64_t *index;          // [TILE]
+    int32_t *block_index;    // [TILE]
+    char *gather;            // [GD_REDUCE_BLOCK], elements
 } scratch;
 
 typedef struct arg_reduction {
@@ -35,18 +31,19 @@ typedef struct arg_reduction {
     int64_t tiles;
     int64_t chunk; /* elements of a chunk of a shared line */
     const char *line;
+    int64_t *chunk_index; // [MAX_CHUNKS], of a line that several threads share; or NULL
+    char *chunk_best;
+    gd_scratch first; /* of the first thread, behind those two */
 } arg_reduction;
 
 static scratch scratch_of(const arg_reduction *r, int thread)
 {
-    char *base = gd_cpu_scratch(r->call, thread);
-    scratch s = { .best = base };
-    s.block_best = s.best + TILE * sizeof(int64_t);
-    s.index = (int64_t *)(void *)(s.block_best + TILE * sizeof(int64_t));
-    s.block_index = (int32_t *)(void *)(s.index + TILE);
-    s.gather = (char *)(s.block_index + TILE);
-    s.chunk_index = (int64_t *)(void *)(s.gather + GD_REDUCE_BLOCK * sizeof(int64_t));
-    s.chunk_best = (char *)(s.chunk_index + MAX_CHUNKS);
+    gd_scratch area = r->chunk_index && thread == 0 ? r->first : gd_scratch_of(r->call, thread);
+    scratch s = { .best = gd_scratch_take(&area, TILE * sizeof(int64_t)) };
+    s.block_best = gd_scratch_take(&area, TILE * sizeof(int64_t));
+    s.index = gd_scratch_take(&area, TILE * sizeof *s.index);
+    s.block_index = gd_scratch_take(&area, TILE * sizeof *s.block_index);
+    s.gather = gd_scratch_take(&area, GD_REDUCE_BLOCK * sizeof(int64_t));
     return s;
 }
 _Static_assert(TILE * 28 + GD_REDUCE_BLOCK * 8 + MAX_CHUNKS * 16 <= GD_CPU_SCRATCH,
@@ -92,18 +89,20 @@ static void search_lines_range(void *context, int64_t begin, int64_t end, int th
 static void search_chunks_range(void *context, int64_t begin, int64_t end, int thread)
 {
     const arg_reduction *r = context;
-    scratch own = scratch_of(r, thread), shared = scratch_of(r, 0);
+    scratch s = scratch_of(r, thread);
     for (int64_t c = begin; c < end; c++) {
         int64_t last = (c + 1) * r->chunk < r->n ? (c + 1) * r->chunk : r->n;
-        shared.chunk_index[c] = search_line(r, r->line, c * r->chunk, last, own.gather,
-                                            shared.chunk_best + (size_t)c * r->size);
+        r->chunk_index[c] = search_line(r, r->line, c * r->chunk, last, s.gather,
+                                        r->chunk_best + (size_t)c * r->size);
     }
 }
 
 /* Few long lines: each by all threads. */
 static void search_lines_split(arg_reduction *r, int64_t lines)
 {
-    scratch s = scratch_of(r, 0);
+    r->first = gd_scratch_of(r->call, 0);
+    r->chunk_index = gd_scratch_take(&r->first, MAX_CHUNKS * sizeof *r->chunk_index);
+    r->chunk_best = gd_scratch_take(&r->first, MAX_CHUNKS * sizeof(int64_t));
     r->chunk = 8 * GD_REDUCE_BLOCK;
     while ((r->n + r->chunk - 1) / r->chunk > MAX_CHUNKS)
         r->chunk *= 2;
@@ -114,10 +113,10 @@ static void search_lines_split(arg_reduction *r, int64_t lines)
         gd_parallel_for(r->call->device->threads, chunks, 1, search_chunks_range, r);
         int64_t best = 0;
         for (int64_t c = 1; c < chunks; c++)
-            if (r->reducer->beats(s.chunk_best + (size_t)c * r->size,
-                                  s.chunk_best + (size_t)best * r->size))
+            if (r->reducer->beats(r->chunk_best + (size_t)c * r->size,
+                                  r->chunk_best + (size_t)best * r->size))
                 best = c;
-        r->out[cursor.at[1]] = s.chunk_index[best];
+        r->out[cursor.at[1]] = r->chunk_index[best];
         gd_cursor_next(&cursor);
     }
 }

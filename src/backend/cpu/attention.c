@@ -168,9 +168,17 @@ static int64_t unseeing(const job *j)
     return j->tk > 0 ? first_query(j, 0) : j->tq;
 }
 
+/* What a thread's scratch holds: two tiles, keys and values with their axes exchanged, and what
+ * products take. */
+typedef struct workplace {
+    matrix s, dp;  // [QUERIES, KEYS]
+    matrix kt, vt; // [d, KEYS], [dv, KEYS]
+    gd_workspace products;
+} workplace;
+
 /* c [m, n] (+)= a [m, k] @ b [k, n], by one thread. */
-static void multiply(const job *j, int thread, int64_t m, int64_t k, int64_t n, matrix a, matrix b,
-                     matrix c, bool accumulate)
+static void multiply(const job *j, const workplace *w, int64_t m, int64_t k, int64_t n, matrix a,
+                     matrix b, matrix c, bool accumulate)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)j->call->device;
     gd_gemm_args args = { .m = m,
@@ -187,8 +195,8 @@ static void multiply(const job *j, int thread, int64_t m, int64_t k, int64_t n, 
                           .c_col_stride = c.column,
                           .accumulate = accumulate,
                           .threads = 1,
-                          .workspace =
-                              (char *)cpu->workspace + (size_t)thread * gd_gemm_thread_bytes() };
+                          .paths = &cpu->paths,
+                          .workspace = w->products };
     cpu->gemm_f32(&args);
 }
 
@@ -237,28 +245,27 @@ static bool next_strip(const gd_attention_tile *t, strip *s)
 }
 
 /* s [rows, keys] = a [rows, d] @ b [d, keys], where scores count. */
-static void multiply_scores(const job *j, int thread, const gd_attention_tile *t, int64_t d,
+static void multiply_scores(const job *j, const workplace *w, const gd_attention_tile *t, int64_t d,
                             matrix a, matrix b, matrix s)
 {
     for (strip p = { 0 }; next_strip(t, &p);)
-        multiply(j, thread, p.rows, d, p.keys, rows_from(a, p.row), b, rows_from(s, p.row), false);
+        multiply(j, w, p.rows, d, p.keys, rows_from(a, p.row), b, rows_from(s, p.row), false);
 }
 
 /* c [rows, n] (+)= s [rows, keys] @ b [keys, n] */
-static void multiply_rows(const job *j, int thread, const gd_attention_tile *t, int64_t n, matrix s,
-                          matrix b, matrix c, bool accumulate)
+static void multiply_rows(const job *j, const workplace *w, const gd_attention_tile *t, int64_t n,
+                          matrix s, matrix b, matrix c, bool accumulate)
 {
     for (strip p = { 0 }; next_strip(t, &p);)
-        multiply(j, thread, p.rows, p.keys, n, rows_from(s, p.row), b, rows_from(c, p.row),
-                 accumulate);
+        multiply(j, w, p.rows, p.keys, n, rows_from(s, p.row), b, rows_from(c, p.row), accumulate);
 }
 
 /* c [keys, n] (+)= s [rows, keys]^T @ a [rows, n] */
-static void multiply_keys(const job *j, int thread, const gd_attention_tile *t, int64_t n, matrix s,
-                          matrix a, matrix c, bool accumulate)
+static void multiply_keys(const job *j, const workplace *w, const gd_attention_tile *t, int64_t n,
+                          matrix s, matrix a, matrix c, bool accumulate)
 {
     for (strip p = { 0 }; next_strip(t, &p);)
-        multiply(j, thread, p.keys - p.above, t->rows - p.row, n,
+        multiply(j, w, p.keys - p.above, t->rows - p.row, n,
                  transposed(columns_from(rows_from(s, p.row), p.above)), rows_from(a, p.row),
                  rows_from(c, p.above), accumulate);
 }
@@ -270,20 +277,19 @@ static void clear(matrix m, int64_t from, int64_t to, int64_t n)
         memset((float *)m.data + i * m.row, 0, (size_t)n * sizeof(float));
 }
 
-/* What a thread's scratch holds: two tiles, and keys and values with their axes exchanged. */
-typedef struct workplace {
-    matrix s, dp;  // [QUERIES, KEYS]
-    matrix kt, vt; // [d, KEYS], [dv, KEYS]
-} workplace;
-
 static workplace workplace_of(const job *j, int thread)
 {
     _Static_assert((2 * QUERIES + GD_ATTENTION_WIDTH) * ROW * sizeof(float) <= GD_CPU_WIDE_SCRATCH,
                    "two tiles and turned keys and values must fit the scratch");
-    float *scratch = gd_cpu_scratch(j->call, thread);
-    matrix s = { scratch, ROW, 1 };
-    return (workplace){ s, rows_from(s, QUERIES), rows_from(s, (int64_t)2 * QUERIES),
-                        rows_from(s, 2 * QUERIES + j->d) };
+    gd_scratch s = gd_scratch_of(j->call, thread);
+    const size_t row = ROW * sizeof(float);
+    const bool copies = j->d + j->dv <= GD_ATTENTION_WIDTH;
+    workplace w = { .s = { gd_scratch_take(&s, QUERIES * row), ROW, 1 } };
+    w.dp = (matrix){ gd_scratch_take(&s, QUERIES * row), ROW, 1 };
+    w.kt = (matrix){ gd_scratch_take(&s, copies ? (size_t)j->d * row : 0), ROW, 1 };
+    w.vt = (matrix){ gd_scratch_take(&s, copies ? (size_t)j->dv * row : 0), ROW, 1 };
+    w.products = gd_scratch_rest(&s);
+    return w;
 }
 
 /* The transpose of keys or values x [keys, d], as the right operand of products with many rows: in
@@ -346,13 +352,13 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
             t.o = result.data;
             t.o_row = result.row;
             t.width = key > 0 ? j->dv : 0; /* nothing there yet */
-            multiply_scores(j, thread, &t, j->d, rows_from(q, from), kt, w.s);
+            multiply_scores(j, &w, &t, j->d, rows_from(q, from), kt, w.s);
             if (rows <= FEW && key + keys < j->tk)
                 fetch(&j->k, of_keys, key + keys);
             else if (rows <= FEW && entry + 1 < j->entries)
                 fetch(&j->k, entry_of_keys(j, entry + 1), 0);
             j->loops->weights(&t);
-            multiply_rows(j, thread, &t, j->dv, w.s, v, result, key > 0);
+            multiply_rows(j, &w, &t, j->dv, w.s, v, result, key > 0);
         }
     }
     gd_attention_tile t = { .rows = rows, .max = max, .sum = sum, .o = o.data };
@@ -405,7 +411,7 @@ static gradient gradient_of(const job *j)
 /* One tile: queries [row, row + rows) of `entry` and keys [key, key + keys), which lie turned in w.
  * `first`: no other tile has added to the gradients of these keys. */
 static void tile_backward(const job *j, const workplace *w, int64_t entry, int64_t row,
-                          int64_t rows, int64_t key, int64_t keys, bool first, int thread)
+                          int64_t rows, int64_t key, int64_t keys, bool first)
 {
     gradient to = gradient_of(j);
     int64_t of_keys = entry_of_keys(j, entry), at = entry * j->tq + row;
@@ -417,8 +423,8 @@ static void tile_backward(const job *j, const workplace *w, int64_t entry, int64
     matrix dv = { to.v + row_of(of_keys, j->groups, j->tk, key, j->dv, to.v_row), to.v_row, 1 };
 
     gd_attention_tile t = tile_of(j, entry, row, rows, key, keys);
-    multiply_scores(j, thread, &t, j->d, q, w->kt, w->s);
-    multiply_scores(j, thread, &t, j->dv, g, w->vt, w->dp);
+    multiply_scores(j, w, &t, j->d, q, w->kt, w->s);
+    multiply_scores(j, w, &t, j->dv, g, w->vt, w->dp);
     t.s = w->s.data;
     t.dp = w->dp.data;
     t.logarithm = to.logarithm + at;
@@ -429,9 +435,9 @@ static void tile_backward(const job *j, const workplace *w, int64_t entry, int64
     t.g_row = g.row;
     t.g_column = g.column;
     j->loops->gradients(&t);
-    multiply_keys(j, thread, &t, j->dv, w->s, g, dv, !first);
-    multiply_keys(j, thread, &t, j->d, w->dp, q, dk, !first);
-    multiply_rows(j, thread, &t, j->d, w->dp, k, dq, key > 0);
+    multiply_keys(j, w, &t, j->dv, w->s, g, dv, !first);
+    multiply_keys(j, w, &t, j->d, w->dp, q, dk, !first);
+    multiply_rows(j, w, &t, j->d, w->dp, k, dq, key > 0);
     if (first) { /* keys that later queries see first */
         clear(dk, keys_of(&t, rows - 1), keys, j->d);
         clear(dv, keys_of(&t, rows - 1), keys, j->dv);
@@ -449,8 +455,7 @@ static void keys_backward(const job *j, int64_t of_keys, int64_t key, int64_t he
     for (int64_t entry = head; entry < head + share; entry++)
         for (int64_t row = first / j->rows * j->rows; row < j->tq; row += j->rows) {
             int64_t from = row < first ? first : row, rows = least(row + j->rows, j->tq) - from;
-            tile_backward(j, &w, entry, from, rows, key, keys, entry == head && from == first,
-                          thread);
+            tile_backward(j, &w, entry, from, rows, key, keys, entry == head && from == first);
         }
 }
 

@@ -15,21 +15,22 @@
 #ifndef GD_BACKEND_CPU_CONV_H
 #define GD_BACKEND_CPU_CONV_H
 
+#include "backend/cpu/paths.h"
+#include "backend/cpu/scratch.h"
 #include "ops/spatial.h"
-
-#include <stddef.h>
 
 typedef struct gd_conv_args {
     const gd_conv_attr *attr;
     gd_conv_sizes s;
     const float *a, *b, *bias; /* the op's operands in their order, contiguous; bias or NULL */
     float *out;
-    int threads;     /* at most */
-    void *workspace; /* of the matrix product, gd_gemm_thread_bytes() a thread */
-    void *scratch;   /* GD_CONV_SCRATCH bytes a thread, aligned to 64 */
+    int threads;            /* at most */
+    const gd_paths *paths;  /* which way it is computed */
+    gd_workspace workspace; /* of `threads` threads: a product's and GD_CONV_SCRATCH bytes each */
 } gd_conv_args;
 
-#define GD_CONV_SCRATCH ((size_t)256 * 1024)
+#define GD_CONV_SCRATCH        ((size_t)256 * 1024)
+#define GD_CONV_SCRATCH_BLOCKS 4
 
 /* One entry per instruction set: gd_conv_forward_f32_avx512 … */
 typedef void (*gd_conv_fn)(const gd_conv_args *args);

@@ -220,8 +220,8 @@ static __attribute__((noinline)) int list_strip(const conv_t *v, const band_t *b
         if (x < width) {
             const int64_t count = LEAST(width - x, LANES - lane), step = v->c_step[2];
             const int64_t begin = image + (first_row + y) * v->c_step[1] + x * step;
-            place_t *last = &places[many - 1];
-            if (many > 0 && step == 1 && last->from + last->count == begin && b->row == width)
+            place_t *last = many > 0 ? &places[many - 1] : NULL;
+            if (last && step == 1 && last->from + last->count == begin && b->row == width)
                 last->count += (int32_t)count; /* no padding between rows */
             else
                 places[many++] = (place_t){ begin, step, (int32_t)(at + lane), (int32_t)count };
@@ -315,19 +315,34 @@ static __attribute__((noinline)) void direct_rows(const conv_t *v, int64_t row, 
 
 #define DIRECT_TILES 64 /* placed at a time */
 
+/* Channels of the image that a block of the depth reads, and numbers that their band may take: the
+ * other half of the cache is for what passes by. */
+static int64_t band_channels(const conv_t *v)
+{
+    const int64_t taps = v->window.tap_count;
+    return LEAST(v->depth / taps, GD_GEMM_KC / taps + 2);
+}
+
+static int64_t band_room(const conv_t *v)
+{
+    return (int64_t)(v->paths->block_bytes / sizeof(float)) / 2;
+}
+
 /* Rows [row, row+m) of C, rows [line, line+lines) of positions counted through the batch. */
 static void direct_part(const conv_t *v, const band_t *shape, int64_t row, int64_t m, int64_t line,
-                        int64_t lines, float *block)
+                        int64_t lines, gd_scratch scratch)
 {
     const window_t *w = &v->window;
-    const int64_t block_size = (int64_t)(gd_gemm_block_bytes() / sizeof(float));
-    const int64_t channels = LEAST(v->depth / w->tap_count, GD_GEMM_KC / w->tap_count + 2);
+    const int64_t channels = band_channels(v), room = band_room(v);
+    float *panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
     band_t b = *shape;
     direct_tile tiles[DIRECT_TILES];
     int32_t shift[DIRECT_STEPS];
     for (int64_t at = line, rows; at < line + lines; at += rows) {
         const int64_t n = at / w->count[1], y = at % w->count[1];
-        rows = fit_band(w, &b, channels, LEAST(w->count[1] - y, line + lines - at), block_size / 2);
+        rows = fit_band(w, &b, channels, LEAST(w->count[1] - y, line + lines - at), room);
+        gd_scratch behind = scratch;
+        float *band = gd_scratch_take(&behind, (size_t)(channels * b.channel) * sizeof *band);
         const int64_t in_row = (w->count[2] + LANES - 1) / LANES;
         const int64_t strips =
             b.straight ? (rows * b.row - (b.row - w->count[2]) + LANES - 1) / LANES : rows * in_row;
@@ -335,30 +350,34 @@ static void direct_part(const conv_t *v, const band_t *shape, int64_t row, int64
             const int64_t depth = LEAST(v->depth - step, GD_GEMM_KC);
             const int64_t channel = step / w->tap_count,
                           end = (step + depth + w->tap_count - 1) / w->tap_count;
-            copy_band(w, &b, n, channel, end - channel, y, rows, block);
+            copy_band(w, &b, n, channel, end - channel, y, rows, band);
             list_shifts(w, &b, channel, step, depth, shift);
             for (int64_t strip = 0; strip < strips; strip += 2 * DIRECT_TILES) {
                 int64_t count = 0;
                 for (int64_t s = strip; s < strips && count < DIRECT_TILES; s += 2)
-                    place_tile(v, &b, n * v->c_n, y, rows, s, strips, block, &tiles[count++]);
-                direct_rows(v, row, m, step, depth, shift, tiles, count, block + block_size);
+                    place_tile(v, &b, n * v->c_n, y, rows, s, strips, band, &tiles[count++]);
+                direct_rows(v, row, m, step, depth, shift, tiles, count, panel);
             }
         }
     }
 }
 
-/* Whether it pays, and some rows of positions fit in a band. Packing costs about as much as sixteen
- * rows of C. */
-static bool use_direct(const conv_t *v, band_t *b)
+/* Whether it pays. Packing costs about as much as sixteen rows of C. */
+static bool direct_pays(const conv_t *v, const band_t *b)
 {
     const window_t *w = &v->window;
-    if (!shape_band(v, b) || w->step[1] * w->step[2] > 16 ||
-        (b->taken - w->count[2]) * v->m > 16 * w->count[2])
-        return false;
     const int64_t lanes = (b->taken * w->count[1] + COLUMNS_MAX - 1) / COLUMNS_MAX * COLUMNS_MAX;
-    if ((lanes - w->plane) * v->m > 16 * w->plane)
+    return w->step[1] * w->step[2] <= 16 && (b->taken - w->count[2]) * v->m <= 16 * w->count[2] &&
+           (lanes - w->plane) * v->m <= 16 * w->plane;
+}
+
+/* Whether to: some rows of positions must fit in a band. */
+static bool use_direct(const conv_t *v, band_t *b)
+{
+    const bool forced = v->paths->conv == GD_CONV_DIRECT;
+    if ((!forced && !gd_conv_may_choose(v->paths)) || !shape_band(v, b) ||
+        (!forced && !direct_pays(v, b)))
         return false;
-    const int64_t block_size = (int64_t)(gd_gemm_block_bytes() / sizeof(float));
-    const int64_t channels = LEAST(v->depth / w->tap_count, GD_GEMM_KC / w->tap_count + 2);
-    return fit_band(w, b, channels, w->count[1], block_size / 2) >= LEAST(4, w->count[1]);
+    const int64_t rows = v->window.count[1], least = forced ? 1 : LEAST(4, rows);
+    return fit_band(&v->window, b, band_channels(v), rows, band_room(v)) >= least;
 }

@@ -16,6 +16,7 @@ typedef struct conv_t {
     const float *bias; // [m], bias_step apart
     int64_t bias_step;
     bool relu;
+    const gd_paths *paths;
 } conv_t;
 
 /* Where there is no bias, at steps of 0. */
@@ -211,10 +212,13 @@ static int64_t panel_begin(int64_t m, int64_t i, int64_t panels)
 
 /* Rows [row, row+m) and columns [column, column+n) of C in this thread. */
 static void conv_part(const conv_t *v, int64_t row, int64_t m, int64_t column, int64_t n,
-                      float *block)
+                      gd_scratch scratch)
 {
-    const int64_t block_size = (int64_t)(gd_gemm_block_bytes() / sizeof(float));
-    const int64_t block_columns = block_size / GD_GEMM_KC / COLUMNS_MAX * COLUMNS_MAX;
+    const int64_t most = block_columns_f32(v->paths);
+    const int64_t block_columns = LEAST(most, (n + LANES - 1) / LANES * LANES);
+    float *block = gd_scratch_take(&scratch, (size_t)(block_columns * LEAST(v->depth, GD_GEMM_KC)) *
+                                                 sizeof *block);
+    float *panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
     const int64_t panels = (m + ROWS_MAX - 1) / ROWS_MAX;
     for (int64_t j = 0; j < n; j += block_columns) {
         const int64_t columns = LEAST(n - j, block_columns);
@@ -224,7 +228,7 @@ static void conv_part(const conv_t *v, int64_t row, int64_t m, int64_t column, i
             for (int64_t i = 0; i < panels; i++) {
                 const int64_t from = panel_begin(m, i, panels), to = panel_begin(m, i + 1, panels);
                 conv_panel(v, row + from, to - from, column + j, columns, step, depth, block,
-                           block + block_size);
+                           panel);
             }
         }
     }
@@ -263,7 +267,7 @@ typedef struct conv_work {
 static void conv_pieces(void *context, int64_t begin, int64_t end, int thread)
 {
     const conv_work *work = context;
-    char *block = (char *)work->args->workspace + (size_t)thread * gd_gemm_thread_bytes();
+    const gd_scratch scratch = gd_scratch_of_thread(&work->args->workspace, thread);
     const int64_t parts = work->row_parts * work->column_parts;
     for (int64_t index = begin; index < end; index++) {
         const int64_t group = index / parts, i = index % parts / work->column_parts,
@@ -285,15 +289,15 @@ static void conv_pieces(void *context, int64_t begin, int64_t end, int thread)
         if (m <= 0 || tile_end <= tile)
             continue;
         if (GD_SIMD_FUSED && work->images) {
-            images_part(&v, images, tile, tile_end - tile, (float *)(void *)block);
+            images_part(&v, images, tile, tile_end - tile, scratch);
         } else if (work->lanes) {
-            lanes_part(&v, &work->band, tile, tile_end - tile, (float *)(void *)block);
+            lanes_part(&v, &work->band, tile, tile_end - tile, scratch);
         } else if (work->direct) {
-            direct_part(&v, &work->band, row, m, tile, tile_end - tile, (float *)(void *)block);
+            direct_part(&v, &work->band, row, m, tile, tile_end - tile, scratch);
         } else {
             const int64_t column = tile * COLUMNS_MAX,
                           column_end = LEAST(tile_end * COLUMNS_MAX, work->n);
-            conv_part(&v, row, m, column, column_end - column, (float *)(void *)block);
+            conv_part(&v, row, m, column, column_end - column, scratch);
         }
     }
 }
@@ -352,10 +356,12 @@ void GD_ISA_NAME(gd_conv_forward_f32)(const gd_conv_args *args)
 {
     const gd_conv_sizes *s = &args->s;
     const int64_t *stride = args->attr->stride;
-    const bool full = s->out[2] == 16 && s->taps < 16 && stride[1] * stride[2] == 1; /* vectors */
+    const bool full = gd_conv_may_choose(args->paths) && s->out[2] == 16 && s->taps < 16 &&
+                      stride[1] * stride[2] == 1; /* vectors */
     const bool images = !full && use_images(args, s->o, s->c * s->in_plane, s->out[2]);
 #if defined(GD_ISA_AVX512_BUILD)
-    if (!images && is_narrow(args, s->o, s->c * s->taps, s->out[2])) {
+    if (args->paths->conv == GD_CONV_NARROW ||
+        (!images && is_narrow(args, s->o, s->c * s->taps, s->out[2]))) {
         gd_conv_forward_f32_avx2(args);
         return;
     }
@@ -368,6 +374,7 @@ void GD_ISA_NAME(gd_conv_forward_f32)(const gd_conv_args *args)
                        .n = s->n * s->out_plane,
                        .images = images };
     conv_t *v = &work.first;
+    v->paths = args->paths;
     set_forward_window(args, args->a, &v->window);
     v->m = s->o;
     v->depth = s->c * s->taps;
@@ -447,7 +454,8 @@ void GD_ISA_NAME(gd_conv_grad_input_f32)(const gd_conv_args *args)
     const bool images = stride[0] * stride[1] * stride[2] == 1 &&
                         use_images(args, s->c, s->o * s->out_plane, s->in[2]);
 #if defined(GD_ISA_AVX512_BUILD)
-    if (!images && is_narrow(args, s->c, s->o * s->taps, s->in[2])) {
+    if (args->paths->conv == GD_CONV_NARROW ||
+        (!images && is_narrow(args, s->c, s->o * s->taps, s->in[2]))) {
         gd_conv_grad_input_f32_avx2(args);
         return;
     }
@@ -458,6 +466,7 @@ void GD_ISA_NAME(gd_conv_grad_input_f32)(const gd_conv_args *args)
                        .group_c = s->c * s->in_plane,
                        .images = images };
     conv_t *v = &work.first;
+    v->paths = args->paths;
     v->bias = &no_bias;
     v->window.data = args->a;
     v->window.n_stride = s->groups * s->o * s->out_plane;

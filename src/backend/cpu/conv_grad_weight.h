@@ -22,6 +22,7 @@ typedef struct weight_part {
     int64_t row, m, column, n, positions;
     float *block, *panel, *sums; // G^T; window rows; [m, n in whole vectors]
     int64_t sums_row;
+    const gd_paths *paths;
 } weight_part;
 
 #define PIECES_KEPT 1024
@@ -134,13 +135,22 @@ static void multiply_packed(const weight_part *part, piece_table *table, int64_t
     }
 }
 
-static void multiply_weight(const weight_part *part)
+static void multiply_weight(weight_part *part, gd_scratch scratch)
 {
     union {
         piece_table pieces;
         weight_band band;
     } u;
+    const int64_t deepest = LEAST(part->positions, GD_GEMM_KC);
+    const int64_t sums = (part->m + BAND_ROWS) * part->sums_row; /* the last tile is a whole one */
+    part->sums = gd_scratch_take(&scratch, (size_t)sums * sizeof(float));
+    part->block = gd_scratch_take(&scratch, (size_t)(deepest * part->sums_row) * sizeof(float));
     const bool use_band = shape_weight_band(part, &u.band);
+    if (use_band)
+        u.band.data =
+            gd_scratch_take(&scratch, (size_t)(u.band.channels * u.band.plane) * sizeof(float));
+    else
+        part->panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
     for (int64_t position = 0; position < part->positions; position += GD_GEMM_KC) {
         const int64_t depth = LEAST(part->positions - position, GD_GEMM_KC);
         pack_gradient(part, position, depth);
@@ -162,10 +172,8 @@ static void weight_pieces(void *context, int64_t begin, int64_t end, int thread)
     const weight_work *work = context;
     const gd_conv_args *args = work->args;
     const gd_conv_sizes *s = &args->s;
-    const int64_t block_size = (int64_t)(gd_gemm_block_bytes() / sizeof(float));
     const int64_t parts = work->row_parts * work->column_parts, rows = s->c * s->taps;
-    float *block =
-        (float *)(void *)((char *)args->workspace + (size_t)thread * gd_gemm_thread_bytes());
+    const gd_scratch scratch = gd_scratch_of_thread(&args->workspace, thread);
     for (int64_t index = begin; index < end; index++) {
         const int64_t group = index / parts, i = index % parts / work->column_parts,
                       j = index % work->column_parts, vecs = (s->o + LANES - 1) / LANES;
@@ -179,11 +187,8 @@ static void weight_pieces(void *context, int64_t begin, int64_t end, int thread)
                              .out = args->out + group * s->o * rows,
                              .out_row = rows,
                              .positions = s->n * s->out_plane,
-                             .block = block,
-                             .panel = block + block_size,
-                             .sums = (float *)(void *)((char *)args->scratch +
-                                                       (size_t)thread * GD_CONV_SCRATCH) };
-        const int64_t most_columns = block_size / GD_GEMM_KC / COLUMNS_MAX * COLUMNS_MAX;
+                             .paths = args->paths };
+        const int64_t most_columns = block_columns_f32(args->paths);
         for (part.column = vecs * j / work->column_parts * LANES; part.column < column_end;
              part.column += part.n) {
             part.n = LEAST(column_end - part.column, most_columns);
@@ -192,7 +197,7 @@ static void weight_pieces(void *context, int64_t begin, int64_t end, int thread)
             const int64_t most_rows = (room - BAND_ROWS) / BAND_ROWS * BAND_ROWS;
             for (part.row = rows * i / work->row_parts; part.row < row_end; part.row += part.m) {
                 part.m = LEAST(row_end - part.row, most_rows);
-                multiply_weight(&part);
+                multiply_weight(&part, scratch);
             }
         }
     }
@@ -202,7 +207,8 @@ void GD_ISA_NAME(gd_conv_grad_weight_f32)(const gd_conv_args *args)
 {
     const gd_conv_sizes *s = &args->s;
 #if defined(GD_ISA_AVX512_BUILD)
-    if (s->o <= VF32_LANES / 2) { /* which fill the vectors of AVX2, and half of ours */
+    const bool narrow = args->paths->conv == GD_CONV_BEST && s->o <= VF32_LANES / 2;
+    if (narrow || args->paths->conv == GD_CONV_NARROW) { /* which fill the vectors of AVX2 */
         gd_conv_grad_weight_f32_avx2(args);
         return;
     }

@@ -155,11 +155,12 @@ static void images_positions(const conv_t *v, const float *image, const seen_t *
 
 /* Rows [line, line+lines) of positions, counted through groups of images, all rows of C. */
 static __attribute__((noinline)) void images_part(const conv_t *v, int64_t n, int64_t line,
-                                                  int64_t lines, float *block)
+                                                  int64_t lines, gd_scratch scratch)
 {
     const window_t *w = &v->window;
     const int64_t numbers = v->depth / w->tap_count * w->c_stride, width = w->count[2];
-    float *sums = block + gd_gemm_block_bytes() / sizeof(float); // [rows, positions, IMAGES]
+    float *block = gd_scratch_take(&scratch, (size_t)(numbers * IMAGES) * sizeof *block);
+    float *sums = gd_scratch_take(&scratch, sizeof(float[IMAGES_ROWS][IMAGES_POSITIONS][IMAGES]));
     seen_t columns[IMAGES_WIDTH];
     for (int64_t x = 0; x < width; x++)
         columns[x] = find_seen(w, 2, x);
@@ -209,9 +210,10 @@ static bool use_images(const gd_conv_args *args, int64_t m, int64_t numbers, int
 {
     const gd_conv_sizes *s = &args->s;
     const int64_t lanes = (s->n + IMAGES - 1) / IMAGES * IMAGES;
-    return GD_SIMD_FUSED && s->in[0] * s->kernel[0] * s->out[0] == 1 &&
-           args->attr->before[0] == 0 && s->taps > 1 && m >= 4 && width <= IMAGES_WIDTH &&
-           5 * s->n >= 4 * lanes &&
-           numbers * IMAGES <= (int64_t)(gd_gemm_block_bytes() / sizeof(float)) &&
+    const bool forced = args->paths->conv == GD_CONV_IMAGES;
+    return GD_SIMD_FUSED && (forced || gd_conv_may_choose(args->paths)) &&
+           s->in[0] * s->kernel[0] * s->out[0] == 1 && args->attr->before[0] == 0 && s->taps > 1 &&
+           m >= 4 && width <= IMAGES_WIDTH && (forced || 5 * s->n >= 4 * lanes) &&
+           numbers * IMAGES <= (int64_t)(args->paths->block_bytes / sizeof(float)) &&
            may_leave_out(args->b, s->groups * s->o * s->c * s->taps, args->bias, s->groups * s->o);
 }

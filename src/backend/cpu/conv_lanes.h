@@ -12,16 +12,24 @@
 #define LANES_WIDTH(m) (((m) + LANES - 1) / LANES * LANES)
 
 /* Whether it pays: lanes that hold nothing, against those of a row of positions and four for
- * vectors that begin anywhere. All channels of an image fit in a band, behind the weights. */
+ * vectors that begin anywhere. */
+static bool lanes_pay(const conv_t *v, const band_t *b)
+{
+    return v->depth >= LANES_LEAST &&
+           5 * LANES_WIDTH(v->m) * v->window.count[2] < 4 * (v->m + 4) * b->taken;
+}
+
+/* Whether to: all channels of an image must fit in a band, behind the weights. */
 static bool use_lanes(const conv_t *v, band_t *b)
 {
     const window_t *w = &v->window;
     const int64_t wide = LANES_WIDTH(v->m);
-    if (!shape_band(v, b) || !v->c_plain || w->step[1] * w->step[2] != 1 ||
-        v->depth < LANES_LEAST || v->depth > LANES_DEPTH || wide > LANES_COLUMNS ||
-        5 * wide * w->count[2] >= 4 * (v->m + 4) * b->taken)
+    const bool forced = v->paths->conv == GD_CONV_LANES;
+    if ((!forced && !gd_conv_may_choose(v->paths)) || !shape_band(v, b) || !v->c_plain ||
+        w->step[1] * w->step[2] != 1 || v->depth > LANES_DEPTH || wide > LANES_COLUMNS ||
+        (!forced && !lanes_pay(v, b)))
         return false;
-    const int64_t room = (int64_t)(gd_gemm_block_bytes() / sizeof(float));
+    const int64_t room = (int64_t)(v->paths->block_bytes / sizeof(float));
     return fit_band(w, b, v->depth / w->tap_count, w->count[1],
                     room - wide * v->depth - LANES_PANEL) == w->count[1];
 }
@@ -97,19 +105,23 @@ static void lanes_columns(const conv_t *v, const band_t *b, const lanes_steps *s
 
 /* Rows [line, line+lines) of positions counted through the batch, all rows of C. */
 static __attribute__((noinline)) void lanes_part(const conv_t *v, const band_t *b, int64_t line,
-                                                 int64_t lines, float *block)
+                                                 int64_t lines, gd_scratch scratch)
 {
     const window_t *w = &v->window;
-    float *panel = block + LANES_WIDTH(v->m) * v->depth, *band = panel + LANES_PANEL;
+    const int64_t weights = LANES_WIDTH(v->m) * v->depth,
+                  numbers = v->depth / w->tap_count * b->channel;
+    float *weight = gd_scratch_take(&scratch, (size_t)weights * sizeof *weight),
+          *panel = gd_scratch_take(&scratch, LANES_PANEL * sizeof *panel),
+          *band = gd_scratch_take(&scratch, (size_t)numbers * sizeof *band);
     lanes_steps steps;
     list_stretches(v, b, &steps);
-    pack_lanes(v, panel, block);
+    pack_lanes(v, panel, weight);
     for (int64_t at = line, rows; at < line + lines; at += rows) {
         const int64_t n = at / w->count[1], y = at % w->count[1];
         rows = LEAST(w->count[1] - y, line + lines - at);
         copy_band(w, b, n, 0, v->depth / w->tap_count, y, rows, band);
         for (int64_t j = 0; j < v->m; j += COLUMNS_MAX)
-            lanes_columns(v, b, &steps, j, rows, block, band, v->c + n * v->c_n + y * w->count[2]);
+            lanes_columns(v, b, &steps, j, rows, weight, band, v->c + n * v->c_n + y * w->count[2]);
     }
 }
 
@@ -117,6 +129,7 @@ static __attribute__((noinline)) void lanes_part(const conv_t *v, const band_t *
 static inline bool is_narrow(const gd_conv_args *args, int64_t m, int64_t depth, int64_t width)
 {
     const int64_t *stride = args->attr->stride;
-    return m <= VF32_LANES / 2 && width <= VF32_LANES && depth >= LANES_LEAST &&
-           stride[0] * stride[1] * stride[2] == 1 && args->s.in[0] * args->s.kernel[0] == 1;
+    return args->paths->conv == GD_CONV_BEST && m <= VF32_LANES / 2 && width <= VF32_LANES &&
+           depth >= LANES_LEAST && stride[0] * stride[1] * stride[2] == 1 &&
+           args->s.in[0] * args->s.kernel[0] == 1;
 }

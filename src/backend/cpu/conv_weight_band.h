@@ -18,8 +18,8 @@ typedef struct weight_band {
 static bool shape_weight_band(const weight_part *part, weight_band *b)
 {
     const window_t *w = part->window;
-    if (w->taps[0] != 1 || w->count[0] != 1 || w->size[0] != 1 || w->first[0] != 0 ||
-        w->tap_count < 2)
+    if (part->paths->conv == GD_CONV_PACKED || w->taps[0] != 1 || w->count[0] != 1 ||
+        w->size[0] != 1 || w->first[0] != 0 || w->tap_count < 2)
         return false;
     b->channel = part->row / w->tap_count;
     b->channels = (part->row + part->m - 1) / w->tap_count + 1 - b->channel;
@@ -29,8 +29,7 @@ static bool shape_weight_band(const weight_part *part, weight_band *b)
     b->plane =
         (lines * w->step[1] + LEAST(images, lines) * ((w->taps[1] - 1) * w->gap[1] + 1)) * b->row;
     b->plane = (b->plane + LINE - 1) / LINE * LINE + LINE;
-    b->data = part->block + GD_GEMM_KC * part->sums_row;
-    const int64_t room = (int64_t)(gd_gemm_block_bytes() / sizeof(float));
+    const int64_t room = (int64_t)(part->paths->block_bytes / sizeof(float));
     return b->channels * b->plane <= room - GD_GEMM_KC * part->sums_row;
 }
 

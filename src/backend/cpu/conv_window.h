@@ -76,9 +76,8 @@ static __attribute__((noinline)) int list_pieces(const window_t *w, int64_t tap,
             r->n * w->n_stride + (z * w->size[1] + y) * w->size[2] + x + low * step;
         const int32_t at = (int32_t)(r->at + low), length = (int32_t)(high - low);
         *covered += length;
-        piece_t *last = &pieces[many - 1];
-        if (many > 0 && step == 1 && last->from + last->count == from &&
-            last->at + last->count == at)
+        piece_t *last = many > 0 ? &pieces[many - 1] : NULL;
+        if (last && step == 1 && last->from + last->count == from && last->at + last->count == at)
             last->count += length;
         else
             pieces[many++] = (piece_t){ from, at, length };

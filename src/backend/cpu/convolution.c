@@ -198,8 +198,8 @@ static gd_status run(const gd_kernel_call *call, enum direction direction, const
                                     .bias = bias,
                                     .out = call->out.data,
                                     .threads = cpu->base.threads,
-                                    .workspace = cpu->workspace,
-                                    .scratch = cpu->scratch };
+                                    .paths = &cpu->paths,
+                                    .workspace = cpu->workspace };
         cpu->conv_f32[direction](&args);
         return GD_OK;
     }

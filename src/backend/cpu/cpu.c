@@ -67,6 +67,13 @@ static void fill_table(gd_cpu_device *cpu)
     gd_cpu_register_pooling(cpu->base.kernel);
 }
 
+static void free_workspace(gd_cpu_device *cpu)
+{
+    const gd_workspace *w = &cpu->workspace;
+    ASAN_UNPOISON_MEMORY_REGION(w->memory, (size_t)w->threads * w->bytes);
+    gd_free_aligned(w->memory);
+}
+
 static gd_status cpu_set_threads(gd_device *device, int threads)
 {
     gd_cpu_device *cpu = (gd_cpu_device *)device;
@@ -75,17 +82,13 @@ static gd_status cpu_set_threads(gd_device *device, int threads)
                        GD_MAX_THREADS);
     if (threads == device->threads)
         return GD_OK;
-    void *workspace = gd_alloc_aligned(gd_gemm_workspace_bytes(threads), 64);
-    void *scratch = workspace ? gd_alloc_aligned((size_t)threads * GD_CPU_WIDE_SCRATCH, 64) : NULL;
-    if (!scratch) {
-        gd_free_aligned(workspace);
+    const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(&cpu->paths) + GD_CPU_WIDE_SCRATCH,
+                                          GD_CPU_SCRATCH_BLOCKS);
+    void *memory = gd_alloc_aligned((size_t)threads * bytes, GD_SCRATCH_ALIGN);
+    if (!memory)
         return GD_ERR_MEMORY;
-    }
-    gd_free_aligned(cpu->workspace);
-    gd_free_aligned(cpu->scratch);
-    cpu->workspace = workspace;
-    cpu->scratch = scratch;
-    cpu->scratch_stride = GD_CPU_WIDE_SCRATCH;
+    free_workspace(cpu);
+    cpu->workspace = (gd_workspace){ memory, bytes, threads };
     device->threads = threads;
     return GD_OK;
 }
@@ -95,8 +98,7 @@ static void cpu_close(gd_device *device)
     gd_cpu_device *cpu = (gd_cpu_device *)device;
     if (!cpu)
         return;
-    gd_free_aligned(cpu->workspace);
-    gd_free_aligned(cpu->scratch);
+    free_workspace(cpu);
     gd_free(cpu);
 }
 
@@ -118,7 +120,7 @@ static gd_device *cpu_open(const gd_open_options *options)
     cpu->isa = isa;
     fill_table(cpu);
     int threads = options->threads == 0 ? gd_thread_count_default() : options->threads;
-    if (cpu_set_threads(&cpu->base, threads) != GD_OK) {
+    if (gd_paths_read(&cpu->paths) != GD_OK || cpu_set_threads(&cpu->base, threads) != GD_OK) {
         cpu_close(&cpu->base);
         return NULL;
     }

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/conv.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/scratch.h"
 #include "base/cpu.h"
 
 typedef struct gd_cpu_device {
@@ -13,19 +14,20 @@ typedef struct gd_cpu_device {
     gd_isa isa;
     gd_gemm_fn gemm_f32, gemm_f64;
     gd_conv_fn conv_f32[3]; /* forward, gradient by the input, by the weight */
-    void *workspace;        /* scratch of gemm, gd_gemm_workspace_bytes(threads) */
-    void *scratch; /* other kernels' scratch: scratch_stride bytes for each thread, aligned to 64 */
-    size_t scratch_stride; /* GD_CPU_WIDE_SCRATCH */
+    gd_paths paths;
+    gd_workspace workspace; /* of every kernel */
 } gd_cpu_device;
 
-#define GD_CPU_SCRATCH      ((size_t)256 * 1024) /* what kernels may count on */
-#define GD_CPU_WIDE_SCRATCH ((size_t)544 * 1024) /* all there is: for attention */
+/* What a kernel may take of a thread's scratch beside the products that it asks for. */
+#define GD_CPU_SCRATCH        ((size_t)256 * 1024)
+#define GD_CPU_WIDE_SCRATCH   ((size_t)544 * 1024) /* attention */
+#define GD_CPU_SCRATCH_BLOCKS 256                  /* in so many blocks */
 
 /* Scratch of one thread (0 … threads-1) in a parallel region. */
-static inline void *gd_cpu_scratch(const gd_kernel_call *call, int thread)
+static inline gd_scratch gd_scratch_of(const gd_kernel_call *call, int thread)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
-    return (char *)cpu->scratch + (size_t)thread * cpu->scratch_stride;
+    return gd_scratch_of_thread(&cpu->workspace, thread);
 }
 
 /* Kernel groups. Each writes kernel[GD_OP_x] for the ops it implements. */

@@ -51,19 +51,22 @@ static void run_line(const line_job *job, int64_t begin, int64_t end, int thread
     const char *from[3];
     int64_t step[3];
     int64_t block = job->is_streamed ? GD_EW_STREAM_PIECE / job->out_size : end - begin;
-    char *scratch = gd_cpu_scratch(call, thread);
-    char *piece = scratch + 3 * BLOCK * sizeof(double);
+    gd_scratch scratch = gd_scratch_of(call, thread);
+    char *piece = gd_scratch_take(&scratch, GD_EW_STREAM_PIECE);
     for (int k = 0; k < 3; k++) {
         int operand = k < call->n ? k : 0;
         int size = job->size[operand];
         if (job->is_number[operand]) {
             if (block > BLOCK)
                 block = BLOCK;
-            from[k] = scratch + (size_t)operand * BLOCK * sizeof(double);
             step[k] = 0;
-            if (operand == k)
-                job->table->copy[log2_of(size)](call->in[k].data, 0, 0, (char *)from[k], 0, 1,
-                                                block);
+            if (operand == k) {
+                char *numbers = gd_scratch_take(&scratch, BLOCK * (size_t)size);
+                job->table->copy[log2_of(size)](call->in[k].data, 0, 0, numbers, 0, 1, block);
+                from[k] = numbers;
+            } else {
+                from[k] = from[operand];
+            }
         } else {
             from[k] = (const char *)call->in[operand].data + begin * size;
             step[k] = size;

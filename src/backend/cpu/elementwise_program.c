@@ -385,16 +385,23 @@ static bool ends_stage(const translation *t, int i, const callee *call)
     return false;
 }
 
-/* Checks every instruction before any is translated, and notes the last use of each value and the
- * ends of stages. */
-static gd_status find_last_uses(translation *t)
+/* The first instruction that the back end has no loop for; -1: it has them all. */
+static int first_without_loop(const gd_ew_table *table, const gd_fused_attr *attr)
+{
+    for (int i = 0; i < attr->n_instructions; i++) {
+        callee call = find_callee(table, &attr->instruction[i]);
+        if (!call.loop && !call.reducer)
+            return i;
+    }
+    return -1;
+}
+
+/* Notes the last use of each value and the ends of stages. */
+static void find_last_uses(translation *t)
 {
     const gd_fused_attr *attr = t->attr;
     for (int i = 0; i < attr->n_instructions; i++) {
         callee call = find_callee(t->program->table, &attr->instruction[i]);
-        if (!call.loop && !call.reducer)
-            return gd_fail(GD_ERR_UNSUPPORTED, "cpu: no kernel for %s of %s", call.name,
-                           gd_dtype_name((gd_dtype)attr->instruction[i].compute));
         for (int k = 0; k < call.arity; k++) {
             int value = attr->instruction[i].from[k];
             assert(value >= 0 && value < attr->n_inputs + i);
@@ -402,7 +409,6 @@ static gd_status find_last_uses(translation *t)
         }
         t->breaks[i] = (int16_t)((i ? t->breaks[i - 1] : 0) + ends_stage(t, i, &call));
     }
-    return GD_OK;
 }
 
 /* Adam's update as one step, where its last instruction stands. */
@@ -420,6 +426,11 @@ static void translate_adam(translation *t, const gd_ew_adam *adam)
 
 static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd_kernel_call *call)
 {
+    const int missing = first_without_loop(p->table, attr);
+    if (missing >= 0)
+        return gd_fail(GD_ERR_UNSUPPORTED, "cpu: no kernel for %s of %s",
+                       find_callee(p->table, &attr->instruction[missing]).name,
+                       gd_dtype_name((gd_dtype)attr->instruction[missing].compute));
     translation t = { .program = p, .attr = attr, .stage = 1 };
     for (int v = 0; v < attr->n_inputs; v++) {
         add_value(&t, v, call->in[v].layout->dtype, v, (gd_ew_extent)p->source[v].extent);
@@ -432,14 +443,14 @@ static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd
     }
     gd_ew_adam adam;
     bool has_adam = gd_ew_find_adam(p, attr, call, &adam);
-    gd_status status = find_last_uses(&t);
-    for (int i = 0; i < attr->n_instructions && status == GD_OK; i++)
+    find_last_uses(&t);
+    for (int i = 0; i < attr->n_instructions; i++)
         if (!has_adam || !gd_ew_adam_holds(&adam, i))
             translate_instruction(&t, i);
         else if (i == adam.result[0])
             translate_adam(&t, &adam);
     p->overflows = t.overflow;
-    return status;
+    return GD_OK;
 }
 
 /* ---- from layouts to tiles ---- */
@@ -847,5 +858,6 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, void *memory)
 bool gd_ew_takes_rows(const gd_kernel_call *call)
 {
     gd_ew_program p;
-    return prepare(call, &p) == GD_OK && !p.overflows;
+    return first_without_loop(gd_ew_table_of(call->device), call->attr) < 0 &&
+           prepare(call, &p) == GD_OK && !p.overflows;
 }

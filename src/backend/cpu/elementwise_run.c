@@ -27,15 +27,14 @@ typedef struct walk {
 } walk;
 
 static void begin_walk(walk *w, const gd_ew_program *p, const gd_kernel_call *call, int64_t tile,
-                       char *scratch)
+                       gd_scratch scratch)
 {
     w->program = p;
     w->call = call;
     w->from[0] = NULL;
-    for (int r = 0; r < p->n_registers; r++) {
-        w->slot[p->n_sources + p->n_results + r] = scratch;
-        scratch += p->register_bytes[p->extent[r]];
-    }
+    for (int r = 0; r < p->n_registers; r++)
+        w->slot[p->n_sources + p->n_results + r] =
+            gd_scratch_take(&scratch, (size_t)p->register_bytes[p->extent[r]]);
     int last = p->rank - 1;
     for (int s = 0; s < p->n_sources; s++) {
         const gd_ew_source *source = &p->source[s];
@@ -376,7 +375,7 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
     const ew_job *job = context;
     const gd_ew_program *p = job->program;
     walk w;
-    begin_walk(&w, p, job->call, begin, gd_cpu_scratch(job->call, thread));
+    begin_walk(&w, p, job->call, begin, gd_scratch_of(job->call, thread));
     w.streams = job->streams;
     for (int64_t tile = begin; tile < end; next_row(&w)) {
         begin_row(&w);

@@ -1,40 +1,16 @@
 /* backend/cpu/gemm.c: the decisions of the matrix product that are the same for every instruction
- * set: how much scratch, which products are really one, how many threads and how to divide the work
+ * set: which products are really one, how many threads and how to divide the work
  * among them. The arithmetic is in gemm_isa.c.
  */
 #include "backend/cpu/gemm.h"
-
-#include "base/cpu.h"
-
-#include <stdatomic.h>
 
 /* A thread is worth this many floating-point operations, 2 microseconds: handing it a range costs
  * half of one. 64x64x64 on two threads: 175 GFLOP/s, on one 107. */
 #define FLOPS_PER_THREAD 2.5e5
 
-/* Half of the second-level cache: the other half is for what passes by, panels of A and tiles of C.
- */
-size_t gd_gemm_block_bytes(void)
+size_t gd_gemm_scratch_bytes(const gd_paths *paths)
 {
-    static atomic_size_t known;
-    size_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
-    if (bytes == 0) {
-        bytes = gd_cache_bytes(2) / 2;
-        const size_t least = 128u << 10, most = 1u << 20;
-        bytes = bytes < least ? least : bytes > most ? most : bytes / 4096 * 4096;
-        atomic_store_explicit(&known, bytes, memory_order_relaxed);
-    }
-    return bytes;
-}
-
-size_t gd_gemm_thread_bytes(void)
-{
-    return gd_gemm_block_bytes() + GD_GEMM_PANEL_BYTES;
-}
-
-size_t gd_gemm_workspace_bytes(int threads)
-{
-    return (size_t)(threads < 1 ? 1 : threads) * gd_gemm_thread_bytes();
+    return paths->block_bytes + GD_GEMM_PANEL_BYTES;
 }
 
 static void remove_dimension(gd_gemm_args *args, int d)

@@ -11,8 +11,10 @@
 #ifndef GD_BACKEND_CPU_GEMM_H
 #define GD_BACKEND_CPU_GEMM_H
 
+#include "backend/cpu/paths.h"
+#include "backend/cpu/scratch.h"
+
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define GD_GEMM_KC         256
@@ -42,19 +44,16 @@ typedef struct gd_gemm_args {
                                 accumulate */
     bool accumulate; /* add the block sums to what C holds, in order: c = ((c + s0) + s1) + … */
     int threads;     /* at most; small problems use fewer */
-    void *workspace; /* gd_gemm_workspace_bytes(threads) bytes, aligned to 64 */
+    const gd_paths *paths;  /* which way it is computed */
+    gd_workspace workspace; /* of `threads` threads: gd_gemm_scratch_bytes(paths) for each */
 } gd_gemm_args;
 
-/* Scratch that any product needs at `threads` threads. Allocated once by the device, so that
- * running allocates nothing. */
-size_t gd_gemm_workspace_bytes(int threads);
+/* What a product takes of a thread's scratch at most: a packed block of B, and a panel of A. */
+size_t gd_gemm_scratch_bytes(const gd_paths *paths);
+#define GD_GEMM_PANEL_BYTES    32768
+#define GD_GEMM_SCRATCH_BLOCKS 3
 
 /* What gemm.c decides for the kernels of every instruction set. */
-
-/* Scratch of one thread: a packed block of B, then a panel of A. */
-size_t gd_gemm_block_bytes(void);
-#define GD_GEMM_PANEL_BYTES 32768
-size_t gd_gemm_thread_bytes(void);
 
 /* Simplify the batch dimensions of *args without changing the result: drop those of size 1, join
  * neighbours, and turn rows of a batch that share B into rows of one product. Returns how many

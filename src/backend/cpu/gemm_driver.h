@@ -129,27 +129,46 @@ static bool N(collide)(int64_t stride)
  * for each line it reads, if rows are so far apart. */
 static bool N(packing_pays)(const product_t *p)
 {
+    if (p->paths->matmul == GD_MATMUL_PACKED || p->paths->matmul == GD_MATMUL_DIRECT)
+        return p->b_col != 1 || p->paths->matmul == GD_MATMUL_PACKED;
     const bool is_far = COLUMNS_MAX <= LINE && p->b_row > 16 * LINE;
     const int64_t most = N(collide)(p->b_row) ? DIRECT_ROWS / 4 : DIRECT_ROWS;
     return p->b_col != 1 || p->m > (is_far ? THIN_ROWS : most);
 }
 
+/* Whether to copy panels of A. */
+static bool N(panel_pays)(const product_t *p)
+{
+    if (p->paths->matmul == GD_MATMUL_PACKED || p->paths->matmul == GD_MATMUL_DIRECT)
+        return p->paths->matmul == GD_MATMUL_PACKED;
+    return p->a_col == 1 ? p->m > 8 && N(collide)(p->a_row) : p->n > DIRECT_COLUMNS;
+}
+
+/* Columns of a packed block, as many as the cache holds. */
+static int64_t N(block_columns)(const gd_paths *paths)
+{
+    return (int64_t)(paths->block_bytes / sizeof(REAL) / GD_GEMM_KC) / COLUMNS_MAX * COLUMNS_MAX;
+}
+
 /* The five loops: blocks of columns, blocks of k, panels of rows; then panels of columns above, and
  * k in the kernel. */
-static void N(multiply_blocks)(const product_t *p, REAL *scratch)
+static void N(multiply_blocks)(const product_t *p, gd_scratch scratch)
 {
-    const size_t block_size = gd_gemm_block_bytes() / sizeof(REAL);
-    const int64_t block_columns = (int64_t)(block_size / GD_GEMM_KC) / COLUMNS_MAX * COLUMNS_MAX;
+    const int64_t most = N(block_columns)(p->paths);
+    const int64_t block_columns = LEAST(most, (p->n + LANES - 1) / LANES * LANES);
     const int64_t panels = (p->m + ROWS_MAX - 1) / ROWS_MAX;
     const int64_t height = p->m / TILE_UNIT / panels; /* units of rows a panel, */
     const int64_t higher = p->m / TILE_UNIT % panels; /* and how many have one more */
     block_t block = {
         .p = p,
-        .packed = scratch,
         .packed_all = N(packing_pays)(p),
-        .pack_rows = p->a_col == 1 ? p->m > 8 && N(collide)(p->a_row) : p->n > DIRECT_COLUMNS,
-        .row_panel = scratch + block_size,
+        .pack_rows = N(panel_pays)(p),
     };
+    const int64_t packed_columns = block.packed_all ? block_columns : COLUMNS_MAX;
+    REAL *packed = gd_scratch_take(&scratch, (size_t)(packed_columns * LEAST(p->k, GD_GEMM_KC)) *
+                                                 sizeof(REAL));
+    block.packed = packed;
+    block.row_panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
     for (int64_t j = 0; j < p->n; j += block_columns) {
         block.column = j;
         block.columns = LEAST(p->n - j, block_columns);
@@ -164,7 +183,7 @@ static void N(multiply_blocks)(const product_t *p, REAL *scratch)
                             ? block.columns / COLUMNS_MAX * COLUMNS_MAX
                             : block.columns;
             const REAL *from = p->b + step * p->b_row + (j + first) * p->b_col;
-            N(pack_b)(scratch, from, p->b_row, p->b_col, block.depth, block.columns - first);
+            N(pack_b)(packed, from, p->b_row, p->b_col, block.depth, block.columns - first);
             int64_t row = 0;
             for (int64_t i = 0; i < panels; i++) {
                 const int64_t rows =
@@ -177,18 +196,21 @@ static void N(multiply_blocks)(const product_t *p, REAL *scratch)
 }
 
 /* Rows one by one, where that is better. */
-static bool N(multiply_rows)(const product_t *p, REAL *scratch)
+static bool N(multiply_rows)(const product_t *p, gd_scratch scratch)
 {
-    if (p->accumulate)
+    const gd_matmul_path path = p->paths->matmul;
+    if (p->accumulate || path == GD_MATMUL_PACKED || path == GD_MATMUL_DIRECT)
         return false;
     if (p->m == 1)
         return N(multiply_row)(p, scratch);
-    if (p->m > CHAIN_ROWS || p->k <= GD_GEMM_KC || p->n > COLUMNS_MAX || p->b_col != 1)
+    if (path != GD_MATMUL_ROWS &&
+        (p->m > CHAIN_ROWS || p->k <= GD_GEMM_KC || p->n > COLUMNS_MAX || p->b_col != 1))
         return false;
     product_t row = *p; /* too few sums side by side: take blocks of k side by side instead */
     row.m = 1;
     for (int64_t i = 0; i < p->m; i++) {
-        N(multiply_row)(&row, scratch);
+        if (!N(multiply_row)(&row, scratch)) /* of no row, then */
+            return false;
         row.a += p->a_row;
         row.c += p->c_row;
         if (row.row_bias)
@@ -198,7 +220,7 @@ static bool N(multiply_rows)(const product_t *p, REAL *scratch)
 }
 
 /* One product, or a part of one, in this thread. m, n, k > 0. */
-static void N(multiply)(const product_t *p, REAL *scratch)
+static void N(multiply)(const product_t *p, gd_scratch scratch)
 {
     if (!N(multiply_rows)(p, scratch))
         N(multiply_blocks)(p, scratch);
@@ -213,6 +235,8 @@ static void N(multiply)(const product_t *p, REAL *scratch)
 static bool N(better_transposed)(const gd_gemm_args *args)
 {
     const int64_t m = args->m, n = args->n;
+    if (args->paths->matmul == GD_MATMUL_TRANSPOSED)
+        return true;
     if (m == 1 || n == 1)
         return n == 1 && m > 1;
     if (args->c_col_stride != 1 && args->c_row_stride == 1)
@@ -234,6 +258,7 @@ static void N(get_product)(const gd_gemm_args *args, product_t *p)
     p->relu_result = args->relu_result;
     p->accumulate = args->accumulate;
     p->transposed = transposed;
+    p->paths = args->paths;
     if (!transposed) {
         p->m = args->m, p->n = args->n;
         p->a = args->a, p->a_row = args->a_row_stride, p->a_col = args->a_col_stride;
@@ -298,12 +323,12 @@ static void N(get_piece)(const work_t *work, int64_t index, product_t *p)
 static void N(run_pieces)(void *context, int64_t begin, int64_t end, int thread)
 {
     const work_t *work = context;
-    char *scratch = (char *)work->args->workspace + (size_t)thread * gd_gemm_thread_bytes();
+    const gd_scratch scratch = gd_scratch_of_thread(&work->args->workspace, thread);
     for (int64_t index = begin; index < end; index++) {
         product_t p;
         N(get_piece)(work, index, &p);
         if (p.m > 0 && p.n > 0)
-            N(multiply)(&p, (REAL *)(void *)scratch);
+            N(multiply)(&p, scratch);
     }
 }
 
@@ -345,11 +370,10 @@ static void N(run)(const gd_gemm_args *args)
     work_t work;
     N(get_product)(args, &work.first);
     if (threads == 1 && args->batch_rank == 0) {
-        N(multiply)(&work.first, args->workspace);
+        N(multiply)(&work.first, gd_scratch_of_thread(&args->workspace, 0));
         return;
     }
-    const size_t room = (size_t)threads * gd_gemm_thread_bytes() / sizeof(REAL);
-    if (threads > 1 && batch == 1 && N(row_stretches)(&work.first, args->workspace, room, threads))
+    if (threads > 1 && batch == 1 && N(row_stretches)(&work.first, &args->workspace, threads))
         return;
     work.args = args;
     gd_gemm_divide(work.first.m, work.first.n, LANES, batch, threads, &work.row_parts,

@@ -20,6 +20,7 @@ typedef struct product_t {
     int64_t row_bias_stride;
     const REAL *relu_result; // as c, or NULL
     bool relu, accumulate, transposed;
+    const gd_paths *paths;
 } product_t;
 
 /* C[rows, columns] from (row, column) on becomes 0 where relu_result is not > 0. */
@@ -180,9 +181,11 @@ static __attribute__((noinline)) void N(add_sums)(REAL *total, const REAL *s, in
 
 /* Many columns, contiguous: B is read once, several rows abreast, in long runs; sums stay in the
  * first-level cache. */
-static void N(row_streams)(const product_t *p, REAL *scratch)
+static void N(row_streams)(const product_t *p, gd_scratch scratch)
 {
-    REAL *s = scratch, *total = scratch + STREAM_COLUMNS;
+    const int64_t width = LEAST((p->n + LANES - 1) / LANES * LANES, STREAM_COLUMNS);
+    REAL *s = gd_scratch_take(&scratch, (size_t)width * sizeof *s),
+         *total = gd_scratch_take(&scratch, (size_t)width * sizeof *total);
     product_t part = *p;
     for (int64_t j = 0; j < p->n; j += STREAM_COLUMNS) {
         part.b = p->b + j;
@@ -259,14 +262,15 @@ static void N(run_stretches)(void *context, int64_t begin, int64_t end, int thre
         N(run_stretch)(work, i / work->parts, i % work->parts);
 }
 
-/* False where that is no better, or scratch of `room` numbers too small. */
-static __attribute__((noinline)) bool N(row_stretches)(const product_t *p, REAL *scratch,
-                                                       size_t room, int threads)
+/* False where that is no better, or the scratch of `threads` threads too small. */
+static __attribute__((noinline)) bool N(row_stretches)(const product_t *p, const gd_workspace *w,
+                                                       int threads)
 {
     if (!HAS_STRETCHES)
         return false;
     const int64_t blocks = (p->k + GD_GEMM_KC - 1) / GD_GEMM_KC;
     const int64_t width = (p->n + LANES - 1) / LANES * LANES;
+    const size_t room = (size_t)threads * gd_gemm_scratch_bytes(p->paths) / sizeof(REAL);
     if (p->m > 1 || p->b_col != 1 || p->accumulate || p->relu_result || p->n <= 2 * COLUMNS_MAX ||
         p->n > STREAM_COLUMNS || 2 * blocks > (int64_t)room / width)
         return false;
@@ -276,11 +280,14 @@ static __attribute__((noinline)) bool N(row_stretches)(const product_t *p, REAL 
             stretches = i;
     const int64_t parts = threads / stretches;
     atomic_bool is_begun[GD_MAX_THREADS] = { false };
-    row_work_t work = { p, stretches, parts, scratch, scratch + blocks * width, is_begun, width };
+    gd_scratch scratch = gd_scratch_of_threads(w, threads);
+    REAL *sums = gd_scratch_take(&scratch, (size_t)(blocks * width) * sizeof *sums);
+    REAL *begun = gd_scratch_take(&scratch, (size_t)(stretches * width) * sizeof *begun);
+    row_work_t work = { p, stretches, parts, sums, begun, is_begun, width };
     gd_parallel_for(threads, stretches * parts, 1, N(run_stretches), &work);
     for (int64_t block = 1; block < blocks; block++)
-        N(add_sums)(scratch, scratch + block * width, width);
-    N(store_row)(p, 0, p->n, scratch);
+        N(add_sums)(sums, sums + block * width, width);
+    N(store_row)(p, 0, p->n, sums);
     return true;
 }
 
@@ -337,7 +344,7 @@ static void N(row_dots)(const product_t *p)
 }
 
 /* y = x @ B. False when the strides of B suit none of the ways above, and packing it is best. */
-static bool N(multiply_row)(const product_t *p, REAL *scratch)
+static bool N(multiply_row)(const product_t *p, gd_scratch scratch)
 {
     if (p->n < LANES && !GD_SIMD_MASK_FREE && (p->n == 1 || p->b_col == 1)) {
         for (int64_t j = 0; j < p->n; j++) {

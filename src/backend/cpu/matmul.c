@@ -33,6 +33,7 @@ static gd_gemm_args describe(const gd_kernel_call *call)
         .c_col_stride = out->stride[out->rank - 1],
         .batch_rank = out->rank - 2,
         .threads = cpu->base.threads,
+        .paths = &cpu->paths,
         .workspace = cpu->workspace,
     };
     for (int axis = 0; axis < args.batch_rank; axis++) {

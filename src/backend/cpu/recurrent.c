@@ -38,17 +38,23 @@ typedef struct job {
 } job;
 
 /* Scratch of some rows: h (or dh), c (or dc) [rows, w], a (or da) [rows, gates * w]; and of one, a
- * first h and c [w]. */
+ * first h and c [w]; and what products take. */
 typedef struct state {
     char *h, *c, *a, *first_h, *first_c;
+    gd_workspace products;
 } state;
 
 static state state_of(const job *j, int thread)
 {
-    char *scratch = gd_cpu_scratch(j->call, thread);
-    int64_t bytes = j->rows * j->w * j->size;
-    char *first = scratch + (2 + j->gates) * bytes;
-    return (state){ scratch, scratch + bytes, scratch + 2 * bytes, first, first + j->w * j->size };
+    gd_scratch scratch = gd_scratch_of(j->call, thread);
+    const size_t row = (size_t)(j->w * j->size), rows = (size_t)j->rows * row;
+    state s = { .h = gd_scratch_take(&scratch, rows) };
+    s.c = gd_scratch_take(&scratch, rows);
+    s.a = gd_scratch_take(&scratch, (size_t)j->gates * rows);
+    s.first_h = gd_scratch_take(&scratch, row);
+    s.first_c = gd_scratch_take(&scratch, row);
+    s.products = gd_scratch_rest(&scratch);
+    return s;
 }
 
 static bool is_over(const job *j, int64_t row, int64_t t)
@@ -67,8 +73,8 @@ static void copy_row(const job *j, char *to, const gd_operand *from, int64_t row
 }
 
 /* c [rows, n] (+)= a [rows, k] @ b [k, n] in scratch. */
-static void multiply(const job *j, int thread, int64_t rows, int64_t k, int64_t n, const char *a,
-                     const gd_operand *b, char *c, bool accumulate)
+static void multiply(const job *j, const state *s, int64_t rows, int64_t k, int64_t n,
+                     const char *a, const gd_operand *b, char *c, bool accumulate)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)j->call->device;
     gd_gemm_args args = { .m = rows,
@@ -85,8 +91,8 @@ static void multiply(const job *j, int thread, int64_t rows, int64_t k, int64_t 
                           .c_col_stride = 1,
                           .accumulate = accumulate,
                           .threads = 1,
-                          .workspace =
-                              (char *)cpu->workspace + (size_t)thread * gd_gemm_thread_bytes() };
+                          .paths = &cpu->paths,
+                          .workspace = s->products };
     j->gemm(&args);
 }
 
@@ -156,7 +162,7 @@ static void range_forward(void *context, int64_t begin, int64_t end, int thread)
         }
         for (int64_t step = 0; step < j->time; step++) {
             int64_t t = j->attr->reverse ? j->time - 1 - step : step;
-            multiply(j, thread, rows, j->w, j->gates * j->w, s.h, j->u, s.a, false);
+            multiply(j, &s, rows, j->w, j->gates * j->w, s.h, j->u, s.a, false);
             for (int64_t i = 0; i < rows; i++)
                 step_forward(j, s, first + i, t, i);
         }
@@ -218,7 +224,7 @@ static void range_backward(void *context, int64_t begin, int64_t end, int thread
             int64_t t = j->attr->reverse ? step : j->time - 1 - step;
             for (int64_t i = 0; i < rows; i++)
                 step_backward(j, s, first + i, t, i);
-            multiply(j, thread, rows, j->gates * j->w, j->w, s.a, j->u, s.h, true);
+            multiply(j, &s, rows, j->gates * j->w, j->w, s.a, j->u, s.h, true);
         }
         memcpy(j->dh0 + first * wide, s.h, (size_t)(rows * wide));
         if (j->dc0)

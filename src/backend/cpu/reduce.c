@@ -7,7 +7,7 @@
 #include "base/threads.h"
 #include "ops/attrs.h"
 
-/* How a thread's scratch is used, in bytes. Only the first thread's `partials` are used. */
+/* How a thread's scratch is used, in bytes. Partials are in the first thread's. */
 #define LEVELS         GD_REDUCE_LEVELS
 #define TILE_BYTES     8192
 #define TILE_BYTES_MIN 512
@@ -22,7 +22,7 @@ _Static_assert(GD_REDUCE_WIDE * sizeof(int64_t) <= TILE_BYTES, "a wide row must 
 #define LARGE_BYTES ((int64_t)1 << 20) /* more than the level 2 cache holds, or much of it */
 
 typedef struct scratch {
-    char *levels, *leaf, *gather, *partials;
+    char *levels, *leaf, *gather;
 } scratch;
 
 typedef struct reduction {
@@ -53,15 +53,16 @@ typedef struct reduction {
     int64_t item;
     int64_t chunk_blocks; /* a power of two */
     int64_t partial_bytes;
+    char *partials;
+    gd_scratch first; /* of the first thread, behind the partials */
 } reduction;
 
 static scratch scratch_of(const reduction *r, int thread)
 {
-    char *base = gd_cpu_scratch(r->call, thread);
-    scratch s = { .levels = base };
-    s.leaf = s.levels + LEVELS * TILE_BYTES;
-    s.gather = s.leaf + TILE_BYTES;
-    s.partials = s.gather + GATHER_BYTES;
+    gd_scratch area = r->partials && thread == 0 ? r->first : gd_scratch_of(r->call, thread);
+    scratch s = { .levels = gd_scratch_take(&area, LEVELS * TILE_BYTES) };
+    s.leaf = gd_scratch_take(&area, TILE_BYTES);
+    s.gather = gd_scratch_take(&area, GATHER_BYTES);
     return s;
 }
 
@@ -315,14 +316,13 @@ static const char *reduce_blocks(const reduction *r, int64_t begin, int64_t end,
 static void reduce_chunks_range(void *context, int64_t begin, int64_t end, int thread)
 {
     const reduction *r = context;
-    char *partials = scratch_of(r, 0).partials;
+    scratch s = scratch_of(r, thread);
     for (int64_t chunk = begin; chunk < end; chunk++) {
         int64_t first = chunk * r->chunk_blocks, rest = r->blocks - first, width;
         char *out;
-        const char *value =
-            reduce_blocks(r, first, first + (rest < r->chunk_blocks ? rest : r->chunk_blocks),
-                          scratch_of(r, thread), &width, &out);
-        memcpy(partials + chunk * r->partial_bytes, value, (size_t)width * r->reducer->acc_size);
+        const char *value = reduce_blocks(
+            r, first, first + (rest < r->chunk_blocks ? rest : r->chunk_blocks), s, &width, &out);
+        memcpy(r->partials + chunk * r->partial_bytes, value, (size_t)width * r->reducer->acc_size);
     }
 }
 
@@ -331,7 +331,6 @@ static void reduce_chunks_range(void *context, int64_t begin, int64_t end, int t
 static void reduce_items_split(reduction *r, int64_t items)
 {
     int threads = r->call->device->threads;
-    scratch s = scratch_of(r, 0);
     r->partial_bytes = (r->columns.size ? r->tile : 1) * (int64_t)r->reducer->acc_size;
     int64_t most = (int64_t)PARTIAL_BYTES / r->partial_bytes;
     r->chunk_blocks = 1;
@@ -339,6 +338,8 @@ static void reduce_items_split(reduction *r, int64_t items)
            r->blocks / r->chunk_blocks > 16 * threads)
         r->chunk_blocks *= 2;
     int64_t chunks = (r->blocks + r->chunk_blocks - 1) / r->chunk_blocks;
+    r->first = gd_scratch_of(r->call, 0);
+    r->partials = gd_scratch_take(&r->first, (size_t)(chunks * r->partial_bytes));
     for (r->item = 0; r->item < items; r->item++) {
         int64_t width;
         char *out;
@@ -350,9 +351,9 @@ static void reduce_items_split(reduction *r, int64_t items)
             out = r->out + gd_cursor_at(&r->kept, r->item).at[1] * (int64_t)r->reducer->acc_size;
             width = 1;
         }
-        gd_tree t = tree_begin(r, s, width);
+        gd_tree t = tree_begin(r, scratch_of(r, 0), width);
         for (int64_t chunk = 0; chunk < chunks; chunk++)
-            gd_tree_push(&t, s.partials + chunk * r->partial_bytes);
+            gd_tree_push(&t, r->partials + chunk * r->partial_bytes);
         const char *sum = gd_tree_end(&t);
         if (r->columns.size)
             store_tile(r, out, sum, width);

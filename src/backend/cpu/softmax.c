@@ -212,8 +212,11 @@ static void tile_run(tile *t, char *out)
 static void tiles_range(void *context, int64_t begin, int64_t end, int thread)
 {
     const softmax_job *job = context;
-    char *rows = gd_cpu_scratch(job->call, thread);
-    int64_t row_bytes = TILE * (int64_t)sizeof(double);
+    gd_scratch s = gd_scratch_of(job->call, thread);
+    const size_t row_bytes = TILE * sizeof(double);
+    char *max = gd_scratch_take(&s, row_bytes), *sum = gd_scratch_take(&s, row_bytes),
+         *block_sum = gd_scratch_take(&s, row_bytes), *gather = gd_scratch_take(&s, 2 * row_bytes),
+         *levels = gd_scratch_take(&s, GD_REDUCE_LEVELS * row_bytes);
     _Static_assert((5 + GD_REDUCE_LEVELS) * TILE * sizeof(double) <= GD_CPU_SCRATCH,
                    "scratch too small");
     bool is_plain =
@@ -226,11 +229,11 @@ static void tiles_range(void *context, int64_t begin, int64_t end, int thread)
                    .first = first,
                    .width = rest < TILE ? rest : TILE,
                    .is_plain = is_plain,
-                   .max = rows,
-                   .sum = rows + row_bytes,
-                   .block_sum = rows + 2 * row_bytes,
-                   .gather = rows + 3 * row_bytes,
-                   .levels = rows + 5 * row_bytes };
+                   .max = max,
+                   .sum = sum,
+                   .block_sum = block_sum,
+                   .gather = gather,
+                   .levels = levels };
         if (job->goal == LOSS)
             tile_loss(&t);
         else
