@@ -53,8 +53,9 @@ GD_API void gd_language_model_release(gd_language_model *model);
 
 /* A model from a file, told by its content. safetensors: GPT-2 as Hugging Face stores it (heads are
  * 64 wide there), or what gd_language_model_save wrote. Else llama2.c's checkpoint, version 0 (a
- * header of 7 numbers i32, then weights f32). GD_ERR_IO; GD_ERR_FORMAT; GD_ERR_UNSUPPORTED:
- * safetensors in a build without jansson; GD_ERR_MEMORY. */
+ * header of 7 numbers i32, then weights f32). GD_ERR_IO; GD_ERR_FORMAT: also a file whose tensors
+ * are not those of a model of its sizes; GD_ERR_UNSUPPORTED: safetensors in a build without
+ * jansson; GD_ERR_MEMORY. */
 GD_API gd_language_model *gd_language_model_open(gd_context *context, const char *path);
 /* Write a model to a safetensors file, with what gd_language_model_open needs to know. A GPT-2 gets
  * the published names ("transformer.h.0.attn.c_attn.weight"). */

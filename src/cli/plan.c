@@ -109,11 +109,9 @@ static int measure(const settings *s, cli_compiled *c)
     int count = rows ? gd_function_profile(c->function, c->input_count, c->inputs, (int)s->runs,
                                            rows, kernels)
                      : -1;
-    int code = CLI_OK;
-    if (count < 0 || (s->profile && !print_rows(s, c, rows, count)))
-        code = cli_fail();
-    else if (s->trace && !write_trace(s->trace, rows, count))
-        code = cli_fail();
+    bool ok = count >= 0 && (!s->profile || print_rows(s, c, rows, count)) &&
+              (!s->trace || write_trace(s->trace, rows, count));
+    int code = ok ? CLI_OK : cli_fail();
     free(rows);
     return code;
 }

@@ -258,7 +258,8 @@ static gd_status follow_links(const char *path, char **out)
         if (length == (ssize_t)sizeof target || i == MOST_LINKS) {
             gd_free(*out);
             *out = NULL;
-            return gd_fail(GD_ERR_IO, "%s: cannot follow the symbolic link", path);
+            (void)gd_fail(GD_ERR_IO, "%s: cannot follow the symbolic link", path);
+            return GD_ERR_IO;
         }
         target[length] = '\0';
         const char *slash = target[0] == '/' ? NULL : strrchr(*out, '/');

@@ -200,9 +200,10 @@ static gd_status read_file(const gd_token_data *d, int64_t first, int64_t count,
         gd_status status = gd_file_read_at(d->file, at, (size_t)step * width, bytes);
         for (int64_t i = 0; status == GD_OK && i < step; i++) {
             out[done + i] = (int64_t)get(bytes + (size_t)i * width, d->width);
+            int64_t number = first + done + i;
             if (out[done + i] > INT32_MAX)
                 status = gd_fail(GD_ERR_FORMAT, "a token file: token %lld is beyond 2147483647",
-                                 (long long)(first + done + i));
+                                 (long long)number);
         }
         if (status != GD_OK)
             return status;

@@ -94,13 +94,13 @@ static gd_status check(gd_token_loader_options *o)
                        (long long)o->first, (long long)(o->first + o->count - 1), (long long)all);
     o->count = o->count == 0 ? all - o->first : o->count;
     int64_t rows = o->random ? 1 : o->batch;
-    if (o->count < rows * o->length + 1)
+    int64_t needed = rows * o->length;
+    if (o->count < needed + 1)
         return gd_fail(
             GD_ERR_SHAPE,
             "gd_token_loader_open: %lld sequences of %lld tokens need %lld tokens and one "
             "more; there are %lld",
-            (long long)rows, (long long)o->length, (long long)(rows * o->length),
-            (long long)o->count);
+            (long long)rows, (long long)o->length, (long long)needed, (long long)o->count);
     return GD_OK;
 }
 
