@@ -84,6 +84,7 @@ def print_case(case, step, steps):
 
 def main():
     problem.use_processors(1)
+    problem.keep_memory()
     print(f"name JAX jit {jax.__version__}")
     makers = {key: (lambda v=v: network(*v)) for key, v in cases.NETWORKS.items()} | {"block": block, "chain": chain}
     for case, maker in makers.items():

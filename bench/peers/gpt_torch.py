@@ -171,9 +171,13 @@ def static(model, vocabulary, options=None):
     return step, first
 
 
-@torch.no_grad()
 def generate(weights):
     model = GPT(weights).eval()
+    with torch.inference_mode() if MODE == "generate" else torch.no_grad():
+        print_token(model)
+
+
+def print_token(model):
     vocabulary = model.wte.shape[0]
     if MODE == "generate":
         ways = {"cache grows": lambda: growing(model, vocabulary), "static cache": lambda: static(model, vocabulary)}

@@ -64,6 +64,9 @@ def main():
     results = step(p, x, g)
     sums = [problem.weighted_sum(t) for t in (results[0], results[1][1])]
 
+    problem.print_memory()
+    problem.keep_memory()
+
     def one():
         nonlocal results
         results = step(p, x, g)
@@ -71,7 +74,6 @@ def main():
     seconds, spread = problem.median_seconds(one, lambda: jax.block_until_ready(results), 1, SECONDS)
     print(f"spread {spread:.4g}")
     print(f"step jit {seconds:.9g} {problem.numbers(sums)}")
-    problem.print_memory()
 
 
 main()

@@ -68,7 +68,7 @@ def main():
     ways = {"batch first": lambda: make_step(True), "time first": lambda: make_step(False)}
     name, (seconds, spread, sums), _ = torch_peer.fastest(ways, time_of, "eager")
     print(f"how {name}\nspread {spread:.4g}\nstep eager {seconds:.9g} {problem.numbers(sums)}", flush=True)
-    torch_peer.print_memory_of_a_child()
+    problem.print_memory_of_a_child()
 
 
 main()

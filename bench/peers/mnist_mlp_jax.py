@@ -102,7 +102,8 @@ def print_faster(mode, run, kinds):
 
 
 def main():
-    problem.start_jax(jax)
+    if problem.ONLY_MEMORY:
+        problem.start_jax(jax)
     data = problem.Problem(sys.argv[1])
     data.fresh = lambda: [jnp.array(value) for value in data.parameters]
     pixels, labels = jnp.asarray(data.pixels), jnp.asarray(data.labels.astype("int32"))
@@ -114,11 +115,16 @@ def main():
     state, loss = one_step(state, pixels, labels, order)
     loss.block_until_ready()
     first = time.perf_counter() - begin
+    if problem.ONLY_MEMORY:
+        for _ in range(data.batches - 1):
+            state, loss = one_step(state, pixels, labels, order)
+        loss.block_until_ready()
+        problem.print_memory()
+        return
     problem.print_start()
-    for _ in range(data.batches - 1):
-        state, loss = one_step(state, pixels, labels, order)
-    loss.block_until_ready()
-    problem.print_memory()
+    if THREADS == 1:
+        problem.print_memory_of_a_child()
+    problem.keep_memory()
 
     kinds = {"u8": pixels, "f32": jnp.asarray(data.pixels_f32())}
     print_faster("jit", jit_step(data, labels, order), kinds)

@@ -190,7 +190,7 @@ def main():
         return
     problem.print_start()
     if THREADS == 1:
-        torch_peer.print_memory_of_a_child(always=True)
+        problem.print_memory_of_a_child()
     train(data, "eager", {
         "optim.SGD": lambda d: with_optimizer(d, foreach=False),
         "optim.SGD(foreach)": lambda d: with_optimizer(d, foreach=True),

@@ -17,8 +17,9 @@ A peer prints lines, which the bench reads:
     memory MIB BEFORE              the most memory the process had, and what it had once its libraries were loaded
     note TEXT                      for people
 """
+import ctypes
 import os
-import statistics
+import subprocess
 import sys
 import time
 
@@ -27,6 +28,8 @@ try:
 except ImportError:
     sys.exit(3)  # nor is there what needs it
 
+QUICK = os.environ.get("BENCH_QUICK", "0") not in ("", "0")
+ONLY_MEMORY = os.environ.get("GD_PEER_ONLY_MEMORY") == "1"  # see print_memory_of_a_child()
 BATCH, CHECKED, LR = 50, 20, 0.01
 CHUNK = 24  # steps timed together
 SHAPES = [(784, 16), (16,), (16, 16), (16,), (16, 10), (10,)]
@@ -134,9 +137,11 @@ def run_training(mode, step, state, checked, chunk, seconds):
     for _ in range(checked):
         one()
         losses.append(loss)
+    loss.block_until_ready()
+    print_memory()
+    keep_memory()
     spent, spread = median_seconds(one, lambda: loss.block_until_ready(), chunk, seconds)
     print(f"spread {spread:.4g}\nstep {mode} {spent:.9g} {numbers(losses)}")
-    print_memory()
 
 
 def run_scan(scan, state, checked, length, seconds):
@@ -147,13 +152,15 @@ def run_scan(scan, state, checked, length, seconds):
         state, losses = scan(state)
         first += [float(loss) for loss in losses[: checked - len(first)]]
 
+    print_memory()
+    keep_memory()
+
     def one():
         nonlocal state, losses
         state, losses = scan(state)
 
     spent, spread = median_seconds(one, lambda: losses.block_until_ready(), 1, seconds)
     print(f"how {length} steps a call\nspread {spread:.4g}\nstep scan {spent / length:.9g} {numbers(first)}")
-    print_memory()
 
 
 def measure_epoch(step, wait, batches, expected):
@@ -186,6 +193,23 @@ def print_step(mode, how, losses, timing, epoch):
 def memory_mib(field):
     with open("/proc/self/status", encoding="ascii") as file:  # getrusage() begins with what the parent had
         return next(int(line.split()[1]) for line in file if line.startswith(field)) / 1024
+
+
+def keep_memory():
+    """glibc's malloc keeps what is freed, instead of giving large blocks back to the system after each step."""
+    M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_MMAP_MAX, 0)
+    libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def print_memory_of_a_child():
+    """Run this program once more, with malloc as it comes, for its "memory" line."""
+    child = subprocess.run([sys.executable, *sys.argv], env={**os.environ, "GD_PEER_ONLY_MEMORY": "1"}, stdout=subprocess.PIPE, text=True,
+                           check=False)
+    for line in child.stdout.splitlines():
+        if line.startswith("memory"):
+            print(line, flush=True)
 
 
 def start_jax(jax):

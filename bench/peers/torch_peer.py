@@ -5,16 +5,16 @@
     way = torch_peer.fastest(ways, ...)    the fastest of several ways to do the same
 
 Settings for all of it: huge pages for tensors (THP_MEM_ALLOC_ENABLE; Gradus asks for them too), and a malloc that keeps what is freed
-(keep_memory()). The memory of a step is measured in a process of its own, with neither.
+(problem.keep_memory()). The memory of a step is measured in a process of its own, with neither.
 """
-import ctypes
 import importlib
 import os
-import subprocess
 import sys
 import time
 
-ONLY_MEMORY = os.environ.get("GD_PEER_ONLY_MEMORY") == "1"
+import problem
+from problem import ONLY_MEMORY, QUICK
+
 if not ONLY_MEMORY:
     os.environ["THP_MEM_ALLOC_ENABLE"] = "1"
 try:
@@ -22,23 +22,11 @@ try:
 except ImportError:
     sys.exit(3)
 
-import problem
-
-QUICK = os.environ.get("BENCH_QUICK", "0") not in ("", "0")
-
 # Options of torch.compile.
 COMPILE_WAYS = {"default": {}, "max-autotune": {"mode": "max-autotune-no-cudagraphs"}, "cpp_wrapper": {"options": {"cpp_wrapper": True}}}
 INFERENCE_WAYS = {
     "default": {}, "max-autotune, freezing": {"options": {"max_autotune": True, "freezing": True}},
     "cpp_wrapper, freezing": {"options": {"cpp_wrapper": True, "freezing": True}}}
-
-
-def keep_memory():
-    """glibc's malloc keeps what is freed, instead of giving large blocks back to the system after each step."""
-    M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
-    libc = ctypes.CDLL(None)
-    libc.mallopt(M_MMAP_MAX, 0)
-    libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def start(threads, compiles=False):
@@ -48,9 +36,10 @@ def start(threads, compiles=False):
     if compiles:
         importlib.import_module("torch._dynamo")
         importlib.import_module("torch._inductor.compile_fx")
-    if not ONLY_MEMORY:
-        keep_memory()
-    touch_libraries()
+    if ONLY_MEMORY:
+        touch_libraries()
+    else:
+        problem.keep_memory()
     problem.libraries_loaded()
 
 
@@ -95,17 +84,6 @@ def fastest(ways, time_of, mode):
     return best
 
 
-def print_memory_of_a_child(always=False):
-    """Run this program once more, as it comes, for its "memory" line. A quick run has it on two threads only."""
-    if QUICK and torch.get_num_threads() == 1 and not always:
-        return
-    child = subprocess.run([sys.executable, *sys.argv], env={**os.environ, "GD_PEER_ONLY_MEMORY": "1", "THP_MEM_ALLOC_ENABLE": "0"},
-                           stdout=subprocess.PIPE, text=True, check=False)
-    for line in child.stdout.splitlines():
-        if line.startswith("memory"):
-            print(line, flush=True)
-
-
 def run_training(mode, ways, checked, chunk, seconds):
     """The fastest of several ways to train: its losses, seconds a step, and the memory of the first way, printed."""
     def time_of(step):
@@ -123,4 +101,5 @@ def run_training(mode, ways, checked, chunk, seconds):
         sys.exit(3)
     name, (spent, spread, losses), _ = best
     print(f"how {name}\nspread {spread:.4g}\nstep {mode} {spent:.9g} {problem.numbers(losses)}", flush=True)
-    print_memory_of_a_child()
+    if not QUICK or torch.get_num_threads() > 1:
+        problem.print_memory_of_a_child()
