@@ -1,6 +1,6 @@
 """What tools/run-bench and tools/bench-tables share: the results of each processor (bench/results/*.json) and what follows from them.
 
-A file holds {"machine", "peers", "suites"}; a suite {"date", "commit", "quick", "load", "rows"}; a row is what a bench printed (see
+A file holds {"machine", "peers", "suites"}; a suite {"date", "commit", "quick", "others", "rows"}; a row is what a bench printed (see
 bench/README.md) and, from settle(), perhaps "ours_threads", "peer_threads" and "stalled".
 """
 import json
@@ -13,6 +13,7 @@ RESULTS = ROOT / "bench" / "results"
 TARGETS = ROOT / "bench" / "targets.json"
 
 DISAGREE = 0.25  # the spread above which samples do not agree
+DISTURBED = 0.1  # processors' worth of time that other programs took
 STALL = 1.5  # a peer that takes so many times its own time on one thread has stalled
 
 
