@@ -192,6 +192,13 @@ static bool run_peer(run *r, int which, int threads, gd_bench_side *out)
     return true;
 }
 
+/* What Adam must move where it is more than the caches hold, else 0. */
+static double update_bytes(const run *r)
+{
+    double bytes = r->cnn->adam ? 6.0 * sizeof(float) * (double)r->parameters : 0.0;
+    return bytes > 1e8 ? bytes : 0.0;
+}
+
 /* Seconds below which no step can be: its arithmetic at the peak, and, for Adam, weights and both
  * moments read and written once each. */
 static double bound_seconds(const run *r, int threads)
@@ -201,8 +208,8 @@ static double bound_seconds(const run *r, int threads)
     gd_bench_bandwidth memory;
     for (int i = 0; i < 5; i++)
         peak = fmax(peak, gd_bench_peak_flops(gd_isa_choose(), false, threads));
-    double bytes = cnn->adam ? 6.0 * sizeof(float) * (double)r->parameters : 0.0;
-    if (bytes > 1e8 && gd_bench_memory(threads, &memory)) /* less stays in the caches */
+    double bytes = update_bytes(r);
+    if (bytes > 0.0 && gd_bench_memory(threads, &memory))
         traffic = bytes / memory.copy;
     fprintf(stderr, "%s, %d thread%s: %.3f GFLOP, at the peak of %.0f GFLOP/s %.3f ms", cnn->suite,
             threads, threads > 1 ? "s" : "", flops * 1e-9, peak * 1e-9, flops / peak * 1e3);
@@ -235,7 +242,7 @@ static void compare(run *r, int threads)
         gd_bench_row row =
             gd_bench_make_row(r->cnn->suite, cases[i], threads, "ms", ours[i].seconds * 1e3, same);
         row.bound_fraction = bound / ours[i].seconds;
-        row.bound = r->cnn->adam ? "FMA peak, update at memory copy" : "FMA peak";
+        row.bound = update_bytes(r) > 0 ? "FMA peak, update at memory copy" : "FMA peak";
         gd_bench_print_sides(row, &ours[i], peers, there, PEERS, false, tolerance);
         row = gd_bench_make_row(r->cnn->suite, memories[i], threads, "MiB", ours[i].memory, same);
         gd_bench_print_sides(row, &ours[i], peers, there, PEERS, true, tolerance);

@@ -68,7 +68,7 @@ void gd_bench_print_sides(gd_bench_row row, const gd_bench_side *ours, const gd_
     bool any = false, verified = row.verified;
     row.ours_spread = memory ? (double)NAN : ours->spread;
     for (int i = 0; i < count; i++) {
-        if (!there[i])
+        if (!there[i] || (memory && isnan(peers[i].memory)))
             continue;
         row.peer = memory ? peers[i].memory : 1e3 * peers[i].seconds; /* MiB, ms */
         row.peer_name = peers[i].name;
