@@ -223,6 +223,24 @@ static void layers(const operands *o)
     EXPECT(rope, gd_rope(x));
 }
 
+static void windows(const operands *o)
+{
+    gd_tensor *x = o->x, *image = gd_ones(o->context, GD_SHAPE(1, 1, 4, 4), GD_F32);
+    gd_tensor *far = gd_ones(o->other, GD_SHAPE(1, 1, 2, 2), GD_F32);
+    EXPECT(conv2d, gd_conv2d(image, x));
+    EXPECT(conv2d, gd_conv2d(image, far));
+    EXPECT(conv1d, gd_conv1d(x, x));
+    EXPECT(conv_transpose2d, gd_conv_transpose2d(image, x));
+    EXPECT(conv_transpose2d, gd_conv_transpose2d(image, far));
+    EXPECT(max_pool2d, gd_max_pool2d(image, 9));
+    EXPECT(avg_pool3d, gd_avg_pool3d(image, 2));
+    EXPECT(avg_pool2d, gd_avg_pool2d(image, 2, .dilation = 2));
+    EXPECT(adaptive_max_pool, gd_adaptive_max_pool(image, GD_SHAPE(2)));
+    EXPECT(adaptive_avg_pool, gd_adaptive_avg_pool(image, GD_SHAPE(0, 1)));
+    EXPECT(global_avg_pool, gd_global_avg_pool(x));
+    EXPECT(global_max_pool, gd_global_max_pool(x));
+}
+
 static void every_function_names_itself(void **state)
 {
     gd_context *c = *state;
@@ -243,6 +261,7 @@ static void every_function_names_itself(void **state)
     indexing(&o);
     losses(&o);
     layers(&o);
+    windows(&o);
     gd_close(o.other);
 }
 

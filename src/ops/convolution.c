@@ -290,10 +290,8 @@ static bool prepare(const char *who, int axes, gd_conv_options *o, gd_dtype *dty
     return o->x && o->w;
 }
 
-gd_tensor *gd_conv_with(int axes, gd_conv_options options)
+static gd_tensor *build_conv(const char *who, int axes, gd_conv_options options)
 {
-    static const char *const names[] = { "gd_conv1d", "gd_conv2d", "gd_conv3d" };
-    const char *who = axes >= 1 && axes <= 3 ? names[axes - 1] : "gd_conv_with";
     if (!options.x || !options.w)
         return NULL;
     const bool has_bias = options.b != NULL;
@@ -306,6 +304,13 @@ gd_tensor *gd_conv_with(int axes, gd_conv_options options)
     return gd_as_dtype(gd_apply(NULL, GD_OP_convolution, has_bias ? 3 : 2, in, &attr), dtype);
 }
 
+gd_tensor *gd_conv_with(int axes, gd_conv_options options)
+{
+    static const char *const names[] = { "gd_conv1d", "gd_conv2d", "gd_conv3d" };
+    const char *who = axes >= 1 && axes <= 3 ? names[axes - 1] : "gd_conv_with";
+    return GD_AS(who, build_conv(who, axes, options));
+}
+
 /* b [out] as [out, 1...], so that it broadcasts along the channels. */
 static gd_tensor *channel_bias(gd_tensor *b, int axes)
 {
@@ -316,9 +321,8 @@ static gd_tensor *channel_bias(gd_tensor *b, int axes)
     return gd_reshape(b, shape);
 }
 
-gd_tensor *gd_conv_transpose_with(int axes, gd_conv_options options)
+static gd_tensor *build_conv_transpose(const char *who, int axes, gd_conv_options options)
 {
-    const char *who = "gd_conv_transpose";
     gd_conv_options *o = &options;
     if (!o->x || !o->w)
         return NULL;
@@ -351,4 +355,12 @@ gd_tensor *gd_conv_transpose_with(int axes, gd_conv_options options)
         r = r ? gd_add(r, channel_bias(o->b, axes)) : NULL;
     }
     return gd_as_dtype(r, dtype);
+}
+
+gd_tensor *gd_conv_transpose_with(int axes, gd_conv_options options)
+{
+    static const char *const names[] = { "gd_conv_transpose1d", "gd_conv_transpose2d",
+                                         "gd_conv_transpose3d" };
+    const char *who = axes >= 1 && axes <= 3 ? names[axes - 1] : "gd_conv_transpose_with";
+    return GD_AS(who, build_conv_transpose(who, axes, options));
 }

@@ -216,16 +216,20 @@ static gd_tensor *pool_windows(gd_op_id id, const char *who, int axes, const gd_
 
 gd_tensor *gd_max_pool_with(int axes, gd_pool_options options)
 {
+    static const char *const names[] = { "gd_max_pool1d", "gd_max_pool2d", "gd_max_pool3d" };
+    const char *who = axes >= 1 && axes <= 3 ? names[axes - 1] : "gd_max_pool_with";
     options.exclude_pad = false;
-    return pool_windows(GD_OP_max_pool, "gd_max_pool", axes, &options);
+    return GD_AS(who, pool_windows(GD_OP_max_pool, who, axes, &options));
 }
 
 gd_tensor *gd_avg_pool_with(int axes, gd_pool_options options)
 {
+    static const char *const names[] = { "gd_avg_pool1d", "gd_avg_pool2d", "gd_avg_pool3d" };
+    const char *who = axes >= 1 && axes <= 3 ? names[axes - 1] : "gd_avg_pool_with";
     if (options.x && (options.dilation > 1 || options.dilations[0] > 1 ||
                       options.dilations[1] > 1 || options.dilations[2] > 1))
-        return gd_fail_null(GD_ERR_INVALID, "gd_avg_pool: windows of a mean are not dilated");
-    return pool_windows(GD_OP_avg_pool, "gd_avg_pool", axes, &options);
+        return gd_fail_null(GD_ERR_INVALID, "%s: windows of a mean are not dilated", who);
+    return GD_AS(who, pool_windows(GD_OP_avg_pool, who, axes, &options));
 }
 
 static gd_tensor *pool_adaptively(gd_op_id id, const char *who, gd_tensor *x, gd_shape spatial)
@@ -253,12 +257,14 @@ static gd_tensor *pool_adaptively(gd_op_id id, const char *who, gd_tensor *x, gd
 
 gd_tensor *gd_adaptive_avg_pool(gd_tensor *x, gd_shape spatial)
 {
-    return pool_adaptively(GD_OP_avg_pool, "gd_adaptive_avg_pool", x, spatial);
+    return GD_AS("gd_adaptive_avg_pool",
+                 pool_adaptively(GD_OP_avg_pool, "gd_adaptive_avg_pool", x, spatial));
 }
 
 gd_tensor *gd_adaptive_max_pool(gd_tensor *x, gd_shape spatial)
 {
-    return pool_adaptively(GD_OP_max_pool, "gd_adaptive_max_pool", x, spatial);
+    return GD_AS("gd_adaptive_max_pool",
+                 pool_adaptively(GD_OP_max_pool, "gd_adaptive_max_pool", x, spatial));
 }
 
 /* All axes but the first two. */
