@@ -499,6 +499,44 @@ static gd_tensor *reads_what_it_assigns(void *user, int count, gd_tensor *const 
     return y;
 }
 
+/* A block that does something at once, whenever it is run. */
+static gd_tensor *pauses(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    gd_trace_pause(user);
+    double two = gd_item(gd_full(user, GD_SCALAR, 2, GD_F32));
+    gd_trace_resume(user);
+    return gd_mul_scalar(gd_exp(in[0]), two);
+}
+
+static gd_tensor *calls_pausing_block(void *user, int count, gd_tensor *const *in)
+{
+    return gd_checkpoint(pauses, user, in, count);
+}
+
+/* Within a pause a function is called and differentiated, for a number. */
+static gd_tensor *differentiates_in_a_pause(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    gd_context *gd = gd_tensor_context(in[0]);
+    gd_trace_pause(gd);
+    gd_tensor *x = gd_set_requires_grad(gd_full(gd, GD_SHAPE(3), 0, GD_F32), true), *g;
+    gd_tensor *y = gd_sum(gd_call(user, 1, &x), GD_ALL_AXES, false);
+    double slope =
+        gd_grad(&y, NULL, 1, &x, &g, 1) == GD_OK ? gd_item(gd_mean(g, GD_ALL_AXES, false)) : 0;
+    gd_trace_resume(gd);
+    return gd_mul_scalar(in[0], slope);
+}
+
+static void pauses_nest_in_gradients(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(4), GD_F32);
+    gd_function *inner = gd_compile(gd, calls_pausing_block, gd);
+    gd_function *outer = gd_compile(gd, differentiates_in_a_pause, inner);
+    assert_same_bits(gd_call(outer, 1, &x), gd_full(gd, GD_SHAPE(4), 2, GD_F32));
+}
+
 static void misuse_is_an_error(void **state)
 {
     gd_context *gd = *state;
@@ -624,6 +662,7 @@ int main(void)
         context_test(where_there_is_no_history),
         context_test(a_training_step_keeps_nothing),
         context_test(misuse_is_an_error),
+        context_test(pauses_nest_in_gradients),
         context_test(a_history_outlives_its_function),
         context_test(frozen_operands_are_not_needed),
         cmocka_unit_test(every_failed_allocation_is_reported),

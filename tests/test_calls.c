@@ -394,6 +394,137 @@ static void traced_values_cannot_be_read(void **state)
     }
 }
 
+/* What a body may do with values from outside. */
+typedef struct host_things {
+    gd_context *gd;
+    gd_tensor *t, *one;
+    gd_module *m;
+    gd_optimizer *optimizer;
+    gd_ema *ema;
+    gd_loader *loader;
+    const char *path;
+    int what;
+    bool paused;
+} host_things;
+
+enum { HOST_ACTIONS = 11 };
+
+static void act(const host_things *h)
+{
+    float values[3] = { 7, 8, 9 };
+    gd_batch batch;
+    if (h->what == 0)
+        (void)gd_tensor_read(h->t, values, sizeof values);
+    else if (h->what == 1)
+        (void)gd_tensor_write(h->t, values, sizeof values);
+    else if (h->what == 2)
+        (void)gd_item(h->one);
+    else if (h->what == 3)
+        (void)gd_tensor_data(h->t);
+    else if (h->what == 4)
+        (void)gd_tensor_modified(h->t);
+    else if (h->what == 5)
+        (void)gd_seed(h->gd, 3);
+    else if (h->what == 6)
+        (void)gd_optimizer_set_lr(h->optimizer, 0.5);
+    else if (h->what == 7)
+        (void)gd_ema_swap(h->ema);
+    else if (h->what == 8)
+        (void)gd_loader_next(h->loader, &batch);
+    else if (h->what == 9)
+        (void)gd_module_load(h->m, h->path);
+    else
+        (void)gd_optimizer_load(h->optimizer, h->path);
+}
+
+static gd_tensor *acts_on_values(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    host_things *h = user;
+    if (h->paused)
+        gd_trace_pause(h->gd);
+    act(h);
+    if (h->paused)
+        gd_trace_resume(h->gd);
+    return gd_neg(in[0]);
+}
+
+static void open_host_things(host_things *h, gd_context *gd, const char *path)
+{
+    static const float samples[4] = { 1, 2, 3, 4 };
+    static const int64_t labels[4] = { 0 };
+    *h = (host_things){ .gd = gd, .path = path, .m = gd_module_create(gd, .seed = 1) };
+    h->one = gd_scalar(gd, 1, GD_F32);
+    h->t = gd_full(gd, GD_SHAPE(3), 1, GD_F32);
+    assert_non_null(gd_linear(h->m, "fc", gd_ones(gd, GD_SHAPE(1, 2), GD_F32), 2));
+    h->optimizer = gd_adam(h->m, .lr = 0.25);
+    h->ema = gd_ema_create(h->m);
+    assert_int_equal(gd_ema_update(h->ema), GD_OK);
+    gd_dataset *d = gd_dataset_create(gd, .samples = samples, .dtype = GD_F32, .shape = GD_SHAPE(1),
+                                      .labels = labels, .count = 4);
+    h->loader = gd_loader_open(d, .batch = 1);
+}
+
+/* What would happen once, while the body is traced, where eagerly it happens at every call. */
+static void values_are_not_touched_while_tracing(void **state)
+{
+    host_things h;
+    open_host_things(&h, *state, GD_BINARY_DIR "/none.safetensors");
+    gd_tensor *x = gd_ones(h.gd, GD_SHAPE(3), GD_F32);
+    for (h.what = 0; h.what < HOST_ACTIONS; h.what++)
+        for (int m = 0; m < MODES; m++) {
+            const bool traced = modes[m] != GD_MODE_EAGER;
+            gd_function *f = gd_compile(h.gd, acts_on_values, &h, .mode = modes[m]);
+            h.paused = false;
+            gd_tensor *y = gd_call(f, 1, &x);
+            if (traced || h.what >= 9)
+                assert_null(y);
+            else
+                assert_same_bits(y, gd_neg(x));
+            if (traced)
+                expect_error(GD_ERR_STATE, "a function is being traced");
+            gd_error_clear();
+            h.paused = true;
+            y = gd_call(f, 1, &x);
+            if (h.what >= 9) { /* there is no such file */
+                expect_error(GD_ERR_IO, "none.safetensors");
+                continue;
+            }
+            assert_same_bits(y, gd_neg(x));
+            gd_function_release(f);
+        }
+    assert_true(gd_optimizer_lr(h.optimizer) == 0.5);
+}
+
+/* A value computed in the body becomes a leaf, as it may eagerly; then in a checkpoint's. */
+static gd_tensor *differentiates_by_a_middle(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    gd_tensor *z = gd_transpose(gd_mul_scalar(in[0], 2), 0, 1), *g;
+    if (!gd_set_requires_grad(z, true) || !gd_set_requires_grad(z, true))
+        return NULL;
+    gd_tensor *loss = gd_sum(gd_square(gd_exp(z)), GD_ALL_AXES, false);
+    if (gd_set_requires_grad(loss, false)) /* has a history */
+        return NULL;
+    gd_error_clear();
+    return gd_grad(&loss, NULL, 1, &z, &g, 1) == GD_OK ? gd_output(g) : NULL;
+}
+
+static void leaves_are_the_same_eagerly_and_compiled(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_reshape(gd_linspace(gd, -1, 1, 6, GD_F32), GD_SHAPE(2, 3));
+    gd_function *eager = gd_compile(gd, differentiates_by_a_middle, NULL, .mode = GD_MODE_EAGER);
+    gd_tensor *want = gd_call(eager, 1, &x);
+    for (int i = 0; i < 2; i++) {
+        gd_function *f = gd_compile(gd, differentiates_by_a_middle, NULL,
+                                    .mode = i ? GD_MODE_LAZY : GD_MODE_COMPILED);
+        for (int call = 0; call < 3; call++)
+            assert_same_bits(gd_call(f, 1, &x), want);
+        assert_int_equal(gd_function_stats(f).plans, 1);
+    }
+}
+
 /* ---- arguments that share memory with what a call writes to ---- */
 
 /* Several kernels, and the argument is read by the first and the last. */
@@ -616,6 +747,8 @@ int main(void)
         context_test(bodies_may_be_untidy),
         context_test(errors_from_before_change_nothing),
         context_test(traced_values_cannot_be_read),
+        context_test(values_are_not_touched_while_tracing),
+        context_test(leaves_are_the_same_eagerly_and_compiled),
         context_test(results_may_be_arguments_of_the_next_call),
         context_test(arguments_that_are_assigned_to_are_refused),
         context_test(views_of_what_is_assigned_show_it),

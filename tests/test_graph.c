@@ -263,6 +263,20 @@ static void assign_changes_the_storage_views_share(void **state)
     assert_error(GD_ERR_STATE, "part of a graph");
 }
 
+/* A device that has not the kernel says so in place, too, and changes nothing. */
+static void ops_in_place_ask_for_kernels(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(3), GD_F32), *two = gd_full(gd, GD_SHAPE(3), 2, GD_F32);
+    gd->device->kernel[GD_OP_exp] = NULL;
+    assert_null(gd_exp_(x));
+    assert_error(GD_ERR_UNSUPPORTED, "gd_exp_: device cpu has no kernel for it");
+    gd->device->kernel[GD_OP_assign] = NULL;
+    assert_null(gd_assign(x, two));
+    assert_error(GD_ERR_UNSUPPORTED, "gd_assign: device cpu has no kernel for it");
+    assert_true(gd_item(gd_sum(x, GD_ALL_AXES, false)) == 3);
+}
+
 static void strided_tensors_are_read_and_written(void **state)
 {
     gd_context *gd = *state;
@@ -469,6 +483,7 @@ int main(void)
         IN_CONTEXT(an_overwritten_value_is_caught),
         IN_CONTEXT(only_float_leaves_require_gradients),
         IN_CONTEXT(assign_changes_the_storage_views_share),
+        IN_CONTEXT(ops_in_place_ask_for_kernels),
         IN_CONTEXT(strided_tensors_are_read_and_written),
         IN_CONTEXT(host_memory_is_used_in_place),
         IN_CONTEXT(gradients_are_added_in_place_only_where_nobody_sees_it),

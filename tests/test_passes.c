@@ -354,6 +354,18 @@ static gd_tensor *updates(void *user, int count, gd_tensor *const *in)
     return total(in[0]);
 }
 
+/* A further result of a group goes into the group's first operand, which instructions behind it, of
+ * one operand, do not read. */
+static gd_tensor *updates_two_at_once(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    things *t = user;
+    gd_tensor *moment = gd_add(t->other, in[0]);
+    gd_assign(t->other, moment);
+    gd_assign(t->state, gd_exp(gd_neg(moment)));
+    return total(in[0]);
+}
+
 static gd_tensor *reads_later(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
@@ -396,6 +408,13 @@ static void forward_computes_in_the_target(void **state)
     check("forward", updates, 2);
     assert_int_equal(count_lines(with.text, "assign"), 0);
     assert_int_equal(count_lines(without.text, "assign"), 2);
+}
+
+static void forward_computes_further_results_in_the_target(void **state)
+{
+    (void)state;
+    check("forward", updates_two_at_once, 2);
+    assert_int_equal(count_lines(with.text, "assign"), 0);
 }
 
 static void forward_leaves_old_contents_that_are_read(void **state)
@@ -746,6 +765,7 @@ int main(void)
         cmocka_unit_test(simplify_leaves_out_what_gives_its_operand_back),
         cmocka_unit_test(simplify_leaves_what_has_a_purpose),
         cmocka_unit_test(forward_computes_in_the_target),
+        cmocka_unit_test(forward_computes_further_results_in_the_target),
         cmocka_unit_test(forward_leaves_old_contents_that_are_read),
         cmocka_unit_test(sink_moves_the_loss_to_the_end),
         cmocka_unit_test(sink_leaves_updates_whole),

@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* Mark a leaf (a tensor no op made) of a float dtype as one gradients are wanted for, or unmark it.
- * Returns t. */
+/* Mark a leaf (a tensor that has no history) of a float dtype as one gradients are wanted for, or
+ * unmark it. Returns t. */
 GD_API gd_tensor *gd_set_requires_grad(gd_tensor *t, bool requires_grad);
 GD_API bool gd_requires_grad(const gd_tensor *t);
 

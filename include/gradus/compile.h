@@ -9,6 +9,14 @@
  * The result equals running fn eagerly, bit for bit (which NaN comes out where two go in is not
  * defined).
  *
+ * Values do not pass between tensors and plain C in a body that is traced: it would happen once, and
+ * what was read then be in the plan for good. gd_item, gd_tensor_read, gd_tensor_data,
+ * gd_tensor_write, gd_tensor_modified, gd_seed, gd_module_load, gd_optimizer_load,
+ * gd_optimizer_set_lr, gd_ema_swap, the next batch of a loader, and what is made of these
+ * (gd_module_save, metrics, generation) are GD_ERR_STATE there, of tensors from outside too;
+ * between gd_trace_pause and gd_trace_resume they are done at once. Settings (gd_module_set_training,
+ * gd_set_requires_grad, clipping) are plain C: taken as they are while tracing.
+ *
  * Gradients pass through a call as through an op, gd_call below says when. The backward pass of the
  * call is a plan as well; what it reads of the forward pass is kept until then.
  */
@@ -98,6 +106,9 @@ GD_API gd_tensor *gd_function_result(gd_function *function, int index);
  * making parameters and other state at first use. Nests; does nothing when no trace is going on. */
 GD_API void gd_trace_pause(gd_context *context);
 GD_API void gd_trace_resume(gd_context *context);
+
+/* Whether a body is being recorded (and not paused). */
+GD_API bool gd_is_tracing(const gd_context *context);
 
 /* What a function's plans are and cost. */
 typedef struct gd_plan_stats {

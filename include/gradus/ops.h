@@ -494,7 +494,8 @@ GD_API gd_tensor *gd_mul_scalar_(gd_tensor *x, double c);
 GD_API gd_tensor *gd_masked_fill_(gd_tensor *x, gd_tensor *mask, double value);
 
 /* Put `value` (broadcast and converted to it) into the storage of `target`, a tensor with storage
- * of its own: a parameter, an optimizer's state, a running metric. Later reads of target see it. In
+ * of its own: a parameter, an optimizer's state, a running metric (in a compiled function never a
+ * value computed there: GD_ERR_STATE). Later reads of target see it. In
  * a compiled function this is recorded and happens at every call; views of target taken before,
  * inside that function, must not be read after (GD_ERR_STATE). Returns target. */
 GD_API gd_tensor *gd_assign(gd_tensor *target, gd_tensor *value);

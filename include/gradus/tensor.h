@@ -112,7 +112,7 @@ GD_API gd_context *gd_open_with(gd_open_options options);
  * made from it, and its memory. Tensors still retained become invalid. NULL is fine. */
 GD_API void gd_close(gd_context *context);
 
-/* Restart the context's random stream. */
+/* Restart the context's random stream. GD_ERR_STATE while tracing. */
 GD_API gd_status gd_seed(gd_context *context, uint64_t seed);
 
 /* The device's name ("cpu"), the instruction set in use ("avx512"; "scalar" for the reference
@@ -211,7 +211,8 @@ GD_API gd_shape gd_tensor_strides(const gd_tensor *t); /* in elements; may be ze
 GD_API gd_dtype gd_tensor_dtype(const gd_tensor *t);
 GD_API int64_t gd_tensor_count(const gd_tensor *t); /* number of elements; 0 for NULL */
 GD_API bool gd_tensor_is_contiguous(const gd_tensor *t);
-/* The address of element 0 on a host device, NULL elsewhere, for NULL and while tracing. Follow
+/* The address of element 0 on a host device, NULL elsewhere, for NULL and (GD_ERR_STATE) while
+ * tracing. Follow
  * gd_tensor_strides. Who writes through it says so with gd_tensor_modified. */
 GD_API void *gd_tensor_data(gd_tensor *t);
 /* t's memory has been written through gd_tensor_data, or as that given to gd_from_host_in_place:
@@ -222,7 +223,7 @@ GD_API gd_status gd_tensor_modified(gd_tensor *t);
  * GD_ERR_STATE while tracing. */
 GD_API gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes);
 /* Copy row-major host memory of exactly count * dtype size bytes into t's storage (parameters,
- * inputs kept between calls). Seen by every view of it. GD_ERR_STATE for a traced value. */
+ * inputs kept between calls). Seen by every view of it. GD_ERR_STATE while tracing. */
 GD_API gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes);
 /* The only element as a double; NaN and an error when t has not exactly one. */
 GD_API double gd_item(const gd_tensor *t);

@@ -125,6 +125,14 @@ void *gd_fail_null(gd_status status, const char *format, ...)
     return NULL;
 }
 
+gd_status gd_fail_traced(const char *who)
+{
+    return gd_fail(GD_ERR_STATE,
+                   "%s: a function is being traced: this would happen once, now, and not at every "
+                   "call; do it outside of the body, or after gd_trace_pause",
+                   who);
+}
+
 gd_status gd_fail_memory(size_t bytes)
 {
     return gd_fail(GD_ERR_MEMORY, "out of memory: %zu bytes could not be allocated", bytes);

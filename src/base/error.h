@@ -20,6 +20,10 @@ gd_status gd_fail(gd_status status, const char *format, ...) GD_PRINTF(2, 3);
 /* The same for a builder: records and returns NULL. */
 void *gd_fail_null(gd_status status, const char *format, ...) GD_PRINTF(2, 3);
 
+/* gd_fail(GD_ERR_STATE) for what a compiled function's body cannot do while it is traced: read or
+ * write values from the host, which would happen then and not at every call. */
+gd_status gd_fail_traced(const char *who);
+
 /* gd_fail(GD_ERR_MEMORY) with the size asked for. */
 gd_status gd_fail_memory(size_t bytes);
 

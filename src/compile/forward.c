@@ -5,6 +5,7 @@
 #include "compile/passes.h"
 
 #include "base/memory.h"
+#include "compile/group.h"
 
 /* What is known of the storage of externals, by its number. */
 typedef struct target_facts {
@@ -55,16 +56,6 @@ static void note_uses(forwarding *f)
     }
 }
 
-/* Whether instructions of a group behind the one that makes its result read input k. */
-static bool is_read_behind(const gd_fused_attr *group, int result, int k)
-{
-    for (int i = result + 1; i < group->n_instructions; i++)
-        for (int o = 0; o < 3; o++)
-            if (group->instruction[i].from[o] == k)
-                return true;
-    return false;
-}
-
 /* What computes value v reads the target's old contents only where it writes, through
  * the target's own contiguous layout. */
 static bool reads_in_place(const forwarding *f, const gd_ir_value *v, int32_t storage)
@@ -79,11 +70,8 @@ static bool reads_in_place(const forwarding *f, const gd_ir_value *v, int32_t st
             !gd_layout_is_contiguous(&operand->layout) ||
             operand->layout.dtype != v->layout.dtype || gd_ir_is_view(operand))
             return false;
-        if (gd_ir_is_part(v)) {
-            const gd_fused_attr *group = op->attr;
-            if (is_read_behind(group, group->more[((const gd_part_attr *)v->attr)->index], k))
-                return false;
-        }
+        if (gd_ir_is_part(v) && gd_group_reads_behind(op, v, k))
+            return false;
     }
     return true;
 }

@@ -150,8 +150,7 @@ static gd_tensor *run_body(gd_function *function, int count, gd_tensor *const *i
                             MOST_WITHIN);
     const uint64_t mark = gd_error_mark();
     gd_scope *floor = context->floor;
-    gd_trace *trace = context->trace, *paused_trace = context->paused_trace;
-    const int no_grad = context->no_grad, paused = context->trace_paused;
+    const gd_recording before = gd_recording_now(context);
     context->floor = context->scope;
     context->within++;
     function->running++;
@@ -161,10 +160,7 @@ static gd_tensor *run_body(gd_function *function, int count, gd_tensor *const *i
     while (context->scope != context->floor)
         (void)gd_scope_end(context);
     context->floor = floor;
-    context->trace = trace;
-    context->paused_trace = paused_trace;
-    context->no_grad = no_grad;
-    context->trace_paused = paused;
+    gd_recording_set(context, before);
     if (gd_error_since(mark) != GD_OK) {
         gd_release(result);
         return NULL;
@@ -312,15 +308,14 @@ static bool record(gd_function *function, int count, gd_tensor *const *inputs)
     if (!begin_recording(function, count, inputs))
         return false;
     gd_trace *trace = function->trace;
-    const int paused = context->trace_paused;
-    gd_trace *paused_trace = context->paused_trace; /* of a body that paused to make this call */
-    context->trace = trace;
-    context->paused_trace = NULL;
-    context->trace_paused = 0;
+    const gd_recording before = gd_recording_now(context); /* of a body that paused, perhaps */
+    gd_recording now = before;
+    now.trace = trace;
+    now.paused_trace = NULL;
+    now.trace_paused = 0;
+    gd_recording_set(context, now);
     gd_tensor *result = run_body(function, count, function->places);
-    context->trace = NULL;
-    context->paused_trace = paused_trace;
-    context->trace_paused = paused;
+    gd_recording_set(context, before);
     gd_status status = GD_OK;
     if (result && trace->failed)
         status = gd_fail(GD_ERR_MEMORY, "gd_call: no memory to record the body");

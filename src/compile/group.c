@@ -103,3 +103,13 @@ bool gd_group_close(const gd_group_draft *draft, gd_fused_attr *attr, int32_t *i
     attr->shape = attr->result = d.shape;
     return true;
 }
+
+bool gd_group_reads_behind(const gd_ir_value *group, const gd_ir_value *part, int k)
+{
+    const gd_fused_attr *a = group->attr;
+    for (int i = a->more[((const gd_part_attr *)part->attr)->index] + 1; i < a->n_instructions; i++)
+        for (int o = 0; o < gd_op_row((gd_op_id)a->instruction[i].op)->arity; o++)
+            if (a->instruction[i].from[o] == k)
+                return true;
+    return false;
+}

@@ -237,18 +237,10 @@ static gd_status record_in_trace(gd_stage *s, derivative *d)
         return GD_ERR_MEMORY;
     }
     gd_trace *trace = s->history->trace;
-    const gd_tensor *differentiating = context->differentiating;
-    int no_grad = context->no_grad;
-    uint32_t region = context->region;
-    context->differentiating = NULL;
-    context->no_grad = 0;
-    context->region = 0;
-    context->trace = trace;
+    const gd_recording before = gd_recording_now(context);
+    gd_recording_set(context, (gd_recording){ .trace = trace, .recomputing = before.recomputing });
     gd_status status = record(s, d, room, room + 2 * s->n_outputs);
-    context->trace = NULL;
-    context->region = region;
-    context->no_grad = no_grad;
-    context->differentiating = differentiating;
+    gd_recording_set(context, before);
     trace->random_words = s->history->random_words;
     (void)gd_scope_end(context);
     gd_free(room);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "compile/group.h"
 #include "compile/place.h"
 
 enum { ALIGNMENT = 64 };
@@ -42,18 +43,6 @@ static void find_last_reads(const gd_ir *ir, int32_t *last)
     }
 }
 
-/* Whether the group's instructions behind the one that makes further result `part` read operand k.
- */
-static bool is_read_behind(const gd_ir_value *group, const gd_ir_value *part, int k)
-{
-    const gd_fused_attr *a = group->attr;
-    for (int i = a->more[((const gd_part_attr *)part->attr)->index] + 1; i < a->n_instructions; i++)
-        for (int o = 0; o < gd_op_row((gd_op_id)a->instruction[i].op)->arity; o++)
-            if (a->instruction[i].from[o] == k)
-                return true;
-    return false;
-}
-
 /* The operand whose memory result i may write over, or -1: it dies here, is read
  * straight through, and no other result has it. */
 static int32_t taken_over(const gd_ir *ir, const int32_t *last, const bool *is_taken, size_t i)
@@ -76,7 +65,7 @@ static int32_t taken_over(const gd_ir *ir, const int32_t *last, const bool *is_t
         /* Another operand may look at the same memory in another order. */
         for (int j = 0; fits && j < op->n; j++)
             fits = j == k || ir->values[op->in[j]].root != root;
-        fits = fits && !(v != op && is_read_behind(op, v, k));
+        fits = fits && !(v != op && gd_group_reads_behind(op, v, k));
         if (fits)
             return root;
     }

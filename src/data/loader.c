@@ -8,6 +8,8 @@
 #include "data/dataset.h"
 #include "data/mapping.h"
 
+#include <gradus/compile.h>
+
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -161,10 +163,14 @@ bool gd_loader_next(gd_loader *l, gd_batch *batch)
 {
     if (!l || !batch)
         return false;
+    *batch = (gd_batch){ 0 };
+    if (gd_is_tracing(l->context)) {
+        (void)gd_fail_traced("gd_loader_next");
+        return false;
+    }
     int64_t in_epoch = l->taken % l->batches;
     if (in_epoch == 0 && l->taken > 0 && !l->end_told) {
         l->end_told = true;
-        *batch = (gd_batch){ 0 };
         return false;
     }
     l->end_told = false;

@@ -23,7 +23,7 @@ gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const 
 /* The tensor a view looks into, as far as its history tells. */
 static const gd_tensor *viewed(const gd_tensor *t)
 {
-    while (t->n_inputs && (t->op->flags & GD_OP_VIEW))
+    while (!gd_is_leaf(t) && (t->op->flags & GD_OP_VIEW))
         t = t->inputs[0];
     return t;
 }
@@ -217,7 +217,8 @@ static gd_status compute_in_place(const gd_op *op, int n, gd_tensor *const *inpu
     gd_context *context = target->context;
     if (gd_layout_count(&target->layout) == 0)
         return GD_OK;
-    if (!may_run_in_place(op, n, inputs, target)) {
+    gd_kernel_fn kernel = context->device->kernel[op->id];
+    if (!kernel || !may_run_in_place(op, n, inputs, target)) {
         context->no_grad++;
         gd_tensor *value = gd_apply(context, op->id, n, inputs, attr);
         uint32_t before = target->version;
@@ -235,7 +236,7 @@ static gd_status compute_in_place(const gd_op *op, int n, gd_tensor *const *inpu
                             .n = n,
                             .in = operands,
                             .out = { gd_node_data(target), &target->layout } };
-    gd_status status = context->device->kernel[op->id](&call);
+    gd_status status = kernel(&call);
     target->storage->version++;
     return status;
 }
@@ -257,7 +258,7 @@ static gd_status check_target(const gd_op *op, const gd_tensor *target, const gd
                            "a copy",
                            op->name);
     const gd_tensor *base = viewed(target);
-    if (target->context->no_grad == 0 && base->requires_grad && base->n_inputs == 0)
+    if (target->context->no_grad == 0 && base->requires_grad && gd_is_leaf(base))
         return gd_fail(GD_ERR_STATE,
                        "gd_%s_: a leaf that requires a gradient cannot be changed in place while "
                        "history is recorded; do it between gd_no_grad_begin and gd_no_grad_end",
@@ -431,9 +432,13 @@ gd_status gd_store(gd_tensor *t, gd_tensor *value)
                             .n = 2,
                             .in = operands,
                             .out = operands[0] };
+    gd_kernel_fn kernel = context->device->kernel[GD_OP_assign];
+    if (!kernel)
+        return gd_fail(GD_ERR_UNSUPPORTED, "gd_assign: device %s has no kernel for it",
+                       context->device->name);
     t->storage->version++;
     t->version = t->storage->version;
-    return gd_layout_count(&t->layout) ? context->device->kernel[GD_OP_assign](&call) : GD_OK;
+    return gd_layout_count(&t->layout) ? kernel(&call) : GD_OK;
 }
 
 static gd_tensor *build_assign(gd_tensor *target, gd_tensor *value)

@@ -18,7 +18,7 @@ gd_tensor *gd_set_requires_grad(gd_tensor *t, bool requires_grad)
 {
     if (!t)
         return NULL;
-    if (t->n_inputs)
+    if (t->requires_grad && !gd_is_leaf(t))
         return gd_fail_null(GD_ERR_STATE,
                             "gd_set_requires_grad: the tensor is the result of %s, not a leaf",
                             t->op->name);
@@ -28,6 +28,7 @@ gd_tensor *gd_set_requires_grad(gd_tensor *t, bool requires_grad)
                             gd_dtype_name(t->layout.dtype));
     t->context->grad_switches += t->requires_grad != requires_grad;
     t->requires_grad = requires_grad;
+    t->is_marked = requires_grad && t->n_inputs > 0;
     return t;
 }
 
@@ -347,7 +348,7 @@ static void mark_wanted(walk *w, gd_tensor *const *targets, int count)
 {
     for (size_t i = 0; i < w->order.count; i++) {
         gd_tensor *t = w->order.nodes[i];
-        t->wanted = !targets && t->n_inputs == 0;
+        t->wanted = !targets && gd_is_leaf(t);
     }
     for (int i = 0; i < count; i++)
         if (targets[i]->mark == w->context->generation)
@@ -427,12 +428,12 @@ static gd_status differentiate(walk *w, gd_tensor *const *outputs, gd_tensor *co
         if (w->parts[i]) {
             if (gd_scope_begin(w->context) != GD_OK)
                 return GD_ERR_MEMORY;
-            ok = join(w, (int64_t)i, targets || r->n_inputs > 0);
+            ok = join(w, (int64_t)i, targets || !gd_is_leaf(r));
             (void)gd_scope_end(w->context);
         }
         gd_tensor *g = w->grads[i];
-        if (!ok || !g || r->n_inputs == 0 || !r->wanted || !r->op->vjp ||
-            r->id < w->limits.first_id || is_among(w->limits.stops, w->limits.stop_count, r))
+        if (!ok || !g || gd_is_leaf(r) || !r->wanted || !r->op->vjp || r->id < w->limits.first_id ||
+            is_among(w->limits.stops, w->limits.stop_count, r))
             continue;
         if (gd_scope_begin(w->context) != GD_OK)
             return GD_ERR_MEMORY;
@@ -545,13 +546,13 @@ static gd_status accumulate_all(walk *w)
     gd_status status = GD_OK;
     for (size_t i = 0; status == GD_OK && i < w->order.count; i++) {
         gd_tensor *leaf = w->order.nodes[i];
-        if (leaf->n_inputs || !(w->grads[i] || w->parts[i]))
+        if (!gd_is_leaf(leaf) || !(w->grads[i] || w->parts[i]))
             continue;
         any = true;
         if (!leaf->storage)
             return gd_fail(
                 GD_ERR_STATE,
-                "gd_backward: a traced input requires a gradient; use gd_grad for those");
+                "gd_backward: a traced value requires a gradient; use gd_grad for those");
         if (gd_scope_begin(w->context) != GD_OK)
             return GD_ERR_MEMORY;
         status = accumulate(leaf, w->grads[i], w->parts[i]);

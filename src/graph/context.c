@@ -192,6 +192,8 @@ gd_status gd_seed(gd_context *context, uint64_t seed)
 {
     if (!context)
         return gd_fail(GD_ERR_INVALID, "gd_seed: the context is NULL");
+    if (context->trace)
+        return gd_fail_traced("gd_seed");
     context->random_seed = seed;
     context->random_position = 0;
     return GD_OK;
@@ -272,7 +274,11 @@ gd_tensor *gd_set_name(gd_tensor *t, const char *name)
 
 void *gd_tensor_data(gd_tensor *t)
 {
-    return t && t->storage && t->context->device->host_memory ? gd_node_data(t) : NULL;
+    if (t && t->context->trace)
+        (void)gd_fail_traced("gd_tensor_data");
+    else if (t && t->storage && t->context->device->host_memory)
+        return gd_node_data(t);
+    return NULL;
 }
 
 static gd_status check_value(const gd_tensor *t, const char *who)
@@ -284,6 +290,8 @@ static gd_status check_value(const gd_tensor *t, const char *who)
                        "%s: the tensor has no value while its function is being traced; gd_output "
                        "it and read it after the call",
                        who);
+    if (t->context->trace)
+        return gd_fail_traced(who);
     return GD_OK;
 }
 
@@ -320,7 +328,6 @@ gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes)
     const gd_backend *backend = context->device->backend;
     if (gd_layout_is_contiguous(&t->layout))
         return backend->memory_read(context->device, out, gd_node_data(t), bytes);
-    gd_trace_pause(context);
     gd_status status = gd_scope_begin(context);
     if (status == GD_OK) {
         gd_tensor *row_major = gd_apply1(GD_OP_copy, (gd_tensor *)(uintptr_t)t, NULL);
@@ -329,7 +336,6 @@ gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes)
                      : gd_error_last();
         (void)gd_scope_end(context);
     }
-    gd_trace_resume(context);
     return status;
 }
 
@@ -345,14 +351,12 @@ gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes)
         return context->device->backend->memory_write(context->device, gd_node_data(t), data,
                                                       bytes);
     }
-    gd_trace_pause(context);
     gd_status status = gd_scope_begin(context);
     if (status == GD_OK) {
         gd_tensor *value = gd_from_host(context, gd_tensor_shape(t), t->layout.dtype, data);
         status = value ? gd_store(t, value) : gd_error_last();
         (void)gd_scope_end(context);
     }
-    gd_trace_resume(context);
     return status;
 }
 

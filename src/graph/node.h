@@ -50,8 +50,9 @@ struct gd_tensor {
     uint32_t region;  /* the context's when made: equal ops of different regions stay apart */
     uint16_t size_class;
     bool requires_grad;
-    bool wanted;   /* the walk that marked it needs its gradient */
-    bool replaced; /* changed in place: another tensor stands for the new value */
+    bool wanted;    /* the walk that marked it needs its gradient */
+    bool replaced;  /* changed in place: another tensor stands for the new value */
+    bool is_marked; /* traced, without a history, and made a leaf by gd_set_requires_grad */
     gd_layout layout;
 };
 
@@ -119,6 +120,37 @@ struct gd_context {
     uint64_t grad_switches; /* calls of gd_set_requires_grad that changed something */
 };
 
+/* What happens to ops now: whether they are recorded, and where, with a history or without. Saved and
+ * restored as one value by all who change it for a while. */
+typedef struct gd_recording {
+    gd_trace *trace, *paused_trace;
+    int trace_paused, no_grad, recomputing;
+    uint32_t region;
+    const gd_tensor *differentiating;
+} gd_recording;
+
+static inline gd_recording gd_recording_now(const gd_context *c)
+{
+    return (gd_recording){ .trace = c->trace,
+                           .paused_trace = c->paused_trace,
+                           .trace_paused = c->trace_paused,
+                           .no_grad = c->no_grad,
+                           .recomputing = c->recomputing,
+                           .region = c->region,
+                           .differentiating = c->differentiating };
+}
+
+static inline void gd_recording_set(gd_context *c, gd_recording r)
+{
+    c->trace = r.trace;
+    c->paused_trace = r.paused_trace;
+    c->trace_paused = r.trace_paused;
+    c->no_grad = r.no_grad;
+    c->recomputing = r.recomputing;
+    c->region = r.region;
+    c->differentiating = r.differentiating;
+}
+
 /* ---- nodes: graph/node.c ---- */
 
 /* A node with room for n inputs and op's attribute, one reference held by the innermost scope.
@@ -149,6 +181,12 @@ void gd_scope_leave(gd_tensor *t);
 static inline bool gd_wants_grad(const gd_tensor *t)
 {
     return t->mark == t->context->generation && t->wanted;
+}
+
+/* Whether a history begins with t. While tracing, nodes have inputs that eagerly have none. */
+static inline bool gd_is_leaf(const gd_tensor *t)
+{
+    return t->n_inputs == 0 || t->is_marked;
 }
 
 /* Address of element 0. */

@@ -35,6 +35,8 @@ gd_tensor *gd_trace_repeat(gd_trace *trace, const gd_op *op, int n, gd_tensor *c
     if (trace->count >= trace->known)
         return NULL;
     gd_tensor *t = trace->nodes[trace->count];
+    if (t->is_marked) /* by the body, which may do so again */
+        t->requires_grad = t->is_marked = false;
     bool same = t->op == op && t->n_inputs == n && t->requires_grad == requires_grad &&
                 t->region == t->context->region;
     for (int i = 0; same && i < n; i++)
@@ -112,6 +114,11 @@ void gd_trace_clear(gd_trace *trace)
     gd_free(trace->nodes);
     gd_free(trace->outputs);
     *trace = (gd_trace){ 0 };
+}
+
+bool gd_is_tracing(const gd_context *context)
+{
+    return context && context->trace;
 }
 
 void gd_trace_pause(gd_context *context)

@@ -132,10 +132,11 @@ gd_status gd_module_load(gd_module *m, const char *path)
 {
     if (!m)
         return gd_fail(GD_ERR_INVALID, "gd_module_load: the module is NULL");
+    if (gd_is_tracing(m->context))
+        return gd_fail_traced("gd_module_load");
     gd_tensor_file *file = gd_tensor_file_open(path);
     if (!file)
         return gd_error_last();
-    gd_trace_pause(m->context);
     gd_status status = gd_scope_begin(m->context);
     if (status == GD_OK) {
         if (m->entry_count == 0) {
@@ -147,7 +148,6 @@ gd_status gd_module_load(gd_module *m, const char *path)
         }
         (void)gd_scope_end(m->context);
     }
-    gd_trace_resume(m->context);
     gd_tensor_file_close(file);
     return status;
 }

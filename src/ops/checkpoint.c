@@ -30,16 +30,13 @@ static gd_tensor *run_again(gd_tensor *r, const gd_checkpoint_attr *a)
 {
     gd_context *context = r->context;
     uint64_t *position = stream_position(context), now = *position;
-    uint32_t region = context->region;
-    int no_grad = context->no_grad;
+    const gd_recording before = gd_recording_now(context);
     *position = a->position;
     context->region = ++context->regions;
     context->recomputing++;
     context->no_grad = 0;
     gd_tensor *y = a->body(a->user, (int)a->count, r->inputs + 1);
-    context->no_grad = no_grad;
-    context->recomputing--;
-    context->region = region;
+    gd_recording_set(context, before);
     *position = now;
     if (y &&
         (!gd_layout_same_shape(&y->layout, &r->layout) || y->layout.dtype != r->layout.dtype)) {
@@ -95,7 +92,7 @@ typedef struct boundary {
 /* Add the tensors that a node of the block reads from outside, or that are its own leaves. */
 static bool add_outside(boundary *b, gd_tensor *t)
 {
-    if (!t->requires_grad || (t->id >= b->first && t->n_inputs > 0))
+    if (!t->requires_grad || (t->id >= b->first && !gd_is_leaf(t)))
         return true;
     for (int i = 1; i < b->count; i++)
         if (b->inputs[i] == t)
@@ -128,7 +125,7 @@ static bool find_outside(boundary *b, gd_tensor *y)
 /* The node for a block that gave y; y itself where no gradient passes. */
 static gd_tensor *close_block(gd_tensor *y, boundary *b, const gd_checkpoint_attr *attr)
 {
-    if (!y || !y->requires_grad || y->id < b->first || y->n_inputs == 0)
+    if (!y || !y->requires_grad || y->id < b->first || gd_is_leaf(y))
         return y;
     b->inputs[0] = gd_detach(y);
     return b->inputs[0] && find_outside(b, y)

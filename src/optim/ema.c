@@ -133,6 +133,8 @@ gd_status gd_ema_swap(gd_ema *e)
 {
     if (!e)
         return gd_fail(GD_ERR_INVALID, "gd_ema_swap: the averages are NULL");
+    if (gd_is_tracing(e->context))
+        return gd_fail_traced("gd_ema_swap");
     double count;
     gd_status status = gd_tensor_read(e->count, &count, sizeof count);
     if (status != GD_OK)

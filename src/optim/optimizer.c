@@ -92,7 +92,7 @@ static gd_status add_group(gd_optimizer *o, const char *pattern, double lr_ratio
     if (!gd_grow((void **)&o->groups, &o->group_capacity, o->group_count + 1, sizeof *o->groups))
         return GD_ERR_MEMORY;
     gd_group group = { .lr_ratio = lr_ratio, .hyper = hyper };
-    group.lr_tensor = gd_state(o->context, GD_SCALAR, GD_F32, 0.0);
+    group.lr_tensor = gd_state(o->context, GD_SCALAR, GD_F32, o->lr * lr_ratio);
     group.pattern = pattern ? gd_strdup(pattern) : NULL;
     if (!group.lr_tensor || (pattern && !group.pattern)) {
         gd_release(group.lr_tensor);
@@ -100,7 +100,7 @@ static gd_status add_group(gd_optimizer *o, const char *pattern, double lr_ratio
         return GD_ERR_MEMORY;
     }
     o->groups[o->group_count++] = group;
-    return write_lr(o, &o->groups[o->group_count - 1]);
+    return GD_OK;
 }
 
 gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double lr, gd_hyper hyper)
@@ -137,6 +137,8 @@ gd_status gd_optimizer_set_lr(gd_optimizer *o, double lr)
     if (!o || !(lr >= 0.0) || isinf(lr))
         return gd_fail(GD_ERR_INVALID, "gd_optimizer_set_lr: %s",
                        o ? "a learning rate must be 0 or more" : "the optimizer is NULL");
+    if (gd_is_tracing(o->context))
+        return gd_fail_traced("gd_optimizer_set_lr");
     o->lr = lr;
     gd_status status = GD_OK;
     for (size_t i = 0; status == GD_OK && i < o->group_count; i++)

@@ -190,16 +190,16 @@ gd_status gd_optimizer_load(gd_optimizer *o, const char *path)
 {
     if (!o)
         return gd_fail(GD_ERR_INVALID, "gd_optimizer_load: the optimizer is NULL");
+    if (gd_is_tracing(o->context))
+        return gd_fail_traced("gd_optimizer_load");
     gd_tensor_file *file = gd_tensor_file_open(path);
     if (!file)
         return gd_error_last();
-    gd_trace_pause(o->context);
     gd_status status = gd_scope_begin(o->context);
     if (status == GD_OK) {
         status = load(o, file, path);
         (void)gd_scope_end(o->context);
     }
-    gd_trace_resume(o->context);
     gd_tensor_file_close(file);
     return status;
 }

@@ -1,6 +1,8 @@
 /* text/token_loader.c: batches of token sequences. Start at gd_token_loader_next(). */
 #include "text/token_data.h"
 
+#include <gradus/compile.h>
+
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -31,6 +33,10 @@ bool gd_token_loader_next(gd_token_loader *l, gd_batch *batch)
         return false;
     const gd_token_loader_options *o = &l->options;
     *batch = (gd_batch){ 0 };
+    if (gd_is_tracing(o->context)) {
+        (void)gd_fail_traced("gd_token_loader_next");
+        return false;
+    }
     if (!o->random && l->taken > 0 && l->taken % l->batches == 0 && !l->end_told) {
         l->end_told = true;
         return false;
