@@ -9,14 +9,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <gradus/autograd.h>
-#include <gradus/compile.h>
-#include <gradus/ops.h>
+#include <gradus/gradus.h>
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -311,6 +312,69 @@ static void test_memory_limit(void **state)
     assert_int_equal(atomic_load(&blocks_out), 0);
 }
 
+/* ---- little address space, as batch systems give ---- */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HAS_SHADOW_MEMORY 1 /* takes terabytes of addresses itself */
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
+#define HAS_SHADOW_MEMORY 1
+#endif
+#endif
+
+#ifndef HAS_SHADOW_MEMORY
+/* in[0] pixels [50, 784], in[1] digits [50] -> loss [] */
+static gd_tensor *mnist_step(void *optimizer, gd_tensor *const *in)
+{
+    gd_module *m = gd_optimizer_module(optimizer);
+    gd_tensor *a = gd_relu(gd_linear(m, "fc1", in[0], 16));
+    gd_tensor *b = gd_relu(gd_linear(m, "fc2", a, 16));
+    return gd_minimize(optimizer, gd_cross_entropy(gd_linear(m, "fc3", gd_add(a, b), 10), in[1]));
+}
+
+/* Train within `bytes` of address space. The exit status of the process that did: 0 when the loss
+ * fell. */
+static int train_within(rlim_t bytes)
+{
+    if (setrlimit(RLIMIT_AS, &(struct rlimit){ bytes, bytes }) != 0)
+        return 2;
+    gd_context *gd = gd_open("cpu", .threads = 2);
+    gd_optimizer *adam = gd_adam(gd_module_create(gd, .seed = 1), .lr = 0.01);
+    gd_function *train = gd_compile(gd, mnist_step, adam);
+    gd_tensor *digits = gd_mod(gd_arange(gd, 0, 50, 1, GD_I64), gd_scalar(gd, 10, GD_I64));
+    gd_tensor *batch[] = { gd_uniform(gd, GD_SHAPE(50, 784), 0, 1, GD_F32), digits };
+    double first = gd_item(gd_call(train, 2, batch)), last = first;
+    for (int i = 0; i < 20; i++)
+        last = gd_item(gd_call(train, 2, batch));
+    gd_close(gd);
+    if (gd_error_code())
+        fprintf(stderr, "%s\n", gd_error_message());
+    return gd_error_code() == GD_OK && last < first ? 0 : 1;
+}
+#endif
+
+static void test_little_address_space(void **state)
+{
+    (void)state;
+#ifdef HAS_SHADOW_MEMORY
+    skip();
+#else
+    gd_set_allocator(NULL);
+    const rlim_t limits[] = { (rlim_t)4 << 30, (rlim_t)1 << 30, (rlim_t)256 << 20 };
+    for (int i = 0; i < COUNT(limits); i++) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(train_within(limits[i]));
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    (void)use_counting_allocator(NULL);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_programs_on_cpu),
         cmocka_unit_test(test_programs_on_reference),
         cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_little_address_space),
     };
     return cmocka_run_group_tests(tests, use_counting_allocator, use_malloc);
 }

@@ -53,7 +53,6 @@ static void make_program(gd_ir *ir, gd_context *gd, gd_tensor *t)
     memset(&flat, 0, sizeof flat);
     flat.shape = GD_SHAPE(6);
     *ir = (gd_ir){ .context = gd };
-    assert_true(gd_arena_open(&ir->memory, 1 << 20));
     push(ir, GD_OP_full, 0, NULL, &one, shape);
     ir->values[X].kind = GD_IR_INPUT;
     push_external(ir, t, 0);

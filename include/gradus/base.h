@@ -60,8 +60,7 @@ GD_API const char *gd_error_message(void);
 /* Forget this thread's error. */
 GD_API void gd_error_clear(void);
 
-/* Where heap memory comes from. Pages beneath arenas come from the system, and Jansson keeps its
- * own malloc; gd_fail_allocations_after counts the pages too. resize(user, NULL, n) allocates,
+/* Where heap memory comes from; only Jansson keeps its own malloc. resize(user, NULL, n) allocates,
  * resize(user, p, 0) releases and returns NULL, else reallocates; results are aligned for any
  * standard type. Called from several threads at once. */
 typedef struct gd_allocator {

@@ -1,105 +1,72 @@
-/* base/arena.c: a linear arena. Start at gd_arena_push(): an add and a compare while memory is
- * committed.
+/* base/arena.c: an arena in chunks. Start at gd_arena_push(): an add and a compare while the newest
+ * chunk has room.
  *
- * Addresses are reserved once, so blocks never move; memory is committed behind them in steps that
- * double, so a small arena stays small and a large one makes few system calls. Under
- * AddressSanitizer, released bytes are poisoned.
+ * A chunk is as large as all before it, up to a limit, so a small arena stays small and a large one
+ * makes few requests. Address space is taken only for what is used: a process may have little of it
+ * (RLIMIT_AS). Under the address sanitizer, what was not handed out is poisoned.
  */
 #include "base/arena.h"
-#include "base/error.h"
-#include "base/memory.h"
 
 #include <assert.h>
+#include <stdint.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define POISONING 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define POISONING 1
-#endif
-#endif
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/poison.h"
 
-#ifdef POISONING
-#include <sanitizer/asan_interface.h>
-#define poison(start, bytes)   ASAN_POISON_MEMORY_REGION(start, bytes)
-#define unpoison(start, bytes) ASAN_UNPOISON_MEMORY_REGION(start, bytes)
-#else
-#define poison(start, bytes)   ((void)0)
-#define unpoison(start, bytes) ((void)0)
-#endif
+struct gd_arena_chunk {
+    gd_arena_chunk *before;
+    size_t bytes; /* with this header */
+};
 
-#define FIRST_STEP_BYTES   ((size_t)64 << 10)
-#define LARGEST_STEP_BYTES ((size_t)64 << 20)
+static const size_t first_bytes = (size_t)16 << 10, largest_bytes = (size_t)4 << 20;
 
-static size_t round_up(size_t bytes, size_t multiple)
+/* A chunk with at least `need` bytes. What the one before has left is given up. */
+static bool add_chunk(gd_arena *arena, size_t need)
 {
-    return (bytes + multiple - 1) / multiple * multiple;
-}
-
-bool gd_arena_open(gd_arena *arena, size_t reserve_bytes)
-{
-    *arena = (gd_arena){ 0 };
-    size_t page = gd_page_size();
-    if (reserve_bytes > SIZE_MAX - page) {
-        gd_fail_memory(reserve_bytes);
+    if (need > SIZE_MAX - sizeof(gd_arena_chunk)) {
+        gd_fail_memory(need);
         return false;
     }
-    size_t reserved = round_up(reserve_bytes ? reserve_bytes : 1, page);
-    arena->start = gd_pages_reserve(reserved);
-    if (!arena->start)
+    size_t bytes = arena->reserved < first_bytes ? first_bytes : arena->reserved;
+    if (bytes > largest_bytes)
+        bytes = largest_bytes;
+    if (bytes < need + sizeof(gd_arena_chunk))
+        bytes = need + sizeof(gd_arena_chunk);
+    gd_arena_chunk *chunk = gd_alloc(bytes);
+    if (!chunk)
         return false;
-    arena->reserved = reserved;
+    *chunk = (gd_arena_chunk){ arena->newest, bytes };
+    arena->newest = chunk;
+    arena->reserved += bytes;
+    arena->free = (unsigned char *)(chunk + 1);
+    arena->left = bytes - sizeof *chunk;
+    gd_poison(arena->free, arena->left);
     return true;
 }
 
-void gd_arena_close(gd_arena *arena)
+static size_t padding_of(const gd_arena *arena, size_t alignment)
 {
-    unpoison(arena->start, arena->committed);
-    gd_pages_release(arena->start, arena->reserved);
-    *arena = (gd_arena){ 0 };
-}
-
-/* Commit at least the first `end` bytes, end <= reserved. */
-static bool commit_to(gd_arena *arena, size_t end)
-{
-    size_t step = arena->committed;
-    if (step < FIRST_STEP_BYTES)
-        step = FIRST_STEP_BYTES;
-    if (step > LARGEST_STEP_BYTES)
-        step = LARGEST_STEP_BYTES;
-    size_t left = arena->reserved - arena->committed;
-    size_t need = round_up(end - arena->committed,
-                           gd_page_size()); /* reserved is whole pages: this fits in left */
-    if (step < need)
-        step = need;
-    step = round_up(step, gd_page_size());
-    if (step > left)
-        step = left;
-    if (!gd_pages_commit(arena->start + arena->committed, step))
-        return false;
-    poison(arena->start + arena->committed, step);
-    arena->committed += step;
-    return true;
+    return -(uintptr_t)arena->free & (alignment - 1);
 }
 
 void *gd_arena_push(gd_arena *arena, size_t bytes, size_t alignment)
 {
     assert(alignment > 0 && (alignment & (alignment - 1)) == 0);
-    size_t padding = -((uintptr_t)arena->start + arena->used) & (alignment - 1);
-    size_t left = arena->reserved - arena->used;
-    if (padding > left || bytes > left - padding)
-        return gd_fail_null(GD_ERR_MEMORY, "arena full: %zu bytes asked for, %zu of %zu in use",
-                            bytes, arena->used, arena->reserved);
-    size_t begin = arena->used + padding;
-    size_t end = begin + bytes;
-    if (end > arena->committed && !commit_to(arena, end))
-        return NULL;
-    arena->used = end;
-    if (arena->peak < end)
-        arena->peak = end;
-    unpoison(arena->start + begin, bytes);
-    return arena->start + begin;
+    size_t padding = padding_of(arena, alignment);
+    if (padding > arena->left || bytes > arena->left - padding || !arena->free) {
+        if (bytes > SIZE_MAX - alignment)
+            return gd_fail_null(GD_ERR_MEMORY, "out of memory: %zu bytes asked for", bytes);
+        if (!add_chunk(arena, bytes + alignment - 1))
+            return NULL;
+        padding = padding_of(arena, alignment);
+    }
+    unsigned char *block = arena->free + padding;
+    arena->free = block + bytes;
+    arena->left -= padding + bytes;
+    gd_unpoison(block, bytes);
+    return block;
 }
 
 void *gd_arena_push_zero(gd_arena *arena, size_t bytes, size_t alignment)
@@ -110,19 +77,13 @@ void *gd_arena_push_zero(gd_arena *arena, size_t bytes, size_t alignment)
     return block;
 }
 
-gd_arena_mark gd_arena_mark_now(const gd_arena *arena)
+void gd_arena_close(gd_arena *arena)
 {
-    return arena->used;
-}
-
-void gd_arena_release(gd_arena *arena, gd_arena_mark mark)
-{
-    assert(mark <= arena->used);
-    poison(arena->start + mark, arena->used - mark);
-    arena->used = mark;
-}
-
-void gd_arena_reset(gd_arena *arena)
-{
-    gd_arena_release(arena, 0);
+    while (arena->newest) {
+        gd_arena_chunk *chunk = arena->newest;
+        arena->newest = chunk->before;
+        gd_unpoison(chunk, chunk->bytes);
+        gd_free(chunk);
+    }
+    *arena = (gd_arena){ 0 };
 }

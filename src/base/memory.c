@@ -1,10 +1,6 @@
-/* base/memory.c: the library's malloc and its pages, with fault injection. Start at admit(): every
- * request for memory passes through it, and a test can make any of them fail.
- *
- * Blocks come from the allocator the user may replace. Pages (the address space beneath arenas and
- * pools) come from the operating system, because no malloc can reserve addresses without memory;
- * they are counted and failed alike.
- */
+/* base/memory.c: the library's malloc, with fault injection. Start at admit(): every request for
+ * memory passes through it, and a test can make any of them fail. Blocks come from the allocator
+ * the user may replace. */
 #include "base/memory.h"
 #include "base/error.h"
 
@@ -12,8 +8,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 static void *resize_with_malloc(void *user, void *block, size_t bytes)
 {
@@ -144,49 +138,4 @@ bool gd_grow(void **items, size_t *capacity, size_t need, size_t size)
     *items = moved;
     *capacity = grown;
     return true;
-}
-
-size_t gd_page_size(void)
-{
-    long bytes = sysconf(_SC_PAGESIZE);
-    return bytes > 0 ? (size_t)bytes : 4096;
-}
-
-void *gd_pages_reserve(size_t bytes)
-{
-    void *start = MAP_FAILED;
-    if (admit())
-        start = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (start == MAP_FAILED) {
-        gd_fail(GD_ERR_MEMORY, "out of memory: %zu bytes of address space could not be reserved",
-                bytes);
-        return NULL;
-    }
-    return start;
-}
-
-bool gd_pages_commit(void *start, size_t bytes)
-{
-    if (bytes == 0)
-        return true;
-    if (!admit() || mprotect(start, bytes, PROT_READ | PROT_WRITE) != 0) {
-        gd_fail_memory(bytes);
-        return false;
-    }
-    return true;
-}
-
-/* Dropped pages read as zero when they are committed again. */
-void gd_pages_decommit(void *start, size_t bytes)
-{
-    if (bytes == 0)
-        return;
-    madvise(start, bytes, MADV_DONTNEED);
-    mprotect(start, bytes, PROT_NONE);
-}
-
-void gd_pages_release(void *start, size_t bytes)
-{
-    if (start)
-        munmap(start, bytes);
 }

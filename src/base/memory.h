@@ -1,5 +1,4 @@
-/* base/memory.h: the library's malloc and the pages beneath arenas, both behind the allocation
- * hook. */
+/* base/memory.h: the library's malloc, behind the allocation hook. */
 #ifndef GD_BASE_MEMORY_H
 #define GD_BASE_MEMORY_H
 
@@ -21,13 +20,5 @@ void gd_free_aligned(void *block);
 /* Grow *items (of `size` bytes each) to hold at least `need`, doubling. *capacity is in items.
  * false: out of memory, unchanged. */
 bool gd_grow(void **items, size_t *capacity, size_t need, size_t size);
-
-/* Address space without memory behind it; commit makes [start, start+bytes) usable and zeroed.
- * Subject to fault injection. */
-void *gd_pages_reserve(size_t bytes);
-bool gd_pages_commit(void *start, size_t bytes);
-void gd_pages_decommit(void *start, size_t bytes); /* give the memory back, keep the addresses */
-void gd_pages_release(void *start, size_t bytes);
-size_t gd_page_size(void);
 
 #endif

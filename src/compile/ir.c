@@ -6,8 +6,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-static const size_t MEMORY_RESERVE = (size_t)1 << 32;
-
 static gd_ir_value *append(gd_ir *ir)
 {
     if (ir->count >= INT32_MAX ||
@@ -186,8 +184,6 @@ gd_status gd_ir_make(gd_ir *ir, gd_context *context, const gd_ir_source *source)
     *ir = (gd_ir){ .context = context,
                    .random_words = source->random_words,
                    .memory_limit = source->memory_limit };
-    if (!gd_arena_open(&ir->memory, MEMORY_RESERVE))
-        return GD_ERR_MEMORY;
     context->generation++;
     for (int i = 0; i < source->input_count; i++) {
         gd_tensor *input = source->inputs[i];

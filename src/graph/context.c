@@ -16,9 +16,6 @@
 #include "tensor/element.h"
 #include "tensor/format.h"
 
-/* Address space for node slabs; memory is committed as it is used. */
-static const size_t SLAB_RESERVE = (size_t)1 << 37;
-
 static void *pool_alloc(void *user, size_t bytes)
 {
     gd_device *device = user;
@@ -42,8 +39,6 @@ static gd_status open_parts(gd_context *context, gd_open_options options)
     if (options.threads < 0 || options.threads > GD_MAX_THREADS)
         return gd_fail(GD_ERR_INVALID, "gd_open: %d threads; 1 to %d can be used, 0 chooses",
                        options.threads, GD_MAX_THREADS);
-    if (!gd_arena_open(&context->slabs, SLAB_RESERVE))
-        return GD_ERR_MEMORY;
     context->device = backend->open(&options);
     if (!context->device)
         return gd_error_last();
