@@ -6,6 +6,7 @@
  * allocates nothing.
  */
 #include "base/error.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -77,7 +78,7 @@ GD_PRINTF(2, 0) static void record(gd_status status, const char *format, va_list
     assert(status > GD_OK && status < GD_STATUS_COUNT);
     recorded++;
     newest.status = status;
-    int length = vsnprintf(newest.message, sizeof newest.message, format, arguments);
+    int length = gd_vsnprintf(newest.message, sizeof newest.message, format, arguments);
     if (length < 0)
         newest.message[0] = '\0';
     else if ((size_t)length >= sizeof newest.message)

@@ -1,6 +1,7 @@
 /* base/log.c: hands the library's messages to the callback the user set. It writes to no stream of
  * its own. */
 #include "base/error.h"
+#include "base/text.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -42,7 +43,7 @@ void gd_log_message(gd_log_level level, const char *format, ...)
     char message[MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(message, sizeof message, format, arguments);
+    int length = gd_vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     if (length >= 0)
         callback(user, level, message);

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 void gd_buffer_add(gd_text_buffer *buffer, const char *format, ...)
 {
@@ -19,12 +20,12 @@ void gd_buffer_add(gd_text_buffer *buffer, const char *format, ...)
     va_start(list, format);
     va_list again;
     va_copy(again, list);
-    int length = vsnprintf(NULL, 0, format, list);
+    int length = gd_vsnprintf(NULL, 0, format, list);
     va_end(list);
     if (length >= 0 && !buffer->failed &&
         gd_grow((void **)&buffer->text, &buffer->capacity, buffer->length + (size_t)length + 1,
                 1)) {
-        vsnprintf(buffer->text + buffer->length, (size_t)length + 1, format, again);
+        gd_vsnprintf(buffer->text + buffer->length, (size_t)length + 1, format, again);
         buffer->length += (size_t)length;
     } else {
         buffer->failed = true;

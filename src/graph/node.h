@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "base/arena.h"
+#include "base/text.h"
 #include "graph/op.h"
 #include "tensor/pool.h"
 
@@ -295,15 +296,5 @@ void gd_trace_rewind(gd_trace *trace);
  */
 void gd_trace_reset(gd_trace *trace);
 void gd_trace_clear(gd_trace *trace);
-
-/* Text assembled in a caller's buffer, as snprintf does: `length` counts what the whole text needs.
- */
-typedef struct gd_text {
-    char *out;
-    size_t size, length;
-} gd_text;
-void gd_text_add(gd_text *text, const char *format, ...) GD_PRINTF(2, 3);
-/* With a backslash before quotation marks and backslashes, as Graphviz has it. */
-void gd_text_add_escaped(gd_text *text, const char *s);
 
 #endif

@@ -1,24 +1,11 @@
 /* graph/print.c: graphs as text and as Graphviz, and the verifier. */
 #include "graph/node.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #include <gradus/autograd.h>
 
 #include "base/error.h"
-
-void gd_text_add(gd_text *text, const char *format, ...)
-{
-    bool fits = text->length < text->size;
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(fits ? text->out + text->length : NULL, fits ? text->size - text->length : 0,
-                      format, args);
-    va_end(args);
-    if (n > 0)
-        text->length += (size_t)n;
-}
 
 static void add_type(gd_text *text, const gd_tensor *t)
 {
@@ -53,13 +40,6 @@ static void add_line(gd_text *text, const gd_tensor *t)
     if (t->name)
         gd_text_add(text, " \"%s\"", t->name);
     gd_text_add(text, "\n");
-}
-
-/* Quotes and backslashes would end a Graphviz string. */
-void gd_text_add_escaped(gd_text *text, const char *s)
-{
-    for (; *s; s++)
-        gd_text_add(text, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
 }
 
 static void add_dot_node(gd_text *text, const gd_tensor *t)

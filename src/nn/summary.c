@@ -1,26 +1,10 @@
 /* nn/summary.c: the table of a module's layers. Start at gd_module_summary(). */
 #include "nn/module.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Text in a caller's buffer, as snprintf does it: `length` counts what the whole text needs. */
-typedef struct text {
-    char *out;
-    size_t size, length;
-} text;
-
-GD_PRINTF(2, 3) static void put(text *t, const char *format, ...)
-{
-    size_t room = t->length < t->size ? t->size - t->length : 0;
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(room ? t->out + t->length : NULL, room, format, arguments);
-    va_end(arguments);
-    if (length > 0)
-        t->length += (size_t)length;
-}
+#include "base/text.h"
 
 /* 12560 -> "12,560" */
 #define COUNT_TEXT 32
@@ -53,7 +37,7 @@ static void widen(int *width, const char *cell)
 
 size_t gd_module_summary(const gd_module *m, char *out, size_t size)
 {
-    text t = { out, size, 0 };
+    gd_text t = { out, size, 0 };
     if (size)
         out[0] = '\0';
     if (!m)
@@ -66,15 +50,16 @@ size_t gd_module_summary(const gd_module *m, char *out, size_t size)
         widen(&type_width, type);
         widen(&shape_width, gd_nn_shape_text(m->layers[i].output, shape));
     }
-    put(&t, "%-*s  %-*s  %-*s  %10s\n", name_width, "layer", type_width, "type", shape_width,
-        "output shape", "parameters");
+    gd_text_add(&t, "%-*s  %-*s  %-*s  %10s\n", name_width, "layer", type_width, "type",
+                shape_width, "output shape", "parameters");
     for (size_t i = 0; i < m->layer_count; i++) {
         const gd_module_layer *layer = &m->layers[i];
         type_text(layer, type, sizeof type);
-        put(&t, "%-*s  %-*s  %-*s  %10s\n", name_width, layer->name, type_width, type, shape_width,
-            gd_nn_shape_text(layer->output, shape), count_text(layer->numbers, count));
+        gd_text_add(&t, "%-*s  %-*s  %-*s  %10s\n", name_width, layer->name, type_width, type,
+                    shape_width, gd_nn_shape_text(layer->output, shape),
+                    count_text(layer->numbers, count));
     }
-    put(&t, "%-*s  %-*s  %-*s  %10s\n", name_width, "total", type_width, "", shape_width, "",
-        count_text(gd_module_parameter_count(m), count));
+    gd_text_add(&t, "%-*s  %-*s  %-*s  %10s\n", name_width, "total", type_width, "", shape_width,
+                "", count_text(gd_module_parameter_count(m), count));
     return t.length;
 }

@@ -163,10 +163,10 @@ static gd_status infer_attention_grad(int n, const gd_layout *const *in, const v
 static void format_attention(const void *attr, char *text, size_t size)
 {
     const gd_attention_attr *a = attr;
-    int used = snprintf(text, size, "scale=%g%s%s%s", a->scale, a->causal ? " causal" : "",
-                        a->has_mask ? " mask" : "", a->is_joined ? " joined" : "");
+    int used = gd_snprintf(text, size, "scale=%g%s%s%s", a->scale, a->causal ? " causal" : "",
+                           a->has_mask ? " mask" : "", a->is_joined ? " joined" : "");
     if (a->dropout > 0 && used > 0 && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used, " dropout=%g", a->dropout);
+        gd_snprintf(text + used, size - (size_t)used, " dropout=%g", a->dropout);
 }
 
 /* ---- the plain composition ---- */

@@ -19,7 +19,7 @@ static gd_status infer_full(int n, const gd_layout *const *in, const void *attr,
 
 static void format_full(const void *attr, char *text, size_t size)
 {
-    snprintf(text, size, "value=%.9g", ((const gd_full_attr *)attr)->value);
+    gd_snprintf(text, size, "value=%.9g", ((const gd_full_attr *)attr)->value);
 }
 
 const gd_op gd_op_full = { .id = GD_OP_full,
@@ -39,7 +39,7 @@ static gd_status infer_iota(int n, const gd_layout *const *in, const void *attr,
 static void format_iota(const void *attr, char *text, size_t size)
 {
     const gd_iota_attr *a = attr;
-    snprintf(text, size, "start=%g step=%g", a->start, a->step);
+    gd_snprintf(text, size, "start=%g step=%g", a->start, a->step);
 }
 
 const gd_op gd_op_iota = { .id = GD_OP_iota,

@@ -458,7 +458,7 @@ static bool vjp_pad(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 
 static void format_pad(const void *attr, char *text, size_t size)
 {
-    snprintf(text, size, "value=%g", ((const gd_pad_attr *)attr)->value);
+    gd_snprintf(text, size, "value=%g", ((const gd_pad_attr *)attr)->value);
 }
 
 const gd_op gd_op_pad = { .id = GD_OP_pad,

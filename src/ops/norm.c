@@ -226,7 +226,7 @@ static bool vjp_normalize_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
 static void format_norm(const void *attr, char *text, size_t size)
 {
     const gd_norm_attr *a = attr;
-    snprintf(text, size, "%s epsilon=%g", a->center ? "centred" : "rms", a->epsilon);
+    gd_snprintf(text, size, "%s epsilon=%g", a->center ? "centred" : "rms", a->epsilon);
 }
 
 const gd_op gd_op_normalize = { .id = GD_OP_normalize,

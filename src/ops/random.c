@@ -226,7 +226,7 @@ static bool vjp_dropout(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 static void format_dropout(const void *attr, char *text, size_t size)
 {
     const gd_dropout_attr *a = attr;
-    snprintf(text, size, "scale=%g offset=%llu", a->scale, (unsigned long long)a->offset);
+    gd_snprintf(text, size, "scale=%g offset=%llu", a->scale, (unsigned long long)a->offset);
 }
 
 const gd_op gd_op_dropout = { .id = GD_OP_dropout,

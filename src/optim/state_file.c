@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 #include <gradus/compile.h>
 #include <gradus/io.h>
@@ -78,7 +79,7 @@ gd_status gd_optimizer_save(const gd_optimizer *o, const char *path)
     for (size_t i = 0; status == GD_OK && i < e.count; i++)
         list[i] = (gd_named_tensor){ e.list[i].name, e.list[i].tensor };
     char lr[40];
-    snprintf(lr, sizeof lr, "%.17g", o->lr);
+    gd_snprintf(lr, sizeof lr, "%.17g", o->lr);
     const gd_metadata metadata[] = { { "producer", "gradus " GD_VERSION_STRING },
                                      { "optimizer", o->rule->name },
                                      { "lr", lr } };
@@ -180,7 +181,7 @@ static gd_status load(gd_optimizer *o, const gd_tensor_file *file, const char *p
         if (!gd_assign(e.list[i].tensor, e.list[i].value))
             status = gd_error_last();
     if (status == GD_OK)
-        status = gd_optimizer_set_lr(o, strtod(lr, NULL));
+        status = gd_optimizer_set_lr(o, gd_strtod(lr, NULL));
     entries_free(&before);
     entries_free(&e);
     return status;
