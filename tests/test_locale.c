@@ -58,8 +58,9 @@ static int close_and_reset(void **state)
     return close_context(state);
 }
 
-static gd_tensor *step(void *optimizer, gd_tensor *const *in)
+static gd_tensor *step(void *optimizer, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_module *m = gd_optimizer_module(optimizer);
     gd_tensor *y = gd_dropout(gd_linear(m, "fc", in[0], 3), 0.25);
     return gd_minimize(optimizer,

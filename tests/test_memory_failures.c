@@ -325,8 +325,9 @@ static void test_memory_limit(void **state)
 
 #ifndef HAS_SHADOW_MEMORY
 /* in[0] pixels [50, 784], in[1] digits [50] -> loss [] */
-static gd_tensor *mnist_step(void *optimizer, gd_tensor *const *in)
+static gd_tensor *mnist_step(void *optimizer, int count, gd_tensor *const *in)
 {
+    (void)count;
     gd_module *m = gd_optimizer_module(optimizer);
     gd_tensor *a = gd_relu(gd_linear(m, "fc1", in[0], 16));
     gd_tensor *b = gd_relu(gd_linear(m, "fc2", a, 16));

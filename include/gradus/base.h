@@ -42,7 +42,7 @@ typedef enum gd_status {
     GD_ERR_FORMAT,      /* a file or text is not what it claims to be */
     GD_ERR_UNSUPPORTED, /* meaningful, but this build or device cannot do it */
     GD_ERR_STATE,  /* the call comes at the wrong time (reading a traced value, closing an unopened
-                      scope) */
+                      scope, using a tensor that was released) */
     GD_ERR_DEVICE, /* a device failed */
     GD_STATUS_COUNT
 } gd_status;

@@ -8,6 +8,13 @@
  * given back with gd_release(t); gd_keep(t) moves a temporary to the enclosing scope. Tensors share
  * storage: views cost no copy.
  *
+ * Handles. A gd_tensor * that was released, or whose scope has ended, is an error of every function
+ * of the library it is given to, GD_ERR_STATE, and so is a gd_release without a gd_retain. This
+ * holds in every build and costs a comparison. The memory of an ended tensor is used again, and the
+ * old handle is told from the new tensor's, unless a multiple of 32 tensors have had the memory in
+ * between and the last of them is alive: then it is taken for that one. After gd_close nothing is
+ * found: no handle of the context may be used. Under AddressSanitizer ended tensors are poisoned.
+ *
  * Threads. A context and what belongs to it is used by one thread at a time. Different contexts are
  * independent.
  *
@@ -101,6 +108,7 @@ typedef struct gd_open_options {
     int threads;
     uint64_t seed;       /* of the context's random stream */
     size_t memory_limit; /* bytes of tensor storage; 0: none. Beyond it: GD_ERR_MEMORY */
+    bool warn_leaks;     /* gd_close logs tensors that were retained and never released */
 } gd_open_options;
 
 /* Open a device: gd_open("cpu"), gd_open("cpu", .threads = 1). The caller closes it. NULL: unknown
@@ -138,6 +146,13 @@ typedef struct gd_memory_stats {
 } gd_memory_stats;
 GD_API gd_memory_stats gd_memory(const gd_context *context);
 GD_API void gd_memory_reset_peak(gd_context *context);
+/* What is alive, the largest first, as text: a line with the number of tensors and the bytes they
+ * share, then one for each: bytes of storage ("shared" with the line before), the op that made it
+ * ("parameter": a leaf that requires a gradient), dtype and shape, who has references to it (its
+ * scope, 0 the outermost; gd_retain, of users, modules, optimizers and functions; other tensors'
+ * history), and its name. Conventions of gd_tensor_format. For a loop whose memory grows: call it
+ * in two iterations and compare. */
+GD_API size_t gd_memory_report(const gd_context *context, char *text, size_t size);
 /* Give memory nobody uses back to the device. */
 GD_API void gd_memory_trim(gd_context *context);
 
@@ -158,7 +173,9 @@ GD_API gd_status gd_scope_end(gd_context *context);
 GD_API gd_tensor *gd_keep(gd_tensor *t);
 /* Take a reference; NULL gives NULL. */
 GD_API gd_tensor *gd_retain(gd_tensor *t);
-/* Give a reference back; NULL is fine. Never recurses, however long the graph behind t. */
+/* Give a reference back that gd_retain took; NULL is fine. GD_ERR_STATE, and nothing happens, when
+ * there is none: what a scope has goes with the scope. Never recurses, however long the graph
+ * behind t. */
 GD_API void gd_release(gd_tensor *t);
 
 /* ---- creation. All give a temporary of the context; [shape] dtype ---- */

@@ -495,6 +495,8 @@ static gd_status check_call(const gd_function *function, int count, gd_tensor *c
     for (int i = 0; i < count; i++) {
         if (!inputs[i])
             return gd_fail(GD_ERR_INVALID, "gd_call: input %d is NULL", i);
+        if (!gd_usable(inputs[i], "gd_call"))
+            return GD_ERR_STATE;
         if (inputs[i]->context != function->context)
             return gd_fail(GD_ERR_INVALID, "gd_call: input %d belongs to another context", i);
         if (!inputs[i]->storage && !function->context->trace)

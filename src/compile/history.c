@@ -461,7 +461,7 @@ bool gd_history_recycle(gd_tensor *t)
     if (!t->scope || t->refs != 2 || t->grad)
         return false;
     if (t->n_inputs)
-        gd_release(t->inputs[0]);
+        gd_unlink(t->inputs[0]);
     gd_storage_drop(t->context, t->storage);
     t->storage = NULL;
     t->n_inputs = 0;
@@ -485,7 +485,7 @@ static gd_tensor *view_result(gd_tensor *call, const gd_layout *layout, int inde
         return NULL;
     if (handle) {
         memcpy((void *)(uintptr_t)t->attr, &attr, sizeof attr);
-        t->inputs[0] = gd_retain(call);
+        t->inputs[0] = gd_link(call);
         t->versions[0] = call->storage->version;
         t->n_inputs = 1;
         t->id = t->context->next_id++;

@@ -140,7 +140,7 @@ static gd_tensor *build(gd_context *context, const gd_op *op, int n, gd_tensor *
         status = compute(t, n, inputs);
     }
     if (status != GD_OK) {
-        gd_release(t);
+        gd_discard(t);
         return NULL;
     }
     t->version = t->storage ? t->storage->version : 0;
@@ -168,7 +168,7 @@ gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *i
                             n, GD_OP_MAX_INPUTS);
     const gd_layout *layouts[GD_OP_MAX_INPUTS];
     for (int i = 0; i < n; i++) {
-        if (!inputs[i])
+        if (!gd_operand_usable(id, i, inputs[i]))
             return NULL;
         layouts[i] = &inputs[i]->layout;
     }
@@ -303,7 +303,7 @@ gd_tensor *gd_apply_in_place(gd_op_id id, int n, gd_tensor *const *inputs, const
     const gd_layout *layouts[GD_OP_MAX_INPUTS];
     bool requires_grad = false;
     for (int i = 0; i < n; i++) {
-        if (!inputs[i])
+        if (!gd_operand_usable(id, i, inputs[i]))
             return NULL;
         layouts[i] = &inputs[i]->layout;
         requires_grad |= inputs[i]->requires_grad;
@@ -329,7 +329,7 @@ gd_tensor *gd_apply_in_place(gd_op_id id, int n, gd_tensor *const *inputs, const
     }
     if (compute_in_place(op, n, inputs, attr, target) != GD_OK) {
         if (requires_grad)
-            gd_release(t);
+            gd_discard(t);
         return NULL;
     }
     if (requires_grad)
@@ -353,9 +353,11 @@ gd_tensor *gd_apply2(gd_op_id id, gd_tensor *x, gd_tensor *y, const void *attr)
 
 gd_tensor *gd_as_shape(gd_tensor *x, gd_shape shape)
 {
+    if (!gd_usable(x, "gd_broadcast_to"))
+        return NULL;
     gd_shape now = gd_tensor_shape(x);
-    if (!x || (now.rank == shape.rank &&
-               memcmp(now.dim, shape.dim, sizeof(int64_t) * (size_t)now.rank) == 0))
+    if (now.rank == shape.rank &&
+        memcmp(now.dim, shape.dim, sizeof(int64_t) * (size_t)now.rank) == 0)
         return x;
     gd_shape_attr attr;
     memset(&attr, 0, sizeof attr);
@@ -367,7 +369,9 @@ gd_tensor *gd_as_shape(gd_tensor *x, gd_shape shape)
 
 gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype)
 {
-    if (!x || x->layout.dtype == dtype)
+    if (!gd_usable(x, "gd_cast"))
+        return NULL;
+    if (x->layout.dtype == dtype)
         return x;
     gd_cast_attr attr = { .dtype = (int64_t)dtype };
     return gd_apply1(GD_OP_cast, x, &attr);
@@ -390,7 +394,9 @@ static uint32_t axes_of_rows(const gd_layout *x, uint32_t axes)
 
 gd_tensor *gd_sum_along(gd_tensor *x, uint32_t axes, bool keep)
 {
-    const gd_reduce_attr rows = { .axes = x ? axes_of_rows(&x->layout, axes) : 0, .keep = true },
+    if (!gd_usable(x, "gd_sum"))
+        return NULL;
+    const gd_reduce_attr rows = { .axes = axes_of_rows(&x->layout, axes), .keep = true },
                          all = { .axes = axes, .keep = keep };
     if (rows.axes)
         x = gd_apply1(GD_OP_sum, x, &rows);
@@ -399,7 +405,9 @@ gd_tensor *gd_sum_along(gd_tensor *x, uint32_t axes, bool keep)
 
 gd_tensor *gd_sum_to(gd_tensor *x, const gd_layout *like)
 {
-    if (!x || gd_layout_same_shape(&x->layout, like))
+    if (!gd_usable(x, "gd_sum"))
+        return NULL;
+    if (gd_layout_same_shape(&x->layout, like))
         return x;
     int lead = x->layout.rank - like->rank;
     uint32_t axes = 0;
@@ -443,7 +451,7 @@ gd_status gd_store(gd_tensor *t, gd_tensor *value)
 
 static gd_tensor *build_assign(gd_tensor *target, gd_tensor *value)
 {
-    if (!target || !value)
+    if (!gd_usable(target, "gd_assign") || !gd_usable(value, "gd_assign"))
         return NULL;
     gd_context *context = target->context;
     if (context->recomputing)

@@ -16,7 +16,7 @@
 
 gd_tensor *gd_set_requires_grad(gd_tensor *t, bool requires_grad)
 {
-    if (!t)
+    if (!gd_usable(t, "gd_set_requires_grad"))
         return NULL;
     if (t->requires_grad && !gd_is_leaf(t))
         return gd_fail_null(GD_ERR_STATE,
@@ -34,7 +34,7 @@ gd_tensor *gd_set_requires_grad(gd_tensor *t, bool requires_grad)
 
 gd_tensor *gd_detach(gd_tensor *x)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_detach"))
         return NULL;
     gd_shape_attr attr;
     memset(&attr, 0, sizeof attr);
@@ -490,6 +490,10 @@ gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output
         const gd_tensor *t = i < output_count ? outputs[i] : inputs[i - output_count];
         if (!t)
             return gd_fail(GD_ERR_INVALID, "gd_grad: a tensor is NULL");
+        if (!gd_usable(t, "gd_grad"))
+            return GD_ERR_STATE;
+        if (seeds && i < output_count && seeds[i] && !gd_usable(seeds[i], "gd_grad"))
+            return GD_ERR_STATE;
         if (t->context != outputs[0]->context)
             return gd_fail(GD_ERR_INVALID, "gd_grad: tensors belong to different contexts");
     }
@@ -526,7 +530,7 @@ static gd_status accumulate(gd_tensor *leaf, gd_tensor *g, const part *rows)
     gd_context *context = leaf->context;
     if (!leaf->grad) {
         gd_trace_pause(context);
-        leaf->grad = gd_retain(gd_zero_like(leaf));
+        leaf->grad = gd_link(gd_zero_like(leaf));
         gd_trace_resume(context);
         if (!leaf->grad)
             return gd_error_last();
@@ -568,6 +572,8 @@ gd_status gd_backward(gd_tensor *loss)
 {
     if (!loss)
         return gd_fail(GD_ERR_INVALID, "gd_backward: the loss is NULL");
+    if (!gd_usable(loss, "gd_backward"))
+        return GD_ERR_STATE;
 #ifdef GD_DEBUG_CHECKS
     if (gd_graph_verify(loss) != GD_OK)
         return gd_error_last();
@@ -586,11 +592,13 @@ gd_status gd_backward(gd_tensor *loss)
 
 gd_tensor *gd_gradient(gd_tensor *leaf)
 {
-    return leaf ? leaf->grad : NULL;
+    return gd_usable(leaf, "gd_gradient") ? leaf->grad : NULL;
 }
 
 gd_status gd_zero_grad(gd_tensor *leaf)
 {
+    if (leaf && !gd_usable(leaf, "gd_zero_grad"))
+        return GD_ERR_STATE;
     if (!leaf || !leaf->grad)
         return GD_OK;
     return gd_assign(leaf->grad, gd_zero_like(leaf->grad)) ? GD_OK : gd_error_last();

@@ -47,7 +47,8 @@ static gd_status open_parts(gd_context *context, gd_open_options options)
     if (!context->pool)
         return GD_ERR_MEMORY;
     int64_t state[2] = { (int64_t)options.seed, 0 };
-    context->random_state = gd_retain(gd_from_host(context, GD_SHAPE(2), GD_I64, state));
+    gd_tensor *random_state = gd_from_host(context, GD_SHAPE(2), GD_I64, state);
+    context->random_state = gd_retain(gd_set_name(random_state, "random state"));
     return context->random_state ? GD_OK : GD_ERR_MEMORY;
 }
 
@@ -61,6 +62,7 @@ gd_context *gd_open_with(gd_open_options options)
         return NULL;
     context->scope = &context->root;
     context->random_seed = options.seed;
+    context->warn_leaks = options.warn_leaks;
     if (open_parts(context, options) != GD_OK) {
         gd_close(context);
         return NULL;
@@ -81,6 +83,8 @@ void gd_close(gd_context *context)
     while (context->late)
         context->late->destroy(context->late);
     gd_release(context->random_state);
+    if (context->warn_leaks)
+        gd_warn_leaks(context);
     while (context->names)
         gd_name_free(context->names->text);
     if (context->pool)
@@ -198,18 +202,18 @@ gd_status gd_seed(gd_context *context, uint64_t seed)
 
 gd_context *gd_tensor_context(const gd_tensor *t)
 {
-    return t ? t->context : NULL;
+    return gd_usable(t, "gd_tensor_context") ? t->context : NULL;
 }
 
 gd_shape gd_tensor_shape(const gd_tensor *t)
 {
-    return t ? gd_layout_shape(&t->layout) : GD_SCALAR;
+    return gd_usable(t, "gd_tensor_shape") ? gd_layout_shape(&t->layout) : GD_SCALAR;
 }
 
 gd_shape gd_tensor_strides(const gd_tensor *t)
 {
     gd_shape strides = GD_SCALAR;
-    if (t) {
+    if (gd_usable(t, "gd_tensor_strides")) {
         strides.rank = t->layout.rank;
         memcpy(strides.dim, t->layout.stride, sizeof(int64_t) * (size_t)t->layout.rank);
     }
@@ -218,22 +222,22 @@ gd_shape gd_tensor_strides(const gd_tensor *t)
 
 gd_dtype gd_tensor_dtype(const gd_tensor *t)
 {
-    return t ? t->layout.dtype : GD_F32;
+    return gd_usable(t, "gd_tensor_dtype") ? t->layout.dtype : GD_F32;
 }
 
 int64_t gd_tensor_count(const gd_tensor *t)
 {
-    return t ? gd_layout_count(&t->layout) : 0;
+    return gd_usable(t, "gd_tensor_count") ? gd_layout_count(&t->layout) : 0;
 }
 
 bool gd_tensor_is_contiguous(const gd_tensor *t)
 {
-    return t && gd_layout_is_contiguous(&t->layout);
+    return gd_usable(t, "gd_tensor_is_contiguous") && gd_layout_is_contiguous(&t->layout);
 }
 
 bool gd_requires_grad(const gd_tensor *t)
 {
-    return t && t->requires_grad;
+    return gd_usable(t, "gd_requires_grad") && t->requires_grad;
 }
 
 void gd_name_free(char *name)
@@ -249,7 +253,9 @@ void gd_name_free(char *name)
 
 gd_tensor *gd_set_name(gd_tensor *t, const char *name)
 {
-    if (!t || !name)
+    if (!gd_usable(t, "gd_set_name"))
+        return NULL;
+    if (!name)
         return t;
     gd_name *own = gd_alloc(sizeof *own);
     if (!own)
@@ -269,9 +275,11 @@ gd_tensor *gd_set_name(gd_tensor *t, const char *name)
 
 void *gd_tensor_data(gd_tensor *t)
 {
-    if (t && t->context->trace)
+    if (!gd_usable(t, "gd_tensor_data"))
+        return NULL;
+    if (t->context->trace)
         (void)gd_fail_traced("gd_tensor_data");
-    else if (t && t->storage && t->context->device->host_memory)
+    else if (t->storage && t->context->device->host_memory)
         return gd_node_data(t);
     return NULL;
 }
@@ -280,6 +288,8 @@ static gd_status check_value(const gd_tensor *t, const char *who)
 {
     if (!t)
         return gd_fail(GD_ERR_INVALID, "%s: the tensor is NULL", who);
+    if (!gd_usable(t, who))
+        return GD_ERR_STATE;
     if (!t->storage)
         return gd_fail(GD_ERR_STATE,
                        "%s: the tensor has no value while its function is being traced; gd_output "
@@ -421,8 +431,9 @@ double gd_item(const gd_tensor *t)
 
 size_t gd_tensor_format(const gd_tensor *t, char *text, size_t size)
 {
-    if (!t || !t->storage) {
-        const char *what = t ? "(traced: no value yet)" : "(null)";
+    bool is_usable = gd_usable(t, "gd_tensor_format");
+    if (!is_usable || !t->storage) {
+        const char *what = is_usable ? "(traced: no value yet)" : t ? "(released)" : "(null)";
         return (size_t)snprintf(text, size, "%s", what);
     }
     if (t->context->device->host_memory)

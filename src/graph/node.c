@@ -1,54 +1,35 @@
-/* graph/node.c: making and ending nodes and storage. Freed blocks go to free lists of the context's
- * slabs; ending a chain of any length is a loop over a list threaded through the dying nodes
- * themselves. */
+/* graph/node.c: making and ending nodes, storage and scopes. Freed blocks go to free lists (nodes:
+ * graph/slots.c); ending a chain of any length is a loop over a list threaded through the dying
+ * nodes themselves. */
 #include "graph/node.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 
-enum { SLAB_STEP = 64, SLAB_BATCH = 64 };
-
-void *gd_slab_alloc(gd_context *context, size_t bytes, uint16_t *size_class)
+/* A block of `bytes` from a list of free ones, or a new one. */
+static void *block_take(gd_context *context, void **list, size_t bytes)
 {
-    size_t class = (bytes + SLAB_STEP - 1) / SLAB_STEP;
-    if (class >= GD_NODE_CLASSES) {
-        *size_class = 0;
-        return gd_alloc(bytes);
-    }
-    *size_class = (uint16_t) class;
-    void *block = context->free_nodes[class];
-    if (block) {
-        memcpy(&context->free_nodes[class], block, sizeof(void *));
-        return block;
-    }
-    /* Carve a batch; all but the first join the free list. */
-    char *batch = gd_arena_push(&context->slabs, class * SLAB_STEP * SLAB_BATCH, SLAB_STEP);
-    if (!batch)
-        return NULL;
-    for (size_t i = SLAB_BATCH; i-- > 1;) {
-        void *piece = batch + i * class * SLAB_STEP;
-        memcpy(piece, &context->free_nodes[class], sizeof(void *));
-        context->free_nodes[class] = piece;
-    }
-    return batch;
+    void *block = *list;
+    if (!block)
+        return gd_arena_push(&context->slabs, bytes, _Alignof(max_align_t));
+    gd_unpoison(block, bytes);
+    memcpy(list, block, sizeof *list);
+    return block;
 }
 
-void gd_slab_free(gd_context *context, void *block, uint16_t size_class)
+static void block_give(void **list, void *block, size_t bytes)
 {
-    if (size_class == 0) {
-        gd_free(block);
-        return;
-    }
-    memcpy(block, &context->free_nodes[size_class], sizeof(void *));
-    context->free_nodes[size_class] = block;
+    memcpy(block, list, sizeof *list);
+    *list = block;
+    gd_poison(block, bytes);
 }
 
 static gd_storage *storage_struct_new(gd_context *context)
 {
-    uint16_t size_class;
-    gd_storage *storage = gd_slab_alloc(context, sizeof *storage, &size_class);
+    gd_storage *storage = block_take(context, &context->free_storages, sizeof *storage);
     if (storage)
         *storage = (gd_storage){ .refs = 1 };
     return storage;
@@ -56,7 +37,7 @@ static gd_storage *storage_struct_new(gd_context *context)
 
 static void storage_struct_free(gd_context *context, gd_storage *storage)
 {
-    gd_slab_free(context, storage, (sizeof *storage + SLAB_STEP - 1) / SLAB_STEP);
+    block_give(&context->free_storages, storage, sizeof *storage);
 }
 
 gd_storage *gd_storage_new(gd_context *context, size_t bytes)
@@ -128,14 +109,15 @@ gd_tensor *gd_node_new(gd_context *context, const gd_op *op, int n, gd_tensor *c
     size_t linked = link ? (size_t)n : 0;
     size_t attr_at = inputs_at + linked * sizeof(gd_tensor *);
     size_t versions_at = attr_at + ((attr_size + 7) & ~(size_t)7);
-    uint16_t size_class;
-    gd_tensor *t = gd_slab_alloc(context, versions_at + linked * sizeof(uint32_t), &size_class);
+    uint32_t size_class;
+    gd_tensor *t = gd_slot_take(context, versions_at + linked * sizeof(uint32_t), &size_class);
     if (!t)
         return NULL;
     memset(t, 0, offsetof(gd_tensor, layout));
+    t->alive = gd_alive_word(t);
+    t->size_class = size_class;
     t->context = context;
     t->op = op;
-    t->size_class = size_class;
     t->refs = 1;
     t->id = context->next_id++;
     if (attr_size) {
@@ -149,7 +131,7 @@ gd_tensor *gd_node_new(gd_context *context, const gd_op *op, int n, gd_tensor *c
         for (int i = 0; i < n; i++) {
             t->inputs[i] = inputs[i];
             t->versions[i] = inputs[i]->storage ? inputs[i]->storage->version : 0;
-            inputs[i]->refs++;
+            gd_link(inputs[i]);
         }
     }
     context->live_tensors++;
@@ -187,31 +169,50 @@ static void release_all(gd_tensor *dying)
         gd_storage_drop(context, t->storage);
         gd_name_free(t->name);
         context->live_tensors--;
-        gd_slab_free(context, t, t->size_class);
+        gd_slot_give(context, t);
     }
 }
 
 gd_tensor *gd_retain(gd_tensor *t)
 {
-    if (t)
-        t->refs++;
-    return t;
+    if (!gd_usable(t, "gd_retain"))
+        return NULL;
+    t->retained++;
+    return gd_link(t);
 }
 
 void gd_release(gd_tensor *t)
 {
+    if (!gd_usable(t, "gd_release"))
+        return;
+    if (t->retained == 0) {
+        (void)gd_fail(GD_ERR_STATE, "gd_release: the tensor was not retained, or was released as "
+                                    "often already; what its scope has goes with the scope");
+        return;
+    }
+    t->retained--;
+    gd_unlink(t);
+}
+
+void gd_unlink(gd_tensor *t)
+{
     if (!t || --t->refs > 0)
         return;
-    /* Over-released while its scope still held it: take it out of the scope's list. */
-    if (t->scope)
-        scope_remove(t);
     t->scope_after = NULL;
     release_all(t);
 }
 
+void gd_discard(gd_tensor *t)
+{
+    scope_remove(t);
+    gd_unlink(t);
+}
+
 gd_tensor *gd_keep(gd_tensor *t)
 {
-    if (!t || !t->scope || !t->scope->parent)
+    if (!gd_usable(t, "gd_keep"))
+        return NULL;
+    if (!t->scope || !t->scope->parent)
         return t;
     gd_scope *parent = t->scope->parent;
     scope_remove(t);
@@ -221,8 +222,9 @@ gd_tensor *gd_keep(gd_tensor *t)
 
 gd_tensor *gd_scope_adopt(gd_tensor *t)
 {
+    t->retained--;
     if (t->scope)
-        gd_release(t);
+        gd_unlink(t);
     else
         scope_insert(t->context->scope, t);
     return t;
@@ -230,18 +232,18 @@ gd_tensor *gd_scope_adopt(gd_tensor *t)
 
 void gd_scope_leave(gd_tensor *t)
 {
+    t->retained++;
     if (t->scope)
         scope_remove(t);
     else
-        t->refs++;
+        gd_link(t);
 }
 
 gd_status gd_scope_begin(gd_context *context)
 {
     if (!context)
         return gd_fail(GD_ERR_INVALID, "gd_scope_begin: the context is NULL");
-    uint16_t size_class;
-    gd_scope *scope = gd_slab_alloc(context, sizeof *scope, &size_class);
+    gd_scope *scope = block_take(context, &context->free_scopes, sizeof *scope);
     if (!scope)
         return GD_ERR_MEMORY;
     *scope = (gd_scope){ .parent = context->scope };
@@ -257,7 +259,7 @@ static void scope_clear(gd_scope *scope)
         t->scope = NULL;
         if (scope->first)
             scope->first->scope_before = NULL;
-        gd_release(t);
+        gd_unlink(t);
     }
 }
 
@@ -271,7 +273,7 @@ gd_status gd_scope_end(gd_context *context)
                        scope->parent ? " that the compiled function's body began" : "");
     scope_clear(scope);
     context->scope = scope->parent;
-    gd_slab_free(context, scope, (sizeof *scope + SLAB_STEP - 1) / SLAB_STEP);
+    block_give(&context->free_scopes, scope, sizeof *scope);
     return GD_OK;
 }
 

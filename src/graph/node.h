@@ -4,12 +4,17 @@
  * References. A tensor lives while anything counts on it: the scope it was made in (one reference,
  * while scope is not NULL), the user (gd_retain), nodes it is an input of, a trace. Storage is
  * counted separately and shared by views.
+ *
+ * Handles. A handle that was released, or whose scope has ended, is recognised: see
+ * gd_is_alive() and graph/slots.c. Functions of the public API that look into a tensor ask
+ * gd_usable() first; gd_apply asks for all its operands.
  */
 #ifndef GD_GRAPH_NODE_H
 #define GD_GRAPH_NODE_H
 
 #include "backend/backend.h"
 #include "base/arena.h"
+#include "base/poison.h"
 #include "base/text.h"
 #include "graph/op.h"
 #include "tensor/pool.h"
@@ -31,6 +36,9 @@ typedef struct gd_scope gd_scope;
 typedef struct gd_trace gd_trace;
 
 struct gd_tensor {
+    uintptr_t alive;     /* gd_alive_word() of its own address; 0 when it has ended */
+    uint32_t size_class; /* see graph/slots.c */
+    int32_t retained;    /* references that gd_release may give back */
     gd_context *context;
     const gd_op *op;     /* what made it; NULL for a leaf */
     gd_storage *storage; /* NULL while it is only traced */
@@ -45,11 +53,10 @@ struct gd_tensor {
     uint64_t id;           /* order of creation within the context */
     uint64_t mark;         /* visited, when equal to the walk's generation */
     int64_t slot;          /* place in the walk's arrays */
-    int64_t refs;
+    int64_t refs;          /* those and all others */
     int32_t n_inputs;
     uint32_t version; /* storage version when made */
     uint32_t region;  /* the context's when made: equal ops of different regions stay apart */
-    uint16_t size_class;
     bool requires_grad;
     bool wanted;    /* the walk that marked it needs its gradient */
     bool replaced;  /* changed in place: another tensor stands for the new value */
@@ -62,8 +69,13 @@ struct gd_scope {
     gd_tensor *first; /* temporaries, newest first */
 };
 
-/* Blocks for nodes come from slabs in an arena, one free list per multiple of 64 bytes. */
-#define GD_NODE_CLASSES 33
+/* The memory of nodes: graph/slots.c. */
+#define GD_NODE_CLASSES 56
+typedef struct gd_node_batch gd_node_batch;
+typedef struct gd_node_slots {
+    gd_tensor *free[GD_NODE_CLASSES]; /* where the next node of a class is made */
+    gd_node_batch *batches;           /* all slots there are */
+} gd_node_slots;
 
 typedef struct gd_owned {
     void *object;
@@ -94,7 +106,8 @@ struct gd_context {
     gd_device *device;
     gd_pool *pool;
     gd_arena slabs;
-    void *free_nodes[GD_NODE_CLASSES];
+    gd_node_slots nodes;
+    void *free_storages, *free_scopes; /* each begins with the next */
     gd_scope root;
     gd_scope *scope; /* innermost */
     gd_scope *floor; /* the one a function's body began in, which it may not end; NULL: in none */
@@ -112,7 +125,8 @@ struct gd_context {
     uint64_t next_id;
     uint64_t generation; /* of the walk in progress */
     size_t live_tensors;
-    gd_tensor *random_state;               /* i64 [2]: seed and position, as kernels read them */
+    bool warn_leaks;         /* gd_close tells of tensors that were retained and not released */
+    gd_tensor *random_state; /* i64 [2]: seed and position, as kernels read them */
     uint64_t random_seed, random_position; /* the truth; the position of the next unused word */
     gd_owned *owned;
     size_t owned_count, owned_capacity;
@@ -167,8 +181,73 @@ gd_storage *gd_storage_wrap(gd_context *context, void *data, size_t bytes,
 void gd_storage_drop(gd_context *context, gd_storage *storage);
 /* A leaf over storage (whose reference it takes over). */
 gd_tensor *gd_leaf_new(gd_context *context, const gd_layout *layout, gd_storage *storage);
-void *gd_slab_alloc(gd_context *context, size_t bytes, uint16_t *size_class);
-void gd_slab_free(gd_context *context, void *block, uint16_t size_class);
+
+/* A reference that the graph has, and gives back itself: not the user's, as gd_retain's are. */
+static inline gd_tensor *gd_link(gd_tensor *t)
+{
+    if (t)
+        t->refs++;
+    return t;
+}
+void gd_unlink(gd_tensor *t); /* NULL is fine */
+/* End a temporary before its scope does: one that nobody else has seen. */
+void gd_discard(gd_tensor *t);
+
+/* ---- handles: graph/slots.c ---- */
+
+/* What a node at this address has in `alive`: nothing that a node, a pointer or a number would have
+ * there by chance. */
+static inline uintptr_t gd_alive_word(const gd_tensor *t)
+{
+    return (uintptr_t)t ^ (uintptr_t)0x9e3779b97f4a7c15u;
+}
+
+/* Whether the handle's tensor has not ended. What was once a handle of an open context may be
+ * asked. */
+#ifdef GD_POISONING
+bool gd_is_alive(const gd_tensor *t);
+#else
+static inline bool gd_is_alive(const gd_tensor *t)
+{
+    return t->alive == gd_alive_word(t);
+}
+#endif
+
+/* GD_ERR_STATE: `what` ("operand 1") was released, or the scope it was made in has ended. */
+gd_status gd_fail_ended(const char *who, const char *what);
+/* Whether a function of the public API may look into t. false for NULL, in silence, and with
+ * GD_ERR_STATE for a handle that was released or whose scope has ended. `who` is the function. */
+static inline bool gd_usable(const gd_tensor *t, const char *who)
+{
+    if (!t)
+        return false;
+    if (gd_is_alive(t))
+        return true;
+    (void)gd_fail_ended(who, "the tensor");
+    return false;
+}
+/* The same for operand i of an op. */
+void gd_fail_operand_ended(gd_op_id id, int i);
+static inline bool gd_operand_usable(gd_op_id id, int i, const gd_tensor *t)
+{
+    if (!t || gd_is_alive(t))
+        return t;
+    gd_fail_operand_ended(id, i);
+    return false;
+}
+/* Whether none of several tensors, of which those that are NULL were left out, has ended. */
+bool gd_none_ended(const char *who, int count, gd_tensor *const *tensors);
+#define GD_NONE_ENDED(who, ...)                                                             \
+    gd_none_ended(who, (int)(sizeof((gd_tensor *[]){ __VA_ARGS__ }) / sizeof(gd_tensor *)), \
+                  (gd_tensor *[]){ __VA_ARGS__ })
+
+/* Uninitialised memory for a node of `bytes`, and what its `size_class` is to be. NULL: out of
+ * memory. */
+gd_tensor *gd_slot_take(gd_context *context, size_t bytes, uint32_t *size_class);
+void gd_slot_give(gd_context *context, gd_tensor *t);
+/* Every tensor that is alive, in no order. */
+void gd_each_alive(const gd_context *context, void (*visit)(void *user, const gd_tensor *t),
+                   void *user);
 
 /* Close every scope and release the root's temporaries: for gd_close. */
 void gd_scope_clear_root(gd_context *context);
@@ -195,6 +274,9 @@ static inline void *gd_node_data(const gd_tensor *t)
 {
     return (char *)t->storage->data + t->layout.offset * (int64_t)gd_dtype_size(t->layout.dtype);
 }
+
+/* The log's warning of tensors that were retained and never released: graph/alive.c. */
+void gd_warn_leaks(const gd_context *context);
 
 /* ---- running: graph/apply.c ---- */
 

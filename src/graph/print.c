@@ -63,7 +63,7 @@ static size_t format_graph(gd_tensor *t, char *out, size_t size, bool dot)
     if (size)
         out[0] = '\0';
     gd_order order;
-    if (!t || gd_order_make(&order, t->context, &t, 1, NULL) != GD_OK)
+    if (!gd_usable(t, "gd_graph_format") || gd_order_make(&order, t->context, &t, 1, NULL) != GD_OK)
         return 0;
     gd_text text = { out, size, 0 };
     if (dot)
@@ -154,6 +154,8 @@ gd_status gd_graph_verify(gd_tensor *t)
 {
     if (!t)
         return gd_fail(GD_ERR_INVALID, "gd_graph_verify: the tensor is NULL");
+    if (!gd_usable(t, "gd_graph_verify"))
+        return GD_ERR_STATE;
     gd_order order;
     if (gd_order_make(&order, t->context, &t, 1, NULL) != GD_OK)
         return GD_ERR_MEMORY;

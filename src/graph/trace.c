@@ -64,7 +64,7 @@ static bool append_output(gd_tensor ***list, size_t *count, size_t *capacity, gd
 
 gd_tensor *gd_output(gd_tensor *t)
 {
-    if (!t)
+    if (!gd_usable(t, "gd_output"))
         return NULL;
     gd_trace *trace = t->context->trace;
     gd_eager_outputs *eager = t->context->outputs;

@@ -151,7 +151,7 @@ gd_tensor *gd_silu(gd_tensor *x)
 
 gd_tensor *gd_glu(gd_tensor *x, int axis)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_glu"))
         return NULL;
     axis = gd_axis_normal(axis, x->layout.rank, "gd_glu");
     if (axis < 0)

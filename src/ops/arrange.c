@@ -38,7 +38,7 @@ gd_status gd_split(gd_tensor *x, const int64_t *sizes, int count, int axis, gd_t
 {
     for (int i = 0; pieces && i < count; i++)
         pieces[i] = NULL;
-    if (!x)
+    if (!gd_usable(x, "gd_split"))
         return reason("gd_split");
     if (!sizes || !pieces || count < 1)
         return gd_fail(GD_ERR_INVALID, "gd_split: sizes or pieces are NULL, or there are none");
@@ -50,7 +50,7 @@ gd_status gd_chunk(gd_tensor *x, int count, int axis, gd_tensor **pieces)
 {
     for (int i = 0; pieces && i < count; i++)
         pieces[i] = NULL;
-    if (!x)
+    if (!gd_usable(x, "gd_chunk"))
         return reason("gd_chunk");
     if (!pieces || count < 1)
         return gd_fail(GD_ERR_INVALID, "gd_chunk: pieces is NULL, or there are none");
@@ -100,7 +100,7 @@ static gd_tensor *repeat(gd_tensor *x, int64_t count, int axis, bool inside)
 
 static gd_tensor *build_repeat(gd_tensor *x, int64_t count, int axis)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_repeat"))
         return NULL;
     axis = gd_axis_normal(axis, x->layout.rank, "gd_repeat");
     if (axis < 0)
@@ -117,7 +117,7 @@ gd_tensor *gd_repeat(gd_tensor *x, int64_t count, int axis)
 
 static gd_tensor *build_tile(gd_tensor *x, gd_shape repeats)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_tile"))
         return NULL;
     if (repeats.rank < 0 || repeats.rank > GD_MAX_RANK)
         return gd_fail_null(GD_ERR_SHAPE, "gd_tile: rank %d is not in 0 … %d", repeats.rank,
@@ -149,7 +149,7 @@ gd_tensor *gd_tile(gd_tensor *x, gd_shape repeats)
 
 gd_tensor *gd_roll(gd_tensor *x, int64_t shift, int axis)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_roll"))
         return NULL;
     axis = gd_axis_normal(axis, x->layout.rank, "gd_roll");
     if (axis < 0)
@@ -175,7 +175,7 @@ static gd_tensor *diagonal_numbers(gd_context *context, int64_t m, int64_t n)
 
 static gd_tensor *triangle(gd_tensor *x, int64_t diagonal, bool lower, const char *who)
 {
-    if (!x)
+    if (!gd_usable(x, who))
         return NULL;
     int rank = x->layout.rank;
     if (rank < 2)
@@ -202,7 +202,7 @@ gd_tensor *gd_triu(gd_tensor *x, int64_t diagonal)
 /* A diagonal of a row-major matrix [m, n] is every (n+1)-th of its elements. */
 gd_tensor *gd_diagonal(gd_tensor *x, int64_t offset, int axis_a, int axis_b)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_diagonal"))
         return NULL;
     int rank = x->layout.rank;
     int a = gd_axis_normal(axis_a, rank, "gd_diagonal");
@@ -237,7 +237,7 @@ gd_tensor *gd_diagonal(gd_tensor *x, int64_t offset, int axis_a, int axis_b)
 
 static gd_tensor *build_diag_embed(gd_tensor *x, int64_t offset)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_diag_embed"))
         return NULL;
     int rank = x->layout.rank;
     const int64_t most = (int64_t)1 << 40;
@@ -265,10 +265,12 @@ gd_tensor *gd_diag_embed(gd_tensor *x, int64_t offset)
 
 static gd_tensor *build_diag(gd_tensor *x, int64_t offset)
 {
-    if (x && x->layout.rank != 1 && x->layout.rank != 2)
+    if (!gd_usable(x, "gd_diag"))
+        return NULL;
+    if (x->layout.rank != 1 && x->layout.rank != 2)
         return gd_fail_null(GD_ERR_SHAPE, "gd_diag: takes a vector or a matrix, not rank %d",
                             x->layout.rank);
-    return x && x->layout.rank == 2 ? gd_diagonal(x, offset, 0, 1) : gd_diag_embed(x, offset);
+    return x->layout.rank == 2 ? gd_diagonal(x, offset, 0, 1) : gd_diag_embed(x, offset);
 }
 
 gd_tensor *gd_diag(gd_tensor *x, int64_t offset)
@@ -287,7 +289,7 @@ gd_status gd_meshgrid(gd_tensor *const *vectors, int count, gd_tensor **grids)
     for (int i = 0; i < count; i++)
         grids[i] = NULL;
     for (int i = 0; i < count; i++) {
-        if (!vectors[i])
+        if (!gd_usable(vectors[i], "gd_meshgrid"))
             return reason("gd_meshgrid");
         if (vectors[i]->layout.rank != 1)
             return gd_fail(GD_ERR_SHAPE, "gd_meshgrid: operand %d has rank %d, not 1", i,
@@ -325,7 +327,7 @@ static gd_tensor *inside_index(gd_context *context, int64_t n, int64_t before, i
 static gd_tensor *pad_inside(gd_tensor *x, gd_shape before, gd_shape after, bool reflect,
                              const char *who)
 {
-    if (!x)
+    if (!gd_usable(x, who))
         return NULL;
     const gd_layout layout = x->layout;
     if (before.rank != layout.rank || after.rank != layout.rank)

@@ -539,7 +539,7 @@ static gd_tensor *attend_plainly(int n, gd_tensor *const *in, const gd_attention
 
 static gd_tensor *build_attention(gd_attention_options o)
 {
-    if (!o.q || !o.k || !o.v)
+    if (!o.q || !o.k || !o.v || !GD_NONE_ENDED("gd_attention", o.q, o.k, o.v, o.mask))
         return NULL;
     if (!(o.dropout >= 0 && o.dropout < 1) || !isfinite(o.scale))
         return gd_fail_null(GD_ERR_INVALID,

@@ -125,7 +125,9 @@ static bool find_outside(boundary *b, gd_tensor *y)
 /* The node for a block that gave y; y itself where no gradient passes. */
 static gd_tensor *close_block(gd_tensor *y, boundary *b, const gd_checkpoint_attr *attr)
 {
-    if (!y || !y->requires_grad || y->id < b->first || gd_is_leaf(y))
+    if (!gd_usable(y, "gd_checkpoint"))
+        return NULL;
+    if (!y->requires_grad || y->id < b->first || gd_is_leaf(y))
         return y;
     b->inputs[0] = gd_detach(y);
     return b->inputs[0] && find_outside(b, y)
@@ -141,7 +143,7 @@ gd_tensor *gd_checkpoint(gd_checkpoint_body body, void *user, gd_tensor *const *
         return gd_fail_null(GD_ERR_INVALID, "gd_checkpoint: %d inputs, at most %d are allowed",
                             count, GD_OP_MAX_INPUTS - 1);
     for (int i = 0; i < count; i++)
-        if (!inputs[i])
+        if (!gd_usable(inputs[i], "gd_checkpoint"))
             return NULL;
     gd_context *context = inputs[0]->context;
     if (context->no_grad > 0)

@@ -292,7 +292,7 @@ static bool prepare(const char *who, int axes, gd_conv_options *o, gd_dtype *dty
 
 static gd_tensor *build_conv(const char *who, int axes, gd_conv_options options)
 {
-    if (!options.x || !options.w)
+    if (!options.x || !options.w || !GD_NONE_ENDED(who, options.x, options.w, options.b))
         return NULL;
     const bool has_bias = options.b != NULL;
     gd_dtype dtype;
@@ -324,7 +324,7 @@ static gd_tensor *channel_bias(gd_tensor *b, int axes)
 static gd_tensor *build_conv_transpose(const char *who, int axes, gd_conv_options options)
 {
     gd_conv_options *o = &options;
-    if (!o->x || !o->w)
+    if (!o->x || !o->w || !GD_NONE_ENDED(who, o->x, o->w, o->b))
         return NULL;
     const bool has_bias = o->b != NULL;
     gd_dtype dtype;

@@ -87,7 +87,8 @@ gd_tensor *gd_scalar(gd_context *context, double value, gd_dtype dtype)
 
 gd_tensor *gd_zero_like(gd_tensor *x)
 {
-    return x ? gd_zeros(x->context, gd_tensor_shape(x), x->layout.dtype) : NULL;
+    return gd_usable(x, "gd_zeros") ? gd_zeros(x->context, gd_tensor_shape(x), x->layout.dtype)
+                                    : NULL;
 }
 
 /* ---- sequences ---- */

@@ -204,7 +204,7 @@ static gd_tensor *index_losses(const class_loss *l, gd_tensor **share)
 
 static gd_tensor *class_losses(class_loss l)
 {
-    if (!l.scores || !l.target)
+    if (!l.scores || !l.target || !GD_NONE_ENDED(l.who, l.scores, l.target, l.weight))
         return NULL;
     gd_layout scores = l.scores->layout, target = l.target->layout;
     if (!target_fits(&scores, &target))
@@ -285,7 +285,7 @@ gd_tensor *(gd_nll)(gd_tensor *log_probabilities, gd_tensor *target)
 
 static gd_tensor *build_accuracy(gd_tensor *logits, gd_tensor *target)
 {
-    if (!logits || !target)
+    if (!gd_usable(logits, "gd_accuracy") || !gd_usable(target, "gd_accuracy"))
         return NULL;
     if (!target_fits(&logits->layout, &target->layout))
         return fail_shapes(&(class_loss){ .who = "gd_accuracy", logits, target });

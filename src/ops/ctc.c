@@ -175,7 +175,10 @@ static gd_tensor *losses_of(gd_tensor *ends, bool zero_infinity)
 static gd_tensor *build_ctc(gd_ctc_options options)
 {
     if (!options.log_probabilities || !options.targets || !options.input_lengths ||
-        !options.target_lengths || check_operands(&options) != GD_OK)
+        !options.target_lengths ||
+        !GD_NONE_ENDED("gd_ctc", options.log_probabilities, options.targets, options.input_lengths,
+                       options.target_lengths) ||
+        check_operands(&options) != GD_OK)
         return NULL;
     ctc c;
     gd_dtype dtype = gd_float_dtype(options.log_probabilities->layout.dtype);

@@ -353,7 +353,7 @@ static gd_tensor *build_einsum(const char *equation, gd_tensor *const *operands,
     for (int i = 0; i < LABELS; i++)
         e.size[i] = -1;
     for (int i = 0; i < count; i++) {
-        if (!operands[i])
+        if (!gd_usable(operands[i], "gd_einsum"))
             return NULL;
         e.term[i].t = operands[i];
     }

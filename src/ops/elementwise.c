@@ -86,7 +86,7 @@ static gd_tensor *build(gd_op_id id, types accepted, int n, gd_tensor **in)
 {
     int first = accepted == CHOOSE ? 1 : 0;
     for (int i = 0; i < n; i++)
-        if (!in[i])
+        if (!gd_operand_usable(id, i, in[i]))
             return NULL;
     gd_dtype dtype = in[first]->layout.dtype;
     for (int i = first + 1; i < n; i++)
@@ -100,7 +100,8 @@ static gd_tensor *build(gd_op_id id, types accepted, int n, gd_tensor **in)
     if (first)
         in[0] = gd_as_dtype(in[0], GD_BOOL);
     for (int i = first; i < n; i++)
-        in[i] = gd_as_dtype(in[i], compute);
+        if (in[i]->layout.dtype != compute)
+            in[i] = gd_as_dtype(in[i], compute);
     return gd_apply(NULL, id, n, in, NULL);
 }
 

@@ -6,7 +6,7 @@
 static gd_tensor *in_place(gd_op_id id, int n, gd_tensor **in, int target)
 {
     for (int i = 0; i < n; i++)
-        if (!in[i])
+        if (!gd_operand_usable(id, i, in[i]))
             return NULL;
     gd_dtype dtype = in[target]->layout.dtype;
     for (int i = 0; i < n; i++) {
@@ -61,7 +61,7 @@ IN_PLACE_1(tanh)
 
 gd_tensor *gd_masked_fill_(gd_tensor *x, gd_tensor *mask, double value)
 {
-    if (x && mask && mask->layout.dtype != GD_BOOL)
+    if (x && gd_usable(mask, "gd_masked_fill_") && mask->layout.dtype != GD_BOOL)
         return gd_fail_null(GD_ERR_DTYPE, "gd_masked_fill_: the mask is %s, it must be bool",
                             gd_dtype_name(mask->layout.dtype));
     return GD_AS("gd_masked_fill_",

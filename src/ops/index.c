@@ -134,7 +134,8 @@ const gd_op gd_op_scatter = { .id = GD_OP_scatter,
 
 static gd_tensor *build_scatter(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
 {
-    if (!base || !index || !source)
+    if (!gd_usable(base, "gd_scatter") || !gd_usable(index, "gd_scatter") ||
+        !gd_usable(source, "gd_scatter"))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, base->layout.rank, "gd_scatter") };
     if (attr.axis < 0)
@@ -150,7 +151,7 @@ gd_tensor *gd_scatter(gd_tensor *base, gd_tensor *index, gd_tensor *source, int 
 
 static gd_tensor *build_gather(gd_tensor *x, gd_tensor *index, int axis)
 {
-    if (!x || !index)
+    if (!gd_usable(x, "gd_gather") || !gd_usable(index, "gd_gather"))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, "gd_gather") };
     return attr.axis < 0 ? NULL : gd_apply2(GD_OP_gather, x, index, &attr);
@@ -163,7 +164,8 @@ gd_tensor *gd_gather(gd_tensor *x, gd_tensor *index, int axis)
 
 static gd_tensor *build_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
 {
-    if (!base || !index || !source)
+    if (!gd_usable(base, "gd_scatter_add") || !gd_usable(index, "gd_scatter_add") ||
+        !gd_usable(source, "gd_scatter_add"))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, base->layout.rank, "gd_scatter_add") };
     if (attr.axis < 0)
@@ -198,7 +200,7 @@ static gd_tensor *stretch_index(gd_tensor *x, gd_tensor *index, int axis, const 
 
 static gd_tensor *build_take(gd_tensor *x, gd_tensor *index, int axis)
 {
-    if (!x || !index)
+    if (!gd_usable(x, "gd_take") || !gd_usable(index, "gd_take"))
         return NULL;
     int rank = x->layout.rank;
     axis = gd_axis_normal(axis, rank, "gd_take");
@@ -225,7 +227,7 @@ gd_tensor *gd_take(gd_tensor *x, gd_tensor *index, int axis)
 
 gd_tensor *gd_index_select(gd_tensor *x, gd_tensor *index, int axis)
 {
-    if (x && index && index->layout.rank != 1) {
+    if (x && gd_usable(index, "gd_index_select") && index->layout.rank != 1) {
         char shape[GD_SHAPE_TEXT];
         return gd_fail_null(GD_ERR_SHAPE,
                             "gd_index_select: the index must be a vector, it is %s (see gd_take)",
@@ -236,7 +238,7 @@ gd_tensor *gd_index_select(gd_tensor *x, gd_tensor *index, int axis)
 
 gd_tensor *gd_embedding(gd_tensor *weight, gd_tensor *index)
 {
-    if (weight && index && weight->layout.rank != 2) {
+    if (gd_usable(weight, "gd_embedding") && index && weight->layout.rank != 2) {
         char shape[GD_SHAPE_TEXT];
         return gd_fail_null(GD_ERR_SHAPE, "gd_embedding: the table must be [rows, width], it is %s",
                             gd_layout_text(&weight->layout, shape));
@@ -246,7 +248,8 @@ gd_tensor *gd_embedding(gd_tensor *weight, gd_tensor *index)
 
 static gd_tensor *build_index_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
 {
-    if (!base || !index || !source)
+    if (!gd_usable(base, "gd_index_add") || !gd_usable(index, "gd_index_add") ||
+        !gd_usable(source, "gd_index_add"))
         return NULL;
     axis = gd_axis_normal(axis, base->layout.rank, "gd_index_add");
     if (axis < 0)
@@ -266,7 +269,7 @@ gd_tensor *gd_index_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, in
 
 gd_tensor *gd_masked_fill(gd_tensor *x, gd_tensor *mask, double value)
 {
-    if (x && mask && mask->layout.dtype != GD_BOOL)
+    if (x && gd_usable(mask, "gd_masked_fill") && mask->layout.dtype != GD_BOOL)
         return gd_fail_null(GD_ERR_DTYPE, "gd_masked_fill: the mask is %s, it must be bool",
                             gd_dtype_name(mask->layout.dtype));
     return GD_AS("gd_masked_fill", gd_where(mask, gd_number_like(x, value), x));
@@ -274,7 +277,7 @@ gd_tensor *gd_masked_fill(gd_tensor *x, gd_tensor *mask, double value)
 
 static gd_tensor *build_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype)
 {
-    if (!index)
+    if (!gd_usable(index, "gd_one_hot"))
         return NULL;
     if (gd_dtype_is_float(index->layout.dtype) || classes < 0)
         return gd_fail_null(classes < 0 ? GD_ERR_INVALID : GD_ERR_DTYPE,

@@ -43,7 +43,7 @@ static gd_tensor *true_positions(gd_tensor *mask)
 
 static gd_tensor *build_nonzero(gd_tensor *x)
 {
-    if (!x || !knows_values(x, "gd_nonzero"))
+    if (!gd_usable(x, "gd_nonzero") || !knows_values(x, "gd_nonzero"))
         return NULL;
     gd_tensor *at = true_positions(gd_as_dtype(x, GD_BOOL));
     if (!at)
@@ -67,7 +67,8 @@ gd_tensor *gd_nonzero(gd_tensor *x)
 
 static gd_tensor *build_masked_select(gd_tensor *x, gd_tensor *mask)
 {
-    if (!x || !mask || !knows_values(mask, "gd_masked_select"))
+    if (!gd_usable(x, "gd_masked_select") || !gd_usable(mask, "gd_masked_select") ||
+        !knows_values(mask, "gd_masked_select"))
         return NULL;
     if (mask->layout.dtype != GD_BOOL)
         return gd_fail_null(GD_ERR_DTYPE, "gd_masked_select: the mask is %s, it must be bool",
@@ -95,7 +96,7 @@ static gd_tensor *build_unique(gd_tensor *x, gd_tensor **inverse, gd_tensor **co
         *inverse = NULL;
     if (counts)
         *counts = NULL;
-    if (!x || !knows_values(x, "gd_unique"))
+    if (!gd_usable(x, "gd_unique") || !knows_values(x, "gd_unique"))
         return NULL;
     int64_t n = gd_tensor_count(x);
     gd_tensor *flat = gd_reshape(gd_detach(x), GD_SHAPE(n));
@@ -175,6 +176,8 @@ static bool make_list(index_list *list, const gd_tensor *x, gd_tensor *const *in
 {
     for (int i = 0; i < count; i++) {
         gd_tensor *index = indices[i];
+        if (index && !gd_usable(index, who))
+            return false;
         if (index && index->layout.dtype == GD_BOOL) {
             if (!add_mask(list, x, index, who))
                 return false;
@@ -264,7 +267,7 @@ static bool make_plan(index_plan *plan, gd_tensor *x, gd_tensor *const *indices,
 static gd_tensor *build_index(gd_tensor *x, gd_tensor *const *indices, int count)
 {
     index_plan plan;
-    if (!x || !make_plan(&plan, x, indices, count, "gd_index"))
+    if (!gd_usable(x, "gd_index") || !make_plan(&plan, x, indices, count, "gd_index"))
         return NULL;
     return plan.at ? gd_take(plan.merged, plan.at, plan.axis) : x;
 }
@@ -297,7 +300,8 @@ static gd_tensor *build_index_put(gd_tensor *x, gd_tensor *const *indices, int c
                                   gd_tensor *value, bool accumulate)
 {
     index_plan plan;
-    if (!x || !value || !make_plan(&plan, x, indices, count, "gd_index_put"))
+    if (!gd_usable(x, "gd_index_put") || !gd_usable(value, "gd_index_put") ||
+        !make_plan(&plan, x, indices, count, "gd_index_put"))
         return NULL;
     if (!plan.at) {
         value = gd_broadcast_to(gd_as_dtype(value, x->layout.dtype), gd_tensor_shape(x));

@@ -28,7 +28,9 @@ static inline gd_dtype gd_compute_dtype(gd_dtype dtype)
  * functions made of several ops round halves once. */
 static inline gd_tensor *gd_widen(gd_tensor *x)
 {
-    return x ? gd_as_dtype(x, gd_compute_dtype(gd_float_dtype(x->layout.dtype))) : NULL;
+    return gd_usable(x, "gd_cast")
+               ? gd_as_dtype(x, gd_compute_dtype(gd_float_dtype(x->layout.dtype)))
+               : NULL;
 }
 
 /* The result r of such a function of x, in the dtype it gives. */
@@ -65,7 +67,7 @@ bool gd_check_number(double value, gd_dtype dtype, const char *who);
 /* A number of t's dtype, 0-d. */
 static inline gd_tensor *gd_number_like(gd_tensor *t, double value)
 {
-    return t ? gd_scalar(t->context, value, t->layout.dtype) : NULL;
+    return gd_usable(t, "gd_scalar") ? gd_scalar(t->context, value, t->layout.dtype) : NULL;
 }
 
 /* out = in's shape, contiguous, of dtype. */

@@ -9,7 +9,7 @@
 gd_tensor *gd_reduce_losses(gd_tensor *each, gd_tensor *share, gd_reduction reduction,
                             gd_dtype dtype, const char *who)
 {
-    if (!each)
+    if (!gd_usable(each, "gd_reduce_losses"))
         return NULL;
     gd_tensor *r = NULL;
     switch (reduction) {
@@ -35,6 +35,8 @@ gd_tensor *gd_reduce_losses(gd_tensor *each, gd_tensor *share, gd_reduction redu
 
 bool gd_same_shapes(const gd_tensor *x, const gd_tensor *y, const char *who)
 {
+    if (!gd_usable(x, who) || !gd_usable(y, who))
+        return false;
     if (gd_layout_same_shape(&x->layout, &y->layout))
         return true;
     char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
@@ -51,7 +53,7 @@ typedef struct pair {
 
 static bool take_pair(pair *p, gd_tensor *x, gd_tensor *y, const char *who)
 {
-    if (!x || !y || !gd_same_shapes(x, y, who))
+    if (!gd_usable(x, who) || !gd_usable(y, who) || !gd_same_shapes(x, y, who))
         return false;
     p->dtype = gd_float_dtype(gd_dtype_promote(x->layout.dtype, y->layout.dtype));
     gd_dtype compute = gd_compute_dtype(p->dtype);

@@ -88,7 +88,7 @@ const gd_op gd_op_matmul = {
 
 gd_tensor *gd_matmul(gd_tensor *x, gd_tensor *y)
 {
-    if (!x || !y)
+    if (!gd_usable(x, "gd_matmul") || !gd_usable(y, "gd_matmul"))
         return NULL;
     if (x->layout.rank == 0 || y->layout.rank == 0) {
         (void)fail_shapes(&x->layout, &y->layout, "a number has no matrix product; ranks are",
@@ -110,7 +110,7 @@ gd_tensor *gd_matmul(gd_tensor *x, gd_tensor *y)
 
 gd_tensor *gd_outer(gd_tensor *x, gd_tensor *y)
 {
-    if (!x || !y)
+    if (!gd_usable(x, "gd_outer") || !gd_usable(y, "gd_outer"))
         return NULL;
     if (x->layout.rank != 1 || y->layout.rank != 1)
         return gd_fail_null(GD_ERR_SHAPE, "gd_outer: needs two vectors; ranks are %d and %d",
@@ -120,7 +120,7 @@ gd_tensor *gd_outer(gd_tensor *x, gd_tensor *y)
 
 gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y)
 {
-    if (!x || !y)
+    if (!gd_usable(x, "gd_dot") || !gd_usable(y, "gd_dot"))
         return NULL;
     if (x->layout.rank != 1 || y->layout.rank != 1)
         return gd_fail_null(GD_ERR_SHAPE, "gd_dot: needs two vectors; ranks are %d and %d",
@@ -157,7 +157,7 @@ static gd_tensor *affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
 
 gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
 {
-    if (!x || !weight)
+    if (!x || !weight || !GD_NONE_ENDED("gd_affine", x, weight, bias))
         return NULL;
     gd_dtype dtype = gd_dtype_promote(x->layout.dtype, weight->layout.dtype);
     if (bias)

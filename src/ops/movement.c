@@ -74,7 +74,7 @@ static bool resolve_shape(const gd_tensor *x, gd_shape *shape)
 
 gd_tensor *gd_reshape(gd_tensor *x, gd_shape shape)
 {
-    if (!x || !resolve_shape(x, &shape))
+    if (!gd_usable(x, "gd_reshape") || !resolve_shape(x, &shape))
         return NULL;
     gd_shape_attr attr;
     memset(&attr, 0, sizeof attr);
@@ -88,7 +88,7 @@ gd_tensor *gd_reshape(gd_tensor *x, gd_shape shape)
 
 gd_tensor *gd_squeeze(gd_tensor *x, int axis)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_squeeze"))
         return NULL;
     gd_shape shape = shape_of(x);
     axis = gd_axis_normal(axis, shape.rank, "gd_squeeze");
@@ -105,7 +105,7 @@ gd_tensor *gd_squeeze(gd_tensor *x, int axis)
 
 gd_tensor *gd_unsqueeze(gd_tensor *x, int axis)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_unsqueeze"))
         return NULL;
     gd_shape shape = shape_of(x);
     if (shape.rank == GD_MAX_RANK)
@@ -163,7 +163,7 @@ const gd_op gd_op_permute = { .id = GD_OP_permute,
 
 gd_tensor *gd_permute(gd_tensor *x, gd_axes order)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_permute"))
         return NULL;
     if (order.count != x->layout.rank)
         return gd_fail_null(GD_ERR_SHAPE, "gd_permute: %d axes given for a tensor of rank %d",
@@ -183,7 +183,7 @@ gd_tensor *gd_permute(gd_tensor *x, gd_axes order)
 
 gd_tensor *gd_transpose(gd_tensor *x, int axis_a, int axis_b)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_transpose"))
         return NULL;
     int rank = x->layout.rank;
     int a = gd_axis_normal(axis_a, rank, "gd_transpose"),
@@ -324,7 +324,7 @@ static gd_slice_attr slice_all(const gd_tensor *x)
 
 gd_tensor *gd_slice(gd_tensor *x, int axis, int64_t start, int64_t stop, int64_t step)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_slice"))
         return NULL;
     axis = gd_axis_normal(axis, x->layout.rank, "gd_slice");
     if (axis < 0)
@@ -355,7 +355,7 @@ gd_tensor *gd_slice(gd_tensor *x, int axis, int64_t start, int64_t stop, int64_t
 
 gd_tensor *gd_select(gd_tensor *x, int axis, int64_t index)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_select"))
         return NULL;
     axis = gd_axis_normal(axis, x->layout.rank, "gd_select");
     if (axis < 0)
@@ -372,7 +372,7 @@ gd_tensor *gd_select(gd_tensor *x, int axis, int64_t index)
 
 gd_tensor *gd_flip(gd_tensor *x, gd_axes axes)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_flip"))
         return NULL;
     bool ok;
     uint32_t mask = gd_axes_mask(axes, x->layout.rank, "gd_flip", &ok);
@@ -401,7 +401,9 @@ const gd_op gd_op_copy = {
 
 gd_tensor *gd_contiguous(gd_tensor *x)
 {
-    return x && !gd_layout_is_contiguous(&x->layout) ? gd_apply1(GD_OP_copy, x, NULL) : x;
+    if (!gd_usable(x, "gd_contiguous"))
+        return NULL;
+    return gd_layout_is_contiguous(&x->layout) ? x : gd_apply1(GD_OP_copy, x, NULL);
 }
 
 static gd_status infer_cast(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
@@ -471,7 +473,7 @@ const gd_op gd_op_pad = { .id = GD_OP_pad,
 
 gd_tensor *gd_pad(gd_tensor *x, gd_shape before, gd_shape after, double value)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_pad"))
         return NULL;
     if (before.rank != x->layout.rank || after.rank != x->layout.rank)
         return gd_fail_null(GD_ERR_SHAPE,
@@ -544,7 +546,7 @@ gd_tensor *gd_concat(gd_tensor *const *tensors, int count, int axis)
                             GD_OP_MAX_INPUTS, count);
     gd_tensor *in[GD_OP_MAX_INPUTS];
     for (int i = 0; i < count; i++)
-        if (!tensors[i])
+        if (!gd_usable(tensors[i], "gd_concat"))
             return NULL;
     gd_dtype dtype = tensors[0]->layout.dtype;
     for (int i = 1; i < count; i++)

@@ -309,7 +309,7 @@ static bool check_parameter(gd_tensor *x, gd_tensor *parameter, int axes, const 
 
 static gd_tensor *over_last_axes(gd_layer_norm_options o, bool center, const char *who)
 {
-    if (!o.x)
+    if (!o.x || !GD_NONE_ENDED(who, o.x, o.weight, o.bias))
         return NULL;
     int rank = o.x->layout.rank, axes = o.axes ? o.axes : 1;
     if (axes < 1 || axes > rank)
@@ -378,7 +378,7 @@ static bool check_channels(const gd_tensor *x, gd_tensor *const *vectors, int co
 
 static gd_tensor *over_groups(gd_group_norm_options o, const char *who)
 {
-    if (!o.x)
+    if (!o.x || !GD_NONE_ENDED(who, o.x, o.weight, o.bias))
         return NULL;
     gd_tensor *vectors[2] = { o.weight, o.bias };
     if (!check_epsilon(&o.epsilon, who) || !check_channels(o.x, vectors, 2, who))
@@ -413,7 +413,7 @@ gd_tensor *gd_instance_norm_with(gd_instance_norm_options o)
     gd_group_norm_options same = {
         .x = o.x, .weight = o.weight, .bias = o.bias, .epsilon = o.epsilon
     };
-    if (o.x && o.x->layout.rank > 1)
+    if (gd_usable(o.x, "gd_instance_norm") && o.x->layout.rank > 1)
         same.groups = o.x->layout.shape[1] ? o.x->layout.shape[1] : 1;
     return GD_AS("gd_instance_norm", over_groups(same, "gd_instance_norm"));
 }
@@ -467,7 +467,9 @@ static bool check_batch(gd_batch_norm_options *o, const char *who)
 
 static gd_tensor *build_batch_norm(gd_batch_norm_options o)
 {
-    if (!o.x || !check_batch(&o, "gd_batch_norm"))
+    const char *who = "gd_batch_norm";
+    if (!o.x || !GD_NONE_ENDED(who, o.x, o.weight, o.bias, o.mean, o.variance) ||
+        !check_batch(&o, who))
         return NULL;
     gd_dtype dtype = common_dtype(o.x, o.weight, o.bias), compute = gd_compute_dtype(dtype);
     gd_tensor *x = gd_as_dtype(o.x, compute), *centred, *variance;

@@ -34,7 +34,7 @@ static bool is_whole(double c)
  * whole. NULL, recorded: whole, but no number of x's dtype. */
 static gd_tensor *number_for(gd_tensor *x, double c)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_scalar"))
         return NULL;
     gd_dtype dtype = x->layout.dtype;
     if (!gd_dtype_is_float(dtype))
@@ -45,7 +45,8 @@ static gd_tensor *number_for(gd_tensor *x, double c)
 /* The same beside x where integers are computed with as f32. */
 static gd_tensor *real_number_for(gd_tensor *x, double c)
 {
-    return x ? gd_scalar(x->context, c, gd_float_dtype(x->layout.dtype)) : NULL;
+    return gd_usable(x, "gd_scalar") ? gd_scalar(x->context, c, gd_float_dtype(x->layout.dtype))
+                                     : NULL;
 }
 
 /* ---- arithmetic ---- */
@@ -146,5 +147,5 @@ static gd_tensor *clip(gd_tensor *x, double low, double high)
 
 gd_tensor *gd_clip(gd_tensor *x, double low, double high)
 {
-    return x ? GD_AS("gd_clip", clip(x, low, high)) : NULL;
+    return gd_usable(x, "gd_clip") ? GD_AS("gd_clip", clip(x, low, high)) : NULL;
 }

@@ -194,7 +194,7 @@ static gd_tensor *pool(gd_op_id id, gd_tensor *x, const gd_pool_attr *attr)
 
 static gd_tensor *pool_windows(gd_op_id id, const char *who, int axes, const gd_pool_options *o)
 {
-    if (!o->x)
+    if (!gd_usable(o->x, who))
         return NULL;
     if (axes < 1 || axes > GD_SPATIAL || o->x->layout.rank != axes + 2) {
         char text[GD_SHAPE_TEXT];
@@ -234,7 +234,7 @@ gd_tensor *gd_avg_pool_with(int axes, gd_pool_options options)
 
 static gd_tensor *pool_adaptively(gd_op_id id, const char *who, gd_tensor *x, gd_shape spatial)
 {
-    if (!x)
+    if (!gd_usable(x, who))
         return NULL;
     char text[GD_SHAPE_TEXT];
     if (spatial.rank < 1 || spatial.rank > GD_SPATIAL || x->layout.rank != spatial.rank + 2)
@@ -271,6 +271,8 @@ gd_tensor *gd_adaptive_max_pool(gd_tensor *x, gd_shape spatial)
 static bool spatial_axes(const char *who, const gd_tensor *x, gd_axes *axes)
 {
     *axes = (gd_axes){ .count = 0 };
+    if (!gd_usable(x, who))
+        return false;
     if (x->layout.rank < 3) {
         (void)gd_fail(GD_ERR_SHAPE, "%s: rank %d; needs a batch, channels and spatial axes", who,
                       x->layout.rank);
@@ -284,11 +286,11 @@ static bool spatial_axes(const char *who, const gd_tensor *x, gd_axes *axes)
 gd_tensor *gd_global_avg_pool(gd_tensor *x)
 {
     gd_axes axes;
-    return x && spatial_axes("gd_global_avg_pool", x, &axes) ? gd_mean(x, axes, false) : NULL;
+    return spatial_axes("gd_global_avg_pool", x, &axes) ? gd_mean(x, axes, false) : NULL;
 }
 
 gd_tensor *gd_global_max_pool(gd_tensor *x)
 {
     gd_axes axes;
-    return x && spatial_axes("gd_global_max_pool", x, &axes) ? gd_max(x, axes, false) : NULL;
+    return spatial_axes("gd_global_max_pool", x, &axes) ? gd_max(x, axes, false) : NULL;
 }

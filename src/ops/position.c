@@ -50,7 +50,7 @@ static bool fits(const gd_rope_options *o)
 
 static gd_tensor *build_rope(gd_rope_options o)
 {
-    if (!o.x)
+    if (!gd_usable(o.x, "gd_rope"))
         return NULL;
     o.base = o.base == 0 ? 10000 : o.base;
     if (!fits(&o))

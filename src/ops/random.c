@@ -158,7 +158,7 @@ gd_tensor *gd_truncated_normal(gd_context *context, gd_shape shape, double mean,
 
 static gd_tensor *build_bernoulli(gd_tensor *probability)
 {
-    if (!probability)
+    if (!gd_usable(probability, "gd_bernoulli"))
         return NULL;
     gd_dtype dtype = gd_float_dtype(probability->layout.dtype);
     gd_tensor *p = gd_as_dtype(gd_detach(probability), gd_compute_dtype(dtype));
@@ -174,7 +174,7 @@ gd_tensor *gd_bernoulli(gd_tensor *probability)
 /* The largest of logit + Gumbel noise is at k with the probability of k (Gumbel, 1954). */
 static gd_tensor *build_categorical(gd_tensor *logits, int axis)
 {
-    if (!logits)
+    if (!gd_usable(logits, "gd_categorical"))
         return NULL;
     gd_dtype dtype = gd_float_dtype(logits->layout.dtype);
     gd_tensor *x = gd_as_dtype(gd_detach(logits), gd_compute_dtype(dtype));
@@ -256,7 +256,7 @@ static gd_tensor *reserve_words(gd_context *context, uint64_t words, uint64_t *o
 
 gd_tensor *gd_dropout(gd_tensor *x, double p)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_dropout"))
         return NULL;
     if (!(p >= 0.0 && p <= 1.0))
         return gd_fail_null(GD_ERR_INVALID, "gd_dropout: the probability is %g, not in 0 … 1", p);

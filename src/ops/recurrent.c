@@ -289,7 +289,8 @@ static gd_tensor *plain(gd_tensor *const *in, int n, const gd_recurrent_attr *a,
 
 static gd_tensor *build_recurrent(gd_recurrent_options o)
 {
-    if (!o.z || !o.weight || !o.bias)
+    if (!o.z || !o.weight || !o.bias ||
+        !GD_NONE_ENDED("gd_recurrent", o.z, o.weight, o.bias, o.h0, o.c0, o.lengths))
         return NULL;
     if (o.cell < 0 || o.cell > GD_CELL_GRU)
         return gd_fail_null(GD_ERR_INVALID, "gd_recurrent: %d is no cell", (int)o.cell);

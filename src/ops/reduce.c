@@ -236,7 +236,7 @@ AXIS_ROW(cumprod, infer_scan, vjp_cumprod)
 
 static gd_tensor *reduce(gd_op_id id, gd_tensor *x, gd_axes axes, bool keep, const char *who)
 {
-    if (!x)
+    if (!gd_usable(x, who))
         return NULL;
     bool ok;
     gd_reduce_attr attr = { .axes = gd_axes_mask(axes, x->layout.rank, who, &ok), .keep = keep };
@@ -270,7 +270,7 @@ gd_tensor *gd_min(gd_tensor *x, gd_axes axes, bool keep)
 
 static gd_tensor *arg_reduce(gd_op_id id, gd_tensor *x, int axis, bool keep, const char *who)
 {
-    if (!x)
+    if (!gd_usable(x, who))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, who), .keep = keep };
     return attr.axis < 0 ? NULL
@@ -289,7 +289,7 @@ gd_tensor *gd_argmin(gd_tensor *x, int axis, bool keep)
 
 static gd_tensor *scan(gd_op_id id, gd_tensor *x, int axis, const char *who)
 {
-    if (!x)
+    if (!gd_usable(x, who))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, who) };
     if (attr.axis < 0)
@@ -325,7 +325,7 @@ static double reduced_count(const gd_tensor *x, gd_axes axes)
 
 static gd_tensor *build_mean(gd_tensor *x, gd_axes axes, bool keep)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_mean"))
         return NULL;
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
     gd_tensor *sum = gd_sum(gd_as_dtype(x, gd_compute_dtype(dtype)), axes, keep);
@@ -339,7 +339,7 @@ gd_tensor *gd_mean(gd_tensor *x, gd_axes axes, bool keep)
 
 static gd_tensor *build_var(gd_tensor *x, gd_axes axes, double correction, bool keep)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_var"))
         return NULL;
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
     gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(dtype));
@@ -374,7 +374,7 @@ gd_tensor *gd_std(gd_tensor *x, gd_axes axes, double correction, bool keep)
 /* max + log(sum(exp(x - max))); an infinite max is not subtracted, so that all -inf gives -inf. */
 static gd_tensor *build_logsumexp(gd_tensor *x, gd_axes axes, bool keep)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_logsumexp"))
         return NULL;
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
     gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(dtype));
@@ -403,7 +403,7 @@ static gd_tensor *power_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
 
 static gd_tensor *build_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_norm"))
         return NULL;
     if (isnan(p) || (p < 0.0 && !isinf(p)))
         return gd_fail_null(GD_ERR_INVALID,

@@ -77,7 +77,7 @@ const gd_op gd_op_log_softmax = { .id = GD_OP_log_softmax,
 
 static gd_tensor *along_axis(gd_op_id id, gd_tensor *x, int axis, const char *who)
 {
-    if (!x)
+    if (!gd_usable(x, who))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, who) };
     if (attr.axis < 0)

@@ -40,7 +40,7 @@ static gd_tensor *order_of(gd_tensor *x, int axis, int64_t count, bool descendin
 
 static gd_tensor *build_argsort(gd_tensor *x, int axis, bool descending)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_argsort"))
         return NULL;
     axis = gd_axis_normal(axis, x->layout.rank, "gd_argsort");
     return axis < 0 ? NULL : order_of(x, axis, x->layout.shape[axis], descending);
@@ -53,7 +53,7 @@ gd_tensor *gd_argsort(gd_tensor *x, int axis, bool descending)
 
 static gd_tensor *build_sort(gd_tensor *x, int axis, bool descending)
 {
-    if (!x)
+    if (!gd_usable(x, "gd_sort"))
         return NULL;
     axis = gd_axis_normal(axis, x->layout.rank, "gd_sort");
     return axis < 0 ? NULL
@@ -69,7 +69,7 @@ static gd_tensor *build_topk(gd_tensor *x, int64_t k, int axis, bool largest, gd
 {
     if (indices)
         *indices = NULL;
-    if (!x)
+    if (!gd_usable(x, "gd_topk"))
         return NULL;
     axis = gd_axis_normal(axis, x->layout.rank, "gd_topk");
     if (axis < 0)
@@ -122,7 +122,7 @@ const gd_op gd_op_searchsorted = { .id = GD_OP_searchsorted,
 
 gd_tensor *gd_searchsorted(gd_tensor *sorted, gd_tensor *values, bool right)
 {
-    if (!sorted || !values)
+    if (!gd_usable(sorted, "gd_searchsorted") || !gd_usable(values, "gd_searchsorted"))
         return NULL;
     gd_dtype dtype = gd_dtype_promote(sorted->layout.dtype, values->layout.dtype);
     gd_search_attr attr = { .right = right };

@@ -119,13 +119,16 @@ gd_tensor *gd_clamp(gd_tensor *x, gd_tensor *low, gd_tensor *high)
 
 gd_tensor *gd_isfinite(gd_tensor *x)
 {
-    gd_tensor *real = x ? gd_as_dtype(x, gd_float_dtype(x->layout.dtype)) : NULL;
+    gd_tensor *real =
+        gd_usable(x, "gd_isfinite") ? gd_as_dtype(x, gd_float_dtype(x->layout.dtype)) : NULL;
     return GD_AS("gd_isfinite", gd_lt(gd_abs(real), gd_number_like(real, INFINITY)));
 }
 
 gd_tensor *gd_digamma(gd_tensor *x)
 {
-    gd_tensor *order = x ? gd_scalar(x->context, 0.0, gd_float_dtype(x->layout.dtype)) : NULL;
+    gd_tensor *order = gd_usable(x, "gd_digamma")
+                           ? gd_scalar(x->context, 0.0, gd_float_dtype(x->layout.dtype))
+                           : NULL;
     return GD_AS("gd_digamma", gd_polygamma(order, x));
 }
 
@@ -133,7 +136,9 @@ gd_tensor *gd_digamma(gd_tensor *x)
 
 static gd_tensor *build_bitwise_not(gd_tensor *x)
 {
-    if (!x || x->layout.dtype == GD_BOOL)
+    if (!gd_usable(x, "gd_bitwise_not"))
+        return NULL;
+    if (x->layout.dtype == GD_BOOL)
         return gd_logical_not(x);
     return gd_bitwise_xor(x, gd_number_like(x, x->layout.dtype == GD_U8 ? 255.0 : -1.0));
 }
@@ -161,7 +166,7 @@ static bool check_counts(gd_tensor *n, const char *who)
 /* Shifts compute in i64, where products wrap as shifts do. */
 static gd_tensor *shift(gd_tensor *x, gd_tensor *n, bool left, const char *who)
 {
-    if (!x || !n)
+    if (!gd_usable(x, who) || !gd_usable(n, who))
         return NULL;
     gd_dtype dtype = gd_dtype_promote(x->layout.dtype, n->layout.dtype);
     if (gd_dtype_is_float(dtype))
