@@ -199,10 +199,11 @@ static double allowed(const bound *b, const contents_mark *mark, int tensor, siz
     return ((2 * b->family->terms(b->c) + 16) * compute + 8 * u) * magnitude + least;
 }
 
-/* The largest of all results, or of all gradients: what a sum that cancels was made of. */
+/* The largest of all results, or of all gradients, and at least 1: what a sum that cancels was made
+ * of. */
 static double largest_like(const contents *c, int tensor)
 {
-    double largest = 0;
+    double largest = 1;
     for (int t = 0; t < c->count; t++)
         for (size_t i = 0; c->marks[t].what[0] == c->marks[tensor].what[0] && i < c->marks[t].count;
              i++) {

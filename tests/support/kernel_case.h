@@ -100,7 +100,7 @@ typedef struct kernel_family {
     /* Result and gradients are multilinear in the operands without keeps_signs and in the
      * gradient's seed, and each element of them is a sum of at most so many products. NULL: they
      * are not, and an error may be `tolerance` times the unit roundoff times the largest element of
-     * all results or of all gradients. */
+     * all results or of all gradients, and of 1. */
     double (*terms)(const fuzz_case *c);
     double (*tolerance)(const fuzz_case *c);
     /* Whether sums of products of whole numbers are all it computes. */
