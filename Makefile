@@ -4,6 +4,7 @@
 #   make mnist         build, and train the residual MLP on MNIST:   make mnist ARGS="--faithful"
 #   make test          everything: tests, checks, sanitizers, fuzzing, both compilers; some stages: STAGES="release asan"
 #   make soak          random programs, kernels and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600
+#   make neon          the kernels' tests for 64-bit ARM, cross-compiled and run under qemu
 #   make check         the checks alone: format, include direction, clang-tidy
 #   make format        format the C sources
 #   make bench         run the benches into bench/results, and write the tables; some suites: SUITES="matmul reduce", in less time: QUICK=1
@@ -20,7 +21,7 @@ QUICK  ?=
 PEERS  := torch jax numpy micrograd onednn-cpu-gomp onednn-devel-cpu-gomp scipy-openblas32 mkl
 BENCH_PEERS_PYTHON ?= $(CURDIR)/build/peers-venv/bin/python
 
-COMMANDS := all deps release mnist test soak check format bench bench-peers clean
+COMMANDS := all deps release mnist test soak neon check format bench bench-peers clean
 EXAMPLES := $(filter-out $(COMMANDS), $(basename $(notdir $(wildcard examples/*.c))))
 
 .PHONY: $(COMMANDS) $(EXAMPLES) compile-deps
@@ -45,6 +46,10 @@ test:
 soak:
 	@tools/install-deps compile test
 	@SECONDS=$(SECONDS) tools/run-tests soak
+
+neon:
+	@tools/install-deps compile test neon
+	@tools/run-tests neon
 
 check:
 	@tools/install-deps compile test
