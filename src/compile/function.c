@@ -398,7 +398,7 @@ static gd_plan *plan_trace(const gd_function *function, int count)
                                   .memory_limit = function->memory_limit };
     gd_ir ir;
     if (gd_ir_make(&ir, function->context, &source) == GD_OK)
-        return gd_plan_make(&ir, false, NULL);
+        return gd_plan_make(&ir, NULL);
     gd_ir_free(&ir);
     return NULL;
 }

@@ -395,7 +395,7 @@ static gd_plan *plan_derivative(gd_stage *s, derivative *d, const needs *n)
                                       .memory_limit = h->memory_limit };
         gd_ir ir;
         if (gd_ir_make(&ir, h->context, &source) == GD_OK)
-            plan = gd_plan_make(&ir, true, NULL);
+            plan = gd_plan_make(&ir, NULL);
         else
             gd_ir_free(&ir);
     }
@@ -827,7 +827,7 @@ static gd_plan *plan_forward(gd_history *h)
                                   .memory_limit = h->memory_limit };
     gd_ir ir;
     if (gd_ir_make(&ir, h->context, &source) == GD_OK)
-        plan = gd_plan_make(&ir, true, h);
+        plan = gd_plan_make(&ir, h);
     else
         gd_ir_free(&ir);
     count = s->n_outputs;

@@ -62,7 +62,8 @@ static int32_t external_value(gd_ir *ir, gd_tensor *t)
     if (!v)
         return -1;
     v->kind = GD_IR_EXTERNAL;
-    v->external = gd_retain(t);
+    v->external = gd_link(t);
+    t->storage->is_pinned = true;
     v->layout = t->layout;
     v->version = version;
     v->requires_grad = t->requires_grad;
@@ -206,7 +207,7 @@ void gd_ir_free(gd_ir *ir)
 {
     for (size_t i = 0; i < ir->count; i++)
         if (ir->values[i].kind == GD_IR_EXTERNAL)
-            gd_release(ir->values[i].external);
+            gd_unlink(ir->values[i].external);
     gd_free(ir->values);
     gd_free(ir->outputs);
     gd_arena_close(&ir->memory);
@@ -291,7 +292,7 @@ gd_status gd_ir_reorder(gd_ir *ir, const int32_t *order, size_t n)
     }
     for (size_t i = 0; i < ir->count; i++)
         if (ir->values[i].kind == GD_IR_EXTERNAL)
-            gd_release(ir->values[i].external);
+            gd_unlink(ir->values[i].external);
     for (size_t i = 0; i < n; i++) {
         values[i].root = now[values[i].root];
         /* A removed value's operands may be those of what took its place. */

@@ -165,14 +165,15 @@ static gd_status note_written(gd_plan *plan)
 
 /* ---- results: tensors over the block ---- */
 
-static gd_tensor *make_result(gd_plan *plan, int32_t value)
+/* Result number `value` of the IR, in `block`; the reference is the plan's, and the scope's. */
+static gd_tensor *make_result(gd_plan *plan, int32_t value, gd_storage *block)
 {
     const gd_ir_value *v = &plan->ir.values[value];
     gd_layout layout = v->layout;
     size_t size = gd_dtype_size(layout.dtype);
     layout.offset += (int64_t)(plan->memory.offset[v->root] / size);
-    plan->block->refs++;
-    return gd_retain(gd_leaf_new(plan->ir.context, &layout, plan->block));
+    block->refs++;
+    return gd_link(gd_leaf_new(plan->ir.context, &layout, block));
 }
 
 static gd_status make_results(gd_plan *plan)
@@ -182,7 +183,7 @@ static gd_status make_results(gd_plan *plan)
         return GD_ERR_MEMORY;
     bool ok = true;
     for (size_t i = 0; ok && i < plan->ir.output_count; i++)
-        ok = (plan->results[i] = make_result(plan, plan->ir.outputs[i])) != NULL;
+        ok = (plan->results[i] = make_result(plan, plan->ir.outputs[i], plan->block)) != NULL;
     (void)gd_scope_end(plan->ir.context);
     return ok ? GD_OK : GD_ERR_MEMORY;
 }
@@ -207,13 +208,10 @@ static void move(gd_operand *operand, uintptr_t from, size_t bytes, char *to)
         operand->data = to + (at - from);
 }
 
-/* Results of an earlier call are still in use: go on in other memory. Constants go with the plan.
- */
-static gd_status change_block(gd_plan *plan)
+/* All steps in another block. Constants go with the plan. */
+static void move_steps(gd_plan *plan, gd_storage *block)
 {
-    gd_storage *old = plan->block, *block = new_block(plan);
-    if (!block)
-        return GD_ERR_MEMORY;
+    const gd_storage *old = plan->block;
     uintptr_t from = (uintptr_t)old->data;
     char *to = block->data;
     for (size_t i = 0; i < plan->n_steps; i++) {
@@ -231,19 +229,6 @@ static gd_status change_block(gd_plan *plan)
         if (plan->ir.values[i].is_constant && at != GD_NO_OFFSET)
             memcpy(to + at, (char *)old->data + at, gd_layout_bytes(&plan->ir.values[i].layout));
     }
-    for (size_t i = 0; i < plan->ir.output_count; i++) {
-        plan->results[i]->storage = block;
-        block->refs++;
-        old->refs--;
-    }
-    plan->block = block;
-    gd_storage_drop(plan->ir.context, old);
-    return GD_OK;
-}
-
-static bool is_block_held(const gd_plan *plan)
-{
-    return plan->block->refs > 1 + (int64_t)plan->ir.output_count;
 }
 
 static gd_status build(gd_plan *plan)
@@ -271,7 +256,7 @@ static gd_status build(gd_plan *plan)
     return status == GD_OK ? make_results(plan) : status;
 }
 
-gd_plan *gd_plan_make(gd_ir *ir, bool is_shared, gd_history *history)
+gd_plan *gd_plan_make(gd_ir *ir, gd_history *history)
 {
     gd_plan *plan = gd_alloc_zero(1, sizeof *plan);
     if (!plan) {
@@ -279,7 +264,6 @@ gd_plan *gd_plan_make(gd_ir *ir, bool is_shared, gd_history *history)
         return NULL;
     }
     plan->ir = *ir;
-    plan->is_shared = is_shared;
     plan->history = history;
     *ir = (gd_ir){ 0 };
     if (build(plan) != GD_OK) {
@@ -294,7 +278,7 @@ void gd_plan_free(gd_plan *plan)
     if (!plan)
         return;
     for (size_t i = 0; plan->results && i < plan->ir.output_count; i++)
-        gd_release(plan->results[i]);
+        gd_unlink(plan->results[i]);
     gd_free(plan->results);
     gd_storage_drop(plan->ir.context, plan->block);
     gd_storage_drop(plan->ir.context, plan->kept);
@@ -351,9 +335,130 @@ static gd_status keep_own_results(gd_plan *plan, gd_tensor *const *inputs)
     return GD_OK;
 }
 
+/* ---- results that somebody holds when the plan runs again ---- */
+
+/* Somebody beside the plan counts on result i. */
+static bool is_held(const gd_plan *plan, size_t i)
+{
+    return plan->results[i]->refs > 1;
+}
+
+static bool is_any_held(const gd_plan *plan)
+{
+    for (size_t i = 0; i < plan->ir.output_count; i++)
+        if (is_held(plan, i))
+            return true;
+    return false;
+}
+
+/* Views of results, or history made of them, lie in the block. */
+static bool is_block_held(const gd_plan *plan)
+{
+    return plan->block->refs > 1 + (int64_t)plan->ir.output_count;
+}
+
+/* New handles in `block` for the results that `is_replaced` says; NULL for the others. */
+static gd_status make_handles(gd_plan *plan, gd_storage *block,
+                              bool (*is_replaced)(const gd_plan *, size_t), gd_tensor **fresh)
+{
+    if (gd_scope_begin(plan->ir.context) != GD_OK)
+        return GD_ERR_MEMORY;
+    bool ok = true;
+    for (size_t i = 0; ok && i < plan->ir.output_count; i++)
+        if (is_replaced(plan, i))
+            ok = (fresh[i] = make_result(plan, plan->ir.outputs[i], block)) != NULL;
+    (void)gd_scope_end(plan->ir.context);
+    return ok ? GD_OK : GD_ERR_MEMORY;
+}
+
+/* Results that are arguments of this call and that only the plan counts on: from now on the scope
+ * does, too, so that they keep their contents until it ends. */
+static void keep_arguments(gd_plan *plan, gd_tensor *const *inputs)
+{
+    for (size_t i = 0; i < plan->n_patches; i++) {
+        gd_tensor *t = inputs[plan->patches[i].input];
+        if (t->storage == plan->block && t->refs == 1)
+            (void)gd_scope_adopt(gd_retain(t));
+    }
+}
+
+/* The memory of the results stays with who holds it: the plan goes on in another block. */
+static gd_status change_block(gd_plan *plan)
+{
+    size_t n = plan->ir.output_count;
+    gd_storage *old = plan->block, *block = new_block(plan);
+    gd_tensor **fresh = gd_alloc_zero(n, sizeof(gd_tensor *));
+    gd_status status = block && fresh ? make_handles(plan, block, is_held, fresh) : GD_ERR_MEMORY;
+    if (status == GD_OK) {
+        move_steps(plan, block);
+        plan->block = block;
+    }
+    for (size_t i = 0; fresh && i < n; i++) {
+        if (status != GD_OK) {
+            gd_unlink(fresh[i]);
+        } else if (fresh[i]) {
+            gd_unlink(plan->results[i]);
+            plan->results[i] = fresh[i];
+        } else {
+            plan->results[i]->storage = block;
+            block->refs++;
+            old->refs--;
+        }
+    }
+    gd_free(fresh);
+    gd_storage_drop(plan->ir.context, status == GD_OK ? old : block);
+    return status;
+}
+
+/* Result i moves out of the block, with its contents; the plan has a new handle for the next. */
+static gd_status copy_out(gd_plan *plan, size_t i)
+{
+    gd_tensor *t = plan->results[i];
+    gd_context *context = plan->ir.context;
+    size_t before = 0, size = gd_dtype_size(t->layout.dtype);
+    size_t bytes = gd_layout_count(&t->layout) ? span(&t->layout, &before) : 0;
+    gd_storage *own = gd_storage_new(context, bytes);
+    if (!own || gd_scope_begin(context) != GD_OK) {
+        gd_storage_drop(context, own);
+        return GD_ERR_MEMORY;
+    }
+    gd_tensor *fresh = make_result(plan, plan->ir.outputs[i], plan->block);
+    (void)gd_scope_end(context);
+    if (!fresh) {
+        gd_storage_drop(context, own);
+        return GD_ERR_MEMORY;
+    }
+    if (bytes)
+        memcpy(own->data, (const char *)gd_node_data(t) - before, bytes);
+    own->version = t->storage->version;
+    gd_storage_drop(context, t->storage);
+    t->storage = own;
+    t->layout.offset = (int64_t)(before / size);
+    plan->results[i] = fresh;
+    gd_unlink(t);
+    return GD_OK;
+}
+
+/* Before the plan runs again: results of the run before that are held keep their contents. What
+ * knows an address in the block, a view, a plan or a pointer the user asked for, keeps the block;
+ * else a result is copied, so that a held loss does not hold a whole training step's memory. */
+static gd_status leave_results(gd_plan *plan, gd_tensor *const *inputs)
+{
+    bool any = is_any_held(plan);
+    if (is_block_held(plan) || (any && plan->block->is_pinned)) {
+        keep_arguments(plan, inputs);
+        return change_block(plan);
+    }
+    gd_status status = GD_OK;
+    for (size_t i = 0; any && status == GD_OK && i < plan->ir.output_count; i++)
+        if (is_held(plan, i))
+            status = copy_out(plan, i);
+    return status;
+}
+
 gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs)
 {
-    if (plan->is_shared && is_block_held(plan) && change_block(plan) != GD_OK)
+    if (leave_results(plan, inputs) != GD_OK)
         return GD_ERR_MEMORY;
     bool is_own = false;
     for (size_t i = 0; i < plan->n_patches; i++) {
@@ -403,7 +508,7 @@ gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs)
 
 gd_status gd_plan_run_at(gd_plan *plan, void *const *arguments)
 {
-    if (plan->is_shared && is_block_held(plan) && change_block(plan) != GD_OK)
+    if (is_block_held(plan) && change_block(plan) != GD_OK)
         return GD_ERR_MEMORY;
     for (size_t i = 0; i < plan->n_patches; i++) {
         const gd_patch *patch = &plan->patches[i];

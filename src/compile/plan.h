@@ -32,7 +32,6 @@ typedef struct gd_plan {
     gd_memory_plan memory;
     gd_storage *block;
     struct gd_history *history; /* blocks hold on to it, as long as they live; NULL: to nothing */
-    bool is_shared; /* results outlive the next call: it takes another block if one is held */
     gd_step *steps;
     size_t n_steps, n_kernels;
     gd_patch *patches;
@@ -40,14 +39,15 @@ typedef struct gd_plan {
     gd_storage *kept; /* of arguments that are results of the call before; NULL: there were none */
     gd_storage **written; /* external storage the effects change */
     size_t n_written;
-    gd_tensor **results; /* [ir.output_count] over the block */
+    gd_tensor **results; /* [ir.output_count] over the block; those that somebody else holds keep
+                            their contents when the plan runs again, and are replaced here */
     gd_pass_report report;
     int nodes_traced;
     double compile_seconds;
 } gd_plan;
 
-/* Takes over `ir` (also on failure). NULL on failure. is_shared: see above. */
-gd_plan *gd_plan_make(gd_ir *ir, bool is_shared, struct gd_history *history);
+/* Takes over `ir` (also on failure). NULL on failure. */
+gd_plan *gd_plan_make(gd_ir *ir, struct gd_history *history);
 void gd_plan_free(gd_plan *plan);
 
 /* The order of an argument's reads and of writes to it is not looked at: an argument that the plan

@@ -279,8 +279,10 @@ void *gd_tensor_data(gd_tensor *t)
         return NULL;
     if (t->context->trace)
         (void)gd_fail_traced("gd_tensor_data");
-    else if (t->storage && t->context->device->host_memory)
+    else if (t->storage && t->context->device->host_memory) {
+        t->storage->is_pinned = true;
         return gd_node_data(t);
+    }
     return NULL;
 }
 

@@ -30,6 +30,7 @@ typedef struct gd_storage {
     void (*release)(void *user);
     void *user;
     bool is_target; /* a plan has been made that assigns to it */
+    bool is_pinned; /* a plan or the user knows its address */
 } gd_storage;
 
 typedef struct gd_scope gd_scope;
