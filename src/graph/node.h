@@ -244,7 +244,7 @@ bool gd_none_ended(const char *who, int count, gd_tensor *const *tensors);
 
 /* Uninitialised memory for a node of `bytes`, and what its `size_class` is to be. NULL: out of
  * memory. */
-gd_tensor *gd_slot_take(gd_context *context, size_t bytes, uint32_t *size_class);
+gd_tensor *gd_slot_take(gd_context *context, size_t bytes, uint32_t *node_class);
 void gd_slot_give(gd_context *context, gd_tensor *t);
 /* Every tensor that is alive, in no order. */
 void gd_each_alive(const gd_context *context, void (*visit)(void *user, const gd_tensor *t),
