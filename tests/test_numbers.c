@@ -121,7 +121,8 @@ static void fractions_are_not_cut_off(void **state)
     expect_values(gd_scalar(context, 1e300, GD_F32), GD_F32, 1, large);
 }
 
-/* Expected: numpy.clip of 2.4.6, where integers beyond the dtype do not bind, either. */
+/* Expected: numpy.clip of 2.4.6, where integers beyond the dtype do not bind, either; but infinite
+ * bounds make float64 of integers there, and a NaN for a bound makes every element NaN. */
 static void clips(void **state)
 {
     gd_context *context = *state;

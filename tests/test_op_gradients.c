@@ -442,9 +442,12 @@ static gd_tensor *focused(gd_tensor *x)
     return gd_focal(x, target, .gamma = 0.5, .reduction = GD_REDUCE_SUM);
 }
 
-/* What torch.autograd.grad(f(x).sum(), x) gives (PyTorch 2.15.0, amax for max); but clip's gradient
- * at a bound is the inner one here, as gradus/ops.h says: only outside is it zero; and of products
- * that underflow on the way PyTorch's gradient of cumprod is { 1, 0, 0 }, which they are not. */
+/* What torch.autograd.grad(f(x).sum(), x) gives (PyTorch 2.15.0; amax for max, vector_norm for
+ * norm), but for
+ * - clip at a bound: PyTorch gives 0; here it is the gradient inside of the bounds (gradus/ops.h);
+ * - cumprod of products that underflow on the way: PyTorch gives { 1, 0, 0 }, which is wrong;
+ * - gradient_of_powers and gradient_of_squared_exponent at 0, and a focal loss made of
+ *   binary_cross_entropy_with_logits at 800: PyTorch gives NaN; expected is the limit, 0. */
 static void test_where_differences_fail(void **state)
 {
     (void)state;

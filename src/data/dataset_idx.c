@@ -18,15 +18,15 @@ typedef struct file_job {
     pthread_t thread;
     gd_status status;
     bool started;
-    char message[512]; /* errors are kept per thread; this carries one over */
+    char message[GD_ERROR_MESSAGE_BYTES]; /* of the error, which is recorded in `thread` alone */
 } file_job;
 
 static void *read_one(void *argument)
 {
     file_job *job = argument;
-    gd_error_clear();
     job->status = gd_idx_read(job->path, &job->idx);
-    snprintf(job->message, sizeof job->message, "%s", gd_error_message());
+    if (job->status != GD_OK)
+        snprintf(job->message, sizeof job->message, "%s", gd_error_last_message());
     return NULL;
 }
 
@@ -47,7 +47,7 @@ static gd_status read_all(file_job *jobs, int count)
         if (jobs[i].started)
             pthread_join(jobs[i].thread, NULL);
         else
-            jobs[i].status = gd_idx_read(jobs[i].path, &jobs[i].idx);
+            read_one(&jobs[i]);
         if (status == GD_OK && jobs[i].status != GD_OK)
             status = gd_fail(jobs[i].status, "%s", jobs[i].message);
     }

@@ -138,7 +138,7 @@ typedef struct decoding {
     int64_t height, width;
     unsigned char *samples; // [count, 3, height, width]
     gd_status status[MOST_THREADS];
-    char message[MOST_THREADS][512];
+    char message[MOST_THREADS][GD_ERROR_MESSAGE_BYTES];
 } decoding;
 
 static gd_status decode_one(const decoding *d, int64_t i)
@@ -157,18 +157,18 @@ static gd_status decode_one(const decoding *d, int64_t i)
     return status;
 }
 
-/* Errors are kept per thread: a worker's is carried over in `message` and leaves no trace in the
- * worker. Thread 0 is the caller's. */
-static void decode_range(void *context, int64_t begin, int64_t end, int thread)
+/* Errors are recorded for each thread, and any thread of the pool may run this range: the sentence
+ * goes to `message`, and decode_all() records it again for the caller. */
+static void decode_range(void *context, int64_t begin, int64_t end, int range)
 {
     decoding *d = context;
     uint64_t mark = gd_error_mark();
-    for (int64_t i = begin; i < end && d->status[thread] == GD_OK; i++)
-        d->status[thread] = decode_one(d, i);
-    if (d->status[thread] != GD_OK)
-        snprintf(d->message[thread], sizeof d->message[thread], "%s", gd_error_last_message());
-    if (thread > 0)
-        gd_error_rollback(mark);
+    for (int64_t i = begin; i < end && d->status[range] == GD_OK; i++)
+        d->status[range] = decode_one(d, i);
+    if (d->status[range] == GD_OK)
+        return;
+    snprintf(d->message[range], sizeof d->message[range], "%s", gd_error_last_message());
+    gd_error_rollback(mark);
 }
 
 static gd_status decode_all(decoding *d, int threads)
@@ -194,7 +194,9 @@ gd_dataset *gd_image_folder_with(gd_image_folder_options o)
     gd_status status = list_all(&all, o.folder);
     decoding *d = status == GD_OK ? gd_alloc_zero(1, sizeof *d) : NULL;
     if (d) {
-        *d = (decoding){ .paths = &all.paths, .height = o.height, .width = o.width };
+        d->paths = &all.paths;
+        d->height = o.height;
+        d->width = o.width;
         d->samples = gd_alloc(all.paths.count * (size_t)(3 * o.height * o.width));
         status = d->samples ? decode_all(d, gd_context_threads(o.context)) : GD_ERR_MEMORY;
     }
