@@ -1,6 +1,6 @@
 # The commands of Gradus, over CMake and its presets. Each says first which packages it lacks, and installs them where that
 # takes no password (tools/install-deps; Debian and its kin).
-#   make deps          install what make mnist and make test need, with sudo; more: SETS="compile test bench peers"
+#   make deps          install what make mnist and make test need, with sudo; more: SETS="neon bench peers"
 #   make mnist         build, and train the residual MLP on MNIST:   make mnist ARGS="--faithful"
 #   make test          everything: tests, checks, sanitizers, fuzzing, both compilers; some stages: STAGES="release asan"
 #   make soak          random programs, kernels and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600

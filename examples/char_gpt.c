@@ -8,8 +8,8 @@
  * same loss.
  *
  * Any plain text will do; the usual one is Tiny Shakespeare, 1.1 MB (karpathy/char-rnn on GitHub,
- * data/tinyshakespeare/input.txt). The last tenth is kept apart for validation. The result goes to
- * char_gpt.safetensors, for
+ * here data/tinyshakespeare/input.txt.gz, to be unpacked first). The last tenth is kept apart for
+ * validation. The result goes to char_gpt.safetensors, for
  *
  *     gradus generate char_gpt.safetensors --tokenizer characters:input.txt --prompt "ROMEO:"
  */

@@ -69,18 +69,18 @@ GD_API gd_function *gd_compile_with(gd_compile_options options);
 /* GD_ERR_STATE, and nothing happens, while its body is being run. */
 GD_API void gd_function_release(gd_function *function);
 
-/* Run on `count` inputs. Returns the result, owned by the function: it lasts until the next call of
- * the same function, of which it may be an input, and longer with its contents if somebody holds it
- * then (gd_retain, an op whose history reads it, a view, another function that reads it from
- * outside). A held result is copied out of the plan's memory when the plan runs again; where a view
- * is alive or gd_tensor_data has given the address, the plan goes on in other memory. NULL on error;
- * GD_ERR_STATE for an input that shares memory with a tensor that the body assigns to, whose reads
+/* Run on `count` inputs. Returns the result, owned by the function: it is valid until the next call
+ * of the same function, of which it may be an input. If it is referenced then (gd_retain, an op
+ * whose history reads it, a view, another function that reads it from outside), it stays valid and
+ * keeps its contents: it is copied out of the plan's memory when the plan runs again; where a view
+ * is alive or gd_tensor_data has given the address, the plan continues in other memory. NULL on
+ * error; GD_ERR_STATE for an input that shares memory with a tensor that the body assigns to, whose reads
  * and writes a plan would not keep in order.
  *
  * A compiled call has a history, as an op has, when its result depends on an input or a parameter
  * that requires a gradient: gd_backward and gd_grad go through it, with eager's bits (several
  * results: in the order of their numbers; a tensor that is read inside and outside gets the sum of
- * what is inside first). A result that is held (gd_retain), or that other ops have read, keeps its
+ * what is inside first). A result that is retained, or that other ops have read, keeps its
  * contents and its history after the next call, and with them the memory of its call. Gradients of
  * gradients are planned when they are first asked for, and compute the forward values again. There
  * is no history under gd_no_grad_begin, with .detached, and where fn trains: calls gd_backward, or

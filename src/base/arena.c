@@ -22,7 +22,7 @@ struct gd_arena_chunk {
 
 static const size_t first_bytes = (size_t)16 << 10, largest_bytes = (size_t)4 << 20;
 
-/* A chunk with at least `need` bytes. What the one before has left is given up. */
+/* A chunk with at least `need` bytes. The rest of the one before stays unused. */
 static bool add_chunk(gd_arena *arena, size_t need)
 {
     if (need > SIZE_MAX - sizeof(gd_arena_chunk)) {

@@ -1,9 +1,9 @@
 /* base/error.h: recording the calling thread's errors. The one place to put a breakpoint is
  * gd_fail().
  *
- * gd_error_code() is for users: it tells of the first error, which may be older than the call at
- * hand. A function of the library never asks it whether something failed: it looks at what was
- * returned, and hands on that status, or gd_error_last() where only NULL or false came back. Where
+ * gd_error_code() is for users: it tells of the first error, which may be older than the current
+ * call. A function of the library never asks it whether something failed: it looks at what was
+ * returned, and returns that status, or gd_error_last() where only NULL or false came back. Where
  * neither tells (a body of the user's was run), it compares with a mark. */
 #ifndef GD_BASE_ERROR_H
 #define GD_BASE_ERROR_H
@@ -14,7 +14,8 @@
  * longer ends in "...". */
 #define GD_ERROR_MESSAGE_BYTES 2048
 
-/* Record `status` with a sentence, unless this thread already holds an error. Returns `status`. */
+/* Record `status` with a sentence, as this thread's newest error; the user sees it if no earlier
+ * one is pending. Returns `status`. */
 gd_status gd_fail(gd_status status, const char *format, ...) GD_PRINTF(2, 3);
 
 /* The same for a builder: records and returns NULL. */
@@ -27,15 +28,15 @@ gd_status gd_fail_traced(const char *who);
 /* gd_fail(GD_ERR_MEMORY) with the size asked for. */
 gd_status gd_fail_memory(size_t bytes);
 
-/* How many errors this thread has recorded: to be asked later what has been added. */
+/* How many errors this thread has recorded: a mark for the two functions that follow. */
 uint64_t gd_error_mark(void);
 
 /* Status of the newest error, if it was recorded since the mark, perhaps behind an older one that
  * the user still sees, and has not been cleared; else GD_OK. */
 gd_status gd_error_since(uint64_t mark);
 
-/* Forget what was recorded since the mark: an attempt that failed is no error of the caller's. What
- * was pending then is so still, unless it was cleared since. */
+/* Forget the errors recorded since the mark, after an attempt that was allowed to fail. An error that
+ * was pending at the mark stays pending, unless it was cleared since. */
 void gd_error_rollback(uint64_t mark);
 
 /* Status of the newest error: what to return when something that was called failed; and its

@@ -1,5 +1,5 @@
-/* base/poison.h: memory that may not be touched now, for the address sanitizer; nothing in other
- * builds. */
+/* base/poison.h: marking memory as inaccessible for the address sanitizer. In other builds nothing
+ * happens. */
 #ifndef GD_BASE_POISON_H
 #define GD_BASE_POISON_H
 

@@ -102,8 +102,8 @@ static int64_t nanoseconds(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Look until is_so(value) or, from the first few looks on, `time` nanoseconds are over; returns
- * whether it is so. */
+/* Check is_so(value) again and again, for about `time` nanoseconds at the most. Returns whether it
+ * became true. */
 static bool spin(bool (*is_so)(uint32_t value), uint32_t value, int64_t time)
 {
     for (int64_t end = 0;;) {

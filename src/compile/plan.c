@@ -335,29 +335,29 @@ static gd_status keep_own_results(gd_plan *plan, gd_tensor *const *inputs)
     return GD_OK;
 }
 
-/* ---- results that somebody holds when the plan runs again ---- */
+/* ---- results that are still referenced when the plan runs again ---- */
 
-/* Somebody beside the plan counts on result i. */
-static bool is_held(const gd_plan *plan, size_t i)
+/* Result i has references beside the plan's. */
+static bool is_referenced(const gd_plan *plan, size_t i)
 {
     return plan->results[i]->refs > 1;
 }
 
-static bool is_any_held(const gd_plan *plan)
+static bool is_any_referenced(const gd_plan *plan)
 {
     for (size_t i = 0; i < plan->ir.output_count; i++)
-        if (is_held(plan, i))
+        if (is_referenced(plan, i))
             return true;
     return false;
 }
 
-/* Views of results, or history made of them, lie in the block. */
-static bool is_block_held(const gd_plan *plan)
+/* The block is shared by tensors other than the results: views of them, or their history. */
+static bool is_block_shared(const gd_plan *plan)
 {
     return plan->block->refs > 1 + (int64_t)plan->ir.output_count;
 }
 
-/* New handles in `block` for the results that `is_replaced` says; NULL for the others. */
+/* New handles in `block` for the results of which `is_replaced` is true; NULL for the others. */
 static gd_status make_handles(gd_plan *plan, gd_storage *block,
                               bool (*is_replaced)(const gd_plan *, size_t), gd_tensor **fresh)
 {
@@ -371,8 +371,8 @@ static gd_status make_handles(gd_plan *plan, gd_storage *block,
     return ok ? GD_OK : GD_ERR_MEMORY;
 }
 
-/* Results that are arguments of this call and that only the plan counts on: from now on the scope
- * does, too, so that they keep their contents until it ends. */
+/* Results that are arguments of this call and that the plan alone references: the scope takes a
+ * reference as well, so that they keep their contents until it ends. */
 static void keep_arguments(gd_plan *plan, gd_tensor *const *inputs)
 {
     for (size_t i = 0; i < plan->n_patches; i++) {
@@ -382,13 +382,14 @@ static void keep_arguments(gd_plan *plan, gd_tensor *const *inputs)
     }
 }
 
-/* The memory of the results stays with who holds it: the plan goes on in another block. */
+/* The old block stays with the tensors that share it; the plan continues in a new one. */
 static gd_status change_block(gd_plan *plan)
 {
     size_t n = plan->ir.output_count;
     gd_storage *old = plan->block, *block = new_block(plan);
     gd_tensor **fresh = gd_alloc_zero(n, sizeof(gd_tensor *));
-    gd_status status = block && fresh ? make_handles(plan, block, is_held, fresh) : GD_ERR_MEMORY;
+    gd_status status =
+        block && fresh ? make_handles(plan, block, is_referenced, fresh) : GD_ERR_MEMORY;
     if (status == GD_OK) {
         move_steps(plan, block);
         plan->block = block;
@@ -410,7 +411,7 @@ static gd_status change_block(gd_plan *plan)
     return status;
 }
 
-/* Result i moves out of the block, with its contents; the plan has a new handle for the next. */
+/* Move result i out of the block, with its contents. The plan gets a new handle for its next run. */
 static gd_status copy_out(gd_plan *plan, size_t i)
 {
     gd_tensor *t = plan->results[i];
@@ -439,26 +440,27 @@ static gd_status copy_out(gd_plan *plan, size_t i)
     return GD_OK;
 }
 
-/* Before the plan runs again: results of the run before that are held keep their contents. What
- * knows an address in the block, a view, a plan or a pointer the user asked for, keeps the block;
- * else a result is copied, so that a held loss does not hold a whole training step's memory. */
-static gd_status leave_results(gd_plan *plan, gd_tensor *const *inputs)
+/* Before the plan runs again: results of the last run that are still referenced keep their contents.
+ * Where a view, another plan or the user knows an address in the block, the block is left to them;
+ * else the results are copied out of it, so that a loss does not keep the memory of a whole training
+ * step alive. */
+static gd_status preserve_results(gd_plan *plan, gd_tensor *const *inputs)
 {
-    bool any = is_any_held(plan);
-    if (is_block_held(plan) || (any && plan->block->is_pinned)) {
+    bool any = is_any_referenced(plan);
+    if (is_block_shared(plan) || (any && plan->block->is_pinned)) {
         keep_arguments(plan, inputs);
         return change_block(plan);
     }
     gd_status status = GD_OK;
     for (size_t i = 0; any && status == GD_OK && i < plan->ir.output_count; i++)
-        if (is_held(plan, i))
+        if (is_referenced(plan, i))
             status = copy_out(plan, i);
     return status;
 }
 
 gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs)
 {
-    if (leave_results(plan, inputs) != GD_OK)
+    if (preserve_results(plan, inputs) != GD_OK)
         return GD_ERR_MEMORY;
     bool is_own = false;
     for (size_t i = 0; i < plan->n_patches; i++) {
@@ -508,7 +510,7 @@ gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs)
 
 gd_status gd_plan_run_at(gd_plan *plan, void *const *arguments)
 {
-    if (is_block_held(plan) && change_block(plan) != GD_OK)
+    if (is_block_shared(plan) && change_block(plan) != GD_OK)
         return GD_ERR_MEMORY;
     for (size_t i = 0; i < plan->n_patches; i++) {
         const gd_patch *patch = &plan->patches[i];

@@ -39,7 +39,7 @@ typedef struct gd_plan {
     gd_storage *kept; /* of arguments that are results of the call before; NULL: there were none */
     gd_storage **written; /* external storage the effects change */
     size_t n_written;
-    gd_tensor **results; /* [ir.output_count] over the block; those that somebody else holds keep
+    gd_tensor **results; /* [ir.output_count] over the block; those that others reference keep
                             their contents when the plan runs again, and are replaced here */
     gd_pass_report report;
     int nodes_traced;

@@ -5,7 +5,7 @@
 #include <gradus/tensor.h>
 
 typedef struct gd_mapping {
-    gd_tensor *tensor; /* held */
+    gd_tensor *tensor; /* retained */
     void *data;        /* row-major: where the host writes */
     void *staging;     /* data, where the host cannot reach the tensor's memory; else NULL */
 } gd_mapping;
@@ -14,9 +14,10 @@ typedef struct gd_mapping {
 gd_status gd_mapping_open(gd_mapping *m, gd_context *context, gd_shape shape, gd_dtype dtype);
 void gd_mapping_close(gd_mapping *m);
 
-/* From here on data may be written, by any thread: who read the values so far has no gradient. */
+/* Before the host writes to `data`, from any thread. Gradients that need the old values become
+ * GD_ERR_STATE. */
 gd_status gd_mapping_begin(gd_mapping *m);
-/* What data holds is now the tensor's value, and stays it until the next gd_mapping_begin. */
+/* After it: the tensor's value is what `data` contains, until the next gd_mapping_begin. */
 gd_status gd_mapping_end(gd_mapping *m);
 
 #endif

@@ -136,8 +136,8 @@ struct gd_context {
     uint64_t grad_switches; /* calls of gd_set_requires_grad that changed something */
 };
 
-/* What happens to ops now: whether they are recorded, and where, with a history or without. Saved and
- * restored as one value by all who change it for a while. */
+/* Whether and where ops are recorded, and whether they get a history. Code that changes this for a
+ * while saves and restores it as one value. */
 typedef struct gd_recording {
     gd_trace *trace, *paused_trace;
     int trace_paused, no_grad, recomputing;

@@ -4,9 +4,9 @@
  * cache; but each node begins POSITION_BYTES behind where the one before it began, and after
  * POSITIONS of them at the slot's beginning again. A node's first word is a function of its own
  * address, and 0 once it has ended. So a handle of an ended tensor finds another word: 0, or
- * something out of the middle of the node that has the slot since. It is taken for alive only if
- * the slot has been used for a multiple of POSITIONS further nodes, and now is. The memory behind a
- * handle can be read while the context is open: slots are never given back.
+ * something out of the middle of a later node. It is taken for alive only if a multiple of POSITIONS
+ * further nodes have used the slot and the last of them is alive. The memory behind a handle can be
+ * read while the context is open: slots are never given back.
  *
  *     slot     |0.1.2. POSITIONS |                        |
  *     node 1    [ node bytes          ]
@@ -70,7 +70,7 @@ static char *slot_of(gd_tensor *t)
     return (char *)t - ((uintptr_t)t & (SLOT_ALIGNMENT - 1));
 }
 
-/* Where the node after t, or in t's place, will begin. */
+/* Where the slot's next node begins, after t. */
 static gd_tensor *next_position(gd_tensor *t)
 {
     uintptr_t position = ((uintptr_t)t + POSITION_BYTES) & (SLOT_ALIGNMENT - 1);

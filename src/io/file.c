@@ -69,7 +69,7 @@ static gd_status read_to_end(int fd, const char *path, size_t hint, size_t limit
     return GD_OK;
 }
 
-/* 0: it is not told. */
+/* The file's size; 0 where the system does not say. */
 static size_t size_hint(const struct stat *info)
 {
     return S_ISREG(info->st_mode) && info->st_size > 0 ? (size_t)info->st_size : 0;

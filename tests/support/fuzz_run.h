@@ -6,12 +6,12 @@
  * well. One that fails is shrunk, field by field, to the simplest that fails in the same way, and
  * printed, with the call that repeats it.
  *
- *     GRADUS_FUZZ_SEED=1000 GRADUS_FUZZ_CASES=50000 test_compile_fuzz    so many, from a seed on
- *     GRADUS_FUZZ_SEED=1000 GRADUS_FUZZ_SECONDS=60 test_compile_fuzz     as many as there is time
- * for GRADUS_FUZZ_SEED=fresh …                                           seeds no run has tried
- *     GRADUS_FUZZ_FAILURES=5 …                                           go on behind the first
- * failures GRADUS_FUZZ_ONE="conv: axes=2 size1=8" test_kernel_fuzz            one, as it was
- * printed
+ *     GRADUS_FUZZ_SEED=1000 …                          seeds from this one on
+ *     GRADUS_FUZZ_SEED=fresh …                         seeds no run has tried
+ *     GRADUS_FUZZ_CASES=50000 test_compile_fuzz        this many cases
+ *     GRADUS_FUZZ_SECONDS=60 test_compile_fuzz         as many as there is time for
+ *     GRADUS_FUZZ_FAILURES=5 …                         continue after the first failures
+ *     GRADUS_FUZZ_ONE="conv: axes=2 size1=8" test_kernel_fuzz      one case, as it was printed
  */
 #ifndef GD_TESTS_FUZZ_RUN_H
 #define GD_TESTS_FUZZ_RUN_H

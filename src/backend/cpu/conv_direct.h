@@ -316,7 +316,7 @@ static __attribute__((noinline)) void direct_rows(const conv_t *v, int64_t row, 
 #define DIRECT_TILES 64 /* placed at a time */
 
 /* Channels of the image that a block of the depth reads, and numbers that their band may take: the
- * other half of the cache is for what passes by. */
+ * other half of the cache is for data read or written once. */
 static int64_t band_channels(const conv_t *v)
 {
     const int64_t taps = v->window.tap_count;

@@ -58,7 +58,7 @@ gd_status gd_paths_read(gd_paths *paths)
             read_name("GRADUS_CONV", conv_names, "packed, direct, lanes, images or narrow", &conv);
     if (status != GD_OK)
         return status;
-    /* The other half is for what passes by, panels of A and tiles of C. */
+    /* The other half is for data read or written once: panels of A and tiles of C. */
     cache /= 2;
     paths->block_bytes = cache < least ? least : cache > most ? most : cache / 4096 * 4096;
     paths->matmul = (gd_matmul_path)matmul;
