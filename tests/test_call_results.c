@@ -180,6 +180,116 @@ static void a_result_is_not_the_callers_to_release(void **state)
     assert_true(first(gd_call(f, 1, &x)) == 2);
 }
 
+static gd_tensor *times(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    return gd_mul(in[0], user);
+}
+
+/* Nor where the function holds results itself: with a history, eagerly. */
+static void results_with_history_are_not_the_callers_to_release(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *w = gd_set_requires_grad(fill(gd, 3), true), *x = fill(gd, 2);
+    for (int m = 0; m < MODES; m++) {
+        gd_function *f = gd_compile(gd, times, w, .mode = modes[m]);
+        for (int i = 0; i < CALLS; i++) {
+            assert_int_equal(gd_scope_begin(gd), GD_OK);
+            gd_tensor *y = gd_call(f, 1, &x);
+            assert_true(first(y) == 6);
+            gd_release(y);
+            expect_error(GD_ERR_STATE, "gd_release: the tensor was not retained");
+            assert_int_equal(gd_scope_end(gd), GD_OK);
+            assert_true(first(gd_function_result(f, 0)) == 6);
+        }
+        gd_function_release(f);
+    }
+}
+
+static gd_tensor *releases(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    gd_tensor *y = gd_add_scalar(in[0], 1);
+    gd_release(user ? in[0] : y);
+    return gd_output(y);
+}
+
+/* Nor in a body, whose arguments and values a trace holds. */
+static void nor_are_values_in_a_body(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = fill(gd, 2);
+    for (int m = 0; m < MODES; m++)
+        for (int which = 0; which < 2; which++) {
+            gd_function *f = gd_compile(gd, releases, which ? x : NULL, .mode = modes[m]);
+            assert_null(gd_call(f, 1, &x));
+            expect_error(GD_ERR_STATE, "gd_release: the tensor was not retained");
+            gd_function_release(f);
+        }
+}
+
+/* A result is a new tensor, though in the handle of the one before: no marks or gradients pass. */
+static void results_are_new(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = fill(gd, 2), *w = gd_set_requires_grad(fill(gd, 3), true);
+    for (int m = 0; m < MODES; m++) {
+        gd_function *f = gd_compile(gd, body, NULL, .mode = modes[m]);
+        for (int i = 0; i < CALLS; i++) {
+            assert_int_equal(gd_scope_begin(gd), GD_OK);
+            gd_tensor *y = gd_call(f, 1, &x);
+            assert_false(gd_requires_grad(y));
+            assert_null(gd_gradient(y));
+            if (i % 2) {
+                assert_non_null(gd_add_(y, w)); /* y stands for its old value no more */
+            } else {
+                assert_non_null(gd_set_requires_grad(y, true));
+                assert_int_equal(gd_backward(gd_sum(gd_mul(y, y), GD_ALL_AXES, false)), GD_OK);
+                assert_true(first(gd_gradient(y)) == 6);
+            }
+            assert_int_equal(gd_scope_end(gd), GD_OK);
+        }
+        gd_function_release(f);
+    }
+}
+
+static gd_tensor *shorten(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_add_scalar(gd_slice(in[0], 0, 0, gd_tensor_shape(in[0]).dim[0] - 1, 1), 1);
+}
+
+/* The argument is the result of a plan that this call drops from the cache. */
+static void results_of_dropped_plans_are_arguments(void **state)
+{
+    gd_context *gd = *state;
+    for (int m = 0; m < MODES; m += 2) {
+        gd_function *f = gd_compile(gd, shorten, NULL, .mode = modes[m], .cache_limit = 1);
+        gd_tensor *x = gd_ones(gd, GD_SHAPE(CALLS + 1), GD_F32);
+        for (int i = 0; i < CALLS; i++) {
+            gd_tensor *y = gd_call(f, 1, &x);
+            assert_true(first(y) == i + 2 && first(x) == i + 1);
+            x = y;
+        }
+    }
+}
+
+/* The argument is a result with a history that the function alone holds, of a call that has none. */
+static void results_with_history_are_arguments(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *w = gd_set_requires_grad(fill(gd, 3), true), *x = fill(gd, 2);
+    for (int m = 0; m < MODES; m++) {
+        gd_function *f = gd_compile(gd, times, w, .mode = modes[m]);
+        assert_int_equal(gd_scope_begin(gd), GD_OK);
+        gd_tensor *y = gd_call(f, 1, &x);
+        assert_int_equal(gd_scope_end(gd), GD_OK);
+        gd_no_grad_begin(gd);
+        assert_true(first(gd_call(f, 1, &y)) == 18);
+        gd_no_grad_end(gd);
+    }
+}
+
 /* Whatever allocation fails, what is held keeps its contents and a later call works. */
 static void failed_allocations_lose_nothing(void **state)
 {
@@ -222,6 +332,11 @@ int main(void)
         IN_CONTEXT(gradients_read_what_was_there),
         IN_CONTEXT(another_plan_reads_what_was_there),
         IN_CONTEXT(a_result_is_not_the_callers_to_release),
+        IN_CONTEXT(results_with_history_are_not_the_callers_to_release),
+        IN_CONTEXT(nor_are_values_in_a_body),
+        IN_CONTEXT(results_are_new),
+        IN_CONTEXT(results_of_dropped_plans_are_arguments),
+        IN_CONTEXT(results_with_history_are_arguments),
         IN_CONTEXT(failed_allocations_lose_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,13 +70,13 @@ static void entry_free(entry *e)
 static void release_results(gd_function *function)
 {
     while (function->n_results)
-        gd_release(function->results[--function->n_results]);
+        gd_unlink(function->results[--function->n_results]);
 }
 
 static void release_places(gd_function *function)
 {
     while (function->n_places)
-        gd_release(function->places[--function->n_places]);
+        gd_unlink(function->places[--function->n_places]);
 }
 
 static void destroy(void *object)
@@ -154,7 +154,8 @@ static gd_tensor *run_body(gd_function *function, int count, gd_tensor *const *i
     context->floor = context->scope;
     context->within++;
     function->running++;
-    gd_tensor *result = gd_retain(function->body(function->user, count, inputs));
+    gd_tensor *result = function->body(function->user, count, inputs);
+    result = gd_usable(result, "gd_call") ? gd_link(result) : NULL;
     function->running--;
     context->within--;
     while (context->scope != context->floor)
@@ -162,7 +163,7 @@ static gd_tensor *run_body(gd_function *function, int count, gd_tensor *const *i
     context->floor = floor;
     gd_recording_set(context, before);
     if (gd_error_since(mark) != GD_OK) {
-        gd_release(result);
+        gd_unlink(result);
         return NULL;
     }
     if (!result)
@@ -218,8 +219,17 @@ static entry *find(gd_function *function, int count, gd_tensor *const *inputs)
     return NULL;
 }
 
+/* Results of a plan that goes, inputs of the call it goes for, last as long as a temporary of the
+ * caller's: the body's scope is still open. */
+static void keep_inputs(const entry *e, int count, gd_tensor *const *inputs)
+{
+    for (int i = 0; i < count; i++)
+        if (inputs[i]->storage == e->plan->block && inputs[i]->refs == 1)
+            (void)gd_keep(gd_scope_adopt(gd_retain(inputs[i])));
+}
+
 /* A free place in the cache, dropping the plan unused for longest when it is full. */
-static entry *make_room(gd_function *function)
+static entry *make_room(gd_function *function, int count, gd_tensor *const *inputs)
 {
     if (function->count < function->limit) {
         if (!gd_grow((void **)&function->entries, &function->capacity, function->count + 1,
@@ -232,6 +242,7 @@ static entry *make_room(gd_function *function)
     for (size_t i = 1; i < function->count; i++)
         if (function->entries[i].last_used < oldest->last_used)
             oldest = &function->entries[i];
+    keep_inputs(oldest, count, inputs);
     entry_free(oldest);
     function->evictions++;
     return oldest;
@@ -257,7 +268,7 @@ static bool add_result(gd_trace *trace, gd_tensor *result)
 {
     if (!gd_grow((void **)&trace->outputs, &trace->output_capacity, trace->output_count + 1,
                  sizeof(gd_tensor *))) {
-        gd_release(result);
+        gd_unlink(result);
         return false;
     }
     memmove(trace->outputs + 1, trace->outputs, trace->output_count * sizeof(gd_tensor *));
@@ -294,7 +305,7 @@ static bool begin_recording(gd_function *function, int count, gd_tensor *const *
         gd_tensor *place = placeholder(function->context, function->trace, inputs[i]);
         if (!place)
             return false;
-        function->places[function->n_places++] = gd_retain(place);
+        function->places[function->n_places++] = gd_link(place);
     }
     function->places[count] = NULL; /* what a body finds that reads too far */
     return true;
@@ -323,7 +334,7 @@ static bool record(gd_function *function, int count, gd_tensor *const *inputs)
         status = gd_fail(GD_ERR_INVALID, "gd_call: the body's result is of another context");
     if (status == GD_OK)
         return result && add_result(trace, result);
-    gd_release(result);
+    gd_unlink(result);
     return false;
 }
 
@@ -450,7 +461,7 @@ static entry *add_plan(gd_function *function, int count, gd_tensor *const *input
     entry fresh = { 0 };
     entry *e = NULL;
     if (fill(&fresh, function, count, inputs, start) == GD_OK)
-        e = make_room(function);
+        e = make_room(function, count, inputs);
     if (e) {
         *e = fresh;
         e->structure = function->structure;
@@ -513,7 +524,10 @@ static gd_tensor *call_inline(gd_function *function, int count, gd_tensor *const
     trace->nested++;
     gd_tensor *result = run_body(function, count, inputs);
     trace->nested--;
-    return result ? gd_scope_adopt(result) : NULL;
+    if (result)
+        (void)gd_scope_adopt(gd_retain(result));
+    gd_unlink(result);
+    return result;
 }
 
 static bool reserve_results(gd_function *function, int count)
@@ -531,12 +545,12 @@ static gd_tensor *take_results(gd_function *function, gd_tensor *result, gd_eage
     if (done)
         function->results[function->n_results++] = result;
     else
-        gd_release(result);
+        gd_unlink(result);
     for (size_t i = 0; i < more->count; i++) {
         if (done)
             function->results[function->n_results++] = more->list[i];
         else
-            gd_release(more->list[i]);
+            gd_unlink(more->list[i]);
     }
     gd_free(more->list);
     return done ? result : NULL;
@@ -548,7 +562,7 @@ static gd_tensor *call_eager(gd_function *function, int count, gd_tensor *const 
     if (gd_scope_begin(context) != GD_OK)
         return NULL;
     for (int i = 0; i < count; i++)
-        (void)gd_retain(inputs[i]);
+        (void)gd_link(inputs[i]);
     release_results(function); /* and with them a whole history, which need not stay beside a new */
     gd_eager_outputs more = { 0 }, *outer = context->outputs;
     context->outputs = &more;
@@ -556,7 +570,7 @@ static gd_tensor *call_eager(gd_function *function, int count, gd_tensor *const 
     context->outputs = outer;
     (void)gd_scope_end(context);
     for (int i = 0; i < count; i++)
-        gd_release(inputs[i]);
+        gd_unlink(inputs[i]);
     return take_results(function, result, &more);
 }
 
@@ -566,7 +580,7 @@ static void recycle_results(gd_function *function, int n)
 {
     for (int i = 0; i < function->n_results; i++)
         if (i >= n || !gd_history_recycle(function->results[i])) {
-            gd_release(function->results[i]);
+            gd_unlink(function->results[i]);
             function->results[i] = NULL;
         }
     for (int i = function->n_results; i < n; i++)
@@ -582,11 +596,11 @@ static gd_tensor *call_with_history(gd_function *function, entry *e, int count,
     if (!reserve_results(function, n))
         return NULL;
     for (int i = 0; i < count; i++)
-        (void)gd_retain(inputs[i]);
+        (void)gd_link(inputs[i]);
     recycle_results(function, n);
     gd_status status = gd_history_call(e->history, e->plan, inputs, function->results);
     for (int i = 0; i < count; i++)
-        gd_release(inputs[i]);
+        gd_unlink(inputs[i]);
     function->n_results = status == GD_OK ? n : 0;
     return status == GD_OK ? function->results[0] : NULL;
 }
@@ -618,8 +632,9 @@ gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
     entry *e = use_plan(function, count, inputs);
     if (e && e->history)
         return call_with_history(function, e, count, inputs);
-    release_results(function);
-    return e && gd_plan_run(e->plan, inputs) == GD_OK ? e->plan->results[0] : NULL;
+    bool ok = e && gd_plan_run(e->plan, inputs) == GD_OK;
+    release_results(function); /* which may be inputs */
+    return ok ? e->plan->results[0] : NULL;
 }
 
 gd_status gd_function_prepare(gd_function *function, int count, gd_tensor *const *inputs)

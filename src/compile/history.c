@@ -68,7 +68,7 @@ struct gd_history {
 static void release_all(gd_tensor **tensors, int count)
 {
     for (int i = 0; tensors && i < count; i++)
-        gd_release(tensors[i]);
+        gd_unlink(tensors[i]);
     gd_free(tensors);
 }
 
@@ -126,7 +126,7 @@ static gd_tensor **hold(gd_tensor *const *tensors, int count, int more)
 {
     gd_tensor **held = gd_alloc_zero((size_t)count + (size_t)more + 1, sizeof *held);
     for (int i = 0; held && i < count; i++)
-        held[i] = gd_retain(tensors[i]);
+        held[i] = gd_link(tensors[i]);
     return held;
 }
 
@@ -141,7 +141,7 @@ static bool add_outside(gd_history *h, gd_tensor *t, size_t *capacity)
     if (!gd_grow((void **)&s->inputs, capacity, (size_t)s->n_inputs + 1, sizeof *s->inputs))
         return false;
     t->mark = h->context->generation;
-    s->inputs[s->n_inputs++] = gd_retain(t);
+    s->inputs[s->n_inputs++] = gd_link(t);
     return true;
 }
 
@@ -192,11 +192,11 @@ static int make_inputs(gd_stage *s, derivative *d, gd_tensor **outputs, gd_tenso
         seeds[n] = seed_for(s->history, s->outputs[i]);
         if (!seeds[n])
             return -1;
-        made->inputs[made->n_inputs++] = gd_retain(seeds[n++]);
+        made->inputs[made->n_inputs++] = gd_link(seeds[n++]);
     }
     made->n_places = made->n_inputs;
     for (int i = s->n_places; i < s->n_inputs; i++)
-        made->inputs[made->n_inputs++] = gd_retain(s->inputs[i]);
+        made->inputs[made->n_inputs++] = gd_link(s->inputs[i]);
     return n;
 }
 
@@ -222,7 +222,7 @@ static gd_status record(gd_stage *s, derivative *d, gd_tensor **pairs, gd_tensor
     for (int i = 0; status == GD_OK && i < n_targets; i++)
         if (gradients[i]) {
             d->target[d->made.n_outputs] = d->target[i];
-            d->made.outputs[d->made.n_outputs++] = gd_retain(gradients[i]);
+            d->made.outputs[d->made.n_outputs++] = gd_link(gradients[i]);
         }
     return status;
 }
@@ -466,6 +466,8 @@ bool gd_history_recycle(gd_tensor *t)
     t->storage = NULL;
     t->n_inputs = 0;
     t->requires_grad = t->replaced = false;
+    gd_name_free(t->name);
+    t->name = NULL;
     t->trace = (const gd_trace *)(const void *)t; /* of no trace: to use it is refused */
     return true;
 }
@@ -543,12 +545,12 @@ static bool give_result(gd_stage *s, gd_plan *plan, gd_tensor *call, int index, 
 {
     gd_tensor *handle = *result;
     if (handle && (handle->op != NULL) != s->outputs[index]->requires_grad) {
-        gd_release(handle);
+        gd_unlink(handle);
         handle = *result = NULL;
     }
     gd_tensor *t = make_result(s, plan, call, index, handle);
     if (t && !handle)
-        *result = gd_retain(t);
+        *result = gd_link(t);
     return t;
 }
 
@@ -574,7 +576,7 @@ gd_status gd_history_call(gd_history *h, gd_plan *plan, gd_tensor *const *inputs
         gd_release(call);
     }
     for (int i = 0; !ok && i < s->n_outputs; i++) {
-        gd_release(results[i]);
+        gd_unlink(results[i]);
         results[i] = NULL;
     }
     return status != GD_OK ? status : ok ? GD_OK : GD_ERR_MEMORY;

@@ -486,8 +486,24 @@ gd_status gd_plan_check_arguments(const gd_plan *plan, int count, gd_tensor *con
     return GD_OK;
 }
 
+/* Results that nobody held are new tensors in old handles: what was done with the old ones, marks,
+ * gradients and names, does not pass to them. Held ones have been replaced before the run. */
+static void renew_results(gd_plan *plan)
+{
+    for (size_t i = 0; i < plan->ir.output_count; i++) {
+        gd_tensor *t = plan->results[i];
+        t->requires_grad = t->replaced = false;
+        t->version = t->storage->version;
+        gd_unlink(t->grad);
+        t->grad = NULL;
+        gd_name_free(t->name);
+        t->name = NULL;
+    }
+}
+
 void gd_plan_end(gd_plan *plan)
 {
+    renew_results(plan);
     plan->ir.context->random_position += plan->ir.random_words;
     for (size_t i = 0; i < plan->n_written; i++)
         plan->written[i]->version++;

@@ -12,7 +12,7 @@
 static void forget_from(gd_trace *trace, size_t from)
 {
     for (size_t i = trace->known > trace->count ? trace->known : trace->count; i-- > from;)
-        gd_release(trace->nodes[i]);
+        gd_unlink(trace->nodes[i]);
     trace->count = trace->count < from ? trace->count : from;
     trace->known = 0;
 }
@@ -25,7 +25,7 @@ gd_status gd_trace_record(gd_trace *trace, gd_tensor *node)
         trace->failed = true;
         return GD_ERR_MEMORY;
     }
-    trace->nodes[trace->count++] = gd_retain(node);
+    trace->nodes[trace->count++] = gd_link(node);
     return GD_OK;
 }
 
@@ -58,7 +58,7 @@ static bool append_output(gd_tensor ***list, size_t *count, size_t *capacity, gd
 {
     if (!gd_grow((void **)list, capacity, *count + 1, sizeof(gd_tensor *)))
         return false;
-    (*list)[(*count)++] = gd_retain(t);
+    (*list)[(*count)++] = gd_link(t);
     return true;
 }
 
@@ -86,7 +86,7 @@ gd_tensor *gd_output(gd_tensor *t)
 static void clear_notes(gd_trace *trace)
 {
     for (size_t i = 0; i < trace->output_count; i++)
-        gd_release(trace->outputs[i]);
+        gd_unlink(trace->outputs[i]);
     trace->output_count = 0;
     trace->random_words = 0;
     trace->nested = 0;
