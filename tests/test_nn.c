@@ -13,6 +13,7 @@
 
 #include <gradus/gradus.h>
 
+#include "base/error.h"
 #include "nn/module.h"
 
 #include "support/context.h"
@@ -723,6 +724,19 @@ static void bad_specs_are_explained(void **state)
     expect_error(GD_ERR_SHAPE, "x is [2, 10]; the model takes a batch of [784]");
 }
 
+static void a_layer_that_fails_is_named_while_an_older_error_is_pending(void **state)
+{
+    gd_model_spec spec = {
+        .input = GD_SHAPE(4),
+        .layers = (gd_layer_spec[]){ { .name = "a", .type = "softmax", .axis = 2 } },
+        .layer_count = 1,
+    };
+    assert_null(gd_scalar(*state, 1e10, GD_I32));
+    assert_null(gd_model_create(*state, .spec = &spec));
+    assert_non_null(strstr(gd_error_last_message(), "layer \"a\" (softmax): axis 2"));
+    expect_error(GD_ERR_INVALID, "i32 cannot hold 10000000000");
+}
+
 static void bad_json_is_explained(void **state)
 {
     static const struct {
@@ -854,6 +868,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_final_softmax_is_not_applied_twice, open_context,
                                         close_context),
         cmocka_unit_test_setup_teardown(bad_specs_are_explained, open_context, close_context),
+        cmocka_unit_test_setup_teardown(a_layer_that_fails_is_named_while_an_older_error_is_pending,
+                                        open_context, close_context),
         cmocka_unit_test_setup_teardown(bad_json_is_explained, open_context, close_context),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
         cmocka_unit_test_setup_teardown(failing_allocations_in_files, open_context, close_context),

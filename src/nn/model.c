@@ -256,13 +256,15 @@ static gd_status resolve(gd_model *model, const gd_model_spec *spec)
 
 /* ---- running ---- */
 
-/* Say in which layer an error came up. */
-static void name_layer(const gd_model_layer *layer)
+/* Put the layer's name before the error recorded since the mark, if any. */
+static void name_layer(const gd_model_layer *layer, uint64_t mark)
 {
     char message[GD_ERROR_MESSAGE_BYTES];
-    gd_status status = gd_error_code();
-    snprintf(message, sizeof message, "%s", gd_error_message());
-    gd_error_clear();
+    gd_status status = gd_error_since(mark);
+    if (status == GD_OK)
+        return;
+    snprintf(message, sizeof message, "%s", gd_error_last_message());
+    gd_error_rollback(mark);
     (void)gd_fail(status, "layer \"%s\" (%s): %s", layer->name, layer->type->name, message);
 }
 
@@ -340,14 +342,14 @@ static gd_tensor *run_layer(gd_model *model, gd_model_layer *layer, gd_tensor *x
 
 static gd_tensor *run(gd_model *model, gd_tensor *x)
 {
-    bool clean = gd_error_code() == GD_OK;
     for (int at = 0; at < model->count; at++) {
         gd_model_layer *layer = &model->layers[model->order[at]];
+        uint64_t mark = gd_error_mark();
         gd_tensor *y = run_layer(model, layer, x);
-        if (!y && clean && gd_error_code() != GD_OK)
-            name_layer(layer);
-        if (!y)
+        if (!y) {
+            name_layer(layer, mark);
             return NULL;
+        }
         model->values[model->order[at]] = y;
     }
     return model->values[model->output];
