@@ -275,7 +275,7 @@ static void check_ways(const kernels *isa, int type, const gemm_case *t, const g
         args.paths = &ways[i].paths;
         args.workspace = workspace_for(args.paths);
         char *end = memory + MAX_THREADS * args.workspace.bytes;
-        ASAN_UNPOISON_MEMORY_REGION(end, 6); /* a larger workspace's, before */
+        gd_unpoison(end, 6); /* a larger workspace's, before */
         memcpy(end, "guard", 6);
         isa->gemm[type](&args);
         if (!same_reals(c.memory, expected, type, c.elements))

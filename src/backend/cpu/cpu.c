@@ -70,7 +70,7 @@ static void fill_table(gd_cpu_device *cpu)
 static void free_workspace(gd_cpu_device *cpu)
 {
     const gd_workspace *w = &cpu->workspace;
-    ASAN_UNPOISON_MEMORY_REGION(w->memory, (size_t)w->threads * w->bytes);
+    gd_unpoison(w->memory, (size_t)w->threads * w->bytes);
     gd_free_aligned(w->memory);
 }
 

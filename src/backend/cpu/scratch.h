@@ -15,20 +15,12 @@
 
 #include <stddef.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define GD_SCRATCH_CHECKED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define GD_SCRATCH_CHECKED 1
-#endif
-#endif
-#ifdef GD_SCRATCH_CHECKED
-#include <sanitizer/asan_interface.h>
+#include "base/poison.h"
+
+#ifdef GD_POISONING
 #define GD_SCRATCH_GAP ((size_t)64) /* behind each block */
 #else
-#define GD_SCRATCH_GAP                           ((size_t)0)
-#define ASAN_POISON_MEMORY_REGION(from, bytes)   ((void)(from))
-#define ASAN_UNPOISON_MEMORY_REGION(from, bytes) ((void)(from))
+#define GD_SCRATCH_GAP ((size_t)0)
 #endif
 
 #define GD_SCRATCH_ALIGN 64 /* bytes: of areas and blocks */
@@ -57,7 +49,7 @@ _Noreturn void gd_scratch_overrun(size_t bytes, size_t left);
 
 static inline gd_scratch gd_scratch_make(char *memory, size_t bytes)
 {
-    ASAN_POISON_MEMORY_REGION(memory, bytes);
+    gd_poison(memory, bytes);
     return (gd_scratch){ memory, memory + bytes };
 }
 
@@ -93,8 +85,8 @@ static inline void *gd_scratch_take(gd_scratch *s, size_t bytes)
     const size_t size =
         (bytes + GD_SCRATCH_ALIGN - 1) / GD_SCRATCH_ALIGN * GD_SCRATCH_ALIGN + GD_SCRATCH_GAP;
     s->next = size < left ? block + size : s->end;
-    ASAN_POISON_MEMORY_REGION(block, left); /* some of it was another's */
-    ASAN_UNPOISON_MEMORY_REGION(block, bytes);
+    gd_poison(block, left); /* an earlier block's memory may be part of it */
+    gd_unpoison(block, bytes);
     return block;
 }
 
