@@ -73,9 +73,10 @@ GD_API void gd_function_release(gd_function *function);
  * of the same function, of which it may be an input. If it is referenced then (gd_retain, an op
  * whose history reads it, a view, another function that reads it from outside), it stays valid and
  * keeps its contents: it is copied out of the plan's memory when the plan runs again; where a view
- * is alive or gd_tensor_data has given the address, the plan continues in other memory. NULL on
- * error; GD_ERR_STATE for an input that shares memory with a tensor that the body assigns to, whose reads
- * and writes a plan would not keep in order.
+ * is alive or gd_tensor_data has given the address, the plan continues in other memory. Each call's
+ * result is a new tensor, even at the old address: a mark, a gradient or a name given to the one
+ * before does not pass to it. NULL on error; GD_ERR_STATE for an input that shares memory with a
+ * tensor that the body assigns to, whose reads and writes a plan would not keep in order.
  *
  * A compiled call has a history, as an op has, when its result depends on an input or a parameter
  * that requires a gradient: gd_backward and gd_grad go through it, with eager's bits (several

@@ -486,8 +486,9 @@ gd_status gd_plan_check_arguments(const gd_plan *plan, int count, gd_tensor *con
     return GD_OK;
 }
 
-/* Results that nobody held are new tensors in old handles: what was done with the old ones, marks,
- * gradients and names, does not pass to them. Held ones have been replaced before the run. */
+/* Results without other references become new tensors in their old handles: marks, gradients and
+ * names of the old ones do not pass to them. Results with other references have been replaced
+ * before the run. */
 static void renew_results(gd_plan *plan)
 {
     for (size_t i = 0; i < plan->ir.output_count; i++) {

@@ -30,7 +30,7 @@ static inline void gd_scalar_fail(const char *sentence)
  *
  * A list of free cells would be less code. But it hands cells out in the order in which they were
  * freed; a training loop frees its graph in another order than it built it; and so neighbours in
- * the graph become strangers in memory. With bench_scalar's network a value takes the same time
+ * the graph come to lie far apart in memory. With bench_scalar's network a value takes the same time
  * with either in the first rounds, and with the list three times as long after a hundred. */
 enum { CELL_BYTES = 64, CELL_PAGE_BYTES = 64 * CELL_BYTES };
 

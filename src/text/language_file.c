@@ -318,8 +318,8 @@ static bool has_parameter(const gd_module *module, const char *name)
     return false;
 }
 
-/* The model has all it needs. Whatever else is in the file has no place in it; published files may
- * have tensors beside the parameters. */
+/* All parameters of the model have been read. A further tensor in the file is an error if it is named
+ * like a parameter; published files may have others. */
 static gd_status check_rest(const reading *r)
 {
     const gd_module *module = r->model->module;
