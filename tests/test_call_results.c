@@ -290,6 +290,33 @@ static void results_with_history_are_arguments(void **state)
     }
 }
 
+/* A plan that has been made and not run, or not to its end, has no results to give. */
+static void results_are_of_the_last_call(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *w = gd_set_requires_grad(fill(gd, 3), true), *x = fill(gd, 2);
+    gd_tensor *other = gd_ones(gd, GD_SHAPE(1), GD_F32), *wrong = gd_ones(gd, GD_SHAPE(2), GD_F32);
+    for (int limit = 1; limit < 3; limit++)
+        for (int detached = 0; detached < 2; detached++) {
+            gd_function *f = gd_compile(gd, times, w, .detached = detached, .cache_limit = limit);
+            assert_int_equal(gd_function_prepare(f, 1, &x), GD_OK);
+            assert_null(gd_function_result(f, 0));
+            gd_tensor *y = gd_call(f, 1, &x);
+            assert_int_equal(gd_function_prepare(f, 1, &other), GD_OK);
+            if (limit > 1 || !detached) { /* else the plan is gone, and its results with it */
+                assert_ptr_equal(gd_function_result(f, 0), y);
+                assert_true(first(y) == 6);
+            } else {
+                assert_null(gd_function_result(f, 0));
+            }
+            assert_null(gd_call(f, 1, &wrong));
+            expect_error(GD_ERR_SHAPE, "gd_mul");
+            assert_null(gd_function_result(f, 0));
+            assert_true(first(gd_call(f, 1, &x)) == 6);
+            assert_true(first(gd_function_result(f, 0)) == 6);
+        }
+}
+
 /* Whatever allocation fails, what is held keeps its contents and a later call works. */
 static void failed_allocations_lose_nothing(void **state)
 {
@@ -337,6 +364,7 @@ int main(void)
         IN_CONTEXT(results_are_new),
         IN_CONTEXT(results_of_dropped_plans_are_arguments),
         IN_CONTEXT(results_with_history_are_arguments),
+        IN_CONTEXT(results_are_of_the_last_call),
         IN_CONTEXT(failed_allocations_lose_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,6 +43,7 @@ struct gd_function {
     entry *entries;
     size_t count, capacity, limit;
     entry *current;
+    gd_plan *answered;   /* its results are those of the last call; NULL: see below, or none */
     gd_tensor **results; /* [n_results] of the last call, where they are not the plan's */
     int n_results;
     size_t result_capacity;
@@ -243,6 +244,8 @@ static entry *make_room(gd_function *function, int count, gd_tensor *const *inpu
         if (function->entries[i].last_used < oldest->last_used)
             oldest = &function->entries[i];
     keep_inputs(oldest, count, inputs);
+    if (function->answered == oldest->plan)
+        function->answered = NULL;
     entry_free(oldest);
     function->evictions++;
     return oldest;
@@ -629,11 +632,13 @@ gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
         return call_inline(function, count, inputs);
     if (function->mode == GD_MODE_EAGER)
         return call_eager(function, count, inputs);
+    function->answered = NULL;
     entry *e = use_plan(function, count, inputs);
     if (e && e->history)
         return call_with_history(function, e, count, inputs);
     bool ok = e && gd_plan_run(e->plan, inputs) == GD_OK;
     release_results(function); /* which may be inputs */
+    function->answered = ok ? e->plan : NULL;
     return ok ? e->plan->results[0] : NULL;
 }
 
@@ -652,9 +657,9 @@ gd_tensor *gd_function_result(gd_function *function, int index)
 {
     if (!function || index < 0)
         return NULL;
-    if (function->mode == GD_MODE_EAGER || (function->current && function->current->history))
-        return index < function->n_results ? function->results[index] : NULL;
-    const gd_plan *plan = function->current ? function->current->plan : NULL;
+    if (index < function->n_results)
+        return function->results[index];
+    const gd_plan *plan = function->answered;
     return plan && (size_t)index < plan->ir.output_count ? plan->results[index] : NULL;
 }
 
