@@ -77,6 +77,19 @@ static gd_tensor *next_position(gd_tensor *t)
     return (gd_tensor *)(void *)(slot_of(t) + position);
 }
 
+/* A free slot begins with the address of the next one in its list. */
+static gd_tensor *next_free(const gd_tensor *slot)
+{
+    gd_tensor *next;
+    memcpy(&next, (const void *)slot, sizeof next);
+    return next;
+}
+
+static void set_next_free(gd_tensor *slot, gd_tensor *next)
+{
+    memcpy((void *)slot, &next, sizeof next);
+}
+
 /* More slots of a class, all of them free. */
 static bool add_batch(gd_context *context, unsigned size_class)
 {
@@ -90,7 +103,7 @@ static bool add_batch(gd_context *context, unsigned size_class)
     context->nodes.batches = batch;
     for (size_t i = count; i-- > 0;) {
         gd_tensor *first = (gd_tensor *)(void *)(slots + i * bytes);
-        memcpy(first, &context->nodes.free[size_class], sizeof(gd_tensor *));
+        set_next_free(first, context->nodes.free[size_class]);
         context->nodes.free[size_class] = first;
     }
     gd_poison(slots, bytes * count);
@@ -108,7 +121,7 @@ gd_tensor *gd_slot_take(gd_context *context, size_t bytes, uint32_t *node_class)
         return NULL;
     gd_tensor *t = context->nodes.free[size_class];
     gd_unpoison(t, bytes);
-    memcpy(&context->nodes.free[size_class], t, sizeof t); /* a free slot has the next one there */
+    context->nodes.free[size_class] = next_free(t);
     return t;
 }
 
@@ -118,7 +131,7 @@ void gd_slot_give(gd_context *context, gd_tensor *t)
     gd_tensor *next = next_position(t);
     t->alive = 0;
     gd_unpoison(next, sizeof next);
-    memcpy(next, &context->nodes.free[size_class], sizeof next);
+    set_next_free(next, context->nodes.free[size_class]);
     context->nodes.free[size_class] = next;
     gd_poison(slot_of(t), slot_bytes(size_class));
 }
