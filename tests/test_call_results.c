@@ -80,7 +80,7 @@ static void a_held_result_does_not_hold_the_plan(void **state)
     }
 }
 
-/* Results that nobody holds cost nothing. */
+/* Results without other references take no memory when the function is called again. */
 static void other_results_take_no_memory(void **state)
 {
     gd_context *gd = *state;
@@ -317,7 +317,7 @@ static void results_are_of_the_last_call(void **state)
         }
 }
 
-/* Whatever allocation fails, what is held keeps its contents and a later call works. */
+/* Whichever allocation fails, retained results keep their contents and a later call works. */
 static void failed_allocations_lose_nothing(void **state)
 {
     gd_context *gd = *state;

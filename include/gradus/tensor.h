@@ -146,11 +146,11 @@ typedef struct gd_memory_stats {
 } gd_memory_stats;
 GD_API gd_memory_stats gd_memory(const gd_context *context);
 GD_API void gd_memory_reset_peak(gd_context *context);
-/* What is alive, the largest first, as text: a line with the number of tensors and the bytes they
- * share, then one for each: bytes of storage ("shared" with the line before), the op that made it
+/* A list of the live tensors, the largest first: a line with their number and the bytes of their
+ * storage, then one for each: bytes of storage ("shared" with the line before), the op that made it
  * ("parameter": a leaf that requires a gradient), dtype and shape, who has references to it (its
- * scope, 0 the outermost; gd_retain, of users, modules, optimizers and functions; other tensors'
- * history), and its name. Conventions of gd_tensor_format. For a loop whose memory grows: call it
+ * scope, 0 the outermost; gd_retain, of users, modules and optimizers; history and functions), and
+ * its name. Conventions of gd_tensor_format. For a loop whose memory grows: call it
  * in two iterations and compare. */
 GD_API size_t gd_memory_report(const gd_context *context, char *text, size_t size);
 /* Give memory nobody uses back to the device. */

@@ -357,15 +357,14 @@ static bool is_block_shared(const gd_plan *plan)
     return plan->block->refs > 1 + (int64_t)plan->ir.output_count;
 }
 
-/* New handles in `block` for the results of which `is_replaced` is true; NULL for the others. */
-static gd_status make_handles(gd_plan *plan, gd_storage *block,
-                              bool (*is_replaced)(const gd_plan *, size_t), gd_tensor **fresh)
+/* New handles in `block` for the results that are referenced; NULL for the others. */
+static gd_status make_handles(gd_plan *plan, gd_storage *block, gd_tensor **fresh)
 {
     if (gd_scope_begin(plan->ir.context) != GD_OK)
         return GD_ERR_MEMORY;
     bool ok = true;
     for (size_t i = 0; ok && i < plan->ir.output_count; i++)
-        if (is_replaced(plan, i))
+        if (is_referenced(plan, i))
             ok = (fresh[i] = make_result(plan, plan->ir.outputs[i], block)) != NULL;
     (void)gd_scope_end(plan->ir.context);
     return ok ? GD_OK : GD_ERR_MEMORY;
@@ -388,8 +387,7 @@ static gd_status change_block(gd_plan *plan)
     size_t n = plan->ir.output_count;
     gd_storage *old = plan->block, *block = new_block(plan);
     gd_tensor **fresh = gd_alloc_zero(n, sizeof(gd_tensor *));
-    gd_status status =
-        block && fresh ? make_handles(plan, block, is_referenced, fresh) : GD_ERR_MEMORY;
+    gd_status status = block && fresh ? make_handles(plan, block, fresh) : GD_ERR_MEMORY;
     if (status == GD_OK) {
         move_steps(plan, block);
         plan->block = block;

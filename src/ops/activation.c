@@ -118,7 +118,7 @@ gd_tensor *gd_gelu(gd_tensor *x)
     return GD_AS("gd_gelu", map(x, gelu));
 }
 
-/* Nobody else sees t: eagerly its product with c takes its place. */
+/* t * c, computed in the memory of t where nothing else reads it. */
 static gd_tensor *scaled(gd_tensor *t, double c)
 {
     return gd_may_replace(t, t) ? gd_mul_scalar_(t, c) : gd_mul_scalar(t, c);
