@@ -1,19 +1,21 @@
-/* gradus/options.h: how calls with options are written, in C and in C++.
+/* gradus/options.h: how calls with options are written, in C and in C++. The rules are in
+ * docs/api-rules.md.
  *
- * A function with many options takes them as one struct. Beside it stands a macro of the function's
- * name, whose first arguments are members by position and whose others are named:
+ * What a function needs are its arguments; what may be left out is a struct, handed over by
+ * pointer. Beside the function stands a macro without "_with", which takes the members by name:
  *
- *     gd_tensor *y = gd_linear(m, "fc1", x, 16, .no_bias = true);
+ *     gd_optimizer *o = gd_adam(module, .lr = 1e-4, .beta1 = 0);
  *
- * What is not named is zero, which means the default. In C these are the initializers of a compound
- * literal. C++20 does not let positions and names be mixed, so there the macro names the first
- * members itself: exactly those by position that the examples in the headers show, and the others
- * by name, in the order in which the struct declares them, as C++ demands. Calls written that way
- * are the same in both languages, and in C++ before C++20 they compile with gcc and clang, which
- * know designated initializers as an extension.
+ * What is not named has its default, and what is named has the value that was given, 0 included.
+ * In C the macro writes the list of defaults in front of the caller's initializers, of which the
+ * later one counts. Compilers warn of that (-Woverride-init), so this header switches the warning
+ * off. In C++ the defaults stand in the struct, and members are named in the order in which it
+ * declares them, as C++ demands; before C++20, gcc and clang know that form as an extension.
  */
 #ifndef GRADUS_OPTIONS_H
 #define GRADUS_OPTIONS_H
+
+#include <stddef.h>
 
 #ifdef __cplusplus
 
@@ -22,6 +24,26 @@
 #ifdef __GNUC__
 #pragma GCC system_header
 #endif
+
+/* The default of a member that is not 0. */
+#define GD_DEFAULT(...) = __VA_ARGS__
+
+template <typename T> const T *gd_options_address(const T &options)
+{
+    return &options;
+}
+
+#define GD_WITH_0(f, type, defaults, ...) f(gd_options_address(__extension__ type{ __VA_ARGS__ }))
+#define GD_WITH_1(f, type, defaults, a, ...) \
+    f(a, gd_options_address(__extension__ type{ __VA_ARGS__ }))
+#define GD_WITH_2(f, type, defaults, a, b, ...) \
+    f(a, b, gd_options_address(__extension__ type{ __VA_ARGS__ }))
+#define GD_WITH_3(f, type, defaults, a, b, c, ...) \
+    f(a, b, c, gd_options_address(__extension__ type{ __VA_ARGS__ }))
+#define GD_WITH_4(f, type, defaults, a, b, c, d, ...) \
+    f(a, b, c, d, gd_options_address(__extension__ type{ __VA_ARGS__ }))
+#define GD_WITH_5(f, type, defaults, a, b, c, d, e, ...) \
+    f(a, b, c, d, e, gd_options_address(__extension__ type{ __VA_ARGS__ }))
 
 /* The comma at the end makes the named members a list that may be empty. */
 #define GD_OPTIONS_0(type, ...)                (__extension__ type{ __VA_ARGS__ })
@@ -41,6 +63,26 @@
     (__extension__ type{ .a = A, .b = B, .c = C, .d = D, .e = E, __VA_ARGS__ })
 
 #else
+
+#define GD_DEFAULT(...)
+
+#if defined __clang__
+#pragma clang diagnostic ignored "-Winitializer-overrides"
+#elif defined __GNUC__
+#pragma GCC diagnostic ignored "-Woverride-init"
+#endif
+
+/* #define gd_adam(...) GD_WITH_1(gd_adam_with, gd_adam_options, GD_ADAM_DEFAULTS, __VA_ARGS__, )
+ * calls the function with one argument and the address of its options. The empty argument at the
+ * end (not with GD_WITH_0) stands for the options when none is named. */
+#define GD_WITH_0(f, type, defaults, ...)          f(&(type){ defaults, __VA_ARGS__ })
+#define GD_WITH_1(f, type, defaults, a, ...)       f(a, &(type){ defaults, __VA_ARGS__ })
+#define GD_WITH_2(f, type, defaults, a, b, ...)    f(a, b, &(type){ defaults, __VA_ARGS__ })
+#define GD_WITH_3(f, type, defaults, a, b, c, ...) f(a, b, c, &(type){ defaults, __VA_ARGS__ })
+#define GD_WITH_4(f, type, defaults, a, b, c, d, ...) \
+    f(a, b, c, d, &(type){ defaults, __VA_ARGS__ })
+#define GD_WITH_5(f, type, defaults, a, b, c, d, e, ...) \
+    f(a, b, c, d, e, &(type){ defaults, __VA_ARGS__ })
 
 /* Members by position follow the one that is named. */
 #define GD_OPTIONS_0(type, ...)                ((type){ __VA_ARGS__ })
