@@ -1,10 +1,11 @@
 # The commands of Gradus, over CMake and its presets. Each says first which packages it lacks, and installs them where that
 # takes no password (tools/install-deps; Debian and its kin).
-#   make deps          install what make mnist and make test need, with sudo; more: SETS="neon bench peers"
+#   make deps          install what make mnist and make test need, with sudo; more: SETS="neon valgrind bench peers"
 #   make mnist         build, and train the residual MLP on MNIST:   make mnist ARGS="--faithful"
 #   make test          everything: tests, checks, sanitizers, fuzzing, both compilers; some stages: STAGES="release asan"
 #   make soak          random programs, kernels and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600
 #   make neon          the kernels' tests for 64-bit ARM, cross-compiled and run under qemu
+#   make valgrind      every test program under valgrind, on AVX2's kernels; an hour or two
 #   make check         the checks alone: format, include direction, clang-tidy
 #   make format        format the C sources
 #   make bench         run the benches into bench/results, and write the tables; some suites: SUITES="matmul reduce", in less time: QUICK=1
@@ -21,7 +22,7 @@ QUICK  ?=
 PEERS  := torch jax numpy micrograd onednn-cpu-gomp onednn-devel-cpu-gomp scipy-openblas32 mkl
 BENCH_PEERS_PYTHON ?= $(CURDIR)/build/peers-venv/bin/python
 
-COMMANDS := all deps release mnist test soak neon check format bench bench-peers clean
+COMMANDS := all deps release mnist test soak neon valgrind check format bench bench-peers clean
 EXAMPLES := $(filter-out $(COMMANDS), $(basename $(notdir $(wildcard examples/*.c))))
 
 .PHONY: $(COMMANDS) $(EXAMPLES) compile-deps
@@ -50,6 +51,10 @@ soak:
 neon:
 	@tools/install-deps compile test neon
 	@tools/run-tests neon
+
+valgrind:
+	@tools/install-deps compile test valgrind
+	@tools/run-tests valgrind
 
 check:
 	@tools/install-deps compile test

@@ -2,7 +2,8 @@
  * fifty times as slow and looks for races, which do not depend on values: under it a few cases do.
  * AddressSanitizer makes it five to ten times as slow: of cases that differ in values or dtype
  * alone, some do. qemu and valgrind are as slow as ThreadSanitizer, but a program cannot ask for
- * them: GRADUS_TEST_SLOW, which `make neon` sets, says so. GRADUS_TEST_ALL tries all cases anyway. */
+ * them: GRADUS_TEST_SLOW, which `make neon` and `make valgrind` set, says so. GRADUS_TEST_ALL tries
+ * all cases anyway. */
 #ifndef GD_TEST_EFFORT_H
 #define GD_TEST_EFFORT_H
 
