@@ -13,8 +13,8 @@ static gd_tensor *cats_dogs(gd_module *m, gd_tensor *x)
     x = gd_relu(gd_nn_conv2d(m, "conv2", x, 32, 3, .pad = 1));
     x = gd_relu(gd_nn_conv2d(m, "conv3", x, 64, 3, .pad = 1));
     x = gd_reshape(x, GD_SHAPE(-1, 64 * SIZE * SIZE)); // [batch, 262144]
-    x = gd_relu(gd_linear(m, "fc1", x, 128));
-    return gd_linear(m, "fc2", x, 2);
+    x = gd_relu(gd_nn_linear(m, "fc1", x, 128));
+    return gd_nn_linear(m, "fc2", x, 2);
 }
 
 int main(int count, char **arguments)

@@ -412,7 +412,7 @@ static gd_tensor *tower_step(void *user, int count, gd_tensor *const *in)
     for (int i = 0; i < t->layers; i++) {
         char name[16];
         snprintf(name, sizeof name, "fc%d", i);
-        h = gd_relu(gd_linear(t->module, name, h, 16));
+        h = gd_relu(gd_nn_linear(t->module, name, h, 16));
     }
     return gd_minimize(t->optimizer, gd_cross_entropy(h, in[1]));
 }
@@ -455,10 +455,10 @@ static gd_tensor *wide_loss(void *user, int count, gd_tensor *const *in)
     for (int i = 0; i < WIDE_LAYERS; i++) {
         char name[16];
         snprintf(name, sizeof name, "fc%d", i);
-        h = gd_linear(t->module, name, h, WIDE);
+        h = gd_nn_linear(t->module, name, h, WIDE);
         h = gd_add(gd_mul(gd_tanh(h), gd_sigmoid(gd_mul_scalar(h, 1.5))), gd_gelu(gd_square(h)));
     }
-    return gd_cross_entropy(gd_linear(t->module, "out", h, 10), in[1]);
+    return gd_cross_entropy(gd_nn_linear(t->module, "out", h, 10), in[1]);
 }
 
 static gd_tensor *wide_step(void *user, int count, gd_tensor *const *in)

@@ -52,9 +52,9 @@ typedef struct trainee {
 /* x [batch, 784] -> logits [batch, 10] */
 static gd_tensor *net(gd_module *m, gd_tensor *x)
 {
-    gd_tensor *a = gd_relu(gd_linear(m, "fc1", x, HIDDEN));
-    gd_tensor *b = gd_relu(gd_linear(m, "fc2", a, HIDDEN));
-    return gd_linear(m, "fc3", gd_add(a, b), CLASSES);
+    gd_tensor *a = gd_relu(gd_nn_linear(m, "fc1", x, HIDDEN));
+    gd_tensor *b = gd_relu(gd_nn_linear(m, "fc2", a, HIDDEN));
+    return gd_nn_linear(m, "fc3", gd_add(a, b), CLASSES);
 }
 
 static gd_tensor *step(void *user, int count, gd_tensor *const *in)

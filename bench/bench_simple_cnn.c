@@ -7,7 +7,7 @@
 static gd_tensor *simple(gd_module *m, gd_tensor *x)
 {
     x = gd_relu(gd_nn_conv2d(m, "conv", x, 8, 3, .pad = 1)); // [batch, 8, 32, 32]
-    return gd_linear(m, "fc", gd_global_avg_pool(x), 2);
+    return gd_nn_linear(m, "fc", gd_global_avg_pool(x), 2);
 }
 
 int main(int count, char **arguments)

@@ -32,7 +32,7 @@ static gd_tensor *network(void *user, gd_tensor *x)
     x = stage(m, "stage2", x, 32);                                          // [batch, 32, 8, 8]
     x = stage(m, "stage3", x, 64);                                          // [batch, 64, 4, 4]
     x = gd_nn_dropout(m, "drop", gd_reshape(x, GD_SHAPE(-1, 64 * 4 * 4)), 0.3);
-    return gd_linear(m, "out", x, 10);
+    return gd_nn_linear(m, "out", x, 10);
 }
 
 static bool show(void *user, const gd_fit_progress *p)

@@ -18,8 +18,8 @@ static gd_tensor *network(void *user, gd_tensor *x)
     x = gd_max_pool2d(x, 2);                                       // [batch, 12, 14, 14]
     x = gd_relu(gd_nn_conv2d(m, "conv2", x, 32, 5));               // [batch, 32, 10, 10]
     x = gd_reshape(gd_max_pool2d(x, 2), GD_SHAPE(-1, 32 * 5 * 5)); // [batch, 800]
-    x = gd_relu(gd_linear(m, "fc1", x, 84));
-    return gd_linear(m, "fc2", x, 10);
+    x = gd_relu(gd_nn_linear(m, "fc1", x, 84));
+    return gd_nn_linear(m, "fc2", x, 10);
 }
 
 static bool show(void *user, const gd_fit_progress *p)

@@ -15,9 +15,9 @@ typedef struct {
 /* x [batch, 784] -> logits [batch, 10]. Layers make their parameters when they are first used. */
 static gd_tensor *network(gd_module *m, gd_tensor *x)
 {
-    gd_tensor *a = gd_relu(gd_linear(m, "fc1", x, 16));
-    gd_tensor *b = gd_relu(gd_linear(m, "fc2", a, 16));
-    return gd_linear(m, "fc3", gd_add(a, b), 10);
+    gd_tensor *a = gd_relu(gd_nn_linear(m, "fc1", x, 16));
+    gd_tensor *b = gd_relu(gd_nn_linear(m, "fc2", a, 16));
+    return gd_nn_linear(m, "fc3", gd_add(a, b), 10);
 }
 
 /* Forward, backward and update: in[0] pixels [batch, 784], in[1] digits [batch] -> loss [].

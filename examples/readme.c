@@ -11,8 +11,8 @@ static gd_tensor *step(void *optimizer, int count, gd_tensor *const *in)
 {
     (void)count;
     gd_module *m = gd_optimizer_module(optimizer);
-    gd_tensor *hidden = gd_tanh(gd_linear(m, "hidden", in[0], 32));
-    return gd_minimize(optimizer, gd_mse(gd_linear(m, "out", hidden, 1), in[1]));
+    gd_tensor *hidden = gd_tanh(gd_nn_linear(m, "hidden", in[0], 32));
+    return gd_minimize(optimizer, gd_mse(gd_nn_linear(m, "out", hidden, 1), in[1]));
 }
 
 int main(void)

@@ -30,7 +30,7 @@ static gd_tensor *network(gd_module *m, gd_tensor *source, gd_tensor *target)
 {
     gd_tensor *x = gd_nn_token_embedding(m, "source", source, &config);
     gd_tensor *y = gd_nn_token_embedding(m, "target", target, &config);
-    return gd_linear(m, "head", gd_nn_transformer(m, "transformer", x, y, &config), VOCABULARY);
+    return gd_nn_linear(m, "head", gd_nn_transformer(m, "transformer", x, y, &config), VOCABULARY);
 }
 
 /* in: source, target shifted by one, target */

@@ -63,8 +63,8 @@ typedef struct trainee {
 /* x [n, in] -> [n, outputs] */
 static gd_tensor *network(const trainee *t, gd_tensor *x)
 {
-    x = gd_tanh(gd_linear(t->model, "hidden", x, 16));
-    return gd_linear(t->model, "out", x, t->outputs);
+    x = gd_tanh(gd_nn_linear(t->model, "hidden", x, 16));
+    return gd_nn_linear(t->model, "out", x, t->outputs);
 }
 
 static gd_tensor *classify_step(void *user, int count, gd_tensor *const *in)

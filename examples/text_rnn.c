@@ -38,7 +38,7 @@ static gd_tensor *network(const trainee *t, gd_tensor *tokens, memory *before, m
     else
         y = gd_nn_lstm(t->model, "lstm", x, WIDTH, .layers = LAYERS, .first_hidden = before->h,
                        .first_cell = before->c, .last_hidden = &after->h, .last_cell = &after->c);
-    return gd_linear(t->model, "head", y, t->vocabulary);
+    return gd_nn_linear(t->model, "head", y, t->vocabulary);
 }
 
 static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)

@@ -456,7 +456,7 @@ static void open_host_things(host_things *h, gd_context *gd, const char *path)
     *h = (host_things){ .gd = gd, .path = path, .m = gd_module_create(gd, .seed = 1) };
     h->one = gd_scalar(gd, 1, GD_F32);
     h->t = gd_full(gd, GD_SHAPE(3), 1, GD_F32);
-    assert_non_null(gd_linear(h->m, "fc", gd_ones(gd, GD_SHAPE(1, 2), GD_F32), 2));
+    assert_non_null(gd_nn_linear(h->m, "fc", gd_ones(gd, GD_SHAPE(1, 2), GD_F32), 2));
     h->optimizer = gd_adam(h->m, .lr = 0.25);
     h->ema = gd_ema_create(h->m);
     assert_int_equal(gd_ema_update(h->ema), GD_OK);

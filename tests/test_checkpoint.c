@@ -170,9 +170,9 @@ static gd_tensor *block(void *user, int count, gd_tensor *const *in)
     snprintf(path, sizeof path, "%s.norm", b->name);
     gd_tensor *h = gd_nn_layer_norm(m, path, in[0]);
     snprintf(path, sizeof path, "%s.up", b->name);
-    h = gd_gelu(gd_linear(m, path, h, 4 * b->net->width));
+    h = gd_gelu(gd_nn_linear(m, path, h, 4 * b->net->width));
     snprintf(path, sizeof path, "%s.down", b->name);
-    h = gd_linear(m, path, h, b->net->width);
+    h = gd_nn_linear(m, path, h, b->net->width);
     snprintf(path, sizeof path, "%s.drop", b->name);
     return gd_add(in[0], gd_nn_dropout(m, path, h, 0.25));
 }

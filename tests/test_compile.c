@@ -293,7 +293,7 @@ static gd_tensor *mlp_step(void *user, int count, gd_tensor *const *in)
     for (int i = 0; i < LAYERS; i++) {
         char name[16];
         snprintf(name, sizeof name, "fc%d", i);
-        h = gd_linear(net->module, name, h, 10);
+        h = gd_nn_linear(net->module, name, h, 10);
         h = i + 1 < LAYERS ? gd_relu(h) : h;
     }
     gd_tensor *loss = gd_cross_entropy(h, in[1]);

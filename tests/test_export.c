@@ -38,9 +38,9 @@ typedef struct trainee {
 /* The MNIST network: x [batch, 784] -> logits [batch, 10] */
 static gd_tensor *logits(trainee *t, gd_tensor *x)
 {
-    gd_tensor *a = gd_relu(gd_linear(t->module, "fc1", x, 16));
-    gd_tensor *b = gd_relu(gd_linear(t->module, "fc2", a, 16));
-    return gd_linear(t->module, "fc3", gd_add(a, b), 10);
+    gd_tensor *a = gd_relu(gd_nn_linear(t->module, "fc1", x, 16));
+    gd_tensor *b = gd_relu(gd_nn_linear(t->module, "fc2", a, 16));
+    return gd_nn_linear(t->module, "fc3", gd_add(a, b), 10);
 }
 
 static gd_tensor *infer(void *user, int count, gd_tensor *const *in)
@@ -155,7 +155,7 @@ static gd_tensor *convolutional(void *user, int count, gd_tensor *const *in)
     x = gd_nn_conv2d(t->module, "c2", x, 40, .kernel = 3, .stride = 2, .groups = 2);
     x = gd_avg_pool2d(gd_tanh(x), .kernel = 2, .stride = 1, .pad = 1);
     x = gd_nn_conv2d(t->module, "c3", x, 5, .kernel = 3, .pad = 2, .dilation = 2, .no_bias = true);
-    x = gd_linear(t->module, "fc", gd_reshape(x, GD_SHAPE(4, -1)), 10);
+    x = gd_nn_linear(t->module, "fc", gd_reshape(x, GD_SHAPE(4, -1)), 10);
     gd_tensor *loss = gd_cross_entropy(x, in[1]), *parameter[7], *gradient[7];
     for (int i = 0; i < 7; i++)
         parameter[i] = gd_module_tensor(t->module, i);
@@ -257,7 +257,7 @@ static gd_tensor *recurrent_train(void *user, int count, gd_tensor *const *in)
                    .last_cell = &last_cell);
     x = gd_nn_gru(t->module, "gru", x, 6, .lengths = in[1]);
     x = gd_nn_rnn(t->module, "relu", gd_nn_rnn(t->module, "rnn", x, 5), 5, .relu = true);
-    gd_tensor *scores = gd_linear(t->module, "head", gd_reshape(x, GD_SHAPE(45, 5)), 19);
+    gd_tensor *scores = gd_nn_linear(t->module, "head", gd_reshape(x, GD_SHAPE(45, 5)), 19);
     gd_tensor *loss = gd_cross_entropy(scores, gd_reshape(in[0], GD_SHAPE(45)));
     loss = gd_add(loss, gd_mean(gd_square(last_cell), GD_ALL_AXES, false));
     return gd_minimize(t->optimizer, loss);
@@ -323,7 +323,7 @@ static gd_tensor *batch_norm(void *user, int count, gd_tensor *const *in)
     x = gd_relu(gd_nn_batch_norm(t->module, "n1", x));
     x = gd_nn_conv2d(t->module, "c2", x, 8, 3, .stride = 2);
     x = gd_relu(gd_nn_group_norm(t->module, "n2", x, .groups = 2));
-    return gd_softmax(gd_linear(t->module, "fc", gd_global_avg_pool(x), 5), -1);
+    return gd_softmax(gd_nn_linear(t->module, "fc", gd_global_avg_pool(x), 5), -1);
 }
 
 /* ---- moving, ordering, drawing. MANY ---- */

@@ -129,7 +129,7 @@ static void test_ended_operands_of_layers(void **state)
     gd_module *m = gd_module_create(gd, .seed = 1);
     for (int since = 0; since < 3; since++) {
         gd_tensor *x = make_ended(gd, since);
-        assert_null(gd_linear(m, "fc", x, 4));
+        assert_null(gd_nn_linear(m, "fc", x, 4));
         expect_error(GD_ERR_STATE, words);
         assert_null(gd_mse(x, gd_ones(gd, GD_SHAPE(2, 3), GD_F32)));
         expect_error(GD_ERR_STATE, words);
@@ -308,7 +308,7 @@ static void take_message(void *user, gd_log_level level, const char *message)
 static gd_tensor *step(void *optimizer, int count, gd_tensor *const *in)
 {
     gd_module *m = gd_optimizer_module(optimizer);
-    return count == 1 ? gd_minimize(optimizer, gd_mean(gd_square(gd_linear(m, "fc", in[0], 3)),
+    return count == 1 ? gd_minimize(optimizer, gd_mean(gd_square(gd_nn_linear(m, "fc", in[0], 3)),
                                                        GD_ALL_AXES, false))
                       : NULL;
 }

@@ -68,7 +68,7 @@ static gd_tensor *step(void *optimizer, int count, gd_tensor *const *in)
 {
     (void)count;
     gd_module *m = gd_optimizer_module(optimizer);
-    gd_tensor *y = gd_dropout(gd_linear(m, "fc", in[0], 3), 0.25);
+    gd_tensor *y = gd_dropout(gd_nn_linear(m, "fc", in[0], 3), 0.25);
     return gd_minimize(optimizer,
                        gd_mse(y, gd_full(gd_tensor_context(y), GD_SHAPE(2, 3), 0.1, GD_F32)));
 }

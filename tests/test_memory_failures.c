@@ -329,9 +329,10 @@ static gd_tensor *mnist_step(void *optimizer, int count, gd_tensor *const *in)
 {
     (void)count;
     gd_module *m = gd_optimizer_module(optimizer);
-    gd_tensor *a = gd_relu(gd_linear(m, "fc1", in[0], 16));
-    gd_tensor *b = gd_relu(gd_linear(m, "fc2", a, 16));
-    return gd_minimize(optimizer, gd_cross_entropy(gd_linear(m, "fc3", gd_add(a, b), 10), in[1]));
+    gd_tensor *a = gd_relu(gd_nn_linear(m, "fc1", in[0], 16));
+    gd_tensor *b = gd_relu(gd_nn_linear(m, "fc2", a, 16));
+    return gd_minimize(optimizer,
+                       gd_cross_entropy(gd_nn_linear(m, "fc3", gd_add(a, b), 10), in[1]));
 }
 
 /* Train within `bytes` of address space. The exit status of the process that did: 0 when the loss

@@ -40,9 +40,9 @@ static gd_tensor *ramp(gd_context *gd, gd_shape shape)
 /* The network of the main job. */
 static gd_tensor *network(gd_module *m, gd_tensor *x)
 {
-    gd_tensor *a = gd_relu(gd_linear(m, "fc1", x, 16));
-    gd_tensor *b = gd_relu(gd_linear(m, "fc2", a, 16));
-    return gd_linear(m, "fc3", gd_add(a, b), 10);
+    gd_tensor *a = gd_relu(gd_nn_linear(m, "fc1", x, 16));
+    gd_tensor *b = gd_relu(gd_nn_linear(m, "fc2", a, 16));
+    return gd_nn_linear(m, "fc3", gd_add(a, b), 10);
 }
 
 /* ---- modules ---- */
@@ -75,10 +75,10 @@ static void values_depend_on_seed_and_order_alone(void **state)
     gd_module *a = gd_module_create(*state, .seed = 7), *b = gd_module_create(*state, .seed = 7);
     gd_module *c = gd_module_create(*state, .seed = 8);
     gd_tensor *x = ramp(*state, GD_SHAPE(2, 5));
-    assert_non_null(gd_linear(a, "p", x, 4));
+    assert_non_null(gd_nn_linear(a, "p", x, 4));
     assert_non_null(gd_uniform(*state, GD_SHAPE(100), 0.0, 1.0, GD_F32));
-    assert_non_null(gd_linear(b, "q", x, 4));
-    assert_non_null(gd_linear(c, "p", x, 4));
+    assert_non_null(gd_nn_linear(b, "q", x, 4));
+    assert_non_null(gd_nn_linear(c, "p", x, 4));
     assert_same_bits(gd_module_parameter(a, "p.weight"), gd_module_parameter(b, "q.weight"));
     float *left = values_of(gd_module_parameter(a, "p.weight"));
     float *right = values_of(gd_module_parameter(c, "p.weight"));
@@ -88,8 +88,8 @@ static void values_depend_on_seed_and_order_alone(void **state)
     /* What fails draws nothing. */
     assert_null(gd_parameter(b, "r", GD_SHAPE(4), GD_INIT_GLOROT_UNIFORM));
     expect_error(GD_ERR_SHAPE, "at least two axes");
-    assert_non_null(gd_linear(a, "p2", x, 4));
-    assert_non_null(gd_linear(b, "p2", x, 4));
+    assert_non_null(gd_nn_linear(a, "p2", x, 4));
+    assert_non_null(gd_nn_linear(b, "p2", x, 4));
     assert_same_bits(gd_module_parameter(a, "p2.weight"), gd_module_parameter(b, "p2.weight"));
 }
 
@@ -131,13 +131,13 @@ static void linear_computes_its_formula(void **state)
 {
     gd_module *m = gd_module_create(*state, .seed = 3);
     gd_tensor *x = ramp(*state, GD_SHAPE(2, 3, 5));
-    gd_tensor *y = gd_linear(m, "l", x, 7);
+    gd_tensor *y = gd_nn_linear(m, "l", x, 7);
     gd_shape shape = gd_tensor_shape(y);
     assert_true(shape.rank == 3 && shape.dim[0] == 2 && shape.dim[1] == 3 && shape.dim[2] == 7);
     float bias[7] = { 1.0f, -2.0f, 3.0f, -4.0f, 5.0f, -6.0f, 7.0f };
     assert_int_equal(gd_tensor_write(gd_module_parameter(m, "l.bias"), bias, sizeof bias), GD_OK);
     float *in = values_of(x), *w = values_of(gd_module_parameter(m, "l.weight"));
-    float *out = values_of(gd_linear(m, "l", x, 7));
+    float *out = values_of(gd_nn_linear(m, "l", x, 7));
     for (int r = 0; r < 6; r++)
         for (int u = 0; u < 7; u++) {
             double sum = (double)bias[u];
@@ -148,7 +148,7 @@ static void linear_computes_its_formula(void **state)
     free(in);
     free(w);
     free(out);
-    assert_non_null(gd_linear(m, "bare", x, 4, .no_bias = true, .init = GD_INIT_ONES));
+    assert_non_null(gd_nn_linear(m, "bare", x, 4, .no_bias = true, .init = GD_INIT_ONES));
     assert_null(gd_module_parameter(m, "bare.bias"));
     expect_error(GD_ERR_INVALID, "bare.bias");
 }
@@ -157,23 +157,23 @@ static void wrong_uses_are_errors(void **state)
 {
     gd_module *m = gd_module_create(*state);
     gd_tensor *x = ramp(*state, GD_SHAPE(2, 5));
-    assert_non_null(gd_linear(m, "l", x, 4));
-    assert_null(gd_linear(m, "l", x, 5));
+    assert_non_null(gd_nn_linear(m, "l", x, 4));
+    assert_null(gd_nn_linear(m, "l", x, 5));
     expect_error(GD_ERR_SHAPE, "\"l\" was made with 4 units and a bias, here it has 5 and a bias");
-    assert_null(gd_linear(m, "l", x, 4, .no_bias = true));
+    assert_null(gd_nn_linear(m, "l", x, 4, .no_bias = true));
     expect_error(GD_ERR_SHAPE, "no bias");
-    assert_null(gd_linear(m, "l", ramp(*state, GD_SHAPE(2, 6)), 4));
+    assert_null(gd_nn_linear(m, "l", ramp(*state, GD_SHAPE(2, 6)), 4));
     expect_error(GD_ERR_SHAPE, "the input is [2, 6], but \"l.weight\" is [5, 4]");
-    assert_null(gd_linear(m, "n", x, 0));
+    assert_null(gd_nn_linear(m, "n", x, 0));
     expect_error(GD_ERR_INVALID, "units");
-    assert_null(gd_linear(m, "", x, 1));
+    assert_null(gd_nn_linear(m, "", x, 1));
     expect_error(GD_ERR_INVALID, "name is empty");
-    assert_null(gd_linear(m, "n", gd_zeros(*state, GD_SHAPE(2, 5), GD_I32), 1));
+    assert_null(gd_nn_linear(m, "n", gd_zeros(*state, GD_SHAPE(2, 5), GD_I32), 1));
     expect_error(GD_ERR_DTYPE, "i32");
-    assert_null(gd_linear(m, "n", gd_zeros(*state, GD_SCALAR, GD_F32), 1));
+    assert_null(gd_nn_linear(m, "n", gd_zeros(*state, GD_SCALAR, GD_F32), 1));
     expect_error(GD_ERR_SHAPE, "rank 0");
-    assert_null(gd_linear(m, "n", NULL, 4));
-    assert_null(gd_linear(NULL, "n", x, 4));
+    assert_null(gd_nn_linear(m, "n", NULL, 4));
+    assert_null(gd_nn_linear(NULL, "n", x, 4));
     assert_int_equal(gd_error_code(), GD_OK); /* NULL in, NULL out */
     assert_null(gd_parameter(m, "l.weight", GD_SHAPE(5, 3), GD_INIT_ZEROS));
     expect_error(GD_ERR_SHAPE, "\"l.weight\" is f32 [5, 4], but is used here as f32 [5, 3]");
@@ -234,7 +234,7 @@ static void the_training_flag_is_kept(void **state)
 static gd_tensor *traced_body(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
-    return gd_linear(user, "t", in[0], 4);
+    return gd_nn_linear(user, "t", in[0], 4);
 }
 
 static void parameters_made_while_tracing_last(void **state)
@@ -245,13 +245,13 @@ static void parameters_made_while_tracing_last(void **state)
     gd_tensor *x = ramp(*state, GD_SHAPE(3, 6));
     gd_tensor *y = gd_call(f, 1, &x);
     assert_non_null(y);
-    assert_same_bits(y, gd_linear(eager, "t", x, 4));
+    assert_same_bits(y, gd_nn_linear(eager, "t", x, 4));
     assert_same_bits(gd_module_parameter(m, "t.weight"), gd_module_parameter(eager, "t.weight"));
     float bias[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
     assert_int_equal(gd_tensor_write(gd_module_parameter(m, "t.bias"), bias, sizeof bias), GD_OK);
     assert_int_equal(gd_tensor_write(gd_module_parameter(eager, "t.bias"), bias, sizeof bias),
                      GD_OK);
-    assert_same_bits(gd_call(f, 1, &x), gd_linear(eager, "t", x, 4));
+    assert_same_bits(gd_call(f, 1, &x), gd_nn_linear(eager, "t", x, 4));
 }
 
 /* ---- files ---- */
@@ -294,7 +294,7 @@ static void saved_modules_load(void **state)
     assert_int_equal(gd_module_parameter_count(c), 13002);
     assert_true(gd_requires_grad(gd_module_parameter(c, "fc2.bias")));
     /* what is not in the file cannot be made up */
-    assert_null(gd_linear(c, "fc4", x, 3));
+    assert_null(gd_nn_linear(c, "fc4", x, 3));
     expect_error(GD_ERR_STATE, "\"fc4.weight\" is not in ");
     remove(path);
     assert_int_equal(gd_module_load(b, path), GD_ERR_IO);
@@ -306,12 +306,12 @@ static void files_of_other_models_are_told_apart(void **state)
     char path[256];
     gd_tensor *x = ramp(*state, GD_SHAPE(2, 5));
     gd_module *a = gd_module_create(*state, .seed = 1);
-    assert_non_null(gd_linear(a, "one", x, 4));
+    assert_non_null(gd_nn_linear(a, "one", x, 4));
     if (!can_store(a, temporary(path)))
         skip();
     gd_module *wider = gd_module_create(*state, .seed = 2), *other = gd_module_create(*state);
     gd_module *smaller = gd_module_create(*state);
-    assert_non_null(gd_linear(wider, "one", x, 6));
+    assert_non_null(gd_nn_linear(wider, "one", x, 6));
     float *before = values_of(gd_module_parameter(wider, "one.weight"));
     assert_int_equal(gd_module_load(wider, path), GD_ERR_FORMAT);
     expect_error(GD_ERR_FORMAT, "its \"one.weight\" is f32 [5, 4], the module's is f32 [5, 6]");
@@ -319,10 +319,10 @@ static void files_of_other_models_are_told_apart(void **state)
     assert_memory_equal(before, after, 30 * sizeof(float));
     free(before);
     free(after);
-    assert_non_null(gd_linear(other, "two", x, 4));
+    assert_non_null(gd_nn_linear(other, "two", x, 4));
     assert_int_equal(gd_module_load(other, path), GD_ERR_FORMAT);
     expect_error(GD_ERR_FORMAT, "it has no \"two.weight\" (f32 [5, 4])");
-    assert_non_null(gd_linear(smaller, "one", x, 4, .no_bias = true));
+    assert_non_null(gd_nn_linear(smaller, "one", x, 4, .no_bias = true));
     assert_int_equal(gd_module_load(smaller, path), GD_ERR_FORMAT);
     expect_error(GD_ERR_FORMAT, "it has a \"one.bias\", which the module has not");
     remove(path);
@@ -815,12 +815,12 @@ static void failing_allocations_in_files(void **state)
     char path[256];
     gd_module *a = gd_module_create(*state, .seed = 1);
     gd_tensor *x = ramp(*state, GD_SHAPE(2, 5));
-    assert_non_null(gd_linear(a, "one", x, 4));
+    assert_non_null(gd_nn_linear(a, "one", x, 4));
     if (!can_store(a, temporary(path)))
         skip();
     for (int64_t n = 0;; n++) {
         gd_module *empty = gd_module_create(*state), *full = gd_module_create(*state, .seed = 9);
-        assert_non_null(gd_linear(full, "one", x, 4));
+        assert_non_null(gd_nn_linear(full, "one", x, 4));
         gd_fail_allocations_after(n);
         bool saved = gd_module_save(a, path) == GD_OK;
         bool loaded = gd_module_load(full, path) == GD_OK && gd_module_load(empty, path) == GD_OK;

@@ -369,8 +369,8 @@ static void parameters_made_later_join_in(void **state)
     gd_module *m = gd_module_create(*state, .seed = 2);
     gd_optimizer *optimizer = gd_adam(m, .lr = 0.1);
     gd_tensor *x = gd_ones(*state, GD_SHAPE(2, 3), GD_F32);
-    assert_non_null(gd_minimize(optimizer, gd_sum(gd_linear(m, "a", x, 2), GD_ALL_AXES, false)));
-    gd_tensor *both = gd_add(gd_linear(m, "a", x, 2), gd_linear(m, "b", x, 2));
+    assert_non_null(gd_minimize(optimizer, gd_sum(gd_nn_linear(m, "a", x, 2), GD_ALL_AXES, false)));
+    gd_tensor *both = gd_add(gd_nn_linear(m, "a", x, 2), gd_nn_linear(m, "b", x, 2));
     assert_non_null(gd_minimize(optimizer, gd_sum(both, GD_ALL_AXES, false)));
     float bias[2];
     assert_int_equal(gd_tensor_read(gd_module_parameter(m, "b.bias"), bias, sizeof bias), GD_OK);

@@ -131,7 +131,7 @@ static gd_tensor *tower_step(void *user, int count, gd_tensor *const *in)
     for (int i = 0; i < t->layers; i++) {
         char name[16];
         snprintf(name, sizeof name, "fc%d", i);
-        h = gd_tanh(gd_linear(t->module, name, h, 10 + i % 7 * 5));
+        h = gd_tanh(gd_nn_linear(t->module, name, h, 10 + i % 7 * 5));
     }
     return gd_minimize(t->optimizer, gd_cross_entropy(h, in[1]));
 }

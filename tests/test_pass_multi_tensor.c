@@ -114,7 +114,7 @@ static gd_tensor *learn(things *t, gd_tensor *x, int layers, int width)
     for (int i = 0; i < layers; i++) {
         char name[16];
         snprintf(name, sizeof name, "fc%d", i);
-        x = gd_tanh(gd_linear(t->module, name, x, width));
+        x = gd_tanh(gd_nn_linear(t->module, name, x, width));
     }
     return gd_minimize(t->optimizer, gd_mean(gd_square(x), GD_ALL_AXES, false));
 }

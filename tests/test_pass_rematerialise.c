@@ -29,13 +29,13 @@ static gd_tensor *mlp_loss(trainee *t, gd_tensor *const *in)
     for (int i = 0; i < DEEP; i++) {
         char name[16];
         snprintf(name, sizeof name, "fc%d", i);
-        h = gd_linear(t->module, name, h, WIDE);
+        h = gd_nn_linear(t->module, name, h, WIDE);
         gd_tensor *gate = gd_sigmoid(gd_mul_scalar(h, 1.5));
         h = gd_add(gd_mul(gd_tanh(h), gate), gd_gelu(gd_square(h)));
         if (t->dropout > 0)
             h = gd_dropout(h, t->dropout);
     }
-    return gd_cross_entropy(gd_linear(t->module, "out", h, 10), in[1]);
+    return gd_cross_entropy(gd_nn_linear(t->module, "out", h, 10), in[1]);
 }
 
 static gd_tensor *mlp_step(void *user, int count, gd_tensor *const *in)

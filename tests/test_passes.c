@@ -583,9 +583,9 @@ static gd_tensor *dense_gradient(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     const things *t = user;
-    gd_tensor *y = gd_relu(gd_linear(t->module, "first", in[0], 2 * COLUMNS));
-    gd_tensor *z = gd_relu(gd_linear(t->module, "second", y, COLUMNS));
-    return gd_minimize(t->optimizer, total(gd_square(gd_linear(t->module, "third", z, 3))));
+    gd_tensor *y = gd_relu(gd_nn_linear(t->module, "first", in[0], 2 * COLUMNS));
+    gd_tensor *z = gd_relu(gd_nn_linear(t->module, "second", y, COLUMNS));
+    return gd_minimize(t->optimizer, total(gd_square(gd_nn_linear(t->module, "third", z, 3))));
 }
 
 static void epilogue_ends_gradients_of_relu_in_the_product(void **state)
@@ -637,7 +637,7 @@ enum { IN_ORDER, OTHER_ORDER, READ_TWICE, FEWER_QUERIES };
  * cut out of one product. */
 static gd_tensor *attend(const things *t, gd_tensor *const *in, int how)
 {
-    gd_tensor *all = gd_linear(t->module, "qkv", in[0], 3 * COLUMNS), *qkv[3];
+    gd_tensor *all = gd_nn_linear(t->module, "qkv", in[0], 3 * COLUMNS), *qkv[3];
     for (int i = 0; i < 3; i++) {
         int at = (how == OTHER_ORDER ? 2 - i : i) * COLUMNS;
         gd_tensor *part = gd_slice(all, 1, at, at + COLUMNS, 1);
@@ -719,7 +719,7 @@ static gd_tensor *train(void *user, int count, gd_tensor *const *in)
     for (int i = 0; i < 6; i++) {
         char name[16];
         snprintf(name, sizeof name, "fc%d", i);
-        h = gd_relu(gd_linear(t->module, name, h, 24));
+        h = gd_relu(gd_nn_linear(t->module, name, h, 24));
     }
     return gd_minimize(t->optimizer, gd_mean(gd_square(h), GD_ALL_AXES, false));
 }

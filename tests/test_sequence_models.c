@@ -119,10 +119,10 @@ static void json_builds_scaled_attention(void **state)
     gd_module *m = gd_model_module(model);
     gd_module_set_training(m, false);
     gd_tensor *x = gd_normal(gd, GD_SHAPE(3, 6, 8), 0, 1, GD_F32);
-    gd_tensor *q = gd_linear(m, "q", x, 4), *k = gd_linear(m, "k", x, 4);
+    gd_tensor *q = gd_nn_linear(m, "q", x, 4), *k = gd_nn_linear(m, "k", x, 4);
     gd_tensor *see = gd_attention(q, k, x, .causal = true);
     assert_same_bits(gd_model_forward(model, x),
-                     gd_attention(q, k, see, .mask = gd_linear(m, "bias", x, 6)));
+                     gd_attention(q, k, see, .mask = gd_nn_linear(m, "bias", x, 6)));
 }
 
 static void json_builds_recurrent_networks(void **state)
@@ -145,7 +145,7 @@ static void json_builds_recurrent_networks(void **state)
     x = gd_nn_lstm(m, "lstm", x, 5, .layers = 2, .bidirectional = true);
     x = gd_nn_rnn(m, "rnn", gd_nn_gru(m, "gru", x, 4), 4);
     x = gd_select(gd_nn_rnn(m, "relu", x, 4, .relu = true), 1, -1);
-    assert_same_bits(gd_model_forward(model, tokens), gd_linear(m, "head", x, 2));
+    assert_same_bits(gd_model_forward(model, tokens), gd_nn_linear(m, "head", x, 2));
     assert_summary(model, "[batch, 8, 10]");
 }
 

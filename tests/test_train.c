@@ -23,9 +23,9 @@
 static gd_tensor *network(void *module, gd_tensor *x)
 {
     gd_module *m = module;
-    gd_tensor *a = gd_relu(gd_linear(m, "fc1", x, 16));
-    gd_tensor *b = gd_relu(gd_linear(m, "fc2", a, 16));
-    return gd_linear(m, "fc3", gd_add(a, b), 10);
+    gd_tensor *a = gd_relu(gd_nn_linear(m, "fc1", x, 16));
+    gd_tensor *b = gd_relu(gd_nn_linear(m, "fc2", a, 16));
+    return gd_nn_linear(m, "fc3", gd_add(a, b), 10);
 }
 
 /* The test digits (they are fewer to decompress), or skip in a build without zlib. */
@@ -318,7 +318,7 @@ static void schedules_are_asked_at_every_step(void **state)
 
 static gd_tensor *wrong_network(void *module, gd_tensor *x)
 {
-    return gd_linear(module, "fc", gd_reshape(x, GD_SHAPE(-1, 7)), 3);
+    return gd_nn_linear(module, "fc", gd_reshape(x, GD_SHAPE(-1, 7)), 3);
 }
 
 static void errors_come_out(void **state)

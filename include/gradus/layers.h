@@ -101,7 +101,7 @@ GD_API gd_tensor *gd_nn_batch_norm_with(gd_nn_norm_options options);
 /* gd_dropout(x, p) while the module is in training, x itself otherwise. 0 <= p < 1. Srivastava et
  * al. 2014. */
 GD_API gd_tensor *gd_nn_dropout(gd_module *m, const char *name, gd_tensor *x, double p);
-/* gd_linear with each weight dropped with probability p in training. Wan et al., "Regularization of
+/* gd_nn_linear with each weight dropped with probability p in training. Wan et al., "Regularization of
  * neural networks using DropConnect", 2013 (with the mean of the weights in use, as dropout). */
 GD_API gd_tensor *gd_nn_drop_connect(gd_module *m, const char *name, gd_tensor *x, int64_t units,
                                      double p);

@@ -1,12 +1,12 @@
 /* gradus/nn.h: modules, layers, and models written as data. Start at gd_module_create() and
- * gd_linear().
+ * gd_nn_linear().
  *
  * A MODULE holds named parameters and buffers. A LAYER is a function that is given the module and a
  * name; it makes its parameters at first use, with shapes inferred from its input, and finds them
  * again at every later use. So one C function
  *
- *     gd_tensor *a = gd_relu(gd_linear(m, "fc1", x, 16));
- *     return gd_linear(m, "fc2", a, 10);
+ *     gd_tensor *a = gd_relu(gd_nn_linear(m, "fc1", x, 16));
+ *     return gd_nn_linear(m, "fc2", a, 10);
  *
  * is the model, its shape inference, its summary and its state dict; it is traced by gd_compile
  * like any other code. A MODEL is the same as data: a list of gd_layer_spec, or JSON.
@@ -122,7 +122,7 @@ GD_API gd_status gd_module_load(gd_module *m, const char *path);
 
 /* ---- layers ---- */
 
-typedef struct gd_linear_options {
+typedef struct gd_nn_linear_options {
     gd_module *module;
     const char *name;
     gd_tensor *x;
@@ -130,14 +130,14 @@ typedef struct gd_linear_options {
     bool no_bias;
     gd_init init; /* of the weight */
     double init_scale;
-} gd_linear_options;
+} gd_nn_linear_options;
 
-/* gd_linear(m, "fc1", x, 16), gd_linear(m, "fc1", x, 16, .no_bias = true): x @ weight + bias, [..,
+/* gd_nn_linear(m, "fc1", x, 16), gd_nn_linear(m, "fc1", x, 16, .no_bias = true): x @ weight + bias, [..,
  * in] -> [.., units], with the parameters "fc1.weight" [in, units] and "fc1.bias" [units] (zeros).
  * x: f32, rank 1 or more. GD_ERR_SHAPE names the path when a later use does not fit the first. */
-#define gd_linear(...) \
-    gd_linear_with(GD_OPTIONS_4(gd_linear_options, module, name, x, units, __VA_ARGS__))
-GD_API gd_tensor *gd_linear_with(gd_linear_options options);
+#define gd_nn_linear(...) \
+    gd_nn_linear_with(GD_OPTIONS_4(gd_nn_linear_options, module, name, x, units, __VA_ARGS__))
+GD_API gd_tensor *gd_nn_linear_with(gd_nn_linear_options options);
 
 /* ---- models as data ---- */
 

@@ -325,7 +325,7 @@ GD_API gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y);
  * GD_ERR_SHAPE: what does not fit. */
 GD_API gd_tensor *gd_einsum(const char *equation, gd_tensor *const *operands, int count);
 /* x @ weight + bias: [.., in] @ [in, out] + [out]; bias may be NULL. The functional form of
- * gd_linear. */
+ * gd_nn_linear. */
 GD_API gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias);
 
 /* ---- indexing ---- */

@@ -82,7 +82,7 @@ typedef struct gd_nn_attention_options {
 
 /* gd_nn_multi_head_attention(m, "attn", x, heads, .causal = true) -> [batch, t, width]. Parameters:
  * self-attention "attn.qkv" [width, (heads + 2 heads_kv) head_width]; with memory "attn.q" and
- * "attn.kv"; "attn.out" [heads head_width, width]; each a gd_linear with weight and bias. */
+ * "attn.kv"; "attn.out" [heads head_width, width]; each a gd_nn_linear with weight and bias. */
 #define gd_nn_multi_head_attention(...) \
     gd_nn_multi_head_attention_with(    \
         GD_OPTIONS_4(gd_nn_attention_options, module, name, x, heads, __VA_ARGS__))
@@ -220,7 +220,7 @@ typedef struct gd_nn_recurrent_options {
 
 /* gd_nn_lstm(m, "lstm", x, 256, .layers = 2) -> [batch, time, width], twice as wide if
  * bidirectional. Behind a sequence's end there are zeros. For layer 0: "lstm.0.forward.input" (a
- * gd_linear to the gates), "lstm.0.forward.hidden.weight" [width, gates * width],
+ * gd_nn_linear to the gates), "lstm.0.forward.hidden.weight" [width, gates * width],
  * "lstm.0.forward.hidden.bias", and "lstm.0.backward…". Gates stand as in PyTorch: i, f, g, o; r,
  * z, n. */
 #define gd_nn_lstm(...) \

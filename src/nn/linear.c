@@ -9,7 +9,7 @@
 static const char TYPE[] = "linear";
 
 /* Make the layer and its parameters, for an input of `in` values. */
-static gd_module_layer *create(const gd_linear_options *o, int64_t in)
+static gd_module_layer *create(const gd_nn_linear_options *o, int64_t in)
 {
     gd_tensor *weight = NULL, *bias = NULL;
     char *weight_path = gd_module_join(o->name, "weight");
@@ -37,10 +37,10 @@ static gd_module_layer *create(const gd_linear_options *o, int64_t in)
 }
 
 /* A later use must fit the first. */
-static bool fits(const gd_linear_options *o, const gd_module_layer *layer)
+static bool fits(const gd_nn_linear_options *o, const gd_module_layer *layer)
 {
     if (layer->type != TYPE) {
-        (void)gd_fail(GD_ERR_INVALID, "gd_linear: \"%s\" is a layer of type %s already", o->name,
+        (void)gd_fail(GD_ERR_INVALID, "gd_nn_linear: \"%s\" is a layer of type %s already", o->name,
                       layer->type);
         return false;
     }
@@ -49,24 +49,24 @@ static bool fits(const gd_linear_options *o, const gd_module_layer *layer)
         return true;
     (void)gd_fail(
         GD_ERR_SHAPE,
-        "gd_linear: \"%s\" was made with %lld units and %s bias, here it has %lld and %s bias",
+        "gd_nn_linear: \"%s\" was made with %lld units and %s bias, here it has %lld and %s bias",
         o->name, (long long)weight.dim[1], layer->parameter[1] ? "a" : "no", (long long)o->units,
         o->no_bias ? "no" : "a");
     return false;
 }
 
-gd_tensor *gd_linear_with(gd_linear_options o)
+gd_tensor *gd_nn_linear_with(gd_nn_linear_options o)
 {
     if (!o.module || !o.x)
         return NULL;
     if (!o.name || !*o.name || o.units < 1)
-        return gd_fail_null(GD_ERR_INVALID, "gd_linear: %s",
+        return gd_fail_null(GD_ERR_INVALID, "gd_nn_linear: %s",
                             o.name && *o.name ? "units must be at least 1" : "the name is empty");
     gd_shape shape = gd_tensor_shape(o.x);
     if (shape.rank < 1 || gd_tensor_dtype(o.x) != GD_F32)
         return gd_fail_null(
             shape.rank < 1 ? GD_ERR_SHAPE : GD_ERR_DTYPE,
-            "gd_linear: the input of \"%s\" is %s of rank %d; f32 of rank 1 or more is needed",
+            "gd_nn_linear: the input of \"%s\" is %s of rank %d; f32 of rank 1 or more is needed",
             o.name, gd_dtype_name(gd_tensor_dtype(o.x)), shape.rank);
     int64_t in = shape.dim[shape.rank - 1];
     gd_module_layer *layer = gd_module_layer_find(o.module, o.name);
@@ -77,7 +77,7 @@ gd_tensor *gd_linear_with(gd_linear_options o)
         char text[GD_NN_SHAPE_TEXT];
         return gd_fail_null(
             GD_ERR_SHAPE,
-            "gd_linear: the input is %s, but \"%s.weight\" is [%lld, %lld]: the input's "
+            "gd_nn_linear: the input is %s, but \"%s.weight\" is [%lld, %lld]: the input's "
             "last size must be %lld",
             gd_nn_shape_text(shape, text), o.name, (long long)rows, (long long)o.units,
             (long long)rows);

@@ -1,5 +1,5 @@
 /* nn/recurrent.c: layers of recurrent networks: RNN, LSTM, GRU, stacked, in one direction or both.
- * The steps are in gd_recurrent; the input's share of all steps is one product, a gd_linear. Start
+ * The steps are in gd_recurrent; the input's share of all steps is one product, a gd_nn_linear. Start
  * at run_layers(). */
 #include "nn/sequence.h"
 
@@ -33,7 +33,7 @@ static gd_tensor *run_direction(const direction *d, gd_tensor *x, gd_tensor **la
     char path[GD_NN_PATH];
     int64_t wide = gates_of(d->cell) * o->width;
     const char *at = gd_nn_path(path, d->name, "input");
-    gd_tensor *z = at ? gd_linear(o->module, at, x, wide) : NULL;
+    gd_tensor *z = at ? gd_nn_linear(o->module, at, x, wide) : NULL;
     at = z ? gd_nn_path(path, d->name, "hidden.weight") : NULL;
     gd_tensor *u =
         at ? gd_parameter(o->module, at, GD_SHAPE(o->width, wide), GD_INIT_GLOROT_UNIFORM) : NULL;

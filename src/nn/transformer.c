@@ -37,18 +37,18 @@ gd_tensor *gd_nn_feed_forward_with(gd_nn_feed_forward_options o)
     char path[GD_NN_PATH];
     gd_tensor *h;
     if (o.activation == GD_ACTIVATION_SWIGLU) {
-        gd_tensor *gate = gd_linear(o.module, gd_nn_path(path, o.name, "gate"), o.x, hidden,
-                                    .no_bias = o.no_bias);
-        gd_tensor *up =
-            gd_linear(o.module, gd_nn_path(path, o.name, "up"), o.x, hidden, .no_bias = o.no_bias);
+        gd_tensor *gate = gd_nn_linear(o.module, gd_nn_path(path, o.name, "gate"), o.x, hidden,
+                                       .no_bias = o.no_bias);
+        gd_tensor *up = gd_nn_linear(o.module, gd_nn_path(path, o.name, "up"), o.x, hidden,
+                                     .no_bias = o.no_bias);
         h = gd_mul(gd_silu(gate), up);
     } else {
-        h = activate(
-            gd_linear(o.module, gd_nn_path(path, o.name, "up"), o.x, hidden, .no_bias = o.no_bias),
-            o.activation);
+        h = activate(gd_nn_linear(o.module, gd_nn_path(path, o.name, "up"), o.x, hidden,
+                                  .no_bias = o.no_bias),
+                     o.activation);
     }
     h = gd_nn_drop(o.module, h, o.dropout);
-    return gd_linear(o.module, gd_nn_path(path, o.name, "down"), h, width, .no_bias = o.no_bias);
+    return gd_nn_linear(o.module, gd_nn_path(path, o.name, "down"), h, width, .no_bias = o.no_bias);
 }
 
 /* name.weight of ones and, for layer norm, name.bias of zeros. */
@@ -269,8 +269,8 @@ gd_tensor *gd_nn_decoder_only_with(gd_nn_token_model_options o)
     if (config.tied)
         return gd_matmul(x, gd_transpose(token_table(o.module, o.name, &config), 0, 1));
     char path[GD_NN_PATH];
-    return gd_linear(o.module, gd_nn_path(path, o.name, "head"), x, config.vocabulary,
-                     .no_bias = true);
+    return gd_nn_linear(o.module, gd_nn_path(path, o.name, "head"), x, config.vocabulary,
+                        .no_bias = true);
 }
 
 gd_tensor *gd_nn_encoder_only_with(gd_nn_token_model_options o)

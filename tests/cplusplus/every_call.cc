@@ -149,7 +149,7 @@ void every_call(gd_context *gd, gd_module *m, gd_optimizer *o, gd_tensor *x)
 {
     gd = gd_open("cpu", .threads = 2);
     m = gd_module_create(gd, .seed = 1);
-    gd_linear(m, "fc", x, 16, .no_bias = true);
+    gd_nn_linear(m, "fc", x, 16, .no_bias = true);
     gd_compile(gd, body, nullptr, .mode = GD_MODE_EAGER);
     gd_sum(x, GD_AXES(0, -1), false);
     gd_reshape(x, GD_SHAPE(2, -1));

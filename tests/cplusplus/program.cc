@@ -22,8 +22,8 @@ gd_tensor *step(void *optimizer, int, gd_tensor *const *in)
 {
     gd_optimizer *adam = static_cast<gd_optimizer *>(optimizer);
     gd_module *m = gd_optimizer_module(adam);
-    gd_tensor *hidden = gd_tanh(gd_linear(m, "hidden", in[0], 32, .init = GD_INIT_LECUN_NORMAL));
-    return gd_minimize(adam, gd_mse(gd_linear(m, "out", hidden, 1), in[1]));
+    gd_tensor *hidden = gd_tanh(gd_nn_linear(m, "hidden", in[0], 32, .init = GD_INIT_LECUN_NORMAL));
+    return gd_minimize(adam, gd_mse(gd_nn_linear(m, "out", hidden, 1), in[1]));
 }
 
 /* 200 steps on the sine: the loss falls to a tenth. */

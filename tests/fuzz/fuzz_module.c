@@ -5,7 +5,7 @@
 
 static gd_tensor *forward(gd_module *m, gd_tensor *x)
 {
-    return gd_linear(m, "fc", x, 2);
+    return gd_nn_linear(m, "fc", x, 2);
 }
 
 /* A step of training; an error if there is no memory or the file was another model's. */

@@ -36,8 +36,8 @@ static gd_tensor *step(void *user, int count, gd_tensor *const *in)
     (void)count;
     gd_optimizer *o = user;
     gd_module *m = gd_optimizer_module(o);
-    gd_tensor *h = gd_relu(gd_linear(m, "fc1", in[0], 512));
-    return gd_minimize(o, gd_cross_entropy(gd_linear(m, "fc2", h, 3), in[1]));
+    gd_tensor *h = gd_relu(gd_nn_linear(m, "fc1", in[0], 512));
+    return gd_minimize(o, gd_cross_entropy(gd_nn_linear(m, "fc2", h, 3), in[1]));
 }
 
 /* Trains on two threads; the losses fall. */
@@ -60,8 +60,8 @@ static void save_and_load(gd_context *gd, gd_module *trained, gd_tensor *x, cons
         return;
     check(gd_module_save(trained, path) == GD_OK, "gd_module_save");
     check(gd_module_load(gd_model_module(model), path) == GD_OK, "gd_module_load");
-    gd_tensor *h = gd_relu(gd_linear(trained, "fc1", x, 512));
-    gd_tensor *apart = gd_sub(gd_model_forward(model, x), gd_linear(trained, "fc2", h, 3));
+    gd_tensor *h = gd_relu(gd_nn_linear(trained, "fc1", x, 512));
+    gd_tensor *apart = gd_sub(gd_model_forward(model, x), gd_nn_linear(trained, "fc2", h, 3));
     check(gd_item(gd_max(gd_abs(apart), GD_ALL_AXES, false)) == 0.0, "the model that was loaded");
     remove(path);
 }
