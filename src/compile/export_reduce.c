@@ -79,16 +79,11 @@ static const char *identity_of(const gd_ir_value *v)
         [GD_F32] = "INFINITY",  [GD_F64] = "INFINITY", [GD_I32] = "INT32_MAX",
         [GD_I64] = "INT64_MAX", [GD_U8] = "255",       [GD_BOOL] = "1"
     };
-    switch (v->op->id) {
-    case GD_OP_max:
+    if (v->op->id == GD_OP_max)
         return least[v->layout.dtype];
-    case GD_OP_min:
+    if (v->op->id == GD_OP_min)
         return most[v->layout.dtype];
-    case GD_OP_prod:
-        return "1";
-    default:
-        return "0";
-    }
+    return v->op->id == GD_OP_prod ? "1" : "0";
 }
 
 typedef struct reduction {

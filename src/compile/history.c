@@ -682,7 +682,9 @@ const gd_op gd_op_call = { .id = GD_OP_call,
                            .flags = GD_OP_COMPILER_ONLY | GD_OP_SEVERAL,
                            .attr_size = sizeof(gd_call_attr),
                            .infer = infer_call,
-                           .vjp = vjp_call };
+                           .vjp = vjp_call,
+                           .flops = gd_flops_none,
+                           .recompute = GD_RECOMPUTE_NEVER };
 
 static gd_status infer_call_result(int n, const gd_layout *const *in, const void *attr,
                                    gd_layout *out)

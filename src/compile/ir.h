@@ -114,6 +114,14 @@ static inline bool gd_ir_is_effect(const gd_ir_value *v)
     return v->kind == GD_IR_OP && (v->op->flags & GD_OP_EFFECT);
 }
 
+/* The layouts of op v's operands. */
+static inline void gd_ir_layouts(const gd_ir *ir, const gd_ir_value *v,
+                                 const gd_layout *in[GD_OP_MAX_INPUTS])
+{
+    for (int k = 0; k < v->n; k++)
+        in[k] = &ir->values[v->in[k]].layout;
+}
+
 /* Whether op's result `v`, itself or a part, may be made in the memory of operand k, of v's shape:
  * each of its elements depends on the operand's element of that place alone. In a group with
  * reductions, all of a row's elements are read first; but a number for each row has another order

@@ -5,7 +5,7 @@
  * one keeps it no longer. (Deciding what a gradient computes again is what functorch's min-cut
  * partitioner is for; this is its case without a cost.)
  *
- * May put again only ops that take no longer than to load their result (is_cheap), on the same
+ * May put again only ops that take no longer than to load their result (GD_OP_CHEAP), on the same
  * operands: the same bits. May not make anything live longer: what is read must be an operand
  * of the reader, or constant. Start at gd_pass_recompute. */
 #include "compile/passes.h"
@@ -35,25 +35,6 @@ typedef struct reader {
 /* Instructions to go before a reader's own are numbered from AGAIN on until they do. */
 enum { NONE = -1, AGAIN = GD_FUSED_MAX_INPUTS + GD_DRAFT_MOST };
 
-static bool is_cheap(int op)
-{
-    switch (op) {
-    case GD_OP_add:
-    case GD_OP_sub:
-    case GD_OP_mul:
-    case GD_OP_neg:
-    case GD_OP_abs:
-    case GD_OP_square:
-    case GD_OP_maximum:
-    case GD_OP_minimum:
-    case GD_OP_relu:
-    case GD_OP_relu_grad:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* The number of value `v` as an operand of the reader; a constant becomes one. */
 static int16_t operand(const gd_ir *ir, reader *r, int32_t v)
 {
@@ -73,7 +54,8 @@ static int16_t bring(const maker *m, reader *r, int of)
     int32_t value = i < 0 ? m->draft.in[of] : m->value[i];
     if (r->number[of] == NONE && value != NONE)
         r->number[of] = operand(m->ir, r, value);
-    if (r->number[of] != NONE || i < 0 || !is_cheap(m->draft.instruction[i].op))
+    if (r->number[of] != NONE || i < 0 ||
+        !(gd_op_row((gd_op_id)m->draft.instruction[i].op)->flags & GD_OP_CHEAP))
         return r->number[of];
     gd_fused_instruction again = m->draft.instruction[i];
     for (int k = 0; k < gd_op_row((gd_op_id)again.op)->arity; k++) {

@@ -74,41 +74,6 @@ static bool cut_slice(const gd_ir *ir, const gd_ir_value *group, int target, rec
     return fits;
 }
 
-/* Ops that may be made again, and their work for one element of the result beside moving bytes; -1:
- * not made again. */
-static double work_each(const gd_ir *ir, const gd_ir_value *v)
-{
-    const gd_layout *first = v->n ? &ir->values[v->in[0]].layout : &v->layout;
-    switch (v->op->id) {
-    case GD_OP_matmul:
-    case GD_OP_matmul_relu_grad:
-    case GD_OP_linear: /* a multiply-add is about as dear as half a byte from memory */
-        return 0.5 * (double)first->shape[first->rank - 1];
-    case GD_OP_fused:
-    case GD_OP_part:
-    case GD_OP_full:
-    case GD_OP_iota:
-    case GD_OP_cast:
-    case GD_OP_copy:
-    case GD_OP_pad:
-    case GD_OP_concat:
-    case GD_OP_gather:
-    case GD_OP_sum:
-    case GD_OP_prod:
-    case GD_OP_max:
-    case GD_OP_min:
-        return 0;
-    case GD_OP_random_bits:
-    case GD_OP_dropout:
-    case GD_OP_softmax:
-    case GD_OP_log_softmax:
-    case GD_OP_normalize:
-        return 8;
-    default:
-        return (v->op->flags & GD_OP_ELEMENTWISE) ? 0 : -1;
-    }
-}
-
 static bool lies_in_plan(const gd_ir_value *root)
 {
     return root->kind == GD_IR_OP && !root->external && !root->is_constant && !root->is_output;
@@ -118,7 +83,8 @@ static bool lies_in_plan(const gd_ir_value *root)
 static bool find_recipe(const gd_ir *ir, int32_t i, recipe *r)
 {
     const gd_ir_value *v = &ir->values[i];
-    if (!lies_in_plan(v) || gd_ir_is_view(v) || gd_ir_is_effect(v) || work_each(ir, v) < 0)
+    if (!lies_in_plan(v) || gd_ir_is_view(v) || gd_ir_is_effect(v) ||
+        v->op->recompute == GD_RECOMPUTE_NEVER)
         return false;
     const gd_ir_value *group = gd_ir_is_part(v) ? &ir->values[v->in[0]] : v;
     if (group->op->id == GD_OP_fused && ((const gd_fused_attr *)group->attr)->n_more > 0) {
@@ -136,13 +102,21 @@ static bool find_recipe(const gd_ir *ir, int32_t i, recipe *r)
     return true;
 }
 
+/* The cost of making value i again, in bytes that could be moved in that time. */
 static double work_of(const gd_ir *ir, int32_t i, const recipe *r)
 {
+    enum { BYTES_A_FUNCTION = 8, FLOPS_A_BYTE = 4 };
     const gd_ir_value *v = &ir->values[i];
-    double bytes = (double)gd_layout_bytes(&v->layout);
+    double bytes = 1 + (double)gd_layout_bytes(&v->layout);
     for (int k = 0; k < r->n; k++)
         bytes += (double)gd_layout_bytes(&ir->values[r->in[k]].layout);
-    return bytes + 1 + work_each(ir, v) * (double)gd_layout_count(&v->layout);
+    if (v->op->recompute == GD_RECOMPUTE_FUNCTION)
+        return bytes + BYTES_A_FUNCTION * (double)gd_layout_count(&v->layout);
+    if (v->op->recompute != GD_RECOMPUTE_PRODUCT)
+        return bytes;
+    const gd_layout *in[GD_OP_MAX_INPUTS];
+    gd_ir_layouts(ir, v, in);
+    return bytes + v->op->flops(v->n, in, &v->layout, v->attr) / FLOPS_A_BYTE;
 }
 
 /* ---- what is alive, and who reads it ---- */

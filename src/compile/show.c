@@ -7,66 +7,12 @@
 /* A kernel that does the work of several steps. */
 static const char multi_tensor[] = "multi_tensor";
 
-/* Products of [tq, d] and [tk, d], or [tq, tk] and [tk, d]: `with_d` of them in the width of q and
- * k, `with_dv` in that of v; half as much where the future is hidden. */
-static double attention_flops(const gd_plan *plan, const gd_ir_value *v, int with_d, int with_dv)
-{
-    const gd_layout *q = &plan->ir.values[v->in[0]].layout;
-    const gd_layout *of_v = &plan->ir.values[v->in[2]].layout;
-    double d = (double)q->shape[q->rank - 1], dv = (double)of_v->shape[of_v->rank - 1];
-    double pairs = (double)gd_layout_count(q) / d * (double)of_v->shape[of_v->rank - 2];
-    bool causal = ((const gd_attention_attr *)v->attr)->causal != 0;
-    return 2 * pairs * (with_d * d + with_dv * dv) * (causal ? 0.5 : 1);
-}
-
-/* `count`: of elements, where the group has no rows. */
-static double group_flops(const gd_fused_attr *group, double count)
-{
-    double rows = 1, length = 1, flops = 0;
-    for (int axis = 0; axis < group->shape.rank && group->row_axes > 0; axis++)
-        *(axis < gd_fused_outer_axes(group) ? &rows : &length) *= (double)group->shape.dim[axis];
-    for (int i = 0; i < group->n_instructions; i++) {
-        const gd_fused_instruction *made = &group->instruction[i];
-        bool once = made->is_row && !gd_fused_reduces(made->op);
-        flops += group->row_axes == 0 ? count : once ? rows : rows * length;
-    }
-    return flops;
-}
-
-/* Floating-point operations of a step, as the field counts them (a fused multiply-add is two). */
+/* Floating-point operations of a step. */
 static double flops(const gd_plan *plan, const gd_ir_value *v)
 {
-    double count = (double)gd_layout_count(&v->layout);
-    const gd_layout *first = v->n ? &plan->ir.values[v->in[0]].layout : &v->layout;
-    switch (v->op->id) {
-    case GD_OP_matmul:
-    case GD_OP_linear:
-    case GD_OP_matmul_relu_grad:
-        return 2.0 * count * (double)first->shape[first->rank - 1];
-    case GD_OP_convolution: { /* by w [o, c, kernel...] */
-        const gd_layout *w = &plan->ir.values[v->in[1]].layout;
-        return w->shape[0] ? 2.0 * count * (double)(gd_layout_count(w) / w->shape[0]) : 0;
-    }
-    case GD_OP_convolution_grad_input:    /* by g and w, */
-    case GD_OP_convolution_grad_weight: { /* or into w */
-        const bool by_input = v->op->id == GD_OP_convolution_grad_input;
-        const gd_layout *w = by_input ? &plan->ir.values[v->in[1]].layout : &v->layout;
-        return w->shape[0] ? 2.0 * (double)gd_layout_count(first) *
-                                 (double)(gd_layout_count(w) / w->shape[0])
-                           : 0;
-    }
-    case GD_OP_attention:
-        return attention_flops(plan, v, 1, 1);
-    case GD_OP_attention_grad:
-        return attention_flops(plan, v, 3, 2);
-    case GD_OP_fused:
-        return group_flops(v->attr, count);
-    case GD_OP_sum:
-    case GD_OP_prod:
-        return (double)gd_layout_count(first);
-    default:
-        return (v->op->flags & GD_OP_ELEMENTWISE) ? count : 0.0;
-    }
+    const gd_layout *in[GD_OP_MAX_INPUTS];
+    gd_ir_layouts(&plan->ir, v, in);
+    return v->op->flops ? v->op->flops(v->n, in, &v->layout, v->attr) : 0;
 }
 
 static double bytes_moved(const gd_plan *plan, const gd_ir_value *v)

@@ -35,36 +35,43 @@ static bool holds(gd_dtype to, gd_dtype from)
            (to == GD_F32 && gd_dtype_is_half(from)) || (to == GD_I64 && from == GD_I32);
 }
 
-/* The operand value v equals, or -1. */
+/* Whether value i is a number n with x op n = x. */
+static bool is_unit(const gd_ir *ir, const gd_op *op, int32_t i)
+{
+    return (op->flags & GD_OP_UNIT_ONE && is_number(ir, i, 1)) ||
+           (op->flags & GD_OP_UNIT_ZERO && is_number(ir, i, 0)) ||
+           (op->flags & GD_OP_UNIT_MINUS_ZERO && is_number(ir, i, -0.0));
+}
+
+/* The operand that a cast gives back: of a cast to the type it has, or back from a wider one. */
+static int32_t same_as_cast(const gd_ir *ir, const gd_ir_value *v)
+{
+    const int32_t x = v->in[0];
+    if (ir->values[x].layout.dtype == v->layout.dtype)
+        return x;
+    return makes(ir, x, GD_OP_cast) &&
+                   ir->values[ir->values[x].in[0]].layout.dtype == v->layout.dtype &&
+                   holds(ir->values[x].layout.dtype, v->layout.dtype)
+               ? ir->values[x].in[0]
+               : -1;
+}
+
+/* The operand value v equals by a law of its op, or -1. */
 static int32_t same_as(const gd_ir *ir, const gd_ir_value *v)
 {
-    int32_t x = v->in[0];
-    switch (v->op->id) {
-    case GD_OP_mul:
-        return is_number(ir, v->in[1], 1) ? x : is_number(ir, x, 1) ? v->in[1] : -1;
-    case GD_OP_div:
-        return is_number(ir, v->in[1], 1) ? x : -1;
-    case GD_OP_sub:
-        return is_number(ir, v->in[1], 0) ? x : -1;
-    case GD_OP_add:
-        return is_number(ir, v->in[1], -0.0) ? x : is_number(ir, x, -0.0) ? v->in[1] : -1;
-    case GD_OP_neg:
-        return makes(ir, x, GD_OP_neg) && gd_dtype_is_float(v->layout.dtype) ? ir->values[x].in[0]
-                                                                             : -1;
-    case GD_OP_relu:
-    case GD_OP_abs:
-        return makes(ir, x, v->op->id) ? x : -1;
-    case GD_OP_cast:
-        if (ir->values[x].layout.dtype == v->layout.dtype)
-            return x;
-        return makes(ir, x, GD_OP_cast) &&
-                       ir->values[ir->values[x].in[0]].layout.dtype == v->layout.dtype &&
-                       holds(ir->values[x].layout.dtype, v->layout.dtype)
-                   ? ir->values[x].in[0]
-                   : -1;
-    default:
-        return -1;
-    }
+    const int32_t x = v->in[0];
+    const unsigned laws = v->op->flags;
+    if (v->op->id == GD_OP_cast)
+        return same_as_cast(ir, v);
+    if (v->n == 2 && is_unit(ir, v->op, v->in[1]))
+        return x;
+    if (v->n == 2 && laws & GD_OP_COMMUTES && is_unit(ir, v->op, x))
+        return v->in[1];
+    if (laws & GD_OP_IDEMPOTENT && makes(ir, x, v->op->id))
+        return x;
+    if (laws & GD_OP_INVOLUTION && makes(ir, x, v->op->id) && gd_dtype_is_float(v->layout.dtype))
+        return ir->values[x].in[0];
+    return -1;
 }
 
 /* Whether x may be read in v's place: it lies alike, in memory of its own that keeps its contents.

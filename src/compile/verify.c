@@ -77,8 +77,7 @@ static gd_status verify_op(const gd_ir *ir, size_t i, const char *after)
         what = place_fault(ir, i);
     if (what)
         return fault(ir, i, after, what);
-    for (int k = 0; k < v->n; k++)
-        layouts[k] = &ir->values[v->in[k]].layout;
+    gd_ir_layouts(ir, v, layouts);
     gd_layout inferred;
     if (gd_op_infer(v->op, v->n, layouts, v->attr, &inferred) != GD_OK)
         return gd_error_last();

@@ -12,9 +12,7 @@
 gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const void *attr,
                       gd_layout *out)
 {
-    if (op->arity != GD_OP_VARIADIC
-            ? n != op->arity && op->id != GD_OP_linear && op->id != GD_OP_fused
-            : n < 1)
+    if (op->arity == GD_OP_VARIADIC ? n < 1 : n != op->arity)
         return gd_fail(GD_ERR_INVALID, "gd_%s: %d operands given, %d expected", op->name, n,
                        op->arity);
     return op->infer(n, in, attr, out);

@@ -28,7 +28,26 @@ enum {
                                 but for what the kernel writes */
     GD_OP_PART = 1 << 6,     /* the result is elements of input 0 (slice, gather): the gradients of
                                 all its parts are put together at once, by the walk */
+
+    /* laws of elementwise ops that hold for every value and bit for bit */
+    GD_OP_COMMUTES = 1 << 7,         /* x op y = y op x */
+    GD_OP_UNIT_ONE = 1 << 8,         /* x op 1 = x */
+    GD_OP_UNIT_ZERO = 1 << 9,        /* x op 0 = x */
+    GD_OP_UNIT_MINUS_ZERO = 1 << 10, /* x op -0 = x */
+    GD_OP_IDEMPOTENT = 1 << 11,      /* op(op(x)) = op(x) */
+    GD_OP_INVOLUTION = 1 << 12,      /* op(op(x)) = x, of floats */
+    GD_OP_CHEAP = 1 << 13,           /* takes no longer than to load its result from memory */
 };
+
+/* Whether the compiler may compute an op once more, to keep less memory (pass rematerialise), and
+ * what that costs besides the bytes it reads and writes. */
+typedef enum gd_op_recompute {
+    GD_RECOMPUTE_UNKNOWN,  /* not said: of views and effects, which are not asked */
+    GD_RECOMPUTE_NEVER,    /* it costs too much */
+    GD_RECOMPUTE_MOVES,    /* nothing: it takes as long as to move those bytes */
+    GD_RECOMPUTE_FUNCTION, /* a function of each element, such as exp or a random number */
+    GD_RECOMPUTE_PRODUCT,  /* its flops */
+} gd_op_recompute;
 
 #define GD_OP_VARIADIC   (-1)
 #define GD_OP_MAX_INPUTS 64 /* of a variadic op */
@@ -58,6 +77,11 @@ struct gd_op {
 
     /* The attribute as text, "axis=1"; NULL when there is none. */
     void (*format)(const void *attr, char *text, size_t size);
+
+    /* Floating-point operations as the field counts them, a multiply-add as two; gd_flops_none where
+     * it does not count. NULL for views and effects alone. */
+    double (*flops)(int n, const gd_layout *const *in, const gd_layout *out, const void *attr);
+    gd_op_recompute recompute;
 };
 
 /* The row of an id. */

@@ -362,13 +362,41 @@ static gd_tensor *decompose_attention(int n, gd_tensor *const *in, const void *a
     return parts[0] && parts[1] ? gd_concat(parts, 2, 0) : NULL;
 }
 
+/* Products of [tq, d] and [tk, d], or [tq, tk] and [tk, d]: `with_d` of them in the width of q and
+ * k, `with_dv` in that of v; half as much where the future is hidden. */
+static double flops_of_products(const gd_layout *const *in, const void *attr, int with_d,
+                                int with_dv)
+{
+    const gd_layout *q = in[0], *v = in[2];
+    const double d = (double)q->shape[q->rank - 1], dv = (double)v->shape[v->rank - 1];
+    const double pairs = (double)gd_layout_count(q) / d * (double)v->shape[v->rank - 2];
+    const bool causal = ((const gd_attention_attr *)attr)->causal != 0;
+    return 2 * pairs * (with_d * d + with_dv * dv) * (causal ? 0.5 : 1);
+}
+
+static double flops_attention(int n, const gd_layout *const *in, const gd_layout *out,
+                              const void *attr)
+{
+    (void)n, (void)out;
+    return flops_of_products(in, attr, 1, 1);
+}
+
+static double flops_attention_grad(int n, const gd_layout *const *in, const gd_layout *out,
+                                   const void *attr)
+{
+    (void)n, (void)out;
+    return flops_of_products(in, attr, 3, 2);
+}
+
 const gd_op gd_op_attention = { .id = GD_OP_attention,
                                 .name = "attention",
                                 .arity = GD_OP_VARIADIC,
                                 .attr_size = sizeof(gd_attention_attr),
                                 .infer = infer_attention,
                                 .decompose = decompose_attention,
-                                .format = format_attention };
+                                .format = format_attention,
+                                .flops = flops_attention,
+                                .recompute = GD_RECOMPUTE_NEVER };
 
 /* ---- the derivative ---- */
 
@@ -449,7 +477,9 @@ const gd_op gd_op_attention_grad = { .id = GD_OP_attention_grad,
                                      .infer = infer_attention_grad,
                                      .vjp = vjp_attention_grad,
                                      .decompose = decompose_attention_grad,
-                                     .format = format_attention };
+                                     .format = format_attention,
+                                     .flops = flops_attention_grad,
+                                     .recompute = GD_RECOMPUTE_NEVER };
 
 static bool vjp_attention_result(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {

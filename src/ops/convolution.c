@@ -195,17 +195,50 @@ static void format_conv(const void *attr_, char *text, size_t size)
              (long long)a->groups, a->relu ? " relu" : "");
 }
 
-#define CONV_ROW(name_, arity_, infer_, vjp_)                        \
+/* For each element of x or of the output, a multiply-add with each weight [o, c, kernel...] of one
+ * channel. */
+static double flops_of(const gd_layout *elements, const gd_layout *w)
+{
+    return w->shape[0] ? 2.0 * (double)gd_layout_count(elements) *
+                             (double)(gd_layout_count(w) / w->shape[0])
+                       : 0;
+}
+
+static double flops_convolution(int n, const gd_layout *const *in, const gd_layout *out,
+                                const void *attr)
+{
+    (void)n, (void)attr;
+    return flops_of(out, in[1]);
+}
+
+/* The gradient of the output is input 0. */
+static double flops_grad_input(int n, const gd_layout *const *in, const gd_layout *out,
+                               const void *attr)
+{
+    (void)n, (void)out, (void)attr;
+    return flops_of(in[0], in[1]);
+}
+
+static double flops_grad_weight(int n, const gd_layout *const *in, const gd_layout *out,
+                                const void *attr)
+{
+    (void)n, (void)attr;
+    return flops_of(in[0], out);
+}
+
+#define CONV_ROW(name_, arity_, infer_, vjp_, flops_)                \
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
                                   .name = #name_,                    \
                                   .arity = arity_,                   \
                                   .attr_size = sizeof(gd_conv_attr), \
                                   .infer = infer_,                   \
                                   .vjp = vjp_,                       \
-                                  .format = format_conv };
-CONV_ROW(convolution, GD_OP_VARIADIC, infer_convolution, vjp_convolution)
-CONV_ROW(convolution_grad_input, 2, infer_grad_input, vjp_grad_input)
-CONV_ROW(convolution_grad_weight, 2, infer_grad_weight, vjp_grad_weight)
+                                  .format = format_conv,             \
+                                  .flops = flops_,                   \
+                                  .recompute = GD_RECOMPUTE_NEVER };
+CONV_ROW(convolution, GD_OP_VARIADIC, infer_convolution, vjp_convolution, flops_convolution)
+CONV_ROW(convolution_grad_input, 2, infer_grad_input, vjp_grad_input, flops_grad_input)
+CONV_ROW(convolution_grad_weight, 2, infer_grad_weight, vjp_grad_weight, flops_grad_weight)
 
 /* ---- builders ---- */
 

@@ -27,7 +27,9 @@ const gd_op gd_op_full = { .id = GD_OP_full,
                            .arity = 0,
                            .attr_size = sizeof(gd_full_attr),
                            .infer = infer_full,
-                           .format = format_full };
+                           .format = format_full,
+                           .flops = gd_flops_none,
+                           .recompute = GD_RECOMPUTE_MOVES };
 
 static gd_status infer_iota(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
@@ -47,7 +49,9 @@ const gd_op gd_op_iota = { .id = GD_OP_iota,
                            .arity = 0,
                            .attr_size = sizeof(gd_iota_attr),
                            .infer = infer_iota,
-                           .format = format_iota };
+                           .format = format_iota,
+                           .flops = gd_flops_none,
+                           .recompute = GD_RECOMPUTE_MOVES };
 
 /* ---- constants ---- */
 

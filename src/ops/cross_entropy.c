@@ -51,7 +51,9 @@ const gd_op gd_op_cross_entropy = { .id = GD_OP_cross_entropy,
                                     .arity = 2,
                                     .infer = infer_cross_entropy,
                                     .vjp = vjp_cross_entropy,
-                                    .decompose = decompose_cross_entropy };
+                                    .decompose = decompose_cross_entropy,
+                                    .flops = gd_flops_none,
+                                    .recompute = GD_RECOMPUTE_NEVER };
 
 /* (softmax(logits) - onehot(labels)) * g[:, None]: logits [n, c], labels [n], g [n] -> [n, c] */
 static gd_status infer_cross_entropy_grad(int n, const gd_layout *const *in, const void *attr,
@@ -96,7 +98,9 @@ const gd_op gd_op_cross_entropy_grad = { .id = GD_OP_cross_entropy_grad,
                                          .arity = 3,
                                          .infer = infer_cross_entropy_grad,
                                          .vjp = vjp_cross_entropy_grad,
-                                         .decompose = decompose_cross_entropy_grad };
+                                         .decompose = decompose_cross_entropy_grad,
+                                         .flops = gd_flops_none,
+                                         .recompute = GD_RECOMPUTE_NEVER };
 
 /* ---- the losses: rows of classes, [n, classes] and [n] inside ---- */
 

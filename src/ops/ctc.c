@@ -47,7 +47,9 @@ const gd_op gd_op_ctc_alpha = { .id = GD_OP_ctc_alpha,
                                 .name = "ctc_alpha",
                                 .arity = 2,
                                 .infer = infer_ctc_alpha,
-                                .vjp = vjp_ctc_alpha };
+                                .vjp = vjp_ctc_alpha,
+                                .flops = gd_flops_none,
+                                .recompute = GD_RECOMPUTE_NEVER };
 
 /* alpha [n, time, states], skip [n, states], g like alpha -> the gradient of the emissions. */
 static gd_status infer_ctc_alpha_grad(int n, const gd_layout *const *in, const void *attr,
@@ -72,7 +74,9 @@ const gd_op gd_op_ctc_alpha_grad = { .id = GD_OP_ctc_alpha_grad,
                                      .name = "ctc_alpha_grad",
                                      .arity = 3,
                                      .infer = infer_ctc_alpha_grad,
-                                     .vjp = vjp_ctc_alpha_grad };
+                                     .vjp = vjp_ctc_alpha_grad,
+                                     .flops = gd_flops_none,
+                                     .recompute = GD_RECOMPUTE_NEVER };
 
 /* ---- the loss ---- */
 

@@ -95,13 +95,33 @@ static void format_fused(const void *attr, char *text, size_t size)
     }
 }
 
+/* One for each instruction and element; for each row where it makes a number of the row, and is no
+ * reduction. */
+static double flops_fused(int n, const gd_layout *const *in, const gd_layout *out, const void *attr)
+{
+    (void)n, (void)in;
+    const gd_fused_attr *a = attr;
+    if (a->row_axes == 0)
+        return (double)a->n_instructions * (double)gd_layout_count(out);
+    double rows = 1, length = 1, flops = 0;
+    for (int axis = 0; axis < a->shape.rank; axis++)
+        *(axis < gd_fused_outer_axes(a) ? &rows : &length) *= (double)a->shape.dim[axis];
+    for (int i = 0; i < a->n_instructions; i++) {
+        const gd_fused_instruction *made = &a->instruction[i];
+        flops += made->is_row && !gd_fused_reduces(made->op) ? rows : rows * length;
+    }
+    return flops;
+}
+
 const gd_op gd_op_fused = { .id = GD_OP_fused,
                             .name = "fused",
                             .arity = GD_OP_VARIADIC,
                             .flags = GD_OP_COMPILER_ONLY,
                             .attr_size = sizeof(gd_fused_attr),
                             .infer = infer_fused,
-                            .format = format_fused };
+                            .format = format_fused,
+                            .flops = flops_fused,
+                            .recompute = GD_RECOMPUTE_MOVES };
 
 static gd_status infer_part(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
@@ -115,4 +135,6 @@ const gd_op gd_op_part = { .id = GD_OP_part,
                            .arity = 1,
                            .flags = GD_OP_COMPILER_ONLY,
                            .attr_size = sizeof(gd_part_attr),
-                           .infer = infer_part };
+                           .infer = infer_part,
+                           .flops = gd_flops_none,
+                           .recompute = GD_RECOMPUTE_MOVES };

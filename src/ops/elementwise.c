@@ -4,6 +4,16 @@
 
 typedef enum types { FLOAT, WHOLE, NUMERIC, INTEGRAL, ALL, CHOOSE } types;
 typedef enum result { SAME, BOOL } result;
+enum {
+    NONE = 0,
+    CHEAP = GD_OP_CHEAP,
+    COMMUTES = GD_OP_COMMUTES,
+    UNIT_ONE = GD_OP_UNIT_ONE,
+    UNIT_ZERO = GD_OP_UNIT_ZERO,
+    UNIT_MINUS_ZERO = GD_OP_UNIT_MINUS_ZERO,
+    IDEMPOTENT = GD_OP_IDEMPOTENT,
+    INVOLUTION = GD_OP_INVOLUTION,
+};
 
 gd_tensor gd_zero_marker;
 #define ZERO (&gd_zero_marker)
@@ -129,7 +139,7 @@ static gd_tensor *gd_pow_log_slope(gd_tensor *x, gd_tensor *y, gd_tensor *slope)
 
 /* ---- rows ---- */
 
-#define ROW(name_, arity_, types_, result_)                                             \
+#define ROW(name_, arity_, types_, result_, laws_)                                      \
     static gd_status infer_##name_(int n, const gd_layout *const *in, const void *attr, \
                                    gd_layout *out)                                      \
     {                                                                                   \
@@ -140,24 +150,26 @@ static gd_tensor *gd_pow_log_slope(gd_tensor *x, gd_tensor *y, gd_tensor *slope)
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                                  \
                                   .name = #name_,                                       \
                                   .arity = arity_,                                      \
-                                  .flags = GD_OP_ELEMENTWISE,                           \
+                                  .flags = GD_OP_ELEMENTWISE | (laws_),                 \
                                   .infer = infer_##name_,                               \
-                                  .vjp = vjp_##name_ };
+                                  .vjp = vjp_##name_,                                   \
+                                  .flops = gd_flops_each,                               \
+                                  .recompute = GD_RECOMPUTE_MOVES };
 
-#define GD_UNARY(name, types, result, formula, dx)                    \
+#define GD_UNARY(name, types, result, formula, dx, laws)              \
     static bool vjp_##name(gd_tensor *r, gd_tensor *g, gd_tensor **d) \
     {                                                                 \
         gd_tensor *x = r->inputs[0];                                  \
         (void)g;                                                      \
         return !gd_wants_grad(x) || gd_put(&d[0], dx);                \
     }                                                                 \
-    ROW(name, 1, types, result)                                       \
+    ROW(name, 1, types, result, laws)                                 \
     gd_tensor *gd_##name(gd_tensor *x)                                \
     {                                                                 \
         return build(GD_OP_##name, types, 1, &x);                     \
     }
 
-#define GD_BINARY(name, types, result, formula, dx, dy)                \
+#define GD_BINARY(name, types, result, formula, dx, dy, laws)          \
     static bool vjp_##name(gd_tensor *r, gd_tensor *g, gd_tensor **d)  \
     {                                                                  \
         gd_tensor *x = r->inputs[0], *y = r->inputs[1];                \
@@ -165,13 +177,13 @@ static gd_tensor *gd_pow_log_slope(gd_tensor *x, gd_tensor *y, gd_tensor *slope)
         return (!gd_wants_grad(x) || gd_put(&d[0], dx)) &&             \
                (!gd_wants_grad(y) || gd_put(&d[1], dy));               \
     }                                                                  \
-    ROW(name, 2, types, result)                                        \
+    ROW(name, 2, types, result, laws)                                  \
     gd_tensor *gd_##name(gd_tensor *x, gd_tensor *y)                   \
     {                                                                  \
         return build(GD_OP_##name, types, 2, (gd_tensor *[]){ x, y }); \
     }
 
-#define GD_TERNARY(name, types, result, formula, dx, dy, dz)               \
+#define GD_TERNARY(name, types, result, formula, dx, dy, dz, laws)         \
     static bool vjp_##name(gd_tensor *r, gd_tensor *g, gd_tensor **d)      \
     {                                                                      \
         gd_tensor *x = r->inputs[0], *y = r->inputs[1], *z = r->inputs[2]; \
@@ -179,7 +191,7 @@ static gd_tensor *gd_pow_log_slope(gd_tensor *x, gd_tensor *y, gd_tensor *slope)
                (!gd_wants_grad(y) || gd_put(&d[1], dy)) &&                 \
                (!gd_wants_grad(z) || gd_put(&d[2], dz));                   \
     }                                                                      \
-    ROW(name, 3, types, result)                                            \
+    ROW(name, 3, types, result, laws)                                      \
     gd_tensor *gd_##name(gd_tensor *x, gd_tensor *y, gd_tensor *z)         \
     {                                                                      \
         return build(GD_OP_##name, types, 3, (gd_tensor *[]){ x, y, z });  \

@@ -53,7 +53,9 @@ const gd_op gd_op_gather = { .id = GD_OP_gather,
                              .attr_size = sizeof(gd_axis_attr),
                              .infer = infer_gather,
                              .vjp = vjp_gather,
-                             .format = format_axis };
+                             .format = format_axis,
+                             .flops = gd_flops_none,
+                             .recompute = GD_RECOMPUTE_MOVES };
 
 static gd_status infer_scatter_add(int n, const gd_layout *const *in, const void *attr,
                                    gd_layout *out)
@@ -87,7 +89,9 @@ const gd_op gd_op_scatter_add = { .id = GD_OP_scatter_add,
                                   .attr_size = sizeof(gd_axis_attr),
                                   .infer = infer_scatter_add,
                                   .vjp = vjp_scatter_add,
-                                  .format = format_axis };
+                                  .format = format_axis,
+                                  .flops = gd_flops_none,
+                                  .recompute = GD_RECOMPUTE_NEVER };
 
 static gd_status infer_scatter(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
@@ -130,7 +134,9 @@ const gd_op gd_op_scatter = { .id = GD_OP_scatter,
                               .attr_size = sizeof(gd_axis_attr),
                               .infer = infer_scatter,
                               .vjp = vjp_scatter,
-                              .format = format_axis };
+                              .format = format_axis,
+                              .flops = gd_flops_none,
+                              .recompute = GD_RECOMPUTE_NEVER };
 
 static gd_tensor *build_scatter(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)
 {

@@ -120,6 +120,14 @@ bool gd_may_replace(const gd_tensor *t, const gd_tensor *other);
 /* x^p of x >= 0 and p > 0; where x is 0, so is its gradient. */
 gd_tensor *gd_power_of_size(gd_tensor *x, double p);
 
+/* Floating-point operations, for rows (ops/flops.c): none that count, one for each element of the
+ * result, one for each of input 0, those of a product of matrices. */
+double gd_flops_none(int n, const gd_layout *const *in, const gd_layout *out, const void *attr);
+double gd_flops_each(int n, const gd_layout *const *in, const gd_layout *out, const void *attr);
+double gd_flops_each_read(int n, const gd_layout *const *in, const gd_layout *out,
+                          const void *attr);
+double gd_flops_product(int n, const gd_layout *const *in, const gd_layout *out, const void *attr);
+
 /* The op normalize_grad (ops/norm.c): x [.., k] and g like it; weight [k] when attr->parts > 0. */
 gd_tensor *gd_normalize_grad(gd_tensor *x, gd_tensor *g, gd_tensor *weight,
                              const gd_norm_attr *attr);

@@ -82,9 +82,13 @@ static bool vjp_matmul(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     return gd_put(&d[1], gradient_product(y, transposed(x), g));
 }
 
-const gd_op gd_op_matmul = {
-    .id = GD_OP_matmul, .name = "matmul", .arity = 2, .infer = infer_matmul, .vjp = vjp_matmul
-};
+const gd_op gd_op_matmul = { .id = GD_OP_matmul,
+                             .name = "matmul",
+                             .arity = 2,
+                             .infer = infer_matmul,
+                             .vjp = vjp_matmul,
+                             .flops = gd_flops_product,
+                             .recompute = GD_RECOMPUTE_PRODUCT };
 
 gd_tensor *gd_matmul(gd_tensor *x, gd_tensor *y)
 {
@@ -195,12 +199,14 @@ static void format_linear(const void *attr, char *text, size_t size)
 
 const gd_op gd_op_linear = { .id = GD_OP_linear,
                              .name = "linear",
-                             .arity = 3,
+                             .arity = GD_OP_VARIADIC,
                              .flags = GD_OP_COMPILER_ONLY,
                              .attr_size = sizeof(gd_linear_attr),
                              .infer = infer_linear,
                              .decompose = decompose_linear,
-                             .format = format_linear };
+                             .format = format_linear,
+                             .flops = gd_flops_product,
+                             .recompute = GD_RECOMPUTE_PRODUCT };
 
 /* ---- matmul_relu_grad: a gradient by y = relu(x), made by a product, on to x: x @ w where y > 0,
  * else 0 ---- */
@@ -227,4 +233,6 @@ const gd_op gd_op_matmul_relu_grad = { .id = GD_OP_matmul_relu_grad,
                                        .arity = 3,
                                        .flags = GD_OP_COMPILER_ONLY,
                                        .infer = infer_matmul_relu_grad,
-                                       .decompose = decompose_matmul_relu_grad };
+                                       .decompose = decompose_matmul_relu_grad,
+                                       .flops = gd_flops_product,
+                                       .recompute = GD_RECOMPUTE_PRODUCT };

@@ -395,9 +395,13 @@ static gd_status infer_copy(int n, const gd_layout *const *in, const void *attr,
     return gd_infer_like(in[0], in[0]->dtype, "gd_contiguous", out);
 }
 
-const gd_op gd_op_copy = {
-    .id = GD_OP_copy, .name = "copy", .arity = 1, .infer = infer_copy, .vjp = vjp_same
-};
+const gd_op gd_op_copy = { .id = GD_OP_copy,
+                           .name = "copy",
+                           .arity = 1,
+                           .infer = infer_copy,
+                           .vjp = vjp_same,
+                           .flops = gd_flops_none,
+                           .recompute = GD_RECOMPUTE_MOVES };
 
 gd_tensor *gd_contiguous(gd_tensor *x)
 {
@@ -423,7 +427,9 @@ const gd_op gd_op_cast = { .id = GD_OP_cast,
                            .attr_size = sizeof(gd_cast_attr),
                            .infer = infer_cast,
                            .vjp = vjp_same, /* the walk converts it back */
-                           .format = format_cast };
+                           .format = format_cast,
+                           .flops = gd_flops_none,
+                           .recompute = GD_RECOMPUTE_MOVES };
 
 gd_tensor *gd_cast(gd_tensor *x, gd_dtype dtype)
 {
@@ -469,7 +475,9 @@ const gd_op gd_op_pad = { .id = GD_OP_pad,
                           .attr_size = sizeof(gd_pad_attr),
                           .infer = infer_pad,
                           .vjp = vjp_pad,
-                          .format = format_pad };
+                          .format = format_pad,
+                          .flops = gd_flops_none,
+                          .recompute = GD_RECOMPUTE_MOVES };
 
 gd_tensor *gd_pad(gd_tensor *x, gd_shape before, gd_shape after, double value)
 {
@@ -537,7 +545,9 @@ const gd_op gd_op_concat = { .id = GD_OP_concat,
                              .attr_size = sizeof(gd_axis_attr),
                              .infer = infer_concat,
                              .vjp = vjp_concat,
-                             .format = format_axis };
+                             .format = format_axis,
+                             .flops = gd_flops_none,
+                             .recompute = GD_RECOMPUTE_MOVES };
 
 gd_tensor *gd_concat(gd_tensor *const *tensors, int count, int axis)
 {

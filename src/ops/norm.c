@@ -236,7 +236,9 @@ const gd_op gd_op_normalize = { .id = GD_OP_normalize,
                                 .infer = infer_normalize,
                                 .vjp = vjp_normalize,
                                 .decompose = decompose_normalize,
-                                .format = format_norm };
+                                .format = format_norm,
+                                .flops = gd_flops_none,
+                                .recompute = GD_RECOMPUTE_FUNCTION };
 
 const gd_op gd_op_normalize_grad = { .id = GD_OP_normalize_grad,
                                      .name = "normalize_grad",
@@ -245,7 +247,9 @@ const gd_op gd_op_normalize_grad = { .id = GD_OP_normalize_grad,
                                      .infer = infer_normalize_grad,
                                      .vjp = vjp_normalize_grad,
                                      .decompose = decompose_normalize_grad,
-                                     .format = format_norm };
+                                     .format = format_norm,
+                                     .flops = gd_flops_none,
+                                     .recompute = GD_RECOMPUTE_NEVER };
 
 gd_tensor *gd_normalize_grad(gd_tensor *x, gd_tensor *g, gd_tensor *weight,
                              const gd_norm_attr *attr)

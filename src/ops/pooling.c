@@ -127,7 +127,9 @@ static void format_pool(const void *attr_, char *text, size_t size)
                                   .attr_size = sizeof(gd_pool_attr), \
                                   .infer = infer_,                   \
                                   .vjp = vjp_,                       \
-                                  .format = format_pool };
+                                  .format = format_pool,             \
+                                  .flops = gd_flops_none,            \
+                                  .recompute = GD_RECOMPUTE_NEVER };
 POOL_ROW(max_pool, 1, infer_pool, vjp_max_pool)
 POOL_ROW(max_pool_index, 1, infer_index, NULL)
 POOL_ROW(max_pool_grad, 2, infer_max_grad, vjp_max_pool_grad)

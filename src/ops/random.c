@@ -27,7 +27,9 @@ const gd_op gd_op_random_bits = { .id = GD_OP_random_bits,
                                   .arity = 1,
                                   .attr_size = sizeof(gd_random_attr),
                                   .infer = infer_random_bits,
-                                  .format = format_random_bits };
+                                  .format = format_random_bits,
+                                  .flops = gd_flops_none,
+                                  .recompute = GD_RECOMPUTE_FUNCTION };
 
 /* ---- words of the stream ---- */
 
@@ -235,7 +237,9 @@ const gd_op gd_op_dropout = { .id = GD_OP_dropout,
                               .attr_size = sizeof(gd_dropout_attr),
                               .infer = infer_dropout,
                               .vjp = vjp_dropout,
-                              .format = format_dropout };
+                              .format = format_dropout,
+                              .flops = gd_flops_none,
+                              .recompute = GD_RECOMPUTE_FUNCTION };
 
 /* Where a draw of `words` begins: a state the op reads, and an offset from it. Eager, the state is
  * a copy, because the context's own moves on before the gradient is taken. */

@@ -210,7 +210,9 @@ const gd_op gd_op_recurrent = { .id = GD_OP_recurrent,
                                 .arity = GD_OP_VARIADIC,
                                 .attr_size = sizeof(gd_recurrent_attr),
                                 .infer = infer_recurrent,
-                                .format = format_recurrent };
+                                .format = format_recurrent,
+                                .flops = gd_flops_none,
+                                .recompute = GD_RECOMPUTE_NEVER };
 
 const gd_op gd_op_recurrent_result = { .id = GD_OP_recurrent_result,
                                        .name = "recurrent_result",
@@ -227,7 +229,9 @@ const gd_op gd_op_recurrent_grad = { .id = GD_OP_recurrent_grad,
                                      .attr_size = sizeof(gd_recurrent_attr),
                                      .infer = infer_grad,
                                      .vjp = vjp_grad,
-                                     .format = format_recurrent };
+                                     .format = format_recurrent,
+                                     .flops = gd_flops_none,
+                                     .recompute = GD_RECOMPUTE_NEVER };
 
 /* ---- step by step, from simpler ops ---- */
 

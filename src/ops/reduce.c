@@ -139,18 +139,20 @@ static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 
 /* ---- rows ---- */
 
-#define REDUCE_ROW(name_, infer_, vjp_)                                \
+#define REDUCE_ROW(name_, infer_, vjp_, flops_)                        \
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                 \
                                   .name = #name_,                      \
                                   .arity = 1,                          \
                                   .attr_size = sizeof(gd_reduce_attr), \
                                   .infer = infer_,                     \
                                   .vjp = vjp_,                         \
-                                  .format = format_reduce };
-REDUCE_ROW(sum, infer_total, vjp_sum)
-REDUCE_ROW(prod, infer_total, vjp_prod)
-REDUCE_ROW(max, infer_extreme, vjp_extreme)
-REDUCE_ROW(min, infer_extreme, vjp_extreme)
+                                  .format = format_reduce,             \
+                                  .flops = flops_,                     \
+                                  .recompute = GD_RECOMPUTE_MOVES };
+REDUCE_ROW(sum, infer_total, vjp_sum, gd_flops_each_read)
+REDUCE_ROW(prod, infer_total, vjp_prod, gd_flops_each_read)
+REDUCE_ROW(max, infer_extreme, vjp_extreme, gd_flops_none)
+REDUCE_ROW(min, infer_extreme, vjp_extreme, gd_flops_none)
 
 /* ---- arg reductions ---- */
 
@@ -177,7 +179,9 @@ static void format_axis(const void *attr, char *text, size_t size)
                                   .attr_size = sizeof(gd_axis_attr), \
                                   .infer = infer_,                   \
                                   .vjp = vjp_,                       \
-                                  .format = format_axis };
+                                  .format = format_axis,             \
+                                  .flops = gd_flops_none,            \
+                                  .recompute = GD_RECOMPUTE_NEVER };
 AXIS_ROW(argmax, infer_arg, NULL)
 AXIS_ROW(argmin, infer_arg, NULL)
 

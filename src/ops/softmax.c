@@ -64,7 +64,9 @@ const gd_op gd_op_softmax = { .id = GD_OP_softmax,
                               .infer = infer_softmax,
                               .vjp = vjp_softmax,
                               .decompose = decompose_softmax,
-                              .format = format_axis };
+                              .format = format_axis,
+                              .flops = gd_flops_none,
+                              .recompute = GD_RECOMPUTE_FUNCTION };
 
 const gd_op gd_op_log_softmax = { .id = GD_OP_log_softmax,
                                   .name = "log_softmax",
@@ -73,7 +75,9 @@ const gd_op gd_op_log_softmax = { .id = GD_OP_log_softmax,
                                   .infer = infer_softmax,
                                   .vjp = vjp_log_softmax,
                                   .decompose = decompose_log_softmax,
-                                  .format = format_axis };
+                                  .format = format_axis,
+                                  .flops = gd_flops_none,
+                                  .recompute = GD_RECOMPUTE_FUNCTION };
 
 static gd_tensor *along_axis(gd_op_id id, gd_tensor *x, int axis, const char *who)
 {

@@ -26,7 +26,9 @@ const gd_op gd_op_argsort = { .id = GD_OP_argsort,
                               .arity = 1,
                               .attr_size = sizeof(gd_sort_attr),
                               .infer = infer_argsort,
-                              .format = format_sort };
+                              .format = format_sort,
+                              .flops = gd_flops_none,
+                              .recompute = GD_RECOMPUTE_NEVER };
 
 /* The first `count` of the order of x along an axis in 0 … rank-1. */
 static gd_tensor *order_of(gd_tensor *x, int axis, int64_t count, bool descending)
@@ -118,7 +120,9 @@ const gd_op gd_op_searchsorted = { .id = GD_OP_searchsorted,
                                    .arity = 2,
                                    .attr_size = sizeof(gd_search_attr),
                                    .infer = infer_searchsorted,
-                                   .format = format_search };
+                                   .format = format_search,
+                                   .flops = gd_flops_none,
+                                   .recompute = GD_RECOMPUTE_NEVER };
 
 gd_tensor *gd_searchsorted(gd_tensor *sorted, gd_tensor *values, bool right)
 {

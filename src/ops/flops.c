@@ -1,0 +1,26 @@
+/* ops/flops.c: floating-point operations of the kinds of ops there are many of, for their rows. */
+#include "ops/internal.h"
+
+double gd_flops_none(int n, const gd_layout *const *in, const gd_layout *out, const void *attr)
+{
+    (void)n, (void)in, (void)out, (void)attr;
+    return 0;
+}
+
+double gd_flops_each(int n, const gd_layout *const *in, const gd_layout *out, const void *attr)
+{
+    (void)n, (void)in, (void)attr;
+    return (double)gd_layout_count(out);
+}
+
+double gd_flops_each_read(int n, const gd_layout *const *in, const gd_layout *out, const void *attr)
+{
+    (void)n, (void)out, (void)attr;
+    return (double)gd_layout_count(in[0]);
+}
+
+double gd_flops_product(int n, const gd_layout *const *in, const gd_layout *out, const void *attr)
+{
+    (void)n, (void)attr;
+    return 2 * (double)gd_layout_count(out) * (double)in[0]->shape[in[0]->rank - 1];
+}
