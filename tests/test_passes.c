@@ -629,7 +629,7 @@ static void epilogue_leaves_what_others_read(void **state)
     assert_memory_equal(eager.values, with.values, sizeof eager.values);
 }
 
-/* ---- layout ---- */
+/* ---- join_attention ---- */
 
 enum { IN_ORDER, OTHER_ORDER, READ_TWICE, FEWER_QUERIES };
 
@@ -689,10 +689,10 @@ static gd_tensor *gives_the_gradient(void *user, int count, gd_tensor *const *in
     return gd_grad(&loss, NULL, 1, &x, &g, 1) == GD_OK ? g : NULL;
 }
 
-static void layout_puts_gradients_side_by_side(void **state)
+static void join_attention_puts_gradients_side_by_side(void **state)
 {
     (void)state;
-    check("layout", attends, 1);
+    check("join_attention", attends, 1);
     assert_non_null(strstr(with.text, " joined}"));
     assert_null(strstr(with.text, "concat"));
     assert_non_null(strstr(without.text, "concat"));
@@ -700,13 +700,13 @@ static void layout_puts_gradients_side_by_side(void **state)
     assert_true(with.arena_bytes <= without.arena_bytes);
 }
 
-static void layout_leaves_what_is_read_otherwise(void **state)
+static void join_attention_leaves_what_is_read_otherwise(void **state)
 {
     (void)state;
-    check("layout", attends_in_other_order, 0);
-    check("layout", attends_and_reads_keys, 0);
-    check("layout", attends_with_fewer_queries, 0);
-    check("layout", gives_the_gradient, 0);
+    check("join_attention", attends_in_other_order, 0);
+    check("join_attention", attends_and_reads_keys, 0);
+    check("join_attention", attends_with_fewer_queries, 0);
+    check("join_attention", gives_the_gradient, 0);
 }
 
 /* ---- schedule ---- */
@@ -776,8 +776,8 @@ int main(void)
         cmocka_unit_test(epilogue_leaves_what_others_read),
         cmocka_unit_test(recompute_keeps_what_is_dear_alone),
         cmocka_unit_test(recompute_keeps_what_is_needed),
-        cmocka_unit_test(layout_puts_gradients_side_by_side),
-        cmocka_unit_test(layout_leaves_what_is_read_otherwise),
+        cmocka_unit_test(join_attention_puts_gradients_side_by_side),
+        cmocka_unit_test(join_attention_leaves_what_is_read_otherwise),
         cmocka_unit_test(schedule_ends_gradients_early),
         cmocka_unit_test(schedule_keeps_reads_and_writes_in_order),
     };

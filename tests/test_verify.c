@@ -43,6 +43,7 @@ static void push_external(gd_ir *ir, gd_tensor *t, int32_t version)
     ir->values[value].kind = GD_IR_EXTERNAL;
     ir->values[value].external = gd_retain(t);
     ir->values[value].version = version;
+    ir->values[value].memory = 0;
 }
 
 static void make_program(gd_ir *ir, gd_context *gd, gd_tensor *t)
@@ -52,7 +53,7 @@ static void make_program(gd_ir *ir, gd_context *gd, gd_tensor *t)
     gd_shape_attr flat;
     memset(&flat, 0, sizeof flat);
     flat.shape = GD_SHAPE(6);
-    *ir = (gd_ir){ .context = gd };
+    *ir = (gd_ir){ .context = gd, .memory_count = 1 };
     push(ir, GD_OP_full, 0, NULL, &one, shape);
     ir->values[X].kind = GD_IR_INPUT;
     push_external(ir, t, 0);
@@ -160,10 +161,16 @@ static void reads_new_contents_too_early(gd_ir *ir)
 {
     ir->values[NEW].version = 2;
 }
+/* As `forward` does it. */
+static void make_in_target(gd_ir *ir, int32_t value, int32_t target)
+{
+    ir->values[value].external = ir->values[target].external;
+    ir->values[value].memory = ir->values[target].memory;
+}
 static void assigns_too_early(gd_ir *ir) /* DOUBLE is made in t, as `forward` does, before OLD is */
 {                                        /* read */
     ir->values[STORE].kind = GD_IR_DEAD;
-    ir->values[DOUBLE].external = ir->values[OLD].external;
+    make_in_target(ir, DOUBLE, OLD);
     ir->values[LAST].in[0] = OLD;
 }
 static void loses_an_assignment(gd_ir *ir)
@@ -177,6 +184,15 @@ static void has_a_part_of_no_group(gd_ir *ir)
     part.dtype = GD_F32;
     part.shape = GD_SHAPE(2, 3);
     push(ir, GD_OP_part, 1, (int32_t[]){ SUM }, &part, part.shape);
+}
+
+static void lies_in_no_memory(gd_ir *ir)
+{
+    ir->values[OLD].memory = -1;
+}
+static void lies_in_memory_of_a_tensor_outside(gd_ir *ir)
+{
+    ir->values[SUM].memory = 0;
 }
 
 static void joins_what_is_in_the_block(gd_ir *ir)
@@ -212,6 +228,8 @@ static const struct {
     { assigns_too_early, "value 9 (mul): it reads contents of a tensor outside" },
     { loses_an_assignment, "value 9 (mul): it reads contents of a tensor outside" },
     { has_a_part_of_no_group, "value 10 (part): a part does not follow its group" },
+    { lies_in_no_memory, "value 1 (full): the number of its memory" },
+    { lies_in_memory_of_a_tensor_outside, "value 3 (add): the number of its memory" },
     { joins_what_is_in_the_block, "value 5 (mul): its kernel writes this twice, or into the plan" },
 };
 
@@ -232,7 +250,7 @@ static void broken_programs_are_found(void **state)
     }
     /* What `forward` may do: nothing reads the old contents any more. */
     make_program(&ir, gd, t);
-    ir.values[DOUBLE].external = ir.values[OLD].external;
+    make_in_target(&ir, DOUBLE, OLD);
     ir.values[STORE].kind = GD_IR_DEAD;
     assert_int_equal(gd_ir_verify(&ir, "forward"), GD_OK);
     gd_ir_free(&ir);

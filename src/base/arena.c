@@ -77,6 +77,15 @@ void *gd_arena_push_zero(gd_arena *arena, size_t bytes, size_t alignment)
     return block;
 }
 
+void *gd_arena_array(gd_arena *arena, size_t count, size_t size)
+{
+    if (size != 0 && count > SIZE_MAX / size)
+        return gd_fail_null(GD_ERR_MEMORY,
+                            "out of memory: %zu items of %zu bytes exceed the address space", count,
+                            size);
+    return gd_arena_push_zero(arena, count * size, _Alignof(max_align_t));
+}
+
 void gd_arena_close(gd_arena *arena)
 {
     while (arena->newest) {

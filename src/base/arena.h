@@ -17,6 +17,8 @@ typedef struct gd_arena {
 /* `alignment` is a power of two. NULL: out of memory. */
 void *gd_arena_push(gd_arena *arena, size_t bytes, size_t alignment);
 void *gd_arena_push_zero(gd_arena *arena, size_t bytes, size_t alignment);
+/* `count` items of `size` bytes, zeroed and aligned for any type. */
+void *gd_arena_array(gd_arena *arena, size_t count, size_t size);
 /* Release every block. The arena is empty again. */
 void gd_arena_close(gd_arena *arena);
 

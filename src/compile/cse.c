@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#include "base/memory.h"
-
 static uint64_t mix(uint64_t hash, const void *bytes, size_t count)
 {
     const unsigned char *p = bytes;
@@ -31,42 +29,34 @@ static bool same(const gd_ir_value *a, const gd_ir_value *b)
            (!a->attr || memcmp(a->attr, b->attr, a->op->attr_size) == 0);
 }
 
-gd_status gd_pass_cse(gd_ir *ir, int *changes)
+gd_status gd_pass_cse(gd_ir *ir, gd_arena *scratch, int *changes)
 {
     size_t slots = 16;
     while (slots < ir->count * 2)
         slots *= 2;
-    int32_t *table = gd_alloc_zero(slots, sizeof(int32_t));     /* value + 1; 0: empty */
-    int32_t *now = gd_alloc(sizeof(int32_t) * (ir->count + 1)); /* what stands for a value */
-    if (!table || !now) {
-        gd_free(table);
-        gd_free(now);
+    int32_t *table = gd_arena_array(scratch, slots, sizeof *table); /* value + 1; 0: empty */
+    int32_t *replaced_by = gd_arena_array(scratch, ir->count + 1, sizeof *replaced_by);
+    if (!table || !replaced_by)
         return GD_ERR_MEMORY;
-    }
     for (size_t i = 0; i < ir->count; i++) {
         gd_ir_value *v = &ir->values[i];
-        now[i] = (int32_t)i;
+        replaced_by[i] = (int32_t)i;
         if (v->kind != GD_IR_OP)
             continue;
-        for (int k = 0; k < v->n; k++)
-            v->in[k] = now[v->in[k]];
-        v->root = now[v->root];
+        gd_ir_rename(v, replaced_by);
         if (gd_ir_is_effect(v) || v->is_output)
             continue;
         size_t at = hash_value(v) & (slots - 1);
         while (table[at] && !same(&ir->values[table[at] - 1], v))
             at = (at + 1) & (slots - 1);
         if (table[at]) {
-            now[i] = table[at] - 1;
+            replaced_by[i] = table[at] - 1;
             v->kind = GD_IR_DEAD;
             ++*changes;
         } else {
             table[at] = (int32_t)i + 1;
         }
     }
-    for (size_t i = 0; i < ir->output_count; i++)
-        ir->outputs[i] = now[ir->outputs[i]];
-    gd_free(table);
-    gd_free(now);
+    gd_ir_replace(ir, replaced_by);
     return GD_OK;
 }

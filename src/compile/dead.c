@@ -3,11 +3,9 @@
  * tracing, so removing an unused draw does not move the others. */
 #include "compile/passes.h"
 
-#include "base/memory.h"
-
-gd_status gd_pass_dead(gd_ir *ir, int *changes)
+gd_status gd_pass_dead(gd_ir *ir, gd_arena *scratch, int *changes)
 {
-    bool *live = gd_alloc_zero(ir->count + 1, sizeof(bool));
+    bool *live = gd_arena_array(scratch, ir->count + 1, sizeof *live);
     if (!live)
         return GD_ERR_MEMORY;
     for (size_t i = 0; i < ir->output_count; i++)
@@ -24,6 +22,5 @@ gd_status gd_pass_dead(gd_ir *ir, int *changes)
         for (int k = 0; k < v->n; k++)
             live[v->in[k]] = true;
     }
-    gd_free(live);
     return GD_OK;
 }

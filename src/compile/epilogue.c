@@ -9,23 +9,6 @@
  * join a product with ops that its kernel does not compute bit for bit. */
 #include "compile/passes.h"
 
-#include "base/memory.h"
-
-/* The only op that reads value i, or -1. */
-static int32_t *sole_users(const gd_ir *ir)
-{
-    int32_t *user = gd_alloc(sizeof(int32_t) * (ir->count + 1));
-    for (size_t i = 0; user && i < ir->count; i++)
-        user[i] = -1;
-    for (size_t i = 0; user && i < ir->count; i++)
-        if (ir->values[i].kind == GD_IR_OP)
-            for (int k = 0; k < ir->values[i].n; k++) {
-                int32_t operand = ir->values[i].in[k];
-                user[operand] = user[operand] == -1 ? (int32_t)i : -2;
-            }
-    return user;
-}
-
 static bool same_result(const gd_ir_value *a, const gd_ir_value *b)
 {
     return gd_layout_same_shape(&a->layout, &b->layout) && a->layout.dtype == b->layout.dtype;
@@ -40,25 +23,26 @@ static bool is_bias(const gd_ir *ir, int32_t bias, const gd_ir_value *product)
            layout->dtype == product->layout.dtype;
 }
 
-static void rewrite(gd_ir *ir, int32_t product, const int32_t *user, const int32_t *until,
-                    int *changes)
+static void rewrite(gd_ir *ir, int32_t product, const gd_ir_users *users,
+                    const int32_t *overwritten_at, int *changes)
 {
     gd_ir_value *p = &ir->values[product];
     int32_t last = product, bias = -1;
     bool relu = false;
-    int32_t next = p->is_output ? -1 : user[product];
+    int32_t next = p->is_output ? -1 : gd_ir_sole_user(users, product);
     if (next >= 0 && ir->values[next].op->id == GD_OP_add && same_result(&ir->values[next], p)) {
         gd_ir_value *sum = &ir->values[next];
         int32_t other = sum->in[0] == product ? sum->in[1] : sum->in[0];
-        if (other != product && is_bias(ir, other, p) && gd_ir_may_sink(ir, until, p, next)) {
+        if (other != product && is_bias(ir, other, p) &&
+            gd_ir_may_sink(ir, overwritten_at, p, next)) {
             bias = other;
             last = next;
-            next = sum->is_output ? -1 : user[last];
+            next = sum->is_output ? -1 : gd_ir_sole_user(users, last);
         }
     }
     if (next >= 0 && ir->values[next].op->id == GD_OP_relu && same_result(&ir->values[next], p) &&
-        gd_ir_may_sink(ir, until, p, next) &&
-        (bias < 0 || gd_ir_may_sink(ir, until, &ir->values[last], next))) {
+        gd_ir_may_sink(ir, overwritten_at, p, next) &&
+        (bias < 0 || gd_ir_may_sink(ir, overwritten_at, &ir->values[last], next))) {
         relu = true;
         last = next;
     }
@@ -73,7 +57,7 @@ static void rewrite(gd_ir *ir, int32_t product, const int32_t *user, const int32
     in[1] = p->in[1];
     in[2] = bias;
     for (int32_t i = product; i < last; i++)
-        if (i == product || (bias >= 0 && i == user[product]))
+        if (i == product || (bias >= 0 && i == gd_ir_sole_user(users, product)))
             ir->values[i].kind = GD_IR_DEAD;
     gd_ir_value *v = &ir->values[last];
     v->op = gd_op_row(GD_OP_linear);
@@ -85,11 +69,11 @@ static void rewrite(gd_ir *ir, int32_t product, const int32_t *user, const int32
 
 /* relu_grad(product, y), read by the product's only reader, in the product's place: further down,
  * it would often come behind a gradient of weights, whose memory it need not wait for. */
-static bool rewrite_gradient(gd_ir *ir, int32_t product, const int32_t *user, int32_t *now,
-                             int *changes)
+static bool rewrite_gradient(gd_ir *ir, int32_t product, const gd_ir_users *users,
+                             int32_t *replaced_by, int *changes)
 {
     gd_ir_value *p = &ir->values[product];
-    const int32_t next = p->is_output ? -1 : user[product];
+    const int32_t next = p->is_output ? -1 : gd_ir_sole_user(users, product);
     gd_ir_value *gradient = next < 0 ? NULL : &ir->values[next];
     if (!gradient || p->is_constant || gradient->op->id != GD_OP_relu_grad ||
         gradient->in[0] != product || gradient->in[1] > product || !same_result(gradient, p) ||
@@ -108,19 +92,19 @@ static bool rewrite_gradient(gd_ir *ir, int32_t product, const int32_t *user, in
     p->n = 3;
     p->in = in;
     p->is_output = gradient->is_output;
-    now[next] = product;
+    replaced_by[next] = product;
     gradient->kind = GD_IR_DEAD;
     ++*changes;
     return true;
 }
 
-static void rewrite_convolution(gd_ir *ir, int32_t convolution, const int32_t *user,
-                                const int32_t *until, int *changes)
+static void rewrite_convolution(gd_ir *ir, int32_t convolution, const gd_ir_users *users,
+                                const int32_t *overwritten_at, int *changes)
 {
     gd_ir_value *c = &ir->values[convolution];
-    const int32_t next = c->is_output ? -1 : user[convolution];
+    const int32_t next = c->is_output ? -1 : gd_ir_sole_user(users, convolution);
     if (next < 0 || ir->values[next].op->id != GD_OP_relu || !same_result(&ir->values[next], c) ||
-        !gd_ir_may_sink(ir, until, c, next))
+        !gd_ir_may_sink(ir, overwritten_at, c, next))
         return;
     gd_conv_attr *attr = gd_arena_push(&ir->memory, sizeof *attr, 8);
     if (!attr)
@@ -136,8 +120,8 @@ static void rewrite_convolution(gd_ir *ir, int32_t convolution, const int32_t *u
     ++*changes;
 }
 
-static void rewrite_all(gd_ir *ir, const int32_t *user, const int32_t *until, int32_t *now,
-                        int *changes)
+static void rewrite_all(gd_ir *ir, const gd_ir_users *users, const int32_t *overwritten_at,
+                        int32_t *replaced_by, int *changes)
 {
     for (int32_t i = 0; i < (int32_t)ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
@@ -145,36 +129,25 @@ static void rewrite_all(gd_ir *ir, const int32_t *user, const int32_t *until, in
         if (v->kind != GD_IR_OP)
             continue;
         if (v->op->id == GD_OP_convolution)
-            rewrite_convolution(ir, i, user, until, changes);
+            rewrite_convolution(ir, i, users, overwritten_at, changes);
         else if (v->op->id == GD_OP_matmul && is_float &&
-                 !rewrite_gradient(ir, i, user, now, changes))
-            rewrite(ir, i, user, until, changes);
+                 !rewrite_gradient(ir, i, users, replaced_by, changes))
+            rewrite(ir, i, users, overwritten_at, changes);
     }
 }
 
-gd_status gd_pass_epilogue(gd_ir *ir, int *changes)
+gd_status gd_pass_epilogue(gd_ir *ir, gd_arena *scratch, int *changes)
 {
     if (!ir->context->device->kernel[GD_OP_linear])
         return GD_OK;
-    const size_t bytes = sizeof(int32_t) * (ir->count + 1);
-    int32_t *user = sole_users(ir), *until = gd_alloc(bytes);
-    int32_t *now = gd_alloc(bytes); /* what stands for a value */
-    if (user && until && now) {
-        gd_ir_find_assignments(ir, until);
-        for (size_t i = 0; i < ir->count; i++)
-            now[i] = (int32_t)i;
-        rewrite_all(ir, user, until, now, changes);
-        for (size_t i = 0; i < ir->count; i++) {
-            ir->values[i].root = now[ir->values[i].root];
-            for (int k = 0; k < ir->values[i].n; k++)
-                ir->values[i].in[k] = now[ir->values[i].in[k]];
-        }
-        for (size_t i = 0; i < ir->output_count; i++)
-            ir->outputs[i] = now[ir->outputs[i]];
-    }
-    gd_status status = user && until && now ? GD_OK : GD_ERR_MEMORY;
-    gd_free(user);
-    gd_free(until);
-    gd_free(now);
-    return status;
+    gd_ir_users users;
+    int32_t *replaced_by = gd_arena_array(scratch, ir->count + 1, sizeof *replaced_by);
+    const int32_t *overwritten_at = gd_ir_find_assignments(ir, scratch);
+    if (!replaced_by || !overwritten_at || gd_ir_users_make(&users, ir, scratch) != GD_OK)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < ir->count; i++)
+        replaced_by[i] = (int32_t)i;
+    rewrite_all(ir, &users, overwritten_at, replaced_by, changes);
+    gd_ir_replace(ir, replaced_by);
+    return GD_OK;
 }

@@ -112,27 +112,23 @@ void gd_export_storage_name(const gd_export *e, int s, char name[128])
 
 /* ---- storages of parameters and state ---- */
 
-static gd_status find_storages(gd_export *e)
+/* number_of [memories]: of those in use, the order in which the program has them. */
+static gd_status number_storages(gd_export *e, int32_t *number_of)
 {
     const gd_ir *ir = &e->plan->ir;
-    e->storage = gd_alloc(sizeof(int32_t) * (ir->count + 1));
-    e->owner = gd_alloc(sizeof(gd_tensor *) * (ir->count + 1));
-    e->is_written = gd_alloc_zero(ir->count + 1, sizeof(bool));
-    e->is_used = gd_alloc_zero(ir->count + 1, sizeof(bool));
-    e->is_read = gd_alloc_zero(ir->count + 1, sizeof(bool));
-    if (!e->storage || !e->owner || !e->is_written || !e->is_used || !e->is_read)
-        return GD_ERR_MEMORY;
+    for (int32_t i = 0; i < ir->memory_count; i++)
+        number_of[i] = -1;
     for (size_t i = 0; i < ir->count; i++) {
         const gd_tensor *t = ir->values[i].external;
         e->storage[i] = -1;
         if (!t)
             continue;
-        int s = 0;
-        while (s < e->storages && e->owner[s]->storage != t->storage)
-            s++;
-        e->storage[i] = s;
-        if (s == e->storages)
+        int32_t *number = &number_of[ir->values[i].memory];
+        if (*number < 0) {
+            *number = e->storages;
             e->owner[e->storages++] = t;
+        }
+        const int32_t s = e->storage[i] = *number;
         if (!gd_layout_is_contiguous(&t->layout) || t->layout.offset != 0)
             return gd_fail(GD_ERR_UNSUPPORTED,
                            "gd_export_c: parameter or state %s is a view of another tensor",
@@ -143,6 +139,24 @@ static gd_status find_storages(gd_export *e)
     for (size_t i = 0; i < ir->count; i++)
         if (gd_ir_is_effect(&ir->values[i]))
             e->is_written[e->storage[ir->values[i].in[0]]] = true;
+    return GD_OK;
+}
+
+static gd_status find_storages(gd_export *e)
+{
+    const gd_ir *ir = &e->plan->ir;
+    int32_t *number_of = gd_alloc(sizeof(int32_t) * ((size_t)ir->memory_count + 1));
+    e->storage = gd_alloc(sizeof(int32_t) * (ir->count + 1));
+    e->owner = gd_alloc(sizeof(gd_tensor *) * (ir->count + 1));
+    e->is_written = gd_alloc_zero(ir->count + 1, sizeof(bool));
+    e->is_used = gd_alloc_zero(ir->count + 1, sizeof(bool));
+    e->is_read = gd_alloc_zero(ir->count + 1, sizeof(bool));
+    gd_status status = GD_ERR_MEMORY;
+    if (number_of && e->storage && e->owner && e->is_written && e->is_used && e->is_read)
+        status = number_storages(e, number_of);
+    gd_free(number_of);
+    if (status != GD_OK)
+        return status;
     /* The seed, and the position of the next word, which every call moves on. */
     for (int s = 0; s < e->storages && ir->random_words; s++)
         if (is_random_state(e, s))

@@ -9,8 +9,9 @@
 
 enum { MOST_BYTES = 1 << 20 };
 
-gd_status gd_pass_fold(gd_ir *ir, int *changes)
+gd_status gd_pass_fold(gd_ir *ir, gd_arena *scratch, int *changes)
 {
+    (void)scratch;
     for (size_t i = 0; i < ir->count; i++) {
         gd_ir_value *v = &ir->values[i];
         if (v->kind != GD_IR_OP || gd_ir_is_effect(v) || v->is_output ||

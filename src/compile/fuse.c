@@ -15,7 +15,6 @@
 
 #include <string.h>
 
-#include "base/memory.h"
 #include "compile/rows.h"
 
 enum {
@@ -42,8 +41,8 @@ typedef struct group {
 typedef struct fusion {
     gd_ir *ir;
     gd_ir_users users;
-    int32_t *until;    /* see gd_ir_find_assignments */
-    int32_t *position; /* of each op: its own number, or that of the group it is in */
+    const int32_t *overwritten_at; /* see gd_ir_find_assignments */
+    int32_t *position;             /* of each op: its own number, or that of the group it is in */
     group g;
     bool with_rows; /* groups may have reductions */
 } fusion;
@@ -225,7 +224,8 @@ static bool is_candidate(fusion *f, int32_t candidate)
     const gd_ir_value *v = &f->ir->values[candidate];
     int most = g->rows.axes > 0 ? GD_FUSED_MAX_INSTRUCTIONS : GD_FUSED_MAX_ELEMENTWISE;
     if (g->n_members == most || is_member(g, candidate) || candidate > g->last ||
-        f->position[candidate] != candidate || !gd_ir_may_sink(f->ir, f->until, v, g->last))
+        f->position[candidate] != candidate ||
+        !gd_ir_may_sink(f->ir, f->overwritten_at, v, g->last))
         return false;
     if (v->kind == GD_IR_OP && gd_fused_reduces(v->op->id))
         return !is_far(f, candidate) && take_rows(f, v);
@@ -486,63 +486,54 @@ static gd_status find_groups(fusion *f, int *changes)
 }
 
 /* Put the parts behind their groups, and views of parts behind those; leave out what is dead. */
-static gd_status put_in_order(gd_ir *ir)
+static gd_status put_in_order(gd_ir *ir, gd_arena *scratch)
 {
-    size_t bytes = sizeof(int32_t) * (ir->count + 1);
-    int32_t *order = gd_alloc(bytes), *slot = gd_alloc(bytes), *first = gd_alloc(bytes),
-            *next = gd_alloc(bytes); /* of the list of what goes to the same slot */
-    gd_status status = GD_ERR_MEMORY;
-    if (order && slot && first && next) {
-        size_t n = 0;
-        for (int32_t i = 0; i < (int32_t)ir->count; i++) {
-            const gd_ir_value *v = &ir->values[i];
-            bool goes_along = v->kind == GD_IR_OP && (gd_ir_is_part(v) || gd_ir_is_view(v));
-            slot[i] = goes_along ? slot[v->in[0]] : i;
-            first[i] = -1;
-            if (goes_along && gd_ir_is_part(v))
-                slot[i] = v->in[0];
-            else if (slot[i] < i)
-                slot[i] = i;
-        }
-        /* Lists are filled from their ends: views, then parts, which come first. */
-        for (int parts = 0; parts < 2; parts++)
-            for (int32_t i = (int32_t)ir->count; i-- > 0;)
-                if (slot[i] != i && gd_ir_is_part(&ir->values[i]) == (parts == 1)) {
-                    next[i] = first[slot[i]];
-                    first[slot[i]] = i;
-                }
-        for (int32_t i = 0; i < (int32_t)ir->count; i++) {
-            if (slot[i] == i && ir->values[i].kind != GD_IR_DEAD)
-                order[n++] = i;
-            for (int32_t along = first[i]; along >= 0; along = next[along])
-                if (ir->values[along].kind != GD_IR_DEAD)
-                    order[n++] = along;
-        }
-        status = gd_ir_reorder(ir, order, n);
+    const size_t count = ir->count + 1;
+    int32_t *order = gd_arena_array(scratch, count, sizeof *order);
+    int32_t *slot = gd_arena_array(scratch, count, sizeof *slot);
+    int32_t *first = gd_arena_array(scratch, count, sizeof *first); /* of what goes to a slot */
+    int32_t *next = gd_arena_array(scratch, count, sizeof *next);   /* in the same slot */
+    if (!order || !slot || !first || !next)
+        return GD_ERR_MEMORY;
+    size_t n = 0;
+    for (int32_t i = 0; i < (int32_t)ir->count; i++) {
+        const gd_ir_value *v = &ir->values[i];
+        bool goes_along = v->kind == GD_IR_OP && (gd_ir_is_part(v) || gd_ir_is_view(v));
+        slot[i] = goes_along ? slot[v->in[0]] : i;
+        first[i] = -1;
+        if (goes_along && gd_ir_is_part(v))
+            slot[i] = v->in[0];
+        else if (slot[i] < i)
+            slot[i] = i;
     }
-    gd_free(order);
-    gd_free(slot);
-    gd_free(first);
-    gd_free(next);
-    return status;
+    /* Lists are filled from their ends: views, then parts, which come first. */
+    for (int parts = 0; parts < 2; parts++)
+        for (int32_t i = (int32_t)ir->count; i-- > 0;)
+            if (slot[i] != i && gd_ir_is_part(&ir->values[i]) == (parts == 1)) {
+                next[i] = first[slot[i]];
+                first[slot[i]] = i;
+            }
+    for (int32_t i = 0; i < (int32_t)ir->count; i++) {
+        if (slot[i] == i && ir->values[i].kind != GD_IR_DEAD)
+            order[n++] = i;
+        for (int32_t along = first[i]; along >= 0; along = next[along])
+            if (ir->values[along].kind != GD_IR_DEAD)
+                order[n++] = along;
+    }
+    return gd_ir_reorder(ir, order, n);
 }
 
-gd_status gd_pass_fuse(gd_ir *ir, int *changes)
+gd_status gd_pass_fuse(gd_ir *ir, gd_arena *scratch, int *changes)
 {
     if (!ir->context->device->kernel[GD_OP_fused])
         return GD_OK;
     fusion f = { .ir = ir,
-                 .until = gd_alloc(sizeof(int32_t) * (ir->count + 1)),
-                 .position = gd_alloc(sizeof(int32_t) * (ir->count + 1)) };
-    gd_status status = f.until && f.position ? gd_ir_users_make(&f.users, ir) : GD_ERR_MEMORY;
-    if (status == GD_OK) {
-        gd_ir_find_assignments(ir, f.until);
-        for (size_t i = 0; i < ir->count; i++)
-            f.position[i] = (int32_t)i;
-        status = find_groups(&f, changes);
-    }
-    gd_ir_users_free(&f.users);
-    gd_free(f.until);
-    gd_free(f.position);
-    return status == GD_OK ? put_in_order(ir) : status;
+                 .overwritten_at = gd_ir_find_assignments(ir, scratch),
+                 .position = gd_arena_array(scratch, ir->count + 1, sizeof *f.position) };
+    if (!f.overwritten_at || !f.position || gd_ir_users_make(&f.users, ir, scratch) != GD_OK)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < ir->count; i++)
+        f.position[i] = (int32_t)i;
+    gd_status status = find_groups(&f, changes);
+    return status == GD_OK ? put_in_order(ir, scratch) : status;
 }

@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "compile/plan.h"
+#include "compile/storages.h"
 #include "ops/internal.h"
 
 typedef struct derivative derivative;
@@ -252,8 +253,9 @@ static gd_status record_in_trace(gd_stage *s, derivative *d)
 typedef enum need { NOT_NEEDED, MADE, SAVED } need;
 
 typedef struct needs {
-    unsigned char *of; /* [trace->count] */
-    bool *is_read;     /* [inputs] */
+    unsigned char *of;    /* [trace->count] */
+    bool *is_read;        /* [inputs] */
+    gd_storages assigned; /* to which the trace assigns */
     const gd_stage *made;
 } needs;
 
@@ -266,7 +268,7 @@ static gd_status ask_for(needs *n, gd_tensor *t)
     if (t->mark != context->generation)
         return gd_fail(GD_ERR_STATE, "the gradient of a compiled function reads a value the "
                                      "function does not");
-    if (t->storage && t->storage->mark == context->generation)
+    if (t->storage && gd_storages_find(&n->assigned, t->storage) >= 0)
         return gd_fail(GD_ERR_STATE, "the gradient of a compiled function needs the value of a "
                                      "tensor from before the function assigns to it");
     if (t->slot < 0)
@@ -276,20 +278,25 @@ static gd_status ask_for(needs *n, gd_tensor *t)
     return GD_OK;
 }
 
-static void mark_recorded(const gd_history *h, const gd_stage *made)
+/* Number what was recorded: in slot, where mark is the walk's generation, its place in the trace, or
+ * -1 and down for the inputs of n->made. */
+static gd_status number_recorded(needs *n)
 {
+    const gd_stage *made = n->made;
+    const gd_history *h = made->history;
     uint64_t generation = ++h->context->generation;
     for (size_t i = 0; i < h->trace->count; i++) {
         gd_tensor *t = h->trace->nodes[i];
         t->mark = generation;
         t->slot = (int64_t)i;
-        if (t->op->id == GD_OP_assign)
-            t->inputs[0]->storage->mark = generation;
+        if (t->op->id == GD_OP_assign && gd_storages_add(&n->assigned, t->inputs[0]->storage) < 0)
+            return GD_ERR_MEMORY;
     }
     for (int i = 0; i < made->n_inputs; i++) {
         made->inputs[i]->mark = generation;
         made->inputs[i]->slot = -1 - i;
     }
+    return GD_OK;
 }
 
 /* Find what the outputs of `made` need. Of the first `saved` nodes, results are taken as saved by
@@ -300,10 +307,7 @@ static gd_status find_needs(needs *n, const gd_stage *made, size_t saved)
     n->made = made;
     n->of = gd_alloc_zero(trace->count + 1, 1);
     n->is_read = gd_alloc_zero((size_t)made->n_inputs + 1, sizeof(bool));
-    if (!n->of || !n->is_read)
-        return GD_ERR_MEMORY;
-    mark_recorded(made->history, made);
-    gd_status status = GD_OK;
+    gd_status status = n->of && n->is_read ? number_recorded(n) : GD_ERR_MEMORY;
     for (int i = 0; status == GD_OK && i < made->n_outputs; i++)
         status = ask_for(n, made->outputs[i]);
     for (size_t i = trace->count; status == GD_OK && i-- > 0;) {
@@ -326,6 +330,7 @@ static void needs_free(needs *n)
 {
     gd_free(n->of);
     gd_free(n->is_read);
+    gd_storages_free(&n->assigned);
 }
 
 /* ---- derivatives ---- */

@@ -26,16 +26,17 @@ typedef struct gd_ir_value {
     const void *attr;
     gd_layout layout;    /* for a view: over the storage of `root` */
     int32_t root;        /* the value whose memory this one lies in; itself unless a view */
+    int32_t memory;      /* of a root: the number of the storage outside the plan it lies in, below
+                            memory_count; -1: it is an argument or the plan's own */
     int32_t input;       /* INPUT: which */
     gd_tensor *external; /* EXTERNAL: retained by the IR. OP: where the value is to be made, or NULL
-                            (pass forward) */
+                            (pass forward); `memory` is the number of its storage */
     int32_t version;     /* EXTERNAL: how many assignments to its storage came before */
     bool requires_grad;  /* EXTERNAL: when it was recorded */
     int32_t origin;      /* pass rematerialise: the value whose contents it has */
     bool is_recomputed;  /* by that pass */
     bool is_joined;      /* one kernel with the op before (pass multi_tensor) */
     uint32_t region; /* equal ops of different regions are not merged (gradient checkpointing) */
-    int32_t users;   /* ops that read it; kept by gd_ir_count_users */
     bool is_output;
     bool is_constant; /* depends on nothing that changes between calls */
 } gd_ir_value;
@@ -47,6 +48,7 @@ typedef struct gd_ir {
     size_t count, capacity;
     int32_t *outputs; /* values that are results */
     size_t output_count;
+    int32_t memory_count; /* storages outside the plan that values lie in */
     uint64_t random_words;
     size_t memory_limit;    /* of the plan's block; 0: none */
     size_t unlimited_bytes; /* that the block would have without a limit, where there is one */
@@ -71,22 +73,36 @@ void gd_ir_free(gd_ir *ir);
 int32_t gd_ir_push(gd_ir *ir, const gd_op *op, int n, const int32_t *in, const void *attr,
                    const gd_layout *layout);
 
-void gd_ir_count_users(gd_ir *ir);
-
 /* The ops that read each value: those of value i are op[first[i]] … op[first[i + 1] - 1],
- * ascending. One block of memory, freed with gd_ir_users_free. */
+ * ascending. */
 typedef struct gd_ir_users {
     int32_t *first, *op;
 } gd_ir_users;
-gd_status gd_ir_users_make(gd_ir_users *users, const gd_ir *ir);
-void gd_ir_users_free(gd_ir_users *users);
+gd_status gd_ir_users_make(gd_ir_users *users, const gd_ir *ir, gd_arena *scratch);
+/* The one that reads value i, if it is one and reads it once; or -1. */
+static inline int32_t gd_ir_sole_user(const gd_ir_users *users, int32_t i)
+{
+    return users->first[i + 1] - users->first[i] == 1 ? users->op[users->first[i]] : -1;
+}
 
-/* until[i], for an external: the assignment that ends the contents it stands for; reads of it may
- * not move past that. INT32_MAX: none does, or the value is no external. */
-void gd_ir_find_assignments(gd_ir *ir, int32_t *until);
+/* last_use[i], of a root: the last op that reads its memory, itself or through views; i: none. */
+void gd_ir_find_last_uses(const gd_ir *ir, int32_t *last_use);
+
+/* overwritten_at[i], for an external: the assignment that ends the contents it stands for; reads of
+ * it may not move past that. INT32_MAX: none does, or the value is no external. NULL: out of
+ * memory. */
+int32_t *gd_ir_find_assignments(const gd_ir *ir, gd_arena *scratch);
 /* Whether op v may move down to place `to`. */
-bool gd_ir_may_sink(const gd_ir *ir, const int32_t *until, const gd_ir_value *v, int32_t to);
+bool gd_ir_may_sink(const gd_ir *ir, const int32_t *overwritten_at, const gd_ir_value *v,
+                    int32_t to);
 
+/* Reads of value i, and results that are it, are of replaced_by[i] from now on; replaced_by[i] is i
+ * where nothing replaces it. gd_ir_rename does it for one value's operands. */
+void gd_ir_replace(gd_ir *ir, const int32_t *replaced_by);
+void gd_ir_rename(gd_ir_value *v, const int32_t *replaced_by);
+
+/* Leave out what is dead. */
+gd_status gd_ir_remove_dead(gd_ir *ir);
 /* Renumber: order[0 … n-1] are the values to keep, in their new order; all others are dead. */
 gd_status gd_ir_reorder(gd_ir *ir, const int32_t *order, size_t n);
 
@@ -103,15 +119,24 @@ static inline int32_t gd_ir_parts_of(const gd_ir_value *v)
 {
     return v->op->id == GD_OP_fused ? ((const gd_fused_attr *)v->attr)->n_more : 0;
 }
-/* The storage outside the plan that a value lies in, or NULL. */
-static inline gd_storage *gd_ir_storage(const gd_ir *ir, int32_t value)
+/* The number of the storage outside the plan that a value lies in, or -1. */
+static inline int32_t gd_ir_memory(const gd_ir *ir, int32_t value)
 {
-    const gd_ir_value *root = &ir->values[ir->values[value].root];
-    return root->external ? root->external->storage : NULL;
+    return ir->values[ir->values[value].root].memory;
 }
 static inline bool gd_ir_is_effect(const gd_ir_value *v)
 {
     return v->kind == GD_IR_OP && (v->op->flags & GD_OP_EFFECT);
+}
+/* Whether a value has memory of its own in the plan's block. */
+static inline bool gd_ir_needs_memory(const gd_ir_value *v)
+{
+    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && !gd_ir_is_effect(v) && !v->external;
+}
+/* Whether it has that memory up to its last use only. */
+static inline bool gd_ir_is_temporary(const gd_ir_value *v)
+{
+    return gd_ir_needs_memory(v) && !v->is_constant && !v->is_output;
 }
 
 /* The layouts of op v's operands. */

@@ -23,29 +23,9 @@ size_t gd_memory_bytes(const gd_layout *layout)
     return bytes == 0 ? ALIGNMENT : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* A root value that needs memory of the plan's. */
-static bool needs_memory(const gd_ir_value *v)
-{
-    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && !gd_ir_is_effect(v) && !v->external;
-}
-
-/* Last step that reads each root's memory. */
-static void find_last_reads(const gd_ir *ir, int32_t *last)
-{
-    for (size_t i = 0; i < ir->count; i++)
-        last[i] = (int32_t)i;
-    for (size_t i = 0; i < ir->count; i++) {
-        const gd_ir_value *v = &ir->values[i];
-        if (v->kind != GD_IR_OP || gd_ir_is_view(v))
-            continue;
-        for (int k = 0; k < v->n; k++)
-            last[ir->values[v->in[k]].root] = (int32_t)i;
-    }
-}
-
 /* The operand whose memory result i may write over, or -1: it dies here, is read
  * straight through, and no other result has it. */
-static int32_t taken_over(const gd_ir *ir, const int32_t *last, const bool *is_taken, size_t i)
+static int32_t taken_over(const gd_ir *ir, const int32_t *last_use, const bool *is_taken, size_t i)
 {
     const gd_ir_value *v = &ir->values[i];
     size_t at = gd_ir_is_part(v) ? (size_t)v->in[0] : i;
@@ -56,9 +36,8 @@ static int32_t taken_over(const gd_ir *ir, const int32_t *last, const bool *is_t
         const gd_ir_value *operand = &ir->values[op->in[k]];
         int32_t root = operand->root;
         const gd_ir_value *r = &ir->values[root];
-        bool fits = gd_ir_may_overwrite(op, v, k) && needs_memory(r) && !r->is_output &&
-                    !r->is_constant && !is_taken[root] && last[root] == (int32_t)at &&
-                    gd_layout_is_contiguous(&operand->layout) &&
+        bool fits = gd_ir_may_overwrite(op, v, k) && gd_ir_is_temporary(r) && !is_taken[root] &&
+                    last_use[root] == (int32_t)at && gd_layout_is_contiguous(&operand->layout) &&
                     gd_layout_count(&operand->layout) == gd_layout_count(&r->layout) &&
                     gd_layout_same_shape(&operand->layout, &v->layout) &&
                     gd_dtype_size(operand->layout.dtype) == gd_dtype_size(v->layout.dtype);
@@ -101,9 +80,9 @@ static size_t most_alive(const gd_plan_buffer *buffers, size_t count, size_t ste
     return most;
 }
 
-/* One buffer for each memory; an op that takes over another's extends that. owner[i]: whose buffer
- * root i uses. */
-static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner, bool *is_taken,
+/* One buffer for each memory; an op that takes over another's extends that. owner[i]: the number of
+ * the buffer that root i uses. */
+static size_t make_buffers(const gd_ir *ir, const int32_t *last_use, int32_t *owner, bool *is_taken,
                            gd_plan_buffer *buffers)
 {
     size_t n = 0;
@@ -111,13 +90,13 @@ static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner,
     for (size_t i = 0; i < ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
         owner[i] = -1;
-        if (!needs_memory(v))
+        if (!gd_ir_needs_memory(v))
             continue;
-        int32_t from = taken_over(ir, last, is_taken, i);
+        int32_t from = taken_over(ir, last_use, is_taken, i);
         if (from >= 0) {
             is_taken[from] = true;
             owner[i] = owner[from];
-            buffers[owner[i]].last = last[i];
+            buffers[owner[i]].last = last_use[i];
             continue;
         }
         bool forever = v->is_output || v->is_constant;
@@ -126,80 +105,84 @@ static size_t make_buffers(const gd_ir *ir, const int32_t *last, int32_t *owner,
                                          .first = v->is_constant     ? 0
                                                   : gd_ir_is_part(v) ? v->in[0]
                                                                      : (int32_t)i,
-                                         .last = forever ? end : last[i],
+                                         .last = forever ? end : last_use[i],
                                          .value = (int32_t)i };
     }
     return n;
 }
 
-static gd_status sweep(const gd_ir *ir, size_t *bytes, size_t *each_step)
+/* The buffers of a program: arrays of a scratch arena. */
+typedef struct buffers_of {
+    int32_t *owner; /* [count] number of the buffer root i uses; -1: none, it lies elsewhere */
+    gd_plan_buffer *buffers;
+    size_t n;
+    size_t most; /* bytes alive at any step */
+} buffers_of;
+
+static gd_status find_buffers(buffers_of *b, const gd_ir *ir, gd_arena *scratch, size_t *each_step)
 {
-    size_t count = ir->count + 1;
-    int32_t *last = gd_alloc(count * sizeof *last), *owner = gd_alloc(count * sizeof *owner);
-    gd_plan_buffer *buffers = gd_alloc(count * sizeof *buffers);
-    size_t *change = gd_alloc_zero(2 * count, sizeof *change);
-    bool *is_taken = gd_alloc_zero(count, sizeof *is_taken);
-    gd_status status = GD_ERR_MEMORY;
-    if (last && owner && buffers && change && is_taken) {
-        find_last_reads(ir, last);
-        size_t n = make_buffers(ir, last, owner, is_taken, buffers);
-        *bytes = most_alive(buffers, n, ir->count, change, each_step);
-        status = GD_OK;
-    }
-    gd_free(last);
-    gd_free(owner);
-    gd_free(buffers);
-    gd_free(change);
-    gd_free(is_taken);
+    const size_t count = ir->count + 1;
+    int32_t *last_use = gd_arena_array(scratch, count, sizeof *last_use);
+    size_t *change = gd_arena_array(scratch, 2 * count, sizeof *change);
+    bool *is_taken = gd_arena_array(scratch, count, sizeof *is_taken);
+    b->owner = gd_arena_array(scratch, count, sizeof *b->owner);
+    b->buffers = gd_arena_array(scratch, count, sizeof *b->buffers);
+    if (!last_use || !change || !is_taken || !b->owner || !b->buffers)
+        return GD_ERR_MEMORY;
+    gd_ir_find_last_uses(ir, last_use);
+    b->n = make_buffers(ir, last_use, b->owner, is_taken, b->buffers);
+    b->most = most_alive(b->buffers, b->n, ir->count, change, each_step);
+    return GD_OK;
+}
+
+gd_status gd_memory_alive(const gd_ir *ir, size_t *alive)
+{
+    gd_arena scratch = { 0 };
+    buffers_of b;
+    gd_status status = find_buffers(&b, ir, &scratch, alive);
+    gd_arena_close(&scratch);
     return status;
 }
 
 gd_status gd_memory_live(const gd_ir *ir, size_t *bytes)
 {
-    return sweep(ir, bytes, NULL);
+    gd_arena scratch = { 0 };
+    buffers_of b;
+    gd_status status = find_buffers(&b, ir, &scratch, NULL);
+    if (status == GD_OK)
+        *bytes = b.most;
+    gd_arena_close(&scratch);
+    return status;
 }
 
-gd_status gd_memory_alive(const gd_ir *ir, size_t *alive)
+static gd_status plan_offsets(gd_memory_plan *plan, const gd_ir *ir, gd_arena *scratch)
 {
-    size_t most;
-    return sweep(ir, &most, alive);
+    buffers_of b;
+    size_t *offset_of = gd_arena_array(scratch, ir->count + 1, sizeof *offset_of);
+    if (!offset_of || find_buffers(&b, ir, scratch, NULL) != GD_OK)
+        return GD_ERR_MEMORY;
+    plan->live_bytes = b.most;
+    for (size_t i = 0; i < ir->count; i++) /* sorting changes the buffers' numbers */
+        b.owner[i] = b.owner[i] < 0 ? -1 : b.buffers[b.owner[i]].value;
+    for (size_t i = 0; i < b.n; i++)
+        if (ir->values[b.buffers[i].value].is_constant)
+            plan->constant_bytes += b.buffers[i].bytes;
+    qsort(b.buffers, b.n, sizeof *b.buffers, by_size);
+    if (gd_place(b.buffers, b.n, ir->count, &plan->bytes) != GD_OK)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < b.n; i++)
+        offset_of[b.buffers[i].value] = b.buffers[i].offset;
+    for (size_t i = 0; i < ir->count; i++)
+        plan->offset[i] = b.owner[i] < 0 ? GD_NO_OFFSET : offset_of[b.owner[i]];
+    return GD_OK;
 }
 
 gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
 {
-    size_t count = ir->count + 1;
-    int32_t *last = gd_alloc(count * sizeof *last), *owner = gd_alloc(count * sizeof *owner);
-    gd_plan_buffer *buffers = gd_alloc(count * sizeof *buffers);
-    size_t *change = gd_alloc_zero(2 * count, sizeof *change),
-           *offset = gd_alloc(count * sizeof *offset);
-    size_t *place_of = gd_alloc(count * sizeof *place_of);
-    bool *is_taken = gd_alloc_zero(count, sizeof *is_taken);
-    *plan = (gd_memory_plan){ .offset = offset };
-    gd_status status = GD_ERR_MEMORY;
-    if (last && owner && buffers && change && offset && place_of && is_taken) {
-        find_last_reads(ir, last);
-        size_t n = make_buffers(ir, last, owner, is_taken, buffers);
-        plan->live_bytes = most_alive(buffers, n, ir->count, change, NULL);
-        for (size_t i = 0; i < n; i++) {
-            if (ir->values[buffers[i].value].is_constant)
-                plan->constant_bytes += buffers[i].bytes;
-            change[i] = (size_t)buffers[i].value; /* reused: identity before sorting */
-        }
-        qsort(buffers, n, sizeof *buffers, by_size);
-        status = gd_place(buffers, n, ir->count, &plan->bytes);
-        for (size_t i = 0; i < ir->count; i++)
-            place_of[i] = GD_NO_OFFSET;
-        for (size_t i = 0; i < n; i++)
-            place_of[buffers[i].value] = buffers[i].offset;
-        for (size_t i = 0; i < ir->count; i++)
-            offset[i] = owner[i] < 0 ? GD_NO_OFFSET : place_of[change[owner[i]]];
-    }
-    gd_free(last);
-    gd_free(owner);
-    gd_free(buffers);
-    gd_free(change);
-    gd_free(place_of);
-    gd_free(is_taken);
+    gd_arena scratch = { 0 };
+    *plan = (gd_memory_plan){ .offset = gd_alloc((ir->count + 1) * sizeof *plan->offset) };
+    gd_status status = plan->offset ? plan_offsets(plan, ir, &scratch) : GD_ERR_MEMORY;
+    gd_arena_close(&scratch);
     if (status != GD_OK)
         gd_memory_plan_free(plan);
     return status;

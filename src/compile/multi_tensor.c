@@ -11,7 +11,6 @@
  * that made a part of a gradient has it in its cache, and is to update that part. */
 #include "compile/passes.h"
 
-#include "base/memory.h"
 #include "compile/memory.h"
 
 enum {
@@ -19,10 +18,9 @@ enum {
     MOST_HELD = 64 * 1024, /* bytes of gradients that wait in a batch */
 };
 
-/* The batch that is open, in the walk down the program. Storages it touches have its generation as
- * mark; trace_version says whether it writes them. */
+/* The batch that is open, in the walk down the program. */
 typedef struct batch {
-    uint64_t generation;
+    int32_t number;      /* from 1 */
     int32_t first, last; /* members; -1: none yet */
     size_t held;         /* bytes of the plan's memory its members read */
 } batch;
@@ -33,20 +31,22 @@ typedef struct walk {
                        where its last member is, and parts with their groups: -1 elsewhere */
     int32_t *next;  /* [count] member behind this one, or -1 */
     batch open;
+    /* [memories] the number of the last batch that reads or writes each, or writes it */
+    int32_t *touched_by, *written_by;
     size_t *alive, peak; /* [count] bytes alive at each step, and the most of them */
     int joined;
 } walk;
 
 static void open_batch(walk *w)
 {
-    w->open = (batch){ ++w->ir->context->generation, -1, -1, 0 };
+    w->open = (batch){ w->open.number + 1, -1, -1, 0 };
 }
 
-/* Where result r of op i is written outside the plan, or NULL. */
-static gd_storage *target_of(const gd_ir *ir, int32_t i, int32_t r)
+/* The memory outside the plan where result r of op i is written, or -1. */
+static int32_t target_of(const gd_ir *ir, int32_t i, int32_t r)
 {
     const gd_ir_value *v = &ir->values[i];
-    return gd_ir_storage(ir, gd_ir_is_effect(v) ? v->in[0] : r);
+    return gd_ir_memory(ir, gd_ir_is_effect(v) ? v->in[0] : r);
 }
 
 /* Whether op i must stay behind the batch. */
@@ -54,13 +54,13 @@ static bool depends(const walk *w, int32_t i)
 {
     const gd_ir_value *v = &w->ir->values[i];
     for (int k = 0; k < v->n; k++) {
-        const gd_storage *read = gd_ir_storage(w->ir, v->in[k]);
-        if (read && read->mark == w->open.generation && read->trace_version)
+        const int32_t read = gd_ir_memory(w->ir, v->in[k]);
+        if (read >= 0 && w->written_by[read] == w->open.number)
             return true;
     }
     for (int32_t r = i; r <= i + gd_ir_parts_of(v); r++) {
-        const gd_storage *target = target_of(w->ir, i, r);
-        if (target && target->mark == w->open.generation)
+        const int32_t target = target_of(w->ir, i, r);
+        if (target >= 0 && w->touched_by[target] == w->open.number)
             return true;
     }
     return false;
@@ -78,27 +78,28 @@ static bool is_update(const gd_ir *ir, int32_t i)
     return is && !v->is_constant && bytes > 0 && bytes <= MOST_EACH;
 }
 
-static void touch(walk *w, int32_t value, bool writes)
+static void note_read(walk *w, int32_t value)
 {
     const gd_ir_value *root = &w->ir->values[w->ir->values[value].root];
-    gd_storage *storage = gd_ir_storage(w->ir, value);
-    if (!storage) {
-        if (root->kind == GD_IR_OP && !root->is_constant && !root->is_output)
-            w->open.held += gd_memory_bytes(&root->layout);
-        return;
-    }
-    writes |= storage->mark == w->open.generation && storage->trace_version;
-    storage->mark = w->open.generation;
-    storage->trace_version = writes;
+    if (root->memory >= 0)
+        w->touched_by[root->memory] = w->open.number;
+    else if (gd_ir_is_temporary(root))
+        w->open.held += gd_memory_bytes(&root->layout);
+}
+
+static void note_write(walk *w, int32_t value)
+{
+    const int32_t memory = gd_ir_memory(w->ir, value);
+    w->touched_by[memory] = w->written_by[memory] = w->open.number;
 }
 
 static void add_member(walk *w, int32_t i)
 {
     const gd_ir_value *v = &w->ir->values[i];
     for (int k = 0; k < v->n; k++)
-        touch(w, v->in[k], false);
+        note_read(w, v->in[k]);
     for (int32_t r = i; r <= i + gd_ir_parts_of(v); r++)
-        touch(w, r, true);
+        note_write(w, r);
     if (w->open.last < 0) {
         w->open.first = i;
     } else {
@@ -175,9 +176,11 @@ static gd_status keeps_limit(const gd_ir *ir, bool *keeps)
     return status;
 }
 
-static gd_status find_and_join(walk *w, int32_t *order, int32_t *back, int *changes)
+static gd_status find_and_join(walk *w, gd_arena *scratch, int *changes)
 {
-    if (gd_memory_alive(w->ir, w->alive) != GD_OK)
+    int32_t *order = gd_arena_array(scratch, w->ir->count + 1, sizeof *order);
+    int32_t *back = gd_arena_array(scratch, w->ir->count + 1, sizeof *back);
+    if (!order || !back || gd_memory_alive(w->ir, w->alive) != GD_OK)
         return GD_ERR_MEMORY;
     for (size_t i = 0; i < w->ir->count; i++)
         w->peak = w->alive[i] > w->peak ? w->alive[i] : w->peak;
@@ -191,19 +194,18 @@ static gd_status find_and_join(walk *w, int32_t *order, int32_t *back, int *chan
     return keeps ? GD_OK : undo(w->ir, back);
 }
 
-gd_status gd_pass_multi_tensor(gd_ir *ir, int *changes)
+gd_status gd_pass_multi_tensor(gd_ir *ir, gd_arena *scratch, int *changes)
 {
     if (!ir->context->device->backend->run_together)
         return GD_OK;
-    const size_t count = ir->count + 1;
-    int32_t *room = gd_alloc(4 * count * sizeof *room);
-    walk w = { .ir = ir, .first = room, .alive = gd_alloc(count * sizeof *w.alive) };
-    gd_status status = GD_ERR_MEMORY;
-    if (room && w.alive) {
-        w.next = room + count;
-        status = find_and_join(&w, room + 2 * count, room + 3 * count, changes);
-    }
-    gd_free(room);
-    gd_free(w.alive);
-    return status;
+    const size_t count = ir->count + 1, memories = (size_t)ir->memory_count + 1;
+    walk w = { .ir = ir,
+               .first = gd_arena_array(scratch, count, sizeof *w.first),
+               .next = gd_arena_array(scratch, count, sizeof *w.next),
+               .touched_by = gd_arena_array(scratch, memories, sizeof *w.touched_by),
+               .written_by = gd_arena_array(scratch, memories, sizeof *w.written_by),
+               .alive = gd_arena_array(scratch, count, sizeof *w.alive) };
+    if (!w.first || !w.next || !w.touched_by || !w.written_by || !w.alive)
+        return GD_ERR_MEMORY;
+    return find_and_join(&w, scratch, changes);
 }

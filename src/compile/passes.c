@@ -8,12 +8,12 @@
 
 static const struct {
     const char *name;
-    gd_status (*run)(gd_ir *ir, int *changes);
+    gd_status (*run)(gd_ir *ir, gd_arena *scratch, int *changes);
 } passes[GD_PASS_COUNT] = {
-    { "simplify", gd_pass_simplify }, /* leave out what gives its operand back */
-    { "cse", gd_pass_cse },           /* merge equal ops */
-    { "layout", gd_pass_layout },     /* where a value lies as its readers want it */
-    { "dead", gd_pass_dead },         /* remove what nobody reads */
+    { "simplify", gd_pass_simplify },             /* leave out what gives its operand back */
+    { "cse", gd_pass_cse },                       /* merge equal ops */
+    { "join_attention", gd_pass_join_attention }, /* gradients of attention side by side */
+    { "dead", gd_pass_dead },                     /* remove what nobody reads */
     { "fold", gd_pass_fold }, /* find what never changes: computed once, when the plan is made */
     { "epilogue", gd_pass_epilogue },   /* matmul + bias + ReLU: one kernel */
     { "sink", gd_pass_sink },           /* assignments out of the way of groups */
@@ -69,7 +69,9 @@ gd_status gd_passes_run(gd_ir *ir, gd_pass_report *report)
         int changes = -1;
         if (!is_off[i]) {
             changes = 0;
-            gd_status status = passes[i].run(ir, &changes);
+            gd_arena scratch = { 0 };
+            gd_status status = passes[i].run(ir, &scratch, &changes);
+            gd_arena_close(&scratch);
             if (status != GD_OK)
                 return status;
 #ifdef GD_DEBUG_CHECKS

@@ -5,7 +5,7 @@
 
 #include "compile/ir.h"
 
-/* Run all that are on. `dump` counts what each did, for gd_plan_format; may be NULL. */
+/* Run all that are on. `report` says what each did, for gd_plan_format; it may be NULL. */
 #define GD_PASS_COUNT 13
 typedef struct gd_pass_report {
     const char *name[GD_PASS_COUNT];
@@ -13,19 +13,20 @@ typedef struct gd_pass_report {
 } gd_pass_report;
 gd_status gd_passes_run(gd_ir *ir, gd_pass_report *report);
 
-/* One pass: GD_OK, with what it changed counted in *changes. */
-gd_status gd_pass_simplify(gd_ir *ir, int *changes);
-gd_status gd_pass_cse(gd_ir *ir, int *changes);
-gd_status gd_pass_layout(gd_ir *ir, int *changes);
-gd_status gd_pass_dead(gd_ir *ir, int *changes);
-gd_status gd_pass_fold(gd_ir *ir, int *changes);
-gd_status gd_pass_epilogue(gd_ir *ir, int *changes);
-gd_status gd_pass_sink(gd_ir *ir, int *changes);
-gd_status gd_pass_fuse(gd_ir *ir, int *changes);
-gd_status gd_pass_recompute(gd_ir *ir, int *changes);
-gd_status gd_pass_forward(gd_ir *ir, int *changes);
-gd_status gd_pass_schedule(gd_ir *ir, int *changes);
-gd_status gd_pass_rematerialise(gd_ir *ir, int *changes);
-gd_status gd_pass_multi_tensor(gd_ir *ir, int *changes);
+/* One pass: GD_OK, with what it changed counted in *changes. Its arrays are of `scratch`, which is
+ * emptied when it has run. */
+gd_status gd_pass_simplify(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_cse(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_join_attention(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_dead(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_fold(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_epilogue(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_sink(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_fuse(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_recompute(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_forward(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_schedule(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_rematerialise(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_multi_tensor(gd_ir *ir, gd_arena *scratch, int *changes);
 
 #endif

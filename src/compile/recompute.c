@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/memory.h"
 #include "compile/group.h"
 
 /* A group with further results. */
@@ -194,22 +193,11 @@ static gd_status shorten(gd_ir *ir, int32_t group, const gd_ir_users *users, int
     return status == GD_OK && given_up > 0 ? write_maker(&m, group) : status;
 }
 
-gd_status gd_pass_recompute(gd_ir *ir, int *changes)
+gd_status gd_pass_recompute(gd_ir *ir, gd_arena *scratch, int *changes)
 {
     gd_ir_users users;
-    int32_t *order = gd_alloc(sizeof(int32_t) * (ir->count + 1));
-    gd_status status = order ? gd_ir_users_make(&users, ir) : GD_ERR_MEMORY;
-    if (status == GD_OK) {
-        size_t n = 0;
-        for (int32_t i = 0; i < (int32_t)ir->count && status == GD_OK; i++)
-            status = shorten(ir, i, &users, changes);
-        for (int32_t i = 0; i < (int32_t)ir->count; i++)
-            if (ir->values[i].kind != GD_IR_DEAD)
-                order[n++] = i;
-        if (status == GD_OK && n < ir->count)
-            status = gd_ir_reorder(ir, order, n);
-        gd_ir_users_free(&users);
-    }
-    gd_free(order);
-    return status;
+    gd_status status = gd_ir_users_make(&users, ir, scratch);
+    for (int32_t i = 0; i < (int32_t)ir->count && status == GD_OK; i++)
+        status = shorten(ir, i, &users, changes);
+    return status == GD_OK ? gd_ir_remove_dead(ir) : status;
 }

@@ -28,11 +28,13 @@ enum { SHARE = 16 /* of the peak that goes at a time */ };
 
 typedef struct state {
     gd_ir *ir;
-    size_t *alive;  /* [count] bytes at each step */
-    size_t *most;   /* [levels, count] most[l, i]: the largest of alive[i] … alive[i + 2^l - 1] */
-    int32_t *last;  /* [count] last step that reads each root; -1: none does */
-    int32_t *until; /* [count] see gd_ir_find_assignments; of targets written in place as well */
-    int32_t *copy;  /* [count] for an original: a copy of it behind the peak, or -1 */
+    gd_arena scratch; /* of the arrays below, and of a round */
+    size_t *alive;    /* [count] bytes at each step */
+    size_t *most;  /* [levels, count] most[l, i]: the largest of alive[i] … alive[i + 2^l - 1] */
+    int32_t *last; /* [count] last step that reads each root; -1: none does */
+    int32_t *
+        overwritten_at; /* [count] see gd_ir_find_assignments; of targets written in place as well */
+    int32_t *copy;      /* [count] for an original: a copy of it behind the peak, or -1 */
     int32_t *first, *step; /* the steps that read root i: step[first[i]] … ascending */
     int32_t from, to;      /* the op at the peak, with its parts */
     size_t peak;           /* bytes alive there */
@@ -74,17 +76,11 @@ static bool cut_slice(const gd_ir *ir, const gd_ir_value *group, int target, rec
     return fits;
 }
 
-static bool lies_in_plan(const gd_ir_value *root)
-{
-    return root->kind == GD_IR_OP && !root->external && !root->is_constant && !root->is_output;
-}
-
 /* How to make root value i again. */
 static bool find_recipe(const gd_ir *ir, int32_t i, recipe *r)
 {
     const gd_ir_value *v = &ir->values[i];
-    if (!lies_in_plan(v) || gd_ir_is_view(v) || gd_ir_is_effect(v) ||
-        v->op->recompute == GD_RECOMPUTE_NEVER)
+    if (!gd_ir_is_temporary(v) || v->op->recompute == GD_RECOMPUTE_NEVER)
         return false;
     const gd_ir_value *group = gd_ir_is_part(v) ? &ir->values[v->in[0]] : v;
     if (group->op->id == GD_OP_fused && ((const gd_fused_attr *)group->attr)->n_more > 0) {
@@ -122,21 +118,22 @@ static double work_of(const gd_ir *ir, int32_t i, const recipe *r)
 /* ---- what is alive, and who reads it ---- */
 
 /* Targets that a value is computed in are written there, as by an assignment. */
-static void note_written_targets(state *s)
+static gd_status note_written_targets(state *s)
 {
-    gd_ir *ir = s->ir;
-    uint64_t generation = ++ir->context->generation;
+    const gd_ir *ir = s->ir;
+    /* of each memory, the next value that is computed there, in the walk up the program; 0: none */
+    int32_t *next = gd_arena_array(&s->scratch, (size_t)ir->memory_count + 1, sizeof *next);
+    if (!next)
+        return GD_ERR_MEMORY;
     for (int32_t i = (int32_t)ir->count; i-- > 0;) {
         const gd_ir_value *v = &ir->values[i];
-        gd_storage *storage = v->external ? v->external->storage : NULL;
-        if (v->kind == GD_IR_OP && storage) {
-            storage->mark = generation;
-            storage->trace_version = i;
-        } else if (v->kind == GD_IR_EXTERNAL && storage->mark == generation &&
-                   storage->trace_version < s->until[i]) {
-            s->until[i] = storage->trace_version;
-        }
+        if (v->kind == GD_IR_OP && v->memory >= 0)
+            next[v->memory] = i;
+        else if (v->kind == GD_IR_EXTERNAL && next[v->memory] &&
+                 next[v->memory] < s->overwritten_at[i])
+            s->overwritten_at[i] = next[v->memory];
     }
+    return GD_OK;
 }
 
 static bool reads(const gd_ir_value *v)
@@ -151,7 +148,7 @@ static gd_status find_readers(state *s)
     size_t total = 0;
     for (size_t i = 0; i < ir->count; i++)
         total += reads(&ir->values[i]) ? (size_t)ir->values[i].n : 0;
-    s->first = gd_alloc_zero(ir->count + 2 + total, sizeof(int32_t));
+    s->first = gd_arena_array(&s->scratch, ir->count + 2 + total, sizeof(int32_t));
     if (!s->first)
         return GD_ERR_MEMORY;
     s->step = s->first + ir->count + 2;
@@ -170,23 +167,13 @@ static gd_status find_readers(state *s)
     return GD_OK;
 }
 
-static void state_free(state *s)
-{
-    gd_free(s->alive);
-    gd_free(s->most);
-    gd_free(s->last);
-    gd_free(s->until);
-    gd_free(s->copy);
-    gd_free(s->first);
-}
-
 static gd_status find_most_alive(state *s)
 {
     const size_t count = s->ir->count;
     size_t levels = 1;
     while ((size_t)1 << levels <= count)
         levels++;
-    s->most = gd_alloc((levels * count + 1) * sizeof *s->most);
+    s->most = gd_arena_array(&s->scratch, levels * count + 1, sizeof *s->most);
     if (!s->most)
         return GD_ERR_MEMORY;
     memcpy(s->most, s->alive, count * sizeof *s->most);
@@ -204,15 +191,14 @@ static gd_status look(state *s, gd_ir *ir, size_t originals)
 {
     size_t count = ir->count + 1;
     *s = (state){ .ir = ir };
-    s->alive = gd_alloc_zero(count, sizeof *s->alive);
-    s->last = gd_alloc(count * sizeof *s->last);
-    s->until = gd_alloc(count * sizeof *s->until);
-    s->copy = gd_alloc((originals + 1) * sizeof *s->copy);
-    if (!s->alive || !s->last || !s->until || !s->copy || find_readers(s) != GD_OK ||
-        gd_memory_alive(ir, s->alive) != GD_OK || find_most_alive(s) != GD_OK)
+    s->alive = gd_arena_array(&s->scratch, count, sizeof *s->alive);
+    s->last = gd_arena_array(&s->scratch, count, sizeof *s->last);
+    s->overwritten_at = gd_ir_find_assignments(ir, &s->scratch);
+    s->copy = gd_arena_array(&s->scratch, originals + 1, sizeof *s->copy);
+    if (!s->alive || !s->last || !s->overwritten_at || !s->copy || find_readers(s) != GD_OK ||
+        gd_memory_alive(ir, s->alive) != GD_OK || find_most_alive(s) != GD_OK ||
+        note_written_targets(s) != GD_OK)
         return GD_ERR_MEMORY;
-    gd_ir_find_assignments(ir, s->until);
-    note_written_targets(s);
     for (int32_t i = 0; i < (int32_t)ir->count; i++)
         s->from = s->alive[i] > s->alive[s->from] ? i : s->from;
     s->peak = s->alive[s->from];
@@ -235,10 +221,10 @@ static gd_status look(state *s, gd_ir *ir, size_t originals)
 static int32_t at_hand(const state *s, int32_t x, int32_t use)
 {
     const gd_ir_value *v = &s->ir->values[x];
-    if (!lies_in_plan(v) || s->last[x] >= s->from || x > s->to)
+    if (!gd_ir_is_temporary(v) || s->last[x] >= s->from || x > s->to)
         return x;
     int32_t copy = s->copy[v->origin];
-    return copy >= 0 && copy < use && lies_in_plan(&s->ir->values[copy]) ? copy : -1;
+    return copy >= 0 && copy < use && gd_ir_is_temporary(&s->ir->values[copy]) ? copy : -1;
 }
 
 /* The most bytes alive at steps begin … end - 1. */
@@ -252,7 +238,7 @@ static size_t most_alive(const state *s, int32_t begin, int32_t end)
     return a > b ? a : b;
 }
 
-/* Whether reading root x on until `use` makes another step as bad as the peak. */
+/* Whether reading root x on overwritten_at `use` makes another step as bad as the peak. */
 static bool makes_peak(const state *s, int32_t x, int32_t use, size_t freed)
 {
     size_t bytes = gd_layout_bytes(&s->ir->values[x].layout), peak = s->alive[s->from];
@@ -275,9 +261,9 @@ static bool add_op(const state *s, choice *c, int32_t i)
     for (int k = 0; k < r.n; k++) {
         int32_t root = s->ir->values[r.in[k]].root, source = at_hand(s, root, c->use);
         const gd_ir_value *v = &s->ir->values[root];
-        if (v->kind == GD_IR_EXTERNAL && s->until[root] < c->use)
+        if (v->kind == GD_IR_EXTERNAL && s->overwritten_at[root] < c->use)
             return false;
-        if (source >= 0 && lies_in_plan(&s->ir->values[source]) && s->last[source] < c->use &&
+        if (source >= 0 && gd_ir_is_temporary(&s->ir->values[source]) && s->last[source] < c->use &&
             makes_peak(s, source, c->use, freed))
             source = -1; /* rather make it again */
         if (source < 0 && !add_op(s, c, root))
@@ -294,7 +280,8 @@ static bool add_op(const state *s, choice *c, int32_t i)
 static bool consider(const state *s, int32_t i, choice *c)
 {
     const gd_ir_value *v = &s->ir->values[i];
-    if (v->root != i || !lies_in_plan(v) || s->last[i] <= s->to || gd_layout_bytes(&v->layout) == 0)
+    if (v->root != i || !gd_ir_is_temporary(v) || s->last[i] <= s->to ||
+        gd_layout_bytes(&v->layout) == 0)
         return false;
     int32_t before = i;
     int32_t u = s->first[i];
@@ -317,7 +304,7 @@ static bool consider(const state *s, int32_t i, choice *c)
 /* ---- carrying it out ---- */
 
 /* A round of choices as they are carried out: the values that are new stand behind the program's
- * `count` until they are brought into order. */
+ * `count` overwritten_at they are brought into order. */
 typedef struct round_of {
     const state *s;
     gd_ir *ir;
@@ -414,13 +401,14 @@ static gd_status redirect(round_of *r)
 }
 
 /* New values go before their steps, in the order they were made. */
-static gd_status bring_into_order(round_of *r)
+static gd_status bring_into_order(round_of *r, gd_arena *scratch)
 {
     const int32_t total = (int32_t)r->ir->count, count = r->count;
-    int32_t *order = gd_alloc_zero((size_t)total + (size_t)count + 2, sizeof *order);
-    if (!order)
+    int32_t *order = gd_arena_array(scratch, (size_t)total + 1, sizeof *order);
+    /* of the first new value before a step; then of the step */
+    int32_t *place = gd_arena_array(scratch, (size_t)count + 1, sizeof *place);
+    if (!order || !place)
         return GD_ERR_MEMORY;
-    int32_t *place = order + total; /* of the first new value before a step; then of the step */
     for (int32_t i = count; i < total; i++)
         place[r->before[i - count] + 1]++;
     for (int32_t i = 0; i < count; i++)
@@ -430,9 +418,7 @@ static gd_status bring_into_order(round_of *r)
         order[place[r->before[i - count]]++] = i;
     for (int32_t i = 0; i < count; i++)
         order[place[i]] = i;
-    gd_status status = gd_ir_reorder(r->ir, order, (size_t)total);
-    gd_free(order);
-    return status;
+    return gd_ir_reorder(r->ir, order, (size_t)total);
 }
 
 /* Whether a choice gets on with those of the round: nothing it reads is made again by them, and
@@ -463,20 +449,17 @@ static int by_score(const void *a, const void *b)
     return x->value < y->value ? -1 : 1;
 }
 
-/* The best of n choices, until a share of the peak is freed. */
-static gd_status carry_out(const state *s, choice *choices, size_t n)
+/* The best of n choices, overwritten_at a share of the peak is freed. */
+static gd_status carry_out(state *s, choice *choices, size_t n)
 {
     gd_ir *ir = s->ir;
     round_of r = { .s = s, .ir = ir, .count = (int32_t)ir->count };
-    int32_t *tables = gd_alloc_zero(4 * ir->count + 1, sizeof *tables);
-    r.is_needed = gd_alloc_zero(ir->count + 1, 1);
-    gd_status status = tables && r.is_needed ? GD_OK : GD_ERR_MEMORY;
-    r.use = tables;
-    if (status == GD_OK) {
-        r.copy = tables + ir->count;
-        r.here = r.copy + ir->count;
-        r.stamp = r.here + ir->count;
-    }
+    r.use = gd_arena_array(&s->scratch, ir->count + 1, sizeof *r.use);
+    r.copy = gd_arena_array(&s->scratch, ir->count + 1, sizeof *r.copy);
+    r.here = gd_arena_array(&s->scratch, ir->count + 1, sizeof *r.here);
+    r.stamp = gd_arena_array(&s->scratch, ir->count + 1, sizeof *r.stamp);
+    r.is_needed = gd_arena_array(&s->scratch, ir->count + 1, 1);
+    gd_status status = r.use && r.copy && r.here && r.stamp && r.is_needed ? GD_OK : GD_ERR_MEMORY;
     qsort(choices, n, sizeof *choices, by_score);
     double freed = 0;
     for (size_t i = 0; status == GD_OK && i < n; i++) {
@@ -493,9 +476,7 @@ static gd_status carry_out(const state *s, choice *choices, size_t n)
     if (status == GD_OK)
         status = redirect(&r);
     if (status == GD_OK)
-        status = bring_into_order(&r);
-    gd_free(tables);
-    gd_free(r.is_needed);
+        status = bring_into_order(&r, &s->scratch);
     gd_free(r.before);
     return status;
 }
@@ -519,7 +500,6 @@ static gd_status lower_peak(gd_ir *ir, size_t originals, size_t *lowest_peak, si
                             bool *done)
 {
     state s;
-    choice *choices = NULL;
     size_t n = 0;
     gd_status status = look(&s, ir, originals);
     if (status == GD_OK && (s.peak < *lowest_peak || s.peak <= ir->memory_limit)) {
@@ -530,7 +510,7 @@ static gd_status lower_peak(gd_ir *ir, size_t originals, size_t *lowest_peak, si
     }
     *done = *least <= ir->memory_limit;
     if (status == GD_OK && !*done) {
-        choices = gd_alloc(((size_t)s.from + 1) * sizeof *choices);
+        choice *choices = gd_arena_array(&s.scratch, (size_t)s.from + 1, sizeof *choices);
         status = choices ? GD_OK : GD_ERR_MEMORY;
         for (int32_t i = 0; status == GD_OK && i < s.from; i++)
             n += consider(&s, i, &choices[n]) && choices[n].score > 0;
@@ -538,13 +518,13 @@ static gd_status lower_peak(gd_ir *ir, size_t originals, size_t *lowest_peak, si
         if (status == GD_OK && !*done)
             status = carry_out(&s, choices, n);
     }
-    gd_free(choices);
-    state_free(&s);
+    gd_arena_close(&s.scratch);
     return status;
 }
 
-gd_status gd_pass_rematerialise(gd_ir *ir, int *changes)
+gd_status gd_pass_rematerialise(gd_ir *ir, gd_arena *scratch, int *changes)
 {
+    (void)scratch; /* a round has its own */
     if (ir->memory_limit == 0)
         return GD_OK;
     gd_status status = planned(ir, &ir->unlimited_bytes);

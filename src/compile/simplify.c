@@ -10,8 +10,6 @@
 
 #include <math.h>
 
-#include "base/memory.h"
-
 /* Whether value i is one number everywhere, as `full` makes it. */
 static bool is_number(const gd_ir *ir, int32_t i, double number)
 {
@@ -76,10 +74,11 @@ static int32_t same_as(const gd_ir *ir, const gd_ir_value *v)
 
 /* Whether x may be read in v's place: it lies alike, in memory of its own that keeps its contents.
  */
-static bool may_stand_for(const gd_ir *ir, const int32_t *until, int32_t x, const gd_ir_value *v)
+static bool may_stand_for(const gd_ir *ir, const int32_t *overwritten_at, int32_t x,
+                          const gd_ir_value *v)
 {
     const gd_ir_value *w = &ir->values[x];
-    if (w->root != x || until[x] != INT32_MAX || w->layout.dtype != v->layout.dtype ||
+    if (w->root != x || overwritten_at[x] != INT32_MAX || w->layout.dtype != v->layout.dtype ||
         w->layout.offset != 0 || !gd_layout_same_shape(&w->layout, &v->layout))
         return false;
     for (int a = 0; a < v->layout.rank; a++)
@@ -88,34 +87,26 @@ static bool may_stand_for(const gd_ir *ir, const int32_t *until, int32_t x, cons
     return w->kind != GD_IR_OP || !gd_ir_is_effect(w);
 }
 
-gd_status gd_pass_simplify(gd_ir *ir, int *changes)
+gd_status gd_pass_simplify(gd_ir *ir, gd_arena *scratch, int *changes)
 {
-    int32_t *now = gd_alloc(sizeof(int32_t) * (ir->count + 1)); /* what stands for a value */
-    int32_t *until = gd_alloc(sizeof(int32_t) * (ir->count + 1));
-    if (!now || !until) {
-        gd_free(now);
-        gd_free(until);
+    int32_t *replaced_by = gd_arena_array(scratch, ir->count + 1, sizeof *replaced_by);
+    const int32_t *overwritten_at = gd_ir_find_assignments(ir, scratch);
+    if (!replaced_by || !overwritten_at)
         return GD_ERR_MEMORY;
-    }
-    gd_ir_find_assignments(ir, until);
     for (size_t i = 0; i < ir->count; i++) {
         gd_ir_value *v = &ir->values[i];
-        now[i] = (int32_t)i;
+        replaced_by[i] = (int32_t)i;
         if (v->kind != GD_IR_OP)
             continue;
-        for (int k = 0; k < v->n; k++)
-            v->in[k] = now[v->in[k]];
-        v->root = now[v->root];
-        int32_t x = gd_ir_is_effect(v) || v->is_output || v->n == 0 ? -1 : same_as(ir, v);
-        if (x < 0 || !may_stand_for(ir, until, x, v))
+        gd_ir_rename(v, replaced_by);
+        const bool may_go = !gd_ir_is_effect(v) && !v->is_output && v->n > 0;
+        const int32_t x = may_go ? same_as(ir, v) : -1;
+        if (x < 0 || !may_stand_for(ir, overwritten_at, x, v))
             continue;
-        now[i] = x;
+        replaced_by[i] = x;
         v->kind = GD_IR_DEAD;
         ++*changes;
     }
-    for (size_t i = 0; i < ir->output_count; i++)
-        ir->outputs[i] = now[ir->outputs[i]];
-    gd_free(now);
-    gd_free(until);
+    gd_ir_replace(ir, replaced_by);
     return GD_OK;
 }

@@ -10,8 +10,6 @@
  * elementwise ops and reductions over values that ops made. */
 #include "compile/passes.h"
 
-#include "base/memory.h"
-
 static bool may_sink(const gd_ir *ir, const gd_ir_value *v)
 {
     const gd_ir_value *value = &ir->values[v->in[1]];
@@ -30,11 +28,10 @@ static bool is_last_number(const gd_ir *ir, int32_t i)
 }
 
 /* before[i], for what moves: the op it goes before, `count` for the end; else i. How many move.
- * A storage's mark is the walk's generation where its trace_version is the next op that reads or
- * writes it. is_read[i], all false to begin with: by an op that does not move to the end. */
-static int find_places(gd_ir *ir, int32_t *before, bool *is_read)
+ * next_use [memories], all `count` to begin with: the next op that reads or writes each. is_read[i],
+ * all false to begin with: by an op that does not move to the end. */
+static int find_places(const gd_ir *ir, int32_t *before, int32_t *next_use, bool *is_read)
 {
-    uint64_t generation = ++ir->context->generation;
     const int32_t end = (int32_t)ir->count;
     bool all_end = true; /* so far, all move to the end */
     int moved = 0;
@@ -44,8 +41,7 @@ static int find_places(gd_ir *ir, int32_t *before, bool *is_read)
         if (v->kind != GD_IR_OP)
             continue;
         if (gd_ir_is_effect(v) && may_sink(ir, v)) {
-            const gd_storage *target = gd_ir_storage(ir, v->in[0]);
-            before[i] = target->mark == generation ? target->trace_version : end;
+            before[i] = next_use[gd_ir_memory(ir, v->in[0])];
             moved += before[i] > i + 1;
         } else if (!is_read[i] && is_last_number(ir, i)) {
             before[i] = end;
@@ -53,22 +49,24 @@ static int find_places(gd_ir *ir, int32_t *before, bool *is_read)
         }
         all_end &= before[i] == end;
         for (int k = 0; k < v->n; k++) {
+            const int32_t memory = gd_ir_memory(ir, v->in[k]);
             is_read[v->in[k]] |= before[i] < end;
-            gd_storage *storage = gd_ir_storage(ir, v->in[k]);
-            if (storage) {
-                storage->mark = generation;
-                storage->trace_version = before[i];
-            }
+            if (memory >= 0)
+                next_use[memory] = before[i];
         }
     }
     return moved;
 }
 
-/* Room for [ir->count] values, and as many lists: of what goes before each op, and at the end. */
-static gd_status move(gd_ir *ir, const int32_t *before, int32_t *order, int32_t *first,
-                      int32_t *next)
+static gd_status move(gd_ir *ir, const int32_t *before, gd_arena *scratch)
 {
-    int32_t count = (int32_t)ir->count;
+    const int32_t count = (int32_t)ir->count;
+    int32_t *order = gd_arena_array(scratch, ir->count + 1, sizeof *order);
+    /* lists of what goes before each op, and at the end */
+    int32_t *first = gd_arena_array(scratch, ir->count + 1, sizeof *first);
+    int32_t *next = gd_arena_array(scratch, ir->count + 1, sizeof *next);
+    if (!order || !first || !next)
+        return GD_ERR_MEMORY;
     size_t n = 0;
     for (int32_t i = 0; i <= count; i++)
         first[i] = -1;
@@ -86,17 +84,16 @@ static gd_status move(gd_ir *ir, const int32_t *before, int32_t *order, int32_t 
     return gd_ir_reorder(ir, order, n);
 }
 
-gd_status gd_pass_sink(gd_ir *ir, int *changes)
+gd_status gd_pass_sink(gd_ir *ir, gd_arena *scratch, int *changes)
 {
-    size_t count = ir->count + 1;
-    int32_t *room = gd_alloc(4 * count * sizeof *room);
-    bool *is_read = gd_alloc_zero(count, sizeof *is_read);
-    gd_status status = room && is_read ? GD_OK : GD_ERR_MEMORY;
-    int moved = status == GD_OK ? find_places(ir, room, is_read) : 0;
-    if (moved > 0)
-        status = move(ir, room, room + count, room + 2 * count, room + 3 * count);
+    int32_t *before = gd_arena_array(scratch, ir->count + 1, sizeof *before);
+    int32_t *next_use = gd_arena_array(scratch, (size_t)ir->memory_count + 1, sizeof *next_use);
+    bool *is_read = gd_arena_array(scratch, ir->count + 1, sizeof *is_read);
+    if (!before || !next_use || !is_read)
+        return GD_ERR_MEMORY;
+    for (int32_t i = 0; i < ir->memory_count; i++)
+        next_use[i] = (int32_t)ir->count;
+    const int moved = find_places(ir, before, next_use, is_read);
     *changes += moved;
-    gd_free(room);
-    gd_free(is_read);
-    return status;
+    return moved > 0 ? move(ir, before, scratch) : GD_OK;
 }

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/memory.h"
 #include "compile/memory.h"
 
 static gd_status fault(const gd_ir *ir, size_t i, const char *after, const char *what)
@@ -104,111 +103,113 @@ static gd_status verify_results(const gd_ir *ir, const char *after)
 
 /* ---- memory outside, which the program writes to ---- */
 
-/* Writes to a storage so far, for the walk that marked it. */
-static int32_t writes(const gd_storage *storage, uint64_t generation)
-{
-    return storage->mark == generation ? storage->trace_version : 0;
-}
-
 /* What op i reads of tensors outside, and of values that were made in their memory, is there. A
- * view is no reader, its readers are. made_at [count]: of what is made in such memory, the writes
- * up to it. */
-static gd_status verify_reads(const gd_ir *ir, size_t i, const int32_t *made_at,
-                              uint64_t generation, const char *after)
+ * view is no reader, its readers are. writes [memories]: so far; made_at [count]: of what is made in
+ * such memory, the writes up to it. */
+static gd_status verify_reads(const gd_ir *ir, size_t i, const int32_t *writes,
+                              const int32_t *made_at, const char *after)
 {
     const gd_ir_value *v = &ir->values[i];
     for (int k = gd_ir_is_effect(v); k < v->n && !gd_ir_is_view(v) && !gd_ir_is_part(v); k++) {
         const int32_t of = ir->values[v->in[k]].root;
         const gd_ir_value *root = &ir->values[of];
-        if (!root->external)
+        if (root->memory < 0)
             continue;
-        const int32_t then = root->kind == GD_IR_EXTERNAL ? root->version : made_at[of];
-        if (writes(root->external->storage, generation) != then)
+        if (writes[root->memory] != (root->kind == GD_IR_EXTERNAL ? root->version : made_at[of]))
             return fault(ir, i, after, "it reads contents of a tensor outside that are not there");
     }
     return GD_OK;
 }
 
-static gd_status verify_memory_outside(const gd_ir *ir, const char *after)
+static gd_status verify_memory_outside(const gd_ir *ir, gd_arena *scratch, const char *after)
 {
-    const uint64_t generation = ++ir->context->generation;
-    int32_t *made_at = gd_alloc((ir->count + 1) * sizeof *made_at);
-    gd_status status = made_at ? GD_OK : GD_ERR_MEMORY;
-    for (size_t i = 0; status == GD_OK && i < ir->count; i++) {
+    int32_t *made_at = gd_arena_array(scratch, ir->count + 1, sizeof *made_at);
+    int32_t *writes = gd_arena_array(scratch, (size_t)ir->memory_count + 1, sizeof *writes);
+    if (!made_at || !writes)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
         if (v->kind != GD_IR_OP)
             continue;
-        status = verify_reads(ir, i, made_at, generation, after);
-        const gd_tensor *target = gd_ir_is_effect(v) ? ir->values[v->in[0]].external : v->external;
-        if (target) {
-            made_at[i] = writes(target->storage, generation) + 1;
-            target->storage->mark = generation;
-            target->storage->trace_version = made_at[i];
-        }
+        if (verify_reads(ir, i, writes, made_at, after) != GD_OK)
+            return gd_error_last();
+        const int32_t target = gd_ir_is_effect(v) ? gd_ir_memory(ir, v->in[0]) : v->memory;
+        if (target >= 0)
+            made_at[i] = ++writes[target];
     }
-    gd_free(made_at);
-    return status;
+    return GD_OK;
 }
 
 /* The op at `first` and those joined to it, which run at once: all make their results in memory
- * outside, and none writes what another one reads or writes. A storage that one writes is marked,
- * trace_version says which. */
-static gd_status verify_joined(const gd_ir *ir, size_t first, const char *after)
+ * outside, and none writes what another one reads or writes. writer [memories]: room, all 0; 1 + the
+ * op that writes it. */
+static gd_status verify_joined(const gd_ir *ir, size_t first, int32_t *writer, const char *after)
 {
-    const uint64_t generation = ++ir->context->generation;
     size_t end = first;
     for (; end < ir->count; end++) {
         const gd_ir_value *v = &ir->values[end];
         const bool is_part = gd_ir_is_part(v);
         if (end > first && !v->is_joined && !is_part)
             break;
-        gd_storage *target = v->kind == GD_IR_OP && v->external ? v->external->storage : NULL;
-        if (!target || target->mark == generation)
+        if (v->kind != GD_IR_OP || v->memory < 0 || writer[v->memory])
             return fault(ir, end, after, "its kernel writes this twice, or into the plan's memory");
-        target->mark = generation;
-        target->trace_version = is_part ? v->in[0] : (int32_t)end;
+        writer[v->memory] = 1 + (is_part ? v->in[0] : (int32_t)end);
     }
     for (size_t i = first; i < end; i++)
         for (int k = 0; k < ir->values[i].n && !gd_ir_is_part(&ir->values[i]); k++) {
-            const gd_storage *read = gd_ir_storage(ir, ir->values[i].in[k]);
-            if (read && read->mark == generation && read->trace_version != (int32_t)i)
+            const int32_t read = gd_ir_memory(ir, ir->values[i].in[k]);
+            if (read >= 0 && writer[read] && writer[read] != 1 + (int32_t)i)
                 return fault(ir, i, after, "it reads what another op of its kernel writes");
         }
+    for (size_t i = first; i < end; i++)
+        writer[ir->values[i].memory] = 0;
     return GD_OK;
 }
 
-static gd_status verify_kernels(const gd_ir *ir, const char *after)
+static gd_status verify_kernels(const gd_ir *ir, gd_arena *scratch, const char *after)
 {
-    gd_status status = GD_OK;
+    int32_t *writer = gd_arena_array(scratch, (size_t)ir->memory_count + 1, sizeof *writer);
+    gd_status status = writer ? GD_OK : GD_ERR_MEMORY;
     size_t last = 0; /* op, parts not counted */
     for (size_t i = 0; status == GD_OK && i < ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
         if (v->is_joined && !ir->values[last].is_joined)
-            status = verify_joined(ir, last, after);
+            status = verify_joined(ir, last, writer, after);
         last = gd_ir_is_part(v) ? last : i;
     }
     return status;
 }
 
+/* A value that lies in memory outside says which, and views and arguments do not. */
+static gd_status verify_numbers(const gd_ir *ir, const char *after)
+{
+    for (size_t i = 0; i < ir->count; i++) {
+        const gd_ir_value *v = &ir->values[i];
+        if (v->kind != GD_IR_DEAD &&
+            (v->external ? v->memory < 0 || v->memory >= ir->memory_count : v->memory != -1))
+            return fault(ir, i, after, "the number of its memory");
+    }
+    return GD_OK;
+}
+
 gd_status gd_ir_verify(const gd_ir *ir, const char *after)
 {
-    gd_status status = GD_OK;
+    gd_arena scratch = { 0 };
+    gd_status status = verify_numbers(ir, after);
     for (size_t i = 0; status == GD_OK && i < ir->count; i++)
         if (ir->values[i].kind == GD_IR_OP)
             status = verify_op(ir, i, after);
     if (status == GD_OK)
         status = verify_results(ir, after);
     if (status == GD_OK)
-        status = verify_kernels(ir, after);
-    return status == GD_OK ? verify_memory_outside(ir, after) : status;
+        status = verify_kernels(ir, &scratch, after);
+    if (status == GD_OK)
+        status = verify_memory_outside(ir, &scratch, after);
+    gd_arena_close(&scratch);
+    return status;
 }
 
 /* ---- a plan's addresses ---- */
-
-static bool lies_in_block(const gd_ir_value *v)
-{
-    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && !gd_ir_is_effect(v) && !v->external;
-}
 
 /* The steps at which root i's memory is in use, its own included. */
 static void find_life(const gd_ir *ir, size_t i, int32_t *first, int32_t *last)
@@ -245,11 +246,12 @@ static bool may_take_over(const gd_ir *ir, size_t of, size_t by)
 
 gd_status gd_memory_verify(const gd_memory_plan *plan, const gd_ir *ir)
 {
-    int32_t *first = gd_alloc((ir->count + 1) * sizeof *first);
-    int32_t *last = gd_alloc((ir->count + 1) * sizeof *last);
+    gd_arena scratch = { 0 };
+    int32_t *first = gd_arena_array(&scratch, ir->count + 1, sizeof *first);
+    int32_t *last = gd_arena_array(&scratch, ir->count + 1, sizeof *last);
     gd_status status = first && last ? GD_OK : GD_ERR_MEMORY;
     for (size_t i = 0; status == GD_OK && i < ir->count; i++) {
-        if (!lies_in_block(&ir->values[i]))
+        if (!gd_ir_needs_memory(&ir->values[i]))
             continue;
         const size_t bytes = gd_layout_bytes(&ir->values[i].layout), at = plan->offset[i];
         find_life(ir, i, &first[i], &last[i]);
@@ -257,14 +259,13 @@ gd_status gd_memory_verify(const gd_memory_plan *plan, const gd_ir *ir)
             status = fault(ir, i, "memory planning", "it lies outside of the block");
         for (size_t j = 0; j < i && status == GD_OK; j++) {
             const size_t other = plan->offset[j];
-            if (!lies_in_block(&ir->values[j]) || last[j] < first[i] || last[i] < first[j] ||
+            if (!gd_ir_needs_memory(&ir->values[j]) || last[j] < first[i] || last[i] < first[j] ||
                 at >= other + gd_layout_bytes(&ir->values[j].layout) || other >= at + bytes)
                 continue;
             if (last[j] != first[i] || other != at || !may_take_over(ir, j, i))
                 status = fault(ir, i, "memory planning", "it overlaps a value that is alive");
         }
     }
-    gd_free(first);
-    gd_free(last);
+    gd_arena_close(&scratch);
     return status;
 }

@@ -21,9 +21,7 @@
 
 typedef struct gd_storage {
     int64_t refs;
-    uint32_t version;      /* raised by every write after creation */
-    int32_t trace_version; /* assignments so far, for the walk that marked it (compile/ir.c) */
-    uint64_t mark;
+    uint32_t version; /* raised by every write after creation */
     void *data;
     size_t bytes;
     gd_pool_block *block; /* NULL when the memory is not the pool's */

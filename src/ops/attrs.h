@@ -145,7 +145,7 @@ typedef struct gd_attention_attr {
     int32_t causal;
     int16_t has_mask;
     int16_t is_joined; /* attention_grad: the gradients by q, k and v lie side by side, [.., time,
-                          widths of all heads], and not one after the other (pass layout) */
+                          widths of all heads], and not one after the other (pass join_attention) */
 } gd_attention_attr;
 
 /* Where the gradients by q, k and v begin in the result of attention_grad, and how far apart the

@@ -1,5 +1,5 @@
-/* compile/layout.c: how a value lies is chosen by who reads it. Self-attention in the usual form
- * cuts queries, keys and values out of one product [.., time, 3 * width]; the gradient of that
+/* compile/join_attention.c: the gradients that attention_grad makes are made side by side where they
+ * are put side by side. Self-attention in the usual form cuts queries, keys and values out of one product [.., time, 3 * width]; the gradient of that
  * product is then a concat, row by row, of the three gradients that attention_grad made one after
  * the other. Where the concat alone reads them, attention_grad is told to make them side by side,
  * and the concat becomes a view of its result.
@@ -14,8 +14,6 @@
 #include "compile/passes.h"
 
 #include <string.h>
-
-#include "base/memory.h"
 
 static bool is_reader(const gd_ir_value *v)
 {
@@ -87,9 +85,9 @@ static bool join(gd_ir *ir, int32_t made, int32_t concat)
     return true;
 }
 
-gd_status gd_pass_layout(gd_ir *ir, int *changes)
+gd_status gd_pass_join_attention(gd_ir *ir, gd_arena *scratch, int *changes)
 {
-    int32_t *reads = gd_alloc_zero(ir->count + 1, sizeof *reads);
+    int32_t *reads = gd_arena_array(scratch, ir->count + 1, sizeof *reads);
     gd_status status = reads ? GD_OK : GD_ERR_MEMORY;
     if (reads)
         count_reads(ir, reads);
@@ -104,6 +102,5 @@ gd_status gd_pass_layout(gd_ir *ir, int *changes)
         v->root = made;
         ++*changes;
     }
-    gd_free(reads);
     return status;
 }
