@@ -32,7 +32,7 @@ static gd_optimizer *make_optimizer(const char *name, gd_module *m)
 {
     if (strcmp(name, "momentum") == 0)
         return gd_sgd(m, .lr = 1e-3, .momentum = 0.9);
-    return gd_optimizer_create(name, m, 1e-3, 0.0);
+    return gd_optimizer_create(m, name, .lr = 1e-3);
 }
 
 /* ---- ours ---- */
@@ -71,7 +71,7 @@ static gd_tensor *pattern(gd_context *gd, gd_shape shape, int64_t period, float 
 static void open_parameter(trainee *t, const char *path, gd_shape shape)
 {
     check(gd_scope_begin(t->gd) == GD_OK);
-    gd_tensor *p = gd_parameter(t->m, path, shape, GD_INIT_ZEROS);
+    gd_tensor *p = gd_parameter(t->m, path, shape, .init = GD_INIT_ZEROS);
     check(gd_assign(p, pattern(t->gd, shape, 1000, 1e-3f)) != NULL);
     gd_tensor *loss = gd_sum(gd_mul(p, pattern(t->gd, shape, 777, 1e-3f)), GD_ALL_AXES, false);
     check(gd_backward(loss) == GD_OK);

@@ -29,8 +29,8 @@ typedef struct memory {
 /* tokens [batch, t] -> logits [batch, t, vocabulary] */
 static gd_tensor *network(const trainee *t, gd_tensor *tokens, memory *before, memory *after)
 {
-    gd_tensor *table =
-        gd_parameter(t->model, "embedding", GD_SHAPE(t->vocabulary, WIDTH), GD_INIT_GLOROT_NORMAL);
+    gd_tensor *table = gd_parameter(t->model, "embedding", GD_SHAPE(t->vocabulary, WIDTH),
+                                    .init = GD_INIT_GLOROT_NORMAL);
     gd_tensor *x = gd_embedding(table, tokens), *y;
     if (t->gru)
         y = gd_nn_gru(t->model, "gru", x, WIDTH, .layers = LAYERS, .first_hidden = before->h,

@@ -688,7 +688,7 @@ static gd_tensor *names_clash(void *user, int count, gd_tensor *const *in)
     trainee *t = user;
     gd_tensor *x = gd_dropout(in[0], 0.5);
     for (int i = 0; i < HARD_NAMES; i++) {
-        gd_tensor *w = gd_parameter(t->module, hard_names[i], GD_SHAPE(4), GD_INIT_NORMAL);
+        gd_tensor *w = gd_parameter(t->module, hard_names[i], GD_SHAPE(4), .init = GD_INIT_NORMAL);
         x = gd_matmul(x, gd_mul(w, gd_eye(gd_tensor_context(x), 4, GD_F32)));
     }
     return gd_minimize(t->optimizer, gd_mean(x, GD_ALL_AXES, false));

@@ -47,16 +47,12 @@ static statistics statistics_of(gd_tensor *t)
 
 static gd_tensor *drawn(gd_module *m, const char *path, gd_init init, double scale)
 {
-    return gd_parameter_with((gd_parameter_options){ .module = m,
-                                                     .path = path,
-                                                     .shape = GD_SHAPE(200, 100),
-                                                     .init = init,
-                                                     .init_scale = scale });
+    return gd_parameter(m, path, GD_SHAPE(200, 100), .init = init, .init_scale = scale);
 }
 
 typedef struct expectation {
     gd_init init;
-    double scale, deviation, limit; /* limit 0: none */
+    double scale, deviation, limit; /* scale NaN: not given; limit 0: none */
 } expectation;
 
 /* Mean 0, the deviation and the bounds of each kind, for fans 200 and 100. A truncated normal of
@@ -64,19 +60,19 @@ typedef struct expectation {
 static void test_distributions(void **state)
 {
     static const expectation expected[] = {
-        { GD_INIT_GLOROT_UNIFORM, 0, 0.081650, 0.141421 },
+        { GD_INIT_GLOROT_UNIFORM, NAN, 0.081650, 0.141421 },
         { GD_INIT_GLOROT_UNIFORM, 2, 0.163299, 0.282843 },
-        { GD_INIT_GLOROT_NORMAL, 0, 0.081650, 0 },
-        { GD_INIT_HE_UNIFORM, 0, 0.1, 0.173205 },
-        { GD_INIT_HE_NORMAL, 0, 0.1, 0 },
-        { GD_INIT_LECUN_UNIFORM, 0, 0.070711, 0.122474 },
+        { GD_INIT_GLOROT_NORMAL, NAN, 0.081650, 0 },
+        { GD_INIT_HE_UNIFORM, NAN, 0.1, 0.173205 },
+        { GD_INIT_HE_NORMAL, NAN, 0.1, 0 },
+        { GD_INIT_LECUN_UNIFORM, NAN, 0.070711, 0.122474 },
         { GD_INIT_LECUN_NORMAL, 0.5, 0.035355, 0 },
-        { GD_INIT_UNIFORM, 0, 0.028868, 0.05 },
+        { GD_INIT_UNIFORM, NAN, 0.028868, 0.05 },
         { GD_INIT_UNIFORM, 3, 1.732051, 3 },
-        { GD_INIT_NORMAL, 0, 0.05, 0 },
+        { GD_INIT_NORMAL, NAN, 0.05, 0 },
         { GD_INIT_NORMAL, 0.02, 0.02, 0 },
         { GD_INIT_TRUNCATED_NORMAL, 1, 0.879626, 2 },
-        { GD_INIT_TRUNCATED_NORMAL, 0, 0.043981, 0.1 },
+        { GD_INIT_TRUNCATED_NORMAL, NAN, 0.043981, 0.1 },
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         gd_module *m = gd_module_create(*state, .seed = 5);
@@ -100,7 +96,13 @@ static void test_constants(void **state)
     assert_true(s.least == 0.5 && s.most == 0.5);
     s = statistics_of(drawn(m, "none", GD_INIT_CONSTANT, 0));
     assert_true(s.least == 0 && s.most == 0);
-    s = statistics_of(drawn(m, "ones", GD_INIT_ONES, 0));
+    s = statistics_of(drawn(m, "nothing", GD_INIT_CONSTANT, NAN));
+    assert_true(s.least == 0 && s.most == 0);
+    s = statistics_of(drawn(m, "still", GD_INIT_NORMAL, 0));
+    assert_true(s.least == 0 && s.most == 0);
+    s = statistics_of(drawn(m, "flat", GD_INIT_GLOROT_UNIFORM, 0));
+    assert_true(s.least == 0 && s.most == 0);
+    s = statistics_of(drawn(m, "ones", GD_INIT_ONES, 0.5));
     assert_true(s.least == 1 && s.most == 1);
 }
 
@@ -123,15 +125,12 @@ static void check_orthogonal(gd_tensor *t, int64_t height, int64_t width, double
 static void test_orthogonal(void **state)
 {
     gd_module *m = gd_module_create(*state, .seed = 2);
-    gd_parameter_options o = { .module = m, .init = GD_INIT_ORTHOGONAL };
-    o.path = "wide", o.shape = GD_SHAPE(5, 13);
-    check_orthogonal(gd_parameter_with(o), 5, 13, 1);
-    o.path = "tall", o.shape = GD_SHAPE(13, 5), o.init_scale = 2;
-    check_orthogonal(gd_parameter_with(o), 13, 5, 2);
-    o.path = "conv", o.shape = GD_SHAPE(4, 3, 2, 2), o.init_scale = 0;
-    check_orthogonal(gd_parameter_with(o), 4, 12, 1);
-    o.path = "square", o.shape = GD_SHAPE(30, 30);
-    check_orthogonal(gd_parameter_with(o), 30, 30, 1);
+    gd_parameter_options o = { GD_PARAMETER_DEFAULTS, .init = GD_INIT_ORTHOGONAL };
+    check_orthogonal(gd_parameter_with(m, "wide", GD_SHAPE(5, 13), &o), 5, 13, 1);
+    check_orthogonal(gd_parameter_with(m, "conv", GD_SHAPE(4, 3, 2, 2), &o), 4, 12, 1);
+    check_orthogonal(gd_parameter_with(m, "square", GD_SHAPE(30, 30), &o), 30, 30, 1);
+    o.init_scale = 2;
+    check_orthogonal(gd_parameter_with(m, "tall", GD_SHAPE(13, 5), &o), 13, 5, 2);
 }
 
 /* A convolution's fans: c / groups * kernel numbers make a result, and channels / groups * kernel
@@ -164,7 +163,7 @@ static void test_determinism(void **state)
     for (int run = 0; run < 2; run++) {
         gd_module *m = gd_module_create(*state, .seed = 9);
         for (int k = 0; k < 3; k++)
-            assert_non_null(drawn(m, k == 0 ? "a" : k == 1 ? "b" : "c", kinds[k], 0));
+            assert_non_null(drawn(m, k == 0 ? "a" : k == 1 ? "b" : "c", kinds[k], NAN));
         first[run] = values_of(gd_module_parameter(m, "c"));
         gd_module_release(m);
     }
@@ -176,17 +175,17 @@ static void test_determinism(void **state)
 static void test_errors(void **state)
 {
     gd_module *m = gd_module_create(*state);
-    assert_null(gd_parameter(m, "a", GD_SHAPE(5), GD_INIT_ORTHOGONAL));
+    assert_null(gd_parameter(m, "a", GD_SHAPE(5), .init = GD_INIT_ORTHOGONAL));
     expect_error(GD_ERR_SHAPE, "orthogonal needs at least two axes");
-    assert_null(gd_parameter(m, "a", GD_SHAPE(5), GD_INIT_LECUN_NORMAL));
+    assert_null(gd_parameter(m, "a", GD_SHAPE(5), .init = GD_INIT_LECUN_NORMAL));
     expect_error(GD_ERR_SHAPE, "lecun_normal needs at least two axes");
-    assert_null(gd_parameter(m, "a", GD_SHAPE(5), (gd_init)99));
+    assert_null(gd_parameter(m, "a", GD_SHAPE(5), .init = (gd_init)99));
     expect_error(GD_ERR_INVALID, "no initialiser number 99");
     assert_null(drawn(m, "a", GD_INIT_NORMAL, INFINITY));
     expect_error(GD_ERR_INVALID, "the scale is inf");
-    assert_non_null(gd_parameter(m, "a", GD_SHAPE(5), GD_INIT_NORMAL));
-    assert_non_null(gd_parameter(m, "empty", GD_SHAPE(0, 5), GD_INIT_ORTHOGONAL));
-    assert_null(gd_parameter_with((gd_parameter_options){ .path = "a" }));
+    assert_non_null(gd_parameter(m, "a", GD_SHAPE(5), .init = GD_INIT_NORMAL));
+    assert_non_null(gd_parameter(m, "empty", GD_SHAPE(0, 5), .init = GD_INIT_ORTHOGONAL));
+    assert_null(gd_parameter(NULL, "a", GD_SHAPE(5)));
     assert_int_equal(gd_error_code(), GD_OK);
 }
 

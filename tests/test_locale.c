@@ -160,7 +160,7 @@ static void test_learning_rate_is_read(void **state)
     const char *const locales[][2] = { { comma, comma }, { "C", comma }, { comma, "C" } };
     for (int i = 0; i < 3; i++) {
         gd_module *m = gd_module_create(*state, .seed = 1);
-        assert_non_null(gd_parameter(m, "w", GD_SHAPE(2), GD_INIT_ZEROS));
+        assert_non_null(gd_parameter(m, "w", GD_SHAPE(2), .init = GD_INIT_ZEROS));
         gd_optimizer *saved = gd_sgd(m, .lr = 0.25), *loaded = gd_sgd(m, .lr = 1);
         setlocale(LC_ALL, locales[i][0]);
         assert_int_equal(gd_optimizer_save(saved, path), GD_OK);

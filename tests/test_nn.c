@@ -86,7 +86,7 @@ static void values_depend_on_seed_and_order_alone(void **state)
     free(left);
     free(right);
     /* What fails draws nothing. */
-    assert_null(gd_parameter(b, "r", GD_SHAPE(4), GD_INIT_GLOROT_UNIFORM));
+    assert_null(gd_parameter(b, "r", GD_SHAPE(4), .init = GD_INIT_GLOROT_UNIFORM));
     expect_error(GD_ERR_SHAPE, "at least two axes");
     assert_non_null(gd_nn_linear(a, "p2", x, 4));
     assert_non_null(gd_nn_linear(b, "p2", x, 4));
@@ -109,7 +109,7 @@ static void initialisers_have_their_variance(void **state)
     enum { COUNT = 300 * 200 };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         gd_module *m = gd_module_create(*state, .seed = r);
-        float *v = values_of(gd_parameter(m, "w", GD_SHAPE(300, 200), rows[r].init));
+        float *v = values_of(gd_parameter(m, "w", GD_SHAPE(300, 200), .init = rows[r].init));
         double sum = 0.0, squares = 0.0, largest = 0.0;
         for (int i = 0; i < COUNT; i++) {
             sum += (double)v[i];
@@ -148,7 +148,7 @@ static void linear_computes_its_formula(void **state)
     free(in);
     free(w);
     free(out);
-    assert_non_null(gd_nn_linear(m, "bare", x, 4, .no_bias = true, .init = GD_INIT_ONES));
+    assert_non_null(gd_nn_linear(m, "bare", x, 4, .bias = false, .init = GD_INIT_ONES));
     assert_null(gd_module_parameter(m, "bare.bias"));
     expect_error(GD_ERR_INVALID, "bare.bias");
 }
@@ -160,7 +160,7 @@ static void wrong_uses_are_errors(void **state)
     assert_non_null(gd_nn_linear(m, "l", x, 4));
     assert_null(gd_nn_linear(m, "l", x, 5));
     expect_error(GD_ERR_SHAPE, "\"l\" was made with 4 units and a bias, here it has 5 and a bias");
-    assert_null(gd_nn_linear(m, "l", x, 4, .no_bias = true));
+    assert_null(gd_nn_linear(m, "l", x, 4, .bias = false));
     expect_error(GD_ERR_SHAPE, "no bias");
     assert_null(gd_nn_linear(m, "l", ramp(*state, GD_SHAPE(2, 6)), 4));
     expect_error(GD_ERR_SHAPE, "the input is [2, 6], but \"l.weight\" is [5, 4]");
@@ -175,14 +175,14 @@ static void wrong_uses_are_errors(void **state)
     assert_null(gd_nn_linear(m, "n", NULL, 4));
     assert_null(gd_nn_linear(NULL, "n", x, 4));
     assert_int_equal(gd_error_code(), GD_OK); /* NULL in, NULL out */
-    assert_null(gd_parameter(m, "l.weight", GD_SHAPE(5, 3), GD_INIT_ZEROS));
+    assert_null(gd_parameter(m, "l.weight", GD_SHAPE(5, 3), .init = GD_INIT_ZEROS));
     expect_error(GD_ERR_SHAPE, "\"l.weight\" is f32 [5, 4], but is used here as f32 [5, 3]");
     assert_null(gd_buffer(m, "l.weight", GD_SHAPE(5, 4), GD_F32, 0.0));
     expect_error(GD_ERR_INVALID, "a parameter, but is used here as a buffer");
-    assert_null(gd_parameter(m, "", GD_SHAPE(5), GD_INIT_ZEROS));
+    assert_null(gd_parameter(m, "", GD_SHAPE(5), .init = GD_INIT_ZEROS));
     expect_error(GD_ERR_INVALID, "empty");
-    assert_null(
-        gd_parameter(m, "big", GD_SHAPE(INT64_C(1) << 40, INT64_C(1) << 40), GD_INIT_ZEROS));
+    assert_null(gd_parameter(m, "big", GD_SHAPE(INT64_C(1) << 40, INT64_C(1) << 40),
+                             .init = GD_INIT_ZEROS));
     assert_int_not_equal(gd_error_code(), GD_OK);
     gd_error_clear();
     assert_null(gd_module_parameter(m, "nothing"));
@@ -322,7 +322,7 @@ static void files_of_other_models_are_told_apart(void **state)
     assert_non_null(gd_nn_linear(other, "two", x, 4));
     assert_int_equal(gd_module_load(other, path), GD_ERR_FORMAT);
     expect_error(GD_ERR_FORMAT, "it has no \"two.weight\" (f32 [5, 4])");
-    assert_non_null(gd_nn_linear(smaller, "one", x, 4, .no_bias = true));
+    assert_non_null(gd_nn_linear(smaller, "one", x, 4, .bias = false));
     assert_int_equal(gd_module_load(smaller, path), GD_ERR_FORMAT);
     expect_error(GD_ERR_FORMAT, "it has a \"one.bias\", which the module has not");
     remove(path);

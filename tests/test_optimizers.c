@@ -34,8 +34,8 @@ static void open_problem(problem *p, gd_context *gd)
     static const float t[12] = { 1.0f, 0.0f, -1.0f, 0.5f,  -0.5f, 2.0f,
                                  0.0f, 1.0f, 0.25f, -1.0f, 0.75f, 1.5f };
     *p = (problem){ .gd = gd, .m = gd_module_create(gd) };
-    p->w = gd_parameter(p->m, "w", GD_SHAPE(2, 3), GD_INIT_ZEROS);
-    p->b = gd_parameter(p->m, "b", GD_SHAPE(3), GD_INIT_ZEROS);
+    p->w = gd_parameter(p->m, "w", GD_SHAPE(2, 3), .init = GD_INIT_ZEROS);
+    p->b = gd_parameter(p->m, "b", GD_SHAPE(3), .init = GD_INIT_ZEROS);
     p->x = gd_from_host(gd, GD_SHAPE(4, 2), GD_F32, x);
     p->t = gd_from_host(gd, GD_SHAPE(4, 3), GD_F32, t);
     assert_int_equal(gd_tensor_write(p->w, w, sizeof w), GD_OK);
@@ -110,7 +110,7 @@ static gd_optimizer *make_groups(gd_module *m)
 {
     gd_optimizer *o = gd_adamw(m, .lr = 0.01, .weight_decay = 0.2);
     if (!o || gd_optimizer_group(o, "?", .weight_decay = 9) != GD_OK || /* the later one holds */
-        gd_optimizer_group(o, "b*", .lr = 0.05, .no_weight_decay = true) != GD_OK ||
+        gd_optimizer_group(o, "b*", .lr = 0.05, .weight_decay = 0) != GD_OK ||
         gd_optimizer_group(o, "[u-w]") != GD_OK)
         return NULL;
     return gd_optimizer_set_lr(o, 0.02) == GD_OK ? o : NULL; /* and 0.1 with it */
@@ -208,7 +208,7 @@ static gd_tensor *make_parameter(gd_module *m, int64_t count)
     assert_non_null(values);
     for (int64_t i = 0; i < count; i++)
         values[i] = (float)(i % 1009 - 504) * 3e-3f;
-    gd_tensor *p = gd_parameter(m, "p", GD_SHAPE(count), GD_INIT_ZEROS);
+    gd_tensor *p = gd_parameter(m, "p", GD_SHAPE(count), .init = GD_INIT_ZEROS);
     assert_int_equal(gd_tensor_write(p, values, (size_t)count * sizeof *values), GD_OK);
     for (int64_t i = 0; i < count; i++)
         values[i] = (float)(i % 777 - 300) * 1e-3f;
@@ -391,17 +391,16 @@ static void wrong_options_are_errors(void **state)
     expect_error(GD_ERR_INVALID, "beta1 is 1");
     assert_null(gd_rmsprop(p.m, .alpha = -0.1));
     expect_error(GD_ERR_INVALID, "alpha");
-    assert_null(gd_optimizer_create("newton", p.m, 0.0, 0.0));
+    assert_null(gd_optimizer_create(p.m, "newton"));
     expect_error(GD_ERR_INVALID,
                  "there is no optimizer \"newton\"; there are sgd, rmsprop, adam, adamw, nadam");
-    assert_null(gd_optimizer_create("adam", p.m, 0.0, 0.9));
+    assert_null(gd_optimizer_create(p.m, "adam", .momentum = 0.9));
     expect_error(GD_ERR_INVALID, "adam has no momentum to set");
     static const char *const names[] = { "sgd",   "rmsprop", "adam",     "adamw", "nadam",
                                          "radam", "adagrad", "adadelta", "lion",  "lamb" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        assert_string_equal(gd_optimizer_name(gd_optimizer_create(names[i], p.m, 0.0, 0.0)),
-                            names[i]);
-    gd_optimizer *o = gd_optimizer_create("rmsprop", p.m, 0.0, 0.9);
+        assert_string_equal(gd_optimizer_name(gd_optimizer_create(p.m, names[i])), names[i]);
+    gd_optimizer *o = gd_optimizer_create(p.m, "rmsprop", .momentum = 0.9);
     assert_string_equal(gd_optimizer_name(o), "rmsprop");
     assert_true(gd_optimizer_lr(o) == 0.01);
     assert_ptr_equal(gd_optimizer_module(o), p.m);
@@ -500,6 +499,85 @@ static void averages_equal_pytorch(void **state)
     expect_error(GD_ERR_INVALID, "decay is 1.5");
 }
 
+/* A decay of 0 forgets at once: after each update the average is the parameter. */
+static void ema_of_decay_zero_is_the_parameter(void **state)
+{
+    problem p;
+    open_problem(&p, *state);
+    gd_ema *ema = gd_ema_create(p.m, .decay = 0);
+    assert_int_equal(gd_ema_update(ema), GD_OK);
+    static const float b[3] = { 3.0f, -7.0f, 0.1f };
+    assert_int_equal(gd_tensor_write(p.b, b, sizeof b), GD_OK);
+    assert_int_equal(gd_ema_update(ema), GD_OK);
+    assert_int_equal(gd_ema_swap(ema), GD_OK);
+    float got[3];
+    assert_int_equal(gd_tensor_read(p.b, got, sizeof got), GD_OK);
+    for (int i = 0; i < 3; i++)
+        assert_true(fabsf(got[i] - b[i]) < 1e-6f);
+}
+
+/* ---- zero is a value ---- */
+
+/* The parameter, 1 at first, after two steps with these gradients. */
+static double after_two_steps(gd_context *gd, gd_optimizer *o, double first, double second)
+{
+    gd_tensor *p = gd_module_parameter(gd_optimizer_module(o), "p");
+    float value = 1.0f;
+    assert_int_equal(gd_tensor_write(p, &value, sizeof value), GD_OK);
+    assert_non_null(gd_minimize(o, gd_mul(p, gd_scalar(gd, first, GD_F32))));
+    assert_non_null(gd_minimize(o, gd_mul(p, gd_scalar(gd, second, GD_F32))));
+    value = (float)gd_item(p);
+    gd_optimizer_release(o);
+    return (double)value;
+}
+
+/* Steps computed from the formulas of gradus/optim.h, in f64, by another program; in brackets what
+ * the default would give. */
+static void options_of_zero_are_honoured(void **state)
+{
+    gd_context *gd = *state;
+    gd_module *m = gd_module_create(gd);
+    assert_non_null(gd_parameter(m, "p", GD_SCALAR, .init = GD_INIT_ONES));
+#define EXPECT(p, optimizer, first, second) \
+    assert_true(fabs(after_two_steps(gd, optimizer, first, second) - (p)) < 2e-6)
+    EXPECT(0.963255, gd_adam(m, .lr = 0.1, .beta1 = 0), 2, -1);         /* [0.873366] */
+    EXPECT(0.857895, gd_adam(m, .lr = 0.1, .beta2 = 0), 2, -1);         /* [0.873366] */
+    EXPECT(0.873366, gd_adam(m, .lr = 0.1, .epsilon = 0), 2e-9, -1e-9); /* [0.979698] */
+    EXPECT(0.873366, gd_adamw(m, .lr = 0.1, .weight_decay = 0), 2, -1); /* [0.871467] */
+    EXPECT(0.871467, gd_adamw(m, .lr = 0.1), 2, -1);
+    EXPECT(1.0, gd_rmsprop(m, .lr = 0.1, .alpha = 0), 2, -1);                /* [0.449013] */
+    EXPECT(0.944721, gd_adagrad(m, .lr = 0.1, .epsilon = 0), 2e-10, -1e-10); /* [0.964235] */
+    EXPECT(1.000414, gd_adadelta(m, .rho = 0), 2, -1);                       /* [0.998923] */
+    EXPECT(0.8, gd_lion(m, .lr = 0.1, .beta2 = 0), 2, -1);                   /* [1.0] */
+    EXPECT(1.0, gd_sgd(m, .lr = 0), 2, -1);                                  /* [0.999] */
+    EXPECT(0.9, gd_sgd(m, .lr = 0.1, .momentum = 0), 2, -1);
+    EXPECT(1.0, gd_optimizer_create(m, "adam", .lr = 0), 2, -1);
+    EXPECT(0.9, gd_optimizer_create(m, "sgd", .lr = 0.1, .momentum = 0), 2, -1);
+    EXPECT(0.72, gd_optimizer_create(m, "sgd", .lr = 0.1, .momentum = 0.9), 2, -1);
+#undef EXPECT
+}
+
+/* A group with lr 0 stays where it is, also when the optimizer's is changed; one whose lr is the
+ * optimizer's, given or not, follows it. */
+static void a_group_may_have_lr_zero(void **state)
+{
+    problem p;
+    open_problem(&p, *state);
+    gd_optimizer *o = gd_sgd(p.m, .lr = 0.1);
+    assert_int_equal(gd_optimizer_group(o, "b", .lr = 0), GD_OK);
+    float before[NUMBERS], after[NUMBERS];
+    read_parameters(&p, before);
+    assert_int_equal(gd_optimizer_set_lr(o, 0.5), GD_OK);
+    assert_non_null(gd_minimize(o, loss_of(&p, p.x, p.t)));
+    read_parameters(&p, after);
+    assert_memory_equal(before + 6, after + 6, 3 * sizeof(float));
+    for (int i = 0; i < 6; i++)
+        assert_true(before[i] != after[i]);
+    gd_optimizer *still = gd_sgd(p.m, .lr = 0);
+    assert_int_equal(gd_optimizer_group(still, "b", .lr = 0.1), GD_ERR_STATE);
+    expect_error(GD_ERR_STATE, "own lr is 0");
+}
+
 /* ---- files of state ---- */
 
 static char *state_path(void)
@@ -558,12 +636,12 @@ static void files_of_others_are_refused(void **state)
     assert_int_equal(gd_optimizer_load(sgd, state_path()), GD_ERR_FORMAT);
     expect_error(GD_ERR_FORMAT, "holds the state of adam, not of sgd");
     gd_module *other = gd_module_create(*state);
-    assert_non_null(gd_parameter(other, "w", GD_SHAPE(3, 2), GD_INIT_ZEROS));
-    assert_non_null(gd_parameter(other, "b", GD_SHAPE(3), GD_INIT_ZEROS));
+    assert_non_null(gd_parameter(other, "w", GD_SHAPE(3, 2), .init = GD_INIT_ZEROS));
+    assert_non_null(gd_parameter(other, "b", GD_SHAPE(3), .init = GD_INIT_ZEROS));
     assert_int_equal(gd_optimizer_load(gd_adam(other), state_path()), GD_ERR_FORMAT);
     expect_error(GD_ERR_FORMAT, "its \"w.m\" has another shape");
     gd_module *less = gd_module_create(*state);
-    assert_non_null(gd_parameter(less, "b", GD_SHAPE(3), GD_INIT_ZEROS));
+    assert_non_null(gd_parameter(less, "b", GD_SHAPE(3), .init = GD_INIT_ZEROS));
     assert_int_equal(gd_optimizer_load(gd_adam(less), state_path()), GD_ERR_FORMAT);
     expect_error(GD_ERR_FORMAT, "it has a \"w.m\"");
     assert_int_equal(gd_optimizer_save(gd_adam(p.m), state_path()), GD_OK); /* no steps yet */
@@ -598,7 +676,7 @@ static void lbfgs_equals_pytorch(void **state)
         gd_lbfgs *l =
             r == 0   ? gd_lbfgs_create(p.m)
             : r == 1 ? gd_lbfgs_create(p.m, .max_iterations = 3, .history = 2)
-                     : gd_lbfgs_create(p.m, .lr = 0.5, .max_iterations = 5, .no_line_search = true);
+                     : gd_lbfgs_create(p.m, .lr = 0.5, .max_iterations = 5, .line_search = false);
         static const int steps[] = { 1, 3, 2 };
         double first = NAN, loss = NAN;
         for (int i = 0; i < steps[r]; i++)
@@ -623,7 +701,7 @@ static gd_tensor *valley(void *user)
 static void lbfgs_finds_the_end_of_the_valley(void **state)
 {
     problem p = { .gd = *state, .m = gd_module_create(*state) };
-    p.b = gd_parameter(p.m, "b", GD_SHAPE(2), GD_INIT_ZEROS);
+    p.b = gd_parameter(p.m, "b", GD_SHAPE(2), .init = GD_INIT_ZEROS);
     const float start[2] = { -1.2f, 1.0f };
     float end[2];
     assert_int_equal(gd_tensor_write(p.b, start, sizeof start), GD_OK);
@@ -684,8 +762,8 @@ static bool everything(int mode)
     averaged a = { .p = { .gd = gd, .m = m } };
     problem *p = &a.p;
     if (m) {
-        p->w = gd_parameter(m, "w", GD_SHAPE(2, 3), GD_INIT_DEFAULT);
-        p->b = gd_parameter(m, "b", GD_SHAPE(3), GD_INIT_ZEROS);
+        p->w = gd_parameter(m, "w", GD_SHAPE(2, 3), .init = GD_INIT_DEFAULT);
+        p->b = gd_parameter(m, "b", GD_SHAPE(3), .init = GD_INIT_ZEROS);
     }
     p->x = gd ? gd_ones(gd, GD_SHAPE(4, 2), GD_F32) : NULL;
     p->t = gd ? gd_ones(gd, GD_SHAPE(4, 3), GD_F32) : NULL;
@@ -733,6 +811,9 @@ int main(void)
         context_test(groups_are_checked),
         context_test(the_norm_of_the_gradients_is_told),
         context_test(averages_equal_pytorch),
+        context_test(ema_of_decay_zero_is_the_parameter),
+        context_test(options_of_zero_are_honoured),
+        context_test(a_group_may_have_lr_zero),
         context_test(training_goes_on_from_a_file),
         context_test(files_of_others_are_refused),
         context_test(lbfgs_equals_pytorch),

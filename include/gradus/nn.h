@@ -16,6 +16,8 @@
 
 #include <gradus/tensor.h>
 
+#include <math.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -25,16 +27,17 @@ extern "C" {
 typedef struct gd_module gd_module;
 
 typedef struct gd_module_options {
-    gd_context *context;
+    size_t size GD_DEFAULT(sizeof(gd_module_options));
     uint64_t seed; /* of the initial values: they depend on it and on the order in which parameters
                       are made, on nothing else */
 } gd_module_options;
+#define GD_MODULE_DEFAULTS .size = sizeof(gd_module_options)
 
 /* gd_module_create(context), gd_module_create(context, .seed = 1). Owned by the context;
  * gd_module_release ends it earlier. */
 #define gd_module_create(...) \
-    gd_module_create_with(GD_OPTIONS_1(gd_module_options, context, __VA_ARGS__))
-GD_API gd_module *gd_module_create_with(gd_module_options options);
+    GD_WITH_1(gd_module_create_with, gd_module_options, GD_MODULE_DEFAULTS, __VA_ARGS__, )
+GD_API gd_module *gd_module_create_with(gd_context *context, const gd_module_options *options);
 /* End a module before its context closes. Optimizers made from it must be released first. NULL is
  * fine. */
 GD_API void gd_module_release(gd_module *m);
@@ -42,8 +45,8 @@ GD_API gd_context *gd_module_context(const gd_module *m);
 
 /* How initial values are drawn. in and out are fans, the numbers a value is made of and goes into:
  * the sizes of the last two axes times those of all axes before them, unless a layer knows better.
- * init_scale, a number layers and gd_parameter_with take beside the kind, multiplies the deviation
- * of the kinds that count fans, and is what the others say; 0 means 1 for those, and for these what
+ * init_scale, a number layers and gd_parameter take beside the kind, multiplies the deviation of the
+ * kinds that count fans, and is what the others say; NaN means 1 for those, and for these what
  * stands in brackets.
  * glorot: Glorot, Bengio, "Understanding the difficulty of training deep feedforward neural
  * networks", 2010; he: He et al., "Delving deep into rectifiers", 2015; lecun: LeCun et al.,
@@ -70,21 +73,23 @@ typedef enum gd_init {
 /* "glorot_uniform"; "?" for a number that is none. */
 GD_API const char *gd_init_name(gd_init init);
 
-/* The f32 parameter at `path`, made now if there is none; owned by the module. For layers of one's
- * own. An existing one must have this shape (GD_ERR_SHAPE). GD_ERR_STATE: the module was loaded
- * from a file that does not have it. Never recorded by a trace. */
-GD_API gd_tensor *gd_parameter(gd_module *m, const char *path, gd_shape shape, gd_init init);
-
 typedef struct gd_parameter_options {
-    gd_module *module;
-    const char *path;
-    gd_shape shape;
+    size_t size GD_DEFAULT(sizeof(gd_parameter_options));
     gd_init init;
-    double init_scale;       /* see gd_init */
-    int64_t fan_in, fan_out; /* 0: from the shape */
+    double init_scale GD_DEFAULT(NAN);                     /* see gd_init; NaN: the kind's own */
+    int64_t fan_in GD_DEFAULT(-1), fan_out GD_DEFAULT(-1); /* -1: from the shape */
 } gd_parameter_options;
-/* The same with more to say about the initial values. */
-GD_API gd_tensor *gd_parameter_with(gd_parameter_options options);
+#define GD_PARAMETER_DEFAULTS \
+    .size = sizeof(gd_parameter_options), .init_scale = NAN, .fan_in = -1, .fan_out = -1
+
+/* gd_parameter(m, "scale", GD_SHAPE(3), .init = GD_INIT_ONES): the f32 parameter at a path, made now
+ * if there is none; owned by the module. For layers of one's own. An existing one must have this
+ * shape (GD_ERR_SHAPE). GD_ERR_STATE: the module was loaded from a file that does not have it. Never
+ * recorded by a trace. */
+#define gd_parameter(...) \
+    GD_WITH_3(gd_parameter_with, gd_parameter_options, GD_PARAMETER_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_parameter_with(gd_module *m, const char *path, gd_shape shape,
+                                    const gd_parameter_options *options);
 
 /* The buffer at `path`, a tensor that is saved with the module but gets no gradient; made full of
  * `value`. */
@@ -123,21 +128,21 @@ GD_API gd_status gd_module_load(gd_module *m, const char *path);
 /* ---- layers ---- */
 
 typedef struct gd_nn_linear_options {
-    gd_module *module;
-    const char *name;
-    gd_tensor *x;
-    int64_t units;
-    bool no_bias;
+    size_t size GD_DEFAULT(sizeof(gd_nn_linear_options));
+    bool bias GD_DEFAULT(true);
     gd_init init; /* of the weight */
-    double init_scale;
+    double init_scale GD_DEFAULT(NAN);
 } gd_nn_linear_options;
+#define GD_NN_LINEAR_DEFAULTS .size = sizeof(gd_nn_linear_options), .bias = true, .init_scale = NAN
 
-/* gd_nn_linear(m, "fc1", x, 16), gd_nn_linear(m, "fc1", x, 16, .no_bias = true): x @ weight + bias, [..,
- * in] -> [.., units], with the parameters "fc1.weight" [in, units] and "fc1.bias" [units] (zeros).
- * x: f32, rank 1 or more. GD_ERR_SHAPE names the path when a later use does not fit the first. */
+/* gd_nn_linear(m, "fc1", x, 16), gd_nn_linear(m, "fc1", x, 16, .bias = false): x @ weight + bias,
+ * [.., in] -> [.., units], with the parameters "fc1.weight" [in, units] and "fc1.bias" [units]
+ * (zeros). x: f32, rank 1 or more. GD_ERR_SHAPE names the path when a later use does not fit the
+ * first. */
 #define gd_nn_linear(...) \
-    gd_nn_linear_with(GD_OPTIONS_4(gd_nn_linear_options, module, name, x, units, __VA_ARGS__))
-GD_API gd_tensor *gd_nn_linear_with(gd_nn_linear_options options);
+    GD_WITH_4(gd_nn_linear_with, gd_nn_linear_options, GD_NN_LINEAR_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_nn_linear_with(gd_module *m, const char *name, gd_tensor *x, int64_t units,
+                                    const gd_nn_linear_options *options);
 
 /* ---- models as data ---- */
 

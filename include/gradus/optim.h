@@ -1,6 +1,6 @@
 /* gradus/optim.h: optimizers over a module's parameters (schedules: gradus/schedule.h). Formulas
  * and order of operations are PyTorch's (torch.optim, single-tensor implementations); lr, betas and
- * so on mean what they mean there. An option left 0 takes its default.
+ * so on mean what they mean there.
  *
  * With loss in hand, gd_minimize(optimizer, loss) computes gradients and updates the parameters.
  * Or, to accumulate gradients over several losses: gd_backward for each, then gd_optimizer_step,
@@ -18,135 +18,174 @@ extern "C" {
 typedef struct gd_optimizer gd_optimizer;
 
 typedef struct gd_sgd_options {
-    gd_module *module;
-    double lr; /* default 1e-3 */
+    size_t size GD_DEFAULT(sizeof(gd_sgd_options));
+    double lr GD_DEFAULT(1e-3);
     double momentum, dampening, weight_decay;
     bool nesterov; /* needs momentum and no dampening */
 } gd_sgd_options;
+#define GD_SGD_DEFAULTS .size = sizeof(gd_sgd_options), .lr = 1e-3
 
 /* gd_sgd(m, .lr = 0.01, .momentum = 0.9). g += weight_decay * p; with momentum: b = momentum * b +
  * (1 - dampening) * g (the first time b = g), g = nesterov ? g + momentum * b : b; p -= lr * g.
  * Robbins, Monro 1951; Polyak 1964; Sutskever et al. 2013. */
-#define gd_sgd(...) gd_sgd_with(GD_OPTIONS_1(gd_sgd_options, module, __VA_ARGS__))
-GD_API gd_optimizer *gd_sgd_with(gd_sgd_options options);
+#define gd_sgd(...) GD_WITH_1(gd_sgd_with, gd_sgd_options, GD_SGD_DEFAULTS, __VA_ARGS__, )
+GD_API gd_optimizer *gd_sgd_with(gd_module *module, const gd_sgd_options *options);
 
 typedef struct gd_adam_options {
-    gd_module *module;
-    double lr;           /* default 1e-3 */
-    double beta1, beta2; /* default 0.9, 0.999 */
-    double epsilon;      /* default 1e-8 */
-    double weight_decay; /* gd_adam: L2, default 0; gd_adamw: decoupled, default 0.01 */
+    size_t size GD_DEFAULT(sizeof(gd_adam_options));
+    double lr GD_DEFAULT(1e-3);
+    double beta1 GD_DEFAULT(0.9), beta2 GD_DEFAULT(0.999);
+    double epsilon GD_DEFAULT(1e-8);
+    double weight_decay; /* L2 */
     bool amsgrad; /* divide by the largest v so far. Reddi et al., "On the convergence of Adam and
                      beyond", 2018 */
 } gd_adam_options;
+#define GD_ADAM_DEFAULTS \
+    .size = sizeof(gd_adam_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8
 
 /* m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2;
  * p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon). Kingma, Ba, "Adam", 2014.
  */
-#define gd_adam(...) gd_adam_with(GD_OPTIONS_1(gd_adam_options, module, __VA_ARGS__))
-GD_API gd_optimizer *gd_adam_with(gd_adam_options options);
-/* The same after p *= 1 - lr * weight_decay. Loshchilov, Hutter, "Decoupled weight decay
+#define gd_adam(...) GD_WITH_1(gd_adam_with, gd_adam_options, GD_ADAM_DEFAULTS, __VA_ARGS__, )
+GD_API gd_optimizer *gd_adam_with(gd_module *module, const gd_adam_options *options);
+typedef struct gd_adamw_options {
+    size_t size GD_DEFAULT(sizeof(gd_adamw_options));
+    double lr GD_DEFAULT(1e-3);
+    double beta1 GD_DEFAULT(0.9), beta2 GD_DEFAULT(0.999);
+    double epsilon GD_DEFAULT(1e-8);
+    double weight_decay GD_DEFAULT(0.01); /* decoupled */
+    bool amsgrad;
+} gd_adamw_options;
+#define GD_ADAMW_DEFAULTS                                                                        \
+    .size = sizeof(gd_adamw_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
+    .weight_decay = 0.01
+/* gd_adam after p *= 1 - lr * weight_decay. Loshchilov, Hutter, "Decoupled weight decay
  * regularization", 2017. */
-#define gd_adamw(...) gd_adamw_with(GD_OPTIONS_1(gd_adam_options, module, __VA_ARGS__))
-GD_API gd_optimizer *gd_adamw_with(gd_adam_options options);
+#define gd_adamw(...) GD_WITH_1(gd_adamw_with, gd_adamw_options, GD_ADAMW_DEFAULTS, __VA_ARGS__, )
+GD_API gd_optimizer *gd_adamw_with(gd_module *module, const gd_adamw_options *options);
 
 typedef struct gd_nadam_options {
-    gd_module *module;
-    double lr;             /* default 2e-3 */
-    double beta1, beta2;   /* default 0.9, 0.999 */
-    double epsilon;        /* default 1e-8 */
-    double momentum_decay; /* default 4e-3 */
+    size_t size GD_DEFAULT(sizeof(gd_nadam_options));
+    double lr GD_DEFAULT(2e-3);
+    double beta1 GD_DEFAULT(0.9), beta2 GD_DEFAULT(0.999);
+    double epsilon GD_DEFAULT(1e-8);
+    double momentum_decay GD_DEFAULT(4e-3);
     double weight_decay;
     bool decoupled; /* decay as gd_adamw does */
 } gd_nadam_options;
+#define GD_NADAM_DEFAULTS                                                                        \
+    .size = sizeof(gd_nadam_options), .lr = 2e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
+    .momentum_decay = 4e-3
 
 /* Adam with Nesterov's momentum. Dozat, "Incorporating Nesterov momentum into Adam", 2016. */
-#define gd_nadam(...) gd_nadam_with(GD_OPTIONS_1(gd_nadam_options, module, __VA_ARGS__))
-GD_API gd_optimizer *gd_nadam_with(gd_nadam_options options);
+#define gd_nadam(...) GD_WITH_1(gd_nadam_with, gd_nadam_options, GD_NADAM_DEFAULTS, __VA_ARGS__, )
+GD_API gd_optimizer *gd_nadam_with(gd_module *module, const gd_nadam_options *options);
 
 typedef struct gd_radam_options {
-    gd_module *module;
-    double lr;           /* default 1e-3 */
-    double beta1, beta2; /* default 0.9, 0.999 */
-    double epsilon;      /* default 1e-8 */
+    size_t size GD_DEFAULT(sizeof(gd_radam_options));
+    double lr GD_DEFAULT(1e-3);
+    double beta1 GD_DEFAULT(0.9), beta2 GD_DEFAULT(0.999);
+    double epsilon GD_DEFAULT(1e-8);
     double weight_decay;
     bool decoupled; /* decay as gd_adamw does */
 } gd_radam_options;
+#define GD_RADAM_DEFAULTS \
+    .size = sizeof(gd_radam_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8
 
 /* Adam whose first steps are not divided by sqrt(v), and whose later ones are rectified. Liu et
  * al., "On the variance of the adaptive learning rate and beyond", 2019. */
-#define gd_radam(...) gd_radam_with(GD_OPTIONS_1(gd_radam_options, module, __VA_ARGS__))
-GD_API gd_optimizer *gd_radam_with(gd_radam_options options);
+#define gd_radam(...) GD_WITH_1(gd_radam_with, gd_radam_options, GD_RADAM_DEFAULTS, __VA_ARGS__, )
+GD_API gd_optimizer *gd_radam_with(gd_module *module, const gd_radam_options *options);
 
 typedef struct gd_rmsprop_options {
-    gd_module *module;
-    double lr;      /* default 0.01 */
-    double alpha;   /* default 0.99 */
-    double epsilon; /* default 1e-8 */
+    size_t size GD_DEFAULT(sizeof(gd_rmsprop_options));
+    double lr GD_DEFAULT(0.01);
+    double alpha GD_DEFAULT(0.99);
+    double epsilon GD_DEFAULT(1e-8);
     double momentum, weight_decay;
 } gd_rmsprop_options;
+#define GD_RMSPROP_DEFAULTS \
+    .size = sizeof(gd_rmsprop_options), .lr = 0.01, .alpha = 0.99, .epsilon = 1e-8
 
 /* v = alpha * v + (1 - alpha) * g^2; d = g / (sqrt(v) + epsilon); with momentum b = momentum * b +
  * d, d = b; p -= lr * d. Hinton, lecture 6e of "Neural networks for machine learning", 2012. */
-#define gd_rmsprop(...) gd_rmsprop_with(GD_OPTIONS_1(gd_rmsprop_options, module, __VA_ARGS__))
-GD_API gd_optimizer *gd_rmsprop_with(gd_rmsprop_options options);
+#define gd_rmsprop(...) \
+    GD_WITH_1(gd_rmsprop_with, gd_rmsprop_options, GD_RMSPROP_DEFAULTS, __VA_ARGS__, )
+GD_API gd_optimizer *gd_rmsprop_with(gd_module *module, const gd_rmsprop_options *options);
 
 typedef struct gd_adagrad_options {
-    gd_module *module;
-    double lr;      /* default 0.01 */
-    double epsilon; /* default 1e-10 */
+    size_t size GD_DEFAULT(sizeof(gd_adagrad_options));
+    double lr GD_DEFAULT(0.01);
+    double epsilon GD_DEFAULT(1e-10);
     double lr_decay, weight_decay;
     double initial_accumulator;
 } gd_adagrad_options;
+#define GD_ADAGRAD_DEFAULTS .size = sizeof(gd_adagrad_options), .lr = 0.01, .epsilon = 1e-10
 
 /* v += g^2; p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(v) + epsilon). Duchi et al., "Adaptive
  * subgradient methods", 2011. */
-#define gd_adagrad(...) gd_adagrad_with(GD_OPTIONS_1(gd_adagrad_options, module, __VA_ARGS__))
-GD_API gd_optimizer *gd_adagrad_with(gd_adagrad_options options);
+#define gd_adagrad(...) \
+    GD_WITH_1(gd_adagrad_with, gd_adagrad_options, GD_ADAGRAD_DEFAULTS, __VA_ARGS__, )
+GD_API gd_optimizer *gd_adagrad_with(gd_module *module, const gd_adagrad_options *options);
 
 typedef struct gd_adadelta_options {
-    gd_module *module;
-    double lr;      /* default 1 */
-    double rho;     /* default 0.9 */
-    double epsilon; /* default 1e-6 */
+    size_t size GD_DEFAULT(sizeof(gd_adadelta_options));
+    double lr GD_DEFAULT(1.0);
+    double rho GD_DEFAULT(0.9);
+    double epsilon GD_DEFAULT(1e-6);
     double weight_decay;
 } gd_adadelta_options;
+#define GD_ADADELTA_DEFAULTS \
+    .size = sizeof(gd_adadelta_options), .lr = 1.0, .rho = 0.9, .epsilon = 1e-6
 
 /* v = rho * v + (1 - rho) * g^2; d = sqrt(u + epsilon) / sqrt(v + epsilon) * g; u = rho * u + (1 -
  * rho) * d^2; p -= lr * d. Zeiler, "ADADELTA", 2012. */
-#define gd_adadelta(...) gd_adadelta_with(GD_OPTIONS_1(gd_adadelta_options, module, __VA_ARGS__))
-GD_API gd_optimizer *gd_adadelta_with(gd_adadelta_options options);
+#define gd_adadelta(...) \
+    GD_WITH_1(gd_adadelta_with, gd_adadelta_options, GD_ADADELTA_DEFAULTS, __VA_ARGS__, )
+GD_API gd_optimizer *gd_adadelta_with(gd_module *module, const gd_adadelta_options *options);
 
 typedef struct gd_lion_options {
-    gd_module *module;
-    double lr;           /* default 1e-4 */
-    double beta1, beta2; /* default 0.9, 0.99 */
+    size_t size GD_DEFAULT(sizeof(gd_lion_options));
+    double lr GD_DEFAULT(1e-4);
+    double beta1 GD_DEFAULT(0.9), beta2 GD_DEFAULT(0.99);
     double weight_decay; /* decoupled */
 } gd_lion_options;
+#define GD_LION_DEFAULTS .size = sizeof(gd_lion_options), .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99
 
 /* p -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * p); m = beta2 * m + (1 - beta2) *
  * g. Chen et al., "Symbolic discovery of optimization algorithms", 2023. */
-#define gd_lion(...) gd_lion_with(GD_OPTIONS_1(gd_lion_options, module, __VA_ARGS__))
-GD_API gd_optimizer *gd_lion_with(gd_lion_options options);
+#define gd_lion(...) GD_WITH_1(gd_lion_with, gd_lion_options, GD_LION_DEFAULTS, __VA_ARGS__, )
+GD_API gd_optimizer *gd_lion_with(gd_module *module, const gd_lion_options *options);
 
 typedef struct gd_lamb_options {
-    gd_module *module;
-    double lr;           /* default 1e-3 */
-    double beta1, beta2; /* default 0.9, 0.999 */
-    double epsilon;      /* default 1e-6 */
+    size_t size GD_DEFAULT(sizeof(gd_lamb_options));
+    double lr GD_DEFAULT(1e-3);
+    double beta1 GD_DEFAULT(0.9), beta2 GD_DEFAULT(0.999);
+    double epsilon GD_DEFAULT(1e-6);
     double weight_decay;
 } gd_lamb_options;
+#define GD_LAMB_DEFAULTS \
+    .size = sizeof(gd_lamb_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6
 
 /* u = adam's step + weight_decay * p; p -= lr * |p| / |u| * u, each parameter tensor by itself (the
  * ratio is 1 where a norm is 0). You et al., "Large batch optimization for deep learning", 2019. */
-#define gd_lamb(...) gd_lamb_with(GD_OPTIONS_1(gd_lamb_options, module, __VA_ARGS__))
-GD_API gd_optimizer *gd_lamb_with(gd_lamb_options options);
+#define gd_lamb(...) GD_WITH_1(gd_lamb_with, gd_lamb_options, GD_LAMB_DEFAULTS, __VA_ARGS__, )
+GD_API gd_optimizer *gd_lamb_with(gd_module *module, const gd_lamb_options *options);
 
-/* An optimizer by its name: "sgd", "rmsprop", "adam", "adamw", "nadam", "radam", "adagrad",
- * "adadelta", "lion", "lamb", with defaults but for lr (0: its default) and momentum (sgd, rmsprop;
- * must be 0 for the others). GD_ERR_INVALID lists the names. */
-GD_API gd_optimizer *gd_optimizer_create(const char *name, gd_module *module, double lr,
-                                         double momentum);
+typedef struct gd_optimizer_options {
+    size_t size GD_DEFAULT(sizeof(gd_optimizer_options));
+    double lr GD_DEFAULT(NAN);       /* NaN: the optimizer's default */
+    double momentum GD_DEFAULT(NAN); /* likewise; sgd and rmsprop alone have it */
+} gd_optimizer_options;
+#define GD_OPTIMIZER_DEFAULTS .size = sizeof(gd_optimizer_options), .lr = NAN, .momentum = NAN
+
+/* gd_optimizer_create(m, "sgd", .lr = 0.1): an optimizer by its name, with its defaults: "sgd",
+ * "rmsprop", "adam", "adamw", "nadam", "radam", "adagrad", "adadelta", "lion", "lamb".
+ * GD_ERR_INVALID: another name (the error lists them), or momentum given to one that has none. */
+#define gd_optimizer_create(...) \
+    GD_WITH_2(gd_optimizer_create_with, gd_optimizer_options, GD_OPTIMIZER_DEFAULTS, __VA_ARGS__, )
+GD_API gd_optimizer *gd_optimizer_create_with(gd_module *module, const char *name,
+                                              const gd_optimizer_options *options);
 
 /* Optimizers belong to the context of their module; this ends one earlier. NULL is fine. */
 GD_API void gd_optimizer_release(gd_optimizer *optimizer);
@@ -171,21 +210,24 @@ GD_API gd_status gd_optimizer_zero_grad(gd_optimizer *optimizer);
 GD_API gd_status gd_optimizer_set_lr(gd_optimizer *optimizer, double lr);
 GD_API double gd_optimizer_lr(const gd_optimizer *optimizer);
 
-typedef struct gd_group_options {
-    gd_optimizer *optimizer;
-    const char
-        *pattern; /* of paths: * stands for any characters, ? for one, [a-z] for one of some */
-    double lr;    /* 0: the optimizer's; its ratio to it stays when that is changed */
-    double weight_decay;  /* 0: the optimizer's */
-    bool no_weight_decay; /* none at all */
-} gd_group_options;
+typedef struct gd_optimizer_group_options {
+    size_t size GD_DEFAULT(sizeof(gd_optimizer_group_options));
+    double
+        lr GD_DEFAULT(NAN); /* NaN: the optimizer's; its ratio to that stays when it is changed */
+    double weight_decay GD_DEFAULT(NAN); /* NaN: the optimizer's */
+} gd_optimizer_group_options;
+#define GD_OPTIMIZER_GROUP_DEFAULTS \
+    .size = sizeof(gd_optimizer_group_options), .lr = NAN, .weight_decay = NAN
 
-/* gd_optimizer_group(optimizer, "*.bias", .no_weight_decay = true): constants of their own for the
- * parameters whose path matches; where several patterns do, the one given last. GD_ERR_STATE: a
- * step has been taken or traced already. */
-#define gd_optimizer_group(...) \
-    gd_optimizer_group_with(GD_OPTIONS_2(gd_group_options, optimizer, pattern, __VA_ARGS__))
-GD_API gd_status gd_optimizer_group_with(gd_group_options options);
+/* gd_optimizer_group(optimizer, "*.bias", .weight_decay = 0): constants of their own for the
+ * parameters whose path matches a pattern: * stands for any characters, ? for one, [a-z] for one of
+ * some. Where several patterns match, the one given last. GD_ERR_STATE: a step has been taken or
+ * traced already. */
+#define gd_optimizer_group(...)                                                                 \
+    GD_WITH_2(gd_optimizer_group_with, gd_optimizer_group_options, GD_OPTIMIZER_GROUP_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_status gd_optimizer_group_with(gd_optimizer *optimizer, const char *pattern,
+                                         const gd_optimizer_group_options *options);
 
 /* Scale all gradients together so that their norm, over all parameters, is at most max_norm, before
  * every update; 0: do not (the default). A compiled function keeps what was set when it was traced.
@@ -209,14 +251,16 @@ GD_API gd_status gd_optimizer_load(gd_optimizer *optimizer, const char *path);
 typedef struct gd_ema gd_ema;
 
 typedef struct gd_ema_options {
-    gd_module *module;
-    double decay; /* default 0.999 */
+    size_t size GD_DEFAULT(sizeof(gd_ema_options));
+    double decay GD_DEFAULT(0.999);
 } gd_ema_options;
+#define GD_EMA_DEFAULTS .size = sizeof(gd_ema_options), .decay = 0.999
 
 /* gd_ema_create(m, .decay = 0.99): averages of all parameters. Owned by the context;
  * gd_ema_release ends it earlier. Polyak, Juditsky 1992. */
-#define gd_ema_create(...) gd_ema_create_with(GD_OPTIONS_1(gd_ema_options, module, __VA_ARGS__))
-GD_API gd_ema *gd_ema_create_with(gd_ema_options options);
+#define gd_ema_create(...) \
+    GD_WITH_1(gd_ema_create_with, gd_ema_options, GD_EMA_DEFAULTS, __VA_ARGS__, )
+GD_API gd_ema *gd_ema_create_with(gd_module *module, const gd_ema_options *options);
 GD_API void gd_ema_release(gd_ema *ema);
 /* average += (1 - decay) * (parameter - average); the first time, average = parameter. After the
  * update of a step; an effect, like gd_assign. */
@@ -230,15 +274,18 @@ GD_API gd_status gd_ema_swap(gd_ema *ema);
 typedef struct gd_lbfgs gd_lbfgs;
 
 typedef struct gd_lbfgs_options {
-    gd_module *module;
-    double lr;                 /* default 1: the first length tried in each direction */
-    int max_iterations;        /* of a call; default 20 */
-    int max_evaluations;       /* of a call; default 5/4 of that */
-    int history;               /* pairs kept; default 100 */
-    double tolerance_gradient; /* stop at a largest element below; default 1e-7 */
-    double tolerance_change;   /* stop at smaller steps; default 1e-9 */
-    bool no_line_search;       /* take steps of length lr as they are */
+    size_t size GD_DEFAULT(sizeof(gd_lbfgs_options));
+    double lr GD_DEFAULT(1.0);                  /* the first length tried in each direction */
+    int max_iterations GD_DEFAULT(20);          /* of a call */
+    int max_evaluations GD_DEFAULT(-1);         /* of a call; -1: 5/4 of max_iterations */
+    int history GD_DEFAULT(100);                /* pairs kept */
+    double tolerance_gradient GD_DEFAULT(1e-7); /* stop at a largest element that is no larger */
+    double tolerance_change GD_DEFAULT(1e-9);   /* stop at smaller steps */
+    bool line_search GD_DEFAULT(true);          /* false: take steps of length lr as they are */
 } gd_lbfgs_options;
+#define GD_LBFGS_DEFAULTS                                                                     \
+    .size = sizeof(gd_lbfgs_options), .lr = 1.0, .max_iterations = 20, .max_evaluations = -1, \
+    .history = 100, .tolerance_gradient = 1e-7, .tolerance_change = 1e-9, .line_search = true
 
 /* The loss of the module's parameters as they are: [], on the whole of the data. */
 typedef gd_tensor *(*gd_closure)(void *user);
@@ -247,8 +294,8 @@ typedef gd_tensor *(*gd_closure)(void *user);
  * small models and losses without noise. Owned by the context. Liu, Nocedal, "On the limited memory
  * BFGS method", 1989; Nocedal, Wright, "Numerical optimization", algorithms 3.5 and 3.6. */
 #define gd_lbfgs_create(...) \
-    gd_lbfgs_create_with(GD_OPTIONS_1(gd_lbfgs_options, module, __VA_ARGS__))
-GD_API gd_lbfgs *gd_lbfgs_create_with(gd_lbfgs_options options);
+    GD_WITH_1(gd_lbfgs_create_with, gd_lbfgs_options, GD_LBFGS_DEFAULTS, __VA_ARGS__, )
+GD_API gd_lbfgs *gd_lbfgs_create_with(gd_module *module, const gd_lbfgs_options *options);
 GD_API void gd_lbfgs_release(gd_lbfgs *lbfgs);
 /* Improve the parameters by up to max_iterations steps. It evaluates the loss as often as it needs,
  * eagerly, and reads it, so it cannot be compiled (GD_ERR_STATE in a trace). *loss, if not NULL, is

@@ -15,7 +15,20 @@
 #ifndef GRADUS_OPTIONS_H
 #define GRADUS_OPTIONS_H
 
-#include <stddef.h>
+#include <gradus/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Fill a struct of options, or another that begins with its size, with its defaults, by the name of
+ * its type: gd_options_default("gd_adam_options", &options, sizeof options). For languages that
+ * cannot use the lists of defaults. GD_ERR_INVALID: there is no such type. */
+GD_API gd_status gd_options_default(const char *type, void *options, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
 
 #ifdef __cplusplus
 

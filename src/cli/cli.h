@@ -114,7 +114,7 @@ typedef struct cli_compiled_options {
     bool train;            /* forward, backward and update, else inference */
     size_t memory_limit;   /* of the plan; 0: none */
     const char *optimizer; /* of gd_optimizer_create */
-    double lr;             /* 0: the optimizer's */
+    double lr;             /* NaN: the optimizer's */
 } cli_compiled_options;
 
 /* Parameters of either kind of network. */

@@ -105,8 +105,8 @@ static bool compile(cli_compiled *c, const cli_compiled_options *options)
     gd_module *module = cli_compiled_module(c);
     gd_module_set_training(module, options->train);
     if (options->train) {
-        c->optimizer = gd_optimizer_create(options->optimizer ? options->optimizer : "adam", module,
-                                           options->lr, 0);
+        c->optimizer = gd_optimizer_create(module, options->optimizer ? options->optimizer : "adam",
+                                           .lr = options->lr);
         if (!c->optimizer)
             return false;
     }
@@ -123,7 +123,7 @@ static bool compile(cli_compiled *c, const cli_compiled_options *options)
 int cli_compiled_open(cli_compiled *c, const cli_compiled_options *options)
 {
     *c = (cli_compiled){ 0 };
-    if (!options->train && (options->optimizer || options->lr > 0)) {
+    if (!options->train && (options->optimizer || !isnan(options->lr))) {
         fprintf(stderr, "gradus: %s is of the training step: give --train\n",
                 options->optimizer ? "--optimizer" : "--lr");
         return CLI_USAGE;

@@ -38,7 +38,7 @@ static bool write_c(const settings *s, const cli_compiled *compiled)
 
 int cli_export(int argc, char **argv)
 {
-    settings s = { .batch = 1 };
+    settings s = { .batch = 1, .lr = NAN };
     const cli_option options[] = {
         { "MODEL", NULL,
           "the network: a JSON file, a language model (see gradus generate), or mnist_mlp (the "
@@ -57,7 +57,7 @@ int cli_export(int argc, char **argv)
           0 },
         { "optimizer", "NAME", "of the training step (default: adam)", CLI_TEXT, &s.optimizer, 0,
           0 },
-        { "lr", "X", "learning rate (default: the optimizer's)", CLI_REAL, &s.lr, 1e-12, 1e6 },
+        { "lr", "X", "learning rate (default: the optimizer's)", CLI_REAL, &s.lr, 0, 1e6 },
     };
     const cli_command_help help = {
         "gradus export [MODEL] [OPTION]...",

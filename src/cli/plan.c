@@ -173,7 +173,8 @@ int cli_plan(int argc, char **argv)
         .length = s.length,
         .train = s.train,
         .memory_limit = (size_t)s.memory_limit,
-        .optimizer = s.optimizer
+        .optimizer = s.optimizer,
+        .lr = NAN
     };
     cli_compiled compiled;
     code = cli_compiled_open(&compiled, &compiled_options);

@@ -35,7 +35,7 @@ static void complete(settings *s)
     s->schedule = s->schedule ? s->schedule : r->schedule;
     s->epochs = s->epochs ? s->epochs : r->epochs;
     s->batch = s->batch ? s->batch : r->batch;
-    if (s->lr == 0.0 && !own_optimizer) /* another optimizer has a default of its own */
+    if (isnan(s->lr) && !own_optimizer) /* another optimizer has a default of its own */
         s->lr = r->lr;
 }
 
@@ -117,7 +117,8 @@ static bool train(settings *s, cli_network *network)
 {
     gd_context *gd = network->context;
     gd_module *module = gd_model_module(network->model);
-    gd_optimizer *optimizer = gd_optimizer_create(s->optimizer, module, s->lr, s->momentum);
+    gd_optimizer *optimizer =
+        gd_optimizer_create(module, s->optimizer, .lr = s->lr, .momentum = s->momentum);
     gd_dataset *digits, *unseen;
     if (!optimizer || gd_mnist_pair(gd, s->data, &digits, &unseen) != GD_OK)
         return false;
@@ -172,7 +173,11 @@ static int check(const settings *s)
 
 int cli_train(int argc, char **argv)
 {
-    settings s = { .data = CLI_DEFAULT_DATA, .output = CLI_DEFAULT_WEIGHTS, .seed = 1 };
+    settings s = { .data = CLI_DEFAULT_DATA,
+                   .output = CLI_DEFAULT_WEIGHTS,
+                   .seed = 1,
+                   .lr = NAN,
+                   .momentum = NAN };
     const cli_option options[] = {
         { "model", "FILE", "the network as JSON (default: that of examples/models/mnist_mlp.json)",
           CLI_TEXT, &s.model, 0, 0 },
@@ -185,7 +190,7 @@ int cli_train(int argc, char **argv)
         { "batch", "N", "digits in a batch (default: 50)", CLI_WHOLE, &s.batch, 1, 60000 },
         { "optimizer", "NAME", "sgd, rmsprop, adam, adamw, nadam, radam, … (default: adam)",
           CLI_TEXT, &s.optimizer, 0, 0 },
-        { "lr", "X", "learning rate (default: 0.005, or the optimizer's)", CLI_REAL, &s.lr, 1e-12,
+        { "lr", "X", "learning rate (default: 0.005, or the optimizer's)", CLI_REAL, &s.lr, 0,
           1e6 },
         { "momentum", "X", "of sgd and rmsprop (default: 0)", CLI_REAL, &s.momentum, 0, 1 },
         { "schedule", "NAME", "cosine or constant (default: cosine)", CLI_TEXT, &s.schedule, 0, 0 },

@@ -200,15 +200,15 @@ static bool project(const gd_nn_attention_options *o, gd_tensor **q, gd_tensor *
     int64_t d = o->head_width, h = o->heads, g = o->heads_kv;
     if (!o->memory) {
         gd_tensor *all = gd_nn_linear(o->module, gd_nn_path(path, o->name, "qkv"), o->x,
-                                      (h + 2 * g) * d, .no_bias = o->no_bias);
+                                      (h + 2 * g) * d, .bias = !o->no_bias);
         *q = heads_of(all, 0, h, d);
         *k = heads_of(all, h * d, g, d);
         *v = heads_of(all, (h + g) * d, g, d);
     } else {
         gd_tensor *from = gd_nn_linear(o->module, gd_nn_path(path, o->name, "q"), o->x, h * d,
-                                       .no_bias = o->no_bias);
+                                       .bias = !o->no_bias);
         gd_tensor *to = gd_nn_linear(o->module, gd_nn_path(path, o->name, "kv"), o->memory,
-                                     2 * g * d, .no_bias = o->no_bias);
+                                     2 * g * d, .bias = !o->no_bias);
         *q = heads_of(from, 0, h, d);
         *k = heads_of(to, 0, g, d);
         *v = heads_of(to, g * d, g, d);
@@ -269,5 +269,5 @@ gd_tensor *gd_nn_multi_head_attention_with(gd_nn_attention_options o)
                                    GD_SHAPE(shape.dim[0], shape.dim[1], o.heads * o.head_width));
     char path[GD_NN_PATH];
     return gd_nn_linear(o.module, gd_nn_path(path, o.name, "out"), joined, shape.dim[2],
-                        .no_bias = o.no_bias);
+                        .bias = !o.no_bias);
 }

@@ -96,13 +96,10 @@ static gd_tensor *convolve(const kind *k, int axes, gd_nn_conv_options o)
         return gd_fail_null(GD_ERR_SHAPE, "%s: the weight of \"%s\" would be %s", who,
                             o.name ? o.name : "", gd_nn_shape_text(weight, text));
     gd_layer_part parts[2] = {
-        { .suffix = "weight",
-          .shape = weight,
-          .init = o.init,
-          .init_scale = o.init_scale,
-          .fan_in = x.dim[1] / groups * elements,
-          .fan_out = o.channels / groups * elements },
-        { .suffix = "bias", .shape = GD_SHAPE(o.channels), .init = GD_INIT_ZEROS }
+        { GD_LAYER_PART, .suffix = "weight", .shape = weight, .init = o.init,
+          .init_scale = o.init_scale != 0.0 ? o.init_scale : NAN,
+          .fan_in = x.dim[1] / groups * elements, .fan_out = o.channels / groups * elements },
+        { GD_LAYER_PART, .suffix = "bias", .shape = GD_SHAPE(o.channels), .init = GD_INIT_ZEROS }
     };
     gd_module_layer *layer =
         gd_layer_use(o.module, who, o.name, k->type[axes - 1], parts, o.no_bias ? 1 : 2);

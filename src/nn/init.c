@@ -61,8 +61,10 @@ static double variance_of(const init_row *row, const gd_initialiser *i)
     double before = 1.0;
     for (int axis = 0; axis < i->shape.rank - 2; axis++)
         before *= (double)i->shape.dim[axis];
-    double in = i->fan_in ? (double)i->fan_in : before * (double)i->shape.dim[i->shape.rank - 2];
-    double out = i->fan_out ? (double)i->fan_out : before * (double)i->shape.dim[i->shape.rank - 1];
+    double in =
+        i->fan_in >= 0 ? (double)i->fan_in : before * (double)i->shape.dim[i->shape.rank - 2];
+    double out =
+        i->fan_out >= 0 ? (double)i->fan_out : before * (double)i->shape.dim[i->shape.rank - 1];
     double fan = row->fan_out ? (in + out) / 2.0 : in;
     return fan > 0.0 ? row->size / fan : 0.0;
 }
@@ -183,10 +185,10 @@ gd_status gd_init_fill(const gd_initialiser *i, gd_random *random, float *values
     const init_row *row = &rows[i->init];
     int64_t count = shape_count(i->shape);
     bool is_fixed = i->init == GD_INIT_ZEROS || i->init == GD_INIT_ONES;
-    double scale = i->scale != 0.0 && !is_fixed ? i->scale : row->scale;
+    double scale = isnan(i->scale) || is_fixed ? row->scale : i->scale;
     if (!isfinite(scale))
         return gd_fail(GD_ERR_INVALID, "initialiser %s: the scale is %g", row->name, scale);
-    bool fans_given = i->fan_in && (i->fan_out || !row->fan_out);
+    bool fans_given = i->fan_in >= 0 && (i->fan_out >= 0 || !row->fan_out);
     if (i->shape.rank < 2 && (row->distribution == ORTHOGONAL || (row->fan_in && !fans_given)))
         return gd_fail(GD_ERR_SHAPE, "initialiser %s needs at least two axes, not %d", row->name,
                        i->shape.rank);

@@ -10,9 +10,11 @@ typedef struct gd_layer_part {
     gd_shape shape;
     gd_init init;
     double init_scale;
-    int64_t fan_in, fan_out; /* 0: those of gd_parameter */
-    bool is_buffer;          /* f32, full of init_scale */
+    int64_t fan_in, fan_out; /* as in gd_parameter_options */
+    bool is_buffer;          /* f32, full of `value` */
+    double value;
 } gd_layer_part;
+#define GD_LAYER_PART .init_scale = NAN, .fan_in = -1, .fan_out = -1
 
 /* The layer `name` of `type`, with its parts in layer->parameter in order: found, and then type and
  * shapes must be these, or made. `type` and `who` ("gd_nn_conv2d") are constant strings. NULL with

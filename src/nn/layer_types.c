@@ -46,8 +46,8 @@ static gd_tensor *rows_of(const gd_layer_call *c)
 static gd_tensor *build_linear(const gd_layer_call *c)
 {
     const gd_layer_spec *s = c->spec;
-    return gd_nn_linear(c->module, s->name, rows_of(c), s->units, .no_bias = s->no_bias,
-                        .init = s->init, .init_scale = s->init_scale);
+    return gd_nn_linear(c->module, s->name, rows_of(c), s->units, .bias = !s->no_bias,
+                        .init = s->init, .init_scale = s->init_scale != 0.0 ? s->init_scale : NAN);
 }
 
 static gd_tensor *build_drop_connect(const gd_layer_call *c)

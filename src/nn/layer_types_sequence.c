@@ -84,7 +84,7 @@ static gd_tensor *build_learned_position(const gd_layer_call *c)
         return gd_fail_null(GD_ERR_SHAPE, "%lld tokens, but the context is %lld", (long long)time,
                             (long long)most);
     gd_tensor *table =
-        gd_parameter(c->module, path, GD_SHAPE(most, shape.dim[2]), GD_INIT_GLOROT_NORMAL);
+        gd_parameter(c->module, path, GD_SHAPE(most, shape.dim[2]), .init = GD_INIT_GLOROT_NORMAL);
     return gd_add(c->in[0], gd_slice(table, 0, 0, time, 1));
 }
 

@@ -37,8 +37,8 @@ gd_tensor *gd_nn_drop_connect(gd_module *m, const char *name, gd_tensor *x, int6
                             name ? name : "", (long long)units);
     gd_shape shape = gd_tensor_shape(x);
     gd_layer_part parts[2] = {
-        { .suffix = "weight", .shape = GD_SHAPE(shape.dim[shape.rank - 1], units) },
-        { .suffix = "bias", .shape = GD_SHAPE(units), .init = GD_INIT_ZEROS }
+        { GD_LAYER_PART, .suffix = "weight", .shape = GD_SHAPE(shape.dim[shape.rank - 1], units) },
+        { GD_LAYER_PART, .suffix = "bias", .shape = GD_SHAPE(units), .init = GD_INIT_ZEROS }
     };
     gd_module_layer *layer = gd_layer_use(m, who, name, "drop_connect", parts, 2);
     if (!layer)
@@ -55,10 +55,9 @@ gd_tensor *gd_nn_prelu(gd_module *m, const char *name, gd_tensor *x, bool per_ch
     if (!m || !x || !gd_layer_check_input(who, name ? name : "", x, per_channel ? 2 : 0))
         return NULL;
     gd_shape shape = gd_tensor_shape(x);
-    gd_layer_part part = { .suffix = "slope",
+    gd_layer_part part = { GD_LAYER_PART, .suffix = "slope",
                            .shape = GD_SHAPE(per_channel ? shape.dim[1] : 1),
-                           .init = GD_INIT_CONSTANT,
-                           .init_scale = 0.25 };
+                           .init = GD_INIT_CONSTANT, .init_scale = 0.25 };
     gd_module_layer *layer = gd_layer_use(m, who, name, "prelu", &part, 1);
     if (!layer)
         return NULL;
@@ -77,10 +76,8 @@ gd_tensor *gd_nn_embedding(gd_module *m, const char *name, gd_tensor *index, int
         return gd_fail_null(GD_ERR_INVALID,
                             "%s: \"%s\" has %lld rows of %lld numbers; at least 1 is needed", who,
                             name ? name : "", (long long)count, (long long)units);
-    gd_layer_part part = { .suffix = "weight",
-                           .shape = GD_SHAPE(count, units),
-                           .init = GD_INIT_NORMAL,
-                           .init_scale = 1.0 };
+    gd_layer_part part = { GD_LAYER_PART, .suffix = "weight", .shape = GD_SHAPE(count, units),
+                           .init = GD_INIT_NORMAL, .init_scale = 1.0 };
     gd_module_layer *layer = gd_layer_use(m, who, name, "embedding", &part, 1);
     return layer ? gd_layer_done(layer, gd_embedding(layer->parameter[0], index)) : NULL;
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
@@ -33,15 +34,16 @@ static void destroy(void *object)
     gd_free(m);
 }
 
-gd_module *gd_module_create_with(gd_module_options options)
+gd_module *gd_module_create_with(gd_context *context, const gd_module_options *options)
 {
-    if (!options.context)
+    gd_module_options o = { GD_MODULE_DEFAULTS };
+    if (!context || !gd_options_read("gd_module_create", &o, sizeof o, options))
         return NULL;
     gd_module *m = gd_alloc_zero(1, sizeof *m);
     if (!m)
         return NULL;
-    m->context = options.context;
-    m->random.seed = options.seed;
+    m->context = context;
+    m->random.seed = o.seed;
     m->training = true;
     if (gd_context_adopt(m->context, m, destroy) != GD_OK) {
         destroy(m);
@@ -193,9 +195,10 @@ static bool may_create(const gd_module *m, const char *path, gd_shape shape)
 }
 
 /* A tensor of initial values. */
-static gd_tensor *draw(gd_module *m, const gd_parameter_options *o)
+static gd_tensor *draw(gd_module *m, const char *path, gd_shape shape,
+                       const gd_parameter_options *o)
 {
-    gd_tensor *t = gd_zeros(m->context, o->shape, GD_F32); /* checks the shape */
+    gd_tensor *t = gd_zeros(m->context, shape, GD_F32); /* checks the shape */
     if (!t)
         return NULL;
     size_t bytes = (size_t)gd_tensor_count(t) * sizeof(float);
@@ -203,24 +206,25 @@ static gd_tensor *draw(gd_module *m, const gd_parameter_options *o)
     if (!values)
         return NULL;
     gd_random random = m->random;
-    gd_initialiser initialiser = { o->init, o->init_scale, o->shape, o->fan_in, o->fan_out };
+    gd_initialiser initialiser = { o->init, o->init_scale, shape, o->fan_in, o->fan_out };
     gd_status status = gd_init_fill(&initialiser, &random, values);
     if (status == GD_OK)
         status = gd_tensor_write(t, values, bytes);
     gd_free(values);
-    if (status != GD_OK || !gd_set_name(t, o->path) || !gd_set_requires_grad(t, true))
+    if (status != GD_OK || !gd_set_name(t, path) || !gd_set_requires_grad(t, true))
         return NULL;
     return t;
 }
 
 /* A tensor that is made, outside of any trace, and taken in as a parameter; NULL leaves the module
  * as it was: the words drawn are given up for good only when the parameter stands. */
-static gd_tensor *create_parameter(gd_module *m, const gd_parameter_options *o)
+static gd_tensor *create_parameter(gd_module *m, const char *path, gd_shape shape,
+                                   const gd_parameter_options *o)
 {
-    gd_tensor *t = draw(m, o);
-    if (!t || gd_module_entry_add(m, o->path, t, true, true) != GD_OK)
+    gd_tensor *t = draw(m, path, shape, o);
+    if (!t || gd_module_entry_add(m, path, t, true, true) != GD_OK)
         return NULL;
-    m->random.next += gd_init_words(o->init, o->shape);
+    m->random.next += gd_init_words(o->init, shape);
     return t;
 }
 
@@ -247,25 +251,21 @@ static void end_creation(gd_module *m)
     gd_trace_resume(m->context);
 }
 
-gd_tensor *gd_parameter_with(gd_parameter_options o)
+gd_tensor *gd_parameter_with(gd_module *m, const char *path, gd_shape shape,
+                             const gd_parameter_options *options)
 {
-    if (!o.module)
+    gd_parameter_options o = { GD_PARAMETER_DEFAULTS };
+    if (!m || !gd_options_read("gd_parameter", &o, sizeof o, options))
         return NULL;
-    if (!o.path)
+    if (!path)
         return gd_fail_null(GD_ERR_INVALID, "gd_parameter: the path is NULL");
     bool found;
-    gd_tensor *t = claim(o.module, o.path, o.shape, GD_F32, true, &found);
-    if (found || !may_create(o.module, o.path, o.shape) || !begin_creation(o.module))
+    gd_tensor *t = claim(m, path, shape, GD_F32, true, &found);
+    if (found || !may_create(m, path, shape) || !begin_creation(m))
         return t;
-    t = create_parameter(o.module, &o);
-    end_creation(o.module);
+    t = create_parameter(m, path, shape, &o);
+    end_creation(m);
     return t;
-}
-
-gd_tensor *gd_parameter(gd_module *m, const char *path, gd_shape shape, gd_init init)
-{
-    return gd_parameter_with(
-        (gd_parameter_options){ .module = m, .path = path, .shape = shape, .init = init });
 }
 
 gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, gd_dtype dtype, double value)

@@ -62,9 +62,9 @@ char *gd_module_join(const char *layer, const char *suffix);
 /* What a parameter's initial values are made by. */
 typedef struct gd_initialiser {
     gd_init init;
-    double scale; /* 0: the kind's default */
+    double scale; /* NaN: the kind's default */
     gd_shape shape;
-    int64_t fan_in, fan_out; /* 0: from the shape */
+    int64_t fan_in, fan_out; /* -1: from the shape */
 } gd_initialiser;
 
 /* Words of the module's stream that the values of a known kind take. */

@@ -13,17 +13,17 @@ static gd_module_layer *use(const gd_nn_norm_options *o, const char *who, const 
     gd_layer_part parts[GD_LAYER_MAX_PARAMETERS];
     int count = 0;
     if (statistics) {
-        parts[count++] =
-            (gd_layer_part){ .suffix = "running_mean", .shape = shape, .is_buffer = true };
-        parts[count++] = (gd_layer_part){
-            .suffix = "running_var", .shape = shape, .init_scale = 1.0, .is_buffer = true
-        };
+        parts[count++] = (gd_layer_part){ GD_LAYER_PART, .suffix = "running_mean", .shape = shape,
+                                          .is_buffer = true };
+        parts[count++] = (gd_layer_part){ GD_LAYER_PART, .suffix = "running_var", .shape = shape,
+                                          .value = 1.0, .is_buffer = true };
     }
     if (!o->no_affine)
-        parts[count++] =
-            (gd_layer_part){ .suffix = "weight", .shape = shape, .init = GD_INIT_ONES };
+        parts[count++] = (gd_layer_part){ GD_LAYER_PART, .suffix = "weight", .shape = shape,
+                                          .init = GD_INIT_ONES };
     if (!o->no_affine && bias && !o->no_bias)
-        parts[count++] = (gd_layer_part){ .suffix = "bias", .shape = shape, .init = GD_INIT_ZEROS };
+        parts[count++] = (gd_layer_part){ GD_LAYER_PART, .suffix = "bias", .shape = shape,
+                                          .init = GD_INIT_ZEROS };
     return gd_layer_use(o->module, who, o->name, type, parts, count);
 }
 

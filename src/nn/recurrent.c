@@ -36,9 +36,10 @@ static gd_tensor *run_direction(const direction *d, gd_tensor *x, gd_tensor **la
     gd_tensor *z = at ? gd_nn_linear(o->module, at, x, wide) : NULL;
     at = z ? gd_nn_path(path, d->name, "hidden.weight") : NULL;
     gd_tensor *u =
-        at ? gd_parameter(o->module, at, GD_SHAPE(o->width, wide), GD_INIT_GLOROT_UNIFORM) : NULL;
+        at ? gd_parameter(o->module, at, GD_SHAPE(o->width, wide), .init = GD_INIT_GLOROT_UNIFORM)
+           : NULL;
     at = u ? gd_nn_path(path, d->name, "hidden.bias") : NULL;
-    gd_tensor *b = at ? gd_parameter(o->module, at, GD_SHAPE(wide), GD_INIT_ZEROS) : NULL;
+    gd_tensor *b = at ? gd_parameter(o->module, at, GD_SHAPE(wide), .init = GD_INIT_ZEROS) : NULL;
     if (!b)
         return NULL;
     gd_tensor *h0 = first_state(o->first_hidden, d->number);

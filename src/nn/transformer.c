@@ -38,17 +38,17 @@ gd_tensor *gd_nn_feed_forward_with(gd_nn_feed_forward_options o)
     gd_tensor *h;
     if (o.activation == GD_ACTIVATION_SWIGLU) {
         gd_tensor *gate = gd_nn_linear(o.module, gd_nn_path(path, o.name, "gate"), o.x, hidden,
-                                       .no_bias = o.no_bias);
-        gd_tensor *up = gd_nn_linear(o.module, gd_nn_path(path, o.name, "up"), o.x, hidden,
-                                     .no_bias = o.no_bias);
+                                       .bias = !o.no_bias);
+        gd_tensor *up =
+            gd_nn_linear(o.module, gd_nn_path(path, o.name, "up"), o.x, hidden, .bias = !o.no_bias);
         h = gd_mul(gd_silu(gate), up);
     } else {
-        h = activate(gd_nn_linear(o.module, gd_nn_path(path, o.name, "up"), o.x, hidden,
-                                  .no_bias = o.no_bias),
-                     o.activation);
+        h = activate(
+            gd_nn_linear(o.module, gd_nn_path(path, o.name, "up"), o.x, hidden, .bias = !o.no_bias),
+            o.activation);
     }
     h = gd_nn_drop(o.module, h, o.dropout);
-    return gd_nn_linear(o.module, gd_nn_path(path, o.name, "down"), h, width, .no_bias = o.no_bias);
+    return gd_nn_linear(o.module, gd_nn_path(path, o.name, "down"), h, width, .bias = !o.no_bias);
 }
 
 /* name.weight of ones and, for layer norm, name.bias of zeros. */
@@ -61,13 +61,14 @@ static gd_tensor *normalize(gd_module *m, const char *name, gd_tensor *x,
         return NULL;
     gd_shape width = GD_SHAPE(shape.dim[shape.rank - 1]);
     const char *weight_path = gd_nn_path(path, name, "weight");
-    gd_tensor *weight = weight_path ? gd_parameter(m, weight_path, width, GD_INIT_ONES) : NULL;
+    gd_tensor *weight =
+        weight_path ? gd_parameter(m, weight_path, width, .init = GD_INIT_ONES) : NULL;
     if (!weight)
         return NULL;
     if (config->norm == GD_NORM_RMS)
         return gd_rms_norm(x, weight, .epsilon = config->epsilon);
     const char *bias_path = gd_nn_path(path, name, "bias");
-    gd_tensor *bias = bias_path ? gd_parameter(m, bias_path, width, GD_INIT_ZEROS) : NULL;
+    gd_tensor *bias = bias_path ? gd_parameter(m, bias_path, width, .init = GD_INIT_ZEROS) : NULL;
     return bias ? gd_layer_norm(x, weight, bias, .epsilon = config->epsilon) : NULL;
 }
 
@@ -211,7 +212,7 @@ static gd_tensor *token_table(gd_module *m, const char *name, const gd_transform
     char path[GD_NN_PATH];
     if (!gd_nn_path(path, name, "token.weight"))
         return NULL;
-    return gd_parameter(m, path, GD_SHAPE(c->vocabulary, c->width), GD_INIT_GLOROT_NORMAL);
+    return gd_parameter(m, path, GD_SHAPE(c->vocabulary, c->width), .init = GD_INIT_GLOROT_NORMAL);
 }
 
 /* Rows start … of the table of positions, [time, width]. */
@@ -228,8 +229,8 @@ static gd_tensor *positions(const gd_nn_embedding_options *o, int64_t time)
             o->name ? o->name : "", (long long)o->start + (long long)time, (long long)c->context);
     if (!gd_nn_path(path, o->name, "position.weight"))
         return NULL;
-    gd_tensor *table =
-        gd_parameter(o->module, path, GD_SHAPE(c->context, c->width), GD_INIT_GLOROT_NORMAL);
+    gd_tensor *table = gd_parameter(o->module, path, GD_SHAPE(c->context, c->width),
+                                    .init = GD_INIT_GLOROT_NORMAL);
     return gd_slice(table, 0, o->start, o->start + time, 1);
 }
 
@@ -270,7 +271,7 @@ gd_tensor *gd_nn_decoder_only_with(gd_nn_token_model_options o)
         return gd_matmul(x, gd_transpose(token_table(o.module, o.name, &config), 0, 1));
     char path[GD_NN_PATH];
     return gd_nn_linear(o.module, gd_nn_path(path, o.name, "head"), x, config.vocabulary,
-                        .no_bias = true);
+                        .bias = false);
 }
 
 gd_tensor *gd_nn_encoder_only_with(gd_nn_token_model_options o)

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
@@ -35,20 +36,20 @@ void gd_ema_release(gd_ema *e)
     destroy(e);
 }
 
-gd_ema *gd_ema_create_with(gd_ema_options options)
+gd_ema *gd_ema_create_with(gd_module *module, const gd_ema_options *options)
 {
-    if (!options.module)
+    gd_ema_options o = { GD_EMA_DEFAULTS };
+    if (!module || !gd_options_read("gd_ema_create", &o, sizeof o, options))
         return NULL;
-    double decay = options.decay == 0.0 ? 0.999 : options.decay;
-    if (!(decay > 0.0 && decay < 1.0))
+    if (!(o.decay >= 0.0 && o.decay < 1.0))
         return gd_fail_null(GD_ERR_INVALID,
-                            "gd_ema_create: decay is %g; it must be between 0 and 1", decay);
+                            "gd_ema_create: decay is %g; it must be 0 or more, below 1", o.decay);
     gd_ema *e = gd_alloc_zero(1, sizeof *e);
     if (!e)
         return NULL;
-    e->module = options.module;
-    e->context = gd_module_context(options.module);
-    e->decay = decay;
+    e->module = module;
+    e->context = gd_module_context(module);
+    e->decay = o.decay;
     e->count = gd_state(e->context, GD_SCALAR, GD_F64, 0.0);
     if (!e->count || gd_context_adopt(e->context, e, destroy) != GD_OK) {
         destroy(e);

@@ -7,10 +7,12 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 
 #include <gradus/autograd.h>
 #include <gradus/ops.h>
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -65,36 +67,26 @@ void gd_lbfgs_release(gd_lbfgs *l)
     destroy(l);
 }
 
-static double or_else(double value, double otherwise)
+gd_lbfgs *gd_lbfgs_create_with(gd_module *module, const gd_lbfgs_options *options)
 {
-    return value == 0.0 ? otherwise : value;
-}
-
-gd_lbfgs *gd_lbfgs_create_with(gd_lbfgs_options options)
-{
-    if (!options.module)
+    gd_lbfgs_options o = { GD_LBFGS_DEFAULTS };
+    if (!module || !gd_options_read("gd_lbfgs_create", &o, sizeof o, options))
         return NULL;
-    options.lr = or_else(options.lr, 1.0);
-    options.max_iterations = options.max_iterations ? options.max_iterations : 20;
-    options.max_evaluations =
-        options.max_evaluations ? options.max_evaluations : options.max_iterations * 5 / 4;
-    options.history = options.history ? options.history : 100;
-    options.tolerance_gradient = or_else(options.tolerance_gradient, 1e-7);
-    options.tolerance_change = or_else(options.tolerance_change, 1e-9);
-    if (!(options.lr > 0.0) || isinf(options.lr) || options.max_iterations < 1 ||
-        options.max_evaluations < 1 || options.history < 1 ||
-        !(options.tolerance_gradient >= 0.0) || !(options.tolerance_change >= 0.0))
+    if (o.max_evaluations == -1)
+        o.max_evaluations = (int)fmin(1.25 * o.max_iterations, INT_MAX);
+    if (!(o.lr > 0.0) || isinf(o.lr) || o.max_iterations < 1 || o.max_evaluations < 1 ||
+        o.history < 1 || !(o.tolerance_gradient >= 0.0) || !(o.tolerance_change >= 0.0))
         return gd_fail_null(
             GD_ERR_INVALID,
             "gd_lbfgs_create: lr %g, %d iterations, %d evaluations, history %d; all "
             "must be positive, the tolerances not negative",
-            options.lr, options.max_iterations, options.max_evaluations, options.history);
+            o.lr, o.max_iterations, o.max_evaluations, o.history);
     gd_lbfgs *l = gd_alloc_zero(1, sizeof *l);
     if (!l)
         return NULL;
-    l->module = options.module;
-    l->context = gd_module_context(options.module);
-    l->options = options;
+    l->module = module;
+    l->context = gd_module_context(module);
+    l->options = o;
     l->scale = 1.0;
     if (gd_context_adopt(l->context, l, destroy) != GD_OK) {
         destroy(l);
@@ -432,7 +424,7 @@ static gd_status iterate(gd_lbfgs *l, bool is_last, int *evaluations, bool *done
     if (*done)
         return GD_OK;
     gd_status status = read_tensors(l, l->parameters, l->start);
-    if (status == GD_OK && !l->options.no_line_search) {
+    if (status == GD_OK && l->options.line_search) {
         status = search_line(l, slope, evaluations);
     } else if (status == GD_OK) {
         status = move_to(l, l->length);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
@@ -107,7 +108,6 @@ gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double l
 {
     if (!module)
         return NULL;
-    lr = lr == 0.0 ? rule->lr : lr;
     if (check_hyper(rule->name, rule, lr, &hyper) != GD_OK)
         return NULL;
     gd_optimizer *o = gd_alloc_zero(1, sizeof *o);
@@ -151,24 +151,25 @@ double gd_optimizer_lr(const gd_optimizer *o)
     return o ? o->lr : NAN;
 }
 
-gd_status gd_optimizer_group_with(gd_group_options options)
+gd_status gd_optimizer_group_with(gd_optimizer *o, const char *pattern,
+                                  const gd_optimizer_group_options *options)
 {
-    gd_optimizer *o = options.optimizer;
-    if (!o || !options.pattern)
+    gd_optimizer_group_options given = { GD_OPTIMIZER_GROUP_DEFAULTS };
+    if (!gd_options_read("gd_optimizer_group", &given, sizeof given, options))
+        return gd_error_last();
+    if (!o || !pattern)
         return gd_fail(GD_ERR_INVALID, "gd_optimizer_group: the optimizer or the pattern is NULL");
     if (o->slot_count)
         return gd_fail(GD_ERR_STATE, "gd_optimizer_group: the optimizer has taken a step already");
-    if (options.lr != 0.0 && o->lr == 0.0)
+    double lr = isnan(given.lr) ? o->lr : given.lr;
+    if (o->lr == 0.0 && lr != 0.0)
         return gd_fail(GD_ERR_STATE, "gd_optimizer_group: the optimizer's own lr is 0");
     gd_hyper hyper = o->groups[0].hyper;
-    if (options.weight_decay != 0.0)
-        hyper.weight_decay = options.weight_decay;
-    if (options.no_weight_decay)
-        hyper.weight_decay = 0.0;
-    double lr = options.lr == 0.0 ? o->lr : options.lr;
+    if (!isnan(given.weight_decay))
+        hyper.weight_decay = given.weight_decay;
     gd_status status = check_hyper("optimizer_group", o->rule, lr, &hyper);
-    return status == GD_OK ? add_group(o, options.pattern, lr == o->lr ? 1.0 : lr / o->lr, hyper)
-                           : status;
+    double ratio = isnan(given.lr) ? 1.0 : lr == 0.0 ? 0.0 : lr / o->lr;
+    return status == GD_OK ? add_group(o, pattern, ratio, hyper) : status;
 }
 
 gd_group *gd_optimizer_group_of(const gd_optimizer *o, int i)

@@ -47,7 +47,6 @@ typedef struct gd_update {
 
 typedef struct gd_rule {
     const char *name;
-    double lr; /* default */
     /* What its options call hyper.alpha and hyper.decay, where not so. */
     const char *alpha_name, *decay_name;
     const char *state_name[GD_RULE_MAX_STATES];

@@ -40,7 +40,6 @@ static void sgd_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_updat
 }
 
 const gd_rule gd_rule_sgd = { .name = "sgd",
-                              .lr = 1e-3,
                               .state_name = { "momentum" },
                               .states = sgd_states,
                               .counts = sgd_counts,
@@ -68,7 +67,6 @@ static void rmsprop_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_u
 }
 
 const gd_rule gd_rule_rmsprop = { .name = "rmsprop",
-                                  .lr = 0.01,
                                   .state_name = { "square", "momentum" },
                                   .states = rmsprop_states,
                                   .counts = gd_rule_never,
@@ -113,7 +111,6 @@ static void adagrad_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_u
 
 const gd_rule gd_rule_adagrad = { .name = "adagrad",
                                   .decay_name = "lr_decay",
-                                  .lr = 0.01,
                                   .state_name = { "sum" },
                                   .states = adagrad_states,
                                   .counts = adagrad_counts,
@@ -141,7 +138,6 @@ static void adadelta_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_
 
 const gd_rule gd_rule_adadelta = { .name = "adadelta",
                                    .alpha_name = "rho",
-                                   .lr = 1.0,
                                    .state_name = { "square", "step" },
                                    .states = adadelta_states,
                                    .counts = gd_rule_never,
@@ -166,7 +162,6 @@ static void lion_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_upda
 }
 
 const gd_rule gd_rule_lion = { .name = "lion",
-                               .lr = 1e-4,
                                .state_name = { "m" },
                                .states = lion_states,
                                .counts = gd_rule_never,

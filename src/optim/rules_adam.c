@@ -56,7 +56,6 @@ static void adam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_upda
     }
 
 const gd_rule gd_rule_adam = { .name = "adam",
-                               .lr = 1e-3,
                                .state_name = ADAM_STATES,
                                .states = adam_states,
                                .counts = gd_rule_always,
@@ -64,7 +63,6 @@ const gd_rule gd_rule_adam = { .name = "adam",
                                .update = adam_update };
 
 const gd_rule gd_rule_adamw = { .name = "adamw",
-                                .lr = 1e-3,
                                 .state_name = ADAM_STATES,
                                 .states = adam_states,
                                 .counts = gd_rule_always,
@@ -106,7 +104,6 @@ static void nadam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_upd
 
 const gd_rule gd_rule_nadam = { .name = "nadam",
                                 .decay_name = "momentum_decay",
-                                .lr = 2e-3,
                                 .state_name = ADAM_STATES,
                                 .states = adam_states,
                                 .counts = gd_rule_always,
@@ -148,7 +145,6 @@ static void radam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_upd
 }
 
 const gd_rule gd_rule_radam = { .name = "radam",
-                                .lr = 1e-3,
                                 .state_name = ADAM_STATES,
                                 .states = adam_states,
                                 .counts = gd_rule_always,
@@ -189,7 +185,6 @@ static void lamb_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_upda
 }
 
 const gd_rule gd_rule_lamb = { .name = "lamb",
-                               .lr = 1e-3,
                                .state_name = ADAM_STATES,
                                .states = adam_states,
                                .counts = gd_rule_always,

@@ -286,7 +286,7 @@ static gd_status read_parameter(const reading *r, const struct parameter *p, con
     status = gd_scope_begin(o->context);
     if (status != GD_OK)
         return status;
-    gd_tensor *to = gd_parameter(r->model->module, name, info.shape, GD_INIT_ZEROS);
+    gd_tensor *to = gd_parameter(r->model->module, name, info.shape, .init = GD_INIT_ZEROS);
     if (!to || !gd_assign(to, gd_tensor_file_read(r->file, (size_t)index, o->context)))
         status = gd_error_last();
     (void)gd_scope_end(o->context);
@@ -417,7 +417,7 @@ static gd_status take(checkpoint *c, const char *name, int64_t layer, const piec
     for (int i = 0; i < count; i++)
         out += pieces[i].rows;
     gd_shape shape = out == 1 ? GD_SHAPE(in) : as_it_is ? GD_SHAPE(out, in) : GD_SHAPE(in, out);
-    gd_tensor *to = gd_parameter(c->model->module, name, shape, GD_INIT_ZEROS);
+    gd_tensor *to = gd_parameter(c->model->module, name, shape, .init = GD_INIT_ZEROS);
     if (!to)
         return gd_error_last();
     for (int i = 0; i < count; first += pieces[i++].rows) {

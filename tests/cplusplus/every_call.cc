@@ -50,7 +50,8 @@ void models(gd_context *gd)
 
 void optimizers(gd_module *m)
 {
-    gd_optimizer *o = gd_sgd(m, .lr = 0.1, .momentum = 0.9);
+    gd_optimizer *o = gd_optimizer_create(m, "sgd", .lr = 0.1, .momentum = 0.9);
+    o = gd_sgd(m, .lr = 0.1, .momentum = 0.9);
     o = gd_adam(m, .lr = 1e-3, .beta1 = 0.8);
     o = gd_adamw(m, .weight_decay = 0.1);
     o = gd_nadam(m, .lr = 1e-3);
@@ -60,7 +61,7 @@ void optimizers(gd_module *m)
     o = gd_adadelta(m, .rho = 0.8);
     o = gd_lion(m, .lr = 1e-4);
     o = gd_lamb(m, .lr = 1e-3);
-    gd_optimizer_group(o, "*.bias", .no_weight_decay = true);
+    gd_optimizer_group(o, "*.bias", .weight_decay = 0);
     gd_ema_create(m, .decay = 0.99);
     gd_lbfgs_create(m, .max_iterations = 5);
 }
@@ -149,7 +150,8 @@ void every_call(gd_context *gd, gd_module *m, gd_optimizer *o, gd_tensor *x)
 {
     gd = gd_open("cpu", .threads = 2);
     m = gd_module_create(gd, .seed = 1);
-    gd_nn_linear(m, "fc", x, 16, .no_bias = true);
+    gd_parameter(m, "p", GD_SHAPE(2, 3), .init = GD_INIT_ONES);
+    gd_nn_linear(m, "fc", x, 16, .bias = false);
     gd_compile(gd, body, nullptr, .mode = GD_MODE_EAGER);
     gd_sum(x, GD_AXES(0, -1), false);
     gd_reshape(x, GD_SHAPE(2, -1));
