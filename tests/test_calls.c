@@ -626,15 +626,13 @@ static void views_of_what_is_assigned_show_it(void **state)
     }
 }
 
-/* ---- GRADUS_PASSES ---- */
+/* ---- .passes ---- */
 
 static bool plans_under(gd_context *gd, const char *passes, char *text, size_t size)
 {
     gd_tensor *x = gd_ones(gd, GD_SHAPE(3), GD_F32);
-    gd_function *f = gd_compile(gd, add, NULL);
-    setenv("GRADUS_PASSES", passes, 1);
-    bool ok = gd_function_prepare(f, 2, (gd_tensor *[]){ x, x }) == GD_OK;
-    unsetenv("GRADUS_PASSES");
+    gd_function *f = gd_compile(gd, add, NULL, .passes = passes);
+    bool ok = f && gd_function_prepare(f, 2, (gd_tensor *[]){ x, x }) == GD_OK;
     gd_plan_format(f, text, size);
     gd_function_release(f);
     return ok;
@@ -666,6 +664,28 @@ static void misspelt_passes_are_refused(void **state)
         assert_int_equal(strstr(text, " fuse off;") == NULL, good[i].fuse);
         assert_int_equal(strstr(text, " cse off;") == NULL, good[i].cse);
     }
+}
+
+/* The environment is asked once for each function, when it is made, and only where .passes is not
+ * given. */
+static void passes_are_the_environments_where_none_are_given(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(3), GD_F32);
+    char text[2048];
+    setenv("GRADUS_PASSES", "-fuse", 1);
+    gd_function *f = gd_compile(gd, add, NULL);
+    setenv("GRADUS_PASSES", "-cse", 1);
+    assert_int_equal(gd_function_prepare(f, 2, (gd_tensor *[]){ x, x }), GD_OK);
+    gd_plan_format(f, text, sizeof text);
+    assert_non_null(strstr(text, " fuse off;"));
+    assert_null(strstr(text, " cse off;"));
+    assert_true(plans_under(gd, "", text, sizeof text));
+    assert_null(strstr(text, " cse off;"));
+    setenv("GRADUS_PASSES", "-fuze", 1);
+    assert_null(gd_compile(gd, add, NULL));
+    expect_error(GD_ERR_INVALID, "\"-fuze\" in .passes or GRADUS_PASSES");
+    unsetenv("GRADUS_PASSES");
 }
 
 /* ---- limits ---- */
@@ -754,6 +774,7 @@ int main(void)
         context_test(views_of_what_is_assigned_show_it),
         context_test(bodies_do_not_see_what_arguments_are_made_of),
         context_test(misspelt_passes_are_refused),
+        context_test(passes_are_the_environments_where_none_are_given),
         context_test(the_least_that_is_said_is_reached),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

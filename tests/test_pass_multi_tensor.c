@@ -57,9 +57,9 @@ static void run(gd_function_body body, bool adam, gd_mode mode, int threads, con
     open_things(&t, gd);
     t.optimizer = adam ? gd_adam(t.module) : gd_sgd(t.module, .lr = 0.1, .momentum = 0.9);
     gd_tensor *in = gd_normal(gd, GD_SHAPE(ROWS, COLUMNS), 0, 1, GD_F32);
-    setenv("GRADUS_PASSES", switches, 1);
-    gd_function *f = gd_compile(gd, body, &t, .mode = mode, .detached = true,
-                                .memory_limit = mode == GD_MODE_COMPILED ? limit : 0);
+    gd_function *f =
+        gd_compile(gd, body, &t, .mode = mode, .detached = true,
+                   .memory_limit = mode == GD_MODE_COMPILED ? limit : 0, .passes = switches);
     for (int call = 0; call < CALLS; call++) {
         gd_tensor *value = gd_call(f, 1, &in);
         if (!value)
@@ -70,7 +70,6 @@ static void run(gd_function_body body, bool adam, gd_mode mode, int threads, con
         for (int i = 0; i < gd_module_count(t.module); i++)
             read_into(r, gd_module_tensor(t.module, i));
     }
-    unsetenv("GRADUS_PASSES");
     if (mode == GD_MODE_COMPILED) {
         r->stats = gd_function_stats(f);
         assert_true(gd_plan_format(f, r->text, sizeof r->text) < sizeof r->text);

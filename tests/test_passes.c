@@ -63,8 +63,7 @@ static void run(gd_function_body body, gd_mode mode, const char *pass, const cha
     t.optimizer = gd_adam(t.module);
     gd_tensor *in[2] = { gd_normal(gd, GD_SHAPE(ROWS, COLUMNS), 0, 1, GD_F32),
                          gd_normal(gd, GD_SHAPE(COLUMNS, 5), 0, 1, GD_F32) };
-    setenv("GRADUS_PASSES", switches, 1);
-    gd_function *f = gd_compile(gd, body, &t, .mode = mode, .detached = true);
+    gd_function *f = gd_compile(gd, body, &t, .mode = mode, .detached = true, .passes = switches);
     for (int call = 0; call < CALLS; call++) {
         if (!gd_call(f, 2, in))
             fail_msg("%s: %s", pass, gd_error_message());
@@ -75,7 +74,6 @@ static void run(gd_function_body body, gd_mode mode, const char *pass, const cha
         read_into(r, call, &at, gd_uniform(gd, GD_SHAPE(3), 0, 1, GD_F32));
         r->count = at;
     }
-    unsetenv("GRADUS_PASSES");
     if (mode == GD_MODE_COMPILED) {
         gd_plan_stats stats = gd_function_stats(f);
         r->kernels = stats.kernels;

@@ -59,6 +59,10 @@ typedef struct gd_compile_options {
      * and says how little was reached. The bits stay the same. */
     size_t memory_limit;
     bool detached; /* results have no history: nothing is kept for a gradient through them */
+    /* Passes of the compiler to switch off, to find out what one of them does: "-fuse,-cse"; all but
+     * one: "-all,+fuse". NULL: what the environment variable GRADUS_PASSES says now; "": all are on.
+     * A name that is none is GD_ERR_INVALID. The bits are the same under any of them. */
+    const char *passes;
 } gd_compile_options;
 
 /* gd_compile(context, body, user), gd_compile(context, body, user, .mode = GD_MODE_EAGER). Owned by

@@ -39,7 +39,7 @@ struct gd_function {
     void *user;
     gd_mode mode;
     bool detached;
-    size_t memory_limit;
+    gd_plan_options options;
     entry *entries;
     size_t count, capacity, limit;
     entry *current;
@@ -108,6 +108,9 @@ gd_function *gd_compile_with(gd_compile_options options)
     if (options.cache_limit < 0)
         return gd_fail_null(GD_ERR_INVALID, "gd_compile: the cache limit is %d",
                             options.cache_limit);
+    uint32_t passes_off;
+    if (gd_passes_read(options.passes, &passes_off) != GD_OK)
+        return NULL;
     gd_function *function = gd_alloc_zero(1, sizeof *function);
     if (!function)
         return NULL;
@@ -116,7 +119,7 @@ gd_function *gd_compile_with(gd_compile_options options)
     function->user = options.user;
     function->mode = options.mode;
     function->detached = options.detached;
-    function->memory_limit = options.memory_limit;
+    function->options = (gd_plan_options){ options.memory_limit, passes_off };
     function->limit = options.cache_limit ? (size_t)options.cache_limit : DEFAULT_CACHE;
     if (gd_context_adopt(options.context, function, destroy) != GD_OK) {
         destroy(function);
@@ -409,7 +412,7 @@ static gd_plan *plan_trace(const gd_function *function, int count)
                                   .outputs = trace->outputs,
                                   .output_count = trace->output_count,
                                   .random_words = trace->random_words,
-                                  .memory_limit = function->memory_limit };
+                                  .options = function->options };
     gd_ir ir;
     if (gd_ir_make(&ir, function->context, &source) == GD_OK)
         return gd_plan_make(&ir, NULL);
@@ -426,8 +429,8 @@ static gd_plan *make_plan(gd_function *function, int count, gd_history **history
     if (function->detached || context->no_grad || !gd_history_is_wanted(function->trace)) {
         plan = plan_trace(function, count);
     } else {
-        *history = gd_history_make(context, function->trace, function->places, count,
-                                   function->memory_limit);
+        *history =
+            gd_history_make(context, function->trace, function->places, count, function->options);
         if (*history)
             function->trace = NULL;
         plan = *history ? gd_history_plan(*history) : NULL;

@@ -59,7 +59,7 @@ struct gd_history {
     size_t forward_count; /* nodes of the body; those of gradients follow */
     uint64_t first_id;    /* of what was recorded */
     uint64_t random_words;
-    size_t memory_limit;
+    gd_plan_options options;
     gd_stage body;
     char failure[256]; /* why there is no gradient */
 };
@@ -397,7 +397,7 @@ static gd_plan *plan_derivative(gd_stage *s, derivative *d, const needs *n)
                                       .outputs = made->outputs,
                                       .output_count = (size_t)made->n_outputs,
                                       .random_words = h->random_words,
-                                      .memory_limit = h->memory_limit };
+                                      .options = h->options };
         gd_ir ir;
         if (gd_ir_make(&ir, h->context, &source) == GD_OK)
             plan = gd_plan_make(&ir, NULL);
@@ -769,7 +769,7 @@ static bool record_first(gd_history *h)
 }
 
 gd_history *gd_history_make(gd_context *context, gd_trace *trace, gd_tensor *const *places,
-                            int count, size_t memory_limit)
+                            int count, gd_plan_options options)
 {
     gd_history *h = gd_alloc_zero(1, sizeof *h);
     if (!h)
@@ -783,7 +783,7 @@ gd_history *gd_history_make(gd_context *context, gd_trace *trace, gd_tensor *con
     h->trace = trace;
     h->forward_count = trace->count;
     h->random_words = trace->random_words;
-    h->memory_limit = memory_limit;
+    h->options = options;
     h->first_id = count ? places[0]->id : trace->count ? trace->nodes[0]->id : context->next_id;
     gd_stage *s = &h->body;
     s->history = h;
@@ -833,7 +833,7 @@ static gd_plan *plan_forward(gd_history *h)
                                   .outputs = outputs,
                                   .output_count = (size_t)count,
                                   .random_words = h->random_words,
-                                  .memory_limit = h->memory_limit };
+                                  .options = h->options };
     gd_ir ir;
     if (gd_ir_make(&ir, h->context, &source) == GD_OK)
         plan = gd_plan_make(&ir, h);
@@ -852,7 +852,7 @@ gd_plan *gd_history_plan(gd_history *h)
 {
     const uint64_t mark = gd_error_mark();
     gd_plan *plan = plan_forward(h);
-    if (plan || h->memory_limit == 0 || h->body.n_saved == 0)
+    if (plan || h->options.memory_limit == 0 || h->body.n_saved == 0)
         return plan;
     gd_error_rollback(mark);
     h->body.n_saved = 0; /* no room for what the gradient reads: it computes it again */

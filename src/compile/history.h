@@ -18,7 +18,7 @@ bool gd_history_is_wanted(const gd_trace *trace);
 /* Record the gradient of what was recorded behind it, and find what of the forward computation it
  * reads. Takes over the trace when it succeeds; places are the placeholders of the arguments. */
 gd_history *gd_history_make(gd_context *context, gd_trace *trace, gd_tensor *const *places,
-                            int count, size_t memory_limit);
+                            int count, gd_plan_options options);
 void gd_history_retain(gd_history *history);
 void gd_history_drop(void *history);
 

@@ -219,7 +219,7 @@ gd_status gd_ir_make(gd_ir *ir, gd_context *context, const gd_ir_source *source)
 {
     *ir = (gd_ir){ .context = context,
                    .random_words = source->random_words,
-                   .memory_limit = source->memory_limit };
+                   .options = source->options };
     conversion c = { .ir = ir };
     context->generation++;
     gd_status status = GD_OK;

@@ -41,8 +41,15 @@ typedef struct gd_ir_value {
     bool is_constant; /* depends on nothing that changes between calls */
 } gd_ir_value;
 
+/* How a plan is made. */
+typedef struct gd_plan_options {
+    size_t memory_limit; /* of the plan's block; 0: none */
+    uint32_t passes_off; /* bit i: pass i (compile/passes.c) does not run */
+} gd_plan_options;
+
 typedef struct gd_ir {
     gd_context *context;
+    gd_plan_options options;
     gd_arena memory; /* operands and attributes */
     gd_ir_value *values;
     size_t count, capacity;
@@ -50,7 +57,6 @@ typedef struct gd_ir {
     size_t output_count;
     int32_t memory_count; /* storages outside the plan that values lie in */
     uint64_t random_words;
-    size_t memory_limit;    /* of the plan's block; 0: none */
     size_t unlimited_bytes; /* that the block would have without a limit, where there is one */
 } gd_ir;
 
@@ -64,7 +70,7 @@ typedef struct gd_ir_source {
     gd_tensor *const *outputs;
     size_t output_count;
     uint64_t random_words; /* drawn by them */
-    size_t memory_limit;   /* of the plan's block; 0: none */
+    gd_plan_options options;
 } gd_ir_source;
 gd_status gd_ir_make(gd_ir *ir, gd_context *context, const gd_ir_source *source);
 void gd_ir_free(gd_ir *ir);

@@ -166,12 +166,12 @@ static gd_status undo(gd_ir *ir, const int32_t *back)
 static gd_status keeps_limit(const gd_ir *ir, bool *keeps)
 {
     *keeps = true;
-    if (ir->memory_limit == 0)
+    if (ir->options.memory_limit == 0)
         return GD_OK;
     gd_memory_plan plan;
     gd_status status = gd_memory_plan_make(&plan, ir);
     if (status == GD_OK)
-        *keeps = plan.bytes <= ir->memory_limit;
+        *keeps = plan.bytes <= ir->options.memory_limit;
     gd_memory_plan_free(&plan);
     return status;
 }

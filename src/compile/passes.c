@@ -25,36 +25,41 @@ static const struct {
     { "multi_tensor", gd_pass_multi_tensor },   /* updates of several tensors: one kernel */
 };
 
-static gd_status unknown_pass(const char *item, int length)
+static gd_status unknown_pass(const char *item, size_t length)
 {
     char names[256] = "";
     gd_text text = { names, sizeof names, 0 };
     for (int i = 0; i < GD_PASS_COUNT; i++)
         gd_text_add(&text, " %s", passes[i].name);
     return gd_fail(GD_ERR_INVALID,
-                   "GRADUS_PASSES: \"%.*s\" is not -PASS, +PASS, -all or +all; the passes are%s",
-                   length, item, names);
+                   "gd_compile: \"%.*s\" in .passes or GRADUS_PASSES is not -PASS, +PASS, -all or "
+                   "+all; the passes are%s",
+                   (int)length, item, names);
 }
 
-/* What GRADUS_PASSES says: a list such as "-fuse,-cse" or "-all,+fuse", later items over earlier
- * ones. */
-static gd_status read_switches(bool *is_off)
+/* The passes that a name stands for, as bits; 0: none. */
+static uint32_t passes_named(const char *name, size_t length)
 {
-    const char *list = getenv("GRADUS_PASSES");
+    if (length == 3 && memcmp(name, "all", 3) == 0)
+        return (1u << GD_PASS_COUNT) - 1;
+    for (int i = 0; i < GD_PASS_COUNT; i++)
+        if (strlen(passes[i].name) == length && memcmp(passes[i].name, name, length) == 0)
+            return 1u << i;
+    return 0;
+}
+
+gd_status gd_passes_read(const char *list, uint32_t *passes_off)
+{
+    *passes_off = 0;
+    list = list ? list : getenv("GRADUS_PASSES");
     while (list && *list) {
         const size_t skip = strspn(list, " ,"), length = strcspn(list + skip, " ,");
-        const char *item = list + skip, *name = item + 1;
-        bool found = length == 0;
-        for (int i = 0; i < GD_PASS_COUNT && (*item == '-' || *item == '+'); i++) {
-            const bool is_all = length == 4 && memcmp(name, "all", 3) == 0;
-            if (is_all || (strlen(passes[i].name) == length - 1 &&
-                           memcmp(passes[i].name, name, length - 1) == 0)) {
-                is_off[i] = *item == '-';
-                found = true;
-            }
-        }
-        if (!found)
-            return unknown_pass(item, (int)length);
+        const char *item = list + skip;
+        const bool is_off = *item == '-';
+        const uint32_t named = is_off || *item == '+' ? passes_named(item + 1, length - 1) : 0;
+        if (length > 0 && named == 0)
+            return unknown_pass(item, length);
+        *passes_off = is_off ? *passes_off | named : *passes_off & ~named;
         list = item + length;
     }
     return GD_OK;
@@ -62,12 +67,11 @@ static gd_status read_switches(bool *is_off)
 
 gd_status gd_passes_run(gd_ir *ir, gd_pass_report *report)
 {
-    bool is_off[GD_PASS_COUNT] = { false };
-    if (read_switches(is_off) != GD_OK || gd_ir_verify(ir, "tracing") != GD_OK)
+    if (gd_ir_verify(ir, "tracing") != GD_OK)
         return gd_error_last();
     for (int i = 0; i < GD_PASS_COUNT; i++) {
         int changes = -1;
-        if (!is_off[i]) {
+        if (!(ir->options.passes_off >> i & 1)) {
             changes = 0;
             gd_arena scratch = { 0 };
             gd_status status = passes[i].run(ir, &scratch, &changes);

@@ -1,9 +1,12 @@
-/* compile/passes.h: the passes, in the order they run. Each may be switched off by name:
- * GRADUS_PASSES=-fuse,-cse; all but some: -all,+fuse. A name that is none is an error. */
+/* compile/passes.h: the passes, in the order they run. Each may be switched off by name. */
 #ifndef GD_COMPILE_PASSES_H
 #define GD_COMPILE_PASSES_H
 
 #include "compile/ir.h"
+
+/* Which passes a list such as "-fuse,-cse" or "-all,+fuse" switches off, later items over earlier
+ * ones; NULL: that of the environment variable GRADUS_PASSES. GD_ERR_INVALID: a name that is none. */
+gd_status gd_passes_read(const char *list, uint32_t *passes_off);
 
 /* Run all that are on. `report` says what each did, for gd_plan_format; it may be NULL. */
 #define GD_PASS_COUNT 13

@@ -502,13 +502,13 @@ static gd_status lower_peak(gd_ir *ir, size_t originals, size_t *lowest_peak, si
     state s;
     size_t n = 0;
     gd_status status = look(&s, ir, originals);
-    if (status == GD_OK && (s.peak < *lowest_peak || s.peak <= ir->memory_limit)) {
+    if (status == GD_OK && (s.peak < *lowest_peak || s.peak <= ir->options.memory_limit)) {
         size_t bytes = 0;
         status = planned(ir, &bytes);
         *lowest_peak = s.peak < *lowest_peak ? s.peak : *lowest_peak;
         *least = bytes < *least ? bytes : *least;
     }
-    *done = *least <= ir->memory_limit;
+    *done = *least <= ir->options.memory_limit;
     if (status == GD_OK && !*done) {
         choice *choices = gd_arena_array(&s.scratch, (size_t)s.from + 1, sizeof *choices);
         status = choices ? GD_OK : GD_ERR_MEMORY;
@@ -525,22 +525,22 @@ static gd_status lower_peak(gd_ir *ir, size_t originals, size_t *lowest_peak, si
 gd_status gd_pass_rematerialise(gd_ir *ir, gd_arena *scratch, int *changes)
 {
     (void)scratch; /* a round has its own */
-    if (ir->memory_limit == 0)
+    if (ir->options.memory_limit == 0)
         return GD_OK;
     gd_status status = planned(ir, &ir->unlimited_bytes);
     for (size_t i = 0; i < ir->count; i++)
         ir->values[i].origin = (int32_t)i;
     size_t originals = ir->count, most = 4 * originals + 64;
     size_t least = ir->unlimited_bytes, peak = SIZE_MAX;
-    bool done = least <= ir->memory_limit;
+    bool done = least <= ir->options.memory_limit;
     while (status == GD_OK && !done && ir->count <= most)
         status = lower_peak(ir, originals, &peak, &least, &done);
     for (size_t i = 0; i < ir->count; i++)
         *changes += ir->values[i].is_recomputed;
-    if (status != GD_OK || least <= ir->memory_limit)
+    if (status != GD_OK || least <= ir->options.memory_limit)
         return status;
     return gd_fail(GD_ERR_MEMORY,
                    "gd_compile: the plan cannot be made to fit .memory_limit = %zu B; the least "
                    "that was reached is %zu B",
-                   ir->memory_limit, least);
+                   ir->options.memory_limit, least);
 }

@@ -156,9 +156,11 @@ static void lion_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_upda
     gd_tensor *mixed =
         gd_add(gd_mul_scalar(u->state[0], hyper->beta1), gd_mul_scalar(u->g, 1.0 - hyper->beta1));
     gd_tensor *p = s->keep ? gd_mul(u->p, s->keep) : u->p;
+    /* In this order the old m is read no more when the new one is made, and the compiler makes it in
+     * its place. */
+    u->next_p = gd_sub(p, gd_mul(gd_sign(mixed), s->lr));
     u->next[0] =
         gd_add(gd_mul_scalar(u->state[0], hyper->beta2), gd_mul_scalar(u->g, 1.0 - hyper->beta2));
-    u->next_p = gd_sub(p, gd_mul(gd_sign(mixed), s->lr));
 }
 
 const gd_rule gd_rule_lion = { .name = "lion",
