@@ -51,7 +51,7 @@ static gd_tensor *body(void *user, int count, gd_tensor *const *in)
     const problem *p = user;
     gd_tensor *y = gd_attention(in[0], in[1], in[2], .causal = p->causal, .plain = p->plain);
     gd_tensor *g[3];
-    if (gd_grad(&y, &in[3], 1, in, g, 3) != GD_OK)
+    if (gd_grad(1, &y, &in[3], 3, in, g) != GD_OK)
         return NULL;
     for (int i = 0; i < 3; i++)
         if (!gd_output(g[i]))

@@ -89,7 +89,7 @@ static void adam(trainee *t, gd_tensor *const *g, int n)
 static gd_tensor *update(trainee *t, gd_tensor *logits, gd_tensor *labels)
 {
     gd_tensor *loss = gd_cross_entropy(logits, labels), *g[MOST_PARAMETERS];
-    if (gd_grad(&loss, NULL, 1, t->p, g, MOST_PARAMETERS) != GD_OK)
+    if (gd_grad(1, &loss, NULL, MOST_PARAMETERS, t->p, g) != GD_OK)
         return NULL;
     (void)gd_no_grad_begin(t->context);
     adam(t, g, MOST_PARAMETERS);
@@ -132,7 +132,7 @@ static gd_tensor *block(void *user, int count, gd_tensor *const *in)
     gd_tensor *e = gd_exp(gd_sub(y, gd_detach(gd_max(y, GD_AXES(-1), true))));
     gd_tensor *s = gd_div(e, gd_sum(e, GD_AXES(-1), true));
     gd_tensor *loss = gd_sum(gd_mul(s, in[0]), GD_ALL_AXES, false), *g;
-    if (gd_grad(&loss, NULL, 1, &x, &g, 1) != GD_OK)
+    if (gd_grad(1, &loss, NULL, 1, &x, &g) != GD_OK)
         return NULL;
     gd_output(g);
     return loss;

@@ -37,7 +37,7 @@ static gd_tensor *body(void *user, int count, gd_tensor *const *in)
     int n = 1;
     for (int i = 0; i < gd_module_count(p->module) && n < MOST; i++)
         wanted[n++] = gd_module_tensor(p->module, i);
-    if (gd_grad(&y, &in[1], 1, wanted, g, n) != GD_OK)
+    if (gd_grad(1, &y, &in[1], n, wanted, g) != GD_OK)
         return NULL;
     for (int i = 0; i < n; i++)
         if (!gd_output(g[i]))

@@ -77,7 +77,7 @@ static void open_trainee(trainee *t, int threads, gd_mode mode)
     t->optimizer = gd_sgd(t->module, .lr = learning_rate);
     t->train = gd_compile(t->context, step, t, .mode = mode);
     gd_dataset *digits = gd_mnist(t->context, data_folder);
-    t->loader = gd_loader_open(digits, .batch = BATCH, .shuffle = true, .seed = SEED);
+    t->loader = gd_loader_create(digits, .batch = BATCH, .shuffle = true, .seed = SEED);
     CHECK(t->train && t->loader);
 }
 

@@ -94,7 +94,7 @@ static void side_train(const gd_bench_cnn *cnn, gd_mode mode, int threads, const
 static void first_digits(trainee *t)
 {
     gd_dataset *digits = gd_mnist(t->context, GD_SOURCE_DIR "/data/mnist");
-    gd_loader *loader = gd_loader_open(digits, .batch = t->cnn->input.dim[0]);
+    gd_loader *loader = gd_loader_create(digits, .batch = t->cnn->input.dim[0]);
     gd_batch batch;
     CHECK(loader && gd_loader_next(loader, &batch));
     for (int i = 0; i < 2; i++)

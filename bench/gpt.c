@@ -58,7 +58,7 @@ static void open_model(trainee *t, const gd_bench_gpt *g, const char *weights)
 {
     t->context = gd_open("cpu", .threads = THREADS);
     t->model = weights
-                   ? gd_language_model_open(t->context, weights)
+                   ? gd_language_model_load(t->context, weights)
                    : gd_language_model_create(t->context, .vocabulary = g->vocabulary,
                                               .length = g->length, .layers = g->layers,
                                               .heads = g->heads, .width = g->width, .seed = SEED);
@@ -94,7 +94,7 @@ static const float *begin(talker *t)
     for (int i = 0; i < PROMPT; i++)
         tokens[i] = (int32_t)token(t->gpt, i);
     gd_generator_reset(t->generator);
-    const float *logits = gd_generator_feed(t->generator, tokens, PROMPT);
+    const float *logits = gd_generator_feed(t->generator, PROMPT, tokens);
     CHECK(logits);
     return logits;
 }
@@ -106,7 +106,7 @@ static void run_token(void *user)
         gd_generator_length(t->generator) == t->gpt->length)
         (void)begin(t);
     int32_t next = (int32_t)token(t->gpt, gd_generator_length(t->generator));
-    CHECK(gd_generator_feed(t->generator, &next, 1));
+    CHECK(gd_generator_feed(t->generator, 1, &next));
 }
 
 /* ---- a side in a process of its own: prints lines as the peer does ---- */
@@ -134,7 +134,7 @@ static void side_generate(const gd_bench_gpt *g, const char *weights)
 {
     trainee t = { 0 };
     open_model(&t, g, weights);
-    talker talk = { g, gd_generator_open(t.model) };
+    talker talk = { g, gd_generator_create(t.model) };
     CHECK(talk.generator);
     const float *logits = begin(&talk);
     float first[LOGITS];

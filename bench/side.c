@@ -116,7 +116,7 @@ void gd_bench_print_profile(gd_function *function, int count, gd_tensor *const *
     static gd_kernel_profile rows[ROWS];
     if (!getenv("BENCH_PROFILE"))
         return;
-    int kernels = gd_function_profile(function, count, inputs, RUNS, rows, ROWS);
+    int kernels = gd_function_profile(function, count, inputs, RUNS, ROWS, rows);
     for (int i = 0; i < kernels && i < ROWS; i++)
         fprintf(stderr, "%10.2f us %7.1f GFLOP/s %6.1f GB/s  %s  %s\n", rows[i].seconds * 1e6,
                 rows[i].flops / rows[i].seconds * 1e-9, rows[i].bytes / rows[i].seconds * 1e-9,

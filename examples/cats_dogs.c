@@ -19,7 +19,7 @@ static gd_tensor *mirror_some(gd_module *m, gd_tensor *x)
         return x;
     gd_tensor *coin = gd_uniform(gd_tensor_context(x), GD_SHAPE(gd_tensor_shape(x).dim[0], 1, 1, 1),
                                  -1, 1, GD_F32);
-    return gd_where(gd_gt(coin, gd_zero_like(coin)), x, gd_flip(x, GD_AXES(3)));
+    return gd_where(gd_gt(coin, gd_zeros_like(coin)), x, gd_flip(x, GD_AXES(3)));
 }
 
 /* x [batch, 3, 64, 64] -> logits [batch, 2] */
@@ -65,8 +65,8 @@ int main(int argc, char **argv)
     gd_dataset *photographs = gd_image_folder(gd, train, SIZE, SIZE),
                *unseen = gd_image_folder(gd, test, SIZE, SIZE);
     gd_loader *batches =
-        gd_loader_open(photographs, .batch = BATCH, .shuffle = true, .seed = 1, .prefetch = 2);
-    gd_loader *tests = gd_loader_open(unseen, .batch = 50);
+        gd_loader_create(photographs, .batch = BATCH, .shuffle = true, .seed = 1, .prefetch = 2);
+    gd_loader *tests = gd_loader_create(unseen, .batch = 50);
     if (unseen) {
         (void)network(model,
                       gd_zeros(gd, GD_SHAPE(1, 3, SIZE, SIZE), GD_F32)); /* makes the parameters */

@@ -94,7 +94,7 @@ static bool print_text(void *user, int32_t token, const char *text, size_t size)
 
 static void show_sample(gd_language_model *model, const gd_tokenizer *tokenizer, int64_t tokens)
 {
-    gd_generator *g = gd_generator_open(model);
+    gd_generator *g = gd_generator_create(model);
     gd_sampler *s = gd_sampler_create(.temperature = 0.8, .top_k = 40, .seed = 1);
     printf("---\n");
     gd_generate(g, tokenizer, s, .prompt = "\n", .tokens = tokens, .callback = print_text);
@@ -117,13 +117,13 @@ static char *read_text(const char *path, size_t *size)
 static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenizer,
                   const gd_tokens *tokens)
 {
-    gd_token_data *data = gd_token_data_copy(gd, tokens->ids, tokens->count);
+    gd_token_data *data = gd_token_data_create(gd, tokens->count, tokens->ids);
     int64_t all = gd_token_data_count(data), train_count = all / 10 * 9;
     gd_token_loader *batches =
-        gd_token_loader_open(gd, data, .batch = s->batch, .length = s->length, .count = train_count,
-                             .random = true, .seed = 1);
-    gd_token_loader *unseen = gd_token_loader_open(gd, data, .batch = s->batch, .length = s->length,
-                                                   .first = train_count);
+        gd_token_loader_create(gd, data, .batch = s->batch, .length = s->length,
+                               .count = train_count, .random = true, .seed = 1);
+    gd_token_loader *unseen = gd_token_loader_create(gd, data, .batch = s->batch,
+                                                     .length = s->length, .first = train_count);
     trainee t = { .model = gd_language_model_create(
                       gd, .decoder = s->decoder, .vocabulary = gd_tokenizer_count(tokenizer),
                       .length = s->length, .layers = s->layers, .heads = s->heads,

@@ -53,9 +53,9 @@ int main(int argc, char **argv)
     gd_module *model = gd_module_create(gd, .seed = 1);
     gd_dataset *photographs = gd_cifar10(gd, folder),
                *unseen = gd_cifar10(gd, folder, .test = true);
-    gd_loader *batches = gd_loader_open(photographs, .batch = BATCH, .shuffle = true, .seed = 1,
-                                        .prefetch = 2, .drop_last = true);
-    gd_loader *test = gd_loader_open(unseen, .batch = 100);
+    gd_loader *batches = gd_loader_create(photographs, .batch = BATCH, .shuffle = true, .seed = 1,
+                                          .prefetch = 2, .drop_last = true);
+    gd_loader *test = gd_loader_create(unseen, .batch = 100);
     if (unseen)
         printf("%lld photographs to learn from, %lld to be tested on\n",
                (long long)gd_dataset_count(photographs), (long long)gd_dataset_count(unseen));

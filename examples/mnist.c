@@ -45,8 +45,9 @@ int main(void)
     trainee t = { model, gd_adam(model, .lr = 2e-3) };
     gd_function *train = gd_compile(gd, step, &t);
     gd_function *test = gd_compile(gd, score, &t);
-    gd_loader *digits = gd_loader_open(gd_mnist(gd, "data/mnist"), .batch = BATCH, .shuffle = true);
-    gd_loader *unseen = gd_loader_open(gd_mnist(gd, "data/mnist", .test = true), .batch = BATCH);
+    gd_loader *digits =
+        gd_loader_create(gd_mnist(gd, "data/mnist"), .batch = BATCH, .shuffle = true);
+    gd_loader *unseen = gd_loader_create(gd_mnist(gd, "data/mnist", .test = true), .batch = BATCH);
 
     for (int epoch = 1; epoch <= EPOCHS && !gd_error_code(); epoch++) {
         double loss = 0.0, correct = 0.0;

@@ -31,7 +31,7 @@ static gd_tensor *network(const trainee *t, gd_tensor *tokens, memory *before, m
 {
     gd_tensor *table = gd_parameter(t->model, "embedding", GD_SHAPE(t->vocabulary, WIDTH),
                                     .init = GD_INIT_GLOROT_NORMAL);
-    gd_tensor *x = gd_embedding(table, tokens), *y;
+    gd_tensor *x = gd_embedding(tokens, table), *y;
     if (t->gru)
         y = gd_nn_gru(t->model, "gru", x, WIDTH, .layers = LAYERS, .first_hidden = before->h,
                       .last_hidden = &after->h);
@@ -70,7 +70,7 @@ static void write_text(gd_context *gd, const trainee *t, const gd_tokenizer *cha
         gd_release(state.c);
         state = (memory){ gd_retain(next.h), gd_retain(next.c) };
         gd_scope_end(gd);
-        token = gd_sample(sampler, logits, t->vocabulary, NULL, 0);
+        token = gd_sample(sampler, t->vocabulary, logits, 0, NULL);
         size_t size;
         const char *text = token >= 0 ? gd_token_text(characters, -1, (int32_t)token, &size) : NULL;
         if (text)
@@ -91,8 +91,8 @@ static void run(gd_context *gd, const gd_tokenizer *characters, const gd_token_d
                   .gru = gru };
     t.optimizer = gd_adam(t.model, .lr = 3e-3f);
     gd_function *train = gd_compile(gd, train_step, &t);
-    gd_token_loader *batches =
-        gd_token_loader_open(gd, data, .batch = BATCH, .length = LENGTH, .random = true, .seed = 1);
+    gd_token_loader *batches = gd_token_loader_create(gd, data, .batch = BATCH, .length = LENGTH,
+                                                      .random = true, .seed = 1);
     double begin = gd_seconds();
     gd_batch b;
     for (int step = 1; step <= steps && gd_token_loader_next(batches, &b); step++) {
@@ -137,7 +137,7 @@ int main(int count, char **arguments)
     gd_tokenizer *characters = gd_tokenizer_characters(text, size);
     gd_tokens tokens = { 0 };
     if (characters && gd_tokenize(characters, text, size, &tokens) == GD_OK) {
-        gd_token_data *data = gd_token_data_copy(gd, tokens.ids, tokens.count);
+        gd_token_data *data = gd_token_data_create(gd, tokens.count, tokens.ids);
         for (int gru = 0; gru < 2 && !gd_error_code(); gru++)
             run(gd, characters, data, gru, steps);
     }

@@ -63,7 +63,7 @@ static answer solve(gd_context *context, const problem *p, bool plain)
                                 .mask = p->mask ? mask_of(context, p) : NULL, .plain = plain);
     assert_non_null(r);
     gd_tensor *grads[3], *all[4];
-    assert_int_equal(gd_grad(&r, &g, 1, leaves, grads, 3), GD_OK);
+    assert_int_equal(gd_grad(1, &r, &g, 3, leaves, grads), GD_OK);
     all[0] = r;
     memcpy(all + 1, grads, sizeof grads);
     answer a;
@@ -181,7 +181,7 @@ static void test_mask_gradient(void **state)
     gd_tensor *q = gd_normal(context, GD_SHAPE(2, 3, 4), 0, 1, GD_F32);
     gd_tensor *mask = gd_set_requires_grad(gd_zeros(context, GD_SHAPE(3, 3), GD_F32), true), *d;
     gd_tensor *loss = gd_sum(gd_square(gd_attention(q, q, q, .mask = mask)), GD_ALL_AXES, false);
-    assert_int_equal(gd_grad(&loss, NULL, 1, &mask, &d, 1), GD_OK);
+    assert_int_equal(gd_grad(1, &loss, NULL, 1, &mask, &d), GD_OK);
     float g[9];
     assert_int_equal(gd_tensor_read(d, g, sizeof g), GD_OK);
     for (int row = 0; row < 3; row++) { /* shifting a row of scores changes nothing */
@@ -199,7 +199,7 @@ static gd_tensor *dropped(void *user, int count, gd_tensor *const *in)
     gd_tensor *x = in[0];
     gd_tensor *r = gd_attention(x, x, x, .dropout = 0.3, .causal = true), *d;
     gd_tensor *noise = gd_uniform(gd_tensor_context(x), GD_SHAPE(3), 0, 1, GD_F32); /* after it */
-    if (gd_grad(&r, NULL, 1, &x, &d, 1) != GD_OK)
+    if (gd_grad(1, &r, NULL, 1, &x, &d) != GD_OK)
         return NULL;
     return gd_add(gd_add(r, d), gd_sum(noise, GD_ALL_AXES, false));
 }

@@ -83,7 +83,7 @@ static outcome run(int mode, bool by_grad)
             p[2 + 2 * i] = n.b[i];
         }
         if (by_grad) {
-            assert_int_equal(gd_grad(&loss, NULL, 1, p, g, 2 * LAYERS + 1), GD_OK);
+            assert_int_equal(gd_grad(1, &loss, NULL, 2 * LAYERS + 1, p, g), GD_OK);
         } else {
             if (gd_backward(loss) != GD_OK)
                 fail_msg("%s", gd_error_message());
@@ -150,7 +150,7 @@ static void many_calls(gd_context *gd, gd_function *f, gd_tensor *w, float *out)
     gd_tensor *sum = gd_add(first, f ? gd_call(f, 2, b) : cell(w, 2, b));
     gd_release(first);
     gd_tensor *loss = gd_sum(gd_square(sum), GD_ALL_AXES, false), *p[2] = { w, x }, *g[2];
-    assert_int_equal(gd_grad(&loss, NULL, 1, p, g, 2), GD_OK);
+    assert_int_equal(gd_grad(1, &loss, NULL, 2, p, g), GD_OK);
     assert_int_equal(gd_tensor_read(g[0], out, 9 * sizeof(float)), GD_OK);
     assert_int_equal(gd_tensor_read(g[1], out + 9, 3 * sizeof(float)), GD_OK);
     out[12] = (float)gd_item(loss);
@@ -252,7 +252,7 @@ static void gradient_of_three(gd_context *gd, int used, bool is_compiled, float 
         if (used & (1 << i))
             loss = gd_add(loss, gd_sum(gd_mul(r[i], r[i]), GD_ALL_AXES, false));
     gd_tensor *g;
-    assert_int_equal(gd_grad(&loss, NULL, 1, &x, &g, 1), GD_OK);
+    assert_int_equal(gd_grad(1, &loss, NULL, 1, &x, &g), GD_OK);
     assert_int_equal(gd_tensor_read(g, out, 4 * sizeof(float)), GD_OK);
 }
 
@@ -288,7 +288,7 @@ static void inputs_and_parameters_may_be_results(void **state)
     gd_tensor *r = gd_call(f, 1, &x);
     gd_tensor *all = gd_add(gd_mul(r, gd_function_result(f, 1)), gd_function_result(f, 2));
     gd_tensor *loss = gd_sum(all, GD_ALL_AXES, false), *p[2] = { x, w }, *g[2];
-    assert_int_equal(gd_grad(&loss, NULL, 1, p, g, 2), GD_OK);
+    assert_int_equal(gd_grad(1, &loss, NULL, 2, p, g), GD_OK);
     float values[3];
     assert_int_equal(gd_tensor_read(g[0], values, sizeof values), GD_OK);
     assert_true(values[0] == 2 && values[1] == 4 && values[2] == 6);
@@ -315,7 +315,7 @@ static void derivatives(gd_context *gd, bool is_compiled, double *out)
     for (int order = 0; order < 3; order++) {
         gd_tensor *p[2] = { x, w }, *g[2];
         y = gd_sum(y, GD_ALL_AXES, false);
-        if (gd_grad(&y, NULL, 1, p, g, 2) != GD_OK)
+        if (gd_grad(1, &y, NULL, 2, p, g) != GD_OK)
             fail_msg("order %d: %s", order + 1, gd_error_message());
         assert_int_equal(gd_tensor_read(g[0], out + 4 * order, 3 * sizeof(double)), GD_OK);
         out[4 * order + 3] = gd_item(g[1]);
@@ -337,7 +337,7 @@ static void derivatives_of_any_order_are_eager_bits(void **state)
 static gd_tensor *slope(void *user, int count, gd_tensor *const *in)
 {
     gd_tensor *y = wave(user, count, in), *x = in[0], *g;
-    return gd_grad(&y, NULL, 1, &x, &g, 1) == GD_OK ? g : NULL;
+    return gd_grad(1, &y, NULL, 1, &x, &g) == GD_OK ? g : NULL;
 }
 
 static void a_body_that_differentiates_can_be_differentiated(void **state)
@@ -349,7 +349,7 @@ static void a_body_that_differentiates_can_be_differentiated(void **state)
     double values[2];
     for (int i = 0; i < 2; i++) {
         gd_tensor *y = gd_sum(i ? gd_call(f, 1, &x) : slope(w, 1, &x), GD_ALL_AXES, false), *g;
-        assert_int_equal(gd_grad(&y, NULL, 1, &w, &g, 1), GD_OK);
+        assert_int_equal(gd_grad(1, &y, NULL, 1, &w, &g), GD_OK);
         values[i] = gd_item(g);
     }
     assert_true(values[0] == values[1] && values[0] != 0);
@@ -379,7 +379,7 @@ static void a_function_may_have_many_parameters(void **state)
         gd_tensor *y = gd_sum(i ? gd_call(f, 1, &x) : of_many(w, 1, &x), GD_ALL_AXES, false);
         assert_int_equal(gd_graph_verify(y), GD_OK);
         assert_true(gd_graph_format(y, NULL, 0) > 0);
-        if (gd_grad(&y, NULL, 1, w, g[i], MANY) != GD_OK)
+        if (gd_grad(1, &y, NULL, MANY, w, g[i]) != GD_OK)
             fail_msg("%s", gd_error_message());
     }
     for (int i = 0; i < MANY; i++)
@@ -387,7 +387,7 @@ static void a_function_may_have_many_parameters(void **state)
     gd_tensor *second[2];
     for (int i = 0; i < 2; i++) {
         gd_tensor *y = gd_mul(g[i][3], g[i][MANY - 1]);
-        assert_int_equal(gd_grad(&y, NULL, 1, &w[7], &second[i], 1), GD_OK);
+        assert_int_equal(gd_grad(1, &y, NULL, 1, &w[7], &second[i]), GD_OK);
     }
     assert_true(fabs(gd_item(second[0]) / gd_item(second[1]) - 1) < 1e-12);
 }
@@ -404,7 +404,7 @@ static gd_tensor *calls_another(void *user, int count, gd_tensor *const *in)
 static gd_tensor *in_a_block(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
-    return gd_checkpoint(calls_another, user, in, 1);
+    return gd_checkpoint(calls_another, user, 1, in);
 }
 
 static void nested_functions_and_checkpoints_go_along(void **state)
@@ -422,7 +422,7 @@ static void nested_functions_and_checkpoints_go_along(void **state)
                                 : in_a_block(inner, 1, &x), /* nodes that are made again */
             *g;
         y = gd_sum(y, GD_ALL_AXES, false);
-        if (gd_grad(&y, NULL, 1, &x, &g, 1) != GD_OK)
+        if (gd_grad(1, &y, NULL, 1, &x, &g) != GD_OK)
             fail_msg("%d: %s", i, gd_error_message());
         values[i] = gd_item(gd_sum(g, GD_ALL_AXES, false));
     }
@@ -488,7 +488,7 @@ static gd_tensor *differentiates_outside(void *user, int count, gd_tensor *const
 {
     (void)count;
     gd_tensor **loss_and_x = user, *g;
-    return gd_grad(loss_and_x, NULL, 1, loss_and_x + 1, &g, 1) == GD_OK ? gd_add(g, in[0]) : NULL;
+    return gd_grad(1, loss_and_x, NULL, 1, loss_and_x + 1, &g) == GD_OK ? gd_add(g, in[0]) : NULL;
 }
 
 static gd_tensor *reads_what_it_assigns(void *user, int count, gd_tensor *const *in)
@@ -511,7 +511,7 @@ static gd_tensor *pauses(void *user, int count, gd_tensor *const *in)
 
 static gd_tensor *calls_pausing_block(void *user, int count, gd_tensor *const *in)
 {
-    return gd_checkpoint(pauses, user, in, count);
+    return gd_checkpoint(pauses, user, count, in);
 }
 
 /* Within a pause a function is called and differentiated, for a number. */
@@ -523,7 +523,7 @@ static gd_tensor *differentiates_in_a_pause(void *user, int count, gd_tensor *co
     gd_tensor *x = gd_set_requires_grad(gd_full(gd, GD_SHAPE(3), 0, GD_F32), true), *g;
     gd_tensor *y = gd_sum(gd_call(user, 1, &x), GD_ALL_AXES, false);
     double slope =
-        gd_grad(&y, NULL, 1, &x, &g, 1) == GD_OK ? gd_item(gd_mean(g, GD_ALL_AXES, false)) : 0;
+        gd_grad(1, &y, NULL, 1, &x, &g) == GD_OK ? gd_item(gd_mean(g, GD_ALL_AXES, false)) : 0;
     gd_trace_resume(gd);
     return gd_mul_scalar(in[0], slope);
 }
@@ -554,7 +554,7 @@ static void misuse_is_an_error(void **state)
     gd_function *other = gd_compile(gd, differentiates_outside, pair);
     assert_null(gd_call(other, 1, &x));
     expect_error(GD_ERR_UNSUPPORTED, "another function is traced");
-    assert_int_equal(gd_grad(pair, NULL, 1, &x, &g, 1), GD_OK); /* nothing is broken */
+    assert_int_equal(gd_grad(1, pair, NULL, 1, &x, &g), GD_OK); /* nothing is broken */
     assert_true(gd_item(g) == 2 * 3 * 5 * cos(45.0));
 
     gd_tensor *state_of = gd_retain(gd_scalar(gd, 4, GD_F64));
@@ -587,7 +587,7 @@ static void a_history_outlives_its_function(void **state)
     assert_int_equal(gd_function_stats(f).evictions, 3);
     gd_function_release(f);
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(gd_grad(&y[i], NULL, 1, &w, &g, 1), GD_OK);
+        assert_int_equal(gd_grad(1, &y[i], NULL, 1, &w, &g), GD_OK);
         assert_true(fabs(gd_item(g) - (i + 1) * 0.25 * cos(0.7 * 0.25)) < 1e-12);
     }
     (void)gd_retain(y[0]); /* never released: gd_close ends it */
@@ -614,7 +614,7 @@ static void frozen_operands_are_not_needed(void **state)
     for (int call = 0; call < 2; call++) {
         gd_tensor *y[2] = { frozen_layers(w, 1, &x), gd_call(f, 1, &x) };
         for (int i = 0; i < 2; i++)
-            if (!y[i] || gd_grad(&y[i], NULL, 1, &w, &g[i], 1) != GD_OK)
+            if (!y[i] || gd_grad(1, &y[i], NULL, 1, &w, &g[i]) != GD_OK)
                 fail_msg("%s", gd_error_message());
         assert_same_bits(g[0], g[1]);
     }
@@ -632,7 +632,7 @@ static bool everything(int orders)
         for (int order = 0; (ok = y) && order < orders; order++) {
             gd_tensor *p[2] = { x, w }, *g[2];
             y = gd_sum(y, GD_ALL_AXES, false);
-            ok = y && gd_grad(&y, NULL, 1, p, g, 2) == GD_OK;
+            ok = y && gd_grad(1, &y, NULL, 2, p, g) == GD_OK;
             y = ok ? gd_mul(g[0], g[1]) : NULL;
         }
         ok = ok && gd_backward(gd_sum(gd_call(f, 1, &x), GD_ALL_AXES, false)) == GD_OK;

@@ -94,7 +94,7 @@ static gd_tensor *sum_of_all(void *user, int count, gd_tensor *const *in)
 
 static gd_tensor *sum_in_a_block(void *user, int count, gd_tensor *const *in)
 {
-    return gd_checkpoint(sum_of_all, user, in, count);
+    return gd_checkpoint(sum_of_all, user, count, in);
 }
 
 static gd_tensor *sum_by_another(void *user, int count, gd_tensor *const *in)
@@ -120,7 +120,7 @@ static void bodies_know_how_many_inputs_there_are(void **state)
             const int n = counts[i];
             gd_tensor *y = gd_call(f, n, x), *loss = gd_sum(y, GD_ALL_AXES, false), *g[3];
             assert_same_bits(y, gd_full(gd, GD_SHAPE(2), (double)n * sums[i], GD_F32));
-            assert_int_equal(gd_grad(&loss, NULL, 1, x, g, n), GD_OK);
+            assert_int_equal(gd_grad(1, &loss, NULL, n, x, g), GD_OK);
             assert_same_bits(g[n - 1], gd_full(gd, GD_SHAPE(2), n, GD_F32));
         }
     }
@@ -339,7 +339,7 @@ static void errors_from_before_change_nothing(void **state)
         assert_same_bits(gd_call(h, 1, &x), gd_neg(x));
         assert_int_equal(gd_tensor_write(x, values, 3), GD_ERR_SHAPE);
         assert_int_equal(gd_backward(none), GD_ERR_INVALID);
-        assert_int_equal(gd_grad(&none, NULL, 1, &x, &g, 1), GD_ERR_INVALID);
+        assert_int_equal(gd_grad(1, &none, NULL, 1, &x, &g), GD_ERR_INVALID);
         if (modes[m] == GD_MODE_COMPILED)
             assert_int_equal(gd_function_prepare(f, 1, &x), GD_ERR_STATE);
         expect_error(GD_ERR_SHAPE, "gd_reshape"); /* the first is still there */
@@ -462,7 +462,7 @@ static void open_host_things(host_things *h, gd_context *gd, const char *path)
     assert_int_equal(gd_ema_update(h->ema), GD_OK);
     gd_dataset *d = gd_dataset_create(gd, .samples = samples, .dtype = GD_F32, .shape = GD_SHAPE(1),
                                       .labels = labels, .count = 4);
-    h->loader = gd_loader_open(d, .batch = 1);
+    h->loader = gd_loader_create(d, .batch = 1);
 }
 
 /* What would happen once, while the body is traced, where eagerly it happens at every call. */
@@ -507,7 +507,7 @@ static gd_tensor *differentiates_by_a_middle(void *user, int count, gd_tensor *c
     if (gd_set_requires_grad(loss, false)) /* has a history */
         return NULL;
     gd_error_clear();
-    return gd_grad(&loss, NULL, 1, &z, &g, 1) == GD_OK ? gd_output(g) : NULL;
+    return gd_grad(1, &loss, NULL, 1, &z, &g) == GD_OK ? gd_output(g) : NULL;
 }
 
 static void leaves_are_the_same_eagerly_and_compiled(void **state)
@@ -697,7 +697,7 @@ static gd_tensor *deep(void *user, int count, gd_tensor *const *in)
     for (int i = 0; i < 12; i++)
         h = gd_tanh(gd_matmul(h, w));
     gd_tensor *loss = gd_sum(h, GD_ALL_AXES, false);
-    if (gd_grad(&loss, NULL, 1, &w, &g, 1) != GD_OK)
+    if (gd_grad(1, &loss, NULL, 1, &w, &g) != GD_OK)
         return NULL;
     gd_output(g);
     return loss;
@@ -742,7 +742,7 @@ static gd_tensor *gradient_by_what_is_outside(void *user, int count, gd_tensor *
     (void)count;
     const things *t = user;
     gd_tensor *sum = gd_sum(gd_square(in[0]), GD_ALL_AXES, false), *of = t->kept, *g = NULL;
-    return gd_grad(&sum, NULL, 1, &of, &g, 1) == GD_OK ? g : NULL;
+    return gd_grad(1, &sum, NULL, 1, &of, &g) == GD_OK ? g : NULL;
 }
 
 static void bodies_do_not_see_what_arguments_are_made_of(void **state)

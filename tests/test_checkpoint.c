@@ -182,7 +182,7 @@ static gd_tensor *forward(const network *net, gd_tensor *x)
     for (int i = 0; i < BLOCKS; i++) {
         block_users[i].net = net;
         snprintf(block_users[i].name, sizeof block_users[i].name, "b%d", i);
-        x = net->checkpointed ? gd_checkpoint(block, &block_users[i], &x, 1)
+        x = net->checkpointed ? gd_checkpoint(block, &block_users[i], 1, &x)
                               : block(&block_users[i], 1, &x);
     }
     return gd_mean(gd_square(x), GD_ALL_AXES, false);
@@ -197,13 +197,13 @@ static gd_tensor *loss_and_gradients(void *user, int count, gd_tensor *const *in
     int n = gd_module_count(net->module);
     for (int i = 0; i < n; i++)
         parameters[i] = gd_module_tensor(net->module, i);
-    if (!loss || gd_grad(&loss, NULL, 1, parameters, gradients, n) != GD_OK)
+    if (!loss || gd_grad(1, &loss, NULL, n, parameters, gradients) != GD_OK)
         return NULL;
     gd_tensor *all = loss;
     for (int i = 0; i < n; i++) {
         gd_tensor *parts[2] = { gd_reshape(all, GD_SHAPE(-1)),
                                 gd_reshape(gradients[i], GD_SHAPE(-1)) };
-        all = gd_concat(parts, 2, 0);
+        all = gd_concat(2, parts, 0);
     }
     return all;
 }
@@ -284,7 +284,7 @@ static gd_tensor *chain_loss(void *user, int count, gd_tensor *const *in)
     const chain *c = user;
     gd_tensor *x = gd_mul(in[0], c->scale);
     for (int i = 0; i < 8; i++)
-        x = c->checkpointed ? gd_checkpoint(long_block, NULL, &x, 1) : long_block(NULL, 1, &x);
+        x = c->checkpointed ? gd_checkpoint(long_block, NULL, 1, &x) : long_block(NULL, 1, &x);
     gd_tensor *loss = gd_sum(x, GD_ALL_AXES, false);
     return gd_backward(loss) == GD_OK ? loss : NULL;
 }
@@ -336,8 +336,8 @@ static void test_captured_tensors(void **state)
         c.value = gd_exp(c.leaf);
         gd_tensor *middle = gd_mul(gd_sin(x), c.leaf); /* depends on leaf, too */
         gd_tensor *in[2] = { middle, middle }, *wanted[2] = { x, c.leaf };
-        gd_tensor *y = k ? gd_checkpoint(uses_captured, &c, in, 2) : uses_captured(&c, 2, in);
-        assert_int_equal(gd_grad(&y, NULL, 1, wanted, g[k], 2), GD_OK);
+        gd_tensor *y = k ? gd_checkpoint(uses_captured, &c, 2, in) : uses_captured(&c, 2, in);
+        assert_int_equal(gd_grad(1, &y, NULL, 2, wanted, g[k]), GD_OK);
         assert_int_equal(c.runs, k ? 2 : 1);
     }
     for (int i = 0; i < 2; i++) {
@@ -357,23 +357,23 @@ static gd_tensor *cube(void *user, int count, gd_tensor *const *in)
 static gd_tensor *nested(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
-    gd_tensor *y = gd_checkpoint(cube, user, in, 1);
-    return gd_checkpoint(cube, user, &y, 1); /* x^9 */
+    gd_tensor *y = gd_checkpoint(cube, user, 1, in);
+    return gd_checkpoint(cube, user, 1, &y); /* x^9 */
 }
 
 static void test_nested_blocks_and_second_derivatives(void **state)
 {
     gd_context *gd = *state;
     gd_tensor *x = gd_set_requires_grad(gd_full(gd, GD_SHAPE(2), 1.25, GD_F64), true);
-    gd_tensor *y = gd_checkpoint(nested, NULL, &x, 1), *first, *second;
-    assert_int_equal(gd_grad(&y, NULL, 1, &x, &first, 1), GD_OK);
-    assert_int_equal(gd_grad(&first, NULL, 1, &x, &second, 1), GD_OK);
+    gd_tensor *y = gd_checkpoint(nested, NULL, 1, &x), *first, *second;
+    assert_int_equal(gd_grad(1, &y, NULL, 1, &x, &first), GD_OK);
+    assert_int_equal(gd_grad(1, &first, NULL, 1, &x, &second), GD_OK);
     double d1 = gd_item(gd_select(first, 0, 0)), d2 = gd_item(gd_select(second, 0, 0)), p = 1;
     for (int i = 0; i < 7; i++)
         p *= 1.25;
     assert_true(d1 > 9 * p * 1.25 * (1 - 1e-12) && d1 < 9 * p * 1.25 * (1 + 1e-12));
     assert_true(d2 > 72 * p * (1 - 1e-12) && d2 < 72 * p * (1 + 1e-12));
-    assert_int_equal(gd_backward(gd_sum(gd_checkpoint(nested, NULL, &x, 1), GD_ALL_AXES, false)),
+    assert_int_equal(gd_backward(gd_sum(gd_checkpoint(nested, NULL, 1, &x), GD_ALL_AXES, false)),
                      GD_OK);
     assert_true(gd_item(gd_select(gd_gradient(x), 0, 0)) == d1);
 }
@@ -388,8 +388,8 @@ static gd_tensor *normalised(void *user, int count, gd_tensor *const *in)
 static gd_tensor *normalised_gradient(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
-    gd_tensor *y = gd_checkpoint(normalised, user, in, 1), *g;
-    return gd_grad(&y, NULL, 1, in, &g, 1) == GD_OK ? g : NULL;
+    gd_tensor *y = gd_checkpoint(normalised, user, 1, in), *g;
+    return gd_grad(1, &y, NULL, 1, in, &g) == GD_OK ? g : NULL;
 }
 
 static void test_effects_happen_once(void **state)
@@ -447,13 +447,13 @@ static void test_without_gradients(void **state)
 {
     gd_context *gd = *state;
     gd_tensor *x = gd_ones(gd, GD_SHAPE(3), GD_F32), *none = NULL;
-    assert_false(gd_requires_grad(gd_checkpoint(cube, NULL, &x, 1)));
+    assert_false(gd_requires_grad(gd_checkpoint(cube, NULL, 1, &x)));
     gd_set_requires_grad(x, true);
-    assert_ptr_equal(gd_checkpoint(identity, NULL, &x, 1), x);
+    assert_ptr_equal(gd_checkpoint(identity, NULL, 1, &x), x);
     gd_no_grad_begin(gd);
-    assert_false(gd_requires_grad(gd_checkpoint(cube, NULL, &x, 1)));
+    assert_false(gd_requires_grad(gd_checkpoint(cube, NULL, 1, &x)));
     gd_no_grad_end(gd);
-    assert_null(gd_checkpoint(cube, NULL, &none, 1));
+    assert_null(gd_checkpoint(cube, NULL, 1, &none));
     assert_int_equal(gd_error_code(), GD_OK);
 }
 
@@ -461,26 +461,26 @@ static void test_errors(void **state)
 {
     gd_context *gd = *state;
     gd_tensor *x = gd_set_requires_grad(gd_ones(gd, GD_SHAPE(3), GD_F32), true), *g;
-    assert_null(gd_checkpoint(NULL, NULL, &x, 1));
+    assert_null(gd_checkpoint(NULL, NULL, 1, &x));
     expect_error(GD_ERR_INVALID, "gd_checkpoint");
-    assert_null(gd_checkpoint(cube, NULL, &x, 0));
+    assert_null(gd_checkpoint(cube, NULL, 0, &x));
     expect_error(GD_ERR_INVALID, "gd_checkpoint");
     gd_tensor *wide = gd_ones(gd, GD_SHAPE(2, 3), GD_F32);
-    assert_null(gd_checkpoint(no_result, NULL, &wide, 1));
+    assert_null(gd_checkpoint(no_result, NULL, 1, &wide));
     expect_error(GD_ERR_SHAPE, "gd_matmul");
     int calls = 0;
-    gd_tensor *y = gd_checkpoint(moody, &calls, &x, 1);
-    assert_int_equal(gd_grad(&y, NULL, 1, &x, &g, 1), GD_ERR_STATE);
+    gd_tensor *y = gd_checkpoint(moody, &calls, 1, &x);
+    assert_int_equal(gd_grad(1, &y, NULL, 1, &x, &g), GD_ERR_STATE);
     expect_error(GD_ERR_STATE, "gave [3] at first and [2] when it was run again");
     gd_tensor *many[70];
     for (int i = 0; i < 70; i++)
         many[i] = gd_set_requires_grad(gd_ones(gd, GD_SHAPE(3), GD_F32), true);
-    assert_null(gd_checkpoint(uses_many, many, &x, 1));
+    assert_null(gd_checkpoint(uses_many, many, 1, &x));
     expect_error(GD_ERR_UNSUPPORTED, "more than 63 tensors");
     /* a value the second run needs was overwritten */
-    y = gd_checkpoint(cube, NULL, &x, 1);
-    gd_assign(x, gd_zero_like(x));
-    assert_int_equal(gd_grad(&y, NULL, 1, &x, &g, 1), GD_ERR_STATE);
+    y = gd_checkpoint(cube, NULL, 1, &x);
+    gd_assign(x, gd_zeros_like(x));
+    assert_int_equal(gd_grad(1, &y, NULL, 1, &x, &g), GD_ERR_STATE);
     expect_error(GD_ERR_STATE, "overwritten");
 }
 

@@ -69,7 +69,7 @@ static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
     gd_tensor *logits = gd_matmul(gd_tanh(hidden), t->w[1]);
     gd_tensor *loss = gd_cross_entropy(logits, in[1]);
     gd_tensor *g[2];
-    if (gd_grad(&loss, NULL, 1, t->w, g, 2) != GD_OK)
+    if (gd_grad(1, &loss, NULL, 2, t->w, g) != GD_OK)
         return NULL;
     for (int i = 0; i < 2; i++) {
         gd_tensor *m = gd_add(gd_mul_scalar(t->m[i], 0.9), gd_mul_scalar(g[i], 0.1));
@@ -239,7 +239,7 @@ static void plans_are_drawn_and_profiled(void **state)
     gd_function *f = gd_compile(gd, train_step, &t);
     gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(7, 12), GD_F32), gd_zeros(gd, GD_SHAPE(7), GD_I64) };
     gd_kernel_profile rows[100];
-    int kernels = gd_function_profile(f, 2, in, 3, rows, 100);
+    int kernels = gd_function_profile(f, 2, in, 3, 100, rows);
     assert_int_equal(kernels, gd_function_stats(f).kernels);
     assert_true(gd_item(t.count) == 4.0);
     bool product = false;
@@ -250,14 +250,14 @@ static void plans_are_drawn_and_profiled(void **state)
     assert_true(product);
     char table[16384], json[32768];
     gd_profile_bounds bounds = { 1e9, 1e9 };
-    size_t length = gd_profile_format(rows, kernels, bounds, table, sizeof table);
+    size_t length = gd_profile_format(kernels, rows, bounds, table, sizeof table);
     assert_true(length == strlen(table) && strstr(table, "of bound") && strstr(table, "linear"));
-    assert_int_equal(gd_profile_format(rows, kernels, bounds, NULL, 0), length);
-    assert_int_equal(gd_profile_format(NULL, 0, bounds, table, sizeof table), 0);
+    assert_int_equal(gd_profile_format(kernels, rows, bounds, NULL, 0), length);
+    assert_int_equal(gd_profile_format(0, NULL, bounds, table, sizeof table), 0);
     rows[0].op = "a \"quoted\\ name";
-    assert_true(gd_profile_format_trace(rows, kernels, json, sizeof json) == strlen(json));
+    assert_true(gd_profile_format_trace(kernels, rows, json, sizeof json) == strlen(json));
     assert_non_null(strstr(json, "\"name\": \"a \\u0022quoted\\u005c name\", \"ts\": "));
-    assert_int_equal(gd_function_profile(f, 2, in, 0, rows, 100), -1);
+    assert_int_equal(gd_function_profile(f, 2, in, 0, 100, rows), -1);
     assert_error(GD_ERR_INVALID, "0 runs");
     char text[16384];
     (void)gd_set_name(t.w[0], "w\"0\\");
@@ -445,7 +445,7 @@ static gd_tensor *gradient_of_inner(void *user, int count, gd_tensor *const *in)
     gd_tensor *y = gd_square(gd_call(user, 1, in)); /* 4 x^2 */
     gd_tensor *g;
     gd_tensor *x = in[0];
-    return gd_grad(&y, NULL, 1, &x, &g, 1) == GD_OK ? g : NULL;
+    return gd_grad(1, &y, NULL, 1, &x, &g) == GD_OK ? g : NULL;
 }
 
 static void compiled_functions_nest(void **state)

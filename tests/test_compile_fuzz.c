@@ -57,7 +57,7 @@ static void note_gradient(record *r, gd_tensor *result, gd_tensor *input, int ca
     gd_tensor *g = NULL, *sum = gd_sum(result, GD_ALL_AXES, false);
     if (!gd_requires_grad(sum))
         return;
-    if (gd_grad(&sum, NULL, 1, &input, &g, 1) == GD_OK)
+    if (gd_grad(1, &sum, NULL, 1, &input, &g) == GD_OK)
         contents_note(&r->gradients, g, "gradient through call", call);
     else
         r->refused = true;

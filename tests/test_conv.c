@@ -252,7 +252,7 @@ static void check_bits(gd_context *context, int index, const float *x, const flo
     gd_tensor *seed =
         gd_from_host(context, GD_SHAPE(c->n, outs, s.out[0], s.out[1], s.out[2]), GD_F32, g);
     assert_same_numbers(y, expected[0], c->n * outs * s.plane, "forward", index, context);
-    assert_int_equal(gd_grad(&y, &seed, 1, (gd_tensor *[]){ o.x, o.w }, grads, 2), GD_OK);
+    assert_int_equal(gd_grad(1, &y, &seed, 2, (gd_tensor *[]){ o.x, o.w }, grads), GD_OK);
     assert_same_numbers(grads[0], expected[1], c->n * channels * s.in_plane, "gradient by input",
                         index, context);
     assert_same_numbers(grads[1], expected[2], outs * c->c * s.taps, "gradient by weight", index,
@@ -378,7 +378,7 @@ static void test_ties_of_maxima(void **state)
         gd_tensor *leaf =
             gd_set_requires_grad(gd_from_host(context, GD_SHAPE(1, 1, 2, 4), GD_F32, x), true);
         gd_tensor *y = gd_sum(gd_max_pool2d(leaf, 2), GD_ALL_AXES, false), *d;
-        assert_int_equal(gd_grad(&y, NULL, 1, &leaf, &d, 1), GD_OK);
+        assert_int_equal(gd_grad(1, &y, NULL, 1, &leaf, &d), GD_OK);
         float actual[8];
         assert_int_equal(gd_tensor_read(d, actual, sizeof actual), GD_OK);
         assert_memory_equal(actual, expected, sizeof expected);
@@ -412,7 +412,7 @@ static void test_maxima_of_squares(void **state)
             gd_tensor *seed =
                 gd_from_host(context, GD_SHAPE(1, PLANES, HEIGHT / 2, WIDTH / 2), GD_F32, g);
             gd_tensor *y = gd_max_pool2d(leaf, 2), *d;
-            assert_int_equal(gd_grad(&y, &seed, 1, &leaf, &d, 1), GD_OK);
+            assert_int_equal(gd_grad(1, &y, &seed, 1, &leaf, &d), GD_OK);
             assert_int_equal(gd_tensor_read(y, results[k], sizeof results[k]), GD_OK);
             assert_int_equal(gd_tensor_read(d, gradients[k], sizeof gradients[k]), GD_OK);
             gd_scope_end(context);

@@ -84,7 +84,7 @@ static results run_as(gd_context *context, const problem *p, gd_dtype dtype, boo
     if (!y)
         fail_msg("%s", gd_error_message());
     gd_tensor *g = random_tensor(context, gd_tensor_shape(y), dtype, whole, &n);
-    assert_int_equal(gd_grad(&y, &g, 1, (gd_tensor *[]){ o.x, o.w }, d, 2), GD_OK);
+    assert_int_equal(gd_grad(1, &y, &g, 2, (gd_tensor *[]){ o.x, o.w }, d), GD_OK);
     const results r = { reading_take(y, "y"), reading_take(d[0], "dx"), reading_take(d[1], "dw") };
     gd_scope_end(context);
     return r;

@@ -134,11 +134,11 @@ static void idx_pairs_must_go_together(void **state)
     snprintf(labels, sizeof labels, "%s/test_data_%ld_y", GD_BINARY_DIR, (long)getpid());
     write_idx(samples, 0x0d, 3, 5);
     write_idx(labels, 0x0c, 1, 5);
-    gd_dataset *d = gd_dataset_read_idx(*state, samples, labels, .keep_shape = true);
+    gd_dataset *d = gd_dataset_load_idx(*state, samples, labels, .keep_shape = true);
     assert_non_null(d);
     assert_int_equal(gd_dataset_shape(d).rank, 2);
     gd_dataset_release(d);
-    d = gd_dataset_read_idx(*state, samples, labels);
+    d = gd_dataset_load_idx(*state, samples, labels);
     assert_int_equal(gd_dataset_shape(d).dim[0], 4);
     static const unsigned char huge[] = { 0,    0,    8,    5,    0,    0,    0,    1,
                                           0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
@@ -147,21 +147,21 @@ static void idx_pairs_must_go_together(void **state)
     assert_int_equal(fwrite(huge, 1, sizeof huge, file), sizeof huge);
     fclose(file);
     write_idx(labels, 0x08, 1, 1);
-    assert_null(gd_dataset_read_idx(*state, samples, labels));
+    assert_null(gd_dataset_load_idx(*state, samples, labels));
     expect_error(GD_ERR_FORMAT, "a sample has size 0 along axis 4");
     write_idx(samples, 0x0d, 3, 5);
     write_idx(labels, 0x08, 1, 6);
-    assert_null(gd_dataset_read_idx(*state, samples, labels));
+    assert_null(gd_dataset_load_idx(*state, samples, labels));
     expect_error(GD_ERR_FORMAT, "holds 5 samples, but ");
     write_idx(labels, 0x08, 3, 5);
-    assert_null(gd_dataset_read_idx(*state, samples, labels));
+    assert_null(gd_dataset_load_idx(*state, samples, labels));
     expect_error(GD_ERR_FORMAT, "holds u8 of rank 3; labels are");
     write_idx(samples, 0x0b, 1, 0);
-    assert_null(gd_dataset_read_idx(*state, samples, labels));
+    assert_null(gd_dataset_load_idx(*state, samples, labels));
     expect_error(GD_ERR_FORMAT, "holds i16 of rank 1; samples are");
     remove(labels);
     assert_null(
-        gd_dataset_read_idx(*state, samples, labels)); /* the error comes from the other thread */
+        gd_dataset_load_idx(*state, samples, labels)); /* the error comes from the other thread */
     expect_error(GD_ERR_IO, labels);
     remove(samples);
 }
@@ -246,8 +246,8 @@ static void an_epoch_has_each_sample_once(void **state)
     for (int prefetch = 0; prefetch <= 3; prefetch++)
         for (int64_t batch = 1; batch <= 120; batch += 17) {
             gd_dataset *d = numbered(*state);
-            gd_loader *l =
-                gd_loader_open(d, .batch = batch, .shuffle = true, .seed = 3, .prefetch = prefetch);
+            gd_loader *l = gd_loader_create(d, .batch = batch, .shuffle = true, .seed = 3,
+                                            .prefetch = prefetch);
             assert_int_equal(gd_loader_batches(l), (COUNT + batch - 1) / batch);
             assert_int_equal(gd_loader_samples(l), COUNT);
             for (int epoch = 0; epoch < 3; epoch++) {
@@ -268,7 +268,7 @@ static void an_epoch_has_each_sample_once(void **state)
 
 static void without_shuffle_samples_keep_their_order(void **state)
 {
-    gd_loader *l = gd_loader_open(numbered(*state), .batch = 10, .drop_last = true);
+    gd_loader *l = gd_loader_create(numbered(*state), .batch = 10, .drop_last = true);
     for (int epoch = 0; epoch < 2; epoch++) {
         int order[COUNT];
         int64_t samples;
@@ -285,20 +285,20 @@ static void shuffles_depend_on_seed_and_epoch_alone(void **state)
     gd_dataset *d = numbered(*state);
     int reference[4][COUNT], order[COUNT];
     int64_t samples;
-    gd_loader *l = gd_loader_open(d, .batch = 10, .shuffle = true, .seed = 11);
+    gd_loader *l = gd_loader_create(d, .batch = 10, .shuffle = true, .seed = 11);
     for (int epoch = 0; epoch < 4; epoch++)
         read_epoch(l, reference[epoch], &samples);
     assert_memory_not_equal(reference[0], reference[1], sizeof order);
     for (int prefetch = 0; prefetch <= 4; prefetch += 2) {
         gd_loader *other =
-            gd_loader_open(d, .batch = 25, .shuffle = true, .seed = 11, .prefetch = prefetch);
+            gd_loader_create(d, .batch = 25, .shuffle = true, .seed = 11, .prefetch = prefetch);
         for (int epoch = 0; epoch < 4; epoch++) {
             read_epoch(other, order, &samples);
             assert_memory_equal(order, reference[epoch], sizeof order);
         }
         gd_loader_release(other);
     }
-    gd_loader *other = gd_loader_open(d, .batch = 10, .shuffle = true, .seed = 12);
+    gd_loader *other = gd_loader_create(d, .batch = 10, .shuffle = true, .seed = 12);
     read_epoch(other, order, &samples);
     assert_memory_not_equal(order, reference[0], sizeof order);
 }
@@ -308,7 +308,7 @@ static void threads_end_with_their_loader(void **state)
 {
     gd_dataset *d = numbered(*state);
     for (int taken = 0; taken < 20; taken++) {
-        gd_loader *l = gd_loader_open(d, .batch = 8, .shuffle = true, .prefetch = 1 + taken % 5);
+        gd_loader *l = gd_loader_create(d, .batch = 8, .shuffle = true, .prefetch = 1 + taken % 5);
         gd_batch b;
         for (int i = 0; i < taken; i++)
             (void)gd_loader_next(l, &b);
@@ -352,7 +352,7 @@ static void let_others_finish(void)
  * hands. */
 static void a_batch_stays_as_it_is(void **state)
 {
-    gd_loader *l = gd_loader_open(numbered(*state), .batch = 20, .shuffle = true, .prefetch = 2);
+    gd_loader *l = gd_loader_create(numbered(*state), .batch = 20, .shuffle = true, .prefetch = 2);
     for (gd_batch b; gd_loader_next(l, &b);) {
         float before[20 * FEATURES], after[20 * FEATURES];
         size_t bytes = (size_t)b.size * FEATURES * sizeof(float);
@@ -371,12 +371,12 @@ static void gradients_need_batches_that_are_still_there(void **state)
     gd_tensor *w = gd_set_requires_grad(gd_zeros(gd, GD_SHAPE(FEATURES), GD_F32), true), *g;
     for (int i = 0; i < 4; i++) {
         gd->device->host_memory = i % 2 == 0;
-        gd_loader *l = gd_loader_open(numbered(gd), .batch = 2, .prefetch = i < 2 ? 0 : 3);
+        gd_loader *l = gd_loader_create(numbered(gd), .batch = 2, .prefetch = i < 2 ? 0 : 3);
         gd_batch b;
         assert_true(gd_loader_next(l, &b));
         gd_tensor *loss = gd_sum(gd_mul(b.tensors[0], w), GD_ALL_AXES, false);
         float sums[FEATURES];
-        assert_int_equal(gd_grad(&loss, NULL, 1, &w, &g, 1), GD_OK);
+        assert_int_equal(gd_grad(1, &loss, NULL, 1, &w, &g), GD_OK);
         assert_int_equal(gd_tensor_read(g, sums, sizeof sums), GD_OK);
         assert_true(sums[0] == 0 + 1 && sums[1] == 0.25f + 1.25f);
         assert_true(gd_loader_next(l, &b));
@@ -389,7 +389,7 @@ static void gradients_need_batches_that_are_still_there(void **state)
 
 static void batches_allocate_nothing(void **state)
 {
-    gd_loader *l = gd_loader_open(numbered(*state), .batch = 20, .shuffle = true, .prefetch = 2);
+    gd_loader *l = gd_loader_create(numbered(*state), .batch = 20, .shuffle = true, .prefetch = 2);
     uint64_t before = gd_memory(*state).allocations;
     size_t tensors = gd_memory(*state).live_tensors;
     gd_fail_allocations_after(0);
@@ -404,17 +404,17 @@ static void batches_allocate_nothing(void **state)
 static void wrong_loaders_are_errors(void **state)
 {
     gd_dataset *d = numbered(*state);
-    assert_null(gd_loader_open(d, .batch = -1));
+    assert_null(gd_loader_create(d, .batch = -1));
     expect_error(GD_ERR_INVALID, "batch -1");
-    assert_null(gd_loader_open(d, .prefetch = -1));
+    assert_null(gd_loader_create(d, .prefetch = -1));
     expect_error(GD_ERR_INVALID, "prefetch -1");
-    assert_null(gd_loader_open(d, .batch = 104, .drop_last = true));
+    assert_null(gd_loader_create(d, .batch = 104, .drop_last = true));
     expect_error(GD_ERR_INVALID, "103 samples do not fill a batch of 104");
-    assert_null(gd_loader_open(NULL));
+    assert_null(gd_loader_create(NULL));
     gd_batch b;
     assert_false(gd_loader_next(NULL, &b));
     assert_int_equal(gd_error_code(), GD_OK);
-    gd_loader *l = gd_loader_open(d);
+    gd_loader *l = gd_loader_create(d);
     assert_int_equal(gd_loader_batch_size(l), 32);
 }
 
@@ -425,7 +425,7 @@ static bool everything(int unused)
     (void)unused;
     gd_context *gd = gd_open("cpu", .threads = 1);
     gd_dataset *d = gd ? numbered(gd) : NULL;
-    gd_loader *l = gd_loader_open(d, .batch = 20, .shuffle = true, .prefetch = 1);
+    gd_loader *l = gd_loader_create(d, .batch = 20, .shuffle = true, .prefetch = 1);
     gd_batch b;
     gd_tensor *x, *y;
     bool ok = gd_loader_next(l, &b) && gd_dataset_get(d, 0, 5, &x, &y) == GD_OK;
@@ -449,7 +449,7 @@ static void failing_allocations_while_reading(void **state)
     write_idx(labels, 0x08, 1, 9);
     for (int64_t n = 0;; n++) {
         gd_fail_allocations_after(n);
-        gd_dataset *d = gd_dataset_read_idx(*state, samples, labels);
+        gd_dataset *d = gd_dataset_load_idx(*state, samples, labels);
         gd_fail_allocations_after(-1);
         if (d)
             break;

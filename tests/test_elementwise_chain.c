@@ -145,7 +145,7 @@ static gd_tensor *relu_chain(void *user, int count, gd_tensor *const *in)
     (void)user, (void)count;
     gd_tensor *x = in[0], *g = NULL;
     gd_tensor *y = gd_mul(gd_relu(gd_mul(gd_relu(gd_add(x, in[1])), in[1])), in[3]);
-    return gd_grad(&y, (gd_tensor *[]){ gd_mul(in[1], in[2]) }, 1, &x, &g, 1) == GD_OK ? g : NULL;
+    return gd_grad(1, &y, (gd_tensor *[]){ gd_mul(in[1], in[2]) }, 1, &x, &g) == GD_OK ? g : NULL;
 }
 
 static void gradients_of_relu_give_the_bits_of_single_ops(void **state)

@@ -50,7 +50,7 @@ static void creation(const operands *o)
     EXPECT(ones, gd_ones(c, huge, GD_F32));
     EXPECT(full, gd_full(c, negative, 1, GD_F32));
     EXPECT(scalar, gd_scalar(c, 0.5, GD_I32));
-    EXPECT(state, gd_state(c, negative, GD_F32, 0));
+    EXPECT(state, gd_state(c, negative, 0, GD_F32));
     EXPECT(arange, gd_arange(c, 0, 1, 0, GD_F32));
     EXPECT(linspace, gd_linspace(c, 0, 1, 3, GD_I32));
     EXPECT(eye, gd_eye(c, 3, GD_DTYPE_COUNT));
@@ -106,21 +106,21 @@ static void arrangement(const operands *o)
     EXPECT(select, gd_select(x, 0, 9));
     EXPECT(broadcast_to, gd_broadcast_to(x, GD_SHAPE(7)));
     EXPECT(pad, gd_pad(x, GD_SHAPE(1), GD_SHAPE(1), 0));
-    EXPECT(concat, gd_concat((gd_tensor *[]){ x, o->narrow }, 2, 0));
-    EXPECT(stack, gd_stack((gd_tensor *[]){ x, o->narrow }, 2, 0));
-    EXPECT(stack, gd_stack((gd_tensor *[]){ x, x }, 2, 9));
-    EXPECT(split, gd_split(x, (int64_t[]){ 9 }, 1, 0, pieces));
-    EXPECT(chunk, gd_chunk(x, 2, 9, pieces));
+    EXPECT(concat, gd_concat(2, (gd_tensor *[]){ x, o->narrow }, 0));
+    EXPECT(stack, gd_stack(2, (gd_tensor *[]){ x, o->narrow }, 0));
+    EXPECT(stack, gd_stack(2, (gd_tensor *[]){ x, x }, 9));
+    EXPECT(split, gd_split(x, 0, 1, (int64_t[]){ 9 }, pieces));
+    EXPECT(chunk, gd_chunk(x, 9, 2, pieces));
     EXPECT(tile, gd_tile(x, GD_SHAPE((int64_t)1 << 46)));
-    EXPECT(repeat, gd_repeat(x, (int64_t)1 << 46, 0));
-    EXPECT(roll, gd_roll(x, 1, 5));
+    EXPECT(repeat, gd_repeat(x, 0, (int64_t)1 << 46));
+    EXPECT(roll, gd_roll(x, 5, 1));
     EXPECT(tril, gd_tril(o->vector, 0));
     EXPECT(triu, gd_triu(o->vector, 0));
-    EXPECT(diagonal, gd_diagonal(x, 0, 1, 1));
+    EXPECT(diagonal, gd_diagonal(x, 1, 1, 0));
     EXPECT(diag, gd_diag(o->number, 0));
     EXPECT(diag, gd_diag(o->vector, INT64_MAX));
     EXPECT(diag_embed, gd_diag_embed(x, INT64_MAX));
-    EXPECT(meshgrid, gd_meshgrid((gd_tensor *[]){ x }, 1, pieces));
+    EXPECT(meshgrid, gd_meshgrid(1, (gd_tensor *[]){ x }, pieces));
     EXPECT(pad_reflect, gd_pad_reflect(x, GD_SHAPE(-1, 0), GD_SHAPE(0, 0)));
     EXPECT(pad_replicate, gd_pad_replicate(x, GD_SHAPE(1), GD_SHAPE(1)));
 }
@@ -137,8 +137,8 @@ static void reductions(const operands *o)
     EXPECT(std, gd_std(x, wrong, 1, false));
     EXPECT(logsumexp, gd_logsumexp(x, wrong, false));
     EXPECT(logsumexp, gd_logsumexp(empty, GD_ALL_AXES, false));
-    EXPECT(norm, gd_norm(x, INFINITY, wrong, false));
-    EXPECT(norm, gd_norm(x, 2, wrong, false));
+    EXPECT(norm, gd_norm(x, wrong, INFINITY, false));
+    EXPECT(norm, gd_norm(x, wrong, 2, false));
     EXPECT(all, gd_all(x, wrong, false));
     EXPECT(any, gd_any(x, wrong, false));
     EXPECT(argmax, gd_argmax(x, 5, false));
@@ -155,8 +155,8 @@ static void products(const operands *o)
     EXPECT(affine, gd_affine(x, gd_transpose(x, 0, 1), o->vector));
     EXPECT(outer, gd_outer(x, x));
     EXPECT(dot, gd_dot(o->vector, gd_zeros(o->context, GD_SHAPE(4), GD_F32)));
-    EXPECT(einsum, gd_einsum("ij->k", &x, 1));
-    EXPECT(einsum, gd_einsum("ij,ij->", (gd_tensor *[]){ x, o->far }, 2));
+    EXPECT(einsum, gd_einsum("ij->k", 1, &x));
+    EXPECT(einsum, gd_einsum("ij,ij->", 2, (gd_tensor *[]){ x, o->far }));
 }
 
 static void indexing(const operands *o)
@@ -169,16 +169,16 @@ static void indexing(const operands *o)
            gd_scatter_add(o->vector, beyond, gd_zeros(o->context, GD_SHAPE(1), GD_F32), 0));
     EXPECT(take, gd_take(x, beyond, 0));
     EXPECT(index_select, gd_index_select(x, beyond, 0));
-    EXPECT(embedding, gd_embedding(x, beyond));
+    EXPECT(embedding, gd_embedding(beyond, x));
     EXPECT(index_add, gd_index_add(x, beyond, one, 0));
     EXPECT(one_hot, gd_one_hot(o->whole, 3, GD_DTYPE_COUNT));
-    EXPECT(index, gd_index(x, &beyond, 1));
-    EXPECT(index_put, gd_index_put(x, &beyond, 1, o->number, false));
-    EXPECT(index_put, gd_index_put(x, &beyond, 0, o->narrow, false));
+    EXPECT(index, gd_index(x, 1, &beyond));
+    EXPECT(index_put, gd_index_put(x, 1, &beyond, o->number, false));
+    EXPECT(index_put, gd_index_put(x, 0, &beyond, o->narrow, false));
     EXPECT(masked_select, gd_masked_select(x, o->mask));
     EXPECT(sort, gd_sort(x, 5, false));
     EXPECT(argsort, gd_argsort(x, 5, false));
-    EXPECT(topk, gd_topk(x, 9, 0, true, NULL));
+    EXPECT(topk, gd_topk(x, 0, 9, true, NULL));
     EXPECT(searchsorted, gd_searchsorted(x, x, false));
 }
 

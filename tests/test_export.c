@@ -159,7 +159,7 @@ static gd_tensor *convolutional(void *user, int count, gd_tensor *const *in)
     gd_tensor *loss = gd_cross_entropy(x, in[1]), *parameter[7], *gradient[7];
     for (int i = 0; i < 7; i++)
         parameter[i] = gd_module_tensor(t->module, i);
-    if (gd_grad(&loss, NULL, 1, parameter, gradient, 7) != GD_OK)
+    if (gd_grad(1, &loss, NULL, 7, parameter, gradient) != GD_OK)
         return NULL;
     for (int i = 0; i < 7; i++)
         gd_output(gradient[i]);
@@ -335,7 +335,7 @@ static gd_tensor *moving(void *user, int count, gd_tensor *const *in)
     gd_context *gd = gd_tensor_context(x);
     gd_tensor *t = gd_transpose(x, 0, 1), *parts[] = { t, gd_flip(t, GD_AXES(0)) };
     gd_output(gd_pad(t, GD_SHAPE(1, 2), GD_SHAPE(0, 1), -1.5));
-    gd_output(gd_concat(parts, 2, 1));
+    gd_output(gd_concat(2, parts, 1));
     gd_output(gd_gather(x, gd_unsqueeze(n, 1), 1));
     gd_output(gd_index_select(t, n, 0));
     gd_tensor *places = gd_broadcast_to(gd_unsqueeze(n, 1), gd_tensor_shape(x));
@@ -343,7 +343,7 @@ static gd_tensor *moving(void *user, int count, gd_tensor *const *in)
     gd_output(gd_argsort(x, -1, true));
     gd_output(
         gd_sort(gd_where(gd_gt(x, gd_scalar(gd, 1, GD_F32)), gd_log(gd_neg(x)), x), 0, false));
-    gd_output(gd_topk(x, 3, -1, true, &index));
+    gd_output(gd_topk(x, -1, 3, true, &index));
     gd_output(index);
     gd_output(gd_searchsorted(gd_sort(y, -1, false), gd_cast(x, GD_F64), true));
     gd_output(gd_cumsum(x, 0));

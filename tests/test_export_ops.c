@@ -97,7 +97,7 @@ static gd_tensor *all_rows(void *user, int count, gd_tensor *const *in)
         if (wanted == 0 || !gd_requires_grad(t))
             continue;
         gd_tensor *seed = gd_add_scalar(gd_mul_scalar(t, 0.5), 0.25);
-        if (gd_grad(&t, &seed, 1, inputs, grads, wanted) != GD_OK)
+        if (gd_grad(1, &t, &seed, wanted, inputs, grads) != GD_OK)
             fail_msg("gradient of %s: %s", e->row->name, gd_error_message());
         for (int k = 0; k < wanted; k++)
             give(p, grads[k], e->row->name);

@@ -42,7 +42,7 @@ static gd_tensor *joined(gd_tensor **results, int count)
 {
     for (int i = 0; i < count; i++)
         results[i] = gd_reshape(gd_cast(results[i], GD_F64), GD_SHAPE(-1));
-    return gd_concat(results, count, 0);
+    return gd_concat(count, results, 0);
 }
 
 /* ---- bodies ---- */
@@ -107,7 +107,7 @@ static gd_tensor *gradients(void *user, int count, gd_tensor *const *in)
     gd_tensor *x = in[0], *results[2];
     gd_tensor *y = gd_mul(layer_norm(user, count, in), softmax(user, count, in));
     gd_tensor *loss = gd_mean(gd_square(gd_cast(gd_sub(y, in[1]), GD_F64)), GD_ALL_AXES, false);
-    if (gd_grad(&loss, NULL, 1, &x, &results[0], 1) != GD_OK)
+    if (gd_grad(1, &loss, NULL, 1, &x, &results[0]) != GD_OK)
         return NULL;
     results[1] = loss;
     return joined(results, 2);
@@ -123,7 +123,7 @@ static gd_tensor *block(void *user, int count, gd_tensor *const *in)
     gd_tensor *e = gd_exp(gd_sub(y, gd_detach(reduced(c, gd_max, y))));
     gd_tensor *s = gd_div(e, reduced(c, gd_sum, e));
     gd_tensor *loss = gd_sum(gd_mul(s, in[1]), GD_ALL_AXES, false);
-    if (gd_grad(&loss, NULL, 1, &x, &results[0], 1) != GD_OK)
+    if (gd_grad(1, &loss, NULL, 1, &x, &results[0]) != GD_OK)
         return NULL;
     results[1] = loss;
     return joined(results, 2);

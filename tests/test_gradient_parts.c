@@ -60,7 +60,7 @@ static gd_tensor *gradient_of_cuts(void *user, int count, gd_tensor *const *in)
             part = gd_select(x, 1, k - c->count);
         total = gd_add(total, gd_sum(gd_mul_scalar(part, k + 1), GD_ALL_AXES, false));
     }
-    return gd_grad(&total, NULL, 1, &x, &g, 1) == GD_OK ? g : NULL;
+    return gd_grad(1, &total, NULL, 1, &x, &g) == GD_OK ? g : NULL;
 }
 
 static void add_expected(const cuts *c, float expected[ROWS][COLUMNS])
@@ -134,7 +134,7 @@ typedef struct tied {
 
 static gd_tensor *loss_of(const tied *t, gd_tensor *words)
 {
-    gd_tensor *x = gd_embedding(t->table, words);
+    gd_tensor *x = gd_embedding(words, t->table);
     gd_tensor *y = t->is_tied ? gd_matmul(x, gd_transpose(t->table, 0, 1)) : x;
     return gd_mean(gd_square(y), GD_ALL_AXES, false);
 }
@@ -144,7 +144,7 @@ static gd_tensor *gradient_of_table(void *user, int count, gd_tensor *const *in)
     (void)count;
     tied *t = user;
     gd_tensor *loss = loss_of(t, in[0]), *g;
-    return gd_grad(&loss, NULL, 1, &t->table, &g, 1) == GD_OK ? g : NULL;
+    return gd_grad(1, &loss, NULL, 1, &t->table, &g) == GD_OK ? g : NULL;
 }
 
 static gd_tensor *largest_gradient(void *user, int count, gd_tensor *const *in)

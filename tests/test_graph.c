@@ -147,7 +147,7 @@ static void a_shared_operand_gets_every_share(void **state)
     gd_tensor *x = leaf(gd, 2.0);
     gd_tensor *y = gd_mul(x, x), *z = gd_add(gd_mul(y, y), gd_mul(y, x)); /* x^4 + x^3 */
     gd_tensor *g;
-    assert_int_equal(gd_grad(&z, NULL, 1, &x, &g, 1), GD_OK);
+    assert_int_equal(gd_grad(1, &z, NULL, 1, &x, &g), GD_OK);
     assert_true(gd_item(g) == 4 * 8.0 + 3 * 4.0);
 }
 
@@ -158,7 +158,7 @@ static void gradients_can_be_differentiated_again(void **state)
     double expected[4] = { 32.0, 48.0, 48.0, 24.0 };
     for (int order = 0; order < 4; order++) {
         gd_tensor *g;
-        assert_int_equal(gd_grad(&y, NULL, 1, &x, &g, 1), GD_OK);
+        assert_int_equal(gd_grad(1, &y, NULL, 1, &x, &g), GD_OK);
         assert_true(gd_item(g) == expected[order]);
         y = g;
     }
@@ -172,7 +172,7 @@ static void grad_takes_seeds_and_inner_tensors(void **state)
     gd_tensor *inner = gd_square(x), *y = gd_mul_scalar(inner, 3.0), *seed = vector(gd, weights, 3);
     gd_tensor *unrelated = leaf(gd, 1.0);
     gd_tensor *inputs[3] = { x, inner, unrelated }, *g[3];
-    assert_int_equal(gd_grad(&y, &seed, 1, inputs, g, 3), GD_OK);
+    assert_int_equal(gd_grad(1, &y, &seed, 3, inputs, g), GD_OK);
     double got[3];
     assert_int_equal(gd_tensor_read(g[0], got, sizeof got), GD_OK);
     assert_true(got[0] == 60.0 && got[1] == 0.0 && got[2] == -18.0);
@@ -181,7 +181,7 @@ static void grad_takes_seeds_and_inner_tensors(void **state)
     assert_true(gd_item(g[2]) == 0.0);
 
     gd_tensor *wrong = gd_ones(gd, GD_SHAPE(2), GD_F64);
-    assert_int_equal(gd_grad(&y, &wrong, 1, inputs, g, 1), GD_ERR_SHAPE);
+    assert_int_equal(gd_grad(1, &y, &wrong, 1, inputs, g), GD_ERR_SHAPE);
     assert_error(GD_ERR_SHAPE, "a seed is [2]");
 }
 
@@ -191,7 +191,7 @@ static void detach_and_no_grad_cut_history(void **state)
     gd_tensor *x = leaf(gd, 3.0);
     gd_tensor *y = gd_mul(x, gd_detach(x));
     gd_tensor *g;
-    assert_int_equal(gd_grad(&y, NULL, 1, &x, &g, 1), GD_OK);
+    assert_int_equal(gd_grad(1, &y, NULL, 1, &x, &g), GD_OK);
     assert_true(gd_item(g) == 3.0);
     assert_int_equal(gd_no_grad_begin(gd), GD_OK);
     gd_tensor *z = gd_square(x);
@@ -323,7 +323,7 @@ static void gradients_are_added_in_place_only_where_nobody_sees_it(void **state)
     y = gd_add(y, gd_mul_scalar(x, 4));
     size_t before = gd_memory(gd).in_use;
     gd_memory_reset_peak(gd);
-    assert_int_equal(gd_grad(&y, &seed, 1, leaves, g, 2), GD_OK);
+    assert_int_equal(gd_grad(1, &y, &seed, 2, leaves, g), GD_OK);
     /* At most the sum, what is added to it, and the numbers 2, 3, 4 with what holds them. */
     assert_in_range(gd_memory(gd).peak - before, 2 * 64 * 64 * 4, 2 * 64 * 64 * 4 + 2048);
     const double expected[3] = { 10, 1, 1 };
@@ -341,7 +341,7 @@ static void gradients_lie_as_what_they_belong_to(void **state)
     gd_tensor *w = gd_ones(gd, GD_SHAPE(4, 3), GD_F32);
     gd_tensor *leaves[2] = { gd_set_requires_grad(x, true), gd_set_requires_grad(w, true) };
     gd_tensor *y = gd_matmul(leaves[0], gd_transpose(leaves[1], 0, 1)), *g[2];
-    assert_int_equal(gd_grad(&y, NULL, 1, leaves, g, 2), GD_OK);
+    assert_int_equal(gd_grad(1, &y, NULL, 2, leaves, g), GD_OK);
     assert_true(gd_tensor_is_contiguous(g[0]) && gd_tensor_is_contiguous(g[1]));
     float values[12];
     assert_int_equal(gd_tensor_read(g[1], values, sizeof values), GD_OK);

@@ -158,7 +158,7 @@ static void test_composites_replace_their_own_values(void **state)
     assert_int_equal(gd_memory(context).in_use, before + bytes);
     gd_tensor *gradient;
     gd_tensor *sum = total(y);
-    assert_int_equal(gd_grad(&sum, NULL, 1, &x, &gradient, 1), GD_OK);
+    assert_int_equal(gd_grad(1, &sum, NULL, 1, &x, &gradient), GD_OK);
     assert_true(gd_item(gd_slice(gd_reshape(gradient, GD_SHAPE(4096)), 0, 0, 1, 1)) == 128);
 
     before = gd_memory(context).in_use;
@@ -182,22 +182,22 @@ static void test_right_gradients(void **state)
     gd_tensor *t = gd_relu_(gd_add_(gd_mul_scalar(x, 2), y));
     gd_tensor *loss = total(gd_mul(t, y));
     assert_int_equal(gd_graph_verify(loss), GD_OK);
-    assert_int_equal(gd_grad(&loss, NULL, 1, (gd_tensor *[]){ x, y }, d, 2), GD_OK);
+    assert_int_equal(gd_grad(1, &loss, NULL, 2, (gd_tensor *[]){ x, y }, d), GD_OK);
     assert_values(d[0], 3, (double[]){ 8, 10, 0 });
     assert_values(d[1], 3, (double[]){ 6 + 4, 1 + 5, 0 });
 
     /* In part of a tensor, through a view: exp(3x) by its result. */
     gd_tensor *e = gd_exp_(gd_mul_scalar_(gd_mul_scalar(x, 1.5), 2));
     loss = total(e);
-    assert_int_equal(gd_grad(&loss, NULL, 1, &x, d, 1), GD_OK);
+    assert_int_equal(gd_grad(1, &loss, NULL, 1, &x, d), GD_OK);
     assert_values(d[0], 3, (double[]){ 3 * exp(3), 3 * exp(-6), 3 * exp(9) });
 
     /* Twice: the derivative of the derivative. */
     gd_tensor *s = gd_sigmoid_(gd_mul_scalar(x, 1));
     loss = total(s);
-    assert_int_equal(gd_grad(&loss, NULL, 1, &x, d, 1), GD_OK);
+    assert_int_equal(gd_grad(1, &loss, NULL, 1, &x, d), GD_OK);
     loss = total(d[0]);
-    assert_int_equal(gd_grad(&loss, NULL, 1, &x, d, 1), GD_OK);
+    assert_int_equal(gd_grad(1, &loss, NULL, 1, &x, d), GD_OK);
     double second[3];
     for (int i = 0; i < 3; i++) {
         double p = 1 / (1 + exp(-a[i]));
@@ -226,7 +226,7 @@ static void assert_gradient_refused(gd_tensor *loss, gd_tensor *x, const char *o
     gd_tensor *d;
     if (!loss)
         fail_msg("%s: %s", op, gd_error_message());
-    assert_int_equal(gd_grad(&loss, NULL, 1, &x, &d, 1), GD_ERR_STATE);
+    assert_int_equal(gd_grad(1, &loss, NULL, 1, &x, &d), GD_ERR_STATE);
     if (!strstr(gd_error_message(), op))
         fail_msg("\"%s\" does not name %s", gd_error_message(), op);
     gd_error_clear();
@@ -283,7 +283,7 @@ static void test_outdated_tensors_are_refused(void **state)
     assert_ptr_equal(gd_add_scalar_(w, 1), w);
     gd_no_grad_end(context);
     gd_tensor *loss = total(gd_square(turned));
-    assert_int_equal(gd_grad(&loss, NULL, 1, &w, &d, 1), GD_OK);
+    assert_int_equal(gd_grad(1, &loss, NULL, 1, &w, &d), GD_OK);
     assert_values(d, 3, (double[]){ 10, 12, -10 });
 }
 
@@ -311,7 +311,7 @@ static gd_tensor *block(void *user, int count, gd_tensor *const *in)
     gd_tensor *h = gd_relu_(gd_add_(gd_mul(in[0], in[1]), in[1]));
     gd_add_scalar_(counter, 1);
     gd_tensor *loss = total(gd_square(h)), *d;
-    if (gd_grad(&loss, NULL, 1, in, &d, 1) != GD_OK)
+    if (gd_grad(1, &loss, NULL, 1, in, &d) != GD_OK)
         return NULL;
     return gd_sigmoid_(d);
 }

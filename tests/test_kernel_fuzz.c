@@ -68,7 +68,7 @@ static void say_gradients(const body *b, const bool *wanted, int parameters)
             kernel_say(&b->call, "%s %s", count++ ? "," : "", b->operand[i].name);
     for (int i = 0; i < parameters; i++)
         kernel_say(&b->call, "%s gd_module_tensor(m, %d)", count++ ? "," : "", i);
-    kernel_say(&b->call, " }, *g[%d];\n    gd_grad(&r, &seed, 1, by, g, %d);\n", count, count);
+    kernel_say(&b->call, " }, *g[%d];\n    gd_grad(1, &r, &seed, %d, by, g);\n", count, count);
 }
 
 /* By operands that want one, and by parameters. */
@@ -84,7 +84,7 @@ static void add_gradients(body *b, gd_tensor *y, gd_tensor *seed)
     for (int i = 0; i < parameters && count < MOST_WANTED; i++)
         by[count++] = gd_module_tensor(b->call.module, i);
     say_gradients(b, wanted, parameters);
-    if (gd_grad(&y, &seed, 1, by, b->result + b->results, count) == GD_OK)
+    if (gd_grad(1, &y, &seed, count, by, b->result + b->results) == GD_OK)
         b->results += count;
 }
 

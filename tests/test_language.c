@@ -54,14 +54,14 @@ static void stories260k_talks_word_for_word(void **state)
 {
     size_t size;
     char *expected = shared_text("models/stories260K/expected_t0_n200.txt", &size);
-    gd_tokenizer *t = gd_tokenizer_read_llama2c(shared_data("models/stories260K/tok512.bin"));
-    gd_language_model *m = gd_language_model_open(*state, shared_data(STORIES));
+    gd_tokenizer *t = gd_tokenizer_load_llama2c(shared_data("models/stories260K/tok512.bin"));
+    gd_language_model *m = gd_language_model_load(*state, shared_data(STORIES));
     assert_non_null(m);
     gd_language_options o = gd_language_model_options(m);
     assert_true(o.decoder == GD_DECODER_LLAMA && o.width == 64 && o.hidden == 172 &&
                 o.layers == 5 && o.heads == 8 && o.kv_heads == 4 && o.vocabulary == 512 &&
                 o.length == 512);
-    gd_generator *g = gd_generator_open(m);
+    gd_generator *g = gd_generator_create(m);
     gd_sampler *greedy = gd_sampler_create(.temperature = 0);
     listener heard = { 0 };
     assert_int_equal(gd_generate(g, t, greedy, .tokens = 200, .callback = listen, .user = &heard),
@@ -93,7 +93,7 @@ static void stories260k_talks_word_for_word(void **state)
 static void a_cache_gives_what_whole_sequences_give(void **state)
 {
     enum { TIME = 40, VOCABULARY = 512 };
-    gd_language_model *m = gd_language_model_open(*state, shared_data(STORIES));
+    gd_language_model *m = gd_language_model_load(*state, shared_data(STORIES));
     gd_module_set_training(gd_language_model_module(m), false);
     int64_t wide[TIME];
     int32_t tokens[TIME];
@@ -102,10 +102,10 @@ static void a_cache_gives_what_whole_sequences_give(void **state)
     gd_tensor *logits = gd_language_model_forward(m, indices(*state, 1, TIME, wide));
     float *whole = malloc(sizeof(float) * TIME * VOCABULARY);
     assert_int_equal(gd_tensor_read(logits, whole, sizeof(float) * TIME * VOCABULARY), GD_OK);
-    gd_generator *g = gd_generator_open(m);
+    gd_generator *g = gd_generator_create(m);
     for (int at = 0, count; at < TIME; at += count) { /* 5 tokens, then one by one, then 9 */
         count = at == 0 ? 5 : at == 31 ? 9 : 1;
-        const float *got = gd_generator_feed(g, tokens + at, (size_t)count);
+        const float *got = gd_generator_feed(g, (size_t)count, tokens + at);
         assert_non_null(got);
         assert_int_equal(gd_generator_length(g), at + count);
         for (int i = 0; i < VOCABULARY; i++)
@@ -130,15 +130,15 @@ static void stories260k_is_fine_tuned(void **state)
 {
     static const char text[] = "Once upon a time there was a small engine in C. It learned to "
                                "read, one step after another. ";
-    gd_tokenizer *t = gd_tokenizer_read_llama2c(shared_data("models/stories260K/tok512.bin"));
-    trainee tuned = { .model = gd_language_model_open(*state, shared_data(STORIES)) };
+    gd_tokenizer *t = gd_tokenizer_load_llama2c(shared_data("models/stories260K/tok512.bin"));
+    trainee tuned = { .model = gd_language_model_load(*state, shared_data(STORIES)) };
     tuned.optimizer = gd_adamw(gd_language_model_module(tuned.model), .lr = 1e-3);
     gd_tokens tokens = { 0 };
     for (int i = 0; i < 3; i++)
         assert_int_equal(gd_tokenize(t, text, strlen(text), &tokens), GD_OK);
-    gd_token_data *data = gd_token_data_copy(*state, tokens.ids, tokens.count);
+    gd_token_data *data = gd_token_data_create(*state, tokens.count, tokens.ids);
     gd_token_loader *l =
-        gd_token_loader_open(*state, data, .batch = 2, .length = 24, .random = true);
+        gd_token_loader_create(*state, data, .batch = 2, .length = 24, .random = true);
     gd_function *train = gd_compile(*state, step, &tuned);
     double first = 0.0, last = 0.0;
     for (int i = 0; i < 16; i++) {
@@ -165,7 +165,7 @@ static void broken_checkpoints_are_errors(void **state)
         FILE *f = fopen(path, "wb");
         fwrite(file, 1, cuts[i], f);
         fclose(f);
-        assert_null(gd_language_model_open(*state, path));
+        assert_null(gd_language_model_load(*state, path));
         expect_error(GD_ERR_FORMAT, path);
     }
     static const unsigned char wrong[] = { 0, 1, 0x7f, 0xff };
@@ -177,11 +177,11 @@ static void broken_checkpoints_are_errors(void **state)
             fwrite(file, 1, 64, f);
             file[at] = kept;
             fclose(f);
-            assert_null(gd_language_model_open(*state, path));
+            assert_null(gd_language_model_load(*state, path));
             expect_error(GD_ERR_FORMAT, path);
         }
     remove(path);
-    assert_null(gd_language_model_open(*state, path));
+    assert_null(gd_language_model_load(*state, path));
     expect_error(GD_ERR_IO, path);
     free(file);
 }
@@ -242,7 +242,7 @@ static const char *golden_file(gd_context *gd, int missing)
         { "gradus.width", "12" },  { "gradus.hidden", "48" },     { "gradus.untied", "0" },
     };
     const char *path = temporary("gpt2.safetensors");
-    assert_int_equal(gd_tensors_save(path, list, count, says, sizeof says / sizeof *says), GD_OK);
+    assert_int_equal(gd_tensors_save(path, count, list, sizeof says / sizeof *says, says), GD_OK);
     return path;
 }
 
@@ -283,7 +283,7 @@ static void gpt2_equals_pytorch(void **state)
 {
     need_safetensors();
     const char *path = golden_file(*state, -1);
-    gd_language_model *m = gd_language_model_open(*state, path);
+    gd_language_model *m = gd_language_model_load(*state, path);
     remove(path);
     assert_non_null(m);
     gd_module *module = gd_language_model_module(m);
@@ -317,11 +317,11 @@ static void incomplete_files_are_errors(void **state)
 {
     need_safetensors();
     const char *path = golden_file(*state, 5);
-    assert_null(gd_language_model_open(*state, path));
+    assert_null(gd_language_model_load(*state, path));
     expect_error(GD_ERR_FORMAT, "lacks \"transformer.h.0.attn.c_attn.bias\"");
     gd_named_tensor other = { "w", gd_ones(*state, GD_SHAPE(2, 2), GD_F32) };
-    assert_int_equal(gd_tensors_save(path, &other, 1, NULL, 0), GD_OK);
-    assert_null(gd_language_model_open(*state, path));
+    assert_int_equal(gd_tensors_save(path, 1, &other, 0, NULL), GD_OK);
+    assert_null(gd_language_model_load(*state, path));
     expect_error(GD_ERR_FORMAT, "nor a GPT-2");
     remove(path);
 }
@@ -361,10 +361,10 @@ static void metadata_is_held_against_the_tensors(void **state)
         for (size_t k = 0; k < sizeof says / sizeof *says; k++)
             if (strcmp(says[k].key, lies[i].key) == 0)
                 says[k].value = lies[i].value;
-        assert_int_equal(gd_tensors_save(path, list, count, says, sizeof says / sizeof *says),
+        assert_int_equal(gd_tensors_save(path, count, list, sizeof says / sizeof *says, says),
                          GD_OK);
         gd_context *small_context = gd_open("cpu", .memory_limit = 1 << 20);
-        assert_null(gd_language_model_open(small_context, path));
+        assert_null(gd_language_model_load(small_context, path));
         expect_error(GD_ERR_FORMAT, lies[i].words);
         gd_close(small_context);
         gd_language_model_release(m);
@@ -388,12 +388,12 @@ static void published_files_tell_their_sizes(void **state)
         gd_tensor_info info;
         assert_int_equal(gd_tensor_file_info(file, i, &info), GD_OK);
         assert_memory_equal(info.name, "transformer.", 12);
-        list[i] = (gd_named_tensor){ info.name + 12, gd_tensor_file_read(file, i, *state) };
+        list[i] = (gd_named_tensor){ info.name + 12, gd_tensor_file_read(file, *state, i) };
     }
     assert_true(gd_tensor_file_find(file, "transformer.h.2.mlp.c_proj.bias") >= 0);
-    assert_int_equal(gd_tensors_save(path, list, count, NULL, 0), GD_OK);
+    assert_int_equal(gd_tensors_save(path, count, list, 0, NULL), GD_OK);
     gd_tensor_file_close(file);
-    gd_language_model *n = gd_language_model_open(*state, path);
+    gd_language_model *n = gd_language_model_load(*state, path);
     remove(path);
     assert_non_null(n);
     gd_language_options o = gd_language_model_options(n);
@@ -414,7 +414,7 @@ static void saved_models_open_again(void **state)
             .hidden = 20, .untied = kind == 2, .seed = 3);
         assert_non_null(m);
         assert_int_equal(gd_language_model_save(m, path), GD_OK);
-        gd_language_model *n = gd_language_model_open(*state, path);
+        gd_language_model *n = gd_language_model_load(*state, path);
         assert_non_null(n);
         assert_int_equal(gd_language_model_options(n).kv_heads, kind == 0 ? 4 : 2);
         gd_tensor *x = indices(*state, 1, 6, (int64_t[]){ 6, 0, 3, 3, 8, 1 });
@@ -456,8 +456,8 @@ static gd_language_model *train_30(gd_context *gd, gd_decoder decoder, gd_mode m
                                                     .length = 12, .layers = 2, .heads = 4,
                                                     .width = 32, .dropout = 0.1, .seed = 2) };
     t.optimizer = gd_adamw(gd_language_model_module(t.model), .lr = 0.01);
-    gd_token_data *data = gd_token_data_copy(gd, tokens, 64);
-    gd_token_loader *l = gd_token_loader_open(gd, data, .batch = 3, .length = 12, .random = true);
+    gd_token_data *data = gd_token_data_create(gd, 64, tokens);
+    gd_token_loader *l = gd_token_loader_create(gd, data, .batch = 3, .length = 12, .random = true);
     gd_function *f = gd_compile(gd, step, &t, .mode = mode);
     for (int i = 0; i < 30; i++) {
         gd_batch b;
@@ -499,14 +499,14 @@ static gd_language_model *small(gd_context *gd)
 
 static void generation_ends_with_the_models_length(void **state)
 {
-    gd_generator *g = gd_generator_open(small(*state));
+    gd_generator *g = gd_generator_create(small(*state));
     gd_tokenizer *t = gd_tokenizer_bytes();
     gd_sampler *s = gd_sampler_create(.temperature = 1, .seed = 2);
     listener heard = { 0 };
     assert_int_equal(gd_generate(g, t, s, .prompt = "abc", .callback = listen, .user = &heard), 6);
     assert_int_equal(heard.size, 6);
     assert_int_equal(gd_generator_length(g), 8);
-    assert_null(gd_generator_feed(g, (int32_t[]){ 1 }, 1));
+    assert_null(gd_generator_feed(g, 1, (int32_t[]){ 1 }));
     expect_error(GD_ERR_SHAPE, "1 tokens after 8 are more than the model's 8");
     gd_generator_reset(g); /* but for a limit beyond it */
     assert_int_equal(gd_generate(g, t, s, .prompt = NULL, .tokens = 30), 30);
@@ -538,11 +538,11 @@ static gd_language_model *lively(gd_context *gd)
 /* The most likely token after some, all fed at once. */
 static int32_t likeliest_after(gd_language_model *m, const int32_t *tokens, size_t count)
 {
-    gd_generator *g = gd_generator_open(m);
+    gd_generator *g = gd_generator_create(m);
     gd_sampler *greedy = gd_sampler_create(.temperature = 0);
-    const float *logits = gd_generator_feed(g, tokens, count);
+    const float *logits = gd_generator_feed(g, count, tokens);
     assert_non_null(logits);
-    int32_t token = gd_sample(greedy, logits, 256, NULL, 0);
+    int32_t token = gd_sample(greedy, 256, logits, 0, NULL);
     gd_sampler_release(greedy);
     gd_generator_release(g);
     return token;
@@ -558,7 +558,7 @@ static void a_text_is_continued_past_the_length(void **state)
         int tokens;
     } calls[CALLS] = { { "abc", 4 }, { "d", 10 }, { "e", 1 }, { "f", 12 } };
     gd_language_model *m = lively(*state);
-    gd_generator *g = gd_generator_open(m);
+    gd_generator *g = gd_generator_create(m);
     gd_tokenizer *t = gd_tokenizer_bytes();
     gd_sampler *greedy = gd_sampler_create(.temperature = 0);
     int32_t expected[LENGTH];
@@ -609,15 +609,15 @@ static void wrong_use_is_an_error(void **state)
     gd_language_model *m = small(gd);
     assert_null(gd_language_model_forward(m, indices(gd, 1, 9, (int64_t[9]){ 0 })));
     expect_error(GD_ERR_SHAPE, "length 8");
-    gd_generator *g = gd_generator_open(m);
-    assert_null(gd_generator_feed(g, (int32_t[]){ 3, 256 }, 2));
+    gd_generator *g = gd_generator_create(m);
+    assert_null(gd_generator_feed(g, 2, (int32_t[]){ 3, 256 }));
     expect_error(GD_ERR_INVALID, "token 256; the model has 256");
-    assert_null(gd_generator_feed(g, NULL, 0));
+    assert_null(gd_generator_feed(g, 0, NULL));
     expect_error(GD_ERR_INVALID, "no tokens");
     assert_true(gd_generate(g, NULL, NULL) == -1);
     expect_error(GD_ERR_INVALID, "tokeniser is NULL");
-    assert_null(gd_generator_open(NULL));
-    assert_null(gd_language_model_open(gd, NULL));
+    assert_null(gd_generator_create(NULL));
+    assert_null(gd_language_model_load(gd, NULL));
     expect_error(GD_ERR_INVALID, "path is NULL");
 }
 
@@ -629,7 +629,7 @@ static void running_out_of_memory_is_an_error(void **state)
     gd_sampler *s = gd_sampler_create(.temperature = 0);
     for (int64_t n = 0;; n++) {
         gd_fail_allocations_after(n);
-        gd_generator *g = gd_generator_open(m);
+        gd_generator *g = gd_generator_create(m);
         int64_t made = g ? gd_generate(g, t, s, .prompt = "ab", .tokens = 2) : -1;
         gd_fail_allocations_after(-1);
         if (made == 2)

@@ -222,7 +222,7 @@ static void test_batch_norm_statistics(void **state)
 /* Share of zeros of t. */
 static double share_of_zeros(gd_tensor *t)
 {
-    return gd_item(gd_mean(gd_eq(t, gd_zero_like(t)), GD_ALL_AXES, false));
+    return gd_item(gd_mean(gd_eq(t, gd_zeros_like(t)), GD_ALL_AXES, false));
 }
 
 static void test_dropout(void **state)

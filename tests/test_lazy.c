@@ -37,7 +37,7 @@ static gd_tensor *body(void *user, int count, gd_tensor *const *in)
     if (c->no_grad)
         return gd_no_grad_begin(gd) == GD_OK && gd_exp(h) && gd_no_grad_end(gd) == GD_OK ? h : NULL;
     gd_tensor *loss = gd_sum(gd_square(h), GD_ALL_AXES, false), *g;
-    if (gd_grad(&loss, NULL, 1, &c->w, &g, 1) != GD_OK)
+    if (gd_grad(1, &loss, NULL, 1, &c->w, &g) != GD_OK)
         return NULL;
     for (int i = 0; i < c->assigns; i++)
         gd_assign(c->state, gd_add(c->state, g));

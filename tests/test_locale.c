@@ -111,8 +111,8 @@ static char *write_everything(const char *locale)
                                     .start = 0.5,
                                     .flops = 1e6,
                                     .bytes = 1e5 };
-    at += gd_profile_format_trace(&row, 1, at, (size_t)(end - at));
-    at += gd_profile_format(&row, 1, (gd_profile_bounds){ 1e11, 1e10 }, at, (size_t)(end - at));
+    at += gd_profile_format_trace(1, &row, at, (size_t)(end - at));
+    at += gd_profile_format(1, &row, (gd_profile_bounds){ 1e11, 1e10 }, at, (size_t)(end - at));
     at += gd_tensor_format(x, at, (size_t)(end - at));
     at += gd_graph_format(gd_pad(x, GD_SHAPE(1, 0), GD_SHAPE(0, 1), 0.5), at, (size_t)(end - at));
     at += gd_plan_format(f, at, (size_t)(end - at));

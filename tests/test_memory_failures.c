@@ -83,7 +83,7 @@ static bool expression(gd_context *context, outcome *out)
     gd_tensor *x = ramp(context, 5, 7), *w = gd_transpose(ramp(context, 3, 7), 0, 1);
     gd_tensor *y = gd_relu(gd_add(gd_matmul(x, w), gd_ones(context, GD_SHAPE(3), GD_F32)));
     gd_tensor *parts[2] = { gd_softmax(y, 1), gd_cast(gd_slice(y, 0, 4, GD_END, -1), GD_F64) };
-    gd_tensor *t = gd_concat(parts, 2, 0);
+    gd_tensor *t = gd_concat(2, parts, 0);
     return read_numbers(t, out);
 }
 
@@ -116,10 +116,10 @@ static bool gradient_of_gradient(gd_context *context, outcome *out)
     gd_tensor *x = gd_set_requires_grad(ramp(context, 4, 5), true);
     gd_tensor *y = gd_sum(gd_mul(gd_exp(x), gd_cumsum(gd_softmax(x, 1), 0)), GD_ALL_AXES, false),
               *g, *h;
-    if (!y || gd_grad(&y, NULL, 1, &x, &g, 1) != GD_OK)
+    if (!y || gd_grad(1, &y, NULL, 1, &x, &g) != GD_OK)
         return false;
     gd_tensor *norm = gd_sum(gd_square(g), GD_ALL_AXES, false);
-    return norm && gd_grad(&norm, NULL, 1, &x, &h, 1) == GD_OK && read_numbers(h, out);
+    return norm && gd_grad(1, &norm, NULL, 1, &x, &h) == GD_OK && read_numbers(h, out);
 }
 
 typedef struct trainee {
@@ -135,7 +135,7 @@ static gd_tensor *step(void *user, int count, gd_tensor *const *in)
     gd_tensor *y = gd_add(gd_relu(gd_affine(in[0], t->w, t->b)), noise);
     gd_tensor *loss = gd_mse(y, gd_full(gd_tensor_context(in[0]), GD_SHAPE(5, 3), 0.5, GD_F32)),
               *g[2];
-    if (gd_grad(&loss, NULL, 1, (gd_tensor *[]){ t->w, t->b }, g, 2) != GD_OK)
+    if (gd_grad(1, &loss, NULL, 2, (gd_tensor *[]){ t->w, t->b }, g) != GD_OK)
         return NULL;
     if (!gd_assign(t->w, gd_sub(gd_detach(t->w), gd_mul_scalar(g[0], 0.1))) ||
         !gd_assign(t->b, gd_sub(gd_detach(t->b), gd_mul_scalar(g[1], 0.1))))

@@ -85,7 +85,7 @@ static void metrics_equal_scikit_learn(void **state)
         assert_close(s.f1, GOLDEN_f1_2);
         s = gd_confusion_class(a.confusion, 5);
         assert_true(s.precision == 0 && s.recall == 0 && s.f1 == 0 && s.support == 0);
-        gd_regression_scores r = gd_regression_read(a.regression);
+        gd_regression_scores r = gd_regression_score(a.regression);
         assert_close(r.mae, GOLDEN_mae);
         assert_close(r.mse, GOLDEN_mse);
         assert_close(r.rmse, GOLDEN_rmse);
@@ -182,10 +182,10 @@ static void misuse_is_an_error(void **state)
     gd_regression *r = gd_regression_create(gd);
     assert_int_equal(gd_regression_add(r, x, y), GD_ERR_SHAPE);
     expect_error(GD_ERR_SHAPE, "gd_regression_add");
-    assert_true(isnan(gd_regression_read(r).r2));
+    assert_true(isnan(gd_regression_score(r).r2));
     expect_error(GD_ERR_STATE, "nothing was added");
     assert_int_equal(gd_regression_add(r, x, x), GD_OK);
-    gd_regression_scores scores = gd_regression_read(r);
+    gd_regression_scores scores = gd_regression_score(r);
     assert_true(scores.mae == 0 && isnan(scores.r2)); /* y does not vary */
     gd_ranking *ranking = gd_ranking_create(gd);
     assert_int_equal(gd_ranking_add(ranking, x, y), GD_ERR_SHAPE);

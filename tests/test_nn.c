@@ -177,7 +177,7 @@ static void wrong_uses_are_errors(void **state)
     assert_int_equal(gd_error_code(), GD_OK); /* NULL in, NULL out */
     assert_null(gd_parameter(m, "l.weight", GD_SHAPE(5, 3), .init = GD_INIT_ZEROS));
     expect_error(GD_ERR_SHAPE, "\"l.weight\" is f32 [5, 4], but is used here as f32 [5, 3]");
-    assert_null(gd_buffer(m, "l.weight", GD_SHAPE(5, 4), GD_F32, 0.0));
+    assert_null(gd_buffer(m, "l.weight", GD_SHAPE(5, 4), 0.0, GD_F32));
     expect_error(GD_ERR_INVALID, "a parameter, but is used here as a buffer");
     assert_null(gd_parameter(m, "", GD_SHAPE(5), .init = GD_INIT_ZEROS));
     expect_error(GD_ERR_INVALID, "empty");
@@ -193,9 +193,9 @@ static void wrong_uses_are_errors(void **state)
 static void buffers_are_saved_but_not_trained(void **state)
 {
     gd_module *m = gd_module_create(*state);
-    gd_tensor *seen = gd_buffer(m, "norm.seen", GD_SHAPE(3), GD_I64, 4.0);
+    gd_tensor *seen = gd_buffer(m, "norm.seen", GD_SHAPE(3), 4.0, GD_I64);
     assert_non_null(seen);
-    assert_ptr_equal(seen, gd_buffer(m, "norm.seen", GD_SHAPE(3), GD_I64, 9.0));
+    assert_ptr_equal(seen, gd_buffer(m, "norm.seen", GD_SHAPE(3), 9.0, GD_I64));
     assert_false(gd_module_is_parameter(m, 0));
     assert_false(gd_requires_grad(seen));
     assert_int_equal(gd_module_parameter_count(m), 0);
@@ -277,13 +277,13 @@ static void saved_modules_load(void **state)
     gd_module *a = gd_module_create(*state, .seed = 1);
     gd_tensor *x = ramp(*state, GD_SHAPE(2, 784));
     gd_tensor *y = network(a, x);
-    assert_non_null(gd_buffer(a, "steps", GD_SCALAR, GD_I64, 12.0));
+    assert_non_null(gd_buffer(a, "steps", GD_SCALAR, 12.0, GD_I64));
     if (!can_store(a, temporary(path)))
         skip();
     /* into a module that has its parameters */
     gd_module *b = gd_module_create(*state, .seed = 2);
     assert_non_null(network(b, x));
-    assert_non_null(gd_buffer(b, "steps", GD_SCALAR, GD_I64, 0.0));
+    assert_non_null(gd_buffer(b, "steps", GD_SCALAR, 0.0, GD_I64));
     assert_int_equal(gd_module_load(b, path), GD_OK);
     assert_same_bits(network(b, x), y);
     assert_true(gd_item(gd_module_parameter(b, "steps")) == 12.0);
@@ -429,7 +429,7 @@ static gd_tensor *twice(gd_tensor *x)
 static gd_tensor *beside(gd_tensor *x)
 {
     gd_tensor *both[2] = { x, x };
-    return gd_concat(both, 2, 1);
+    return gd_concat(2, both, 1);
 }
 
 static gd_tensor *softmax_of_1(gd_tensor *x)
@@ -796,7 +796,7 @@ static bool everything(int unused)
     gd_context *gd = gd_open("cpu", .threads = 1);
     gd_module *m = gd_module_create(gd, .seed = 1);
     gd_tensor *x = gd ? gd_zeros(gd, GD_SHAPE(2, 784), GD_F32) : NULL;
-    bool ok = gd && network(m, x) && gd_buffer(m, "b", GD_SHAPE(2), GD_I64, 1.0);
+    bool ok = gd && network(m, x) && gd_buffer(m, "b", GD_SHAPE(2), 1.0, GD_I64);
     gd_model_spec spec = mnist_spec();
     gd_model *model = ok ? gd_model_create(gd, .spec = &spec) : NULL;
     ok = model && gd_model_forward(model, x);

@@ -162,7 +162,7 @@ static void test_layer_norm_as_torch(void **state)
                          gd_set_requires_grad(bias_of(gd), true) };
     gd_tensor *y = gd_layer_norm(in[0], in[1], in[2]), *g = seed_of(gd), *d[3];
     CHECK(y, layer_y);
-    assert_int_equal(gd_grad(&y, &g, 1, in, d, 3), GD_OK);
+    assert_int_equal(gd_grad(1, &y, &g, 3, in, d), GD_OK);
     CHECK(d[0], layer_x);
     CHECK(d[1], layer_w);
     CHECK(d[2], layer_b);
@@ -178,7 +178,7 @@ static void test_rms_norm_as_torch(void **state)
                          gd_set_requires_grad(weight_of(gd), true) };
     gd_tensor *y = gd_rms_norm(in[0], in[1]), *g = seed_of(gd), *d[2];
     CHECK(y, rms_y);
-    assert_int_equal(gd_grad(&y, &g, 1, in, d, 2), GD_OK);
+    assert_int_equal(gd_grad(1, &y, &g, 2, in, d), GD_OK);
     CHECK(d[0], rms_x);
     CHECK(d[1], rms_w);
 }

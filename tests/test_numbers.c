@@ -108,7 +108,7 @@ static void fractions_are_not_cut_off(void **state)
     expect_error(GD_ERR_INVALID, "gd_full: i32 cannot hold 2.5");
     assert_null(gd_scalar(context, 1e10, GD_I32));
     expect_error(GD_ERR_INVALID, "gd_scalar: i32 cannot hold 10000000000");
-    assert_null(gd_state(context, GD_SCALAR, GD_I64, NAN));
+    assert_null(gd_state(context, GD_SCALAR, NAN, GD_I64));
     expect_error(GD_ERR_INVALID, "gd_state: i64 cannot hold nan");
     assert_null(gd_arange(context, 0, 257, 1, GD_U8));
     expect_error(GD_ERR_INVALID, "gd_arange: u8 cannot hold 256");
@@ -172,14 +172,14 @@ static void einsum_keeps_the_dtype(void **state)
         gd_tensor *x = gd_full(context, GD_SHAPE(2, 2), 1, (gd_dtype)dtype);
         gd_dtype expected = dtype == GD_BOOL ? GD_I32 : (gd_dtype)dtype;
         for (int i = 0; i < COUNT(one); i++)
-            assert_int_equal(gd_tensor_dtype(gd_einsum(one[i], &x, 1)), expected);
+            assert_int_equal(gd_tensor_dtype(gd_einsum(one[i], 1, &x)), expected);
         for (int i = 0; i < COUNT(two); i++)
-            assert_int_equal(gd_tensor_dtype(gd_einsum(two[i], (gd_tensor *[]){ x, x }, 2)),
+            assert_int_equal(gd_tensor_dtype(gd_einsum(two[i], 2, (gd_tensor *[]){ x, x })),
                              expected);
     }
     gd_tensor *x = u8_of(context, 100, 200);
-    expect_values(gd_einsum("i->", &x, 1), GD_U8, 1, (const double[]){ 300 - 256 });
-    expect_values(gd_einsum("i,i->", (gd_tensor *[]){ x, x }, 2), GD_U8, 1,
+    expect_values(gd_einsum("i->", 1, &x), GD_U8, 1, (const double[]){ 300 - 256 });
+    expect_values(gd_einsum("i,i->", 2, (gd_tensor *[]){ x, x }), GD_U8, 1,
                   (const double[]){ 50000 % 256 });
 }
 

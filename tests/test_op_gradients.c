@@ -93,7 +93,7 @@ static void gradients(const problem *p, gd_tensor *loss, const placed *at, gd_te
     for (int i = 0; i < p->row->operands; i++)
         if (is_real(p, i))
             leaves[count++] = at[i].leaf;
-    if (gd_grad(&loss, NULL, 1, leaves, grads, count) != GD_OK)
+    if (gd_grad(1, &loss, NULL, count, leaves, grads) != GD_OK)
         fail_msg("%s: gd_grad: %s", p->name, gd_error_message());
     for (int i = 0, k = 0; i < p->row->operands; i++)
         g[i] = is_real(p, i) ? grads[k++] : NULL;
@@ -289,7 +289,7 @@ static void test_softmax_jacobian(void **state)
             gd_set_requires_grad(gd_from_host(context, GD_SHAPE(ROWS, N), GD_F64, x), true);
         gd_tensor *s = gd_softmax(leaf, 1),
                   *seed = gd_from_host(context, GD_SHAPE(ROWS, N), GD_F64, g), *dx;
-        assert_int_equal(gd_grad(&s, &seed, 1, &leaf, &dx, 1), GD_OK);
+        assert_int_equal(gd_grad(1, &s, &seed, 1, &leaf, &dx), GD_OK);
         assert_int_equal(gd_tensor_read(dx, d, sizeof d), GD_OK);
         for (int row = 0; row < ROWS; row++) {
             long double soft[N], sum = 0, most = -INFINITY;
@@ -320,7 +320,7 @@ static void gradient_of(gd_context *context, gd_tensor *(*f)(gd_tensor *x), int 
     gd_scope_begin(context);
     gd_tensor *leaf = gd_set_requires_grad(gd_from_host(context, GD_SHAPE(n), GD_F64, x), true), *d;
     gd_tensor *sum = gd_sum(f(leaf), GD_ALL_AXES, false);
-    assert_int_equal(gd_grad(&sum, NULL, 1, &leaf, &d, 1), GD_OK);
+    assert_int_equal(gd_grad(1, &sum, NULL, 1, &leaf, &d), GD_OK);
     assert_int_equal(gd_tensor_read(d, out, (size_t)n * sizeof *out), GD_OK);
     gd_scope_end(context);
 }
@@ -344,7 +344,7 @@ static gd_tensor *cumprod_of(gd_tensor *x)
 static gd_tensor *gradient_of_cumprod(gd_tensor *x)
 {
     gd_tensor *y = gd_cumprod(x, 0), *gradient = NULL;
-    return gd_grad(&y, NULL, 1, &x, &gradient, 1) == GD_OK ? gradient : NULL;
+    return gd_grad(1, &y, NULL, 1, &x, &gradient) == GD_OK ? gradient : NULL;
 }
 
 static gd_tensor *prod_over_nothing(gd_tensor *x)
@@ -398,7 +398,7 @@ static gd_tensor *to_the_powers(gd_tensor *x)
 static gd_tensor *gradient_of_powers(gd_tensor *x)
 {
     gd_tensor *y = to_the_powers(x), *gradient = NULL;
-    return gd_grad(&y, NULL, 1, &x, &gradient, 1) == GD_OK ? gradient : NULL;
+    return gd_grad(1, &y, NULL, 1, &x, &gradient) == GD_OK ? gradient : NULL;
 }
 
 static gd_tensor *gradient_of_squared_exponent(gd_tensor *x)
@@ -406,7 +406,7 @@ static gd_tensor *gradient_of_squared_exponent(gd_tensor *x)
     gd_tensor *y = gd_full(gd_tensor_context(x), gd_tensor_shape(x), 2, GD_F64), *gradient = NULL;
     gd_set_requires_grad(y, true);
     gd_tensor *z = gd_pow(x, y);
-    return gd_grad(&z, NULL, 1, &y, &gradient, 1) == GD_OK ? gradient : NULL;
+    return gd_grad(1, &z, NULL, 1, &y, &gradient) == GD_OK ? gradient : NULL;
 }
 
 static gd_tensor *deviation_of(gd_tensor *x)
@@ -416,12 +416,12 @@ static gd_tensor *deviation_of(gd_tensor *x)
 
 static gd_tensor *half_norm_of(gd_tensor *x)
 {
-    return gd_norm(x, 0.5, GD_ALL_AXES, false);
+    return gd_norm(x, GD_ALL_AXES, 0.5, false);
 }
 
 static gd_tensor *norm_of(gd_tensor *x)
 {
-    return gd_norm(x, 1.5, GD_ALL_AXES, false);
+    return gd_norm(x, GD_ALL_AXES, 1.5, false);
 }
 
 static gd_tensor *similarity_to_ones(gd_tensor *x)

@@ -57,7 +57,7 @@ static gd_tensor *run_body(void *user, int count, gd_tensor *const *in)
         return t;
     /* A gradient that differs from element to element. */
     gd_tensor *seed = gd_add_scalar(gd_mul_scalar(t, 0.5), 0.25);
-    if (gd_grad(&t, &seed, 1, inputs, grads, wanted) != GD_OK)
+    if (gd_grad(1, &t, &seed, wanted, inputs, grads) != GD_OK)
         return NULL;
     for (int i = 0; i < wanted; i++)
         b->result[b->count++] = gd_output(grads[i]);
@@ -350,7 +350,7 @@ static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
     hidden = gd_mul(hidden, gd_cast(kept, GD_F32));
     gd_tensor *loss = gd_cross_entropy(gd_affine(hidden, w[2], w[3]), in[1]);
     gd_tensor *g[PARAMETERS];
-    if (gd_grad(&loss, NULL, 1, w, g, PARAMETERS) != GD_OK)
+    if (gd_grad(1, &loss, NULL, PARAMETERS, w, g) != GD_OK)
         return NULL;
     for (int i = 0; i < PARAMETERS; i++)
         if (!gd_assign(w[i], gd_sub(gd_detach(w[i]), gd_mul_scalar(g[i], 0.1))))

@@ -443,7 +443,7 @@ static void the_norm_of_the_gradients_is_told(void **state)
     problem p;
     open_problem(&p, *state);
     gd_tensor *loss = loss_of(&p, p.x, p.t), *d[2];
-    assert_int_equal(gd_grad(&loss, NULL, 1, (gd_tensor *[]){ p.w, p.b }, d, 2), GD_OK);
+    assert_int_equal(gd_grad(1, &loss, NULL, 2, (gd_tensor *[]){ p.w, p.b }, d), GD_OK);
     double norm = sqrt(gd_item(gd_sum(gd_square(d[0]), GD_ALL_AXES, false)) +
                        gd_item(gd_sum(gd_square(d[1]), GD_ALL_AXES, false)));
     gd_optimizer *o = gd_sgd(p.m, .lr = 0.05);

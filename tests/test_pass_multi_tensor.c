@@ -237,7 +237,7 @@ static void is_one_kernel_to_users(void **state)
     gd_tensor *in = gd_normal(gd, GD_SHAPE(ROWS, COLUMNS), 0, 1, GD_F32);
     gd_function *f = gd_compile(gd, narrow, &t, .detached = true);
     gd_kernel_profile rows[64];
-    int kernels = gd_function_profile(f, 1, &in, 2, rows, 64), found = 0;
+    int kernels = gd_function_profile(f, 1, &in, 2, 64, rows), found = 0;
     assert_int_equal(kernels, gd_function_stats(f).kernels);
     for (int i = 0; i < kernels; i++)
         if (strcmp(rows[i].op, "multi_tensor") == 0) {

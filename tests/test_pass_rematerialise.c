@@ -247,7 +247,7 @@ static void a_call_with_a_history_keeps_less(void **state)
         assert_int_equal(gd_seed(gd, 4), GD_OK);
         gd_function *f = gd_compile(gd, loss_alone, &t, .memory_limit = i ? bytes[0] * 3 / 4 : 0);
         gd_tensor *loss = gd_call(f, 2, in), *w = gd_module_tensor(t.module, 0), *g = NULL;
-        if (!loss || gd_grad(&loss, NULL, 1, &w, &g, 1) != GD_OK)
+        if (!loss || gd_grad(1, &loss, NULL, 1, &w, &g) != GD_OK)
             fail_msg("%s", gd_error_message());
         sum[i] = gd_item(gd_sum(gd_sin(gd_mul_scalar(g, 1e4)), GD_ALL_AXES, false));
         bytes[i] = gd_function_stats(f).arena_bytes;

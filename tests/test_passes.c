@@ -143,8 +143,8 @@ static gd_tensor *runs_a_block_again(void *user, int count, gd_tensor *const *in
     things *t = user;
     gd_set_requires_grad(t->state, true);
     gd_tensor *x = gd_mul(t->state, in[0]),
-              *y = total(gd_square(gd_checkpoint(block, NULL, &x, 1))), *g;
-    return gd_grad(&y, NULL, 1, &t->state, &g, 1) == GD_OK ? g : NULL;
+              *y = total(gd_square(gd_checkpoint(block, NULL, 1, &x))), *g;
+    return gd_grad(1, &y, NULL, 1, &t->state, &g) == GD_OK ? g : NULL;
 }
 
 static int count_lines(const char *text, const char *word)
@@ -492,7 +492,7 @@ static gd_tensor *activates(void *user, int count, gd_tensor *const *in)
     gd_set_requires_grad(t->state, true);
     gd_tensor *x = gd_softmax(gd_mul(t->state, in[0]), 0), *dx;
     gd_tensor *y = gd_matmul(gd_gelu_tanh(x), in[1]), *loss = total(gd_square(y));
-    return gd_grad(&loss, NULL, 1, &x, &dx, 1) == GD_OK ? gd_softmax(dx, 0) : NULL;
+    return gd_grad(1, &loss, NULL, 1, &x, &dx) == GD_OK ? gd_softmax(dx, 0) : NULL;
 }
 
 /* What else reads a product, or lacks what it is made of, keeps it. */
@@ -678,13 +678,13 @@ static gd_tensor *gives_the_gradient(void *user, int count, gd_tensor *const *in
     (void)count;
     things *t = user;
     gd_set_requires_grad(t->state, true);
-    gd_tensor *x = gd_concat((gd_tensor *[]){ in[0], t->state, t->other }, 3, 1), *qkv[3], *g;
+    gd_tensor *x = gd_concat(3, (gd_tensor *[]){ in[0], t->state, t->other }, 1), *qkv[3], *g;
     for (int i = 0; i < 3; i++) {
         gd_tensor *part = gd_slice(x, 1, i * COLUMNS, (i + 1) * COLUMNS, 1);
         qkv[i] = gd_transpose(gd_reshape(part, GD_SHAPE(-1, 2, COLUMNS / 2)), 0, 1);
     }
     gd_tensor *loss = total(gd_square(gd_attention(qkv[0], qkv[1], qkv[2])));
-    return gd_grad(&loss, NULL, 1, &x, &g, 1) == GD_OK ? g : NULL;
+    return gd_grad(1, &loss, NULL, 1, &x, &g) == GD_OK ? g : NULL;
 }
 
 static void join_attention_puts_gradients_side_by_side(void **state)

@@ -75,7 +75,7 @@ static gd_tensor *dropout_and_gradient(void *user, int count, gd_tensor *const *
     (void)user, (void)count;
     gd_tensor *r = gd_dropout(in[0], 0.4), *g;
     (void)gd_dropout(in[0], 0.1); /* the stream moves on between the two */
-    if (gd_grad(&r, NULL, 1, in, &g, 1) != GD_OK)
+    if (gd_grad(1, &r, NULL, 1, in, &g) != GD_OK)
         return NULL;
     gradient = gd_output(g);
     return r;

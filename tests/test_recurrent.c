@@ -86,7 +86,7 @@ static answer solve(gd_context *context, gd_cell cell, bool reverse, bool length
         fail_msg("%s", gd_error_message());
     seeds[0] = golden_weights(out[0]);
     seeds[1] = golden_weights(out[1]);
-    assert_int_equal(gd_grad(out, seeds, 2, leaf, out + 2, 4), GD_OK);
+    assert_int_equal(gd_grad(2, out, seeds, 4, leaf, out + 2), GD_OK);
     answer a;
     for (int i = 0; i < 6; i++) {
         a.count[i] = (size_t)gd_tensor_count(out[i]);

@@ -33,7 +33,7 @@ static void token_files_come_back(void **state)
             tokens[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)vocabulary);
         tokens[7] = vocabulary - 1;
         const char *path = temporary("tokens.bin");
-        assert_int_equal(gd_token_file_write(path, tokens, 1000, vocabulary), GD_OK);
+        assert_int_equal(gd_token_file_write(path, 1000, tokens, vocabulary), GD_OK);
         FILE *f = fopen(path, "rb");
         fseek(f, 0, SEEK_END);
         assert_int_equal(ftell(f), 1024 + 1000 * (wide ? 4 : 2));
@@ -45,7 +45,7 @@ static void token_files_come_back(void **state)
             assert_int_equal(gd_token_data_get(d, i), tokens[i]);
         assert_int_equal(gd_token_data_get(d, 1000), -1);
         assert_int_equal(gd_token_data_get(d, -1), -1);
-        gd_token_data_release(d);
+        gd_token_data_close(d);
         remove(path);
     }
 }
@@ -54,9 +54,9 @@ static void wrong_token_files_are_errors(void **state)
 {
     static const int32_t tokens[] = { 1, 2, 3 };
     const char *path = temporary("wrong.bin");
-    assert_int_equal(gd_token_file_write(path, tokens, 3, 3), GD_ERR_INVALID);
+    assert_int_equal(gd_token_file_write(path, 3, tokens, 3), GD_ERR_INVALID);
     expect_error(GD_ERR_INVALID, "token 2 is 3; it must be 0 to 2");
-    assert_int_equal(gd_token_file_write(path, tokens, 3, 300), GD_OK);
+    assert_int_equal(gd_token_file_write(path, 3, tokens, 300), GD_OK);
     unsigned char file[1030];
     FILE *f = fopen(path, "rb");
     assert_int_equal(fread(file, 1, sizeof file, f), sizeof file);
@@ -77,7 +77,7 @@ static void wrong_token_files_are_errors(void **state)
     remove(path);
     assert_null(gd_token_data_open(*state, path));
     expect_error(GD_ERR_IO, path);
-    assert_null(gd_token_data_copy(*state, tokens, 0));
+    assert_null(gd_token_data_create(*state, 0, tokens));
     expect_error(GD_ERR_INVALID, "no tokens");
 }
 
@@ -86,9 +86,9 @@ static void files_that_shrink_are_errors(void **state)
 {
     static const int32_t tokens[100] = { 1, 2, 3 };
     const char *path = temporary("shrinks.bin");
-    assert_int_equal(gd_token_file_write(path, tokens, 100, 300), GD_OK);
+    assert_int_equal(gd_token_file_write(path, 100, tokens, 300), GD_OK);
     gd_token_data *d = gd_token_data_open(*state, path);
-    gd_token_loader *l = gd_token_loader_open(*state, d, .batch = 2, .length = 20);
+    gd_token_loader *l = gd_token_loader_create(*state, d, .batch = 2, .length = 20);
     gd_batch b;
     assert_true(gd_token_loader_next(l, &b));
     assert_int_equal(truncate(path, 1024 + 2 * 50), 0);
@@ -107,7 +107,7 @@ static gd_token_data *counting(gd_context *gd, int count)
     int32_t *tokens = malloc((size_t)count * sizeof *tokens);
     for (int i = 0; i < count; i++)
         tokens[i] = i;
-    gd_token_data *d = gd_token_data_copy(gd, tokens, (size_t)count);
+    gd_token_data *d = gd_token_data_create(gd, (size_t)count, tokens);
     free(tokens);
     assert_non_null(d);
     return d;
@@ -137,7 +137,7 @@ static void batches_come_one_after_another(void **state)
 {
     gd_token_data *d = counting(*state, 101);
     gd_token_loader *l =
-        gd_token_loader_open(*state, d, .batch = 3, .length = 5, .first = 10, .count = 77);
+        gd_token_loader_create(*state, d, .batch = 3, .length = 5, .first = 10, .count = 77);
     assert_int_equal(gd_token_loader_batches(l), 5); /* 76 / 15 */
     for (int pass = 0; pass < 2; pass++) {
         gd_batch b;
@@ -152,24 +152,24 @@ static void batches_come_one_after_another(void **state)
         assert_int_equal(gd_error_code(), GD_OK);
     }
     gd_token_loader_release(l);
-    gd_token_data_release(d);
+    gd_token_data_close(d);
 }
 
 /* As with gd_loader: the tokens of the batch before are overwritten. */
 static void gradients_need_batches_that_are_still_there(void **state)
 {
     gd_context *gd = *state;
-    gd_token_loader *l = gd_token_loader_open(gd, counting(gd, 30), .batch = 1, .length = 2);
+    gd_token_loader *l = gd_token_loader_create(gd, counting(gd, 30), .batch = 1, .length = 2);
     gd_tensor *w = gd_set_requires_grad(gd_zeros(gd, GD_SHAPE(30, 1), GD_F32), true), *g;
     gd_batch b;
     assert_true(gd_token_loader_next(l, &b));
-    gd_tensor *loss = gd_sum(gd_embedding(w, b.tensors[0]), GD_ALL_AXES, false);
+    gd_tensor *loss = gd_sum(gd_embedding(b.tensors[0], w), GD_ALL_AXES, false);
     float each[30];
-    assert_int_equal(gd_grad(&loss, NULL, 1, &w, &g, 1), GD_OK);
+    assert_int_equal(gd_grad(1, &loss, NULL, 1, &w, &g), GD_OK);
     assert_int_equal(gd_tensor_read(g, each, sizeof each), GD_OK);
     assert_true(each[0] == 1 && each[1] == 1 && each[2] == 0);
     assert_true(gd_token_loader_next(l, &b));
-    loss = gd_add(loss, gd_sum(gd_embedding(w, b.tensors[0]), GD_ALL_AXES, false));
+    loss = gd_add(loss, gd_sum(gd_embedding(b.tensors[0], w), GD_ALL_AXES, false));
     assert_int_equal(gd_backward(loss), GD_ERR_STATE);
     expect_error(GD_ERR_STATE, "needs a value that has been overwritten");
 }
@@ -180,8 +180,8 @@ static void random_batches_depend_on_the_seed_alone(void **state)
     int64_t starts[2][3][40], seen[50] = { 0 };
     for (int k = 0; k < 3; k++) {
         gd_token_loader *l =
-            gd_token_loader_open(*state, d, .batch = 4, .length = 7, .first = 3, .count = 40,
-                                 .random = true, .seed = k == 2 ? 6 : 5);
+            gd_token_loader_create(*state, d, .batch = 4, .length = 7, .first = 3, .count = 40,
+                                   .random = true, .seed = k == 2 ? 6 : 5);
         gd_batch b;
         for (int n = 0; n < 10; n++) {
             assert_true(gd_token_loader_next(l, &b));
@@ -191,8 +191,8 @@ static void random_batches_depend_on_the_seed_alone(void **state)
     }
     assert_memory_equal(starts[0][0], starts[0][1], sizeof starts[0][0]);
     assert_memory_not_equal(starts[0][0], starts[0][2], sizeof starts[0][0]);
-    gd_token_loader *l = gd_token_loader_open(*state, d, .batch = 4, .length = 7, .first = 3,
-                                              .count = 40, .random = true);
+    gd_token_loader *l = gd_token_loader_create(*state, d, .batch = 4, .length = 7, .first = 3,
+                                                .count = 40, .random = true);
     for (int n = 0; n < 400; n++) {
         gd_batch b;
         int64_t first[4];
@@ -208,28 +208,28 @@ static void random_batches_depend_on_the_seed_alone(void **state)
 static void wrong_loaders_are_errors(void **state)
 {
     gd_token_data *d = counting(*state, 50);
-    assert_non_null(gd_token_loader_open(*state, d, .batch = 7, .length = 7)); /* 50 will do */
-    assert_null(gd_token_loader_open(*state, d, .batch = 7, .length = 8));
+    assert_non_null(gd_token_loader_create(*state, d, .batch = 7, .length = 7)); /* 50 will do */
+    assert_null(gd_token_loader_create(*state, d, .batch = 7, .length = 8));
     expect_error(GD_ERR_SHAPE, "7 sequences of 8 tokens need 56 tokens and one more; there are 50");
-    assert_null(gd_token_loader_open(*state, d, .batch = 5, .length = 10));
+    assert_null(gd_token_loader_create(*state, d, .batch = 5, .length = 10));
     expect_error(GD_ERR_SHAPE, "50 tokens and one more; there are 50");
-    assert_null(gd_token_loader_open(*state, d, .batch = -1));
+    assert_null(gd_token_loader_create(*state, d, .batch = -1));
     expect_error(GD_ERR_INVALID, "batch -1");
-    assert_null(gd_token_loader_open(*state, d, .first = 40, .count = 11));
+    assert_null(gd_token_loader_create(*state, d, .first = 40, .count = 11));
     expect_error(GD_ERR_SHAPE, "tokens 40 to 50 of 50");
     for (int random = 0; random < 2; random++) { /* products beyond 63 bits */
-        assert_null(gd_token_loader_open(*state, d, .batch = INT64_C(1) << 62, .length = 4,
-                                         .random = random == 1));
+        assert_null(gd_token_loader_create(*state, d, .batch = INT64_C(1) << 62, .length = 4,
+                                           .random = random == 1));
         expect_error(GD_ERR_SHAPE, "batch 4611686018427387904");
-        assert_null(gd_token_loader_open(*state, d, .batch = 4, .length = INT64_C(1) << 62,
-                                         .random = random == 1));
+        assert_null(gd_token_loader_create(*state, d, .batch = 4, .length = INT64_C(1) << 62,
+                                           .random = random == 1));
         expect_error(GD_ERR_SHAPE, "length 4611686018427387904");
-        assert_null(gd_token_loader_open(*state, d, .batch = INT32_MAX, .length = INT32_MAX,
-                                         .random = random == 1));
+        assert_null(gd_token_loader_create(*state, d, .batch = INT32_MAX, .length = INT32_MAX,
+                                           .random = random == 1));
         expect_error(GD_ERR_SHAPE, random ? "need 2147483647 tokens and one more"
                                           : "need 4611686014132420609 tokens and one more");
     }
-    assert_null(gd_token_loader_open(*state, NULL));
+    assert_null(gd_token_loader_create(*state, NULL));
     assert_int_equal(gd_error_code(), GD_OK);
     assert_false(gd_token_loader_next(NULL, NULL));
 }
@@ -242,7 +242,7 @@ static void greedy_takes_the_most_likely(void **state)
     gd_sampler *s = gd_sampler_create(.temperature = 0);
     const float logits[] = { 1, 3, -2, 3, 2 };
     for (int i = 0; i < 5; i++)
-        assert_int_equal(gd_sample(s, logits, 5, NULL, 0), 1);
+        assert_int_equal(gd_sample(s, 5, logits, 0, NULL), 1);
     gd_sampler_release(s);
 }
 
@@ -254,7 +254,7 @@ static void assert_shares(const gd_sampler_options *o, const float *logits, int 
     gd_sampler *s = gd_sampler_create_with(*o);
     int seen[16] = { 0 };
     for (int i = 0; i < DRAWS; i++)
-        seen[gd_sample(s, logits, count, NULL, 0)]++;
+        seen[gd_sample(s, count, logits, 0, NULL)]++;
     for (int i = 0; i < count; i++) {
         double p = expected[i], deviation = sqrt(DRAWS * p * (1.0 - p));
         assert_true(fabs(seen[i] - DRAWS * p) <= 5.0 * deviation);
@@ -292,9 +292,9 @@ static void repetition_is_penalised_once(void **state)
     const float logits[] = { 4, 3, -1, -1.5f };
     const int32_t past[] = { 0, 0, 0, 2, 99, -1 };
     gd_sampler *s = gd_sampler_create(.repetition_penalty = 2);
-    assert_int_equal(gd_sample(s, logits, 4, past, 6), 1);                 /* 4 became 2 */
-    assert_int_equal(gd_sample(s, logits + 2, 2, (int32_t[]){ 0 }, 1), 1); /* -1 became -2 */
-    assert_int_equal(gd_sample(s, logits, 4, NULL, 0), 0);
+    assert_int_equal(gd_sample(s, 4, logits, 6, past), 1);                 /* 4 became 2 */
+    assert_int_equal(gd_sample(s, 2, logits + 2, 1, (int32_t[]){ 0 }), 1); /* -1 became -2 */
+    assert_int_equal(gd_sample(s, 4, logits, 0, NULL), 0);
     gd_sampler_release(s);
 }
 
@@ -309,7 +309,7 @@ static void draws_depend_on_the_seed_alone(void **state)
         gd_sampler *s =
             gd_sampler_create(.temperature = 0.9, .top_p = 0.95, .seed = k == 2 ? 8 : 7);
         for (int i = 0; i < 50; i++)
-            drawn[k][i] = gd_sample(s, logits, 300, NULL, 0);
+            drawn[k][i] = gd_sample(s, 300, logits, 0, NULL);
         gd_sampler_release(s);
     }
     assert_memory_equal(drawn[0], drawn[1], sizeof drawn[0]);
@@ -326,13 +326,13 @@ static void wrong_samplers_and_logits_are_errors(void **state)
     assert_null(gd_sampler_create(.temperature = (double)NAN));
     expect_error(GD_ERR_INVALID, "temperature");
     gd_sampler *s = gd_sampler_create(.temperature = 1);
-    assert_int_equal(gd_sample(s, (float[]){ 1, NAN }, 2, NULL, 0), -1);
+    assert_int_equal(gd_sample(s, 2, (float[]){ 1, NAN }, 0, NULL), -1);
     expect_error(GD_ERR_INVALID, "token 1 is not a number");
-    assert_int_equal(gd_sample(s, (float[]){ -INFINITY, -INFINITY }, 2, NULL, 0), -1);
+    assert_int_equal(gd_sample(s, 2, (float[]){ -INFINITY, -INFINITY }, 0, NULL), -1);
     expect_error(GD_ERR_INVALID, "largest of 2 logits is -inf");
-    assert_int_equal(gd_sample(s, (float[]){ 1, INFINITY }, 2, NULL, 0), -1);
+    assert_int_equal(gd_sample(s, 2, (float[]){ 1, INFINITY }, 0, NULL), -1);
     expect_error(GD_ERR_INVALID, "is inf");
-    assert_int_equal(gd_sample(s, NULL, 2, NULL, 0), -1);
+    assert_int_equal(gd_sample(s, 2, NULL, 0, NULL), -1);
     expect_error(GD_ERR_INVALID, "logits are NULL");
     gd_sampler_release(s);
     gd_sampler_release(NULL);

@@ -33,7 +33,7 @@ static gd_tokenizer *gpt2(void)
 {
     size_t size;
     char *merges = shared_text("gpt2-bpe/vocab.bpe", &size);
-    gd_tokenizer *t = gd_tokenizer_read_bpe_memory(merges, size);
+    gd_tokenizer *t = gd_tokenizer_bpe(merges, size);
     assert_non_null(t);
     free(merges);
     return t;
@@ -44,7 +44,7 @@ static void assert_comes_back(const gd_tokenizer *t, const char *text, size_t si
     gd_tokens tokens = { 0 };
     assert_int_equal(gd_tokenize(t, text, size, &tokens), GD_OK);
     size_t got;
-    char *back = gd_detokenize(t, tokens.ids, tokens.count, &got);
+    char *back = gd_detokenize(t, tokens.count, tokens.ids, &got);
     assert_non_null(back);
     assert_int_equal(got, size);
     assert_memory_equal(back, text, size);
@@ -190,9 +190,9 @@ static void a_vocabulary_that_collides_is_refused(void **state)
         memcpy(file + at + 8, text, BYTES);
         at += ENTRY;
     }
-    assert_null(gd_tokenizer_read_llama2c_memory(file, sizeof file));
+    assert_null(gd_tokenizer_llama2c(file, sizeof file));
     expect_error(GD_ERR_FORMAT, "too many tokens that hash alike");
-    gd_tokenizer *t = gd_tokenizer_read_llama2c_memory(file, 4 + 900 * ENTRY); /* slow, but sound */
+    gd_tokenizer *t = gd_tokenizer_llama2c(file, 4 + 900 * ENTRY); /* slow, but sound */
     assert_int_equal(gd_tokenizer_count(t), 900);
     gd_tokenizer_release(t);
 }
@@ -203,7 +203,7 @@ static void a_long_word_is_merged(void **state)
     (void)state;
     enum { SIZE = 400000 };
     static const char merges[] = "a a\naa aa\naaaa aaaa\n";
-    gd_tokenizer *t = gd_tokenizer_read_bpe_memory(merges, sizeof merges - 1);
+    gd_tokenizer *t = gd_tokenizer_bpe(merges, sizeof merges - 1);
     assert_non_null(t);
     assert_int_equal(gd_tokenizer_count(t), 256 + 3 + 1);
     char *text = malloc(SIZE + 7);
@@ -222,7 +222,7 @@ static void a_long_word_is_merged(void **state)
 
 static gd_tokenizer *bpe(const char *merges)
 {
-    return gd_tokenizer_read_bpe_memory(merges, strlen(merges));
+    return gd_tokenizer_bpe(merges, strlen(merges));
 }
 
 static void merge_files_are_read(void **state)
@@ -256,7 +256,7 @@ static void wrong_merge_files_are_errors(void **state)
     expect_error(GD_ERR_FORMAT, "\"bc\", which no line above makes");
     assert_null(bpe("a b\n\nab \xe4\xb8\xad\n"));
     expect_error(GD_ERR_FORMAT, "line 3 has a character that stands for no byte");
-    assert_null(gd_tokenizer_read_bpe("/nowhere/vocab.bpe"));
+    assert_null(gd_tokenizer_load_bpe("/nowhere/vocab.bpe"));
     expect_error(GD_ERR_IO, "/nowhere/vocab.bpe");
 }
 
@@ -265,7 +265,7 @@ static void wrong_merge_files_are_errors(void **state)
 static void llama2c_tokens_are_read(void **state)
 {
     (void)state;
-    gd_tokenizer *t = gd_tokenizer_read_llama2c(shared_data("models/stories260K/tok512.bin"));
+    gd_tokenizer *t = gd_tokenizer_load_llama2c(shared_data("models/stories260K/tok512.bin"));
     assert_non_null(t);
     assert_int_equal(gd_tokenizer_count(t), 512);
     assert_int_equal(gd_tokenizer_begin(t), 1);
@@ -289,7 +289,7 @@ static void llama2c_tokens_are_read(void **state)
 static void llama2c_drops_the_leading_space(void **state)
 {
     (void)state;
-    gd_tokenizer *t = gd_tokenizer_read_llama2c(shared_data("models/stories260K/tok512.bin"));
+    gd_tokenizer *t = gd_tokenizer_load_llama2c(shared_data("models/stories260K/tok512.bin"));
     gd_tokens tokens = { 0 };
     assert_int_equal(gd_tokenize(t, "a", 1, &tokens), GD_OK);
     assert_int_equal(tokens.count, 1); /* " a" */
@@ -317,7 +317,7 @@ static void every_truncation_of_a_llama2c_file_is_handled(void **state)
     for (size_t n = 0; n < size; n += n < 400 || n > size - 60 ? 1 : 97) {
         char *part = malloc(n + 1); /* exact, so that a sanitizer sees reading beyond */
         memcpy(part, file, n);
-        gd_tokenizer *t = gd_tokenizer_read_llama2c_memory(part, n);
+        gd_tokenizer *t = gd_tokenizer_llama2c(part, n);
         good += t != NULL; /* a cut between tokens is a smaller vocabulary */
         assert_true(t || gd_error_code() == GD_ERR_FORMAT);
         gd_tokenizer_release(t);
@@ -326,7 +326,7 @@ static void every_truncation_of_a_llama2c_file_is_handled(void **state)
     }
     assert_true(good > 0);
     free(file);
-    assert_null(gd_tokenizer_read_llama2c_memory("", 0));
+    assert_null(gd_tokenizer_llama2c("", 0));
     expect_error(GD_ERR_FORMAT, "too short");
 }
 
@@ -364,7 +364,7 @@ static void bytes_are_tokens(void **state)
     assert_int_equal(gd_tokenize(t, NULL, 1, &(gd_tokens){ 0 }), GD_ERR_INVALID);
     expect_error(GD_ERR_INVALID, "the text is NULL");
     static const int32_t wrong[] = { 65, 256 };
-    assert_null(gd_detokenize(t, wrong, 2, NULL));
+    assert_null(gd_detokenize(t, 2, wrong, NULL));
     expect_error(GD_ERR_INVALID, "256 is no token");
     gd_tokenizer_release(t);
 }
@@ -408,9 +408,9 @@ static void running_out_of_memory_is_an_error(void **state)
             gd_tokens tokens = { 0 };
             gd_tokenizer *t = kind == 0   ? gd_tokenizer_bytes()
                               : kind == 1 ? gd_tokenizer_characters(text, sizeof text - 1)
-                                          : gd_tokenizer_read_bpe_memory(merges, sizeof merges - 1);
+                                          : gd_tokenizer_bpe(merges, sizeof merges - 1);
             gd_status status = t ? gd_tokenize(t, text, sizeof text - 1, &tokens) : gd_error_code();
-            char *back = status == GD_OK ? gd_detokenize(t, tokens.ids, tokens.count, NULL) : NULL;
+            char *back = status == GD_OK ? gd_detokenize(t, tokens.count, tokens.ids, NULL) : NULL;
             gd_fail_allocations_after(-1);
             if (!back)
                 assert_int_equal(gd_error_code(), GD_ERR_MEMORY);

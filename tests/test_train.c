@@ -93,7 +93,8 @@ static void assert_same_modules(const gd_module *a, const gd_module *b)
 static void per_example_gradients_equal_the_batch(void **state)
 {
     enum { BATCH = 50 };
-    gd_loader *l = gd_loader_open(digits(*state, true), .batch = BATCH, .shuffle = true, .seed = 5);
+    gd_loader *l =
+        gd_loader_create(digits(*state, true), .batch = BATCH, .shuffle = true, .seed = 5);
     gd_module *whole = gd_module_create(*state, .seed = 1),
               *single = gd_module_create(*state, .seed = 1);
     gd_batch b;
@@ -123,7 +124,7 @@ static gd_module *train_30(gd_context *gd, gd_dataset *d, gd_mode mode, int thre
     trainee t = { .m = gd_module_create(gd, .seed = 2) };
     t.optimizer = gd_adam(t.m, .lr = 0.005);
     gd_function *f = gd_compile(gd, step, &t, .mode = mode);
-    gd_loader *l = gd_loader_open(d, .batch = 50, .shuffle = true, .seed = 9);
+    gd_loader *l = gd_loader_create(d, .batch = 50, .shuffle = true, .seed = 9);
     gd_batch b;
     for (int i = 0; i < 30; i++) {
         assert_true(gd_loader_next(l, &b));
@@ -156,7 +157,7 @@ static void a_compiled_step_allocates_nothing(void **state)
     trainee t = { .m = gd_module_create(*state, .seed = 2) };
     t.optimizer = gd_adam(t.m);
     gd_function *f = gd_compile(*state, step, &t);
-    gd_loader *l = gd_loader_open(simple_digits(*state, 1000), .batch = 50, .shuffle = true);
+    gd_loader *l = gd_loader_create(simple_digits(*state, 1000), .batch = 50, .shuffle = true);
     gd_batch b;
     assert_true(gd_loader_next(l, &b));
     assert_non_null(gd_call(f, b.count, b.tensors));
@@ -191,7 +192,7 @@ static gd_tensor *squared_distance(gd_tensor *y, gd_tensor *target)
 
 static void accuracy_is_of_classes_alone(void **state)
 {
-    gd_loader *l = gd_loader_open(simple_digits(*state, 60), .batch = 25);
+    gd_loader *l = gd_loader_create(simple_digits(*state, 60), .batch = 25);
     gd_module *m = gd_module_create(*state);
     for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_EAGER; mode++) {
         gd_metrics metrics;
@@ -215,7 +216,7 @@ static void evaluation_counts_every_sample_once(void **state)
     for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_EAGER; mode++)
         for (int64_t batch = 1; batch <= 1100; batch = 3 * batch + 7) {
             gd_metrics metrics;
-            gd_loader *l = gd_loader_open(d, .batch = batch);
+            gd_loader *l = gd_loader_create(d, .batch = batch);
             assert_int_equal(
                 gd_evaluate(m, constant_answer, m, l, .mode = (gd_mode)mode, .result = &metrics),
                 GD_OK);
@@ -250,8 +251,8 @@ static gd_module *fit(gd_context *gd, gd_mode mode, bool per_example, int prefet
     gd_module *m = gd_module_create(gd, .seed = 4);
     gd_optimizer *o = gd_sgd(m, .lr = 0.1, .momentum = 0.5);
     gd_loader *train =
-        gd_loader_open(d, .batch = 50, .shuffle = true, .seed = 6, .prefetch = prefetch);
-    gd_loader *test = gd_loader_open(d, .batch = 200);
+        gd_loader_create(d, .batch = 50, .shuffle = true, .seed = 6, .prefetch = prefetch);
+    gd_loader *test = gd_loader_create(d, .batch = 200);
     assert_int_equal(gd_fit(o, network, m, train, test, .epochs = 2, .mode = mode,
                             .per_example = per_example, .progress = w ? watch_progress : NULL,
                             .progress_user = w, .progress_interval = -1.0, .result = result),
@@ -308,7 +309,7 @@ static void schedules_are_asked_at_every_step(void **state)
     gd_module *m = gd_module_create(*state, .seed = 4);
     gd_optimizer *o = gd_sgd(m);
     int64_t seen = 0;
-    gd_loader *train = gd_loader_open(d, .batch = 50);
+    gd_loader *train = gd_loader_create(d, .batch = 50);
     assert_int_equal(
         gd_fit(o, network, m, train, .epochs = 2, .schedule = halve, .schedule_user = &seen),
         GD_OK);
@@ -326,7 +327,7 @@ static void errors_come_out(void **state)
     gd_dataset *d = simple_digits(*state, 100);
     gd_module *m = gd_module_create(*state);
     gd_optimizer *o = gd_sgd(m);
-    gd_loader *l = gd_loader_open(d, .batch = 50);
+    gd_loader *l = gd_loader_create(d, .batch = 50);
     assert_int_equal(gd_fit(o, wrong_network, m, l), GD_ERR_SHAPE);
     expect_error(GD_ERR_SHAPE, "gd_cross_entropy");
     gd_metrics metrics;
@@ -345,8 +346,8 @@ static void one_epoch_of_mnist_learns_it(void **state)
     gd_dataset *train = digits(*state, false), *test = digits(*state, true);
     gd_module *m = gd_module_create(*state, .seed = 1);
     gd_metrics metrics;
-    gd_loader *batches = gd_loader_open(train, .batch = 50, .shuffle = true, .seed = 1);
-    gd_loader *unseen = gd_loader_open(test, .batch = 300);
+    gd_loader *batches = gd_loader_create(train, .batch = 50, .shuffle = true, .seed = 1);
+    gd_loader *unseen = gd_loader_create(test, .batch = 300);
     assert_int_equal(gd_fit(gd_adam(m, .lr = 0.005), network, m, batches, unseen, .epochs = 1,
                             .result = &metrics),
                      GD_OK);
@@ -389,7 +390,7 @@ static bool everything(int per_example)
                        : NULL;
     gd_module *m = gd_module_create(gd, .seed = 1);
     gd_optimizer *o = gd_adam(m);
-    gd_loader *train = gd_loader_open(d, .batch = 4), *test = gd_loader_open(d, .batch = 6);
+    gd_loader *train = gd_loader_create(d, .batch = 4), *test = gd_loader_create(d, .batch = 6);
     gd_metrics metrics;
     bool ok =
         o && train && test &&

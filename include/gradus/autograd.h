@@ -37,8 +37,8 @@ GD_API gd_status gd_zero_grad(gd_tensor *leaf);
 /* gradients[i] = d(sum over o of sum(outputs[o] * seeds[o]))/d(inputs[i]) as new temporaries that
  * can be differentiated again. seeds may be NULL, or hold NULLs, for ones. An input no output
  * depends on gets zeros. inputs may be any tensors of the graph. */
-GD_API gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count,
-                         gd_tensor *const *inputs, gd_tensor **gradients, int input_count);
+GD_API gd_status gd_grad(int output_count, gd_tensor *const *outputs, gd_tensor *const *seeds,
+                         int input_count, gd_tensor *const *inputs, gd_tensor **gradients);
 
 /* Gradient checkpointing: body(user, count, inputs), a function of inputs, of parameters and of
  * random numbers, whose intermediate values are let go after the call and computed again when the
@@ -52,8 +52,8 @@ GD_API gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int
  * of its results (but not under gd_no_grad_begin). At most 63 inputs and other tensors that need
  * gradients: GD_ERR_UNSUPPORTED. GD_ERR_INVALID: body NULL or no input. Chen et al. 2016. */
 typedef gd_tensor *(*gd_checkpoint_body)(void *user, int count, gd_tensor *const *inputs);
-GD_API gd_tensor *gd_checkpoint(gd_checkpoint_body body, void *user, gd_tensor *const *inputs,
-                                int count);
+GD_API gd_tensor *gd_checkpoint(gd_checkpoint_body body, void *user, int count,
+                                gd_tensor *const *inputs);
 
 /* Name a tensor for printing; copied, cut to 31 bytes. Returns t. */
 GD_API gd_tensor *gd_set_name(gd_tensor *t, const char *name);

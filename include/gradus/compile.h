@@ -161,7 +161,7 @@ typedef struct gd_kernel_profile {
  * time), and describe the first `capacity` kernels in rows. Returns how many the plan has; -1 on
  * error. */
 GD_API int gd_function_profile(gd_function *function, int count, gd_tensor *const *inputs, int runs,
-                               gd_kernel_profile *rows, int capacity);
+                               int capacity, gd_kernel_profile *rows);
 
 /* What the machine does at most: floating-point operations and bytes moved a second. 0: not known.
  */
@@ -171,10 +171,10 @@ typedef struct gd_profile_bounds {
 
 /* Measured kernels as a table: microseconds, GFLOP/s, GB/s, the share of the shortest time the
  * bounds allow, and a line for all together. Conventions of gd_tensor_format. */
-GD_API size_t gd_profile_format(const gd_kernel_profile *rows, int count, gd_profile_bounds bounds,
+GD_API size_t gd_profile_format(int count, const gd_kernel_profile *rows, gd_profile_bounds bounds,
                                 char *text, size_t size);
 /* The same as a trace for chrome://tracing or ui.perfetto.dev (JSON, Trace Event Format). */
-GD_API size_t gd_profile_format_trace(const gd_kernel_profile *rows, int count, char *text,
+GD_API size_t gd_profile_format_trace(int count, const gd_kernel_profile *rows, char *text,
                                       size_t size);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* gradus/data.h: reading data sets and feeding them to training in batches. Start at gd_idx_read()
- * for files, at gd_mnist() and gd_loader_open() for training. */
+ * for files, at gd_mnist() and gd_loader_create() for training. */
 #ifndef GRADUS_DATA_H
 #define GRADUS_DATA_H
 
@@ -87,13 +87,13 @@ typedef struct gd_dataset_idx_options {
     float scale, shift; /* as above; scale 0 means 1 for f32, 1/255 for u8 */
 } gd_dataset_idx_options;
 
-/* gd_dataset_read_idx(context, "images", "labels"): samples u8 or f32 of rank 1 or more, labels u8
+/* gd_dataset_load_idx(context, "images", "labels"): samples u8 or f32 of rank 1 or more, labels u8
  * or i32 of rank 1, as many. The two files are read at the same time. Errors of gd_idx_read;
  * GD_ERR_FORMAT when they do not go together. */
-#define gd_dataset_read_idx(...) \
-    gd_dataset_read_idx_with(    \
+#define gd_dataset_load_idx(...) \
+    gd_dataset_load_idx_with(    \
         GD_OPTIONS_3(gd_dataset_idx_options, context, samples, labels, __VA_ARGS__))
-GD_API gd_dataset *gd_dataset_read_idx_with(gd_dataset_idx_options options);
+GD_API gd_dataset *gd_dataset_load_idx_with(gd_dataset_idx_options options);
 
 typedef struct gd_mnist_options {
     gd_context *context;
@@ -177,11 +177,11 @@ typedef struct gd_batch {
     int64_t size;          /* samples; less than `batch` in a last one */
 } gd_batch;
 
-/* gd_loader_open(dataset, .batch = 50, .shuffle = true). Owned by the context of its data set. The
+/* gd_loader_create(dataset, .batch = 50, .shuffle = true). Owned by the context of its data set. The
  * tensors are a fixed set made here; nothing is allocated per batch. */
-#define gd_loader_open(...) \
-    gd_loader_open_with(GD_OPTIONS_1(gd_loader_options, dataset, __VA_ARGS__))
-GD_API gd_loader *gd_loader_open_with(gd_loader_options options);
+#define gd_loader_create(...) \
+    gd_loader_create_with(GD_OPTIONS_1(gd_loader_options, dataset, __VA_ARGS__))
+GD_API gd_loader *gd_loader_create_with(gd_loader_options options);
 GD_API void gd_loader_release(gd_loader *loader);
 /* The next batch of the epoch. False at its end (the call after that begins the next epoch), for
  * NULL, and on an error, which gd_error_code tells apart. */

@@ -26,8 +26,8 @@ typedef struct gd_metadata {
 /* Write the tensors and strings to a file, atomically: at any instant `path` is either the old file
  * or the whole new one. The same input gives the same bytes. GD_ERR_INVALID: a name that is empty,
  * repeated or not UTF-8, a NULL tensor. GD_ERR_IO, GD_ERR_MEMORY, GD_ERR_UNSUPPORTED. */
-GD_API gd_status gd_tensors_save(const char *path, const gd_named_tensor *tensors, size_t count,
-                                 const gd_metadata *metadata, size_t metadata_count);
+GD_API gd_status gd_tensors_save(const char *path, size_t count, const gd_named_tensor *tensors,
+                                 size_t metadata_count, const gd_metadata *metadata);
 
 /* A file opened for reading. Its header has been checked; values are read when asked for. */
 typedef struct gd_tensor_file gd_tensor_file;
@@ -52,8 +52,8 @@ GD_API gd_status gd_tensor_file_info(const gd_tensor_file *file, size_t index,
 /* The number of the tensor called `name`, -1 (and no error) if there is none. */
 GD_API int64_t gd_tensor_file_find(const gd_tensor_file *file, const char *name);
 /* Its values as a new temporary. */
-GD_API gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, size_t index,
-                                      gd_context *context);
+GD_API gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, gd_context *context,
+                                      size_t index);
 /* The value of a metadata key, NULL (and no error) if there is none. */
 GD_API const char *gd_tensor_file_metadata(const gd_tensor_file *file, const char *key);
 

@@ -56,8 +56,8 @@ GD_API void gd_language_model_release(gd_language_model *model);
  * header of 7 numbers i32, then weights f32). GD_ERR_IO; GD_ERR_FORMAT: also a file whose tensors
  * are not those of a model of its sizes; GD_ERR_UNSUPPORTED: safetensors in a build without
  * jansson; GD_ERR_MEMORY. */
-GD_API gd_language_model *gd_language_model_open(gd_context *context, const char *path);
-/* Write a model to a safetensors file, with what gd_language_model_open needs to know. A GPT-2 gets
+GD_API gd_language_model *gd_language_model_load(gd_context *context, const char *path);
+/* Write a model to a safetensors file, with what gd_language_model_load needs to know. A GPT-2 gets
  * the published names ("transformer.h.0.attn.c_attn.weight"). */
 GD_API gd_status gd_language_model_save(const gd_language_model *model, const char *path);
 
@@ -81,12 +81,12 @@ GD_API gd_tensor *gd_language_model_loss(gd_language_model *model, gd_tensor *to
 typedef struct gd_generator gd_generator;
 
 /* Owned by the model's context. */
-GD_API gd_generator *gd_generator_open(gd_language_model *model);
+GD_API gd_generator *gd_generator_create(gd_language_model *model);
 GD_API void gd_generator_release(gd_generator *generator);
 /* Append `count` tokens. Returns the logits [vocabulary] of the token after them; owned by the
  * generator, valid until the next call. NULL: GD_ERR_SHAPE, the sequence would be longer than the
  * model's length; GD_ERR_INVALID: no tokens, or one that is none; GD_ERR_MEMORY. */
-GD_API const float *gd_generator_feed(gd_generator *generator, const int32_t *tokens, size_t count);
+GD_API const float *gd_generator_feed(gd_generator *generator, size_t count, const int32_t *tokens);
 /* Tokens so far. */
 GD_API int64_t gd_generator_length(const gd_generator *generator);
 /* Begin a new sequence. */

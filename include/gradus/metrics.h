@@ -86,7 +86,7 @@ GD_API gd_status gd_regression_reset(gd_regression *regression);
 /* Add predictions x and truths y of equal shapes. */
 GD_API gd_status gd_regression_add(gd_regression *regression, gd_tensor *x, gd_tensor *y);
 /* All NaN, and an error, when nothing was added or it cannot be read. */
-GD_API gd_regression_scores gd_regression_read(const gd_regression *regression);
+GD_API gd_regression_scores gd_regression_score(const gd_regression *regression);
 
 /* ---- means over batches ---- */
 

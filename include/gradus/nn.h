@@ -93,8 +93,8 @@ GD_API gd_tensor *gd_parameter_with(gd_module *m, const char *path, gd_shape sha
 
 /* The buffer at `path`, a tensor that is saved with the module but gets no gradient; made full of
  * `value`. */
-GD_API gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, gd_dtype dtype,
-                            double value);
+GD_API gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, double value,
+                            gd_dtype dtype);
 
 /* An existing parameter or buffer, borrowed. GD_ERR_INVALID when there is none of that path. */
 GD_API gd_tensor *gd_module_parameter(const gd_module *m, const char *path);

@@ -226,38 +226,38 @@ GD_API gd_tensor *gd_where(gd_tensor *condition, gd_tensor *y, gd_tensor *z);
  * to bool is x != 0; to f16, bf16, f32: nearest, ties to even. Same dtype: x itself. */
 GD_API gd_tensor *gd_cast(gd_tensor *x, gd_dtype dtype);
 /* Zeros of x's shape and dtype. */
-GD_API gd_tensor *gd_zero_like(gd_tensor *x);
+GD_API gd_tensor *gd_zeros_like(gd_tensor *x);
 /* Constant padding by a value x's dtype can hold; before and after have x's rank, none negative. */
 GD_API gd_tensor *gd_pad(gd_tensor *x, gd_shape before, gd_shape after, double value);
 /* Join 1 … 64 tensors along an axis; the other dimensions equal; dtypes promoted. */
-GD_API gd_tensor *gd_concat(gd_tensor *const *tensors, int count, int axis);
+GD_API gd_tensor *gd_concat(int count, gd_tensor *const *tensors, int axis);
 /* Join along a new axis. */
-GD_API gd_tensor *gd_stack(gd_tensor *const *tensors, int count, int axis);
+GD_API gd_tensor *gd_stack(int count, gd_tensor *const *tensors, int axis);
 
 /* ---- rearranging. Views where strides can express the result, else copies ---- */
 
 /* Cut x along an axis into pieces of the given sizes, which add up to its length: pieces[0 …
  * count-1], views. On an error, and for NULL, they are NULL. */
-GD_API gd_status gd_split(gd_tensor *x, const int64_t *sizes, int count, int axis,
+GD_API gd_status gd_split(gd_tensor *x, int axis, int count, const int64_t *sizes,
                           gd_tensor **pieces);
 /* Likewise into `count` pieces whose sizes differ by at most 1, the larger first
  * (torch.tensor_split). */
-GD_API gd_status gd_chunk(gd_tensor *x, int count, int axis, gd_tensor **pieces);
+GD_API gd_status gd_chunk(gd_tensor *x, int axis, int count, gd_tensor **pieces);
 /* x repeated as a whole along each axis (numpy.tile); the shorter of the two shapes is extended by
  * leading ones. */
 GD_API gd_tensor *gd_tile(gd_tensor *x, gd_shape repeats);
 /* Each element `count` times along an axis (numpy.repeat, torch.repeat_interleave). */
-GD_API gd_tensor *gd_repeat(gd_tensor *x, int64_t count, int axis);
+GD_API gd_tensor *gd_repeat(gd_tensor *x, int axis, int64_t count);
 /* Elements moved on by `shift` places along an axis; those that leave come back at the other end.
  */
-GD_API gd_tensor *gd_roll(gd_tensor *x, int64_t shift, int axis);
+GD_API gd_tensor *gd_roll(gd_tensor *x, int axis, int64_t shift);
 /* The last two axes as matrices [m, n] with 0 above (tril) or below (triu) diagonal number
  * `diagonal`: 0 the main one, positive above it. */
 GD_API gd_tensor *gd_tril(gd_tensor *x, int64_t diagonal);
 GD_API gd_tensor *gd_triu(gd_tensor *x, int64_t diagonal);
 /* Diagonal number `offset` of the matrices along two axes, which disappear; it becomes the last
  * axis (numpy.diagonal). */
-GD_API gd_tensor *gd_diagonal(gd_tensor *x, int64_t offset, int axis_a, int axis_b);
+GD_API gd_tensor *gd_diagonal(gd_tensor *x, int axis_a, int axis_b, int64_t offset);
 /* [.., n] -> [.., n+|offset|, n+|offset|], the last axis on diagonal number `offset`, 0 elsewhere.
  */
 GD_API gd_tensor *gd_diag_embed(gd_tensor *x, int64_t offset);
@@ -265,7 +265,7 @@ GD_API gd_tensor *gd_diag_embed(gd_tensor *x, int64_t offset);
 GD_API gd_tensor *gd_diag(gd_tensor *x, int64_t offset);
 /* Vectors x_i of n_i elements -> grids[i] [n_0, n_1, …], whose element [.., k_i, ..] is x_i[k_i]
  * (indexing "ij"): views. 1 … 8 vectors. On an error, and for a NULL, all grids are NULL. */
-GD_API gd_status gd_meshgrid(gd_tensor *const *vectors, int count, gd_tensor **grids);
+GD_API gd_status gd_meshgrid(int count, gd_tensor *const *vectors, gd_tensor **grids);
 /* Padding with what lies inside: mirrored at the first and the last element, which are not repeated
  * (numpy.pad's "reflect"), or these elements themselves ("edge"). An empty axis cannot be padded:
  * GD_ERR_SHAPE. */
@@ -293,7 +293,7 @@ GD_API gd_tensor *gd_logsumexp(gd_tensor *x, gd_axes axes, bool keep);
 /* (sum |x|^p)^(1/p) for p > 0; infinite p: the largest (or, for -inf, the smallest) |x|; 0: how
  * many are not 0. The gradient where a norm is 0 is 0, and by elements that are 0. Other p:
  * GD_ERR_INVALID. */
-GD_API gd_tensor *gd_norm(gd_tensor *x, double p, gd_axes axes, bool keep);
+GD_API gd_tensor *gd_norm(gd_tensor *x, gd_axes axes, double p, bool keep);
 /* bool */
 GD_API gd_tensor *gd_all(gd_tensor *x, gd_axes axes, bool keep);
 /* bool */
@@ -323,7 +323,7 @@ GD_API gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y);
  * are contracted, cheapest first, by matrix products. The result has the operands' promoted dtype
  * (bools count as i32): integers wrap. GD_ERR_INVALID: what cannot be read;
  * GD_ERR_SHAPE: what does not fit. */
-GD_API gd_tensor *gd_einsum(const char *equation, gd_tensor *const *operands, int count);
+GD_API gd_tensor *gd_einsum(const char *equation, int count, gd_tensor *const *operands);
 /* x @ weight + bias: [.., in] @ [in, out] + [out]; bias may be NULL. The functional form of
  * gd_nn_linear. */
 GD_API gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias);
@@ -347,7 +347,7 @@ GD_API gd_tensor *gd_take(gd_tensor *x, gd_tensor *index, int axis);
 /* The same for an index that is a vector (torch.index_select). */
 GD_API gd_tensor *gd_index_select(gd_tensor *x, gd_tensor *index, int axis);
 /* Rows of a table: weight [rows, width], index [..] -> [.., width]. */
-GD_API gd_tensor *gd_embedding(gd_tensor *weight, gd_tensor *index);
+GD_API gd_tensor *gd_embedding(gd_tensor *index, gd_tensor *weight);
 /* A copy of base with the slices of source added along an axis at index [n], in index order;
  * source: base's shape with n along the axis (torch.index_add). */
 GD_API gd_tensor *gd_index_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis);
@@ -433,10 +433,10 @@ GD_API gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, in
  * as it has; the indices broadcast together. Their axes are replaced by the axes of their common
  * shape, where they stood when they are side by side, else in front. Out of range:
  * GD_ERR_INVALID. With a mask the size depends on values: GD_ERR_STATE in a compiled function. */
-GD_API gd_tensor *gd_index(gd_tensor *x, gd_tensor *const *indices, int count);
+GD_API gd_tensor *gd_index(gd_tensor *x, int count, gd_tensor *const *indices);
 /* A copy of x with `value` (broadcast, converted) in place of what gd_index gives, or added to it,
  * duplicates accumulating. */
-GD_API gd_tensor *gd_index_put(gd_tensor *x, gd_tensor *const *indices, int count, gd_tensor *value,
+GD_API gd_tensor *gd_index_put(gd_tensor *x, int count, gd_tensor *const *indices, gd_tensor *value,
                                bool accumulate);
 /* Sizes that depend on values: these three are GD_ERR_STATE in a compiled function. */
 /* Where x is not 0: i64 [count, rank], row-major order (torch.nonzero). */
@@ -457,7 +457,7 @@ GD_API gd_tensor *gd_sort(gd_tensor *x, int axis, bool descending);
 GD_API gd_tensor *gd_argsort(gd_tensor *x, int axis, bool descending);
 /* The k largest (or smallest) along an axis, in falling (rising) order, and, where `indices` is not
  * NULL, where they stood. k not in 0 … size: GD_ERR_INVALID. */
-GD_API gd_tensor *gd_topk(gd_tensor *x, int64_t k, int axis, bool largest, gd_tensor **indices);
+GD_API gd_tensor *gd_topk(gd_tensor *x, int axis, int64_t k, bool largest, gd_tensor **indices);
 /* How many elements of `sorted` [n], in rising order, stand before each of `values`: those smaller,
  * with `right` those not larger. i64. */
 GD_API gd_tensor *gd_searchsorted(gd_tensor *sorted, gd_tensor *values, bool right);
@@ -503,7 +503,7 @@ GD_API gd_tensor *gd_assign(gd_tensor *target, gd_tensor *value);
 /* A tensor for state of one's own (an optimizer's, a metric's), every element `value`: made at
  * once, even inside a function that is being traced, and kept until it is given to gd_release.
  * gd_assign changes it. */
-GD_API gd_tensor *gd_state(gd_context *context, gd_shape shape, gd_dtype dtype, double value);
+GD_API gd_tensor *gd_state(gd_context *context, gd_shape shape, double value, gd_dtype dtype);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
 /* gradus/text.h: text for language models: tokenisers, token files, batches, and choosing the next
- * token. Start at gd_tokenizer_read_bpe(), gd_token_loader_open() and gd_sample().
+ * token. Start at gd_tokenizer_load_bpe(), gd_token_loader_create() and gd_sample().
  */
 #ifndef GRADUS_TEXT_H
 #define GRADUS_TEXT_H
@@ -43,16 +43,16 @@ GD_API gd_tokenizer *gd_tokenizer_characters(const char *text, size_t size);
  *
  * "<|endoftext|>" in a text is text; its token is gd_tokenizer_end. Time is O(n log n).
  * GD_ERR_IO; GD_ERR_FORMAT names the line; GD_ERR_MEMORY. */
-GD_API gd_tokenizer *gd_tokenizer_read_bpe(const char *path);
+GD_API gd_tokenizer *gd_tokenizer_load_bpe(const char *path);
 /* The same from `size` bytes in memory, which are only read. */
-GD_API gd_tokenizer *gd_tokenizer_read_bpe_memory(const void *bytes, size_t size);
+GD_API gd_tokenizer *gd_tokenizer_bpe(const void *bytes, size_t size);
 
 /* The tokeniser file of llama2.c ("tok512.bin"): a SentencePiece BPE vocabulary with scores; token
  * 1 begins a text, token 2 ends it; what has no token is spelled in bytes. As there, a text is
  * given a leading space, which decoding takes away. Kudo, Richardson, "SentencePiece", 2018. Errors
  * as above. */
-GD_API gd_tokenizer *gd_tokenizer_read_llama2c(const char *path);
-GD_API gd_tokenizer *gd_tokenizer_read_llama2c_memory(const void *bytes, size_t size);
+GD_API gd_tokenizer *gd_tokenizer_load_llama2c(const char *path);
+GD_API gd_tokenizer *gd_tokenizer_llama2c(const void *bytes, size_t size);
 
 GD_API void gd_tokenizer_release(gd_tokenizer *tokenizer);
 
@@ -76,7 +76,7 @@ GD_API const char *gd_token_text(const gd_tokenizer *tokenizer, int32_t previous
 
 /* The text of tokens, with a 0 byte after its *size bytes; gd_text_free it. NULL: GD_ERR_INVALID
  * for a number that is no token, GD_ERR_MEMORY. size may be NULL. */
-GD_API char *gd_detokenize(const gd_tokenizer *tokenizer, const int32_t *tokens, size_t count,
+GD_API char *gd_detokenize(const gd_tokenizer *tokenizer, size_t count, const int32_t *tokens,
                            size_t *size);
 GD_API void gd_text_free(char *text);
 
@@ -89,7 +89,7 @@ GD_API void gd_text_free(char *text);
 /* Write tokens to such a file, atomically. `vocabulary`, the tokeniser's count, decides between the
  * two forms. GD_ERR_INVALID: a token outside of it; GD_ERR_UNSUPPORTED: more than 2^31 - 1 tokens;
  * GD_ERR_IO, GD_ERR_MEMORY. */
-GD_API gd_status gd_token_file_write(const char *path, const int32_t *tokens, size_t count,
+GD_API gd_status gd_token_file_write(const char *path, size_t count, const int32_t *tokens,
                                      int64_t vocabulary);
 
 /* Tokens in sequence, in a file or in memory; immutable. */
@@ -100,9 +100,10 @@ typedef struct gd_token_data gd_token_data;
  * GD_ERR_MEMORY. */
 GD_API gd_token_data *gd_token_data_open(gd_context *context, const char *path);
 /* The same over a copy of tokens in memory. GD_ERR_INVALID: none, or a negative one. */
-GD_API gd_token_data *gd_token_data_copy(gd_context *context, const int32_t *tokens, size_t count);
+GD_API gd_token_data *gd_token_data_create(gd_context *context, size_t count,
+                                           const int32_t *tokens);
 /* End it before its context closes; loaders of it must be released first. NULL is fine. */
-GD_API void gd_token_data_release(gd_token_data *data);
+GD_API void gd_token_data_close(gd_token_data *data);
 GD_API int64_t gd_token_data_count(const gd_token_data *data);
 /* Token number i; -1: there is none, or (with the error recorded) it cannot be read. */
 GD_API int32_t gd_token_data_get(const gd_token_data *data, int64_t i);
@@ -120,12 +121,12 @@ typedef struct gd_token_loader_options {
     uint64_t seed;         /* of random ones: batch n depends on the seed and n alone */
 } gd_token_loader_options;
 
-/* gd_token_loader_open(context, data, .batch = 8, .length = 256, .random = true). Owned by the
+/* gd_token_loader_create(context, data, .batch = 8, .length = 256, .random = true). Owned by the
  * context. GD_ERR_INVALID; GD_ERR_SHAPE: the part has fewer than length + 1 tokens, or, one after
  * another, than fill a batch. */
-#define gd_token_loader_open(...) \
-    gd_token_loader_open_with(GD_OPTIONS_2(gd_token_loader_options, context, data, __VA_ARGS__))
-GD_API gd_token_loader *gd_token_loader_open_with(gd_token_loader_options options);
+#define gd_token_loader_create(...) \
+    gd_token_loader_create_with(GD_OPTIONS_2(gd_token_loader_options, context, data, __VA_ARGS__))
+GD_API gd_token_loader *gd_token_loader_create_with(gd_token_loader_options options);
 GD_API void gd_token_loader_release(gd_token_loader *loader);
 /* The next batch: tensors[0] x and tensors[1] y [batch, length] i64, y being the token after each
  * of x; owned by the loader, overwritten by the next call: a gradient that needs them is taken
@@ -160,8 +161,8 @@ GD_API void gd_sampler_release(gd_sampler *sampler);
 /* Choose one of `count` tokens by their logits. The n-th draw depends on the seed, n, the logits
  * and the `past` tokens that the penalty is for (NULL: none). Of equal logits the lower token goes
  * first. -1: GD_ERR_INVALID (no finite logit: a NaN, or all -inf), GD_ERR_MEMORY. */
-GD_API int32_t gd_sample(gd_sampler *sampler, const float *logits, int64_t count,
-                         const int32_t *past, size_t past_count);
+GD_API int32_t gd_sample(gd_sampler *sampler, int64_t count, const float *logits, size_t past_count,
+                         const int32_t *past);
 
 #ifdef __cplusplus
 }

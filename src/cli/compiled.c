@@ -95,7 +95,7 @@ static bool open_network(cli_compiled *c, const cli_network_options *options)
     if (!is_language_model(options->model))
         return cli_network_open(&c->network, options);
     c->network.context = gd_open("cpu", .threads = (int)options->threads);
-    c->network.language = gd_language_model_open(c->network.context, options->model);
+    c->network.language = gd_language_model_load(c->network.context, options->model);
     return c->network.language != NULL;
 }
 

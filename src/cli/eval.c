@@ -54,7 +54,7 @@ static bool eval(const settings *s, cli_network *network)
     gd_module *module = gd_model_module(network->model);
     if (gd_module_load(module, s->weights) != GD_OK)
         return false;
-    gd_loader *batches = gd_loader_open(gd_mnist(gd, s->data, .test = true), .batch = BATCH);
+    gd_loader *batches = gd_loader_create(gd_mnist(gd, s->data, .test = true), .batch = BATCH);
     gd_confusion *c = gd_confusion_create(gd, CLASSES);
     double loss = 0.0;
     int64_t samples = 0;

@@ -46,8 +46,8 @@ static gd_tokenizer *open_tokenizer(const char *name)
     if (!bytes)
         return NULL;
     gd_tokenizer *t = of_text                  ? gd_tokenizer_characters(bytes, size)
-                      : memchr(bytes, 0, size) ? gd_tokenizer_read_llama2c(name)
-                                               : gd_tokenizer_read_bpe(name);
+                      : memchr(bytes, 0, size) ? gd_tokenizer_load_llama2c(name)
+                                               : gd_tokenizer_load_bpe(name);
     if (!t)
         (void)cli_fail();
     free(bytes);
@@ -66,7 +66,7 @@ static bool print_token(void *user, int32_t token, const char *text, size_t size
 
 static bool generate(const settings *s, gd_language_model *model, const gd_tokenizer *tokenizer)
 {
-    gd_generator *generator = gd_generator_open(model);
+    gd_generator *generator = gd_generator_create(model);
     gd_sampler *sampler =
         gd_sampler_create(.temperature = s->temperature, .top_k = s->top_k, .top_p = s->top_p,
                           .repetition_penalty = s->repetition_penalty, .seed = (uint64_t)s->seed);
@@ -105,7 +105,7 @@ static int run(const settings *s)
     if (!tokenizer)
         return CLI_FAILED;
     gd_context *gd = gd_open("cpu", .threads = (int)s->threads);
-    gd_language_model *model = gd_language_model_open(gd, s->model);
+    gd_language_model *model = gd_language_model_load(gd, s->model);
     int code = CLI_FAILED;
     if (!model || belong_together(model, tokenizer))
         code = !model || !generate(s, model, tokenizer) ? cli_fail()

@@ -48,7 +48,7 @@ static double shortest(gd_context *gd, gd_function_body body, gd_tensor *x)
 {
     gd_kernel_profile row = { .seconds = 1 };
     gd_function *f = gd_compile(gd, body, NULL);
-    (void)gd_function_profile(f, 1, &x, 10, &row, 1);
+    (void)gd_function_profile(f, 1, &x, 10, 1, &row);
     gd_function_release(f);
     return row.seconds;
 }
@@ -74,10 +74,10 @@ static gd_profile_bounds measure_bounds(gd_context *gd, size_t bytes)
 
 static bool write_trace(const char *path, const gd_kernel_profile *rows, int count)
 {
-    size_t length = gd_profile_format_trace(rows, count, NULL, 0);
+    size_t length = gd_profile_format_trace(count, rows, NULL, 0);
     char *text = malloc(length + 1);
     if (text)
-        gd_profile_format_trace(rows, count, text, length + 1);
+        gd_profile_format_trace(count, rows, text, length + 1);
     bool ok = text && gd_file_write(path, text, length) == GD_OK;
     free(text);
     return ok;
@@ -90,10 +90,10 @@ static bool print_rows(const settings *s, const cli_compiled *c, const gd_kernel
         c->network.context,
         gd_function_stats(c->function).arena_bytes +
             sizeof(float) * (size_t)gd_module_parameter_count(cli_compiled_module(c)));
-    size_t length = gd_profile_format(rows, count, bounds, NULL, 0);
+    size_t length = gd_profile_format(count, rows, bounds, NULL, 0);
     char *text = malloc(length + 1);
     if (text) {
-        gd_profile_format(rows, count, bounds, text, length + 1);
+        gd_profile_format(count, rows, bounds, text, length + 1);
         printf("\nThe shortest of %lld runs; bound: %.1f GFLOP/s (a large matrix product), %.1f "
                "GB/s (negation)\n%s",
                (long long)s->runs, bounds.flops * 1e-9, bounds.bytes * 1e-9, text);
@@ -107,7 +107,7 @@ static int measure(const settings *s, cli_compiled *c)
     int kernels = gd_function_stats(c->function).kernels;
     gd_kernel_profile *rows = calloc((size_t)kernels + 1, sizeof *rows);
     int count = rows ? gd_function_profile(c->function, c->input_count, c->inputs, (int)s->runs,
-                                           rows, kernels)
+                                           kernels, rows)
                      : -1;
     bool ok = count >= 0 && (!s->profile || print_rows(s, c, rows, count)) &&
               (!s->trace || write_trace(s->trace, rows, count));

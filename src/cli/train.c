@@ -122,9 +122,9 @@ static bool train(settings *s, cli_network *network)
     gd_dataset *digits, *unseen;
     if (!optimizer || gd_mnist_pair(gd, s->data, &digits, &unseen) != GD_OK)
         return false;
-    gd_loader *batches = gd_loader_open(digits, .batch = s->batch, .shuffle = true,
-                                        .seed = (uint64_t)s->seed, .prefetch = (int)s->prefetch);
-    gd_loader *test = gd_loader_open(unseen, .batch = 500);
+    gd_loader *batches = gd_loader_create(digits, .batch = s->batch, .shuffle = true,
+                                          .seed = (uint64_t)s->seed, .prefetch = (int)s->prefetch);
+    gd_loader *test = gd_loader_create(unseen, .batch = 500);
     if (!batches || !test || !choose_threads(s, network))
         return false;
     if (cli_is_interrupted()) {
@@ -160,7 +160,7 @@ static bool train(settings *s, cli_network *network)
 static bool can_save(const char *path)
 {
     return gd_file_check_writable(path) == GD_OK &&
-           gd_tensors_save("/dev/null", NULL, 0, NULL, 0) == GD_OK;
+           gd_tensors_save("/dev/null", 0, NULL, 0, NULL) == GD_OK;
 }
 
 static int check(const settings *s)

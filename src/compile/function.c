@@ -743,7 +743,7 @@ gd_status gd_export_c(const gd_function *function, const char *name, FILE *file)
 }
 
 int gd_function_profile(gd_function *function, int count, gd_tensor *const *inputs, int runs,
-                        gd_kernel_profile *rows, int capacity)
+                        int capacity, gd_kernel_profile *rows)
 {
     if (runs < 1 || capacity < 0 || (capacity > 0 && !rows)) {
         (void)gd_fail(GD_ERR_INVALID, "gd_function_profile: %d runs into %d rows%s", runs, capacity,

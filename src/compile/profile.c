@@ -69,7 +69,7 @@ static void add_rates(gd_text *text, const gd_kernel_profile *row, gd_profile_bo
         gd_text_add(text, " %7.0f %%", 100 * shortest_possible(row, bounds) / seconds);
 }
 
-size_t gd_profile_format(const gd_kernel_profile *rows, int count, gd_profile_bounds bounds,
+size_t gd_profile_format(int count, const gd_kernel_profile *rows, gd_profile_bounds bounds,
                          char *text, size_t size)
 {
     if (size)
@@ -111,7 +111,7 @@ static void add_json_string(gd_text *text, const char *string)
     gd_text_add(text, "\"");
 }
 
-size_t gd_profile_format_trace(const gd_kernel_profile *rows, int count, char *text, size_t size)
+size_t gd_profile_format_trace(int count, const gd_kernel_profile *rows, char *text, size_t size)
 {
     if (size)
         text[0] = '\0';

@@ -116,12 +116,12 @@ static gd_dataset *join(const gd_dataset_idx_options *o, gd_idx *samples, const 
     return gd_dataset_adopt(&options, memory, wide);
 }
 
-gd_dataset *gd_dataset_read_idx_with(gd_dataset_idx_options o)
+gd_dataset *gd_dataset_load_idx_with(gd_dataset_idx_options o)
 {
     if (!o.context)
         return NULL;
     if (!o.samples || !o.labels)
-        return gd_fail_null(GD_ERR_INVALID, "gd_dataset_read_idx: a path is NULL");
+        return gd_fail_null(GD_ERR_INVALID, "gd_dataset_load_idx: a path is NULL");
     file_job jobs[2] = { { .path = o.samples }, { .path = o.labels } };
     if (read_all(jobs, 2) != GD_OK)
         return NULL;

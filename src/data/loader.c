@@ -141,8 +141,9 @@ static void start_maker(gd_loader *l)
     pthread_cond_init(&l->more_room, NULL);
     l->threaded = pthread_create(&l->thread, NULL, make_ahead, l) == 0;
     if (!l->threaded)
-        gd_log_message(GD_LOG_WARNING,
-                       "gd_loader_open: no thread can be started; batches are made when asked for");
+        gd_log_message(
+            GD_LOG_WARNING,
+            "gd_loader_create: no thread can be started; batches are made when asked for");
 }
 
 static void stop_maker(gd_loader *l)
@@ -266,19 +267,20 @@ static gd_status open_slots(gd_loader *l)
 static gd_status check(const gd_loader_options *o)
 {
     if (o->batch < 0 || o->prefetch < 0 || o->prefetch > 1024)
-        return gd_fail(GD_ERR_INVALID,
-                       "gd_loader_open: batch %lld, prefetch %d; a batch holds at least 1 sample, "
-                       "and up to 1024 batches can be made ahead",
-                       (long long)o->batch, o->prefetch);
+        return gd_fail(
+            GD_ERR_INVALID,
+            "gd_loader_create: batch %lld, prefetch %d; a batch holds at least 1 sample, "
+            "and up to 1024 batches can be made ahead",
+            (long long)o->batch, o->prefetch);
     if (o->drop_last && o->batch > o->dataset->count)
         return gd_fail(
             GD_ERR_INVALID,
-            "gd_loader_open: %lld samples do not fill a batch of %lld, and drop_last is set",
+            "gd_loader_create: %lld samples do not fill a batch of %lld, and drop_last is set",
             (long long)o->dataset->count, (long long)o->batch);
     return GD_OK;
 }
 
-gd_loader *gd_loader_open_with(gd_loader_options o)
+gd_loader *gd_loader_create_with(gd_loader_options o)
 {
     if (!o.dataset)
         return NULL;

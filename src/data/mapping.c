@@ -14,7 +14,7 @@ static size_t bytes_of(const gd_mapping *m)
 
 gd_status gd_mapping_open(gd_mapping *m, gd_context *context, gd_shape shape, gd_dtype dtype)
 {
-    *m = (gd_mapping){ .tensor = gd_state(context, shape, dtype, 0) };
+    *m = (gd_mapping){ .tensor = gd_state(context, shape, 0, dtype) };
     if (!m->tensor)
         return gd_error_last();
     m->data = gd_tensor_data(m->tensor);

@@ -250,7 +250,7 @@ static gd_tensor *concat_slices(part **list, int64_t count, int axis, gd_tensor 
         int64_t joined = 0;
         for (int64_t i = 0; i < n; i += GD_OP_MAX_INPUTS) {
             int64_t some = n - i < GD_OP_MAX_INPUTS ? n - i : GD_OP_MAX_INPUTS;
-            pieces[joined++] = gd_concat(pieces + i, (int)some, axis);
+            pieces[joined++] = gd_concat((int)some, pieces + i, axis);
         }
         n = joined;
     }
@@ -479,8 +479,8 @@ static bool separate_gradients(gd_tensor *const *seeds, int seed_count, gd_tenso
     return true;
 }
 
-gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output_count,
-                  gd_tensor *const *inputs, gd_tensor **gradients, int input_count)
+gd_status gd_grad(int output_count, gd_tensor *const *outputs, gd_tensor *const *seeds,
+                  int input_count, gd_tensor *const *inputs, gd_tensor **gradients)
 {
     if (!outputs || !inputs || !gradients || output_count < 1 || input_count < 0)
         return gd_fail(GD_ERR_INVALID, "gd_grad: an argument is NULL or a count is wrong");
@@ -503,7 +503,7 @@ gd_status gd_grad(gd_tensor *const *outputs, gd_tensor *const *seeds, int output
         collect_gradients(&w, inputs, gradients, input_count);
     walk_end(&w);
     for (int i = 0; status == GD_OK && i < input_count; i++)
-        if (!gradients[i] && !(gradients[i] = gd_zero_like(inputs[i])))
+        if (!gradients[i] && !(gradients[i] = gd_zeros_like(inputs[i])))
             status = gd_error_last();
     if (status == GD_OK && !outputs[0]->context->trace &&
         !separate_gradients(seeds, output_count, gradients, input_count))
@@ -530,7 +530,7 @@ static gd_status accumulate(gd_tensor *leaf, gd_tensor *g, const part *rows)
     gd_context *context = leaf->context;
     if (!leaf->grad) {
         gd_trace_pause(context);
-        leaf->grad = gd_link(gd_zero_like(leaf));
+        leaf->grad = gd_link(gd_zeros_like(leaf));
         gd_trace_resume(context);
         if (!leaf->grad)
             return gd_error_last();
@@ -601,5 +601,5 @@ gd_status gd_zero_grad(gd_tensor *leaf)
         return GD_ERR_STATE;
     if (!leaf || !leaf->grad)
         return GD_OK;
-    return gd_assign(leaf->grad, gd_zero_like(leaf->grad)) ? GD_OK : gd_error_last();
+    return gd_assign(leaf->grad, gd_zeros_like(leaf->grad)) ? GD_OK : gd_error_last();
 }

@@ -117,8 +117,8 @@ static gd_status fill(plan *p, const gd_named_tensor *tensors, size_t count,
     return GD_OK;
 }
 
-gd_status gd_tensors_save(const char *path, const gd_named_tensor *tensors, size_t count,
-                          const gd_metadata *metadata, size_t metadata_count)
+gd_status gd_tensors_save(const char *path, size_t count, const gd_named_tensor *tensors,
+                          size_t metadata_count, const gd_metadata *metadata)
 {
     if (!path || (!tensors && count) || (!metadata && metadata_count))
         return gd_fail(GD_ERR_INVALID, "gd_tensors_save: %s is NULL",
@@ -192,7 +192,7 @@ int64_t gd_tensor_file_find(const gd_tensor_file *file, const char *name)
     return entry ? entry - gd_safetensors_at(inside(file), 0) : -1;
 }
 
-gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, size_t index, gd_context *context)
+gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, gd_context *context, size_t index)
 {
     gd_tensor_info info = { 0 };
     const gd_safetensors_entry *entry = look_at(file, index, &info);

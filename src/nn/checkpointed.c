@@ -81,5 +81,5 @@ gd_tensor *gd_nn_checkpointed(gd_nn_transformer_layer_options o, gd_nn_layer_fn 
         if (others[i])
             in[count++] = others[i];
     block *b = find(&wanted);
-    return b ? gd_checkpoint(run, b, in, count) : NULL;
+    return b ? gd_checkpoint(run, b, count, in) : NULL;
 }

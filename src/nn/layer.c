@@ -11,7 +11,7 @@ static gd_tensor *make_part(gd_module *m, const char *name, const gd_layer_part 
     char *path = gd_module_join(name, part->suffix);
     if (!path)
         return NULL;
-    gd_tensor *t = part->is_buffer ? gd_buffer(m, path, part->shape, GD_F32, part->value)
+    gd_tensor *t = part->is_buffer ? gd_buffer(m, path, part->shape, part->value, GD_F32)
                                    : gd_parameter(m, path, part->shape, .init = part->init,
                                                   .init_scale = part->init_scale,
                                                   .fan_in = part->fan_in, .fan_out = part->fan_out);

@@ -134,7 +134,7 @@ static gd_tensor *build_multiply(const gd_layer_call *c)
 static gd_tensor *build_concat(const gd_layer_call *c)
 {
     int axis = axis_of(c->spec, c->in[0]);
-    return axis ? gd_concat(c->in, c->n, axis) : NULL;
+    return axis ? gd_concat(c->n, c->in, axis) : NULL;
 }
 
 static gd_tensor *build_reshape(const gd_layer_call *c)

@@ -79,5 +79,5 @@ gd_tensor *gd_nn_embedding(gd_module *m, const char *name, gd_tensor *index, int
     gd_layer_part part = { GD_LAYER_PART, .suffix = "weight", .shape = GD_SHAPE(count, units),
                            .init = GD_INIT_NORMAL, .init_scale = 1.0 };
     gd_module_layer *layer = gd_layer_use(m, who, name, "embedding", &part, 1);
-    return layer ? gd_layer_done(layer, gd_embedding(layer->parameter[0], index)) : NULL;
+    return layer ? gd_layer_done(layer, gd_embedding(index, layer->parameter[0])) : NULL;
 }

@@ -335,7 +335,7 @@ static gd_tensor *run_layer(gd_model *model, gd_model_layer *layer, gd_tensor *x
     for (int k = 0; k < layer->input_count; k++)
         in[k] = layer->inputs[k] == GD_MODEL_INPUT ? x : model->values[layer->inputs[k]];
     gd_tensor *y = layer->spec.checkpoint && !layer->type->is_stack
-                       ? gd_checkpoint(build_layer, layer, in, layer->input_count)
+                       ? gd_checkpoint(build_layer, layer, layer->input_count, in)
                        : build_layer(layer, layer->input_count, in);
     return y && note(model, layer, y) ? y : NULL;
 }

@@ -268,7 +268,7 @@ gd_tensor *gd_parameter_with(gd_module *m, const char *path, gd_shape shape,
     return t;
 }
 
-gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, gd_dtype dtype, double value)
+gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, double value, gd_dtype dtype)
 {
     if (!m)
         return NULL;

@@ -20,7 +20,7 @@ gd_status gd_module_save(const gd_module *m, const char *path)
     for (size_t i = 0; i < m->entry_count; i++)
         list[i] = (gd_named_tensor){ m->entries[i].path, m->entries[i].tensor };
     gd_metadata producer = { "producer", "gradus " GD_VERSION_STRING };
-    gd_status status = gd_tensors_save(path, list, m->entry_count, &producer, 1);
+    gd_status status = gd_tensors_save(path, m->entry_count, list, 1, &producer);
     gd_free(list);
     return status;
 }
@@ -85,7 +85,7 @@ static gd_status replace_values(gd_module *m, const gd_tensor_file *file)
     gd_status status = GD_OK;
     for (size_t i = 0; status == GD_OK && i < m->entry_count; i++) {
         size_t index = (size_t)gd_tensor_file_find(file, m->entries[i].path);
-        values[i] = gd_tensor_file_read(file, index, m->context);
+        values[i] = gd_tensor_file_read(file, m->context, index);
         if (!values[i])
             status = gd_error_last();
     }
@@ -106,7 +106,7 @@ static gd_status take_all(gd_module *m, const gd_tensor_file *file, const char *
         status = gd_tensor_file_info(file, i, &info);
         if (status != GD_OK)
             break;
-        gd_tensor *t = gd_set_name(gd_tensor_file_read(file, i, m->context), info.name);
+        gd_tensor *t = gd_set_name(gd_tensor_file_read(file, m->context, i), info.name);
         /* Until a layer claims it, what can be a parameter is taken for one. */
         bool parameter = info.dtype == GD_F32;
         if (t && parameter)

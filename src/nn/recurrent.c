@@ -82,7 +82,7 @@ static gd_tensor *run_layer(const gd_nn_recurrent_options *o, gd_cell cell, int6
         if (!out[way])
             return NULL;
     }
-    return cut(ways == 2 ? gd_concat(out, 2, 2) : out[0], o->lengths);
+    return cut(ways == 2 ? gd_concat(2, out, 2) : out[0], o->lengths);
 }
 
 static bool check(gd_nn_recurrent_options *o, const char *who)
@@ -115,9 +115,9 @@ static gd_tensor *run_layers(gd_nn_recurrent_options o, gd_cell cell, const char
                       last_c);
     int count = (int)o.layers * (o.bidirectional ? 2 : 1);
     if (x && o.last_hidden)
-        *o.last_hidden = gd_stack(last_h, count, 0);
+        *o.last_hidden = gd_stack(count, last_h, 0);
     if (x && o.last_cell)
-        *o.last_cell = cell == GD_CELL_LSTM ? gd_stack(last_c, count, 0) : NULL;
+        *o.last_cell = cell == GD_CELL_LSTM ? gd_stack(count, last_c, 0) : NULL;
     return x;
 }
 

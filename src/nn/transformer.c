@@ -239,7 +239,7 @@ gd_tensor *gd_nn_token_embedding_with(gd_nn_embedding_options o)
     if (!o.module || !o.tokens || !check_tokens(o.config, o.tokens, "gd_nn_token_embedding"))
         return NULL;
     const gd_transformer_config *c = o.config;
-    gd_tensor *x = gd_embedding(token_table(o.module, o.name, c), o.tokens);
+    gd_tensor *x = gd_embedding(o.tokens, token_table(o.module, o.name, c));
     if (o.scaled)
         x = gd_mul_scalar(x, sqrt((double)c->width));
     if (c->position == GD_POSITION_LEARNED || c->position == GD_POSITION_SINUSOIDAL)

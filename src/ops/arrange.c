@@ -34,7 +34,7 @@ static gd_status split(gd_tensor *x, const int64_t *sizes, int count, int axis, 
     return GD_OK;
 }
 
-gd_status gd_split(gd_tensor *x, const int64_t *sizes, int count, int axis, gd_tensor **pieces)
+gd_status gd_split(gd_tensor *x, int axis, int count, const int64_t *sizes, gd_tensor **pieces)
 {
     for (int i = 0; pieces && i < count; i++)
         pieces[i] = NULL;
@@ -46,7 +46,7 @@ gd_status gd_split(gd_tensor *x, const int64_t *sizes, int count, int axis, gd_t
     return axis < 0 ? gd_error_last() : split(x, sizes, count, axis, pieces, "gd_split");
 }
 
-gd_status gd_chunk(gd_tensor *x, int count, int axis, gd_tensor **pieces)
+gd_status gd_chunk(gd_tensor *x, int axis, int count, gd_tensor **pieces)
 {
     for (int i = 0; pieces && i < count; i++)
         pieces[i] = NULL;
@@ -110,7 +110,7 @@ static gd_tensor *build_repeat(gd_tensor *x, int64_t count, int axis)
     return count == 1 ? x : repeat(x, count, axis, true);
 }
 
-gd_tensor *gd_repeat(gd_tensor *x, int64_t count, int axis)
+gd_tensor *gd_repeat(gd_tensor *x, int axis, int64_t count)
 {
     return GD_AS("gd_repeat", build_repeat(x, count, axis));
 }
@@ -147,7 +147,7 @@ gd_tensor *gd_tile(gd_tensor *x, gd_shape repeats)
     return GD_AS("gd_tile", build_tile(x, repeats));
 }
 
-gd_tensor *gd_roll(gd_tensor *x, int64_t shift, int axis)
+gd_tensor *gd_roll(gd_tensor *x, int axis, int64_t shift)
 {
     if (!gd_usable(x, "gd_roll"))
         return NULL;
@@ -160,7 +160,7 @@ gd_tensor *gd_roll(gd_tensor *x, int64_t shift, int axis)
     if (s == 0)
         return x;
     gd_tensor *parts[2] = { gd_slice(x, axis, n - s, n, 1), gd_slice(x, axis, 0, n - s, 1) };
-    return gd_concat(parts, 2, axis);
+    return gd_concat(2, parts, axis);
 }
 
 /* ---- triangles and diagonals ---- */
@@ -200,7 +200,7 @@ gd_tensor *gd_triu(gd_tensor *x, int64_t diagonal)
 }
 
 /* A diagonal of a row-major matrix [m, n] is every (n+1)-th of its elements. */
-gd_tensor *gd_diagonal(gd_tensor *x, int64_t offset, int axis_a, int axis_b)
+gd_tensor *gd_diagonal(gd_tensor *x, int axis_a, int axis_b, int64_t offset)
 {
     if (!gd_usable(x, "gd_diagonal"))
         return NULL;
@@ -270,7 +270,7 @@ static gd_tensor *build_diag(gd_tensor *x, int64_t offset)
     if (x->layout.rank != 1 && x->layout.rank != 2)
         return gd_fail_null(GD_ERR_SHAPE, "gd_diag: takes a vector or a matrix, not rank %d",
                             x->layout.rank);
-    return x->layout.rank == 2 ? gd_diagonal(x, offset, 0, 1) : gd_diag_embed(x, offset);
+    return x->layout.rank == 2 ? gd_diagonal(x, 0, 1, offset) : gd_diag_embed(x, offset);
 }
 
 gd_tensor *gd_diag(gd_tensor *x, int64_t offset)
@@ -280,7 +280,7 @@ gd_tensor *gd_diag(gd_tensor *x, int64_t offset)
 
 /* ---- grids ---- */
 
-gd_status gd_meshgrid(gd_tensor *const *vectors, int count, gd_tensor **grids)
+gd_status gd_meshgrid(int count, gd_tensor *const *vectors, gd_tensor **grids)
 {
     if (!vectors || !grids || count < 1 || count > GD_MAX_RANK)
         return gd_fail(GD_ERR_INVALID, "gd_meshgrid: takes 1 to %d vectors, %d given", GD_MAX_RANK,

@@ -359,7 +359,7 @@ static gd_tensor *decompose_attention(int n, gd_tensor *const *in, const void *a
               : NULL;
     }
     gd_tensor *parts[2] = { flat(swap_heads(o)), flat(l) };
-    return parts[0] && parts[1] ? gd_concat(parts, 2, 0) : NULL;
+    return parts[0] && parts[1] ? gd_concat(2, parts, 0) : NULL;
 }
 
 /* Products of [tq, d] and [tk, d], or [tq, tk] and [tk, d]: `with_d` of them in the width of q and
@@ -427,7 +427,7 @@ static gd_tensor *decompose_attention_grad(int n, gd_tensor *const *in, const vo
     const bool is_joined = ((const gd_attention_attr *)attr)->is_joined;
     for (int i = 0; i < 3; i++)
         parts[i] = is_joined ? join_heads(parts[i]) : flat(swap_heads(parts[i]));
-    return parts[0] && parts[1] && parts[2] ? flat(gd_concat(parts, 3, -1)) : NULL;
+    return parts[0] && parts[1] && parts[2] ? flat(gd_concat(3, parts, -1)) : NULL;
 }
 
 /* The derivative of the derivative, by the chain rule through the plain composition. x_bar is the

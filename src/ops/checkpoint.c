@@ -135,7 +135,7 @@ static gd_tensor *close_block(gd_tensor *y, boundary *b, const gd_checkpoint_att
                : NULL;
 }
 
-gd_tensor *gd_checkpoint(gd_checkpoint_body body, void *user, gd_tensor *const *inputs, int count)
+gd_tensor *gd_checkpoint(gd_checkpoint_body body, void *user, int count, gd_tensor *const *inputs)
 {
     if (!body || count < 1 || !inputs)
         return gd_fail_null(GD_ERR_INVALID, "gd_checkpoint: the block or its inputs are missing");

@@ -89,7 +89,7 @@ gd_tensor *gd_scalar(gd_context *context, double value, gd_dtype dtype)
     return GD_AS("gd_scalar", gd_full(context, GD_SCALAR, value, dtype));
 }
 
-gd_tensor *gd_zero_like(gd_tensor *x)
+gd_tensor *gd_zeros_like(gd_tensor *x)
 {
     return gd_usable(x, "gd_zeros") ? gd_zeros(x->context, gd_tensor_shape(x), x->layout.dtype)
                                     : NULL;
@@ -154,7 +154,7 @@ gd_tensor *gd_eye(gd_context *context, int64_t n, gd_dtype dtype)
     return GD_AS("gd_eye", gd_cast(gd_eq(gd_unsqueeze(index, 1), index), dtype));
 }
 
-gd_tensor *gd_state(gd_context *context, gd_shape shape, gd_dtype dtype, double value)
+gd_tensor *gd_state(gd_context *context, gd_shape shape, double value, gd_dtype dtype)
 {
     if (!context)
         return NULL;

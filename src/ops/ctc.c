@@ -132,9 +132,9 @@ static gd_tensor *states_of(const ctc *c)
 {
     gd_tensor *blanks = gd_broadcast_to(c->blank, GD_SHAPE(c->n, c->length));
     gd_tensor *last = gd_broadcast_to(c->blank, GD_SHAPE(c->n, 1));
-    gd_tensor *both = gd_stack((gd_tensor *[]){ blanks, c->targets }, 2, 2);
+    gd_tensor *both = gd_stack(2, (gd_tensor *[]){ blanks, c->targets }, 2);
     gd_tensor *pairs = gd_reshape(both, GD_SHAPE(c->n, 2 * c->length));
-    return gd_concat((gd_tensor *[]){ pairs, last }, 2, 1);
+    return gd_concat(2, (gd_tensor *[]){ pairs, last }, 1);
 }
 
 /* Whether a state may follow the one two before it: it is a class, and another one. [n, states] */
@@ -146,7 +146,7 @@ static gd_tensor *skips_of(const ctc *c, gd_tensor *states)
         return from;
     gd_tensor *here = gd_slice(states, 1, 2, GD_END, 1), *there = gd_slice(states, 1, 0, -2, 1);
     gd_tensor *may = gd_logical_and(gd_ne(here, c->blank), gd_ne(here, there));
-    return gd_concat((gd_tensor *[]){ from, from, may }, 3, 1);
+    return gd_concat(3, (gd_tensor *[]){ from, from, may }, 1);
 }
 
 /* alpha at each sample's last time, in its last two states: [n, 2]; -infinity where there is but
@@ -162,7 +162,7 @@ static gd_tensor *ends_of(const ctc *c, gd_tensor *alpha)
     gd_tensor *before = gd_where(empty, final, gd_sub_scalar(final, 1.0));
     gd_tensor *one = gd_gather(rows, final, 1), *other = gd_gather(rows, before, 1);
     other = gd_where(empty, gd_number_like(other, -INFINITY), other);
-    return gd_concat((gd_tensor *[]){ one, other }, 2, 1);
+    return gd_concat(2, (gd_tensor *[]){ one, other }, 1);
 }
 
 /* -logsumexp of the ends; what cannot be aligned is cut off, so that its gradient is 0. */

@@ -199,7 +199,7 @@ static void simplify_axes(const einsum *e, term *t)
         for (int k = i + 1; t->t && k < t->rank; k++)
             if (t->label[i] == t->label[k]) {
                 int8_t label = t->label[i];
-                t->t = gd_diagonal(t->t, 0, i, k);
+                t->t = gd_diagonal(t->t, i, k, 0);
                 drop_label(t, k);
                 drop_label(t, i);
                 t->label[t->rank++] = label; /* the diagonal is the last axis */
@@ -381,7 +381,7 @@ static gd_tensor *build_einsum(const char *equation, gd_tensor *const *operands,
     return gd_as_dtype(arrange(&e.term[0], e.out, e.out_rank, NULL, 0, NULL, 0), dtype);
 }
 
-gd_tensor *gd_einsum(const char *equation, gd_tensor *const *operands, int count)
+gd_tensor *gd_einsum(const char *equation, int count, gd_tensor *const *operands)
 {
     return GD_AS("gd_einsum", build_einsum(equation, operands, count));
 }

@@ -242,7 +242,7 @@ gd_tensor *gd_index_select(gd_tensor *x, gd_tensor *index, int axis)
     return GD_AS("gd_index_select", gd_take(x, index, axis));
 }
 
-gd_tensor *gd_embedding(gd_tensor *weight, gd_tensor *index)
+gd_tensor *gd_embedding(gd_tensor *index, gd_tensor *weight)
 {
     if (gd_usable(weight, "gd_embedding") && index && weight->layout.rank != 2) {
         char shape[GD_SHAPE_TEXT];

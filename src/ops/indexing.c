@@ -57,7 +57,7 @@ static gd_tensor *build_nonzero(gd_tensor *x)
         column[i] = gd_mod(at, size);
         at = gd_floor_div(at, size);
     }
-    return gd_stack(column, rank, 1);
+    return gd_stack(rank, column, 1);
 }
 
 gd_tensor *gd_nonzero(gd_tensor *x)
@@ -107,19 +107,19 @@ static gd_tensor *build_unique(gd_tensor *x, gd_tensor **inverse, gd_tensor **co
     if (gd_dtype_is_float(x->layout.dtype))
         same = gd_logical_or(same, gd_logical_and(gd_isnan(left), gd_isnan(right)));
     gd_tensor *first = n ? gd_ones(x->context, GD_SHAPE(1), GD_BOOL) : same;
-    gd_tensor *begins = n ? gd_concat((gd_tensor *[]){ first, gd_logical_not(same) }, 2, 0) : first;
+    gd_tensor *begins = n ? gd_concat(2, (gd_tensor *[]){ first, gd_logical_not(same) }, 0) : first;
     gd_tensor *starts = begins ? true_positions(begins) : NULL;
     gd_tensor *values = gd_take(sorted, starts, 0);
     if (!values)
         return NULL;
     if (counts) {
         gd_tensor *end = gd_full(x->context, GD_SHAPE(n ? 1 : 0), (double)n, GD_I64);
-        gd_tensor *bounds = gd_concat((gd_tensor *[]){ starts, end }, 2, 0);
+        gd_tensor *bounds = gd_concat(2, (gd_tensor *[]){ starts, end }, 0);
         *counts = gd_sub(gd_slice(bounds, 0, 1, GD_END, 1), starts);
     }
     if (inverse) {
         gd_tensor *group = gd_sub_scalar(gd_cumsum(begins, 0), 1.0);
-        gd_tensor *back = gd_scatter(gd_zero_like(group), order, group, 0);
+        gd_tensor *back = gd_scatter(gd_zeros_like(group), order, group, 0);
         *inverse = back ? gd_reshape(back, gd_tensor_shape(x)) : NULL;
     }
     bool made = (!counts || *counts) && (!inverse || *inverse);
@@ -272,7 +272,7 @@ static gd_tensor *build_index(gd_tensor *x, gd_tensor *const *indices, int count
     return plan.at ? gd_take(plan.merged, plan.at, plan.axis) : x;
 }
 
-gd_tensor *gd_index(gd_tensor *x, gd_tensor *const *indices, int count)
+gd_tensor *gd_index(gd_tensor *x, int count, gd_tensor *const *indices)
 {
     return GD_AS("gd_index", build_index(x, indices, count));
 }
@@ -323,7 +323,7 @@ static gd_tensor *build_index_put(gd_tensor *x, gd_tensor *const *indices, int c
     return t ? gd_permute(t, inverse) : NULL;
 }
 
-gd_tensor *gd_index_put(gd_tensor *x, gd_tensor *const *indices, int count, gd_tensor *value,
+gd_tensor *gd_index_put(gd_tensor *x, int count, gd_tensor *const *indices, gd_tensor *value,
                         bool accumulate)
 {
     return GD_AS("gd_index_put", build_index_put(x, indices, count, value, accumulate));

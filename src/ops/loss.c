@@ -376,7 +376,7 @@ gd_tensor *(gd_cosine_embedding)(gd_tensor *x, gd_tensor *y, gd_tensor *target)
 static gd_tensor *distance(gd_tensor *x, gd_tensor *y, double p)
 {
     gd_tensor *d = gd_add_scalar(gd_sub(x, y), 1e-6);
-    return gd_norm(d, p, GD_AXES(-1), false);
+    return gd_norm(d, GD_AXES(-1), p, false);
 }
 
 static gd_tensor *build_triplet_margin(gd_triplet_margin_options options)

@@ -276,7 +276,7 @@ static bool vjp_slice(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     gd_shape before = GD_SCALAR, after = GD_SCALAR;
     before.rank = after.rank = whole->rank;
     if (gd_layout_count(&r->layout) == 0)
-        return gd_put(&d[0], gd_zero_like(r->inputs[0]));
+        return gd_put(&d[0], gd_zeros_like(r->inputs[0]));
     for (int i = 0; g && i < whole->rank; i++) {
         int64_t step = a->step[i] < 0 ? -a->step[i] : a->step[i];
         int64_t last = a->start[i] + (a->size[i] - 1) * a->step[i];
@@ -549,7 +549,7 @@ const gd_op gd_op_concat = { .id = GD_OP_concat,
                              .flops = gd_flops_none,
                              .recompute = GD_RECOMPUTE_MOVES };
 
-gd_tensor *gd_concat(gd_tensor *const *tensors, int count, int axis)
+gd_tensor *gd_concat(int count, gd_tensor *const *tensors, int axis)
 {
     if (!tensors || count < 1 || count > GD_OP_MAX_INPUTS)
         return gd_fail_null(GD_ERR_INVALID, "gd_concat: joins 1 to %d tensors, %d given",
@@ -578,10 +578,10 @@ static gd_tensor *build_stack(gd_tensor *const *tensors, int count, int axis)
     gd_tensor *apart[GD_OP_MAX_INPUTS];
     for (int i = 0; i < count; i++)
         apart[i] = gd_unsqueeze(tensors[i], axis);
-    return gd_concat(apart, count, axis < 0 && apart[0] ? axis + apart[0]->layout.rank : axis);
+    return gd_concat(count, apart, axis < 0 && apart[0] ? axis + apart[0]->layout.rank : axis);
 }
 
-gd_tensor *gd_stack(gd_tensor *const *tensors, int count, int axis)
+gd_tensor *gd_stack(int count, gd_tensor *const *tensors, int axis)
 {
     return GD_AS("gd_stack", build_stack(tensors, count, axis));
 }

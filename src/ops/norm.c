@@ -157,7 +157,7 @@ static gd_tensor *decompose_normalize_grad(int n, gd_tensor *const *in, const vo
         parts[1] = block_sums(gd_mul(g, r.h));
     if (a->parts > 1)
         parts[2] = block_sums(g);
-    return gd_concat(parts, 1 + a->parts, 0);
+    return gd_concat(1 + a->parts, parts, 0);
 }
 
 /* Rows first, first + count … of the result of normalize_grad. */

@@ -73,7 +73,7 @@ static gd_tensor *build_rope(gd_rope_options o)
                              gd_add(gd_mul(a, s), gd_mul(b, c)) };
     if (!turned[0] || !turned[1])
         return NULL;
-    return gd_as_dtype(gd_reshape(gd_stack(turned, 2, axis), shape), dtype);
+    return gd_as_dtype(gd_reshape(gd_stack(2, turned, axis), shape), dtype);
 }
 
 gd_tensor *gd_rope_with(gd_rope_options o)
@@ -95,7 +95,7 @@ static gd_tensor *build_sinusoidal_positions(gd_context *context, int64_t start,
     if (!table)
         return NULL;
     gd_tensor *parts[2] = { gd_select(table, 0, 1), gd_select(table, 0, 0) };
-    return gd_reshape(gd_stack(parts, 2, 2), GD_SHAPE(time, d));
+    return gd_reshape(gd_stack(2, parts, 2), GD_SHAPE(time, d));
 }
 
 gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t time, int64_t d)

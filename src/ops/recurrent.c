@@ -165,7 +165,7 @@ static gd_tensor *states_before(gd_tensor *r, const gd_recurrent_attr *a)
     gd_tensor *first = gd_unsqueeze(h0, 1);
     gd_tensor *rest = a->reverse ? gd_slice(h, 1, 1, time, 1) : gd_slice(h, 1, 0, time - 1, 1);
     gd_tensor *parts[2] = { a->reverse ? rest : first, a->reverse ? first : rest };
-    return first && rest ? gd_concat(parts, 2, 1) : NULL;
+    return first && rest ? gd_concat(2, parts, 1) : NULL;
 }
 
 static bool vjp_result(gd_tensor *r, gd_tensor *g, gd_tensor **d)
@@ -282,7 +282,7 @@ static gd_tensor *plain(gd_tensor *const *in, int n, const gd_recurrent_attr *a,
         h = next;
         gd_tensor *row = gd_unsqueeze(h, 1);
         gd_tensor *pair[2] = { a->reverse ? row : all, a->reverse ? all : row };
-        all = step == 0 ? row : row && all ? gd_concat(pair, 2, 1) : NULL;
+        all = step == 0 ? row : row && all ? gd_concat(2, pair, 1) : NULL;
     }
     if (last_cell)
         *last_cell = c;

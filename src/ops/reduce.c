@@ -127,10 +127,10 @@ static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     one.dim[kept] = 1;
     gd_tensor *ones = gd_ones(x->context, one, x->layout.dtype);
     gd_tensor *before =
-        gd_concat((gd_tensor *[]){ ones, gd_slice(flat, kept, 0, n - 1, 1) }, 2, kept);
+        gd_concat(2, (gd_tensor *[]){ ones, gd_slice(flat, kept, 0, n - 1, 1) }, kept);
     gd_tensor *back = gd_flip(flat, GD_AXES(kept));
     gd_tensor *after =
-        gd_concat((gd_tensor *[]){ ones, gd_slice(back, kept, 0, n - 1, 1) }, 2, kept);
+        gd_concat(2, (gd_tensor *[]){ ones, gd_slice(back, kept, 0, n - 1, 1) }, kept);
     gd_tensor *others =
         gd_mul(gd_cumprod(before, kept), gd_flip(gd_cumprod(after, kept), GD_AXES(kept)));
     gd_tensor *scaled = gd_mul(others, gd_reshape(g, one));
@@ -221,15 +221,16 @@ static bool vjp_cumprod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     for (int64_t step = 1; step < n; step *= 2) {
         gd_tensor *sum =
             gd_add(gd_slice(s, axis, 0, n - step, 1), gd_mul(f, gd_slice(s, axis, step, n, 1)));
-        s = gd_concat((gd_tensor *[]){ sum, gd_slice(s, axis, n - step, n, 1) }, 2, axis);
+        s = gd_concat(2, (gd_tensor *[]){ sum, gd_slice(s, axis, n - step, n, 1) }, axis);
         if (2 * step < n)
             f = gd_mul(gd_slice(f, axis, 0, n - 2 * step, 1), gd_slice(f, axis, step, n - step, 1));
     }
     gd_tensor *first = gd_slice(x, axis, 0, 1, 1);
     gd_tensor *before =
-        gd_concat((gd_tensor *[]){ gd_ones(x->context, gd_tensor_shape(first), x->layout.dtype),
+        gd_concat(2,
+                  (gd_tensor *[]){ gd_ones(x->context, gd_tensor_shape(first), x->layout.dtype),
                                    gd_slice(x, axis, 0, n - 1, 1) },
-                  2, axis);
+                  axis);
     return gd_put(&d[0], gd_mul(gd_cumprod(before, axis), s));
 }
 
@@ -425,7 +426,7 @@ static gd_tensor *build_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
     return gd_as_dtype(r, dtype);
 }
 
-gd_tensor *gd_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
+gd_tensor *gd_norm(gd_tensor *x, gd_axes axes, double p, bool keep)
 {
     return GD_AS("gd_norm", build_norm(x, p, axes, keep));
 }

@@ -91,7 +91,7 @@ static gd_tensor *build_topk(gd_tensor *x, int64_t k, int axis, bool largest, gd
     return values;
 }
 
-gd_tensor *gd_topk(gd_tensor *x, int64_t k, int axis, bool largest, gd_tensor **indices)
+gd_tensor *gd_topk(gd_tensor *x, int axis, int64_t k, bool largest, gd_tensor **indices)
 {
     return GD_AS("gd_topk", build_topk(x, k, axis, largest, indices));
 }

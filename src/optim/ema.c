@@ -50,7 +50,7 @@ gd_ema *gd_ema_create_with(gd_module *module, const gd_ema_options *options)
     e->module = module;
     e->context = gd_module_context(module);
     e->decay = o.decay;
-    e->count = gd_state(e->context, GD_SCALAR, GD_F64, 0.0);
+    e->count = gd_state(e->context, GD_SCALAR, 0.0, GD_F64);
     if (!e->count || gd_context_adopt(e->context, e, destroy) != GD_OK) {
         destroy(e);
         return NULL;
@@ -70,7 +70,7 @@ static gd_status reserve(gd_ema *e)
         *average = NULL;
         if (!gd_module_is_parameter(e->module, (int)e->slots))
             continue;
-        *average = gd_state(e->context, gd_tensor_shape(p), gd_tensor_dtype(p), 0.0);
+        *average = gd_state(e->context, gd_tensor_shape(p), 0.0, gd_tensor_dtype(p));
         gd_trace_pause(e->context);
         bool ok = *average && gd_assign(*average, p);
         gd_trace_resume(e->context);

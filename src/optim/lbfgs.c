@@ -202,7 +202,7 @@ static gd_status differentiate(gd_lbfgs *l, double *loss, double *gradient)
         return gd_fail(GD_ERR_INVALID, "gd_lbfgs_step: the closure gave NULL");
     if (gd_tensor_count(value) != 1)
         return gd_fail(GD_ERR_SHAPE, "gd_lbfgs_step: the loss is not one number");
-    gd_status status = gd_grad(&value, NULL, 1, l->parameters, l->gradients, l->count);
+    gd_status status = gd_grad(1, &value, NULL, l->count, l->parameters, l->gradients);
     if (status == GD_OK)
         status = read_tensors(l, l->gradients, gradient);
     *loss = status == GD_OK ? gd_item(value) : NAN;

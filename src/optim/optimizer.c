@@ -93,7 +93,7 @@ static gd_status add_group(gd_optimizer *o, const char *pattern, double lr_ratio
     if (!gd_grow((void **)&o->groups, &o->group_capacity, o->group_count + 1, sizeof *o->groups))
         return GD_ERR_MEMORY;
     gd_group group = { .lr_ratio = lr_ratio, .hyper = hyper };
-    group.lr_tensor = gd_state(o->context, GD_SCALAR, GD_F32, o->lr * lr_ratio);
+    group.lr_tensor = gd_state(o->context, GD_SCALAR, o->lr * lr_ratio, GD_F32);
     group.pattern = pattern ? gd_strdup(pattern) : NULL;
     if (!group.lr_tensor || (pattern && !group.pattern)) {
         gd_release(group.lr_tensor);
@@ -119,9 +119,9 @@ gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double l
     o->lr = lr;
     bool counts = rule->counts(&hyper);
     if (counts)
-        o->count_tensor = gd_state(o->context, GD_SCALAR, GD_F64, 0.0);
+        o->count_tensor = gd_state(o->context, GD_SCALAR, 0.0, GD_F64);
     if (rule->has_product)
-        o->product_tensor = gd_state(o->context, GD_SCALAR, GD_F64, 1.0);
+        o->product_tensor = gd_state(o->context, GD_SCALAR, 1.0, GD_F64);
     o->updates = gd_compile(o->context, updates, o, .mode = GD_MODE_LAZY);
     if (!o->updates || (counts && !o->count_tensor) || (rule->has_product && !o->product_tensor) ||
         add_group(o, NULL, 1.0, hyper) != GD_OK ||
@@ -197,7 +197,7 @@ gd_status gd_optimizer_clip_norm(gd_optimizer *o, double max_norm)
     if (status != GD_OK)
         return status;
     if (!o->norm_tensor)
-        o->norm_tensor = gd_state(o->context, GD_SCALAR, GD_F32, 0.0);
+        o->norm_tensor = gd_state(o->context, GD_SCALAR, 0.0, GD_F32);
     if (!o->norm_tensor)
         return GD_ERR_MEMORY;
     o->clip_norm = max_norm;
@@ -274,7 +274,7 @@ gd_tensor *gd_optimizer_state(gd_optimizer *o, int i, int k)
     gd_tensor **state = &o->slots[i].state[k];
     gd_tensor *p = gd_module_tensor(o->module, i);
     if (!*state)
-        *state = gd_state(o->context, gd_tensor_shape(p), gd_tensor_dtype(p), 0.0);
+        *state = gd_state(o->context, gd_tensor_shape(p), 0.0, gd_tensor_dtype(p));
     return *state;
 }
 
@@ -370,7 +370,7 @@ static bool differentiate(gd_optimizer *o, gd_tensor *loss, gd_tensor **gradient
         return false;
     }
     (void)gd_no_grad_begin(o->context); /* the gradients' own history would keep all values alive */
-    gd_status status = gd_grad(&loss, NULL, 1, parameters, gradients, wanted);
+    gd_status status = gd_grad(1, &loss, NULL, wanted, parameters, gradients);
     (void)gd_no_grad_end(o->context);
     if (status != GD_OK)
         return false;

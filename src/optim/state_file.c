@@ -84,7 +84,7 @@ gd_status gd_optimizer_save(const gd_optimizer *o, const char *path)
                                      { "optimizer", o->rule->name },
                                      { "lr", lr } };
     if (status == GD_OK)
-        status = gd_tensors_save(path, list, e.count, metadata, 3);
+        status = gd_tensors_save(path, e.count, list, 3, metadata);
     gd_free(list);
     entries_free(&e);
     return status;
@@ -145,7 +145,7 @@ static gd_status read_all(gd_optimizer *o, const gd_tensor_file *file, const cha
         status = add(e, info.name, NULL, tensor);
         if (status != GD_OK)
             return status;
-        e->list[e->count - 1].value = gd_tensor_file_read(file, i, o->context);
+        e->list[e->count - 1].value = gd_tensor_file_read(file, o->context, i);
         if (!e->list[e->count - 1].value)
             return gd_error_last();
     }

@@ -41,7 +41,7 @@ void gd_generator_release(gd_generator *g)
     destroy(g);
 }
 
-gd_generator *gd_generator_open(gd_language_model *model)
+gd_generator *gd_generator_create(gd_language_model *model)
 {
     gd_generator *g = model ? gd_alloc_zero(1, sizeof *g) : NULL;
     if (!g)
@@ -98,7 +98,7 @@ static gd_status run(gd_generator *g, const int32_t *tokens, size_t count)
     return status;
 }
 
-const float *gd_generator_feed(gd_generator *g, const int32_t *tokens, size_t count)
+const float *gd_generator_feed(gd_generator *g, size_t count, const int32_t *tokens)
 {
     if (!g)
         return NULL;
@@ -152,12 +152,12 @@ static const float *feed_last(gd_generator *g, int32_t token)
 {
     int64_t length = g->model->options.length;
     if (gd_generator_length(g) < length)
-        return gd_generator_feed(g, &token, 1);
+        return gd_generator_feed(g, 1, &token);
     size_t again = (size_t)(length + 1) / 2, kept = again - 1;
     memmove(g->tokens, g->tokens + (size_t)length - kept, kept * sizeof *g->tokens);
     g->tokens[kept] = token;
     gd_generator_reset(g);
-    return gd_generator_feed(g, g->tokens, again);
+    return gd_generator_feed(g, again, g->tokens);
 }
 
 /* Choose, tell, feed, over and over. `tokens` holds those of this call, for the penalty. */
@@ -166,10 +166,10 @@ static int64_t continue_text(const gd_generate_options *o, gd_tokens *tokens)
     gd_generator *g = o->generator;
     const gd_language_options *model = &g->model->options;
     int64_t made = 0;
-    const float *logits = gd_generator_feed(g, tokens->ids, tokens->count);
+    const float *logits = gd_generator_feed(g, tokens->count, tokens->ids);
     while (logits) {
         int32_t token =
-            gd_sample(o->sampler, logits, model->vocabulary, tokens->ids, tokens->count);
+            gd_sample(o->sampler, model->vocabulary, logits, tokens->count, tokens->ids);
         if (token < 0)
             return -1;
         if (ends(o->tokenizer, token))

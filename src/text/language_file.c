@@ -1,5 +1,5 @@
 /* text/language_file.c: language models in files: safetensors (GPT-2 as Hugging Face stores it, and
- * our own), and llama2.c's checkpoints. Start at gd_language_model_open(). */
+ * our own), and llama2.c's checkpoints. Start at gd_language_model_load(). */
 #include "text/language_model.h"
 
 #include "base/error.h"
@@ -124,7 +124,7 @@ gd_status gd_language_model_save(const gd_language_model *m, const char *path)
         list[i] = (gd_named_tensor){ name, gd_module_tensor(m->module, (int)i) };
     }
     if (status == GD_OK)
-        status = gd_tensors_save(path, list, count, metadata, NUMBERS);
+        status = gd_tensors_save(path, count, list, NUMBERS, metadata);
     gd_free(names);
     gd_free(list);
     return status;
@@ -287,7 +287,7 @@ static gd_status read_parameter(const reading *r, const struct parameter *p, con
     if (status != GD_OK)
         return status;
     gd_tensor *to = gd_parameter(r->model->module, name, info.shape, .init = GD_INIT_ZEROS);
-    if (!to || !gd_assign(to, gd_tensor_file_read(r->file, (size_t)index, o->context)))
+    if (!to || !gd_assign(to, gd_tensor_file_read(r->file, o->context, (size_t)index)))
         status = gd_error_last();
     (void)gd_scope_end(o->context);
     return status;
@@ -566,12 +566,12 @@ static gd_status recognise(const gd_file *file, bool *safetensors)
     return status;
 }
 
-gd_language_model *gd_language_model_open(gd_context *context, const char *path)
+gd_language_model *gd_language_model_load(gd_context *context, const char *path)
 {
     if (!context)
         return NULL;
     if (!path)
-        return gd_fail_null(GD_ERR_INVALID, "gd_language_model_open: the path is NULL");
+        return gd_fail_null(GD_ERR_INVALID, "gd_language_model_load: the path is NULL");
     gd_file *file;
     if (gd_file_open(path, &file) != GD_OK)
         return NULL;

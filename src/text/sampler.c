@@ -145,8 +145,8 @@ static gd_status take(gd_sampler *s, const float *logits, int64_t count, const i
     return GD_OK;
 }
 
-int32_t gd_sample(gd_sampler *s, const float *logits, int64_t count, const int32_t *past,
-                  size_t past_count)
+int32_t gd_sample(gd_sampler *s, int64_t count, const float *logits, size_t past_count,
+                  const int32_t *past)
 {
     if (!s || !logits || count < 1 || count > INT32_MAX) {
         (void)gd_fail(GD_ERR_INVALID, "gd_sample: %s",

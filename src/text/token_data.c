@@ -46,7 +46,7 @@ static gd_status check_tokens(const int32_t *tokens, size_t count, int64_t vocab
     return GD_OK;
 }
 
-gd_status gd_token_file_write(const char *path, const int32_t *tokens, size_t count,
+gd_status gd_token_file_write(const char *path, size_t count, const int32_t *tokens,
                               int64_t vocabulary)
 {
     if (!path || (!tokens && count > 0) || vocabulary < 1 || vocabulary > INT32_MAX)
@@ -84,7 +84,7 @@ static void destroy(void *object)
     gd_free(d);
 }
 
-void gd_token_data_release(gd_token_data *d)
+void gd_token_data_close(gd_token_data *d)
 {
     if (!d)
         return;
@@ -154,16 +154,16 @@ gd_token_data *gd_token_data_open(gd_context *context, const char *path)
     return adopt(d, status);
 }
 
-gd_token_data *gd_token_data_copy(gd_context *context, const int32_t *tokens, size_t count)
+gd_token_data *gd_token_data_create(gd_context *context, size_t count, const int32_t *tokens)
 {
     if (!context)
         return NULL;
     for (size_t i = 0; tokens && i < count; i++)
         if (tokens[i] < 0)
-            return gd_fail_null(GD_ERR_INVALID, "gd_token_data_copy: token %zu is %d", i,
+            return gd_fail_null(GD_ERR_INVALID, "gd_token_data_create: token %zu is %d", i,
                                 (int)tokens[i]);
     if (!tokens || count == 0 || count > INT32_MAX)
-        return gd_fail_null(GD_ERR_INVALID, "gd_token_data_copy: %s",
+        return gd_fail_null(GD_ERR_INVALID, "gd_token_data_create: %s",
                             count > INT32_MAX ? "more than 2147483647 tokens"
                                               : "there are no tokens");
     gd_token_data *d = gd_alloc_zero(1, sizeof *d);

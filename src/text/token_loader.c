@@ -88,15 +88,15 @@ static gd_status check(gd_token_loader_options *o)
     if (o->batch < 1 || o->length < 1 || o->first < 0 || o->count < 0)
         return gd_fail(
             GD_ERR_INVALID,
-            "gd_token_loader_open: batch %lld, length %lld, first %lld, count %lld; none "
+            "gd_token_loader_create: batch %lld, length %lld, first %lld, count %lld; none "
             "may be negative",
             (long long)o->batch, (long long)o->length, (long long)o->first, (long long)o->count);
     if (o->batch > INT32_MAX || o->length > INT32_MAX) /* so that their product fits 63 bits */
-        return gd_fail(GD_ERR_SHAPE, "gd_token_loader_open: batch %lld, length %lld; at most %d",
+        return gd_fail(GD_ERR_SHAPE, "gd_token_loader_create: batch %lld, length %lld; at most %d",
                        (long long)o->batch, (long long)o->length, INT32_MAX);
     int64_t all = gd_token_data_count(o->data);
     if (o->first > all || o->count > all - o->first)
-        return gd_fail(GD_ERR_SHAPE, "gd_token_loader_open: tokens %lld to %lld of %lld",
+        return gd_fail(GD_ERR_SHAPE, "gd_token_loader_create: tokens %lld to %lld of %lld",
                        (long long)o->first, (long long)(o->first + o->count - 1), (long long)all);
     o->count = o->count == 0 ? all - o->first : o->count;
     int64_t rows = o->random ? 1 : o->batch;
@@ -104,13 +104,13 @@ static gd_status check(gd_token_loader_options *o)
     if (o->count < needed + 1)
         return gd_fail(
             GD_ERR_SHAPE,
-            "gd_token_loader_open: %lld sequences of %lld tokens need %lld tokens and one "
+            "gd_token_loader_create: %lld sequences of %lld tokens need %lld tokens and one "
             "more; there are %lld",
             (long long)rows, (long long)o->length, (long long)needed, (long long)o->count);
     return GD_OK;
 }
 
-gd_token_loader *gd_token_loader_open_with(gd_token_loader_options o)
+gd_token_loader *gd_token_loader_create_with(gd_token_loader_options o)
 {
     if (!o.context || !o.data || check(&o) != GD_OK)
         return NULL;

@@ -185,7 +185,7 @@ const char *gd_token_text(const gd_tokenizer *t, int32_t previous, int32_t token
     return t->text + s.start;
 }
 
-char *gd_detokenize(const gd_tokenizer *t, const int32_t *tokens, size_t count, size_t *size)
+char *gd_detokenize(const gd_tokenizer *t, size_t count, const int32_t *tokens, size_t *size)
 {
     if (size)
         *size = 0;

@@ -207,19 +207,19 @@ static gd_tokenizer *read_bpe(merge_file *f)
     return t;
 }
 
-gd_tokenizer *gd_tokenizer_read_bpe_memory(const void *bytes, size_t size)
+gd_tokenizer *gd_tokenizer_bpe(const void *bytes, size_t size)
 {
     if (!bytes)
-        return gd_fail_null(GD_ERR_INVALID, "gd_tokenizer_read_bpe_memory: the bytes are NULL");
+        return gd_fail_null(GD_ERR_INVALID, "gd_tokenizer_bpe: the bytes are NULL");
     return read_bpe(&(merge_file){ .name = "memory", .text = bytes, .size = size });
 }
 
-gd_tokenizer *gd_tokenizer_read_bpe(const char *path)
+gd_tokenizer *gd_tokenizer_load_bpe(const char *path)
 {
     unsigned char *bytes;
     size_t size;
     if (!path)
-        return gd_fail_null(GD_ERR_INVALID, "gd_tokenizer_read_bpe: the path is NULL");
+        return gd_fail_null(GD_ERR_INVALID, "gd_tokenizer_load_bpe: the path is NULL");
     if (gd_file_read_all(path, GD_TOKENIZER_MOST_BYTES, &bytes, &size) != GD_OK)
         return NULL;
     gd_tokenizer *t =

@@ -191,19 +191,19 @@ static gd_tokenizer *read_llama2c(source *s)
     return t;
 }
 
-gd_tokenizer *gd_tokenizer_read_llama2c_memory(const void *bytes, size_t size)
+gd_tokenizer *gd_tokenizer_llama2c(const void *bytes, size_t size)
 {
     if (!bytes)
-        return gd_fail_null(GD_ERR_INVALID, "gd_tokenizer_read_llama2c_memory: the bytes are NULL");
+        return gd_fail_null(GD_ERR_INVALID, "gd_tokenizer_llama2c: the bytes are NULL");
     return read_llama2c(&(source){ .name = "memory", .bytes = bytes, .size = size });
 }
 
-gd_tokenizer *gd_tokenizer_read_llama2c(const char *path)
+gd_tokenizer *gd_tokenizer_load_llama2c(const char *path)
 {
     unsigned char *bytes;
     size_t size;
     if (!path)
-        return gd_fail_null(GD_ERR_INVALID, "gd_tokenizer_read_llama2c: the path is NULL");
+        return gd_fail_null(GD_ERR_INVALID, "gd_tokenizer_load_llama2c: the path is NULL");
     if (gd_file_read_all(path, GD_TOKENIZER_MOST_BYTES, &bytes, &size) != GD_OK)
         return NULL;
     gd_tokenizer *t = read_llama2c(&(source){ .name = path, .bytes = bytes, .size = size });

@@ -85,7 +85,7 @@ static gd_status open_parts(fit *f)
     }
     f->example = gd_compile(f->context, example_body, f, .mode = o->mode);
     f->update = gd_compile(f->context, update_body, f, .mode = o->mode);
-    f->share = gd_state(f->context, GD_SCALAR, GD_F32, 0.0);
+    f->share = gd_state(f->context, GD_SCALAR, 0.0, GD_F32);
     return f->example && f->update && f->share ? GD_OK : gd_error_last();
 }
 

@@ -10,8 +10,8 @@
 bool gd_meter_open(gd_meter *meter, gd_context *context)
 {
     *meter = (gd_meter){ 0 };
-    meter->loss = gd_state(context, GD_SCALAR, GD_F64, 0.0);
-    meter->correct = gd_state(context, GD_SCALAR, GD_I64, 0.0);
+    meter->loss = gd_state(context, GD_SCALAR, 0.0, GD_F64);
+    meter->correct = gd_state(context, GD_SCALAR, 0.0, GD_I64);
     return meter->loss && meter->correct;
 }
 

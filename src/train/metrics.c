@@ -47,7 +47,7 @@ static void *sums_create(size_t bytes, gd_context *context, int64_t n, gd_dtype 
     if (!s)
         return NULL;
     s->context = context;
-    s->tensor = gd_state(context, GD_SHAPE(n), dtype, 0.0);
+    s->tensor = gd_state(context, GD_SHAPE(n), 0.0, dtype);
     if (!s->tensor || gd_context_adopt(context, s, sums_destroy) != GD_OK) {
         sums_destroy(s);
         return NULL;
@@ -75,7 +75,7 @@ static gd_status sums_reset(sums *s, const char *who)
     gd_status status = gd_scope_begin(s->context);
     if (status != GD_OK)
         return status;
-    if (!gd_assign(s->tensor, gd_zero_like(s->tensor)))
+    if (!gd_assign(s->tensor, gd_zeros_like(s->tensor)))
         status = gd_error_last();
     (void)gd_scope_end(s->context);
     return status;
@@ -178,7 +178,7 @@ static gd_tensor *count_cells(const sums *s, gd_tensor *predicted, gd_tensor *tr
               *none = gd_scalar(s->context, 0.0, GD_I64);
     gd_tensor *beyond = gd_logical_or(gd_ge(column, bound), gd_lt(column, none));
     gd_tensor *index = gd_where(beyond, gd_scalar(s->context, -1.0, GD_I64), cell);
-    return index ? gd_scatter_add(s->tensor, index, gd_add_scalar(gd_zero_like(index), 1.0), 0)
+    return index ? gd_scatter_add(s->tensor, index, gd_add_scalar(gd_zeros_like(index), 1.0), 0)
                  : NULL;
 }
 
@@ -343,7 +343,7 @@ static gd_tensor *sum_errors(const sums *s, gd_tensor *x, gd_tensor *y)
     for (int i = 0; i < 5; i++)
         if (!parts[i])
             return NULL;
-    return gd_add(s->tensor, gd_stack(parts, 5, 0));
+    return gd_add(s->tensor, gd_stack(5, parts, 0));
 }
 
 gd_status gd_regression_add(gd_regression *regression, gd_tensor *x, gd_tensor *y)
@@ -355,19 +355,19 @@ gd_status gd_regression_add(gd_regression *regression, gd_tensor *x, gd_tensor *
     return sums_add(&regression->sums, sum_errors, x, y);
 }
 
-gd_regression_scores gd_regression_read(const gd_regression *regression)
+gd_regression_scores gd_regression_score(const gd_regression *regression)
 {
     gd_regression_scores scores = { NAN, NAN, NAN, NAN, 0 };
     double sum[5];
     if (!regression) {
-        (void)missing("gd_regression_read");
+        (void)missing("gd_regression_score");
         return scores;
     }
     if (gd_tensor_read(regression->sums.tensor, sum, sizeof sum) != GD_OK)
         return scores;
     double n = sum[0];
     if (n == 0.0) {
-        (void)gd_fail(GD_ERR_STATE, "gd_regression_read: nothing was added");
+        (void)gd_fail(GD_ERR_STATE, "gd_regression_score: nothing was added");
         return scores;
     }
     double variation = sum[4] - sum[3] * sum[3] / n;
@@ -400,7 +400,7 @@ static gd_tensor *sum_samples(const sums *s, gd_tensor *mean, gd_tensor *samples
 {
     gd_tensor *total = gd_mul(gd_cast(gd_reshape(mean, GD_SCALAR), GD_F64), samples);
     gd_tensor *parts[2] = { samples, total };
-    return total ? gd_add(s->tensor, gd_stack(parts, 2, 0)) : NULL;
+    return total ? gd_add(s->tensor, gd_stack(2, parts, 0)) : NULL;
 }
 
 gd_status gd_running_add(gd_running *running, gd_tensor *mean, int64_t samples)

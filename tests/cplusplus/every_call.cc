@@ -21,14 +21,14 @@ void data(gd_context *gd, gd_module *m, gd_optimizer *o)
 {
     gd_metrics result;
     gd_dataset *d = gd_dataset_create(gd, .samples = nullptr, .shape = GD_SHAPE(3), .count = 0);
-    d = gd_dataset_read_idx(gd, "samples", "labels", .scale = 0.5F);
+    d = gd_dataset_load_idx(gd, "samples", "labels", .scale = 0.5F);
     d = gd_mnist(gd, "folder", .test = true);
     d = gd_cifar10(gd, "folder", .test = true);
     d = gd_image_folder(gd, "folder", 64, 64);
-    gd_loader *l = gd_loader_open(d, .batch = 32, .shuffle = true, .seed = 1);
+    gd_loader *l = gd_loader_create(d, .batch = 32, .shuffle = true, .seed = 1);
     gd_fit(o, forward, m, l, l, .epochs = 2, .result = &result);
     gd_evaluate(m, forward, m, l, .result = &result);
-    gd_token_loader_open(gd, nullptr, .batch = 8, .length = 64, .random = true);
+    gd_token_loader_create(gd, nullptr, .batch = 8, .length = 64, .random = true);
     gd_sampler *sampler = gd_sampler_create(.temperature = 0.8, .top_k = 40);
     gd_language_model *model = gd_language_model_create(gd, GD_GPT2_124M, .seed = 1);
     model = gd_language_model_create(gd, .vocabulary = 65, .length = 256, .layers = 6, .heads = 6,

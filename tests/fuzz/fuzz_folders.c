@@ -49,7 +49,7 @@ static void write_file(const char *name, const uint8_t *data, size_t size)
 static void use(gd_context *gd, gd_dataset *d)
 {
     gd_error_clear(); /* fuzz_check has looked at it */
-    gd_loader *l = gd_loader_open(d, .batch = 2, .shuffle = true);
+    gd_loader *l = gd_loader_create(d, .batch = 2, .shuffle = true);
     gd_batch b;
     int64_t count = 0;
     while (l && gd_loader_next(l, &b))

@@ -5,7 +5,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     gd_context *gd = fuzz_context();
-    gd_language_model *m = gd_language_model_open(gd, fuzz_file(data, size));
+    gd_language_model *m = gd_language_model_load(gd, fuzz_file(data, size));
     if (!m && gd_error_code() == GD_ERR_MEMORY)
         abort(); /* whatever it promises, a file of 64 KB is read into less */
     fuzz_check(m != NULL);

@@ -25,10 +25,10 @@ static size_t checkpoint_bytes(const int32_t n[NUMBERS])
 static void use(gd_context *gd, gd_language_model *m)
 {
     gd_language_options o = gd_language_model_options(m);
-    gd_generator *g = gd_generator_open(m);
+    gd_generator *g = gd_generator_create(m);
     for (int64_t i = 0; g && i < 3 && i < o.length; i++) {
         int32_t token = (int32_t)(i % o.vocabulary);
-        if (!gd_generator_feed(g, &token, 1) && gd_error_code() != GD_ERR_MEMORY)
+        if (!gd_generator_feed(g, 1, &token) && gd_error_code() != GD_ERR_MEMORY)
             abort();
     }
     gd_error_clear();
@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     gd_context *gd = fuzz_context();
     gd_language_model *m =
-        gd_language_model_open(gd, bytes ? fuzz_file(file, bytes) : fuzz_file(data, size));
+        gd_language_model_load(gd, bytes ? fuzz_file(file, bytes) : fuzz_file(data, size));
     fuzz_check(m != NULL);
     if (m)
         use(gd, m);

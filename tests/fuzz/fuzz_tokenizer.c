@@ -16,7 +16,7 @@ static void come_back(const gd_tokenizer *t, const char *text, size_t size)
     gd_error_clear();
     if (gd_tokenize(t, text, size, &tokens) == GD_OK) {
         size_t got;
-        char *back = gd_detokenize(t, tokens.ids, tokens.count, &got);
+        char *back = gd_detokenize(t, tokens.count, tokens.ids, &got);
         if (!back || got != size || memcmp(back, text, size) != 0)
             abort();
         gd_text_free(back);
@@ -38,8 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         text--;
     size_t file_size = (size_t)(text - file);
     gd_error_clear();
-    gd_tokenizer *t = kind == 0   ? gd_tokenizer_read_bpe_memory(file, file_size)
-                      : kind == 1 ? gd_tokenizer_read_llama2c_memory(file, file_size)
+    gd_tokenizer *t = kind == 0   ? gd_tokenizer_bpe(file, file_size)
+                      : kind == 1 ? gd_tokenizer_llama2c(file, file_size)
                                   : gd_tokenizer_characters((const char *)file, file_size);
     if (!t != (gd_error_code() != GD_OK))
         abort();

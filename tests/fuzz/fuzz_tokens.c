@@ -9,8 +9,8 @@ static void load(gd_context *gd, const gd_token_data *d, const uint8_t options[O
 {
     int64_t batch = options[0] % 16, length = options[1];
     bool random = options[2] % 2;
-    gd_token_loader *l = gd_token_loader_open(gd, d, .batch = batch, .length = length,
-                                              .first = options[2] / 2, .random = random);
+    gd_token_loader *l = gd_token_loader_create(gd, d, .batch = batch, .length = length,
+                                                .first = options[2] / 2, .random = random);
     fuzz_check(l != NULL);
     gd_batch b;
     for (int i = 0; l && i < 3; i++)

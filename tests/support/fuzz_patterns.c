@@ -87,7 +87,7 @@ static gd_tensor *join(fuzz_maker *m)
     if (s.rank == 0 || gd_tensor_count(x) > 400)
         return NULL;
     if (fuzz_below(m, 2))
-        return gd_concat((gd_tensor *[]){ x, gd_neg(gd_cast(x, GD_F32)), x }, 3, axis);
+        return gd_concat(3, (gd_tensor *[]){ x, gd_neg(gd_cast(x, GD_F32)), x }, axis);
     for (int i = 0; i < s.rank; i++) {
         before.dim[i] = fuzz_below(m, 2);
         after.dim[i] = fuzz_below(m, 2);
@@ -193,7 +193,7 @@ static gd_tensor *attention(fuzz_maker *m)
     const bool one = fuzz_below(m, 2), causal = fuzz_below(m, 2), again = fuzz_below(m, 3) == 0;
     const int first = fuzz_below(m, 4) == 0, at_hand = fuzz_below(m, 3);
     const bool early = fuzz_below(m, 3) == 0, also = fuzz_below(m, 2);
-    gd_tensor *all = gd_concat((gd_tensor *[]){ x, gd_tanh(x), gd_neg(x) }, 3, -1);
+    gd_tensor *all = gd_concat(3, (gd_tensor *[]){ x, gd_tanh(x), gd_neg(x) }, -1);
     int64_t width = s.dim[s.rank - 1], heads = one ? width : 1;
     split.dim[split.rank++ - 1] = heads;
     split.dim[s.rank] = width / heads;
@@ -203,11 +203,12 @@ static gd_tensor *attention(fuzz_maker *m)
     }
     gd_tensor *r = gd_attention(qkv[0], qkv[1], qkv[2], .causal = causal), *g[2];
     if (early && gd_requires_grad(all) && !(m->block && !m->block->is_call)) {
-        if (gd_grad(&r, NULL, 1, (gd_tensor *[]){ all, qkv[at_hand] }, g, 2) != GD_OK)
+        if (gd_grad(1, &r, NULL, 2, (gd_tensor *[]){ all, qkv[at_hand] }, g) != GD_OK)
             return NULL;
-        return gd_detach(also ? gd_concat((gd_tensor *[]){ gd_reshape(g[0], GD_SHAPE(-1)),
+        return gd_detach(also ? gd_concat(2,
+                                          (gd_tensor *[]){ gd_reshape(g[0], GD_SHAPE(-1)),
                                                            gd_reshape(g[1], GD_SHAPE(-1)) },
-                                          2, 0)
+                                          0)
                               : g[0]);
     }
     r = gd_reshape(gd_transpose(r, -3, -2), s);
@@ -281,7 +282,7 @@ static gd_tensor *backward(fuzz_maker *m)
     for (int i = 0; i < 3; i++)
         if (!gd_requires_grad(y) || !gd_requires_grad(x[i]))
             return NULL;
-    if ((m->block && !m->block->is_call) || gd_grad(&y, plain ? NULL : &seed, 1, x, g, 3) != GD_OK)
+    if ((m->block && !m->block->is_call) || gd_grad(1, &y, plain ? NULL : &seed, 3, x, g) != GD_OK)
         return NULL;
     bool has_history = m->program->options & FUZZ_SECOND && m->backwards++ == 0;
     return has_history ? g[which] : gd_detach(g[which]);

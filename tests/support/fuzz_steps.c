@@ -422,7 +422,7 @@ gd_tensor *fuzz_step_block(fuzz_maker *m)
     gd_tensor *in[2] = { fuzz_value(m) };
     in[1] = fuzz_value(m);
     if (!b->is_call)
-        return gd_checkpoint(block_body, b, in, 2);
+        return gd_checkpoint(block_body, b, 2, in);
     for (int i = 0; i < 2; i++)
         in[i] = of_call(m, in[i], i);
     gd_function *f = gd_compile(m->gd, block_body, b);
@@ -447,7 +447,7 @@ static int add_gradients(fuzz_maker *m, gd_tensor *total, gd_tensor **results)
     gd_tensor *x[WANTED] = { m->values[0], m->values[3] }, *g[WANTED];
     for (int i = 0; i < FUZZ_WEIGHTS; i++)
         x[2 + i] = p->weights[i];
-    if (gd_grad(&total, NULL, 1, x, g, WANTED) != GD_OK)
+    if (gd_grad(1, &total, NULL, WANTED, x, g) != GD_OK)
         return 0;
     int count = 0;
     /* What has first derivatives only refuses gradients of these. */
@@ -457,7 +457,7 @@ static int add_gradients(fuzz_maker *m, gd_tensor *total, gd_tensor **results)
         gd_tensor *slope = gd_scalar(m->gd, 0, GD_F64), *h[WANTED];
         for (int i = 0; i < WANTED; i++)
             slope = gd_add(slope, gd_sum(gd_mul(g[i], g[i]), GD_ALL_AXES, false));
-        if (gd_requires_grad(slope) && gd_grad(&slope, NULL, 1, x, h, WANTED) == GD_OK)
+        if (gd_requires_grad(slope) && gd_grad(1, &slope, NULL, WANTED, x, h) == GD_OK)
             for (int i = 0; i < WANTED; i++)
                 results[count++] = h[i];
     }
@@ -478,7 +478,7 @@ static gd_tensor *joined(gd_tensor **results, int count, bool as_sums)
         results[i] = as_sums ? gd_sum(x, GD_ALL_AXES, false) : x;
         results[i] = gd_reshape(results[i], GD_SHAPE(gd_tensor_count(results[i])));
     }
-    return gd_concat(results, count, 0);
+    return gd_concat(count, results, 0);
 }
 
 gd_tensor *fuzz_body(void *user, int count, gd_tensor *const *in)

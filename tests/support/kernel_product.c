@@ -234,12 +234,11 @@ static gd_tensor *call_einsum(kernel_call *k)
     strcat(text, "->");
     add_letters(text, c->field[RESULT]);
     const int count = (int)c->field[COUNT_OF];
-    kernel_say(k, "    gd_tensor *r = gd_einsum(\"%s\", (gd_tensor *[]){ %s }, %d);\n", text,
+    kernel_say(k, "    gd_tensor *r = gd_einsum(\"%s\", %d, (gd_tensor *[]){ %s });\n", text, count,
                count == 1   ? "x"
                : count == 2 ? "x, y"
-                            : "x, y, z",
-               count);
-    return gd_einsum(text, k->in, count);
+                            : "x, y, z");
+    return gd_einsum(text, count, k->in);
 }
 
 static gd_tensor *call(kernel_call *k)

@@ -213,7 +213,7 @@ static const op_refusal concat_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(5), SHAPE(2), SHAPE(3) }, { GD_F32, GD_F32, GD_F32 }, { 1 } },
     { GD_ERR_SHAPE, { NUMBER, NUMBER, NUMBER }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
 };
-OP(concat, 3, DE, RESULT_SAME, 0, gd_concat(in, 3, (int)p[0]), VALUES(-20, 20), VALUES(-20, 20),
+OP(concat, 3, DE, RESULT_SAME, 0, gd_concat(3, in, (int)p[0]), VALUES(-20, 20), VALUES(-20, 20),
    VALUES(-20, 20))
 
 static const op_case stack_cases[] = { { { SHAPE(5, 7), SHAPE(5, 7), SHAPE(5, 7) }, { 1 } },
@@ -223,7 +223,7 @@ static const op_refusal stack_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(5), SHAPE(2), SHAPE(5) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
     { GD_ERR_SHAPE, { SHAPE(5), SHAPE(5), SHAPE(5) }, { GD_F32, GD_F32, GD_F32 }, { 2 } },
 };
-FUNCTION(stack, 3, DE, RESULT_SAME, 0, gd_stack(in, 3, (int)p[0]), VALUES(-20, 20), VALUES(-20, 20),
+FUNCTION(stack, 3, DE, RESULT_SAME, 0, gd_stack(3, in, (int)p[0]), VALUES(-20, 20), VALUES(-20, 20),
          VALUES(-20, 20))
 
 static const op_case cast_cases[] = {
@@ -241,7 +241,7 @@ static const op_refusal cast_refusals[] = {
 OP(cast, 1, E, RESULT_FREE, 0, gd_cast(x, (gd_dtype)p[0]), VALUES(-700, 700))
 
 static const op_case zero_like_cases[] = { { .shape = { SHAPE(5, 7) } } };
-FUNCTION_SAFE(zero_like, 1, E, RESULT_SAME, 0, gd_zero_like(x), VALUES(-700, 700))
+FUNCTION_SAFE(zero_like, 1, E, RESULT_SAME, 0, gd_zeros_like(x), VALUES(-700, 700))
 
 /* ---- reductions and scans ---- */
 
@@ -550,7 +550,7 @@ OP_SAFE(fused, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0,
 static gd_tensor *three_results(gd_tensor *x, gd_tensor *y)
 {
     gd_tensor *a = gd_add(x, y), *b = gd_mul(a, x);
-    return gd_concat((gd_tensor *[]){ gd_neg(a), b, gd_sub(b, gd_relu(a)) }, 3, 0);
+    return gd_concat(3, (gd_tensor *[]){ gd_neg(a), b, gd_sub(b, gd_relu(a)) }, 0);
 }
 OP_SAFE(part, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y), VALUES(-20, 20),
         VALUES(-20, 20))

@@ -38,7 +38,7 @@ static const op_refusal embedding_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(5, 7, 2), SHAPE(3) }, { GD_F32, GD_I64 }, { 0 } },
     { GD_ERR_INVALID, { SHAPE(1, 7), SHAPE(3) }, { GD_F32, GD_I64 }, { 0 } },
 };
-FUNCTION(embedding, 2, DE, RESULT_SAME, 0, gd_embedding(x, y), VALUES(-20, 20), INDICES(4))
+FUNCTION(embedding, 2, DE, RESULT_SAME, 0, gd_embedding(y, x), VALUES(-20, 20), INDICES(4))
 
 static const op_case index_add_cases[] = {
     { { SHAPE(5, 7), SHAPE(9), SHAPE(9, 7) }, { 0 } },
@@ -69,10 +69,10 @@ FUNCTION(masked_fill, 2, DE, RESULT_SAME, 0, gd_masked_fill(x, y, (double)p[0]),
 static gd_tensor *split_and_join(gd_tensor *x, const int64_t *p)
 {
     gd_tensor *piece[3] = { NULL };
-    gd_status status = gd_split(x, (int64_t[]){ p[1], p[2], p[3] }, 3, (int)p[0], piece);
+    gd_status status = gd_split(x, (int)p[0], 3, (int64_t[]){ p[1], p[2], p[3] }, piece);
     if (status != GD_OK)
         return piece[0];
-    return gd_concat((gd_tensor *[]){ piece[2], piece[0], piece[1] }, 3, (int)p[0]);
+    return gd_concat(3, (gd_tensor *[]){ piece[2], piece[0], piece[1] }, (int)p[0]);
 }
 static const op_case split_cases[] = { { { SHAPE(7, 3) }, { 0, 2, 4, 1 } },
                                        { { SHAPE(2, 5) }, { -1, 0, 3, 2 } } };
@@ -86,9 +86,9 @@ static const op_refusal split_refusals[] = {
 static gd_tensor *chunk_and_join(gd_tensor *x, const int64_t *p)
 {
     gd_tensor *piece[3] = { NULL };
-    if (gd_chunk(x, (int)p[1], (int)p[0], piece) != GD_OK)
+    if (gd_chunk(x, (int)p[0], (int)p[1], piece) != GD_OK)
         return piece[0];
-    return gd_concat((gd_tensor *[]){ piece[p[1] - 1], piece[0] }, 2, (int)p[0]);
+    return gd_concat(2, (gd_tensor *[]){ piece[p[1] - 1], piece[0] }, (int)p[0]);
 }
 static const op_case chunk_cases[] = { { { SHAPE(7, 3) }, { 0, 3 } },
                                        { { SHAPE(2, 4) }, { -1, 2 } },
@@ -102,7 +102,7 @@ static const op_refusal chunk_refusals[] = {
 static gd_tensor *grids(gd_tensor *x, gd_tensor *y)
 {
     gd_tensor *grid[2] = { NULL };
-    if (gd_meshgrid((gd_tensor *[]){ x, y }, 2, grid) != GD_OK)
+    if (gd_meshgrid(2, (gd_tensor *[]){ x, y }, grid) != GD_OK)
         return grid[1];
     return gd_sub(grid[0], grid[1]);
 }
@@ -146,14 +146,14 @@ static const op_refusal repeat_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(2) }, { GD_F32 }, { 2, 1 } },
     { GD_ERR_SHAPE, { NUMBER }, { GD_F32 }, { 2, 0 } },
 };
-FUNCTION(repeat, 1, DE, RESULT_SAME, 0, gd_repeat(x, p[0], (int)p[1]), VALUES(-20, 20))
+FUNCTION(repeat, 1, DE, RESULT_SAME, 0, gd_repeat(x, (int)p[1], p[0]), VALUES(-20, 20))
 
 static const op_case roll_cases[] = {
     { { SHAPE(5, 3) }, { 2, 0 } }, { { SHAPE(5, 3) }, { -1, -1 } }, { { SHAPE(5) }, { 12, 0 } },
     { { SHAPE(5) }, { 0, 0 } },    { { SHAPE(0) }, { 3, 0 } },
 };
 static const op_refusal roll_refusals[] = { { GD_ERR_SHAPE, { SHAPE(2) }, { GD_F32 }, { 1, 1 } } };
-FUNCTION(roll, 1, DE, RESULT_SAME, 0, gd_roll(x, p[0], (int)p[1]), VALUES(-20, 20))
+FUNCTION(roll, 1, DE, RESULT_SAME, 0, gd_roll(x, (int)p[1], p[0]), VALUES(-20, 20))
 
 /* ---- triangles and diagonals ---- */
 
@@ -179,7 +179,7 @@ static const op_refusal diagonal_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(5, 2) }, { GD_F32 }, { 0, 1, -1 } },
     { GD_ERR_SHAPE, { SHAPE(5, 2) }, { GD_F32 }, { 0, 2, 0 } },
 };
-FUNCTION(diagonal, 1, DE, RESULT_SAME, 0, gd_diagonal(x, p[0], (int)p[1], (int)p[2]),
+FUNCTION(diagonal, 1, DE, RESULT_SAME, 0, gd_diagonal(x, (int)p[1], (int)p[2], p[0]),
          VALUES(-20, 20))
 
 static const op_case diag_embed_cases[] = {
@@ -245,7 +245,7 @@ static const op_refusal norm_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(0) }, { GD_F32 }, { 100, 0 } },
 };
 FUNCTION(norm, 1, D | OP_MUST_VARY, RESULT_FLOAT, 64,
-         gd_norm(x, order_of(p[0]), axes_of(p[1]), p[2]), VALUES(0.5, 3))
+         gd_norm(x, axes_of(p[1]), order_of(p[0]), p[2]), VALUES(0.5, 3))
 
 /* ---- activations of more than one element ---- */
 

@@ -137,7 +137,7 @@ static gd_tensor *outcome(gd_tensor *const *in, const int64_t *p)
 {
     gd_tensor *c = NULL, *h = run(in, p, &c);
     gd_tensor *all[2] = { h, c ? gd_unsqueeze(c, 1) : NULL };
-    return gd_add_scalar(c ? gd_concat(all, 2, 1) : h, 8);
+    return gd_add_scalar(c ? gd_concat(2, all, 1) : h, 8);
 }
 
 static const op_case recurrent_result_cases[] = {

@@ -17,5 +17,5 @@ static const op_case checkpoint_cases[] = {
 static const op_refusal checkpoint_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(5, 7) }, { GD_F32, GD_F32 }, { 0 } },
 };
-OP(checkpoint, 2, D | OP_SUM, RESULT_NUMERIC, 64, gd_checkpoint(block, NULL, in, 2), VALUES(0.5, 2),
+OP(checkpoint, 2, D | OP_SUM, RESULT_NUMERIC, 64, gd_checkpoint(block, NULL, 2, in), VALUES(0.5, 2),
    VALUES(0.5, 2))

@@ -181,7 +181,7 @@ static const op_refusal ctc_alpha_refusals[] = {
 /* Where no path leads alpha is -infinity; such elements are shown as 0. */
 static gd_tensor *reachable(gd_tensor *t)
 {
-    return t ? gd_where(gd_isinf(t), gd_zero_like(t), t) : NULL;
+    return t ? gd_where(gd_isinf(t), gd_zeros_like(t), t) : NULL;
 }
 OP(ctc_alpha, 2, DF | OP_ONCE, RESULT_SAME, 64,
    x &&y ? reachable(gd_apply2(GD_OP_ctc_alpha, x, y, NULL)) : NULL, VALUES(-4, -2), TRUTH)

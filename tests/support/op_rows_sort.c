@@ -22,8 +22,8 @@ FUNCTION(sort, 1, DE | OP_MUST_VARY, RESULT_SAME, 0, gd_sort(x, (int)p[0], p[1])
 /* k, axis, largest; the values, and the indices behind them */
 static gd_tensor *top_both(gd_tensor *x, const int64_t *p)
 {
-    gd_tensor *indices, *values = gd_topk(x, p[0], (int)p[1], p[2], &indices);
-    return values ? gd_concat((gd_tensor *[]){ values, gd_cast(indices, gd_tensor_dtype(x)) }, 2,
+    gd_tensor *indices, *values = gd_topk(x, (int)p[1], p[0], p[2], &indices);
+    return values ? gd_concat(2, (gd_tensor *[]){ values, gd_cast(indices, gd_tensor_dtype(x)) },
                               (int)p[1])
                   : NULL;
 }
@@ -87,7 +87,7 @@ static const op_refusal index_refusals[] = {
     { GD_ERR_INVALID, { SHAPE(4, 1), SHAPE(3), SHAPE(3) }, { GD_F32, GD_I64, GD_I64 }, { 0 } },
     { GD_ERR_INVALID, { SHAPE(1, 4), SHAPE(3), SHAPE(3) }, { GD_F32, GD_I64, GD_I64 }, { 0 } },
 };
-FUNCTION(index, 3, DE, RESULT_SAME, 0, y &&z ? gd_index(x, (gd_tensor *[]){ y, z }, 2) : NULL,
+FUNCTION(index, 3, DE, RESULT_SAME, 0, y &&z ? gd_index(x, 2, (gd_tensor *[]){ y, z }) : NULL,
          VALUES(-20, 20), INDICES(4), INDICES(4))
 
 static const op_case index_around_cases[] = {
@@ -95,7 +95,7 @@ static const op_case index_around_cases[] = {
     { .shape = { SHAPE(4, 2, 4, 2), SHAPE(3, 1), SHAPE(2) } },
 };
 FUNCTION_SAFE(index_around, 3, DE, RESULT_SAME, 0,
-              y &&z ? gd_index(x, (gd_tensor *[]){ y, NULL, z }, 3) : NULL, VALUES(-20, 20),
+              y &&z ? gd_index(x, 3, (gd_tensor *[]){ y, NULL, z }) : NULL, VALUES(-20, 20),
               INDICES(4), INDICES(4))
 
 static const op_case index_negative_cases[] = { { .shape = { SHAPE(3, 4, 2), SHAPE(3) } } };
@@ -103,7 +103,7 @@ static const op_refusal index_negative_refusals[] = {
     { GD_ERR_INVALID, { SHAPE(3, 1, 2), SHAPE(3) }, { GD_F32, GD_I64 }, { 0 } }
 };
 FUNCTION(index_negative, 2, DE, RESULT_SAME, 0,
-         y ? gd_index(x, (gd_tensor *[]){ NULL, gd_sub_scalar(gd_neg(y), 1) }, 2) : NULL,
+         y ? gd_index(x, 2, (gd_tensor *[]){ NULL, gd_sub_scalar(gd_neg(y), 1) }) : NULL,
          VALUES(-20, 20), INDICES(4))
 
 static const op_case index_put_cases[] = {
@@ -115,14 +115,14 @@ static const op_refusal index_put_refusals[] = {
     { GD_ERR_INVALID, { SHAPE(1, 5), SHAPE(3), NUMBER }, { GD_F32, GD_I64, GD_F32 }, { 0 } },
 };
 FUNCTION(index_put, 3, DE, RESULT_FREE, 0,
-         y ? gd_index_put(x, (gd_tensor *[]){ y }, 1, z, false) : NULL, VALUES(-20, 20), INDICES(4),
+         y ? gd_index_put(x, 1, (gd_tensor *[]){ y }, z, false) : NULL, VALUES(-20, 20), INDICES(4),
          VALUES(-20, 20))
 
 static const op_case index_accumulate_cases[] = {
     { .shape = { SHAPE(3, 5, 2), SHAPE(4), SHAPE(2) } },
 };
 FUNCTION_SAFE(index_accumulate, 3, D | OP_SUM, RESULT_NUMERIC, 16,
-              y ? gd_index_put(x, (gd_tensor *[]){ NULL, y }, 2, z, true) : NULL, VALUES(0.5, 2),
+              y ? gd_index_put(x, 2, (gd_tensor *[]){ NULL, y }, z, true) : NULL, VALUES(0.5, 2),
               INDICES(4), VALUES(0.5, 2))
 
 /* ---- einsum: p[0] chooses the equation ---- */
@@ -150,7 +150,7 @@ static const op_refusal einsum_refusals[] = {
     { GD_ERR_INVALID, { SHAPE(4, 4) }, { GD_F32 }, { 25 } },
     { GD_ERR_SHAPE, { SHAPE(4, 3) }, { GD_F32 }, { 0 } },
 };
-FUNCTION(einsum, 1, D | OP_SUM, RESULT_FREE, 16, gd_einsum(equations[p[0]], &x, 1), VALUES(0.5, 2))
+FUNCTION(einsum, 1, D | OP_SUM, RESULT_FREE, 16, gd_einsum(equations[p[0]], 1, &x), VALUES(0.5, 2))
 
 static const op_case einsum_pair_cases[] = {
     { { SHAPE(3, 4), SHAPE(4, 5) }, { 6 } },
@@ -173,12 +173,12 @@ static const op_refusal einsum_pair_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(3), SHAPE(4) }, { GD_F32, GD_F32 }, { 24 } },
 };
 FUNCTION(einsum_pair, 2, D | OP_SUM, RESULT_FREE, 64,
-         gd_einsum(equations[p[0]], (gd_tensor *[]){ x, y }, 2), VALUES(0.5, 2), VALUES(0.5, 2))
+         gd_einsum(equations[p[0]], 2, (gd_tensor *[]){ x, y }), VALUES(0.5, 2), VALUES(0.5, 2))
 
 static const op_case einsum_triple_cases[] = {
     { { SHAPE(2, 3), SHAPE(3, 4), SHAPE(4, 5) }, { 14 } },
     { { SHAPE(3), SHAPE(3), SHAPE(3) }, { 15 } },
     { { SHAPE(2, 3), SHAPE(4, 3), SHAPE(2, 5) }, { 17 } },
 };
-FUNCTION_SAFE(einsum_triple, 3, D | OP_SUM, RESULT_FREE, 64, gd_einsum(equations[p[0]], in, 3),
+FUNCTION_SAFE(einsum_triple, 3, D | OP_SUM, RESULT_FREE, 64, gd_einsum(equations[p[0]], 3, in),
               VALUES(0.5, 2), VALUES(0.5, 2), VALUES(0.5, 2))

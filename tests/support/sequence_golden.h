@@ -99,7 +99,7 @@ static void golden_check(gd_module *m, int outputs, gd_tensor **output,
     assert_int_equal(gd_module_count(m), sum_count);
     for (int i = 0; i < sum_count; i++)
         wanted[n++] = gd_module_parameter(m, sums[i].path);
-    assert_int_equal(gd_grad(output, seeds, outputs, wanted, grads, n), GD_OK);
+    assert_int_equal(gd_grad(outputs, output, seeds, n, wanted, grads), GD_OK);
     for (int i = 0; i < inputs; i++)
         golden_compare(grads[i], gradient[i], (size_t)gd_tensor_count(input[i]), "gradient");
     for (int i = 0; i < sum_count; i++) {
