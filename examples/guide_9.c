@@ -1,0 +1,152 @@
+/* guide_9.c: the program of docs/guide/9-debugging.md: mistakes made on purpose, and what finds
+ * them. Run it with `make guide_9`; every number in the chapter is one it prints. */
+#include <gradus/gradus.h>
+
+#include <stdio.h>
+
+/* The pending error's kind and sentence; none is pending afterwards. */
+static void show_error(void)
+{
+    printf("%s: %s\n", gd_status_name(gd_error_code()), gd_error_message());
+    gd_error_clear();
+}
+
+/* ---- sentences ---- */
+
+static void mistakes(gd_context *gd)
+{
+    printf("== shapes\n");
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(32, 784), GD_F32);
+    gd_tensor *w = gd_ones(gd, GD_SHAPE(16, 784), GD_F32);
+    gd_tensor *b = gd_ones(gd, GD_SHAPE(17), GD_F32);
+    gd_tensor *y = gd_relu(gd_add(gd_matmul(x, w), b));
+    printf("y is %s\n", y ? "a tensor" : "NULL");
+    (void)gd_reshape(x, GD_SHAPE(5, 5));
+    show_error();
+
+    printf("== overwritten\n");
+    gd_tensor *leaf = gd_set_requires_grad(gd_ones(gd, GD_SHAPE(3), GD_F32), true);
+    gd_tensor *sum = gd_sum(gd_square(leaf), GD_ALL_AXES, false);
+    gd_tensor_write(leaf, (float[]){ 2, 2, 2 }, 3 * sizeof(float));
+    if (gd_backward(sum) != GD_OK)
+        show_error();
+}
+
+/* ---- NaN ---- */
+
+/* Prints how many elements are not finite. */
+static gd_tensor *look(const char *name, gd_tensor *t)
+{
+    gd_tensor *strange = gd_logical_not(gd_isfinite(t));
+    printf("%-12s %g of %lld elements are not finite\n", name,
+           gd_item(gd_sum(strange, GD_ALL_AXES, false)), (long long)gd_tensor_count(t));
+    return t;
+}
+
+static void not_a_number(gd_context *gd)
+{
+    gd_tensor *logits = gd_from_host(gd, GD_SHAPE(2, 3), GD_F32, (float[]){ 2, 1, 0, 900, 0, 1 });
+    gd_tensor *target = gd_from_host(gd, GD_SHAPE(2, 3), GD_F32, (float[]){ 1, 0, 0, 1, 0, 0 });
+    gd_set_requires_grad(logits, true);
+    gd_set_name(logits, "logits");
+    gd_set_name(target, "target");
+    printf("== nan\n");
+    gd_tensor *p = look("softmax", gd_softmax(logits, -1));
+    gd_tensor *log_p = look("log", gd_log(p));
+    gd_tensor *each = look("mul", gd_mul(target, log_p));
+    gd_tensor *loss = look("sum", gd_neg(gd_sum(each, GD_ALL_AXES, false)));
+    printf("== graph\n");
+    char text[1000];
+    gd_graph_format(loss, text, sizeof text);
+    printf("%s", text);
+    printf("== finite\n");
+    gd_tensor *sound =
+        gd_neg(gd_sum(gd_mul(target, gd_log_softmax(logits, -1)), GD_ALL_AXES, false));
+    printf("with gd_log_softmax: %g\n", gd_item(look("sum", sound)));
+}
+
+/* ---- memory that grows ---- */
+
+static void grow(gd_context *gd, bool scopes)
+{
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(1000), GD_F32);
+    for (int round = 0; round < 3; round++) {
+        if (scopes)
+            gd_scope_begin(gd);
+        (void)gd_sum(gd_exp(gd_neg(x)), GD_ALL_AXES, false);
+        if (scopes)
+            gd_scope_end(gd);
+        printf("round %d: %zu tensors alive\n", round, gd_memory(gd).live_tensors);
+    }
+}
+
+static void memory(gd_context *gd)
+{
+    printf("== growing\n");
+    gd_scope_begin(gd);
+    grow(gd, false);
+    char text[2000];
+    gd_memory_report(gd, text, sizeof text);
+    printf("%s", text);
+    gd_scope_end(gd);
+    printf("== steady\n");
+    gd_scope_begin(gd);
+    grow(gd, true);
+    gd_scope_end(gd);
+}
+
+/* ---- compiled functions ---- */
+
+/* |x|, by a branch in plain C on a value. */
+static gd_tensor *branch(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_item(in[0]) < 0.0 ? gd_neg(in[0]) : in[0];
+}
+
+static void compiled(gd_context *gd)
+{
+    printf("== branch\n");
+    gd_tensor *x = gd_scalar(gd, -3.0, GD_F32);
+    if (!gd_call(gd_compile(gd, branch, NULL), 1, &x))
+        show_error();
+    gd_function *eager = gd_compile(gd, branch, NULL, .mode = GD_MODE_EAGER);
+    printf("eager: %g\n", gd_item(gd_call(eager, 1, &x)));
+}
+
+/* ---- where the work is ---- */
+
+static gd_tensor *network(void *module, int count, gd_tensor *const *in)
+{
+    (void)count;
+    gd_tensor *hidden = gd_tanh(gd_nn_linear(module, "hidden", in[0], 256));
+    return gd_softmax(gd_nn_linear(module, "out", hidden, 10), -1);
+}
+
+static void profile(gd_context *gd)
+{
+    printf("== profile\n");
+    gd_module *m = gd_module_create(gd, .seed = 1);
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(64, 784), GD_F32);
+    gd_function *f = gd_compile(gd, network, m, .detached = true);
+    gd_kernel_profile rows[16];
+    int count = gd_function_profile(f, 1, &x, 3, rows, 16);
+    for (int i = 0; i < count; i++)
+        printf("%-8s %-14s %9.0f FLOP %8.0f bytes, %s\n", rows[i].op, rows[i].what, rows[i].flops,
+               rows[i].bytes, rows[i].seconds > 0 ? "timed" : "not timed");
+}
+
+int main(void)
+{
+    gd_context *gd = gd_open("cpu");
+    void (*const stage[])(gd_context *) = { mistakes, not_a_number, memory, compiled, profile };
+    for (size_t i = 0; i < sizeof stage / sizeof *stage; i++) {
+        gd_scope_begin(gd);
+        stage[i](gd);
+        gd_scope_end(gd);
+    }
+    if (gd_error_code())
+        fprintf(stderr, "guide_9: %s\n", gd_error_message());
+    gd_close(gd);
+    return gd_error_code() != GD_OK;
+}
