@@ -51,7 +51,7 @@ static void as_product(gd_context *gd)
     gd_tensor *windows[3];
     for (int k = 0; k < 3; k++)
         windows[k] = gd_reshape(gd_slice(x, 3, k, k + 4, 1), GD_SHAPE(24, 1));
-    gd_tensor *matrix = gd_concat(windows, 3, 1);
+    gd_tensor *matrix = gd_concat(3, windows, 1);
     gd_tensor *product = gd_matmul(matrix, gd_reshape(edge_kernel(gd), GD_SHAPE(3, 1)));
     gd_tensor *difference = gd_abs(gd_sub(gd_reshape(product, GD_SHAPE(1, 1, 6, 4)), edges));
     printf("== product\n[24, 3] @ [3, 1]: difference %g\n",
@@ -68,7 +68,7 @@ static void learn_edge(gd_context *gd)
     for (int step = 0; step <= 60; step++) {
         gd_scope_begin(gd);
         gd_tensor *loss = gd_mse(gd_conv2d(x, kernel, NULL), wanted), *gradient;
-        gd_grad(&loss, NULL, 1, &kernel, &gradient, 1);
+        gd_grad(1, &loss, NULL, 1, &kernel, &gradient);
         if (step % 20 == 0)
             printf("step %2d  loss %.6f\n", step, gd_item(loss));
         gd_no_grad_begin(gd);

@@ -62,7 +62,7 @@ static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
 /* Epochs first … last-1 of the training. */
 static void train(gd_context *gd, trainee *t, gd_dataset *digits, int first, int last)
 {
-    gd_loader *loader = gd_loader_open(digits, .batch = BATCH, .shuffle = true, .seed = 1);
+    gd_loader *loader = gd_loader_create(digits, .batch = BATCH, .shuffle = true, .seed = 1);
     gd_function *step = gd_compile(gd, train_step, t);
     int64_t batches = gd_loader_batches(loader), now = 0;
     gd_schedule cosine = {
@@ -85,7 +85,7 @@ static void train(gd_context *gd, trainee *t, gd_dataset *digits, int first, int
 
 static void evaluate(const char *what, trainee *t, gd_dataset *digits)
 {
-    gd_loader *loader = gd_loader_open(digits, .batch = 100);
+    gd_loader *loader = gd_loader_create(digits, .batch = 100);
     gd_metrics result = { 0 };
     if (gd_evaluate(t->module, network, t->module, loader, .result = &result) == GD_OK)
         printf("%s: loss %.4f, %.1f %% of %lld digits are right\n", what, result.loss,

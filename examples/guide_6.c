@@ -81,7 +81,7 @@ static gd_tensor *forward_backward(void *plain, int count, gd_tensor *const *in)
 {
     (void)count;
     gd_tensor *r = gd_attention(in[0], in[1], in[2], .plain = plain != NULL), *gradient[3];
-    if (gd_grad(&r, NULL, 1, in, gradient, 3) != GD_OK)
+    if (gd_grad(1, &r, NULL, 3, in, gradient) != GD_OK)
         return NULL;
     return gd_add(gd_add(gradient[0], gradient[1]), gradient[2]);
 }

@@ -28,7 +28,7 @@ static void cut(void)
     size_t size = f ? fread(merges, 1, sizeof merges, f) : 0;
     if (f)
         pclose(f);
-    gd_tokenizer *t = gd_tokenizer_read_bpe_memory(merges, size);
+    gd_tokenizer *t = gd_tokenizer_bpe(merges, size);
     gd_tokens tokens = { 0 };
     gd_tokenize(t, "This is some text", 17, &tokens);
     printf("== pieces\n");
@@ -79,8 +79,8 @@ static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
 
 static void learn(gd_context *gd, gd_language_model *model, const gd_token_data *data)
 {
-    gd_token_loader *batches =
-        gd_token_loader_open(gd, data, .batch = BATCH, .length = LENGTH, .random = true, .seed = 1);
+    gd_token_loader *batches = gd_token_loader_create(gd, data, .batch = BATCH, .length = LENGTH,
+                                                      .random = true, .seed = 1);
     trainee t = { model, gd_adamw(gd_language_model_module(model), .lr = 1e-2) };
     gd_function *train = gd_compile(gd, train_step, &t);
     double sum = 0.0;
@@ -105,7 +105,7 @@ static bool print_text(void *user, int32_t token, const char *text, size_t size)
 
 static void write_some(gd_language_model *model, const gd_tokenizer *tokenizer, double temperature)
 {
-    gd_generator *g = gd_generator_open(model);
+    gd_generator *g = gd_generator_create(model);
     gd_sampler *s = gd_sampler_create(.temperature = temperature, .seed = 1);
     printf("--- temperature %g\n", temperature);
     gd_generate(g, tokenizer, s, .prompt = "\n", .tokens = 120, .callback = print_text);
@@ -123,10 +123,10 @@ static void compare_cache(gd_context *gd, gd_language_model *model)
         wide[i] = text[i];
     gd_tensor *tokens = gd_from_host(gd, GD_SHAPE(1, 8), GD_I64, wide);
     gd_tensor *whole = gd_select(gd_select(gd_language_model_forward(model, tokens), 0, 0), 0, -1);
-    gd_generator *g = gd_generator_open(model);
+    gd_generator *g = gd_generator_create(model);
     const float *cached = NULL;
     for (int i = 0; i < 8; i++)
-        cached = gd_generator_feed(g, &text[i], 1);
+        cached = gd_generator_feed(g, 1, &text[i]);
     double most = 0.0;
     for (int i = 0; cached && i < 65; i++)
         most = fmax(most, fabs(gd_item(gd_select(whole, 0, i)) - (double)cached[i]));
@@ -152,7 +152,7 @@ int main(void)
             .layers = 2, .heads = 4, .width = 32, .hidden = 88, .seed = 1);
         printf("== training\n%lld parameters\n",
                (long long)gd_module_parameter_count(gd_language_model_module(model)));
-        learn(gd, model, gd_token_data_copy(gd, tokens.ids, tokens.count));
+        learn(gd, model, gd_token_data_create(gd, tokens.count, tokens.ids));
         printf("== writing\n");
         write_some(model, tokenizer, 0.0);
         write_some(model, tokenizer, 0.5);

@@ -130,7 +130,7 @@ static void profile(gd_context *gd)
     gd_tensor *x = gd_ones(gd, GD_SHAPE(64, 784), GD_F32);
     gd_function *f = gd_compile(gd, network, m, .detached = true);
     gd_kernel_profile rows[16];
-    int count = gd_function_profile(f, 1, &x, 3, rows, 16);
+    int count = gd_function_profile(f, 1, &x, 3, 16, rows);
     for (int i = 0; i < count; i++)
         printf("%-8s %-14s %9.0f FLOP %8.0f bytes, %s\n", rows[i].op, rows[i].what, rows[i].flops,
                rows[i].bytes, rows[i].seconds > 0 ? "timed" : "not timed");
