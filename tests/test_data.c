@@ -15,8 +15,10 @@
 #include <gradus/gradus.h>
 
 #include "data/dataset.h"
+#include "backend/backend.h"
 #include "graph/node.h"
 
+#include "graph/context.h"
 #include "support/context.h"
 
 #define MNIST GD_SOURCE_DIR "/data/mnist"

@@ -14,6 +14,8 @@
 #include <gradus/compile.h>
 #include <gradus/ops.h>
 
+#include "backend/backend.h"
+#include "graph/context.h"
 #include "graph/node.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

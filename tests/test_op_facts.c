@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "graph/apply.h"
 #include "graph/node.h"
 #include "support/context.h"
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "graph/trace.h"
 
 enum {
     DEFAULT_CACHE = 16,

@@ -22,6 +22,7 @@
 #include "base/memory.h"
 #include "compile/plan.h"
 #include "compile/storages.h"
+#include "graph/trace.h"
 #include "ops/internal.h"
 
 typedef struct derivative derivative;
@@ -52,7 +53,7 @@ struct derivative {
 };
 
 struct gd_history {
-    gd_late late;
+    gd_deferred deferred;
     gd_context *context;
     int64_t refs;
     gd_trace *trace;
@@ -94,15 +95,15 @@ static void clear_stage(gd_stage *s)
     gd_free(s->operands);
 }
 
-static void destroy(gd_late *object)
+static void destroy(gd_deferred *object)
 {
     gd_history *h = (gd_history *)(void *)object; /* its first member */
-    if (h->late.before)
-        h->late.before->after = h->late.after;
+    if (h->deferred.before)
+        h->deferred.before->after = h->deferred.after;
     else
-        h->context->late = h->late.after;
-    if (h->late.after)
-        h->late.after->before = h->late.before;
+        h->context->deferred = h->deferred.after;
+    if (h->deferred.after)
+        h->deferred.after->before = h->deferred.before;
     clear_stage(&h->body);
     if (h->trace)
         gd_trace_clear(h->trace);
@@ -119,7 +120,7 @@ void gd_history_drop(void *history)
 {
     gd_history *h = history;
     if (h && --h->refs == 0)
-        destroy(&h->late);
+        destroy(&h->deferred);
 }
 
 /* An array of references; NULL: out of memory. */
@@ -776,10 +777,10 @@ gd_history *gd_history_make(gd_context *context, gd_trace *trace, gd_tensor *con
         return NULL;
     h->context = context;
     h->refs = 1;
-    h->late = (gd_late){ .after = context->late, .destroy = destroy };
-    if (context->late)
-        context->late->before = &h->late;
-    context->late = &h->late;
+    h->deferred = (gd_deferred){ .after = context->deferred, .destroy = destroy };
+    if (context->deferred)
+        context->deferred->before = &h->deferred;
+    context->deferred = &h->deferred;
     h->trace = trace;
     h->forward_count = trace->count;
     h->random_words = trace->random_words;

@@ -3,6 +3,7 @@
 #define GD_COMPILE_HISTORY_H
 
 #include "compile/ir.h"
+#include "graph/trace.h"
 
 /* What one plan's calls need to be differentiated: the recording, and plans of its gradients.
  * Counted: the plan's cache entry holds it, and so does every block of memory such a call has its

@@ -8,7 +8,8 @@
 #define GD_COMPILE_IR_H
 
 #include "base/arena.h"
-#include "graph/node.h"
+#include "backend/backend.h"
+#include "graph/context.h"
 #include "ops/attrs.h"
 
 typedef enum gd_ir_kind {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "graph/context.h"
 
 static bool reserve(gd_structure *s, size_t words)
 {

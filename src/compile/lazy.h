@@ -2,7 +2,7 @@
 #ifndef GD_COMPILE_LAZY_H
 #define GD_COMPILE_LAZY_H
 
-#include "graph/node.h"
+#include "graph/trace.h"
 
 typedef struct gd_structure {
     uint64_t *words;

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "base/text.h"
 #include "compile/ir.h"
 #include "compile/memory.h"
 #include "compile/passes.h"

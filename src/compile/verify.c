@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "compile/memory.h"
+#include "graph/apply.h"
 
 static gd_status fault(const gd_ir *ir, size_t i, const char *after, const char *what)
 {

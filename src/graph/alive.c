@@ -1,11 +1,13 @@
 /* graph/alive.c: what is alive in a context, as text: gd_memory_report, and gd_close's warning of
  * tensors that were retained and never released. */
+#include "graph/context.h"
 #include "graph/node.h"
 
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 typedef struct alive_list {
     const gd_tensor **tensors; /* [count] */

@@ -1,11 +1,16 @@
 /* graph/apply.c: one op on its inputs: check, infer, then compute at once (eager) or record
  * (tracing). Every builder ends here. */
+#include "backend/backend.h"
+#include "graph/apply.h"
+#include "graph/context.h"
 #include "graph/node.h"
+#include "graph/trace.h"
 
 #include <string.h>
 
 #include <gradus/ops.h>
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "ops/attrs.h"
 

@@ -2,7 +2,11 @@
  * row builds the gradients of its inputs as graph; gradients that meet at a node are added in the
  * order they arrive, which is fixed. Those of a node's parts wait until all are there, and are then
  * put together: slices side by side, gathered rows into what there is. Start at differentiate(). */
+#include "graph/apply.h"
+#include "graph/autograd.h"
+#include "graph/context.h"
 #include "graph/node.h"
+#include "graph/trace.h"
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>

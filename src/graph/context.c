@@ -1,5 +1,8 @@
 /* graph/context.c: opening and closing a context, its settings, what it owns, and reading and
  * writing tensors' values. */
+#include "backend/backend.h"
+#include "graph/apply.h"
+#include "graph/context.h"
 #include "graph/node.h"
 
 #include <math.h>
@@ -10,6 +13,7 @@
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/threads.h"
@@ -80,8 +84,8 @@ void gd_close(gd_context *context)
     }
     gd_free(context->owned);
     gd_scope_clear_root(context);
-    while (context->late)
-        context->late->destroy(context->late);
+    while (context->deferred)
+        context->deferred->destroy(context->deferred);
     gd_release(context->random_state);
     if (context->warn_leaks)
         gd_warn_leaks(context);

@@ -1,6 +1,7 @@
 /* graph/node.c: making and ending nodes, storage and scopes. Freed blocks go to free lists (nodes:
  * graph/slots.c); ending a chain of any length is a loop over a list threaded through the dying
  * nodes themselves. */
+#include "graph/context.h"
 #include "graph/node.h"
 
 #include <stddef.h>

@@ -1,5 +1,7 @@
 /* graph/order.c: topological order of the graph behind some tensors, by depth-first search with a
  * stack of our own. */
+#include "graph/autograd.h"
+#include "graph/context.h"
 #include "graph/node.h"
 
 #include "base/memory.h"

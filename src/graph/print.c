@@ -1,4 +1,6 @@
 /* graph/print.c: graphs as text and as Graphviz, and the verifier. */
+#include "graph/apply.h"
+#include "graph/autograd.h"
 #include "graph/node.h"
 
 #include <stdio.h>
@@ -6,6 +8,7 @@
 #include <gradus/autograd.h>
 
 #include "base/error.h"
+#include "base/text.h"
 
 static void add_type(gd_text *text, const gd_tensor *t)
 {

@@ -17,6 +17,7 @@
  * Under the address sanitizer everything but live nodes is poisoned, so the library itself cannot
  * look into an ended node either; gd_is_alive alone may.
  */
+#include "graph/context.h"
 #include "graph/node.h"
 
 #include <stdio.h>

@@ -1,6 +1,8 @@
 /* graph/trace.c: the record of the ops a compiled function's body applied, in order. What becomes
  * of it is src/compile's business. */
+#include "graph/context.h"
 #include "graph/node.h"
+#include "graph/trace.h"
 
 #include <gradus/compile.h>
 

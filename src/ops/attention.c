@@ -14,6 +14,8 @@
 
 #include <math.h>
 
+#include "graph/trace.h"
+
 /* Inputs of the three ops. What is optional stands at the end: the mask, then the random state. */
 enum { Q, K, V };            /* attention */
 enum { PACKED, RESULT_Q };   /* attention_result: packed, q, k, v */

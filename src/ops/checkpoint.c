@@ -9,6 +9,8 @@
  */
 #include "ops/internal.h"
 
+#include "graph/trace.h"
+
 /* ---- the op: inputs: the result, the block's inputs, then the other tensors it depends on. A view
  * of the result ---- */
 

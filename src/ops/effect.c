@@ -1,6 +1,8 @@
 /* ops/effect.c: rows of ops that change storage, and of the groups the compiler makes. */
 #include "ops/internal.h"
 
+#include "backend/backend.h"
+
 /* inputs: target, value; the result is the target itself. */
 static gd_status infer_assign(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {

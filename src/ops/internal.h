@@ -9,7 +9,10 @@
 #include <gradus/ops.h>
 
 #include "base/error.h"
-#include "graph/node.h"
+#include "base/text.h"
+#include "graph/apply.h"
+#include "graph/autograd.h"
+#include "graph/context.h"
 #include "ops/attrs.h"
 
 /* The dtype functions of real numbers give: f32 for integers and bools. */

@@ -1,6 +1,8 @@
 /* ops/matmul.c: the matrix product and what is made of it. */
 #include "ops/internal.h"
 
+#include "backend/backend.h"
+
 /* ---- matmul: [.., m, k] @ [.., k, n] ---- */
 
 static gd_status fail_shapes(const gd_layout *x, const gd_layout *y, const char *why, int64_t a,

@@ -9,6 +9,8 @@
 
 #include <math.h>
 
+#include "graph/trace.h"
+
 static gd_status infer_random_bits(int n, const gd_layout *const *in, const void *attr,
                                    gd_layout *out)
 {

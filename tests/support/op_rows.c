@@ -4,6 +4,7 @@
 
 #include <gradus/compile.h>
 
+#include "graph/apply.h"
 #include "graph/node.h"
 #include "ops/attrs.h"
 

@@ -2,6 +2,7 @@
  * Dropout, and what only larger operands show, is in test_attention.c. */
 #include "support/op_row_macros.h"
 
+#include "graph/apply.h"
 #include "graph/node.h"
 #include "ops/attrs.h"
 

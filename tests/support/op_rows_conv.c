@@ -3,6 +3,7 @@
 
 #include <gradus/conv.h>
 
+#include "graph/apply.h"
 #include "graph/node.h"
 #include "ops/attrs.h"
 

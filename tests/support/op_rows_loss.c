@@ -2,6 +2,7 @@
  * cross-entropy and mse are in op_rows.c. Values against PyTorch: tests/test_losses.c. */
 #include "support/op_row_macros.h"
 
+#include "graph/apply.h"
 #include "graph/node.h"
 
 #define DF (D | OP_FLOATS_ONLY)

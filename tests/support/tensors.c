@@ -9,6 +9,8 @@
 
 #include "base/cpu.h"
 #include "base/half.h"
+#include "backend/backend.h"
+#include "graph/context.h"
 #include "graph/node.h"
 #include "tensor/element.h"
 

@@ -1,0 +1,114 @@
+/* graph/context.h: the context: a device, the memory of its tensors, their scopes, and what is being
+ * done: recorded, differentiated, drawn at random. */
+#ifndef GD_GRAPH_CONTEXT_H
+#define GD_GRAPH_CONTEXT_H
+
+#include "base/arena.h"
+#include "graph/node.h"
+#include "tensor/pool.h"
+
+typedef struct gd_device gd_device;
+
+/* The memory of nodes: graph/slots.c. */
+#define GD_NODE_CLASSES 56
+typedef struct gd_node_batch gd_node_batch;
+typedef struct gd_node_slots {
+    gd_tensor *free[GD_NODE_CLASSES]; /* where the next node of a class is made */
+    gd_node_batch *batches;           /* all slots there are */
+} gd_node_slots;
+
+typedef struct gd_owned {
+    void *object;
+    void (*destroy)(void *object);
+} gd_owned;
+
+/* An object that nodes point to, destroyed with the context unless they let go of it before. */
+typedef struct gd_deferred {
+    struct gd_deferred *before, *after;
+    void (*destroy)(struct gd_deferred *object);
+} gd_deferred;
+
+/* What gd_output was given in the body of a function that is called eagerly. */
+typedef struct gd_eager_outputs {
+    gd_tensor **list;
+    size_t count, capacity;
+    bool failed;
+} gd_eager_outputs;
+
+/* A tensor's name. The context has them in a list, to free those of tensors that outlive it. */
+typedef struct gd_name {
+    struct gd_name *next, **link; /* link: what points at this one */
+    char text[32];
+} gd_name;
+
+struct gd_context {
+    gd_device *device;
+    gd_pool *pool;
+    gd_arena slabs;
+    gd_node_slots nodes;
+    void *free_storages, *free_scopes; /* each begins with the next */
+    gd_scope root;
+    gd_scope *scope; /* innermost */
+    gd_scope *floor; /* the one a function's body began in, which it may not end; NULL: in none */
+    int within;      /* bodies being run, one within the other */
+    gd_trace *trace; /* being recorded; NULL in eager execution */
+    int trace_paused;
+    gd_trace *paused_trace;
+    gd_eager_outputs *outputs; /* of the innermost eager call; NULL outside of any */
+    int no_grad;
+    const gd_tensor *differentiating; /* the node whose vjp is being built */
+    int recomputing; /* inside a checkpointed block that is run again: effects are not repeated */
+    uint32_t
+        region; /* given to nodes made now: 0, or the number of the second run they belong to */
+    uint32_t regions; /* second runs so far */
+    uint64_t next_id;
+    uint64_t generation; /* of the walk in progress */
+    size_t live_tensors;
+    bool warn_leaks;         /* gd_close tells of tensors that were retained and not released */
+    gd_tensor *random_state; /* i64 [2]: seed and position, as kernels read them */
+    uint64_t random_seed, random_position; /* the truth; the position of the next unused word */
+    gd_owned *owned;
+    size_t owned_count, owned_capacity;
+    gd_deferred *deferred;  /* destroyed last of all */
+    gd_name *names;         /* of tensors */
+    uint64_t grad_switches; /* calls of gd_set_requires_grad that changed something */
+};
+
+/* Whether and where ops are recorded, and whether they get a history. Code that changes this for a
+ * while saves and restores it as one value. */
+typedef struct gd_recording {
+    gd_trace *trace, *paused_trace;
+    int trace_paused, no_grad, recomputing;
+    uint32_t region;
+    const gd_tensor *differentiating;
+} gd_recording;
+
+static inline gd_recording gd_recording_now(const gd_context *c)
+{
+    return (gd_recording){ .trace = c->trace,
+                           .paused_trace = c->paused_trace,
+                           .trace_paused = c->trace_paused,
+                           .no_grad = c->no_grad,
+                           .recomputing = c->recomputing,
+                           .region = c->region,
+                           .differentiating = c->differentiating };
+}
+
+static inline void gd_recording_set(gd_context *c, gd_recording r)
+{
+    c->trace = r.trace;
+    c->paused_trace = r.paused_trace;
+    c->trace_paused = r.trace_paused;
+    c->no_grad = r.no_grad;
+    c->recomputing = r.recomputing;
+    c->region = r.region;
+    c->differentiating = r.differentiating;
+}
+
+/* Bring random_state up to date before a kernel reads it. */
+gd_status gd_random_publish(gd_context *context);
+
+/* Close every scope and release the root's temporaries: for gd_close. */
+void gd_scope_clear_root(gd_context *context);
+
+#endif

@@ -1,0 +1,35 @@
+/* graph/trace.h: the record of the ops that the body of a compiled function applies. What becomes of
+ * it is src/compile's business. */
+#ifndef GD_GRAPH_TRACE_H
+#define GD_GRAPH_TRACE_H
+
+#include "graph/node.h"
+
+struct gd_trace {
+    gd_tensor **nodes; /* [count] every op recorded, in order; each holds a reference */
+    size_t count, capacity;
+    size_t known; /* nodes behind those are of the recording before, up to here: an op that is the
+                     next of them is that node again */
+    gd_tensor **outputs; /* gd_output's, each with a reference */
+    size_t output_count, output_capacity;
+    uint64_t random_words; /* drawn so far */
+    int nested;            /* inside the bodies of functions called by the body */
+    bool failed;
+    bool has_backward; /* gd_backward was called */
+    bool is_resumed;   /* what is recorded now differentiates what was recorded in an earlier call:
+                          tensors outside may have changed since */
+};
+
+gd_status gd_trace_record(gd_trace *trace, gd_tensor *node);
+/* The node the last recording had here, if it is op on inputs, brought up to date; else NULL, and
+ * what that recording had from here on is let go. */
+gd_tensor *gd_trace_repeat(gd_trace *trace, const gd_op *op, int n, gd_tensor *const *inputs,
+                           const void *attr, bool requires_grad);
+/* Begin again, to record what may be the same. */
+void gd_trace_rewind(gd_trace *trace);
+/* Let go of what was recorded, keeping room for the next recording; gd_trace_clear frees that too.
+ */
+void gd_trace_reset(gd_trace *trace);
+void gd_trace_clear(gd_trace *trace);
+
+#endif
