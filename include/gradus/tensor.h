@@ -64,6 +64,9 @@ typedef enum gd_dtype {
 GD_API const char *gd_dtype_name(gd_dtype dtype);
 /* Bytes an element takes; 0 for a number that is no dtype. */
 GD_API size_t gd_dtype_size(gd_dtype dtype);
+/* Whether it is one of the float dtypes; of the integer dtypes (bool is none). */
+GD_API bool gd_dtype_is_float(gd_dtype dtype);
+GD_API bool gd_dtype_is_integer(gd_dtype dtype);
 /* The dtype two operands are computed in (table above). */
 GD_API gd_dtype gd_dtype_promote(gd_dtype a, gd_dtype b);
 

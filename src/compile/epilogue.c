@@ -125,12 +125,12 @@ static void rewrite_all(gd_ir *ir, const gd_ir_users *users, const int32_t *over
 {
     for (int32_t i = 0; i < (int32_t)ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
-        const bool is_float = v->layout.dtype == GD_F32 || v->layout.dtype == GD_F64;
         if (v->kind != GD_IR_OP)
             continue;
         if (v->op->id == GD_OP_convolution)
             rewrite_convolution(ir, i, users, overwritten_at, changes);
-        else if (v->op->id == GD_OP_matmul && is_float &&
+        else if (v->op->id == GD_OP_matmul &&
+                 gd_dtype_set_has(gd_op_row(GD_OP_linear)->dtypes, v->layout.dtype) &&
                  !rewrite_gradient(ir, i, users, replaced_by, changes))
             rewrite(ir, i, users, overwritten_at, changes);
     }

@@ -26,7 +26,7 @@ bool gd_rows_of(const gd_ir *ir, const gd_ir_value *v, gd_rows *rows)
         return false;
     const gd_layout *x = &ir->values[v->in[0]].layout;
     uint32_t axes = ((const gd_reduce_attr *)v->attr)->axes;
-    if ((x->dtype != GD_F32 && x->dtype != GD_F64) || !gd_layout_is_contiguous(x) ||
+    if (!gd_dtype_set_has(GD_DTYPES_REAL, x->dtype) || !gd_layout_is_contiguous(x) ||
         gd_layout_count(x) == 0)
         return false;
     int64_t length = 1;

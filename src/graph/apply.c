@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 #include "graph/apply.h"
 #include "graph/context.h"
+#include "graph/dtypes.h"
 #include "graph/node.h"
 #include "graph/trace.h"
 
@@ -20,7 +21,8 @@ gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const 
     if (op->arity == GD_OP_VARIADIC ? n < 1 : n != op->arity)
         return gd_fail(GD_ERR_INVALID, "gd_%s: %d operands given, %d expected", op->name, n,
                        op->arity);
-    return op->infer(n, in, attr, out);
+    gd_status status = gd_check_dtypes(op, n, in);
+    return status == GD_OK ? op->infer(n, in, attr, out) : status;
 }
 
 /* The tensor a view looks into, as far as its history tells. */
@@ -419,8 +421,8 @@ gd_tensor *gd_sum_to(gd_tensor *x, const gd_layout *like)
             axes |= 1u << axis;
     gd_dtype dtype = x->layout.dtype;
     gd_tensor *sum = x;
-    if (axes) { /* half precision is summed in f32 */
-        sum = gd_as_dtype(x, gd_dtype_is_half(dtype) ? GD_F32 : dtype);
+    if (axes) {
+        sum = gd_as_dtype(x, gd_compute_dtype(GD_OP_sum, dtype));
         sum = gd_as_dtype(gd_sum_along(sum, axes, false), dtype);
     }
     gd_shape_attr shape;

@@ -49,6 +49,7 @@ typedef enum gd_op_recompute {
     GD_RECOMPUTE_PRODUCT,  /* its flops */
 } gd_op_recompute;
 
+#define GD_ALIKE_ALL     UINT64_MAX
 #define GD_OP_VARIADIC   (-1)
 #define GD_OP_MAX_INPUTS 64 /* of a variadic op */
 
@@ -58,10 +59,15 @@ struct gd_op {
     const char *name;
     int arity; /* number of inputs, or GD_OP_VARIADIC (at least one) */
     unsigned flags;
+    gd_dtype_set dtypes; /* of operand 0: what every back end's kernel computes with. 0: any, as
+                            elements are only moved or converted, or infer sees to it. What other
+                            dtypes are computed in: graph/dtypes.h */
+    uint64_t alike;      /* bit i: operand i must have the dtype of operand 0 */
     size_t attr_size; /* bytes of the attribute struct (ops/attrs.h), 0 for none. Zero its padding:
                          attributes are compared as bytes */
 
-    /* Result layout from the inputs' layouts and the attribute. A view op writes strides and offset
+    /* Result layout from the inputs' layouts, whose dtypes have been checked against `dtypes` and
+     * `alike`, and the attribute. A view op writes strides and offset
      * into the same storage; any other op gives a contiguous layout with offset 0. Records a
      * sentence and returns the code when the inputs do not fit. */
     gd_status (*infer)(int n, const gd_layout *const *in, const void *attr, gd_layout *out);

@@ -83,10 +83,6 @@ static gd_status check_operands(const gd_layout *const *in, const gd_layout *con
     if (check_shapes(in) != GD_OK)
         return gd_error_last();
     gd_dtype dtype = in[Q]->dtype;
-    if ((dtype != GD_F32 && dtype != GD_F64) || in[K]->dtype != dtype || in[V]->dtype != dtype)
-        return gd_fail(GD_ERR_DTYPE, "gd_attention: q is %s, k %s, v %s; all f32 or all f64 needed",
-                       gd_dtype_name(dtype), gd_dtype_name(in[K]->dtype),
-                       gd_dtype_name(in[V]->dtype));
     if (n != (attr->has_mask != 0) + (attr->dropout > 0))
         return gd_fail(GD_ERR_INVALID, "gd_attention: %d optional operands do not fit the options",
                        n);
@@ -393,6 +389,8 @@ static double flops_attention_grad(int n, const gd_layout *const *in, const gd_l
 const gd_op gd_op_attention = { .id = GD_OP_attention,
                                 .name = "attention",
                                 .arity = GD_OP_VARIADIC,
+                                .dtypes = GD_DTYPES_REAL,
+                                .alike = 1 << K | 1 << V,
                                 .attr_size = sizeof(gd_attention_attr),
                                 .infer = infer_attention,
                                 .decompose = decompose_attention,
@@ -475,6 +473,8 @@ static bool vjp_attention_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
 const gd_op gd_op_attention_grad = { .id = GD_OP_attention_grad,
                                      .name = "attention_grad",
                                      .arity = GD_OP_VARIADIC,
+                                     .dtypes = GD_DTYPES_REAL,
+                                     .alike = (1 << GRAD_EXTRAS) - 1,
                                      .attr_size = sizeof(gd_attention_attr),
                                      .infer = infer_attention_grad,
                                      .vjp = vjp_attention_grad,
@@ -502,6 +502,8 @@ static bool vjp_attention_result(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 const gd_op gd_op_attention_result = { .id = GD_OP_attention_result,
                                        .name = "attention_result",
                                        .arity = GD_OP_VARIADIC,
+                                       .dtypes = GD_DTYPES_REAL,
+                                       .alike = (1 << 4) - 1,
                                        .flags = GD_OP_VIEW,
                                        .attr_size = sizeof(gd_attention_attr),
                                        .infer = infer_attention_result,
@@ -578,13 +580,14 @@ static gd_tensor *build_attention(gd_attention_options o)
                             "gd_attention: dropout %g must lie in [0, 1), scale %g be finite",
                             o.dropout, o.scale);
     int rank = o.q->layout.rank;
-    gd_dtype dtype = gd_float_dtype(o.q->layout.dtype);
+    gd_dtype dtype = gd_dtype_promote(o.q->layout.dtype, o.k->layout.dtype);
+    dtype = gd_float_dtype(gd_dtype_promote(dtype, o.v->layout.dtype));
     gd_attention_attr attr = { .causal = o.causal };
     attr.scale = o.scale != 0 ? o.scale
                  : rank > 0   ? 1 / sqrt((double)o.q->layout.shape[rank - 1])
                               : 1;
     gd_tensor *in[MOST_INPUTS] = { NULL };
-    int n = collect_inputs(&o, gd_compute_dtype(dtype), &attr, in + 1);
+    int n = collect_inputs(&o, gd_compute_dtype(GD_OP_attention, dtype), &attr, in + 1);
     if (n == 0)
         return NULL;
     if (o.plain || (o.mask && o.mask->requires_grad && o.q->context->no_grad == 0))

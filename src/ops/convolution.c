@@ -20,9 +20,6 @@ static gd_status check_operands(const char *who, const gd_layout *a, const gd_la
 {
     if (a->rank < 3 || a->rank > 2 + GD_SPATIAL || b->rank != a->rank)
         return fail_operands(who, a, b, "both need a batch, channels and 1 to 3 spatial axes");
-    if (a->dtype != b->dtype || (a->dtype != GD_F32 && a->dtype != GD_F64))
-        return gd_fail(GD_ERR_DTYPE, "%s: computes with f32 and f64, not %s and %s", who,
-                       gd_dtype_name(a->dtype), gd_dtype_name(b->dtype));
     return GD_OK;
 }
 
@@ -230,6 +227,8 @@ static double flops_grad_weight(int n, const gd_layout *const *in, const gd_layo
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
                                   .name = #name_,                    \
                                   .arity = arity_,                   \
+                                  .dtypes = GD_DTYPES_REAL,          \
+                                  .alike = GD_ALIKE_ALL,             \
                                   .attr_size = sizeof(gd_conv_attr), \
                                   .infer = infer_,                   \
                                   .vjp = vjp_,                       \
@@ -315,7 +314,7 @@ static bool prepare(const char *who, int axes, gd_conv_options *o, gd_dtype *dty
     if (o->b)
         *dtype = gd_dtype_promote(*dtype, o->b->layout.dtype);
     *dtype = gd_float_dtype(*dtype);
-    const gd_dtype compute = gd_compute_dtype(*dtype);
+    const gd_dtype compute = gd_compute_dtype(GD_OP_convolution, *dtype);
     o->x = gd_contiguous(gd_as_dtype(o->x, compute));
     o->w = gd_contiguous(gd_as_dtype(o->w, compute));
     if (o->b)

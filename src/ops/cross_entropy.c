@@ -13,9 +13,6 @@ static gd_status check_logits(const gd_layout *logits, const gd_layout *labels)
             "gd_cross_entropy: logits %s and class indices %s; [n, classes] and [n] expected",
             gd_layout_text(logits, a), gd_layout_text(labels, b));
     }
-    if (logits->dtype != GD_F32 && logits->dtype != GD_F64)
-        return gd_fail(GD_ERR_DTYPE, "gd_cross_entropy: logits are %s",
-                       gd_dtype_name(logits->dtype));
     if (labels->dtype != GD_I64 && labels->dtype != GD_I32 && labels->dtype != GD_U8)
         return gd_fail(GD_ERR_DTYPE, "gd_cross_entropy: class indices are %s",
                        gd_dtype_name(labels->dtype));
@@ -49,6 +46,7 @@ static gd_tensor *decompose_cross_entropy(int n, gd_tensor *const *in, const voi
 const gd_op gd_op_cross_entropy = { .id = GD_OP_cross_entropy,
                                     .name = "cross_entropy",
                                     .arity = 2,
+                                    .dtypes = GD_DTYPES_REAL,
                                     .infer = infer_cross_entropy,
                                     .vjp = vjp_cross_entropy,
                                     .decompose = decompose_cross_entropy,
@@ -62,7 +60,7 @@ static gd_status infer_cross_entropy_grad(int n, const gd_layout *const *in, con
     (void)n, (void)attr;
     if (check_logits(in[0], in[1]) != GD_OK)
         return gd_error_last();
-    if (in[2]->rank != 1 || in[2]->shape[0] != in[0]->shape[0] || in[2]->dtype != in[0]->dtype)
+    if (in[2]->rank != 1 || in[2]->shape[0] != in[0]->shape[0])
         return gd_fail(GD_ERR_SHAPE, "cross_entropy_grad: the gradient does not fit the logits");
     return gd_infer_like(in[0], in[0]->dtype, "gd_cross_entropy", out);
 }
@@ -96,6 +94,8 @@ static bool vjp_cross_entropy_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
 const gd_op gd_op_cross_entropy_grad = { .id = GD_OP_cross_entropy_grad,
                                          .name = "cross_entropy_grad",
                                          .arity = 3,
+                                         .dtypes = GD_DTYPES_REAL,
+                                         .alike = 1 << 2,
                                          .infer = infer_cross_entropy_grad,
                                          .vjp = vjp_cross_entropy_grad,
                                          .decompose = decompose_cross_entropy_grad,

@@ -15,9 +15,6 @@
 
 static gd_status check_lattice(const gd_layout *table, const gd_layout *skip)
 {
-    if (table->dtype != GD_F32 && table->dtype != GD_F64)
-        return gd_fail(GD_ERR_DTYPE, "ctc_alpha: computes with f32 and f64, not %s",
-                       gd_dtype_name(table->dtype));
     if (skip->dtype != GD_BOOL)
         return gd_fail(GD_ERR_DTYPE, "ctc_alpha: skip is %s, not bool", gd_dtype_name(skip->dtype));
     if (table->rank == 3 && skip->rank == 2 && skip->shape[0] == table->shape[0] &&
@@ -46,6 +43,7 @@ static bool vjp_ctc_alpha(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 const gd_op gd_op_ctc_alpha = { .id = GD_OP_ctc_alpha,
                                 .name = "ctc_alpha",
                                 .arity = 2,
+                                .dtypes = GD_DTYPES_REAL,
                                 .infer = infer_ctc_alpha,
                                 .vjp = vjp_ctc_alpha,
                                 .flops = gd_flops_none,
@@ -58,7 +56,7 @@ static gd_status infer_ctc_alpha_grad(int n, const gd_layout *const *in, const v
     (void)n, (void)attr;
     if (check_lattice(in[0], in[1]) != GD_OK)
         return gd_error_last();
-    if (!gd_layout_same_shape(in[0], in[2]) || in[2]->dtype != in[0]->dtype)
+    if (!gd_layout_same_shape(in[0], in[2]))
         return gd_fail(GD_ERR_SHAPE, "ctc_alpha_grad: the gradient does not fit alpha");
     return gd_infer_like(in[0], in[0]->dtype, "ctc_alpha_grad", out);
 }
@@ -73,6 +71,8 @@ static bool vjp_ctc_alpha_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
 const gd_op gd_op_ctc_alpha_grad = { .id = GD_OP_ctc_alpha_grad,
                                      .name = "ctc_alpha_grad",
                                      .arity = 3,
+                                     .dtypes = GD_DTYPES_REAL,
+                                     .alike = 1 << 2,
                                      .infer = infer_ctc_alpha_grad,
                                      .vjp = vjp_ctc_alpha_grad,
                                      .flops = gd_flops_none,

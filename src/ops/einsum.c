@@ -360,12 +360,13 @@ static gd_tensor *build_einsum(const char *equation, gd_tensor *const *operands,
     gd_dtype dtype = operands[0]->layout.dtype;
     for (int i = 1; i < count; i++)
         dtype = gd_dtype_promote(dtype, operands[i]->layout.dtype);
-    dtype = dtype == GD_BOOL ? GD_I32 : dtype;
+    const gd_dtype compute = gd_compute_dtype(GD_OP_matmul, dtype);
+    dtype = dtype == GD_BOOL ? compute : dtype;
     const char *at = equation;
     if (!read_operands(&e, &at) || !read_result(&e, at))
         return NULL;
     for (int i = 0; i < e.count; i++) {
-        e.term[i].t = gd_as_dtype(e.term[i].t, gd_compute_dtype(dtype));
+        e.term[i].t = gd_as_dtype(e.term[i].t, compute);
         simplify_axes(&e, &e.term[i]);
         if (e.term[i].t)
             sum_alone(&e, &e.term[i]);

@@ -2,6 +2,14 @@
  * gd_<name>. Builders that take a C number are in ops/number.c. */
 #include "ops/internal.h"
 
+/* The dtypes a row has kernels for, by its `types`. */
+#define TYPES_FLOAT    GD_DTYPES_FLOAT
+#define TYPES_WHOLE    GD_DTYPES_FLOAT
+#define TYPES_NUMERIC  (GD_DTYPES_FLOAT | GD_DTYPES_INTEGER)
+#define TYPES_INTEGRAL (GD_DTYPES_INTEGER | GD_DTYPE_SET(GD_BOOL))
+#define TYPES_ALL      (GD_DTYPES_FLOAT | GD_DTYPES_INTEGER | GD_DTYPE_SET(GD_BOOL))
+#define TYPES_CHOOSE   0 /* any: the elements are moved */
+
 typedef enum types { FLOAT, WHOLE, NUMERIC, INTEGRAL, ALL, CHOOSE } types;
 typedef enum result { SAME, BOOL } result;
 enum {
@@ -17,24 +25,6 @@ enum {
 
 gd_tensor gd_zero_marker;
 #define ZERO (&gd_zero_marker)
-
-/* The compute dtype for operands of `dtype`, or GD_DTYPE_COUNT when they are refused. */
-static gd_dtype accept(types accepted, gd_dtype dtype)
-{
-    switch (accepted) {
-    case FLOAT:
-    case WHOLE:
-        return gd_float_dtype(dtype);
-    case NUMERIC:
-        return dtype == GD_BOOL ? GD_I32 : dtype;
-    case INTEGRAL:
-        return gd_dtype_is_float(dtype) ? GD_DTYPE_COUNT : dtype;
-    case ALL:
-    case CHOOSE:
-        break;
-    }
-    return dtype;
-}
 
 /* Row-major in every axis, from the beginning of its storage: as a result lies. */
 static bool lies_like_result(const gd_layout *layout)
@@ -65,15 +55,11 @@ static const gd_layout *find_result_layout(int n, const gd_layout *const *in)
 static gd_status infer(const char *name, types accepted, result kind, int n,
                        const gd_layout *const *in, gd_layout *out)
 {
-    int first = accepted == CHOOSE ? 1 : 0;
-    gd_dtype dtype = in[first]->dtype;
-    if (accept(accepted, dtype) != dtype || (first && in[0]->dtype != GD_BOOL))
-        return gd_fail(GD_ERR_DTYPE, "%s: does not compute with %s", name,
-                       gd_dtype_name(in[0]->dtype));
-    for (int i = first + 1; i < n; i++)
-        if (in[i]->dtype != dtype)
-            return gd_fail(GD_ERR_DTYPE, "%s: operands are %s and %s", name, gd_dtype_name(dtype),
-                           gd_dtype_name(in[i]->dtype));
+    gd_dtype dtype = in[n - 1]->dtype;
+    if (accepted == CHOOSE && (in[0]->dtype != GD_BOOL || in[1]->dtype != dtype))
+        return gd_fail(
+            GD_ERR_DTYPE, "%s: chooses by bool between two of one dtype; given %s, %s and %s", name,
+            gd_dtype_name(in[0]->dtype), gd_dtype_name(in[1]->dtype), gd_dtype_name(dtype));
     const gd_layout *same = find_result_layout(n, in);
     if (same) {
         *out = *same;
@@ -103,10 +89,9 @@ static gd_tensor *build(gd_op_id id, types accepted, int n, gd_tensor **in)
         dtype = gd_dtype_promote(dtype, in[i]->layout.dtype);
     if (accepted == WHOLE && !gd_dtype_is_float(dtype))
         return in[0];
-    gd_dtype compute = accept(accepted, dtype);
+    gd_dtype compute = gd_compute_dtype(id, dtype);
     if (compute == GD_DTYPE_COUNT)
-        return gd_fail_null(GD_ERR_DTYPE, "gd_%s: needs integers or bools, not %s",
-                            gd_op_row(id)->name, gd_dtype_name(dtype));
+        compute = dtype; /* which the row refuses */
     if (first)
         in[0] = gd_as_dtype(in[0], GD_BOOL);
     for (int i = first; i < n; i++)
@@ -151,6 +136,8 @@ static gd_tensor *gd_pow_log_slope(gd_tensor *x, gd_tensor *y, gd_tensor *slope)
                                   .name = #name_,                                       \
                                   .arity = arity_,                                      \
                                   .flags = GD_OP_ELEMENTWISE | (laws_),                 \
+                                  .dtypes = TYPES_##types_,                             \
+                                  .alike = TYPES_##types_ ? GD_ALIKE_ALL : 0,           \
                                   .infer = infer_##name_,                               \
                                   .vjp = vjp_##name_,                                   \
                                   .flops = gd_flops_each,                               \

@@ -64,9 +64,6 @@ static gd_status infer_scatter_add(int n, const gd_layout *const *in, const void
     int axis = ((const gd_axis_attr *)attr)->axis;
     if (check_index(in[0], in[1], axis, "gd_scatter_add") != GD_OK)
         return gd_error_last();
-    if (in[2]->dtype != in[0]->dtype || gd_dtype_is_half(in[0]->dtype) || in[0]->dtype == GD_BOOL)
-        return gd_fail(GD_ERR_DTYPE, "gd_scatter_add: adds %s to %s", gd_dtype_name(in[2]->dtype),
-                       gd_dtype_name(in[0]->dtype));
     if (!gd_layout_same_shape(in[1], in[2])) {
         char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
         return gd_fail(GD_ERR_SHAPE, "gd_scatter_add: index %s and source %s differ",
@@ -85,6 +82,8 @@ static bool vjp_scatter_add(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 const gd_op gd_op_scatter_add = { .id = GD_OP_scatter_add,
                                   .name = "scatter_add",
                                   .arity = 3,
+                                  .dtypes = GD_DTYPES_NUMBER,
+                                  .alike = 1 << 2,
                                   .flags = GD_OP_IN_PLACE,
                                   .attr_size = sizeof(gd_axis_attr),
                                   .infer = infer_scatter_add,
@@ -99,7 +98,7 @@ static gd_status infer_scatter(int n, const gd_layout *const *in, const void *at
     int axis = ((const gd_axis_attr *)attr)->axis;
     if (check_index(in[0], in[1], axis, "gd_scatter") != GD_OK)
         return gd_error_last();
-    if (!gd_layout_same_shape(in[1], in[2]) || in[2]->dtype != in[0]->dtype) {
+    if (!gd_layout_same_shape(in[1], in[2])) {
         char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
         return gd_fail(GD_ERR_SHAPE, "gd_scatter: index %s and source %s differ",
                        gd_layout_text(in[1], a), gd_layout_text(in[2], b));
@@ -130,6 +129,7 @@ static bool vjp_scatter(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 const gd_op gd_op_scatter = { .id = GD_OP_scatter,
                               .name = "scatter",
                               .arity = 3,
+                              .alike = 1 << 2,
                               .flags = GD_OP_IN_PLACE,
                               .attr_size = sizeof(gd_axis_attr),
                               .infer = infer_scatter,
@@ -176,11 +176,10 @@ static gd_tensor *build_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, base->layout.rank, "gd_scatter_add") };
     if (attr.axis < 0)
         return NULL;
-    gd_dtype dtype = base->layout.dtype,
-             compute = dtype == GD_BOOL ? GD_I32 : gd_compute_dtype(dtype);
+    gd_dtype dtype = base->layout.dtype, compute = gd_compute_dtype(GD_OP_scatter_add, dtype);
     gd_tensor *inputs[3] = { gd_as_dtype(base, compute), index, gd_as_dtype(source, compute) };
     gd_tensor *r = gd_apply(NULL, GD_OP_scatter_add, 3, inputs, &attr);
-    return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
+    return dtype == GD_BOOL ? r : gd_as_dtype(r, dtype);
 }
 
 gd_tensor *gd_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, int axis)

@@ -13,27 +13,14 @@
 #include "graph/apply.h"
 #include "graph/autograd.h"
 #include "graph/context.h"
+#include "graph/dtypes.h"
 #include "ops/attrs.h"
-
-/* The dtype functions of real numbers give: f32 for integers and bools. */
-static inline gd_dtype gd_float_dtype(gd_dtype dtype)
-{
-    return gd_dtype_is_float(dtype) ? dtype : GD_F32;
-}
-
-/* The dtype functions that take halves compute in: f32 for them, else the dtype itself. */
-static inline gd_dtype gd_compute_dtype(gd_dtype dtype)
-{
-    return gd_dtype_is_half(dtype) ? GD_F32 : dtype;
-}
 
 /* x in the dtype a function of real numbers is computed in. With gd_round_like at its end,
  * functions made of several ops round halves once. */
 static inline gd_tensor *gd_widen(gd_tensor *x)
 {
-    return gd_usable(x, "gd_cast")
-               ? gd_as_dtype(x, gd_compute_dtype(gd_float_dtype(x->layout.dtype)))
-               : NULL;
+    return gd_usable(x, "gd_cast") ? gd_as_dtype(x, gd_real_dtype(x->layout.dtype)) : NULL;
 }
 
 /* The result r of such a function of x, in the dtype it gives. */

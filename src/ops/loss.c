@@ -56,7 +56,7 @@ static bool take_pair(pair *p, gd_tensor *x, gd_tensor *y, const char *who)
     if (!gd_usable(x, who) || !gd_usable(y, who) || !gd_same_shapes(x, y, who))
         return false;
     p->dtype = gd_float_dtype(gd_dtype_promote(x->layout.dtype, y->layout.dtype));
-    gd_dtype compute = gd_compute_dtype(p->dtype);
+    gd_dtype compute = gd_real_dtype(p->dtype);
     p->x = gd_as_dtype(x, compute);
     p->y = gd_as_dtype(y, compute);
     return p->x && p->y;

@@ -21,12 +21,6 @@ static gd_status product_shape(const gd_layout *x, const gd_layout *y, gd_shape 
     int64_t inner_x = x->shape[x->rank - 1], inner_y = y->shape[y->rank - 2];
     if (inner_x != inner_y)
         return fail_shapes(x, y, "inner sizes differ", inner_x, inner_y);
-    if (x->dtype != y->dtype)
-        return gd_fail(GD_ERR_DTYPE, "gd_matmul: operands are %s and %s", gd_dtype_name(x->dtype),
-                       gd_dtype_name(y->dtype));
-    if (gd_dtype_is_half(x->dtype) || x->dtype == GD_BOOL)
-        return gd_fail(GD_ERR_DTYPE, "gd_matmul: does not compute with %s",
-                       gd_dtype_name(x->dtype));
     gd_shape batch_x = gd_layout_shape(x), batch_y = gd_layout_shape(y);
     batch_x.rank -= 2;
     batch_y.rank -= 2;
@@ -87,6 +81,8 @@ static bool vjp_matmul(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 const gd_op gd_op_matmul = { .id = GD_OP_matmul,
                              .name = "matmul",
                              .arity = 2,
+                             .dtypes = GD_DTYPES_NUMBER,
+                             .alike = GD_ALIKE_ALL,
                              .infer = infer_matmul,
                              .vjp = vjp_matmul,
                              .flops = gd_flops_product,
@@ -102,7 +98,7 @@ gd_tensor *gd_matmul(gd_tensor *x, gd_tensor *y)
         return NULL;
     }
     gd_dtype dtype = gd_dtype_promote(x->layout.dtype, y->layout.dtype);
-    gd_dtype compute = dtype == GD_BOOL ? GD_I32 : gd_compute_dtype(dtype);
+    gd_dtype compute = gd_compute_dtype(GD_OP_matmul, dtype);
     bool row = x->layout.rank == 1, column = y->layout.rank == 1;
     gd_tensor *a = gd_as_dtype(row ? gd_unsqueeze(x, 0) : x, compute);
     gd_tensor *b = gd_as_dtype(column ? gd_unsqueeze(y, 1) : y, compute);
@@ -111,7 +107,7 @@ gd_tensor *gd_matmul(gd_tensor *x, gd_tensor *y)
         r = gd_squeeze(r, -1);
     if (row)
         r = gd_squeeze(r, column ? -1 : -2);
-    return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
+    return dtype == GD_BOOL ? r : gd_as_dtype(r, dtype);
 }
 
 gd_tensor *gd_outer(gd_tensor *x, gd_tensor *y)
@@ -134,6 +130,8 @@ gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y)
     return GD_AS("gd_dot", gd_matmul(x, y));
 }
 
+extern const gd_op gd_op_linear;
+
 /* Whether the compiler's linear, which has no derivative, gives gd_affine's value: eagerly, without
  * a history, for plain operands. */
 static bool may_be_linear(const gd_tensor *x, const gd_tensor *weight, const gd_tensor *bias)
@@ -143,7 +141,7 @@ static bool may_be_linear(const gd_tensor *x, const gd_tensor *weight, const gd_
          (x->requires_grad || weight->requires_grad || bias->requires_grad)))
         return false;
     const gd_layout *a = &x->layout, *b = &weight->layout, *c = &bias->layout;
-    return (a->dtype == GD_F32 || a->dtype == GD_F64) && b->dtype == a->dtype &&
+    return gd_dtype_set_has(gd_op_linear.dtypes, a->dtype) && b->dtype == a->dtype &&
            c->dtype == a->dtype && a->rank >= 2 && b->rank == 2 && c->rank == 1 &&
            c->shape[0] == b->shape[1];
 }
@@ -168,7 +166,7 @@ gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
     gd_dtype dtype = gd_dtype_promote(x->layout.dtype, weight->layout.dtype);
     if (bias)
         dtype = gd_dtype_promote(dtype, bias->layout.dtype);
-    if (!gd_dtype_is_half(dtype))
+    if (gd_compute_dtype(GD_OP_matmul, dtype) == dtype || dtype == GD_BOOL)
         return GD_AS("gd_affine", affine(x, weight, bias));
     gd_tensor *wide = GD_AS("gd_affine", affine(gd_widen(x), gd_widen(weight), gd_widen(bias)));
     return gd_as_dtype(wide, dtype);
@@ -182,8 +180,7 @@ static gd_status infer_linear(int n, const gd_layout *const *in, const void *att
         return gd_fail(GD_ERR_INVALID, "linear: %d operands, 2 or 3 expected", n);
     if (infer_matmul(2, in, attr, out) != GD_OK)
         return gd_error_last();
-    if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != out->shape[out->rank - 1] ||
-                   in[2]->dtype != in[0]->dtype))
+    if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != out->shape[out->rank - 1]))
         return gd_fail(GD_ERR_SHAPE, "linear: the bias does not fit");
     return GD_OK;
 }
@@ -202,6 +199,8 @@ static void format_linear(const void *attr, char *text, size_t size)
 const gd_op gd_op_linear = { .id = GD_OP_linear,
                              .name = "linear",
                              .arity = GD_OP_VARIADIC,
+                             .dtypes = GD_DTYPES_REAL,
+                             .alike = GD_ALIKE_ALL,
                              .flags = GD_OP_COMPILER_ONLY,
                              .attr_size = sizeof(gd_linear_attr),
                              .infer = infer_linear,
@@ -218,8 +217,7 @@ static gd_status infer_matmul_relu_grad(int n, const gd_layout *const *in, const
 {
     if (infer_matmul(n, in, attr, out) != GD_OK)
         return gd_error_last();
-    if (!gd_layout_same_shape(in[2], out) || in[2]->dtype != out->dtype ||
-        !gd_layout_is_contiguous(in[2]))
+    if (!gd_layout_same_shape(in[2], out) || !gd_layout_is_contiguous(in[2]))
         return gd_fail(GD_ERR_SHAPE, "matmul_relu_grad: the ReLU's result does not fit");
     return GD_OK;
 }
@@ -233,6 +231,8 @@ static gd_tensor *decompose_matmul_relu_grad(int n, gd_tensor *const *in, const 
 const gd_op gd_op_matmul_relu_grad = { .id = GD_OP_matmul_relu_grad,
                                        .name = "matmul_relu_grad",
                                        .arity = 3,
+                                       .dtypes = GD_DTYPES_REAL,
+                                       .alike = GD_ALIKE_ALL,
                                        .flags = GD_OP_COMPILER_ONLY,
                                        .infer = infer_matmul_relu_grad,
                                        .decompose = decompose_matmul_relu_grad,

@@ -27,16 +27,9 @@ static gd_status check_rows(int n, const gd_layout *const *in, const char *who)
     if (x->rank < 1)
         return gd_fail(GD_ERR_SHAPE, "%s: x is a single number; it needs an axis to normalise",
                        who);
-    if (x->dtype != GD_F32 && x->dtype != GD_F64)
-        return gd_fail(GD_ERR_DTYPE, "%s: computes with f32 and f64, not %s", who,
-                       gd_dtype_name(x->dtype));
-    for (int i = 0; i < n; i++) {
-        if (in[i]->dtype != x->dtype)
-            return gd_fail(GD_ERR_DTYPE, "%s: operands are %s and %s", who, gd_dtype_name(x->dtype),
-                           gd_dtype_name(in[i]->dtype));
+    for (int i = 0; i < n; i++)
         if (!gd_layout_is_contiguous(in[i]))
             return gd_fail(GD_ERR_INVALID, "%s: operand %d is not contiguous", who, i);
-    }
     return GD_OK;
 }
 
@@ -232,6 +225,8 @@ static void format_norm(const void *attr, char *text, size_t size)
 const gd_op gd_op_normalize = { .id = GD_OP_normalize,
                                 .name = "normalize",
                                 .arity = GD_OP_VARIADIC,
+                                .dtypes = GD_DTYPES_REAL,
+                                .alike = GD_ALIKE_ALL,
                                 .attr_size = sizeof(gd_norm_attr),
                                 .infer = infer_normalize,
                                 .vjp = vjp_normalize,
@@ -243,6 +238,8 @@ const gd_op gd_op_normalize = { .id = GD_OP_normalize,
 const gd_op gd_op_normalize_grad = { .id = GD_OP_normalize_grad,
                                      .name = "normalize_grad",
                                      .arity = GD_OP_VARIADIC,
+                                     .dtypes = GD_DTYPES_REAL,
+                                     .alike = GD_ALIKE_ALL,
                                      .attr_size = sizeof(gd_norm_attr),
                                      .infer = infer_normalize_grad,
                                      .vjp = vjp_normalize_grad,
@@ -260,7 +257,7 @@ gd_tensor *gd_normalize_grad(gd_tensor *x, gd_tensor *g, gd_tensor *weight,
 
 /* ---- builders ---- */
 
-/* The dtype to compute in: x's and the parameters' promoted, floats, not half. */
+/* The dtype of the result: x's and the parameters' promoted, a float. */
 static gd_dtype common_dtype(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
 {
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
@@ -330,7 +327,7 @@ static gd_tensor *over_last_axes(gd_layer_norm_options o, bool center, const cha
         else
             merged.dim[merged.rank - 1] *= shape.dim[i];
     gd_shape row = GD_SHAPE(merged.dim[merged.rank - 1]);
-    gd_tensor *x = gd_reshape(gd_as_dtype(o.x, gd_compute_dtype(dtype)), merged);
+    gd_tensor *x = gd_reshape(gd_as_dtype(o.x, gd_compute_dtype(GD_OP_normalize, dtype)), merged);
     gd_tensor *y = normalize(x, o.weight ? gd_reshape(o.weight, row) : NULL,
                              o.bias ? gd_reshape(o.bias, row) : NULL, center, o.epsilon);
     return gd_as_dtype(y ? gd_reshape(y, shape) : NULL, dtype);
@@ -395,7 +392,8 @@ static gd_tensor *over_groups(gd_group_norm_options o, const char *who)
                             (long long)channels, (long long)groups);
     for (int i = 2; i < shape.rank; i++)
         spatial *= shape.dim[i];
-    gd_dtype dtype = common_dtype(o.x, o.weight, o.bias), compute = gd_compute_dtype(dtype);
+    gd_dtype dtype = common_dtype(o.x, o.weight, o.bias),
+             compute = gd_compute_dtype(GD_OP_normalize, dtype);
     gd_tensor *x = gd_reshape(gd_as_dtype(o.x, compute),
                               GD_SHAPE(batch * groups, channels / groups * spatial));
     gd_tensor *y = normalize(x, NULL, NULL, true, o.epsilon);
@@ -475,7 +473,7 @@ static gd_tensor *build_batch_norm(gd_batch_norm_options o)
     if (!o.x || !GD_NONE_ENDED(who, o.x, o.weight, o.bias, o.mean, o.variance) ||
         !check_batch(&o, who))
         return NULL;
-    gd_dtype dtype = common_dtype(o.x, o.weight, o.bias), compute = gd_compute_dtype(dtype);
+    gd_dtype dtype = common_dtype(o.x, o.weight, o.bias), compute = gd_real_dtype(dtype);
     gd_tensor *x = gd_as_dtype(o.x, compute), *centred, *variance;
     if (o.training) {
         gd_axes axes = batch_axes(o.x);

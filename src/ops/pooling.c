@@ -15,9 +15,6 @@ static gd_status check_planes(const char *who, const gd_layout *x)
         return gd_fail(GD_ERR_SHAPE, "%s: %s: needs a batch, channels and 1 to 3 spatial axes", who,
                        gd_layout_text(x, text));
     }
-    if (x->dtype != GD_F32 && x->dtype != GD_F64)
-        return gd_fail(GD_ERR_DTYPE, "%s: computes with f32 and f64, not %s", who,
-                       gd_dtype_name(x->dtype));
     return GD_OK;
 }
 
@@ -55,7 +52,7 @@ static gd_status infer_max_grad(int n, const gd_layout *const *in, const void *a
     gd_layout pooled;
     if (infer_pool(n, in + 1, attr, &pooled) != GD_OK)
         return gd_error_last();
-    if (!gd_layout_same_shape(&pooled, in[0]) || in[0]->dtype != in[1]->dtype)
+    if (!gd_layout_same_shape(&pooled, in[0]))
         return gd_fail(GD_ERR_SHAPE,
                        "max_pool_grad: the gradient does not have the result's shape");
     return gd_infer_like(in[1], in[1]->dtype, "max_pool_grad", out);
@@ -124,6 +121,8 @@ static void format_pool(const void *attr_, char *text, size_t size)
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
                                   .name = #name_,                    \
                                   .arity = arity_,                   \
+                                  .dtypes = GD_DTYPES_REAL,          \
+                                  .alike = GD_ALIKE_ALL,             \
                                   .attr_size = sizeof(gd_pool_attr), \
                                   .infer = infer_,                   \
                                   .vjp = vjp_,                       \
@@ -190,7 +189,7 @@ static bool set_axis(const char *who, const gd_pool_options *o, int i, int a, gd
 static gd_tensor *pool(gd_op_id id, gd_tensor *x, const gd_pool_attr *attr)
 {
     const gd_dtype dtype = gd_float_dtype(x->layout.dtype);
-    x = gd_contiguous(gd_as_dtype(x, gd_compute_dtype(dtype)));
+    x = gd_contiguous(gd_as_dtype(x, gd_compute_dtype(id, dtype)));
     return gd_as_dtype(x ? gd_apply1(id, x, attr) : NULL, dtype);
 }
 

@@ -56,7 +56,7 @@ static gd_tensor *build_rope(gd_rope_options o)
     if (!fits(&o))
         return NULL;
     gd_shape shape = gd_layout_shape(&o.x->layout), split = shape;
-    gd_dtype dtype = gd_float_dtype(o.x->layout.dtype), compute = gd_compute_dtype(dtype);
+    gd_dtype dtype = gd_float_dtype(o.x->layout.dtype), compute = gd_real_dtype(dtype);
     int64_t time = shape.dim[shape.rank - 2], d = shape.dim[shape.rank - 1];
     gd_tensor *table = angles(o.x->context, o.start, time, d, o.base, compute);
     if (!table)
@@ -82,23 +82,28 @@ gd_tensor *gd_rope_with(gd_rope_options o)
 }
 
 static gd_tensor *build_sinusoidal_positions(gd_context *context, int64_t start, int64_t time,
-                                             int64_t d)
+                                             int64_t d, gd_dtype dtype)
 {
     if (!context)
         return NULL;
+    if (!gd_dtype_is_float(dtype))
+        return gd_fail_null(GD_ERR_DTYPE, "gd_sinusoidal_positions: needs a float dtype, not %s",
+                            gd_dtype_name(dtype));
     if (start < 0 || time < 0 || d < 2 || d % 2 != 0)
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_sinusoidal_positions: start %lld, time %lld, width %lld: none may "
                             "be negative, the width must be even",
                             (long long)start, (long long)time, (long long)d);
-    gd_tensor *table = angles(context, start, time, d, 10000, GD_F32);
+    gd_tensor *table = angles(context, start, time, d, 10000, dtype);
     if (!table)
         return NULL;
     gd_tensor *parts[2] = { gd_select(table, 0, 1), gd_select(table, 0, 0) };
     return gd_reshape(gd_stack(2, parts, 2), GD_SHAPE(time, d));
 }
 
-gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t time, int64_t d)
+gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t time, int64_t d,
+                                   gd_dtype dtype)
 {
-    return GD_AS("gd_sinusoidal_positions", build_sinusoidal_positions(context, start, time, d));
+    return GD_AS("gd_sinusoidal_positions",
+                 build_sinusoidal_positions(context, start, time, d, dtype));
 }

@@ -92,7 +92,7 @@ static gd_tensor *build_uniform(gd_context *context, gd_shape shape, double low,
     if (!(low <= high) || !isfinite(high - low))
         return gd_fail_null(GD_ERR_INVALID, "gd_uniform: [%g, %g) is no finite interval", low,
                             high);
-    gd_dtype compute = gd_compute_dtype(dtype);
+    gd_dtype compute = gd_real_dtype(dtype);
     gd_tensor *u = unit(context, shape, compute, 0.0);
     gd_tensor *value = gd_add_scalar(gd_mul_scalar(u, high - low), low);
     /* Rounding may land on `high`, which is outside. */
@@ -115,7 +115,7 @@ static gd_tensor *build_normal(gd_context *context, gd_shape shape, double mean,
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_normal: mean %g and deviation %g are not finite and not negative",
                             mean, deviation);
-    gd_dtype compute = gd_compute_dtype(dtype);
+    gd_dtype compute = gd_real_dtype(dtype);
     gd_tensor *u = unit(context, shape, compute, 1.0); /* (0, 1]: its logarithm is finite */
     gd_tensor *angle = gd_mul_scalar(unit(context, shape, compute, 0.0), 6.28318530717958647693);
     gd_tensor *z = gd_mul(gd_sqrt(gd_mul_scalar(gd_log(u), -2.0)), gd_cos(angle));
@@ -143,7 +143,7 @@ static gd_tensor *build_truncated_normal(gd_context *context, gd_shape shape, do
     const double root_2 = 1.41421356237309504880;
     double from = erf((low - mean) / (deviation * root_2));
     double to = erf((high - mean) / (deviation * root_2));
-    gd_dtype compute = gd_compute_dtype(dtype);
+    gd_dtype compute = gd_real_dtype(dtype);
     gd_tensor *z = gd_erfinv(gd_uniform(context, shape, from, to, compute));
     gd_tensor *x = gd_add_scalar(gd_mul_scalar(z, deviation * root_2), mean);
     if (x && isfinite(low))
@@ -165,7 +165,7 @@ static gd_tensor *build_bernoulli(gd_tensor *probability)
     if (!gd_usable(probability, "gd_bernoulli"))
         return NULL;
     gd_dtype dtype = gd_float_dtype(probability->layout.dtype);
-    gd_tensor *p = gd_as_dtype(gd_detach(probability), gd_compute_dtype(dtype));
+    gd_tensor *p = gd_widen(gd_detach(probability));
     gd_tensor *u = p ? unit(p->context, gd_tensor_shape(p), p->layout.dtype, 0.0) : NULL;
     return gd_as_dtype(gd_lt(u, p), dtype);
 }
@@ -180,8 +180,7 @@ static gd_tensor *build_categorical(gd_tensor *logits, int axis)
 {
     if (!gd_usable(logits, "gd_categorical"))
         return NULL;
-    gd_dtype dtype = gd_float_dtype(logits->layout.dtype);
-    gd_tensor *x = gd_as_dtype(gd_detach(logits), gd_compute_dtype(dtype));
+    gd_tensor *x = gd_widen(gd_detach(logits));
     if (!x)
         return NULL;
     gd_tensor *u = unit(x->context, gd_tensor_shape(x), x->layout.dtype, 1.0);
@@ -215,10 +214,7 @@ gd_tensor *gd_permutation(gd_context *context, int64_t n)
 static gd_status infer_dropout(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
     (void)n, (void)attr;
-    gd_dtype dtype = in[0]->dtype;
-    if (dtype != GD_F32 && dtype != GD_F64)
-        return gd_fail(GD_ERR_DTYPE, "gd_dropout: does not compute with %s", gd_dtype_name(dtype));
-    return gd_infer_like(in[0], dtype, "gd_dropout", out);
+    return gd_infer_like(in[0], in[0]->dtype, "gd_dropout", out);
 }
 
 /* The same mask once more, drawn again from the same words. */
@@ -236,6 +232,7 @@ static void format_dropout(const void *attr, char *text, size_t size)
 const gd_op gd_op_dropout = { .id = GD_OP_dropout,
                               .name = "dropout",
                               .arity = 2,
+                              .dtypes = GD_DTYPES_REAL,
                               .attr_size = sizeof(gd_dropout_attr),
                               .infer = infer_dropout,
                               .vjp = vjp_dropout,
@@ -269,7 +266,7 @@ gd_tensor *gd_dropout(gd_tensor *x, double p)
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
     if (p == 0.0)
         return gd_as_dtype(x, dtype);
-    gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(dtype));
+    gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(GD_OP_dropout, dtype));
     if (!real)
         return NULL;
     gd_dropout_attr attr;

@@ -57,11 +57,9 @@ static gd_status check(int n, const gd_layout *const *in, const gd_recurrent_att
     for (int i = 0; i < states; i++)
         if (!is_shape(in[H0 + i], GD_SHAPE(batch, width)))
             return fail_shape(in, "the first state must be [batch, width]");
-    for (int i = 0; i < 3 + states; i++)
-        if (in[i]->dtype != in[Z]->dtype || (in[i]->dtype != GD_F32 && in[i]->dtype != GD_F64))
-            return gd_fail(GD_ERR_DTYPE,
-                           "gd_recurrent: operand %d is %s; all f32 or all f64 needed", i,
-                           gd_dtype_name(in[i]->dtype));
+    if (states > 1 && in[C0]->dtype != in[Z]->dtype)
+        return gd_fail(GD_ERR_DTYPE, "gd_recurrent: z is %s and c0 %s; they must be alike",
+                       gd_dtype_name(in[Z]->dtype), gd_dtype_name(in[C0]->dtype));
     if ((in[Z]->shape[2] > 1 && in[Z]->stride[2] != 1 && gd_layout_count(in[Z]) > 0) ||
         (in[B]->shape[0] > 1 && in[B]->stride[0] != 1))
         return gd_fail(GD_ERR_INVALID, "recurrent: z and the bias must run along their last axis");
@@ -208,6 +206,8 @@ static bool vjp_grad(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 const gd_op gd_op_recurrent = { .id = GD_OP_recurrent,
                                 .name = "recurrent",
                                 .arity = GD_OP_VARIADIC,
+                                .dtypes = GD_DTYPES_REAL,
+                                .alike = 1 << U | 1 << B | 1 << H0,
                                 .attr_size = sizeof(gd_recurrent_attr),
                                 .infer = infer_recurrent,
                                 .format = format_recurrent,
@@ -217,6 +217,9 @@ const gd_op gd_op_recurrent = { .id = GD_OP_recurrent,
 const gd_op gd_op_recurrent_result = { .id = GD_OP_recurrent_result,
                                        .name = "recurrent_result",
                                        .arity = GD_OP_VARIADIC,
+                                       .dtypes = GD_DTYPES_REAL,
+                                       .alike = 1 << (1 + Z) | 1 << (1 + U) | 1 << (1 + B) |
+                                                1 << (1 + H0),
                                        .flags = GD_OP_VIEW,
                                        .attr_size = sizeof(gd_recurrent_attr),
                                        .infer = infer_result,
@@ -226,6 +229,8 @@ const gd_op gd_op_recurrent_result = { .id = GD_OP_recurrent_result,
 const gd_op gd_op_recurrent_grad = { .id = GD_OP_recurrent_grad,
                                      .name = "recurrent_grad",
                                      .arity = GD_OP_VARIADIC,
+                                     .dtypes = GD_DTYPES_REAL,
+                                     .alike = 1 << 1 | 1 << 2,
                                      .attr_size = sizeof(gd_recurrent_attr),
                                      .infer = infer_grad,
                                      .vjp = vjp_grad,
@@ -301,6 +306,17 @@ static gd_tensor *build_recurrent(gd_recurrent_options o)
     gd_recurrent_attr attr = { .cell = (int32_t)o.cell,
                                .reverse = o.reverse,
                                .has_lengths = o.lengths != NULL };
+    gd_tensor **operands[] = { &o.z, &o.weight, &o.bias, &o.h0, &o.c0 };
+    gd_dtype dtype = o.z->layout.dtype;
+    for (int i = 1; i < 5; i++)
+        if (*operands[i])
+            dtype = gd_dtype_promote(dtype, (*operands[i])->layout.dtype);
+    dtype = gd_float_dtype(dtype);
+    for (int i = 0; i < 5; i++) {
+        gd_tensor *given = *operands[i];
+        if (given && !(*operands[i] = gd_as_dtype(given, gd_compute_dtype(GD_OP_recurrent, dtype))))
+            return NULL;
+    }
     gd_shape z = gd_layout_shape(&o.z->layout), u = gd_layout_shape(&o.weight->layout);
     gd_shape state = GD_SHAPE(z.rank > 0 ? z.dim[0] : 0, u.rank > 0 ? u.dim[0] : 0);
     gd_tensor *zero =
@@ -321,16 +337,21 @@ static gd_tensor *build_recurrent(gd_recurrent_options o)
     }
     if (check(n, layouts, &attr) != GD_OK)
         return NULL;
-    if (o.plain || u.dim[0] > GD_RECURRENT_WIDEST)
-        return plain(in + 1, n, &attr, o.last_cell);
-    in[0] = gd_apply(NULL, GD_OP_recurrent, n, in + 1, &attr);
-    if (o.last_cell) {
-        attr.part = 1;
-        *o.last_cell =
-            is_lstm(&attr) ? gd_apply(NULL, GD_OP_recurrent_result, n + 1, in, &attr) : NULL;
-        attr.part = 0;
+    gd_tensor *h, *last_cell = NULL;
+    if (o.plain || u.dim[0] > GD_RECURRENT_WIDEST) {
+        h = plain(in + 1, n, &attr, &last_cell);
+    } else {
+        in[0] = gd_apply(NULL, GD_OP_recurrent, n, in + 1, &attr);
+        if (o.last_cell && is_lstm(&attr)) {
+            attr.part = 1;
+            last_cell = gd_apply(NULL, GD_OP_recurrent_result, n + 1, in, &attr);
+            attr.part = 0;
+        }
+        h = gd_apply(NULL, GD_OP_recurrent_result, n + 1, in, &attr);
     }
-    return gd_apply(NULL, GD_OP_recurrent_result, n + 1, in, &attr);
+    if (o.last_cell)
+        *o.last_cell = last_cell ? gd_as_dtype(last_cell, dtype) : NULL;
+    return h ? gd_as_dtype(h, dtype) : NULL;
 }
 
 gd_tensor *gd_recurrent_with(gd_recurrent_options o)

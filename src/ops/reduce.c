@@ -25,31 +25,15 @@ static gd_status infer_reduce(const gd_layout *in, const void *attr, gd_dtype dt
     return gd_layout_init(out, reduced_shape(in, a->axes, a->keep), dtype, who);
 }
 
-/* Sums and products of integers and bools are counted in i64. */
-static gd_dtype total_dtype(gd_dtype dtype)
-{
-    return gd_dtype_is_float(dtype) ? dtype : GD_I64;
-}
-
-static gd_status refuse_half(const gd_layout *in, const char *who)
-{
-    return gd_fail(GD_ERR_DTYPE, "%s: computes with f32 and f64, not %s", who,
-                   gd_dtype_name(in->dtype));
-}
-
 static gd_status infer_total(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
     (void)n;
-    if (gd_dtype_is_half(in[0]->dtype))
-        return refuse_half(in[0], "gd_sum");
-    return infer_reduce(in[0], attr, total_dtype(in[0]->dtype), "gd_sum", out);
+    return infer_reduce(in[0], attr, gd_total_dtype(in[0]->dtype), "gd_sum", out);
 }
 
 static gd_status infer_extreme(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
     (void)n;
-    if (gd_dtype_is_half(in[0]->dtype))
-        return refuse_half(in[0], "gd_max");
     const gd_reduce_attr *a = attr;
     for (int i = 0; i < in[0]->rank; i++)
         if ((a->axes & (1u << i)) && in[0]->shape[i] == 0)
@@ -143,6 +127,7 @@ static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                 \
                                   .name = #name_,                      \
                                   .arity = 1,                          \
+                                  .dtypes = GD_DTYPES_VALUE,           \
                                   .attr_size = sizeof(gd_reduce_attr), \
                                   .infer = infer_,                     \
                                   .vjp = vjp_,                         \
@@ -160,8 +145,6 @@ static gd_status infer_arg(int n, const gd_layout *const *in, const void *attr, 
 {
     (void)n;
     const gd_axis_attr *a = attr;
-    if (gd_dtype_is_half(in[0]->dtype))
-        return refuse_half(in[0], "gd_argmax");
     if (in[0]->shape[a->axis] == 0)
         return gd_fail(GD_ERR_SHAPE, "gd_argmax: axis %d is empty and has no extreme", a->axis);
     return gd_layout_init(out, reduced_shape(in[0], 1u << a->axis, a->keep), GD_I64, "gd_argmax");
@@ -176,6 +159,7 @@ static void format_axis(const void *attr, char *text, size_t size)
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
                                   .name = #name_,                    \
                                   .arity = 1,                        \
+                                  .dtypes = GD_DTYPES_VALUE,         \
                                   .attr_size = sizeof(gd_axis_attr), \
                                   .infer = infer_,                   \
                                   .vjp = vjp_,                       \
@@ -190,9 +174,7 @@ AXIS_ROW(argmin, infer_arg, NULL)
 static gd_status infer_scan(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
     (void)n, (void)attr;
-    if (gd_dtype_is_half(in[0]->dtype))
-        return refuse_half(in[0], "gd_cumsum");
-    return gd_infer_like(in[0], total_dtype(in[0]->dtype), "gd_cumsum", out);
+    return gd_infer_like(in[0], gd_total_dtype(in[0]->dtype), "gd_cumsum", out);
 }
 
 /* Sums from the end: sum over j >= i of t[j]. */
@@ -248,7 +230,7 @@ static gd_tensor *reduce(gd_op_id id, gd_tensor *x, gd_axes axes, bool keep, con
     if (!ok)
         return NULL;
     gd_dtype dtype = x->layout.dtype;
-    x = gd_as_dtype(x, gd_compute_dtype(dtype));
+    x = gd_as_dtype(x, gd_compute_dtype(id, dtype));
     gd_tensor *r = id == GD_OP_sum ? gd_sum_along(x, attr.axes, keep) : gd_apply1(id, x, &attr);
     return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
 }
@@ -278,8 +260,9 @@ static gd_tensor *arg_reduce(gd_op_id id, gd_tensor *x, int axis, bool keep, con
     if (!gd_usable(x, who))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, who), .keep = keep };
-    return attr.axis < 0 ? NULL
-                         : gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(x->layout.dtype)), &attr);
+    return attr.axis < 0
+               ? NULL
+               : gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(id, x->layout.dtype)), &attr);
 }
 
 gd_tensor *gd_argmax(gd_tensor *x, int axis, bool keep)
@@ -300,7 +283,7 @@ static gd_tensor *scan(gd_op_id id, gd_tensor *x, int axis, const char *who)
     if (attr.axis < 0)
         return NULL;
     gd_dtype dtype = x->layout.dtype;
-    gd_tensor *r = gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(dtype)), &attr);
+    gd_tensor *r = gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(id, dtype)), &attr);
     return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
 }
 
@@ -333,7 +316,7 @@ static gd_tensor *build_mean(gd_tensor *x, gd_axes axes, bool keep)
     if (!gd_usable(x, "gd_mean"))
         return NULL;
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
-    gd_tensor *sum = gd_sum(gd_as_dtype(x, gd_compute_dtype(dtype)), axes, keep);
+    gd_tensor *sum = gd_sum(gd_widen(x), axes, keep);
     return sum ? gd_as_dtype(gd_div_scalar(sum, reduced_count(x, axes)), dtype) : NULL;
 }
 
@@ -347,7 +330,7 @@ static gd_tensor *build_var(gd_tensor *x, gd_axes axes, double correction, bool 
     if (!gd_usable(x, "gd_var"))
         return NULL;
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
-    gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(dtype));
+    gd_tensor *real = gd_widen(x);
     gd_tensor *deviation = gd_sub(real, gd_mean(real, axes, true));
     gd_tensor *sum = gd_sum(gd_square(deviation), axes, keep);
     return sum ? gd_as_dtype(gd_div_scalar(sum, fmax(reduced_count(x, axes) - correction, 0.0)),
@@ -382,7 +365,7 @@ static gd_tensor *build_logsumexp(gd_tensor *x, gd_axes axes, bool keep)
     if (!gd_usable(x, "gd_logsumexp"))
         return NULL;
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
-    gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(dtype));
+    gd_tensor *real = gd_widen(x);
     gd_tensor *top = gd_detach(gd_max(real, axes, true));
     gd_tensor *shift = gd_where(gd_isinf(top), gd_number_like(real, 0.0), top);
     gd_tensor *sum = gd_log(gd_sum(gd_exp(gd_sub(real, shift)), axes, true));
@@ -414,11 +397,11 @@ static gd_tensor *build_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_norm: the order is %g, it must be 0, positive or infinite", p);
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
-    gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(dtype)), *r;
+    gd_tensor *real = gd_widen(x), *r;
     if (isinf(p))
         r = p > 0.0 ? gd_max(gd_abs(real), axes, keep) : gd_min(gd_abs(real), axes, keep);
     else if (p == 0.0)
-        r = gd_sum(gd_cast(gd_cast(real, GD_BOOL), gd_compute_dtype(dtype)), axes, keep);
+        r = gd_sum(gd_cast(gd_cast(real, GD_BOOL), gd_real_dtype(dtype)), axes, keep);
     else if (p == 1.0)
         r = gd_sum(gd_abs(real), axes, keep);
     else

@@ -6,9 +6,6 @@
 static gd_status infer_softmax(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
     (void)n, (void)attr;
-    if (in[0]->dtype != GD_F32 && in[0]->dtype != GD_F64)
-        return gd_fail(GD_ERR_DTYPE, "gd_softmax: computes with f32 and f64, not %s",
-                       gd_dtype_name(in[0]->dtype));
     return gd_infer_like(in[0], in[0]->dtype, "gd_softmax", out);
 }
 
@@ -60,6 +57,7 @@ static void format_axis(const void *attr, char *text, size_t size)
 const gd_op gd_op_softmax = { .id = GD_OP_softmax,
                               .name = "softmax",
                               .arity = 1,
+                              .dtypes = GD_DTYPES_REAL,
                               .attr_size = sizeof(gd_axis_attr),
                               .infer = infer_softmax,
                               .vjp = vjp_softmax,
@@ -71,6 +69,7 @@ const gd_op gd_op_softmax = { .id = GD_OP_softmax,
 const gd_op gd_op_log_softmax = { .id = GD_OP_log_softmax,
                                   .name = "log_softmax",
                                   .arity = 1,
+                                  .dtypes = GD_DTYPES_REAL,
                                   .attr_size = sizeof(gd_axis_attr),
                                   .infer = infer_softmax,
                                   .vjp = vjp_log_softmax,
@@ -87,7 +86,7 @@ static gd_tensor *along_axis(gd_op_id id, gd_tensor *x, int axis, const char *wh
     if (attr.axis < 0)
         return NULL;
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
-    return gd_as_dtype(gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(dtype)), &attr), dtype);
+    return gd_as_dtype(gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(id, dtype)), &attr), dtype);
 }
 
 gd_tensor *gd_softmax(gd_tensor *x, int axis)

@@ -33,6 +33,16 @@ size_t gd_dtype_size(gd_dtype dtype)
     return is_dtype(dtype) ? rows[dtype].size : 0;
 }
 
+bool(gd_dtype_is_float)(gd_dtype dtype)
+{
+    return gd_dtype_is_float(dtype);
+}
+
+bool(gd_dtype_is_integer)(gd_dtype dtype)
+{
+    return gd_dtype_is_integer(dtype);
+}
+
 gd_dtype gd_dtype_promote(gd_dtype a, gd_dtype b)
 {
     if (!is_dtype(a) || !is_dtype(b))

@@ -40,13 +40,28 @@ bool gd_shape_broadcast(gd_shape a, gd_shape b, gd_shape *out);
 /* `in` seen with `shape` (stride 0 where stretched); false when it does not stretch to it. */
 bool gd_layout_broadcast(const gd_layout *in, gd_shape shape, gd_layout *out);
 
-static inline bool gd_dtype_is_float(gd_dtype d)
+/* A set of dtypes: bit d stands for dtype d. */
+typedef uint32_t gd_dtype_set;
+#define GD_DTYPE_SET(dtype) ((gd_dtype_set)1 << (dtype))
+#define GD_DTYPES_HALF      (GD_DTYPE_SET(GD_F16) | GD_DTYPE_SET(GD_BF16))
+#define GD_DTYPES_REAL      (GD_DTYPE_SET(GD_F32) | GD_DTYPE_SET(GD_F64))
+#define GD_DTYPES_INTEGER   (GD_DTYPE_SET(GD_I32) | GD_DTYPE_SET(GD_I64) | GD_DTYPE_SET(GD_U8))
+#define GD_DTYPES_FLOAT     (GD_DTYPES_REAL | GD_DTYPES_HALF)
+#define GD_DTYPES_NUMBER    (GD_DTYPES_REAL | GD_DTYPES_INTEGER)
+#define GD_DTYPES_VALUE     (GD_DTYPES_NUMBER | GD_DTYPE_SET(GD_BOOL))
+
+static inline bool gd_dtype_set_has(gd_dtype_set set, gd_dtype dtype)
 {
-    return d == GD_F32 || d == GD_F64 || d == GD_F16 || d == GD_BF16;
+    return (unsigned)dtype < GD_DTYPE_COUNT && (set >> dtype & 1);
 }
-static inline bool gd_dtype_is_half(gd_dtype d)
+
+static inline bool gd_dtype_is_half(gd_dtype dtype)
 {
-    return d == GD_F16 || d == GD_BF16;
+    return gd_dtype_set_has(GD_DTYPES_HALF, dtype);
 }
+
+/* The public functions, in place. */
+#define gd_dtype_is_float(dtype)   gd_dtype_set_has(GD_DTYPES_FLOAT, dtype)
+#define gd_dtype_is_integer(dtype) gd_dtype_set_has(GD_DTYPES_INTEGER, dtype)
 
 #endif

@@ -157,10 +157,6 @@ static const op_refusal recurrent_result_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(2, 3, 12), SHAPE(3, 12), SHAPE(1, 3) }, F32_3, { GD_CELL_LSTM } },
     { GD_ERR_SHAPE, { SHAPE(2, 0, 3), SHAPE(3, 3), SHAPE(2, 3) }, F32_3, { GD_CELL_RNN } },
     { GD_ERR_INVALID, { SHAPE(2, 2, 3), SHAPE(3, 3), SHAPE(2, 3) }, F32_3, { 4 } },
-    { GD_ERR_DTYPE,
-      { SHAPE(2, 2, 3), SHAPE(3, 3), SHAPE(2, 3) },
-      { GD_F32, GD_F32, GD_F64 },
-      { GD_CELL_RNN } },
 };
 OP(recurrent_result, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS | OP_ONCE, RESULT_SAME, 64,
    outcome(in, p), VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))

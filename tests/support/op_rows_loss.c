@@ -198,7 +198,7 @@ static const op_refusal ctc_alpha_grad_refusals[] = {
       { SHAPE(2, 4, 5), SHAPE(2, 5), SHAPE(2, 3, 5) },
       { GD_F32, GD_BOOL, GD_F32 },
       { 0 } },
-    { GD_ERR_SHAPE,
+    { GD_ERR_DTYPE,
       { SHAPE(2, 4, 5), SHAPE(2, 5), SHAPE(2, 4, 5) },
       { GD_F32, GD_BOOL, GD_F64 },
       { 0 } },

@@ -1,0 +1,31 @@
+/* graph/dtypes.h: what an op is computed in, accumulated in and gives: decided here and nowhere
+ * else, from the set of dtypes in the op's row. A kernel for a further dtype is a bit in that set
+ * and a loop in a back end; builders, errors and compiled groups follow. Interface only; the rules
+ * are in graph/dtypes.c. */
+#ifndef GD_GRAPH_DTYPES_H
+#define GD_GRAPH_DTYPES_H
+
+#include "graph/op.h"
+
+/* The dtype op computes values of `dtype` in: dtype itself where the row has it, else the narrowest
+ * of the row's that holds them (f16 and bf16: f32), f32 for integers and bools where the row has
+ * only floats. Builders convert operands to it, and results that have the operands' dtype back: so
+ * f16 and bf16 are rounded once. GD_DTYPE_COUNT: none, as for floats in bitwise ops. */
+gd_dtype gd_compute_dtype(gd_op_id op, gd_dtype dtype);
+
+/* The dtype that a composite of several ops on real numbers computes in: f32 for f16 and bf16, and
+ * for what is no float. */
+gd_dtype gd_real_dtype(gd_dtype dtype);
+
+/* The dtype that functions of real numbers give: that of floats, f32 for integers and bools. */
+gd_dtype gd_float_dtype(gd_dtype dtype);
+
+/* The dtype that sums and products of many elements are counted in and give: that of floats (f16 and
+ * bf16 are rounded by the builder, at the end), i64 for integers and bools. */
+gd_dtype gd_total_dtype(gd_dtype dtype);
+
+/* Whether operand 0 of op is of its row's dtypes, and the operands that must be like it are; else
+ * GD_ERR_DTYPE with a sentence that names the op, what it was given and what it takes. */
+gd_status gd_check_dtypes(const gd_op *op, int n, const gd_layout *const *in);
+
+#endif
