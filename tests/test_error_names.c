@@ -59,7 +59,7 @@ static void creation(const operands *o)
     EXPECT(truncated_normal, gd_truncated_normal(c, negative, 0, 1, -1, 1, GD_F32));
     EXPECT(permutation, gd_permutation(c, -1));
     EXPECT(from_host, gd_from_host(c, negative, GD_F32, o));
-    EXPECT(sinusoidal_positions, gd_sinusoidal_positions(c, 0, (int64_t)1 << 45, 64));
+    EXPECT(sinusoidal_positions, gd_sinusoidal_positions(c, 0, (int64_t)1 << 45, 64, GD_F32));
 }
 
 static void arithmetic(const operands *o)

@@ -199,7 +199,7 @@ static void json_builds_parts_of_transformers(void **state)
     gd_module *m = gd_module_create(gd, .seed = 3);
     gd_module_set_training(m, false);
     gd_tensor *x = gd_normal(gd, GD_SHAPE(BATCH, TIME, 12), 0, 1, GD_F32);
-    gd_tensor *y = gd_add(x, gd_sinusoidal_positions(gd, 0, TIME, 12));
+    gd_tensor *y = gd_add(x, gd_sinusoidal_positions(gd, 0, TIME, 12, GD_F32));
     gd_tensor *table = gd_parameter(m, "l.weight", GD_SHAPE(9, 12), .init = GD_INIT_GLOROT_NORMAL);
     y = gd_rope(gd_add(y, gd_slice(table, 0, 0, TIME, 1)));
     y = gd_nn_multi_head_attention(m, "a", y, 2, .heads_kv = 1, .causal = true,

@@ -3,7 +3,8 @@
  * and finds them again at every later use (gradus/nn.h). Options by name follow; zero means the
  * default. Start at gd_nn_conv2d().
  *
- * Inputs are f32, [batch, channels, spatial...] where there are channels. NULL modules and inputs
+ * Inputs are floats, [batch, channels, spatial...] where there are channels; of which dtype, see
+ * gd_module_create. NULL modules and inputs
  * give NULL. Errors name the layer: GD_ERR_INVALID for an option without meaning or a name that is
  * another type's, GD_ERR_SHAPE where the input does not fit the options or the first use,
  * GD_ERR_DTYPE, GD_ERR_MEMORY, GD_ERR_STATE as gd_parameter. Layers without parameters are the ops

@@ -28,13 +28,18 @@ typedef struct gd_module gd_module;
 
 typedef struct gd_module_options {
     size_t size GD_DEFAULT(sizeof(gd_module_options));
-    uint64_t seed; /* of the initial values: they depend on it and on the order in which parameters
+    uint64_t seed;  /* of the initial values: they depend on it and on the order in which parameters
                       are made, on nothing else */
+    gd_dtype dtype; /* of the parameters and of the statistics that layers keep: GD_F32 or GD_F64 */
 } gd_module_options;
 #define GD_MODULE_DEFAULTS .size = sizeof(gd_module_options)
 
-/* gd_module_create(context), gd_module_create(context, .seed = 1). Owned by the context;
- * gd_module_release ends it earlier. */
+/* gd_module_create(context), gd_module_create(context, .seed = 1, .dtype = GD_F64). Owned by the
+ * context; gd_module_release ends it earlier.
+ *
+ * A layer computes in its module's dtype. An input of a narrower float dtype is converted to it
+ * first, so the f32 batches of a loader go into an f64 model as they are; a wider one, which would
+ * lose digits unasked, is GD_ERR_DTYPE, and so is what is no float. */
 #define gd_module_create(...) \
     GD_WITH_1(gd_module_create_with, gd_module_options, GD_MODULE_DEFAULTS, __VA_ARGS__, )
 GD_API gd_module *gd_module_create_with(gd_context *context, const gd_module_options *options);
@@ -42,6 +47,7 @@ GD_API gd_module *gd_module_create_with(gd_context *context, const gd_module_opt
  * fine. */
 GD_API void gd_module_release(gd_module *m);
 GD_API gd_context *gd_module_context(const gd_module *m);
+GD_API gd_dtype gd_module_dtype(const gd_module *m); /* of its parameters */
 
 /* How initial values are drawn. in and out are fans, the numbers a value is made of and goes into:
  * the sizes of the last two axes times those of all axes before them, unless a layer knows better.
@@ -82,7 +88,7 @@ typedef struct gd_parameter_options {
 #define GD_PARAMETER_DEFAULTS \
     .size = sizeof(gd_parameter_options), .init_scale = NAN, .fan_in = -1, .fan_out = -1
 
-/* gd_parameter(m, "scale", GD_SHAPE(3), .init = GD_INIT_ONES): the f32 parameter at a path, made now
+/* gd_parameter(m, "scale", GD_SHAPE(3), .init = GD_INIT_ONES): the parameter at a path, of the module's dtype, made now
  * if there is none; owned by the module. For layers of one's own. An existing one must have this
  * shape (GD_ERR_SHAPE). GD_ERR_STATE: the module was loaded from a file that does not have it. Never
  * recorded by a trace. */
@@ -120,9 +126,11 @@ GD_API bool gd_module_is_training(const gd_module *m);
 /* Write all parameters and buffers to a safetensors file, atomically. Errors of gd_tensors_save. */
 GD_API gd_status gd_module_save(const gd_module *m, const char *path);
 /* Read them back. A module that has parameters takes the values of a file with exactly the same
- * names, shapes and dtypes, or is left unchanged: GD_ERR_FORMAT names the first difference. A
- * module that has none yet takes everything the file has; its layers then find their parameters
- * there. */
+ * names and shapes, or is left unchanged: GD_ERR_FORMAT names the first difference. A module that
+ * has none yet takes everything the file has; its layers then find their parameters there. Floats
+ * are converted to the module's dtype, be they f64, f32, f16 or bf16 in the file; other dtypes must
+ * be the module's. A file that does not say which of its tensors are buffers (it is not Gradus's)
+ * is taken to hold parameters where they are floats, until a layer uses one as a buffer. */
 GD_API gd_status gd_module_load(gd_module *m, const char *path);
 
 /* ---- layers ---- */
@@ -137,7 +145,7 @@ typedef struct gd_nn_linear_options {
 
 /* gd_nn_linear(m, "fc1", x, 16), gd_nn_linear(m, "fc1", x, 16, .bias = false): x @ weight + bias,
  * [.., in] -> [.., units], with the parameters "fc1.weight" [in, units] and "fc1.bias" [units]
- * (zeros). x: f32, rank 1 or more. GD_ERR_SHAPE names the path when a later use does not fit the
+ * (zeros). x: floats, rank 1 or more. GD_ERR_SHAPE names the path when a later use does not fit the
  * first. */
 #define gd_nn_linear(...) \
     GD_WITH_4(gd_nn_linear_with, gd_nn_linear_options, GD_NN_LINEAR_DEFAULTS, __VA_ARGS__, )
@@ -275,6 +283,7 @@ typedef struct gd_model_options {
         *json; /* for gd_model_load_json: a path, or JSON text, told by its first character '{' */
     const gd_model_spec *spec; /* for gd_model_create */
     uint64_t seed;             /* as for gd_module_create */
+    gd_dtype dtype;            /* likewise */
 } gd_model_options;
 
 /* gd_model_load_json(context, "model.json", .seed = 1). The JSON is

@@ -404,7 +404,7 @@ typedef struct gd_recurrent_options {
 
 /* gd_recurrent(z, weight, bias, GD_CELL_GRU) -> h of every step, [batch, time, width]. Elman 1990;
  * LSTM: Hochreiter, Schmidhuber 1997; GRU: Cho et al. 2014, in PyTorch's form, where r scales h @
- * weight + bias. f32 and f64. */
+ * weight + bias. Operands of several dtypes are promoted; computed in f32 or f64. */
 #define gd_recurrent(...) \
     gd_recurrent_with(GD_OPTIONS_4(gd_recurrent_options, z, weight, bias, cell, __VA_ARGS__))
 GD_API gd_tensor *gd_recurrent_with(gd_recurrent_options options);
@@ -424,9 +424,9 @@ typedef struct gd_rope_options {
 #define gd_rope(...) gd_rope_with(GD_OPTIONS_1(gd_rope_options, x, __VA_ARGS__))
 GD_API gd_tensor *gd_rope_with(gd_rope_options options);
 /* sin(t / 10000^(2p/d)) at feature 2p, cos of the same at 2p+1, for t in start … start+time-1:
- * [time, d] f32 (Vaswani et al. 2017). */
+ * [time, d] of a float dtype (Vaswani et al. 2017). */
 GD_API gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t time,
-                                          int64_t d);
+                                          int64_t d, gd_dtype dtype);
 
 /* x[indices[0], indices[1], …] as NumPy has it. indices[i] belongs to axis i and is NULL (all of
  * it), i64 or i32 (negative ones count from the end), or a bool mask, which stands for as many axes

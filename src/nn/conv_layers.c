@@ -82,7 +82,8 @@ static gd_tensor *convolve(const kind *k, int axes, gd_nn_conv_options o)
                             axes);
     const char *who = k->who[axes - 1];
     gd_shape x = gd_tensor_shape(o.x);
-    if (!gd_layer_check_input(who, o.name ? o.name : "", o.x, 1) || !check(&o, axes, who, x))
+    o.x = gd_layer_input(o.module, who, o.name, o.x, 1);
+    if (!o.x || !check(&o, axes, who, x))
         return NULL;
     int64_t groups = o.groups ? o.groups : 1;
     gd_shape weight = { .rank = axes + 2 };

@@ -78,21 +78,35 @@ static void take_words(gd_random *random, uint64_t count, uint32_t *words)
 
 enum { CHUNK = 256 };
 
+/* Where values go. */
+typedef struct sink {
+    gd_dtype dtype;
+    void *values;
+} sink;
+
+static void put(const sink *to, int64_t i, double value)
+{
+    if (to->dtype == GD_F64)
+        ((double *)to->values)[i] = value;
+    else
+        ((float *)to->values)[i] = (float)value;
+}
+
 /* Uniform in [-limit, limit). */
-static void fill_uniform(gd_random *random, double limit, float *values, int64_t count)
+static void fill_uniform(gd_random *random, double limit, const sink *to, int64_t count)
 {
     uint32_t words[CHUNK];
     for (int64_t done = 0; done < count;) {
         int64_t step = count - done < CHUNK ? count - done : CHUNK;
         take_words(random, (uint64_t)step, words);
         for (int64_t i = 0; i < step; i++)
-            values[done + i] = (float)(((double)words[i] * 0x1p-31 - 1.0) * limit);
+            put(to, done + i, ((double)words[i] * 0x1p-31 - 1.0) * limit);
         done += step;
     }
 }
 
 /* Box, Muller, "A note on the generation of random normal deviates", 1958. */
-static void fill_normal(gd_random *random, double deviation, float *values, int64_t count)
+static void fill_normal(gd_random *random, double deviation, const sink *to, int64_t count)
 {
     const double two_pi = 6.28318530717958647692;
     uint32_t words[CHUNK];
@@ -103,7 +117,7 @@ static void fill_normal(gd_random *random, double deviation, float *values, int6
             double above_zero = ((double)words[2 * i] + 1.0) * 0x1p-32; /* (0, 1] */
             double angle = (double)words[2 * i + 1] * 0x1p-32 * two_pi;
             double value = sqrt(-2.0 * log(above_zero)) * cos(angle);
-            values[done + i] = (float)(value * deviation);
+            put(to, done + i, value * deviation);
         }
         done += step;
     }
@@ -125,13 +139,18 @@ static double half_normal_quantile(double p)
 }
 
 /* Normal, without what lies beyond two deviations, by the inverse of the distribution function. */
-static void fill_truncated(gd_random *random, double deviation, float *values, int64_t count)
+static void fill_truncated(gd_random *random, double deviation, const sink *to, int64_t count)
 {
     const double within = 0.47724986805182079; /* P(0 < Z < 2) */
-    fill_uniform(random, within, values, count);
-    for (int64_t i = 0; i < count; i++) {
-        double p = (double)values[i];
-        values[i] = (float)(copysign(half_normal_quantile(fabs(p)), p) * deviation);
+    uint32_t words[CHUNK];
+    for (int64_t done = 0; done < count;) {
+        int64_t step = count - done < CHUNK ? count - done : CHUNK;
+        take_words(random, (uint64_t)step, words);
+        for (int64_t i = 0; i < step; i++) {
+            double p = ((double)words[i] * 0x1p-31 - 1.0) * within;
+            put(to, done + i, copysign(half_normal_quantile(fabs(p)), p) * deviation);
+        }
+        done += step;
     }
 }
 
@@ -158,28 +177,26 @@ static void orthonormalize(double *v, const double *before, int64_t count, int64
 /* The first axis by the rest, a matrix whose rows or columns, whichever are fewer, are orthonormal.
  * Saxe, McClelland, Ganguli, "Exact solutions to the nonlinear dynamics of learning in deep linear
  * neural networks", 2014. */
-static gd_status fill_orthogonal(gd_random *random, double gain, gd_shape shape, float *values)
+static gd_status fill_orthogonal(gd_random *random, double gain, gd_shape shape, const sink *to)
 {
     int64_t count = shape_count(shape), height = shape.dim[0], width = height ? count / height : 0;
     int64_t vectors = height < width ? height : width, n = height < width ? width : height;
     double *v = gd_alloc((size_t)count * sizeof *v + 1);
     if (!v)
         return GD_ERR_MEMORY;
-    fill_normal(random, 1.0, values, count);
-    for (int64_t k = 0; k < vectors; k++) {
-        for (int64_t i = 0; i < n; i++)
-            v[k * n + i] = (double)values[k * n + i];
+    fill_normal(random, 1.0, &(sink){ GD_F64, v }, count);
+    for (int64_t k = 0; k < vectors; k++)
         orthonormalize(v + k * n, v, k, n);
-    }
     for (int64_t k = 0; k < vectors; k++)
         for (int64_t i = 0; i < n; i++)
-            values[vectors == height ? k * n + i : i * vectors + k] = (float)(gain * v[k * n + i]);
+            put(to, vectors == height ? k * n + i : i * vectors + k, gain * v[k * n + i]);
     gd_free(v);
     return GD_OK;
 }
 
-gd_status gd_init_fill(const gd_initialiser *i, gd_random *random, float *values)
+gd_status gd_init_fill(const gd_initialiser *i, gd_random *random, gd_dtype dtype, void *values)
 {
+    const sink to = { dtype, values };
     if ((unsigned)i->init >= GD_INIT_COUNT)
         return gd_fail(GD_ERR_INVALID, "there is no initialiser number %d", (int)i->init);
     const init_row *row = &rows[i->init];
@@ -196,19 +213,19 @@ gd_status gd_init_fill(const gd_initialiser *i, gd_random *random, float *values
     switch (row->distribution) {
     case CONSTANT:
         for (int64_t k = 0; k < count; k++)
-            values[k] = (float)scale;
+            put(&to, k, scale);
         return GD_OK;
     case UNIFORM: /* a limit, or the limit of that deviation */
-        fill_uniform(random, row->fan_in ? scale * sqrt(3.0 * variance) : scale, values, count);
+        fill_uniform(random, row->fan_in ? scale * sqrt(3.0 * variance) : scale, &to, count);
         return GD_OK;
     case NORMAL:
-        fill_normal(random, scale * sqrt(variance), values, count);
+        fill_normal(random, scale * sqrt(variance), &to, count);
         return GD_OK;
     case TRUNCATED:
-        fill_truncated(random, scale, values, count);
+        fill_truncated(random, scale, &to, count);
         return GD_OK;
     case ORTHOGONAL:
-        return fill_orthogonal(random, scale, i->shape, values);
+        return fill_orthogonal(random, scale, i->shape, &to);
     }
     return GD_OK;
 }

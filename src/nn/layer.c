@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+#include <gradus/ops.h>
+
 #include <string.h>
 
 static gd_tensor *make_part(gd_module *m, const char *name, const gd_layer_part *part)
@@ -11,7 +13,7 @@ static gd_tensor *make_part(gd_module *m, const char *name, const gd_layer_part 
     char *path = gd_module_join(name, part->suffix);
     if (!path)
         return NULL;
-    gd_tensor *t = part->is_buffer ? gd_buffer(m, path, part->shape, part->value, GD_F32)
+    gd_tensor *t = part->is_buffer ? gd_buffer(m, path, part->shape, part->value, m->dtype)
                                    : gd_parameter(m, path, part->shape, .init = part->init,
                                                   .init_scale = part->init_scale,
                                                   .fan_in = part->fan_in, .fan_out = part->fan_out);
@@ -97,17 +99,24 @@ gd_tensor *gd_layer_done(gd_module_layer *layer, gd_tensor *y)
     return y;
 }
 
-bool gd_layer_check_input(const char *who, const char *name, const gd_tensor *x, int least)
+gd_tensor *gd_layer_input(const gd_module *m, const char *who, const char *name, gd_tensor *x,
+                          int least)
 {
     char text[GD_NN_SHAPE_TEXT];
     gd_shape shape = gd_tensor_shape(x);
-    if (gd_tensor_dtype(x) != GD_F32)
-        (void)gd_fail(GD_ERR_DTYPE, "%s: the input of \"%s\" is %s, f32 is needed", who, name,
-                      gd_dtype_name(gd_tensor_dtype(x)));
-    else if (shape.rank < least)
-        (void)gd_fail(GD_ERR_SHAPE, "%s: the input of \"%s\" is %s; %d axes or more are needed",
-                      who, name, gd_nn_shape_text(shape, text), least);
-    else
-        return true;
-    return false;
+    gd_dtype dtype = gd_tensor_dtype(x);
+    name = name ? name : "";
+    if (!gd_dtype_is_float(dtype))
+        return gd_fail_null(GD_ERR_DTYPE, "%s: the input of \"%s\" is %s; floats are needed", who,
+                            name, gd_dtype_name(dtype));
+    if (gd_dtype_promote(dtype, m->dtype) != m->dtype)
+        return gd_fail_null(GD_ERR_DTYPE,
+                            "%s: the input of \"%s\" is %s, the parameters of its module are %s: "
+                            "cast the input, or make the module with .dtype = GD_F64",
+                            who, name, gd_dtype_name(dtype), gd_dtype_name(m->dtype));
+    if (shape.rank < least)
+        return gd_fail_null(GD_ERR_SHAPE,
+                            "%s: the input of \"%s\" is %s; %d axes or more are needed", who, name,
+                            gd_nn_shape_text(shape, text), least);
+    return gd_cast(x, m->dtype);
 }

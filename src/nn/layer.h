@@ -11,7 +11,7 @@ typedef struct gd_layer_part {
     gd_init init;
     double init_scale;
     int64_t fan_in, fan_out; /* as in gd_parameter_options */
-    bool is_buffer;          /* f32, full of `value` */
+    bool is_buffer;          /* full of `value` */
     double value;
 } gd_layer_part;
 #define GD_LAYER_PART .init_scale = NAN, .fan_in = -1, .fan_out = -1
@@ -25,7 +25,9 @@ gd_module_layer *gd_layer_use(gd_module *m, const char *who, const char *name, c
 /* Note the shape of a layer's result, for the summary. Returns y. */
 gd_tensor *gd_layer_done(gd_module_layer *layer, gd_tensor *y);
 
-/* Whether x is f32 and has at least `least` axes. */
-bool gd_layer_check_input(const char *who, const char *name, const gd_tensor *x, int least);
+/* A layer's input, converted to its module's dtype where that is wider. NULL, recorded: x is not of
+ * floats, wider, or has fewer than `least` axes. */
+gd_tensor *gd_layer_input(const gd_module *m, const char *who, const char *name, gd_tensor *x,
+                          int least);
 
 #endif

@@ -64,7 +64,7 @@ static gd_tensor *build_dropout(const gd_layer_call *c)
 static gd_tensor *build_embedding(const gd_layer_call *c)
 {
     gd_tensor *index = c->in[0];
-    if (gd_tensor_dtype(index) == GD_F32)
+    if (gd_dtype_is_float(gd_tensor_dtype(index)))
         index = gd_cast(index, GD_I64);
     return gd_nn_embedding(c->module, c->spec->name, index, c->spec->count, c->spec->units);
 }

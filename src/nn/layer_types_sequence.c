@@ -12,7 +12,7 @@
 /* Tokens may come as the floats a model's input is. */
 static gd_tensor *tokens_of(const gd_layer_call *c)
 {
-    return gd_tensor_dtype(c->in[0]) == GD_F32 ? gd_cast(c->in[0], GD_I64) : c->in[0];
+    return gd_dtype_is_float(gd_tensor_dtype(c->in[0])) ? gd_cast(c->in[0], GD_I64) : c->in[0];
 }
 
 static bool is_sequence(const gd_layer_call *c)
@@ -70,7 +70,8 @@ static gd_tensor *build_sinusoidal_position(const gd_layer_call *c)
     if (!is_sequence(c))
         return NULL;
     gd_context *context = gd_module_context(c->module);
-    return gd_add(c->in[0], gd_sinusoidal_positions(context, 0, shape.dim[1], shape.dim[2]));
+    return gd_add(c->in[0], gd_sinusoidal_positions(context, 0, shape.dim[1], shape.dim[2],
+                                                    gd_module_dtype(c->module)));
 }
 
 static gd_tensor *build_learned_position(const gd_layer_call *c)

@@ -30,7 +30,7 @@ gd_tensor *gd_nn_dropout(gd_module *m, const char *name, gd_tensor *x, double p)
 gd_tensor *gd_nn_drop_connect(gd_module *m, const char *name, gd_tensor *x, int64_t units, double p)
 {
     static const char who[] = "gd_nn_drop_connect";
-    if (!m || !x || !check_rate(who, name, p) || !gd_layer_check_input(who, name ? name : "", x, 1))
+    if (!m || !x || !check_rate(who, name, p) || !(x = gd_layer_input(m, who, name, x, 1)))
         return NULL;
     if (units < 1)
         return gd_fail_null(GD_ERR_INVALID, "%s: \"%s\" has %lld units; at least 1 is needed", who,
@@ -52,7 +52,7 @@ gd_tensor *gd_nn_drop_connect(gd_module *m, const char *name, gd_tensor *x, int6
 gd_tensor *gd_nn_prelu(gd_module *m, const char *name, gd_tensor *x, bool per_channel)
 {
     static const char who[] = "gd_nn_prelu";
-    if (!m || !x || !gd_layer_check_input(who, name ? name : "", x, per_channel ? 2 : 0))
+    if (!m || !x || !(x = gd_layer_input(m, who, name, x, per_channel ? 2 : 0)))
         return NULL;
     gd_shape shape = gd_tensor_shape(x);
     gd_layer_part part = { GD_LAYER_PART, .suffix = "slope",

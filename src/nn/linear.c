@@ -1,5 +1,5 @@
 /* nn/linear.c: the linear layer. */
-#include "nn/module.h"
+#include "nn/layer.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -65,11 +65,9 @@ gd_tensor *gd_nn_linear_with(gd_module *m, const char *name, gd_tensor *x, int64
         return gd_fail_null(GD_ERR_INVALID, "gd_nn_linear: %s",
                             name && *name ? "units must be at least 1" : "the name is empty");
     gd_shape shape = gd_tensor_shape(x);
-    if (shape.rank < 1 || gd_tensor_dtype(x) != GD_F32)
-        return gd_fail_null(
-            shape.rank < 1 ? GD_ERR_SHAPE : GD_ERR_DTYPE,
-            "gd_nn_linear: the input of \"%s\" is %s of rank %d; f32 of rank 1 or more is needed",
-            name, gd_dtype_name(gd_tensor_dtype(x)), shape.rank);
+    x = gd_layer_input(m, "gd_nn_linear", name, x, 1);
+    if (!x)
+        return NULL;
     int64_t in = shape.dim[shape.rank - 1];
     gd_module_layer *layer = gd_module_layer_find(m, name);
     if (layer ? !fits(layer, units, o.bias) : !(layer = create(m, name, in, units, &o)))

@@ -447,7 +447,7 @@ static gd_status try_out(gd_model *model)
     gd_trace_pause(context);
     (void)gd_no_grad_begin(context);
     gd_module_set_training(model->module, false);
-    if (!run(model, gd_zeros(context, shape, GD_F32)))
+    if (!run(model, gd_zeros(context, shape, gd_module_dtype(model->module))))
         status = gd_error_last();
     gd_module_set_training(model->module, true);
     (void)gd_no_grad_end(context);
@@ -472,8 +472,9 @@ static gd_status fill(gd_model *model, const gd_model_options *options)
     status = resolve(model, spec);
     if (status != GD_OK)
         return status;
-    model->module = gd_module_create(model->context, .seed = options->seed);
-    return model->module ? try_out(model) : GD_ERR_MEMORY;
+    model->module =
+        gd_module_create(model->context, .seed = options->seed, .dtype = options->dtype);
+    return model->module ? try_out(model) : gd_error_last();
 }
 
 gd_model *gd_model_create_with(gd_model_options options)

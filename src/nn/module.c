@@ -8,6 +8,7 @@
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
+#include <gradus/ops.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -39,10 +40,14 @@ gd_module *gd_module_create_with(gd_context *context, const gd_module_options *o
     gd_module_options o = { GD_MODULE_DEFAULTS };
     if (!context || !gd_options_read("gd_module_create", &o, sizeof o, options))
         return NULL;
+    if (o.dtype != GD_F32 && o.dtype != GD_F64)
+        return gd_fail_null(GD_ERR_DTYPE, "gd_module_create: parameters are f32 or f64, not %s",
+                            gd_dtype_name(o.dtype));
     gd_module *m = gd_alloc_zero(1, sizeof *m);
     if (!m)
         return NULL;
     m->context = context;
+    m->dtype = o.dtype;
     m->random.seed = o.seed;
     m->training = true;
     if (gd_context_adopt(m->context, m, destroy) != GD_OK) {
@@ -63,6 +68,11 @@ void gd_module_release(gd_module *m)
 gd_context *gd_module_context(const gd_module *m)
 {
     return m ? m->context : NULL;
+}
+
+gd_dtype gd_module_dtype(const gd_module *m)
+{
+    return m ? m->dtype : GD_F32;
 }
 
 void gd_module_set_training(gd_module *m, bool training)
@@ -147,6 +157,45 @@ gd_status gd_module_entry_add(gd_module *m, const char *path, gd_tensor *t, bool
     return GD_OK;
 }
 
+/* In a scope of its own the new tensor ends up with one owner, the module. */
+static bool begin_creation(gd_module *m)
+{
+    gd_trace_pause(m->context);
+    if (gd_scope_begin(m->context) == GD_OK)
+        return true;
+    gd_trace_resume(m->context);
+    return false;
+}
+
+static void end_creation(gd_module *m)
+{
+    (void)gd_scope_end(m->context);
+    gd_trace_resume(m->context);
+}
+
+gd_tensor *gd_module_convert(gd_tensor *t, gd_dtype dtype)
+{
+    return gd_dtype_is_float(gd_tensor_dtype(t)) ? gd_cast(t, dtype) : t;
+}
+
+/* An entry that came from a file takes the dtype it is used with, if both are floats. */
+static bool convert(gd_module *m, gd_module_entry *entry, gd_dtype dtype)
+{
+    if (entry->claimed || gd_tensor_dtype(entry->tensor) == dtype || !gd_dtype_is_float(dtype))
+        return true;
+    if (!begin_creation(m))
+        return false;
+    (void)gd_no_grad_begin(m->context);
+    gd_tensor *t = gd_set_name(gd_module_convert(entry->tensor, dtype), entry->path);
+    if (t && t != entry->tensor) {
+        gd_release(entry->tensor);
+        entry->tensor = gd_retain(t);
+    }
+    (void)gd_no_grad_end(m->context);
+    end_creation(m);
+    return t;
+}
+
 /* The entry of that path and shape; *found says whether there is one at all. */
 static gd_tensor *claim(gd_module *m, const char *path, gd_shape shape, gd_dtype dtype,
                         bool parameter, bool *found)
@@ -156,6 +205,8 @@ static gd_tensor *claim(gd_module *m, const char *path, gd_shape shape, gd_dtype
     if (i < 0)
         return NULL;
     gd_module_entry *entry = &m->entries[i];
+    if (!convert(m, entry, dtype))
+        return NULL;
     gd_shape has = gd_tensor_shape(entry->tensor);
     bool same = has.rank == shape.rank && gd_tensor_dtype(entry->tensor) == dtype;
     for (int axis = 0; same && axis < shape.rank; axis++)
@@ -198,16 +249,16 @@ static bool may_create(const gd_module *m, const char *path, gd_shape shape)
 static gd_tensor *draw(gd_module *m, const char *path, gd_shape shape,
                        const gd_parameter_options *o)
 {
-    gd_tensor *t = gd_zeros(m->context, shape, GD_F32); /* checks the shape */
+    gd_tensor *t = gd_zeros(m->context, shape, m->dtype); /* checks the shape */
     if (!t)
         return NULL;
-    size_t bytes = (size_t)gd_tensor_count(t) * sizeof(float);
-    float *values = gd_alloc(bytes + sizeof(float));
+    size_t bytes = (size_t)gd_tensor_count(t) * gd_dtype_size(m->dtype);
+    void *values = gd_alloc(bytes + 1);
     if (!values)
         return NULL;
     gd_random random = m->random;
     gd_initialiser initialiser = { o->init, o->init_scale, shape, o->fan_in, o->fan_out };
-    gd_status status = gd_init_fill(&initialiser, &random, values);
+    gd_status status = gd_init_fill(&initialiser, &random, m->dtype, values);
     if (status == GD_OK)
         status = gd_tensor_write(t, values, bytes);
     gd_free(values);
@@ -235,22 +286,6 @@ static gd_tensor *create_buffer(gd_module *m, const char *path, gd_shape shape, 
     return t && gd_module_entry_add(m, path, t, false, true) == GD_OK ? t : NULL;
 }
 
-/* In a scope of its own the new tensor ends up with one owner, the module. */
-static bool begin_creation(gd_module *m)
-{
-    gd_trace_pause(m->context);
-    if (gd_scope_begin(m->context) == GD_OK)
-        return true;
-    gd_trace_resume(m->context);
-    return false;
-}
-
-static void end_creation(gd_module *m)
-{
-    (void)gd_scope_end(m->context);
-    gd_trace_resume(m->context);
-}
-
 gd_tensor *gd_parameter_with(gd_module *m, const char *path, gd_shape shape,
                              const gd_parameter_options *options)
 {
@@ -260,7 +295,7 @@ gd_tensor *gd_parameter_with(gd_module *m, const char *path, gd_shape shape,
     if (!path)
         return gd_fail_null(GD_ERR_INVALID, "gd_parameter: the path is NULL");
     bool found;
-    gd_tensor *t = claim(m, path, shape, GD_F32, true, &found);
+    gd_tensor *t = claim(m, path, shape, m->dtype, true, &found);
     if (found || !may_create(m, path, shape) || !begin_creation(m))
         return t;
     t = create_parameter(m, path, shape, &o);

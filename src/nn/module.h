@@ -35,6 +35,7 @@ typedef struct gd_module_block {
 
 struct gd_module {
     gd_context *context;
+    gd_dtype dtype;           /* of parameters */
     gd_random random;         /* of initial values */
     gd_module_entry *entries; /* in order of creation */
     size_t entry_count, entry_capacity;
@@ -69,9 +70,13 @@ typedef struct gd_initialiser {
 
 /* Words of the module's stream that the values of a known kind take. */
 uint64_t gd_init_words(gd_init init, gd_shape shape);
-/* The values of a parameter; advances random by so many words. GD_ERR_SHAPE: the kind needs two
+/* The values of a parameter of `dtype`; advances random by so many words. GD_ERR_SHAPE: the kind needs two
  * axes. */
-gd_status gd_init_fill(const gd_initialiser *initialiser, gd_random *random, float *values);
+gd_status gd_init_fill(const gd_initialiser *initialiser, gd_random *random, gd_dtype dtype,
+                       void *values);
+
+/* t, a float tensor just read from a file, in the dtype of parameters. */
+gd_tensor *gd_module_convert(gd_tensor *t, gd_dtype dtype);
 
 /* "[50, 784]"; a size of GD_NN_BATCH reads "batch". */
 #define GD_NN_BATCH      (-1)

@@ -10,6 +10,39 @@
 #include <gradus/io.h>
 #include <gradus/ops.h>
 
+#include <stdio.h>
+#include <string.h>
+
+/* ---- which tensors are buffers: their paths, each with an end of line, as metadata ---- */
+
+static char *buffer_list(const gd_module *m)
+{
+    size_t size = 1;
+    for (size_t i = 0; i < m->entry_count; i++)
+        size += m->entries[i].parameter ? 0 : strlen(m->entries[i].path) + 1;
+    char *list = gd_alloc(size), *at = list;
+    if (!list)
+        return NULL;
+    *at = '\0';
+    for (size_t i = 0; i < m->entry_count; i++)
+        if (!m->entries[i].parameter)
+            at += sprintf(at, "%s\n", m->entries[i].path);
+    return list;
+}
+
+static bool lists(const char *list, const char *path)
+{
+    size_t length = strlen(path);
+    for (const char *at = list; at && *at; at = strchr(at, '\n') + 1) {
+        const char *end = strchr(at, '\n');
+        if (!end)
+            return false;
+        if ((size_t)(end - at) == length && memcmp(at, path, length) == 0)
+            return true;
+    }
+    return false;
+}
+
 gd_status gd_module_save(const gd_module *m, const char *path)
 {
     if (!m)
@@ -19,8 +52,12 @@ gd_status gd_module_save(const gd_module *m, const char *path)
         return GD_ERR_MEMORY;
     for (size_t i = 0; i < m->entry_count; i++)
         list[i] = (gd_named_tensor){ m->entries[i].path, m->entries[i].tensor };
-    gd_metadata producer = { "producer", "gradus " GD_VERSION_STRING };
-    gd_status status = gd_tensors_save(path, m->entry_count, list, 1, &producer);
+    char *buffers = buffer_list(m);
+    const gd_metadata metadata[] = { { "producer", "gradus " GD_VERSION_STRING },
+                                     { "buffers", buffers } };
+    gd_status status =
+        buffers ? gd_tensors_save(path, m->entry_count, list, 2, metadata) : GD_ERR_MEMORY;
+    gd_free(buffers);
     gd_free(list);
     return status;
 }
@@ -33,6 +70,11 @@ static bool same_shape(gd_shape a, gd_shape b)
     for (int i = 0; same && i < a.rank; i++)
         same = a.dim[i] == b.dim[i];
     return same;
+}
+
+static bool converts(gd_dtype from, gd_dtype to)
+{
+    return from == to || (gd_dtype_is_float(from) && gd_dtype_is_float(to));
 }
 
 /* One tensor of the module against the file. */
@@ -48,7 +90,7 @@ static gd_status check_entry(const gd_module_entry *entry, const gd_tensor_file 
                        entry->path, gd_dtype_name(dtype), gd_nn_shape_text(shape, a));
     gd_tensor_info info;
     gd_status status = gd_tensor_file_info(file, (size_t)index, &info);
-    if (status == GD_OK && (info.dtype != dtype || !same_shape(info.shape, shape)))
+    if (status == GD_OK && (!converts(info.dtype, dtype) || !same_shape(info.shape, shape)))
         status = gd_fail(GD_ERR_FORMAT,
                          "%s: of another model: its \"%s\" is %s %s, the module's is %s %s", path,
                          entry->path, gd_dtype_name(info.dtype), gd_nn_shape_text(info.shape, a),
@@ -85,7 +127,8 @@ static gd_status replace_values(gd_module *m, const gd_tensor_file *file)
     gd_status status = GD_OK;
     for (size_t i = 0; status == GD_OK && i < m->entry_count; i++) {
         size_t index = (size_t)gd_tensor_file_find(file, m->entries[i].path);
-        values[i] = gd_tensor_file_read(file, m->context, index);
+        values[i] = gd_module_convert(gd_tensor_file_read(file, m->context, index),
+                                      gd_tensor_dtype(m->entries[i].tensor));
         if (!values[i])
             status = gd_error_last();
     }
@@ -101,14 +144,17 @@ static gd_status replace_values(gd_module *m, const gd_tensor_file *file)
 static gd_status take_all(gd_module *m, const gd_tensor_file *file, const char *path)
 {
     gd_status status = GD_OK;
+    const char *buffers = gd_tensor_file_metadata(file, "buffers");
     for (size_t i = 0; status == GD_OK && i < gd_tensor_file_count(file); i++) {
         gd_tensor_info info;
         status = gd_tensor_file_info(file, i, &info);
         if (status != GD_OK)
             break;
-        gd_tensor *t = gd_set_name(gd_tensor_file_read(file, m->context, i), info.name);
-        /* Until a layer claims it, what can be a parameter is taken for one. */
-        bool parameter = info.dtype == GD_F32;
+        gd_tensor *t = gd_tensor_file_read(file, m->context, i);
+        bool parameter = gd_dtype_is_float(info.dtype) && !lists(buffers, info.name);
+        if (parameter)
+            t = gd_cast(t, m->dtype);
+        t = gd_set_name(t, info.name);
         if (t && parameter)
             t = gd_set_requires_grad(t, true);
         status = gd_module_entry_add(m, info.name, t, parameter, false);

@@ -28,11 +28,12 @@ static gd_module_layer *use(const gd_nn_norm_options *o, const char *who, const 
 }
 
 /* The last axes of x, which are normalised together. */
-static bool last_axes(const gd_nn_norm_options *o, const char *who, gd_shape *shape)
+static bool last_axes(gd_nn_norm_options *o, const char *who, gd_shape *shape)
 {
     gd_shape x = gd_tensor_shape(o->x);
     int axes = o->axes ? o->axes : 1;
-    if (!gd_layer_check_input(who, o->name ? o->name : "", o->x, 1))
+    o->x = gd_layer_input(o->module, who, o->name, o->x, 1);
+    if (!o->x)
         return false;
     if (axes < 1 || axes > x.rank) {
         (void)gd_fail(GD_ERR_SHAPE, "%s: \"%s\" normalises %d axes of an input with %d", who,
@@ -69,10 +70,10 @@ gd_tensor *gd_nn_rms_norm_with(gd_nn_norm_options o)
         layer, gd_rms_norm(o.x, layer->parameter[0], .axes = o.axes, .epsilon = o.epsilon));
 }
 
-static gd_module_layer *use_channels(const gd_nn_norm_options *o, const char *who, const char *type,
+static gd_module_layer *use_channels(gd_nn_norm_options *o, const char *who, const char *type,
                                      bool statistics)
 {
-    if (!o->module || !o->x || !gd_layer_check_input(who, o->name ? o->name : "", o->x, 2))
+    if (!o->module || !o->x || !(o->x = gd_layer_input(o->module, who, o->name, o->x, 2)))
         return NULL;
     return use(o, who, type, GD_SHAPE(gd_tensor_shape(o->x).dim[1]), true, statistics);
 }

@@ -221,7 +221,8 @@ static gd_tensor *positions(const gd_nn_embedding_options *o, int64_t time)
     const gd_transformer_config *c = o->config;
     gd_context *context = gd_module_context(o->module);
     if (c->position == GD_POSITION_SINUSOIDAL)
-        return gd_sinusoidal_positions(context, o->start, time, c->width);
+        return gd_sinusoidal_positions(context, o->start, time, c->width,
+                                       gd_module_dtype(o->module));
     char path[GD_NN_PATH];
     if (o->start + time > c->context)
         return gd_fail_null(

@@ -86,9 +86,10 @@ static gd_status reserve(gd_ema *e)
 static bool update(gd_ema *e)
 {
     gd_tensor *first = gd_eq(e->count, gd_scalar(e->context, 0.0, GD_F64));
-    gd_tensor *weight = gd_where(first, gd_scalar(e->context, 1.0, GD_F32),
-                                 gd_scalar(e->context, 1.0 - e->decay, GD_F32));
-    gd_tensor *zero = gd_scalar(e->context, 0.0, GD_F32);
+    gd_dtype dtype = gd_module_dtype(e->module);
+    gd_tensor *weight = gd_where(first, gd_scalar(e->context, 1.0, dtype),
+                                 gd_scalar(e->context, 1.0 - e->decay, dtype));
+    gd_tensor *zero = gd_scalar(e->context, 0.0, dtype);
     for (size_t i = 0; i < e->slots; i++) {
         gd_tensor *average = e->average[i], *p = gd_module_tensor(e->module, (int)i);
         if (!average)

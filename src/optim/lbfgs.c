@@ -42,7 +42,7 @@ struct gd_lbfgs {
     double *steps, *changes; /* [history, n], a ring: of the point, of the gradient */
     double *inverse, *share; /* [history]: 1 / (change . step), and room */
     int stored, next;        /* pairs in the ring, and where the next one goes */
-    float *room;             /* [n] */
+    void *room;              /* [n] of the module's dtype */
     int64_t iterations;
     double length, scale, loss; /* of the last step; of the first guess at the inverse Hessian */
 };
@@ -113,9 +113,6 @@ static gd_status reserve(gd_lbfgs *l)
         gd_tensor *p = gd_module_tensor(l->module, i);
         if (!gd_module_is_parameter(l->module, i) || !gd_requires_grad(p))
             continue;
-        if (gd_tensor_dtype(p) != GD_F32)
-            return gd_fail(GD_ERR_DTYPE, "gd_lbfgs_step: \"%s\" is not f32",
-                           gd_module_path(l->module, i));
         l->parameters[l->count++] = p;
         l->n += (size_t)gd_tensor_count(p);
     }
@@ -123,7 +120,7 @@ static gd_status reserve(gd_lbfgs *l)
         return gd_fail(GD_ERR_STATE, "gd_lbfgs_step: the module has no parameter to train");
     size_t n = l->n, history = (size_t)l->options.history;
     if (!l->room)
-        l->room = gd_alloc_zero(n + 1, sizeof *l->room);
+        l->room = gd_alloc_zero(n + 1, gd_dtype_size(gd_module_dtype(l->module)));
     l->memory = l->room ? gd_alloc_zero(7 * n + history * (2 * n + 2), sizeof *l->memory) : NULL;
     if (!l->memory)
         return GD_ERR_MEMORY;
@@ -168,14 +165,15 @@ static void add_scaled(double *y, double a, const double *x, size_t n)
 
 static gd_status read_tensors(const gd_lbfgs *l, gd_tensor *const *tensors, double *out)
 {
+    gd_dtype dtype = gd_module_dtype(l->module);
     size_t at = 0;
     for (int i = 0; i < l->count; i++) {
         size_t count = (size_t)gd_tensor_count(l->parameters[i]);
-        gd_status status = gd_tensor_read(tensors[i], l->room, count * sizeof(float));
+        gd_status status = gd_tensor_read(tensors[i], l->room, count * gd_dtype_size(dtype));
         if (status != GD_OK)
             return status;
         for (size_t k = 0; k < count; k++)
-            out[at++] = (double)l->room[k];
+            out[at++] = dtype == GD_F64 ? ((double *)l->room)[k] : (double)((float *)l->room)[k];
     }
     return GD_OK;
 }
@@ -183,12 +181,18 @@ static gd_status read_tensors(const gd_lbfgs *l, gd_tensor *const *tensors, doub
 /* Parameters = start + length * direction. */
 static gd_status move_to(const gd_lbfgs *l, double length)
 {
+    gd_dtype dtype = gd_module_dtype(l->module);
     size_t at = 0;
     for (int i = 0; i < l->count; i++) {
         size_t count = (size_t)gd_tensor_count(l->parameters[i]);
-        for (size_t k = 0; k < count; k++, at++)
-            l->room[k] = (float)(l->start[at] + length * l->direction[at]);
-        gd_status status = gd_tensor_write(l->parameters[i], l->room, count * sizeof(float));
+        for (size_t k = 0; k < count; k++, at++) {
+            double value = l->start[at] + length * l->direction[at];
+            if (dtype == GD_F64)
+                ((double *)l->room)[k] = value;
+            else
+                ((float *)l->room)[k] = (float)value;
+        }
+        gd_status status = gd_tensor_write(l->parameters[i], l->room, count * gd_dtype_size(dtype));
         if (status != GD_OK)
             return status;
     }

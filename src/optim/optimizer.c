@@ -84,8 +84,10 @@ static gd_status check_hyper(const char *name, const gd_rule *rule, double lr, c
 
 static gd_status write_lr(const gd_optimizer *o, const gd_group *group)
 {
-    float value = (float)(o->lr * group->lr_ratio);
-    return gd_tensor_write(group->lr_tensor, &value, sizeof value);
+    double value = o->lr * group->lr_ratio;
+    float narrow = (float)value;
+    return o->dtype == GD_F64 ? gd_tensor_write(group->lr_tensor, &value, sizeof value)
+                              : gd_tensor_write(group->lr_tensor, &narrow, sizeof narrow);
 }
 
 static gd_status add_group(gd_optimizer *o, const char *pattern, double lr_ratio, gd_hyper hyper)
@@ -93,7 +95,7 @@ static gd_status add_group(gd_optimizer *o, const char *pattern, double lr_ratio
     if (!gd_grow((void **)&o->groups, &o->group_capacity, o->group_count + 1, sizeof *o->groups))
         return GD_ERR_MEMORY;
     gd_group group = { .lr_ratio = lr_ratio, .hyper = hyper };
-    group.lr_tensor = gd_state(o->context, GD_SCALAR, o->lr * lr_ratio, GD_F32);
+    group.lr_tensor = gd_state(o->context, GD_SCALAR, o->lr * lr_ratio, o->dtype);
     group.pattern = pattern ? gd_strdup(pattern) : NULL;
     if (!group.lr_tensor || (pattern && !group.pattern)) {
         gd_release(group.lr_tensor);
@@ -115,6 +117,7 @@ gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double l
         return NULL;
     o->module = module;
     o->context = gd_module_context(module);
+    o->dtype = gd_module_dtype(module);
     o->rule = rule;
     o->lr = lr;
     bool counts = rule->counts(&hyper);
@@ -197,7 +200,7 @@ gd_status gd_optimizer_clip_norm(gd_optimizer *o, double max_norm)
     if (status != GD_OK)
         return status;
     if (!o->norm_tensor)
-        o->norm_tensor = gd_state(o->context, GD_SCALAR, 0.0, GD_F32);
+        o->norm_tensor = gd_state(o->context, GD_SCALAR, 0.0, o->dtype);
     if (!o->norm_tensor)
         return GD_ERR_MEMORY;
     o->clip_norm = max_norm;
@@ -246,7 +249,7 @@ static bool clip(gd_optimizer *o, gd_tensor **gradients)
         return true;
     gd_tensor *norm = global_norm(gradients, count);
     gd_tensor *factor = gd_rdiv_scalar(gd_add_scalar(norm, 1e-6), o->clip_norm);
-    factor = factor ? gd_minimum(factor, gd_scalar(o->context, 1.0, GD_F32)) : NULL;
+    factor = factor ? gd_minimum(factor, gd_scalar(o->context, 1.0, o->dtype)) : NULL;
     for (int i = 0; factor && i < count; i++)
         if (gradients[i]) {
             gradients[i] = gd_mul(gradients[i], factor);
@@ -274,7 +277,7 @@ gd_tensor *gd_optimizer_state(gd_optimizer *o, int i, int k)
     gd_tensor **state = &o->slots[i].state[k];
     gd_tensor *p = gd_module_tensor(o->module, i);
     if (!*state)
-        *state = gd_state(o->context, gd_tensor_shape(p), 0.0, gd_tensor_dtype(p));
+        *state = gd_state(o->context, gd_tensor_shape(p), 0.0, o->dtype);
     return *state;
 }
 

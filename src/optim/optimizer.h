@@ -22,16 +22,17 @@ typedef struct gd_hyper {
 /* 0-d tensors every update of a group shares, made once a step. A rule's prepare adds what it
  * needs. */
 typedef struct gd_step_scalars {
-    gd_tensor *lr;      /* f32 */
+    gd_tensor *lr;      /* of the optimizer's dtype */
     gd_tensor *count;   /* f64: 1, 2, … ; NULL for a rule that does not count */
     gd_tensor *product; /* f64: nadam's product of momenta up to the step before; 1 at first */
     gd_tensor *next_product;
-    gd_tensor *size;   /* f32: lr / (1 - beta1^t) times sqrt(1 - beta2^t), and its like */
-    gd_tensor *root;   /* f32: lamb's sqrt(1 - beta2^t), and its like */
-    gd_tensor *spread; /* f32: adam's epsilon * sqrt(1 - beta2^t) */
-    gd_tensor *blend; /* f32: sgd's factor of the gradient in the momentum buffer, 1 the first time,
+    gd_tensor *size;   /* lr's dtype: lr / (1 - beta1^t) times sqrt(1 - beta2^t), and its like */
+    gd_tensor *root;   /* likewise: lamb's sqrt(1 - beta2^t), and its like */
+    gd_tensor *spread; /* likewise: adam's epsilon * sqrt(1 - beta2^t) */
+    gd_tensor
+        *blend; /* likewise: sgd's factor of the gradient in the momentum buffer, 1 the first time,
                          then 1 - dampening; nadam's factor of the gradient */
-    gd_tensor *keep;  /* f32: 1 - lr * weight_decay, where decay is decoupled; else NULL */
+    gd_tensor *keep;      /* likewise: 1 - lr * weight_decay, where decay is decoupled; else NULL */
     gd_tensor *rectified; /* bool: radam's choice */
 } gd_step_scalars;
 
@@ -73,7 +74,7 @@ typedef struct gd_slot {
 typedef struct gd_group {
     char *pattern;        /* NULL for group 0 */
     double lr_ratio;      /* to the optimizer's */
-    gd_tensor *lr_tensor; /* [] f32 */
+    gd_tensor *lr_tensor; /* [], of the optimizer's dtype */
     gd_hyper hyper;
     gd_step_scalars scalars; /* of the step being built */
 } gd_group;
@@ -81,6 +82,7 @@ typedef struct gd_group {
 struct gd_optimizer {
     gd_module *module;
     gd_context *context;
+    gd_dtype dtype; /* of states and of a step's scalars: updates are computed in it */
     const gd_rule *rule;
     double lr;
     gd_group *groups;
@@ -88,7 +90,7 @@ struct gd_optimizer {
     gd_tensor *count_tensor;      /* [] f64, steps taken; NULL when the rule does not count */
     gd_tensor *product_tensor;    /* [] f64, or NULL */
     double clip_norm, clip_value; /* 0: not clipped */
-    gd_tensor *norm_tensor;       /* [] f32, of the last gradients; NULL until norms are clipped */
+    gd_tensor *norm_tensor;       /* [], of the last gradients; NULL until norms are clipped */
     gd_slot *slots;               /* by number of the module's parameter */
     size_t slot_count, slot_capacity;
     gd_tensor **lists; /* [3, parameters]: gradients of a step, and room to work */

@@ -22,9 +22,10 @@ static bool sgd_prepare(const gd_hyper *hyper, gd_step_scalars *s)
     if (!s->count)
         return true;
     gd_context *context = gd_tensor_context(s->lr);
+    gd_dtype dtype = gd_tensor_dtype(s->lr);
     gd_tensor *first = gd_eq(s->count, gd_scalar(context, 1.0, GD_F64));
-    s->blend = gd_where(first, gd_scalar(context, 1.0, GD_F32),
-                        gd_scalar(context, 1.0 - hyper->dampening, GD_F32));
+    s->blend = gd_where(first, gd_scalar(context, 1.0, dtype),
+                        gd_scalar(context, 1.0 - hyper->dampening, dtype));
     return s->blend;
 }
 
@@ -93,7 +94,7 @@ static bool adagrad_prepare(const gd_hyper *hyper, gd_step_scalars *s)
     if (s->count) {
         gd_tensor *slowed =
             gd_add_scalar(gd_mul_scalar(gd_sub_scalar(s->count, 1.0), hyper->decay), 1.0);
-        s->size = gd_cast(gd_div(gd_cast(s->lr, GD_F64), slowed), GD_F32);
+        s->size = gd_step_scalar(s, gd_div(gd_cast(s->lr, GD_F64), slowed));
     }
     return s->size;
 }

@@ -18,6 +18,12 @@ static inline bool gd_rule_always(const gd_hyper *hyper)
     return true;
 }
 
+/* A number that was computed in f64, as updates take it. */
+static inline gd_tensor *gd_step_scalar(const gd_step_scalars *s, gd_tensor *number)
+{
+    return gd_cast(number, gd_tensor_dtype(s->lr));
+}
+
 /* The gradient of the loss with a penalty weight_decay / 2 * |p|^2, where decay is not decoupled.
  */
 static inline gd_tensor *gd_decayed_gradient(const gd_hyper *hyper, const gd_update *u)

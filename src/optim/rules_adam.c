@@ -21,8 +21,8 @@ static bool adam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
 {
     gd_tensor *root = gd_sqrt(bias_correction(hyper->beta2, s->count));
     gd_tensor *size = gd_div(gd_cast(s->lr, GD_F64), bias_correction(hyper->beta1, s->count));
-    s->size = gd_cast(gd_mul(size, root), GD_F32);
-    s->spread = gd_cast(gd_mul_scalar(root, hyper->epsilon), GD_F32);
+    s->size = gd_step_scalar(s, gd_mul(size, root));
+    s->spread = gd_step_scalar(s, gd_mul_scalar(root, hyper->epsilon));
     return gd_prepare_decay(hyper, s) && s->size && s->spread;
 }
 
@@ -87,9 +87,9 @@ static bool nadam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
     s->next_product = gd_mul(s->product, mu);
     gd_tensor *of_g = gd_div(gd_rsub_scalar(mu, 1.0), gd_rsub_scalar(s->next_product, 1.0));
     gd_tensor *of_m = gd_div(next_mu, gd_rsub_scalar(gd_mul(s->next_product, next_mu), 1.0));
-    s->blend = gd_cast(gd_mul(lr, of_g), GD_F32);
-    s->size = gd_cast(gd_mul(lr, of_m), GD_F32);
-    s->root = gd_cast(bias_correction(hyper->beta2, s->count), GD_F32);
+    s->blend = gd_step_scalar(s, gd_mul(lr, of_g));
+    s->size = gd_step_scalar(s, gd_mul(lr, of_m));
+    s->root = gd_step_scalar(s, bias_correction(hyper->beta2, s->count));
     return gd_prepare_decay(hyper, s) && s->blend && s->size && s->root;
 }
 
@@ -129,9 +129,9 @@ static bool radam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
     gd_tensor *part = gd_mul(gd_sub_scalar(above, 4.0), gd_sub_scalar(above, 2.0));
     gd_tensor *whole = gd_mul_scalar(above, (all - 4.0) * (all - 2.0));
     gd_tensor *rectification = gd_sqrt(gd_div(gd_mul_scalar(part, all), whole));
-    s->root = gd_cast(gd_mul(rectification, gd_sqrt(known)), GD_F32);
+    s->root = gd_step_scalar(s, gd_mul(rectification, gd_sqrt(known)));
     gd_tensor *size = gd_div(gd_cast(s->lr, GD_F64), bias_correction(hyper->beta1, s->count));
-    s->size = gd_cast(size, GD_F32);
+    s->size = gd_step_scalar(s, size);
     return gd_prepare_decay(hyper, s) && s->rectified && s->root && s->size;
 }
 
@@ -156,8 +156,8 @@ const gd_rule gd_rule_radam = { .name = "radam",
 static bool lamb_prepare(const gd_hyper *hyper, gd_step_scalars *s)
 {
     gd_tensor *size = gd_rdiv_scalar(bias_correction(hyper->beta1, s->count), 1.0);
-    s->size = gd_cast(size, GD_F32);
-    s->root = gd_cast(gd_sqrt(bias_correction(hyper->beta2, s->count)), GD_F32);
+    s->size = gd_step_scalar(s, size);
+    s->root = gd_step_scalar(s, gd_sqrt(bias_correction(hyper->beta2, s->count)));
     return s->size && s->root;
 }
 

@@ -45,7 +45,8 @@ static gd_tensor *example_body(void *user, int count, gd_tensor *const *in)
     fit *f = user;
     gd_tensor *logits = f->options.forward(f->options.forward_user, in[0]);
     gd_tensor *loss = logits ? f->options.loss(logits, in[1]) : NULL;
-    if (!loss || gd_backward(gd_mul(loss, f->share)) != GD_OK)
+    gd_tensor *share = loss ? gd_cast(f->share, gd_tensor_dtype(loss)) : NULL;
+    if (!share || gd_backward(gd_mul(loss, share)) != GD_OK)
         return NULL;
     return gd_meter_add(&f->meter, logits, in[1], loss) ? loss : NULL;
 }
@@ -85,7 +86,7 @@ static gd_status open_parts(fit *f)
     }
     f->example = gd_compile(f->context, example_body, f, .mode = o->mode);
     f->update = gd_compile(f->context, update_body, f, .mode = o->mode);
-    f->share = gd_state(f->context, GD_SCALAR, 0.0, GD_F32);
+    f->share = gd_state(f->context, GD_SCALAR, 0.0, GD_F64);
     return f->example && f->update && f->share ? GD_OK : gd_error_last();
 }
 
@@ -132,7 +133,7 @@ static bool display_is_due(const fit *f)
 
 static gd_status run_examples(fit *f, const gd_batch *b)
 {
-    float share = 1.0f / (float)b->size;
+    double share = 1.0 / (double)b->size;
     gd_status status = gd_tensor_write(f->share, &share, sizeof share);
     for (int64_t i = 0; status == GD_OK && i < b->size; i++) {
         gd_tensor *in[2] = { gd_slice(b->tensors[0], 0, i, i + 1, 1),

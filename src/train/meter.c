@@ -35,8 +35,7 @@ static bool are_classes(const gd_tensor *output, const gd_tensor *target)
 {
     gd_shape o = gd_tensor_shape(output), t = gd_tensor_shape(target);
     gd_dtype dtype = gd_tensor_dtype(target);
-    bool integers = dtype == GD_I64 || dtype == GD_I32 || dtype == GD_U8;
-    return integers && o.rank == t.rank + 1 && o.dim[t.rank] >= 2 &&
+    return gd_dtype_is_integer(dtype) && o.rank == t.rank + 1 && o.dim[t.rank] >= 2 &&
            memcmp(o.dim, t.dim, sizeof(int64_t) * (size_t)t.rank) == 0;
 }
 

@@ -110,8 +110,7 @@ static bool same_shape(const gd_tensor *x, const gd_tensor *y, const char *who)
 
 static bool is_float(const gd_tensor *t)
 {
-    gd_dtype dtype = gd_tensor_dtype(t);
-    return dtype == GD_F32 || dtype == GD_F64 || dtype == GD_F16 || dtype == GD_BF16;
+    return gd_dtype_is_float(gd_tensor_dtype(t));
 }
 
 static gd_tensor *flat(gd_tensor *x, gd_dtype dtype)
