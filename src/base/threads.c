@@ -2,15 +2,13 @@
  * how a range finds the thread that runs it.
  *
  * One pool of threads serves the process. The caller publishes a job and then takes ranges itself,
- * next to the workers; so a worker whom the system gives no core to delays nothing, the caller does
- * its part too. (OpenMP ties each range to a thread: on a busy machine every loop then waits for
- * a time slice; a matrix product of 1 ms was seen to take 15.) Which thread runs a range never
- * shows in a result. A worker that finds no job looks out for one for half a millisecond, then
- * sleeps.
+ * beside the workers. So a worker without a core delays nothing: the others take its ranges.
+ * (OpenMP ties each range to a thread. On a busy machine every loop then waits for a time slice; a
+ * matrix product of 1 ms was seen to take 15.) Results do not depend on which thread runs a range.
+ * A worker that finds no job spins for half a millisecond, then sleeps.
  *
  * A job must not fail and must not wait for another thread. When the pool is taken by another
- * caller, or a thread cannot be made, the caller does the work alone.
- */
+ * caller, or a thread cannot be made, the caller does the work alone. */
 #include "base/threads.h"
 #include "base/cpu.h"
 
@@ -21,9 +19,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Nanoseconds that a worker looks at the job number before it sleeps, and the caller at the count
- * of finished ranges before it offers its core to others. In time, since a pause takes 40 cycles on
- * one processor and 140 on another. */
+/* Nanoseconds for which a worker polls the job number before it sleeps, and the caller the count of
+ * finished ranges before it yields its core. They are times and not numbers of pauses, since a
+ * pause takes 40 cycles on one processor and 140 on another. */
 #define SPIN_BEFORE_SLEEP 500000
 #define SPIN_BEFORE_YIELD 50000
 #define LOOKS_PER_CLOCK   32
@@ -50,9 +48,10 @@ static struct pool {
     pthread_mutex_t sleep;
     pthread_cond_t wake;
     atomic_bool stop;
-    atomic_bool spins; /* workers do before they sleep: not where threads outnumber cores */
+    atomic_bool spins; /* workers spin before they sleep; false: threads outnumber cores */
     int workers;
-    int caller_cpu, kept_aside; /* where the caller was last, and how many workers avoid that */
+    int caller_cpu; /* the caller's core when last asked */
+    int kept_aside; /* how many workers may not run on it */
     pthread_t worker[GD_MAX_THREADS - 1];
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER,
            .sleep = PTHREAD_MUTEX_INITIALIZER,
@@ -124,7 +123,7 @@ static bool is_news(uint32_t seen)
     return NUMBER(atomic_load(&pool.ticket)) != seen || atomic_load(&pool.stop);
 }
 
-/* Until there is another job than the one `seen`. A worker counts itself asleep before it looks for
+/* Wait for a job other than number `seen`. A worker counts itself asleep before it looks for
  * the last time, the caller publishes before it counts sleepers: one of them sees the other. */
 static void wait_for_news(uint32_t seen)
 {

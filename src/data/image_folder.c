@@ -1,6 +1,6 @@
 /* data/image_folder.c: a folder of photographs as a data set: each folder in it is a class, in the
- * order of their names. What is hidden is passed over, and whatever else is no folder or no JPEG
- * image too, with a warning. Start at gd_image_folder_with(). */
+ * order of their names. Hidden files are skipped in silence; other files that are not JPEG images
+ * are skipped with a warning. Start at gd_image_folder_with(). */
 #include "data/dataset.h"
 
 #include <gradus/io.h>

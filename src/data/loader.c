@@ -2,9 +2,9 @@
  * function of the data set, the seed and n, and is done either in gd_loader_next or ahead of it in
  * a thread. Start at make(), then gd_loader_next().
  *
- * A ring of slots holds the batches that are ready and the one the caller has. `made` and `taken`
- * count batches; slot n % ring is batch n's. Only the maker writes a slot, while made - released <
- * ring; only the caller reads it, while it is taken and not released. */
+ * A ring of slots contains the batches that are ready and the one the caller has. `made` and
+ * `taken` count batches; slot n % ring is batch n's. Only the maker writes a slot, while made -
+ * released < ring; only the caller reads it, while it is taken and not released. */
 #include "data/dataset.h"
 #include "data/mapping.h"
 
@@ -38,7 +38,7 @@ struct gd_loader {
 
     bool threaded;
     bool end_told; /* the caller has been told of the epoch's end */
-    pair *held;    /* the batch the caller has; NULL: none */
+    pair *current; /* the batch the caller has; NULL: none */
     int64_t taken; /* batches the caller got */
 
     /* Shared with the maker, under the lock. */
@@ -125,7 +125,7 @@ static void *make_ahead(void *argument)
 static void exchange(gd_loader *l)
 {
     pthread_mutex_lock(&l->lock);
-    l->released += l->held != NULL;
+    l->released += l->current != NULL;
     if (l->maker_waits && 2 * (l->made - l->released) <= l->ring)
         pthread_cond_signal(&l->more_room);
     while (l->made == l->taken)
@@ -175,8 +175,8 @@ bool gd_loader_next(gd_loader *l, gd_batch *batch)
         return false;
     }
     l->end_told = false;
-    if (l->held &&
-        (gd_mapping_begin(&l->held->x) != GD_OK || gd_mapping_begin(&l->held->y) != GD_OK))
+    if (l->current &&
+        (gd_mapping_begin(&l->current->x) != GD_OK || gd_mapping_begin(&l->current->y) != GD_OK))
         return false;
     if (l->threaded)
         exchange(l);
@@ -184,7 +184,7 @@ bool gd_loader_next(gd_loader *l, gd_batch *batch)
         make(l, l->taken);
     slot *s = &l->slots[l->taken++ % l->ring];
     pair *p = l->rest > 0 && in_epoch == l->batches - 1 ? &s->last : &s->full;
-    l->held = p;
+    l->current = p;
     *batch = (gd_batch){ .count = 2,
                          .tensors = { p->x.tensor, p->y.tensor },
                          .size = p == &s->last ? l->rest : l->batch };

@@ -39,5 +39,6 @@ gd_status gd_mapping_end(gd_mapping *m)
 {
     if (m->staging)
         return gd_tensor_write(m->tensor, m->staging, bytes_of(m));
-    return gd_tensor_modified(m->tensor); /* for what was built on it while it was being written */
+    /* What was computed from the tensor during the write must not be differentiated, either. */
+    return gd_tensor_modified(m->tensor);
 }

@@ -94,7 +94,7 @@ gd_status gd_file_read_all(const char *path, size_t limit, unsigned char **out, 
 struct gd_file {
     char *path;
     int fd;               /* -1: the bytes are in memory */
-    unsigned char *bytes; /* of what is no regular file */
+    unsigned char *bytes; /* the contents, where the file is not a regular one (a pipe) */
     size_t size;
 };
 

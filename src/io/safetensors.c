@@ -321,7 +321,7 @@ static int compare_places(const void *left, const void *right)
         return a->begin < b->begin ? -1 : 1;
     return a->bytes < b->bytes
                ? -1
-               : a->bytes > b->bytes; /* empty tensors before the one that shares their place */
+               : a->bytes > b->bytes; /* empty ones before that which begins at the same byte */
 }
 
 static int compare_names(const void *left, const void *right)

@@ -77,7 +77,7 @@ static gd_status read_plain(gd_stream *stream, unsigned char *out, size_t bytes,
 
 #ifdef GD_HAVE_ZLIB
 
-/* Have some raw bytes at hand; none after this means the end. */
+/* Make raw bytes available; if there are none afterwards, the stream is at its end. */
 static gd_status refill(gd_stream *stream)
 {
     if (stream->available > 0 || stream->fd < 0)

@@ -24,8 +24,8 @@ static gd_dtype find_dtype(const char *name)
     return (gd_dtype)dtype;
 }
 
-/* Values are little-endian in the file: on a big-endian machine each is turned round, on the way in
- * and out. */
+/* Values are little-endian in the file: on a big-endian machine the bytes of each are reversed when
+ * reading and writing. */
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 enum { SAME_BYTE_ORDER = false };
 static void fix_byte_order(unsigned char *data, size_t bytes, size_t size)

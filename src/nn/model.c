@@ -197,7 +197,7 @@ static void find_maps(gd_model *model)
     }
 }
 
-/* A layer nothing uses is a slip of the pen. */
+/* A layer that nothing uses is an error in the spec. */
 static gd_status check_all_used(const gd_model *model)
 {
     bool *used = gd_alloc_zero((size_t)model->count, sizeof *used);

@@ -267,8 +267,8 @@ static gd_tensor *draw(gd_module *m, const char *path, gd_shape shape,
     return t;
 }
 
-/* A tensor that is made, outside of any trace, and taken in as a parameter; NULL leaves the module
- * as it was: the words drawn are given up for good only when the parameter stands. */
+/* A tensor made outside of any trace and added as a parameter. On failure, NULL, the module is as
+ * it was: its random stream advances only when the parameter has been added. */
 static gd_tensor *create_parameter(gd_module *m, const char *path, gd_shape shape,
                                    const gd_parameter_options *o)
 {

@@ -2,7 +2,7 @@
  * triangles and diagonals, grids, padding with what lies inside. None has a row of its own. */
 #include "ops/internal.h"
 
-/* Why a builder that gives a status gave nothing. */
+/* The error of a builder that returns a status and was given NULL. */
 static gd_status reason(const char *who)
 {
     return gd_fail(GD_ERR_INVALID, "%s: a tensor is NULL", who);

@@ -1,12 +1,11 @@
 /* ops/checkpoint.c: gradient checkpointing (Chen, Xu, Zhang, Guestrin, "Training deep nets with
  * sublinear memory cost", 2016). Start at gd_checkpoint().
  *
- * The block is run, and what it recorded is let go: only its result stays, and a node, checkpoint,
- * whose inputs are what the block depends on. The derivative of that node runs the block again, at
- * the same position of the random stream, and differentiates the second run. In a trace, nodes of a
- * second run carry the number of the run (region), so that the compiler does not find them equal to
- * those of the first.
- */
+ * The block is run, and the history it recorded is freed. What stays is its result and a node,
+ * `checkpoint`, whose inputs are what the block depends on. The derivative of that node runs the
+ * block again, at the same position of the random stream, and differentiates the second run. In a
+ * trace, nodes of a second run carry the number of the run (region), so that the compiler does not
+ * find them equal to those of the first. */
 #include "ops/internal.h"
 
 #include "graph/trace.h"

@@ -38,8 +38,8 @@ static bool lies_like_result(const gd_layout *layout)
     return layout->offset == 0;
 }
 
-/* The operand whose layout is the result's, the others having its shape or being numbers, as is
- * nearly always so; NULL: none. */
+/* An operand whose layout the result has: the others have its shape or are one number, which is the
+ * usual case. NULL: there is none. */
 static const gd_layout *find_result_layout(int n, const gd_layout *const *in)
 {
     const gd_layout *largest = in[0];

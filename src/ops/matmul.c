@@ -51,13 +51,13 @@ static gd_tensor *tall(gd_tensor *x)
     return gd_reshape(x, GD_SHAPE(-1, x->layout.shape[x->layout.rank - 1]));
 }
 
-/* a @ b, the gradient of t. Where t is a matrix seen from its other side, so is the gradient: what
- * reads the two together, such as an optimizer, then finds both in the order of memory. */
+/* a @ b, the gradient of t. Where t is a transposed view, the gradient is one, too. An optimizer
+ * reads both together, and so reads both in the order of memory. */
 static gd_tensor *gradient_product(const gd_tensor *t, gd_tensor *a, gd_tensor *b)
 {
     const int64_t *stride = t->layout.stride + t->layout.rank - 2;
-    bool turned = stride[0] == 1 && stride[1] > 1;
-    return turned ? transposed(gd_matmul(transposed(b), transposed(a))) : gd_matmul(a, b);
+    bool is_transposed = stride[0] == 1 && stride[1] > 1;
+    return is_transposed ? transposed(gd_matmul(transposed(b), transposed(a))) : gd_matmul(a, b);
 }
 
 /* d x = g @ yT, d y = xT @ g; what was broadcast is summed by the walk. One matrix shared by a
@@ -209,8 +209,8 @@ const gd_op gd_op_linear = { .id = GD_OP_linear,
                              .flops = gd_flops_product,
                              .recompute = GD_RECOMPUTE_PRODUCT };
 
-/* ---- matmul_relu_grad: a gradient by y = relu(x), made by a product, on to x: x @ w where y > 0,
- * else 0 ---- */
+/* ---- matmul_relu_grad: the gradient by the operand of a ReLU whose result is y, from the product
+ * that is the gradient by y: x @ w where y > 0, else 0 ---- */
 
 static gd_status infer_matmul_relu_grad(int n, const gd_layout *const *in, const void *attr,
                                         gd_layout *out)

@@ -85,7 +85,8 @@ static bool vjp_max_pool_grad(gd_tensor *r, gd_tensor *h, gd_tensor **d)
     return gd_put(&d[0], gd_reshape(taken, shape));
 }
 
-/* The mean's other side: attr with the spatial sizes of `like`. */
+/* avg_pool or its gradient, each the derivative of the other: op `id` whose result has the spatial
+ * sizes of `like`. */
 static gd_tensor *average(gd_op_id id, gd_tensor *g, const void *attr_, const gd_tensor *like)
 {
     gd_pool_attr attr = *(const gd_pool_attr *)attr_;

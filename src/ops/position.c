@@ -69,11 +69,11 @@ static gd_tensor *build_rope(gd_rope_options o)
     split.dim[shape.rank] = o.halves ? d / 2 : 2;
     gd_tensor *pairs = gd_reshape(gd_as_dtype(o.x, compute), split);
     gd_tensor *a = gd_select(pairs, axis, 0), *b = gd_select(pairs, axis, 1);
-    gd_tensor *turned[2] = { gd_sub(gd_mul(a, c), gd_mul(b, s)),
-                             gd_add(gd_mul(a, s), gd_mul(b, c)) };
-    if (!turned[0] || !turned[1])
+    gd_tensor *rotated[2] = { gd_sub(gd_mul(a, c), gd_mul(b, s)),
+                              gd_add(gd_mul(a, s), gd_mul(b, c)) };
+    if (!rotated[0] || !rotated[1])
         return NULL;
-    return gd_as_dtype(gd_reshape(gd_stack(2, turned, axis), shape), dtype);
+    return gd_as_dtype(gd_reshape(gd_stack(2, rotated, axis), shape), dtype);
 }
 
 gd_tensor *gd_rope_with(gd_rope_options o)

@@ -377,8 +377,9 @@ static bool differentiate(gd_optimizer *o, gd_tensor *loss, gd_tensor **gradient
     (void)gd_no_grad_end(o->context);
     if (status != GD_OK)
         return false;
-    for (int i = count;
-         i-- > 0;) /* spread them out, from the end: a gradient's number is at least its place */
+    /* To the numbers of their parameters, from the end: a parameter's number is at least its index
+     * among the trainable ones. */
+    for (int i = count; i-- > 0;)
         gradients[i] = is_trainable(o->module, i) ? gradients[--wanted] : NULL;
     return true;
 }

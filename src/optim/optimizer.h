@@ -26,13 +26,17 @@ typedef struct gd_step_scalars {
     gd_tensor *count;   /* f64: 1, 2, … ; NULL for a rule that does not count */
     gd_tensor *product; /* f64: nadam's product of momenta up to the step before; 1 at first */
     gd_tensor *next_product;
-    gd_tensor *size;   /* lr's dtype: lr / (1 - beta1^t) times sqrt(1 - beta2^t), and its like */
-    gd_tensor *root;   /* likewise: lamb's sqrt(1 - beta2^t), and its like */
-    gd_tensor *spread; /* likewise: adam's epsilon * sqrt(1 - beta2^t) */
+    /* of lr's dtype: */
     gd_tensor
-        *blend; /* likewise: sgd's factor of the gradient in the momentum buffer, 1 the first time,
-                         then 1 - dampening; nadam's factor of the gradient */
-    gd_tensor *keep;      /* likewise: 1 - lr * weight_decay, where decay is decoupled; else NULL */
+        *step_size; /* factor of the first moment: adam's lr / (1 - beta1^t) * sqrt(1 - beta2^t) */
+    gd_tensor
+        *second_correction;    /* bias correction of the second moment: lamb's sqrt(1 - beta2^t) */
+    gd_tensor *scaled_epsilon; /* adam's epsilon * sqrt(1 - beta2^t) */
+    /* factor of the gradient: sgd's in the momentum buffer, 1 at the first step, then 1 - dampening;
+     * nadam's in the step */
+    gd_tensor *gradient_factor;
+    gd_tensor *decay_factor; /* 1 - lr * weight_decay, where decay is decoupled; else NULL */
+
     gd_tensor *rectified; /* bool: radam's choice */
 } gd_step_scalars;
 

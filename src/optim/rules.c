@@ -16,7 +16,7 @@ static bool sgd_counts(const gd_hyper *hyper)
     return hyper->momentum != 0.0 && hyper->dampening != 0.0;
 }
 
-/* The first gradient enters the buffer whole. */
+/* In the first step the momentum buffer is the gradient itself, without dampening. */
 static bool sgd_prepare(const gd_hyper *hyper, gd_step_scalars *s)
 {
     if (!s->count)
@@ -24,9 +24,9 @@ static bool sgd_prepare(const gd_hyper *hyper, gd_step_scalars *s)
     gd_context *context = gd_tensor_context(s->lr);
     gd_dtype dtype = gd_tensor_dtype(s->lr);
     gd_tensor *first = gd_eq(s->count, gd_scalar(context, 1.0, GD_F64));
-    s->blend = gd_where(first, gd_scalar(context, 1.0, dtype),
-                        gd_scalar(context, 1.0 - hyper->dampening, dtype));
-    return s->blend;
+    s->gradient_factor = gd_where(first, gd_scalar(context, 1.0, dtype),
+                                  gd_scalar(context, 1.0 - hyper->dampening, dtype));
+    return s->gradient_factor;
 }
 
 static void sgd_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
@@ -34,7 +34,7 @@ static void sgd_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_updat
     gd_tensor *g = gd_decayed_gradient(hyper, u);
     if (hyper->momentum != 0.0) {
         gd_tensor *kept = gd_mul_scalar(u->state[0], hyper->momentum);
-        u->next[0] = gd_add(kept, s->blend ? gd_mul(g, s->blend) : g);
+        u->next[0] = gd_add(kept, s->gradient_factor ? gd_mul(g, s->gradient_factor) : g);
         g = hyper->nesterov ? gd_add(g, gd_mul_scalar(u->next[0], hyper->momentum)) : u->next[0];
     }
     u->next_p = gd_sub(u->p, gd_mul(g, s->lr));
@@ -58,12 +58,12 @@ static void rmsprop_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_u
 {
     gd_tensor *g = gd_decayed_gradient(hyper, u);
     u->next[0] = gd_running_square(u->state[0], g, hyper->alpha);
-    gd_tensor *spread = gd_add_scalar(gd_sqrt(u->next[0]), hyper->epsilon);
+    gd_tensor *denominator = gd_add_scalar(gd_sqrt(u->next[0]), hyper->epsilon);
     if (hyper->momentum != 0.0) {
-        u->next[1] = gd_add(gd_mul_scalar(u->state[1], hyper->momentum), gd_div(g, spread));
+        u->next[1] = gd_add(gd_mul_scalar(u->state[1], hyper->momentum), gd_div(g, denominator));
         u->next_p = gd_sub(u->p, gd_mul(u->next[1], s->lr));
     } else {
-        u->next_p = gd_sub(u->p, gd_div(gd_mul(g, s->lr), spread));
+        u->next_p = gd_sub(u->p, gd_div(gd_mul(g, s->lr), denominator));
     }
 }
 
@@ -73,8 +73,8 @@ const gd_rule gd_rule_rmsprop = { .name = "rmsprop",
                                   .counts = gd_rule_never,
                                   .update = rmsprop_update };
 
-/* ---- adagrad: state v, the sum of squares less what it begins with. Zeros are what a state is
- * made of, so `start` is added where the sum is used ---- */
+/* ---- adagrad: state v, the sum of squares less its start. States begin as zeros, so `start` is
+ * added where the sum is used ---- */
 
 static int adagrad_states(const gd_hyper *hyper)
 {
@@ -90,13 +90,13 @@ static bool adagrad_counts(const gd_hyper *hyper)
 /* lr / (1 + (t - 1) * lr_decay) */
 static bool adagrad_prepare(const gd_hyper *hyper, gd_step_scalars *s)
 {
-    s->size = s->lr;
+    s->step_size = s->lr;
     if (s->count) {
         gd_tensor *slowed =
             gd_add_scalar(gd_mul_scalar(gd_sub_scalar(s->count, 1.0), hyper->decay), 1.0);
-        s->size = gd_step_scalar(s, gd_div(gd_cast(s->lr, GD_F64), slowed));
+        s->step_size = gd_step_scalar(s, gd_div(gd_cast(s->lr, GD_F64), slowed));
     }
-    return s->size;
+    return s->step_size;
 }
 
 static void adagrad_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
@@ -106,8 +106,8 @@ static void adagrad_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_u
     gd_tensor *sum = u->next[0];
     if (hyper->start != 0.0)
         sum = gd_add_scalar(sum, hyper->start);
-    gd_tensor *spread = gd_add_scalar(gd_sqrt(sum), hyper->epsilon);
-    u->next_p = gd_sub(u->p, gd_div(gd_mul(g, s->size), spread));
+    gd_tensor *denominator = gd_add_scalar(gd_sqrt(sum), hyper->epsilon);
+    u->next_p = gd_sub(u->p, gd_div(gd_mul(g, s->step_size), denominator));
 }
 
 const gd_rule gd_rule_adagrad = { .name = "adagrad",
@@ -130,9 +130,9 @@ static void adadelta_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_
 {
     gd_tensor *g = gd_decayed_gradient(hyper, u);
     u->next[0] = gd_running_square(u->state[0], g, hyper->alpha);
-    gd_tensor *spread = gd_sqrt(gd_add_scalar(u->next[0], hyper->epsilon));
+    gd_tensor *denominator = gd_sqrt(gd_add_scalar(u->next[0], hyper->epsilon));
     gd_tensor *reach = gd_sqrt(gd_add_scalar(u->state[1], hyper->epsilon));
-    gd_tensor *step = gd_mul(gd_div(reach, spread), g);
+    gd_tensor *step = gd_mul(gd_div(reach, denominator), g);
     u->next[1] = gd_running_square(u->state[1], step, hyper->alpha);
     u->next_p = gd_sub(u->p, gd_mul(step, s->lr));
 }
@@ -156,7 +156,7 @@ static void lion_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_upda
 {
     gd_tensor *mixed =
         gd_add(gd_mul_scalar(u->state[0], hyper->beta1), gd_mul_scalar(u->g, 1.0 - hyper->beta1));
-    gd_tensor *p = s->keep ? gd_mul(u->p, s->keep) : u->p;
+    gd_tensor *p = s->decay_factor ? gd_mul(u->p, s->decay_factor) : u->p;
     /* In this order the old m is read no more when the new one is made, and the compiler makes it in
      * its place. */
     u->next_p = gd_sub(p, gd_mul(gd_sign(mixed), s->lr));

@@ -37,8 +37,8 @@ static inline bool gd_prepare_decay(const gd_hyper *hyper, gd_step_scalars *s)
 {
     if (hyper->weight_decay == 0.0 || !hyper->decoupled)
         return true;
-    s->keep = gd_rsub_scalar(gd_mul_scalar(s->lr, hyper->weight_decay), 1.0);
-    return s->keep;
+    s->decay_factor = gd_rsub_scalar(gd_mul_scalar(s->lr, hyper->weight_decay), 1.0);
+    return s->decay_factor;
 }
 
 /* beta * v + (1 - beta) * x^2 */

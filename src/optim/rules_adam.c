@@ -15,21 +15,21 @@ static gd_tensor *bias_correction(double beta, gd_tensor *count)
     return gd_rsub_scalar(power, 1.0);
 }
 
-/* m * size / (sqrt(v) / root + epsilon) is m * (size * root) / (sqrt(v) + epsilon * root), which
- * divides once less for each number. */
+/* With root = sqrt(1 - beta2^t): m * size / (sqrt(v) / root + epsilon) equals
+ * m * (size * root) / (sqrt(v) + epsilon * root), which saves a division for each element. */
 static bool adam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
 {
     gd_tensor *root = gd_sqrt(bias_correction(hyper->beta2, s->count));
     gd_tensor *size = gd_div(gd_cast(s->lr, GD_F64), bias_correction(hyper->beta1, s->count));
-    s->size = gd_step_scalar(s, gd_mul(size, root));
-    s->spread = gd_step_scalar(s, gd_mul_scalar(root, hyper->epsilon));
-    return gd_prepare_decay(hyper, s) && s->size && s->spread;
+    s->step_size = gd_step_scalar(s, gd_mul(size, root));
+    s->scaled_epsilon = gd_step_scalar(s, gd_mul_scalar(root, hyper->epsilon));
+    return gd_prepare_decay(hyper, s) && s->step_size && s->scaled_epsilon;
 }
 
 /* The parameter as decoupled decay leaves it. */
 static gd_tensor *decayed_parameter(const gd_step_scalars *s, const gd_update *u)
 {
-    return s->keep ? gd_mul(u->p, s->keep) : u->p;
+    return s->decay_factor ? gd_mul(u->p, s->decay_factor) : u->p;
 }
 
 /* m and v moved towards g and g^2. */
@@ -46,7 +46,8 @@ static void adam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_upda
     gd_tensor *v = u->next[1];
     if (hyper->amsgrad)
         v = u->next[2] = gd_maximum(u->state[2], v);
-    gd_tensor *step = gd_div(gd_mul(u->next[0], s->size), gd_add(gd_sqrt(v), s->spread));
+    gd_tensor *step =
+        gd_div(gd_mul(u->next[0], s->step_size), gd_add(gd_sqrt(v), s->scaled_epsilon));
     u->next_p = gd_sub(decayed_parameter(s, u), step);
 }
 
@@ -79,7 +80,7 @@ static gd_tensor *momentum_at(const gd_hyper *hyper, gd_tensor *count)
     return gd_mul_scalar(gd_rsub_scalar(gd_mul_scalar(power, 0.5), 1.0), hyper->beta1);
 }
 
-/* blend is the gradient's factor, size that of m. */
+/* gradient_factor multiplies the gradient, step_size the first moment. */
 static bool nadam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
 {
     gd_tensor *lr = gd_cast(s->lr, GD_F64), *mu = momentum_at(hyper, s->count);
@@ -87,19 +88,21 @@ static bool nadam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
     s->next_product = gd_mul(s->product, mu);
     gd_tensor *of_g = gd_div(gd_rsub_scalar(mu, 1.0), gd_rsub_scalar(s->next_product, 1.0));
     gd_tensor *of_m = gd_div(next_mu, gd_rsub_scalar(gd_mul(s->next_product, next_mu), 1.0));
-    s->blend = gd_step_scalar(s, gd_mul(lr, of_g));
-    s->size = gd_step_scalar(s, gd_mul(lr, of_m));
-    s->root = gd_step_scalar(s, bias_correction(hyper->beta2, s->count));
-    return gd_prepare_decay(hyper, s) && s->blend && s->size && s->root;
+    s->gradient_factor = gd_step_scalar(s, gd_mul(lr, of_g));
+    s->step_size = gd_step_scalar(s, gd_mul(lr, of_m));
+    s->second_correction = gd_step_scalar(s, bias_correction(hyper->beta2, s->count));
+    return gd_prepare_decay(hyper, s) && s->gradient_factor && s->step_size && s->second_correction;
 }
 
 static void nadam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
 {
     gd_tensor *g = gd_decayed_gradient(hyper, u);
     move_moments(hyper, u, g);
-    gd_tensor *spread = gd_add_scalar(gd_sqrt(gd_div(u->next[1], s->root)), hyper->epsilon);
-    gd_tensor *p = gd_sub(decayed_parameter(s, u), gd_div(gd_mul(g, s->blend), spread));
-    u->next_p = gd_sub(p, gd_div(gd_mul(u->next[0], s->size), spread));
+    gd_tensor *denominator =
+        gd_add_scalar(gd_sqrt(gd_div(u->next[1], s->second_correction)), hyper->epsilon);
+    gd_tensor *p =
+        gd_sub(decayed_parameter(s, u), gd_div(gd_mul(g, s->gradient_factor), denominator));
+    u->next_p = gd_sub(p, gd_div(gd_mul(u->next[0], s->step_size), denominator));
 }
 
 const gd_rule gd_rule_nadam = { .name = "nadam",
@@ -114,7 +117,7 @@ const gd_rule gd_rule_nadam = { .name = "nadam",
 /* ---- radam ---- */
 
 /* rho_t is the length of the average behind v; above 5 its variance is known, and the step is
- * divided by sqrt(v). root is then the rectification times sqrt(1 - beta2^t). */
+ * divided by sqrt(v). second_correction is then the rectification times sqrt(1 - beta2^t). */
 static bool radam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
 {
     gd_context *context = gd_tensor_context(s->count);
@@ -129,18 +132,18 @@ static bool radam_prepare(const gd_hyper *hyper, gd_step_scalars *s)
     gd_tensor *part = gd_mul(gd_sub_scalar(above, 4.0), gd_sub_scalar(above, 2.0));
     gd_tensor *whole = gd_mul_scalar(above, (all - 4.0) * (all - 2.0));
     gd_tensor *rectification = gd_sqrt(gd_div(gd_mul_scalar(part, all), whole));
-    s->root = gd_step_scalar(s, gd_mul(rectification, gd_sqrt(known)));
+    s->second_correction = gd_step_scalar(s, gd_mul(rectification, gd_sqrt(known)));
     gd_tensor *size = gd_div(gd_cast(s->lr, GD_F64), bias_correction(hyper->beta1, s->count));
-    s->size = gd_step_scalar(s, size);
-    return gd_prepare_decay(hyper, s) && s->rectified && s->root && s->size;
+    s->step_size = gd_step_scalar(s, size);
+    return gd_prepare_decay(hyper, s) && s->rectified && s->second_correction && s->step_size;
 }
 
 static void radam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
 {
     move_moments(hyper, u, gd_decayed_gradient(hyper, u));
-    gd_tensor *plain = gd_mul(u->next[0], s->size);
-    gd_tensor *spread = gd_add_scalar(gd_sqrt(u->next[1]), hyper->epsilon);
-    gd_tensor *adapted = gd_div(gd_mul(plain, s->root), spread);
+    gd_tensor *plain = gd_mul(u->next[0], s->step_size);
+    gd_tensor *denominator = gd_add_scalar(gd_sqrt(u->next[1]), hyper->epsilon);
+    gd_tensor *adapted = gd_div(gd_mul(plain, s->second_correction), denominator);
     u->next_p = gd_sub(decayed_parameter(s, u), gd_where(s->rectified, adapted, plain));
 }
 
@@ -151,14 +154,14 @@ const gd_rule gd_rule_radam = { .name = "radam",
                                 .prepare = radam_prepare,
                                 .update = radam_update };
 
-/* ---- lamb: adam's step with decay, as long as the parameter's norm says ---- */
+/* ---- lamb: adam's step with decay, scaled to the norm of the parameter ---- */
 
 static bool lamb_prepare(const gd_hyper *hyper, gd_step_scalars *s)
 {
     gd_tensor *size = gd_rdiv_scalar(bias_correction(hyper->beta1, s->count), 1.0);
-    s->size = gd_step_scalar(s, size);
-    s->root = gd_step_scalar(s, gd_sqrt(bias_correction(hyper->beta2, s->count)));
-    return s->size && s->root;
+    s->step_size = gd_step_scalar(s, size);
+    s->second_correction = gd_step_scalar(s, gd_sqrt(bias_correction(hyper->beta2, s->count)));
+    return s->step_size && s->second_correction;
 }
 
 static gd_tensor *norm_of(gd_tensor *x)
@@ -169,8 +172,9 @@ static gd_tensor *norm_of(gd_tensor *x)
 static void lamb_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
 {
     move_moments(hyper, u, u->g);
-    gd_tensor *spread = gd_add_scalar(gd_div(gd_sqrt(u->next[1]), s->root), hyper->epsilon);
-    gd_tensor *step = gd_div(gd_mul(u->next[0], s->size), spread);
+    gd_tensor *denominator =
+        gd_add_scalar(gd_div(gd_sqrt(u->next[1]), s->second_correction), hyper->epsilon);
+    gd_tensor *step = gd_div(gd_mul(u->next[0], s->step_size), denominator);
     if (hyper->weight_decay != 0.0)
         step = gd_add(step, gd_mul_scalar(u->p, hyper->weight_decay));
     gd_tensor *length = norm_of(u->p), *stride = norm_of(step);

@@ -58,7 +58,8 @@ static double polynomial(const gd_schedule *s, double t, double n)
                   : s->lr_end + (s->lr - s->lr_end) * pow(1.0 - t / n, or_else(s->power, 1.0));
 }
 
-/* The place within its period of a step, 0 … 1; periods grow by a factor. */
+/* How far step t is within its period, 0 … 1; each period is `growth` times as long as the one
+ * before. */
 static double place_in_period(const gd_schedule *s, double t)
 {
     double period = (double)s->period, growth = or_else(s->growth, 1.0);
@@ -84,7 +85,7 @@ static double one_cycle(const gd_schedule *s, double t, double n)
     if (t >= last)
         return end;
     bool rises = t <= top;
-    /* Where the first step is the top already, it has the highest rate. */
+    /* Where the rising share is one step or less, the first step has the highest rate. */
     double place = rises ? (top > 0.0 ? t / top : 1.0) : (t - top) / (last - top);
     double from = rises ? start : s->lr, to = rises ? s->lr : end;
     return s->linear_annealing ? from + (to - from) * place : cosine(from, to, place);

@@ -255,7 +255,7 @@ static void put_scientific(writer *w, const decimal *d, bool negative, const sty
     put_text(w, exponent);
 }
 
-/* Of what is not finite. */
+/* The text of an infinity or NaN. */
 static const char *name_of(double value)
 {
     return isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";

@@ -1,5 +1,5 @@
 /* tensor/layout.c: shapes and strides: row-major layouts, reshaping without a copy, broadcasting.
- * No memory is touched here. Start at gd_layout_init; the one algorithm with a thought in it is
+ * No memory is touched here. Start at gd_layout_init; the one algorithm to study is
  * gd_layout_reshape. */
 #include "tensor/layout.h"
 

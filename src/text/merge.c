@@ -1,6 +1,7 @@
 /* text/merge.c: byte pair encoding of a word in O(n log n): symbols in a linked list, possible
- * merges in a heap. A merge in the heap may have been overtaken by another; that shows when it
- * comes out, by the tokens it was noted with. Start at gd_merger_finish(). */
+ * merges in a heap. A merge in the heap is outdated when one of its two symbols has been merged
+ * since. It is then recognised, when it is taken out, by the tokens it was noted with. Start at
+ * gd_merger_finish(). */
 #include "text/merge.h"
 
 #include "base/error.h"
@@ -13,7 +14,8 @@ static uint64_t pair_of(int32_t left, int32_t right)
     return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 }
 
-/* Where a pair is, or would be put; NULL: neither is near enough. */
+/* The slot of a pair, or the free slot for it. NULL: neither is among the slots that may be probed.
+ */
 static gd_token_merge *slot_of(const gd_tokenizer *t, uint64_t pair)
 {
     uint64_t h = pair * 0x9e3779b97f4a7c15u;

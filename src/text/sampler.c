@@ -127,7 +127,8 @@ static gd_status take(gd_sampler *s, const float *logits, int64_t count, const i
         c[i] = (candidate){ logits[i], (int32_t)i };
     float penalty = (float)s->options.repetition_penalty;
     for (size_t i = 0; past && i < past_count && penalty > 0.0f; i++)
-        if (past[i] >= 0 && past[i] < count) { /* from `logits`, so that twice is as once */
+        if (past[i] >= 0 &&
+            past[i] < count) { /* from `logits`: a token that occurs twice is penalised once */
             float logit = logits[past[i]];
             c[past[i]].logit = logit > 0.0f ? logit / penalty : logit * penalty;
         }

@@ -56,7 +56,8 @@ static size_t hash(const char *text, size_t size)
     return (size_t)(h ^ h >> 32);
 }
 
-/* Where a text is, or would be put; NULL: neither is near enough. */
+/* The slot of a text, or the free slot for it. NULL: neither is among the slots that may be probed.
+ */
 static int32_t *name_slot(const gd_tokenizer *t, const char *text, size_t size)
 {
     size_t i = hash(text, size);

@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* ---- sums: what the objects begin with ---- */
+/* ---- sums: the first member of each object ---- */
 
 /* Numbers that batches are added to. */
 typedef struct sums {
@@ -170,7 +170,8 @@ gd_status gd_confusion_reset(gd_confusion *confusion)
  */
 static gd_tensor *count_cells(const sums *s, gd_tensor *predicted, gd_tensor *truth)
 {
-    double classes = (double)((const gd_confusion *)s)->classes; /* whose sums these are */
+    double classes =
+        (double)((const gd_confusion *)s)->classes; /* s is the first member of a gd_confusion */
     gd_tensor *column = flat(predicted, GD_I64), *row = flat(truth, GD_I64);
     gd_tensor *cell = gd_add(gd_mul_scalar(row, classes), column);
     gd_tensor *bound = gd_scalar(s->context, classes, GD_I64),

@@ -20,10 +20,10 @@
 #define QUERIES GD_ATTENTION_QUERIES
 #define KEYS    GD_ATTENTION_KEYS
 #define ROW     GD_ATTENTION_ROW
-#define FEW     16 /* queries: it is memory that bounds them */
+#define FEW     16 /* queries or fewer: the rate of memory bounds the speed */
 
-/* Tiles of queries that one thread takes through all keys together, so that keys are turned once
- * for all of them. */
+/* Tiles of queries that one thread takes through all keys together, so that keys are transposed
+ * once for all of them. */
 #define TILES 8
 
 /* The last two axes of an operand in one batch entry and head: row i at data + i * row. */
@@ -162,7 +162,7 @@ static int64_t first_query(const job *j, int64_t key)
     return j->attr->causal && row > 0 ? row : 0;
 }
 
-/* So many queries, the first ones, see no key. */
+/* How many queries, from the first on, see no key. */
 static int64_t unseeing(const job *j)
 {
     return j->tk > 0 ? first_query(j, 0) : j->tq;
@@ -170,14 +170,14 @@ static int64_t unseeing(const job *j)
 
 /* What a thread's scratch holds: two tiles, keys and values with their axes exchanged, and what
  * products take. */
-typedef struct workplace {
+typedef struct buffers {
     matrix s, dp;  // [QUERIES, KEYS]
     matrix kt, vt; // [d, KEYS], [dv, KEYS]
     gd_workspace products;
-} workplace;
+} buffers;
 
 /* c [m, n] (+)= a [m, k] @ b [k, n], by one thread. */
-static void multiply(const job *j, const workplace *w, int64_t m, int64_t k, int64_t n, matrix a,
+static void multiply(const job *j, const buffers *w, int64_t m, int64_t k, int64_t n, matrix a,
                      matrix b, matrix c, bool accumulate)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)j->call->device;
@@ -245,7 +245,7 @@ static bool next_strip(const gd_attention_tile *t, strip *s)
 }
 
 /* s [rows, keys] = a [rows, d] @ b [d, keys], where scores count. */
-static void multiply_scores(const job *j, const workplace *w, const gd_attention_tile *t, int64_t d,
+static void multiply_scores(const job *j, const buffers *w, const gd_attention_tile *t, int64_t d,
                             matrix a, matrix b, matrix s)
 {
     for (strip p = { 0 }; next_strip(t, &p);)
@@ -253,7 +253,7 @@ static void multiply_scores(const job *j, const workplace *w, const gd_attention
 }
 
 /* c [rows, n] (+)= s [rows, keys] @ b [keys, n] */
-static void multiply_rows(const job *j, const workplace *w, const gd_attention_tile *t, int64_t n,
+static void multiply_rows(const job *j, const buffers *w, const gd_attention_tile *t, int64_t n,
                           matrix s, matrix b, matrix c, bool accumulate)
 {
     for (strip p = { 0 }; next_strip(t, &p);)
@@ -261,7 +261,7 @@ static void multiply_rows(const job *j, const workplace *w, const gd_attention_t
 }
 
 /* c [keys, n] (+)= s [rows, keys]^T @ a [rows, n] */
-static void multiply_keys(const job *j, const workplace *w, const gd_attention_tile *t, int64_t n,
+static void multiply_keys(const job *j, const buffers *w, const gd_attention_tile *t, int64_t n,
                           matrix s, matrix a, matrix c, bool accumulate)
 {
     for (strip p = { 0 }; next_strip(t, &p);)
@@ -277,14 +277,14 @@ static void clear(matrix m, int64_t from, int64_t to, int64_t n)
         memset((float *)m.data + i * m.row, 0, (size_t)n * sizeof(float));
 }
 
-static workplace workplace_of(const job *j, int thread)
+static buffers buffers_of(const job *j, int thread)
 {
     _Static_assert((2 * QUERIES + GD_ATTENTION_WIDTH) * ROW * sizeof(float) <= GD_CPU_WIDE_SCRATCH,
-                   "two tiles and turned keys and values must fit the scratch");
+                   "two tiles and transposed keys and values must fit the scratch");
     gd_scratch s = gd_scratch_of(j->call, thread);
     const size_t row = ROW * sizeof(float);
     const bool copies = j->d + j->dv <= GD_ATTENTION_WIDTH;
-    workplace w = { .s = { gd_scratch_take(&s, QUERIES * row), ROW, 1 } };
+    buffers w = { .s = { gd_scratch_take(&s, QUERIES * row), ROW, 1 } };
     w.dp = (matrix){ gd_scratch_take(&s, QUERIES * row), ROW, 1 };
     w.kt = (matrix){ gd_scratch_take(&s, copies ? (size_t)j->d * row : 0), ROW, 1 };
     w.vt = (matrix){ gd_scratch_take(&s, copies ? (size_t)j->dv * row : 0), ROW, 1 };
@@ -294,7 +294,7 @@ static workplace workplace_of(const job *j, int thread)
 
 /* The transpose of keys or values x [keys, d], as the right operand of products with many rows: in
  * memory, or those would each make one. */
-static matrix turned(const job *j, int64_t keys, int64_t d, matrix x, matrix to)
+static matrix transpose_keys(const job *j, int64_t keys, int64_t d, matrix x, matrix to)
 {
     if (j->rows <= FEW || j->d + j->dv > GD_ATTENTION_WIDTH)
         return transposed(x);
@@ -332,12 +332,12 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
     }
     clear(o, 0, least(unseeing(j) - row, rows), j->dv);
     matrix q = rows_from(matrix_of(&j->q, entry), row);
-    workplace w = workplace_of(j, thread);
+    buffers w = buffers_of(j, thread);
     for (int64_t key = 0; key < j->tk && first_query(j, key) < row + rows; key += KEYS) {
         int64_t keys = least(KEYS, j->tk - key), first = first_query(j, key) - row;
         matrix k = rows_from(matrix_of(&j->k, of_keys), key);
         matrix v = rows_from(matrix_of(&j->v, of_keys), key);
-        matrix kt = turned(j, keys, j->d, k, w.kt);
+        matrix kt = transpose_keys(j, keys, j->d, k, w.kt);
         if (rows <= FEW)
             fetch(&j->v, of_keys, key);
         for (int64_t tile = 0; tile < rows; tile += j->rows) {
@@ -408,10 +408,10 @@ static gradient gradient_of(const job *j)
                        .logarithm = packed + j->entries * j->tq * j->dv };
 }
 
-/* One tile: queries [row, row + rows) of `entry` and keys [key, key + keys), which lie turned in w.
- * `first`: no other tile has added to the gradients of these keys. */
-static void tile_backward(const job *j, const workplace *w, int64_t entry, int64_t row,
-                          int64_t rows, int64_t key, int64_t keys, bool first)
+/* One tile: queries [row, row + rows) of `entry` and keys [key, key + keys), whose transposes are
+ * in w. `first`: no other tile has added to the gradients of these keys. */
+static void tile_backward(const job *j, const buffers *w, int64_t entry, int64_t row, int64_t rows,
+                          int64_t key, int64_t keys, bool first)
 {
     gradient to = gradient_of(j);
     int64_t of_keys = entry_of_keys(j, entry), at = entry * j->tq + row;
@@ -449,9 +449,9 @@ static void keys_backward(const job *j, int64_t of_keys, int64_t key, int64_t he
                           int thread)
 {
     int64_t keys = least(KEYS, j->tk - key), first = first_query(j, key);
-    workplace w = workplace_of(j, thread);
-    w.kt = turned(j, keys, j->d, rows_from(matrix_of(&j->k, of_keys), key), w.kt);
-    w.vt = turned(j, keys, j->dv, rows_from(matrix_of(&j->v, of_keys), key), w.vt);
+    buffers w = buffers_of(j, thread);
+    w.kt = transpose_keys(j, keys, j->d, rows_from(matrix_of(&j->k, of_keys), key), w.kt);
+    w.vt = transpose_keys(j, keys, j->dv, rows_from(matrix_of(&j->v, of_keys), key), w.vt);
     for (int64_t entry = head; entry < head + share; entry++)
         for (int64_t row = first / j->rows * j->rows; row < j->tq; row += j->rows) {
             int64_t from = row < first ? first : row, rows = least(row + j->rows, j->tq) - from;

@@ -19,7 +19,7 @@
 #define GD_ATTENTION_QUERIES 128 /* rows of a tile at most */
 #define GD_ATTENTION_KEYS    256 /* columns at most */
 #define GD_ATTENTION_ROW     272 /* distance between rows: they do not meet in the caches */
-#define GD_ATTENTION_WIDTH   256 /* of keys and values together, that turned lie in the scratch */
+#define GD_ATTENTION_WIDTH   256 /* of keys and values together: their transposes fit the scratch */
 #define GD_ATTENTION_LANES   16  /* sums along a row are made in so many lanes */
 
 /* Scores of some queries and keys, and what is known of their rows. */

@@ -7,29 +7,43 @@
 
 #include <string.h>
 
-/* The update as optim/rules_adam.c writes it, a node an instruction; operands are nodes, or leaves
- * numbered behind them. */
-enum { GAP, GAIN, MOMENT, KEPT, PART, SQUARE, SPEED, ROOT, BELOW, ABOVE, RATIO, DECAYED, MOVED };
-enum { NODES = MOVED + 1 };
-_Static_assert(MOVED == GD_EW_ADAM_NODES - 1, "room for all nodes");
+/* The update as optim/rules_adam.c writes it: each node is an instruction, and its operands are
+ * nodes or leaves. Leaves are numbered from NODES on. */
+enum {
+    DIFFERENCE,
+    CHANGE,
+    FIRST_MOMENT,
+    OLD_SHARE,
+    SCALED_G,
+    NEW_SHARE,
+    SECOND_MOMENT,
+    ROOT,
+    DENOMINATOR,
+    NUMERATOR,
+    STEP,
+    DECAYED,
+    UPDATED
+};
+enum { NODES = UPDATED + 1 };
+_Static_assert(UPDATED == GD_EW_ADAM_NODES - 1, "room for all nodes");
 #define LEAF(name) (NODES + GD_EW_ADAM_##name)
 static const struct {
     int16_t op;
     uint8_t from[2];
 } nodes[NODES] = {
-    [GAP] = { GD_OP_sub, { LEAF(G), LEAF(M) } },
-    [GAIN] = { GD_OP_mul, { GAP, LEAF(PULL) } },
-    [MOMENT] = { GD_OP_add, { LEAF(M), GAIN } },
-    [KEPT] = { GD_OP_mul, { LEAF(V), LEAF(BETA2) } },
-    [PART] = { GD_OP_mul, { LEAF(G), LEAF(REST2) } },
-    [SQUARE] = { GD_OP_mul, { PART, LEAF(G) } },
-    [SPEED] = { GD_OP_add, { KEPT, SQUARE } },
-    [ROOT] = { GD_OP_sqrt, { SPEED, SPEED } },
-    [BELOW] = { GD_OP_add, { ROOT, LEAF(SPREAD) } },
-    [ABOVE] = { GD_OP_mul, { MOMENT, LEAF(SIZE) } },
-    [RATIO] = { GD_OP_div, { ABOVE, BELOW } },
-    [DECAYED] = { GD_OP_mul, { LEAF(P), LEAF(KEEP) } }, /* or p itself */
-    [MOVED] = { GD_OP_sub, { DECAYED, RATIO } },
+    [DIFFERENCE] = { GD_OP_sub, { LEAF(G), LEAF(M) } },
+    [CHANGE] = { GD_OP_mul, { DIFFERENCE, LEAF(REST1) } },
+    [FIRST_MOMENT] = { GD_OP_add, { LEAF(M), CHANGE } },
+    [OLD_SHARE] = { GD_OP_mul, { LEAF(V), LEAF(BETA2) } },
+    [SCALED_G] = { GD_OP_mul, { LEAF(G), LEAF(REST2) } },
+    [NEW_SHARE] = { GD_OP_mul, { SCALED_G, LEAF(G) } },
+    [SECOND_MOMENT] = { GD_OP_add, { OLD_SHARE, NEW_SHARE } },
+    [ROOT] = { GD_OP_sqrt, { SECOND_MOMENT, SECOND_MOMENT } },
+    [DENOMINATOR] = { GD_OP_add, { ROOT, LEAF(EPSILON) } },
+    [NUMERATOR] = { GD_OP_mul, { FIRST_MOMENT, LEAF(STEP_SIZE) } },
+    [STEP] = { GD_OP_div, { NUMERATOR, DENOMINATOR } },
+    [DECAYED] = { GD_OP_mul, { LEAF(P), LEAF(DECAY) } }, /* or p itself */
+    [UPDATED] = { GD_OP_sub, { DECAYED, STEP } },
 };
 
 /* Whether `value` is what node or leaf `node` stands for; notes what it found. */
@@ -55,13 +69,13 @@ static bool match(const gd_fused_attr *attr, int node, int value, gd_ew_adam *fo
            (node == ROOT || match(attr, nodes[node].from[1], instruction->from[1], found));
 }
 
-/* Whether the operands lie as the loop wants them. */
+/* Whether the operands have the layouts that the loop reads. */
 static bool takes(const gd_ew_program *p, const gd_fused_attr *attr, const gd_kernel_call *call,
                   const gd_ew_adam *found)
 {
     for (int k = 0; k < GD_EW_ADAM_LEAVES; k++) {
         int leaf = found->leaf[k];
-        if (leaf < 0 && k == GD_EW_ADAM_KEEP)
+        if (leaf < 0 && k == GD_EW_ADAM_DECAY)
             continue;
         bool is_input = leaf < attr->n_inputs;
         gd_dtype dtype = is_input ? call->in[leaf].layout->dtype
@@ -83,7 +97,7 @@ bool gd_ew_adam_holds(const gd_ew_adam *found, int i)
     return false;
 }
 
-/* Whether nothing but the new p, m and v leaves the nodes, and these only as results. */
+/* Whether no node but the new p, m and v is read by other instructions, and these are results. */
 static bool is_closed(const gd_fused_attr *attr, const gd_ew_adam *found)
 {
     int results = 0;
@@ -92,8 +106,8 @@ static bool is_closed(const gd_fused_attr *attr, const gd_ew_adam *found)
         for (int r = 0; r < attr->n_more; r++)
             is_result |= attr->more[r] == i;
         if (gd_ew_adam_holds(found, i)) {
-            bool may_be =
-                i == found->node[MOVED] || i == found->node[MOMENT] || i == found->node[SPEED];
+            bool may_be = i == found->node[UPDATED] || i == found->node[FIRST_MOMENT] ||
+                          i == found->node[SECOND_MOMENT];
             if (is_result != may_be)
                 return false;
             results += is_result;
@@ -113,11 +127,11 @@ bool gd_ew_find_adam(const gd_ew_program *p, const gd_fused_attr *attr, const gd
         return false;
     for (int i = attr->n_instructions - 1; i >= 0; i--) {
         memset(found, -1, sizeof *found);
-        if (match(attr, MOVED, attr->n_inputs + i, found) && takes(p, attr, call, found) &&
+        if (match(attr, UPDATED, attr->n_inputs + i, found) && takes(p, attr, call, found) &&
             is_closed(attr, found)) {
-            found->result[0] = found->node[MOVED];
-            found->result[1] = found->node[MOMENT];
-            found->result[2] = found->node[SPEED];
+            found->result[0] = found->node[UPDATED];
+            found->result[1] = found->node[FIRST_MOMENT];
+            found->result[2] = found->node[SECOND_MOMENT];
             return true;
         }
     }

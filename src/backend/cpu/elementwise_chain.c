@@ -103,22 +103,22 @@ static void add_operand(gd_ew_program *p, int *n, int handler, int slot)
 void gd_ew_link_chains(gd_ew_program *p)
 {
     for (int i = 0, n = 0; i < p->n_steps; i += p->span[i] ? p->span[i] : 1) {
-        int end = i + p->span[i], held = -1; /* the slot whose value is in the register */
+        int end = i + p->span[i], in_register = -1; /* the slot whose value is in the register */
         p->first_link[i] = (uint8_t)n;
         for (int k = i; k < end; k++) {
             const gd_ew_step *step = &p->step[k];
             int x = step->from[0], y = step->from[1];
             bool is_binary = step->chain >= GD_EW_CHAIN_ADD;
-            bool is_second = is_binary && held == y && held != x;
-            if (!is_second && held != x)
+            bool is_second = is_binary && in_register == y && in_register != x;
+            if (!is_second && in_register != x)
                 add_operand(p, &n, GD_EW_CHAIN_LOAD, x);
             if (is_binary)
                 add_operand(p, &n, step->chain + is_second * GD_EW_CHAIN_SECOND, is_second ? x : y);
             else
                 add_link(p, &n, step->chain, x);
-            held = step->to;
-            if (held < gd_ew_first_register(p) || is_read_again(p, k, end))
-                add_link(p, &n, GD_EW_CHAIN_STORE, held);
+            in_register = step->to;
+            if (in_register < gd_ew_first_register(p) || is_read_again(p, k, end))
+                add_link(p, &n, GD_EW_CHAIN_STORE, in_register);
         }
         if (p->span[i])
             add_link(p, &n, GD_EW_CHAIN_END, 0);

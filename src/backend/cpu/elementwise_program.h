@@ -49,20 +49,21 @@ typedef struct gd_ew_source {
     uint8_t slot;   /* register it is copied to when not direct */
 } gd_ew_source;
 
-/* Adam's update in a group: p' = p keep - m' size / (sqrt v' + spread), m' = m + (g - m) pull,
- * v' = beta2 v + rest2 g^2. */
-enum { /* leaves; from SIZE on, numbers */
+/* Adam's update in a group: p' = p decay - m' step_size / (sqrt v' + epsilon), m' = m + rest1 (g -
+ * m), v' = beta2 v + rest2 g^2, with rest1 = 1 - beta1 and rest2 = 1 - beta2. The names are those
+ * of gd_step_scalars (optim/optimizer.h), whose scaled epsilon is meant. */
+enum { /* leaves; from STEP_SIZE on, one number for all elements */
        GD_EW_ADAM_P,
        GD_EW_ADAM_G,
        GD_EW_ADAM_M,
        GD_EW_ADAM_V,
        GD_EW_ADAM_NUMBERS,
-       GD_EW_ADAM_SIZE = GD_EW_ADAM_NUMBERS,
-       GD_EW_ADAM_SPREAD,
-       GD_EW_ADAM_PULL,
+       GD_EW_ADAM_STEP_SIZE = GD_EW_ADAM_NUMBERS,
+       GD_EW_ADAM_EPSILON,
+       GD_EW_ADAM_REST1,
        GD_EW_ADAM_BETA2,
        GD_EW_ADAM_REST2,
-       GD_EW_ADAM_KEEP, /* may be missing */
+       GD_EW_ADAM_DECAY, /* may be missing */
        GD_EW_ADAM_LEAVES,
        GD_EW_ADAM_NODES = 13,
        GD_EW_ADAM_RESULTS = 3, /* p', m', v' */

@@ -19,8 +19,9 @@ typedef struct walk {
     int64_t step[GD_FUSED_MAX_INPUTS];     /* … and bytes to the next one along the last axis */
     char *out[GD_EW_MAX_RESULTS];
     int64_t out_step[GD_EW_MAX_RESULTS];
-    const char *held[GD_FUSED_MAX_INPUTS]; /* what the register of a source was loaded from */
-    int64_t held_count[GD_FUSED_MAX_INPUTS], held_cols[GD_FUSED_MAX_INPUTS];
+    /* what the register of a source was loaded from */
+    const char *loaded_from[GD_FUSED_MAX_INPUTS];
+    int64_t loaded_count[GD_FUSED_MAX_INPUTS], loaded_cols[GD_FUSED_MAX_INPUTS];
     int64_t start[GD_MAX_RANK], extent[GD_MAX_RANK];
     int64_t rows; /* extents of all axes but the last, multiplied */
     bool streams; /* results go past the caches */
@@ -39,7 +40,7 @@ static void begin_walk(walk *w, const gd_ew_program *p, const gd_kernel_call *ca
     for (int s = 0; s < p->n_sources; s++) {
         const gd_ew_source *source = &p->source[s];
         w->step[s] = source->stride[last] * p->box[last] * ((int64_t)1 << source->size_log2);
-        w->held[s] = NULL;
+        w->loaded_from[s] = NULL;
         if (!source->is_direct)
             w->slot[s] = w->slot[source->slot];
     }
@@ -173,13 +174,13 @@ static void place_sources(walk *w, int64_t cols)
     for (int s = 0; s < p->n_sources; s++) {
         if (p->source[s].is_direct) {
             w->slot[s] = (char *)(uintptr_t)w->from[s];
-        } else if (w->held[s] != w->from[s] || w->held_count[s] != count ||
-                   w->held_cols[s] != cols) {
+        } else if (w->loaded_from[s] != w->from[s] || w->loaded_count[s] != count ||
+                   w->loaded_cols[s] != cols) {
             /* At most two extents vary from tile to tile, one of them the last. */
             load_box(w, &p->source[s], w->from[s], w->slot[s]);
-            w->held[s] = w->from[s];
-            w->held_count[s] = count;
-            w->held_cols[s] = cols;
+            w->loaded_from[s] = w->from[s];
+            w->loaded_count[s] = count;
+            w->loaded_cols[s] = cols;
         }
     }
 }

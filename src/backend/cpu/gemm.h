@@ -38,10 +38,10 @@ typedef struct gd_gemm_args {
     int64_t c_batch_stride[GD_GEMM_BATCH_RANK];
     const void *bias; /* [n] or NULL: added to every row */
     int64_t bias_stride;
-    bool relu;               /* NaN stays NaN */
-    const void *relu_result; /* laid out as C, or NULL: C becomes 0 where it is not > 0, which makes
-                                a gradient by the result of a ReLU that by what it was of; not with
-                                accumulate */
+    bool relu; /* NaN stays NaN */
+    /* With the strides of C, or NULL. C becomes 0 where relu_result is not > 0: so the gradient by
+     * the result of a ReLU becomes the gradient by its operand. Not with accumulate. */
+    const void *relu_result;
     bool accumulate; /* add the block sums to what C holds, in order: c = ((c + s0) + s1) + … */
     int threads;     /* at most; small problems use fewer */
     const gd_paths *paths;  /* which way it is computed */

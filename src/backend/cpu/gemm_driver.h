@@ -85,7 +85,8 @@ static void N(multiply_panel)(const block_t *block, int64_t row, int64_t rows)
         .accumulate = block->step > 0 || p->accumulate,
         .relu = last && p->relu,
     };
-    /* With few rows it is B that comes out of memory: the first panel fetches the next block. */
+    /* With few rows the time goes into reading B from memory: the first panel prefetches the next
+     * block. */
     const bool next_block = p->m <= THIN_ROWS && !block->packed_all && p->k * p->n > LARGE &&
                             block->step + GD_GEMM_KC < p->k;
     if (next_block && row == 0)
@@ -114,7 +115,7 @@ static void N(multiply_panel)(const block_t *block, int64_t row, int64_t rows)
         else
             N(tile_by_copy)(t, rows, vecs, p->c_col);
         if (last && p->relu_result)
-            N(gate)(p, row, rows, block->column + j, t.columns);
+            N(apply_relu_grad)(p, row, rows, block->column + j, t.columns);
         t.next_a += t.next_lines * LINE;
     }
 }
@@ -225,7 +226,7 @@ static void N(multiply)(const product_t *p, gd_scratch scratch)
     if (!N(multiply_rows)(p, scratch))
         N(multiply_blocks)(p, scratch);
     else if (p->relu_result)
-        N(gate)(p, 0, p->m, 0, p->n);
+        N(apply_relu_grad)(p, 0, p->m, 0, p->n);
 }
 
 /* Whether to compute C^T = B^T A^T: products commute and sums keep their order, so no bit changes.

@@ -23,9 +23,10 @@ typedef struct product_t {
     const gd_paths *paths;
 } product_t;
 
-/* C[rows, columns] from (row, column) on becomes 0 where relu_result is not > 0. */
-static __attribute__((noinline)) void N(gate)(const product_t *p, int64_t row, int64_t rows,
-                                              int64_t column, int64_t columns)
+/* The derivative of ReLU: C[rows, columns] from (row, column) on becomes 0 where relu_result is not
+ * > 0. */
+static __attribute__((noinline)) void
+N(apply_relu_grad)(const product_t *p, int64_t row, int64_t rows, int64_t column, int64_t columns)
 {
     const int64_t first = row * p->c_row + column * p->c_col;
     const bool by_columns = p->c_row == 1;
@@ -291,10 +292,10 @@ static __attribute__((noinline)) bool N(row_stretches)(const product_t *p, const
     return true;
 }
 
-/* B transposed in memory, so y[j] is a dot product of contiguous rows: squares of B are turned in
- * registers, for the lanes must be different j if each sum is to run along k in order. Squares lie
- * across as many streams; while some columns are multiplied the next are fetched into the second
- * level of caches one after the other, and the next square into the first. n >= LANES. */
+/* B transposed in memory, so y[j] is a dot product of contiguous rows: squares of B are transposed
+ * in registers, for the lanes must be different j if each sum is to run along k in order. Squares
+ * lie across as many streams; while some columns are multiplied the next are fetched into the
+ * second level of caches one after the other, and the next square into the first. n >= LANES. */
 static void N(row_dots)(const product_t *p)
 {
     const bool fetch = p->b_col == p->k && p->k * p->n > LARGE;

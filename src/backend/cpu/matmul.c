@@ -1,6 +1,6 @@
 /* backend/cpu/matmul.c: matmul, linear and matmul_relu_grad on the CPU. Floats go to the packed
- * core (gemm.h), of which only the operands' description is made here; integers, which nobody is in
- * a hurry for, go through a plain loop, exact modulo 2^bits. */
+ * core (gemm.h), of which only the operands' description is made here; integers go through a plain
+ * loop, exact modulo 2^bits. */
 #include "backend/cpu/cpu.h"
 #include "base/error.h"
 #include "base/threads.h"

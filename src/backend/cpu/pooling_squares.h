@@ -1,8 +1,8 @@
 /* backend/cpu/pooling_squares.h: the maximum over windows of two by two that touch each other, and
- * its gradient. Which of four numbers is largest nobody can predict, so there are no branches.
- * Included by pooling_isa.c for f32 and by pooling.c for f64, with REAL, BITS (unsigned, as wide)
- * and N(name) defined; and, where there are loops over vectors of windows (pooling_rows.h),
- * POOL_ROW and SPREAD_ROW, which do a row if it is long enough. */
+ * its gradient. The position of the largest of four numbers is unpredictable, so there are no
+ * branches. Included by pooling_isa.c for f32 and by pooling.c for f64, with REAL, BITS (unsigned,
+ * as wide) and N(name) defined; and, where there are loops over vectors of windows
+ * (pooling_rows.h), POOL_ROW and SPREAD_ROW, which do a row if it is long enough. */
 #ifndef POOL_ROW
 #define POOL_ROW(...)   false
 #define SPREAD_ROW(...) false

@@ -290,7 +290,7 @@ static void plan_columns(reduction *r)
             break;
     }
     if (r->tile < GD_REDUCE_NARROW)
-        r->tile = GD_REDUCE_NARROW; /* narrow rows are never cut: their lanes span them */
+        r->tile = GD_REDUCE_NARROW; /* one tile: the lanes of narrow rows span several rows */
     if (r->tile > c)
         r->tile = c;
     r->tiles = (c + r->tile - 1) / r->tile;

@@ -1,4 +1,5 @@
-/* backend/cpu/scratch.c: the end of a process whose kernel has miscounted; see scratch.h. */
+/* backend/cpu/scratch.c: ends the process when a kernel takes more scratch than there is; see
+ * scratch.h. */
 #include "backend/cpu/scratch.h"
 
 #include <stdio.h>

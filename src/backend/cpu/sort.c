@@ -154,8 +154,8 @@ static void unheap(const sort_line *line, int64_t *heap, int64_t size)
 
 /* ---- lines ---- */
 
-/* Whether any of a line's elements begin … end-1 may have a key below `worst`. f32 without steps is
- * asked in a loop of its own, which is most of what the first few of many cost. */
+/* Whether any of a line's elements begin … end-1 may have a key below `worst`. Contiguous f32 has a
+ * loop of its own: finding the first few of many spends most of its time there. */
 static bool any_below(const sort_line *line, int64_t begin, int64_t end, uint64_t worst)
 {
     if (line->dtype != GD_F32 || line->stride != 1)
