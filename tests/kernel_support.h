@@ -439,8 +439,8 @@ static inline gd_status try_run(gd_device *device, int id, const void *attr,
     for (int k = 0; k < n; k++) {
         operands[k] = (gd_operand){ in[k]->data, &in[k]->layout };
     }
-    gd_operand more[GD_FUSED_MAX_MORE];
-    for (int r = 0; id == GD_OP_fused && r < ((const gd_fused_attr *)attr)->n_more; r++)
+    gd_operand more[GD_FUSED_MAX_EXTRA];
+    for (int r = 0; id == GD_OP_fused && r < ((const gd_fused_attr *)attr)->n_extra; r++)
         more[r] = (gd_operand){ more_results[r].data, &more_results[r].layout };
     gd_cast_attr cast = { out->layout.dtype };
     gd_kernel_call call = { .device = device,
@@ -449,7 +449,7 @@ static inline gd_status try_run(gd_device *device, int id, const void *attr,
                             .n = n,
                             .in = operands,
                             .out = { out->data, &out->layout },
-                            .more = more };
+                            .extra = more };
     size_t bytes = gd_layout_bytes(&out->layout);
     void *before = malloc(bytes + 1), *eager = malloc(bytes + 1),
          *program = malloc(gd_ew_prepare_bytes());

@@ -530,13 +530,13 @@ static void check_fused(const gd_fused_attr *attr, const operand *const *in, int
     }
     const operand *want = &value[attr->n_inputs + attr->n_instructions - 1];
     operand out = operand_dense(want->layout.dtype, rank, shape);
-    operand more[GD_FUSED_MAX_MORE];
-    for (int r = 0; r < attr->n_more; r++)
-        more[r] = operand_dense((gd_dtype)attr->instruction[attr->more[r]].dtype, rank, shape);
+    operand more[GD_FUSED_MAX_EXTRA];
+    for (int r = 0; r < attr->n_extra; r++)
+        more[r] = operand_dense((gd_dtype)attr->instruction[attr->extra[r]].dtype, rank, shape);
     more_results = more;
     run(device, GD_OP_fused, attr, in, attr->n_inputs, &out);
-    for (int r = 0; r < attr->n_more; r++) {
-        const operand *part = &value[attr->n_inputs + attr->more[r]];
+    for (int r = 0; r < attr->n_extra; r++) {
+        const operand *part = &value[attr->n_inputs + attr->extra[r]];
         if (!same_elements(part->layout.dtype, more[r].data, part->data,
                            gd_layout_count(&part->layout)))
             fail_msg("%s: further result %d of a fused group of %d differs", device->isa, r,
@@ -614,9 +614,9 @@ static void test_fused(void **state)
             attr.instruction[i] = random_instruction(dtype, attr.n_inputs + i);
             dtype[attr.n_inputs + i] = (gd_dtype)attr.instruction[i].dtype;
         }
-        for (int i = 0; i < attr.n_instructions - 1 && attr.n_more < GD_FUSED_MAX_MORE; i++)
+        for (int i = 0; i < attr.n_instructions - 1 && attr.n_extra < GD_FUSED_MAX_EXTRA; i++)
             if (random_below(6) == 0)
-                attr.more[attr.n_more++] = (int16_t)i;
+                attr.extra[attr.n_extra++] = (int16_t)i;
         check_fused(&attr, from, rank, shape);
         for (int i = 0; i < attr.n_inputs; i++)
             operand_free(&in[i]);
@@ -653,8 +653,8 @@ static void test_fused_at_its_limits(void **state)
         };
     }
     check_fused(&attr, from, 2, shape);
-    for (int i = 0; i < GD_FUSED_MAX_MORE; i++)
-        attr.more[attr.n_more++] = (int16_t)(HALF + 2 * i);
+    for (int i = 0; i < GD_FUSED_MAX_EXTRA; i++)
+        attr.extra[attr.n_extra++] = (int16_t)(HALF + 2 * i);
     check_fused(&attr, from, 2, shape);
     for (int i = 0; i < GD_FUSED_MAX_INPUTS; i++)
         operand_free(&in[i]);

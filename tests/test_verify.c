@@ -177,13 +177,13 @@ static void loses_an_assignment(gd_ir *ir)
 {
     ir->values[STORE].kind = GD_IR_DEAD;
 }
-static void has_a_part_of_no_group(gd_ir *ir)
+static void has_an_extra_result_of_no_group(gd_ir *ir)
 {
-    gd_part_attr part;
-    memset(&part, 0, sizeof part);
-    part.dtype = GD_F32;
-    part.shape = GD_SHAPE(2, 3);
-    push(ir, GD_OP_part, 1, (int32_t[]){ SUM }, &part, part.shape);
+    gd_extra_result_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.dtype = GD_F32;
+    attr.shape = GD_SHAPE(2, 3);
+    push(ir, GD_OP_extra_result, 1, (int32_t[]){ SUM }, &attr, attr.shape);
 }
 
 static void lies_in_no_memory(gd_ir *ir)
@@ -227,7 +227,8 @@ static const struct {
     { reads_new_contents_too_early, "value 9 (mul): it reads contents of a tensor outside" },
     { assigns_too_early, "value 9 (mul): it reads contents of a tensor outside" },
     { loses_an_assignment, "value 9 (mul): it reads contents of a tensor outside" },
-    { has_a_part_of_no_group, "value 10 (part): a part does not follow its group" },
+    { has_an_extra_result_of_no_group,
+      "value 10 (extra_result): an extra result does not follow its group" },
     { lies_in_no_memory, "value 1 (full): the number of its memory" },
     { lies_in_memory_of_a_tensor_outside, "value 3 (add): the number of its memory" },
     { joins_what_is_in_the_block, "value 5 (mul): its kernel writes this twice, or into the plan" },

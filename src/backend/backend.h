@@ -28,7 +28,7 @@ typedef struct gd_kernel_call {
     const gd_operand *in;
     gd_operand out;
     const gd_operand
-        *more;            /* [n_more] further results of a fused group, NULL when there are none */
+        *extra;           /* [n_extra] extra results of a fused group, NULL when there are none */
     const void *prepared; /* what `prepare` made for this call, or NULL in eager mode */
     const struct gd_kernel_call *next; /* of the calls that run_together is given, else NULL */
 } gd_kernel_call;
@@ -91,7 +91,7 @@ extern const gd_backend gd_backend_cpu, gd_backend_reference;
 #define GD_FUSED_MAX_INPUTS       16
 #define GD_FUSED_MAX_INSTRUCTIONS 64 /* with reductions, where the device takes so many */
 #define GD_FUSED_MAX_ELEMENTWISE  32 /* without */
-#define GD_FUSED_MAX_MORE         6  /* results besides the last instruction's */
+#define GD_FUSED_MAX_EXTRA        6  /* results besides the last instruction's */
 #define GD_FUSED_MOST_ROW         4096
 typedef struct gd_fused_instruction {
     int16_t op;      /* gd_op_id of an elementwise op, GD_OP_cast, or of a reduction */
@@ -101,8 +101,8 @@ typedef struct gd_fused_instruction {
     int16_t is_row;  /* it makes one number a row */
 } gd_fused_instruction;
 typedef struct gd_fused_attr {
-    int32_t n_inputs, n_instructions, n_more;
-    int16_t more[GD_FUSED_MAX_MORE]; /* instructions whose values are further results, ascending */
+    int32_t n_inputs, n_instructions, n_extra;
+    int16_t extra[GD_FUSED_MAX_EXTRA]; /* instructions whose values are extra results, ascending */
     gd_fused_instruction instruction[GD_FUSED_MAX_INSTRUCTIONS];
 
     /* with reductions */

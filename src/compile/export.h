@@ -41,7 +41,7 @@ void gd_export_storage_name(const gd_export *e, int s, char name[128]);
 
 /* ---- export_loops.c ---- */
 
-enum { GD_EXPORT_OPERANDS = GD_FUSED_MAX_INPUTS + 1 + GD_FUSED_MAX_MORE };
+enum { GD_EXPORT_OPERANDS = GD_FUSED_MAX_INPUTS + 1 + GD_FUSED_MAX_EXTRA };
 
 /* Loops over a shape, with axes merged that all operands step through alike. */
 typedef struct gd_loops {

@@ -135,7 +135,7 @@ gd_status gd_export_rows(gd_export *e, const gd_step *step)
         r.is_row[k] = gd_fused_is_row_input(group, k, &ir->values[v->in[k]].layout);
         gd_export_pointer(e, "x", k, v->in[k], false);
     }
-    for (int k = 0; k <= group->n_more; k++)
+    for (int k = 0; k <= group->n_extra; k++)
         gd_export_pointer(e, "r", k, step->value + k, true);
     for (int i = 0; i < group->n_instructions; i++) {
         r.dtypes[v->n + i] = (gd_dtype)group->instruction[i].dtype;
@@ -152,9 +152,9 @@ gd_status gd_export_rows(gd_export *e, const gd_step *step)
     gd_status status = GD_OK;
     for (int i = 0; status == GD_OK && i < group->n_instructions; i++)
         status = add_row_instruction(&r, i);
-    for (int k = 0; k <= group->n_more; k++) {
-        const gd_part_attr *part = ir->values[step->value + k].attr;
-        add_row_result(&r, k, k ? group->more[part->index] : group->n_instructions - 1);
+    for (int k = 0; k <= group->n_extra; k++) {
+        const gd_extra_result_attr *made = ir->values[step->value + k].attr;
+        add_row_result(&r, k, k ? group->extra[made->index] : group->n_instructions - 1);
     }
     gd_buffer_add(&e->body, "        row++;\n        }\n");
     return status;

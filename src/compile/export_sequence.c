@@ -57,7 +57,7 @@ static void add_last_strides(gd_export *e, const gd_layout *x)
 /* The shape as a constant. */
 static void add_attention_shape(gd_export *e, const gd_attention_attr *attr, const gd_layout *q,
                                 const gd_layout *k, const gd_layout *v, const gd_layout *g,
-                                const gd_layout *mask, const gd_attention_places *places)
+                                const gd_layout *mask, const gd_attention_offsets *places)
 {
     const int64_t *qs = q->shape + q->rank - 3, *ks = k->shape + k->rank - 3;
     gd_buffer_add(&e->body,
@@ -118,8 +118,8 @@ gd_status gd_export_attention(gd_export *e, const gd_step *step)
         (void)gd_layout_broadcast(layout_of(e, value->in[extra]), scores, &mask);
     }
     gd_export_pointers(e, step);
-    const gd_attention_places places =
-        gd_attention_grad_places(attr, (const gd_layout *[]){ q, k, v });
+    const gd_attention_offsets places =
+        gd_attention_grad_offsets(attr, (const gd_layout *[]){ q, k, v });
     add_attention_shape(e, attr, q, k, v, is_gradient ? g : NULL, attr->has_mask ? &mask : NULL,
                         &places);
     /* Loops over batch entries; the last operand counts them. */

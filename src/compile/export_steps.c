@@ -129,7 +129,7 @@ static gd_status export_group(gd_export *e, const gd_step *step, const gd_fused_
     }
     for (int i = 0; i < group->n_instructions; i++)
         dtypes[v->n + i] = (gd_dtype)group->instruction[i].dtype;
-    for (int r = 0; r <= group->n_more; r++) {
+    for (int r = 0; r <= group->n_extra; r++) {
         operands[v->n + r] = &v->layout;
         gd_export_pointer(e, "r", r, step->value + r, true);
     }
@@ -145,9 +145,11 @@ static gd_status export_group(gd_export *e, const gd_step *step, const gd_fused_
     gd_status status = GD_OK;
     for (int i = 0; status == GD_OK && i < group->n_instructions; i++)
         status = gd_export_instruction(e, group, i, dtypes);
-    for (int r = 0; r <= group->n_more; r++) {
-        int made = r ? group->more[((const gd_part_attr *)ir->values[step->value + r].attr)->index]
-                     : group->n_instructions - 1;
+    for (int r = 0; r <= group->n_extra; r++) {
+        int made =
+            r ? group
+                    ->extra[((const gd_extra_result_attr *)ir->values[step->value + r].attr)->index]
+              : group->n_instructions - 1;
         gd_buffer_add(&e->body, "            r%d[", r);
         gd_export_index(e, &l, v->n, "i");
         gd_buffer_add(&e->body, "] = v%d;\n", v->n + made);
@@ -363,7 +365,7 @@ static gd_export_writer writer_of(gd_op_id id)
 
 bool gd_export_has_writer(gd_op_id id)
 {
-    return writer_of(id) || (gd_op_row(id)->flags & GD_OP_VIEW) || id == GD_OP_part;
+    return writer_of(id) || (gd_op_row(id)->flags & GD_OP_VIEW) || id == GD_OP_extra_result;
 }
 
 gd_status gd_export_refuse(const gd_step *step, const gd_export *e, const char *of_what)

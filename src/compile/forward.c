@@ -36,7 +36,7 @@ static void note_uses(const gd_ir *ir, target_facts *targets)
  * the target's own contiguous layout. */
 static bool reads_in_place(const gd_ir *ir, const gd_ir_value *v, int32_t memory)
 {
-    const gd_ir_value *op = gd_ir_is_part(v) ? &ir->values[v->in[0]] : v;
+    const gd_ir_value *op = gd_ir_is_extra(v) ? &ir->values[v->in[0]] : v;
     for (int k = 0; k < op->n; k++) {
         const gd_ir_value *operand = &ir->values[op->in[k]];
         if (gd_ir_memory(ir, op->in[k]) != memory)
@@ -45,7 +45,7 @@ static bool reads_in_place(const gd_ir *ir, const gd_ir_value *v, int32_t memory
             !gd_layout_is_contiguous(&operand->layout) ||
             operand->layout.dtype != v->layout.dtype || gd_ir_is_view(operand))
             return false;
-        if (gd_ir_is_part(v) && gd_group_reads_behind(op, v, k))
+        if (gd_ir_is_extra(v) && gd_group_reads_behind(op, v, k))
             return false;
     }
     return true;

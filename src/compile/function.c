@@ -48,10 +48,10 @@ struct gd_function {
     gd_tensor **results; /* [n_results] of the last call, where they are not the plan's */
     int n_results;
     size_t result_capacity;
-    gd_trace *trace;    /* of the call at hand; between calls, room for the next */
-    gd_tensor **places; /* [n_places] the placeholders of its arguments, held */
-    int n_places;
-    size_t place_capacity;
+    gd_trace *trace;          /* of the call at hand; between calls, room for the next */
+    gd_tensor **placeholders; /* [n_placeholders] the placeholders of its arguments, held */
+    int n_placeholders;
+    size_t placeholder_capacity;
     gd_tensor **last_outputs; /* of the recording before (GD_MODE_LAZY), to compare with */
     size_t last_output_count, last_output_capacity;
     gd_structure structure; /* of the trace (GD_MODE_LAZY) */
@@ -75,16 +75,16 @@ static void release_results(gd_function *function)
         gd_unlink(function->results[--function->n_results]);
 }
 
-static void release_places(gd_function *function)
+static void release_placeholders(gd_function *function)
 {
-    while (function->n_places)
-        gd_unlink(function->places[--function->n_places]);
+    while (function->n_placeholders)
+        gd_unlink(function->placeholders[--function->n_placeholders]);
 }
 
 static void destroy(void *object)
 {
     gd_function *function = object;
-    release_places(function);
+    release_placeholders(function);
     release_results(function);
     gd_free(function->results);
     for (size_t i = 0; i < function->count; i++)
@@ -94,7 +94,7 @@ static void destroy(void *object)
         gd_trace_clear(function->trace);
     gd_free(function->trace);
     gd_structure_free(&function->structure);
-    gd_free(function->places);
+    gd_free(function->placeholders);
     gd_free(function->last_outputs);
     gd_free(function);
 }
@@ -285,12 +285,12 @@ static bool add_result(gd_trace *trace, gd_tensor *result)
 }
 
 /* Whether the placeholders of the recording before will do. */
-static bool have_places(const gd_function *function, int count, gd_tensor *const *inputs)
+static bool have_placeholders(const gd_function *function, int count, gd_tensor *const *inputs)
 {
-    bool same = function->n_places == count;
+    bool same = function->n_placeholders == count;
     for (int i = 0; same && i < count; i++)
-        same = function->places[i]->requires_grad == inputs[i]->requires_grad &&
-               same_layout(&function->places[i]->layout, &inputs[i]->layout);
+        same = function->placeholders[i]->requires_grad == inputs[i]->requires_grad &&
+               same_layout(&function->placeholders[i]->layout, &inputs[i]->layout);
     return same;
 }
 
@@ -299,22 +299,23 @@ static bool begin_recording(gd_function *function, int count, gd_tensor *const *
 {
     if (!function->trace)
         function->trace = gd_alloc_zero(1, sizeof *function->trace);
-    if (!function->trace || !gd_grow((void **)&function->places, &function->place_capacity,
-                                     (size_t)count + 1, sizeof(gd_tensor *)))
+    if (!function->trace ||
+        !gd_grow((void **)&function->placeholders, &function->placeholder_capacity,
+                 (size_t)count + 1, sizeof(gd_tensor *)))
         return false;
-    if (have_places(function, count, inputs)) {
+    if (have_placeholders(function, count, inputs)) {
         gd_trace_rewind(function->trace);
         return true;
     }
     gd_trace_reset(function->trace);
-    release_places(function);
+    release_placeholders(function);
     for (int i = 0; i < count; i++) {
         gd_tensor *place = placeholder(function->context, function->trace, inputs[i]);
         if (!place)
             return false;
-        function->places[function->n_places++] = gd_link(place);
+        function->placeholders[function->n_placeholders++] = gd_link(place);
     }
-    function->places[count] = NULL; /* what a body finds that reads too far */
+    function->placeholders[count] = NULL; /* what a body finds that reads too far */
     return true;
 }
 
@@ -332,7 +333,7 @@ static bool record(gd_function *function, int count, gd_tensor *const *inputs)
     now.paused_trace = NULL;
     now.trace_paused = 0;
     gd_recording_set(context, now);
-    gd_tensor *result = run_body(function, count, function->places);
+    gd_tensor *result = run_body(function, count, function->placeholders);
     gd_recording_set(context, before);
     gd_status status = GD_OK;
     if (result && trace->failed)
@@ -351,7 +352,7 @@ static void end_recording(gd_function *function, bool keep)
     if (!keep && function->trace)
         gd_trace_reset(function->trace);
     if (!keep || !function->trace)
-        release_places(function);
+        release_placeholders(function);
     (void)gd_scope_end(function->context);
 }
 
@@ -397,7 +398,7 @@ static gd_status recognise(gd_function *function, int count, gd_tensor *const *i
     }
     if (!note_outputs(function) ||
         gd_structure_take(&function->structure, function->context, function->trace,
-                          function->places, count) != GD_OK)
+                          function->placeholders, count) != GD_OK)
         return GD_ERR_MEMORY;
     *e = find_structure(function, count, inputs);
     return GD_OK;
@@ -408,7 +409,7 @@ static gd_plan *plan_trace(const gd_function *function, int count)
     const gd_trace *trace = function->trace;
     const gd_ir_source source = { .nodes = trace->nodes,
                                   .count = trace->count,
-                                  .inputs = function->places,
+                                  .inputs = function->placeholders,
                                   .input_count = count,
                                   .outputs = trace->outputs,
                                   .output_count = trace->output_count,
@@ -430,8 +431,8 @@ static gd_plan *make_plan(gd_function *function, int count, gd_history **history
     if (function->detached || context->no_grad || !gd_history_is_wanted(function->trace)) {
         plan = plan_trace(function, count);
     } else {
-        *history =
-            gd_history_make(context, function->trace, function->places, count, function->options);
+        *history = gd_history_make(context, function->trace, function->placeholders, count,
+                                   function->options);
         if (*history)
             function->trace = NULL;
         plan = *history ? gd_history_plan(*history) : NULL;

@@ -1,6 +1,6 @@
 /* compile/fuse.c: fusion of elementwise groups, and of reductions along rows with what feeds them
  * and what reads them. A group ends in one op, its last. It takes in ops above, of its last op's
- * shape, whose other readers come below it; what those read becomes a further result. Then it takes
+ * shape, whose other readers come below it; what those read becomes an extra result. Then it takes
  * in neighbours, ops that read what the group reads, so that this is read once. The group becomes
  * one `fused` op, which runs the same formulas in the same order on tiles that stay in the L1
  * cache: one pass over memory, the same bits.
@@ -247,7 +247,7 @@ static bool take_in(fusion *f, int32_t candidate)
         return false;
     }
     g->members[g->n_members++] = candidate;
-    if (collect_inputs(f) && count_kept(f) <= GD_FUSED_MAX_MORE)
+    if (collect_inputs(f) && count_kept(f) <= GD_FUSED_MAX_EXTRA)
         return true;
     g->n_members--;
     g->rows = before;
@@ -341,16 +341,16 @@ static void describe(const fusion *f, const bool *kept, gd_fused_attr *attr)
             g->rows.axes > 0 && (gd_rows_form(&g->rows, &v->layout) != GD_FORM_WHOLE ||
                                  (!kept[i] && is_constant_in_row(f, attr, i, v->n)));
         if (kept[i] && i < g->n_members - 1)
-            attr->more[attr->n_more++] = (int16_t)i;
+            attr->extra[attr->n_extra++] = (int16_t)i;
         attr->result = gd_layout_shape(&v->layout);
     }
 }
 
-/* Value `member` becomes further result `index` of the group that ends in `last`. */
-static gd_status make_part(gd_ir *ir, int32_t member, int32_t last, int32_t index)
+/* Value `member` becomes extra result `index` of the group that ends in `last`. */
+static gd_status make_extra_result(gd_ir *ir, int32_t member, int32_t last, int32_t index)
 {
     gd_ir_value *v = &ir->values[member];
-    gd_part_attr *attr = gd_arena_push_zero(&ir->memory, sizeof *attr, 8);
+    gd_extra_result_attr *attr = gd_arena_push_zero(&ir->memory, sizeof *attr, 8);
     int32_t *in = gd_arena_push(&ir->memory, sizeof(int32_t), sizeof(int32_t));
     if (!attr || !in)
         return GD_ERR_MEMORY;
@@ -358,7 +358,7 @@ static gd_status make_part(gd_ir *ir, int32_t member, int32_t last, int32_t inde
     attr->dtype = (int32_t)v->layout.dtype;
     attr->shape = gd_layout_shape(&v->layout);
     *in = last;
-    v->op = gd_op_row(GD_OP_part);
+    v->op = gd_op_row(GD_OP_extra_result);
     v->attr = attr;
     v->in = in;
     v->n = 1;
@@ -387,18 +387,18 @@ static bool kernel_takes(const fusion *f, const gd_fused_attr *attr)
     const gd_device *device = f->ir->context->device;
     const gd_ir_value *values = f->ir->values;
     const group *g = &f->g;
-    gd_operand in[GD_FUSED_MAX_INPUTS], more[GD_FUSED_MAX_MORE];
+    gd_operand in[GD_FUSED_MAX_INPUTS], extra[GD_FUSED_MAX_EXTRA];
     for (int i = 0; i < g->n_inputs; i++)
         in[i] = (gd_operand){ NULL, &values[g->inputs[i]].layout };
-    for (int i = 0; i < attr->n_more; i++)
-        more[i] = (gd_operand){ NULL, &values[g->members[attr->more[i]]].layout };
+    for (int i = 0; i < attr->n_extra; i++)
+        extra[i] = (gd_operand){ NULL, &values[g->members[attr->extra[i]]].layout };
     const gd_kernel_call call = { .device = (gd_device *)(uintptr_t)device,
                                   .op = gd_op_row(GD_OP_fused),
                                   .attr = attr,
                                   .n = g->n_inputs,
                                   .in = in,
                                   .out = { NULL, &values[g->members[g->n_members - 1]].layout },
-                                  .more = more };
+                                  .extra = extra };
     return device->backend->takes_rows(&call);
 }
 
@@ -438,7 +438,7 @@ static gd_status make_group(fusion *f, int *changes, bool *fits)
         if (!kept[i]) {
             remove_views(f, g->members[i], g->members[i]);
             ir->values[g->members[i]].kind = GD_IR_DEAD;
-        } else if (make_part(ir, g->members[i], last, index++) != GD_OK) {
+        } else if (make_extra_result(ir, g->members[i], last, index++) != GD_OK) {
             return GD_ERR_MEMORY;
         }
     }
@@ -485,7 +485,7 @@ static gd_status find_groups(fusion *f, int *changes)
     return GD_OK;
 }
 
-/* Put the parts behind their groups, and views of parts behind those; leave out what is dead. */
+/* Put extra results behind their groups, and views of them behind those; leave out what is dead. */
 static gd_status put_in_order(gd_ir *ir, gd_arena *scratch)
 {
     const size_t count = ir->count + 1;
@@ -498,18 +498,18 @@ static gd_status put_in_order(gd_ir *ir, gd_arena *scratch)
     size_t n = 0;
     for (int32_t i = 0; i < (int32_t)ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
-        bool goes_along = v->kind == GD_IR_OP && (gd_ir_is_part(v) || gd_ir_is_view(v));
+        bool goes_along = v->kind == GD_IR_OP && (gd_ir_is_extra(v) || gd_ir_is_view(v));
         slot[i] = goes_along ? slot[v->in[0]] : i;
         first[i] = -1;
-        if (goes_along && gd_ir_is_part(v))
+        if (goes_along && gd_ir_is_extra(v))
             slot[i] = v->in[0];
         else if (slot[i] < i)
             slot[i] = i;
     }
-    /* Lists are filled from their ends: views, then parts, which come first. */
-    for (int parts = 0; parts < 2; parts++)
+    /* Lists are filled from their ends: views, then extra results, which come first. */
+    for (int extra = 0; extra < 2; extra++)
         for (int32_t i = (int32_t)ir->count; i-- > 0;)
-            if (slot[i] != i && gd_ir_is_part(&ir->values[i]) == (parts == 1)) {
+            if (slot[i] != i && gd_ir_is_extra(&ir->values[i]) == (extra == 1)) {
                 next[i] = first[slot[i]];
                 first[slot[i]] = i;
             }

@@ -31,8 +31,8 @@ static void open_fused(const gd_ir_value *v, gd_group_draft *draft)
             if (draft->instruction[i].from[k] >= attr->n_inputs)
                 draft->instruction[i].from[k] =
                     (int16_t)(draft->instruction[i].from[k] - attr->n_inputs + GD_FUSED_MAX_INPUTS);
-    for (int i = 0; i < attr->n_more; i++)
-        draft->is_result[attr->more[i]] = true;
+    for (int i = 0; i < attr->n_extra; i++)
+        draft->is_result[attr->extra[i]] = true;
     draft->is_result[attr->n_instructions - 1] = true;
 }
 
@@ -90,10 +90,10 @@ bool gd_group_close(const gd_group_draft *draft, gd_fused_attr *attr, int32_t *i
             continue;
         bool is_more = d.is_result[i] && i < d.n_instructions - 1;
         if (attr->n_instructions == GD_FUSED_MAX_ELEMENTWISE ||
-            (is_more && attr->n_more == GD_FUSED_MAX_MORE))
+            (is_more && attr->n_extra == GD_FUSED_MAX_EXTRA))
             return false;
         if (is_more)
-            attr->more[attr->n_more++] = (int16_t)attr->n_instructions;
+            attr->extra[attr->n_extra++] = (int16_t)attr->n_instructions;
         gd_fused_instruction *v = &attr->instruction[attr->n_instructions];
         *v = d.instruction[i];
         for (int k = 0; k < gd_op_row((gd_op_id)v->op)->arity; k++)
@@ -104,10 +104,11 @@ bool gd_group_close(const gd_group_draft *draft, gd_fused_attr *attr, int32_t *i
     return true;
 }
 
-bool gd_group_reads_behind(const gd_ir_value *group, const gd_ir_value *part, int k)
+bool gd_group_reads_behind(const gd_ir_value *group, const gd_ir_value *made, int k)
 {
     const gd_fused_attr *a = group->attr;
-    for (int i = a->more[((const gd_part_attr *)part->attr)->index] + 1; i < a->n_instructions; i++)
+    for (int i = a->extra[((const gd_extra_result_attr *)made->attr)->index] + 1;
+         i < a->n_instructions; i++)
         for (int o = 0; o < gd_op_row((gd_op_id)a->instruction[i].op)->arity; o++)
             if (a->instruction[i].from[o] == k)
                 return true;

@@ -23,8 +23,8 @@ bool gd_group_open(const gd_ir *ir, const gd_ir_value *v, gd_group_draft *draft)
  * room for GD_FUSED_MAX_INPUTS values. false: it does not fit into a group. */
 bool gd_group_close(const gd_group_draft *draft, gd_fused_attr *attr, int32_t *in);
 
-/* Whether the group's instructions behind the one that makes further result `part` read operand k.
+/* Whether the group's instructions behind the one that makes extra result `made` read operand k.
  */
-bool gd_group_reads_behind(const gd_ir_value *group, const gd_ir_value *part, int k);
+bool gd_group_reads_behind(const gd_ir_value *group, const gd_ir_value *made, int k);
 
 #endif

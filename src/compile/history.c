@@ -32,7 +32,7 @@ typedef struct gd_stage {
     gd_history *history;
     gd_tensor **inputs;  /* [n_inputs] as recorded: placeholders, then tensors from outside */
     gd_tensor **outputs; /* [n_outputs] */
-    int n_inputs, n_places, n_outputs;
+    int n_inputs, n_placeholders, n_outputs;
     gd_tensor **saved; /* [n_saved] values the gradient reads; of the body alone */
     size_t *saved_at;  /* [n_saved] where they lie in the memory of a call */
     int n_saved;
@@ -182,10 +182,10 @@ static int make_inputs(gd_stage *s, derivative *d, gd_tensor **outputs, gd_tenso
     for (int i = 0; i < s->n_outputs; i++)
         n += d->is_seeded[i];
     gd_stage *made = &d->made;
-    made->inputs = hold(s->inputs, s->n_places, s->n_inputs - s->n_places + n);
+    made->inputs = hold(s->inputs, s->n_placeholders, s->n_inputs - s->n_placeholders + n);
     if (!made->inputs)
         return -1;
-    made->n_inputs = s->n_places;
+    made->n_inputs = s->n_placeholders;
     n = 0;
     for (int i = 0; i < s->n_outputs; i++) {
         if (!d->is_seeded[i])
@@ -196,8 +196,8 @@ static int make_inputs(gd_stage *s, derivative *d, gd_tensor **outputs, gd_tenso
             return -1;
         made->inputs[made->n_inputs++] = gd_link(seeds[n++]);
     }
-    made->n_places = made->n_inputs;
-    for (int i = s->n_places; i < s->n_inputs; i++)
+    made->n_placeholders = made->n_inputs;
+    for (int i = s->n_placeholders; i < s->n_inputs; i++)
         made->inputs[made->n_inputs++] = gd_link(s->inputs[i]);
     return n;
 }
@@ -379,7 +379,7 @@ static gd_plan *plan_derivative(gd_stage *s, derivative *d, const needs *n)
     gd_history *h = s->history;
     gd_stage *made = &d->made;
     size_t count = 0;
-    int arguments = made->n_places + s->n_saved;
+    int arguments = made->n_placeholders + s->n_saved;
     gd_tensor **nodes = gd_alloc((h->trace->count + 1) * sizeof *nodes);
     gd_tensor **inputs = gd_alloc(((size_t)arguments + 1) * sizeof *inputs);
     d->arguments = gd_alloc_zero((size_t)arguments + 1, sizeof *d->arguments);
@@ -388,9 +388,9 @@ static gd_plan *plan_derivative(gd_stage *s, derivative *d, const needs *n)
         for (size_t i = 0; i < h->trace->count; i++)
             if (n->of[i] == MADE)
                 nodes[count++] = h->trace->nodes[i];
-        memcpy(inputs, made->inputs, (size_t)made->n_places * sizeof *inputs);
+        memcpy(inputs, made->inputs, (size_t)made->n_placeholders * sizeof *inputs);
         if (s->n_saved)
-            memcpy(inputs + made->n_places, s->saved, (size_t)s->n_saved * sizeof *inputs);
+            memcpy(inputs + made->n_placeholders, s->saved, (size_t)s->n_saved * sizeof *inputs);
         const gd_ir_source source = { .nodes = nodes,
                                       .count = count,
                                       .inputs = inputs,
@@ -413,9 +413,9 @@ static gd_plan *plan_derivative(gd_stage *s, derivative *d, const needs *n)
 /* Note which of s's inputs d reads: those of d's stage are the same without the seeds. */
 static void note_reads(const gd_stage *s, derivative *d, const needs *n)
 {
-    int seeds = d->made.n_places - s->n_places;
+    int seeds = d->made.n_placeholders - s->n_placeholders;
     for (int i = 0; i < s->n_inputs; i++)
-        d->is_read[i] = n->is_read[i < s->n_places ? i : i + seeds];
+        d->is_read[i] = n->is_read[i < s->n_placeholders ? i : i + seeds];
 }
 
 static bool make_plan(gd_stage *s, derivative *d)
@@ -570,7 +570,7 @@ gd_status gd_history_call(gd_history *h, gd_plan *plan, gd_tensor *const *inputs
         status = gd_fail(GD_ERR_STATE, "gd_call: the function has effects, which would happen "
                                        "again in the second run of a checkpointed block");
     for (int i = 0; i < s->n_inputs; i++)
-        s->operands[i] = i < s->n_places ? inputs[i] : s->inputs[i];
+        s->operands[i] = i < s->n_placeholders ? inputs[i] : s->inputs[i];
     if (status == GD_OK)
         status = gd_plan_run(plan, inputs);
     gd_tensor *call = status == GD_OK ? make_call(s, plan, s->n_inputs, position) : NULL;
@@ -623,7 +623,7 @@ static gd_status run_derivative(const gd_tensor *r, const gd_stage *s, derivativ
 {
     gd_context *context = r->context;
     int n = 0;
-    for (int i = 0; i < s->n_places; i++)
+    for (int i = 0; i < s->n_placeholders; i++)
         d->arguments[n++] = gd_node_data(r->inputs[i]);
     for (int i = 0; i < s->n_outputs; i++)
         if (s->seeds[i])
@@ -643,12 +643,12 @@ static gd_tensor *derivative_call(gd_tensor *r, gd_stage *s, derivative *d)
 {
     gd_tensor **inputs = d->made.operands;
     int n = 0;
-    for (int i = 0; i < s->n_places; i++)
+    for (int i = 0; i < s->n_placeholders; i++)
         inputs[n++] = r->inputs[i];
     for (int i = 0; i < s->n_outputs; i++)
         if (s->seeds[i])
             inputs[n++] = s->seeds[i];
-    for (int i = s->n_places; i < s->n_inputs; i++)
+    for (int i = s->n_placeholders; i < s->n_inputs; i++)
         inputs[n++] = r->inputs[i];
     inputs[n++] = r;
     return make_call(&d->made, d->made.plan, n, ((const gd_call_attr *)r->attr)->position);
@@ -789,7 +789,7 @@ gd_history *gd_history_make(gd_context *context, gd_trace *trace, gd_tensor *con
     gd_stage *s = &h->body;
     s->history = h;
     s->inputs = hold(places, count, 0);
-    s->n_inputs = s->n_places = s->inputs ? count : 0;
+    s->n_inputs = s->n_placeholders = s->inputs ? count : 0;
     s->outputs = hold(trace->outputs, (int)trace->output_count, 0);
     s->n_outputs = s->outputs ? (int)trace->output_count : 0;
     s->seeds = gd_alloc_zero(trace->output_count + 1, sizeof *s->seeds);
@@ -830,7 +830,7 @@ static gd_plan *plan_forward(gd_history *h)
     const gd_ir_source source = { .nodes = h->trace->nodes,
                                   .count = h->forward_count,
                                   .inputs = s->inputs,
-                                  .input_count = s->n_places,
+                                  .input_count = s->n_placeholders,
                                   .outputs = outputs,
                                   .output_count = (size_t)count,
                                   .random_words = h->random_words,

@@ -3,7 +3,7 @@
  * the passes sink, fuse, schedule and multi_tensor alone.
  *
  * A value is one result of one op. A fused group with several results is the op itself, whose value
- * is the last instruction's, directly followed by a `part` for each further result. */
+ * is the last instruction's, directly followed by an `extra_result` for each other one. */
 #ifndef GD_COMPILE_IR_H
 #define GD_COMPILE_IR_H
 
@@ -117,14 +117,14 @@ static inline bool gd_ir_is_view(const gd_ir_value *v)
 {
     return v->kind == GD_IR_OP && (v->op->flags & GD_OP_VIEW);
 }
-/* A further result of a fused group: it follows its group, and has memory of its own. */
-static inline bool gd_ir_is_part(const gd_ir_value *v)
+/* An extra result of a fused group: it follows its group, and has memory of its own. */
+static inline bool gd_ir_is_extra(const gd_ir_value *v)
 {
-    return v->kind == GD_IR_OP && v->op->id == GD_OP_part;
+    return v->kind == GD_IR_OP && v->op->id == GD_OP_extra_result;
 }
-static inline int32_t gd_ir_parts_of(const gd_ir_value *v)
+static inline int32_t gd_ir_extra_count(const gd_ir_value *v)
 {
-    return v->op->id == GD_OP_fused ? ((const gd_fused_attr *)v->attr)->n_more : 0;
+    return v->op->id == GD_OP_fused ? ((const gd_fused_attr *)v->attr)->n_extra : 0;
 }
 /* The number of the storage outside the plan that a value lies in, or -1. */
 static inline int32_t gd_ir_memory(const gd_ir *ir, int32_t value)
@@ -154,7 +154,7 @@ static inline void gd_ir_layouts(const gd_ir *ir, const gd_ir_value *v,
         in[k] = &ir->values[v->in[k]].layout;
 }
 
-/* Whether op's result `v`, itself or a part, may be made in the memory of operand k, of v's shape:
+/* Whether op's result `v`, itself or an extra one, may be made in the memory of operand k, of v's shape:
  * each of its elements depends on the operand's element of that place alone. In a group with
  * reductions, all of a row's elements are read first; but a number for each row has another order
  * than an operand of that shape may have. */
@@ -169,7 +169,7 @@ static inline bool gd_ir_may_overwrite(const gd_ir_value *op, const gd_ir_value 
     return may;
 }
 
-/* compile/verify.c. The rules of a program, whatever passes did: order, layouts, views, parts,
+/* compile/verify.c. The rules of a program, whatever passes did: order, layouts, views, extra results,
  * constants, results, and what is read of memory that the program writes to. GD_ERR_STATE, naming
  * the pass after which they are broken. */
 gd_status gd_ir_verify(const gd_ir *ir, const char *after);

@@ -57,7 +57,7 @@ static int32_t gradients_joined_by(const gd_ir *ir, const int32_t *reads, const 
     const int time = qkv[0]->rank - 2;
     if (qkv[0]->shape[time] != qkv[1]->shape[time])
         return -1;
-    const gd_attention_places p = gd_attention_grad_places(v->attr, qkv);
+    const gd_attention_offsets p = gd_attention_grad_offsets(v->attr, qkv);
     for (int i = 0; i < 3; i++) {
         const gd_ir_value *operand = &ir->values[concat->in[i]];
         if (operand->root != made || !is_all(&operand->layout, p.at[i], gd_layout_count(qkv[i]),

@@ -28,7 +28,7 @@ size_t gd_memory_bytes(const gd_layout *layout)
 static int32_t taken_over(const gd_ir *ir, const int32_t *last_use, const bool *is_taken, size_t i)
 {
     const gd_ir_value *v = &ir->values[i];
-    size_t at = gd_ir_is_part(v) ? (size_t)v->in[0] : i;
+    size_t at = gd_ir_is_extra(v) ? (size_t)v->in[0] : i;
     const gd_ir_value *op = &ir->values[at];
     if (v->is_output)
         return -1;
@@ -102,9 +102,9 @@ static size_t make_buffers(const gd_ir *ir, const int32_t *last_use, int32_t *ow
         bool forever = v->is_output || v->is_constant;
         owner[i] = (int32_t)n;
         buffers[n++] = (gd_plan_buffer){ .bytes = gd_memory_bytes(&v->layout),
-                                         .first = v->is_constant     ? 0
-                                                  : gd_ir_is_part(v) ? v->in[0]
-                                                                     : (int32_t)i,
+                                         .first = v->is_constant      ? 0
+                                                  : gd_ir_is_extra(v) ? v->in[0]
+                                                                      : (int32_t)i,
                                          .last = forever ? end : last_use[i],
                                          .value = (int32_t)i };
     }

@@ -28,7 +28,8 @@ typedef struct batch {
 typedef struct walk {
     gd_ir *ir;
     int32_t *first; /* [count] of what comes where value i is now: i itself; but of a batch all
-                       where its last member is, and parts with their groups: -1 elsewhere */
+                       where its last member is, and extra results with their groups:
+                       -1 elsewhere */
     int32_t *next;  /* [count] member behind this one, or -1 */
     batch open;
     /* [memories] the number of the last batch that reads or writes each, or writes it */
@@ -58,7 +59,7 @@ static bool depends(const walk *w, int32_t i)
         if (read >= 0 && w->written_by[read] == w->open.number)
             return true;
     }
-    for (int32_t r = i; r <= i + gd_ir_parts_of(v); r++) {
+    for (int32_t r = i; r <= i + gd_ir_extra_count(v); r++) {
         const int32_t target = target_of(w->ir, i, r);
         if (target >= 0 && w->touched_by[target] == w->open.number)
             return true;
@@ -72,7 +73,7 @@ static bool is_update(const gd_ir *ir, int32_t i)
     const gd_ir_value *v = &ir->values[i];
     bool is =
         (v->op->flags & GD_OP_ELEMENTWISE) || v->op->id == GD_OP_fused || v->op->id == GD_OP_cast;
-    for (int32_t r = i; is && r <= i + gd_ir_parts_of(v); r++)
+    for (int32_t r = i; is && r <= i + gd_ir_extra_count(v); r++)
         is = ir->values[r].external;
     const size_t bytes = gd_layout_bytes(&v->layout);
     return is && !v->is_constant && bytes > 0 && bytes <= MOST_EACH;
@@ -98,7 +99,7 @@ static void add_member(walk *w, int32_t i)
     const gd_ir_value *v = &w->ir->values[i];
     for (int k = 0; k < v->n; k++)
         note_read(w, v->in[k]);
-    for (int32_t r = i; r <= i + gd_ir_parts_of(v); r++)
+    for (int32_t r = i; r <= i + gd_ir_extra_count(v); r++)
         note_write(w, r);
     if (w->open.last < 0) {
         w->open.first = i;
@@ -125,9 +126,9 @@ static void find_batches(walk *w)
     open_batch(w);
     for (int32_t i = 0; i < (int32_t)ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
-        w->first[i] = gd_ir_is_part(v) ? -1 : i;
+        w->first[i] = gd_ir_is_extra(v) ? -1 : i;
         w->next[i] = -1;
-        if (v->kind != GD_IR_OP || gd_ir_is_view(v) || gd_ir_is_part(v))
+        if (v->kind != GD_IR_OP || gd_ir_is_view(v) || gd_ir_is_extra(v))
             continue;
         if (depends(w, i) || !may_wait(w, i))
             open_batch(w);
@@ -146,8 +147,9 @@ static gd_status join(walk *w, int32_t *order, int32_t *back)
         for (int32_t op = w->first[i]; op >= 0; op = w->next[op]) {
             if (w->next[op] >= 0)
                 ir->values[w->next[op]].is_joined = true;
-            const bool has_parts = ir->values[op].kind == GD_IR_OP;
-            for (int32_t r = op; r <= op + (has_parts ? gd_ir_parts_of(&ir->values[op]) : 0); r++) {
+            const bool has_extra = ir->values[op].kind == GD_IR_OP;
+            for (int32_t r = op; r <= op + (has_extra ? gd_ir_extra_count(&ir->values[op]) : 0);
+                 r++) {
                 back[r] = (int32_t)n;
                 order[n++] = r;
             }

@@ -59,23 +59,23 @@ static gd_status prepare(gd_plan *plan, gd_kernel_call *call)
     return backend->prepare(call, memory);
 }
 
-/* The further results of the group that is value `value`: the parts that follow it. */
-static gd_status resolve_parts(gd_plan *plan, gd_step *step, int32_t value)
+/* The extra results of the group that is value `value`, which follow it. */
+static gd_status resolve_extra_results(gd_plan *plan, gd_step *step, int32_t value)
 {
     gd_kernel_call *call = &step->call;
     const gd_fused_attr *attr = call->attr;
-    if (call->op->id != GD_OP_fused || attr->n_more == 0)
+    if (call->op->id != GD_OP_fused || attr->n_extra == 0)
         return GD_OK;
-    gd_operand *more = gd_arena_push(&plan->ir.memory, sizeof *more * (size_t)attr->n_more, 8);
-    if (!more)
+    gd_operand *extra = gd_arena_push(&plan->ir.memory, sizeof *extra * (size_t)attr->n_extra, 8);
+    if (!extra)
         return GD_ERR_MEMORY;
-    for (int i = 0; i < attr->n_more; i++) {
-        int32_t part = value + 1 + i;
-        const gd_ir_value *v = &plan->ir.values[part];
-        more[((const gd_part_attr *)v->attr)->index] =
-            (gd_operand){ address(plan, part), &v->layout };
+    for (int i = 0; i < attr->n_extra; i++) {
+        int32_t made = value + 1 + i;
+        const gd_ir_value *v = &plan->ir.values[made];
+        extra[((const gd_extra_result_attr *)v->attr)->index] =
+            (gd_operand){ address(plan, made), &v->layout };
     }
-    call->more = step->more = more;
+    call->extra = step->extra = extra;
     return GD_OK;
 }
 
@@ -96,13 +96,13 @@ static gd_status make_step(gd_plan *plan, gd_step *step, int32_t value)
         if (resolve(plan, &in[k], v->in[k]) != GD_OK)
             return GD_ERR_MEMORY;
     step->call.out = gd_ir_is_effect(v) ? in[0] : (gd_operand){ address(plan, value), &v->layout };
-    gd_status status = resolve_parts(plan, step, value);
+    gd_status status = resolve_extra_results(plan, step, value);
     return status == GD_OK ? prepare(plan, &step->call) : status;
 }
 
 static bool is_step(const gd_ir_value *v)
 {
-    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && !gd_ir_is_part(v) &&
+    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && !gd_ir_is_extra(v) &&
            gd_layout_count(&v->layout) > 0;
 }
 
@@ -220,9 +220,9 @@ static void move_steps(gd_plan *plan, gd_storage *block)
         for (int k = 0; k < call->n; k++)
             move(&in[k], from, old->bytes, to);
         move(&call->out, from, old->bytes, to);
-        gd_operand *more = plan->steps[i].more;
-        for (int k = 0; more && k < ((const gd_fused_attr *)call->attr)->n_more; k++)
-            move(&more[k], from, old->bytes, to);
+        gd_operand *extra = plan->steps[i].extra;
+        for (int k = 0; extra && k < ((const gd_fused_attr *)call->attr)->n_extra; k++)
+            move(&extra[k], from, old->bytes, to);
     }
     for (size_t i = 0; i < plan->ir.count; i++) {
         size_t at = plan->memory.offset[i];

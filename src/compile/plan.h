@@ -15,9 +15,9 @@
 typedef struct gd_step {
     gd_kernel_fn run;
     gd_kernel_call call;
-    gd_operand *in, *more; /* the call's, to be moved with the block */
-    int32_t value;         /* of the IR */
-    int32_t together;      /* so many steps from here on are run as one kernel, by this one */
+    gd_operand *in, *extra; /* the call's, to be moved with the block */
+    int32_t value;          /* of the IR */
+    int32_t together;       /* so many steps from here on are run as one kernel, by this one */
 } gd_step;
 
 /* An address that depends on an argument: set before every run. */

@@ -1,6 +1,6 @@
 /* compile/recompute.c: a group keeps for later groups only what they cannot have cheaply. The
  * gradient of GELU, say, reads tanh, 1 + tanh, x / 2 and x^2: one pass over memory for each, to
- * write it and to read it. Where a few additions and multiplications make such a further result of
+ * write it and to read it. Where a few additions and multiplications make such an extra result of
  * values that all its readers read anyway, those groups make it again, in registers, and the first
  * one keeps it no longer. (Deciding what a gradient computes again is what functorch's min-cut
  * partitioner is for; this is its case without a cost.)
@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "compile/group.h"
 
-/* A group with further results. */
+/* A group with extra results. */
 typedef struct maker {
     gd_ir *ir;
     gd_group_draft draft;
@@ -128,7 +128,7 @@ static gd_status make_again(const maker *m, int i, int32_t value, int32_t user, 
     return *can && commit ? write_group(m->ir, user, &attr, in) : GD_OK;
 }
 
-/* Give up further result `value`, of instruction i, if all its readers can do without. */
+/* Give up extra result `value`, of instruction i, if all its readers can do without. */
 static gd_status give_up(maker *m, int i, const gd_ir_users *users, bool *given_up)
 {
     int32_t value = m->value[i], begin = users->first[value], end = users->first[value + 1];
@@ -157,13 +157,13 @@ static gd_status write_maker(maker *m, int32_t group)
         m->draft.is_result[i] = m->value[i] != NONE;
         if (m->value[i] == NONE || m->value[i] == group)
             continue;
-        gd_ir_value *part = &m->ir->values[m->value[i]];
-        gd_part_attr *own = gd_arena_push(&m->ir->memory, sizeof *own, 8);
+        gd_ir_value *extra = &m->ir->values[m->value[i]];
+        gd_extra_result_attr *own = gd_arena_push(&m->ir->memory, sizeof *own, 8);
         if (!own)
             return GD_ERR_MEMORY;
-        *own = *(const gd_part_attr *)part->attr;
+        *own = *(const gd_extra_result_attr *)extra->attr;
         own->index = index++;
-        part->attr = own;
+        extra->attr = own;
     }
     if (!gd_group_close(&m->draft, &attr, in)) /* it is smaller than it was */
         return gd_fail(GD_ERR_STATE, "compiler fault in recompute: value %d", group);
@@ -180,13 +180,13 @@ static gd_status shorten(gd_ir *ir, int32_t group, const gd_ir_users *users, int
     for (int i = 0; i < GD_DRAFT_MOST; i++)
         m.value[i] = NONE;
     m.value[attr->n_instructions - 1] = group;
-    for (int i = 0; i < attr->n_more; i++)
-        m.value[attr->more[i]] = group + 1 + i;
+    for (int i = 0; i < attr->n_extra; i++)
+        m.value[attr->extra[i]] = group + 1 + i;
     gd_status status = GD_OK;
     int given_up = 0;
-    for (int i = 0; i < attr->n_more && status == GD_OK; i++) {
+    for (int i = 0; i < attr->n_extra && status == GD_OK; i++) {
         bool is_given_up;
-        status = give_up(&m, attr->more[i], users, &is_given_up);
+        status = give_up(&m, attr->extra[i], users, &is_given_up);
         given_up += is_given_up;
     }
     *changes += given_up;

@@ -36,7 +36,7 @@ typedef struct state {
         overwritten_at; /* [count] see gd_ir_find_assignments; of targets written in place as well */
     int32_t *copy;      /* [count] for an original: a copy of it behind the peak, or -1 */
     int32_t *first, *step; /* the steps that read root i: step[first[i]] … ascending */
-    int32_t from, to;      /* the op at the peak, with its parts */
+    int32_t from, to;      /* the op at the peak, with its extra results */
     size_t peak;           /* bytes alive there */
 } state;
 
@@ -82,13 +82,13 @@ static bool find_recipe(const gd_ir *ir, int32_t i, recipe *r)
     const gd_ir_value *v = &ir->values[i];
     if (!gd_ir_is_temporary(v) || v->op->recompute == GD_RECOMPUTE_NEVER)
         return false;
-    const gd_ir_value *group = gd_ir_is_part(v) ? &ir->values[v->in[0]] : v;
-    if (group->op->id == GD_OP_fused && ((const gd_fused_attr *)group->attr)->n_more > 0) {
+    const gd_ir_value *group = gd_ir_is_extra(v) ? &ir->values[v->in[0]] : v;
+    if (group->op->id == GD_OP_fused && ((const gd_fused_attr *)group->attr)->n_extra > 0) {
         const gd_fused_attr *a = group->attr;
         return gd_layout_same_shape(&group->layout, &v->layout) &&
                cut_slice(ir, group,
                          v == group ? a->n_instructions - 1
-                                    : a->more[((const gd_part_attr *)v->attr)->index],
+                                    : a->extra[((const gd_extra_result_attr *)v->attr)->index],
                          r);
     }
     r->op = v->op;
@@ -138,7 +138,7 @@ static gd_status note_written_targets(state *s)
 
 static bool reads(const gd_ir_value *v)
 {
-    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && !gd_ir_is_part(v);
+    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && !gd_ir_is_extra(v);
 }
 
 /* All readers of each root, as gd_ir_users_make does it for values. */
@@ -202,10 +202,10 @@ static gd_status look(state *s, gd_ir *ir, size_t originals)
     for (int32_t i = 0; i < (int32_t)ir->count; i++)
         s->from = s->alive[i] > s->alive[s->from] ? i : s->from;
     s->peak = s->alive[s->from];
-    if (gd_ir_is_part(&ir->values[s->from]))
+    if (gd_ir_is_extra(&ir->values[s->from]))
         s->from = ir->values[s->from].in[0];
     s->to = s->from;
-    while (s->to + 1 < (int32_t)ir->count && gd_ir_is_part(&ir->values[s->to + 1]))
+    while (s->to + 1 < (int32_t)ir->count && gd_ir_is_extra(&ir->values[s->to + 1]))
         s->to++;
     for (size_t i = 0; i < originals; i++)
         s->copy[i] = -1;
@@ -218,7 +218,7 @@ static gd_status look(state *s, gd_ir *ir, size_t originals)
 
 /* Whether a copy of value x, or x itself, is there to be read before step `use` at no cost at the
  * peak: the value to read, or -1. */
-static int32_t at_hand(const state *s, int32_t x, int32_t use)
+static int32_t available(const state *s, int32_t x, int32_t use)
 {
     const gd_ir_value *v = &s->ir->values[x];
     if (!gd_ir_is_temporary(v) || s->last[x] >= s->from || x > s->to)
@@ -259,7 +259,7 @@ static bool add_op(const state *s, choice *c, int32_t i)
         return false;
     double work = work_of(s->ir, i, &r);
     for (int k = 0; k < r.n; k++) {
-        int32_t root = s->ir->values[r.in[k]].root, source = at_hand(s, root, c->use);
+        int32_t root = s->ir->values[r.in[k]].root, source = available(s, root, c->use);
         const gd_ir_value *v = &s->ir->values[root];
         if (v->kind == GD_IR_EXTERNAL && s->overwritten_at[root] < c->use)
             return false;
@@ -362,7 +362,7 @@ static gd_status make_again(round_of *r, const choice *c, int32_t i)
     for (int k = 0; k < again.n; k++) {
         const int32_t x = again.in[k], root = r->ir->values[x].root;
         const int32_t source =
-            r->stamp[root] == r->choice ? r->here[root] : at_hand(r->s, root, c->use);
+            r->stamp[root] == r->choice ? r->here[root] : available(r->s, root, c->use);
         if (source < r->count)
             r->is_needed[r->ir->values[source].root] = 1;
         if (source != root)
@@ -387,7 +387,7 @@ static gd_status redirect(round_of *r)
         for (int k = 0; ir->values[i].kind == GD_IR_OP && k < ir->values[i].n; k++) {
             const int32_t x = ir->values[i].in[k], root = ir->values[x].root;
             if (root >= r->count || !r->use[root] || i < r->use[root] ||
-                gd_ir_is_part(&ir->values[i]))
+                gd_ir_is_extra(&ir->values[i]))
                 continue;
             const int32_t y = view_of(r, r->copy, NULL, r->use[root], x, root, r->copy[root]);
             if (y < 0)
@@ -423,7 +423,7 @@ static gd_status bring_into_order(round_of *r, gd_arena *scratch)
 
 /* Whether a choice gets on with those of the round: nothing it reads is made again by them, and
  * they do not read what it makes again. */
-static bool gets_on(const round_of *r, const choice *c)
+static bool is_compatible(const round_of *r, const choice *c)
 {
     if (r->is_needed[c->value] || r->use[c->value])
         return false;
@@ -433,7 +433,7 @@ static bool gets_on(const round_of *r, const choice *c)
             return false;
         for (int j = 0; j < again.n; j++) {
             const int32_t root = r->ir->values[again.in[j]].root;
-            const int32_t source = at_hand(r->s, root, c->use);
+            const int32_t source = available(r->s, root, c->use);
             if (r->use[root] || (source >= 0 && r->use[r->ir->values[source].root]))
                 return false;
         }
@@ -464,7 +464,7 @@ static gd_status carry_out(state *s, choice *choices, size_t n)
     double freed = 0;
     for (size_t i = 0; status == GD_OK && i < n; i++) {
         const choice *c = &choices[i];
-        if (i > 0 && (freed + c->bytes > (double)s->peak / SHARE || !gets_on(&r, c)))
+        if (i > 0 && (freed + c->bytes > (double)s->peak / SHARE || !is_compatible(&r, c)))
             continue;
         r.choice++;
         for (int k = 0; status == GD_OK && k < c->n; k++)

@@ -38,11 +38,11 @@ static size_t bytes_freed(const schedule *s, int32_t i)
     return bytes;
 }
 
-/* Bytes of the plan's memory that op i and its parts make. */
+/* Bytes of the plan's memory that op i makes, extra results included. */
 static size_t bytes_made(const schedule *s, int32_t i)
 {
     size_t bytes = 0;
-    for (int32_t r = i; r <= i + gd_ir_parts_of(&s->ir->values[i]); r++)
+    for (int32_t r = i; r <= i + gd_ir_extra_count(&s->ir->values[i]); r++)
         bytes += s->ir->values[r].external ? 0 : gd_layout_bytes(&s->ir->values[r].layout);
     return bytes;
 }
@@ -64,7 +64,7 @@ static int32_t earliest(const schedule *s, int32_t i)
             return i;
         slot = later(slot, s->slot[v->in[k]]);
     }
-    for (int32_t r = i; r <= i + gd_ir_parts_of(v); r++)
+    for (int32_t r = i; r <= i + gd_ir_extra_count(v); r++)
         if (ir->values[r].external)
             slot = later(slot, s->readers_slot[ir->values[r].memory]);
     return slot;
@@ -81,7 +81,7 @@ static int choose_slots(schedule *s)
         s->slot[i] = is_there ? -1 : i;
         if (v->kind != GD_IR_OP)
             continue;
-        if (gd_ir_is_view(v) || gd_ir_is_part(v)) { /* go with what they belong to */
+        if (gd_ir_is_view(v) || gd_ir_is_extra(v)) { /* go with what they belong to */
             s->slot[i] = s->slot[v->in[0]];
         } else if (!gd_ir_is_effect(v) && !v->is_constant) {
             size_t freed = bytes_freed(s, i), made = bytes_made(s, i);

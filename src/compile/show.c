@@ -21,7 +21,7 @@ static double bytes_moved(const gd_plan *plan, const gd_ir_value *v)
     for (int k = 0; k < v->n; k++)
         if (!(gd_ir_is_effect(v) && k == 0))
             bytes += (double)gd_layout_bytes(&plan->ir.values[v->in[k]].layout);
-    for (int i = 0; i < gd_ir_parts_of(v); i++)
+    for (int i = 0; i < gd_ir_extra_count(v); i++)
         bytes += (double)gd_layout_bytes(&v[1 + i].layout);
     return bytes;
 }
@@ -52,7 +52,7 @@ static void add_step(const gd_plan *plan, gd_text *text, const gd_step *step)
     const gd_ir_value *v = &plan->ir.values[step->value];
     gd_text_add(text, "%-18s ", v->op->name);
     add_result(plan, text, step);
-    for (int i = 0; i < gd_ir_parts_of(v); i++) {
+    for (int i = 0; i < gd_ir_extra_count(v); i++) {
         gd_text_add(text, ", ");
         add_operand(plan, text, step->value + 1 + i);
     }
@@ -167,8 +167,8 @@ static void add_dot_cluster(gd_text *text, const gd_step *kernel)
 static bool gives(const gd_ir_value *v)
 {
     bool any = v->is_output;
-    for (int part = 1; part <= gd_ir_parts_of(v); part++)
-        any |= v[part].is_output;
+    for (int i = 1; i <= gd_ir_extra_count(v); i++)
+        any |= v[i].is_output;
     return any;
 }
 
@@ -185,15 +185,15 @@ void gd_plan_add_dot(const gd_plan *plan, gd_text *text)
         char shape[GD_SHAPE_TEXT];
         gd_text_add(text, "  n%d [%slabel=\"%s\\n%s %s", value, gives(v) ? "peripheries=2, " : "",
                     v->op->name, gd_dtype_name(v->layout.dtype), gd_layout_text(&v->layout, shape));
-        for (int part = 0; part <= gd_ir_parts_of(v); part++)
-            if (v[part].external && v[part].external->name) {
+        for (int k = 0; k <= gd_ir_extra_count(v); k++)
+            if (v[k].external && v[k].external->name) {
                 gd_text_add(text, "\\nin ");
-                gd_text_add_escaped(text, v[part].external->name);
+                gd_text_add_escaped(text, v[k].external->name);
             }
         gd_text_add(text, "\"];\n");
         for (int k = 0; k < v->n; k++) {
             const gd_ir_value *from = &plan->ir.values[plan->ir.values[v->in[k]].root];
-            int32_t node = gd_ir_is_part(from) ? from->in[0] : plan->ir.values[v->in[k]].root;
+            int32_t node = gd_ir_is_extra(from) ? from->in[0] : plan->ir.values[v->in[k]].root;
             gd_text_add(text, "  n%d -> n%d;\n", node, value);
         }
     }

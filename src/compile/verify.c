@@ -59,12 +59,12 @@ static const char *place_fault(const gd_ir *ir, size_t i)
     if (gd_ir_is_effect(v) &&
         (ir->values[v->in[0]].kind != GD_IR_EXTERNAL || v->is_constant || v->is_output))
         return "an effect on what is no tensor outside";
-    if (!gd_ir_is_part(v))
+    if (!gd_ir_is_extra(v))
         return NULL;
     const gd_ir_value *group = &ir->values[v->in[0]];
     const int32_t behind = (int32_t)i - v->in[0];
-    if (group->op->id != GD_OP_fused || behind > ((const gd_fused_attr *)group->attr)->n_more)
-        return "a part does not follow its group";
+    if (group->op->id != GD_OP_fused || behind > ((const gd_fused_attr *)group->attr)->n_extra)
+        return "an extra result does not follow its group";
     return NULL;
 }
 
@@ -111,7 +111,7 @@ static gd_status verify_reads(const gd_ir *ir, size_t i, const int32_t *writes,
                               const int32_t *made_at, const char *after)
 {
     const gd_ir_value *v = &ir->values[i];
-    for (int k = gd_ir_is_effect(v); k < v->n && !gd_ir_is_view(v) && !gd_ir_is_part(v); k++) {
+    for (int k = gd_ir_is_effect(v); k < v->n && !gd_ir_is_view(v) && !gd_ir_is_extra(v); k++) {
         const int32_t of = ir->values[v->in[k]].root;
         const gd_ir_value *root = &ir->values[of];
         if (root->memory < 0)
@@ -149,15 +149,15 @@ static gd_status verify_joined(const gd_ir *ir, size_t first, int32_t *writer, c
     size_t end = first;
     for (; end < ir->count; end++) {
         const gd_ir_value *v = &ir->values[end];
-        const bool is_part = gd_ir_is_part(v);
-        if (end > first && !v->is_joined && !is_part)
+        const bool is_extra = gd_ir_is_extra(v);
+        if (end > first && !v->is_joined && !is_extra)
             break;
         if (v->kind != GD_IR_OP || v->memory < 0 || writer[v->memory])
             return fault(ir, end, after, "its kernel writes this twice, or into the plan's memory");
-        writer[v->memory] = 1 + (is_part ? v->in[0] : (int32_t)end);
+        writer[v->memory] = 1 + (is_extra ? v->in[0] : (int32_t)end);
     }
     for (size_t i = first; i < end; i++)
-        for (int k = 0; k < ir->values[i].n && !gd_ir_is_part(&ir->values[i]); k++) {
+        for (int k = 0; k < ir->values[i].n && !gd_ir_is_extra(&ir->values[i]); k++) {
             const int32_t read = gd_ir_memory(ir, ir->values[i].in[k]);
             if (read >= 0 && writer[read] && writer[read] != 1 + (int32_t)i)
                 return fault(ir, i, after, "it reads what another op of its kernel writes");
@@ -171,12 +171,12 @@ static gd_status verify_kernels(const gd_ir *ir, gd_arena *scratch, const char *
 {
     int32_t *writer = gd_arena_array(scratch, (size_t)ir->memory_count + 1, sizeof *writer);
     gd_status status = writer ? GD_OK : GD_ERR_MEMORY;
-    size_t last = 0; /* op, parts not counted */
+    size_t last = 0; /* op, extra results not counted */
     for (size_t i = 0; status == GD_OK && i < ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
         if (v->is_joined && !ir->values[last].is_joined)
             status = verify_joined(ir, last, writer, after);
-        last = gd_ir_is_part(v) ? last : i;
+        last = gd_ir_is_extra(v) ? last : i;
     }
     return status;
 }
@@ -216,7 +216,7 @@ gd_status gd_ir_verify(const gd_ir *ir, const char *after)
 static void find_life(const gd_ir *ir, size_t i, int32_t *first, int32_t *last)
 {
     const gd_ir_value *v = &ir->values[i];
-    *first = v->is_constant ? 0 : gd_ir_is_part(v) ? v->in[0] : (int32_t)i;
+    *first = v->is_constant ? 0 : gd_ir_is_extra(v) ? v->in[0] : (int32_t)i;
     *last = v->is_constant || v->is_output ? (int32_t)ir->count : *first;
     for (size_t u = i + 1; u < ir->count && *last < (int32_t)ir->count; u++) {
         const gd_ir_value *user = &ir->values[u];
@@ -231,7 +231,7 @@ static void find_life(const gd_ir *ir, size_t i, int32_t *first, int32_t *last)
 static bool may_take_over(const gd_ir *ir, size_t of, size_t by)
 {
     const gd_ir_value *v = &ir->values[by];
-    const gd_ir_value *op = gd_ir_is_part(v) ? &ir->values[v->in[0]] : v;
+    const gd_ir_value *op = gd_ir_is_extra(v) ? &ir->values[v->in[0]] : v;
     int readers = 0;
     for (int k = 0; k < op->n; k++) {
         const gd_layout *operand = &ir->values[op->in[k]].layout;

@@ -180,7 +180,7 @@ static gd_tensor *unpack(gd_tensor *result, const gd_attention_attr *attr, gd_te
                          int i)
 {
     const gd_layout *const layouts[] = { &qkv[Q]->layout, &qkv[K]->layout, &qkv[V]->layout };
-    gd_attention_places p = gd_attention_grad_places(attr, layouts);
+    gd_attention_offsets p = gd_attention_grad_offsets(attr, layouts);
     gd_shape shape = shape_of(layouts[i]);
     int rank = shape.rank;
     int64_t heads = shape.dim[rank - 3], time = shape.dim[rank - 2], width = shape.dim[rank - 1];

@@ -86,11 +86,11 @@ typedef struct gd_linear_attr {
 } gd_linear_attr; /* linear: inputs x [.., m, k], w [.., k, n], bias [n] (bias may be absent: two
                      inputs) */
 
-typedef struct gd_part_attr {
-    int32_t index; /* which of the group's further results */
+typedef struct gd_extra_result_attr {
+    int32_t index; /* which of the group's extra results */
     int32_t dtype;
     gd_shape shape;
-} gd_part_attr; /* part: input the group */
+} gd_extra_result_attr; /* extra_result: input the group */
 
 typedef struct gd_checkpoint_attr {
     gd_tensor *(*body)(void *user, int count, gd_tensor *const *in);
@@ -150,14 +150,14 @@ typedef struct gd_attention_attr {
 
 /* Where the gradients by q, k and v begin in the result of attention_grad, and how far apart the
  * rows of each are, with all its heads; in elements. */
-typedef struct gd_attention_places {
+typedef struct gd_attention_offsets {
     int64_t at[3], row[3];
-} gd_attention_places;
+} gd_attention_offsets;
 
-static inline gd_attention_places gd_attention_grad_places(const gd_attention_attr *attr,
-                                                           const gd_layout *const *qkv)
+static inline gd_attention_offsets gd_attention_grad_offsets(const gd_attention_attr *attr,
+                                                             const gd_layout *const *qkv)
 {
-    gd_attention_places p;
+    gd_attention_offsets p;
     int64_t row = 0, count = 0;
     for (int i = 0; i < 3; i++) {
         const gd_layout *x = qkv[i];

@@ -90,7 +90,7 @@ static void format_fused(const void *attr, char *text, size_t size)
     gd_text t = { text, size, 0 };
     for (int i = 0, k = 0; i < a->n_instructions; i++) {
         bool is_result =
-            k < a->n_more && a->more[k] == i; /* marked, as it does not end the group */
+            k < a->n_extra && a->extra[k] == i; /* marked, as it does not end the group */
         k += is_result;
         gd_text_add(&t, "%s%s%s", i ? " " : "", gd_op_row((gd_op_id)a->instruction[i].op)->name,
                     is_result ? "*" : "");
@@ -125,18 +125,19 @@ const gd_op gd_op_fused = { .id = GD_OP_fused,
                             .flops = flops_fused,
                             .recompute = GD_RECOMPUTE_MOVES };
 
-static gd_status infer_part(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
+static gd_status infer_extra_result(int n, const gd_layout *const *in, const void *attr,
+                                    gd_layout *out)
 {
     (void)n, (void)in;
-    const gd_part_attr *a = attr;
-    return gd_layout_init(out, a->shape, (gd_dtype)a->dtype, "part");
+    const gd_extra_result_attr *a = attr;
+    return gd_layout_init(out, a->shape, (gd_dtype)a->dtype, "extra_result");
 }
 
-const gd_op gd_op_part = { .id = GD_OP_part,
-                           .name = "part",
-                           .arity = 1,
-                           .flags = GD_OP_COMPILER_ONLY,
-                           .attr_size = sizeof(gd_part_attr),
-                           .infer = infer_part,
-                           .flops = gd_flops_none,
-                           .recompute = GD_RECOMPUTE_MOVES };
+const gd_op gd_op_extra_result = { .id = GD_OP_extra_result,
+                                   .name = "extra_result",
+                                   .arity = 1,
+                                   .flags = GD_OP_COMPILER_ONLY,
+                                   .attr_size = sizeof(gd_extra_result_attr),
+                                   .infer = infer_extra_result,
+                                   .flops = gd_flops_none,
+                                   .recompute = GD_RECOMPUTE_MOVES };

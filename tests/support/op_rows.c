@@ -541,7 +541,7 @@ static const op_case matmul_relu_grad_cases[] = {
 OP_SAFE(matmul_relu_grad, 3, OP_SUM, RESULT_NUMERIC, 32, gd_relu_grad(gd_matmul(x, y), z),
         VALUES(-0.5, 2), VALUES(0.5, 2), VALUES(-2, 2))
 
-#define part_cases fused_cases
+#define extra_result_cases fused_cases
 static const op_case fused_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(7) } },
                                        { .shape = { SHAPE(3, 1031), NUMBER } } };
 OP_SAFE(fused, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0,
@@ -553,8 +553,8 @@ static gd_tensor *three_results(gd_tensor *x, gd_tensor *y)
     gd_tensor *a = gd_add(x, y), *b = gd_mul(a, x);
     return gd_concat(3, (gd_tensor *[]){ gd_neg(a), b, gd_sub(b, gd_relu(a)) }, 0);
 }
-OP_SAFE(part, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y), VALUES(-20, 20),
-        VALUES(-20, 20))
+OP_SAFE(extra_result, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results(x, y),
+        VALUES(-20, 20), VALUES(-20, 20))
 
 /* ---- the table: by the lists that make the ids, so that none can be left out ---- */
 

@@ -387,15 +387,15 @@ typedef struct gradient {
     const float *logarithm; // [batch, heads, tq]
 } gradient;
 
-static gd_attention_places places_of(const job *j)
+static gd_attention_offsets places_of(const job *j)
 {
-    return gd_attention_grad_places(j->attr,
-                                    (const gd_layout *[]){ j->q.layout, j->k.layout, j->v.layout });
+    return gd_attention_grad_offsets(
+        j->attr, (const gd_layout *[]){ j->q.layout, j->k.layout, j->v.layout });
 }
 
 static gradient gradient_of(const job *j)
 {
-    const gd_attention_places p = places_of(j);
+    const gd_attention_offsets p = places_of(j);
     float *out = j->call->out.data;
     const float *packed = j->packed;
     return (gradient){ .q = out + p.at[0],
@@ -573,7 +573,7 @@ static void range_backward_f64(void *context, int64_t begin, int64_t end, int th
 {
     (void)thread;
     const job *j = context;
-    const gd_attention_places p = places_of(j);
+    const gd_attention_offsets p = places_of(j);
     int64_t share = j->heads / j->groups, q_row = p.row[0], k_row = p.row[1], v_row = p.row[2];
     double *dq = (double *)j->call->out.data + p.at[0], *dk = (double *)j->call->out.data + p.at[1],
            *dv = (double *)j->call->out.data + p.at[2];

@@ -103,8 +103,8 @@ static bool is_closed(const gd_fused_attr *attr, const gd_ew_adam *found)
     int results = 0;
     for (int i = 0; i < attr->n_instructions; i++) {
         bool is_result = i == attr->n_instructions - 1;
-        for (int r = 0; r < attr->n_more; r++)
-            is_result |= attr->more[r] == i;
+        for (int r = 0; r < attr->n_extra; r++)
+            is_result |= attr->extra[r] == i;
         if (gd_ew_adam_holds(found, i)) {
             bool may_be = i == found->node[UPDATED] || i == found->node[FIRST_MOMENT] ||
                           i == found->node[SECOND_MOMENT];
@@ -123,7 +123,7 @@ static bool is_closed(const gd_fused_attr *attr, const gd_ew_adam *found)
 bool gd_ew_find_adam(const gd_ew_program *p, const gd_fused_attr *attr, const gd_kernel_call *call,
                      gd_ew_adam *found)
 {
-    if (attr->row_axes > 0 || attr->n_more < GD_EW_ADAM_RESULTS - 1)
+    if (attr->row_axes > 0 || attr->n_extra < GD_EW_ADAM_RESULTS - 1)
         return false;
     for (int i = attr->n_instructions - 1; i >= 0; i--) {
         memset(found, -1, sizeof *found);

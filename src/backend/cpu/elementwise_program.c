@@ -437,7 +437,7 @@ static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd
         set_skip(p, v, call->in[v].layout->dtype);
     }
     for (int r = 0; r < p->n_results; r++) {
-        int i = r ? attr->more[r - 1] : attr->n_instructions - 1;
+        int i = r ? attr->extra[r - 1] : attr->n_instructions - 1;
         t.result_slot[i] = (int16_t)(p->n_sources + r);
         set_skip(p, p->n_sources + r, (gd_dtype)attr->instruction[i].dtype);
     }
@@ -534,11 +534,11 @@ static void find_row_values(gd_ew_program *p, const gd_kernel_call *call)
     }
     for (int r = 0; r < p->n_results; r++)
         p->result[r].is_row =
-            rows && rows->instruction[r ? rows->more[r - 1] : rows->n_instructions - 1].is_row;
+            rows && rows->instruction[r ? rows->extra[r - 1] : rows->n_instructions - 1].is_row;
     const gd_layout *largest = call->out.layout;
     for (int r = 1; r < p->n_results && p->result[0].is_row; r++)
         if (!p->result[r].is_row)
-            largest = call->more[r - 1].layout;
+            largest = call->extra[r - 1].layout;
     p->is_large = gd_ew_is_streamed(gd_layout_bytes(largest));
     int64_t count = p->row_length;
     for (int axis = 0; axis < p->row_axis; axis++)
@@ -633,11 +633,11 @@ static void choose_trailing_box(gd_ew_program *p, int64_t capacity)
 bool gd_ew_is_in_place(const gd_kernel_call *call)
 {
     bool result = false;
-    int more = call->op->id == GD_OP_fused ? ((const gd_fused_attr *)call->attr)->n_more : 0;
+    int more = call->op->id == GD_OP_fused ? ((const gd_fused_attr *)call->attr)->n_extra : 0;
     for (int k = 0; k < call->n; k++) {
         result |= call->in[k].data == call->out.data;
         for (int r = 0; r < more; r++)
-            result |= call->in[k].data == call->more[r].data;
+            result |= call->in[k].data == call->extra[r].data;
     }
     return result;
 }
@@ -736,7 +736,7 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
             p->widest = (int64_t)1 << log2;
     }
     for (int r = 0; r < p->n_results; r++) {
-        const gd_layout *layout = (r ? &call->more[r - 1] : &call->out)->layout;
+        const gd_layout *layout = (r ? &call->extra[r - 1] : &call->out)->layout;
         int log2 = size_log2(layout->dtype);
         p->result[r].size_log2 = (int16_t)log2;
         if (p->widest < (int64_t)1 << log2)
@@ -815,7 +815,7 @@ static gd_status translate_single(gd_ew_program *p, const gd_kernel_call *call)
     gd_fused_attr single; /* only what one instruction needs is set */
     single.n_inputs = call->n;
     single.n_instructions = 1;
-    single.n_more = 0;
+    single.n_extra = 0;
     single.row_axes = 0;
     single.instruction[0] = instruction;
     return translate(p, &single, call);
@@ -831,7 +831,7 @@ static gd_status prepare(const gd_kernel_call *call, gd_ew_program *p)
     p->is_plain = p->overflows = false;
     p->widest = 1;
     if (call->op->id == GD_OP_fused)
-        p->n_results += ((const gd_fused_attr *)call->attr)->n_more;
+        p->n_results += ((const gd_fused_attr *)call->attr)->n_extra;
     merge_axes(p, call);
     find_row_values(p, call);
     gd_status status = GD_OK;

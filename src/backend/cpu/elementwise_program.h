@@ -27,7 +27,7 @@
 enum {
     GD_EW_MAX_STEPS = GD_FUSED_MAX_ELEMENTWISE *
                       5, /* each: three operands and the result to convert, and the op */
-    GD_EW_MAX_RESULTS = 1 + GD_FUSED_MAX_MORE,
+    GD_EW_MAX_RESULTS = 1 + GD_FUSED_MAX_EXTRA,
     GD_EW_MAX_REGISTERS = GD_EW_MAX_STEPS + GD_FUSED_MAX_INPUTS + GD_EW_MAX_RESULTS,
     GD_EW_PIECE = 512,                               /* most elements of a piece */
     GD_EW_MAX_LINKS = 4 * GD_FUSED_MAX_INSTRUCTIONS, /* load, op, store, end */

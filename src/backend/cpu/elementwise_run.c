@@ -84,7 +84,7 @@ static void begin_row(walk *w)
     int64_t offset = offset_of(w, p->out_stride);
     for (int r = 0; r < p->n_results; r++)
         w->out[r] =
-            address((r ? &w->call->more[r - 1] : &w->call->out)->data,
+            address((r ? &w->call->extra[r - 1] : &w->call->out)->data,
                     p->result[r].is_row ? offset / p->row_length : offset, p->result[r].size_log2);
 }
 

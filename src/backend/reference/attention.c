@@ -158,7 +158,7 @@ static gd_status attention_grad(const gd_kernel_call *call)
     attention a = begin(call, 5);
     const gd_operand *g = &call->in[4], *out = &call->out;
     const gd_layout *const qkv[] = { a.q->layout, a.k->layout, a.v->layout };
-    const gd_attention_places p = gd_attention_grad_places(a.attr, qkv);
+    const gd_attention_offsets p = gd_attention_grad_offsets(a.attr, qkv);
     for (int64_t i = 0; i < gd_layout_count(out->layout); i++)
         gd_ref_store(out, i, 0);
     for (int64_t r = 0; r < a.rows; r++) {
