@@ -29,10 +29,23 @@ GD_API gd_status gd_no_grad_end(gd_context *context);
  * on. GD_ERR_STATE when loss depends on none, or when a value the derivative needs has been
  * overwritten since (gd_assign, gd_tensor_write). */
 GD_API gd_status gd_backward(gd_tensor *loss);
-/* The accumulated gradient of a leaf, NULL before the first gd_backward. Owned by the leaf. */
-GD_API gd_tensor *gd_gradient(gd_tensor *leaf);
-/* Set it to zeros, if there is one. An effect, like gd_assign. */
-GD_API gd_status gd_zero_grad(gd_tensor *leaf);
+/* The same of sum(output * seed): the seed, of output's shape, is the gradient that comes from
+ * above. gd_backward is this with a seed of ones. */
+GD_API gd_status gd_backward_seeded(gd_tensor *output, gd_tensor *seed);
+/* Let a result have a gradient of its own, as leaves have: each gd_backward through it from now on
+ * adds to it. Returns t; of a leaf nothing changes. GD_ERR_STATE: t depends on no tensor that
+ * requires a gradient, or is a value of a function that is being traced. */
+GD_API gd_tensor *gd_retain_grad(gd_tensor *t);
+/* The accumulated gradient of a leaf, or of a result marked by gd_retain_grad; NULL before the first
+ * gd_backward. Owned by the tensor. */
+GD_API gd_tensor *gd_gradient(gd_tensor *t);
+/* Copy `gradient`, of t's shape and dtype, into the gradient of t, which is made if there is none:
+ * an effect, like gd_assign. NULL drops it: gd_gradient is NULL again, its memory is free, and
+ * functions whose plans add to it are traced anew (GD_ERR_STATE while one is traced). GD_ERR_STATE
+ * too: t is neither a leaf that requires a gradient nor marked by gd_retain_grad. */
+GD_API gd_status gd_set_gradient(gd_tensor *t, gd_tensor *gradient);
+/* Set the gradient to zeros, if there is one. An effect, like gd_assign. */
+GD_API gd_status gd_zero_grad(gd_tensor *t);
 
 /* gradients[i] = d(sum over o of sum(outputs[o] * seeds[o]))/d(inputs[i]) as new temporaries that
  * can be differentiated again. seeds may be NULL, or hold NULLs, for ones. An input no output
@@ -51,12 +64,56 @@ GD_API gd_status gd_grad(int output_count, gd_tensor *const *outputs, gd_tensor 
  * less memory for it; eager, gd_backward and gd_minimize do, while gd_grad keeps it as the history
  * of its results (but not under gd_no_grad_begin). At most 63 inputs and other tensors that need
  * gradients: GD_ERR_UNSUPPORTED. GD_ERR_INVALID: body NULL or no input. Chen et al. 2016. */
-typedef gd_tensor *(*gd_checkpoint_body)(void *user, int count, gd_tensor *const *inputs);
-GD_API gd_tensor *gd_checkpoint(gd_checkpoint_body body, void *user, int count,
+GD_API gd_tensor *gd_checkpoint(gd_function_body body, void *user, int count,
                                 gd_tensor *const *inputs);
+
+/* ---- checking gradients ---- */
+
+/* The element whose gradient is farthest from the differences. */
+typedef struct gd_gradient_error {
+    int input;        /* which of the inputs */
+    gd_shape index;   /* which of its elements */
+    double gradient;  /* what gd_grad gives */
+    double slope;     /* what differences give */
+    double error;     /* |gradient - slope| / max(1, |gradient|, |slope|); NaN if one is */
+    int64_t elements; /* compared, of all inputs */
+} gd_gradient_error;
+
+/* Compare the gradients of a function's result by those inputs that require one (leaves of f32 or
+ * f64 with storage of their own; inputs that require none are given to it as they are) with central
+ * differences. Elements of the inputs are changed in place for that, and put back: so parameters of
+ * a module may be among the inputs, and be read by the function through `user` instead. The function
+ * is called four times for each element, more often where it is far from straight, each time at the
+ * same position of the random stream; a result of several elements is multiplied by fixed numbers
+ * and summed. Where it has a kink or a jump there is no slope to compare with.
+ *
+ * GD_OK when every error (below) is at most `tolerance`: 1e-6 suits f64, 1e-2 f32. Otherwise
+ * GD_ERR_INVALID, with a sentence that names the worst element. *worst, if not NULL, is filled in
+ * both cases. A function that takes gd_grad itself has its second derivatives checked. */
+GD_API gd_status gd_check_gradients(gd_function_body function, void *user, int count,
+                                    gd_tensor *const *inputs, double tolerance,
+                                    gd_gradient_error *worst);
+
+/* ---- looking at graphs ---- */
 
 /* Name a tensor for printing; copied, cut to 31 bytes. Returns t. */
 GD_API gd_tensor *gd_set_name(gd_tensor *t, const char *name);
+/* The name given to it, valid until it is given another; "" when there is none. */
+GD_API const char *gd_tensor_name(const gd_tensor *t);
+
+/* The op that made t, "matmul": static text; "" for a tensor that no op made. */
+GD_API const char *gd_tensor_op(const gd_tensor *t);
+/* The op's attribute as the graph's text has it, "axis=1"; "" when there is none. Conventions of
+ * gd_tensor_format. */
+GD_API size_t gd_tensor_attribute(const gd_tensor *t, char *text, size_t size);
+/* The tensors it was computed from, as far as t remembers them: a leaf and a result without a
+ * history have none. Input i stays valid as long as t; NULL out of range. */
+GD_API int gd_tensor_input_count(const gd_tensor *t);
+GD_API gd_tensor *gd_tensor_input(const gd_tensor *t, int i);
+/* The graph behind t in topological order, inputs before what is computed from them, t last: the
+ * first `capacity` of them into `tensors`, which may be NULL when that is 0. Returns how many there
+ * are; 0 on an error. They stay valid as long as t. */
+GD_API size_t gd_graph_order(gd_tensor *t, gd_tensor **tensors, size_t capacity);
 
 /* The graph behind t, one op a line in topological order: "%3 = relu(%2) f32 [50, 16]". Conventions
  * of gd_tensor_format. */

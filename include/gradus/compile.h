@@ -33,12 +33,10 @@ extern "C" {
 
 typedef struct gd_function gd_function;
 
-/* What is compiled: reads in[0] to in[count - 1], the inputs of the call, gives its (first) result;
- * NULL reports the error already recorded. `user` is passed through. An error it records and does
- * not clear fails the call, whatever it returns: gd_item and gd_tensor_read of a traced value are
- * such errors, so that no plan is made of a branch that was taken on a number that is not there.
- * Scopes it leaves open are ended. */
-typedef gd_tensor *(*gd_function_body)(void *user, int count, gd_tensor *const *in);
+/* What is compiled is a gd_function_body (gradus/tensor.h). An error it records and does not clear
+ * fails the call, whatever it returns: gd_item and gd_tensor_read of a traced value are such errors,
+ * so that no plan is made of a branch that was taken on a number that is not there. Scopes it leaves
+ * open are ended. */
 
 /* How calls are carried out. */
 typedef enum gd_mode {

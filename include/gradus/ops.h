@@ -229,7 +229,7 @@ GD_API gd_tensor *gd_cast(gd_tensor *x, gd_dtype dtype);
 GD_API gd_tensor *gd_zeros_like(gd_tensor *x);
 /* Constant padding by a value x's dtype can hold; before and after have x's rank, none negative. */
 GD_API gd_tensor *gd_pad(gd_tensor *x, gd_shape before, gd_shape after, double value);
-/* Join 1 … 64 tensors along an axis; the other dimensions equal; dtypes promoted. */
+/* Join tensors, any number from 1 on, along an axis; the other dimensions equal; dtypes promoted. */
 GD_API gd_tensor *gd_concat(int count, gd_tensor *const *tensors, int axis);
 /* Join along a new axis. */
 GD_API gd_tensor *gd_stack(int count, gd_tensor *const *tensors, int axis);

@@ -102,6 +102,25 @@ typedef struct gd_axes {
 typedef struct gd_context gd_context;
 typedef struct gd_tensor gd_tensor;
 
+/* A function of the user's on tensors, for gd_compile, gd_checkpoint, gd_check_gradients: reads in[0]
+ * to in[count - 1] and gives its (first) result; NULL reports the error already recorded. `user` is
+ * passed through. */
+typedef gd_tensor *(*gd_function_body)(void *user, int count, gd_tensor *const *in);
+
+/* ---- shapes ---- */
+
+/* How many elements a tensor of this shape has; -1 when there can be none of it: a rank not in
+ * 0 … GD_MAX_RANK, a negative size, sizes whose product is beyond 2^46. */
+GD_API int64_t gd_shape_count(gd_shape shape);
+GD_API bool gd_shape_equal(gd_shape a, gd_shape b);
+/* The shape two operands broadcast to, in *out; false, and no error, when they do not. */
+GD_API bool gd_shape_broadcast(gd_shape a, gd_shape b, gd_shape *out);
+/* The strides, in elements, of a row-major tensor of this shape. */
+GD_API gd_shape gd_shape_strides(gd_shape shape);
+/* Where the element at `index` lies: the sum of index * stride, for strides of gd_shape_strides or
+ * gd_tensor_strides. */
+GD_API int64_t gd_shape_offset(gd_shape strides, gd_shape index);
+
 /* ---- contexts ---- */
 
 typedef struct gd_open_options {
@@ -176,6 +195,10 @@ GD_API gd_status gd_scope_end(gd_context *context);
 GD_API gd_tensor *gd_keep(gd_tensor *t);
 /* Take a reference; NULL gives NULL. */
 GD_API gd_tensor *gd_retain(gd_tensor *t);
+/* Take a reference to t and release all temporaries of the context's innermost scope: gd_retain,
+ * gd_scope_end and gd_scope_begin in one call, for callers that know no scopes (other languages,
+ * after each op). NULL: only the scope is emptied. Returns t. */
+GD_API gd_tensor *gd_claim(gd_context *context, gd_tensor *t);
 /* Give a reference back that gd_retain took; NULL is fine. GD_ERR_STATE, and nothing happens, when
  * there is none: what a scope has goes with the scope. Never recurses, however long the graph
  * behind t. */
@@ -248,10 +271,49 @@ GD_API gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes);
 /* The only element as a double; NaN and an error when t has not exactly one. */
 GD_API double gd_item(const gd_tensor *t);
 
+/* One element: gd_get(t, i, j), gd_set(t, 0.5, i, j). As many indices as t has axes; negative ones
+ * count from the end; out of range is GD_ERR_SHAPE. The forms with i64 are exact beyond 2^53, and
+ * read no floats (GD_ERR_DTYPE). gd_set rounds to t's dtype; a number that is none of an integer
+ * dtype is GD_ERR_INVALID. On an error gd_get is NaN, gd_get_i64 0. GD_ERR_STATE while tracing. Each
+ * is a transfer of its own: for many elements there is gd_tensor_read, gd_tensor_map. */
+#define gd_get(t, ...)            gd_get_at(t, GD_SHAPE(__VA_ARGS__))
+#define gd_get_i64(t, ...)        gd_get_i64_at(t, GD_SHAPE(__VA_ARGS__))
+#define gd_set(t, value, ...)     gd_set_at(t, GD_SHAPE(__VA_ARGS__), value)
+#define gd_set_i64(t, value, ...) gd_set_i64_at(t, GD_SHAPE(__VA_ARGS__), value)
+GD_API double gd_get_at(const gd_tensor *t, gd_shape index);
+GD_API int64_t gd_get_i64_at(const gd_tensor *t, gd_shape index);
+GD_API gd_status gd_set_at(gd_tensor *t, gd_shape index, double value);
+GD_API gd_status gd_set_i64_at(gd_tensor *t, gd_shape index, int64_t value);
+
+typedef enum gd_map_access {
+    GD_MAP_READ = 1,
+    GD_MAP_WRITE = 2,
+    GD_MAP_READ_WRITE = 3
+} gd_map_access;
+
+/* The elements of t as row-major host memory, on every device, until gd_tensor_unmap: t's own
+ * memory where the host can use it as it lies, else a buffer. With GD_MAP_WRITE alone the buffer's
+ * contents are not defined before, and every element must be written. Other threads may write to
+ * it; what reads t meanwhile finds any mixture. Gradients that need the values from before are
+ * GD_ERR_STATE, as after gd_tensor_write. t stays alive while it is mapped. NULL: GD_ERR_STATE (t is
+ * mapped already, or a trace is going on), GD_ERR_INVALID, GD_ERR_MEMORY. */
+GD_API void *gd_tensor_map(gd_tensor *t, gd_map_access access);
+/* End that; t's value is what was written. The memory must not be used any more. GD_ERR_STATE: t is
+ * not mapped, or a trace is going on. */
+GD_API gd_status gd_tensor_unmap(gd_tensor *t);
+
 /* Text as NumPy prints it: "[[1. 2.]\n [3. 4.]]", large tensors summarised by "...". Written to
  * `text` of `size` bytes, always terminated; returns the length the whole text has, as snprintf
  * does. */
 GD_API size_t gd_tensor_format(const gd_tensor *t, char *text, size_t size);
+
+/* ---- copies ---- */
+
+/* A tensor of its own with x's values, row-major; gradients pass. */
+GD_API gd_tensor *gd_copy(gd_tensor *x);
+/* t's values as a tensor of another context, perhaps of another device: a leaf without a history. t
+ * itself when it belongs to the context already. GD_ERR_STATE while either is tracing. */
+GD_API gd_tensor *gd_to(gd_context *context, gd_tensor *t);
 
 /* ---- views: same storage, no copy ---- */
 

@@ -153,29 +153,19 @@ static gd_tensor *run_body(gd_function *function, int count, gd_tensor *const *i
                             "gd_call: %d calls within one another; a function seems to call itself "
                             "without an end",
                             MOST_WITHIN);
-    const uint64_t mark = gd_error_mark();
     gd_scope *floor = context->floor;
     const gd_recording before = gd_recording_now(context);
     context->floor = context->scope;
     context->within++;
     function->running++;
-    gd_tensor *result = function->body(function->user, count, inputs);
-    result = gd_usable(result, "gd_call") ? gd_link(result) : NULL;
+    gd_tensor *result =
+        gd_link(gd_run_body(function->body, function->user, count, inputs, "gd_call"));
     function->running--;
     context->within--;
     while (context->scope != context->floor)
         (void)gd_scope_end(context);
     context->floor = floor;
     gd_recording_set(context, before);
-    if (gd_error_since(mark) != GD_OK) {
-        gd_unlink(result);
-        return NULL;
-    }
-    if (!result)
-        (void)gd_fail(GD_ERR_INVALID,
-                      "gd_call: the body returned NULL without an error; did it read more than the "
-                      "%d inputs of the call?",
-                      count);
     return result;
 }
 
@@ -189,13 +179,15 @@ static bool same_layout(const gd_layout *a, const gd_layout *b)
     return memcmp(a->shape, b->shape, bytes) == 0 && memcmp(a->stride, b->stride, bytes) == 0;
 }
 
-/* Whether tensors from outside still require gradients where they did. */
+/* Whether tensors from outside still require gradients where they did, and none of them is a
+ * gradient that was dropped. */
 static bool same_switches(entry *e, const gd_context *context)
 {
     const gd_ir *ir = &e->plan->ir;
     for (size_t i = 0; e->grad_switches != context->grad_switches && i < ir->count; i++)
         if (ir->values[i].kind == GD_IR_EXTERNAL &&
-            ir->values[i].requires_grad != ir->values[i].external->requires_grad)
+            (ir->values[i].external->is_dropped ||
+             ir->values[i].requires_grad != ir->values[i].external->requires_grad))
             return false;
     e->grad_switches = context->grad_switches;
     return true;

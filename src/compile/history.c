@@ -471,7 +471,7 @@ bool gd_history_recycle(gd_tensor *t)
     gd_storage_drop(t->context, t->storage);
     t->storage = NULL;
     t->n_inputs = 0;
-    t->requires_grad = t->replaced = false;
+    t->requires_grad = t->replaced = t->keeps_grad = false;
     gd_name_free(t->name);
     t->name = NULL;
     t->trace = (const gd_trace *)(const void *)t; /* of no trace: to use it is refused */

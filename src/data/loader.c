@@ -6,9 +6,9 @@
  * `taken` count batches; slot n % ring is batch n's. Only the maker writes a slot, while made -
  * released < ring; only the caller reads it, while it is taken and not released. */
 #include "data/dataset.h"
-#include "data/mapping.h"
 
 #include <gradus/compile.h>
+#include <gradus/ops.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -17,9 +17,12 @@
 #include <pthread.h>
 #include <string.h>
 
-/* A batch's tensors: for a full batch, or for the smaller last one of an epoch. */
+/* A batch's tensors: for a full batch, or for the smaller last one of an epoch. The caller's are not
+ * mapped, all others are, for the maker to write to. */
 typedef struct pair {
-    gd_mapping x, y;
+    gd_tensor *x, *y; /* retained */
+    float *samples;   /* x, mapped */
+    int64_t *labels;  /* y, mapped */
 } pair;
 
 typedef struct slot {
@@ -84,8 +87,8 @@ static void make(gd_loader *l, int64_t n)
     bool is_rest = l->rest > 0 && in_epoch == l->batches - 1;
     const pair *to = is_rest ? &l->slots[n % l->ring].last : &l->slots[n % l->ring].full;
     int64_t size = is_rest ? l->rest : l->batch, first = in_epoch * l->batch;
-    float *x = to->x.data;
-    int64_t *y = to->y.data;
+    float *x = to->samples;
+    int64_t *y = to->labels;
     for (int64_t i = 0; i < size; i++) {
         int64_t sample = l->order[first + i];
         if (first + i + AHEAD < d->count)
@@ -160,6 +163,21 @@ static void stop_maker(gd_loader *l)
 
 /* ---- next ---- */
 
+static gd_status map_pair(pair *p)
+{
+    p->samples = gd_tensor_map(p->x, GD_MAP_WRITE);
+    p->labels = p->samples ? gd_tensor_map(p->y, GD_MAP_WRITE) : NULL;
+    return p->labels ? GD_OK : gd_error_last();
+}
+
+static gd_status unmap_pair(pair *p)
+{
+    p->samples = NULL;
+    p->labels = NULL;
+    gd_status status = gd_tensor_unmap(p->x);
+    return status == GD_OK ? gd_tensor_unmap(p->y) : status;
+}
+
 bool gd_loader_next(gd_loader *l, gd_batch *batch)
 {
     if (!l || !batch)
@@ -175,8 +193,7 @@ bool gd_loader_next(gd_loader *l, gd_batch *batch)
         return false;
     }
     l->end_told = false;
-    if (l->current &&
-        (gd_mapping_begin(&l->current->x) != GD_OK || gd_mapping_begin(&l->current->y) != GD_OK))
+    if (l->current && map_pair(l->current) != GD_OK)
         return false;
     if (l->threaded)
         exchange(l);
@@ -186,9 +203,9 @@ bool gd_loader_next(gd_loader *l, gd_batch *batch)
     pair *p = l->rest > 0 && in_epoch == l->batches - 1 ? &s->last : &s->full;
     l->current = p;
     *batch = (gd_batch){ .count = 2,
-                         .tensors = { p->x.tensor, p->y.tensor },
+                         .tensors = { p->x, p->y },
                          .size = p == &s->last ? l->rest : l->batch };
-    return gd_mapping_end(&p->x) == GD_OK && gd_mapping_end(&p->y) == GD_OK;
+    return unmap_pair(p) == GD_OK;
 }
 
 int64_t gd_loader_batches(const gd_loader *l)
@@ -210,8 +227,12 @@ int64_t gd_loader_batch_size(const gd_loader *l)
 
 static void close_pair(pair *p)
 {
-    gd_mapping_close(&p->x);
-    gd_mapping_close(&p->y);
+    if (p->samples)
+        (void)gd_tensor_unmap(p->x);
+    if (p->labels)
+        (void)gd_tensor_unmap(p->y);
+    gd_release(p->x);
+    gd_release(p->y);
 }
 
 static void destroy(void *object)
@@ -219,10 +240,12 @@ static void destroy(void *object)
     gd_loader *l = object;
     if (l->threaded)
         stop_maker(l);
+    gd_trace_pause(l->context); /* it may be released in a function that is being traced */
     for (int64_t i = 0; l->slots && i < l->ring; i++) {
         close_pair(&l->slots[i].full);
         close_pair(&l->slots[i].last);
     }
+    gd_trace_resume(l->context);
     gd_free(l->slots);
     gd_free(l->order);
     gd_free(l);
@@ -241,8 +264,9 @@ static gd_status open_pair(const gd_loader *l, int64_t size, pair *p)
     gd_shape sample = l->dataset->shape;
     gd_shape shape = { .rank = sample.rank + 1, .dim = { size } };
     memcpy(shape.dim + 1, sample.dim, sizeof(int64_t) * (size_t)sample.rank);
-    gd_status status = gd_mapping_open(&p->x, l->context, shape, GD_F32);
-    return status == GD_OK ? gd_mapping_open(&p->y, l->context, GD_SHAPE(size), GD_I64) : status;
+    p->x = gd_state(l->context, shape, 0, GD_F32);
+    p->y = p->x ? gd_state(l->context, GD_SHAPE(size), 0, GD_I64) : NULL;
+    return p->y ? map_pair(p) : gd_error_last();
 }
 
 static gd_status open_slots(gd_loader *l)

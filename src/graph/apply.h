@@ -4,6 +4,11 @@
 
 #include "graph/node.h"
 
+/* The result of a user's function, a temporary. NULL with an error: so ends one that recorded an
+ * error, whatever it returned. */
+gd_tensor *gd_run_body(gd_function_body body, void *user, int count, gd_tensor *const *inputs,
+                       const char *who);
+
 /* Build op's node on inputs (NULL inputs give NULL); context may be NULL when there is an input.
  * Eager: compute it; tracing: record it. */
 gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *inputs,

@@ -250,15 +250,7 @@ static gd_tensor *concat_slices(part **list, int64_t count, int axis, gd_tensor 
         pieces[n++] = list[i]->g;
         end = start_of(list[i], axis) + list[i]->g->layout.shape[axis];
     }
-    while (n > 1) {
-        int64_t joined = 0;
-        for (int64_t i = 0; i < n; i += GD_OP_MAX_INPUTS) {
-            int64_t some = n - i < GD_OP_MAX_INPUTS ? n - i : GD_OP_MAX_INPUTS;
-            pieces[joined++] = gd_concat((int)some, pieces + i, axis);
-        }
-        n = joined;
-    }
-    return pieces[0];
+    return gd_concat((int)n, pieces, axis);
 }
 
 /* Of the parts that wait at slot, slices that lie apart along one axis: two or more are put
@@ -347,12 +339,14 @@ static bool join(walk *w, int64_t slot, bool with_rows)
     return ok;
 }
 
-/* Which nodes of the order lead to a target. targets NULL: every leaf is one. */
+/* Which nodes of the order lead to a target. targets NULL: every leaf is one, and every result that
+ * keeps its gradient. */
 static void mark_wanted(walk *w, gd_tensor *const *targets, int count)
 {
     for (size_t i = 0; i < w->order.count; i++) {
         gd_tensor *t = w->order.nodes[i];
-        t->wanted = !targets && gd_is_leaf(t);
+        w->is_target[i] = !targets && t->keeps_grad;
+        t->wanted = w->is_target[i] || (!targets && gd_is_leaf(t));
     }
     for (int i = 0; i < count; i++)
         if (targets[i]->mark == w->context->generation)
@@ -527,18 +521,27 @@ gd_status gd_grad_within(gd_tensor *const *outputs, gd_tensor *const *seeds, int
     return status;
 }
 
-/* leaf->grad += g, or gathered rows; the first time, grad is made of zeros, outside of any
- * trace. */
+/* The first time a gradient is made of zeros, outside of any trace. */
+static gd_status make_gradient(gd_tensor *t)
+{
+    if (t->grad)
+        return GD_OK;
+    gd_trace_pause(t->context);
+    gd_tensor *zeros = gd_zeros_like(t);
+    if (zeros) { /* not a temporary: it lasts as long as t has it */
+        t->grad = gd_link(zeros);
+        gd_discard(zeros);
+    }
+    gd_trace_resume(t->context);
+    return t->grad ? GD_OK : gd_error_last();
+}
+
+/* leaf->grad += g, or gathered rows. */
 static gd_status accumulate(gd_tensor *leaf, gd_tensor *g, const part *rows)
 {
     gd_context *context = leaf->context;
-    if (!leaf->grad) {
-        gd_trace_pause(context);
-        leaf->grad = gd_link(gd_zeros_like(leaf));
-        gd_trace_resume(context);
-        if (!leaf->grad)
-            return gd_error_last();
-    }
+    if (make_gradient(leaf) != GD_OK)
+        return gd_error_last();
     gd_tensor *sum = leaf->grad;
     if (g)
         sum = context->trace ? gd_apply2(GD_OP_add, sum, g, NULL)
@@ -554,9 +557,9 @@ static gd_status accumulate_all(walk *w)
     gd_status status = GD_OK;
     for (size_t i = 0; status == GD_OK && i < w->order.count; i++) {
         gd_tensor *leaf = w->order.nodes[i];
-        if (!gd_is_leaf(leaf) || !(w->grads[i] || w->parts[i]))
+        if (!(gd_is_leaf(leaf) || leaf->keeps_grad) || !(w->grads[i] || w->parts[i]))
             continue;
-        any = true;
+        any |= gd_is_leaf(leaf);
         if (!leaf->storage)
             return gd_fail(
                 GD_ERR_STATE,
@@ -572,21 +575,23 @@ static gd_status accumulate_all(walk *w)
     return status;
 }
 
-gd_status gd_backward(gd_tensor *loss)
+static gd_status backward(gd_tensor *output, gd_tensor *seed)
 {
-    if (!loss)
+    if (!output)
         return gd_fail(GD_ERR_INVALID, "gd_backward: the loss is NULL");
-    if (!gd_usable(loss, "gd_backward"))
+    if (!gd_usable(output, "gd_backward") || (seed && !gd_usable(seed, "gd_backward")))
         return GD_ERR_STATE;
+    if (seed && seed->context != output->context)
+        return gd_fail(GD_ERR_INVALID, "gd_backward: the seed belongs to another context");
 #ifdef GD_DEBUG_CHECKS
-    if (gd_graph_verify(loss) != GD_OK)
+    if (gd_graph_verify(output) != GD_OK)
         return gd_error_last();
 #endif
-    walk w = { .context = loss->context };
+    walk w = { .context = output->context };
     if (w.context->trace)
         w.context->trace->has_backward = true;
     w.context->no_grad++;
-    gd_status status = differentiate(&w, &loss, NULL, 1, NULL, 0);
+    gd_status status = differentiate(&w, &output, &seed, 1, NULL, 0);
     if (status == GD_OK)
         status = accumulate_all(&w);
     walk_end(&w);
@@ -594,16 +599,92 @@ gd_status gd_backward(gd_tensor *loss)
     return status;
 }
 
-gd_tensor *gd_gradient(gd_tensor *leaf)
+gd_status gd_backward(gd_tensor *loss)
 {
-    return gd_usable(leaf, "gd_gradient") ? leaf->grad : NULL;
+    return backward(loss, NULL);
 }
 
-gd_status gd_zero_grad(gd_tensor *leaf)
+gd_status gd_backward_seeded(gd_tensor *output, gd_tensor *seed)
 {
-    if (leaf && !gd_usable(leaf, "gd_zero_grad"))
+    if (!seed)
+        return gd_fail(GD_ERR_INVALID, "gd_backward_seeded: the seed is NULL");
+    return GD_AS("gd_backward_seeded", backward(output, seed));
+}
+
+/* ---- gradients of tensors ---- */
+
+gd_tensor *gd_retain_grad(gd_tensor *t)
+{
+    if (!gd_usable(t, "gd_retain_grad"))
+        return NULL;
+    if (t->context->trace)
+        return gd_fail_null(GD_ERR_STATE,
+                            "gd_retain_grad: a value of a compiled function has no gradient of its "
+                            "own; take gd_grad by it, and give that to gd_output");
+    if (!t->requires_grad)
+        return gd_fail_null(GD_ERR_STATE,
+                            "gd_retain_grad: the tensor depends on none that requires a gradient");
+    t->keeps_grad = !gd_is_leaf(t);
+    return t;
+}
+
+gd_tensor *gd_gradient(gd_tensor *t)
+{
+    return gd_usable(t, "gd_gradient") ? t->grad : NULL;
+}
+
+/* Let go of the gradient; plans that add to it are made again. */
+static void drop_gradient(gd_tensor *t)
+{
+    if (!t->grad)
+        return;
+    t->grad->is_dropped = true;
+    t->context->grad_switches++;
+    gd_unlink(t->grad);
+    t->grad = NULL;
+}
+
+static gd_status check_gradient(const gd_tensor *t, const gd_tensor *gradient)
+{
+    char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+    if (!t->requires_grad || !(gd_is_leaf(t) || t->keeps_grad))
+        return gd_fail(GD_ERR_STATE,
+                       "gd_set_gradient: the tensor has no gradient: it is neither a leaf that "
+                       "requires one nor marked by gd_retain_grad");
+    if (gradient->context != t->context)
+        return gd_fail(GD_ERR_INVALID, "gd_set_gradient: the gradient belongs to another context");
+    if (gradient->layout.dtype != t->layout.dtype)
+        return gd_fail(GD_ERR_DTYPE, "gd_set_gradient: the gradient is %s, the tensor %s",
+                       gd_dtype_name(gradient->layout.dtype), gd_dtype_name(t->layout.dtype));
+    if (!gd_layout_same_shape(&gradient->layout, &t->layout))
+        return gd_fail(GD_ERR_SHAPE, "gd_set_gradient: the gradient is %s, the tensor %s",
+                       gd_layout_text(&gradient->layout, a), gd_layout_text(&t->layout, b));
+    return GD_OK;
+}
+
+gd_status gd_set_gradient(gd_tensor *t, gd_tensor *gradient)
+{
+    if (!t)
+        return gd_fail(GD_ERR_INVALID, "gd_set_gradient: the tensor is NULL");
+    if (!gd_usable(t, "gd_set_gradient") || (gradient && !gd_usable(gradient, "gd_set_gradient")))
         return GD_ERR_STATE;
-    if (!leaf || !leaf->grad)
+    if (!gradient && t->context->trace)
+        return gd_fail_traced("gd_set_gradient(t, NULL)");
+    if (!gradient) {
+        drop_gradient(t);
         return GD_OK;
-    return gd_assign(leaf->grad, gd_zeros_like(leaf->grad)) ? GD_OK : gd_error_last();
+    }
+    gd_status status = check_gradient(t, gradient);
+    if (status == GD_OK && gradient != t->grad)
+        status = make_gradient(t);
+    return status == GD_OK && !gd_assign(t->grad, gradient) ? gd_error_last() : status;
+}
+
+gd_status gd_zero_grad(gd_tensor *t)
+{
+    if (t && !gd_usable(t, "gd_zero_grad"))
+        return GD_ERR_STATE;
+    if (!t || !t->grad)
+        return GD_OK;
+    return gd_assign(t->grad, gd_zeros_like(t->grad)) ? GD_OK : gd_error_last();
 }

@@ -86,6 +86,7 @@ void gd_close(gd_context *context)
     gd_scope_clear_root(context);
     while (context->deferred)
         context->deferred->destroy(context->deferred);
+    gd_mappings_free(context);
     gd_release(context->random_state);
     if (context->warn_leaks)
         gd_warn_leaks(context);
@@ -290,7 +291,7 @@ void *gd_tensor_data(gd_tensor *t)
     return NULL;
 }
 
-static gd_status check_value(const gd_tensor *t, const char *who)
+gd_status gd_check_value(const gd_tensor *t, const char *who)
 {
     if (!t)
         return gd_fail(GD_ERR_INVALID, "%s: the tensor is NULL", who);
@@ -308,7 +309,7 @@ static gd_status check_value(const gd_tensor *t, const char *who)
 
 static gd_status check_transfer(const gd_tensor *t, const void *host, size_t bytes, const char *who)
 {
-    if (check_value(t, who) != GD_OK)
+    if (gd_check_value(t, who) != GD_OK)
         return gd_error_last();
     if (!host && bytes)
         return gd_fail(GD_ERR_INVALID, "%s: the memory is NULL", who);
@@ -323,7 +324,7 @@ static gd_status check_transfer(const gd_tensor *t, const void *host, size_t byt
 
 gd_status gd_tensor_modified(gd_tensor *t)
 {
-    gd_status status = check_value(t, "gd_tensor_modified");
+    gd_status status = gd_check_value(t, "gd_tensor_modified");
     if (status == GD_OK)
         t->storage->version++;
     return status;
@@ -421,7 +422,7 @@ gd_tensor *gd_from_host_in_place(gd_context *context, gd_shape shape, gd_dtype d
 
 double gd_item(const gd_tensor *t)
 {
-    if (check_value(t, "gd_item") != GD_OK)
+    if (gd_check_value(t, "gd_item") != GD_OK)
         return NAN;
     if (gd_layout_count(&t->layout) != 1) {
         char text[GD_SHAPE_TEXT];

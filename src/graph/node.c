@@ -269,6 +269,15 @@ static void scope_clear(gd_scope *scope)
     }
 }
 
+gd_tensor *gd_claim(gd_context *context, gd_tensor *t)
+{
+    if (!context)
+        return gd_fail_null(GD_ERR_INVALID, "gd_claim: the context is NULL");
+    t = gd_retain(t);
+    scope_clear(context->scope);
+    return t;
+}
+
 gd_status gd_scope_end(gd_context *context)
 {
     if (!context)

@@ -44,7 +44,7 @@ struct gd_tensor {
     gd_tensor **inputs;  /* [n_inputs], in this node's own block; each holds a reference */
     uint32_t *versions;  /* [n_inputs] storage version of each input when read */
     const void *attr; /* op->attr_size bytes, in this node's own block; NULL when there is none */
-    gd_tensor *grad;  /* accumulated by gd_backward; leaves only */
+    gd_tensor *grad;  /* accumulated by gd_backward; of leaves, and where keeps_grad is set */
     gd_scope *scope;  /* the scope it is a temporary of; NULL for a kept one without */
     gd_tensor *scope_before, *scope_after;
     const gd_trace *trace; /* the trace that recorded it */
@@ -57,9 +57,13 @@ struct gd_tensor {
     uint32_t version; /* storage version when made */
     uint32_t region;  /* the context's when made: equal ops of different regions stay apart */
     bool requires_grad;
-    bool wanted;    /* the walk that marked it needs its gradient */
-    bool replaced;  /* changed in place: another tensor stands for the new value */
-    bool is_marked; /* traced, without a history, and made a leaf by gd_set_requires_grad */
+    bool wanted;     /* the walk that marked it needs its gradient */
+    bool replaced;   /* changed in place: another tensor stands for the new value */
+    bool is_marked;  /* traced, without a history, and made a leaf by gd_set_requires_grad */
+    bool keeps_grad; /* gd_retain_grad: gd_backward accumulates `grad`, though it is no leaf */
+    bool is_dropped; /* was the gradient of a tensor that has dropped it: plans that read it or add
+                        to it are made again */
+    uint8_t mapped;  /* a gd_map_access, between gd_tensor_map and gd_tensor_unmap; else 0 */
     gd_layout layout;
 };
 
@@ -172,6 +176,13 @@ static inline void *gd_node_data(const gd_tensor *t)
 {
     return (char *)t->storage->data + t->layout.offset * (int64_t)gd_dtype_size(t->layout.dtype);
 }
+
+/* ---- values: graph/context.c, graph/values.c ---- */
+
+/* GD_ERR_STATE where the host cannot have t's value: it is only traced, or a trace is going on. */
+gd_status gd_check_value(const gd_tensor *t, const char *who);
+/* Free the buffers of tensors that are still mapped: for gd_close. */
+void gd_mappings_free(gd_context *context);
 
 /* The log's warning of tensors that were retained and never released: graph/alive.c. */
 void gd_warn_leaks(const gd_context *context);

@@ -307,7 +307,7 @@ static bool note(gd_model *model, const gd_model_layer *layer, const gd_tensor *
     return true;
 }
 
-/* The layer and its activation: a gd_checkpoint_body. */
+/* The layer and its activation: a gd_function_body. */
 static gd_tensor *build_layer(void *user, int count, gd_tensor *const *in)
 {
     static const gd_layer_spec plain = { 0 };

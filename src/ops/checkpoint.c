@@ -36,7 +36,7 @@ static gd_tensor *run_again(gd_tensor *r, const gd_checkpoint_attr *a)
     context->region = ++context->regions;
     context->recomputing++;
     context->no_grad = 0;
-    gd_tensor *y = a->body(a->user, (int)a->count, r->inputs + 1);
+    gd_tensor *y = gd_run_body(a->body, a->user, (int)a->count, r->inputs + 1, "gd_checkpoint");
     gd_recording_set(context, before);
     *position = now;
     if (y &&
@@ -126,9 +126,7 @@ static bool find_outside(boundary *b, gd_tensor *y)
 /* The node for a block that gave y; y itself where no gradient passes. */
 static gd_tensor *close_block(gd_tensor *y, boundary *b, const gd_checkpoint_attr *attr)
 {
-    if (!gd_usable(y, "gd_checkpoint"))
-        return NULL;
-    if (!y->requires_grad || y->id < b->first || gd_is_leaf(y))
+    if (!y || !y->requires_grad || y->id < b->first || gd_is_leaf(y))
         return y;
     b->inputs[0] = gd_detach(y);
     return b->inputs[0] && find_outside(b, y)
@@ -136,7 +134,7 @@ static gd_tensor *close_block(gd_tensor *y, boundary *b, const gd_checkpoint_att
                : NULL;
 }
 
-gd_tensor *gd_checkpoint(gd_checkpoint_body body, void *user, int count, gd_tensor *const *inputs)
+gd_tensor *gd_checkpoint(gd_function_body body, void *user, int count, gd_tensor *const *inputs)
 {
     if (!body || count < 1 || !inputs)
         return gd_fail_null(GD_ERR_INVALID, "gd_checkpoint: the block or its inputs are missing");
@@ -148,7 +146,7 @@ gd_tensor *gd_checkpoint(gd_checkpoint_body body, void *user, int count, gd_tens
             return NULL;
     gd_context *context = inputs[0]->context;
     if (context->no_grad > 0)
-        return body(user, count, inputs);
+        return gd_run_body(body, user, count, inputs, "gd_checkpoint");
     gd_checkpoint_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.body = body;
@@ -159,7 +157,8 @@ gd_tensor *gd_checkpoint(gd_checkpoint_body body, void *user, int count, gd_tens
     memcpy(b.inputs + 1, inputs, sizeof(gd_tensor *) * (size_t)count);
     if (gd_scope_begin(context) != GD_OK)
         return NULL;
-    gd_tensor *result = gd_retain(close_block(body(user, count, inputs), &b, &attr));
+    gd_tensor *y = gd_run_body(body, user, count, inputs, "gd_checkpoint");
+    gd_tensor *result = gd_retain(close_block(y, &b, &attr));
     (void)gd_scope_end(context);
     return result ? gd_scope_adopt(result) : NULL;
 }

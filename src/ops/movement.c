@@ -2,6 +2,8 @@
  * cast): rows and builders. */
 #include "ops/internal.h"
 
+#include "base/memory.h"
+
 static gd_shape shape_of(const gd_tensor *t)
 {
     return gd_tensor_shape(t);
@@ -549,12 +551,28 @@ const gd_op gd_op_concat = { .id = GD_OP_concat,
                              .flops = gd_flops_none,
                              .recompute = GD_RECOMPUTE_MOVES };
 
-gd_tensor *gd_concat(int count, gd_tensor *const *tensors, int axis)
+/* list [count] joined: in groups of as many as an op may have, then groups of groups. Overwrites the
+ * list. */
+static gd_tensor *join(gd_tensor **list, int count, const gd_axis_attr *attr)
 {
-    if (!tensors || count < 1 || count > GD_OP_MAX_INPUTS)
-        return gd_fail_null(GD_ERR_INVALID, "gd_concat: joins 1 to %d tensors, %d given",
-                            GD_OP_MAX_INPUTS, count);
-    gd_tensor *in[GD_OP_MAX_INPUTS];
+    do {
+        int joined = 0;
+        for (int i = 0; i < count; i += GD_OP_MAX_INPUTS) {
+            int some = count - i < GD_OP_MAX_INPUTS ? count - i : GD_OP_MAX_INPUTS;
+            bool is_left_over = some == 1 && joined > 0;
+            list[joined] =
+                is_left_over ? list[i] : gd_apply(NULL, GD_OP_concat, some, list + i, attr);
+            if (!list[joined++])
+                return NULL;
+        }
+        count = joined;
+    } while (count > 1);
+    return list[0];
+}
+
+/* list: room for `count` tensors. */
+static gd_tensor *concat(gd_tensor *const *tensors, int count, int axis, gd_tensor **list)
+{
     for (int i = 0; i < count; i++)
         if (!gd_usable(tensors[i], "gd_concat"))
             return NULL;
@@ -562,23 +580,49 @@ gd_tensor *gd_concat(int count, gd_tensor *const *tensors, int axis)
     for (int i = 1; i < count; i++)
         dtype = gd_dtype_promote(dtype, tensors[i]->layout.dtype);
     for (int i = 0; i < count; i++) {
-        in[i] = gd_as_dtype(tensors[i], dtype);
-        if (!in[i])
+        list[i] = gd_as_dtype(tensors[i], dtype);
+        if (!list[i])
             return NULL;
     }
-    gd_axis_attr attr = { .axis = gd_axis_normal(axis, in[0]->layout.rank, "gd_concat") };
-    return attr.axis < 0 ? NULL : gd_apply(NULL, GD_OP_concat, count, in, &attr);
+    gd_axis_attr attr = { .axis = gd_axis_normal(axis, list[0]->layout.rank, "gd_concat") };
+    return attr.axis < 0 ? NULL : join(list, count, &attr);
+}
+
+gd_tensor *gd_concat(int count, gd_tensor *const *tensors, int axis)
+{
+    if (!tensors || count < 1)
+        return gd_fail_null(GD_ERR_INVALID, "gd_concat: %d tensors", tensors ? count : 0);
+    gd_tensor *few[GD_OP_MAX_INPUTS];
+    if (count <= GD_OP_MAX_INPUTS)
+        return concat(tensors, count, axis, few);
+    gd_tensor **list = gd_alloc((size_t)count * sizeof *list);
+    gd_tensor *all = list ? concat(tensors, count, axis, list) : NULL;
+    gd_free(list);
+    return all;
+}
+
+/* list: room for `count` tensors. */
+static gd_tensor *stack(gd_tensor *const *tensors, int count, int axis, gd_tensor **list)
+{
+    for (int i = 0; i < count; i++) {
+        list[i] = gd_unsqueeze(tensors[i], axis);
+        if (!list[i])
+            return NULL;
+    }
+    return gd_concat(count, list, axis < 0 ? axis + list[0]->layout.rank : axis);
 }
 
 static gd_tensor *build_stack(gd_tensor *const *tensors, int count, int axis)
 {
-    if (!tensors || count < 1 || count > GD_OP_MAX_INPUTS)
-        return gd_fail_null(GD_ERR_INVALID, "gd_stack: joins 1 to %d tensors, %d given",
-                            GD_OP_MAX_INPUTS, count);
-    gd_tensor *apart[GD_OP_MAX_INPUTS];
-    for (int i = 0; i < count; i++)
-        apart[i] = gd_unsqueeze(tensors[i], axis);
-    return gd_concat(count, apart, axis < 0 && apart[0] ? axis + apart[0]->layout.rank : axis);
+    if (!tensors || count < 1)
+        return gd_fail_null(GD_ERR_INVALID, "gd_stack: %d tensors", tensors ? count : 0);
+    gd_tensor *few[GD_OP_MAX_INPUTS];
+    if (count <= GD_OP_MAX_INPUTS)
+        return stack(tensors, count, axis, few);
+    gd_tensor **list = gd_alloc((size_t)count * sizeof *list);
+    gd_tensor *all = list ? stack(tensors, count, axis, list) : NULL;
+    gd_free(list);
+    return all;
 }
 
 gd_tensor *gd_stack(int count, gd_tensor *const *tensors, int axis)

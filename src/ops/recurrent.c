@@ -16,6 +16,10 @@
  */
 #include "ops/internal.h"
 
+#include <limits.h>
+
+#include "base/memory.h"
+
 enum { Z, U, B, H0, C0 }; /* recurrent: z, u, b, h0, c0 (LSTM), lengths (if any) */
 
 static bool is_lstm(const gd_recurrent_attr *a)
@@ -268,11 +272,12 @@ static gd_tensor *plain_step(int cell, gd_tensor *z, gd_tensor *a, gd_tensor *h,
     return gd_add(gd_mul(gd_rsub_scalar(k, 1), n), gd_mul(k, h));
 }
 
-static gd_tensor *plain(gd_tensor *const *in, int n, const gd_recurrent_attr *a,
-                        gd_tensor **last_cell)
+/* rows [time]: room for h of every step, [batch, 1, width]. */
+static gd_tensor *plain_steps(gd_tensor *const *in, int n, const gd_recurrent_attr *a,
+                              gd_tensor **last_cell, gd_tensor **rows)
 {
     int64_t time = in[Z]->layout.shape[1];
-    gd_tensor *h = in[H0], *c = is_lstm(a) ? in[C0] : NULL, *all = NULL;
+    gd_tensor *h = in[H0], *c = is_lstm(a) ? in[C0] : NULL;
     gd_tensor *lengths = a->has_lengths ? in[n - 1] : NULL;
     for (int64_t step = 0; step < time; step++) {
         int64_t t = a->reverse ? time - 1 - step : step;
@@ -285,12 +290,24 @@ static gd_tensor *plain(gd_tensor *const *in, int n, const gd_recurrent_attr *a,
             c = c ? gd_where(runs, c, before) : NULL;
         }
         h = next;
-        gd_tensor *row = gd_unsqueeze(h, 1);
-        gd_tensor *pair[2] = { a->reverse ? row : all, a->reverse ? all : row };
-        all = step == 0 ? row : row && all ? gd_concat(2, pair, 1) : NULL;
+        rows[t] = gd_unsqueeze(h, 1);
+        if (!rows[t])
+            return NULL;
     }
     if (last_cell)
         *last_cell = c;
+    return gd_concat((int)time, rows, 1);
+}
+
+static gd_tensor *plain(gd_tensor *const *in, int n, const gd_recurrent_attr *a,
+                        gd_tensor **last_cell)
+{
+    int64_t time = in[Z]->layout.shape[1];
+    if (time > INT_MAX)
+        return gd_fail_null(GD_ERR_SHAPE, "gd_recurrent: %lld steps", (long long)time);
+    gd_tensor **rows = gd_alloc((size_t)time * sizeof *rows);
+    gd_tensor *all = rows ? plain_steps(in, n, a, last_cell, rows) : NULL;
+    gd_free(rows);
     return all;
 }
 

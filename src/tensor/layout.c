@@ -58,6 +58,53 @@ gd_shape gd_layout_shape(const gd_layout *layout)
     return shape;
 }
 
+/* ---- shapes ---- */
+
+static bool is_rank(int rank)
+{
+    return rank >= 0 && rank <= GD_MAX_RANK;
+}
+
+int64_t gd_shape_count(gd_shape shape)
+{
+    int64_t count = 1, sizes = 1; /* sizes: of those that are not 0, whose strides must fit too */
+    for (int a = 0; a < shape.rank && a < GD_MAX_RANK; a++) {
+        int64_t size = shape.dim[a];
+        if (size < 0 || (size > 0 && sizes > MAX_COUNT / size))
+            return -1;
+        sizes *= size > 0 ? size : 1;
+        count *= size;
+    }
+    return is_rank(shape.rank) ? count : -1;
+}
+
+bool gd_shape_equal(gd_shape a, gd_shape b)
+{
+    bool equal = a.rank == b.rank && is_rank(a.rank);
+    for (int i = 0; equal && i < a.rank; i++)
+        equal = a.dim[i] == b.dim[i];
+    return equal;
+}
+
+gd_shape gd_shape_strides(gd_shape shape)
+{
+    gd_shape strides = { .rank = is_rank(shape.rank) ? shape.rank : 0 };
+    int64_t stride = 1;
+    for (int a = strides.rank - 1; a >= 0; a--) {
+        strides.dim[a] = stride;
+        stride *= shape.dim[a] > 0 ? shape.dim[a] : 1;
+    }
+    return strides;
+}
+
+int64_t gd_shape_offset(gd_shape strides, gd_shape index)
+{
+    int64_t offset = 0;
+    for (int a = 0; a < strides.rank && a < index.rank && a < GD_MAX_RANK; a++)
+        offset += strides.dim[a] * index.dim[a];
+    return offset;
+}
+
 /* Row-major strides over out->shape. A dimension of 0 counts as 1, so that the others keep distinct
  * strides. */
 static void set_row_major(gd_layout *out)
@@ -208,6 +255,8 @@ bool gd_layout_reshape(const gd_layout *in, gd_shape shape, gd_layout *out)
 
 bool gd_shape_broadcast(gd_shape a, gd_shape b, gd_shape *out)
 {
+    if (!is_rank(a.rank) || !is_rank(b.rank))
+        return false;
     gd_shape result = { .rank = a.rank > b.rank ? a.rank : b.rank };
     for (int i = 1; i <= result.rank; i++) { /* from the last axis to the first */
         int64_t from_a = i <= a.rank ? a.dim[a.rank - i] : 1;

@@ -35,8 +35,6 @@ int gd_axis_normal(int axis, int rank, const char *who);
  * strides cannot express it. */
 bool gd_layout_reshape(const gd_layout *in, gd_shape shape, gd_layout *out);
 
-/* The shape two operands broadcast to; false when they do not. */
-bool gd_shape_broadcast(gd_shape a, gd_shape b, gd_shape *out);
 /* `in` seen with `shape` (stride 0 where stretched); false when it does not stretch to it. */
 bool gd_layout_broadcast(const gd_layout *in, gd_shape shape, gd_layout *out);
 

@@ -2,18 +2,18 @@
 #include "text/token_data.h"
 
 #include <gradus/compile.h>
+#include <gradus/ops.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "data/mapping.h"
 
 struct gd_token_loader {
     gd_token_loader_options options; /* defaults filled in */
     int64_t batches;                 /* in a pass */
     int64_t taken;
     bool end_told;
-    gd_mapping x, y;
+    gd_tensor *x, *y; /* retained */
 };
 
 /* Where sequence `row` of batch number n begins. */
@@ -25,6 +25,20 @@ static int64_t start_of(const gd_token_loader *l, int64_t n, int64_t row)
     gd_random random = { .seed = o->seed,
                          .next = ((uint64_t)n * (uint64_t)o->batch + (uint64_t)row) * 16 };
     return o->first + (int64_t)gd_random_below(&random, (uint64_t)(o->count - o->length));
+}
+
+/* Sequences of the next batch, and the tokens behind each of theirs. */
+static gd_status write_batch(const gd_token_loader *l, int64_t *x, int64_t *y)
+{
+    const gd_token_loader_options *o = &l->options;
+    gd_status status = GD_OK;
+    for (int64_t row = 0; status == GD_OK && row < o->batch; row++) {
+        int64_t start = start_of(l, l->taken, row), at = row * o->length;
+        status = gd_token_data_read(o->data, start, o->length, x + at);
+        if (status == GD_OK)
+            status = gd_token_data_read(o->data, start + 1, o->length, y + at);
+    }
+    return status;
 }
 
 bool gd_token_loader_next(gd_token_loader *l, gd_batch *batch)
@@ -42,19 +56,14 @@ bool gd_token_loader_next(gd_token_loader *l, gd_batch *batch)
         return false;
     }
     l->end_told = false;
-    if (gd_mapping_begin(&l->x) != GD_OK || gd_mapping_begin(&l->y) != GD_OK)
+    int64_t *x = gd_tensor_map(l->x, GD_MAP_WRITE);
+    int64_t *y = x ? gd_tensor_map(l->y, GD_MAP_WRITE) : NULL;
+    bool ok = y && write_batch(l, x, y) == GD_OK;
+    ok &= (!x || gd_tensor_unmap(l->x) == GD_OK) && (!y || gd_tensor_unmap(l->y) == GD_OK);
+    if (!ok)
         return false;
-    int64_t *x = l->x.data, *y = l->y.data;
-    for (int64_t row = 0; row < o->batch; row++, x += o->length, y += o->length) {
-        int64_t start = start_of(l, l->taken, row);
-        if (gd_token_data_read(o->data, start, o->length, x) != GD_OK ||
-            gd_token_data_read(o->data, start + 1, o->length, y) != GD_OK)
-            return false;
-    }
     l->taken++;
-    if (gd_mapping_end(&l->x) != GD_OK || gd_mapping_end(&l->y) != GD_OK)
-        return false;
-    *batch = (gd_batch){ .count = 2, .tensors = { l->x.tensor, l->y.tensor }, .size = o->batch };
+    *batch = (gd_batch){ .count = 2, .tensors = { l->x, l->y }, .size = o->batch };
     return true;
 }
 
@@ -68,8 +77,8 @@ int64_t gd_token_loader_batches(const gd_token_loader *l)
 static void destroy(void *object)
 {
     gd_token_loader *l = object;
-    gd_mapping_close(&l->x);
-    gd_mapping_close(&l->y);
+    gd_release(l->x);
+    gd_release(l->y);
     gd_free(l);
 }
 
@@ -122,14 +131,9 @@ gd_token_loader *gd_token_loader_create_with(gd_token_loader_options o)
     if (l->batches == 0)
         l->batches = 1; /* random, and fewer tokens than a batch has */
     const gd_shape shape = GD_SHAPE(o.batch, o.length);
-    gd_status status = gd_scope_begin(o.context);
-    if (status == GD_OK) {
-        status = gd_mapping_open(&l->x, o.context, shape, GD_I64);
-        if (status == GD_OK)
-            status = gd_mapping_open(&l->y, o.context, shape, GD_I64);
-        (void)gd_scope_end(o.context);
-    }
-    if (status != GD_OK || gd_context_adopt(o.context, l, destroy) != GD_OK) {
+    l->x = gd_state(o.context, shape, 0, GD_I64);
+    l->y = l->x ? gd_state(o.context, shape, 0, GD_I64) : NULL;
+    if (!l->y || gd_context_adopt(o.context, l, destroy) != GD_OK) {
         destroy(l);
         return NULL;
     }

@@ -241,8 +241,8 @@ static const op_refusal cast_refusals[] = {
 };
 OP(cast, 1, E, RESULT_FREE, 0, gd_cast(x, (gd_dtype)p[0]), VALUES(-700, 700))
 
-static const op_case zero_like_cases[] = { { .shape = { SHAPE(5, 7) } } };
-FUNCTION_SAFE(zero_like, 1, E, RESULT_SAME, 0, gd_zeros_like(x), VALUES(-700, 700))
+static const op_case zeros_like_cases[] = { { .shape = { SHAPE(5, 7) } } };
+FUNCTION_SAFE(zeros_like, 1, E, RESULT_SAME, 0, gd_zeros_like(x), VALUES(-700, 700))
 
 /* ---- reductions and scans ---- */
 
@@ -569,7 +569,7 @@ OP_SAFE(extra_result, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results
 #define FUNCTIONS(_)                                                                               \
     _(gelu) _(gelu_tanh) _(silu) _(clip) _(add_scalar) _(sub_scalar) _(rsub_scalar) _(mul_scalar)  \
     _(mul_fraction) _(div_scalar) _(rdiv_scalar) _(pow_scalar) _(normal) _(linspace) _(eye)        \
-    _(transpose) _(select) _(flip) _(squeeze) _(unsqueeze) _(stack) _(zero_like) _(mean) _(var)    \
+    _(transpose) _(select) _(flip) _(squeeze) _(unsqueeze) _(stack) _(zeros_like) _(mean) _(var)    \
     _(std) _(logsumexp) _(all) _(any) _(outer) _(dot) _(affine) _(one_hot) _(cross_entropy_mean)   \
     _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_) SORT_FUNCTIONS(_) LOSS_FUNCTIONS(_) NORM_FUNCTIONS(_) \
     ATTENTION_FUNCTIONS(_) CONV_FUNCTIONS(_)
