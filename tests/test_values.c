@@ -15,7 +15,8 @@
 #include <gradus/ops.h>
 
 #include "backend/backend.h"
-#include "graph/node.h"
+#include "backend/backend.h"
+#include "graph/context.h"
 
 static int open_context(void **state)
 {

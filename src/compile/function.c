@@ -1,13 +1,12 @@
 /* compile/function.c: gd_compile and gd_call: tracing a body once for each signature, and the cache
  * of plans. */
-#include "compile/history.h"
-#include "compile/lazy.h"
-#include "compile/plan.h"
+#include "compile/function.h"
 
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "graph/apply.h"
 #include "graph/trace.h"
 
 enum {
@@ -16,57 +15,14 @@ enum {
     MOST_WITHIN = 500,
 };
 
-/* What a plan was made for. */
-typedef struct signature {
-    int count;
-    gd_layout *layouts; /* offsets are 0: an argument's address is its element 0's */
-    bool *requires_grad;
-    bool no_grad; /* called where no history is recorded */
-} signature;
-
-typedef struct entry {
-    signature made_for;
-    gd_plan *plan;
-    gd_history *history;    /* what a gradient through its calls needs; NULL: they have none */
-    uint64_t grad_switches; /* the context's when it was last seen that tensors outside require the
-                               gradients they did */
-    gd_structure structure; /* GD_MODE_LAZY: of the trace the plan was made of */
-    uint64_t last_used;
-} entry;
-
-struct gd_function {
-    gd_context *context;
-    gd_function_body body;
-    void *user;
-    gd_mode mode;
-    bool detached;
-    gd_plan_options options;
-    entry *entries;
-    size_t count, capacity, limit;
-    entry *current;
-    gd_plan *answered;   /* its results are those of the last call; NULL: see below, or none */
-    gd_tensor **results; /* [n_results] of the last call, where they are not the plan's */
-    int n_results;
-    size_t result_capacity;
-    gd_trace *trace;          /* of the call at hand; between calls, room for the next */
-    gd_tensor **placeholders; /* [n_placeholders] the placeholders of its arguments, held */
-    int n_placeholders;
-    size_t placeholder_capacity;
-    gd_tensor **last_outputs; /* of the recording before (GD_MODE_LAZY), to compare with */
-    size_t last_output_count, last_output_capacity;
-    gd_structure structure; /* of the trace (GD_MODE_LAZY) */
-    int running;            /* how often its body is being run */
-    uint64_t calls, traces, evictions;
-};
-
-static void entry_free(entry *e)
+static void entry_free(gd_cache_entry *e)
 {
     gd_plan_free(e->plan);
     gd_history_drop(e->history);
     gd_structure_free(&e->structure);
     gd_free(e->made_for.layouts);
     gd_free(e->made_for.requires_grad);
-    *e = (entry){ 0 };
+    *e = (gd_cache_entry){ 0 };
 }
 
 static void release_results(gd_function *function)
@@ -81,9 +37,18 @@ static void release_placeholders(gd_function *function)
         gd_unlink(function->placeholders[--function->n_placeholders]);
 }
 
+static void release_inputs(gd_open_trace *begun)
+{
+    while (begun->count)
+        gd_unlink(begun->inputs[--begun->count]);
+    gd_free(begun->inputs);
+    begun->inputs = NULL;
+}
+
 static void destroy(void *object)
 {
     gd_function *function = object;
+    release_inputs(&function->begun); /* of a trace that the context's end interrupts */
     release_placeholders(function);
     release_results(function);
     gd_free(function->results);
@@ -101,11 +66,16 @@ static void destroy(void *object)
 
 gd_function *gd_compile_with(gd_compile_options options)
 {
-    if (!options.context || !options.body)
-        return gd_fail_null(GD_ERR_INVALID, "gd_compile: the context or the body is NULL");
+    if (!options.context)
+        return gd_fail_null(GD_ERR_INVALID, "gd_compile: the context is NULL");
     if (options.mode != GD_MODE_COMPILED && options.mode != GD_MODE_EAGER &&
         options.mode != GD_MODE_LAZY)
         return gd_fail_null(GD_ERR_INVALID, "gd_compile: %d is no mode", (int)options.mode);
+    if (!options.body && options.mode != GD_MODE_COMPILED)
+        return gd_fail_null(
+            GD_ERR_INVALID,
+            "gd_compile: the body is NULL; only GD_MODE_COMPILED can do without one, "
+            "see gd_trace_begin");
     if (options.cache_limit < 0)
         return gd_fail_null(GD_ERR_INVALID, "gd_compile: the cache limit is %d",
                             options.cache_limit);
@@ -148,6 +118,10 @@ void gd_function_release(gd_function *function)
 static gd_tensor *run_body(gd_function *function, int count, gd_tensor *const *inputs)
 {
     gd_context *context = function->context;
+    if (!function->body)
+        return gd_fail_null(GD_ERR_STATE,
+                            "gd_call: the function has no body and no plan for these inputs; trace "
+                            "it with gd_trace_begin (within another trace, run what it does)");
     if (context->within == MOST_WITHIN)
         return gd_fail_null(GD_ERR_STATE,
                             "gd_call: %d calls within one another; a function seems to call itself "
@@ -181,7 +155,7 @@ static bool same_layout(const gd_layout *a, const gd_layout *b)
 
 /* Whether tensors from outside still require gradients where they did, and none of them is a
  * gradient that was dropped. */
-static bool same_switches(entry *e, const gd_context *context)
+static bool same_switches(gd_cache_entry *e, const gd_context *context)
 {
     const gd_ir *ir = &e->plan->ir;
     for (size_t i = 0; e->grad_switches != context->grad_switches && i < ir->count; i++)
@@ -193,9 +167,9 @@ static bool same_switches(entry *e, const gd_context *context)
     return true;
 }
 
-static bool fits(entry *e, const gd_context *context, int count, gd_tensor *const *inputs)
+static bool fits(gd_cache_entry *e, const gd_context *context, int count, gd_tensor *const *inputs)
 {
-    const signature *s = &e->made_for;
+    const gd_signature *s = &e->made_for;
     if (s->count != count || s->no_grad != (context->no_grad > 0))
         return false;
     for (int i = 0; i < count; i++)
@@ -205,7 +179,7 @@ static bool fits(entry *e, const gd_context *context, int count, gd_tensor *cons
     return same_switches(e, context);
 }
 
-static entry *find(gd_function *function, int count, gd_tensor *const *inputs)
+static gd_cache_entry *find(gd_function *function, int count, gd_tensor *const *inputs)
 {
     const gd_context *context = function->context;
     if (function->current && fits(function->current, context, count, inputs))
@@ -218,7 +192,7 @@ static entry *find(gd_function *function, int count, gd_tensor *const *inputs)
 
 /* Results of a plan that goes, inputs of the call it goes for, last as long as a temporary of the
  * caller's: the body's scope is still open. */
-static void keep_inputs(const entry *e, int count, gd_tensor *const *inputs)
+static void keep_inputs(const gd_cache_entry *e, int count, gd_tensor *const *inputs)
 {
     for (int i = 0; i < count; i++)
         if (inputs[i]->storage == e->plan->block && inputs[i]->refs == 1)
@@ -226,16 +200,16 @@ static void keep_inputs(const entry *e, int count, gd_tensor *const *inputs)
 }
 
 /* A free place in the cache, dropping the plan unused for longest when it is full. */
-static entry *make_room(gd_function *function, int count, gd_tensor *const *inputs)
+static gd_cache_entry *make_room(gd_function *function, int count, gd_tensor *const *inputs)
 {
     if (function->count < function->limit) {
         if (!gd_grow((void **)&function->entries, &function->capacity, function->count + 1,
-                     sizeof(entry)))
+                     sizeof(gd_cache_entry)))
             return NULL;
-        function->entries[function->count] = (entry){ 0 };
+        function->entries[function->count] = (gd_cache_entry){ 0 };
         return &function->entries[function->count++];
     }
-    entry *oldest = &function->entries[0];
+    gd_cache_entry *oldest = &function->entries[0];
     for (size_t i = 1; i < function->count; i++)
         if (function->entries[i].last_used < oldest->last_used)
             oldest = &function->entries[i];
@@ -311,6 +285,15 @@ static bool begin_recording(gd_function *function, int count, gd_tensor *const *
     return true;
 }
 
+static void start_recording(const gd_function *function)
+{
+    gd_recording now = gd_recording_now(function->context);
+    now.trace = function->trace;
+    now.paused_trace = NULL;
+    now.trace_paused = 0;
+    gd_recording_set(function->context, now);
+}
+
 /* Run the body with recording on, in a scope of its own that is left open for end_recording to end.
  */
 static bool record(gd_function *function, int count, gd_tensor *const *inputs)
@@ -320,11 +303,7 @@ static bool record(gd_function *function, int count, gd_tensor *const *inputs)
         return false;
     gd_trace *trace = function->trace;
     const gd_recording before = gd_recording_now(context); /* of a body that paused, perhaps */
-    gd_recording now = before;
-    now.trace = trace;
-    now.paused_trace = NULL;
-    now.trace_paused = 0;
-    gd_recording_set(context, now);
+    start_recording(function);
     gd_tensor *result = run_body(function, count, function->placeholders);
     gd_recording_set(context, before);
     gd_status status = GD_OK;
@@ -369,10 +348,10 @@ static bool note_outputs(gd_function *function)
     return true;
 }
 
-static entry *find_structure(gd_function *function, int count, gd_tensor *const *inputs)
+static gd_cache_entry *find_structure(gd_function *function, int count, gd_tensor *const *inputs)
 {
     for (size_t i = 0; i < function->count; i++) {
-        entry *e = &function->entries[i];
+        gd_cache_entry *e = &function->entries[i];
         if (fits(e, function->context, count, inputs) &&
             gd_structure_equal(&e->structure, &function->structure))
             return e;
@@ -381,9 +360,10 @@ static entry *find_structure(gd_function *function, int count, gd_tensor *const 
 }
 
 /* The plan made before of what was recorded (GD_MODE_LAZY), if there is one. */
-static gd_status recognise(gd_function *function, int count, gd_tensor *const *inputs, entry **e)
+static gd_status recognise(gd_function *function, int count, gd_tensor *const *inputs,
+                           gd_cache_entry **e)
 {
-    entry *current = function->current;
+    gd_cache_entry *current = function->current;
     if (current && is_repeated(function) && fits(current, function->context, count, inputs)) {
         *e = current;
         return GD_OK;
@@ -436,7 +416,7 @@ static gd_plan *make_plan(gd_function *function, int count, gd_history **history
     return plan;
 }
 
-static gd_status fill(entry *e, gd_function *function, int count, gd_tensor *const *inputs,
+static gd_status fill(gd_cache_entry *e, gd_function *function, int count, gd_tensor *const *inputs,
                       double start)
 {
     e->made_for.no_grad = function->context->no_grad > 0;
@@ -455,11 +435,12 @@ static gd_status fill(entry *e, gd_function *function, int count, gd_tensor *con
 }
 
 /* A plan of what was recorded, in the cache. In GD_MODE_LAZY it takes over the structure. */
-static entry *add_plan(gd_function *function, int count, gd_tensor *const *inputs, double start)
+static gd_cache_entry *add_plan(gd_function *function, int count, gd_tensor *const *inputs,
+                                double start)
 {
     function->current = NULL;
-    entry fresh = { 0 };
-    entry *e = NULL;
+    gd_cache_entry fresh = { 0 };
+    gd_cache_entry *e = NULL;
     if (fill(&fresh, function, count, inputs, start) == GD_OK)
         e = make_room(function, count, inputs);
     if (e) {
@@ -473,13 +454,13 @@ static entry *add_plan(gd_function *function, int count, gd_tensor *const *input
 }
 
 /* Record the body, and find or make the plan of the recording. */
-static entry *record_plan(gd_function *function, int count, gd_tensor *const *inputs)
+static gd_cache_entry *record_plan(gd_function *function, int count, gd_tensor *const *inputs)
 {
     double start = gd_seconds();
     if (gd_scope_begin(function->context) != GD_OK)
         return NULL;
     function->traces++;
-    entry *e = NULL;
+    gd_cache_entry *e = NULL;
     bool ok = record(function, count, inputs);
     bool is_lazy = function->mode == GD_MODE_LAZY;
     if (ok && is_lazy)
@@ -488,6 +469,22 @@ static entry *record_plan(gd_function *function, int count, gd_tensor *const *in
         e = add_plan(function, count, inputs, start);
     end_recording(function, e && is_lazy);
     return e;
+}
+
+/* ---- tracing without a body ---- */
+
+/* What was as gd_trace_begin found it, is so again; scopes left open are ended but the trace's own. */
+static void close_trace(gd_function *function)
+{
+    gd_context *context = function->context;
+    gd_open_trace *begun = &function->begun;
+    while (context->scope != context->floor)
+        (void)gd_scope_end(context);
+    context->floor = begun->floor;
+    context->within--;
+    function->running--;
+    gd_recording_set(context, begun->before);
+    begun->is_open = false;
 }
 
 /* ---- calls ---- */
@@ -589,7 +586,7 @@ static void recycle_results(gd_function *function, int n)
 }
 
 /* As a node of the graph. */
-static gd_tensor *call_with_history(gd_function *function, entry *e, int count,
+static gd_tensor *call_with_history(gd_function *function, gd_cache_entry *e, int count,
                                     gd_tensor *const *inputs)
 {
     int n = gd_history_result_count(e->history);
@@ -606,9 +603,9 @@ static gd_tensor *call_with_history(gd_function *function, entry *e, int count,
 }
 
 /* The plan for these inputs, made if there is none yet; the current one from now on. */
-static entry *use_plan(gd_function *function, int count, gd_tensor *const *inputs)
+static gd_cache_entry *use_plan(gd_function *function, int count, gd_tensor *const *inputs)
 {
-    entry *e = function->mode == GD_MODE_LAZY ? NULL : find(function, count, inputs);
+    gd_cache_entry *e = function->mode == GD_MODE_LAZY ? NULL : find(function, count, inputs);
     if (!e)
         e = record_plan(function, count, inputs);
     if (e && gd_plan_check_arguments(e->plan, count, inputs) != GD_OK)
@@ -630,13 +627,131 @@ gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
     if (function->mode == GD_MODE_EAGER)
         return call_eager(function, count, inputs);
     function->answered = NULL;
-    entry *e = use_plan(function, count, inputs);
+    gd_cache_entry *e = use_plan(function, count, inputs);
     if (e && e->history)
         return call_with_history(function, e, count, inputs);
     bool ok = e && gd_plan_run(e->plan, inputs) == GD_OK;
     release_results(function); /* which may be inputs */
     function->answered = ok ? e->plan : NULL;
     return ok ? e->plan->results[0] : NULL;
+}
+
+bool gd_function_has_plan(gd_function *function, int count, gd_tensor *const *inputs)
+{
+    return GD_AS("gd_function_has_plan", check_call(function, count, inputs)) == GD_OK &&
+           function->mode == GD_MODE_COMPILED && find(function, count, inputs);
+}
+
+static gd_status check_begin(gd_function *function, int count, gd_tensor *const *inputs)
+{
+    gd_status status = check_call(function, count, inputs);
+    if (status == GD_OK && function->mode != GD_MODE_COMPILED)
+        status = gd_fail(GD_ERR_STATE, "gd_trace_begin: only a compiled function is traced so");
+    if (status == GD_OK && function->context->trace)
+        status = gd_fail(GD_ERR_STATE, "gd_trace_begin: a function is being traced; run what this "
+                                       "one does as a part of it");
+    return status;
+}
+
+gd_status gd_trace_begin(gd_function *function, int count, gd_tensor *const *inputs,
+                         gd_tensor **places)
+{
+    for (int i = 0; places && i < count; i++)
+        places[i] = NULL;
+    if (GD_AS("gd_trace_begin", check_begin(function, count, inputs)) != GD_OK)
+        return gd_error_last();
+    if (count > 0 && !places)
+        return gd_fail(GD_ERR_INVALID, "gd_trace_begin: the array for the places is NULL");
+    gd_context *context = function->context;
+    gd_open_trace begun = { .is_open = true,
+                            .inputs = gd_alloc(((size_t)count + 1) * sizeof(gd_tensor *)),
+                            .floor = context->floor,
+                            .before = gd_recording_now(context),
+                            .start = gd_seconds() };
+    if (!begun.inputs || gd_scope_begin(context) != GD_OK) {
+        gd_free(begun.inputs);
+        return GD_ERR_MEMORY;
+    }
+    if (!begin_recording(function, count, inputs)) {
+        end_recording(function, false);
+        gd_free(begun.inputs);
+        return GD_ERR_MEMORY;
+    }
+    for (int i = 0; i < count; i++) {
+        begun.inputs[begun.count++] = gd_link(inputs[i]);
+        places[i] = function->placeholders[i];
+    }
+    begun.mark = gd_error_mark();
+    context->floor = context->scope;
+    context->within++;
+    function->running++;
+    function->traces++;
+    function->begun = begun;
+    start_recording(function);
+    return GD_OK;
+}
+
+/* Whether the trace that this function began is the one that goes on. */
+static gd_status check_open(const gd_function *function, const char *who)
+{
+    if (!function || !function->begun.is_open)
+        return gd_fail(GD_ERR_STATE, "%s: without gd_trace_begin", who);
+    if (function->context->trace != function->trace)
+        return gd_fail(GD_ERR_STATE, "%s: tracing is paused, or another function is being traced",
+                       who);
+    return GD_OK;
+}
+
+/* The outputs in front of those of gd_output, in their order. */
+static gd_status add_outputs(const gd_function *function, int count, gd_tensor *const *outputs)
+{
+    for (int i = 0; i < count; i++) {
+        if (!outputs[i])
+            return gd_fail(GD_ERR_INVALID, "gd_trace_end: output %d is NULL", i);
+        if (!gd_usable(outputs[i], "gd_trace_end"))
+            return GD_ERR_STATE;
+        if (outputs[i]->context != function->context)
+            return gd_fail(GD_ERR_INVALID, "gd_trace_end: output %d is of another context", i);
+    }
+    for (int i = count - 1; i >= 0; i--)
+        if (!add_result(function->trace, gd_link(outputs[i])))
+            return GD_ERR_MEMORY;
+    return GD_OK;
+}
+
+gd_status gd_trace_end(gd_function *function, int count, gd_tensor *const *outputs)
+{
+    if (check_open(function, "gd_trace_end") != GD_OK)
+        return GD_ERR_STATE;
+    gd_open_trace *begun = &function->begun;
+    gd_status status = gd_error_since(begun->mark);
+    if (status == GD_OK && (count < 1 || !outputs))
+        status = gd_fail(GD_ERR_INVALID, "gd_trace_end: there are no outputs");
+    if (status == GD_OK)
+        status = add_outputs(function, count, outputs);
+    if (status == GD_OK && function->trace->failed)
+        status = gd_fail(GD_ERR_MEMORY, "gd_trace_end: no memory to record what was done");
+    close_trace(function);
+    if (status == GD_OK) {
+        gd_cache_entry *e = add_plan(function, begun->count, begun->inputs, begun->start);
+        status = e ? GD_OK : gd_error_last();
+        function->current = e;
+        if (e)
+            e->last_used = function->calls;
+    }
+    end_recording(function, false);
+    release_inputs(begun);
+    return status;
+}
+
+gd_status gd_trace_abandon(gd_function *function)
+{
+    if (check_open(function, "gd_trace_abandon") != GD_OK)
+        return GD_ERR_STATE;
+    close_trace(function);
+    end_recording(function, false);
+    release_inputs(&function->begun);
+    return GD_OK;
 }
 
 gd_status gd_function_prepare(gd_function *function, int count, gd_tensor *const *inputs)
@@ -658,101 +773,4 @@ gd_tensor *gd_function_result(gd_function *function, int index)
         return function->results[index];
     const gd_plan *plan = function->answered;
     return plan && (size_t)index < plan->ir.output_count ? plan->results[index] : NULL;
-}
-
-gd_plan_stats gd_function_stats(const gd_function *function)
-{
-    gd_plan_stats stats = { 0 };
-    if (!function)
-        return stats;
-    stats.plans = (int)function->count;
-    stats.calls = function->calls;
-    stats.traces = function->traces;
-    stats.evictions = function->evictions;
-    const gd_plan *plan = function->current ? function->current->plan : NULL;
-    if (!plan)
-        return stats;
-    stats.nodes_traced = plan->nodes_traced;
-    for (size_t i = 0; i < plan->ir.count; i++) {
-        stats.nodes_planned += plan->ir.values[i].kind == GD_IR_OP;
-        stats.recomputed += plan->ir.values[i].is_recomputed;
-    }
-    stats.kernels = (int)plan->n_kernels;
-    stats.arena_bytes = plan->memory.bytes;
-    stats.live_bytes = plan->memory.live_bytes;
-    stats.compile_seconds = plan->compile_seconds;
-    return stats;
-}
-
-size_t gd_plan_format(const gd_function *function, char *text, size_t size)
-{
-    if (size)
-        text[0] = '\0';
-    gd_text out = { text, size, 0 };
-    if (function && function->current)
-        gd_plan_add_text(function->current->plan, &out);
-    return out.length;
-}
-
-size_t gd_plan_format_dot(const gd_function *function, char *text, size_t size)
-{
-    if (size)
-        text[0] = '\0';
-    gd_text out = { text, size, 0 };
-    if (function && function->current)
-        gd_plan_add_dot(function->current->plan, &out);
-    return out.length;
-}
-
-/* Whether an exported file may define a function of this name. */
-static bool is_c_name(const char *name)
-{
-    static const char taken[] =
-        " auto break case char const continue default do double else enum extern float for goto if "
-        "inline int long register restrict return short signed sizeof static struct switch typedef "
-        "union unsigned void volatile while main memory f32 f64 i32 i64 u8 ";
-    bool ok = name && *name && !(*name >= '0' && *name <= '9');
-    const char *at = ok ? strstr(taken, name) : NULL;
-    for (; ok && at; at = strstr(at + 1, name))
-        ok = !(at[-1] == ' ' && at[strlen(name)] == ' ');
-    for (const char *c = name; ok && *c; c++)
-        ok = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-             *c == '_';
-    return ok;
-}
-
-gd_status gd_export_c(const gd_function *function, const char *name, FILE *file)
-{
-    if (!function || !file || !is_c_name(name))
-        return gd_fail(GD_ERR_INVALID, "gd_export_c: %s",
-                       is_c_name(name) ? "the function or the file is NULL"
-                                       : "the name is none that a C function may have here");
-    if (!function->current)
-        return gd_fail(GD_ERR_STATE, "gd_export_c: the function has not been called yet");
-    if (function->current->history)
-        return gd_fail(GD_ERR_STATE,
-                       "gd_export_c: the plan keeps what a gradient through it needs; compile "
-                       "the function with .detached = true");
-    return gd_plan_export(function->current->plan, name, file);
-}
-
-int gd_function_profile(gd_function *function, int count, gd_tensor *const *inputs, int runs,
-                        int capacity, gd_kernel_profile *rows)
-{
-    if (runs < 1 || capacity < 0 || (capacity > 0 && !rows)) {
-        (void)gd_fail(GD_ERR_INVALID, "gd_function_profile: %d runs into %d rows%s", runs, capacity,
-                      rows ? "" : " at NULL");
-        return -1;
-    }
-    if (function && (function->mode != GD_MODE_COMPILED || function->context->trace)) {
-        (void)gd_fail(
-            GD_ERR_STATE,
-            "gd_function_profile: only a compiled function outside of a trace has kernels to time");
-        return -1;
-    }
-    if (!gd_call(function, count, inputs))
-        return -1;
-    gd_plan *plan = function->current->plan;
-    gd_status status = gd_plan_profile(plan, inputs, runs, rows, (size_t)capacity);
-    return status == GD_OK ? (int)plan->n_kernels : -1;
 }

@@ -6,6 +6,7 @@
 #include <gradus/autograd.h>
 
 #include "base/error.h"
+#include "base/text.h"
 
 const char *gd_tensor_name(const gd_tensor *t)
 {
