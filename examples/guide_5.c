@@ -99,15 +99,20 @@ static trainee begin(gd_context *gd)
     return (trainee){ m, gd_adam(m) };
 }
 
+/* The exit status of a program that this build has not the libraries for. */
+static int cannot_run(void)
+{
+    printf("guide_5 needs what this build lacks: %s\n", gd_error_message());
+    return 77;
+}
+
 int main(void)
 {
     gd_context *gd = gd_open("cpu");
     gd_dataset *all = gd_mnist(gd, "data/mnist", .keep_shape = true);
     gd_dataset *unseen = gd_mnist(gd, "data/mnist", .keep_shape = true, .test = true);
-    if (gd_error_code() == GD_ERR_UNSUPPORTED) {
-        printf("this build cannot read the digits: %s\n", gd_error_message());
-        return 77;
-    }
+    if (gd_error_code() == GD_ERR_UNSUPPORTED)
+        return cannot_run();
     gd_dataset *digits = first_digits(gd, all, 4000);
     unseen = first_digits(gd, unseen, 2000);
     draw(digits, 0);
@@ -127,6 +132,8 @@ int main(void)
     train(gd, &half, digits, 0, 1);
     gd_module_save(half.module, "guide_5.safetensors");
     gd_optimizer_save(half.optimizer, "guide_5_adam.safetensors");
+    if (gd_error_code() == GD_ERR_UNSUPPORTED)
+        return cannot_run();
     trainee resumed = begin(gd);
     gd_module_load(resumed.module, "guide_5.safetensors");
     gd_optimizer_load(resumed.optimizer, "guide_5_adam.safetensors");

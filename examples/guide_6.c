@@ -127,7 +127,7 @@ static double model_size(gd_context *gd, int64_t time, bool checkpoint)
 static void memory(gd_context *gd)
 {
     printf("== memory\nMiB      attention         model of 4 layers\n");
-    printf("places   plain   in blocks   kept   checkpointed\n");
+    printf("length   plain   in blocks   kept   checkpointed\n");
     for (int64_t time = 128; time <= 512; time *= 2) {
         gd_scope_begin(gd);
         printf("%6lld   %5.1f   %9.1f   %4.1f   %12.1f\n", (long long)time,
