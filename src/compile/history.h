@@ -28,8 +28,9 @@ void gd_history_drop(void *history);
 gd_plan *gd_history_plan(gd_history *history);
 int gd_history_result_count(const gd_history *history);
 
-/* Whether nobody but its scope and the caller holds a result of an earlier call: then it lets go of
- * what it shows, and its handle may be given out again, so that calls in a loop make no tensors. */
+/* If only its scope and the caller have references to a result of an earlier call, its storage and
+ * its history are dropped, and true is returned: the handle can be used for a result of the next
+ * call, so that calls in a loop make no tensors. */
 bool gd_history_recycle(gd_tensor *result);
 /* Run the plan as one node of the graph. results: recycled handles or NULL; then each with a
  * reference for the caller, and one of the scope's, as an op's result has. */

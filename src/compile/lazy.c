@@ -1,9 +1,11 @@
-/* compile/lazy.c: the structure of a trace as a list of words, so that a body that is recorded anew
- * at every call can run as a plan made before (GD_MODE_LAZY), where the recording is not simply the
- * one before once more (gd_trace_repeat). Two traces with equal lists, on
- * inputs of one signature, make the same program: every op with its attribute, each operand by its
- * number in the trace, by the argument it is, or by the tensor outside that it is. (A plan holds on
- * to those tensors, so an address means one tensor for as long as the plan lives.) */
+/* compile/lazy.c: the structure of a trace as a list of words. In GD_MODE_LAZY the body is recorded
+ * at every call, and the list finds the plan that was made of an equal recording. (A recording that
+ * repeats the one before it is recognised sooner, by gd_trace_repeat.)
+ *
+ * The words say, for every op, what it is, its attribute, and each operand: by its number in the
+ * trace, as an argument, or by the address of a tensor outside. So two traces with equal lists, on
+ * inputs of one signature, are the same program. Addresses can be compared because a plan has
+ * references to the tensors outside that it reads: none of them can end while the plan exists. */
 #include "compile/lazy.h"
 
 #include <string.h>

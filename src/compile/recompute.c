@@ -1,4 +1,4 @@
-/* compile/recompute.c: a group keeps for later groups only what they cannot have cheaply. The
+/* compile/recompute.c: results of a group that later groups can compute cheaply are not kept. The
  * gradient of GELU, say, reads tanh, 1 + tanh, x / 2 and x^2: one pass over memory for each, to
  * write it and to read it. Where a few additions and multiplications make such an extra result of
  * values that all its readers read anyway, those groups make it again, in registers, and the first

@@ -115,7 +115,7 @@ static double work_of(const gd_ir *ir, int32_t i, const recipe *r)
     return bytes + v->op->flops(v->n, in, &v->layout, v->attr) / FLOPS_A_BYTE;
 }
 
-/* ---- what is alive, and who reads it ---- */
+/* ---- live bytes and readers ---- */
 
 /* Targets that a value is computed in are written there, as by an assignment. */
 static gd_status note_written_targets(state *s)
@@ -216,8 +216,8 @@ static gd_status look(state *s, gd_ir *ir, size_t originals)
 
 /* ---- choosing ---- */
 
-/* Whether a copy of value x, or x itself, is there to be read before step `use` at no cost at the
- * peak: the value to read, or -1. */
+/* The value that can be read in place of x before step `use` without more bytes alive at the peak: x
+ * itself, or a copy of it that is made behind the peak. -1: there is none. */
 static int32_t available(const state *s, int32_t x, int32_t use)
 {
     const gd_ir_value *v = &s->ir->values[x];
@@ -421,8 +421,8 @@ static gd_status bring_into_order(round_of *r, gd_arena *scratch)
     return gd_ir_reorder(r->ir, order, (size_t)total);
 }
 
-/* Whether a choice gets on with those of the round: nothing it reads is made again by them, and
- * they do not read what it makes again. */
+/* Whether a choice can be carried out beside those of the round: nothing it reads is computed again
+ * by them, and they do not read what it computes again. */
 static bool is_compatible(const round_of *r, const choice *c)
 {
     if (r->is_needed[c->value] || r->use[c->value])

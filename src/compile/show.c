@@ -1,5 +1,5 @@
-/* compile/show.c: what a plan is and costs, for people: as text and as Graphviz. Measured times are
- * profile.c. */
+/* compile/show.c: a plan printed for people, as text and as Graphviz: its kernels, the bytes they
+ * move, their floating-point operations. Measured times are profile.c. */
 #include "compile/plan.h"
 
 #include "ops/attrs.h"

@@ -1,6 +1,6 @@
-/* compile/verify.c: the rules of a program that passes may rely on and must keep, looked at anew
- * and in no pass's way. gd_ir_verify holds after tracing and after every pass (debug builds);
- * gd_memory_verify holds for the addresses of a plan.
+/* compile/verify.c: the rules of a program that passes rely on and must keep. They are checked from
+ * the values alone, with nothing taken from a pass: gd_ir_verify after tracing and, in debug builds,
+ * after every pass; gd_memory_verify for the addresses of a plan.
  *
  * Order: operands come before their users. Shapes and dtypes: layouts are what the ops infer.
  * Aliasing: a view lies in the memory of what it is a view of; contents of a tensor outside are

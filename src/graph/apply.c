@@ -33,8 +33,9 @@ static const gd_tensor *viewed(const gd_tensor *t)
     return t;
 }
 
-/* Whether t has a history that its value is no longer the result of: it, or what it is a view of,
- * was changed in place. A view of a leaf is not: it shows the leaf as it is now. */
+/* Whether t has a history, and its value is no longer what that history computes, because t, or the
+ * tensor it is a view of, was changed in place. A view of a leaf is never outdated: it has no value
+ * of its own, reading it reads the leaf. */
 static bool is_outdated(const gd_tensor *t)
 {
     return t->replaced || (t->requires_grad && t->n_inputs && t->storage &&

@@ -62,7 +62,7 @@ static const char *set_text(gd_dtype_set set, char *text, size_t size)
 
 gd_status gd_check_dtypes(const gd_op *op, int n, const gd_layout *const *in)
 {
-    if (n == 0)
+    if (n == 0 || (!op->dtypes && !op->alike)) /* `call` has more operands than in has room for */
         return GD_OK;
     const gd_dtype dtype = in[0]->dtype;
     if (op->dtypes && !gd_dtype_set_has(op->dtypes, dtype)) {
