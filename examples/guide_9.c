@@ -65,6 +65,32 @@ static void not_a_number(gd_context *gd)
     printf("with gd_log_softmax: %g\n", gd_item(look("sum", sound)));
 }
 
+/* ---- gradients ---- */
+
+/* x^2, of which one factor is detached by mistake. */
+static gd_tensor *half_a_square(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_mul(in[0], gd_detach(in[0]));
+}
+
+static gd_tensor *square(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_mul(in[0], in[0]);
+}
+
+static void gradients(gd_context *gd)
+{
+    printf("== gradients\n");
+    gd_tensor *x = gd_from_host(gd, GD_SHAPE(3), GD_F64, (double[]){ 1, 2, 3 });
+    gd_set_requires_grad(x, true);
+    if (gd_check_gradients(half_a_square, NULL, 1, &x, 1e-6, NULL) != GD_OK)
+        show_error();
+    if (gd_check_gradients(square, NULL, 1, &x, 1e-6, NULL) == GD_OK)
+        printf("the gradient of square is right\n");
+}
+
 /* ---- memory that grows ---- */
 
 static void grow(gd_context *gd, bool scopes)
@@ -139,7 +165,8 @@ static void profile(gd_context *gd)
 int main(void)
 {
     gd_context *gd = gd_open("cpu");
-    void (*const stage[])(gd_context *) = { mistakes, not_a_number, memory, compiled, profile };
+    void (*const stage[])(gd_context *) = { mistakes, not_a_number, gradients,
+                                            memory,   compiled,     profile };
     for (size_t i = 0; i < sizeof stage / sizeof *stage; i++) {
         gd_scope_begin(gd);
         stage[i](gd);
