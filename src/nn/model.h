@@ -13,8 +13,7 @@ typedef struct gd_model_layer {
     int input_count;
     bool of_maps, is_maps; /* its first input, its result: gd_layer_maps */
     struct gd_model *model;
-    gd_layer_spec
-        spec; /* for the build functions; its name is ours, its other strings are not kept */
+    gd_layer_spec spec; /* for the build functions; of its strings only the name is kept */
 } gd_model_layer;
 
 enum { GD_MODEL_INPUT = -1 };

@@ -27,11 +27,9 @@ typedef struct gd_step_scalars {
     gd_tensor *product; /* f64: nadam's product of momenta up to the step before; 1 at first */
     gd_tensor *next_product;
     /* of lr's dtype: */
-    gd_tensor
-        *step_size; /* factor of the first moment: adam's lr / (1 - beta1^t) * sqrt(1 - beta2^t) */
-    gd_tensor
-        *second_correction;    /* bias correction of the second moment: lamb's sqrt(1 - beta2^t) */
-    gd_tensor *scaled_epsilon; /* adam's epsilon * sqrt(1 - beta2^t) */
+    gd_tensor *step_size;         /* adam's lr / (1 - beta1^t) * sqrt(1 - beta2^t) */
+    gd_tensor *second_correction; /* of the second moment's bias: lamb's sqrt(1 - beta2^t) */
+    gd_tensor *scaled_epsilon;    /* adam's epsilon * sqrt(1 - beta2^t) */
     /* factor of the gradient: sgd's in the momentum buffer, 1 at the first step, then 1 - dampening;
      * nadam's in the step */
     gd_tensor *gradient_factor;

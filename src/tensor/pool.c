@@ -32,8 +32,7 @@ typedef struct slab {
 } slab;
 
 typedef struct chunk {
-    gd_pool_block
-        *first; /* its record stays the chunk's first: a split keeps the left part, a merge too */
+    gd_pool_block *first; /* always: a split and a merge keep the left block's record */
     size_t bytes;
 } chunk;
 

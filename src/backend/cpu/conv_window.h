@@ -11,8 +11,8 @@ typedef struct window_t {
     int64_t count[GD_SPATIAL], plane; /* positions of the window */
     int64_t step[GD_SPATIAL];         /* between positions, in the image */
     int64_t taps[GD_SPATIAL], tap_count;
-    int64_t first[GD_SPATIAL],
-        gap[GD_SPATIAL]; /* tap t of position p lies at p*step + first + t*gap */
+    /* tap t of position p is at p*step + first + t*gap */
+    int64_t first[GD_SPATIAL], gap[GD_SPATIAL];
 } window_t;
 
 /* Positions that follow each other in a row of positions; `at` is where they go. */

@@ -69,9 +69,9 @@ enum { /* leaves; from STEP_SIZE on, one number for all elements */
        GD_EW_ADAM_RESULTS = 3, /* p', m', v' */
 };
 typedef struct gd_ew_adam {
-    int16_t leaf[GD_EW_ADAM_LEAVES]; /* values of the group; -1: missing */
-    int16_t node[GD_EW_ADAM_NODES],
-        result[GD_EW_ADAM_RESULTS]; /* instructions; result[0] is last */
+    int16_t leaf[GD_EW_ADAM_LEAVES];    /* values of the group; -1: missing */
+    int16_t node[GD_EW_ADAM_NODES];     /* instructions */
+    int16_t result[GD_EW_ADAM_RESULTS]; /* instructions; result[0] is the last */
 } gd_ew_adam;
 
 typedef struct gd_ew_result {
