@@ -67,6 +67,12 @@ typedef struct gd_nll_options {
 GD_API gd_tensor *gd_nll_with(gd_nll_options options);
 GD_API gd_tensor *(gd_nll)(gd_tensor *log_probabilities, gd_tensor *target);
 
+/* Cross-entropy of probabilities that were computed already, as by a final softmax: -log
+ * probabilities[t], or -sum(p * log probabilities); targets as gd_cross_entropy's, the mean over the
+ * rows. Each logarithm is at least -100; where it would be less the gradient is 0. Prefer
+ * gd_cross_entropy, of logits. */
+GD_API gd_tensor *gd_cross_entropy_probabilities(gd_tensor *probabilities, gd_tensor *target);
+
 /* Share of rows whose largest logit is the target's: logits [.., classes], target as in
  * gd_cross_entropy -> [] f32. */
 GD_API gd_tensor *gd_accuracy(gd_tensor *logits, gd_tensor *target);

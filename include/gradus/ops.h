@@ -79,6 +79,9 @@ GD_API gd_tensor *gd_mod_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_rfloor_div_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_rmod_scalar(gd_tensor *x, double c);
 GD_API gd_tensor *gd_rpow_scalar(gd_tensor *x, double c);
+/* max(x, c) and min(x, c), as gd_maximum and gd_minimum */
+GD_API gd_tensor *gd_maximum_scalar(gd_tensor *x, double c);
+GD_API gd_tensor *gd_minimum_scalar(gd_tensor *x, double c);
 /* min(max(x, low), high), which is high where the bounds cross; the gradient is 1 within the bounds
  * and at them, 0 outside. Of integers a bound beyond what their dtype can hold does not bind. A NaN
  * bound is GD_ERR_INVALID. */
@@ -89,6 +92,8 @@ GD_API gd_tensor *gd_clip(gd_tensor *x, double low, double high);
 GD_API gd_tensor *gd_clamp(gd_tensor *x, gd_tensor *low, gd_tensor *high);
 /* sqrt(x^2 + y^2) without overflow, within 3 ulp; the gradient at 0 is 0 */
 GD_API gd_tensor *gd_hypot(gd_tensor *x, gd_tensor *y);
+/* x + weight * (y - x), all three broadcast; integers as f32 */
+GD_API gd_tensor *gd_lerp(gd_tensor *x, gd_tensor *y, gd_tensor *weight);
 /* log(exp(x) + exp(y)) without overflow */
 GD_API gd_tensor *gd_logaddexp(gd_tensor *x, gd_tensor *y);
 
@@ -199,6 +204,26 @@ GD_API gd_tensor *gd_lt(gd_tensor *x, gd_tensor *y);
 GD_API gd_tensor *gd_le(gd_tensor *x, gd_tensor *y);
 GD_API gd_tensor *gd_gt(gd_tensor *x, gd_tensor *y);
 GD_API gd_tensor *gd_ge(gd_tensor *x, gd_tensor *y);
+/* With a C number. Integers and bools are compared with it by value, whether their dtype can hold it
+ * or not: of u8, gd_lt_scalar(x, 256) holds everywhere, gd_eq_scalar(x, 0.5) nowhere. */
+GD_API gd_tensor *gd_eq_scalar(gd_tensor *x, double c);
+GD_API gd_tensor *gd_ne_scalar(gd_tensor *x, double c);
+GD_API gd_tensor *gd_lt_scalar(gd_tensor *x, double c);
+GD_API gd_tensor *gd_le_scalar(gd_tensor *x, double c);
+GD_API gd_tensor *gd_gt_scalar(gd_tensor *x, double c);
+GD_API gd_tensor *gd_ge_scalar(gd_tensor *x, double c);
+/* |x - y| <= absolute + relative * |y|, and where x equals y, infinities too; with `equal_nan` also
+ * where both are NaN (numpy.isclose, whose defaults are 1e-5, 1e-8, false). Integers as f64. */
+GD_API gd_tensor *gd_isclose(gd_tensor *x, gd_tensor *y, double relative, double absolute,
+                             bool equal_nan);
+/* Whether that holds of all elements; false, too, for NULL and on an error. These two read values:
+ * GD_ERR_STATE while tracing. */
+GD_API bool gd_allclose(gd_tensor *x, gd_tensor *y, double relative, double absolute,
+                        bool equal_nan);
+/* Whether shapes are the same and all elements equal; NaN equals nothing. */
+GD_API bool gd_equal(gd_tensor *x, gd_tensor *y);
+/* Whether each element of x is one of `values`, of any shape: bool, x's shape. */
+GD_API gd_tensor *gd_isin(gd_tensor *x, gd_tensor *values);
 GD_API gd_tensor *gd_logical_and(gd_tensor *x, gd_tensor *y);
 GD_API gd_tensor *gd_logical_or(gd_tensor *x, gd_tensor *y);
 GD_API gd_tensor *gd_logical_xor(gd_tensor *x, gd_tensor *y);
@@ -225,8 +250,14 @@ GD_API gd_tensor *gd_where(gd_tensor *condition, gd_tensor *y, gd_tensor *z);
 /* Float to integer truncates toward zero and saturates, NaN gives 0; integers to u8 wrap; anything
  * to bool is x != 0; to f16, bf16, f32: nearest, ties to even. Same dtype: x itself. */
 GD_API gd_tensor *gd_cast(gd_tensor *x, gd_dtype dtype);
-/* Zeros of x's shape and dtype. */
+/* Zeros, ones, a number its dtype can hold, or memory as it is found (gd_empty), of x's shape and
+ * dtype. */
 GD_API gd_tensor *gd_zeros_like(gd_tensor *x);
+GD_API gd_tensor *gd_ones_like(gd_tensor *x);
+GD_API gd_tensor *gd_full_like(gd_tensor *x, double value);
+GD_API gd_tensor *gd_empty_like(gd_tensor *x);
+/* x with numbers in place of NaN, of infinity and of -infinity; of integers and bools x itself. */
+GD_API gd_tensor *gd_nan_to_num(gd_tensor *x, double nan, double above, double below);
 /* Constant padding by a value x's dtype can hold; before and after have x's rank, none negative. */
 GD_API gd_tensor *gd_pad(gd_tensor *x, gd_shape before, gd_shape after, double value);
 /* Join tensors, any number from 1 on, along an axis; the other dimensions equal; dtypes promoted. */
@@ -306,6 +337,31 @@ GD_API gd_tensor *gd_argmin(gd_tensor *x, int axis, bool keep);
  * after 4,096 normal ones); cast to f64 where that matters. */
 GD_API gd_tensor *gd_cumsum(gd_tensor *x, int axis);
 GD_API gd_tensor *gd_cumprod(gd_tensor *x, int axis);
+
+/* Running extremes along an axis, and, where `indices` is not NULL, where each was found (i64; of
+ * equal ones the last, which has the gradient). NaN stays from where it stands. */
+GD_API gd_tensor *gd_cummax(gd_tensor *x, int axis, gd_tensor **indices);
+GD_API gd_tensor *gd_cummin(gd_tensor *x, int axis, gd_tensor **indices);
+/* Each element minus the one before it along an axis, which gets shorter by one. */
+GD_API gd_tensor *gd_diff(gd_tensor *x, int axis);
+
+/* ---- order statistics and counts ---- */
+
+/* The number below which the share q (0 … 1) of the elements along an axis lies: between the two
+ * nearest, in proportion (numpy.quantile's "linear"). NaN where there is one. Integers as f32. An
+ * empty axis is GD_ERR_SHAPE. */
+GD_API gd_tensor *gd_quantile(gd_tensor *x, int axis, double q, bool keep);
+/* The middle element along an axis, of an even number the mean of the middle two (numpy.median). */
+GD_API gd_tensor *gd_median(gd_tensor *x, int axis, bool keep);
+/* How many elements are not 0: i64. */
+GD_API gd_tensor *gd_count_nonzero(gd_tensor *x, gd_axes axes, bool keep);
+/* How often each of 0 … bins-1 is among the integers x: i64 [bins]; with `weights`, of x's shape, the
+ * sum of theirs. A number that is none of these is GD_ERR_INVALID. */
+GD_API gd_tensor *gd_bincount(gd_tensor *x, gd_tensor *weights, int64_t bins);
+/* How many elements lie in each of `bins` parts of equal width from low to high: i64 [bins]. A part
+ * begins with its lower bound; `high` belongs to the last; what lies outside, and NaN, is not
+ * counted (numpy.histogram). */
+GD_API gd_tensor *gd_histogram(gd_tensor *x, int64_t bins, double low, double high);
 
 /* ---- products ---- */
 
@@ -423,7 +479,7 @@ typedef struct gd_rope_options {
 /* gd_rope(q), gd_rope(q, .start = 17, .halves = true) */
 #define gd_rope(...) gd_rope_with(GD_OPTIONS_1(gd_rope_options, x, __VA_ARGS__))
 GD_API gd_tensor *gd_rope_with(gd_rope_options options);
-/* sin(t / 10000^(2p/d)) at feature 2p, cos of the same at 2p+1, for t in start … start+time-1:
+/* sin(t / 10000^(2p/d)) at feature 2p, cos of the same at 2p+1 (of an odd d the last is a sine), for t in start … start+time-1:
  * [time, d] of a float dtype (Vaswani et al. 2017). */
 GD_API gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t time,
                                           int64_t d, gd_dtype dtype);

@@ -177,6 +177,16 @@ GD_API void gd_memory_reset_peak(gd_context *context);
 GD_API size_t gd_memory_report(const gd_context *context, char *text, size_t size);
 /* Give memory nobody uses back to the device. */
 GD_API void gd_memory_trim(gd_context *context);
+/* Called when `bytes` of storage cannot be had, because of the limit or because the device is out,
+ * before what needs them fails. It may release what it can spare: tensors, functions, loaders; then
+ * it returns GD_OK and is tried again, which may call it again. Any other status: there is nothing
+ * left, and GD_ERR_MEMORY is recorded. It computes nothing, begins and ends no scopes, and should
+ * not release operands of what is under way: those of a single op and of gd_call last until that is
+ * done, those of functions made of several ops need not. */
+typedef gd_status (*gd_memory_callback)(void *user, gd_context *context, size_t bytes);
+/* Have it called for this context; NULL: no more. */
+GD_API gd_status gd_set_memory_callback(gd_context *context, gd_memory_callback callback,
+                                        void *user);
 
 /* Make the context destroy `object` when it closes: last adopted, first destroyed, before its
  * tensors go. */
@@ -211,6 +221,9 @@ GD_API gd_tensor *gd_ones(gd_context *context, gd_shape shape, gd_dtype dtype);
 /* Every element `value`; GD_ERR_INVALID for a number the dtype cannot hold (see C numbers, above).
  */
 GD_API gd_tensor *gd_full(gd_context *context, gd_shape shape, double value, gd_dtype dtype);
+/* Memory as it is found: to be written to before it is read. In a function that is being traced:
+ * zeros. */
+GD_API gd_tensor *gd_empty(gd_context *context, gd_shape shape, gd_dtype dtype);
 /* A number as a 0-d tensor. */
 GD_API gd_tensor *gd_scalar(gd_context *context, double value, gd_dtype dtype);
 /* start, start+step, … below stop (above, for a negative step): ceil((stop-start)/step) values,
@@ -235,6 +248,10 @@ GD_API gd_tensor *gd_normal(gd_context *context, gd_shape shape, double mean, do
  * some five deviations to one side of the mean. Bounds may be infinite. */
 GD_API gd_tensor *gd_truncated_normal(gd_context *context, gd_shape shape, double mean,
                                       double deviation, double low, double high, gd_dtype dtype);
+/* Whole numbers from low to high - 1, all equally likely (to one in 2^53 / (high - low)), of an
+ * integer dtype that can hold them, from the context's random stream. Bounds within 2^53. */
+GD_API gd_tensor *gd_randint(gd_context *context, gd_shape shape, int64_t low, int64_t high,
+                             gd_dtype dtype);
 /* The numbers 0 … n-1 in random order: i64 [n]. */
 GD_API gd_tensor *gd_permutation(gd_context *context, int64_t n);
 /* Copy row-major host memory of exactly the shape's element count. */
@@ -335,6 +352,13 @@ GD_API gd_tensor *gd_slice(gd_tensor *x, int axis, int64_t start, int64_t stop, 
 GD_API gd_tensor *gd_select(gd_tensor *x, int axis, int64_t index);
 /* Reverse along axes. */
 GD_API gd_tensor *gd_flip(gd_tensor *x, gd_axes axes);
+/* Move an axis to another place; the others keep their order. */
+GD_API gd_tensor *gd_movedim(gd_tensor *x, int from, int to);
+/* Merge the axes from first_axis to last_axis, both included: gd_flatten(x, 1, -1). A number becomes
+ * [1]. */
+GD_API gd_tensor *gd_flatten(gd_tensor *x, int first_axis, int last_axis);
+/* Remove all axes of size 1. */
+GD_API gd_tensor *gd_squeeze_all(gd_tensor *x);
 /* Remove one axis of size 1 / insert one. */
 GD_API gd_tensor *gd_squeeze(gd_tensor *x, int axis);
 GD_API gd_tensor *gd_unsqueeze(gd_tensor *x, int axis);

@@ -617,10 +617,8 @@ static gd_cache_entry *use_plan(gd_function *function, int count, gd_tensor *con
     return e;
 }
 
-gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
+static gd_tensor *call(gd_function *function, int count, gd_tensor *const *inputs)
 {
-    if (check_call(function, count, inputs) != GD_OK)
-        return NULL;
     function->calls++;
     if (function->context->trace)
         return call_inline(function, count, inputs);
@@ -634,6 +632,20 @@ gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
     release_results(function); /* which may be inputs */
     function->answered = ok ? e->plan : NULL;
     return ok ? e->plan->results[0] : NULL;
+}
+
+gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
+{
+    if (check_call(function, count, inputs) != GD_OK)
+        return NULL;
+    /* A callback that makes room may release an input. */
+    bool may_be_released = function->context->memory_callback;
+    for (int i = 0; may_be_released && i < count; i++)
+        (void)gd_link(inputs[i]);
+    gd_tensor *result = call(function, count, inputs);
+    for (int i = 0; may_be_released && i < count; i++)
+        gd_unlink(inputs[i]);
+    return result;
 }
 
 bool gd_function_has_plan(gd_function *function, int count, gd_tensor *const *inputs)

@@ -93,7 +93,7 @@ static void share_storage(gd_tensor *t, gd_tensor *base)
     t->storage->refs++;
 }
 
-static gd_status compute(gd_tensor *t, int n, gd_tensor *const *inputs)
+static gd_status run_kernel(gd_tensor *t, int n, gd_tensor *const *inputs)
 {
     gd_context *context = t->context;
     t->storage = gd_storage_new(context, gd_layout_bytes(&t->layout));
@@ -111,6 +111,18 @@ static gd_status compute(gd_tensor *t, int n, gd_tensor *const *inputs)
                             .in = operands,
                             .out = { t->storage->data, &t->layout } };
     return context->device->kernel[t->op->id](&call);
+}
+
+/* A callback that makes room may release an input, which is to last as long as the op. */
+static gd_status compute(gd_tensor *t, int n, gd_tensor *const *inputs)
+{
+    bool may_be_released = t->context->memory_callback;
+    for (int i = 0; may_be_released && i < n; i++)
+        (void)gd_link(inputs[i]);
+    gd_status status = run_kernel(t, n, inputs);
+    for (int i = 0; may_be_released && i < n; i++)
+        gd_unlink(inputs[i]);
+    return status;
 }
 
 /* Whether a result of op requires a gradient. */

@@ -167,6 +167,15 @@ void gd_memory_trim(gd_context *context)
         gd_pool_trim(context->pool);
 }
 
+gd_status gd_set_memory_callback(gd_context *context, gd_memory_callback callback, void *user)
+{
+    if (!context)
+        return gd_fail(GD_ERR_INVALID, "gd_set_memory_callback: the context is NULL");
+    context->memory_callback = callback;
+    context->memory_user = user;
+    return GD_OK;
+}
+
 gd_status gd_no_grad_begin(gd_context *context)
 {
     if (!context)

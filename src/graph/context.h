@@ -69,7 +69,10 @@ struct gd_context {
     uint64_t random_seed, random_position; /* the truth; the position of the next unused word */
     gd_owned *owned;
     size_t owned_count, owned_capacity;
-    gd_deferred *deferred;       /* destroyed last of all */
+    gd_deferred *deferred;              /* destroyed last of all */
+    gd_memory_callback memory_callback; /* NULL: none */
+    void *memory_user;
+    bool in_memory_callback;
     gd_name *names;              /* of tensors */
     struct gd_mapping *mappings; /* of tensors that are mapped through a buffer: graph/values.c */
     uint64_t grad_switches; /* calls of gd_set_requires_grad that changed something, and gradients

@@ -41,12 +41,30 @@ static void storage_struct_free(gd_context *context, gd_storage *storage)
     block_give(&context->free_storages, storage, sizeof *storage);
 }
 
+/* A block of the pool. Where there is none, the user's callback may make room. */
+static gd_pool_block *pool_take(gd_context *context, size_t bytes)
+{
+    const uint64_t mark = gd_error_mark();
+    gd_pool_block *block = gd_pool_alloc(context->pool, bytes);
+    while (!block && context->memory_callback && !context->in_memory_callback) {
+        context->in_memory_callback = true;
+        gd_status status = context->memory_callback(context->memory_user, context, bytes);
+        context->in_memory_callback = false;
+        if (status != GD_OK)
+            return NULL;
+        block = gd_pool_alloc(context->pool, bytes);
+        if (block)
+            gd_error_rollback(mark); /* of the attempts before */
+    }
+    return block;
+}
+
 gd_storage *gd_storage_new(gd_context *context, size_t bytes)
 {
     gd_storage *storage = storage_struct_new(context);
     if (!storage)
         return NULL;
-    gd_pool_block *block = gd_pool_alloc(context->pool, bytes);
+    gd_pool_block *block = pool_take(context, bytes);
     if (!block) {
         storage_struct_free(context, storage);
         return NULL;

@@ -11,19 +11,11 @@
 #include <gradus/compile.h>
 #include <gradus/ops.h>
 
-#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ln p are logits of the distribution p. Of a p that has vanished the logarithm is bounded, and its
- * gradient is nothing. */
-static gd_tensor *cross_entropy_of_probabilities(gd_tensor *p, gd_tensor *target)
-{
-    return gd_cross_entropy(gd_log(gd_clip(p, FLT_MIN, 1.0)), target);
-}
-
 static const gd_model_loss_row losses[] = {
-    { "cross_entropy", gd_cross_entropy, cross_entropy_of_probabilities },
+    { "cross_entropy", gd_cross_entropy, gd_cross_entropy_probabilities },
     { "mse", gd_mse, NULL },
 };
 

@@ -89,10 +89,46 @@ gd_tensor *gd_scalar(gd_context *context, double value, gd_dtype dtype)
     return GD_AS("gd_scalar", gd_full(context, GD_SCALAR, value, dtype));
 }
 
+static gd_tensor *filled_like(gd_tensor *x, double value)
+{
+    return gd_full(x->context, gd_tensor_shape(x), value, x->layout.dtype);
+}
+
 gd_tensor *gd_zeros_like(gd_tensor *x)
 {
     return gd_usable(x, "gd_zeros") ? gd_zeros(x->context, gd_tensor_shape(x), x->layout.dtype)
                                     : NULL;
+}
+
+gd_tensor *gd_ones_like(gd_tensor *x)
+{
+    return gd_usable(x, "gd_ones_like") ? GD_AS("gd_ones_like", filled_like(x, 1.0)) : NULL;
+}
+
+gd_tensor *gd_full_like(gd_tensor *x, double value)
+{
+    return gd_usable(x, "gd_full_like") ? GD_AS("gd_full_like", filled_like(x, value)) : NULL;
+}
+
+/* In a trace there is no memory yet that could be left as it is. */
+gd_tensor *gd_empty(gd_context *context, gd_shape shape, gd_dtype dtype)
+{
+    gd_layout layout;
+    if (!context)
+        return gd_fail_null(GD_ERR_INVALID, "gd_empty: the context is NULL");
+    if (gd_layout_init(&layout, shape, dtype, "gd_empty") != GD_OK)
+        return NULL;
+    if (context->trace)
+        return gd_zeros(context, shape, dtype);
+    gd_storage *storage = gd_storage_new(context, gd_layout_bytes(&layout));
+    return storage ? gd_leaf_new(context, &layout, storage) : NULL;
+}
+
+gd_tensor *gd_empty_like(gd_tensor *x)
+{
+    return gd_usable(x, "gd_empty_like")
+               ? GD_AS("gd_empty_like", gd_empty(x->context, gd_tensor_shape(x), x->layout.dtype))
+               : NULL;
 }
 
 /* ---- sequences ---- */

@@ -108,7 +108,8 @@ const gd_op gd_op_cross_entropy_grad = { .id = GD_OP_cross_entropy_grad,
 typedef struct class_loss {
     const char *who;
     gd_tensor *scores, *target, *weight;
-    bool are_log; /* scores are logarithms of probabilities already */
+    bool are_log;          /* scores are logarithms of probabilities already */
+    bool no_distributions; /* the target is class indices alone */
     double label_smoothing;
     bool ignore;
     int64_t ignore_index;
@@ -146,7 +147,7 @@ static bool check_options(const class_loss *l)
                          l->label_smoothing);
     else if (l->ignore && gd_dtype_is_float(dtype))
         status = gd_fail(GD_ERR_INVALID, "%s: ignore_index is for class indices", l->who);
-    else if (dtype == GD_BOOL || (l->are_log && gd_dtype_is_float(dtype)))
+    else if (dtype == GD_BOOL || (l->no_distributions && gd_dtype_is_float(dtype)))
         status = gd_fail(GD_ERR_DTYPE, "%s: the target is %s", l->who, gd_dtype_name(dtype));
     else if (l->weight && (l->weight->layout.rank != 1 || l->weight->layout.shape[0] != classes))
         status =
@@ -163,7 +164,7 @@ static gd_tensor *soft_losses(const class_loss *l)
         double share = l->label_smoothing / (double)l->scores->layout.shape[1];
         p = gd_add_scalar(gd_mul_scalar(p, 1.0 - l->label_smoothing), share);
     }
-    gd_tensor *log_q = gd_log_softmax(l->scores, 1);
+    gd_tensor *log_q = l->are_log ? l->scores : gd_log_softmax(l->scores, 1);
     if (l->weight)
         log_q = gd_mul(log_q, l->weight);
     return gd_neg(gd_sum(gd_mul(p, log_q), GD_AXES(1), false));
@@ -272,6 +273,7 @@ static gd_tensor *build_nll(gd_nll_options options)
                                       .target = options.target,
                                       .weight = options.weight,
                                       .are_log = true,
+                                      .no_distributions = true,
                                       .ignore = options.ignore,
                                       .ignore_index = options.ignore_index,
                                       .reduction = options.reduction });
@@ -285,6 +287,22 @@ gd_tensor *gd_nll_with(gd_nll_options options)
 gd_tensor *(gd_nll)(gd_tensor *log_probabilities, gd_tensor *target)
 {
     return gd_nll(log_probabilities, target);
+}
+
+static gd_tensor *build_cross_entropy_probabilities(gd_tensor *probabilities, gd_tensor *target)
+{
+    return gd_round_like(
+        class_losses((class_loss){ .who = "gd_cross_entropy_probabilities",
+                                   .scores = gd_bounded_log(gd_widen(probabilities)),
+                                   .target = target,
+                                   .are_log = true }),
+        probabilities);
+}
+
+gd_tensor *gd_cross_entropy_probabilities(gd_tensor *probabilities, gd_tensor *target)
+{
+    return GD_AS("gd_cross_entropy_probabilities",
+                 build_cross_entropy_probabilities(probabilities, target));
 }
 
 static gd_tensor *build_accuracy(gd_tensor *logits, gd_tensor *target)

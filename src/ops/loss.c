@@ -145,9 +145,11 @@ gd_tensor *(gd_smooth_l1)(gd_tensor *x, gd_tensor *y)
 
 /* ---- yes or no ---- */
 
-/* log(p), at least -100. Where p is 0 the logarithm is not taken: the gradient is 0, not NaN. */
-static gd_tensor *bounded_log(gd_tensor *p)
+/* Where p is 0 the logarithm is not taken: the gradient is 0, not NaN. */
+gd_tensor *gd_bounded_log(gd_tensor *p)
 {
+    if (!gd_usable(p, "gd_log"))
+        return NULL;
     gd_tensor *none = gd_eq(p, gd_number_like(p, 0.0)), *least = gd_number_like(p, -100.0);
     gd_tensor *log = gd_log(gd_where(none, gd_number_like(p, 1.0), p));
     return gd_where(none, least, gd_maximum(log, least));
@@ -158,8 +160,8 @@ static gd_tensor *build_bce(gd_bce_options options)
     pair p;
     if (!take_pair(&p, options.probability, options.target, "gd_bce"))
         return NULL;
-    gd_tensor *yes = gd_mul(p.y, bounded_log(p.x));
-    gd_tensor *no = gd_mul(gd_rsub_scalar(p.y, 1.0), bounded_log(gd_rsub_scalar(p.x, 1.0)));
+    gd_tensor *yes = gd_mul(p.y, gd_bounded_log(p.x));
+    gd_tensor *no = gd_mul(gd_rsub_scalar(p.y, 1.0), gd_bounded_log(gd_rsub_scalar(p.x, 1.0)));
     gd_tensor *each = weighted(gd_neg(gd_add(yes, no)), options.weight);
     return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_bce");
 }

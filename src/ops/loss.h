@@ -11,4 +11,7 @@ gd_tensor *gd_reduce_losses(gd_tensor *each, gd_tensor *share, gd_reduction redu
 /* Whether shapes are equal; if not, the error is recorded. */
 bool gd_same_shapes(const gd_tensor *x, const gd_tensor *y, const char *who);
 
+/* log(p), at least -100; where it would be less the gradient is 0. */
+gd_tensor *gd_bounded_log(gd_tensor *p);
+
 #endif

@@ -122,6 +122,40 @@ gd_tensor *gd_unsqueeze(gd_tensor *x, int axis)
     return gd_reshape(x, shape);
 }
 
+gd_tensor *gd_squeeze_all(gd_tensor *x)
+{
+    if (!gd_usable(x, "gd_squeeze_all"))
+        return NULL;
+    gd_shape shape = shape_of(x), rest = GD_SCALAR;
+    for (int i = 0; i < shape.rank; i++)
+        if (shape.dim[i] != 1)
+            rest.dim[rest.rank++] = shape.dim[i];
+    return GD_AS("gd_squeeze_all", gd_reshape(x, rest));
+}
+
+gd_tensor *gd_flatten(gd_tensor *x, int first_axis, int last_axis)
+{
+    if (!gd_usable(x, "gd_flatten"))
+        return NULL;
+    gd_shape shape = shape_of(x), flat = GD_SCALAR;
+    if (shape.rank == 0 && (first_axis == 0 || first_axis == -1) &&
+        (last_axis == 0 || last_axis == -1))
+        return GD_AS("gd_flatten", gd_reshape(x, GD_SHAPE(1)));
+    int first = gd_axis_normal(first_axis, shape.rank, "gd_flatten");
+    int last = first < 0 ? -1 : gd_axis_normal(last_axis, shape.rank, "gd_flatten");
+    if (last < 0)
+        return NULL;
+    if (first > last)
+        return gd_fail_null(GD_ERR_SHAPE, "gd_flatten: axis %d stands behind axis %d", first, last);
+    for (int i = 0; i < shape.rank; i++) {
+        if (i > first && i <= last)
+            flat.dim[flat.rank - 1] *= shape.dim[i];
+        else
+            flat.dim[flat.rank++] = shape.dim[i];
+    }
+    return GD_AS("gd_flatten", gd_reshape(x, flat));
+}
+
 /* ---- permute ---- */
 
 static gd_status infer_permute(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
@@ -181,6 +215,24 @@ gd_tensor *gd_permute(gd_tensor *x, gd_axes order)
     if (seen != (1u << order.count) - 1u)
         return gd_fail_null(GD_ERR_SHAPE, "gd_permute: an axis is named twice");
     return gd_apply1(GD_OP_permute, x, &attr);
+}
+
+gd_tensor *gd_movedim(gd_tensor *x, int from, int to)
+{
+    if (!gd_usable(x, "gd_movedim"))
+        return NULL;
+    int rank = x->layout.rank;
+    from = gd_axis_normal(from, rank, "gd_movedim");
+    to = from < 0 ? -1 : gd_axis_normal(to, rank, "gd_movedim");
+    if (to < 0)
+        return NULL;
+    gd_axes order = { .count = rank };
+    for (int i = 0; i < rank; i++) /* what stood between moves on by one */
+        order.axis[i] = i == to                            ? from
+                        : from < to && i >= from && i < to ? i + 1
+                        : from > to && i > to && i <= from ? i - 1
+                                                           : i;
+    return GD_AS("gd_movedim", gd_permute(x, order));
 }
 
 gd_tensor *gd_transpose(gd_tensor *x, int axis_a, int axis_b)

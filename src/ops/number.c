@@ -111,6 +111,87 @@ gd_tensor *gd_rmod_scalar(gd_tensor *x, double c)
     return GD_AS("gd_rmod_scalar", gd_mod(number_for(x, c), x));
 }
 
+gd_tensor *gd_maximum_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_maximum_scalar", gd_maximum(x, number_for(x, c)));
+}
+
+gd_tensor *gd_minimum_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_minimum_scalar", gd_minimum(x, number_for(x, c)));
+}
+
+/* ---- comparisons ---- */
+
+typedef gd_tensor *(*comparison)(gd_tensor *x, gd_tensor *y);
+
+/* Of integers and c, by value: `bound` is the whole number that stands for c, or one beyond what the
+ * dtype holds, on the side of c. */
+static gd_tensor *compare_integers(gd_tensor *x, comparison compare, double bound)
+{
+    double least, end;
+    x = x->layout.dtype == GD_BOOL ? gd_as_dtype(x, GD_I32) : x;
+    if (!x)
+        return NULL;
+    integer_range(x->layout.dtype, &least, &end);
+    if (bound >= least && bound < end)
+        return compare(x, gd_scalar(x->context, bound, x->layout.dtype));
+    /* As every number of the dtype: 0 against one that is as far away. */
+    gd_tensor *zero = gd_scalar(x->context, 0.0, GD_F32);
+    gd_tensor *truth = compare(zero, gd_scalar(x->context, bound < least ? -1.0 : 1.0, GD_F32));
+    return gd_as_shape(truth, gd_tensor_shape(x));
+}
+
+/* `bound`: of c, for integers: its floor or ceiling. */
+static gd_tensor *compare_number(gd_tensor *x, comparison compare, double c, double bound,
+                                 const char *who)
+{
+    if (!gd_usable(x, who))
+        return NULL;
+    if (gd_dtype_is_float(x->layout.dtype))
+        return compare(x, gd_number_like(x, c));
+    return isnan(c) ? gd_full(x->context, gd_tensor_shape(x), compare == gd_ne, GD_BOOL)
+                    : compare_integers(x, compare, bound);
+}
+
+/* A number that is not whole is no integer's: any beyond all of them will do. */
+static double whole_or_beyond(double c)
+{
+    return c == floor(c) ? c : (double)INFINITY;
+}
+
+gd_tensor *gd_eq_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_eq_scalar", compare_number(x, gd_eq, c, whole_or_beyond(c), "gd_eq_scalar"));
+}
+
+gd_tensor *gd_ne_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_ne_scalar", compare_number(x, gd_ne, c, whole_or_beyond(c), "gd_ne_scalar"));
+}
+
+gd_tensor *gd_lt_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_lt_scalar", compare_number(x, gd_lt, c, ceil(c), "gd_lt_scalar"));
+}
+
+gd_tensor *gd_le_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_le_scalar", compare_number(x, gd_le, c, floor(c), "gd_le_scalar"));
+}
+
+gd_tensor *gd_gt_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_gt_scalar", compare_number(x, gd_gt, c, floor(c), "gd_gt_scalar"));
+}
+
+gd_tensor *gd_ge_scalar(gd_tensor *x, double c)
+{
+    return GD_AS("gd_ge_scalar", compare_number(x, gd_ge, c, ceil(c), "gd_ge_scalar"));
+}
+
+/* ---- in place ---- */
+
 gd_tensor *gd_add_scalar_(gd_tensor *x, double c)
 {
     return GD_AS("gd_add_scalar_", gd_add_(x, gd_number_like(x, c)));

@@ -7,11 +7,12 @@
 
 #include <math.h>
 
-/* cos and sin of position t times base^(-2p/d), [time, d/2] each, as one table [2, time, d/2]. */
-static gd_tensor *angles(gd_context *context, int64_t start, int64_t time, int64_t d, double base,
-                         gd_dtype dtype)
+/* cos and sin of position t times base^(-2p/d), [time, pairs] each, as one table [2, time, pairs].
+ */
+static gd_tensor *angles(gd_context *context, int64_t start, int64_t time, int64_t pairs, int64_t d,
+                         double base, gd_dtype dtype)
 {
-    int64_t pairs = d / 2, count = time * pairs;
+    int64_t count = time * pairs;
     gd_layout layout;
     if (gd_layout_init(&layout, GD_SHAPE(2, time, pairs), GD_F64, "gd_rope") != GD_OK)
         return NULL;
@@ -58,7 +59,7 @@ static gd_tensor *build_rope(gd_rope_options o)
     gd_shape shape = gd_layout_shape(&o.x->layout), split = shape;
     gd_dtype dtype = gd_float_dtype(o.x->layout.dtype), compute = gd_real_dtype(dtype);
     int64_t time = shape.dim[shape.rank - 2], d = shape.dim[shape.rank - 1];
-    gd_tensor *table = angles(o.x->context, o.start, time, d, o.base, compute);
+    gd_tensor *table = angles(o.x->context, o.start, time, d / 2, d, o.base, compute);
     if (!table)
         return NULL;
     gd_tensor *c = gd_select(table, 0, 0), *s = gd_select(table, 0, 1);
@@ -89,16 +90,18 @@ static gd_tensor *build_sinusoidal_positions(gd_context *context, int64_t start,
     if (!gd_dtype_is_float(dtype))
         return gd_fail_null(GD_ERR_DTYPE, "gd_sinusoidal_positions: needs a float dtype, not %s",
                             gd_dtype_name(dtype));
-    if (start < 0 || time < 0 || d < 2 || d % 2 != 0)
+    if (start < 0 || time < 0 || d < 1)
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_sinusoidal_positions: start %lld, time %lld, width %lld: none may "
-                            "be negative, the width must be even",
+                            "be negative, the width is at least 1",
                             (long long)start, (long long)time, (long long)d);
-    gd_tensor *table = angles(context, start, time, d, 10000, dtype);
+    int64_t pairs = (d + 1) / 2; /* of an odd width the last cosine is left out */
+    gd_tensor *table = angles(context, start, time, pairs, d, 10000, dtype);
     if (!table)
         return NULL;
     gd_tensor *parts[2] = { gd_select(table, 0, 1), gd_select(table, 0, 0) };
-    return gd_reshape(gd_stack(2, parts, 2), GD_SHAPE(time, d));
+    gd_tensor *all = gd_reshape(gd_stack(2, parts, 2), GD_SHAPE(time, 2 * pairs));
+    return d % 2 ? gd_slice(all, 1, 0, d, 1) : all;
 }
 
 gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t time, int64_t d,

@@ -160,6 +160,35 @@ gd_tensor *gd_truncated_normal(gd_context *context, gd_shape shape, double mean,
                  build_truncated_normal(context, shape, mean, deviation, low, high, dtype));
 }
 
+/* low + floor(u * (high - low)) for u uniform in [0, 1) with 53 bits, which never reaches high. */
+static gd_tensor *build_randint(gd_context *context, gd_shape shape, int64_t low, int64_t high,
+                                gd_dtype dtype)
+{
+    const int64_t exact = (int64_t)1 << 53;
+    if (!context)
+        return gd_fail_null(GD_ERR_INVALID, "gd_randint: the context is NULL");
+    if (gd_dtype_is_float(dtype) || dtype == GD_BOOL)
+        return gd_fail_null(GD_ERR_DTYPE, "gd_randint: needs a dtype of integers, not %s",
+                            gd_dtype_name(dtype));
+    if (low < -exact || high > exact || low >= high || high - low > exact)
+        return gd_fail_null(GD_ERR_INVALID,
+                            "gd_randint: from %lld to below %lld: in order, within 2^53 and no "
+                            "farther apart",
+                            (long long)low, (long long)high);
+    if (!gd_check_number((double)low, dtype, "gd_randint") ||
+        !gd_check_number((double)(high - 1), dtype, "gd_randint"))
+        return NULL;
+    gd_tensor *u = gd_uniform(context, shape, 0.0, 1.0, GD_F64);
+    gd_tensor *whole = gd_floor(gd_mul_scalar(u, (double)(high - low)));
+    return gd_as_dtype(gd_add_scalar(whole, (double)low), dtype);
+}
+
+gd_tensor *gd_randint(gd_context *context, gd_shape shape, int64_t low, int64_t high,
+                      gd_dtype dtype)
+{
+    return GD_AS("gd_randint", build_randint(context, shape, low, high, dtype));
+}
+
 static gd_tensor *build_bernoulli(gd_tensor *probability)
 {
     if (!gd_usable(probability, "gd_bernoulli"))

@@ -572,7 +572,14 @@ OP_SAFE(extra_result, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results
     _(transpose) _(select) _(flip) _(squeeze) _(unsqueeze) _(stack) _(zeros_like) _(mean) _(var)    \
     _(std) _(logsumexp) _(all) _(any) _(outer) _(dot) _(affine) _(one_hot) _(cross_entropy_mean)   \
     _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_) SORT_FUNCTIONS(_) LOSS_FUNCTIONS(_) NORM_FUNCTIONS(_) \
-    ATTENTION_FUNCTIONS(_) CONV_FUNCTIONS(_)
+    ATTENTION_FUNCTIONS(_) CONV_FUNCTIONS(_) STATISTICS_FUNCTIONS(_)
+/* op_rows_statistics.c */
+#define STATISTICS_FUNCTIONS(_)                                                                    \
+    _(quantile) _(median) _(cummax) _(cummin) _(cummax_indices) _(diff) _(count_nonzero)           \
+    _(bincount) _(bincount_weighted) _(histogram) _(isclose) _(isin) _(eq_scalar) _(ne_scalar)     \
+    _(lt_scalar) _(le_scalar) _(gt_scalar) _(ge_scalar) _(maximum_scalar) _(minimum_scalar)        \
+    _(nan_to_num) _(lerp) _(flatten) _(movedim) _(squeeze_all) _(ones_like) _(full_like)           \
+    _(randint)
 /* op_rows_attention.c */
 #define ATTENTION_FUNCTIONS(_) _(attention_plain) _(recurrent_plain) _(rope)
 /* op_rows_conv.c */
@@ -595,7 +602,7 @@ OP_SAFE(extra_result, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results
 /* op_rows_loss.c */
 #define LOSS_FUNCTIONS(_)                                                                          \
     _(cross_entropy_smooth) _(cross_entropy_weighted) _(cross_entropy_soft_weighted)               \
-    _(cross_entropy_rows) _(nll) _(bce) _(bce_with_logits) _(bce_pos_weight) _(focal) _(focal_other) \
+    _(cross_entropy_rows) _(cross_entropy_probabilities) _(cross_entropy_probabilities_soft) _(nll) _(bce) _(bce_with_logits) _(bce_pos_weight) _(focal) _(focal_other) \
     _(hinge) _(hinge_embedding) _(kl_div) _(kl_div_log) _(mae) _(huber) _(smooth_l1)               \
     _(cosine_similarity) _(cosine_embedding) _(triplet_margin) _(triplet_margin_other) _(ctc)
 /* op_rows_norm.c */

@@ -54,6 +54,22 @@ static const op_case cross_entropy_rows_cases[] = {
 FUNCTION_SAFE(cross_entropy_rows, 2, D, RESULT_FLOAT, 64,
               gd_cross_entropy(x, y, .reduction = GD_REDUCE_NONE), VALUES(-4, 1), INDICES(5))
 
+static const op_case cross_entropy_probabilities_cases[] = {
+    { .shape = { SHAPE(9, 5), SHAPE(9) } },
+    { .shape = { SHAPE(2, 3, 5), SHAPE(2, 3) } },
+};
+static const op_refusal cross_entropy_probabilities_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(9, 5), SHAPE(8) }, { GD_F32, GD_I64 }, { 0 } },
+    { GD_ERR_DTYPE, { SHAPE(9, 5), SHAPE(9) }, { GD_F32, GD_BOOL }, { 0 } },
+};
+FUNCTION(cross_entropy_probabilities, 2, DF, RESULT_FLOAT, 64, gd_cross_entropy_probabilities(x, y),
+         VALUES(0.05, 1), INDICES(5))
+static const op_case cross_entropy_probabilities_soft_cases[] = {
+    { .shape = { SHAPE(9, 5), SHAPE(9, 5) } },
+};
+FUNCTION_SAFE(cross_entropy_probabilities_soft, 2, DF, RESULT_FLOAT, 64,
+              gd_cross_entropy_probabilities(x, y), VALUES(0.05, 1), VALUES(0.05, 1))
+
 static const op_case nll_cases[] = {
     { .shape = { SHAPE(9, 5), SHAPE(9), SHAPE(5) } },
     { .shape = { SHAPE(2, 3, 5), SHAPE(2, 3), SHAPE(5) } },
