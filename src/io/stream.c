@@ -26,7 +26,7 @@ struct gd_stream {
     char *name;
     int fd;                    /* -1: memory */
     int64_t left;              /* plain bytes not yet read, -1 where unknown */
-    const unsigned char *next; /* raw bytes at hand */
+    const unsigned char *next; /* raw bytes available */
     size_t available;
     unsigned char *buffer; /* [BUFFER_BYTES] of a file's raw bytes */
     bool compressed;
@@ -119,7 +119,7 @@ static unsigned clamp_to_unsigned(size_t bytes)
     return bytes < UINT_MAX ? (unsigned)bytes : UINT_MAX;
 }
 
-/* Decompress into [out, out+room) from the raw bytes at hand, of which there are some. */
+/* Decompress into [out, out+room) from the available raw bytes, of which there are some. */
 static gd_status inflate_once(gd_stream *stream, unsigned char *out, size_t room, size_t *got)
 {
     z_stream *zlib = &stream->zlib;

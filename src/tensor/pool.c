@@ -217,7 +217,7 @@ static gd_pool_block *add_chunk(gd_pool *pool, size_t bytes)
             gd_fail_memory(bytes);
         return NULL;
     }
-    gd_error_rollback(mark); /* an attempt that failed on the way is no error of the caller's */
+    gd_error_rollback(mark); /* of attempts that failed before this one */
     if (size == pool->next_chunk && size < LARGEST_CHUNK)
         pool->next_chunk *= 2;
 

@@ -103,7 +103,7 @@ typedef struct translation {
                                                    stage spread_stage */
     int16_t spread_stage[MAX_VALUES];
     gd_ew_extent extent[MAX_VALUES];
-    int16_t stage;                                  /* of the step at hand, from 1 */
+    int16_t stage;                                  /* of the current step, from 1 */
     int16_t result_slot[GD_FUSED_MAX_INSTRUCTIONS]; /* of an instruction whose value is a result; 0:
                                                        none */
     int16_t free_slot[3][GD_EW_MAX_REGISTERS];      /* by extent */

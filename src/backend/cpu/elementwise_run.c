@@ -14,7 +14,7 @@ typedef struct walk {
     const gd_ew_program *program;
     const gd_kernel_call *call;
     char *slot[GD_EW_MAX_SLOTS];
-    char *place[GD_EW_MAX_SLOTS];          /* where the piece at hand begins in each */
+    char *place[GD_EW_MAX_SLOTS];          /* where the current piece begins in each */
     const char *from[GD_FUSED_MAX_INPUTS]; /* where this tile begins in each source … */
     int64_t step[GD_FUSED_MAX_INPUTS];     /* … and bytes to the next one along the last axis */
     char *out[GD_EW_MAX_RESULTS];
@@ -88,7 +88,7 @@ static void begin_row(walk *w)
                     p->result[r].is_row ? offset / p->row_length : offset, p->result[r].size_log2);
 }
 
-/* Columns of the tile at hand; 0 when the row is done. */
+/* Columns of the current tile; 0 when the row is done. */
 static int64_t begin_tile(walk *w)
 {
     const gd_ew_program *p = w->program;
