@@ -1,5 +1,6 @@
 /* ops/arrange.c: rearrangements made of views, concatenation and choice: split, tile, repeat, roll,
- * triangles and diagonals, grids, padding with what lies inside. None has a row of its own. */
+ * triangles and diagonals, grids, padding with elements of the tensor. None has a row of its own.
+ */
 #include "ops/internal.h"
 
 /* The error of a builder that returns a status and was given NULL. */
@@ -310,9 +311,10 @@ gd_status gd_meshgrid(int count, gd_tensor *const *vectors, gd_tensor **grids)
     return GD_OK;
 }
 
-/* ---- padding with what lies inside ---- */
+/* ---- padding with elements of the tensor ---- */
 
-/* Which element of an axis of n stands at each place from -before to n+after-1. */
+/* The index, in an axis of n elements, of the element to put at each position from -before to
+ * n+after-1. */
 static gd_tensor *inside_index(gd_context *context, int64_t n, int64_t before, int64_t after,
                                bool reflect)
 {

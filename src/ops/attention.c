@@ -169,7 +169,7 @@ static void format_attention(const void *attr, char *text, size_t size)
 
 /* ---- the plain composition ---- */
 
-/* Heads and time in each other's place. */
+/* [.., heads, time, width] to [.., time, heads, width], or back. */
 static gd_tensor *swap_heads(gd_tensor *x)
 {
     return gd_transpose(x, -3, -2);

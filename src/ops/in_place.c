@@ -1,5 +1,5 @@
-/* ops/in_place.c: ops that put their result where their first operand was. What makes that safe
- * under gradients is in gd_apply_in_place (graph/apply.c). */
+/* ops/in_place.c: ops that write their result into the storage of their first operand. What makes
+ * that safe under gradients is in gd_apply_in_place (graph/apply.c). */
 #include "ops/internal.h"
 
 /* in[target] = op(in …), the others first converted to its dtype, which must be the wider. */

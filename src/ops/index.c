@@ -41,7 +41,7 @@ static bool vjp_gather(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     int axis = ((const gd_axis_attr *)r->attr)->axis;
     gd_tensor *x = r->inputs[0];
-    /* One zero, stretched: the kernel fills its result without reading as many. */
+    /* A single zero, broadcast: the kernel fills its result without reading that many zeros. */
     gd_tensor *zeros = gd_as_shape(gd_number_like(x, 0.0), gd_tensor_shape(x));
     return gd_put(&d[0], gd_scatter_add(zeros, r->inputs[1], g, axis));
 }

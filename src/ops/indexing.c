@@ -239,7 +239,8 @@ static bool make_plan(index_plan *plan, gd_tensor *x, gd_tensor *const *indices,
     *plan = (index_plan){ .order = { .count = rank } };
     if (used == 0)
         return true;
-    /* Side by side they stay where they are, else they come to the front (NumPy). */
+    /* Indexed axes that are neighbours stay where they are; otherwise their common axis comes first
+     * (NumPy). */
     plan->axis = last - first + 1 == used ? first : 0;
     gd_shape merged = GD_SCALAR;
     int64_t length = 1;

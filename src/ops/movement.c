@@ -401,7 +401,7 @@ gd_tensor *gd_slice(gd_tensor *x, int axis, int64_t start, int64_t stop, int64_t
     int64_t span = step < 0 ? start - stop : stop - start, stride = step < 0 ? -step : step;
     gd_slice_attr attr = slice_all(x);
     attr.size[axis] = span > 0 ? (span - 1) / stride + 1 : 0;
-    /* From a single element there is no step; the one given may be too large to be multiplied. */
+    /* A single element needs no step, and the one given may overflow when multiplied. */
     attr.step[axis] = attr.size[axis] > 1 ? step : 1;
     attr.start[axis] = attr.size[axis] ? start : 0;
     return gd_apply1(GD_OP_slice, x, &attr);
@@ -603,8 +603,8 @@ const gd_op gd_op_concat = { .id = GD_OP_concat,
                              .flops = gd_flops_none,
                              .recompute = GD_RECOMPUTE_MOVES };
 
-/* list [count] joined: in groups of as many as an op may have, then groups of groups. Overwrites the
- * list. */
+/* list [count] joined: in groups of as many as an op may have, then groups of groups. Overwrites
+ * the list. */
 static gd_tensor *join(gd_tensor **list, int count, const gd_axis_attr *attr)
 {
     do {

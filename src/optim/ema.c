@@ -94,7 +94,7 @@ static bool update(gd_ema *e)
         gd_tensor *average = e->average[i], *p = gd_module_tensor(e->module, (int)i);
         if (!average)
             continue;
-        /* From zero the first time: a + 1 * (p - a) would not be p. */
+        /* The first time the average is taken for zero: a + 1 * (p - a) would not be p exactly. */
         gd_tensor *from = gd_where(first, zero, average);
         if (!gd_assign(average, gd_add(from, gd_mul(gd_sub(p, from), weight))))
             return false;

@@ -366,7 +366,8 @@ static gd_status search_line(gd_lbfgs *l, double slope, int *evaluations)
 
 /* ---- an iteration ---- */
 
-/* Remember the last step and what it did to the gradient, where the loss curves upwards. */
+/* Store the last step and the change of the gradient, if the curvature along the step is positive.
+ */
 static void remember(gd_lbfgs *l)
 {
     size_t n = l->n;
@@ -405,7 +406,7 @@ static void choose_direction(gd_lbfgs *l)
     }
 }
 
-/* The length tried first: careful with the first direction, whose size means nothing. */
+/* The length tried first: short along the first direction, which is not scaled yet. */
 static double first_length(const gd_lbfgs *l)
 {
     double sum = 0.0;

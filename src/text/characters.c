@@ -1,7 +1,7 @@
 /* text/characters.c: UTF-8 and character classes. */
 #include "text/characters.h"
 
-/* The Unicode Standard, table 3-7: what the second byte may be narrows what the first one says. */
+/* The Unicode Standard, table 3-7: which second bytes are allowed depends on the first byte. */
 static int sequence_length(const unsigned char *s, size_t size)
 {
     int length = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;

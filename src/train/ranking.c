@@ -121,7 +121,8 @@ double gd_ranking_auc(const gd_ranking *r)
         return NAN;
     memcpy(sorted, r->samples, r->count * sizeof *sorted);
     qsort(sorted, r->count, sizeof *sorted, by_score);
-    double won = 0.0, below = 0.0; /* pairs; negatives with lower scores */
+    double won = 0.0;   /* pairs in which the positive has the higher score */
+    double below = 0.0; /* negatives with lower scores */
     for (size_t i = 0, end; i < r->count; i = end) {
         double tied[2] = { 0.0, 0.0 }; /* negatives, positives of one score */
         for (end = i; end < r->count && sorted[end].score == sorted[i].score; end++)

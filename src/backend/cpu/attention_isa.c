@@ -133,8 +133,9 @@ static __attribute__((noinline)) void fold(float lane[GROUP][LANES], bool add, f
     }
 }
 
-/* exp(x), x never above 0 but for rounding: so it needs no care for overflow, and below e^-87.7,
- * which no sum with a 1 in it sees, it may be 0: the bits of 2^-127 are those of 0. NaN passes. */
+/* exp(x) for x <= 0, but for rounding: it cannot overflow. Below -87.7 the result may be 0, since
+ * the sum of a row contains a 1 to which less adds nothing: then 2^-127 is made, whose bits are
+ * those of 0. NaN stays NaN. */
 GD_INLINE float weight(float x)
 {
     uint32_t k;

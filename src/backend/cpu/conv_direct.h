@@ -208,10 +208,10 @@ static __attribute__((noinline)) void list_shifts(const window_t *w, const band_
     }
 }
 
-/* The lanes of a strip that are positions, as places in C from lane `at` on; returns how many. */
+/* The lanes of a strip that are positions of C, as runs, from lane `at` on; returns how many. */
 static __attribute__((noinline)) int list_strip(const conv_t *v, const band_t *b, int64_t image,
                                                 int64_t first_row, int64_t rows, int64_t from,
-                                                int32_t at, place_t *places)
+                                                int32_t at, c_run_t *c_runs)
 {
     const int64_t width = v->window.count[2];
     int64_t y = from / b->row, x = from % b->row;
@@ -220,11 +220,11 @@ static __attribute__((noinline)) int list_strip(const conv_t *v, const band_t *b
         if (x < width) {
             const int64_t count = LEAST(width - x, LANES - lane), step = v->c_step[2];
             const int64_t begin = image + (first_row + y) * v->c_step[1] + x * step;
-            place_t *last = many > 0 ? &places[many - 1] : NULL;
+            c_run_t *last = many > 0 ? &c_runs[many - 1] : NULL;
             if (last && step == 1 && last->from + last->count == begin && b->row == width)
                 last->count += (int32_t)count; /* no padding between rows */
             else
-                places[many++] = (place_t){ begin, step, (int32_t)(at + lane), (int32_t)count };
+                c_runs[many++] = (c_run_t){ begin, step, (int32_t)(at + lane), (int32_t)count };
         }
         lane += b->row - x;
         if (!b->straight)
@@ -244,22 +244,23 @@ typedef struct direct_tile {
     const float *first, *second;
     int many;
     int64_t columns; /* when C lies in one run; else 0 */
-    place_t places[2 * LANES];
+    c_run_t c_runs[2 * LANES];
 } direct_tile;
 
-static __attribute__((noinline)) void place_tile(const conv_t *v, const band_t *b, int64_t image,
-                                                 int64_t first_row, int64_t rows, int64_t strip,
-                                                 int64_t strips, const float *band, direct_tile *d)
+static __attribute__((noinline)) void set_direct_tile(const conv_t *v, const band_t *b,
+                                                      int64_t image, int64_t first_row,
+                                                      int64_t rows, int64_t strip, int64_t strips,
+                                                      const float *band, direct_tile *d)
 {
     const int64_t from = strip_begin(v, b, strip);
     const bool pair = strip + 1 < strips;
     const int64_t next = pair ? strip_begin(v, b, strip + 1) : from;
     d->first = band + from;
     d->second = band + next;
-    d->many = list_strip(v, b, image, first_row, rows, from, 0, d->places);
+    d->many = list_strip(v, b, image, first_row, rows, from, 0, d->c_runs);
     if (pair)
-        d->many += list_strip(v, b, image, first_row, rows, next, LANES, d->places + d->many);
-    const place_t *p = d->places;
+        d->many += list_strip(v, b, image, first_row, rows, next, LANES, d->c_runs + d->many);
+    const c_run_t *p = d->c_runs;
     const bool one_run = d->many == 2 && p[0].count == LANES && p[1].at == LANES &&
                          p[1].from == p[0].from + LANES && p[0].stride == 1;
     d->columns = one_run ? LANES + p[1].count : 0;
@@ -274,12 +275,12 @@ static void direct_tile_by_copy(tile_t t, direct_fn kernel, int64_t rows, const 
     float *c = t.c;
     const int64_t c_row = t.c_row;
     if (t.accumulate)
-        copy_places(copy, c, c_row, rows, d->places, d->many, false);
+        copy_c_runs(copy, c, c_row, rows, d->c_runs, d->many, false);
     t.c = copy;
     t.c_row = COLUMNS_MAX;
     t.columns = COLUMNS_MAX;
     kernel(&t, d->second, shift);
-    copy_places(copy, c, c_row, rows, d->places, d->many, true);
+    copy_c_runs(copy, c, c_row, rows, d->c_runs, d->many, true);
 }
 
 /* Rows [row, row+m) of C for one band and one block of the depth. */
@@ -303,7 +304,7 @@ static __attribute__((noinline)) void direct_rows(const conv_t *v, int64_t row, 
             t.b = d->first;
             t.c = v->c + (row + i) * v->c_row;
             if (d->columns > 0) {
-                t.c += d->places[0].from;
+                t.c += d->c_runs[0].from;
                 t.columns = d->columns;
                 kernel(&t, d->second, shift);
             } else {
@@ -313,7 +314,7 @@ static __attribute__((noinline)) void direct_rows(const conv_t *v, int64_t row, 
     }
 }
 
-#define DIRECT_TILES 64 /* placed at a time */
+#define DIRECT_TILES 64 /* set at a time */
 
 /* Channels of the image that a block of the depth reads, and numbers that their band may take: the
  * other half of the cache is for data read or written once. */
@@ -355,7 +356,7 @@ static void direct_part(const conv_t *v, const band_t *shape, int64_t row, int64
             for (int64_t strip = 0; strip < strips; strip += 2 * DIRECT_TILES) {
                 int64_t count = 0;
                 for (int64_t s = strip; s < strips && count < DIRECT_TILES; s += 2)
-                    place_tile(v, &b, n * v->c_n, y, rows, s, strips, band, &tiles[count++]);
+                    set_direct_tile(v, &b, n * v->c_n, y, rows, s, strips, band, &tiles[count++]);
                 direct_rows(v, row, m, step, depth, shift, tiles, count, panel);
             }
         }

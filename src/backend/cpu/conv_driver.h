@@ -69,14 +69,15 @@ static __attribute__((noinline)) void pack_weight(const conv_t *v, int64_t row, 
     }
 }
 
-/* Where the positions of a tile lie in C: runs of `stride`. */
-typedef struct place_t {
+/* Positions of a tile that are `stride` apart in C: `count` of them, from element `from` of C and
+ * column `at` of the tile on. */
+typedef struct c_run_t {
     int64_t from, stride;
     int32_t at, count;
-} place_t;
+} c_run_t;
 
-static __attribute__((noinline)) int list_places(const conv_t *v, int64_t column, int64_t columns,
-                                                 place_t *places)
+static __attribute__((noinline)) int list_c_runs(const conv_t *v, int64_t column, int64_t columns,
+                                                 c_run_t *c_runs)
 {
     const window_t *w = &v->window;
     int many = 0;
@@ -84,7 +85,7 @@ static __attribute__((noinline)) int list_places(const conv_t *v, int64_t column
         for (int64_t at = 0; at < columns;) {
             const int64_t n = (column + at) / w->plane, position = (column + at) % w->plane;
             const int64_t count = LEAST(w->plane - position, columns - at);
-            places[many++] = (place_t){ n * v->c_n + position, 1, (int32_t)at, (int32_t)count };
+            c_runs[many++] = (c_run_t){ n * v->c_n + position, 1, (int32_t)at, (int32_t)count };
             at += count;
         }
         return many;
@@ -95,7 +96,7 @@ static __attribute__((noinline)) int list_places(const conv_t *v, int64_t column
         const run_t *r = &runs[i];
         const int64_t from =
             r->n * v->c_n + r->z * v->c_step[0] + r->y * v->c_step[1] + r->x * v->c_step[2];
-        places[many++] = (place_t){ from, v->c_step[2], (int32_t)r->at, (int32_t)r->count };
+        c_runs[many++] = (c_run_t){ from, v->c_step[2], (int32_t)r->at, (int32_t)r->count };
     }
     return many;
 }
@@ -130,14 +131,14 @@ static __attribute__((noinline)) void point_to_weight(const conv_t *v, int64_t r
     t->a_row = A_PANEL_ROW;
 }
 
-/* Rows of C at some places to the rows of a tile, or back. */
-static __attribute__((noinline)) void copy_places(float *copy, float *c, int64_t c_row,
-                                                  int64_t rows, const place_t *places, int many,
+/* Elements of the rows of C, those of some runs, to the rows of a tile, or back. */
+static __attribute__((noinline)) void copy_c_runs(float *copy, float *c, int64_t c_row,
+                                                  int64_t rows, const c_run_t *c_runs, int many,
                                                   bool back)
 {
     for (int64_t i = 0; i < rows; i++, copy += COLUMNS_MAX, c += c_row)
         for (int k = 0; k < many; k++) {
-            const place_t *p = &places[k];
+            const c_run_t *p = &c_runs[k];
             if (back)
                 copy_numbers(c + p->from, p->stride, copy + p->at, 1, p->count);
             else
@@ -147,19 +148,19 @@ static __attribute__((noinline)) void copy_places(float *copy, float *c, int64_t
 
 /* A tile whose positions do not lie in whole vectors of one image: by way of a copy. */
 static __attribute__((noinline)) void conv_tile_by_copy(tile_t t, int64_t rows, int64_t vecs,
-                                                        const place_t *places, int many)
+                                                        const c_run_t *c_runs, int many)
 {
     float copy[ROWS_MAX * COLUMNS_MAX];
     float *c = t.c;
     const int64_t c_row = t.c_row;
     if (t.accumulate)
-        copy_places(copy, c, c_row, rows, places, many, false);
+        copy_c_runs(copy, c, c_row, rows, c_runs, many, false);
     t.c = copy;
     t.c_row = COLUMNS_MAX;
     if (!GD_SIMD_MASK_FREE)
         t.columns = vecs * LANES;
     tile_kernels_f32[rows - 1][vecs - 1](&t);
-    copy_places(copy, c, c_row, rows, places, many, true);
+    copy_c_runs(copy, c, c_row, rows, c_runs, many, true);
 }
 
 /* Rows [row, row+rows) of C, columns [column, column+columns), one block of the depth. */
@@ -186,19 +187,19 @@ static __attribute__((noinline)) void conv_panel(const conv_t *v, int64_t row, i
         t.next_lines = (depth + LINE * tiles - 1) / (LINE * tiles);
     }
     for (int64_t j = 0; j < columns; j += COLUMNS_MAX) {
-        place_t places[COLUMNS_MAX];
+        c_run_t c_runs[COLUMNS_MAX];
         t.columns = LEAST(columns - j, COLUMNS_MAX);
         const int64_t vecs = (t.columns + LANES - 1) / LANES;
-        const int many = list_places(v, column + j, t.columns, places);
+        const int many = list_c_runs(v, column + j, t.columns, c_runs);
         t.b = packed + j * depth;
         t.b_step = vecs * LANES;
         t.c = v->c + row * v->c_row;
-        if (many == 1 && places[0].stride == 1 &&
+        if (many == 1 && c_runs[0].stride == 1 &&
             (GD_SIMD_MASK_FREE || t.columns == vecs * LANES)) {
-            t.c += places[0].from;
+            t.c += c_runs[0].from;
             tile_kernels_f32[rows - 1][vecs - 1](&t);
         } else {
-            conv_tile_by_copy(t, rows, vecs, places, many);
+            conv_tile_by_copy(t, rows, vecs, c_runs, many);
         }
         t.next_a += t.next_lines * LINE;
     }
@@ -242,13 +243,13 @@ static void conv_part(const conv_t *v, int64_t row, int64_t m, int64_t column, i
 static __attribute__((noinline)) void conv_fill(const conv_t *v, int64_t n)
 {
     for (int64_t j = 0; j < n; j += COLUMNS_MAX) {
-        place_t places[COLUMNS_MAX];
-        const int many = list_places(v, j, LEAST(n - j, COLUMNS_MAX), places);
+        c_run_t c_runs[COLUMNS_MAX];
+        const int many = list_c_runs(v, j, LEAST(n - j, COLUMNS_MAX), c_runs);
         for (int64_t i = 0; i < v->m; i++) {
             const float bias = v->bias[i * v->bias_step];
             for (int k = 0; k < many; k++)
-                for (int64_t x = 0; x < places[k].count; x++)
-                    v->c[i * v->c_row + places[k].from + x * places[k].stride] =
+                for (int64_t x = 0; x < c_runs[k].count; x++)
+                    v->c[i * v->c_row + c_runs[k].from + x * c_runs[k].stride] =
                         v->relu && bias < 0 ? 0 : bias;
         }
     }

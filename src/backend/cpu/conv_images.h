@@ -10,7 +10,7 @@
  * makes 0 of either zero, except that of -0, which use_images looks for, too.
  */
 
-/* Thirty-two images at a time, two vectors of AVX-512, would leave the first-level cache. */
+/* With two vectors of AVX-512, thirty-two images at a time would not fit the first-level cache. */
 #define IMAGES_VECS      (LANES == 16 ? 1 : 2)
 #define IMAGES           (IMAGES_VECS * LANES)
 #define IMAGES_ROWS      6

@@ -38,7 +38,7 @@ static void N(alpha)(const job *j, int64_t n)
     }
 }
 
-/* From the last time to the first: what a state has goes to those it came from. */
+/* From the last time to the first: the gradient of a state goes to the states before it. */
 static void N(alpha_grad)(const job *j, int64_t n)
 {
     const gd_layout *a = j->table->layout, *gl = j->g->layout;

@@ -11,7 +11,7 @@ enum {
     BLOCKS_LEAST = 16,       /* … and take at least so many */
 };
 
-/* How an input lies with respect to the result. */
+/* The layout of an input, compared with the result's. */
 typedef enum arrangement { IN_LINE, ONE_NUMBER, OTHERWISE } arrangement;
 
 static inline arrangement arrangement_of(const gd_layout *in, int64_t count)

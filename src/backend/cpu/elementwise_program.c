@@ -24,7 +24,7 @@ enum {
     CHAIN_BYTES = 16 * 1024, /* the same of chains */
     ROWS_BYTES = 20 * 1024,  /* slots together where tiles are whole rows */
     TILE_MOST_ROWS = 64,
-    /* A piece where data come from memory, which short pieces keep busy. */
+    /* The length of a piece where data come from memory: short pieces keep its requests coming. */
     PIECE_OF_FAR = 2 * GD_EW_CHAIN_BLOCK,
     REGISTER_GAP = 64,  /* keeps registers from sharing their low address bits */
     BLOCK_COLUMNS = 32, /* of a block where an operand is transposed */

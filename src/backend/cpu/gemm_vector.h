@@ -71,7 +71,7 @@ static void N(row_chains)(const product_t *p)
     for (int64_t j = 0; j < p->n;) {
         int64_t columns = p->n - j < COLUMNS_MAX ? p->n - j : COLUMNS_MAX;
         int64_t vecs = (columns + LANES - 1) / LANES;
-        if (!GD_SIMD_MASK_FREE && columns < vecs * LANES) { /* do some columns twice instead */
+        if (!GD_SIMD_MASK_FREE && columns < vecs * LANES) { /* compute some columns twice instead */
             vecs = vecs * LANES <= p->n ? vecs : 1;
             columns = vecs * LANES;
             j = j + columns <= p->n ? j : p->n - columns;
@@ -202,12 +202,13 @@ static void N(row_streams)(const product_t *p, gd_scratch scratch)
     }
 }
 
-/* The same on several threads, where rows are short. Threads that share columns jump from one part
- * of a row to the next; so B is cut into stretches of rows as they lie in memory, and these into
- * parts of columns only where stretches would be shorter than a block of k. A stretch that ends
- * within a block begins with that one, and the next, when all the rest of it is done, goes on with
- * those sums. If they are not there by then, it makes them itself: nobody waits. Blocks are added
- * when all are there. */
+/* The same on several threads, where rows are short. Threads that divided the columns would each
+ * read pieces of every row. So B is divided into stretches: ranges of rows, contiguous in memory;
+ * and into ranges of columns only where a stretch would be shorter than a block of k. Where a
+ * stretch ends within a block of k, its thread computes that part of the block first. The thread of
+ * the next stretch does all its other work, and then continues that block from those sums. If they
+ * are not there by then, it computes them itself, so that no thread waits. Blocks are added when
+ * all are there. */
 typedef struct row_work_t {
     const product_t *p;
     int64_t stretches, parts;

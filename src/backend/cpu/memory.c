@@ -237,7 +237,7 @@ typedef struct dropout_job {
     gd_dtype dtype;
 } dropout_job;
 
-/* A product that is not wanted is not made: with NaN and infinities it would not be 0. */
+/* Selected, not multiplied by 0: with NaN and infinities the product would not be 0. */
 #define DROPOUT_PIECE_OF(T)                                                                       \
     static void dropout_piece_##T(const T *x, const uint32_t *words, const gd_dropout_attr *attr, \
                                   int64_t n, T *out)                                              \

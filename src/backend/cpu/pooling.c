@@ -14,7 +14,7 @@ typedef struct box {
     gd_pool_window w[GD_SPATIAL];
 } box;
 
-/* Out of line: ten loops ask for windows. */
+/* Not inlined: ten loops call it. */
 static __attribute__((noinline)) void set_window(const gd_pool_sizes *s, int a, int64_t i, box *b)
 {
     b->w[a] = gd_pool_window_at(s, a, i);

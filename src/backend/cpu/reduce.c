@@ -19,7 +19,7 @@ _Static_assert(64 * sizeof(int64_t) <= TILE_BYTES, "levels of single values must
 _Static_assert(GD_REDUCE_WIDE * sizeof(int64_t) <= TILE_BYTES, "a wide row must fit");
 
 #define GRAIN       ((int64_t)32768)   /* elements a thread is woken for: some 3 us of work */
-#define LARGE_BYTES ((int64_t)1 << 20) /* more than the level 2 cache holds, or much of it */
+#define LARGE_BYTES ((int64_t)1 << 20) /* larger than the level 2 cache, or a large part of it */
 
 typedef struct scratch {
     char *levels, *leaf, *gather;
