@@ -61,7 +61,7 @@ typedef struct outcome {
 /* Steps of plain SGD; mode < 0: the body is called as it is. */
 static outcome run(int mode, bool by_grad)
 {
-    gd_context *gd = gd_open("cpu", .threads = 2, .seed = 11);
+    gd_context *gd = gd_open(test_device(), .threads = 2, .seed = 11);
     net n = make_net(gd);
     gd_function *f = mode < 0 ? NULL : gd_compile(gd, loss_of, &n, .mode = (gd_mode)mode);
     outcome o;
@@ -622,7 +622,7 @@ static void frozen_operands_are_not_needed(void **state)
 
 static bool everything(int orders)
 {
-    gd_context *gd = gd_open("cpu", .threads = 1, .seed = 2);
+    gd_context *gd = gd_open(test_device(), .threads = 1, .seed = 2);
     gd_tensor *w = gd ? gd_set_requires_grad(gd_scalar(gd, 0.7, GD_F64), true) : NULL;
     gd_tensor *x = w ? gd_set_requires_grad(gd_linspace(gd, 0.5, 1.5, 3, GD_F64), true) : NULL;
     gd_function *f = x ? gd_compile(gd, wave, w) : NULL;

@@ -104,11 +104,13 @@ static void views_and_addresses_stay(void **state)
     assert_true(first(view) == 2 && first(y) == 2);
     assert_true(gd_item(gd_function_result(f, 1)) == 11);
 
+    gd_release(y);
+    if (!gd_context_has_host_memory(gd))
+        return; /* there are no addresses to be known */
     gd_tensor *w = gd_retain(gd_call(f, 1, &z));
     const float *data = gd_tensor_data(w);
     assert_non_null(gd_call(f, 1, &x));
     assert_true(data[0] == 11 && gd_tensor_data(w) == data);
-    gd_release(y);
     gd_release(w);
 }
 

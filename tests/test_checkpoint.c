@@ -104,7 +104,7 @@ static void test_models_as_data(void **state)
     };
     for (int i = 0; i < COUNT(json); i++)
         for (int mode = 0; mode < 2; mode++) {
-            gd_context *gd = gd_open("cpu", .threads = 2);
+            gd_context *gd = gd_open(test_device(), .threads = 2);
             twin twins[2];
             for (int k = 0; k < 2; k++) {
                 char text[2048];
@@ -131,7 +131,7 @@ static void test_transformer_layers(void **state)
     gd_transformer_config checkpointed = plain;
     checkpointed.checkpoint = true;
     for (int mode = 0; mode < 2; mode++) {
-        gd_context *gd = gd_open("cpu", .threads = 2);
+        gd_context *gd = gd_open(test_device(), .threads = 2);
         twin twins[2] = { { .config = &plain }, { .config = &checkpointed } };
         for (int k = 0; k < 2; k++)
             twins[k].module = gd_module_create(gd, .seed = 5);
@@ -222,7 +222,7 @@ typedef struct run_result {
 
 static run_result run(bool checkpointed, gd_mode mode, int64_t rows, int64_t width)
 {
-    gd_context *gd = gd_open("cpu", .threads = 1, .seed = 7);
+    gd_context *gd = gd_open(test_device(), .threads = 1, .seed = 7);
     network net = { .module = gd_module_create(gd, .seed = 1),
                     .checkpointed = checkpointed,
                     .width = width };
@@ -291,7 +291,7 @@ static gd_tensor *chain_loss(void *user, int count, gd_tensor *const *in)
 
 static size_t chain_peak(bool checkpointed, gd_mode mode)
 {
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     chain c = { checkpointed, gd_set_requires_grad(gd_ones(gd, GD_SCALAR, GD_F32), true) };
     gd_function *f = gd_compile(gd, chain_loss, &c, .mode = mode);
     gd_tensor *x = gd_full(gd, GD_SHAPE(64, 1024), 0.5, GD_F32);

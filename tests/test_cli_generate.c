@@ -17,6 +17,7 @@
 
 #include <gradus/gradus.h>
 
+#include "support/guard.h"
 #include "support/shared_data.h"
 
 /* Run `gradus generate ARGUMENTS`: its exit code; what it says on one of the two streams in `text`.
@@ -102,7 +103,7 @@ static void a_model_of_ones_own_talks(void **state)
     snprintf(path, sizeof path, GD_BINARY_DIR "/test_cli_generate_%d.safetensors", (int)getpid());
     snprintf(characters, sizeof characters, GD_BINARY_DIR "/test_cli_generate_%d.txt",
              (int)getpid());
-    gd_context *gd = gd_open("cpu");
+    gd_context *gd = gd_open(test_device());
     gd_language_model *m = gd_language_model_create(gd, .vocabulary = 4, .length = 16, .layers = 1,
                                                     .heads = 2, .width = 8, .seed = 1);
     assert_int_equal(gd_language_model_save(m, path), GD_OK);

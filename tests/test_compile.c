@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include <gradus/autograd.h>
+
+#include "support/guard.h"
 #include <gradus/compile.h>
 #include <gradus/nn.h>
 #include <gradus/ops.h>
@@ -27,7 +29,7 @@ static void assert_error(gd_status status, const char *part)
 static int open_context(void **state)
 {
     gd_error_clear();
-    *state = gd_open("cpu", .threads = 1, .seed = 3);
+    *state = gd_open(test_device(), .threads = 1, .seed = 3);
     return *state ? 0 : -1;
 }
 
@@ -91,7 +93,7 @@ typedef struct outcome {
 
 static outcome run_training(gd_mode mode, int threads, const char *passes)
 {
-    gd_context *gd = gd_open("cpu", .threads = threads, .seed = 5);
+    gd_context *gd = gd_open(test_device(), .threads = threads, .seed = 5);
     trainee t = make_trainee(gd);
     gd_function *f = gd_compile(gd, train_step, &t, .mode = mode, .passes = passes);
     outcome result;
@@ -673,7 +675,7 @@ static void errors_leave_nothing_behind(void **state)
     gd_function *f = gd_compile(gd, picks, NULL);
     int64_t index = 7;
     gd_tensor *in[2] = { x, gd_from_host(gd, GD_SHAPE(1), GD_I64, &index) };
-    assert_null(gd_call(f, 2, in));
+    assert_true(!gd_call(f, 2, in) || gd_synchronize(gd) != GD_OK);
     assert_int_equal(gd_error_code(), GD_ERR_INVALID);
     gd_error_clear();
     index = 2;
@@ -687,7 +689,7 @@ static void fail_every_allocation_of_a_call(gd_mode mode)
     bool done = false;
     for (int64_t n = 0; !done; n++) {
         assert_true(n < 100000);
-        gd_context *gd = gd_open("cpu", .threads = 1, .seed = 5);
+        gd_context *gd = gd_open(test_device(), .threads = 1, .seed = 5);
         trainee t = make_trainee(gd);
         gd_function *f = gd_compile(gd, train_step, &t, .mode = mode);
         gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(7, 12), GD_F32),

@@ -22,6 +22,7 @@
 #include "support/effort.h"
 #include "support/fuzz.h"
 #include "support/fuzz_run.h"
+#include "support/guard.h"
 
 /* ---- running ---- */
 
@@ -79,7 +80,7 @@ static record run(fuzz_program p, variant v)
     gd_tensor *in[FUZZ_INPUTS];
     gd_error_clear();
     set_passes(v.off);
-    gd_context *gd = gd_open("cpu", .threads = v.threads, .seed = p.seed);
+    gd_context *gd = gd_open(test_device(), .threads = v.threads, .seed = p.seed);
     fuzz_place(&p, gd, in);
     gd_function *f = gd_compile(gd, fuzz_body, &p, .mode = v.mode, .memory_limit = v.memory_limit,
                                 .detached = !v.has_history);
@@ -219,7 +220,7 @@ static const fuzz_suite suite = { .name = "program",
 
 static int find_passes(void)
 {
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     gd_ir ir = { .context = gd };
     gd_status status = gd_passes_run(&ir, &passes);
     gd_ir_free(&ir);

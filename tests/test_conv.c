@@ -15,6 +15,7 @@
 
 #include "backend/cpu/gemm.h"
 #include "support/effort.h"
+#include "support/guard.h"
 #include "support/tensors.h"
 
 #include <math.h>
@@ -342,7 +343,7 @@ static void test_joined_relu(void **state)
 {
     (void)state;
     static const int64_t channel_counts[][2] = { { 3, 5 }, { 20, 16 } };
-    gd_context *context = gd_open("cpu", .threads = 1);
+    gd_context *context = gd_open(test_device(), .threads = 1);
     for (int i = 0; i < COUNT(channel_counts); i++) {
         const int64_t channels = channel_counts[i][0], outs = channel_counts[i][1];
         gd_scope_begin(context);
@@ -427,7 +428,7 @@ static void test_maxima_of_squares(void **state)
 static void test_same_padding(void **state)
 {
     (void)state;
-    gd_context *context = gd_open("cpu", .threads = 1);
+    gd_context *context = gd_open(test_device(), .threads = 1);
     for (int64_t size = 1; size < 9; size++)
         for (int64_t kernel = 1; kernel < 5; kernel++)
             for (int64_t stride = 1; stride < 4; stride++)

@@ -72,7 +72,7 @@ static void bytes_are_scaled_alike_on_every_instruction_set(void **state)
         gd_context *gd = NULL;
         if (s > 0) { /* does this machine have it? */
             setenv("GRADUS_ISA", sets[s], 1);
-            gd = gd_open("cpu");
+            gd = gd_open(test_device());
             unsetenv("GRADUS_ISA");
             gd_close(gd);
             gd_error_clear();
@@ -372,7 +372,7 @@ static void gradients_need_batches_that_are_still_there(void **state)
     gd_context *gd = *state;
     gd_tensor *w = gd_set_requires_grad(gd_zeros(gd, GD_SHAPE(FEATURES), GD_F32), true), *g;
     for (int i = 0; i < 4; i++) {
-        gd->device->host_memory = i % 2 == 0;
+        gd->device->host_memory = test_device_is_host() && i % 2 == 0;
         gd_loader *l = gd_loader_create(numbered(gd), .batch = 2, .prefetch = i < 2 ? 0 : 3);
         gd_batch b;
         assert_true(gd_loader_next(l, &b));
@@ -425,7 +425,7 @@ static void wrong_loaders_are_errors(void **state)
 static bool everything(int unused)
 {
     (void)unused;
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     gd_dataset *d = gd ? numbered(gd) : NULL;
     gd_loader *l = gd_loader_create(d, .batch = 20, .shuffle = true, .prefetch = 1);
     gd_batch b;

@@ -685,7 +685,7 @@ static void test_errors(void **state)
                                   .n = 1,
                                   .in = &in,
                                   .out = { out.data, &out.layout } };
-    assert_false(gd_ew_takes_rows(&call));
+    assert_false(gd_ew_takes_group(&call));
     assert_int_equal(gd_error_code(), GD_OK);
     operand_free(&x), operand_free(&out);
 }

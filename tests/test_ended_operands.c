@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "support/guard.h"
 #include "support/tensors.h"
 
 /* The row on its first case, with operand `ended` of a scope that is over; `since` tensors have
@@ -44,7 +45,7 @@ static gd_tensor *build_on_ended(gd_context *gd, const op_row *row, int ended, i
 static void test_ended_operands(void **state)
 {
     (void)state;
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     assert_non_null(gd);
     numbers n = { 5 };
     for (int r = 0; r < op_row_count; r++)

@@ -14,6 +14,7 @@
 
 #include "compile/export.h"
 #include "support/effort.h"
+#include "support/guard.h"
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
@@ -611,7 +612,7 @@ static void exported_plans_give_the_same_bits(void **state)
 {
     (void)state;
     setenv("GRADUS_ISA", "baseline", 1);
-    gd_context *gd = gd_open("cpu", .threads = 1, .seed = 11);
+    gd_context *gd = gd_open(test_device(), .threads = 1, .seed = 11);
     unsetenv("GRADUS_ISA");
     assert_non_null(gd);
     FILE *in = create("in.bin"), *want = create("want.bin"), *caller = create("caller.txt"),
@@ -655,7 +656,7 @@ static gd_tensor *refused(void *user, int count, gd_tensor *const *in)
 static void what_cannot_be_written_is_said(void **state)
 {
     (void)state;
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     gd_function *f = gd_compile(gd, refused, NULL);
     gd_tensor *x = gd_ones(gd, GD_SHAPE(3), GD_F32);
     assert_int_equal(gd_export_c(f, "f", stderr), GD_ERR_STATE);
@@ -700,7 +701,7 @@ static void names_do_not_clash(void **state)
     (void)state;
     if (!shell("command -v cc >/dev/null"))
         skip();
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     trainee t = { gd_module_create(gd, .seed = 1), NULL };
     t.optimizer = gd_adamw(t.module, .lr = 0.01);
     gd_function *f = gd_compile(gd, names_clash, &t, .detached = true);
@@ -743,7 +744,7 @@ static void every_op_can_be_written(void **state)
 static void every_failed_allocation_is_reported(void **state)
 {
     (void)state;
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     trainee t = { gd_module_create(gd, .seed = 1), NULL };
     gd_function *f = gd_compile(gd, infer, &t, .detached = true);
     gd_tensor *x = gd_ones(gd, GD_SHAPE(2, 5), GD_F32);

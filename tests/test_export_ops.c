@@ -14,6 +14,7 @@
 
 #include <gradus/compile.h>
 
+#include "support/guard.h"
 #include "support/op_rows.h"
 
 enum { MOST_RESULTS = 9999, MOST_EXAMPLES = 4096 };
@@ -168,7 +169,7 @@ static void every_row_gives_the_same_bits(void **state)
 {
     const char *folder = *state;
     setenv("GRADUS_ISA", "baseline", 1);
-    gd_context *gd = gd_open("cpu", .threads = 1, .seed = 3);
+    gd_context *gd = gd_open(test_device(), .threads = 1, .seed = 3);
     unsetenv("GRADUS_ISA");
     program *p = calloc(1, sizeof *p);
     p->examples = calloc(MOST_EXAMPLES, sizeof *p->examples);

@@ -368,7 +368,7 @@ static void states_are_updated_alike(void **state)
 static bool compile_and_call(int body)
 {
     bool ok = false;
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     if (gd && gd_scope_begin(gd) == GD_OK) {
         rows_case c = { .axes = GD_AXES(-1), .drop = true };
         gd_tensor *in[INPUTS] = { gd_set_requires_grad(gd_ones(gd, GD_SHAPE(3, 8), GD_F32), true),

@@ -236,7 +236,7 @@ static void an_overwritten_index_is_caught(void **state)
 static bool both_once(int argument)
 {
     (void)argument;
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     bool ok = gd != NULL;
     if (ok) {
         task s = { gd_set_requires_grad(gd_ones(gd, GD_SHAPE(ROWS, COLUMNS), GD_F32), true),

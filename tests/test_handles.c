@@ -317,7 +317,7 @@ static const char *close_after(bool warn, int leaks)
 {
     log_text[0] = '\0';
     gd_set_log_callback(take_message, NULL, GD_LOG_WARNING);
-    gd_context *gd = gd_open("cpu", .threads = 1, .warn_leaks = warn);
+    gd_context *gd = gd_open(test_device(), .threads = 1, .warn_leaks = warn);
     gd_tensor *x = gd_ones(gd, GD_SHAPE(2, 4), GD_F32);
     gd_optimizer *o = gd_adam(gd_module_create(gd, .seed = 1), .lr = 0.1);
     gd_function *f = gd_compile(gd, step, o),

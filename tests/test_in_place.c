@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include <gradus/autograd.h>
+
+#include "support/guard.h"
 #include <gradus/compile.h>
 #include <gradus/ops.h>
 
@@ -19,7 +21,7 @@ static int open_context(void **state)
 {
     (void)state;
     gd_error_clear();
-    context = gd_open("cpu", .threads = 1);
+    context = gd_open(test_device(), .threads = 1);
     return context ? 0 : -1;
 }
 

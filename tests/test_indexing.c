@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include <gradus/autograd.h>
+
+#include "support/guard.h"
 #include <gradus/compile.h>
 #include <gradus/ops.h>
 
@@ -23,7 +25,7 @@ static int open_context(void **state)
 {
     (void)state;
     gd_error_clear();
-    context = gd_open("cpu", .threads = 2, .seed = 5);
+    context = gd_open(test_device(), .threads = 2, .seed = 5);
     return context ? 0 : -1;
 }
 

@@ -93,7 +93,7 @@ static void choose(choices *c, uint32_t *random, gd_context *gd)
 
 static outcome run(gd_mode mode, bool with_failures)
 {
-    gd_context *gd = gd_open("cpu", .threads = 1, .seed = 3);
+    gd_context *gd = gd_open(test_device(), .threads = 1, .seed = 3);
     choices c = { .depth = 2, .scale = 1 };
     c.w = gd_set_requires_grad(gd_retain(gd_normal(gd, GD_SHAPE(5, 5), 0, 0.5, GD_F32)), true);
     c.state = gd_retain(gd_zeros(gd, GD_SHAPE(5, 5), GD_F32));
@@ -186,7 +186,7 @@ static void a_value_of_an_earlier_recording_is_refused(void **state)
 
 static bool everything(int calls)
 {
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     choices c = { .depth = 2, .scale = 1, .assigns = 1 };
     c.w = gd ? gd_set_requires_grad(gd_ones(gd, GD_SHAPE(5, 5), GD_F32), true) : NULL;
     c.state = c.w ? gd_zeros(gd, GD_SHAPE(5, 5), GD_F32) : NULL;

@@ -80,7 +80,7 @@ static char *write_everything(const char *locale)
     char *text = malloc(TEXT), *at = text, *end = text + TEXT;
     assert_non_null(text);
     assert_non_null(setlocale(LC_ALL, locale));
-    gd_context *gd = gd_open("cpu", .threads = 1, .seed = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1, .seed = 1);
     gd_optimizer *o = gd_adam(gd_module_create(gd, .seed = 1), .lr = 0.375);
     gd_function *f = gd_compile(gd, step, o);
     gd_tensor *x = gd_full(gd, GD_SHAPE(2, 4), 0.7, GD_F32);

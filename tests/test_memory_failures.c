@@ -11,6 +11,8 @@
 
 #include <gradus/gradus.h>
 
+#include "support/guard.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -274,10 +276,17 @@ static void test_programs_on_reference(void **state)
     fail_everywhere("reference");
 }
 
+/* And one that works late, in memory of its own. */
+static void test_programs_on_guard(void **state)
+{
+    (void)state;
+    fail_everywhere("guard");
+}
+
 static void test_opening(void **state)
 {
     (void)state;
-    static const char *const devices[] = { "cpu", "reference" };
+    static const char *const devices[] = { "cpu", "reference", "guard" };
     for (int d = 0; d < COUNT(devices); d++) {
         gd_context *context = NULL;
         for (int64_t n = 0; !context; n++) {
@@ -298,7 +307,7 @@ static void test_opening(void **state)
 static void test_memory_limit(void **state)
 {
     (void)state;
-    gd_context *context = gd_open("cpu", .threads = 1, .memory_limit = 1 << 20);
+    gd_context *context = gd_open(test_device(), .threads = 1, .memory_limit = 1 << 20);
     assert_non_null(context);
     gd_scope_begin(context);
     assert_null(gd_zeros(context, GD_SHAPE(1 << 20), GD_F32));
@@ -341,7 +350,7 @@ static int train_within(rlim_t bytes)
 {
     if (setrlimit(RLIMIT_AS, &(struct rlimit){ bytes, bytes }) != 0)
         return 2;
-    gd_context *gd = gd_open("cpu", .threads = 2);
+    gd_context *gd = gd_open(test_device(), .threads = 2);
     gd_optimizer *adam = gd_adam(gd_module_create(gd, .seed = 1), .lr = 0.01);
     gd_function *train = gd_compile(gd, mnist_step, adam);
     gd_tensor *digits = gd_mod(gd_arange(gd, 0, 50, 1, GD_I64), gd_scalar(gd, 10, GD_I64));
@@ -383,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_opening),
         cmocka_unit_test(test_programs_on_cpu),
         cmocka_unit_test(test_programs_on_reference),
+        cmocka_unit_test(test_programs_on_guard),
         cmocka_unit_test(test_memory_limit),
         cmocka_unit_test(test_little_address_space),
     };

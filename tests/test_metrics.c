@@ -161,9 +161,9 @@ static void misuse_is_an_error(void **state)
     gd_confusion *c = gd_confusion_create(gd, 3);
     assert_true(isnan(gd_confusion_score(c, GD_AVERAGE_MACRO).f1));
     expect_error(GD_ERR_STATE, "nothing was added");
-    assert_int_equal(gd_confusion_add(c, x, gd_add_scalar(y, 3)), GD_ERR_INVALID);
+    assert_true(gd_confusion_add(c, x, gd_add_scalar(y, 3)) || gd_synchronize(gd));
     expect_error(GD_ERR_INVALID, "out of range");
-    assert_int_equal(gd_confusion_add(c, gd_add_scalar(y, 3), y), GD_ERR_INVALID);
+    assert_true(gd_confusion_add(c, gd_add_scalar(y, 3), y) || gd_synchronize(gd));
     expect_error(GD_ERR_INVALID, "out of range");
     assert_int_equal(gd_confusion_add(c, x, gd_slice(y, 0, 0, 3, 1)), GD_ERR_SHAPE);
     expect_error(GD_ERR_SHAPE, "gd_confusion_add");
@@ -210,7 +210,7 @@ static void misuse_is_an_error(void **state)
 static bool everything(int unused)
 {
     (void)unused;
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     all a = open_all(gd);
     gd_ranking *r = gd_ranking_create(gd);
     gd_tensor *x = gd ? gd_ones(gd, GD_SHAPE(4, CLASSES), GD_F32) : NULL;

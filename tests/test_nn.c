@@ -793,7 +793,7 @@ static void bad_json_is_explained(void **state)
 static bool everything(int unused)
 {
     (void)unused;
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     gd_module *m = gd_module_create(gd, .seed = 1);
     gd_tensor *x = gd ? gd_zeros(gd, GD_SHAPE(2, 784), GD_F32) : NULL;
     bool ok = gd && network(m, x) && gd_buffer(m, "b", GD_SHAPE(2), 1.0, GD_I64);

@@ -11,6 +11,7 @@
 #include <gradus/compile.h>
 
 #include "support/effort.h"
+#include "support/guard.h"
 #include "support/tensors.h"
 
 #include <stdio.h>
@@ -195,7 +196,7 @@ static void test_compiler_only_ops(void **state)
     (void)state;
     static const gd_op_id ids[] = { GD_OP_linear, GD_OP_matmul_relu_grad, GD_OP_fused,
                                     GD_OP_extra_result };
-    gd_context *context = gd_open("cpu", .threads = 1);
+    gd_context *context = gd_open(test_device(), .threads = 1);
     numbers n = { 43 };
     for (int k = 0; k < COUNT(ids); k++) {
         const op_row *row = op_rows[ids[k]];
@@ -239,7 +240,7 @@ static gd_tensor *run_between(void *user, int count, gd_tensor *const *in)
 static void test_elementwise_ops_fuse(void **state)
 {
     (void)state;
-    gd_context *context = gd_open("cpu", .threads = 1);
+    gd_context *context = gd_open(test_device(), .threads = 1);
     numbers n = { 44 };
     int fused = 0;
     for (int r = 0; r < op_row_count; r++) {
@@ -365,7 +366,7 @@ static size_t train(gd_mode mode, int threads, unsigned char *out)
 {
     static const gd_shape shapes[PARAMETERS] = { SHAPE(IN, HIDDEN), SHAPE(HIDDEN),
                                                  SHAPE(HIDDEN, CLASSES), SHAPE(CLASSES) };
-    gd_context *context = gd_open("cpu", .threads = threads, .seed = 77);
+    gd_context *context = gd_open(test_device(), .threads = threads, .seed = 77);
     assert_non_null(context);
     trainee t;
     for (int i = 0; i < PARAMETERS; i++)

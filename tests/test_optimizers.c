@@ -278,7 +278,7 @@ static void adam_equals_its_ops_bit_for_bit(void **state)
         snprintf(saved, sizeof saved, "%s", getenv("GRADUS_ISA"));
     for (int k = 0; k < 4; k++) {
         setenv("GRADUS_ISA", isa[k], 1);
-        gd_context *gd = gd_open("cpu", .threads = 2);
+        gd_context *gd = gd_open(test_device(), .threads = 2);
         if (!gd) /* not on this machine */
             gd_error_clear();
         for (int i = 0; gd && i < 4; i++)
@@ -757,7 +757,7 @@ static void lbfgs_errors(void **state)
 /* Groups, clipping, averages, a step, a file, and L-BFGS. */
 static bool everything(int mode)
 {
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     gd_module *m = gd_module_create(gd, .seed = 1);
     averaged a = { .p = { .gd = gd, .m = m } };
     problem *p = &a.p;

@@ -52,7 +52,7 @@ static void run(gd_function_body body, bool adam, gd_mode mode, int threads, con
                 size_t limit, result *r)
 {
     memset(r, 0, sizeof *r);
-    gd_context *gd = gd_open("cpu", .threads = threads, .seed = 6);
+    gd_context *gd = gd_open(test_device(), .threads = threads, .seed = 6);
     things t = { 0 };
     open_things(&t, gd);
     t.optimizer = adam ? gd_adam(t.module) : gd_sgd(t.module, .lr = 0.1, .momentum = 0.9);
@@ -94,7 +94,10 @@ static void check(gd_function_body body, bool adam, int updates)
     assert_int_equal(without.updates, 0);
     for (int threads = 1; threads <= 2; threads++) {
         run(body, adam, GD_MODE_COMPILED, threads, "", 0, &with);
-        assert_true(updates > 0 ? with.updates >= updates : with.updates == 0);
+        if (updates == 0)
+            assert_int_equal(with.updates, 0);
+        else if (test_device_is_host()) /* elsewhere another alignment decides what pays */
+            assert_true(with.updates >= updates);
         assert_int_equal(with.count, eager.count);
         assert_memory_equal(with.values, eager.values, sizeof eager.values);
         assert_memory_equal(without.values, eager.values, sizeof eager.values);
@@ -231,6 +234,8 @@ static void leaves_what_depends(void **state)
 static void is_one_kernel_to_users(void **state)
 {
     gd_context *gd = *state;
+    if (!test_device_is_host())
+        skip(); /* another alignment decides what pays */
     things t = { 0 };
     open_things(&t, gd);
     t.optimizer = gd_adam(t.module);
@@ -254,7 +259,7 @@ static void is_one_kernel_to_users(void **state)
 
 static bool train_once(int adam)
 {
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     things t = { .module = gd ? gd_module_create(gd, .seed = 1) : NULL };
     t.optimizer = adam ? gd_adam(t.module) : gd_sgd(t.module, .momentum = 0.9);
     gd_function *f = gd_compile(gd, narrow, &t, .detached = true);

@@ -79,7 +79,7 @@ typedef struct outcome {
 
 static void run(const job *j, size_t limit, outcome *o)
 {
-    gd_context *gd = gd_open("cpu", .threads = 2, .seed = 5);
+    gd_context *gd = gd_open(test_device(), .threads = 2, .seed = 5);
     trainee t = { .module = gd_module_create(gd, .seed = 3), .dropout = j->dropout };
     t.optimizer = gd_adam(t.module, .lr = 0.01);
     gd_function *f = gd_compile(gd, j->body, &t, .memory_limit = limit);
@@ -331,7 +331,7 @@ static gd_tensor *small_body(void *user, int count, gd_tensor *const *in)
 
 static bool everything(int argument)
 {
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     gd_tensor *x = gd ? gd_ones(gd, GD_SHAPE(8, 8), GD_F32) : NULL, *in[2] = { x, x };
     gd_function *f = x ? gd_compile(gd, small_body, NULL, .memory_limit = (size_t)argument) : NULL;
     bool ok = f && gd_call(f, 2, in) && gd_function_stats(f).recomputed > 0;

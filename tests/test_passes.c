@@ -56,7 +56,7 @@ static void run(gd_function_body body, gd_mode mode, const char *pass, const cha
                 result *r)
 {
     memset(r, 0, sizeof *r);
-    gd_context *gd = gd_open("cpu", .threads = 1, .seed = 6);
+    gd_context *gd = gd_open(test_device(), .threads = 1, .seed = 6);
     things t = { gd_retain(gd_normal(gd, GD_SHAPE(ROWS, COLUMNS), 0, 1, GD_F32)),
                  gd_retain(gd_normal(gd, GD_SHAPE(ROWS, COLUMNS), 0, 1, GD_F32)),
                  gd_module_create(gd, .seed = 1), NULL };

@@ -19,6 +19,7 @@ typedef struct device {
     size_t capacity; /* 0: endless */
     size_t taken;
     int chunks, attempts;
+    size_t alignment; /* 0: 64 */
 } device;
 
 static void *device_alloc(void *user, size_t bytes)
@@ -27,7 +28,7 @@ static void *device_alloc(void *user, size_t bytes)
     d->attempts++;
     if (d->capacity && bytes > d->capacity - d->taken)
         return NULL;
-    void *memory = gd_alloc_aligned(bytes, 64);
+    void *memory = gd_alloc_aligned(bytes, d->alignment ? d->alignment : 64);
     if (memory) {
         d->taken += bytes;
         d->chunks++;
@@ -45,7 +46,7 @@ static void device_release(void *user, void *memory, size_t bytes)
 
 static gd_pool *open_pool(device *d, size_t limit)
 {
-    gd_pool *pool = gd_pool_open((gd_pool_source){ device_alloc, device_release, d }, limit);
+    gd_pool *pool = gd_pool_open((gd_pool_source){ device_alloc, device_release, d, 64 }, limit);
     assert_non_null(pool);
     return pool;
 }
@@ -364,6 +365,27 @@ static void test_random_with_failures(void **state)
     use_at_random(5, 8 * MIB, 5);
 }
 
+/* The memory of devices that want more: blocks are cut at multiples of it. */
+static void test_alignment(void **state)
+{
+    (void)state;
+    device d = { .alignment = 512 };
+    gd_pool *pool = gd_pool_open((gd_pool_source){ device_alloc, device_release, &d, 512 }, 0);
+    gd_pool_block *block[40];
+    for (int i = 0; i < 40; i++) {
+        block[i] = gd_pool_alloc(pool, (size_t)i * 100);
+        assert_true((uintptr_t)block[i]->address % 512 == 0 && block[i]->bytes % 512 == 0);
+        assert_true(block[i]->bytes < (size_t)i * 100 + 512 + (i == 0));
+        assert_true(gd_pool_check(pool));
+    }
+    for (int i = 0; i < 40; i++) {
+        gd_pool_free(pool, block[i * 7 % 40]);
+        assert_true(gd_pool_check(pool));
+    }
+    gd_pool_close(pool);
+    assert_int_equal(d.taken, 0);
+}
+
 /* A program of a few hundred blocks, with the n-th allocation and all later ones failing, for every
  * n. */
 static void test_every_failure(void **state)
@@ -374,7 +396,7 @@ static void test_every_failure(void **state)
         device d = { 0 };
         gd_error_clear();
         gd_fail_allocations_after(n);
-        gd_pool *pool = gd_pool_open((gd_pool_source){ device_alloc, device_release, &d }, 0);
+        gd_pool *pool = gd_pool_open((gd_pool_source){ device_alloc, device_release, &d, 64 }, 0);
         gd_pool_block *block[300] = { 0 };
         int made = 0;
         while (pool && made < 300 && (block[made] = gd_pool_alloc(pool, (size_t)made * 100)))
@@ -413,6 +435,7 @@ int main(void)
         cmocka_unit_test_setup(test_random, clear_error),
         cmocka_unit_test_setup(test_random_with_limit, clear_error),
         cmocka_unit_test_setup(test_random_with_failures, clear_error),
+        cmocka_unit_test_setup(test_alignment, clear_error),
         cmocka_unit_test_setup(test_every_failure, clear_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include <gradus/autograd.h>
+
+#include "support/guard.h"
 #include <gradus/ops.h>
 #include <gradus/scalar.h>
 #include <gradus/tensor.h>
@@ -170,7 +172,7 @@ static void append_gradients(result *out, size_t layer, gd_tensor *weights, gd_t
 
 static void through_tensors(const gd_mlp *mlp, const problem *p, loss_pair pair, result *out)
 {
-    gd_context *gd = gd_open("cpu");
+    gd_context *gd = gd_open(test_device());
     assert_non_null(gd);
     gd_scalar_vector *parameters = gd_scalar_vector_create();
     assert_int_equal(gd_mlp_parameters(mlp, parameters), 0);

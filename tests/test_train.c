@@ -382,7 +382,7 @@ static void one_epoch_of_mnist_learns_it(void **state)
 
 static bool everything(int per_example)
 {
-    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_context *gd = gd_open(test_device(), .threads = 1);
     float samples[6][4] = { { 1.0f } };
     int64_t labels[6] = { 0, 1, 2, 0, 1, 2 };
     gd_dataset *d = gd ? gd_dataset_create(gd, .samples = samples, .shape = GD_SHAPE(4),

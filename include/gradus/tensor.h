@@ -123,9 +123,13 @@ GD_API int64_t gd_shape_offset(gd_shape strides, gd_shape index);
 
 /* ---- contexts ---- */
 
+/* The devices of this build, by number from 0 on: "cpu", and "reference", plain loops that everything
+ * else is tested against. NULL for a number that is none's. */
+GD_API int gd_device_count(void);
+GD_API const char *gd_device_name(int index);
+
 typedef struct gd_open_options {
-    /* "cpu", or "reference": plain loops that everything else is tested against */
-    const char *device;
+    const char *device; /* a name that gd_device_name gives */
     /* 0: GRADUS_NUM_THREADS, else OMP_NUM_THREADS, else the cores this process may use */
     int threads;
     uint64_t seed;       /* of the context's random stream */
@@ -152,6 +156,16 @@ GD_API const char *gd_context_isa(const gd_context *context);
 GD_API int gd_context_threads(const gd_context *context);
 /* Change the number of threads (at least 1). Results do not depend on it. */
 GD_API gd_status gd_context_set_threads(gd_context *context, int threads);
+/* Whether tensors' memory is the host's, for gd_tensor_data and gd_from_host_in_place; elsewhere
+ * gd_tensor_read and gd_tensor_write copy. */
+GD_API bool gd_context_has_host_memory(const gd_context *context);
+
+/* Wait until the device has done all it was told. A device may work behind the host's back: then
+ * what goes wrong in it, an index out of range in a tensor among them, is told here or by another
+ * function that waits (gd_tensor_read, gd_item, gd_tensor_format), instead of by the op. The error is
+ * recorded and returned, once; tensors computed from that op's result are then undefined. "cpu" and
+ * "reference" have nothing to wait for. GD_ERR_STATE while tracing. */
+GD_API gd_status gd_synchronize(gd_context *context);
 
 /* State of the context's storage pool, in bytes but for counts. */
 typedef struct gd_memory_stats {
@@ -167,6 +181,12 @@ typedef struct gd_memory_stats {
     size_t live_tensors; /* tensor handles alive */
 } gd_memory_stats;
 GD_API gd_memory_stats gd_memory(const gd_context *context);
+/* The memory of the context's device in bytes, all of it and what no program has taken; 0: not
+ * known. */
+typedef struct gd_device_memory_size {
+    size_t total, available;
+} gd_device_memory_size;
+GD_API gd_device_memory_size gd_device_memory(const gd_context *context);
 GD_API void gd_memory_reset_peak(gd_context *context);
 /* A list of the live tensors, the largest first: a line with their number and the bytes of their
  * storage, then one for each: bytes of storage ("shared" with the line before), the op that made it
@@ -271,9 +291,9 @@ GD_API gd_shape gd_tensor_strides(const gd_tensor *t); /* in elements; may be ze
 GD_API gd_dtype gd_tensor_dtype(const gd_tensor *t);
 GD_API int64_t gd_tensor_count(const gd_tensor *t); /* number of elements; 0 for NULL */
 GD_API bool gd_tensor_is_contiguous(const gd_tensor *t);
-/* The address of element 0 on a host device, NULL elsewhere, for NULL and (GD_ERR_STATE) while
- * tracing. Follow
- * gd_tensor_strides. Who writes through it says so with gd_tensor_modified. */
+/* The address of element 0. NULL for NULL, GD_ERR_STATE while tracing, GD_ERR_UNSUPPORTED on a device
+ * whose memory is not the host's: gd_context_has_host_memory. Follow gd_tensor_strides. Who writes
+ * through it says so with gd_tensor_modified. */
 GD_API void *gd_tensor_data(gd_tensor *t);
 /* t's memory has been written through gd_tensor_data, or as that given to gd_from_host_in_place:
  * gradients that need the values from before are GD_ERR_STATE from now on, as after

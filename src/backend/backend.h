@@ -1,5 +1,23 @@
 /* backend/backend.h: the only door to a device: what a back end provides, and what a kernel is
- * given. Interface only. */
+ * given. Interface only.
+ *
+ * Addresses. A device's memory is known by addresses as memory_alloc gives them: numbers that may be
+ * computed with (an address plus bytes is the address of those bytes) and handed back to the back
+ * end. Nothing above the back end reads or writes through them, unless the device says
+ * `host_memory`.
+ *
+ * Order. What one device is told (kernels, memory_write, memory_copy) happens in that order, as seen
+ * by all that is told later. A function may return before its work is done, but for those that say
+ * that they wait. Everything a function is given, but what lies at device addresses, is read before
+ * it returns: a kernel call's operands, layouts and attribute, the memory that memory_write copies
+ * from. So memory that goes back to the pool can be handed out at once.
+ *
+ * Errors. A status other than GD_OK has its sentence recorded (gd_fail), and nothing was done. What
+ * goes wrong in work that is done later, or that only values show (an index out of range), may
+ * instead be recorded and returned by the next function that waits, once. The result of a call that
+ * failed, and what was computed from it, is then undefined; nothing else is.
+ *
+ * Functions that may be NULL say what that means. */
 #ifndef GD_BACKEND_BACKEND_H
 #define GD_BACKEND_BACKEND_H
 
@@ -33,49 +51,104 @@ typedef struct gd_kernel_call {
     const struct gd_kernel_call *next; /* of the calls that run_together is given, else NULL */
 } gd_kernel_call;
 
-/* Do the work. Errors are for what only values show (an index out of range); the sentence is
- * recorded. Allocates nothing. */
+/* Do the work, or see to it that it is done in its turn. Errors are for what only values show, and
+ * for what goes wrong in the device. Allocates nothing. */
 typedef gd_status (*gd_kernel_fn)(const gd_kernel_call *call);
+/* Whether the kernel does this call: a matter of op, attribute, layouts and dtypes alone. Data
+ * pointers are not read, nor is `prepared`. */
+typedef bool (*gd_takes_fn)(const gd_kernel_call *call);
+
+/* What the compiler may make for a device, and from where on it pays. */
+typedef struct gd_device_limits {
+    /* Fused groups, at most GD_FUSED_MAX_…; 0 instructions: none of that kind. */
+    int32_t group_inputs, group_results; /* results besides the last instruction's */
+    int32_t group_instructions;          /* of an elementwise group */
+    int32_t row_group_instructions;      /* of one with reductions */
+    int64_t row_length;                  /* elements of its rows, at most GD_FUSED_MOST_ROW */
+    /* An op whose result others read as well moves down to a group at most so many ops where its
+     * operands would live longer for it; in groups with reductions, such a reduction does. */
+    int32_t group_distance, row_group_distance;
+    /* run_together: bytes of a result, and of what waits in the plan's memory for a batch. */
+    size_t together_result, together_waiting;
+} gd_device_limits;
 
 struct gd_device {
     const gd_backend *backend;
     const char *name; /* "cpu" */
     const char *isa;  /* "avx512" */
     int threads;
-    bool host_memory;                 /* data pointers can be read by the host */
+    bool host_memory;                 /* the host may read and write at the device's addresses */
+    size_t alignment;                 /* of addresses: a power of two, 64 or more */
     gd_kernel_fn kernel[GD_OP_COUNT]; /* NULL: decompose, and failing that an error */
+    gd_takes_fn takes[GD_OP_COUNT];   /* which calls the kernel does; NULL: all */
+    gd_device_limits limits;
 };
 
 struct gd_backend {
     const char *name;
     /* A device, or NULL with the error recorded. */
     gd_device *(*open)(const gd_open_options *options);
+    /* Waits; errors of work that nobody waited for are lost. */
     void (*close)(gd_device *device);
     gd_status (*set_threads)(gd_device *device, int threads);
-    /* Memory for the pool, aligned to 64. NULL when out. */
+
+    /* Memory for the pool, of the device's alignment. NULL when out. */
     void *(*memory_alloc)(gd_device *device, size_t bytes);
+    /* After all work told so far. */
     void (*memory_free)(gd_device *device, void *memory, size_t bytes);
-    /* Host to device and back. */
+    /* From the host to the device, from the device to the host (waits), and within the device, where
+     * the two do not overlap. Addresses need no alignment. */
     gd_status (*memory_write)(gd_device *device, void *to, const void *from_host, size_t bytes);
     gd_status (*memory_read)(gd_device *device, void *to_host, const void *from, size_t bytes);
+    gd_status (*memory_copy)(gd_device *device, void *to, const void *from, size_t bytes);
+    /* Bytes of memory the device has, and how many of them nobody has taken. NULL: not known. */
+    void (*memory_size)(const gd_device *device, size_t *total, size_t *available);
+    /* Waits until everything told so far is done. NULL: it is, when a function returns. */
+    gd_status (*synchronize)(gd_device *device);
 
     /* For plans; NULL where nothing can be prepared. Bytes that work on a call's layouts and
      * attribute alone takes (0: none), and doing it into memory aligned to 8, to be given to the
-     * kernel as call->prepared at every run. Data pointers are not read. */
+     * kernel as call->prepared at every run. Data pointers are not read. What is prepared holds no
+     * addresses in the call or in itself: it may be copied. */
     size_t (*prepare_bytes)(const gd_kernel_call *call);
     gd_status (*prepare)(const gd_kernel_call *call, void *memory);
-    /* Whether `fused` can run this group with reductions; data pointers are not read. NULL: none.
-     */
-    bool (*takes_rows)(const gd_kernel_call *call);
     /* A call and those behind it by `next`, all prepared, of `fused`, elementwise ops and cast.
      * None reads or writes what another one writes: their work together is divided among the
      * threads. NULL: there is no such kernel. */
     gd_kernel_fn run_together;
 };
 
+/* Whether the device has a kernel for this call. */
+static inline bool gd_device_takes(const gd_kernel_call *call)
+{
+    const gd_device *device = call->device;
+    const gd_op_id id = call->op->id;
+    return device->kernel[id] && (!device->takes[id] || device->takes[id](call));
+}
+
+static inline gd_status gd_device_synchronize(gd_device *device)
+{
+    return device->backend->synchronize ? device->backend->synchronize(device) : GD_OK;
+}
+
+/* memory_size of devices in the host's memory. */
+void gd_host_memory_size(const gd_device *device, size_t *total, size_t *available);
+
+/* ---- which back ends there are: backend/backend.c ---- */
+
+extern const gd_backend gd_backend_cpu, gd_backend_reference;
+
+/* Back end number i of this build, from 0 on; NULL behind the last. */
+const gd_backend *gd_backend_at(int i);
 /* The back end called `name`, NULL when there is none. */
 const gd_backend *gd_backend_find(const char *name);
-extern const gd_backend gd_backend_cpu, gd_backend_reference;
+/* Adds one to those of the build, before contexts are opened: tests bring theirs. */
+gd_status gd_backend_add(const gd_backend *backend);
+/* Their names as text for a sentence: "cpu", "reference". */
+#define GD_BACKEND_NAMES 128
+const char *gd_backend_names(char text[GD_BACKEND_NAMES]);
+
+/* ---- fused groups ---- */
 
 /* A fused group: a straight-line program over elements, the attribute of op `fused`. Values are
  * numbered: inputs first, then one per instruction; the last instruction's value is the result.
@@ -88,8 +161,9 @@ extern const gd_backend gd_backend_cpu, gd_backend_reference;
  * one number a row of a whole value, of f32 or f64, in the order of the op's own kernel on a
  * contiguous operand; numbers of rows are broadcast where an instruction makes a whole value. A
  * row has 2 to GD_FUSED_MOST_ROW elements. */
+/* What an attribute has room for; how much of it a device takes is in its limits. */
 #define GD_FUSED_MAX_INPUTS       16
-#define GD_FUSED_MAX_INSTRUCTIONS 64 /* with reductions, where the device takes so many */
+#define GD_FUSED_MAX_INSTRUCTIONS 64 /* with reductions */
 #define GD_FUSED_MAX_ELEMENTWISE  32 /* without */
 #define GD_FUSED_MAX_EXTRA        6  /* results besides the last instruction's */
 #define GD_FUSED_MOST_ROW         4096

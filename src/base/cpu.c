@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -175,6 +176,22 @@ int gd_cpu_count(void)
 #endif
     long count = sysconf(_SC_NPROCESSORS_ONLN);
     return count > 0 ? (int)count : 1;
+}
+
+void gd_memory_of_machine(size_t *total, size_t *unused)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    *total = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
+    *unused = 0;
+    FILE *file = fopen("/proc/meminfo", "r"); /* Linux */
+    char line[128];
+    while (file && fgets(line, sizeof line, file)) {
+        static const char key[] = "MemAvailable:";
+        if (strncmp(line, key, sizeof key - 1) == 0)
+            *unused = (size_t)strtoull(line + sizeof key - 1, NULL, 10) * 1024;
+    }
+    if (file)
+        fclose(file);
 }
 
 const char *gd_cpu_model(void)

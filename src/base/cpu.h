@@ -33,6 +33,9 @@ size_t gd_cache_bytes(int level);
 /* Cores this process may run on (its affinity mask), at least 1. */
 int gd_cpu_count(void);
 
+/* Bytes of memory of this machine, and how many a program could still get; 0: not known. */
+void gd_memory_of_machine(size_t *total, size_t *unused);
+
 /* "AMD EPYC 9R14" or "unknown". */
 const char *gd_cpu_model(void);
 

@@ -45,14 +45,9 @@ static int print_all(void)
     printf("threads          %d\n", gd_context_threads(gd));
     gd_close(gd);
 
-    static const char *const devices[] = { "cpu", "reference" };
     printf("devices         ");
-    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        gd_context *context = gd_open(devices[i]);
-        if (context)
-            printf(" %s", devices[i]);
-        gd_close(context);
-    }
+    for (int i = 0; i < gd_device_count(); i++)
+        printf(" %s", gd_device_name(i));
     printf("\n");
     return CLI_OK;
 }

@@ -3,7 +3,7 @@
  * result goes through the gradient of ReLU as one `matmul_relu_grad`. The product does the rest to
  * each finished element, the same roundings in the same order as the separate kernels.
  *
- * May do so only where nobody else reads what disappears, for f32 and f64, for a bias that is a
+ * May do so only where the device takes the new op and nobody else reads what disappears, for f32 and f64, for a bias that is a
  * vector along the last axis, and a ReLU's result that lies as the product does. The new op stands
  * where the last of the old ones stood, backward where the first did. May not reorder sums, nor
  * join a product with ops that its kernel does not compute bit for bit. */
@@ -56,6 +56,9 @@ static void rewrite(gd_ir *ir, int32_t product, const gd_ir_users *users,
     in[0] = p->in[0];
     in[1] = p->in[1];
     in[2] = bias;
+    if (!gd_ir_device_takes(ir, gd_op_row(GD_OP_linear), attr, bias >= 0 ? 3 : 2, in, &p->layout,
+                            NULL))
+        return;
     for (int32_t i = product; i < last; i++)
         if (i == product || (bias >= 0 && i == gd_ir_sole_user(users, product)))
             ir->values[i].kind = GD_IR_DEAD;
@@ -76,8 +79,7 @@ static bool rewrite_gradient(gd_ir *ir, int32_t product, const gd_ir_users *user
     const int32_t next = p->is_output ? -1 : gd_ir_sole_user(users, product);
     gd_ir_value *gradient = next < 0 ? NULL : &ir->values[next];
     if (!gradient || p->is_constant || gradient->op->id != GD_OP_relu_grad ||
-        gradient->in[0] != product || gradient->in[1] > product || !same_result(gradient, p) ||
-        !ir->context->device->kernel[GD_OP_matmul_relu_grad])
+        gradient->in[0] != product || gradient->in[1] > product || !same_result(gradient, p))
         return false;
     const gd_layout *y = &ir->values[gradient->in[1]].layout;
     int32_t *in = gd_arena_push(&ir->memory, sizeof(int32_t) * 3, sizeof(int32_t));
@@ -87,6 +89,8 @@ static bool rewrite_gradient(gd_ir *ir, int32_t product, const gd_ir_users *user
     in[0] = p->in[0];
     in[1] = p->in[1];
     in[2] = gradient->in[1];
+    if (!gd_ir_device_takes(ir, gd_op_row(GD_OP_matmul_relu_grad), NULL, 3, in, &p->layout, NULL))
+        return false;
     p->op = gd_op_row(GD_OP_matmul_relu_grad);
     p->attr = NULL;
     p->n = 3;
@@ -111,6 +115,8 @@ static void rewrite_convolution(gd_ir *ir, int32_t convolution, const gd_ir_user
         return; /* as right as before */
     *attr = *(const gd_conv_attr *)c->attr;
     attr->relu = 1;
+    if (!gd_ir_device_takes(ir, c->op, attr, c->n, c->in, &c->layout, NULL))
+        return;
     gd_ir_value *relu = &ir->values[next];
     relu->op = c->op;
     relu->attr = attr;
@@ -138,8 +144,6 @@ static void rewrite_all(gd_ir *ir, const gd_ir_users *users, const int32_t *over
 
 gd_status gd_pass_epilogue(gd_ir *ir, gd_arena *scratch, int *changes)
 {
-    if (!ir->context->device->kernel[GD_OP_linear])
-        return GD_OK;
     gd_ir_users users;
     int32_t *replaced_by = gd_arena_array(scratch, ir->count + 1, sizeof *replaced_by);
     const int32_t *overwritten_at = gd_ir_find_assignments(ir, scratch);

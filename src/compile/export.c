@@ -195,20 +195,31 @@ static void add_number(gd_text_buffer *out, gd_dtype dtype, const char *at)
     gd_buffer_add(out, x == INT64_MIN ? "INT64_MIN" : "%lld", (long long)x);
 }
 
-static void add_array(gd_text_buffer *out, const char *before, const char *name,
-                      const gd_layout *layout, const void *data)
+/* An array of what the device has at `address`. */
+static gd_status add_array(const gd_export *e, gd_text_buffer *out, const char *before,
+                           const char *name, const gd_layout *layout, const void *address)
 {
     int64_t count = gd_layout_count(layout);
-    char shape[GD_SHAPE_TEXT];
+    gd_device *device = e->plan->ir.context->device;
+    const size_t bytes = gd_layout_bytes(layout);
+    char shape[GD_SHAPE_TEXT], *data = gd_alloc(bytes + 1);
+    gd_status status = data ? GD_OK : GD_ERR_MEMORY;
+    if (data && bytes)
+        status = device->backend->memory_read(device, data, address, bytes);
+    if (status != GD_OK) {
+        gd_free(data);
+        return status;
+    }
     gd_buffer_add(out, "%s%s %s[%lld] /* %s */ = {", before, gd_export_type(layout->dtype), name,
                   (long long)(count ? count : 1), gd_layout_text(layout, shape));
     for (int64_t i = 0; i < count; i++) {
         gd_buffer_add(out, i % 8 == 0 ? "\n    " : " ");
-        add_number(out, layout->dtype,
-                   (const char *)data + (size_t)i * gd_dtype_size(layout->dtype));
+        add_number(out, layout->dtype, data + (size_t)i * gd_dtype_size(layout->dtype));
         gd_buffer_add(out, ",");
     }
     gd_buffer_add(out, count ? "\n};\n\n" : " 0 };\n\n");
+    gd_free(data);
+    return GD_OK;
 }
 
 static gd_status add_data(const gd_export *e, gd_text_buffer *out)
@@ -222,11 +233,13 @@ static gd_status add_data(const gd_export *e, gd_text_buffer *out)
         if (!gd_export_type(t->layout.dtype))
             return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: %s is of dtype %s", name,
                            gd_dtype_name(t->layout.dtype));
-        add_array(out,
-                  !e->is_written[s]                  ? "static const "
-                  : t->name || is_random_state(e, s) ? ""
-                                                     : "static ",
-                  name, &t->layout, t->storage->data);
+        gd_status status = add_array(e, out,
+                                     !e->is_written[s]                  ? "static const "
+                                     : t->name || is_random_state(e, s) ? ""
+                                                                        : "static ",
+                                     name, &t->layout, t->storage->data);
+        if (status != GD_OK)
+            return status;
     }
     for (size_t i = 0; i < e->plan->ir.count; i++) {
         const gd_ir_value *v = &e->plan->ir.values[i];
@@ -237,8 +250,11 @@ static gd_status add_data(const gd_export *e, gd_text_buffer *out)
         if (!gd_export_type(v->layout.dtype))
             return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: a constant is of dtype %s",
                            gd_dtype_name(v->layout.dtype));
-        add_array(out, "static const ", name, &v->layout,
-                  (const char *)e->plan->block->data + e->plan->memory.offset[i]);
+        gd_status status =
+            add_array(e, out, "static const ", name, &v->layout,
+                      (const char *)e->plan->block->data + e->plan->memory.offset[i]);
+        if (status != GD_OK)
+            return status;
     }
     return GD_OK;
 }

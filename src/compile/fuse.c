@@ -18,12 +18,7 @@
 #include "compile/rows.h"
 
 enum {
-    /* A value that is kept for others and ends the life of two operands or more is moved at most so
-     * many places: further, its operands would take more memory for longer than it saves. */
-    NEAR = 12,
-    STEPS_ALONG = 4, /* ops above that one, and for it alone, do not count as its operands */
-    /* The same for a reduction that alone reads its operand. */
-    NEAR_OF_ROWS = 64,
+    STEPS_ALONG = 4, /* ops above one that moves, and for it alone, do not count as its operands */
     /* From an op on one number a row up to the reduction that says so. */
     UP_TO_ROWS = 6,
 };
@@ -40,6 +35,7 @@ typedef struct group {
 
 typedef struct fusion {
     gd_ir *ir;
+    const gd_device_limits *limits;
     gd_ir_users users;
     const int32_t *overwritten_at; /* see gd_ir_find_assignments */
     int32_t *position;             /* of each op: its own number, or that of the group it is in */
@@ -135,7 +131,7 @@ static bool collect_inputs(fusion *f)
         for (int k = 0; k < v->n; k++) {
             if (number_of(f, v, v->in[k]) >= 0)
                 continue;
-            if (g->n_inputs == GD_FUSED_MAX_INPUTS)
+            if (g->n_inputs == f->limits->group_inputs)
                 return false;
             g->is_outer[g->n_inputs] = is_outer_input(f, v, v->in[k]);
             g->inputs[g->n_inputs++] = v->in[k];
@@ -163,10 +159,10 @@ static int count_dying(const fusion *f, int32_t value, int steps)
 }
 
 /* Whether moving an op that is kept for others down to the group would let operands live on that
- * die where it is now. */
+ * die where it is now: from a distance on, they take more memory for longer than it saves. */
 static bool is_costly(const fusion *f, int32_t value)
 {
-    return f->g.last - value > NEAR && count_dying(f, value, STEPS_ALONG) > 1;
+    return f->g.last - value > f->limits->group_distance && count_dying(f, value, STEPS_ALONG) > 1;
 }
 
 /* Results of the group besides its last. */
@@ -182,8 +178,8 @@ static int count_kept(const fusion *f)
 static bool is_far(const fusion *f, int32_t value)
 {
     int32_t operand = f->ir->values[value].in[0], end = f->users.first[operand + 1];
-    return f->g.last - value > NEAR_OF_ROWS && f->ir->values[operand].kind == GD_IR_OP &&
-           f->position[f->users.op[end - 1]] <= value;
+    return f->g.last - value > f->limits->row_group_distance &&
+           f->ir->values[operand].kind == GD_IR_OP && f->position[f->users.op[end - 1]] <= value;
 }
 
 /* Cut the group into the rows that op v reduces, where it has no rows yet. */
@@ -222,7 +218,7 @@ static bool is_candidate(fusion *f, int32_t candidate)
 {
     const group *g = &f->g;
     const gd_ir_value *v = &f->ir->values[candidate];
-    int most = g->rows.axes > 0 ? GD_FUSED_MAX_INSTRUCTIONS : GD_FUSED_MAX_ELEMENTWISE;
+    int most = g->rows.axes > 0 ? f->limits->row_group_instructions : f->limits->group_instructions;
     if (g->n_members == most || is_member(g, candidate) || candidate > g->last ||
         f->position[candidate] != candidate ||
         !gd_ir_may_sink(f->ir, f->overwritten_at, v, g->last))
@@ -247,7 +243,7 @@ static bool take_in(fusion *f, int32_t candidate)
         return false;
     }
     g->members[g->n_members++] = candidate;
-    if (collect_inputs(f) && count_kept(f) <= GD_FUSED_MAX_EXTRA)
+    if (collect_inputs(f) && count_kept(f) <= f->limits->group_results)
         return true;
     g->n_members--;
     g->rows = before;
@@ -281,13 +277,14 @@ static int32_t first_user_from(const fusion *f, int32_t value, int32_t least)
 /* Take in an op that reads what the group reads. */
 static bool join(fusion *f)
 {
-    const int near = f->g.rows.axes > 0 ? NEAR_OF_ROWS : NEAR;
+    const int distance =
+        f->g.rows.axes > 0 ? f->limits->row_group_distance : f->limits->group_distance;
     for (int i = 0; i < f->g.n_inputs; i++) {
         int32_t input = f->g.inputs[i];
         if (!gd_layout_same_shape(&f->ir->values[input].layout, f->g.rows.whole))
             continue;
         const int32_t end = f->users.first[input + 1];
-        for (int32_t u = first_user_from(f, input, f->g.last - near);
+        for (int32_t u = first_user_from(f, input, f->g.last - distance);
              u < end && f->users.op[u] < f->g.last; u++)
             if (take_in(f, f->users.op[u]))
                 return true;
@@ -376,30 +373,21 @@ static void sort_members(group *g)
         }
 }
 
-/* Whether a group cut into rows has a reduction at all, and the device can run it. */
+/* Whether the device runs the group, and it has a reduction if it is cut into rows. */
 static bool kernel_takes(const fusion *f, const gd_fused_attr *attr)
 {
-    bool reduces = false;
+    bool reduces = attr->row_axes == 0;
     for (int i = 0; i < attr->n_instructions; i++)
         reduces |= gd_fused_reduces(attr->instruction[i].op);
     if (!reduces)
         return false;
-    const gd_device *device = f->ir->context->device;
     const gd_ir_value *values = f->ir->values;
     const group *g = &f->g;
-    gd_operand in[GD_FUSED_MAX_INPUTS], extra[GD_FUSED_MAX_EXTRA];
-    for (int i = 0; i < g->n_inputs; i++)
-        in[i] = (gd_operand){ NULL, &values[g->inputs[i]].layout };
+    const gd_layout *extra[GD_FUSED_MAX_EXTRA];
     for (int i = 0; i < attr->n_extra; i++)
-        extra[i] = (gd_operand){ NULL, &values[g->members[attr->extra[i]]].layout };
-    const gd_kernel_call call = { .device = (gd_device *)(uintptr_t)device,
-                                  .op = gd_op_row(GD_OP_fused),
-                                  .attr = attr,
-                                  .n = g->n_inputs,
-                                  .in = in,
-                                  .out = { NULL, &values[g->members[g->n_members - 1]].layout },
-                                  .extra = extra };
-    return device->backend->takes_rows(&call);
+        extra[i] = &values[g->members[attr->extra[i]]].layout;
+    return gd_ir_device_takes(f->ir, gd_op_row(GD_OP_fused), attr, g->n_inputs, g->inputs,
+                              &values[g->members[g->n_members - 1]].layout, extra);
 }
 
 /* Views of a member nobody needs by itself go with it. */
@@ -429,7 +417,7 @@ static gd_status make_group(fusion *f, int *changes, bool *fits)
     if (!attr || !in)
         return GD_ERR_MEMORY;
     describe(f, kept, attr);
-    *fits = g->rows.axes == 0 || kernel_takes(f, attr);
+    *fits = kernel_takes(f, attr);
     if (!*fits)
         return GD_OK;
     memcpy(in, g->inputs, sizeof(int32_t) * (size_t)g->n_inputs);
@@ -473,7 +461,7 @@ static gd_status group_at(fusion *f, int32_t i, bool with_rows, int *changes, bo
 
 static gd_status find_groups(fusion *f, int *changes)
 {
-    bool with_rows = f->ir->context->device->backend->takes_rows != NULL;
+    const bool with_rows = f->limits->row_group_instructions > 0;
     for (int32_t i = (int32_t)f->ir->count; i-- > 0;) {
         bool fits;
         gd_status status = group_at(f, i, with_rows, changes, &fits);
@@ -528,6 +516,7 @@ gd_status gd_pass_fuse(gd_ir *ir, gd_arena *scratch, int *changes)
     if (!ir->context->device->kernel[GD_OP_fused])
         return GD_OK;
     fusion f = { .ir = ir,
+                 .limits = &ir->context->device->limits,
                  .overwritten_at = gd_ir_find_assignments(ir, scratch),
                  .position = gd_arena_array(scratch, ir->count + 1, sizeof *f.position) };
     if (!f.overwritten_at || !f.position || gd_ir_users_make(&f.users, ir, scratch) != GD_OK)

@@ -68,7 +68,8 @@ static void merge_equal(gd_group_draft *draft)
     }
 }
 
-bool gd_group_close(const gd_group_draft *draft, gd_fused_attr *attr, int32_t *in)
+bool gd_group_close(const gd_group_draft *draft, const gd_device_limits *limits,
+                    gd_fused_attr *attr, int32_t *in)
 {
     gd_group_draft d = *draft;
     bool needed[GD_FUSED_MAX_INPUTS + GD_DRAFT_MOST] = { false };
@@ -89,8 +90,8 @@ bool gd_group_close(const gd_group_draft *draft, gd_fused_attr *attr, int32_t *i
         if (!needed[GD_FUSED_MAX_INPUTS + i])
             continue;
         bool is_more = d.is_result[i] && i < d.n_instructions - 1;
-        if (attr->n_instructions == GD_FUSED_MAX_ELEMENTWISE ||
-            (is_more && attr->n_extra == GD_FUSED_MAX_EXTRA))
+        if (attr->n_instructions == limits->group_instructions ||
+            (is_more && attr->n_extra == limits->group_results))
             return false;
         if (is_more)
             attr->extra[attr->n_extra++] = (int16_t)attr->n_instructions;
@@ -101,7 +102,7 @@ bool gd_group_close(const gd_group_draft *draft, gd_fused_attr *attr, int32_t *i
         number[GD_FUSED_MAX_INPUTS + i] = (int16_t)(attr->n_inputs + attr->n_instructions++);
     }
     attr->shape = attr->result = d.shape;
-    return true;
+    return attr->n_inputs <= limits->group_inputs;
 }
 
 bool gd_group_reads_behind(const gd_ir_value *group, const gd_ir_value *made, int k)

@@ -21,7 +21,8 @@ bool gd_group_open(const gd_ir *ir, const gd_ir_value *v, gd_group_draft *draft)
 
 /* Put it together: equal instructions and what no result needs are left out. `in` has
  * room for GD_FUSED_MAX_INPUTS values. false: it does not fit into a group. */
-bool gd_group_close(const gd_group_draft *draft, gd_fused_attr *attr, int32_t *in);
+bool gd_group_close(const gd_group_draft *draft, const gd_device_limits *limits,
+                    gd_fused_attr *attr, int32_t *in);
 
 /* Whether the group's instructions behind the one that makes extra result `made` read operand k.
  */

@@ -67,22 +67,29 @@ static int32_t gradients_joined_by(const gd_ir *ir, const int32_t *reads, const 
     return made;
 }
 
-static bool join(gd_ir *ir, int32_t made, int32_t concat)
+/* *takes: the device has such a kernel; else nothing is changed. */
+static gd_status join(gd_ir *ir, int32_t made, int32_t concat, bool *takes)
 {
     gd_attention_attr *attr = gd_arena_push(&ir->memory, sizeof *attr, 8);
     gd_shape_attr *view = gd_arena_push(&ir->memory, sizeof *view, 8);
     if (!attr || !view)
-        return false;
+        return GD_ERR_MEMORY;
     gd_ir_value *v = &ir->values[concat];
-    memcpy(attr, ir->values[made].attr, sizeof *attr);
+    const gd_ir_value *gradient = &ir->values[made];
+    memcpy(attr, gradient->attr, sizeof *attr);
     attr->is_joined = 1;
+    *takes = gd_ir_device_takes(ir, gradient->op, attr, gradient->n, gradient->in,
+                                &gradient->layout, NULL);
+    if (!*takes)
+        return GD_OK;
     ir->values[made].attr = attr;
     view->shape = gd_layout_shape(&v->layout);
     v->op = gd_op_row(GD_OP_reshape);
     v->attr = view;
     v->n = 1;
     v->in[0] = made;
-    return true;
+    v->root = made;
+    return GD_OK;
 }
 
 gd_status gd_pass_join_attention(gd_ir *ir, gd_arena *scratch, int *changes)
@@ -98,9 +105,9 @@ gd_status gd_pass_join_attention(gd_ir *ir, gd_arena *scratch, int *changes)
         int32_t made = gradients_joined_by(ir, reads, v);
         if (made < 0)
             continue;
-        status = join(ir, made, (int32_t)i) ? GD_OK : GD_ERR_MEMORY;
-        v->root = made;
-        ++*changes;
+        bool takes = false;
+        status = join(ir, made, (int32_t)i, &takes);
+        *changes += takes;
     }
     return status;
 }

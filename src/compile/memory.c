@@ -15,12 +15,10 @@
 #include "compile/group.h"
 #include "compile/place.h"
 
-enum { ALIGNMENT = 64 };
-
-size_t gd_memory_bytes(const gd_layout *layout)
+size_t gd_memory_bytes(const gd_ir *ir, const gd_layout *layout)
 {
-    const size_t bytes = gd_layout_bytes(layout);
-    return bytes == 0 ? ALIGNMENT : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const size_t bytes = gd_layout_bytes(layout), alignment = ir->context->device->alignment;
+    return bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
 }
 
 /* The operand whose memory result i may write over, or -1: it dies here, is read
@@ -101,7 +99,7 @@ static size_t make_buffers(const gd_ir *ir, const int32_t *last_use, int32_t *ow
         }
         bool forever = v->is_output || v->is_constant;
         owner[i] = (int32_t)n;
-        buffers[n++] = (gd_plan_buffer){ .bytes = gd_memory_bytes(&v->layout),
+        buffers[n++] = (gd_plan_buffer){ .bytes = gd_memory_bytes(ir, &v->layout),
                                          .first = v->is_constant      ? 0
                                                   : gd_ir_is_extra(v) ? v->in[0]
                                                                       : (int32_t)i,

@@ -14,8 +14,8 @@ typedef struct gd_memory_plan {
     size_t constant_bytes; /* of them, for what is computed once */
 } gd_memory_plan;
 
-/* The bytes a value of this layout takes: whole lines of the cache. */
-size_t gd_memory_bytes(const gd_layout *layout);
+/* The bytes a value of this layout takes: whole lines of the cache, or what the device aligns to. */
+size_t gd_memory_bytes(const gd_ir *ir, const gd_layout *layout);
 /* Offsets for what must have memory: values alive at the same time do not overlap; an elementwise
  * op may take over the memory of an operand that dies there. Constants and outputs live from the
  * first step to the last. */

@@ -13,11 +13,6 @@
 
 #include "compile/memory.h"
 
-enum {
-    MOST_EACH = 4 * 1024,  /* bytes of a result, measured */
-    MOST_HELD = 64 * 1024, /* bytes of gradients that wait in a batch */
-};
-
 /* The batch that is open, in the walk down the program. */
 typedef struct batch {
     int32_t number;      /* from 1 */
@@ -76,7 +71,8 @@ static bool is_update(const gd_ir *ir, int32_t i)
     for (int32_t r = i; is && r <= i + gd_ir_extra_count(v); r++)
         is = ir->values[r].external;
     const size_t bytes = gd_layout_bytes(&v->layout);
-    return is && !v->is_constant && bytes > 0 && bytes <= MOST_EACH;
+    return is && !v->is_constant && bytes > 0 &&
+           bytes <= ir->context->device->limits.together_result;
 }
 
 static void note_read(walk *w, int32_t value)
@@ -85,7 +81,7 @@ static void note_read(walk *w, int32_t value)
     if (root->memory >= 0)
         w->touched_by[root->memory] = w->open.number;
     else if (gd_ir_is_temporary(root))
-        w->open.held += gd_memory_bytes(&root->layout);
+        w->open.held += gd_memory_bytes(w->ir, &root->layout);
 }
 
 static void note_write(walk *w, int32_t value)
@@ -117,7 +113,8 @@ static void add_member(walk *w, int32_t i)
 static bool may_wait(const walk *w, int32_t i)
 {
     const size_t held = w->open.held;
-    return held == 0 || (held <= MOST_HELD && w->alive[i] + held <= w->peak / 8 * 7);
+    const size_t most = w->ir->context->device->limits.together_waiting;
+    return held == 0 || (held <= most && w->alive[i] + held <= w->peak / 8 * 7);
 }
 
 static void find_batches(walk *w)

@@ -91,3 +91,27 @@ gd_status gd_passes_run(gd_ir *ir, gd_pass_report *report)
     }
     return GD_OK;
 }
+
+/* ---- asking the device ---- */
+
+bool gd_ir_device_takes(const gd_ir *ir, const gd_op *op, const void *attr, int n,
+                        const int32_t *in, const gd_layout *out, const gd_layout *const *extra)
+{
+    gd_device *device = ir->context->device;
+    if (!device->kernel[op->id] || !device->takes[op->id])
+        return device->kernel[op->id];
+    gd_operand operands[GD_OP_MAX_INPUTS], results[GD_FUSED_MAX_EXTRA];
+    for (int i = 0; i < n; i++)
+        operands[i] = (gd_operand){ NULL, &ir->values[in[i]].layout };
+    const int n_extra = extra ? ((const gd_fused_attr *)attr)->n_extra : 0;
+    for (int i = 0; i < n_extra; i++)
+        results[i] = (gd_operand){ NULL, extra[i] };
+    const gd_kernel_call call = { .device = device,
+                                  .op = op,
+                                  .attr = attr,
+                                  .n = n,
+                                  .in = operands,
+                                  .out = { NULL, out },
+                                  .extra = n_extra ? results : NULL };
+    return gd_device_takes(&call);
+}

@@ -16,6 +16,12 @@ typedef struct gd_pass_report {
 } gd_pass_report;
 gd_status gd_passes_run(gd_ir *ir, gd_pass_report *report);
 
+/* Whether the device has a kernel for op on these values: asked before a pass writes an op that was
+ * not in the program. extra: layouts of a fused group's extra results, NULL when there are none.
+ * compile/passes.c. */
+bool gd_ir_device_takes(const gd_ir *ir, const gd_op *op, const void *attr, int n,
+                        const int32_t *in, const gd_layout *out, const gd_layout *const *extra);
+
 /* One pass: GD_OK, with what it changed counted in *changes. Its arrays are of `scratch`, which is
  * emptied when it has run. */
 gd_status gd_pass_simplify(gd_ir *ir, gd_arena *scratch, int *changes);

@@ -97,6 +97,10 @@ static gd_status make_step(gd_plan *plan, gd_step *step, int32_t value)
             return GD_ERR_MEMORY;
     step->call.out = gd_ir_is_effect(v) ? in[0] : (gd_operand){ address(plan, value), &v->layout };
     gd_status status = resolve_extra_results(plan, step, value);
+    if (status == GD_OK && !gd_device_takes(&step->call))
+        return gd_fail(GD_ERR_UNSUPPORTED,
+                       "gd_compile: device %s has no kernel for %s as it is here", device->name,
+                       v->op->name);
     return status == GD_OK ? prepare(plan, &step->call) : status;
 }
 
@@ -208,7 +212,26 @@ static void move(gd_operand *operand, uintptr_t from, size_t bytes, char *to)
         operand->data = to + (at - from);
 }
 
-/* All steps in another block. Constants go with the plan. */
+static gd_status copy_memory(const gd_plan *plan, void *to, const void *from, size_t bytes)
+{
+    gd_device *device = plan->ir.context->device;
+    return bytes ? device->backend->memory_copy(device, to, from, bytes) : GD_OK;
+}
+
+/* Constants go with the plan to another block. */
+static gd_status copy_constants(const gd_plan *plan, const gd_storage *block)
+{
+    gd_status status = GD_OK;
+    for (size_t i = 0; status == GD_OK && i < plan->ir.count; i++) {
+        const size_t at = plan->memory.offset[i];
+        if (plan->ir.values[i].is_constant && at != GD_NO_OFFSET)
+            status = copy_memory(plan, (char *)block->data + at, (char *)plan->block->data + at,
+                                 gd_layout_bytes(&plan->ir.values[i].layout));
+    }
+    return status;
+}
+
+/* All steps in another block. */
 static void move_steps(gd_plan *plan, gd_storage *block)
 {
     const gd_storage *old = plan->block;
@@ -223,11 +246,6 @@ static void move_steps(gd_plan *plan, gd_storage *block)
         gd_operand *extra = plan->steps[i].extra;
         for (int k = 0; extra && k < ((const gd_fused_attr *)call->attr)->n_extra; k++)
             move(&extra[k], from, old->bytes, to);
-    }
-    for (size_t i = 0; i < plan->ir.count; i++) {
-        size_t at = plan->memory.offset[i];
-        if (plan->ir.values[i].is_constant && at != GD_NO_OFFSET)
-            memcpy(to + at, (char *)old->data + at, gd_layout_bytes(&plan->ir.values[i].layout));
     }
 }
 
@@ -310,6 +328,7 @@ static size_t span(const gd_layout *layout, size_t *before)
  * one a reader. */
 static gd_status keep_own_results(gd_plan *plan, gd_tensor *const *inputs)
 {
+    const size_t alignment = plan->ir.context->device->alignment;
     for (int copying = 0; copying < 2; copying++) {
         size_t at = 0, before;
         for (size_t i = 0; i < plan->n_patches; i++) {
@@ -320,10 +339,11 @@ static gd_status keep_own_results(gd_plan *plan, gd_tensor *const *inputs)
             const size_t bytes = span(&t->layout, &before);
             if (copying) {
                 char *to = (char *)plan->kept->data + at;
-                memcpy(to, (char *)gd_node_data(t) - before, bytes);
+                if (copy_memory(plan, to, (char *)gd_node_data(t) - before, bytes) != GD_OK)
+                    return gd_error_last();
                 patch->operand->data = to + before + patch->bytes;
             }
-            at += (bytes + 63) / 64 * 64;
+            at += (bytes + alignment - 1) / alignment * alignment;
         }
         if (!copying && (!plan->kept || plan->kept->bytes < at)) {
             gd_storage_drop(plan->ir.context, plan->kept);
@@ -388,6 +408,8 @@ static gd_status change_block(gd_plan *plan)
     gd_storage *old = plan->block, *block = new_block(plan);
     gd_tensor **fresh = gd_alloc_zero(n, sizeof(gd_tensor *));
     gd_status status = block && fresh ? make_handles(plan, block, fresh) : GD_ERR_MEMORY;
+    if (status == GD_OK)
+        status = copy_constants(plan, block);
     if (status == GD_OK) {
         move_steps(plan, block);
         plan->block = block;
@@ -423,12 +445,14 @@ static gd_status copy_out(gd_plan *plan, size_t i)
     }
     gd_tensor *fresh = make_result(plan, plan->ir.outputs[i], plan->block);
     (void)gd_scope_end(context);
-    if (!fresh) {
+    gd_status status =
+        fresh ? copy_memory(plan, own->data, (const char *)gd_node_data(t) - before, bytes)
+              : GD_ERR_MEMORY;
+    if (status != GD_OK) {
+        gd_unlink(fresh);
         gd_storage_drop(context, own);
-        return GD_ERR_MEMORY;
+        return status;
     }
-    if (bytes)
-        memcpy(own->data, (const char *)gd_node_data(t) - before, bytes);
     own->version = t->storage->version;
     gd_storage_drop(context, t->storage);
     t->storage = own;
@@ -458,8 +482,9 @@ static gd_status preserve_results(gd_plan *plan, gd_tensor *const *inputs)
 
 gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs)
 {
-    if (preserve_results(plan, inputs) != GD_OK)
-        return GD_ERR_MEMORY;
+    gd_status status = preserve_results(plan, inputs);
+    if (status != GD_OK)
+        return status;
     bool is_own = false;
     for (size_t i = 0; i < plan->n_patches; i++) {
         const gd_patch *patch = &plan->patches[i];
@@ -467,8 +492,10 @@ gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs)
         patch->operand->data = (char *)gd_node_data(t) + patch->bytes;
         is_own |= t->storage == plan->block;
     }
-    if (is_own && keep_own_results(plan, inputs) != GD_OK)
-        return GD_ERR_MEMORY;
+    if (is_own)
+        status = keep_own_results(plan, inputs);
+    if (status != GD_OK)
+        return status;
     return plan->ir.random_words ? gd_random_publish(plan->ir.context) : GD_OK;
 }
 
@@ -525,8 +552,9 @@ gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs)
 
 gd_status gd_plan_run_at(gd_plan *plan, void *const *arguments)
 {
-    if (is_block_shared(plan) && change_block(plan) != GD_OK)
-        return GD_ERR_MEMORY;
+    gd_status status = is_block_shared(plan) ? change_block(plan) : GD_OK;
+    if (status != GD_OK)
+        return status;
     for (size_t i = 0; i < plan->n_patches; i++) {
         const gd_patch *patch = &plan->patches[i];
         patch->operand->data = (char *)arguments[patch->input] + patch->bytes;

@@ -14,10 +14,14 @@ static gd_status run_timed(gd_plan *plan, gd_tensor *const *inputs, int runs,
     for (int run = 0; run < runs; run++) {
         double begin = gd_seconds(), now = begin;
         gd_status status = gd_plan_begin(plan, inputs);
+        if (status == GD_OK)
+            status = gd_device_synchronize(plan->ir.context->device);
         const gd_step *kernel = plan->steps;
         for (size_t i = 0; status == GD_OK && i < plan->n_kernels; i++) {
             start[i] = gd_seconds() - begin;
             status = kernel->run(&kernel->call);
+            if (status == GD_OK)
+                status = gd_device_synchronize(plan->ir.context->device);
             now = gd_seconds();
             double took = now - begin - start[i];
             if (run == 0 || took < rows[i].seconds)

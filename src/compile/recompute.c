@@ -89,6 +89,22 @@ static void put_before(reader *r, int replaced, int by)
         }
 }
 
+static const gd_device_limits *limits_of(const gd_ir *ir)
+{
+    return &ir->context->device->limits;
+}
+
+/* Whether the device runs the group as op `value`, whose extra results those are. */
+static bool device_takes(const gd_ir *ir, int32_t value, const gd_fused_attr *attr,
+                         const int32_t *in, const int32_t *extra_results)
+{
+    const gd_layout *extra[GD_FUSED_MAX_EXTRA];
+    for (int i = 0; i < attr->n_extra; i++)
+        extra[i] = &ir->values[extra_results[i]].layout;
+    return gd_ir_device_takes(ir, gd_op_row(GD_OP_fused), attr, attr->n_inputs, in,
+                              &ir->values[value].layout, extra);
+}
+
 static gd_status write_group(gd_ir *ir, int32_t value, const gd_fused_attr *attr, const int32_t *in)
 {
     int32_t n = attr->n_inputs;
@@ -124,17 +140,37 @@ static gd_status make_again(const maker *m, int i, int32_t value, int32_t user, 
     if (by == NONE)
         return GD_OK;
     put_before(&r, operand(m->ir, &r, value), by);
-    *can = gd_group_close(&r.draft, &attr, in);
+    int32_t extra_results[GD_FUSED_MAX_EXTRA];
+    for (int k = 0; k < GD_FUSED_MAX_EXTRA; k++)
+        extra_results[k] = user + 1 + k;
+    *can = gd_group_close(&r.draft, limits_of(m->ir), &attr, in) &&
+           device_takes(m->ir, user, &attr, in, extra_results);
     return *can && commit ? write_group(m->ir, user, &attr, in) : GD_OK;
 }
 
+/* The maker's group with the results it has now. false: it cannot be one. */
+static bool close_maker(maker *m, int32_t group, gd_fused_attr *attr, int32_t *in)
+{
+    int32_t extra_results[GD_DRAFT_MOST];
+    int n = 0;
+    for (int i = 0; i < m->draft.n_instructions; i++) {
+        m->draft.is_result[i] = m->value[i] != NONE;
+        if (m->value[i] != NONE && m->value[i] != group)
+            extra_results[n++] = m->value[i];
+    }
+    return gd_group_close(&m->draft, limits_of(m->ir), attr, in) &&
+           device_takes(m->ir, group, attr, in, extra_results);
+}
+
 /* Give up extra result `value`, of instruction i, if all its readers can do without. */
-static gd_status give_up(maker *m, int i, const gd_ir_users *users, bool *given_up)
+static gd_status give_up(maker *m, int32_t group, int i, const gd_ir_users *users, bool *given_up)
 {
     int32_t value = m->value[i], begin = users->first[value], end = users->first[value + 1];
-    bool can = !m->ir->values[value].is_output && begin < end;
+    gd_fused_attr attr;
+    int32_t in[GD_FUSED_MAX_INPUTS];
     gd_status status = GD_OK;
     m->value[i] = NONE;
+    bool can = !m->ir->values[value].is_output && begin < end && close_maker(m, group, &attr, in);
     for (int commit = 0; commit < 2; commit++)
         for (int32_t u = begin; u < end && can && status == GD_OK; u++)
             if (u == begin || users->op[u] != users->op[u - 1])
@@ -154,7 +190,6 @@ static gd_status write_maker(maker *m, int32_t group)
     int32_t in[GD_FUSED_MAX_INPUTS];
     int index = 0;
     for (int i = 0; i < m->draft.n_instructions; i++) {
-        m->draft.is_result[i] = m->value[i] != NONE;
         if (m->value[i] == NONE || m->value[i] == group)
             continue;
         gd_ir_value *extra = &m->ir->values[m->value[i]];
@@ -165,7 +200,7 @@ static gd_status write_maker(maker *m, int32_t group)
         own->index = index++;
         extra->attr = own;
     }
-    if (!gd_group_close(&m->draft, &attr, in)) /* it is smaller than it was */
+    if (!close_maker(m, group, &attr, in)) /* as it was when the last result was given up */
         return gd_fail(GD_ERR_STATE, "compiler fault in recompute: value %d", group);
     return write_group(m->ir, group, &attr, in);
 }
@@ -186,7 +221,7 @@ static gd_status shorten(gd_ir *ir, int32_t group, const gd_ir_users *users, int
     int given_up = 0;
     for (int i = 0; i < attr->n_extra && status == GD_OK; i++) {
         bool is_given_up;
-        status = give_up(&m, attr->extra[i], users, &is_given_up);
+        status = give_up(&m, group, attr->extra[i], users, &is_given_up);
         given_up += is_given_up;
     }
     *changes += given_up;

@@ -71,9 +71,13 @@ static bool cut_slice(const gd_ir *ir, const gd_ir_value *group, int target, rec
     draft.n_instructions = target + 1;
     r->op = gd_op_row(GD_OP_fused);
     r->attr = &r->slice;
-    const bool fits = gd_group_close(&draft, &r->slice, r->in);
+    const gd_device_limits *limits = &ir->context->device->limits;
+    if (!gd_group_close(&draft, limits, &r->slice, r->in))
+        return false;
     r->n = r->slice.n_inputs;
-    return fits;
+    gd_layout layout = group->layout;
+    layout.dtype = (gd_dtype)draft.instruction[target].dtype;
+    return gd_ir_device_takes(ir, r->op, r->attr, r->n, r->in, &layout, NULL);
 }
 
 /* How to make root value i again. */

@@ -39,7 +39,7 @@ bool gd_rows_of(const gd_ir *ir, const gd_ir_value *v, gd_rows *rows)
             ended = true;
             continue;
         }
-        if (ended || x->shape[axis] > GD_FUSED_MOST_ROW / length)
+        if (ended || x->shape[axis] > ir->context->device->limits.row_length / length)
             return false;
         length *= x->shape[axis];
         rows->axes = x->rank - axis;

@@ -93,6 +93,28 @@ static void share_storage(gd_tensor *t, gd_tensor *base)
     t->storage->refs++;
 }
 
+/* gd_device_takes on operands that are described by their layouts. */
+static bool ask_device(gd_device *device, const gd_op *op, int n, const gd_layout *const *in,
+                       const void *attr, const gd_layout *out)
+{
+    gd_operand operands[GD_OP_MAX_INPUTS];
+    for (int i = 0; i < n; i++)
+        operands[i] = (gd_operand){ NULL, in[i] };
+    const gd_kernel_call call = {
+        .device = device, .op = op, .attr = attr, .n = n, .in = operands, .out = { NULL, out }
+    };
+    return gd_device_takes(&call);
+}
+
+/* Whether the device has a kernel for op on operands of these layouts. */
+static inline bool is_taken(const gd_context *context, const gd_op *op, int n,
+                            const gd_layout *const *in, const void *attr, const gd_layout *out)
+{
+    gd_device *device = context->device;
+    return device->kernel[op->id] &&
+           (!device->takes[op->id] || ask_device(device, op, n, in, attr, out));
+}
+
 static gd_status run_kernel(gd_tensor *t, int n, gd_tensor *const *inputs)
 {
     gd_context *context = t->context;
@@ -200,7 +222,7 @@ gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *i
     gd_layout layout;
     if (gd_op_infer(op, n, layouts, attr, &layout) != GD_OK)
         return NULL;
-    if (!context->device->kernel[id] && !(op->flags & GD_OP_VIEW)) {
+    if (!(op->flags & GD_OP_VIEW) && !is_taken(context, op, n, layouts, attr, &layout)) {
         if (op->decompose)
             return op->decompose(n, inputs, attr);
         return gd_fail_null(GD_ERR_UNSUPPORTED, "gd_%s: device %s has no kernel for it", op->name,
@@ -230,13 +252,14 @@ static bool may_run_in_place(const gd_op *op, int n, gd_tensor *const *inputs,
 }
 
 static gd_status compute_in_place(const gd_op *op, int n, gd_tensor *const *inputs,
-                                  const void *attr, gd_tensor *target)
+                                  const gd_layout *const *layouts, const void *attr,
+                                  gd_tensor *target)
 {
     gd_context *context = target->context;
     if (gd_layout_count(&target->layout) == 0)
         return GD_OK;
-    gd_kernel_fn kernel = context->device->kernel[op->id];
-    if (!kernel || !may_run_in_place(op, n, inputs, target)) {
+    if (!may_run_in_place(op, n, inputs, target) ||
+        !is_taken(context, op, n, layouts, attr, &target->layout)) {
         context->no_grad++;
         gd_tensor *value = gd_apply(context, op->id, n, inputs, attr);
         uint32_t before = target->version;
@@ -254,7 +277,7 @@ static gd_status compute_in_place(const gd_op *op, int n, gd_tensor *const *inpu
                             .n = n,
                             .in = operands,
                             .out = { gd_node_data(target), &target->layout } };
-    gd_status status = kernel(&call);
+    gd_status status = context->device->kernel[op->id](&call);
     target->storage->version++;
     return status;
 }
@@ -345,7 +368,7 @@ gd_tensor *gd_apply_in_place(gd_op_id id, int n, gd_tensor *const *inputs, const
         t->requires_grad = true;
         share_storage(t, target);
     }
-    if (compute_in_place(op, n, inputs, attr, target) != GD_OK) {
+    if (compute_in_place(op, n, inputs, layouts, attr, target) != GD_OK) {
         if (requires_grad)
             gd_discard(t);
         return NULL;
@@ -396,10 +419,11 @@ gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype)
 }
 
 /* Those of `axes` that end the shape of x, where others of them stand before an axis that is kept,
- * and rows of that kind are long enough to be worth a kernel of their own; else none. */
+ * and rows of that kind have so many elements that they are summed by themselves; else none. The
+ * number is part of the definition of the sum's order, and so of its bits: it is no device's. */
 static uint32_t axes_of_rows(const gd_layout *x, uint32_t axes)
 {
-    enum { WORTH_A_KERNEL = 16 };
+    enum { SUMMED_AS_ROWS = 16 };
     uint32_t rows = 0;
     int64_t length = 1;
     int axis = x->rank - 1;
@@ -407,7 +431,7 @@ static uint32_t axes_of_rows(const gd_layout *x, uint32_t axes)
         rows |= axes & 1u << axis;
         length *= x->shape[axis];
     }
-    return rows != axes && length >= WORTH_A_KERNEL && gd_layout_is_contiguous(x) ? rows : 0;
+    return rows != axes && length >= SUMMED_AS_ROWS && gd_layout_is_contiguous(x) ? rows : 0;
 }
 
 gd_tensor *gd_sum_along(gd_tensor *x, uint32_t axes, bool keep)
@@ -458,13 +482,12 @@ gd_status gd_store(gd_tensor *t, gd_tensor *value)
                             .n = 2,
                             .in = operands,
                             .out = operands[0] };
-    gd_kernel_fn kernel = context->device->kernel[GD_OP_assign];
-    if (!kernel)
+    if (!gd_device_takes(&call))
         return gd_fail(GD_ERR_UNSUPPORTED, "gd_assign: device %s has no kernel for it",
                        context->device->name);
     t->storage->version++;
     t->version = t->storage->version;
-    return gd_layout_count(&t->layout) ? kernel(&call) : GD_OK;
+    return gd_layout_count(&t->layout) ? context->device->kernel[GD_OP_assign](&call) : GD_OK;
 }
 
 static gd_tensor *build_assign(gd_tensor *target, gd_tensor *value)

@@ -35,18 +35,18 @@ static void pool_release(void *user, void *memory, size_t bytes)
 static gd_status open_parts(gd_context *context, gd_open_options options)
 {
     const gd_backend *backend = gd_backend_find(options.device);
+    char names[GD_BACKEND_NAMES];
     if (!backend)
-        return gd_fail(
-            GD_ERR_INVALID,
-            "gd_open: no device is called \"%s\"; this build has \"cpu\" and \"reference\"",
-            options.device);
+        return gd_fail(GD_ERR_INVALID, "gd_open: no device is called \"%s\"; this build has %s",
+                       options.device, gd_backend_names(names));
     if (options.threads < 0 || options.threads > GD_MAX_THREADS)
         return gd_fail(GD_ERR_INVALID, "gd_open: %d threads; 1 to %d can be used, 0 chooses",
                        options.threads, GD_MAX_THREADS);
     context->device = backend->open(&options);
     if (!context->device)
         return gd_error_last();
-    gd_pool_source source = { pool_alloc, pool_release, context->device };
+    gd_pool_source source = { pool_alloc, pool_release, context->device,
+                              context->device->alignment };
     context->pool = gd_pool_open(source, options.memory_limit);
     if (!context->pool)
         return GD_ERR_MEMORY;
@@ -145,6 +145,20 @@ gd_status gd_context_set_threads(gd_context *context, int threads)
     return context->device->backend->set_threads(context->device, threads);
 }
 
+bool gd_context_has_host_memory(const gd_context *context)
+{
+    return context && context->device->host_memory;
+}
+
+gd_status gd_synchronize(gd_context *context)
+{
+    if (!context)
+        return gd_fail(GD_ERR_INVALID, "gd_synchronize: the context is NULL");
+    if (context->trace)
+        return gd_fail_traced("gd_synchronize");
+    return gd_device_synchronize(context->device);
+}
+
 gd_memory_stats gd_memory(const gd_context *context)
 {
     gd_memory_stats stats = { 0 };
@@ -153,6 +167,14 @@ gd_memory_stats gd_memory(const gd_context *context)
         stats.live_tensors = context->live_tensors;
     }
     return stats;
+}
+
+gd_device_memory_size gd_device_memory(const gd_context *context)
+{
+    gd_device_memory_size size = { 0, 0 };
+    if (context && context->device->backend->memory_size)
+        context->device->backend->memory_size(context->device, &size.total, &size.available);
+    return size;
 }
 
 void gd_memory_reset_peak(gd_context *context)
@@ -293,7 +315,12 @@ void *gd_tensor_data(gd_tensor *t)
         return NULL;
     if (t->context->trace)
         (void)gd_fail_traced("gd_tensor_data");
-    else if (t->storage && t->context->device->host_memory) {
+    else if (!t->context->device->host_memory)
+        (void)gd_fail(GD_ERR_UNSUPPORTED,
+                      "gd_tensor_data: the host cannot reach the memory of device %s; use "
+                      "gd_tensor_map, gd_tensor_read or gd_tensor_write",
+                      t->context->device->name);
+    else if (t->storage) {
         t->storage->is_pinned = true;
         return gd_node_data(t);
     }

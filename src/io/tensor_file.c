@@ -60,7 +60,10 @@ static size_t tensor_bytes(const gd_tensor *t)
 /* A tensor's values where they are in memory in the file's order, else NULL. */
 static const void *values_in_place(gd_tensor *t)
 {
-    return SAME_BYTE_ORDER && gd_tensor_is_contiguous(t) ? gd_tensor_data(t) : NULL;
+    return SAME_BYTE_ORDER && gd_tensor_is_contiguous(t) &&
+                   gd_context_has_host_memory(gd_tensor_context(t))
+               ? gd_tensor_data(t)
+               : NULL;
 }
 
 static gd_status fill_entry(plan *p, size_t index, const gd_named_tensor *named, size_t *offset)

@@ -136,7 +136,7 @@ extern const gd_op gd_op_linear;
  * a history, for plain operands. */
 static bool may_be_linear(const gd_tensor *x, const gd_tensor *weight, const gd_tensor *bias)
 {
-    if (!x || !weight || !bias || x->context->trace || !x->context->device->kernel[GD_OP_linear] ||
+    if (!x || !weight || !bias || x->context->trace ||
         (x->context->no_grad == 0 &&
          (x->requires_grad || weight->requires_grad || bias->requires_grad)))
         return false;
@@ -146,6 +146,14 @@ static bool may_be_linear(const gd_tensor *x, const gd_tensor *weight, const gd_
            c->shape[0] == b->shape[1];
 }
 
+static gd_tensor *product_and_bias(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
+{
+    gd_tensor *product = gd_matmul(x, weight);
+    if (!bias)
+        return product;
+    return gd_may_replace(product, bias) ? gd_add_(product, bias) : gd_add(product, bias);
+}
+
 static gd_tensor *affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
 {
     if (may_be_linear(x, weight, bias)) {
@@ -153,10 +161,7 @@ static gd_tensor *affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
         const gd_linear_attr attr = { 0 };
         return gd_apply(NULL, GD_OP_linear, 3, in, &attr);
     }
-    gd_tensor *product = gd_matmul(x, weight);
-    if (!bias)
-        return product;
-    return gd_may_replace(product, bias) ? gd_add_(product, bias) : gd_add(product, bias);
+    return product_and_bias(x, weight, bias);
 }
 
 gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
@@ -187,7 +192,7 @@ static gd_status infer_linear(int n, const gd_layout *const *in, const void *att
 
 static gd_tensor *decompose_linear(int n, gd_tensor *const *in, const void *attr)
 {
-    gd_tensor *r = gd_affine(in[0], in[1], n == 3 ? in[2] : NULL);
+    gd_tensor *r = product_and_bias(in[0], in[1], n == 3 ? in[2] : NULL);
     return ((const gd_linear_attr *)attr)->relu ? gd_relu(r) : r;
 }
 

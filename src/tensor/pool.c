@@ -16,7 +16,6 @@
 #include <assert.h>
 #include <inttypes.h>
 
-#define UNIT          ((size_t)64) /* sizes and addresses are multiples of it */
 #define FIRST_CHUNK   ((size_t)1 << 20)
 #define LARGEST_CHUNK ((size_t)64 << 20)
 #define SUB_CLASSES   16
@@ -38,6 +37,8 @@ typedef struct chunk {
 
 struct gd_pool {
     gd_pool_source source;
+    size_t unit;           /* sizes and addresses are multiples of it: the source's alignment */
+    unsigned unit_bits;    /* its logarithm */
     gd_memory_stats stats; /* largest_free is found when asked for */
     size_t next_chunk;     /* bytes of the next ordinary chunk */
     uint64_t level_map;    /* bit l: a class of level l has blocks */
@@ -57,9 +58,9 @@ typedef struct size_class {
 
 /* Below 16 units each size is a class of its own (level 0); from there on every power of two
  * has 16. */
-static size_class class_of(size_t bytes)
+static size_class class_of(const gd_pool *pool, size_t bytes)
 {
-    uint64_t units = bytes / UNIT;
+    uint64_t units = bytes >> pool->unit_bits;
     if (units < SUB_CLASSES)
         return (size_class){ 0, (unsigned)units };
     unsigned log2 = 63u - (unsigned)__builtin_clzll(units);
@@ -69,7 +70,7 @@ static size_class class_of(size_t bytes)
 
 static void list_insert(gd_pool *pool, gd_pool_block *block)
 {
-    size_class c = class_of(block->bytes);
+    size_class c = class_of(pool, block->bytes);
     gd_pool_block **head = &pool->list[c.level][c.sub];
     gd_pool_block *before = NULL, *after = *head;
     while (after && after->bytes < block->bytes) {
@@ -97,7 +98,7 @@ static void list_remove(gd_pool *pool, gd_pool_block *block)
     if (block->free_before) {
         block->free_before->free_after = block->free_after;
     } else {
-        size_class c = class_of(block->bytes);
+        size_class c = class_of(pool, block->bytes);
         pool->list[c.level][c.sub] = block->free_after;
         if (!block->free_after) {
             pool->sub_map[c.level] = (uint16_t)(pool->sub_map[c.level] & ~(1u << c.sub));
@@ -112,7 +113,7 @@ static void list_remove(gd_pool *pool, gd_pool_block *block)
 /* The smallest free block of at least `bytes`, NULL when there is none. */
 static gd_pool_block *best_fit(const gd_pool *pool, size_t bytes)
 {
-    size_class c = class_of(bytes);
+    size_class c = class_of(pool, bytes);
     for (gd_pool_block *block = pool->list[c.level][c.sub]; block; block = block->free_after)
         if (block->bytes >= bytes)
             return block;
@@ -239,6 +240,8 @@ gd_pool *gd_pool_open(gd_pool_source source, size_t limit)
     if (!pool)
         return NULL;
     pool->source = source;
+    pool->unit = source.alignment;
+    pool->unit_bits = (unsigned)__builtin_ctzll(source.alignment);
     pool->stats.limit = limit;
     pool->next_chunk = FIRST_CHUNK;
     return pool;
@@ -282,7 +285,7 @@ gd_pool_block *gd_pool_alloc(gd_pool *pool, size_t bytes)
         gd_fail_memory(bytes);
         return NULL;
     }
-    size_t size = bytes ? (bytes + UNIT - 1) / UNIT * UNIT : UNIT;
+    size_t size = bytes ? (bytes + pool->unit - 1) & ~(pool->unit - 1) : pool->unit;
     gd_pool_block *block = best_fit(pool, size);
     if (block && block->bytes > size && !reserve_record(pool))
         return NULL; /* before anything has changed */
@@ -364,7 +367,7 @@ typedef struct totals {
 } totals;
 
 /* The blocks of a chunk tile it, know their neighbours, and no two free ones touch. */
-static bool check_chunk(const chunk *c, totals *sum)
+static bool check_chunk(const gd_pool *pool, const chunk *c, totals *sum)
 {
     const char *address = c->first->address;
     const gd_pool_block *before = NULL;
@@ -372,8 +375,8 @@ static bool check_chunk(const chunk *c, totals *sum)
     if (!c->first->starts_chunk)
         return false;
     for (const gd_pool_block *b = c->first; b; before = b, b = b->after) {
-        bool in_place = b->address == address + bytes && (uintptr_t)b->address % UNIT == 0;
-        bool sized = b->bytes > 0 && b->bytes % UNIT == 0;
+        bool in_place = b->address == address + bytes && (uintptr_t)b->address % pool->unit == 0;
+        bool sized = b->bytes > 0 && b->bytes % pool->unit == 0;
         if (!in_place || !sized || b->before != before || (before && b->starts_chunk) ||
             (before && before->is_free && b->is_free))
             return false;
@@ -398,7 +401,7 @@ static bool check_lists(const gd_pool *pool, size_t *listed)
             if ((pool->sub_map[level] >> sub & 1) != (block != NULL))
                 return false;
             for (; block; before = block, block = block->free_after) {
-                size_class c = class_of(block->bytes);
+                size_class c = class_of(pool, block->bytes);
                 if (!block->is_free || block->free_before != before || c.level != level ||
                     c.sub != sub || (before && before->bytes > block->bytes))
                     return false;
@@ -413,7 +416,7 @@ bool gd_pool_check(const gd_pool *pool)
 {
     totals sum = { 0 };
     for (size_t i = 0; i < pool->chunk_count; i++)
-        if (!check_chunk(&pool->chunks[i], &sum))
+        if (!check_chunk(pool, &pool->chunks[i], &sum))
             return false;
     size_t listed = 0;
     if (!check_lists(pool, &listed))

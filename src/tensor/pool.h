@@ -6,19 +6,20 @@
 
 #include <gradus/tensor.h>
 
-/* Where a pool's memory comes from; alloc is aligned to 64 at least and returns NULL when out. */
+/* Where a pool's memory comes from; alloc returns NULL when out. */
 typedef struct gd_pool_source {
     void *(*alloc)(void *user, size_t bytes);
     void (*release)(void *user, void *memory, size_t bytes);
     void *user;
+    size_t alignment; /* of what alloc gives: a power of two */
 } gd_pool_source;
 
 typedef struct gd_pool gd_pool;
 typedef struct gd_pool_block gd_pool_block;
 
 struct gd_pool_block {
-    void *address; /* aligned to 64 */
-    size_t bytes;  /* at least what was asked for, a multiple of 64 */
+    void *address; /* aligned as the source is */
+    size_t bytes;  /* at least what was asked for, a multiple of the alignment */
     /* the rest belongs to the pool */
     gd_pool_block *before, *after; /* neighbours in memory within one chunk, NULL at its ends */
     gd_pool_block *free_before, *free_after; /* in the list of a size class */
@@ -29,7 +30,7 @@ struct gd_pool_block {
 gd_pool *gd_pool_open(gd_pool_source source, size_t limit);
 void gd_pool_close(gd_pool *pool); /* gives every chunk back, used or not */
 /* NULL and GD_ERR_MEMORY when the device is out or the limit is passed. bytes 0 gives a block
- * of 64. */
+ * of one alignment. */
 gd_pool_block *gd_pool_alloc(gd_pool *pool, size_t bytes);
 void gd_pool_free(gd_pool *pool, gd_pool_block *block);
 void gd_pool_trim(gd_pool *pool);

@@ -5,14 +5,16 @@
 
 #include <gradus/gradus.h>
 
+#include "support/guard.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-/* *state is a context of the CPU with two threads; results do not depend on how many. */
+/* *state is a context of test_device() with two threads; results do not depend on how many. */
 static inline int open_context(void **state)
 {
     gd_error_clear();
-    *state = gd_open("cpu", .threads = 2);
+    *state = gd_open(test_device(), .threads = 2);
     return *state ? 0 : -1;
 }
 

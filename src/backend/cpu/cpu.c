@@ -46,6 +46,19 @@ static const isa_kernels kernels[GD_ISA_COUNT] = {
 #endif
 };
 
+/* Measured on Zen 4. */
+static const gd_device_limits limits = {
+    .group_inputs = GD_FUSED_MAX_INPUTS,
+    .group_results = GD_FUSED_MAX_EXTRA,
+    .group_instructions = GD_FUSED_MAX_ELEMENTWISE,
+    .row_group_instructions = GD_FUSED_MAX_INSTRUCTIONS,
+    .row_length = GD_FUSED_MOST_ROW,
+    .group_distance = 12,
+    .row_group_distance = 64,
+    .together_result = 4 * 1024,
+    .together_waiting = 64 * 1024,
+};
+
 static void fill_table(gd_cpu_device *cpu)
 {
     const isa_kernels *chosen = &kernels[cpu->isa];
@@ -59,6 +72,7 @@ static void fill_table(gd_cpu_device *cpu)
     chosen->attention(cpu->base.kernel);
     chosen->recurrent(cpu->base.kernel);
     chosen->pooling(cpu->base.kernel);
+    cpu->base.takes[GD_OP_fused] = gd_ew_takes_group;
     gd_cpu_register_memory(cpu->base.kernel);
     gd_cpu_register_sort(cpu->base.kernel);
     gd_cpu_register_matmul(cpu->base.kernel);
@@ -117,6 +131,8 @@ static gd_device *cpu_open(const gd_open_options *options)
     cpu->base.name = gd_backend_cpu.name;
     cpu->base.isa = gd_isa_name(isa);
     cpu->base.host_memory = true;
+    cpu->base.alignment = 64;
+    cpu->base.limits = limits;
     cpu->isa = isa;
     fill_table(cpu);
     int threads = options->threads == 0 ? gd_thread_count_default() : options->threads;
@@ -200,8 +216,9 @@ const gd_backend gd_backend_cpu = {
     .memory_free = cpu_memory_free,
     .memory_write = cpu_memory_copy,
     .memory_read = cpu_memory_copy,
+    .memory_copy = cpu_memory_copy,
+    .memory_size = gd_host_memory_size,
     .prepare_bytes = cpu_prepare_bytes,
     .prepare = gd_ew_prepare,
-    .takes_rows = gd_ew_takes_rows,
     .run_together = gd_ew_run_together,
 };

@@ -112,9 +112,9 @@ size_t gd_ew_prepare_bytes(void);
  */
 gd_status gd_ew_prepare(const gd_kernel_call *call, void *memory);
 
-/* Whether gd_ew_prepare and gd_ew_run can do a group with reductions: its rows may be too long for
+/* Whether gd_ew_prepare and gd_ew_run can do a group: with reductions, its rows may be too long for
  * the scratch of a thread. */
-bool gd_ew_takes_rows(const gd_kernel_call *call);
+bool gd_ew_takes_group(const gd_kernel_call *call);
 
 /* Run a prepared call on the data of `call`, whose layouts are those it was prepared with. */
 void gd_ew_run(const gd_ew_program *program, const gd_kernel_call *call);

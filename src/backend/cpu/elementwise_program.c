@@ -855,9 +855,11 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, void *memory)
     return status;
 }
 
-bool gd_ew_takes_rows(const gd_kernel_call *call)
+bool gd_ew_takes_group(const gd_kernel_call *call)
 {
     gd_ew_program p;
-    return first_without_loop(gd_ew_table_of(call->device), call->attr) < 0 &&
-           prepare(call, &p) == GD_OK && !p.overflows;
+    if (first_without_loop(gd_ew_table_of(call->device), call->attr) >= 0)
+        return false;
+    return ((const gd_fused_attr *)call->attr)->row_axes == 0 ||
+           (prepare(call, &p) == GD_OK && !p.overflows);
 }

@@ -169,6 +169,7 @@ static gd_device *reference_open(const gd_open_options *options)
     device->isa = "scalar";
     device->threads = 1;
     device->host_memory = true;
+    device->alignment = 64;
     gd_reference_register_elementwise(device->kernel);
     gd_reference_register_memory(device->kernel);
     gd_reference_register_reduce(device->kernel);
@@ -224,4 +225,6 @@ const gd_backend gd_backend_reference = {
     .memory_free = reference_memory_free,
     .memory_write = reference_copy,
     .memory_read = reference_copy,
+    .memory_copy = reference_copy,
+    .memory_size = gd_host_memory_size,
 };
