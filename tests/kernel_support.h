@@ -61,6 +61,16 @@ static inline long double get(gd_dtype dtype, const void *data, int64_t i)
     case GD_U8:
     case GD_BOOL:
         return ((const uint8_t *)data)[i];
+    case GD_I8:
+        return ((const int8_t *)data)[i];
+    case GD_I16:
+        return ((const int16_t *)data)[i];
+    case GD_U16:
+        return ((const uint16_t *)data)[i];
+    case GD_U32:
+        return ((const uint32_t *)data)[i];
+    case GD_U64:
+        return ((const uint64_t *)data)[i];
     default:
         return half_value(dtype, ((const uint16_t *)data)[i]);
     }
@@ -106,6 +116,16 @@ static inline long double wrap_integer(gd_dtype dtype, int64_t value)
         return value != 0;
     case GD_U8:
         return value & 255;
+    case GD_I8:
+        return ((value & 255) ^ 128) - 128;
+    case GD_U16:
+        return value & 0xffff;
+    case GD_I16:
+        return ((value & 0xffff) ^ 0x8000) - 0x8000;
+    case GD_U32:
+        return value & 0xffffffff;
+    case GD_U64:
+        return (uint64_t)value;
     case GD_I32:
         return ((value & 0xffffffff) ^ 0x80000000) - 0x80000000;
     default:
@@ -113,10 +133,16 @@ static inline long double wrap_integer(gd_dtype dtype, int64_t value)
     }
 }
 
+/* The bits of a whole number of any integer dtype. */
+static inline int64_t whole_bits(long double value)
+{
+    return value >= 0x1p63L ? (int64_t)(uint64_t)value : (int64_t)value;
+}
+
 /* What is left of an exact number in a dtype that holds it, or in u8, which wraps. */
 static inline long double wrap_to(gd_dtype dtype, long double value)
 {
-    return gd_dtype_is_float(dtype) ? value : wrap_integer(dtype, (int64_t)value);
+    return gd_dtype_is_float(dtype) ? value : wrap_integer(dtype, whole_bits(value));
 }
 
 /* The half nearest to a value, ties to even, by search among all of them. */
@@ -150,9 +176,13 @@ static inline long double round_to_half(gd_dtype dtype, long double value)
 /* What cast gives. */
 static inline long double convert(gd_dtype to, long double value, bool from_float)
 {
-    static const long double least[GD_DTYPE_COUNT] = { [GD_I32] = -0x1p31L, [GD_I64] = -0x1p63L };
+    static const long double least[GD_DTYPE_COUNT] = {
+        [GD_I8] = -128, [GD_I16] = -0x1p15L, [GD_I32] = -0x1p31L, [GD_I64] = -0x1p63L
+    };
     static const long double most[GD_DTYPE_COUNT] = {
-        [GD_U8] = 255, [GD_I32] = 0x1p31L - 1, [GD_I64] = 0x1p63L - 1
+        [GD_U8] = 255,          [GD_I32] = 0x1p31L - 1, [GD_I64] = 0x1p63L - 1,
+        [GD_I8] = 127,          [GD_I16] = 0x1p15L - 1, [GD_U16] = 0x1p16L - 1,
+        [GD_U32] = 0x1p32L - 1, [GD_U64] = 0x1p64L - 1
     };
     switch (to) {
     case GD_F32:
@@ -166,7 +196,7 @@ static inline long double convert(gd_dtype to, long double value, bool from_floa
         return isnan(value) || value != 0;
     default:
         if (!from_float)
-            return wrap_integer(to, (int64_t)value);
+            return wrap_integer(to, whole_bits(value));
         if (isnan(value))
             return 0;
         return truncl(fmaxl(least[to], fminl(most[to], value)));
@@ -189,6 +219,21 @@ static inline void put(gd_dtype dtype, void *data, int64_t i, long double value)
         break;
     case GD_I64:
         ((int64_t *)data)[i] = (int64_t)value;
+        break;
+    case GD_I8:
+        ((int8_t *)data)[i] = (int8_t)value;
+        break;
+    case GD_I16:
+        ((int16_t *)data)[i] = (int16_t)value;
+        break;
+    case GD_U16:
+        ((uint16_t *)data)[i] = (uint16_t)value;
+        break;
+    case GD_U32:
+        ((uint32_t *)data)[i] = (uint32_t)value;
+        break;
+    case GD_U64:
+        ((uint64_t *)data)[i] = (uint64_t)value;
         break;
     default:
         ((uint8_t *)data)[i] = (uint8_t)value;
@@ -230,9 +275,14 @@ static inline void put_random(gd_dtype dtype, void *data, int64_t i)
     case GD_F64:
         put(dtype, data, i, random_float(dtype));
         break;
+    case GD_I8:
+    case GD_I16:
     case GD_I32:
     case GD_I64:
     case GD_U8:
+    case GD_U16:
+    case GD_U32:
+    case GD_U64:
     case GD_BOOL:
         put(dtype, data, i, wrap_integer(dtype, dtype == GD_BOOL ? whole & 1 : whole));
         break;

@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const gd_dtype all_dtypes[] = { GD_F32, GD_F64,  GD_I32, GD_I64,
-                                       GD_U8,  GD_BOOL, GD_F16, GD_BF16 };
+static const gd_dtype all_dtypes[] = { GD_F32,  GD_F64, GD_I32, GD_I64, GD_U8,  GD_BOOL, GD_F16,
+                                       GD_BF16, GD_I8,  GD_I16, GD_U16, GD_U32, GD_U64 };
 #define N_DTYPES ((int)(sizeof all_dtypes / sizeof *all_dtypes))
 
 static gd_device *device; /* of the group's instruction set */
@@ -33,6 +33,8 @@ static bool agrees(const reference *r, gd_dtype dtype, long double x, long doubl
                    long double got)
 {
     if (r->integer && !gd_dtype_is_float(dtype)) {
+        if (dtype == GD_U64 && (x >= 0x1p63L || y >= 0x1p63L))
+            return true; /* the reference computes in i64: test_integers tries those */
         long double want =
             wrap_integer(r->gives_bool ? GD_BOOL : dtype, r->integer((int64_t)x, (int64_t)y));
         return got == want;

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
+
 #include "base/random.h"
 #include "tensor/layout.h"
 
@@ -27,41 +29,51 @@ static void test_dtype_rows(void **state)
         gd_dtype dtype;
         const char *name;
         size_t size;
-    } rows[] = { { GD_F32, "f32", 4 },    { GD_F64, "f64", 8 },   { GD_I32, "i32", 4 },
-                 { GD_I64, "i64", 8 },    { GD_U8, "u8", 1 },     { GD_BOOL, "bool", 1 },
-                 { GD_F16, "f16", 2 },    { GD_BF16, "bf16", 2 }, { GD_DTYPE_COUNT, "?", 0 },
-                 { (gd_dtype)-1, "?", 0 } };
+    } rows[] = { { GD_F32, "f32", 4 }, { GD_F64, "f64", 8 },   { GD_I32, "i32", 4 },
+                 { GD_I64, "i64", 8 }, { GD_U8, "u8", 1 },     { GD_BOOL, "bool", 1 },
+                 { GD_F16, "f16", 2 }, { GD_BF16, "bf16", 2 }, { GD_DTYPE_COUNT, "?", 0 },
+                 { GD_I8, "i8", 1 },   { GD_I16, "i16", 2 },   { GD_U16, "u16", 2 },
+                 { GD_U32, "u32", 4 }, { GD_U64, "u64", 8 },   { (gd_dtype)-1, "?", 0 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_string_equal(gd_dtype_name(rows[i].dtype), rows[i].name);
         assert_int_equal(gd_dtype_size(rows[i].dtype), rows[i].size);
     }
 }
 
-/* torch.promote_types over the same pairs (PyTorch 2.x) gives this table; bool with bool stays
- * bool. */
+#include "goldens/promotions.h"
+
+/* As NumPy and PyTorch have it; and as the table in gradus/tensor.h does. */
 static void test_promotion(void **state)
 {
     (void)state;
-    enum {
-        B = GD_BOOL,
-        U = GD_U8,
-        I = GD_I32,
-        L = GD_I64,
-        H = GD_F16,
-        G = GD_BF16,
-        F = GD_F32,
-        D = GD_F64
-    };
-    static const int order[8] = { B, U, I, L, H, G, F, D };
-    static const int expected[8][8] = {
-        { B, U, I, L, H, G, F, D }, { U, U, I, L, H, G, F, D }, { I, I, I, L, H, G, F, D },
-        { L, L, L, L, H, G, F, D }, { H, H, H, H, H, F, F, D }, { G, G, G, G, F, G, F, D },
-        { F, F, F, F, F, F, F, D }, { D, D, D, D, D, D, D, D },
-    };
-    for (int i = 0; i < 8; i++)
-        for (int j = 0; j < 8; j++)
-            assert_int_equal(gd_dtype_promote((gd_dtype)order[i], (gd_dtype)order[j]),
-                             expected[i][j]);
+    const size_t count = sizeof promotions / sizeof *promotions;
+    assert_int_equal(count, GD_DTYPE_COUNT * GD_DTYPE_COUNT);
+    for (size_t i = 0; i < count; i++) {
+        gd_dtype got = gd_dtype_promote(promotions[i].a, promotions[i].b);
+        if (got != promotions[i].promoted)
+            fail_msg("%s with %s gives %s, expected %s", gd_dtype_name(promotions[i].a),
+                     gd_dtype_name(promotions[i].b), gd_dtype_name(got),
+                     gd_dtype_name(promotions[i].promoted));
+    }
+    FILE *f = fopen(GD_SOURCE_DIR "/include/gradus/tensor.h", "r");
+    assert_non_null(f);
+    const int dtypes = GD_DTYPE_COUNT;
+    char line[200], *word;
+    bool found = false;
+    while (!found && fgets(line, sizeof line, f))
+        found = strstr(line, "        bool  u8   i8") != NULL;
+    assert_true(found);
+    for (int row = 0; row < dtypes; row++) {
+        assert_non_null(fgets(line, sizeof line, f));
+        word = strtok(line, " *\n");
+        assert_string_equal(word, gd_dtype_name(promotions[row * dtypes].a));
+        for (int column = 0; column < dtypes; column++) {
+            word = strtok(NULL, " *\n");
+            assert_non_null(word);
+            assert_string_equal(word, gd_dtype_name(promotions[row * dtypes + column].promoted));
+        }
+    }
+    fclose(f);
     assert_int_equal(gd_dtype_promote(GD_F32, GD_DTYPE_COUNT), GD_DTYPE_COUNT);
     assert_int_equal(gd_dtype_promote((gd_dtype)-1, GD_F32), GD_DTYPE_COUNT);
 }
@@ -129,7 +141,7 @@ static void test_init_refuses(void **state)
         "gd_zeros: shape [9223372036854775807, 9223372036854775807] has more than 2^46 elements");
     assert_refused(GD_SHAPE(0, INT64_MAX), GD_F32, GD_ERR_SHAPE,
                    "gd_zeros: shape [0, 9223372036854775807] has more than 2^46 elements");
-    assert_refused(GD_SHAPE(2), GD_DTYPE_COUNT, GD_ERR_DTYPE, "gd_zeros: 8 is no dtype");
+    assert_refused(GD_SHAPE(2), GD_DTYPE_COUNT, GD_ERR_DTYPE, "gd_zeros: 13 is no dtype");
 }
 
 static void test_contiguity(void **state)

@@ -98,7 +98,7 @@ static gd_dtype expected_dtype(result_rule rule, gd_dtype dtype)
     case RESULT_FLOAT:
         return is_float ? dtype : GD_F32;
     case RESULT_TOTAL:
-        return is_float ? dtype : GD_I64;
+        return is_float || dtype == GD_U64 ? dtype : GD_I64;
     case RESULT_BOOL:
         return GD_BOOL;
     case RESULT_I64:

@@ -44,6 +44,10 @@ GD_API const char *gd_idx_type_name(gd_idx_type type);
 /* Size of one value in bytes; 0 for a code the format does not have. */
 GD_API size_t gd_idx_type_size(gd_idx_type type);
 
+/* The dtype of its values, so that gd_from_host makes a tensor of what was read; GD_DTYPE_COUNT for
+ * a code the format does not have. */
+GD_API gd_dtype gd_idx_dtype(gd_idx_type type);
+
 /* Read an IDX file, plain or compressed with gzip (told by its content); when `path` does not
  * exist, "path.gz" is tried. On success *out owns its data: gd_idx_free(). On failure *out is all
  * zero. Errors name the file: GD_ERR_IO (cannot open or read); GD_ERR_FORMAT (not IDX, fewer or
@@ -87,8 +91,8 @@ typedef struct gd_dataset_idx_options {
     float scale, shift; /* as above; scale 0 means 1 for f32, 1/255 for u8 */
 } gd_dataset_idx_options;
 
-/* gd_dataset_load_idx(context, "images", "labels"): samples u8 or f32 of rank 1 or more, labels u8
- * or i32 of rank 1, as many. The two files are read at the same time. Errors of gd_idx_read;
+/* gd_dataset_load_idx(context, "images", "labels"): samples u8 or f32 of rank 1 or more, labels u8,
+ * i8, i16 or i32 of rank 1, as many. The two files are read at the same time. Errors of gd_idx_read;
  * GD_ERR_FORMAT when they do not go together. */
 #define gd_dataset_load_idx(...) \
     gd_dataset_load_idx_with(    \

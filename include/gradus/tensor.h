@@ -23,9 +23,32 @@
  *
  * Type promotion for two operands, by category bool < integer < float, as PyTorch and JAX do:
  *   the higher category wins with its own dtype (i64 + f32 -> f32; u8 + bool -> u8);
- *   within integers: u8 < i32 < i64, the larger; within floats: f16, bf16 < f32 < f64; f16 with
- * bf16 gives f32. Arithmetic on two bools gives i32 (True counts 1). Functions such as exp of an
- * integer or bool compute in f32; gd_floor, gd_ceil, gd_round and gd_trunc leave them as they are.
+ *   within integers as in NumPy, the smallest that holds both: of one signedness the larger, of two
+ *   the signed one that holds the unsigned (u8 + i8 -> i16, u32 + i32 -> i64); u64 with a signed
+ *   one, which no integer dtype holds, is f64;
+ *   within floats: f16, bf16 < f32 < f64; f16 with bf16 gives f32.
+ *
+ *          bool  u8   i8   u16  i16  u32  i32  u64  i64  f16  bf16 f32  f64
+ *   bool   bool  u8   i8   u16  i16  u32  i32  u64  i64  f16  bf16 f32  f64
+ *   u8     u8    u8   i16  u16  i16  u32  i32  u64  i64  f16  bf16 f32  f64
+ *   i8     i8    i16  i8   i32  i16  i64  i32  f64  i64  f16  bf16 f32  f64
+ *   u16    u16   u16  i32  u16  i32  u32  i32  u64  i64  f16  bf16 f32  f64
+ *   i16    i16   i16  i16  i32  i16  i64  i32  f64  i64  f16  bf16 f32  f64
+ *   u32    u32   u32  i64  u32  i64  u32  i64  u64  i64  f16  bf16 f32  f64
+ *   i32    i32   i32  i32  i32  i32  i64  i32  f64  i64  f16  bf16 f32  f64
+ *   u64    u64   u64  f64  u64  f64  u64  f64  u64  f64  f16  bf16 f32  f64
+ *   i64    i64   i64  i64  i64  i64  i64  i64  f64  i64  f16  bf16 f32  f64
+ *   f16    f16   f16  f16  f16  f16  f16  f16  f16  f16  f16  f32  f32  f64
+ *   bf16   bf16  bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64
+ *   f32    f32   f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f64
+ *   f64    f64   f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64
+ *
+ * Arithmetic on two bools gives i32 (True counts 1). Integer arithmetic wraps, modulo 2^bits; sums
+ * and products of many elements are u64 of u64, and i64 of all other integers and bools. Functions
+ * such as exp of an integer or bool compute in f32; gd_floor, gd_ceil, gd_round and gd_trunc leave
+ * them as they are. Conversions: floats to integers toward zero, what is out of range to the
+ * nearest end of it, NaN to 0; integers to integers modulo 2^bits; to bool x != 0; to floats
+ * rounded once.
  * f16 and bf16 are storage: every function computes them in f32 and rounds once, to nearest even.
  *
  * C numbers. Beside a tensor of floats a number has the tensor's dtype. Beside integers and bools:
@@ -57,6 +80,11 @@ typedef enum gd_dtype {
     GD_BOOL, /* one byte, 0 or 1 */
     GD_F16,  /* IEEE binary16, storage only */
     GD_BF16, /* bfloat16, storage only */
+    GD_I8,
+    GD_I16,
+    GD_U16,
+    GD_U32,
+    GD_U64,
     GD_DTYPE_COUNT
 } gd_dtype;
 
@@ -244,10 +272,14 @@ GD_API gd_tensor *gd_full(gd_context *context, gd_shape shape, double value, gd_
 /* Memory as it is found: to be written to before it is read. In a function that is being traced:
  * zeros. */
 GD_API gd_tensor *gd_empty(gd_context *context, gd_shape shape, gd_dtype dtype);
+/* The same of an integer, all of whose 64 bits count: a double cannot say 2^53 + 1. A u64 beyond
+ * 2^63 - 1 cannot be said so, either: gd_from_host. */
+GD_API gd_tensor *gd_full_integer(gd_context *context, gd_shape shape, int64_t value,
+                                  gd_dtype dtype);
 /* A number as a 0-d tensor. */
 GD_API gd_tensor *gd_scalar(gd_context *context, double value, gd_dtype dtype);
 /* start, start+step, … below stop (above, for a negative step): ceil((stop-start)/step) values,
- * computed as start + i*step in f64 (i32 and i64: in integers when start and step are whole). Step
+ * computed as start + i*step in f64 (integers: in integers when start and step are whole). Step
  * 0, a length beyond 2^40 or ends that the dtype cannot hold are GD_ERR_INVALID, bool GD_ERR_DTYPE.
  */
 GD_API gd_tensor *gd_arange(gd_context *context, double start, double stop, double step,
@@ -305,7 +337,8 @@ GD_API gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes);
 /* Copy row-major host memory of exactly count * dtype size bytes into t's storage (parameters,
  * inputs kept between calls). Seen by every view of it. GD_ERR_STATE while tracing. */
 GD_API gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes);
-/* The only element as a double; NaN and an error when t has not exactly one. */
+/* The only element as a double; NaN and an error when t has not exactly one. Of an i64 or u64
+ * beyond 2^53 rounded: gd_tensor_read gives all of it. */
 GD_API double gd_item(const gd_tensor *t);
 
 /* One element: gd_get(t, i, j), gd_set(t, 0.5, i, j). As many indices as t has axes; negative ones

@@ -41,7 +41,12 @@ gd_status gd_export_full(gd_export *e, const gd_step *step)
     gd_export_pointers(e, step);
     gd_buffer_add(&e->body, "        for (int64_t i = 0; i < %lld; i++)\n            r0[i] = ",
                   (long long)gd_layout_count(&v->layout));
-    add_real(e, ((const gd_full_attr *)v->attr)->value, v->layout.dtype);
+    const gd_full_attr *attr = v->attr;
+    if (gd_dtype_is_integer(v->layout.dtype))
+        gd_buffer_add(&e->body, attr->whole == INT64_MIN ? "INT64_MIN" : "INT64_C(%lld)",
+                      (long long)attr->whole);
+    else
+        add_real(e, attr->value, v->layout.dtype);
     gd_buffer_add(&e->body, ";\n");
     return GD_OK;
 }

@@ -26,13 +26,6 @@ static bool makes(const gd_ir *ir, int32_t i, gd_op_id op)
     return v->kind == GD_IR_OP && v->op->id == op;
 }
 
-/* Whether every value of dtype `from` is one of dtype `to`. */
-static bool holds(gd_dtype to, gd_dtype from)
-{
-    return from == to || (to == GD_F64 && (gd_dtype_is_float(from) || from == GD_I32)) ||
-           (to == GD_F32 && gd_dtype_is_half(from)) || (to == GD_I64 && from == GD_I32);
-}
-
 /* Whether value i is a number n with x op n = x. */
 static bool is_unit(const gd_ir *ir, const gd_op *op, int32_t i)
 {
@@ -49,7 +42,7 @@ static int32_t same_as_cast(const gd_ir *ir, const gd_ir_value *v)
         return x;
     return makes(ir, x, GD_OP_cast) &&
                    ir->values[ir->values[x].in[0]].layout.dtype == v->layout.dtype &&
-                   holds(ir->values[x].layout.dtype, v->layout.dtype)
+                   gd_dtype_holds(ir->values[x].layout.dtype, v->layout.dtype)
                ? ir->values[x].in[0]
                : -1;
 }

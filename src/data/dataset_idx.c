@@ -62,8 +62,10 @@ static int64_t *widen_labels(const gd_idx *idx, int64_t count)
 {
     int64_t *labels = gd_alloc((size_t)count * sizeof *labels + 1);
     for (int64_t i = 0; labels && i < count; i++)
-        labels[i] = idx->type == GD_IDX_U8 ? ((const uint8_t *)idx->data)[i]
-                                           : ((const int32_t *)idx->data)[i];
+        labels[i] = idx->type == GD_IDX_U8    ? ((const uint8_t *)idx->data)[i]
+                    : idx->type == GD_IDX_I8  ? ((const int8_t *)idx->data)[i]
+                    : idx->type == GD_IDX_I16 ? ((const int16_t *)idx->data)[i]
+                                              : ((const int32_t *)idx->data)[i];
     return labels;
 }
 
@@ -79,8 +81,8 @@ static gd_status check_pair(const gd_dataset_idx_options *o, const gd_idx *sampl
     for (int i = 1; i < samples->rank; i++)
         if (samples->dims[i] < 1) /* the product of the others need not fit 63 bits */
             return gd_fail(GD_ERR_FORMAT, "%s: a sample has size 0 along axis %d", o->samples, i);
-    if ((labels->type != GD_IDX_U8 && labels->type != GD_IDX_I32) || labels->rank != 1)
-        return gd_fail(GD_ERR_FORMAT, "%s: holds %s of rank %d; labels are u8 or i32 of rank 1",
+    if (!gd_dtype_is_integer(gd_idx_dtype(labels->type)) || labels->rank != 1)
+        return gd_fail(GD_ERR_FORMAT, "%s: holds %s of rank %d; labels are integers of rank 1",
                        o->labels, gd_idx_type_name(labels->type), labels->rank);
     if (samples->dims[0] != labels->dims[0])
         return gd_fail(GD_ERR_FORMAT, "%s holds %lld samples, but %s %lld labels", o->samples,

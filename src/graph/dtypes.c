@@ -5,28 +5,23 @@
 #include "base/error.h"
 #include "base/text.h"
 
-/* What values of a dtype may be converted to, to be computed with: the first of these that an op
- * has. */
-#define MOST_WIDER 3
-static const struct {
-    int count;
-    gd_dtype dtype[MOST_WIDER];
-} wider[GD_DTYPE_COUNT] = {
-    [GD_BOOL] = { 3, { GD_I32, GD_I64, GD_F32 } },
-    [GD_U8] = { 3, { GD_I32, GD_I64, GD_F32 } },
-    [GD_I32] = { 2, { GD_I64, GD_F32 } },
-    [GD_I64] = { 1, { GD_F32 } },
-    [GD_F16] = { 1, { GD_F32 } },
-    [GD_BF16] = { 1, { GD_F32 } },
-};
+/* Whether values of `from` may be computed with in `to`. i64 takes u64's, as both count modulo
+ * 2^64: who compares them turns the top bit before. */
+static bool takes(gd_dtype to, gd_dtype from)
+{
+    if (to == GD_F32)
+        return from != GD_F64;
+    return !gd_dtype_is_float(from) && (to == GD_I64 || gd_dtype_holds(to, from));
+}
 
 static gd_dtype choose(gd_dtype_set set, gd_dtype dtype)
 {
+    static const gd_dtype wider[] = { GD_I32, GD_I64, GD_F32 };
     if (!set || gd_dtype_set_has(set, dtype))
         return dtype;
-    for (int i = 0; i < wider[dtype].count; i++)
-        if (gd_dtype_set_has(set, wider[dtype].dtype[i]))
-            return wider[dtype].dtype[i];
+    for (int i = 0; i < 3; i++)
+        if (gd_dtype_set_has(set, wider[i]) && takes(wider[i], dtype))
+            return wider[i];
     return GD_DTYPE_COUNT;
 }
 
@@ -47,7 +42,7 @@ gd_dtype gd_float_dtype(gd_dtype dtype)
 
 gd_dtype gd_total_dtype(gd_dtype dtype)
 {
-    return gd_dtype_is_float(dtype) ? dtype : GD_I64;
+    return gd_dtype_is_float(dtype) || dtype == GD_U64 ? dtype : GD_I64;
 }
 
 /* "f32, f64" */

@@ -21,7 +21,7 @@ gd_dtype gd_real_dtype(gd_dtype dtype);
 gd_dtype gd_float_dtype(gd_dtype dtype);
 
 /* The dtype that sums and products of many elements are counted in and give: that of floats (f16 and
- * bf16 are rounded by the builder, at the end), i64 for integers and bools. */
+ * bf16 are rounded by the builder, at the end), u64 for u64, i64 for other integers and bools. */
 gd_dtype gd_total_dtype(gd_dtype dtype);
 
 /* Whether operand 0 of op is of its row's dtypes, and the operands that must be like it are; else

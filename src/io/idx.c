@@ -12,12 +12,14 @@
 typedef struct type_row {
     const char *name;
     size_t size;
+    gd_dtype dtype;
 } type_row;
 
 /* By the format's code. Codes without a name do not exist. */
 static const type_row types[] = {
-    [GD_IDX_U8] = { "u8", 1 },   [GD_IDX_I8] = { "i8", 1 },   [GD_IDX_I16] = { "i16", 2 },
-    [GD_IDX_I32] = { "i32", 4 }, [GD_IDX_F32] = { "f32", 4 }, [GD_IDX_F64] = { "f64", 8 },
+    [GD_IDX_U8] = { "u8", 1, GD_U8 },    [GD_IDX_I8] = { "i8", 1, GD_I8 },
+    [GD_IDX_I16] = { "i16", 2, GD_I16 }, [GD_IDX_I32] = { "i32", 4, GD_I32 },
+    [GD_IDX_F32] = { "f32", 4, GD_F32 }, [GD_IDX_F64] = { "f64", 8, GD_F64 },
 };
 
 static const type_row *find_type(unsigned code)
@@ -36,6 +38,12 @@ size_t gd_idx_type_size(gd_idx_type type)
 {
     const type_row *row = find_type((unsigned)type);
     return row ? row->size : 0;
+}
+
+gd_dtype gd_idx_dtype(gd_idx_type type)
+{
+    const type_row *row = find_type((unsigned)type);
+    return row ? row->dtype : GD_DTYPE_COUNT;
 }
 
 /* ---- header ---- */

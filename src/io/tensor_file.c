@@ -12,8 +12,9 @@
 /* ---- dtypes: the format's names ---- */
 
 static const char *const dtype_names[GD_DTYPE_COUNT] = {
-    [GD_F32] = "F32", [GD_F64] = "F64",   [GD_I32] = "I32", [GD_I64] = "I64",
-    [GD_U8] = "U8",   [GD_BOOL] = "BOOL", [GD_F16] = "F16", [GD_BF16] = "BF16",
+    [GD_F32] = "F32",   [GD_F64] = "F64", [GD_I32] = "I32",   [GD_I64] = "I64", [GD_U8] = "U8",
+    [GD_BOOL] = "BOOL", [GD_F16] = "F16", [GD_BF16] = "BF16", [GD_I8] = "I8",   [GD_I16] = "I16",
+    [GD_U16] = "U16",   [GD_U32] = "U32", [GD_U64] = "U64",
 };
 
 static gd_dtype find_dtype(const char *name)

@@ -8,6 +8,7 @@
 typedef struct gd_full_attr {
     gd_shape shape;
     double value;
+    int64_t whole; /* in place of `value`, for integer dtypes; of u64 the bits */
     int64_t dtype;
 } gd_full_attr; /* full */
 

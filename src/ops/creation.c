@@ -19,7 +19,11 @@ static gd_status infer_full(int n, const gd_layout *const *in, const void *attr,
 
 static void format_full(const void *attr, char *text, size_t size)
 {
-    gd_snprintf(text, size, "value=%.9g", ((const gd_full_attr *)attr)->value);
+    const gd_full_attr *a = attr;
+    if (gd_dtype_is_integer((gd_dtype)a->dtype))
+        gd_snprintf(text, size, "value=%lld", (long long)a->whole);
+    else
+        gd_snprintf(text, size, "value=%.9g", a->value);
 }
 
 const gd_op gd_op_full = { .id = GD_OP_full,
@@ -69,9 +73,29 @@ gd_tensor *gd_full(gd_context *context, gd_shape shape, double value, gd_dtype d
     gd_full_attr attr;
     memset(&attr, 0, sizeof attr);
     gd_set_shape(&attr.shape, shape);
-    attr.value = value;
+    if (!gd_dtype_is_integer(dtype))
+        attr.value = value;
+    else /* C converts beyond the range of i64 in u64 alone */
+        attr.whole = value >= 0x1p63 ? (int64_t)(uint64_t)value : (int64_t)value;
     attr.dtype = (int64_t)dtype;
     return source(context, GD_OP_full, &attr, "gd_full");
+}
+
+gd_tensor *gd_full_integer(gd_context *context, gd_shape shape, int64_t value, gd_dtype dtype)
+{
+    static const char who[] = "gd_full_integer";
+    const int64_t exact = (int64_t)1 << 53;
+    if (!gd_dtype_is_integer(dtype) || (value >= -exact && value <= exact))
+        return GD_AS(who, gd_full(context, shape, (double)value, dtype));
+    if (gd_dtype_size(dtype) < sizeof value || (dtype == GD_U64 && value < 0))
+        return gd_fail_null(GD_ERR_INVALID, "%s: %s cannot hold %lld", who, gd_dtype_name(dtype),
+                            (long long)value);
+    gd_full_attr attr;
+    memset(&attr, 0, sizeof attr);
+    gd_set_shape(&attr.shape, shape);
+    attr.whole = value;
+    attr.dtype = (int64_t)dtype;
+    return source(context, GD_OP_full, &attr, who);
 }
 
 gd_tensor *gd_zeros(gd_context *context, gd_shape shape, gd_dtype dtype)
@@ -154,7 +178,7 @@ gd_tensor *gd_arange(gd_context *context, double start, double stop, double step
     attr.dtype = (int64_t)dtype;
     const double exact = 9007199254740992.0;
     if (fabs(start) <= exact && fabs(step) <= exact && start == floor(start) &&
-        step == floor(step) && (dtype == GD_I32 || dtype == GD_I64)) {
+        step == floor(step) && gd_dtype_is_integer(dtype)) {
         attr.use_integers = 1;
         attr.integer_start = (int64_t)start;
         attr.integer_step = (int64_t)step;

@@ -8,11 +8,18 @@ static bool is_index(gd_dtype dtype)
     return dtype == GD_I64 || dtype == GD_I32;
 }
 
+/* An index as kernels take it: other integers become i64. */
+static gd_tensor *as_index(gd_tensor *index)
+{
+    gd_dtype dtype = index->layout.dtype;
+    return gd_dtype_is_integer(dtype) && !is_index(dtype) ? gd_as_dtype(index, GD_I64) : index;
+}
+
 /* index must have x's rank and, off the axis, be no larger. */
 static gd_status check_index(const gd_layout *x, const gd_layout *index, int axis, const char *who)
 {
     if (!is_index(index->dtype))
-        return gd_fail(GD_ERR_DTYPE, "%s: the index is %s, it must be i64 or i32", who,
+        return gd_fail(GD_ERR_DTYPE, "%s: the index is %s, it must be of integers", who,
                        gd_dtype_name(index->dtype));
     bool fits = index->rank == x->rank;
     for (int i = 0; fits && i < x->rank; i++)
@@ -82,7 +89,7 @@ static bool vjp_scatter_add(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 const gd_op gd_op_scatter_add = { .id = GD_OP_scatter_add,
                                   .name = "scatter_add",
                                   .arity = 3,
-                                  .dtypes = GD_DTYPES_NUMBER,
+                                  .dtypes = GD_DTYPES_COMMON,
                                   .alike = 1 << 2,
                                   .flags = GD_OP_IN_PLACE,
                                   .attr_size = sizeof(gd_axis_attr),
@@ -146,7 +153,7 @@ static gd_tensor *build_scatter(gd_tensor *base, gd_tensor *index, gd_tensor *so
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, base->layout.rank, "gd_scatter") };
     if (attr.axis < 0)
         return NULL;
-    gd_tensor *inputs[3] = { base, index, gd_as_dtype(source, base->layout.dtype) };
+    gd_tensor *inputs[3] = { base, as_index(index), gd_as_dtype(source, base->layout.dtype) };
     return gd_apply(NULL, GD_OP_scatter, 3, inputs, &attr);
 }
 
@@ -160,7 +167,7 @@ static gd_tensor *build_gather(gd_tensor *x, gd_tensor *index, int axis)
     if (!gd_usable(x, "gd_gather") || !gd_usable(index, "gd_gather"))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, "gd_gather") };
-    return attr.axis < 0 ? NULL : gd_apply2(GD_OP_gather, x, index, &attr);
+    return attr.axis < 0 ? NULL : gd_apply2(GD_OP_gather, x, as_index(index), &attr);
 }
 
 gd_tensor *gd_gather(gd_tensor *x, gd_tensor *index, int axis)
@@ -177,7 +184,8 @@ static gd_tensor *build_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor
     if (attr.axis < 0)
         return NULL;
     gd_dtype dtype = base->layout.dtype, compute = gd_compute_dtype(GD_OP_scatter_add, dtype);
-    gd_tensor *inputs[3] = { gd_as_dtype(base, compute), index, gd_as_dtype(source, compute) };
+    gd_tensor *inputs[3] = { gd_as_dtype(base, compute), as_index(index),
+                             gd_as_dtype(source, compute) };
     gd_tensor *r = gd_apply(NULL, GD_OP_scatter_add, 3, inputs, &attr);
     return dtype == GD_BOOL ? r : gd_as_dtype(r, dtype);
 }
@@ -193,9 +201,11 @@ gd_tensor *gd_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *source, 
  */
 static gd_tensor *stretch_index(gd_tensor *x, gd_tensor *index, int axis, const char *who)
 {
-    if (!is_index(index->layout.dtype))
-        return gd_fail_null(GD_ERR_DTYPE, "%s: the index is %s, it must be i64 or i32", who,
-                            gd_dtype_name(index->layout.dtype));
+    index = as_index(index);
+    if (!index || !is_index(index->layout.dtype))
+        return !index ? NULL
+                      : gd_fail_null(GD_ERR_DTYPE, "%s: the index is %s, it must be of integers",
+                                     who, gd_dtype_name(index->layout.dtype));
     gd_shape rows = gd_tensor_shape(x), line = rows;
     for (int i = 0; i < line.rank; i++)
         line.dim[i] = 1;

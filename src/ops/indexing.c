@@ -187,9 +187,9 @@ static bool make_list(index_list *list, const gd_tensor *x, gd_tensor *const *in
             (void)gd_fail(GD_ERR_SHAPE, "%s: more indices than the %d axes", who, x->layout.rank);
             return false;
         }
-        if (index && index->layout.dtype != GD_I64 && index->layout.dtype != GD_I32) {
-            (void)gd_fail(GD_ERR_DTYPE, "%s: index %d is %s, it must be i64, i32 or bool", who, i,
-                          gd_dtype_name(index->layout.dtype));
+        if (index && !gd_dtype_is_integer(index->layout.dtype)) {
+            (void)gd_fail(GD_ERR_DTYPE, "%s: index %d is %s, it must be of integers or bool", who,
+                          i, gd_dtype_name(index->layout.dtype));
             return false;
         }
         list->of_axis[list->rank++] = index;

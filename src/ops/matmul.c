@@ -81,7 +81,7 @@ static bool vjp_matmul(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 const gd_op gd_op_matmul = { .id = GD_OP_matmul,
                              .name = "matmul",
                              .arity = 2,
-                             .dtypes = GD_DTYPES_NUMBER,
+                             .dtypes = GD_DTYPES_COMMON,
                              .alike = GD_ALIKE_ALL,
                              .infer = infer_matmul,
                              .vjp = vjp_matmul,
@@ -171,7 +171,7 @@ gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
     gd_dtype dtype = gd_dtype_promote(x->layout.dtype, weight->layout.dtype);
     if (bias)
         dtype = gd_dtype_promote(dtype, bias->layout.dtype);
-    if (gd_compute_dtype(GD_OP_matmul, dtype) == dtype || dtype == GD_BOOL)
+    if (!gd_dtype_is_float(dtype) || gd_compute_dtype(GD_OP_matmul, dtype) == dtype)
         return GD_AS("gd_affine", affine(x, weight, bias));
     gd_tensor *wide = GD_AS("gd_affine", affine(gd_widen(x), gd_widen(weight), gd_widen(bias)));
     return gd_as_dtype(wide, dtype);

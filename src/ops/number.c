@@ -9,13 +9,15 @@
 /* The least whole number of an integer dtype and the one behind its largest. */
 static void integer_range(gd_dtype dtype, double *least, double *end)
 {
-    *least = dtype == GD_I64 ? -0x1p63 : dtype == GD_I32 ? -0x1p31 : 0.0;
-    *end = dtype == GD_I64 ? 0x1p63 : dtype == GD_I32 ? 0x1p31 : 0x1p8;
+    const bool is_signed = gd_dtype_promote(dtype, GD_I8) == dtype;
+    const int bits = 8 * (int)gd_dtype_size(dtype);
+    *least = is_signed ? -ldexp(1.0, bits - 1) : 0.0;
+    *end = ldexp(1.0, is_signed ? bits - 1 : bits);
 }
 
 bool gd_check_number(double value, gd_dtype dtype, const char *who)
 {
-    if (dtype != GD_I32 && dtype != GD_I64 && dtype != GD_U8)
+    if (!gd_dtype_is_integer(dtype))
         return true;
     double least, end;
     integer_range(dtype, &least, &end);

@@ -123,11 +123,12 @@ static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 
 /* ---- rows ---- */
 
+#define REDUCED (GD_DTYPES_COMMON | GD_DTYPE_SET(GD_BOOL))
 #define REDUCE_ROW(name_, infer_, vjp_, flops_)                        \
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                 \
                                   .name = #name_,                      \
                                   .arity = 1,                          \
-                                  .dtypes = GD_DTYPES_VALUE,           \
+                                  .dtypes = REDUCED,                   \
                                   .attr_size = sizeof(gd_reduce_attr), \
                                   .infer = infer_,                     \
                                   .vjp = vjp_,                         \
@@ -159,7 +160,7 @@ static void format_axis(const void *attr, char *text, size_t size)
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
                                   .name = #name_,                    \
                                   .arity = 1,                        \
-                                  .dtypes = GD_DTYPES_VALUE,         \
+                                  .dtypes = REDUCED,                 \
                                   .attr_size = sizeof(gd_axis_attr), \
                                   .infer = infer_,                   \
                                   .vjp = vjp_,                       \
@@ -221,6 +222,19 @@ AXIS_ROW(cumprod, infer_scan, vjp_cumprod)
 
 /* ---- builders ---- */
 
+/* u64 and i64 in each other's place in order: with the top bit turned. */
+static gd_tensor *turn_top_bit(gd_tensor *x)
+{
+    return x ? gd_bitwise_xor(x, gd_scalar(x->context, -0x1p63, GD_I64)) : NULL;
+}
+
+/* x in the dtype op compares it in. */
+static gd_tensor *comparable(gd_tensor *x, gd_op_id op)
+{
+    gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(op, x->layout.dtype));
+    return x->layout.dtype == GD_U64 ? turn_top_bit(real) : real;
+}
+
 static gd_tensor *reduce(gd_op_id id, gd_tensor *x, gd_axes axes, bool keep, const char *who)
 {
     if (!gd_usable(x, who))
@@ -230,9 +244,12 @@ static gd_tensor *reduce(gd_op_id id, gd_tensor *x, gd_axes axes, bool keep, con
     if (!ok)
         return NULL;
     gd_dtype dtype = x->layout.dtype;
-    x = gd_as_dtype(x, gd_compute_dtype(id, dtype));
+    bool is_extreme = id == GD_OP_max || id == GD_OP_min;
+    x = is_extreme ? comparable(x, id) : gd_as_dtype(x, gd_compute_dtype(id, dtype));
     gd_tensor *r = id == GD_OP_sum ? gd_sum_along(x, attr.axes, keep) : gd_apply1(id, x, &attr);
-    return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
+    if (is_extreme && dtype == GD_U64)
+        r = turn_top_bit(r);
+    return gd_as_dtype(r, is_extreme ? dtype : gd_total_dtype(dtype));
 }
 
 gd_tensor *gd_sum(gd_tensor *x, gd_axes axes, bool keep)
@@ -260,9 +277,7 @@ static gd_tensor *arg_reduce(gd_op_id id, gd_tensor *x, int axis, bool keep, con
     if (!gd_usable(x, who))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, who), .keep = keep };
-    return attr.axis < 0
-               ? NULL
-               : gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(id, x->layout.dtype)), &attr);
+    return attr.axis < 0 ? NULL : gd_apply1(id, comparable(x, id), &attr);
 }
 
 gd_tensor *gd_argmax(gd_tensor *x, int axis, bool keep)
@@ -284,7 +299,7 @@ static gd_tensor *scan(gd_op_id id, gd_tensor *x, int axis, const char *who)
         return NULL;
     gd_dtype dtype = x->layout.dtype;
     gd_tensor *r = gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(id, dtype)), &attr);
-    return gd_dtype_is_half(dtype) ? gd_as_dtype(r, dtype) : r;
+    return gd_as_dtype(r, gd_total_dtype(dtype));
 }
 
 gd_tensor *gd_cumsum(gd_tensor *x, int axis)

@@ -140,7 +140,8 @@ static gd_tensor *build_bitwise_not(gd_tensor *x)
         return NULL;
     if (x->layout.dtype == GD_BOOL)
         return gd_logical_not(x);
-    return gd_bitwise_xor(x, gd_number_like(x, x->layout.dtype == GD_U8 ? 255.0 : -1.0));
+    gd_tensor *all = gd_neg(gd_number_like(x, 1.0)); /* all bits, unsigned or not */
+    return all ? gd_bitwise_xor(x, all) : NULL;
 }
 
 gd_tensor *gd_bitwise_not(gd_tensor *x)
@@ -163,24 +164,29 @@ static bool check_counts(gd_tensor *n, const char *who)
     return false;
 }
 
-/* Shifts compute in i64, where products wrap as shifts do. */
+/* Shifts compute in 64 bits, where products wrap as shifts do. */
 static gd_tensor *shift(gd_tensor *x, gd_tensor *n, bool left, const char *who)
 {
     if (!gd_usable(x, who) || !gd_usable(n, who))
         return NULL;
     gd_dtype dtype = gd_dtype_promote(x->layout.dtype, n->layout.dtype);
-    if (gd_dtype_is_float(dtype))
+    if (gd_dtype_is_float(x->layout.dtype) || gd_dtype_is_float(n->layout.dtype))
         return gd_fail_null(GD_ERR_DTYPE, "%s: needs integers or bools, not %s", who,
                             gd_dtype_name(dtype));
+    if (gd_dtype_is_float(dtype)) /* u64 and a signed one */
+        dtype = x->layout.dtype;
+    gd_dtype compute = x->layout.dtype == GD_U64 ? GD_U64 : GD_I64;
     if (!check_counts(n, who))
         return NULL;
     int64_t power[64];
     for (int i = 0; i < 64; i++)
         power[i] = (int64_t)((uint64_t)1 << i);
-    gd_tensor *wide = gd_as_dtype(x, GD_I64), *places = gd_as_dtype(n, GD_I64), *r;
-    gd_tensor *factor = gd_take(gd_from_host(x->context, GD_SHAPE(64), GD_I64, power), places, 0);
+    gd_tensor *wide = gd_as_dtype(x, compute), *places = gd_as_dtype(n, GD_I64), *r;
+    gd_tensor *factor = gd_take(gd_from_host(x->context, GD_SHAPE(64), compute, power), places, 0);
     if (left) {
         r = gd_mul(wide, factor);
+    } else if (compute == GD_U64) {
+        r = gd_floor_div(wide, factor);
     } else { /* 2^63 is negative here: what it leaves is the sign */
         gd_tensor *zero = gd_number_like(wide, 0.0);
         gd_tensor *sign = gd_neg(gd_cast(gd_lt(wide, zero), GD_I64));

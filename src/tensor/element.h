@@ -4,7 +4,7 @@
 
 #include <gradus/tensor.h>
 
-/* The element at `raw` (need not be aligned). i64 beyond 2^53 is rounded. */
+/* The element at `raw` (need not be aligned). i64 and u64 beyond 2^53 are rounded. */
 double gd_element_as_double(gd_dtype dtype, const void *raw);
 
 #endif

@@ -206,15 +206,33 @@ static double read_float(gd_dtype dtype, const void *at)
     }
 }
 
+/* Of a u64 the bits. */
 static int64_t read_integer(gd_dtype dtype, const void *at)
 {
+    int8_t i8;
+    int16_t i16;
+    uint16_t u16;
+    uint32_t u32;
     int32_t narrow;
     int64_t wide;
     switch (dtype) {
+    case GD_I8:
+        memcpy(&i8, at, sizeof i8);
+        return i8;
+    case GD_I16:
+        memcpy(&i16, at, sizeof i16);
+        return i16;
+    case GD_U16:
+        memcpy(&u16, at, sizeof u16);
+        return u16;
+    case GD_U32:
+        memcpy(&u32, at, sizeof u32);
+        return u32;
     case GD_I32:
         memcpy(&narrow, at, sizeof narrow);
         return narrow;
     case GD_I64:
+    case GD_U64:
         memcpy(&wide, at, sizeof wide);
         return wide;
     default:
@@ -291,7 +309,11 @@ static void put_element(writer *w, const void *at, const style *s)
     else if (s->dtype == GD_BOOL)
         put_text(w, *(const unsigned char *)at ? (s->left ? " True" : "True") : "False");
     else {
-        snprintf(text, sizeof text, "%*" PRId64, s->left, read_integer(s->dtype, at));
+        int64_t value = read_integer(s->dtype, at);
+        if (s->dtype == GD_U64)
+            snprintf(text, sizeof text, "%*" PRIu64, s->left, (uint64_t)value);
+        else
+            snprintf(text, sizeof text, "%*" PRId64, s->left, value);
         put_text(w, text);
     }
 }
@@ -339,7 +361,8 @@ typedef struct extremes {
     gd_dtype dtype;
     double smallest, largest; /* finite, non-zero magnitudes; infinity and 0 when there are none */
     bool any_finite, any_other, any_negative_infinity;
-    int64_t least, most; /* integers */
+    int64_t least, most;    /* integers … */
+    uint64_t most_unsigned; /* … but u64 */
 } extremes;
 
 static void find_extremes(void *context, const void *element)
@@ -347,6 +370,11 @@ static void find_extremes(void *context, const void *element)
     extremes *e = context;
     if (!gd_dtype_is_float(e->dtype)) {
         int64_t value = read_integer(e->dtype, element);
+        if (e->dtype == GD_U64) {
+            e->most_unsigned =
+                (uint64_t)value > e->most_unsigned ? (uint64_t)value : e->most_unsigned;
+            return;
+        }
         e->least = value < e->least ? value : e->least;
         e->most = value > e->most ? value : e->most;
         return;
@@ -431,6 +459,8 @@ static style survey(const array *a, const void *data)
     visit(a, 0, data, find_extremes, &e);
     if (s.dtype == GD_BOOL) {
         s.left = 5;
+    } else if (s.dtype == GD_U64) {
+        s.left = snprintf(NULL, 0, "%" PRIu64, e.most_unsigned);
     } else if (!gd_dtype_is_float(s.dtype)) {
         s.left =
             larger(snprintf(NULL, 0, "%" PRId64, e.least), snprintf(NULL, 0, "%" PRId64, e.most));

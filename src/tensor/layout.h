@@ -43,10 +43,13 @@ typedef uint32_t gd_dtype_set;
 #define GD_DTYPE_SET(dtype) ((gd_dtype_set)1 << (dtype))
 #define GD_DTYPES_HALF      (GD_DTYPE_SET(GD_F16) | GD_DTYPE_SET(GD_BF16))
 #define GD_DTYPES_REAL      (GD_DTYPE_SET(GD_F32) | GD_DTYPE_SET(GD_F64))
-#define GD_DTYPES_INTEGER   (GD_DTYPE_SET(GD_I32) | GD_DTYPE_SET(GD_I64) | GD_DTYPE_SET(GD_U8))
-#define GD_DTYPES_FLOAT     (GD_DTYPES_REAL | GD_DTYPES_HALF)
-#define GD_DTYPES_NUMBER    (GD_DTYPES_REAL | GD_DTYPES_INTEGER)
-#define GD_DTYPES_VALUE     (GD_DTYPES_NUMBER | GD_DTYPE_SET(GD_BOOL))
+#define GD_DTYPES_INTEGER                                                                       \
+    (GD_DTYPE_SET(GD_I8) | GD_DTYPE_SET(GD_I16) | GD_DTYPE_SET(GD_I32) | GD_DTYPE_SET(GD_I64) | \
+     GD_DTYPE_SET(GD_U8) | GD_DTYPE_SET(GD_U16) | GD_DTYPE_SET(GD_U32) | GD_DTYPE_SET(GD_U64))
+#define GD_DTYPES_FLOAT (GD_DTYPES_REAL | GD_DTYPES_HALF)
+/* Those that every kernel on numbers is made for: the others are computed in these. */
+#define GD_DTYPES_COMMON \
+    (GD_DTYPES_REAL | GD_DTYPE_SET(GD_I32) | GD_DTYPE_SET(GD_I64) | GD_DTYPE_SET(GD_U8))
 
 static inline bool gd_dtype_set_has(gd_dtype_set set, gd_dtype dtype)
 {
@@ -57,6 +60,9 @@ static inline bool gd_dtype_is_half(gd_dtype dtype)
 {
     return gd_dtype_set_has(GD_DTYPES_HALF, dtype);
 }
+
+/* Whether every value of dtype `from` is one of dtype `to`. */
+bool gd_dtype_holds(gd_dtype to, gd_dtype from);
 
 /* The public functions, in place. */
 #define gd_dtype_is_float(dtype)   gd_dtype_set_has(GD_DTYPES_FLOAT, dtype)

@@ -140,7 +140,9 @@ void kernel_say_list(const kernel_call *k, const char *name, const int64_t *list
 }
 
 static const char *const dtype_words[GD_DTYPE_COUNT] = { "GD_F32", "GD_F64",  "GD_I32", "GD_I64",
-                                                         "GD_U8",  "GD_BOOL", "GD_F16", "GD_BF16" };
+                                                         "GD_U8",  "GD_BOOL", "GD_F16", "GD_BF16",
+                                                         "GD_I8",  "GD_I16",  "GD_U16", "GD_U32",
+                                                         "GD_U64" };
 
 static void say_shape(FILE *log, gd_shape shape)
 {

@@ -69,7 +69,12 @@ static double round_to_dtype(gd_dtype dtype, double x)
         return gd_bf16_to_f32(gd_f32_to_bf16((float)x));
     case GD_BOOL:
         return x != 0;
+    case GD_I8:
+        return fmax(-128, fmin(127, trunc(x))) + 0.0;
     case GD_U8:
+    case GD_U16:
+    case GD_U32:
+    case GD_U64:
         return fabs(trunc(x));
     default:
         return trunc(x) + 0.0; /* no -0 */
@@ -177,6 +182,21 @@ static void store_raw(gd_dtype dtype, void *raw, int64_t i, double x)
         break;
     case GD_BF16:
         ((uint16_t *)raw)[i] = gd_f32_to_bf16((float)x);
+        break;
+    case GD_I8:
+        ((int8_t *)raw)[i] = (int8_t)x;
+        break;
+    case GD_I16:
+        ((int16_t *)raw)[i] = (int16_t)x;
+        break;
+    case GD_U16:
+        ((uint16_t *)raw)[i] = (uint16_t)x;
+        break;
+    case GD_U32:
+        ((uint32_t *)raw)[i] = (uint32_t)x;
+        break;
+    case GD_U64:
+        ((uint64_t *)raw)[i] = (uint64_t)x;
         break;
     case GD_I32:
         ((int32_t *)raw)[i] = (int32_t)x;

@@ -20,6 +20,6 @@
 
 /* Elements of 16 bits, for `where` over the half dtypes. */
 #define GD_T        uint16_t
-#define GD_T_SUFFIX u16
+#define GD_T_SUFFIX half
 #define GD_T_OPAQUE 1
 #include "backend/cpu/elementwise_loops.h"

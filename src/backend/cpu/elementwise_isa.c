@@ -11,7 +11,12 @@ extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_f64)[GD_OP_ELEMENTWISE_COUN
 extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_i32)[GD_OP_ELEMENTWISE_COUNT];
 extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_i64)[GD_OP_ELEMENTWISE_COUNT];
 extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_u8)[GD_OP_ELEMENTWISE_COUNT];
-extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_u16)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_half)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop gd_ew_ops_i8_baseline[GD_OP_ELEMENTWISE_COUNT],
+    gd_ew_ops_i16_baseline[GD_OP_ELEMENTWISE_COUNT],
+    gd_ew_ops_u16_baseline[GD_OP_ELEMENTWISE_COUNT],
+    gd_ew_ops_u32_baseline[GD_OP_ELEMENTWISE_COUNT],
+    gd_ew_ops_u64_baseline[GD_OP_ELEMENTWISE_COUNT];
 extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT];
 #define DECLARE_COPY(name)                                                                   \
     void GD_ISA_NAME(name)(const void *x, int64_t row_stride, int64_t col_stride, void *out, \
@@ -40,8 +45,13 @@ const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
         [GD_I64] = GD_ISA_NARROW_NAME(gd_ew_ops_i64),
         [GD_U8] = GD_ISA_NARROW_NAME(gd_ew_ops_u8),
         [GD_BOOL] = GD_ISA_NARROW_NAME(gd_ew_ops_u8),
-        [GD_F16] = GD_ISA_NARROW_NAME(gd_ew_ops_u16),
-        [GD_BF16] = GD_ISA_NARROW_NAME(gd_ew_ops_u16),
+        [GD_F16] = GD_ISA_NARROW_NAME(gd_ew_ops_half),
+        [GD_BF16] = GD_ISA_NARROW_NAME(gd_ew_ops_half),
+        [GD_I8] = gd_ew_ops_i8_baseline,
+        [GD_I16] = gd_ew_ops_i16_baseline,
+        [GD_U16] = gd_ew_ops_u16_baseline,
+        [GD_U32] = gd_ew_ops_u32_baseline,
+        [GD_U64] = gd_ew_ops_u64_baseline,
     },
     .cast = GD_ISA_NARROW_NAME(gd_ew_casts),
     .copy = {

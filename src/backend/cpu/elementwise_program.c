@@ -77,8 +77,9 @@ static const row_facts facts[GD_OP_ELEMENTWISE_COUNT] = {
 static int size_log2(gd_dtype dtype)
 {
     static const int8_t log2[GD_DTYPE_COUNT] = {
-        [GD_F32] = 2, [GD_F64] = 3,  [GD_I32] = 2, [GD_I64] = 3,
-        [GD_U8] = 0,  [GD_BOOL] = 0, [GD_F16] = 1, [GD_BF16] = 1
+        [GD_F32] = 2,  [GD_F64] = 3, [GD_I32] = 2,  [GD_I64] = 3, [GD_U8] = 0,
+        [GD_BOOL] = 0, [GD_F16] = 1, [GD_BF16] = 1, [GD_I8] = 0,  [GD_I16] = 1,
+        [GD_U16] = 1,  [GD_U32] = 2, [GD_U64] = 3
     };
     return log2[dtype];
 }

@@ -173,17 +173,17 @@ GD_T_INLINE GD_T GD_T_NAME(minimum)(GD_T x, GD_T y)
 #if defined(GD_T_SIGNED)
 GD_T_INLINE GD_T GD_T_NAME(absolute)(GD_T x)
 {
-    return x < 0 ? -x : x;
+    return (GD_T)(x < 0 ? -x : x);
 }
 
 GD_T_INLINE GD_T GD_T_NAME(relu)(GD_T x)
 {
-    return x < 0 ? 0 : x;
+    return (GD_T)(x < 0 ? 0 : x);
 }
 
 GD_T_INLINE GD_T GD_T_NAME(sign)(GD_T x)
 {
-    return (x > 0) - (x < 0);
+    return (GD_T)((x > 0) - (x < 0));
 }
 
 /* A quotient by -1 is a negation, which wraps: the processor's division would trap on the smallest
@@ -193,21 +193,21 @@ GD_T_INLINE GD_T GD_T_NAME(floor_div)(GD_T x, GD_T y)
     if (y == 0)
         return 0;
     if (y == -1)
-        return -x;
-    return x / y - (x % y != 0 && (x < 0) != (y < 0));
+        return (GD_T)-x;
+    return (GD_T)(x / y - (x % y != 0 && (x < 0) != (y < 0)));
 }
 
 GD_T_INLINE GD_T GD_T_NAME(floor_mod)(GD_T x, GD_T y)
 {
     if (y == 0 || y == -1)
         return 0;
-    GD_T r = x % y;
-    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+    GD_T r = (GD_T)(x % y);
+    return (GD_T)(r != 0 && (r < 0) != (y < 0) ? r + y : r);
 }
 
 GD_T_INLINE GD_T GD_T_NAME(trunc_mod)(GD_T x, GD_T y)
 {
-    return y == 0 || y == -1 ? 0 : x % y;
+    return (GD_T)(y == 0 || y == -1 ? 0 : x % y);
 }
 
 #elif defined(GD_T_UNSIGNED)

@@ -24,4 +24,7 @@
 #define GD_ISA_NARROW_NAME(name) GD_ISA_NAME(name)
 #endif
 
+/* Files called …_rare_isa.c are compiled for the baseline alone, which every instruction set then
+ * uses: loops of dtypes that seldom take time. */
+
 #endif

@@ -40,8 +40,25 @@ static void store_real(double v, gd_dtype dtype, void *to)
     case GD_I64:
         *(int64_t *)to = truncate_saturating(v, INT64_MIN, INT64_MAX);
         break;
+    case GD_I8:
+        *(int8_t *)to = (int8_t)truncate_saturating(v, INT8_MIN, INT8_MAX);
+        break;
+    case GD_I16:
+        *(int16_t *)to = (int16_t)truncate_saturating(v, INT16_MIN, INT16_MAX);
+        break;
     case GD_U8:
         *(uint8_t *)to = (uint8_t)truncate_saturating(v, 0, UINT8_MAX);
+        break;
+    case GD_U16:
+        *(uint16_t *)to = (uint16_t)truncate_saturating(v, 0, UINT16_MAX);
+        break;
+    case GD_U32:
+        *(uint32_t *)to = (uint32_t)truncate_saturating(v, 0, UINT32_MAX);
+        break;
+    case GD_U64:
+        *(uint64_t *)to = v >= 0x1p64   ? UINT64_MAX
+                          : v >= 0x1p63 ? (uint64_t)v
+                                        : (uint64_t)truncate_saturating(v, 0, INT64_MAX);
         break;
     case GD_BOOL:
         *(uint8_t *)to = v != 0;
@@ -57,18 +74,22 @@ static void store_real(double v, gd_dtype dtype, void *to)
 /* The same for an integer, which wraps where it does not fit. */
 static void store_integer(int64_t v, gd_dtype dtype, void *to)
 {
-    switch (dtype) {
-    case GD_I32:
-        *(int32_t *)to = (int32_t)(uint32_t)v;
-        break;
-    case GD_I64:
-        *(int64_t *)to = v;
-        break;
-    case GD_U8:
+    if (!gd_dtype_is_integer(dtype)) {
+        store_real((double)v, dtype, to);
+        return;
+    }
+    switch (gd_dtype_size(dtype)) {
+    case 1:
         *(uint8_t *)to = (uint8_t)v;
         break;
+    case 2:
+        *(uint16_t *)to = (uint16_t)v;
+        break;
+    case 4:
+        *(uint32_t *)to = (uint32_t)v;
+        break;
     default:
-        store_real((double)v, dtype, to);
+        *(uint64_t *)to = (uint64_t)v;
     }
 }
 
@@ -116,7 +137,10 @@ static gd_status full_kernel(const gd_kernel_call *call)
     const gd_full_attr *attr = call->attr;
     const gd_layout *out = call->out.layout;
     fill_job job = { .to = call->out.data, .size = gd_dtype_size(out->dtype) };
-    store_real(attr->value, out->dtype, &job.element);
+    if (gd_dtype_is_integer(out->dtype))
+        store_integer(attr->whole, out->dtype, &job.element);
+    else
+        store_real(attr->value, out->dtype, &job.element);
     gd_parallel_for(call->device->threads, gd_layout_count(out), GD_PARALLEL_ELEMENTS, fill_range,
                     &job);
     return GD_OK;

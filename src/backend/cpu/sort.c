@@ -54,6 +54,21 @@ static uint64_t key_at(const sort_line *line, int64_t i)
         bits = ((const uint16_t *)line->x)[at];
         key = (bits & 0x7fff) > 0x7f80 ? UINT16_MAX : float_key(bits, 16);
         break;
+    case GD_I8:
+        key = ((const uint8_t *)line->x)[at] ^ 0x80u;
+        break;
+    case GD_I16:
+        key = ((const uint16_t *)line->x)[at] ^ 0x8000u;
+        break;
+    case GD_U16:
+        key = ((const uint16_t *)line->x)[at];
+        break;
+    case GD_U32:
+        key = ((const uint32_t *)line->x)[at];
+        break;
+    case GD_U64:
+        key = ((const uint64_t *)line->x)[at];
+        break;
     case GD_I32:
         key = (uint32_t)((const int32_t *)line->x)[at] ^ 0x80000000u;
         break;

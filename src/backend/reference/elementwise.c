@@ -195,7 +195,7 @@ static real polygamma(real order, real x)
 #undef KEEP_INTEGRAL
 #undef IS_FLOAT
 
-/* ---- i64, i32, u8 and bool ---- */
+/* ---- integers and bool ---- */
 #define KEEP_FLOAT    DROP
 #define KEEP_WHOLE    DROP
 #define KEEP_INTEGRAL KEEP
@@ -203,18 +203,26 @@ static real polygamma(real order, real x)
 
 __extension__ typedef __int128 int128;
 
+static int128 load_whole(const gd_operand *operand, int64_t offset)
+{
+    int64_t whole = gd_ref_load_integer(operand, offset);
+    return operand->layout->dtype == GD_U64 ? (int128)(uint64_t)whole : whole;
+}
+
 #define NAME(name)                     name##_integer
 #define C                              int128
-#define LOAD                           gd_ref_load_integer
+#define LOAD                           load_whole
 #define STORE(operand, offset, number) gd_ref_store_integer(operand, offset, (int64_t)(number))
 #include "backend/reference/elementwise_rows.h"
 
 /* ---- the kernel of every row: the loop for the operands' dtype ---- */
 
 static const gd_kernel_fn *const loops[GD_DTYPE_COUNT] = {
-    [GD_F64] = loops_f64,    [GD_F32] = loops_f32,      [GD_F16] = loops_f32,
-    [GD_BF16] = loops_f32,   [GD_I64] = loops_integer,  [GD_I32] = loops_integer,
-    [GD_U8] = loops_integer, [GD_BOOL] = loops_integer,
+    [GD_F64] = loops_f64,     [GD_F32] = loops_f32,      [GD_F16] = loops_f32,
+    [GD_BF16] = loops_f32,    [GD_I64] = loops_integer,  [GD_I32] = loops_integer,
+    [GD_U8] = loops_integer,  [GD_BOOL] = loops_integer, [GD_I8] = loops_integer,
+    [GD_I16] = loops_integer, [GD_U16] = loops_integer,  [GD_U32] = loops_integer,
+    [GD_U64] = loops_integer,
 };
 
 static gd_status run_row(const gd_kernel_call *call)

@@ -24,7 +24,10 @@ static gd_status full(const gd_kernel_call *call)
 {
     const gd_full_attr *attr = call->attr;
     for (gd_walk w = gd_walk_over(call->out.layout); w.more; gd_walk_next(&w))
-        gd_ref_store(&call->out, w.count, attr->value);
+        if (gd_dtype_is_integer(call->out.layout->dtype))
+            gd_ref_store_integer(&call->out, w.count, attr->whole);
+        else
+            gd_ref_store(&call->out, w.count, attr->value);
     return GD_OK;
 }
 
@@ -99,10 +102,11 @@ static gd_status assign(const gd_kernel_call *call)
 static gd_status cast(const gd_kernel_call *call)
 {
     const gd_operand *x = &call->in[0];
-    bool from_integer = !gd_dtype_is_float(x->layout->dtype);
+    bool is_modular =
+        gd_dtype_is_integer(call->out.layout->dtype) && !gd_dtype_is_float(x->layout->dtype);
     for (gd_walk w = gd_walk_over(call->out.layout); w.more; gd_walk_next(&w)) {
         int64_t offset = gd_walk_offset(&w, x->layout);
-        if (from_integer)
+        if (is_modular)
             gd_ref_store_integer(&call->out, w.count, gd_ref_load_integer(x, offset));
         else
             gd_ref_store(&call->out, w.count, gd_ref_load(x, offset));

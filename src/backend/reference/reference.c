@@ -68,6 +68,8 @@ real gd_ref_load(const gd_operand *operand, int64_t offset)
         return gd_f16_to_f32(((const uint16_t *)operand->data)[offset]);
     case GD_BF16:
         return gd_bf16_to_f32(((const uint16_t *)operand->data)[offset]);
+    case GD_U64:
+        return (real)((const uint64_t *)operand->data)[offset];
     default:
         return gd_ref_load_integer(operand, offset);
     }
@@ -76,10 +78,20 @@ real gd_ref_load(const gd_operand *operand, int64_t offset)
 int64_t gd_ref_load_integer(const gd_operand *operand, int64_t offset)
 {
     switch (operand->layout->dtype) {
+    case GD_I8:
+        return ((const int8_t *)operand->data)[offset];
+    case GD_I16:
+        return ((const int16_t *)operand->data)[offset];
     case GD_I32:
         return ((const int32_t *)operand->data)[offset];
     case GD_I64:
         return ((const int64_t *)operand->data)[offset];
+    case GD_U16:
+        return ((const uint16_t *)operand->data)[offset];
+    case GD_U32:
+        return ((const uint32_t *)operand->data)[offset];
+    case GD_U64:
+        return (int64_t)((const uint64_t *)operand->data)[offset];
     default: /* u8, bool */
         return ((const uint8_t *)operand->data)[offset];
     }
@@ -134,8 +146,26 @@ void gd_ref_store(const gd_operand *operand, int64_t offset, real value)
     case GD_I64:
         ((int64_t *)operand->data)[offset] = to_integer(value, INT64_MIN, INT64_MAX);
         break;
+    case GD_I8:
+        ((int8_t *)operand->data)[offset] = (int8_t)to_integer(value, INT8_MIN, INT8_MAX);
+        break;
+    case GD_I16:
+        ((int16_t *)operand->data)[offset] = (int16_t)to_integer(value, INT16_MIN, INT16_MAX);
+        break;
     case GD_U8:
         ((uint8_t *)operand->data)[offset] = (uint8_t)to_integer(value, 0, UINT8_MAX);
+        break;
+    case GD_U16:
+        ((uint16_t *)operand->data)[offset] = (uint16_t)to_integer(value, 0, UINT16_MAX);
+        break;
+    case GD_U32:
+        ((uint32_t *)operand->data)[offset] = (uint32_t)to_integer(value, 0, UINT32_MAX);
+        break;
+    case GD_U64:
+        ((uint64_t *)operand->data)[offset] = value >= 0x1p64L ? UINT64_MAX
+                                              : value >= 0x1p63L
+                                                  ? (uint64_t)value
+                                                  : (uint64_t)to_integer(value, 0, INT64_MAX);
         break;
     default:
         ((uint8_t *)operand->data)[offset] = value != 0;
@@ -144,15 +174,24 @@ void gd_ref_store(const gd_operand *operand, int64_t offset, real value)
 
 void gd_ref_store_integer(const gd_operand *operand, int64_t offset, int64_t value)
 {
-    switch (operand->layout->dtype) {
-    case GD_I32:
-        ((int32_t *)operand->data)[offset] = (int32_t)(uint32_t)value;
-        break;
-    case GD_U8:
-        ((uint8_t *)operand->data)[offset] = (uint8_t)value;
-        break;
-    default: /* i64 holds it; floats round it; bool asks whether it is 0 */
+    const gd_dtype dtype = operand->layout->dtype;
+    const uint64_t bits = (uint64_t)value;
+    if (!gd_dtype_is_integer(dtype)) { /* floats round it; bool asks whether it is 0 */
         gd_ref_store(operand, offset, value);
+        return;
+    }
+    switch (gd_dtype_size(dtype)) {
+    case 1:
+        ((uint8_t *)operand->data)[offset] = (uint8_t)bits;
+        break;
+    case 2:
+        ((uint16_t *)operand->data)[offset] = (uint16_t)bits;
+        break;
+    case 4:
+        ((uint32_t *)operand->data)[offset] = (uint32_t)bits;
+        break;
+    default:
+        ((uint64_t *)operand->data)[offset] = bits;
     }
 }
 

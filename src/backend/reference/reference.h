@@ -39,6 +39,7 @@ real gd_ref_load(const gd_operand *operand, int64_t offset);
 void gd_ref_store(const gd_operand *operand, int64_t offset, real value);
 /* An integer as an element: integers take it modulo 2^bits, floats round it. */
 void gd_ref_store_integer(const gd_operand *operand, int64_t offset, int64_t value);
+/* An integer or bool; of u64 the bits. */
 int64_t gd_ref_load_integer(const gd_operand *operand, int64_t offset);
 
 /* Each file enters its kernels. */
