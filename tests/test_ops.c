@@ -136,8 +136,12 @@ static void try_case(const op_row *row, int c, gd_dtype dtype, bool whole, numbe
 {
     const op_case *oc = &row->cases[c];
     int arrangements = row->operands ? LAYOUT_COUNT + 1 : 1;
+    /* Dtypes that share the code of others: contiguous, and one more arrangement each. */
+    bool is_rare = dtype >= GD_I8;
     for (int a = 0; a < arrangements; a++) {
         operand o[OP_MAX_OPERANDS];
+        if (is_rare && a > 0 && a != 1 + (c + (int)dtype) % LAYOUT_COUNT)
+            continue;
         for (int i = 0; i < row->operands; i++) {
             layout_kind layout =
                 a == 0 ? LAYOUT_CONTIGUOUS : (layout_kind)((a - 1 + i) % LAYOUT_COUNT);

@@ -269,13 +269,13 @@ GD_API gd_tensor *gd_ones(gd_context *context, gd_shape shape, gd_dtype dtype);
 /* Every element `value`; GD_ERR_INVALID for a number the dtype cannot hold (see C numbers, above).
  */
 GD_API gd_tensor *gd_full(gd_context *context, gd_shape shape, double value, gd_dtype dtype);
-/* Memory as it is found: to be written to before it is read. In a function that is being traced:
- * zeros. */
-GD_API gd_tensor *gd_empty(gd_context *context, gd_shape shape, gd_dtype dtype);
 /* The same of an integer, all of whose 64 bits count: a double cannot say 2^53 + 1. A u64 beyond
  * 2^63 - 1 cannot be said so, either: gd_from_host. */
 GD_API gd_tensor *gd_full_integer(gd_context *context, gd_shape shape, int64_t value,
                                   gd_dtype dtype);
+/* Memory as it is found: to be written to before it is read. In a function that is being traced:
+ * zeros. */
+GD_API gd_tensor *gd_empty(gd_context *context, gd_shape shape, gd_dtype dtype);
 /* A number as a 0-d tensor. */
 GD_API gd_tensor *gd_scalar(gd_context *context, double value, gd_dtype dtype);
 /* start, start+step, … below stop (above, for a negative step): ceil((stop-start)/step) values,

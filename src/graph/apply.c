@@ -11,7 +11,6 @@
 
 #include <gradus/ops.h>
 
-#include "backend/backend.h"
 #include "base/error.h"
 #include "ops/attrs.h"
 
