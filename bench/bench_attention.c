@@ -255,7 +255,7 @@ static gd_tensor *train(void *user, int count, gd_tensor *const *in)
 static double model_memory(int64_t time, bool checkpoint)
 {
     gd_context *gd = gd_open("cpu", .threads = 2);
-    trainee t = { .model = gd_language_model_create(gd, .vocabulary = 65, .length = time,
+    trainee t = { .model = gd_language_model_create(gd, .vocabulary = 65, .max_length = time,
                                                     .layers = 4, .heads = 4, .width = 128,
                                                     .checkpoint = checkpoint) };
     t.optimizer = gd_sgd(gd_language_model_module(t.model));

@@ -6,7 +6,7 @@ int main(int count, char **arguments)
 {
     const gd_bench_gpt gpt = { .suite = "char_gpt",
                                .vocabulary = 65,
-                               .length = 256,
+                               .max_length = 256,
                                .layers = 6,
                                .heads = 6,
                                .width = 384,

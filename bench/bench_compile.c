@@ -483,7 +483,7 @@ static void open_wide(wide_job *j, gd_function_body body, size_t limit)
     j->t.optimizer = gd_adam(j->t.module);
     j->in[0] = gd_normal(j->context, GD_SHAPE(128, 64), 0, 1, GD_F32);
     j->in[1] = gd_zeros(j->context, GD_SHAPE(128), GD_I64);
-    j->function = gd_compile(j->context, body, &j->t, .memory_limit = limit);
+    j->function = gd_compile(j->context, body, &j->t, .memory_limit = limit ? limit : SIZE_MAX);
 }
 
 static void run_wide(void *user)

@@ -60,7 +60,7 @@ static void open_model(trainee *t, const gd_bench_gpt *g, const char *weights)
     t->model = weights
                    ? gd_language_model_load(t->context, weights)
                    : gd_language_model_create(t->context, .vocabulary = g->vocabulary,
-                                              .length = g->length, .layers = g->layers,
+                                              .max_length = g->max_length, .layers = g->layers,
                                               .heads = g->heads, .width = g->width, .seed = SEED);
     CHECK(t->model);
 }
@@ -103,7 +103,7 @@ static void run_token(void *user)
 {
     talker *t = user;
     if (gd_generator_length(t->generator) >= 128 ||
-        gd_generator_length(t->generator) == t->gpt->length)
+        gd_generator_length(t->generator) == t->gpt->max_length)
         (void)begin(t);
     int32_t next = (int32_t)token(t->gpt, gd_generator_length(t->generator));
     CHECK(gd_generator_feed(t->generator, 1, &next));
@@ -174,8 +174,8 @@ static double step_flops(const gd_bench_gpt *g)
 static double update_bytes(const gd_bench_gpt *g)
 {
     double c = (double)g->width;
-    double parameters =
-        (double)g->layers * (12 * c * c + 13 * c) + 2 * c + (double)(g->vocabulary + g->length) * c;
+    double parameters = (double)g->layers * (12 * c * c + 13 * c) + 2 * c +
+                        (double)(g->vocabulary + g->max_length) * c;
     double bytes = 6 * sizeof(float) * parameters;
     return bytes > 1e9 ? bytes : 0.0;
 }

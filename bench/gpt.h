@@ -8,7 +8,7 @@
 
 typedef struct gd_bench_gpt {
     const char *suite;
-    int64_t vocabulary, length, layers, heads, width;
+    int64_t vocabulary, max_length, layers, heads, width;
     int64_t batch, time; /* of a training step */
     double seconds;      /* of timing, for each side */
     bool generates;      /* also measure a token at batch 1 */

@@ -97,7 +97,7 @@ static void show_sample(gd_language_model *model, const gd_tokenizer *tokenizer,
     gd_generator *g = gd_generator_create(model);
     gd_sampler *s = gd_sampler_create(.temperature = 0.8, .top_k = 40, .seed = 1);
     printf("---\n");
-    gd_generate(g, tokenizer, s, .prompt = "\n", .tokens = tokens, .callback = print_text);
+    gd_generate(g, tokenizer, s, .prompt = "\n", .max_tokens = tokens, .callback = print_text);
     printf("\n---\n");
     gd_sampler_release(s);
     gd_generator_release(g);
@@ -126,7 +126,7 @@ static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenize
                                                      .length = s->length, .first = train_count);
     trainee t = { .model = gd_language_model_create(
                       gd, .decoder = s->decoder, .vocabulary = gd_tokenizer_count(tokenizer),
-                      .length = s->length, .layers = s->layers, .heads = s->heads,
+                      .max_length = s->length, .layers = s->layers, .heads = s->heads,
                       .width = s->width, .hidden = s->hidden, .dropout = s->dropout, .seed = 1) };
     gd_module *module = gd_language_model_module(t.model);
     t.optimizer = gd_adamw(module, .lr = s->lr, .beta2 = 0.999, .weight_decay = 0.1);

@@ -21,7 +21,7 @@ static gd_tensor *stage(gd_module *m, const char *name, gd_tensor *x, int64_t ch
         snprintf(path, sizeof path, "%s.norm%d", name, i);
         x = gd_relu(gd_nn_batch_norm(m, path, x));
     }
-    return gd_max_pool2d(x, 2);
+    return gd_max_pool2d(x, GD_SHAPE(2));
 }
 
 /* x [batch, 3, 32, 32] -> logits [batch, 10] */

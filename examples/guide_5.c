@@ -10,11 +10,11 @@ enum { BATCH = 50, EPOCHS = 2 };
 /* x [batch, 28, 28] -> logits [batch, 10] */
 static gd_tensor *network(void *module, gd_tensor *x)
 {
-    x = gd_unsqueeze(x, 1);                                        // [batch, 1, 28, 28]
-    x = gd_relu(gd_nn_conv2d(module, "conv1", x, 8, 5));           // [batch, 8, 24, 24]
-    x = gd_max_pool2d(x, 2);                                       // [batch, 8, 12, 12]
-    x = gd_relu(gd_nn_conv2d(module, "conv2", x, 16, 5));          // [batch, 16, 8, 8]
-    x = gd_reshape(gd_max_pool2d(x, 2), GD_SHAPE(-1, 16 * 4 * 4)); // [batch, 256]
+    x = gd_unsqueeze(x, 1);                                                  // [batch, 1, 28, 28]
+    x = gd_relu(gd_nn_conv2d(module, "conv1", x, 8, 5));                     // [batch, 8, 24, 24]
+    x = gd_max_pool2d(x, GD_SHAPE(2));                                       // [batch, 8, 12, 12]
+    x = gd_relu(gd_nn_conv2d(module, "conv2", x, 16, 5));                    // [batch, 16, 8, 8]
+    x = gd_reshape(gd_max_pool2d(x, GD_SHAPE(2)), GD_SHAPE(-1, 16 * 4 * 4)); // [batch, 256]
     return gd_nn_linear(module, "out", x, 10);
 }
 
@@ -24,9 +24,8 @@ static gd_dataset *first_digits(gd_context *gd, gd_dataset *all, int64_t count)
     gd_tensor *x = NULL, *y = NULL;
     if (gd_dataset_get(all, 0, count, &x, &y) != GD_OK)
         return NULL;
-    return gd_dataset_create(gd, .samples = gd_tensor_data(x), .dtype = GD_F32,
-                             .shape = GD_SHAPE(28, 28), .labels = gd_tensor_data(y),
-                             .count = count);
+    return gd_dataset_create(gd, GD_SHAPE(28, 28), GD_F32, count, gd_tensor_data(x),
+                             gd_tensor_data(y));
 }
 
 /* A digit of the data set as characters. */
@@ -87,7 +86,7 @@ static void evaluate(const char *what, trainee *t, gd_dataset *digits)
 {
     gd_loader *loader = gd_loader_create(digits, .batch = 100);
     gd_metrics result = { 0 };
-    if (gd_evaluate(t->module, network, t->module, loader, .result = &result) == GD_OK)
+    if (gd_evaluate(t->module, network, t->module, loader, &result) == GD_OK)
         printf("%s: loss %.4f, %.1f %% of %lld digits are right\n", what, result.loss,
                100.0 * result.accuracy, (long long)result.samples);
     gd_loader_release(loader);

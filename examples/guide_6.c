@@ -116,7 +116,7 @@ static double attention_size(gd_context *gd, int64_t time, bool plain)
 static double model_size(gd_context *gd, int64_t time, bool checkpoint)
 {
     gd_language_model *m =
-        gd_language_model_create(gd, .vocabulary = 65, .length = time, .layers = 4, .heads = 4,
+        gd_language_model_create(gd, .vocabulary = 65, .max_length = time, .layers = 4, .heads = 4,
                                  .width = 128, .checkpoint = checkpoint);
     gd_tensor *tokens = gd_zeros(gd, GD_SHAPE(1, time), GD_I64);
     double size = plan_size(gd, training_step, m, 2, (gd_tensor *[]){ tokens, tokens });

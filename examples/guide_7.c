@@ -108,7 +108,7 @@ static void write_some(gd_language_model *model, const gd_tokenizer *tokenizer, 
     gd_generator *g = gd_generator_create(model);
     gd_sampler *s = gd_sampler_create(.temperature = temperature, .seed = 1);
     printf("--- temperature %g\n", temperature);
-    gd_generate(g, tokenizer, s, .prompt = "\n", .tokens = 120, .callback = print_text);
+    gd_generate(g, tokenizer, s, .prompt = "\n", .max_tokens = 120, .callback = print_text);
     printf("\n");
     gd_sampler_release(s);
     gd_generator_release(g);
@@ -148,7 +148,7 @@ int main(void)
         printf("== text\n%zu characters, %zu different ones\n", tokens.count, kinds);
         baselines(&tokens, kinds);
         gd_language_model *model = gd_language_model_create(
-            gd, .decoder = GD_DECODER_LLAMA, .vocabulary = (int64_t)kinds, .length = LENGTH,
+            gd, .decoder = GD_DECODER_LLAMA, .vocabulary = (int64_t)kinds, .max_length = LENGTH,
             .layers = 2, .heads = 4, .width = 32, .hidden = 88, .seed = 1);
         printf("== training\n%lld parameters\n",
                (long long)gd_module_parameter_count(gd_language_model_module(model)));

@@ -274,9 +274,9 @@ static void test_refusals(void **state)
         gd_status code;
         double dropout, scale;
         int what;
-    } bad[] = { { GD_ERR_INVALID, 1, 0, 0 },   { GD_ERR_INVALID, -0.1, 0, 0 },
-                { GD_ERR_INVALID, NAN, 0, 0 }, { GD_ERR_INVALID, 0, INFINITY, 0 },
-                { GD_ERR_SHAPE, 0, 0, 1 },     { GD_ERR_SHAPE, 0.5, 0, 2 } };
+    } bad[] = { { GD_ERR_INVALID, 1, 1, 0 },   { GD_ERR_INVALID, -0.1, 1, 0 },
+                { GD_ERR_INVALID, NAN, 1, 0 }, { GD_ERR_INVALID, 0, INFINITY, 0 },
+                { GD_ERR_SHAPE, 0, 1, 1 },     { GD_ERR_SHAPE, 0.5, 1, 2 } };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         gd_error_clear();
         gd_tensor *k = bad[i].what == 2 ? gd_slice(x, 2, 0, 3, 1) : x;

@@ -42,7 +42,7 @@ static gd_tensor *loss_of(void *user, int count, gd_tensor *const *in)
     (void)count;
     net *n = user;
     n->calls++;
-    gd_tensor *h = gd_layer_norm(in[0]);
+    gd_tensor *h = gd_layer_norm(in[0], NULL, NULL);
     for (int i = 0; i < LAYERS; i++) {
         h = gd_add(gd_matmul(h, n->w[i]), n->b[i]);
         if (i + 1 == LAYERS)

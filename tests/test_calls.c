@@ -460,8 +460,7 @@ static void open_host_things(host_things *h, gd_context *gd, const char *path)
     h->optimizer = gd_adam(h->m, .lr = 0.25);
     h->ema = gd_ema_create(h->m);
     assert_int_equal(gd_ema_update(h->ema), GD_OK);
-    gd_dataset *d = gd_dataset_create(gd, .samples = samples, .dtype = GD_F32, .shape = GD_SHAPE(1),
-                                      .labels = labels, .count = 4);
+    gd_dataset *d = gd_dataset_create(gd, GD_SHAPE(1), GD_F32, 4, samples, labels);
     h->loader = gd_loader_create(d, .batch = 1);
 }
 

@@ -104,8 +104,8 @@ static void a_model_of_ones_own_talks(void **state)
     snprintf(characters, sizeof characters, GD_BINARY_DIR "/test_cli_generate_%d.txt",
              (int)getpid());
     gd_context *gd = gd_open(test_device());
-    gd_language_model *m = gd_language_model_create(gd, .vocabulary = 4, .length = 16, .layers = 1,
-                                                    .heads = 2, .width = 8, .seed = 1);
+    gd_language_model *m = gd_language_model_create(gd, .vocabulary = 4, .max_length = 16,
+                                                    .layers = 1, .heads = 2, .width = 8, .seed = 1);
     assert_int_equal(gd_language_model_save(m, path), GD_OK);
     gd_close(gd);
     FILE *f = fopen(characters, "w");

@@ -82,7 +82,8 @@ static record run(fuzz_program p, variant v)
     set_passes(v.off);
     gd_context *gd = gd_open(test_device(), .threads = v.threads, .seed = p.seed);
     fuzz_place(&p, gd, in);
-    gd_function *f = gd_compile(gd, fuzz_body, &p, .mode = v.mode, .memory_limit = v.memory_limit,
+    gd_function *f = gd_compile(gd, fuzz_body, &p, .mode = v.mode,
+                                .memory_limit = v.memory_limit ? v.memory_limit : SIZE_MAX,
                                 .detached = !v.has_history);
     for (int call = 0; call <= ((p.options & FUZZ_TWICE) != 0) && gd_error_code() == GD_OK;
          call++) {

@@ -232,28 +232,26 @@ static void check_bits(gd_context *context, int index, const float *x, const flo
 {
     const conv_case *c = &cases[index];
     const sizes s = sizes_of(c);
-    gd_conv_options o = { .groups = c->groups };
-    for (int a = 0; a < 3; a++) {
-        o.strides[a] = c->stride[a];
-        o.dilations[a] = c->dilation[a];
-        o.before[a] = o.after[a] = c->pad[a];
-    }
+    const gd_conv_options o = {
+        GD_CONV_DEFAULTS, .stride = GD_SHAPE(c->stride[0], c->stride[1], c->stride[2]),
+        .padding = GD_SHAPE(c->pad[0], c->pad[1], c->pad[2]),
+        .dilation = GD_SHAPE(c->dilation[0], c->dilation[1], c->dilation[2]), .groups = c->groups
+    };
     gd_scope_begin(context);
     const int64_t channels = c->groups * c->c, outs = c->groups * c->o;
-    o.x = gd_set_requires_grad(
+    gd_tensor *tx = gd_set_requires_grad(
         gd_from_host(context, GD_SHAPE(c->n, channels, c->in[0], c->in[1], c->in[2]), GD_F32, x),
         true);
-    o.w = gd_set_requires_grad(
+    gd_tensor *tw = gd_set_requires_grad(
         gd_from_host(context, GD_SHAPE(outs, c->c, c->kernel[0], c->kernel[1], c->kernel[2]),
                      GD_F32, w),
         true);
-    if (bias)
-        o.b = gd_from_host(context, GD_SHAPE(outs), GD_F32, bias);
-    gd_tensor *y = gd_conv_with(3, o), *grads[2];
+    gd_tensor *tb = bias ? gd_from_host(context, GD_SHAPE(outs), GD_F32, bias) : NULL;
+    gd_tensor *y = gd_conv_with(tx, tw, tb, 3, &o), *grads[2];
     gd_tensor *seed =
         gd_from_host(context, GD_SHAPE(c->n, outs, s.out[0], s.out[1], s.out[2]), GD_F32, g);
     assert_same_numbers(y, expected[0], c->n * outs * s.plane, "forward", index, context);
-    assert_int_equal(gd_grad(1, &y, &seed, 2, (gd_tensor *[]){ o.x, o.w }, grads), GD_OK);
+    assert_int_equal(gd_grad(1, &y, &seed, 2, (gd_tensor *[]){ tx, tw }, grads), GD_OK);
     assert_same_numbers(grads[0], expected[1], c->n * channels * s.in_plane, "gradient by input",
                         index, context);
     assert_same_numbers(grads[1], expected[2], outs * c->c * s.taps, "gradient by weight", index,
@@ -328,13 +326,13 @@ static void test_definition(void **state)
 static gd_tensor *conv_relu(void *user, int count, gd_tensor *const *in)
 {
     (void)user, (void)count;
-    return gd_relu(gd_conv2d(in[0], in[1], in[2], .pad = 1));
+    return gd_relu(gd_conv2d(in[0], in[1], in[2], .padding = GD_SHAPE(1)));
 }
 
 static gd_tensor *step_by_step(gd_tensor *const *in)
 {
     gd_tensor *bias = gd_reshape(in[2], GD_SHAPE(-1, 1, 1));
-    return gd_relu(gd_add(gd_conv2d(in[0], in[1], NULL, .pad = 1), bias));
+    return gd_relu(gd_add(gd_conv2d(in[0], in[1], NULL, .padding = GD_SHAPE(1)), bias));
 }
 
 /* Bias and ReLU behind a convolution are part of its kernel, and change no bit: of wide rows, and
@@ -378,7 +376,7 @@ static void test_ties_of_maxima(void **state)
         gd_scope_begin(context);
         gd_tensor *leaf =
             gd_set_requires_grad(gd_from_host(context, GD_SHAPE(1, 1, 2, 4), GD_F32, x), true);
-        gd_tensor *y = gd_sum(gd_max_pool2d(leaf, 2), GD_ALL_AXES, false), *d;
+        gd_tensor *y = gd_sum(gd_max_pool2d(leaf, GD_SHAPE(2)), GD_ALL_AXES, false), *d;
         assert_int_equal(gd_grad(1, &y, NULL, 1, &leaf, &d), GD_OK);
         float actual[8];
         assert_int_equal(gd_tensor_read(d, actual, sizeof actual), GD_OK);
@@ -412,7 +410,7 @@ static void test_maxima_of_squares(void **state)
                 gd_from_host(context, GD_SHAPE(1, PLANES, HEIGHT, WIDTH), GD_F32, x), true);
             gd_tensor *seed =
                 gd_from_host(context, GD_SHAPE(1, PLANES, HEIGHT / 2, WIDTH / 2), GD_F32, g);
-            gd_tensor *y = gd_max_pool2d(leaf, 2), *d;
+            gd_tensor *y = gd_max_pool2d(leaf, GD_SHAPE(2)), *d;
             assert_int_equal(gd_grad(1, &y, &seed, 1, &leaf, &d), GD_OK);
             assert_int_equal(gd_tensor_read(y, results[k], sizeof results[k]), GD_OK);
             assert_int_equal(gd_tensor_read(d, gradients[k], sizeof gradients[k]), GD_OK);
@@ -436,12 +434,13 @@ static void test_same_padding(void **state)
                     gd_scope_begin(context);
                     gd_tensor *x = gd_ones(context, GD_SHAPE(1, 1, size), GD_F32),
                               *w = gd_ones(context, GD_SHAPE(1, 1, kernel), GD_F32);
-                    gd_tensor *y =
-                        gd_conv1d(x, w, NULL, .stride = stride, .dilation = dilation, .same = true);
+                    gd_tensor *y = gd_conv1d(x, w, NULL, .stride = GD_SHAPE(stride),
+                                             .dilation = GD_SHAPE(dilation), .same = true);
                     assert_non_null(y);
                     assert_int_equal(gd_tensor_shape(y).dim[2], (size + stride - 1) / stride);
-                    gd_tensor *back = gd_conv_transpose1d(x, w, NULL, .stride = stride,
-                                                          .dilation = dilation, .same = true);
+                    gd_tensor *back =
+                        gd_conv_transpose1d(x, w, NULL, .stride = GD_SHAPE(stride),
+                                            .dilation = GD_SHAPE(dilation), .same = true);
                     assert_non_null(back);
                     assert_int_equal(gd_tensor_shape(back).dim[2], size * stride);
                     gd_scope_end(context);

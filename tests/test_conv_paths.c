@@ -58,14 +58,10 @@ static gd_tensor *random_tensor(gd_context *context, gd_shape shape, gd_dtype dt
 
 static gd_conv_options options_of(const problem *p)
 {
-    gd_conv_options o = { .groups = 1 };
-    for (int a = 0; a < 2; a++) {
-        o.strides[a] = p->stride[a];
-        o.before[a] = p->before[a];
-        o.after[a] = p->after[a];
-        o.dilations[a] = p->dilation[a];
-    }
-    return o;
+    return (gd_conv_options){ GD_CONV_DEFAULTS, .stride = GD_SHAPE(p->stride[0], p->stride[1]),
+                              .padding_before = GD_SHAPE(p->before[0], p->before[1]),
+                              .padding_after = GD_SHAPE(p->after[0], p->after[1]),
+                              .dilation = GD_SHAPE(p->dilation[0], p->dilation[1]) };
 }
 
 /* y, and the gradients that a seed brings to x and w. */
@@ -75,16 +71,16 @@ static results run_as(gd_context *context, const problem *p, gd_dtype dtype, boo
     numbers n = { seed };
     gd_scope_begin(context);
     gd_conv_options o = options_of(p);
-    o.x = gd_set_requires_grad(
+    gd_tensor *x = gd_set_requires_grad(
         random_tensor(context, GD_SHAPE(p->n, p->c, p->in[0], p->in[1]), dtype, whole, &n), true);
-    o.w = gd_set_requires_grad(
+    gd_tensor *w = gd_set_requires_grad(
         random_tensor(context, GD_SHAPE(p->o, p->c, p->kernel[0], p->kernel[1]), dtype, whole, &n),
         true);
-    gd_tensor *y = gd_conv_with(2, o), *d[2];
+    gd_tensor *y = gd_conv_with(x, w, NULL, 2, &o), *d[2];
     if (!y)
         fail_msg("%s", gd_error_message());
     gd_tensor *g = random_tensor(context, gd_tensor_shape(y), dtype, whole, &n);
-    assert_int_equal(gd_grad(1, &y, &g, 2, (gd_tensor *[]){ o.x, o.w }, d), GD_OK);
+    assert_int_equal(gd_grad(1, &y, &g, 2, (gd_tensor *[]){ x, w }, d), GD_OK);
     const results r = { reading_take(y, "y"), reading_take(d[0], "dx"), reading_take(d[1], "dw") };
     gd_scope_end(context);
     return r;

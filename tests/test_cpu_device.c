@@ -15,7 +15,7 @@
 
 static gd_device *open_cpu(int threads)
 {
-    return gd_backend_cpu.open(&(gd_open_options){ .device = "cpu", .threads = threads });
+    return gd_backend_cpu.open(&(gd_open_options){ GD_OPEN_DEFAULTS, .threads = threads });
 }
 
 static void test_find(void **state)
@@ -47,10 +47,13 @@ static void test_open(void **state)
     gd_backend_cpu.close(device);
     gd_backend_cpu.close(NULL);
 
-    assert_null(open_cpu(-1));
+    assert_null(open_cpu(0));
     assert_int_equal(gd_error_code(), GD_ERR_INVALID);
     gd_error_clear();
-    device = open_cpu(0);
+    assert_null(open_cpu(-2));
+    assert_int_equal(gd_error_code(), GD_ERR_INVALID);
+    gd_error_clear();
+    device = open_cpu(-1);
     assert_non_null(device);
     assert_int_equal(device->threads, gd_thread_count_default());
     gd_backend_cpu.close(device);

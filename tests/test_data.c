@@ -35,8 +35,7 @@ static gd_dataset *numbered(gd_context *gd)
             samples[i][k] = (float)i + 0.25f * (float)k;
         labels[i] = i % 7;
     }
-    return gd_dataset_create(gd, .samples = samples, .dtype = GD_F32, .shape = GD_SHAPE(FEATURES),
-                             .labels = labels, .count = COUNT);
+    return gd_dataset_create(gd, GD_SHAPE(FEATURES), GD_F32, COUNT, samples, labels);
 }
 
 /* ---- data sets ---- */
@@ -93,27 +92,22 @@ static void wrong_data_sets_are_errors(void **state)
 {
     const float samples[4] = { 0 };
     const int64_t labels[4] = { 0, 1, -3, 2 };
-    assert_null(gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1),
-                                  .labels = labels, .count = 4));
+    assert_null(gd_dataset_create(*state, GD_SHAPE(1), GD_F32, 4, samples, labels));
     expect_error(GD_ERR_INVALID, "label -3 of sample 2");
-    assert_null(gd_dataset_create(*state, .samples = samples, .dtype = GD_F64, .shape = GD_SHAPE(1),
-                                  .labels = labels, .count = 2));
+    assert_null(gd_dataset_create(*state, GD_SHAPE(1), GD_F64, 2, samples, labels));
     expect_error(GD_ERR_DTYPE, "f64");
-    assert_null(gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(0),
-                                  .labels = labels, .count = 2));
+    assert_null(gd_dataset_create(*state, GD_SHAPE(0), GD_F32, 2, samples, labels));
     expect_error(GD_ERR_SHAPE, "cannot be");
-    assert_null(
-        gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1), .labels = labels));
+    assert_null(gd_dataset_create(*state, GD_SHAPE(1), GD_F32, 0, samples, labels));
     expect_error(GD_ERR_INVALID, "0 samples");
-    assert_null(gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1), .count = 1,
-                                  .labels = (int64_t[]){ INT64_MAX }));
+    assert_null(
+        gd_dataset_create(*state, GD_SHAPE(1), GD_F32, 1, samples, (int64_t[]){ INT64_MAX }));
     expect_error(GD_ERR_INVALID, "label 9223372036854775807 of sample 0 is too large");
-    assert_null(gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1), .count = 2));
+    assert_null(gd_dataset_create(*state, GD_SHAPE(1), GD_F32, 2, samples, NULL));
     expect_error(GD_ERR_INVALID, "labels are NULL");
-    assert_null(gd_dataset_create(*state, .samples = samples, .shape = GD_SHAPE(1),
-                                  .labels = labels, .count = 2, .scale = NAN));
+    assert_null(gd_dataset_create(*state, GD_SHAPE(1), GD_F32, 2, samples, labels, .scale = NAN));
     expect_error(GD_ERR_INVALID, "finite");
-    assert_null(gd_dataset_create(NULL));
+    assert_null(gd_dataset_create(NULL, GD_SCALAR, GD_F32, 0, NULL, NULL));
 }
 
 /* Write a small IDX file: type, rank 1 or 3, `count` items of zeros. */

@@ -156,8 +156,8 @@ static void products(const operands *o)
 {
     gd_tensor *x = o->x;
     EXPECT(matmul, gd_matmul(x, x));
-    EXPECT(affine, gd_affine(x, x, NULL));
-    EXPECT(affine, gd_affine(x, gd_transpose(x, 0, 1), o->vector));
+    EXPECT(linear, gd_linear(x, x, NULL));
+    EXPECT(linear, gd_linear(x, gd_transpose(x, 0, 1), o->vector));
     EXPECT(outer, gd_outer(x, x));
     EXPECT(dot, gd_dot(o->vector, gd_zeros(o->context, GD_SHAPE(4), GD_F32)));
     EXPECT(einsum, gd_einsum("ij->k", 1, &x));
@@ -196,7 +196,7 @@ static void losses(const operands *o)
     EXPECT(huber, gd_huber(x, far));
     EXPECT(smooth_l1, gd_smooth_l1(x, far));
     EXPECT(bce, gd_bce(x, x, .weight = narrow));
-    EXPECT(bce_with_logits, gd_bce_with_logits(x, x, .pos_weight = narrow));
+    EXPECT(bce_with_logits, gd_bce_with_logits(x, x, .positive_weight = narrow));
     EXPECT(focal, gd_focal(x, far));
     EXPECT(hinge, gd_hinge(x, far));
     EXPECT(hinge_embedding, gd_hinge_embedding(x, far));
@@ -215,16 +215,16 @@ static void losses(const operands *o)
 static void layers(const operands *o)
 {
     gd_tensor *x = o->x, *narrow = o->narrow;
-    EXPECT(layer_norm, gd_layer_norm(x, .axes = 5));
-    EXPECT(layer_norm, gd_layer_norm(x, .weight = gd_ones(o->other, GD_SHAPE(3), GD_F32)));
-    EXPECT(rms_norm, gd_rms_norm(x, .axes = 5));
-    EXPECT(group_norm, gd_group_norm(x, .groups = 2));
-    EXPECT(instance_norm, gd_instance_norm(x, .epsilon = -1));
-    EXPECT(batch_norm, gd_batch_norm(x, .training = true, .weight = narrow));
-    EXPECT(batch_norm,
-           gd_batch_norm(x, .training = true, .weight = gd_ones(o->other, GD_SHAPE(3), GD_F32)));
+    EXPECT(layer_norm, gd_layer_norm(x, NULL, NULL, .axes = 5));
+    EXPECT(layer_norm, gd_layer_norm(x, gd_ones(o->other, GD_SHAPE(3), GD_F32), NULL));
+    EXPECT(rms_norm, gd_rms_norm(x, NULL, .axes = 5));
+    EXPECT(group_norm, gd_group_norm(x, NULL, NULL, 2));
+    EXPECT(instance_norm, gd_instance_norm(x, NULL, NULL, .epsilon = -1));
+    EXPECT(batch_norm, gd_batch_norm(x, narrow, NULL, NULL, NULL, .training = true));
+    EXPECT(batch_norm, gd_batch_norm(x, gd_ones(o->other, GD_SHAPE(3), GD_F32), NULL, NULL, NULL,
+                                     .training = true));
     EXPECT(attention, gd_attention(x, narrow, x));
-    EXPECT(recurrent, gd_recurrent(x, x, o->vector));
+    EXPECT(recurrent, gd_recurrent(x, x, o->vector, GD_CELL_RNN));
     EXPECT(rope, gd_rope(x));
 }
 
@@ -232,14 +232,14 @@ static void windows(const operands *o)
 {
     gd_tensor *x = o->x, *image = gd_ones(o->context, GD_SHAPE(1, 1, 4, 4), GD_F32);
     gd_tensor *far = gd_ones(o->other, GD_SHAPE(1, 1, 2, 2), GD_F32);
-    EXPECT(conv2d, gd_conv2d(image, x));
-    EXPECT(conv2d, gd_conv2d(image, far));
-    EXPECT(conv1d, gd_conv1d(x, x));
-    EXPECT(conv_transpose2d, gd_conv_transpose2d(image, x));
-    EXPECT(conv_transpose2d, gd_conv_transpose2d(image, far));
-    EXPECT(max_pool2d, gd_max_pool2d(image, 9));
-    EXPECT(avg_pool3d, gd_avg_pool3d(image, 2));
-    EXPECT(avg_pool2d, gd_avg_pool2d(image, 2, .dilation = 2));
+    EXPECT(conv2d, gd_conv2d(image, x, NULL));
+    EXPECT(conv2d, gd_conv2d(image, far, NULL));
+    EXPECT(conv1d, gd_conv1d(x, x, NULL));
+    EXPECT(conv_transpose2d, gd_conv_transpose2d(image, x, NULL));
+    EXPECT(conv_transpose2d, gd_conv_transpose2d(image, far, NULL));
+    EXPECT(max_pool2d, gd_max_pool2d(image, GD_SHAPE(9)));
+    EXPECT(avg_pool3d, gd_avg_pool3d(image, GD_SHAPE(2)));
+    EXPECT(avg_pool2d, gd_avg_pool2d(image, GD_SHAPE(2), .dilation = GD_SHAPE(2)));
     EXPECT(adaptive_max_pool, gd_adaptive_max_pool(image, GD_SHAPE(2)));
     EXPECT(adaptive_avg_pool, gd_adaptive_avg_pool(image, GD_SHAPE(0, 1)));
     EXPECT(global_avg_pool, gd_global_avg_pool(x));

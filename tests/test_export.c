@@ -152,9 +152,9 @@ static gd_tensor *convolutional(void *user, int count, gd_tensor *const *in)
     (void)count;
     trainee *t = user;
     gd_tensor *x = gd_nn_conv2d(t->module, "c1", in[0], 6, .kernel = 3, .pad = 1);
-    x = gd_max_pool2d(gd_relu(x), .kernel = 3, .stride = 2, .pad = 1);
+    x = gd_max_pool2d(gd_relu(x), GD_SHAPE(3), .stride = GD_SHAPE(2), .padding = GD_SHAPE(1));
     x = gd_nn_conv2d(t->module, "c2", x, 40, .kernel = 3, .stride = 2, .groups = 2);
-    x = gd_avg_pool2d(gd_tanh(x), .kernel = 2, .stride = 1, .pad = 1);
+    x = gd_avg_pool2d(gd_tanh(x), GD_SHAPE(2), .stride = GD_SHAPE(1), .padding = GD_SHAPE(1));
     x = gd_nn_conv2d(t->module, "c3", x, 5, .kernel = 3, .pad = 2, .dilation = 2, .no_bias = true);
     x = gd_nn_linear(t->module, "fc", gd_reshape(x, GD_SHAPE(4, -1)), 10);
     gd_tensor *loss = gd_cross_entropy(x, in[1]), *parameter[7], *gradient[7];
@@ -295,14 +295,16 @@ static gd_tensor *many_images(void *user, int count, gd_tensor *const *in)
               *limit = gd_full(gd, GD_SCALAR, 0.9, GD_F32),
               *minus = gd_neg(gd_zeros(gd, GD_SHAPE(6), GD_F32));
     gd_tensor *results[] = {
-        gd_relu(gd_conv2d(x, w, NULL, .pad = 1)),
-        gd_conv2d(x, half, minus, .groups = 2, .dilation = 2, .pad = 2),
-        gd_conv2d(x, gd_where(gd_gt(w, limit), large, w), NULL, .pad = 1),
-        gd_conv_transpose2d(x, back, NULL, .pad = 1),
-        gd_conv_transpose2d(x, half_back, NULL, .groups = 2, .dilation = 2, .pad = 2),
-        gd_conv_transpose2d(x, gd_where(gd_gt(back, limit), large, back), NULL, .pad = 1),
-        gd_conv1d(lines, deep, NULL, .pad = 4),
-        gd_conv_transpose1d(lines, deep_back, NULL, .pad = 2),
+        gd_relu(gd_conv2d(x, w, NULL, .padding = GD_SHAPE(1))),
+        gd_conv2d(x, half, minus, .groups = 2, .dilation = GD_SHAPE(2), .padding = GD_SHAPE(2)),
+        gd_conv2d(x, gd_where(gd_gt(w, limit), large, w), NULL, .padding = GD_SHAPE(1)),
+        gd_conv_transpose2d(x, back, NULL, .padding = GD_SHAPE(1)),
+        gd_conv_transpose2d(x, half_back, NULL, .groups = 2, .dilation = GD_SHAPE(2),
+                            .padding = GD_SHAPE(2)),
+        gd_conv_transpose2d(x, gd_where(gd_gt(back, limit), large, back), NULL,
+                            .padding = GD_SHAPE(1)),
+        gd_conv1d(lines, deep, NULL, .padding = GD_SHAPE(4)),
+        gd_conv_transpose1d(lines, deep_back, NULL, .padding = GD_SHAPE(2)),
     };
     for (size_t i = 0; i < sizeof results / sizeof *results;
          i++) { /* which NaN comes out is not defined */

@@ -33,7 +33,7 @@ static gd_tensor *mlp(gd_module *m, gd_tensor *x)
 static gd_tensor *convolutional(gd_module *m, gd_tensor *x)
 {
     gd_tensor *h = gd_nn_conv2d(m, "conv", x, 6, 3, .pad = 1, .init = GD_INIT_TRUNCATED_NORMAL);
-    h = gd_max_pool2d(gd_relu(gd_nn_batch_norm(m, "norm", h)), 2);
+    h = gd_max_pool2d(gd_relu(gd_nn_batch_norm(m, "norm", h)), GD_SHAPE(2));
     return gd_nn_linear(m, "fc", gd_reshape(h, GD_SHAPE(BATCH, -1)), 3);
 }
 

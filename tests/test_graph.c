@@ -432,8 +432,10 @@ static void errors_name_what_is_wrong(void **state)
 
     assert_null(gd_open("abacus"));
     assert_error(GD_ERR_INVALID, "abacus");
-    assert_null(gd_open(test_device(), .threads = -1));
-    assert_error(GD_ERR_INVALID, "-1 threads");
+    assert_null(gd_open(test_device(), .threads = 0));
+    assert_error(GD_ERR_INVALID, "0 threads; 1 to");
+    assert_null(gd_open(test_device(), .threads = -2));
+    assert_error(GD_ERR_INVALID, "-2 threads");
     assert_null(gd_zeros(gd, GD_SHAPE(-1), GD_F32));
     gd_error_clear();
     assert_null(gd_zeros(gd, GD_SHAPE(1), (gd_dtype)99));

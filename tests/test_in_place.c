@@ -156,7 +156,7 @@ static void test_composites_replace_their_own_values(void **state)
               *bias = gd_ones(context, GD_SHAPE(64), GD_F32);
     gd_set_requires_grad(x, true);
     size_t before = gd_memory(context).in_use;
-    gd_tensor *y = gd_affine(x, x, bias);
+    gd_tensor *y = gd_linear(x, x, bias);
     assert_int_equal(gd_memory(context).in_use, before + bytes);
     gd_tensor *gradient;
     gd_tensor *sum = total(y);
@@ -168,10 +168,10 @@ static void test_composites_replace_their_own_values(void **state)
     assert_in_range(gd_memory(context).in_use, before + 5 * bytes, before + 5 * bytes + 1024);
 
     /* A bias that makes the result wider. */
-    y = gd_affine(x, x, gd_ones(context, GD_SHAPE(64), GD_F64));
+    y = gd_linear(x, x, gd_ones(context, GD_SHAPE(64), GD_F64));
     assert_int_equal(gd_tensor_dtype(y), GD_F64);
     assert_int_equal(
-        gd_tensor_shape(gd_affine(x, x, gd_ones(context, GD_SHAPE(3, 1, 64), GD_F32))).rank, 3);
+        gd_tensor_shape(gd_linear(x, x, gd_ones(context, GD_SHAPE(3, 1, 64), GD_F32))).rank, 3);
 }
 
 /* ---- gradients ---- */

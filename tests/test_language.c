@@ -60,12 +60,12 @@ static void stories260k_talks_word_for_word(void **state)
     gd_language_options o = gd_language_model_options(m);
     assert_true(o.decoder == GD_DECODER_LLAMA && o.width == 64 && o.hidden == 172 &&
                 o.layers == 5 && o.heads == 8 && o.kv_heads == 4 && o.vocabulary == 512 &&
-                o.length == 512);
+                o.max_length == 512);
     gd_generator *g = gd_generator_create(m);
     gd_sampler *greedy = gd_sampler_create(.temperature = 0);
     listener heard = { 0 };
-    assert_int_equal(gd_generate(g, t, greedy, .tokens = 200, .callback = listen, .user = &heard),
-                     200);
+    assert_int_equal(
+        gd_generate(g, t, greedy, .max_tokens = 200, .callback = listen, .user = &heard), 200);
     assert_int_equal(heard.size, size);
     assert_memory_equal(heard.text, expected, size);
 
@@ -76,7 +76,7 @@ static void stories260k_talks_word_for_word(void **state)
 
     gd_generator_reset(g); /* the beginning as a prompt */
     listener rest = { 0 };
-    assert_true(gd_generate(g, t, greedy, .prompt = "Once upon a time", .tokens = 100,
+    assert_true(gd_generate(g, t, greedy, .prompt = "Once upon a time", .max_tokens = 100,
                             .callback = listen, .user = &rest) == 100);
     assert_memory_equal(rest.text, expected + strlen("Once upon a time"), rest.size);
 
@@ -221,7 +221,7 @@ static gd_shape golden_shape(const char *name)
 static const char *golden_file(gd_context *gd, int missing)
 {
     gd_named_tensor list[GPT2_TENSORS + 2];
-    size_t count = 0;
+    int64_t count = 0;
     for (int t = 0; t < GPT2_TENSORS; t++) {
         gd_shape shape = golden_shape(gpt2_names[t]);
         int64_t n = shape.dim[0] * (shape.rank == 2 ? shape.dim[1] : 1);
@@ -243,7 +243,8 @@ static const char *golden_file(gd_context *gd, int missing)
         { "gradus.width", "12" },  { "gradus.hidden", "48" },     { "gradus.untied", "0" },
     };
     const char *path = temporary("gpt2.safetensors");
-    assert_int_equal(gd_tensors_save(path, count, list, sizeof says / sizeof *says, says), GD_OK);
+    assert_int_equal(
+        gd_tensors_save(path, count, list, (int64_t)(sizeof says / sizeof *says), says), GD_OK);
     return path;
 }
 
@@ -348,13 +349,13 @@ static void metadata_is_held_against_the_tensors(void **state)
             { "gradus.layers", "2" },  { "gradus.heads", "2" },      { "gradus.kv_heads", "2" },
             { "gradus.width", "8" },   { "gradus.hidden", "12" },    { "gradus.untied", "0" },
         };
-        gd_language_model *m = gd_language_model_create(*state, .decoder = GD_DECODER_LLAMA,
-                                                        .vocabulary = 4, .length = 6, .layers = 2,
-                                                        .heads = 2, .width = 8, .hidden = 12);
+        gd_language_model *m = gd_language_model_create(
+            *state, .decoder = GD_DECODER_LLAMA, .vocabulary = 4, .max_length = 6, .layers = 2,
+            .heads = 2, .width = 8, .hidden = 12);
         gd_module *module = gd_language_model_module(m);
         gd_named_tensor list[32];
-        size_t count = 0;
-        for (; count < (size_t)gd_module_count(module); count++)
+        int64_t count = 0;
+        for (; count < gd_module_count(module); count++)
             list[count] = (gd_named_tensor){ gd_module_path(module, (int)count),
                                              gd_module_tensor(module, (int)count) };
         if (strstr(lies[i].words, "more"))
@@ -362,8 +363,8 @@ static void metadata_is_held_against_the_tensors(void **state)
         for (size_t k = 0; k < sizeof says / sizeof *says; k++)
             if (strcmp(says[k].key, lies[i].key) == 0)
                 says[k].value = lies[i].value;
-        assert_int_equal(gd_tensors_save(path, count, list, sizeof says / sizeof *says, says),
-                         GD_OK);
+        assert_int_equal(
+            gd_tensors_save(path, count, list, (int64_t)(sizeof says / sizeof *says), says), GD_OK);
         gd_context *small_context = gd_open(test_device(), .memory_limit = 1 << 20);
         assert_null(gd_language_model_load(small_context, path));
         expect_error(GD_ERR_FORMAT, lies[i].words);
@@ -377,15 +378,22 @@ static void metadata_is_held_against_the_tensors(void **state)
 static void published_files_tell_their_sizes(void **state)
 {
     need_safetensors();
-    gd_language_model *m = gd_language_model_create(*state, .vocabulary = 7, .length = 5,
+    gd_language_model *m = gd_language_model_create(*state, .vocabulary = 7, .max_length = 5,
                                                     .layers = 3, .heads = 2, .width = 128);
     const char *path = temporary("published.safetensors");
     assert_int_equal(gd_language_model_save(m, path), GD_OK);
     gd_tensor_file *file = gd_tensor_file_open(path);
     gd_named_tensor list[64];
-    size_t count = gd_tensor_file_count(file);
-    assert_true(count == (size_t)gd_module_count(gd_language_model_module(m)) && count < 64);
-    for (size_t i = 0; i < count; i++) {
+    int64_t count = gd_tensor_file_count(file);
+    gd_tensor_info none;
+    assert_int_equal(gd_tensor_file_info(file, -1, &none), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "there is no tensor number -1");
+    assert_null(gd_tensor_file_read(file, *state, count));
+    expect_error(GD_ERR_INVALID, "there is no tensor number");
+    assert_int_equal(gd_tensors_save(path, -1, list, 0, NULL), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "-1 tensors");
+    assert_true(count == gd_module_count(gd_language_model_module(m)) && count < 64);
+    for (int64_t i = 0; i < count; i++) {
         gd_tensor_info info;
         assert_int_equal(gd_tensor_file_info(file, i, &info), GD_OK);
         assert_memory_equal(info.name, "transformer.", 12);
@@ -398,7 +406,7 @@ static void published_files_tell_their_sizes(void **state)
     remove(path);
     assert_non_null(n);
     gd_language_options o = gd_language_model_options(n);
-    assert_true(o.decoder == GD_DECODER_GPT2 && o.vocabulary == 7 && o.length == 5 &&
+    assert_true(o.decoder == GD_DECODER_GPT2 && o.vocabulary == 7 && o.max_length == 5 &&
                 o.layers == 3 && o.heads == 2 && o.width == 128 && o.hidden == 512);
     gd_tensor *x = indices(*state, 1, 4, (int64_t[]){ 6, 0, 3, 3 });
     assert_same_bits(gd_language_model_forward(m, x), gd_language_model_forward(n, x));
@@ -411,8 +419,8 @@ static void saved_models_open_again(void **state)
     for (int kind = 0; kind < 3; kind++) {
         gd_language_model *m = gd_language_model_create(
             *state, .decoder = kind == 0 ? GD_DECODER_GPT2 : GD_DECODER_LLAMA, .vocabulary = 9,
-            .length = 6, .layers = 2, .heads = 4, .kv_heads = kind == 0 ? 0 : 2, .width = 24,
-            .hidden = 20, .untied = kind == 2, .seed = 3);
+            .max_length = 6, .layers = 2, .heads = 4, .kv_heads = kind == 0 ? -1 : 2, .width = 24,
+            .hidden = 20, .tied = kind != 2, .seed = 3);
         assert_non_null(m);
         assert_int_equal(gd_language_model_save(m, path), GD_OK);
         gd_language_model *n = gd_language_model_load(*state, path);
@@ -429,14 +437,14 @@ static void saved_models_open_again(void **state)
 static void gpt2_has_as_many_parameters_as_published(void **state)
 {
     const int64_t v = 50, t = 20, c = 24, l = 3;
-    gd_language_model *m = gd_language_model_create(*state, .vocabulary = v, .length = t,
+    gd_language_model *m = gd_language_model_create(*state, .vocabulary = v, .max_length = t,
                                                     .layers = l, .heads = 2, .width = c);
     int64_t expected = v * c + t * c + l * (12 * c * c + 13 * c) + 2 * c;
     assert_int_equal(gd_module_parameter_count(gd_language_model_module(m)), expected);
     struct {
-        int64_t vocabulary, length, layers, heads, width;
+        int64_t vocabulary, max_length, layers, heads, width;
     } small = { GD_GPT2_124M };
-    assert_int_equal(small.vocabulary * small.width + small.length * small.width +
+    assert_int_equal(small.vocabulary * small.width + small.max_length * small.width +
                          small.layers * (12 * small.width * small.width + 13 * small.width) +
                          2 * small.width,
                      124439808);
@@ -454,7 +462,7 @@ static gd_language_model *train_30(gd_context *gd, gd_decoder decoder, gd_mode m
     assert_int_equal(gd_context_set_threads(gd, threads), GD_OK);
     assert_int_equal(gd_seed(gd, 4), GD_OK);
     trainee t = { .model = gd_language_model_create(gd, .decoder = decoder, .vocabulary = 7,
-                                                    .length = 12, .layers = 2, .heads = 4,
+                                                    .max_length = 12, .layers = 2, .heads = 4,
                                                     .width = 32, .dropout = 0.1, .seed = 2) };
     t.optimizer = gd_adamw(gd_language_model_module(t.model), .lr = 0.01);
     gd_token_data *data = gd_token_data_create(gd, 64, tokens);
@@ -492,8 +500,8 @@ static void training_is_the_same_in_every_mode(void **state)
 
 static gd_language_model *small(gd_context *gd)
 {
-    gd_language_model *m = gd_language_model_create(gd, .vocabulary = 256, .length = 8, .layers = 1,
-                                                    .heads = 1, .width = 8, .seed = 5);
+    gd_language_model *m = gd_language_model_create(gd, .vocabulary = 256, .max_length = 8,
+                                                    .layers = 1, .heads = 1, .width = 8, .seed = 5);
     assert_non_null(m);
     return m;
 }
@@ -510,7 +518,7 @@ static void generation_ends_with_the_models_length(void **state)
     assert_null(gd_generator_feed(g, 1, (int32_t[]){ 1 }));
     expect_error(GD_ERR_SHAPE, "1 tokens after 8 are more than the model's 8");
     gd_generator_reset(g); /* but for a limit beyond it */
-    assert_int_equal(gd_generate(g, t, s, .prompt = NULL, .tokens = 30), 30);
+    assert_int_equal(gd_generate(g, t, s, .prompt = NULL, .max_tokens = 30), 30);
     gd_sampler_release(s);
     gd_tokenizer_release(t);
 }
@@ -519,9 +527,9 @@ static void generation_ends_with_the_models_length(void **state)
  * repeats the last. */
 static gd_language_model *lively(gd_context *gd)
 {
-    gd_language_model *m =
-        gd_language_model_create(gd, .decoder = GD_DECODER_LLAMA, .vocabulary = 256, .length = 8,
-                                 .layers = 1, .heads = 1, .width = 8, .untied = true);
+    gd_language_model *m = gd_language_model_create(gd, .decoder = GD_DECODER_LLAMA,
+                                                    .vocabulary = 256, .max_length = 8, .layers = 1,
+                                                    .heads = 1, .width = 8, .tied = false);
     assert_non_null(m);
     gd_module *module = gd_language_model_module(m);
     for (int i = 0; i < gd_module_count(module); i++) {
@@ -568,13 +576,14 @@ static void a_text_is_continued_past_the_length(void **state)
         listener heard = { 0 };
         const char *prompt = calls[call].prompt;
         if (count + strlen(prompt) > LENGTH) { /* a prompt must fit; only what follows moves on */
-            assert_int_equal(gd_generate(g, t, greedy, .prompt = prompt, .tokens = 1), -1);
+            assert_int_equal(gd_generate(g, t, greedy, .prompt = prompt, .max_tokens = 1), -1);
             expect_error(GD_ERR_SHAPE, "more than the model's 8");
             gd_generator_reset(g);
             count = 0;
         }
-        assert_int_equal(gd_generate(g, t, greedy, .prompt = prompt, .tokens = calls[call].tokens,
-                                     .callback = listen, .user = &heard),
+        assert_int_equal(gd_generate(g, t, greedy, .prompt = prompt,
+                                     .max_tokens = calls[call].tokens, .callback = listen,
+                                     .user = &heard),
                          calls[call].tokens);
         for (; *prompt; prompt++)
             expected[count++] = (unsigned char)*prompt;
@@ -598,14 +607,14 @@ static void a_text_is_continued_past_the_length(void **state)
 static void wrong_use_is_an_error(void **state)
 {
     gd_context *gd = *state;
-    assert_null(gd_language_model_create(gd, .vocabulary = 9, .length = 4, .layers = 1, .heads = 3,
-                                         .width = 8));
+    assert_null(gd_language_model_create(gd, .vocabulary = 9, .max_length = 4, .layers = 1,
+                                         .heads = 3, .width = 8));
     expect_error(GD_ERR_INVALID, "3 heads");
-    assert_null(gd_language_model_create(gd, .vocabulary = 9, .length = 4, .layers = 0, .heads = 2,
-                                         .width = 8));
+    assert_null(gd_language_model_create(gd, .vocabulary = 9, .max_length = 4, .layers = 0,
+                                         .heads = 2, .width = 8));
     expect_error(GD_ERR_INVALID, "0 layers");
-    assert_null(gd_language_model_create(gd, .vocabulary = 9, .length = 4, .layers = 1, .heads = 2,
-                                         .width = 8, .dropout = 1));
+    assert_null(gd_language_model_create(gd, .vocabulary = 9, .max_length = 4, .layers = 1,
+                                         .heads = 2, .width = 8, .dropout = 1));
     expect_error(GD_ERR_INVALID, "dropout is 1");
     gd_language_model *m = small(gd);
     assert_null(gd_language_model_forward(m, indices(gd, 1, 9, (int64_t[9]){ 0 })));
@@ -631,7 +640,7 @@ static void running_out_of_memory_is_an_error(void **state)
     for (int64_t n = 0;; n++) {
         gd_fail_allocations_after(n);
         gd_generator *g = gd_generator_create(m);
-        int64_t made = g ? gd_generate(g, t, s, .prompt = "ab", .tokens = 2) : -1;
+        int64_t made = g ? gd_generate(g, t, s, .prompt = "ab", .max_tokens = 2) : -1;
         gd_fail_allocations_after(-1);
         if (made == 2)
             break;
@@ -639,7 +648,7 @@ static void running_out_of_memory_is_an_error(void **state)
         gd_error_clear();
         assert_int_equal(gd_generator_length(g), 0);
         if (g)
-            assert_int_equal(gd_generate(g, t, s, .prompt = "ab", .tokens = 2), 2);
+            assert_int_equal(gd_generate(g, t, s, .prompt = "ab", .max_tokens = 2), 2);
         gd_generator_release(g);
         assert_true(n < 5000);
     }

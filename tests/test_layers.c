@@ -490,12 +490,13 @@ static void test_functional_forms(void **state)
     gd_tensor *t1 = gd_nn_conv_transpose1d(m, "t1", line, 6, 3, .stride = 2, .output_pad = 1);
     gd_tensor *t3 = gd_nn_conv_transpose3d(m, "t3", box, 2, 3, .pad = 1, .no_bias = true);
 #define PART(path) gd_module_parameter(m, path)
-    assert_same_bits(
-        c1, gd_conv1d(line, PART("c1.weight"), PART("c1.bias"), .stride = 2, .same = true));
-    assert_same_bits(c3, gd_conv3d(box, PART("c3.weight"), PART("c3.bias"), .pad = 1, .groups = 2));
-    assert_same_bits(t1, gd_conv_transpose1d(line, PART("t1.weight"), PART("t1.bias"), .stride = 2,
-                                             .output_pad = 1));
-    assert_same_bits(t3, gd_conv_transpose3d(box, PART("t3.weight"), NULL, .pad = 1));
+    assert_same_bits(c1, gd_conv1d(line, PART("c1.weight"), PART("c1.bias"), .stride = GD_SHAPE(2),
+                                   .same = true));
+    assert_same_bits(c3, gd_conv3d(box, PART("c3.weight"), PART("c3.bias"), .padding = GD_SHAPE(1),
+                                   .groups = 2));
+    assert_same_bits(t1, gd_conv_transpose1d(line, PART("t1.weight"), PART("t1.bias"),
+                                             .stride = GD_SHAPE(2), .output_padding = GD_SHAPE(1)));
+    assert_same_bits(t3, gd_conv_transpose3d(box, PART("t3.weight"), NULL, .padding = GD_SHAPE(1)));
     gd_tensor *in = gd_nn_instance_norm(m, "in", box, .epsilon = 1e-3);
     gd_tensor *rms = gd_nn_rms_norm(m, "rms", box, .axes = 2);
     assert_same_bits(in,
@@ -513,11 +514,13 @@ static void test_pooling_along_one_and_three_axes(void **state)
     gd_tensor *line = numbers(gd, GD_SHAPE(2, 3, 9)), *plane = gd_unsqueeze(line, 2);
     gd_tensor *box = gd_unsqueeze(plane, 2);
     assert_same_bits(
-        gd_max_pool1d(line, 3, .stride = 2, .pad = 1),
-        gd_max_pool3d(box, 0, .kernels = { 1, 1, 3 }, .strides = { 1, 1, 2 }, .pads = { 0, 0, 1 }));
+        gd_max_pool1d(line, GD_SHAPE(3), .stride = GD_SHAPE(2), .padding = GD_SHAPE(1)),
+        gd_max_pool3d(box, GD_SHAPE(1, 1, 3), .stride = GD_SHAPE(1, 1, 2),
+                      .padding = GD_SHAPE(0, 0, 1)));
     assert_same_bits(
-        gd_avg_pool1d(line, 3, .stride = 2, .pad = 1),
-        gd_avg_pool3d(box, 0, .kernels = { 1, 1, 3 }, .strides = { 1, 1, 2 }, .pads = { 0, 0, 1 }));
+        gd_avg_pool1d(line, GD_SHAPE(3), .stride = GD_SHAPE(2), .padding = GD_SHAPE(1)),
+        gd_avg_pool3d(box, GD_SHAPE(1, 1, 3), .stride = GD_SHAPE(1, 1, 2),
+                      .padding = GD_SHAPE(0, 0, 1)));
     assert_same_bits(gd_adaptive_avg_pool1d(line, 4), gd_adaptive_avg_pool2d(plane, 1, 4));
     assert_same_bits(gd_adaptive_avg_pool1d(line, 4), gd_adaptive_avg_pool3d(box, 1, 1, 4));
     assert_same_bits(gd_adaptive_max_pool1d(line, 4), gd_adaptive_max_pool2d(plane, 1, 4));

@@ -60,19 +60,19 @@ static operands make_operands(gd_context *gd)
 LOSS(cross_entropy, gd_cross_entropy(x, o->t))
 LOSS(cross_entropy_sum, gd_cross_entropy(x, o->t, .reduction = GD_REDUCE_SUM))
 LOSS(cross_entropy_weight, gd_cross_entropy(x, o->t, .weight = o->w))
-LOSS(cross_entropy_ignore,
-     gd_cross_entropy(x, o->t, .weight = o->w, .ignore = true, .ignore_index = 4))
+LOSS(cross_entropy_ignore, gd_cross_entropy(x, o->t, .weight = o->w, .ignore_index = 4))
 LOSS(cross_entropy_smooth, gd_cross_entropy(x, o->t, .label_smoothing = 0.1))
-LOSS(cross_entropy_all, gd_cross_entropy(x, o->t, o->w, .label_smoothing = 0.2, .ignore = true))
+LOSS(cross_entropy_all,
+     gd_cross_entropy(x, o->t, .weight = o->w, .label_smoothing = 0.2, .ignore_index = 0))
 LOSS(cross_entropy_soft, gd_cross_entropy(x, o->q))
-LOSS(cross_entropy_soft_all, gd_cross_entropy(x, o->q, o->w, .label_smoothing = 0.2))
+LOSS(cross_entropy_soft_all, gd_cross_entropy(x, o->q, .weight = o->w, .label_smoothing = 0.2))
 LOSS(cross_entropy_rows,
      gd_cross_entropy(gd_reshape(x, GD_SHAPE(2, 2, 5)), gd_reshape(o->t, GD_SHAPE(2, 2))))
-LOSS(nll, gd_nll(x, o->t, .weight = o->w, .ignore = true, .ignore_index = 1))
+LOSS(nll, gd_nll(x, o->t, .weight = o->w, .ignore_index = 1))
 LOSS(bce, gd_bce(o->p, o->q, .reduction = GD_REDUCE_SUM))
 LOSS(bce_weight, gd_bce(o->p, o->q, .weight = o->w))
 LOSS(bce_with_logits, gd_bce_with_logits(x, o->q))
-LOSS(bce_with_logits_all, gd_bce_with_logits(x, o->q, .weight = o->w, .pos_weight = o->w))
+LOSS(bce_with_logits_all, gd_bce_with_logits(x, o->q, .weight = o->w, .positive_weight = o->w))
 LOSS(kl_div, gd_kl_div(x, o->q, .reduction = GD_REDUCE_BATCH_MEAN))
 LOSS(kl_div_mean, gd_kl_div(x, o->q))
 LOSS(kl_div_log, gd_kl_div(x, y, .log_target = true))
@@ -84,7 +84,7 @@ LOSS(smooth_l1_beta, gd_smooth_l1(x, y, .delta = 0.5, .reduction = GD_REDUCE_SUM
 LOSS(hinge, gd_hinge(x, o->signs))
 LOSS(hinge_embedding, gd_hinge_embedding(x, o->signs, .margin = 1.5))
 LOSS(focal, gd_focal(x, o->q))
-LOSS(focal_other, gd_focal(x, o->q, .alpha = -1, .gamma = 1.5, .reduction = GD_REDUCE_SUM))
+LOSS(focal_other, gd_focal(x, o->q, .alpha = NAN, .gamma = 1.5, .reduction = GD_REDUCE_SUM))
 LOSS(cosine_similarity, gd_sum(gd_cosine_similarity(x, y, 0), GD_ALL_AXES, false))
 LOSS(cosine_embedding, gd_cosine_embedding(x, y, o->s, .margin = -0.5))
 LOSS(triplet_margin, gd_triplet_margin(x, y, o->z))
@@ -292,7 +292,7 @@ static void wrong_options_are_errors(void **state)
     operands o = make_operands(*state);
     assert_null(gd_cross_entropy(o.x, o.t, .label_smoothing = 1.5));
     expect_error(GD_ERR_INVALID, "gd_cross_entropy: label_smoothing is 1.5");
-    assert_null(gd_cross_entropy(o.x, o.q, .ignore = true));
+    assert_null(gd_cross_entropy(o.x, o.q, .ignore_index = 0));
     expect_error(GD_ERR_INVALID, "ignore_index is for class indices");
     assert_null(gd_cross_entropy(o.x, o.t, .weight = o.s));
     expect_error(GD_ERR_SHAPE, "weight [4]; one number for each of 5 classes");

@@ -134,7 +134,7 @@ static gd_tensor *step(void *user, int count, gd_tensor *const *in)
     trainee *t = user;
     gd_tensor *noise =
         gd_mul_scalar(gd_normal(gd_tensor_context(in[0]), GD_SHAPE(5, 3), 0, 1, GD_F32), 0.01);
-    gd_tensor *y = gd_add(gd_relu(gd_affine(in[0], t->w, t->b)), noise);
+    gd_tensor *y = gd_add(gd_relu(gd_linear(in[0], t->w, t->b)), noise);
     gd_tensor *loss = gd_mse(y, gd_full(gd_tensor_context(in[0]), GD_SHAPE(5, 3), 0.5, GD_F32)),
               *g[2];
     if (gd_grad(1, &loss, NULL, 2, (gd_tensor *[]){ t->w, t->b }, g) != GD_OK)

@@ -187,7 +187,7 @@ static void test_channel_norms_as_torch(void **state)
 {
     gd_context *gd = *state;
     gd_tensor *x = ramp(gd, GD_SHAPE(2, 4, 3)), *w = weight_of(gd), *b = bias_of(gd);
-    CHECK(gd_group_norm(x, w, b, .groups = 2), group_y);
+    CHECK(gd_group_norm(x, w, b, 2), group_y);
     CHECK(gd_instance_norm(x, w, b), instance_y);
 }
 
@@ -285,19 +285,20 @@ static void test_errors(void **state)
     gd_context *gd = *state;
     gd_tensor *x = ramp(gd, GD_SHAPE(2, 4, 3)), *w = weight_of(gd), *none = NULL;
     assert_null(gd_layer_norm(none, w, w));
-    assert_null(gd_batch_norm(none, w, w));
+    assert_null(gd_batch_norm(none, w, w, NULL, NULL));
     assert_int_equal(gd_error_code(), GD_OK);
     assert_null(gd_layer_norm(x, NULL, NULL, .epsilon = -1));
     expect_error(GD_ERR_INVALID, "epsilon is -1");
     assert_null(gd_layer_norm(x, w, NULL));
     expect_error(GD_ERR_SHAPE, "gd_layer_norm: x is [2, 4, 3]");
-    assert_null(gd_group_norm(x, w, NULL, .groups = 3));
+    assert_null(gd_group_norm(x, w, NULL, 3));
     expect_error(GD_ERR_SHAPE, "4 channels do not divide into 3 groups");
-    assert_null(gd_batch_norm(x, w, NULL));
+    assert_null(gd_batch_norm(x, w, NULL, NULL, NULL));
     expect_error(GD_ERR_INVALID, "the running mean and variance are needed");
-    assert_null(gd_batch_norm(x, w, NULL, .training = true, .momentum = 2));
+    assert_null(gd_batch_norm(x, w, NULL, NULL, NULL, .training = true, .momentum = 2));
     expect_error(GD_ERR_INVALID, "momentum is 2");
-    assert_null(gd_batch_norm(gd_slice(gd_select(x, 2, 0), 0, 0, 1, 1), w, NULL, .training = true));
+    assert_null(gd_batch_norm(gd_slice(gd_select(x, 2, 0), 0, 0, 1, 1), w, NULL, NULL, NULL,
+                              .training = true));
     expect_error(GD_ERR_SHAPE, "a channel has 1 values");
 }
 

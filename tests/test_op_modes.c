@@ -346,12 +346,12 @@ static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
     (void)count;
     trainee *t = user;
     gd_tensor **w = t->parameter;
-    gd_tensor *hidden = gd_relu(gd_affine(in[0], w[0], w[1]));
+    gd_tensor *hidden = gd_relu(gd_linear(in[0], w[0], w[1]));
     gd_tensor *kept =
         gd_gt(gd_uniform(gd_tensor_context(in[0]), GD_SHAPE(BATCH, HIDDEN), 0, 1, GD_F32),
               gd_scalar(gd_tensor_context(in[0]), 0.25, GD_F32));
     hidden = gd_mul(hidden, gd_cast(kept, GD_F32));
-    gd_tensor *loss = gd_cross_entropy(gd_affine(hidden, w[2], w[3]), in[1]);
+    gd_tensor *loss = gd_cross_entropy(gd_linear(hidden, w[2], w[3]), in[1]);
     gd_tensor *g[PARAMETERS];
     if (gd_grad(1, &loss, NULL, PARAMETERS, w, g) != GD_OK)
         return NULL;

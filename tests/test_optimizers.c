@@ -50,7 +50,7 @@ static void read_parameters(const problem *p, float out[NUMBERS])
 
 static gd_tensor *loss_of(const problem *p, gd_tensor *x, gd_tensor *t)
 {
-    return gd_mse(gd_tanh(gd_affine(x, p->w, p->b)), t);
+    return gd_mse(gd_tanh(gd_linear(x, p->w, p->b)), t);
 }
 
 static gd_tensor *step_body(void *user, int count, gd_tensor *const *in)

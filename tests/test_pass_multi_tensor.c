@@ -57,9 +57,9 @@ static void run(gd_function_body body, bool adam, gd_mode mode, int threads, con
     open_things(&t, gd);
     t.optimizer = adam ? gd_adam(t.module) : gd_sgd(t.module, .lr = 0.1, .momentum = 0.9);
     gd_tensor *in = gd_normal(gd, GD_SHAPE(ROWS, COLUMNS), 0, 1, GD_F32);
-    gd_function *f =
-        gd_compile(gd, body, &t, .mode = mode, .detached = true,
-                   .memory_limit = mode == GD_MODE_COMPILED ? limit : 0, .passes = switches);
+    gd_function *f = gd_compile(
+        gd, body, &t, .mode = mode, .detached = true,
+        .memory_limit = mode == GD_MODE_COMPILED && limit ? limit : SIZE_MAX, .passes = switches);
     for (int call = 0; call < CALLS; call++) {
         gd_tensor *value = gd_call(f, 1, &in);
         if (!value)

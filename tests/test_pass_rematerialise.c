@@ -82,7 +82,7 @@ static void run(const job *j, size_t limit, outcome *o)
     gd_context *gd = gd_open(test_device(), .threads = 2, .seed = 5);
     trainee t = { .module = gd_module_create(gd, .seed = 3), .dropout = j->dropout };
     t.optimizer = gd_adam(t.module, .lr = 0.01);
-    gd_function *f = gd_compile(gd, j->body, &t, .memory_limit = limit);
+    gd_function *f = gd_compile(gd, j->body, &t, .memory_limit = limit ? limit : SIZE_MAX);
     gd_tensor *in[2];
     gd_shape labels = j->is_gpt ? GD_SHAPE(2, TOKENS) : GD_SHAPE(ROWS);
     in[0] = j->is_gpt ? gd_cast(gd_uniform(gd, labels, 0, VOCABULARY, GD_F32), GD_I64)
@@ -210,8 +210,8 @@ static void what_has_been_assigned_is_not_read_again(void **state)
         assert_int_equal(gd_seed(gd, 9), GD_OK);
         gd_tensor *s = gd_retain(gd_full(gd, GD_SHAPE(64), 0.25, GD_F32));
         gd_tensor *x = gd_linspace(gd, -1, 1, 64, GD_F32);
-        gd_function *f =
-            gd_compile(gd, reads_before_and_after, s, .memory_limit = limited_run ? bytes - 64 : 0);
+        gd_function *f = gd_compile(gd, reads_before_and_after, s,
+                                    .memory_limit = limited_run ? bytes - 64 : SIZE_MAX);
         for (int i = 0; i < CALLS; i++) {
             gd_tensor *y = gd_call(f, 1, &x);
             if (!y && limited_run) { /* there may be nothing that can be given up */
@@ -245,7 +245,8 @@ static void a_call_with_a_history_keeps_less(void **state)
     size_t bytes[2] = { 0, 0 };
     for (int i = 0; i < 2; i++) {
         assert_int_equal(gd_seed(gd, 4), GD_OK);
-        gd_function *f = gd_compile(gd, loss_alone, &t, .memory_limit = i ? bytes[0] * 3 / 4 : 0);
+        gd_function *f =
+            gd_compile(gd, loss_alone, &t, .memory_limit = i ? bytes[0] * 3 / 4 : SIZE_MAX);
         gd_tensor *loss = gd_call(f, 2, in), *w = gd_module_tensor(t.module, 0), *g = NULL;
         if (!loss || gd_grad(1, &loss, NULL, 1, &w, &g) != GD_OK)
             fail_msg("%s", gd_error_message());
@@ -282,7 +283,8 @@ static int64_t allocations_of_limit(gd_context *gd, int depth)
     int64_t made[2];
     size_t bytes = 0;
     for (int i = 0; i < 2; i++) {
-        gd_function *f = gd_compile(gd, deep_body, &depth, .memory_limit = i ? bytes / 2 : 0);
+        gd_function *f =
+            gd_compile(gd, deep_body, &depth, .memory_limit = i ? bytes / 2 : SIZE_MAX);
         gd_fail_allocations_after(INT64_MAX);
         assert_int_equal(gd_function_prepare(f, 2, in), GD_OK);
         made[i] = gd_fail_allocations_after(-1);

@@ -46,7 +46,8 @@ static void device_release(void *user, void *memory, size_t bytes)
 
 static gd_pool *open_pool(device *d, size_t limit)
 {
-    gd_pool *pool = gd_pool_open((gd_pool_source){ device_alloc, device_release, d, 64 }, limit);
+    gd_pool *pool = gd_pool_open((gd_pool_source){ device_alloc, device_release, d, 64 },
+                                 limit ? limit : SIZE_MAX);
     assert_non_null(pool);
     return pool;
 }
@@ -396,7 +397,8 @@ static void test_every_failure(void **state)
         device d = { 0 };
         gd_error_clear();
         gd_fail_allocations_after(n);
-        gd_pool *pool = gd_pool_open((gd_pool_source){ device_alloc, device_release, &d, 64 }, 0);
+        gd_pool *pool =
+            gd_pool_open((gd_pool_source){ device_alloc, device_release, &d, 64 }, SIZE_MAX);
         gd_pool_block *block[300] = { 0 };
         int made = 0;
         while (pool && made < 300 && (block[made] = gd_pool_alloc(pool, (size_t)made * 100)))

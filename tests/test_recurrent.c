@@ -79,8 +79,9 @@ static answer solve(gd_context *context, gd_cell cell, bool reverse, bool length
     for (int i = 0; i < 4; i++)
         leaf[i] = gd_set_requires_grad(gd_detach(leaf[i]), true);
     gd_tensor *c = NULL, *out[6], *seeds[2];
-    out[0] = gd_recurrent(leaf[0], leaf[1], leaf[2], cell, .h0 = leaf[3], .reverse = reverse,
-                          .lengths = lengths ? steps : NULL, .plain = plain, .last_cell = &c);
+    out[0] =
+        gd_recurrent(leaf[0], leaf[1], leaf[2], cell, .first_hidden = leaf[3], .reverse = reverse,
+                     .lengths = lengths ? steps : NULL, .plain = plain, .last_cell = &c);
     out[1] = c ? c : out[0];
     if (!out[0])
         fail_msg("%s", gd_error_message());

@@ -61,8 +61,9 @@ static void assert_summary(gd_model *model, const char *words)
 static void json_builds_a_language_model(void **state)
 {
     gd_context *gd = *state;
-    gd_language_model *m = gd_language_model_create(
-        gd, .vocabulary = TOKENS, .length = TIME, .layers = 2, .heads = 2, .width = 12, .seed = 5);
+    gd_language_model *m =
+        gd_language_model_create(gd, .vocabulary = TOKENS, .max_length = TIME, .layers = 2,
+                                 .heads = 2, .width = 12, .seed = 5);
     gd_module *from = gd_language_model_module(m);
     gd_model *model =
         load(gd, "{ \"input\": [8], \"layers\": [ { \"name\": \"gpt\", \"type\": \"decoder_only\", "
@@ -86,8 +87,8 @@ static void json_builds_a_llama(void **state)
 {
     gd_context *gd = *state;
     gd_language_model *m = gd_language_model_create(
-        gd, .decoder = GD_DECODER_LLAMA, .vocabulary = TOKENS, .length = TIME, .layers = 1,
-        .heads = 4, .kv_heads = 2, .width = 16, .hidden = 20, .untied = true, .seed = 5);
+        gd, .decoder = GD_DECODER_LLAMA, .vocabulary = TOKENS, .max_length = TIME, .layers = 1,
+        .heads = 4, .kv_heads = 2, .width = 16, .hidden = 20, .tied = false, .seed = 5);
     gd_module *from = gd_language_model_module(m);
     gd_model *model = load(
         gd,

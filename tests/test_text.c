@@ -216,7 +216,7 @@ static void wrong_loaders_are_errors(void **state)
     assert_null(gd_token_loader_create(*state, d, .batch = -1));
     expect_error(GD_ERR_INVALID, "batch -1");
     assert_null(gd_token_loader_create(*state, d, .first = 40, .count = 11));
-    expect_error(GD_ERR_SHAPE, "tokens 40 to 50 of 50");
+    expect_error(GD_ERR_SHAPE, "11 tokens from 40 on, of 50");
     for (int random = 0; random < 2; random++) { /* products beyond 63 bits */
         assert_null(gd_token_loader_create(*state, d, .batch = INT64_C(1) << 62, .length = 4,
                                            .random = random == 1));
@@ -251,7 +251,7 @@ static void assert_shares(const gd_sampler_options *o, const float *logits, int 
                           const double *expected)
 {
     enum { DRAWS = 20000 };
-    gd_sampler *s = gd_sampler_create_with(*o);
+    gd_sampler *s = gd_sampler_create_with(o);
     int seen[16] = { 0 };
     for (int i = 0; i < DRAWS; i++)
         seen[gd_sample(s, count, logits, 0, NULL)]++;
@@ -267,23 +267,24 @@ static void draws_follow_the_probabilities(void **state)
     (void)state;
     /* probabilities 0.4, 0.3, 0.2, 0.1 in another order, and one that is impossible */
     const float logits[] = { logf(0.1f), logf(0.4f), -INFINITY, logf(0.2f), logf(0.3f) };
-    assert_shares(&(gd_sampler_options){ .temperature = 1 }, logits, 5,
+    assert_shares(&(gd_sampler_options){ GD_SAMPLER_DEFAULTS, .temperature = 1 }, logits, 5,
                   (double[]){ 0.1, 0.4, 0, 0.2, 0.3 });
-    assert_shares(&(gd_sampler_options){ .temperature = 0.5 }, logits, 5,
+    assert_shares(&(gd_sampler_options){ GD_SAMPLER_DEFAULTS, .temperature = 0.5 }, logits, 5,
                   (double[]){ 0.01 / 0.3, 0.16 / 0.3, 0, 0.04 / 0.3, 0.09 / 0.3 });
-    assert_shares(&(gd_sampler_options){ .temperature = 1, .top_k = 2 }, logits, 5,
-                  (double[]){ 0, 4.0 / 7, 0, 0, 3.0 / 7 });
-    assert_shares(&(gd_sampler_options){ .temperature = 1, .top_k = 1 }, logits, 5,
-                  (double[]){ 0, 1, 0, 0, 0 });
-    assert_shares(&(gd_sampler_options){ .temperature = 1, .top_k = 99 }, logits, 5,
-                  (double[]){ 0.1, 0.4, 0, 0.2, 0.3 });
-    assert_shares(&(gd_sampler_options){ .temperature = 1, .top_p = 0.75 }, logits, 5,
-                  (double[]){ 0, 4.0 / 9, 0, 2.0 / 9, 3.0 / 9 });
-    assert_shares(&(gd_sampler_options){ .temperature = 1, .top_p = 1e-9 }, logits, 5,
-                  (double[]){ 0, 1, 0, 0, 0 });
+    assert_shares(&(gd_sampler_options){ GD_SAMPLER_DEFAULTS, .temperature = 1, .top_k = 2 },
+                  logits, 5, (double[]){ 0, 4.0 / 7, 0, 0, 3.0 / 7 });
+    assert_shares(&(gd_sampler_options){ GD_SAMPLER_DEFAULTS, .temperature = 1, .top_k = 1 },
+                  logits, 5, (double[]){ 0, 1, 0, 0, 0 });
+    assert_shares(&(gd_sampler_options){ GD_SAMPLER_DEFAULTS, .temperature = 1, .top_k = 99 },
+                  logits, 5, (double[]){ 0.1, 0.4, 0, 0.2, 0.3 });
+    assert_shares(&(gd_sampler_options){ GD_SAMPLER_DEFAULTS, .temperature = 1, .top_p = 0.75 },
+                  logits, 5, (double[]){ 0, 4.0 / 9, 0, 2.0 / 9, 3.0 / 9 });
+    assert_shares(&(gd_sampler_options){ GD_SAMPLER_DEFAULTS, .temperature = 1, .top_p = 1e-9 },
+                  logits, 5, (double[]){ 0, 1, 0, 0, 0 });
     /* 0.4 of the 0.9 that top_k leaves is less than half of it, 0.7 is more */
-    assert_shares(&(gd_sampler_options){ .temperature = 1, .top_k = 3, .top_p = 0.5 }, logits, 5,
-                  (double[]){ 0, 4.0 / 7, 0, 0, 3.0 / 7 });
+    assert_shares(
+        &(gd_sampler_options){ GD_SAMPLER_DEFAULTS, .temperature = 1, .top_k = 3, .top_p = 0.5 },
+        logits, 5, (double[]){ 0, 4.0 / 7, 0, 0, 3.0 / 7 });
 }
 
 static void repetition_is_penalised_once(void **state)
@@ -291,7 +292,7 @@ static void repetition_is_penalised_once(void **state)
     (void)state;
     const float logits[] = { 4, 3, -1, -1.5f };
     const int32_t past[] = { 0, 0, 0, 2, 99, -1 };
-    gd_sampler *s = gd_sampler_create(.repetition_penalty = 2);
+    gd_sampler *s = gd_sampler_create(.temperature = 0, .repetition_penalty = 2);
     assert_int_equal(gd_sample(s, 4, logits, 6, past), 1);                 /* 4 became 2 */
     assert_int_equal(gd_sample(s, 2, logits + 2, 1, (int32_t[]){ 0 }), 1); /* -1 became -2 */
     assert_int_equal(gd_sample(s, 4, logits, 0, NULL), 0);

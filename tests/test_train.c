@@ -54,8 +54,8 @@ static gd_dataset *simple_digits(gd_context *gd, int64_t count)
             pixels[i * 784 + k] = (uint8_t)(bright + (int)(noise >> 25));
         }
     }
-    gd_dataset *d = gd_dataset_create(gd, .samples = pixels, .dtype = GD_U8, .shape = GD_SHAPE(784),
-                                      .labels = labels, .count = count, .scale = 1.0f / 255.0f);
+    gd_dataset *d =
+        gd_dataset_create(gd, GD_SHAPE(784), GD_U8, count, pixels, labels, .scale = 1.0f / 255.0f);
     free(pixels);
     free(labels);
     assert_non_null(d);
@@ -196,8 +196,8 @@ static void accuracy_is_of_classes_alone(void **state)
     gd_module *m = gd_module_create(*state);
     for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_EAGER; mode++) {
         gd_metrics metrics;
-        assert_int_equal(gd_evaluate(m, a_number, m, l, .loss = squared_distance,
-                                     .mode = (gd_mode)mode, .result = &metrics),
+        assert_int_equal(gd_evaluate(m, a_number, m, l, &metrics, .loss = squared_distance,
+                                     .mode = (gd_mode)mode),
                          GD_OK);
         assert_int_equal(metrics.samples, 60);
         assert_true(metrics.loss > 1.0);
@@ -217,9 +217,8 @@ static void evaluation_counts_every_sample_once(void **state)
         for (int64_t batch = 1; batch <= 1100; batch = 3 * batch + 7) {
             gd_metrics metrics;
             gd_loader *l = gd_loader_create(d, .batch = batch);
-            assert_int_equal(
-                gd_evaluate(m, constant_answer, m, l, .mode = (gd_mode)mode, .result = &metrics),
-                GD_OK);
+            assert_int_equal(gd_evaluate(m, constant_answer, m, l, &metrics, .mode = (gd_mode)mode),
+                             GD_OK);
             assert_int_equal(metrics.samples, 1003);
             assert_true(fabs(metrics.accuracy - accuracy) < 1e-6);
             assert_true(fabs(metrics.loss - loss) < 1e-5 * loss);
@@ -255,7 +254,7 @@ static gd_module *fit(gd_context *gd, gd_mode mode, bool per_example, int prefet
     gd_loader *test = gd_loader_create(d, .batch = 200);
     assert_int_equal(gd_fit(o, network, m, train, test, .epochs = 2, .mode = mode,
                             .per_example = per_example, .progress = w ? watch_progress : NULL,
-                            .progress_user = w, .progress_interval = -1.0, .result = result),
+                            .progress_user = w, .progress_interval = 0, .result = result),
                      GD_OK);
     return m;
 }
@@ -311,7 +310,7 @@ static void schedules_are_asked_at_every_step(void **state)
     int64_t seen = 0;
     gd_loader *train = gd_loader_create(d, .batch = 50);
     assert_int_equal(
-        gd_fit(o, network, m, train, .epochs = 2, .schedule = halve, .schedule_user = &seen),
+        gd_fit(o, network, m, train, NULL, .epochs = 2, .schedule = halve, .schedule_user = &seen),
         GD_OK);
     assert_int_equal(seen, 22);
     assert_true(gd_optimizer_lr(o) == 0.1 / 22.0);
@@ -328,14 +327,14 @@ static void errors_come_out(void **state)
     gd_module *m = gd_module_create(*state);
     gd_optimizer *o = gd_sgd(m);
     gd_loader *l = gd_loader_create(d, .batch = 50);
-    assert_int_equal(gd_fit(o, wrong_network, m, l), GD_ERR_SHAPE);
+    assert_int_equal(gd_fit(o, wrong_network, m, l, NULL), GD_ERR_SHAPE);
     expect_error(GD_ERR_SHAPE, "gd_cross_entropy");
     gd_metrics metrics;
-    assert_int_equal(gd_evaluate(m, wrong_network, m, l, .result = &metrics), GD_ERR_SHAPE);
+    assert_int_equal(gd_evaluate(m, wrong_network, m, l, &metrics), GD_ERR_SHAPE);
     gd_error_clear();
-    assert_int_equal(gd_fit(o, network, m, NULL), GD_ERR_INVALID);
+    assert_int_equal(gd_fit(o, network, m, NULL, NULL), GD_ERR_INVALID);
     expect_error(GD_ERR_INVALID, "gd_fit");
-    assert_int_equal(gd_evaluate(m, network, m, NULL, .result = &metrics), GD_ERR_INVALID);
+    assert_int_equal(gd_evaluate(m, network, m, NULL, &metrics), GD_ERR_INVALID);
     expect_error(GD_ERR_INVALID, "gd_evaluate");
 }
 
@@ -374,7 +373,7 @@ static void one_epoch_of_mnist_learns_it(void **state)
     assert_int_equal(gd_tensor_read(b, right, sizeof right), GD_OK);
     assert_memory_equal(left, right, sizeof left);
     gd_metrics again;
-    assert_int_equal(gd_evaluate(loaded, network, loaded, unseen, .result = &again), GD_OK);
+    assert_int_equal(gd_evaluate(loaded, network, loaded, unseen, &again), GD_OK);
     assert_memory_equal(&again, &metrics, sizeof again);
 }
 
@@ -385,9 +384,7 @@ static bool everything(int per_example)
     gd_context *gd = gd_open(test_device(), .threads = 1);
     float samples[6][4] = { { 1.0f } };
     int64_t labels[6] = { 0, 1, 2, 0, 1, 2 };
-    gd_dataset *d = gd ? gd_dataset_create(gd, .samples = samples, .shape = GD_SHAPE(4),
-                                           .labels = labels, .count = 6)
-                       : NULL;
+    gd_dataset *d = gd ? gd_dataset_create(gd, GD_SHAPE(4), GD_F32, 6, samples, labels) : NULL;
     gd_module *m = gd_module_create(gd, .seed = 1);
     gd_optimizer *o = gd_adam(m);
     gd_loader *train = gd_loader_create(d, .batch = 4), *test = gd_loader_create(d, .batch = 6);

@@ -47,27 +47,28 @@ typedef enum gd_mode {
 } gd_mode;
 
 typedef struct gd_compile_options {
-    gd_context *context;
-    gd_function_body body;
-    void *user;
+    size_t size GD_DEFAULT(sizeof(gd_compile_options));
     gd_mode mode;
-    int cache_limit; /* plans kept, the least recently used goes first; 0: 16 */
-    /* Bytes a plan may take for intermediate values, results and constants (stats.arena_bytes); 0:
-     * no limit. Values are computed again until it fits; where it cannot, the call is GD_ERR_MEMORY
-     * and says how little was reached. The bits stay the same. */
-    size_t memory_limit;
+    int cache_limit GD_DEFAULT(16); /* plans kept, 1 or more; the least recently used goes first */
+    /* Bytes a plan may take for intermediate values, results and constants (stats.arena_bytes);
+     * SIZE_MAX: any number. Values are computed again until it fits; where it cannot, the call is
+     * GD_ERR_MEMORY and says how little was reached. The bits stay the same. */
+    size_t memory_limit GD_DEFAULT(SIZE_MAX);
     bool detached; /* results have no history: nothing is kept for a gradient through them */
     /* Passes of the compiler to switch off, to find out what one of them does: "-fuse,-cse"; all but
      * one: "-all,+fuse". NULL: what the environment variable GRADUS_PASSES says now; "": all are on.
      * A name that is none is GD_ERR_INVALID. The bits are the same under any of them. */
     const char *passes;
 } gd_compile_options;
+#define GD_COMPILE_DEFAULTS \
+    .size = sizeof(gd_compile_options), .cache_limit = 16, .memory_limit = SIZE_MAX
 
 /* gd_compile(context, body, user), gd_compile(context, body, user, .mode = GD_MODE_EAGER). Owned by
  * the context; may be released earlier with gd_function_release. */
 #define gd_compile(...) \
-    gd_compile_with(GD_OPTIONS_3(gd_compile_options, context, body, user, __VA_ARGS__))
-GD_API gd_function *gd_compile_with(gd_compile_options options);
+    GD_WITH_3(gd_compile_with, gd_compile_options, GD_COMPILE_DEFAULTS, __VA_ARGS__, )
+GD_API gd_function *gd_compile_with(gd_context *context, gd_function_body body, void *user,
+                                    const gd_compile_options *options);
 /* GD_ERR_STATE, and nothing happens, while its body is being run. */
 GD_API void gd_function_release(gd_function *function);
 

@@ -17,87 +17,85 @@ extern "C" {
 
 /* ---- convolution ---- */
 
-/* What may follow the operands; zero means the default. A number is for all axes; the lists are for
- * single axes, in the order of the shape. */
+/* What may follow the operands. A shape is one number for all spatial axes or one for each:
+ * GD_SHAPE(2), GD_SHAPE(1, 3); of rank 0, as it is by default, it means what its comment says. */
 typedef struct gd_conv_options {
-    gd_tensor *x;       /* [n, c, spatial...] */
-    gd_tensor *w;       /* [out, c / groups, kernel...]; transposed: [c, out / groups, kernel...] */
-    gd_tensor *b;       /* [out], or NULL */
-    int64_t stride;     /* 1 */
-    int64_t pad;        /* 0: zeros at both ends of every axis */
-    int64_t dilation;   /* 1: distance of the kernel's elements */
-    int64_t groups;     /* 1: channels come in so many groups that do not see each other; c of them
-                           is a depthwise convolution */
-    bool same;          /* pad so that the result has ceil(size / stride) elements; the odd zero
-                           stands behind (as TensorFlow and ONNX SAME_UPPER) */
-    int64_t strides[3]; /* of single axes, instead of stride */
-    int64_t dilations[3]; /* instead of dilation */
-    int64_t before[3];    /* zeros in front of an axis, in addition to pad */
-    int64_t after[3];     /* zeros behind it, likewise */
-    int64_t output_pad;   /* transposed only: so many more elements behind each axis, fewer than the
-                             stride: which of the sizes that give x's is meant */
-    int64_t output_pads[3]; /* of single axes, in addition */
+    size_t size GD_DEFAULT(sizeof(gd_conv_options));
+    gd_shape stride;              /* 1 */
+    gd_shape padding;             /* zeros at both ends of an axis; none */
+    gd_shape padding_before;      /* zeros in front of an axis; as padding */
+    gd_shape padding_after;       /* zeros behind it; as padding */
+    gd_shape dilation;            /* distance of the kernel's elements; 1 */
+    int64_t groups GD_DEFAULT(1); /* channels come in so many groups that do not see each
+                                              other; as many as channels: a depthwise convolution */
+    bool same;               /* padding so that the result has ceil(size / stride) elements; the odd
+                                zero stands behind (as TensorFlow and ONNX SAME_UPPER) */
+    gd_shape output_padding; /* transposed only: so many more elements behind an axis, fewer than
+                                the stride: which of the sizes that give x's is meant; none */
 } gd_conv_options;
+#define GD_CONV_DEFAULTS .size = sizeof(gd_conv_options), .groups = 1
 
-/* gd_conv2d(x, w, b), gd_conv2d(x, w, NULL, .stride = 2, .pad = 1):
- *     r[n, o, p] = b[o] + sum over c, k of w[o, c, k] * x[n, c, p * stride - pad + k * dilation]
- * with x[n, c, q] = 0 outside, and c over the channels of o's group. Each axis has
- * floor((size + before + after - dilation * (kernel - 1) - 1) / stride) + 1 elements; a kernel
+/* gd_conv2d(x, weight, bias), gd_conv2d(x, weight, NULL, .stride = GD_SHAPE(2)):
+ *     r[n, o, p] = bias[o]
+ *         + sum over c, k of weight[o, c, k] * x[n, c, p * stride - padding + k * dilation]
+ * of x [n, c, spatial...], weight [out, c / groups, kernel...] and bias [out] or NULL, with
+ * x[n, c, q] = 0 outside, and c over the channels of o's group. Each axis has floor((size +
+ * padding_before + padding_after - dilation * (kernel - 1) - 1) / stride) + 1 elements; a kernel
  * larger than the padded input is GD_ERR_SHAPE. Compiled, a ReLU behind it is part of the same
  * kernel. In f32 on the CPU every element is a fixed chain of fused multiply-adds
  * (src/backend/cpu/conv.h). */
-#define gd_conv1d(...) gd_conv_with(1, GD_OPTIONS_3(gd_conv_options, x, w, b, __VA_ARGS__))
-#define gd_conv2d(...) gd_conv_with(2, GD_OPTIONS_3(gd_conv_options, x, w, b, __VA_ARGS__))
-#define gd_conv3d(...) gd_conv_with(3, GD_OPTIONS_3(gd_conv_options, x, w, b, __VA_ARGS__))
+#define gd_conv1d(...) GD_CONV_OVER(gd_conv_with, 1, __VA_ARGS__, )
+#define gd_conv2d(...) GD_CONV_OVER(gd_conv_with, 2, __VA_ARGS__, )
+#define gd_conv3d(...) GD_CONV_OVER(gd_conv_with, 3, __VA_ARGS__, )
 /* The same with the number of spatial axes as an argument, 1 … 3. */
-GD_API gd_tensor *gd_conv_with(int axes, gd_conv_options options);
+GD_API gd_tensor *gd_conv_with(gd_tensor *x, gd_tensor *weight, gd_tensor *bias, int axes,
+                               const gd_conv_options *options);
 
-/* Transposed convolution: the gradient of a convolution with the same options by its input, plus b.
- * Each axis has (size - 1) * stride - before - after + dilation * (kernel - 1) + output_pad + 1
- * elements; with .same, size * stride. Zeiler et al. 2010. */
-#define gd_conv_transpose1d(...) \
-    gd_conv_transpose_with(1, GD_OPTIONS_3(gd_conv_options, x, w, b, __VA_ARGS__))
-#define gd_conv_transpose2d(...) \
-    gd_conv_transpose_with(2, GD_OPTIONS_3(gd_conv_options, x, w, b, __VA_ARGS__))
-#define gd_conv_transpose3d(...) \
-    gd_conv_transpose_with(3, GD_OPTIONS_3(gd_conv_options, x, w, b, __VA_ARGS__))
-GD_API gd_tensor *gd_conv_transpose_with(int axes, gd_conv_options options);
+/* Transposed convolution: the gradient of a convolution with the same options by its input, plus
+ * bias [out]; weight [c, out / groups, kernel...]. Each axis has (size - 1) * stride -
+ * padding_before - padding_after + dilation * (kernel - 1) + output_padding + 1 elements; with
+ * .same, size * stride. Zeiler et al. 2010. */
+#define gd_conv_transpose1d(...) GD_CONV_OVER(gd_conv_transpose_with, 1, __VA_ARGS__, )
+#define gd_conv_transpose2d(...) GD_CONV_OVER(gd_conv_transpose_with, 2, __VA_ARGS__, )
+#define gd_conv_transpose3d(...) GD_CONV_OVER(gd_conv_transpose_with, 3, __VA_ARGS__, )
+GD_API gd_tensor *gd_conv_transpose_with(gd_tensor *x, gd_tensor *weight, gd_tensor *bias, int axes,
+                                         const gd_conv_options *options);
+
+#define GD_CONV_OVER(f, axes, x, weight, bias, ...) \
+    GD_WITH_4(f, gd_conv_options, GD_CONV_DEFAULTS, x, weight, bias, axes, __VA_ARGS__)
 
 /* ---- pooling ---- */
 
+/* Shapes as in gd_conv_options. */
 typedef struct gd_pool_options {
-    gd_tensor *x;         /* [n, c, spatial...] */
-    int64_t kernel;       /* size of the window */
-    int64_t stride;       /* the window's size */
-    int64_t pad;          /* 0: at both ends of every axis; at most half the window */
-    int64_t dilation;     /* 1; maximum only */
-    bool ceil_mode;       /* round the number of windows up: the last may reach over the edge */
-    bool exclude_pad;     /* average only: divide by the elements inside the input, not by the
-                             window's (PyTorch's count_include_pad = False) */
-    int64_t kernels[3];   /* of single axes, instead of kernel */
-    int64_t strides[3];   /* instead of stride */
-    int64_t dilations[3]; /* instead of dilation */
-    int64_t pads[3];      /* both ends of single axes, in addition to pad */
+    size_t size GD_DEFAULT(sizeof(gd_pool_options));
+    gd_shape stride;   /* the window's size */
+    gd_shape padding;  /* at both ends of an axis, at most half the window; none */
+    gd_shape dilation; /* maximum only; 1 */
+    bool ceil_mode;    /* round the number of windows up: the last may reach over the edge */
+    /* average only: divide by the window's elements; false: by those that lie inside the input */
+    bool count_padding GD_DEFAULT(true);
 } gd_pool_options;
+#define GD_POOL_DEFAULTS .size = sizeof(gd_pool_options), .count_padding = true
 
-/* gd_max_pool2d(x, 2), gd_max_pool2d(x, 3, .stride = 2, .pad = 1): the largest element of each
- * window, padding never being it. NaN wins. The gradient goes to the first largest element. */
-#define gd_max_pool1d(...) \
-    gd_max_pool_with(1, GD_OPTIONS_2(gd_pool_options, x, kernel, __VA_ARGS__))
-#define gd_max_pool2d(...) \
-    gd_max_pool_with(2, GD_OPTIONS_2(gd_pool_options, x, kernel, __VA_ARGS__))
-#define gd_max_pool3d(...) \
-    gd_max_pool_with(3, GD_OPTIONS_2(gd_pool_options, x, kernel, __VA_ARGS__))
-GD_API gd_tensor *gd_max_pool_with(int axes, gd_pool_options options);
+/* gd_max_pool2d(x, GD_SHAPE(2)), gd_max_pool2d(x, GD_SHAPE(3), .stride = GD_SHAPE(2)): the largest
+ * element of each window of x [n, c, spatial...], padding never being it. The kernel is the
+ * window's size. NaN wins. The gradient goes to the first largest element. */
+#define gd_max_pool1d(...) GD_POOL_OVER(gd_max_pool_with, 1, __VA_ARGS__, )
+#define gd_max_pool2d(...) GD_POOL_OVER(gd_max_pool_with, 2, __VA_ARGS__, )
+#define gd_max_pool3d(...) GD_POOL_OVER(gd_max_pool_with, 3, __VA_ARGS__, )
+GD_API gd_tensor *gd_max_pool_with(gd_tensor *x, int axes, gd_shape kernel,
+                                   const gd_pool_options *options);
 
 /* The mean of each window, added up in row-major order. */
-#define gd_avg_pool1d(...) \
-    gd_avg_pool_with(1, GD_OPTIONS_2(gd_pool_options, x, kernel, __VA_ARGS__))
-#define gd_avg_pool2d(...) \
-    gd_avg_pool_with(2, GD_OPTIONS_2(gd_pool_options, x, kernel, __VA_ARGS__))
-#define gd_avg_pool3d(...) \
-    gd_avg_pool_with(3, GD_OPTIONS_2(gd_pool_options, x, kernel, __VA_ARGS__))
-GD_API gd_tensor *gd_avg_pool_with(int axes, gd_pool_options options);
+#define gd_avg_pool1d(...) GD_POOL_OVER(gd_avg_pool_with, 1, __VA_ARGS__, )
+#define gd_avg_pool2d(...) GD_POOL_OVER(gd_avg_pool_with, 2, __VA_ARGS__, )
+#define gd_avg_pool3d(...) GD_POOL_OVER(gd_avg_pool_with, 3, __VA_ARGS__, )
+GD_API gd_tensor *gd_avg_pool_with(gd_tensor *x, int axes, gd_shape kernel,
+                                   const gd_pool_options *options);
+
+#define GD_POOL_OVER(f, axes, x, kernel, ...) \
+    GD_WITH_3(f, gd_pool_options, GD_POOL_DEFAULTS, x, axes, kernel, __VA_ARGS__)
 
 /* gd_adaptive_avg_pool2d(x, 7, 7): windows so that the result has these spatial sizes: window i of
  * n covers elements floor(i * size / n) … ceil((i + 1) * size / n) - 1. */

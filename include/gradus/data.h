@@ -5,6 +5,8 @@
 
 #include <gradus/tensor.h>
 
+#include <math.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -67,84 +69,78 @@ GD_API void gd_idx_free(gd_idx *idx);
 typedef struct gd_dataset gd_dataset;
 
 typedef struct gd_dataset_options {
-    gd_context *context;
-    const void *samples;   /* [count, shape..], row-major */
-    gd_dtype dtype;        /* of them: GD_U8 or GD_F32 */
-    gd_shape shape;        /* of one sample */
-    const int64_t *labels; /* [count] */
-    int64_t count;
-    float scale,
-        shift; /* a sample is given out as value * scale + shift, in f32; scale 0 means 1 */
+    size_t size GD_DEFAULT(sizeof(gd_dataset_options));
+    double scale GD_DEFAULT(1), shift; /* a sample is given out as value * scale + shift, in f32 */
 } gd_dataset_options;
+#define GD_DATASET_DEFAULTS .size = sizeof(gd_dataset_options), .scale = 1
 
-/* gd_dataset_create(context, .samples = x, .dtype = GD_F32, .shape = GD_SHAPE(4), .labels = y,
- * .count = 150). Samples and labels are copied. Owned by the context. GD_ERR_INVALID, GD_ERR_DTYPE,
- * GD_ERR_MEMORY. */
+/* gd_dataset_create(context, GD_SHAPE(4), GD_F32, 150, samples, labels): `count` samples of that
+ * shape, u8 or f32, row-major: [count, shape..], and their labels [count]. Both are copied. Owned by
+ * the context. GD_ERR_INVALID, GD_ERR_SHAPE, GD_ERR_DTYPE, GD_ERR_MEMORY. */
 #define gd_dataset_create(...) \
-    gd_dataset_create_with(GD_OPTIONS_1(gd_dataset_options, context, __VA_ARGS__))
-GD_API gd_dataset *gd_dataset_create_with(gd_dataset_options options);
+    GD_WITH_6(gd_dataset_create_with, gd_dataset_options, GD_DATASET_DEFAULTS, __VA_ARGS__, )
+GD_API gd_dataset *gd_dataset_create_with(gd_context *context, gd_shape shape, gd_dtype dtype,
+                                          int64_t count, const void *samples, const int64_t *labels,
+                                          const gd_dataset_options *options);
 
 typedef struct gd_dataset_idx_options {
-    gd_context *context;
-    const char *samples, *labels; /* IDX files, or those with .gz */
-    bool keep_shape;    /* samples keep their rank ([28, 28]) and are not flattened ([784]) */
-    float scale, shift; /* as above; scale 0 means 1 for f32, 1/255 for u8 */
+    size_t size GD_DEFAULT(sizeof(gd_dataset_idx_options));
+    bool keep_shape; /* samples keep their rank ([28, 28]) and are not flattened ([784]) */
+    /* as above; NaN: what brings samples of u8 to 0 … 1, 1 / 255, and 1 for f32 */
+    double scale GD_DEFAULT(NAN), shift;
 } gd_dataset_idx_options;
+#define GD_DATASET_IDX_DEFAULTS .size = sizeof(gd_dataset_idx_options), .scale = NAN
 
 /* gd_dataset_load_idx(context, "images", "labels"): samples u8 or f32 of rank 1 or more, labels u8,
- * i8, i16 or i32 of rank 1, as many. The two files are read at the same time. Errors of gd_idx_read;
- * GD_ERR_FORMAT when they do not go together. */
-#define gd_dataset_load_idx(...) \
-    gd_dataset_load_idx_with(    \
-        GD_OPTIONS_3(gd_dataset_idx_options, context, samples, labels, __VA_ARGS__))
-GD_API gd_dataset *gd_dataset_load_idx_with(gd_dataset_idx_options options);
+ * i8, i16 or i32 of rank 1, as many, in IDX files or those with .gz. The two files are read at the
+ * same time. Errors of gd_idx_read; GD_ERR_FORMAT when they do not go together. */
+#define gd_dataset_load_idx(...)                                                         \
+    GD_WITH_3(gd_dataset_load_idx_with, gd_dataset_idx_options, GD_DATASET_IDX_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_dataset *gd_dataset_load_idx_with(gd_context *context, const char *samples,
+                                            const char *labels,
+                                            const gd_dataset_idx_options *options);
 
 typedef struct gd_mnist_options {
-    gd_context *context;
-    const char *folder;
+    size_t size GD_DEFAULT(sizeof(gd_mnist_options));
     bool test;       /* the 10,000 test digits, not the 60,000 for training */
     bool keep_shape; /* [28, 28], not [784] */
 } gd_mnist_options;
+#define GD_MNIST_DEFAULTS .size = sizeof(gd_mnist_options)
 
 /* gd_mnist(context, "data/mnist"), gd_mnist(context, "data/mnist", .test = true): handwritten
  * digits, pixels 0 … 1, from the four IDX files as published, compressed or not. GD_ERR_IO says
  * which file is missing and where to get it. */
-#define gd_mnist(...) gd_mnist_with(GD_OPTIONS_2(gd_mnist_options, context, folder, __VA_ARGS__))
-GD_API gd_dataset *gd_mnist_with(gd_mnist_options options);
+#define gd_mnist(...) GD_WITH_2(gd_mnist_with, gd_mnist_options, GD_MNIST_DEFAULTS, __VA_ARGS__, )
+GD_API gd_dataset *gd_mnist_with(gd_context *context, const char *folder,
+                                 const gd_mnist_options *options);
 /* Both halves of it, flattened, their four files read at the same time. Both are NULL on an error.
  */
 GD_API gd_status gd_mnist_pair(gd_context *context, const char *folder, gd_dataset **train,
                                gd_dataset **test);
 
 typedef struct gd_cifar10_options {
-    gd_context *context;
-    const char *folder;
+    size_t size GD_DEFAULT(sizeof(gd_cifar10_options));
     bool test; /* test_batch.bin, else test_batch_first1000.bin; otherwise data_batch_1.bin …
                   _5.bin, those that are there */
 } gd_cifar10_options;
+#define GD_CIFAR10_DEFAULTS .size = sizeof(gd_cifar10_options)
 
 /* gd_cifar10(context, "cifar-10-batches-bin"): colour photographs [3, 32, 32] of ten classes
  * (Krizhevsky 2009), 0 … 1, from the files of the binary version, plain or with gzip. GD_ERR_IO:
  * none is there; GD_ERR_FORMAT. */
 #define gd_cifar10(...) \
-    gd_cifar10_with(GD_OPTIONS_2(gd_cifar10_options, context, folder, __VA_ARGS__))
-GD_API gd_dataset *gd_cifar10_with(gd_cifar10_options options);
+    GD_WITH_2(gd_cifar10_with, gd_cifar10_options, GD_CIFAR10_DEFAULTS, __VA_ARGS__, )
+GD_API gd_dataset *gd_cifar10_with(gd_context *context, const char *folder,
+                                   const gd_cifar10_options *options);
 
-typedef struct gd_image_folder_options {
-    gd_context *context;
-    const char *folder;
-    int64_t height, width; /* images are resized to this: gd_image_resize */
-} gd_image_folder_options;
-
-/* gd_image_folder(context, "train", 64, 64): JPEG images as [3, height, width], 0 … 1. Each folder
- * in `folder` is a class, numbered in the order of their names; its .jpg and .jpeg files are its
- * samples. Hidden files are passed over, others too, with a warning (gd_set_log_callback). Decoded
- * at once, in the context's threads. Errors of gd_image_read name the file; GD_ERR_IO: no folder,
- * or no images. */
-#define gd_image_folder(...) \
-    gd_image_folder_with(    \
-        GD_OPTIONS_4(gd_image_folder_options, context, folder, height, width, __VA_ARGS__))
-GD_API gd_dataset *gd_image_folder_with(gd_image_folder_options options);
+/* gd_image_folder(context, "train", 64, 64): JPEG images as [3, height, width], 0 … 1, resized by
+ * gd_image_resize. Each folder in `folder` is a class, numbered in the order of their names; its
+ * .jpg and .jpeg files are its samples. Hidden files are passed over, others too, with a warning
+ * (gd_set_log_callback). Decoded at once, in the context's threads. Errors of gd_image_read name
+ * the file; GD_ERR_IO: no folder, or no images. */
+GD_API gd_dataset *gd_image_folder(gd_context *context, const char *folder, int64_t height,
+                                   int64_t width);
 
 /* End a data set before its context closes; loaders of it must be released first. NULL is fine. */
 GD_API void gd_dataset_release(gd_dataset *dataset);
@@ -163,15 +159,16 @@ GD_API gd_status gd_dataset_get(const gd_dataset *dataset, int64_t first, int64_
 typedef struct gd_loader gd_loader;
 
 typedef struct gd_loader_options {
-    gd_dataset *dataset;
-    int64_t batch; /* samples in one; 0: 32 */
-    bool shuffle;  /* in a fresh order each epoch, which depends on the seed and the number of the
+    size_t size GD_DEFAULT(sizeof(gd_loader_options));
+    int64_t batch GD_DEFAULT(32); /* samples in one */
+    bool shuffle; /* in a fresh order each epoch, which depends on the seed and the number of the
                       epoch alone */
     uint64_t seed;
     bool drop_last; /* leave out a last batch that is not full */
     int prefetch;   /* batches to make ready ahead in a thread of its own. 0: in the call, cheapest
                        for small samples */
 } gd_loader_options;
+#define GD_LOADER_DEFAULTS .size = sizeof(gd_loader_options), .batch = 32
 
 typedef struct gd_batch {
     int count;             /* 2 */
@@ -184,8 +181,8 @@ typedef struct gd_batch {
 /* gd_loader_create(dataset, .batch = 50, .shuffle = true). Owned by the context of its data set. The
  * tensors are a fixed set made here; nothing is allocated per batch. */
 #define gd_loader_create(...) \
-    gd_loader_create_with(GD_OPTIONS_1(gd_loader_options, dataset, __VA_ARGS__))
-GD_API gd_loader *gd_loader_create_with(gd_loader_options options);
+    GD_WITH_1(gd_loader_create_with, gd_loader_options, GD_LOADER_DEFAULTS, __VA_ARGS__, )
+GD_API gd_loader *gd_loader_create_with(gd_dataset *dataset, const gd_loader_options *options);
 GD_API void gd_loader_release(gd_loader *loader);
 /* The next batch of the epoch. False at its end (the call after that begins the next epoch), for
  * NULL, and on an error, which gd_error_code tells apart. */

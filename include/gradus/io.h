@@ -25,9 +25,9 @@ typedef struct gd_metadata {
 
 /* Write the tensors and strings to a file, atomically: at any instant `path` is either the old file
  * or the whole new one. The same input gives the same bytes. GD_ERR_INVALID: a name that is empty,
- * repeated or not UTF-8, a NULL tensor. GD_ERR_IO, GD_ERR_MEMORY, GD_ERR_UNSUPPORTED. */
-GD_API gd_status gd_tensors_save(const char *path, size_t count, const gd_named_tensor *tensors,
-                                 size_t metadata_count, const gd_metadata *metadata);
+ * repeated or not UTF-8, a NULL tensor, a negative count. GD_ERR_IO, GD_ERR_MEMORY, GD_ERR_UNSUPPORTED. */
+GD_API gd_status gd_tensors_save(const char *path, int64_t count, const gd_named_tensor *tensors,
+                                 int64_t metadata_count, const gd_metadata *metadata);
 
 /* A file opened for reading. Its header has been checked; values are read when asked for. */
 typedef struct gd_tensor_file gd_tensor_file;
@@ -44,16 +44,16 @@ typedef struct gd_tensor_info {
 } gd_tensor_info;
 
 /* Tensors are numbered 0 … count-1 in the order of their names. */
-GD_API size_t gd_tensor_file_count(const gd_tensor_file *file);
+GD_API int64_t gd_tensor_file_count(const gd_tensor_file *file);
 /* Describe a tensor. GD_ERR_INVALID: no such number; GD_ERR_UNSUPPORTED: a dtype or rank Gradus
  * does not have. */
-GD_API gd_status gd_tensor_file_info(const gd_tensor_file *file, size_t index,
+GD_API gd_status gd_tensor_file_info(const gd_tensor_file *file, int64_t index,
                                      gd_tensor_info *info);
 /* The number of the tensor called `name`, -1 (and no error) if there is none. */
 GD_API int64_t gd_tensor_file_find(const gd_tensor_file *file, const char *name);
 /* Its values as a new temporary. */
 GD_API gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, gd_context *context,
-                                      size_t index);
+                                      int64_t index);
 /* The value of a metadata key, NULL (and no error) if there is none. */
 GD_API const char *gd_tensor_file_metadata(const gd_tensor_file *file, const char *key);
 

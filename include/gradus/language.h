@@ -19,34 +19,42 @@ typedef enum gd_decoder {
                         Touvron et al., "LLaMA", 2023 */
 } gd_decoder;
 
+/* What a language model is. vocabulary, max_length, layers, heads and width are needed. */
 typedef struct gd_language_options {
-    gd_context *context;
+    size_t size GD_DEFAULT(sizeof(gd_language_options));
     gd_decoder decoder;
     int64_t vocabulary; /* tokens */
-    int64_t length;     /* the most tokens of a sequence */
+    int64_t max_length; /* the most tokens of a sequence */
     int64_t layers, heads, width;
-    int64_t kv_heads; /* 0: as many as heads, of which it is a divisor; GPT-2: 0 */
-    int64_t hidden;   /* of the feed-forward part; 0: 4 * width */
-    bool untied;      /* Llama: the output has weights of its own */
-    bool checkpoint;  /* training takes less memory and a second forward pass: gd_checkpoint around
-                         each layer; not saved with the model */
-    double dropout;   /* in training: of embeddings, attention and what each part adds */
+    /* a divisor of heads; -1: as many, which GPT-2 always has */
+    int64_t kv_heads GD_DEFAULT(-1);
+    int64_t hidden GD_DEFAULT(-1); /* of the feed-forward part; -1: 4 * width */
+    bool tied GD_DEFAULT(true);    /* the output's weights are the embedding's; Llama alone can have
+                                   its own */
+    bool checkpoint; /* training takes less memory and a second forward pass: gd_checkpoint around
+                        each layer; not saved with the model */
+    double dropout;  /* in training: of embeddings, attention and what each part adds */
     uint64_t seed; /* of the initial weights: normal with deviation 0.02; of weights that add to the
                       residual stream 0.02 / sqrt(2 * layers) */
 } gd_language_options;
+#define GD_LANGUAGE_DEFAULTS \
+    .size = sizeof(gd_language_options), .kv_heads = -1, .hidden = -1, .tied = true
 
 /* gd_language_model_create(context, GD_GPT2_124M): 124,439,808 parameters. */
-#define GD_GPT2_124M .vocabulary = 50257, .length = 1024, .layers = 12, .heads = 12, .width = 768
+#define GD_GPT2_124M \
+    .vocabulary = 50257, .max_length = 1024, .layers = 12, .heads = 12, .width = 768
 
 typedef struct gd_language_model gd_language_model;
 
-/* gd_language_model_create(context, .vocabulary = 65, .length = 256, .layers = 6, .heads = 6,
+/* gd_language_model_create(context, .vocabulary = 65, .max_length = 256, .layers = 6, .heads = 6,
  * .width = 384, .dropout = 0.2, .seed = 1). Owned by the context. It is a gd_nn_decoder_only
  * (gradus/sequence.h), whose names its parameters have. GD_ERR_INVALID: sizes that do not go
  * together; GD_ERR_MEMORY. */
-#define gd_language_model_create(...) \
-    gd_language_model_create_with(GD_OPTIONS_1(gd_language_options, context, __VA_ARGS__))
-GD_API gd_language_model *gd_language_model_create_with(gd_language_options options);
+#define gd_language_model_create(...)                                                   \
+    GD_WITH_1(gd_language_model_create_with, gd_language_options, GD_LANGUAGE_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_language_model *gd_language_model_create_with(gd_context *context,
+                                                        const gd_language_options *options);
 /* End it before its context closes. Generators and optimizers of it must be released first. NULL is
  * fine. */
 GD_API void gd_language_model_release(gd_language_model *model);
@@ -66,7 +74,7 @@ GD_API gd_module *gd_language_model_module(const gd_language_model *model);
 /* Its sizes, with defaults filled in. */
 GD_API gd_language_options gd_language_model_options(const gd_language_model *model);
 
-/* tokens [batch, time], i64 or i32, time at most `length` -> logits [batch, time, vocabulary]: at
+/* tokens [batch, time], i64 or i32, time at most max_length -> logits [batch, time, vocabulary]: at
  * each place of what comes next. */
 GD_API gd_tensor *gd_language_model_forward(gd_language_model *model, gd_tensor *tokens);
 /* Mean cross entropy of the logits against the tokens that did come next, targets [batch, time]. []
@@ -85,7 +93,7 @@ GD_API gd_generator *gd_generator_create(gd_language_model *model);
 GD_API void gd_generator_release(gd_generator *generator);
 /* Append `count` tokens. Returns the logits [vocabulary] of the token after them; owned by the
  * generator, valid until the next call. NULL: GD_ERR_SHAPE, the sequence would be longer than the
- * model's length; GD_ERR_INVALID: no tokens, or one that is none; GD_ERR_MEMORY. */
+ * model's max_length; GD_ERR_INVALID: no tokens, or one that is none; GD_ERR_MEMORY. */
 GD_API const float *gd_generator_feed(gd_generator *generator, size_t count, const int32_t *tokens);
 /* Tokens so far. */
 GD_API int64_t gd_generator_length(const gd_generator *generator);
@@ -97,25 +105,26 @@ GD_API void gd_generator_reset(gd_generator *generator);
 typedef bool (*gd_token_callback)(void *user, int32_t token, const char *text, size_t size);
 
 typedef struct gd_generate_options {
-    gd_generator *generator;
-    const gd_tokenizer *tokenizer;
-    gd_sampler *sampler; /* the prompt and what was generated count for its penalty */
-    const char *prompt;  /* NULL: none; then the tokeniser's begin token starts, or else its end
-                            token,  or else token 0 */
-    int64_t tokens; /* the most to generate; 0: until the model's length. Beyond that length the
-                       sequence is begun anew with its last half */
+    size_t size GD_DEFAULT(sizeof(gd_generate_options));
+    const char *prompt; /* NULL: none; then the tokeniser's begin token starts, or else its end
+                           token, or else token 0 */
+    /* the most to generate; -1: until the model's max_length. Beyond that the sequence is begun
+     * anew with its last half */
+    int64_t max_tokens GD_DEFAULT(-1);
     gd_token_callback callback;
     void *user;
 } gd_generate_options;
+#define GD_GENERATE_DEFAULTS .size = sizeof(gd_generate_options), .max_tokens = -1
 
 /* gd_generate(generator, tokenizer, sampler, .prompt = "Once", .callback = print): continue a text
- * until the end token or the limit. The prompt is not repeated. Where the
- * tokeniser has a begin token, a sequence starts with it. Without gd_generator_reset a further call
- * continues the sequence; the last token of the call before was chosen but not fed, and is not in
- * it. Returns how many tokens were generated; -1 on an error. */
+ * until the end token or the limit. The prompt is not repeated; it and what was generated count for
+ * the sampler's penalty. Where the tokeniser has a begin token, a sequence starts with it. Without
+ * gd_generator_reset a further call continues the sequence; the last token of the call before was
+ * chosen but not fed, and is not in it. Returns how many tokens were generated; -1 on an error. */
 #define gd_generate(...) \
-    gd_generate_with(GD_OPTIONS_3(gd_generate_options, generator, tokenizer, sampler, __VA_ARGS__))
-GD_API int64_t gd_generate_with(gd_generate_options options);
+    GD_WITH_3(gd_generate_with, gd_generate_options, GD_GENERATE_DEFAULTS, __VA_ARGS__, )
+GD_API int64_t gd_generate_with(gd_generator *generator, const gd_tokenizer *tokenizer,
+                                gd_sampler *sampler, const gd_generate_options *options);
 
 #ifdef __cplusplus
 }

@@ -4,8 +4,7 @@
  *     gd_cross_entropy(logits, target)
  *     gd_cross_entropy(logits, target, .label_smoothing = 0.1, .reduction = GD_REDUCE_SUM)
  *
- * Meanings are those of torch.nn.functional; an option left 0 takes its default. Where two shapes
- * must be equal nothing is broadcast. Integers are taken as f32, halves are computed in f32.
+ * Meanings are those of torch.nn.functional. Where two shapes must be equal nothing is broadcast. Integers are taken as f32, halves are computed in f32.
  * Errors: GD_ERR_SHAPE, GD_ERR_DTYPE, GD_ERR_INVALID for an option out of its range, GD_ERR_MEMORY.
  * NULL operands give NULL. The losses are made of ops, so they compile and can be differentiated,
  * twice too; gd_ctc alone once. The name without parentheses is a function of the tensors alone,
@@ -31,13 +30,15 @@ typedef enum gd_reduction {
 /* ---- classes ---- */
 
 typedef struct gd_cross_entropy_options {
-    gd_tensor *logits, *target;
+    size_t size GD_DEFAULT(sizeof(gd_cross_entropy_options));
     gd_tensor *weight;      /* [classes], of each class; NULL: ones */
     double label_smoothing; /* 0 … 1 */
-    bool ignore;            /* rows whose target is ignore_index count for nothing */
-    int64_t ignore_index;
+    /* rows with this target count for nothing; GD_NO_INDEX: there are none */
+    int64_t ignore_index GD_DEFAULT(GD_NO_INDEX);
     gd_reduction reduction;
 } gd_cross_entropy_options;
+#define GD_CROSS_ENTROPY_DEFAULTS \
+    .size = sizeof(gd_cross_entropy_options), .ignore_index = GD_NO_INDEX
 
 /* -weight[t] * log softmax(logits)[t]: logits [.., classes]; target either class indices t,
  * integers
@@ -46,25 +47,28 @@ typedef struct gd_cross_entropy_options {
  * 2016). The mean over indices is weighted: divided by the sum of weight[t] over the rows that
  * count (none: NaN); over probabilities it is divided by the number of rows. GD_REDUCE_NONE: [..].
  */
-#define gd_cross_entropy(...) \
-    gd_cross_entropy_with(GD_OPTIONS_2(gd_cross_entropy_options, logits, target, __VA_ARGS__))
-GD_API gd_tensor *gd_cross_entropy_with(gd_cross_entropy_options options);
+#define gd_cross_entropy(...)                                                             \
+    GD_WITH_2(gd_cross_entropy_with, gd_cross_entropy_options, GD_CROSS_ENTROPY_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_tensor *gd_cross_entropy_with(gd_tensor *logits, gd_tensor *target,
+                                        const gd_cross_entropy_options *options);
 GD_API gd_tensor *(gd_cross_entropy)(gd_tensor *logits, gd_tensor *target);
 /* The plain one before the mean: [..]. */
 GD_API gd_tensor *gd_cross_entropy_each(gd_tensor *logits, gd_tensor *target);
 
 typedef struct gd_nll_options {
-    gd_tensor *log_probabilities, *target; /* [.., classes], integers [..] */
-    gd_tensor *weight;                     /* as in gd_cross_entropy_options */
-    bool ignore;
-    int64_t ignore_index;
+    size_t size GD_DEFAULT(sizeof(gd_nll_options));
+    gd_tensor *weight; /* these as in gd_cross_entropy_options */
+    int64_t ignore_index GD_DEFAULT(GD_NO_INDEX);
     gd_reduction reduction;
 } gd_nll_options;
+#define GD_NLL_DEFAULTS .size = sizeof(gd_nll_options), .ignore_index = GD_NO_INDEX
 
-/* Negative log-likelihood: -weight[t] * log_probabilities[t], with gd_cross_entropy's mean. */
-#define gd_nll(...) \
-    gd_nll_with(GD_OPTIONS_2(gd_nll_options, log_probabilities, target, __VA_ARGS__))
-GD_API gd_tensor *gd_nll_with(gd_nll_options options);
+/* Negative log-likelihood: -weight[t] * log_probabilities[t], with gd_cross_entropy's mean:
+ * log_probabilities [.., classes], target integers [..]. */
+#define gd_nll(...) GD_WITH_2(gd_nll_with, gd_nll_options, GD_NLL_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_nll_with(gd_tensor *log_probabilities, gd_tensor *target,
+                              const gd_nll_options *options);
 GD_API gd_tensor *(gd_nll)(gd_tensor *log_probabilities, gd_tensor *target);
 
 /* Cross-entropy of probabilities that were computed already, as by a final softmax: -log
@@ -80,104 +84,120 @@ GD_API gd_tensor *gd_accuracy(gd_tensor *logits, gd_tensor *target);
 /* ---- yes or no ---- */
 
 typedef struct gd_bce_options {
-    gd_tensor *probability, *target; /* equal shapes, numbers in 0 … 1 */
-    gd_tensor *weight;               /* of each element, broadcast; NULL: ones */
+    size_t size GD_DEFAULT(sizeof(gd_bce_options));
+    gd_tensor *weight; /* of each element, broadcast; NULL: ones */
     gd_reduction reduction;
 } gd_bce_options;
+#define GD_BCE_DEFAULTS .size = sizeof(gd_bce_options)
 
-/* -(y log p + (1 - y) log(1 - p)), each logarithm at least -100; where it would be less the
- * gradient is 0. Prefer gd_bce_with_logits. */
-#define gd_bce(...) gd_bce_with(GD_OPTIONS_2(gd_bce_options, probability, target, __VA_ARGS__))
-GD_API gd_tensor *gd_bce_with(gd_bce_options options);
+/* -(y log p + (1 - y) log(1 - p)) of probabilities p and targets y of equal shapes, numbers in 0 …
+ * 1; each logarithm at least -100; where it would be less the gradient is 0. Prefer
+ * gd_bce_with_logits. */
+#define gd_bce(...) GD_WITH_2(gd_bce_with, gd_bce_options, GD_BCE_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_bce_with(gd_tensor *probability, gd_tensor *target,
+                              const gd_bce_options *options);
 GD_API gd_tensor *(gd_bce)(gd_tensor *probability, gd_tensor *target);
 
 typedef struct gd_bce_with_logits_options {
-    gd_tensor *logits, *target; /* equal shapes */
+    size_t size GD_DEFAULT(sizeof(gd_bce_with_logits_options));
     gd_tensor *weight;          /* of each element, broadcast; NULL: ones */
-    gd_tensor *pos_weight;      /* of the term of positive targets, broadcast; NULL: ones */
+    gd_tensor *positive_weight; /* of the term of positive targets, broadcast; NULL: ones */
     gd_reduction reduction;
 } gd_bce_with_logits_options;
+#define GD_BCE_WITH_LOGITS_DEFAULTS .size = sizeof(gd_bce_with_logits_options)
 
-/* gd_bce of sigmoid(logits), without overflow. */
-#define gd_bce_with_logits(...) \
-    gd_bce_with_logits_with(GD_OPTIONS_2(gd_bce_with_logits_options, logits, target, __VA_ARGS__))
-GD_API gd_tensor *gd_bce_with_logits_with(gd_bce_with_logits_options options);
+/* gd_bce of sigmoid(logits), without overflow. Equal shapes. */
+#define gd_bce_with_logits(...)                                                                 \
+    GD_WITH_2(gd_bce_with_logits_with, gd_bce_with_logits_options, GD_BCE_WITH_LOGITS_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_tensor *gd_bce_with_logits_with(gd_tensor *logits, gd_tensor *target,
+                                          const gd_bce_with_logits_options *options);
 GD_API gd_tensor *(gd_bce_with_logits)(gd_tensor *logits, gd_tensor *target);
 
 typedef struct gd_focal_options {
-    gd_tensor *logits, *target; /* equal shapes */
-    double alpha;               /* weight of positives, 1 - alpha of negatives; default 0.25;
-                                   negative: both 1 */
-    double gamma;               /* default 2 */
+    size_t size GD_DEFAULT(sizeof(gd_focal_options));
+    /* weight of positives, 1 - alpha of negatives: 0 … 1; NaN: both 1 */
+    double alpha GD_DEFAULT(0.25);
+    double gamma GD_DEFAULT(2); /* not negative; 0: no focus */
     gd_reduction reduction;
 } gd_focal_options;
+#define GD_FOCAL_DEFAULTS .size = sizeof(gd_focal_options), .alpha = 0.25, .gamma = 2
 
-/* gd_bce_with_logits * (1 - p_t)^gamma, p_t the probability given to the target. Lin et al., "Focal
+/* gd_bce_with_logits * (1 - p_t)^gamma, p_t the probability given to the target. Equal shapes. Lin et al., "Focal
  * loss for dense object detection", 2017; torchvision.ops.sigmoid_focal_loss. */
-#define gd_focal(...) gd_focal_with(GD_OPTIONS_2(gd_focal_options, logits, target, __VA_ARGS__))
-GD_API gd_tensor *gd_focal_with(gd_focal_options options);
+#define gd_focal(...) GD_WITH_2(gd_focal_with, gd_focal_options, GD_FOCAL_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_focal_with(gd_tensor *logits, gd_tensor *target,
+                                const gd_focal_options *options);
 GD_API gd_tensor *(gd_focal)(gd_tensor *logits, gd_tensor *target);
 
 typedef struct gd_hinge_options {
-    gd_tensor *x, *y; /* equal shapes; y is 1 or -1 */
-    double margin;    /* default 1 */
+    size_t size GD_DEFAULT(sizeof(gd_hinge_options));
+    double margin GD_DEFAULT(1);
     gd_reduction reduction;
 } gd_hinge_options;
+#define GD_HINGE_DEFAULTS .size = sizeof(gd_hinge_options), .margin = 1
 
-/* max(0, margin - x * y): of a support vector machine. Cortes, Vapnik 1995. */
-#define gd_hinge(...) gd_hinge_with(GD_OPTIONS_2(gd_hinge_options, x, y, __VA_ARGS__))
-GD_API gd_tensor *gd_hinge_with(gd_hinge_options options);
+/* max(0, margin - x * y), y being 1 or -1: of a support vector machine. Equal shapes. Cortes,
+ * Vapnik 1995. */
+#define gd_hinge(...) GD_WITH_2(gd_hinge_with, gd_hinge_options, GD_HINGE_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_hinge_with(gd_tensor *x, gd_tensor *y, const gd_hinge_options *options);
 GD_API gd_tensor *(gd_hinge)(gd_tensor *x, gd_tensor *y);
 /* x where y is 1, max(0, margin - x) where it is -1: x is a distance. */
 #define gd_hinge_embedding(...) \
-    gd_hinge_embedding_with(GD_OPTIONS_2(gd_hinge_options, x, y, __VA_ARGS__))
-GD_API gd_tensor *gd_hinge_embedding_with(gd_hinge_options options);
+    GD_WITH_2(gd_hinge_embedding_with, gd_hinge_options, GD_HINGE_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_hinge_embedding_with(gd_tensor *x, gd_tensor *y,
+                                          const gd_hinge_options *options);
 GD_API gd_tensor *(gd_hinge_embedding)(gd_tensor *x, gd_tensor *y);
 
 /* ---- distributions ---- */
 
 typedef struct gd_kl_div_options {
-    gd_tensor *log_q,
-        *p;          /* equal shapes: the model's log-probabilities, the target's probabilities */
-    bool log_target; /* p are log-probabilities, too */
+    size_t size GD_DEFAULT(sizeof(gd_kl_div_options));
+    bool log_target;        /* p are log-probabilities, too */
     gd_reduction reduction; /* the divergence of a batch is GD_REDUCE_BATCH_MEAN; GD_REDUCE_MEAN
                                divides by all elements */
 } gd_kl_div_options;
+#define GD_KL_DIV_DEFAULTS .size = sizeof(gd_kl_div_options)
 
-/* p * (log p - log q), 0 where p is 0. Kullback, Leibler 1951. */
-#define gd_kl_div(...) gd_kl_div_with(GD_OPTIONS_2(gd_kl_div_options, log_q, p, __VA_ARGS__))
-GD_API gd_tensor *gd_kl_div_with(gd_kl_div_options options);
+/* p * (log p - log q), 0 where p is 0, of the model's log-probabilities and the target's
+ * probabilities, of equal shapes. Kullback, Leibler 1951. */
+#define gd_kl_div(...) \
+    GD_WITH_2(gd_kl_div_with, gd_kl_div_options, GD_KL_DIV_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_kl_div_with(gd_tensor *log_q, gd_tensor *p, const gd_kl_div_options *options);
 GD_API gd_tensor *(gd_kl_div)(gd_tensor *log_q, gd_tensor *p);
 
 /* ---- distances. Equal shapes ---- */
 
 typedef struct gd_distance_options {
-    gd_tensor *x, *y;
+    size_t size GD_DEFAULT(sizeof(gd_distance_options));
     gd_reduction reduction;
 } gd_distance_options;
+#define GD_DISTANCE_DEFAULTS .size = sizeof(gd_distance_options)
 
 /* (x - y)^2 */
-#define gd_mse(...) gd_mse_with(GD_OPTIONS_2(gd_distance_options, x, y, __VA_ARGS__))
-GD_API gd_tensor *gd_mse_with(gd_distance_options options);
+#define gd_mse(...) GD_WITH_2(gd_mse_with, gd_distance_options, GD_DISTANCE_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_mse_with(gd_tensor *x, gd_tensor *y, const gd_distance_options *options);
 GD_API gd_tensor *(gd_mse)(gd_tensor *x, gd_tensor *y);
 /* |x - y| */
-#define gd_mae(...) gd_mae_with(GD_OPTIONS_2(gd_distance_options, x, y, __VA_ARGS__))
-GD_API gd_tensor *gd_mae_with(gd_distance_options options);
+#define gd_mae(...) GD_WITH_2(gd_mae_with, gd_distance_options, GD_DISTANCE_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_mae_with(gd_tensor *x, gd_tensor *y, const gd_distance_options *options);
 GD_API gd_tensor *(gd_mae)(gd_tensor *x, gd_tensor *y);
 
 typedef struct gd_huber_options {
-    gd_tensor *x, *y;
-    double delta; /* more than 0; default 1 */
+    size_t size GD_DEFAULT(sizeof(gd_huber_options));
+    double delta GD_DEFAULT(1); /* more than 0 */
     gd_reduction reduction;
 } gd_huber_options;
+#define GD_HUBER_DEFAULTS .size = sizeof(gd_huber_options), .delta = 1
 
 /* d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2); d = x - y. Huber 1964. */
-#define gd_huber(...) gd_huber_with(GD_OPTIONS_2(gd_huber_options, x, y, __VA_ARGS__))
-GD_API gd_tensor *gd_huber_with(gd_huber_options options);
+#define gd_huber(...) GD_WITH_2(gd_huber_with, gd_huber_options, GD_HUBER_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_huber_with(gd_tensor *x, gd_tensor *y, const gd_huber_options *options);
 GD_API gd_tensor *(gd_huber)(gd_tensor *x, gd_tensor *y);
 /* That divided by delta (PyTorch's beta). Girshick, "Fast R-CNN", 2015. */
-#define gd_smooth_l1(...) gd_smooth_l1_with(GD_OPTIONS_2(gd_huber_options, x, y, __VA_ARGS__))
-GD_API gd_tensor *gd_smooth_l1_with(gd_huber_options options);
+#define gd_smooth_l1(...) \
+    GD_WITH_2(gd_smooth_l1_with, gd_huber_options, GD_HUBER_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_smooth_l1_with(gd_tensor *x, gd_tensor *y, const gd_huber_options *options);
 GD_API gd_tensor *(gd_smooth_l1)(gd_tensor *x, gd_tensor *y);
 
 /* ---- embeddings ---- */
@@ -188,54 +208,64 @@ GD_API gd_tensor *(gd_smooth_l1)(gd_tensor *x, gd_tensor *y);
 GD_API gd_tensor *gd_cosine_similarity(gd_tensor *x, gd_tensor *y, int axis);
 
 typedef struct gd_cosine_embedding_options {
-    gd_tensor *x, *y, *target; /* [.., n], [.., n], and 1 or -1 [..] */
-    double margin;             /* default 0 */
+    size_t size GD_DEFAULT(sizeof(gd_cosine_embedding_options));
+    double margin;
     gd_reduction reduction;
 } gd_cosine_embedding_options;
+#define GD_COSINE_EMBEDDING_DEFAULTS .size = sizeof(gd_cosine_embedding_options)
 
-/* 1 - cos(x, y) where the target is 1, max(0, cos(x, y) - margin) where it is -1. */
-#define gd_cosine_embedding(...) \
-    gd_cosine_embedding_with(GD_OPTIONS_3(gd_cosine_embedding_options, x, y, target, __VA_ARGS__))
-GD_API gd_tensor *gd_cosine_embedding_with(gd_cosine_embedding_options options);
+/* 1 - cos(x, y) where the target is 1, max(0, cos(x, y) - margin) where it is -1: x and y [.., n],
+ * target [..]. */
+#define gd_cosine_embedding(...)                                                                   \
+    GD_WITH_3(gd_cosine_embedding_with, gd_cosine_embedding_options, GD_COSINE_EMBEDDING_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_tensor *gd_cosine_embedding_with(gd_tensor *x, gd_tensor *y, gd_tensor *target,
+                                           const gd_cosine_embedding_options *options);
 GD_API gd_tensor *(gd_cosine_embedding)(gd_tensor *x, gd_tensor *y, gd_tensor *target);
 
 typedef struct gd_triplet_margin_options {
-    gd_tensor *anchor, *positive, *negative; /* [.., n] of equal shapes */
-    double margin;                           /* default 1 */
-    double p;                                /* of the norm; default 2 */
+    size_t size GD_DEFAULT(sizeof(gd_triplet_margin_options));
+    double margin GD_DEFAULT(1);
+    double p GD_DEFAULT(2); /* of the norm; 1 or more */
     bool swap; /* take the nearer of anchor and positive as the negative's neighbour. Balntas et al.
                   2016 */
     gd_reduction reduction;
 } gd_triplet_margin_options;
+#define GD_TRIPLET_MARGIN_DEFAULTS .size = sizeof(gd_triplet_margin_options), .margin = 1, .p = 2
 
 /* max(0, d(anchor, positive) - d(anchor, negative) + margin), d(x, y) = |x - y + 1e-6|_p along the
- * last axis. Schroff et al., "FaceNet", 2015. */
-#define gd_triplet_margin(...) \
-    gd_triplet_margin_with(    \
-        GD_OPTIONS_3(gd_triplet_margin_options, anchor, positive, negative, __VA_ARGS__))
-GD_API gd_tensor *gd_triplet_margin_with(gd_triplet_margin_options options);
+ * last axis of tensors [.., n] of equal shapes. Schroff et al., "FaceNet", 2015. */
+#define gd_triplet_margin(...)                                                               \
+    GD_WITH_3(gd_triplet_margin_with, gd_triplet_margin_options, GD_TRIPLET_MARGIN_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_tensor *gd_triplet_margin_with(gd_tensor *anchor, gd_tensor *positive,
+                                         gd_tensor *negative,
+                                         const gd_triplet_margin_options *options);
 GD_API gd_tensor *(gd_triplet_margin)(gd_tensor *anchor, gd_tensor *positive, gd_tensor *negative);
 
 /* ---- sequences ---- */
 
 typedef struct gd_ctc_options {
-    gd_tensor *log_probabilities; /* [time, batch, classes], as gd_log_softmax gives them */
-    gd_tensor *targets;           /* integers [batch, length]: classes without blanks; what lies
-                                     behind a target's length is not looked at */
-    gd_tensor *input_lengths;     /* integers [batch], 1 … time */
-    gd_tensor *target_lengths;    /* integers [batch], 0 … length */
-    int64_t blank;                /* the class that stands for none */
-    bool zero_infinity;           /* a target that cannot be aligned counts 0, not infinity */
+    size_t size GD_DEFAULT(sizeof(gd_ctc_options));
+    int64_t blank;      /* the class that stands for none */
+    bool zero_infinity; /* a target that cannot be aligned counts 0, not infinity */
     gd_reduction reduction;
 } gd_ctc_options;
+#define GD_CTC_DEFAULTS .size = sizeof(gd_ctc_options)
 
-/* -log of the probability of all paths over time that spell the target. Graves et al.,
+/* -log of the probability of all paths over time that spell the target:
+ *   log_probabilities   [time, batch, classes], as gd_log_softmax gives them
+ *   targets             integers [batch, length]: classes without blanks; what lies behind a
+ *                       target's length is not looked at
+ *   input_lengths       integers [batch], 1 … time
+ *   target_lengths      integers [batch], 0 … length
+ * Graves et al.,
  * "Connectionist temporal classification", 2006, in logarithms. The mean is over the batch, each
  * loss divided by its target's length first. A target that cannot be aligned has gradient 0. */
-#define gd_ctc(...)                                                                     \
-    gd_ctc_with(GD_OPTIONS_4(gd_ctc_options, log_probabilities, targets, input_lengths, \
-                             target_lengths, __VA_ARGS__))
-GD_API gd_tensor *gd_ctc_with(gd_ctc_options options);
+#define gd_ctc(...) GD_WITH_4(gd_ctc_with, gd_ctc_options, GD_CTC_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_ctc_with(gd_tensor *log_probabilities, gd_tensor *targets,
+                              gd_tensor *input_lengths, gd_tensor *target_lengths,
+                              const gd_ctc_options *options);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,8 @@
 #include <gradus/norm.h>
 #include <gradus/tensor.h>
 
+#include <math.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -40,8 +42,8 @@ GD_API gd_tensor *gd_pow(gd_tensor *x, gd_tensor *y);
 GD_API gd_tensor *gd_maximum(gd_tensor *x, gd_tensor *y);
 /* the smaller, likewise */
 GD_API gd_tensor *gd_minimum(gd_tensor *x, gd_tensor *y);
-/* the angle of the point (y, x): atan(x / y) by quadrant */
-GD_API gd_tensor *gd_atan2(gd_tensor *x, gd_tensor *y);
+/* the angle of the point (x, y): atan(y / x) by quadrant */
+GD_API gd_tensor *gd_atan2(gd_tensor *y, gd_tensor *x);
 /* -x */
 GD_API gd_tensor *gd_neg(gd_tensor *x);
 /* |x| */
@@ -180,10 +182,10 @@ GD_API gd_tensor *gd_softsign(gd_tensor *x);
  * 2016 */
 GD_API gd_tensor *gd_glu(gd_tensor *x, int axis);
 
-/* Each element with probability p set to 0, the others times 1 / (1 - p). The mask comes from the
- * context's random stream, another one at each call, compiled or not; the gradient has the same. p
- * outside 0 … 1: GD_ERR_INVALID. Integers as f32. Srivastava et al. 2014 */
-GD_API gd_tensor *gd_dropout(gd_tensor *x, double p);
+/* Each element with probability `dropout` set to 0, the others times 1 / (1 - dropout). The mask
+ * comes from the context's random stream, another one at each call, compiled or not; the gradient
+ * has the same. Outside 0 … 1: GD_ERR_INVALID. Integers as f32. Srivastava et al. 2014 */
+GD_API gd_tensor *gd_dropout(gd_tensor *x, double dropout);
 /* 1 with the probability each element states (0 … 1), else 0; of a float dtype. No gradient. */
 GD_API gd_tensor *gd_bernoulli(gd_tensor *probability);
 /* An index (i64) along an axis, drawn with probability softmax(logits); log(p) for probabilities p.
@@ -382,7 +384,7 @@ GD_API gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y);
 GD_API gd_tensor *gd_einsum(const char *equation, int count, gd_tensor *const *operands);
 /* x @ weight + bias: [.., in] @ [in, out] + [out]; bias may be NULL. The functional form of
  * gd_nn_linear. */
-GD_API gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias);
+GD_API gd_tensor *gd_linear(gd_tensor *x, gd_tensor *weight, gd_tensor *bias);
 
 /* ---- indexing ---- */
 
@@ -402,7 +404,7 @@ GD_API gd_tensor *gd_scatter_add(gd_tensor *base, gd_tensor *index, gd_tensor *s
 GD_API gd_tensor *gd_take(gd_tensor *x, gd_tensor *index, int axis);
 /* The same for an index that is a vector (torch.index_select). */
 GD_API gd_tensor *gd_index_select(gd_tensor *x, gd_tensor *index, int axis);
-/* Rows of a table: weight [rows, width], index [..] -> [.., width]. */
+/* Rows of a table: index [..], weight [rows, width] -> [.., width]. */
 GD_API gd_tensor *gd_embedding(gd_tensor *index, gd_tensor *weight);
 /* A copy of base with the slices of source added along an axis at index [n], in index order;
  * source: base's shape with n along the axis (torch.index_add). */
@@ -417,25 +419,29 @@ GD_API gd_tensor *gd_one_hot(gd_tensor *index, int64_t classes, gd_dtype dtype);
 /* ---- attention ---- */
 
 typedef struct gd_attention_options {
-    gd_tensor *q;    // [.., heads, tq, d]
-    gd_tensor *k;    // [.., heads_kv, tk, d]; heads is a multiple of heads_kv (grouped-query)
-    gd_tensor *v;    // [.., heads_kv, tk, dv]
+    size_t size GD_DEFAULT(sizeof(gd_attention_options));
     gd_tensor *mask; // broadcast to [.., heads, tq, tk]: bool, true where a query may look; or
                      // numbers added to the scores
     bool causal;     /* query i sees keys 0 … i + tk - tq, so that the last query sees all */
-    double scale;    /* of the scores; 0: 1/sqrt(d) */
-    double dropout;  /* probability with which a weight is 0, the others growing by 1/(1-p) */
-    bool plain;      /* store the scores, O(tq tk) memory: for comparison */
+    double scale GD_DEFAULT(NAN); /* of the scores; NaN: 1/sqrt(d) */
+    double dropout; /* probability with which a weight is 0, the others times 1 / (1 - dropout) */
+    bool plain;     /* store the scores, O(tq tk) memory: for comparison */
 } gd_attention_options;
+#define GD_ATTENTION_DEFAULTS .size = sizeof(gd_attention_options), .scale = NAN
 
 /* gd_attention(q, k, v, .causal = true): softmax(scale q k^T + mask) v -> [.., heads, tq, dv]
- * (Vaswani et al. 2017). The scores are never stored: forward and backward take O(tq + tk) memory
- * beside operands and results (FlashAttention: Dao et al. 2022; Dao 2023). A query that may look
- * nowhere gets zeros. f32 and f64; halves through f32. Dropout draws tq * tk words a head from the
- * context's stream. A mask that requires a gradient is computed with as `plain`. */
+ * (Vaswani et al. 2017), of
+ *   q   [.., heads, tq, d]
+ *   k   [.., kv_heads, tk, d]; heads is a multiple of kv_heads (grouped-query)
+ *   v   [.., kv_heads, tk, dv]
+ * The scores are never stored: forward and backward take O(tq + tk) memory beside operands and
+ * results (FlashAttention: Dao et al. 2022; Dao 2023). A query that may look nowhere gets zeros.
+ * f32 and f64; halves through f32. Dropout draws tq * tk words a head from the context's stream. A
+ * mask that requires a gradient is computed with as `plain`. */
 #define gd_attention(...) \
-    gd_attention_with(GD_OPTIONS_3(gd_attention_options, q, k, v, __VA_ARGS__))
-GD_API gd_tensor *gd_attention_with(gd_attention_options options);
+    GD_WITH_3(gd_attention_with, gd_attention_options, GD_ATTENTION_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_attention_with(gd_tensor *q, gd_tensor *k, gd_tensor *v,
+                                    const gd_attention_options *options);
 
 /* ---- recurrent networks ---- */
 
@@ -447,38 +453,42 @@ typedef enum gd_cell {
 } gd_cell;
 
 typedef struct gd_recurrent_options {
-    gd_tensor *z;      // [batch, time, gates * width]: the input's share of every step, x @ W + b
-    gd_tensor *weight; // [width, gates * width]
-    gd_tensor *bias;   // [gates * width]
-    gd_cell cell;
-    gd_tensor *h0, *c0; // [batch, width]: first state, c0 of LSTM; NULL: zeros
+    size_t size GD_DEFAULT(sizeof(gd_recurrent_options));
+    gd_tensor *first_hidden, *first_cell; // [batch, width], the cell of LSTM; NULL: zeros
     gd_tensor *lengths; // [batch] integers: behind its end a sequence keeps its state; NULL: none
-    gd_tensor **last_cell; /* LSTM, if not NULL: c at the end, [batch, width] */
+    gd_tensor **last_cell; /* LSTM, if not NULL: the cell at the end, [batch, width] */
     bool reverse;          /* from the last step to the first */
     bool plain;            /* step by step, from simpler ops: has second derivatives */
 } gd_recurrent_options;
+#define GD_RECURRENT_DEFAULTS .size = sizeof(gd_recurrent_options)
 
-/* gd_recurrent(z, weight, bias, GD_CELL_GRU) -> h of every step, [batch, time, width]. Elman 1990;
- * LSTM: Hochreiter, Schmidhuber 1997; GRU: Cho et al. 2014, in PyTorch's form, where r scales h @
- * weight + bias. Operands of several dtypes are promoted; computed in f32 or f64. */
+/* gd_recurrent(z, weight, bias, GD_CELL_GRU) -> h of every step, [batch, time, width], of
+ *   z        [batch, time, gates * width]: the input's share of every step, x @ W + b
+ *   weight   [width, gates * width]
+ *   bias     [gates * width]
+ * Elman 1990; LSTM: Hochreiter, Schmidhuber 1997; GRU: Cho et al. 2014, in PyTorch's form, where r
+ * scales h @ weight + bias. Operands of several dtypes are promoted; computed in f32
+ * or f64. */
 #define gd_recurrent(...) \
-    gd_recurrent_with(GD_OPTIONS_4(gd_recurrent_options, z, weight, bias, cell, __VA_ARGS__))
-GD_API gd_tensor *gd_recurrent_with(gd_recurrent_options options);
+    GD_WITH_4(gd_recurrent_with, gd_recurrent_options, GD_RECURRENT_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_recurrent_with(gd_tensor *z, gd_tensor *weight, gd_tensor *bias, gd_cell cell,
+                                    const gd_recurrent_options *options);
 
 /* ---- positions ---- */
 
-/* Rotary position embedding (Su et al., "RoFormer", 2021) of x [.., time, d], d even: the pair of
- * features p at position t is turned by the angle t * base^(-2p/d). Pairs are neighbours (2p, 2p+1)
- * as in Llama's files; with `halves`, (p, p + d/2) as in GPT-NeoX. */
 typedef struct gd_rope_options {
-    gd_tensor *x;
-    int64_t start; /* position of the first row */
-    double base;   /* 0: 10000 */
+    size_t size GD_DEFAULT(sizeof(gd_rope_options));
+    int64_t start;                        /* position of the first row */
+    double rotary_base GD_DEFAULT(10000); /* more than 0 */
     bool halves;
 } gd_rope_options;
-/* gd_rope(q), gd_rope(q, .start = 17, .halves = true) */
-#define gd_rope(...) gd_rope_with(GD_OPTIONS_1(gd_rope_options, x, __VA_ARGS__))
-GD_API gd_tensor *gd_rope_with(gd_rope_options options);
+#define GD_ROPE_DEFAULTS .size = sizeof(gd_rope_options), .rotary_base = 10000
+/* gd_rope(q), gd_rope(q, .start = 17, .halves = true): rotary position embedding (Su et al.,
+ * "RoFormer", 2021) of x [.., time, d], d even: the pair of features p at position t is turned by
+ * the angle t * rotary_base^(-2p/d). Pairs are neighbours (2p, 2p+1) as in Llama's files; with
+ * `halves`, (p, p + d/2) as in GPT-NeoX. */
+#define gd_rope(...) GD_WITH_1(gd_rope_with, gd_rope_options, GD_ROPE_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_rope_with(gd_tensor *x, const gd_rope_options *options);
 /* sin(t / 10000^(2p/d)) at feature 2p, cos of the same at 2p+1 (of an odd d the last is a sine), for t in start … start+time-1:
  * [time, d] of a float dtype (Vaswani et al. 2017). */
 GD_API gd_tensor *gd_sinusoidal_positions(gd_context *context, int64_t start, int64_t time,

@@ -57,6 +57,8 @@ template <typename T> const T *gd_options_address(const T &options)
     f(a, b, c, d, gd_options_address(__extension__ type{ __VA_ARGS__ }))
 #define GD_WITH_5(f, type, defaults, a, b, c, d, e, ...) \
     f(a, b, c, d, e, gd_options_address(__extension__ type{ __VA_ARGS__ }))
+#define GD_WITH_6(f, type, defaults, a, b, c, d, e, g, ...) \
+    f(a, b, c, d, e, g, gd_options_address(__extension__ type{ __VA_ARGS__ }))
 
 /* The comma at the end makes the named members a list that may be empty. */
 #define GD_OPTIONS_0(type, ...)                (__extension__ type{ __VA_ARGS__ })
@@ -96,6 +98,8 @@ template <typename T> const T *gd_options_address(const T &options)
     f(a, b, c, d, &(type){ defaults, __VA_ARGS__ })
 #define GD_WITH_5(f, type, defaults, a, b, c, d, e, ...) \
     f(a, b, c, d, e, &(type){ defaults, __VA_ARGS__ })
+#define GD_WITH_6(f, type, defaults, a, b, c, d, e, g, ...) \
+    f(a, b, c, d, e, g, &(type){ defaults, __VA_ARGS__ })
 
 /* Members by position follow the one that is named. */
 #define GD_OPTIONS_0(type, ...)                ((type){ __VA_ARGS__ })

@@ -110,6 +110,9 @@ typedef struct gd_axes {
     int axis[GD_MAX_RANK];
 } gd_axes;
 
+/* Where an index is wanted: there is none. */
+#define GD_NO_INDEX INT64_MIN
+
 /* GD_SHAPE(32, 784), GD_AXES(0, -1). */
 #ifdef __cplusplus
 #define GD_SHAPE(...) gd_shape_of(__VA_ARGS__)
@@ -157,18 +160,20 @@ GD_API int gd_device_count(void);
 GD_API const char *gd_device_name(int index);
 
 typedef struct gd_open_options {
-    const char *device; /* a name that gd_device_name gives */
-    /* 0: GRADUS_NUM_THREADS, else OMP_NUM_THREADS, else the cores this process may use */
-    int threads;
-    uint64_t seed;       /* of the context's random stream */
-    size_t memory_limit; /* bytes of tensor storage; 0: none. Beyond it: GD_ERR_MEMORY */
-    bool warn_leaks;     /* gd_close logs tensors that were retained and never released */
+    size_t size GD_DEFAULT(sizeof(gd_open_options));
+    /* -1: GRADUS_NUM_THREADS, else OMP_NUM_THREADS, else the cores this process may use */
+    int threads GD_DEFAULT(-1);
+    uint64_t seed; /* of the context's random stream */
+    /* bytes of tensor storage, beyond which it is GD_ERR_MEMORY; SIZE_MAX: none */
+    size_t memory_limit GD_DEFAULT(SIZE_MAX);
+    bool warn_leaks; /* gd_close logs tensors that were retained and never released */
 } gd_open_options;
+#define GD_OPEN_DEFAULTS .size = sizeof(gd_open_options), .threads = -1, .memory_limit = SIZE_MAX
 
-/* Open a device: gd_open("cpu"), gd_open("cpu", .threads = 1). The caller closes it. NULL: unknown
- * device, bad GRADUS_ISA, memory. */
-#define gd_open(...) gd_open_with(GD_OPTIONS_1(gd_open_options, device, __VA_ARGS__))
-GD_API gd_context *gd_open_with(gd_open_options options);
+/* Open a device, by a name that gd_device_name gives: gd_open("cpu"), gd_open("cpu", .threads = 1).
+ * The caller closes it. NULL: unknown device, bad GRADUS_ISA, memory. */
+#define gd_open(...) GD_WITH_1(gd_open_with, gd_open_options, GD_OPEN_DEFAULTS, __VA_ARGS__, )
+GD_API gd_context *gd_open_with(const char *device, const gd_open_options *options);
 
 /* Release everything the context owns: scopes, temporaries, modules, optimizers, functions, loaders
  * made from it, and its memory. Tensors still retained become invalid. NULL is fine. */
@@ -200,7 +205,7 @@ typedef struct gd_memory_stats {
     size_t in_use;        /* handed out, after rounding up */
     size_t peak;          /* the most ever in use */
     size_t reserved;      /* taken from the device */
-    size_t limit;         /* 0: none */
+    size_t limit;         /* SIZE_MAX: none */
     size_t free_blocks;   /* pieces available for reuse */
     size_t largest_free;  /* the largest of them */
     uint64_t allocations; /* requests served since open */

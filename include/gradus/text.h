@@ -113,20 +113,25 @@ GD_API int32_t gd_token_data_get(const gd_token_data *data, int64_t i);
 typedef struct gd_token_loader gd_token_loader;
 
 typedef struct gd_token_loader_options {
-    gd_context *context;
-    const gd_token_data *data;
-    int64_t batch, length; /* 0: 8 sequences of 256 tokens */
-    int64_t first, count;  /* the part of the data to use, for splits; count 0: to its end */
-    bool random;           /* sequences from anywhere, without end; else one after another */
-    uint64_t seed;         /* of random ones: batch n depends on the seed and n alone */
+    size_t size GD_DEFAULT(sizeof(gd_token_loader_options));
+    int64_t batch GD_DEFAULT(8);    /* sequences */
+    int64_t length GD_DEFAULT(256); /* tokens of each */
+    int64_t first;                  /* the part of the data to use, for splits: from here on … */
+    int64_t count GD_DEFAULT(GD_END); /* … so many tokens; GD_END: to its end */
+    bool random;   /* sequences from anywhere, without end; else one after another */
+    uint64_t seed; /* of random ones: batch n depends on the seed and n alone */
 } gd_token_loader_options;
+#define GD_TOKEN_LOADER_DEFAULTS \
+    .size = sizeof(gd_token_loader_options), .batch = 8, .length = 256, .count = GD_END
 
 /* gd_token_loader_create(context, data, .batch = 8, .length = 256, .random = true). Owned by the
  * context. GD_ERR_INVALID; GD_ERR_SHAPE: the part has fewer than length + 1 tokens, or, one after
  * another, than fill a batch. */
-#define gd_token_loader_create(...) \
-    gd_token_loader_create_with(GD_OPTIONS_2(gd_token_loader_options, context, data, __VA_ARGS__))
-GD_API gd_token_loader *gd_token_loader_create_with(gd_token_loader_options options);
+#define gd_token_loader_create(...)                                                           \
+    GD_WITH_2(gd_token_loader_create_with, gd_token_loader_options, GD_TOKEN_LOADER_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_token_loader *gd_token_loader_create_with(gd_context *context, const gd_token_data *data,
+                                                    const gd_token_loader_options *options);
 GD_API void gd_token_loader_release(gd_token_loader *loader);
 /* The next batch: tensors[0] x and tensors[1] y [batch, length] i64, y being the token after each
  * of x; owned by the loader, overwritten by the next call: a gradient that needs them is taken
@@ -142,20 +147,28 @@ GD_API int64_t gd_token_loader_batches(const gd_token_loader *loader);
 typedef struct gd_sampler gd_sampler;
 
 typedef struct gd_sampler_options {
-    double temperature; /* logits are divided by it; 0: the most likely token, always */
-    int64_t top_k;      /* only among the k most likely; 0: all */
-    double top_p;       /* only among the likeliest whose probabilities reach p together ("nucleus":
-                           Holtzman et al. 2019); 0: all */
-    double repetition_penalty; /* logits of tokens already there are divided by it, or multiplied
-                                  where negative (Keskar et al., "CTRL", 2019); 0: 1, none */
+    size_t size GD_DEFAULT(sizeof(gd_sampler_options));
+    /* logits are divided by it; 0: the most likely token, always */
+    double temperature GD_DEFAULT(1);
+    int64_t top_k GD_DEFAULT(INT64_MAX); /* only among the k most likely */
+    /* only among the likeliest whose probabilities reach p together ("nucleus": Holtzman et al.
+     * 2019), one at least; 1: all */
+    double top_p GD_DEFAULT(1);
+    /* logits of tokens already there are divided by it, or multiplied where negative (Keskar et
+     * al., "CTRL", 2019); more than 0; 1: none */
+    double repetition_penalty GD_DEFAULT(1);
     uint64_t seed;
 } gd_sampler_options;
+#define GD_SAMPLER_DEFAULTS                                                               \
+    .size = sizeof(gd_sampler_options), .temperature = 1, .top_k = INT64_MAX, .top_p = 1, \
+    .repetition_penalty = 1
 
 /* gd_sampler_create(.temperature = 0.8, .top_p = 0.95, .seed = 1), gd_sampler_create(.temperature =
  * 0). The caller releases it. The order: penalty, temperature, top_k, top_p. GD_ERR_INVALID: a
- * negative number, or top_p above 1; GD_ERR_MEMORY. */
-#define gd_sampler_create(...) gd_sampler_create_with(GD_OPTIONS_0(gd_sampler_options, __VA_ARGS__))
-GD_API gd_sampler *gd_sampler_create_with(gd_sampler_options options);
+ * negative number, a top_k or a penalty of 0, or top_p above 1; GD_ERR_MEMORY. */
+#define gd_sampler_create(...) \
+    GD_WITH_0(gd_sampler_create_with, gd_sampler_options, GD_SAMPLER_DEFAULTS, __VA_ARGS__)
+GD_API gd_sampler *gd_sampler_create_with(const gd_sampler_options *options);
 GD_API void gd_sampler_release(gd_sampler *sampler);
 
 /* Choose one of `count` tokens by their logits. The n-th draw depends on the seed, n, the logits

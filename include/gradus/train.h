@@ -10,6 +10,8 @@
 #include <gradus/optim.h>
 #include <gradus/schedule.h>
 
+#include <math.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -48,13 +50,10 @@ typedef bool (*gd_fit_callback)(void *user, const gd_fit_progress *progress);
 typedef double (*gd_schedule_fn)(void *user, int64_t step, int64_t steps);
 
 typedef struct gd_fit_options {
-    gd_optimizer *optimizer;
-    gd_forward_fn forward;
-    void *forward_user;
-    gd_loader *train, *test; /* test may be NULL */
-    int epochs;              /* 0: 1 */
-    gd_loss_fn loss;         /* NULL: gd_cross_entropy */
-    gd_mode mode;            /* GD_MODE_COMPILED, GD_MODE_EAGER */
+    size_t size GD_DEFAULT(sizeof(gd_fit_options));
+    int epochs GD_DEFAULT(1); /* 0: nothing is trained */
+    gd_loss_fn loss;          /* NULL: gd_cross_entropy */
+    gd_mode mode;             /* GD_MODE_COMPILED, GD_MODE_EAGER */
     bool per_example; /* forward and backward one example at a time, one update a batch: the same
                          gradients, slower */
     gd_schedule_fn schedule; /* gd_schedule_follow, or one of your own; NULL: the optimizer's
@@ -62,35 +61,35 @@ typedef struct gd_fit_options {
     void *schedule_user;
     gd_fit_callback progress; /* NULL: silence */
     void *progress_user;
-    double progress_interval; /* seconds between calls within an epoch; 0: only at the end of an
-                                 epoch; negative: after every step */
-    gd_metrics *result;       /* of the last evaluation; NULL: not wanted */
+    /* seconds between calls within an epoch; 0: after every step; infinite: only at the end of an
+     * epoch */
+    double progress_interval GD_DEFAULT(INFINITY);
+    gd_metrics *result; /* of the last evaluation; NULL: not wanted */
 } gd_fit_options;
+#define GD_FIT_DEFAULTS .size = sizeof(gd_fit_options), .epochs = 1, .progress_interval = INFINITY
 
-/* gd_fit(optimizer, forward, user, train, test, .epochs = 10). Forward, loss, metrics, backward and
- * update of a batch are one compiled function. Metrics are summed in tensors and read only when
- * displayed. */
-#define gd_fit(...) \
-    gd_fit_with(    \
-        GD_OPTIONS_5(gd_fit_options, optimizer, forward, forward_user, train, test, __VA_ARGS__))
-GD_API gd_status gd_fit_with(gd_fit_options options);
+/* gd_fit(optimizer, forward, user, train, test, .epochs = 10); test may be NULL. Forward, loss,
+ * metrics, backward and update of a batch are one compiled function. Metrics are summed in tensors
+ * and read only when displayed. */
+#define gd_fit(...) GD_WITH_5(gd_fit_with, gd_fit_options, GD_FIT_DEFAULTS, __VA_ARGS__, )
+GD_API gd_status gd_fit_with(gd_optimizer *optimizer, gd_forward_fn forward, void *user,
+                             gd_loader *train, gd_loader *test, const gd_fit_options *options);
 
 typedef struct gd_evaluate_options {
-    gd_module *module; /* is switched out of training for the time */
-    gd_forward_fn forward;
-    void *forward_user;
-    gd_loader *data; /* one epoch is read */
+    size_t size GD_DEFAULT(sizeof(gd_evaluate_options));
     gd_loss_fn loss; /* NULL: gd_cross_entropy */
     gd_mode mode;
-    gd_metrics *result;
 } gd_evaluate_options;
+#define GD_EVALUATE_DEFAULTS .size = sizeof(gd_evaluate_options)
 
-/* gd_evaluate(module, forward, user, loader, .result = &metrics): loss and accuracy over all
- * samples of a loader, the last batch weighted by its size. */
+/* gd_evaluate(module, forward, user, loader, &metrics): loss and accuracy over all samples of a
+ * loader, of which one epoch is read, the last batch weighted by its size. The module is switched
+ * out of training for the time. */
 #define gd_evaluate(...) \
-    gd_evaluate_with(    \
-        GD_OPTIONS_4(gd_evaluate_options, module, forward, forward_user, data, __VA_ARGS__))
-GD_API gd_status gd_evaluate_with(gd_evaluate_options options);
+    GD_WITH_5(gd_evaluate_with, gd_evaluate_options, GD_EVALUATE_DEFAULTS, __VA_ARGS__, )
+GD_API gd_status gd_evaluate_with(gd_module *module, gd_forward_fn forward, void *user,
+                                  gd_loader *loader, gd_metrics *result,
+                                  const gd_evaluate_options *options);
 
 #ifdef __cplusplus
 }

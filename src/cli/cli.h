@@ -85,7 +85,7 @@ typedef struct cli_network_options {
     const char *model;   /* a JSON file; NULL or "mnist_mlp": the network of
                             examples/models/mnist_mlp.json */
     const char *weights; /* a safetensors file; NULL: as initialised. Used by cli_compiled_open */
-    int64_t threads;     /* 0: as gd_open chooses */
+    int64_t threads;     /* -1: as gd_open chooses */
     int64_t seed;
 } cli_network_options;
 
@@ -112,7 +112,7 @@ typedef struct cli_compiled_options {
     int64_t batch;
     int64_t length;        /* of a language model: tokens of a sequence; 0: the most it takes */
     bool train;            /* forward, backward and update, else inference */
-    size_t memory_limit;   /* of the plan; 0: none */
+    size_t memory_limit;   /* of the plan; SIZE_MAX: none */
     const char *optimizer; /* of gd_optimizer_create */
     double lr;             /* NaN: the optimizer's */
 } cli_compiled_options;

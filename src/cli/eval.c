@@ -74,7 +74,7 @@ static bool eval(const settings *s, cli_network *network)
 
 int cli_eval(int argc, char **argv)
 {
-    settings s = { .data = CLI_DEFAULT_DATA, .weights = CLI_DEFAULT_WEIGHTS };
+    settings s = { .data = CLI_DEFAULT_DATA, .weights = CLI_DEFAULT_WEIGHTS, .threads = -1 };
     const cli_option options[] = {
         { "weights", "FILE", "what gradus train saved (default: " CLI_DEFAULT_WEIGHTS ")", CLI_TEXT,
           &s.weights, 0, 0 },

@@ -76,7 +76,8 @@ int cli_export(int argc, char **argv)
         .length = s.length,
         .train = s.train,
         .optimizer = s.optimizer,
-        .lr = s.lr
+        .lr = s.lr,
+        .memory_limit = SIZE_MAX
     };
     cli_compiled compiled;
     code = cli_compiled_open(&compiled, &compiled_options);

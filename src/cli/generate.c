@@ -75,7 +75,7 @@ static bool generate(const settings *s, gd_language_model *model, const gd_token
     double start = gd_seconds();
     int64_t made = generator && sampler
                        ? gd_generate(generator, tokenizer, sampler, .prompt = s->prompt,
-                                     .tokens = s->tokens, .callback = print_token)
+                                     .max_tokens = s->tokens, .callback = print_token)
                        : -1;
     double seconds = gd_seconds() - start;
     if (made >= 0)
@@ -118,7 +118,13 @@ static int run(const settings *s)
 
 int cli_generate(int argc, char **argv)
 {
-    settings s = { .temperature = 0.8, .top_p = 0.95, .seed = 1 };
+    settings s = { .tokens = -1,
+                   .temperature = 0.8,
+                   .top_k = INT64_MAX,
+                   .top_p = 0.95,
+                   .repetition_penalty = 1,
+                   .seed = 1,
+                   .threads = -1 };
     const cli_option options[] = {
         { "MODEL", NULL, "safetensors (GPT-2, or saved by Gradus) or a llama2.c checkpoint",
           CLI_OPERAND, &s.model, 0, 0 },
@@ -130,12 +136,12 @@ int cli_generate(int argc, char **argv)
           &s.tokens, 1, 1e9 },
         { "temperature", "X", "0: always the likeliest; 1: as the model says (default: 0.8)",
           CLI_REAL, &s.temperature, 0, 100 },
-        { "top-k", "N", "choose among the N likeliest (default: 0, all)", CLI_WHOLE, &s.top_k, 0,
+        { "top-k", "N", "choose among the N likeliest (default: all)", CLI_WHOLE, &s.top_k, 1,
           1e9 },
         { "top-p", "X", "choose among the likeliest that make up X together (default: 0.95)",
           CLI_REAL, &s.top_p, 0, 1 },
-        { "repetition-penalty", "X", "above 1: against repeating itself (default: 0, none)",
-          CLI_REAL, &s.repetition_penalty, 0, 100 },
+        { "repetition-penalty", "X", "above 1: against repeating itself (default: 1)", CLI_REAL,
+          &s.repetition_penalty, 0.01, 100 },
         { "seed", "N", "of the choices (default: 1)", CLI_WHOLE, &s.seed, 0, 9e15 },
         { "threads", "N", "threads to compute with (default: the cores there are)", CLI_WHOLE,
           &s.threads, 1, 256 },

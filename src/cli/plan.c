@@ -128,7 +128,7 @@ static int show(const settings *s, cli_compiled *c)
 
 int cli_plan(int argc, char **argv)
 {
-    settings s = { .batch = 50, .runs = 20, .threads = 1 };
+    settings s = { .batch = 50, .runs = 20, .threads = 1, .memory_limit = -1 };
     const cli_option options[] = {
         { "MODEL", NULL,
           "the network: a JSON file, a language model (see gradus generate), or mnist_mlp (the "
@@ -172,7 +172,7 @@ int cli_plan(int argc, char **argv)
         .batch = s.batch,
         .length = s.length,
         .train = s.train,
-        .memory_limit = (size_t)s.memory_limit,
+        .memory_limit = s.memory_limit < 0 ? SIZE_MAX : (size_t)s.memory_limit,
         .optimizer = s.optimizer,
         .lr = NAN
     };

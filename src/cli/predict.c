@@ -118,7 +118,9 @@ static bool predict(const settings *s, cli_network *network)
 
 int cli_predict(int argc, char **argv)
 {
-    settings s = { .data = CLI_DEFAULT_DATA, .weights = CLI_DEFAULT_WEIGHTS, .count = 3 };
+    settings s = {
+        .data = CLI_DEFAULT_DATA, .weights = CLI_DEFAULT_WEIGHTS, .count = 3, .threads = -1
+    };
     const cli_option options[] = {
         { "index", "N", "the first test digit to draw (default: 0)", CLI_WHOLE, &s.index, 0, 9999 },
         { "count", "N", "how many (default: 3)", CLI_WHOLE, &s.count, 1, 10000 },

@@ -174,6 +174,7 @@ static int check(const settings *s)
 int cli_train(int argc, char **argv)
 {
     settings s = { .data = CLI_DEFAULT_DATA,
+                   .threads = -1,
                    .output = CLI_DEFAULT_WEIGHTS,
                    .seed = 1,
                    .lr = NAN,

@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "graph/apply.h"
 #include "graph/trace.h"
 
 enum {
-    DEFAULT_CACHE = 16,
     /* A function that calls itself without an end is stopped before the stack's end is. */
     MOST_WITHIN = 500,
 };
@@ -64,35 +64,38 @@ static void destroy(void *object)
     gd_free(function);
 }
 
-gd_function *gd_compile_with(gd_compile_options options)
+gd_function *gd_compile_with(gd_context *context, gd_function_body body, void *user,
+                             const gd_compile_options *options)
 {
-    if (!options.context)
+    gd_compile_options o = { GD_COMPILE_DEFAULTS };
+    if (!gd_options_read("gd_compile", &o, sizeof o, options))
+        return NULL;
+    if (!context)
         return gd_fail_null(GD_ERR_INVALID, "gd_compile: the context is NULL");
-    if (options.mode != GD_MODE_COMPILED && options.mode != GD_MODE_EAGER &&
-        options.mode != GD_MODE_LAZY)
-        return gd_fail_null(GD_ERR_INVALID, "gd_compile: %d is no mode", (int)options.mode);
-    if (!options.body && options.mode != GD_MODE_COMPILED)
+    if (o.mode != GD_MODE_COMPILED && o.mode != GD_MODE_EAGER && o.mode != GD_MODE_LAZY)
+        return gd_fail_null(GD_ERR_INVALID, "gd_compile: %d is no mode", (int)o.mode);
+    if (!body && o.mode != GD_MODE_COMPILED)
         return gd_fail_null(
             GD_ERR_INVALID,
             "gd_compile: the body is NULL; only GD_MODE_COMPILED can do without one, "
             "see gd_trace_begin");
-    if (options.cache_limit < 0)
-        return gd_fail_null(GD_ERR_INVALID, "gd_compile: the cache limit is %d",
-                            options.cache_limit);
+    if (o.cache_limit < 1)
+        return gd_fail_null(GD_ERR_INVALID, "gd_compile: the cache limit is %d, not 1 or more",
+                            o.cache_limit);
     uint32_t passes_off;
-    if (gd_passes_read(options.passes, &passes_off) != GD_OK)
+    if (gd_passes_read(o.passes, &passes_off) != GD_OK)
         return NULL;
     gd_function *function = gd_alloc_zero(1, sizeof *function);
     if (!function)
         return NULL;
-    function->context = options.context;
-    function->body = options.body;
-    function->user = options.user;
-    function->mode = options.mode;
-    function->detached = options.detached;
-    function->options = (gd_plan_options){ options.memory_limit, passes_off };
-    function->limit = options.cache_limit ? (size_t)options.cache_limit : DEFAULT_CACHE;
-    if (gd_context_adopt(options.context, function, destroy) != GD_OK) {
+    function->context = context;
+    function->body = body;
+    function->user = user;
+    function->mode = o.mode;
+    function->detached = o.detached;
+    function->options = (gd_plan_options){ o.memory_limit, passes_off };
+    function->limit = (size_t)o.cache_limit;
+    if (gd_context_adopt(context, function, destroy) != GD_OK) {
         destroy(function);
         return NULL;
     }

@@ -853,7 +853,7 @@ gd_plan *gd_history_plan(gd_history *h)
 {
     const uint64_t mark = gd_error_mark();
     gd_plan *plan = plan_forward(h);
-    if (plan || h->options.memory_limit == 0 || h->body.n_saved == 0)
+    if (plan || h->options.memory_limit == SIZE_MAX || h->body.n_saved == 0)
         return plan;
     gd_error_rollback(mark);
     h->body.n_saved = 0; /* no room for what the gradient reads: it computes it again */

@@ -44,7 +44,7 @@ typedef struct gd_ir_value {
 
 /* How a plan is made. */
 typedef struct gd_plan_options {
-    size_t memory_limit; /* of the plan's block; 0: none */
+    size_t memory_limit; /* of the plan's block; SIZE_MAX: none */
     uint32_t passes_off; /* bit i: pass i (compile/passes.c) does not run */
 } gd_plan_options;
 

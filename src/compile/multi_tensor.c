@@ -165,7 +165,7 @@ static gd_status undo(gd_ir *ir, const int32_t *back)
 static gd_status keeps_limit(const gd_ir *ir, bool *keeps)
 {
     *keeps = true;
-    if (ir->options.memory_limit == 0)
+    if (ir->options.memory_limit == SIZE_MAX)
         return GD_OK;
     gd_memory_plan plan;
     gd_status status = gd_memory_plan_make(&plan, ir);

@@ -258,7 +258,7 @@ static gd_status build(gd_plan *plan)
     if (gd_memory_verify(&plan->memory, &plan->ir) != GD_OK)
         return gd_error_last();
 #endif
-    if (plan->ir.options.memory_limit && plan->memory.bytes > plan->ir.options.memory_limit)
+    if (plan->memory.bytes > plan->ir.options.memory_limit)
         return gd_fail(GD_ERR_MEMORY,
                        "gd_compile: the plan takes %zu B, .memory_limit is %zu B, and pass "
                        "rematerialise is switched off",

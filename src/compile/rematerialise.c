@@ -529,7 +529,7 @@ static gd_status lower_peak(gd_ir *ir, size_t originals, size_t *lowest_peak, si
 gd_status gd_pass_rematerialise(gd_ir *ir, gd_arena *scratch, int *changes)
 {
     (void)scratch; /* a round has its own */
-    if (ir->options.memory_limit == 0)
+    if (ir->options.memory_limit == SIZE_MAX)
         return GD_OK;
     gd_status status = planned(ir, &ir->unlimited_bytes);
     for (size_t i = 0; i < ir->count; i++)

@@ -130,7 +130,7 @@ void gd_plan_add_text(const gd_plan *plan, gd_text *text)
             gd_text_add(text, " %s %d;", plan->report.name[i], plan->report.changes[i]);
     }
     gd_text_add(text, "\n");
-    if (plan->ir.options.memory_limit)
+    if (plan->ir.options.memory_limit != SIZE_MAX)
         gd_text_add(text, "limit %zu B: %zu B without computing again\n",
                     plan->ir.options.memory_limit, plan->ir.unlimited_bytes);
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "io/stream.h"
 
 #include <stdio.h>
@@ -81,40 +82,42 @@ static gd_status read_file(records *r, const char *path)
     return status;
 }
 
-static gd_status read_all(records *r, const gd_cifar10_options *o)
+static gd_status read_all(records *r, const char *folder, bool test)
 {
-    const char *const *names = o->test ? test_files : train_files;
-    int count = o->test ? (int)(sizeof test_files / sizeof *test_files)
-                        : (int)(sizeof train_files / sizeof *train_files);
+    const char *const *names = test ? test_files : train_files;
+    int count = test ? (int)(sizeof test_files / sizeof *test_files)
+                     : (int)(sizeof train_files / sizeof *train_files);
     char path[PATH_BYTES];
     gd_status status = GD_OK;
     for (int i = 0; status == GD_OK && i < count; i++)
-        if (find_file(o->folder, names[i], path)) {
+        if (find_file(folder, names[i], path)) {
             status = read_file(r, path);
-            if (o->test)
+            if (test)
                 return status;
         }
     if (status == GD_OK && r->count == 0)
-        status = gd_fail(GD_ERR_IO, "%s: no %s is there, nor %s.gz", o->folder, names[0], names[0]);
+        status = gd_fail(GD_ERR_IO, "%s: no %s is there, nor %s.gz", folder, names[0], names[0]);
     return status;
 }
 
-gd_dataset *gd_cifar10_with(gd_cifar10_options o)
+gd_dataset *gd_cifar10_with(gd_context *context, const char *folder,
+                            const gd_cifar10_options *options)
 {
-    if (!o.context)
+    gd_cifar10_options o = { GD_CIFAR10_DEFAULTS };
+    if (!gd_options_read("gd_cifar10", &o, sizeof o, options) || !context)
         return NULL;
-    if (!o.folder)
+    if (!folder)
         return gd_fail_null(GD_ERR_INVALID, "gd_cifar10: the folder is NULL");
     records r = { 0 };
-    if (read_all(&r, &o) != GD_OK) {
+    if (read_all(&r, folder, o.test) != GD_OK) {
         gd_free(r.samples);
         gd_free(r.labels);
         return NULL;
     }
-    gd_dataset_options options = { .context = o.context,
+    const gd_dataset_form form = { .context = context,
                                    .dtype = GD_U8,
                                    .shape = GD_SHAPE(3, 32, 32),
                                    .count = r.count,
-                                   .scale = 1.0f / 255.0f };
-    return gd_dataset_adopt(&options, r.samples, r.labels);
+                                   .scale = 1.0 / 255.0 };
+    return gd_dataset_adopt(&form, r.samples, r.labels);
 }

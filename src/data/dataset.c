@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 
 #include <math.h>
 #include <string.h>
@@ -38,7 +39,7 @@ static int64_t count_features(gd_shape shape)
     return features;
 }
 
-static gd_status check(const gd_dataset_options *o)
+static gd_status check(const gd_dataset_form *o)
 {
     int64_t features = count_features(o->shape);
     if (features < 0)
@@ -50,8 +51,8 @@ static gd_status check(const gd_dataset_options *o)
     if (o->count < 1 || o->count > (INT64_C(1) << 48) / features)
         return gd_fail(GD_ERR_INVALID, "gd_dataset: %lld samples", (long long)o->count);
     if (!isfinite(o->scale) || !isfinite(o->shift))
-        return gd_fail(GD_ERR_INVALID, "gd_dataset: scale %g and shift %g must be finite",
-                       (double)o->scale, (double)o->shift);
+        return gd_fail(GD_ERR_INVALID, "gd_dataset: scale %g and shift %g must be finite", o->scale,
+                       o->shift);
     return GD_OK;
 }
 
@@ -71,7 +72,7 @@ static int64_t count_classes(const int64_t *labels, int64_t count)
     return classes;
 }
 
-gd_dataset *gd_dataset_adopt(const gd_dataset_options *o, void *samples, int64_t *labels)
+gd_dataset *gd_dataset_adopt(const gd_dataset_form *o, void *samples, int64_t *labels)
 {
     gd_dataset *d = check(o) == GD_OK ? gd_alloc_zero(1, sizeof *d) : NULL;
     if (!d) {
@@ -87,8 +88,8 @@ gd_dataset *gd_dataset_adopt(const gd_dataset_options *o, void *samples, int64_t
                        .classes = count_classes(labels, o->count),
                        .dtype = o->dtype,
                        .shape = o->shape,
-                       .scale = o->scale == 0.0f ? 1.0f : o->scale,
-                       .shift = o->shift,
+                       .scale = (float)o->scale,
+                       .shift = (float)o->shift,
                        .convert = gd_convert_choose(o->dtype, gd_context_isa(o->context)) };
     if (d->classes == 0 || gd_context_adopt(o->context, d, destroy) != GD_OK) {
         destroy(d);
@@ -97,27 +98,31 @@ gd_dataset *gd_dataset_adopt(const gd_dataset_options *o, void *samples, int64_t
     return d;
 }
 
-gd_dataset *gd_dataset_create_with(gd_dataset_options o)
+gd_dataset *gd_dataset_create_with(gd_context *context, gd_shape shape, gd_dtype dtype,
+                                   int64_t count, const void *samples, const int64_t *labels,
+                                   const gd_dataset_options *options)
 {
-    if (!o.context)
+    gd_dataset_options o = { GD_DATASET_DEFAULTS };
+    if (!gd_options_read("gd_dataset_create", &o, sizeof o, options) || !context)
         return NULL;
-    if (!o.samples || !o.labels)
+    if (!samples || !labels)
         return gd_fail_null(GD_ERR_INVALID, "gd_dataset_create: %s are NULL",
-                            o.samples ? "labels" : "samples");
-    if (check(&o) != GD_OK)
+                            samples ? "labels" : "samples");
+    const gd_dataset_form form = { context, shape, dtype, count, o.scale, o.shift };
+    if (check(&form) != GD_OK)
         return NULL;
-    size_t bytes = (size_t)(o.count * count_features(o.shape)) * gd_dtype_size(o.dtype);
-    size_t label_bytes = (size_t)o.count * sizeof *o.labels;
-    void *samples = gd_alloc(bytes);
-    int64_t *labels = gd_alloc(label_bytes);
-    if (!samples || !labels) {
-        gd_free(samples);
-        gd_free(labels);
+    size_t bytes = (size_t)(count * count_features(shape)) * gd_dtype_size(dtype);
+    size_t label_bytes = (size_t)count * sizeof *labels;
+    void *own_samples = gd_alloc(bytes);
+    int64_t *own_labels = gd_alloc(label_bytes);
+    if (!own_samples || !own_labels) {
+        gd_free(own_samples);
+        gd_free(own_labels);
         return NULL;
     }
-    memcpy(samples, o.samples, bytes);
-    memcpy(labels, o.labels, label_bytes);
-    return gd_dataset_adopt(&o, samples, labels);
+    memcpy(own_samples, samples, bytes);
+    memcpy(own_labels, labels, label_bytes);
+    return gd_dataset_adopt(&form, own_samples, own_labels);
 }
 
 int64_t gd_dataset_count(const gd_dataset *d)

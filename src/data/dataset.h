@@ -26,8 +26,16 @@ static inline const void *gd_dataset_sample(const gd_dataset *d, int64_t i)
     return (const char *)d->samples + (size_t)(i * d->features) * gd_dtype_size(d->dtype);
 }
 
-/* Take samples and labels over, whether it succeeds or not (gd_free frees them). options gives the
- * rest. */
-gd_dataset *gd_dataset_adopt(const gd_dataset_options *options, void *samples, int64_t *labels);
+/* What a data set is, beside its samples and labels. */
+typedef struct gd_dataset_form {
+    gd_context *context;
+    gd_shape shape;
+    gd_dtype dtype;
+    int64_t count;
+    double scale, shift;
+} gd_dataset_form;
+
+/* Take samples and labels over, whether it succeeds or not (gd_free frees them). */
+gd_dataset *gd_dataset_adopt(const gd_dataset_form *form, void *samples, int64_t *labels);
 
 #endif

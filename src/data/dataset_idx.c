@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,65 +71,71 @@ static int64_t *widen_labels(const gd_idx *idx, int64_t count)
     return labels;
 }
 
-static gd_status check_pair(const gd_dataset_idx_options *o, const gd_idx *samples,
-                            const gd_idx *labels)
+/* The two files of a data set, by their names. */
+static gd_status check_pair(const file_job *samples_file, const file_job *labels_file)
 {
+    const gd_idx *samples = &samples_file->idx, *labels = &labels_file->idx;
     if ((samples->type != GD_IDX_U8 && samples->type != GD_IDX_F32) || samples->rank < 1 ||
         samples->rank > GD_MAX_RANK || samples->dims[0] < 1)
         return gd_fail(
             GD_ERR_FORMAT,
             "%s: holds %s of rank %d; samples are u8 or f32 of rank 1 to %d, one at least",
-            o->samples, gd_idx_type_name(samples->type), samples->rank, GD_MAX_RANK);
+            samples_file->path, gd_idx_type_name(samples->type), samples->rank, GD_MAX_RANK);
     for (int i = 1; i < samples->rank; i++)
         if (samples->dims[i] < 1) /* the product of the others need not fit 63 bits */
-            return gd_fail(GD_ERR_FORMAT, "%s: a sample has size 0 along axis %d", o->samples, i);
+            return gd_fail(GD_ERR_FORMAT, "%s: a sample has size 0 along axis %d",
+                           samples_file->path, i);
     if (!gd_dtype_is_integer(gd_idx_dtype(labels->type)) || labels->rank != 1)
         return gd_fail(GD_ERR_FORMAT, "%s: holds %s of rank %d; labels are integers of rank 1",
-                       o->labels, gd_idx_type_name(labels->type), labels->rank);
+                       labels_file->path, gd_idx_type_name(labels->type), labels->rank);
     if (samples->dims[0] != labels->dims[0])
-        return gd_fail(GD_ERR_FORMAT, "%s holds %lld samples, but %s %lld labels", o->samples,
-                       (long long)samples->dims[0], o->labels, (long long)labels->dims[0]);
+        return gd_fail(GD_ERR_FORMAT, "%s holds %lld samples, but %s %lld labels",
+                       samples_file->path, (long long)samples->dims[0], labels_file->path,
+                       (long long)labels->dims[0]);
     return GD_OK;
 }
 
-/* Make the data set; takes the samples' memory over, and leaves the labels to the caller. */
-static gd_dataset *join(const gd_dataset_idx_options *o, gd_idx *samples, const gd_idx *labels)
+/* Make the data set of jobs[0]'s samples, whose memory it takes over, and jobs[1]'s labels. */
+static gd_dataset *join(gd_context *context, file_job *jobs, const gd_dataset_idx_options *o)
 {
-    if (check_pair(o, samples, labels) != GD_OK)
+    gd_idx *samples = &jobs[0].idx;
+    if (check_pair(&jobs[0], &jobs[1]) != GD_OK)
         return NULL;
-    gd_dataset_options options = { .context = o->context,
-                                   .dtype = samples->type == GD_IDX_U8 ? GD_U8 : GD_F32,
-                                   .count = samples->dims[0],
-                                   .scale = o->scale,
-                                   .shift = o->shift };
-    if (options.scale == 0.0f && options.dtype == GD_U8)
-        options.scale = 1.0f / 255.0f;
+    gd_dataset_form form = { .context = context,
+                             .dtype = samples->type == GD_IDX_U8 ? GD_U8 : GD_F32,
+                             .count = samples->dims[0],
+                             .scale = o->scale,
+                             .shift = o->shift };
+    if (isnan(form.scale))
+        form.scale = form.dtype == GD_U8 ? 1.0 / 255.0 : 1.0;
     int64_t features = 1;
-    options.shape.rank = samples->rank - 1;
+    form.shape.rank = samples->rank - 1;
     for (int i = 1; i < samples->rank; i++) {
-        options.shape.dim[i - 1] = samples->dims[i];
+        form.shape.dim[i - 1] = samples->dims[i];
         features *= samples->dims[i];
     }
     if (!o->keep_shape)
-        options.shape = GD_SHAPE(features);
-    int64_t *wide = widen_labels(labels, options.count);
+        form.shape = GD_SHAPE(features);
+    int64_t *wide = widen_labels(&jobs[1].idx, form.count);
     if (!wide)
         return NULL;
     void *memory = samples->data;
     samples->data = NULL;
-    return gd_dataset_adopt(&options, memory, wide);
+    return gd_dataset_adopt(&form, memory, wide);
 }
 
-gd_dataset *gd_dataset_load_idx_with(gd_dataset_idx_options o)
+gd_dataset *gd_dataset_load_idx_with(gd_context *context, const char *samples, const char *labels,
+                                     const gd_dataset_idx_options *options)
 {
-    if (!o.context)
+    gd_dataset_idx_options o = { GD_DATASET_IDX_DEFAULTS };
+    if (!gd_options_read("gd_dataset_load_idx", &o, sizeof o, options) || !context)
         return NULL;
-    if (!o.samples || !o.labels)
+    if (!samples || !labels)
         return gd_fail_null(GD_ERR_INVALID, "gd_dataset_load_idx: a path is NULL");
-    file_job jobs[2] = { { .path = o.samples }, { .path = o.labels } };
+    file_job jobs[2] = { { .path = samples }, { .path = labels } };
     if (read_all(jobs, 2) != GD_OK)
         return NULL;
-    gd_dataset *d = join(&o, &jobs[0].idx, &jobs[1].idx);
+    gd_dataset *d = join(context, jobs, &o);
     free_all(jobs, 2);
     return d;
 }
@@ -157,13 +165,10 @@ static gd_status mnist_path(const char *folder, const char *name, char path[PATH
 }
 
 /* Half of MNIST, from files that have been found. */
-static gd_dataset *mnist_half(const gd_mnist_options *o, file_job *jobs)
+static gd_dataset *mnist_half(gd_context *context, bool keep_shape, file_job *jobs)
 {
-    gd_dataset_idx_options options = { .context = o->context,
-                                       .samples = jobs[0].path,
-                                       .labels = jobs[1].path,
-                                       .keep_shape = o->keep_shape };
-    gd_dataset *d = join(&options, &jobs[0].idx, &jobs[1].idx);
+    const gd_dataset_idx_options o = { GD_DATASET_IDX_DEFAULTS, .keep_shape = keep_shape };
+    gd_dataset *d = join(context, jobs, &o);
     if (d && (d->features != 784 || d->classes > 10)) {
         (void)gd_fail(
             GD_ERR_FORMAT,
@@ -175,20 +180,21 @@ static gd_dataset *mnist_half(const gd_mnist_options *o, file_job *jobs)
     return d;
 }
 
-gd_dataset *gd_mnist_with(gd_mnist_options o)
+gd_dataset *gd_mnist_with(gd_context *context, const char *folder, const gd_mnist_options *options)
 {
-    if (!o.context)
+    gd_mnist_options o = { GD_MNIST_DEFAULTS };
+    if (!gd_options_read("gd_mnist", &o, sizeof o, options) || !context)
         return NULL;
-    if (!o.folder)
+    if (!folder)
         return gd_fail_null(GD_ERR_INVALID, "gd_mnist: the folder is NULL");
     char paths[2][PATH_BYTES];
     file_job jobs[2] = { { .path = paths[0] }, { .path = paths[1] } };
     for (int i = 0; i < 2; i++)
-        if (mnist_path(o.folder, mnist_files[o.test ? 2 + i : i], paths[i]) != GD_OK)
+        if (mnist_path(folder, mnist_files[o.test ? 2 + i : i], paths[i]) != GD_OK)
             return NULL;
     if (read_all(jobs, 2) != GD_OK)
         return NULL;
-    gd_dataset *d = mnist_half(&o, jobs);
+    gd_dataset *d = mnist_half(context, o.keep_shape, jobs);
     free_all(jobs, 2);
     return d;
 }
@@ -210,9 +216,8 @@ gd_status gd_mnist_pair(gd_context *context, const char *folder, gd_dataset **tr
     gd_status status = read_all(jobs, 4);
     if (status != GD_OK)
         return status;
-    gd_mnist_options options = { .context = context, .folder = folder };
-    *train = mnist_half(&options, jobs);
-    *test = *train ? mnist_half(&options, jobs + 2) : NULL;
+    *train = mnist_half(context, false, jobs);
+    *test = *train ? mnist_half(context, false, jobs + 2) : NULL;
     free_all(jobs, 4);
     if (*test)
         return GD_OK;

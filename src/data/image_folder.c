@@ -181,24 +181,24 @@ static gd_status decode_all(decoding *d, int threads)
     return GD_OK;
 }
 
-gd_dataset *gd_image_folder_with(gd_image_folder_options o)
+gd_dataset *gd_image_folder(gd_context *context, const char *folder, int64_t height, int64_t width)
 {
-    if (!o.context)
+    if (!context)
         return NULL;
-    if (!o.folder || o.height < 1 || o.width < 1 || o.height > GD_IMAGE_MAX_SIZE ||
-        o.width > GD_IMAGE_MAX_SIZE)
+    if (!folder || height < 1 || width < 1 || height > GD_IMAGE_MAX_SIZE ||
+        width > GD_IMAGE_MAX_SIZE)
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_image_folder: the folder is NULL, or the size is not 1 to %d",
                             GD_IMAGE_MAX_SIZE);
     listing all = { 0 };
-    gd_status status = list_all(&all, o.folder);
+    gd_status status = list_all(&all, folder);
     decoding *d = status == GD_OK ? gd_alloc_zero(1, sizeof *d) : NULL;
     if (d) {
         d->paths = &all.paths;
-        d->height = o.height;
-        d->width = o.width;
-        d->samples = gd_alloc(all.paths.count * (size_t)(3 * o.height * o.width));
-        status = d->samples ? decode_all(d, gd_context_threads(o.context)) : GD_ERR_MEMORY;
+        d->height = height;
+        d->width = width;
+        d->samples = gd_alloc(all.paths.count * (size_t)(3 * height * width));
+        status = d->samples ? decode_all(d, gd_context_threads(context)) : GD_ERR_MEMORY;
     }
     int64_t count = (int64_t)all.paths.count;
     unsigned char *samples = d ? d->samples : NULL;
@@ -210,10 +210,10 @@ gd_dataset *gd_image_folder_with(gd_image_folder_options o)
         gd_free(all.labels);
         return NULL;
     }
-    gd_dataset_options options = { .context = o.context,
+    const gd_dataset_form form = { .context = context,
                                    .dtype = GD_U8,
-                                   .shape = GD_SHAPE(3, o.height, o.width),
+                                   .shape = GD_SHAPE(3, height, width),
                                    .count = count,
-                                   .scale = 1.0f / 255.0f };
-    return gd_dataset_adopt(&options, samples, all.labels);
+                                   .scale = 1.0 / 255.0 };
+    return gd_dataset_adopt(&form, samples, all.labels);
 }

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/random.h"
 
 #include <pthread.h>
@@ -288,37 +289,36 @@ static gd_status open_slots(gd_loader *l)
     return status;
 }
 
-static gd_status check(const gd_loader_options *o)
+static gd_status check(const gd_dataset *dataset, const gd_loader_options *o)
 {
-    if (o->batch < 0 || o->prefetch < 0 || o->prefetch > 1024)
+    if (o->batch < 1 || o->prefetch < 0 || o->prefetch > 1024)
         return gd_fail(
             GD_ERR_INVALID,
             "gd_loader_create: batch %lld, prefetch %d; a batch holds at least 1 sample, "
             "and up to 1024 batches can be made ahead",
             (long long)o->batch, o->prefetch);
-    if (o->drop_last && o->batch > o->dataset->count)
+    if (o->drop_last && o->batch > dataset->count)
         return gd_fail(
             GD_ERR_INVALID,
             "gd_loader_create: %lld samples do not fill a batch of %lld, and drop_last is set",
-            (long long)o->dataset->count, (long long)o->batch);
+            (long long)dataset->count, (long long)o->batch);
     return GD_OK;
 }
 
-gd_loader *gd_loader_create_with(gd_loader_options o)
+gd_loader *gd_loader_create_with(gd_dataset *dataset, const gd_loader_options *options)
 {
-    if (!o.dataset)
-        return NULL;
-    o.batch = o.batch == 0 ? 32 : o.batch;
-    if (check(&o) != GD_OK)
+    gd_loader_options o = { GD_LOADER_DEFAULTS };
+    if (!gd_options_read("gd_loader_create", &o, sizeof o, options) || !dataset ||
+        check(dataset, &o) != GD_OK)
         return NULL;
     gd_loader *l = gd_alloc_zero(1, sizeof *l);
     if (!l)
         return NULL;
-    l->dataset = o.dataset;
-    l->context = o.dataset->context;
+    l->dataset = dataset;
+    l->context = dataset->context;
     l->batch = o.batch;
-    l->rest = o.drop_last ? 0 : o.dataset->count % o.batch;
-    l->batches = o.dataset->count / o.batch + (l->rest > 0);
+    l->rest = o.drop_last ? 0 : dataset->count % o.batch;
+    l->batches = dataset->count / o.batch + (l->rest > 0);
     l->shuffle = o.shuffle;
     l->seed = o.seed;
     l->ring = o.prefetch + 1;

@@ -16,6 +16,7 @@
 #include "backend/backend.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/threads.h"
 #include "tensor/element.h"
 #include "tensor/format.h"
@@ -32,42 +33,45 @@ static void pool_release(void *user, void *memory, size_t bytes)
     device->backend->memory_free(device, memory, bytes);
 }
 
-static gd_status open_parts(gd_context *context, gd_open_options options)
+static gd_status open_parts(gd_context *context, const char *device, const gd_open_options *o)
 {
-    const gd_backend *backend = gd_backend_find(options.device);
+    const gd_backend *backend = gd_backend_find(device);
     char names[GD_BACKEND_NAMES];
     if (!backend)
         return gd_fail(GD_ERR_INVALID, "gd_open: no device is called \"%s\"; this build has %s",
-                       options.device, gd_backend_names(names));
-    if (options.threads < 0 || options.threads > GD_MAX_THREADS)
-        return gd_fail(GD_ERR_INVALID, "gd_open: %d threads; 1 to %d can be used, 0 chooses",
-                       options.threads, GD_MAX_THREADS);
-    context->device = backend->open(&options);
+                       device, gd_backend_names(names));
+    if (o->threads != -1 && (o->threads < 1 || o->threads > GD_MAX_THREADS))
+        return gd_fail(GD_ERR_INVALID, "gd_open: %d threads; 1 to %d can be used, -1 chooses",
+                       o->threads, GD_MAX_THREADS);
+    context->device = backend->open(o);
     if (!context->device)
         return gd_error_last();
     gd_pool_source source = { pool_alloc, pool_release, context->device,
                               context->device->alignment };
-    context->pool = gd_pool_open(source, options.memory_limit);
+    context->pool = gd_pool_open(source, o->memory_limit);
     if (!context->pool)
         return GD_ERR_MEMORY;
-    int64_t state[2] = { (int64_t)options.seed, 0 };
+    int64_t state[2] = { (int64_t)o->seed, 0 };
     gd_tensor *random_state = gd_from_host(context, GD_SHAPE(2), GD_I64, state);
     context->random_state = gd_retain(gd_set_name(random_state, "random state"));
     return context->random_state ? GD_OK : GD_ERR_MEMORY;
 }
 
-gd_context *gd_open_with(gd_open_options options)
+gd_context *gd_open_with(const char *device, const gd_open_options *options)
 {
-    if (!options.device)
+    gd_open_options o = { GD_OPEN_DEFAULTS };
+    if (!gd_options_read("gd_open", &o, sizeof o, options))
+        return NULL;
+    if (!device)
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_open: the device's name is NULL; \"cpu\" is always there");
     gd_context *context = gd_alloc_zero(1, sizeof *context);
     if (!context)
         return NULL;
     context->scope = &context->root;
-    context->random_seed = options.seed;
-    context->warn_leaks = options.warn_leaks;
-    if (open_parts(context, options) != GD_OK) {
+    context->random_seed = o.seed;
+    context->warn_leaks = o.warn_leaks;
+    if (open_parts(context, device, &o) != GD_OK) {
         gd_close(context);
         return NULL;
     }

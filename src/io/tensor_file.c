@@ -121,16 +121,20 @@ static gd_status fill(plan *p, const gd_named_tensor *tensors, size_t count,
     return GD_OK;
 }
 
-gd_status gd_tensors_save(const char *path, size_t count, const gd_named_tensor *tensors,
-                          size_t metadata_count, const gd_metadata *metadata)
+gd_status gd_tensors_save(const char *path, int64_t count, const gd_named_tensor *tensors,
+                          int64_t metadata_count, const gd_metadata *metadata)
 {
     if (!path || (!tensors && count) || (!metadata && metadata_count))
         return gd_fail(GD_ERR_INVALID, "gd_tensors_save: %s is NULL",
                        !path ? "the path" : "a list");
+    if (count < 0 || metadata_count < 0)
+        return gd_fail(GD_ERR_INVALID, "gd_tensors_save: %lld tensors and %lld strings",
+                       (long long)count, (long long)metadata_count);
     plan p = { 0 };
-    gd_status status = fill(&p, tensors, count, metadata, metadata_count);
+    gd_status status = fill(&p, tensors, (size_t)count, metadata, (size_t)metadata_count);
     if (status == GD_OK)
-        status = gd_safetensors_write(path, p.entries, count, p.metadata, metadata_count);
+        status = gd_safetensors_write(path, p.entries, (size_t)count, p.metadata,
+                                      (size_t)metadata_count);
     gd_free(p.entries);
     gd_free(p.dims);
     gd_free(p.metadata);
@@ -160,18 +164,19 @@ void gd_tensor_file_close(gd_tensor_file *file)
         gd_safetensors_close((gd_safetensors *)file);
 }
 
-size_t gd_tensor_file_count(const gd_tensor_file *file)
+int64_t gd_tensor_file_count(const gd_tensor_file *file)
 {
-    return file ? gd_safetensors_count(inside(file)) : 0;
+    return file ? (int64_t)gd_safetensors_count(inside(file)) : 0;
 }
 
 /* Entry `index`, described. */
-static const gd_safetensors_entry *look_at(const gd_tensor_file *file, size_t index,
+static const gd_safetensors_entry *look_at(const gd_tensor_file *file, int64_t index,
                                            gd_tensor_info *info)
 {
-    if (index >= gd_tensor_file_count(file))
-        return gd_fail_null(GD_ERR_INVALID, "gd_tensor_file: there is no tensor number %zu", index);
-    const gd_safetensors_entry *entry = gd_safetensors_at(inside(file), index);
+    if (index < 0 || index >= gd_tensor_file_count(file))
+        return gd_fail_null(GD_ERR_INVALID, "gd_tensor_file: there is no tensor number %lld",
+                            (long long)index);
+    const gd_safetensors_entry *entry = gd_safetensors_at(inside(file), (size_t)index);
     *info = (gd_tensor_info){ .name = entry->name, .dtype = find_dtype(entry->dtype) };
     if (info->dtype == GD_DTYPE_COUNT || entry->rank > GD_MAX_RANK)
         return gd_fail_null(GD_ERR_UNSUPPORTED, "tensor \"%s\" is %s of rank %d, not used here",
@@ -182,7 +187,7 @@ static const gd_safetensors_entry *look_at(const gd_tensor_file *file, size_t in
     return entry;
 }
 
-gd_status gd_tensor_file_info(const gd_tensor_file *file, size_t index, gd_tensor_info *info)
+gd_status gd_tensor_file_info(const gd_tensor_file *file, int64_t index, gd_tensor_info *info)
 {
     if (!info)
         return gd_fail(GD_ERR_INVALID, "gd_tensor_file_info: info is NULL");
@@ -196,7 +201,7 @@ int64_t gd_tensor_file_find(const gd_tensor_file *file, const char *name)
     return entry ? entry - gd_safetensors_at(inside(file), 0) : -1;
 }
 
-gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, gd_context *context, size_t index)
+gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, gd_context *context, int64_t index)
 {
     gd_tensor_info info = { 0 };
     const gd_safetensors_entry *entry = look_at(file, index, &info);

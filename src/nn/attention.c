@@ -216,8 +216,10 @@ static bool project(const gd_nn_attention_options *o, gd_tensor **q, gd_tensor *
     if (rotates(o)) {
         bool halves = o->position == GD_POSITION_ROTARY_HALVES;
         int64_t start = gd_kv_cache_length_of(o->cache, o->name);
-        *q = gd_rope(*q, .start = start, .base = o->rotary_base, .halves = halves);
-        *k = gd_rope(*k, .start = start, .base = o->rotary_base, .halves = halves);
+        *q = gd_rope(*q, .start = start,
+                     .rotary_base = o->rotary_base != 0 ? o->rotary_base : 10000, .halves = halves);
+        *k = gd_rope(*k, .start = start,
+                     .rotary_base = o->rotary_base != 0 ? o->rotary_base : 10000, .halves = halves);
     }
     return *q && *k && *v;
 }

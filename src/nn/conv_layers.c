@@ -6,8 +6,6 @@
 #include <gradus/conv.h>
 #include <gradus/layers.h>
 
-#include <string.h>
-
 typedef struct kind {
     const char *type[3], *who[3]; /* by the number of spatial axes, less one */
     bool transposed;
@@ -73,6 +71,15 @@ static int64_t count_elements(gd_shape weight)
     return elements;
 }
 
+/* A number for each axis: the list's, or the one for all; in addition to it where `adds`. */
+static gd_shape spread(int axes, const int64_t *list, int64_t all, bool adds)
+{
+    gd_shape s = { .rank = axes };
+    for (int i = 0; i < axes; i++)
+        s.dim[i] = adds ? all + list[i] : list[i] ? list[i] : all;
+    return s;
+}
+
 static gd_tensor *convolve(const kind *k, int axes, gd_nn_conv_options o)
 {
     if (!o.module || !o.x)
@@ -106,22 +113,21 @@ static gd_tensor *convolve(const kind *k, int axes, gd_nn_conv_options o)
         gd_layer_use(o.module, who, o.name, k->type[axes - 1], parts, o.no_bias ? 1 : 2);
     if (!layer)
         return NULL;
-    gd_conv_options c = { .x = o.x,
-                          .w = layer->parameter[0],
-                          .b = layer->parameter[1],
-                          .stride = o.stride,
-                          .pad = o.pad,
-                          .dilation = o.dilation,
-                          .groups = o.groups,
-                          .same = o.same,
-                          .output_pad = o.output_pad };
-    memcpy(c.strides, o.strides, sizeof c.strides);
-    memcpy(c.dilations, o.dilations, sizeof c.dilations);
-    memcpy(c.before, o.before, sizeof c.before);
-    memcpy(c.after, o.after, sizeof c.after);
-    memcpy(c.output_pads, o.output_pads, sizeof c.output_pads);
-    return gd_layer_done(layer,
-                         k->transposed ? gd_conv_transpose_with(axes, c) : gd_conv_with(axes, c));
+    gd_conv_options c = { GD_CONV_DEFAULTS, .groups = groups, .same = o.same };
+    c.stride = spread(axes, o.strides, o.stride ? o.stride : 1, false);
+    c.dilation = spread(axes, o.dilations, o.dilation ? o.dilation : 1, false);
+    bool padded = o.pad != 0;
+    for (int i = 0; i < axes; i++)
+        padded = padded || o.before[i] || o.after[i];
+    if (padded) {
+        c.padding_before = spread(axes, o.before, o.pad, true);
+        c.padding_after = spread(axes, o.after, o.pad, true);
+    }
+    gd_tensor *w = layer->parameter[0], *b = layer->parameter[1];
+    if (!k->transposed)
+        return gd_layer_done(layer, gd_conv_with(o.x, w, b, axes, &c));
+    c.output_padding = spread(axes, o.output_pads, o.output_pad, true);
+    return gd_layer_done(layer, gd_conv_transpose_with(o.x, w, b, axes, &c));
 }
 
 gd_tensor *gd_nn_conv_with(int axes, gd_nn_conv_options options)

@@ -63,30 +63,26 @@ static gd_tensor *build_conv_transpose(const gd_layer_call *c)
 static bool pool_options(const gd_layer_call *c, gd_pool_options *o)
 {
     const gd_layer_spec *s = c->spec;
-    int axes = c->type->spatial;
-    *o = (gd_pool_options){ .x = c->in[0],
-                            .ceil_mode = s->ceil_mode,
-                            .exclude_pad = s->no_count_padding };
-    if (s->same) {
+    *o = (gd_pool_options){ GD_POOL_DEFAULTS,          .stride = s->stride,
+                            .padding = s->padding,     .dilation = s->dilation,
+                            .ceil_mode = s->ceil_mode, .count_padding = !s->no_count_padding };
+    if (s->same)
         (void)gd_fail(GD_ERR_INVALID, "\"padding\" of pooling is a number, not \"same\"");
-        return false;
-    }
-    return spread(&s->kernel, "kernel", axes, o->kernels) &&
-           spread(&s->stride, "stride", axes, o->strides) &&
-           spread(&s->dilation, "dilation", axes, o->dilations) &&
-           spread(&s->padding, "padding", axes, o->pads);
+    return !s->same;
 }
 
 static gd_tensor *build_max_pool(const gd_layer_call *c)
 {
     gd_pool_options o;
-    return pool_options(c, &o) ? gd_max_pool_with(c->type->spatial, o) : NULL;
+    return pool_options(c, &o) ? gd_max_pool_with(c->in[0], c->type->spatial, c->spec->kernel, &o)
+                               : NULL;
 }
 
 static gd_tensor *build_avg_pool(const gd_layer_call *c)
 {
     gd_pool_options o;
-    return pool_options(c, &o) ? gd_avg_pool_with(c->type->spatial, o) : NULL;
+    return pool_options(c, &o) ? gd_avg_pool_with(c->in[0], c->type->spatial, c->spec->kernel, &o)
+                               : NULL;
 }
 
 static gd_tensor *build_adaptive_avg_pool(const gd_layer_call *c)

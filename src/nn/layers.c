@@ -46,7 +46,7 @@ gd_tensor *gd_nn_drop_connect(gd_module *m, const char *name, gd_tensor *x, int6
     gd_tensor *weight = layer->parameter[0];
     if (gd_module_is_training(m) && p > 0.0)
         weight = gd_dropout(weight, p);
-    return gd_layer_done(layer, gd_affine(x, weight, layer->parameter[1]));
+    return gd_layer_done(layer, gd_linear(x, weight, layer->parameter[1]));
 }
 
 gd_tensor *gd_nn_prelu(gd_module *m, const char *name, gd_tensor *x, bool per_channel)

@@ -82,7 +82,7 @@ gd_tensor *gd_nn_linear_with(gd_module *m, const char *name, gd_tensor *x, int64
             gd_nn_shape_text(shape, text), name, (long long)rows, (long long)units,
             (long long)rows);
     }
-    gd_tensor *y = gd_affine(x, layer->parameter[0], layer->parameter[1]);
+    gd_tensor *y = gd_linear(x, layer->parameter[0], layer->parameter[1]);
     if (y)
         layer->output = gd_tensor_shape(y);
     return y;

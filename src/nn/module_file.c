@@ -56,7 +56,7 @@ gd_status gd_module_save(const gd_module *m, const char *path)
     const gd_metadata metadata[] = { { "producer", "gradus " GD_VERSION_STRING },
                                      { "buffers", buffers } };
     gd_status status =
-        buffers ? gd_tensors_save(path, m->entry_count, list, 2, metadata) : GD_ERR_MEMORY;
+        buffers ? gd_tensors_save(path, (int64_t)m->entry_count, list, 2, metadata) : GD_ERR_MEMORY;
     gd_free(buffers);
     gd_free(list);
     return status;
@@ -89,7 +89,7 @@ static gd_status check_entry(const gd_module_entry *entry, const gd_tensor_file 
         return gd_fail(GD_ERR_FORMAT, "%s: of another model: it has no \"%s\" (%s %s)", path,
                        entry->path, gd_dtype_name(dtype), gd_nn_shape_text(shape, a));
     gd_tensor_info info;
-    gd_status status = gd_tensor_file_info(file, (size_t)index, &info);
+    gd_status status = gd_tensor_file_info(file, index, &info);
     if (status == GD_OK && (!converts(info.dtype, dtype) || !same_shape(info.shape, shape)))
         status = gd_fail(GD_ERR_FORMAT,
                          "%s: of another model: its \"%s\" is %s %s, the module's is %s %s", path,
@@ -105,7 +105,7 @@ static gd_status check_all(const gd_module *m, const gd_tensor_file *file, const
         if (status != GD_OK)
             return status;
     }
-    for (size_t i = 0; i < gd_tensor_file_count(file); i++) {
+    for (int64_t i = 0; i < gd_tensor_file_count(file); i++) {
         gd_tensor_info info;
         gd_status status = gd_tensor_file_info(file, i, &info);
         if (status != GD_OK)
@@ -126,7 +126,7 @@ static gd_status replace_values(gd_module *m, const gd_tensor_file *file)
         return GD_ERR_MEMORY;
     gd_status status = GD_OK;
     for (size_t i = 0; status == GD_OK && i < m->entry_count; i++) {
-        size_t index = (size_t)gd_tensor_file_find(file, m->entries[i].path);
+        int64_t index = gd_tensor_file_find(file, m->entries[i].path);
         values[i] = gd_module_convert(gd_tensor_file_read(file, m->context, index),
                                       gd_tensor_dtype(m->entries[i].tensor));
         if (!values[i])
@@ -145,7 +145,7 @@ static gd_status take_all(gd_module *m, const gd_tensor_file *file, const char *
 {
     gd_status status = GD_OK;
     const char *buffers = gd_tensor_file_metadata(file, "buffers");
-    for (size_t i = 0; status == GD_OK && i < gd_tensor_file_count(file); i++) {
+    for (int64_t i = 0; status == GD_OK && i < gd_tensor_file_count(file); i++) {
         gd_tensor_info info;
         status = gd_tensor_file_info(file, i, &info);
         if (status != GD_OK)

@@ -6,6 +6,11 @@
 #include <gradus/layers.h>
 #include <gradus/norm.h>
 
+static double epsilon_of(const gd_nn_norm_options *o)
+{
+    return o->epsilon != 0.0 ? o->epsilon : 1e-5;
+}
+
 /* The layer with its weight, its bias and, behind them, `buffers` more parts. */
 static gd_module_layer *use(const gd_nn_norm_options *o, const char *who, const char *type,
                             gd_shape shape, bool bias, bool statistics)
@@ -54,8 +59,9 @@ gd_tensor *gd_nn_layer_norm_with(gd_nn_norm_options o)
     gd_module_layer *layer = use(&o, "gd_nn_layer_norm", "layer_norm", shape, true, false);
     if (!layer)
         return NULL;
-    return gd_layer_done(layer, gd_layer_norm(o.x, layer->parameter[0], layer->parameter[1],
-                                              .axes = o.axes, .epsilon = o.epsilon));
+    return gd_layer_done(layer,
+                         gd_layer_norm(o.x, layer->parameter[0], layer->parameter[1],
+                                       .axes = o.axes ? o.axes : 1, .epsilon = epsilon_of(&o)));
 }
 
 gd_tensor *gd_nn_rms_norm_with(gd_nn_norm_options o)
@@ -66,8 +72,8 @@ gd_tensor *gd_nn_rms_norm_with(gd_nn_norm_options o)
     gd_module_layer *layer = use(&o, "gd_nn_rms_norm", "rms_norm", shape, false, false);
     if (!layer)
         return NULL;
-    return gd_layer_done(
-        layer, gd_rms_norm(o.x, layer->parameter[0], .axes = o.axes, .epsilon = o.epsilon));
+    return gd_layer_done(layer, gd_rms_norm(o.x, layer->parameter[0], .axes = o.axes ? o.axes : 1,
+                                            .epsilon = epsilon_of(&o)));
 }
 
 static gd_module_layer *use_channels(gd_nn_norm_options *o, const char *who, const char *type,
@@ -88,7 +94,7 @@ gd_tensor *gd_nn_group_norm_with(gd_nn_norm_options o)
     if (!layer)
         return NULL;
     return gd_layer_done(layer, gd_group_norm(o.x, layer->parameter[0], layer->parameter[1],
-                                              .groups = o.groups, .epsilon = o.epsilon));
+                                              o.groups, .epsilon = epsilon_of(&o)));
 }
 
 gd_tensor *gd_nn_instance_norm_with(gd_nn_norm_options o)
@@ -97,7 +103,7 @@ gd_tensor *gd_nn_instance_norm_with(gd_nn_norm_options o)
     if (!layer)
         return NULL;
     return gd_layer_done(layer, gd_instance_norm(o.x, layer->parameter[0], layer->parameter[1],
-                                                 .epsilon = o.epsilon));
+                                                 .epsilon = epsilon_of(&o)));
 }
 
 gd_tensor *gd_nn_batch_norm_with(gd_nn_norm_options o)
@@ -108,5 +114,6 @@ gd_tensor *gd_nn_batch_norm_with(gd_nn_norm_options o)
     gd_tensor *const *p = layer->parameter;
     return gd_layer_done(layer, gd_batch_norm(o.x, p[2], p[3], p[0], p[1],
                                               .training = gd_module_is_training(o.module),
-                                              .momentum = o.momentum, .epsilon = o.epsilon));
+                                              .momentum = o.momentum != 0.0 ? o.momentum : 0.1,
+                                              .epsilon = epsilon_of(&o)));
 }

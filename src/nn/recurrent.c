@@ -46,8 +46,8 @@ static gd_tensor *run_direction(const direction *d, gd_tensor *x, gd_tensor **la
     gd_tensor *c0 = first_state(o->first_cell, d->number);
     if ((o->first_hidden && !h0) || (o->first_cell && !c0))
         return NULL;
-    gd_tensor *h = gd_recurrent(z, u, b, d->cell, .h0 = h0, .c0 = c0, .lengths = o->lengths,
-                                .reverse = d->reverse, .plain = o->plain,
+    gd_tensor *h = gd_recurrent(z, u, b, d->cell, .first_hidden = h0, .first_cell = c0,
+                                .lengths = o->lengths, .reverse = d->reverse, .plain = o->plain,
                                 .last_cell = d->cell == GD_CELL_LSTM ? last_c : NULL);
     *last_h = gd_select(h, 1, d->reverse ? 0 : -1);
     return h;

@@ -66,10 +66,12 @@ static gd_tensor *normalize(gd_module *m, const char *name, gd_tensor *x,
     if (!weight)
         return NULL;
     if (config->norm == GD_NORM_RMS)
-        return gd_rms_norm(x, weight, .epsilon = config->epsilon);
+        return gd_rms_norm(x, weight, .epsilon = config->epsilon != 0.0 ? config->epsilon : 1e-5);
     const char *bias_path = gd_nn_path(path, name, "bias");
     gd_tensor *bias = bias_path ? gd_parameter(m, bias_path, width, .init = GD_INIT_ZEROS) : NULL;
-    return bias ? gd_layer_norm(x, weight, bias, .epsilon = config->epsilon) : NULL;
+    return bias ? gd_layer_norm(x, weight, bias,
+                                .epsilon = config->epsilon != 0.0 ? config->epsilon : 1e-5)
+                : NULL;
 }
 
 /* ---- layers: sublayers f with x = x + drop(f(norm(x))), or x = norm(x + drop(f(x))) ---- */

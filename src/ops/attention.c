@@ -12,6 +12,8 @@
  */
 #include "ops/internal.h"
 
+#include "base/options.h"
+
 #include <math.h>
 
 #include "graph/trace.h"
@@ -530,13 +532,14 @@ static gd_tensor *take_random(gd_context *context, uint64_t words, uint64_t *off
     return state;
 }
 
-/* Everything as the ops want it: one compute dtype, the mask and random state at the end. */
+/* Everything as the ops want it: q, k and v, given in `in`, of one compute dtype, then the mask and
+ * random state. How many there are; 0 on an error. */
 static int collect_inputs(const gd_attention_options *o, gd_dtype dtype, gd_attention_attr *attr,
                           gd_tensor **in)
 {
-    in[Q] = gd_as_dtype(o->q, dtype);
-    in[K] = gd_as_dtype(o->k, dtype);
-    in[V] = gd_as_dtype(o->v, dtype);
+    in[Q] = gd_as_dtype(in[Q], dtype);
+    in[K] = gd_as_dtype(in[K], dtype);
+    in[V] = gd_as_dtype(in[V], dtype);
     int n = 3;
     if (o->mask) {
         attr->has_mask = 1;
@@ -571,32 +574,36 @@ static gd_tensor *attend_plainly(int n, gd_tensor *const *in, const gd_attention
     return gd_matmul(p.dropped, p.v);
 }
 
-static gd_tensor *build_attention(gd_attention_options o)
+static gd_tensor *build_attention(gd_tensor *q, gd_tensor *k, gd_tensor *v,
+                                  const gd_attention_options *options)
 {
-    if (!o.q || !o.k || !o.v || !GD_NONE_ENDED("gd_attention", o.q, o.k, o.v, o.mask))
+    gd_attention_options o = { GD_ATTENTION_DEFAULTS };
+    if (!gd_options_read("gd_attention", &o, sizeof o, options) || !q || !k || !v ||
+        !GD_NONE_ENDED("gd_attention", q, k, v, o.mask))
         return NULL;
-    if (!(o.dropout >= 0 && o.dropout < 1) || !isfinite(o.scale))
+    if (!(o.dropout >= 0 && o.dropout < 1) || isinf(o.scale))
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_attention: dropout %g must lie in [0, 1), scale %g be finite",
                             o.dropout, o.scale);
-    int rank = o.q->layout.rank;
-    gd_dtype dtype = gd_dtype_promote(o.q->layout.dtype, o.k->layout.dtype);
-    dtype = gd_float_dtype(gd_dtype_promote(dtype, o.v->layout.dtype));
+    int rank = q->layout.rank;
+    gd_dtype dtype = gd_dtype_promote(q->layout.dtype, k->layout.dtype);
+    dtype = gd_float_dtype(gd_dtype_promote(dtype, v->layout.dtype));
     gd_attention_attr attr = { .causal = o.causal };
-    attr.scale = o.scale != 0 ? o.scale
-                 : rank > 0   ? 1 / sqrt((double)o.q->layout.shape[rank - 1])
-                              : 1;
-    gd_tensor *in[MOST_INPUTS] = { NULL };
+    attr.scale = !isnan(o.scale) ? o.scale
+                 : rank > 0      ? 1 / sqrt((double)q->layout.shape[rank - 1])
+                                 : 1;
+    gd_tensor *in[MOST_INPUTS] = { NULL, q, k, v };
     int n = collect_inputs(&o, gd_compute_dtype(GD_OP_attention, dtype), &attr, in + 1);
     if (n == 0)
         return NULL;
-    if (o.plain || (o.mask && o.mask->requires_grad && o.q->context->no_grad == 0))
+    if (o.plain || (o.mask && o.mask->requires_grad && q->context->no_grad == 0))
         return gd_as_dtype(attend_plainly(n, in + 1, &attr), dtype);
     in[PACKED] = gd_apply(NULL, GD_OP_attention, n, in + 1, &attr);
     return gd_as_dtype(gd_apply(NULL, GD_OP_attention_result, n + 1, in, &attr), dtype);
 }
 
-gd_tensor *gd_attention_with(gd_attention_options o)
+gd_tensor *gd_attention_with(gd_tensor *q, gd_tensor *k, gd_tensor *v,
+                             const gd_attention_options *options)
 {
-    return GD_AS("gd_attention", build_attention(o));
+    return GD_AS("gd_attention", build_attention(q, k, v, options));
 }

@@ -4,6 +4,8 @@
 #include "ops/internal.h"
 #include "ops/spatial.h"
 
+#include "base/options.h"
+
 #include <gradus/conv.h>
 
 /* ---- shapes ---- */
@@ -241,53 +243,44 @@ CONV_ROW(convolution_grad_weight, 2, infer_grad_weight, vjp_grad_weight, flops_g
 
 /* ---- builders ---- */
 
-#define LARGEST ((int64_t)1 << 16) /* of an option: sizes computed from them cannot overflow */
-
-/* value, else fallback, within [least, LARGEST]; false (recorded) when out of range. */
-static bool set_option(const char *who, const char *name, int64_t value, int64_t fallback,
-                       int64_t least, int64_t *out)
+/* Zeros in front of an axis and behind it; false (recorded) when they cannot be. */
+static bool set_padding(const char *who, int axes, const gd_conv_options *o, int i, int64_t *before,
+                        int64_t *after)
 {
-    *out = value ? value : fallback;
-    if (*out >= least && *out <= LARGEST)
-        return true;
-    (void)gd_fail(GD_ERR_INVALID, "%s: %s is %lld", who, name, (long long)*out);
-    return false;
+    const gd_shape *front = o->padding_before.rank ? &o->padding_before : &o->padding;
+    const gd_shape *behind = o->padding_after.rank ? &o->padding_after : &o->padding;
+    return gd_spatial_option(who, "padding", front, axes, i, 0, 0, before) &&
+           gd_spatial_option(who, "padding", behind, axes, i, 0, 0, after);
 }
 
 /* The attribute of a convolution over `axes` axes; with .same, paddings that depend on x's sizes.
  */
-static bool make_attr(const char *who, int axes, const gd_conv_options *o, bool transposed,
-                      gd_conv_attr *attr)
+static bool make_attr(const char *who, const gd_tensor *x, const gd_tensor *weight, int axes,
+                      const gd_conv_options *o, bool transposed, gd_conv_attr *attr)
 {
     memset(attr, 0, sizeof *attr);
-    if (!set_option(who, "groups", o->groups, 1, 1, &attr->groups))
+    attr->groups = o->groups;
+    if (o->groups < 1 || o->groups > GD_SPATIAL_LARGEST) {
+        (void)gd_fail(GD_ERR_INVALID, "%s: groups is %lld", who, (long long)o->groups);
         return false;
+    }
+    if (o->same && (o->padding.rank || o->padding_before.rank || o->padding_after.rank)) {
+        (void)gd_fail(GD_ERR_INVALID, "%s: .same finds the padding itself; both are given", who);
+        return false;
+    }
     for (int a = 0; a < GD_SPATIAL; a++) {
         attr->stride[a] = attr->dilation[a] = 1;
         const int i = a - (GD_SPATIAL - axes); /* which of the caller's axes */
         if (i < 0)
             continue;
-        if (!set_option(who, "a stride", o->strides[i] ? o->strides[i] : o->stride, 1, 1,
-                        &attr->stride[a]) ||
-            !set_option(who, "a dilation", o->dilations[i] ? o->dilations[i] : o->dilation, 1, 1,
-                        &attr->dilation[a]))
+        if (!gd_spatial_option(who, "stride", &o->stride, axes, i, 1, 1, &attr->stride[a]) ||
+            !gd_spatial_option(who, "dilation", &o->dilation, axes, i, 1, 1, &attr->dilation[a]) ||
+            !set_padding(who, axes, o, i, &attr->before[a], &attr->after[a]))
             return false;
-        if (o->pad < 0 || o->before[i] < 0 || o->after[i] < 0 || o->pad > LARGEST ||
-            o->before[i] > LARGEST || o->after[i] > LARGEST) {
-            (void)gd_fail(GD_ERR_INVALID, "%s: a padding is negative or absurd", who);
-            return false;
-        }
-        attr->before[a] = o->pad + o->before[i];
-        attr->after[a] = o->pad + o->after[i];
         if (!o->same)
             continue;
-        if (attr->before[a] || attr->after[a]) {
-            (void)gd_fail(GD_ERR_INVALID, "%s: .same finds the padding itself; both are given",
-                          who);
-            return false;
-        }
-        const int64_t size = gd_spatial_size(&o->x->layout, a), s = attr->stride[a];
-        const int64_t reach = attr->dilation[a] * (gd_spatial_size(&o->w->layout, a) - 1) + 1;
+        const int64_t size = gd_spatial_size(&x->layout, a), s = attr->stride[a];
+        const int64_t reach = attr->dilation[a] * (gd_spatial_size(&weight->layout, a) - 1) + 1;
         const int64_t last = transposed ? (size - 1) * s : ((size + s - 1) / s - 1) * s;
         const int64_t total = last + reach - (transposed ? size * s : size);
         attr->before[a] = total > 0 ? total / 2 : 0;
@@ -296,103 +289,130 @@ static bool make_attr(const char *who, int axes, const gd_conv_options *o, bool 
     return true;
 }
 
+/* The operands of a builder, and the dtype of its result. */
+typedef struct operands {
+    gd_tensor *x, *weight, *bias;
+    bool has_bias;
+    gd_dtype dtype;
+} operands;
+
 /* Checks what a builder looks at before infer does, and brings the operands to one dtype. */
-static bool prepare(const char *who, int axes, gd_conv_options *o, gd_dtype *dtype)
+static bool prepare(const char *who, operands *t, int axes)
 {
+    if (!t->x || !t->weight || !GD_NONE_ENDED(who, t->x, t->weight, t->bias))
+        return false;
     if (axes < 1 || axes > GD_SPATIAL) {
         (void)gd_fail(GD_ERR_INVALID, "%s: %d spatial axes, 1 to 3 are possible", who, axes);
         return false;
     }
-    if (o->x->layout.rank != axes + 2 || o->w->layout.rank != axes + 2) {
-        (void)fail_operands(who, &o->x->layout, &o->w->layout,
+    if (t->x->layout.rank != axes + 2 || t->weight->layout.rank != axes + 2) {
+        (void)fail_operands(who, &t->x->layout, &t->weight->layout,
                             axes == 1   ? "both need 3 axes"
                             : axes == 2 ? "both need 4 axes"
                                         : "both need 5 axes");
         return false;
     }
-    *dtype = gd_dtype_promote(o->x->layout.dtype, o->w->layout.dtype);
-    if (o->b)
-        *dtype = gd_dtype_promote(*dtype, o->b->layout.dtype);
-    *dtype = gd_float_dtype(*dtype);
-    const gd_dtype compute = gd_compute_dtype(GD_OP_convolution, *dtype);
-    o->x = gd_contiguous(gd_as_dtype(o->x, compute));
-    o->w = gd_contiguous(gd_as_dtype(o->w, compute));
-    if (o->b)
-        o->b = gd_contiguous(gd_as_dtype(o->b, compute));
-    return o->x && o->w;
+    t->has_bias = t->bias != NULL;
+    t->dtype = gd_dtype_promote(t->x->layout.dtype, t->weight->layout.dtype);
+    if (t->bias)
+        t->dtype = gd_dtype_promote(t->dtype, t->bias->layout.dtype);
+    t->dtype = gd_float_dtype(t->dtype);
+    const gd_dtype compute = gd_compute_dtype(GD_OP_convolution, t->dtype);
+    t->x = gd_contiguous(gd_as_dtype(t->x, compute));
+    t->weight = gd_contiguous(gd_as_dtype(t->weight, compute));
+    if (t->has_bias)
+        t->bias = gd_contiguous(gd_as_dtype(t->bias, compute));
+    return t->x && t->weight && (t->bias || !t->has_bias);
 }
 
-static gd_tensor *build_conv(const char *who, int axes, gd_conv_options options)
+static gd_tensor *build_conv(const char *who, operands t, int axes, const gd_conv_options *options)
 {
-    if (!options.x || !options.w || !GD_NONE_ENDED(who, options.x, options.w, options.b))
-        return NULL;
-    const bool has_bias = options.b != NULL;
-    gd_dtype dtype;
+    gd_conv_options o = { GD_CONV_DEFAULTS };
     gd_conv_attr attr;
-    if (!prepare(who, axes, &options, &dtype) || (has_bias && !options.b) ||
-        !make_attr(who, axes, &options, false, &attr))
+    if (!gd_options_read(who, &o, sizeof o, options) || !prepare(who, &t, axes) ||
+        !make_attr(who, t.x, t.weight, axes, &o, false, &attr))
         return NULL;
-    gd_tensor *in[3] = { options.x, options.w, options.b };
-    return gd_as_dtype(gd_apply(NULL, GD_OP_convolution, has_bias ? 3 : 2, in, &attr), dtype);
+    if (o.output_padding.rank)
+        return gd_fail_null(GD_ERR_INVALID,
+                            "%s: output_padding is an option of transposed convolution", who);
+    gd_tensor *in[3] = { t.x, t.weight, t.bias };
+    return gd_as_dtype(gd_apply(NULL, GD_OP_convolution, t.has_bias ? 3 : 2, in, &attr), t.dtype);
 }
 
-gd_tensor *gd_conv_with(int axes, gd_conv_options options)
+gd_tensor *gd_conv_with(gd_tensor *x, gd_tensor *weight, gd_tensor *bias, int axes,
+                        const gd_conv_options *options)
 {
     static const char *const names[] = { "gd_conv1d", "gd_conv2d", "gd_conv3d" };
     const char *who = axes >= 1 && axes <= 3 ? names[axes - 1] : "gd_conv_with";
-    return GD_AS(who, build_conv(who, axes, options));
+    const operands t = { .x = x, .weight = weight, .bias = bias };
+    return GD_AS(who, build_conv(who, t, axes, options));
 }
 
-/* b [out] as [out, 1...], so that it broadcasts along the channels. */
-static gd_tensor *channel_bias(gd_tensor *b, int axes)
+/* bias [out] as [out, 1...], so that it broadcasts along the channels. */
+static gd_tensor *channel_bias(gd_tensor *bias, int axes)
 {
-    if (b->layout.rank != 1)
+    if (bias->layout.rank != 1)
         return gd_fail_null(GD_ERR_SHAPE, "gd_conv_transpose: the bias has rank %d, not 1",
-                            b->layout.rank);
-    gd_shape shape = { .rank = 1 + axes, .dim = { b->layout.shape[0], 1, 1, 1 } };
-    return gd_reshape(b, shape);
+                            bias->layout.rank);
+    gd_shape shape = { .rank = 1 + axes, .dim = { bias->layout.shape[0], 1, 1, 1 } };
+    return gd_reshape(bias, shape);
 }
 
-static gd_tensor *build_conv_transpose(const char *who, int axes, gd_conv_options options)
+/* The sizes of a transposed convolution's result. */
+static bool set_sizes(const char *who, const operands *t, int axes, const gd_conv_options *o,
+                      gd_conv_attr *attr)
 {
-    gd_conv_options *o = &options;
-    if (!o->x || !o->w || !GD_NONE_ENDED(who, o->x, o->w, o->b))
-        return NULL;
-    const bool has_bias = o->b != NULL;
-    gd_dtype dtype;
-    gd_conv_attr attr;
-    if (!prepare(who, axes, o, &dtype) || (has_bias && !o->b) ||
-        !make_attr(who, axes, o, true, &attr))
-        return NULL;
     for (int a = 0; a < GD_SPATIAL; a++) {
         const int i = a - (GD_SPATIAL - axes);
-        const int64_t more = i < 0 ? 0 : o->output_pad + o->output_pads[i];
-        const int64_t size = gd_spatial_size(&o->x->layout, a);
-        const int64_t reach = attr.dilation[a] * (gd_spatial_size(&o->w->layout, a) - 1) + 1;
-        if (more < 0 || more >= attr.stride[a])
-            return gd_fail_null(GD_ERR_INVALID, "%s: an output padding is %lld, the stride %lld",
-                                who, (long long)more, (long long)attr.stride[a]);
-        attr.size[a] = (size - 1) * attr.stride[a] - attr.before[a] - attr.after[a] + reach + more;
+        const int64_t size = gd_spatial_size(&t->x->layout, a);
+        const int64_t reach = attr->dilation[a] * (gd_spatial_size(&t->weight->layout, a) - 1) + 1;
+        int64_t more = 0;
+        if (i >= 0 &&
+            !gd_spatial_option(who, "output_padding", &o->output_padding, axes, i, 0, 0, &more))
+            return false;
+        if (more >= attr->stride[a]) {
+            (void)gd_fail(GD_ERR_INVALID, "%s: an output padding is %lld, the stride %lld", who,
+                          (long long)more, (long long)attr->stride[a]);
+            return false;
+        }
+        attr->size[a] =
+            (size - 1) * attr->stride[a] - attr->before[a] - attr->after[a] + reach + more;
         if (o->same && i >= 0)
-            attr.size[a] = size * attr.stride[a];
-        if (attr.size[a] < 1)
-            return gd_fail_null(GD_ERR_SHAPE, "%s: an axis of the result has %lld elements", who,
-                                (long long)attr.size[a]);
+            attr->size[a] = size * attr->stride[a];
+        if (attr->size[a] < 1) {
+            (void)gd_fail(GD_ERR_SHAPE, "%s: an axis of the result has %lld elements", who,
+                          (long long)attr->size[a]);
+            return false;
+        }
     }
-    gd_tensor *r = gd_apply2(GD_OP_convolution_grad_input, o->x, o->w, &attr);
-    if (has_bias) {
-        if (r && o->b->layout.rank == 1 && o->b->layout.shape[0] != r->layout.shape[1])
-            return gd_fail_null(GD_ERR_SHAPE, "%s: %lld channels and a bias of %lld", who,
-                                (long long)r->layout.shape[1], (long long)o->b->layout.shape[0]);
-        r = r ? gd_add(r, channel_bias(o->b, axes)) : NULL;
-    }
-    return gd_as_dtype(r, dtype);
+    return true;
 }
 
-gd_tensor *gd_conv_transpose_with(int axes, gd_conv_options options)
+static gd_tensor *build_conv_transpose(const char *who, operands t, int axes,
+                                       const gd_conv_options *options)
+{
+    gd_conv_options o = { GD_CONV_DEFAULTS };
+    gd_conv_attr attr;
+    if (!gd_options_read(who, &o, sizeof o, options) || !prepare(who, &t, axes) ||
+        !make_attr(who, t.x, t.weight, axes, &o, true, &attr) ||
+        !set_sizes(who, &t, axes, &o, &attr))
+        return NULL;
+    gd_tensor *r = gd_apply2(GD_OP_convolution_grad_input, t.x, t.weight, &attr);
+    if (t.has_bias) {
+        if (r && t.bias->layout.rank == 1 && t.bias->layout.shape[0] != r->layout.shape[1])
+            return gd_fail_null(GD_ERR_SHAPE, "%s: %lld channels and a bias of %lld", who,
+                                (long long)r->layout.shape[1], (long long)t.bias->layout.shape[0]);
+        r = r ? gd_add(r, channel_bias(t.bias, axes)) : NULL;
+    }
+    return gd_as_dtype(r, t.dtype);
+}
+
+gd_tensor *gd_conv_transpose_with(gd_tensor *x, gd_tensor *weight, gd_tensor *bias, int axes,
+                                  const gd_conv_options *options)
 {
     static const char *const names[] = { "gd_conv_transpose1d", "gd_conv_transpose2d",
                                          "gd_conv_transpose3d" };
     const char *who = axes >= 1 && axes <= 3 ? names[axes - 1] : "gd_conv_transpose_with";
-    return GD_AS(who, build_conv_transpose(who, axes, options));
+    const operands t = { .x = x, .weight = weight, .bias = bias };
+    return GD_AS(who, build_conv_transpose(who, t, axes, options));
 }

@@ -111,8 +111,7 @@ typedef struct class_loss {
     bool are_log;          /* scores are logarithms of probabilities already */
     bool no_distributions; /* the target is class indices alone */
     double label_smoothing;
-    bool ignore;
-    int64_t ignore_index;
+    int64_t ignore_index; /* GD_NO_INDEX: none */
     gd_reduction reduction;
 } class_loss;
 
@@ -145,7 +144,7 @@ static bool check_options(const class_loss *l)
     if (!(l->label_smoothing >= 0.0 && l->label_smoothing <= 1.0))
         status = gd_fail(GD_ERR_INVALID, "%s: label_smoothing is %g; it must be 0 to 1", l->who,
                          l->label_smoothing);
-    else if (l->ignore && gd_dtype_is_float(dtype))
+    else if (l->ignore_index != GD_NO_INDEX && gd_dtype_is_float(dtype))
         status = gd_fail(GD_ERR_INVALID, "%s: ignore_index is for class indices", l->who);
     else if (dtype == GD_BOOL || (l->no_distributions && gd_dtype_is_float(dtype)))
         status = gd_fail(GD_ERR_DTYPE, "%s: the target is %s", l->who, gd_dtype_name(dtype));
@@ -179,7 +178,7 @@ static gd_tensor *picked(gd_tensor *log_q, gd_tensor *index)
 static gd_tensor *index_losses(const class_loss *l, gd_tensor **share)
 {
     gd_tensor *index = gd_as_dtype(l->target, GD_I64), *valid = NULL, *scores = l->scores;
-    if (l->ignore) {
+    if (l->ignore_index != GD_NO_INDEX) {
         valid = gd_ne(index, gd_number_like(index, (double)l->ignore_index));
         index = gd_where(valid, index, gd_number_like(index, 0.0));
     }
@@ -239,21 +238,25 @@ static gd_tensor *class_losses(class_loss l)
     return gd_reduce_losses(each, share, l.reduction, dtype, l.who);
 }
 
-static gd_tensor *build_cross_entropy(gd_cross_entropy_options options)
+static gd_tensor *build_cross_entropy(gd_tensor *logits, gd_tensor *target,
+                                      const gd_cross_entropy_options *options)
 {
+    gd_cross_entropy_options o = { GD_CROSS_ENTROPY_DEFAULTS };
+    if (!gd_options_read("gd_cross_entropy", &o, sizeof o, options))
+        return NULL;
     return class_losses((class_loss){ .who = "gd_cross_entropy",
-                                      .scores = options.logits,
-                                      .target = options.target,
-                                      .weight = options.weight,
-                                      .label_smoothing = options.label_smoothing,
-                                      .ignore = options.ignore,
-                                      .ignore_index = options.ignore_index,
-                                      .reduction = options.reduction });
+                                      .scores = logits,
+                                      .target = target,
+                                      .weight = o.weight,
+                                      .label_smoothing = o.label_smoothing,
+                                      .ignore_index = o.ignore_index,
+                                      .reduction = o.reduction });
 }
 
-gd_tensor *gd_cross_entropy_with(gd_cross_entropy_options options)
+gd_tensor *gd_cross_entropy_with(gd_tensor *logits, gd_tensor *target,
+                                 const gd_cross_entropy_options *options)
 {
-    return GD_AS("gd_cross_entropy", build_cross_entropy(options));
+    return GD_AS("gd_cross_entropy", build_cross_entropy(logits, target, options));
 }
 
 gd_tensor *(gd_cross_entropy)(gd_tensor *logits, gd_tensor *target)
@@ -266,22 +269,26 @@ gd_tensor *gd_cross_entropy_each(gd_tensor *logits, gd_tensor *target)
     return gd_cross_entropy(logits, target, .reduction = GD_REDUCE_NONE);
 }
 
-static gd_tensor *build_nll(gd_nll_options options)
+static gd_tensor *build_nll(gd_tensor *log_probabilities, gd_tensor *target,
+                            const gd_nll_options *options)
 {
+    gd_nll_options o = { GD_NLL_DEFAULTS };
+    if (!gd_options_read("gd_nll", &o, sizeof o, options))
+        return NULL;
     return class_losses((class_loss){ .who = "gd_nll",
-                                      .scores = options.log_probabilities,
-                                      .target = options.target,
-                                      .weight = options.weight,
+                                      .scores = log_probabilities,
+                                      .target = target,
+                                      .weight = o.weight,
                                       .are_log = true,
                                       .no_distributions = true,
-                                      .ignore = options.ignore,
-                                      .ignore_index = options.ignore_index,
-                                      .reduction = options.reduction });
+                                      .ignore_index = o.ignore_index,
+                                      .reduction = o.reduction });
 }
 
-gd_tensor *gd_nll_with(gd_nll_options options)
+gd_tensor *gd_nll_with(gd_tensor *log_probabilities, gd_tensor *target,
+                       const gd_nll_options *options)
 {
-    return GD_AS("gd_nll", build_nll(options));
+    return GD_AS("gd_nll", build_nll(log_probabilities, target, options));
 }
 
 gd_tensor *(gd_nll)(gd_tensor *log_probabilities, gd_tensor *target)
@@ -295,7 +302,8 @@ static gd_tensor *build_cross_entropy_probabilities(gd_tensor *probabilities, gd
         class_losses((class_loss){ .who = "gd_cross_entropy_probabilities",
                                    .scores = gd_bounded_log(gd_widen(probabilities)),
                                    .target = target,
-                                   .are_log = true }),
+                                   .are_log = true,
+                                   .ignore_index = GD_NO_INDEX }),
         probabilities);
 }
 

@@ -80,9 +80,9 @@ const gd_op gd_op_ctc_alpha_grad = { .id = GD_OP_ctc_alpha_grad,
 
 /* ---- the loss ---- */
 
-/* The operands, checked: n samples, targets of up to `length` classes. */
+/* The operands: n samples, targets of up to `length` classes. */
 typedef struct ctc {
-    gd_tensor *log_q;         /* [time, n, classes] f32 or f64 */
+    gd_tensor *log_q;         /* [time, n, classes], taken as f32 or f64 */
     gd_tensor *targets;       /* [n, length] i64; blanks behind each target's length */
     gd_tensor *input_lengths; /* [n] i64 */
     gd_tensor *target_lengths;
@@ -90,40 +90,41 @@ typedef struct ctc {
     int64_t n, length;
 } ctc;
 
-static gd_status check_operands(const gd_ctc_options *o)
+static gd_status check_operands(const ctc *c, int64_t blank)
 {
-    const gd_layout *x = &o->log_probabilities->layout, *y = &o->targets->layout;
-    const gd_layout *in = &o->input_lengths->layout, *out = &o->target_lengths->layout;
+    const gd_layout *x = &c->log_q->layout, *y = &c->targets->layout;
+    const gd_layout *in = &c->input_lengths->layout, *out = &c->target_lengths->layout;
     if (gd_dtype_is_float(y->dtype) || gd_dtype_is_float(in->dtype) ||
         gd_dtype_is_float(out->dtype))
         return gd_fail(GD_ERR_DTYPE, "gd_ctc: targets and lengths must be integers");
     if (x->rank != 3 || y->rank != 2 || in->rank != 1 || out->rank != 1 ||
         y->shape[0] != x->shape[1] || in->shape[0] != x->shape[1] || out->shape[0] != x->shape[1]) {
-        char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT], c[GD_SHAPE_TEXT], d[GD_SHAPE_TEXT];
+        char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT], d[GD_SHAPE_TEXT], e[GD_SHAPE_TEXT];
         return gd_fail(GD_ERR_SHAPE,
                        "gd_ctc: log-probabilities %s, targets %s, lengths %s and %s; [time, n, "
                        "classes], [n, length], [n] and [n] expected",
-                       gd_layout_text(x, a), gd_layout_text(y, b), gd_layout_text(in, c),
-                       gd_layout_text(out, d));
+                       gd_layout_text(x, a), gd_layout_text(y, b), gd_layout_text(in, d),
+                       gd_layout_text(out, e));
     }
-    if (o->blank < 0 || o->blank >= x->shape[2])
+    if (blank < 0 || blank >= x->shape[2])
         return gd_fail(GD_ERR_INVALID, "gd_ctc: blank is %lld, there are %lld classes",
-                       (long long)o->blank, (long long)x->shape[2]);
+                       (long long)blank, (long long)x->shape[2]);
     return GD_OK;
 }
 
-static gd_tensor *take_operands(ctc *c, const gd_ctc_options *o)
+/* Bring checked operands to the dtypes they are computed in, and put blanks behind each target. */
+static gd_tensor *take_operands(ctc *c, int64_t blank)
 {
-    c->n = o->targets->layout.shape[0];
-    c->length = o->targets->layout.shape[1];
-    gd_context *context = o->targets->context;
-    c->log_q = gd_widen(o->log_probabilities);
-    c->input_lengths = gd_as_dtype(o->input_lengths, GD_I64);
-    c->target_lengths = gd_as_dtype(o->target_lengths, GD_I64);
-    c->blank = gd_scalar(context, (double)o->blank, GD_I64);
+    c->n = c->targets->layout.shape[0];
+    c->length = c->targets->layout.shape[1];
+    gd_context *context = c->targets->context;
+    c->log_q = gd_widen(c->log_q);
+    c->input_lengths = gd_as_dtype(c->input_lengths, GD_I64);
+    c->target_lengths = gd_as_dtype(c->target_lengths, GD_I64);
+    c->blank = gd_scalar(context, (double)blank, GD_I64);
     gd_tensor *place = gd_arange(context, 0.0, (double)c->length, 1.0, GD_I64);
     gd_tensor *counts = gd_lt(place, gd_unsqueeze(c->target_lengths, 1));
-    c->targets = gd_where(counts, gd_as_dtype(o->targets, GD_I64), c->blank);
+    c->targets = gd_where(counts, gd_as_dtype(c->targets, GD_I64), c->blank);
     return c->log_q ? c->targets : NULL;
 }
 
@@ -176,17 +177,16 @@ static gd_tensor *losses_of(gd_tensor *ends, bool zero_infinity)
     return gd_where(gd_squeeze(possible, 1), gd_neg(total), otherwise);
 }
 
-static gd_tensor *build_ctc(gd_ctc_options options)
+static gd_tensor *build_ctc(ctc c, const gd_ctc_options *options)
 {
-    if (!options.log_probabilities || !options.targets || !options.input_lengths ||
-        !options.target_lengths ||
-        !GD_NONE_ENDED("gd_ctc", options.log_probabilities, options.targets, options.input_lengths,
-                       options.target_lengths) ||
-        check_operands(&options) != GD_OK)
+    gd_ctc_options o = { GD_CTC_DEFAULTS };
+    if (!gd_options_read("gd_ctc", &o, sizeof o, options) || !c.log_q || !c.targets ||
+        !c.input_lengths || !c.target_lengths ||
+        !GD_NONE_ENDED("gd_ctc", c.log_q, c.targets, c.input_lengths, c.target_lengths) ||
+        check_operands(&c, o.blank) != GD_OK)
         return NULL;
-    ctc c;
-    gd_dtype dtype = gd_float_dtype(options.log_probabilities->layout.dtype);
-    if (!take_operands(&c, &options))
+    const gd_dtype dtype = gd_float_dtype(c.log_q->layout.dtype);
+    if (!take_operands(&c, o.blank))
         return NULL;
     int64_t time = c.log_q->layout.shape[0], states = 2 * c.length + 1;
     gd_tensor *extended = states_of(&c), *skip = extended ? skips_of(&c, extended) : NULL;
@@ -194,15 +194,20 @@ static gd_tensor *build_ctc(gd_ctc_options options)
     gd_tensor *emissions = gd_gather(gd_permute(c.log_q, GD_AXES(1, 0, 2)), index, 2);
     gd_tensor *alpha = emissions && skip ? gd_apply2(GD_OP_ctc_alpha, emissions, skip, NULL) : NULL;
     gd_tensor *ends = alpha ? ends_of(&c, alpha) : NULL;
-    gd_tensor *each = ends ? losses_of(ends, options.zero_infinity) : NULL;
-    if (options.reduction == GD_REDUCE_MEAN && each) {
+    gd_tensor *each = ends ? losses_of(ends, o.zero_infinity) : NULL;
+    if (o.reduction == GD_REDUCE_MEAN && each) {
         gd_tensor *lengths = gd_maximum(c.target_lengths, gd_number_like(c.target_lengths, 1.0));
         each = gd_div(each, gd_as_dtype(lengths, each->layout.dtype));
     }
-    return gd_reduce_losses(each, NULL, options.reduction, dtype, "gd_ctc");
+    return gd_reduce_losses(each, NULL, o.reduction, dtype, "gd_ctc");
 }
 
-gd_tensor *gd_ctc_with(gd_ctc_options options)
+gd_tensor *gd_ctc_with(gd_tensor *log_probabilities, gd_tensor *targets, gd_tensor *input_lengths,
+                       gd_tensor *target_lengths, const gd_ctc_options *options)
 {
-    return GD_AS("gd_ctc", build_ctc(options));
+    return GD_AS("gd_ctc", build_ctc((ctc){ .log_q = log_probabilities,
+                                            .targets = targets,
+                                            .input_lengths = input_lengths,
+                                            .target_lengths = target_lengths },
+                                     options));
 }

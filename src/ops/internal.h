@@ -122,4 +122,11 @@ double gd_flops_product(int n, const gd_layout *const *in, const gd_layout *out,
 gd_tensor *gd_normalize_grad(gd_tensor *x, gd_tensor *g, gd_tensor *weight,
                              const gd_norm_attr *attr);
 
+/* An option of convolution or pooling for spatial axis i of `axes`: what is given, one number for all
+ * axes or one for each, else (rank 0) the fallback. False, with the error recorded, when it is less
+ * than `least`, or so large that sizes computed from it could overflow. */
+#define GD_SPATIAL_LARGEST ((int64_t)1 << 16)
+bool gd_spatial_option(const char *who, const char *name, const gd_shape *given, int axes, int i,
+                       int64_t fallback, int64_t least, int64_t *out);
+
 #endif

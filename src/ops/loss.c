@@ -69,18 +69,18 @@ static gd_tensor *weighted(gd_tensor *each, gd_tensor *weight)
 
 /* ---- distances ---- */
 
-static gd_tensor *build_mse(gd_distance_options options)
+static gd_tensor *build_mse(gd_tensor *x, gd_tensor *y, const gd_distance_options *options)
 {
+    gd_distance_options o = { GD_DISTANCE_DEFAULTS };
     pair p;
-    if (!take_pair(&p, options.x, options.y, "gd_mse"))
+    if (!gd_options_read("gd_mse", &o, sizeof o, options) || !take_pair(&p, x, y, "gd_mse"))
         return NULL;
-    return gd_reduce_losses(gd_square(gd_sub(p.x, p.y)), NULL, options.reduction, p.dtype,
-                            "gd_mse");
+    return gd_reduce_losses(gd_square(gd_sub(p.x, p.y)), NULL, o.reduction, p.dtype, "gd_mse");
 }
 
-gd_tensor *gd_mse_with(gd_distance_options options)
+gd_tensor *gd_mse_with(gd_tensor *x, gd_tensor *y, const gd_distance_options *options)
 {
-    return GD_AS("gd_mse", build_mse(options));
+    return GD_AS("gd_mse", build_mse(x, y, options));
 }
 
 gd_tensor *(gd_mse)(gd_tensor *x, gd_tensor *y)
@@ -88,17 +88,18 @@ gd_tensor *(gd_mse)(gd_tensor *x, gd_tensor *y)
     return gd_mse(x, y);
 }
 
-static gd_tensor *build_mae(gd_distance_options options)
+static gd_tensor *build_mae(gd_tensor *x, gd_tensor *y, const gd_distance_options *options)
 {
+    gd_distance_options o = { GD_DISTANCE_DEFAULTS };
     pair p;
-    if (!take_pair(&p, options.x, options.y, "gd_mae"))
+    if (!gd_options_read("gd_mae", &o, sizeof o, options) || !take_pair(&p, x, y, "gd_mae"))
         return NULL;
-    return gd_reduce_losses(gd_abs(gd_sub(p.x, p.y)), NULL, options.reduction, p.dtype, "gd_mae");
+    return gd_reduce_losses(gd_abs(gd_sub(p.x, p.y)), NULL, o.reduction, p.dtype, "gd_mae");
 }
 
-gd_tensor *gd_mae_with(gd_distance_options options)
+gd_tensor *gd_mae_with(gd_tensor *x, gd_tensor *y, const gd_distance_options *options)
 {
-    return GD_AS("gd_mae", build_mae(options));
+    return GD_AS("gd_mae", build_mae(x, y, options));
 }
 
 gd_tensor *(gd_mae)(gd_tensor *x, gd_tensor *y)
@@ -107,12 +108,14 @@ gd_tensor *(gd_mae)(gd_tensor *x, gd_tensor *y)
 }
 
 /* d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2), all times scale. */
-static gd_tensor *huber(gd_huber_options o, bool by_delta, const char *who)
+static gd_tensor *huber(gd_tensor *x, gd_tensor *y, const gd_huber_options *options, bool by_delta,
+                        const char *who)
 {
+    gd_huber_options o = { GD_HUBER_DEFAULTS };
     pair p;
-    if (!take_pair(&p, o.x, o.y, who))
+    if (!gd_options_read(who, &o, sizeof o, options) || !take_pair(&p, x, y, who))
         return NULL;
-    double delta = o.delta == 0.0 ? 1.0 : o.delta;
+    double delta = o.delta;
     if (!(delta > 0.0) || isinf(delta))
         return gd_fail_null(GD_ERR_INVALID, "%s: delta is %g; it must be more than 0", who, delta);
     double scale = by_delta ? 1.0 / delta : 1.0;
@@ -123,9 +126,9 @@ static gd_tensor *huber(gd_huber_options o, bool by_delta, const char *who)
     return gd_reduce_losses(each, NULL, o.reduction, p.dtype, who);
 }
 
-gd_tensor *gd_huber_with(gd_huber_options options)
+gd_tensor *gd_huber_with(gd_tensor *x, gd_tensor *y, const gd_huber_options *options)
 {
-    return GD_AS("gd_huber", huber(options, false, "gd_huber"));
+    return GD_AS("gd_huber", huber(x, y, options, false, "gd_huber"));
 }
 
 gd_tensor *(gd_huber)(gd_tensor *x, gd_tensor *y)
@@ -133,9 +136,9 @@ gd_tensor *(gd_huber)(gd_tensor *x, gd_tensor *y)
     return gd_huber(x, y);
 }
 
-gd_tensor *gd_smooth_l1_with(gd_huber_options options)
+gd_tensor *gd_smooth_l1_with(gd_tensor *x, gd_tensor *y, const gd_huber_options *options)
 {
-    return GD_AS("gd_smooth_l1", huber(options, true, "gd_smooth_l1"));
+    return GD_AS("gd_smooth_l1", huber(x, y, options, true, "gd_smooth_l1"));
 }
 
 gd_tensor *(gd_smooth_l1)(gd_tensor *x, gd_tensor *y)
@@ -155,20 +158,23 @@ gd_tensor *gd_bounded_log(gd_tensor *p)
     return gd_where(none, least, gd_maximum(log, least));
 }
 
-static gd_tensor *build_bce(gd_bce_options options)
+static gd_tensor *build_bce(gd_tensor *probability, gd_tensor *target,
+                            const gd_bce_options *options)
 {
+    gd_bce_options o = { GD_BCE_DEFAULTS };
     pair p;
-    if (!take_pair(&p, options.probability, options.target, "gd_bce"))
+    if (!gd_options_read("gd_bce", &o, sizeof o, options) ||
+        !take_pair(&p, probability, target, "gd_bce"))
         return NULL;
     gd_tensor *yes = gd_mul(p.y, gd_bounded_log(p.x));
     gd_tensor *no = gd_mul(gd_rsub_scalar(p.y, 1.0), gd_bounded_log(gd_rsub_scalar(p.x, 1.0)));
-    gd_tensor *each = weighted(gd_neg(gd_add(yes, no)), options.weight);
-    return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_bce");
+    gd_tensor *each = weighted(gd_neg(gd_add(yes, no)), o.weight);
+    return gd_reduce_losses(each, NULL, o.reduction, p.dtype, "gd_bce");
 }
 
-gd_tensor *gd_bce_with(gd_bce_options options)
+gd_tensor *gd_bce_with(gd_tensor *probability, gd_tensor *target, const gd_bce_options *options)
 {
-    return GD_AS("gd_bce", build_bce(options));
+    return GD_AS("gd_bce", build_bce(probability, target, options));
 }
 
 gd_tensor *(gd_bce)(gd_tensor *probability, gd_tensor *target)
@@ -176,30 +182,34 @@ gd_tensor *(gd_bce)(gd_tensor *probability, gd_tensor *target)
     return gd_bce(probability, target);
 }
 
-/* (1 - y) x + (1 + (pos_weight - 1) y) softplus(-x) */
-static gd_tensor *logit_losses(gd_tensor *x, gd_tensor *y, gd_tensor *pos_weight)
+/* (1 - y) x + (1 + (positive_weight - 1) y) softplus(-x) */
+static gd_tensor *logit_losses(gd_tensor *x, gd_tensor *y, gd_tensor *positive_weight)
 {
     gd_tensor *tail = gd_softplus(gd_neg(x));
-    if (pos_weight)
-        tail = gd_mul(tail, gd_add_scalar(gd_mul(gd_sub_scalar(pos_weight, 1.0), y), 1.0));
+    if (positive_weight)
+        tail = gd_mul(tail, gd_add_scalar(gd_mul(gd_sub_scalar(positive_weight, 1.0), y), 1.0));
     return gd_add(gd_mul(gd_rsub_scalar(y, 1.0), x), tail);
 }
 
-static gd_tensor *build_bce_with_logits(gd_bce_with_logits_options options)
+static gd_tensor *build_bce_with_logits(gd_tensor *logits, gd_tensor *target,
+                                        const gd_bce_with_logits_options *options)
 {
+    gd_bce_with_logits_options o = { GD_BCE_WITH_LOGITS_DEFAULTS };
     pair p;
-    if (!take_pair(&p, options.logits, options.target, "gd_bce_with_logits"))
+    if (!gd_options_read("gd_bce_with_logits", &o, sizeof o, options) ||
+        !take_pair(&p, logits, target, "gd_bce_with_logits"))
         return NULL;
-    gd_tensor *pos = options.pos_weight ? gd_as_dtype(options.pos_weight, p.x->layout.dtype) : NULL;
-    if (options.pos_weight && !pos)
+    gd_tensor *pos = o.positive_weight ? gd_as_dtype(o.positive_weight, p.x->layout.dtype) : NULL;
+    if (o.positive_weight && !pos)
         return NULL;
-    gd_tensor *each = weighted(logit_losses(p.x, p.y, pos), options.weight);
-    return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_bce_with_logits");
+    gd_tensor *each = weighted(logit_losses(p.x, p.y, pos), o.weight);
+    return gd_reduce_losses(each, NULL, o.reduction, p.dtype, "gd_bce_with_logits");
 }
 
-gd_tensor *gd_bce_with_logits_with(gd_bce_with_logits_options options)
+gd_tensor *gd_bce_with_logits_with(gd_tensor *logits, gd_tensor *target,
+                                   const gd_bce_with_logits_options *options)
 {
-    return GD_AS("gd_bce_with_logits", build_bce_with_logits(options));
+    return GD_AS("gd_bce_with_logits", build_bce_with_logits(logits, target, options));
 }
 
 gd_tensor *(gd_bce_with_logits)(gd_tensor *logits, gd_tensor *target)
@@ -207,30 +217,34 @@ gd_tensor *(gd_bce_with_logits)(gd_tensor *logits, gd_tensor *target)
     return gd_bce_with_logits(logits, target);
 }
 
-static gd_tensor *build_focal(gd_focal_options options)
+static gd_tensor *build_focal(gd_tensor *logits, gd_tensor *target, const gd_focal_options *options)
 {
+    gd_focal_options o = { GD_FOCAL_DEFAULTS };
     pair p;
-    double alpha = options.alpha == 0.0 ? 0.25 : options.alpha;
-    double gamma = options.gamma == 0.0 ? 2.0 : options.gamma;
-    if (!take_pair(&p, options.logits, options.target, "gd_focal"))
+    if (!gd_options_read("gd_focal", &o, sizeof o, options) ||
+        !take_pair(&p, logits, target, "gd_focal"))
         return NULL;
-    if (!(alpha <= 1.0) || !(gamma > 0.0) || isinf(gamma))
-        return gd_fail_null(GD_ERR_INVALID,
-                            "gd_focal: alpha is %g, gamma %g; at most 1, and more than 0, expected",
-                            alpha, gamma);
+    const double alpha = o.alpha, gamma = o.gamma;
+    const bool balanced = !isnan(alpha);
+    if ((balanced && !(alpha >= 0.0 && alpha <= 1.0)) || !(gamma >= 0.0) || isinf(gamma))
+        return gd_fail_null(
+            GD_ERR_INVALID,
+            "gd_focal: alpha is %g, gamma %g; 0 to 1 or NaN, and 0 or more, expected", alpha,
+            gamma);
     /* 1 - p_t without the cancellation */
     gd_tensor *other = gd_rsub_scalar(p.y, 1.0);
     gd_tensor *miss = gd_add(gd_mul(p.y, gd_sigmoid(gd_neg(p.x))), gd_mul(other, gd_sigmoid(p.x)));
-    gd_tensor *focus = gamma == 2.0 ? gd_square(miss) : gd_power_of_size(miss, gamma);
-    gd_tensor *each = gd_mul(logit_losses(p.x, p.y, NULL), focus);
-    if (alpha >= 0.0)
+    gd_tensor *each = logit_losses(p.x, p.y, NULL);
+    if (gamma != 0.0)
+        each = gd_mul(each, gamma == 2.0 ? gd_square(miss) : gd_power_of_size(miss, gamma));
+    if (balanced)
         each = gd_mul(each, gd_add(gd_mul_scalar(p.y, alpha), gd_mul_scalar(other, 1.0 - alpha)));
-    return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_focal");
+    return gd_reduce_losses(each, NULL, o.reduction, p.dtype, "gd_focal");
 }
 
-gd_tensor *gd_focal_with(gd_focal_options options)
+gd_tensor *gd_focal_with(gd_tensor *logits, gd_tensor *target, const gd_focal_options *options)
 {
-    return GD_AS("gd_focal", build_focal(options));
+    return GD_AS("gd_focal", build_focal(logits, target, options));
 }
 
 gd_tensor *(gd_focal)(gd_tensor *logits, gd_tensor *target)
@@ -246,19 +260,20 @@ static bool check_margin(double margin, const char *who)
     return false;
 }
 
-static gd_tensor *build_hinge(gd_hinge_options options)
+static gd_tensor *build_hinge(gd_tensor *x, gd_tensor *y, const gd_hinge_options *options)
 {
+    gd_hinge_options o = { GD_HINGE_DEFAULTS };
     pair p;
-    double margin = options.margin == 0.0 ? 1.0 : options.margin;
-    if (!take_pair(&p, options.x, options.y, "gd_hinge") || !check_margin(margin, "gd_hinge"))
+    if (!gd_options_read("gd_hinge", &o, sizeof o, options) || !take_pair(&p, x, y, "gd_hinge") ||
+        !check_margin(o.margin, "gd_hinge"))
         return NULL;
-    gd_tensor *each = gd_relu(gd_rsub_scalar(gd_mul(p.x, p.y), margin));
-    return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_hinge");
+    gd_tensor *each = gd_relu(gd_rsub_scalar(gd_mul(p.x, p.y), o.margin));
+    return gd_reduce_losses(each, NULL, o.reduction, p.dtype, "gd_hinge");
 }
 
-gd_tensor *gd_hinge_with(gd_hinge_options options)
+gd_tensor *gd_hinge_with(gd_tensor *x, gd_tensor *y, const gd_hinge_options *options)
 {
-    return GD_AS("gd_hinge", build_hinge(options));
+    return GD_AS("gd_hinge", build_hinge(x, y, options));
 }
 
 gd_tensor *(gd_hinge)(gd_tensor *x, gd_tensor *y)
@@ -266,21 +281,21 @@ gd_tensor *(gd_hinge)(gd_tensor *x, gd_tensor *y)
     return gd_hinge(x, y);
 }
 
-static gd_tensor *build_hinge_embedding(gd_hinge_options options)
+static gd_tensor *build_hinge_embedding(gd_tensor *x, gd_tensor *y, const gd_hinge_options *options)
 {
+    gd_hinge_options o = { GD_HINGE_DEFAULTS };
     pair p;
-    double margin = options.margin == 0.0 ? 1.0 : options.margin;
-    if (!take_pair(&p, options.x, options.y, "gd_hinge_embedding") ||
-        !check_margin(margin, "gd_hinge_embedding"))
+    if (!gd_options_read("gd_hinge_embedding", &o, sizeof o, options) ||
+        !take_pair(&p, x, y, "gd_hinge_embedding") || !check_margin(o.margin, "gd_hinge_embedding"))
         return NULL;
     gd_tensor *near = gd_gt(p.y, gd_number_like(p.y, 0.0));
-    gd_tensor *each = gd_where(near, p.x, gd_relu(gd_rsub_scalar(p.x, margin)));
-    return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_hinge_embedding");
+    gd_tensor *each = gd_where(near, p.x, gd_relu(gd_rsub_scalar(p.x, o.margin)));
+    return gd_reduce_losses(each, NULL, o.reduction, p.dtype, "gd_hinge_embedding");
 }
 
-gd_tensor *gd_hinge_embedding_with(gd_hinge_options options)
+gd_tensor *gd_hinge_embedding_with(gd_tensor *x, gd_tensor *y, const gd_hinge_options *options)
 {
-    return GD_AS("gd_hinge_embedding", build_hinge_embedding(options));
+    return GD_AS("gd_hinge_embedding", build_hinge_embedding(x, y, options));
 }
 
 gd_tensor *(gd_hinge_embedding)(gd_tensor *x, gd_tensor *y)
@@ -290,24 +305,26 @@ gd_tensor *(gd_hinge_embedding)(gd_tensor *x, gd_tensor *y)
 
 /* ---- distributions ---- */
 
-static gd_tensor *build_kl_div(gd_kl_div_options options)
+static gd_tensor *build_kl_div(gd_tensor *log_q, gd_tensor *truth, const gd_kl_div_options *options)
 {
+    gd_kl_div_options o = { GD_KL_DIV_DEFAULTS };
     pair p;
-    if (!take_pair(&p, options.log_q, options.p, "gd_kl_div"))
+    if (!gd_options_read("gd_kl_div", &o, sizeof o, options) ||
+        !take_pair(&p, log_q, truth, "gd_kl_div"))
         return NULL;
     gd_tensor *each;
-    if (options.log_target) {
+    if (o.log_target) {
         each = gd_mul(gd_exp(p.y), gd_sub(p.y, p.x));
     } else {
         gd_tensor *some = gd_gt(p.y, gd_number_like(p.y, 0.0)), *one = gd_number_like(p.y, 1.0);
         each = gd_mul(p.y, gd_sub(gd_log(gd_where(some, p.y, one)), p.x));
     }
-    return gd_reduce_losses(each, NULL, options.reduction, p.dtype, "gd_kl_div");
+    return gd_reduce_losses(each, NULL, o.reduction, p.dtype, "gd_kl_div");
 }
 
-gd_tensor *gd_kl_div_with(gd_kl_div_options options)
+gd_tensor *gd_kl_div_with(gd_tensor *log_q, gd_tensor *p, const gd_kl_div_options *options)
 {
-    return GD_AS("gd_kl_div", build_kl_div(options));
+    return GD_AS("gd_kl_div", build_kl_div(log_q, p, options));
 }
 
 gd_tensor *(gd_kl_div)(gd_tensor *log_q, gd_tensor *p)
@@ -345,12 +362,14 @@ gd_tensor *gd_cosine_similarity(gd_tensor *x, gd_tensor *y, int axis)
     return GD_AS("gd_cosine_similarity", build_cosine_similarity(x, y, axis));
 }
 
-static gd_tensor *build_cosine_embedding(gd_cosine_embedding_options options)
+static gd_tensor *build_cosine_embedding(gd_tensor *x, gd_tensor *y, gd_tensor *target,
+                                         const gd_cosine_embedding_options *options)
 {
+    gd_cosine_embedding_options o = { GD_COSINE_EMBEDDING_DEFAULTS };
     pair p;
-    gd_tensor *target = options.target;
     const char *who = "gd_cosine_embedding";
-    if (!target || !take_pair(&p, options.x, options.y, who) || !check_margin(options.margin, who))
+    if (!gd_options_read(who, &o, sizeof o, options) || !target || !take_pair(&p, x, y, who) ||
+        !check_margin(o.margin, who))
         return NULL;
     int last = gd_axis_normal(-1, p.x->layout.rank, who);
     if (last < 0)
@@ -359,14 +378,15 @@ static gd_tensor *build_cosine_embedding(gd_cosine_embedding_options options)
     if (!similar || !gd_same_shapes(similar, target, who))
         return NULL;
     gd_tensor *near = gd_gt(target, gd_number_like(target, 0.0));
-    gd_tensor *each = gd_where(near, gd_rsub_scalar(similar, 1.0),
-                               gd_relu(gd_sub_scalar(similar, options.margin)));
-    return gd_reduce_losses(each, NULL, options.reduction, p.dtype, who);
+    gd_tensor *each =
+        gd_where(near, gd_rsub_scalar(similar, 1.0), gd_relu(gd_sub_scalar(similar, o.margin)));
+    return gd_reduce_losses(each, NULL, o.reduction, p.dtype, who);
 }
 
-gd_tensor *gd_cosine_embedding_with(gd_cosine_embedding_options options)
+gd_tensor *gd_cosine_embedding_with(gd_tensor *x, gd_tensor *y, gd_tensor *target,
+                                    const gd_cosine_embedding_options *options)
 {
-    return GD_AS("gd_cosine_embedding", build_cosine_embedding(options));
+    return GD_AS("gd_cosine_embedding", build_cosine_embedding(x, y, target, options));
 }
 
 gd_tensor *(gd_cosine_embedding)(gd_tensor *x, gd_tensor *y, gd_tensor *target)
@@ -381,30 +401,32 @@ static gd_tensor *distance(gd_tensor *x, gd_tensor *y, double p)
     return gd_norm(d, GD_AXES(-1), p, false);
 }
 
-static gd_tensor *build_triplet_margin(gd_triplet_margin_options options)
+static gd_tensor *build_triplet_margin(gd_tensor *anchor, gd_tensor *positive, gd_tensor *negative,
+                                       const gd_triplet_margin_options *options)
 {
+    gd_triplet_margin_options o = { GD_TRIPLET_MARGIN_DEFAULTS };
     pair near, far;
     const char *who = "gd_triplet_margin";
-    double p = options.p == 0.0 ? 2.0 : options.p;
-    double margin = options.margin == 0.0 ? 1.0 : options.margin;
-    if (!options.negative || !take_pair(&near, options.anchor, options.positive, who) ||
-        !take_pair(&far, options.anchor, options.negative, who) || !check_margin(margin, who))
+    if (!gd_options_read(who, &o, sizeof o, options) || !negative ||
+        !take_pair(&near, anchor, positive, who) || !take_pair(&far, anchor, negative, who) ||
+        !check_margin(o.margin, who))
         return NULL;
+    const double p = o.p;
     if (!(p >= 1.0) || isinf(p))
         return gd_fail_null(GD_ERR_INVALID, "%s: p is %g; it must be 1 or more", who, p);
     if (gd_axis_normal(-1, near.x->layout.rank, who) < 0)
         return NULL;
     gd_tensor *apart = distance(far.x, far.y, p);
-    if (options.swap)
+    if (o.swap)
         apart = gd_minimum(apart, distance(near.y, far.y, p));
-    gd_tensor *each = gd_relu(gd_add_scalar(gd_sub(distance(near.x, near.y, p), apart), margin));
-    return gd_reduce_losses(each, NULL, options.reduction, gd_dtype_promote(near.dtype, far.dtype),
-                            who);
+    gd_tensor *each = gd_relu(gd_add_scalar(gd_sub(distance(near.x, near.y, p), apart), o.margin));
+    return gd_reduce_losses(each, NULL, o.reduction, gd_dtype_promote(near.dtype, far.dtype), who);
 }
 
-gd_tensor *gd_triplet_margin_with(gd_triplet_margin_options options)
+gd_tensor *gd_triplet_margin_with(gd_tensor *anchor, gd_tensor *positive, gd_tensor *negative,
+                                  const gd_triplet_margin_options *options)
 {
-    return GD_AS("gd_triplet_margin", build_triplet_margin(options));
+    return GD_AS("gd_triplet_margin", build_triplet_margin(anchor, positive, negative, options));
 }
 
 gd_tensor *(gd_triplet_margin)(gd_tensor *anchor, gd_tensor *positive, gd_tensor *negative)

@@ -2,6 +2,7 @@
 #ifndef GD_OPS_LOSS_H
 #define GD_OPS_LOSS_H
 
+#include "base/options.h"
 #include "ops/internal.h"
 
 /* The losses of elements or rows, reduced, as dtype. `share` is what each counts in the mean, NULL:

@@ -132,7 +132,7 @@ gd_tensor *gd_dot(gd_tensor *x, gd_tensor *y)
 
 extern const gd_op gd_op_linear;
 
-/* Whether the compiler's linear, which has no derivative, gives gd_affine's value: eagerly, without
+/* Whether the compiler's linear, which has no derivative, gives gd_linear's value: eagerly, without
  * a history, for plain operands. */
 static bool may_be_linear(const gd_tensor *x, const gd_tensor *weight, const gd_tensor *bias)
 {
@@ -164,16 +164,16 @@ static gd_tensor *affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
     return product_and_bias(x, weight, bias);
 }
 
-gd_tensor *gd_affine(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
+gd_tensor *gd_linear(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
 {
-    if (!x || !weight || !GD_NONE_ENDED("gd_affine", x, weight, bias))
+    if (!x || !weight || !GD_NONE_ENDED("gd_linear", x, weight, bias))
         return NULL;
     gd_dtype dtype = gd_dtype_promote(x->layout.dtype, weight->layout.dtype);
     if (bias)
         dtype = gd_dtype_promote(dtype, bias->layout.dtype);
     if (!gd_dtype_is_float(dtype) || gd_compute_dtype(GD_OP_matmul, dtype) == dtype)
-        return GD_AS("gd_affine", affine(x, weight, bias));
-    gd_tensor *wide = GD_AS("gd_affine", affine(gd_widen(x), gd_widen(weight), gd_widen(bias)));
+        return GD_AS("gd_linear", affine(x, weight, bias));
+    gd_tensor *wide = GD_AS("gd_linear", affine(gd_widen(x), gd_widen(weight), gd_widen(bias)));
     return gd_as_dtype(wide, dtype);
 }
 

@@ -14,6 +14,8 @@
  */
 #include "ops/internal.h"
 
+#include "base/options.h"
+
 /* ---- the row ops ---- */
 
 static const gd_norm_attr *attr_of(const gd_tensor *r)
@@ -266,13 +268,11 @@ static gd_dtype common_dtype(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
     return bias ? gd_dtype_promote(dtype, bias->layout.dtype) : dtype;
 }
 
-static bool check_epsilon(double *epsilon, const char *who)
+static bool check_epsilon(double epsilon, const char *who)
 {
-    if (*epsilon == 0.0)
-        *epsilon = 1e-5;
-    if (*epsilon > 0.0 && *epsilon < 1e30)
+    if (epsilon >= 0.0 && epsilon < 1e30)
         return true;
-    (void)gd_fail(GD_ERR_INVALID, "%s: epsilon is %g, it must be positive", who, *epsilon);
+    (void)gd_fail(GD_ERR_INVALID, "%s: epsilon is %g, it must be 0 or more", who, epsilon);
     return false;
 }
 
@@ -308,14 +308,19 @@ static bool check_parameter(gd_tensor *x, gd_tensor *parameter, int axes, const 
     return false;
 }
 
-static gd_tensor *over_last_axes(gd_layer_norm_options o, bool center, const char *who)
+/* What is normalised, and by what parameters. */
+typedef struct operands {
+    gd_tensor *x, *weight, *bias;
+} operands;
+
+static gd_tensor *over_last_axes(operands o, int axes, double epsilon, bool center, const char *who)
 {
     if (!o.x || !GD_NONE_ENDED(who, o.x, o.weight, o.bias))
         return NULL;
-    int rank = o.x->layout.rank, axes = o.axes ? o.axes : 1;
+    int rank = o.x->layout.rank;
     if (axes < 1 || axes > rank)
         return gd_fail_null(GD_ERR_SHAPE, "%s: %d axes of a tensor of rank %d", who, axes, rank);
-    if (!check_epsilon(&o.epsilon, who) || !check_parameter(o.x, o.weight, axes, who) ||
+    if (!check_epsilon(epsilon, who) || !check_parameter(o.x, o.weight, axes, who) ||
         !check_parameter(o.x, o.bias, axes, who))
         return NULL;
     gd_dtype dtype = common_dtype(o.x, o.weight, o.bias);
@@ -329,21 +334,27 @@ static gd_tensor *over_last_axes(gd_layer_norm_options o, bool center, const cha
     gd_shape row = GD_SHAPE(merged.dim[merged.rank - 1]);
     gd_tensor *x = gd_reshape(gd_as_dtype(o.x, gd_compute_dtype(GD_OP_normalize, dtype)), merged);
     gd_tensor *y = normalize(x, o.weight ? gd_reshape(o.weight, row) : NULL,
-                             o.bias ? gd_reshape(o.bias, row) : NULL, center, o.epsilon);
+                             o.bias ? gd_reshape(o.bias, row) : NULL, center, epsilon);
     return gd_as_dtype(y ? gd_reshape(y, shape) : NULL, dtype);
 }
 
-gd_tensor *gd_layer_norm_with(gd_layer_norm_options o)
+gd_tensor *gd_layer_norm_with(gd_tensor *x, gd_tensor *weight, gd_tensor *bias,
+                              const gd_layer_norm_options *options)
 {
-    return GD_AS("gd_layer_norm", over_last_axes(o, true, "gd_layer_norm"));
+    gd_layer_norm_options o = { GD_LAYER_NORM_DEFAULTS };
+    if (!gd_options_read("gd_layer_norm", &o, sizeof o, options))
+        return NULL;
+    return GD_AS("gd_layer_norm", over_last_axes((operands){ x, weight, bias }, o.axes, o.epsilon,
+                                                 true, "gd_layer_norm"));
 }
 
-gd_tensor *gd_rms_norm_with(gd_rms_norm_options o)
+gd_tensor *gd_rms_norm_with(gd_tensor *x, gd_tensor *weight, const gd_rms_norm_options *options)
 {
-    gd_layer_norm_options same = {
-        .x = o.x, .weight = o.weight, .axes = o.axes, .epsilon = o.epsilon
-    };
-    return GD_AS("gd_rms_norm", over_last_axes(same, false, "gd_rms_norm"));
+    gd_rms_norm_options o = { GD_RMS_NORM_DEFAULTS };
+    if (!gd_options_read("gd_rms_norm", &o, sizeof o, options))
+        return NULL;
+    return GD_AS("gd_rms_norm", over_last_axes((operands){ x, weight, NULL }, o.axes, o.epsilon,
+                                               false, "gd_rms_norm"));
 }
 
 /* A vector of x's channels [c] as [c, 1, ..], to broadcast over x [n, c, ..]. */
@@ -377,16 +388,15 @@ static bool check_channels(const gd_tensor *x, gd_tensor *const *vectors, int co
     return true;
 }
 
-static gd_tensor *over_groups(gd_group_norm_options o, const char *who)
+static gd_tensor *over_groups(operands o, int64_t groups, double epsilon, const char *who)
 {
     if (!o.x || !GD_NONE_ENDED(who, o.x, o.weight, o.bias))
         return NULL;
     gd_tensor *vectors[2] = { o.weight, o.bias };
-    if (!check_epsilon(&o.epsilon, who) || !check_channels(o.x, vectors, 2, who))
+    if (!check_epsilon(epsilon, who) || !check_channels(o.x, vectors, 2, who))
         return NULL;
     gd_shape shape = gd_layout_shape(&o.x->layout);
-    int64_t batch = shape.dim[0], channels = shape.dim[1], spatial = 1,
-            groups = o.groups ? o.groups : 1;
+    int64_t batch = shape.dim[0], channels = shape.dim[1], spatial = 1;
     if (groups < 1 || channels % groups != 0)
         return gd_fail_null(GD_ERR_SHAPE, "%s: %lld channels do not divide into %lld groups", who,
                             (long long)channels, (long long)groups);
@@ -396,7 +406,7 @@ static gd_tensor *over_groups(gd_group_norm_options o, const char *who)
              compute = gd_compute_dtype(GD_OP_normalize, dtype);
     gd_tensor *x = gd_reshape(gd_as_dtype(o.x, compute),
                               GD_SHAPE(batch * groups, channels / groups * spatial));
-    gd_tensor *y = normalize(x, NULL, NULL, true, o.epsilon);
+    gd_tensor *y = normalize(x, NULL, NULL, true, epsilon);
     y = y ? gd_reshape(y, shape) : NULL;
     if (o.weight)
         y = gd_mul(y, per_channel(o.weight, o.x, compute));
@@ -405,19 +415,26 @@ static gd_tensor *over_groups(gd_group_norm_options o, const char *who)
     return gd_as_dtype(y, dtype);
 }
 
-gd_tensor *gd_group_norm_with(gd_group_norm_options o)
+gd_tensor *gd_group_norm_with(gd_tensor *x, gd_tensor *weight, gd_tensor *bias, int64_t groups,
+                              const gd_group_norm_options *options)
 {
-    return GD_AS("gd_group_norm", over_groups(o, "gd_group_norm"));
+    gd_group_norm_options o = { GD_GROUP_NORM_DEFAULTS };
+    if (!gd_options_read("gd_group_norm", &o, sizeof o, options))
+        return NULL;
+    return GD_AS("gd_group_norm",
+                 over_groups((operands){ x, weight, bias }, groups, o.epsilon, "gd_group_norm"));
 }
 
-gd_tensor *gd_instance_norm_with(gd_instance_norm_options o)
+gd_tensor *gd_instance_norm_with(gd_tensor *x, gd_tensor *weight, gd_tensor *bias,
+                                 const gd_instance_norm_options *options)
 {
-    gd_group_norm_options same = {
-        .x = o.x, .weight = o.weight, .bias = o.bias, .epsilon = o.epsilon
-    };
-    if (gd_usable(o.x, "gd_instance_norm") && o.x->layout.rank > 1)
-        same.groups = o.x->layout.shape[1] ? o.x->layout.shape[1] : 1;
-    return GD_AS("gd_instance_norm", over_groups(same, "gd_instance_norm"));
+    const char *who = "gd_instance_norm";
+    gd_instance_norm_options o = { GD_INSTANCE_NORM_DEFAULTS };
+    if (!gd_options_read(who, &o, sizeof o, options) || !gd_usable(x, who))
+        return NULL;
+    const int64_t channels = x->layout.rank > 1 ? x->layout.shape[1] : 1;
+    return GD_AS(
+        who, over_groups((operands){ x, weight, bias }, channels ? channels : 1, o.epsilon, who));
 }
 
 /* ---- batch normalisation ---- */
@@ -443,19 +460,21 @@ static gd_axes batch_axes(const gd_tensor *x)
     return axes;
 }
 
-static bool check_batch(gd_batch_norm_options *o, const char *who)
+/* The operands of a batch normalisation. */
+typedef struct batch_operands {
+    gd_tensor *x, *weight, *bias, *mean, *variance;
+} batch_operands;
+
+static bool check_batch(const batch_operands *t, const gd_batch_norm_options *o, const char *who)
 {
-    gd_tensor *vectors[4] = { o->weight, o->bias, o->mean, o->variance };
-    if (!check_epsilon(&o->epsilon, who) || !check_channels(o->x, vectors, 4, who))
+    gd_tensor *vectors[4] = { t->weight, t->bias, t->mean, t->variance };
+    if (!check_epsilon(o->epsilon, who) || !check_channels(t->x, vectors, 4, who))
         return false;
-    if (o->momentum == 0.0)
-        o->momentum = 0.1;
     int64_t each =
-        o->x->layout.shape[1] ? gd_layout_count(&o->x->layout) / o->x->layout.shape[1] : 1;
-    if (!(o->momentum > 0.0 && o->momentum <= 1.0))
-        (void)gd_fail(GD_ERR_INVALID, "%s: momentum is %g; it must be above 0 and at most 1", who,
-                      o->momentum);
-    else if (!o->training && (!o->mean || !o->variance))
+        t->x->layout.shape[1] ? gd_layout_count(&t->x->layout) / t->x->layout.shape[1] : 1;
+    if (!(o->momentum >= 0.0 && o->momentum <= 1.0))
+        (void)gd_fail(GD_ERR_INVALID, "%s: momentum is %g; it must be 0 to 1", who, o->momentum);
+    else if (!o->training && (!t->mean || !t->variance))
         (void)gd_fail(GD_ERR_INVALID,
                       "%s: outside of training the running mean and variance are needed", who);
     else if (o->training && each < 2)
@@ -467,35 +486,38 @@ static bool check_batch(gd_batch_norm_options *o, const char *who)
     return false;
 }
 
-static gd_tensor *build_batch_norm(gd_batch_norm_options o)
+static gd_tensor *build_batch_norm(batch_operands t, const gd_batch_norm_options *options)
 {
     const char *who = "gd_batch_norm";
-    if (!o.x || !GD_NONE_ENDED(who, o.x, o.weight, o.bias, o.mean, o.variance) ||
-        !check_batch(&o, who))
+    gd_batch_norm_options o = { GD_BATCH_NORM_DEFAULTS };
+    if (!gd_options_read(who, &o, sizeof o, options) || !t.x ||
+        !GD_NONE_ENDED(who, t.x, t.weight, t.bias, t.mean, t.variance) || !check_batch(&t, &o, who))
         return NULL;
-    gd_dtype dtype = common_dtype(o.x, o.weight, o.bias), compute = gd_real_dtype(dtype);
-    gd_tensor *x = gd_as_dtype(o.x, compute), *centred, *variance;
+    gd_dtype dtype = common_dtype(t.x, t.weight, t.bias), compute = gd_real_dtype(dtype);
+    gd_tensor *x = gd_as_dtype(t.x, compute), *centred, *variance;
     if (o.training) {
-        gd_axes axes = batch_axes(o.x);
+        gd_axes axes = batch_axes(t.x);
         gd_tensor *mean = gd_mean(x, axes, true);
         centred = gd_sub(x, mean);
         variance = gd_mean(gd_square(centred), axes, true);
-        double count = (double)(gd_layout_count(&o.x->layout) / o.x->layout.shape[1]);
-        if (!mean || !variance || !update(o.mean, mean, o.momentum) ||
-            !update(o.variance, gd_mul_scalar(variance, count / (count - 1.0)), o.momentum))
+        double count = (double)(gd_layout_count(&t.x->layout) / t.x->layout.shape[1]);
+        if (!mean || !variance || !update(t.mean, mean, o.momentum) ||
+            !update(t.variance, gd_mul_scalar(variance, count / (count - 1.0)), o.momentum))
             return NULL;
     } else {
-        centred = gd_sub(x, per_channel(o.mean, o.x, compute));
-        variance = per_channel(o.variance, o.x, compute);
+        centred = gd_sub(x, per_channel(t.mean, t.x, compute));
+        variance = per_channel(t.variance, t.x, compute);
     }
     gd_tensor *scale = gd_rsqrt(gd_add_scalar(variance, o.epsilon));
-    if (o.weight)
-        scale = gd_mul(scale, per_channel(o.weight, o.x, compute));
+    if (t.weight)
+        scale = gd_mul(scale, per_channel(t.weight, t.x, compute));
     gd_tensor *y = gd_mul(centred, scale);
-    return gd_as_dtype(o.bias ? gd_add(y, per_channel(o.bias, o.x, compute)) : y, dtype);
+    return gd_as_dtype(t.bias ? gd_add(y, per_channel(t.bias, t.x, compute)) : y, dtype);
 }
 
-gd_tensor *gd_batch_norm_with(gd_batch_norm_options o)
+gd_tensor *gd_batch_norm_with(gd_tensor *x, gd_tensor *weight, gd_tensor *bias, gd_tensor *mean,
+                              gd_tensor *variance, const gd_batch_norm_options *options)
 {
-    return GD_AS("gd_batch_norm", build_batch_norm(o));
+    return GD_AS("gd_batch_norm",
+                 build_batch_norm((batch_operands){ x, weight, bias, mean, variance }, options));
 }

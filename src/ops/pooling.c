@@ -4,6 +4,8 @@
 #include "ops/internal.h"
 #include "ops/spatial.h"
 
+#include "base/options.h"
+
 #include <gradus/conv.h>
 
 /* ---- shapes ---- */
@@ -138,28 +140,34 @@ POOL_ROW(avg_pool_grad, 1, infer_pool, vjp_avg_pool_grad)
 
 /* ---- builders ---- */
 
-#define LARGEST ((int64_t)1 << 16) /* of an option: sizes computed from them cannot overflow */
-
-static bool in_range(const char *who, const char *name, int64_t value, int64_t least)
+bool gd_spatial_option(const char *who, const char *name, const gd_shape *given, int axes, int i,
+                       int64_t fallback, int64_t least, int64_t *out)
 {
-    if (value >= least && value <= LARGEST)
+    if (given->rank != 0 && given->rank != 1 && given->rank != axes) {
+        (void)gd_fail(GD_ERR_INVALID,
+                      "%s: %s has %d numbers; one, or one for each of %d axes, are needed", who,
+                      name, given->rank, axes);
+        return false;
+    }
+    *out = given->rank == 0 ? fallback : given->dim[given->rank == 1 ? 0 : i];
+    if (*out >= least && *out <= GD_SPATIAL_LARGEST)
         return true;
-    (void)gd_fail(GD_ERR_INVALID, "%s: %s is %lld", who, name, (long long)value);
+    (void)gd_fail(GD_ERR_INVALID, "%s: %s is %lld", who, name, (long long)*out);
     return false;
 }
 
-/* The caller's options for its axis i, and the number of windows along it. */
-static bool set_axis(const char *who, const gd_pool_options *o, int i, int a, gd_pool_attr *attr)
+/* What the caller says about his axis i, and the number of windows along it. */
+static bool set_axis(const char *who, const gd_tensor *x, int axes, const gd_shape *window,
+                     const gd_pool_options *o, int i, int a, gd_pool_attr *attr)
 {
-    const int64_t size = gd_spatial_size(&o->x->layout, a);
-    const int64_t kernel = o->kernels[i] ? o->kernels[i] : o->kernel;
-    const int64_t stride = o->strides[i] ? o->strides[i] : o->stride ? o->stride : kernel;
-    const int64_t dilation = o->dilations[i] ? o->dilations[i] : o->dilation ? o->dilation : 1;
-    if (!in_range(who, "a window", kernel, 1) || !in_range(who, "a stride", stride, 1) ||
-        !in_range(who, "a dilation", dilation, 1) || !in_range(who, "a padding", o->pad, 0) ||
-        !in_range(who, "a padding", o->pads[i], 0))
+    const int64_t size = gd_spatial_size(&x->layout, a);
+    int64_t kernel, stride, dilation, pad;
+    if (!gd_spatial_option(who, "kernel", window, axes, i, 0, 1, &kernel) ||
+        !gd_spatial_option(who, "stride", &o->stride, axes, i, kernel, 1, &stride) ||
+        !gd_spatial_option(who, "dilation", &o->dilation, axes, i, 1, 1, &dilation) ||
+        !gd_spatial_option(who, "padding", &o->padding, axes, i, 0, 0, &pad))
         return false;
-    const int64_t pad = o->pad + o->pads[i], reach = dilation * (kernel - 1) + 1;
+    const int64_t reach = dilation * (kernel - 1) + 1;
     if (2 * pad > reach || (pad > 0 && size < dilation && size > 0)) {
         (void)gd_fail(GD_ERR_INVALID,
                       "%s: with a padding of %lld a window may see nothing of the input", who,
@@ -194,44 +202,49 @@ static gd_tensor *pool(gd_op_id id, gd_tensor *x, const gd_pool_attr *attr)
     return gd_as_dtype(x ? gd_apply1(id, x, attr) : NULL, dtype);
 }
 
-static gd_tensor *pool_windows(gd_op_id id, const char *who, int axes, const gd_pool_options *o)
+static gd_tensor *pool_windows(gd_op_id id, const char *who, gd_tensor *x, int axes,
+                               gd_shape kernel, const gd_pool_options *o)
 {
-    if (!gd_usable(o->x, who))
+    if (!gd_usable(x, who))
         return NULL;
-    if (axes < 1 || axes > GD_SPATIAL || o->x->layout.rank != axes + 2) {
+    if (axes < 1 || axes > GD_SPATIAL || x->layout.rank != axes + 2) {
         char text[GD_SHAPE_TEXT];
         return gd_fail_null(GD_ERR_SHAPE,
                             "%s: %s does not have a batch, channels and %d spatial %s", who,
-                            gd_layout_text(&o->x->layout, text), axes, axes == 1 ? "axis" : "axes");
+                            gd_layout_text(&x->layout, text), axes, axes == 1 ? "axis" : "axes");
     }
     gd_pool_attr attr;
     memset(&attr, 0, sizeof attr);
-    attr.exclude_pad = o->exclude_pad;
+    attr.exclude_pad = id == GD_OP_avg_pool && !o->count_padding;
     for (int a = 0; a < GD_SPATIAL; a++) {
         const int i = a - (GD_SPATIAL - axes);
         attr.kernel[a] = attr.stride[a] = attr.dilation[a] = attr.size[a] = 1;
-        if (i >= 0 && !set_axis(who, o, i, a, &attr))
+        if (i >= 0 && !set_axis(who, x, axes, &kernel, o, i, a, &attr))
             return NULL;
+        if (id == GD_OP_avg_pool && attr.dilation[a] != 1)
+            return gd_fail_null(GD_ERR_INVALID, "%s: windows of a mean are not dilated", who);
     }
-    return pool(id, o->x, &attr);
+    return pool(id, x, &attr);
 }
 
-gd_tensor *gd_max_pool_with(int axes, gd_pool_options options)
+gd_tensor *gd_max_pool_with(gd_tensor *x, int axes, gd_shape kernel, const gd_pool_options *options)
 {
     static const char *const names[] = { "gd_max_pool1d", "gd_max_pool2d", "gd_max_pool3d" };
     const char *who = axes >= 1 && axes <= 3 ? names[axes - 1] : "gd_max_pool_with";
-    options.exclude_pad = false;
-    return GD_AS(who, pool_windows(GD_OP_max_pool, who, axes, &options));
+    gd_pool_options o = { GD_POOL_DEFAULTS };
+    if (!gd_options_read(who, &o, sizeof o, options))
+        return NULL;
+    return GD_AS(who, pool_windows(GD_OP_max_pool, who, x, axes, kernel, &o));
 }
 
-gd_tensor *gd_avg_pool_with(int axes, gd_pool_options options)
+gd_tensor *gd_avg_pool_with(gd_tensor *x, int axes, gd_shape kernel, const gd_pool_options *options)
 {
     static const char *const names[] = { "gd_avg_pool1d", "gd_avg_pool2d", "gd_avg_pool3d" };
     const char *who = axes >= 1 && axes <= 3 ? names[axes - 1] : "gd_avg_pool_with";
-    if (options.x && (options.dilation > 1 || options.dilations[0] > 1 ||
-                      options.dilations[1] > 1 || options.dilations[2] > 1))
-        return gd_fail_null(GD_ERR_INVALID, "%s: windows of a mean are not dilated", who);
-    return GD_AS(who, pool_windows(GD_OP_avg_pool, who, axes, &options));
+    gd_pool_options o = { GD_POOL_DEFAULTS };
+    if (!gd_options_read(who, &o, sizeof o, options))
+        return NULL;
+    return GD_AS(who, pool_windows(GD_OP_avg_pool, who, x, axes, kernel, &o));
 }
 
 static gd_tensor *pool_adaptively(gd_op_id id, const char *who, gd_tensor *x, gd_shape spatial)
@@ -251,7 +264,7 @@ static gd_tensor *pool_adaptively(gd_op_id id, const char *who, gd_tensor *x, gd
         if (attr.size[a] < 1 || gd_spatial_size(&x->layout, a) < 1)
             return gd_fail_null(GD_ERR_SHAPE, "%s: %s cannot be divided into %lld windows", who,
                                 gd_layout_text(&x->layout, text), (long long)attr.size[a]);
-        if (attr.size[a] > LARGEST)
+        if (attr.size[a] > GD_SPATIAL_LARGEST)
             return gd_fail_null(GD_ERR_INVALID, "%s: a size is %lld", who, (long long)attr.size[a]);
     }
     return pool(id, x, &attr);

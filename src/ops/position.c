@@ -4,6 +4,7 @@
 #include "ops/internal.h"
 
 #include "base/memory.h"
+#include "base/options.h"
 
 #include <math.h>
 
@@ -32,34 +33,34 @@ static gd_tensor *angles(gd_context *context, int64_t start, int64_t time, int64
     return t;
 }
 
-static bool fits(const gd_rope_options *o)
+static bool fits(const gd_tensor *x, const gd_rope_options *o)
 {
-    const gd_layout *x = &o->x->layout;
+    const gd_layout *l = &x->layout;
     char text[GD_SHAPE_TEXT];
-    if (x->rank < 2 || x->rank > GD_MAX_RANK - 1 || x->shape[x->rank - 1] % 2 != 0 ||
-        x->shape[x->rank - 1] == 0)
+    if (l->rank < 2 || l->rank > GD_MAX_RANK - 1 || l->shape[l->rank - 1] % 2 != 0 ||
+        l->shape[l->rank - 1] == 0)
         (void)gd_fail(GD_ERR_SHAPE,
                       "gd_rope: x is %s; 2 to %d axes are needed, the last of an even size",
-                      gd_layout_text(x, text), GD_MAX_RANK - 1);
-    else if (!(o->base > 0) || !isfinite(o->base) || o->start < 0)
-        (void)gd_fail(GD_ERR_INVALID, "gd_rope: base %g must be positive, start %lld not negative",
-                      o->base, (long long)o->start);
+                      gd_layout_text(l, text), GD_MAX_RANK - 1);
+    else if (!(o->rotary_base > 0) || !isfinite(o->rotary_base) || o->start < 0)
+        (void)gd_fail(GD_ERR_INVALID,
+                      "gd_rope: rotary_base %g must be positive, start %lld not negative",
+                      o->rotary_base, (long long)o->start);
     else
         return true;
     return false;
 }
 
-static gd_tensor *build_rope(gd_rope_options o)
+static gd_tensor *build_rope(gd_tensor *x, const gd_rope_options *options)
 {
-    if (!gd_usable(o.x, "gd_rope"))
+    gd_rope_options o = { GD_ROPE_DEFAULTS };
+    if (!gd_options_read("gd_rope", &o, sizeof o, options) || !gd_usable(x, "gd_rope") ||
+        !fits(x, &o))
         return NULL;
-    o.base = o.base == 0 ? 10000 : o.base;
-    if (!fits(&o))
-        return NULL;
-    gd_shape shape = gd_layout_shape(&o.x->layout), split = shape;
-    gd_dtype dtype = gd_float_dtype(o.x->layout.dtype), compute = gd_real_dtype(dtype);
+    gd_shape shape = gd_layout_shape(&x->layout), split = shape;
+    gd_dtype dtype = gd_float_dtype(x->layout.dtype), compute = gd_real_dtype(dtype);
     int64_t time = shape.dim[shape.rank - 2], d = shape.dim[shape.rank - 1];
-    gd_tensor *table = angles(o.x->context, o.start, time, d / 2, d, o.base, compute);
+    gd_tensor *table = angles(x->context, o.start, time, d / 2, d, o.rotary_base, compute);
     if (!table)
         return NULL;
     gd_tensor *c = gd_select(table, 0, 0), *s = gd_select(table, 0, 1);
@@ -68,7 +69,7 @@ static gd_tensor *build_rope(gd_rope_options o)
     split.rank = shape.rank + 1;
     split.dim[shape.rank - 1] = o.halves ? 2 : d / 2;
     split.dim[shape.rank] = o.halves ? d / 2 : 2;
-    gd_tensor *pairs = gd_reshape(gd_as_dtype(o.x, compute), split);
+    gd_tensor *pairs = gd_reshape(gd_as_dtype(x, compute), split);
     gd_tensor *a = gd_select(pairs, axis, 0), *b = gd_select(pairs, axis, 1);
     gd_tensor *rotated[2] = { gd_sub(gd_mul(a, c), gd_mul(b, s)),
                               gd_add(gd_mul(a, s), gd_mul(b, c)) };
@@ -77,9 +78,9 @@ static gd_tensor *build_rope(gd_rope_options o)
     return gd_as_dtype(gd_reshape(gd_stack(2, rotated, axis), shape), dtype);
 }
 
-gd_tensor *gd_rope_with(gd_rope_options o)
+gd_tensor *gd_rope_with(gd_tensor *x, const gd_rope_options *options)
 {
-    return GD_AS("gd_rope", build_rope(o));
+    return GD_AS("gd_rope", build_rope(x, options));
 }
 
 static gd_tensor *build_sinusoidal_positions(gd_context *context, int64_t start, int64_t time,

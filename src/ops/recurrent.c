@@ -19,6 +19,7 @@
 #include <limits.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 
 enum { Z, U, B, H0, C0 }; /* recurrent: z, u, b, h0, c0 (LSTM), lengths (if any) */
 
@@ -313,18 +314,20 @@ static gd_tensor *plain(gd_tensor *const *in, int n, const gd_recurrent_attr *a,
 
 /* ---- what users call ---- */
 
-static gd_tensor *build_recurrent(gd_recurrent_options o)
+static gd_tensor *build_recurrent(gd_tensor *z, gd_tensor *weight, gd_tensor *bias, gd_cell cell,
+                                  const gd_recurrent_options *options)
 {
-    if (!o.z || !o.weight || !o.bias ||
-        !GD_NONE_ENDED("gd_recurrent", o.z, o.weight, o.bias, o.h0, o.c0, o.lengths))
+    gd_recurrent_options o = { GD_RECURRENT_DEFAULTS };
+    if (!gd_options_read("gd_recurrent", &o, sizeof o, options) || !z || !weight || !bias ||
+        !GD_NONE_ENDED("gd_recurrent", z, weight, bias, o.first_hidden, o.first_cell, o.lengths))
         return NULL;
-    if (o.cell < 0 || o.cell > GD_CELL_GRU)
-        return gd_fail_null(GD_ERR_INVALID, "gd_recurrent: %d is no cell", (int)o.cell);
-    gd_recurrent_attr attr = { .cell = (int32_t)o.cell,
+    if (cell < 0 || cell > GD_CELL_GRU)
+        return gd_fail_null(GD_ERR_INVALID, "gd_recurrent: %d is no cell", (int)cell);
+    gd_recurrent_attr attr = { .cell = (int32_t)cell,
                                .reverse = o.reverse,
                                .has_lengths = o.lengths != NULL };
-    gd_tensor **operands[] = { &o.z, &o.weight, &o.bias, &o.h0, &o.c0 };
-    gd_dtype dtype = o.z->layout.dtype;
+    gd_tensor **operands[] = { &z, &weight, &bias, &o.first_hidden, &o.first_cell };
+    gd_dtype dtype = z->layout.dtype;
     for (int i = 1; i < 5; i++)
         if (*operands[i])
             dtype = gd_dtype_promote(dtype, (*operands[i])->layout.dtype);
@@ -334,16 +337,17 @@ static gd_tensor *build_recurrent(gd_recurrent_options o)
         if (given && !(*operands[i] = gd_as_dtype(given, gd_compute_dtype(GD_OP_recurrent, dtype))))
             return NULL;
     }
-    gd_shape z = gd_layout_shape(&o.z->layout), u = gd_layout_shape(&o.weight->layout);
-    gd_shape state = GD_SHAPE(z.rank > 0 ? z.dim[0] : 0, u.rank > 0 ? u.dim[0] : 0);
-    gd_tensor *zero =
-        o.h0 && (o.c0 || !is_lstm(&attr)) ? NULL : gd_zeros(o.z->context, state, o.z->layout.dtype);
-    bool runs = z.rank == 3 && o.z->layout.stride[2] == 1;
-    gd_tensor *in[7] = { NULL, runs ? o.z : gd_contiguous(o.z), o.weight, gd_contiguous(o.bias),
-                         o.h0 ? o.h0 : zero };
+    gd_shape shape = gd_layout_shape(&z->layout), u = gd_layout_shape(&weight->layout);
+    gd_shape state = GD_SHAPE(shape.rank > 0 ? shape.dim[0] : 0, u.rank > 0 ? u.dim[0] : 0);
+    gd_tensor *zero = o.first_hidden && (o.first_cell || !is_lstm(&attr))
+                          ? NULL
+                          : gd_zeros(z->context, state, z->layout.dtype);
+    bool runs = shape.rank == 3 && z->layout.stride[2] == 1;
+    gd_tensor *in[7] = { NULL, runs ? z : gd_contiguous(z), weight, gd_contiguous(bias),
+                         o.first_hidden ? o.first_hidden : zero };
     int n = 4;
     if (is_lstm(&attr))
-        in[1 + n++] = o.c0 ? o.c0 : zero;
+        in[1 + n++] = o.first_cell ? o.first_cell : zero;
     if (o.lengths)
         in[1 + n++] = gd_as_dtype(o.lengths, GD_I64);
     const gd_layout *layouts[6];
@@ -371,7 +375,8 @@ static gd_tensor *build_recurrent(gd_recurrent_options o)
     return h ? gd_as_dtype(h, dtype) : NULL;
 }
 
-gd_tensor *gd_recurrent_with(gd_recurrent_options o)
+gd_tensor *gd_recurrent_with(gd_tensor *z, gd_tensor *weight, gd_tensor *bias, gd_cell cell,
+                             const gd_recurrent_options *options)
 {
-    return GD_AS("gd_recurrent", build_recurrent(o));
+    return GD_AS("gd_recurrent", build_recurrent(z, weight, bias, cell, options));
 }

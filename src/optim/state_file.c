@@ -84,7 +84,7 @@ gd_status gd_optimizer_save(const gd_optimizer *o, const char *path)
                                      { "optimizer", o->rule->name },
                                      { "lr", lr } };
     if (status == GD_OK)
-        status = gd_tensors_save(path, e.count, list, 3, metadata);
+        status = gd_tensors_save(path, (int64_t)e.count, list, 3, metadata);
     gd_free(list);
     entries_free(&e);
     return status;
@@ -127,7 +127,7 @@ static gd_tensor *find(gd_optimizer *o, const char *name)
 /* Every tensor of the file, with the tensor it is for. */
 static gd_status read_all(gd_optimizer *o, const gd_tensor_file *file, const char *path, entries *e)
 {
-    for (size_t i = 0; i < gd_tensor_file_count(file); i++) {
+    for (int64_t i = 0; i < gd_tensor_file_count(file); i++) {
         gd_tensor_info info;
         gd_status status = gd_tensor_file_info(file, i, &info);
         if (status != GD_OK)

@@ -186,7 +186,7 @@ void gd_pool_trim(gd_pool *pool)
 static void *take_memory(gd_pool *pool, size_t bytes)
 {
     size_t limit = pool->stats.limit;
-    if (limit && bytes > limit - pool->stats.reserved) /* reserved <= limit always */
+    if (bytes > limit - pool->stats.reserved) /* reserved <= limit always */
         return NULL;
     return pool->source.alloc(pool->source.user, bytes);
 }
@@ -210,7 +210,7 @@ static gd_pool_block *add_chunk(gd_pool *pool, size_t bytes)
     }
     if (!memory) {
         size_t limit = pool->stats.limit;
-        if (limit && bytes > limit - pool->stats.reserved)
+        if (bytes > limit - pool->stats.reserved)
             gd_fail(GD_ERR_MEMORY,
                     "out of memory: %zu bytes wanted, %zu of the limit of %zu are taken", bytes,
                     pool->stats.reserved, limit);
@@ -429,6 +429,6 @@ bool gd_pool_check(const gd_pool *pool)
     const gd_memory_stats *stats = &pool->stats;
     return listed == sum.free_blocks && stats->free_blocks == sum.free_blocks &&
            stats->in_use == sum.used_bytes && stats->reserved == sum.bytes &&
-           stats->peak >= stats->in_use && (!stats->limit || stats->reserved <= stats->limit) &&
+           stats->peak >= stats->in_use && stats->reserved <= stats->limit &&
            records == unused + sum.blocks;
 }

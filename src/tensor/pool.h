@@ -27,6 +27,7 @@ struct gd_pool_block {
     bool starts_chunk;
 };
 
+/* A pool that takes at most `limit` bytes from the device; SIZE_MAX: any number. */
 gd_pool *gd_pool_open(gd_pool_source source, size_t limit);
 void gd_pool_close(gd_pool *pool); /* gives every chunk back, used or not */
 /* NULL and GD_ERR_MEMORY when the device is out or the limit is passed. bytes 0 gives a block

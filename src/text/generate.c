@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 
 #include <gradus/autograd.h>
 #include <gradus/ops.h>
@@ -37,7 +38,7 @@ void gd_generator_release(gd_generator *g)
 {
     if (!g)
         return;
-    gd_context_disown(g->model->options.context, g);
+    gd_context_disown(g->model->context, g);
     destroy(g);
 }
 
@@ -47,11 +48,11 @@ gd_generator *gd_generator_create(gd_language_model *model)
     if (!g)
         return NULL;
     g->model = model;
-    g->cache = gd_kv_cache_create(model->options.context, .capacity = model->options.length);
-    g->tokens = gd_alloc((size_t)model->options.length * sizeof *g->tokens);
+    g->cache = gd_kv_cache_create(model->context, .capacity = model->options.max_length);
+    g->tokens = gd_alloc((size_t)model->options.max_length * sizeof *g->tokens);
     g->logits = gd_alloc((size_t)model->options.vocabulary * sizeof(float));
     if (!g->cache || !g->tokens || !g->logits ||
-        gd_context_adopt(model->options.context, g, destroy) != GD_OK) {
+        gd_context_adopt(model->context, g, destroy) != GD_OK) {
         destroy(g);
         return NULL;
     }
@@ -76,7 +77,7 @@ static gd_status step(gd_generator *g, gd_tensor *tokens)
  * sequence: the layers' caches may be of different lengths. */
 static gd_status run(gd_generator *g, const int32_t *tokens, size_t count)
 {
-    gd_context *gd = g->model->options.context;
+    gd_context *gd = g->model->context;
     bool training = gd_module_is_training(g->model->module);
     int64_t length = gd_generator_length(g);
     gd_status status = gd_no_grad_begin(gd);
@@ -105,10 +106,10 @@ const float *gd_generator_feed(gd_generator *g, size_t count, const int32_t *tok
     const gd_language_options *o = &g->model->options;
     if (!tokens || count == 0)
         return gd_fail_null(GD_ERR_INVALID, "gd_generator_feed: there are no tokens");
-    if (count > (size_t)(o->length - gd_generator_length(g)))
+    if (count > (size_t)(o->max_length - gd_generator_length(g)))
         return gd_fail_null(
             GD_ERR_SHAPE, "gd_generator_feed: %zu tokens after %lld are more than the model's %lld",
-            count, (long long)gd_generator_length(g), (long long)o->length);
+            count, (long long)gd_generator_length(g), (long long)o->max_length);
     for (size_t i = 0; i < count; i++)
         if (tokens[i] < 0 || tokens[i] >= o->vocabulary)
             return gd_fail_null(GD_ERR_INVALID, "gd_generator_feed: token %d; the model has %lld",
@@ -126,15 +127,22 @@ static gd_status add(gd_tokens *tokens, int32_t token)
     return GD_OK;
 }
 
+typedef struct generation {
+    gd_generator *generator;
+    const gd_tokenizer *tokenizer;
+    gd_sampler *sampler;
+    gd_generate_options options;
+} generation;
+
 /* The tokens of the prompt, behind the begin token where there is one; never none. */
-static gd_status begin(const gd_generate_options *o, gd_tokens *tokens)
+static gd_status begin(const generation *o, gd_tokens *tokens)
 {
     int32_t first = gd_tokenizer_begin(o->tokenizer), end = gd_tokenizer_end(o->tokenizer);
     gd_status status = GD_OK;
     if (first >= 0 && gd_generator_length(o->generator) == 0)
         status = add(tokens, first);
-    if (status == GD_OK && o->prompt)
-        status = gd_tokenize(o->tokenizer, o->prompt, strlen(o->prompt), tokens);
+    if (status == GD_OK && o->options.prompt)
+        status = gd_tokenize(o->tokenizer, o->options.prompt, strlen(o->options.prompt), tokens);
     if (status == GD_OK && tokens->count == 0)
         status = add(tokens, end >= 0 ? end : 0);
     return status;
@@ -150,7 +158,7 @@ static bool ends(const gd_tokenizer *tokenizer, int32_t token)
  * with its last half, the new token among them; it may have grown over several calls. */
 static const float *feed_last(gd_generator *g, int32_t token)
 {
-    int64_t length = g->model->options.length;
+    int64_t length = g->model->options.max_length;
     if (gd_generator_length(g) < length)
         return gd_generator_feed(g, 1, &token);
     size_t again = (size_t)(length + 1) / 2, kept = again - 1;
@@ -161,7 +169,7 @@ static const float *feed_last(gd_generator *g, int32_t token)
 }
 
 /* Choose, tell, feed, over and over. `tokens` holds those of this call, for the penalty. */
-static int64_t continue_text(const gd_generate_options *o, gd_tokens *tokens)
+static int64_t continue_text(const generation *o, gd_tokens *tokens)
 {
     gd_generator *g = o->generator;
     const gd_language_options *model = &g->model->options;
@@ -180,24 +188,30 @@ static int64_t continue_text(const gd_generate_options *o, gd_tokens *tokens)
         if (!text || add(tokens, token) != GD_OK)
             return -1;
         made++;
-        bool more = !o->callback || o->callback(o->user, token, text, size);
-        bool full = o->tokens == 0 && gd_generator_length(g) == model->length;
-        if (!more || full || made == o->tokens)
+        bool more = !o->options.callback || o->options.callback(o->options.user, token, text, size);
+        bool full = o->options.max_tokens < 0 && gd_generator_length(g) == model->max_length;
+        if (!more || full || made == o->options.max_tokens)
             return made;
         logits = feed_last(g, token);
     }
     return -1;
 }
 
-int64_t gd_generate_with(gd_generate_options o)
+int64_t gd_generate_with(gd_generator *generator, const gd_tokenizer *tokenizer,
+                         gd_sampler *sampler, const gd_generate_options *options)
 {
-    if (!o.generator || !o.tokenizer || !o.sampler) {
+    generation o = { generator, tokenizer, sampler, { GD_GENERATE_DEFAULTS } };
+    if (!gd_options_read("gd_generate", &o.options, sizeof o.options, options))
+        return -1;
+    if (!generator || !tokenizer || !sampler) {
         (void)gd_fail(GD_ERR_INVALID, "gd_generate: the %s is NULL",
-                      !o.generator   ? "generator"
-                      : !o.tokenizer ? "tokeniser"
-                                     : "sampler");
+                      !generator   ? "generator"
+                      : !tokenizer ? "tokeniser"
+                                   : "sampler");
         return -1;
     }
+    if (o.options.max_tokens == 0)
+        return 0;
     gd_tokens tokens = { 0 };
     int64_t made = begin(&o, &tokens) == GD_OK ? continue_text(&o, &tokens) : -1;
     gd_tokens_free(&tokens);

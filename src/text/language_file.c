@@ -89,10 +89,10 @@ static void list_numbers(gd_language_options *o, int64_t *decoder, int64_t *unti
                          number out[NUMBERS])
 {
     const number all[NUMBERS] = {
-        { "gradus.decoder", decoder },   { "gradus.vocabulary", &o->vocabulary },
-        { "gradus.length", &o->length }, { "gradus.layers", &o->layers },
-        { "gradus.heads", &o->heads },   { "gradus.kv_heads", &o->kv_heads },
-        { "gradus.width", &o->width },   { "gradus.hidden", &o->hidden },
+        { "gradus.decoder", decoder },       { "gradus.vocabulary", &o->vocabulary },
+        { "gradus.length", &o->max_length }, { "gradus.layers", &o->layers },
+        { "gradus.heads", &o->heads },       { "gradus.kv_heads", &o->kv_heads },
+        { "gradus.width", &o->width },       { "gradus.hidden", &o->hidden },
         { "gradus.untied", untied },
     };
     memcpy(out, all, sizeof all);
@@ -104,7 +104,7 @@ gd_status gd_language_model_save(const gd_language_model *m, const char *path)
         return gd_fail(GD_ERR_INVALID, "gd_language_model_save: the %s is NULL",
                        m ? "path" : "model");
     gd_language_options o = m->options;
-    int64_t decoder = (int64_t)o.decoder, untied = o.untied;
+    int64_t decoder = (int64_t)o.decoder, untied = !o.tied;
     number numbers[NUMBERS];
     list_numbers(&o, &decoder, &untied, numbers);
     char text[NUMBERS][24];
@@ -124,7 +124,7 @@ gd_status gd_language_model_save(const gd_language_model *m, const char *path)
         list[i] = (gd_named_tensor){ name, gd_module_tensor(m->module, (int)i) };
     }
     if (status == GD_OK)
-        status = gd_tensors_save(path, count, list, NUMBERS, metadata);
+        status = gd_tensors_save(path, (int64_t)count, list, NUMBERS, metadata);
     gd_free(names);
     gd_free(list);
     return status;
@@ -148,7 +148,7 @@ static bool options_from_metadata(const gd_tensor_file *file, gd_language_option
         *numbers[i].value = value;
     }
     o->decoder = decoder == 0 ? GD_DECODER_GPT2 : GD_DECODER_LLAMA;
-    o->untied = untied != 0;
+    o->tied = untied == 0;
     return (decoder == 0 || decoder == 1) && (untied == 0 || untied == 1);
 }
 
@@ -167,8 +167,7 @@ static bool matrix(const gd_tensor_file *file, const char *name, int64_t *rows, 
 {
     gd_tensor_info info;
     int64_t index = find(file, name);
-    if (index < 0 || gd_tensor_file_info(file, (size_t)index, &info) != GD_OK ||
-        info.shape.rank != 2)
+    if (index < 0 || gd_tensor_file_info(file, index, &info) != GD_OK || info.shape.rank != 2)
         return false;
     *rows = info.shape.dim[0];
     *columns = info.shape.dim[1];
@@ -182,7 +181,7 @@ static gd_status options_from_shapes(const gd_tensor_file *file, const char *pat
     enum { HEAD_WIDTH = 64 }; /* in all sizes of GPT-2 */
     int64_t width;
     if (!matrix(file, "transformer.wte.weight", &o->vocabulary, &o->width) ||
-        !matrix(file, "transformer.wpe.weight", &o->length, &width) ||
+        !matrix(file, "transformer.wpe.weight", &o->max_length, &width) ||
         !matrix(file, "transformer.h.0.mlp.c_fc.weight", &width, &o->hidden))
         return gd_fail(GD_ERR_FORMAT,
                        "%s: neither saved by gd_language_model_save nor a GPT-2: wte.weight, "
@@ -236,7 +235,7 @@ static int64_t size_of(const gd_language_options *o, size_name name)
     case WIDTH:
         return o->width;
     case LENGTH:
-        return o->length;
+        return o->max_length;
     case VOCABULARY:
         return o->vocabulary;
     case HIDDEN:
@@ -268,7 +267,7 @@ static gd_status read_parameter(const reading *r, const struct parameter *p, con
     if (index < 0)
         return gd_fail(GD_ERR_FORMAT, "%s: it lacks \"%s\"", r->path, in_file);
     gd_tensor_info info;
-    gd_status status = gd_tensor_file_info(r->file, (size_t)index, &info);
+    gd_status status = gd_tensor_file_info(r->file, index, &info);
     if (status != GD_OK)
         return status;
     int rank = p->dim[1] == NONE ? 1 : 2;
@@ -283,13 +282,13 @@ static gd_status read_parameter(const reading *r, const struct parameter *p, con
         return gd_fail(GD_ERR_FORMAT, "%s: its \"%s\" is not %s, as a model of its sizes needs",
                        r->path, in_file, wanted);
     }
-    status = gd_scope_begin(o->context);
+    status = gd_scope_begin(r->model->context);
     if (status != GD_OK)
         return status;
     gd_tensor *to = gd_parameter(r->model->module, name, info.shape, .init = GD_INIT_ZEROS);
-    if (!to || !gd_assign(to, gd_tensor_file_read(r->file, o->context, (size_t)index)))
+    if (!to || !gd_assign(to, gd_tensor_file_read(r->file, r->model->context, index)))
         status = gd_error_last();
-    (void)gd_scope_end(o->context);
+    (void)gd_scope_end(r->model->context);
     return status;
 }
 
@@ -298,7 +297,7 @@ static gd_status read_table(const reading *r, const struct parameter *table, int
                             int64_t layer)
 {
     const gd_language_options *o = &r->model->options;
-    int model = (o->decoder == GD_DECODER_GPT2 ? GPT2 : LLAMA) | (o->untied ? UNTIED : 0);
+    int model = (o->decoder == GD_DECODER_GPT2 ? GPT2 : LLAMA) | (o->tied ? 0 : UNTIED);
     gd_status status = GD_OK;
     for (int i = 0; status == GD_OK && i < count; i++) {
         char name[PATH];
@@ -324,8 +323,8 @@ static gd_status check_rest(const reading *r)
 {
     const gd_module *module = r->model->module;
     bool gpt2 = r->model->options.decoder == GD_DECODER_GPT2;
-    bool exact = gd_tensor_file_count(r->file) == (size_t)gd_module_count(module);
-    for (size_t i = 0; !exact && i < gd_tensor_file_count(r->file); i++) {
+    bool exact = gd_tensor_file_count(r->file) == gd_module_count(module);
+    for (int64_t i = 0; !exact && i < gd_tensor_file_count(r->file); i++) {
         gd_tensor_info info;
         gd_status status = gd_tensor_file_info(r->file, i, &info);
         if (status != GD_OK)
@@ -363,14 +362,14 @@ static gd_language_model *open_safetensors(gd_context *context, const char *path
     gd_tensor_file *file = gd_tensor_file_open(path);
     if (!file)
         return NULL;
-    gd_language_options o = { .context = context };
+    gd_language_options o = { GD_LANGUAGE_DEFAULTS };
     gd_language_model *m = NULL;
     if (options_from_metadata(file, &o)) {
-        m = gd_language_model_new(o);
+        m = gd_language_model_new(context, o);
     } else {
-        o = (gd_language_options){ .context = context };
+        o = (gd_language_options){ GD_LANGUAGE_DEFAULTS };
         if (options_from_shapes(file, path, &o) == GD_OK)
-            m = gd_language_model_new(o);
+            m = gd_language_model_new(context, o);
     }
     if (m && read_tensors(&(reading){ m, file, path }) != GD_OK) {
         gd_language_model_release(m);
@@ -469,14 +468,14 @@ static gd_status take_all(checkpoint *c)
     kind[W2] = lay_out(c, n, width, o->hidden);
     kind[W3] = lay_out(c, n, o->hidden, width);
     piece norm = lay_out(c, 1, 1, width);
-    (void)lay_out(c, 1, o->length, width / o->heads); /* rotary angles */
-    piece output = lay_out(c, o->untied, o->vocabulary, width);
+    (void)lay_out(c, 1, o->max_length, width / o->heads); /* rotary angles */
+    piece output = lay_out(c, !o->tied, o->vocabulary, width);
     gd_status status = take(c, "token.weight", 0, &embedding, 1, true);
     for (int64_t layer = 0; status == GD_OK && layer < n; layer++)
         status = take_layer(c, layer, kind);
     if (status == GD_OK)
         status = take(c, "norm.weight", 0, &norm, 1, false);
-    if (status == GD_OK && o->untied)
+    if (status == GD_OK && !o->tied)
         status = take(c, "head.weight", 0, &output, 1, false);
     return status;
 }
@@ -502,8 +501,8 @@ static bool read_header(const unsigned char header[LLAMA2C_HEADER], gd_language_
     o->heads = n[3];
     o->kv_heads = n[4];
     o->vocabulary = n[5] < 0 ? -(int64_t)n[5] : n[5];
-    o->untied = n[5] < 0;
-    o->length = n[6];
+    o->tied = n[5] > 0;
+    o->max_length = n[6];
     return o->width % o->heads == 0 && o->heads % o->kv_heads == 0;
 }
 
@@ -513,9 +512,9 @@ static double expected_bytes(const gd_language_options *o)
     double width = (double)o->width, hidden = (double)o->hidden, vocabulary = (double)o->vocabulary;
     double kv_width = width / (double)o->heads * (double)o->kv_heads;
     double layer = 2 * width + 2 * width * width + 2 * width * kv_width + 3 * width * hidden;
-    double angles = (double)o->length * (width / (double)o->heads);
+    double angles = (double)o->max_length * (width / (double)o->heads);
     double all =
-        vocabulary * width * (o->untied ? 2 : 1) + (double)o->layers * layer + width + angles;
+        vocabulary * width * (o->tied ? 1 : 2) + (double)o->layers * layer + width + angles;
     return LLAMA2C_HEADER + 4 * all;
 }
 
@@ -529,7 +528,7 @@ static int64_t largest(const gd_language_options *o)
 
 static gd_language_model *read_llama2c(gd_context *context, const gd_file *file, const char *path)
 {
-    gd_language_options o = { .context = context };
+    gd_language_options o = { GD_LANGUAGE_DEFAULTS };
     unsigned char header[LLAMA2C_HEADER] = { 0 };
     size_t size = gd_file_size(file);
     if (gd_file_read_at(file, 0, size < LLAMA2C_HEADER ? size : LLAMA2C_HEADER, header) != GD_OK)
@@ -541,7 +540,7 @@ static gd_language_model *read_llama2c(gd_context *context, const gd_file *file,
         return gd_fail_null(GD_ERR_FORMAT,
                             "%s: a llama2.c checkpoint of this header has %.0f bytes, the file %zu",
                             path, expected_bytes(&o), size);
-    gd_language_model *m = gd_language_model_new(o);
+    gd_language_model *m = gd_language_model_new(context, o);
     checkpoint c = { .model = m, .file = file, .at = LLAMA2C_HEADER };
     c.scratch = m ? gd_alloc((size_t)largest(&o) * sizeof(float)) : NULL;
     c.raw = c.scratch ? gd_alloc((size_t)largest(&o) * sizeof(float)) : NULL;

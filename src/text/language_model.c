@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/random.h"
 
 #include <gradus/autograd.h>
@@ -23,9 +24,9 @@ static gd_transformer_config config_of(const gd_language_options *o)
                                 .hidden = o->hidden,
                                 .layers = o->layers,
                                 .vocabulary = o->vocabulary,
-                                .context = o->length,
+                                .context = o->max_length,
                                 .pre_norm = true,
-                                .tied = !o->untied,
+                                .tied = o->tied,
                                 .checkpoint = o->checkpoint,
                                 .dropout = o->dropout };
     bool llama = o->decoder == GD_DECODER_LLAMA;
@@ -42,12 +43,12 @@ gd_tensor *gd_language_logits(gd_language_model *m, gd_tensor *tokens, gd_kv_cac
         return NULL;
     gd_shape shape = gd_tensor_shape(tokens);
     int64_t start = gd_kv_cache_length(cache);
-    if (shape.rank != 2 || start + shape.dim[1] > m->options.length)
+    if (shape.rank != 2 || start + shape.dim[1] > m->options.max_length)
         return gd_fail_null(
             GD_ERR_SHAPE,
             "a language model of length %lld was given tokens of rank %d, %lld long "
             "after %lld; [batch, time] is needed, and no more than its length",
-            (long long)m->options.length, shape.rank,
+            (long long)m->options.max_length, shape.rank,
             (long long)(shape.rank > 1 ? shape.dim[1] : 0), (long long)start);
     return gd_nn_decoder_only(m->module, NULL, tokens, &m->config, .cache = cache,
                               .last_only = cache != NULL);
@@ -81,28 +82,28 @@ void gd_language_model_release(gd_language_model *m)
 {
     if (!m)
         return;
-    gd_context_disown(m->options.context, m);
+    gd_context_disown(m->context, m);
     destroy(m);
 }
 
 static gd_status check(const gd_language_options *o)
 {
     const int64_t most = 1 << 24;
-    const int64_t sizes[] = { o->vocabulary, o->length, o->layers,  o->heads,
-                              o->width,      o->hidden, o->kv_heads };
+    const int64_t sizes[] = { o->vocabulary, o->max_length, o->layers,  o->heads,
+                              o->width,      o->hidden,     o->kv_heads };
     bool fit = true;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         fit = fit && sizes[i] > 0 && sizes[i] <= most;
     bool llama = o->decoder == GD_DECODER_LLAMA;
     fit = fit && o->width % o->heads == 0 && o->heads % o->kv_heads == 0;
-    fit = fit && (llama ? o->width / o->heads % 2 == 0 : o->kv_heads == o->heads && !o->untied);
+    fit = fit && (llama ? o->width / o->heads % 2 == 0 : o->kv_heads == o->heads && o->tied);
     if (!fit)
         return gd_fail(
             GD_ERR_INVALID,
             "a %s language model of vocabulary %lld, length %lld, %lld layers, %lld heads, "
             "%lld of keys, width %lld, hidden %lld: all must be 1 to %lld, heads a divisor "
             "of the width%s",
-            llama ? "Llama" : "GPT-2", (long long)o->vocabulary, (long long)o->length,
+            llama ? "Llama" : "GPT-2", (long long)o->vocabulary, (long long)o->max_length,
             (long long)o->layers, (long long)o->heads, (long long)o->kv_heads, (long long)o->width,
             (long long)o->hidden, (long long)most,
             llama ? " with an even quotient, and those of keys a divisor of the heads"
@@ -113,21 +114,22 @@ static gd_status check(const gd_language_options *o)
     return GD_OK;
 }
 
-gd_language_model *gd_language_model_new(gd_language_options o)
+gd_language_model *gd_language_model_new(gd_context *context, gd_language_options o)
 {
-    if (!o.context)
+    if (!context)
         return NULL;
-    o.kv_heads = o.kv_heads == 0 ? o.heads : o.kv_heads;
-    o.hidden = o.hidden == 0 ? 4 * o.width : o.hidden;
+    o.kv_heads = o.kv_heads == -1 ? o.heads : o.kv_heads;
+    o.hidden = o.hidden == -1 ? 4 * o.width : o.hidden;
     if (check(&o) != GD_OK)
         return NULL;
     gd_language_model *m = gd_alloc_zero(1, sizeof *m);
     if (!m)
         return NULL;
+    m->context = context;
     m->options = o;
     m->config = config_of(&o);
-    m->module = gd_module_create(o.context, .seed = o.seed);
-    if (!m->module || gd_context_adopt(o.context, m, destroy) != GD_OK) {
+    m->module = gd_module_create(context, .seed = o.seed);
+    if (!m->module || gd_context_adopt(context, m, destroy) != GD_OK) {
         destroy(m);
         return NULL;
     }
@@ -137,7 +139,7 @@ gd_language_model *gd_language_model_new(gd_language_options o)
 /* A forward pass on one token makes what is missing. */
 gd_status gd_language_fill(gd_language_model *m)
 {
-    gd_context *gd = m->options.context;
+    gd_context *gd = m->context;
     static const int64_t token = 0;
     gd_status status = gd_no_grad_begin(gd);
     if (status != GD_OK)
@@ -184,9 +186,13 @@ static gd_status draw_weights(gd_language_model *m)
     return status;
 }
 
-gd_language_model *gd_language_model_create_with(gd_language_options o)
+gd_language_model *gd_language_model_create_with(gd_context *context,
+                                                 const gd_language_options *options)
 {
-    gd_language_model *m = gd_language_model_new(o);
+    gd_language_options o = { GD_LANGUAGE_DEFAULTS };
+    if (!gd_options_read("gd_language_model_create", &o, sizeof o, options))
+        return NULL;
+    gd_language_model *m = gd_language_model_new(context, o);
     if (m && (gd_language_fill(m) != GD_OK || draw_weights(m) != GD_OK)) {
         gd_language_model_release(m);
         return NULL;

@@ -6,6 +6,7 @@
 #include <gradus/sequence.h>
 
 struct gd_language_model {
+    gd_context *context;
     gd_language_options options;  /* defaults filled in */
     gd_transformer_config config; /* the same, as layers want it */
     gd_module *module;
@@ -16,7 +17,7 @@ struct gd_language_model {
 gd_tensor *gd_language_logits(gd_language_model *model, gd_tensor *tokens, gd_kv_cache *cache);
 
 /* A model without parameters; reading or gd_language_fill makes them. */
-gd_language_model *gd_language_model_new(gd_language_options options);
+gd_language_model *gd_language_model_new(gd_context *context, gd_language_options options);
 /* Make the parameters that are not there yet. */
 gd_status gd_language_fill(gd_language_model *model);
 

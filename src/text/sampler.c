@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/random.h"
 
 #include <math.h>
@@ -95,18 +96,18 @@ static int32_t draw_from_best(gd_sampler *s, int64_t count, float best)
     candidate *c = s->candidates;
     int64_t inside = count; /* still in the heap; those taken out lie behind it */
     make_heap(c, count);
-    int64_t most = o->top_k > 0 && o->top_k < count ? o->top_k : count;
+    int64_t most = o->top_k < count ? o->top_k : count;
     double total = 0.0;
     while (most < count && inside > count - most)
         total += weight(s, pop(c, &inside), best);
     if (most == count)
         total = total_weight(s, c, count, best);
-    if (o->top_p <= 0.0 || o->top_p >= 1.0)
+    if (o->top_p >= 1.0)
         return draw(s, c + (count - most), most, best, total);
     /* The nucleus. Where top_k has taken candidates out, the likeliest lie last. */
     double kept = 0.0;
     int64_t first = count;
-    while (kept < o->top_p * total && first > count - most) {
+    while ((first == count || kept < o->top_p * total) && first > count - most) {
         if (first == inside)
             (void)pop(c, &inside);
         kept += weight(s, c[--first], best);
@@ -126,7 +127,7 @@ static gd_status take(gd_sampler *s, const float *logits, int64_t count, const i
     for (int64_t i = 0; i < count; i++)
         c[i] = (candidate){ logits[i], (int32_t)i };
     float penalty = (float)s->options.repetition_penalty;
-    for (size_t i = 0; past && i < past_count && penalty > 0.0f; i++)
+    for (size_t i = 0; past && i < past_count && penalty != 1.0f; i++)
         if (past[i] >= 0 &&
             past[i] < count) { /* from `logits`: a token that occurs twice is penalised once */
             float logit = logits[past[i]];
@@ -163,18 +164,22 @@ int32_t gd_sample(gd_sampler *s, int64_t count, const float *logits, size_t past
     if (o->temperature == 0.0)
         return (int32_t)best;
     float top = s->candidates[best].logit;
-    if (o->top_k > 0 || (o->top_p > 0.0 && o->top_p < 1.0))
+    if (o->top_k < count || o->top_p < 1.0)
         return draw_from_best(s, count, top);
     return draw(s, s->candidates, count, top, total_weight(s, s->candidates, count, top));
 }
 
-gd_sampler *gd_sampler_create_with(gd_sampler_options o)
+gd_sampler *gd_sampler_create_with(const gd_sampler_options *options)
 {
-    if (!(o.temperature >= 0.0) || !(o.top_p >= 0.0 && o.top_p <= 1.0) || o.top_k < 0 ||
-        !(o.repetition_penalty >= 0.0))
+    gd_sampler_options o = { GD_SAMPLER_DEFAULTS };
+    if (!gd_options_read("gd_sampler_create", &o, sizeof o, options))
+        return NULL;
+    if (!(o.temperature >= 0.0) || !(o.top_p >= 0.0 && o.top_p <= 1.0) || o.top_k < 1 ||
+        !(o.repetition_penalty > 0.0))
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_sampler_create: temperature %g, top_k %lld, top_p %g, "
-                            "repetition_penalty %g; none may be negative, top_p at most 1",
+                            "repetition_penalty %g; 0 or more, 1 or more, 0 to 1, and more than 0 "
+                            "are needed",
                             o.temperature, (long long)o.top_k, o.top_p, o.repetition_penalty);
     gd_sampler *s = gd_alloc_zero(1, sizeof *s);
     if (!s)

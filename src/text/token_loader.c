@@ -6,10 +6,13 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/random.h"
 
 struct gd_token_loader {
-    gd_token_loader_options options; /* defaults filled in */
+    gd_context *context;
+    const gd_token_data *data;
+    gd_token_loader_options options; /* the count is that of tokens there are */
     int64_t batches;                 /* in a pass */
     int64_t taken;
     bool end_told;
@@ -34,9 +37,9 @@ static gd_status write_batch(const gd_token_loader *l, int64_t *x, int64_t *y)
     gd_status status = GD_OK;
     for (int64_t row = 0; status == GD_OK && row < o->batch; row++) {
         int64_t start = start_of(l, l->taken, row), at = row * o->length;
-        status = gd_token_data_read(o->data, start, o->length, x + at);
+        status = gd_token_data_read(l->data, start, o->length, x + at);
         if (status == GD_OK)
-            status = gd_token_data_read(o->data, start + 1, o->length, y + at);
+            status = gd_token_data_read(l->data, start + 1, o->length, y + at);
     }
     return status;
 }
@@ -47,7 +50,7 @@ bool gd_token_loader_next(gd_token_loader *l, gd_batch *batch)
         return false;
     const gd_token_loader_options *o = &l->options;
     *batch = (gd_batch){ 0 };
-    if (gd_is_tracing(o->context)) {
+    if (gd_is_tracing(l->context)) {
         (void)gd_fail_traced("gd_token_loader_next");
         return false;
     }
@@ -86,28 +89,28 @@ void gd_token_loader_release(gd_token_loader *l)
 {
     if (!l)
         return;
-    gd_context_disown(l->options.context, l);
+    gd_context_disown(l->context, l);
     destroy(l);
 }
 
-static gd_status check(gd_token_loader_options *o)
+/* Whether the options can be, the count being made that of tokens there are. */
+static gd_status check(const gd_token_data *data, gd_token_loader_options *o)
 {
-    o->batch = o->batch == 0 ? 8 : o->batch;
-    o->length = o->length == 0 ? 256 : o->length;
     if (o->batch < 1 || o->length < 1 || o->first < 0 || o->count < 0)
         return gd_fail(
             GD_ERR_INVALID,
-            "gd_token_loader_create: batch %lld, length %lld, first %lld, count %lld; none "
-            "may be negative",
+            "gd_token_loader_create: batch %lld, length %lld, first %lld, count %lld; the first "
+            "two must be at least 1, none may be negative",
             (long long)o->batch, (long long)o->length, (long long)o->first, (long long)o->count);
     if (o->batch > INT32_MAX || o->length > INT32_MAX) /* so that their product fits 63 bits */
         return gd_fail(GD_ERR_SHAPE, "gd_token_loader_create: batch %lld, length %lld; at most %d",
                        (long long)o->batch, (long long)o->length, INT32_MAX);
-    int64_t all = gd_token_data_count(o->data);
+    int64_t all = gd_token_data_count(data);
+    if (o->first <= all && o->count == GD_END)
+        o->count = all - o->first;
     if (o->first > all || o->count > all - o->first)
-        return gd_fail(GD_ERR_SHAPE, "gd_token_loader_create: tokens %lld to %lld of %lld",
-                       (long long)o->first, (long long)(o->first + o->count - 1), (long long)all);
-    o->count = o->count == 0 ? all - o->first : o->count;
+        return gd_fail(GD_ERR_SHAPE, "gd_token_loader_create: %lld tokens from %lld on, of %lld",
+                       (long long)o->count, (long long)o->first, (long long)all);
     int64_t rows = o->random ? 1 : o->batch;
     int64_t needed = rows * o->length;
     if (o->count < needed + 1)
@@ -119,21 +122,26 @@ static gd_status check(gd_token_loader_options *o)
     return GD_OK;
 }
 
-gd_token_loader *gd_token_loader_create_with(gd_token_loader_options o)
+gd_token_loader *gd_token_loader_create_with(gd_context *context, const gd_token_data *data,
+                                             const gd_token_loader_options *options)
 {
-    if (!o.context || !o.data || check(&o) != GD_OK)
+    gd_token_loader_options o = { GD_TOKEN_LOADER_DEFAULTS };
+    if (!gd_options_read("gd_token_loader_create", &o, sizeof o, options) || !context || !data ||
+        check(data, &o) != GD_OK)
         return NULL;
     gd_token_loader *l = gd_alloc_zero(1, sizeof *l);
     if (!l)
         return NULL;
+    l->context = context;
+    l->data = data;
     l->options = o;
     l->batches = (o.count - 1) / (o.batch * o.length);
     if (l->batches == 0)
         l->batches = 1; /* random, and fewer tokens than a batch has */
     const gd_shape shape = GD_SHAPE(o.batch, o.length);
-    l->x = gd_state(o.context, shape, 0, GD_I64);
-    l->y = l->x ? gd_state(o.context, shape, 0, GD_I64) : NULL;
-    if (!l->y || gd_context_adopt(o.context, l, destroy) != GD_OK) {
+    l->x = gd_state(context, shape, 0, GD_I64);
+    l->y = l->x ? gd_state(context, shape, 0, GD_I64) : NULL;
+    if (!l->y || gd_context_adopt(context, l, destroy) != GD_OK) {
         destroy(l);
         return NULL;
     }

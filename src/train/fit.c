@@ -3,11 +3,16 @@
 #include "train/meter.h"
 
 #include "base/error.h"
+#include "base/options.h"
 
 #include <gradus/autograd.h>
 #include <gradus/ops.h>
 
 typedef struct fit {
+    gd_optimizer *optimizer;
+    gd_forward_fn forward;
+    void *user;
+    gd_loader *train, *test; /* test may be NULL */
     gd_fit_options options;
     gd_context *context;
     gd_meter meter;
@@ -31,9 +36,9 @@ static gd_tensor *step_body(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     fit *f = user;
-    gd_tensor *logits = f->options.forward(f->options.forward_user, in[0]);
+    gd_tensor *logits = f->forward(f->user, in[0]);
     gd_tensor *loss = logits ? f->options.loss(logits, in[1]) : NULL;
-    if (!gd_minimize(f->options.optimizer, loss))
+    if (!gd_minimize(f->optimizer, loss))
         return NULL;
     return gd_meter_add(&f->meter, logits, in[1], loss) ? loss : NULL;
 }
@@ -43,7 +48,7 @@ static gd_tensor *example_body(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     fit *f = user;
-    gd_tensor *logits = f->options.forward(f->options.forward_user, in[0]);
+    gd_tensor *logits = f->forward(f->user, in[0]);
     gd_tensor *loss = logits ? f->options.loss(logits, in[1]) : NULL;
     gd_tensor *share = loss ? gd_cast(f->share, gd_tensor_dtype(loss)) : NULL;
     if (!share || gd_backward(gd_mul(loss, share)) != GD_OK)
@@ -56,8 +61,7 @@ static gd_tensor *update_body(void *user, int count, gd_tensor *const *in)
     (void)count;
     (void)in;
     fit *f = user;
-    if (gd_optimizer_step(f->options.optimizer) != GD_OK ||
-        gd_optimizer_zero_grad(f->options.optimizer) != GD_OK)
+    if (gd_optimizer_step(f->optimizer) != GD_OK || gd_optimizer_zero_grad(f->optimizer) != GD_OK)
         return NULL;
     return gd_add_scalar(f->meter.loss, 0.0);
 }
@@ -69,15 +73,15 @@ static gd_status open_parts(fit *f)
     const gd_fit_options *o = &f->options;
     if (!gd_meter_open(&f->meter, f->context))
         return gd_error_last();
-    if (o->test) {
-        gd_evaluate_options options = { .module = gd_optimizer_module(o->optimizer),
-                                        .forward = o->forward,
-                                        .forward_user = o->forward_user,
-                                        .data = o->test,
-                                        .loss = o->loss,
-                                        .mode = o->mode };
+    if (f->test) {
+        f->evaluator = (gd_evaluator){ .module = gd_optimizer_module(f->optimizer),
+                                       .forward = f->forward,
+                                       .user = f->user,
+                                       .loader = f->test,
+                                       .loss = o->loss,
+                                       .mode = o->mode };
         f->evaluates = true;
-        if (!gd_evaluator_open(&f->evaluator, options))
+        if (!gd_evaluator_open(&f->evaluator))
             return gd_error_last();
     }
     if (!o->per_example) {
@@ -117,7 +121,7 @@ static void display(fit *f)
     double spent = f->train_seconds + (p->epoch_done ? 0.0 : p->seconds);
     if (f->steps_done > 0)
         p->seconds_left = spent / (double)f->steps_done * (double)(f->steps_all - f->steps_done);
-    p->lr = gd_optimizer_lr(f->options.optimizer);
+    p->lr = gd_optimizer_lr(f->optimizer);
     f->last_display = now;
     if (!f->options.progress(f->options.progress_user, p))
         f->stopped = true;
@@ -125,8 +129,7 @@ static void display(fit *f)
 
 static bool display_is_due(const fit *f)
 {
-    double interval = f->options.progress_interval;
-    return interval < 0.0 || (interval > 0.0 && gd_seconds() - f->last_display >= interval);
+    return gd_seconds() - f->last_display >= f->options.progress_interval;
 }
 
 /* ---- a batch, an epoch ---- */
@@ -163,7 +166,7 @@ static gd_status set_lr(fit *f)
     const gd_fit_options *o = &f->options;
     if (!o->schedule)
         return GD_OK;
-    return gd_optimizer_set_lr(o->optimizer,
+    return gd_optimizer_set_lr(f->optimizer,
                                o->schedule(o->schedule_user, f->steps_done, f->steps_all));
 }
 
@@ -175,7 +178,7 @@ static gd_status train_epoch(fit *f)
     f->now.step = 0;
     f->epoch_start = f->last_display = gd_seconds();
     const uint64_t mark = gd_error_mark();
-    for (gd_batch b; status == GD_OK && !f->stopped && gd_loader_next(f->options.train, &b);) {
+    for (gd_batch b; status == GD_OK && !f->stopped && gd_loader_next(f->train, &b);) {
         status = set_lr(f);
         if (status == GD_OK)
             status = run_batch(f, &b);
@@ -210,26 +213,35 @@ static gd_status conclude_epoch(fit *f)
     return GD_OK;
 }
 
-gd_status gd_fit_with(gd_fit_options options)
+gd_status gd_fit_with(gd_optimizer *optimizer, gd_forward_fn forward, void *user, gd_loader *train,
+                      gd_loader *test, const gd_fit_options *options)
 {
-    if (!options.optimizer || !options.forward || !options.train || options.epochs < 0)
+    gd_fit_options o = { GD_FIT_DEFAULTS };
+    if (!gd_options_read("gd_fit", &o, sizeof o, options))
+        return gd_error_last();
+    if (!optimizer || !forward || !train || o.epochs < 0 || !(o.progress_interval >= 0.0))
         return gd_fail(GD_ERR_INVALID,
-                       "gd_fit: optimizer, forward and train are needed, and epochs "
-                       "must not be negative");
-    if (options.result)
-        *options.result = (gd_metrics){ 0 };
-    if (!options.loss)
-        options.loss = gd_cross_entropy;
-    options.epochs = options.epochs ? options.epochs : 1;
-    gd_module *module = gd_optimizer_module(options.optimizer);
-    fit f = { .options = options, .context = gd_module_context(module) };
-    f.now.epochs = options.epochs;
-    f.now.steps = gd_loader_batches(options.train);
-    f.steps_all = f.now.steps * options.epochs;
+                       "gd_fit: optimizer, forward and train are needed, and neither epochs nor "
+                       "progress_interval may be negative");
+    if (o.result)
+        *o.result = (gd_metrics){ 0 };
+    if (!o.loss)
+        o.loss = gd_cross_entropy;
+    gd_module *module = gd_optimizer_module(optimizer);
+    fit f = { .optimizer = optimizer,
+              .forward = forward,
+              .user = user,
+              .train = train,
+              .test = test,
+              .options = o,
+              .context = gd_module_context(module) };
+    f.now.epochs = o.epochs;
+    f.now.steps = gd_loader_batches(train);
+    f.steps_all = f.now.steps * o.epochs;
     bool was_training = gd_module_is_training(module);
     gd_module_set_training(module, true);
     gd_status status = open_parts(&f);
-    for (int epoch = 1; status == GD_OK && epoch <= options.epochs && !f.stopped; epoch++) {
+    for (int epoch = 1; status == GD_OK && epoch <= o.epochs && !f.stopped; epoch++) {
         f.now.epoch = epoch;
         status = train_epoch(&f);
         if (status == GD_OK && !f.stopped)

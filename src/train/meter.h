@@ -25,12 +25,19 @@ gd_metrics gd_meter_read(const gd_meter *meter);
 /* ---- evaluation: train/evaluate.c ---- */
 
 typedef struct gd_evaluator {
-    gd_evaluate_options options;
+    gd_module *module;
+    gd_forward_fn forward;
+    void *user;
+    gd_loader *loader;
+    gd_loss_fn loss;
+    gd_mode mode;
     gd_meter meter;
     gd_function *function;
 } gd_evaluator;
 
-bool gd_evaluator_open(gd_evaluator *evaluator, gd_evaluate_options options);
+/* Of an evaluator whose members up to `mode` are set, the rest 0. false: failed; close it all the
+ * same. */
+bool gd_evaluator_open(gd_evaluator *evaluator);
 void gd_evaluator_close(gd_evaluator *evaluator);
 gd_status gd_evaluator_run(gd_evaluator *evaluator, gd_metrics *out);
 

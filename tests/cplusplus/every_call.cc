@@ -20,20 +20,20 @@ gd_tensor *forward(void *, gd_tensor *x)
 void data(gd_context *gd, gd_module *m, gd_optimizer *o)
 {
     gd_metrics result;
-    gd_dataset *d = gd_dataset_create(gd, .samples = nullptr, .shape = GD_SHAPE(3), .count = 0);
+    gd_dataset *d = gd_dataset_create(gd, GD_SHAPE(3), GD_F32, 0, nullptr, nullptr, .scale = 2);
     d = gd_dataset_load_idx(gd, "samples", "labels", .scale = 0.5F);
     d = gd_mnist(gd, "folder", .test = true);
     d = gd_cifar10(gd, "folder", .test = true);
     d = gd_image_folder(gd, "folder", 64, 64);
     gd_loader *l = gd_loader_create(d, .batch = 32, .shuffle = true, .seed = 1);
     gd_fit(o, forward, m, l, l, .epochs = 2, .result = &result);
-    gd_evaluate(m, forward, m, l, .result = &result);
+    gd_evaluate(m, forward, m, l, &result);
     gd_token_loader_create(gd, nullptr, .batch = 8, .length = 64, .random = true);
     gd_sampler *sampler = gd_sampler_create(.temperature = 0.8, .top_k = 40);
     gd_language_model *model = gd_language_model_create(gd, GD_GPT2_124M, .seed = 1);
-    model = gd_language_model_create(gd, .vocabulary = 65, .length = 256, .layers = 6, .heads = 6,
+    model = gd_language_model_create(gd, .vocabulary = 65, .max_length = 256, .layers = 6, .heads = 6,
                                      .width = 384);
-    gd_generate(nullptr, nullptr, sampler, .prompt = "Once", .tokens = 10);
+    gd_generate(nullptr, nullptr, sampler, .prompt = "Once", .max_tokens = 10);
     gd_language_model_release(model);
 }
 
@@ -68,19 +68,18 @@ void optimizers(gd_module *m)
 
 void convolutions(gd_module *m, gd_tensor *x)
 {
-    gd_conv1d(x, x, nullptr, .stride = 2);
-    gd_conv2d(x, x, x, .pad = 1, .same = false, .strides = { 1, 2 });
+    gd_conv1d(x, x, nullptr, .stride = GD_SHAPE(2));
+    gd_conv2d(x, x, x, .stride = GD_SHAPE(1, 2), .padding = GD_SHAPE(0), .same = false);
     gd_conv3d(x, x, nullptr, .groups = 2);
-    gd_conv_transpose1d(x, x, nullptr, .output_pad = 1);
+    gd_conv_transpose1d(x, x, nullptr, .output_padding = GD_SHAPE(1));
     gd_conv_transpose2d(x, x, x);
-    gd_conv_transpose3d(x, x, nullptr, .dilation = 2);
-    gd_max_pool1d(x, 2, .stride = 1);
-    gd_max_pool2d(x, 2);
-    gd_max_pool3d(x, 2, .ceil_mode = true);
-    gd_avg_pool1d(x, 2, .exclude_pad = true);
-    gd_avg_pool2d(x, 2);
-    gd_avg_pool3d(x, 2, .pad = 1);
-    gd_adaptive_avg_pool2d(x, 7, 7);
+    gd_conv_transpose3d(x, x, nullptr, .dilation = GD_SHAPE(2));
+    gd_max_pool1d(x, GD_SHAPE(2), .stride = GD_SHAPE(1));
+    gd_max_pool2d(x, GD_SHAPE(2));
+    gd_max_pool3d(x, GD_SHAPE(2), .ceil_mode = true);
+    gd_avg_pool1d(x, GD_SHAPE(2), .count_padding = false);
+    gd_avg_pool2d(x, GD_SHAPE(2));
+    gd_avg_pool3d(x, GD_SHAPE(2), .padding = GD_SHAPE(1));
     gd_nn_conv1d(m, "a", x, 8, 3);
     gd_nn_conv2d(m, "b", x, 8, 3, .stride = 2, .same = true);
     gd_nn_conv3d(m, "c", x, 8, 3);
@@ -93,7 +92,7 @@ void norms(gd_module *m, gd_tensor *x)
 {
     gd_layer_norm(x, x, x, .axes = 2);
     gd_rms_norm(x, x, .epsilon = 1e-6);
-    gd_group_norm(x, x, x, .groups = 8);
+    gd_group_norm(x, x, x, 8, .epsilon = 0);
     gd_instance_norm(x, nullptr, nullptr, .epsilon = 1e-6);
     gd_batch_norm(x, x, x, x, x, .training = true);
     gd_nn_layer_norm(m, "a", x, .axes = 2);
@@ -106,9 +105,9 @@ void norms(gd_module *m, gd_tensor *x)
 void losses(gd_tensor *x)
 {
     gd_cross_entropy(x, x, .label_smoothing = 0.1);
-    gd_nll(x, x, .ignore = true, .ignore_index = -1);
+    gd_nll(x, x, .ignore_index = -1);
     gd_bce(x, x, .reduction = GD_REDUCE_SUM);
-    gd_bce_with_logits(x, x, .pos_weight = x);
+    gd_bce_with_logits(x, x, .positive_weight = x);
     gd_focal(x, x, .alpha = 0.5);
     gd_hinge(x, x, .margin = 2.0);
     gd_hinge_embedding(x, x);
@@ -127,7 +126,7 @@ void sequences(gd_context *gd, gd_module *m, gd_tensor *x)
     gd_transformer_config config = {};
     gd_kv_cache *cache = gd_kv_cache_create(gd, .capacity = 128);
     gd_attention(x, x, x, .mask = x, .causal = true);
-    gd_recurrent(x, x, x, GD_CELL_GRU, .h0 = x);
+    gd_recurrent(x, x, x, GD_CELL_GRU, .first_hidden = x);
     gd_rope(x, .start = 4, .halves = true);
     gd_nn_multi_head_attention(m, "a", x, 4, .causal = true, .cache = cache);
     gd_nn_feed_forward(m, "b", x, 64, .activation = GD_ACTIVATION_SILU);

@@ -26,7 +26,7 @@ static void use(gd_context *gd, gd_language_model *m)
 {
     gd_language_options o = gd_language_model_options(m);
     gd_generator *g = gd_generator_create(m);
-    for (int64_t i = 0; g && i < 3 && i < o.length; i++) {
+    for (int64_t i = 0; g && i < 3 && i < o.max_length; i++) {
         int32_t token = (int32_t)(i % o.vocabulary);
         if (!gd_generator_feed(g, 1, &token) && gd_error_code() != GD_ERR_MEMORY)
             abort();

@@ -147,7 +147,7 @@ static gd_tensor *linear(fuzz_maker *m)
         w = fuzz_as(m, GD_SHAPE(5, columns), dtype);
         b = fuzz_as(m, GD_SHAPE(columns), dtype);
     }
-    gd_tensor *r = apart ? gd_add(gd_matmul(x, w), b) : gd_affine(x, w, b);
+    gd_tensor *r = apart ? gd_add(gd_matmul(x, w), b) : gd_linear(x, w, b);
     switch (fuzz_below(m, 5)) {
     case 0:
         return r;
@@ -173,12 +173,12 @@ static gd_tensor *convolution(fuzz_maker *m)
         b = m->program->weights[3];
         fuzz_say(m, " weights");
     }
-    gd_tensor *r = gd_conv2d(x, w, b, .stride = stride, .pad = pad);
+    gd_tensor *r = gd_conv2d(x, w, b, .stride = GD_SHAPE(stride), .padding = GD_SHAPE(pad));
     switch (fuzz_below(m, 4)) {
     case 0:
         return r;
     case 1:
-        return gd_max_pool2d(gd_relu(r), 2, .stride = 1);
+        return gd_max_pool2d(gd_relu(r), GD_SHAPE(2), .stride = GD_SHAPE(1));
     default:
         return gd_relu(r);
     }

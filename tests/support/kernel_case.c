@@ -127,16 +127,13 @@ void kernel_say_option(const kernel_call *k, const char *name, int64_t value)
         kernel_say(k, ", .%s = %lld", name, (long long)value);
 }
 
-void kernel_say_list(const kernel_call *k, const char *name, const int64_t *list, int count)
+void kernel_say_shape(const kernel_call *k, const char *name, gd_shape shape)
 {
-    bool any = false;
-    for (int i = 0; i < count; i++)
-        any = any || list[i];
-    if (!any)
+    if (shape.rank == 0)
         return;
-    kernel_say(k, ", .%s = {", name);
-    for (int i = 0; i < count; i++)
-        kernel_say(k, " %lld%s", (long long)list[i], i + 1 < count ? "," : " }");
+    kernel_say(k, name[0] ? ", .%s = GD_SHAPE(" : ", GD_SHAPE(%s", name);
+    for (int i = 0; i < shape.rank; i++)
+        kernel_say(k, "%lld%s", (long long)shape.dim[i], i + 1 < shape.rank ? ", " : ")");
 }
 
 static const char *const dtype_words[GD_DTYPE_COUNT] = { "GD_F32", "GD_F64",  "GD_I32", "GD_I64",

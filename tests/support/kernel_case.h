@@ -121,8 +121,9 @@ void kernel_limit(fuzz_case *c, const int *fields, int count, double (*cost)(con
                   double budget);
 /* Print into the log, if there is one. */
 void kernel_say(const kernel_call *k, const char *format, ...) GD_PRINTF(2, 3);
-/* ", .name = { 1, 2 }" unless all are 0. */
-void kernel_say_list(const kernel_call *k, const char *name, const int64_t *list, int count);
+/* ", .name = GD_SHAPE(1, 2)", unless the rank is 0; with the name "" an argument, not an option. */
+void kernel_say_shape(const kernel_call *k, const char *name, gd_shape shape);
+/* ", .name = 1", unless it is 0. */
 void kernel_say_option(const kernel_call *k, const char *name, int64_t value);
 
 /* ---- for the test ---- */

@@ -188,10 +188,24 @@ static int operands(const fuzz_case *c, kernel_operand *o)
     return c->field[BIAS] ? 3 : 2;
 }
 
-static void set_list(const fuzz_case *c, int at, int64_t usual, int64_t list[3])
+/* The fields from `at` on, of each axis; rank 0 where all are `usual`. */
+static gd_shape option_of(const fuzz_case *c, int at, int64_t usual)
 {
-    for (int a = 0; a < c->field[AXES]; a++)
-        list[a] = c->field[at + a] == usual ? 0 : c->field[at + a];
+    gd_shape s = { .rank = 0 };
+    for (int a = 0; a < c->field[AXES]; a++) {
+        s.dim[a] = c->field[at + a];
+        s.rank = s.rank || s.dim[a] != usual ? (int)c->field[AXES] : 0;
+    }
+    return s;
+}
+
+/* What one end of each axis is padded by: that of both, and its own. */
+static gd_shape padding_of(const fuzz_case *c, int at)
+{
+    gd_shape s = option_of(c, at, 0);
+    for (int a = 0; a < s.rank; a++)
+        s.dim[a] += c->field[PAD];
+    return s;
 }
 
 static gd_tensor *call(kernel_call *k)
@@ -199,30 +213,34 @@ static gd_tensor *call(kernel_call *k)
     const fuzz_case *c = k->c;
     const int axes = (int)c->field[AXES];
     const bool transposed = c->field[TRANSPOSED];
-    gd_conv_options o = { .x = k->in[0],
-                          .w = k->in[1],
-                          .b = c->field[BIAS] ? k->in[2] : NULL,
-                          .pad = c->field[K_WRONG] == WRONG_PAD ? -1 : c->field[PAD],
+    const int64_t pad = c->field[K_WRONG] == WRONG_PAD ? -1 : c->field[PAD];
+    gd_conv_options o = { GD_CONV_DEFAULTS,
+                          .stride = option_of(c, STRIDE, 1),
+                          .padding_before = padding_of(c, BEFORE),
+                          .padding_after = padding_of(c, AFTER),
+                          .dilation = option_of(c, DILATION, 1),
                           .groups = c->field[GROUPS] + (c->field[K_WRONG] == WRONG_GROUPS),
                           .same = c->field[SAME] };
-    set_list(c, STRIDE, 1, o.strides);
-    set_list(c, DILATION, 1, o.dilations);
-    set_list(c, BEFORE, 0, o.before);
-    set_list(c, AFTER, 0, o.after);
+    if (pad)
+        o.padding = GD_SHAPE(pad);
+    if (pad < 0)
+        o.padding_before.rank = 0;
     if (transposed)
-        set_list(c, OUTPUT_PAD, 0, o.output_pads);
+        o.output_padding = option_of(c, OUTPUT_PAD, 0);
+    gd_tensor *b = c->field[BIAS] ? k->in[2] : NULL;
     kernel_say(k, "    gd_tensor *r = gd_conv%s%dd(x, w, %s", transposed ? "_transpose" : "", axes,
-               o.b ? "b" : "NULL");
-    kernel_say_option(k, "pad", o.pad);
+               b ? "b" : "NULL");
+    kernel_say_shape(k, "stride", o.stride);
+    kernel_say_shape(k, "padding", o.padding);
+    kernel_say_shape(k, "padding_before", o.padding_before);
+    kernel_say_shape(k, "padding_after", o.padding_after);
+    kernel_say_shape(k, "dilation", o.dilation);
     kernel_say_option(k, "groups", o.groups == 1 ? 0 : o.groups);
     kernel_say_option(k, "same", o.same);
-    kernel_say_list(k, "strides", o.strides, axes);
-    kernel_say_list(k, "dilations", o.dilations, axes);
-    kernel_say_list(k, "before", o.before, axes);
-    kernel_say_list(k, "after", o.after, axes);
-    kernel_say_list(k, "output_pads", o.output_pads, axes);
+    kernel_say_shape(k, "output_padding", o.output_padding);
     kernel_say(k, ");\n");
-    gd_tensor *y = transposed ? gd_conv_transpose_with(axes, o) : gd_conv_with(axes, o);
+    gd_tensor *y = transposed ? gd_conv_transpose_with(k->in[0], k->in[1], b, axes, &o)
+                              : gd_conv_with(k->in[0], k->in[1], b, axes, &o);
     /* Of sums that round, which are positive is not for every device the same. */
     if (!c->field[RELU] || c->field[K_VALUES] != VALUES_WHOLE)
         return y;

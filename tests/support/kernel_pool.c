@@ -121,6 +121,17 @@ static gd_tensor *call_adaptive(kernel_call *k)
     return is_maximum(k->c) ? gd_adaptive_max_pool(k->in[0], s) : gd_adaptive_avg_pool(k->in[0], s);
 }
 
+/* The fields from `at` on, of each axis; rank 0 where all are `usual`. */
+static gd_shape option_of(const fuzz_case *c, int at, int64_t usual)
+{
+    gd_shape s = { .rank = 0 };
+    for (int a = 0; a < c->field[AXES]; a++) {
+        s.dim[a] = c->field[at + a];
+        s.rank = s.rank || s.dim[a] != usual ? (int)c->field[AXES] : 0;
+    }
+    return s;
+}
+
 static gd_tensor *call(kernel_call *k)
 {
     const fuzz_case *c = k->c;
@@ -133,31 +144,33 @@ static gd_tensor *call(kernel_call *k)
     }
     if (c->field[KIND] >= ADAPTIVE_MAXIMUM)
         return call_adaptive(k);
-    gd_pool_options o = { .x = k->in[0],
+    gd_shape kernel = option_of(c, KERNEL, 0);
+    gd_pool_options o = { GD_POOL_DEFAULTS,
+                          .stride = option_of(c, STRIDE, 0),
+                          .padding = option_of(c, PAD, 0),
+                          .dilation = option_of(c, DILATION, 1),
                           .ceil_mode = c->field[CEIL],
-                          .exclude_pad = c->field[EXCLUDE] };
-    for (int a = 0; a < axes; a++) {
-        o.kernels[a] = c->field[KERNEL + a];
-        o.strides[a] = c->field[STRIDE + a];
-        o.dilations[a] = c->field[DILATION + a] == 1 ? 0 : c->field[DILATION + a];
-        o.pads[a] = c->field[PAD + a];
-    }
-    o.pad = wrong == WRONG_PAD ? c->field[KERNEL] : 0;
-    o.dilation = wrong == WRONG_DILATION ? 2 : 0;
-    o.stride = wrong == WRONG_STRIDE ? -1 : 0;
-    o.kernels[0] = wrong == WRONG_KERNEL ? 1000 : o.kernels[0];
-    kernel_say(k, "    gd_tensor *r = gd_%s_pool%dd(x, 0", word, axes);
-    kernel_say_option(k, "stride", o.stride);
-    kernel_say_option(k, "pad", o.pad);
-    kernel_say_option(k, "dilation", o.dilation);
+                          .count_padding = !c->field[EXCLUDE] };
+    for (int a = 0; a < o.stride.rank; a++)
+        o.stride.dim[a] = o.stride.dim[a] ? o.stride.dim[a] : kernel.dim[a];
+    if (wrong == WRONG_PAD)
+        o.padding = GD_SHAPE(kernel.dim[0]);
+    if (wrong == WRONG_DILATION)
+        o.dilation = GD_SHAPE(2);
+    if (wrong == WRONG_STRIDE)
+        o.stride = GD_SHAPE(-1);
+    kernel.dim[0] = wrong == WRONG_KERNEL ? 1000 : kernel.dim[0];
+    kernel_say(k, "    gd_tensor *r = gd_%s_pool%dd(x", word, axes);
+    kernel_say_shape(k, "", kernel);
+    kernel_say_shape(k, "stride", o.stride);
+    kernel_say_shape(k, "padding", o.padding);
+    kernel_say_shape(k, "dilation", o.dilation);
     kernel_say_option(k, "ceil_mode", o.ceil_mode);
-    kernel_say_option(k, "exclude_pad", o.exclude_pad);
-    kernel_say_list(k, "kernels", o.kernels, axes);
-    kernel_say_list(k, "strides", o.strides, axes);
-    kernel_say_list(k, "dilations", o.dilations, axes);
-    kernel_say_list(k, "pads", o.pads, axes);
+    if (!o.count_padding)
+        kernel_say(k, ", .count_padding = false");
     kernel_say(k, ");\n");
-    return is_maximum(c) ? gd_max_pool_with(axes, o) : gd_avg_pool_with(axes, o);
+    return is_maximum(c) ? gd_max_pool_with(k->in[0], axes, kernel, &o)
+                         : gd_avg_pool_with(k->in[0], axes, kernel, &o);
 }
 
 static double terms(const fuzz_case *c)

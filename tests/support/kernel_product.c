@@ -255,8 +255,8 @@ static gd_tensor *call(kernel_call *k)
         kernel_say(k, "    gd_tensor *r = gd_dot(x, y);\n");
         return gd_dot(x, y);
     case AFFINE:
-        kernel_say(k, "    gd_tensor *r = gd_affine(x, y, %s);\n", c->field[BIAS] ? "z" : "NULL");
-        r = gd_affine(x, y, c->field[BIAS] ? k->in[2] : NULL);
+        kernel_say(k, "    gd_tensor *r = gd_linear(x, y, %s);\n", c->field[BIAS] ? "z" : "NULL");
+        r = gd_linear(x, y, c->field[BIAS] ? k->in[2] : NULL);
         break;
     default:
         kernel_say(k, "    gd_tensor *r = gd_matmul(x, y);\n");

@@ -199,23 +199,19 @@ static gd_tensor *call(kernel_call *k)
         return call_layers(k);
     const bool first = c->field[FIRST], is_lstm = c->field[CELL] == GD_CELL_LSTM;
     gd_tensor *last = NULL;
-    kernel_say(
-        k, "    gd_tensor *last = NULL, *r = gd_recurrent(x, u, b, %s%s%s%s%s%s%s);\n",
-        cells[c->field[CELL]], first ? ", .h0 = h0" : "", first && is_lstm ? ", .c0 = c0" : "",
-        c->field[LENGTHS] ? ", .lengths = lengths" : "",
-        c->field[REVERSE] ? ", .reverse = true" : "", c->field[PLAIN] ? ", .plain = true" : "",
-        c->field[LAST] ? ", .last_cell = &last" : "");
-    gd_tensor *y = gd_recurrent_with(
-        (gd_recurrent_options){ .z = k->in[X],
-                                .weight = k->in[U],
-                                .bias = k->in[B],
-                                .cell = (gd_cell)c->field[CELL],
-                                .h0 = first ? k->in[H0] : NULL,
-                                .c0 = first && is_lstm ? k->in[C0] : NULL,
+    kernel_say(k, "    gd_tensor *last = NULL, *r = gd_recurrent(x, u, b, %s%s%s%s%s%s%s);\n",
+               cells[c->field[CELL]], first ? ", .first_hidden = h0" : "",
+               first && is_lstm ? ", .first_cell = c0" : "",
+               c->field[LENGTHS] ? ", .lengths = lengths" : "",
+               c->field[REVERSE] ? ", .reverse = true" : "",
+               c->field[PLAIN] ? ", .plain = true" : "",
+               c->field[LAST] ? ", .last_cell = &last" : "");
+    gd_tensor *y = gd_recurrent(k->in[X], k->in[U], k->in[B], (gd_cell)c->field[CELL],
+                                .first_hidden = first ? k->in[H0] : NULL,
+                                .first_cell = first && is_lstm ? k->in[C0] : NULL,
                                 .lengths = c->field[LENGTHS] ? k->in[LENGTH] : NULL,
                                 .last_cell = c->field[LAST] ? &last : NULL,
-                                .reverse = c->field[REVERSE],
-                                .plain = c->field[PLAIN] });
+                                .reverse = c->field[REVERSE], .plain = c->field[PLAIN]);
     k->more = last;
     return y;
 }

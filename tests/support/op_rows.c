@@ -379,7 +379,7 @@ static const op_case affine_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(7, 3), S
 static const op_refusal affine_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(7, 3), SHAPE(4) }, { GD_F32, GD_F32, GD_F32 }, { 0 } }
 };
-FUNCTION(affine, 3, D | OP_SUM, RESULT_NUMERIC, 32, gd_affine(x, y, z), VALUES(0.5, 2),
+FUNCTION(affine, 3, D | OP_SUM, RESULT_NUMERIC, 32, gd_linear(x, y, z), VALUES(0.5, 2),
          VALUES(0.5, 2), VALUES(0.5, 2))
 
 /* ---- indexing: axes have at least 5 elements where they are indexed ---- */
@@ -527,7 +527,7 @@ OP(assign, 1, E, RESULT_SAME, 0, x ? assigned(context, x) : gd_assign(x, x), VAL
 /* ---- what the compiler makes of several ops (test_op_modes.c sees to it that it does) ---- */
 
 #define linear_cases affine_cases
-OP_SAFE(linear, 3, OP_SUM, RESULT_NUMERIC, 32, gd_relu(gd_affine(x, y, z)), VALUES(-0.5, 2),
+OP_SAFE(linear, 3, OP_SUM, RESULT_NUMERIC, 32, gd_relu(gd_linear(x, y, z)), VALUES(-0.5, 2),
         VALUES(0.5, 2), VALUES(0.5, 2))
 
 static const op_case matmul_relu_grad_cases[] = {

@@ -127,8 +127,8 @@ static gd_tensor *run(gd_tensor *const *in, const int64_t *p, gd_tensor **c)
                    gd_scalar(gd_tensor_context(in[0]), (double)z.dim[1], GD_I64)),
             1);
     gd_tensor *bias = gd_tensor_shape(in[1]).rank == 2 ? gd_select(in[1], 0, 0) : in[1];
-    return gd_recurrent(in[0], in[1], bias, (gd_cell)p[0], .h0 = in[2],
-                        .c0 = p[0] == GD_CELL_LSTM ? gd_mul_scalar(in[2], 0.5) : NULL,
+    return gd_recurrent(in[0], in[1], bias, (gd_cell)p[0], .first_hidden = in[2],
+                        .first_cell = p[0] == GD_CELL_LSTM ? gd_mul_scalar(in[2], 0.5) : NULL,
                         .lengths = lengths, .reverse = p[1] != 0, .plain = p[3] != 0,
                         .last_cell = c);
 }

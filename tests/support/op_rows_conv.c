@@ -17,25 +17,38 @@ enum {
     LARGER_LAST = 8, /* behind the last alone */
 };
 
-static gd_conv_options conv_options(gd_tensor *x, gd_tensor *w, gd_tensor *b, const int64_t *p)
+/* `usual` for each axis, and `last` for the last. */
+static gd_shape except_last(const int64_t *p, int64_t usual, int64_t last)
 {
-    gd_conv_options o = { .x = x,
-                          .w = w,
-                          .b = b,
-                          .stride = p[1],
-                          .pad = p[2],
-                          .dilation = p[3],
-                          .groups = p[4],
-                          .same = p[5] & SAME,
-                          .output_pad = p[5] & LARGER ? 1 : 0 };
+    gd_shape s = { .rank = (int)p[0] };
+    for (int i = 0; i < s.rank; i++)
+        s.dim[i] = i == s.rank - 1 ? last : usual;
+    return s;
+}
+
+static int64_t or_one(int64_t number)
+{
+    return number ? number : 1;
+}
+
+static gd_tensor *conv(gd_tensor *x, gd_tensor *w, gd_tensor *b, const int64_t *p, bool transposed)
+{
+    const int64_t stride = or_one(p[1]), pad = p[2];
+    gd_conv_options o = { GD_CONV_DEFAULTS, .stride = GD_SHAPE(stride),
+                          .dilation = GD_SHAPE(or_one(p[3])), .groups = or_one(p[4]),
+                          .same = p[5] & SAME };
+    if (!o.same || pad)
+        o.padding = GD_SHAPE(pad);
     if (p[5] & LOPSIDED) {
-        o.before[0] = 1;
-        o.after[p[0] - 1] = 2;
-        o.strides[p[0] - 1] = p[1] + 1;
+        o.padding_before = except_last(p, pad, pad);
+        o.padding_before.dim[0]++;
+        o.padding_after = except_last(p, pad, pad + 2);
+        o.stride = except_last(p, stride, stride + 1);
     }
-    if (p[5] & LARGER_LAST)
-        o.output_pads[p[0] - 1] = 1;
-    return o;
+    if (p[5] & (LARGER | LARGER_LAST))
+        o.output_padding = except_last(p, p[5] & LARGER ? 1 : 0, 1);
+    return transposed ? gd_conv_transpose_with(x, w, b, (int)p[0], &o)
+                      : gd_conv_with(x, w, b, (int)p[0], &o);
 }
 
 static const op_case convolution_cases[] = {
@@ -108,15 +121,15 @@ static const op_refusal convolution_refusals[] = {
       { GD_F32, GD_F32, GD_F32 },
       { 4 } },
 };
-OP(convolution, 3, D | OP_SUM, RESULT_FLOAT, 128, gd_conv_with((int)p[0], conv_options(x, y, z, p)),
-   VALUES(0.5, 2), VALUES(0.5, 2), VALUES(0.5, 2))
+OP(convolution, 3, D | OP_SUM, RESULT_FLOAT, 128, conv(x, y, z, p, false), VALUES(0.5, 2),
+   VALUES(0.5, 2), VALUES(0.5, 2))
 
 static const op_case conv_without_bias_cases[] = {
     { .shape = { SHAPE(1, 2, 3, 4), SHAPE(2, 2, 2, 2) }, .p = { 2, 1, 1 } },
     { .shape = { SHAPE(1, 3, 2, 2), SHAPE(2, 3, 1, 1) }, .p = { 2 } },
 };
-FUNCTION_SAFE(conv_without_bias, 2, D | OP_SUM, RESULT_FLOAT, 128,
-              gd_conv_with((int)p[0], conv_options(x, y, NULL, p)), VALUES(0.5, 2), VALUES(0.5, 2))
+FUNCTION_SAFE(conv_without_bias, 2, D | OP_SUM, RESULT_FLOAT, 128, conv(x, y, NULL, p, false),
+              VALUES(0.5, 2), VALUES(0.5, 2))
 
 /* The transposed convolution without a bias is this op. */
 static const op_case convolution_grad_input_cases[] = {
@@ -145,8 +158,8 @@ static const op_refusal convolution_grad_input_refusals[] = {
       { 1, 1, 0, 1, 1, LARGER } },
     { GD_ERR_INVALID, { SHAPE(1, 2, 4), SHAPE(2, 2, 2) }, { GD_F32, GD_F32 }, { 1, 0, -2 } },
 };
-OP(convolution_grad_input, 2, D | OP_SUM, RESULT_FLOAT, 128,
-   gd_conv_transpose_with((int)p[0], conv_options(x, y, NULL, p)), VALUES(0.5, 2), VALUES(0.5, 2))
+OP(convolution_grad_input, 2, D | OP_SUM, RESULT_FLOAT, 128, conv(x, y, NULL, p, true),
+   VALUES(0.5, 2), VALUES(0.5, 2))
 
 static const op_case conv_transpose_cases[] = {
     { { SHAPE(1, 2, 3, 2), SHAPE(2, 3, 2, 2), SHAPE(3) }, { 2, 2, 1, 1, 1, LARGER } },
@@ -162,8 +175,7 @@ static const op_refusal conv_transpose_refusals[] = {
       { GD_F32, GD_F32, GD_F32 },
       { 1 } },
 };
-FUNCTION(conv_transpose, 3, D | OP_SUM, RESULT_FLOAT, 128,
-         gd_conv_transpose_with((int)p[0], conv_options(x, y, z, p)), VALUES(0.5, 2),
+FUNCTION(conv_transpose, 3, D | OP_SUM, RESULT_FLOAT, 128, conv(x, y, z, p, true), VALUES(0.5, 2),
          VALUES(0.5, 2), VALUES(0.5, 2))
 
 /* What the builders do with dtypes: integers become f32, halves go through it and come back. */
@@ -234,18 +246,16 @@ enum {
     OBLONG = 4, /* the last axis has a window one larger */
 };
 
-static gd_pool_options pool_options(gd_tensor *x, const int64_t *p)
+static gd_tensor *pool(gd_tensor *x, const int64_t *p, bool maximum)
 {
-    gd_pool_options o = { .x = x,
-                          .kernel = p[1],
-                          .stride = p[2],
-                          .pad = p[3],
-                          .dilation = p[4],
-                          .ceil_mode = p[5] & CEIL,
-                          .exclude_pad = p[5] & EXCLUDE_PAD };
-    if (p[5] & OBLONG)
-        o.kernels[p[0] - 1] = p[1] + 1;
-    return o;
+    const gd_shape window = except_last(p, p[1], p[1] + (p[5] & OBLONG ? 1 : 0));
+    gd_pool_options o = { GD_POOL_DEFAULTS, .padding = GD_SHAPE(p[3]),
+                          .dilation = GD_SHAPE(or_one(p[4])), .ceil_mode = p[5] & CEIL,
+                          .count_padding = !(p[5] & EXCLUDE_PAD) };
+    if (p[2])
+        o.stride = GD_SHAPE(p[2]);
+    return maximum ? gd_max_pool_with(x, (int)p[0], window, &o)
+                   : gd_avg_pool_with(x, (int)p[0], window, &o);
 }
 
 static const op_case max_pool_cases[] = {
@@ -273,8 +283,7 @@ static const op_refusal max_pool_refusals[] = {
     { GD_ERR_INVALID, { SHAPE(1, 2, 3) }, { GD_F32 }, { 1, 2, 1, -1 } },
 };
 #define avg_pool_refusals max_pool_refusals
-OP(max_pool, 1, DE | OP_MUST_VARY, RESULT_FLOAT, 0, gd_max_pool_with((int)p[0], pool_options(x, p)),
-   VALUES(-20, 20))
+OP(max_pool, 1, DE | OP_MUST_VARY, RESULT_FLOAT, 0, pool(x, p, true), VALUES(-20, 20))
 
 static const op_case avg_pool_cases[] = {
     { { SHAPE(2, 2, 7) }, { 1, 2 } },
@@ -287,8 +296,7 @@ static const op_case avg_pool_cases[] = {
     { { SHAPE(3, 5, 9, 17) }, { 2, 2, 3, 1, 1, OBLONG } },
     { { SHAPE(3, 5, 8, 34) }, { 2, 2, 2 } },
 };
-OP(avg_pool, 1, D, RESULT_FLOAT, 32, gd_avg_pool_with((int)p[0], pool_options(x, p)),
-   VALUES(0.5, 2))
+OP(avg_pool, 1, D, RESULT_FLOAT, 32, pool(x, p, false), VALUES(0.5, 2))
 
 /* The attribute of a pooling of the last two axes: p = window, stride, pad, result's sizes. */
 static gd_pool_attr plane_attr(const int64_t *p)

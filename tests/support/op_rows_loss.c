@@ -35,8 +35,7 @@ static const op_refusal cross_entropy_weighted_refusals[] = {
     { GD_ERR_INVALID, { SHAPE(9, 5), SHAPE(9, 5), SHAPE(5) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
 };
 FUNCTION(cross_entropy_weighted, 3, DF, RESULT_FLOAT, 64,
-         z ? gd_cross_entropy(x, y, z, .label_smoothing = 0.25, .ignore = true, .ignore_index = 2)
-           : NULL,
+         z ? gd_cross_entropy(x, y, .weight = z, .label_smoothing = 0.25, .ignore_index = 2) : NULL,
          VALUES(-4, 1), INDICES(5), VALUES(0.5, 2))
 
 static const op_case cross_entropy_soft_weighted_cases[] = {
@@ -44,8 +43,8 @@ static const op_case cross_entropy_soft_weighted_cases[] = {
     { .shape = { SHAPE(2, 2, 3), SHAPE(2, 2, 3), SHAPE(3) } },
 };
 FUNCTION_SAFE(cross_entropy_soft_weighted, 3, DF, RESULT_FLOAT, 64,
-              z ? gd_cross_entropy(x, y, z, .label_smoothing = 0.25) : NULL, VALUES(-4, 1),
-              VALUES(0.1, 1), VALUES(0.5, 2))
+              z ? gd_cross_entropy(x, y, .weight = z, .label_smoothing = 0.25) : NULL,
+              VALUES(-4, 1), VALUES(0.1, 1), VALUES(0.5, 2))
 
 static const op_case cross_entropy_rows_cases[] = {
     { .shape = { SHAPE(2, 3, 5), SHAPE(2, 3) } },
@@ -99,13 +98,13 @@ static const op_case bce_pos_weight_cases[] = {
     { .shape = { SHAPE(5, 3), SHAPE(5, 3), SHAPE(3) } },
 };
 FUNCTION_SAFE(bce_pos_weight, 3, DF, RESULT_SAME, 64,
-              z ? gd_bce_with_logits(x, y, .pos_weight = z, .weight = z) : NULL, VALUES(-4, 4),
+              z ? gd_bce_with_logits(x, y, .positive_weight = z, .weight = z) : NULL, VALUES(-4, 4),
               VALUES(0.1, 0.9), VALUES(0.5, 2))
 PAIR_CASES(focal)
 FUNCTION(focal, 2, DF, RESULT_SAME, 64, gd_focal(x, y), VALUES(-3, 3), VALUES(0.1, 0.9))
 PAIR_CASES(focal_other)
 FUNCTION(focal_other, 2, DF, RESULT_SAME, 128,
-         gd_focal(x, y, .alpha = -1, .gamma = 1.5, .reduction = GD_REDUCE_SUM), VALUES(-3, 3),
+         gd_focal(x, y, .alpha = NAN, .gamma = 1.5, .reduction = GD_REDUCE_SUM), VALUES(-3, 3),
          VALUES(0.1, 0.9))
 PAIR_CASES(hinge)
 FUNCTION(hinge, 2, DF, RESULT_SAME, 64, gd_hinge(x, y), VALUES(-0.9, 0.9), VALUES(-1, 1))

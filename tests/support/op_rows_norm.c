@@ -13,7 +13,7 @@ static const op_case normalize_cases[] = {
     { { SHAPE(5, 7), SHAPE(7), SHAPE(7) }, { 1 } },
     { { SHAPE(2, 3, 33), SHAPE(33), SHAPE(33) }, { 1 } },
     { { SHAPE(3, 5, 2), SHAPE(5, 2), SHAPE(5, 2) }, { 2 } },
-    { { SHAPE(13), SHAPE(13), SHAPE(13) }, { 0 } },
+    { { SHAPE(13), SHAPE(13), SHAPE(13) }, { 1 } },
     { { SHAPE(0, 3), SHAPE(3), SHAPE(3) }, { 1 } },
     { { SHAPE(3, 0), SHAPE(0), SHAPE(0) }, { 1 } },
     { { SHAPE(2, 4999), SHAPE(4999), SHAPE(4999) }, { 1 } },
@@ -81,16 +81,17 @@ FUNCTION(layer_norm_bias, 2, DV, RESULT_FLOAT, 8, y ? gd_layer_norm(x, NULL, y) 
 /* p[0]: groups */
 static const op_case group_norm_cases[] = {
     { { SHAPE(2, 6, 3, 5), SHAPE(6), SHAPE(6) }, { 3 } },
-    { { SHAPE(2, 4, 3), SHAPE(4), SHAPE(4) }, { 0 } },
+    { { SHAPE(2, 4, 3), SHAPE(4), SHAPE(4) }, { 1 } },
     { { SHAPE(3, 4), SHAPE(4), SHAPE(4) }, { 2 } },
 };
 static const op_refusal group_norm_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(2, 6, 3), SHAPE(6), SHAPE(6) }, { GD_F32, GD_F32, GD_F32 }, { 4 } },
+    { GD_ERR_SHAPE, { SHAPE(2, 6, 3), SHAPE(6), SHAPE(6) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
     { GD_ERR_SHAPE, { SHAPE(2, 6, 3), SHAPE(6), SHAPE(6) }, { GD_F32, GD_F32, GD_F32 }, { -2 } },
     { GD_ERR_SHAPE, { SHAPE(2, 6, 3), SHAPE(3), SHAPE(6) }, { GD_F32, GD_F32, GD_F32 }, { 3 } },
     { GD_ERR_SHAPE, { SHAPE(6), SHAPE(6), SHAPE(6) }, { GD_F32, GD_F32, GD_F32 }, { 3 } },
 };
-FUNCTION(group_norm, 3, DV, RESULT_FLOAT, 8, y &&z ? gd_group_norm(x, y, z, .groups = p[0]) : NULL,
+FUNCTION(group_norm, 3, DV, RESULT_FLOAT, 8, y &&z ? gd_group_norm(x, y, z, p[0]) : NULL,
          VALUES(-4, 4), VALUES(0.5, 1), VALUES(6, 9))
 
 #define instance_norm_cases    instance_cases
@@ -116,8 +117,8 @@ static const op_refusal batch_norm_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(4), SHAPE(4), SHAPE(4) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
 };
 FUNCTION(batch_norm, 3, DV, RESULT_FLOAT, 8,
-         y &&z ? gd_batch_norm(x, y, z, .training = true, .epsilon = 1e-3) : NULL, VALUES(-4, 4),
-         VALUES(0.5, 1), VALUES(6, 9))
+         y &&z ? gd_batch_norm(x, y, z, NULL, NULL, .training = true, .epsilon = 1e-3) : NULL,
+         VALUES(-4, 4), VALUES(0.5, 1), VALUES(6, 9))
 
 /* With given statistics: y the mean, z the variance. */
 static const op_case batch_norm_eval_cases[] = {

@@ -59,6 +59,10 @@ static float scores(const gd_attention_tile *t, int64_t i, float *s, int *end)
         for (int j = 0; j < n; j++)
             s[j] = add[j] == -INFINITY ? -INFINITY : s[j] * scale + add[j];
         scale = 1;
+    } else if (scale == 0) { /* -inf times 0 would be no number */
+        for (int j = 0; j < n; j++)
+            s[j] *= scale;
+        scale = 1;
     }
     *end = padded(n);
     for (int j = n; j < *end; j++)

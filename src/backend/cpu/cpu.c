@@ -135,7 +135,7 @@ static gd_device *cpu_open(const gd_open_options *options)
     cpu->base.limits = limits;
     cpu->isa = isa;
     fill_table(cpu);
-    int threads = options->threads == 0 ? gd_thread_count_default() : options->threads;
+    int threads = options->threads == -1 ? gd_thread_count_default() : options->threads;
     if (gd_paths_read(&cpu->paths) != GD_OK || cpu_set_threads(&cpu->base, threads) != GD_OK) {
         cpu_close(&cpu->base);
         return NULL;
