@@ -9,9 +9,9 @@ enum { SIZE = 64 };
 /* x [batch, 3, 64, 64] -> logits [batch, 2] */
 static gd_tensor *cats_dogs(gd_module *m, gd_tensor *x)
 {
-    x = gd_relu(gd_nn_conv2d(m, "conv1", x, 16, 3, .pad = 1));
-    x = gd_relu(gd_nn_conv2d(m, "conv2", x, 32, 3, .pad = 1));
-    x = gd_relu(gd_nn_conv2d(m, "conv3", x, 64, 3, .pad = 1));
+    x = gd_relu(gd_nn_conv2d(m, "conv1", x, 16, GD_SHAPE(3), .padding = GD_SHAPE(1)));
+    x = gd_relu(gd_nn_conv2d(m, "conv2", x, 32, GD_SHAPE(3), .padding = GD_SHAPE(1)));
+    x = gd_relu(gd_nn_conv2d(m, "conv3", x, 64, GD_SHAPE(3), .padding = GD_SHAPE(1)));
     x = gd_reshape(x, GD_SHAPE(-1, 64 * SIZE * SIZE)); // [batch, 262144]
     x = gd_relu(gd_nn_linear(m, "fc1", x, 128));
     return gd_nn_linear(m, "fc2", x, 2);

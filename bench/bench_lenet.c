@@ -6,9 +6,10 @@
 /* x [batch, 1, 28, 28] -> logits [batch, 10] */
 static gd_tensor *lenet(gd_module *m, gd_tensor *x)
 {
-    x = gd_relu(gd_nn_conv2d(m, "conv1", x, 6, 5, .pad = 2)); // [batch, 6, 28, 28]
-    x = gd_max_pool2d(x, GD_SHAPE(2));                        // [batch, 6, 14, 14]
-    x = gd_relu(gd_nn_conv2d(m, "conv2", x, 16, 5));          // [batch, 16, 10, 10]
+    x = gd_relu(
+        gd_nn_conv2d(m, "conv1", x, 6, GD_SHAPE(5), .padding = GD_SHAPE(2))); // [batch, 6, 28, 28]
+    x = gd_max_pool2d(x, GD_SHAPE(2));                                        // [batch, 6, 14, 14]
+    x = gd_relu(gd_nn_conv2d(m, "conv2", x, 16, GD_SHAPE(5)));                // [batch, 16, 10, 10]
     x = gd_reshape(gd_max_pool2d(x, GD_SHAPE(2)), GD_SHAPE(-1, 400));
     x = gd_relu(gd_nn_linear(m, "fc1", x, 120));
     x = gd_relu(gd_nn_linear(m, "fc2", x, 84));

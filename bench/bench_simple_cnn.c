@@ -6,7 +6,8 @@
 /* x [batch, 3, 32, 32] -> logits [batch, 2] */
 static gd_tensor *simple(gd_module *m, gd_tensor *x)
 {
-    x = gd_relu(gd_nn_conv2d(m, "conv", x, 8, 3, .pad = 1)); // [batch, 8, 32, 32]
+    x = gd_relu(
+        gd_nn_conv2d(m, "conv", x, 8, GD_SHAPE(3), .padding = GD_SHAPE(1))); // [batch, 8, 32, 32]
     return gd_nn_linear(m, "fc", gd_global_avg_pool(x), 2);
 }
 

@@ -27,9 +27,12 @@ static gd_tensor *network(void *user, gd_tensor *x)
 {
     gd_module *m = user;
     x = gd_mul_scalar(gd_sub_scalar(mirror_some(m, x), 0.45), 4.0); /* about mean 0, deviation 1 */
-    x = gd_relu(gd_nn_conv2d(m, "conv1", x, 16, 3, .pad = 1, .init = GD_INIT_HE_UNIFORM));
-    x = gd_relu(gd_nn_conv2d(m, "conv2", x, 32, 3, .pad = 1, .init = GD_INIT_HE_UNIFORM));
-    x = gd_relu(gd_nn_conv2d(m, "conv3", x, 64, 3, .pad = 1, .init = GD_INIT_HE_UNIFORM));
+    x = gd_relu(gd_nn_conv2d(m, "conv1", x, 16, GD_SHAPE(3), .padding = GD_SHAPE(1),
+                             .init = GD_INIT_HE_UNIFORM));
+    x = gd_relu(gd_nn_conv2d(m, "conv2", x, 32, GD_SHAPE(3), .padding = GD_SHAPE(1),
+                             .init = GD_INIT_HE_UNIFORM));
+    x = gd_relu(gd_nn_conv2d(m, "conv3", x, 64, GD_SHAPE(3), .padding = GD_SHAPE(1),
+                             .init = GD_INIT_HE_UNIFORM));
     x = gd_reshape(x, GD_SHAPE(-1, 64 * SIZE * SIZE)); // [batch, 262144]
     x = gd_relu(gd_nn_linear(m, "fc1", x, 128));
     return gd_nn_linear(m, "fc2", x, 2);
@@ -77,7 +80,8 @@ int main(int argc, char **argv)
     }
 
     course c = { 0 };
-    gd_schedule schedule = { GD_SCHEDULE_COSINE, .lr = 1e-5, .warmup = 15 };
+    gd_schedule schedule = { GD_SCHEDULE_DEFAULTS, .kind = GD_SCHEDULE_COSINE, .lr = 1e-5,
+                             .warmup = 15 };
     gd_metrics last = { 0 };
     gd_status status =
         gd_fit(gd_adam(model, .lr = 1e-5), network, model, batches, tests, .epochs = epochs,

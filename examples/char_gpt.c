@@ -138,8 +138,8 @@ static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenize
            (long long)gd_module_parameter_count(module), (long long)s->steps, (long long)s->batch,
            (long long)s->length);
 
-    const gd_schedule rate = { GD_SCHEDULE_COSINE, .lr = s->lr, .lr_end = s->lr / 10.0,
-                               .steps = s->steps, .warmup = 100 };
+    const gd_schedule rate = { GD_SCHEDULE_DEFAULTS,   .kind = GD_SCHEDULE_COSINE, .lr = s->lr,
+                               .lr_end = s->lr / 10.0, .steps = s->steps,          .warmup = 100 };
     double start = gd_seconds(), loss = 0.0;
     for (int64_t step = 0; step < s->steps && !gd_error_code(); step++) {
         gd_batch b;

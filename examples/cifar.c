@@ -16,7 +16,7 @@ static gd_tensor *stage(gd_module *m, const char *name, gd_tensor *x, int64_t ch
     char path[32];
     for (int i = 1; i <= 2; i++) {
         snprintf(path, sizeof path, "%s.conv%d", name, i);
-        x = gd_nn_conv2d(m, path, x, channels, 3, .pad = 1, .no_bias = true,
+        x = gd_nn_conv2d(m, path, x, channels, GD_SHAPE(3), .padding = GD_SHAPE(1), .bias = false,
                          .init = GD_INIT_HE_NORMAL);
         snprintf(path, sizeof path, "%s.norm%d", name, i);
         x = gd_relu(gd_nn_batch_norm(m, path, x));
@@ -60,7 +60,8 @@ int main(int argc, char **argv)
         printf("%lld photographs to learn from, %lld to be tested on\n",
                (long long)gd_dataset_count(photographs), (long long)gd_dataset_count(unseen));
 
-    gd_schedule schedule = { GD_SCHEDULE_COSINE, .lr = 3e-3, .warmup = 40 };
+    gd_schedule schedule = { GD_SCHEDULE_DEFAULTS, .kind = GD_SCHEDULE_COSINE, .lr = 3e-3,
+                             .warmup = 40 };
     gd_metrics last = { 0 };
     gd_status status = gd_fit(gd_adamw(model, .lr = 3e-3), network, model, batches, test,
                               .epochs = epochs, .schedule = gd_schedule_follow,

@@ -82,9 +82,9 @@ static void learn_edge(gd_context *gd)
 /* LeNet's class (LeCun et al. 1998): x [batch, 1, 28, 28] -> logits [batch, 10]. */
 static gd_tensor *network(gd_module *m, gd_tensor *x)
 {
-    x = gd_relu(gd_nn_conv2d(m, "conv1", x, 12, 5, .same = true));           // [batch, 12, 28, 28]
+    x = gd_relu(gd_nn_conv2d(m, "conv1", x, 12, GD_SHAPE(5), .same = true)); // [batch, 12, 28, 28]
     x = gd_max_pool2d(x, GD_SHAPE(2));                                       // [batch, 12, 14, 14]
-    x = gd_relu(gd_nn_conv2d(m, "conv2", x, 32, 5));                         // [batch, 32, 10, 10]
+    x = gd_relu(gd_nn_conv2d(m, "conv2", x, 32, GD_SHAPE(5)));               // [batch, 32, 10, 10]
     x = gd_reshape(gd_max_pool2d(x, GD_SHAPE(2)), GD_SHAPE(-1, 32 * 5 * 5)); // [batch, 800]
     x = gd_relu(gd_nn_linear(m, "fc1", x, 84));
     return gd_nn_linear(m, "fc2", x, 10);

@@ -11,9 +11,9 @@ enum { BATCH = 50, EPOCHS = 2 };
 static gd_tensor *network(void *module, gd_tensor *x)
 {
     x = gd_unsqueeze(x, 1);                                                  // [batch, 1, 28, 28]
-    x = gd_relu(gd_nn_conv2d(module, "conv1", x, 8, 5));                     // [batch, 8, 24, 24]
+    x = gd_relu(gd_nn_conv2d(module, "conv1", x, 8, GD_SHAPE(5)));           // [batch, 8, 24, 24]
     x = gd_max_pool2d(x, GD_SHAPE(2));                                       // [batch, 8, 12, 12]
-    x = gd_relu(gd_nn_conv2d(module, "conv2", x, 16, 5));                    // [batch, 16, 8, 8]
+    x = gd_relu(gd_nn_conv2d(module, "conv2", x, 16, GD_SHAPE(5)));          // [batch, 16, 8, 8]
     x = gd_reshape(gd_max_pool2d(x, GD_SHAPE(2)), GD_SHAPE(-1, 16 * 4 * 4)); // [batch, 256]
     return gd_nn_linear(module, "out", x, 10);
 }
@@ -64,9 +64,8 @@ static void train(gd_context *gd, trainee *t, gd_dataset *digits, int first, int
     gd_loader *loader = gd_loader_create(digits, .batch = BATCH, .shuffle = true, .seed = 1);
     gd_function *step = gd_compile(gd, train_step, t);
     int64_t batches = gd_loader_batches(loader), now = 0;
-    gd_schedule cosine = {
-        .kind = GD_SCHEDULE_COSINE, .lr = 4e-3, .steps = EPOCHS * batches, .warmup = 10
-    };
+    gd_schedule cosine = { GD_SCHEDULE_DEFAULTS, .kind = GD_SCHEDULE_COSINE, .lr = 4e-3,
+                           .steps = EPOCHS * batches, .warmup = 10 };
     gd_batch batch;
     for (int epoch = 0; epoch < last; epoch++)
         for (double sum = 0; gd_loader_next(loader, &batch); now++) {

@@ -14,9 +14,9 @@ static gd_tensor *network(void *user, gd_tensor *x)
 {
     gd_module *m = user;
     x = gd_unsqueeze(x, 1);                                                  // [batch, 1, 28, 28]
-    x = gd_relu(gd_nn_conv2d(m, "conv1", x, 12, 5, .same = true));           // [batch, 12, 28, 28]
+    x = gd_relu(gd_nn_conv2d(m, "conv1", x, 12, GD_SHAPE(5), .same = true)); // [batch, 12, 28, 28]
     x = gd_max_pool2d(x, GD_SHAPE(2));                                       // [batch, 12, 14, 14]
-    x = gd_relu(gd_nn_conv2d(m, "conv2", x, 32, 5));                         // [batch, 32, 10, 10]
+    x = gd_relu(gd_nn_conv2d(m, "conv2", x, 32, GD_SHAPE(5)));               // [batch, 32, 10, 10]
     x = gd_reshape(gd_max_pool2d(x, GD_SHAPE(2)), GD_SHAPE(-1, 32 * 5 * 5)); // [batch, 800]
     x = gd_relu(gd_nn_linear(m, "fc1", x, 84));
     return gd_nn_linear(m, "fc2", x, 10);
@@ -47,7 +47,8 @@ int main(void)
     gd_module_summary(model, summary, sizeof summary);
     printf("%s\n", summary);
 
-    gd_schedule schedule = { GD_SCHEDULE_COSINE, .lr = 2e-3, .warmup = 90 };
+    gd_schedule schedule = { GD_SCHEDULE_DEFAULTS, .kind = GD_SCHEDULE_COSINE, .lr = 2e-3,
+                             .warmup = 90 };
     gd_metrics last = { 0 };
     gd_status status = gd_fit(gd_adam(model, .lr = 2e-3), network, model, batches, test,
                               .epochs = EPOCHS, .schedule = gd_schedule_follow,

@@ -12,12 +12,13 @@
 
 enum { LETTERS = 16, START = LETTERS, VOCABULARY, LENGTH = 10, BATCH = 64, TESTED = 500 };
 
-static const gd_transformer_config config = { .width = 32,
+static const gd_transformer_config config = { GD_TRANSFORMER_CONFIG_DEFAULTS,
+                                              .width = 32,
                                               .heads = 4,
                                               .hidden = 64,
                                               .layers = 2,
                                               .vocabulary = VOCABULARY,
-                                              .context = LENGTH,
+                                              .max_length = LENGTH,
                                               .pre_norm = true };
 
 typedef struct trainee {

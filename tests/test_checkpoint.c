@@ -92,15 +92,15 @@ static void test_models_as_data(void **state)
         "\"channels\": "
         "8, \"kernel\": 3, \"padding\": \"same\", \"activation\": \"gelu\"@ },"
         "{ \"name\": \"n\", \"type\": \"batch_norm\", \"activation\": \"tanh\"@ },"
-        "{ \"name\": \"d\", \"type\": \"dropout\", \"rate\": 0.3@ },"
+        "{ \"name\": \"d\", \"type\": \"dropout\", \"dropout\": 0.3@ },"
         "{ \"name\": \"s\", \"type\": \"add\", \"inputs\": [\"d\", \"n\"], \"activation\": "
         "\"mish\"@ } ] }",
         "{ \"input\": [24, 8], \"layers\": [ { \"name\": \"e\", \"type\": \"encoder\", \"heads\": "
         "2, "
-        "\"layers\": 3, \"rate\": 0.2, \"feed_forward\": \"gelu\"@ } ] }",
+        "\"layers\": 3, \"dropout\": 0.2, \"feed_forward\": \"gelu\"@ } ] }",
         "{ \"input\": [24], \"layers\": [ { \"name\": \"g\", \"type\": \"decoder_only\", "
         "\"heads\": 2, "
-        "\"layers\": 3, \"count\": 5, \"units\": 8, \"rate\": 0.2@ } ] }",
+        "\"layers\": 3, \"vocabulary\": 5, \"units\": 8, \"dropout\": 0.2@ } ] }",
     };
     for (int i = 0; i < COUNT(json); i++)
         for (int mode = 0; mode < 2; mode++) {
@@ -127,7 +127,8 @@ static void test_models_as_data(void **state)
 static void test_transformer_layers(void **state)
 {
     (void)state;
-    gd_transformer_config plain = { .heads = 2, .layers = 2, .decoder_layers = 3, .dropout = 0.1 };
+    gd_transformer_config plain = { GD_TRANSFORMER_CONFIG_DEFAULTS, .heads = 2, .layers = 2,
+                                    .decoder_layers = 3, .dropout = 0.1 };
     gd_transformer_config checkpointed = plain;
     checkpointed.checkpoint = true;
     for (int mode = 0; mode < 2; mode++) {

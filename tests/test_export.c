@@ -151,11 +151,12 @@ static gd_tensor *convolutional(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     trainee *t = user;
-    gd_tensor *x = gd_nn_conv2d(t->module, "c1", in[0], 6, .kernel = 3, .pad = 1);
+    gd_tensor *x = gd_nn_conv2d(t->module, "c1", in[0], 6, GD_SHAPE(3), .padding = GD_SHAPE(1));
     x = gd_max_pool2d(gd_relu(x), GD_SHAPE(3), .stride = GD_SHAPE(2), .padding = GD_SHAPE(1));
-    x = gd_nn_conv2d(t->module, "c2", x, 40, .kernel = 3, .stride = 2, .groups = 2);
+    x = gd_nn_conv2d(t->module, "c2", x, 40, GD_SHAPE(3), .stride = GD_SHAPE(2), .groups = 2);
     x = gd_avg_pool2d(gd_tanh(x), GD_SHAPE(2), .stride = GD_SHAPE(1), .padding = GD_SHAPE(1));
-    x = gd_nn_conv2d(t->module, "c3", x, 5, .kernel = 3, .pad = 2, .dilation = 2, .no_bias = true);
+    x = gd_nn_conv2d(t->module, "c3", x, 5, GD_SHAPE(3), .padding = GD_SHAPE(2),
+                     .dilation = GD_SHAPE(2), .bias = false);
     x = gd_nn_linear(t->module, "fc", gd_reshape(x, GD_SHAPE(4, -1)), 10);
     gd_tensor *loss = gd_cross_entropy(x, in[1]), *parameter[7], *gradient[7];
     for (int i = 0; i < 7; i++)
@@ -169,12 +170,13 @@ static gd_tensor *convolutional(void *user, int count, gd_tensor *const *in)
 
 /* ---- sequences ---- */
 
-static const gd_transformer_config gpt_config = { .width = 32,
+static const gd_transformer_config gpt_config = { GD_TRANSFORMER_CONFIG_DEFAULTS,
+                                                  .width = 32,
                                                   .heads = 4,
                                                   .hidden = 48,
                                                   .layers = 2,
                                                   .vocabulary = 19,
-                                                  .context = 70,
+                                                  .max_length = 70,
                                                   .pre_norm = true,
                                                   .tied = true,
                                                   .dropout = 0.2 };
@@ -210,9 +212,10 @@ static gd_tensor *llama_train(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     trainee *t = user;
-    const gd_transformer_config config = { .width = 24,
+    const gd_transformer_config config = { GD_TRANSFORMER_CONFIG_DEFAULTS,
+                                           .width = 24,
                                            .heads = 4,
-                                           .heads_kv = 2,
+                                           .kv_heads = 2,
                                            .hidden = 40,
                                            .layers = 1,
                                            .vocabulary = 19,
@@ -220,7 +223,7 @@ static gd_tensor *llama_train(void *user, int count, gd_tensor *const *in)
                                            .norm = GD_NORM_RMS,
                                            .position = GD_POSITION_ROTARY,
                                            .pre_norm = true,
-                                           .no_bias = true };
+                                           .bias = false };
     gd_tensor *x = gd_nn_decoder_only(t->module, "llama", in[0], &config);
     return learn_tokens(t, x, in[1]);
 }
@@ -238,7 +241,7 @@ static gd_tensor *attentive(void *user, int count, gd_tensor *const *in)
     gd_tensor *i = gd_arange(gd, 0, 300, 1, GD_I64);
     gd_tensor *near = gd_lt(gd_abs(gd_sub(gd_unsqueeze(i, 1), i)), gd_scalar(gd, 40, GD_I64));
     gd_tensor *masked =
-        gd_nn_multi_head_attention(t->module, "masked", cross, 4, .heads_kv = 1, .mask = near);
+        gd_nn_multi_head_attention(t->module, "masked", cross, 4, .kv_heads = 1, .mask = near);
     gd_tensor *slope = gd_mul_scalar(gd_cast(gd_sub(i, gd_unsqueeze(i, 1)), GD_F32), 0.01);
     gd_tensor *loss = gd_mean(gd_square(gd_nn_multi_head_attention(t->module, "biased", masked, 2,
                                                                    .mask = slope, .causal = true)),
@@ -271,9 +274,10 @@ static gd_tensor *wide_convolution(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     trainee *t = user;
-    gd_tensor *x = gd_tanh(gd_nn_conv2d(t->module, "c1", in[0], 70, 1));
-    x = gd_tanh(gd_nn_conv2d(t->module, "c2", x, 40, 3, .stride = 2, .pad = 1));
-    x = gd_nn_conv_transpose2d(t->module, "c3", x, 6, 3, .stride = 3);
+    gd_tensor *x = gd_tanh(gd_nn_conv2d(t->module, "c1", in[0], 70, GD_SHAPE(1)));
+    x = gd_tanh(gd_nn_conv2d(t->module, "c2", x, 40, GD_SHAPE(3), .stride = GD_SHAPE(2),
+                             .padding = GD_SHAPE(1)));
+    x = gd_nn_conv_transpose2d(t->module, "c3", x, 6, GD_SHAPE(3), .stride = GD_SHAPE(3));
     return gd_minimize(t->optimizer, gd_mean(gd_square(x), GD_ALL_AXES, false));
 }
 
@@ -322,10 +326,10 @@ static gd_tensor *batch_norm(void *user, int count, gd_tensor *const *in)
     (void)count;
     trainee *t = user;
     gd_module_set_training(t->module, false);
-    gd_tensor *x = gd_nn_conv2d(t->module, "c1", in[0], 8, 3, .pad = 1);
+    gd_tensor *x = gd_nn_conv2d(t->module, "c1", in[0], 8, GD_SHAPE(3), .padding = GD_SHAPE(1));
     x = gd_relu(gd_nn_batch_norm(t->module, "n1", x));
-    x = gd_nn_conv2d(t->module, "c2", x, 8, 3, .stride = 2);
-    x = gd_relu(gd_nn_group_norm(t->module, "n2", x, .groups = 2));
+    x = gd_nn_conv2d(t->module, "c2", x, 8, GD_SHAPE(3), .stride = GD_SHAPE(2));
+    x = gd_relu(gd_nn_group_norm(t->module, "n2", x, 2));
     return gd_softmax(gd_nn_linear(t->module, "fc", gd_global_avg_pool(x), 5), -1);
 }
 

@@ -32,7 +32,8 @@ static gd_tensor *mlp(gd_module *m, gd_tensor *x)
 
 static gd_tensor *convolutional(gd_module *m, gd_tensor *x)
 {
-    gd_tensor *h = gd_nn_conv2d(m, "conv", x, 6, 3, .pad = 1, .init = GD_INIT_TRUNCATED_NORMAL);
+    gd_tensor *h = gd_nn_conv2d(m, "conv", x, 6, GD_SHAPE(3), .padding = GD_SHAPE(1),
+                                .init = GD_INIT_TRUNCATED_NORMAL);
     h = gd_max_pool2d(gd_relu(gd_nn_batch_norm(m, "norm", h)), GD_SHAPE(2));
     return gd_nn_linear(m, "fc", gd_reshape(h, GD_SHAPE(BATCH, -1)), 3);
 }
@@ -45,7 +46,8 @@ static gd_tensor *recurrent(gd_module *m, gd_tensor *x)
 
 static gd_tensor *transformer(gd_module *m, gd_tensor *x)
 {
-    const gd_transformer_config config = { .heads = 2, .layers = 1, .hidden = 16, .dropout = 0.1 };
+    const gd_transformer_config config = { GD_TRANSFORMER_CONFIG_DEFAULTS, .heads = 2, .layers = 1,
+                                           .hidden = 16, .dropout = 0.1 };
     gd_tensor *position =
         gd_sinusoidal_positions(gd_tensor_context(x), 0, 5, 8, gd_module_dtype(m));
     gd_tensor *h = gd_nn_encoder(m, "encoder", gd_add(x, position), &config);
@@ -368,16 +370,14 @@ static void models_as_data(void **state)
 {
     gd_context *gd = *state;
     const gd_layer_spec layers[] = {
-        { .name = "conv",
-          .type = "conv2d",
-          .channels = 4,
-          .kernel = GD_SHAPE(3),
-          .activation = "relu" },
-        { .name = "flat", .type = "flatten" },
-        { .name = "fc", .type = "linear", .units = 3 },
+        { GD_LAYER_SPEC_DEFAULTS, .name = "conv", .type = "conv2d", .channels = 4,
+          .kernel = GD_SHAPE(3), .activation = "relu" },
+        { GD_LAYER_SPEC_DEFAULTS, .name = "flat", .type = "flatten" },
+        { GD_LAYER_SPEC_DEFAULTS, .name = "fc", .type = "linear", .units = 3 },
     };
-    const gd_model_spec spec = { .input = GD_SHAPE(1, 5, 5), .layers = layers, .layer_count = 3 };
-    gd_model *model = gd_model_create(gd, .spec = &spec, .seed = 1, .dtype = GD_F64);
+    const gd_model_spec spec = { GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(1, 5, 5),
+                                 .layers = layers, .layer_count = 3 };
+    gd_model *model = gd_model_create(gd, &spec, .seed = 1, .dtype = GD_F64);
     if (!model)
         fail_msg("%s", gd_error_message());
     gd_tensor *y = gd_model_forward(model, gd_zeros(gd, GD_SHAPE(2, 1, 5, 5), GD_F32));

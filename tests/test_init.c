@@ -140,10 +140,12 @@ static void test_fans_of_convolutions(void **state)
     gd_context *gd = *state;
     gd_module *m = gd_module_create(gd, .seed = 1);
     gd_tensor *x = gd_zeros(gd, GD_SHAPE(1, 32, 6, 6), GD_F32);
-    assert_non_null(gd_nn_conv2d(m, "he", x, 64, 3, .init = GD_INIT_HE_NORMAL));
-    assert_non_null(gd_nn_conv2d(m, "grouped", x, 64, 3, .groups = 4, .init = GD_INIT_HE_NORMAL));
-    assert_non_null(gd_nn_conv2d(m, "glorot", x, 64, 3));
-    assert_non_null(gd_nn_conv_transpose2d(m, "back", x, 64, 3, .init = GD_INIT_HE_NORMAL));
+    assert_non_null(gd_nn_conv2d(m, "he", x, 64, GD_SHAPE(3), .init = GD_INIT_HE_NORMAL));
+    assert_non_null(
+        gd_nn_conv2d(m, "grouped", x, 64, GD_SHAPE(3), .groups = 4, .init = GD_INIT_HE_NORMAL));
+    assert_non_null(gd_nn_conv2d(m, "glorot", x, 64, GD_SHAPE(3)));
+    assert_non_null(
+        gd_nn_conv_transpose2d(m, "back", x, 64, GD_SHAPE(3), .init = GD_INIT_HE_NORMAL));
     double he = statistics_of(gd_module_parameter(m, "he.weight")).deviation;
     double grouped = statistics_of(gd_module_parameter(m, "grouped.weight")).deviation;
     double back = statistics_of(gd_module_parameter(m, "back.weight")).deviation;

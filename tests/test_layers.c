@@ -263,10 +263,10 @@ static void test_making_a_model_has_no_effects(void **state)
 {
     gd_context *gd = *state;
     need_json();
-    gd_model *model =
-        gd_model_load_json(gd, "{ \"input\": [3], \"layers\": ["
-                               "{ \"name\": \"norm\", \"type\": \"batch_norm\" },"
-                               "{ \"name\": \"drop\", \"type\": \"dropout\", \"rate\": 0.5 } ] }");
+    gd_model *model = gd_model_load_json(
+        gd, "{ \"input\": [3], \"layers\": ["
+            "{ \"name\": \"norm\", \"type\": \"batch_norm\" },"
+            "{ \"name\": \"drop\", \"type\": \"dropout\", \"dropout\": 0.5 } ] }");
     gd_module *m = gd_model_module(model);
     assert_true(gd_module_is_training(m));
     assert_true(gd_item(gd_min(gd_module_parameter(m, "norm.running_var"), GD_ALL_AXES, false)) ==
@@ -284,8 +284,10 @@ static void test_names_are_parameters(void **state)
     gd_context *gd = *state;
     gd_module *m = gd_module_create(gd, .seed = 1);
     gd_tensor *x = gd_ones(gd, GD_SHAPE(2, 3, 8, 8), GD_F32);
-    gd_tensor *y = gd_nn_conv2d(m, "conv", x, 4, 3, .pad = 1, .stride = 2);
-    gd_tensor *z = gd_nn_conv2d(m, "conv", x, 4, 3, .pad = 1, .stride = 2);
+    gd_tensor *y =
+        gd_nn_conv2d(m, "conv", x, 4, GD_SHAPE(3), .padding = GD_SHAPE(1), .stride = GD_SHAPE(2));
+    gd_tensor *z =
+        gd_nn_conv2d(m, "conv", x, 4, GD_SHAPE(3), .padding = GD_SHAPE(1), .stride = GD_SHAPE(2));
     assert_true(gd_item(gd_all(gd_eq(y, z), GD_ALL_AXES, false)) == 1);
     assert_int_equal(gd_module_count(m), 2);
     y = gd_nn_batch_norm(m, "norm", y);
@@ -304,48 +306,48 @@ static void test_layer_errors(void **state)
     gd_module *m = gd_module_create(gd);
     gd_tensor *x = gd_ones(gd, GD_SHAPE(2, 3, 8, 8), GD_F32), *none = NULL;
     gd_module *no_module = NULL;
-    assert_null(gd_nn_conv2d(m, "conv", none, 4, 3));
-    assert_null(gd_nn_conv2d(no_module, "conv", x, 4, 3));
+    assert_null(gd_nn_conv2d(m, "conv", none, 4, GD_SHAPE(3)));
+    assert_null(gd_nn_conv2d(no_module, "conv", x, 4, GD_SHAPE(3)));
     assert_null(gd_nn_batch_norm(m, "norm", none));
     assert_null(gd_nn_dropout(m, "drop", none, 0.5));
     assert_null(gd_nn_prelu(no_module, "act", x, false));
     assert_null(gd_nn_embedding(m, "table", none, 3, 4));
     assert_int_equal(gd_error_code(), GD_OK);
-    assert_null(gd_nn_conv2d(m, "", x, 4, 3));
+    assert_null(gd_nn_conv2d(m, "", x, 4, GD_SHAPE(3)));
     expect_error(GD_ERR_INVALID, "the name is empty");
-    assert_null(gd_nn_conv2d(m, "conv", x, 0, 3));
+    assert_null(gd_nn_conv2d(m, "conv", x, 0, GD_SHAPE(3)));
     expect_error(GD_ERR_INVALID, "\"conv\" has 0 channels");
-    assert_null(gd_nn_conv2d(m, "conv", x, 4));
+    assert_null(gd_nn_conv2d(m, "conv", x, 4, GD_SHAPE(0)));
     expect_error(GD_ERR_INVALID, "the kernel of \"conv\" is 0");
-    assert_null(gd_nn_conv1d(m, "conv", x, 4, 3));
+    assert_null(gd_nn_conv1d(m, "conv", x, 4, GD_SHAPE(3)));
     expect_error(GD_ERR_SHAPE, "the input of \"conv\" is [2, 3, 8, 8]");
-    assert_null(gd_nn_conv2d(m, "conv", x, 4, 3, .groups = 2));
+    assert_null(gd_nn_conv2d(m, "conv", x, 4, GD_SHAPE(3), .groups = 2));
     expect_error(GD_ERR_SHAPE, "\"conv\" takes 3 channels to 4: 2 groups");
-    assert_null(gd_nn_conv2d(m, "conv", gd_cast(x, GD_I32), 4, 3));
+    assert_null(gd_nn_conv2d(m, "conv", gd_cast(x, GD_I32), 4, GD_SHAPE(3)));
     expect_error(GD_ERR_DTYPE, "\"conv\" is i32");
     const int64_t long_side = INT64_C(1) << 20; /* weights of more than 63 bits */
     gd_tensor *volume = gd_ones(gd, GD_SHAPE(1, 3, 2, 2, 2), GD_F32);
-    assert_null(gd_nn_conv3d(m, "conv", volume, INT64_C(1) << 31, long_side));
+    assert_null(gd_nn_conv3d(m, "conv", volume, INT64_C(1) << 31, GD_SHAPE(long_side)));
     expect_error(GD_ERR_SHAPE, "the weight of \"conv\" would be [2147483648, 3, 1048576, ");
     gd_tensor *sequence = gd_ones(gd, GD_SHAPE(1, 2, 3), GD_F32);
     assert_null(gd_nn_lstm(m, "lstm", sequence, INT64_MAX / 2));
-    expect_error(GD_ERR_INVALID, "\"lstm\": width 4611686018427387903");
+    expect_error(GD_ERR_INVALID, "\"lstm\": 4611686018427387903 units");
     assert_null(gd_nn_multi_head_attention(m, "attend", sequence, INT64_C(1) << 32,
                                            .head_width = INT64_C(1) << 32));
     expect_error(GD_ERR_INVALID, "\"attend\": 4294967296 heads, 4294967296 of keys");
-    assert_null(gd_nn_conv_transpose3d(m, "conv", volume, 1, long_side));
+    assert_null(gd_nn_conv_transpose3d(m, "conv", volume, 1, GD_SHAPE(long_side)));
     expect_error(GD_ERR_SHAPE, "the weight of \"conv\" would be [3, 1, 1048576, ");
     assert_int_equal(gd_module_count(m), 0);
-    assert_non_null(gd_nn_conv2d(m, "conv", x, 4, 3));
-    assert_null(gd_nn_conv2d(m, "conv", x, 4, 5));
+    assert_non_null(gd_nn_conv2d(m, "conv", x, 4, GD_SHAPE(3)));
+    assert_null(gd_nn_conv2d(m, "conv", x, 4, GD_SHAPE(5)));
     expect_error(
         GD_ERR_SHAPE,
         "\"conv.weight\" is [4, 3, 3, 3], but this input and these options need [4, 3, 5, 5]");
-    assert_null(gd_nn_conv2d(m, "conv", x, 4, 3, .no_bias = true));
+    assert_null(gd_nn_conv2d(m, "conv", x, 4, GD_SHAPE(3), .bias = false));
     expect_error(GD_ERR_SHAPE, "more parameters");
     assert_null(gd_nn_batch_norm(m, "conv", x));
     expect_error(GD_ERR_INVALID, "\"conv\" is a layer of type conv2d already");
-    assert_null(gd_nn_group_norm(m, "norm", x));
+    assert_null(gd_nn_group_norm(m, "norm", x, 0));
     expect_error(GD_ERR_INVALID, "\"norm\" has 0 groups");
     assert_null(gd_nn_layer_norm(m, "norm", x, .axes = 5));
     expect_error(GD_ERR_SHAPE, "\"norm\" normalises 5 axes");
@@ -355,6 +357,110 @@ static void test_layer_errors(void **state)
     expect_error(GD_ERR_INVALID, "\"drop\" has 0 units");
     assert_null(gd_nn_embedding(m, "table", gd_arange(gd, 0, 3, 1, GD_I64), 0, 4));
     expect_error(GD_ERR_INVALID, "\"table\" has 0 rows");
+}
+
+/* ---- zero is a value ---- */
+
+static gd_model *model_of(gd_context *gd, gd_shape input, gd_layer_spec layer)
+{
+    gd_model_spec spec = { GD_MODEL_SPEC_DEFAULTS, .input = input, .layer_count = 1,
+                           .layers = &layer };
+    return gd_model_create(gd, &spec);
+}
+
+static void test_zero_in_specs(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_normal(gd, GD_SHAPE(4, 3, 2), 0, 1, GD_F32);
+    const gd_shape input = GD_SHAPE(3, 2);
+    static const char *const types[] = { "leaky_relu", "elu" };
+    for (int i = 0; i < 2; i++) {
+        gd_layer_spec layer = { GD_LAYER_SPEC_DEFAULTS, .name = "a", .type = types[i] };
+        gd_tensor *usual = gd_model_forward(model_of(gd, input, layer), x);
+        layer.alpha = 0;
+        gd_tensor *flat = gd_model_forward(model_of(gd, input, layer), x);
+        gd_tensor *apart = gd_abs(gd_sub(flat, gd_relu(x)));
+        assert_true(gd_item(gd_max(apart, GD_ALL_AXES, false)) == 0);
+        assert_true(gd_item(gd_min(usual, GD_ALL_AXES, false)) < 0);
+    }
+    gd_layer_spec drop = { GD_LAYER_SPEC_DEFAULTS, .name = "a", .type = "dropout" };
+    assert_null(model_of(gd, input, drop));
+    expect_error(GD_ERR_INVALID, "type dropout needs \"dropout\"");
+    drop.dropout = 0;
+    assert_same_bits(gd_model_forward(model_of(gd, input, drop), x), x);
+    gd_layer_spec softmax = { GD_LAYER_SPEC_DEFAULTS, .name = "a", .type = "softmax", .axis = 0 };
+    assert_null(model_of(gd, input, softmax));
+    expect_error(GD_ERR_SHAPE, "axis 0 is not one of the input's");
+    gd_layer_spec forward = { GD_LAYER_SPEC_DEFAULTS, .name = "a", .type = "feed_forward",
+                              .hidden = 0 };
+    assert_null(model_of(gd, input, forward));
+    expect_error(GD_ERR_INVALID, "\"hidden\" is 0, it must be at least 1");
+    gd_layer_spec group = { GD_LAYER_SPEC_DEFAULTS, .name = "a", .type = "group_norm" };
+    assert_null(model_of(gd, input, group));
+    expect_error(GD_ERR_INVALID, "type group_norm needs \"groups\"");
+    gd_layer_spec nobody = { .name = "a", .type = "relu" };
+    assert_null(model_of(gd, input, nobody));
+    expect_error(GD_ERR_INVALID, "gd_layer_spec: the options have size 0");
+}
+
+/* A weight whose scale is 0 is 0. */
+static void test_zero_in_layers(void **state)
+{
+    gd_context *gd = *state;
+    gd_module *m = gd_module_create(gd);
+    gd_tensor *x = gd_normal(gd, GD_SHAPE(8, 3), 5, 2, GD_F32);
+    gd_tensor *y = gd_nn_linear(m, "flat", x, 4, .init_scale = 0);
+    assert_same_bits(y, gd_zeros(gd, GD_SHAPE(8, 4), GD_F32));
+}
+
+/* Specs of a caller compiled against a version with further members: as large as the first says. */
+static void test_specs_of_another_size(void **state)
+{
+    gd_context *gd = *state;
+    struct {
+        gd_layer_spec layer;
+        int64_t more;
+    } layers[3] = { { { GD_LAYER_SPEC_DEFAULTS, .name = "a", .type = "linear", .units = 5 }, 0 },
+                    { { GD_LAYER_SPEC_DEFAULTS, .name = "b", .type = "relu" }, 0 },
+                    { { GD_LAYER_SPEC_DEFAULTS, .name = "c", .type = "linear", .units = 2 }, 0 } };
+    for (int i = 0; i < 3; i++)
+        layers[i].layer.size = sizeof layers[i];
+    gd_model_spec spec = { GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(3), .layer_count = 3,
+                           .layers = &layers[0].layer };
+    gd_model *model = gd_model_create(gd, &spec);
+    assert_non_null(model);
+    assert_int_equal(gd_module_parameter_count(gd_model_module(model)), 3 * 5 + 5 + 5 * 2 + 2);
+    layers[1].more = 1;
+    assert_null(gd_model_create(gd, &spec));
+    expect_error(GD_ERR_UNSUPPORTED, "set what this version");
+}
+
+/* What is written is what is not the default, zeros and false included, and it is read back. */
+static void test_written_specs(void **state)
+{
+    gd_context *gd = *state;
+    need_json();
+    gd_model *model = gd_model_load_json(
+        gd, "{ \"input\": [3, 8], \"layers\": ["
+            "{ \"name\": \"a\", \"type\": \"leaky_relu\", \"alpha\": 0 },"
+            "{ \"name\": \"b\", \"type\": \"linear\", \"units\": 4, \"bias\": false },"
+            "{ \"name\": \"c\", \"type\": \"dropout\", \"dropout\": 0 },"
+            "{ \"name\": \"d\", \"type\": \"layer_norm\", \"bias\": true, \"axes\": 1 } ] }");
+    char text[2048];
+    assert_true(gd_model_format_json(model, text, sizeof text) > 0);
+    assert_non_null(strstr(text, "\"alpha\": 0.0"));
+    assert_non_null(strstr(text, "\"bias\": false"));
+    assert_non_null(strstr(text, "\"dropout\": 0.0"));
+    assert_null(strstr(text, "\"bias\": true"));
+    assert_null(strstr(text, "axes"));
+    assert_null(strstr(text, "epsilon"));
+    gd_model *back = gd_model_load_json(gd, text);
+    gd_tensor *x = gd_normal(gd, GD_SHAPE(2, 3, 8), 0, 1, GD_F32);
+    assert_same_bits(gd_model_forward(back, x), gd_model_forward(model, x));
+    assert_null(gd_model_load_json(gd,
+                                   "{ \"input\": [3], \"layers\": [ { \"name\": \"a\", "
+                                   "\"type\": \"linear\", \"units\": 2, \"no_bias\": true } ] }"));
+    expect_error(GD_ERR_FORMAT, "there is no key \"no_bias\"");
 }
 
 /* ---- the builder ---- */
@@ -368,10 +474,10 @@ static void test_builder(void **state)
                                   .same = true, .activation = "relu"),
                      GD_OK);
     name[0] = 'x';
-    assert_int_equal(gd_model_add(b, "c2", "conv2d", { "c1" }, .channels = 2,
+    assert_int_equal(gd_model_add(b, "c2", "conv2d", .inputs = { "c1" }, .channels = 2,
                                   .kernel = GD_SHAPE(3, 3), .padding = GD_SHAPE(1)),
                      GD_OK);
-    assert_int_equal(gd_model_add(b, "sum", "add", { "c1", "c2" }), GD_OK);
+    assert_int_equal(gd_model_add(b, "sum", "add", .inputs = { "c1", "c2" }), GD_OK);
     assert_int_equal(gd_model_add(b, "mean", "global_avg_pool"), GD_OK);
     assert_int_equal(gd_model_add(b, "out", "linear", .units = 3), GD_OK);
     gd_model *model = gd_model_end(b);
@@ -418,7 +524,7 @@ static const bad_layer bad_layers[] = {
     { "\"type\": \"conv2d\", \"channels\": 3, \"kernel\": 9", GD_ERR_SHAPE,
       "layer \"a\" (conv2d): " },
     { "\"type\": \"conv2d\", \"channels\": 3, \"kernel\": [1, 2, 3]", GD_ERR_INVALID,
-      "\"kernel\" has 3 numbers" },
+      "the kernel of \"a\" has 3 sizes" },
     { "\"type\": \"conv2d\", \"channels\": 3, \"kernel\": []", GD_ERR_FORMAT,
       "layer \"a\": \"kernel\" must be" },
     { "\"type\": \"conv2d\", \"channels\": 3, \"kernel\": \"same\"", GD_ERR_FORMAT,
@@ -440,9 +546,10 @@ static const bad_layer bad_layers[] = {
     { "\"type\": \"max_pool2d\", \"kernel\": 9", GD_ERR_SHAPE, "layer \"a\" (max_pool2d)" },
     { "\"type\": \"max_pool2d\"", GD_ERR_INVALID, "needs \"kernel\"" },
     { "\"type\": \"relu\", \"kernel\": 2", GD_ERR_INVALID, "type relu does not use \"kernel\"" },
-    { "\"type\": \"dropout\", \"rate\": 1.5", GD_ERR_INVALID, "layer \"a\" (dropout): " },
-    { "\"type\": \"dropout\", \"rate\": \"half\"", GD_ERR_FORMAT, "\"rate\" must be a number" },
-    { "\"type\": \"dropout\"", GD_ERR_INVALID, "needs \"rate\"" },
+    { "\"type\": \"dropout\", \"dropout\": 1.5", GD_ERR_INVALID, "layer \"a\" (dropout): " },
+    { "\"type\": \"dropout\", \"dropout\": \"half\"", GD_ERR_FORMAT,
+      "\"dropout\" must be a number" },
+    { "\"type\": \"dropout\"", GD_ERR_INVALID, "needs \"dropout\"" },
     { "\"type\": \"group_norm\", \"groups\": 4", GD_ERR_SHAPE,
       "3 channels do not divide into 4 groups" },
     { "\"type\": \"layer_norm\", \"axes\": 4", GD_ERR_SHAPE, "layer \"a\" (layer_norm): 4 axes" },
@@ -485,10 +592,13 @@ static void test_functional_forms(void **state)
     gd_context *gd = *state;
     gd_module *m = gd_module_create(gd, .seed = 2);
     gd_tensor *line = numbers(gd, GD_SHAPE(2, 4, 9)), *box = numbers(gd, GD_SHAPE(2, 4, 5, 6, 4));
-    gd_tensor *c1 = gd_nn_conv1d(m, "c1", line, 6, 3, .stride = 2, .same = true);
-    gd_tensor *c3 = gd_nn_conv3d(m, "c3", box, 6, 2, .pad = 1, .groups = 2);
-    gd_tensor *t1 = gd_nn_conv_transpose1d(m, "t1", line, 6, 3, .stride = 2, .output_pad = 1);
-    gd_tensor *t3 = gd_nn_conv_transpose3d(m, "t3", box, 2, 3, .pad = 1, .no_bias = true);
+    gd_tensor *c1 =
+        gd_nn_conv1d(m, "c1", line, 6, GD_SHAPE(3), .stride = GD_SHAPE(2), .same = true);
+    gd_tensor *c3 = gd_nn_conv3d(m, "c3", box, 6, GD_SHAPE(2), .padding = GD_SHAPE(1), .groups = 2);
+    gd_tensor *t1 = gd_nn_conv_transpose1d(m, "t1", line, 6, GD_SHAPE(3), .stride = GD_SHAPE(2),
+                                           .output_padding = GD_SHAPE(1));
+    gd_tensor *t3 =
+        gd_nn_conv_transpose3d(m, "t3", box, 2, GD_SHAPE(3), .padding = GD_SHAPE(1), .bias = false);
 #define PART(path) gd_module_parameter(m, path)
     assert_same_bits(c1, gd_conv1d(line, PART("c1.weight"), PART("c1.bias"), .stride = GD_SHAPE(2),
                                    .same = true));
@@ -539,6 +649,10 @@ int main(void)
         context_test(test_making_a_model_has_no_effects),
         context_test(test_names_are_parameters),
         context_test(test_layer_errors),
+        context_test(test_zero_in_specs),
+        context_test(test_zero_in_layers),
+        context_test(test_specs_of_another_size),
+        context_test(test_written_specs),
         context_test(test_builder),
         context_test(test_builder_errors),
         context_test(test_model_errors),

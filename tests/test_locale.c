@@ -119,7 +119,7 @@ static char *write_everything(const char *locale)
     gd_model *model = gd_model_load_json(
         gd,
         "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"type\": \"dropout\", "
-        "\"rate\": 0.125}, {\"name\": \"b\", \"type\": \"linear\", \"units\": 2}]}",
+        "\"dropout\": 0.125}, {\"name\": \"b\", \"type\": \"linear\", \"units\": 2}]}",
         .seed = 1);
     if (!model)
         fail_msg("%s", gd_error_message());

@@ -334,16 +334,19 @@ static void files_of_other_models_are_told_apart(void **state)
 
 /* ---- models as data ---- */
 
+#define LAYER GD_LAYER_SPEC_DEFAULTS
+
 static const gd_layer_spec mnist_layers[] = {
-    { .name = "fc1", .type = "linear", .units = 16, .activation = "relu" },
-    { .name = "fc2", .type = "linear", .units = 16, .activation = "relu" },
-    { .name = "sum", .type = "add", .inputs = { "fc1", "fc2" } },
-    { .name = "fc3", .type = "linear", .units = 10 },
+    { LAYER, .name = "fc1", .type = "linear", .units = 16, .activation = "relu" },
+    { LAYER, .name = "fc2", .type = "linear", .units = 16, .activation = "relu" },
+    { LAYER, .name = "sum", .type = "add", .inputs = { "fc1", "fc2" } },
+    { LAYER, .name = "fc3", .type = "linear", .units = 10 },
 };
 
 static gd_model_spec mnist_spec(void)
 {
-    return (gd_model_spec){ .input = GD_SHAPE(784), .layers = mnist_layers, .layer_count = 4 };
+    return (gd_model_spec){ GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(784), .layers = mnist_layers,
+                            .layer_count = 4 };
 }
 
 static void assert_same_modules(const gd_module *a, const gd_module *b)
@@ -361,7 +364,7 @@ static void models_as_data_equal_models_as_code(void **state)
     gd_tensor *x = ramp(*state, GD_SHAPE(3, 784));
     gd_tensor *y = network(code, x);
     gd_model_spec spec = mnist_spec();
-    gd_model *data = gd_model_create(*state, .spec = &spec, .seed = 1);
+    gd_model *data = gd_model_create(*state, &spec, .seed = 1);
     assert_non_null(data);
     assert_same_modules(gd_model_module(data), code);
     assert_same_bits(gd_model_forward(data, x), y);
@@ -465,26 +468,26 @@ static gd_tensor *relu_of_tanh(gd_tensor *x)
 static void each_type_is_its_op(void **state)
 {
     const type_row rows[] = {
-        { { .name = "l", .type = "relu" }, gd_relu },
-        { { .name = "l", .type = "sigmoid" }, gd_sigmoid },
-        { { .name = "l", .type = "tanh" }, gd_tanh },
-        { { .name = "l", .type = "gelu" }, gd_gelu },
-        { { .name = "l", .type = "tanh", .activation = "relu" }, relu_of_tanh },
-        { { .name = "l", .type = "softmax" }, softmax_of_last },
-        { { .name = "l", .type = "softmax", .axis = 1 }, softmax_of_1 },
-        { { .name = "l", .type = "softmax", .axis = -2 }, softmax_of_1 },
-        { { .name = "l", .type = "log_softmax" }, log_softmax_of_last },
-        { { .name = "l", .type = "add", .inputs = { "input", "input" } }, twice },
-        { { .name = "l", .type = "concat", .inputs = { "input", "input" }, .axis = 1 }, beside },
-        { { .name = "l", .type = "flatten" }, flat },
-        { { .name = "l", .type = "reshape", .shape = { 2, { 6, 2 } } }, six_by_two },
-        { { .name = "l", .type = "reshape", .shape = { 2, { -1, 2 } } }, six_by_two },
+        { { LAYER, .name = "l", .type = "relu" }, gd_relu },
+        { { LAYER, .name = "l", .type = "sigmoid" }, gd_sigmoid },
+        { { LAYER, .name = "l", .type = "tanh" }, gd_tanh },
+        { { LAYER, .name = "l", .type = "gelu" }, gd_gelu },
+        { { LAYER, .name = "l", .type = "tanh", .activation = "relu" }, relu_of_tanh },
+        { { LAYER, .name = "l", .type = "softmax" }, softmax_of_last },
+        { { LAYER, .name = "l", .type = "softmax", .axis = 1 }, softmax_of_1 },
+        { { LAYER, .name = "l", .type = "softmax", .axis = -2 }, softmax_of_1 },
+        { { LAYER, .name = "l", .type = "log_softmax" }, log_softmax_of_last },
+        { { LAYER, .name = "l", .type = "add", .inputs = { "input", "input" } }, twice },
+        { { LAYER, .name = "l", .type = "concat", .inputs = { "input", "input" }, .axis = 1 },
+          beside },
+        { { LAYER, .name = "l", .type = "flatten" }, flat },
+        { { LAYER, .name = "l", .type = "reshape", .shape = { 2, { 6, 2 } } }, six_by_two },
+        { { LAYER, .name = "l", .type = "reshape", .shape = { 2, { -1, 2 } } }, six_by_two },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        gd_model_spec spec = { .input = GD_SHAPE(3, 4),
-                               .layers = &rows[i].layer,
-                               .layer_count = 1 };
-        gd_model *model = gd_model_create(*state, .spec = &spec);
+        gd_model_spec spec = { GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(3, 4),
+                               .layers = &rows[i].layer, .layer_count = 1 };
+        gd_model *model = gd_model_create(*state, &spec);
         assert_non_null(model);
         gd_tensor *x = ramp(*state, GD_SHAPE(2, 3, 4)), *y = gd_model_forward(model, x),
                   *expected = rows[i].expected(x);
@@ -501,16 +504,18 @@ static void linear_behind_maps_flattens(void **state)
 {
     /* conv -> norm -> activation -> linear, and pooling of two branches joined -> linear */
     static const gd_layer_spec layers[] = {
-        { .name = "conv", .type = "conv2d", .channels = 4, .kernel = { 1, { 3 } } },
-        { .name = "norm", .type = "batch_norm" },
-        { .name = "relu", .type = "relu" },
-        { .name = "pool", .type = "max_pool2d", .kernel = { 1, { 2 } }, .inputs = { "relu" } },
-        { .name = "both", .type = "concat", .inputs = { "pool", "pool" }, .axis = 1 },
-        { .name = "out", .type = "linear", .units = 10 },
-        { .name = "again", .type = "linear", .units = 3 },
+        { LAYER, .name = "conv", .type = "conv2d", .channels = 4, .kernel = { 1, { 3 } } },
+        { LAYER, .name = "norm", .type = "batch_norm" },
+        { LAYER, .name = "relu", .type = "relu" },
+        { LAYER, .name = "pool", .type = "max_pool2d", .kernel = { 1, { 2 } },
+          .inputs = { "relu" } },
+        { LAYER, .name = "both", .type = "concat", .inputs = { "pool", "pool" }, .axis = 1 },
+        { LAYER, .name = "out", .type = "linear", .units = 10 },
+        { LAYER, .name = "again", .type = "linear", .units = 3 },
     };
-    gd_model_spec spec = { .input = GD_SHAPE(1, 8, 8), .layers = layers, .layer_count = 7 };
-    gd_model *model = gd_model_create(*state, .spec = &spec);
+    gd_model_spec spec = { GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(1, 8, 8), .layers = layers,
+                           .layer_count = 7 };
+    gd_model *model = gd_model_create(*state, &spec);
     assert_non_null(model);
     gd_shape weight = gd_tensor_shape(gd_module_parameter(gd_model_module(model), "out.weight"));
     assert_int_equal(weight.dim[0], 8 * 3 * 3);
@@ -522,29 +527,34 @@ static void linear_behind_maps_flattens(void **state)
     gd_model_release(model);
 
     /* The same bits as with a flatten written out. */
-    gd_layer_spec plain[] = { layers[0], { .name = "flat", .type = "flatten" }, layers[5] };
+    gd_layer_spec plain[] = { layers[0], { LAYER, .name = "flat", .type = "flatten" }, layers[5] };
     gd_layer_spec straight[] = { layers[0], layers[5] };
-    gd_model_spec with = { .input = GD_SHAPE(1, 8, 8), .layers = plain, .layer_count = 3 };
-    gd_model_spec without = { .input = GD_SHAPE(1, 8, 8), .layers = straight, .layer_count = 2 };
-    gd_model *a = gd_model_create(*state, .spec = &with, .seed = 5);
-    gd_model *b = gd_model_create(*state, .spec = &without, .seed = 5);
+    gd_model_spec with = { GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(1, 8, 8), .layers = plain,
+                           .layer_count = 3 };
+    gd_model_spec without = { GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(1, 8, 8),
+                              .layers = straight, .layer_count = 2 };
+    gd_model *a = gd_model_create(*state, &with, .seed = 5);
+    gd_model *b = gd_model_create(*state, &without, .seed = 5);
     gd_tensor *x = ramp(*state, GD_SHAPE(2, 1, 8, 8));
     assert_same_bits(gd_model_forward(a, x), gd_model_forward(b, x));
 
     /* Sequences keep their time. */
-    gd_model_spec sequence = { .input = GD_SHAPE(6, 5), .layers = &layers[5], .layer_count = 1 };
-    gd_model *c = gd_model_create(*state, .spec = &sequence);
+    gd_model_spec sequence = { GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(6, 5),
+                               .layers = &layers[5], .layer_count = 1 };
+    gd_model *c = gd_model_create(*state, &sequence);
     assert_int_equal(gd_tensor_shape(gd_model_forward(c, ramp(*state, GD_SHAPE(2, 6, 5)))).rank, 3);
 }
 
 /* The model ends in softmax; its loss is -ln p, the loss of the logits before it. */
 static void check_probabilities(gd_context *gd, const gd_layer_spec *layers, int count)
 {
-    gd_layer_spec plain = { .name = "out", .type = "linear", .units = 4 };
-    gd_model_spec of_logits = { .input = GD_SHAPE(5), .layers = &plain, .layer_count = 1 };
-    gd_model_spec of_p = { .input = GD_SHAPE(5), .layers = layers, .layer_count = count };
-    gd_model *a = gd_model_create(gd, .spec = &of_logits, .seed = 3);
-    gd_model *b = gd_model_create(gd, .spec = &of_p, .seed = 3);
+    gd_layer_spec plain = { LAYER, .name = "out", .type = "linear", .units = 4 };
+    gd_model_spec of_logits = { GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(5), .layers = &plain,
+                                .layer_count = 1 };
+    gd_model_spec of_p = { GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(5), .layers = layers,
+                           .layer_count = count };
+    gd_model *a = gd_model_create(gd, &of_logits, .seed = 3);
+    gd_model *b = gd_model_create(gd, &of_p, .seed = 3);
     assert_false(gd_model_gives_probabilities(a));
     assert_true(gd_model_gives_probabilities(b));
     gd_tensor *x = ramp(gd, GD_SHAPE(3, 5)), *labels = gd_arange(gd, 0.0, 3.0, 1.0, GD_I64);
@@ -567,17 +577,17 @@ static void check_probabilities(gd_context *gd, const gd_layer_spec *layers, int
 
 static void a_final_softmax_is_not_applied_twice(void **state)
 {
-    static const gd_layer_spec layer[] = { { .name = "out", .type = "linear", .units = 4 },
-                                           { .name = "p", .type = "softmax" } };
-    static const gd_layer_spec activation[] = {
-        { .name = "out", .type = "linear", .units = 4, .activation = "softmax" }
-    };
+    static const gd_layer_spec layer[] = { { LAYER, .name = "out", .type = "linear", .units = 4 },
+                                           { LAYER, .name = "p", .type = "softmax" } };
+    static const gd_layer_spec activation[] = { { LAYER, .name = "out", .type = "linear",
+                                                  .units = 4, .activation = "softmax" } };
     check_probabilities(*state, layer, 2);
     check_probabilities(*state, activation, 1);
     /* Classes along another axis are refused, not misread. */
-    static const gd_layer_spec across[] = { { .name = "p", .type = "softmax", .axis = 1 } };
-    gd_model_spec spec = { .input = GD_SHAPE(3, 4), .layers = across, .layer_count = 1 };
-    gd_model *model = gd_model_create(*state, .spec = &spec);
+    static const gd_layer_spec across[] = { { LAYER, .name = "p", .type = "softmax", .axis = 1 } };
+    gd_model_spec spec = { GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(3, 4), .layers = across,
+                           .layer_count = 1 };
+    gd_model *model = gd_model_create(*state, &spec);
     gd_tensor *p = gd_model_forward(model, ramp(*state, GD_SHAPE(2, 3, 4)));
     assert_null(gd_model_loss(model, p, gd_zeros(*state, GD_SHAPE(2, 3), GD_I64)));
     expect_error(GD_ERR_SHAPE, "the softmax of layer \"p\" is along axis 1");
@@ -593,103 +603,112 @@ typedef struct bad_spec {
 static void bad_specs_are_explained(void **state)
 {
     static const bad_spec rows[] = {
-        { { { .name = "a", .type = "lineal", .units = 3 } },
+        { { { LAYER, .name = "a", .type = "lineal", .units = 3 } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "there is no type \"lineal\"; there are linear, relu" },
-        { { { .name = "a", .type = "lineal", .units = 3 } },
+        { { { LAYER, .name = "a", .type = "lineal", .units = 3 } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "decoder_only, encoder_only" }, /* the list is whole */
-        { { { .name = "a", .type = "linear" } },
+        { { { LAYER, .name = "a", .type = "linear" } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "layer \"a\": type linear needs \"units\"" },
-        { { { .name = "a", .type = "linear", .units = -3 } },
+        { { { LAYER, .name = "a", .type = "linear", .units = -3 } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "\"units\" is -3" },
-        { { { .name = "a", .type = "relu", .units = 3 } },
+        { { { LAYER, .name = "a", .type = "relu", .units = 3 } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "type relu does not use \"units\"" },
-        { { { .name = "a", .type = "linear", .units = 3, .axis = 1 } },
+        { { { LAYER, .name = "a", .type = "linear", .units = 3, .axis = 1 } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "does not use \"axis\"" },
-        { { { .name = "a" } }, NULL, NULL, GD_ERR_INVALID, "layer \"a\" has no type" },
-        { { { .type = "relu" } }, NULL, NULL, GD_ERR_INVALID, "layer number 1 has no name" },
-        { { { .name = "input", .type = "relu" } },
+        { { { LAYER, .name = "a" } }, NULL, NULL, GD_ERR_INVALID, "layer \"a\" has no type" },
+        { { { LAYER, .type = "relu" } }, NULL, NULL, GD_ERR_INVALID, "layer number 1 has no name" },
+        { { { LAYER, .name = "input", .type = "relu" } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "is called \"input\"" },
-        { { { .name = "a", .type = "relu" }, { .name = "a", .type = "relu" } },
+        { { { LAYER, .name = "a", .type = "relu" }, { LAYER, .name = "a", .type = "relu" } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "two layers are called \"a\"" },
-        { { { .name = "a", .type = "relu", .activation = "linear" } },
+        { { { LAYER, .name = "a", .type = "relu", .activation = "linear" } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "no activation \"linear\"; there are relu, sigmoid, tanh, gelu, softmax" },
-        { { { .name = "a", .type = "relu", .inputs = { "b" } } },
+        { { { LAYER, .name = "a", .type = "relu", .inputs = { "b" } } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "its input \"b\" is no layer" },
-        { { { .name = "a", .type = "relu", .inputs = { "b" } }, { .name = "b", .type = "tanh" } },
+        { { { LAYER, .name = "a", .type = "relu", .inputs = { "b" } },
+            { LAYER, .name = "b", .type = "tanh" } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "\"a\" depends on itself" },
-        { { { .name = "a", .type = "relu", .inputs = { "a" } } },
+        { { { LAYER, .name = "a", .type = "relu", .inputs = { "a" } } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "a cycle" },
-        { { { .name = "a", .type = "add" } },
+        { { { LAYER, .name = "a", .type = "add" } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "type add takes at least 2 inputs, not 1" },
-        { { { .name = "a", .type = "relu", .inputs = { "input", "input" } } },
+        { { { LAYER, .name = "a", .type = "relu", .inputs = { "input", "input" } } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "takes 1 input, not 2" },
-        { { { .name = "a", .type = "relu" },
-            { .name = "b", .type = "relu", .inputs = { "input" } } },
+        { { { LAYER, .name = "a", .type = "relu" },
+            { LAYER, .name = "b", .type = "relu", .inputs = { "input" } } },
           NULL,
           NULL,
           GD_ERR_INVALID,
           "nothing leads from layer \"a\"" },
-        { { { .name = "a", .type = "relu" } }, "z", NULL, GD_ERR_INVALID, "the output \"z\"" },
-        { { { .name = "a", .type = "relu" } },
+        { { { LAYER, .name = "a", .type = "relu" } },
+          "z",
+          NULL,
+          GD_ERR_INVALID,
+          "the output \"z\"" },
+        { { { LAYER, .name = "a", .type = "relu" } },
           NULL,
           "hinge",
           GD_ERR_INVALID,
           "there is no loss \"hinge\"" },
-        { { { .name = "a", .type = "softmax", .axis = 2 } },
+        { { { LAYER, .name = "a", .type = "softmax", .axis = 2 } },
           NULL,
           NULL,
           GD_ERR_SHAPE,
           "layer \"a\" (softmax): axis 2" },
-        { { { .name = "a", .type = "softmax", .axis = -2 } }, NULL, NULL, GD_ERR_SHAPE, "axis -2" },
-        { { { .name = "a", .type = "reshape", .shape = { 2, { 3, 5 } } } },
+        { { { LAYER, .name = "a", .type = "softmax", .axis = -2 } },
+          NULL,
+          NULL,
+          GD_ERR_SHAPE,
+          "axis -2" },
+        { { { LAYER, .name = "a", .type = "reshape", .shape = { 2, { 3, 5 } } } },
           NULL,
           NULL,
           GD_ERR_SHAPE,
           "layer \"a\" (reshape)" },
-        { { { .name = "a", .type = "linear", .units = 3 },
-            { .name = "b", .type = "add", .inputs = { "input", "a" } } },
+        { { { LAYER, .name = "a", .type = "linear", .units = 3 },
+            { LAYER, .name = "b", .type = "add", .inputs = { "input", "a" } } },
           NULL,
           NULL,
           GD_ERR_SHAPE,
@@ -697,29 +716,27 @@ static void bad_specs_are_explained(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int count = rows[i].layers[1].type ? 2 : 1;
-        gd_model_spec spec = { .input = GD_SHAPE(4),
-                               .layers = rows[i].layers,
-                               .layer_count = count,
-                               .output = rows[i].output,
-                               .loss = rows[i].loss };
-        assert_null(gd_model_create(*state, .spec = &spec));
+        gd_model_spec spec = { GD_MODEL_SPEC_DEFAULTS,   .input = GD_SHAPE(4),
+                               .layers = rows[i].layers, .layer_count = count,
+                               .output = rows[i].output, .loss = rows[i].loss };
+        assert_null(gd_model_create(*state, &spec));
         expect_error(rows[i].status, rows[i].words);
     }
     gd_model_spec spec = mnist_spec();
     spec.input = GD_SCALAR;
-    assert_null(gd_model_create(*state, .spec = &spec));
+    assert_null(gd_model_create(*state, &spec));
     expect_error(GD_ERR_SHAPE, "0 axes");
     spec.input = GD_SHAPE(3, 0);
-    assert_null(gd_model_create(*state, .spec = &spec));
+    assert_null(gd_model_create(*state, &spec));
     expect_error(GD_ERR_SHAPE, "size 1 of the input is 0");
     spec = mnist_spec();
     spec.layer_count = 0;
-    assert_null(gd_model_create(*state, .spec = &spec));
+    assert_null(gd_model_create(*state, &spec));
     expect_error(GD_ERR_INVALID, "0 layers");
-    assert_null(gd_model_create(*state));
+    assert_null(gd_model_create(*state, NULL));
     expect_error(GD_ERR_INVALID, "spec is NULL");
     spec = mnist_spec();
-    gd_model *model = gd_model_create(*state, .spec = &spec);
+    gd_model *model = gd_model_create(*state, &spec);
     assert_null(gd_model_forward(model, ramp(*state, GD_SHAPE(2, 10))));
     expect_error(GD_ERR_SHAPE, "x is [2, 10]; the model takes a batch of [784]");
 }
@@ -727,12 +744,13 @@ static void bad_specs_are_explained(void **state)
 static void a_layer_that_fails_is_named_while_an_older_error_is_pending(void **state)
 {
     gd_model_spec spec = {
+        GD_MODEL_SPEC_DEFAULTS,
         .input = GD_SHAPE(4),
-        .layers = (gd_layer_spec[]){ { .name = "a", .type = "softmax", .axis = 2 } },
+        .layers = (gd_layer_spec[]){ { LAYER, .name = "a", .type = "softmax", .axis = 2 } },
         .layer_count = 1,
     };
     assert_null(gd_scalar(*state, 1e10, GD_I32));
-    assert_null(gd_model_create(*state, .spec = &spec));
+    assert_null(gd_model_create(*state, &spec));
     assert_non_null(strstr(gd_error_last_message(), "layer \"a\" (softmax): axis 2"));
     expect_error(GD_ERR_INVALID, "i32 cannot hold 10000000000");
 }
@@ -783,7 +801,7 @@ static void bad_json_is_explained(void **state)
         assert_null(load(*state, rows[i].json, 0));
         expect_error(rows[i].status, rows[i].words);
     }
-    assert_null(gd_model_load_json(*state));
+    assert_null(gd_model_load_json(*state, NULL));
     assert_int_not_equal(gd_error_code(), GD_OK);
     gd_error_clear();
 }
@@ -798,7 +816,7 @@ static bool everything(int unused)
     gd_tensor *x = gd ? gd_zeros(gd, GD_SHAPE(2, 784), GD_F32) : NULL;
     bool ok = gd && network(m, x) && gd_buffer(m, "b", GD_SHAPE(2), 1.0, GD_I64);
     gd_model_spec spec = mnist_spec();
-    gd_model *model = ok ? gd_model_create(gd, .spec = &spec) : NULL;
+    gd_model *model = ok ? gd_model_create(gd, &spec) : NULL;
     ok = model && gd_model_forward(model, x);
     gd_close(gd);
     return ok;

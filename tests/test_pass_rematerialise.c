@@ -50,11 +50,12 @@ static gd_tensor *gpt_step(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     trainee *t = user;
-    const gd_transformer_config config = { .layers = 3,
+    const gd_transformer_config config = { GD_TRANSFORMER_CONFIG_DEFAULTS,
+                                           .layers = 3,
                                            .width = EMBEDDING,
                                            .heads = 2,
                                            .vocabulary = VOCABULARY,
-                                           .context = TOKENS,
+                                           .max_length = TOKENS,
                                            .pre_norm = true,
                                            .dropout = t->dropout };
     gd_tensor *logits = gd_nn_decoder_only(t->module, "gpt", in[0], &config);

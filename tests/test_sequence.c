@@ -21,9 +21,8 @@ static gd_tensor *run_attention(gd_module *m, gd_tensor **in)
 
 static gd_tensor *run_encoder_layer(gd_module *m, gd_tensor **in)
 {
-    gd_transformer_config config = {
-        .heads = 4, .hidden = 12, .activation = GD_ACTIVATION_GELU, .pre_norm = true
-    };
+    gd_transformer_config config = { GD_TRANSFORMER_CONFIG_DEFAULTS, .heads = 4, .hidden = 12,
+                                     .activation = GD_ACTIVATION_GELU, .pre_norm = true };
     static const uint8_t may[10] = { 1, 1, 1, 1, 1, 1, 1, 1, 0, 0 };
     gd_tensor *mask = gd_from_host(gd_module_context(m), GD_SHAPE(2, 1, 1, 5), GD_BOOL, may);
     return gd_nn_encoder_layer(m, "0", in[0], &config, .mask = mask);
@@ -31,7 +30,8 @@ static gd_tensor *run_encoder_layer(gd_module *m, gd_tensor **in)
 
 static gd_tensor *run_transformer(gd_module *m, gd_tensor **in)
 {
-    gd_transformer_config config = { .heads = 2, .hidden = 12, .layers = 2 };
+    gd_transformer_config config = { GD_TRANSFORMER_CONFIG_DEFAULTS, .heads = 2, .hidden = 12,
+                                     .layers = 2 };
     return gd_nn_transformer(m, "net", in[0], in[1], &config);
 }
 
@@ -101,7 +101,7 @@ static void test_base_transformer_parameters(void **state)
     gd_context *context = *state;
     gd_scope_begin(context);
     gd_module *m = gd_module_create(context);
-    gd_transformer_config config = { .heads = 8 };
+    gd_transformer_config config = { GD_TRANSFORMER_CONFIG_DEFAULTS, .heads = 8 };
     gd_tensor *x = gd_zeros(context, GD_SHAPE(1, 2, 512), GD_F32);
     gd_no_grad_begin(context);
     assert_non_null(gd_nn_transformer(m, "base", x, x, &config));
@@ -114,37 +114,15 @@ static void test_base_transformer_parameters(void **state)
 /* ---- the cache ---- */
 
 static const gd_transformer_config models[] = {
-    { .width = 16,
-      .heads = 4,
-      .layers = 2,
-      .vocabulary = 11,
-      .context = 12,
-      .pre_norm = true,
-      .tied = true },
-    { .width = 16,
-      .heads = 4,
-      .heads_kv = 2,
-      .layers = 2,
-      .hidden = 24,
-      .vocabulary = 11,
-      .norm = GD_NORM_RMS,
-      .position = GD_POSITION_ROTARY,
-      .activation = GD_ACTIVATION_SWIGLU,
-      .pre_norm = true,
-      .no_bias = true },
-    { .width = 16,
-      .heads = 2,
-      .heads_kv = 1,
-      .head_width = 6,
-      .layers = 1,
-      .vocabulary = 11,
-      .position = GD_POSITION_ROTARY_HALVES },
-    { .width = 16,
-      .heads = 2,
-      .layers = 1,
-      .vocabulary = 11,
-      .position = GD_POSITION_SINUSOIDAL,
-      .activation = GD_ACTIVATION_SILU },
+    { GD_TRANSFORMER_CONFIG_DEFAULTS, .width = 16, .heads = 4, .layers = 2, .vocabulary = 11,
+      .max_length = 12, .pre_norm = true, .tied = true },
+    { GD_TRANSFORMER_CONFIG_DEFAULTS, .width = 16, .heads = 4, .kv_heads = 2, .layers = 2,
+      .hidden = 24, .vocabulary = 11, .norm = GD_NORM_RMS, .position = GD_POSITION_ROTARY,
+      .activation = GD_ACTIVATION_SWIGLU, .pre_norm = true, .bias = false },
+    { GD_TRANSFORMER_CONFIG_DEFAULTS, .width = 16, .heads = 2, .kv_heads = 1, .head_width = 6,
+      .layers = 1, .vocabulary = 11, .position = GD_POSITION_ROTARY_HALVES },
+    { GD_TRANSFORMER_CONFIG_DEFAULTS, .width = 16, .heads = 2, .layers = 1, .vocabulary = 11,
+      .position = GD_POSITION_SINUSOIDAL, .activation = GD_ACTIVATION_SILU },
 };
 
 /* Tokens fed in pieces of 3, 1, 1 and 4 give the logits of all at once, whatever was there before.
@@ -163,7 +141,7 @@ static void test_cache_equals_recomputation(void **state)
             fail_msg("model %zu: %s", i, gd_error_message());
         float whole[2 * 9 * 11];
         assert_int_equal(gd_tensor_read(expected, whole, sizeof whole), GD_OK);
-        gd_kv_cache *cache = gd_kv_cache_create(context, .capacity = 9);
+        gd_kv_cache *cache = gd_kv_cache_create(context, 9);
         gd_no_grad_begin(context);
         for (int round = 0; round < 2; round++) {
             assert_int_equal(gd_kv_cache_truncate(cache, round == 0 ? 0 : 4), GD_OK);
@@ -197,9 +175,12 @@ static void test_cache_equals_recomputation(void **state)
 static gd_tensor *with_cache(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
-    static const gd_transformer_config config = {
-        .width = 8, .heads = 2, .layers = 1, .vocabulary = 5, .context = 4
-    };
+    static const gd_transformer_config config = { GD_TRANSFORMER_CONFIG_DEFAULTS,
+                                                  .width = 8,
+                                                  .heads = 2,
+                                                  .layers = 1,
+                                                  .vocabulary = 5,
+                                                  .max_length = 4 };
     void **u = user;
     return gd_nn_decoder_only(u[0], "gpt", in[0], &config, .cache = u[1]);
 }
@@ -208,11 +189,11 @@ static void test_cache_refusals(void **state)
 {
     gd_context *context = *state;
     gd_scope_begin(context);
-    assert_null(gd_kv_cache_create(context, .capacity = 0));
+    assert_null(gd_kv_cache_create(context, 0));
     assert_int_equal(gd_error_code(), GD_ERR_INVALID);
     gd_error_clear();
     gd_module *m = gd_module_create(context);
-    gd_kv_cache *cache = gd_kv_cache_create(context, .capacity = 3);
+    gd_kv_cache *cache = gd_kv_cache_create(context, 3);
     void *user[2] = { m, cache };
     gd_tensor *two = gd_zeros(context, GD_SHAPE(1, 2), GD_I64);
     assert_non_null(with_cache(user, 1, &two));
@@ -320,7 +301,8 @@ static void test_refusals(void **state)
     gd_tensor *x = gd_zeros(context, GD_SHAPE(2, 3, 8), GD_F32);
     gd_tensor *flat = gd_zeros(context, GD_SHAPE(3, 8), GD_F32);
     gd_tensor *tokens = gd_zeros(context, GD_SHAPE(2, 5), GD_I64);
-    gd_transformer_config config = { .heads = 2, .width = 8, .vocabulary = 3, .context = 4 };
+    gd_transformer_config config = { GD_TRANSFORMER_CONFIG_DEFAULTS, .heads = 2, .width = 8,
+                                     .vocabulary = 3, .max_length = 4 };
     char name[400];
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
@@ -332,7 +314,15 @@ static void test_refusals(void **state)
         assert_true(strlen(gd_error_message()) > 10); \
     } while (0)
     REFUSED(GD_ERR_INVALID, gd_nn_multi_head_attention(m, "a", x, 3));
-    REFUSED(GD_ERR_INVALID, gd_nn_multi_head_attention(m, "a", x, 4, .heads_kv = 3));
+    REFUSED(GD_ERR_INVALID, gd_nn_multi_head_attention(m, "a", x, 4, .kv_heads = 3));
+    REFUSED(GD_ERR_INVALID, gd_nn_multi_head_attention(m, "a", x, 4, .kv_heads = 0));
+    REFUSED(GD_ERR_INVALID, gd_nn_multi_head_attention(m, "a", x, 4, .head_width = 0));
+    REFUSED(GD_ERR_INVALID, gd_nn_feed_forward(m, "a", x, 0));
+    REFUSED(GD_ERR_INVALID, gd_nn_lstm(m, "a", x, 3, .layers = 0));
+    gd_transformer_config flat_config = config, nobody = { .heads = 2 };
+    flat_config.hidden = 0;
+    REFUSED(GD_ERR_INVALID, gd_nn_encoder_layer(m, "b", x, &flat_config));
+    REFUSED(GD_ERR_INVALID, gd_nn_encoder(m, "c", x, &nobody));
     REFUSED(GD_ERR_INVALID, gd_nn_multi_head_attention(m, "a", x, 0));
     REFUSED(GD_ERR_INVALID, gd_nn_multi_head_attention(m, "", x, 2));
     REFUSED(GD_ERR_INVALID, gd_nn_multi_head_attention(m, name, x, 2));
@@ -341,7 +331,7 @@ static void test_refusals(void **state)
     REFUSED(GD_ERR_INVALID,
             gd_nn_multi_head_attention(m, "a", x, 2, .memory = x, .position = GD_POSITION_ROTARY));
     REFUSED(GD_ERR_INVALID, gd_nn_encoder_layer(m, "a", x, NULL));
-    REFUSED(GD_ERR_SHAPE, gd_nn_decoder_layer(m, "a", flat, &config, x));
+    REFUSED(GD_ERR_SHAPE, gd_nn_decoder_layer(m, "a", flat, x, &config));
     REFUSED(GD_ERR_SHAPE, gd_nn_decoder_only(m, "a", tokens, &config)); /* beyond the context */
     REFUSED(GD_ERR_SHAPE, gd_nn_decoder_only(m, "a", x, &config));
     REFUSED(GD_ERR_INVALID, gd_nn_decoder_only(m, "a", tokens, NULL));
@@ -355,9 +345,42 @@ static void test_refusals(void **state)
     gd_scope_end(context);
 }
 
+/* Stacks without layers are their norm; a decoder may see its future; what is not 0 of the defaults
+ * can be. */
+static void test_zeros_are_honoured(void **state)
+{
+    gd_context *context = *state;
+    gd_scope_begin(context);
+    gd_module *m = gd_module_create(context, .seed = 1);
+    gd_module_set_training(m, false);
+    gd_tensor *x = gd_normal(context, GD_SHAPE(2, 5, 8), 0, 1, GD_F32);
+    gd_tensor *one = gd_ones(context, GD_SHAPE(8), GD_F32);
+    gd_tensor *none = gd_zeros(context, GD_SHAPE(8), GD_F32);
+    gd_transformer_config config = { GD_TRANSFORMER_CONFIG_DEFAULTS, .heads = 2, .layers = 0 };
+    assert_same_bits(gd_nn_encoder(m, "none", x, &config), gd_layer_norm(x, one, none));
+    config.layers = 1;
+    config.decoder_layers = 0;
+    assert_same_bits(gd_nn_decoder(m, "neither", x, x, &config), gd_layer_norm(x, one, none));
+    config.decoder_layers = 1;
+    /* The first token of a causal decoder depends on no other; all do on all otherwise. */
+    gd_tensor *other = gd_concat(
+        2, (gd_tensor *[]){ gd_slice(x, 1, 0, 1, 1), gd_mul_scalar(gd_slice(x, 1, 1, 5, 1), 2) },
+        1);
+    for (int causal = 0; causal < 2; causal++) {
+        gd_tensor *a = gd_nn_decoder(m, "d", x, x, &config, .causal = causal);
+        gd_tensor *b = gd_nn_decoder(m, "d", other, x, &config, .causal = causal);
+        gd_tensor *same =
+            gd_all(gd_eq(gd_slice(a, 1, 0, 1, 1), gd_slice(b, 1, 0, 1, 1)), GD_ALL_AXES, false);
+        assert_int_equal(gd_item(same), causal);
+    }
+    gd_module_release(m);
+    gd_scope_end(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        context_test(test_zeros_are_honoured),
         cmocka_unit_test(test_goldens),
         cmocka_unit_test(test_base_transformer_parameters),
         cmocka_unit_test(test_cache_equals_recomputation),

@@ -65,10 +65,10 @@ static void json_builds_a_language_model(void **state)
         gd_language_model_create(gd, .vocabulary = TOKENS, .max_length = TIME, .layers = 2,
                                  .heads = 2, .width = 12, .seed = 5);
     gd_module *from = gd_language_model_module(m);
-    gd_model *model =
-        load(gd, "{ \"input\": [8], \"layers\": [ { \"name\": \"gpt\", \"type\": \"decoder_only\", "
-                 "\"count\": 11, \"units\": 12, \"layers\": 2, \"heads\": 2, \"pre_norm\": true, "
-                 "\"tied\": true, \"rate\": 0.1 } ] }");
+    gd_model *model = load(
+        gd, "{ \"input\": [8], \"layers\": [ { \"name\": \"gpt\", \"type\": \"decoder_only\", "
+            "\"vocabulary\": 11, \"units\": 12, \"layers\": 2, \"heads\": 2, \"pre_norm\": true, "
+            "\"tied\": true, \"dropout\": 0.1 } ] }");
     gd_module *to = gd_model_module(model);
     assert_int_equal(gd_module_count(to), gd_module_count(from));
     for (int i = 0; i < gd_module_count(to); i++) {
@@ -91,11 +91,11 @@ static void json_builds_a_llama(void **state)
         .heads = 4, .kv_heads = 2, .width = 16, .hidden = 20, .tied = false, .seed = 5);
     gd_module *from = gd_language_model_module(m);
     gd_model *model = load(
-        gd,
-        "{ \"input\": [8], \"layers\": [ { \"name\": \"llama\", \"type\": \"decoder_only\", "
-        "\"count\": 11, \"units\": 16, \"layers\": 1, \"heads\": 4, \"heads_kv\": 2, \"hidden\": "
-        "20, \"feed_forward\": \"swiglu\", \"norm\": \"rms\", \"position\": \"rotary\", "
-        "\"pre_norm\": true, \"bias\": false } ] }");
+        gd, "{ \"input\": [8], \"layers\": [ { \"name\": \"llama\", \"type\": \"decoder_only\", "
+            "\"vocabulary\": 11, \"units\": 16, \"layers\": 1, \"heads\": 4, \"kv_heads\": 2, "
+            "\"hidden\": "
+            "20, \"feed_forward\": \"swiglu\", \"norm\": \"rms\", \"position\": \"rotary\", "
+            "\"pre_norm\": true, \"bias\": false } ] }");
     gd_module *to = gd_model_module(model);
     for (int i = 0; i < gd_module_count(to); i++)
         assert_non_null(gd_assign(gd_module_tensor(to, i), gd_module_tensor(from, i)));
@@ -113,7 +113,7 @@ static void json_builds_scaled_attention(void **state)
             "{ \"name\": \"q\", \"type\": \"linear\", \"units\": 4 },"
             "{ \"name\": \"k\", \"type\": \"linear\", \"units\": 4, \"inputs\": [\"input\"] },"
             "{ \"name\": \"bias\", \"type\": \"linear\", \"units\": 6, \"inputs\": [\"input\"] },"
-            "{ \"name\": \"see\", \"type\": \"attention\", \"causal\": true, \"rate\": 0.5,"
+            "{ \"name\": \"see\", \"type\": \"attention\", \"causal\": true, \"dropout\": 0.5,"
             "  \"inputs\": [\"q\", \"k\", \"input\"] },"
             "{ \"name\": \"all\", \"type\": \"attention\","
             "  \"inputs\": [\"q\", \"k\", \"see\", \"bias\"] } ] }");
@@ -129,16 +129,16 @@ static void json_builds_scaled_attention(void **state)
 static void json_builds_recurrent_networks(void **state)
 {
     gd_context *gd = *state;
-    gd_model *model =
-        load(gd, "{ \"input\": [8], \"layers\": ["
-                 "{ \"name\": \"token\", \"type\": \"embedding\", \"count\": 11, \"units\": 6 },"
-                 "{ \"name\": \"lstm\", \"type\": \"lstm\", \"units\": 5, \"layers\": 2, "
-                 "\"bidirectional\": true, \"rate\": 0.2 },"
-                 "{ \"name\": \"gru\", \"type\": \"gru\", \"units\": 4 },"
-                 "{ \"name\": \"rnn\", \"type\": \"rnn\", \"units\": 4 },"
-                 "{ \"name\": \"relu\", \"type\": \"rnn_relu\", \"units\": 4 },"
-                 "{ \"name\": \"last\", \"type\": \"last\" },"
-                 "{ \"name\": \"head\", \"type\": \"linear\", \"units\": 2 } ] }");
+    gd_model *model = load(
+        gd, "{ \"input\": [8], \"layers\": ["
+            "{ \"name\": \"token\", \"type\": \"embedding\", \"vocabulary\": 11, \"units\": 6 },"
+            "{ \"name\": \"lstm\", \"type\": \"lstm\", \"units\": 5, \"layers\": 2, "
+            "\"bidirectional\": true, \"dropout\": 0.2 },"
+            "{ \"name\": \"gru\", \"type\": \"gru\", \"units\": 4 },"
+            "{ \"name\": \"rnn\", \"type\": \"rnn\", \"units\": 4 },"
+            "{ \"name\": \"relu\", \"type\": \"rnn_relu\", \"units\": 4 },"
+            "{ \"name\": \"last\", \"type\": \"last\" },"
+            "{ \"name\": \"head\", \"type\": \"linear\", \"units\": 2 } ] }");
     gd_module *m = gd_module_create(gd, .seed = 3);
     gd_tensor *tokens = some_tokens(gd);
     gd_module_set_training(m, false);
@@ -156,16 +156,17 @@ static void json_builds_transformers(void **state)
     gd_model *model = load(
         gd,
         "{ \"input\": [8], \"layers\": ["
-        "{ \"name\": \"from\", \"type\": \"token_embedding\", \"count\": 11, \"units\": 12, "
+        "{ \"name\": \"from\", \"type\": \"token_embedding\", \"vocabulary\": 11, \"units\": 12, "
         "\"position\": \"sinusoidal\" },"
-        "{ \"name\": \"to\", \"type\": \"token_embedding\", \"count\": 11, \"units\": 12, "
+        "{ \"name\": \"to\", \"type\": \"token_embedding\", \"vocabulary\": 11, \"units\": 12, "
         "\"inputs\": [\"input\"] },"
         "{ \"name\": \"t\", \"type\": \"transformer\", \"heads\": 3, \"layers\": 2, \"hidden\": "
         "10, \"inputs\": [\"from\", \"to\"] } ] }");
     gd_module *m = gd_module_create(gd, .seed = 3);
     gd_module_set_training(m, false);
     const gd_transformer_config config = {
-        .width = 12, .heads = 3, .layers = 2, .hidden = 10, .vocabulary = TOKENS, .context = TIME
+        GD_TRANSFORMER_CONFIG_DEFAULTS, .width = 12,       .heads = 3, .layers = 2, .hidden = 10,
+        .vocabulary = TOKENS,           .max_length = TIME
     };
     gd_transformer_config sinusoidal = config;
     sinusoidal.position = GD_POSITION_SINUSOIDAL;
@@ -182,9 +183,9 @@ static void json_builds_parts_of_transformers(void **state)
     gd_model *model = load(
         gd, "{ \"input\": [8, 12], \"layers\": ["
             "{ \"name\": \"p\", \"type\": \"sinusoidal_position\" },"
-            "{ \"name\": \"l\", \"type\": \"learned_position\", \"context\": 9 },"
+            "{ \"name\": \"l\", \"type\": \"learned_position\", \"max_length\": 9 },"
             "{ \"name\": \"r\", \"type\": \"rotary_position\" },"
-            "{ \"name\": \"a\", \"type\": \"multi_head_attention\", \"heads\": 2, \"heads_kv\": 1, "
+            "{ \"name\": \"a\", \"type\": \"multi_head_attention\", \"heads\": 2, \"kv_heads\": 1, "
             "\"causal\": true, \"position\": \"rotary_halves\" },"
             "{ \"name\": \"f\", \"type\": \"feed_forward\", \"hidden\": 7, \"feed_forward\": "
             "\"silu\", \"activation\": \"tanh\" },"
@@ -203,18 +204,18 @@ static void json_builds_parts_of_transformers(void **state)
     gd_tensor *y = gd_add(x, gd_sinusoidal_positions(gd, 0, TIME, 12, GD_F32));
     gd_tensor *table = gd_parameter(m, "l.weight", GD_SHAPE(9, 12), .init = GD_INIT_GLOROT_NORMAL);
     y = gd_rope(gd_add(y, gd_slice(table, 0, 0, TIME, 1)));
-    y = gd_nn_multi_head_attention(m, "a", y, 2, .heads_kv = 1, .causal = true,
+    y = gd_nn_multi_head_attention(m, "a", y, 2, .kv_heads = 1, .causal = true,
                                    .position = GD_POSITION_ROTARY_HALVES);
     y = gd_tanh(gd_nn_feed_forward(m, "f", y, 7, .activation = GD_ACTIVATION_SILU));
-    const gd_transformer_config rms = {
-        .heads = 2, .norm = GD_NORM_RMS, .epsilon = 0.001, .no_bias = true
-    };
-    const gd_transformer_config one = { .heads = 2, .layers = 1 };
-    const gd_transformer_config before = { .heads = 2, .layers = 1, .pre_norm = true };
+    const gd_transformer_config rms = { GD_TRANSFORMER_CONFIG_DEFAULTS, .heads = 2,
+                                        .norm = GD_NORM_RMS, .epsilon = 0.001, .bias = false };
+    const gd_transformer_config one = { GD_TRANSFORMER_CONFIG_DEFAULTS, .heads = 2, .layers = 1 };
+    const gd_transformer_config before = { GD_TRANSFORMER_CONFIG_DEFAULTS, .heads = 2, .layers = 1,
+                                           .pre_norm = true };
     gd_tensor *e = gd_nn_encoder_layer(m, "e", y, &rms);
-    gd_tensor *d = gd_nn_decoder_layer(m, "d", gd_nn_encoder(m, "s", e, &one), &one, e);
+    gd_tensor *d = gd_nn_decoder_layer(m, "d", gd_nn_encoder(m, "s", e, &one), e, &one);
     gd_tensor *c = gd_nn_multi_head_attention(m, "c", d, 2, .memory = e);
-    assert_same_bits(gd_model_forward(model, x), gd_nn_decoder(m, "dd", c, &before, e));
+    assert_same_bits(gd_model_forward(model, x), gd_nn_decoder(m, "dd", c, e, &before));
     assert_summary(model, "decoder_layer");
     /* Written and read again, it is the same model. */
     char text[8192];
@@ -244,9 +245,9 @@ static void mistakes_name_the_layer(void **state)
                    "swiglu");
     assert_refused(gd, "\"type\": \"encoder\", \"heads\": 2, \"position\": \"sinusoidal\"",
                    GD_ERR_INVALID, "layer \"x\"");
-    assert_refused(gd, "\"type\": \"learned_position\", \"context\": 7", GD_ERR_SHAPE,
+    assert_refused(gd, "\"type\": \"learned_position\", \"max_length\": 7", GD_ERR_SHAPE,
                    "layer \"x\"");
-    assert_refused(gd, "\"type\": \"decoder_only\", \"count\": 5, \"units\": 8, \"heads\": 2",
+    assert_refused(gd, "\"type\": \"decoder_only\", \"vocabulary\": 5, \"units\": 8, \"heads\": 2",
                    GD_ERR_SHAPE, "layer \"x\"");
     assert_refused(gd, "\"type\": \"transformer\", \"heads\": 2", GD_ERR_INVALID, "2 inputs");
 }

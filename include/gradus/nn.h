@@ -51,8 +51,8 @@ GD_API gd_dtype gd_module_dtype(const gd_module *m); /* of its parameters */
 
 /* How initial values are drawn. in and out are fans, the numbers a value is made of and goes into:
  * the sizes of the last two axes times those of all axes before them, unless a layer knows better.
- * init_scale, a number layers and gd_parameter take beside the kind, multiplies the deviation of the
- * kinds that count fans, and is what the others say; NaN means 1 for those, and for these what
+ * init_scale, a number layers and gd_parameter take beside the kind, multiplies the deviation of
+ * the kinds that count fans, and is what the others say; NaN means 1 for those, and for these what
  * stands in brackets.
  * glorot: Glorot, Bengio, "Understanding the difficulty of training deep feedforward neural
  * networks", 2010; he: He et al., "Delving deep into rectifiers", 2015; lecun: LeCun et al.,
@@ -88,10 +88,10 @@ typedef struct gd_parameter_options {
 #define GD_PARAMETER_DEFAULTS \
     .size = sizeof(gd_parameter_options), .init_scale = NAN, .fan_in = -1, .fan_out = -1
 
-/* gd_parameter(m, "scale", GD_SHAPE(3), .init = GD_INIT_ONES): the parameter at a path, of the module's dtype, made now
- * if there is none; owned by the module. For layers of one's own. An existing one must have this
- * shape (GD_ERR_SHAPE). GD_ERR_STATE: the module was loaded from a file that does not have it. Never
- * recorded by a trace. */
+/* gd_parameter(m, "scale", GD_SHAPE(3), .init = GD_INIT_ONES): the parameter at a path, of the
+ * module's dtype, made now if there is none; owned by the module. For layers of one's own. An
+ * existing one must have this shape (GD_ERR_SHAPE). GD_ERR_STATE: the module was loaded from a file
+ * that does not have it. Never recorded by a trace. */
 #define gd_parameter(...) \
     GD_WITH_3(gd_parameter_with, gd_parameter_options, GD_PARAMETER_DEFAULTS, __VA_ARGS__, )
 GD_API gd_tensor *gd_parameter_with(gd_module *m, const char *path, gd_shape shape,
@@ -171,7 +171,7 @@ typedef enum gd_norm_kind {
 } gd_norm_kind;
 
 typedef enum gd_position_kind {
-    GD_POSITION_LEARNED, /* a table [context, width], added to the tokens */
+    GD_POSITION_LEARNED, /* a table [max_length, width], added to the tokens */
     GD_POSITION_SINUSOIDAL,
     GD_POSITION_ROTARY,        /* gd_rope of queries and keys, neighbours in pairs (Llama) */
     GD_POSITION_ROTARY_HALVES, /* the same with .halves (GPT-NeoX) */
@@ -182,43 +182,43 @@ typedef enum gd_position_kind {
 #define GD_MODEL_MAX_LAYERS 4096
 
 /* One layer. Types and what they use beside name and inputs (in brackets: may be left out):
- *   linear                                  units [no_bias init init_scale]; along the last axis,
+ *   linear                                  units [bias init init_scale]; along the last axis,
  *                                           but behind convolution and pooling, whose results are
  *                                           [batch, channels, spatial ..], of all but the batch, as
  *                                           if a flatten stood between (drop_connect likewise)
- *   conv1d conv2d conv3d                    channels kernel [stride padding dilation groups no_bias
+ *   conv1d conv2d conv3d                    channels kernel [stride padding dilation groups bias
  *                                           init init_scale]
  *   conv_transpose1d, …2d, …3d              likewise [output_padding]
  *   max_pool1d, …2d, …3d                    kernel [stride padding dilation ceil_mode]
- *   avg_pool1d, …2d, …3d                    kernel [stride padding ceil_mode no_count_padding]
+ *   avg_pool1d, …2d, …3d                    kernel [stride padding ceil_mode count_padding]
  *   adaptive_avg_pool, adaptive_max_pool    shape (the spatial sizes of the result)
  *   global_avg_pool, global_max_pool        nothing: [batch, c, ..] -> [batch, c]
- *   batch_norm                              [epsilon momentum no_affine no_bias]
- *   layer_norm, rms_norm                    [axes (how many last ones) epsilon no_affine no_bias]
- *   group_norm                              groups [epsilon no_affine no_bias]
- *   instance_norm                           [epsilon no_affine no_bias]
- *   dropout                                 rate
- *   drop_connect                            units rate
- *   embedding                               count units; its input are indices
- * of sequences [batch, time, width], see gradus/sequence.h (rate: dropout):
- *   rnn rnn_relu lstm gru                   units [layers bidirectional rate]
+ *   batch_norm                              [epsilon momentum affine bias]
+ *   layer_norm, rms_norm                    [axes (how many last ones) epsilon affine bias]
+ *   group_norm                              groups [epsilon affine bias]
+ *   instance_norm                           [epsilon affine bias]
+ *   dropout                                 dropout
+ *   drop_connect                            units dropout
+ *   embedding                               vocabulary units; its input are indices
+ * of sequences [batch, time, width], see gradus/sequence.h:
+ *   rnn rnn_relu lstm gru                   units [layers bidirectional dropout]
  *   last                                    nothing: [batch, time, width] -> [batch, width]
  *   sinusoidal_position                     nothing: added to the input
- *   learned_position                        [context: the input's time]
+ *   learned_position                        [max_length]
  *   rotary_position                         nothing: gd_rope
- *   multi_head_attention                    heads [heads_kv causal position rate no_bias]; a second
+ *   multi_head_attention                    heads [kv_heads causal position dropout bias]; a second
  *                                           input is what is attended to
- *   attention                               [causal rate]: gd_attention of three inputs q, k, v; a
- *                                           fourth is numbers to add to the scores
- *   feed_forward                            [hidden feed_forward rate no_bias]
- *   encoder_layer                           heads [heads_kv hidden feed_forward norm position
- *                                           causal pre_norm rate epsilon no_bias]
+ *   attention                               [causal dropout]: gd_attention of three inputs q, k,
+ *                                           v; a fourth is numbers to add to the scores
+ *   feed_forward                            [hidden feed_forward dropout bias]
+ *   encoder_layer                           heads [kv_heads hidden feed_forward norm position
+ *                                           causal pre_norm dropout epsilon bias]
  *   encoder                                 likewise [layers]
  *   decoder_layer, decoder, transformer     likewise but causal; two inputs: x and the memory, of
  *                                           transformer source and target
- *   token_embedding                         count units [position context rate]
- *   decoder_only, encoder_only              count units heads, and as encoder [context]; the first
- *                                           also [tied]
+ *   token_embedding                         vocabulary units [position max_length dropout]
+ *   decoder_only, encoder_only              vocabulary units heads, and as encoder [max_length];
+ *                                           the first also [tied]
  * and of any shape:
  *   relu sigmoid tanh gelu gelu_tanh silu   nothing
  *   mish softplus selu relu6 hard_sigmoid   nothing
@@ -233,31 +233,34 @@ typedef enum gd_position_kind {
  * Any type takes an activation, applied to its result: one of the activations above but prelu; and
  * checkpoint. */
 typedef struct gd_layer_spec {
+    size_t size GD_DEFAULT(sizeof(gd_layer_spec));
     const char *name; /* unique, not "input" */
     const char *type;
     const char *inputs[GD_LAYER_MAX_INPUTS]; /* names of layers, or "input"; none: the layer before,
                                                 for the first the input */
     const char *activation;                  /* NULL: none */
     int64_t units;
-    bool no_bias;
+    bool bias GD_DEFAULT(true);
     gd_init init;
-    double init_scale;
-    int axis; /* counted with the batch axis; 0, the batch itself, means the default */
+    double init_scale GD_DEFAULT(NAN);
+    int axis GD_DEFAULT(-1); /* counted with the batch axis, 0, which it cannot be */
     gd_shape shape;
     int64_t channels; /* of the result */
-    /* GD_SHAPE(3) for all spatial axes, GD_SHAPE(3, 5) for each; rank 0 means the default */
+    /* GD_SHAPE(3) for all spatial axes, GD_SHAPE(3, 5) for each; rank 0: the layer's default */
     gd_shape kernel, stride, padding, dilation, output_padding;
-    bool same; /* padding so that the result has ceil(size / stride) elements */
-    int64_t groups;
-    int64_t count; /* rows of an embedding */
-    int axes;
-    double rate;  /* probability of being dropped */
-    double alpha; /* slope for negative numbers */
-    double epsilon, momentum;
-    bool no_affine, per_channel, ceil_mode;
-    bool no_count_padding; /* the mean is of what lies inside the input */
+    bool same;                     /* padding so that the result has ceil(size / stride) elements */
+    int64_t groups GD_DEFAULT(-1); /* -1: 1; group_norm needs it */
+    int64_t vocabulary;            /* rows of an embedding */
+    int axes GD_DEFAULT(1);
+    double dropout GD_DEFAULT(NAN); /* NaN: 0; dropout and drop_connect need it */
+    double alpha GD_DEFAULT(NAN);   /* slope for negative numbers; NaN: the type's */
+    double epsilon GD_DEFAULT(1e-5), momentum GD_DEFAULT(0.1);
+    bool affine GD_DEFAULT(true), per_channel, ceil_mode;
+    bool count_padding GD_DEFAULT(true); /* false: the mean is of what lies inside the input */
     /* of sequences, as in gd_transformer_config */
-    int64_t heads, heads_kv, hidden, layers, context;
+    int64_t heads, kv_heads GD_DEFAULT(-1), hidden GD_DEFAULT(-1);
+    int64_t layers GD_DEFAULT(-1);     /* -1: 1 of recurrent networks, 6 of stacks */
+    int64_t max_length GD_DEFAULT(-1); /* -1: what the model's input has */
     gd_activation_kind feed_forward;
     gd_norm_kind norm;
     gd_position_kind position;
@@ -265,36 +268,41 @@ typedef struct gd_layer_spec {
     bool checkpoint; /* any type: gd_checkpoint around the layer, its activation included; in
                         stacks of layers and whole Transformers around each of theirs */
 } gd_layer_spec;
+#define GD_LAYER_SPEC_DEFAULTS                                                                 \
+    .size = sizeof(gd_layer_spec), .bias = true, .init_scale = NAN, .axis = -1, .groups = -1,  \
+    .axes = 1, .dropout = NAN, .alpha = NAN, .epsilon = 1e-5, .momentum = 0.1, .affine = true, \
+    .count_padding = true, .kv_heads = -1, .hidden = -1, .layers = -1, .max_length = -1
 
-/* A model: any directed acyclic graph of layers, listed in any order. */
+/* A model: any directed acyclic graph of layers, listed in any order. The layers are an array of
+ * structs as large as the first one's size says. */
 typedef struct gd_model_spec {
+    size_t size GD_DEFAULT(sizeof(gd_model_spec));
     gd_shape input; /* without the batch axis */
-    const gd_layer_spec *layers;
     int layer_count;
+    const gd_layer_spec *layers;
     const char *output; /* the layer that is the result; NULL: the last listed */
-    const char *loss;   /* "cross_entropy" (the default) or "mse" */
+    const char *loss;   /* "cross_entropy" or "mse"; NULL: cross_entropy */
 } gd_model_spec;
+#define GD_MODEL_SPEC_DEFAULTS .size = sizeof(gd_model_spec)
 
 typedef struct gd_model gd_model;
 
 typedef struct gd_model_options {
-    gd_context *context;
-    const char
-        *json; /* for gd_model_load_json: a path, or JSON text, told by its first character '{' */
-    const gd_model_spec *spec; /* for gd_model_create */
-    uint64_t seed;             /* as for gd_module_create */
-    gd_dtype dtype;            /* likewise */
+    size_t size GD_DEFAULT(sizeof(gd_model_options));
+    uint64_t seed;  /* as for gd_module_create */
+    gd_dtype dtype; /* likewise */
 } gd_model_options;
+#define GD_MODEL_DEFAULTS .size = sizeof(gd_model_options)
 
-/* gd_model_load_json(context, "model.json", .seed = 1). The JSON is
+/* gd_model_load_json(context, "model.json", .seed = 1), of a path or of JSON text, told by its
+ * first character '{'. The JSON is
  *
  *     { "input": [784], "loss": "cross_entropy", "output": "fc2",
  *       "layers": [ { "name": "fc1", "type": "linear", "units": 16, "activation": "relu" },
  *                   { "name": "fc2", "type": "linear", "units": 10, "inputs": ["fc1"],
  *                     "bias": true, "init": "glorot_uniform" } ] }
  *
- * with keys as the members of gd_layer_spec, but "bias", "affine" and "count_padding" (true or
- * false) for no_bias, no_affine and no_count_padding, and "padding": "same" for same; "kernel",
+ * with keys as the members of gd_layer_spec, but "padding": "same" for same; "kernel",
  * "stride", "padding", "dilation" and "output_padding" are a number or a list. "loss", "output",
  * "inputs", "activation" may be left out. Owned by the context. Parameters are made at once, in an
  * order in which every layer comes after its inputs and otherwise as listed. Errors name the layer
@@ -302,13 +310,15 @@ typedef struct gd_model_options {
  * GD_ERR_INVALID: an unknown type, name or loss, a name used twice, a cycle; GD_ERR_SHAPE: shapes
  * that do not fit; GD_ERR_IO; GD_ERR_MEMORY; GD_ERR_UNSUPPORTED: a build without jansson. */
 #define gd_model_load_json(...) \
-    gd_model_load_json_with(GD_OPTIONS_2(gd_model_options, context, json, __VA_ARGS__))
-GD_API gd_model *gd_model_load_json_with(gd_model_options options);
+    GD_WITH_2(gd_model_load_json_with, gd_model_options, GD_MODEL_DEFAULTS, __VA_ARGS__, )
+GD_API gd_model *gd_model_load_json_with(gd_context *context, const char *json,
+                                         const gd_model_options *options);
 
-/* gd_model_create(context, .spec = &spec, .seed = 1): the same from C. The spec is copied. */
+/* gd_model_create(context, &spec, .seed = 1): the same from C. The spec is copied. */
 #define gd_model_create(...) \
-    gd_model_create_with(GD_OPTIONS_1(gd_model_options, context, __VA_ARGS__))
-GD_API gd_model *gd_model_create_with(gd_model_options options);
+    GD_WITH_2(gd_model_create_with, gd_model_options, GD_MODEL_DEFAULTS, __VA_ARGS__, )
+GD_API gd_model *gd_model_create_with(gd_context *context, const gd_model_spec *spec,
+                                      const gd_model_options *options);
 GD_API void gd_model_release(gd_model *model);
 
 /* The same by calls:
@@ -323,20 +333,27 @@ GD_API void gd_model_release(gd_model *model);
  */
 typedef struct gd_model_builder gd_model_builder;
 typedef struct gd_model_builder_options {
-    gd_context *context;
-    gd_shape input;     /* without the batch axis */
+    size_t size GD_DEFAULT(sizeof(gd_model_builder_options));
     uint64_t seed;      /* as for gd_module_create */
+    gd_dtype dtype;     /* likewise */
     const char *output; /* as in gd_model_spec */
     const char *loss;
 } gd_model_builder_options;
-/* Owned by the context until gd_model_end. */
-#define gd_model_begin(...) \
-    gd_model_begin_with(GD_OPTIONS_2(gd_model_builder_options, context, input, __VA_ARGS__))
-GD_API gd_model_builder *gd_model_begin_with(gd_model_builder_options options);
-/* The spec is copied. An error is kept for gd_model_end as well. */
-#define gd_model_add(builder, ...) \
-    gd_model_add_with(builder, GD_OPTIONS_2(gd_layer_spec, name, type, __VA_ARGS__))
-GD_API gd_status gd_model_add_with(gd_model_builder *builder, gd_layer_spec layer);
+#define GD_MODEL_BUILDER_DEFAULTS .size = sizeof(gd_model_builder_options)
+/* Of a model whose input has this shape without the batch axis. Owned by the context until
+ * gd_model_end. */
+#define gd_model_begin(...)                                                             \
+    GD_WITH_2(gd_model_begin_with, gd_model_builder_options, GD_MODEL_BUILDER_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_model_builder *gd_model_begin_with(gd_context *context, gd_shape input,
+                                             const gd_model_builder_options *options);
+/* gd_model_add(builder, "out", "linear", .units = 10): a layer by its name, its type and the
+ * further members of its spec, which is copied. An error is kept for gd_model_end as well. */
+#define gd_model_add(...) GD_MODEL_ADD_OF(__VA_ARGS__, )
+#define GD_MODEL_ADD_OF(builder, layer_name, layer_type, ...)                    \
+    GD_WITH_1(gd_model_add_with, gd_layer_spec, GD_LAYER_SPEC_DEFAULTS, builder, \
+              .name = layer_name, .type = layer_type, __VA_ARGS__)
+GD_API gd_status gd_model_add_with(gd_model_builder *builder, const gd_layer_spec *layer);
 /* Make the model, and end the builder in any case. Errors of gd_model_create. */
 GD_API gd_model *gd_model_end(gd_model_builder *builder);
 

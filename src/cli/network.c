@@ -7,16 +7,15 @@
 /* The network of examples/models/mnist_mlp.json, so that the tool works from anywhere and without a
  * JSON reader: x -> relu(fc1) = a;  a -> relu(fc2) = b;  a + b -> fc3 -> logits */
 static const gd_layer_spec mnist_layers[] = {
-    { .name = "fc1", .type = "linear", .units = 16, .activation = "relu" },
-    { .name = "fc2", .type = "linear", .units = 16, .activation = "relu" },
-    { .name = "sum", .type = "add", .inputs = { "fc1", "fc2" } },
-    { .name = "fc3", .type = "linear", .units = 10 },
+    { GD_LAYER_SPEC_DEFAULTS, .name = "fc1", .type = "linear", .units = 16, .activation = "relu" },
+    { GD_LAYER_SPEC_DEFAULTS, .name = "fc2", .type = "linear", .units = 16, .activation = "relu" },
+    { GD_LAYER_SPEC_DEFAULTS, .name = "sum", .type = "add", .inputs = { "fc1", "fc2" } },
+    { GD_LAYER_SPEC_DEFAULTS, .name = "fc3", .type = "linear", .units = 10 },
 };
 
 static const gd_model_spec mnist_spec = {
-    .input = { .rank = 1, .dim = { 784 } },
-    .layers = mnist_layers,
-    .layer_count = sizeof mnist_layers / sizeof *mnist_layers,
+    GD_MODEL_SPEC_DEFAULTS,  .input = { .rank = 1, .dim = { 784 } },
+    .layers = mnist_layers,  .layer_count = sizeof mnist_layers / sizeof *mnist_layers,
     .loss = "cross_entropy",
 };
 
@@ -27,7 +26,7 @@ bool cli_network_open(cli_network *network, const cli_network_options *options)
     if (options->model && strcmp(options->model, "mnist_mlp") != 0)
         network->model = gd_model_load_json(network->context, options->model, .seed = seed);
     else
-        network->model = gd_model_create(network->context, .spec = &mnist_spec, .seed = seed);
+        network->model = gd_model_create(network->context, &mnist_spec, .seed = seed);
     return network->model != NULL;
 }
 

@@ -135,7 +135,8 @@ static bool train(settings *s, cli_network *network)
         print_start(s, network, optimizer, digits, unseen);
     bool is_cosine = strcmp(s->schedule, "cosine") == 0;
     /* Down to nothing by the end, after a short rise. */
-    gd_schedule schedule = { is_cosine ? GD_SCHEDULE_COSINE : GD_SCHEDULE_CONSTANT,
+    gd_schedule schedule = { GD_SCHEDULE_DEFAULTS,
+                             .kind = is_cosine ? GD_SCHEDULE_COSINE : GD_SCHEDULE_CONSTANT,
                              .lr = gd_optimizer_lr(optimizer),
                              .warmup =
                                  is_cosine ? gd_loader_batches(batches) * s->epochs / 50 : 0 };

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "nn/module.h"
 
 #include <gradus/autograd.h>
@@ -62,18 +63,18 @@ static void cache_destroy(void *object)
     gd_free(cache);
 }
 
-gd_kv_cache *gd_kv_cache_create_with(gd_kv_cache_options options)
+gd_kv_cache *gd_kv_cache_create(gd_context *context, int64_t capacity)
 {
-    if (!options.context)
+    if (!context)
         return NULL;
-    if (options.capacity < 1)
+    if (capacity < 1)
         return gd_fail_null(GD_ERR_INVALID, "gd_kv_cache_create: a capacity of %lld tokens",
-                            (long long)options.capacity);
+                            (long long)capacity);
     gd_kv_cache *cache = gd_alloc_zero(1, sizeof *cache);
     if (!cache)
         return NULL;
-    cache->context = options.context;
-    cache->capacity = options.capacity;
+    cache->context = context;
+    cache->capacity = capacity;
     if (gd_context_adopt(cache->context, cache, cache_destroy) != GD_OK) {
         cache_destroy(cache);
         return NULL;
@@ -188,65 +189,77 @@ static gd_tensor *heads_of(gd_tensor *x, int64_t from, int64_t heads, int64_t wi
     return gd_permute(split, GD_AXES(0, 2, 1, 3));
 }
 
-static bool rotates(const gd_nn_attention_options *o)
+/* One use of the layer, with its options read. */
+typedef struct attention {
+    gd_module *module;
+    const char *name;
+    gd_tensor *x; // [batch, t, width]
+    int64_t heads;
+    gd_nn_multi_head_attention_options o;
+} attention;
+
+static bool rotates(const attention *a)
 {
-    return o->position == GD_POSITION_ROTARY || o->position == GD_POSITION_ROTARY_HALVES;
+    return a->o.position == GD_POSITION_ROTARY || a->o.position == GD_POSITION_ROTARY_HALVES;
+}
+
+static gd_tensor *project_to(const attention *a, const char *part, gd_tensor *x, int64_t units)
+{
+    char path[GD_NN_PATH];
+    return gd_nn_linear(a->module, gd_nn_path(path, a->name, part), x, units, .bias = a->o.bias);
 }
 
 /* q, k and v [batch, heads, t, width]. */
-static bool project(const gd_nn_attention_options *o, gd_tensor **q, gd_tensor **k, gd_tensor **v)
+static bool project(const attention *a, gd_tensor **q, gd_tensor **k, gd_tensor **v)
 {
-    char path[GD_NN_PATH];
-    int64_t d = o->head_width, h = o->heads, g = o->heads_kv;
-    if (!o->memory) {
-        gd_tensor *all = gd_nn_linear(o->module, gd_nn_path(path, o->name, "qkv"), o->x,
-                                      (h + 2 * g) * d, .bias = !o->no_bias);
+    int64_t d = a->o.head_width, h = a->heads, g = a->o.kv_heads;
+    if (!a->o.memory) {
+        gd_tensor *all = project_to(a, "qkv", a->x, (h + 2 * g) * d);
         *q = heads_of(all, 0, h, d);
         *k = heads_of(all, h * d, g, d);
         *v = heads_of(all, (h + g) * d, g, d);
     } else {
-        gd_tensor *from = gd_nn_linear(o->module, gd_nn_path(path, o->name, "q"), o->x, h * d,
-                                       .bias = !o->no_bias);
-        gd_tensor *to = gd_nn_linear(o->module, gd_nn_path(path, o->name, "kv"), o->memory,
-                                     2 * g * d, .bias = !o->no_bias);
+        gd_tensor *from = project_to(a, "q", a->x, h * d);
+        gd_tensor *to = project_to(a, "kv", a->o.memory, 2 * g * d);
         *q = heads_of(from, 0, h, d);
         *k = heads_of(to, 0, g, d);
         *v = heads_of(to, g * d, g, d);
     }
-    if (rotates(o)) {
-        bool halves = o->position == GD_POSITION_ROTARY_HALVES;
-        int64_t start = gd_kv_cache_length_of(o->cache, o->name);
-        *q = gd_rope(*q, .start = start,
-                     .rotary_base = o->rotary_base != 0 ? o->rotary_base : 10000, .halves = halves);
-        *k = gd_rope(*k, .start = start,
-                     .rotary_base = o->rotary_base != 0 ? o->rotary_base : 10000, .halves = halves);
+    if (rotates(a)) {
+        bool halves = a->o.position == GD_POSITION_ROTARY_HALVES;
+        int64_t start = gd_kv_cache_length_of(a->o.cache, a->name);
+        *q = gd_rope(*q, .start = start, .rotary_base = a->o.rotary_base, .halves = halves);
+        *k = gd_rope(*k, .start = start, .rotary_base = a->o.rotary_base, .halves = halves);
     }
     return *q && *k && *v;
 }
 
-static bool check(gd_nn_attention_options *o)
+/* Whether all fits; kv_heads and head_width are numbers then. */
+static bool check(attention *a)
 {
-    gd_shape shape = gd_tensor_shape(o->x), memory = gd_tensor_shape(o->memory);
+    gd_nn_multi_head_attention_options *o = &a->o;
+    gd_shape shape = gd_tensor_shape(a->x), memory = gd_tensor_shape(o->memory);
     int64_t width = shape.rank == 3 ? shape.dim[2] : 0;
-    const char *name = o->name ? o->name : "";
-    o->heads_kv = o->heads_kv ? o->heads_kv : o->heads;
-    if (o->heads > 0 && o->head_width == 0 && width % o->heads == 0)
-        o->head_width = width / o->heads;
+    const char *name = a->name ? a->name : "";
+    if (o->kv_heads == -1)
+        o->kv_heads = a->heads;
+    if (o->head_width == -1 && a->heads > 0 && width % a->heads == 0)
+        o->head_width = width / a->heads;
     if (shape.rank != 3 || (o->memory && (memory.rank != 3 || memory.dim[0] != shape.dim[0]))) {
         char text[GD_NN_SHAPE_TEXT], more[GD_NN_SHAPE_TEXT];
         (void)gd_fail(GD_ERR_SHAPE,
                       "gd_nn_multi_head_attention: \"%s\" is given %s and memory %s; [batch, time, "
                       "width] with equal batches are needed",
                       name, gd_nn_shape_text(shape, text), gd_nn_shape_text(memory, more));
-    } else if (!*name || o->heads < 1 || o->heads_kv < 1 || o->head_width < 1 ||
-               o->heads % o->heads_kv != 0 || o->heads > GD_NN_LARGEST ||
+    } else if (!*name || a->heads < 1 || o->kv_heads < 1 || o->head_width < 1 ||
+               a->heads % o->kv_heads != 0 || a->heads > GD_NN_LARGEST ||
                o->head_width > GD_NN_LARGEST) {
         (void)gd_fail(GD_ERR_INVALID,
                       "gd_nn_multi_head_attention: \"%s\": %lld heads, %lld of keys, %lld wide, do "
                       "not fit each other or a width of %lld",
-                      name, (long long)o->heads, (long long)o->heads_kv, (long long)o->head_width,
+                      name, (long long)a->heads, (long long)o->kv_heads, (long long)o->head_width,
                       (long long)width);
-    } else if (o->memory && (o->cache || rotates(o))) {
+    } else if (o->memory && (o->cache || rotates(a))) {
         (void)gd_fail(GD_ERR_INVALID,
                       "gd_nn_multi_head_attention: \"%s\": with memory there is no cache and no "
                       "rotation",
@@ -257,19 +270,22 @@ static bool check(gd_nn_attention_options *o)
     return false;
 }
 
-gd_tensor *gd_nn_multi_head_attention_with(gd_nn_attention_options o)
+gd_tensor *gd_nn_multi_head_attention_with(gd_module *m, const char *name, gd_tensor *x,
+                                           int64_t heads,
+                                           const gd_nn_multi_head_attention_options *options)
 {
+    attention a = { m, name, x, heads, { GD_NN_MULTI_HEAD_ATTENTION_DEFAULTS } };
     gd_tensor *q, *k, *v;
-    if (!o.module || !o.x || !check(&o) || !project(&o, &q, &k, &v))
+    if (!m || !x || !gd_options_read("gd_nn_multi_head_attention", &a.o, sizeof a.o, options) ||
+        !check(&a) || !project(&a, &q, &k, &v))
         return NULL;
-    if (o.cache && gd_kv_cache_append(o.cache, o.name, &k, &v) != GD_OK)
+    if (a.o.cache && gd_kv_cache_append(a.o.cache, name, &k, &v) != GD_OK)
         return NULL;
-    double dropout = gd_module_is_training(o.module) ? o.dropout : 0;
-    gd_tensor *r = gd_attention(q, k, v, .mask = o.mask, .causal = o.causal, .dropout = dropout);
-    gd_shape shape = gd_tensor_shape(o.x);
+    double dropout = gd_module_is_training(m) ? a.o.dropout : 0;
+    gd_tensor *r =
+        gd_attention(q, k, v, .mask = a.o.mask, .causal = a.o.causal, .dropout = dropout);
+    gd_shape shape = gd_tensor_shape(x);
     gd_tensor *joined = gd_reshape(gd_permute(r, GD_AXES(0, 2, 1, 3)),
-                                   GD_SHAPE(shape.dim[0], shape.dim[1], o.heads * o.head_width));
-    char path[GD_NN_PATH];
-    return gd_nn_linear(o.module, gd_nn_path(path, o.name, "out"), joined, shape.dim[2],
-                        .bias = !o.no_bias);
+                                   GD_SHAPE(shape.dim[0], shape.dim[1], heads * a.o.head_width));
+    return project_to(&a, "out", joined, shape.dim[2]);
 }

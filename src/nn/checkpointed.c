@@ -21,8 +21,9 @@ typedef struct block {
 } block;
 
 /* Configs are compared as bytes. */
-_Static_assert(sizeof(gd_transformer_config) ==
-                   9 * sizeof(int64_t) + 3 * sizeof(int) + 4 * sizeof(bool) + 3 * sizeof(double),
+_Static_assert(sizeof(gd_transformer_config) == sizeof(size_t) + 9 * sizeof(int64_t) +
+                                                    3 * sizeof(int) + 4 * sizeof(bool) +
+                                                    3 * sizeof(double),
                "gd_transformer_config has no padding");
 
 static bool same(const block *a, const block *b)
@@ -52,7 +53,7 @@ static gd_tensor *run(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     const block *b = user;
-    gd_nn_transformer_layer_options o = {
+    gd_nn_block o = {
         .module = b->module, .name = b->name, .x = *in++, .config = &b->config, .causal = b->causal
     };
     if (b->has_memory)
@@ -64,7 +65,7 @@ static gd_tensor *run(void *user, int count, gd_tensor *const *in)
     return b->layer(o);
 }
 
-gd_tensor *gd_nn_checkpointed(gd_nn_transformer_layer_options o, gd_nn_layer_fn layer)
+gd_tensor *gd_nn_checkpointed(gd_nn_block o, gd_nn_layer_fn layer)
 {
     block wanted = { .config = *o.config,
                      .layer = layer,

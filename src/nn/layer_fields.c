@@ -2,9 +2,12 @@
 #include "nn/layer_types.h"
 
 #include <stddef.h>
+#include <string.h>
 
 const gd_layer_field gd_layer_fields[GD_LAYER_FIELD_COUNT] = {
-#define FIELD(id, key, kind, member) { key, GD_FIELD_##kind, offsetof(gd_layer_spec, member) },
+#define FIELD(id, member, kind)                                  \
+    { #member, GD_FIELD_##kind, offsetof(gd_layer_spec, member), \
+      sizeof(((gd_layer_spec *)0)->member) },
     GD_LAYER_FIELDS(FIELD)
 };
 
@@ -36,31 +39,17 @@ unsigned gd_choice_of(const gd_layer_field *field, const gd_layer_spec *spec)
 
 bool gd_field_is_given(const gd_layer_field *field, const gd_layer_spec *spec)
 {
+    static const gd_layer_spec defaults = { GD_LAYER_SPEC_DEFAULTS };
     const void *value = gd_field_of(field, spec);
     switch (field->kind) {
-    case GD_FIELD_COUNT:
-        return *(const int64_t *)value != 0;
-    case GD_FIELD_SMALL:
-    case GD_FIELD_AXIS:
-        return *(const int *)value != 0;
-    case GD_FIELD_FLAG:
-    case GD_FIELD_UNLESS:
-        return *(const bool *)value;
-    case GD_FIELD_NUMBER:
-        return *(const double *)value < 0.0 || *(const double *)value > 0.0;
     case GD_FIELD_SIZES:
     case GD_FIELD_EACH:
         return ((const gd_shape *)value)->rank != 0;
     case GD_FIELD_PADDING:
         return ((const gd_shape *)value)->rank != 0 || spec->same;
-    case GD_FIELD_INIT:
-        return *(const gd_init *)value != GD_INIT_DEFAULT;
-    case GD_FIELD_FEED_FORWARD:
-    case GD_FIELD_NORM:
-    case GD_FIELD_POSITION:
-        return gd_choice_of(field, spec) != 0;
+    default:
+        return memcmp(value, gd_field_of(field, &defaults), field->size) != 0;
     }
-    return false;
 }
 
 uint64_t gd_layer_spec_given(const gd_layer_spec *spec)

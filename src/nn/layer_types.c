@@ -46,18 +46,19 @@ static gd_tensor *rows_of(const gd_layer_call *c)
 static gd_tensor *build_linear(const gd_layer_call *c)
 {
     const gd_layer_spec *s = c->spec;
-    return gd_nn_linear(c->module, s->name, rows_of(c), s->units, .bias = !s->no_bias,
-                        .init = s->init, .init_scale = s->init_scale != 0.0 ? s->init_scale : NAN);
+    return gd_nn_linear(c->module, s->name, rows_of(c), s->units, .bias = s->bias, .init = s->init,
+                        .init_scale = s->init_scale);
 }
 
 static gd_tensor *build_drop_connect(const gd_layer_call *c)
 {
-    return gd_nn_drop_connect(c->module, c->spec->name, rows_of(c), c->spec->units, c->spec->rate);
+    return gd_nn_drop_connect(c->module, c->spec->name, rows_of(c), c->spec->units,
+                              c->spec->dropout);
 }
 
 static gd_tensor *build_dropout(const gd_layer_call *c)
 {
-    return gd_nn_dropout(c->module, c->spec->name, c->in[0], c->spec->rate);
+    return gd_nn_dropout(c->module, c->spec->name, c->in[0], c->spec->dropout);
 }
 
 /* Indices may come as the floats a model's input is. */
@@ -66,19 +67,19 @@ static gd_tensor *build_embedding(const gd_layer_call *c)
     gd_tensor *index = c->in[0];
     if (gd_dtype_is_float(gd_tensor_dtype(index)))
         index = gd_cast(index, GD_I64);
-    return gd_nn_embedding(c->module, c->spec->name, index, c->spec->count, c->spec->units);
+    return gd_nn_embedding(c->module, c->spec->name, index, c->spec->vocabulary, c->spec->units);
 }
 
 /* ---- activations ---- */
 
 static gd_tensor *build_leaky_relu(const gd_layer_call *c)
 {
-    return gd_leaky_relu(c->in[0], c->spec->alpha != 0.0 ? c->spec->alpha : 0.01);
+    return gd_leaky_relu(c->in[0], isnan(c->spec->alpha) ? 0.01 : c->spec->alpha);
 }
 
 static gd_tensor *build_elu(const gd_layer_call *c)
 {
-    return gd_elu(c->in[0], c->spec->alpha != 0.0 ? c->spec->alpha : 1.0);
+    return gd_elu(c->in[0], isnan(c->spec->alpha) ? 1.0 : c->spec->alpha);
 }
 
 static gd_tensor *build_prelu(const gd_layer_call *c)
@@ -86,13 +87,11 @@ static gd_tensor *build_prelu(const gd_layer_call *c)
     return gd_nn_prelu(c->module, c->spec->name, c->in[0], c->spec->per_channel);
 }
 
-/* spec->axis, -1 when it was left out; 0, the batch axis, is an error. Returns 0 on failure. */
+/* spec->axis, counted from the front; 0, the batch axis, is an error. Returns 0 on failure. */
 static int axis_of(const gd_layer_spec *spec, const gd_tensor *x)
 {
     int rank = gd_tensor_shape(x).rank;
-    int axis = spec->axis == 0 ? -1 : spec->axis;
-    if (axis < 0)
-        axis += rank;
+    int axis = spec->axis < 0 ? spec->axis + rank : spec->axis;
     if (axis > 0 && axis < rank)
         return axis;
     (void)gd_fail(GD_ERR_SHAPE,
@@ -174,11 +173,11 @@ static const gd_layer_type types[] = {
     { "concat", build_concat, 2, MANY, GD_USES(AXIS), 0, AS_INPUT },
     { "flatten", build_flatten, 1, 1, 0, 0, .simple = NULL },
     { "reshape", build_reshape, 1, 1, GD_USES(SHAPE), GD_USES(SHAPE), .simple = NULL },
-    { "dropout", build_dropout, 1, 1, GD_USES(RATE), GD_USES(RATE), AS_INPUT },
-    { "drop_connect", build_drop_connect, 1, 1, GD_USES(UNITS) | GD_USES(RATE),
-      GD_USES(UNITS) | GD_USES(RATE), .simple = NULL },
-    { "embedding", build_embedding, 1, 1, GD_USES(COUNT) | GD_USES(UNITS),
-      GD_USES(COUNT) | GD_USES(UNITS), .simple = NULL },
+    { "dropout", build_dropout, 1, 1, GD_USES(DROPOUT), GD_USES(DROPOUT), AS_INPUT },
+    { "drop_connect", build_drop_connect, 1, 1, GD_USES(UNITS) | GD_USES(DROPOUT),
+      GD_USES(UNITS) | GD_USES(DROPOUT), .simple = NULL },
+    { "embedding", build_embedding, 1, 1, GD_USES(VOCABULARY) | GD_USES(UNITS),
+      GD_USES(VOCABULARY) | GD_USES(UNITS), .simple = NULL },
 };
 enum { TYPES = sizeof types / sizeof *types };
 

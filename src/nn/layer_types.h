@@ -7,52 +7,51 @@
 
 #include <gradus/nn.h>
 
-/* What a spec gives beside name, type, inputs and activation: id, key in JSON, kind, member. */
+/* What a spec gives beside name, type, inputs and activation: id, member and key in JSON, kind. */
 // clang-format off
-#define GD_LAYER_FIELDS(_)                                      \
-    _(UNITS, "units", COUNT, units)                             \
-    _(BIAS, "bias", UNLESS, no_bias)                            \
-    _(INIT, "init", INIT, init)                                 \
-    _(AXIS, "axis", AXIS, axis)                                 \
-    _(SHAPE, "shape", SIZES, shape)                             \
-    _(INIT_SCALE, "init_scale", NUMBER, init_scale)             \
-    _(CHANNELS, "channels", COUNT, channels)                    \
-    _(KERNEL, "kernel", EACH, kernel)                           \
-    _(STRIDE, "stride", EACH, stride)                           \
-    _(PADDING, "padding", PADDING, padding)                     \
-    _(DILATION, "dilation", EACH, dilation)                     \
-    _(OUTPUT_PADDING, "output_padding", EACH, output_padding)   \
-    _(GROUPS, "groups", COUNT, groups)                          \
-    _(COUNT, "count", COUNT, count)                             \
-    _(AXES, "axes", SMALL, axes)                                \
-    _(RATE, "rate", NUMBER, rate)                               \
-    _(ALPHA, "alpha", NUMBER, alpha)                            \
-    _(EPSILON, "epsilon", NUMBER, epsilon)                      \
-    _(MOMENTUM, "momentum", NUMBER, momentum)                   \
-    _(AFFINE, "affine", UNLESS, no_affine)                      \
-    _(PER_CHANNEL, "per_channel", FLAG, per_channel)            \
-    _(CEIL_MODE, "ceil_mode", FLAG, ceil_mode)                  \
-    _(COUNT_PADDING, "count_padding", UNLESS, no_count_padding) \
-    _(HEADS, "heads", COUNT, heads)                             \
-    _(HEADS_KV, "heads_kv", COUNT, heads_kv)                    \
-    _(HIDDEN, "hidden", COUNT, hidden)                          \
-    _(LAYERS, "layers", COUNT, layers)                          \
-    _(CONTEXT, "context", COUNT, context)                       \
-    _(FEED_FORWARD, "feed_forward", FEED_FORWARD, feed_forward) \
-    _(NORM, "norm", NORM, norm)                                 \
-    _(POSITION, "position", POSITION, position)                 \
-    _(BIDIRECTIONAL, "bidirectional", FLAG, bidirectional)      \
-    _(CAUSAL, "causal", FLAG, causal)                           \
-    _(PRE_NORM, "pre_norm", FLAG, pre_norm)                     \
-    _(TIED, "tied", FLAG, tied)                                 \
-    _(CHECKPOINT, "checkpoint", FLAG, checkpoint)
+#define GD_LAYER_FIELDS(_)                      \
+    _(UNITS, units, COUNT)                      \
+    _(BIAS, bias, FLAG)                         \
+    _(INIT, init, INIT)                         \
+    _(AXIS, axis, AXIS)                         \
+    _(SHAPE, shape, SIZES)                      \
+    _(INIT_SCALE, init_scale, NUMBER)           \
+    _(CHANNELS, channels, COUNT)                \
+    _(KERNEL, kernel, EACH)                     \
+    _(STRIDE, stride, EACH)                     \
+    _(PADDING, padding, PADDING)                \
+    _(DILATION, dilation, EACH)                 \
+    _(OUTPUT_PADDING, output_padding, EACH)     \
+    _(GROUPS, groups, COUNT)                    \
+    _(VOCABULARY, vocabulary, COUNT)            \
+    _(AXES, axes, SMALL)                        \
+    _(DROPOUT, dropout, NUMBER)                 \
+    _(ALPHA, alpha, NUMBER)                     \
+    _(EPSILON, epsilon, NUMBER)                 \
+    _(MOMENTUM, momentum, NUMBER)               \
+    _(AFFINE, affine, FLAG)                     \
+    _(PER_CHANNEL, per_channel, FLAG)           \
+    _(CEIL_MODE, ceil_mode, FLAG)               \
+    _(COUNT_PADDING, count_padding, FLAG)       \
+    _(HEADS, heads, COUNT)                      \
+    _(KV_HEADS, kv_heads, COUNT)                \
+    _(HIDDEN, hidden, COUNT)                    \
+    _(LAYERS, layers, COUNT)                    \
+    _(MAX_LENGTH, max_length, COUNT)            \
+    _(FEED_FORWARD, feed_forward, FEED_FORWARD) \
+    _(NORM, norm, NORM)                         \
+    _(POSITION, position, POSITION)             \
+    _(BIDIRECTIONAL, bidirectional, FLAG)       \
+    _(CAUSAL, causal, FLAG)                     \
+    _(PRE_NORM, pre_norm, FLAG)                 \
+    _(TIED, tied, FLAG)                         \
+    _(CHECKPOINT, checkpoint, FLAG)
 // clang-format on
 
 typedef enum gd_field_kind {
     GD_FIELD_COUNT,        /* int64_t, 1 to 2^31 */
     GD_FIELD_SMALL,        /* int, 1 to 8 */
     GD_FIELD_FLAG,         /* bool */
-    GD_FIELD_UNLESS,       /* bool, its opposite in JSON */
     GD_FIELD_NUMBER,       /* double */
     GD_FIELD_AXIS,         /* int, not 0 */
     GD_FIELD_SIZES,        /* gd_shape */
@@ -65,7 +64,7 @@ typedef enum gd_field_kind {
 } gd_field_kind;
 
 enum {
-#define GD_FIELD_NUMBER_OF(id, key, kind, member) GD_FIELD_ID_##id,
+#define GD_FIELD_NUMBER_OF(id, member, kind) GD_FIELD_ID_##id,
     GD_LAYER_FIELDS(GD_FIELD_NUMBER_OF)
 #undef GD_FIELD_NUMBER_OF
         GD_LAYER_FIELD_COUNT
@@ -76,7 +75,7 @@ enum {
 typedef struct gd_layer_field {
     const char *name; /* its key in JSON */
     gd_field_kind kind;
-    size_t offset;
+    size_t offset, size;
 } gd_layer_field;
 extern const gd_layer_field gd_layer_fields[GD_LAYER_FIELD_COUNT];
 
@@ -88,7 +87,7 @@ static inline const void *gd_field_of(const gd_layer_field *field, const gd_laye
 {
     return (const char *)spec + field->offset;
 }
-/* Whether the spec gives it, that is, is not zero there. */
+/* Whether the spec gives it, that is, differs from the defaults there. */
 bool gd_field_is_given(const gd_layer_field *field, const gd_layer_spec *spec);
 /* Which of GD_USES(…) a spec gives. */
 uint64_t gd_layer_spec_given(const gd_layer_spec *spec);

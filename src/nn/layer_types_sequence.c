@@ -28,33 +28,36 @@ static bool is_sequence(const gd_layer_call *c)
 
 /* ---- recurrent networks ---- */
 
+static double dropout_of(const gd_layer_spec *spec)
+{
+    return isnan(spec->dropout) ? 0 : spec->dropout;
+}
+
 static gd_nn_recurrent_options recurrent_options(const gd_layer_call *c)
 {
     const gd_layer_spec *s = c->spec;
-    return (gd_nn_recurrent_options){ .module = c->module,
-                                      .name = s->name,
-                                      .x = c->in[0],
-                                      .width = s->units,
-                                      .layers = s->layers,
-                                      .bidirectional = s->bidirectional,
-                                      .dropout = s->rate };
+    return (gd_nn_recurrent_options){ GD_NN_RECURRENT_DEFAULTS,
+                                      .layers = s->layers == -1 ? 1 : s->layers,
+                                      .bidirectional = s->bidirectional, .dropout = dropout_of(s) };
 }
 
 static gd_tensor *build_rnn(const gd_layer_call *c)
 {
     gd_nn_recurrent_options o = recurrent_options(c);
     o.relu = strcmp(c->type->name, "rnn_relu") == 0;
-    return gd_nn_rnn_with(o);
+    return gd_nn_rnn_with(c->module, c->spec->name, c->in[0], c->spec->units, &o);
 }
 
 static gd_tensor *build_lstm(const gd_layer_call *c)
 {
-    return gd_nn_lstm_with(recurrent_options(c));
+    gd_nn_recurrent_options o = recurrent_options(c);
+    return gd_nn_lstm_with(c->module, c->spec->name, c->in[0], c->spec->units, &o);
 }
 
 static gd_tensor *build_gru(const gd_layer_call *c)
 {
-    return gd_nn_gru_with(recurrent_options(c));
+    gd_nn_recurrent_options o = recurrent_options(c);
+    return gd_nn_gru_with(c->module, c->spec->name, c->in[0], c->spec->units, &o);
 }
 
 static gd_tensor *build_last(const gd_layer_call *c)
@@ -80,9 +83,9 @@ static gd_tensor *build_learned_position(const gd_layer_call *c)
     gd_shape shape = gd_tensor_shape(c->in[0]);
     if (!is_sequence(c) || !gd_nn_path(path, c->spec->name, "weight"))
         return NULL;
-    int64_t time = shape.dim[1], most = c->spec->context ? c->spec->context : time;
+    int64_t time = shape.dim[1], most = c->spec->max_length == -1 ? time : c->spec->max_length;
     if (time > most)
-        return gd_fail_null(GD_ERR_SHAPE, "%lld tokens, but the context is %lld", (long long)time,
+        return gd_fail_null(GD_ERR_SHAPE, "%lld tokens, but max_length is %lld", (long long)time,
                             (long long)most);
     gd_tensor *table =
         gd_parameter(c->module, path, GD_SHAPE(most, shape.dim[2]), .init = GD_INIT_GLOROT_NORMAL);
@@ -112,9 +115,9 @@ static gd_tensor *build_attention(const gd_layer_call *c)
     if (!position_fits(c))
         return NULL;
     return gd_nn_multi_head_attention(c->module, s->name, c->in[0], s->heads,
-                                      .heads_kv = s->heads_kv, .memory = c->n > 1 ? c->in[1] : NULL,
-                                      .causal = s->causal, .no_bias = s->no_bias,
-                                      .dropout = s->rate, .position = s->position);
+                                      .kv_heads = s->kv_heads, .memory = c->n > 1 ? c->in[1] : NULL,
+                                      .causal = s->causal, .bias = s->bias,
+                                      .dropout = dropout_of(s), .position = s->position);
 }
 
 static gd_tensor *build_scaled_attention(const gd_layer_call *c)
@@ -122,76 +125,72 @@ static gd_tensor *build_scaled_attention(const gd_layer_call *c)
     const gd_layer_spec *s = c->spec;
     return gd_attention(c->in[0], c->in[1], c->in[2], .mask = c->n > 3 ? c->in[3] : NULL,
                         .causal = s->causal,
-                        .dropout = gd_module_is_training(c->module) ? s->rate : 0);
+                        .dropout = gd_module_is_training(c->module) ? dropout_of(s) : 0);
 }
 
 static gd_tensor *build_feed_forward(const gd_layer_call *c)
 {
     const gd_layer_spec *s = c->spec;
-    return gd_nn_feed_forward(c->module, s->name, c->in[0], s->hidden,
-                              .activation = s->feed_forward, .no_bias = s->no_bias,
-                              .dropout = s->rate);
+    return gd_nn_feed_forward(c->module, s->name, c->in[0], gd_nn_hidden(s->hidden, c->in[0]),
+                              .activation = s->feed_forward, .bias = s->bias,
+                              .dropout = dropout_of(s));
 }
 
 static gd_transformer_config config_of(const gd_layer_call *c)
 {
     const gd_layer_spec *s = c->spec;
     gd_shape input = gd_tensor_shape(c->in[0]);
-    return (gd_transformer_config){
+    gd_transformer_config config = {
+        GD_TRANSFORMER_CONFIG_DEFAULTS,
         .width = s->units,
         .heads = s->heads,
-        .heads_kv = s->heads_kv,
+        .kv_heads = s->kv_heads,
         .hidden = s->hidden,
-        .layers = s->layers,
-        .vocabulary = s->count,
-        .context = s->context       ? s->context
-                   : input.rank > 1 ? input.dim[1]
-                                    : 0,
+        .vocabulary = s->vocabulary,
+        .max_length = s->max_length != -1 ? s->max_length
+                      : input.rank > 1    ? input.dim[1]
+                                          : 0,
         .activation = s->feed_forward,
         .norm = s->norm,
         .position = s->position,
         .pre_norm = s->pre_norm,
-        .no_bias = s->no_bias,
+        .bias = s->bias,
         .tied = s->tied,
         .checkpoint = s->checkpoint,
-        .dropout = s->rate,
+        .dropout = dropout_of(s),
         .epsilon = s->epsilon,
     };
-}
-
-static gd_nn_transformer_layer_options layer_options(const gd_layer_call *c,
-                                                     const gd_transformer_config *config)
-{
-    return (gd_nn_transformer_layer_options){ .module = c->module,
-                                              .name = c->spec->name,
-                                              .x = c->in[0],
-                                              .config = config,
-                                              .memory = c->n > 1 ? c->in[1] : NULL,
-                                              .causal = c->spec->causal };
+    if (s->layers != -1)
+        config.layers = s->layers;
+    return config;
 }
 
 static gd_tensor *build_encoder_layer(const gd_layer_call *c)
 {
     gd_transformer_config config = config_of(c);
-    return position_fits(c) ? gd_nn_encoder_layer_with(layer_options(c, &config)) : NULL;
+    return position_fits(c) ? gd_nn_encoder_layer(c->module, c->spec->name, c->in[0], &config,
+                                                  .causal = c->spec->causal)
+                            : NULL;
 }
 
 static gd_tensor *build_encoder(const gd_layer_call *c)
 {
     gd_transformer_config config = config_of(c);
-    return position_fits(c) ? gd_nn_encoder_with(layer_options(c, &config)) : NULL;
+    return position_fits(c) ? gd_nn_encoder(c->module, c->spec->name, c->in[0], &config,
+                                            .causal = c->spec->causal)
+                            : NULL;
 }
 
 static gd_tensor *build_decoder_layer(const gd_layer_call *c)
 {
     gd_transformer_config config = config_of(c);
-    return gd_nn_decoder_layer_with(layer_options(c, &config));
+    return gd_nn_decoder_layer(c->module, c->spec->name, c->in[0], c->in[1], &config);
 }
 
 static gd_tensor *build_decoder(const gd_layer_call *c)
 {
     gd_transformer_config config = config_of(c);
-    return gd_nn_decoder_with(layer_options(c, &config));
+    return gd_nn_decoder(c->module, c->spec->name, c->in[0], c->in[1], &config);
 }
 
 static gd_tensor *build_transformer(const gd_layer_call *c)
@@ -221,16 +220,16 @@ static gd_tensor *build_encoder_only(const gd_layer_call *c)
     return gd_nn_encoder_only(c->module, c->spec->name, tokens_of(c), &config);
 }
 
-#define RECURRENT (GD_USES(UNITS) | GD_USES(LAYERS) | GD_USES(BIDIRECTIONAL) | GD_USES(RATE))
-#define ATTENTION                                                                               \
-    (GD_USES(HEADS) | GD_USES(HEADS_KV) | GD_USES(CAUSAL) | GD_USES(POSITION) | GD_USES(RATE) | \
+#define RECURRENT (GD_USES(UNITS) | GD_USES(LAYERS) | GD_USES(BIDIRECTIONAL) | GD_USES(DROPOUT))
+#define ATTENTION                                                                                  \
+    (GD_USES(HEADS) | GD_USES(KV_HEADS) | GD_USES(CAUSAL) | GD_USES(POSITION) | GD_USES(DROPOUT) | \
      GD_USES(BIAS))
-#define FEED_FORWARD (GD_USES(HIDDEN) | GD_USES(FEED_FORWARD) | GD_USES(RATE) | GD_USES(BIAS))
+#define FEED_FORWARD (GD_USES(HIDDEN) | GD_USES(FEED_FORWARD) | GD_USES(DROPOUT) | GD_USES(BIAS))
 #define LAYER        (ATTENTION | FEED_FORWARD | GD_USES(NORM) | GD_USES(PRE_NORM) | GD_USES(EPSILON))
 #define STACK        (LAYER | GD_USES(LAYERS))
 #define DECODER      (~GD_USES(CAUSAL) & ~GD_USES(POSITION))
-#define TOKENS       (GD_USES(COUNT) | GD_USES(UNITS))
-#define EMBEDDING    (TOKENS | GD_USES(POSITION) | GD_USES(CONTEXT) | GD_USES(RATE))
+#define TOKENS       (GD_USES(VOCABULARY) | GD_USES(UNITS))
+#define EMBEDDING    (TOKENS | GD_USES(POSITION) | GD_USES(MAX_LENGTH) | GD_USES(DROPOUT))
 #define MODEL        ((STACK | EMBEDDING) & ~GD_USES(CAUSAL))
 #define NEEDS        (TOKENS | GD_USES(HEADS))
 #define HAS_LAYERS   .has_layers = true
@@ -243,10 +242,10 @@ const gd_layer_type gd_sequence_layer_types[] = {
     { "gru", build_gru, 1, 1, RECURRENT, GD_USES(UNITS), HAS_LAYERS },
     { "last", build_last, 1, 1, 0, 0, .simple = NULL },
     { "sinusoidal_position", build_sinusoidal_position, 1, 1, 0, 0, .simple = NULL },
-    { "learned_position", build_learned_position, 1, 1, GD_USES(CONTEXT), 0, HAS_LAYERS },
+    { "learned_position", build_learned_position, 1, 1, GD_USES(MAX_LENGTH), 0, HAS_LAYERS },
     { "rotary_position", build_rotary_position, 1, 1, 0, 0, .simple = NULL },
     { "multi_head_attention", build_attention, 1, 2, ATTENTION, GD_USES(HEADS), HAS_LAYERS },
-    { "attention", build_scaled_attention, 3, 4, GD_USES(CAUSAL) | GD_USES(RATE), 0,
+    { "attention", build_scaled_attention, 3, 4, GD_USES(CAUSAL) | GD_USES(DROPOUT), 0,
       .simple = NULL },
     { "feed_forward", build_feed_forward, 1, 1, FEED_FORWARD, 0, HAS_LAYERS },
     { "encoder_layer", build_encoder_layer, 1, 1, LAYER, GD_USES(HEADS), HAS_LAYERS },

@@ -7,65 +7,43 @@
 #include <gradus/conv.h>
 #include <gradus/layers.h>
 
-#include <string.h>
-
-/* Numbers for each spatial axis from a field: none, one for all, or one for each. */
-static bool spread(const gd_shape *field, const char *key, int axes, int64_t out[3])
+static gd_nn_conv_options conv_options(const gd_layer_spec *s)
 {
-    if (field->rank > 1 && field->rank != axes) {
-        (void)gd_fail(GD_ERR_INVALID,
-                      "\"%s\" has %d numbers; one, or one for each of %d axes, are needed", key,
-                      field->rank, axes);
-        return false;
-    }
-    for (int i = 0; i < 3; i++)
-        out[i] = field->rank == 0 || i >= axes ? 0 : field->dim[field->rank == 1 ? 0 : i];
-    return true;
-}
-
-static bool conv_options(const gd_layer_call *c, gd_nn_conv_options *o)
-{
-    const gd_layer_spec *s = c->spec;
-    int axes = c->type->spatial;
-    *o = (gd_nn_conv_options){ .module = c->module,
-                               .name = s->name,
-                               .x = c->in[0],
-                               .channels = s->channels,
-                               .groups = s->groups,
-                               .same = s->same,
-                               .no_bias = s->no_bias,
-                               .init = s->init,
-                               .init_scale = s->init_scale };
-    if (!spread(&s->kernel, "kernel", axes, o->kernels) ||
-        !spread(&s->stride, "stride", axes, o->strides) ||
-        !spread(&s->dilation, "dilation", axes, o->dilations) ||
-        !spread(&s->padding, "padding", axes, o->before) ||
-        !spread(&s->output_padding, "output_padding", axes, o->output_pads))
-        return false;
-    memcpy(o->after, o->before, sizeof o->after);
-    return true;
+    return (gd_nn_conv_options){ GD_NN_CONV_DEFAULTS,
+                                 .stride = s->stride,
+                                 .padding = s->padding,
+                                 .dilation = s->dilation,
+                                 .groups = s->groups == -1 ? 1 : s->groups,
+                                 .same = s->same,
+                                 .output_padding = s->output_padding,
+                                 .bias = s->bias,
+                                 .init = s->init,
+                                 .init_scale = s->init_scale };
 }
 
 static gd_tensor *build_conv(const gd_layer_call *c)
 {
-    gd_nn_conv_options o;
-    return conv_options(c, &o) ? gd_nn_conv_with(c->type->spatial, o) : NULL;
+    const gd_layer_spec *s = c->spec;
+    gd_nn_conv_options o = conv_options(s);
+    return gd_nn_conv_with(c->module, s->name, c->in[0], c->type->spatial, s->channels, s->kernel,
+                           &o);
 }
 
 static gd_tensor *build_conv_transpose(const gd_layer_call *c)
 {
-    gd_nn_conv_options o;
-    return conv_options(c, &o) ? gd_nn_conv_transpose_with(c->type->spatial, o) : NULL;
+    const gd_layer_spec *s = c->spec;
+    gd_nn_conv_options o = conv_options(s);
+    return gd_nn_conv_transpose_with(c->module, s->name, c->in[0], c->type->spatial, s->channels,
+                                     s->kernel, &o);
 }
 
 /* ---- pooling ---- */
 
-static bool pool_options(const gd_layer_call *c, gd_pool_options *o)
+static bool pool_options(const gd_layer_spec *s, gd_pool_options *o)
 {
-    const gd_layer_spec *s = c->spec;
     *o = (gd_pool_options){ GD_POOL_DEFAULTS,          .stride = s->stride,
                             .padding = s->padding,     .dilation = s->dilation,
-                            .ceil_mode = s->ceil_mode, .count_padding = !s->no_count_padding };
+                            .ceil_mode = s->ceil_mode, .count_padding = s->count_padding };
     if (s->same)
         (void)gd_fail(GD_ERR_INVALID, "\"padding\" of pooling is a number, not \"same\"");
     return !s->same;
@@ -74,15 +52,17 @@ static bool pool_options(const gd_layer_call *c, gd_pool_options *o)
 static gd_tensor *build_max_pool(const gd_layer_call *c)
 {
     gd_pool_options o;
-    return pool_options(c, &o) ? gd_max_pool_with(c->in[0], c->type->spatial, c->spec->kernel, &o)
-                               : NULL;
+    if (!pool_options(c->spec, &o))
+        return NULL;
+    return gd_max_pool_with(c->in[0], c->type->spatial, c->spec->kernel, &o);
 }
 
 static gd_tensor *build_avg_pool(const gd_layer_call *c)
 {
     gd_pool_options o;
-    return pool_options(c, &o) ? gd_avg_pool_with(c->in[0], c->type->spatial, c->spec->kernel, &o)
-                               : NULL;
+    if (!pool_options(c->spec, &o))
+        return NULL;
+    return gd_avg_pool_with(c->in[0], c->type->spatial, c->spec->kernel, &o);
 }
 
 static gd_tensor *build_adaptive_avg_pool(const gd_layer_call *c)
@@ -102,23 +82,11 @@ static gd_tensor *build_simple(const gd_layer_call *c)
 
 /* ---- normalisation ---- */
 
-static gd_nn_norm_options norm_options(const gd_layer_call *c)
-{
-    const gd_layer_spec *s = c->spec;
-    return (gd_nn_norm_options){ .module = c->module,
-                                 .name = s->name,
-                                 .x = c->in[0],
-                                 .no_affine = s->no_affine,
-                                 .no_bias = s->no_bias,
-                                 .epsilon = s->epsilon,
-                                 .momentum = s->momentum,
-                                 .axes = s->axes,
-                                 .groups = s->groups };
-}
-
 static gd_tensor *build_batch_norm(const gd_layer_call *c)
 {
-    return gd_nn_batch_norm_with(norm_options(c));
+    const gd_layer_spec *s = c->spec;
+    return gd_nn_batch_norm(c->module, s->name, c->in[0], .momentum = s->momentum,
+                            .epsilon = s->epsilon, .affine = s->affine, .bias = s->bias);
 }
 
 /* The batch is not among the axes normalised. */
@@ -128,28 +96,39 @@ static bool leaves_batch(const gd_layer_call *c)
     if (c->spec->axes < rank && rank > 1)
         return true;
     (void)gd_fail(GD_ERR_SHAPE, "%d axes cannot be normalised: the input has %d beside the batch",
-                  c->spec->axes ? c->spec->axes : 1, rank - 1);
+                  c->spec->axes, rank - 1);
     return false;
 }
 
 static gd_tensor *build_layer_norm(const gd_layer_call *c)
 {
-    return leaves_batch(c) ? gd_nn_layer_norm_with(norm_options(c)) : NULL;
+    const gd_layer_spec *s = c->spec;
+    return leaves_batch(c)
+               ? gd_nn_layer_norm(c->module, s->name, c->in[0], .axes = s->axes,
+                                  .epsilon = s->epsilon, .affine = s->affine, .bias = s->bias)
+               : NULL;
 }
 
 static gd_tensor *build_rms_norm(const gd_layer_call *c)
 {
-    return leaves_batch(c) ? gd_nn_rms_norm_with(norm_options(c)) : NULL;
+    const gd_layer_spec *s = c->spec;
+    return leaves_batch(c) ? gd_nn_rms_norm(c->module, s->name, c->in[0], .axes = s->axes,
+                                            .epsilon = s->epsilon, .affine = s->affine)
+                           : NULL;
 }
 
 static gd_tensor *build_group_norm(const gd_layer_call *c)
 {
-    return gd_nn_group_norm_with(norm_options(c));
+    const gd_layer_spec *s = c->spec;
+    return gd_nn_group_norm(c->module, s->name, c->in[0], s->groups, .epsilon = s->epsilon,
+                            .affine = s->affine, .bias = s->bias);
 }
 
 static gd_tensor *build_instance_norm(const gd_layer_call *c)
 {
-    return gd_nn_instance_norm_with(norm_options(c));
+    const gd_layer_spec *s = c->spec;
+    return gd_nn_instance_norm(c->module, s->name, c->in[0], .epsilon = s->epsilon,
+                               .affine = s->affine, .bias = s->bias);
 }
 
 #define CONV                                                                    \

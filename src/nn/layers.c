@@ -7,30 +7,32 @@
 #include <gradus/layers.h>
 #include <gradus/ops.h>
 
-static bool check_rate(const char *who, const char *name, double p)
+static bool check_dropout(const char *who, const char *name, double dropout)
 {
-    if (p >= 0.0 && p < 1.0)
+    if (dropout >= 0.0 && dropout < 1.0)
         return true;
     (void)gd_fail(GD_ERR_INVALID,
                   "%s: the probability of \"%s\" is %g; it must be at least 0 and below 1", who,
-                  name ? name : "", p);
+                  name ? name : "", dropout);
     return false;
 }
 
-gd_tensor *gd_nn_dropout(gd_module *m, const char *name, gd_tensor *x, double p)
+gd_tensor *gd_nn_dropout(gd_module *m, const char *name, gd_tensor *x, double dropout)
 {
-    if (!m || !x || !check_rate("gd_nn_dropout", name, p))
+    if (!m || !x || !check_dropout("gd_nn_dropout", name, dropout))
         return NULL;
     gd_module_layer *layer = gd_layer_use(m, "gd_nn_dropout", name, "dropout", NULL, 0);
     if (!layer)
         return NULL;
-    return gd_layer_done(layer, gd_module_is_training(m) && p > 0.0 ? gd_dropout(x, p) : x);
+    return gd_layer_done(layer,
+                         gd_module_is_training(m) && dropout > 0.0 ? gd_dropout(x, dropout) : x);
 }
 
-gd_tensor *gd_nn_drop_connect(gd_module *m, const char *name, gd_tensor *x, int64_t units, double p)
+gd_tensor *gd_nn_drop_connect(gd_module *m, const char *name, gd_tensor *x, int64_t units,
+                              double dropout)
 {
     static const char who[] = "gd_nn_drop_connect";
-    if (!m || !x || !check_rate(who, name, p) || !(x = gd_layer_input(m, who, name, x, 1)))
+    if (!m || !x || !check_dropout(who, name, dropout) || !(x = gd_layer_input(m, who, name, x, 1)))
         return NULL;
     if (units < 1)
         return gd_fail_null(GD_ERR_INVALID, "%s: \"%s\" has %lld units; at least 1 is needed", who,
@@ -44,8 +46,8 @@ gd_tensor *gd_nn_drop_connect(gd_module *m, const char *name, gd_tensor *x, int6
     if (!layer)
         return NULL;
     gd_tensor *weight = layer->parameter[0];
-    if (gd_module_is_training(m) && p > 0.0)
-        weight = gd_dropout(weight, p);
+    if (gd_module_is_training(m) && dropout > 0.0)
+        weight = gd_dropout(weight, dropout);
     return gd_layer_done(layer, gd_linear(x, weight, layer->parameter[1]));
 }
 
@@ -66,17 +68,17 @@ gd_tensor *gd_nn_prelu(gd_module *m, const char *name, gd_tensor *x, bool per_ch
     return gd_layer_done(layer, gd_prelu(x, gd_reshape(layer->parameter[0], over)));
 }
 
-gd_tensor *gd_nn_embedding(gd_module *m, const char *name, gd_tensor *index, int64_t count,
+gd_tensor *gd_nn_embedding(gd_module *m, const char *name, gd_tensor *index, int64_t vocabulary,
                            int64_t units)
 {
     static const char who[] = "gd_nn_embedding";
     if (!m || !index)
         return NULL;
-    if (count < 1 || units < 1)
+    if (vocabulary < 1 || units < 1)
         return gd_fail_null(GD_ERR_INVALID,
                             "%s: \"%s\" has %lld rows of %lld numbers; at least 1 is needed", who,
-                            name ? name : "", (long long)count, (long long)units);
-    gd_layer_part part = { GD_LAYER_PART, .suffix = "weight", .shape = GD_SHAPE(count, units),
+                            name ? name : "", (long long)vocabulary, (long long)units);
+    gd_layer_part part = { GD_LAYER_PART, .suffix = "weight", .shape = GD_SHAPE(vocabulary, units),
                            .init = GD_INIT_NORMAL, .init_scale = 1.0 };
     gd_module_layer *layer = gd_layer_use(m, who, name, "embedding", &part, 1);
     return layer ? gd_layer_done(layer, gd_embedding(index, layer->parameter[0])) : NULL;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
@@ -38,6 +39,15 @@ static gd_status check_input(const gd_model_spec *spec)
         return gd_fail(GD_ERR_INVALID, "model: there are %d layers; 1 to %d are allowed",
                        spec->layers ? spec->layer_count : 0, GD_MODEL_MAX_LAYERS);
     return GD_OK;
+}
+
+/* Layer i as this version has it; the caller's structs are as large as the first one says. */
+static gd_status read_layer(const gd_model_spec *spec, int i, gd_layer_spec *layer)
+{
+    size_t step = spec->layers->size;
+    *layer = (gd_layer_spec){ GD_LAYER_SPEC_DEFAULTS };
+    const void *given = (const char *)spec->layers + (size_t)i * step;
+    return gd_options_read("gd_layer_spec", layer, sizeof *layer, given) ? GD_OK : gd_error_last();
 }
 
 static gd_status check_count(const gd_layer_spec *spec, const gd_layer_field *field)
@@ -229,10 +239,17 @@ static gd_status find_loss(gd_model *model, const char *name)
 static gd_status resolve(gd_model *model, const gd_model_spec *spec)
 {
     gd_status status = find_loss(model, spec->loss);
-    for (int i = 0; status == GD_OK && i < model->count; i++)
-        status = take_layer(model, &spec->layers[i], i);
-    for (int i = 0; status == GD_OK && i < model->count; i++)
-        status = resolve_inputs(model, &spec->layers[i], i);
+    gd_layer_spec layer;
+    for (int i = 0; status == GD_OK && i < model->count; i++) {
+        status = read_layer(spec, i, &layer);
+        if (status == GD_OK)
+            status = take_layer(model, &layer, i);
+    }
+    for (int i = 0; status == GD_OK && i < model->count; i++) {
+        status = read_layer(spec, i, &layer);
+        if (status == GD_OK)
+            status = resolve_inputs(model, &layer, i);
+    }
     if (status != GD_OK)
         return status;
     model->output = spec->output ? gd_names_find(&model->names, spec->output) : model->count - 1;
@@ -302,7 +319,7 @@ static bool note(gd_model *model, const gd_model_layer *layer, const gd_tensor *
 /* The layer and its activation: a gd_function_body. */
 static gd_tensor *build_layer(void *user, int count, gd_tensor *const *in)
 {
-    static const gd_layer_spec plain = { 0 };
+    static const gd_layer_spec plain = { GD_LAYER_SPEC_DEFAULTS };
     const gd_model_layer *layer = user;
     gd_module *m = layer->model->module;
     gd_layer_call call = { .module = m,
@@ -384,8 +401,8 @@ gd_tensor *gd_model_loss(const gd_model *model, gd_tensor *output, gd_tensor *ta
     if (!gd_model_gives_probabilities(model) || !model->loss->of_probabilities)
         return model->loss->loss(output, target);
     const gd_model_layer *last = &model->layers[model->output];
-    int axis = last->spec.axis;
-    if (axis > 0 && axis != gd_tensor_shape(output).rank - 1)
+    int axis = is_softmax(last->activation) ? -1 : last->spec.axis;
+    if (axis != -1 && axis != gd_tensor_shape(output).rank - 1)
         return gd_fail_null(GD_ERR_SHAPE,
                             "gd_model_loss: the softmax of layer \"%s\" is along axis %d; %s wants "
                             "classes along the last one",
@@ -448,9 +465,8 @@ static gd_status try_out(gd_model *model)
     return status;
 }
 
-static gd_status fill(gd_model *model, const gd_model_options *options)
+static gd_status fill(gd_model *model, const gd_model_spec *spec, const gd_model_options *o)
 {
-    const gd_model_spec *spec = options->spec;
     gd_status status = check_input(spec);
     if (status != GD_OK)
         return status;
@@ -464,22 +480,27 @@ static gd_status fill(gd_model *model, const gd_model_options *options)
     status = resolve(model, spec);
     if (status != GD_OK)
         return status;
-    model->module =
-        gd_module_create(model->context, .seed = options->seed, .dtype = options->dtype);
+    model->module = gd_module_create(model->context, .seed = o->seed, .dtype = o->dtype);
     return model->module ? try_out(model) : gd_error_last();
 }
 
-gd_model *gd_model_create_with(gd_model_options options)
+gd_model *gd_model_create_with(gd_context *context, const gd_model_spec *spec,
+                               const gd_model_options *options)
 {
-    if (!options.context)
+    static const char who[] = "gd_model_create";
+    gd_model_options o = { GD_MODEL_DEFAULTS };
+    gd_model_spec own = { GD_MODEL_SPEC_DEFAULTS };
+    if (!context || !gd_options_read(who, &o, sizeof o, options))
         return NULL;
-    if (!options.spec)
-        return gd_fail_null(GD_ERR_INVALID, "gd_model_create: the spec is NULL");
+    if (!spec)
+        return gd_fail_null(GD_ERR_INVALID, "%s: the spec is NULL", who);
+    if (!gd_options_read("gd_model_spec", &own, sizeof own, spec))
+        return NULL;
     gd_model *model = gd_alloc_zero(1, sizeof *model);
     if (!model)
         return NULL;
-    model->context = options.context;
-    if (fill(model, &options) != GD_OK ||
+    model->context = context;
+    if (fill(model, &own, &o) != GD_OK ||
         gd_context_adopt(model->context, model, destroy) != GD_OK) {
         destroy(model);
         return NULL;

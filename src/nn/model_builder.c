@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 
 #include <string.h>
 
@@ -11,6 +12,7 @@ struct gd_model_builder {
     gd_context *context;
     gd_shape input;
     uint64_t seed;
+    gd_dtype dtype;
     char *output, *loss;
     gd_layer_spec *layers;
     size_t count, capacity;
@@ -53,19 +55,22 @@ static bool copy_text(const char **text)
     return *text != NULL;
 }
 
-gd_model_builder *gd_model_begin_with(gd_model_builder_options options)
+gd_model_builder *gd_model_begin_with(gd_context *context, gd_shape input,
+                                      const gd_model_builder_options *options)
 {
-    if (!options.context)
+    gd_model_builder_options o = { GD_MODEL_BUILDER_DEFAULTS };
+    if (!context || !gd_options_read("gd_model_begin", &o, sizeof o, options))
         return NULL;
     gd_model_builder *b = gd_alloc_zero(1, sizeof *b);
     if (!b)
         return NULL;
-    b->context = options.context;
-    b->input = options.input;
-    b->seed = options.seed;
-    b->output = options.output ? gd_strdup(options.output) : NULL;
-    b->loss = options.loss ? gd_strdup(options.loss) : NULL;
-    bool copied = (b->output || !options.output) && (b->loss || !options.loss);
+    b->context = context;
+    b->input = input;
+    b->seed = o.seed;
+    b->dtype = o.dtype;
+    b->output = o.output ? gd_strdup(o.output) : NULL;
+    b->loss = o.loss ? gd_strdup(o.loss) : NULL;
+    bool copied = (b->output || !o.output) && (b->loss || !o.loss);
     if (!copied || gd_context_adopt(b->context, b, destroy) != GD_OK) {
         destroy(b);
         return NULL;
@@ -82,14 +87,17 @@ static gd_status keep_error(gd_model_builder *b, gd_status status)
     return status;
 }
 
-gd_status gd_model_add_with(gd_model_builder *b, gd_layer_spec layer)
+gd_status gd_model_add_with(gd_model_builder *b, const gd_layer_spec *layer)
 {
     if (!b)
         return gd_fail(GD_ERR_INVALID, "gd_model_add: the builder is NULL");
+    gd_layer_spec own = { GD_LAYER_SPEC_DEFAULTS };
+    if (!gd_options_read("gd_model_add", &own, sizeof own, layer))
+        return keep_error(b, gd_error_last());
     if (!gd_grow((void **)&b->layers, &b->capacity, b->count + 1, sizeof *b->layers))
         return keep_error(b, GD_ERR_MEMORY);
     gd_layer_spec *copy = &b->layers[b->count];
-    *copy = layer;
+    *copy = own;
     const char **texts[3 + GD_LAYER_MAX_INPUTS] = { &copy->name, &copy->type, &copy->activation };
     for (int i = 0; i < GD_LAYER_MAX_INPUTS; i++)
         texts[3 + i] = &copy->inputs[i];
@@ -115,12 +123,10 @@ gd_model *gd_model_end(gd_model_builder *b)
         (void)gd_fail(GD_ERR_INVALID, "model: there are %zu layers; 1 to %d are allowed", b->count,
                       GD_MODEL_MAX_LAYERS);
     } else {
-        gd_model_spec spec = { .input = b->input,
-                               .layers = b->layers,
-                               .layer_count = (int)b->count,
-                               .output = b->output,
-                               .loss = b->loss };
-        model = gd_model_create(b->context, .spec = &spec, .seed = b->seed);
+        gd_model_spec spec = { GD_MODEL_SPEC_DEFAULTS,       .input = b->input,
+                               .layer_count = (int)b->count, .layers = b->layers,
+                               .output = b->output,          .loss = b->loss };
+        model = gd_model_create(b->context, &spec, .seed = b->seed, .dtype = b->dtype);
     }
     gd_context_disown(b->context, b);
     destroy(b);

@@ -113,10 +113,9 @@ static gd_status read_count(const reading *r, const char *key, const json_t *val
                                             : "a whole number from 1 to 8");
 }
 
-static gd_status read_flag(const reading *r, const char *key, const json_t *value, bool on,
-                           bool *out)
+static gd_status read_flag(const reading *r, const char *key, const json_t *value, bool *out)
 {
-    *out = json_is_boolean(value) && json_is_true(value) == on;
+    *out = json_is_true(value);
     return json_is_boolean(value) ? GD_OK : fail_kind(r, key, "true or false");
 }
 
@@ -191,9 +190,7 @@ static gd_status read_field(const reading *r, const gd_layer_field *field, const
         *(int *)place = status == GD_OK ? (int)small : 0;
         return status;
     case GD_FIELD_FLAG:
-        return read_flag(r, key, value, true, place);
-    case GD_FIELD_UNLESS:
-        return read_flag(r, key, value, false, place);
+        return read_flag(r, key, value, place);
     case GD_FIELD_NUMBER:
         return read_number(r, key, value, place);
     case GD_FIELD_AXIS:
@@ -290,6 +287,8 @@ static gd_status read_layers(reading *r, const json_t *value)
     r->layers = gd_alloc_zero(count, sizeof *r->layers);
     if (!r->layers)
         return GD_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        r->layers[i] = (gd_layer_spec){ GD_LAYER_SPEC_DEFAULTS };
     r->spec.layers = r->layers;
     r->spec.layer_count = (int)count;
     for (size_t i = 0; i < count; i++) {
@@ -357,21 +356,19 @@ static json_t *parse(const char *json)
                         text ? "the model" : json, error.line, error.column, error.text);
 }
 
-gd_model *gd_model_load_json_with(gd_model_options options)
+gd_model *gd_model_load_json_with(gd_context *context, const char *json,
+                                  const gd_model_options *options)
 {
-    if (!options.context)
+    if (!context)
         return NULL;
-    if (!options.json)
+    if (!json)
         return gd_fail_null(GD_ERR_INVALID, "gd_model_load_json: neither a path nor text");
-    json_t *root = parse(options.json);
+    json_t *root = parse(json);
     if (!root)
         return NULL;
-    reading r = { 0 };
-    gd_model *model = NULL;
-    if (read_model(&r, root) == GD_OK) {
-        options.spec = &r.spec;
-        model = gd_model_create_with(options);
-    }
+    reading r = { .spec = { GD_MODEL_SPEC_DEFAULTS } };
+    gd_model *model =
+        read_model(&r, root) == GD_OK ? gd_model_create_with(context, &r.spec, options) : NULL;
     gd_free(r.layers);
     json_decref(root);
     return model;
@@ -379,9 +376,11 @@ gd_model *gd_model_load_json_with(gd_model_options options)
 
 #else
 
-gd_model *gd_model_load_json_with(gd_model_options options)
+gd_model *gd_model_load_json_with(gd_context *context, const char *json,
+                                  const gd_model_options *options)
 {
-    if (!options.context)
+    (void)json, (void)options;
+    if (!context)
         return NULL;
     return gd_fail_null(GD_ERR_UNSUPPORTED,
                         "gd_model_load_json: this build cannot read JSON (it was built without "

@@ -35,9 +35,7 @@ static json_t *field_value(const gd_layer_field *field, const gd_layer_spec *spe
     case GD_FIELD_AXIS:
         return json_integer(*(const int *)value);
     case GD_FIELD_FLAG:
-        return json_true();
-    case GD_FIELD_UNLESS:
-        return json_false();
+        return json_boolean(*(const bool *)value);
     case GD_FIELD_NUMBER:
         return json_real(*(const double *)value);
     case GD_FIELD_SIZES:

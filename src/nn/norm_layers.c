@@ -2,118 +2,142 @@
 #include "nn/layer.h"
 
 #include "base/error.h"
+#include "base/options.h"
 
 #include <gradus/layers.h>
 #include <gradus/norm.h>
 
-static double epsilon_of(const gd_nn_norm_options *o)
-{
-    return o->epsilon != 0.0 ? o->epsilon : 1e-5;
-}
+/* What a layer makes beside the buffers of statistics. */
+typedef struct parts_wanted {
+    bool weight, bias, statistics;
+} parts_wanted;
 
-/* The layer with its weight, its bias and, behind them, `buffers` more parts. */
-static gd_module_layer *use(const gd_nn_norm_options *o, const char *who, const char *type,
-                            gd_shape shape, bool bias, bool statistics)
+/* The layer with its statistics, its weight and its bias, all of one shape. */
+static gd_module_layer *use(gd_module *m, const char *who, const char *name, const char *type,
+                            gd_shape shape, parts_wanted wanted)
 {
     gd_layer_part parts[GD_LAYER_MAX_PARAMETERS];
     int count = 0;
-    if (statistics) {
+    if (wanted.statistics) {
         parts[count++] = (gd_layer_part){ GD_LAYER_PART, .suffix = "running_mean", .shape = shape,
                                           .is_buffer = true };
         parts[count++] = (gd_layer_part){ GD_LAYER_PART, .suffix = "running_var", .shape = shape,
                                           .value = 1.0, .is_buffer = true };
     }
-    if (!o->no_affine)
+    if (wanted.weight)
         parts[count++] = (gd_layer_part){ GD_LAYER_PART, .suffix = "weight", .shape = shape,
                                           .init = GD_INIT_ONES };
-    if (!o->no_affine && bias && !o->no_bias)
+    if (wanted.weight && wanted.bias)
         parts[count++] = (gd_layer_part){ GD_LAYER_PART, .suffix = "bias", .shape = shape,
                                           .init = GD_INIT_ZEROS };
-    return gd_layer_use(o->module, who, o->name, type, parts, count);
+    return gd_layer_use(m, who, name, type, parts, count);
 }
 
 /* The last axes of x, which are normalised together. */
-static bool last_axes(gd_nn_norm_options *o, const char *who, gd_shape *shape)
+static bool last_axes(const char *who, const char *name, const gd_tensor *x, int axes,
+                      gd_shape *shape)
 {
-    gd_shape x = gd_tensor_shape(o->x);
-    int axes = o->axes ? o->axes : 1;
-    o->x = gd_layer_input(o->module, who, o->name, o->x, 1);
-    if (!o->x)
-        return false;
-    if (axes < 1 || axes > x.rank) {
+    gd_shape all = gd_tensor_shape(x);
+    if (axes < 1 || axes > all.rank) {
         (void)gd_fail(GD_ERR_SHAPE, "%s: \"%s\" normalises %d axes of an input with %d", who,
-                      o->name ? o->name : "", axes, x.rank);
+                      name ? name : "", axes, all.rank);
         return false;
     }
     *shape = (gd_shape){ .rank = axes };
     for (int i = 0; i < axes; i++)
-        shape->dim[i] = x.dim[x.rank - axes + i];
+        shape->dim[i] = all.dim[all.rank - axes + i];
     return true;
 }
 
-gd_tensor *gd_nn_layer_norm_with(gd_nn_norm_options o)
+gd_tensor *gd_nn_layer_norm_with(gd_module *m, const char *name, gd_tensor *x,
+                                 const gd_nn_layer_norm_options *options)
 {
+    static const char who[] = "gd_nn_layer_norm";
+    gd_nn_layer_norm_options o = { GD_NN_LAYER_NORM_DEFAULTS };
     gd_shape shape;
-    if (!o.module || !o.x || !last_axes(&o, "gd_nn_layer_norm", &shape))
+    if (!m || !x || !gd_options_read(who, &o, sizeof o, options) ||
+        !(x = gd_layer_input(m, who, name, x, 1)) || !last_axes(who, name, x, o.axes, &shape))
         return NULL;
-    gd_module_layer *layer = use(&o, "gd_nn_layer_norm", "layer_norm", shape, true, false);
+    parts_wanted wanted = { .weight = o.affine, .bias = o.bias };
+    gd_module_layer *layer = use(m, who, name, "layer_norm", shape, wanted);
+    if (!layer)
+        return NULL;
+    return gd_layer_done(layer, gd_layer_norm(x, layer->parameter[0], layer->parameter[1],
+                                              .axes = o.axes, .epsilon = o.epsilon));
+}
+
+gd_tensor *gd_nn_rms_norm_with(gd_module *m, const char *name, gd_tensor *x,
+                               const gd_nn_rms_norm_options *options)
+{
+    static const char who[] = "gd_nn_rms_norm";
+    gd_nn_rms_norm_options o = { GD_NN_RMS_NORM_DEFAULTS };
+    gd_shape shape;
+    if (!m || !x || !gd_options_read(who, &o, sizeof o, options) ||
+        !(x = gd_layer_input(m, who, name, x, 1)) || !last_axes(who, name, x, o.axes, &shape))
+        return NULL;
+    parts_wanted wanted = { .weight = o.affine };
+    gd_module_layer *layer = use(m, who, name, "rms_norm", shape, wanted);
     if (!layer)
         return NULL;
     return gd_layer_done(layer,
-                         gd_layer_norm(o.x, layer->parameter[0], layer->parameter[1],
-                                       .axes = o.axes ? o.axes : 1, .epsilon = epsilon_of(&o)));
+                         gd_rms_norm(x, layer->parameter[0], .axes = o.axes, .epsilon = o.epsilon));
 }
 
-gd_tensor *gd_nn_rms_norm_with(gd_nn_norm_options o)
+static gd_module_layer *use_channels(gd_module *m, const char *who, const char *name,
+                                     const gd_tensor *x, const char *type, parts_wanted wanted)
 {
-    gd_shape shape;
-    if (!o.module || !o.x || !last_axes(&o, "gd_nn_rms_norm", &shape))
+    return use(m, who, name, type, GD_SHAPE(gd_tensor_shape(x).dim[1]), wanted);
+}
+
+gd_tensor *gd_nn_group_norm_with(gd_module *m, const char *name, gd_tensor *x, int64_t groups,
+                                 const gd_nn_group_norm_options *options)
+{
+    static const char who[] = "gd_nn_group_norm";
+    gd_nn_group_norm_options o = { GD_NN_GROUP_NORM_DEFAULTS };
+    if (!m || !x || !gd_options_read(who, &o, sizeof o, options) ||
+        !(x = gd_layer_input(m, who, name, x, 2)))
         return NULL;
-    gd_module_layer *layer = use(&o, "gd_nn_rms_norm", "rms_norm", shape, false, false);
+    if (groups < 1)
+        return gd_fail_null(GD_ERR_INVALID, "%s: \"%s\" has %lld groups; at least 1 is needed", who,
+                            name ? name : "", (long long)groups);
+    parts_wanted wanted = { .weight = o.affine, .bias = o.bias };
+    gd_module_layer *layer = use_channels(m, who, name, x, "group_norm", wanted);
     if (!layer)
         return NULL;
-    return gd_layer_done(layer, gd_rms_norm(o.x, layer->parameter[0], .axes = o.axes ? o.axes : 1,
-                                            .epsilon = epsilon_of(&o)));
+    return gd_layer_done(layer, gd_group_norm(x, layer->parameter[0], layer->parameter[1], groups,
+                                              .epsilon = o.epsilon));
 }
 
-static gd_module_layer *use_channels(gd_nn_norm_options *o, const char *who, const char *type,
-                                     bool statistics)
+gd_tensor *gd_nn_instance_norm_with(gd_module *m, const char *name, gd_tensor *x,
+                                    const gd_nn_instance_norm_options *options)
 {
-    if (!o->module || !o->x || !(o->x = gd_layer_input(o->module, who, o->name, o->x, 2)))
+    static const char who[] = "gd_nn_instance_norm";
+    gd_nn_instance_norm_options o = { GD_NN_INSTANCE_NORM_DEFAULTS };
+    if (!m || !x || !gd_options_read(who, &o, sizeof o, options) ||
+        !(x = gd_layer_input(m, who, name, x, 2)))
         return NULL;
-    return use(o, who, type, GD_SHAPE(gd_tensor_shape(o->x).dim[1]), true, statistics);
-}
-
-gd_tensor *gd_nn_group_norm_with(gd_nn_norm_options o)
-{
-    if (o.module && o.x && o.groups < 1)
-        return gd_fail_null(GD_ERR_INVALID,
-                            "gd_nn_group_norm: \"%s\" has %lld groups; at least 1 is needed",
-                            o.name ? o.name : "", (long long)o.groups);
-    gd_module_layer *layer = use_channels(&o, "gd_nn_group_norm", "group_norm", false);
+    parts_wanted wanted = { .weight = o.affine, .bias = o.bias };
+    gd_module_layer *layer = use_channels(m, who, name, x, "instance_norm", wanted);
     if (!layer)
         return NULL;
-    return gd_layer_done(layer, gd_group_norm(o.x, layer->parameter[0], layer->parameter[1],
-                                              o.groups, .epsilon = epsilon_of(&o)));
+    return gd_layer_done(
+        layer, gd_instance_norm(x, layer->parameter[0], layer->parameter[1], .epsilon = o.epsilon));
 }
 
-gd_tensor *gd_nn_instance_norm_with(gd_nn_norm_options o)
+gd_tensor *gd_nn_batch_norm_with(gd_module *m, const char *name, gd_tensor *x,
+                                 const gd_nn_batch_norm_options *options)
 {
-    gd_module_layer *layer = use_channels(&o, "gd_nn_instance_norm", "instance_norm", false);
-    if (!layer)
+    static const char who[] = "gd_nn_batch_norm";
+    gd_nn_batch_norm_options o = { GD_NN_BATCH_NORM_DEFAULTS };
+    if (!m || !x || !gd_options_read(who, &o, sizeof o, options) ||
+        !(x = gd_layer_input(m, who, name, x, 2)))
         return NULL;
-    return gd_layer_done(layer, gd_instance_norm(o.x, layer->parameter[0], layer->parameter[1],
-                                                 .epsilon = epsilon_of(&o)));
-}
-
-gd_tensor *gd_nn_batch_norm_with(gd_nn_norm_options o)
-{
-    gd_module_layer *layer = use_channels(&o, "gd_nn_batch_norm", "batch_norm", true);
+    parts_wanted wanted = { .weight = o.affine, .bias = o.bias, .statistics = true };
+    gd_module_layer *layer = use_channels(m, who, name, x, "batch_norm", wanted);
     if (!layer)
         return NULL;
     gd_tensor *const *p = layer->parameter;
-    return gd_layer_done(layer, gd_batch_norm(o.x, p[2], p[3], p[0], p[1],
-                                              .training = gd_module_is_training(o.module),
-                                              .momentum = o.momentum != 0.0 ? o.momentum : 0.1,
-                                              .epsilon = epsilon_of(&o)));
+    return gd_layer_done(layer, gd_batch_norm(x, p[2], p[3], p[0], p[1],
+                                              .training = gd_module_is_training(m),
+                                              .momentum = o.momentum, .epsilon = o.epsilon));
 }

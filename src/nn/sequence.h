@@ -18,9 +18,23 @@ const char *gd_nn_path_number(char text[GD_NN_PATH], const char *name, int64_t n
 /* gd_dropout while the module is training, else x. */
 gd_tensor *gd_nn_drop(const gd_module *m, gd_tensor *x, double p);
 
-typedef gd_tensor *(*gd_nn_layer_fn)(gd_nn_transformer_layer_options o);
-/* layer(o) within gd_checkpoint. o has a config and a name, and no cache. */
-gd_tensor *gd_nn_checkpointed(gd_nn_transformer_layer_options o, gd_nn_layer_fn layer);
+/* One use of a Transformer's layer, or of a stack of them; without memory it is an encoder's. */
+typedef struct gd_nn_block {
+    gd_module *module;
+    const char *name;
+    gd_tensor *x;
+    const gd_transformer_config *config; /* with every member read */
+    gd_tensor *memory, *mask, *memory_mask;
+    bool causal;
+    gd_kv_cache *cache;
+} gd_nn_block;
+
+typedef gd_tensor *(*gd_nn_layer_fn)(gd_nn_block o);
+/* layer(o) within gd_checkpoint. o has a name, and no cache. */
+gd_tensor *gd_nn_checkpointed(gd_nn_block o, gd_nn_layer_fn layer);
+
+/* What hidden, of a feed-forward network for x [.., width], stands for: -1 is 4 * width. */
+int64_t gd_nn_hidden(int64_t hidden, const gd_tensor *x);
 
 /* Keys and values [batch, heads, t, d] behind those the cache has for `name`; *k and *v become all
  * of them. */

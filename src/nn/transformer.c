@@ -1,5 +1,5 @@
 /* nn/transformer.c: feed-forward networks, encoder and decoder layers, and the models made of them.
- * Reading order: gd_nn_encoder_layer_with(), gd_nn_decoder_only_with().
+ * Reading order: encoder_layer(), gd_nn_decoder_only_with().
  *
  * Vaswani et al., "Attention is all you need", 2017. Where the norm stands, and which: Xiong et
  * al., "On layer normalization in the Transformer architecture", 2020; Zhang, Sennrich, "Root mean
@@ -8,6 +8,7 @@
 #include "nn/sequence.h"
 
 #include "base/error.h"
+#include "base/options.h"
 
 #include <math.h>
 
@@ -27,28 +28,33 @@ static gd_tensor *activate(gd_tensor *x, gd_activation_kind activation)
     }
 }
 
-gd_tensor *gd_nn_feed_forward_with(gd_nn_feed_forward_options o)
+int64_t gd_nn_hidden(int64_t hidden, const gd_tensor *x)
 {
-    if (!o.module || !o.x)
+    gd_shape shape = gd_tensor_shape(x);
+    return hidden == -1 && shape.rank > 0 ? 4 * shape.dim[shape.rank - 1] : hidden;
+}
+
+gd_tensor *gd_nn_feed_forward_with(gd_module *m, const char *name, gd_tensor *x, int64_t hidden,
+                                   const gd_nn_feed_forward_options *options)
+{
+    gd_nn_feed_forward_options o = { GD_NN_FEED_FORWARD_DEFAULTS };
+    if (!m || !x || !gd_options_read("gd_nn_feed_forward", &o, sizeof o, options))
         return NULL;
-    gd_shape shape = gd_tensor_shape(o.x);
+    gd_shape shape = gd_tensor_shape(x);
     int64_t width = shape.rank > 0 ? shape.dim[shape.rank - 1] : 1;
-    int64_t hidden = o.hidden ? o.hidden : 4 * width;
     char path[GD_NN_PATH];
     gd_tensor *h;
     if (o.activation == GD_ACTIVATION_SWIGLU) {
-        gd_tensor *gate = gd_nn_linear(o.module, gd_nn_path(path, o.name, "gate"), o.x, hidden,
-                                       .bias = !o.no_bias);
-        gd_tensor *up =
-            gd_nn_linear(o.module, gd_nn_path(path, o.name, "up"), o.x, hidden, .bias = !o.no_bias);
+        gd_tensor *gate =
+            gd_nn_linear(m, gd_nn_path(path, name, "gate"), x, hidden, .bias = o.bias);
+        gd_tensor *up = gd_nn_linear(m, gd_nn_path(path, name, "up"), x, hidden, .bias = o.bias);
         h = gd_mul(gd_silu(gate), up);
     } else {
-        h = activate(
-            gd_nn_linear(o.module, gd_nn_path(path, o.name, "up"), o.x, hidden, .bias = !o.no_bias),
-            o.activation);
+        h = activate(gd_nn_linear(m, gd_nn_path(path, name, "up"), x, hidden, .bias = o.bias),
+                     o.activation);
     }
-    h = gd_nn_drop(o.module, h, o.dropout);
-    return gd_nn_linear(o.module, gd_nn_path(path, o.name, "down"), h, width, .bias = !o.no_bias);
+    h = gd_nn_drop(m, h, o.dropout);
+    return gd_nn_linear(m, gd_nn_path(path, name, "down"), h, width, .bias = o.bias);
 }
 
 /* name.weight of ones and, for layer norm, name.bias of zeros. */
@@ -76,37 +82,34 @@ static gd_tensor *normalize(gd_module *m, const char *name, gd_tensor *x,
 
 /* ---- layers: sublayers f with x = x + drop(f(norm(x))), or x = norm(x + drop(f(x))) ---- */
 
-typedef gd_tensor *(*sublayer_fn)(const gd_nn_transformer_layer_options *o, const char *name,
-                                  gd_tensor *x);
+typedef gd_tensor *(*sublayer_fn)(const gd_nn_block *o, const char *name, gd_tensor *x);
 
-static gd_tensor *attend(const gd_nn_transformer_layer_options *o, const char *name, gd_tensor *x)
+static gd_tensor *attend(const gd_nn_block *o, const char *name, gd_tensor *x)
 {
     const gd_transformer_config *c = o->config;
     return gd_nn_multi_head_attention(
-        o->module, name, x, c->heads, .heads_kv = c->heads_kv, .head_width = c->head_width,
-        .mask = o->mask, .causal = o->causal, .no_bias = c->no_bias, .dropout = c->dropout,
+        o->module, name, x, c->heads, .kv_heads = c->kv_heads, .head_width = c->head_width,
+        .mask = o->mask, .causal = o->causal, .bias = c->bias, .dropout = c->dropout,
         .position = c->position, .rotary_base = c->rotary_base, .cache = o->cache);
 }
 
-static gd_tensor *attend_to_memory(const gd_nn_transformer_layer_options *o, const char *name,
-                                   gd_tensor *x)
+static gd_tensor *attend_to_memory(const gd_nn_block *o, const char *name, gd_tensor *x)
 {
     const gd_transformer_config *c = o->config;
     return gd_nn_multi_head_attention(
-        o->module, name, x, c->heads, .heads_kv = c->heads_kv, .head_width = c->head_width,
-        .memory = o->memory, .mask = o->memory_mask, .no_bias = c->no_bias, .dropout = c->dropout);
+        o->module, name, x, c->heads, .kv_heads = c->kv_heads, .head_width = c->head_width,
+        .memory = o->memory, .mask = o->memory_mask, .bias = c->bias, .dropout = c->dropout);
 }
 
-static gd_tensor *feed_forward(const gd_nn_transformer_layer_options *o, const char *name,
-                               gd_tensor *x)
+static gd_tensor *feed_forward(const gd_nn_block *o, const char *name, gd_tensor *x)
 {
     const gd_transformer_config *c = o->config;
-    return gd_nn_feed_forward(o->module, name, x, c->hidden, .activation = c->activation,
-                              .no_bias = c->no_bias, .dropout = c->dropout);
+    return gd_nn_feed_forward(o->module, name, x, gd_nn_hidden(c->hidden, x),
+                              .activation = c->activation, .bias = c->bias, .dropout = c->dropout);
 }
 
-static gd_tensor *sublayer(const gd_nn_transformer_layer_options *o, gd_tensor *x, sublayer_fn f,
-                           const char *part, const char *norm)
+static gd_tensor *sublayer(const gd_nn_block *o, gd_tensor *x, sublayer_fn f, const char *part,
+                           const char *norm)
 {
     char part_path[GD_NN_PATH], norm_path[GD_NN_PATH];
     if (!x || !gd_nn_path(part_path, o->name, part) || !gd_nn_path(norm_path, o->name, norm))
@@ -117,33 +120,31 @@ static gd_tensor *sublayer(const gd_nn_transformer_layer_options *o, gd_tensor *
     return c->pre_norm ? sum : normalize(o->module, norm_path, sum, c);
 }
 
-static bool check(const gd_nn_transformer_layer_options *o, const char *who)
+/* The config as this version has it, and the input of a block. */
+static bool check(const char *who, const char *name, const gd_tensor *x,
+                  const gd_transformer_config *given, gd_transformer_config *config)
 {
-    if (!o->config)
-        (void)gd_fail(GD_ERR_INVALID, "%s: \"%s\" has no config", who, o->name ? o->name : "");
-    else if (gd_tensor_shape(o->x).rank != 3)
+    *config = (gd_transformer_config){ GD_TRANSFORMER_CONFIG_DEFAULTS };
+    if (!given)
+        (void)gd_fail(GD_ERR_INVALID, "%s: \"%s\" has no config", who, name ? name : "");
+    else if (gd_tensor_shape(x).rank != 3)
         (void)gd_fail(GD_ERR_SHAPE,
                       "%s: \"%s\" is given a tensor of rank %d; [batch, time, width] "
                       "is needed",
-                      who, o->name ? o->name : "", gd_tensor_shape(o->x).rank);
+                      who, name ? name : "", gd_tensor_shape(x).rank);
     else
-        return true;
+        return gd_options_read(who, config, sizeof *config, given);
     return false;
 }
 
-gd_tensor *gd_nn_encoder_layer_with(gd_nn_transformer_layer_options o)
+static gd_tensor *encoder_layer(gd_nn_block o)
 {
-    if (!o.module || !o.x || !check(&o, "gd_nn_encoder_layer"))
-        return NULL;
     gd_tensor *x = sublayer(&o, o.x, attend, "self", "norm1");
     return sublayer(&o, x, feed_forward, "ff", "norm2");
 }
 
-gd_tensor *gd_nn_decoder_layer_with(gd_nn_transformer_layer_options o)
+static gd_tensor *decoder_layer(gd_nn_block o)
 {
-    if (!o.module || !o.x || !o.memory || !check(&o, "gd_nn_decoder_layer"))
-        return NULL;
-    o.causal = o.causal || !o.mask;
     gd_tensor *x = sublayer(&o, o.x, attend, "self", "norm1");
     x = sublayer(&o, x, attend_to_memory, "cross", "norm2");
     return sublayer(&o, x, feed_forward, "ff", "norm3");
@@ -151,11 +152,13 @@ gd_tensor *gd_nn_decoder_layer_with(gd_nn_transformer_layer_options o)
 
 /* ---- stacks ---- */
 
-static gd_tensor *stack(gd_nn_transformer_layer_options o, int64_t layers, gd_nn_layer_fn layer_of)
+static gd_tensor *stack(gd_nn_block o, int64_t layers, gd_nn_layer_fn layer_of)
 {
     const char *name = o.name;
     char path[GD_NN_PATH];
-    layers = layers ? layers : 6;
+    if (layers < 0)
+        return gd_fail_null(GD_ERR_INVALID, "\"%s\" has %lld layers", name ? name : "",
+                            (long long)layers);
     for (int64_t i = 0; i < layers && o.x; i++) {
         o.name = gd_nn_path_number(path, name, i);
         if (!o.name)
@@ -165,42 +168,113 @@ static gd_tensor *stack(gd_nn_transformer_layer_options o, int64_t layers, gd_nn
     return o.x && gd_nn_path(path, name, "norm") ? normalize(o.module, path, o.x, o.config) : NULL;
 }
 
-gd_tensor *gd_nn_encoder_with(gd_nn_transformer_layer_options o)
+static gd_tensor *encoder_stack(gd_nn_block o)
 {
-    if (!o.module || !o.x || !check(&o, "gd_nn_encoder"))
-        return NULL;
-    return stack(o, o.config->layers, gd_nn_encoder_layer_with);
+    return stack(o, o.config->layers, encoder_layer);
 }
 
-gd_tensor *gd_nn_decoder_with(gd_nn_transformer_layer_options o)
+static gd_tensor *decoder_stack(gd_nn_block o)
 {
-    if (!o.module || !o.x || !o.memory || !check(&o, "gd_nn_decoder"))
-        return NULL;
-    int64_t layers = o.config->decoder_layers ? o.config->decoder_layers : o.config->layers;
-    return stack(o, layers, gd_nn_decoder_layer_with);
+    int64_t layers = o.config->decoder_layers;
+    return stack(o, layers == -1 ? o.config->layers : layers, decoder_layer);
 }
 
-gd_tensor *gd_nn_transformer_with(gd_nn_transformer_options o)
+/* ---- the same by options ---- */
+
+static gd_tensor *encode(const char *who, gd_nn_layer_fn run, gd_nn_block o,
+                         const gd_nn_encoder_options *options)
 {
+    gd_nn_encoder_options given = { GD_NN_ENCODER_DEFAULTS };
+    gd_transformer_config config;
+    if (!o.module || !o.x || !check(who, o.name, o.x, o.config, &config) ||
+        !gd_options_read(who, &given, sizeof given, options))
+        return NULL;
+    o.config = &config;
+    o.mask = given.mask;
+    o.causal = given.causal;
+    o.cache = given.cache;
+    return run(o);
+}
+
+static gd_tensor *decode(const char *who, gd_nn_layer_fn run, gd_nn_block o,
+                         const gd_nn_decoder_options *options)
+{
+    gd_nn_decoder_options given = { GD_NN_DECODER_DEFAULTS };
+    gd_transformer_config config;
+    if (!o.module || !o.x || !o.memory || !check(who, o.name, o.x, o.config, &config) ||
+        !gd_options_read(who, &given, sizeof given, options))
+        return NULL;
+    o.config = &config;
+    o.mask = given.mask;
+    o.memory_mask = given.memory_mask;
+    o.causal = given.causal;
+    o.cache = given.cache;
+    return run(o);
+}
+
+gd_tensor *gd_nn_encoder_layer_with(gd_module *m, const char *name, gd_tensor *x,
+                                    const gd_transformer_config *config,
+                                    const gd_nn_encoder_options *options)
+{
+    gd_nn_block o = { .module = m, .name = name, .x = x, .config = config };
+    return encode("gd_nn_encoder_layer", encoder_layer, o, options);
+}
+
+gd_tensor *gd_nn_decoder_layer_with(gd_module *m, const char *name, gd_tensor *x, gd_tensor *memory,
+                                    const gd_transformer_config *config,
+                                    const gd_nn_decoder_options *options)
+{
+    gd_nn_block o = { .module = m, .name = name, .x = x, .config = config, .memory = memory };
+    return decode("gd_nn_decoder_layer", decoder_layer, o, options);
+}
+
+gd_tensor *gd_nn_encoder_with(gd_module *m, const char *name, gd_tensor *x,
+                              const gd_transformer_config *config,
+                              const gd_nn_encoder_options *options)
+{
+    gd_nn_block o = { .module = m, .name = name, .x = x, .config = config };
+    return encode("gd_nn_encoder", encoder_stack, o, options);
+}
+
+gd_tensor *gd_nn_decoder_with(gd_module *m, const char *name, gd_tensor *x, gd_tensor *memory,
+                              const gd_transformer_config *config,
+                              const gd_nn_decoder_options *options)
+{
+    gd_nn_block o = { .module = m, .name = name, .x = x, .config = config, .memory = memory };
+    return decode("gd_nn_decoder", decoder_stack, o, options);
+}
+
+gd_tensor *gd_nn_transformer_with(gd_module *m, const char *name, gd_tensor *source,
+                                  gd_tensor *target, const gd_transformer_config *config,
+                                  const gd_nn_transformer_options *options)
+{
+    gd_nn_transformer_options o = { GD_NN_TRANSFORMER_DEFAULTS };
     char encoder[GD_NN_PATH], decoder[GD_NN_PATH];
-    if (!o.module || !o.source || !o.target || !gd_nn_path(encoder, o.name, "encoder") ||
-        !gd_nn_path(decoder, o.name, "decoder"))
+    if (!m || !source || !target || !gd_options_read("gd_nn_transformer", &o, sizeof o, options) ||
+        !gd_nn_path(encoder, name, "encoder") || !gd_nn_path(decoder, name, "decoder"))
         return NULL;
-    gd_tensor *memory = gd_nn_encoder(o.module, encoder, o.source, o.config, .mask = o.source_mask);
-    return gd_nn_decoder(o.module, decoder, o.target, o.config, memory, .mask = o.target_mask,
-                         .memory_mask = o.memory_mask, .cache = o.cache);
+    gd_tensor *memory = gd_nn_encoder(m, encoder, source, config, .mask = o.source_mask);
+    return gd_nn_decoder(m, decoder, target, memory, config, .mask = o.target_mask,
+                         .memory_mask = o.memory_mask, .causal = o.causal, .cache = o.cache);
 }
 
 /* ---- models of tokens ---- */
 
-static bool check_tokens(const gd_transformer_config *c, gd_tensor *tokens, const char *who)
+static bool check_tokens(const char *who, const gd_tensor *tokens,
+                         const gd_transformer_config *given, gd_transformer_config *config)
 {
-    int rank = gd_tensor_shape(tokens).rank;
-    if (!c)
+    *config = (gd_transformer_config){ GD_TRANSFORMER_CONFIG_DEFAULTS };
+    if (!given) {
         (void)gd_fail(GD_ERR_INVALID, "%s: there is no config", who);
-    else if (c->width < 1 || c->vocabulary < 1 || c->heads < 1)
+        return false;
+    }
+    int rank = gd_tensor_shape(tokens).rank;
+    if (!gd_options_read(who, config, sizeof *config, given))
+        return false;
+    if (config->width < 1 || config->vocabulary < 1 || config->heads < 1)
         (void)gd_fail(GD_ERR_INVALID, "%s: width %lld, vocabulary %lld, heads %lld: none may be 0",
-                      who, (long long)c->width, (long long)c->vocabulary, (long long)c->heads);
+                      who, (long long)config->width, (long long)config->vocabulary,
+                      (long long)config->heads);
     else if (rank != 2)
         (void)gd_fail(GD_ERR_SHAPE, "%s: the tokens have rank %d; [batch, time] is needed", who,
                       rank);
@@ -218,70 +292,89 @@ static gd_tensor *token_table(gd_module *m, const char *name, const gd_transform
 }
 
 /* Rows start … of the table of positions, [time, width]. */
-static gd_tensor *positions(const gd_nn_embedding_options *o, int64_t time)
+static gd_tensor *positions(gd_module *m, const char *name, const gd_transformer_config *c,
+                            int64_t start, int64_t time)
 {
-    const gd_transformer_config *c = o->config;
-    gd_context *context = gd_module_context(o->module);
     if (c->position == GD_POSITION_SINUSOIDAL)
-        return gd_sinusoidal_positions(context, o->start, time, c->width,
-                                       gd_module_dtype(o->module));
+        return gd_sinusoidal_positions(gd_module_context(m), start, time, c->width,
+                                       gd_module_dtype(m));
     char path[GD_NN_PATH];
-    if (o->start + time > c->context)
+    if (start + time > c->max_length)
         return gd_fail_null(
-            GD_ERR_SHAPE, "\"%s\": tokens up to position %lld, but the context is %lld",
-            o->name ? o->name : "", (long long)o->start + (long long)time, (long long)c->context);
-    if (!gd_nn_path(path, o->name, "position.weight"))
+            GD_ERR_SHAPE, "\"%s\": tokens up to position %lld, but max_length is %lld",
+            name ? name : "", (long long)start + (long long)time, (long long)c->max_length);
+    if (!gd_nn_path(path, name, "position.weight"))
         return NULL;
-    gd_tensor *table = gd_parameter(o->module, path, GD_SHAPE(c->context, c->width),
-                                    .init = GD_INIT_GLOROT_NORMAL);
-    return gd_slice(table, 0, o->start, o->start + time, 1);
+    gd_tensor *table =
+        gd_parameter(m, path, GD_SHAPE(c->max_length, c->width), .init = GD_INIT_GLOROT_NORMAL);
+    return gd_slice(table, 0, start, start + time, 1);
 }
 
-gd_tensor *gd_nn_token_embedding_with(gd_nn_embedding_options o)
+static gd_tensor *embed(gd_module *m, const char *name, gd_tensor *tokens,
+                        const gd_transformer_config *c, int64_t start, bool scaled)
 {
-    if (!o.module || !o.tokens || !check_tokens(o.config, o.tokens, "gd_nn_token_embedding"))
-        return NULL;
-    const gd_transformer_config *c = o.config;
-    gd_tensor *x = gd_embedding(o.tokens, token_table(o.module, o.name, c));
-    if (o.scaled)
+    gd_tensor *x = gd_embedding(tokens, token_table(m, name, c));
+    if (scaled)
         x = gd_mul_scalar(x, sqrt((double)c->width));
     if (c->position == GD_POSITION_LEARNED || c->position == GD_POSITION_SINUSOIDAL)
-        x = gd_add(x, positions(&o, gd_tensor_shape(o.tokens).dim[1]));
-    return gd_nn_drop(o.module, x, c->dropout);
+        x = gd_add(x, positions(m, name, c, start, gd_tensor_shape(tokens).dim[1]));
+    return gd_nn_drop(m, x, c->dropout);
 }
 
-/* Token models have their layers at "name.0" …, the norm at "name.norm". */
-static gd_tensor *token_model(const gd_nn_token_model_options *o,
-                              const gd_transformer_config *config, bool causal)
+gd_tensor *gd_nn_token_embedding_with(gd_module *m, const char *name, gd_tensor *tokens,
+                                      const gd_transformer_config *config,
+                                      const gd_nn_token_embedding_options *options)
 {
-    gd_tensor *x = gd_nn_token_embedding(o->module, o->name, o->tokens, config,
-                                         .start = gd_kv_cache_length(o->cache));
-    return gd_nn_encoder(o->module, o->name, x, config, .mask = o->mask, .causal = causal,
-                         .cache = o->cache);
-}
-
-gd_tensor *gd_nn_decoder_only_with(gd_nn_token_model_options o)
-{
-    if (!o.module || !o.tokens || !check_tokens(o.config, o.tokens, "gd_nn_decoder_only"))
+    static const char who[] = "gd_nn_token_embedding";
+    gd_nn_token_embedding_options o = { GD_NN_TOKEN_EMBEDDING_DEFAULTS };
+    gd_transformer_config c;
+    if (!m || !tokens || !check_tokens(who, tokens, config, &c) ||
+        !gd_options_read(who, &o, sizeof o, options))
         return NULL;
-    gd_transformer_config config = *o.config;
-    if (config.activation == GD_ACTIVATION_DEFAULT)
-        config.activation = GD_ACTIVATION_GELU_TANH;
-    gd_tensor *x = token_model(&o, &config, true);
+    return embed(m, name, tokens, &c, o.start, o.scaled);
+}
+
+/* Layers of token models are at "name.0" …, their norm is at "name.norm". */
+static gd_tensor *token_model(gd_nn_block o, gd_tensor *tokens)
+{
+    o.x = embed(o.module, o.name, tokens, o.config, gd_kv_cache_length(o.cache), false);
+    return o.x ? encoder_stack(o) : NULL;
+}
+
+gd_tensor *gd_nn_decoder_only_with(gd_module *m, const char *name, gd_tensor *tokens,
+                                   const gd_transformer_config *config,
+                                   const gd_nn_decoder_only_options *options)
+{
+    static const char who[] = "gd_nn_decoder_only";
+    gd_nn_decoder_only_options o = { GD_NN_DECODER_ONLY_DEFAULTS };
+    gd_transformer_config c;
+    if (!m || !tokens || !check_tokens(who, tokens, config, &c) ||
+        !gd_options_read(who, &o, sizeof o, options))
+        return NULL;
+    if (c.activation == GD_ACTIVATION_DEFAULT)
+        c.activation = GD_ACTIVATION_GELU_TANH;
+    gd_nn_block block = {
+        .module = m, .name = name, .config = &c, .mask = o.mask, .causal = true, .cache = o.cache
+    };
+    gd_tensor *x = token_model(block, tokens);
     if (o.last_only)
         x = gd_slice(x, 1, -1, GD_END, 1);
-    if (config.tied)
-        return gd_matmul(x, gd_transpose(token_table(o.module, o.name, &config), 0, 1));
+    if (c.tied)
+        return gd_matmul(x, gd_transpose(token_table(m, name, &c), 0, 1));
     char path[GD_NN_PATH];
-    return gd_nn_linear(o.module, gd_nn_path(path, o.name, "head"), x, config.vocabulary,
-                        .bias = false);
+    return gd_nn_linear(m, gd_nn_path(path, name, "head"), x, c.vocabulary, .bias = false);
 }
 
-gd_tensor *gd_nn_encoder_only_with(gd_nn_token_model_options o)
+gd_tensor *gd_nn_encoder_only_with(gd_module *m, const char *name, gd_tensor *tokens,
+                                   const gd_transformer_config *config,
+                                   const gd_nn_encoder_only_options *options)
 {
-    if (!o.module || !o.tokens || !check_tokens(o.config, o.tokens, "gd_nn_encoder_only"))
+    static const char who[] = "gd_nn_encoder_only";
+    gd_nn_encoder_only_options o = { GD_NN_ENCODER_ONLY_DEFAULTS };
+    gd_transformer_config c;
+    if (!m || !tokens || !check_tokens(who, tokens, config, &c) ||
+        !gd_options_read(who, &o, sizeof o, options))
         return NULL;
-    if (o.cache)
-        return gd_fail_null(GD_ERR_INVALID, "gd_nn_encoder_only: there is no cache for it");
-    return token_model(&o, o.config, false);
+    return token_model((gd_nn_block){ .module = m, .name = name, .config = &c, .mask = o.mask },
+                       tokens);
 }

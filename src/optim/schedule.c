@@ -2,13 +2,10 @@
 #include <gradus/schedule.h>
 
 #include "base/error.h"
+#include "base/options.h"
 
 #include <math.h>
-
-static double or_else(double value, double otherwise)
-{
-    return value == 0.0 ? otherwise : value;
-}
+#include <string.h>
 
 /* Half a cosine from `from` (t = 0) to `to` (t = 1). */
 static double cosine(double from, double to, double t)
@@ -25,11 +22,16 @@ static double constant(const gd_schedule *s, double t, double n)
     return s->lr;
 }
 
+static double factor(const gd_schedule *s, double otherwise)
+{
+    return isnan(s->factor) ? otherwise : s->factor;
+}
+
 static double by_steps(const gd_schedule *s, double t, double n)
 {
     (void)n;
-    double period = s->period ? (double)s->period : 1.0;
-    return s->lr * pow(or_else(s->factor, 0.1), floor(t / period));
+    double period = s->period == -1 ? 1.0 : (double)s->period;
+    return s->lr * pow(factor(s, 0.1), floor(t / period));
 }
 
 static double by_milestones(const gd_schedule *s, double t, double n)
@@ -38,13 +40,13 @@ static double by_milestones(const gd_schedule *s, double t, double n)
     int passed = 0;
     while (passed < s->milestone_count && (double)s->milestones[passed] <= t)
         passed++;
-    return s->lr * pow(or_else(s->factor, 0.1), passed);
+    return s->lr * pow(factor(s, 0.1), passed);
 }
 
 static double exponential(const gd_schedule *s, double t, double n)
 {
     (void)n;
-    return s->lr * pow(or_else(s->factor, 0.99), t);
+    return s->lr * pow(factor(s, 0.99), t);
 }
 
 static double linear(const gd_schedule *s, double t, double n)
@@ -54,15 +56,14 @@ static double linear(const gd_schedule *s, double t, double n)
 
 static double polynomial(const gd_schedule *s, double t, double n)
 {
-    return t >= n ? s->lr_end
-                  : s->lr_end + (s->lr - s->lr_end) * pow(1.0 - t / n, or_else(s->power, 1.0));
+    return t >= n ? s->lr_end : s->lr_end + (s->lr - s->lr_end) * pow(1.0 - t / n, s->power);
 }
 
 /* How far step t is within its period, 0 … 1; each period is `growth` times as long as the one
  * before. */
 static double place_in_period(const gd_schedule *s, double t)
 {
-    double period = (double)s->period, growth = or_else(s->growth, 1.0);
+    double period = (double)s->period, growth = s->growth;
     if (growth == 1.0)
         return fmod(t, period) / period;
     double number = floor(log1p(t / period * (growth - 1.0)) / log(growth) + 1e-12);
@@ -72,16 +73,16 @@ static double place_in_period(const gd_schedule *s, double t)
 
 static double cosines(const gd_schedule *s, double t, double n)
 {
-    if (s->period)
+    if (s->period != -1)
         return cosine(s->lr, s->lr_end, place_in_period(s, t));
     return t >= n ? s->lr_end : cosine(s->lr, s->lr_end, t / n);
 }
 
 static double one_cycle(const gd_schedule *s, double t, double n)
 {
-    double start = s->lr / or_else(s->start_divisor, 25.0);
-    double end = start / or_else(s->end_divisor, 1e4);
-    double top = or_else(s->rising_share, 0.3) * n - 1.0, last = n - 1.0;
+    double start = s->lr / s->start_divisor;
+    double end = start / s->end_divisor;
+    double top = s->rising_share * n - 1.0, last = n - 1.0;
     if (t >= last)
         return end;
     bool rises = t <= top;
@@ -113,24 +114,26 @@ static const char *fault(const gd_schedule *s)
         return "kind is unknown";
     if (!(s->lr >= 0.0) || !(s->lr_end >= 0.0) || isinf(s->lr) || isinf(s->lr_end))
         return "lr and lr_end must be 0 or more";
-    if (s->warmup < 0 || s->period < 0 || s->steps < 0)
-        return "warmup, period and steps must not be negative";
-    if (kinds[s->kind].needs_steps && !(s->kind == GD_SCHEDULE_COSINE && s->period) &&
+    if (s->warmup < 0 || s->steps < -1)
+        return "warmup and steps must not be negative";
+    if (s->period != -1 && s->period < 1)
+        return "period must be at least 1";
+    if (kinds[s->kind].needs_steps && !(s->kind == GD_SCHEDULE_COSINE && s->period != -1) &&
         s->steps <= s->warmup)
         return "steps must be more than warmup";
-    if (!(s->factor >= 0.0) || !(s->power >= 0.0) || isinf(s->factor) || isinf(s->power))
+    if (s->factor < 0.0 || !(s->power >= 0.0) || isinf(s->factor) || isinf(s->power))
         return "factor and power must not be negative";
-    if (s->growth != 0.0 && !(s->growth >= 1.0 && s->growth < INFINITY))
+    if (!(s->growth >= 1.0 && s->growth < INFINITY))
         return "growth must be 1 or more";
-    if (!(s->rising_share >= 0.0 && s->rising_share < 1.0) || !(s->start_divisor >= 0.0) ||
-        !(s->end_divisor >= 0.0))
+    if (!(s->rising_share >= 0.0 && s->rising_share < 1.0) || !(s->start_divisor > 0.0) ||
+        !(s->end_divisor > 0.0))
         return "rising_share must be below 1, divisors positive";
     return s->milestone_count > 0 && !s->milestones ? "milestones is NULL" : NULL;
 }
 
-double gd_schedule_at(const gd_schedule *s, int64_t step)
+static double rate_at(const gd_schedule *s, int64_t step)
 {
-    const char *what = s ? fault(s) : "the schedule is NULL";
+    const char *what = fault(s);
     if (what) {
         (void)gd_fail(GD_ERR_INVALID, "gd_schedule_at: %s", what);
         return NAN;
@@ -141,23 +144,36 @@ double gd_schedule_at(const gd_schedule *s, int64_t step)
     return kinds[s->kind].at(s, (double)(step - s->warmup), (double)(s->steps - s->warmup));
 }
 
+/* The caller's schedule as this version has it. */
+static bool read(const gd_schedule *given, gd_schedule *s)
+{
+    *s = (gd_schedule){ GD_SCHEDULE_DEFAULTS };
+    if (given)
+        return gd_options_read("gd_schedule_at", s, sizeof *s, given);
+    (void)gd_fail(GD_ERR_INVALID, "gd_schedule_at: the schedule is NULL");
+    return false;
+}
+
+double gd_schedule_at(const gd_schedule *schedule, int64_t step)
+{
+    gd_schedule s;
+    return read(schedule, &s) ? rate_at(&s, step) : NAN;
+}
+
 double gd_schedule_follow(void *schedule, int64_t step, int64_t steps)
 {
-    if (!schedule)
-        return gd_schedule_at(NULL, step);
-    gd_schedule s = *(const gd_schedule *)schedule;
-    s.steps = s.steps ? s.steps : steps;
-    return gd_schedule_at(&s, step);
+    gd_schedule s;
+    if (!read(schedule, &s))
+        return NAN;
+    s.steps = s.steps == -1 ? steps : s.steps;
+    return rate_at(&s, step);
 }
 
 /* ---- plateaus ---- */
 
-double gd_plateau_step(gd_plateau *p, double lr, double metric)
+static double plateau_step(gd_plateau *p, double lr, double metric)
 {
-    if (!p)
-        return lr;
-    double margin = or_else(p->threshold, 1e-4);
-    int patience = p->impatient ? 0 : p->patience ? p->patience : 10;
+    double margin = p->threshold;
     bool better = p->rising ? metric > p->best * (1.0 + margin) : metric < p->best * (1.0 - margin);
     if (!p->started)
         better = !isnan(metric);
@@ -170,10 +186,24 @@ double gd_plateau_step(gd_plateau *p, double lr, double metric)
         p->cooling--;
         p->bad = 0;
     }
-    if (p->bad <= patience)
+    if (p->bad <= p->patience)
         return lr;
     p->cooling = p->cooldown;
     p->bad = 0;
-    double lower = fmax(lr * or_else(p->factor, 0.1), p->lr_end);
+    double lower = fmax(lr * p->factor, p->lr_end);
     return lr - lower > 1e-8 ? lower : lr;
+}
+
+double gd_plateau_step(gd_plateau *plateau, double lr, double metric)
+{
+    if (!plateau)
+        return lr;
+    gd_plateau own = { GD_PLATEAU_DEFAULTS };
+    if (!gd_options_read("gd_plateau_step", &own, sizeof own, plateau))
+        return NAN;
+    double next = plateau_step(&own, lr, metric);
+    size_t size = plateau->size;
+    memcpy(plateau, &own, size < sizeof own ? size : sizeof own);
+    plateau->size = size;
+    return next;
 }

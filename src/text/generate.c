@@ -48,7 +48,7 @@ gd_generator *gd_generator_create(gd_language_model *model)
     if (!g)
         return NULL;
     g->model = model;
-    g->cache = gd_kv_cache_create(model->context, .capacity = model->options.max_length);
+    g->cache = gd_kv_cache_create(model->context, model->options.max_length);
     g->tokens = gd_alloc((size_t)model->options.max_length * sizeof *g->tokens);
     g->logits = gd_alloc((size_t)model->options.vocabulary * sizeof(float));
     if (!g->cache || !g->tokens || !g->logits ||

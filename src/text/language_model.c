@@ -18,13 +18,14 @@
 
 static gd_transformer_config config_of(const gd_language_options *o)
 {
-    gd_transformer_config c = { .width = o->width,
+    gd_transformer_config c = { GD_TRANSFORMER_CONFIG_DEFAULTS,
+                                .width = o->width,
                                 .heads = o->heads,
-                                .heads_kv = o->kv_heads,
-                                .hidden = o->hidden,
+                                .kv_heads = o->kv_heads ? o->kv_heads : -1,
+                                .hidden = o->hidden ? o->hidden : -1,
                                 .layers = o->layers,
                                 .vocabulary = o->vocabulary,
-                                .context = o->max_length,
+                                .max_length = o->max_length,
                                 .pre_norm = true,
                                 .tied = o->tied,
                                 .checkpoint = o->checkpoint,
@@ -33,7 +34,7 @@ static gd_transformer_config config_of(const gd_language_options *o)
     c.activation = llama ? GD_ACTIVATION_SWIGLU : GD_ACTIVATION_GELU_TANH;
     c.norm = llama ? GD_NORM_RMS : GD_NORM_LAYER;
     c.position = llama ? GD_POSITION_ROTARY : GD_POSITION_LEARNED;
-    c.no_bias = llama;
+    c.bias = !llama;
     return c;
 }
 

@@ -41,7 +41,7 @@ void models(gd_context *gd)
 {
     gd_model_spec spec = {};
     gd_model *model = gd_model_load_json(gd, "model.json", .seed = 1);
-    model = gd_model_create(gd, .spec = &spec, .seed = 1);
+    model = gd_model_create(gd, &spec, .seed = 1);
     gd_model_builder *b = gd_model_begin(gd, GD_SHAPE(784), .seed = 1, .loss = "mse");
     gd_model_add(b, "fc", "linear", .activation = "relu", .units = 16);
     model = gd_model_end(b);
@@ -80,12 +80,12 @@ void convolutions(gd_module *m, gd_tensor *x)
     gd_avg_pool1d(x, GD_SHAPE(2), .count_padding = false);
     gd_avg_pool2d(x, GD_SHAPE(2));
     gd_avg_pool3d(x, GD_SHAPE(2), .padding = GD_SHAPE(1));
-    gd_nn_conv1d(m, "a", x, 8, 3);
-    gd_nn_conv2d(m, "b", x, 8, 3, .stride = 2, .same = true);
-    gd_nn_conv3d(m, "c", x, 8, 3);
-    gd_nn_conv_transpose1d(m, "d", x, 8, 3);
-    gd_nn_conv_transpose2d(m, "e", x, 8, 3, .stride = 2);
-    gd_nn_conv_transpose3d(m, "f", x, 8, 3);
+    gd_nn_conv1d(m, "a", x, 8, GD_SHAPE(3));
+    gd_nn_conv2d(m, "b", x, 8, GD_SHAPE(3), .stride = GD_SHAPE(2), .same = true);
+    gd_nn_conv3d(m, "c", x, 8, GD_SHAPE(3));
+    gd_nn_conv_transpose1d(m, "d", x, 8, GD_SHAPE(3));
+    gd_nn_conv_transpose2d(m, "e", x, 8, GD_SHAPE(3), .stride = GD_SHAPE(2));
+    gd_nn_conv_transpose3d(m, "f", x, 8, GD_SHAPE(3));
 }
 
 void norms(gd_module *m, gd_tensor *x)
@@ -97,7 +97,7 @@ void norms(gd_module *m, gd_tensor *x)
     gd_batch_norm(x, x, x, x, x, .training = true);
     gd_nn_layer_norm(m, "a", x, .axes = 2);
     gd_nn_rms_norm(m, "b", x);
-    gd_nn_group_norm(m, "c", x, .groups = 4);
+    gd_nn_group_norm(m, "c", x, 4);
     gd_nn_instance_norm(m, "d", x);
     gd_nn_batch_norm(m, "e", x, .momentum = 0.2);
 }
@@ -124,16 +124,16 @@ void losses(gd_tensor *x)
 void sequences(gd_context *gd, gd_module *m, gd_tensor *x)
 {
     gd_transformer_config config = {};
-    gd_kv_cache *cache = gd_kv_cache_create(gd, .capacity = 128);
+    gd_kv_cache *cache = gd_kv_cache_create(gd, 128);
     gd_attention(x, x, x, .mask = x, .causal = true);
     gd_recurrent(x, x, x, GD_CELL_GRU, .first_hidden = x);
     gd_rope(x, .start = 4, .halves = true);
     gd_nn_multi_head_attention(m, "a", x, 4, .causal = true, .cache = cache);
     gd_nn_feed_forward(m, "b", x, 64, .activation = GD_ACTIVATION_SILU);
     gd_nn_encoder_layer(m, "c", x, &config, .mask = x);
-    gd_nn_decoder_layer(m, "d", x, &config, x);
+    gd_nn_decoder_layer(m, "d", x, x, &config);
     gd_nn_encoder(m, "e", x, &config);
-    gd_nn_decoder(m, "f", x, &config, x, .mask = x);
+    gd_nn_decoder(m, "f", x, x, &config, .mask = x);
     gd_nn_transformer(m, "g", x, x, &config, .source_mask = x);
     gd_nn_token_embedding(m, "h", x, &config, .start = 3);
     gd_nn_decoder_only(m, "i", x, &config, .cache = cache);

@@ -48,7 +48,7 @@ void builds_models(gd_context *gd)
     gd_model_add(b, "pool", "global_avg_pool");
     gd_model_add(b, "again", "linear", .units = 4);
     gd_model_add(b, "sum", "add", .inputs = { "pool", "again" });
-    gd_model_add(b, "out", "linear", .units = 3, .no_bias = true);
+    gd_model_add(b, "out", "linear", .units = 3, .bias = false);
     gd_model *model = gd_model_end(b);
     gd_tensor *y = gd_model_forward(model, gd_ones(gd, GD_SHAPE(5, 1, 8, 8), GD_F32));
     gd_shape shape = gd_tensor_shape(y);

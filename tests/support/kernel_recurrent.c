@@ -152,10 +152,7 @@ static gd_tensor *layers_of(kernel_call *k)
     const fuzz_case *c = k->c;
     const bool first = c->field[FIRST], is_lstm = c->field[CELL] == GD_CELL_LSTM;
     gd_tensor *last = NULL;
-    gd_nn_recurrent_options o = { .module = k->module,
-                                  .name = "r",
-                                  .x = k->in[X],
-                                  .width = c->field[WIDTH],
+    gd_nn_recurrent_options o = { GD_NN_RECURRENT_DEFAULTS,
                                   .layers = c->field[LAYERS],
                                   .bidirectional = c->field[BOTH],
                                   .lengths = c->field[LENGTHS] ? k->in[LENGTH] : NULL,
@@ -164,9 +161,11 @@ static gd_tensor *layers_of(kernel_call *k)
                                   .last_hidden = c->field[LAST] ? &last : NULL,
                                   .relu = c->field[CELL] == GD_CELL_RNN_RELU,
                                   .plain = c->field[PLAIN] };
-    gd_tensor *h = is_lstm                         ? gd_nn_lstm_with(o)
-                   : c->field[CELL] == GD_CELL_GRU ? gd_nn_gru_with(o)
-                                                   : gd_nn_rnn_with(o);
+    const int64_t units = c->field[WIDTH];
+    gd_tensor *h = is_lstm ? gd_nn_lstm_with(k->module, "r", k->in[X], units, &o)
+                   : c->field[CELL] == GD_CELL_GRU
+                       ? gd_nn_gru_with(k->module, "r", k->in[X], units, &o)
+                       : gd_nn_rnn_with(k->module, "r", k->in[X], units, &o);
     k->more = last;
     return h;
 }
