@@ -403,12 +403,23 @@ static void test_zero_in_specs(void **state)
     expect_error(GD_ERR_INVALID, "gd_layer_spec: the options have size 0");
 }
 
-/* A weight whose scale is 0 is 0. */
+/* A batch norm whose momentum is 0 keeps its statistics; of 0 and no epsilon it makes 0 / 0; a
+ * weight whose scale is 0 is 0. */
 static void test_zero_in_layers(void **state)
 {
     gd_context *gd = *state;
     gd_module *m = gd_module_create(gd);
     gd_tensor *x = gd_normal(gd, GD_SHAPE(8, 3), 5, 2, GD_F32);
+    assert_non_null(gd_nn_batch_norm(m, "still", x, .momentum = 0));
+    gd_tensor *mean = gd_module_parameter(m, "still.running_mean");
+    assert_same_bits(mean, gd_zeros(gd, GD_SHAPE(3), GD_F32));
+    assert_non_null(gd_nn_batch_norm(m, "moving", x));
+    mean = gd_module_parameter(m, "moving.running_mean");
+    assert_true(gd_item(gd_min(mean, GD_ALL_AXES, false)) > 0.1);
+    gd_tensor *nothing = gd_zeros(gd, GD_SHAPE(2, 3), GD_F32);
+    assert_true(isnan(
+        gd_item(gd_max(gd_nn_rms_norm(m, "rms", nothing, .epsilon = 0), GD_ALL_AXES, false))));
+    assert_same_bits(gd_nn_rms_norm(m, "rms", nothing), nothing);
     gd_tensor *y = gd_nn_linear(m, "flat", x, 4, .init_scale = 0);
     assert_same_bits(y, gd_zeros(gd, GD_SHAPE(8, 4), GD_F32));
 }

@@ -60,23 +60,6 @@ template <typename T> const T *gd_options_address(const T &options)
 #define GD_WITH_6(f, type, defaults, a, b, c, d, e, g, ...) \
     f(a, b, c, d, e, g, gd_options_address(__extension__ type{ __VA_ARGS__ }))
 
-/* The comma at the end makes the named members a list that may be empty. */
-#define GD_OPTIONS_0(type, ...)                (__extension__ type{ __VA_ARGS__ })
-#define GD_OPTIONS_1(type, a, ...)             GD_OPTIONS_OF_1(type, a, __VA_ARGS__, )
-#define GD_OPTIONS_2(type, a, b, ...)          GD_OPTIONS_OF_2(type, a, b, __VA_ARGS__, )
-#define GD_OPTIONS_3(type, a, b, c, ...)       GD_OPTIONS_OF_3(type, a, b, c, __VA_ARGS__, )
-#define GD_OPTIONS_4(type, a, b, c, d, ...)    GD_OPTIONS_OF_4(type, a, b, c, d, __VA_ARGS__, )
-#define GD_OPTIONS_5(type, a, b, c, d, e, ...) GD_OPTIONS_OF_5(type, a, b, c, d, e, __VA_ARGS__, )
-
-#define GD_OPTIONS_OF_1(type, a, A, ...)       (__extension__ type{ .a = A, __VA_ARGS__ })
-#define GD_OPTIONS_OF_2(type, a, b, A, B, ...) (__extension__ type{ .a = A, .b = B, __VA_ARGS__ })
-#define GD_OPTIONS_OF_3(type, a, b, c, A, B, C, ...) \
-    (__extension__ type{ .a = A, .b = B, .c = C, __VA_ARGS__ })
-#define GD_OPTIONS_OF_4(type, a, b, c, d, A, B, C, D, ...) \
-    (__extension__ type{ .a = A, .b = B, .c = C, .d = D, __VA_ARGS__ })
-#define GD_OPTIONS_OF_5(type, a, b, c, d, e, A, B, C, D, E, ...) \
-    (__extension__ type{ .a = A, .b = B, .c = C, .d = D, .e = E, __VA_ARGS__ })
-
 #else
 
 #define GD_DEFAULT(...)
@@ -100,14 +83,6 @@ template <typename T> const T *gd_options_address(const T &options)
     f(a, b, c, d, e, &(type){ defaults, __VA_ARGS__ })
 #define GD_WITH_6(f, type, defaults, a, b, c, d, e, g, ...) \
     f(a, b, c, d, e, g, &(type){ defaults, __VA_ARGS__ })
-
-/* Members by position follow the one that is named. */
-#define GD_OPTIONS_0(type, ...)                ((type){ __VA_ARGS__ })
-#define GD_OPTIONS_1(type, a, ...)             ((type){ .a = __VA_ARGS__ })
-#define GD_OPTIONS_2(type, a, b, ...)          ((type){ .a = __VA_ARGS__ })
-#define GD_OPTIONS_3(type, a, b, c, ...)       ((type){ .a = __VA_ARGS__ })
-#define GD_OPTIONS_4(type, a, b, c, d, ...)    ((type){ .a = __VA_ARGS__ })
-#define GD_OPTIONS_5(type, a, b, c, d, e, ...) ((type){ .a = __VA_ARGS__ })
 
 #endif
 #endif
