@@ -371,7 +371,8 @@ static void test_alignment(void **state)
 {
     (void)state;
     device d = { .alignment = 512 };
-    gd_pool *pool = gd_pool_open((gd_pool_source){ device_alloc, device_release, &d, 512 }, 0);
+    gd_pool *pool =
+        gd_pool_open((gd_pool_source){ device_alloc, device_release, &d, 512 }, SIZE_MAX);
     gd_pool_block *block[40];
     for (int i = 0; i < 40; i++) {
         block[i] = gd_pool_alloc(pool, (size_t)i * 100);
