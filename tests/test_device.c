@@ -129,7 +129,7 @@ static gd_tensor *net_step(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     const net *n = user;
-    gd_tensor *x = gd_relu(gd_nn_conv2d(n->m, "conv", in[0], 8, 3));
+    gd_tensor *x = gd_relu(gd_nn_conv2d(n->m, "conv", in[0], 8, GD_SHAPE(3)));
     x = gd_transpose(gd_reshape(x, GD_SHAPE(4, 8, 36)), 1, 2);
     x = gd_nn_layer_norm(n->m, "norm",
                          gd_add(x, gd_nn_multi_head_attention(n->m, "attention", x, 2)));

@@ -208,7 +208,7 @@ static void live_in_files(void **state)
     for (int i = 0; i < INTEGERS; i++) {
         int64_t k = gd_tensor_file_find(file, list[i].name);
         assert_true(k >= 0);
-        assert_same_bits(gd_tensor_file_read(file, gd, (size_t)k), list[i].tensor);
+        assert_same_bits(gd_tensor_file_read(file, gd, k), list[i].tensor);
     }
     gd_tensor_file_close(file);
     unlink(path);
