@@ -3,6 +3,7 @@
 #ifndef GRADUS_GRADUS_H
 #define GRADUS_GRADUS_H
 
+#include <gradus/abi.h>
 #include <gradus/autograd.h>
 #include <gradus/base.h>
 #include <gradus/compile.h>

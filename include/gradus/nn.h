@@ -102,6 +102,18 @@ GD_API gd_tensor *gd_parameter_with(gd_module *m, const char *path, gd_shape sha
 GD_API gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, double value,
                             gd_dtype dtype);
 
+/* Take a tensor in, for parameters that are made elsewhere (by bindings of other languages): a leaf
+ * of the module's context, as the parameter or the buffer of a path that is new. It is the same
+ * tensor, not a copy, and whether it requires a gradient stays as it is; a parameter has the module's
+ * dtype. GD_ERR_INVALID; GD_ERR_DTYPE; GD_ERR_STATE: a result with a history, an ended tensor. */
+GD_API gd_status gd_module_put(gd_module *m, const char *path, gd_tensor *t, bool parameter);
+/* The values that the module's next parameter would be given, as a leaf that requires a gradient and
+ * is not the module's: gd_parameter, without a path. */
+#define gd_module_draw(...) \
+    GD_WITH_2(gd_module_draw_with, gd_parameter_options, GD_PARAMETER_DEFAULTS, __VA_ARGS__, )
+GD_API gd_tensor *gd_module_draw_with(gd_module *m, gd_shape shape,
+                                      const gd_parameter_options *options);
+
 /* An existing parameter or buffer, borrowed. GD_ERR_INVALID when there is none of that path. */
 GD_API gd_tensor *gd_module_parameter(const gd_module *m, const char *path);
 

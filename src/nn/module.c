@@ -318,6 +318,51 @@ gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, double valu
     return t;
 }
 
+gd_tensor *gd_module_draw_with(gd_module *m, gd_shape shape, const gd_parameter_options *options)
+{
+    gd_parameter_options o = { GD_PARAMETER_DEFAULTS };
+    if (!m || !gd_options_read("gd_module_draw", &o, sizeof o, options))
+        return NULL;
+    if (!begin_creation(m))
+        return NULL;
+    gd_tensor *t = gd_keep(draw(m, "", shape, &o));
+    if (t)
+        m->random.next += gd_init_words(o.init, shape);
+    end_creation(m);
+    return t;
+}
+
+/* Whether t can be a parameter or a buffer of m: what optimizers and files take for granted. */
+static bool may_put(const gd_module *m, const char *path, gd_tensor *t, bool parameter)
+{
+    if (!gd_set_requires_grad(t, gd_requires_grad(t))) /* ended, or not a leaf */
+        return false;
+    if (gd_tensor_context(t) != m->context)
+        (void)gd_fail(GD_ERR_INVALID, "gd_module_put: \"%s\" is a tensor of another context", path);
+    else if (path[0] == '\0')
+        (void)gd_fail(GD_ERR_INVALID, "gd_module_put: the path is empty");
+    else if (gd_names_find(&m->paths, path) >= 0)
+        (void)gd_fail(GD_ERR_INVALID, "gd_module_put: there is a \"%s\" already", path);
+    else if (parameter && gd_tensor_dtype(t) != m->dtype)
+        (void)gd_fail(GD_ERR_DTYPE, "gd_module_put: \"%s\" is %s, the module's parameters are %s",
+                      path, gd_dtype_name(gd_tensor_dtype(t)), gd_dtype_name(m->dtype));
+    else
+        return true;
+    return false;
+}
+
+gd_status gd_module_put(gd_module *m, const char *path, gd_tensor *t, bool parameter)
+{
+    if (!m || !path || !t)
+        return gd_fail(GD_ERR_INVALID, "gd_module_put: %s is NULL",
+                       !m      ? "the module"
+                       : !path ? "the path"
+                               : "the tensor");
+    if (!may_put(m, path, t, parameter))
+        return gd_error_last();
+    return gd_module_entry_add(m, path, t, parameter, true);
+}
+
 /* ---- layers ---- */
 
 gd_module_layer *gd_module_layer_find(gd_module *m, const char *name)
