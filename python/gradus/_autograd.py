@@ -1,0 +1,69 @@
+"""Gradients as functions: gd.grad, gd.value_and_grad, gd.no_grad."""
+from __future__ import annotations
+
+import functools
+
+from . import _lib, _ops, _tree
+from ._convert import as_tensor, run_status
+from ._lib import C
+from ._tensor import Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Sequence
+
+
+class no_grad:
+    """Operations within it record no history. A context manager and a decorator; nests."""
+
+    def __enter__(self) -> no_grad:
+        run_status(C.gd_no_grad_begin, _lib.context())
+        _lib.no_grad_depth += 1
+        return self
+
+    def __exit__(self, *what: Any) -> None:
+        _lib.no_grad_depth -= 1
+        run_status(C.gd_no_grad_end, _lib.context())
+
+    def __call__(self, function: Callable) -> Callable:
+        @functools.wraps(function)
+        def without(*args, **kwargs):
+            with no_grad():
+                return function(*args, **kwargs)
+        return without
+
+
+def grad(outputs: Tensor | Sequence[Tensor], inputs: Any, seeds: Sequence[Tensor | None] | None = None) -> Any:
+    """d(sum of outputs)/d(inputs), in the form of `inputs`: a tensor, or a tree of tensors. The gradients can be differentiated
+    again. An input that no output depends on gets zeros. `seeds` weigh the outputs' elements."""
+    outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    leaves, tree = _tree.flatten(inputs)
+    return _tree.unflatten(tree, _ops.grad(outputs=outputs, seeds=seeds, inputs=leaves))
+
+
+def value_and_grad(function: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable:
+    """A function that gives (value, gradients of the value by the arguments of these numbers). Arguments are trees of tensors;
+    a gd.nn.Module counts as the dict of its parameters. has_aux: function gives (value, anything)."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    @functools.wraps(function)
+    def both(*args, **kwargs):
+        args, wanted = list(args), []
+        for n in numbers:
+            if hasattr(args[n], "named_parameters"):
+                wanted.append(dict(args[n].named_parameters()))
+                continue
+            leaves, tree = _tree.flatten(args[n])
+            args[n] = _tree.unflatten(tree, [as_tensor(leaf).detach().requires_grad_() for leaf in leaves])
+            wanted.append(args[n])
+        result = function(*args, **kwargs)
+        value = result[0] if has_aux else result
+        gradients = grad(value, wanted)
+        return result, gradients[0] if isinstance(argnums, int) else tuple(gradients)
+    return both
+
+
+def grad_of(function: Callable, argnums: int | Sequence[int] = 0) -> Callable:
+    """As value_and_grad, the gradients alone."""
+    both = value_and_grad(function, argnums)
+    return functools.wraps(function)(lambda *args, **kwargs: both(*args, **kwargs)[1])

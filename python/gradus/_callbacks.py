@@ -1,0 +1,78 @@
+"""Functions that C calls: gd.checkpoint, gd.testing.gradcheck.
+
+An exception must not pass through C: it is stored, C is told of a failure, and the exception is raised when C has returned.
+"""
+from __future__ import annotations
+
+import ctypes
+import signal
+import threading
+
+from . import _lib, _ops
+from ._convert import as_tensor, wrap
+from ._lib import C
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
+    from ._tensor import Tensor
+
+_BODY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
+_functions: dict[int, Callable] = {}  # by the number that C hands back
+_results: list = []  # what they gave, until C has it
+_numbers: dict[Callable, int] = {}  # of functions that C calls for as long as a history has them, of which it tells nobody
+
+
+@_BODY
+def _trampoline(number, count, inputs):
+    try:
+        C.gd_scope_begin(_lib.context())  # what the calls of the function empty; C ends it
+        result = as_tensor(_functions[number](*[wrap(C.gd_retain(inputs[i])) for i in range(count)]))
+        _results.append(result)
+        return result._h
+    except BaseException as error:  # KeyboardInterrupt as well
+        _lib.stored.append(error)  # lib.fail raises it
+        return 0
+
+
+ADDRESS = ctypes.cast(_trampoline, ctypes.c_void_p).value
+
+
+class Called:
+    """A function for the time of a call of C: its number. Holds Ctrl-C back: raised on the way into a callback, KeyboardInterrupt
+    would be lost, and C be given a wild result."""
+
+    def __init__(self, function: Callable, forever: bool = False) -> None:
+        self.forever = forever
+        self.number = _numbers.get(function) or len(_functions) + 1
+        while _functions.get(self.number, function) is not function:
+            self.number += 1
+        _functions[self.number] = function
+        if forever:
+            _numbers[function] = self.number
+
+    def __enter__(self) -> int:
+        self.pressed, self.before = False, None
+        if threading.current_thread() is threading.main_thread():
+            self.before = signal.signal(signal.SIGINT, self._press)
+        return self.number
+
+    def _press(self, *what) -> None:
+        self.pressed = True
+
+    def __exit__(self, *what) -> None:
+        _results.clear()
+        if not self.forever:
+            _functions.pop(self.number, None)
+        if self.before is not None:
+            signal.signal(signal.SIGINT, self.before)
+            if self.pressed:
+                signal.raise_signal(signal.SIGINT)
+
+
+def checkpoint(function: Callable, *inputs: Tensor) -> Tensor:
+    """function(*inputs), a tensor, whose intermediate values are let go and computed again when its gradient is taken. The
+    function is kept: let it be the same one in every step, not a lambda made anew."""
+    with Called(function, forever=True) as number:
+        return _ops.checkpoint(ADDRESS, number, inputs)

@@ -1,0 +1,392 @@
+"""Between Python's values and the library's: what the generated functions stand on.
+
+run(f, …) calls f with the lock held, owns its result, and raises the library's error. A Tensor whose handle is handed over is
+held by the caller's variables until f has returned.
+"""
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, create_string_buffer, sizeof
+
+from . import _api, _lib
+from ._dtype import BY_CODE, BY_FORMAT, BY_NAME, DType, dtype
+from ._lib import C, _pending, claim, drain, fail, lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence, Union
+
+    from ._tensor import Tensor
+
+    TensorLike = Union[Tensor, bool, int, float, Sequence, Any]
+    ShapeLike = Union[int, Sequence[int]]
+    AxisLike = Union[int, Sequence[int], None]
+    DTypeLike = Union[DType, str, type, None]
+else:
+    Tensor = None  # set by _tensor
+
+NUMBERS = frozenset((int, float))
+_new, _claim = object.__new__, C.gd_claim
+_MAX_RANK = 8
+_EXACT = 2 ** 53  # integers beyond it are not exact as a C double
+
+
+# ---- calls
+
+def wrap(h: int) -> Tensor:
+    """A Tensor that owns h."""
+    t = _new(Tensor)
+    t._h = h
+    return t
+
+
+def run(function, *arguments) -> Tensor:
+    with lock:
+        if _pending:
+            drain()
+        try:
+            h = _claim(_lib._context, function(*arguments))
+        except ctypes.ArgumentError as error:
+            raise TypeError(f"{function.__name__}: {error}") from None
+    if h is None:
+        fail()
+    t = _new(Tensor)
+    t._h = h
+    return t
+
+
+def run_in_place(x: Tensor, function, *arguments) -> Tensor:
+    """The result stands for x from now on, for all who hold it."""
+    with lock:
+        drain()
+        h = claim(function(*arguments))
+    if h is None:
+        fail()
+    _pending.append(x._h)
+    x._h = h
+    return x
+
+
+def _take(outs) -> list:
+    """Own the tensors written to `outs`, and let the other temporaries go."""
+    handles = [out if type(out) is int else getattr(out, "value", out) for out in outs]
+    for h in handles:
+        C.gd_retain(h)
+    claim(None)
+    return [None if h is None else wrap(h) for h in handles]
+
+
+def run_outs(outs, function, *arguments) -> tuple:
+    with lock:
+        drain()
+        h = function(*arguments)
+        if h is None:
+            claim(None)
+            fail()
+        return tuple(_take([h, *outs]))
+
+
+def run_list(outs, function, *arguments) -> list:
+    with lock:
+        drain()
+        if function(*arguments) != 0:
+            claim(None)
+            fail()
+        return _take(outs)
+
+
+def run_status_outs(outs, function, *arguments) -> tuple:
+    return tuple(run_list(outs, function, *arguments))
+
+
+def run_status(function, *arguments) -> None:
+    with lock:
+        drain()
+        status = function(*arguments)
+        claim(None) if _lib._context is not None else None
+    if status:
+        fail()
+
+
+def run_value(function, *arguments):
+    with lock:
+        drain()
+        value = function(*arguments)
+        if C.gd_error_code():
+            fail()
+    return value
+
+
+def run_handle(function, *arguments) -> int:
+    with lock:
+        drain()
+        h = function(*arguments)
+    if not h:
+        fail()
+    return h
+
+
+def run_string(function, *arguments) -> str | None:
+    text = run_value(function, *arguments)
+    return None if text is None else text.decode("utf-8", "replace")
+
+
+def run_text(function, *arguments) -> str:
+    """Of functions that write text to (char *text, size_t size), as snprintf does."""
+    buffer = create_string_buffer(4096)
+    size = run_value(function, *arguments, buffer, len(buffer))
+    if size >= len(buffer):
+        buffer = create_string_buffer(size + 1)
+        run_value(function, *arguments, buffer, len(buffer))
+    return buffer.value.decode("utf-8", "replace")
+
+
+def run_shape(function, *arguments) -> tuple[int, ...]:
+    shape = run_value(function, *arguments)
+    return tuple(shape.dim[:shape.rank])
+
+
+# ---- arguments
+
+_shapes: dict = {}
+_axes: dict = {None: _api.gd_axes(-1)}
+
+
+def shape_of(value: ShapeLike) -> _api.gd_shape:
+    try:
+        return _shapes[value]
+    except (KeyError, TypeError):
+        pass
+    sizes = _whole(value, "a shape")
+    if len(sizes) > _MAX_RANK:
+        raise _lib.ShapeError(f"a shape has at most {_MAX_RANK} axes, and {sizes} has {len(sizes)}")
+    shape = _api.gd_shape(len(sizes), (ctypes.c_int64 * _MAX_RANK)(*sizes))
+    if len(_shapes) < 4096:
+        _shapes[sizes] = shape
+    return shape
+
+
+def _whole(value, what: str) -> tuple[int, ...]:
+    """Whole numbers: of one, or of a sequence."""
+    try:
+        if hasattr(value, "__index__") and not getattr(value, "shape", ()):
+            return (value.__index__(),)
+        return tuple(n.__index__() for n in value)
+    except (AttributeError, TypeError):
+        raise TypeError(f"{what}: a whole number or a sequence of them, not {value!r}") from None
+
+
+def axes_of(value: AxisLike) -> _api.gd_axes:
+    try:
+        return _axes[value]
+    except (KeyError, TypeError):
+        pass
+    axes = _whole(value, "axes")
+    if len(axes) > _MAX_RANK:
+        raise _lib.ShapeError(f"a tensor has at most {_MAX_RANK} axes")
+    made = _api.gd_axes(len(axes), (ctypes.c_int * _MAX_RANK)(*axes))
+    if len(_axes) < 4096:
+        _axes[axes] = made
+    return made
+
+
+def dtype_code(value: DTypeLike) -> int:
+    return 0 if value is None else dtype(value).code
+
+
+def dtype_of(code: int) -> DType:
+    return BY_CODE[code]
+
+
+def as_enum(name: str, value) -> int:
+    """The number of a constant, "lstm" or 2."""
+    constants = _api.ENUMS[name]
+    if value in constants:
+        return constants[value]
+    if type(value) is int:
+        return value
+    raise _lib.InvalidError(f"{value!r}: expected one of {', '.join(constants)}")
+
+
+def as_text(value) -> bytes | None:
+    if value is None or type(value) is bytes:
+        return value
+    if hasattr(value, "__fspath__"):
+        value = value.__fspath__()
+    if type(value) is not str:
+        raise TypeError(f"expected text, not {type(value).__name__}")
+    return value.encode("utf-8")
+
+
+def as_handle(value):
+    if value is None:
+        return None
+    try:
+        return value.handle
+    except AttributeError:
+        raise TypeError(f"expected an object of the library, not {type(value).__name__}") from None
+
+
+def handles(tensors):
+    """(gd_tensor *[]) of tensors, of which some may be None."""
+    return (ctypes.c_void_p * len(tensors))(*[None if t is None else t._h for t in tensors])
+
+
+def options_of(struct, _sizeof=sizeof):
+    """A struct of options with its defaults."""
+    options = struct()
+    if struct._fields_[0][0] == "size":
+        options.size = _sizeof(struct)
+    for name, value in _api.DEFAULTS.get(struct, {}).items():
+        setattr(options, name, value)
+    return options
+
+
+def as_struct(struct, value):
+    """`value` as that struct: one already, or a dict of its members."""
+    if isinstance(value, struct):
+        return value
+    made, types, kinds = options_of(struct), dict(struct._fields_), _api.KINDS.get(struct, {})
+    for name, member in dict(value).items():
+        if name not in types:
+            raise TypeError(f"{struct.__name__} has no {name}: {', '.join(n for n in types if n != 'size')}")
+        kind = kinds.get(name)
+        if kind == "gd_dtype":
+            member = dtype_code(member)
+        elif kind:
+            member = as_enum(kind, member)
+        elif types[name] is _api.gd_shape:
+            member = shape_of(member)
+        elif types[name] is ctypes.c_char_p:
+            member = as_text(member)
+        setattr(made, name, member)
+    return made
+
+
+# ---- tensors of what Python has
+
+def as_tensor(value, dtype_: DType | None = None) -> Tensor:
+    """`value` itself where it is a Tensor, else a tensor of it: a number, nested lists, an array."""
+    if isinstance(value, Tensor):
+        return value
+    kind = type(value)
+    if kind is float or kind is int or kind is bool:
+        return from_number(value, dtype_ or (BY_NAME["f32"] if kind is float else BY_NAME["bool"] if kind is bool else BY_NAME["i64"]))
+    if kind is list or kind is tuple:
+        return from_nested(value, dtype_)
+    if hasattr(value, "__array_interface__"):
+        return from_array(value)
+    if hasattr(value, "__index__"):
+        return from_number(value.__index__(), dtype_ or BY_NAME["i64"])
+    if hasattr(value, "__float__") and not hasattr(value, "__len__"):
+        return from_number(float(value), dtype_ or BY_NAME["f32"])
+    try:
+        return from_buffer(memoryview(value))
+    except TypeError:
+        raise TypeError(f"cannot make a tensor of {kind.__name__}") from None
+
+
+def from_number(value, dtype_: DType) -> Tensor:
+    if dtype_.kind in "iu" and not -_EXACT <= value <= _EXACT:
+        try:
+            block = value.to_bytes(dtype_.itemsize, "little", signed=dtype_.kind == "i")
+        except OverflowError:
+            raise _lib.InvalidError(f"{value} is no {dtype_.name}") from None
+        return from_bytes(block, (), dtype_)
+    return run(C.gd_scalar, _lib.context(), value, dtype_.code)
+
+
+def from_bytes(block, shape, dtype_: DType) -> Tensor:
+    """A tensor of row-major bytes, which are copied."""
+    return run(C.gd_from_host, _lib.context(), shape_of(shape), dtype_.code, block)
+
+
+def from_buffer(view: memoryview) -> Tensor:
+    d = BY_FORMAT.get(view.format.lstrip("<=@"))
+    if d is None:
+        raise TypeError(f"the format {view.format!r} is no dtype of Gradus")
+    return from_bytes(view.tobytes(), view.shape, d)
+
+
+def from_array(value) -> Tensor:
+    """A copy of what has NumPy's __array_interface__."""
+    interface = value.__array_interface__
+    kind = interface["typestr"]
+    d = next((d for d in BY_CODE.values() if d.format and d.typestr[1:] == kind[1:]), None)
+    if d is None or kind[0] == ">":
+        raise TypeError(f"an array of {getattr(value, 'dtype', kind)} has no dtype of Gradus; convert it first")
+    if interface.get("strides") is None and interface.get("data"):
+        return from_bytes(interface["data"][0], interface["shape"], d)
+    return from_bytes(memoryview(value).tobytes(), interface["shape"], d)
+
+
+def from_nested(value, dtype_: DType | None) -> Tensor:
+    """A tensor of nested lists of numbers or of tensors."""
+    shape, leaves = [], [value]
+    while leaves and isinstance(leaves[0], (list, tuple)):
+        size = len(leaves[0])
+        if any(not isinstance(leaf, (list, tuple)) or len(leaf) != size for leaf in leaves):
+            raise _lib.ShapeError("nested lists of different lengths are no tensor")
+        shape.append(size)
+        leaves = [item for leaf in leaves for item in leaf]
+        if size == 0:
+            break
+    if leaves and not all(type(leaf) in (int, float, bool) for leaf in leaves):
+        if any(isinstance(leaf, (list, tuple)) for leaf in leaves):
+            raise _lib.ShapeError("nested lists of different depths are no tensor")
+        from . import _ops
+        parts = [as_tensor(leaf, dtype_) for leaf in leaves]
+        stacked = _ops.stack(parts)
+        return _ops.reshape(stacked, (*shape, *parts[0].shape))
+    kinds = {type(leaf) for leaf in leaves}
+    d = dtype_ or BY_NAME["f32" if float in kinds or not kinds else "i64" if int in kinds else "bool"]
+    through = d if d.format and d.format != "e" else BY_NAME["f32"]
+    block = (_CELLS[through.short] * max(1, len(leaves)))()
+    try:
+        block[:len(leaves)] = leaves if through.is_float else [int(leaf) for leaf in leaves] if through.kind != "b" else \
+            [bool(leaf) for leaf in leaves]
+    except (OverflowError, ValueError):
+        raise _lib.InvalidError(f"a value is no {d.name}") from None
+    made = from_bytes(ctypes.addressof(block), shape, through)
+    return made if through is d else run(C.gd_cast, made._h, d.code)
+
+
+_CELLS = {"f32": ctypes.c_float, "f64": ctypes.c_double, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32,
+          "i64": ctypes.c_int64, "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
+          "bool": ctypes.c_bool}
+
+
+# ---- Python's numbers beside tensors: they take the tensor's dtype, and do not change it but for 1.5 beside integers
+
+def beside(number, t: Tensor) -> Tensor:
+    """`number` as a tensor of the dtype it has beside t."""
+    d = t.dtype
+    if type(number) is float and not d.is_float:
+        d = BY_NAME["f32"]
+    elif type(number) is int and d.kind == "b":
+        d = BY_NAME["i64"]
+    return from_number(number, d)
+
+
+def operands(x, y) -> tuple:
+    if isinstance(x, Tensor):
+        return x, beside(y, x) if type(y) in (int, float, bool) else as_tensor(y)
+    y = as_tensor(y)
+    return beside(x, y) if type(x) in (int, float, bool) else as_tensor(x), y
+
+
+def scalar_op(function, t: Tensor, number) -> Tensor:
+    """t with a C number. Where C and NumPy disagree (a float beside integers, integers beyond 2^53), Python's meaning."""
+    if type(number) is float:
+        if C.gd_tensor_dtype(t._h) in _INTEGERS:
+            t = run(C.gd_cast, t._h, BY_NAME["f32"].code)
+    elif not -_EXACT <= number <= _EXACT:
+        y = from_number(number, t.dtype)
+        name = function.__name__.removesuffix("_scalar")
+        if name.removeprefix("gd_")[0] == "r" and f"gd_{name[4:]}" in _api.FUNCTIONS and name not in _api.FUNCTIONS:
+            return run(getattr(C, f"gd_{name[4:]}"), y._h, t._h)
+        return run(getattr(C, name), t._h, y._h)
+    return run(function, t._h, number)
+
+
+_INTEGERS = frozenset(d.code for d in BY_CODE.values() if not d.is_float)

@@ -1,0 +1,221 @@
+"""The C library: finding and loading it, calls, errors, ownership, the default context.
+
+Ownership. A Python object owns one reference of the library. When it goes, its handle is put on a list, which the next call
+gives back: a finalizer may run on any thread and at any time, and a context is used by one thread at a time.
+
+Threads. Every call holds one lock, so that Python threads share the default context; they do not compute at the same time.
+Long calls (a compiled step, a gradient) let other Python threads run meanwhile. gd.no_grad is the context's: of all threads.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections import deque
+
+from . import _api
+
+_LONG = ("gd_call", "gd_backward", "gd_grad", "gd_function_prepare", "gd_function_profile", "gd_generate_with",
+         "gd_language_model_open", "gd_language_model_load", "gd_mnist_with", "gd_cifar10_with", "gd_image_folder_with",
+         "gd_lbfgs_step", "gd_loader_next")
+
+
+# ---- errors
+
+class Error(Exception):
+    """Every error of the library is one of these, and of the Python class of its kind. Its text is the library's sentence."""
+
+
+class InvalidError(Error, ValueError):
+    """An argument has no meaning here."""
+
+
+class ShapeError(Error, ValueError, IndexError):
+    """Shapes do not fit together, or an axis or an index is out of range."""
+
+
+class DTypeError(Error, TypeError):
+    """A dtype is not accepted, or two do not go together."""
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """Out of memory, or over the limit that was set."""
+
+
+class FileError(Error, OSError):
+    """The operating system refused: open, read, write, rename."""
+
+
+class FormatError(Error, ValueError):
+    """A file or text is not what it claims to be."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """Meaningful, but this build or device cannot do it."""
+
+
+class StateError(Error, RuntimeError):
+    """The call comes at the wrong time."""
+
+
+class TracingError(StateError):
+    """A value is asked for while a function is being compiled: there is none yet."""
+
+
+class DeviceError(Error, RuntimeError):
+    """A device failed."""
+
+
+_CLASSES = {"invalid": InvalidError, "shape": ShapeError, "dtype": DTypeError, "memory": OutOfMemoryError, "io": FileError,
+            "format": FormatError, "unsupported": UnsupportedError, "state": StateError, "device": DeviceError}
+_BY_CODE = {code: _CLASSES[name.removeprefix("err_")] for name, code in _api.ENUMS["gd_status"].items()
+            if name.removeprefix("err_") in _CLASSES}
+
+
+# ---- the library
+
+def _load():
+    given, here = os.environ.get("GRADUS_LIBRARY"), os.path.join(os.path.dirname(__file__), "libgradus.so")
+    tried = []
+    for path in [given] if given else [here, "libgradus.so.0"]:
+        if path == here and not os.path.exists(path):
+            tried.append(f"{path}: not there")
+            continue
+        try:
+            return ctypes.PyDLL(path), ctypes.CDLL(path), path
+        except OSError as error:
+            tried.append(f"{path}: {error}")
+    raise ImportError("libgradus cannot be loaded:\n  " + "\n  ".join(tried) +
+                      "\nInstall the package (pip install .), or set GRADUS_LIBRARY to the library's path.")
+
+
+class _Functions:
+    """The library's functions as attributes: C.gd_add."""
+
+
+def _bind():
+    holding, releasing, path = _load()
+    hash = holding.gd_api_hash
+    hash.restype = ctypes.c_char_p
+    if hash().decode() != _api.HASH:
+        raise ImportError(f"{path} was built from other headers than this package; install both from the same source")
+    functions = _Functions()
+    for name, (result, parameters) in _api.FUNCTIONS.items():
+        function = getattr(releasing if name in _LONG else holding, name)
+        function.restype, function.argtypes = result, parameters
+        setattr(functions, name, function)
+    return functions, path
+
+
+C, PATH = _bind()
+lock = threading.RLock()
+_context = None
+no_grad_depth = 0
+stored: list = []  # an exception of a function that C called, to be raised when C has returned
+# Handles of tensors, and (function, handle) of other objects, to be given back in this order: an optimizer before its module.
+_pending: deque = deque()
+forget = _pending.append
+
+
+def context() -> int:
+    """The default context, opened at first use. It is never closed: the process gives its memory back."""
+    global _context
+    if _context is None:
+        from . import _ops
+        with lock:
+            if _context is None:
+                opened = _ops.open("cpu")
+                C.gd_scope_begin(opened)  # what gd_claim empties
+                _context = opened
+    return _context
+
+
+def _after_fork():
+    global lock
+    lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def drain() -> None:
+    """Give back what Python has let go. With the lock held."""
+    while _pending:
+        item = _pending.popleft()
+        if type(item) is int:
+            C.gd_release(item)
+        else:
+            item[0](item[1])
+
+
+def claim(h, _claim=C.gd_claim):
+    """Own h; all other temporaries go."""
+    return _claim(_context, h)
+
+
+def fail(what: str = "an argument is None") -> None:
+    """Raise the library's error as the class of its kind."""
+    code = C.gd_error_code()
+    if stored:
+        error = stored[0]
+        stored.clear()
+        C.gd_error_clear()
+        raise error
+    if code == 0:
+        raise TypeError(what)
+    message = C.gd_error_message().decode("utf-8", "replace")
+    C.gd_error_clear()
+    kind = _BY_CODE.get(code, Error)
+    if kind is StateError and _context is not None and C.gd_is_tracing(_context):
+        kind = TracingError
+    raise kind(message)
+
+
+class Object:
+    """Owns a handle of an opaque type, and keeps alive what it was made from."""
+
+    __slots__ = ("_h", "_kept", "__weakref__")
+    _end = None  # the name of the function that ends it
+
+    def __new__(cls, *arguments, **options):
+        """As create()."""
+        if not hasattr(cls, "create"):
+            raise TypeError(f"a {cls.__name__} is made by its other constructors")
+        return cls.create(*arguments, **options)
+
+    @classmethod
+    def _made(cls, h: int, kept: tuple):
+        made = object.__new__(cls)
+        made._h, made._kept = h, kept
+        return made
+
+    @classmethod
+    def _borrowed(cls, h: int, owner):
+        made = cls._made(0, (owner,))
+        made._kept += (h,)
+        return made
+
+    @property
+    def handle(self) -> int:
+        h = self._h or (self._kept[1] if len(self._kept) == 2 and type(self._kept[1]) is int else 0)
+        if not h:
+            raise StateError(f"the {type(self).__name__} has been closed")
+        return h
+
+    def _forget(self) -> None:
+        self._h, self._kept = 0, ()
+
+    def close(self) -> None:
+        """End it now; it cannot be used any more."""
+        if self._h and self._end:
+            with lock:
+                getattr(C, self._end)(self._h)
+        self._forget()
+
+    def __del__(self, _forget=forget, _C=C):
+        if self._h and self._end:
+            _forget((getattr(_C, self._end), self._h))
+
+    def __repr__(self) -> str:
+        return f"<gradus {type(self).__name__}>"

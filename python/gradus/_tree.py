@@ -1,0 +1,48 @@
+"""Trees of tensors: tuples, lists, dicts and named tuples, taken apart and put together again."""
+from __future__ import annotations
+
+from ._tensor import Tensor
+
+LEAF = object()  # stands in a tree where a tensor was
+
+
+def flatten(tree) -> tuple[list, tuple]:
+    """(its tensors, what is left: hashable where all its other values are)"""
+    leaves: list = []
+    return leaves, _strip(tree, leaves)
+
+
+def _strip(tree, leaves: list):
+    if isinstance(tree, Tensor) or hasattr(tree, "__array_interface__"):
+        leaves.append(tree)
+        return LEAF
+    kind = type(tree)
+    if kind in (list, tuple) or isinstance(tree, tuple):
+        return kind, tuple(_strip(item, leaves) for item in tree)
+    if kind is dict:
+        return kind, tuple(tree), tuple(_strip(item, leaves) for item in tree.values())
+    return None, kind, tree  # kind: 1, 1.0 and True are equal, and different
+
+
+def unflatten(tree, leaves):
+    """The tree with other tensors in the places of its own."""
+    return _build(tree, iter(leaves))
+
+
+def _build(tree, leaves):
+    if tree is LEAF:
+        return next(leaves)
+    kind = tree[0]
+    if kind is None:
+        return tree[2]
+    if kind is dict:
+        return dict(zip(tree[1], [_build(item, leaves) for item in tree[2]]))
+    items = [_build(item, leaves) for item in tree[1]]
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)
+
+
+def count(tree) -> int:
+    """How many tensors it has."""
+    if tree is LEAF:
+        return 1
+    return 0 if tree[0] is None else sum(count(item) for item in tree[-1])

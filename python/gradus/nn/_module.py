@@ -1,0 +1,258 @@
+"""Module and Parameter: networks as objects, after PyTorch. Parameters' names are the paths of attributes, "fc1.weight"."""
+from __future__ import annotations
+
+from .. import _compile, _convert, _io, _lib, _objects, _ops
+from .._tensor import Tensor, as_tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterator
+
+_source = None  # the library's module whose stream initial values are drawn from
+_seed = 0
+version = 0  # of all modules: it grows when one gets a parameter, a buffer or a module
+
+
+def seed(value: int) -> None:
+    """Restart the stream of initial values. Values depend on it and on the order in which parameters are made, and equal those of
+    a model in C that is made with the same seed in the same order."""
+    global _source, _seed
+    _source, _seed = _objects.Module.create(seed=value), value
+
+
+def current_seed() -> int:
+    return _seed
+
+
+def draw(shape: Any, init: str = "glorot_uniform", **options: Any) -> Parameter:
+    """A parameter with initial values: "zeros", "ones", "glorot_uniform", "he_normal", "normal", … (gd_init)."""
+    if _source is None:
+        seed(0)
+    with _lib.lock:
+        return Parameter._adopt(_source.draw(shape, init=init, **options))
+
+
+def grow() -> None:
+    global version
+    version += 1
+
+
+class Parameter(Tensor):
+    """A tensor that a Module counts among its parameters and that gradients are taken by."""
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, requires_grad: bool = True) -> None:
+        super().__init__(data, requires_grad=requires_grad)
+
+    @classmethod
+    def _adopt(cls, t: Tensor) -> Parameter:
+        made = object.__new__(cls)
+        made._h, t._h = t._h, None
+        return made
+
+
+class Module:
+    """The base of all networks and layers. Assign parameters and modules to attributes in __init__, after super().__init__(), and
+    write forward()."""
+
+    def __init__(self) -> None:
+        self.__dict__.update(_parameters={}, _buffers={}, _modules={}, _training=True, _library=None)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no forward()")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+    # ---- attributes
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = self.__dict__
+        if "_parameters" not in own:
+            raise AttributeError(f"{type(self).__name__}.__init__ calls super().__init__() before it sets .{name}")
+        for kind in ("_parameters", "_buffers", "_modules"):
+            if name in own[kind] and not (value is None and kind == "_parameters"):
+                del own[kind][name]
+        if isinstance(value, Parameter):
+            own["_parameters"][name] = value
+        elif isinstance(value, Module):
+            own["_modules"][name] = value
+        else:
+            object.__setattr__(self, name, value)
+            return
+        own.pop(name, None)
+        grow()
+
+    def __getattr__(self, name: str) -> Any:
+        for kind in ("_parameters", "_buffers", "_modules"):
+            found = self.__dict__.get(kind, {}).get(name)
+            if found is not None:
+                return found
+        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        for kind in ("_parameters", "_buffers", "_modules"):
+            if self.__dict__[kind].pop(name, None) is not None:
+                grow()
+                return
+        object.__delattr__(self, name)
+
+    def register_buffer(self, name: str, value: Tensor) -> None:
+        """A tensor that is saved with the module but not trained."""
+        self._buffers[name] = as_tensor(value)
+        grow()
+
+    def register_parameter(self, name: str, value: Parameter | None) -> None:
+        setattr(self, name, value)
+
+    def add_module(self, name: str, module: Module) -> None:
+        setattr(self, name, module)
+
+    # ---- walking
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        yield prefix, self
+        for name, module in self._modules.items():
+            yield from module.named_modules(f"{prefix}.{name}" if prefix else name)
+
+    def modules(self) -> Iterator[Module]:
+        return (module for _, module in self.named_modules())
+
+    def children(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    def _named(self, kind: str) -> Iterator[tuple[str, Tensor]]:
+        seen: set[int] = set()
+        for path, module in self.named_modules():
+            for name, t in getattr(module, kind).items():
+                if id(t) not in seen:  # a parameter that is used in two places counts once
+                    seen.add(id(t))
+                    yield f"{path}.{name}" if path else name, t
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        return self._named("_parameters")
+
+    def parameters(self) -> Iterator[Tensor]:
+        return (p for _, p in self._named("_parameters"))
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        return self._named("_buffers")
+
+    def buffers(self) -> Iterator[Tensor]:
+        return (b for _, b in self._named("_buffers"))
+
+    def apply(self, function: Callable[[Module], Any]) -> Module:
+        """Call function with every module, children first."""
+        for module in self._modules.values():
+            module.apply(function)
+        function(self)
+        return self
+
+    # ---- training
+
+    @property
+    def training(self) -> bool:
+        """Whether layers behave as in training. What a compiled function reads here it is compiled for."""
+        reading = _compile.Function.reading
+        if reading is not None:
+            from weakref import ref
+            reading.append((ref(self), self._training))
+        return self._training
+
+    def train(self, training: bool = True) -> Module:
+        for module in self.modules():
+            module.__dict__["_training"] = bool(training)
+        return self
+
+    def eval(self) -> Module:
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        for p in self.parameters():
+            p.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self) -> None:
+        for p in self.parameters():
+            p.zero_grad()
+
+    # ---- values
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All parameters and buffers by their paths, which share their memory."""
+        return {path: t.detach() for path, t in [*self.named_parameters(), *self.named_buffers()]}
+
+    def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
+        """Take values over by paths. strict: exactly these paths. Nothing is changed when a path or a shape does not fit."""
+        own = self.state_dict()
+        missing, unknown = [p for p in own if p not in state], [p for p in state if p not in own]
+        if strict and (missing or unknown):
+            raise _lib.FormatError(f"missing: {', '.join(missing) or 'none'}; not in the model: {', '.join(unknown) or 'none'}")
+        values = {path: as_tensor(value) for path, value in state.items() if path in own}
+        for path, value in values.items():
+            if value.shape != own[path].shape:
+                raise _lib.ShapeError(f"{path} is {own[path].shape}, the value {value.shape}")
+        for path, value in values.items():
+            own[path].copy_(value)
+
+    def save(self, path: Any) -> None:
+        """Write parameters and buffers to a safetensors file, as a model in C does."""
+        _io.save(path, self.state_dict())
+
+    def load(self, path: Any) -> None:
+        self.load_state_dict(_io.load(path))
+
+    def library_module(self) -> _objects.Module:
+        """The same parameters and buffers as a module of the library, which optimizers take."""
+        if self._library is None:
+            self.__dict__["_library"] = Adopted(self)
+        return self._library.update()
+
+    def parameter_count(self) -> int:
+        return sum(p.size for p in self.parameters())
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_library": None}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        grow()
+
+    def extra_repr(self) -> str:
+        """What stands in the brackets of repr()."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [f"({name}): {module!r}".replace("\n", "\n  ") for name, module in self._modules.items()]
+        inside = "\n  " + "\n  ".join(lines) + "\n" if lines else ""
+        return f"{type(self).__name__}({self.extra_repr()}{inside})"
+
+
+class Adopted:
+    """A module of the library with the tensors of a Module, or of a list of (path, parameter)."""
+
+    def __init__(self, owner: Any) -> None:
+        from weakref import ref
+        self.owner = ref(owner) if isinstance(owner, Module) else None
+        self.entries = None if self.owner else list(owner)
+        self.module = None
+        self.version, self.taken = -1, {}
+
+    def update(self) -> _objects.Module:
+        """Take in what has been made since."""
+        if self.version != version:
+            owner = self.owner() if self.owner else None
+            named = list(owner.named_parameters()) if owner is not None else self.entries or []
+            if self.module is None:
+                first = next((p.dtype for _, p in named), "float32")
+                self.module = _objects.Module.create(dtype=first)
+            for path, p in named:
+                before = self.taken.get(path)
+                if before is None:
+                    _convert.run_status(_lib.C.gd_module_put, self.module.handle, path.encode(), p._h, True)
+                    self.taken[path] = p
+                elif before is not p:
+                    raise _lib.StateError(f"{path} has become another parameter since the optimizer was made")
+            self.version = version
+        return self.module

@@ -1,0 +1,141 @@
+"""Text for language models: tokenisers, models from files, generation token by token."""
+from __future__ import annotations
+
+import ctypes
+
+from . import _api, _lib, _objects
+from ._convert import as_text, run_status
+from ._lib import C
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, Sequence
+
+
+class Tokenizer:
+    """Text to token numbers and back. Made by bytes(), characters(text), bpe(path), llama2c(path)."""
+
+    def __init__(self, tokenizer: _objects.Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def bytes(cls) -> Tokenizer:
+        """256 tokens, a byte each."""
+        return cls(_objects.Tokenizer.bytes())
+
+    @classmethod
+    def characters(cls, text: str) -> Tokenizer:
+        """The distinct characters of a text."""
+        return cls(_objects.Tokenizer.characters(text))
+
+    @classmethod
+    def bpe(cls, path: Any) -> Tokenizer:
+        """GPT-2's byte pair encoding from its list of merges."""
+        return cls(_objects.Tokenizer.load_bpe(path))
+
+    @classmethod
+    def llama2c(cls, path: Any) -> Tokenizer:
+        return cls(_objects.Tokenizer.load_llama2c(path))
+
+    @property
+    def handle(self) -> int:
+        return self._tokenizer.handle
+
+    def __len__(self) -> int:
+        return self._tokenizer.count()
+
+    @property
+    def begin(self) -> int | None:
+        """The token that begins a text, None: there is none."""
+        token = self._tokenizer.begin()
+        return token if token >= 0 else None
+
+    @property
+    def end(self) -> int | None:
+        token = self._tokenizer.end()
+        return token if token >= 0 else None
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text; none is added at its ends."""
+        block, tokens = as_text(text), _api.gd_tokens()
+        try:
+            run_status(C.gd_tokenize, self.handle, block, len(block), ctypes.byref(tokens))
+            return (ctypes.c_int32 * tokens.count).from_address(tokens.ids)[:] if tokens.count else []
+        finally:
+            C.gd_tokens_free(ctypes.byref(tokens))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens; bytes that are not UTF-8 become U+FFFD."""
+        numbers, size = (ctypes.c_int32 * len(tokens))(*tokens), ctypes.c_size_t()
+        with _lib.lock:
+            text = C.gd_detokenize(self.handle, len(tokens), numbers, ctypes.byref(size))
+            if text is None:
+                _lib.fail()
+            try:
+                return ctypes.string_at(text, size.value).decode("utf-8", "replace")
+            finally:
+                C.gd_text_free(text)
+
+    def piece(self, token: int, previous: int = -1) -> bytes:
+        """The bytes that a token adds to a text."""
+        size = ctypes.c_size_t()
+        with _lib.lock:
+            text = C.gd_token_text(self.handle, previous, token, ctypes.byref(size))
+            if text is None:
+                _lib.fail()
+            return text[:size.value] if type(text) is bytes else ctypes.string_at(text, size.value)
+
+
+def load_model(path: Any) -> _objects.LanguageModel:
+    """A language model from a file: GPT-2's safetensors, llama2.c's checkpoint, or what save() of one wrote."""
+    return _objects.LanguageModel.load(path)
+
+
+def generate(model: _objects.LanguageModel, tokenizer: Tokenizer, prompt: str = "", tokens: int | None = None, *,
+             temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0, repetition_penalty: float = 1.0,
+             seed: int = 0) -> Iterator[str]:
+    """Continue a text: its pieces as they are chosen, up to the end token, `tokens` of them, or the model's length. temperature 0:
+    the most likely token, always. A piece is whole characters; the prompt is not repeated.
+
+        for piece in gd.text.generate(model, tokenizer, "Once upon a time", 100, temperature=0.8):
+            print(piece, end="", flush=True)
+    """
+    options = {"temperature": temperature, "top_p": top_p, "repetition_penalty": repetition_penalty, "seed": seed}
+    sampler = _objects.Sampler.create(**options, **({} if top_k is None else {"top_k": top_k}))
+    generator = _objects.Generator.create(model)
+    first = [tokenizer.begin] if tokenizer.begin is not None else []
+    past = first + tokenizer.encode(prompt) or [tokenizer.end or 0]
+    new, rest, chosen, most = past, b"", 0, model.options().max_length
+    while (tokens is None or chosen < tokens) and (not chosen or len(past) <= most):
+        with _lib.lock:
+            logits = C.gd_generator_feed(generator.handle, len(new), (ctypes.c_int32 * len(new))(*new))
+            if logits is None:
+                _lib.fail()
+            token = C.gd_sample(sampler.handle, len(tokenizer), logits, len(past), (ctypes.c_int32 * len(past))(*past))
+        if token < 0:
+            _lib.fail()
+        if token == tokenizer.end:
+            break
+        rest += tokenizer.piece(token, past[-1])
+        whole = _whole(rest)
+        if whole:
+            yield rest[:whole].decode("utf-8", "replace")
+            rest = rest[whole:]
+        new, chosen = [token], chosen + 1
+        past = past + new
+    if rest:
+        yield rest.decode("utf-8", "replace")
+
+
+def _whole(block: bytes) -> int:
+    """How many bytes until a character that has only begun."""
+    for back in range(1, min(4, len(block)) + 1):
+        byte = block[-back]
+        if byte >= 0xC0:
+            return len(block) if back >= 2 + (byte >= 0xE0) + (byte >= 0xF0) else len(block) - back
+        if byte < 0x80:
+            break
+    return len(block)
+
+
+__all__ = ["Tokenizer", "generate", "load_model"]

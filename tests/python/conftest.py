@@ -1,0 +1,29 @@
+"""What the tests of the Python package share."""
+import gc
+import os
+import pathlib
+
+import pytest
+
+import gradus as gd
+
+
+def environment():
+    """Of a process that finds the package as this one does, from any folder."""
+    return {**os.environ, "PYTHONPATH": str(pathlib.Path(gd.__file__).parent.parent)}
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaks(request):
+    """Live tensors of the library after each test are what they were before it."""
+    gc.collect()
+    before = gd.memory().live_tensors
+    yield
+    if "keeps" in request.keywords:
+        return
+    gc.collect()
+    assert gd.memory().live_tensors == before, "tensors have been left over"
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "keeps: tensors outlive the test, by design")

@@ -1,0 +1,256 @@
+"""Modules, layers, optimizers, data."""
+import copy
+import pathlib
+import pickle
+
+import pytest
+
+import gradus as gd
+from gradus import data, nn, optim
+
+MNIST = pathlib.Path(__file__).resolve().parents[2] / "data/mnist"
+
+
+class Residual(nn.Module):
+    """The network of examples/mnist.c."""
+
+    def __init__(self, inputs=784):
+        super().__init__()
+        self.fc1, self.fc2, self.fc3 = nn.Linear(inputs, 16), nn.Linear(16, 16), nn.Linear(16, 10)
+
+    def forward(self, x):
+        a = self.fc1(x).relu()
+        b = self.fc2(a).relu()
+        return self.fc3(a + b)
+
+
+def named(net, x):
+    """The same in the way of C."""
+    a = gd.relu(net.linear("fc1", x, 16))
+    b = gd.relu(net.linear("fc2", a, 16))
+    return net.linear("fc3", a + b, 10)
+
+
+def test_training_has_the_bits_of_c():
+    gd.seed(1)
+    model, net = Residual(20), nn.Net(seed=1)
+    x, y = gd.randn(50, 20), gd.randint(0, 10, 50)
+    assert model(x).tobytes() == named(net, x).tobytes()
+    adam, theirs = optim.Adam(model, lr=2e-3), gd._ops.adam(net, lr=2e-3)
+    step = gd.compile(lambda x, y: adam.minimize(gd.cross_entropy(model(x), y)))
+    for _ in range(5):
+        assert step(x, y).item() == theirs.minimize(gd.cross_entropy(named(net, x), y)).item()
+    for path, p in model.named_parameters():
+        assert p.tobytes() == net.parameter(path).tobytes(), path
+
+
+@pytest.mark.skipif(not list(MNIST.glob("train-images*")), reason="data/mnist is not there")
+def test_mnist():
+    gd.seed(1)
+    model = Residual()
+    adam = optim.Adam(model, lr=2e-3)
+    step = gd.compile(lambda x, y: adam.minimize(gd.cross_entropy(model(x), y)))
+    loader = data.DataLoader(data.mnist(MNIST), batch_size=50, shuffle=True)
+    assert len(loader) == 1200
+    loss = sum(step(x, y).item() for x, y in loader) / len(loader)
+    assert abs(loss - 0.3708) < 0.005  # what examples/mnist.c prints for its first epoch
+    test = data.mnist(MNIST, train=False)
+    x, y = test[:]
+    assert x.shape == (10000, 784) and gd.accuracy(model(x), y).item() > 0.92
+
+
+def test_modules_know_their_parts():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(None, 2, bias=False), lambda x: x * 2)
+    assert [p for p, _ in model.named_parameters()] == ["0.weight", "0.bias"]
+    assert model(gd.ones((5, 3))).shape == (5, 2)
+    assert [p for p, _ in model.named_parameters()] == ["0.weight", "0.bias", "2.weight"]
+    assert model.parameter_count() == 24 and "(0): Linear(3, 4, bias=True)" in repr(model)
+    model.shared = model[0]
+    assert len(list(model.parameters())) == 3 and len(model) == 5
+    del model.shared
+    model.eval()
+    assert not model[1].training
+    with pytest.raises(AttributeError, match="super"):
+        type("M", (nn.Module,), {"__init__": lambda self: setattr(self, "a", nn.Parameter([1.0]))})()
+
+
+def test_state_dicts_and_files(tmp_path):
+    gd.seed(0)
+    a, b = Residual(8), Residual(8)
+    x = gd.randn(3, 8)
+    assert a(x).tobytes() != b(x).tobytes()
+    b.load_state_dict(a.state_dict())
+    assert a(x).tobytes() == b(x).tobytes()
+    a.save(tmp_path / "a.safetensors")
+    net = nn.Net()
+    net.load(str(tmp_path / "a.safetensors"))
+    assert named(net, x).tobytes() == a(x).tobytes()  # the file of a model in C
+    with pytest.raises(ValueError, match="missing: fc1.bias"):
+        b.load_state_dict({k: v for k, v in a.state_dict().items() if k != "fc1.bias"})
+    with pytest.raises(gd.ShapeError):
+        b.load_state_dict({**a.state_dict(), "fc1.bias": gd.zeros(3)})
+    for other in (copy.deepcopy(a), pickle.loads(pickle.dumps(a))):
+        assert other(x).tobytes() == a(x).tobytes()
+        assert not set(map(id, other.parameters())) & set(map(id, a.parameters()))
+
+
+LAYERS = [
+    (lambda: nn.Conv2d(3, 8, 3, padding=1), (2, 3, 7, 7), (2, 8, 7, 7)), (lambda: nn.Conv2d(None, 4, 3, stride=2), (2, 3, 7, 7), (2, 4, 3, 3)),
+    (lambda: nn.Conv1d(3, 6, 5, padding="same", groups=3), (2, 3, 9), (2, 6, 9)),
+    (lambda: nn.ConvTranspose2d(3, 4, 2, stride=2), (2, 3, 5, 5), (2, 4, 10, 10)),
+    (lambda: nn.BatchNorm2d(3), (4, 3, 5, 5), (4, 3, 5, 5)), (lambda: nn.BatchNorm(), (4, 3), (4, 3)),
+    (lambda: nn.LayerNorm(6), (2, 5, 6), (2, 5, 6)), (lambda: nn.RMSNorm((5, 6)), (2, 5, 6), (2, 5, 6)),
+    (lambda: nn.GroupNorm(2, 4), (2, 4, 5), (2, 4, 5)), (lambda: nn.InstanceNorm(4, affine=True), (2, 4, 5), (2, 4, 5)),
+    (lambda: nn.MaxPool2d(2), (2, 3, 6, 6), (2, 3, 3, 3)), (lambda: nn.AvgPool2d(2, stride=1), (2, 3, 6, 6), (2, 3, 5, 5)),
+    (lambda: nn.Flatten(), (2, 3, 4), (2, 12)), (lambda: nn.Dropout(0.3), (5, 5), (5, 5)), (lambda: nn.GELU(), (3,), (3,)),
+    (lambda: nn.LeakyReLU(slope=0.1), (3,), (3,)), (lambda: nn.Softmax(axis=0), (3, 2), (3, 2)),
+    (lambda: nn.LSTM(7, layers=2), (2, 5, 3), (2, 5, 7)), (lambda: nn.GRU(7, bidirectional=True), (2, 5, 3), (2, 5, 14)),
+    (lambda: nn.MultiheadAttention(2, causal=True), (2, 5, 8), (2, 5, 8)), (lambda: nn.FeedForward(16), (2, 5, 8), (2, 5, 8)),
+    (lambda: nn.TransformerEncoderLayer(heads=2, hidden=16), (2, 5, 8), (2, 5, 8)),
+    (lambda: nn.TransformerEncoder(heads=2, layers=2), (2, 5, 8), (2, 5, 8)),
+]
+
+
+@pytest.mark.parametrize("make, given, expected", LAYERS, ids=[str(i) for i in range(len(LAYERS))])
+def test_layers_train_compiled_as_eagerly(make, given, expected):
+    results = []
+    for mode in ("eager", "compiled"):
+        gd.seed(5)
+        nn._sequence._made = 0
+        layer, head = make(), nn.Linear(None, 1)
+        x = gd.randn(given)
+        assert layer(x).shape == expected
+        head(layer(x).reshape(given[0], -1))
+        sgd = optim.SGD([*layer.parameters(), *head.parameters()], lr=0.01)
+
+        def step(x):
+            return sgd.minimize(head(layer(x).reshape(given[0], -1)).square().mean())
+        gd.seed(6)
+        losses = [gd.compile(step, mode=mode)(x).item() for _ in range(3)]
+        results.append((losses, [p.tobytes() for p in layer.parameters()], [b.tobytes() for b in layer.buffers()]))
+    assert results[0] == results[1]
+
+
+def test_training_and_use_are_compiled_apart():
+    layer = nn.Dropout(0.5)
+    f = gd.compile(lambda x: layer(x))
+    x = gd.ones(1000)
+    assert (f(x) == 0).any().item()
+    layer.eval()
+    assert (f(x) == 1).all().item()
+    layer.train()
+    assert (f(x) == 0).any().item() and f.stats.calls == 2
+
+
+def test_models_for_tokens():
+    model = nn.DecoderOnly(vocabulary=11, width=8, heads=2, layers=1, max_length=6)
+    tokens = gd.randint(0, 11, (2, 6))
+    logits = model(tokens)
+    assert logits.shape == (2, 6, 11)
+    adam = optim.AdamW(model, lr=0.01)
+    step = gd.compile(lambda t: adam.minimize(gd.cross_entropy(model(t[:, :-1]), t[:, 1:])))
+    first = step(tokens).item()
+    for _ in range(30):
+        last = step(tokens).item()
+    assert last < first / 2
+    other = pickle.loads(pickle.dumps(model))
+    assert other(tokens).tobytes() == model(tokens).tobytes()
+
+
+@pytest.mark.parametrize("name", optim.__all__[:10])
+def test_optimizers_learn(name):
+    gd.seed(0)
+    x = gd.randn(64, 3)
+    y = (x * gd.tensor([1.0, -2.0, 0.5])).sum(axis=1, keepdims=True)
+    model = nn.Linear(3, 1)
+    o = getattr(optim, name)(model.parameters(), lr=getattr(optim, name)(model.parameters()).lr * 10)
+    first = gd.mse(model(x), y).item()
+    for _ in range(50):
+        gd.mse(model(x), y).backward()
+        o.step()
+        o.zero_grad()
+    assert gd.mse(model(x), y).item() < first
+
+
+def test_optimizers_take_options_and_keep_state(tmp_path):
+    gd.seed(0)
+    a, b = nn.Linear(4, 2), nn.Linear(4, 2)
+    b.load_state_dict(a.state_dict())
+    x = gd.randn(5, 4)
+    first, second = optim.AdamW(a, lr=0.1, weight_decay=0.0), optim.AdamW(b, lr=0.1, weight_decay=0.0)
+    first.minimize(a(x).square().mean())
+    first.save(tmp_path / "adam")
+    second.minimize(b(x).square().mean())
+    second.load(tmp_path / "adam")
+    first.lr = 0.01
+    assert first.lr == 0.01 and repr(first) == "AdamW(lr=0.01)"
+    second.lr = 0.01
+    for model, o in ((a, first), (b, second)):
+        o.minimize(model(x).square().mean())
+    assert a.weight.tobytes() == b.weight.tobytes()
+    with pytest.raises(TypeError):
+        optim.SGD(a, momentun=0.9)
+    with pytest.raises(ValueError):
+        optim.SGD([])
+    assert abs(optim.cosine(1.0, 100)(50) - 0.5) < 0.02 and optim.Schedule("step", 1.0, period=10)(25) == pytest.approx(0.01)
+
+
+def test_losses():
+    logits, target = gd.tensor([[2.0, 0.0], [0.0, 1.0]]), gd.tensor([0, 1])
+    assert nn.CrossEntropyLoss()(logits, target).item() == gd.cross_entropy(logits, target).item()
+    assert nn.MSELoss()(gd.ones(3), gd.zeros(3)).item() == 1
+
+
+def test_loaders_of_sequences_and_arrays_go_on_where_they_stopped():
+    for dataset in (data.from_arrays(gd.arange(10), gd.arange(10) * 2), [(gd.tensor(i), 2 * i) for i in range(10)]):
+        loader = data.DataLoader(dataset, batch_size=3, shuffle=True, seed=4)
+        epochs = [[x.tolist() for x, y in loader if y.tolist() == [2 * i for i in x.tolist()]] for _ in range(2)]
+        assert [sorted(sum(e, [])) for e in epochs] == [list(range(10))] * 2 and epochs[0] != epochs[1]
+        again = data.DataLoader(dataset, batch_size=3, shuffle=True, seed=4)
+        seen = iter(again)
+        [next(seen) for _ in range(2)]
+        third = data.DataLoader(dataset, batch_size=3, shuffle=True, seed=4)
+        third.load_state_dict(again.state_dict())
+        assert [x.tolist() for x, _ in third] == epochs[0][2:]
+    assert len(data.DataLoader(data.from_arrays(gd.arange(10)), 3, drop_last=True)) == 3
+
+
+def test_batches_of_the_library_may_be_kept(tmp_path):
+    if not list(MNIST.glob("t10k-images*")):
+        pytest.skip("data/mnist is not there")
+    loader = data.DataLoader(data.mnist(MNIST, train=False), batch_size=2500)
+    kept = list(loader)
+    assert [x.tobytes() for x, _ in kept] == [x.tobytes() for x, _ in loader]
+
+
+def test_tokenisers():
+    t = gd.text.Tokenizer.characters("hello world")
+    assert t.decode(t.encode("hello")) == "hello" and len(t) == 8
+    with pytest.raises(ValueError):
+        t.encode("xyz")
+    assert gd.text.Tokenizer.bytes().encode("é") == [195, 169]
+
+
+STORIES = MNIST.parent / "models/stories260K"
+
+
+@pytest.mark.skipif(not list(STORIES.glob("*.bin")), reason="data/models is not there")
+def test_text_is_generated_piece_by_piece():
+    tokenizer = gd.text.Tokenizer.llama2c(STORIES / "tok512.bin")
+    model = gd.text.load_model(STORIES / "stories260K.bin")
+    pieces = list(gd.text.generate(model, tokenizer, "Once upon a time", 20, temperature=0.0))
+    assert len(pieces) <= 20 and "".join(pieces).startswith(", there was a little girl named")
+    tokens = [tokenizer.begin, *tokenizer.encode("Once upon a time")]
+    for piece in pieces[:5]:  # the most likely token of the whole sequence, each time
+        token = int(model.forward(gd.tensor([tokens]))[0, -1].argmax())
+        assert tokenizer.piece(token, tokens[-1]).decode() == piece
+        tokens.append(token)
+    drawn = ["".join(gd.text.generate(model, tokenizer, "The", 30, seed=s)) for s in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    expected = (STORIES / "expected_t0_n200.txt").read_text()  # llama2.c's
+    assert expected.startswith("".join(gd.text.generate(model, tokenizer, "", 150, temperature=0.0)).lstrip())
+    prompt = "a " * 255
+    room = 512 - len(tokenizer.encode(prompt))
+    assert len(list(gd.text.generate(model, tokenizer, prompt, top_k=5))) <= room  # ends at the model's length
+    with pytest.raises(gd.ShapeError, match="more than the model's 512"):
+        next(gd.text.generate(model, tokenizer, "a " * 600))

@@ -1,0 +1,96 @@
+"""What tools/gen-python cannot read from the headers: names, orders and defaults that NumPy and PyTorch have and C does not, and
+the functions that Python does not get, each with its reason. A new op needs no line here."""
+
+# Other names of functions, as NumPy, the Array API standard and PyTorch call them.
+ALIASES = {
+    "absolute": "abs", "acos": "acos", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
+    "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "amax": "max", "amin": "min", "astype": "cast",
+    "bitwise_invert": "bitwise_not", "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift",
+    "cat": "concat", "concatenate": "concat", "cumulative_sum": "cumsum", "cumulative_prod": "cumprod", "divide": "div",
+    "equal": "eq", "expand_dims": "unsqueeze", "floor_divide": "floor_div", "greater": "gt", "greater_equal": "ge",
+    "invert": "bitwise_not", "less": "lt", "less_equal": "le", "multiply": "mul", "negative": "neg", "not_equal": "ne",
+    "permute_dims": "permute", "power": "pow", "remainder": "mod", "repeat_interleave": "repeat", "subtract": "sub",
+    "swapaxes": "transpose", "take_along_axis": "gather", "true_divide": "div", "zeros_like": "zero_like",
+}
+
+# Functions whose name means something else in NumPy.
+RENAMED = {"gd_equal": "array_equal"}
+
+# Functions of tensors that the package has otherwise, as methods or in a module, and functions of no tensors that it shows.
+PRIVATE = {"call", "claim", "detach", "grad", "gradient", "item", "output", "pow_log", "relu_grad", "retain_grad", "scalar", "set_name",
+           "set_requires_grad", "to"}
+PUBLIC = {"allclose", "array_equal"}
+
+# Names of parameters.
+PARAMETERS = {"keep": "keepdims", "axes": "axis"}
+
+# Orders of parameters that are NumPy's or PyTorch's and not C's.
+ORDER = {
+    "gd_repeat": "x count axis", "gd_roll": "x shift axis", "gd_split": "x sizes axis", "gd_chunk": "x count axis",
+    "gd_topk": "x k axis largest", "gd_uniform": "shape low high dtype", "gd_normal": "shape mean deviation dtype",
+}
+
+# Defaults of parameters that have none in C. A parameter with a default stands behind those without one.
+DEFAULTS = {
+    ("gd_softmax", "axis"): -1, ("gd_log_softmax", "axis"): -1, ("gd_glu", "axis"): -1, ("gd_sort", "axis"): -1,
+    ("gd_argsort", "axis"): -1, ("gd_topk", "axis"): -1, ("gd_topk", "largest"): True, ("gd_concat", "axis"): 0,
+    ("gd_stack", "axis"): 0, ("gd_split", "axis"): 0, ("gd_chunk", "axis"): 0, ("gd_take", "axis"): 0,
+    ("gd_categorical", "axis"): -1, ("gd_cumsum", "axis"): -1, ("gd_cumprod", "axis"): -1,
+    ("gd_var", "correction"): 0.0, ("gd_std", "correction"): 0.0, ("gd_norm", "p"): 2.0, ("gd_tril", "diagonal"): 0,
+    ("gd_triu", "diagonal"): 0, ("gd_diagonal", "offset"): 0, ("gd_diagonal", "axis_a"): 0, ("gd_diagonal", "axis_b"): 1,
+    ("gd_diag", "offset"): 0, ("gd_diag_embed", "offset"): 0, ("gd_uniform", "low"): 0.0, ("gd_uniform", "high"): 1.0,
+    ("gd_normal", "mean"): 0.0, ("gd_normal", "deviation"): 1.0, ("gd_leaky_relu", "slope"): 0.01,
+    ("gd_elu", "alpha"): 1.0, ("gd_dropout", "p"): 0.5, ("gd_transpose", "axis_a"): -2, ("gd_transpose", "axis_b"): -1,
+    ("gd_pad", "value"): 0.0, ("gd_slice", "start"): 0, ("gd_slice", "stop"): 2 ** 63 - 1, ("gd_slice", "step"): 1,
+    ("gd_linear", "bias"): None, ("gd_conv_with", "bias"): None,
+    ("gd_conv_transpose_with", "bias"): None, ("gd_layer_norm_with", "weight"): None, ("gd_layer_norm_with", "bias"): None,
+    ("gd_rms_norm_with", "weight"): None, ("gd_group_norm_with", "weight"): None, ("gd_group_norm_with", "bias"): None,
+    ("gd_instance_norm_with", "weight"): None, ("gd_instance_norm_with", "bias"): None,
+    ("gd_batch_norm_with", "weight"): None, ("gd_batch_norm_with", "bias"): None, ("gd_batch_norm_with", "mean"): None,
+    ("gd_batch_norm_with", "variance"): None, ("gd_parameter", "init"): "default",
+    ("gd_sinusoidal_positions", "start"): 0, ("gd_nn_embedding", "init"): "default",
+}
+
+# Truth values that are false unless they are given.
+OFF = {"keep", "descending", "right", "accumulate", "per_channel"}
+
+# Methods whose class or name is not that of the rule.
+METHODS = {"gd_parameter_with": ("gd_module", "make_parameter"), "gd_buffer": ("gd_module", "make_buffer"),
+           "gd_model_add_with": ("gd_model_builder", "add")}
+
+# Objects that a function does not own: their owner ends them.
+BORROWED = {"gd_optimizer_module", "gd_model_module", "gd_language_model_module"}
+# Functions that end their first argument.
+CONSUMES = {"gd_model_end"}
+
+# Types whose classes are written by hand (Tensor, compiled functions) or that Python has no use for.
+NO_CLASS = {"gd_context", "gd_tensor", "gd_function"}
+
+SCALAR_HEADER = "the scalar engine is a chapter in C, to be read first; Python's tensors do what it does"
+NOT_FOR_PYTHON = {
+    "gd_set_allocator": "memory is the process's; replacing malloc from Python would call Python for each block",
+    "gd_fail_allocations_after": "fault injection for the tests in C",
+    "gd_set_log_callback": "may be called from any thread, which Python callbacks must not be",
+    "gd_context_adopt": "for objects written in C", "gd_context_disown": "for objects written in C",
+    "gd_module_context": "there is one context", "gd_tensor_context": "there is one context",
+    "gd_close": "the context lives as long as the process",
+    "gd_scope_begin": "scopes are not visible in Python: a Tensor owns one reference",
+    "gd_keep": "scopes are not visible in Python",
+    "gd_graph_verify": "debug builds call it themselves",
+    "gd_fit_with": "training loops are Python's: a compiled step is one call", "gd_evaluate_with": "as gd_fit",
+    "gd_schedule_follow": "a callback for gd_fit",
+    "gd_image_free": "images become tensors", "gd_idx_free": "files become tensors",
+    "gd_idx_read_memory": "gd.data.read_idx reads files", "gd_idx_type_name": "dtypes say it", "gd_idx_type_size": "dtypes say it",
+    "gd_file_write": "Python writes files", "gd_file_check_writable": "Python writes files",
+    "gd_status_name": "exceptions are Python's", "gd_seconds": "time.perf_counter",
+    "gd_options_default": "the defaults stand in the generated signatures",
+    "gd_from_host_in_place": "memory that Python shares with the library comes with DLPack", "gd_mnist_pair": "gd.data.mnist, twice",
+    "gd_plateau_step": "its state is a struct; a few lines of Python", "gd_lbfgs_step": "to be written: gd.optim.LBFGS",
+    "gd_profile_format_trace": "to be written: a trace of step.profile()",
+    "gd_shape_broadcast": "gd.broadcast_to and NumPy say it", "gd_tensor_map": "memory is read through numpy.asarray and .data",
+    "gd_tensor_unmap": "as gd_tensor_map",
+    "gd_dataset_create_with": "gd.data.from_arrays takes tensors",
+    "gd_image_read": "to be written: gd.data.read_image", "gd_image_resize": "as gd_image_read",
+    "gd_idx_read": "to be written: gd.data.read_idx", "gd_generate_with": "gd.text.generate is a loop of gd_generator_feed and gd_sample",
+    "gd_token_loader_next": "to be written: gd.text.TokenLoader",
+}
