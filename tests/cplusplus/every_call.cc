@@ -150,6 +150,7 @@ void every_call(gd_context *gd, gd_module *m, gd_optimizer *o, gd_tensor *x)
     gd = gd_open("cpu", .threads = 2);
     m = gd_module_create(gd, .seed = 1);
     gd_parameter(m, "p", GD_SHAPE(2, 3), .init = GD_INIT_ONES);
+    gd_module_draw(m, GD_SHAPE(2, 3), .init = GD_INIT_ONES);
     gd_nn_linear(m, "fc", x, 16, .bias = false);
     gd_compile(gd, body, nullptr, .mode = GD_MODE_EAGER);
     gd_sum(x, GD_AXES(0, -1), false);
