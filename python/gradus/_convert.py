@@ -287,7 +287,7 @@ def as_tensor(value, dtype_: DType | None = None) -> Tensor:
 
 
 def from_number(value, dtype_: DType) -> Tensor:
-    if dtype_.kind in "iu" and not -_EXACT <= value <= _EXACT:
+    if type(value) is int and dtype_.kind in "iu" and not -_EXACT <= value <= _EXACT:
         try:
             block = value.to_bytes(dtype_.itemsize, "little", signed=dtype_.kind == "i")
         except OverflowError:
@@ -341,12 +341,16 @@ def from_nested(value, dtype_: DType | None) -> Tensor:
     kinds = {type(leaf) for leaf in leaves}
     d = dtype_ or BY_NAME["f32" if float in kinds or not kinds else "i64" if int in kinds else "bool"]
     through = d if d.format and d.format != "e" else BY_NAME["f32"]
-    block = (_CELLS[through.short] * max(1, len(leaves)))()
-    try:
-        block[:len(leaves)] = leaves if through.is_float else [int(leaf) for leaf in leaves] if through.kind != "b" else \
-            [bool(leaf) for leaf in leaves]
-    except (OverflowError, ValueError):
-        raise _lib.InvalidError(f"a value is no {d.name}") from None
+    if through.kind in "iu":
+        low = -(1 << 8 * through.itemsize - 1) if through.kind == "i" else 0
+        high = low + (1 << 8 * through.itemsize) - 1
+        wrong = next((n for n in leaves if not low <= n <= high or n % 1), None)
+        if wrong is not None:  # ctypes would cut it off
+            raise _lib.InvalidError(f"{wrong} is no {d.name}")
+        leaves = [int(leaf) for leaf in leaves]
+    elif through.kind == "b":
+        leaves = [bool(leaf) for leaf in leaves]
+    block = (_CELLS[through.short] * max(1, len(leaves)))(*leaves)
     made = from_bytes(ctypes.addressof(block), shape, through)
     return made if through is d else run(C.gd_cast, made._h, d.code)
 

@@ -130,13 +130,8 @@ def context() -> int:
     return _context
 
 
-def _after_fork():
-    global lock
-    lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):  # the thread that held it is not in the child
+    os.register_at_fork(after_in_child=lock._at_fork_reinit)
 
 
 def drain() -> None:

@@ -250,11 +250,13 @@ class Tensor(_ops.TensorMethods):
         """The elements as a memoryview that shares their memory; of tensors that are contiguous."""
         if not self.is_contiguous():
             raise BufferError("the tensor is not contiguous: .contiguous().data is of a copy")
-        block = (ctypes.c_ubyte * self.nbytes).from_address(self._address) if self.size else (ctypes.c_ubyte * 0)()
+        form = self.dtype.format
+        if form is None or not self.size:
+            raise BufferError("there is no memoryview of " + ("no elements" if form else self.dtype.name))
+        block = (ctypes.c_ubyte * self.nbytes).from_address(self._address)
         block._tensor = self  # as long as a memoryview lives
         view = memoryview(block).cast("B")
-        if self.size:
-            view = view.cast(self.dtype.format or "H", self.shape) if self.ndim else view.cast(self.dtype.format or "H")
+        view = view.cast(form, self.shape) if self.ndim else view.cast(form)
         return view.toreadonly() if self.requires_grad else view
 
     def __buffer__(self, flags: int) -> memoryview:

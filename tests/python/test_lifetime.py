@@ -1,5 +1,6 @@
 """Ownership, threads, processes, shutdown."""
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -81,6 +82,28 @@ if __name__ == "__main__":
 """)
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, env=environment())
     assert run.stdout == "[0.0, 125000.0, 500000.0, 1125000.0]\n", run.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_does_not_wait_for_a_thread_that_stayed_behind():
+    run = python("""
+import os, threading, time
+import gradus as gd
+gd.ones(2) + 1
+held = threading.Event()
+def hold():
+    with gd._lib.lock:
+        held.set()
+        time.sleep(5)
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+pid = os.fork()
+if pid == 0:
+    os._exit(int((gd.ones(2) + 1).sum().item()))
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+os._exit(0)
+""".replace("print(os", "import sys; sys.stdout.write(str(os").replace("[1]))\nos", "[1]))); sys.stdout.flush()\nos"))
+    assert run.stdout == "4", run.stderr
 
 
 def test_import_brings_neither_numpy_nor_much_else():

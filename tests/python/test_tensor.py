@@ -59,6 +59,13 @@ def test_creation():
     assert gd.asarray(t) is t and gd.tensor(t) is not t
     with pytest.raises(ValueError, match="different lengths"):
         gd.tensor([[1, 2], [3]])
+    for value, dtype in ((256, "uint8"), (-1, "uint8"), (2 ** 31, "int32"), (2 ** 63, "int64"), (float("nan"), "int64"), (2.5, "int32"),
+                         (float("inf"), "int8")):
+        with pytest.raises(ValueError):
+            gd.tensor([value], dtype=dtype)
+        with pytest.raises(ValueError):
+            gd.tensor(value, dtype=dtype)
+    assert gd.tensor([-2 ** 63, 2 ** 63 - 1]).tolist() == [-2 ** 63, 2 ** 63 - 1]
     with pytest.raises(TypeError):
         gd.tensor(object())
     with pytest.raises(TypeError, match="no dtype"):
@@ -98,6 +105,9 @@ def test_values_out():
         bool(gd.ones(2))
     assert bytes(gd.tensor([1, 2], dtype="int32").data) == b"\1\0\0\0\2\0\0\0"
     assert memoryview(gd.tensor([[1.0, 2.0]]).data).tolist() == [[1.0, 2.0]]
+    for t in (gd.zeros((0, 4)), gd.ones(2, dtype="bfloat16"), gd.ones((2, 3)).T):
+        with pytest.raises(BufferError):
+            t.data
 
 
 def test_copies():
