@@ -61,7 +61,7 @@ typedef struct gd_compile_options {
     const char *passes;
 } gd_compile_options;
 #define GD_COMPILE_DEFAULTS \
-    .size = sizeof(gd_compile_options), .cache_limit = 16, .memory_limit = SIZE_MAX
+    .size = sizeof(gd_compile_options), .cache_limit = 16, .memory_limit = SIZE_MAX, .passes = NULL
 
 /* gd_compile(context, body, user), gd_compile(context, body, user, .mode = GD_MODE_EAGER). Owned by
  * the context; may be released earlier with gd_function_release. */

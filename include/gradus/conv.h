@@ -33,7 +33,7 @@ typedef struct gd_conv_options {
     gd_shape output_padding; /* transposed only: so many more elements behind an axis, fewer than
                                 the stride: which of the sizes that give x's is meant; none */
 } gd_conv_options;
-#define GD_CONV_DEFAULTS .size = sizeof(gd_conv_options), .groups = 1
+#define GD_CONV_DEFAULTS .size = sizeof(gd_conv_options), .groups = 1, .output_padding = { 0 }
 
 /* gd_conv2d(x, weight, bias), gd_conv2d(x, weight, NULL, .stride = GD_SHAPE(2)):
  *     r[n, o, p] = bias[o]

@@ -72,7 +72,7 @@ typedef struct gd_dataset_options {
     size_t size GD_DEFAULT(sizeof(gd_dataset_options));
     double scale GD_DEFAULT(1), shift; /* a sample is given out as value * scale + shift, in f32 */
 } gd_dataset_options;
-#define GD_DATASET_DEFAULTS .size = sizeof(gd_dataset_options), .scale = 1
+#define GD_DATASET_DEFAULTS .size = sizeof(gd_dataset_options), .scale = 1, .shift = 0
 
 /* gd_dataset_create(context, GD_SHAPE(4), GD_F32, 150, samples, labels): `count` samples of that
  * shape, u8 or f32, row-major: [count, shape..], and their labels [count]. Both are copied. Owned by
@@ -89,7 +89,7 @@ typedef struct gd_dataset_idx_options {
     /* as above; NaN: what brings samples of u8 to 0 … 1, 1 / 255, and 1 for f32 */
     double scale GD_DEFAULT(NAN), shift;
 } gd_dataset_idx_options;
-#define GD_DATASET_IDX_DEFAULTS .size = sizeof(gd_dataset_idx_options), .scale = NAN
+#define GD_DATASET_IDX_DEFAULTS .size = sizeof(gd_dataset_idx_options), .scale = NAN, .shift = 0
 
 /* gd_dataset_load_idx(context, "images", "labels"): samples u8 or f32 of rank 1 or more, labels u8,
  * i8, i16 or i32 of rank 1, as many, in IDX files or those with .gz. The two files are read at the
@@ -106,7 +106,7 @@ typedef struct gd_mnist_options {
     bool test;       /* the 10,000 test digits, not the 60,000 for training */
     bool keep_shape; /* [28, 28], not [784] */
 } gd_mnist_options;
-#define GD_MNIST_DEFAULTS .size = sizeof(gd_mnist_options)
+#define GD_MNIST_DEFAULTS .size = sizeof(gd_mnist_options), .keep_shape = false
 
 /* gd_mnist(context, "data/mnist"), gd_mnist(context, "data/mnist", .test = true): handwritten
  * digits, pixels 0 … 1, from the four IDX files as published, compressed or not. GD_ERR_IO says
@@ -124,7 +124,7 @@ typedef struct gd_cifar10_options {
     bool test; /* test_batch.bin, else test_batch_first1000.bin; otherwise data_batch_1.bin …
                   _5.bin, those that are there */
 } gd_cifar10_options;
-#define GD_CIFAR10_DEFAULTS .size = sizeof(gd_cifar10_options)
+#define GD_CIFAR10_DEFAULTS .size = sizeof(gd_cifar10_options), .test = false
 
 /* gd_cifar10(context, "cifar-10-batches-bin"): colour photographs [3, 32, 32] of ten classes
  * (Krizhevsky 2009), 0 … 1, from the files of the binary version, plain or with gzip. GD_ERR_IO:
@@ -168,7 +168,7 @@ typedef struct gd_loader_options {
     int prefetch;   /* batches to make ready ahead in a thread of its own. 0: in the call, cheapest
                        for small samples */
 } gd_loader_options;
-#define GD_LOADER_DEFAULTS .size = sizeof(gd_loader_options), .batch = 32
+#define GD_LOADER_DEFAULTS .size = sizeof(gd_loader_options), .batch = 32, .prefetch = 0
 
 typedef struct gd_batch {
     int count;             /* 2 */

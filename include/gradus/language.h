@@ -38,7 +38,7 @@ typedef struct gd_language_options {
                       residual stream 0.02 / sqrt(2 * layers) */
 } gd_language_options;
 #define GD_LANGUAGE_DEFAULTS \
-    .size = sizeof(gd_language_options), .kv_heads = -1, .hidden = -1, .tied = true
+    .size = sizeof(gd_language_options), .kv_heads = -1, .hidden = -1, .tied = true, .seed = 0
 
 /* gd_language_model_create(context, GD_GPT2_124M): 124,439,808 parameters. */
 #define GD_GPT2_124M \
@@ -114,7 +114,7 @@ typedef struct gd_generate_options {
     gd_token_callback callback;
     void *user;
 } gd_generate_options;
-#define GD_GENERATE_DEFAULTS .size = sizeof(gd_generate_options), .max_tokens = -1
+#define GD_GENERATE_DEFAULTS .size = sizeof(gd_generate_options), .max_tokens = -1, .user = NULL
 
 /* gd_generate(generator, tokenizer, sampler, .prompt = "Once", .callback = print): continue a text
  * until the end token or the limit. The prompt is not repeated; it and what was generated count for

@@ -37,8 +37,9 @@ typedef struct gd_cross_entropy_options {
     int64_t ignore_index GD_DEFAULT(GD_NO_INDEX);
     gd_reduction reduction;
 } gd_cross_entropy_options;
-#define GD_CROSS_ENTROPY_DEFAULTS \
-    .size = sizeof(gd_cross_entropy_options), .ignore_index = GD_NO_INDEX
+#define GD_CROSS_ENTROPY_DEFAULTS                                          \
+    .size = sizeof(gd_cross_entropy_options), .ignore_index = GD_NO_INDEX, \
+    .reduction = GD_REDUCE_MEAN
 
 /* -weight[t] * log softmax(logits)[t]: logits [.., classes]; target either class indices t,
  * integers
@@ -62,7 +63,8 @@ typedef struct gd_nll_options {
     int64_t ignore_index GD_DEFAULT(GD_NO_INDEX);
     gd_reduction reduction;
 } gd_nll_options;
-#define GD_NLL_DEFAULTS .size = sizeof(gd_nll_options), .ignore_index = GD_NO_INDEX
+#define GD_NLL_DEFAULTS \
+    .size = sizeof(gd_nll_options), .ignore_index = GD_NO_INDEX, .reduction = GD_REDUCE_MEAN
 
 /* Negative log-likelihood: -weight[t] * log_probabilities[t], with gd_cross_entropy's mean:
  * log_probabilities [.., classes], target integers [..]. */
@@ -88,7 +90,7 @@ typedef struct gd_bce_options {
     gd_tensor *weight; /* of each element, broadcast; NULL: ones */
     gd_reduction reduction;
 } gd_bce_options;
-#define GD_BCE_DEFAULTS .size = sizeof(gd_bce_options)
+#define GD_BCE_DEFAULTS .size = sizeof(gd_bce_options), .reduction = GD_REDUCE_MEAN
 
 /* -(y log p + (1 - y) log(1 - p)) of probabilities p and targets y of equal shapes, numbers in 0 …
  * 1; each logarithm at least -100; where it would be less the gradient is 0. Prefer
@@ -104,7 +106,8 @@ typedef struct gd_bce_with_logits_options {
     gd_tensor *positive_weight; /* of the term of positive targets, broadcast; NULL: ones */
     gd_reduction reduction;
 } gd_bce_with_logits_options;
-#define GD_BCE_WITH_LOGITS_DEFAULTS .size = sizeof(gd_bce_with_logits_options)
+#define GD_BCE_WITH_LOGITS_DEFAULTS \
+    .size = sizeof(gd_bce_with_logits_options), .reduction = GD_REDUCE_MEAN
 
 /* gd_bce of sigmoid(logits), without overflow. Equal shapes. */
 #define gd_bce_with_logits(...)                                                                 \
@@ -121,7 +124,8 @@ typedef struct gd_focal_options {
     double gamma GD_DEFAULT(2); /* not negative; 0: no focus */
     gd_reduction reduction;
 } gd_focal_options;
-#define GD_FOCAL_DEFAULTS .size = sizeof(gd_focal_options), .alpha = 0.25, .gamma = 2
+#define GD_FOCAL_DEFAULTS \
+    .size = sizeof(gd_focal_options), .alpha = 0.25, .gamma = 2, .reduction = GD_REDUCE_MEAN
 
 /* gd_bce_with_logits * (1 - p_t)^gamma, p_t the probability given to the target. Equal shapes. Lin et al., "Focal
  * loss for dense object detection", 2017; torchvision.ops.sigmoid_focal_loss. */
@@ -135,7 +139,7 @@ typedef struct gd_hinge_options {
     double margin GD_DEFAULT(1);
     gd_reduction reduction;
 } gd_hinge_options;
-#define GD_HINGE_DEFAULTS .size = sizeof(gd_hinge_options), .margin = 1
+#define GD_HINGE_DEFAULTS .size = sizeof(gd_hinge_options), .margin = 1, .reduction = GD_REDUCE_MEAN
 
 /* max(0, margin - x * y), y being 1 or -1: of a support vector machine. Equal shapes. Cortes,
  * Vapnik 1995. */
@@ -157,7 +161,7 @@ typedef struct gd_kl_div_options {
     gd_reduction reduction; /* the divergence of a batch is GD_REDUCE_BATCH_MEAN; GD_REDUCE_MEAN
                                divides by all elements */
 } gd_kl_div_options;
-#define GD_KL_DIV_DEFAULTS .size = sizeof(gd_kl_div_options)
+#define GD_KL_DIV_DEFAULTS .size = sizeof(gd_kl_div_options), .reduction = GD_REDUCE_MEAN
 
 /* p * (log p - log q), 0 where p is 0, of the model's log-probabilities and the target's
  * probabilities, of equal shapes. Kullback, Leibler 1951. */
@@ -172,7 +176,7 @@ typedef struct gd_distance_options {
     size_t size GD_DEFAULT(sizeof(gd_distance_options));
     gd_reduction reduction;
 } gd_distance_options;
-#define GD_DISTANCE_DEFAULTS .size = sizeof(gd_distance_options)
+#define GD_DISTANCE_DEFAULTS .size = sizeof(gd_distance_options), .reduction = GD_REDUCE_MEAN
 
 /* (x - y)^2 */
 #define gd_mse(...) GD_WITH_2(gd_mse_with, gd_distance_options, GD_DISTANCE_DEFAULTS, __VA_ARGS__, )
@@ -188,7 +192,7 @@ typedef struct gd_huber_options {
     double delta GD_DEFAULT(1); /* more than 0 */
     gd_reduction reduction;
 } gd_huber_options;
-#define GD_HUBER_DEFAULTS .size = sizeof(gd_huber_options), .delta = 1
+#define GD_HUBER_DEFAULTS .size = sizeof(gd_huber_options), .delta = 1, .reduction = GD_REDUCE_MEAN
 
 /* d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2); d = x - y. Huber 1964. */
 #define gd_huber(...) GD_WITH_2(gd_huber_with, gd_huber_options, GD_HUBER_DEFAULTS, __VA_ARGS__, )
@@ -212,7 +216,8 @@ typedef struct gd_cosine_embedding_options {
     double margin;
     gd_reduction reduction;
 } gd_cosine_embedding_options;
-#define GD_COSINE_EMBEDDING_DEFAULTS .size = sizeof(gd_cosine_embedding_options)
+#define GD_COSINE_EMBEDDING_DEFAULTS \
+    .size = sizeof(gd_cosine_embedding_options), .reduction = GD_REDUCE_MEAN
 
 /* 1 - cos(x, y) where the target is 1, max(0, cos(x, y) - margin) where it is -1: x and y [.., n],
  * target [..]. */
@@ -231,7 +236,8 @@ typedef struct gd_triplet_margin_options {
                   2016 */
     gd_reduction reduction;
 } gd_triplet_margin_options;
-#define GD_TRIPLET_MARGIN_DEFAULTS .size = sizeof(gd_triplet_margin_options), .margin = 1, .p = 2
+#define GD_TRIPLET_MARGIN_DEFAULTS \
+    .size = sizeof(gd_triplet_margin_options), .margin = 1, .p = 2, .reduction = GD_REDUCE_MEAN
 
 /* max(0, d(anchor, positive) - d(anchor, negative) + margin), d(x, y) = |x - y + 1e-6|_p along the
  * last axis of tensors [.., n] of equal shapes. Schroff et al., "FaceNet", 2015. */
@@ -251,7 +257,7 @@ typedef struct gd_ctc_options {
     bool zero_infinity; /* a target that cannot be aligned counts 0, not infinity */
     gd_reduction reduction;
 } gd_ctc_options;
-#define GD_CTC_DEFAULTS .size = sizeof(gd_ctc_options)
+#define GD_CTC_DEFAULTS .size = sizeof(gd_ctc_options), .reduction = GD_REDUCE_MEAN
 
 /* -log of the probability of all paths over time that spell the target:
  *   log_probabilities   [time, batch, classes], as gd_log_softmax gives them

@@ -32,7 +32,7 @@ typedef struct gd_module_options {
                       are made, on nothing else */
     gd_dtype dtype; /* of the parameters and of the statistics that layers keep: GD_F32 or GD_F64 */
 } gd_module_options;
-#define GD_MODULE_DEFAULTS .size = sizeof(gd_module_options)
+#define GD_MODULE_DEFAULTS .size = sizeof(gd_module_options), .dtype = GD_F32
 
 /* gd_module_create(context), gd_module_create(context, .seed = 1, .dtype = GD_F64). Owned by the
  * context; gd_module_release ends it earlier.
@@ -283,7 +283,8 @@ typedef struct gd_layer_spec {
 #define GD_LAYER_SPEC_DEFAULTS                                                                 \
     .size = sizeof(gd_layer_spec), .bias = true, .init_scale = NAN, .axis = -1, .groups = -1,  \
     .axes = 1, .dropout = NAN, .alpha = NAN, .epsilon = 1e-5, .momentum = 0.1, .affine = true, \
-    .count_padding = true, .kv_heads = -1, .hidden = -1, .layers = -1, .max_length = -1
+    .count_padding = true, .kv_heads = -1, .hidden = -1, .layers = -1, .max_length = -1,       \
+    .checkpoint = false
 
 /* A model: any directed acyclic graph of layers, listed in any order. The layers are an array of
  * structs as large as the first one's size says. */
@@ -295,7 +296,7 @@ typedef struct gd_model_spec {
     const char *output; /* the layer that is the result; NULL: the last listed */
     const char *loss;   /* "cross_entropy" or "mse"; NULL: cross_entropy */
 } gd_model_spec;
-#define GD_MODEL_SPEC_DEFAULTS .size = sizeof(gd_model_spec)
+#define GD_MODEL_SPEC_DEFAULTS .size = sizeof(gd_model_spec), .loss = NULL
 
 typedef struct gd_model gd_model;
 
@@ -304,7 +305,7 @@ typedef struct gd_model_options {
     uint64_t seed;  /* as for gd_module_create */
     gd_dtype dtype; /* likewise */
 } gd_model_options;
-#define GD_MODEL_DEFAULTS .size = sizeof(gd_model_options)
+#define GD_MODEL_DEFAULTS .size = sizeof(gd_model_options), .dtype = GD_F32
 
 /* gd_model_load_json(context, "model.json", .seed = 1), of a path or of JSON text, told by its
  * first character '{'. The JSON is
@@ -351,7 +352,7 @@ typedef struct gd_model_builder_options {
     const char *output; /* as in gd_model_spec */
     const char *loss;
 } gd_model_builder_options;
-#define GD_MODEL_BUILDER_DEFAULTS .size = sizeof(gd_model_builder_options)
+#define GD_MODEL_BUILDER_DEFAULTS .size = sizeof(gd_model_builder_options), .loss = NULL
 /* Of a model whose input has this shape without the batch axis. Owned by the context until
  * gd_model_end. */
 #define gd_model_begin(...)                                                             \

@@ -427,7 +427,7 @@ typedef struct gd_attention_options {
     double dropout; /* probability with which a weight is 0, the others times 1 / (1 - dropout) */
     bool plain;     /* store the scores, O(tq tk) memory: for comparison */
 } gd_attention_options;
-#define GD_ATTENTION_DEFAULTS .size = sizeof(gd_attention_options), .scale = NAN
+#define GD_ATTENTION_DEFAULTS .size = sizeof(gd_attention_options), .scale = NAN, .plain = false
 
 /* gd_attention(q, k, v, .causal = true): softmax(scale q k^T + mask) v -> [.., heads, tq, dv]
  * (Vaswani et al. 2017), of
@@ -460,7 +460,7 @@ typedef struct gd_recurrent_options {
     bool reverse;          /* from the last step to the first */
     bool plain;            /* step by step, from simpler ops: has second derivatives */
 } gd_recurrent_options;
-#define GD_RECURRENT_DEFAULTS .size = sizeof(gd_recurrent_options)
+#define GD_RECURRENT_DEFAULTS .size = sizeof(gd_recurrent_options), .plain = false
 
 /* gd_recurrent(z, weight, bias, GD_CELL_GRU) -> h of every step, [batch, time, width], of
  *   z        [batch, time, gates * width]: the input's share of every step, x @ W + b
@@ -482,7 +482,7 @@ typedef struct gd_rope_options {
     double rotary_base GD_DEFAULT(10000); /* more than 0 */
     bool halves;
 } gd_rope_options;
-#define GD_ROPE_DEFAULTS .size = sizeof(gd_rope_options), .rotary_base = 10000
+#define GD_ROPE_DEFAULTS .size = sizeof(gd_rope_options), .rotary_base = 10000, .halves = false
 /* gd_rope(q), gd_rope(q, .start = 17, .halves = true): rotary position embedding (Su et al.,
  * "RoFormer", 2021) of x [.., time, d], d even: the pair of features p at position t is turned by
  * the angle t * rotary_base^(-2p/d). Pairs are neighbours (2p, 2p+1) as in Llama's files; with

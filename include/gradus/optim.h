@@ -23,7 +23,7 @@ typedef struct gd_sgd_options {
     double momentum, dampening, weight_decay;
     bool nesterov; /* needs momentum and no dampening */
 } gd_sgd_options;
-#define GD_SGD_DEFAULTS .size = sizeof(gd_sgd_options), .lr = 1e-3
+#define GD_SGD_DEFAULTS .size = sizeof(gd_sgd_options), .lr = 1e-3, .nesterov = false
 
 /* gd_sgd(m, .lr = 0.01, .momentum = 0.9). g += weight_decay * p; with momentum: b = momentum * b +
  * (1 - dampening) * g (the first time b = g), g = nesterov ? g + momentum * b : b; p -= lr * g.
@@ -40,8 +40,9 @@ typedef struct gd_adam_options {
     bool amsgrad; /* divide by the largest v so far. Reddi et al., "On the convergence of Adam and
                      beyond", 2018 */
 } gd_adam_options;
-#define GD_ADAM_DEFAULTS \
-    .size = sizeof(gd_adam_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8
+#define GD_ADAM_DEFAULTS                                                                        \
+    .size = sizeof(gd_adam_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
+    .amsgrad = false
 
 /* m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2;
  * p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon). Kingma, Ba, "Adam", 2014.
@@ -58,7 +59,7 @@ typedef struct gd_adamw_options {
 } gd_adamw_options;
 #define GD_ADAMW_DEFAULTS                                                                        \
     .size = sizeof(gd_adamw_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
-    .weight_decay = 0.01
+    .weight_decay = 0.01, .amsgrad = false
 /* gd_adam after p *= 1 - lr * weight_decay. Loshchilov, Hutter, "Decoupled weight decay
  * regularization", 2017. */
 #define gd_adamw(...) GD_WITH_1(gd_adamw_with, gd_adamw_options, GD_ADAMW_DEFAULTS, __VA_ARGS__, )
@@ -75,7 +76,7 @@ typedef struct gd_nadam_options {
 } gd_nadam_options;
 #define GD_NADAM_DEFAULTS                                                                        \
     .size = sizeof(gd_nadam_options), .lr = 2e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
-    .momentum_decay = 4e-3
+    .momentum_decay = 4e-3, .decoupled = false
 
 /* Adam with Nesterov's momentum. Dozat, "Incorporating Nesterov momentum into Adam", 2016. */
 #define gd_nadam(...) GD_WITH_1(gd_nadam_with, gd_nadam_options, GD_NADAM_DEFAULTS, __VA_ARGS__, )
@@ -89,8 +90,9 @@ typedef struct gd_radam_options {
     double weight_decay;
     bool decoupled; /* decay as gd_adamw does */
 } gd_radam_options;
-#define GD_RADAM_DEFAULTS \
-    .size = sizeof(gd_radam_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8
+#define GD_RADAM_DEFAULTS                                                                        \
+    .size = sizeof(gd_radam_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
+    .decoupled = false
 
 /* Adam whose first steps are not divided by sqrt(v), and whose later ones are rectified. Liu et
  * al., "On the variance of the adaptive learning rate and beyond", 2019. */
@@ -104,8 +106,9 @@ typedef struct gd_rmsprop_options {
     double epsilon GD_DEFAULT(1e-8);
     double momentum, weight_decay;
 } gd_rmsprop_options;
-#define GD_RMSPROP_DEFAULTS \
-    .size = sizeof(gd_rmsprop_options), .lr = 0.01, .alpha = 0.99, .epsilon = 1e-8
+#define GD_RMSPROP_DEFAULTS                                                         \
+    .size = sizeof(gd_rmsprop_options), .lr = 0.01, .alpha = 0.99, .epsilon = 1e-8, \
+    .weight_decay = 0
 
 /* v = alpha * v + (1 - alpha) * g^2; d = g / (sqrt(v) + epsilon); with momentum b = momentum * b +
  * d, d = b; p -= lr * d. Hinton, lecture 6e of "Neural networks for machine learning", 2012. */
@@ -120,7 +123,8 @@ typedef struct gd_adagrad_options {
     double lr_decay, weight_decay;
     double initial_accumulator;
 } gd_adagrad_options;
-#define GD_ADAGRAD_DEFAULTS .size = sizeof(gd_adagrad_options), .lr = 0.01, .epsilon = 1e-10
+#define GD_ADAGRAD_DEFAULTS \
+    .size = sizeof(gd_adagrad_options), .lr = 0.01, .epsilon = 1e-10, .initial_accumulator = 0
 
 /* v += g^2; p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(v) + epsilon). Duchi et al., "Adaptive
  * subgradient methods", 2011. */
@@ -136,7 +140,7 @@ typedef struct gd_adadelta_options {
     double weight_decay;
 } gd_adadelta_options;
 #define GD_ADADELTA_DEFAULTS \
-    .size = sizeof(gd_adadelta_options), .lr = 1.0, .rho = 0.9, .epsilon = 1e-6
+    .size = sizeof(gd_adadelta_options), .lr = 1.0, .rho = 0.9, .epsilon = 1e-6, .weight_decay = 0
 
 /* v = rho * v + (1 - rho) * g^2; d = sqrt(u + epsilon) / sqrt(v + epsilon) * g; u = rho * u + (1 -
  * rho) * d^2; p -= lr * d. Zeiler, "ADADELTA", 2012. */
@@ -150,7 +154,8 @@ typedef struct gd_lion_options {
     double beta1 GD_DEFAULT(0.9), beta2 GD_DEFAULT(0.99);
     double weight_decay; /* decoupled */
 } gd_lion_options;
-#define GD_LION_DEFAULTS .size = sizeof(gd_lion_options), .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99
+#define GD_LION_DEFAULTS \
+    .size = sizeof(gd_lion_options), .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0
 
 /* p -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * p); m = beta2 * m + (1 - beta2) *
  * g. Chen et al., "Symbolic discovery of optimization algorithms", 2023. */
@@ -164,8 +169,9 @@ typedef struct gd_lamb_options {
     double epsilon GD_DEFAULT(1e-6);
     double weight_decay;
 } gd_lamb_options;
-#define GD_LAMB_DEFAULTS \
-    .size = sizeof(gd_lamb_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6
+#define GD_LAMB_DEFAULTS                                                                        \
+    .size = sizeof(gd_lamb_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6, \
+    .weight_decay = 0
 
 /* u = adam's step + weight_decay * p; p -= lr * |p| / |u| * u, each parameter tensor by itself (the
  * ratio is 1 where a norm is 0). You et al., "Large batch optimization for deep learning", 2019. */

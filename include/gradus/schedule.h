@@ -57,7 +57,8 @@ typedef struct gd_schedule {
 } gd_schedule;
 #define GD_SCHEDULE_DEFAULTS                                                              \
     .size = sizeof(gd_schedule), .steps = -1, .factor = NAN, .period = -1, .growth = 1.0, \
-    .power = 1.0, .rising_share = 0.3, .start_divisor = 25.0, .end_divisor = 1e4
+    .power = 1.0, .rising_share = 0.3, .start_divisor = 25.0, .end_divisor = 1e4,         \
+    .linear_annealing = false
 
 /* The learning rate of a step. NaN, and GD_ERR_INVALID, when a field is out of its range. */
 GD_API double gd_schedule_at(const gd_schedule *schedule, int64_t step);
@@ -83,7 +84,7 @@ typedef struct gd_plateau {
     int bad, cooling;
 } gd_plateau;
 #define GD_PLATEAU_DEFAULTS \
-    .size = sizeof(gd_plateau), .factor = 0.1, .patience = 10, .threshold = 1e-4
+    .size = sizeof(gd_plateau), .factor = 0.1, .patience = 10, .threshold = 1e-4, .cooling = 0
 
 /* Tell it a metric, once an epoch; gives the learning rate to go on with. NaN, and GD_ERR_INVALID:
  * nobody has filled the plateau. */

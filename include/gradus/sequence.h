@@ -79,7 +79,7 @@ typedef struct gd_nn_multi_head_attention_options {
 } gd_nn_multi_head_attention_options;
 #define GD_NN_MULTI_HEAD_ATTENTION_DEFAULTS                                               \
     .size = sizeof(gd_nn_multi_head_attention_options), .kv_heads = -1, .head_width = -1, \
-    .bias = true, .position = GD_POSITION_NONE, .rotary_base = 10000
+    .bias = true, .position = GD_POSITION_NONE, .rotary_base = 10000, .cache = NULL
 
 /* gd_nn_multi_head_attention(m, "attn", x, heads, .causal = true) -> [batch, t, width]. Parameters:
  * self-attention "attn.qkv" [width, (heads + 2 kv_heads) head_width]; with memory "attn.q" and
@@ -97,7 +97,8 @@ typedef struct gd_nn_feed_forward_options {
     bool bias GD_DEFAULT(true);
     double dropout; /* of the hidden values */
 } gd_nn_feed_forward_options;
-#define GD_NN_FEED_FORWARD_DEFAULTS .size = sizeof(gd_nn_feed_forward_options), .bias = true
+#define GD_NN_FEED_FORWARD_DEFAULTS \
+    .size = sizeof(gd_nn_feed_forward_options), .bias = true, .dropout = 0
 
 /* gd_nn_feed_forward(m, "ff", x, hidden, .bias = false) -> [.., width]: "ff.up" [width, hidden],
  * activation, "ff.down" [hidden, width]; SwiGLU also has "ff.gate". */
@@ -114,7 +115,7 @@ typedef struct gd_nn_encoder_options {
     bool causal;
     gd_kv_cache *cache;
 } gd_nn_encoder_options;
-#define GD_NN_ENCODER_DEFAULTS .size = sizeof(gd_nn_encoder_options)
+#define GD_NN_ENCODER_DEFAULTS .size = sizeof(gd_nn_encoder_options), .cache = NULL
 
 typedef struct gd_nn_decoder_options {
     size_t size GD_DEFAULT(sizeof(gd_nn_decoder_options));
@@ -123,7 +124,7 @@ typedef struct gd_nn_decoder_options {
     bool causal GD_DEFAULT(true);
     gd_kv_cache *cache;
 } gd_nn_decoder_options;
-#define GD_NN_DECODER_DEFAULTS .size = sizeof(gd_nn_decoder_options), .causal = true
+#define GD_NN_DECODER_DEFAULTS .size = sizeof(gd_nn_decoder_options), .causal = true, .cache = NULL
 
 typedef struct gd_nn_transformer_options {
     size_t size GD_DEFAULT(sizeof(gd_nn_transformer_options));
@@ -131,7 +132,8 @@ typedef struct gd_nn_transformer_options {
     bool causal GD_DEFAULT(true); /* the target sees its past alone */
     gd_kv_cache *cache;           /* of the decoder */
 } gd_nn_transformer_options;
-#define GD_NN_TRANSFORMER_DEFAULTS .size = sizeof(gd_nn_transformer_options), .causal = true
+#define GD_NN_TRANSFORMER_DEFAULTS \
+    .size = sizeof(gd_nn_transformer_options), .causal = true, .cache = NULL
 
 /* gd_nn_encoder_layer(m, "0", x, &config) of x [batch, t, width]: self-attention "0.self",
  * feed-forward "0.ff", norms "0.norm1", "0.norm2", residual connections. With .causal it is a layer
@@ -178,7 +180,8 @@ typedef struct gd_nn_token_embedding_options {
     int64_t start; /* position of the first token */
     bool scaled;   /* times sqrt(width), as Vaswani et al. do */
 } gd_nn_token_embedding_options;
-#define GD_NN_TOKEN_EMBEDDING_DEFAULTS .size = sizeof(gd_nn_token_embedding_options)
+#define GD_NN_TOKEN_EMBEDDING_DEFAULTS \
+    .size = sizeof(gd_nn_token_embedding_options), .scaled = false
 /* gd_nn_token_embedding(m, "text", tokens, &config): integers [batch, t] with their positions ->
  * [batch, t, width]: "text.token.weight" [vocabulary, width] and, with learned positions,
  * "text.position.weight" [max_length, width]. */
@@ -195,7 +198,7 @@ typedef struct gd_nn_decoder_only_options {
     gd_kv_cache *cache; /* tokens are those that follow what it has */
     bool last_only;     /* logits of the last token, [batch, 1, vocabulary] */
 } gd_nn_decoder_only_options;
-#define GD_NN_DECODER_ONLY_DEFAULTS .size = sizeof(gd_nn_decoder_only_options)
+#define GD_NN_DECODER_ONLY_DEFAULTS .size = sizeof(gd_nn_decoder_only_options), .last_only = false
 /* gd_nn_decoder_only(m, "gpt", tokens, &config) of integers [batch, t] -> logits [batch, t,
  * vocabulary]: a language model, GPT-2's or Llama's architecture as config says. "gpt.token",
  * "gpt.position", layers "gpt.0" …, "gpt.norm" and, unless tied, "gpt.head" (no bias). The name may
@@ -211,7 +214,7 @@ typedef struct gd_nn_encoder_only_options {
     size_t size GD_DEFAULT(sizeof(gd_nn_encoder_only_options));
     gd_tensor *mask;
 } gd_nn_encoder_only_options;
-#define GD_NN_ENCODER_ONLY_DEFAULTS .size = sizeof(gd_nn_encoder_only_options)
+#define GD_NN_ENCODER_ONLY_DEFAULTS .size = sizeof(gd_nn_encoder_only_options), .mask = NULL
 /* gd_nn_encoder_only(m, "bert", tokens, &config) -> [batch, t, width]: every token sees every other
  * that the mask allows. */
 #define gd_nn_encoder_only(...)                                                                 \
@@ -239,7 +242,8 @@ typedef struct gd_nn_recurrent_options {
     bool relu;      /* RNN alone: instead of tanh */
     bool plain;     /* as gd_recurrent's */
 } gd_nn_recurrent_options;
-#define GD_NN_RECURRENT_DEFAULTS .size = sizeof(gd_nn_recurrent_options), .layers = 1
+#define GD_NN_RECURRENT_DEFAULTS \
+    .size = sizeof(gd_nn_recurrent_options), .layers = 1, .plain = false
 
 /* gd_nn_lstm(m, "lstm", x, 256, .layers = 2) of x [batch, time, any] -> [batch, time, units], units
  * being the size of the state; twice as wide if bidirectional. Behind a sequence's end there are

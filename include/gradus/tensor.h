@@ -168,7 +168,8 @@ typedef struct gd_open_options {
     size_t memory_limit GD_DEFAULT(SIZE_MAX);
     bool warn_leaks; /* gd_close logs tensors that were retained and never released */
 } gd_open_options;
-#define GD_OPEN_DEFAULTS .size = sizeof(gd_open_options), .threads = -1, .memory_limit = SIZE_MAX
+#define GD_OPEN_DEFAULTS \
+    .size = sizeof(gd_open_options), .threads = -1, .memory_limit = SIZE_MAX, .warn_leaks = false
 
 /* Open a device, by a name that gd_device_name gives: gd_open("cpu"), gd_open("cpu", .threads = 1).
  * The caller closes it. NULL: unknown device, bad GRADUS_ISA, memory. */

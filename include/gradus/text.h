@@ -122,7 +122,7 @@ typedef struct gd_token_loader_options {
     uint64_t seed; /* of random ones: batch n depends on the seed and n alone */
 } gd_token_loader_options;
 #define GD_TOKEN_LOADER_DEFAULTS \
-    .size = sizeof(gd_token_loader_options), .batch = 8, .length = 256, .count = GD_END
+    .size = sizeof(gd_token_loader_options), .batch = 8, .length = 256, .count = GD_END, .seed = 0
 
 /* gd_token_loader_create(context, data, .batch = 8, .length = 256, .random = true). Owned by the
  * context. GD_ERR_INVALID; GD_ERR_SHAPE: the part has fewer than length + 1 tokens, or, one after
@@ -161,7 +161,7 @@ typedef struct gd_sampler_options {
 } gd_sampler_options;
 #define GD_SAMPLER_DEFAULTS                                                               \
     .size = sizeof(gd_sampler_options), .temperature = 1, .top_k = INT64_MAX, .top_p = 1, \
-    .repetition_penalty = 1
+    .repetition_penalty = 1, .seed = 0
 
 /* gd_sampler_create(.temperature = 0.8, .top_p = 0.95, .seed = 1), gd_sampler_create(.temperature =
  * 0). The caller releases it. The order: penalty, temperature, top_k, top_p. GD_ERR_INVALID: a

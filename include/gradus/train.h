@@ -66,7 +66,8 @@ typedef struct gd_fit_options {
     double progress_interval GD_DEFAULT(INFINITY);
     gd_metrics *result; /* of the last evaluation; NULL: not wanted */
 } gd_fit_options;
-#define GD_FIT_DEFAULTS .size = sizeof(gd_fit_options), .epochs = 1, .progress_interval = INFINITY
+#define GD_FIT_DEFAULTS \
+    .size = sizeof(gd_fit_options), .epochs = 1, .progress_interval = INFINITY, .result = NULL
 
 /* gd_fit(optimizer, forward, user, train, test, .epochs = 10); test may be NULL. Forward, loss,
  * metrics, backward and update of a batch are one compiled function. Metrics are summed in tensors
@@ -80,7 +81,7 @@ typedef struct gd_evaluate_options {
     gd_loss_fn loss; /* NULL: gd_cross_entropy */
     gd_mode mode;
 } gd_evaluate_options;
-#define GD_EVALUATE_DEFAULTS .size = sizeof(gd_evaluate_options)
+#define GD_EVALUATE_DEFAULTS .size = sizeof(gd_evaluate_options), .mode = GD_MODE_COMPILED
 
 /* gd_evaluate(module, forward, user, loader, &metrics): loss and accuracy over all samples of a
  * loader, of which one epoch is read, the last batch weighted by its size. The module is switched
