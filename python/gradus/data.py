@@ -85,64 +85,83 @@ class DataLoader:
         if batch_size < 1:
             raise _lib.InvalidError("a batch has at least one sample")
         self.dataset, self.batch_size, self.shuffle, self.seed, self.drop_last = dataset, batch_size, shuffle, seed, drop_last
-        self._loader = _objects.Loader.create(dataset, batch=batch_size, shuffle=shuffle, seed=seed, drop_last=drop_last,
-                                              prefetch=prefetch) if isinstance(dataset, Dataset) else None
-        self.collate = collate or _stack
+        self.prefetch, self.collate = prefetch, collate or _stack
         self.epoch, self.position = 0, 0  # of the next batch
+        self._resumed, self._turn = False, 0  # whether the next loop goes on in the midst of an epoch; which loop is the last
+        self._loader, self._at = None, (0, 0)  # the library's, and its next batch
 
     def __len__(self) -> int:
         full, rest = divmod(len(self.dataset), self.batch_size)
         return full + (rest > 0 and not self.drop_last)
 
-    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
-        return self._of_library() if self._loader else self._of_sequence()
+    def __iter__(self) -> Iterator[Any]:
+        """The batches of an epoch. A loop that was left begins the next epoch, unless load_state_dict said where to go on."""
+        if self.position and not self._resumed:
+            self.epoch, self.position = self.epoch + 1, 0
+        self._resumed, self._turn = False, self._turn + 1
+        return self._batches(self._turn)
 
-    def _of_library(self) -> Iterator[tuple[Tensor, ...]]:
-        batch = _api.gd_batch()
-        while True:
-            with _lib.lock:
-                _lib.drain()
-                more = C.gd_loader_next(self._loader.handle, ctypes.byref(batch))
-                if not more and C.gd_error_code():
-                    _lib.fail()
-                # The loader writes into the same tensors again: a batch that is kept has its own.
-                tensors = tuple(_own(batch.tensors[i]) for i in range(batch.count)) if more else ()
-            if not more:
-                self.epoch, self.position = self.epoch + 1, 0
-                return
-            self.position += 1
-            yield tensors
+    def _batches(self, turn: int) -> Iterator[Any]:
+        batch_of = self._seek() if isinstance(self.dataset, Dataset) else self._draw(self.epoch)
+        for i in range(self.position, len(self)):
+            if turn != self._turn:
+                raise _lib.StateError("another loop over this loader has begun")
+            batch = batch_of(i)
+            self.position = i + 1
+            yield batch
+        self.epoch, self.position = self.epoch + 1, 0
 
-    def _of_sequence(self) -> Iterator[Any]:
+    def _draw(self, epoch: int) -> Callable[[int], Any]:
+        """Batch i of an epoch of a data set in Python."""
         import random
         order = list(range(len(self.dataset)))
         if self.shuffle:
-            random.Random(self.seed * 1_000_003 + self.epoch).shuffle(order)
-        while self.position < len(self):
-            chosen = order[self.position * self.batch_size:][:self.batch_size]
-            self.position += 1
-            yield self.dataset[chosen] if isinstance(self.dataset, ArrayDataset) else self.collate([self.dataset[i] for i in chosen])
-        self.epoch, self.position = self.epoch + 1, 0
+            random.Random(self.seed * 1_000_003 + epoch).shuffle(order)
+
+        def batch_of(i: int) -> Any:
+            chosen = order[i * self.batch_size:][:self.batch_size]
+            return self.dataset[chosen] if isinstance(self.dataset, ArrayDataset) else self.collate([self.dataset[j] for j in chosen])
+        return batch_of
+
+    def _seek(self) -> Callable[[int], Any]:
+        """Bring the library's loader to the next batch; it gives them in their order alone."""
+        if self._loader is None or self._at > (self.epoch, self.position):
+            self._loader = _objects.Loader.create(self.dataset, batch=self.batch_size, shuffle=self.shuffle, seed=self.seed,
+                                                  drop_last=self.drop_last, prefetch=self.prefetch)
+            self._at = (0, 0)
+        batch = _api.gd_batch()
+
+        def advance() -> bool:
+            more = C.gd_loader_next(self._loader.handle, ctypes.byref(batch))
+            if not more and C.gd_error_code():
+                _lib.fail()
+            self._at = (self._at[0], self._at[1] + 1) if more else (self._at[0] + 1, 0)
+            return more
+
+        def batch_of(i: int) -> tuple[Tensor, ...]:
+            with _lib.lock:
+                _lib.drain()
+                advance()  # writes into the same tensors again: a batch that is kept has its own
+                tensors = tuple(_own(batch.tensors[j]) for j in range(batch.count))
+                if i + 1 == len(self):
+                    advance()  # over the end of the epoch
+            return tensors
+        while self._at < (self.epoch, self.position):
+            with _lib.lock:
+                advance()
+        return batch_of
 
     def state_dict(self) -> dict:
+        """Which batch is the next."""
         return {"epoch": self.epoch, "position": self.position, "seed": self.seed}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from there: batches before are passed over."""
+        """Let the next loop go on there."""
         if state["seed"] != self.seed:
             raise _lib.StateError(f"the state is of seed {state['seed']}, the loader's is {self.seed}")
-        if self._loader is None:
-            self.epoch, self.position = state["epoch"], state["position"]
-            return
-        if (self.epoch, self.position) != (0, 0):
-            raise _lib.StateError("a loader takes a state before its first batch")
-        for _ in range(state["epoch"]):
-            for _ in self:
-                pass
-        batch = _api.gd_batch()
-        for _ in range(state["position"]):
-            C.gd_loader_next(self._loader.handle, ctypes.byref(batch))
-        self.position = state["position"]
+        self.epoch, self.position, self._resumed = state["epoch"], state["position"], True
+        if self.position >= len(self):
+            self.epoch, self.position = self.epoch + 1, 0
 
 
 def _own(h: int) -> Tensor:

@@ -212,15 +212,35 @@ def test_loaders_of_sequences_and_arrays_go_on_where_they_stopped():
         third = data.DataLoader(dataset, batch_size=3, shuffle=True, seed=4)
         third.load_state_dict(again.state_dict())
         assert [x.tolist() for x, _ in third] == epochs[0][2:]
+        assert [x.tolist() for x, _ in again] == epochs[1]  # a loop that was left is over
     assert len(data.DataLoader(data.from_arrays(gd.arange(10)), 3, drop_last=True)) == 3
 
 
-def test_batches_of_the_library_may_be_kept(tmp_path):
-    if not list(MNIST.glob("t10k-images*")):
-        pytest.skip("data/mnist is not there")
-    loader = data.DataLoader(data.mnist(MNIST, train=False), batch_size=2500)
+@pytest.mark.skipif(not list(MNIST.glob("t10k-images*")), reason="data/mnist is not there")
+def test_loaders_of_the_library_give_batches_that_may_be_kept():
+    digits = data.mnist(MNIST, train=False)
+    loader = data.DataLoader(digits, batch_size=2500)
     kept = list(loader)
     assert [x.tobytes() for x, _ in kept] == [x.tobytes() for x, _ in loader]
+    shuffled = data.DataLoader(digits, batch_size=3000, shuffle=True, seed=3)
+    epochs = [[y.tobytes() for _, y in shuffled] for _ in range(3)]
+    assert len(epochs[0]) == 4 and epochs[0] != epochs[1]
+    other = data.DataLoader(digits, batch_size=3000, shuffle=True, seed=3)
+    for i, (_, y) in enumerate(other):
+        assert y.tobytes() == epochs[0][i]
+        if i == 1:
+            break
+    state = other.state_dict()
+    assert state == {"epoch": 0, "position": 2, "seed": 3}
+    assert [y.tobytes() for _, y in other] == epochs[1]  # a loop that was left is over
+    for loader in (other, data.DataLoader(digits, batch_size=3000, shuffle=True, seed=3)):
+        loader.load_state_dict(state)
+        assert [y.tobytes() for _, y in loader] == epochs[0][2:] and [y.tobytes() for _, y in loader] == epochs[1]
+    first = iter(other)
+    next(first)
+    next(iter(other))
+    with pytest.raises(gd.StateError, match="another loop"):
+        next(first)
 
 
 def test_tokenisers():
