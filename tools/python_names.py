@@ -85,7 +85,7 @@ NOT_FOR_PYTHON = {
     "gd_status_name": "exceptions are Python's", "gd_seconds": "time.perf_counter",
     "gd_options_default": "the defaults stand in the generated signatures",
     "gd_from_host_in_place": "memory that Python shares with the library comes with DLPack", "gd_mnist_pair": "gd.data.mnist, twice",
-    "gd_plateau_step": "its state is a struct; a few lines of Python", "gd_lbfgs_step": "to be written: gd.optim.LBFGS",
+    "gd_plateau_step": "its state is a struct; a few lines of Python",
     "gd_profile_format_trace": "to be written: a trace of step.profile()",
     "gd_shape_broadcast": "gd.broadcast_to and NumPy say it", "gd_tensor_map": "memory is read through numpy.asarray and .data",
     "gd_tensor_unmap": "as gd_tensor_map",

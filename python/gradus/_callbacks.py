@@ -1,4 +1,4 @@
-"""Functions that C calls: gd.checkpoint, gd.testing.gradcheck.
+"""Functions that C calls: gd.checkpoint, gd.testing.gradcheck, gd.optim.LBFGS.
 
 An exception must not pass through C: it is stored, C is told of a failure, and the exception is raised when C has returned.
 """
@@ -19,24 +19,40 @@ if TYPE_CHECKING:
     from ._tensor import Tensor
 
 _BODY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
+_CLOSURE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _functions: dict[int, Callable] = {}  # by the number that C hands back
 _results: list = []  # what they gave, until C has it
 _numbers: dict[Callable, int] = {}  # of functions that C calls for as long as a history has them, of which it tells nobody
 
 
-@_BODY
-def _trampoline(number, count, inputs):
+def _call(number: int, count: int, inputs) -> Tensor | None:
+    """What the function gives; None when it raised."""
     try:
         C.gd_scope_begin(_lib.context())  # what the calls of the function empty; C ends it
-        result = as_tensor(_functions[number](*[wrap(C.gd_retain(inputs[i])) for i in range(count)]))
-        _results.append(result)
-        return result._h
+        return as_tensor(_functions[number](*[wrap(C.gd_retain(inputs[i])) for i in range(count)]))
     except BaseException as error:  # KeyboardInterrupt as well
         _lib.stored.append(error)  # lib.fail raises it
+        return None
+
+
+@_BODY
+def _trampoline(number, count, inputs):
+    result = _call(number, count, inputs)
+    if result is None:
         return 0
+    _results.append(result)
+    return result._h
+
+
+@_CLOSURE
+def _closure(number):
+    result = _call(number, 0, None)
+    _results[:] = [result]  # C has done with the one before
+    return 0 if result is None else result._h
 
 
 ADDRESS = ctypes.cast(_trampoline, ctypes.c_void_p).value
+CLOSURE = ctypes.cast(_closure, ctypes.c_void_p).value
 
 
 class Called:

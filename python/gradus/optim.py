@@ -1,7 +1,7 @@
 """Optimizers: gd.optim.Adam(model.parameters(), lr=1e-3), after PyTorch, and schedules of the learning rate."""
 from __future__ import annotations
 
-from . import _api, _convert, _lib, _objects, _ops
+from . import _api, _callbacks, _convert, _lib, _objects, _ops
 from ._convert import run_status, run_value
 from ._lib import C
 from ._tensor import Tensor
@@ -95,6 +95,24 @@ RMSprop, Adagrad = _optimizer("RMSprop", _ops.rmsprop), _optimizer("Adagrad", _o
 Adadelta, Lion, LAMB = _optimizer("Adadelta", _ops.adadelta), _optimizer("Lion", _ops.lion), _optimizer("LAMB", _ops.lamb)
 
 
+class LBFGS:
+    """Limited-memory BFGS with a line search, for small models and losses without noise: step(closure), closure() being the loss on
+    the whole of the data. Options: lr, max_iterations (of a step), history, tolerance_gradient, line_search, …"""
+
+    def __init__(self, parameters: Module | Iterable[Any], **options: Any) -> None:
+        self._adopted = Adopted(parameters if isinstance(parameters, Module) else
+                                [p if isinstance(p, tuple) else (str(i), p) for i, p in enumerate(parameters)])
+        self._lbfgs = _objects.Lbfgs.create(self._adopted.update(), **options)
+
+    def step(self, closure: Callable[[], Tensor]) -> float:
+        """Improve the parameters; the loss before. The closure is called as often as is needed."""
+        self._adopted.update()
+        loss = _convert.ctypes.c_double()
+        with _callbacks.Called(closure) as number:
+            run_status(C.gd_lbfgs_step, self._lbfgs.handle, _callbacks.CLOSURE, number, _convert.byref(loss))
+        return loss.value
+
+
 class EMA:
     """Moving averages of a model's parameters: update() after a step, swap() before and after an evaluation."""
 
@@ -137,5 +155,5 @@ def linear(lr: float, steps: int, warmup: int = 0, lr_end: float = 0.0) -> Sched
     return Schedule("linear", lr, steps=steps, warmup=warmup, lr_end=lr_end)
 
 
-__all__ = ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "Lion", "LAMB", "EMA", "Optimizer", "Schedule",
+__all__ = ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "Lion", "LAMB", "EMA", "LBFGS", "Optimizer", "Schedule",
            "cosine", "linear"]

@@ -195,6 +195,29 @@ def test_optimizers_take_options_and_keep_state(tmp_path):
     assert abs(optim.cosine(1.0, 100)(50) - 0.5) < 0.02 and optim.Schedule("step", 1.0, period=10)(25) == pytest.approx(0.01)
 
 
+def test_lbfgs():
+    gd.seed(0)
+    x = gd.randn(64, 3)
+    y = (x * gd.tensor([1.0, -2.0, 0.5])).sum(axis=1, keepdims=True) + 0.25
+    model = nn.Linear(3, 1)
+    lbfgs = optim.LBFGS(model, max_iterations=30)
+    calls = []
+
+    def closure():
+        calls.append(1)
+        return gd.mse(model(x), y)
+    first = lbfgs.step(closure)
+    assert gd.mse(model(x), y).item() < 1e-6 < first and len(calls) > 2
+    with pytest.raises(ZeroDivisionError):
+        lbfgs.step(lambda: 1 / 0)
+    ema = optim.EMA(model, decay=0.5)
+    ema.update()
+    with gd.no_grad():
+        model.weight.fill_(7)
+    ema.swap()
+    assert (model.weight - gd.tensor([[1.0], [-2.0], [0.5]])).abs().max().item() < 1e-2
+
+
 def test_losses():
     logits, target = gd.tensor([[2.0, 0.0], [0.0, 1.0]]), gd.tensor([0, 1])
     assert nn.CrossEntropyLoss()(logits, target).item() == gd.cross_entropy(logits, target).item()
