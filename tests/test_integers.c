@@ -141,7 +141,8 @@ static void move_and_index(void **state)
         expect(gd_right_shift(x, places), d, 3, (uint64_t[]){ down, most >> 3, 0 });
         expect(gd_left_shift(gd_slice(x, 0, 2, 3, 1), places), d, 1, (uint64_t[]){ 8 });
     }
-    assert_null(gd_take(table, gd_full(gd, GD_SHAPE(1), 0x1p63, GD_U64), 0));
+    assert_true(!gd_take(table, gd_full(gd, GD_SHAPE(1), 0x1p63, GD_U64), 0) ||
+                gd_synchronize(gd) != GD_OK); /* on a device that works late */
     expect_error(GD_ERR_INVALID, "out of range");
 }
 

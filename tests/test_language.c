@@ -57,7 +57,7 @@ static void stories260k_talks_word_for_word(void **state)
     gd_tokenizer *t = gd_tokenizer_load_llama2c(shared_data("models/stories260K/tok512.bin"));
     gd_language_model *m = gd_language_model_load(*state, shared_data(STORIES));
     assert_non_null(m);
-    gd_language_options o = gd_language_model_options(m);
+    gd_language_options o = *gd_language_model_options(m);
     assert_true(o.decoder == GD_DECODER_LLAMA && o.width == 64 && o.hidden == 172 &&
                 o.layers == 5 && o.heads == 8 && o.kv_heads == 4 && o.vocabulary == 512 &&
                 o.max_length == 512);
@@ -405,7 +405,7 @@ static void published_files_tell_their_sizes(void **state)
     gd_language_model *n = gd_language_model_load(*state, path);
     remove(path);
     assert_non_null(n);
-    gd_language_options o = gd_language_model_options(n);
+    gd_language_options o = *gd_language_model_options(n);
     assert_true(o.decoder == GD_DECODER_GPT2 && o.vocabulary == 7 && o.max_length == 5 &&
                 o.layers == 3 && o.heads == 2 && o.width == 128 && o.hidden == 512);
     gd_tensor *x = indices(*state, 1, 4, (int64_t[]){ 6, 0, 3, 3 });
@@ -425,7 +425,7 @@ static void saved_models_open_again(void **state)
         assert_int_equal(gd_language_model_save(m, path), GD_OK);
         gd_language_model *n = gd_language_model_load(*state, path);
         assert_non_null(n);
-        assert_int_equal(gd_language_model_options(n).kv_heads, kind == 0 ? 4 : 2);
+        assert_int_equal(gd_language_model_options(n)->kv_heads, kind == 0 ? 4 : 2);
         gd_tensor *x = indices(*state, 1, 6, (int64_t[]){ 6, 0, 3, 3, 8, 1 });
         assert_same_bits(gd_language_model_forward(m, x), gd_language_model_forward(n, x));
     }

@@ -71,8 +71,8 @@ GD_API gd_status gd_language_model_save(const gd_language_model *model, const ch
 
 /* Its module, to optimize and count; owned by the model. */
 GD_API gd_module *gd_language_model_module(const gd_language_model *model);
-/* Its sizes, with defaults filled in. */
-GD_API gd_language_options gd_language_model_options(const gd_language_model *model);
+/* Its sizes, with defaults filled in; owned by the model. NULL for NULL. */
+GD_API const gd_language_options *gd_language_model_options(const gd_language_model *model);
 
 /* tokens [batch, time], i64 or i32, time at most max_length -> logits [batch, time, vocabulary]: at
  * each place of what comes next. */

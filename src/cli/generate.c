@@ -91,7 +91,7 @@ static bool generate(const settings *s, gd_language_model *model, const gd_token
  */
 static bool belong_together(gd_language_model *model, const gd_tokenizer *tokenizer)
 {
-    int64_t tokens = gd_language_model_options(model).vocabulary;
+    int64_t tokens = gd_language_model_options(model)->vocabulary;
     if (gd_tokenizer_count(tokenizer) == tokens)
         return true;
     fprintf(stderr, "gradus generate: the model has %lld tokens, the tokeniser %lld\n",

@@ -206,7 +206,7 @@ gd_module *gd_language_model_module(const gd_language_model *m)
     return m ? m->module : NULL;
 }
 
-gd_language_options gd_language_model_options(const gd_language_model *m)
+const gd_language_options *gd_language_model_options(const gd_language_model *m)
 {
-    return m ? m->options : (gd_language_options){ 0 };
+    return m ? &m->options : NULL;
 }

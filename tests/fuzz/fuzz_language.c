@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_check(m != NULL);
     if (m) {
         static const int64_t tokens[2] = { 0, 0 };
-        gd_language_options o = gd_language_model_options(m);
+        gd_language_options o = *gd_language_model_options(m);
         gd_shape shape = GD_SHAPE(1, o.max_length < 2 ? o.max_length : 2);
         gd_tensor *logits = gd_language_model_forward(m, gd_from_host(gd, shape, GD_I64, tokens));
         if (!logits && gd_error_code() != GD_ERR_MEMORY)

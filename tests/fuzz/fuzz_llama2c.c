@@ -24,7 +24,7 @@ static size_t checkpoint_bytes(const int32_t n[NUMBERS])
 
 static void use(gd_context *gd, gd_language_model *m)
 {
-    gd_language_options o = gd_language_model_options(m);
+    gd_language_options o = *gd_language_model_options(m);
     gd_generator *g = gd_generator_create(m);
     for (int64_t i = 0; g && i < 3 && i < o.max_length; i++) {
         int32_t token = (int32_t)(i % o.vocabulary);
