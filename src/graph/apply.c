@@ -14,14 +14,20 @@
 #include "base/error.h"
 #include "ops/attrs.h"
 
-gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const void *attr,
-                      gd_layout *out)
+static inline gd_status infer_result(const gd_op *op, int n, const gd_layout *const *in,
+                                     const void *attr, gd_layout *out)
 {
     if (op->arity == GD_OP_VARIADIC ? n < 1 : n != op->arity)
         return gd_fail(GD_ERR_INVALID, "gd_%s: %d operands given, %d expected", op->name, n,
                        op->arity);
     gd_status status = gd_check_dtypes(op, n, in);
     return status == GD_OK ? op->infer(n, in, attr, out) : status;
+}
+
+gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const void *attr,
+                      gd_layout *out)
+{
+    return infer_result(op, n, in, attr, out);
 }
 
 /* The tensor a view looks into, as far as its history tells. */
@@ -219,7 +225,7 @@ gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *i
     if (again)
         return again;
     gd_layout layout;
-    if (gd_op_infer(op, n, layouts, attr, &layout) != GD_OK)
+    if (infer_result(op, n, layouts, attr, &layout) != GD_OK)
         return NULL;
     if (!(op->flags & GD_OP_VIEW) && !is_taken(context, op, n, layouts, attr, &layout)) {
         if (op->decompose)

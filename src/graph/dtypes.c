@@ -14,35 +14,23 @@ static bool takes(gd_dtype to, gd_dtype from)
     return !gd_dtype_is_float(from) && (to == GD_I64 || gd_dtype_holds(to, from));
 }
 
-static gd_dtype choose(gd_dtype_set set, gd_dtype dtype)
+gd_dtype gd_choose_dtype(gd_dtype_set set, gd_dtype dtype)
 {
     static const gd_dtype wider[] = { GD_I32, GD_I64, GD_F32 };
-    if (!set || gd_dtype_set_has(set, dtype))
-        return dtype;
     for (int i = 0; i < 3; i++)
         if (gd_dtype_set_has(set, wider[i]) && takes(wider[i], dtype))
             return wider[i];
     return GD_DTYPE_COUNT;
 }
 
-gd_dtype gd_compute_dtype(gd_op_id op, gd_dtype dtype)
-{
-    return choose(gd_op_row(op)->dtypes, dtype);
-}
-
 gd_dtype gd_real_dtype(gd_dtype dtype)
 {
-    return choose(GD_DTYPES_REAL, dtype);
+    return gd_dtype_set_has(GD_DTYPES_REAL, dtype) ? dtype : gd_choose_dtype(GD_DTYPES_REAL, dtype);
 }
 
 gd_dtype gd_float_dtype(gd_dtype dtype)
 {
     return gd_dtype_is_float(dtype) ? dtype : GD_F32;
-}
-
-gd_dtype gd_total_dtype(gd_dtype dtype)
-{
-    return gd_dtype_is_float(dtype) || dtype == GD_U64 ? dtype : GD_I64;
 }
 
 /* "f32, f64" */
@@ -55,20 +43,17 @@ static const char *set_text(gd_dtype_set set, char *text, size_t size)
     return text;
 }
 
-gd_status gd_check_dtypes(const gd_op *op, int n, const gd_layout *const *in)
+gd_status gd_refuse_dtypes(const gd_op *op, int n, const gd_layout *const *in)
 {
-    if (n == 0 || (!op->dtypes && !op->alike)) /* `call` has more operands than in has room for */
-        return GD_OK;
     const gd_dtype dtype = in[0]->dtype;
     if (op->dtypes && !gd_dtype_set_has(op->dtypes, dtype)) {
         char text[120];
         return gd_fail(GD_ERR_DTYPE, "gd_%s: computes with %s, not with %s", op->name,
                        set_text(op->dtypes, text, sizeof text), gd_dtype_name(dtype));
     }
-    for (int i = 1; i < n; i++)
-        if (in[i]->dtype != dtype && op->alike >> i & 1)
-            return gd_fail(GD_ERR_DTYPE,
-                           "gd_%s: operand 0 is %s and operand %d %s; they must be alike", op->name,
-                           gd_dtype_name(dtype), i, gd_dtype_name(in[i]->dtype));
-    return GD_OK;
+    int i = 1;
+    while (i < n - 1 && (in[i]->dtype == dtype || !(op->alike >> i & 1)))
+        i++;
+    return gd_fail(GD_ERR_DTYPE, "gd_%s: operand 0 is %s and operand %d %s; they must be alike",
+                   op->name, gd_dtype_name(dtype), i, gd_dtype_name(in[i]->dtype));
 }

@@ -1,17 +1,25 @@
 /* graph/dtypes.h: what an op is computed in, accumulated in and gives: decided here and nowhere
  * else, from the set of dtypes in the op's row. A kernel for a further dtype is a bit in that set
- * and a loop in a back end; builders, errors and compiled groups follow. Interface only; the rules
- * are in graph/dtypes.c. */
+ * and a loop in a back end; builders, errors and compiled groups follow. The rules are in
+ * graph/dtypes.c. */
 #ifndef GD_GRAPH_DTYPES_H
 #define GD_GRAPH_DTYPES_H
 
 #include "graph/op.h"
 
+/* The narrowest of i32, i64 and f32 that is in the set and holds numbers of `dtype`, which is not;
+ * GD_DTYPE_COUNT: none. */
+gd_dtype gd_choose_dtype(gd_dtype_set set, gd_dtype dtype);
+
 /* The dtype op computes values of `dtype` in: dtype itself where the row has it, else the narrowest
  * of the row's that holds them (f16 and bf16: f32), f32 for integers and bools where the row has
  * only floats. Builders convert operands to it, and results that have the operands' dtype back: so
  * f16 and bf16 are rounded once. GD_DTYPE_COUNT: none, as for floats in bitwise ops. */
-gd_dtype gd_compute_dtype(gd_op_id op, gd_dtype dtype);
+static inline gd_dtype gd_compute_dtype(gd_op_id op, gd_dtype dtype)
+{
+    gd_dtype_set set = gd_op_row(op)->dtypes;
+    return !set || gd_dtype_set_has(set, dtype) ? dtype : gd_choose_dtype(set, dtype);
+}
 
 /* The dtype that a composite of several ops on real numbers computes in: f32 for f16 and bf16, and
  * for what is no float. */
@@ -22,10 +30,25 @@ gd_dtype gd_float_dtype(gd_dtype dtype);
 
 /* The dtype that sums and products of many elements are counted in and give: that of floats (f16 and
  * bf16 are rounded by the builder, at the end), u64 for u64, i64 for other integers and bools. */
-gd_dtype gd_total_dtype(gd_dtype dtype);
+static inline gd_dtype gd_total_dtype(gd_dtype dtype)
+{
+    return gd_dtype_is_float(dtype) || dtype == GD_U64 ? dtype : GD_I64;
+}
+
+/* Records GD_ERR_DTYPE with a sentence that names the op, what it was given and what it takes. */
+gd_status gd_refuse_dtypes(const gd_op *op, int n, const gd_layout *const *in);
 
 /* Whether operand 0 of op is of its row's dtypes, and the operands that must be like it are; else
- * GD_ERR_DTYPE with a sentence that names the op, what it was given and what it takes. */
-gd_status gd_check_dtypes(const gd_op *op, int n, const gd_layout *const *in);
+ * gd_refuse_dtypes. In the header, because every op that is built asks. */
+static inline gd_status gd_check_dtypes(const gd_op *op, int n, const gd_layout *const *in)
+{
+    if (n == 0 || (!op->dtypes && !op->alike)) /* `call` has more operands than in has room for */
+        return GD_OK;
+    const gd_dtype dtype = in[0]->dtype;
+    bool fits = !op->dtypes || gd_dtype_set_has(op->dtypes, dtype);
+    for (int i = 1; i < n && op->alike >> i; i++)
+        fits = fits && (in[i]->dtype == dtype || !(op->alike >> i & 1));
+    return fits ? GD_OK : gd_refuse_dtypes(op, n, in);
+}
 
 #endif
