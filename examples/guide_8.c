@@ -24,7 +24,8 @@ static gd_tensor *clumsy(void *user, int count, gd_tensor *const *in)
     gd_tensor *x = gd_mul_scalar(in[0], 1.0);
     gd_tensor *root = gd_sqrt(gd_scalar(gd_tensor_context(x), 2.0, GD_F32));
     (void)gd_sin(x);
-    return gd_add(gd_exp(x), gd_mul(gd_exp(x), root));
+    gd_tensor *scaled = gd_mul(gd_exp(x), root);
+    return gd_add(gd_exp(x), scaled);
 }
 
 /* A body planned with the passes that `passes` leaves on; nothing is run. */
