@@ -72,26 +72,26 @@ static int64_t count_classes(const int64_t *labels, int64_t count)
     return classes;
 }
 
-gd_dataset *gd_dataset_adopt(const gd_dataset_form *o, void *samples, int64_t *labels)
+gd_dataset *gd_dataset_adopt(const gd_dataset_form *form, void *samples, int64_t *labels)
 {
-    gd_dataset *d = check(o) == GD_OK ? gd_alloc_zero(1, sizeof *d) : NULL;
+    gd_dataset *d = check(form) == GD_OK ? gd_alloc_zero(1, sizeof *d) : NULL;
     if (!d) {
         gd_free(samples);
         gd_free(labels);
         return NULL;
     }
-    *d = (gd_dataset){ .context = o->context,
+    *d = (gd_dataset){ .context = form->context,
                        .samples = samples,
                        .labels = labels,
-                       .count = o->count,
-                       .features = count_features(o->shape),
-                       .classes = count_classes(labels, o->count),
-                       .dtype = o->dtype,
-                       .shape = o->shape,
-                       .scale = (float)o->scale,
-                       .shift = (float)o->shift,
-                       .convert = gd_convert_choose(o->dtype, gd_context_isa(o->context)) };
-    if (d->classes == 0 || gd_context_adopt(o->context, d, destroy) != GD_OK) {
+                       .count = form->count,
+                       .features = count_features(form->shape),
+                       .classes = count_classes(labels, form->count),
+                       .dtype = form->dtype,
+                       .shape = form->shape,
+                       .scale = (float)form->scale,
+                       .shift = (float)form->shift,
+                       .convert = gd_convert_choose(form->dtype, gd_context_isa(form->context)) };
+    if (d->classes == 0 || gd_context_adopt(form->context, d, destroy) != GD_OK) {
         destroy(d);
         return NULL;
     }

@@ -98,7 +98,7 @@ static gd_status slope_at(check *c, gd_tensor *input, gd_shape index, double *sl
 {
     bool is_f64 = input->layout.dtype == GD_F64;
     double h = (is_f64 ? 1e-3 : 1e-2) * fmax(1.0, fabs(gd_get_at(input, index)));
-    for (int step = 0; step < (is_f64 ? 4 : 1); step++, h /= 30.0) {
+    for (int step = 0; step < (is_f64 ? 4 : 1); step++) {
         double wide, narrow;
         gd_status status = slope_over(c, input, index, h, &wide);
         if (status == GD_OK)
@@ -108,6 +108,7 @@ static gd_status slope_at(check *c, gd_tensor *input, gd_shape index, double *sl
         *slope = (4.0 * narrow - wide) / 3.0;
         if (fabs(wide - narrow) <= 2e-6 * (1.0 + fabs(narrow)))
             break;
+        h /= 30.0;
     }
     return GD_OK;
 }

@@ -1,6 +1,5 @@
 /* graph/context.c: opening and closing a context, its settings, what it owns, and reading and
  * writing tensors' values. */
-#include "backend/backend.h"
 #include "graph/apply.h"
 #include "graph/context.h"
 #include "graph/node.h"
