@@ -27,7 +27,7 @@ class _Plan:
         self.reads: list = []  # the modules whose training flag the function has read, and what it was
         options = {**owner.options, "mode": "compiled"}  # lazily a function is traced at every call
         self.h = _ops.compile(0, 0, **options)
-        self._finalizer = weakref.finalize(self, _lib.forget, (C.gd_function_release, self.h))
+        self._finalizer = weakref.finalize(self, _lib.forget, (_lib.FIRST, C.gd_function_release, self.h))
 
     def fits(self) -> bool:
         return all(module() is not None and module()._training == flag for module, flag in self.reads)

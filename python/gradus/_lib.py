@@ -112,9 +112,10 @@ lock = threading.RLock()
 _context = None
 no_grad_depth = 0
 stored: list = []  # an exception of a function that C called, to be raised when C has returned
-# Handles of tensors, and (function, handle) of other objects, to be given back in this order: an optimizer before its module.
+# To be given back: handles of tensors, and (level, function, handle) of other objects.
 _pending: deque = deque()
 forget = _pending.append
+FIRST = 1 << 30  # the level of what ends before all others
 
 
 def context() -> int:
@@ -134,14 +135,24 @@ if hasattr(os, "register_at_fork"):  # the thread that held it is not in the chi
     os.register_at_fork(after_in_child=lock._at_fork_reinit)
 
 
+def _level(item) -> int:
+    return item[0]
+
+
 def drain() -> None:
-    """Give back what Python has let go. With the lock held."""
+    """Give back what Python has let go. With the lock held. Python's collector ends the objects of a cycle in any order:
+    what was made from others is ended before them."""
+    objects = []
     while _pending:
         item = _pending.popleft()
         if type(item) is int:
             C.gd_release(item)
         else:
-            item[0](item[1])
+            objects.append(item)
+    if objects:
+        objects.sort(key=_level, reverse=True)
+        for _, end, h in objects:
+            end(h)
 
 
 def claim(h, _claim=C.gd_claim):
@@ -170,7 +181,7 @@ def fail(what: str = "an argument is None") -> None:
 class Object:
     """Owns a handle of an opaque type, and keeps alive what it was made from."""
 
-    __slots__ = ("_h", "_kept", "__weakref__")
+    __slots__ = ("_h", "_kept", "_level", "__weakref__")  # level: above all that it was made from
     _end = None  # the name of the function that ends it
 
     def __new__(cls, *arguments, **options):
@@ -183,6 +194,7 @@ class Object:
     def _made(cls, h: int, kept: tuple):
         made = object.__new__(cls)
         made._h, made._kept = h, kept
+        made._level = 1 + max((one._level for one in kept if isinstance(one, Object)), default=0)
         return made
 
     @classmethod
@@ -210,7 +222,7 @@ class Object:
 
     def __del__(self, _forget=forget, _C=C):
         if self._h and self._end:
-            _forget((getattr(_C, self._end), self._h))
+            _forget((self._level, getattr(_C, self._end), self._h))
 
     def __repr__(self) -> str:
         return f"<gradus {type(self).__name__}>"

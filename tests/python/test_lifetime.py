@@ -131,3 +131,22 @@ def test_objects_end_before_what_they_were_made_from():
         del optimizer, model, generator
         gc.collect()
     assert gd.memory().live_tensors >= 0
+
+
+def test_what_was_made_from_another_ends_before_it():
+    ended = []
+
+    class Owner(gd._lib.Object):
+        __slots__ = ()
+        _end = "owner"
+
+    class Ends:
+        owner = ended.append
+    owner = Owner._made(1, ())
+    user = Owner._made(2, (owner,))
+    Owner.__del__(owner, _C=Ends)  # as the collector may do with a cycle: in any order
+    Owner.__del__(user, _C=Ends)
+    owner._h = user._h = 0
+    with gd._lib.lock:
+        gd._lib.drain()
+    assert ended == [2, 1]
