@@ -1,5 +1,5 @@
 /* tests/test_call_gradients.c: gradients through compiled functions that are called eagerly
- * (compile/history.c): the bits are those of eager execution. */
+ * (compile/call_gradient.c): the bits are those of eager execution. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

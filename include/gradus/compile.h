@@ -122,22 +122,23 @@ GD_API bool gd_is_tracing(const gd_context *context);
  *
  *     gd_function *f = gd_compile(context, NULL, NULL);
  *     if (!gd_function_has_plan(f, 2, inputs)) {
- *         gd_tensor *places[2];
- *         gd_trace_begin(f, 2, inputs, places);
- *         gd_tensor *result = gd_relu(gd_matmul(places[0], places[1]));
+ *         gd_tensor *placeholders[2];
+ *         gd_trace_begin(f, 2, inputs, placeholders);
+ *         gd_tensor *result = gd_relu(gd_matmul(placeholders[0], placeholders[1]));
  *         gd_trace_end(f, 1, &result);
  *     }
  *     gd_tensor *y = gd_call(f, 2, inputs);
  *
- * Between begin and end all is as in a body. places[i] stands for input i, which is not read. Scopes
- * that were begun in between are ended. gd_trace_end makes the plan; outputs are the results, number
- * 0, 1, …, before those of gd_output. An error recorded since gd_trace_begin and not cleared fails
- * it, and whether it succeeds or not, the trace is over (but where there is none: GD_ERR_STATE).
+ * Between begin and end all is as in a body. placeholders[i] stands for input i, which is not read.
+ * Scopes that were begun in between are ended. gd_trace_end makes the plan; outputs are the results,
+ * number 0, 1, …, before those of gd_output. An error recorded since gd_trace_begin and not cleared
+ * fails it, and whether it succeeds or not, the trace is over (but where there is none:
+ * GD_ERR_STATE).
  * gd_trace_abandon ends a trace without a plan. GD_ERR_STATE too: within another trace, where what
  * the function does is simply done; gd_call without a plan. A function with a body may be traced so
  * as well. */
 GD_API gd_status gd_trace_begin(gd_function *function, int count, gd_tensor *const *inputs,
-                                gd_tensor **places);
+                                gd_tensor **placeholders);
 GD_API gd_status gd_trace_end(gd_function *function, int count, gd_tensor *const *outputs);
 GD_API gd_status gd_trace_abandon(gd_function *function);
 /* Whether gd_call with these inputs would run a plan there is. */

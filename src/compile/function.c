@@ -12,16 +12,16 @@
 
 enum {
     /* A function that calls itself without an end is stopped before the stack's end is. */
-    MOST_WITHIN = 500,
+    MAX_CALL_DEPTH = 500,
 };
 
 static void entry_free(gd_cache_entry *e)
 {
     gd_plan_free(e->plan);
-    gd_history_drop(e->history);
+    gd_call_gradient_drop(e->gradient);
     gd_structure_free(&e->structure);
-    gd_free(e->made_for.layouts);
-    gd_free(e->made_for.requires_grad);
+    gd_free(e->signature.layouts);
+    gd_free(e->signature.requires_grad);
     *e = (gd_cache_entry){ 0 };
 }
 
@@ -37,18 +37,18 @@ static void release_placeholders(gd_function *function)
         gd_unlink(function->placeholders[--function->n_placeholders]);
 }
 
-static void release_inputs(gd_open_trace *begun)
+static void release_inputs(gd_open_trace *open_trace)
 {
-    while (begun->count)
-        gd_unlink(begun->inputs[--begun->count]);
-    gd_free(begun->inputs);
-    begun->inputs = NULL;
+    while (open_trace->count)
+        gd_unlink(open_trace->inputs[--open_trace->count]);
+    gd_free(open_trace->inputs);
+    open_trace->inputs = NULL;
 }
 
 static void destroy(void *object)
 {
     gd_function *function = object;
-    release_inputs(&function->begun); /* of a trace that the context's end interrupts */
+    release_inputs(&function->open_trace); /* of a trace that the context's end interrupts */
     release_placeholders(function);
     release_results(function);
     gd_free(function->results);
@@ -125,23 +125,23 @@ static gd_tensor *run_body(gd_function *function, int count, gd_tensor *const *i
         return gd_fail_null(GD_ERR_STATE,
                             "gd_call: the function has no body and no plan for these inputs; trace "
                             "it with gd_trace_begin (within another trace, run what it does)");
-    if (context->within == MOST_WITHIN)
+    if (context->call_depth == MAX_CALL_DEPTH)
         return gd_fail_null(GD_ERR_STATE,
                             "gd_call: %d calls within one another; a function seems to call itself "
                             "without an end",
-                            MOST_WITHIN);
-    gd_scope *floor = context->floor;
+                            MAX_CALL_DEPTH);
+    gd_scope *outer = context->body_scope;
     const gd_recording before = gd_recording_now(context);
-    context->floor = context->scope;
-    context->within++;
+    context->body_scope = context->scope;
+    context->call_depth++;
     function->running++;
     gd_tensor *result =
         gd_link(gd_run_body(function->body, function->user, count, inputs, "gd_call"));
     function->running--;
-    context->within--;
-    while (context->scope != context->floor)
+    context->call_depth--;
+    while (context->scope != context->body_scope)
         (void)gd_scope_end(context);
-    context->floor = floor;
+    context->body_scope = outer;
     gd_recording_set(context, before);
     return result;
 }
@@ -158,37 +158,38 @@ static bool same_layout(const gd_layout *a, const gd_layout *b)
 
 /* Whether tensors from outside still require gradients where they did, and none of them is a
  * gradient that was dropped. */
-static bool same_switches(gd_cache_entry *e, const gd_context *context)
+static bool same_requires_grad(gd_cache_entry *e, const gd_context *context)
 {
     const gd_ir *ir = &e->plan->ir;
-    for (size_t i = 0; e->grad_switches != context->grad_switches && i < ir->count; i++)
+    for (size_t i = 0; e->grad_version != context->grad_version && i < ir->count; i++)
         if (ir->values[i].kind == GD_IR_EXTERNAL &&
             (ir->values[i].external->is_dropped ||
              ir->values[i].requires_grad != ir->values[i].external->requires_grad))
             return false;
-    e->grad_switches = context->grad_switches;
+    e->grad_version = context->grad_version;
     return true;
 }
 
-static bool fits(gd_cache_entry *e, const gd_context *context, int count, gd_tensor *const *inputs)
+static bool matches(gd_cache_entry *e, const gd_context *context, int count,
+                    gd_tensor *const *inputs)
 {
-    const gd_signature *s = &e->made_for;
+    const gd_signature *s = &e->signature;
     if (s->count != count || s->no_grad != (context->no_grad > 0))
         return false;
     for (int i = 0; i < count; i++)
         if (!same_layout(&s->layouts[i], &inputs[i]->layout) ||
             s->requires_grad[i] != inputs[i]->requires_grad)
             return false;
-    return same_switches(e, context);
+    return same_requires_grad(e, context);
 }
 
-static gd_cache_entry *find(gd_function *function, int count, gd_tensor *const *inputs)
+static gd_cache_entry *find_entry(gd_function *function, int count, gd_tensor *const *inputs)
 {
     const gd_context *context = function->context;
-    if (function->current && fits(function->current, context, count, inputs))
+    if (function->current && matches(function->current, context, count, inputs))
         return function->current;
     for (size_t i = 0; i < function->count; i++)
-        if (fits(&function->entries[i], context, count, inputs))
+        if (matches(&function->entries[i], context, count, inputs))
             return &function->entries[i];
     return NULL;
 }
@@ -203,7 +204,7 @@ static void keep_inputs(const gd_cache_entry *e, int count, gd_tensor *const *in
 }
 
 /* A free place in the cache, dropping the plan unused for longest when it is full. */
-static gd_cache_entry *make_room(gd_function *function, int count, gd_tensor *const *inputs)
+static gd_cache_entry *new_entry(gd_function *function, int count, gd_tensor *const *inputs)
 {
     if (function->count < function->limit) {
         if (!gd_grow((void **)&function->entries, &function->capacity, function->count + 1,
@@ -217,8 +218,8 @@ static gd_cache_entry *make_room(gd_function *function, int count, gd_tensor *co
         if (function->entries[i].last_used < oldest->last_used)
             oldest = &function->entries[i];
     keep_inputs(oldest, count, inputs);
-    if (function->answered == oldest->plan)
-        function->answered = NULL;
+    if (function->last_plan == oldest->plan)
+        function->last_plan = NULL;
     entry_free(oldest);
     function->evictions++;
     return oldest;
@@ -355,7 +356,7 @@ static gd_cache_entry *find_structure(gd_function *function, int count, gd_tenso
 {
     for (size_t i = 0; i < function->count; i++) {
         gd_cache_entry *e = &function->entries[i];
-        if (fits(e, function->context, count, inputs) &&
+        if (matches(e, function->context, count, inputs) &&
             gd_structure_equal(&e->structure, &function->structure))
             return e;
     }
@@ -367,7 +368,7 @@ static gd_status recognise(gd_function *function, int count, gd_tensor *const *i
                            gd_cache_entry **e)
 {
     gd_cache_entry *current = function->current;
-    if (current && is_repeated(function) && fits(current, function->context, count, inputs)) {
+    if (current && is_repeated(function) && matches(current, function->context, count, inputs)) {
         *e = current;
         return GD_OK;
     }
@@ -397,20 +398,21 @@ static gd_plan *plan_trace(const gd_function *function, int count)
     return NULL;
 }
 
-/* The plan of what was recorded, and its history, which takes the recording, where it has one. */
-static gd_plan *make_plan(gd_function *function, int count, gd_history **history, double start)
+/* The plan of what was recorded, and its gradient, which takes the recording, where it has one. */
+static gd_plan *make_plan(gd_function *function, int count, gd_call_gradient **gradient,
+                          double start)
 {
     gd_context *context = function->context;
     int traced = (int)function->trace->count;
     gd_plan *plan = NULL;
-    if (function->detached || context->no_grad || !gd_history_is_wanted(function->trace)) {
+    if (function->detached || context->no_grad || !gd_call_gradient_is_wanted(function->trace)) {
         plan = plan_trace(function, count);
     } else {
-        *history = gd_history_make(context, function->trace, function->placeholders, count,
-                                   function->options);
-        if (*history)
+        *gradient = gd_call_gradient_make(context, function->trace, function->placeholders, count,
+                                          function->options);
+        if (*gradient)
             function->trace = NULL;
-        plan = *history ? gd_history_plan(*history) : NULL;
+        plan = *gradient ? gd_call_gradient_plan(*gradient) : NULL;
     }
     if (plan) {
         plan->nodes_traced = traced;
@@ -419,20 +421,20 @@ static gd_plan *make_plan(gd_function *function, int count, gd_history **history
     return plan;
 }
 
-static gd_status fill(gd_cache_entry *e, gd_function *function, int count, gd_tensor *const *inputs,
-                      double start)
+static gd_status fill_entry(gd_cache_entry *e, gd_function *function, int count,
+                            gd_tensor *const *inputs, double start)
 {
-    e->made_for.no_grad = function->context->no_grad > 0;
-    e->grad_switches = function->context->grad_switches;
-    e->plan = make_plan(function, count, &e->history, start);
-    e->made_for.count = count;
-    e->made_for.layouts = gd_alloc(((size_t)count + 1) * sizeof(gd_layout));
-    e->made_for.requires_grad = gd_alloc(((size_t)count + 1) * sizeof(bool));
-    if (!e->plan || !e->made_for.layouts || !e->made_for.requires_grad)
+    e->signature.no_grad = function->context->no_grad > 0;
+    e->grad_version = function->context->grad_version;
+    e->plan = make_plan(function, count, &e->gradient, start);
+    e->signature.count = count;
+    e->signature.layouts = gd_alloc(((size_t)count + 1) * sizeof(gd_layout));
+    e->signature.requires_grad = gd_alloc(((size_t)count + 1) * sizeof(bool));
+    if (!e->plan || !e->signature.layouts || !e->signature.requires_grad)
         return GD_ERR_MEMORY;
     for (int i = 0; i < count; i++) {
-        e->made_for.layouts[i] = inputs[i]->layout;
-        e->made_for.requires_grad[i] = inputs[i]->requires_grad;
+        e->signature.layouts[i] = inputs[i]->layout;
+        e->signature.requires_grad[i] = inputs[i]->requires_grad;
     }
     return GD_OK;
 }
@@ -444,8 +446,8 @@ static gd_cache_entry *add_plan(gd_function *function, int count, gd_tensor *con
     function->current = NULL;
     gd_cache_entry fresh = { 0 };
     gd_cache_entry *e = NULL;
-    if (fill(&fresh, function, count, inputs, start) == GD_OK)
-        e = make_room(function, count, inputs);
+    if (fill_entry(&fresh, function, count, inputs, start) == GD_OK)
+        e = new_entry(function, count, inputs);
     if (e) {
         *e = fresh;
         e->structure = function->structure;
@@ -480,14 +482,14 @@ static gd_cache_entry *record_plan(gd_function *function, int count, gd_tensor *
 static void close_trace(gd_function *function)
 {
     gd_context *context = function->context;
-    gd_open_trace *begun = &function->begun;
-    while (context->scope != context->floor)
+    gd_open_trace *open_trace = &function->open_trace;
+    while (context->scope != context->body_scope)
         (void)gd_scope_end(context);
-    context->floor = begun->floor;
-    context->within--;
+    context->body_scope = open_trace->body_scope;
+    context->call_depth--;
     function->running--;
-    gd_recording_set(context, begun->before);
-    begun->is_open = false;
+    gd_recording_set(context, open_trace->before);
+    open_trace->is_open = false;
 }
 
 /* ---- calls ---- */
@@ -563,7 +565,7 @@ static gd_tensor *call_eager(gd_function *function, int count, gd_tensor *const 
         return NULL;
     for (int i = 0; i < count; i++)
         (void)gd_link(inputs[i]);
-    release_results(function); /* and with them a whole history, which need not stay beside a new */
+    release_results(function); /* and with them their graph, which need not stay beside a new one */
     gd_eager_outputs more = { 0 }, *outer = context->outputs;
     context->outputs = &more;
     gd_tensor *result = run_body(function, count, inputs);
@@ -579,7 +581,7 @@ static gd_tensor *call_eager(gd_function *function, int count, gd_tensor *const 
 static void recycle_results(gd_function *function, int n)
 {
     for (int i = 0; i < function->n_results; i++)
-        if (i >= n || !gd_history_recycle(function->results[i])) {
+        if (i >= n || !gd_call_gradient_recycle(function->results[i])) {
             gd_unlink(function->results[i]);
             function->results[i] = NULL;
         }
@@ -589,16 +591,16 @@ static void recycle_results(gd_function *function, int n)
 }
 
 /* As a node of the graph. */
-static gd_tensor *call_with_history(gd_function *function, gd_cache_entry *e, int count,
-                                    gd_tensor *const *inputs)
+static gd_tensor *call_with_gradient(gd_function *function, gd_cache_entry *e, int count,
+                                     gd_tensor *const *inputs)
 {
-    int n = gd_history_result_count(e->history);
+    int n = gd_call_gradient_result_count(e->gradient);
     if (!reserve_results(function, n))
         return NULL;
     for (int i = 0; i < count; i++)
         (void)gd_link(inputs[i]);
     recycle_results(function, n);
-    gd_status status = gd_history_call(e->history, e->plan, inputs, function->results);
+    gd_status status = gd_call_gradient_run(e->gradient, e->plan, inputs, function->results);
     for (int i = 0; i < count; i++)
         gd_unlink(inputs[i]);
     function->n_results = status == GD_OK ? n : 0;
@@ -608,7 +610,7 @@ static gd_tensor *call_with_history(gd_function *function, gd_cache_entry *e, in
 /* The plan for these inputs, made if there is none yet; the current one from now on. */
 static gd_cache_entry *use_plan(gd_function *function, int count, gd_tensor *const *inputs)
 {
-    gd_cache_entry *e = function->mode == GD_MODE_LAZY ? NULL : find(function, count, inputs);
+    gd_cache_entry *e = function->mode == GD_MODE_LAZY ? NULL : find_entry(function, count, inputs);
     if (!e)
         e = record_plan(function, count, inputs);
     if (e && gd_plan_check_arguments(e->plan, count, inputs) != GD_OK)
@@ -627,13 +629,13 @@ static gd_tensor *call(gd_function *function, int count, gd_tensor *const *input
         return call_inline(function, count, inputs);
     if (function->mode == GD_MODE_EAGER)
         return call_eager(function, count, inputs);
-    function->answered = NULL;
+    function->last_plan = NULL;
     gd_cache_entry *e = use_plan(function, count, inputs);
-    if (e && e->history)
-        return call_with_history(function, e, count, inputs);
+    if (e && e->gradient)
+        return call_with_gradient(function, e, count, inputs);
     bool ok = e && gd_plan_run(e->plan, inputs) == GD_OK;
     release_results(function); /* which may be inputs */
-    function->answered = ok ? e->plan : NULL;
+    function->last_plan = ok ? e->plan : NULL;
     return ok ? e->plan->results[0] : NULL;
 }
 
@@ -654,7 +656,7 @@ gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
 bool gd_function_has_plan(gd_function *function, int count, gd_tensor *const *inputs)
 {
     return GD_AS("gd_function_has_plan", check_call(function, count, inputs)) == GD_OK &&
-           function->mode == GD_MODE_COMPILED && find(function, count, inputs);
+           function->mode == GD_MODE_COMPILED && find_entry(function, count, inputs);
 }
 
 static gd_status check_begin(gd_function *function, int count, gd_tensor *const *inputs)
@@ -669,39 +671,39 @@ static gd_status check_begin(gd_function *function, int count, gd_tensor *const 
 }
 
 gd_status gd_trace_begin(gd_function *function, int count, gd_tensor *const *inputs,
-                         gd_tensor **places)
+                         gd_tensor **placeholders)
 {
-    for (int i = 0; places && i < count; i++)
-        places[i] = NULL;
+    for (int i = 0; placeholders && i < count; i++)
+        placeholders[i] = NULL;
     if (GD_AS("gd_trace_begin", check_begin(function, count, inputs)) != GD_OK)
         return gd_error_last();
-    if (count > 0 && !places)
-        return gd_fail(GD_ERR_INVALID, "gd_trace_begin: the array for the places is NULL");
+    if (count > 0 && !placeholders)
+        return gd_fail(GD_ERR_INVALID, "gd_trace_begin: the array for the placeholders is NULL");
     gd_context *context = function->context;
-    gd_open_trace begun = { .is_open = true,
-                            .inputs = gd_alloc(((size_t)count + 1) * sizeof(gd_tensor *)),
-                            .floor = context->floor,
-                            .before = gd_recording_now(context),
-                            .start = gd_seconds() };
-    if (!begun.inputs || gd_scope_begin(context) != GD_OK) {
-        gd_free(begun.inputs);
+    gd_open_trace open_trace = { .is_open = true,
+                                 .inputs = gd_alloc(((size_t)count + 1) * sizeof(gd_tensor *)),
+                                 .body_scope = context->body_scope,
+                                 .before = gd_recording_now(context),
+                                 .start = gd_seconds() };
+    if (!open_trace.inputs || gd_scope_begin(context) != GD_OK) {
+        gd_free(open_trace.inputs);
         return GD_ERR_MEMORY;
     }
     if (!begin_recording(function, count, inputs)) {
         end_recording(function, false);
-        gd_free(begun.inputs);
+        gd_free(open_trace.inputs);
         return GD_ERR_MEMORY;
     }
     for (int i = 0; i < count; i++) {
-        begun.inputs[begun.count++] = gd_link(inputs[i]);
-        places[i] = function->placeholders[i];
+        open_trace.inputs[open_trace.count++] = gd_link(inputs[i]);
+        placeholders[i] = function->placeholders[i];
     }
-    begun.mark = gd_error_mark();
-    context->floor = context->scope;
-    context->within++;
+    open_trace.mark = gd_error_mark();
+    context->body_scope = context->scope;
+    context->call_depth++;
     function->running++;
     function->traces++;
-    function->begun = begun;
+    function->open_trace = open_trace;
     start_recording(function);
     return GD_OK;
 }
@@ -709,7 +711,7 @@ gd_status gd_trace_begin(gd_function *function, int count, gd_tensor *const *inp
 /* Whether the trace that this function began is the one that goes on. */
 static gd_status check_open(const gd_function *function, const char *who)
 {
-    if (!function || !function->begun.is_open)
+    if (!function || !function->open_trace.is_open)
         return gd_fail(GD_ERR_STATE, "%s: without gd_trace_begin", who);
     if (function->context->trace != function->trace)
         return gd_fail(GD_ERR_STATE, "%s: tracing is paused, or another function is being traced",
@@ -738,8 +740,8 @@ gd_status gd_trace_end(gd_function *function, int count, gd_tensor *const *outpu
 {
     if (check_open(function, "gd_trace_end") != GD_OK)
         return GD_ERR_STATE;
-    gd_open_trace *begun = &function->begun;
-    gd_status status = gd_error_since(begun->mark);
+    gd_open_trace *open_trace = &function->open_trace;
+    gd_status status = gd_error_since(open_trace->mark);
     if (status == GD_OK && (count < 1 || !outputs))
         status = gd_fail(GD_ERR_INVALID, "gd_trace_end: there are no outputs");
     if (status == GD_OK)
@@ -748,14 +750,15 @@ gd_status gd_trace_end(gd_function *function, int count, gd_tensor *const *outpu
         status = gd_fail(GD_ERR_MEMORY, "gd_trace_end: no memory to record what was done");
     close_trace(function);
     if (status == GD_OK) {
-        gd_cache_entry *e = add_plan(function, begun->count, begun->inputs, begun->start);
+        gd_cache_entry *e =
+            add_plan(function, open_trace->count, open_trace->inputs, open_trace->start);
         status = e ? GD_OK : gd_error_last();
         function->current = e;
         if (e)
             e->last_used = function->calls;
     }
     end_recording(function, false);
-    release_inputs(begun);
+    release_inputs(open_trace);
     return status;
 }
 
@@ -765,7 +768,7 @@ gd_status gd_trace_abandon(gd_function *function)
         return GD_ERR_STATE;
     close_trace(function);
     end_recording(function, false);
-    release_inputs(&function->begun);
+    release_inputs(&function->open_trace);
     return GD_OK;
 }
 
@@ -786,6 +789,6 @@ gd_tensor *gd_function_result(gd_function *function, int index)
         return NULL;
     if (index < function->n_results)
         return function->results[index];
-    const gd_plan *plan = function->answered;
+    const gd_plan *plan = function->last_plan;
     return plan && (size_t)index < plan->ir.output_count ? plan->results[index] : NULL;
 }

@@ -3,7 +3,7 @@
 #ifndef GD_COMPILE_FUNCTION_H
 #define GD_COMPILE_FUNCTION_H
 
-#include "compile/history.h"
+#include "compile/call_gradient.h"
 #include "compile/lazy.h"
 #include "compile/plan.h"
 #include "graph/context.h"
@@ -17,10 +17,10 @@ typedef struct gd_signature {
 } gd_signature;
 
 typedef struct gd_cache_entry {
-    gd_signature made_for;
+    gd_signature signature;
     gd_plan *plan;
-    gd_history *history;    /* what a gradient through its calls needs; NULL: they have none */
-    uint64_t grad_switches; /* the context's when it was last seen that tensors outside require the
+    gd_call_gradient *gradient; /* what a gradient through its calls needs; NULL: they have none */
+    uint64_t grad_version;  /* the context's when it was last seen that tensors outside require the
                                gradients they did */
     gd_structure structure; /* GD_MODE_LAZY: of the trace the plan was made of */
     uint64_t last_used;
@@ -31,9 +31,9 @@ typedef struct gd_open_trace {
     bool is_open;
     gd_tensor **inputs; /* [count], each with a reference */
     int count;
-    gd_scope *floor;     /* the context's, before */
-    gd_recording before; /* likewise */
-    uint64_t mark;       /* errors before */
+    gd_scope *body_scope; /* the context's, before */
+    gd_recording before;  /* likewise */
+    uint64_t mark;        /* errors before */
     double start;
 } gd_open_trace;
 
@@ -47,7 +47,7 @@ struct gd_function {
     gd_cache_entry *entries;
     size_t count, capacity, limit;
     gd_cache_entry *current;
-    gd_plan *answered;   /* its results are those of the last call; NULL: see below, or none */
+    gd_plan *last_plan;  /* its results are those of the last call; NULL: see below, or none */
     gd_tensor **results; /* [n_results] of the last call, where they are not the plan's */
     int n_results;
     size_t result_capacity;
@@ -57,9 +57,9 @@ struct gd_function {
     size_t placeholder_capacity;
     gd_tensor **last_outputs; /* of the recording before (GD_MODE_LAZY), to compare with */
     size_t last_output_count, last_output_capacity;
-    gd_structure structure; /* of the trace (GD_MODE_LAZY) */
-    int running;            /* how often its body is being run */
-    gd_open_trace begun;    /* by gd_trace_begin */
+    gd_structure structure;   /* of the trace (GD_MODE_LAZY) */
+    int running;              /* how often its body is being run */
+    gd_open_trace open_trace; /* by gd_trace_begin */
     uint64_t calls, traces, evictions;
 };
 

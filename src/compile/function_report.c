@@ -74,7 +74,7 @@ gd_status gd_export_c(const gd_function *function, const char *name, FILE *file)
                                        : "the name is none that a C function may have here");
     if (!function->current)
         return gd_fail(GD_ERR_STATE, "gd_export_c: the function has not been called yet");
-    if (function->current->history)
+    if (function->current->gradient)
         return gd_fail(GD_ERR_STATE,
                        "gd_export_c: the plan keeps what a gradient through it needs; compile "
                        "the function with .detached = true");

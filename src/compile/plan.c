@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "compile/history.h"
+#include "compile/call_gradient.h"
 
 /* ---- addresses ---- */
 
@@ -197,10 +197,10 @@ static gd_status make_results(gd_plan *plan)
 static gd_storage *new_block(gd_plan *plan)
 {
     gd_storage *block = gd_storage_new(plan->ir.context, plan->memory.bytes);
-    if (block && plan->history) {
-        gd_history_retain(plan->history);
-        block->release = gd_history_drop;
-        block->user = plan->history;
+    if (block && plan->gradient) {
+        gd_call_gradient_retain(plan->gradient);
+        block->release = gd_call_gradient_drop;
+        block->user = plan->gradient;
     }
     return block;
 }
@@ -274,7 +274,7 @@ static gd_status build(gd_plan *plan)
     return status == GD_OK ? make_results(plan) : status;
 }
 
-gd_plan *gd_plan_make(gd_ir *ir, gd_history *history)
+gd_plan *gd_plan_make(gd_ir *ir, gd_call_gradient *gradient)
 {
     gd_plan *plan = gd_alloc_zero(1, sizeof *plan);
     if (!plan) {
@@ -282,7 +282,7 @@ gd_plan *gd_plan_make(gd_ir *ir, gd_history *history)
         return NULL;
     }
     plan->ir = *ir;
-    plan->history = history;
+    plan->gradient = gradient;
     *ir = (gd_ir){ 0 };
     if (build(plan) != GD_OK) {
         gd_plan_free(plan);

@@ -32,7 +32,8 @@ typedef struct gd_plan {
                  tensors */
     gd_memory_plan memory;
     gd_storage *block;
-    struct gd_history *history; /* blocks hold on to it, as long as they live; NULL: to nothing */
+    struct gd_call_gradient
+        *gradient; /* blocks hold on to it, as long as they live; NULL: to nothing */
     gd_step *steps;
     size_t n_steps, n_kernels;
     gd_patch *patches;
@@ -48,7 +49,7 @@ typedef struct gd_plan {
 } gd_plan;
 
 /* Takes over `ir` (also on failure). NULL on failure. */
-gd_plan *gd_plan_make(gd_ir *ir, struct gd_history *history);
+gd_plan *gd_plan_make(gd_ir *ir, struct gd_call_gradient *gradient);
 void gd_plan_free(gd_plan *plan);
 
 /* The order of an argument's reads and of writes to it is not looked at: an argument that the plan

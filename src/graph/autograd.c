@@ -30,7 +30,7 @@ gd_tensor *gd_set_requires_grad(gd_tensor *t, bool requires_grad)
         return gd_fail_null(GD_ERR_DTYPE,
                             "gd_set_requires_grad: gradients need a float dtype, this is %s",
                             gd_dtype_name(t->layout.dtype));
-    t->context->grad_switches += t->requires_grad != requires_grad;
+    t->context->grad_version += t->requires_grad != requires_grad;
     t->requires_grad = requires_grad;
     t->is_marked = requires_grad && t->n_inputs > 0;
     return t;
@@ -639,7 +639,7 @@ static void drop_gradient(gd_tensor *t)
     if (!t->grad)
         return;
     t->grad->is_dropped = true;
-    t->context->grad_switches++;
+    t->context->grad_version++;
     gd_unlink(t->grad);
     t->grad = NULL;
 }

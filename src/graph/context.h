@@ -49,8 +49,9 @@ struct gd_context {
     void *free_storages, *free_scopes; /* each begins with the next */
     gd_scope root;
     gd_scope *scope; /* innermost */
-    gd_scope *floor; /* the one a function's body began in, which it may not end; NULL: in none */
-    int within;      /* bodies being run, one within the other */
+    /* The one a function's body began in, which it may not end; NULL: in none. */
+    gd_scope *body_scope;
+    int call_depth;  /* bodies being run, one within the other */
     gd_trace *trace; /* being recorded; NULL in eager execution */
     int trace_paused;
     gd_trace *paused_trace;
@@ -75,7 +76,7 @@ struct gd_context {
     bool in_memory_callback;
     gd_name *names;              /* of tensors */
     struct gd_mapping *mappings; /* of tensors that are mapped through a buffer: graph/values.c */
-    uint64_t grad_switches; /* calls of gd_set_requires_grad that changed something, and gradients
+    uint64_t grad_version; /* calls of gd_set_requires_grad that changed something, and gradients
                                dropped */
 };
 

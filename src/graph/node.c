@@ -301,7 +301,7 @@ gd_status gd_scope_end(gd_context *context)
     if (!context)
         return gd_fail(GD_ERR_INVALID, "gd_scope_end: the context is NULL");
     gd_scope *scope = context->scope;
-    if (!scope->parent || scope == context->floor)
+    if (!scope->parent || scope == context->body_scope)
         return gd_fail(GD_ERR_STATE, "gd_scope_end: no scope is open%s",
                        scope->parent ? " that the compiled function's body began" : "");
     scope_clear(scope);
@@ -312,7 +312,7 @@ gd_status gd_scope_end(gd_context *context)
 
 void gd_scope_clear_root(gd_context *context)
 {
-    context->floor = NULL;
+    context->body_scope = NULL;
     while (context->scope->parent)
         (void)gd_scope_end(context);
     scope_clear(&context->root);

@@ -106,15 +106,15 @@ static gd_module_layer *use(const convolution *c, const char *who)
     if (elements < 0)
         return gd_fail_null(GD_ERR_SHAPE, "%s: the weight of \"%s\" would be %s", who,
                             c->name ? c->name : "", gd_nn_shape_text(weight, text));
-    gd_layer_part parts[2] = { { .suffix = "weight",
-                                 .shape = weight,
-                                 .init = c->o.init,
-                                 .init_scale = c->o.init_scale,
-                                 .fan_in = x.dim[1] / groups * elements,
-                                 .fan_out = c->channels / groups * elements },
-                               { GD_LAYER_PART, .suffix = "bias", .shape = GD_SHAPE(c->channels),
-                                 .init = GD_INIT_ZEROS } };
-    return gd_layer_use(c->module, who, c->name, c->kind->type[c->axes - 1], parts,
+    gd_layer_tensor tensors[2] = { { .suffix = "weight",
+                                     .shape = weight,
+                                     .init = c->o.init,
+                                     .init_scale = c->o.init_scale,
+                                     .fan_in = x.dim[1] / groups * elements,
+                                     .fan_out = c->channels / groups * elements },
+                                   { GD_LAYER_TENSOR, .suffix = "bias",
+                                     .shape = GD_SHAPE(c->channels), .init = GD_INIT_ZEROS } };
+    return gd_layer_use(c->module, who, c->name, c->kind->type[c->axes - 1], tensors,
                         c->o.bias ? 2 : 1);
 }
 

@@ -8,30 +8,31 @@
 
 #include <string.h>
 
-static gd_tensor *make_part(gd_module *m, const char *name, const gd_layer_part *part)
+static gd_tensor *make_tensor(gd_module *m, const char *name, const gd_layer_tensor *tensor)
 {
-    char *path = gd_module_join(name, part->suffix);
+    char *path = gd_module_join(name, tensor->suffix);
     if (!path)
         return NULL;
-    gd_tensor *t = part->is_buffer ? gd_buffer(m, path, part->shape, part->value, m->dtype)
-                                   : gd_parameter(m, path, part->shape, .init = part->init,
-                                                  .init_scale = part->init_scale,
-                                                  .fan_in = part->fan_in, .fan_out = part->fan_out);
+    gd_tensor *t = tensor->is_buffer
+                       ? gd_buffer(m, path, tensor->shape, tensor->value, m->dtype)
+                       : gd_parameter(m, path, tensor->shape, .init = tensor->init,
+                                      .init_scale = tensor->init_scale, .fan_in = tensor->fan_in,
+                                      .fan_out = tensor->fan_out);
     gd_free(path);
     return t;
 }
 
-/* All parts first, so that a failure leaves no layer behind. */
+/* All tensors first, so that a failure leaves no layer behind. */
 static gd_module_layer *make(gd_module *m, const char *name, const char *type,
-                             const gd_layer_part *parts, int count)
+                             const gd_layer_tensor *tensors, int count)
 {
     gd_tensor *made[GD_LAYER_MAX_PARAMETERS];
     int64_t numbers = 0;
     for (int i = 0; i < count; i++) {
-        made[i] = make_part(m, name, &parts[i]);
+        made[i] = make_tensor(m, name, &tensors[i]);
         if (!made[i])
             return NULL;
-        numbers += parts[i].is_buffer ? 0 : gd_tensor_count(made[i]);
+        numbers += tensors[i].is_buffer ? 0 : gd_tensor_count(made[i]);
     }
     gd_module_layer *layer = gd_module_layer_add(m, name, type);
     if (!layer)
@@ -49,7 +50,7 @@ static bool same_shape(gd_shape a, gd_shape b)
 
 /* A later use must fit the first. */
 static bool fits(const gd_module_layer *layer, const char *who, const char *type,
-                 const gd_layer_part *parts, int count)
+                 const gd_layer_tensor *tensors, int count)
 {
     if (strcmp(layer->type, type) != 0) {
         (void)gd_fail(GD_ERR_INVALID, "%s: \"%s\" is a layer of type %s already", who, layer->name,
@@ -60,15 +61,15 @@ static bool fits(const gd_module_layer *layer, const char *who, const char *type
         char a[GD_NN_SHAPE_TEXT], b[GD_NN_SHAPE_TEXT];
         if (!layer->parameter[i]) {
             (void)gd_fail(GD_ERR_SHAPE, "%s: \"%s\" was made without a %s, here it has one", who,
-                          layer->name, parts[i].suffix);
+                          layer->name, tensors[i].suffix);
             return false;
         }
         gd_shape has = gd_tensor_shape(layer->parameter[i]);
-        if (!same_shape(has, parts[i].shape)) {
+        if (!same_shape(has, tensors[i].shape)) {
             (void)gd_fail(GD_ERR_SHAPE,
                           "%s: \"%s.%s\" is %s, but this input and these options need %s", who,
-                          layer->name, parts[i].suffix, gd_nn_shape_text(has, a),
-                          gd_nn_shape_text(parts[i].shape, b));
+                          layer->name, tensors[i].suffix, gd_nn_shape_text(has, a),
+                          gd_nn_shape_text(tensors[i].shape, b));
             return false;
         }
     }
@@ -82,14 +83,14 @@ static bool fits(const gd_module_layer *layer, const char *who, const char *type
 }
 
 gd_module_layer *gd_layer_use(gd_module *m, const char *who, const char *name, const char *type,
-                              const gd_layer_part *parts, int count)
+                              const gd_layer_tensor *tensors, int count)
 {
     if (!name || !*name)
         return gd_fail_null(GD_ERR_INVALID, "%s: the name is empty", who);
     gd_module_layer *layer = gd_module_layer_find(m, name);
     if (!layer)
-        return make(m, name, type, parts, count);
-    return fits(layer, who, type, parts, count) ? layer : NULL;
+        return make(m, name, type, tensors, count);
+    return fits(layer, who, type, tensors, count) ? layer : NULL;
 }
 
 gd_tensor *gd_layer_done(gd_module_layer *layer, gd_tensor *y)

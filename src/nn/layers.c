@@ -38,11 +38,11 @@ gd_tensor *gd_nn_drop_connect(gd_module *m, const char *name, gd_tensor *x, int6
         return gd_fail_null(GD_ERR_INVALID, "%s: \"%s\" has %lld units; at least 1 is needed", who,
                             name ? name : "", (long long)units);
     gd_shape shape = gd_tensor_shape(x);
-    gd_layer_part parts[2] = {
-        { GD_LAYER_PART, .suffix = "weight", .shape = GD_SHAPE(shape.dim[shape.rank - 1], units) },
-        { GD_LAYER_PART, .suffix = "bias", .shape = GD_SHAPE(units), .init = GD_INIT_ZEROS }
-    };
-    gd_module_layer *layer = gd_layer_use(m, who, name, "drop_connect", parts, 2);
+    gd_layer_tensor tensors[2] = { { GD_LAYER_TENSOR, .suffix = "weight",
+                                     .shape = GD_SHAPE(shape.dim[shape.rank - 1], units) },
+                                   { GD_LAYER_TENSOR, .suffix = "bias", .shape = GD_SHAPE(units),
+                                     .init = GD_INIT_ZEROS } };
+    gd_module_layer *layer = gd_layer_use(m, who, name, "drop_connect", tensors, 2);
     if (!layer)
         return NULL;
     gd_tensor *weight = layer->parameter[0];
@@ -57,14 +57,14 @@ gd_tensor *gd_nn_prelu(gd_module *m, const char *name, gd_tensor *x, bool per_ch
     if (!m || !x || !(x = gd_layer_input(m, who, name, x, per_channel ? 2 : 0)))
         return NULL;
     gd_shape shape = gd_tensor_shape(x);
-    gd_layer_part part = { GD_LAYER_PART, .suffix = "slope",
-                           .shape = GD_SHAPE(per_channel ? shape.dim[1] : 1),
-                           .init = GD_INIT_CONSTANT, .init_scale = 0.25 };
-    gd_module_layer *layer = gd_layer_use(m, who, name, "prelu", &part, 1);
+    gd_layer_tensor tensor = { GD_LAYER_TENSOR, .suffix = "slope",
+                               .shape = GD_SHAPE(per_channel ? shape.dim[1] : 1),
+                               .init = GD_INIT_CONSTANT, .init_scale = 0.25 };
+    gd_module_layer *layer = gd_layer_use(m, who, name, "prelu", &tensor, 1);
     if (!layer)
         return NULL;
     gd_shape over = { .rank = per_channel ? shape.rank - 1 : 1,
-                      .dim = { part.shape.dim[0], 1, 1, 1, 1, 1, 1 } };
+                      .dim = { tensor.shape.dim[0], 1, 1, 1, 1, 1, 1 } };
     return gd_layer_done(layer, gd_prelu(x, gd_reshape(layer->parameter[0], over)));
 }
 
@@ -78,8 +78,9 @@ gd_tensor *gd_nn_embedding(gd_module *m, const char *name, gd_tensor *index, int
         return gd_fail_null(GD_ERR_INVALID,
                             "%s: \"%s\" has %lld rows of %lld numbers; at least 1 is needed", who,
                             name ? name : "", (long long)vocabulary, (long long)units);
-    gd_layer_part part = { GD_LAYER_PART, .suffix = "weight", .shape = GD_SHAPE(vocabulary, units),
-                           .init = GD_INIT_NORMAL, .init_scale = 1.0 };
-    gd_module_layer *layer = gd_layer_use(m, who, name, "embedding", &part, 1);
+    gd_layer_tensor tensor = { GD_LAYER_TENSOR, .suffix = "weight",
+                               .shape = GD_SHAPE(vocabulary, units), .init = GD_INIT_NORMAL,
+                               .init_scale = 1.0 };
+    gd_module_layer *layer = gd_layer_use(m, who, name, "embedding", &tensor, 1);
     return layer ? gd_layer_done(layer, gd_embedding(index, layer->parameter[0])) : NULL;
 }

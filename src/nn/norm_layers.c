@@ -16,21 +16,21 @@ typedef struct parts_wanted {
 static gd_module_layer *use(gd_module *m, const char *who, const char *name, const char *type,
                             gd_shape shape, parts_wanted wanted)
 {
-    gd_layer_part parts[GD_LAYER_MAX_PARAMETERS];
+    gd_layer_tensor tensors[GD_LAYER_MAX_PARAMETERS];
     int count = 0;
     if (wanted.statistics) {
-        parts[count++] = (gd_layer_part){ GD_LAYER_PART, .suffix = "running_mean", .shape = shape,
-                                          .is_buffer = true };
-        parts[count++] = (gd_layer_part){ GD_LAYER_PART, .suffix = "running_var", .shape = shape,
-                                          .value = 1.0, .is_buffer = true };
+        tensors[count++] = (gd_layer_tensor){ GD_LAYER_TENSOR, .suffix = "running_mean",
+                                              .shape = shape, .is_buffer = true };
+        tensors[count++] = (gd_layer_tensor){ GD_LAYER_TENSOR, .suffix = "running_var",
+                                              .shape = shape, .value = 1.0, .is_buffer = true };
     }
     if (wanted.weight)
-        parts[count++] = (gd_layer_part){ GD_LAYER_PART, .suffix = "weight", .shape = shape,
-                                          .init = GD_INIT_ONES };
+        tensors[count++] = (gd_layer_tensor){ GD_LAYER_TENSOR, .suffix = "weight", .shape = shape,
+                                              .init = GD_INIT_ONES };
     if (wanted.weight && wanted.bias)
-        parts[count++] = (gd_layer_part){ GD_LAYER_PART, .suffix = "bias", .shape = shape,
-                                          .init = GD_INIT_ZEROS };
-    return gd_layer_use(m, who, name, type, parts, count);
+        tensors[count++] = (gd_layer_tensor){ GD_LAYER_TENSOR, .suffix = "bias", .shape = shape,
+                                              .init = GD_INIT_ZEROS };
+    return gd_layer_use(m, who, name, type, tensors, count);
 }
 
 /* The last axes of x, which are normalised together. */

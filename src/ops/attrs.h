@@ -101,7 +101,7 @@ typedef struct gd_checkpoint_attr {
 } gd_checkpoint_attr;  /* checkpoint */
 
 typedef struct gd_call_attr {
-    struct gd_stage *stage; /* what was run (compile/history.c) */
+    struct gd_stage *stage; /* what was run (compile/call_gradient.c) */
     uint64_t position;      /* of the random stream then */
     int64_t bytes;          /* of the memory its results lie in */
 } gd_call_attr;             /* call */

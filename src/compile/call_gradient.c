@@ -1,5 +1,5 @@
-/* compile/history.c: a compiled function called eagerly where history is recorded. Start at
- * gd_history_call().
+/* compile/call_gradient.c: a compiled function called eagerly where history is recorded. Start at
+ * gd_call_gradient_run().
  *
  * The call becomes one node, `call`, whose inputs are the arguments and every tensor from outside
  * that the body reads; its value is the memory the plan ran in, and each result is a view of that.
@@ -12,7 +12,7 @@
  *
  * What is recorded is what gd_grad makes, so the bits are eager's. A result that no gradient
  * reaches has no seed, rather than zeros: each choice of results has a plan of its own. */
-#include "compile/history.h"
+#include "compile/call_gradient.h"
 
 #include <string.h>
 
@@ -29,7 +29,7 @@ typedef struct derivative derivative;
 
 /* A program that is called as one node: the body, or a gradient of another stage. */
 typedef struct gd_stage {
-    gd_history *history;
+    gd_call_gradient *gradient;
     gd_tensor **inputs;  /* [n_inputs] as recorded: placeholders, then tensors from outside */
     gd_tensor **outputs; /* [n_outputs] */
     int n_inputs, n_placeholders, n_outputs;
@@ -45,14 +45,14 @@ typedef struct gd_stage {
 /* The gradient of a stage by its inputs, for some of its outputs. */
 struct derivative {
     derivative *next;
-    gd_stage made;    /* its inputs: the places of the stage, seeds, tensors from outside */
+    gd_stage made;    /* its inputs: the placeholders of the stage, seeds, tensors from outside */
     bool *is_seeded;  /* [the stage's n_outputs] */
     int *target;      /* [made.n_outputs] the input each gradient belongs to */
     bool *is_read;    /* [the stage's n_inputs] */
-    void **arguments; /* addresses for its plan: places, seeds, saved values */
+    void **arguments; /* addresses for its plan: placeholders, seeds, saved values */
 };
 
-struct gd_history {
+struct gd_call_gradient {
     gd_deferred deferred;
     gd_context *context;
     int64_t refs;
@@ -97,30 +97,30 @@ static void clear_stage(gd_stage *s)
 
 static void destroy(gd_deferred *object)
 {
-    gd_history *h = (gd_history *)(void *)object; /* its first member */
-    if (h->deferred.before)
-        h->deferred.before->after = h->deferred.after;
+    gd_call_gradient *c = (gd_call_gradient *)(void *)object; /* its first member */
+    if (c->deferred.before)
+        c->deferred.before->after = c->deferred.after;
     else
-        h->context->deferred = h->deferred.after;
-    if (h->deferred.after)
-        h->deferred.after->before = h->deferred.before;
-    clear_stage(&h->body);
-    if (h->trace)
-        gd_trace_clear(h->trace);
-    gd_free(h->trace);
-    gd_free(h);
+        c->context->deferred = c->deferred.after;
+    if (c->deferred.after)
+        c->deferred.after->before = c->deferred.before;
+    clear_stage(&c->body);
+    if (c->trace)
+        gd_trace_clear(c->trace);
+    gd_free(c->trace);
+    gd_free(c);
 }
 
-void gd_history_retain(gd_history *history)
+void gd_call_gradient_retain(gd_call_gradient *gradient)
 {
-    history->refs++;
+    gradient->refs++;
 }
 
-void gd_history_drop(void *history)
+void gd_call_gradient_drop(void *gradient)
 {
-    gd_history *h = history;
-    if (h && --h->refs == 0)
-        destroy(&h->deferred);
+    gd_call_gradient *c = gradient;
+    if (c && --c->refs == 0)
+        destroy(&c->deferred);
 }
 
 /* An array of references; NULL: out of memory. */
@@ -135,47 +135,47 @@ static gd_tensor **hold(gd_tensor *const *tensors, int count, int more)
 /* ---- what the body reads from outside ---- */
 
 /* Note t, a tensor from outside, unless it is known. */
-static bool add_outside(gd_history *h, gd_tensor *t, size_t *capacity)
+static bool add_outside(gd_call_gradient *c, gd_tensor *t, size_t *capacity)
 {
-    gd_stage *s = &h->body;
-    if (!t->storage || t == h->context->random_state || t->mark == h->context->generation)
+    gd_stage *s = &c->body;
+    if (!t->storage || t == c->context->random_state || t->mark == c->context->generation)
         return true;
     if (!gd_grow((void **)&s->inputs, capacity, (size_t)s->n_inputs + 1, sizeof *s->inputs))
         return false;
-    t->mark = h->context->generation;
+    t->mark = c->context->generation;
     s->inputs[s->n_inputs++] = gd_link(t);
     return true;
 }
 
-static bool find_outside(gd_history *h)
+static bool find_outside(gd_call_gradient *c)
 {
-    size_t capacity = (size_t)h->body.n_inputs;
+    size_t capacity = (size_t)c->body.n_inputs;
     bool ok = true;
-    h->context->generation++;
-    for (size_t i = 0; ok && i < h->forward_count; i++)
-        for (int k = 0; ok && k < h->trace->nodes[i]->n_inputs; k++)
-            ok = add_outside(h, h->trace->nodes[i]->inputs[k], &capacity);
-    for (int i = 0; ok && i < h->body.n_outputs; i++)
-        ok = add_outside(h, h->body.outputs[i], &capacity);
+    c->context->generation++;
+    for (size_t i = 0; ok && i < c->forward_count; i++)
+        for (int k = 0; ok && k < c->trace->nodes[i]->n_inputs; k++)
+            ok = add_outside(c, c->trace->nodes[i]->inputs[k], &capacity);
+    for (int i = 0; ok && i < c->body.n_outputs; i++)
+        ok = add_outside(c, c->body.outputs[i], &capacity);
     return ok;
 }
 
 /* ---- recording a gradient ---- */
 
 /* A placeholder for the gradient of output t. */
-static gd_tensor *seed_for(gd_history *h, const gd_tensor *t)
+static gd_tensor *seed_for(gd_call_gradient *c, const gd_tensor *t)
 {
-    gd_tensor *place = gd_node_new(h->context, NULL, 0, NULL, NULL, false);
+    gd_tensor *place = gd_node_new(c->context, NULL, 0, NULL, NULL, false);
     if (!place || gd_layout_init(&place->layout, gd_layout_shape(&t->layout), t->layout.dtype,
                                  "gd_grad") != GD_OK)
         return NULL;
     place->requires_grad = true;
-    place->trace = h->trace;
+    place->trace = c->trace;
     return place;
 }
 
-/* The inputs of d's stage: s's places, seeds for its seeded outputs, then what s has from outside.
- * outputs, seeds: the seeded ones. Returns how many there are; -1: out of memory. */
+/* The inputs of d's stage: s's placeholders, seeds for its seeded outputs, then what s has from
+ * outside. outputs, seeds: the seeded ones. Returns how many there are; -1: out of memory. */
 static int make_inputs(gd_stage *s, derivative *d, gd_tensor **outputs, gd_tensor **seeds)
 {
     int n = 0;
@@ -191,7 +191,7 @@ static int make_inputs(gd_stage *s, derivative *d, gd_tensor **outputs, gd_tenso
         if (!d->is_seeded[i])
             continue;
         outputs[n] = s->outputs[i];
-        seeds[n] = seed_for(s->history, s->outputs[i]);
+        seeds[n] = seed_for(s->gradient, s->outputs[i]);
         if (!seeds[n])
             return -1;
         made->inputs[made->n_inputs++] = gd_link(seeds[n++]);
@@ -206,7 +206,7 @@ static int make_inputs(gd_stage *s, derivative *d, gd_tensor **outputs, gd_tenso
  * [s->n_outputs] twice in pairs, for [s->n_inputs] twice in gradients. */
 static gd_status record(gd_stage *s, derivative *d, gd_tensor **pairs, gd_tensor **gradients)
 {
-    gd_history *h = s->history;
+    gd_call_gradient *c = s->gradient;
     gd_tensor **outputs = pairs, **seeds = pairs + s->n_outputs,
               **targets = gradients + s->n_inputs;
     int n = make_inputs(s, d, outputs, seeds), n_targets = 0;
@@ -217,9 +217,9 @@ static gd_status record(gd_stage *s, derivative *d, gd_tensor **pairs, gd_tensor
             d->target[n_targets] = i;
             targets[n_targets++] = s->inputs[i];
         }
-    const gd_order_limits limits = { .first_id = h->first_id };
+    const gd_order_limits limits = { .first_id = c->first_id };
     gd_status status = gd_grad_within(outputs, seeds, n, &limits, targets, gradients, n_targets);
-    if (status == GD_OK && h->trace->failed)
+    if (status == GD_OK && c->trace->failed)
         status = GD_ERR_MEMORY;
     for (int i = 0; status == GD_OK && i < n_targets; i++)
         if (gradients[i]) {
@@ -232,18 +232,18 @@ static gd_status record(gd_stage *s, derivative *d, gd_tensor **pairs, gd_tensor
 /* Record the gradient in the trace of the body, as if it were being traced still. */
 static gd_status record_in_trace(gd_stage *s, derivative *d)
 {
-    gd_context *context = s->history->context;
+    gd_context *context = s->gradient->context;
     gd_tensor **room = gd_alloc_zero(2 * (size_t)(s->n_outputs + s->n_inputs) + 1, sizeof *room);
     if (!room || gd_scope_begin(context) != GD_OK) {
         gd_free(room);
         return GD_ERR_MEMORY;
     }
-    gd_trace *trace = s->history->trace;
+    gd_trace *trace = s->gradient->trace;
     const gd_recording before = gd_recording_now(context);
     gd_recording_set(context, (gd_recording){ .trace = trace, .recomputing = before.recomputing });
     gd_status status = record(s, d, room, room + 2 * s->n_outputs);
     gd_recording_set(context, before);
-    trace->random_words = s->history->random_words;
+    trace->random_words = s->gradient->random_words;
     (void)gd_scope_end(context);
     gd_free(room);
     return status;
@@ -263,7 +263,7 @@ typedef struct needs {
 /* What t, an operand or a result, asks for. */
 static gd_status ask_for(needs *n, gd_tensor *t)
 {
-    gd_context *context = n->made->history->context;
+    gd_context *context = n->made->gradient->context;
     if (t == context->random_state)
         return GD_OK;
     if (t->mark != context->generation)
@@ -284,10 +284,10 @@ static gd_status ask_for(needs *n, gd_tensor *t)
 static gd_status number_recorded(needs *n)
 {
     const gd_stage *made = n->made;
-    const gd_history *h = made->history;
-    uint64_t generation = ++h->context->generation;
-    for (size_t i = 0; i < h->trace->count; i++) {
-        gd_tensor *t = h->trace->nodes[i];
+    const gd_call_gradient *c = made->gradient;
+    uint64_t generation = ++c->context->generation;
+    for (size_t i = 0; i < c->trace->count; i++) {
+        gd_tensor *t = c->trace->nodes[i];
         t->mark = generation;
         t->slot = (int64_t)i;
         if (t->op->id == GD_OP_assign && gd_storages_add(&n->assigned, t->inputs[0]->storage) < 0)
@@ -304,7 +304,7 @@ static gd_status number_recorded(needs *n)
  * the forward plan; only views of them and what reads nothing are made again. */
 static gd_status find_needs(needs *n, const gd_stage *made, size_t saved)
 {
-    const gd_trace *trace = made->history->trace;
+    const gd_trace *trace = made->gradient->trace;
     n->made = made;
     n->of = gd_alloc_zero(trace->count + 1, 1);
     n->is_read = gd_alloc_zero((size_t)made->n_inputs + 1, sizeof(bool));
@@ -339,7 +339,7 @@ static void needs_free(needs *n)
 /* Nodes whose results may have been saved: those of the body. */
 static size_t saved_nodes(const gd_stage *s)
 {
-    return s->n_saved ? s->history->forward_count : 0;
+    return s->n_saved ? s->gradient->forward_count : 0;
 }
 
 /* Record the gradient by the outputs that are seeded. NULL on failure. */
@@ -350,7 +350,7 @@ static derivative *record_derivative(gd_stage *s, const bool *is_seeded)
         return NULL;
     d->next = s->derivatives; /* from here on, clear_stage frees it */
     s->derivatives = d;
-    d->made.history = s->history;
+    d->made.gradient = s->gradient;
     d->is_seeded = gd_alloc((size_t)s->n_outputs + 1);
     d->target = gd_alloc_zero((size_t)s->n_inputs + 1, sizeof *d->target);
     d->is_read = gd_alloc_zero((size_t)s->n_inputs + 1, sizeof(bool));
@@ -376,18 +376,18 @@ static void drop_derivative(gd_stage *s)
 /* The plan of a derivative that was recorded. */
 static gd_plan *plan_derivative(gd_stage *s, derivative *d, const needs *n)
 {
-    gd_history *h = s->history;
+    gd_call_gradient *c = s->gradient;
     gd_stage *made = &d->made;
     size_t count = 0;
     int arguments = made->n_placeholders + s->n_saved;
-    gd_tensor **nodes = gd_alloc((h->trace->count + 1) * sizeof *nodes);
+    gd_tensor **nodes = gd_alloc((c->trace->count + 1) * sizeof *nodes);
     gd_tensor **inputs = gd_alloc(((size_t)arguments + 1) * sizeof *inputs);
     d->arguments = gd_alloc_zero((size_t)arguments + 1, sizeof *d->arguments);
     gd_plan *plan = NULL;
     if (nodes && inputs && d->arguments) {
-        for (size_t i = 0; i < h->trace->count; i++)
+        for (size_t i = 0; i < c->trace->count; i++)
             if (n->of[i] == MADE)
-                nodes[count++] = h->trace->nodes[i];
+                nodes[count++] = c->trace->nodes[i];
         memcpy(inputs, made->inputs, (size_t)made->n_placeholders * sizeof *inputs);
         if (s->n_saved)
             memcpy(inputs + made->n_placeholders, s->saved, (size_t)s->n_saved * sizeof *inputs);
@@ -397,10 +397,10 @@ static gd_plan *plan_derivative(gd_stage *s, derivative *d, const needs *n)
                                       .input_count = arguments,
                                       .outputs = made->outputs,
                                       .output_count = (size_t)made->n_outputs,
-                                      .random_words = h->random_words,
-                                      .options = h->options };
+                                      .random_words = c->random_words,
+                                      .options = c->options };
         gd_ir ir;
-        if (gd_ir_make(&ir, h->context, &source) == GD_OK)
+        if (gd_ir_make(&ir, c->context, &source) == GD_OK)
             plan = gd_plan_make(&ir, NULL);
         else
             gd_ir_free(&ir);
@@ -450,7 +450,7 @@ static derivative *find_derivative(gd_stage *s)
         d = d->next;
     bool is_new = !d;
     if (is_new) {
-        s->history->trace->is_resumed = true;
+        s->gradient->trace->is_resumed = true;
         d = record_derivative(s, is_seeded);
     }
     bool ok = d && ((d->made.plan && d->made.operands) || make_plan(s, d));
@@ -462,7 +462,7 @@ static derivative *find_derivative(gd_stage *s)
 
 /* ---- calls as nodes ---- */
 
-bool gd_history_recycle(gd_tensor *t)
+bool gd_call_gradient_recycle(gd_tensor *t)
 {
     if (!t->scope || t->refs != 2 || t->grad)
         return false;
@@ -526,7 +526,7 @@ static gd_tensor *make_call(gd_stage *s, gd_plan *plan, int n, uint64_t position
 {
     gd_call_attr attr = { s, position, (int64_t)plan->block->bytes };
     const gd_op *op = gd_op_row(GD_OP_call);
-    gd_tensor *call = gd_node_new(s->history->context, op, n, s->operands, &attr, true);
+    gd_tensor *call = gd_node_new(s->gradient->context, op, n, s->operands, &attr, true);
     if (!call || op->infer(n, NULL, &attr, &call->layout) != GD_OK)
         return NULL;
     call->storage = plan->block;
@@ -560,13 +560,13 @@ static bool give_result(gd_stage *s, gd_plan *plan, gd_tensor *call, int index, 
     return t;
 }
 
-gd_status gd_history_call(gd_history *h, gd_plan *plan, gd_tensor *const *inputs,
-                          gd_tensor **results)
+gd_status gd_call_gradient_run(gd_call_gradient *c, gd_plan *plan, gd_tensor *const *inputs,
+                               gd_tensor **results)
 {
-    gd_stage *s = &h->body;
-    uint64_t position = h->context->random_position;
+    gd_stage *s = &c->body;
+    uint64_t position = c->context->random_position;
     gd_status status = GD_OK;
-    if (h->context->recomputing && plan->n_written)
+    if (c->context->recomputing && plan->n_written)
         status = gd_fail(GD_ERR_STATE, "gd_call: the function has effects, which would happen "
                                        "again in the second run of a checkpointed block");
     for (int i = 0; i < s->n_inputs; i++)
@@ -657,13 +657,13 @@ static gd_tensor *derivative_call(gd_tensor *r, gd_stage *s, derivative *d)
 static bool vjp_call(gd_tensor *r, gd_tensor *g, gd_tensor **gradients)
 {
     gd_stage *s = ((const gd_call_attr *)r->attr)->stage;
-    const gd_history *h = s->history;
-    if (r->context->trace || h->failure[0]) {
+    const gd_call_gradient *c = s->gradient;
+    if (r->context->trace || c->failure[0]) {
         (void)gd_fail(GD_ERR_UNSUPPORTED, "gd_call: %s",
                       r->context->trace
                           ? "the gradient of a call from before cannot be taken while another "
                             "function is traced; make the call inside it"
-                          : h->failure);
+                          : c->failure);
         return false;
     }
     derivative *d = take_seeds(s, g) ? find_derivative(s) : NULL;
@@ -714,9 +714,9 @@ const gd_op gd_op_call_result = { .id = GD_OP_call_result,
                                   .infer = infer_call_result,
                                   .vjp = vjp_call_result };
 
-/* ---- making the history of a body ---- */
+/* ---- making the gradient of a body ---- */
 
-bool gd_history_is_wanted(const gd_trace *trace)
+bool gd_call_gradient_is_wanted(const gd_trace *trace)
 {
     bool wanted = false;
     for (size_t i = 0; i < trace->output_count; i++)
@@ -728,26 +728,26 @@ bool gd_history_is_wanted(const gd_trace *trace)
 }
 
 /* The values the gradient by all results reads, which the forward plan is to keep. */
-static bool find_saved(gd_history *h, const derivative *d)
+static bool find_saved(gd_call_gradient *c, const derivative *d)
 {
-    gd_stage *s = &h->body;
+    gd_stage *s = &c->body;
     needs n = { 0 };
-    bool ok = find_needs(&n, &d->made, h->forward_count) == GD_OK;
-    s->saved = gd_alloc_zero(h->forward_count + 1, sizeof *s->saved);
-    s->saved_at = gd_alloc_zero(h->forward_count + 1, sizeof *s->saved_at);
+    bool ok = find_needs(&n, &d->made, c->forward_count) == GD_OK;
+    s->saved = gd_alloc_zero(c->forward_count + 1, sizeof *s->saved);
+    s->saved_at = gd_alloc_zero(c->forward_count + 1, sizeof *s->saved_at);
     ok = ok && s->saved && s->saved_at;
-    for (size_t i = 0; ok && i < h->forward_count; i++)
+    for (size_t i = 0; ok && i < c->forward_count; i++)
         if (n.of[i] == SAVED)
-            s->saved[s->n_saved++] = h->trace->nodes[i];
+            s->saved[s->n_saved++] = c->trace->nodes[i];
     needs_free(&n);
     return ok;
 }
 
 /* Record the gradient by all results that have one. What forbids it is said when it is asked for;
  * only want of memory is a failure now. */
-static bool record_first(gd_history *h)
+static bool record_first(gd_call_gradient *c)
 {
-    gd_stage *s = &h->body;
+    gd_stage *s = &c->body;
     const uint64_t mark = gd_error_mark();
     bool *is_seeded = gd_alloc_zero((size_t)s->n_outputs + 1, sizeof(bool));
     if (!is_seeded)
@@ -756,55 +756,58 @@ static bool record_first(gd_history *h)
         is_seeded[i] = s->outputs[i]->requires_grad;
     const derivative *d = record_derivative(s, is_seeded);
     gd_free(is_seeded);
-    if (d && find_saved(h, d))
+    if (d && find_saved(c, d))
         return true;
     drop_derivative(s);
     s->n_saved = 0;
     const gd_status status = gd_error_since(mark);
-    if (h->trace->failed || status == GD_OK || status == GD_ERR_MEMORY)
+    if (c->trace->failed || status == GD_OK || status == GD_ERR_MEMORY)
         return false;
-    gd_text text = { h->failure, sizeof h->failure, 0 };
+    gd_text text = { c->failure, sizeof c->failure, 0 };
     gd_text_add(&text, "its gradient could not be recorded: %s", gd_error_last_message());
     gd_error_rollback(mark);
     return true;
 }
 
-gd_history *gd_history_make(gd_context *context, gd_trace *trace, gd_tensor *const *places,
-                            int count, gd_plan_options options)
+gd_call_gradient *gd_call_gradient_make(gd_context *context, gd_trace *trace,
+                                        gd_tensor *const *placeholders, int count,
+                                        gd_plan_options options)
 {
-    gd_history *h = gd_alloc_zero(1, sizeof *h);
-    if (!h)
+    gd_call_gradient *c = gd_alloc_zero(1, sizeof *c);
+    if (!c)
         return NULL;
-    h->context = context;
-    h->refs = 1;
-    h->deferred = (gd_deferred){ .after = context->deferred, .destroy = destroy };
+    c->context = context;
+    c->refs = 1;
+    c->deferred = (gd_deferred){ .after = context->deferred, .destroy = destroy };
     if (context->deferred)
-        context->deferred->before = &h->deferred;
-    context->deferred = &h->deferred;
-    h->trace = trace;
-    h->forward_count = trace->count;
-    h->random_words = trace->random_words;
-    h->options = options;
-    h->first_id = count ? places[0]->id : trace->count ? trace->nodes[0]->id : context->next_id;
-    gd_stage *s = &h->body;
-    s->history = h;
-    s->inputs = hold(places, count, 0);
+        context->deferred->before = &c->deferred;
+    context->deferred = &c->deferred;
+    c->trace = trace;
+    c->forward_count = trace->count;
+    c->random_words = trace->random_words;
+    c->options = options;
+    c->first_id = count          ? placeholders[0]->id
+                  : trace->count ? trace->nodes[0]->id
+                                 : context->next_id;
+    gd_stage *s = &c->body;
+    s->gradient = c;
+    s->inputs = hold(placeholders, count, 0);
     s->n_inputs = s->n_placeholders = s->inputs ? count : 0;
     s->outputs = hold(trace->outputs, (int)trace->output_count, 0);
     s->n_outputs = s->outputs ? (int)trace->output_count : 0;
     s->seeds = gd_alloc_zero(trace->output_count + 1, sizeof *s->seeds);
-    bool ok = s->inputs && s->outputs && s->seeds && find_outside(h) && record_first(h);
+    bool ok = s->inputs && s->outputs && s->seeds && find_outside(c) && record_first(c);
     s->operands = ok ? gd_alloc_zero((size_t)s->n_inputs + 1, sizeof *s->operands) : NULL;
     if (s->operands)
-        return h;
-    h->trace = NULL; /* still the caller's */
-    gd_history_drop(h);
+        return c;
+    c->trace = NULL; /* still the caller's */
+    gd_call_gradient_drop(c);
     return NULL;
 }
 
-int gd_history_result_count(const gd_history *history)
+int gd_call_gradient_result_count(const gd_call_gradient *gradient)
 {
-    return history->body.n_outputs;
+    return gradient->body.n_outputs;
 }
 
 /* Which output of the forward plan is saved value t: one of the results, or one behind them. */
@@ -816,9 +819,9 @@ static int output_of(const gd_stage *s, const gd_tensor *t, int *behind)
     return (*behind)++;
 }
 
-static gd_plan *plan_forward(gd_history *h)
+static gd_plan *plan_forward(gd_call_gradient *c)
 {
-    gd_stage *s = &h->body;
+    gd_stage *s = &c->body;
     gd_tensor **outputs = gd_alloc((size_t)(s->n_outputs + s->n_saved + 1) * sizeof *outputs);
     int count = s->n_outputs;
     gd_plan *plan = NULL;
@@ -827,17 +830,17 @@ static gd_plan *plan_forward(gd_history *h)
     memcpy(outputs, s->outputs, (size_t)count * sizeof *outputs);
     for (int i = 0; i < s->n_saved; i++)
         outputs[output_of(s, s->saved[i], &count)] = s->saved[i];
-    const gd_ir_source source = { .nodes = h->trace->nodes,
-                                  .count = h->forward_count,
+    const gd_ir_source source = { .nodes = c->trace->nodes,
+                                  .count = c->forward_count,
                                   .inputs = s->inputs,
                                   .input_count = s->n_placeholders,
                                   .outputs = outputs,
                                   .output_count = (size_t)count,
-                                  .random_words = h->random_words,
-                                  .options = h->options };
+                                  .random_words = c->random_words,
+                                  .options = c->options };
     gd_ir ir;
-    if (gd_ir_make(&ir, h->context, &source) == GD_OK)
-        plan = gd_plan_make(&ir, h);
+    if (gd_ir_make(&ir, c->context, &source) == GD_OK)
+        plan = gd_plan_make(&ir, c);
     else
         gd_ir_free(&ir);
     count = s->n_outputs;
@@ -849,13 +852,13 @@ static gd_plan *plan_forward(gd_history *h)
     return plan;
 }
 
-gd_plan *gd_history_plan(gd_history *h)
+gd_plan *gd_call_gradient_plan(gd_call_gradient *c)
 {
     const uint64_t mark = gd_error_mark();
-    gd_plan *plan = plan_forward(h);
-    if (plan || h->options.memory_limit == SIZE_MAX || h->body.n_saved == 0)
+    gd_plan *plan = plan_forward(c);
+    if (plan || c->options.memory_limit == SIZE_MAX || c->body.n_saved == 0)
         return plan;
     gd_error_rollback(mark);
-    h->body.n_saved = 0; /* no room for what the gradient reads: it computes it again */
-    return plan_forward(h);
+    c->body.n_saved = 0; /* no room for what the gradient reads: it computes it again */
+    return plan_forward(c);
 }
