@@ -379,6 +379,60 @@ static void one_epoch_of_mnist_learns_it(void **state)
     assert_memory_equal(&again, &metrics, sizeof again);
 }
 
+/* ---- many steps in one call ---- */
+
+/* 23 steps of 80 digits in batches of 30: over the ends of seven epochs, whose last batches are
+ * smaller. */
+enum { RUN_STEPS = 23, RUN_DIGITS = 80, RUN_BATCH = 30 };
+
+static gd_module *run_or_loop(gd_context *gd, bool in_one_call, double losses[RUN_STEPS])
+{
+    trainee t = { .m = gd_module_create(gd, .seed = 2) };
+    t.optimizer = gd_adam(t.m, .lr = 0.005);
+    gd_function *f = gd_compile(gd, step, &t);
+    gd_loader *l =
+        gd_loader_create(simple_digits(gd, RUN_DIGITS), .batch = RUN_BATCH, .shuffle = true);
+    if (in_one_call) {
+        assert_int_equal(gd_function_run(f, l, 5, losses), 5);
+        assert_int_equal(gd_function_run(f, l, RUN_STEPS - 5, losses + 5), RUN_STEPS - 5);
+    } else {
+        gd_batch b;
+        for (int i = 0; i < RUN_STEPS; i++) {
+            assert_true(gd_loader_next(l, &b) || gd_loader_next(l, &b));
+            losses[i] = gd_item(gd_call(f, b.count, b.tensors));
+        }
+    }
+    gd_function_release(f);
+    gd_optimizer_release(t.optimizer);
+    gd_loader_release(l);
+    return t.m;
+}
+
+static void many_steps_are_one_call(void **state)
+{
+    double looped[RUN_STEPS], ran[RUN_STEPS];
+    gd_module *a = run_or_loop(*state, false, looped), *b = run_or_loop(*state, true, ran);
+    assert_memory_equal(looped, ran, sizeof ran);
+    assert_same_modules(a, b);
+    assert_true(ran[RUN_STEPS - 1] < ran[0]);
+}
+
+static void a_run_says_how_far_it_came(void **state)
+{
+    gd_loader *l = gd_loader_create(simple_digits(*state, RUN_DIGITS), .batch = RUN_BATCH);
+    gd_function *untraced = gd_compile(*state, NULL, NULL);
+    double losses[2];
+    assert_int_equal(gd_function_run(untraced, l, 2, losses), 0);
+    assert_int_equal(gd_error_code(), GD_ERR_STATE);
+    gd_error_clear();
+    trainee t = { .m = gd_module_create(*state, .seed = 2) };
+    t.optimizer = gd_adam(t.m);
+    assert_int_equal(gd_function_run(gd_compile(*state, step, &t), l, 3, NULL), 3);
+    assert_int_equal(gd_function_run(untraced, NULL, 1, losses), 0);
+    assert_int_equal(gd_error_code(), GD_ERR_INVALID);
+    gd_error_clear();
+}
+
 /* ---- out of memory, at every allocation in turn ---- */
 
 static bool everything(int per_example)
@@ -423,6 +477,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(schedules_are_asked_at_every_step, open_context,
                                         close_context),
         cmocka_unit_test_setup_teardown(errors_come_out, open_context, close_context),
+        cmocka_unit_test_setup_teardown(many_steps_are_one_call, open_context, close_context),
+        cmocka_unit_test_setup_teardown(a_run_says_how_far_it_came, open_context, close_context),
         cmocka_unit_test_setup_teardown(one_epoch_of_mnist_learns_it, open_context, close_context),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };

@@ -92,6 +92,15 @@ GD_API gd_status gd_evaluate_with(gd_module *module, gd_forward_fn forward, void
                                   gd_loader *loader, gd_metrics *result,
                                   const gd_evaluate_options *options);
 
+/* Many steps in one call: gd_call(step, batch.count, batch.tensors) with the loader's next `count`
+ * batches, over the ends of epochs. results[i], if results is not NULL, is what call i gives,
+ * one number: the loss of a training step. Returns how many calls succeeded: fewer than
+ * `count` after an error, which gd_error_code tells. A function without a body, which its caller
+ * traces, needs its plans before (gd_function_has_plan): for a full batch, and for a last one that
+ * is smaller. */
+GD_API int64_t gd_function_run(gd_function *step, gd_loader *loader, int64_t count,
+                               double *results);
+
 #ifdef __cplusplus
 }
 #endif
