@@ -79,18 +79,36 @@ NOT_FOR_PYTHON = {
     "gd_graph_verify": "debug builds call it themselves",
     "gd_fit_with": "training loops are Python's: a compiled step is one call", "gd_evaluate_with": "as gd_fit",
     "gd_schedule_follow": "a callback for gd_fit",
-    "gd_image_free": "images become tensors", "gd_idx_free": "files become tensors",
     "gd_idx_read_memory": "gd.data.read_idx reads files", "gd_idx_type_name": "dtypes say it", "gd_idx_type_size": "dtypes say it",
     "gd_file_write": "Python writes files", "gd_file_check_writable": "Python writes files",
     "gd_status_name": "exceptions are Python's", "gd_seconds": "time.perf_counter",
     "gd_options_default": "the defaults stand in the generated signatures",
     "gd_from_host_in_place": "memory that Python shares with the library comes with DLPack", "gd_mnist_pair": "gd.data.mnist, twice",
-    "gd_plateau_step": "its state is a struct; a few lines of Python",
-    "gd_profile_format_trace": "to be written: a trace of step.profile()",
     "gd_shape_broadcast": "gd.broadcast_to and NumPy say it", "gd_tensor_map": "memory is read through numpy.asarray and .data",
     "gd_tensor_unmap": "as gd_tensor_map",
     "gd_dataset_create_with": "gd.data.from_arrays takes tensors",
-    "gd_image_read": "to be written: gd.data.read_image", "gd_image_resize": "as gd_image_read",
-    "gd_idx_read": "to be written: gd.data.read_idx", "gd_generate_with": "gd.text.generate is a loop of gd_generator_feed and gd_sample",
-    "gd_token_loader_next": "to be written: gd.text.TokenLoader",
+    "gd_generate_with": "gd.text.generate is a loop of gd_generator_feed and gd_sample",
 }
+
+# Classes of gd.nn for functions of tensors, under PyTorch's names where it has the layer.
+LAYERS = {
+    "ReLU": "relu", "ReLU6": "relu6", "LeakyReLU": "leaky_relu", "ELU": "elu", "SELU": "selu", "GELU": "gelu", "GELUTanh": "gelu_tanh",
+    "SiLU": "silu", "Mish": "mish", "Sigmoid": "sigmoid", "LogSigmoid": "log_sigmoid", "Tanh": "tanh", "Softplus": "softplus",
+    "Softsign": "softsign", "Hardsigmoid": "hard_sigmoid", "Hardswish": "hard_swish", "Softmax": "softmax", "LogSoftmax": "log_softmax",
+    "GLU": "glu", "AdaptiveAvgPool": "adaptive_avg_pool", "AdaptiveMaxPool": "adaptive_max_pool", "GlobalAvgPool": "global_avg_pool",
+    "GlobalMaxPool": "global_max_pool", "RotaryPosition": "rope", "CosineSimilarity": "cosine_similarity",
+    "CrossEntropyLoss": "cross_entropy", "NLLLoss": "nll", "BCELoss": "bce", "BCEWithLogitsLoss": "bce_with_logits", "FocalLoss": "focal",
+    "HingeLoss": "hinge", "HingeEmbeddingLoss": "hinge_embedding", "KLDivLoss": "kl_div", "MSELoss": "mse", "L1Loss": "mae",
+    "HuberLoss": "huber", "SmoothL1Loss": "smooth_l1", "CosineEmbeddingLoss": "cosine_embedding", "TripletMarginLoss": "triplet_margin",
+    "CTCLoss": "ctc",
+}
+# Classes of gd.nn for layers that the library makes the parameters of, and which of their options a call is given.
+MODULE_LAYERS = {
+    "LSTM": "lstm", "GRU": "gru", "RNN": "rnn", "MultiheadAttention": "multi_head_attention", "FeedForward": "feed_forward",
+    "PReLU": "prelu", "DropConnect": "drop_connect", "TokenEmbedding": "token_embedding", "TransformerEncoderLayer": "encoder_layer",
+    "TransformerDecoderLayer": "decoder_layer", "TransformerEncoder": "encoder", "TransformerDecoder": "decoder",
+    "Transformer": "transformer", "DecoderOnly": "decoder_only", "EncoderOnly": "encoder_only",
+}
+AT_CALL = {"start"}
+# Names of optimizers that are not those of their functions with a capital.
+OPTIMIZERS = {"sgd": "SGD", "adamw": "AdamW", "nadam": "NAdam", "radam": "RAdam", "rmsprop": "RMSprop", "lamb": "LAMB"}

@@ -12,9 +12,8 @@ gd.compile makes of a training step one call of the library.
 """
 from __future__ import annotations
 
-from . import _lib
+from . import _lib, _ops
 from ._ops import *  # noqa: F403  the generated functions
-from ._ops import __all__ as _generated
 from ._dtype import BY_CODE as _dtypes
 from ._dtype import DType
 from ._lib import (DeviceError, DTypeError, Error, FileError, FormatError, InvalidError, OutOfMemoryError, ShapeError, StateError,
@@ -23,33 +22,64 @@ from ._tensor import (Tensor, arange, argmax, argmin, asarray, copy, empty, from
                       randn, seed, tensor)
 from ._tree import flatten as tree_flatten
 from ._tree import unflatten as tree_unflatten
-from ._autograd import grad, no_grad, value_and_grad
+from ._autograd import grad, jvp, no_grad, value_and_grad
 from ._callbacks import checkpoint
 from ._compile import compile
 from ._fit import evaluate, fit
 from ._io import load, save
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from . import data as data
+    from . import metrics as metrics
+    from . import nn as nn
+    from . import optim as optim
+    from . import testing as testing
+    from . import text as text
+    from ._api import gd_memory_stats
+
+    float32: DType
+    float64: DType
+    float16: DType
+    bfloat16: DType
+    int8: DType
+    int16: DType
+    int32: DType
+    int64: DType
+    uint8: DType
+    uint16: DType
+    uint32: DType
+    uint64: DType
+    bool: DType
+
 array = tensor
 for _d in _dtypes.values():
     globals()[_d.name] = _d
-pi, e, inf, nan, newaxis = 3.141592653589793, 2.718281828459045, float("inf"), float("nan"), None
+pi: float = 3.141592653589793
+e: float = 2.718281828459045
+inf: float = float("inf")
+nan: float = float("nan")
+newaxis: None = None
 
-__version__ = _lib.C.gd_version().decode()
+__version__: str = _lib.C.gd_version().decode()
 _MODULES = ("nn", "optim", "data", "metrics", "testing", "text")
 
 
-def __getattr__(name: str):
-    if name in _MODULES:
-        from importlib import import_module
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module 'gradus' has no attribute {name!r}")
+if not TYPE_CHECKING:
+    def __getattr__(name):
+        if name in _MODULES:
+            from importlib import import_module
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module 'gradus' has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted([*globals(), *_MODULES])
 
 
-def memory():
+def memory() -> gd_memory_stats:
     """The state of the default context's memory: gd.memory().in_use, .peak, .live_tensors."""
     with _lib.lock:
         _lib.drain()
@@ -74,7 +104,10 @@ def isa() -> str:
     return _ops.context_isa()
 
 
-__all__ = sorted({*_generated, "Tensor", "DType", "arange", "argmax", "argmin", "array", "asarray", "checkpoint", "compile", "copy",
-                  "empty", "evaluate", "fit", "from_numpy", "full", "full_like", "get_threads", "grad", "isa", "load", "memory", "no_grad",
-                  "ones_like", "rand", "randint", "randn", "save", "seed", "set_threads", "tensor", "value_and_grad", *_MODULES,
-                  *(_d.name for _d in _dtypes.values())} - {"bool"})
+__all__ = ["DType", "DTypeError", "DeviceError", "Error", "FileError", "FormatError", "InvalidError", "OutOfMemoryError", "ShapeError",
+           "StateError", "Tensor", "TracingError", "UnsupportedError", "arange", "argmax", "argmin", "array", "asarray", "bfloat16",
+           "checkpoint", "compile", "copy", "data", "e", "empty", "evaluate", "fit", "float16", "float32", "float64", "from_numpy", "full",
+           "full_like", "get_threads", "grad", "inf", "int16", "int32", "int64", "int8", "isa", "jvp", "load", "memory", "metrics", "nan",
+           "newaxis", "nn", "no_grad", "ones_like", "optim", "pi", "rand", "randint", "randn", "save", "seed", "set_threads", "tensor",
+           "testing", "text", "tree_flatten", "tree_unflatten", "uint16", "uint32", "uint64", "uint8", "value_and_grad"]
+__all__ += _ops.__all__

@@ -63,6 +63,19 @@ def value_and_grad(function: Callable, argnums: int | Sequence[int] = 0, has_aux
     return both
 
 
+def jvp(function: Callable[..., Any], primals: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Any, Any]:
+    """(function(*primals), its derivative in the direction of `tangents`), in the form of the function's result: a tensor, or a tree of
+    tensors. The library has gradients alone, and this is a gradient of a gradient: it costs two backward passes."""
+    if len(primals) != len(tangents) or any(as_tensor(x).shape != as_tensor(v).shape for x, v in zip(primals, tangents)):
+        raise _lib.ShapeError("jvp: a tangent of the shape of each primal")
+    points = [as_tensor(x).detach().requires_grad_() for x in primals]
+    results, tree = _tree.flatten(function(*points))
+    weights = [_ops.zeros(y.shape, y.dtype).requires_grad_() for y in results]
+    gradients = _ops.grad(outputs=results, seeds=weights, inputs=points)  # linear in the weights
+    slopes = _ops.grad(outputs=gradients, seeds=[as_tensor(v).to(g.dtype) for v, g in zip(tangents, gradients)], inputs=weights)
+    return _tree.unflatten(tree, [y.detach() for y in results]), _tree.unflatten(tree, [s.detach() for s in slopes])
+
+
 def grad_of(function: Callable, argnums: int | Sequence[int] = 0) -> Callable:
     """As value_and_grad, the gradients alone."""
     both = value_and_grad(function, argnums)

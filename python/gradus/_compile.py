@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import time
 import warnings
 import weakref
 
@@ -16,7 +17,19 @@ from ._tensor import Tensor, tracing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Generic, ParamSpec, TypeVar, overload
+
+    from .data import DataLoader
+
+    P, R = ParamSpec("P"), TypeVar("R")
+
+    class _Typed(Generic[P, R]):
+        pass
+else:
+    class _Typed:  # what calls give is for type checkers alone
+        def __class_getitem__(cls, types):
+            return cls
+    P = R = None
 
 
 class _Plan:
@@ -56,13 +69,21 @@ class _Plan:
         self.out_tree = out_tree
         return changed
 
-    def call(self, function: Callable, leaves: list, every_time: bool) -> tuple[Any, bool]:
+    def prepare(self, owner: Function, leaves: list[Tensor], inputs: Any) -> bool:
+        """See that there is a plan for these tensors. Whether its result has another form than before."""
+        if owner.mode != "lazy" and C.gd_function_has_plan(self.h, len(leaves), inputs):
+            return False
+        changed = self.trace(owner.function, len(leaves), inputs)
+        if owner.mode != "lazy":
+            owner._compiled(self, leaves)
+        return changed
+
+    def call(self, owner: Function, leaves: list[Tensor]) -> tuple[Any, bool]:
         """(the result, whether it has another form than for other shapes)"""
-        count, inputs, changed = len(leaves), handles(leaves), False
+        count, inputs = len(leaves), handles(leaves)
         with _lib.lock:
             _lib.drain()
-            if every_time or not C.gd_function_has_plan(self.h, count, inputs):
-                changed = self.trace(function, count, inputs)
+            changed = self.prepare(owner, leaves, inputs)
             h = _lib.claim(C.gd_call(self.h, count, inputs))
             if h is None:
                 _lib.fail()
@@ -79,7 +100,7 @@ def same(a: Any, b: Any) -> bool:
         return False
 
 
-class Function:
+class Function(_Typed[P, R]):
     """A compiled function, see gd.compile."""
 
     reading: list | None = None  # the modules whose training flag the function being recorded has read
@@ -90,9 +111,10 @@ class Function:
         self._plans: dict[Any, list[_Plan]] = {}
         self._last: _Plan | None = None
         self._by_shape = False
+        self._made_for: list[tuple] = []  # what plans have been made for, in their order
         self._bound: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if tracing():
             return self.function(*args, **kwargs)
         if self.mode == "eager":
@@ -100,7 +122,7 @@ class Function:
         leaves, tree = _tree.flatten((args, kwargs))
         leaves = [as_tensor(leaf) for leaf in leaves]
         plan = self._find(leaves, tree)
-        result, changed = plan.call(self.function, leaves, self.mode == "lazy")
+        result, changed = plan.call(self, leaves)
         self._last = plan
         if changed and self.mode == "compiled":
             self._by_shape = True  # its form depends on the shapes: from now on a plan for each
@@ -121,8 +143,65 @@ class Function:
         plans.append(plan)
         if len(self._plans) == 9 and not self._by_shape:
             warnings.warn(f"{self.__name__} has been compiled for 9 different constants; a number that changes from call to call "
-                          "is passed as gd.tensor(number)", stacklevel=3)
+                          f"is passed as gd.tensor(number). {self.explain()}", stacklevel=3)
         return plan
+
+    def _compiled(self, plan: _Plan, leaves: list[Tensor]) -> None:
+        """A plan has been made."""
+        self._made_for.append((plan.tree, [(t.shape, t.dtype, t.requires_grad) for t in leaves],
+                               [(type(module()).__name__, flag) for module, flag in plan.reads]))
+
+    def explain(self) -> str:
+        """Why the function has been compiled as often as it was: a line for each time, with what differs from the time before."""
+        lines, before = [], None
+        for i, now in enumerate(self._made_for, 1):
+            reason = "the first call" if before is None else _difference(self.function, before, now)
+            lines.append(f"{i}. {reason}")
+            before = now
+        return f"{self.__name__} has been compiled {len(lines)} times:\n" + "\n".join(lines)
+
+    def run(self, loader: Any, steps: int | None = None) -> list[float]:
+        """Many steps in one call of the library: what the function gives, a number as a loss is, of each of the next `steps` batches; None:
+        of the rest of an epoch. Other Python threads run meanwhile, and Ctrl-C ends it after a step.
+
+        For a gd.data.DataLoader over a data set of the library, whose batches are (x, y); with other loaders it is a loop."""
+        steps = len(loader) - getattr(loader, "position", 0) if steps is None else steps
+        plan = self._plan_of_batches(loader)
+        if plan is None:
+            return [float(self(*batch)) for _, batch in zip(range(steps), _endless(loader))]
+        found: list[float] = []
+        chunk = 1
+        while len(found) < steps:
+            begun = time.perf_counter()
+            found += self._run(plan, loader, min(chunk, steps - len(found)))
+            if time.perf_counter() - begun < 0.05:  # Ctrl-C is seen between chunks
+                chunk *= 2
+        return found
+
+    def _plan_of_batches(self, loader: Any) -> _Plan | None:
+        """The plan for all batches of a loader, full ones and a smaller last one, if the library can bring both together."""
+        if self.mode != "compiled" or not hasattr(loader, "library_batches") or tracing():
+            return None
+        plans = set()
+        for x, y in loader.library_batches():
+            leaves, tree = _tree.flatten(((x, y), {}))
+            plan = self._find(leaves, tree)
+            with _lib.lock:
+                _lib.drain()
+                plan.prepare(self, leaves, handles(leaves))
+            plans.add(plan if plan.out_tree is _tree.LEAF else None)
+        return plans.pop() if len(plans) == 1 else None
+
+    def _run(self, plan: _Plan, loader: DataLoader, steps: int) -> list[float]:
+        results = (ctypes.c_double * steps)()
+        with _lib.lock:
+            _lib.drain()
+            done = C.gd_function_run(plan.h, loader.library_loader(), steps, results)
+            loader.advance(done)
+            self._last = plan
+            if done < steps:
+                _lib.fail()
+        return results[:]
 
     def __get__(self, instance: Any, owner: Any) -> Any:
         if instance is None:
@@ -131,10 +210,11 @@ class Function:
         if bound is None:
             reference = weakref.ref(instance)
             method = functools.wraps(self.function)(lambda *args, **kwargs: self.function(reference(), *args, **kwargs))
+            method._drops_self = 1
             bound = self._bound[instance] = Function(method, self.options)
         return bound
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         return _made_again, (self.function, self.options)
 
     def _called(self) -> int:
@@ -155,37 +235,104 @@ class Function:
         """Plans, calls, kernels and memory of the plan used last."""
         return _ops.function_stats(self._called())
 
-    def profile(self, *args: Any, runs: int = 10, **kwargs: Any) -> str:
-        """Call with these arguments, `runs` times with every kernel timed (effects happen each time): a table of the kernels."""
+    def profile(self, *args: Any, runs: int = 10, trace: Any = None, **kwargs: Any) -> str:
+        """Call with these arguments, `runs` times with every kernel timed (effects happen each time): a table of the kernels. trace: the
+        path of a file to write besides, for chrome://tracing or ui.perfetto.dev."""
         self(*args, **kwargs)
         leaves = [as_tensor(leaf) for leaf in _tree.flatten((args, kwargs))[0]]
         capacity = max(1, self.stats.kernels)
         rows = (_api.gd_kernel_profile * capacity)()
         count = _convert.run_value(C.gd_function_profile, self._called(), len(leaves), handles(leaves), runs, capacity, rows)
+        if trace is not None:
+            with open(trace, "w", encoding="utf-8") as file:
+                file.write(_convert.run_text(C.gd_profile_format_trace, min(count, capacity), rows))
         return _convert.run_text(C.gd_profile_format, min(count, capacity), rows, _api.gd_profile_bounds())
 
-    def save_c(self, path: str, name: str = "step") -> None:
-        """Write the plan used last as one file of C99 that needs no library."""
-        libc = ctypes.CDLL(None)
+    def save_c(self, path: Any, name: str = "step") -> None:
+        """Write the plan used last as one file of C99 that needs no library. On an error an old file stands."""
+        import os
+        libc, wanted = ctypes.CDLL(None), os.fspath(path)
         libc.fopen.restype, libc.fopen.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_char_p)
         libc.fclose.argtypes = (ctypes.c_void_p,)
-        file = libc.fopen(_convert.as_text(path), b"w")
+        part = wanted + ".part"
+        file = libc.fopen(_convert.as_text(part), b"w")
         if not file:
-            raise FileNotFoundError(f"{path} cannot be written")
+            raise FileNotFoundError(f"{wanted} cannot be written")
         try:
-            _convert.run_status(C.gd_export_c, self._called(), name.encode(), file)
-        finally:
-            libc.fclose(file)
+            try:
+                _convert.run_status(C.gd_export_c, self._called(), name.encode(), file)
+            finally:
+                failed = libc.fclose(file)
+            if failed:
+                raise OSError(f"{wanted} cannot be written")
+            os.replace(part, wanted)
+        except BaseException:
+            os.unlink(part)
+            raise
 
     def __repr__(self) -> str:
         return f"<compiled {self.__name__}>"
 
 
-def _made_again(function, options):
+def _endless(loader: Any) -> Any:
+    """The batches that come, over the ends of epochs."""
+    if hasattr(loader, "endless"):
+        yield from loader.endless()
+    while True:
+        yield from loader
+
+
+def _made_again(function: Callable[..., Any], options: dict[str, Any]) -> Function[..., Any]:
     return Function(function, options)
 
 
-def compile(function: Callable | None = None, *, mode: str = "compiled", cache_limit: int | None = None,
+def _difference(function: Callable[..., Any], before: tuple, now: tuple) -> str:
+    """What a plan was made for, against the one before."""
+    if not same(before[0], now[0]):
+        constants = [_describe(function, path, a, b) for path, a, b in _tree.differences(before[0], now[0])]
+        return "constants differ: " + "; ".join(constants)
+    for path, (shape, dtype, requires), (shape_now, dtype_now, requires_now) in zip(_tree.paths(now[0]), before[1], now[1]):
+        name = _named(function, path)
+        if (shape, dtype) != (shape_now, dtype_now):
+            return f"{name} is {dtype_now} {shape_now}, was {dtype} {shape}"
+        if requires != requires_now:
+            return f"{name} {'requires a gradient now' if requires_now else 'requires no gradient any more'}"
+    for (kind, flag), (kind_now, flag_now) in zip(before[2], now[2]):
+        if (kind, flag) != (kind_now, flag_now):
+            return f"{kind_now} is {'in training' if flag_now else 'in use'} now"
+    return "the layout of an argument, gd.no_grad() or another setting differs, or the plan had made room for others (cache_limit)"
+
+
+def _describe(function: Callable[..., Any], path: tuple, before: Any, now: Any) -> str:
+    return f"{_named(function, path)} is {now}, was {before}"
+
+
+def _named(function: Callable[..., Any], path: tuple) -> str:
+    """The argument at a path of the tree (args, kwargs), as it is called in the function: "batch['x']"."""
+    if len(path) < 2:
+        return "the arguments"
+    kind, first, *rest = path
+    names = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    place = first + getattr(function, "_drops_self", 0) if kind == 0 else 0
+    if kind == 0 and names is not None and place < names.co_argcount:
+        first = names.co_varnames[place]
+    return f"{first}" + "".join(f"[{key!r}]" for key in rest)
+
+
+if TYPE_CHECKING:
+    @overload
+    def compile(function: Callable[P, R]) -> Function[P, R]: ...
+
+    @overload
+    def compile(function: Callable[P, R], *, mode: str = "compiled", cache_limit: int | None = None, memory_limit: int | None = None,
+                detached: bool = False) -> Function[P, R]: ...
+
+    @overload
+    def compile(*, mode: str = "compiled", cache_limit: int | None = None, memory_limit: int | None = None,
+                detached: bool = False) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+
+
+def compile(function: Any = None, *, mode: str = "compiled", cache_limit: int | None = None,
             memory_limit: int | None = None, detached: bool = False) -> Any:
     """Make of a function on tensors one call of the library. A decorator.
 

@@ -46,3 +46,31 @@ def count(tree) -> int:
     if tree is LEAF:
         return 1
     return 0 if tree[0] is None else sum(count(item) for item in tree[-1])
+
+
+def paths(tree, path=()):
+    """The path of each tensor, in their order: the numbers and keys that lead to it."""
+    if tree is LEAF:
+        return [path]
+    if tree[0] is None:
+        return []
+    keys = tree[1] if tree[0] is dict else range(len(tree[-1]))
+    return [found for key, item in zip(keys, tree[-1]) for found in paths(item, (*path, key))]
+
+
+def differences(a, b, path=()):
+    """[(path, what a has there, what b has)] where two trees differ."""
+    if a is LEAF or b is LEAF or a[0] is not b[0] or a[0] is None or a[0] is dict and a[1] != b[1] or len(a[-1]) != len(b[-1]):
+        try:
+            equal = bool(a == b)
+        except Exception:  # constants whose comparison fails
+            equal = False
+        return [] if equal else [(path, _shown(a), _shown(b))]
+    keys = a[1] if a[0] is dict else range(len(a[-1]))
+    return [found for key, x, y in zip(keys, a[-1], b[-1]) for found in differences(x, y, (*path, key))]
+
+
+def _shown(tree):
+    if tree is LEAF:
+        return "a tensor"
+    return repr(tree[2]) if tree[0] is None else f"{tree[0].__name__} of {len(tree[-1])}"

@@ -5,12 +5,16 @@ import ctypes
 import os
 
 from . import _api, _convert, _lib, _objects, _ops
+from ._dtype import BY_NAME
 from ._lib import C
 from ._tensor import Tensor, as_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
+
+
+_U8 = BY_NAME["u8"]
 
 
 class Dataset:
@@ -49,6 +53,45 @@ def mnist(folder: Any = "data/mnist", train: bool = True, flatten: bool = True) 
 def cifar10(folder: Any, train: bool = True) -> Dataset:
     """Photographs [3, 32, 32] of ten classes."""
     return Dataset(_ops.cifar10(os.fspath(folder), test=not train))
+
+
+def idx(samples: Any, labels: Any, flatten: bool = True, scale: float | None = None, shift: float = 0.0) -> Dataset:
+    """Samples and their labels from two IDX files, plain or compressed, as MNIST's are; a sample is value * scale + shift, pixels 0 … 1
+    unless a scale is given."""
+    return Dataset(_objects.Dataset.load_idx(os.fspath(samples), os.fspath(labels), keep_shape=not flatten, scale=scale, shift=shift))
+
+
+def read_idx(path: Any) -> Tensor:
+    """The array of an IDX file, plain or compressed, with the dtype it has there."""
+    array = _api.gd_idx()
+    with _lib.lock:
+        if C.gd_idx_read(_convert.as_text(path), ctypes.byref(array)):
+            _lib.fail()
+        try:
+            return _convert.run(C.gd_from_host, _lib.context(), _convert.shape_of(tuple(array.dims[:array.rank])),
+                                C.gd_idx_dtype(array.type), array.data)
+        finally:
+            C.gd_idx_free(ctypes.byref(array))
+
+
+def read_image(path: Any, height: int | None = None, width: int | None = None) -> Tensor:
+    """A JPEG file as uint8 [3, height, width], resized where a height and a width are given."""
+    if (height is None) is not (width is None):
+        raise _lib.InvalidError("read_image: a height and a width, or neither")
+    read, image = _api.gd_image(), _api.gd_image()
+    with _lib.lock:
+        try:
+            if C.gd_image_read(_convert.as_text(path), ctypes.byref(read)):
+                _lib.fail()
+            if height is not None and C.gd_image_resize(ctypes.byref(read), height, width, ctypes.byref(image)):
+                _lib.fail()
+            found = read if height is None else image
+            rows = _convert.run(C.gd_from_host, _lib.context(), _convert.shape_of((found.height, found.width, found.channels)),
+                                _U8.code, found.pixels)
+        finally:
+            C.gd_image_free(ctypes.byref(read))
+            C.gd_image_free(ctypes.byref(image))
+    return _ops.contiguous(_ops.permute(rows, (2, 0, 1)))
 
 
 def image_folder(folder: Any, height: int, width: int) -> Dataset:
@@ -151,17 +194,109 @@ class DataLoader:
                 advance()
         return batch_of
 
-    def state_dict(self) -> dict:
+    # ---- for step.run()
+
+    def endless(self) -> Iterator[Any]:
+        """The batches that come, over the ends of epochs."""
+        while True:
+            self._resumed = True  # go on in the epoch
+            yield from self
+
+    def library_batches(self) -> list[tuple[Tensor, Tensor]]:
+        """Tensors of the shapes that batches have; none where the data set is not the library's."""
+        if not isinstance(self.dataset, Dataset):
+            return []
+        full, rest = divmod(len(self.dataset), self.batch_size)
+        sizes = [self.batch_size] * (full > 0) + [rest] * (rest > 0 and not self.drop_last)
+        return [(_ops.zeros((size, *self.dataset.shape)), _ops.zeros((size,), "int64")) for size in sizes]
+
+    def library_loader(self) -> int:
+        """The library's loader, whose next batch is this one's."""
+        self._turn += 1  # a loop that is under way is over
+        self._seek()
+        return self._loader.handle
+
+    def advance(self, batches: int) -> None:
+        """Count batches that were taken from the library's loader."""
+        epochs, self.position = divmod(self.position + batches, len(self))
+        self.epoch += epochs
+        self._at = (self.epoch, self.position)
+        if batches and self.position == 0:
+            C.gd_loader_next(self._loader.handle, ctypes.byref(_api.gd_batch()))  # the library tells the end of an epoch
+
+    def state_dict(self) -> dict[str, Any]:
         """Which batch is the next."""
         return {"epoch": self.epoch, "position": self.position, "seed": self.seed}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next loop go on there."""
         if state["seed"] != self.seed:
             raise _lib.StateError(f"the state is of seed {state['seed']}, the loader's is {self.seed}")
         self.epoch, self.position, self._resumed = state["epoch"], state["position"], True
         if self.position >= len(self):
             self.epoch, self.position = self.epoch + 1, 0
+
+
+class TokenLoader:
+    """Batches for language models: for x, y in loader, both [batch, length], y being the token after each of x. `tokens` is the path of a
+    token file (write_tokens), or a sequence of tokens. first, count: the part of them to use.
+
+    random: sequences from anywhere, as many as the tokens would fill in an epoch, drawn by `seed`; else one after another. state_dict()
+    after a batch says where to go on."""
+
+    def __init__(self, tokens: Any, batch: int = 8, length: int = 256, *, first: int = 0, count: int | None = None,
+                 random: bool = False, seed: int = 0) -> None:
+        is_path = isinstance(tokens, str) or hasattr(tokens, "__fspath__")
+        self._data = (_objects.TokenData.open(os.fspath(tokens)) if is_path else
+                      _objects.TokenData.create(tokens.tolist() if isinstance(tokens, Tensor) else tokens))
+        self._options = {"batch": batch, "length": length, "first": first, "random": random, "seed": seed}
+        if count is not None:
+            self._options["count"] = count
+        self.done = 0  # batches, of all epochs
+        self._restart()
+
+    def _restart(self) -> None:
+        self._loader, self._at = _objects.TokenLoader.create(self._data, **self._options), 0
+
+    def __len__(self) -> int:
+        return self._loader.batches()
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The batches of an epoch, or what is left of it."""
+        while True:
+            batch = self._next()
+            self.done += 1
+            yield batch
+            if self.done % len(self) == 0:
+                return
+
+    def _next(self) -> tuple[Tensor, Tensor]:
+        if self._at > self.done:
+            self._restart()
+        batch = _api.gd_batch()
+        with _lib.lock:
+            _lib.drain()
+            while self._at <= self.done:
+                if C.gd_token_loader_next(self._loader.handle, ctypes.byref(batch)):
+                    self._at += 1
+                elif C.gd_error_code():
+                    _lib.fail()  # else it is the end of an epoch, and the next call begins another
+            return _own(batch.tensors[0]), _own(batch.tensors[1])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Which batch is the next."""
+        return {"done": self.done, **self._options}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next loop go on there."""
+        if {name: value for name, value in state.items() if name != "done"} != self._options:
+            raise _lib.StateError(f"the state is of a loader with {state}, this one has {self._options}")
+        self.done = state["done"]
+
+
+def write_tokens(path: Any, tokens: Any, vocabulary: int) -> None:
+    """Write tokens to a file as llm.c does, for TokenLoader; 16 bits each where the vocabulary allows it."""
+    _ops.token_file_write(path, tokens.tolist() if isinstance(tokens, Tensor) else tokens, vocabulary)
 
 
 def _own(h: int) -> Tensor:
@@ -176,4 +311,5 @@ def _stack(samples: list) -> Any:
     return _ops.stack([as_tensor(s) for s in samples])
 
 
-__all__ = ["ArrayDataset", "DataLoader", "Dataset", "cifar10", "from_arrays", "image_folder", "mnist"]
+__all__ = ["ArrayDataset", "DataLoader", "Dataset", "TokenLoader", "cifar10", "from_arrays", "idx", "image_folder", "mnist", "read_idx",
+           "read_image", "write_tokens"]

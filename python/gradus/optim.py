@@ -1,9 +1,13 @@
-"""Optimizers: gd.optim.Adam(model.parameters(), lr=1e-3), after PyTorch, and schedules of the learning rate."""
+"""Optimizers: gd.optim.Adam(model, lr=1e-3), after PyTorch, and schedules of the learning rate."""
 from __future__ import annotations
 
-from . import _api, _callbacks, _convert, _lib, _objects, _ops
+import ctypes
+
+from . import _api, _callbacks, _convert, _objects, _optimizers
 from ._convert import run_status, run_value
 from ._lib import C
+from ._optimizer import Optimizer, named_parameters
+from ._optimizers import *  # noqa: F403  SGD, Adam, … of the library
 from ._tensor import Tensor
 from .nn._module import Adopted, Module
 
@@ -11,103 +15,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterable
 
-
-class Optimizer:
-    """Updates parameters against their gradients. `parameters`: a Module, its parameters(), or pairs of (path, parameter).
-
-    With a loss in hand, minimize(loss) takes its gradient and updates; or loss.backward(), as often as wanted, then step() and
-    zero_grad(). Both work within gd.compile. Of a Module, parameters that layers make later join in."""
-
-    _make: Any = None
-
-    def __init__(self, parameters: Module | Iterable[Any], **options: Any) -> None:
-        if isinstance(parameters, Module):
-            self._adopted, self.model = Adopted(parameters), parameters
-        elif isinstance(parameters, Tensor) or not hasattr(parameters, "__iter__"):
-            raise TypeError(f"parameters are a Module or tensors, not a {type(parameters).__name__}")
-        else:
-            named = [p if isinstance(p, tuple) else (str(i), p) for i, p in enumerate(parameters)]
-            if not named:
-                raise _lib.InvalidError("an optimizer without parameters")
-            self._adopted, self.model = Adopted(named), None
-        self._optimizer = type(self)._make(self._adopted.update(), **options)
-
-    @property
-    def handle(self) -> int:
-        self._adopted.update()
-        return self._optimizer.handle
-
-    def minimize(self, loss: Tensor) -> Tensor:
-        """Update every parameter against the gradient of the loss, which is given back."""
-        return _convert.run(C.gd_minimize, self.handle, loss._h)
-
-    def step(self) -> None:
-        """Update every parameter against the gradient that backward() has added up."""
-        run_status(C.gd_optimizer_step, self.handle)
-
-    def zero_grad(self) -> None:
-        run_status(C.gd_optimizer_zero_grad, self.handle)
-
-    @property
-    def lr(self) -> float:
-        """The learning rate. Compiled steps see a change at their next call."""
-        return C.gd_optimizer_lr(self.handle)
-
-    @lr.setter
-    def lr(self, value: float) -> None:
-        run_status(C.gd_optimizer_set_lr, self.handle, value)
-
-    def group(self, pattern: str, **options: float) -> None:
-        """Constants of their own for the parameters whose path matches, "*.bias": lr, weight_decay."""
-        self.handle
-        self._optimizer.group(pattern, **options)
-
-    def clip_norm(self, max_norm: float) -> None:
-        """Scale all gradients together so that their norm is at most this; 0: do not."""
-        run_status(C.gd_optimizer_clip_norm, self.handle, max_norm)
-
-    def clip_value(self, limit: float) -> None:
-        run_status(C.gd_optimizer_clip_value, self.handle, limit)
-
-    @property
-    def gradient_norm(self) -> float:
-        """Of the last step, before it was clipped; NaN unless norms are clipped."""
-        return run_value(C.gd_optimizer_gradient_norm, self.handle)
-
-    def save(self, path: Any) -> None:
-        """Write moments, the count of steps and the learning rate to a safetensors file."""
-        run_status(C.gd_optimizer_save, self.handle, _convert.as_text(path))
-
-    def load(self, path: Any) -> None:
-        run_status(C.gd_optimizer_load, self.handle, _convert.as_text(path))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(lr={self.lr:g})"
-
-
-def _optimizer(name: str, function: Callable) -> type:
-    return type(name, (Optimizer,), {"_make": staticmethod(function), "__doc__": function.__doc__, "__module__": "gradus.optim"})
-
-
-SGD, Adam, AdamW = _optimizer("SGD", _ops.sgd), _optimizer("Adam", _ops.adam), _optimizer("AdamW", _ops.adamw)
-NAdam, RAdam = _optimizer("NAdam", _ops.nadam), _optimizer("RAdam", _ops.radam)
-RMSprop, Adagrad = _optimizer("RMSprop", _ops.rmsprop), _optimizer("Adagrad", _ops.adagrad)
-Adadelta, Lion, LAMB = _optimizer("Adadelta", _ops.adadelta), _optimizer("Lion", _ops.lion), _optimizer("LAMB", _ops.lamb)
+    from ._optimizer import Parameters
 
 
 class LBFGS:
     """Limited-memory BFGS with a line search, for small models and losses without noise: step(closure), closure() being the loss on
     the whole of the data. Options: lr, max_iterations (of a step), history, tolerance_gradient, line_search, …"""
 
-    def __init__(self, parameters: Module | Iterable[Any], **options: Any) -> None:
-        self._adopted = Adopted(parameters if isinstance(parameters, Module) else
-                                [p if isinstance(p, tuple) else (str(i), p) for i, p in enumerate(parameters)])
+    def __init__(self, parameters: Parameters, **options: Any) -> None:
+        self._adopted = Adopted(parameters if isinstance(parameters, Module) else named_parameters(parameters, []))
         self._lbfgs = _objects.Lbfgs.create(self._adopted.update(), **options)
 
     def step(self, closure: Callable[[], Tensor]) -> float:
         """Improve the parameters; the loss before. The closure is called as often as is needed."""
         self._adopted.update()
-        loss = _convert.ctypes.c_double()
+        loss = ctypes.c_double()
         with _callbacks.Called(closure) as number:
             run_status(C.gd_lbfgs_step, self._lbfgs.handle, _callbacks.CLOSURE, number, _convert.byref(loss))
         return loss.value
@@ -120,9 +42,11 @@ class EMA:
         self._ema = _objects.Ema.create(model.library_module(), decay=decay)
 
     def update(self) -> None:
+        """Move the averages towards the parameters as they are."""
         self._ema.update()
 
     def swap(self) -> None:
+        """Exchange parameters and averages."""
         self._ema.swap()
 
 
@@ -131,12 +55,13 @@ class Schedule:
 
     def __init__(self, kind: str, lr: float, milestones: Iterable[int] = (), **options: float) -> None:
         self._schedule = _convert.options_of(_api.gd_schedule)
-        self._milestones = (_convert.ctypes.c_int64 * len(list(milestones)))(*milestones)
+        times = list(milestones)
+        self._milestones = (ctypes.c_int64 * len(times))(*times)
         if len(self._milestones):
-            self._schedule.milestones = _convert.ctypes.addressof(self._milestones)
+            self._schedule.milestones = ctypes.addressof(self._milestones)
             self._schedule.milestone_count = len(self._milestones)
         self._schedule.kind, self._schedule.lr = _convert.as_enum("gd_schedule_kind", kind), lr
-        known = {name for name, _ in _api.gd_schedule._fields_}
+        known = {name for name, *_ in _api.gd_schedule._fields_} - {"size", "kind", "milestones", "milestone_count"}
         for name, value in options.items():
             if name not in known:
                 raise TypeError(f"a schedule has no {name}: {', '.join(sorted(known))}")
@@ -146,14 +71,59 @@ class Schedule:
         return run_value(C.gd_schedule_at, _convert.byref(self._schedule), step)
 
 
+def constant(lr: float, warmup: int = 0) -> Schedule:
+    """lr, after a linear warm-up."""
+    return Schedule("constant", lr, warmup=warmup)
+
+
+def step(lr: float, period: int, factor: float = 0.1, warmup: int = 0) -> Schedule:
+    """lr, times `factor` after every `period` steps."""
+    return Schedule("step", lr, period=period, factor=factor, warmup=warmup)
+
+
+def multi_step(lr: float, milestones: Iterable[int], factor: float = 0.1, warmup: int = 0) -> Schedule:
+    """lr, times `factor` at each of the milestones."""
+    return Schedule("multi_step", lr, milestones=milestones, factor=factor, warmup=warmup)
+
+
+def exponential(lr: float, factor: float = 0.99, warmup: int = 0) -> Schedule:
+    """lr times `factor` to the number of steps."""
+    return Schedule("exponential", lr, factor=factor, warmup=warmup)
+
+
+def linear(lr: float, steps: int, warmup: int = 0, lr_end: float = 0.0) -> Schedule:
+    """From lr to lr_end in a straight line, after a linear warm-up."""
+    return Schedule("linear", lr, steps=steps, warmup=warmup, lr_end=lr_end)
+
+
+def polynomial(lr: float, steps: int, power: float = 1.0, warmup: int = 0, lr_end: float = 0.0) -> Schedule:
+    """lr_end + (lr - lr_end) * (1 - step / steps) ** power."""
+    return Schedule("polynomial", lr, steps=steps, power=power, warmup=warmup, lr_end=lr_end)
+
+
 def cosine(lr: float, steps: int, warmup: int = 0, lr_end: float = 0.0) -> Schedule:
     """From lr down to lr_end by half a cosine, after a linear warm-up."""
     return Schedule("cosine", lr, steps=steps, warmup=warmup, lr_end=lr_end)
 
 
-def linear(lr: float, steps: int, warmup: int = 0, lr_end: float = 0.0) -> Schedule:
-    return Schedule("linear", lr, steps=steps, warmup=warmup, lr_end=lr_end)
+def one_cycle(lr: float, steps: int, rising_share: float = 0.3, start_divisor: float = 25.0, end_divisor: float = 1e4) -> Schedule:
+    """Up from lr / start_divisor to lr over the first share of the steps, then down to lr / start_divisor / end_divisor."""
+    return Schedule("one_cycle", lr, steps=steps, rising_share=rising_share, start_divisor=start_divisor, end_divisor=end_divisor)
 
 
-__all__ = ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "Lion", "LAMB", "EMA", "LBFGS", "Optimizer", "Schedule",
-           "cosine", "linear"]
+class Plateau:
+    """Lowers the learning rate when a metric has stopped falling (rising=True: rising): after each epoch
+    optimizer.lr = plateau(optimizer.lr, loss). Options are those of gd_plateau: factor, patience, threshold, cooldown, lr_end."""
+
+    def __init__(self, factor: float = 0.1, patience: int = 10, threshold: float = 1e-4, cooldown: int = 0, lr_end: float = 0.0,
+                 rising: bool = False) -> None:
+        self._plateau = _convert.as_struct(_api.gd_plateau, {
+            "factor": factor, "patience": patience, "threshold": threshold, "cooldown": cooldown, "lr_end": lr_end, "rising": rising})
+
+    def __call__(self, lr: float, metric: float) -> float:
+        return run_value(C.gd_plateau_step, ctypes.byref(self._plateau), lr, metric)
+
+
+__all__ = ["EMA", "LBFGS", "Optimizer", "Plateau", "Schedule", "constant", "cosine", "exponential", "linear", "multi_step", "one_cycle",
+           "polynomial", "step"]
+__all__ += _optimizers.__all__

@@ -27,3 +27,8 @@ def nothing_leaks(request):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "keeps: tensors outlive the test, by design")
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for line in getattr(config, "told", []):
+        terminalreporter.write_line(line)

@@ -96,3 +96,18 @@ def test_gradients_match_differences():
             step[i, j] = 1e-6
             slope = (f(gd.tensor(x + step)).item() - f(gd.tensor(x - step)).item()) / 2e-6
             assert abs(slope - found[i, j]) < 1e-6
+
+
+def test_derivatives_in_a_direction():
+    def f(x, y):
+        return {"a": (x ** 2.0 * y).sum(), "b": gd.tanh(x) + y}
+    gd.seed(1)
+    x, y, dx, dy = (gd.randn(3, dtype="float64") for _ in range(4))
+    value, slope = gd.jvp(f, (x, y), (dx, dy))
+    assert value["a"].item() == f(x, y)["a"].item() and not slope["b"].requires_grad
+    expected = (2 * x * y * dx + x * x * dy).sum().item()
+    assert abs(slope["a"].item() - expected) < 1e-12
+    other = (1 - gd.tanh(x) ** 2.0) * dx + dy
+    assert (slope["b"] - other).abs().max().item() < 1e-12
+    with pytest.raises(ValueError, match="tangent"):
+        gd.jvp(f, (x, y), (dx,))

@@ -176,3 +176,52 @@ def test_a_plan_as_c(tmp_path):
     f(gd.ones(3))
     f.save_c(str(tmp_path / "f.c"), "twice")
     assert "int twice(" in (tmp_path / "f.c").read_text()
+    f.save_c(tmp_path / "f.c", "again")
+    assert "int again(" in (tmp_path / "f.c").read_text()
+    with pytest.raises(ValueError):
+        f.save_c(tmp_path / "f.c", "no name")
+    assert "int again(" in (tmp_path / "f.c").read_text() and [p.name for p in tmp_path.iterdir()] == ["f.c"]  # the old file stands
+    with pytest.raises(OSError):
+        f.save_c(tmp_path / "no folder" / "f.c")
+
+
+def test_a_profile_is_drawn(tmp_path):
+    f = gd.compile(lambda x: gd.softmax(x @ x))
+    f.profile(gd.ones((64, 64)), runs=2, trace=tmp_path / "trace.json")
+    import json
+    events = json.loads((tmp_path / "trace.json").read_text())
+    events = events["traceEvents"] if isinstance(events, dict) else events
+    assert {"matmul", "softmax"} <= {word for e in events for word in str(e.get("name")).split()}
+
+
+def test_compiling_again_is_explained():
+    layer = gd.nn.Dropout(0.5)
+
+    @gd.compile
+    def f(batch, scale=1):
+        return layer(batch["x"]) * scale
+    x = gd.ones((2, 3))
+    f({"x": x})
+    f({"x": x})
+    f({"x": gd.ones((4, 3))})
+    f({"x": gd.ones((4, 3))}, scale=2)
+    f({"x": gd.ones((4, 3))}, scale=2.5)
+    layer.eval()
+    f({"x": gd.ones((4, 3))}, scale=2.5)
+    f({"x": gd.ones((4, 3)).requires_grad_()}, scale=2.5)
+    lines = f.explain().splitlines()
+    assert lines[0] == "f has been compiled 6 times:" and lines[1] == "1. the first call"
+    assert lines[2] == "2. batch['x'] is float32 (4, 3), was float32 (2, 3)"
+    assert lines[3].startswith("3. constants differ: ") and lines[4] == "4. constants differ: scale is 2.5, was 2"
+    assert lines[5] == "5. Dropout is in use now" and lines[6] == "6. batch['x'] requires a gradient now"
+
+    class Model:
+        @gd.compile
+        def forward(self, x, k):
+            return x * k
+    model = Model()
+    model.forward(x, 1)
+    model.forward(x, 2)
+    assert model.forward.explain().splitlines()[2] == "2. constants differ: k is 2, was 1"
+    with pytest.warns(UserWarning, match="9 different constants.*\n.*the first call"):
+        [model.forward(x, k) for k in range(3, 12)]

@@ -2,6 +2,7 @@
 import doctest
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -40,6 +41,31 @@ def test_the_mnist_example_prints_the_numbers_of_c(tmp_path):
     assert run.returncode == 0, run.stderr
     loss, accuracy = re.match(r"epoch +1  loss (\S+)  test accuracy (\S+) %", run.stdout).groups()
     assert abs(float(loss) - 0.3708) < 0.005 and abs(float(accuracy) - 92.99) < 1
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+@pytest.mark.skipif(not list((ROOT / "data/mnist").glob("train-images*")), reason="data/mnist is not there")
+def test_mnist_ends_with_the_bits_of_c(tmp_path):
+    """examples/mnist.c over the same library, and examples/python/mnist.py: the same lines, and the same file of weights."""
+    source = (ROOT / "examples/mnist.c").read_text()
+    assert source.count("EPOCHS = 10") == 1
+    (tmp_path / "mnist.c").write_text(source.replace("EPOCHS = 10", "EPOCHS = 1"))
+    shutil.copy(gd._lib.PATH, tmp_path / "libgradus.so")
+    subprocess.run(["cc", "-std=c11", f"-I{ROOT}/include", "mnist.c", "libgradus.so", "-Wl,-rpath," + str(tmp_path),
+                    "-Wl,-rpath-link," + str(pathlib.Path(gd._lib.PATH).parent), "-o", "mnist"], cwd=tmp_path, check=True)
+    said, files = [], []
+    soname = re.search(r"libgradus\.so[.0-9]*", subprocess.run(["ldd", tmp_path / "mnist"], capture_output=True, text=True).stdout).group()
+    if soname != "libgradus.so":
+        shutil.copy(gd._lib.PATH, tmp_path / soname)
+    for name, words in (("c", [tmp_path / "mnist"]), ("python", [sys.executable, ROOT / "examples/python/mnist.py", "1"])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data").symlink_to(ROOT / "data")
+        run = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path / name, env=environment())
+        assert run.returncode == 0, run.stderr
+        said.append(run.stdout)
+        values = gd.load(tmp_path / name / "mnist_mlp.safetensors")
+        files.append({path: t.tobytes() for path, t in values.items()})
+    assert said[0] == said[1] and files[0] == files[1] and len(files[0]) == 6
 
 
 def test_names_of_the_package_have_docstrings():

@@ -1,9 +1,11 @@
 """Ownership, threads, processes, shutdown."""
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -150,3 +152,78 @@ def test_what_was_made_from_another_ends_before_it():
     with gd._lib.lock:
         gd._lib.drain()
     assert ended == [2, 1]
+
+
+def test_what_an_import_takes_is_told(pytestconfig):
+    run = python("import os, resource, time\n"
+                 "def resident(): return int(open('/proc/self/statm').read().split()[1]) * resource.getpagesize() / 1e6\n"
+                 "before, start = resident(), time.process_time()\n"
+                 "import gradus as gd\nimported = time.process_time() - start\ngd.ones(2) + 1\n"
+                 "print(imported * 1e3, resident() - before)")
+    if run.returncode:
+        pytest.skip("no /proc: " + run.stderr.splitlines()[-1])
+    milliseconds, megabytes = map(float, run.stdout.split())
+    pytestconfig.told = [f"import gradus: {milliseconds:.0f} ms of processor time, {megabytes:.1f} MB resident with the first tensor"]
+    assert 0 < megabytes < 100  # not a limit on time: a context that takes a hundred megabytes would be a mistake
+
+
+@pytest.mark.parametrize("kind", ["fit", "run", "step"])
+def test_ctrl_c_from_outside(kind, tmp_path):
+    """SIGINT of the operating system, at any moment: KeyboardInterrupt, or an end in order, and a library that goes on."""
+    script = tmp_path / "train.py"
+    script.write_text(f"""
+import gradus as gd
+from gradus import data, nn, optim
+gd.seed(1)
+x, y = gd.randn(4000, 30), gd.randint(0, 3, 4000)
+model = nn.Sequential(nn.Linear(30, 64), nn.ReLU(), nn.Linear(64, 3))
+adam = optim.Adam(model)
+step = gd.compile(lambda x, y: adam.minimize(gd.cross_entropy(model(x), y)))
+loader = data.DataLoader(data.from_arrays(x, y), batch_size=50)
+step(x, y)
+print("begun", flush=True)
+try:
+    if {kind!r} == "fit":
+        records = gd.fit(model, adam, loader, 10 ** 6, progress=False)
+        assert records[-1]["interrupted"]
+    elif {kind!r} == "run":
+        step.run(loader, 10 ** 9)
+    else:
+        while True:
+            step(x, y)
+except KeyboardInterrupt:
+    assert {kind!r} != "fit"
+assert step(x, y).item() > 0 and (gd.ones(2) + 1).tolist() == [2, 2]
+print("ended in order")
+""")
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=120)
+    assert out == "ended in order\n", errors
+
+
+def test_an_exception_in_a_trace_leaves_nothing_open():
+    def wrong(x):
+        y = gd.relu(x @ x)
+        raise ZeroDivisionError(y.shape)
+    for _ in range(20):
+        with pytest.raises(ZeroDivisionError):
+            gd.compile(wrong)(gd.ones((3, 3)))
+    assert gd.compile(lambda x: x * 2)(gd.ones(2)).tolist() == [2, 2]
+    errors = []
+
+    def work():  # while another thread traces
+        try:
+            for _ in range(30):
+                with pytest.raises(ZeroDivisionError):
+                    gd.compile(wrong)(gd.ones((3, 3)))
+        except BaseException as error:
+            errors.append(error)
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    [t.start() for t in threads]
+    for _ in range(60):
+        assert (gd.ones(3) + 1).tolist() == [2] * 3
+    [t.join() for t in threads]
+    assert not errors

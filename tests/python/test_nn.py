@@ -108,6 +108,11 @@ LAYERS = [
     (lambda: nn.MultiheadAttention(2, causal=True), (2, 5, 8), (2, 5, 8)), (lambda: nn.FeedForward(16), (2, 5, 8), (2, 5, 8)),
     (lambda: nn.TransformerEncoderLayer(heads=2, hidden=16), (2, 5, 8), (2, 5, 8)),
     (lambda: nn.TransformerEncoder(heads=2, layers=2), (2, 5, 8), (2, 5, 8)),
+    (lambda: nn.PReLU(), (2, 3), (2, 3)), (lambda: nn.PReLU(per_channel=True), (2, 3, 4), (2, 3, 4)), (lambda: nn.DropConnect(4, 0.3), (2, 3), (2, 4)),
+    (lambda: nn.AdaptiveAvgPool((2, 3)), (2, 3, 6, 6), (2, 3, 2, 3)), (lambda: nn.GlobalMaxPool(), (2, 3, 6, 6), (2, 3)),
+    (lambda: nn.Hardswish(), (3, 4), (3, 4)), (lambda: nn.GLU(), (3, 4), (3, 2)), (lambda: nn.Last(), (2, 5, 3), (2, 3)),
+    (lambda: nn.SinusoidalPosition(), (2, 5, 8), (2, 5, 8)), (lambda: nn.RNN(4, relu=True), (2, 5, 3), (2, 5, 4)),
+    (lambda: nn.Conv3d(2, 3, 2), (1, 2, 3, 3, 3), (1, 3, 2, 2, 2)), (lambda: nn.MaxPool1d(2), (2, 3, 6), (2, 3, 3)),
 ]
 
 
@@ -116,7 +121,6 @@ def test_layers_train_compiled_as_eagerly(make, given, expected):
     results = []
     for mode in ("eager", "compiled"):
         gd.seed(5)
-        nn._sequence._made = 0
         layer, head = make(), nn.Linear(None, 1)
         x = gd.randn(given)
         assert layer(x).shape == expected
@@ -157,7 +161,7 @@ def test_models_for_tokens():
     assert other(tokens).tobytes() == model(tokens).tobytes()
 
 
-@pytest.mark.parametrize("name", optim.__all__[:10])
+@pytest.mark.parametrize("name", optim._optimizers.__all__)
 def test_optimizers_learn(name):
     gd.seed(0)
     x = gd.randn(64, 3)
@@ -216,6 +220,139 @@ def test_lbfgs():
         model.weight.fill_(7)
     ema.swap()
     assert (model.weight - gd.tensor([[1.0], [-2.0], [0.5]])).abs().max().item() < 1e-2
+
+
+def test_layers_of_several_inputs():
+    gd.seed(2)
+    x, memory = gd.randn(2, 5, 8), gd.randn(2, 3, 8)
+    for make, inputs in ((lambda: nn.TransformerDecoderLayer(heads=2), (x, memory)), (lambda: nn.TransformerDecoder(heads=2, layers=2), (x, memory)),
+                         (lambda: nn.Transformer(heads=2, layers=1), (memory, x)), (lambda: nn.ScaledDotProductAttention(), (x, memory, memory))):
+        layer = make()
+        assert layer(*inputs).shape == (2, 5, 8)
+        assert gd.compile(lambda *t: layer(*t))(*inputs).tobytes() == layer(*inputs).tobytes()
+    attention = nn.MultiheadAttention(2)
+    assert attention(x, memory=memory).shape == (2, 5, 8) and "kv.weight" in dict(attention.named_parameters())
+    lstm = nn.LSTM(4)
+    y, hidden, cell = lstm(x, last_hidden=True, last_cell=True)
+    assert hidden.shape == cell.shape == (1, 2, 4) and (y[:, -1] == hidden[0]).all()
+    assert repr(lstm) == "LSTM(units=4)" and repr(nn.LeakyReLU(0.2)) == "LeakyReLU(slope=0.2)" and repr(nn.ReLU()) == "ReLU()"
+
+
+def test_every_layer_of_c_has_a_class():
+    layers = {name for name in dir(nn.Net) if name in {m.removeprefix("gd_nn_").removesuffix("_with") for m in gd._api.FUNCTIONS
+                                                      if m.startswith("gd_nn_")}}
+    here = {"linear", "layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm", "dropout", "embedding"}  # written by hand
+    generated = {cls._method for cls in vars(nn).values() if isinstance(cls, type) and issubclass(cls, nn._named.Named)}
+    assert layers and layers <= here | generated, layers - here - generated
+
+
+MODEL = '''{ "input": [3], "loss": "mse", "layers": [ { "name": "a", "type": "linear", "units": 5, "activation": "tanh" },
+  { "name": "n", "type": "batch_norm" }, { "name": "d", "type": "dropout", "dropout": 0.5 }, { "name": "b", "type": "linear", "units": 2 } ] }'''
+
+
+def test_models_from_json(tmp_path):
+    gd.seed(4)
+    (tmp_path / "m.json").write_text(MODEL)
+    model, other = nn.Model.from_json(MODEL, seed=1), nn.Model.from_json(tmp_path / "m.json", seed=1)
+    assert [p for p, _ in model.named_parameters()] == ["a.weight", "a.bias", "n.weight", "n.bias", "b.weight", "b.bias"]
+    assert [p for p, _ in model.named_buffers()] == ["n.running_mean", "n.running_var"] and model.input_shape == (3,)
+    x, y = gd.randn(16, 3), gd.randn(16, 2)
+    model.eval(), other.eval()
+    assert model(x).tobytes() == other(x).tobytes() and model(x).tobytes() == model(x).tobytes()
+    model.train()
+    assert model(x).tobytes() != model(x).tobytes()
+    adam = optim.Adam(model, lr=0.05)
+    step = gd.compile(lambda x, y: adam.minimize(model.loss(model(x), y)))
+    losses = [step(x, y).item() for _ in range(60)]
+    assert losses[-1] < losses[0]
+    model.eval()
+    for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert copied(x).tobytes() == model(x).tobytes() and not copied.training
+    assert nn.Model.from_json(model.to_json()).parameter_count() == model.parameter_count()
+    with pytest.raises(ValueError):
+        nn.Model.from_json('{ "input": [3], "layers": [ { "name": "a", "type": "nothing" } ] }')
+
+
+def test_state_dicts_of_pytorch():
+    gd.seed(0)
+    x = gd.randn(4, 3)
+    state = {"0.weight": gd.randn(5, 3), "0.bias": gd.randn(5), "1.weight": gd.ones(5), "1.bias": gd.zeros(5), "1.running_mean": gd.randn(5),
+             "1.running_var": gd.ones(5) * 2, "1.num_batches_tracked": gd.tensor(7), "2.weight": gd.randn(2, 5)}
+    for first in (nn.Linear(3, 5), nn.Linear(None, 5)):
+        model = nn.Sequential(first, nn.BatchNorm1d(), nn.Linear(None, 2, bias=False)).eval()
+        model.load_state_dict(state, layout="torch")
+        hidden = x @ state["0.weight"].mT + state["0.bias"]
+        hidden = (hidden - state["1.running_mean"]) / (state["1.running_var"] + 1e-5).sqrt()
+        assert (model(x) - hidden @ state["2.weight"].mT).abs().max().item() < 1e-5
+    with pytest.raises(ValueError, match="not in the model: 3.weight"):
+        model.load_state_dict({**state, "3.weight": gd.ones(1)}, layout="torch")
+    model.load_state_dict({"2.weight": gd.zeros((2, 5))}, strict=False, layout="torch")
+    assert (model(x) == 0).all()
+    with pytest.raises(ValueError, match="layout"):
+        model.load_state_dict(state, layout="keras")
+
+
+def test_models_of_pytorch_compute_the_same():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    x = torch.randn(2, 7, 6)
+    for theirs, ours in ((torch.nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True), nn.LSTM(5, layers=2, bidirectional=True)),
+                         (torch.nn.GRU(6, 5, batch_first=True), nn.GRU(5)), (torch.nn.RNN(6, 5, batch_first=True), nn.RNN(5)),
+                         (torch.nn.MultiheadAttention(6, 3, batch_first=True), nn.MultiheadAttention(3))):
+        attends = isinstance(ours, nn.MultiheadAttention)
+        expected = (theirs(x, x, x) if attends else theirs(x))[0].detach().numpy()
+        ours.load_state_dict({name: t.detach().numpy() for name, t in theirs.state_dict().items()}, layout="torch")
+        assert (ours(gd.asarray(x.numpy())) - gd.asarray(expected)).abs().max().item() < 1e-5, ours
+
+
+def test_groups_of_parameters_and_states_of_optimizers():
+    def train(load_after):
+        gd.seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+        x, y = gd.randn(8, 3), gd.randn(8, 1)
+
+        def optimizer():
+            return optim.Adam([{"params": model[0], "lr": 0.0}, {"params": list(model[2].parameters()), "weight_decay": 0.5}], lr=0.1)
+        adam, before = optimizer(), model[0].weight.tobytes()
+        for i in range(6):
+            if i == load_after:
+                state = adam.state_dict()
+                assert state["optimizer"] == "adam" and state["lr"] == 0.1 and state["state"]["step"].item() == i
+                adam = optimizer()
+                adam.load_state_dict(pickle.loads(pickle.dumps(state)))
+            adam.minimize(gd.mse(model(x), y))
+        assert model[0].weight.tobytes() == before  # its learning rate is 0
+        return model[2].weight.tobytes()
+    assert train(3) == train(None) != train_without_decay()
+    with pytest.raises(TypeError):
+        optim.Adam([{"params": nn.Linear(2, 2), "beta1": 0.5}])
+    with pytest.raises(ValueError):
+        optim.SGD(nn.Linear(2, 2)).load_state_dict({"optimizer": "adam", "lr": 0.1, "state": {}})
+
+
+def train_without_decay():
+    gd.seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    x, y = gd.randn(8, 3), gd.randn(8, 1)
+    adam = optim.Adam([{"params": model[0], "lr": 0.0}, {"params": model[2]}], lr=0.1)
+    for _ in range(6):
+        adam.minimize(gd.mse(model(x), y))
+    return model[2].weight.tobytes()
+
+
+def test_schedules():
+    steps = [optim.constant(0.5), optim.step(1.0, 10), optim.multi_step(1.0, (5, 20)), optim.exponential(1.0, 0.5), optim.linear(1.0, 100),
+             optim.polynomial(1.0, 100, power=2.0), optim.cosine(1.0, 100), optim.one_cycle(1.0, 100)]
+    expected = [0.5, 0.01, 0.01, 0.5 ** 25, 0.75, 0.75 ** 2, 0.8535533905932737]
+    assert [s(25) for s in steps[:7]] == pytest.approx(expected) and steps[7](0) == pytest.approx(0.04) and max(map(steps[7], range(100))) <= 1
+    assert [optim.linear(1.0, 10, warmup=4)(i) for i in range(4)] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    plateau, rates, lr = optim.Plateau(factor=0.5, patience=1), [], 1.0
+    for metric in (3.0, 2.0, 2.0, 2.0, 2.0, 2.0):
+        lr = plateau(lr, metric)
+        rates.append(lr)
+    assert rates == [1, 1, 1, 0.5, 0.5, 0.25]
+    with pytest.raises(TypeError, match="no perid"):
+        optim.Schedule("step", 1.0, perid=3)
 
 
 def test_losses():

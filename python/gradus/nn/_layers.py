@@ -1,8 +1,6 @@
 """Layers. A size of the input that is None is taken from the first input."""
 from __future__ import annotations
 
-
-
 from .. import _ops
 from .._tensor import Tensor
 from ._module import Module, draw
@@ -38,6 +36,13 @@ class Linear(Module):
         if "weight" not in self._parameters:
             self._make(x.shape[-1])
         return _ops.linear(x, self.weight, self._parameters.get("bias"))
+
+    def _prepare(self, state: dict[str, Tensor]) -> None:
+        if "weight" not in self._parameters and "weight" in state:
+            self._make(state["weight"].shape[0])
+
+    def _of_torch(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: value.mT if name == "weight" and value.ndim == 2 else value for name, value in state.items()}
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, bias={self.has_bias}"
@@ -82,10 +87,15 @@ class _Conv(Module):
             self._make(x.shape[1])
         return self._operation(x, self.weight, self._parameters.get("bias"), **self.options)
 
-    def __getstate__(self) -> dict:
+    def _prepare(self, state: dict[str, Tensor]) -> None:
+        if "weight" not in self._parameters and "weight" in state:
+            shape = state["weight"].shape
+            self._make(shape[0] if self._transposed else shape[1] * self.groups)
+
+    def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_operation"}
 
-    def __setstate__(self, state: dict) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._operation = getattr(_ops, f"conv{'_transpose' if self._transposed else ''}{self._axes}d")
 
@@ -139,12 +149,34 @@ class _Pool(Module):
         return f"kernel_size={self.kernel_size}"
 
 
-def _pool(name: str, operation: Callable) -> type:
-    return type(name, (_Pool,), {"_operation": staticmethod(operation), "__doc__": operation.__doc__, "__module__": "gradus.nn"})
+class MaxPool1d(_Pool):
+    """The largest element of each window of [n, c, length]; stride: the kernel's size. Options: those of gd.max_pool1d."""
+    _operation = staticmethod(_ops.max_pool1d)
 
 
-MaxPool1d, MaxPool2d, MaxPool3d = (_pool(f"MaxPool{n}d", getattr(_ops, f"max_pool{n}d")) for n in (1, 2, 3))
-AvgPool1d, AvgPool2d, AvgPool3d = (_pool(f"AvgPool{n}d", getattr(_ops, f"avg_pool{n}d")) for n in (1, 2, 3))
+class MaxPool2d(_Pool):
+    """The largest element of each window of [n, c, height, width]; stride: the kernel's size. Options: those of gd.max_pool2d."""
+    _operation = staticmethod(_ops.max_pool2d)
+
+
+class MaxPool3d(_Pool):
+    """The largest element of each window of [n, c, depth, height, width]; stride: the kernel's size. Options: those of gd.max_pool3d."""
+    _operation = staticmethod(_ops.max_pool3d)
+
+
+class AvgPool1d(_Pool):
+    """The mean of each window of [n, c, length]; stride: the kernel's size. Options: those of gd.avg_pool1d."""
+    _operation = staticmethod(_ops.avg_pool1d)
+
+
+class AvgPool2d(_Pool):
+    """The mean of each window of [n, c, height, width]; stride: the kernel's size. Options: those of gd.avg_pool2d."""
+    _operation = staticmethod(_ops.avg_pool2d)
+
+
+class AvgPool3d(_Pool):
+    """The mean of each window of [n, c, depth, height, width]; stride: the kernel's size. Options: those of gd.avg_pool3d."""
+    _operation = staticmethod(_ops.avg_pool3d)
 
 
 # ---- normalisation
@@ -237,8 +269,24 @@ class BatchNorm(_Norm):
         return _ops.batch_norm(x, *self._weights, self.running_mean, self.running_var, training=self.training,
                                momentum=self.momentum, epsilon=self.eps)
 
+    def _prepare(self, state: dict[str, Tensor]) -> None:
+        if "running_mean" not in self._buffers and "running_mean" in state:
+            self._make(state["running_mean"].shape[0])
 
-BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
+    def _of_torch(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: value for name, value in state.items() if name != "num_batches_tracked"}
+
+
+class BatchNorm1d(BatchNorm):
+    """Of [n, c] or [n, c, length]."""
+
+
+class BatchNorm2d(BatchNorm):
+    """Of [n, c, height, width]."""
+
+
+class BatchNorm3d(BatchNorm):
+    """Of [n, c, depth, height, width]."""
 
 
 # ---- dropping, tables, shapes
@@ -266,6 +314,31 @@ class Embedding(Module):
 
     def forward(self, index: Tensor) -> Tensor:
         return _ops.embedding(index, self.weight)
+
+
+class SinusoidalPosition(Module):
+    """x [batch, time, width] with its positions added, as sines and cosines."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + _ops.sinusoidal_positions(x.shape[-2], x.shape[-1], dtype=x.dtype)
+
+
+class ScaledDotProductAttention(Module):
+    """softmax(q k^T / sqrt(d)) v; in training attention weights are dropped with probability `dropout`."""
+
+    def __init__(self, dropout: float = 0.0, causal: bool = False) -> None:
+        super().__init__()
+        self.dropout, self.causal = dropout, causal
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        return _ops.attention(q, k, v, mask=mask, causal=self.causal, dropout=self.dropout if self.training else 0.0)
+
+
+class Last(Module):
+    """The last step of sequences: [batch, time, width] -> [batch, width]."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, -1]
 
 
 class Flatten(Module):
@@ -366,28 +439,3 @@ class ModuleDict(Module):
 
     def values(self) -> Any:
         return self._modules.values()
-
-
-# ---- activations
-
-class _Activation(Module):
-    _function = staticmethod(_ops.relu)
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__()
-        self.options = options
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self._function(x, **self.options)
-
-
-def _activation(name: str, function: Callable) -> type:
-    return type(name, (_Activation,), {"_function": staticmethod(function), "__doc__": function.__doc__, "__module__": "gradus.nn"})
-
-
-ReLU, GELU, SiLU, Mish = (_activation(n, f) for n, f in (("ReLU", _ops.relu), ("GELU", _ops.gelu), ("SiLU", _ops.silu),
-                                                         ("Mish", _ops.mish)))
-Sigmoid, Tanh, Softplus = (_activation(n, f) for n, f in (("Sigmoid", _ops.sigmoid), ("Tanh", _ops.tanh),
-                                                          ("Softplus", _ops.softplus)))
-LeakyReLU, ELU = _activation("LeakyReLU", _ops.leaky_relu), _activation("ELU", _ops.elu)
-Softmax, LogSoftmax = _activation("Softmax", _ops.softmax), _activation("LogSoftmax", _ops.log_softmax)

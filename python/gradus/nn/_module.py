@@ -6,22 +6,30 @@ from .._tensor import Tensor, as_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator
+    from typing import Any, Callable, Iterator, Mapping
 
 _source = None  # the library's module whose stream initial values are drawn from
-_seed = 0
+_seed, _layers = 0, 0
 version = 0  # of all modules: it grows when one gets a parameter, a buffer or a module
 
 
 def seed(value: int) -> None:
     """Restart the stream of initial values. Values depend on it and on the order in which parameters are made, and equal those of
     a model in C that is made with the same seed in the same order."""
-    global _source, _seed
-    _source, _seed = _objects.Module.create(seed=value), value
+    global _source, _seed, _layers
+    _source, _seed, _layers = _objects.Module.create(seed=value), value, 0
 
 
 def current_seed() -> int:
+    """What seed() was given last."""
     return _seed
+
+
+def seed_of_a_layer() -> int:
+    """Of a layer whose parameters the library makes: each has a stream of its own."""
+    global _layers
+    _layers += 1
+    return _seed * 1_000_003 + _layers
 
 
 def draw(shape: Any, init: str = "glorot_uniform", **options: Any) -> Parameter:
@@ -183,18 +191,37 @@ class Module:
         """All parameters and buffers by their paths, which share their memory."""
         return {path: t.detach() for path, t in [*self.named_parameters(), *self.named_buffers()]}
 
-    def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
-        """Take values over by paths. strict: exactly these paths. Nothing is changed when a path or a shape does not fit."""
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, layout: str = "gradus") -> None:
+        """Take values over by paths. strict: exactly these paths. Layers whose sizes are not known yet get them. Nothing is changed when
+        a path or a shape does not fit. layout "torch": of a PyTorch model with the same paths, whose weights lie the other way round."""
+        if layout not in ("gradus", "torch"):
+            raise _lib.InvalidError(f"layout {layout!r}: expected gradus or torch")
+        given = {path: as_tensor(value) for path, value in state.items()}
+        for path, module in reversed(list(self.named_modules())):
+            prefix = f"{path}." if path else ""
+            part = {name[len(prefix):]: value for name, value in given.items() if name.startswith(prefix)}
+            if layout == "torch":
+                given = {name: value for name, value in given.items() if not name.startswith(prefix)}
+                part = module._of_torch(part)
+                given.update({prefix + name: value for name, value in part.items()})
+            module._prepare(part)
         own = self.state_dict()
-        missing, unknown = [p for p in own if p not in state], [p for p in state if p not in own]
+        missing, unknown = [p for p in own if p not in given], [p for p in given if p not in own]
         if strict and (missing or unknown):
             raise _lib.FormatError(f"missing: {', '.join(missing) or 'none'}; not in the model: {', '.join(unknown) or 'none'}")
-        values = {path: as_tensor(value) for path, value in state.items() if path in own}
+        values = {path: value for path, value in given.items() if path in own}
         for path, value in values.items():
             if value.shape != own[path].shape:
                 raise _lib.ShapeError(f"{path} is {own[path].shape}, the value {value.shape}")
         for path, value in values.items():
             own[path].copy_(value)
+
+    def _prepare(self, state: dict[str, Tensor]) -> None:
+        """Make the parameters that are still to be made, of the sizes that values say which are to be loaded."""
+
+    def _of_torch(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The values for this layer and those in it, from a PyTorch model's."""
+        return state
 
     def save(self, path: Any) -> None:
         """Write parameters and buffers to a safetensors file, as a model in C does."""
@@ -212,10 +239,10 @@ class Module:
     def parameter_count(self) -> int:
         return sum(p.size for p in self.parameters())
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_library": None}
 
-    def __setstate__(self, state: dict) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         grow()
 

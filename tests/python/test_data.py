@@ -1,0 +1,112 @@
+"""Files and loaders: what is read is what was written, and a loader goes on where it stood."""
+import gzip
+import pathlib
+import struct
+
+import pytest
+
+import gradus as gd
+from gradus import data
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MNIST = ROOT / "data/mnist"
+
+
+def idx_file(path, code, form, shape, values):
+    block = struct.pack(f">BBBB{len(shape)}I{len(values)}{form}", 0, 0, code, len(shape), *shape, *values)
+    path.write_bytes(gzip.compress(block) if path.suffix == ".gz" else block)
+    return path
+
+
+def test_idx_files(tmp_path):
+    for code, form, dtype, name in ((8, "B", gd.uint8, "a"), (9, "b", gd.int8, "b"), (11, "h", gd.int16, "c"), (12, "i", gd.int32, "d.gz"),
+                                    (13, "f", gd.float32, "e"), (14, "d", gd.float64, "f.gz")):
+        t = data.read_idx(idx_file(tmp_path / name, code, form, (2, 3), range(6)))
+        assert t.dtype == dtype and t.tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(gd.FormatError):
+        data.read_idx(idx_file(tmp_path / "g", 8, "B", (2, 4), range(6)))
+    with pytest.raises(OSError):
+        data.read_idx(tmp_path / "nothing")
+    pixels = idx_file(tmp_path / "images", 8, "B", (3, 2, 2), [0, 255] * 6)
+    labels = idx_file(tmp_path / "labels", 8, "B", (3,), [1, 0, 2])
+    flat, square = data.idx(pixels, labels), data.idx(pixels, labels, flatten=False, scale=2.0, shift=1.0)
+    assert flat.shape == (4,) and flat.classes == 3 and flat[0][0].tolist() == [0, 1, 0, 1] and flat[2][1].item() == 2
+    assert square.shape == (2, 2) and square[1][0].tolist() == [[1, 511], [1, 511]]
+
+
+def test_photographs(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    picture = image.new("RGB", (8, 6), (250, 10, 20))
+    (tmp_path / "all/a").mkdir(parents=True)
+    picture.save(tmp_path / "all/a/1.jpg", quality=95)
+    t = data.read_image(tmp_path / "all/a/1.jpg")
+    assert t.shape == (3, 6, 8) and t.dtype == gd.uint8 and abs(t[0].to("float32").mean().item() - 250) < 3
+    assert data.read_image(tmp_path / "all/a/1.jpg", 3, 4).shape == (3, 3, 4)
+    folder = data.image_folder(tmp_path / "all", 4, 4)
+    assert len(folder) == 1 and folder[0][0].shape == (3, 4, 4)
+    with pytest.raises(ValueError, match="neither"):
+        data.read_image(tmp_path / "all/a/1.jpg", 3)
+
+
+def test_a_damaged_photograph_is_an_error(tmp_path):
+    (tmp_path / "x.jpg").write_bytes(b"\xff\xd8\xff\xe0 nothing")
+    with pytest.raises((gd.FormatError, gd.UnsupportedError)):
+        data.read_image(tmp_path / "x.jpg")
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_token_loaders_go_on_where_they_stopped(tmp_path, random):
+    data.write_tokens(tmp_path / "tokens.bin", range(1000), 1000)
+    for tokens in (tmp_path / "tokens.bin", list(range(1000)), gd.arange(1000)):
+        loader = data.TokenLoader(tokens, batch=2, length=50, random=random, seed=3)
+        first = [(x.tolist(), y.tolist()) for x, y in loader]
+        assert len(first) == len(loader) > 5
+        assert all(y == [[n + 1 for n in row] for row in x] for x, y in first)
+        second = [x.tolist() for x, _ in loader]
+        assert (second != [x for x, _ in first]) is random
+        other = data.TokenLoader(tokens, batch=2, length=50, random=random, seed=3)
+        for i, _ in enumerate(other):
+            if i == 2:
+                break
+        again = data.TokenLoader(tokens, batch=2, length=50, random=random, seed=3)
+        again.load_state_dict(other.state_dict())
+        assert [x.tolist() for x, _ in again] == [x for x, _ in first[3:]]
+        again.load_state_dict(other.state_dict())  # back
+        assert [x.tolist() for x, _ in again] == [x for x, _ in first[3:]]
+        with pytest.raises(gd.StateError, match="the state is of"):
+            data.TokenLoader(tokens, batch=4, length=50).load_state_dict(other.state_dict())
+    part = data.TokenLoader(list(range(1000)), batch=1, length=10, first=500, count=100)
+    assert min(x.min().item() for x, _ in part) == 500 and max(y.max().item() for _, y in part) < 600
+
+
+@pytest.mark.skipif(not list(MNIST.glob("t10k-images*")), reason="data/mnist is not there")
+def test_many_steps_in_one_call():
+    def training(one_call):
+        gd.seed(3)
+        model = gd.nn.Linear(784, 10)
+        adam = gd.optim.Adam(model)
+        step = gd.compile(lambda x, y: adam.minimize(gd.cross_entropy(model(x), y)))
+        loader = data.DataLoader(data.mnist(MNIST, train=False), batch_size=1500, shuffle=True, seed=1)
+        if one_call:
+            losses = step.run(loader, 3) + step.run(loader) + step.run(loader, 9)  # 7 batches an epoch, the last one smaller
+            assert step.stats.traces == 2 and loader.state_dict() == {"epoch": 2, "position": 2, "seed": 1}
+        else:
+            losses = [step(x, y).item() for _ in range(2) for x, y in loader]
+            losses += [step(x, y).item() for (x, y), _ in zip(loader, range(2))]
+        return losses, [p.tobytes() for p in model.parameters()]
+    assert training(True) == training(False)
+    loader = data.DataLoader(data.mnist(MNIST, train=False), batch_size=5000)
+    count = gd.compile(lambda x, y: (y * 0).sum() + len(y))
+    assert count.run(loader, 4) == [5000.0] * 4
+    assert [len(x) for x, _ in loader] == [5000, 5000]  # a run that ended with the epoch leaves the next one whole
+    with pytest.raises(gd.StateError, match="another loop"):
+        for _ in loader:
+            count.run(loader, 1)
+
+
+def test_runs_over_other_loaders_are_loops():
+    loader = data.DataLoader(data.from_arrays(gd.arange(10), gd.arange(10)), batch_size=4)
+    total = gd.compile(lambda x, y: (x + y).sum())
+    assert total.run(loader) == [12, 44, 34] and total.run(loader, 2) == [12, 44] and total.run(loader, 2) == [34, 12]
+    assert total.run([(gd.arange(3), gd.arange(3))], 3) == [6, 6, 6]
+    assert gd.compile(lambda x, y: x.sum(), mode="lazy").run(loader, 1) == [22]
