@@ -293,6 +293,62 @@ static void test_encoder_only(void **state)
     gd_scope_end(context);
 }
 
+/* x through the linear layer `path` of m, as heads [batch, heads, t, width]. */
+static gd_tensor *heads_by_hand(gd_module *m, const char *path, gd_tensor *x, int64_t heads)
+{
+    char weight[64], bias[64];
+    snprintf(weight, sizeof weight, "%s.weight", path);
+    snprintf(bias, sizeof bias, "%s.bias", path);
+    gd_tensor *y = gd_linear(x, gd_module_parameter(m, weight), gd_module_parameter(m, bias));
+    gd_shape shape = gd_tensor_shape(y);
+    y = gd_reshape(y, GD_SHAPE(shape.dim[0], shape.dim[1], heads, shape.dim[2] / heads));
+    return gd_permute(y, GD_AXES(0, 2, 1, 3));
+}
+
+/* Queries, keys and values of three sources, all of odd widths: the layer against its definition. */
+static void test_three_sources(void **state)
+{
+    gd_context *gd = *state;
+    gd_module *m = gd_module_create(gd, .seed = 3);
+    gd_tensor *x = gd_uniform(gd, GD_SHAPE(2, 4, 9), -1, 1, GD_F32);
+    gd_tensor *memory = gd_uniform(gd, GD_SHAPE(2, 5, 7), -1, 1, GD_F32);
+    gd_tensor *value = gd_uniform(gd, GD_SHAPE(2, 5, 3), -1, 1, GD_F32);
+    gd_tensor *y =
+        gd_nn_multi_head_attention(m, "a", x, 4, .kv_heads = 2, .head_width = 5,
+                                   .value_head_width = 11, .memory = memory, .value = value);
+    if (!y)
+        fail_msg("%s", gd_error_message());
+    gd_tensor *r = gd_attention(heads_by_hand(m, "a.q", x, 4), heads_by_hand(m, "a.k", memory, 2),
+                                heads_by_hand(m, "a.v", value, 2));
+    gd_tensor *joined = gd_reshape(gd_permute(r, GD_AXES(0, 2, 1, 3)), GD_SHAPE(2, 4, 4 * 11));
+    assert_same_bits(y, gd_linear(joined, gd_module_parameter(m, "a.out.weight"),
+                                  gd_module_parameter(m, "a.out.bias")));
+    assert_int_equal(gd_tensor_shape(gd_module_parameter(m, "a.v.weight")).dim[0], 3);
+    assert_int_equal(gd_backward(gd_sum(gd_square(y), GD_ALL_AXES, false)), GD_OK);
+    for (int i = 0; i < gd_module_count(m); i++)
+        assert_non_null(gd_gradient(gd_module_tensor(m, i)));
+
+    /* Keys of x itself: then they are turned with the queries, and kept with the values. */
+    gd_tensor *other = gd_uniform(gd, GD_SHAPE(2, 4, 6), -1, 1, GD_F32);
+    gd_kv_cache *cache = gd_kv_cache_create(gd, 4);
+    (void)gd_no_grad_begin(gd);
+    gd_tensor *all = gd_nn_multi_head_attention(m, "b", x, 2, .head_width = 4, .value = other,
+                                                .causal = true, .position = GD_POSITION_ROTARY);
+    for (int64_t t = 0; t < 4; t++) {
+        gd_tensor *step =
+            gd_nn_multi_head_attention(m, "b", gd_slice(x, 1, t, t + 1, 1), 2, .head_width = 4,
+                                       .value = gd_slice(other, 1, t, t + 1, 1), .causal = true,
+                                       .position = GD_POSITION_ROTARY, .cache = cache);
+        assert_true(step && gd_allclose(step, gd_slice(all, 1, t, t + 1, 1), 1e-5, 1e-6, false));
+    }
+    (void)gd_no_grad_end(gd);
+    assert_null(gd_nn_multi_head_attention(m, "c", x, 3, .memory = memory, .value = other));
+    expect_error(GD_ERR_SHAPE, "memory [2, 5, 7] and value [2, 4, 6]");
+    assert_null(gd_nn_multi_head_attention(m, "c", x, 3, .value_head_width = 0));
+    expect_error(GD_ERR_INVALID, "of values 0");
+    gd_module_release(m);
+}
+
 static void test_refusals(void **state)
 {
     gd_context *context = *state;
@@ -387,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_cache_refusals),
         cmocka_unit_test(test_language_model_learns),
         cmocka_unit_test(test_encoder_only),
+        context_test(test_three_sources),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);

@@ -66,9 +66,11 @@ typedef struct gd_transformer_config {
 
 typedef struct gd_nn_multi_head_attention_options {
     size_t size GD_DEFAULT(sizeof(gd_nn_multi_head_attention_options));
-    int64_t kv_heads GD_DEFAULT(-1);   /* -1: heads. 1: multi-query; between: grouped-query */
-    int64_t head_width GD_DEFAULT(-1); /* -1: width / heads */
+    int64_t kv_heads GD_DEFAULT(-1);         /* -1: heads. 1: multi-query; between: grouped-query */
+    int64_t head_width GD_DEFAULT(-1);       /* of queries and keys; -1: width / heads */
+    int64_t value_head_width GD_DEFAULT(-1); /* of values; -1: head_width */
     gd_tensor *memory; // [batch, s, any]: where keys and values come from; NULL: x itself
+    gd_tensor *value;  // [batch, s, any]: where values come from; NULL: where keys come from
     gd_tensor *mask;   /* as gd_attention's */
     bool causal, bias GD_DEFAULT(true);
     double dropout;                                         /* of attention weights */
@@ -77,13 +79,16 @@ typedef struct gd_nn_multi_head_attention_options {
     double rotary_base GD_DEFAULT(10000);
     gd_kv_cache *cache; /* self-attention only: keys and values of earlier tokens */
 } gd_nn_multi_head_attention_options;
-#define GD_NN_MULTI_HEAD_ATTENTION_DEFAULTS                                               \
-    .size = sizeof(gd_nn_multi_head_attention_options), .kv_heads = -1, .head_width = -1, \
-    .bias = true, .position = GD_POSITION_NONE, .rotary_base = 10000, .cache = NULL
+#define GD_NN_MULTI_HEAD_ATTENTION_DEFAULTS                                                   \
+    .size = sizeof(gd_nn_multi_head_attention_options), .kv_heads = -1, .head_width = -1,     \
+    .value_head_width = -1, .bias = true, .position = GD_POSITION_NONE, .rotary_base = 10000, \
+    .cache = NULL
 
 /* gd_nn_multi_head_attention(m, "attn", x, heads, .causal = true) -> [batch, t, width]. Parameters:
- * self-attention "attn.qkv" [width, (heads + 2 kv_heads) head_width]; with memory "attn.q" and
- * "attn.kv"; "attn.out" [heads head_width, width]; each a gd_nn_linear with weight and bias. */
+ * self-attention "attn.qkv" [width, (heads + kv_heads) head_width + kv_heads value_head_width]; with
+ * memory "attn.q" and "attn.kv"; with value "attn.q", "attn.k" and "attn.v"; "attn.out" [heads
+ * value_head_width, width]; each a gd_nn_linear with weight and bias. x, memory and value may be of
+ * three widths. */
 #define gd_nn_multi_head_attention(...)                                            \
     GD_WITH_4(gd_nn_multi_head_attention_with, gd_nn_multi_head_attention_options, \
               GD_NN_MULTI_HEAD_ATTENTION_DEFAULTS, __VA_ARGS__, )

@@ -209,21 +209,25 @@ static gd_tensor *project_to(const attention *a, const char *part, gd_tensor *x,
     return gd_nn_linear(a->module, gd_nn_path(path, a->name, part), x, units, .bias = a->o.bias);
 }
 
-/* q, k and v [batch, heads, t, width]. */
+/* q, k and v [batch, heads, t, width]: of one source by one product, as far as they have one. */
 static bool project(const attention *a, gd_tensor **q, gd_tensor **k, gd_tensor **v)
 {
-    int64_t d = a->o.head_width, h = a->heads, g = a->o.kv_heads;
-    if (!a->o.memory) {
-        gd_tensor *all = project_to(a, "qkv", a->x, (h + 2 * g) * d);
+    int64_t d = a->o.head_width, dv = a->o.value_head_width, h = a->heads, g = a->o.kv_heads;
+    if (a->o.value) {
+        gd_tensor *keys = a->o.memory ? a->o.memory : a->x;
+        *q = heads_of(project_to(a, "q", a->x, h * d), 0, h, d);
+        *k = heads_of(project_to(a, "k", keys, g * d), 0, g, d);
+        *v = heads_of(project_to(a, "v", a->o.value, g * dv), 0, g, dv);
+    } else if (a->o.memory) {
+        gd_tensor *both = project_to(a, "kv", a->o.memory, g * (d + dv));
+        *q = heads_of(project_to(a, "q", a->x, h * d), 0, h, d);
+        *k = heads_of(both, 0, g, d);
+        *v = heads_of(both, g * d, g, dv);
+    } else {
+        gd_tensor *all = project_to(a, "qkv", a->x, (h + g) * d + g * dv);
         *q = heads_of(all, 0, h, d);
         *k = heads_of(all, h * d, g, d);
-        *v = heads_of(all, (h + g) * d, g, d);
-    } else {
-        gd_tensor *from = project_to(a, "q", a->x, h * d);
-        gd_tensor *to = project_to(a, "kv", a->o.memory, 2 * g * d);
-        *q = heads_of(from, 0, h, d);
-        *k = heads_of(to, 0, g, d);
-        *v = heads_of(to, g * d, g, d);
+        *v = heads_of(all, (h + g) * d, g, dv);
     }
     if (rotates(a)) {
         bool halves = a->o.position == GD_POSITION_ROTARY_HALVES;
@@ -234,31 +238,48 @@ static bool project(const attention *a, gd_tensor **q, gd_tensor **k, gd_tensor 
     return *q && *k && *v;
 }
 
-/* Whether all fits; kv_heads and head_width are numbers then. */
+/* Whether x is [batch, time, width], memory and value likewise with x's batch, and value with as
+ * many steps as the keys. */
+static bool sources_fit(const attention *a)
+{
+    gd_shape x = gd_tensor_shape(a->x), memory = gd_tensor_shape(a->o.memory);
+    gd_shape value = gd_tensor_shape(a->o.value), keys = a->o.memory ? memory : x;
+    if (x.rank == 3 && keys.rank == 3 && keys.dim[0] == x.dim[0] &&
+        (!a->o.value ||
+         (value.rank == 3 && value.dim[0] == x.dim[0] && value.dim[1] == keys.dim[1])))
+        return true;
+    char text[3][GD_NN_SHAPE_TEXT];
+    (void)gd_fail(GD_ERR_SHAPE,
+                  "gd_nn_multi_head_attention: \"%s\" is given %s, memory %s and value %s; [batch, "
+                  "time, width] with equal batches are needed, and a value for each key",
+                  a->name ? a->name : "", gd_nn_shape_text(x, text[0]),
+                  a->o.memory ? gd_nn_shape_text(memory, text[1]) : "none",
+                  a->o.value ? gd_nn_shape_text(value, text[2]) : "none");
+    return false;
+}
+
+/* Whether all fits; what the options leave to others is a number then. */
 static bool check(attention *a)
 {
     gd_nn_multi_head_attention_options *o = &a->o;
-    gd_shape shape = gd_tensor_shape(a->x), memory = gd_tensor_shape(o->memory);
-    int64_t width = shape.rank == 3 ? shape.dim[2] : 0;
+    if (!sources_fit(a))
+        return false;
+    int64_t width = gd_tensor_shape(a->x).dim[2];
     const char *name = a->name ? a->name : "";
     if (o->kv_heads == -1)
         o->kv_heads = a->heads;
     if (o->head_width == -1 && a->heads > 0 && width % a->heads == 0)
         o->head_width = width / a->heads;
-    if (shape.rank != 3 || (o->memory && (memory.rank != 3 || memory.dim[0] != shape.dim[0]))) {
-        char text[GD_NN_SHAPE_TEXT], more[GD_NN_SHAPE_TEXT];
-        (void)gd_fail(GD_ERR_SHAPE,
-                      "gd_nn_multi_head_attention: \"%s\" is given %s and memory %s; [batch, time, "
-                      "width] with equal batches are needed",
-                      name, gd_nn_shape_text(shape, text), gd_nn_shape_text(memory, more));
-    } else if (!*name || a->heads < 1 || o->kv_heads < 1 || o->head_width < 1 ||
-               a->heads % o->kv_heads != 0 || a->heads > GD_NN_LARGEST ||
-               o->head_width > GD_NN_LARGEST) {
+    if (o->value_head_width == -1)
+        o->value_head_width = o->head_width;
+    if (!*name || a->heads < 1 || o->kv_heads < 1 || o->head_width < 1 || o->value_head_width < 1 ||
+        a->heads % o->kv_heads != 0 || a->heads > GD_NN_LARGEST || o->head_width > GD_NN_LARGEST ||
+        o->value_head_width > GD_NN_LARGEST) {
         (void)gd_fail(GD_ERR_INVALID,
-                      "gd_nn_multi_head_attention: \"%s\": %lld heads, %lld of keys, %lld wide, do "
-                      "not fit each other or a width of %lld",
+                      "gd_nn_multi_head_attention: \"%s\": %lld heads, %lld of keys, %lld wide, of "
+                      "values %lld, do not fit each other or a width of %lld",
                       name, (long long)a->heads, (long long)o->kv_heads, (long long)o->head_width,
-                      (long long)width);
+                      (long long)o->value_head_width, (long long)width);
     } else if (o->memory && (o->cache || rotates(a))) {
         (void)gd_fail(GD_ERR_INVALID,
                       "gd_nn_multi_head_attention: \"%s\": with memory there is no cache and no "
@@ -285,7 +306,8 @@ gd_tensor *gd_nn_multi_head_attention_with(gd_module *m, const char *name, gd_te
     gd_tensor *r =
         gd_attention(q, k, v, .mask = a.o.mask, .causal = a.o.causal, .dropout = dropout);
     gd_shape shape = gd_tensor_shape(x);
-    gd_tensor *joined = gd_reshape(gd_permute(r, GD_AXES(0, 2, 1, 3)),
-                                   GD_SHAPE(shape.dim[0], shape.dim[1], heads * a.o.head_width));
+    gd_tensor *joined =
+        gd_reshape(gd_permute(r, GD_AXES(0, 2, 1, 3)),
+                   GD_SHAPE(shape.dim[0], shape.dim[1], heads * a.o.value_head_width));
     return project_to(&a, "out", joined, shape.dim[2]);
 }
