@@ -2,6 +2,8 @@
  * neither the headers' macros nor their initializers. It stands above all other folders, since it
  * sees all public headers. To add a struct: a row in images[]; tools/check-options names what is
  * missing. */
+#include "options/defaults.h"
+
 #include "base/error.h"
 
 #include <gradus/gradus.h>
@@ -95,6 +97,14 @@ static const image images[] = {
     IMAGE(gd_transformer_config, GD_TRANSFORMER_CONFIG_DEFAULTS),
     IMAGE(gd_triplet_margin_options, GD_TRIPLET_MARGIN_DEFAULTS),
 };
+
+const char *gd_options_type(size_t i, size_t *size)
+{
+    if (i >= sizeof images / sizeof *images)
+        return NULL;
+    *size = images[i].size;
+    return images[i].type;
+}
 
 gd_status gd_options_default(const char *type, void *options, size_t size)
 {
