@@ -15,7 +15,6 @@
 #include <gradus/ops.h>
 
 #include "backend/backend.h"
-#include "backend/backend.h"
 #include "graph/context.h"
 
 static int open_context(void **state)
@@ -117,6 +116,14 @@ static void whole_numbers_are_exact(void **state)
     assert_true(gd_get_i64(t, 1) == odd);
     assert_int_equal(gd_set_i64(t, INT64_MIN, 0), GD_OK);
     assert_true(gd_get_i64(t, 0) == INT64_MIN);
+    gd_tensor *whole = gd_zeros(gd, GD_SHAPE(2), GD_U64);
+    assert_int_equal(gd_set_i64(whole, INT64_MAX, 1), GD_OK);
+    assert_true(gd_get_i64(whole, 1) == INT64_MAX);
+    assert_int_equal(gd_set_i64(whole, -1, 0), GD_ERR_INVALID);
+    assert_error(GD_ERR_INVALID, "u64 cannot hold -1");
+    assert_int_equal(gd_set(whole, 0x1p63, 0), GD_OK);
+    assert_true(gd_get_i64(whole, 0) == 0);
+    assert_error(GD_ERR_INVALID, "gd_get_i64: 9223372036854775808 is more than an i64 holds");
     gd_tensor *small = gd_zeros(gd, GD_SHAPE(2), GD_I32);
     assert_int_equal(gd_set_i64(small, -7, 1), GD_OK);
     assert_true(gd_get_i64(small, 1) == -7);
@@ -307,6 +314,39 @@ static void tensors_are_mapped_through_buffers(void **state)
     map_and_unmap(*state, false);
 }
 
+/* Whether a tensor can be mapped, and unmapped, where nothing can be allocated. */
+static bool maps_without_memory(gd_tensor *t)
+{
+    gd_fail_allocations_after(0);
+    bool ok = gd_tensor_map(t, GD_MAP_READ) && gd_tensor_unmap(t) == GD_OK;
+    gd_fail_allocations_after(-1);
+    if (!ok)
+        assert_error(GD_ERR_MEMORY, "");
+    return ok;
+}
+
+static void buffers_are_used_again(void **state)
+{
+    gd_context *gd = *state;
+    gd->device->host_memory = false;
+    gd_tensor *t[6];
+    for (int i = 0; i < 6; i++)
+        t[i] = gd_ones(gd, GD_SHAPE(i + 1), GD_F64);
+    for (int i = 0; i < 5; i++) {
+        assert_false(maps_without_memory(t[i]));
+        assert_non_null(gd_tensor_map(t[i], GD_MAP_READ));
+        assert_int_equal(gd_tensor_unmap(t[i]), GD_OK);
+    }
+    assert_true(maps_without_memory(t[4])); /* the last four wait */
+    assert_true(maps_without_memory(t[1]));
+    assert_true(maps_without_memory(gd_zeros(gd, GD_SHAPE(4), GD_F32)));
+    assert_false(maps_without_memory(t[0]));
+    assert_false(maps_without_memory(t[5]));
+    gd_memory_trim(gd);
+    assert_false(maps_without_memory(t[4]));
+    gd->device->host_memory = true;
+}
+
 /* ---- scopes of other languages ---- */
 
 static void claiming_empties_the_scope(void **state)
@@ -388,6 +428,7 @@ int main(void)
         TEST(tensors_go_to_other_contexts),
         TEST(tensors_are_mapped_in_host_memory),
         TEST(tensors_are_mapped_through_buffers),
+        TEST(buffers_are_used_again),
         TEST(claiming_empties_the_scope),
         TEST(any_number_of_tensors_is_joined),
     };

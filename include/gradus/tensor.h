@@ -350,8 +350,9 @@ GD_API double gd_item(const gd_tensor *t);
 /* One element: gd_get(t, i, j), gd_set(t, 0.5, i, j). As many indices as t has axes; negative ones
  * count from the end; out of range is GD_ERR_SHAPE. The forms with i64 are exact beyond 2^53, and
  * read no floats (GD_ERR_DTYPE). gd_set rounds to t's dtype; a number that is none of an integer
- * dtype is GD_ERR_INVALID. On an error gd_get is NaN, gd_get_i64 0. GD_ERR_STATE while tracing. Each
- * is a transfer of its own: for many elements there is gd_tensor_read, gd_tensor_map. */
+ * dtype, and for gd_get_i64 a u64 beyond INT64_MAX, is GD_ERR_INVALID. On an error gd_get is NaN,
+ * gd_get_i64 0. GD_ERR_STATE while tracing. Each is a transfer of its own: for many elements there is
+ * gd_tensor_read, gd_tensor_map. */
 #define gd_get(t, ...)            gd_get_at(t, GD_SHAPE(__VA_ARGS__))
 #define gd_get_i64(t, ...)        gd_get_i64_at(t, GD_SHAPE(__VA_ARGS__))
 #define gd_set(t, value, ...)     gd_set_at(t, GD_SHAPE(__VA_ARGS__), value)

@@ -188,8 +188,10 @@ void gd_memory_reset_peak(gd_context *context)
 
 void gd_memory_trim(gd_context *context)
 {
-    if (context)
-        gd_pool_trim(context->pool);
+    if (!context)
+        return;
+    gd_mappings_trim(context);
+    gd_pool_trim(context->pool);
 }
 
 gd_status gd_set_memory_callback(gd_context *context, gd_memory_callback callback, void *user)

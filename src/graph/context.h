@@ -74,8 +74,10 @@ struct gd_context {
     gd_memory_callback memory_callback; /* NULL: none */
     void *memory_user;
     bool in_memory_callback;
-    gd_name *names;              /* of tensors */
-    struct gd_mapping *mappings; /* of tensors that are mapped through a buffer: graph/values.c */
+    gd_name *names; /* of tensors */
+    /* Buffers of tensors that are mapped through one, and those that wait for the next:
+     * graph/values.c. */
+    struct gd_mapping *mappings, *idle_mappings;
     uint64_t grad_version; /* calls of gd_set_requires_grad that changed something, and gradients
                                dropped */
 };

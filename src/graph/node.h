@@ -181,7 +181,9 @@ static inline void *gd_node_data(const gd_tensor *t)
 
 /* GD_ERR_STATE where the host cannot have t's value: it is only traced, or a trace is going on. */
 gd_status gd_check_value(const gd_tensor *t, const char *who);
-/* Free the buffers of tensors that are still mapped: for gd_close. */
+/* Free the buffers that wait for a tensor to be mapped; and, for gd_close, those of tensors that
+ * still are. */
+void gd_mappings_trim(gd_context *context);
 void gd_mappings_free(gd_context *context);
 
 /* The log's warning of tensors that were retained and never released: graph/alive.c. */

@@ -71,7 +71,14 @@ int64_t gd_get_i64_at(const gd_tensor *t, gd_shape index)
     }
     int64_t exact;
     memcpy(&exact, raw, sizeof exact);
-    return t->layout.dtype == GD_I64 ? exact : (int64_t)gd_element_as_double(t->layout.dtype, raw);
+    if (t->layout.dtype == GD_U64 && exact < 0) {
+        (void)gd_fail(GD_ERR_INVALID, "gd_get_i64: %llu is more than an i64 holds",
+                      (unsigned long long)exact);
+        return 0;
+    }
+    return gd_dtype_size(t->layout.dtype) == sizeof exact
+               ? exact
+               : (int64_t)gd_element_as_double(t->layout.dtype, raw);
 }
 
 static gd_status write_element(gd_tensor *t, gd_shape index, const char *who, const void *raw)
@@ -108,7 +115,7 @@ gd_status gd_set_i64_at(gd_tensor *t, gd_shape index, int64_t value)
                     gd_dtype_is_float(t->layout.dtype);
     if (is_exact)
         return GD_AS("gd_set_i64", gd_set_at(t, index, (double)value));
-    if (t->layout.dtype == GD_I64)
+    if (t->layout.dtype == GD_I64 || (t->layout.dtype == GD_U64 && value >= 0))
         return write_element(t, index, "gd_set_i64", &value);
     return gd_fail(GD_ERR_INVALID, "gd_set_i64: %s cannot hold %lld",
                    gd_dtype_name(t->layout.dtype), (long long)value);
@@ -145,12 +152,17 @@ gd_tensor *gd_to(gd_context *context, gd_tensor *t)
 
 /* ---- mapping ---- */
 
-/* A buffer for a tensor that the host cannot use as it lies. */
+/* A buffer for a tensor that the host cannot use as it lies. Those of tensors that are no longer mapped
+ * are kept for the next that take as many bytes: a loader maps batches of one size or two, over and
+ * over. */
 typedef struct gd_mapping {
     struct gd_mapping *next;
-    const gd_tensor *tensor;
+    const gd_tensor *tensor; /* NULL: it waits for one */
+    size_t bytes;
     void *values; /* row-major */
 } gd_mapping;
+
+enum { MOST_IDLE = 4 }; /* samples and labels of two sizes of batches */
 
 static bool is_host_array(const gd_tensor *t)
 {
@@ -163,27 +175,72 @@ static void mapping_free(gd_mapping *m)
     gd_free(m);
 }
 
-void gd_mappings_free(gd_context *context)
+static void free_all(gd_mapping **list)
 {
-    while (context->mappings) {
-        gd_mapping *m = context->mappings;
-        context->mappings = m->next;
+    while (*list) {
+        gd_mapping *m = *list;
+        *list = m->next;
         mapping_free(m);
     }
 }
 
+void gd_mappings_trim(gd_context *context)
+{
+    free_all(&context->idle_mappings);
+}
+
+void gd_mappings_free(gd_context *context)
+{
+    free_all(&context->mappings);
+    free_all(&context->idle_mappings);
+}
+
+/* A buffer, of those that wait or a new one. NULL: out of memory. */
+static gd_mapping *take_mapping(gd_context *context, size_t bytes)
+{
+    gd_mapping **link = &context->idle_mappings;
+    while (*link && (*link)->bytes != bytes)
+        link = &(*link)->next;
+    gd_mapping *m = *link;
+    if (m) {
+        *link = m->next;
+        return m;
+    }
+    m = gd_alloc_zero(1, sizeof *m);
+    if (m)
+        *m = (gd_mapping){ .bytes = bytes, .values = gd_alloc(bytes + 1) };
+    if (m && !m->values) {
+        mapping_free(m);
+        m = NULL;
+    }
+    return m;
+}
+
+/* Keep a buffer nobody uses; the one that has waited longest goes where there are too many. */
+static void keep_mapping(gd_context *context, gd_mapping *m)
+{
+    m->tensor = NULL;
+    m->next = context->idle_mappings;
+    context->idle_mappings = m;
+    gd_mapping **link = &context->idle_mappings;
+    for (int i = 0; *link && i < MOST_IDLE; i++)
+        link = &(*link)->next;
+    free_all(link);
+}
+
 static void *map_buffer(gd_tensor *t, bool filled)
 {
-    size_t bytes = gd_layout_bytes(&t->layout);
-    gd_mapping *m = gd_alloc_zero(1, sizeof *m);
+    gd_context *context = t->context;
+    gd_mapping *m = take_mapping(context, gd_layout_bytes(&t->layout));
     if (!m)
         return NULL;
-    *m = (gd_mapping){ .next = t->context->mappings, .tensor = t, .values = gd_alloc(bytes + 1) };
-    if (!m->values || (filled && gd_tensor_read(t, m->values, bytes) != GD_OK)) {
-        mapping_free(m);
+    if (filled && gd_tensor_read(t, m->values, m->bytes) != GD_OK) {
+        keep_mapping(context, m);
         return NULL;
     }
-    t->context->mappings = m;
+    m->tensor = t;
+    m->next = context->mappings;
+    context->mappings = m;
     return m->values;
 }
 
@@ -228,7 +285,7 @@ gd_status gd_tensor_unmap(gd_tensor *t)
         t->storage->version++; /* for what was computed from it meanwhile */
     if (m) {
         *link = m->next;
-        mapping_free(m);
+        keep_mapping(t->context, m);
     }
     t->mapped = 0;
     gd_unlink(t);
