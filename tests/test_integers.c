@@ -146,6 +146,30 @@ static void move_and_index(void **state)
     expect_error(GD_ERR_INVALID, "out of range");
 }
 
+/* Where there is no element, no index is in range; where there is no index, nothing is wrong. */
+static void no_index_is_in_an_empty_axis(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *none = gd_zeros(gd, GD_SHAPE(2, 0), GD_F32);
+    gd_tensor *index = gd_zeros(gd, GD_SHAPE(2, 3), GD_I64);
+    gd_tensor *source = gd_ones(gd, GD_SHAPE(2, 3), GD_F32);
+    assert_null(gd_scatter_add(none, index, source, 1));
+    expect_error(GD_ERR_INVALID, "gd_scatter_add: axis 1 of size 0 has every index out of range");
+    assert_null(gd_scatter(none, index, source, 1));
+    expect_error(GD_ERR_INVALID, "gd_scatter: axis 1 of size 0");
+    assert_null(gd_gather(none, index, 1));
+    expect_error(GD_ERR_INVALID, "gd_gather: axis 1 of size 0");
+    assert_null(gd_index_add(none, gd_zeros(gd, GD_SHAPE(3), GD_I32), source, 1));
+    expect_error(GD_ERR_INVALID, "gd_index_add: axis 1 of size 0");
+    gd_tensor *no_index = gd_zeros(gd, GD_SHAPE(2, 0), GD_I64);
+    assert_same_bits(gd_scatter_add(none, no_index, none, 1), none);
+    assert_same_bits(gd_gather(source, no_index, 1), none);
+    assert_same_bits(gd_scatter_add(source, no_index, none, 1), source);
+    assert_same_bits(gd_scatter_add(none, gd_zeros(gd, GD_SHAPE(0, 3), GD_I64),
+                                    gd_zeros(gd, GD_SHAPE(0, 3), GD_F32), 1),
+                     none);
+}
+
 static void numbers_beyond_doubles(void **state)
 {
     gd_context *gd = *state;
@@ -255,10 +279,15 @@ static void compiled_as_eager(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        context_test(arithmetic_wraps),       context_test(order_and_extremes),
-        context_test(sums_count_in_64_bits),  context_test(move_and_index),
-        context_test(numbers_beyond_doubles), context_test(print_as_numpy),
-        context_test(live_in_files),          context_test(compiled_as_eager),
+        context_test(arithmetic_wraps),
+        context_test(order_and_extremes),
+        context_test(sums_count_in_64_bits),
+        context_test(move_and_index),
+        context_test(no_index_is_in_an_empty_axis),
+        context_test(numbers_beyond_doubles),
+        context_test(print_as_numpy),
+        context_test(live_in_files),
+        context_test(compiled_as_eager),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ const gd_op gd_op_cross_entropy = { .id = GD_OP_cross_entropy,
                                     .infer = infer_cross_entropy,
                                     .vjp = vjp_cross_entropy,
                                     .decompose = decompose_cross_entropy,
-                                    .flops = gd_flops_none,
+                                    .flops = gd_flops_softmax,
                                     .recompute = GD_RECOMPUTE_NEVER };
 
 /* (softmax(logits) - onehot(labels)) * g[:, None]: logits [n, c], labels [n], g [n] -> [n, c] */
@@ -91,6 +91,12 @@ static bool vjp_cross_entropy_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
             gd_put(&d[2], gd_sum(gd_mul(u, apart), GD_AXES(1), false)));
 }
 
+/* A softmax, a difference, a product. */
+static double flops_grad(int n, const gd_layout *const *in, const gd_layout *out, const void *attr)
+{
+    return gd_flops_softmax(n, in, out, attr) + 2 * (double)gd_layout_count(out);
+}
+
 const gd_op gd_op_cross_entropy_grad = { .id = GD_OP_cross_entropy_grad,
                                          .name = "cross_entropy_grad",
                                          .arity = 3,
@@ -99,7 +105,7 @@ const gd_op gd_op_cross_entropy_grad = { .id = GD_OP_cross_entropy_grad,
                                          .infer = infer_cross_entropy_grad,
                                          .vjp = vjp_cross_entropy_grad,
                                          .decompose = decompose_cross_entropy_grad,
-                                         .flops = gd_flops_none,
+                                         .flops = flops_grad,
                                          .recompute = GD_RECOMPUTE_NEVER };
 
 /* ---- the losses: rows of classes, [n, classes] and [n] inside ---- */

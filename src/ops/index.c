@@ -24,16 +24,14 @@ static gd_status check_index(const gd_layout *x, const gd_layout *index, int axi
     bool fits = index->rank == x->rank;
     for (int i = 0; fits && i < x->rank; i++)
         fits = i == axis || index->shape[i] <= x->shape[i];
+    if (fits && x->shape[axis] == 0 && gd_layout_count(index) > 0) /* no kernel looks at these */
+        return gd_fail(GD_ERR_INVALID, "%s: axis %d of size 0 has every index out of range", who,
+                       axis);
     if (fits)
         return GD_OK;
     char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
     return gd_fail(GD_ERR_SHAPE, "%s: an index %s does not fit %s along axis %d", who,
                    gd_layout_text(index, a), gd_layout_text(x, b), axis);
-}
-
-static void format_axis(const void *attr, char *text, size_t size)
-{
-    snprintf(text, size, "axis=%d", ((const gd_axis_attr *)attr)->axis);
 }
 
 static gd_status infer_gather(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
@@ -60,7 +58,7 @@ const gd_op gd_op_gather = { .id = GD_OP_gather,
                              .attr_size = sizeof(gd_axis_attr),
                              .infer = infer_gather,
                              .vjp = vjp_gather,
-                             .format = format_axis,
+                             .format = gd_format_axis,
                              .flops = gd_flops_none,
                              .recompute = GD_RECOMPUTE_MOVES };
 
@@ -86,6 +84,13 @@ static bool vjp_scatter_add(gd_tensor *r, gd_tensor *g, gd_tensor **d)
            (!gd_wants_grad(r->inputs[2]) || gd_put(&d[2], gd_gather(g, r->inputs[1], axis)));
 }
 
+static double flops_scatter_add(int n, const gd_layout *const *in, const gd_layout *out,
+                                const void *attr)
+{
+    (void)n, (void)out, (void)attr;
+    return (double)gd_layout_count(in[2]);
+}
+
 const gd_op gd_op_scatter_add = { .id = GD_OP_scatter_add,
                                   .name = "scatter_add",
                                   .arity = 3,
@@ -95,8 +100,8 @@ const gd_op gd_op_scatter_add = { .id = GD_OP_scatter_add,
                                   .attr_size = sizeof(gd_axis_attr),
                                   .infer = infer_scatter_add,
                                   .vjp = vjp_scatter_add,
-                                  .format = format_axis,
-                                  .flops = gd_flops_none,
+                                  .format = gd_format_axis,
+                                  .flops = flops_scatter_add,
                                   .recompute = GD_RECOMPUTE_NEVER };
 
 static gd_status infer_scatter(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
@@ -141,7 +146,7 @@ const gd_op gd_op_scatter = { .id = GD_OP_scatter,
                               .attr_size = sizeof(gd_axis_attr),
                               .infer = infer_scatter,
                               .vjp = vjp_scatter,
-                              .format = format_axis,
+                              .format = gd_format_axis,
                               .flops = gd_flops_none,
                               .recompute = GD_RECOMPUTE_NEVER };
 

@@ -117,6 +117,10 @@ double gd_flops_each(int n, const gd_layout *const *in, const gd_layout *out, co
 double gd_flops_each_read(int n, const gd_layout *const *in, const gd_layout *out,
                           const void *attr);
 double gd_flops_product(int n, const gd_layout *const *in, const gd_layout *out, const void *attr);
+double gd_flops_softmax(int n, const gd_layout *const *in, const gd_layout *out, const void *attr);
+
+/* "axis=1", of a gd_axis_attr, for rows. */
+void gd_format_axis(const void *attr, char *text, size_t size);
 
 /* The op normalize_grad (ops/norm.c): x [.., k] and g like it; weight [k] when attr->parts > 0. */
 gd_tensor *gd_normalize_grad(gd_tensor *x, gd_tensor *g, gd_tensor *weight,

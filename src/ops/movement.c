@@ -588,18 +588,13 @@ static bool vjp_concat(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     return true;
 }
 
-static void format_axis(const void *attr, char *text, size_t size)
-{
-    snprintf(text, size, "axis=%d", ((const gd_axis_attr *)attr)->axis);
-}
-
 const gd_op gd_op_concat = { .id = GD_OP_concat,
                              .name = "concat",
                              .arity = GD_OP_VARIADIC,
                              .attr_size = sizeof(gd_axis_attr),
                              .infer = infer_concat,
                              .vjp = vjp_concat,
-                             .format = format_axis,
+                             .format = gd_format_axis,
                              .flops = gd_flops_none,
                              .recompute = GD_RECOMPUTE_MOVES };
 

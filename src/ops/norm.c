@@ -224,6 +224,23 @@ static void format_norm(const void *attr, char *text, size_t size)
     gd_snprintf(text, size, "%s epsilon=%g", a->center ? "centred" : "rms", a->epsilon);
 }
 
+/* Of each element: its square, the sum of them, the quotient; the mean and the difference from it;
+ * weight and bias. */
+static double flops_normalize(int n, const gd_layout *const *in, const gd_layout *out,
+                              const void *attr)
+{
+    (void)n, (void)out;
+    const gd_norm_attr *a = attr;
+    return (3 + (a->center ? 2 : 0) + a->parts) * (double)gd_layout_count(in[0]);
+}
+
+/* Twice that, as of products: a gradient by x, and one by what x is multiplied with. */
+static double flops_normalize_grad(int n, const gd_layout *const *in, const gd_layout *out,
+                                   const void *attr)
+{
+    return 2 * flops_normalize(n, in, out, attr);
+}
+
 const gd_op gd_op_normalize = { .id = GD_OP_normalize,
                                 .name = "normalize",
                                 .arity = GD_OP_VARIADIC,
@@ -234,7 +251,7 @@ const gd_op gd_op_normalize = { .id = GD_OP_normalize,
                                 .vjp = vjp_normalize,
                                 .decompose = decompose_normalize,
                                 .format = format_norm,
-                                .flops = gd_flops_none,
+                                .flops = flops_normalize,
                                 .recompute = GD_RECOMPUTE_FUNCTION };
 
 const gd_op gd_op_normalize_grad = { .id = GD_OP_normalize_grad,
@@ -247,7 +264,7 @@ const gd_op gd_op_normalize_grad = { .id = GD_OP_normalize_grad,
                                      .vjp = vjp_normalize_grad,
                                      .decompose = decompose_normalize_grad,
                                      .format = format_norm,
-                                     .flops = gd_flops_none,
+                                     .flops = flops_normalize_grad,
                                      .recompute = GD_RECOMPUTE_NEVER };
 
 gd_tensor *gd_normalize_grad(gd_tensor *x, gd_tensor *g, gd_tensor *weight,

@@ -120,7 +120,28 @@ static void format_pool(const void *attr_, char *text, size_t size)
                  (long long)a->before[0], (long long)a->before[1], (long long)a->before[2]);
 }
 
-#define POOL_ROW(name_, arity_, infer_, vjp_)                        \
+/* One for each element of each window; windows that divide an axis have its elements. */
+static double flops_of_windows(const gd_layout *plane, const gd_layout *windows, const void *attr_)
+{
+    const gd_pool_attr *a = attr_;
+    const double taps = (double)(a->kernel[0] * a->kernel[1] * a->kernel[2]);
+    return a->adaptive ? (double)gd_layout_count(plane) : taps * (double)gd_layout_count(windows);
+}
+
+static double flops_pool(int n, const gd_layout *const *in, const gd_layout *out, const void *attr)
+{
+    (void)n;
+    return flops_of_windows(in[0], out, attr);
+}
+
+static double flops_avg_grad(int n, const gd_layout *const *in, const gd_layout *out,
+                             const void *attr)
+{
+    (void)n;
+    return flops_of_windows(out, in[0], attr);
+}
+
+#define POOL_ROW(name_, arity_, infer_, vjp_, flops_)                \
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
                                   .name = #name_,                    \
                                   .arity = arity_,                   \
@@ -130,13 +151,13 @@ static void format_pool(const void *attr_, char *text, size_t size)
                                   .infer = infer_,                   \
                                   .vjp = vjp_,                       \
                                   .format = format_pool,             \
-                                  .flops = gd_flops_none,            \
+                                  .flops = flops_,                   \
                                   .recompute = GD_RECOMPUTE_NEVER };
-POOL_ROW(max_pool, 1, infer_pool, vjp_max_pool)
-POOL_ROW(max_pool_index, 1, infer_index, NULL)
-POOL_ROW(max_pool_grad, 2, infer_max_grad, vjp_max_pool_grad)
-POOL_ROW(avg_pool, 1, infer_pool, vjp_avg_pool)
-POOL_ROW(avg_pool_grad, 1, infer_pool, vjp_avg_pool_grad)
+POOL_ROW(max_pool, 1, infer_pool, vjp_max_pool, flops_pool)
+POOL_ROW(max_pool_index, 1, infer_index, NULL, gd_flops_none)
+POOL_ROW(max_pool_grad, 2, infer_max_grad, vjp_max_pool_grad, gd_flops_each_read)
+POOL_ROW(avg_pool, 1, infer_pool, vjp_avg_pool, flops_pool)
+POOL_ROW(avg_pool_grad, 1, infer_pool, vjp_avg_pool_grad, flops_avg_grad)
 
 /* ---- builders ---- */
 

@@ -266,7 +266,7 @@ const gd_op gd_op_dropout = { .id = GD_OP_dropout,
                               .infer = infer_dropout,
                               .vjp = vjp_dropout,
                               .format = format_dropout,
-                              .flops = gd_flops_none,
+                              .flops = gd_flops_each,
                               .recompute = GD_RECOMPUTE_FUNCTION };
 
 /* Where a draw of `words` begins: a state the op reads, and an offset from it. Eager, the state is

@@ -208,6 +208,26 @@ static bool vjp_grad(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     return false;
 }
 
+/* The products with the state, as of attention: [batch, width] by u, [width, gates * width], in
+ * every step. */
+static double flops_recurrent(int n, const gd_layout *const *in, const gd_layout *out,
+                              const void *attr)
+{
+    (void)n, (void)out, (void)attr;
+    return 2 * (double)(in[Z]->shape[0] * in[Z]->shape[1]) * (double)gd_layout_count(in[U]);
+}
+
+/* As many, by u's transpose. The result of `recurrent`, in[0], has as many numbers for each step. */
+static double flops_recurrent_grad(int n, const gd_layout *const *in, const gd_layout *out,
+                                   const void *attr)
+{
+    (void)n, (void)out;
+    const int64_t each =
+        in[1]->shape[1] * gd_recurrent_kept(((const gd_recurrent_attr *)attr)->cell);
+    const int64_t steps = each ? in[0]->shape[0] / each : 0;
+    return 2 * (double)steps * (double)gd_layout_count(in[1]);
+}
+
 const gd_op gd_op_recurrent = { .id = GD_OP_recurrent,
                                 .name = "recurrent",
                                 .arity = GD_OP_VARIADIC,
@@ -216,7 +236,7 @@ const gd_op gd_op_recurrent = { .id = GD_OP_recurrent,
                                 .attr_size = sizeof(gd_recurrent_attr),
                                 .infer = infer_recurrent,
                                 .format = format_recurrent,
-                                .flops = gd_flops_none,
+                                .flops = flops_recurrent,
                                 .recompute = GD_RECOMPUTE_NEVER };
 
 const gd_op gd_op_recurrent_result = { .id = GD_OP_recurrent_result,
@@ -240,7 +260,7 @@ const gd_op gd_op_recurrent_grad = { .id = GD_OP_recurrent_grad,
                                      .infer = infer_grad,
                                      .vjp = vjp_grad,
                                      .format = format_recurrent,
-                                     .flops = gd_flops_none,
+                                     .flops = flops_recurrent_grad,
                                      .recompute = GD_RECOMPUTE_NEVER };
 
 /* ---- step by step, from simpler ops ---- */

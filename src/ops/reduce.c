@@ -137,8 +137,8 @@ static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
                                   .recompute = GD_RECOMPUTE_MOVES };
 REDUCE_ROW(sum, infer_total, vjp_sum, gd_flops_each_read)
 REDUCE_ROW(prod, infer_total, vjp_prod, gd_flops_each_read)
-REDUCE_ROW(max, infer_extreme, vjp_extreme, gd_flops_none)
-REDUCE_ROW(min, infer_extreme, vjp_extreme, gd_flops_none)
+REDUCE_ROW(max, infer_extreme, vjp_extreme, gd_flops_each_read)
+REDUCE_ROW(min, infer_extreme, vjp_extreme, gd_flops_each_read)
 
 /* ---- arg reductions ---- */
 
@@ -151,12 +151,7 @@ static gd_status infer_arg(int n, const gd_layout *const *in, const void *attr, 
     return gd_layout_init(out, reduced_shape(in[0], 1u << a->axis, a->keep), GD_I64, "gd_argmax");
 }
 
-static void format_axis(const void *attr, char *text, size_t size)
-{
-    snprintf(text, size, "axis=%d", ((const gd_axis_attr *)attr)->axis);
-}
-
-#define AXIS_ROW(name_, infer_, vjp_)                                \
+#define AXIS_ROW(name_, infer_, vjp_, flops_)                        \
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
                                   .name = #name_,                    \
                                   .arity = 1,                        \
@@ -164,11 +159,11 @@ static void format_axis(const void *attr, char *text, size_t size)
                                   .attr_size = sizeof(gd_axis_attr), \
                                   .infer = infer_,                   \
                                   .vjp = vjp_,                       \
-                                  .format = format_axis,             \
-                                  .flops = gd_flops_none,            \
+                                  .format = gd_format_axis,          \
+                                  .flops = flops_,                   \
                                   .recompute = GD_RECOMPUTE_NEVER };
-AXIS_ROW(argmax, infer_arg, NULL)
-AXIS_ROW(argmin, infer_arg, NULL)
+AXIS_ROW(argmax, infer_arg, NULL, gd_flops_each_read)
+AXIS_ROW(argmin, infer_arg, NULL, gd_flops_each_read)
 
 /* ---- scans ---- */
 
@@ -217,8 +212,8 @@ static bool vjp_cumprod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     return gd_put(&d[0], gd_mul(gd_cumprod(before, axis), s));
 }
 
-AXIS_ROW(cumsum, infer_scan, vjp_cumsum)
-AXIS_ROW(cumprod, infer_scan, vjp_cumprod)
+AXIS_ROW(cumsum, infer_scan, vjp_cumsum, gd_flops_each)
+AXIS_ROW(cumprod, infer_scan, vjp_cumprod, gd_flops_each)
 
 /* ---- builders ---- */
 

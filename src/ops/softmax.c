@@ -49,11 +49,6 @@ static gd_tensor *decompose_log_softmax(int n, gd_tensor *const *in, const void 
     return gd_sub(s, gd_log(gd_sum(gd_exp(s), GD_AXES(axis), true)));
 }
 
-static void format_axis(const void *attr, char *text, size_t size)
-{
-    snprintf(text, size, "axis=%d", ((const gd_axis_attr *)attr)->axis);
-}
-
 const gd_op gd_op_softmax = { .id = GD_OP_softmax,
                               .name = "softmax",
                               .arity = 1,
@@ -62,8 +57,8 @@ const gd_op gd_op_softmax = { .id = GD_OP_softmax,
                               .infer = infer_softmax,
                               .vjp = vjp_softmax,
                               .decompose = decompose_softmax,
-                              .format = format_axis,
-                              .flops = gd_flops_none,
+                              .format = gd_format_axis,
+                              .flops = gd_flops_softmax,
                               .recompute = GD_RECOMPUTE_FUNCTION };
 
 const gd_op gd_op_log_softmax = { .id = GD_OP_log_softmax,
@@ -74,8 +69,8 @@ const gd_op gd_op_log_softmax = { .id = GD_OP_log_softmax,
                                   .infer = infer_softmax,
                                   .vjp = vjp_log_softmax,
                                   .decompose = decompose_log_softmax,
-                                  .format = format_axis,
-                                  .flops = gd_flops_none,
+                                  .format = gd_format_axis,
+                                  .flops = gd_flops_softmax,
                                   .recompute = GD_RECOMPUTE_FUNCTION };
 
 static gd_tensor *along_axis(gd_op_id id, gd_tensor *x, int axis, const char *who)
