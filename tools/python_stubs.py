@@ -9,6 +9,11 @@ TYPES = ["from typing import Any", "from collections.abc import Sequence", "",
          "from ._dtype import DType as DType", "from ._tensor import Tensor as Tensor"]
 
 
+OPERATORS = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_div", "mod": "mod", "pow": "pow",
+             "matmul": "matmul", "neg": "neg", "abs": "abs", "invert": "bitwise_not", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge",
+             "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift"}
+
+
 def signature(text):
     """(name, parameters, result) of the text of a definition."""
     name, parameters, result = re.match(r"def (\w+)\((.*)\) -> (.*):$", text.split("\n", 1)[0]).groups()
@@ -33,6 +38,10 @@ def write_ops(emitted, aliases, methods, everything, out):
     for method in methods:
         _, parameters, result = known[aliases.get(method, method)]
         lines.append(f"    def {method}({without_first(parameters)}) -> {result}: ...")
+    for operator, name in OPERATORS.items():
+        _, parameters, result = known[name]
+        lines.append(f"    def __{operator}__({without_first(parameters)}) -> {result}: ...")
+    lines += ["    def __hash__(self) -> int: ..."]
     lines += ["", f"__all__ = {everything!r}", ""]
     pathlib.Path(out, "_ops.pyi").write_text("\n".join(lines), encoding="utf-8")
 

@@ -25,7 +25,7 @@ class no_grad:
         _lib.no_grad_depth -= 1
         run_status(C.gd_no_grad_end, _lib.context())
 
-    def __call__(self, function: Callable) -> Callable:
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def without(*args, **kwargs):
             with no_grad():
@@ -41,7 +41,7 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Any, seeds: Sequence[Tensor
     return _tree.unflatten(tree, _ops.grad(outputs=outputs, seeds=seeds, inputs=leaves))
 
 
-def value_and_grad(function: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable:
+def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """A function that gives (value, gradients of the value by the arguments of these numbers). Arguments are trees of tensors;
     a gd.nn.Module counts as the dict of its parameters. has_aux: function gives (value, anything)."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -76,7 +76,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Tensor], tangents: Seque
     return _tree.unflatten(tree, [y.detach() for y in results]), _tree.unflatten(tree, [s.detach() for s in slopes])
 
 
-def grad_of(function: Callable, argnums: int | Sequence[int] = 0) -> Callable:
+def grad_of(function: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """As value_and_grad, the gradients alone."""
     both = value_and_grad(function, argnums)
     return functools.wraps(function)(lambda *args, **kwargs: both(*args, **kwargs)[1])

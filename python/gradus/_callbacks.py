@@ -14,7 +14,7 @@ from ._lib import C
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Any, Callable
 
     from ._tensor import Tensor
 
@@ -59,7 +59,7 @@ class Called:
     """A function for the time of a call of C: its number. Holds Ctrl-C back: raised on the way into a callback, KeyboardInterrupt
     would be lost, and C be given a wild result."""
 
-    def __init__(self, function: Callable, forever: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], forever: bool = False) -> None:
         self.forever = forever
         self.number = _numbers.get(function) or len(_functions) + 1
         while _functions.get(self.number, function) is not function:
@@ -87,7 +87,7 @@ class Called:
                 signal.raise_signal(signal.SIGINT)
 
 
-def checkpoint(function: Callable, *inputs: Tensor) -> Tensor:
+def checkpoint(function: Callable[..., Any], *inputs: Tensor) -> Tensor:
     """function(*inputs), a tensor, whose intermediate values are let go and computed again when its gradient is taken. The
     function is kept: let it be the same one in every step, not a lambda made anew."""
     with Called(function, forever=True) as number:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from .data import DataLoader
 
-    P, R = ParamSpec("P"), TypeVar("R")
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
     class _Typed(Generic[P, R]):
         pass
@@ -45,7 +46,7 @@ class _Plan:
     def fits(self) -> bool:
         return all(module() is not None and module()._training == flag for module, flag in self.reads)
 
-    def trace(self, function: Callable, count: int, inputs: Any) -> bool:
+    def trace(self, function: Callable[..., Any], count: int, inputs: Any) -> bool:
         """Record the function on tensors without values. Whether its result has another form than before."""
         places = (ctypes.c_void_p * max(1, count))()
         if C.gd_trace_begin(self.h, count, inputs, places):
@@ -103,9 +104,13 @@ def same(a: Any, b: Any) -> bool:
 class Function(_Typed[P, R]):
     """A compiled function, see gd.compile."""
 
-    reading: list | None = None  # the modules whose training flag the function being recorded has read
+    reading: list[Any] | None = None  # the modules whose training flag the function being recorded has read
 
-    def __init__(self, function: Callable, options: dict) -> None:
+    function: Callable[P, R]
+    options: dict[str, Any]
+    mode: str
+
+    def __init__(self, function: Callable[P, R], options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self.function, self.options, self.mode = function, options, options["mode"]
         self._plans: dict[Any, list[_Plan]] = {}
@@ -214,7 +219,7 @@ class Function(_Typed[P, R]):
             bound = self._bound[instance] = Function(method, self.options)
         return bound
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return _made_again, (self.function, self.options)
 
     def _called(self) -> int:

@@ -14,14 +14,20 @@ from ._lib import C, _pending, claim, drain, fail, lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Sequence, Union
+    from typing import Any, Protocol, Sequence, Union
 
     from ._tensor import Tensor
 
-    TensorLike = Union[Tensor, bool, int, float, Sequence, Any]
+    class ArrayLike(Protocol):
+        """What NumPy's arrays and numbers have."""
+
+        @property
+        def __array_interface__(self) -> Any: ...
+
+    TensorLike = Union[Tensor, bool, int, float, Sequence[Any], memoryview, ArrayLike]
     ShapeLike = Union[int, Sequence[int]]
     AxisLike = Union[int, Sequence[int], None]
-    DTypeLike = Union[DType, str, type, None]
+    DTypeLike = Union[DType, str, type[Any], None]
 else:
     Tensor = None  # set by _tensor
 

@@ -18,6 +18,13 @@ class DType:
 
     __slots__ = ("name", "short", "itemsize", "kind", "format", "code")
 
+    name: str
+    short: str  # the library's name
+    itemsize: int
+    kind: str  # "f", "i", "u", "b"
+    format: str | None  # as struct and memoryview say it
+    code: int
+
     def __init__(self, short: str, code: int) -> None:
         self.short, self.code = short, code
         self.name, self.itemsize, self.kind, self.format = _KNOWN[short]
@@ -50,7 +57,7 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, tuple[str]]:
         return dtype, (self.name,)
 
 
@@ -63,7 +70,7 @@ BY_FORMAT["l"] = BY_NAME["i64"]
 _BY_TYPE = {float: BY_NAME["f32"], int: BY_NAME["i64"], bool: BY_NAME["bool"]}
 
 
-def dtype(value) -> DType:
+def dtype(value: object) -> DType:
     """The dtype that a name, a NumPy dtype, or Python's float, int or bool says."""
     if type(value) is DType:
         return value

@@ -41,8 +41,8 @@ def _switch(model: Any, training: bool) -> bool:
 
 def fit(model: Callable[[Tensor], Tensor], optimizer: Any, loader: Any, epochs: int = 1, *, test: Any = None,
         loss: Callable[[Tensor, Tensor], Tensor] | None = None, metrics: dict[str, Callable[[Tensor, Tensor], Tensor]] | None = None,
-        schedule: Callable[[int], float] | None = None, callback: Callable[[dict], bool | None] | None = None,
-        progress: bool = True) -> list[dict]:
+        schedule: Callable[[int], float] | None = None, callback: Callable[[dict[str, Any]], bool | None] | None = None,
+        progress: bool = True) -> list[dict[str, Any]]:
     """Train: for each batch (x, y) of the loader the loss of model(x) and y, gd.cross_entropy unless another is given, is minimised in
     one compiled call. Gives a list with a dict for each epoch: epoch, loss, test_loss, metrics (of `test`, as test_…), lr.
 
@@ -54,10 +54,10 @@ def fit(model: Callable[[Tensor], Tensor], optimizer: Any, loader: Any, epochs: 
     def step(x, y):
         return optimizer.minimize(function(model(x), y))
 
-    records: list[dict] = []
+    records: list[dict[str, Any]] = []
     count, shown = 0, Progress(len(loader), epochs)
     for epoch in range(1, epochs + 1):
-        record: dict = {"epoch": epoch}
+        record: dict[str, Any] = {"epoch": epoch}
         records.append(record)
         shown.begin(epoch)
         sums, samples = 0.0, 0

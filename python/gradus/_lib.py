@@ -15,6 +15,10 @@ from collections import deque
 
 from . import _api
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _LONG = ("gd_call", "gd_backward", "gd_grad", "gd_function_prepare", "gd_function_profile", "gd_generate_with",
          "gd_language_model_open", "gd_language_model_load", "gd_mnist_with", "gd_cifar10_with", "gd_image_folder_with",
          "gd_lbfgs_step", "gd_loader_next", "gd_function_run")
@@ -107,6 +111,8 @@ def _bind():
     return functions, path
 
 
+C: Any
+PATH: str
 C, PATH = _bind()
 lock = threading.RLock()
 _context = None
@@ -182,23 +188,26 @@ class Object:
     """Owns a handle of an opaque type, and keeps alive what it was made from."""
 
     __slots__ = ("_h", "_kept", "_level", "__weakref__")  # level: above all that it was made from
-    _end = None  # the name of the function that ends it
+    _end: str | None = None  # the name of the function that ends it
+    _h: int
+    _kept: tuple[Any, ...]
+    _level: int
 
-    def __new__(cls, *arguments, **options):
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
         """As create()."""
         if not hasattr(cls, "create"):
             raise TypeError(f"a {cls.__name__} is made by its other constructors")
         return cls.create(*arguments, **options)
 
     @classmethod
-    def _made(cls, h: int, kept: tuple):
+    def _made(cls, h: int, kept: tuple[Any, ...]) -> Any:
         made = object.__new__(cls)
         made._h, made._kept = h, kept
         made._level = 1 + max((one._level for one in kept if isinstance(one, Object)), default=0)
         return made
 
     @classmethod
-    def _borrowed(cls, h: int, owner):
+    def _borrowed(cls, h: int, owner: Any) -> Any:
         made = cls._made(0, (owner,))
         made._kept += (h,)
         return made
@@ -220,7 +229,7 @@ class Object:
                 getattr(C, self._end)(self._h)
         self._forget()
 
-    def __del__(self, _forget=forget, _C=C):
+    def __del__(self, _forget: Any = forget, _C: Any = C) -> None:
         if self._h and self._end:
             _forget((self._level, getattr(_C, self._end), self._h))
 

@@ -21,6 +21,8 @@ class Optimizer:
     With a loss in hand, minimize(loss) takes its gradient and updates; or loss.backward(), as often as wanted, then step() and
     zero_grad(). Both work within gd.compile. Of a Module, parameters that layers make later join in."""
 
+    model: Module | None
+
     def __init__(self, parameters: Parameters, make: Callable[..., _objects.Optimizer], **options: Any) -> None:
         groups: list[dict[str, Any]] = []
         self.model = parameters if isinstance(parameters, Module) else None

@@ -24,13 +24,16 @@ class Tensor(_ops.TensorMethods):
 
     __slots__ = ("_h", "__weakref__")
     __array_ufunc__ = None  # ndarray * Tensor calls Tensor.__rmul__
-    __hash__ = object.__hash__
+    _h: Any  # None: closed
+
+    if not TYPE_CHECKING:
+        __hash__ = object.__hash__
 
     def __init__(self, data: Any = None, *, dtype: DTypeLike = None, requires_grad: bool = False) -> None:
         t = tensor([] if data is None else data, dtype=dtype, requires_grad=requires_grad)
         self._h, t._h = t._h, None
 
-    def __del__(self, _forget=forget):
+    def __del__(self, _forget: Any = forget) -> None:
         h = getattr(self, "_h", None)
         if h is not None:
             _forget(h)
@@ -230,7 +233,7 @@ class Tensor(_ops.TensorMethods):
         return address or 0
 
     @property
-    def __array_interface__(self) -> dict:
+    def __array_interface__(self) -> dict[str, Any]:
         d = self.dtype
         return {"version": 3, "typestr": d.typestr, "shape": self.shape, "data": (self._address, self.requires_grad),
                 "strides": tuple(n * d.itemsize for n in self.strides)}
@@ -301,25 +304,26 @@ class Tensor(_ops.TensorMethods):
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec and self.size == 1 else repr(self) if not spec else format(str(self), spec)
 
-    def __reduce_ex__(self, protocol: int) -> tuple:
+    def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.detach().tobytes(), self.shape, self.dtype.name, self.requires_grad)
 
     def __copy__(self) -> Tensor:
         return run(C.gd_detach, self._h) if not self.requires_grad else self
 
-    def __deepcopy__(self, memo: dict) -> Tensor:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         made = _rebuild(*self.__reduce_ex__(4)[1])
         memo[id(self)] = made
         return made
 
     # ---- operators
 
-    __add__, __sub__, __mul__, __truediv__ = _ops.add, _ops.sub, _ops.mul, _ops.div
-    __floordiv__, __mod__, __pow__, __matmul__ = _ops.floor_div, _ops.mod, _ops.pow, _ops.matmul
-    __neg__, __abs__, __invert__ = _ops.neg, _ops.abs, _ops.bitwise_not
-    __lt__, __le__, __gt__, __ge__ = _ops.lt, _ops.le, _ops.gt, _ops.ge
-    __and__, __or__, __xor__ = _ops.bitwise_and, _ops.bitwise_or, _ops.bitwise_xor
-    __lshift__, __rshift__ = _ops.left_shift, _ops.right_shift
+    if not TYPE_CHECKING:  # the stubs of TensorMethods have them
+        __add__, __sub__, __mul__, __truediv__ = _ops.add, _ops.sub, _ops.mul, _ops.div
+        __floordiv__, __mod__, __pow__, __matmul__ = _ops.floor_div, _ops.mod, _ops.pow, _ops.matmul
+        __neg__, __abs__, __invert__ = _ops.neg, _ops.abs, _ops.bitwise_not
+        __lt__, __le__, __gt__, __ge__ = _ops.lt, _ops.le, _ops.gt, _ops.ge
+        __and__, __or__, __xor__ = _ops.bitwise_and, _ops.bitwise_or, _ops.bitwise_xor
+        __lshift__, __rshift__ = _ops.left_shift, _ops.right_shift
 
     def __radd__(self, other: TensorLike) -> Tensor:
         return _ops.add(other, self)

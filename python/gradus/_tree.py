@@ -3,10 +3,14 @@ from __future__ import annotations
 
 from ._tensor import Tensor
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
 LEAF = object()  # stands in a tree where a tensor was
 
 
-def flatten(tree) -> tuple[list, tuple]:
+def flatten(tree: Any) -> tuple[list[Any], Any]:
     """(its tensors, what is left: hashable where all its other values are)"""
     leaves: list = []
     return leaves, _strip(tree, leaves)
@@ -24,7 +28,7 @@ def _strip(tree, leaves: list):
     return None, kind, tree  # kind: 1, 1.0 and True are equal, and different
 
 
-def unflatten(tree, leaves):
+def unflatten(tree: Any, leaves: Iterable[Any]) -> Any:
     """The tree with other tensors in the places of its own."""
     return _build(tree, iter(leaves))
 

@@ -102,6 +102,8 @@ def image_folder(folder: Any, height: int, width: int) -> Dataset:
 class ArrayDataset:
     """Tensors whose first axes belong together: samples and targets of any kind."""
 
+    tensors: list[Tensor]
+
     def __init__(self, *tensors: Any) -> None:
         self.tensors = [as_tensor(t) for t in tensors]
         if len({len(t) for t in self.tensors}) != 1:
@@ -122,6 +124,16 @@ class DataLoader:
 
     shuffle: in a fresh order each epoch, which depends on seed and the number of the epoch alone. state_dict() after a batch
     says where to go on."""
+
+    dataset: Any
+    batch_size: int
+    shuffle: bool
+    seed: int
+    drop_last: bool
+    prefetch: int
+    collate: Callable[[list[Any]], Any]
+    epoch: int
+    position: int
 
     def __init__(self, dataset: Any, batch_size: int = 32, shuffle: bool = False, seed: int = 0, drop_last: bool = False,
                  prefetch: int = 0, collate: Callable[[list], Any] | None = None) -> None:
@@ -243,6 +255,8 @@ class TokenLoader:
 
     random: sequences from anywhere, as many as the tokens would fill in an epoch, drawn by `seed`; else one after another. state_dict()
     after a batch says where to go on."""
+
+    done: int
 
     def __init__(self, tokens: Any, batch: int = 8, length: int = 256, *, first: int = 0, count: int | None = None,
                  random: bool = False, seed: int = 0) -> None:

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import ctypes
 
-from . import _api, _callbacks, _convert, _objects, _optimizers
+import gradus._optimizers as _optimizers  # in this form type checkers see its __all__
+
+from . import _api, _callbacks, _convert, _objects
 from ._convert import run_status, run_value
 from ._lib import C
 from ._optimizer import Optimizer, named_parameters

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 
-def gradcheck(function: Callable, inputs: Any, tolerance: float = 1e-6) -> float:
+def gradcheck(function: Callable[..., Any], inputs: Any, tolerance: float = 1e-6) -> float:
     """Compare the gradients of function(*inputs) with central differences, and give the largest relative error. InvalidError names
     the worst element when it is above the tolerance: 1e-6 suits float64, 1e-2 float32. Inputs that require no gradient are given to
     it as they are. The function is called four times for each element."""

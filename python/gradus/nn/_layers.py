@@ -9,6 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
+    from ._module import Parameter
+
 
 class Identity(Module):
     def forward(self, x: Tensor) -> Tensor:
@@ -17,6 +19,13 @@ class Identity(Module):
 
 class Linear(Module):
     """x @ weight + bias, weight [in_features, out_features]. in_features None: taken from the first input."""
+
+    out_features: int
+    has_bias: bool
+    init: str
+    init_scale: float | None
+    weight: Parameter
+    bias: Parameter
 
     def __init__(self, in_features: int | None, out_features: int, bias: bool = True, init: str = "glorot_uniform",
                  init_scale: float | None = None) -> None:
@@ -53,6 +62,16 @@ def _sizes(value: Any, axes: int) -> tuple[int, ...]:
 
 
 class _Conv(Module):
+    out_channels: int
+    has_bias: bool
+    groups: int
+    kernel_size: tuple[int, ...]
+    init: str
+    init_scale: float | None
+    options: dict[str, Any]
+    weight: Parameter
+    bias: Parameter
+
     _axes, _transposed = 2, False
 
     def __init__(self, in_channels: int | None, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
@@ -133,6 +152,8 @@ class ConvTranspose3d(_Conv):
 
 
 class _Pool(Module):
+    options: dict[str, Any]
+
     _operation = staticmethod(_ops.max_pool2d)
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, **options: Any) -> None:
@@ -182,6 +203,9 @@ class AvgPool3d(_Pool):
 # ---- normalisation
 
 class _Norm(Module):
+    weight: Parameter
+    bias: Parameter
+
     def _affine(self, shape: Any, weight: bool = True, bias: bool = True) -> None:
         if weight:
             self.weight = draw(shape, "ones")
@@ -195,6 +219,9 @@ class _Norm(Module):
 
 class LayerNorm(_Norm):
     """Over the last axes, whose sizes are normalized_shape."""
+
+    normalized_shape: tuple[int, ...]
+    eps: float
 
     def __init__(self, normalized_shape: Any, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True) -> None:
         super().__init__()
@@ -212,6 +239,9 @@ class LayerNorm(_Norm):
 class RMSNorm(_Norm):
     """Root mean square over the last axes; a weight alone."""
 
+    normalized_shape: tuple[int, ...]
+    eps: float
+
     def __init__(self, normalized_shape: Any, eps: float = 1e-5, elementwise_affine: bool = True) -> None:
         super().__init__()
         self.normalized_shape, self.eps = _sizes(normalized_shape, 1), eps
@@ -224,6 +254,9 @@ class RMSNorm(_Norm):
 
 class GroupNorm(_Norm):
     """Over groups of channels of each sample."""
+
+    num_groups: int
+    eps: float
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True) -> None:
         super().__init__()
@@ -250,6 +283,10 @@ class InstanceNorm(_Norm):
 
 class BatchNorm(_Norm):
     """Each channel over the batch; in use with the running statistics, which training updates."""
+
+    eps: float
+    momentum: float
+    affine: bool
 
     def __init__(self, num_features: int | None = None, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> None:
         super().__init__()
@@ -308,6 +345,8 @@ class Dropout(Module):
 class Embedding(Module):
     """Rows of a table [num_embeddings, embedding_dim] by whole numbers."""
 
+    weight: Parameter
+
     def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
         super().__init__()
         self.weight = draw((num_embeddings, embedding_dim), "normal", init_scale=1.0)
@@ -325,6 +364,9 @@ class SinusoidalPosition(Module):
 
 class ScaledDotProductAttention(Module):
     """softmax(q k^T / sqrt(d)) v; in training attention weights are dropped with probability `dropout`."""
+
+    dropout: float
+    causal: bool
 
     def __init__(self, dropout: float = 0.0, causal: bool = False) -> None:
         super().__init__()
