@@ -4,6 +4,7 @@
 #   make mnist         build, and train the residual MLP on MNIST:   make mnist ARGS="--faithful"
 #   make test          everything: tests, checks, sanitizers, fuzzing, both compilers; some stages: STAGES="release asan"
 #   make python        the Python package in a virtual environment, build/python-venv, and MNIST with it
+#   make wheel         the Python package as one file for pip on any Linux with a recent enough glibc, in build/wheel
 #   make soak          random programs, kernels and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600
 #   make neon          the kernels' tests for 64-bit ARM, cross-compiled and run under qemu
 #   make valgrind      every test program under valgrind, on AVX2's kernels; an hour or two
@@ -23,7 +24,7 @@ QUICK  ?=
 PEERS  := torch jax numpy micrograd onednn-cpu-gomp onednn-devel-cpu-gomp scipy-openblas32 mkl
 BENCH_PEERS_PYTHON ?= $(CURDIR)/build/peers-venv/bin/python
 
-COMMANDS := all deps release mnist python test soak neon valgrind check format bench bench-peers clean
+COMMANDS := all deps release mnist python wheel test soak neon valgrind check format bench bench-peers clean
 EXAMPLES := $(filter-out $(COMMANDS), $(basename $(notdir $(wildcard examples/*.c))))
 
 .PHONY: $(COMMANDS) $(EXAMPLES) compile-deps
@@ -46,6 +47,9 @@ python: compile-deps
 	build/python-venv/bin/python -m pip install --quiet --disable-pip-version-check .
 	build/python-venv/bin/python examples/python/mnist.py $(ARGS)
 	@echo 'build/python-venv/bin/python has the package: import gradus as gd'
+
+wheel: compile-deps
+	@tools/make-wheel
 
 test:
 	@tools/install-deps compile test
