@@ -79,7 +79,8 @@ static void fill_module(gd_module *m)
 
 static gd_tensor *input_of(gd_context *gd, const gd_model *model, int64_t batch, bool indices)
 {
-    gd_shape one = gd_model_input_shape(model), shape = { .rank = one.rank + 1, .dim = { batch } };
+    gd_shape one = gd_model_input_shape(model, 0),
+             shape = { .rank = one.rank + 1, .dim = { batch } };
     for (int i = 0; i < one.rank; i++)
         shape.dim[i + 1] = one.dim[i];
     gd_tensor *x = gd_zeros(gd, shape, GD_F32);

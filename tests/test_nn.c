@@ -607,7 +607,7 @@ static void bad_specs_are_explained(void **state)
           NULL,
           NULL,
           GD_ERR_INVALID,
-          "there is no type \"lineal\"; there are linear, relu" },
+          "there is no type \"lineal\": did you mean \"linear\"? there are linear, relu" },
         { { { LAYER, .name = "a", .type = "lineal", .units = 3 } },
           NULL,
           NULL,
@@ -689,9 +689,9 @@ static void bad_specs_are_explained(void **state)
           "the output \"z\"" },
         { { { LAYER, .name = "a", .type = "relu" } },
           NULL,
-          "hinge",
+          "hinges",
           GD_ERR_INVALID,
-          "there is no loss \"hinge\"" },
+          "there is no loss \"hinges\": did you mean \"hinge\"? there are cross_entropy, " },
         { { { LAYER, .name = "a", .type = "softmax", .axis = 2 } },
           NULL,
           NULL,
@@ -716,9 +716,11 @@ static void bad_specs_are_explained(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int count = rows[i].layers[1].type ? 2 : 1;
+        const gd_loss_spec loss = { GD_LOSS_SPEC_DEFAULTS, .type = rows[i].loss };
         gd_model_spec spec = { GD_MODEL_SPEC_DEFAULTS,   .input = GD_SHAPE(4),
                                .layers = rows[i].layers, .layer_count = count,
-                               .output = rows[i].output, .loss = rows[i].loss };
+                               .output = rows[i].output, .loss_count = rows[i].loss != NULL,
+                               .losses = &loss };
         assert_null(gd_model_create(*state, &spec));
         expect_error(rows[i].status, rows[i].words);
     }
@@ -728,7 +730,7 @@ static void bad_specs_are_explained(void **state)
     expect_error(GD_ERR_SHAPE, "0 axes");
     spec.input = GD_SHAPE(3, 0);
     assert_null(gd_model_create(*state, &spec));
-    expect_error(GD_ERR_SHAPE, "size 1 of the input is 0");
+    expect_error(GD_ERR_SHAPE, "size 1 of the input \"input\" is 0");
     spec = mnist_spec();
     spec.layer_count = 0;
     assert_null(gd_model_create(*state, &spec));
@@ -770,8 +772,9 @@ static void bad_json_is_explained(void **state)
         { "{\"input\": 4}", GD_ERR_FORMAT, "\"input\" must be a list" },
         { "{\"input\": [4.5]}", GD_ERR_FORMAT, "whole numbers" },
         { "{\"input\": [1,1,1,1,1,1,1,1]}", GD_ERR_FORMAT, "1 to 7" },
-        { "{\"inputs\": [4]}", GD_ERR_FORMAT,
-          "no key \"inputs\"; there are input, layers, output, loss" },
+        { "{\"inputz\": [4]}", GD_ERR_FORMAT,
+          "no key \"inputz\": did you mean \"input\"? there are input, inputs, layers, output" },
+        { "{\"inputs\": [4]}", GD_ERR_FORMAT, "input number 1 must be an object {\"name\"" },
         { "{\"input\": [4], \"layers\": []}", GD_ERR_FORMAT, "1 to 4096 layers" },
         { "{\"input\": [4], \"layers\": [7]}", GD_ERR_FORMAT, "layer number 1 must be an object" },
         { "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"kind\": 1}]}", GD_ERR_FORMAT,
@@ -793,7 +796,7 @@ static void bad_json_is_explained(void **state)
         { "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"type\": \"relux\"}]}", GD_ERR_INVALID,
           "there is no type \"relux\"" },
         { "{\"input\": [4], \"layers\": [{\"name\": \"a\", \"type\": \"relu\"}], \"loss\": 1}",
-          GD_ERR_FORMAT, "\"loss\" must be a string" },
+          GD_ERR_FORMAT, "loss number 1 must be the name of a loss, or an object" },
         { "/no/such/model.json", GD_ERR_IO, "/no/such/model.json" },
         { "[1]", GD_ERR_IO, "cannot be opened" },
     };

@@ -220,7 +220,7 @@ static uint64_t of_model(gd_model *m)
 }
 
 /* A model of one layer, or the error of adding it. */
-static uint64_t of_layer(env *e, const gd_model_builder_options *o, const gd_layer_spec *layer)
+static uint64_t of_layer(env *e, const gd_model_options *o, const gd_layer_spec *layer)
 {
     gd_model_builder *b = gd_model_begin_with(e->gd, GD_SHAPE(4), o);
     const gd_status status = b ? gd_model_add_with(b, layer) : GD_ERR_INVALID;
@@ -230,6 +230,39 @@ static uint64_t of_layer(env *e, const gd_model_builder_options *o, const gd_lay
 
 static const gd_layer_spec fc = { GD_LAYER_SPEC_DEFAULTS, .name = "fc", .type = "linear",
                                   .units = 3 };
+/* The loss of the model of a layer, from a spec and by calls. */
+static uint64_t of_losses(env *e, const gd_loss_spec *o)
+{
+    const gd_model_spec spec = { GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(4), .layer_count = 1,
+                                 .layers = &fc,          .loss_count = 1,      .losses = o };
+    gd_model_builder *b = gd_model_begin(e->gd, GD_SHAPE(4));
+    (void)gd_model_add_with(b, &fc);
+    (void)gd_model_add_loss_with(b, o);
+    gd_tensor *y = gd_ones(e->gd, GD_SHAPE(2, 3), GD_F32),
+              *t = gd_zeros(e->gd, GD_SHAPE(2, 3), GD_F32);
+    return of_tensor(gd_model_loss(gd_model_create(e->gd, &spec), y, t)) +
+           of_tensor(gd_model_loss(gd_model_end(b), y, t));
+}
+
+static gd_status build_same(void *user, const gd_layer_call *call, gd_tensor **result)
+{
+    (void)user;
+    *result = call->inputs[0];
+    return GD_OK;
+}
+
+/* A type in a context of its own, and a model of it with two inputs. */
+static uint64_t of_layer_type(const gd_layer_type_options *o)
+{
+    gd_context *gd = gd_open("cpu", .threads = 1);
+    const gd_status status = gd_layer_type_register_with(gd, "own", build_same, NULL, o);
+    gd_model_builder *b = gd_model_begin(gd, GD_SHAPE(4));
+    gd_model_add(b, "a", "own", .inputs = { "input", "input" });
+    const uint64_t hash = of_status(status) + of_object(gd_model_end(b));
+    gd_close(gd);
+    return hash;
+}
+
 static const gd_transformer_config small = { GD_TRANSFORMER_CONFIG_DEFAULTS,
                                              .width = 8,
                                              .heads = 2,
@@ -284,18 +317,20 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_group_norm_options, of_tensor(gd_group_norm_with(e->x, NULL, NULL, 2, o)), GD_GROUP_NORM_DEFAULTS, .epsilon = 0.5) \
     _(gd_hinge_options, of_tensor(gd_hinge_with(e->x, gd_sign(e->x), o)) + of_tensor(gd_hinge_embedding_with(e->x, gd_sign(e->x), o)), GD_HINGE_DEFAULTS) \
     _(gd_huber_options, of_tensor(gd_huber_with(e->x, gd_exp(e->x), o)) + of_tensor(gd_smooth_l1_with(e->x, gd_exp(e->x), o)), GD_HUBER_DEFAULTS) \
+    _(gd_input_spec, of_model(gd_model_create_with(e->gd, &(gd_model_spec){ GD_MODEL_SPEC_DEFAULTS, .input_count = 1, .inputs = o, .layer_count = 1, .layers = &fc }, NULL)), GD_INPUT_SPEC_DEFAULTS, .name = "x", .shape = GD_SHAPE(4)) \
     _(gd_instance_norm_options, of_tensor(gd_instance_norm_with(e->x, NULL, NULL, o)), GD_INSTANCE_NORM_DEFAULTS, .epsilon = 0.5) \
     _(gd_kl_div_options, of_tensor(gd_kl_div_with(gd_log_softmax(e->x, 2), gd_softmax(e->x, 2), o)), GD_KL_DIV_DEFAULTS) \
     _(gd_lamb_options, of_steps(gd_lamb_with(one_parameter(e), o)), GD_LAMB_DEFAULTS, .lr = 0.5) \
     _(gd_language_options, of_language_model(gd_language_model_create_with(e->gd, o)), GD_LANGUAGE_DEFAULTS, .vocabulary = 5, .max_length = 4, .layers = 1, .heads = 1, .width = 8) \
     _(gd_layer_norm_options, of_tensor(gd_layer_norm_with(e->x, NULL, NULL, o)), GD_LAYER_NORM_DEFAULTS, .epsilon = 0.5) \
     _(gd_layer_spec, of_layer(e, NULL, o), GD_LAYER_SPEC_DEFAULTS, .name = "fc", .type = "linear", .units = 3) \
+    _(gd_layer_type_options, of_layer_type(o), GD_LAYER_TYPE_DEFAULTS, .max_inputs = 2) \
     _(gd_lbfgs_options, of_lbfgs(e, o), GD_LBFGS_DEFAULTS, .max_iterations = 3) \
     _(gd_lion_options, of_steps(gd_lion_with(one_parameter(e), o)), GD_LION_DEFAULTS, .lr = 0.5) \
     _(gd_loader_options, of_batch(samples(e, NULL), o), GD_LOADER_DEFAULTS, .batch = 2) \
+    _(gd_loss_spec, of_losses(e, o), GD_LOSS_SPEC_DEFAULTS, .type = "huber", .scale = 3) \
     _(gd_mnist_options, of_object(gd_mnist_with(e->gd, "nowhere", o)), GD_MNIST_DEFAULTS) \
-    _(gd_model_builder_options, of_layer(e, o, &fc), GD_MODEL_BUILDER_DEFAULTS, .seed = 9) \
-    _(gd_model_options, of_model(gd_model_create_with(e->gd, &(gd_model_spec){ GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(4), .layer_count = 1, .layers = &fc }, o)), GD_MODEL_DEFAULTS, .seed = 9) \
+    _(gd_model_options, of_model(gd_model_create_with(e->gd, &(gd_model_spec){ GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(4), .layer_count = 1, .layers = &fc }, o)) + of_layer(e, o, &fc), GD_MODEL_DEFAULTS, .seed = 9) \
     _(gd_model_spec, of_model(gd_model_create(e->gd, o)), GD_MODEL_SPEC_DEFAULTS, .input = GD_SHAPE(4), .layer_count = 1, .layers = &fc) \
     _(gd_module_options, of_module(gd_module_create_with(e->gd, o)), GD_MODULE_DEFAULTS, .seed = 9) \
     _(gd_nadam_options, of_steps(gd_nadam_with(one_parameter(e), o)), GD_NADAM_DEFAULTS, .lr = 0.5) \

@@ -115,8 +115,8 @@ static void json_builds_scaled_attention(void **state)
             "{ \"name\": \"bias\", \"type\": \"linear\", \"units\": 6, \"inputs\": [\"input\"] },"
             "{ \"name\": \"see\", \"type\": \"attention\", \"causal\": true, \"dropout\": 0.5,"
             "  \"inputs\": [\"q\", \"k\", \"input\"] },"
-            "{ \"name\": \"all\", \"type\": \"attention\","
-            "  \"inputs\": [\"q\", \"k\", \"see\", \"bias\"] } ] }");
+            "{ \"name\": \"all\", \"type\": \"attention\", \"mask\": \"bias\","
+            "  \"inputs\": [\"q\", \"k\", \"see\"] } ] }");
     gd_module *m = gd_model_module(model);
     gd_module_set_training(m, false);
     gd_tensor *x = gd_normal(gd, GD_SHAPE(3, 6, 8), 0, 1, GD_F32);

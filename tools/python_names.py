@@ -56,7 +56,8 @@ OFF = {"keep", "descending", "right", "accumulate", "per_channel"}
 
 # Methods whose class or name is not that of the rule.
 METHODS = {"gd_parameter_with": ("gd_module", "make_parameter"), "gd_buffer": ("gd_module", "make_buffer"),
-           "gd_model_add_with": ("gd_model_builder", "add")}
+           **{f"gd_model_{f}": ("gd_model_builder", f.removesuffix("_with")) for f in
+              ("add_with", "add_input", "insert_with", "replace_with", "remove", "set_outputs", "add_loss_with", "drop_losses")}}
 
 # Objects that a function does not own: their owner ends them.
 BORROWED = {"gd_optimizer_module", "gd_model_module", "gd_language_model_module"}
@@ -88,6 +89,7 @@ NOT_FOR_PYTHON = {
     "gd_tensor_unmap": "as gd_tensor_map",
     "gd_dataset_create_with": "gd.data.from_arrays takes tensors",
     "gd_generate_with": "gd.text.generate is a loop of gd_generator_feed and gd_sample",
+    "gd_layer_type_register_with": "in Python a layer of one's own is a subclass of nn.Module",
 }
 
 # Classes of gd.nn for functions of tensors, under PyTorch's names where it has the layer.

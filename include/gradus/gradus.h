@@ -14,6 +14,7 @@
 #include <gradus/layers.h>
 #include <gradus/loss.h>
 #include <gradus/metrics.h>
+#include <gradus/model.h>
 #include <gradus/nn.h>
 #include <gradus/norm.h>
 #include <gradus/ops.h>

@@ -52,7 +52,7 @@ static bool make_tokens(cli_compiled *c, int64_t batch, int64_t length)
 
 static bool make_inputs(cli_compiled *c, int64_t batch)
 {
-    gd_shape sample = gd_model_input_shape(c->network.model);
+    gd_shape sample = gd_model_input_shape(c->network.model, 0);
     gd_shape shape = { .rank = sample.rank + 1, .dim = { batch } };
     for (int i = 0; i < sample.rank; i++)
         shape.dim[i + 1] = sample.dim[i];

@@ -14,9 +14,10 @@ static const gd_layer_spec mnist_layers[] = {
 };
 
 static const gd_model_spec mnist_spec = {
-    GD_MODEL_SPEC_DEFAULTS,  .input = { .rank = 1, .dim = { 784 } },
-    .layers = mnist_layers,  .layer_count = sizeof mnist_layers / sizeof *mnist_layers,
-    .loss = "cross_entropy",
+    GD_MODEL_SPEC_DEFAULTS,
+    .input = { .rank = 1, .dim = { 784 } },
+    .layers = mnist_layers,
+    .layer_count = sizeof mnist_layers / sizeof *mnist_layers,
 };
 
 bool cli_network_open(cli_network *network, const cli_network_options *options)
@@ -39,7 +40,7 @@ void cli_network_close(cli_network *network)
 gd_tensor *cli_forward(void *user, gd_tensor *x)
 {
     const cli_network *network = user;
-    gd_shape input = gd_model_input_shape(network->model);
+    gd_shape input = gd_model_input_shape(network->model, 0);
     if (x && input.rank > 1) {
         gd_shape shape = { .rank = input.rank + 1, .dim = { gd_tensor_shape(x).dim[0] } };
         for (int i = 0; i < input.rank; i++)

@@ -89,7 +89,7 @@ static bool choose_threads(const settings *s, const cli_network *network)
 {
     const int64_t small = 200000;
     bool is_small = gd_module_parameter_count(gd_model_module(network->model)) <= small &&
-                    gd_model_input_shape(network->model).rank == 1;
+                    gd_model_input_shape(network->model, 0).rank == 1;
     if (s->threads > 0 || !is_small)
         return true;
     return gd_context_set_threads(network->context, 1) == GD_OK;

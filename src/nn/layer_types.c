@@ -1,9 +1,10 @@
 /* nn/layer_types.c: one row and one function for each type of layer; those of images and channels
- * are in nn/layer_types_spatial.c, those of sequences in nn/layer_types_sequence.c. To add a type:
- * its function, and a row in types[]. */
+ * are in nn/layer_types_spatial.c, those of sequences in nn/layer_types_sequence.c, those of users in
+ * nn/layer_registry.c. To add a type: its function, and a row in types[]. */
 #include "nn/layer_types.h"
 
 #include "base/error.h"
+#include "base/nearest.h"
 
 #include <gradus/layers.h>
 #include <gradus/ops.h>
@@ -11,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static gd_tensor *build_simple(const gd_layer_call *c)
+static gd_tensor *build_simple(const gd_layer_args *c)
 {
     return c->type->simple(c->in[0]);
 }
@@ -28,7 +29,7 @@ static gd_tensor *reshape_sample(gd_tensor *x, gd_shape sizes)
     return gd_reshape(x, shape);
 }
 
-static gd_tensor *build_flatten(const gd_layer_call *c)
+static gd_tensor *build_flatten(const gd_layer_args *c)
 {
     gd_shape shape = gd_tensor_shape(c->in[0]);
     int64_t count = 1;
@@ -38,31 +39,31 @@ static gd_tensor *build_flatten(const gd_layer_call *c)
 }
 
 /* The last axis of maps is the width of an image, along which no one wants a linear layer. */
-static gd_tensor *rows_of(const gd_layer_call *c)
+static gd_tensor *rows_of(const gd_layer_args *c)
 {
     return c->of_maps ? build_flatten(c) : c->in[0];
 }
 
-static gd_tensor *build_linear(const gd_layer_call *c)
+static gd_tensor *build_linear(const gd_layer_args *c)
 {
     const gd_layer_spec *s = c->spec;
     return gd_nn_linear(c->module, s->name, rows_of(c), s->units, .bias = s->bias, .init = s->init,
                         .init_scale = s->init_scale);
 }
 
-static gd_tensor *build_drop_connect(const gd_layer_call *c)
+static gd_tensor *build_drop_connect(const gd_layer_args *c)
 {
     return gd_nn_drop_connect(c->module, c->spec->name, rows_of(c), c->spec->units,
                               c->spec->dropout);
 }
 
-static gd_tensor *build_dropout(const gd_layer_call *c)
+static gd_tensor *build_dropout(const gd_layer_args *c)
 {
     return gd_nn_dropout(c->module, c->spec->name, c->in[0], c->spec->dropout);
 }
 
 /* Indices may come as the floats a model's input is. */
-static gd_tensor *build_embedding(const gd_layer_call *c)
+static gd_tensor *build_embedding(const gd_layer_args *c)
 {
     gd_tensor *index = c->in[0];
     if (gd_dtype_is_float(gd_tensor_dtype(index)))
@@ -72,17 +73,17 @@ static gd_tensor *build_embedding(const gd_layer_call *c)
 
 /* ---- activations ---- */
 
-static gd_tensor *build_leaky_relu(const gd_layer_call *c)
+static gd_tensor *build_leaky_relu(const gd_layer_args *c)
 {
     return gd_leaky_relu(c->in[0], isnan(c->spec->alpha) ? 0.01 : c->spec->alpha);
 }
 
-static gd_tensor *build_elu(const gd_layer_call *c)
+static gd_tensor *build_elu(const gd_layer_args *c)
 {
     return gd_elu(c->in[0], isnan(c->spec->alpha) ? 1.0 : c->spec->alpha);
 }
 
-static gd_tensor *build_prelu(const gd_layer_call *c)
+static gd_tensor *build_prelu(const gd_layer_args *c)
 {
     return gd_nn_prelu(c->module, c->spec->name, c->in[0], c->spec->per_channel);
 }
@@ -100,13 +101,13 @@ static int axis_of(const gd_layer_spec *spec, const gd_tensor *x)
     return 0;
 }
 
-static gd_tensor *build_softmax(const gd_layer_call *c)
+static gd_tensor *build_softmax(const gd_layer_args *c)
 {
     int axis = axis_of(c->spec, c->in[0]);
     return axis ? gd_softmax(c->in[0], axis) : NULL;
 }
 
-static gd_tensor *build_log_softmax(const gd_layer_call *c)
+static gd_tensor *build_log_softmax(const gd_layer_args *c)
 {
     int axis = axis_of(c->spec, c->in[0]);
     return axis ? gd_log_softmax(c->in[0], axis) : NULL;
@@ -114,7 +115,7 @@ static gd_tensor *build_log_softmax(const gd_layer_call *c)
 
 /* ---- joining and reshaping ---- */
 
-static gd_tensor *build_add(const gd_layer_call *c)
+static gd_tensor *build_add(const gd_layer_args *c)
 {
     gd_tensor *sum = c->in[0];
     for (int i = 1; i < c->n; i++)
@@ -122,7 +123,7 @@ static gd_tensor *build_add(const gd_layer_call *c)
     return sum;
 }
 
-static gd_tensor *build_multiply(const gd_layer_call *c)
+static gd_tensor *build_multiply(const gd_layer_args *c)
 {
     gd_tensor *product = c->in[0];
     for (int i = 1; i < c->n; i++)
@@ -130,13 +131,13 @@ static gd_tensor *build_multiply(const gd_layer_call *c)
     return product;
 }
 
-static gd_tensor *build_concat(const gd_layer_call *c)
+static gd_tensor *build_concat(const gd_layer_args *c)
 {
     int axis = axis_of(c->spec, c->in[0]);
     return axis ? gd_concat(c->n, c->in, axis) : NULL;
 }
 
-static gd_tensor *build_reshape(const gd_layer_call *c)
+static gd_tensor *build_reshape(const gd_layer_args *c)
 {
     return reshape_sample(c->in[0], c->spec->shape);
 }
@@ -181,8 +182,7 @@ static const gd_layer_type types[] = {
 };
 enum { TYPES = sizeof types / sizeof *types };
 
-/* Number i of all, NULL behind the last. */
-static const gd_layer_type *type_at(int i)
+const gd_layer_type *gd_layer_type_at(gd_context *context, int i)
 {
     if (i < TYPES)
         return &types[i];
@@ -190,25 +190,47 @@ static const gd_layer_type *type_at(int i)
     if (i < gd_spatial_layer_type_count)
         return &gd_spatial_layer_types[i];
     i -= gd_spatial_layer_type_count;
-    return i < gd_sequence_layer_type_count ? &gd_sequence_layer_types[i] : NULL;
+    if (i < gd_sequence_layer_type_count)
+        return &gd_sequence_layer_types[i];
+    return gd_custom_layer_type(context, i - gd_sequence_layer_type_count);
 }
 
-const gd_layer_type *gd_layer_type_find(const char *name)
+const gd_layer_type *gd_layer_type_find(gd_context *context, const char *name)
 {
     const gd_layer_type *type;
-    for (int i = 0; (type = type_at(i)) != NULL; i++)
+    for (int i = 0; (type = gd_layer_type_at(context, i)) != NULL; i++)
         if (strcmp(type->name, name) == 0)
             return type;
     return NULL;
 }
 
-const char *gd_layer_types_text(bool activations_only, char text[GD_LAYER_TYPES_TEXT])
+gd_status gd_layer_type_fail(gd_context *context, const char *who, const char *name,
+                             bool activations_only)
 {
+    char all[1024], words[GD_NEAREST_TEXT];
     size_t at = 0;
+    gd_nearest nearest = { .given = name };
     const gd_layer_type *type;
-    for (int i = 0; (type = type_at(i)) != NULL && at < GD_LAYER_TYPES_TEXT; i++)
-        if (type->is_activation || !activations_only)
-            at += (size_t)snprintf(text + at, GD_LAYER_TYPES_TEXT - at, "%s%s", at ? ", " : "",
-                                   type->name);
-    return text;
+    for (int i = 0; (type = gd_layer_type_at(context, i)) != NULL && at < sizeof all; i++)
+        if (type->is_activation || !activations_only) {
+            gd_nearest_try(&nearest, type->name);
+            at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", at ? ", " : "", type->name);
+        }
+    return gd_fail(GD_ERR_INVALID, "%s: there is no %s \"%.64s\"%s%s there are %s", who,
+                   activations_only ? "activation" : "type", name,
+                   gd_nearest_words(&nearest, words), nearest.name ? "" : ";", all);
+}
+
+int gd_layer_type_count(gd_context *context)
+{
+    int count = 0;
+    while (gd_layer_type_at(context, count))
+        count++;
+    return count;
+}
+
+const char *gd_layer_type_name(gd_context *context, int index)
+{
+    const gd_layer_type *type = index >= 0 ? gd_layer_type_at(context, index) : NULL;
+    return type ? type->name : NULL;
 }

@@ -1,115 +1,34 @@
-/* nn/layer_types.h: the types of layers a model written as data may have, and the fields of a
- * gd_layer_spec they use. To add a type: its function and a row in nn/layer_types.c,
- * nn/layer_types_spatial.c or nn/layer_types_sequence.c. To add a field: its member in
- * gd_layer_spec and a line in GD_LAYER_FIELDS; JSON and messages follow. */
+/* nn/layer_types.h: the types of layers a model written as data may have. To add a type: its
+ * function and a row in nn/layer_types.c, nn/layer_types_spatial.c or nn/layer_types_sequence.c.
+ * Those of users are kept by nn/layer_registry.c. */
 #ifndef GD_NN_LAYER_TYPES_H
 #define GD_NN_LAYER_TYPES_H
 
-#include <gradus/nn.h>
-
-/* What a spec gives beside name, type, inputs and activation: id, member and key in JSON, kind. */
-// clang-format off
-#define GD_LAYER_FIELDS(_)                      \
-    _(UNITS, units, COUNT)                      \
-    _(BIAS, bias, FLAG)                         \
-    _(INIT, init, INIT)                         \
-    _(AXIS, axis, AXIS)                         \
-    _(SHAPE, shape, SIZES)                      \
-    _(INIT_SCALE, init_scale, NUMBER)           \
-    _(CHANNELS, channels, COUNT)                \
-    _(KERNEL, kernel, EACH)                     \
-    _(STRIDE, stride, EACH)                     \
-    _(PADDING, padding, PADDING)                \
-    _(DILATION, dilation, EACH)                 \
-    _(OUTPUT_PADDING, output_padding, EACH)     \
-    _(GROUPS, groups, COUNT)                    \
-    _(VOCABULARY, vocabulary, COUNT)            \
-    _(AXES, axes, SMALL)                        \
-    _(DROPOUT, dropout, NUMBER)                 \
-    _(ALPHA, alpha, NUMBER)                     \
-    _(EPSILON, epsilon, NUMBER)                 \
-    _(MOMENTUM, momentum, NUMBER)               \
-    _(AFFINE, affine, FLAG)                     \
-    _(PER_CHANNEL, per_channel, FLAG)           \
-    _(CEIL_MODE, ceil_mode, FLAG)               \
-    _(COUNT_PADDING, count_padding, FLAG)       \
-    _(HEADS, heads, COUNT)                      \
-    _(KV_HEADS, kv_heads, COUNT)                \
-    _(HIDDEN, hidden, COUNT)                    \
-    _(LAYERS, layers, COUNT)                    \
-    _(MAX_LENGTH, max_length, COUNT)            \
-    _(FEED_FORWARD, feed_forward, FEED_FORWARD) \
-    _(NORM, norm, NORM)                         \
-    _(POSITION, position, POSITION)             \
-    _(BIDIRECTIONAL, bidirectional, FLAG)       \
-    _(CAUSAL, causal, FLAG)                     \
-    _(PRE_NORM, pre_norm, FLAG)                 \
-    _(TIED, tied, FLAG)                         \
-    _(CHECKPOINT, checkpoint, FLAG)
-// clang-format on
-
-typedef enum gd_field_kind {
-    GD_FIELD_COUNT,        /* int64_t, 1 to 2^31 */
-    GD_FIELD_SMALL,        /* int, 1 to 8 */
-    GD_FIELD_FLAG,         /* bool */
-    GD_FIELD_NUMBER,       /* double */
-    GD_FIELD_AXIS,         /* int, not 0 */
-    GD_FIELD_SIZES,        /* gd_shape */
-    GD_FIELD_EACH,         /* gd_shape: one number for all spatial axes, or one for each */
-    GD_FIELD_PADDING,      /* likewise, or "same" (the member same) */
-    GD_FIELD_INIT,         /* gd_init */
-    GD_FIELD_FEED_FORWARD, /* a name of gd_choice_names, as an enum */
-    GD_FIELD_NORM,
-    GD_FIELD_POSITION,
-} gd_field_kind;
-
-enum {
-#define GD_FIELD_NUMBER_OF(id, member, kind) GD_FIELD_ID_##id,
-    GD_LAYER_FIELDS(GD_FIELD_NUMBER_OF)
-#undef GD_FIELD_NUMBER_OF
-        GD_LAYER_FIELD_COUNT
-};
-/* GD_USES(UNITS): a field as a bit of what a type uses. */
-#define GD_USES(id) (UINT64_C(1) << GD_FIELD_ID_##id)
-
-typedef struct gd_layer_field {
-    const char *name; /* its key in JSON */
-    gd_field_kind kind;
-    size_t offset, size;
-} gd_layer_field;
-extern const gd_layer_field gd_layer_fields[GD_LAYER_FIELD_COUNT];
-
-static inline void *gd_field_in(const gd_layer_field *field, gd_layer_spec *spec)
-{
-    return (char *)spec + field->offset;
-}
-static inline const void *gd_field_of(const gd_layer_field *field, const gd_layer_spec *spec)
-{
-    return (const char *)spec + field->offset;
-}
-/* Whether the spec gives it, that is, differs from the defaults there. */
-bool gd_field_is_given(const gd_layer_field *field, const gd_layer_spec *spec);
-/* Which of GD_USES(…) a spec gives. */
-uint64_t gd_layer_spec_given(const gd_layer_spec *spec);
-/* The names of a kind of field that is a choice, in the order of its enum and ended by NULL; NULL:
- * it is none. */
-const char *const *gd_choice_names(gd_field_kind kind);
-/* Which of them the spec gives. */
-unsigned gd_choice_of(const gd_layer_field *field, const gd_layer_spec *spec);
-/* The name of the lowest bit: "units". */
-const char *gd_layer_use_name(uint64_t use);
+#include "nn/fields.h"
 
 typedef struct gd_layer_type gd_layer_type;
 
+/* What a layer takes beside its inputs, in the order of GD_LAYER_FIELDS. */
+typedef enum gd_layer_operand {
+    GD_OPERAND_MASK,
+    GD_OPERAND_LENGTHS,
+    GD_OPERAND_MEMORY_MASK,
+    GD_OPERAND_MEMORY_LENGTHS,
+    GD_OPERAND_TARGET_MASK,
+    GD_OPERAND_TARGET_LENGTHS,
+    GD_OPERAND_COUNT
+} gd_layer_operand;
+
 /* One use of a layer. */
-typedef struct gd_layer_call {
+typedef struct gd_layer_args {
     gd_module *module;
     const gd_layer_type *type;
     const gd_layer_spec *spec;
     int n; /* inputs, results of other layers */
     gd_tensor *const *in;
+    gd_tensor *operand[GD_OPERAND_COUNT]; /* NULL where the spec gives none */
     bool of_maps; /* in[0] is [batch, channels, spatial ..]: see gd_layer_maps */
-} gd_layer_call;
+} gd_layer_args;
 
 /* Whether a type's result is maps, [batch, channels, spatial ..], which linear flattens first. */
 typedef enum gd_layer_maps {
@@ -122,7 +41,7 @@ typedef enum gd_layer_maps {
 struct gd_layer_type {
     const char *name;
     /* NULL reports the error already recorded. */
-    gd_tensor *(*build)(const gd_layer_call *call);
+    gd_tensor *(*build)(const gd_layer_args *args);
     int min_inputs, max_inputs;
     uint64_t uses;      /* GD_USES(…) */
     uint64_t needs;     /* of those, what may not be left out */
@@ -132,13 +51,18 @@ struct gd_layer_type {
     bool has_layers;                    /* it makes layers of its own, named below it */
     bool is_stack;                      /* of layers that are checkpointed each by itself */
     gd_tensor *(*simple)(gd_tensor *x); /* for types that are one function of one tensor */
+    gd_layer_build_fn custom;           /* of a user, with the user's data */
+    void *user;
 };
 
-/* NULL (and no error) when there is no such type. */
-const gd_layer_type *gd_layer_type_find(const char *name);
-/* "linear, relu, …": all, or those fit for activations. */
-#define GD_LAYER_TYPES_TEXT 1024
-const char *gd_layer_types_text(bool activations_only, char text[GD_LAYER_TYPES_TEXT]);
+/* NULL (and no error) when there is no such type, of the library or of the context. */
+const gd_layer_type *gd_layer_type_find(gd_context *context, const char *name);
+/* Number i of the library's, then of the context's; NULL behind the last. */
+const gd_layer_type *gd_layer_type_at(gd_context *context, int i);
+/* GD_ERR_INVALID: there is no type (no activation) `name`, which is what `who`, "layer "a"", wants;
+ * with the nearest one and all. */
+gd_status gd_layer_type_fail(gd_context *context, const char *who, const char *name,
+                             bool activations_only);
 
 /* Of sequences: nn/layer_types_sequence.c. */
 extern const gd_layer_type gd_sequence_layer_types[];
@@ -146,5 +70,8 @@ extern const int gd_sequence_layer_type_count;
 /* Convolution, pooling, normalisation: nn/layer_types_spatial.c. */
 extern const gd_layer_type gd_spatial_layer_types[];
 extern const int gd_spatial_layer_type_count;
+
+/* Number i of a context's own types: nn/layer_registry.c. */
+const gd_layer_type *gd_custom_layer_type(gd_context *context, int i);
 
 #endif

@@ -21,7 +21,7 @@ static gd_nn_conv_options conv_options(const gd_layer_spec *s)
                                  .init_scale = s->init_scale };
 }
 
-static gd_tensor *build_conv(const gd_layer_call *c)
+static gd_tensor *build_conv(const gd_layer_args *c)
 {
     const gd_layer_spec *s = c->spec;
     gd_nn_conv_options o = conv_options(s);
@@ -29,7 +29,7 @@ static gd_tensor *build_conv(const gd_layer_call *c)
                            &o);
 }
 
-static gd_tensor *build_conv_transpose(const gd_layer_call *c)
+static gd_tensor *build_conv_transpose(const gd_layer_args *c)
 {
     const gd_layer_spec *s = c->spec;
     gd_nn_conv_options o = conv_options(s);
@@ -49,7 +49,7 @@ static bool pool_options(const gd_layer_spec *s, gd_pool_options *o)
     return !s->same;
 }
 
-static gd_tensor *build_max_pool(const gd_layer_call *c)
+static gd_tensor *build_max_pool(const gd_layer_args *c)
 {
     gd_pool_options o;
     if (!pool_options(c->spec, &o))
@@ -57,7 +57,7 @@ static gd_tensor *build_max_pool(const gd_layer_call *c)
     return gd_max_pool_with(c->in[0], c->type->spatial, c->spec->kernel, &o);
 }
 
-static gd_tensor *build_avg_pool(const gd_layer_call *c)
+static gd_tensor *build_avg_pool(const gd_layer_args *c)
 {
     gd_pool_options o;
     if (!pool_options(c->spec, &o))
@@ -65,24 +65,24 @@ static gd_tensor *build_avg_pool(const gd_layer_call *c)
     return gd_avg_pool_with(c->in[0], c->type->spatial, c->spec->kernel, &o);
 }
 
-static gd_tensor *build_adaptive_avg_pool(const gd_layer_call *c)
+static gd_tensor *build_adaptive_avg_pool(const gd_layer_args *c)
 {
     return gd_adaptive_avg_pool(c->in[0], c->spec->shape);
 }
 
-static gd_tensor *build_adaptive_max_pool(const gd_layer_call *c)
+static gd_tensor *build_adaptive_max_pool(const gd_layer_args *c)
 {
     return gd_adaptive_max_pool(c->in[0], c->spec->shape);
 }
 
-static gd_tensor *build_simple(const gd_layer_call *c)
+static gd_tensor *build_simple(const gd_layer_args *c)
 {
     return c->type->simple(c->in[0]);
 }
 
 /* ---- normalisation ---- */
 
-static gd_tensor *build_batch_norm(const gd_layer_call *c)
+static gd_tensor *build_batch_norm(const gd_layer_args *c)
 {
     const gd_layer_spec *s = c->spec;
     return gd_nn_batch_norm(c->module, s->name, c->in[0], .momentum = s->momentum,
@@ -90,7 +90,7 @@ static gd_tensor *build_batch_norm(const gd_layer_call *c)
 }
 
 /* The batch is not among the axes normalised. */
-static bool leaves_batch(const gd_layer_call *c)
+static bool leaves_batch(const gd_layer_args *c)
 {
     int rank = gd_tensor_shape(c->in[0]).rank;
     if (c->spec->axes < rank && rank > 1)
@@ -100,7 +100,7 @@ static bool leaves_batch(const gd_layer_call *c)
     return false;
 }
 
-static gd_tensor *build_layer_norm(const gd_layer_call *c)
+static gd_tensor *build_layer_norm(const gd_layer_args *c)
 {
     const gd_layer_spec *s = c->spec;
     return leaves_batch(c)
@@ -109,7 +109,7 @@ static gd_tensor *build_layer_norm(const gd_layer_call *c)
                : NULL;
 }
 
-static gd_tensor *build_rms_norm(const gd_layer_call *c)
+static gd_tensor *build_rms_norm(const gd_layer_args *c)
 {
     const gd_layer_spec *s = c->spec;
     return leaves_batch(c) ? gd_nn_rms_norm(c->module, s->name, c->in[0], .axes = s->axes,
@@ -117,14 +117,14 @@ static gd_tensor *build_rms_norm(const gd_layer_call *c)
                            : NULL;
 }
 
-static gd_tensor *build_group_norm(const gd_layer_call *c)
+static gd_tensor *build_group_norm(const gd_layer_args *c)
 {
     const gd_layer_spec *s = c->spec;
     return gd_nn_group_norm(c->module, s->name, c->in[0], s->groups, .epsilon = s->epsilon,
                             .affine = s->affine, .bias = s->bias);
 }
 
-static gd_tensor *build_instance_norm(const gd_layer_call *c)
+static gd_tensor *build_instance_norm(const gd_layer_args *c)
 {
     const gd_layer_spec *s = c->spec;
     return gd_nn_instance_norm(c->module, s->name, c->in[0], .epsilon = s->epsilon,

@@ -11,6 +11,7 @@
 #include <gradus/ops.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void destroy(void *object)
@@ -151,9 +152,38 @@ gd_status gd_module_entry_add(gd_module *m, const char *path, gd_tensor *t, bool
         gd_free(copy);
         return GD_ERR_MEMORY;
     }
-    m->entries[m->entry_count++] = (gd_module_entry){
-        .path = copy, .tensor = gd_retain(t), .parameter = parameter, .claimed = claimed
-    };
+    m->entries[m->entry_count++] = (gd_module_entry){ .path = copy,
+                                                      .tensor = gd_retain(t),
+                                                      .parameter = parameter,
+                                                      .claimed = claimed,
+                                                      .turn = claimed ? m->turns++ : 0 };
+    return GD_OK;
+}
+
+static int compare_turns(const void *a, const void *b)
+{
+    size_t x = ((const gd_module_entry *)a)->turn, y = ((const gd_module_entry *)b)->turn;
+    return x < y ? -1 : x > y;
+}
+
+gd_status gd_module_order_by_use(gd_module *m, const char *path)
+{
+    gd_names paths = { 0 };
+    for (size_t i = 0; i < m->entry_count; i++)
+        if (!m->entries[i].claimed)
+            return gd_fail(GD_ERR_FORMAT,
+                           "%s: its description is of another model: it has a \"%s\", which no "
+                           "layer asks for",
+                           path, m->entries[i].path);
+    if (m->entry_count)
+        qsort(m->entries, m->entry_count, sizeof *m->entries, compare_turns);
+    for (size_t i = 0; i < m->entry_count; i++)
+        if (!gd_names_add(&paths, m->entries[i].path, (int)i)) {
+            gd_names_clear(&paths);
+            return GD_ERR_MEMORY;
+        }
+    gd_names_clear(&m->paths);
+    m->paths = paths;
     return GD_OK;
 }
 
@@ -223,6 +253,7 @@ static gd_tensor *claim(gd_module *m, const char *path, gd_shape shape, gd_dtype
                             parameter ? "parameter" : "buffer");
     if (!entry->claimed) {
         entry->claimed = true;
+        entry->turn = m->turns++;
         entry->parameter = parameter;
         return gd_set_requires_grad(entry->tensor, parameter);
     }

@@ -2,6 +2,7 @@
 #ifndef GD_NN_MODULE_H
 #define GD_NN_MODULE_H
 
+#include <gradus/io.h>
 #include <gradus/nn.h>
 
 #include "base/random.h"
@@ -15,6 +16,7 @@ typedef struct gd_module_entry {
     gd_tensor *tensor; /* retained */
     bool parameter;
     bool claimed; /* a layer has asked for it; false: it came from a file and waits */
+    size_t turn;  /* how many had been asked for, or made, before */
 } gd_module_entry;
 
 /* A layer that has been used. */
@@ -38,7 +40,7 @@ struct gd_module {
     gd_dtype dtype;           /* of parameters */
     gd_random random;         /* of initial values */
     gd_module_entry *entries; /* in order of creation */
-    size_t entry_count, entry_capacity;
+    size_t entry_count, entry_capacity, turns;
     gd_names paths; /* -> index into entries */
     gd_module_layer *layers;
     size_t layer_count, layer_capacity;
@@ -57,6 +59,14 @@ gd_module_layer *gd_module_layer_find(gd_module *m, const char *name);
 /* Make it. Its parameters are made by the caller before, so that a failure leaves no layer behind.
  * The pointer holds until the next one is made. NULL: out of memory. */
 gd_module_layer *gd_module_layer_add(gd_module *m, const char *name, const char *type);
+/* gd_module_save with further metadata, at most 6 strings. */
+gd_status gd_module_write(const gd_module *m, const char *path, int count,
+                          const gd_metadata *metadata);
+/* Everything an open file has into an empty module, whose layers find it there; within a scope. */
+gd_status gd_module_take(gd_module *m, const gd_tensor_file *file, const char *path);
+/* The entries of a module that was loaded, in the order in which layers asked for them, as if they
+ * had been made then. GD_ERR_FORMAT: one of them was not asked for. */
+gd_status gd_module_order_by_use(gd_module *m, const char *path);
 /* "layer.suffix", to be freed with gd_free. */
 char *gd_module_join(const char *layer, const char *suffix);
 

@@ -43,23 +43,34 @@ static bool lists(const char *list, const char *path)
     return false;
 }
 
-gd_status gd_module_save(const gd_module *m, const char *path)
+gd_status gd_module_write(const gd_module *m, const char *path, int count,
+                          const gd_metadata *metadata)
 {
-    if (!m)
-        return gd_fail(GD_ERR_INVALID, "gd_module_save: the module is NULL");
+    enum { OWN = 2, MOST = 8 };
+    gd_metadata all[MOST] = { { "producer", "gradus " GD_VERSION_STRING } };
+    if (count > MOST - OWN)
+        return gd_fail(GD_ERR_INVALID, "gd_module_write: %d strings", count);
     gd_named_tensor *list = gd_alloc_zero(m->entry_count + 1, sizeof *list);
     if (!list)
         return GD_ERR_MEMORY;
     for (size_t i = 0; i < m->entry_count; i++)
         list[i] = (gd_named_tensor){ m->entries[i].path, m->entries[i].tensor };
     char *buffers = buffer_list(m);
-    const gd_metadata metadata[] = { { "producer", "gradus " GD_VERSION_STRING },
-                                     { "buffers", buffers } };
-    gd_status status =
-        buffers ? gd_tensors_save(path, (int64_t)m->entry_count, list, 2, metadata) : GD_ERR_MEMORY;
+    all[1] = (gd_metadata){ "buffers", buffers };
+    for (int i = 0; i < count; i++)
+        all[OWN + i] = metadata[i];
+    gd_status status = buffers
+                           ? gd_tensors_save(path, (int64_t)m->entry_count, list, OWN + count, all)
+                           : GD_ERR_MEMORY;
     gd_free(buffers);
     gd_free(list);
     return status;
+}
+
+gd_status gd_module_save(const gd_module *m, const char *path)
+{
+    return m ? gd_module_write(m, path, 0, NULL)
+             : gd_fail(GD_ERR_INVALID, "gd_module_save: the module is NULL");
 }
 
 /* ---- into a module that has its parameters ---- */
@@ -141,7 +152,7 @@ static gd_status replace_values(gd_module *m, const gd_tensor_file *file)
 
 /* ---- into an empty one ---- */
 
-static gd_status take_all(gd_module *m, const gd_tensor_file *file, const char *path)
+gd_status gd_module_take(gd_module *m, const gd_tensor_file *file, const char *path)
 {
     gd_status status = GD_OK;
     const char *buffers = gd_tensor_file_metadata(file, "buffers");
@@ -186,7 +197,7 @@ gd_status gd_module_load(gd_module *m, const char *path)
     gd_status status = gd_scope_begin(m->context);
     if (status == GD_OK) {
         if (m->entry_count == 0) {
-            status = take_all(m, file, path);
+            status = gd_module_take(m, file, path);
         } else {
             status = check_all(m, file, path);
             if (status == GD_OK)

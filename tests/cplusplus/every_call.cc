@@ -42,9 +42,13 @@ void models(gd_context *gd)
     gd_model_spec spec = {};
     gd_model *model = gd_model_load_json(gd, "model.json", .seed = 1);
     model = gd_model_create(gd, &spec, .seed = 1);
-    gd_model_builder *b = gd_model_begin(gd, GD_SHAPE(784), .seed = 1, .loss = "mse");
+    gd_model_builder *b = gd_model_begin(gd, GD_SHAPE(784), .seed = 1);
     gd_model_add(b, "fc", "linear", .activation = "relu", .units = 16);
+    gd_model_add_loss(b, "mse", .scale = 0.5);
+    gd_model_insert(b, "fc", "drop", "dropout", .dropout = 0.1);
+    gd_model_replace(b, "fc", "linear", .units = 8);
     model = gd_model_end(b);
+    (void)gd_layer_type_register(gd, "own", nullptr, nullptr, .max_inputs = 2, .uses = "units");
     gd_model_release(model);
 }
 

@@ -4,25 +4,9 @@
  *   clang -fsanitize=fuzzer,address,undefined …; fuzz_model_json -max_total_time=60
  * tests/fuzz/corpus/model_json
  */
-#include <gradus/gradus.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz_model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* A forward pass over a batch of two. */
-static void use(gd_context *gd, gd_model *model)
-{
-    gd_shape input = gd_model_input_shape(model), shape = { .rank = input.rank + 1, .dim = { 2 } };
-    memcpy(shape.dim + 1, input.dim, sizeof(int64_t) * (size_t)input.rank);
-    gd_tensor *x = gd_ones(gd, shape, GD_F32);
-    gd_tensor *y = x ? gd_model_forward(model, x) : NULL;
-    if (!y && gd_error_code() != GD_ERR_MEMORY)
-        abort();
-    char summary[4096];
-    (void)gd_module_summary(gd_model_module(model), summary, sizeof summary);
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -43,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (model && gd_error_code() != GD_OK)
         abort();
     if (model)
-        use(gd, model);
+        fuzz_use_model(gd, model);
     gd_close(gd);
     free(text);
     return 0;
