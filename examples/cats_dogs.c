@@ -43,8 +43,9 @@ typedef struct course {
     double first, last;
 } course;
 
-static bool show(void *user, const gd_fit_progress *p)
+static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
 {
+    (void)stop;
     course *c = user;
     c->first = p->epoch == 1 ? p->train.loss : c->first;
     c->last = p->train.loss;
@@ -52,7 +53,7 @@ static bool show(void *user, const gd_fit_progress *p)
            p->epoch, p->epochs, p->train.loss, 100.0 * p->train.accuracy, 100.0 * p->test.accuracy,
            (double)p->steps / p->seconds);
     fflush(stdout);
-    return true;
+    return GD_OK;
 }
 
 int main(int argc, char **argv)

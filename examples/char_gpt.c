@@ -85,11 +85,12 @@ static double validate(gd_function *f, trainee *t, gd_token_loader *data, int mo
     return sum / count;
 }
 
-static bool print_text(void *user, int32_t token, const char *text, size_t size)
+static gd_status print_text(void *user, int32_t token, const char *text, size_t size, bool *stop)
 {
     (void)user;
     (void)token;
-    return fwrite(text, 1, size, stdout) == size;
+    *stop = fwrite(text, 1, size, stdout) != size;
+    return GD_OK;
 }
 
 static void show_sample(gd_language_model *model, const gd_tokenizer *tokenizer, int64_t tokens)

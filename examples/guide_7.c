@@ -32,7 +32,7 @@ static void cut(void)
     gd_tokens tokens = { 0 };
     gd_tokenize(t, "This is some text", 17, &tokens);
     printf("== pieces\n");
-    for (size_t i = 0; i < tokens.count; i++) {
+    for (int64_t i = 0; i < tokens.count; i++) {
         size_t length = 0;
         const char *piece = gd_token_text(t, i ? tokens.ids[i - 1] : -1, tokens.ids[i], &length);
         printf("%d \"%.*s\"\n", (int)tokens.ids[i], (int)length, piece);
@@ -48,7 +48,7 @@ static void baselines(const gd_tokens *text, size_t kinds)
 {
     double *single = calloc(kinds, sizeof *single), *pair = calloc(kinds * kinds, sizeof *pair);
     double one = 0.0, two = 0.0, n = (double)text->count;
-    for (size_t i = 0; single && pair && i < text->count; i++) {
+    for (int64_t i = 0; single && pair && i < text->count; i++) {
         single[text->ids[i]]++;
         if (i)
             pair[(size_t)text->ids[i - 1] * kinds + (size_t)text->ids[i]]++;
@@ -97,10 +97,11 @@ static void learn(gd_context *gd, gd_language_model *model, const gd_token_data 
     gd_token_loader_release(batches);
 }
 
-static bool print_text(void *user, int32_t token, const char *text, size_t size)
+static gd_status print_text(void *user, int32_t token, const char *text, size_t size, bool *stop)
 {
     (void)user, (void)token;
-    return fwrite(text, 1, size, stdout) == size;
+    *stop = fwrite(text, 1, size, stdout) != size;
+    return GD_OK;
 }
 
 static void write_some(gd_language_model *model, const gd_tokenizer *tokenizer, double temperature)
@@ -145,7 +146,7 @@ int main(void)
     cut();
     if (gd_tokenize(tokenizer, text, size, &tokens) == GD_OK) {
         size_t kinds = (size_t)gd_tokenizer_count(tokenizer);
-        printf("== text\n%zu characters, %zu different ones\n", tokens.count, kinds);
+        printf("== text\n%lld characters, %zu different ones\n", (long long)tokens.count, kinds);
         baselines(&tokens, kinds);
         gd_language_model *model = gd_language_model_create(
             gd, .decoder = GD_DECODER_LLAMA, .vocabulary = (int64_t)kinds, .max_length = LENGTH,

@@ -43,8 +43,8 @@ static bool is_finite(gd_tensor *t)
 static gd_tensor *first_strange(gd_tensor *t)
 {
     gd_tensor *node[64];
-    size_t count = gd_graph_order(t, node, 64);
-    for (size_t i = 0; i < count && i < 64; i++)
+    int64_t count = gd_graph_order(t, node, 64);
+    for (int64_t i = 0; i < count && i < 64; i++)
         if (!is_finite(node[i]))
             return node[i];
     return NULL;
@@ -116,7 +116,7 @@ static void grow(gd_context *gd, bool scopes)
         (void)gd_sum(gd_exp(gd_neg(x)), GD_ALL_AXES, false);
         if (scopes)
             gd_scope_end(gd);
-        printf("round %d: %zu tensors alive\n", round, gd_memory(gd).live_tensors);
+        printf("round %d: %lld tensors alive\n", round, (long long)gd_memory(gd).live_tensors);
     }
 }
 

@@ -22,13 +22,13 @@ static gd_tensor *network(void *user, gd_tensor *x)
     return gd_nn_linear(m, "fc2", x, 10);
 }
 
-static bool show(void *user, const gd_fit_progress *p)
+static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
 {
-    (void)user;
+    (void)user, (void)stop;
     printf("epoch %d/%d  loss %.4f  test accuracy %.2f %%  %.0f samples/s\n", p->epoch, p->epochs,
            p->train.loss, 100.0 * p->test.accuracy, p->samples_per_second);
     fflush(stdout);
-    return true;
+    return GD_OK;
 }
 
 int main(void)

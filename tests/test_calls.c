@@ -33,7 +33,7 @@ static gd_tensor *add(void *user, int count, gd_tensor *const *in)
 static void expect_refusal(gd_context *gd, gd_mode mode, gd_function_body body, things *t,
                            gd_status code, const char *words)
 {
-    size_t before = gd_memory(gd).live_tensors;
+    int64_t before = gd_memory(gd).live_tensors;
     t->gd = gd;
     t->self = gd_compile(gd, body, t, .mode = mode);
     for (int i = 0; i < 2; i++) {

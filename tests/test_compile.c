@@ -161,7 +161,7 @@ static void a_lazy_body_is_recorded_at_every_call(void **state)
     assert_int_equal(calls, 12);
     assert_int_equal(gd_function_stats(f).plans, 3);
     assert_int_equal(gd_function_stats(f).traces, 12);
-    size_t live = gd_memory(gd).live_tensors;
+    int64_t live = gd_memory(gd).live_tensors;
     for (int i = 0; i < 30; i++)
         assert_non_null(gd_call(f, 1, &x));
     assert_int_equal(gd_memory(gd).live_tensors, live);
@@ -649,7 +649,7 @@ static void errors_leave_nothing_behind(void **state)
 {
     gd_context *gd = *state;
     gd_tensor *x = gd_arange(gd, 0, 3, 1, GD_F32);
-    size_t live = gd_memory(gd).live_tensors;
+    int64_t live = gd_memory(gd).live_tensors;
     double value;
     (void)gd_call(gd_compile(gd, reads_traced_value, &value), 1, &x);
     assert_error(GD_ERR_STATE, "being traced");

@@ -387,7 +387,7 @@ static void batches_allocate_nothing(void **state)
 {
     gd_loader *l = gd_loader_create(numbered(*state), .batch = 20, .shuffle = true, .prefetch = 2);
     uint64_t before = gd_memory(*state).allocations;
-    size_t tensors = gd_memory(*state).live_tensors;
+    int64_t tensors = gd_memory(*state).live_tensors;
     gd_fail_allocations_after(0);
     for (int epoch = 0; epoch < 3; epoch++)
         for (gd_batch b; gd_loader_next(l, &b);)

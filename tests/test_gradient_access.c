@@ -169,7 +169,7 @@ static void gradients_are_set_and_dropped(void **state)
     assert_int_equal(gd_set_gradient(x, gd_gradient(x)), GD_OK);
     assert_values(gd_gradient(x), 7, 10, 13);
 
-    size_t live = gd_memory(gd).live_tensors;
+    int64_t live = gd_memory(gd).live_tensors;
     assert_int_equal(gd_set_gradient(x, NULL), GD_OK);
     assert_null(gd_gradient(x));
     assert_int_equal(gd_memory(gd).live_tensors, live - 1);

@@ -63,7 +63,8 @@ static gd_tensor *leaf(gd_context *gd, double value)
 static void scopes_release_their_temporaries(void **state)
 {
     gd_context *gd = *state;
-    size_t before = gd_memory(gd).live_tensors, used = gd_memory(gd).in_use;
+    int64_t before = gd_memory(gd).live_tensors;
+    size_t used = gd_memory(gd).in_use;
     assert_int_equal(gd_scope_begin(gd), GD_OK);
     gd_tensor *x = gd_ones(gd, GD_SHAPE(100, 100), GD_F32);
     gd_tensor *kept = gd_keep(gd_add(x, x));
@@ -81,7 +82,7 @@ static void scopes_release_their_temporaries(void **state)
 static void a_temporary_may_be_released_by_hand_after_its_scope(void **state)
 {
     gd_context *gd = *state;
-    size_t before = gd_memory(gd).live_tensors;
+    int64_t before = gd_memory(gd).live_tensors;
     gd_tensor *view;
     assert_int_equal(gd_scope_begin(gd), GD_OK);
     gd_tensor *x = gd_arange(gd, 0, 6, 1, GD_F32);
@@ -99,7 +100,7 @@ static void a_temporary_may_be_released_by_hand_after_its_scope(void **state)
 static void a_chain_of_ten_million_nodes_is_released(void **state)
 {
     gd_context *gd = *state;
-    size_t before = gd_memory(gd).live_tensors;
+    int64_t before = gd_memory(gd).live_tensors;
     assert_int_equal(gd_scope_begin(gd), GD_OK);
     gd_tensor *x = gd_retain(leaf(gd, 1.0)), *one = gd_retain(gd_scalar(gd, 1.0, GD_F64));
     gd_tensor *t = gd_retain(x);

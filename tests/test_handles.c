@@ -115,7 +115,7 @@ static void test_ended_handles_are_refused(void **state)
     gd_context *gd = *state;
     gd_tensor *good = gd_set_requires_grad(gd_ones(gd, GD_SHAPE(2, 3), GD_F32), true);
     for (int since = 0; since < 32; since++) {
-        size_t live = gd_memory(gd).live_tensors;
+        int64_t live = gd_memory(gd).live_tensors;
         refuse_everywhere(make_ended(gd, since), good);
         assert_int_equal(gd_memory(gd).live_tensors, live);
     }

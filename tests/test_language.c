@@ -37,17 +37,18 @@ static gd_tensor *indices(gd_context *gd, int64_t rows, int64_t columns, const i
 typedef struct listener {
     char text[4096];
     size_t size;
-    int stop_after, heard; /* stop_after 0: never */
+    int stop_after, fail_after, heard; /* 0: never */
 } listener;
 
-static bool listen(void *user, int32_t token, const char *text, size_t size)
+static gd_status listen(void *user, int32_t token, const char *text, size_t size, bool *stop)
 {
     listener *l = user;
     (void)token;
     assert_true(l->size + size < sizeof l->text);
     memcpy(l->text + l->size, text, size);
     l->size += size;
-    return ++l->heard != l->stop_after;
+    *stop = ++l->heard == l->stop_after;
+    return l->heard == l->fail_after ? GD_ERR_IO : GD_OK;
 }
 
 static void stories260k_talks_word_for_word(void **state)
@@ -73,6 +74,14 @@ static void stories260k_talks_word_for_word(void **state)
     listener brief = { .stop_after = 7 };
     assert_int_equal(gd_generate(g, t, greedy, .callback = listen, .user = &brief), 7);
     assert_memory_equal(brief.text, expected, brief.size);
+
+    gd_generator_reset(g); /* a listener that fails */
+    listener failing = { .fail_after = 3 };
+    assert_int_equal(gd_generate(g, t, greedy, .callback = listen, .user = &failing), -1);
+    assert_int_equal(failing.heard, 3);
+    assert_int_equal(gd_error_code(), GD_ERR_IO);
+    assert_non_null(strstr(gd_error_message(), "gd_generate: the callback returned GD_ERR_IO"));
+    gd_error_clear();
 
     gd_generator_reset(g); /* the beginning as a prompt */
     listener rest = { 0 };
@@ -105,7 +114,7 @@ static void a_cache_gives_what_whole_sequences_give(void **state)
     gd_generator *g = gd_generator_create(m);
     for (int at = 0, count; at < TIME; at += count) { /* 5 tokens, then one by one, then 9 */
         count = at == 0 ? 5 : at == 31 ? 9 : 1;
-        const float *got = gd_generator_feed(g, (size_t)count, tokens + at);
+        const float *got = gd_generator_feed(g, count, tokens + at);
         assert_non_null(got);
         assert_int_equal(gd_generator_length(g), at + count);
         for (int i = 0; i < VOCABULARY; i++)
@@ -545,7 +554,7 @@ static gd_language_model *lively(gd_context *gd)
 }
 
 /* The most likely token after some, all fed at once. */
-static int32_t likeliest_after(gd_language_model *m, const int32_t *tokens, size_t count)
+static int32_t likeliest_after(gd_language_model *m, const int32_t *tokens, int64_t count)
 {
     gd_generator *g = gd_generator_create(m);
     gd_sampler *greedy = gd_sampler_create(.temperature = 0);
@@ -588,7 +597,7 @@ static void a_text_is_continued_past_the_length(void **state)
         for (; *prompt; prompt++)
             expected[count++] = (unsigned char)*prompt;
         for (int i = 0; i < calls[call].tokens; i++) {
-            int32_t token = likeliest_after(m, expected, count);
+            int32_t token = likeliest_after(m, expected, (int64_t)count);
             assert_int_equal((unsigned char)heard.text[i], token);
             if (i + 1 == calls[call].tokens)
                 break; /* the last one is not fed */

@@ -212,7 +212,7 @@ static bool run_failing(int p, const char *device, int64_t n, const outcome *exp
     gd_context *context = open_device(device);
     assert_non_null(context);
     gd_memory_trim(context);
-    size_t tensors = gd_memory(context).live_tensors;
+    int64_t tensors = gd_memory(context).live_tensors;
     gd_fail_allocations_after(n);
     bool ok = run_in_scope(programs[p].run, context, &out);
     gd_fail_allocations_after(-1);

@@ -161,11 +161,11 @@ static gd_tensor *forward(void *user, gd_tensor *x)
     return gd_nn_linear(user, "fc", x, 2);
 }
 
-static bool count_calls(void *user, const gd_fit_progress *progress)
+static gd_status count_calls(void *user, const gd_fit_progress *progress, bool *stop)
 {
-    (void)progress;
+    (void)progress, (void)stop;
     ++*(int *)user;
-    return true;
+    return GD_OK;
 }
 
 static void data_and_training(void **state)

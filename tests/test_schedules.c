@@ -160,9 +160,12 @@ static void a_fit_fills_in_the_steps(void **state)
 {
     (void)state;
     gd_schedule s = { GD_SCHEDULE_DEFAULTS, .kind = GD_SCHEDULE_LINEAR, .lr = 1 };
-    assert_true(gd_schedule_follow(&s, 5, 10) == 0.5);
+    double lr;
+    assert_int_equal(gd_schedule_follow(&s, 5, 10, &lr), GD_OK);
+    assert_true(lr == 0.5);
     s.steps = 20;
-    assert_true(gd_schedule_follow(&s, 5, 10) == 0.75);
+    assert_int_equal(gd_schedule_follow(&s, 5, 10, &lr), GD_OK);
+    assert_true(lr == 0.75);
 }
 
 static void wrong_fields_are_errors(void **state)
@@ -215,7 +218,9 @@ static void wrong_fields_are_errors(void **state)
         assert_true(isnan(gd_schedule_at(&wrong[i].schedule, 3)));
         expect_error(GD_ERR_INVALID, wrong[i].words);
     }
-    assert_true(isnan(gd_schedule_follow(NULL, 0, 1)));
+    double lr = 1;
+    assert_int_equal(gd_schedule_follow(NULL, 0, 1, &lr), GD_ERR_INVALID);
+    assert_true(isnan(lr));
     expect_error(GD_ERR_INVALID, "the schedule is NULL");
 }
 

@@ -53,7 +53,7 @@ static void tensors_are_equal_or_close(void **state)
 {
     gd_context *gd = *state;
     gd_tensor *x = vector(gd, 1, 2, 3), *near = vector(gd, 1, 2, 3.0001);
-    size_t live = gd_memory(gd).live_tensors;
+    int64_t live = gd_memory(gd).live_tensors;
     assert_true(gd_equal(x, x));
     assert_false(gd_equal(x, near));
     assert_true(gd_allclose(x, near, 1e-3, 0, false));

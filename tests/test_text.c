@@ -107,7 +107,7 @@ static gd_token_data *counting(gd_context *gd, int count)
     int32_t *tokens = malloc((size_t)count * sizeof *tokens);
     for (int i = 0; i < count; i++)
         tokens[i] = i;
-    gd_token_data *d = gd_token_data_create(gd, (size_t)count, tokens);
+    gd_token_data *d = gd_token_data_create(gd, count, tokens);
     free(tokens);
     assert_non_null(d);
     return d;

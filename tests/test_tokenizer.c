@@ -76,7 +76,7 @@ static void assert_any_bytes_come_back(const gd_tokenizer *t)
 static uint64_t fnv(const gd_tokens *tokens)
 {
     uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < tokens->count; i++)
+    for (int64_t i = 0; i < tokens->count; i++)
         h = (h ^ (uint64_t)(uint32_t)tokens->ids[i]) * 0x100000001b3u;
     return h;
 }
@@ -98,7 +98,8 @@ static void gpt2_tokens_equal_tiktokens(void **state)
         if ((int)tokens.count != bpe_goldens[i].count)
             print_error("text %zu: \"%s\"\n", i, text);
         assert_int_equal(tokens.count, bpe_goldens[i].count);
-        assert_memory_equal(tokens.ids, bpe_goldens[i].tokens, tokens.count * sizeof *tokens.ids);
+        assert_memory_equal(tokens.ids, bpe_goldens[i].tokens,
+                            (size_t)tokens.count * sizeof *tokens.ids);
         assert_comes_back(t, text, (size_t)bpe_goldens[i].bytes);
     }
     gd_tokens_free(&tokens);

@@ -182,7 +182,7 @@ static void a_trace_is_abandoned(void **state)
     gd_context *gd = *state;
     gd_tensor *in[2] = { numbers(gd, 3), numbers(gd, 3) }, *places[2];
     gd_function *f = gd_compile(gd, NULL, NULL);
-    size_t live = gd_memory(gd).live_tensors;
+    int64_t live = gd_memory(gd).live_tensors;
     assert_int_equal(gd_trace_begin(f, 2, in, places), GD_OK);
     gd_scope_begin(gd); /* left open, as by an exception */
     gd_no_grad_begin(gd);
@@ -201,7 +201,7 @@ static void an_error_fails_the_trace(void **state)
     gd_context *gd = *state;
     gd_tensor *in[2] = { numbers(gd, 3), numbers(gd, 3) }, *places[2], *none = NULL;
     gd_function *f = gd_compile(gd, NULL, NULL);
-    size_t live = gd_memory(gd).live_tensors;
+    int64_t live = gd_memory(gd).live_tensors;
 
     assert_int_equal(gd_trace_begin(f, 2, in, places), GD_OK);
     (void)gd_item(places[0]); /* has no value: a branch on it would stay in the plan */

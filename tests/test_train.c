@@ -185,9 +185,11 @@ static gd_tensor *a_number(void *user, gd_tensor *x)
     return gd_mean(x, GD_AXES(1), true);
 }
 
-static gd_tensor *squared_distance(gd_tensor *y, gd_tensor *target)
+/* Times what user points to. */
+static gd_tensor *squared_distance(void *user, gd_tensor *y, gd_tensor *target)
 {
-    return gd_mse(gd_squeeze(y, 1), gd_cast(target, GD_F32));
+    const double *factor = user;
+    return gd_mul_scalar(gd_mse(gd_squeeze(y, 1), gd_cast(target, GD_F32)), *factor);
 }
 
 static void accuracy_is_of_classes_alone(void **state)
@@ -195,13 +197,19 @@ static void accuracy_is_of_classes_alone(void **state)
     gd_loader *l = gd_loader_create(simple_digits(*state, 60), .batch = 25);
     gd_module *m = gd_module_create(*state);
     for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_EAGER; mode++) {
-        gd_metrics metrics;
+        gd_metrics metrics, twice;
+        double factor = 1;
         assert_int_equal(gd_evaluate(m, a_number, m, l, &metrics, .loss = squared_distance,
-                                     .mode = (gd_mode)mode),
+                                     .loss_user = &factor, .mode = (gd_mode)mode),
                          GD_OK);
         assert_int_equal(metrics.samples, 60);
         assert_true(metrics.loss > 1.0);
         assert_true(isnan(metrics.accuracy));
+        factor = 2;
+        assert_int_equal(gd_evaluate(m, a_number, m, l, &twice, .loss = squared_distance,
+                                     .loss_user = &factor, .mode = (gd_mode)mode),
+                         GD_OK);
+        assert_true(fabs(twice.loss - 2 * metrics.loss) < 1e-6 * metrics.loss);
     }
 }
 
@@ -233,13 +241,14 @@ typedef struct watch {
     gd_fit_progress last;
 } watch;
 
-static bool watch_progress(void *user, const gd_fit_progress *p)
+static gd_status watch_progress(void *user, const gd_fit_progress *p, bool *stop)
 {
     watch *w = user;
     w->calls++;
     w->epochs_done += p->epoch_done;
     w->last = *p;
-    return w->calls != w->stop_after;
+    *stop = w->calls == w->stop_after;
+    return GD_OK;
 }
 
 /* A fresh module trained by gd_fit for two epochs of made-up digits, in one way or another. */
@@ -293,13 +302,48 @@ static void training_can_be_stopped(void **state)
     assert_int_equal(result.samples, 0);
 }
 
-static double halve(void *user, int64_t now, int64_t steps)
+static gd_status halve(void *user, int64_t now, int64_t steps, double *lr)
 {
     int64_t *seen = user;
     assert_int_equal(steps, 22);
     assert_int_equal(now, *seen);
     (*seen)++;
-    return 0.1 / (double)(now + 1);
+    *lr = 0.1 / (double)(now + 1);
+    return GD_OK;
+}
+
+static gd_status give_up(void *user, const gd_fit_progress *p, bool *stop)
+{
+    (void)p, (void)stop;
+    const bool *says_why = user;
+    return *says_why ? gd_open("nowhere") ? GD_OK : gd_error_code() : GD_ERR_IO;
+}
+
+static gd_status no_rate(void *user, int64_t now, int64_t steps, double *lr)
+{
+    (void)user, (void)steps, (void)lr;
+    return now == 0 ? GD_ERR_UNSUPPORTED : GD_OK;
+}
+
+/* A callback's status ends training and is its status; its own words stay. */
+static void callbacks_may_fail(void **state)
+{
+    gd_loader *train = gd_loader_create(simple_digits(*state, 100), .batch = 50);
+    gd_module *m = gd_module_create(*state, .seed = 4);
+    gd_optimizer *o = gd_sgd(m);
+    bool says_why = false;
+    assert_int_equal(gd_fit(o, network, m, train, NULL, .epochs = 2, .progress = give_up,
+                            .progress_user = &says_why),
+                     GD_ERR_IO);
+    expect_error(GD_ERR_IO, "gd_fit: the callback returned GD_ERR_IO");
+    says_why = true;
+    assert_int_equal(gd_fit(o, network, m, train, NULL, .epochs = 2, .progress = give_up,
+                            .progress_user = &says_why),
+                     GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "nowhere");
+    assert_int_equal(gd_fit(o, network, m, train, NULL, .epochs = 2, .schedule = no_rate),
+                     GD_ERR_UNSUPPORTED);
+    expect_error(GD_ERR_UNSUPPORTED, "gd_fit: the callback returned GD_ERR_UNSUPPORTED");
 }
 
 static void schedules_are_asked_at_every_step(void **state)
@@ -471,6 +515,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(accuracy_is_of_classes_alone, open_context, close_context),
         cmocka_unit_test_setup_teardown(the_trainer_is_the_same_in_every_mode, open_context,
                                         close_context),
+        cmocka_unit_test_setup_teardown(callbacks_may_fail, open_context, close_context),
         cmocka_unit_test_setup_teardown(training_can_be_stopped, open_context, close_context),
         cmocka_unit_test_setup_teardown(schedules_are_asked_at_every_step, open_context,
                                         close_context),

@@ -288,7 +288,7 @@ static void map_and_unmap(gd_context *gd, bool host_memory)
     gd_error_clear();
 
     /* A mapped tensor outlives its scope; one that stays mapped goes with its context. */
-    size_t live = gd_memory(gd).live_tensors;
+    int64_t live = gd_memory(gd).live_tensors;
     gd_scope_begin(gd);
     gd_tensor *inner = gd_zeros(gd, GD_SHAPE(5), GD_F32);
     float *kept = gd_tensor_map(inner, GD_MAP_WRITE);
@@ -353,7 +353,7 @@ static void claiming_empties_the_scope(void **state)
 {
     gd_context *gd = *state;
     gd_scope_begin(gd);
-    size_t live = gd_memory(gd).live_tensors;
+    int64_t live = gd_memory(gd).live_tensors;
     gd_tensor *x = gd_claim(gd, numbers(gd, 3, 4)); /* two temporaries: arange, reshape */
     assert_int_equal(gd_memory(gd).live_tensors, live + 1);
     gd_tensor *y = gd_claim(gd, gd_add(gd_mul_scalar(x, 2), x));

@@ -113,7 +113,7 @@ GD_API gd_tensor *gd_tensor_input(const gd_tensor *t, int i);
 /* The graph behind t in topological order, inputs before what is computed from them, t last: the
  * first `capacity` of them into `tensors`, which may be NULL when that is 0. Returns how many there
  * are; 0 on an error. They stay valid as long as t. */
-GD_API size_t gd_graph_order(gd_tensor *t, gd_tensor **tensors, size_t capacity);
+GD_API int64_t gd_graph_order(gd_tensor *t, gd_tensor **tensors, int64_t capacity);
 
 /* The graph behind t, one op a line in topological order: "%3 = relu(%2) f32 [50, 16]". Conventions
  * of gd_tensor_format. */

@@ -94,15 +94,17 @@ GD_API void gd_generator_release(gd_generator *generator);
 /* Append `count` tokens. Returns the logits [vocabulary] of the token after them; owned by the
  * generator, valid until the next call. NULL: GD_ERR_SHAPE, the sequence would be longer than the
  * model's max_length; GD_ERR_INVALID: no tokens, or one that is none; GD_ERR_MEMORY. */
-GD_API const float *gd_generator_feed(gd_generator *generator, size_t count, const int32_t *tokens);
+GD_API const float *gd_generator_feed(gd_generator *generator, int64_t count,
+                                      const int32_t *tokens);
 /* Tokens so far. */
 GD_API int64_t gd_generator_length(const gd_generator *generator);
 /* Begin a new sequence. */
 GD_API void gd_generator_reset(gd_generator *generator);
 
-/* Told of each token as it is chosen, with its text (`size` bytes; see gd_token_text). Return false
- * to stop. */
-typedef bool (*gd_token_callback)(void *user, int32_t token, const char *text, size_t size);
+/* Told of each token as it is chosen, with its text (`size` bytes; see gd_token_text). *stop, false
+ * before, ends the text where it is set to true; a status other than GD_OK makes gd_generate fail. */
+typedef gd_status (*gd_token_callback)(void *user, int32_t token, const char *text, size_t size,
+                                       bool *stop);
 
 typedef struct gd_generate_options {
     size_t size GD_DEFAULT(sizeof(gd_generate_options));

@@ -7,8 +7,7 @@
  * Meanings are those of torch.nn.functional. Where two shapes must be equal nothing is broadcast. Integers are taken as f32, halves are computed in f32.
  * Errors: GD_ERR_SHAPE, GD_ERR_DTYPE, GD_ERR_INVALID for an option out of its range, GD_ERR_MEMORY.
  * NULL operands give NULL. The losses are made of ops, so they compile and can be differentiated,
- * twice too; gd_ctc alone once. The name without parentheses is a function of the tensors alone,
- * gd_loss_fn for gd_fit where it takes two.
+ * twice too; gd_ctc alone once. The name without parentheses is a function of the tensors alone.
  */
 #ifndef GRADUS_LOSS_H
 #define GRADUS_LOSS_H

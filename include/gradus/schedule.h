@@ -64,7 +64,7 @@ typedef struct gd_schedule {
 GD_API double gd_schedule_at(const gd_schedule *schedule, int64_t step);
 /* The same as a gd_schedule_fn for gd_fit: `schedule` is a const gd_schedule *, and its steps, if
  * -1, are `steps`. */
-GD_API double gd_schedule_follow(void *schedule, int64_t step, int64_t steps);
+GD_API gd_status gd_schedule_follow(void *schedule, int64_t step, int64_t steps, double *lr);
 
 /* Lower the learning rate when a metric has stopped falling (rising):
  *

@@ -207,12 +207,12 @@ typedef struct gd_memory_stats {
     size_t peak;          /* the most ever in use */
     size_t reserved;      /* taken from the device */
     size_t limit;         /* SIZE_MAX: none */
-    size_t free_blocks;   /* pieces available for reuse */
+    int64_t free_blocks;  /* pieces available for reuse */
     size_t largest_free;  /* the largest of them */
     uint64_t allocations; /* requests served since open */
     uint64_t from_device; /* of those, how many needed new memory from the device */
     uint64_t splits, merges;
-    size_t live_tensors; /* tensor handles alive */
+    int64_t live_tensors; /* tensor handles alive */
 } gd_memory_stats;
 GD_API gd_memory_stats gd_memory(const gd_context *context);
 /* The memory of the context's device in bytes, all of it and what no program has taken; 0: not

@@ -20,7 +20,7 @@ typedef struct gd_tokenizer gd_tokenizer;
  * gd_tokens_free. */
 typedef struct gd_tokens {
     int32_t *ids;
-    size_t count, capacity;
+    int64_t count, capacity;
 } gd_tokens;
 
 GD_API void gd_tokens_free(gd_tokens *tokens);
@@ -76,7 +76,7 @@ GD_API const char *gd_token_text(const gd_tokenizer *tokenizer, int32_t previous
 
 /* The text of tokens, with a 0 byte after its *size bytes; gd_text_free it. NULL: GD_ERR_INVALID
  * for a number that is no token, GD_ERR_MEMORY. size may be NULL. */
-GD_API char *gd_detokenize(const gd_tokenizer *tokenizer, size_t count, const int32_t *tokens,
+GD_API char *gd_detokenize(const gd_tokenizer *tokenizer, int64_t count, const int32_t *tokens,
                            size_t *size);
 GD_API void gd_text_free(char *text);
 
@@ -89,7 +89,7 @@ GD_API void gd_text_free(char *text);
 /* Write tokens to such a file, atomically. `vocabulary`, the tokeniser's count, decides between the
  * two forms. GD_ERR_INVALID: a token outside of it; GD_ERR_UNSUPPORTED: more than 2^31 - 1 tokens;
  * GD_ERR_IO, GD_ERR_MEMORY. */
-GD_API gd_status gd_token_file_write(const char *path, size_t count, const int32_t *tokens,
+GD_API gd_status gd_token_file_write(const char *path, int64_t count, const int32_t *tokens,
                                      int64_t vocabulary);
 
 /* Tokens in sequence, in a file or in memory; immutable. */
@@ -100,7 +100,7 @@ typedef struct gd_token_data gd_token_data;
  * GD_ERR_MEMORY. */
 GD_API gd_token_data *gd_token_data_open(gd_context *context, const char *path);
 /* The same over a copy of tokens in memory. GD_ERR_INVALID: none, or a negative one. */
-GD_API gd_token_data *gd_token_data_create(gd_context *context, size_t count,
+GD_API gd_token_data *gd_token_data_create(gd_context *context, int64_t count,
                                            const int32_t *tokens);
 /* End it before its context closes; loaders of it must be released first. NULL is fine. */
 GD_API void gd_token_data_close(gd_token_data *data);
@@ -174,8 +174,8 @@ GD_API void gd_sampler_release(gd_sampler *sampler);
 /* Choose one of `count` tokens by their logits. The n-th draw depends on the seed, n, the logits
  * and the `past` tokens that the penalty is for (NULL: none). Of equal logits the lower token goes
  * first. -1: GD_ERR_INVALID (no finite logit: a NaN, or all -inf), GD_ERR_MEMORY. */
-GD_API int32_t gd_sample(gd_sampler *sampler, int64_t count, const float *logits, size_t past_count,
-                         const int32_t *past);
+GD_API int32_t gd_sample(gd_sampler *sampler, int64_t count, const float *logits,
+                         int64_t past_count, const int32_t *past);
 
 #ifdef __cplusplus
 }

@@ -21,7 +21,7 @@ extern "C" {
 typedef gd_tensor *(*gd_forward_fn)(void *user, gd_tensor *x);
 /* A loss of the logits and class indices [batch] (or whatever the loader's second tensor is) -> [].
  */
-typedef gd_tensor *(*gd_loss_fn)(gd_tensor *logits, gd_tensor *target);
+typedef gd_tensor *(*gd_loss_fn)(void *user, gd_tensor *logits, gd_tensor *target);
 
 /* Means over the samples of a pass. */
 typedef struct gd_metrics {
@@ -44,16 +44,18 @@ typedef struct gd_fit_progress {
     double seconds_left;       /* of training, for all epochs to come, as far as can be told */
 } gd_fit_progress;
 
-/* Return false to stop training: gd_fit then ends with GD_OK. */
-typedef bool (*gd_fit_callback)(void *user, const gd_fit_progress *progress);
-/* The learning rate of a step counted over all epochs, 0 … steps-1. */
-typedef double (*gd_schedule_fn)(void *user, int64_t step, int64_t steps);
+/* Told how training gets on. *stop, false before, ends it where it is set to true, and gd_fit gives
+ * GD_OK; a status other than GD_OK ends it as well, and is gd_fit's. */
+typedef gd_status (*gd_fit_callback)(void *user, const gd_fit_progress *progress, bool *stop);
+/* The learning rate of a step counted over all epochs, 0 … steps-1, into *lr. */
+typedef gd_status (*gd_schedule_fn)(void *user, int64_t step, int64_t steps, double *lr);
 
 typedef struct gd_fit_options {
     size_t size GD_DEFAULT(sizeof(gd_fit_options));
     int epochs GD_DEFAULT(1); /* 0: nothing is trained */
     gd_loss_fn loss;          /* NULL: gd_cross_entropy */
-    gd_mode mode;             /* GD_MODE_COMPILED, GD_MODE_EAGER */
+    void *loss_user;
+    gd_mode mode;     /* GD_MODE_COMPILED, GD_MODE_EAGER */
     bool per_example; /* forward and backward one example at a time, one update a batch: the same
                          gradients, slower */
     gd_schedule_fn schedule; /* gd_schedule_follow, or one of your own; NULL: the optimizer's
@@ -79,6 +81,7 @@ GD_API gd_status gd_fit_with(gd_optimizer *optimizer, gd_forward_fn forward, voi
 typedef struct gd_evaluate_options {
     size_t size GD_DEFAULT(sizeof(gd_evaluate_options));
     gd_loss_fn loss; /* NULL: gd_cross_entropy */
+    void *loss_user;
     gd_mode mode;
 } gd_evaluate_options;
 #define GD_EVALUATE_DEFAULTS .size = sizeof(gd_evaluate_options), .mode = GD_MODE_COMPILED

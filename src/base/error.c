@@ -186,3 +186,10 @@ void gd_error_rollback(uint64_t mark)
     if (was_clean)
         gd_error_clear();
 }
+
+gd_status gd_callback_status(gd_status returned, uint64_t mark, const char *who)
+{
+    if (returned == GD_OK || gd_error_since(mark) != GD_OK)
+        return returned;
+    return gd_fail(returned, "%s: the callback returned %s", who, gd_status_name(returned));
+}

@@ -56,6 +56,10 @@ void gd_name_begin(const char *name);
 void *gd_name_end(void *result);
 gd_status gd_name_end_status(gd_status result);
 
+/* What a callback of the user's returned, as the status of the function that called it; where it
+ * recorded nothing since the mark, a sentence is recorded here. */
+gd_status gd_callback_status(gd_status returned, uint64_t mark, const char *who);
+
 /* Hand a message to the log callback, if one is set and the level is high enough. */
 void gd_log_message(gd_log_level level, const char *format, ...) GD_PRINTF(2, 3);
 

@@ -56,12 +56,13 @@ static gd_tokenizer *open_tokenizer(const char *name)
 
 /* ---- the command ---- */
 
-static bool print_token(void *user, int32_t token, const char *text, size_t size)
+static gd_status print_token(void *user, int32_t token, const char *text, size_t size, bool *stop)
 {
     (void)user;
     (void)token;
     fwrite(text, 1, size, stdout);
-    return fflush(stdout) == 0 && !cli_is_interrupted(); /* where nobody reads on, stop */
+    *stop = fflush(stdout) != 0 || cli_is_interrupted(); /* where nobody reads on, stop */
+    return GD_OK;
 }
 
 static bool generate(const settings *s, gd_language_model *model, const gd_tokenizer *tokenizer)

@@ -72,14 +72,15 @@ static void print_epoch(const gd_fit_progress *p)
 }
 
 /* Ten times a second and after each epoch. Training goes on until an interrupt. */
-static bool show(void *user, const gd_fit_progress *p)
+static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
 {
     const settings *s = user;
     if (p->epoch_done && !s->quiet)
         print_epoch(p);
     else if (!s->quiet && cli_is_terminal())
         print_bar(p);
-    return !cli_is_interrupted();
+    *stop = cli_is_interrupted();
+    return GD_OK;
 }
 
 /* Unless told otherwise, a small network of flat inputs is trained by one thread: a step of some

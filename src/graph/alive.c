@@ -44,7 +44,8 @@ static int by_size(const void *a, const void *b)
 /* Every tensor alive, sorted. false: out of memory. */
 static bool list_alive(const gd_context *context, alive_list *list)
 {
-    *list = (alive_list){ .tensors = gd_alloc((context->live_tensors + 1) * sizeof(gd_tensor *)) };
+    *list = (alive_list){ .tensors =
+                              gd_alloc(((size_t)context->live_tensors + 1) * sizeof(gd_tensor *)) };
     if (!list->tensors)
         return false;
     gd_each_alive(context, append, list);

@@ -64,7 +64,7 @@ struct gd_context {
     uint32_t regions; /* second runs so far */
     uint64_t next_id;
     uint64_t generation; /* of the walk in progress */
-    size_t live_tensors;
+    int64_t live_tensors;
     bool warn_leaks;         /* gd_close tells of tensors that were retained and not released */
     gd_tensor *random_state; /* i64 [2]: seed and position, as kernels read them */
     uint64_t random_seed, random_position; /* the truth; the position of the next unused word */

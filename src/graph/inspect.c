@@ -43,13 +43,13 @@ gd_tensor *gd_tensor_input(const gd_tensor *t, int i)
     return t->inputs[i];
 }
 
-size_t gd_graph_order(gd_tensor *t, gd_tensor **tensors, size_t capacity)
+int64_t gd_graph_order(gd_tensor *t, gd_tensor **tensors, int64_t capacity)
 {
     gd_order order;
     if (!gd_usable(t, "gd_graph_order") || gd_order_make(&order, t->context, &t, 1, NULL) != GD_OK)
         return 0;
-    size_t count = order.count;
-    for (size_t i = 0; i < count && i < capacity; i++)
+    int64_t count = (int64_t)order.count;
+    for (int64_t i = 0; i < count && i < capacity; i++)
         tensors[i] = order.nodes[i];
     gd_order_free(&order);
     return count;

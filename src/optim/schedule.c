@@ -160,13 +160,17 @@ double gd_schedule_at(const gd_schedule *schedule, int64_t step)
     return read(schedule, &s) ? rate_at(&s, step) : NAN;
 }
 
-double gd_schedule_follow(void *schedule, int64_t step, int64_t steps)
+gd_status gd_schedule_follow(void *schedule, int64_t step, int64_t steps, double *lr)
 {
     gd_schedule s;
+    if (!lr)
+        return gd_fail(GD_ERR_INVALID, "gd_schedule_follow: lr is NULL");
+    *lr = NAN;
     if (!read(schedule, &s))
-        return NAN;
+        return gd_error_last();
     s.steps = s.steps == -1 ? steps : s.steps;
-    return rate_at(&s, step);
+    *lr = rate_at(&s, step);
+    return isnan(*lr) ? gd_error_last() : GD_OK;
 }
 
 /* ---- plateaus ---- */

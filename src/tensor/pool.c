@@ -343,7 +343,7 @@ void gd_pool_free(gd_pool *pool, gd_pool_block *block)
 
 void gd_pool_stats(const gd_pool *pool, gd_memory_stats *out)
 {
-    size_t live_tensors = out->live_tensors;
+    int64_t live_tensors = out->live_tensors;
     *out = pool->stats;
     out->live_tensors = live_tensors;
     out->largest_free = 0;
@@ -363,7 +363,8 @@ void gd_pool_reset_peak(gd_pool *pool)
 }
 
 typedef struct totals {
-    size_t blocks, free_blocks, used_bytes, bytes;
+    size_t blocks, used_bytes, bytes;
+    int64_t free_blocks;
 } totals;
 
 /* The blocks of a chunk tile it, know their neighbours, and no two free ones touch. */
@@ -427,7 +428,7 @@ bool gd_pool_check(const gd_pool *pool)
     for (const gd_pool_block *r = pool->unused_records; r; r = r->free_after)
         unused++;
     const gd_memory_stats *stats = &pool->stats;
-    return listed == sum.free_blocks && stats->free_blocks == sum.free_blocks &&
+    return (int64_t)listed == sum.free_blocks && stats->free_blocks == sum.free_blocks &&
            stats->in_use == sum.used_bytes && stats->reserved == sum.bytes &&
            stats->peak >= stats->in_use && stats->reserved <= stats->limit &&
            records == unused + sum.blocks;

@@ -1,5 +1,6 @@
 /* text/generate.c: text from a language model, token by token. Start at gd_generate_with(). */
 #include "text/language_model.h"
+#include "text/tokenizer.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -75,7 +76,7 @@ static gd_status step(gd_generator *g, gd_tensor *tokens)
 
 /* In a scope and without history; a model in training is not, for the time. A failure ends the
  * sequence: the layers' caches may be of different lengths. */
-static gd_status run(gd_generator *g, const int32_t *tokens, size_t count)
+static gd_status run(gd_generator *g, const int32_t *tokens, int64_t count)
 {
     gd_context *gd = g->model->context;
     bool training = gd_module_is_training(g->model->module);
@@ -86,31 +87,32 @@ static gd_status run(gd_generator *g, const int32_t *tokens, size_t count)
     status = gd_scope_begin(gd);
     if (status == GD_OK) {
         gd_module_set_training(g->model->module, false);
-        gd_tensor *t = gd_from_host(gd, GD_SHAPE(1, (int64_t)count), GD_I32, tokens);
+        gd_tensor *t = gd_from_host(gd, GD_SHAPE(1, count), GD_I32, tokens);
         status = t ? step(g, t) : gd_error_last();
         gd_module_set_training(g->model->module, training);
         (void)gd_scope_end(gd);
     }
     (void)gd_no_grad_end(gd);
     if (status == GD_OK)
-        memmove(g->tokens + length, tokens, count * sizeof *tokens);
+        memmove(g->tokens + length, tokens, (size_t)count * sizeof *tokens);
     else
         gd_generator_reset(g);
     return status;
 }
 
-const float *gd_generator_feed(gd_generator *g, size_t count, const int32_t *tokens)
+const float *gd_generator_feed(gd_generator *g, int64_t count, const int32_t *tokens)
 {
     if (!g)
         return NULL;
     const gd_language_options *o = &g->model->options;
-    if (!tokens || count == 0)
+    if (!tokens || count < 1)
         return gd_fail_null(GD_ERR_INVALID, "gd_generator_feed: there are no tokens");
-    if (count > (size_t)(o->max_length - gd_generator_length(g)))
+    if (count > o->max_length - gd_generator_length(g))
         return gd_fail_null(
-            GD_ERR_SHAPE, "gd_generator_feed: %zu tokens after %lld are more than the model's %lld",
-            count, (long long)gd_generator_length(g), (long long)o->max_length);
-    for (size_t i = 0; i < count; i++)
+            GD_ERR_SHAPE,
+            "gd_generator_feed: %lld tokens after %lld are more than the model's %lld",
+            (long long)count, (long long)gd_generator_length(g), (long long)o->max_length);
+    for (int64_t i = 0; i < count; i++)
         if (tokens[i] < 0 || tokens[i] >= o->vocabulary)
             return gd_fail_null(GD_ERR_INVALID, "gd_generator_feed: token %d; the model has %lld",
                                 (int)tokens[i], (long long)o->vocabulary);
@@ -118,14 +120,6 @@ const float *gd_generator_feed(gd_generator *g, size_t count, const int32_t *tok
 }
 
 /* ---- text ---- */
-
-static gd_status add(gd_tokens *tokens, int32_t token)
-{
-    if (!gd_grow((void **)&tokens->ids, &tokens->capacity, tokens->count + 1, sizeof *tokens->ids))
-        return GD_ERR_MEMORY;
-    tokens->ids[tokens->count++] = token;
-    return GD_OK;
-}
 
 typedef struct generation {
     gd_generator *generator;
@@ -140,11 +134,11 @@ static gd_status begin(const generation *o, gd_tokens *tokens)
     int32_t first = gd_tokenizer_begin(o->tokenizer), end = gd_tokenizer_end(o->tokenizer);
     gd_status status = GD_OK;
     if (first >= 0 && gd_generator_length(o->generator) == 0)
-        status = add(tokens, first);
+        status = gd_tokens_add(tokens, first);
     if (status == GD_OK && o->options.prompt)
         status = gd_tokenize(o->tokenizer, o->options.prompt, strlen(o->options.prompt), tokens);
     if (status == GD_OK && tokens->count == 0)
-        status = add(tokens, end >= 0 ? end : 0);
+        status = gd_tokens_add(tokens, end >= 0 ? end : 0);
     return status;
 }
 
@@ -161,11 +155,24 @@ static const float *feed_last(gd_generator *g, int32_t token)
     int64_t length = g->model->options.max_length;
     if (gd_generator_length(g) < length)
         return gd_generator_feed(g, 1, &token);
-    size_t again = (size_t)(length + 1) / 2, kept = again - 1;
-    memmove(g->tokens, g->tokens + (size_t)length - kept, kept * sizeof *g->tokens);
+    int64_t again = (length + 1) / 2, kept = again - 1;
+    memmove(g->tokens, g->tokens + (length - kept), (size_t)kept * sizeof *g->tokens);
     g->tokens[kept] = token;
     gd_generator_reset(g);
     return gd_generator_feed(g, again, g->tokens);
+}
+
+/* *stop is set where the callback wants to. */
+static gd_status tell(const gd_generate_options *o, int32_t token, const char *text, size_t size,
+                      bool *stop)
+{
+    if (!o->callback)
+        return GD_OK;
+    const uint64_t mark = gd_error_mark();
+    bool wanted = false;
+    gd_status status = o->callback(o->user, token, text, size, &wanted);
+    *stop |= wanted;
+    return gd_callback_status(status, mark, "gd_generate");
 }
 
 /* Choose, tell, feed, over and over. `tokens` holds those of this call, for the penalty. */
@@ -185,12 +192,13 @@ static int64_t continue_text(const generation *o, gd_tokens *tokens)
         size_t size;
         int32_t previous = tokens->ids[tokens->count - 1];
         const char *text = gd_token_text(o->tokenizer, previous, token, &size);
-        if (!text || add(tokens, token) != GD_OK)
+        if (!text || gd_tokens_add(tokens, token) != GD_OK)
             return -1;
         made++;
-        bool more = !o->options.callback || o->options.callback(o->options.user, token, text, size);
-        bool full = o->options.max_tokens < 0 && gd_generator_length(g) == model->max_length;
-        if (!more || full || made == o->options.max_tokens)
+        bool stop = o->options.max_tokens < 0 && gd_generator_length(g) == model->max_length;
+        if (tell(&o->options, token, text, size, &stop) != GD_OK)
+            return -1;
+        if (stop || made == o->options.max_tokens)
             return made;
         logits = feed_last(g, token);
     }

@@ -119,7 +119,7 @@ static int32_t draw_from_best(gd_sampler *s, int64_t count, float best)
 
 /* The candidates with the penalty applied, and the largest logit. */
 static gd_status take(gd_sampler *s, const float *logits, int64_t count, const int32_t *past,
-                      size_t past_count, int64_t *best)
+                      int64_t past_count, int64_t *best)
 {
     if (!gd_grow((void **)&s->candidates, &s->capacity, (size_t)count, sizeof *s->candidates))
         return GD_ERR_MEMORY;
@@ -127,7 +127,7 @@ static gd_status take(gd_sampler *s, const float *logits, int64_t count, const i
     for (int64_t i = 0; i < count; i++)
         c[i] = (candidate){ logits[i], (int32_t)i };
     float penalty = (float)s->options.repetition_penalty;
-    for (size_t i = 0; past && i < past_count && penalty != 1.0f; i++)
+    for (int64_t i = 0; past && i < past_count && penalty != 1.0f; i++)
         if (past[i] >= 0 &&
             past[i] < count) { /* from `logits`: a token that occurs twice is penalised once */
             float logit = logits[past[i]];
@@ -147,14 +147,15 @@ static gd_status take(gd_sampler *s, const float *logits, int64_t count, const i
     return GD_OK;
 }
 
-int32_t gd_sample(gd_sampler *s, int64_t count, const float *logits, size_t past_count,
+int32_t gd_sample(gd_sampler *s, int64_t count, const float *logits, int64_t past_count,
                   const int32_t *past)
 {
-    if (!s || !logits || count < 1 || count > INT32_MAX) {
+    if (!s || !logits || count < 1 || count > INT32_MAX || past_count < 0) {
         (void)gd_fail(GD_ERR_INVALID, "gd_sample: %s",
-                      !s        ? "the sampler is NULL"
-                      : !logits ? "the logits are NULL"
-                                : "the number of logits must be 1 to 2147483647");
+                      !s               ? "the sampler is NULL"
+                      : !logits        ? "the logits are NULL"
+                      : past_count < 0 ? "there are less than 0 tokens of the past"
+                                       : "the number of logits must be 1 to 2147483647");
         return -1;
     }
     int64_t best;

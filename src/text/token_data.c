@@ -32,29 +32,30 @@ static uint32_t get(const unsigned char *in, int width)
 
 /* ---- writing ---- */
 
-static gd_status check_tokens(const int32_t *tokens, size_t count, int64_t vocabulary)
+static gd_status check_tokens(const int32_t *tokens, int64_t count, int64_t vocabulary)
 {
     if (count > INT32_MAX)
         return gd_fail(GD_ERR_UNSUPPORTED,
-                       "gd_token_file_write: %zu tokens; a file holds at most %d", count,
-                       INT32_MAX);
-    for (size_t i = 0; i < count; i++)
+                       "gd_token_file_write: %lld tokens; a file holds at most %d",
+                       (long long)count, INT32_MAX);
+    for (int64_t i = 0; i < count; i++)
         if (tokens[i] < 0 || tokens[i] >= vocabulary)
             return gd_fail(GD_ERR_INVALID,
-                           "gd_token_file_write: token %zu is %d; it must be 0 to %lld", i,
-                           (int)tokens[i], (long long)vocabulary - 1);
+                           "gd_token_file_write: token %lld is %d; it must be 0 to %lld",
+                           (long long)i, (int)tokens[i], (long long)vocabulary - 1);
     return GD_OK;
 }
 
-gd_status gd_token_file_write(const char *path, size_t count, const int32_t *tokens,
+gd_status gd_token_file_write(const char *path, int64_t count, const int32_t *tokens,
                               int64_t vocabulary)
 {
-    if (!path || (!tokens && count > 0) || vocabulary < 1 || vocabulary > INT32_MAX)
+    if (!path || count < 0 || (!tokens && count > 0) || vocabulary < 1 || vocabulary > INT32_MAX)
         return gd_fail(GD_ERR_INVALID, "gd_token_file_write: %s",
                        !path ? "the path is NULL"
                        : vocabulary < 1 || vocabulary > INT32_MAX
                            ? "a vocabulary has 1 to 2147483647 tokens"
-                           : "the tokens are NULL");
+                       : count < 0 ? "there are less than 0 tokens"
+                                   : "the tokens are NULL");
     if (check_tokens(tokens, count, vocabulary) != GD_OK)
         return gd_error_last();
     const struct form *form = &forms[vocabulary > forms[0].vocabulary];
@@ -63,12 +64,13 @@ gd_status gd_token_file_write(const char *path, size_t count, const int32_t *tok
     put(header + 4, form->version, 4);
     put(header + 8, (uint32_t)count, 4);
     size_t width = (size_t)form->width;
-    unsigned char *bytes = gd_alloc(count * width + 1);
+    size_t size = (size_t)count * width;
+    unsigned char *bytes = gd_alloc(size + 1);
     if (!bytes)
         return GD_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++)
-        put(bytes + i * width, (uint32_t)tokens[i], form->width);
-    const gd_file_part parts[] = { { header, sizeof header }, { bytes, count * width } };
+    for (int64_t i = 0; i < count; i++)
+        put(bytes + (size_t)i * width, (uint32_t)tokens[i], form->width);
+    const gd_file_part parts[] = { { header, sizeof header }, { bytes, size } };
     gd_status status = gd_file_write_atomic(path, parts, 2);
     gd_free(bytes);
     return status;
@@ -121,7 +123,7 @@ static gd_status read_header(gd_token_data *d, const char *path)
     if (count > INT32_MAX || count != there || (size - HEADER_BYTES) % (size_t)d->width != 0)
         return gd_fail(GD_ERR_FORMAT, "%s: the header says %u tokens, the file holds %zu", path,
                        (unsigned)count, there);
-    d->count = (int64_t)count;
+    d->count = count;
     return GD_OK;
 }
 
@@ -154,15 +156,15 @@ gd_token_data *gd_token_data_open(gd_context *context, const char *path)
     return adopt(d, status);
 }
 
-gd_token_data *gd_token_data_create(gd_context *context, size_t count, const int32_t *tokens)
+gd_token_data *gd_token_data_create(gd_context *context, int64_t count, const int32_t *tokens)
 {
     if (!context)
         return NULL;
-    for (size_t i = 0; tokens && i < count; i++)
+    for (int64_t i = 0; tokens && i < count; i++)
         if (tokens[i] < 0)
-            return gd_fail_null(GD_ERR_INVALID, "gd_token_data_create: token %zu is %d", i,
-                                (int)tokens[i]);
-    if (!tokens || count == 0 || count > INT32_MAX)
+            return gd_fail_null(GD_ERR_INVALID, "gd_token_data_create: token %lld is %d",
+                                (long long)i, (int)tokens[i]);
+    if (!tokens || count < 1 || count > INT32_MAX)
         return gd_fail_null(GD_ERR_INVALID, "gd_token_data_create: %s",
                             count > INT32_MAX ? "more than 2147483647 tokens"
                                               : "there are no tokens");
@@ -170,10 +172,10 @@ gd_token_data *gd_token_data_create(gd_context *context, size_t count, const int
     if (!d)
         return NULL;
     d->context = context;
-    d->count = (int64_t)count;
-    d->tokens = gd_alloc(count * sizeof *d->tokens);
+    d->count = count;
+    d->tokens = gd_alloc((size_t)count * sizeof *d->tokens);
     if (d->tokens)
-        memcpy(d->tokens, tokens, count * sizeof *d->tokens);
+        memcpy(d->tokens, tokens, (size_t)count * sizeof *d->tokens);
     return adopt(d, d->tokens ? GD_OK : GD_ERR_MEMORY);
 }
 

@@ -142,9 +142,19 @@ void gd_tokens_free(gd_tokens *tokens)
     *tokens = (gd_tokens){ 0 };
 }
 
+gd_status gd_tokens_reserve(gd_tokens *tokens, size_t more)
+{
+    size_t capacity = (size_t)tokens->capacity;
+    if (!gd_grow((void **)&tokens->ids, &capacity, (size_t)tokens->count + more,
+                 sizeof *tokens->ids))
+        return GD_ERR_MEMORY;
+    tokens->capacity = (int64_t)capacity;
+    return GD_OK;
+}
+
 gd_status gd_tokens_add(gd_tokens *tokens, int32_t token)
 {
-    if (!gd_grow((void **)&tokens->ids, &tokens->capacity, tokens->count + 1, sizeof *tokens->ids))
+    if (gd_tokens_reserve(tokens, 1) != GD_OK)
         return GD_ERR_MEMORY;
     tokens->ids[tokens->count++] = token;
     return GD_OK;
@@ -157,7 +167,7 @@ gd_status gd_tokenize(const gd_tokenizer *t, const char *text, size_t size, gd_t
                        !t     ? "tokeniser"
                        : !out ? "list"
                               : "text");
-    size_t before = out->count;
+    int64_t before = out->count;
     gd_status status = size > 0 ? t->encode(t, text, size, out) : GD_OK;
     if (status != GD_OK)
         out->count = before;
@@ -186,16 +196,17 @@ const char *gd_token_text(const gd_tokenizer *t, int32_t previous, int32_t token
     return t->text + s.start;
 }
 
-char *gd_detokenize(const gd_tokenizer *t, size_t count, const int32_t *tokens, size_t *size)
+char *gd_detokenize(const gd_tokenizer *t, int64_t count, const int32_t *tokens, size_t *size)
 {
     if (size)
         *size = 0;
     if (!t)
         return NULL;
-    if (!tokens && count > 0)
-        return gd_fail_null(GD_ERR_INVALID, "gd_detokenize: the tokens are NULL");
+    if (count < 0 || (!tokens && count > 0))
+        return gd_fail_null(GD_ERR_INVALID, "gd_detokenize: %lld tokens%s", (long long)count,
+                            count < 0 ? "" : " at NULL");
     size_t total = 0, piece;
-    for (size_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         if (!gd_token_text(t, i > 0 ? tokens[i - 1] : -1, tokens[i], &piece))
             return NULL;
         total += piece;
@@ -204,7 +215,7 @@ char *gd_detokenize(const gd_tokenizer *t, size_t count, const int32_t *tokens, 
     if (!text)
         return NULL;
     size_t at = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const char *bytes = gd_token_text(t, i > 0 ? tokens[i - 1] : -1, tokens[i], &piece);
         if (piece > 0)
             memcpy(text + at, bytes, piece);

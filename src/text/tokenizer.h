@@ -49,6 +49,8 @@ gd_tokenizer *gd_tokenizer_new(gd_status (*encode)(const gd_tokenizer *tokenizer
 /* Give the next number to a token with this text. */
 gd_status gd_tokenizer_add(gd_tokenizer *tokenizer, const char *text, size_t size);
 gd_status gd_tokens_add(gd_tokens *tokens, int32_t token);
+/* Room for `more` tokens behind those there are. */
+gd_status gd_tokens_reserve(gd_tokens *tokens, size_t more);
 
 /* The token with a text, -1: none. Those that gd_tokenizer_add_name has been called for. */
 int32_t gd_tokenizer_find_name(const gd_tokenizer *tokenizer, const char *text, size_t size);

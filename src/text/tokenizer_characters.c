@@ -12,7 +12,7 @@
 static gd_status encode_bytes(const gd_tokenizer *t, const char *text, size_t size, gd_tokens *out)
 {
     (void)t;
-    if (!gd_grow((void **)&out->ids, &out->capacity, out->count + size, sizeof *out->ids))
+    if (gd_tokens_reserve(out, size) != GD_OK)
         return GD_ERR_MEMORY;
     for (size_t i = 0; i < size; i++)
         out->ids[out->count++] = (unsigned char)text[i];

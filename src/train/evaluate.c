@@ -8,6 +8,12 @@
 #include <gradus/autograd.h>
 #include <gradus/ops.h>
 
+gd_tensor *gd_default_loss(void *user, gd_tensor *logits, gd_tensor *target)
+{
+    (void)user;
+    return gd_cross_entropy(logits, target);
+}
+
 /* Forward and metrics of a batch: in[0] samples, in[1] targets. */
 static gd_tensor *body(void *user, int count, gd_tensor *const *in)
 {
@@ -16,7 +22,7 @@ static gd_tensor *body(void *user, int count, gd_tensor *const *in)
     gd_context *context = gd_tensor_context(in[0]);
     (void)gd_no_grad_begin(context);
     gd_tensor *logits = e->forward(e->user, in[0]);
-    gd_tensor *loss = logits ? e->loss(logits, in[1]) : NULL;
+    gd_tensor *loss = logits ? e->loss(e->loss_user, logits, in[1]) : NULL;
     bool ok = gd_meter_add(&e->meter, logits, in[1], loss);
     (void)gd_no_grad_end(context);
     return ok ? loss : NULL;
@@ -25,7 +31,7 @@ static gd_tensor *body(void *user, int count, gd_tensor *const *in)
 bool gd_evaluator_open(gd_evaluator *e)
 {
     if (!e->loss)
-        e->loss = gd_cross_entropy;
+        e->loss = gd_default_loss;
     gd_context *context = gd_module_context(e->module);
     if (!gd_meter_open(&e->meter, context))
         return false;
@@ -75,6 +81,7 @@ gd_status gd_evaluate_with(gd_module *module, gd_forward_fn forward, void *user,
                        .user = user,
                        .loader = loader,
                        .loss = o.loss,
+                       .loss_user = o.loss_user,
                        .mode = o.mode };
     gd_status status = gd_evaluator_open(&e) ? gd_evaluator_run(&e, result) : gd_error_last();
     gd_evaluator_close(&e);

@@ -8,6 +8,8 @@
 #include <gradus/autograd.h>
 #include <gradus/ops.h>
 
+#include <math.h>
+
 typedef struct fit {
     gd_optimizer *optimizer;
     gd_forward_fn forward;
@@ -37,7 +39,7 @@ static gd_tensor *step_body(void *user, int count, gd_tensor *const *in)
     (void)count;
     fit *f = user;
     gd_tensor *logits = f->forward(f->user, in[0]);
-    gd_tensor *loss = logits ? f->options.loss(logits, in[1]) : NULL;
+    gd_tensor *loss = logits ? f->options.loss(f->options.loss_user, logits, in[1]) : NULL;
     if (!gd_minimize(f->optimizer, loss))
         return NULL;
     return gd_meter_add(&f->meter, logits, in[1], loss) ? loss : NULL;
@@ -49,7 +51,7 @@ static gd_tensor *example_body(void *user, int count, gd_tensor *const *in)
     (void)count;
     fit *f = user;
     gd_tensor *logits = f->forward(f->user, in[0]);
-    gd_tensor *loss = logits ? f->options.loss(logits, in[1]) : NULL;
+    gd_tensor *loss = logits ? f->options.loss(f->options.loss_user, logits, in[1]) : NULL;
     gd_tensor *share = loss ? gd_cast(f->share, gd_tensor_dtype(loss)) : NULL;
     if (!share || gd_backward(gd_mul(loss, share)) != GD_OK)
         return NULL;
@@ -79,6 +81,7 @@ static gd_status open_parts(fit *f)
                                        .user = f->user,
                                        .loader = f->test,
                                        .loss = o->loss,
+                                       .loss_user = o->loss_user,
                                        .mode = o->mode };
         f->evaluates = true;
         if (!gd_evaluator_open(&f->evaluator))
@@ -107,10 +110,10 @@ static void close_parts(fit *f)
 
 /* ---- progress ---- */
 
-static void display(fit *f)
+static gd_status display(fit *f)
 {
     if (!f->options.progress)
-        return;
+        return GD_OK;
     gd_fit_progress *p = &f->now;
     double now = gd_seconds();
     if (!p->epoch_done) {
@@ -123,8 +126,9 @@ static void display(fit *f)
         p->seconds_left = spent / (double)f->steps_done * (double)(f->steps_all - f->steps_done);
     p->lr = gd_optimizer_lr(f->optimizer);
     f->last_display = now;
-    if (!f->options.progress(f->options.progress_user, p))
-        f->stopped = true;
+    const uint64_t mark = gd_error_mark();
+    gd_status status = f->options.progress(f->options.progress_user, p, &f->stopped);
+    return gd_callback_status(status, mark, "gd_fit");
 }
 
 static bool display_is_due(const fit *f)
@@ -166,8 +170,11 @@ static gd_status set_lr(fit *f)
     const gd_fit_options *o = &f->options;
     if (!o->schedule)
         return GD_OK;
-    return gd_optimizer_set_lr(f->optimizer,
-                               o->schedule(o->schedule_user, f->steps_done, f->steps_all));
+    const uint64_t mark = gd_error_mark();
+    double lr = NAN;
+    gd_status status = o->schedule(o->schedule_user, f->steps_done, f->steps_all, &lr);
+    status = gd_callback_status(status, mark, "gd_fit");
+    return status == GD_OK ? gd_optimizer_set_lr(f->optimizer, lr) : status;
 }
 
 static gd_status train_epoch(fit *f)
@@ -188,7 +195,7 @@ static gd_status train_epoch(fit *f)
         f->now.step++;
         f->steps_done++;
         if (display_is_due(f))
-            display(f);
+            status = display(f);
     }
     if (status == GD_OK && !f->stopped && f->now.step < f->now.steps)
         status = gd_error_since(mark); /* the loader failed */
@@ -209,8 +216,7 @@ static gd_status conclude_epoch(fit *f)
             *f->options.result = f->now.test;
     }
     f->now.epoch_done = true;
-    display(f);
-    return GD_OK;
+    return display(f);
 }
 
 gd_status gd_fit_with(gd_optimizer *optimizer, gd_forward_fn forward, void *user, gd_loader *train,
@@ -226,7 +232,7 @@ gd_status gd_fit_with(gd_optimizer *optimizer, gd_forward_fn forward, void *user
     if (o.result)
         *o.result = (gd_metrics){ 0 };
     if (!o.loss)
-        o.loss = gd_cross_entropy;
+        o.loss = gd_default_loss;
     gd_module *module = gd_optimizer_module(optimizer);
     fit f = { .optimizer = optimizer,
               .forward = forward,

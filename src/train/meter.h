@@ -30,10 +30,14 @@ typedef struct gd_evaluator {
     void *user;
     gd_loader *loader;
     gd_loss_fn loss;
+    void *loss_user;
     gd_mode mode;
     gd_meter meter;
     gd_function *function;
 } gd_evaluator;
+
+/* gd_cross_entropy as a gd_loss_fn. */
+gd_tensor *gd_default_loss(void *user, gd_tensor *logits, gd_tensor *target);
 
 /* Of an evaluator whose members up to `mode` are set, the rest 0. false: failed; close it all the
  * same. */
