@@ -17,7 +17,7 @@
 
 #include <gradus/gradus.h>
 
-#include "support/guard.h"
+#include "support/context.h"
 #include "support/shared_data.h"
 
 /* Run `gradus generate ARGUMENTS`: its exit code; what it says on one of the two streams in `text`.
@@ -96,9 +96,7 @@ static void assert_text_is_interrupted(const char *arguments)
 static void a_model_of_ones_own_talks(void **state)
 {
     (void)state;
-#ifndef GD_HAVE_JANSSON
-    skip();
-#endif
+    need_json();
     char path[512], characters[512], arguments[2000], text[2][4096];
     snprintf(path, sizeof path, GD_BINARY_DIR "/test_cli_generate_%d.safetensors", (int)getpid());
     snprintf(characters, sizeof characters, GD_BINARY_DIR "/test_cli_generate_%d.txt",

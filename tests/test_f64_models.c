@@ -199,6 +199,7 @@ static const char *temporary(char text[64], const char *what)
 
 static void saves_and_loads(void **state)
 {
+    need_json();
     gd_context *gd = *state;
     network all[4];
     char path[64], optimizer_path[64];
@@ -235,6 +236,7 @@ static void saves_and_loads(void **state)
 /* The kind is in the file: a float buffer stays one, and does not train. */
 static void files_say_what_is_a_buffer(void **state)
 {
+    need_json();
     gd_context *gd = *state;
     char path[64];
     temporary(path, "kinds");
@@ -257,6 +259,7 @@ static void files_say_what_is_a_buffer(void **state)
 /* Parameters of a file become the module's dtype, be the module empty or not. */
 static void files_of_other_floats_are_converted(void **state)
 {
+    need_json();
     gd_context *gd = *state;
     char path[64];
     temporary(path, "floats");

@@ -221,6 +221,7 @@ static void print_as_numpy(void **state)
 
 static void live_in_files(void **state)
 {
+    need_json();
     gd_context *gd = *state;
     char path[64];
     snprintf(path, sizeof path, "integers_%d.safetensors", (int)getpid());

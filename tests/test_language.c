@@ -257,13 +257,6 @@ static const char *golden_file(gd_context *gd, int missing)
     return path;
 }
 
-static void need_safetensors(void)
-{
-#ifndef GD_HAVE_JANSSON
-    skip();
-#endif
-}
-
 /* What the module calls a published tensor. */
 static const char *own_name(const char *published)
 {
@@ -292,7 +285,7 @@ static const char *own_name(const char *published)
 
 static void gpt2_equals_pytorch(void **state)
 {
-    need_safetensors();
+    need_json();
     const char *path = golden_file(*state, -1);
     gd_language_model *m = gd_language_model_load(*state, path);
     remove(path);
@@ -326,7 +319,7 @@ static void gpt2_equals_pytorch(void **state)
 
 static void incomplete_files_are_errors(void **state)
 {
-    need_safetensors();
+    need_json();
     const char *path = golden_file(*state, 5);
     assert_null(gd_language_model_load(*state, path));
     expect_error(GD_ERR_FORMAT, "lacks \"transformer.h.0.attn.c_attn.bias\"");
@@ -341,7 +334,7 @@ static void incomplete_files_are_errors(void **state)
  * for what it lacks. And nothing in it is left over. */
 static void metadata_is_held_against_the_tensors(void **state)
 {
-    need_safetensors();
+    need_json();
     static const struct {
         const char *key, *value, *words;
     } lies[] = { { "gradus.layers", "16777216", "lacks \"2.norm1.weight\"" },
@@ -386,7 +379,7 @@ static void metadata_is_held_against_the_tensors(void **state)
 /* Without a word of ours in the file, sizes come from the shapes. */
 static void published_files_tell_their_sizes(void **state)
 {
-    need_safetensors();
+    need_json();
     gd_language_model *m = gd_language_model_create(*state, .vocabulary = 7, .max_length = 5,
                                                     .layers = 3, .heads = 2, .width = 128);
     const char *path = temporary("published.safetensors");
@@ -423,7 +416,7 @@ static void published_files_tell_their_sizes(void **state)
 
 static void saved_models_open_again(void **state)
 {
-    need_safetensors();
+    need_json();
     const char *path = temporary("saved.safetensors");
     for (int kind = 0; kind < 3; kind++) {
         gd_language_model *m = gd_language_model_create(

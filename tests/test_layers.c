@@ -35,14 +35,6 @@ typedef struct layer_golden {
 } layer_golden;
 #include "goldens/layers.h"
 
-/* A build may be without a JSON reader. */
-static void need_json(void)
-{
-#ifndef GD_HAVE_JANSSON
-    skip();
-#endif
-}
-
 /* Element i of a tensor, by what it is; as fill() of make_layers.py. */
 static double fill(const char *kind, int64_t i)
 {

@@ -24,6 +24,14 @@ static inline int close_context(void **state)
     return 0;
 }
 
+/* Skips the test in a build without a JSON reader, which headers of safetensors need, too. */
+static inline void need_json(void)
+{
+#ifndef GD_HAVE_JANSSON
+    skip();
+#endif
+}
+
 /* Exactly this code, and these words in the sentence. Clears the error. */
 static inline void expect_error(gd_status status, const char *words)
 {
