@@ -160,7 +160,8 @@ class Function(_Typed[P, R]):
         """Why the function has been compiled as often as it was: a line for each time, with what differs from the time before."""
         lines, before = [], None
         for i, now in enumerate(self._made_for, 1):
-            reason = "the first call" if before is None else _difference(self.function, before, now)
+            shapes = ", ".join(f"{dtype} {shape}" for shape, dtype, _ in now[1]) or "no tensors"
+            reason = f"{shapes}: the first call" if before is None else _difference(self.function, before, now)
             lines.append(f"{i}. {reason}")
             before = now
         return f"{self.__name__} has been compiled {len(lines)} times:\n" + "\n".join(lines)

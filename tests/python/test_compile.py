@@ -210,7 +210,7 @@ def test_compiling_again_is_explained():
     f({"x": gd.ones((4, 3))}, scale=2.5)
     f({"x": gd.ones((4, 3)).requires_grad_()}, scale=2.5)
     lines = f.explain().splitlines()
-    assert lines[0] == "f has been compiled 6 times:" and lines[1] == "1. the first call"
+    assert lines[0] == "f has been compiled 6 times:" and lines[1] == "1. float32 (2, 3): the first call"
     assert lines[2] == "2. batch['x'] is float32 (4, 3), was float32 (2, 3)"
     assert lines[3].startswith("3. constants differ: ") and lines[4] == "4. constants differ: scale is 2.5, was 2"
     assert lines[5] == "5. Dropout is in use now" and lines[6] == "6. batch['x'] requires a gradient now"

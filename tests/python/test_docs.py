@@ -27,8 +27,12 @@ def test_the_readmes_program_is_the_example_and_prints_what_stands_there():
 
 
 @pytest.mark.keeps
-def test_the_chapter():
-    chapter = ROOT / "docs/python.md"
+@pytest.mark.parametrize("name", ["docs/python.md", "docs/guide/10-from-python.md"])
+def test_chapters(name, monkeypatch):
+    if "guide" in name and not list((ROOT / "data/mnist").glob("t10k-images*")):
+        pytest.skip("data/mnist is not there")
+    monkeypatch.chdir(ROOT)
+    chapter = ROOT / name
     failed, tried = doctest.testfile(str(chapter), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert failed == 0 and tried > 20
 
