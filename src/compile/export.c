@@ -49,9 +49,12 @@ void gd_buffer_put(gd_text_buffer *buffer, const char *text, size_t length)
 static const struct {
     const char *type, *suffix;
 } types[GD_DTYPE_COUNT] = {
-    [GD_F32] = { "float", "f32" },   [GD_F64] = { "double", "f64" },
-    [GD_I32] = { "int32_t", "i32" }, [GD_I64] = { "int64_t", "i64" },
-    [GD_U8] = { "uint8_t", "u8" },   [GD_BOOL] = { "uint8_t", "u8" },
+    [GD_F32] = { "float", "f32" },    [GD_F64] = { "double", "f64" },
+    [GD_I32] = { "int32_t", "i32" },  [GD_I64] = { "int64_t", "i64" },
+    [GD_I8] = { "int8_t", "i8" },     [GD_I16] = { "int16_t", "i16" },
+    [GD_U8] = { "uint8_t", "u8" },    [GD_U16] = { "uint16_t", "u16" },
+    [GD_U32] = { "uint32_t", "u32" }, [GD_U64] = { "uint64_t", "u64" },
+    [GD_BOOL] = { "uint8_t", "u8" },
 };
 
 const char *gd_export_type(gd_dtype dtype)
@@ -166,6 +169,26 @@ static gd_status find_storages(gd_export *e)
 
 /* ---- data ---- */
 
+/* An integer or a bool in 64 bits, sign-extended. */
+static uint64_t whole_at(gd_dtype dtype, const char *at)
+{
+    const size_t size = gd_dtype_size(dtype);
+    uint64_t bits = 0;
+    for (size_t i = 0; i < size; i++) /* as the devices have them: the lowest byte first */
+        bits |= (uint64_t)(unsigned char)at[i] << 8 * i;
+    const bool is_signed = gd_dtype_promote(dtype, GD_I8) == dtype;
+    const uint64_t top = UINT64_C(1) << (8 * size - 1);
+    return is_signed ? (bits ^ top) - top : bits;
+}
+
+static void add_whole(gd_text_buffer *out, gd_dtype dtype, uint64_t x)
+{
+    if (dtype == GD_U64 && x > INT64_MAX)
+        gd_buffer_add(out, "%lluu", (unsigned long long)x);
+    else
+        gd_buffer_add(out, (int64_t)x == INT64_MIN ? "INT64_MIN" : "%lld", (long long)x);
+}
+
 static void add_number(gd_text_buffer *out, gd_dtype dtype, const char *at)
 {
     if (dtype == GD_F32 || dtype == GD_F64) {
@@ -182,17 +205,7 @@ static void add_number(gd_text_buffer *out, gd_dtype dtype, const char *at)
             gd_buffer_add(out, "f");
         return;
     }
-    int64_t x = 0;
-    if (dtype == GD_I64)
-        memcpy(&x, at, sizeof x);
-    else if (dtype == GD_I32) {
-        int32_t narrow;
-        memcpy(&narrow, at, sizeof narrow);
-        x = narrow;
-    } else {
-        x = *(const unsigned char *)at;
-    }
-    gd_buffer_add(out, x == INT64_MIN ? "INT64_MIN" : "%lld", (long long)x);
+    add_whole(out, dtype, whole_at(dtype, at));
 }
 
 /* An array of what the device has at `address`. */
@@ -272,8 +285,11 @@ static const char head[] =
     "#define MAY_ALIAS\n#endif\n"
     "/* Not inlined: within larger functions compilers run out of registers for its sums. */\n"
     "#if defined(__GNUC__)\n#define APART __attribute__((noinline))\n#else\n#define APART\n#endif\n"
-    "typedef float MAY_ALIAS f32;\ntypedef double MAY_ALIAS f64;\ntypedef int32_t MAY_ALIAS i32;\n"
-    "typedef int64_t MAY_ALIAS i64;\ntypedef uint8_t MAY_ALIAS u8;\n\n";
+    "typedef float MAY_ALIAS f32;\ntypedef double MAY_ALIAS f64;\n"
+    "typedef int8_t MAY_ALIAS i8;\ntypedef int16_t MAY_ALIAS i16;\n"
+    "typedef int32_t MAY_ALIAS i32;\ntypedef int64_t MAY_ALIAS i64;\n"
+    "typedef uint8_t MAY_ALIAS u8;\ntypedef uint16_t MAY_ALIAS u16;\n"
+    "typedef uint32_t MAY_ALIAS u32;\ntypedef uint64_t MAY_ALIAS u64;\n\n";
 
 static void add_head(const gd_export *e, const char *name, gd_text_buffer *out)
 {

@@ -41,13 +41,15 @@ static bool is_letter(char c)
 
 typedef struct instance {
     const char *type, *alias, *suffix, *upper, *libm; /* @T @A @S @L @f */
-    bool is_float;
+    char kind;                                        /* the section for its kind alone: F, S, U */
 } instance;
 
 static const instance instances[] = {
-    { "float", "f32", "f32", "F32", "f", true },   { "double", "f64", "f64", "F64", "", true },
-    { "int32_t", "i32", "i32", "I32", "", false }, { "int64_t", "i64", "i64", "I64", "", false },
-    { "uint8_t", "u8", "u8", "U8", "", false },
+    { "float", "f32", "f32", "F32", "f", 'F' },   { "double", "f64", "f64", "F64", "", 'F' },
+    { "int8_t", "i8", "i8", "I8", "", 'S' },      { "int16_t", "i16", "i16", "I16", "", 'S' },
+    { "int32_t", "i32", "i32", "I32", "", 'S' },  { "int64_t", "i64", "i64", "I64", "", 'S' },
+    { "uint8_t", "u8", "u8", "U8", "", 'U' },     { "uint16_t", "u16", "u16", "U16", "", 'U' },
+    { "uint32_t", "u32", "u32", "U32", "", 'U' }, { "uint64_t", "u64", "u64", "U64", "", 'U' },
 };
 enum { INSTANCES = sizeof instances / sizeof *instances };
 
@@ -74,13 +76,20 @@ static void add_instance(gd_text_buffer *out, const char *text, size_t length, c
     }
 }
 
-/* E: for every type; I: for integers; F: for floating types; R: for those, and for every
- * reduction; N: once. */
+/* Whether a section is for a type. E: for every one; I: for integers; S: for signed ones; U: for
+ * unsigned ones; F: for floating types; R: for those, and for every reduction. */
+static bool is_for(char section, const instance *type)
+{
+    return section == 'E' || section == type->kind || (section == 'I' && type->kind != 'F') ||
+           (section == 'R' && type->kind == 'F');
+}
+
+/* N: once. */
 static void add_section(gd_text_buffer *out, char kind, const char *text, size_t length)
 {
     for (int i = 0; i < (kind == 'N' ? 1 : INSTANCES); i++)
         for (int r = 0; r < (kind == 'R' ? REDUCTIONS : 1); r++)
-            if (kind == 'E' || kind == 'N' || instances[i].is_float == (kind != 'I'))
+            if (kind == 'N' || is_for(kind, &instances[i]))
                 add_instance(out, text, length, &instances[i], reductions[r]);
 }
 

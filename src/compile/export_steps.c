@@ -61,11 +61,12 @@ static void define_op(gd_export *e, gd_op_id op, gd_dtype compute)
     for (int k = 1; k < f->arity; k++)
         gd_buffer_add(out, ", %s %c", type, 'x' + k);
     gd_buffer_add(out, ")\n{\n    return ");
-    bool narrow = f->gives_bool || compute == GD_U8 || compute == GD_BOOL;
+    bool is_bool = f->gives_bool || compute == GD_BOOL;
     /* Sums and products of whole numbers wrap. */
-    bool wraps = (compute == GD_I32 || compute == GD_I64) && !f->text[strspn(f->text, "xyz+-* ")];
-    if (narrow || wraps)
-        gd_buffer_add(out, "(%s)(", narrow ? "uint8_t" : type);
+    bool wraps = gd_dtype_is_integer(compute) && !f->text[strspn(f->text, "xyz+-* ")];
+    bool narrow = gd_dtype_size(compute) < 4;
+    if (is_bool || narrow || wraps)
+        gd_buffer_add(out, "(%s)(", is_bool ? "uint8_t" : type);
     for (const char *c = f->text; *c;) {
         size_t length = 0;
         while ((c[length] >= 'A' && c[length] <= 'Z') || c[length] == '_' ||
@@ -77,13 +78,12 @@ static void define_op(gd_export *e, gd_op_id op, gd_dtype compute)
             gd_buffer_add(out, wraps && *c >= 'x' ? "(uint64_t)%c" : "%c", *c);
         c += length ? length : 1;
     }
-    gd_buffer_add(out, "%s;\n}\n\n", narrow || wraps ? ")" : "");
+    gd_buffer_add(out, "%s;\n}\n\n", is_bool || narrow || wraps ? ")" : "");
 }
 
 static gd_status add_cast(gd_export *e, gd_dtype from, gd_dtype to, int operand)
 {
-    bool from_float = gd_dtype_is_float(from),
-         to_integer = to == GD_I32 || to == GD_I64 || to == GD_U8;
+    bool from_float = gd_dtype_is_float(from), to_integer = gd_dtype_is_integer(to);
     if (to == GD_BOOL)
         gd_buffer_add(&e->body, "(uint8_t)(v%d != 0)", operand);
     else if (from_float && to_integer)

@@ -55,7 +55,7 @@ static bool is_c_name(const char *name)
     static const char taken[] =
         " auto break case char const continue default do double else enum extern float for goto if "
         "inline int long register restrict return short signed sizeof static struct switch typedef "
-        "union unsigned void volatile while main memory f32 f64 i32 i64 u8 ";
+        "union unsigned void volatile while main memory f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 ";
     bool ok = name && *name && !(*name >= '0' && *name <= '9');
     const char *at = ok ? strstr(taken, name) : NULL;
     for (; ok && at; at = strstr(at + 1, name))
