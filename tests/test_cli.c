@@ -228,7 +228,7 @@ static void a_network_is_trained_used_and_measured(void **state)
     double accuracy = number_after(r->out, "test accuracy ");
     assert_true(accuracy > 85.0 && accuracy <= 100.0);
 
-    r = run("eval %s --weights a.safetensors", MNIST);
+    r = run("eval %s --model a.safetensors", MNIST);
     assert_int_equal(r->code, 0);
     assert_true(fabs(number_after(r->out, "10,000 test digits: accuracy ") - accuracy) < 0.006);
     assert_has(r->out, "truth ");
@@ -248,7 +248,7 @@ static void a_network_is_trained_used_and_measured(void **state)
     }
     assert_int_equal(sum, 10000);
 
-    r = run("predict %s --weights a.safetensors --index 0 --count 2", MNIST);
+    r = run("predict %s --model a.safetensors --index 0 --count 2", MNIST);
     assert_int_equal(r->code, 0);
     assert_has(r->out, "test digit 0: predicted 7 with ");
     assert_has(r->out, ", truth 7\n");
@@ -256,7 +256,7 @@ static void a_network_is_trained_used_and_measured(void **state)
     assert_null(strstr(r->out, "test digit 2: "));
     assert_has(r->out, "@");
     assert_null(strchr(r->out, '\033'));
-    assert_has(run("predict %s --weights a.safetensors --index 9999 --count 5", MNIST)->out,
+    assert_has(run("predict %s --model a.safetensors --index 9999 --count 5", MNIST)->out,
                "test digit 9999");
 }
 
@@ -315,10 +315,34 @@ static void other_models_are_rejected(void **state)
         "{\"input\": [28, 28], \"layers\": [{\"name\": \"flat\", \"type\": \"flatten\"},"
         "{\"name\": \"fc\", \"type\": \"linear\", \"units\": 10, \"activation\": \"softmax\"}]}");
     assert_has(run("eval %s --model soft.json --weights small.safetensors", MNIST)->out, loss);
+    /* What was trained is one file, which every command takes. */
+    assert_has(run("eval %s --model small.safetensors", MNIST)->out, loss);
+    assert_has(run("predict %s --model small.safetensors --count 1", MNIST)->out, "test digit 0");
+    assert_has(run("plan small.safetensors --batch 2")->out, "fc.weight");
+    assert_has(run("export small.safetensors --name small")->out, "Start at small() at the end");
     assert_fails(run("eval %s --weights small.safetensors", MNIST), 1,
                  "of another model: it has no \"fc1.weight\"");
     assert_fails(run("train %s --output no/such/folder/a --quiet --epochs 1", MNIST), 1,
                  "no/such/folder");
+}
+
+static void models_of_several_inputs_are_planned_and_exported(void **state)
+{
+    (void)state;
+    need("jansson");
+    write_text(
+        "two.json",
+        "{\"inputs\": [{\"name\": \"x\", \"shape\": [6, 4]}, {\"name\": \"n\", \"shape\": [], "
+        "\"dtype\": \"i64\"}], \"layers\": [{\"name\": \"rnn\", \"type\": \"gru\", \"units\": 3, "
+        "\"lengths\": \"n\"}, {\"name\": \"end\", \"type\": \"last\", \"lengths\": \"n\"}, "
+        "{\"name\": \"class\", \"type\": \"linear\", \"units\": 5}], \"outputs\": [\"class\", "
+        "\"rnn\"]}");
+    const result *r = run("plan two.json --batch 2");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "recurrent");
+    r = run("export two.json --name two");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "float *result1");
 }
 
 static void plans_are_shown(void **state)
@@ -465,6 +489,7 @@ int main(void)
         cmocka_unit_test(a_network_is_trained_used_and_measured),
         cmocka_unit_test(runs_can_be_repeated),
         cmocka_unit_test(other_models_are_rejected),
+        cmocka_unit_test(models_of_several_inputs_are_planned_and_exported),
         cmocka_unit_test(plans_are_shown),
         cmocka_unit_test(networks_are_exported),
         cmocka_unit_test(outputs_are_not_lost),

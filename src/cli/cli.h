@@ -82,15 +82,19 @@ typedef struct cli_network {
 } cli_network;
 
 typedef struct cli_network_options {
-    const char *model;   /* a JSON file; NULL or "mnist_mlp": the network of
-                            examples/models/mnist_mlp.json */
-    const char *weights; /* a safetensors file; NULL: as initialised. Used by cli_compiled_open */
+    const char *model;   /* a JSON file, or one that gradus train saved; NULL or "mnist_mlp": the
+                            network of examples/models/mnist_mlp.json */
+    const char *weights; /* a safetensors file; NULL: the model's, or as initialised */
     int64_t threads;     /* -1: as gd_open chooses */
     int64_t seed;
 } cli_network_options;
 
+/* Whether it is a safetensors file with a model in it, as gradus train saves one. */
+bool cli_is_model_file(const char *path);
 /* false: the error is recorded. cli_network_close it all the same. */
 bool cli_network_open(cli_network *network, const cli_network_options *options);
+/* The same with parameters in any case: where none are given, those of CLI_DEFAULT_WEIGHTS. */
+bool cli_trained_open(cli_network *network, const cli_network_options *options);
 void cli_network_close(cli_network *network);
 /* x [batch, 784] -> logits [batch, 10]; a gd_forward_fn whose user is a cli_network. */
 gd_tensor *cli_forward(void *user, gd_tensor *x);
@@ -103,7 +107,7 @@ typedef struct cli_compiled {
     cli_network network;
     gd_optimizer *optimizer; /* NULL: inference */
     gd_function *function;
-    gd_tensor *inputs[2];
+    gd_tensor *inputs[GD_MODEL_MAX_INPUTS + 1];
     int input_count;
 } cli_compiled;
 

@@ -6,22 +6,31 @@
 #include <stdio.h>
 #include <string.h>
 
-/* in[0]: samples, or tokens [batch, time]. In row-major order, as C files give it. */
+/* in: a value for each input of the model, or tokens [batch, time]. Results are in row-major order, as
+ * C files give them. */
 static gd_tensor *infer(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     const cli_compiled *c = user;
-    return gd_contiguous(c->network.language ? gd_language_model_forward(c->network.language, in[0])
-                                             : gd_model_forward(c->network.model, in[0]));
+    if (c->network.language)
+        return gd_contiguous(gd_language_model_forward(c->network.language, in[0]));
+    gd_tensor *out[GD_MODEL_MAX_OUTPUTS];
+    int outputs = gd_model_output_count(c->network.model);
+    if (gd_model_forward_all(c->network.model, gd_model_input_count(c->network.model), in, outputs,
+                             out) != GD_OK)
+        return NULL;
+    for (int k = 1; k < outputs; k++)
+        (void)gd_output(gd_contiguous(out[k]));
+    return gd_contiguous(out[0]);
 }
 
-/* in[0]: samples, in[1]: targets. */
+/* in: the same, and targets. */
 static gd_tensor *train(void *user, int count, gd_tensor *const *in)
 {
     const cli_compiled *c = user;
     gd_tensor *loss = c->network.language
                           ? gd_language_model_loss(c->network.language, in[0], in[1])
-                          : gd_model_loss(c->network.model, infer(user, count, in), in[1]);
+                          : gd_model_loss(c->network.model, infer(user, count, in), in[count - 1]);
     return gd_minimize(c->optimizer, loss);
 }
 
@@ -50,25 +59,41 @@ static bool make_tokens(cli_compiled *c, int64_t batch, int64_t length)
     return c->inputs[0] && c->inputs[1];
 }
 
+/* Noise for floats, unless they are tokens; zeros for what else there is. */
+static bool make_samples(cli_compiled *c, int64_t batch, bool tokens)
+{
+    const gd_model *model = c->network.model;
+    c->input_count = gd_model_input_count(model);
+    for (int i = 0; i < c->input_count; i++) {
+        gd_shape sample = gd_model_input_shape(model, i);
+        gd_shape shape = { .rank = sample.rank + 1, .dim = { batch } };
+        for (int axis = 0; axis < sample.rank; axis++)
+            shape.dim[axis + 1] = sample.dim[axis];
+        gd_dtype dtype = gd_model_input_dtype(model, i);
+        bool floats = gd_dtype_is_float(dtype);
+        c->inputs[i] = floats && !tokens
+                           ? gd_normal(c->network.context, shape, 0, 1, GD_F32)
+                           : gd_zeros(c->network.context, shape, floats ? GD_I64 : dtype);
+        if (!c->inputs[i])
+            return false;
+    }
+    return true;
+}
+
 static bool make_inputs(cli_compiled *c, int64_t batch)
 {
-    gd_shape sample = gd_model_input_shape(c->network.model, 0);
-    gd_shape shape = { .rank = sample.rank + 1, .dim = { batch } };
-    for (int i = 0; i < sample.rank; i++)
-        shape.dim[i + 1] = sample.dim[i];
-    c->inputs[0] = gd_normal(c->network.context, shape, 0, 1, GD_F32);
-    c->input_count = 1;
-    gd_tensor *output = gd_model_forward(c->network.model, c->inputs[0]); /* makes the parameters */
-    if (!output && gd_error_code() == GD_ERR_INVALID) {                   /* noise is no token */
+    if (!make_samples(c, batch, false))
+        return false;
+    gd_tensor *output = infer(c, c->input_count, c->inputs);
+    if (!output && gd_error_code() == GD_ERR_INVALID) { /* noise is no token */
         gd_error_clear();
-        c->inputs[0] = gd_zeros(c->network.context, shape, GD_I64);
-        output = gd_model_forward(c->network.model, c->inputs[0]);
+        if (!make_samples(c, batch, true))
+            return false;
+        output = infer(c, c->input_count, c->inputs);
     }
     if (!output || !c->optimizer)
         return output;
-    c->inputs[1] = make_targets(c, output, batch);
-    c->input_count = 2;
-    return c->inputs[1];
+    return (c->inputs[c->input_count++] = make_targets(c, output, batch)) != NULL;
 }
 
 gd_module *cli_compiled_module(const cli_compiled *c)
@@ -77,7 +102,8 @@ gd_module *cli_compiled_module(const cli_compiled *c)
                                : gd_model_module(c->network.model);
 }
 
-/* A JSON text begins with a brace; a language model's file with numbers. */
+/* A JSON text begins with a brace; a language model's file with numbers, as a model's does, in which
+ * there is a description. */
 static bool is_language_model(const char *path)
 {
     FILE *file = path && strcmp(path, "mnist_mlp") != 0 ? fopen(path, "rb") : NULL;
@@ -87,7 +113,7 @@ static bool is_language_model(const char *path)
     while (isspace(first))
         first = fgetc(file);
     fclose(file);
-    return first != '{' && first != EOF;
+    return first != '{' && first != EOF && !cli_is_model_file(path);
 }
 
 static bool open_network(cli_compiled *c, const cli_network_options *options)
@@ -113,7 +139,8 @@ static bool compile(cli_compiled *c, const cli_compiled_options *options)
     if (c->network.language ? !make_tokens(c, options->batch, options->length)
                             : !make_inputs(c, options->batch))
         return false;
-    if (options->network.weights && gd_module_load(module, options->network.weights) != GD_OK)
+    if (c->network.language && options->network.weights &&
+        gd_module_load(module, options->network.weights) != GD_OK)
         return false;
     c->function = gd_compile(c->network.context, options->train ? train : infer, c,
                              .detached = true, .memory_limit = options->memory_limit);

@@ -52,8 +52,6 @@ static bool eval(const settings *s, cli_network *network)
 {
     gd_context *gd = network->context;
     gd_module *module = gd_model_module(network->model);
-    if (gd_module_load(module, s->weights) != GD_OK)
-        return false;
     gd_loader *batches = gd_loader_create(gd_mnist(gd, s->data, .test = true), .batch = BATCH);
     gd_confusion *c = gd_confusion_create(gd, CLASSES);
     double loss = 0.0;
@@ -74,11 +72,13 @@ static bool eval(const settings *s, cli_network *network)
 
 int cli_eval(int argc, char **argv)
 {
-    settings s = { .data = CLI_DEFAULT_DATA, .weights = CLI_DEFAULT_WEIGHTS, .threads = -1 };
+    settings s = { .data = CLI_DEFAULT_DATA, .threads = -1 };
     const cli_option options[] = {
-        { "weights", "FILE", "what gradus train saved (default: " CLI_DEFAULT_WEIGHTS ")", CLI_TEXT,
+        { "model", "FILE",
+          "what gradus train saved (default: " CLI_DEFAULT_WEIGHTS "), or the network as JSON",
+          CLI_TEXT, &s.model, 0, 0 },
+        { "weights", "FILE", "parameters, where they are not in the model's file", CLI_TEXT,
           &s.weights, 0, 0 },
-        { "model", "FILE", "the network as JSON, as given to train", CLI_TEXT, &s.model, 0, 0 },
         { "data", "FOLDER", "the four MNIST files (default: " CLI_DEFAULT_DATA ")", CLI_TEXT,
           &s.data, 0, 0 },
         { "threads", "N", "threads to compute with", CLI_WHOLE, &s.threads, 1, 256 },
@@ -90,9 +90,11 @@ int cli_eval(int argc, char **argv)
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
-    cli_network_options network_options = { .model = s.model, .threads = s.threads };
+    cli_network_options network_options = { .model = s.model,
+                                            .weights = s.weights,
+                                            .threads = s.threads };
     cli_network network;
-    code = cli_network_open(&network, &network_options) && eval(&s, &network) ? CLI_OK : cli_fail();
+    code = cli_trained_open(&network, &network_options) && eval(&s, &network) ? CLI_OK : cli_fail();
     cli_network_close(&network);
     return code;
 }

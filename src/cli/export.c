@@ -41,12 +41,14 @@ int cli_export(int argc, char **argv)
     settings s = { .batch = 1, .lr = NAN };
     const cli_option options[] = {
         { "MODEL", NULL,
-          "the network: a JSON file, a language model (see gradus generate), or mnist_mlp (the "
-          "default)",
+          "the network: a JSON file, what gradus train saved, a language model (see gradus "
+          "generate), "
+          "or mnist_mlp (the default)",
           CLI_OPERAND, &s.model, 0, 0 },
         { "output", "FILE", "where to write it, also -o (default: standard output)", CLI_TEXT,
           &s.output, 0, 0 },
-        { "weights", "FILE", "parameters, a safetensors file (default: as initialised)", CLI_TEXT,
+        { "weights", "FILE",
+          "parameters, a safetensors file (default: the model's, or as initialised)", CLI_TEXT,
           &s.weights, 0, 0 },
         { "name", "NAME", "of the C function (default: infer, or train_step)", CLI_TEXT, &s.name, 0,
           0 },

@@ -20,15 +20,37 @@ static const gd_model_spec mnist_spec = {
     .layer_count = sizeof mnist_layers / sizeof *mnist_layers,
 };
 
+bool cli_is_model_file(const char *path)
+{
+    gd_tensor_file *file = path ? gd_tensor_file_open(path) : NULL;
+    bool has_model = gd_tensor_file_metadata(file, "model") != NULL;
+    gd_tensor_file_close(file);
+    gd_error_clear();
+    return has_model;
+}
+
 bool cli_network_open(cli_network *network, const cli_network_options *options)
 {
     *network = (cli_network){ .context = gd_open("cpu", .threads = (int)options->threads) };
     uint64_t seed = (uint64_t)options->seed;
-    if (options->model && strcmp(options->model, "mnist_mlp") != 0)
-        network->model = gd_model_load_json(network->context, options->model, .seed = seed);
-    else
+    if (!options->model || strcmp(options->model, "mnist_mlp") == 0)
         network->model = gd_model_create(network->context, &mnist_spec, .seed = seed);
-    return network->model != NULL;
+    else if (cli_is_model_file(options->model))
+        network->model = gd_model_load(network->context, options->model);
+    else
+        network->model = gd_model_load_json(network->context, options->model, .seed = seed);
+    return network->model && (!options->weights || gd_module_load(gd_model_module(network->model),
+                                                                  options->weights) == GD_OK);
+}
+
+bool cli_trained_open(cli_network *network, const cli_network_options *options)
+{
+    cli_network_options o = *options;
+    if (!o.model && !o.weights)
+        o.model = CLI_DEFAULT_WEIGHTS;
+    else if (!o.weights && !cli_is_model_file(o.model))
+        o.weights = CLI_DEFAULT_WEIGHTS;
+    return cli_network_open(network, &o);
 }
 
 void cli_network_close(cli_network *network)

@@ -131,8 +131,9 @@ int cli_plan(int argc, char **argv)
     settings s = { .batch = 50, .runs = 20, .threads = 1, .memory_limit = -1 };
     const cli_option options[] = {
         { "MODEL", NULL,
-          "the network: a JSON file, a language model (see gradus generate), or mnist_mlp (the "
-          "default)",
+          "the network: a JSON file, what gradus train saved, a language model (see gradus "
+          "generate), "
+          "or mnist_mlp (the default)",
           CLI_OPERAND, &s.model, 0, 0 },
         { "train", NULL, "a training step: forward, backward and update", CLI_FLAG, &s.train, 0,
           0 },

@@ -97,8 +97,6 @@ static bool predict_one(cli_network *network, const gd_dataset *digits, int64_t 
 static bool predict(const settings *s, cli_network *network)
 {
     gd_context *gd = network->context;
-    if (gd_module_load(gd_model_module(network->model), s->weights) != GD_OK)
-        return false;
     gd_dataset *digits = gd_mnist(gd, s->data, .test = true);
     if (!digits)
         return false;
@@ -118,15 +116,15 @@ static bool predict(const settings *s, cli_network *network)
 
 int cli_predict(int argc, char **argv)
 {
-    settings s = {
-        .data = CLI_DEFAULT_DATA, .weights = CLI_DEFAULT_WEIGHTS, .count = 3, .threads = -1
-    };
+    settings s = { .data = CLI_DEFAULT_DATA, .count = 3, .threads = -1 };
     const cli_option options[] = {
         { "index", "N", "the first test digit to draw (default: 0)", CLI_WHOLE, &s.index, 0, 9999 },
         { "count", "N", "how many (default: 3)", CLI_WHOLE, &s.count, 1, 10000 },
-        { "weights", "FILE", "what gradus train saved (default: " CLI_DEFAULT_WEIGHTS ")", CLI_TEXT,
+        { "model", "FILE",
+          "what gradus train saved (default: " CLI_DEFAULT_WEIGHTS "), or the network as JSON",
+          CLI_TEXT, &s.model, 0, 0 },
+        { "weights", "FILE", "parameters, where they are not in the model's file", CLI_TEXT,
           &s.weights, 0, 0 },
-        { "model", "FILE", "the network as JSON, as given to train", CLI_TEXT, &s.model, 0, 0 },
         { "data", "FOLDER", "the four MNIST files (default: " CLI_DEFAULT_DATA ")", CLI_TEXT,
           &s.data, 0, 0 },
         { "threads", "N", "threads to compute with", CLI_WHOLE, &s.threads, 1, 256 },
@@ -138,9 +136,11 @@ int cli_predict(int argc, char **argv)
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
-    cli_network_options network_options = { .model = s.model, .threads = s.threads };
+    cli_network_options network_options = { .model = s.model,
+                                            .weights = s.weights,
+                                            .threads = s.threads };
     cli_network network;
-    bool ok = cli_network_open(&network, &network_options) && predict(&s, &network);
+    bool ok = cli_trained_open(&network, &network_options) && predict(&s, &network);
     code = ok ? CLI_OK : gd_error_code() ? cli_fail() : CLI_FAILED;
     cli_network_close(&network);
     return code;

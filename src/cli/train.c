@@ -148,7 +148,7 @@ static bool train(settings *s, cli_network *network)
                .schedule = gd_schedule_follow, .schedule_user = &schedule, .progress = show,
                .progress_user = s, .progress_interval = 0.1, .result = &last);
     if (status == GD_OK)
-        status = gd_module_save(module, s->output);
+        status = gd_model_save(network->model, s->output);
     if (status == GD_OK && cli_is_interrupted())
         fprintf(stderr, "%sgradus train: interrupted; what was learned so far is saved to %s\n",
                 cli_is_terminal() ? "\n" : "", s->output);
