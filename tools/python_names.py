@@ -88,6 +88,7 @@ NOT_FOR_PYTHON = {
     "gd_shape_broadcast": "gd.broadcast_to and NumPy say it", "gd_tensor_map": "memory is read through numpy.asarray and .data",
     "gd_tensor_unmap": "as gd_tensor_map",
     "gd_dataset_create_with": "gd.data.from_arrays takes tensors",
+    "gd_model_forward_all": "nn.Model calls it: how many results there are, the model says",
     "gd_generate_with": "gd.text.generate is a loop of gd_generator_feed and gd_sample",
     "gd_layer_type_register_with": "in Python a layer of one's own is a subclass of nn.Module",
 }

@@ -255,7 +255,7 @@ def test_models_from_json(tmp_path):
     (tmp_path / "m.json").write_text(MODEL)
     model, other = nn.Model.from_json(MODEL, seed=1), nn.Model.from_json(tmp_path / "m.json", seed=1)
     assert [p for p, _ in model.named_parameters()] == ["a.weight", "a.bias", "n.weight", "n.bias", "b.weight", "b.bias"]
-    assert [p for p, _ in model.named_buffers()] == ["n.running_mean", "n.running_var"] and model.input_shape == (3,)
+    assert [p for p, _ in model.named_buffers()] == ["n.running_mean", "n.running_var"] and model.inputs == {"input": (3,)}
     x, y = gd.randn(16, 3), gd.randn(16, 2)
     model.eval(), other.eval()
     assert model(x).tobytes() == other(x).tobytes() and model(x).tobytes() == model(x).tobytes()
@@ -271,6 +271,25 @@ def test_models_from_json(tmp_path):
     assert nn.Model.from_json(model.to_json()).parameter_count() == model.parameter_count()
     with pytest.raises(ValueError):
         nn.Model.from_json('{ "input": [3], "layers": [ { "name": "a", "type": "nothing" } ] }')
+    model.save(tmp_path / "m.safetensors")
+    again = nn.Model.from_file(tmp_path / "m.safetensors").eval()
+    assert again(x).tobytes() == model(x).tobytes() and again.to_json() == model.to_json()
+    other.load(tmp_path / "m.safetensors")
+    assert other(x).tobytes() == model(x).tobytes()
+
+
+def test_models_of_several_inputs_and_outputs():
+    model = nn.Model.from_json('''{ "inputs": [ { "name": "x", "shape": [3] }, { "name": "y", "shape": [2] } ], "outputs": ["both", "x2"],
+      "losses": [ { "type": "mse", "outputs": ["both"] }, { "type": "mse", "outputs": ["x2"], "scale": 2 } ],
+      "layers": [ { "name": "both", "type": "concat", "inputs": ["x", "y"] }, { "name": "x2", "type": "linear", "units": 2, "inputs": ["x"] } ] }''')
+    x, y = gd.randn(4, 3), gd.randn(4, 2)
+    assert model.inputs == {"x": (3,), "y": (2,)} and model.outputs == ["both", "x2"]
+    both, twice = model(x, y)
+    assert both.tolist() == gd.concat([x, y], axis=1).tolist() and twice.shape == (4, 2)
+    loss = model.loss((both, twice), gd.zeros((4, 5)), y)
+    assert abs(loss.item() - (both.square().mean() + 2 * (twice - y).square().mean()).item()) < 1e-5
+    with pytest.raises(ValueError):
+        model(x)
 
 
 def test_state_dicts_of_pytorch():

@@ -1,7 +1,8 @@
 """Models as data: a graph of layers from JSON, as gd_model_load_json reads it."""
 from __future__ import annotations
 
-from .. import _objects
+from .. import _convert, _objects
+from .._lib import C
 from .._tensor import Tensor, as_tensor
 from ._module import Module, Parameter, current_seed
 
@@ -33,22 +34,46 @@ class Model(Module):
         """Of a file, or of JSON text, told by its first character."""
         return cls(_objects.Model.load_json(json, seed=current_seed() if seed is None else seed))
 
+    @classmethod
+    def from_file(cls, path: Any) -> Model:
+        """What save() of one, or gd_model_save, wrote: the layers and the values of their parameters."""
+        return cls(_objects.Model.load(path))
+
+    def save(self, path: Any) -> None:
+        """Write layers and values to one safetensors file; load() takes the values of such a file over."""
+        self._model.save(path)
+
     def to_json(self) -> str:
         """The layers; not the values of their parameters."""
         return self._model.format_json()
 
-    def forward(self, *inputs: Tensor) -> Tensor:
+    def forward(self, *inputs: Any) -> Any:
+        """The outputs, in their order: a tensor, or a tuple of them where the model has several."""
         self._model.module().set_training(self.training)
-        return self._model.forward(*[as_tensor(x) for x in inputs])
+        if self._model.input_count() == self._model.output_count() == len(inputs) == 1:
+            return self._model.forward(inputs[0])
+        tensors, outputs = [as_tensor(x) for x in inputs], (_convert.ctypes.c_void_p * self._model.output_count())()
+        found = _convert.run_list(outputs, C.gd_model_forward_all, self._model.handle, len(tensors), _convert.handles(tensors),
+                                  len(outputs), outputs)
+        return found[0] if len(found) == 1 else tuple(found)
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The loss that the model names, cross entropy unless it does."""
-        return self._model.loss(output, target)
+    def loss(self, outputs: Any, *targets: Any) -> Tensor:
+        """The losses that the model names, each times its scale: of what forward() gave, and of the targets in the order of the losses.
+        Cross entropy, unless it names any."""
+        several = outputs if isinstance(outputs, (tuple, list)) else [outputs]
+        if len(several) == len(targets) == 1:
+            return self._model.loss(several[0], targets[0])
+        return self._model.loss_all(several, list(targets))
 
     @property
-    def input_shape(self) -> tuple[int, ...]:
-        """Of one sample."""
-        return self._model.input_shape()
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        """The shape of a sample of each input, by their names."""
+        return {self._model.input_name(i) or "": self._model.input_shape(i) for i in range(self._model.input_count())}
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of the layers whose results are given."""
+        return [self._model.output_name(i) or "" for i in range(self._model.output_count())]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"json": self.to_json(), "training": self._training,
