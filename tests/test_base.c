@@ -121,6 +121,21 @@ static void test_long_message_is_marked(void **state)
     assert_string_equal(gd_error_message() + LONGEST - 6, "\xc3\xa9...");
 }
 
+static void test_callers_record_errors(void **state)
+{
+    (void)state;
+    assert_int_equal(gd_error_record(GD_ERR_SHAPE, "KeyError: 100%s"), GD_ERR_SHAPE);
+    assert_int_equal(gd_error_record(GD_ERR_IO, "later"), GD_ERR_IO);
+    assert_int_equal(gd_error_code(), GD_ERR_SHAPE);
+    assert_string_equal(gd_error_message(), "KeyError: 100%s");
+    gd_error_clear();
+    assert_int_equal(gd_error_record(GD_OK, NULL), GD_ERR_INVALID);
+    assert_int_equal(gd_error_code(), GD_ERR_INVALID);
+    assert_string_equal(gd_error_message(), "");
+    gd_error_clear();
+    assert_int_equal(gd_error_record(GD_STATUS_COUNT, "x"), GD_ERR_INVALID);
+}
+
 static void *fail_in_thread(void *argument)
 {
     int id = *(int *)argument;
@@ -741,6 +756,7 @@ int main(void)
         TEST(test_marks),
         TEST(test_status_names),
         TEST(test_long_message_is_marked),
+        TEST(test_callers_record_errors),
         TEST(test_errors_are_per_thread),
         TEST(test_log_levels),
         TEST(test_version_and_clock),

@@ -681,6 +681,55 @@ static void what_cannot_be_written_is_said(void **state)
     gd_close(gd);
 }
 
+/* ---- a path instead of a file ---- */
+
+static gd_tensor *doubled(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_add(in[0], in[0]);
+}
+
+/* The text of a file, to be freed. */
+static char *text_of(FILE *file)
+{
+    assert_non_null(file);
+    rewind(file);
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+/* The same text; and what fails leaves an old file alone. */
+static void a_path_will_do(void **state)
+{
+    (void)state;
+    gd_context *gd = gd_open(test_device(), .threads = 1);
+    gd_function *f = gd_compile(gd, doubled, NULL), *never = gd_compile(gd, doubled, NULL);
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(3), GD_F32);
+    assert_non_null(gd_call(f, 1, &x));
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    assert_int_equal(gd_export_c(f, "twice", file), GD_OK);
+    char *expected = text_of(file);
+    static const char path[] = "test_export_path.c";
+    assert_int_equal(gd_export_c_path(f, "twice", path), GD_OK);
+    assert_int_equal(gd_export_c_path(never, "twice", path), GD_ERR_STATE);
+    assert_non_null(strstr(gd_error_message(), "gd_export_c_path: the function has not been"));
+    gd_error_clear();
+    char *written = text_of(fopen(path, "r"));
+    assert_string_equal(written, expected);
+    unlink(path);
+    assert_int_equal(gd_export_c_path(f, "twice", "no/such/folder/x.c"), GD_ERR_IO);
+    gd_error_clear();
+    assert_int_equal(gd_export_c_path(f, "twice", NULL), GD_ERR_INVALID);
+    gd_error_clear();
+    free(expected);
+    free(written);
+    gd_close(gd);
+}
+
 /* ---- names ---- */
 
 /* Those of C, of the file's own functions, of each other but for what C does not allow. */
@@ -786,6 +835,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exported_plans_give_the_same_bits),
         cmocka_unit_test(what_cannot_be_written_is_said),
+        cmocka_unit_test(a_path_will_do),
         cmocka_unit_test(names_do_not_clash),
         cmocka_unit_test(every_op_can_be_written),
         cmocka_unit_test(every_failed_allocation_is_reported),

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #include "graph/node.h"
@@ -358,6 +359,69 @@ static void test_close_warns_of_leaks(void **state)
     assert_null(strstr(text, "[5]"));
 }
 
+/* ---- gd_release_later ---- */
+
+typedef struct given_back {
+    gd_tensor **tensors; /* [count] one reference to each */
+    int count;
+} given_back;
+
+static void *give_back(void *argument)
+{
+    given_back *g = argument;
+    for (int i = 0; i < g->count; i++)
+        gd_release_later(g->tensors[i]);
+    return NULL;
+}
+
+/* Threads give references back, some of them to the same tensors, while the context is used. */
+static void test_references_given_back_by_other_threads(void **state)
+{
+    enum { THREADS = 4, TENSORS = 200 };
+    gd_context *gd = *state;
+    static gd_tensor *tensors[TENSORS];
+    int64_t before = gd_memory(gd).live_tensors;
+    for (int i = 0; i < TENSORS; i++) {
+        tensors[i] = gd_claim(gd, gd_full(gd, GD_SHAPE(2), i, GD_F32));
+        for (int k = 1; k < THREADS; k++)
+            gd_retain(tensors[i]);
+    }
+    given_back all = { tensors, TENSORS };
+    pthread_t threads[THREADS];
+    for (int k = 0; k < THREADS; k++)
+        assert_int_equal(pthread_create(&threads[k], NULL, give_back, &all), 0);
+    for (int i = 0; i < TENSORS; i++)
+        gd_release(gd_claim(gd, gd_ones(gd, GD_SHAPE(3), GD_F32)));
+    for (int k = 0; k < THREADS; k++)
+        pthread_join(threads[k], NULL);
+    gd_claim(gd, NULL);
+    assert_int_equal(gd_memory(gd).live_tensors, before);
+    assert_int_equal(gd_error_code(), GD_OK);
+}
+
+/* Each of the functions that are said to. */
+static void test_references_are_taken_off(void **state)
+{
+    gd_context *gd = *state;
+    int64_t before = gd_memory(gd).live_tensors;
+    gd_release_later(NULL);
+    gd_scope_begin(gd);
+    gd_release_later(gd_claim(gd, gd_ones(gd, GD_SHAPE(2), GD_F32)));
+    assert_int_equal(gd_memory(gd).live_tensors, before + 1);
+    gd_scope_end(gd);
+    assert_int_equal(gd_memory(gd).live_tensors, before);
+    gd_release_later(gd_claim(gd, gd_ones(gd, GD_SHAPE(2), GD_F32)));
+    assert_null(gd_call(gd_compile(gd, NULL, NULL), 0, NULL));
+    expect_error(GD_ERR_STATE, "");
+    assert_int_equal(gd_memory(gd).live_tensors, before);
+    gd_tensor *kept = gd_retain(gd_ones(gd, GD_SHAPE(2), GD_F32));
+    gd_release_later(kept);
+    gd_release_later(kept); /* one too many */
+    gd_claim(gd, NULL);
+    expect_error(GD_ERR_STATE, "gd_release: the tensor was");
+    gd_release_later(gd_retain(gd_ones(gd, GD_SHAPE(2), GD_F32))); /* gd_close sees to it */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
 
 int main(void)
@@ -372,6 +436,8 @@ int main(void)
         TEST(test_ended_tensors_are_poisoned),
         TEST(test_memory_report),
         TEST(test_close_warns_of_leaks),
+        TEST(test_references_given_back_by_other_threads),
+        TEST(test_references_are_taken_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

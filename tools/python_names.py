@@ -65,7 +65,7 @@ BORROWED = {"gd_optimizer_module", "gd_model_module", "gd_language_model_module"
 CONSUMES = {"gd_model_end"}
 
 # Types whose classes are written by hand (Tensor, compiled functions) or that Python has no use for.
-NO_CLASS = {"gd_context", "gd_tensor", "gd_function"}
+NO_CLASS = {"gd_context", "gd_tensor", "gd_function", "DLManagedTensor", "DLManagedTensorVersioned"}
 
 SCALAR_HEADER = "the scalar engine is a chapter in C, to be read first; Python's tensors do what it does"
 NOT_FOR_PYTHON = {
@@ -75,6 +75,11 @@ NOT_FOR_PYTHON = {
     "gd_context_adopt": "for objects written in C", "gd_context_disown": "for objects written in C",
     "gd_module_context": "there is one context", "gd_tensor_context": "there is one context",
     "gd_close": "the context lives as long as the process",
+    **{name: "gd.from_dlpack and Tensor.__dlpack__" for name in (
+        "gd_dlpack_export", "gd_dlpack_export_unversioned", "gd_dlpack_import", "gd_dlpack_import_unversioned",
+        "gd_dlpack_set_capsules", "gd_dlpack_capsule_destructor")},
+    "gd_release_later": "a Tensor gives its reference back itself", "gd_error_record": "functions that C calls raise exceptions",
+    "gd_export_c": "step.save_c(path)",
     "gd_scope_begin": "scopes are not visible in Python: a Tensor owns one reference",
     "gd_keep": "scopes are not visible in Python",
     "gd_graph_verify": "debug builds call it themselves",

@@ -60,6 +60,11 @@ GD_API const char *gd_error_message(void);
 /* Forget this thread's error. */
 GD_API void gd_error_clear(void);
 
+/* Record an error of the caller's own, as the library records its: in a callback, before it returns
+ * the failure, so that the sentence is its. Long ones are cut off. GD_OK, or a number that is no
+ * status, is recorded as GD_ERR_INVALID; NULL as "". Returns the status recorded. */
+GD_API gd_status gd_error_record(gd_status status, const char *message);
+
 /* Where heap memory comes from; only Jansson keeps its own malloc. resize(user, NULL, n) allocates,
  * resize(user, p, 0) releases and returns NULL, else reallocates; results are aligned for any
  * standard type. Called from several threads at once. */

@@ -172,6 +172,8 @@ GD_API size_t gd_plan_format_dot(const gd_function *function, char *text, size_t
  * and for a plan that keeps what a gradient through it needs (see .detached); GD_ERR_UNSUPPORTED
  * names an op there is no C text for yet; GD_ERR_IO. */
 GD_API gd_status gd_export_c(const gd_function *function, const char *name, FILE *file);
+/* The same to the file `path`, as gd_file_write does: after an error an old file stands. */
+GD_API gd_status gd_export_c_path(const gd_function *function, const char *name, const char *path);
 
 /* One kernel of a plan, measured. */
 typedef struct gd_kernel_profile {

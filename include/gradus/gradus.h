@@ -9,6 +9,7 @@
 #include <gradus/compile.h>
 #include <gradus/conv.h>
 #include <gradus/data.h>
+#include <gradus/dlpack.h>
 #include <gradus/io.h>
 #include <gradus/language.h>
 #include <gradus/layers.h>

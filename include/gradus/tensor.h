@@ -16,7 +16,9 @@
  * found: no handle of the context may be used. Under AddressSanitizer ended tensors are poisoned.
  *
  * Threads. A context and what belongs to it is used by one thread at a time. Different contexts are
- * independent.
+ * independent. A thread that uses one while another is inside a long call (gd_call, gd_backward,
+ * gd_grad, gd_tensor_read, gd_tensor_write) gets GD_ERR_STATE; short calls that overlap are not
+ * noticed. gd_release_later alone is for any thread.
  *
  * Broadcasting (NumPy): shapes are aligned at their last axes; an axis of size 1 (or missing)
  * stretches to the other's size.
@@ -267,6 +269,10 @@ GD_API gd_tensor *gd_claim(gd_context *context, gd_tensor *t);
  * there is none: what a scope has goes with the scope. Never recurses, however long the graph
  * behind t. */
 GD_API void gd_release(gd_tensor *t);
+/* The same from any thread, at any time before gd_close, without waiting: for collectors and
+ * callbacks of other languages. The reference is taken off by the next gd_scope_end, gd_claim, gd_call
+ * or gd_close of the thread that uses the context. */
+GD_API void gd_release_later(gd_tensor *t);
 
 /* ---- creation. All give a temporary of the context; [shape] dtype ---- */
 

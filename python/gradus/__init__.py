@@ -75,6 +75,13 @@ if not TYPE_CHECKING:
         raise AttributeError(f"module 'gradus' has no attribute {name!r}")
 
 
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of another library's: what has __dlpack__, or a capsule. The memory is shared, with its strides;
+    where it cannot be (it is read-only, or another device's), or with copy=True, it is copied. copy=False: BufferError then."""
+    from . import _dlpack
+    return _dlpack.from_dlpack(x, device=device, copy=copy)
+
+
 def __dir__() -> list[str]:
     return sorted([*globals(), *_MODULES])
 
@@ -83,6 +90,7 @@ def memory() -> gd_memory_stats:
     """The state of the default context's memory: gd.memory().in_use, .peak, .live_tensors."""
     with _lib.lock:
         _lib.drain()
+        _lib.C.gd_claim(_lib.context(), None)  # takes off what tensors have given back
         return _lib.C.gd_memory(_lib.context())
 
 
@@ -106,8 +114,8 @@ def isa() -> str:
 
 __all__ = ["DType", "DTypeError", "DeviceError", "Error", "FileError", "FormatError", "InvalidError", "OutOfMemoryError", "ShapeError",
            "StateError", "Tensor", "TracingError", "UnsupportedError", "arange", "argmax", "argmin", "array", "asarray", "bfloat16",
-           "checkpoint", "compile", "copy", "data", "e", "empty", "evaluate", "fit", "float16", "float32", "float64", "from_numpy", "full",
-           "full_like", "get_threads", "grad", "inf", "int16", "int32", "int64", "int8", "isa", "jvp", "load", "memory", "metrics", "nan",
+           "checkpoint", "compile", "copy", "data", "e", "empty", "evaluate", "fit", "float16", "float32", "float64", "from_dlpack",
+           "from_numpy", "full", "full_like", "get_threads", "grad", "inf", "int16", "int32", "int64", "int8", "isa", "jvp", "load", "memory", "metrics", "nan",
            "newaxis", "nn", "no_grad", "ones_like", "optim", "pi", "rand", "randint", "randn", "save", "seed", "set_threads", "tensor",
            "testing", "text", "tree_flatten", "tree_unflatten", "uint16", "uint32", "uint64", "uint8", "value_and_grad"]
 __all__ += _ops.__all__

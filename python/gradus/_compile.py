@@ -256,25 +256,7 @@ class Function(_Typed[P, R]):
 
     def save_c(self, path: Any, name: str = "step") -> None:
         """Write the plan used last as one file of C99 that needs no library. On an error an old file stands."""
-        import os
-        libc, wanted = ctypes.CDLL(None), os.fspath(path)
-        libc.fopen.restype, libc.fopen.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_char_p)
-        libc.fclose.argtypes = (ctypes.c_void_p,)
-        part = wanted + ".part"
-        file = libc.fopen(_convert.as_text(part), b"w")
-        if not file:
-            raise FileNotFoundError(f"{wanted} cannot be written")
-        try:
-            try:
-                _convert.run_status(C.gd_export_c, self._called(), name.encode(), file)
-            finally:
-                failed = libc.fclose(file)
-            if failed:
-                raise OSError(f"{wanted} cannot be written")
-            os.replace(part, wanted)
-        except BaseException:
-            os.unlink(part)
-            raise
+        _ops.export_c_path(self._called(), name, path)
 
     def __repr__(self) -> str:
         return f"<compiled {self.__name__}>"

@@ -1,7 +1,8 @@
 """The C library: finding and loading it, calls, errors, ownership, the default context.
 
 Ownership. A Python object owns one reference of the library. When it goes, its handle is put on a list, which the next call
-gives back: a finalizer may run on any thread and at any time, and a context is used by one thread at a time.
+gives back: a finalizer may run on any thread and at any time, and a context is used by one thread at a time. The library has such a
+list for tensors (gd_release_later).
 
 Threads. Every call holds one lock, so that Python threads share the default context; they do not compute at the same time.
 Long calls (a compiled step, a gradient) let other Python threads run meanwhile. gd.no_grad is the context's: of all threads.
@@ -118,7 +119,7 @@ lock = threading.RLock()
 _context = None
 no_grad_depth = 0
 stored: list = []  # an exception of a function that C called, to be raised when C has returned
-# To be given back: handles of tensors, and (level, function, handle) of other objects.
+# To be given back: handles of tensors that others stand for, and (level, function, handle) of other objects.
 _pending: deque = deque()
 forget = _pending.append
 FIRST = 1 << 30  # the level of what ends before all others

@@ -7,7 +7,7 @@ from itertools import islice
 from . import _convert, _lib, _ops
 from ._convert import as_tensor, run, run_status, run_value, shape_of
 from ._dtype import BY_CODE, BY_NAME, DType, dtype
-from ._lib import C, forget
+from ._lib import C
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,10 +33,8 @@ class Tensor(_ops.TensorMethods):
         t = tensor([] if data is None else data, dtype=dtype, requires_grad=requires_grad)
         self._h, t._h = t._h, None
 
-    def __del__(self, _forget: Any = forget) -> None:
-        h = getattr(self, "_h", None)
-        if h is not None:
-            _forget(h)
+    def __del__(self, _release: Any = C.gd_release_later) -> None:
+        _release(getattr(self, "_h", None))
 
     # ---- what it is
 
@@ -243,6 +241,15 @@ class Tensor(_ops.TensorMethods):
         shared = numpy.asarray(_Shared(self))
         wanted = shared if dtype is None else shared.astype(dtype, copy=False)
         return wanted.copy() if copy and wanted is shared else wanted
+
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        """A capsule through which another library shares the memory; read-only where a gradient is required."""
+        from ._dlpack import export
+        return export(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
 
     def numpy(self) -> Any:
         """A copy as a NumPy array. numpy.asarray(t) shares the memory."""

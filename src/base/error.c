@@ -156,6 +156,12 @@ void gd_error_clear(void)
     cleared = recorded;
 }
 
+gd_status gd_error_record(gd_status status, const char *message)
+{
+    bool is_error = status > GD_OK && status < GD_STATUS_COUNT;
+    return gd_fail(is_error ? status : GD_ERR_INVALID, "%s", message ? message : "");
+}
+
 /* ---- marks ---- */
 
 uint64_t gd_error_mark(void)

@@ -641,7 +641,12 @@ static gd_tensor *call(gd_function *function, int count, gd_tensor *const *input
 
 gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
 {
+    if (function)
+        gd_release_given_back(function->context);
     if (check_call(function, count, inputs) != GD_OK)
+        return NULL;
+    gd_use use;
+    if (gd_use_begin(&use, function->context, "gd_call") != GD_OK)
         return NULL;
     /* A callback that makes room may release an input. */
     bool may_be_released = function->context->memory_callback;
@@ -650,6 +655,7 @@ gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
     gd_tensor *result = call(function, count, inputs);
     for (int i = 0; may_be_released && i < count; i++)
         gd_unlink(inputs[i]);
+    gd_use_end(&use);
     return result;
 }
 
@@ -776,11 +782,18 @@ gd_status gd_function_prepare(gd_function *function, int count, gd_tensor *const
 {
     if (check_call(function, count, inputs) != GD_OK)
         return gd_error_last();
+    if (gd_check_free(function->context, "gd_function_prepare") != GD_OK)
+        return GD_ERR_STATE;
     if (function->mode != GD_MODE_COMPILED || function->context->trace)
         return gd_fail(
             GD_ERR_STATE,
             "gd_function_prepare: only a compiled function outside of a trace has plans");
-    return use_plan(function, count, inputs) ? GD_OK : gd_error_last();
+    gd_use use;
+    if (gd_use_begin(&use, function->context, "gd_function_prepare") != GD_OK)
+        return GD_ERR_STATE;
+    gd_status status = use_plan(function, count, inputs) ? GD_OK : gd_error_last();
+    gd_use_end(&use);
+    return status;
 }
 
 gd_tensor *gd_function_result(gd_function *function, int index)

@@ -1,7 +1,10 @@
 /* compile/function_report.c: what a function's plans are, as numbers, as text, as C, and measured. */
 #include "compile/function.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include <gradus/io.h>
 
 #include "base/error.h"
 
@@ -79,6 +82,24 @@ gd_status gd_export_c(const gd_function *function, const char *name, FILE *file)
                        "gd_export_c: the plan keeps what a gradient through it needs; compile "
                        "the function with .detached = true");
     return gd_plan_export(function->current->plan, name, file);
+}
+
+gd_status gd_export_c_path(const gd_function *function, const char *name, const char *path)
+{
+    if (!path)
+        return gd_fail(GD_ERR_INVALID, "gd_export_c_path: the path is NULL");
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    if (!memory)
+        return gd_fail(GD_ERR_MEMORY, "gd_export_c_path: out of memory");
+    gd_status status = GD_AS("gd_export_c_path", gd_export_c(function, name, memory));
+    if (fclose(memory) != 0 && status == GD_OK)
+        status = gd_fail(GD_ERR_MEMORY, "gd_export_c_path: out of memory");
+    if (status == GD_OK)
+        status = GD_AS("gd_export_c_path", gd_file_write(path, text, size));
+    free(text);
+    return status;
 }
 
 int gd_function_profile(gd_function *function, int count, gd_tensor *const *inputs, int runs,

@@ -219,7 +219,7 @@ gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *i
     }
     if (!context)
         context = inputs[0]->context;
-    if (check_inputs(context, op, n, inputs) != GD_OK)
+    if (gd_check_free(context, op->name) != GD_OK || check_inputs(context, op, n, inputs) != GD_OK)
         return NULL;
     gd_tensor *again = context->trace ? repeat(context, op, n, inputs, attr) : NULL;
     if (again)
@@ -358,7 +358,8 @@ gd_tensor *gd_apply_in_place(gd_op_id id, int n, gd_tensor *const *inputs, const
     gd_context *context = target->context;
     requires_grad &= context->no_grad == 0 && gd_dtype_is_float(target->layout.dtype);
     gd_layout result = { 0 };
-    if (check_inputs(context, op, n, inputs) != GD_OK ||
+    if (gd_check_free(context, op->name) != GD_OK ||
+        check_inputs(context, op, n, inputs) != GD_OK ||
         gd_op_infer(op, n, layouts, attr, &result) != GD_OK ||
         check_target(op, target, &result) != GD_OK)
         return NULL;

@@ -496,6 +496,9 @@ gd_status gd_grad(int output_count, gd_tensor *const *outputs, gd_tensor *const 
             return gd_fail(GD_ERR_INVALID, "gd_grad: tensors belong to different contexts");
     }
     walk w = { .context = outputs[0]->context };
+    gd_use use;
+    if (gd_use_begin(&use, w.context, "gd_grad") != GD_OK)
+        return GD_ERR_STATE;
     gd_status status = differentiate(&w, outputs, seeds, output_count, inputs, input_count);
     if (status == GD_OK)
         collect_gradients(&w, inputs, gradients, input_count);
@@ -506,6 +509,7 @@ gd_status gd_grad(int output_count, gd_tensor *const *outputs, gd_tensor *const 
     if (status == GD_OK && !outputs[0]->context->trace &&
         !separate_gradients(seeds, output_count, gradients, input_count))
         status = gd_error_last();
+    gd_use_end(&use);
     return status;
 }
 
@@ -588,6 +592,9 @@ static gd_status backward(gd_tensor *output, gd_tensor *seed)
         return gd_error_last();
 #endif
     walk w = { .context = output->context };
+    gd_use use;
+    if (gd_use_begin(&use, w.context, "gd_backward") != GD_OK)
+        return GD_ERR_STATE;
     if (w.context->trace)
         w.context->trace->has_backward = true;
     w.context->no_grad++;
@@ -596,6 +603,7 @@ static gd_status backward(gd_tensor *output, gd_tensor *seed)
         status = accumulate_all(&w);
     walk_end(&w);
     w.context->no_grad--;
+    gd_use_end(&use);
     return status;
 }
 

@@ -20,6 +20,14 @@
 #include "tensor/element.h"
 #include "tensor/format.h"
 
+gd_status gd_fail_in_use(const char *who)
+{
+    return gd_fail(GD_ERR_STATE,
+                   "%s%s: the context is in use by another thread; a context is used by one thread "
+                   "at a time",
+                   strncmp(who, "gd_", 3) == 0 ? "" : "gd_", who);
+}
+
 static void *pool_alloc(void *user, size_t bytes)
 {
     gd_device *device = user;
@@ -81,6 +89,7 @@ void gd_close(gd_context *context)
 {
     if (!context)
         return;
+    gd_release_listed(context);
     while (context->owned_count) {
         gd_owned last = context->owned[--context->owned_count];
         last.destroy(last.object);
@@ -336,7 +345,7 @@ gd_status gd_check_value(const gd_tensor *t, const char *who)
 {
     if (!t)
         return gd_fail(GD_ERR_INVALID, "%s: the tensor is NULL", who);
-    if (!gd_usable(t, who))
+    if (!gd_usable(t, who) || gd_check_free(t->context, who) != GD_OK)
         return GD_ERR_STATE;
     if (!t->storage)
         return gd_fail(GD_ERR_STATE,
@@ -371,12 +380,8 @@ gd_status gd_tensor_modified(gd_tensor *t)
     return status;
 }
 
-gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes)
+static gd_status read_values(const gd_tensor *t, void *out, size_t bytes)
 {
-    if (check_transfer(t, out, bytes, "gd_tensor_read") != GD_OK)
-        return gd_error_last();
-    if (bytes == 0)
-        return GD_OK;
     gd_context *context = t->context;
     const gd_backend *backend = context->device->backend;
     if (gd_layout_is_contiguous(&t->layout))
@@ -392,12 +397,8 @@ gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes)
     return status;
 }
 
-gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes)
+static gd_status write_values(gd_tensor *t, const void *data, size_t bytes)
 {
-    if (check_transfer(t, data, bytes, "gd_tensor_write") != GD_OK)
-        return gd_error_last();
-    if (bytes == 0)
-        return GD_OK;
     gd_context *context = t->context;
     if (gd_layout_is_contiguous(&t->layout)) {
         t->storage->version++;
@@ -413,6 +414,30 @@ gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes)
     return status;
 }
 
+gd_status gd_tensor_read(const gd_tensor *t, void *out, size_t bytes)
+{
+    if (check_transfer(t, out, bytes, "gd_tensor_read") != GD_OK)
+        return gd_error_last();
+    gd_use use;
+    gd_status status = gd_use_begin(&use, t->context, "gd_tensor_read");
+    if (status == GD_OK && bytes > 0)
+        status = read_values(t, out, bytes);
+    gd_use_end(&use);
+    return status;
+}
+
+gd_status gd_tensor_write(gd_tensor *t, const void *data, size_t bytes)
+{
+    if (check_transfer(t, data, bytes, "gd_tensor_write") != GD_OK)
+        return gd_error_last();
+    gd_use use;
+    gd_status status = gd_use_begin(&use, t->context, "gd_tensor_write");
+    if (status == GD_OK && bytes > 0)
+        status = write_values(t, data, bytes);
+    gd_use_end(&use);
+    return status;
+}
+
 gd_tensor *gd_from_host(gd_context *context, gd_shape shape, gd_dtype dtype, const void *data)
 {
     if (!context)
@@ -423,6 +448,8 @@ gd_tensor *gd_from_host(gd_context *context, gd_shape shape, gd_dtype dtype, con
     size_t bytes = gd_layout_bytes(&layout);
     if (!data && bytes)
         return gd_fail_null(GD_ERR_INVALID, "gd_from_host: the memory is NULL");
+    if (gd_check_free(context, "gd_from_host") != GD_OK)
+        return NULL;
     gd_storage *storage = gd_storage_new(context, bytes);
     if (!storage)
         return NULL;

@@ -3,6 +3,9 @@
 #ifndef GD_GRAPH_CONTEXT_H
 #define GD_GRAPH_CONTEXT_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "base/arena.h"
 #include "graph/node.h"
 #include "tensor/pool.h"
@@ -78,6 +81,8 @@ struct gd_context {
     /* Buffers of tensors that are mapped through one, and those that wait for the next:
      * graph/values.c. */
     struct gd_mapping *mappings, *idle_mappings;
+    _Atomic(gd_tensor *) later; /* what gd_release_later has given back */
+    _Atomic uintptr_t user;     /* the thread that is inside a long call; 0: none is */
     uint64_t grad_version; /* calls of gd_set_requires_grad that changed something, and gradients
                                dropped */
 };
@@ -115,6 +120,52 @@ static inline void gd_recording_set(gd_context *c, gd_recording r)
 
 /* Bring random_state up to date before a kernel reads it. */
 gd_status gd_random_publish(gd_context *context);
+
+/* Take off the references that gd_release_later has given back: graph/node.c. */
+void gd_release_listed(gd_context *context);
+static inline void gd_release_given_back(gd_context *context)
+{
+    if (atomic_load_explicit(&context->later, memory_order_relaxed) &&
+        !atomic_load_explicit(&context->user, memory_order_relaxed))
+        gd_release_listed(context);
+}
+
+/* ---- one thread at a time ---- */
+
+static inline uintptr_t gd_this_thread(void)
+{
+    return (uintptr_t)pthread_self();
+}
+
+gd_status gd_fail_in_use(const char *who); /* "gd_call", or an op, "add" */
+
+/* GD_ERR_STATE while another thread is inside a long call. */
+static inline gd_status gd_check_free(const gd_context *context, const char *who)
+{
+    uintptr_t user = atomic_load_explicit(&context->user, memory_order_relaxed);
+    return user && user != gd_this_thread() ? gd_fail_in_use(who) : GD_OK;
+}
+
+/* Around a long call, which may be within another one: the outermost ends the use. */
+typedef struct gd_use {
+    gd_context *context;
+    bool is_outermost;
+} gd_use;
+
+static inline gd_status gd_use_begin(gd_use *use, gd_context *context, const char *who)
+{
+    uintptr_t user = 0;
+    use->context = context;
+    use->is_outermost = atomic_compare_exchange_strong_explicit(
+        &context->user, &user, gd_this_thread(), memory_order_acquire, memory_order_relaxed);
+    return use->is_outermost || user == gd_this_thread() ? GD_OK : gd_fail_in_use(who);
+}
+
+static inline void gd_use_end(const gd_use *use)
+{
+    if (use->is_outermost)
+        atomic_store_explicit(&use->context->user, 0, memory_order_release);
+}
 
 /* Close every scope and release the root's temporaries: for gd_close. */
 void gd_scope_clear_root(gd_context *context);

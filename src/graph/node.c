@@ -4,6 +4,7 @@
 #include "graph/context.h"
 #include "graph/node.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -218,6 +219,36 @@ void gd_release(gd_tensor *t)
     gd_unlink(t);
 }
 
+/* The list is pushed to by any thread, one tensor at a time, and taken as a whole. A tensor is in it
+ * once, with the number of references given back. */
+void gd_release_later(gd_tensor *t)
+{
+    if (!gd_usable(t, "gd_release_later"))
+        return;
+    if (atomic_fetch_add_explicit(&t->later, 1, memory_order_release) > 0)
+        return;
+    gd_context *context = t->context;
+    gd_tensor *first = atomic_load_explicit(&context->later, memory_order_relaxed);
+    do
+        t->next_later = first;
+    while (!atomic_compare_exchange_weak_explicit(&context->later, &first, t, memory_order_release,
+                                                  memory_order_relaxed));
+}
+
+void gd_release_listed(gd_context *context)
+{
+    gd_tensor *t;
+    /* More than once: memory that goes here may be another tensor's, shared by DLPack. */
+    while ((t = atomic_exchange_explicit(&context->later, NULL, memory_order_acquire)))
+        while (t) {
+            gd_tensor *next = t->next_later; /* from the exchange on it may be listed again */
+            int32_t count = atomic_exchange_explicit(&t->later, 0, memory_order_acquire);
+            while (count-- > 0)
+                gd_release(t);
+            t = next;
+        }
+}
+
 void gd_unlink(gd_tensor *t)
 {
     if (!t || --t->refs > 0)
@@ -267,6 +298,8 @@ gd_status gd_scope_begin(gd_context *context)
 {
     if (!context)
         return gd_fail(GD_ERR_INVALID, "gd_scope_begin: the context is NULL");
+    if (gd_check_free(context, "gd_scope_begin") != GD_OK)
+        return GD_ERR_STATE;
     gd_scope *scope = block_take(context, &context->free_scopes, sizeof *scope);
     if (!scope)
         return GD_ERR_MEMORY;
@@ -291,8 +324,11 @@ gd_tensor *gd_claim(gd_context *context, gd_tensor *t)
 {
     if (!context)
         return gd_fail_null(GD_ERR_INVALID, "gd_claim: the context is NULL");
+    if (gd_check_free(context, "gd_claim") != GD_OK)
+        return NULL;
     t = gd_retain(t);
     scope_clear(context->scope);
+    gd_release_given_back(context);
     return t;
 }
 
@@ -300,11 +336,14 @@ gd_status gd_scope_end(gd_context *context)
 {
     if (!context)
         return gd_fail(GD_ERR_INVALID, "gd_scope_end: the context is NULL");
+    if (gd_check_free(context, "gd_scope_end") != GD_OK)
+        return GD_ERR_STATE;
     gd_scope *scope = context->scope;
     if (!scope->parent || scope == context->body_scope)
         return gd_fail(GD_ERR_STATE, "gd_scope_end: no scope is open%s",
                        scope->parent ? " that the compiled function's body began" : "");
     scope_clear(scope);
+    gd_release_given_back(context);
     context->scope = scope->parent;
     block_give(&context->free_scopes, scope, sizeof *scope);
     return GD_OK;

@@ -64,7 +64,9 @@ struct gd_tensor {
     bool is_dropped; /* was the gradient of a tensor that has dropped it: plans that read it or add
                         to it are made again */
     uint8_t mapped;  /* a gd_map_access, between gd_tensor_map and gd_tensor_unmap; else 0 */
+    _Atomic int32_t later; /* references given back by gd_release_later, not yet taken off */
     gd_layout layout;
+    gd_tensor *next_later; /* in the context's list, where `later` is not 0 */
 };
 
 struct gd_scope {

@@ -140,7 +140,8 @@ gd_tensor *gd_empty(gd_context *context, gd_shape shape, gd_dtype dtype)
     gd_layout layout;
     if (!context)
         return gd_fail_null(GD_ERR_INVALID, "gd_empty: the context is NULL");
-    if (gd_layout_init(&layout, shape, dtype, "gd_empty") != GD_OK)
+    if (gd_layout_init(&layout, shape, dtype, "gd_empty") != GD_OK ||
+        gd_check_free(context, "gd_empty") != GD_OK)
         return NULL;
     if (context->trace)
         return gd_zeros(context, shape, dtype);

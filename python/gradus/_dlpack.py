@@ -1,0 +1,87 @@
+"""DLPack: tensors' memory shared with NumPy, PyTorch, JAX and others, both ways and without a copy.
+
+The deleters and the capsules' destructor are the library's (gradus/dlpack.h): they run on any thread, while exceptions are
+pending, and after Python has ended.
+"""
+from __future__ import annotations
+
+from ctypes import PYFUNCTYPE, c_char_p, c_int, c_void_p, cast, py_object, pythonapi
+
+from . import _convert, _lib
+from ._lib import C
+from ._tensor import Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CPU = (1, 0)
+_HOST = (1, 3, 11)  # devices whose memory the CPU can reach: its own, and what CUDA and ROCm have pinned
+# A capsule keeps the address of its name: these live as long as the module.
+_VERSIONED, _UNVERSIONED, _USED_VERSIONED, _USED = b"dltensor_versioned", b"dltensor", b"used_dltensor_versioned", b"used_dltensor"
+_new = PYFUNCTYPE(py_object, c_void_p, c_char_p, c_void_p)(("PyCapsule_New", pythonapi))
+_is_valid = PYFUNCTYPE(c_int, py_object, c_char_p)(("PyCapsule_IsValid", pythonapi))
+_pointer = PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer", pythonapi))
+_rename = PYFUNCTYPE(c_int, py_object, c_char_p)(("PyCapsule_SetName", pythonapi))
+_destructor = cast(C.gd_dlpack_capsule_destructor, c_void_p).value
+C.gd_dlpack_set_capsules(cast(pythonapi.PyCapsule_IsValid, c_void_p), cast(pythonapi.PyCapsule_GetPointer, c_void_p))
+_COPYING = {None: 0, True: 1, False: 2}
+
+
+def export(t: Tensor, stream: Any, max_version: tuple[int, int] | None, dl_device: tuple[int, int] | None, copy: bool | None) -> Any:
+    """See Tensor.__dlpack__."""
+    if dl_device is not None and tuple(dl_device) != CPU:
+        raise BufferError(f"the tensor is on the CPU, and is not exported to a device {tuple(dl_device)}")
+    if stream is not None:
+        raise BufferError("the CPU has no streams")
+    versioned = max_version is not None and max_version[0] >= 1
+    with _lib.lock:
+        managed = (C.gd_dlpack_export if versioned else C.gd_dlpack_export_unversioned)(t._h, bool(copy))
+        if not managed:
+            try:
+                _lib.fail()
+            except _lib.Error as error:
+                raise BufferError(str(error)) from None
+    return _new(managed, _VERSIONED if versioned else _UNVERSIONED, _destructor)
+
+
+def _capsule_of(x: Any, copy: bool | None) -> Any:
+    if type(x).__name__ == "PyCapsule":
+        return x
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"{type(x).__name__} has no __dlpack__")
+    wishes: dict[str, Any] = {"max_version": (1, 1)}
+    if hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] not in _HOST:
+        if copy is False:
+            raise BufferError("the memory is that of another device: it is not shared without a copy")
+        wishes["dl_device"] = CPU
+    if copy is False:
+        wishes["copy"] = False
+    try:
+        return x.__dlpack__(**wishes)
+    except TypeError:  # from before the protocol had these
+        if "dl_device" in wishes:
+            raise
+        return x.__dlpack__()
+
+
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """See gd.from_dlpack."""
+    if device not in (None, "cpu"):
+        raise ValueError(f"there is no device {device!r}")
+    capsule = _capsule_of(x, copy)
+    versioned = bool(_is_valid(capsule, _VERSIONED))
+    if not versioned and not _is_valid(capsule, _UNVERSIONED):
+        raise ValueError("the capsule holds no tensor, or one that has been taken out")
+    managed = _pointer(capsule, _VERSIONED if versioned else _UNVERSIONED)
+    take = C.gd_dlpack_import if versioned else C.gd_dlpack_import_unversioned
+    with _lib.lock:
+        _lib.drain()
+        h = _lib.claim(take(_lib.context(), managed, _COPYING[copy]))
+        if h is None:
+            try:
+                _lib.fail()
+            except _lib.UnsupportedError as error:
+                raise BufferError(str(error)) from None
+        _rename(capsule, _USED_VERSIONED if versioned else _USED)
+    return _convert.wrap(h)
