@@ -32,3 +32,9 @@ def pytest_configure(config):
 def pytest_terminal_summary(terminalreporter, config):
     for line in getattr(config, "told", []):
         terminalreporter.write_line(line)
+
+
+def pytest_collection_finish(session):
+    """What has been imported stays: the collections of each test need not look at it."""
+    gc.collect()
+    gc.freeze()
