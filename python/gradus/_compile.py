@@ -241,18 +241,28 @@ class Function(_Typed[P, R]):
         """Plans, calls, kernels and memory of the plan used last."""
         return _ops.function_stats(self._called())
 
+    def _profiled(self, args: tuple, kwargs: dict, runs: int) -> Any:
+        self(*args, **kwargs)
+        leaves = [as_tensor(leaf) for leaf in _tree.flatten((args, kwargs))[0]]
+        rows = (_api.gd_kernel_profile * max(1, self.stats.kernels))()
+        count = _convert.run_value(C.gd_function_profile, self._called(), len(leaves), handles(leaves), runs, len(rows), rows)
+        return rows, min(count, len(rows))
+
     def profile(self, *args: Any, runs: int = 10, trace: Any = None, **kwargs: Any) -> str:
         """Call with these arguments, `runs` times with every kernel timed (effects happen each time): a table of the kernels. trace: the
         path of a file to write besides, for chrome://tracing or ui.perfetto.dev."""
-        self(*args, **kwargs)
-        leaves = [as_tensor(leaf) for leaf in _tree.flatten((args, kwargs))[0]]
-        capacity = max(1, self.stats.kernels)
-        rows = (_api.gd_kernel_profile * capacity)()
-        count = _convert.run_value(C.gd_function_profile, self._called(), len(leaves), handles(leaves), runs, capacity, rows)
+        rows, count = self._profiled(args, kwargs, runs)
         if trace is not None:
             with open(trace, "w", encoding="utf-8") as file:
-                file.write(_convert.run_text(C.gd_profile_format_trace, min(count, capacity), rows))
-        return _convert.run_text(C.gd_profile_format, min(count, capacity), rows, _api.gd_profile_bounds())
+                file.write(_convert.run_text(C.gd_profile_format_trace, count, rows))
+        return _convert.run_text(C.gd_profile_format, count, rows, _api.gd_profile_bounds())
+
+    def kernels(self, *args: Any, runs: int = 10, **kwargs: Any) -> list[dict[str, Any]]:
+        """The kernels that profile() tells of, in their order: op, what (dtype, shape and place of the result), seconds, start, flops
+        and bytes of each."""
+        rows, count = self._profiled(args, kwargs, runs)
+        return [{"op": row.op.decode(), "what": row.what.decode(), "seconds": row.seconds, "start": row.start, "flops": row.flops,
+                 "bytes": row.bytes} for row in rows[:count]]
 
     def save_c(self, path: Any, name: str = "step") -> None:
         """Write the plan used last as one file of C99 that needs no library. On an error an old file stands."""

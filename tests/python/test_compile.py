@@ -167,6 +167,9 @@ def test_plans_are_profiled():
     f = gd.compile(lambda x: gd.softmax(x @ x))
     table = f.profile(gd.ones((64, 64)), runs=2)
     assert "matmul" in table and "softmax" in table and "GFLOP/s" in table
+    kernels = f.kernels(gd.ones((64, 64)), runs=2)
+    assert len(kernels) == f.stats.kernels and {"matmul", "softmax"} <= {k["op"] for k in kernels}
+    assert all(k["seconds"] > 0 and k["bytes"] > 0 and k["what"] for k in kernels) and kernels[0]["flops"] == 2 * 64 ** 3
     with pytest.raises(gd.StateError, match="not been called"):
         gd.compile(lambda x: x).plan()
 
