@@ -21,7 +21,7 @@ SUITES ?=
 SETS   ?= compile test
 SECONDS ?= 600
 QUICK  ?=
-PEERS  := torch jax numpy micrograd onednn-cpu-gomp onednn-devel-cpu-gomp scipy-openblas32 mkl
+PEERS  := torch jax numpy scikit-learn gymnasium micrograd onednn-cpu-gomp onednn-devel-cpu-gomp scipy-openblas32 mkl
 BENCH_PEERS_PYTHON ?= $(CURDIR)/build/peers-venv/bin/python
 
 COMMANDS := all deps release mnist python wheel test soak neon valgrind check format bench bench-peers clean
