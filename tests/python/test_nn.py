@@ -146,6 +146,42 @@ def test_training_and_use_are_compiled_apart():
     assert (f(x) == 0).any().item() and f.stats.calls == 2
 
 
+def test_layers_make_their_parameters_within_a_compiled_function():
+    results = []
+    for mode in ("eager", "compiled"):
+        gd.seed(1)
+        layers = nn.Sequential(nn.Conv2d(None, 4, 3), nn.BatchNorm(), nn.Flatten(), nn.Linear(None, 2))
+        step = gd.compile(lambda x: layers(x), mode=mode)
+        x = gd.randn(5, 2, 4, 4)
+        results.append([step(x).tobytes() for _ in range(3)] + [t.tobytes() for t in [*layers.parameters(), *layers.buffers()]])
+    assert results[0] == results[1] and len(results[0]) == 11
+
+
+def test_models_in_double():
+    gd.seed(3)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Identity(), nn.Linear(4, 6))
+    recurrent = nn.LSTM(5)
+    x = gd.randn(8, 3)
+    single = model.eval()(x)
+    assert model.to("float64") is model and {p.dtype for p in model.parameters()} | {b.dtype for b in model.buffers()} == {gd.float64}
+    double = model(x.to("float64"))
+    assert double.dtype == gd.float64 and (double.to("float32") - single).abs().max().item() < 1e-5
+    recurrent.to(gd.float64)
+    y = recurrent(gd.randn(2, 7, 3, dtype="float64"))
+    assert y.dtype == gd.float64 and all(p.dtype == gd.float64 and p.requires_grad for p in recurrent.parameters())
+    model.train()
+    adam = optim.Adam(model, lr=0.01)
+    step = gd.compile(lambda x: adam.minimize(model(x).square().mean()))
+    losses = [step(x.to("float64")) for _ in range(20)]
+    assert losses[0].dtype == gd.float64 and losses[-1].item() < losses[0].item()
+    lazy = nn.Sequential(nn.Linear(None, 4), nn.BatchNorm(), nn.Conv1d(None, 3, 1)).to("float64")
+    assert gd.compile(lambda x: lazy[2](lazy[1](lazy[0](x))[:, :, None]))(gd.randn(6, 3, dtype="float64")).dtype == gd.float64
+    assert {t.dtype for t in [*lazy.parameters(), *lazy.buffers()]} == {gd.float64} and len(list(lazy.buffers())) == 2
+    before = [p.tobytes() for p in recurrent.parameters()]
+    recurrent.to("float32").to("float64")
+    assert recurrent(gd.randn(2, 7, 3, dtype="float64")).dtype == gd.float64 and len(before) == len(list(recurrent.parameters()))
+
+
 def test_models_for_tokens():
     model = nn.DecoderOnly(vocabulary=11, width=8, heads=2, layers=1, max_length=6)
     tokens = gd.randint(0, 11, (2, 6))

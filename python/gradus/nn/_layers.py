@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from .. import _ops
 from .._tensor import Tensor
-from ._module import Module, draw
+from ._module import Module, at_once, draw
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ class Linear(Module):
 
     def _make(self, width: int) -> None:
         self.in_features = width
-        self.weight = draw((width, self.out_features), self.init, init_scale=self.init_scale)
+        self.weight = draw((width, self.out_features), self.init, self._dtype, init_scale=self.init_scale)
         if self.has_bias:
-            self.bias = draw((self.out_features,), "zeros")
+            self.bias = draw((self.out_features,), "zeros", self._dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         if "weight" not in self._parameters:
@@ -96,10 +96,10 @@ class _Conv(Module):
             area *= n
         inside, outside = channels // self.groups, self.out_channels // self.groups
         shape = (channels, outside) if self._transposed else (self.out_channels, inside)
-        self.weight = draw((*shape, *self.kernel_size), self.init, init_scale=self.init_scale, fan_in=inside * area,
+        self.weight = draw((*shape, *self.kernel_size), self.init, self._dtype, init_scale=self.init_scale, fan_in=inside * area,
                            fan_out=outside * area)
         if self.has_bias:
-            self.bias = draw((self.out_channels,), "zeros")
+            self.bias = draw((self.out_channels,), "zeros", self._dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         if "weight" not in self._parameters:
@@ -208,9 +208,9 @@ class _Norm(Module):
 
     def _affine(self, shape: Any, weight: bool = True, bias: bool = True) -> None:
         if weight:
-            self.weight = draw(shape, "ones")
+            self.weight = draw(shape, "ones", self._dtype)
         if bias:
-            self.bias = draw(shape, "zeros")
+            self.bias = draw(shape, "zeros", self._dtype)
 
     @property
     def _weights(self) -> tuple:
@@ -297,8 +297,9 @@ class BatchNorm(_Norm):
     def _make(self, channels: int) -> None:
         if self.affine:
             self._affine((channels,))
-        self.register_buffer("running_mean", _ops.zeros((channels,)))
-        self.register_buffer("running_var", _ops.ones((channels,)))
+        with at_once():
+            self.register_buffer("running_mean", _ops.zeros((channels,), self._dtype))
+            self.register_buffer("running_var", _ops.ones((channels,), self._dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         if "running_mean" not in self._buffers:

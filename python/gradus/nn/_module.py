@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 from .. import _compile, _convert, _io, _lib, _objects, _ops
+from .._dtype import dtype as as_dtype
 from .._tensor import Tensor, as_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .._convert import DTypeLike
     from typing import Any, Callable, Iterator, Mapping
 
 _source = None  # the library's module whose stream initial values are drawn from
@@ -32,12 +34,25 @@ def seed_of_a_layer() -> int:
     return _seed * 1_000_003 + _layers
 
 
-def draw(shape: Any, init: str = "glorot_uniform", **options: Any) -> Parameter:
+def draw(shape: Any, init: str = "glorot_uniform", dtype: DTypeLike = None, **options: Any) -> Parameter:
     """A parameter with initial values: "zeros", "ones", "glorot_uniform", "he_normal", "normal", … (gd_init)."""
     if _source is None:
         seed(0)
-    with _lib.lock:
-        return Parameter._adopt(_source.draw(shape, init=init, **options))
+    with _lib.lock, at_once():
+        made = Parameter._adopt(_source.draw(shape, init=init, **options))
+        if dtype is None or made.dtype is as_dtype(dtype):
+            return made
+        return Parameter._adopt(made.detach().to(dtype)).requires_grad_()
+
+
+class at_once:
+    """What is made within is made now, and not recorded by a function that is being compiled: parameters and buffers at first use."""
+
+    def __enter__(self) -> None:
+        _lib.C.gd_trace_pause(_lib.context())
+
+    def __exit__(self, *what: Any) -> None:
+        _lib.C.gd_trace_resume(_lib.context())
 
 
 def grow() -> None:
@@ -65,7 +80,7 @@ class Module:
     write forward()."""
 
     def __init__(self) -> None:
-        self.__dict__.update(_parameters={}, _buffers={}, _modules={}, _training=True, _library=None)
+        self.__dict__.update(_parameters={}, _buffers={}, _modules={}, _training=True, _library=None, _dtype=None)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
@@ -184,6 +199,23 @@ class Module:
     def zero_grad(self) -> None:
         for p in self.parameters():
             p.zero_grad()
+
+    def to(self, dtype: DTypeLike) -> Module:
+        """Parameters and float buffers in another dtype, float64 or float32. They are other tensors then: before optimizers are made."""
+        wanted = as_dtype(dtype)
+        for module in self.modules():
+            for kind in (module._parameters, module._buffers):
+                for name, t in kind.items():
+                    if t.dtype.is_float and t.dtype is not wanted:
+                        made = t.detach().to(wanted)
+                        kind[name] = Parameter._adopt(made).requires_grad_(t.requires_grad) if isinstance(t, Parameter) else made
+            module.__dict__.update(_dtype=wanted, _library=None)
+            module._converted()
+        grow()
+        return self
+
+    def _converted(self) -> None:
+        """The dtype has been set."""
 
     # ---- values
 

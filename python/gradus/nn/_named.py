@@ -26,7 +26,7 @@ class Named(Module):
 
     def _open(self) -> _objects.Module:
         if self._net is None:
-            net = _objects.Module.create(seed=_module.seed_of_a_layer())
+            net = _objects.Module.create(seed=_module.seed_of_a_layer(), dtype=self._dtype)
             for kind, is_parameter in ((self._parameters, True), (self._buffers, False)):
                 for path, t in kind.items():
                     _convert.run_status(_lib.C.gd_module_put, net.handle, self._path(path).encode(), t._h, is_parameter)
@@ -61,6 +61,9 @@ class Named(Module):
             for path, value in state.items():
                 self._parameters[path] = Parameter(value)
             _module.grow()
+
+    def _converted(self) -> None:
+        object.__setattr__(self, "_net", None)
 
     def _of_torch(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         return _torch.sequence(self._method, state)
