@@ -300,17 +300,50 @@ static void shuffles_depend_on_seed_and_epoch_alone(void **state)
 }
 
 /* A loader that makes batches ahead may be dropped at any moment. */
+/* Threads of this process; 0 where that is not known. */
+static int count_threads(void)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    while (tasks && readdir(tasks))
+        count++;
+    if (tasks)
+        closedir(tasks);
+    return count;
+}
+
+/* A thread that was waited for may still be listed for a moment. */
+static void assert_threads(int expected)
+{
+    for (int i = 0; i < 10000 && count_threads() != expected; i++)
+        usleep(1000);
+    assert_int_equal(count_threads(), expected);
+}
+
+/* After any number of batches; released, or closed with the context. */
 static void threads_end_with_their_loader(void **state)
 {
-    gd_dataset *d = numbered(*state);
+    (void)state;
+    enum { BATCH = 8, BATCHES = (COUNT + BATCH - 1) / BATCH };
+    gd_context *gd = gd_open(test_device(), .threads = 1);
+    gd_dataset *d = numbered(gd);
+    const int before = count_threads(), one = before ? 1 : 0;
+    int waiting = 0;
     for (int taken = 0; taken < 20; taken++) {
-        gd_loader *l = gd_loader_create(d, .batch = 8, .shuffle = true, .prefetch = 1 + taken % 5);
+        gd_loader *l =
+            gd_loader_create(d, .batch = BATCH, .shuffle = true, .prefetch = 1 + taken % 5);
         gd_batch b;
         for (int i = 0; i < taken; i++)
-            (void)gd_loader_next(l, &b);
+            assert_int_equal(gd_loader_next(l, &b), i % (BATCHES + 1) != BATCHES);
+        assert_threads(before + waiting + one);
         if (taken % 2)
             gd_loader_release(l);
+        else
+            waiting += one;
+        assert_threads(before + waiting);
     }
+    gd_close(gd);
+    assert_threads(before);
 }
 
 /* Wait until all other threads of this process sleep: the one that makes batches has filled its
@@ -471,7 +504,7 @@ int main(void)
                                         close_context),
         cmocka_unit_test_setup_teardown(shuffles_depend_on_seed_and_epoch_alone, open_context,
                                         close_context),
-        cmocka_unit_test_setup_teardown(threads_end_with_their_loader, open_context, close_context),
+        cmocka_unit_test(threads_end_with_their_loader),
         cmocka_unit_test_setup_teardown(a_batch_stays_as_it_is, open_context, close_context),
         cmocka_unit_test_setup_teardown(gradients_need_batches_that_are_still_there, open_context,
                                         close_context),
