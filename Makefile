@@ -1,13 +1,13 @@
 # The commands of Gradus, over CMake and its presets. Each says first which packages it lacks, and installs them where that
 # takes no password (tools/install-deps; Debian and its kin).
-#   make deps          install what make mnist and make test need, with sudo; more: SETS="neon valgrind bench peers"
+#   make deps          install what make mnist and make test need, with sudo; more: SETS="neon bench peers"
 #   make mnist         build, and train the residual MLP on MNIST:   make mnist ARGS="--faithful"
 #   make test          everything: tests, checks, sanitizers, fuzzing, both compilers; some stages: STAGES="release asan"
 #   make python        the Python package in a virtual environment, build/python-venv, and MNIST with it
 #   make wheel         the Python package as one file for pip on any Linux with a recent enough glibc, in build/wheel
 #   make soak          random programs, kernels and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600
 #   make neon          the kernels' tests for 64-bit ARM, cross-compiled and run under qemu
-#   make valgrind      every test program under valgrind, on AVX2's kernels; an hour or two
+#   make msan          every test under MemorySanitizer, with its own builds of the libraries
 #   make check         the checks alone: format, include direction, clang-tidy
 #   make format        format the C sources
 #   make bench         run the benches into bench/results, and write the tables; some suites: SUITES="matmul reduce", in less time: QUICK=1
@@ -24,7 +24,7 @@ QUICK  ?=
 PEERS  := torch jax numpy scikit-learn gymnasium micrograd onednn-cpu-gomp onednn-devel-cpu-gomp scipy-openblas32 mkl
 BENCH_PEERS_PYTHON ?= $(CURDIR)/build/peers-venv/bin/python
 
-COMMANDS := all deps release mnist python wheel test soak neon valgrind check format bench bench-peers clean
+COMMANDS := all deps release mnist python wheel test soak neon msan check format bench bench-peers clean
 EXAMPLES := $(filter-out $(COMMANDS), $(basename $(notdir $(wildcard examples/*.c))))
 
 .PHONY: $(COMMANDS) $(EXAMPLES) compile-deps
@@ -63,9 +63,9 @@ neon:
 	@tools/install-deps compile test neon
 	@tools/run-tests neon
 
-valgrind:
-	@tools/install-deps compile test valgrind
-	@tools/run-tests valgrind
+msan:
+	@tools/install-deps compile test
+	@tools/run-tests msan
 
 check:
 	@tools/install-deps compile test

@@ -211,9 +211,9 @@ static fuzz_verdict attempt(const fuzz_suite *suite, const fuzz_case *c, FILE *l
 static const fuzz_suite suite = { .name = "program",
                                   .fields = FIELDS,
                                   .field = fields,
-                                  .usual = TEST_UNDER_TSAN   ? 20
-                                           : TEST_UNDER_ASAN ? 150
-                                                             : 300,
+                                  .usual = TEST_UNDER_TSAN            ? 20
+                                           : TEST_UNDER_MEMORY_CHECKS ? 150
+                                                                      : 300,
                                   .draw = draw,
                                   .attempt = attempt };
 

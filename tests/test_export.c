@@ -643,7 +643,7 @@ static void exported_plans_give_the_same_bits(void **state)
     int compilers = 0;
     static const char *const names[] = { "gcc", "clang", "cc" };
     /* What a sanitizer sees is the writing; one compiler will do. */
-    const int most = TEST_UNDER_TSAN || TEST_UNDER_ASAN ? 1 : 2;
+    const int most = TEST_UNDER_TSAN || TEST_UNDER_MEMORY_CHECKS ? 1 : 2;
     for (int i = 0; i < 3 && (i < most || compilers == 0); i++)
         if (shell("command -v %s >/dev/null", names[i])) {
             compilers++;
@@ -806,7 +806,7 @@ static void every_failed_allocation_is_reported(void **state)
     assert_non_null(gd_call(f, 1, &x));
     FILE *file = create("unused.c");
     bool done = false;
-    for (int64_t n = 0; !done; n += TEST_UNDER_TSAN || TEST_UNDER_ASAN ? 3 : 1) {
+    for (int64_t n = 0; !done; n += TEST_UNDER_TSAN || TEST_UNDER_MEMORY_CHECKS ? 3 : 1) {
         gd_fail_allocations_after(n);
         gd_status status = gd_export_c(f, "f", file);
         done = gd_fail_allocations_after(-1) <= n;

@@ -12,6 +12,7 @@
 
 #include <gradus/autograd.h>
 
+#include "support/effort.h"
 #include "support/guard.h"
 #include <gradus/compile.h>
 #include <gradus/ops.h>
@@ -20,11 +21,7 @@
 #include "graph/context.h"
 #include "graph/node.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { CHAIN = 200 * 1000 };
-#else
-enum { CHAIN = 10 * 1000 * 1000 };
-#endif
+enum { CHAIN = TEST_UNDER_TSAN || TEST_UNDER_MEMORY_CHECKS ? 200 * 1000 : 10 * 1000 * 1000 };
 
 static int open_context(void **state)
 {

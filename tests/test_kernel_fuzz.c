@@ -403,9 +403,9 @@ static void make_suites(void)
         suites[i] = (fuzz_suite){ .name = families[i]->name,
                                   .fields = families[i]->fields,
                                   .field = families[i]->field,
-                                  .usual = TEST_UNDER_TSAN   ? 10
-                                           : TEST_UNDER_ASAN ? 60
-                                                             : 250,
+                                  .usual = TEST_UNDER_TSAN            ? 10
+                                           : TEST_UNDER_MEMORY_CHECKS ? 60
+                                                                      : 250,
                                   .draw = draw,
                                   .attempt = attempt,
                                   .user = families[i] };

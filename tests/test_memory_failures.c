@@ -11,6 +11,7 @@
 
 #include <gradus/gradus.h>
 
+#include "support/effort.h"
 #include "support/guard.h"
 
 #include <stdatomic.h>
@@ -323,16 +324,8 @@ static void test_memory_limit(void **state)
 
 /* ---- little address space, as batch systems give ---- */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HAS_SHADOW_MEMORY 1 /* takes terabytes of addresses itself */
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-#define HAS_SHADOW_MEMORY 1
-#endif
-#endif
-
-#ifndef HAS_SHADOW_MEMORY
+/* Sanitizers take terabytes of addresses themselves. */
+#if !TEST_UNDER_TSAN && !TEST_UNDER_MEMORY_CHECKS
 /* in[0] pixels [50, 784], in[1] digits [50] -> loss [] */
 static gd_tensor *mnist_step(void *optimizer, int count, gd_tensor *const *in)
 {
@@ -368,7 +361,7 @@ static int train_within(rlim_t bytes)
 static void test_little_address_space(void **state)
 {
     (void)state;
-#ifdef HAS_SHADOW_MEMORY
+#if TEST_UNDER_TSAN || TEST_UNDER_MEMORY_CHECKS
     skip();
 #else
     gd_set_allocator(NULL);

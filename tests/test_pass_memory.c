@@ -47,7 +47,7 @@ static void each_buffer_lies_as_low_as_it_can(void **state)
 {
     (void)state;
     uint32_t random = 7;
-    for (int round = 0; round < (TEST_UNDER_TSAN || TEST_UNDER_ASAN ? 20 : 200); round++) {
+    for (int round = 0; round < (TEST_UNDER_TSAN || TEST_UNDER_MEMORY_CHECKS ? 20 : 200); round++) {
         gd_plan_buffer buffers[MOST];
         int count = (int)(next_random(&random) % MOST) + 1;
         int32_t steps = (int32_t)(next_random(&random) % 70) + 1, longest = round % 2 ? steps : 4;
@@ -96,7 +96,7 @@ static void a_failed_allocation_is_reported(void **state)
 static void many_that_wait_lie_apart(void **state)
 {
     (void)state;
-    enum { WAITING = TEST_UNDER_TSAN || TEST_UNDER_ASAN ? 4000 : 20000, LATER = 100 };
+    enum { WAITING = TEST_UNDER_TSAN || TEST_UNDER_MEMORY_CHECKS ? 4000 : 20000, LATER = 100 };
     gd_plan_buffer *buffers = calloc(WAITING + LATER, sizeof *buffers);
     assert_non_null(buffers);
     for (int i = 0; i < WAITING; i++)

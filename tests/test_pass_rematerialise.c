@@ -132,7 +132,8 @@ static void check(const job *j, double least)
     assert_true(free_run.loss[0] != free_run.loss[CALLS - 1]);
     assert_int_equal(free_run.stats.recomputed, 0);
     assert_null(strstr(free_run.text, "computed again"));
-    const double step = TEST_UNDER_TSAN || TEST_UNDER_ASAN ? 0.25 : 0.1; /* one or two shares */
+    const double step =
+        TEST_UNDER_TSAN || TEST_UNDER_MEMORY_CHECKS ? 0.25 : 0.1; /* one or two shares */
     for (double share = 0.9; share >= least; share -= step)
         expect_same_bits(j, share);
 }

@@ -1,5 +1,6 @@
-/* base/poison.h: marking memory as inaccessible for the address sanitizer. In other builds nothing
- * happens. */
+/* base/poison.h: telling sanitizers what memory is for. gd_poison marks it as inaccessible, for the
+ * address sanitizer; gd_forget says that what is in it has no meaning any more, so that
+ * MemorySanitizer reports a use of it as it would of new memory. In other builds nothing happens. */
 #ifndef GD_BASE_POISON_H
 #define GD_BASE_POISON_H
 
@@ -10,15 +11,18 @@
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define GD_POISONING 1
+#elif __has_feature(memory_sanitizer)
+#define GD_FORGETTING 1
 #endif
 #endif
 
-#ifdef GD_POISONING
+/* For the one function that may look at such memory. */
+#if defined(GD_POISONING)
 #include <sanitizer/asan_interface.h>
-/* For the one function that may look at poisoned memory. */
 #define GD_UNCHECKED __attribute__((no_sanitize_address, noinline))
-#else
-#define GD_UNCHECKED
+#elif defined(GD_FORGETTING)
+#include <sanitizer/msan_interface.h>
+#define GD_UNCHECKED __attribute__((no_sanitize("memory"), noinline))
 #endif
 
 static inline void gd_poison(const volatile void *start, size_t bytes)
@@ -35,6 +39,16 @@ static inline void gd_unpoison(const volatile void *start, size_t bytes)
 {
 #ifdef GD_POISONING
     ASAN_UNPOISON_MEMORY_REGION(start, bytes);
+#else
+    (void)start;
+    (void)bytes;
+#endif
+}
+
+static inline void gd_forget(const volatile void *start, size_t bytes)
+{
+#ifdef GD_FORGETTING
+    __msan_allocated_memory(start, bytes); /* origins name the caller */
 #else
     (void)start;
     (void)bytes;

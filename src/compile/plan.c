@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/poison.h"
 #include "compile/call_gradient.h"
 
 /* ---- addresses ---- */
@@ -535,8 +536,26 @@ void gd_plan_end(gd_plan *plan)
         plan->written[i]->version++;
 }
 
+/* Of what the call before left in the block, only constants have a meaning. */
+static void forget_values(const gd_plan *plan)
+{
+#ifdef GD_FORGETTING
+    if (!plan->ir.context->device->host_memory)
+        return;
+    for (size_t i = 0; i < plan->ir.count; i++) {
+        const size_t at = plan->memory.offset[i];
+        if (at != GD_NO_OFFSET && !plan->ir.values[i].is_constant)
+            gd_forget((char *)plan->block->data + at, gd_layout_bytes(&plan->ir.values[i].layout));
+    }
+#else
+    (void)plan;
+#endif
+}
+
 static gd_status run_steps(gd_plan *plan, gd_status status)
 {
+    if (status == GD_OK)
+        forget_values(plan);
     const gd_step *end = plan->steps + plan->n_steps;
     for (const gd_step *s = plan->steps; status == GD_OK && s < end; s += s->together)
         status = s->run(&s->call);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -19,6 +20,7 @@ static void *block_take(gd_context *context, void **list, size_t bytes)
         return gd_arena_push(&context->slabs, bytes, _Alignof(max_align_t));
     gd_unpoison(block, bytes);
     memcpy(list, block, sizeof *list);
+    gd_forget(block, bytes);
     return block;
 }
 
@@ -72,6 +74,8 @@ gd_storage *gd_storage_new(gd_context *context, size_t bytes)
     }
     storage->block = block;
     storage->data = block->address;
+    if (context->device->host_memory)
+        gd_forget(storage->data, bytes);
     storage->bytes = bytes;
     return storage;
 }

@@ -115,7 +115,7 @@ static inline uintptr_t gd_alive_word(const gd_tensor *t)
 
 /* Whether the handle's tensor has not ended. What was once a handle of an open context may be
  * asked. */
-#ifdef GD_POISONING
+#ifdef GD_UNCHECKED
 bool gd_is_alive(const gd_tensor *t);
 #else
 static inline bool gd_is_alive(const gd_tensor *t)

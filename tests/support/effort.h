@@ -1,9 +1,8 @@
 /* tests/support/effort.h: how many of many cases are tried. ThreadSanitizer makes a test ten to
  * fifty times as slow and looks for races, which do not depend on values: under it a few cases do.
- * AddressSanitizer makes it five to ten times as slow: of cases that differ in values or dtype
- * alone, some do. qemu and valgrind are as slow as ThreadSanitizer, but a program cannot ask for
- * them: GRADUS_TEST_SLOW, which `make neon` and `make valgrind` set, says so. GRADUS_TEST_ALL tries
- * all cases anyway. */
+ * AddressSanitizer and MemorySanitizer make it five to ten times as slow: of cases that differ in
+ * values or dtype alone, some do. qemu is as slow as ThreadSanitizer, but a program cannot ask for
+ * it: GRADUS_TEST_SLOW, which `make neon` sets, says so. GRADUS_TEST_ALL tries all cases anyway. */
 #ifndef GD_TEST_EFFORT_H
 #define GD_TEST_EFFORT_H
 
@@ -12,15 +11,22 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#if defined(__SANITIZE_THREAD__)
+/* gcc defines macros, clang has features. */
+#ifdef __has_feature
+#define TEST_HAS_FEATURE(name) __has_feature(name)
+#else
+#define TEST_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || TEST_HAS_FEATURE(thread_sanitizer)
 #define TEST_UNDER_TSAN 1
 #else
 #define TEST_UNDER_TSAN 0
 #endif
-#if defined(__SANITIZE_ADDRESS__)
-#define TEST_UNDER_ASAN 1
+#if defined(__SANITIZE_ADDRESS__) || TEST_HAS_FEATURE(address_sanitizer) || \
+    TEST_HAS_FEATURE(memory_sanitizer)
+#define TEST_UNDER_MEMORY_CHECKS 1
 #else
-#define TEST_UNDER_ASAN 0
+#define TEST_UNDER_MEMORY_CHECKS 0
 #endif
 
 static inline bool test_is_slow(void)
@@ -40,11 +46,12 @@ static inline bool test_tries(int *number)
     return !test_is_slow() || (*number)++ % 17 == 0;
 }
 
-/* The same for cases that differ little: under AddressSanitizer every third. */
+/* The same for cases that differ little: under these two every third. */
 static inline bool test_tries_similar(int *number)
 {
-    return test_is_slow() ? test_tries(number)
-                          : !TEST_UNDER_ASAN || getenv("GRADUS_TEST_ALL") || (*number)++ % 3 == 0;
+    return test_is_slow()
+               ? test_tries(number)
+               : !TEST_UNDER_MEMORY_CHECKS || getenv("GRADUS_TEST_ALL") || (*number)++ % 3 == 0;
 }
 
 /* Whether this instruction set's kernels are tried: all are that this machine has; under

@@ -8,7 +8,7 @@
  *
  * A block that does not fit ends the process, in every build: kernels choose their path and their
  * blocking so that it cannot happen. Under the address sanitizer a gap stands behind each block,
- * and what is not taken is poisoned.
+ * and what is not taken is poisoned; to MemorySanitizer a block is new memory.
  */
 #ifndef GD_BACKEND_CPU_SCRATCH_H
 #define GD_BACKEND_CPU_SCRATCH_H
@@ -87,6 +87,7 @@ static inline void *gd_scratch_take(gd_scratch *s, size_t bytes)
     s->next = size < left ? block + size : s->end;
     gd_poison(block, left); /* an earlier block's memory may be part of it */
     gd_unpoison(block, bytes);
+    gd_forget(block, bytes);
     return block;
 }
 
