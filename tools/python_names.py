@@ -57,12 +57,12 @@ OFF = {"keep", "descending", "right", "accumulate", "per_channel"}
 # Methods whose class or name is not that of the rule.
 METHODS = {"gd_parameter_with": ("gd_module", "make_parameter"), "gd_buffer": ("gd_module", "make_buffer"),
            **{f"gd_model_{f}": ("gd_model_builder", f.removesuffix("_with")) for f in
-              ("add_with", "add_input", "insert_with", "replace_with", "remove", "set_outputs", "add_loss_with", "drop_losses")}}
+              ("end", "add_with", "add_input", "insert_with", "replace_with", "remove", "set_outputs", "add_loss_with", "drop_losses")}}
 
 # Objects that a function does not own: their owner ends them.
 BORROWED = {"gd_optimizer_module", "gd_model_module", "gd_language_model_module"}
 # Functions that end their first argument.
-CONSUMES = {"gd_model_end"}
+CONSUMES = {"gd_model_builder_end"}
 
 # Types whose classes are written by hand (Tensor, compiled functions) or that Python has no use for.
 NO_CLASS = {"gd_context", "gd_tensor", "gd_function", "DLManagedTensor", "DLManagedTensorVersioned"}

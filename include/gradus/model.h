@@ -306,6 +306,8 @@ GD_API gd_status gd_model_add_loss_with(gd_model_builder *builder, const gd_loss
 GD_API gd_status gd_model_drop_losses(gd_model_builder *builder);
 /* Make the model, and end the builder in any case. Errors of gd_model_create. */
 GD_API gd_model *gd_model_end(gd_model_builder *builder);
+/* End a builder without a model. NULL is fine. */
+GD_API void gd_model_builder_release(gd_model_builder *builder);
 
 /* ---- changing one ---- */
 

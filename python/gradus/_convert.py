@@ -265,6 +265,12 @@ def as_struct(struct, value):
             member = shape_of(member)
         elif types[name] is ctypes.c_char_p:
             member = as_text(member)
+        elif isinstance(member, (list, tuple)) and getattr(types[name], "_type_", None) is ctypes.c_char_p:
+            member = types[name](*[as_text(text) for text in member])
+        elif name in _api.TENSORS.get(struct, ()):
+            member = as_tensor(member)
+            made.kept = [*getattr(made, "kept", ()), member]
+            member = member._h
         setattr(made, name, member)
     return made
 

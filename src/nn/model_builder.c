@@ -231,6 +231,12 @@ gd_model *gd_model_end(gd_model_builder *builder)
     return model;
 }
 
+void gd_model_builder_release(gd_model_builder *builder)
+{
+    if (builder)
+        end_builder(builder);
+}
+
 /* ---- adding ---- */
 
 /* The builder of a public function, which must not be NULL. */

@@ -328,6 +328,50 @@ def test_models_of_several_inputs_and_outputs():
         model(x)
 
 
+TWO = '''{ "inputs": [ { "name": "tokens", "shape": [5], "dtype": "i64" }, { "name": "n", "shape": [], "dtype": "i64" } ],
+  "layers": [ { "name": "t", "type": "embedding", "vocabulary": 7, "units": 4 }, { "name": "r", "type": "gru", "units": 3, "lengths": "n" },
+              { "name": "e", "type": "last", "lengths": "n" }, { "name": "c", "type": "linear", "units": 2 },
+              { "name": "s", "type": "linear", "units": 1, "inputs": ["e"] } ],
+  "outputs": ["c", "s"],
+  "losses": [ { "type": "cross_entropy", "weight": [1, 2], "label_smoothing": 0.1 }, { "type": "huber", "scale": 0.5 } ] }'''
+
+
+def test_models_of_padded_sequences(tmp_path):
+    model = nn.Model.from_json(TWO, seed=3)
+    assert list(model.inputs) == ["tokens", "n"] and model.outputs == ["c", "s"]
+    tokens, n = gd.randint(0, 7, (6, 5)), gd.tensor([5, 1, 2, 3, 4, 5])
+    c, s = model(tokens, n)
+    y, z = gd.tensor([0, 1, 0, 1, 1, 0]), gd.ones((6, 1))
+    expected = gd.cross_entropy(c, y, weight=[1.0, 2.0], label_smoothing=0.1) + gd.huber(s, z) * 0.5
+    assert model.loss((c, s), y, z).item() == expected.item()
+    adam = optim.Adam(model, lr=0.05)
+    step = gd.compile(lambda t, n, y, z: adam.minimize(model.loss(model(t, n), y, z)))
+    assert [step(tokens, n, y, z).item() for _ in range(20)][-1] < expected.item()
+    model.save(tmp_path / "m.safetensors")
+    back = nn.Model.from_file(tmp_path / "m.safetensors")
+    assert [o.tobytes() for o in back(tokens, n)] == [o.tobytes() for o in model(tokens, n)]
+    assert [name for name, _ in back.named_parameters()] == [name for name, _ in model.named_parameters()]
+    gru = model.layers[1]
+    assert (gru["type"], gru["lengths"], gru["result"], gru["parameters"]) == ("gru", "n", (None, 5, 3), 3 * 3 * (4 + 3 + 2))
+
+
+def test_models_are_changed():
+    model = nn.Model.from_json(MODEL, seed=1)
+    builder = model.edit(seed=2)
+    builder.insert("a", {"name": "skip", "type": "add", "inputs": ["a", "a"]})
+    builder.replace({"name": "b", "type": "linear", "units": 3, "bias": False})
+    builder.remove("d")
+    builder.drop_losses()
+    builder.add_loss({"type": "cross_entropy", "weight": [1.0, 2.0, 3.0]})
+    other = nn.Model(builder.end()).eval()
+    assert [layer["name"] for layer in other.layers] == ["a", "skip", "n", "b"]
+    x, y = gd.randn(4, 3), gd.tensor([0, 1, 2, 0])
+    assert other(x).shape == (4, 3) and other.loss(other(x), y).item() == gd.cross_entropy(other(x), y, weight=[1.0, 2.0, 3.0]).item()
+    assert dict(other.named_parameters())["a.weight"].tobytes() == dict(model.named_parameters())["a.weight"].tobytes()
+    with pytest.raises(ValueError, match="no layer"):
+        model.edit().remove("nothing")
+
+
 def test_state_dicts_of_pytorch():
     gd.seed(0)
     x = gd.randn(4, 3)

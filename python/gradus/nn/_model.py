@@ -1,6 +1,8 @@
 """Models as data: a graph of layers from JSON, as gd_model_load_json reads it."""
 from __future__ import annotations
 
+import json as _json
+
 from .. import _convert, _objects
 from .._lib import C
 from .._tensor import Tensor, as_tensor
@@ -74,6 +76,22 @@ class Model(Module):
     def outputs(self) -> list[str]:
         """The names of the layers whose results are given."""
         return [self._model.output_name(i) or "" for i in range(self._model.output_count())]
+
+    @property
+    def layers(self) -> list[dict[str, Any]]:
+        """Each as it is described in JSON, and its "result", the shape, and "parameters", how many numbers."""
+        model = self._model
+        return [{**_json.loads(model.layer_format_json(i)), "result": (None, *model.layer_shape(i)[1:]),
+                 "parameters": model.layer_parameter_count(i)} for i in range(model.layer_count())]
+
+    def edit(self, seed: int | None = None) -> _objects.ModelBuilder:
+        """For another model with layers put in, replaced or taken out, which shares the parameters of the others with this one:
+
+            builder = model.edit()
+            builder.replace({"name": "out", "type": "linear", "units": 3})
+            other = nn.Model(builder.end())
+        """
+        return self._model.edit(current_seed() if seed is None else seed)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"json": self.to_json(), "training": self._training,
