@@ -30,6 +30,7 @@ from ._io import load, save
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import builtins
     from typing import Any
 
     from . import data as data
@@ -75,7 +76,7 @@ if not TYPE_CHECKING:
         raise AttributeError(f"module 'gradus' has no attribute {name!r}")
 
 
-def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: builtins.bool | None = None) -> Tensor:
     """A tensor over the memory of another library's: what has __dlpack__, or a capsule. The memory is shared, with its strides;
     where it cannot be (it is read-only, or another device's), or with copy=True, it is copied. copy=False: BufferError then."""
     from . import _dlpack
