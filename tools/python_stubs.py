@@ -1,5 +1,6 @@
 """The stubs of the generated modules, for type checkers and editors: what tools/gen-python made, without bodies, and with each alias
 and each method of Tensor written out."""
+import ast
 import pathlib
 import re
 
@@ -26,7 +27,27 @@ def without_first(parameters):
     return "self" + comma + rest
 
 
-def write_ops(emitted, aliases, methods, everything, out):
+def written_methods(package):
+    """{name: (parameters, result)} of the functions in _array_api.py that are methods of Tensor: its list _METHODS, and two operators."""
+    path = pathlib.Path(package, "_array_api.py")
+    if not path.is_file():
+        return {}
+    functions, names, other = {}, [], {}
+    for module in (path, *pathlib.Path(package).glob("_creation.py")):
+        for node in ast.parse(module.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef):
+                functions[node.name] = (ast.unparse(node.args), ast.unparse(node.returns) if node.returns else "Any")
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                if node.targets[0].id == "_METHODS":
+                    names = ast.literal_eval(node.value).split()
+                elif isinstance(node.value, ast.Name):
+                    other.update({target.id: node.value.id for target in node.targets})
+    names += [f"__{name}__" for name in ("pow", "divmod") if name in functions]
+    names += [f"__r{name}__" for name in ("pow", "divmod") if name in functions]
+    return {name: functions[other.get(bare, bare)] for name in names for bare in [re.sub("^__r?|__$", "", name)]}
+
+
+def write_ops(emitted, aliases, methods, everything, package, out):
     lines = [HEAD, *TYPES, "", "from . import _api, _objects", ""]
     known = {name: signature(text) for name, text, _ in emitted.ops}
     for name, (_, parameters, result) in known.items():
@@ -35,12 +56,11 @@ def write_ops(emitted, aliases, methods, everything, out):
         _, parameters, result = known[name]
         lines.append(f"def {alias}({parameters}) -> {result}: ...")
     lines += ["", "class TensorMethods:"]
-    for method in methods:
-        _, parameters, result = known[aliases.get(method, method)]
+    shown = {method: known[aliases.get(method, method)][1:] for method in methods}
+    shown.update({f"__{operator}__": known[name][1:] for operator, name in OPERATORS.items()})
+    shown.update(written_methods(package))
+    for method, (parameters, result) in shown.items():
         lines.append(f"    def {method}({without_first(parameters)}) -> {result}: ...")
-    for operator, name in OPERATORS.items():
-        _, parameters, result = known[name]
-        lines.append(f"    def __{operator}__({without_first(parameters)}) -> {result}: ...")
     lines += ["    def __hash__(self) -> int: ..."]
     lines += ["", f"__all__ = {everything!r}", ""]
     pathlib.Path(out, "_ops.pyi").write_text("\n".join(lines), encoding="utf-8")
