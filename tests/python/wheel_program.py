@@ -20,6 +20,9 @@ assert re.fullmatch(r"gradus-[0-9.]+-py3-none-manylinux\w+\.whl", wheel), wheel
 with zipfile.ZipFile(sys.argv[1]) as archive:
     names = set(archive.namelist())
 assert {"gradus/libgradus.so", "gradus/py.typed", "gradus/_api.py", "gradus/_ops.py"} <= names, sorted(names)
+# The extension is for CPython 3.11 and later; others have the same package over ctypes.
+takes_fast = "gradus/_fast.abi3.so" in names and sys.version_info >= (3, 11) and os.environ.get("GRADUS_PYTHON") != "ctypes"
+assert (getattr(gd._lib, "fast", None) is not None) == takes_fast
 assert gd.__file__.startswith(sys.prefix), gd.__file__
 assert "numpy" not in sys.modules
 assert repr(gd.ones((2, 3)) + 1) == "Tensor([[2. 2. 2.]\n        [2. 2. 2.]], dtype=float32)"
@@ -40,4 +43,4 @@ if os.path.exists("/proc/self/maps"):
     with open("/proc/self/maps") as maps:
         loaded = {line.split()[-1] for line in maps if re.search(r"lib(gradus|jansson|jpeg)", line)}
     assert loaded and all(path.startswith(sys.prefix) for path in loaded), loaded
-print(f"{wheel}: {len(names)} files, works on Python {sys.version.split()[0]}; loss {losses[0]:.4f} -> {losses[-1]:.6f}")
+print(f"{wheel}: {len(names)} files, works on Python {sys.version.split()[0]} {'with _fast' if takes_fast else 'over ctypes'}; loss {losses[0]:.4f} -> {losses[-1]:.6f}")
