@@ -153,7 +153,7 @@ static PyObject *call_with_lock(gd_function *function, PyObject *leaves, Py_ssiz
 {
     gd_tensor *inputs[MOST_INPUTS];
     int count;
-    if (!fast_tensors(leaves, MOST_INPUTS, inputs, &count) ||
+    if (!fast_tensors(leaves, MOST_INPUTS, inputs, &count) || lib.gd_is_tracing(fast_context) ||
         !lib.gd_function_has_plan(function, count, inputs))
         Py_RETURN_NONE;
     gd_tensor *h;
@@ -162,13 +162,13 @@ static PyObject *call_with_lock(gd_function *function, PyObject *leaves, Py_ssiz
     return h ? results_of(function, h, results) : fast_fail();
 }
 
-/* call(function, leaves, results) -> the results, or None where there is no plan for these leaves. The leaves are held by the
- * caller's list. */
+/* call(function, leaves, results) -> the results, or None where there is no plan for these leaves, or a trace is going on. The
+ * caller's list or tuple holds the leaves. */
 static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     (void)self;
     int64_t results = 0;
-    if (n != 3 || !PyList_CheckExact(args[1]) || !fast_integer(args[2], 1, 1 << 20, &results)) {
+    if (n != 3 || !fast_integer(args[2], 1, 1 << 20, &results)) {
         PyErr_SetString(PyExc_TypeError, "call(function, leaves, results)");
         return NULL;
     }

@@ -39,13 +39,14 @@ class _Plan:
     def __init__(self, owner: Function, tree: Any) -> None:
         self.tree, self.out_tree = tree, None
         self.results = 0  # how many tensors calls give
+        self.count = 0  # how many arguments there are, where all are tensors
         self.reads: list = []  # the modules whose training flag the function has read, and what it was
         options = {**owner.options, "mode": "compiled"}  # lazily a function is traced at every call
         self.h = _ops.compile(0, 0, **options)
         self._finalizer = weakref.finalize(self, _lib.forget, (_lib.FIRST, C.gd_function_release, self.h))
 
     def fits(self) -> bool:
-        return all(module() is not None and module()._training == flag for module, flag in self.reads)
+        return not self.reads or all(module() is not None and module()._training == flag for module, flag in self.reads)
 
     def trace(self, function: Callable[..., Any], count: int, inputs: Any) -> bool:
         """Record the function on tensors without values. Whether its result has another form than before."""
@@ -121,10 +122,17 @@ class Function(_Typed[P, R]):
         self._plans: dict[Any, list[_Plan]] = {}
         self._last: _Plan | None = None
         self._by_shape = False
+        self._quick: _Plan | None = None  # the plan used last, for arguments that are tensors alone
         self._made_for: list[tuple] = []  # what plans have been made for, in their order
         self._bound: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        quick = self._quick
+        if quick is not None and not kwargs and len(args) == quick.count and quick.fits():
+            results = _lib.fast.call(quick.h, args, quick.results)
+            if results is not None:  # they are tensors, there is a plan for them, and no trace is going on
+                self._last = quick
+                return results[0] if quick.out_tree is _tree.LEAF else _tree.unflatten(quick.out_tree, results)
         if tracing():
             return self.function(*args, **kwargs)
         if self.mode == "eager":
@@ -137,6 +145,9 @@ class Function(_Typed[P, R]):
         if changed and self.mode == "compiled":
             self._by_shape = True  # its form depends on the shapes: from now on a plan for each
             self._plans.clear()
+        if _lib.fast is not None and self.mode == "compiled":
+            plan.count = len(args)
+            self._quick = plan if not kwargs and not self._by_shape and all(type(a) is Tensor for a in args) else None
         return result
 
     def _find(self, leaves: list, tree: Any) -> _Plan:

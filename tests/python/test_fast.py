@@ -227,3 +227,36 @@ def test_a_trace_keeps_other_threads_out():
     assert step(gd.ones(2)).tolist() == [4, 4]
     thread.join()
     assert results == [[2, 2, 2]] and "sleep" not in step.plan()
+
+
+def test_compiled_calls_of_tensors_alone():
+    """The short way, and what has to leave it: other shapes and constants, a module's training flag, a trace, keywords, numbers."""
+    calls = []
+
+    @gd.compile
+    def step(a, b, scale=2):
+        calls.append(scale)
+        return {"sum": a + b, "scaled": [a * scale]}
+
+    @gd.compile
+    def outer(a):
+        return step(a, a)["sum"] * 2
+
+    dropout = gd.nn.Dropout(1.0)
+    drop = gd.compile(lambda a: dropout(a))
+    for _ in range(3):
+        assert step(gd.ones(2), gd.ones(2))["sum"].tolist() == [2, 2]
+        assert step(gd.ones(3), gd.ones(3))["scaled"][0].tolist() == [2] * 3
+        assert step(gd.ones(2), gd.ones(2), 3)["scaled"][0].tolist() == [3, 3]
+        assert step(gd.ones(2), b=gd.ones(2))["sum"].tolist() == [2, 2]
+        assert step(gd.ones(2), [1.0, 5.0])["sum"].tolist() == [2, 6]
+        assert outer(gd.ones(2)).tolist() == [4, 4]
+        assert drop(gd.ones(2)).tolist() == [0, 0]
+        dropout.eval()
+        assert drop(gd.ones(2)).tolist() == [1, 1]
+        dropout.train()
+    assert step.mode == "compiled" and calls.count(3) == 1
+    with pytest.raises(gd.ShapeError):
+        step(gd.ones(2), gd.ones(3))
+    first = step(gd.ones(2), gd.ones(2))["sum"]
+    assert step(gd.zeros(2), gd.ones(2))["sum"].tolist() == [1, 1] and first.tolist() == [2, 2]
