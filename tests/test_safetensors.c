@@ -561,6 +561,52 @@ static void test_every_failing_allocation(void **state)
     assert_true(opened > 20 && written > 20); /* jansson's were among them */
 }
 
+static int64_t requests, failing; /* the one that fails */
+
+/* New memory has no earlier contents that could pass for what was to be written. */
+static void *resize_but_one(void *user, void *block, size_t bytes)
+{
+    (void)user;
+    if (bytes == 0) {
+        free(block);
+        return NULL;
+    }
+    void *resized = requests++ == failing ? NULL : realloc(block, bytes);
+    if (resized && !block)
+        memset(resized, 'x', bytes);
+    return resized;
+}
+
+/* One allocation fails, those after it succeed: what is written is whole, or nothing is. */
+static void test_each_failing_allocation(void **state)
+{
+    (void)state;
+    json_set_alloc_funcs(gd_alloc, gd_free);
+    gd_set_allocator(&(gd_allocator){ resize_but_one, NULL });
+    folder where = make_folder();
+    for (int64_t n = 0; n == 0 || requests > n - 1; n++) {
+        gd_error_clear();
+        requests = 0, failing = n;
+        gd_status status = gd_safetensors_write(where.file, golden_entries, COUNT(golden_entries),
+                                                golden_metadata, 1);
+        const int64_t asked = requests;
+        failing = -1;
+        if (status == GD_OK) {
+            gd_safetensors *file;
+            gd_error_clear();
+            assert_int_equal(gd_safetensors_open(where.file, &file), GD_OK);
+            check_golden(file);
+            gd_safetensors_close(file);
+        }
+        assert_true(status == GD_OK || status == GD_ERR_MEMORY);
+        requests = asked;
+    }
+    gd_set_allocator(NULL);
+    json_set_alloc_funcs(malloc, free);
+    gd_error_clear();
+    remove_folder(&where);
+}
+
 #else
 
 static void test_needs_jansson(void **state)
@@ -597,6 +643,7 @@ int main(void)
         TEST(test_values_lie_aligned),
         TEST(test_missing_file),
         TEST(test_every_failing_allocation),
+        TEST(test_each_failing_allocation),
 #else
         TEST(test_needs_jansson),
 #endif

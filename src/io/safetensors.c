@@ -272,10 +272,13 @@ static gd_status build_header(const gd_safetensors_entry *entries, size_t count,
         status = gd_fail(GD_ERR_MEMORY, "out of memory while writing a safetensors header");
     if (status == GD_OK && !(*text = gd_alloc(length + 1)))
         status = GD_ERR_MEMORY;
-    if (status == GD_OK) {
-        json_dumpb(root, *text, length, JSON_COMPACT);
-        (*text)[length] = '\0';
+    if (status == GD_OK && json_dumpb(root, *text, length, JSON_COMPACT) != length) {
+        status = gd_fail(GD_ERR_MEMORY, "out of memory while writing a safetensors header");
+        gd_free(*text);
+        *text = NULL;
     }
+    if (status == GD_OK)
+        (*text)[length] = '\0';
     json_decref(root);
     return status;
 }
