@@ -126,7 +126,15 @@ static UNUSED_OK long double get_number(gd_dtype dtype, const void *data, int64_
     case GD_U8:
     case GD_BOOL:
         return ((const uint8_t *)data)[i];
-    default:
+    case GD_I8:
+        return ((const int8_t *)data)[i];
+    case GD_I16:
+        return ((const int16_t *)data)[i];
+    case GD_U32:
+        return ((const uint32_t *)data)[i];
+    case GD_U64:
+        return (long double)((const uint64_t *)data)[i];
+    default:                                /* u16 and */
         return ((const uint16_t *)data)[i]; /* halves: their bits */
     }
 }
@@ -149,6 +157,18 @@ static UNUSED_OK void put_number(gd_dtype dtype, void *data, int64_t i, long dou
     case GD_U8:
     case GD_BOOL:
         ((uint8_t *)data)[i] = (uint8_t)v;
+        break;
+    case GD_I8:
+        ((int8_t *)data)[i] = (int8_t)v;
+        break;
+    case GD_I16:
+        ((int16_t *)data)[i] = (int16_t)v;
+        break;
+    case GD_U32:
+        ((uint32_t *)data)[i] = (uint32_t)v;
+        break;
+    case GD_U64:
+        ((uint64_t *)data)[i] = (uint64_t)v;
         break;
     default:
         ((uint16_t *)data)[i] = (uint16_t)v;
@@ -271,7 +291,7 @@ static UNUSED_OK int64_t count_of(const test_operand *t)
     return gd_layout_count(&t->layout);
 }
 
-/* Numbers in (-1, 1) for floats, small ones for i32 and u8, any for i64. */
+/* Numbers in (-1, 1) for floats, any of 32 and 64 bits, small ones for the others. */
 static UNUSED_OK void fill_random(test_operand *t)
 {
     gd_dtype dtype = t->layout.dtype;
@@ -290,6 +310,16 @@ static UNUSED_OK void fill_random(test_operand *t)
             break;
         case GD_I32:
             set_element(t, i, (long double)(int32_t)bits);
+            break;
+        case GD_U64:
+            set_element(t, i, (long double)bits);
+            break;
+        case GD_U32:
+            set_element(t, i, (long double)(uint32_t)bits);
+            break;
+        case GD_I8:
+        case GD_I16:
+            set_element(t, i, (long double)(int8_t)bits);
             break;
         default:
             set_element(t, i, (long double)(bits & 0xff));

@@ -9,8 +9,9 @@
 
 #define SHAPE(...) GD_SHAPE(__VA_ARGS__)
 
-static const gd_dtype all_dtypes[] = { GD_F32, GD_F64,  GD_I32, GD_I64,
-                                       GD_U8,  GD_BOOL, GD_F16, GD_BF16 };
+static const gd_dtype all_dtypes[] = { GD_F32,  GD_F64, GD_I32, GD_I64, GD_U8,  GD_BOOL, GD_F16,
+                                       GD_BF16, GD_I8,  GD_I16, GD_U16, GD_U32, GD_U64 };
+_Static_assert(sizeof all_dtypes / sizeof *all_dtypes == GD_DTYPE_COUNT, "all there are");
 #define DTYPES ((int)(sizeof all_dtypes / sizeof *all_dtypes))
 
 /* ---- full ---- */
@@ -36,6 +37,16 @@ static const conversion conversions[] = {
     { -0.25, -0.25f, 0, 0, 0, 1, 0xb400, 0xbe80 },
 };
 
+/* The nearest number of an integer dtype, toward zero. */
+static long double saturated(double value, gd_dtype dtype)
+{
+    const bool is_signed = gd_dtype_promote(dtype, GD_I8) == dtype;
+    const int bits = 8 * (int)gd_dtype_size(dtype) - is_signed;
+    const long double most = ldexpl(1, bits) - 1, least = is_signed ? -most - 1 : 0;
+    const long double whole = truncl((long double)value);
+    return whole > most ? most : whole < least ? least : whole;
+}
+
 static void expect_full(const conversion *c, gd_dtype dtype, const void *data, int64_t i)
 {
     switch (dtype) {
@@ -55,15 +66,24 @@ static void expect_full(const conversion *c, gd_dtype dtype, const void *data, i
     case GD_BOOL:
         assert_int_equal(((const uint8_t *)data)[i], dtype == GD_U8 ? c->u8 : c->boolean);
         break;
-    default:
+    case GD_F16:
+    case GD_BF16:
         assert_int_equal(((const uint16_t *)data)[i], dtype == GD_F16 ? c->f16 : c->bf16);
+        break;
+    default:
+        assert_true(get_number(dtype, data, i) == saturated(c->value, dtype));
     }
 }
 
-/* What gd_full puts into attr.whole: the number as an integer of that dtype. */
+/* What gd_full puts into attr.whole: the number as an integer of that dtype, of u64 the bits. */
 static int64_t whole_of(const conversion *c, gd_dtype dtype)
 {
-    return dtype == GD_I32 ? c->i32 : dtype == GD_I64 ? c->i64 : c->u8;
+    if (dtype == GD_U64)
+        return (int64_t)(uint64_t)saturated(c->value, dtype);
+    return dtype == GD_I32   ? c->i32
+           : dtype == GD_I64 ? c->i64
+           : dtype == GD_U8  ? c->u8
+                             : (int64_t)saturated(c->value, dtype);
 }
 
 static void test_full(void **state)
@@ -190,7 +210,8 @@ static void check_pad(gd_shape shape, gd_dtype dtype, enum layout_kind kind, uns
     gd_operand in = as_operand(&x);
     run_everywhere(GD_OP_pad, "pad", &attr, 1, &in, &result, true, NULL, NULL);
     gd_full_attr full = { .value = value,
-                          .whole = dtype == GD_U8 && value < 0 ? 0 : (int64_t)value };
+                          .whole =
+                              gd_dtype_is_integer(dtype) ? (int64_t)saturated(value, dtype) : 0 };
     run_kernel(&test_devices[0], 1, GD_OP_full, "full", &full, 0, NULL, &fill);
     for (int64_t i = 0; i < gd_layout_count(&result.layout); i++) {
         int64_t rest = i, linear = 0, step = 1;
