@@ -2,38 +2,11 @@
 #include "nn/layer.h"
 
 #include "base/error.h"
-#include "base/memory.h"
 #include "base/options.h"
 
 #include <gradus/ops.h>
 
 static const char TYPE[] = "linear";
-
-/* Make the layer and its parameters, for an input of `in` values. */
-static gd_module_layer *create(gd_module *m, const char *name, int64_t in, int64_t units,
-                               const gd_nn_linear_options *o)
-{
-    gd_tensor *weight = NULL, *bias = NULL;
-    char *weight_path = gd_module_join(name, "weight");
-    char *bias_path = gd_module_join(name, "bias");
-    if (weight_path && bias_path) {
-        weight = gd_parameter(m, weight_path, GD_SHAPE(in, units), .init = o->init,
-                              .init_scale = o->init_scale);
-        if (weight && o->bias)
-            bias = gd_parameter(m, bias_path, GD_SHAPE(units), .init = GD_INIT_ZEROS);
-    }
-    gd_free(weight_path);
-    gd_free(bias_path);
-    if (!weight || (!bias && o->bias))
-        return NULL;
-    gd_module_layer *layer = gd_module_layer_add(m, name, TYPE);
-    if (layer) {
-        layer->parameter[0] = weight;
-        layer->parameter[1] = bias;
-        layer->numbers = gd_tensor_count(weight) + gd_tensor_count(bias);
-    }
-    return layer;
-}
 
 /* A later use must fit the first. */
 static bool fits(const gd_module_layer *layer, int64_t units, bool bias)
@@ -70,7 +43,17 @@ gd_tensor *gd_nn_linear_with(gd_module *m, const char *name, gd_tensor *x, int64
         return NULL;
     int64_t in = shape.dim[shape.rank - 1];
     gd_module_layer *layer = gd_module_layer_find(m, name);
-    if (layer ? !fits(layer, units, o.bias) : !(layer = create(m, name, in, units, &o)))
+    if (layer && !fits(layer, units, o.bias))
+        return NULL;
+    if (!layer) {
+        const gd_layer_tensor tensors[2] = {
+            { GD_LAYER_TENSOR, .suffix = "weight", .shape = GD_SHAPE(in, units), .init = o.init,
+              .init_scale = o.init_scale },
+            { GD_LAYER_TENSOR, .suffix = "bias", .shape = GD_SHAPE(units), .init = GD_INIT_ZEROS }
+        };
+        layer = gd_layer_use(m, "gd_nn_linear", name, TYPE, tensors, o.bias ? 2 : 1);
+    }
+    if (!layer)
         return NULL;
     int64_t rows = gd_tensor_shape(layer->parameter[0]).dim[0];
     if (rows != in) {
@@ -82,8 +65,5 @@ gd_tensor *gd_nn_linear_with(gd_module *m, const char *name, gd_tensor *x, int64
             gd_nn_shape_text(shape, text), name, (long long)rows, (long long)units,
             (long long)rows);
     }
-    gd_tensor *y = gd_linear(x, layer->parameter[0], layer->parameter[1]);
-    if (y)
-        layer->output = gd_tensor_shape(y);
-    return y;
+    return gd_layer_done(layer, gd_linear(x, layer->parameter[0], layer->parameter[1]));
 }
