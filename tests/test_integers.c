@@ -100,13 +100,16 @@ static void sums_count_in_64_bits(void **state)
 {
     gd_context *gd = *state;
     for (int i = 0; i < INTEGERS; i++) {
-        gd_dtype d = integers[i], total = d == GD_U64 ? GD_U64 : GD_I64;
+        gd_dtype d = integers[i], total = is_signed(d) ? GD_I64 : GD_U64;
         uint64_t most = most_of(d), least = is_signed(d) ? ~most : 0;
         gd_tensor *x = ends(gd, d);
         expect(gd_sum(x, GD_ALL_AXES, false), total, 1, (uint64_t[]){ least + most + 1 });
         expect(gd_cumsum(x, 0), total, 3, (uint64_t[]){ least, least + most, least + most + 1 });
         gd_tensor *threes = gd_full(gd, GD_SHAPE(4), 3, d);
         expect(gd_prod(threes, GD_ALL_AXES, false), total, 1, (uint64_t[]){ 81 });
+        expect(gd_integer_pow(gd_slice(threes, 0, 0, 1, 1), gd_slice(threes, 0, 0, 1, 1)), d, 1,
+               (uint64_t[]){ 27 });
+        expect(gd_integer_pow(x, gd_full(gd, GD_SHAPE(1), 2, d)), d, 3, (uint64_t[]){ 0, 1, 1 });
         assert_int_equal(gd_tensor_dtype(gd_mean(threes, GD_ALL_AXES, false)), GD_F32);
         assert_true(gd_item(gd_mean(threes, GD_ALL_AXES, false)) == 3);
         gd_tensor *index = gd_from_host(gd, GD_SHAPE(2), GD_I64, (int64_t[]){ 1, 1 });

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <float.h>
 #include <math.h>
 
 #include "support/context.h"
@@ -199,6 +200,47 @@ static void shifts_and_identities_say_what_is_wrong(void **state)
     assert_true(gd_item(gd_sum(gd_triu(all, INT64_MAX), GD_ALL_AXES, false)) == 0);
 }
 
+static void powers_of_integers(void **state)
+{
+    gd_context *context = *state;
+    gd_tensor *x = gd_from_host(context, GD_SHAPE(5), GD_I64, (int64_t[]){ -3, -1, 0, 1, 2 });
+    gd_tensor *odd = gd_full(context, GD_SCALAR, 3, GD_I64),
+              *none = gd_zeros(context, GD_SCALAR, GD_I64);
+    expect_values(gd_integer_pow(x, odd), GD_I64, 5, (const double[]){ -27, -1, 0, 1, 8 });
+    expect_values(gd_integer_pow(x, none), GD_I64, 5, (const double[]){ 1, 1, 1, 1, 1 });
+    expect_values(gd_integer_pow(x, gd_neg(odd)), GD_I64, 5, (const double[]){ 0, -1, 0, 1, 0 });
+    expect_values(gd_integer_pow(x, gd_scalar(context, -2, GD_I64)), GD_I64, 5,
+                  (const double[]){ 0, 1, 0, 1, 0 });
+    expect_values(gd_integer_pow(gd_scalar(context, 2, GD_I32), gd_scalar(context, 31, GD_I32)),
+                  GD_I32, 1, (const double[]){ INT32_MIN });
+    assert_null(gd_integer_pow(x, gd_ones(context, GD_SCALAR, GD_F32)));
+    expect_error(GD_ERR_DTYPE, "gd_integer_pow");
+}
+
+/* IEEE 754's nextUp and copySign; NumPy's signbit. */
+static void signs_and_neighbours(void **state)
+{
+    gd_context *context = *state;
+    gd_tensor *x =
+        gd_from_host(context, GD_SHAPE(4), GD_F32, (float[]){ 1, 0, -INFINITY, (float)0x1p-149 });
+    gd_tensor *down = gd_scalar(context, -INFINITY, GD_F32);
+    expect_values(gd_nextafter(x, gd_scalar(context, INFINITY, GD_F32)), GD_F32, 4,
+                  (const double[]){ 0x1.000002p0, 0x1p-149, -(double)FLT_MAX, 0x1p-148 });
+    expect_values(gd_nextafter(x, down), GD_F32, 4,
+                  (const double[]){ 0x1.fffffep-1, -0x1p-149, -INFINITY, 0 });
+    expect_values(gd_nextafter(gd_ones(context, GD_SCALAR, GD_F64), down), GD_F64, 1,
+                  (const double[]){ 0x1.fffffffffffffp-1 });
+    gd_tensor *zero = gd_scalar(context, -0.0, GD_F32);
+    expect_values(gd_signbit(gd_asinh(zero)), GD_BOOL, 1, (const double[]){ 1 });
+    expect_values(gd_signbit(gd_atanh(zero)), GD_BOOL, 1, (const double[]){ 1 });
+    expect_values(gd_signbit(gd_sign(zero)), GD_BOOL, 1, (const double[]){ 0 });
+    gd_tensor *signs =
+        gd_from_host(context, GD_SHAPE(4), GD_F32, (float[]){ -0.0f, 0, -NAN, -INFINITY });
+    expect_values(gd_signbit(signs), GD_BOOL, 4, (const double[]){ 1, 0, 1, 1 });
+    expect_values(gd_copysign(gd_full(context, GD_SCALAR, 2, GD_F32), signs), GD_F32, 4,
+                  (const double[]){ -2, 2, -2, -2 });
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +251,8 @@ int main(void)
         context_test(whole_numbers_are_rounded_to_themselves),
         context_test(einsum_keeps_the_dtype),
         context_test(shifts_and_identities_say_what_is_wrong),
+        context_test(powers_of_integers),
+        context_test(signs_and_neighbours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,7 +98,9 @@ static gd_dtype expected_dtype(result_rule rule, gd_dtype dtype)
     case RESULT_FLOAT:
         return is_float ? dtype : GD_F32;
     case RESULT_TOTAL:
-        return is_float || dtype == GD_U64 ? dtype : GD_I64;
+        return is_float                                                                  ? dtype
+               : dtype == GD_U8 || dtype == GD_U16 || dtype == GD_U32 || dtype == GD_U64 ? GD_U64
+                                                                                         : GD_I64;
     case RESULT_BOOL:
         return GD_BOOL;
     case RESULT_I64:

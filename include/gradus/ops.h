@@ -38,6 +38,9 @@ GD_API gd_tensor *gd_mod(gd_tensor *x, gd_tensor *y);
 GD_API gd_tensor *gd_fmod(gd_tensor *x, gd_tensor *y);
 /* x ^ y, C99's special cases; integers as f32; the gradient of x^0 by x is 0 for every x */
 GD_API gd_tensor *gd_pow(gd_tensor *x, gd_tensor *y);
+/* x ^ y of integers, wrapping; 0 ^ 0 is 1. 1 and -1 have whole powers with y < 0; those of all
+ * others are 0. Floats are refused. */
+GD_API gd_tensor *gd_integer_pow(gd_tensor *x, gd_tensor *y);
 /* the larger; NaN if either is; a tie shares the gradient equally */
 GD_API gd_tensor *gd_maximum(gd_tensor *x, gd_tensor *y);
 /* the smaller, likewise */
@@ -48,8 +51,13 @@ GD_API gd_tensor *gd_atan2(gd_tensor *y, gd_tensor *x);
 GD_API gd_tensor *gd_neg(gd_tensor *x);
 /* |x| */
 GD_API gd_tensor *gd_abs(gd_tensor *x);
-/* -1, 0, 1; NaN stays */
+/* -1, 0 (of both zeros), 1; NaN stays */
 GD_API gd_tensor *gd_sign(gd_tensor *x);
+/* |x| with the sign of y; the gradient by x at 0 is 0 */
+GD_API gd_tensor *gd_copysign(gd_tensor *x, gd_tensor *y);
+/* the number of the (float) dtype that is next to x in the direction of y; of f16 and bf16, which are
+ * computed in f32, x itself */
+GD_API gd_tensor *gd_nextafter(gd_tensor *x, gd_tensor *y);
 /* x * x */
 GD_API gd_tensor *gd_square(gd_tensor *x);
 /* 1 / x */
@@ -234,6 +242,8 @@ GD_API gd_tensor *gd_isnan(gd_tensor *x);
 GD_API gd_tensor *gd_isinf(gd_tensor *x);
 /* Neither NaN nor infinite. */
 GD_API gd_tensor *gd_isfinite(gd_tensor *x);
+/* Whether the sign is minus, of -0 and of NaN too. */
+GD_API gd_tensor *gd_signbit(gd_tensor *x);
 /* Of bools the logical_not, of integers all bits turned; floats are refused. */
 GD_API gd_tensor *gd_bitwise_not(gd_tensor *x);
 /* x * 2^n and floor(x / 2^n) of integers, dtype as promoted (bools as i32), wrapping. n in 0 … 63,
@@ -308,7 +318,7 @@ GD_API gd_tensor *gd_pad_replicate(gd_tensor *x, gd_shape before, gd_shape after
 /* ---- reductions. Negative axes count from the end; keep: leave reduced axes with size 1. The
  * order of additions is fixed by shape and strides ---- */
 
-/* integers and bools give i64; of nothing: 0 */
+/* unsigned integers give u64, all others and bools i64; of nothing: 0 */
 GD_API gd_tensor *gd_sum(gd_tensor *x, gd_axes axes, bool keep);
 /* likewise; of nothing: 1 */
 GD_API gd_tensor *gd_prod(gd_tensor *x, gd_axes axes, bool keep);
@@ -334,7 +344,7 @@ GD_API gd_tensor *gd_any(gd_tensor *x, gd_axes axes, bool keep);
 /* Index (i64) of the first extreme along an axis; NaN counts as one. */
 GD_API gd_tensor *gd_argmax(gd_tensor *x, int axis, bool keep);
 GD_API gd_tensor *gd_argmin(gd_tensor *x, int axis, bool keep);
-/* Running sum and product along an axis; integers give i64. Terms are taken one by one, in order and
+/* Running sum and product along an axis; integers as in gd_sum. Terms are taken one by one, in order and
  * in the result's dtype, as in NumPy: the rounding error of f32 grows with their number (about 1e-4
  * after 4,096 normal ones); cast to f64 where that matters. */
 GD_API gd_tensor *gd_cumsum(gd_tensor *x, int axis);

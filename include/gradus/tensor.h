@@ -46,7 +46,7 @@
  *   f64    f64   f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64
  *
  * Arithmetic on two bools gives i32 (True counts 1). Integer arithmetic wraps, modulo 2^bits; sums
- * and products of many elements are u64 of u64, and i64 of all other integers and bools. Functions
+ * and products of many elements are u64 of unsigned integers, i64 of all others and of bools. Functions
  * such as exp of an integer or bool compute in f32; gd_floor, gd_ceil, gd_round and gd_trunc leave
  * them as they are. Conversions: floats to integers toward zero, what is out of range to the
  * nearest end of it, NaN to 0; integers to integers modulo 2^bits; to bool x != 0; to floats

@@ -28,11 +28,19 @@ gd_dtype gd_real_dtype(gd_dtype dtype);
 /* The dtype that functions of real numbers give: that of floats, f32 for integers and bools. */
 gd_dtype gd_float_dtype(gd_dtype dtype);
 
-/* The dtype that sums and products of many elements are counted in and give: that of floats (f16 and
- * bf16 are rounded by the builder, at the end), u64 for u64, i64 for other integers and bools. */
+/* The dtype that the ops for sums and products of many elements count in: that of floats, u64 for
+ * u64, i64 for other integers and bools. */
 static inline gd_dtype gd_total_dtype(gd_dtype dtype)
 {
     return gd_dtype_is_float(dtype) || dtype == GD_U64 ? dtype : GD_I64;
+}
+
+/* The dtype that their builders give: that of floats, u64 for unsigned integers, i64 for other
+ * integers and bools. */
+static inline gd_dtype gd_sum_dtype(gd_dtype dtype)
+{
+    bool is_unsigned = dtype == GD_U8 || dtype == GD_U16 || dtype == GD_U32;
+    return is_unsigned ? GD_U64 : gd_total_dtype(dtype);
 }
 
 /* Records GD_ERR_DTYPE with a sentence that names the op, what it was given and what it takes. */

@@ -244,7 +244,7 @@ static gd_tensor *reduce(gd_op_id id, gd_tensor *x, gd_axes axes, bool keep, con
     gd_tensor *r = id == GD_OP_sum ? gd_sum_along(x, attr.axes, keep) : gd_apply1(id, x, &attr);
     if (is_extreme && dtype == GD_U64)
         r = turn_top_bit(r);
-    return gd_as_dtype(r, is_extreme ? dtype : gd_total_dtype(dtype));
+    return gd_as_dtype(r, is_extreme ? dtype : gd_sum_dtype(dtype));
 }
 
 gd_tensor *gd_sum(gd_tensor *x, gd_axes axes, bool keep)
@@ -294,7 +294,7 @@ static gd_tensor *scan(gd_op_id id, gd_tensor *x, int axis, const char *who)
         return NULL;
     gd_dtype dtype = x->layout.dtype;
     gd_tensor *r = gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(id, dtype)), &attr);
-    return gd_as_dtype(r, gd_total_dtype(dtype));
+    return gd_as_dtype(r, gd_sum_dtype(dtype));
 }
 
 gd_tensor *gd_cumsum(gd_tensor *x, int axis)

@@ -8,10 +8,10 @@
 
 static const double ln_2 = 0.69314718055994530942;
 
-/* -y where x is negative, else y */
+/* -y where the sign of x is minus, that of -0 too, else y */
 static gd_tensor *with_sign(gd_tensor *x, gd_tensor *y)
 {
-    return gd_where(gd_lt(x, gd_number_like(x, 0.0)), gd_neg(y), y);
+    return gd_where(gd_signbit(x), gd_neg(y), y);
 }
 
 /* log(2x) where x is so large that nothing else counts, else `small` of x there and of 1 elsewhere.

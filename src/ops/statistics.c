@@ -151,7 +151,7 @@ static gd_tensor *build_bincount(gd_tensor *x, gd_tensor *weights, int64_t bins)
     if (weights && !gd_layout_same_shape(&x->layout, &weights->layout))
         return gd_fail_null(GD_ERR_SHAPE, "gd_bincount: the weights are %s, the numbers %s",
                             gd_layout_text(&weights->layout, a), gd_layout_text(&x->layout, b));
-    gd_dtype dtype = weights ? gd_total_dtype(weights->layout.dtype) : GD_I64;
+    gd_dtype dtype = weights ? gd_sum_dtype(weights->layout.dtype) : GD_I64;
     if (gd_dtype_is_float(dtype))
         dtype = gd_real_dtype(dtype);
     gd_tensor *each = weights ? flat(gd_as_dtype(weights, dtype))

@@ -45,7 +45,7 @@ typedef enum result_rule {
     RESULT_SAME,    /* the (promoted) operands' dtype */
     RESULT_NUMERIC, /* bool becomes i32 */
     RESULT_FLOAT,   /* integers and bool become f32 */
-    RESULT_TOTAL,   /* integers and bool become i64 */
+    RESULT_TOTAL,   /* unsigned integers become u64, others and bool i64 */
     RESULT_BOOL,
     RESULT_I64,
     RESULT_F32,

@@ -137,6 +137,18 @@ BINARY(pow_log, 0.2, 4, -3, 4, RESULT_FLOAT, 6, D, x == 0 && y >= 0 ? 0 : powl(x
 BINARY(maximum, -20, 20, -20, 20, RESULT_SAME, 0, DE, fmaxl(x, y))
 BINARY(minimum, -20, 20, -20, 20, RESULT_SAME, 0, DE, fminl(x, y))
 BINARY(atan2, -4, 4, -4, 4, RESULT_FLOAT, 2, D, atan2l(x, y))
+BINARY(copysign, -20, 20, -4, 4, RESULT_FLOAT, 0, DE, copysignl(x, y))
+/* The oracle does not know the dtype: the number beside x is one ulp from it. */
+BINARY(nextafter, -20, 20, -4, 4, RESULT_FLOAT, 1, DE, nextafterl(x, y))
+static long double integer_pow(long double x, long double y)
+{
+    int64_t power = 1;
+    for (int64_t n = (int64_t)y; n > 0; n--)
+        power *= (int64_t)x;
+    return (long double)power;
+}
+BINARY_ROW(integer_pow, -3, 3, 0, 4, RESULT_SAME, 0, E | OP_INTEGERS_ONLY, integral_refusals,
+           integer_pow(x, y))
 UNARY(neg, -20, 20, RESULT_NUMERIC, 0, DE, -x)
 UNARY(abs, -20, 20, RESULT_NUMERIC, 0, DE, fabsl(x))
 UNARY(sign, -20, 20, RESULT_NUMERIC, 0, DE, (x > 0) - (x < 0))
@@ -221,6 +233,7 @@ BINARY(logical_xor, -2, 2, -2, 2, RESULT_BOOL, 0, E, (x != 0) != (y != 0))
 UNARY(logical_not, -2, 2, RESULT_BOOL, 0, E, x == 0)
 UNARY(isnan, -2, 2, RESULT_BOOL, 0, E, isnan(x) != 0)
 UNARY(isinf, -2, 2, RESULT_BOOL, 0, E, isinf(x) != 0)
+UNARY(signbit, -2, 2, RESULT_BOOL, 0, E, signbit(x) != 0)
 BITWISE(bitwise_and, &)
 BITWISE(bitwise_or, |)
 BITWISE(bitwise_xor, ^)

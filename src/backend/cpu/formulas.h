@@ -24,12 +24,15 @@
 #define MAX(x, y)               GD_T_NAME(maximum)(x, y) /* NaN if either is NaN */
 #define MIN(x, y)               GD_T_NAME(minimum)(x, y)
 #define ABS(x)                  GD_T_NAME(absolute)(x)
-#define SIGN(x)                 GD_T_NAME(sign)(x) /* -1, 0 or 1; a zero keeps its sign, NaN stays */
+#define SIGN(x)                 GD_T_NAME(sign)(x) /* -1, 0 or 1; NaN stays */
 #define RELU(x)                 GD_T_NAME(relu)(x) /* NaN and -0 stay, as in the matrix product's epilogue */
 #define FLOOR_DIV(x, y)         GD_T_NAME(floor_div)(x, y) /* Python's //; integers: x // 0 is 0 */
 #define FLOOR_MOD(x, y) \
     GD_T_NAME(floor_mod)(x, y) /* Python's %: the sign of y; integers: x % 0 is 0 */
 #define TRUNC_MOD(x, y) GD_T_NAME(trunc_mod)(x, y)
+
+/* ---- integers and bool ---- */
+#define INTEGER_POW(x, y) GD_T_NAME(integer_pow)(x, y)
 
 /* ---- floating types ---- */
 #define INFINITY_       ((GD_T)INFINITY)
@@ -39,6 +42,8 @@
 #define CEIL(x)         GD_T_NAME(round_up)(x)
 #define RINT(x)         GD_T_NAME(round_even)(x) /* to nearest, ties to even */
 #define TRUNC(x)        GD_T_NAME(round_to_zero)(x)
+#define COPYSIGN(x, y)  GD_T_NAME(copy_sign)(x, y)  /* |x| with the sign of y */
+#define NEXTAFTER(x, y) GD_T_NAME(next_after)(x, y) /* the number beside x, towards y */
 #define POW(x, y)       GD_T_NAME(gd_pow)(x, y)
 #define ATAN2(y, x)     GD_T_NAME(gd_atan2)(y, x)
 #define EXP(x)          GD_T_NAME(gd_exp)(x)
@@ -103,6 +108,10 @@
     GD_T_INLINE T copy_sign_##suffix(T x, T y)               \
     {                                                        \
         return __builtin_copysign##f(x, y);                  \
+    }                                                        \
+    GD_T_INLINE T next_after_##suffix(T x, T y)              \
+    {                                                        \
+        return __builtin_nextafter##f(x, y);                 \
     }
 GD_T_DEFINE_ROUNDING(float, f32, f)
 GD_T_DEFINE_ROUNDING(double, f64, )
@@ -127,7 +136,7 @@ GD_T_INLINE GD_T GD_T_NAME(relu)(GD_T x)
 
 GD_T_INLINE GD_T GD_T_NAME(sign)(GD_T x)
 {
-    return x > 0 ? (GD_T)1 : x < 0 ? (GD_T)-1 : x;
+    return x > 0 ? (GD_T)1 : x < 0 ? (GD_T)-1 : x == 0 ? (GD_T)0 : x;
 }
 
 /* The remainder of x / y with the sign of y, as Python and NumPy define it: fmod is exact, and the
@@ -170,7 +179,27 @@ GD_T_INLINE GD_T GD_T_NAME(minimum)(GD_T x, GD_T y)
 }
 #endif
 
+#if defined(GD_T_SIGNED) || defined(GD_T_UNSIGNED)
+/* By squaring, modulo 2^bits. */
+GD_T_INLINE GD_T GD_T_NAME(whole_power)(GD_T x, uint64_t y)
+{
+    uint64_t base = (uint64_t)x, power = 1;
+    for (; y > 0; y >>= 1) {
+        power *= y & 1 ? base : 1;
+        base *= base;
+    }
+    return (GD_T)power;
+}
+#endif
+
 #if defined(GD_T_SIGNED)
+GD_T_INLINE GD_T GD_T_NAME(integer_pow)(GD_T x, GD_T y)
+{
+    if (y < 0) /* 1 / x^-y: all else is a fraction, and 0 */
+        return (GD_T)(x == 1 ? 1 : x != -1 ? 0 : y % 2 == 0 ? 1 : -1);
+    return GD_T_NAME(whole_power)(x, (uint64_t)y);
+}
+
 GD_T_INLINE GD_T GD_T_NAME(absolute)(GD_T x)
 {
     return (GD_T)(x < 0 ? -x : x);
@@ -211,6 +240,11 @@ GD_T_INLINE GD_T GD_T_NAME(trunc_mod)(GD_T x, GD_T y)
 }
 
 #elif defined(GD_T_UNSIGNED)
+GD_T_INLINE GD_T GD_T_NAME(integer_pow)(GD_T x, GD_T y)
+{
+    return GD_T_NAME(whole_power)(x, y);
+}
+
 GD_T_INLINE GD_T GD_T_NAME(trunc_mod)(GD_T x, GD_T y)
 {
     return (GD_T)(y == 0 ? 0 : x % y);

@@ -19,11 +19,14 @@
 #define MAX(x, y)               ((x) != (x) || (x) > (y) ? (x) : (y)) /* NaN if either is */
 #define MIN(x, y)               ((x) != (x) || (x) < (y) ? (x) : (y))
 #define ABS(x)                  NAME(absolute)(x)
-#define SIGN(x)                 ((x) > 0 ? (C)1 : (x) < 0 ? (C)-1 : (x))
+#define SIGN(x)                 ((x) > 0 ? (C)1 : (x) < 0 ? (C)-1 : (x) == 0 ? (C)0 : (x))
 #define RELU(x)                 ((x) < 0 ? (C)0 : (x))
 #define FLOOR_DIV(x, y)         NAME(floor_quotient)(x, y)
 #define FLOOR_MOD(x, y)         NAME(floor_remainder)(x, y)
 #define TRUNC_MOD(x, y)         NAME(remainder)(x, y)
+#define INTEGER_POW(x, y)       NAME(integer_power)(x, y)
+#define COPYSIGN(x, y)          OWN(copysign)(x, y)
+#define NEXTAFTER(x, y)         OWN(nextafter)(x, y)
 #define INFINITY_               ((C)INFINITY)
 #define FMA(x, y, z)            OWN(fma)(x, y, z)
 

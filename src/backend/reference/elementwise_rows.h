@@ -71,6 +71,20 @@ static inline C NAME(floor_remainder)(C x, C y)
     return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
 }
 
+/* One factor after another would take too long for the largest exponents: by squaring. */
+static inline C NAME(integer_power)(C x, C y)
+{
+    if (y < 0)
+        return x == 1 ? 1 : x != -1 ? 0 : y % 2 == 0 ? 1 : -1;
+    uint64_t base = (uint64_t)x, power = 1;
+    for (uint64_t n = (uint64_t)y; n > 0; n /= 2) {
+        if (n % 2 == 1)
+            power *= base;
+        base *= base;
+    }
+    return (C)(int64_t)power;
+}
+
 static inline C NAME(floor_quotient)(C x, C y)
 {
     return y == 0 ? 0 : (x - NAME(floor_remainder)(x, y)) / y;
