@@ -5,6 +5,7 @@
 #   make test          everything: tests, checks, sanitizers, fuzzing, both compilers; some stages: STAGES="release asan"
 #   make python        the Python package in a virtual environment, build/python-venv, and MNIST with it
 #   make wheel         the Python package as one file for pip on any Linux with a recent enough glibc, in build/wheel
+#   make python-conformance   the Python package against the array API standard's tests, scikit-learn and DLPack:   EXAMPLES=100
 #   make soak          random programs, kernels and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600
 #   make neon          the kernels' tests for 64-bit ARM, cross-compiled and run under qemu
 #   make msan          every test under MemorySanitizer, with its own builds of the libraries
@@ -24,7 +25,7 @@ QUICK  ?=
 PEERS  := torch jax numpy scikit-learn gymnasium micrograd onednn-cpu-gomp onednn-devel-cpu-gomp scipy-openblas32 mkl
 BENCH_PEERS_PYTHON ?= $(CURDIR)/build/peers-venv/bin/python
 
-COMMANDS := all deps release mnist python wheel test soak neon msan check format bench bench-peers clean
+COMMANDS := all deps release mnist python python-conformance wheel test soak neon msan check format bench bench-peers clean
 EXAMPLES := $(filter-out $(COMMANDS), $(basename $(notdir $(wildcard examples/*.c))))
 
 .PHONY: $(COMMANDS) $(EXAMPLES) compile-deps
@@ -54,6 +55,9 @@ wheel: compile-deps
 test:
 	@tools/install-deps compile test
 	@tools/run-tests $(STAGES)
+
+python-conformance: compile-deps
+	@tools/run-tests python-conformance
 
 soak:
 	@tools/install-deps compile test

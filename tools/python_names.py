@@ -4,20 +4,18 @@ the functions that Python does not get, each with its reason. A new op needs no 
 # Other names of functions, as NumPy, the Array API standard and PyTorch call them.
 ALIASES = {
     "absolute": "abs", "acos": "acos", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
-    "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "amax": "max", "amin": "min", "astype": "cast",
+    "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "amax": "max", "amin": "min",
     "bitwise_invert": "bitwise_not", "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift",
-    "cat": "concat", "concatenate": "concat", "cumulative_sum": "cumsum", "cumulative_prod": "cumprod", "divide": "div",
-    "equal": "eq", "expand_dims": "unsqueeze", "floor_divide": "floor_div", "greater": "gt", "greater_equal": "ge",
+    "divide": "div", "equal": "eq", "floor_divide": "floor_div", "greater": "gt", "greater_equal": "ge",
     "invert": "bitwise_not", "less": "lt", "less_equal": "le", "multiply": "mul", "negative": "neg", "not_equal": "ne",
-    "permute_dims": "permute", "power": "pow", "remainder": "mod", "repeat_interleave": "repeat", "subtract": "sub",
-    "swapaxes": "transpose", "take_along_axis": "gather", "true_divide": "div", "zeros_like": "zero_like",
+    "remainder": "mod", "subtract": "sub", "swapaxes": "transpose", "true_divide": "div",
 }
 
 # Functions whose name means something else in NumPy.
 RENAMED = {"gd_equal": "array_equal"}
 
 # Functions of tensors that the package has otherwise, as methods or in a module, and functions of no tensors that it shows.
-PRIVATE = {"call", "claim", "detach", "grad", "gradient", "item", "output", "pow_log", "relu_grad", "retain_grad", "scalar", "set_name",
+PRIVATE = {"call", "claim", "detach", "grad", "gradient", "integer_pow", "item", "output", "pow_log", "relu_grad", "retain_grad", "scalar", "set_name",
            "set_requires_grad", "to"}
 PUBLIC = {"allclose", "array_equal"}
 
@@ -48,6 +46,8 @@ DEFAULTS = {
     ("gd_instance_norm_with", "weight"): None, ("gd_instance_norm_with", "bias"): None,
     ("gd_batch_norm_with", "weight"): None, ("gd_batch_norm_with", "bias"): None, ("gd_batch_norm_with", "mean"): None,
     ("gd_batch_norm_with", "variance"): None, ("gd_parameter", "init"): "default",
+    ("gd_isclose", "relative"): 1e-5, ("gd_isclose", "absolute"): 1e-8, ("gd_isclose", "equal_nan"): False,
+    ("gd_allclose", "relative"): 1e-5, ("gd_allclose", "absolute"): 1e-8, ("gd_allclose", "equal_nan"): False,
     ("gd_sinusoidal_positions", "start"): 0, ("gd_nn_embedding", "init"): "default",
 }
 

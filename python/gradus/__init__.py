@@ -12,14 +12,15 @@ gd.compile makes of a training step one call of the library.
 """
 from __future__ import annotations
 
-from . import _lib, _ops
+from . import _array_api, _lib, _ops
 from ._ops import *  # noqa: F403  the generated functions
 from ._dtype import BY_CODE as _dtypes
 from ._dtype import DType
 from ._lib import (DeviceError, DTypeError, Error, FileError, FormatError, InvalidError, OutOfMemoryError, ShapeError, StateError,
                    TracingError, UnsupportedError)
-from ._tensor import (Tensor, arange, argmax, argmin, asarray, copy, empty, from_numpy, full, full_like, ones_like, rand, randint,
-                      randn, seed, tensor)
+from ._tensor import Tensor, argmax, argmin, asarray, copy, from_numpy, rand, randint, randn, seed, tensor
+from ._array_api import *  # noqa: F403  what the array API standard has otherwise than C
+from ._array_api import __array_api_version__, __array_namespace_info__
 from ._tree import flatten as tree_flatten
 from ._tree import unflatten as tree_unflatten
 from ._autograd import grad, jvp, no_grad, value_and_grad
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import data as data
+    from . import linalg as linalg
     from . import metrics as metrics
     from . import nn as nn
     from . import optim as optim
@@ -65,7 +67,7 @@ nan: float = float("nan")
 newaxis: None = None
 
 __version__: str = _lib.C.gd_version().decode()
-_MODULES = ("nn", "optim", "data", "metrics", "testing", "text")
+_MODULES = ("nn", "optim", "data", "linalg", "metrics", "testing", "text")
 
 
 if not TYPE_CHECKING:
@@ -114,9 +116,10 @@ def isa() -> str:
 
 
 __all__ = ["DType", "DTypeError", "DeviceError", "Error", "FileError", "FormatError", "InvalidError", "OutOfMemoryError", "ShapeError",
-           "StateError", "Tensor", "TracingError", "UnsupportedError", "arange", "argmax", "argmin", "array", "asarray", "bfloat16",
-           "checkpoint", "compile", "copy", "data", "e", "empty", "evaluate", "fit", "float16", "float32", "float64", "from_dlpack",
-           "from_numpy", "full", "full_like", "get_threads", "grad", "inf", "int16", "int32", "int64", "int8", "isa", "jvp", "load", "memory", "metrics", "nan",
-           "newaxis", "nn", "no_grad", "ones_like", "optim", "pi", "rand", "randint", "randn", "save", "seed", "set_threads", "tensor",
+           "StateError", "Tensor", "TracingError", "UnsupportedError", "argmax", "argmin", "array", "asarray", "bfloat16",
+           "checkpoint", "compile", "copy", "data", "e", "evaluate", "fit", "float16", "float32", "float64", "from_dlpack",
+           "from_numpy", "get_threads", "grad", "inf", "int16", "int32", "int64", "int8", "isa", "jvp", "linalg", "load", "memory", "metrics", "nan",
+           "newaxis", "nn", "no_grad", "optim", "pi", "rand", "randint", "randn", "save", "seed", "set_threads", "tensor",
            "testing", "text", "tree_flatten", "tree_unflatten", "uint16", "uint32", "uint64", "uint8", "value_and_grad"]
 __all__ += _ops.__all__
+__all__ += _array_api.__all__

@@ -204,6 +204,11 @@ def dtype_of(code: int) -> DType:
     return BY_CODE[code]
 
 
+def promoted(a: DType, b: DType) -> DType:
+    """The dtype that two operands are computed in."""
+    return BY_CODE[C.gd_dtype_promote(a.code, b.code)]
+
+
 def as_enum(name: str, value) -> int:
     """The number of a constant, "lstm" or 2."""
     constants = _api.ENUMS[name]
@@ -397,6 +402,8 @@ def scalar_op(function, t: Tensor, number) -> Tensor:
         if C.gd_tensor_dtype(t._h) in _INTEGERS:
             t = run(C.gd_cast, t._h, BY_NAME["f32"].code)
     elif not -_EXACT <= number <= _EXACT:
+        if function.__name__ in _COMPARISONS and not t.dtype.holds(number):
+            return run(function, t._h, float("inf") if number > 0 else -float("inf"))
         y = from_number(number, t.dtype)
         name = function.__name__.removesuffix("_scalar")
         if name.removeprefix("gd_")[0] == "r" and f"gd_{name[4:]}" in _api.FUNCTIONS and name not in _api.FUNCTIONS:
@@ -405,4 +412,5 @@ def scalar_op(function, t: Tensor, number) -> Tensor:
     return run(function, t._h, number)
 
 
+_COMPARISONS = frozenset(f"gd_{name}_scalar" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 _INTEGERS = frozenset(d.code for d in BY_CODE.values() if not d.is_float)

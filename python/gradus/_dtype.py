@@ -33,6 +33,12 @@ class DType:
     def is_float(self) -> bool:
         return self.kind == "f"
 
+    def holds(self, number: int) -> bool:
+        """Whether an integer is one of the dtype's numbers; those of floats all are."""
+        bits = 8 * self.itemsize
+        least, most = {"i": (-(1 << bits - 1), (1 << bits - 1) - 1), "u": (0, (1 << bits) - 1), "b": (0, 1)}.get(self.kind, (number, number))
+        return least <= number <= most
+
     @property
     def typestr(self) -> str:
         """As NumPy's __array_interface__ has it, "<f4"; bfloat16 has none."""

@@ -2,28 +2,31 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from itertools import islice
 
 from . import _convert, _lib, _native, _ops
 from ._convert import as_tensor, run, run_status, run_value, shape_of
+from ._array_info import on_cpu
 from ._dtype import BY_CODE, BY_NAME, DType, dtype
+from ._interop import Interop
 from ._lib import C
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator
 
+    from . import _array_api
     from ._convert import DTypeLike, TensorLike
 
 
-class Tensor(_ops.TensorMethods):
+class Tensor(Interop, _ops.TensorMethods):
     """An n-dimensional array with NumPy's operators and indexing, that gradients can be taken through.
 
     Made by gd.tensor, gd.zeros, gd.asarray and the like. It owns one reference of the library, which goes with the object.
     """
 
     __slots__ = ("_h", "__weakref__")
-    __array_ufunc__ = None  # ndarray * Tensor calls Tensor.__rmul__
     _h: Any  # None: closed
 
     if not TYPE_CHECKING:
@@ -72,6 +75,17 @@ class Tensor(_ops.TensorMethods):
     @property
     def device(self) -> str:
         return C.gd_context_device(C.gd_tensor_context(self._h)).decode()
+
+    def to_device(self, device: str, stream: Any = None) -> Tensor:
+        """The tensor itself: there is one device."""
+        on_cpu(device)
+        return self
+
+    def __array_namespace__(self, api_version: str | None = None) -> Any:
+        """The module gradus, which follows the Python array API standard."""
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+            raise ValueError(f"the array API standard of {api_version} is not known here; 2024.12 is")
+        return sys.modules[__package__]
 
     def numel(self) -> int:
         return self.size
@@ -222,56 +236,6 @@ class Tensor(_ops.TensorMethods):
                 _lib.fail()
         return block.raw[:self.nbytes]
 
-    @property
-    def _address(self) -> int:
-        with _lib.lock:
-            address = C.gd_tensor_data(self._h)
-            if address is None and self.size:
-                _lib.fail()
-        return address or 0
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        d = self.dtype
-        return {"version": 3, "typestr": d.typestr, "shape": self.shape, "data": (self._address, self.requires_grad),
-                "strides": tuple(n * d.itemsize for n in self.strides)}
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        import numpy
-        shared = numpy.asarray(_Shared(self))
-        wanted = shared if dtype is None else shared.astype(dtype, copy=False)
-        return wanted.copy() if copy and wanted is shared else wanted
-
-    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
-                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
-        """A capsule through which another library shares the memory; read-only where a gradient is required."""
-        from ._dlpack import export
-        return export(self, stream, max_version, dl_device, copy)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
-
-    def numpy(self) -> Any:
-        """A copy as a NumPy array. numpy.asarray(t) shares the memory."""
-        return self.__array__(copy=True)
-
-    @property
-    def data(self) -> memoryview:
-        """The elements as a memoryview that shares their memory; of tensors that are contiguous."""
-        if not self.is_contiguous():
-            raise BufferError("the tensor is not contiguous: .contiguous().data is of a copy")
-        form = self.dtype.format
-        if form is None or not self.size:
-            raise BufferError("there is no memoryview of " + ("no elements" if form else self.dtype.name))
-        block = (ctypes.c_ubyte * self.nbytes).from_address(self._address)
-        block._tensor = self  # as long as a memoryview lives
-        view = memoryview(block).cast("B")
-        view = view.cast(form, self.shape) if self.ndim else view.cast(form)
-        return view.toreadonly() if self.requires_grad else view
-
-    def __buffer__(self, flags: int) -> memoryview:
-        return self.data
-
     def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(f"the truth of {self.size} elements: use .any() or .all()")
@@ -297,34 +261,39 @@ class Tensor(_ops.TensorMethods):
     def __contains__(self, value: TensorLike) -> bool:
         return bool(_ops.any(_ops.eq(self, value)))
 
-    def __repr__(self) -> str:
-        name = type(self).__name__
-        if self._h is None:
-            return f"{name}(closed)"
-        notes = f"dtype={self.dtype.name}" + (", requires_grad=True" if self.requires_grad else "")
-        try:
-            text = _convert.run_text(C.gd_tensor_format, self._h)
-        except _lib.Error:
-            return f"{name}(no value: recorded by a function that is compiled, shape={self.shape}, {notes})"
-        return f"{name}({text.replace(chr(10), chr(10) + ' ' * (len(name) + 1))}, {notes})"
-
-    def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and self.size == 1 else repr(self) if not spec else format(str(self), spec)
-
-    def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.detach().tobytes(), self.shape, self.dtype.name, self.requires_grad)
-
-    def __copy__(self) -> Tensor:
-        return run(C.gd_detach, self._h) if not self.requires_grad else self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        made = _rebuild(*self.__reduce_ex__(4)[1])
-        memo[id(self)] = made
-        return made
-
     # ---- operators
 
-    if not TYPE_CHECKING:  # the stubs of TensorMethods have them
+    if TYPE_CHECKING:  # set by _array_api.py
+        __pow__ = __rpow__ = _array_api.pow
+        __divmod__ = __rdivmod__ = _array_api.divmod
+        argsort = _array_api.argsort
+        astype = _array_api.astype
+        clip = _array_api.clip
+        conj = _array_api.conj
+        cumulative_prod = _array_api.cumulative_prod
+        cumulative_sum = _array_api.cumulative_sum
+        diff = _array_api.diff
+        expand_dims = _array_api.expand_dims
+        flip = _array_api.flip
+        moveaxis = _array_api.moveaxis
+        nonzero = _array_api.nonzero
+        pow = _array_api.pow
+        prod = _array_api.prod
+        repeat = _array_api.repeat
+        roll = _array_api.roll
+        repeat_interleave = _array_api.repeat_interleave
+        searchsorted = _array_api.searchsorted
+        sort = _array_api.sort
+        sum = _array_api.sum
+        take = _array_api.take
+        take_along_axis = _array_api.take_along_axis
+        tensordot = _array_api.tensordot
+        tile = _array_api.tile
+        tril = _array_api.tril
+        triu = _array_api.triu
+        unsqueeze = _array_api.unsqueeze
+        vecdot = _array_api.vecdot
+    else:  # the stubs of TensorMethods have them
         __add__, __sub__, __mul__, __truediv__ = _ops.add, _ops.sub, _ops.mul, _ops.div
         __floordiv__, __mod__, __pow__, __matmul__ = _ops.floor_div, _ops.mod, _ops.pow, _ops.matmul
         __neg__, __abs__, __invert__ = _ops.neg, _ops.abs, _ops.bitwise_not
@@ -350,9 +319,6 @@ class Tensor(_ops.TensorMethods):
     def __rmod__(self, other: TensorLike) -> Tensor:
         return _ops.mod(other, self)
 
-    def __rpow__(self, other: TensorLike) -> Tensor:
-        return _ops.pow(other, self)
-
     def __rmatmul__(self, other: TensorLike) -> Tensor:
         return _ops.matmul(other, self)
 
@@ -364,6 +330,12 @@ class Tensor(_ops.TensorMethods):
 
     def __rxor__(self, other: TensorLike) -> Tensor:
         return _ops.bitwise_xor(other, self)
+
+    def __rlshift__(self, other: TensorLike) -> Tensor:
+        return _ops.left_shift(other, self)
+
+    def __rrshift__(self, other: TensorLike) -> Tensor:
+        return _ops.right_shift(other, self)
 
     def __pos__(self) -> Tensor:
         return self
@@ -403,13 +375,6 @@ class Tensor(_ops.TensorMethods):
         return self
 
 
-class _Shared:
-    """What numpy.asarray makes an array of without a copy, and keeps."""
-
-    def __init__(self, t: Tensor) -> None:
-        self.tensor, self.__array_interface__ = t, t.__array_interface__
-
-
 if not TYPE_CHECKING:
     Tensor = _native.install(Tensor)
 _convert.Tensor = _ops.Tensor = Tensor
@@ -444,6 +409,9 @@ def basic(x: Tensor, key: Any) -> tuple[Tensor, list | None]:
             continue
         else:
             item = as_tensor(item)
+            if item.ndim == 0 and item.dtype.kind == "b":  # a new axis, of one element or none
+                x = _ops.unsqueeze(x, axis)
+                item = _ops.zeros(int(item.item()), BY_NAME["i64"])
             indices += [None] * (axis - len(indices)) + [item]
             axis += item.ndim - 1 if item.dtype.kind == "b" else 0
             indices += [Ellipsis] * (item.ndim - 1 if item.dtype.kind == "b" else 0)
@@ -506,12 +474,15 @@ def tensor(data: Any, dtype: DTypeLike = None, requires_grad: bool = False) -> T
 _dtype = dtype
 
 
-def asarray(data: Any, dtype: DTypeLike = None, copy: bool | None = None) -> Tensor:
+def asarray(data: Any, dtype: DTypeLike = None, copy: bool | None = None, *, device: Any = None) -> Tensor:
     """`data` as a tensor; itself where it is one of that dtype, unless copy=True."""
+    on_cpu(device)
     if copy or not isinstance(data, Tensor):
         if copy is False:
             raise ValueError("a tensor of this is a copy")
         return tensor(data, dtype)
+    if copy is False and dtype is not None and data.dtype is not _dtype(dtype):
+        raise ValueError(f"a tensor of another dtype than {data.dtype.name} is a copy")
     return data if dtype is None else _ops.cast(data, dtype)
 
 
@@ -523,37 +494,6 @@ def from_numpy(array: Any) -> Tensor:
 def copy(x: Tensor) -> Tensor:
     """x's values in storage of their own; gradients pass."""
     return run(C.gd_copy, as_tensor(x)._h)
-
-
-def arange(start: float, stop: float | None = None, step: float = 1, dtype: DTypeLike = None) -> Tensor:
-    """start, start + step, … below stop; of integers when all three are."""
-    if stop is None:
-        start, stop = 0, start
-    if dtype is None:
-        dtype = BY_NAME["i64" if all(type(n) is int for n in (start, stop, step)) else "f32"]
-    return run(C.gd_arange, _lib.context(), start, stop, step, _dtype(dtype).code)
-
-
-def full(shape: Any, value: float, dtype: DTypeLike = None) -> Tensor:
-    """Every element `value`."""
-    if dtype is None:
-        dtype = BY_NAME["bool" if type(value) is bool else "i64" if type(value) is int else "f32"]
-    return run(C.gd_full, _lib.context(), shape_of(shape), value, _dtype(dtype).code)
-
-
-def empty(shape: Any, dtype: DTypeLike = None) -> Tensor:
-    """Zeros: memory is not given out with what was in it."""
-    return _ops.zeros(shape, dtype)
-
-
-def ones_like(x: Tensor) -> Tensor:
-    """Ones of x's shape and dtype."""
-    return run(C.gd_full, _lib.context(), shape_of(x.shape), 1, x.dtype.code)
-
-
-def full_like(x: Tensor, value: float) -> Tensor:
-    """Every element `value`, of x's shape and dtype."""
-    return run(C.gd_full, _lib.context(), shape_of(x.shape), value, x.dtype.code)
 
 
 def rand(*shape: Any, dtype: DTypeLike = None) -> Tensor:
@@ -585,15 +525,6 @@ def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Te
 
 
 Tensor.argmax, Tensor.argmin = argmax, argmin
-
-
-def _rebuild(cls, data: bytes, shape: tuple, dtype: str, requires_grad: bool) -> Tensor:
-    t = _convert.from_bytes(data, shape, _dtype(dtype))
-    if cls is not Tensor:
-        made = cls.__new__(cls)
-        made._h, t._h = t._h, None
-        t = made
-    return t.requires_grad_() if requires_grad else t
 
 
 def seed(value: int) -> None:

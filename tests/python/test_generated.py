@@ -61,7 +61,7 @@ def test_defaults_are_those_of_the_library():
 
 def test_functions_show_their_defaults_and_the_headers_words():
     assert [(p.name, p.default) for p in inspect.signature(gd.sum).parameters.values()] == \
-        [("x", inspect.Parameter.empty), ("axis", None), ("keepdims", False)]
+        [("x", inspect.Parameter.empty), ("axis", None), ("keepdims", False), ("dtype", None)]
     parameters = inspect.signature(_ops.adamw).parameters
     assert parameters["lr"].default == 1e-3 and parameters["weight_decay"].default == 0.01
     assert "rounded once" in gd.softmax.__doc__ or "stable" in gd.softmax.__doc__

@@ -103,7 +103,7 @@ def test_several_results():
         close(ours, theirs)
     for ours, theirs in zip(gd.chunk(gd.tensor(X), 2, axis=1), np.array_split(X, 2, axis=1)):
         close(ours, theirs)
-    for ours, theirs in zip(gd.meshgrid([gd.arange(2), gd.arange(3)]), np.meshgrid(np.arange(2), np.arange(3), indexing="ij")):
+    for ours, theirs in zip(gd.meshgrid(gd.arange(2), gd.arange(3)), np.meshgrid(np.arange(2), np.arange(3))):
         close(ours, theirs)
 
 
