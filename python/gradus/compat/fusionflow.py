@@ -88,7 +88,7 @@ class Tensor:
 
     @classmethod
     def eye(cls, dim, dtype=FFDataType.FLOAT32, device=FFDevice.CPU, requires_grad=False):
-        return _new(cls, gd.eye(dim, _dtype(dtype)), requires_grad, device)
+        return _new(cls, gd.eye(dim, dtype=_dtype(dtype)), requires_grad, device)
 
     @classmethod
     def uniform(cls, low, high, shape, dtype=FFDataType.FLOAT32, device=FFDevice.CPU, requires_grad=False):
