@@ -139,7 +139,7 @@ BINARY(minimum, -20, 20, -20, 20, RESULT_SAME, 0, DE, fminl(x, y))
 BINARY(atan2, -4, 4, -4, 4, RESULT_FLOAT, 2, D, atan2l(x, y))
 BINARY(copysign, -20, 20, -4, 4, RESULT_FLOAT, 0, DE, copysignl(x, y))
 /* The oracle does not know the dtype: the number beside x is one ulp from it. */
-BINARY(nextafter, -20, 20, -4, 4, RESULT_FLOAT, 1, DE, nextafterl(x, y))
+BINARY(nextafter, -20, 20, -4, 4, RESULT_FLOAT, 1, D, nextafterl(x, y))
 static long double integer_pow(long double x, long double y)
 {
     int64_t power = 1;
