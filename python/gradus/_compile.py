@@ -39,10 +39,7 @@ class _Plan:
     def __init__(self, owner: Function, tree: Any) -> None:
         self.tree, self.out_tree = tree, None
         self.results = 0  # how many tensors calls give
-<<<<<<< Updated upstream
         self.count = 0  # how many arguments there are, where all are tensors
-=======
->>>>>>> Stashed changes
         self.reads: list = []  # the modules whose training flag the function has read, and what it was
         options = {**owner.options, "mode": "compiled"}  # lazily a function is traced at every call
         self.h = _ops.compile(0, 0, **options)

@@ -375,16 +375,6 @@ class Tensor(Interop, _ops.TensorMethods):
         return self
 
 
-<<<<<<< Updated upstream
-=======
-class _Shared:
-    """What numpy.asarray makes an array of without a copy, and keeps."""
-
-    def __init__(self, t: Tensor) -> None:
-        self.tensor, self.__array_interface__ = t, t.__array_interface__
-
-
->>>>>>> Stashed changes
 if not TYPE_CHECKING:
     Tensor = _native.install(Tensor)
 _convert.Tensor = _ops.Tensor = Tensor
