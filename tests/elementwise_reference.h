@@ -66,7 +66,7 @@ FLOATS(neg, -x)
 INTEGERS(neg, 0 - U(x))
 FLOATS(abs, fabs(x))
 INTEGERS(abs, x < 0 ? 0 - U(x) : U(x))
-FLOATS(sign, isnan(x) || x == 0 ? x : copysign(1, x))
+FLOATS(sign, isnan(x) ? x : x == 0 ? 0 : copysign(1, x))
 INTEGERS(sign, x<0 ? -1 : x> 0 ? 1 : 0)
 FLOATS(square, x *x)
 INTEGERS(square, U(x) * U(x))
@@ -103,6 +103,9 @@ FLOATS(logical_not, x == 0)
 INTEGERS(logical_not, !x)
 FLOATS(isnan, isnan(x) != 0)
 FLOATS(isinf, isinf(x) != 0)
+FLOATS(copysign, copysign(x, y))
+FLOATS(nextafter, nextafter(x, y))
+FLOATS(signbit, signbit(x) != 0)
 INTEGERS(bitwise_and, U(x) & U(y))
 INTEGERS(bitwise_or, U(x) | U(y))
 INTEGERS(bitwise_xor, U(x) ^ U(y))
@@ -131,6 +134,17 @@ static int64_t floor_div_integer(int64_t x, int64_t y)
         quotient--;
     return quotient;
 }
+
+static uint64_t integer_pow(int64_t x, int64_t y)
+{
+    if (y < 0)
+        return x == 1 || (x == -1 && y % 2 == 0) ? 1 : x == -1 ? U(-1) : 0;
+    uint64_t power = 1;
+    for (int bit = 62; bit >= 0; bit--)
+        power = power * power * (y >> bit & 1 ? U(x) : 1);
+    return power;
+}
+INTEGERS(integer_pow, integer_pow(x, y))
 INTEGERS(mod, y == 0 ? 0 : U(x) - U(floor_div_integer(x, y)) * U(y))
 
 WIDE(exp, expl(x))
@@ -190,6 +204,9 @@ static const reference references[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_pow_log] = { 2, NEAR(pow_log, 5) },
     [GD_OP_maximum] = { 2, BOTH(maximum), WHOLE(maximum), .any_zero = true },
     [GD_OP_minimum] = { 2, BOTH(minimum), WHOLE(minimum), .any_zero = true },
+    [GD_OP_integer_pow] = { 2, WHOLE(integer_pow) },
+    [GD_OP_copysign] = { 2, BOTH(copysign) },
+    [GD_OP_nextafter] = { 2, BOTH(nextafter) },
     [GD_OP_atan2] = { 2, NEAR(atan2, 3) },
     [GD_OP_neg] = { 1, BOTH(neg), WHOLE(neg) },
     [GD_OP_abs] = { 1, BOTH(abs), WHOLE(abs) },
@@ -226,6 +243,7 @@ static const reference references[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_erfinv] = { 1, NEAR(erfinv, 4) },
     [GD_OP_lgamma] = { .arity = 1, .elsewhere = true },
     [GD_OP_polygamma] = { .arity = 2, .elsewhere = true },
+    [GD_OP_signbit] = { 1, BOTH(signbit), .gives_bool = true },
     [GD_OP_eq] = { 2, BOTH(eq), WHOLE(eq), .gives_bool = true },
     [GD_OP_ne] = { 2, BOTH(ne), WHOLE(ne), .gives_bool = true },
     [GD_OP_lt] = { 2, BOTH(lt), WHOLE(lt), .gives_bool = true },

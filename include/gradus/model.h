@@ -1,7 +1,7 @@
 /* gradus/model.h: models written as data: a graph of layers with named inputs and outputs and its
  * losses, given as JSON, as structs or by calls. Start at gd_model_load_json() and gd_model_begin().
  *
- *     gd_model *model = gd_model_load_json(context, "model.json", .seed = 1);
+ *     gd_model *model = gd_model_load_json(context, path, .seed = 1);
  *     gd_tensor *logits = gd_model_forward(model, gd_zeros(context, GD_SHAPE(5, 784), GD_F32));
  *     gd_tensor *loss = gd_model_loss(model, logits, gd_zeros(context, GD_SHAPE(5), GD_I64));
  *     gd_model_save(model, "model.safetensors");

@@ -466,7 +466,8 @@ __all__ = ["argsort", "astype", "broadcast_arrays", "can_cast", "clip", "concat"
            "squeeze", "sum", "take", "take_along_axis", "tensordot", "tile", "unique_all", "unique_counts", "unique_inverse",
            "unique_values", "unstack", "vecdot", "where"]
 # The same under NumPy's and PyTorch's names.
-cat = concatenate = concat
+cat = concat
+concatenate = concat
 power = pow
 repeat_interleave = repeat
 unsqueeze = expand_dims

@@ -9,13 +9,19 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 
+def in_notebook() -> bool:
+    """Whether a notebook's kernel runs this code; that its packages are imported does not say so."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
 class Progress:
     """One line that is written over: epoch, share, loss, speed."""
 
     def __init__(self, steps: int, epochs: int, out: TextIO | None = None, interval: float = 0.1) -> None:
         self.steps, self.epochs, self.interval = max(1, steps), epochs, interval
         self.out = sys.stderr if out is None else out
-        self.live = self.out.isatty() or "ipykernel" in sys.modules
+        self.live = self.out.isatty() or in_notebook()
         self.shown = 0.0
 
     def begin(self, epoch: int) -> None:

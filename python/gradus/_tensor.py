@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator
 
-    from . import _array_api
     from ._convert import DTypeLike, TensorLike
 
 
@@ -263,37 +262,7 @@ class Tensor(Interop, _ops.TensorMethods):
 
     # ---- operators
 
-    if TYPE_CHECKING:  # set by _array_api.py
-        __pow__ = __rpow__ = _array_api.pow
-        __divmod__ = __rdivmod__ = _array_api.divmod
-        argsort = _array_api.argsort
-        astype = _array_api.astype
-        clip = _array_api.clip
-        conj = _array_api.conj
-        cumulative_prod = _array_api.cumulative_prod
-        cumulative_sum = _array_api.cumulative_sum
-        diff = _array_api.diff
-        expand_dims = _array_api.expand_dims
-        flip = _array_api.flip
-        moveaxis = _array_api.moveaxis
-        nonzero = _array_api.nonzero
-        pow = _array_api.pow
-        prod = _array_api.prod
-        repeat = _array_api.repeat
-        roll = _array_api.roll
-        repeat_interleave = _array_api.repeat_interleave
-        searchsorted = _array_api.searchsorted
-        sort = _array_api.sort
-        sum = _array_api.sum
-        take = _array_api.take
-        take_along_axis = _array_api.take_along_axis
-        tensordot = _array_api.tensordot
-        tile = _array_api.tile
-        tril = _array_api.tril
-        triu = _array_api.triu
-        unsqueeze = _array_api.unsqueeze
-        vecdot = _array_api.vecdot
-    else:  # the stubs of TensorMethods have them
+    if not TYPE_CHECKING:  # the stubs of TensorMethods have them, and what _array_api.py sets
         __add__, __sub__, __mul__, __truediv__ = _ops.add, _ops.sub, _ops.mul, _ops.div
         __floordiv__, __mod__, __pow__, __matmul__ = _ops.floor_div, _ops.mod, _ops.pow, _ops.matmul
         __neg__, __abs__, __invert__ = _ops.neg, _ops.abs, _ops.bitwise_not

@@ -361,6 +361,10 @@ gd_tensor *fuzz_step_elementwise(fuzz_maker *m)
         gd_dtype dtype = spec->kind == OPERAND_TRUTH ? GD_BOOL : gd_tensor_dtype(x);
         if (!op_row_takes(row, dtype))
             dtype = row->flags & OP_INTEGERS_ONLY ? GD_I32 : GD_F32;
+        /* u64 and a signed integer are computed in f64, which such a row refuses */
+        if (i > 0 && row->flags & OP_INTEGERS_ONLY &&
+            gd_dtype_is_float(gd_dtype_promote(gd_tensor_dtype(in[0]), dtype)))
+            dtype = gd_tensor_dtype(in[0]);
         gd_shape both;
         if (fuzz_broadcast(gd_tensor_shape(x), with.shape, &both) && !is_too_large(m, both))
             with.shape = both;
