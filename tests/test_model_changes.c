@@ -104,6 +104,60 @@ static void layers_are_listed(void **state)
 
 /* ---- changing one ---- */
 
+/* The same layers written by hand have the same parameters and give the same bits. */
+static void perceptrons_are_ready_made(void **state)
+{
+    gd_context *gd = *state;
+    gd_model *made =
+        gd_model_end(gd_model_begin_mlp(gd, 5, 2, ((int64_t[]){ 4, 3 }), 2, .seed = 7));
+    gd_model_builder *b = gd_model_begin(gd, GD_SHAPE(5), .seed = 7);
+    gd_model_add(b, "fc1", "linear", .units = 4, .activation = "relu");
+    gd_model_add(b, "fc2", "linear", .units = 3, .activation = "relu");
+    gd_model_add(b, "out", "linear", .units = 2);
+    gd_model *own = gd_model_end(b);
+    gd_tensor *x = waves(gd, GD_SHAPE(6, 5));
+    gd_tensor *same = gd_eq(gd_model_forward(made, x), gd_model_forward(own, x));
+    assert_int_equal(gd_item(gd_all(same, GD_ALL_AXES, false)), 1);
+    gd_model *line = gd_model_end(gd_model_begin_mlp(gd, 5, 0, NULL, 1));
+    assert_int_equal(gd_model_layer_count(line), 1);
+
+    assert_null(gd_model_begin_mlp(gd, 5, 2, NULL, 2));
+    expect_error(GD_ERR_INVALID, "gd_model_begin_mlp: there are 0 widths");
+    assert_null(gd_model_begin_mlp(gd, 5, 2, ((int64_t[]){ 4, 0 }), 2));
+    expect_error(GD_ERR_INVALID, "widths[1] is 0, at least 1 is needed");
+    assert_null(gd_model_begin_mlp(gd, 5, 0, NULL, -3));
+    expect_error(GD_ERR_INVALID, "-3 results");
+    assert_null(gd_model_end(gd_model_begin_mlp(gd, -5, 0, NULL, 1)));
+    expect_error(GD_ERR_SHAPE, "-5");
+}
+
+/* Pools halve the maps while they can; the loss trains it. */
+static void convolutional_networks_are_ready_made(void **state)
+{
+    gd_context *gd = *state;
+    const gd_shape inputs[] = { GD_SHAPE(2, 5), GD_SHAPE(1, 6, 9), GD_SHAPE(1, 4, 4, 3) };
+    for (int i = 0; i < 3; i++) {
+        gd_model *model = gd_model_end(
+            gd_model_begin_cnn(gd, inputs[i], 3, ((int64_t[]){ 3, 4, 2 }), 2, .seed = 1));
+        if (!model)
+            fail_msg("%s", gd_error_message());
+        assert_true(gd_model_layer_find(model, "conv3") > 0);
+        assert_int_equal(gd_model_layer_find(model, "pool3"),
+                         -1); /* 5 -> 2 -> 1; 6 -> 3 -> 1; 3 -> 1 */
+        assert_int_equal(gd_model_layer_find(model, "pool2") > 0, i < 2);
+        gd_shape shape = { .rank = inputs[i].rank + 1, .dim = { 4 } };
+        for (int a = 0; a < inputs[i].rank; a++)
+            shape.dim[a + 1] = inputs[i].dim[a];
+        gd_tensor *x = waves(gd, shape), *y = gd_mod_scalar(gd_arange(gd, 0, 4, 1, GD_I64), 2);
+        gd_tensor *logits = gd_model_forward(model, x);
+        assert_int_equal(gd_tensor_shape(logits).dim[1], 2);
+        assert_int_equal(gd_backward(gd_model_loss(model, logits, y)), GD_OK);
+        assert_non_null(gd_gradient(parameter(model, "conv1.weight")));
+    }
+    assert_null(gd_model_begin_cnn(gd, GD_SHAPE(5), 0, NULL, 2));
+    expect_error(GD_ERR_SHAPE, "the input has 1 axes; channels and 1 to 3 are needed");
+}
+
 static void a_layer_is_inserted(void **state)
 {
     gd_context *gd = *state;
@@ -591,6 +645,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         context_test(layers_are_listed),
+        context_test(perceptrons_are_ready_made),
+        context_test(convolutional_networks_are_ready_made),
         context_test(a_layer_is_inserted),
         context_test(a_layer_is_replaced_and_the_rest_is_kept),
         context_test(a_layer_is_removed),

@@ -3,7 +3,7 @@
     array-api-tests   the Python array API standard's own tests, of the commit below, cloned into build/
     tests/conformance scikit-learn's array API dispatch, DLPack exchange with what is installed of NumPy, PyTorch and JAX
 
-In the environment: EXAMPLES (20): how many examples hypothesis draws for a test; ARRAY_API_TESTS and ARRAY_API: other places (or copies
+In the environment: MAX_EXAMPLES (20): how many examples hypothesis draws for a test; ARRAY_API_TESTS and ARRAY_API: other places (or copies
 on this machine) to clone the suite and the standard from. tests/conformance/array_api_expected_failures.txt names the tests that are not
 to pass, each with its reason: they count as skipped, and one of them that passes counts as failed.
 """
@@ -73,7 +73,7 @@ def expected_failures():
 
 def write_expected(environment):
     """The same in the form that the suite reads: one id a line. Ids of no test are told."""
-    _, output = run([PYTHON, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "array_api_tests"], cwd=SUITE,
+    _, output = run([PYTHON, "-m", "pytest", "--collect-only", "-q", f"--rootdir={SUITE}", "-p", "no:cacheprovider", "array_api_tests"], cwd=SUITE,
                     env=environment)
     tests = [line for line in output.splitlines() if "::" in line]
     lines = []
@@ -110,8 +110,9 @@ def pytest(name, *arguments, **options):
 def array_api():
     environment = {**os.environ, "ARRAY_API_TESTS_MODULE": "gradus", "ARRAY_API_TESTS_VERSION": STANDARD,
                    "ARRAY_API_TESTS_SKIP_DTYPES": "complex64,complex128"}
-    return pytest("array-api-tests", "array_api_tests", "-o", "xfail_strict=true", "--disable-deadline", "--derandomize",
-                  "--max-examples", os.environ.get("EXAMPLES", "20"), "--xfails-file", write_expected(environment), "-W",
+    # Ids are relative to the root, for which pytest would take this project's.
+    return pytest("array-api-tests", "array_api_tests", f"--rootdir={SUITE}", "-o", "xfail_strict=true", "--disable-deadline", "--derandomize",
+                  "--max-examples", os.environ.get("MAX_EXAMPLES", "20"), "--xfails-file", write_expected(environment), "-W",
                   "ignore::pytest.PytestWarning", cwd=SUITE, env=environment)
 
 

@@ -309,6 +309,30 @@ GD_API gd_model *gd_model_end(gd_model_builder *builder);
 /* End a builder without a model. NULL is fine. */
 GD_API void gd_model_builder_release(gd_model_builder *builder);
 
+/* ---- ready-made networks ---- */
+
+/* gd_model_begin_mlp(context, 784, 2, widths, 10, .seed = 1): a builder with a multilayer perceptron
+ * of vectors [inputs]: linear layers fc1 ... of `count` widths with ReLU, and "out" of `outputs`
+ * units, which are logits or the numbers of a regression: cross_entropy is the loss until another is
+ * added. Layers can be added, and changed as below, before gd_model_end. GD_ERR_INVALID: a size
+ * below 1. */
+#define gd_model_begin_mlp(...) \
+    GD_WITH_5(gd_model_begin_mlp_with, gd_model_options, GD_MODEL_DEFAULTS, __VA_ARGS__, )
+GD_API gd_model_builder *gd_model_begin_mlp_with(gd_context *context, int64_t inputs, int count,
+                                                 const int64_t *widths, int64_t outputs,
+                                                 const gd_model_options *options);
+
+/* gd_model_begin_cnn(context, GD_SHAPE(3, 32, 32), 2, channels, 10): likewise a convolutional network
+ * of maps [channels, width], [channels, height, width] or [channels, depth, height, width]: conv1 ...
+ * of `count` channels, 3 wide, padded so that the size stays, with ReLU; behind each a max_pool that
+ * halves the size, pool1 ..., while all of its axes are 2 or more; and "out", a linear layer of
+ * `classes` units. GD_ERR_SHAPE: other ranks; GD_ERR_INVALID. */
+#define gd_model_begin_cnn(...) \
+    GD_WITH_5(gd_model_begin_cnn_with, gd_model_options, GD_MODEL_DEFAULTS, __VA_ARGS__, )
+GD_API gd_model_builder *gd_model_begin_cnn_with(gd_context *context, gd_shape input, int count,
+                                                 const int64_t *channels, int64_t classes,
+                                                 const gd_model_options *options);
+
 /* ---- changing one ---- */
 
 /* A builder that begins with all of a model, for taking layers out of it and putting others in:

@@ -246,8 +246,8 @@ GD_API gd_tensor *gd_isfinite(gd_tensor *x);
 GD_API gd_tensor *gd_signbit(gd_tensor *x);
 /* Of bools the logical_not, of integers all bits turned; floats are refused. */
 GD_API gd_tensor *gd_bitwise_not(gd_tensor *x);
-/* x * 2^n and floor(x / 2^n) of integers, dtype as promoted (bools as i32), wrapping. n in 0 … 63,
- * else GD_ERR_INVALID. */
+/* x * 2^n and floor(x / 2^n) of integers, dtype as promoted (bools as i32), wrapping: of 64 places
+ * and more nothing stays but the sign, 0 or -1, of right shifts. n < 0: GD_ERR_INVALID. */
 GD_API gd_tensor *gd_left_shift(gd_tensor *x, gd_tensor *n);
 GD_API gd_tensor *gd_right_shift(gd_tensor *x, gd_tensor *n);
 /* Integers and bools only; dtype as promoted. */

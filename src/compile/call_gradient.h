@@ -26,7 +26,7 @@ void gd_call_gradient_drop(void *gradient);
 
 /* The plan of what was recorded: its outputs are the results, then what the gradient reads. NULL on
  * failure. */
-gd_plan *gd_call_gradient_plan(gd_call_gradient *gradient);
+gd_plan *gd_call_gradient_plan(gd_call_gradient *c);
 int gd_call_gradient_result_count(const gd_call_gradient *gradient);
 
 /* If only its scope and the caller have references to a result of an earlier call, its storage and
@@ -35,7 +35,7 @@ int gd_call_gradient_result_count(const gd_call_gradient *gradient);
 bool gd_call_gradient_recycle(gd_tensor *result);
 /* Run the plan as one node of the graph. results: recycled handles or NULL; then each with a
  * reference for the caller, and one of the scope's, as an op's result has. */
-gd_status gd_call_gradient_run(gd_call_gradient *gradient, gd_plan *plan, gd_tensor *const *inputs,
+gd_status gd_call_gradient_run(gd_call_gradient *c, gd_plan *plan, gd_tensor *const *inputs,
                                gd_tensor **results);
 
 #endif

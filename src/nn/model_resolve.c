@@ -344,7 +344,7 @@ static void mark_used(const gd_model *model, bool *used)
 /* A layer or an input that nothing uses is an error in the spec. */
 static gd_status check_all_used(const gd_model *model)
 {
-    bool *used = gd_alloc_zero((size_t)(model->input_count + model->count), sizeof *used);
+    bool *used = gd_alloc_zero((size_t)model->input_count + (size_t)model->count, sizeof *used);
     if (!used)
         return GD_ERR_MEMORY;
     mark_used(model, used);

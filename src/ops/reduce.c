@@ -239,12 +239,17 @@ static gd_tensor *reduce(gd_op_id id, gd_tensor *x, gd_axes axes, bool keep, con
     if (!ok)
         return NULL;
     gd_dtype dtype = x->layout.dtype;
-    bool is_extreme = id == GD_OP_max || id == GD_OP_min;
-    x = is_extreme ? comparable(x, id) : gd_as_dtype(x, gd_compute_dtype(id, dtype));
+    const bool is_extreme = id == GD_OP_max || id == GD_OP_min;
+    const gd_dtype computed = gd_compute_dtype(id, dtype),
+                   result = is_extreme ? dtype : gd_sum_dtype(dtype);
+    if (is_extreme)
+        x = comparable(x, id);
+    else if (computed != dtype)
+        x = gd_as_dtype(x, computed);
     gd_tensor *r = id == GD_OP_sum ? gd_sum_along(x, attr.axes, keep) : gd_apply1(id, x, &attr);
     if (is_extreme && dtype == GD_U64)
         r = turn_top_bit(r);
-    return gd_as_dtype(r, is_extreme ? dtype : gd_sum_dtype(dtype));
+    return r && r->layout.dtype != result ? gd_as_dtype(r, result) : r;
 }
 
 gd_tensor *gd_sum(gd_tensor *x, gd_axes axes, bool keep)

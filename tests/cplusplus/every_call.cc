@@ -48,6 +48,9 @@ void models(gd_context *gd)
     gd_model_insert(b, "fc", "drop", "dropout", .dropout = 0.1);
     gd_model_replace(b, "fc", "linear", .units = 8);
     model = gd_model_end(b);
+    const int64_t sizes[] = { 16, 8 };
+    b = gd_model_begin_mlp(gd, 784, 2, sizes, 10, .seed = 1);
+    b = gd_model_begin_cnn(gd, GD_SHAPE(3, 32, 32), 2, sizes, 10, .dtype = GD_F64);
     (void)gd_layer_type_register(gd, "own", nullptr, nullptr, .max_inputs = 2, .uses = "units");
     gd_model_release(model);
 }
