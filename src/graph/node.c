@@ -224,12 +224,14 @@ void gd_release(gd_tensor *t)
 }
 
 /* The list is pushed to by any thread, one tensor at a time, and taken as a whole. A tensor is in it
- * once, with the number of references given back. */
+ * once, with the number of references given back. Who lists a tensor again writes its link after the
+ * read of the link by the thread that took the list: the count's exchange releases that read, the
+ * addition acquires it. */
 void gd_release_later(gd_tensor *t)
 {
     if (!gd_usable(t, "gd_release_later"))
         return;
-    if (atomic_fetch_add_explicit(&t->later, 1, memory_order_release) > 0)
+    if (atomic_fetch_add_explicit(&t->later, 1, memory_order_acq_rel) > 0)
         return;
     gd_context *context = t->context;
     gd_tensor *first = atomic_load_explicit(&context->later, memory_order_relaxed);
@@ -246,7 +248,7 @@ void gd_release_listed(gd_context *context)
     while ((t = atomic_exchange_explicit(&context->later, NULL, memory_order_acquire)))
         while (t) {
             gd_tensor *next = t->next_later; /* from the exchange on it may be listed again */
-            int32_t count = atomic_exchange_explicit(&t->later, 0, memory_order_acquire);
+            int32_t count = atomic_exchange_explicit(&t->later, 0, memory_order_acq_rel);
             while (count-- > 0)
                 gd_release(t);
             t = next;
