@@ -6,12 +6,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "support/context.h"
+#include "support/folder.h"
 #include "support/shared_data.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,41 +42,6 @@ static const unsigned char tiny[] = {
     0xd9,
 };
 // clang-format on
-
-/* ---- files of a test, in a folder of its own ---- */
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    snprintf(folder, sizeof folder, "/tmp/gradus_images_XXXXXX");
-    return mkdtemp(folder) ? open_context(state) : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command) == 0 ? close_context(state) : -1;
-}
-
-/* folder/name; static text for a few calls. */
-static const char *in_folder(const char *name)
-{
-    static char path[4][256];
-    static int at;
-    at = (at + 1) % 4;
-    snprintf(path[at], sizeof path[at], "%s/%s", folder, name);
-    return path[at];
-}
-
-static void write_file(const char *name, const void *bytes, size_t size)
-{
-    FILE *f = fopen(in_folder(name), "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, size, f), size);
-    fclose(f);
-}
 
 /* JPEG is optional. */
 static void need_jpeg(void)
@@ -129,7 +91,7 @@ static void test_broken_jpeg(void **state)
     (void)state;
     need_jpeg();
     gd_image image;
-    for (size_t size = 0; size < sizeof tiny; size++) {
+    for (size_t size = 1; size < sizeof tiny; size++) {
         write_file("cut.jpg", tiny, size);
         assert_int_equal(gd_image_read(in_folder("cut.jpg"), &image), GD_ERR_FORMAT);
         assert_null(image.pixels);
@@ -137,7 +99,10 @@ static void test_broken_jpeg(void **state)
     }
     write_file("no.jpg", "this is no image", 16);
     assert_int_equal(gd_image_read(in_folder("no.jpg"), &image), GD_ERR_FORMAT);
-    expect_error(GD_ERR_FORMAT, "no.jpg: not a JPEG image");
+    expect_error(GD_ERR_FORMAT, "no.jpg: neither a JPEG nor a PNG image");
+    write_file("empty.jpg", "", 0);
+    assert_int_equal(gd_image_read(in_folder("empty.jpg"), &image), GD_ERR_FORMAT);
+    expect_error(GD_ERR_FORMAT, "empty.jpg: neither a JPEG nor a PNG image");
     assert_int_equal(gd_image_read(in_folder("absent.jpg"), &image), GD_ERR_IO);
     expect_error(GD_ERR_IO, "absent.jpg");
     assert_int_equal(gd_image_read(NULL, &image), GD_ERR_INVALID);
@@ -305,7 +270,7 @@ static void test_image_folder(void **state)
         print_error("%s\n", gd_error_message());
     assert_int_equal(warning_count, 2);
     assert_non_null(strstr(warnings[0], ": left out what is no folder: README"));
-    assert_non_null(strstr(warnings[1], "b: left out what is no JPEG image (.jpg, .jpeg): notes"));
+    assert_non_null(strstr(warnings[1], "b: left out what is no image (.jpg, .jpeg, .png): notes"));
     assert_int_equal(gd_dataset_count(d), 3);
     assert_int_equal(gd_dataset_classes(d), 2);
     gd_shape shape = gd_dataset_shape(d);
@@ -332,7 +297,7 @@ static void test_image_folder_errors(void **state)
     assert_null(gd_image_folder(gd, in_folder("absent"), 2, 4));
     expect_error(GD_ERR_IO, "absent: cannot be read as a folder");
     assert_null(gd_image_folder(gd, folder, 2, 4));
-    expect_error(GD_ERR_IO, "holds no folders with JPEG images");
+    expect_error(GD_ERR_IO, "holds no folders with images");
     mkdir(in_folder("a"), 0700);
     write_file("a/bad.jpg", "no", 2);
     assert_null(gd_image_folder(gd, folder, 2, 4));
@@ -425,17 +390,16 @@ static void test_shared_data(void **state)
 
 int main(void)
 {
-#define FOLDER_TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(test_jpeg),
-        FOLDER_TEST(test_broken_jpeg),
-        FOLDER_TEST(test_jpeg_claims),
-        FOLDER_TEST(test_jpeg_scans),
-        FOLDER_TEST(test_resize_as_torch),
-        FOLDER_TEST(test_image_folder),
-        FOLDER_TEST(test_image_folder_errors),
-        FOLDER_TEST(test_cifar),
-        FOLDER_TEST(test_shared_data),
+        folder_test(test_jpeg),
+        folder_test(test_broken_jpeg),
+        folder_test(test_jpeg_claims),
+        folder_test(test_jpeg_scans),
+        folder_test(test_resize_as_torch),
+        folder_test(test_image_folder),
+        folder_test(test_image_folder_errors),
+        folder_test(test_cifar),
+        folder_test(test_shared_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,9 +134,9 @@ typedef struct gd_cifar10_options {
 GD_API gd_dataset *gd_cifar10_with(gd_context *context, const char *folder,
                                    const gd_cifar10_options *options);
 
-/* gd_image_folder(context, "train", 64, 64): JPEG images as [3, height, width], 0 … 1, resized by
+/* gd_image_folder(context, "train", 64, 64): JPEG and PNG images as [3, height, width], 0 … 1, resized by
  * gd_image_resize. Each folder in `folder` is a class, numbered in the order of their names; its
- * .jpg and .jpeg files are its samples. Hidden files are passed over, others too, with a warning
+ * .jpg, .jpeg and .png files are its samples. Hidden files are passed over, others too, with a warning
  * (gd_set_log_callback). Decoded at once, in the context's threads. Errors of gd_image_read name
  * the file; GD_ERR_IO: no folder, or no images. */
 GD_API gd_dataset *gd_image_folder(gd_context *context, const char *folder, int64_t height,

@@ -76,12 +76,23 @@ typedef struct gd_image {
     unsigned char *pixels; /* [height, width, channels], owned by this struct */
 } gd_image;
 
-/* Decode a JPEG file to RGB (channels 3; grey images too). On success *out owns its pixels:
- * gd_image_free(). On failure *out is all zero: GD_ERR_IO, GD_ERR_FORMAT (with the decoder's
+/* Decode a JPEG or PNG file, told by its content, to RGB (channels 3; grey images too). Of a PNG file
+ * of any depth and kind, palettes are looked up, 16 bits are rounded to 8 and alpha is dropped, as
+ * Pillow's convert("RGB") does; no gamma or colour profile is applied. On success *out owns its
+ * pixels: gd_image_free(). On failure *out is all zero: GD_ERR_IO, GD_ERR_FORMAT (with the decoder's
  * reason; also for a file that is truncated or damaged, has more than 100 scans, 2^28 pixels, or
  * 4,096 pixels for each of its bytes), GD_ERR_MEMORY, GD_ERR_INVALID (NULL), GD_ERR_UNSUPPORTED (a
- * build without libjpeg-turbo). */
+ * build without libjpeg-turbo or libpng). */
 GD_API gd_status gd_image_read(const char *path, gd_image *out);
+/* Write an image, atomically as gd_file_write does, in the format that the path's ending names: .png
+ * (1 channel: grey; 2: grey and alpha; 3: RGB; 4: RGB and alpha), .ppm (3), .pgm (1). GD_ERR_INVALID:
+ * no image, another ending, other channels; GD_ERR_UNSUPPORTED (.png in a build without libpng);
+ * GD_ERR_IO, GD_ERR_MEMORY. */
+GD_API gd_status gd_image_write(const char *path, const gd_image *image);
+/* The values of a tensor [height, width] or [channels, height, width] (1 to 4 channels) as pixels:
+ * `low` is 0, `high` 255, linearly between, what is beyond is one of these, NaN is 0. The caller
+ * frees *out: gd_image_free(). GD_ERR_SHAPE, GD_ERR_INVALID, GD_ERR_MEMORY. */
+GD_API gd_status gd_image_from_tensor(gd_tensor *x, double low, double high, gd_image *out);
 /* Bilinear, pixel centres at halves; shrinking averages over as many pixels as one of the result
  * covers, with triangular weights (as Pillow's BILINEAR). */
 GD_API gd_status gd_image_resize(const gd_image *image, int64_t height, int64_t width,

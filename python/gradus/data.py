@@ -75,7 +75,7 @@ def read_idx(path: Any) -> Tensor:
 
 
 def read_image(path: Any, height: int | None = None, width: int | None = None) -> Tensor:
-    """A JPEG file as uint8 [3, height, width], resized where a height and a width are given."""
+    """A JPEG or PNG file as uint8 [3, height, width], resized where a height and a width are given."""
     if (height is None) is not (width is None):
         raise _lib.InvalidError("read_image: a height and a width, or neither")
     read, image = _api.gd_image(), _api.gd_image()
@@ -94,8 +94,23 @@ def read_image(path: Any, height: int | None = None, width: int | None = None) -
     return _ops.contiguous(_ops.permute(rows, (2, 0, 1)))
 
 
+def write_image(path: Any, image: Any, low: float | None = None, high: float | None = None) -> None:
+    """Write a tensor [height, width] or [channels, height, width] as a picture, .png, .ppm or .pgm: `low` is black, `high` white. Of
+    integers 0 and 255 unless given, of others 0 and 1."""
+    image = as_tensor(image)
+    picture = _api.gd_image()
+    whole = not image.dtype.is_float
+    with _lib.lock:
+        try:
+            if C.gd_image_from_tensor(image.handle, 0.0 if low is None else low, (255.0 if whole else 1.0) if high is None else high,
+                                      ctypes.byref(picture)) or C.gd_image_write(_convert.as_text(path), ctypes.byref(picture)):
+                _lib.fail()
+        finally:
+            C.gd_image_free(ctypes.byref(picture))
+
+
 def image_folder(folder: Any, height: int, width: int) -> Dataset:
-    """JPEG images [3, height, width]; each folder in `folder` is a class."""
+    """JPEG and PNG images [3, height, width]; each folder in `folder` is a class."""
     return Dataset(_ops.image_folder(os.fspath(folder), height, width))
 
 
@@ -326,4 +341,4 @@ def _stack(samples: list) -> Any:
 
 
 __all__ = ["ArrayDataset", "DataLoader", "Dataset", "TokenLoader", "cifar10", "from_arrays", "idx", "image_folder", "mnist", "read_idx",
-           "read_image", "write_tokens"]
+           "read_image", "write_image", "write_tokens"]

@@ -1,6 +1,6 @@
 /* data/image_folder.c: a folder of photographs as a data set: each folder in it is a class, in the
- * order of their names. Hidden files are skipped in silence; other files that are not JPEG images
- * are skipped with a warning. Start at gd_image_folder_with(). */
+ * order of their names. Hidden files are skipped in silence; other files that are not JPEG or PNG
+ * images are skipped with a warning. Start at gd_image_folder_with(). */
 #include "data/dataset.h"
 
 #include <gradus/io.h>
@@ -50,7 +50,8 @@ static int by_name(const void *a, const void *b)
 static bool is_photograph(const char *name)
 {
     const char *end = strrchr(name, '.');
-    return end && (strcasecmp(end, ".jpg") == 0 || strcasecmp(end, ".jpeg") == 0);
+    return end && (strcasecmp(end, ".jpg") == 0 || strcasecmp(end, ".jpeg") == 0 ||
+                   strcasecmp(end, ".png") == 0);
 }
 
 static bool is_folder(const char *folder, const char *name)
@@ -83,7 +84,7 @@ static gd_status list_folder(const char *path, bool photographs, names *list)
     closedir(folder);
     if (others > 0)
         gd_log_message(GD_LOG_WARNING, "%s: left out what is no %s: %s%s", path,
-                       photographs ? "JPEG image (.jpg, .jpeg)" : "folder", other,
+                       photographs ? "image (.jpg, .jpeg, .png)" : "folder", other,
                        others > 1 ? " and others" : "");
     if (list->count)
         qsort(list->name, list->count, sizeof *list->name, by_name);
@@ -126,7 +127,7 @@ static gd_status list_all(listing *all, const char *folder)
                      ? list_class(all, path, (int64_t)i)
                      : gd_fail(GD_ERR_INVALID, "%s: the path is too long", folder);
     if (status == GD_OK && all->paths.count == 0)
-        status = gd_fail(GD_ERR_IO, "%s: holds no folders with JPEG images (.jpg, .jpeg)", folder);
+        status = gd_fail(GD_ERR_IO, "%s: holds no folders with images (.jpg, .jpeg, .png)", folder);
     names_free(&classes);
     return status;
 }

@@ -1,13 +1,17 @@
-/* io/image.c: photographs: JPEG through libjpeg (libjpeg-turbo), and resizing. Start at
- * gd_image_read(). */
-#include <gradus/io.h>
+/* io/image.c: photographs: which decoder or encoder a file needs, resizing, tensors as pictures. The
+ * decoders are io/image_jpeg.c and io/image_png.c. Start at gd_image_read(). */
+#include "io/image.h"
+
+#include <gradus/ops.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "io/file.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 void gd_image_free(gd_image *image)
 {
@@ -101,107 +105,44 @@ gd_status gd_image_resize(const gd_image *image, int64_t height, int64_t width, 
     return ok ? GD_OK : GD_ERR_MEMORY;
 }
 
-/* ---- JPEG ---- */
+/* ---- reading ---- */
 
-#ifdef GD_HAVE_JPEG
+#define MOST_FILE_BYTES ((size_t)1 << 30)
 
-#include <setjmp.h>
-#include <stdio.h>
-
-#include <jerror.h>
-#include <jpeglib.h>
-
-/* A few bytes can claim any size, and a progressive image, which is kept as coefficients until its
- * last scan, any number of scans. A Huffman-coded file spends at least a bit on each block of a
- * component, which is 1,024 pixels a byte. */
-#define MOST_PIXELS          (INT64_C(1) << 28)
-#define MOST_PIXELS_PER_BYTE 4096
-#define MOST_SCANS           100
-#define MOST_BYTES           0x7fffffffL /* that libjpeg may allocate */
-
-typedef struct decoder {
-    struct jpeg_decompress_struct jpeg;
-    struct jpeg_error_mgr errors;
-    struct jpeg_progress_mgr progress;
-    jmp_buf failed;
-    char message[JMSG_LENGTH_MAX];
-} decoder;
-
-static void on_error(j_common_ptr jpeg)
+gd_status gd_image_check_size(int64_t height, int64_t width, size_t bytes, const char *path)
 {
-    decoder *d = jpeg->client_data;
-    jpeg->err->format_message(jpeg, d->message);
-    longjmp(d->failed, 1);
-}
-
-/* Told of warnings, which have a negative level, and of traces. libjpeg makes up the pixels that a
- * truncated or damaged file lacks and warns; that is an error here. */
-static void on_warning(j_common_ptr jpeg, int level)
-{
-    static const int harmless[] = { JWRN_EXTRANEOUS_DATA, JWRN_ADOBE_XFORM, JWRN_JFIF_MAJOR,
-                                    JWRN_NOT_SEQUENTIAL, JWRN_TOO_MUCH_DATA };
-    bool loses = level < 0;
-    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        loses = loses && jpeg->err->msg_code != harmless[i];
-    if (loses)
-        on_error(jpeg);
-}
-
-static void on_progress(j_common_ptr jpeg)
-{
-    decoder *d = jpeg->client_data;
-    if (d->jpeg.input_scan_number <= MOST_SCANS)
-        return;
-    snprintf(d->message, sizeof d->message, "more than %d scans", MOST_SCANS);
-    longjmp(d->failed, 1);
-}
-
-/* Before anything is allocated for the pixels that the header claims. */
-static gd_status check_size(const struct jpeg_decompress_struct *jpeg, size_t bytes,
-                            const char *path)
-{
-    int64_t height = jpeg->image_height, width = jpeg->image_width;
     if (height <= GD_IMAGE_MAX_SIZE && width <= GD_IMAGE_MAX_SIZE &&
-        height * width <= MOST_PIXELS && height * width / MOST_PIXELS_PER_BYTE <= (int64_t)bytes)
+        height * width <= GD_IMAGE_MOST_PIXELS &&
+        height * width / GD_IMAGE_MOST_PIXELS_PER_BYTE <= (int64_t)bytes)
         return GD_OK;
     return gd_fail(GD_ERR_FORMAT,
                    "%s: an image of %lld x %lld in a file of %zu bytes; at most %d x %d, %lld "
                    "pixels, and %d a byte, are read",
                    path, (long long)height, (long long)width, bytes, GD_IMAGE_MAX_SIZE,
-                   GD_IMAGE_MAX_SIZE, (long long)MOST_PIXELS, MOST_PIXELS_PER_BYTE);
+                   GD_IMAGE_MAX_SIZE, (long long)GD_IMAGE_MOST_PIXELS,
+                   GD_IMAGE_MOST_PIXELS_PER_BYTE);
 }
 
-/* Everything that may end in longjmp. What it makes is in *out and in d, so that the caller can end
- * it. */
-static gd_status decode(decoder *d, const unsigned char *bytes, size_t size, const char *path,
-                        gd_image *out)
+/* A kind of file, told by its first bytes. */
+typedef struct format {
+    size_t size;
+    unsigned char signature[8];
+    gd_status (*decode)(const char *path, const unsigned char *bytes, size_t size, gd_image *out);
+} format;
+
+static const format formats[] = {
+    { 2, { 0xff, 0xd8 }, gd_image_decode_jpeg },
+    { 8, { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' }, gd_image_decode_png },
+};
+
+/* A file that ends within the signature is of that format too: its decoder says that it is cut. */
+static const format *find_format(const unsigned char *bytes, size_t size)
 {
-    struct jpeg_decompress_struct *jpeg = &d->jpeg;
-    jpeg_create_decompress(jpeg);
-    jpeg->mem->max_memory_to_use = MOST_BYTES;
-    jpeg->progress = &d->progress;
-    jpeg_mem_src(jpeg, bytes, (unsigned long)size);
-    (void)jpeg_read_header(jpeg, TRUE);
-    gd_status status = check_size(jpeg, size, path);
-    if (status != GD_OK)
-        return status;
-    jpeg->out_color_space = JCS_RGB;
-    jpeg->dct_method = JDCT_ISLOW;
-    (void)jpeg_start_decompress(jpeg);
-    int64_t height = jpeg->output_height, width = jpeg->output_width;
-    if (jpeg->output_components != 3)
-        return gd_fail(GD_ERR_FORMAT, "%s: an image with %d components", path,
-                       jpeg->output_components);
-    out->pixels = gd_alloc((size_t)(height * width * 3));
-    if (!out->pixels)
-        return GD_ERR_MEMORY;
-    out->height = height, out->width = width, out->channels = 3;
-    while (jpeg->output_scanline < jpeg->output_height) {
-        JSAMPROW row = out->pixels + (size_t)jpeg->output_scanline * (size_t)width * 3;
-        (void)jpeg_read_scanlines(jpeg, &row, 1);
-    }
-    (void)jpeg_finish_decompress(jpeg);
-    return GD_OK;
+    for (size_t i = 0; size > 0 && i < sizeof formats / sizeof *formats; i++)
+        if (memcmp(bytes, formats[i].signature, size < formats[i].size ? size : formats[i].size) ==
+            0)
+            return &formats[i];
+    return NULL;
 }
 
 gd_status gd_image_read(const char *path, gd_image *out)
@@ -211,41 +152,113 @@ gd_status gd_image_read(const char *path, gd_image *out)
     *out = (gd_image){ 0 };
     unsigned char *bytes;
     size_t size;
-    gd_status status = gd_file_read_all(path, (size_t)1 << 30, &bytes, &size);
+    gd_status status = gd_file_read_all(path, MOST_FILE_BYTES, &bytes, &size);
     if (status != GD_OK)
         return status;
-    decoder *d = gd_alloc_zero(1, sizeof *d);
-    if (!d) {
-        gd_free(bytes);
-        return GD_ERR_MEMORY;
-    }
-    d->jpeg.err = jpeg_std_error(&d->errors);
-    d->jpeg.client_data = d;
-    d->errors.error_exit = on_error;
-    d->errors.emit_message = on_warning;
-    d->progress.progress_monitor = on_progress;
-    if (setjmp(d->failed) == 0)
-        status = decode(d, bytes, size, path, out);
-    else
-        status =
-            gd_fail(GD_ERR_FORMAT, "%s: not a JPEG image that can be read: %s", path, d->message);
-    jpeg_destroy_decompress(&d->jpeg);
+    const format *f = find_format(bytes, size);
+    status = f ? f->decode(path, bytes, size, out)
+               : gd_fail(GD_ERR_FORMAT, "%s: neither a JPEG nor a PNG image", path);
     if (status != GD_OK)
         gd_image_free(out);
-    gd_free(d);
     gd_free(bytes);
     return status;
 }
 
-#else
+/* ---- writing ---- */
 
-gd_status gd_image_read(const char *path, gd_image *out)
+static bool has_ending(const char *path, const char *ending)
 {
-    if (!path || !out)
-        return gd_fail(GD_ERR_INVALID, "gd_image_read: an argument is NULL");
-    *out = (gd_image){ 0 };
-    return gd_fail(GD_ERR_UNSUPPORTED,
-                   "%s: this build cannot read images (it was built without libjpeg-turbo)", path);
+    const char *found = strrchr(path, '.');
+    return found && strcasecmp(found, ending) == 0;
 }
 
-#endif
+/* Netpbm: a line of text, then the pixels as they are. */
+static gd_status write_netpbm(const char *path, const gd_image *image, char kind)
+{
+    char head[64];
+    int length = snprintf(head, sizeof head, "P%c\n%lld %lld\n255\n", kind, (long long)image->width,
+                          (long long)image->height);
+    const gd_file_part parts[] = { { head, (size_t)length },
+                                   { image->pixels,
+                                     (size_t)(image->height * image->width * image->channels) } };
+    return gd_file_write_atomic(path, parts, 2);
+}
+
+static gd_status write_png(const char *path, const gd_image *image)
+{
+    unsigned char *bytes = NULL;
+    size_t size = 0;
+    gd_status status = gd_image_encode_png(path, image, &bytes, &size);
+    if (status == GD_OK)
+        status = gd_file_write_atomic(path, &(gd_file_part){ bytes, size }, 1);
+    gd_free(bytes);
+    return status;
+}
+
+gd_status gd_image_write(const char *path, const gd_image *image)
+{
+    if (!path || !is_image(image))
+        return gd_fail(GD_ERR_INVALID, "gd_image_write: there is no %s", path ? "image" : "path");
+    if (image->channels > 4 || image->height > GD_IMAGE_MAX_SIZE ||
+        image->width > GD_IMAGE_MAX_SIZE)
+        return gd_fail(GD_ERR_INVALID,
+                       "gd_image_write: %s: %lld x %lld with %lld channels; at most %d x %d with 4 "
+                       "can be written",
+                       path, (long long)image->height, (long long)image->width,
+                       (long long)image->channels, GD_IMAGE_MAX_SIZE, GD_IMAGE_MAX_SIZE);
+    if (has_ending(path, ".png"))
+        return write_png(path, image);
+    if (has_ending(path, ".ppm") && image->channels == 3)
+        return write_netpbm(path, image, '6');
+    if (has_ending(path, ".pgm") && image->channels == 1)
+        return write_netpbm(path, image, '5');
+    return gd_fail(GD_ERR_INVALID,
+                   "gd_image_write: %s: an image with %lld channels is written as .png%s", path,
+                   (long long)image->channels,
+                   image->channels == 3   ? " or .ppm"
+                   : image->channels == 1 ? " or .pgm"
+                                          : "");
+}
+
+/* ---- tensors as pictures ---- */
+
+static unsigned char as_pixel(double value, double low, double high)
+{
+    double share = (value - low) / (high - low);
+    return share > 0.0 ? (unsigned char)lrint(fmin(share, 1.0) * 255.0) : 0; /* NaN is 0 */
+}
+
+gd_status gd_image_from_tensor(gd_tensor *x, double low, double high, gd_image *out)
+{
+    if (!x || !out)
+        return gd_fail(GD_ERR_INVALID, "gd_image_from_tensor: an argument is NULL");
+    *out = (gd_image){ 0 };
+    gd_shape s = gd_tensor_shape(x);
+    int64_t channels = s.rank == 3 ? s.dim[0] : 1;
+    int64_t height = s.rank >= 2 ? s.dim[s.rank - 2] : 0,
+            width = s.rank >= 2 ? s.dim[s.rank - 1] : 0;
+    if (s.rank < 2 || s.rank > 3 || channels < 1 || channels > 4 || height < 1 || width < 1 ||
+        height > GD_IMAGE_MAX_SIZE || width > GD_IMAGE_MAX_SIZE)
+        return gd_fail(GD_ERR_SHAPE,
+                       "gd_image_from_tensor: a picture is [height, width] or [channels, height, "
+                       "width] with 1 to 4 channels, and at most %d x %d",
+                       GD_IMAGE_MAX_SIZE, GD_IMAGE_MAX_SIZE);
+    if (!isfinite(low) || !isfinite(high) || low == high)
+        return gd_fail(GD_ERR_INVALID, "gd_image_from_tensor: from %g to %g is no range", low,
+                       high);
+    size_t plane = (size_t)(height * width), count = plane * (size_t)channels;
+    double *values = gd_alloc(count * sizeof *values);
+    out->pixels = values ? gd_alloc(count) : NULL;
+    gd_status status = out->pixels ? GD_OK : GD_ERR_MEMORY;
+    if (status == GD_OK)
+        status = gd_tensor_read(gd_cast(x, GD_F64), values, count * sizeof *values);
+    if (status == GD_OK) {
+        out->height = height, out->width = width, out->channels = channels;
+        for (size_t i = 0; i < count; i++)
+            out->pixels[i % plane * (size_t)channels + i / plane] = as_pixel(values[i], low, high);
+    } else {
+        gd_image_free(out);
+    }
+    gd_free(values);
+    return status;
+}

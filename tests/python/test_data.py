@@ -48,6 +48,24 @@ def test_photographs(tmp_path):
         data.read_image(tmp_path / "all/a/1.jpg", 3)
 
 
+def test_pictures_of_tensors(tmp_path):
+    grey = gd.tensor([[0, 0.5], [2, -1]])
+    data.write_image(tmp_path / "a.pgm", grey)
+    assert (tmp_path / "a.pgm").read_bytes() == b"P5\n2 2\n255\n" + bytes([0, 128, 255, 0])
+    data.write_image(tmp_path / "a.pgm", grey, low=-1, high=2)
+    assert (tmp_path / "a.pgm").read_bytes()[-4:] == bytes([85, 128, 255, 0])
+    colours = gd.tensor([[[1, 2]], [[3, 4]], [[5, 255]]], dtype="uint8")
+    data.write_image(tmp_path / "a.ppm", colours)
+    assert (tmp_path / "a.ppm").read_bytes()[-6:] == bytes([1, 3, 5, 2, 4, 255])
+    try:
+        data.write_image(tmp_path / "a.png", colours)
+        assert data.read_image(tmp_path / "a.png").tolist() == colours.tolist()
+    except gd.UnsupportedError:
+        pass  # a build without libpng
+    with pytest.raises(gd.ShapeError, match="1 to 4 channels"):
+        data.write_image(tmp_path / "a.png", gd.zeros((5, 2, 2)))
+
+
 def test_a_damaged_photograph_is_an_error(tmp_path):
     (tmp_path / "x.jpg").write_bytes(b"\xff\xd8\xff\xe0 nothing")
     with pytest.raises((gd.FormatError, gd.UnsupportedError)):

@@ -41,6 +41,6 @@ with tempfile.TemporaryDirectory() as folder:  # a file, by libjansson
     assert sorted(gd.load(path)) == ["0.bias", "0.weight", "2.bias", "2.weight"]
 if os.path.exists("/proc/self/maps"):
     with open("/proc/self/maps") as maps:
-        loaded = {line.split()[-1] for line in maps if re.search(r"lib(gradus|jansson|jpeg)", line)}
+        loaded = {line.split()[-1] for line in maps if re.search(r"lib(gradus|jansson|jpeg|png)", line)}
     assert loaded and all(path.startswith(sys.prefix) for path in loaded), loaded
 print(f"{wheel}: {len(names)} files, works on Python {sys.version.split()[0]} {'with _fast' if takes_fast else 'over ctypes'}; loss {losses[0]:.4f} -> {losses[-1]:.6f}")

@@ -1,0 +1,47 @@
+/* support/folder.h: a folder of its own for each test, and files in it. Include after cmocka.h. */
+#ifndef GD_TESTS_FOLDER_H
+#define GD_TESTS_FOLDER_H
+
+#include "support/context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char folder[64];
+
+static inline int make_folder(void **state)
+{
+    snprintf(folder, sizeof folder, "/tmp/gradus_images_XXXXXX");
+    return mkdtemp(folder) ? open_context(state) : -1;
+}
+
+static inline int remove_folder(void **state)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command) == 0 ? close_context(state) : -1;
+}
+
+/* folder/name; static text for a few calls. */
+static inline const char *in_folder(const char *name)
+{
+    static char path[4][256];
+    static int at;
+    at = (at + 1) % 4;
+    snprintf(path[at], sizeof path[at], "%s/%s", folder, name);
+    return path[at];
+}
+
+static inline void write_file(const char *name, const void *bytes, size_t size)
+{
+    FILE *f = fopen(in_folder(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, size, f), size);
+    fclose(f);
+}
+
+/* A test with a context and an empty folder. */
+#define folder_test(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
+
+#endif
