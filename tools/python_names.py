@@ -92,6 +92,7 @@ NOT_FOR_PYTHON = {
     "gd_from_host_in_place": "memory that Python shares with the library comes with DLPack", "gd_mnist_pair": "gd.data.mnist, twice",
     "gd_shape_broadcast": "gd.broadcast_to and NumPy say it", "gd_tensor_map": "memory is read through numpy.asarray and .data",
     "gd_tensor_unmap": "as gd_tensor_map",
+    "gd_table_known_rows": "pandas reads tables for Python; gd.data.from_arrays takes its numbers", "gd_table_encode": "as gd_table_known_rows",
     "gd_dataset_create_with": "gd.data.from_arrays takes tensors",
     "gd_model_forward_all": "nn.Model calls it: how many results there are, the model says",
     "gd_generate_with": "gd.text.generate is a loop of gd_generator_feed and gd_sample",

@@ -24,6 +24,7 @@
 #include <gradus/scalar.h>
 #include <gradus/schedule.h>
 #include <gradus/sequence.h>
+#include <gradus/table.h>
 #include <gradus/tensor.h>
 #include <gradus/text.h>
 #include <gradus/train.h>

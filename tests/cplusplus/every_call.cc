@@ -25,6 +25,9 @@ void data(gd_context *gd, gd_module *m, gd_optimizer *o)
     d = gd_mnist(gd, "folder", .test = true);
     d = gd_cifar10(gd, "folder", .test = true);
     d = gd_image_folder(gd, "folder", 64, 64);
+    gd_table *t = gd_table_load("table.csv", .separator = ";", .header = 1);
+    t = gd_table_create("a,b", 3, .decimal_comma = true);
+    gd_table_encoder_release(gd_table_encoder_create(t, .target = "price", .max_categories = 8));
     gd_loader *l = gd_loader_create(d, .batch = 32, .shuffle = true, .seed = 1);
     gd_fit(o, forward, m, l, l, .epochs = 2, .result = &result);
     gd_evaluate(m, forward, m, l, &result);
