@@ -8,7 +8,9 @@
 #include <cmocka.h>
 
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/context.h"
 
@@ -278,6 +280,15 @@ static uint64_t of_plateau(const gd_plateau *o)
     return of_number(gd_plateau_step(&plateau, 1, 3));
 }
 
+static uint64_t of_run(const gd_run_options *o)
+{
+    char folder[] = "/tmp/gradus_run_XXXXXX", command[64];
+    gd_run *run = mkdtemp(folder) ? gd_run_open_with(folder, o) : NULL;
+    const uint64_t hash = of_object(run) + of_status(gd_run_close(run));
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command) == 0 ? hash : 0;
+}
+
 static gd_tensor *row(env *e)
 {
     return gd_select(gd_select(e->x, 0, 0), 0, 0);
@@ -362,10 +373,12 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_rms_norm_options, of_tensor(gd_rms_norm_with(e->x, NULL, o)), GD_RMS_NORM_DEFAULTS, .epsilon = 0.5) \
     _(gd_rmsprop_options, of_steps(gd_rmsprop_with(one_parameter(e), o)), GD_RMSPROP_DEFAULTS, .lr = 0.5) \
     _(gd_rope_options, of_tensor(gd_rope_with(e->x, o)), GD_ROPE_DEFAULTS, .start = 3) \
+    _(gd_run_options, of_run(o), GD_RUN_DEFAULTS, .asynchronous = false) \
     _(gd_sampler_options, of_sampler(gd_sampler_create_with(o)), GD_SAMPLER_DEFAULTS, .temperature = 0.5) \
     _(gd_schedule, of_number(gd_schedule_at(o, 3)), GD_SCHEDULE_DEFAULTS, .lr = 0.5, .steps = 9) \
     _(gd_sgd_options, of_steps(gd_sgd_with(one_parameter(e), o)), GD_SGD_DEFAULTS, .lr = 0.5) \
     _(gd_token_loader_options, of_tokens(e, o), GD_TOKEN_LOADER_DEFAULTS, .batch = 1, .length = 5) \
+    _(gd_training, of_status(gd_training_save(o, "/tmp/no/such/folder")), GD_TRAINING_DEFAULTS, .metadata_count = 1) \
     _(gd_transformer_config, of_tensor(gd_nn_decoder_only(e->m, "model", e->index, o)), GD_TRANSFORMER_CONFIG_DEFAULTS, .width = 8, .heads = 2, .layers = 1, .vocabulary = 4, .max_length = 8) \
     _(gd_triplet_margin_options, of_tensor(gd_triplet_margin_with(rows(e), gd_exp(rows(e)), gd_sigmoid(rows(e)), o)), GD_TRIPLET_MARGIN_DEFAULTS)
 /* clang-format on */

@@ -6,6 +6,7 @@
 #include <gradus/abi.h>
 #include <gradus/autograd.h>
 #include <gradus/base.h>
+#include <gradus/checkpoint.h>
 #include <gradus/compile.h>
 #include <gradus/conv.h>
 #include <gradus/data.h>

@@ -24,7 +24,8 @@ typedef struct gd_metadata {
 } gd_metadata;
 
 /* Write the tensors and strings to a file, atomically: at any instant `path` is either the old file
- * or the whole new one. The same input gives the same bytes. GD_ERR_INVALID: a name that is empty,
+ * or the whole new one. The same input gives the same bytes. The file has one string more,
+ * "checksum": XXH64 of all its bytes, in 16 hexadecimal digits, for which zeros are taken. GD_ERR_INVALID: a name that is empty,
  * repeated or not UTF-8, a NULL tensor, a negative count. GD_ERR_IO, GD_ERR_MEMORY, GD_ERR_UNSUPPORTED. */
 GD_API gd_status gd_tensors_save(const char *path, int64_t count, const gd_named_tensor *tensors,
                                  int64_t metadata_count, const gd_metadata *metadata);
@@ -35,6 +36,10 @@ typedef struct gd_tensor_file gd_tensor_file;
 /* NULL: GD_ERR_IO, GD_ERR_FORMAT, GD_ERR_MEMORY, GD_ERR_UNSUPPORTED. The caller closes it. */
 GD_API gd_tensor_file *gd_tensor_file_open(const char *path);
 GD_API void gd_tensor_file_close(gd_tensor_file *file);
+/* Read all of it: GD_ERR_FORMAT when its checksum is not that of what it holds, so that it has been
+ * damaged since it was written. A file without one (it is not Gradus's) is GD_OK. What loads a module,
+ * a model, an optimizer or a checkpoint does it by itself. */
+GD_API gd_status gd_tensor_file_verify(const gd_tensor_file *file);
 
 /* One tensor of a file. `name` lives as long as the file is open. */
 typedef struct gd_tensor_info {

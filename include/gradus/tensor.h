@@ -184,6 +184,13 @@ GD_API void gd_close(gd_context *context);
 
 /* Restart the context's random stream. GD_ERR_STATE while tracing. */
 GD_API gd_status gd_seed(gd_context *context, uint64_t seed);
+/* Where the stream is: its seed, and how many of its 32-bit words have been used; and to go on from
+ * there, as if as many had been used. GD_ERR_STATE while tracing, and zeros. */
+typedef struct gd_random_stream {
+    uint64_t seed, position;
+} gd_random_stream;
+GD_API gd_random_stream gd_random_position(const gd_context *context);
+GD_API gd_status gd_random_seek(gd_context *context, uint64_t seed, uint64_t position);
 
 /* The device's name ("cpu"), the instruction set in use ("avx512"; "scalar" for the reference
  * device), threads in use. */

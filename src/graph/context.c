@@ -237,15 +237,34 @@ gd_status gd_random_publish(gd_context *context)
         context->device, context->random_state->storage->data, state, sizeof state);
 }
 
-gd_status gd_seed(gd_context *context, uint64_t seed)
+gd_status gd_random_seek(gd_context *context, uint64_t seed, uint64_t position)
 {
     if (!context)
-        return gd_fail(GD_ERR_INVALID, "gd_seed: the context is NULL");
+        return gd_fail(GD_ERR_INVALID, "gd_random_seek: the context is NULL");
     if (context->trace)
-        return gd_fail_traced("gd_seed");
+        return gd_fail_traced("gd_random_seek");
     context->random_seed = seed;
-    context->random_position = 0;
+    context->random_position = position;
     return GD_OK;
+}
+
+gd_random_stream gd_random_position(const gd_context *context)
+{
+    gd_random_stream none = { 0, 0 };
+    if (!context) {
+        (void)gd_fail(GD_ERR_INVALID, "gd_random_position: the context is NULL");
+        return none;
+    }
+    if (context->trace) {
+        (void)gd_fail_traced("gd_random_position");
+        return none;
+    }
+    return (gd_random_stream){ context->random_seed, context->random_position };
+}
+
+gd_status gd_seed(gd_context *context, uint64_t seed)
+{
+    return GD_AS("gd_seed", gd_random_seek(context, seed, 0));
 }
 
 /* ---- asking ---- */

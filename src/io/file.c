@@ -330,6 +330,56 @@ gd_status gd_file_write_atomic(const char *path, const gd_file_part *parts, size
     return status;
 }
 
+gd_status gd_file_rename(const char *from, const char *to)
+{
+    int directory;
+    gd_status status = open_directory(to, &directory);
+    if (status != GD_OK)
+        return status;
+    status =
+        rename(from, to) == 0 ? sync_directory(directory, to) : fail_errno(to, "cannot replace");
+    if (directory >= 0)
+        close(directory);
+    return status;
+}
+
+gd_status gd_file_link(const char *from, const char *to)
+{
+    size_t size = strlen(to) + sizeof ".link";
+    char *name = gd_alloc(size);
+    if (!name)
+        return GD_ERR_MEMORY;
+    snprintf(name, size, "%s.link", to);
+    (void)unlink(name);
+    gd_status status = link(from, name) == 0 ? gd_file_rename(name, to) : GD_ERR_UNSUPPORTED;
+    (void)unlink(name); /* there still where both were the same file already */
+    gd_free(name);
+    return status;
+}
+
+gd_status gd_folder_create(const char *path)
+{
+    char *part = gd_strdup(path);
+    if (!part)
+        return GD_ERR_MEMORY;
+    gd_status status = GD_OK;
+    for (char *at = part; status == GD_OK && at; *at = '/') {
+        at = strchr(at + 1, '/');
+        if (at)
+            *at = '\0';
+        struct stat info;
+        bool there = stat(part, &info) == 0;
+        if (there && !S_ISDIR(info.st_mode))
+            status = gd_fail(GD_ERR_IO, "%s: is not a folder", part);
+        else if (!there && mkdir(part, 0777) != 0 && errno != EEXIST)
+            status = fail_errno(part, "cannot create the folder");
+        if (!at)
+            break;
+    }
+    gd_free(part);
+    return status;
+}
+
 gd_status gd_file_write(const char *path, const void *bytes, size_t size)
 {
     if (!path || (!bytes && size > 0))

@@ -36,4 +36,12 @@ typedef struct gd_file_part {
  * temporary one is gone. */
 gd_status gd_file_write_atomic(const char *path, const gd_file_part *parts, size_t count);
 
+/* Rename a file, over an old one, so that it lasts through a power failure. */
+gd_status gd_file_rename(const char *from, const char *to);
+/* The same contents under a second name, in place of what has it: a hard link. GD_ERR_UNSUPPORTED, and
+ * no error is recorded: the file system has none. */
+gd_status gd_file_link(const char *from, const char *to);
+/* Make a folder and those it lies in, where they are not there. */
+gd_status gd_folder_create(const char *path);
+
 #endif

@@ -4,9 +4,12 @@
 #include "io/safetensors.h"
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "io/file.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +21,10 @@
 #define HEADER_BYTES_MAX 100000000u /* the reference implementation's limit */
 #define ALIGNMENT        8
 #define METADATA_NAME    "__metadata__"
+/* How a header with a checksum begins; the digits follow. */
+#define CHECKSUM_LEAD   "{\"" METADATA_NAME "\":{\"" GD_SAFETENSORS_CHECKSUM "\":\""
+#define CHECKSUM_AT     (LENGTH_BYTES + sizeof CHECKSUM_LEAD - 1)
+#define CHECKSUM_DIGITS 16
 
 struct gd_safetensors {
     char *name;                 /* what messages call the file */
@@ -509,6 +516,66 @@ const char *gd_safetensors_metadata(const gd_safetensors *file, const char *key)
     return NULL;
 }
 
+/* ---- checksums ---- */
+
+/* XXH64 of the file's bytes with zeros where the digits stand, in hexadecimal. */
+static void write_checksum(const gd_file_part *parts, size_t count, char *digits)
+{
+    gd_hash hash;
+    gd_hash_begin(&hash);
+    for (size_t i = 0; i < count; i++)
+        gd_hash_add(&hash, parts[i].data, parts[i].bytes);
+    char text[CHECKSUM_DIGITS + 1];
+    snprintf(text, sizeof text, "%016" PRIx64, gd_hash_end(&hash));
+    memcpy(digits, text, CHECKSUM_DIGITS);
+}
+
+static bool wants_checksum(const char *header)
+{
+    return strncmp(header, CHECKSUM_LEAD GD_SAFETENSORS_NO_CHECKSUM,
+                   sizeof CHECKSUM_LEAD - 1 + CHECKSUM_DIGITS) == 0;
+}
+
+bool gd_safetensors_has_checksum(const gd_safetensors *file)
+{
+    char lead[sizeof CHECKSUM_LEAD];
+    return file->values_at >= CHECKSUM_AT + CHECKSUM_DIGITS &&
+           read_at(file, LENGTH_BYTES, sizeof lead - 1, lead) == GD_OK &&
+           memcmp(lead, CHECKSUM_LEAD, sizeof lead - 1) == 0;
+}
+
+gd_status gd_safetensors_verify(const gd_safetensors *file)
+{
+    enum { PIECE = 1 << 18 };
+    if (!gd_safetensors_has_checksum(file))
+        return GD_OK;
+    unsigned char *piece = gd_alloc(PIECE);
+    if (!piece)
+        return GD_ERR_MEMORY;
+    char digits[CHECKSUM_DIGITS], text[CHECKSUM_DIGITS + 1];
+    gd_hash hash;
+    gd_hash_begin(&hash);
+    gd_status status = GD_OK;
+    for (size_t at = 0, bytes; status == GD_OK && at < file->size; at += bytes) {
+        /* The digits lie in the first piece. */
+        bytes = file->size - at < PIECE ? file->size - at : PIECE;
+        status = read_at(file, at, bytes, piece);
+        if (status == GD_OK && at == 0) {
+            memcpy(digits, piece + CHECKSUM_AT, CHECKSUM_DIGITS);
+            memcpy(piece + CHECKSUM_AT, GD_SAFETENSORS_NO_CHECKSUM, CHECKSUM_DIGITS);
+        }
+        if (status == GD_OK)
+            gd_hash_add(&hash, piece, bytes);
+    }
+    gd_free(piece);
+    snprintf(text, sizeof text, "%016" PRIx64, gd_hash_end(&hash));
+    if (status == GD_OK && memcmp(text, digits, CHECKSUM_DIGITS) != 0)
+        status = gd_fail(GD_ERR_FORMAT,
+                         "%s: damaged: its checksum is %.16s, that of what it holds now %s",
+                         file->name, digits, text);
+    return status;
+}
+
 /* ---- writing ---- */
 
 /* Unicode, chapter 3, table 3-7: well-formed UTF-8 (no overlong forms, no surrogates, nothing past
@@ -590,8 +657,8 @@ static int compare_for_layout(const void *left, const void *right)
 }
 
 /* Length, header, padding, then the values in the layout's order. `parts` has room for all. */
-static gd_status write_parts(const char *path, const char *header,
-                             const gd_safetensors_entry *layout, size_t count, gd_file_part *parts)
+static gd_status write_parts(const char *path, char *header, const gd_safetensors_entry *layout,
+                             size_t count, gd_file_part *parts)
 {
     static const char blanks[ALIGNMENT] = "        ";
     size_t length = strlen(header);
@@ -608,6 +675,8 @@ static gd_status write_parts(const char *path, const char *header,
     parts[2] = (gd_file_part){ blanks, padding };
     for (size_t i = 0; i < count; i++)
         parts[3 + i] = (gd_file_part){ layout[i].data, layout[i].bytes };
+    if (wants_checksum(header))
+        write_checksum(parts, 3 + count, header + sizeof CHECKSUM_LEAD - 1);
     return gd_file_write_atomic(path, parts, 3 + count);
 }
 

@@ -69,12 +69,24 @@ gd_safetensors_string gd_safetensors_metadata_at(const gd_safetensors *file, siz
 /* The value of that key, NULL if there is none. */
 const char *gd_safetensors_metadata(const gd_safetensors *file, const char *key);
 
+/* ---- checksums ---- */
+
+/* A first metadata string of this key, and of this value, is filled in when the file is written:
+ * XXH64 of all its bytes, with these zeros in their place, as 16 hexadecimal digits. */
+#define GD_SAFETENSORS_CHECKSUM    "checksum"
+#define GD_SAFETENSORS_NO_CHECKSUM "0000000000000000"
+
+bool gd_safetensors_has_checksum(const gd_safetensors *file);
+/* Read all of the file, if it has a checksum: GD_ERR_FORMAT when it holds other bytes than were
+ * written. GD_OK: it has none. */
+gd_status gd_safetensors_verify(const gd_safetensors *file);
+
 /* ---- writing ---- */
 
 /* Write `count` entries (their `bytes` must be what dtype and shape say) and the metadata,
  * atomically: see gd_file_write_atomic(). As the reference implementation does, values are laid out
  * by falling element size, then by name, and the header is padded to 8 bytes, so every tensor lies
- * aligned; the same input gives the same file. GD_ERR_INVALID: a name that is not UTF-8, repeated,
+ * aligned; the same input gives the same file. A checksum is filled in. GD_ERR_INVALID: a name that is not UTF-8, repeated,
  * or "__metadata__"; a repeated key; a dtype, shape or size that does not fit. GD_ERR_IO,
  * GD_ERR_MEMORY. */
 gd_status gd_safetensors_write(const char *path, const gd_safetensors_entry *entries, size_t count,

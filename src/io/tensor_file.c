@@ -5,13 +5,13 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "io/safetensors.h"
+#include "io/snapshot.h"
 
 #include <string.h>
 
 /* ---- dtypes: the format's names ---- */
 
-static const char *const dtype_names[GD_DTYPE_COUNT] = {
+const char *const gd_safetensors_dtypes[GD_DTYPE_COUNT] = {
     [GD_F32] = "F32",   [GD_F64] = "F64", [GD_I32] = "I32",   [GD_I64] = "I64", [GD_U8] = "U8",
     [GD_BOOL] = "BOOL", [GD_F16] = "F16", [GD_BF16] = "BF16", [GD_I8] = "I8",   [GD_I16] = "I16",
     [GD_U16] = "U16",   [GD_U32] = "U32", [GD_U64] = "U64",
@@ -20,7 +20,7 @@ static const char *const dtype_names[GD_DTYPE_COUNT] = {
 static gd_dtype find_dtype(const char *name)
 {
     int dtype = 0;
-    while (dtype < GD_DTYPE_COUNT && strcmp(dtype_names[dtype], name) != 0)
+    while (dtype < GD_DTYPE_COUNT && strcmp(gd_safetensors_dtypes[dtype], name) != 0)
         dtype++;
     return (gd_dtype)dtype;
 }
@@ -29,7 +29,7 @@ static gd_dtype find_dtype(const char *name)
  * reading and writing. */
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 enum { SAME_BYTE_ORDER = false };
-static void fix_byte_order(unsigned char *data, size_t bytes, size_t size)
+void gd_fix_byte_order(unsigned char *data, size_t bytes, size_t size)
 {
     for (size_t at = 0; at + size <= bytes; at += size)
         for (size_t i = 0; i < size / 2; i++) {
@@ -40,7 +40,10 @@ static void fix_byte_order(unsigned char *data, size_t bytes, size_t size)
 }
 #else
 enum { SAME_BYTE_ORDER = true };
-#define fix_byte_order(data, bytes, size) ((void)(data), (void)(bytes), (void)(size))
+void gd_fix_byte_order(unsigned char *data, size_t bytes, size_t size)
+{
+    (void)data, (void)bytes, (void)size;
+}
 #endif
 
 /* ---- saving ---- */
@@ -79,13 +82,13 @@ static gd_status fill_entry(plan *p, size_t index, const gd_named_tensor *named,
         gd_status status = gd_tensor_read(t, copy, bytes);
         if (status != GD_OK)
             return status;
-        fix_byte_order(copy, bytes, gd_dtype_size(dtype));
+        gd_fix_byte_order(copy, bytes, gd_dtype_size(dtype));
         *offset += (bytes + 7) & ~(size_t)7;
         values = copy;
     }
     memcpy(p->dims[index], shape.dim, sizeof p->dims[index]);
     p->entries[index] = (gd_safetensors_entry){ .name = named->name,
-                                                .dtype = dtype_names[dtype],
+                                                .dtype = gd_safetensors_dtypes[dtype],
                                                 .rank = shape.rank,
                                                 .shape = p->dims[index],
                                                 .data = values,
@@ -106,7 +109,7 @@ static gd_status fill(plan *p, const gd_named_tensor *tensors, size_t count,
     }
     p->entries = gd_alloc_zero(count + 1, sizeof *p->entries);
     p->dims = gd_alloc_zero(count + 1, sizeof *p->dims);
-    p->metadata = gd_alloc_zero(metadata_count + 1, sizeof *p->metadata);
+    p->metadata = gd_alloc_zero(metadata_count + 1, sizeof *p->metadata); /* and the checksum */
     p->values = gd_alloc(total + 1);
     if (!p->entries || !p->dims || !p->metadata || !p->values)
         return GD_ERR_MEMORY;
@@ -116,8 +119,9 @@ static gd_status fill(plan *p, const gd_named_tensor *tensors, size_t count,
         if (status != GD_OK)
             return status;
     }
+    p->metadata[0] = (gd_safetensors_string){ GD_SAFETENSORS_CHECKSUM, GD_SAFETENSORS_NO_CHECKSUM };
     for (size_t i = 0; i < metadata_count; i++)
-        p->metadata[i] = (gd_safetensors_string){ metadata[i].key, metadata[i].value };
+        p->metadata[1 + i] = (gd_safetensors_string){ metadata[i].key, metadata[i].value };
     return GD_OK;
 }
 
@@ -134,7 +138,7 @@ gd_status gd_tensors_save(const char *path, int64_t count, const gd_named_tensor
     gd_status status = fill(&p, tensors, (size_t)count, metadata, (size_t)metadata_count);
     if (status == GD_OK)
         status = gd_safetensors_write(path, p.entries, (size_t)count, p.metadata,
-                                      (size_t)metadata_count);
+                                      1 + (size_t)metadata_count);
     gd_free(p.entries);
     gd_free(p.dims);
     gd_free(p.metadata);
@@ -212,11 +216,17 @@ gd_tensor *gd_tensor_file_read(const gd_tensor_file *file, gd_context *context, 
         return NULL;
     gd_tensor *t = NULL;
     if (gd_safetensors_read(inside(file), entry, copy) == GD_OK) {
-        fix_byte_order(copy, entry->bytes, gd_dtype_size(info.dtype));
+        gd_fix_byte_order(copy, entry->bytes, gd_dtype_size(info.dtype));
         t = gd_from_host(context, info.shape, info.dtype, copy);
     }
     gd_free(copy);
     return t;
+}
+
+gd_status gd_tensor_file_verify(const gd_tensor_file *file)
+{
+    return file ? gd_safetensors_verify(inside(file))
+                : gd_fail(GD_ERR_INVALID, "gd_tensor_file_verify: the file is NULL");
 }
 
 const char *gd_tensor_file_metadata(const gd_tensor_file *file, const char *key)

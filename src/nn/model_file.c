@@ -3,7 +3,7 @@
 #include "nn/model.h"
 
 #include "base/error.h"
-#include "base/memory.h"
+#include "nn/module_file.h"
 
 #include <gradus/compile.h>
 #include <gradus/io.h>
@@ -12,22 +12,8 @@
 
 gd_status gd_model_save(const gd_model *model, const char *path)
 {
-    if (!model)
-        return gd_fail(GD_ERR_INVALID, "gd_model_save: the model is NULL");
-    size_t size = gd_model_format_json(model, NULL, 0);
-    char *json = size ? gd_alloc(size + 1) : NULL;
-    if (!json)
-        return gd_error_last();
-    gd_status status = GD_ERR_MEMORY;
-    if (gd_model_format_json(model, json, size + 1) == size) {
-        const gd_metadata metadata[] = {
-            { "model", json },
-            { "dtype", gd_dtype_name(gd_module_dtype(model->module)) },
-        };
-        status = gd_module_write(model->module, path, 2, metadata);
-    }
-    gd_free(json);
-    return status;
+    return model ? gd_module_write(model->module, model, path)
+                 : gd_fail(GD_ERR_INVALID, "gd_model_save: the model is NULL");
 }
 
 /* What fills the module before its layers ask: only what the file has is ever allocated. */
@@ -88,7 +74,8 @@ gd_model *gd_model_load(gd_context *context, const char *path)
         return NULL;
     }
     gd_tensor_file *file = gd_tensor_file_open(path);
-    gd_model *model = file ? read_model(context, file, path) : NULL;
+    gd_model *model =
+        file && gd_tensor_file_verify(file) == GD_OK ? read_model(context, file, path) : NULL;
     gd_tensor_file_close(file);
     return model;
 }

@@ -3,7 +3,7 @@
 #define GD_NN_MODULE_H
 
 #include <gradus/io.h>
-#include <gradus/nn.h>
+#include <gradus/model.h>
 
 #include "base/random.h"
 #include "nn/names.h"
@@ -59,11 +59,8 @@ gd_module_layer *gd_module_layer_find(gd_module *m, const char *name);
 /* Make it. Its parameters are made by the caller before, so that a failure leaves no layer behind.
  * The pointer holds until the next one is made. NULL: out of memory. */
 gd_module_layer *gd_module_layer_add(gd_module *m, const char *name, const char *type);
-/* gd_module_save with further metadata, at most 6 strings. */
-gd_status gd_module_write(const gd_module *m, const char *path, int count,
-                          const gd_metadata *metadata);
-/* Everything an open file has into an empty module, whose layers find it there; within a scope. */
-gd_status gd_module_take(gd_module *m, const gd_tensor_file *file, const char *path);
+/* gd_module_save, with the description of the model it is of (NULL: of none). */
+gd_status gd_module_write(const gd_module *m, const gd_model *model, const char *path);
 /* The entries of a module that was loaded, in the order in which layers asked for them, as if they
  * had been made then. GD_ERR_FORMAT: one of them was not asked for. */
 gd_status gd_module_order_by_use(gd_module *m, const char *path);

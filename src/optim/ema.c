@@ -4,10 +4,13 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "optim/state.h"
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
 #include <gradus/ops.h>
+
+#include <string.h>
 
 struct gd_ema {
     gd_module *module;
@@ -159,5 +162,42 @@ gd_status gd_ema_swap(gd_ema *e)
                                   gd_dtype_size(gd_tensor_dtype(average)));
     }
     gd_free(room);
+    return status;
+}
+
+/* ---- in files ---- */
+
+gd_status gd_ema_collect(const gd_ema *e, const char *prefix, gd_state_list *state)
+{
+    gd_status status = gd_state_add(state, prefix, "updates", NULL, e->count);
+    for (size_t i = 0; status == GD_OK && i < e->slots; i++)
+        if (e->average[i])
+            status =
+                gd_state_add(state, prefix, gd_module_path(e->module, (int)i), NULL, e->average[i]);
+    return status;
+}
+
+static gd_tensor *find(void *user, const char *name)
+{
+    const gd_ema *e = user;
+    if (strcmp(name, "updates") == 0)
+        return e->count;
+    for (size_t i = 0; i < e->slots; i++)
+        if (e->average[i] && strcmp(gd_module_path(e->module, (int)i), name) == 0)
+            return e->average[i];
+    return NULL;
+}
+
+gd_status gd_ema_read(gd_ema *e, const char *prefix, const gd_tensor_file *file, const char *path,
+                      gd_state_list *state)
+{
+    gd_state_list has = { 0 };
+    const gd_state_owner owner = { prefix, "average of weights", find, e };
+    gd_status status = reserve(e);
+    if (status == GD_OK)
+        status = gd_ema_collect(e, prefix, &has);
+    if (status == GD_OK)
+        status = gd_state_read(state, file, path, e->context, &owner, &has);
+    gd_state_list_free(&has);
     return status;
 }

@@ -1,0 +1,293 @@
+/* train/run_folder.c: a folder one process trains in: its lock, its checkpoints, and the thread that
+ * writes them. Start at gd_run_save(). */
+#include "train/training_file.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "io/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+struct gd_run {
+    char *folder, *last, *previous, *best, *next;
+    int lock;
+    gd_snapshot snapshot; /* the writer's while `busy` */
+    bool asynchronous, started;
+    pthread_t writer;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    /* Under the mutex: */
+    bool busy, ending;
+    bool is_best;     /* what is being written */
+    gd_status failed; /* of the last write, not told yet */
+    char message[GD_ERROR_MESSAGE_BYTES];
+};
+
+/* ---- the folder ---- */
+
+static char *join(const char *folder, const char *name)
+{
+    size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = gd_alloc(size);
+    if (path)
+        snprintf(path, size, "%s/%s", folder, name);
+    return path;
+}
+
+/* Hold the folder, and write who does. A lock of the system's own: it ends with the process, however
+ * that ends. */
+static gd_status lock_folder(gd_run *run)
+{
+    char *path = join(run->folder, "lock"), who[32] = "";
+    if (!path)
+        return GD_ERR_MEMORY;
+    gd_status status = GD_OK;
+    run->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (run->lock < 0) {
+        status = gd_fail(GD_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    } else if (flock(run->lock, LOCK_EX | LOCK_NB) != 0) {
+        bool held = errno == EWOULDBLOCK;
+        ssize_t length = held ? read(run->lock, who, sizeof who - 1) : 0;
+        who[length > 0 ? strcspn(who, "\n") : 0] = '\0';
+        status = held ? gd_fail(GD_ERR_STATE, "%s: process %s trains in this folder", run->folder,
+                                who[0] ? who : "(unknown)")
+                      : gd_fail(GD_ERR_IO, "%s: cannot lock: %s", path, strerror(errno));
+    } else {
+        int length = snprintf(who, sizeof who, "%ld\n", (long)getpid());
+        if (ftruncate(run->lock, 0) != 0 || write(run->lock, who, (size_t)length) != length)
+            status = gd_fail(GD_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+    }
+    gd_free(path);
+    return status;
+}
+
+/* Remove what gd_file_write_atomic had begun when the process was killed. */
+static void remove_leftovers(const char *folder)
+{
+    DIR *directory = opendir(folder);
+    for (struct dirent *entry; directory && (entry = readdir(directory));) {
+        char *path = fnmatch("*.[0-9]*-[0-9]*.tmp", entry->d_name, 0) == 0
+                         ? join(folder, entry->d_name)
+                         : NULL;
+        if (path)
+            (void)unlink(path);
+        gd_free(path);
+    }
+    if (directory)
+        closedir(directory);
+}
+
+static gd_status open_folder(gd_run *run, const char *folder)
+{
+    run->lock = -1;
+    run->folder = gd_strdup(folder);
+    char *checkpoints = join(folder, "checkpoints");
+    run->last = join(folder, "checkpoints/last.safetensors");
+    run->previous = join(folder, "checkpoints/previous.safetensors");
+    run->best = join(folder, "checkpoints/best.safetensors");
+    run->next = join(folder, "checkpoints/next.safetensors");
+    gd_status status = GD_ERR_MEMORY;
+    if (run->folder && checkpoints && run->last && run->previous && run->best && run->next)
+        status = gd_folder_create(checkpoints);
+    if (status == GD_OK)
+        status = lock_folder(run);
+    if (status == GD_OK) {
+        remove_leftovers(folder);
+        remove_leftovers(checkpoints);
+    }
+    gd_free(checkpoints);
+    return status;
+}
+
+static void free_run(gd_run *run)
+{
+    if (run->lock >= 0)
+        close(run->lock);
+    gd_snapshot_free(&run->snapshot);
+    gd_free(run->folder);
+    gd_free(run->last);
+    gd_free(run->previous);
+    gd_free(run->best);
+    gd_free(run->next);
+    pthread_mutex_destroy(&run->mutex);
+    pthread_cond_destroy(&run->changed);
+    gd_free(run);
+}
+
+gd_run *gd_run_open_with(const char *folder, const gd_run_options *options)
+{
+    gd_run_options o = { GD_RUN_DEFAULTS };
+    if (!gd_options_read("gd_run_open", &o, sizeof o, options))
+        return NULL;
+    if (!folder || !folder[0])
+        return gd_fail_null(GD_ERR_INVALID, "gd_run_open: the folder has no name");
+    gd_run *run = gd_alloc_zero(1, sizeof *run);
+    if (!run)
+        return NULL;
+    run->asynchronous = o.asynchronous;
+    pthread_mutex_init(&run->mutex, NULL);
+    pthread_cond_init(&run->changed, NULL);
+    if (open_folder(run, folder) == GD_OK)
+        return run;
+    free_run(run);
+    return NULL;
+}
+
+const char *gd_run_folder(const gd_run *run)
+{
+    return run ? run->folder : "";
+}
+
+/* ---- writing ---- */
+
+/* last becomes previous. Whenever the process ends, last is there, if there are hard links. */
+static gd_status rotate(const gd_run *run)
+{
+    if (access(run->last, F_OK) != 0)
+        return GD_OK;
+    gd_status status = gd_file_link(run->last, run->previous);
+    return status == GD_ERR_UNSUPPORTED ? gd_file_rename(run->last, run->previous) : status;
+}
+
+static gd_status write_files(const gd_run *run, bool best)
+{
+    gd_status status = gd_snapshot_write(&run->snapshot, run->next);
+    if (status == GD_OK)
+        status = rotate(run);
+    if (status == GD_OK)
+        status = gd_file_rename(run->next, run->last);
+    if (status != GD_OK || !best)
+        return status;
+    status = gd_file_link(run->last, run->best);
+    return status == GD_ERR_UNSUPPORTED ? gd_snapshot_write(&run->snapshot, run->best) : status;
+}
+
+static void *write_on(void *user)
+{
+    gd_run *run = user;
+    pthread_mutex_lock(&run->mutex);
+    while (!run->ending || run->busy) {
+        if (!run->busy) {
+            pthread_cond_wait(&run->changed, &run->mutex);
+            continue;
+        }
+        bool best = run->is_best;
+        pthread_mutex_unlock(&run->mutex);
+        gd_error_clear();
+        gd_status status = write_files(run, best);
+        pthread_mutex_lock(&run->mutex);
+        run->failed = status;
+        if (status != GD_OK)
+            snprintf(run->message, sizeof run->message, "%s", gd_error_last_message());
+        run->busy = false;
+        pthread_cond_broadcast(&run->changed);
+    }
+    pthread_mutex_unlock(&run->mutex);
+    return NULL;
+}
+
+/* A thread that leaves signals to the others. */
+static gd_status start_writer(gd_run *run)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&run->writer, NULL, write_on, run);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return gd_fail(GD_ERR_MEMORY, "gd_run_save: cannot start a thread: %s", strerror(failed));
+    run->started = true;
+    return GD_OK;
+}
+
+gd_status gd_run_wait(gd_run *run)
+{
+    if (!run)
+        return gd_fail(GD_ERR_INVALID, "gd_run_wait: the run is NULL");
+    pthread_mutex_lock(&run->mutex);
+    while (run->busy)
+        pthread_cond_wait(&run->changed, &run->mutex);
+    gd_status status = run->failed;
+    run->failed = GD_OK;
+    pthread_mutex_unlock(&run->mutex);
+    return status == GD_OK ? GD_OK : gd_fail(status, "%s", run->message);
+}
+
+gd_status gd_run_save(gd_run *run, const gd_training *training, bool best)
+{
+    if (!run)
+        return gd_fail(GD_ERR_INVALID, "gd_run_save: the run is NULL");
+    gd_status status = gd_run_wait(run);
+    if (status == GD_OK)
+        status = gd_training_snapshot(&run->snapshot, training);
+    if (status == GD_OK && !run->asynchronous)
+        return write_files(run, best);
+    if (status == GD_OK && !run->started)
+        status = start_writer(run);
+    if (status != GD_OK)
+        return status;
+    pthread_mutex_lock(&run->mutex);
+    run->busy = true;
+    run->is_best = best;
+    pthread_cond_broadcast(&run->changed);
+    pthread_mutex_unlock(&run->mutex);
+    return GD_OK;
+}
+
+gd_status gd_run_close(gd_run *run)
+{
+    if (!run)
+        return GD_OK;
+    gd_status status = gd_run_wait(run);
+    if (run->started) {
+        pthread_mutex_lock(&run->mutex);
+        run->ending = true;
+        pthread_cond_broadcast(&run->changed);
+        pthread_mutex_unlock(&run->mutex);
+        pthread_join(run->writer, NULL);
+    }
+    free_run(run);
+    return status;
+}
+
+/* ---- reading ---- */
+
+bool gd_run_has_checkpoint(const gd_run *run)
+{
+    return run && (access(run->last, F_OK) == 0 || access(run->previous, F_OK) == 0);
+}
+
+gd_status gd_run_load(gd_run *run, const gd_training *training, const char **path)
+{
+    if (path)
+        *path = NULL;
+    if (!run)
+        return gd_fail(GD_ERR_INVALID, "gd_run_load: the run is NULL");
+    gd_status status = gd_run_wait(run);
+    if (status != GD_OK)
+        return status;
+    if (!gd_run_has_checkpoint(run))
+        return gd_fail(GD_ERR_IO, "%s: has no checkpoint", run->folder);
+    const char *file = run->last;
+    const uint64_t mark = gd_error_mark();
+    if (access(run->previous, F_OK) == 0 && gd_training_check(run->last) != GD_OK) {
+        gd_log_message(GD_LOG_WARNING, "%s; the checkpoint before it is taken",
+                       gd_error_last_message());
+        gd_error_rollback(mark);
+        file = run->previous;
+    }
+    status = gd_training_load(training, file);
+    if (status == GD_OK && path)
+        *path = file;
+    return status;
+}
