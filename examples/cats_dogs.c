@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     gd_dataset *photographs = gd_image_folder(gd, train, SIZE, SIZE),
                *unseen = gd_image_folder(gd, test, SIZE, SIZE);
     gd_loader *batches =
-        gd_loader_create(photographs, .batch = BATCH, .shuffle = true, .seed = 1, .prefetch = 2);
+        gd_loader_create(photographs, .batch = BATCH, .shuffle = true, .seed = 1, .workers = 1);
     gd_loader *tests = gd_loader_create(unseen, .batch = 50);
     if (unseen) {
         (void)network(model,

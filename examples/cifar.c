@@ -54,7 +54,7 @@ int main(int argc, char **argv)
     gd_dataset *photographs = gd_cifar10(gd, folder),
                *unseen = gd_cifar10(gd, folder, .test = true);
     gd_loader *batches = gd_loader_create(photographs, .batch = BATCH, .shuffle = true, .seed = 1,
-                                          .prefetch = 2, .drop_last = true);
+                                          .workers = 1, .drop_last = true);
     gd_loader *test = gd_loader_create(unseen, .batch = 100);
     if (unseen)
         printf("%lld photographs to learn from, %lld to be tested on\n",

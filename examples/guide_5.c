@@ -18,24 +18,23 @@ static gd_tensor *network(void *module, gd_tensor *x)
     return gd_nn_linear(module, "out", x, 10);
 }
 
-/* The first `count` digits of a data set, as a data set of their own. */
-static gd_dataset *first_digits(gd_context *gd, gd_dataset *all, int64_t count)
+/* The first `count` digits of a data set, 4000 at most, as a data set of their own. */
+static gd_dataset *first_digits(const gd_dataset *all, int64_t count)
 {
-    gd_tensor *x = NULL, *y = NULL;
-    if (gd_dataset_get(all, 0, count, &x, &y) != GD_OK)
-        return NULL;
-    return gd_dataset_create(gd, GD_SHAPE(28, 28), GD_F32, count, gd_tensor_data(x),
-                             gd_tensor_data(y));
+    int64_t indices[4000];
+    for (int64_t i = 0; i < count; i++)
+        indices[i] = i;
+    return gd_dataset_subset(all, count, indices);
 }
 
 /* A digit of the data set as characters. */
 static void draw(gd_dataset *digits, int64_t number)
 {
-    gd_tensor *x, *y;
-    if (gd_dataset_get(digits, number, 1, &x, &y) != GD_OK)
+    gd_tensor *digit[2]; /* image, label */
+    if (gd_dataset_get(digits, number, 1, digit) != GD_OK)
         return;
-    const float *pixel = gd_tensor_data(x);
-    printf("== digit\ndigit %lld is a %g\n", (long long)number, gd_item(y));
+    const float *pixel = gd_tensor_data(digit[0]);
+    printf("== digit\ndigit %lld is a %g\n", (long long)number, gd_item(digit[1]));
     for (int i = 4; i < 26; i += 2) {
         for (int j = 2; j < 26; j++)
             printf("%c", " .+#"[(int)(pixel[i * 28 + j] * 3.99F)]);
@@ -111,8 +110,8 @@ int main(void)
     gd_dataset *unseen = gd_mnist(gd, "data/mnist", .keep_shape = true, .test = true);
     if (gd_error_code() == GD_ERR_UNSUPPORTED)
         return cannot_run();
-    gd_dataset *digits = first_digits(gd, all, 4000);
-    unseen = first_digits(gd, unseen, 2000);
+    gd_dataset *digits = first_digits(all, 4000);
+    unseen = first_digits(unseen, 2000);
     draw(digits, 0);
     printf("%lld of %lld digits are used\n", (long long)gd_dataset_count(digits),
            (long long)gd_dataset_count(all));

@@ -38,7 +38,7 @@ int main(void)
     gd_dataset *digits = gd_mnist(gd, "data/mnist", .keep_shape = true);
     gd_dataset *unseen = gd_mnist(gd, "data/mnist", .keep_shape = true, .test = true);
     gd_loader *batches =
-        gd_loader_create(digits, .batch = BATCH, .shuffle = true, .seed = 1, .prefetch = 2);
+        gd_loader_create(digits, .batch = BATCH, .shuffle = true, .seed = 1, .workers = 1);
     gd_loader *test = gd_loader_create(unseen, .batch = 500);
 
     /* Used once, the network makes its parameters. */

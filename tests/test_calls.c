@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "support/context.h"
+#include "support/data.h"
 
 static const gd_mode modes[] = { GD_MODE_COMPILED, GD_MODE_EAGER, GD_MODE_LAZY };
 enum { MODES = sizeof modes / sizeof *modes };
@@ -460,7 +461,7 @@ static void open_host_things(host_things *h, gd_context *gd, const char *path)
     h->optimizer = gd_adam(h->m, .lr = 0.25);
     h->ema = gd_ema_create(h->m);
     assert_int_equal(gd_ema_update(h->ema), GD_OK);
-    gd_dataset *d = gd_dataset_create(gd, GD_SHAPE(1), GD_F32, 4, samples, labels);
+    gd_dataset *d = labelled_samples(gd, GD_SHAPE(1), GD_F32, 1, 4, samples, labels);
     h->loader = gd_loader_create(d, .batch = 1);
 }
 

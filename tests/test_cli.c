@@ -152,7 +152,7 @@ static void help_is_given(void **state)
                                            "--batch N",     "--lr X",        "--optimizer",
                                            "--seed N",      "--faithful",    "--eager",
                                            "--per-example", "--threads N",   "--quiet",
-                                           "--output FILE", "--schedule",    "--prefetch" };
+                                           "--output FILE", "--schedule",    "--workers" };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         assert_has(r->out, options[i]);
     assert_has(run("--version")->out, "gradus 0.1.0\n");
@@ -270,7 +270,7 @@ static void runs_can_be_repeated(void **state)
     static const char *const ways[] = { "",
                                         "--model " GD_SOURCE_DIR
                                         "/examples/models/mnist_mlp.json --threads 2",
-                                        "--eager", "--prefetch 2" };
+                                        "--eager", "--workers 2" };
     for (int i = 0; i < 4; i++) {
         const result *r =
             run("train %s --epochs 1 --quiet --seed 7 --faithful --output way%d.safetensors %s",

@@ -20,6 +20,7 @@
 
 #include "graph/context.h"
 #include "support/context.h"
+#include "support/data.h"
 
 #define MNIST GD_SOURCE_DIR "/data/mnist"
 
@@ -35,7 +36,7 @@ static gd_dataset *numbered(gd_context *gd)
             samples[i][k] = (float)i + 0.25f * (float)k;
         labels[i] = i % 7;
     }
-    return gd_dataset_create(gd, GD_SHAPE(FEATURES), GD_F32, COUNT, samples, labels);
+    return labelled_samples(gd, GD_SHAPE(FEATURES), GD_F32, 1, COUNT, samples, labels);
 }
 
 /* ---- data sets ---- */
@@ -44,19 +45,23 @@ static void a_data_set_gives_its_samples(void **state)
 {
     gd_dataset *d = numbered(*state);
     assert_int_equal(gd_dataset_count(d), COUNT);
-    assert_int_equal(gd_dataset_classes(d), 7);
-    assert_int_equal(gd_dataset_shape(d).dim[0], FEATURES);
-    gd_tensor *x, *y;
-    assert_int_equal(gd_dataset_get(d, 100, 3, &x, &y), GD_OK);
+    assert_int_equal(gd_dataset_field_count(d), 2);
+    assert_int_equal(gd_dataset_tensor_count(d), 2);
+    assert_int_equal(gd_dataset_field(d, 1)->classes, 7);
+    assert_int_equal(gd_dataset_field(d, 0)->shape.dim[0], FEATURES);
+    assert_int_equal(gd_dataset_field_find(d, "y"), 1);
+    assert_int_equal(gd_dataset_field_find(d, "z"), -1);
+    assert_null(gd_dataset_field(d, 2));
+    gd_tensor *t[2];
+    assert_int_equal(gd_dataset_get(d, 100, 3, t), GD_OK);
     float values[9];
     int64_t labels[3];
-    assert_int_equal(gd_tensor_read(x, values, sizeof values), GD_OK);
-    assert_int_equal(gd_tensor_read(y, labels, sizeof labels), GD_OK);
+    assert_int_equal(gd_tensor_read(t[0], values, sizeof values), GD_OK);
+    assert_int_equal(gd_tensor_read(t[1], labels, sizeof labels), GD_OK);
     assert_true(values[0] == 100.0f && values[5] == 101.5f && labels[2] == 102 % 7);
-    assert_int_equal(gd_dataset_get(d, 0, 1, NULL, &y), GD_OK);
-    assert_int_equal(gd_dataset_get(d, 101, 3, &x, &y), GD_ERR_SHAPE);
+    assert_int_equal(gd_dataset_get(d, 101, 3, t), GD_ERR_SHAPE);
     expect_error(GD_ERR_SHAPE, "samples 101 to 103 of 103");
-    assert_null(x);
+    assert_null(t[0]);
 }
 
 static void bytes_are_scaled_alike_on_every_instruction_set(void **state)
@@ -88,26 +93,75 @@ static void bytes_are_scaled_alike_on_every_instruction_set(void **state)
     }
 }
 
+/* A data set of two samples in memory, of fields as they are given. */
+static gd_dataset *of_fields(gd_context *gd, gd_field x, gd_field y)
+{
+    static const float samples[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+    static const int64_t labels[2] = { 1, 0 };
+    const gd_field fields[2] = { x, y };
+    const void *arrays[2] = { samples, labels };
+    return gd_dataset_from_arrays(gd, 2, 2, fields, arrays);
+}
+
+#define FIELD(...)                     \
+    (gd_field)                         \
+    {                                  \
+        GD_FIELD_DEFAULTS, __VA_ARGS__ \
+    }
+
+static void wrong_fields_are_errors(void **state)
+{
+    gd_context *gd = *state;
+    const gd_field x = FIELD(.name = "x", .shape = GD_SHAPE(2));
+    const gd_field y = FIELD(.name = "y", .dtype = GD_I64, .classes = 2);
+    assert_non_null(of_fields(gd, x, y));
+    assert_null(of_fields(gd, x, FIELD(.name = "x")));
+    expect_error(GD_ERR_INVALID, "two fields are called \"x\"");
+    assert_null(of_fields(gd, FIELD(.shape = GD_SHAPE(2)), y));
+    expect_error(GD_ERR_INVALID, "field 0 has no name");
+    assert_null(of_fields(gd, FIELD(.name = "x", .shape = GD_SHAPE(0)), y));
+    expect_error(GD_ERR_SHAPE, "field \"x\": a sample of rank 1 with such sizes cannot be");
+    assert_null(of_fields(gd, FIELD(.name = "x", .shape = GD_SHAPE(GD_VARIES)), y));
+    expect_error(GD_ERR_SHAPE, "a sequence of at most 0 steps cannot be");
+    assert_null(
+        of_fields(gd, FIELD(.name = "x", .shape = GD_SHAPE(GD_VARIES), .max_length = 2), y));
+    expect_error(GD_ERR_INVALID, "the lengths of field \"x\" are needed");
+    assert_null(of_fields(gd, FIELD(.name = "x", .batch_dtype = GD_I64), y));
+    expect_error(GD_ERR_DTYPE, "f32 cannot be i64 in batches");
+    assert_null(of_fields(gd, x, FIELD(.name = "y", .dtype = GD_I64, .batch_dtype = GD_U8)));
+    expect_error(GD_ERR_DTYPE, "i64 cannot be u8 in batches");
+    assert_null(of_fields(gd, x, FIELD(.name = "y", .dtype = GD_I64, .scale = 2)));
+    expect_error(GD_ERR_DTYPE, "what is scaled has a float dtype in batches, not i64");
+    assert_null(of_fields(gd, FIELD(.name = "x", .scale = NAN), y));
+    expect_error(GD_ERR_INVALID, "finite");
+    assert_null(of_fields(gd, FIELD(.name = "x", .dtype = (gd_dtype)77), y));
+    expect_error(GD_ERR_DTYPE, "77 is no dtype");
+    assert_null(of_fields(gd, FIELD(.name = "x", .classes = 2), y));
+    expect_error(GD_ERR_DTYPE, "class indices are integers, not f32");
+    assert_null(of_fields(gd, x, FIELD(.name = "y", .dtype = GD_I64, .classes = 1)));
+    expect_error(GD_ERR_INVALID, "label 1 of sample 0, of 1 classes");
+    assert_null(of_fields(gd, x, FIELD(.name = "y", .dtype = GD_I64, .classes = -2)));
+    expect_error(GD_ERR_INVALID, "-2 classes");
+}
+
 static void wrong_data_sets_are_errors(void **state)
 {
     const float samples[4] = { 0 };
     const int64_t labels[4] = { 0, 1, -3, 2 };
-    assert_null(gd_dataset_create(*state, GD_SHAPE(1), GD_F32, 4, samples, labels));
+    assert_null(labelled_samples(*state, GD_SHAPE(1), GD_F32, 1, 4, samples, labels));
     expect_error(GD_ERR_INVALID, "label -3 of sample 2");
-    assert_null(gd_dataset_create(*state, GD_SHAPE(1), GD_F64, 2, samples, labels));
-    expect_error(GD_ERR_DTYPE, "f64");
-    assert_null(gd_dataset_create(*state, GD_SHAPE(0), GD_F32, 2, samples, labels));
-    expect_error(GD_ERR_SHAPE, "cannot be");
-    assert_null(gd_dataset_create(*state, GD_SHAPE(1), GD_F32, 0, samples, labels));
+    assert_null(labelled_samples(*state, GD_SHAPE(1), GD_F32, 1, 0, samples, labels));
     expect_error(GD_ERR_INVALID, "0 samples");
     assert_null(
-        gd_dataset_create(*state, GD_SHAPE(1), GD_F32, 1, samples, (int64_t[]){ INT64_MAX }));
+        labelled_samples(*state, GD_SHAPE(1), GD_F32, 1, 1, samples, (int64_t[]){ INT64_MAX }));
     expect_error(GD_ERR_INVALID, "label 9223372036854775807 of sample 0 is too large");
-    assert_null(gd_dataset_create(*state, GD_SHAPE(1), GD_F32, 2, samples, NULL));
-    expect_error(GD_ERR_INVALID, "labels are NULL");
-    assert_null(gd_dataset_create(*state, GD_SHAPE(1), GD_F32, 2, samples, labels, .scale = NAN));
-    expect_error(GD_ERR_INVALID, "finite");
-    assert_null(gd_dataset_create(NULL, GD_SCALAR, GD_F32, 0, NULL, NULL));
+    assert_null(labelled_samples(*state, GD_SHAPE(1), GD_F32, 1, 2, samples, NULL));
+    expect_error(GD_ERR_INVALID, "the values of field \"y\" are NULL");
+    assert_null(gd_dataset_from_arrays(NULL, 0, 0, NULL, NULL));
+    assert_null(gd_dataset_from_arrays(*state, 1, 9, NULL, NULL));
+    expect_error(GD_ERR_INVALID, "9 fields; a sample has 1 to 8");
+    assert_null(gd_dataset_create(*state, 1, 1, NULL, NULL, NULL));
+    expect_error(GD_ERR_INVALID, "the callback is NULL");
 }
 
 /* Write a small IDX file: type, rank 1 or 3, `count` items of zeros. */
@@ -132,10 +186,10 @@ static void idx_pairs_must_go_together(void **state)
     write_idx(labels, 0x0c, 1, 5);
     gd_dataset *d = gd_dataset_load_idx(*state, samples, labels, .keep_shape = true);
     assert_non_null(d);
-    assert_int_equal(gd_dataset_shape(d).rank, 2);
+    assert_int_equal(gd_dataset_field(d, 0)->shape.rank, 2);
     gd_dataset_release(d);
     d = gd_dataset_load_idx(*state, samples, labels);
-    assert_int_equal(gd_dataset_shape(d).dim[0], 4);
+    assert_int_equal(gd_dataset_field(d, 0)->shape.dim[0], 4);
     static const unsigned char huge[] = { 0,    0,    8,    5,    0,    0,    0,    1,
                                           0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
                                           0xff, 0xff, 0xff, 0xff, 0,    0,    0,    0 };
@@ -172,9 +226,10 @@ static void mnist_is_read(void **state)
     }
     assert_int_equal(gd_dataset_count(train), 60000);
     assert_int_equal(gd_dataset_count(test), 10000);
-    assert_int_equal(gd_dataset_classes(train), 10);
-    gd_tensor *x, *y;
-    assert_int_equal(gd_dataset_get(train, 0, 60000, &x, &y), GD_OK);
+    assert_int_equal(gd_dataset_field(train, 1)->classes, 10);
+    gd_tensor *t[2];
+    assert_int_equal(gd_dataset_get(train, 0, 60000, t), GD_OK);
+    gd_tensor *x = t[0], *y = t[1];
     /* numpy: (images.astype(float) / 255).mean() of the training set is 0.1306604762738429; the
      * first labels are 5 0 4 1 9. */
     assert_true(
@@ -186,7 +241,7 @@ static void mnist_is_read(void **state)
     assert_memory_equal(labels, first, sizeof first);
     gd_dataset *again = gd_mnist(*state, MNIST, .test = true, .keep_shape = true);
     assert_int_equal(gd_dataset_count(again), 10000);
-    assert_int_equal(gd_dataset_shape(again).rank, 2);
+    assert_int_equal(gd_dataset_field(again, 0)->shape.rank, 2);
     gd_dataset_release(again);
     gd_dataset_release(train);
     gd_dataset_release(test);
@@ -239,11 +294,11 @@ static int64_t read_epoch(gd_loader *l, int order[COUNT], int64_t *samples)
 
 static void an_epoch_has_each_sample_once(void **state)
 {
-    for (int prefetch = 0; prefetch <= 3; prefetch++)
+    for (int workers = 0; workers <= 3; workers++)
         for (int64_t batch = 1; batch <= 120; batch += 17) {
             gd_dataset *d = numbered(*state);
-            gd_loader *l = gd_loader_create(d, .batch = batch, .shuffle = true, .seed = 3,
-                                            .prefetch = prefetch);
+            gd_loader *l =
+                gd_loader_create(d, .batch = batch, .shuffle = true, .seed = 3, .workers = workers);
             assert_int_equal(gd_loader_batches(l), (COUNT + batch - 1) / batch);
             assert_int_equal(gd_loader_samples(l), COUNT);
             for (int epoch = 0; epoch < 3; epoch++) {
@@ -285,9 +340,9 @@ static void shuffles_depend_on_seed_and_epoch_alone(void **state)
     for (int epoch = 0; epoch < 4; epoch++)
         read_epoch(l, reference[epoch], &samples);
     assert_memory_not_equal(reference[0], reference[1], sizeof order);
-    for (int prefetch = 0; prefetch <= 4; prefetch += 2) {
-        gd_loader *other =
-            gd_loader_create(d, .batch = 25, .shuffle = true, .seed = 11, .prefetch = prefetch);
+    for (int workers = 0; workers <= 4; workers += 2) {
+        gd_loader *other = gd_loader_create(d, .batch = 25, .shuffle = true, .seed = 11,
+                                            .workers = workers, .prefetch = workers);
         for (int epoch = 0; epoch < 4; epoch++) {
             read_epoch(other, order, &samples);
             assert_memory_equal(order, reference[epoch], sizeof order);
@@ -324,14 +379,14 @@ static void assert_threads(int expected)
 static void threads_end_with_their_loader(void **state)
 {
     (void)state;
-    enum { BATCH = 8, BATCHES = (COUNT + BATCH - 1) / BATCH };
+    enum { WORKERS = 3, BATCH = 8, BATCHES = (COUNT + BATCH - 1) / BATCH };
     gd_context *gd = gd_open(test_device(), .threads = 1);
     gd_dataset *d = numbered(gd);
-    const int before = count_threads(), one = before ? 1 : 0;
+    const int before = count_threads(), one = before ? WORKERS : 0;
     int waiting = 0;
     for (int taken = 0; taken < 20; taken++) {
-        gd_loader *l =
-            gd_loader_create(d, .batch = BATCH, .shuffle = true, .prefetch = 1 + taken % 5);
+        gd_loader *l = gd_loader_create(d, .batch = BATCH, .shuffle = true, .workers = WORKERS,
+                                        .prefetch = taken % 6);
         gd_batch b;
         for (int i = 0; i < taken; i++)
             assert_int_equal(gd_loader_next(l, &b), i % (BATCHES + 1) != BATCHES);
@@ -381,7 +436,7 @@ static void let_others_finish(void)
  * hands. */
 static void a_batch_stays_as_it_is(void **state)
 {
-    gd_loader *l = gd_loader_create(numbered(*state), .batch = 20, .shuffle = true, .prefetch = 2);
+    gd_loader *l = gd_loader_create(numbered(*state), .batch = 20, .shuffle = true, .workers = 2);
     for (gd_batch b; gd_loader_next(l, &b);) {
         float before[20 * FEATURES], after[20 * FEATURES];
         size_t bytes = (size_t)b.size * FEATURES * sizeof(float);
@@ -400,7 +455,7 @@ static void gradients_need_batches_that_are_still_there(void **state)
     gd_tensor *w = gd_set_requires_grad(gd_zeros(gd, GD_SHAPE(FEATURES), GD_F32), true), *g;
     for (int i = 0; i < 4; i++) {
         gd->device->host_memory = test_device_is_host() && i % 2 == 0;
-        gd_loader *l = gd_loader_create(numbered(gd), .batch = 2, .prefetch = i < 2 ? 0 : 3);
+        gd_loader *l = gd_loader_create(numbered(gd), .batch = 2, .workers = i < 2 ? 0 : 3);
         gd_batch b;
         assert_true(gd_loader_next(l, &b));
         gd_tensor *loss = gd_sum(gd_mul(b.tensors[0], w), GD_ALL_AXES, false);
@@ -418,7 +473,7 @@ static void gradients_need_batches_that_are_still_there(void **state)
 
 static void batches_allocate_nothing(void **state)
 {
-    gd_loader *l = gd_loader_create(numbered(*state), .batch = 20, .shuffle = true, .prefetch = 2);
+    gd_loader *l = gd_loader_create(numbered(*state), .batch = 20, .shuffle = true, .workers = 2);
     uint64_t before = gd_memory(*state).allocations;
     int64_t tensors = gd_memory(*state).live_tensors;
     gd_fail_allocations_after(0);
@@ -454,10 +509,10 @@ static bool everything(int unused)
     (void)unused;
     gd_context *gd = gd_open(test_device(), .threads = 1);
     gd_dataset *d = gd ? numbered(gd) : NULL;
-    gd_loader *l = gd_loader_create(d, .batch = 20, .shuffle = true, .prefetch = 1);
+    gd_loader *l = gd_loader_create(d, .batch = 20, .shuffle = true, .workers = 2);
     gd_batch b;
-    gd_tensor *x, *y;
-    bool ok = gd_loader_next(l, &b) && gd_dataset_get(d, 0, 5, &x, &y) == GD_OK;
+    gd_tensor *t[2];
+    bool ok = gd_loader_next(l, &b) && gd_dataset_get(d, 0, 5, t) == GD_OK;
     gd_close(gd);
     return ok;
 }
@@ -495,6 +550,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_data_set_gives_its_samples, open_context, close_context),
         cmocka_unit_test(bytes_are_scaled_alike_on_every_instruction_set),
+        context_test(wrong_fields_are_errors),
         cmocka_unit_test_setup_teardown(wrong_data_sets_are_errors, open_context, close_context),
         cmocka_unit_test_setup_teardown(idx_pairs_must_go_together, open_context, close_context),
         cmocka_unit_test_setup_teardown(mnist_is_read, open_context, close_context),

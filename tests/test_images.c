@@ -272,16 +272,16 @@ static void test_image_folder(void **state)
     assert_non_null(strstr(warnings[0], ": left out what is no folder: README"));
     assert_non_null(strstr(warnings[1], "b: left out what is no image (.jpg, .jpeg, .png): notes"));
     assert_int_equal(gd_dataset_count(d), 3);
-    assert_int_equal(gd_dataset_classes(d), 2);
-    gd_shape shape = gd_dataset_shape(d);
+    assert_int_equal(gd_dataset_field(d, 1)->classes, 2);
+    gd_shape shape = gd_dataset_field(d, 0)->shape;
     assert_true(shape.rank == 3 && shape.dim[0] == 3 && shape.dim[1] == 2 && shape.dim[2] == 4);
-    gd_tensor *x, *y;
-    assert_int_equal(gd_dataset_get(d, 0, 3, &x, &y), GD_OK);
+    gd_tensor *t[2]; /* images, labels */
+    assert_int_equal(gd_dataset_get(d, 0, 3, t), GD_OK);
     int64_t labels[3];
     float values[3][3][2][4];
-    assert_int_equal(gd_tensor_read(y, labels, sizeof labels), GD_OK);
+    assert_int_equal(gd_tensor_read(t[1], labels, sizeof labels), GD_OK);
     assert_true(labels[0] == 0 && labels[1] == 1 && labels[2] == 1);
-    assert_int_equal(gd_tensor_read(x, values, sizeof values), GD_OK);
+    assert_int_equal(gd_tensor_read(t[0], values, sizeof values), GD_OK);
     assert_true(is_near((int)(values[2][0][0][0] * 255), 200) &&
                 is_near((int)(values[2][2][1][3] * 255), 210));
 }
@@ -337,11 +337,11 @@ static void test_cifar(void **state)
     write_file("data_batch_5.bin", records + 2 * RECORD, RECORD);
     gd_dataset *d = gd_cifar10(gd, folder);
     assert_int_equal(gd_dataset_count(d), 3);
-    gd_tensor *x, *y;
-    assert_int_equal(gd_dataset_get(d, 2, 1, &x, &y), GD_OK);
-    assert_true(gd_item(y) == 6);
+    gd_tensor *t[2]; /* images, labels */
+    assert_int_equal(gd_dataset_get(d, 2, 1, t), GD_OK);
+    assert_true(gd_item(t[1]) == 6);
     float *values = malloc(3072 * sizeof *values);
-    assert_int_equal(gd_tensor_read(x, values, 3072 * sizeof *values), GD_OK);
+    assert_int_equal(gd_tensor_read(t[0], values, 3072 * sizeof *values), GD_OK);
     assert_true(values[0] == 1 && values[1] == 0 && values[3071] > 0.39f && values[3071] < 0.41f);
     free(values);
     assert_null(gd_cifar10(gd, folder, .test = true));
@@ -352,8 +352,8 @@ static void test_cifar(void **state)
     assert_int_equal(gzclose(compressed), Z_OK);
     d = gd_cifar10(gd, folder, .test = true);
     assert_int_equal(gd_dataset_count(d), 2);
-    assert_int_equal(gd_dataset_get(d, 1, 1, NULL, &y), GD_OK);
-    assert_true(gd_item(y) == 3);
+    assert_int_equal(gd_dataset_get(d, 1, 1, t), GD_OK);
+    assert_true(gd_item(t[1]) == 3);
 #endif
     write_file("test_batch.bin", records, RECORD + 5);
     assert_null(gd_cifar10(gd, folder, .test = true));
@@ -379,11 +379,11 @@ static void test_shared_data(void **state)
     return;
 #endif
     assert_int_equal(gd_dataset_count(d), 1000);
-    assert_int_equal(gd_dataset_classes(d), 10);
-    gd_tensor *y;
+    assert_int_equal(gd_dataset_field(d, 1)->classes, 10);
+    gd_tensor *t[2];
     int64_t labels[4];
-    assert_int_equal(gd_dataset_get(d, 0, 4, NULL, &y), GD_OK);
-    assert_int_equal(gd_tensor_read(y, labels, sizeof labels), GD_OK);
+    assert_int_equal(gd_dataset_get(d, 0, 4, t), GD_OK);
+    assert_int_equal(gd_tensor_read(t[1], labels, sizeof labels), GD_OK);
     assert_true(labels[0] == 3 && labels[1] == 8 && labels[2] == 8 &&
                 labels[3] == 0); /* cat ship ship airplane */
 }

@@ -136,11 +136,38 @@ static uint64_t of_context(gd_context *gd)
     return hash;
 }
 
-static gd_dataset *samples(env *e, const gd_dataset_options *o)
+static const unsigned char sample_values[6 * 2];
+static const int64_t sample_labels[6] = { 0, 1, 2, 0, 1, 2 };
+static const gd_field sample_fields[2] = {
+    { GD_FIELD_DEFAULTS, .name = "x", .shape = { 1, { 2 } }, .dtype = GD_U8,
+      .batch_dtype = GD_F32 },
+    { GD_FIELD_DEFAULTS, .name = "y", .dtype = GD_I64, .classes = 3 },
+};
+
+static gd_dataset *samples(env *e, const gd_dataset_from_arrays_options *o)
 {
-    static const unsigned char values[6 * 2];
-    static const int64_t labels[6] = { 0, 1, 2, 0, 1, 2 };
-    return gd_dataset_create_with(e->gd, GD_SHAPE(2), GD_U8, 6, values, labels, o);
+    const void *arrays[2] = { sample_values, sample_labels };
+    return gd_dataset_from_arrays_with(e->gd, 6, 2, sample_fields, arrays, o);
+}
+
+static gd_status write_sample(void *user, int64_t index, gd_sample_values *sample)
+{
+    (void)user;
+    *(float *)sample->data[0] = (float)index;
+    return GD_OK;
+}
+
+static gd_dataset *called_back(env *e, const gd_dataset_options *o)
+{
+    static const gd_field number = { GD_FIELD_DEFAULTS, .name = "x" };
+    return gd_dataset_create_with(e->gd, 6, 1, &number, write_sample, NULL, o);
+}
+
+static gd_dataset *one_field(env *e, const gd_field *o)
+{
+    static const float values[6] = { 1, 2, 3, 4, 5, 6 };
+    const void *array = values;
+    return gd_dataset_from_arrays(e->gd, 6, 1, o, &array);
 }
 
 static uint64_t of_batch(gd_dataset *data, const gd_loader_options *o)
@@ -318,10 +345,12 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_cross_entropy_options, of_tensor(gd_cross_entropy_with(e->x, e->index, o)), GD_CROSS_ENTROPY_DEFAULTS, .label_smoothing = 0.5) \
     _(gd_ctc_options, of_tensor(gd_ctc_with(gd_log_softmax(gd_transpose(e->x, 0, 1), 2), gd_slice(gd_add_scalar(e->index, 1), 1, 0, 1, 1), gd_full(e->gd, GD_SHAPE(2), 4, GD_I64), gd_full(e->gd, GD_SHAPE(2), 1, GD_I64), o)), GD_CTC_DEFAULTS) \
     _(gd_dataset_idx_options, of_object(gd_dataset_load_idx_with(e->gd, "nowhere", "nowhere", o)), GD_DATASET_IDX_DEFAULTS) \
-    _(gd_dataset_options, of_batch(samples(e, o), NULL), GD_DATASET_DEFAULTS) \
+    _(gd_dataset_from_arrays_options, of_batch(samples(e, o), NULL), GD_DATASET_FROM_ARRAYS_DEFAULTS) \
+    _(gd_dataset_options, of_batch(called_back(e, o), NULL), GD_DATASET_DEFAULTS) \
     _(gd_distance_options, of_tensor(gd_mse_with(e->x, gd_exp(e->x), o)) + of_tensor(gd_mae_with(e->x, gd_exp(e->x), o)), GD_DISTANCE_DEFAULTS, .reduction = GD_REDUCE_SUM) \
     _(gd_ema_options, of_ema(e, o), GD_EMA_DEFAULTS, .decay = 0.25) \
     _(gd_evaluate_options, of_evaluation(e, o), GD_EVALUATE_DEFAULTS) \
+    _(gd_field, of_batch(one_field(e, o), NULL), GD_FIELD_DEFAULTS, .name = "x") \
     _(gd_fit_options, of_fit(e, o), GD_FIT_DEFAULTS, .epochs = 2) \
     _(gd_focal_options, of_tensor(gd_focal_with(e->x, gd_sigmoid(e->x), o)), GD_FOCAL_DEFAULTS) \
     _(gd_generate_options, of_text(e, o), GD_GENERATE_DEFAULTS, .prompt = "a", .max_tokens = 2) \

@@ -173,14 +173,20 @@ static void data_and_training(void **state)
     gd_context *gd = *state;
     const float samples[4] = { 1, 2, 3, 4 };
     const int64_t labels[4] = { 0, 1, 1, 0 };
-    gd_dataset *flat =
-        gd_dataset_create(gd, GD_SHAPE(1), GD_F32, 4, samples, labels, .scale = 0, .shift = 7);
-    gd_tensor *x;
-    assert_int_equal(gd_dataset_get(flat, 0, 4, &x, NULL), GD_OK);
-    assert_values(x, 4, (float[]){ 7, 7, 7, 7 });
-    gd_dataset *d = gd_dataset_create_with(gd, GD_SHAPE(1), GD_F32, 4, samples, labels, NULL);
-    assert_int_equal(gd_dataset_get(d, 0, 4, &x, NULL), GD_OK);
-    assert_values(x, 4, samples);
+    gd_field fields[2] = {
+        { GD_FIELD_DEFAULTS, .name = "x", .shape = GD_SHAPE(1), .scale = 0, .shift = 7 },
+        { GD_FIELD_DEFAULTS, .name = "y", .dtype = GD_I64, .classes = -1 },
+    };
+    const void *arrays[2] = { samples, labels };
+    gd_dataset *flat = gd_dataset_from_arrays(gd, 4, 2, fields, arrays);
+    gd_tensor *t[2];
+    assert_int_equal(gd_dataset_get(flat, 0, 4, t), GD_OK);
+    assert_values(t[0], 4, (float[]){ 7, 7, 7, 7 });
+    fields[0].scale = 1;
+    fields[0].shift = 0;
+    gd_dataset *d = gd_dataset_from_arrays_with(gd, 4, 2, fields, arrays, NULL);
+    assert_int_equal(gd_dataset_get(d, 0, 4, t), GD_OK);
+    assert_values(t[0], 4, samples);
     assert_null(gd_loader_create(d, .batch = 0));
     expect_error(GD_ERR_INVALID, "batch 0");
     assert_int_equal(gd_loader_batch_size(gd_loader_create_with(d, NULL)), 32);
@@ -320,8 +326,10 @@ static void zeros_are_refused(void **state)
     REFUSED(gd_conv_options, gd_conv_transpose_with(x, x, x, 1, &zeros));
     REFUSED(gd_pool_options, gd_max_pool_with(x, 1, GD_SHAPE(1), &zeros));
     REFUSED(gd_pool_options, gd_avg_pool_with(x, 1, GD_SHAPE(1), &zeros));
-    REFUSED(gd_dataset_options,
-            gd_dataset_create_with(gd, GD_SCALAR, GD_F32, 0, NULL, NULL, &zeros));
+    REFUSED(gd_dataset_options, gd_dataset_create_with(gd, 1, 1, NULL, NULL, NULL, &zeros));
+    REFUSED(gd_dataset_from_arrays_options,
+            gd_dataset_from_arrays_with(gd, 1, 1, NULL, NULL, &zeros));
+    REFUSED(gd_field, gd_dataset_from_arrays_with(gd, 1, 1, &zeros, NULL, NULL));
     REFUSED(gd_dataset_idx_options, gd_dataset_load_idx_with(gd, "x", "y", &zeros));
     REFUSED(gd_mnist_options, gd_mnist_with(gd, "folder", &zeros));
     REFUSED(gd_cifar10_options, gd_cifar10_with(gd, "folder", &zeros));

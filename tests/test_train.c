@@ -15,6 +15,7 @@
 #include <gradus/gradus.h>
 
 #include "support/context.h"
+#include "support/data.h"
 
 #define MNIST GD_SOURCE_DIR "/data/mnist"
 
@@ -55,7 +56,7 @@ static gd_dataset *simple_digits(gd_context *gd, int64_t count)
         }
     }
     gd_dataset *d =
-        gd_dataset_create(gd, GD_SHAPE(784), GD_U8, count, pixels, labels, .scale = 1.0f / 255.0f);
+        labelled_samples(gd, GD_SHAPE(784), GD_U8, 1.0f / 255.0f, count, pixels, labels);
     free(pixels);
     free(labels);
     assert_non_null(d);
@@ -217,10 +218,10 @@ static void evaluation_counts_every_sample_once(void **state)
 {
     gd_dataset *d = simple_digits(*state, 1003);
     gd_module *m = gd_module_create(*state, .seed = 1);
-    gd_tensor *x, *y;
-    assert_int_equal(gd_dataset_get(d, 0, 1003, &x, &y), GD_OK);
-    double loss = gd_item(gd_cross_entropy(constant_answer(m, x), y));
-    double accuracy = gd_item(gd_accuracy(constant_answer(m, x), y));
+    gd_tensor *t[2]; /* x, y */
+    assert_int_equal(gd_dataset_get(d, 0, 1003, t), GD_OK);
+    double loss = gd_item(gd_cross_entropy(constant_answer(m, t[0]), t[1]));
+    double accuracy = gd_item(gd_accuracy(constant_answer(m, t[0]), t[1]));
     for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_EAGER; mode++)
         for (int64_t batch = 1; batch <= 1100; batch = 3 * batch + 7) {
             gd_metrics metrics;
@@ -252,14 +253,14 @@ static gd_status watch_progress(void *user, const gd_fit_progress *p, bool *stop
 }
 
 /* A fresh module trained by gd_fit for two epochs of made-up digits, in one way or another. */
-static gd_module *fit(gd_context *gd, gd_mode mode, bool per_example, int prefetch,
+static gd_module *fit(gd_context *gd, gd_mode mode, bool per_example, int workers,
                       gd_metrics *result, watch *w)
 {
     gd_dataset *d = simple_digits(gd, 530);
     gd_module *m = gd_module_create(gd, .seed = 4);
     gd_optimizer *o = gd_sgd(m, .lr = 0.1, .momentum = 0.5);
     gd_loader *train =
-        gd_loader_create(d, .batch = 50, .shuffle = true, .seed = 6, .prefetch = prefetch);
+        gd_loader_create(d, .batch = 50, .shuffle = true, .seed = 6, .workers = workers);
     gd_loader *test = gd_loader_create(d, .batch = 200);
     assert_int_equal(gd_fit(o, network, m, train, test, .epochs = 2, .mode = mode,
                             .per_example = per_example, .progress = w ? watch_progress : NULL,
@@ -408,11 +409,11 @@ static void one_epoch_of_mnist_learns_it(void **state)
     gd_module *loaded = gd_module_create(*state);
     assert_int_equal(gd_module_load(loaded, path), GD_OK);
     remove(path);
-    gd_tensor *x, *a, *b;
-    assert_int_equal(gd_dataset_get(test, 0, 100, &x, NULL), GD_OK);
+    gd_tensor *t[2], *a, *b;
+    assert_int_equal(gd_dataset_get(test, 0, 100, t), GD_OK);
     float left[1000], right[1000];
-    a = gd_softmax(network(m, x), 1);
-    b = gd_softmax(network(loaded, x), 1);
+    a = gd_softmax(network(m, t[0]), 1);
+    b = gd_softmax(network(loaded, t[0]), 1);
     assert_int_equal(gd_tensor_read(a, left, sizeof left), GD_OK);
     assert_int_equal(gd_tensor_read(b, right, sizeof right), GD_OK);
     assert_memory_equal(left, right, sizeof left);
@@ -482,7 +483,7 @@ static bool everything(int per_example)
     gd_context *gd = gd_open(test_device(), .threads = 1);
     float samples[6][4] = { { 1.0f } };
     int64_t labels[6] = { 0, 1, 2, 0, 1, 2 };
-    gd_dataset *d = gd ? gd_dataset_create(gd, GD_SHAPE(4), GD_F32, 6, samples, labels) : NULL;
+    gd_dataset *d = gd ? labelled_samples(gd, GD_SHAPE(4), GD_F32, 1, 6, samples, labels) : NULL;
     gd_module *m = gd_module_create(gd, .seed = 1);
     gd_optimizer *o = gd_adam(m);
     gd_loader *train = gd_loader_create(d, .batch = 4), *test = gd_loader_create(d, .batch = 6);

@@ -64,24 +64,93 @@ GD_API gd_status gd_idx_read_memory(const void *bytes, size_t size, gd_idx *out)
 /* Release the data and zero the struct. NULL and an all-zero struct are fine. */
 GD_API void gd_idx_free(gd_idx *idx);
 
-/* ---- data sets: samples with class labels ---- */
+/* ---- data sets: samples, each of one or more fields ---- */
 
+/* A data set is a number of samples; a sample has the fields of its data set, each a tensor: an image
+ * and its class, a row of numbers and what is to be predicted of it, two sequences. The values are
+ * in memory, or a callback of the caller's writes those of a sample when they are asked for. */
 typedef struct gd_dataset gd_dataset;
+
+#define GD_FIELDS_MAX        8
+#define GD_BATCH_TENSORS_MAX 17 /* two for each field, and the draws */
+
+/* As the first size of a field's shape: sequences, each of its own length. */
+#define GD_VARIES (-1)
+
+typedef struct gd_field {
+    size_t size GD_DEFAULT(sizeof(gd_field));
+    const char *name; /* "image", "label": unique in the data set; copied */
+    gd_shape shape;   /* of one sample; rank 0: a number. dim[0] may be GD_VARIES */
+    gd_dtype dtype;   /* of the values in memory, and of what a callback writes */
+    gd_dtype batch_dtype GD_DEFAULT(GD_DTYPE_COUNT); /* of the values in batches: a float dtype, an
+                                                        integer dtype of as many bytes or more;
+                                                        GD_DTYPE_COUNT: as dtype */
+    double scale GD_DEFAULT(1), shift; /* batches have value * scale + shift, where batch_dtype is a
+                                          float dtype */
+    int64_t max_length;                /* of a field that varies: the most a sample has */
+    double padding;                    /* fills up the shorter sequences of a batch */
+    int64_t
+        classes; /* > 0: the values are class indices 0 … classes-1, which is checked; 0: they are
+                        none; -1, of values in memory: as many classes as the largest, plus one */
+    const char *const *class_names; /* [classes], copied; NULL: none */
+} gd_field;
+#define GD_FIELD_DEFAULTS \
+    .size = sizeof(gd_field), .batch_dtype = GD_DTYPE_COUNT, .scale = 1, .class_names = NULL
+
+/* Where a callback writes the values of one sample. */
+typedef struct gd_sample_values {
+    void *data[GD_FIELDS_MAX]; /* of each field, row-major, of its dtype; there is room for
+                                      max_length steps where it varies; NULL: the field is in memory */
+    int64_t
+        length[GD_FIELDS_MAX]; /* to be set where a field varies; before the call its length, where
+                                      that is known, else max_length */
+} gd_sample_values;
+
+/* Writes sample number `index`. Called by the threads of loaders, several at once unless .one_thread:
+ * it uses no context. A status other than GD_OK, best with a sentence (gd_error_record), becomes the
+ * error of gd_loader_next or gd_dataset_get: "sample 17: the sentence". */
+typedef gd_status (*gd_sample_fn)(void *user, int64_t index, gd_sample_values *sample);
 
 typedef struct gd_dataset_options {
     size_t size GD_DEFAULT(sizeof(gd_dataset_options));
-    double scale GD_DEFAULT(1), shift; /* a sample is given out as value * scale + shift, in f32 */
+    void (*release)(void *user); /* called once, when the data set, its subsets and its loaders are
+                                    gone, or it could not be made; NULL: nothing */
+    bool one_thread;             /* `get` is called by one thread at a time */
+    /* [field_count], the values of fields that are in memory, as labels may be, NULL for those that
+     * `get` writes; NULL: `get` writes all of them. Of fields in memory data[] is NULL in `get`. */
+    const void *const *arrays;
+    /* [field_count], of fields that vary the length of each sample, where they are known beforehand;
+     * needed for those in memory, and for .length_window of a loader */
+    const int64_t *const *lengths;
+    bool copy GD_DEFAULT(true); /* false: arrays and lengths are not copied, and stay as they are
+                                   while the data set, its subsets and its loaders are there */
 } gd_dataset_options;
-#define GD_DATASET_DEFAULTS .size = sizeof(gd_dataset_options), .scale = 1, .shift = 0
+#define GD_DATASET_DEFAULTS .size = sizeof(gd_dataset_options), .copy = true
 
-/* gd_dataset_create(context, GD_SHAPE(4), GD_F32, 150, samples, labels): `count` samples of that
- * shape, u8 or f32, row-major: [count, shape..], and their labels [count]. Both are copied. Owned by
- * the context. GD_ERR_INVALID, GD_ERR_SHAPE, GD_ERR_DTYPE, GD_ERR_MEMORY. */
+/* gd_dataset_create(context, 1000, 2, fields, get, user): a data set of samples that a
+ * callback writes. Owned by the context. Fields are structs as large as the first one's size says.
+ * GD_ERR_INVALID, GD_ERR_SHAPE, GD_ERR_DTYPE, GD_ERR_MEMORY. */
 #define gd_dataset_create(...) \
     GD_WITH_6(gd_dataset_create_with, gd_dataset_options, GD_DATASET_DEFAULTS, __VA_ARGS__, )
-GD_API gd_dataset *gd_dataset_create_with(gd_context *context, gd_shape shape, gd_dtype dtype,
-                                          int64_t count, const void *samples, const int64_t *labels,
+GD_API gd_dataset *gd_dataset_create_with(gd_context *context, int64_t count, int field_count,
+                                          const gd_field *fields, gd_sample_fn get, void *user,
                                           const gd_dataset_options *options);
+
+typedef struct gd_dataset_from_arrays_options {
+    size_t size GD_DEFAULT(sizeof(gd_dataset_from_arrays_options));
+    const int64_t *const *lengths; /* as above; needed where a field varies */
+    bool copy GD_DEFAULT(true);    /* as above; false: memory-mapped files, too */
+} gd_dataset_from_arrays_options;
+#define GD_DATASET_FROM_ARRAYS_DEFAULTS .size = sizeof(gd_dataset_from_arrays_options), .copy = true
+
+/* gd_dataset_from_arrays(context, 150, 2, fields, arrays): samples in memory. arrays[f] is
+ * [count, shape..] of the field's dtype, row-major, with max_length for the size that varies. */
+#define gd_dataset_from_arrays(...)                                        \
+    GD_WITH_5(gd_dataset_from_arrays_with, gd_dataset_from_arrays_options, \
+              GD_DATASET_FROM_ARRAYS_DEFAULTS, __VA_ARGS__, )
+GD_API gd_dataset *gd_dataset_from_arrays_with(gd_context *context, int64_t count, int field_count,
+                                               const gd_field *fields, const void *const *arrays,
+                                               const gd_dataset_from_arrays_options *options);
 
 typedef struct gd_dataset_idx_options {
     size_t size GD_DEFAULT(sizeof(gd_dataset_idx_options));
@@ -109,7 +178,7 @@ typedef struct gd_mnist_options {
 #define GD_MNIST_DEFAULTS .size = sizeof(gd_mnist_options), .keep_shape = false
 
 /* gd_mnist(context, "data/mnist"), gd_mnist(context, "data/mnist", .test = true): handwritten
- * digits, pixels 0 … 1, from the four IDX files as published, compressed or not. GD_ERR_IO says
+ * digits, fields "image" and "label", pixels u8 that are 0 … 1 in batches, from the four IDX files as published, compressed or not. GD_ERR_IO says
  * which file is missing and where to get it. */
 #define gd_mnist(...) GD_WITH_2(gd_mnist_with, gd_mnist_options, GD_MNIST_DEFAULTS, __VA_ARGS__, )
 GD_API gd_dataset *gd_mnist_with(gd_context *context, const char *folder,
@@ -142,17 +211,31 @@ GD_API gd_dataset *gd_cifar10_with(gd_context *context, const char *folder,
 GD_API gd_dataset *gd_image_folder(gd_context *context, const char *folder, int64_t height,
                                    int64_t width);
 
-/* End a data set before its context closes; loaders of it must be released first. NULL is fine. */
+/* End a data set before its context closes. Its subsets and loaders keep what they need of it. NULL
+ * is fine. */
 GD_API void gd_dataset_release(gd_dataset *dataset);
 GD_API int64_t gd_dataset_count(const gd_dataset *dataset);
-/* The shape of one sample. */
-GD_API gd_shape gd_dataset_shape(const gd_dataset *dataset);
-/* Number of classes: the largest label plus one. */
-GD_API int64_t gd_dataset_classes(const gd_dataset *dataset);
-/* Samples first … first+count-1 in file order, as new temporaries: x [count, shape..] f32, y
- * [count] i64. Either may be NULL. GD_ERR_SHAPE when there are not so many. */
+GD_API int gd_dataset_field_count(const gd_dataset *dataset);
+/* Field number `index` as it was given, batch_dtype and classes filled in; owned by the data set.
+ * NULL: there is none. */
+GD_API const gd_field *gd_dataset_field(const gd_dataset *dataset, int index);
+/* Its number by its name; -1: there is none. */
+GD_API int gd_dataset_field_find(const gd_dataset *dataset, const char *name);
+/* How many tensors a batch has: one for each field, and one more for each that varies. */
+GD_API int gd_dataset_tensor_count(const gd_dataset *dataset);
+/* Samples first … first+count-1 in their order, as a batch: new temporaries tensors[0], …,
+ * gd_dataset_tensor_count() of them, sequences padded to the longest. GD_ERR_SHAPE when there are not
+ * so many samples. */
 GD_API gd_status gd_dataset_get(const gd_dataset *dataset, int64_t first, int64_t count,
-                                gd_tensor **x, gd_tensor **y);
+                                gd_tensor **tensors);
+
+/* ---- some of the samples ---- */
+
+/* Samples indices[0], …, indices[count-1] of a data set, in that order, as a data set of their own,
+ * which shares their values; an index may occur more than once. The indices are copied.
+ * GD_ERR_INVALID: none; GD_ERR_SHAPE: one that is no sample's. */
+GD_API gd_dataset *gd_dataset_subset(const gd_dataset *dataset, int64_t count,
+                                     const int64_t *indices);
 
 /* ---- loaders: batches, epoch after epoch ---- */
 
@@ -162,36 +245,58 @@ typedef struct gd_loader_options {
     size_t size GD_DEFAULT(sizeof(gd_loader_options));
     int64_t batch GD_DEFAULT(32); /* samples in one */
     bool shuffle; /* in a fresh order each epoch, which depends on the seed and the number of the
-                      epoch alone */
+                     epoch alone */
     uint64_t seed;
     bool drop_last; /* leave out a last batch that is not full */
-    int prefetch;   /* batches to make ready ahead in a thread of its own. 0: in the call, cheapest
-                       for small samples */
+    int workers; /* threads that make batches ahead. 0: they are made in the call, cheapest for small
+                    samples in memory. Batches are the same with any number of workers. */
+    int prefetch GD_DEFAULT(2);            /* batches that workers make ahead of the caller's */
+    int64_t length_multiple GD_DEFAULT(8); /* sequences are padded to a multiple of this length, so
+                                              that few shapes occur */
+    int draws; /* > 0: batches end with a tensor f32 [size, draws] of numbers uniform in [0, 1), which
+                  depend on the seed, the epoch and the index of the sample alone: what random
+                  augmentation is made of */
 } gd_loader_options;
-#define GD_LOADER_DEFAULTS .size = sizeof(gd_loader_options), .batch = 32, .prefetch = 0
+#define GD_LOADER_DEFAULTS \
+    .size = sizeof(gd_loader_options), .batch = 32, .prefetch = 2, .length_multiple = 8, .draws = 0
 
 typedef struct gd_batch {
-    int count;             /* 2 */
-    gd_tensor *tensors[2]; /* x [size, shape..] f32 and y [size] i64, owned by the loader and
-                              overwritten by the next call: a gradient that needs them is taken
-                              before it, or is GD_ERR_STATE */
-    int64_t size;          /* samples; less than `batch` in a last one */
+    int count; /* of tensors: the fields', [size, shape..] of batch_dtype, in their order; then the
+                  lengths, i64 [size], of each field that varies, which itself is padded to the
+                  longest sequence of the batch; then the draws, where they are asked for */
+    gd_tensor
+        *tensors[GD_BATCH_TENSORS_MAX]; /* owned by the loader and overwritten by the next call:
+                                                 a gradient that needs them is taken before it, or is
+                                                 GD_ERR_STATE */
+    int64_t size;                       /* samples; less than `batch` in a last one */
+    const int64_t *indices;             /* [size] of the samples; until the next call */
+    int64_t epoch;                      /* from 0 on */
+    int64_t number;                     /* of this batch, counted through all epochs, from 0 on */
 } gd_batch;
 
 /* gd_loader_create(dataset, .batch = 50, .shuffle = true). Owned by the context of its data set. The
- * tensors are a fixed set made here; nothing is allocated per batch. */
+ * tensors are a fixed set made here, but for those of fields that vary; nothing else is allocated per
+ * batch. */
 #define gd_loader_create(...) \
     GD_WITH_1(gd_loader_create_with, gd_loader_options, GD_LOADER_DEFAULTS, __VA_ARGS__, )
 GD_API gd_loader *gd_loader_create_with(gd_dataset *dataset, const gd_loader_options *options);
 GD_API void gd_loader_release(gd_loader *loader);
 /* The next batch of the epoch. False at its end (the call after that begins the next epoch), for
- * NULL, and on an error, which gd_error_code tells apart. */
+ * NULL, and on an error, which gd_error_code tells apart. After the error of a sample the next call
+ * gives the batch that follows. */
 GD_API bool gd_loader_next(gd_loader *loader, gd_batch *batch);
+/* How many batches were asked for since the beginning, through all epochs: the number of the next. */
+GD_API int64_t gd_loader_position(const gd_loader *loader);
+/* Let the next batch be the one of that number, in its epoch: what is given is a function of the data
+ * set, the options and the number alone. Overwrites the batch given last. GD_ERR_INVALID: negative. */
+GD_API gd_status gd_loader_seek(gd_loader *loader, int64_t position);
 /* Batches in an epoch, and samples in them. */
 GD_API int64_t gd_loader_batches(const gd_loader *loader);
 GD_API int64_t gd_loader_samples(const gd_loader *loader);
 /* Samples in a full batch. */
 GD_API int64_t gd_loader_batch_size(const gd_loader *loader);
+/* What it gives batches of; as long as the loader is there. */
+GD_API const gd_dataset *gd_loader_dataset(const gd_loader *loader);
 
 #ifdef __cplusplus
 }

@@ -205,8 +205,8 @@ class Function(_Typed[P, R]):
         if self.mode != "compiled" or not hasattr(loader, "library_batches") or tracing():
             return None
         plans = set()
-        for x, y in loader.library_batches():
-            leaves, tree = _tree.flatten(((x, y), {}))
+        for batch in loader.library_batches():
+            leaves, tree = _tree.flatten((batch, {}))
             plan = self._find(leaves, tree)
             with _lib.lock:
                 _lib.drain()

@@ -5,7 +5,7 @@ import ctypes
 import os
 
 from . import _api, _convert, _lib, _objects, _ops
-from ._dtype import BY_NAME
+from ._dtype import BY_CODE, BY_NAME
 from ._lib import C
 from ._tensor import Tensor, as_tensor
 
@@ -17,13 +17,32 @@ if TYPE_CHECKING:
 _U8 = BY_NAME["u8"]
 
 
+class Field:
+    """What a field of a data set is: its name, the shape of a sample (-1: sequences, each of its own length), the dtype it has in batches,
+    and the number of classes, 0 where its values are no classes."""
+
+    def __init__(self, field: _api.gd_field) -> None:
+        self.name: str = field.name.decode()
+        self.shape: tuple[int, ...] = tuple(field.shape.dim[:field.shape.rank])
+        self.dtype = BY_CODE[field.batch_dtype]
+        self.classes: int = field.classes
+        names = (ctypes.c_char_p * self.classes).from_address(field.class_names) if field.class_names else ()
+        self.class_names: list[str] = [name.decode() for name in names]
+
+    def __repr__(self) -> str:
+        return f"Field({self.name!r}, {self.shape}, {self.dtype}" + (f", classes={self.classes})" if self.classes else ")")
+
+
 class Dataset:
-    """Samples and their class labels in the library's memory: len(data), data[i], data[10:20], data.shape, data.classes."""
+    """Samples in the library's memory: len(data), data[i], data[10:20], data.fields. A sample is a tuple of the fields' tensors, most
+    often of an image or a row of numbers and of its label. data.shape is the first field's, data.classes the number of classes of the
+    first field that has any."""
 
     def __init__(self, handle: _objects.Dataset) -> None:
         self._dataset = handle
-        self.shape: tuple[int, ...] = handle.shape()
-        self.classes: int = handle.classes()
+        self.fields = [Field(_api.gd_field.from_address(C.gd_dataset_field(handle.handle, i))) for i in range(handle.field_count())]
+        self.shape: tuple[int, ...] = self.fields[0].shape
+        self.classes: int = next((field.classes for field in self.fields if field.classes), 0)
 
     @property
     def handle(self) -> int:
@@ -32,17 +51,24 @@ class Dataset:
     def __len__(self) -> int:
         return C.gd_dataset_count(self.handle)
 
-    def __getitem__(self, i: int | slice) -> tuple[Tensor, Tensor]:
+    def _get(self, first: int, count: int) -> tuple[Tensor, ...]:
+        tensors = (ctypes.c_void_p * self._dataset.tensor_count())()
+        return tuple(_convert.run_list(tensors, C.gd_dataset_get, self.handle, first, count, tensors))
+
+    def subset(self, indices: Any) -> Dataset:
+        """The samples of these indices, in their order, as a data set of their own."""
+        return Dataset(self._dataset.subset(indices.tolist() if isinstance(indices, Tensor) else indices))
+
+    def __getitem__(self, i: int | slice) -> tuple[Tensor, ...]:
         if isinstance(i, slice):
             start, stop, step = i.indices(len(self))
             if step != 1:
                 raise IndexError("samples in a row alone")
-            return self._dataset.get(start, max(0, stop - start))
+            return self._get(start, max(0, stop - start))
         i = i.__index__()
         if i < -len(self) or i >= len(self):
             raise IndexError(f"sample {i} of {len(self)}")
-        x, y = self._dataset.get(i % len(self), 1)
-        return x[0], y[0]
+        return tuple(t[0] for t in self._get(i % len(self), 1))
 
 
 def mnist(folder: Any = "data/mnist", train: bool = True, flatten: bool = True) -> Dataset:
@@ -137,28 +163,30 @@ from_arrays = ArrayDataset
 class DataLoader:
     """Batches of a data set, epoch after epoch: for x, y in loader. `dataset` is one of gd.data, or anything with len() and [i].
 
-    shuffle: in a fresh order each epoch, which depends on seed and the number of the epoch alone. state_dict() after a batch
-    says where to go on."""
+    shuffle: in a fresh order each epoch, which depends on seed and the number of the epoch alone. workers: threads that make batches of
+    the library's data sets ahead, `prefetch` of them; 0: they are made when they are asked for. state_dict() after a batch says where
+    to go on."""
 
     dataset: Any
     batch_size: int
     shuffle: bool
     seed: int
     drop_last: bool
+    workers: int
     prefetch: int
     collate: Callable[[list[Any]], Any]
     epoch: int
     position: int
 
     def __init__(self, dataset: Any, batch_size: int = 32, shuffle: bool = False, seed: int = 0, drop_last: bool = False,
-                 prefetch: int = 0, collate: Callable[[list], Any] | None = None) -> None:
+                 workers: int = 0, prefetch: int = 2, collate: Callable[[list], Any] | None = None) -> None:
         if batch_size < 1:
             raise _lib.InvalidError("a batch has at least one sample")
         self.dataset, self.batch_size, self.shuffle, self.seed, self.drop_last = dataset, batch_size, shuffle, seed, drop_last
-        self.prefetch, self.collate = prefetch, collate or _stack
+        self.workers, self.prefetch, self.collate = workers, prefetch, collate or _stack
         self.epoch, self.position = 0, 0  # of the next batch
         self._resumed, self._turn = False, 0  # whether the next loop goes on in the midst of an epoch; which loop is the last
-        self._loader, self._at = None, (0, 0)  # the library's, and its next batch
+        self._loader: _objects.Loader | None = None  # the library's
 
     def __len__(self) -> int:
         full, rest = divmod(len(self.dataset), self.batch_size)
@@ -194,31 +222,24 @@ class DataLoader:
         return batch_of
 
     def _seek(self) -> Callable[[int], Any]:
-        """Bring the library's loader to the next batch; it gives them in their order alone."""
-        if self._loader is None or self._at > (self.epoch, self.position):
+        """Bring the library's loader to the next batch."""
+        if self._loader is None:
             self._loader = _objects.Loader.create(self.dataset, batch=self.batch_size, shuffle=self.shuffle, seed=self.seed,
-                                                  drop_last=self.drop_last, prefetch=self.prefetch)
-            self._at = (0, 0)
+                                                  drop_last=self.drop_last, workers=self.workers, prefetch=self.prefetch)
+        number = self.epoch * len(self) + self.position
+        if self._loader.position() != number:
+            self._loader.seek(number)
         batch = _api.gd_batch()
-
-        def advance() -> bool:
-            more = C.gd_loader_next(self._loader.handle, ctypes.byref(batch))
-            if not more and C.gd_error_code():
-                _lib.fail()
-            self._at = (self._at[0], self._at[1] + 1) if more else (self._at[0] + 1, 0)
-            return more
 
         def batch_of(i: int) -> tuple[Tensor, ...]:
             with _lib.lock:
                 _lib.drain()
-                advance()  # writes into the same tensors again: a batch that is kept has its own
-                tensors = tuple(_own(batch.tensors[j]) for j in range(batch.count))
-                if i + 1 == len(self):
-                    advance()  # over the end of the epoch
-            return tensors
-        while self._at < (self.epoch, self.position):
-            with _lib.lock:
-                advance()
+                for _ in range(2):  # the first may tell of the end of an epoch
+                    if C.gd_loader_next(self._loader.handle, ctypes.byref(batch)):
+                        return tuple(_own(batch.tensors[j]) for j in range(batch.count))  # the next batch is written there, too
+                    if C.gd_error_code():
+                        break
+            _lib.fail()
         return batch_of
 
     # ---- for step.run()
@@ -229,13 +250,13 @@ class DataLoader:
             self._resumed = True  # go on in the epoch
             yield from self
 
-    def library_batches(self) -> list[tuple[Tensor, Tensor]]:
-        """Tensors of the shapes that batches have; none where the data set is not the library's."""
-        if not isinstance(self.dataset, Dataset):
+    def library_batches(self) -> list[tuple[Tensor, ...]]:
+        """Tensors of the shapes that batches have; none where the data set is not the library's, or they vary."""
+        if not isinstance(self.dataset, Dataset) or any(-1 in field.shape for field in self.dataset.fields):
             return []
         full, rest = divmod(len(self.dataset), self.batch_size)
         sizes = [self.batch_size] * (full > 0) + [rest] * (rest > 0 and not self.drop_last)
-        return [(_ops.zeros((size, *self.dataset.shape)), _ops.zeros((size,), "int64")) for size in sizes]
+        return [tuple(_ops.zeros((size, *field.shape), field.dtype) for field in self.dataset.fields) for size in sizes]
 
     def library_loader(self) -> int:
         """The library's loader, whose next batch is this one's."""
@@ -247,9 +268,6 @@ class DataLoader:
         """Count batches that were taken from the library's loader."""
         epochs, self.position = divmod(self.position + batches, len(self))
         self.epoch += epochs
-        self._at = (self.epoch, self.position)
-        if batches and self.position == 0:
-            C.gd_loader_next(self._loader.handle, ctypes.byref(_api.gd_batch()))  # the library tells the end of an epoch
 
     def state_dict(self) -> dict[str, Any]:
         """Which batch is the next."""
@@ -340,5 +358,5 @@ def _stack(samples: list) -> Any:
     return _ops.stack([as_tensor(s) for s in samples])
 
 
-__all__ = ["ArrayDataset", "DataLoader", "Dataset", "TokenLoader", "cifar10", "from_arrays", "idx", "image_folder", "mnist", "read_idx",
+__all__ = ["ArrayDataset", "DataLoader", "Dataset", "Field", "TokenLoader", "cifar10", "from_arrays", "idx", "image_folder", "mnist", "read_idx",
            "read_image", "write_image", "write_tokens"]

@@ -77,17 +77,17 @@ static bool predict_one(cli_network *network, const gd_dataset *digits, int64_t 
 {
     float pixels[PIXELS], probabilities[CLASSES];
     int64_t truth;
-    gd_tensor *x, *y;
-    if (gd_dataset_get(digits, index, 1, &x, &y) != GD_OK)
+    gd_tensor *digit[2]; /* pixels, label */
+    if (gd_dataset_get(digits, index, 1, digit) != GD_OK)
         return false;
-    gd_tensor *p = gd_softmax(cli_forward(network, x), -1);
+    gd_tensor *p = gd_softmax(cli_forward(network, digit[0]), -1);
     if (p && gd_tensor_count(p) != CLASSES) {
         fprintf(stderr, "gradus predict: the model gives %lld numbers for a digit, 10 are needed\n",
                 (long long)gd_tensor_count(p));
         return false;
     }
-    if (gd_tensor_read(x, pixels, sizeof pixels) != GD_OK ||
-        gd_tensor_read(y, &truth, sizeof truth) != GD_OK || !p ||
+    if (gd_tensor_read(digit[0], pixels, sizeof pixels) != GD_OK ||
+        gd_tensor_read(digit[1], &truth, sizeof truth) != GD_OK || !p ||
         gd_tensor_read(p, probabilities, sizeof probabilities) != GD_OK)
         return false;
     draw_digit(index, pixels, probabilities, truth);

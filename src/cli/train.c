@@ -7,7 +7,7 @@
 
 typedef struct settings {
     const char *model, *data, *output, *optimizer, *schedule;
-    int64_t epochs, batch, seed, threads, prefetch; /* 0: the recipe's */
+    int64_t epochs, batch, seed, threads, workers; /* 0: the recipe's */
     double lr, momentum;
     bool faithful, per_example, eager, quiet;
 } settings;
@@ -124,7 +124,7 @@ static bool train(settings *s, cli_network *network)
     if (!optimizer || gd_mnist_pair(gd, s->data, &digits, &unseen) != GD_OK)
         return false;
     gd_loader *batches = gd_loader_create(digits, .batch = s->batch, .shuffle = true,
-                                          .seed = (uint64_t)s->seed, .prefetch = (int)s->prefetch);
+                                          .seed = (uint64_t)s->seed, .workers = (int)s->workers);
     gd_loader *test = gd_loader_create(unseen, .batch = 500);
     if (!batches || !test || !choose_threads(s, network))
         return false;
@@ -202,8 +202,8 @@ int cli_train(int argc, char **argv)
         { "threads", "N",
           "threads to compute with (default: the cores there are; 1 for a small network)",
           CLI_WHOLE, &s.threads, 1, 256 },
-        { "prefetch", "N", "batches made ahead in a thread (default: 0, none)", CLI_WHOLE,
-          &s.prefetch, 0, 1024 },
+        { "workers", "N", "threads that make batches ahead (default: 0, none)", CLI_WHOLE,
+          &s.workers, 0, 256 },
         { "faithful", NULL,
           "as the original: sgd, learning rate 0.01, constant, 10 epochs of batch 50", CLI_FLAG,
           &s.faithful, 0, 0 },

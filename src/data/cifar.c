@@ -19,6 +19,9 @@ static const char *const train_files[] = { "data_batch_1.bin", "data_batch_2.bin
 /* The first that is there. */
 static const char *const test_files[] = { "test_batch.bin", "test_batch_first1000.bin" };
 
+static const char *const class_names[10] = { "airplane", "automobile", "bird",  "cat",  "deer",
+                                             "dog",      "frog",       "horse", "ship", "truck" };
+
 typedef struct records {
     unsigned char *samples; // [count, 3, 32, 32]
     int64_t *labels;        // [count]
@@ -114,10 +117,12 @@ gd_dataset *gd_cifar10_with(gd_context *context, const char *folder,
         gd_free(r.labels);
         return NULL;
     }
-    const gd_dataset_form form = { .context = context,
-                                   .dtype = GD_U8,
-                                   .shape = GD_SHAPE(3, 32, 32),
-                                   .count = r.count,
-                                   .scale = 1.0 / 255.0 };
-    return gd_dataset_adopt(&form, r.samples, r.labels);
+    const gd_field fields[2] = {
+        { GD_FIELD_DEFAULTS, .name = "image", .shape = GD_SHAPE(3, 32, 32), .dtype = GD_U8,
+          .batch_dtype = GD_F32, .scale = 1.0 / 255.0 },
+        { GD_FIELD_DEFAULTS, .name = "label", .dtype = GD_I64, .classes = 10,
+          .class_names = class_names },
+    };
+    void *const arrays[2] = { r.samples, r.labels };
+    return gd_dataset_adopt(context, r.count, 2, fields, arrays);
 }

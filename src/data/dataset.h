@@ -1,41 +1,85 @@
-/* data/dataset.h: what the loader knows of a data set. */
+/* data/dataset.h: data sets as loaders, splits and readers of files see them. A gd_dataset is a view,
+ * all samples or some, of a source, which has the fields and where their values come from. */
 #ifndef GD_DATA_DATASET_H
 #define GD_DATA_DATASET_H
 
 #include <gradus/data.h>
 
-/* out[i] = in[i] * scale + shift, rounded twice: the same on every instruction set. */
-typedef void (*gd_convert_fn)(const void *in, float *out, int64_t count, float scale, float shift);
-/* The one for samples of `dtype` (GD_U8, GD_F32) and the instruction set of that name. */
-gd_convert_fn gd_convert_choose(gd_dtype dtype, const char *isa);
+#include "data/convert.h"
+
+#include <pthread.h>
+
+typedef struct gd_data_field {
+    gd_field spec; /* whole; its strings are ours */
+    bool varies;
+    int64_t values; /* numbers of a sample, where the length varies of one step */
+    int64_t room;   /* numbers of the longest sample */
+    gd_conversion conversion;
+    const void *array;      /* [count, room] of spec.dtype; NULL: `get` writes them */
+    const int64_t *lengths; /* [count] where the length varies and is known beforehand, else NULL */
+    size_t scratch;         /* where `get` writes values that are converted: an offset into what
+                               gd_dataset_read is given; SIZE_MAX: it writes into the batch */
+} gd_data_field;
+
+typedef struct gd_source {
+    int64_t references; /* counted by the context's thread alone */
+    int64_t count;
+    int field_count;
+    gd_data_field fields[GD_FIELDS_MAX];
+    bool owns_arrays; /* array and lengths of the fields are ours */
+    gd_sample_fn get; /* NULL: all fields are in memory */
+    void *user;
+    void (*release)(void *user);
+    bool one_thread, has_turn; /* has_turn: the lock has been made */
+    pthread_mutex_t turn;      /* of one_thread */
+    size_t scratch_bytes;
+} gd_source;
 
 struct gd_dataset {
+    int64_t references; /* its own, and those of its loaders */
     gd_context *context;
-    void *samples;   /* [count, features] of dtype; ours */
-    int64_t *labels; /* [count] ours */
-    int64_t count, features, classes;
-    gd_dtype dtype; /* GD_U8 or GD_F32 */
-    gd_shape shape; /* of one sample */
-    float scale, shift;
-    gd_convert_fn convert;
+    gd_source *source;
+    int64_t count;
+    int64_t *indices; /* [count] of the source's samples, ours; NULL: all of them */
 };
 
-/* Sample number i, as it lies in memory. */
-static inline const void *gd_dataset_sample(const gd_dataset *d, int64_t i)
+static inline int64_t gd_dataset_index(const gd_dataset *d, int64_t i)
 {
-    return (const char *)d->samples + (size_t)(i * d->features) * gd_dtype_size(d->dtype);
+    return d->indices ? d->indices[i] : i;
 }
 
-/* What a data set is, beside its samples and labels. */
-typedef struct gd_dataset_form {
-    gd_context *context;
-    gd_shape shape;
-    gd_dtype dtype;
-    int64_t count;
-    double scale, shift;
-} gd_dataset_form;
+gd_dataset *gd_dataset_retain(gd_dataset *dataset);
+void gd_dataset_unref(gd_dataset *dataset);
 
-/* Take samples and labels over, whether it succeeds or not (gd_free frees them). */
-gd_dataset *gd_dataset_adopt(const gd_dataset_form *form, void *samples, int64_t *labels);
+/* A data set whose arrays, [field_count] from gd_alloc, are taken over, whether it succeeds or not. */
+gd_dataset *gd_dataset_adopt(gd_context *context, int64_t count, int field_count,
+                             const gd_field *fields, void *const *arrays);
+/* Samples indices[0 … count) of the source of `dataset`, as a data set of its own. Takes `indices`
+ * over, whether it succeeds or not. */
+gd_dataset *gd_dataset_view(const gd_dataset *dataset, int64_t count, int64_t *indices);
+
+/* ---- reading: data/read.c ---- */
+
+/* Rows of a batch, in memory. */
+typedef struct gd_rows {
+    void *values[GD_FIELDS_MAX];     // [size, room] of batch_dtype
+    int64_t *lengths[GD_FIELDS_MAX]; // [size], of fields that vary
+} gd_rows;
+
+/* Write rows first … end-1: row i is sample indices[i]. `known` indices may be looked at, to ask for
+ * the memory of samples that come later. `scratch` has the source's scratch_bytes. Stops at the first
+ * error, whose row is *failed, and whose sentence names the sample. Allocates nothing. */
+gd_status gd_dataset_read(const gd_dataset *dataset, const int64_t *indices, int64_t first,
+                          int64_t end, int64_t known, const gd_rows *rows, void *scratch,
+                          int64_t *failed);
+
+/* The longest of lengths[0 … size), as a multiple of `multiple`, at least 1 and at most max_length. */
+int64_t gd_padded_length(const gd_data_field *field, const int64_t *lengths, int64_t size,
+                         int64_t multiple);
+/* in [size, room] -> out [size, padded length * values], filled up. */
+void gd_pad_rows(const gd_data_field *field, const int64_t *lengths, int64_t size, int64_t padded,
+                 const void *in, void *out);
+/* The shape of a field in a batch. */
+gd_shape gd_batch_shape(const gd_data_field *field, int64_t size, int64_t padded);
 
 #endif

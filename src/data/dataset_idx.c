@@ -101,27 +101,28 @@ static gd_dataset *join(gd_context *context, file_job *jobs, const gd_dataset_id
     gd_idx *samples = &jobs[0].idx;
     if (check_pair(&jobs[0], &jobs[1]) != GD_OK)
         return NULL;
-    gd_dataset_form form = { .context = context,
-                             .dtype = samples->type == GD_IDX_U8 ? GD_U8 : GD_F32,
-                             .count = samples->dims[0],
-                             .scale = o->scale,
-                             .shift = o->shift };
-    if (isnan(form.scale))
-        form.scale = form.dtype == GD_U8 ? 1.0 / 255.0 : 1.0;
+    const int64_t count = samples->dims[0];
+    gd_field fields[2] = {
+        { GD_FIELD_DEFAULTS, .name = "image", .dtype = samples->type == GD_IDX_U8 ? GD_U8 : GD_F32,
+          .batch_dtype = GD_F32, .scale = o->scale, .shift = o->shift },
+        { GD_FIELD_DEFAULTS, .name = "label", .dtype = GD_I64, .classes = -1 },
+    };
+    if (isnan(o->scale))
+        fields[0].scale = fields[0].dtype == GD_U8 ? 1.0 / 255.0 : 1.0;
     int64_t features = 1;
-    form.shape.rank = samples->rank - 1;
+    fields[0].shape.rank = samples->rank - 1;
     for (int i = 1; i < samples->rank; i++) {
-        form.shape.dim[i - 1] = samples->dims[i];
+        fields[0].shape.dim[i - 1] = samples->dims[i];
         features *= samples->dims[i];
     }
     if (!o->keep_shape)
-        form.shape = GD_SHAPE(features);
-    int64_t *wide = widen_labels(&jobs[1].idx, form.count);
+        fields[0].shape = GD_SHAPE(features);
+    int64_t *wide = widen_labels(&jobs[1].idx, count);
     if (!wide)
         return NULL;
-    void *memory = samples->data;
+    void *const arrays[2] = { samples->data, wide };
     samples->data = NULL;
-    return gd_dataset_adopt(&form, memory, wide);
+    return gd_dataset_adopt(context, count, 2, fields, arrays);
 }
 
 gd_dataset *gd_dataset_load_idx_with(gd_context *context, const char *samples, const char *labels,
@@ -169,11 +170,12 @@ static gd_dataset *mnist_half(gd_context *context, bool keep_shape, file_job *jo
 {
     const gd_dataset_idx_options o = { GD_DATASET_IDX_DEFAULTS, .keep_shape = keep_shape };
     gd_dataset *d = join(context, jobs, &o);
-    if (d && (d->features != 784 || d->classes > 10)) {
+    const gd_data_field *fields = d ? d->source->fields : NULL;
+    if (d && (fields[0].room != 784 || fields[1].spec.classes > 10)) {
         (void)gd_fail(
             GD_ERR_FORMAT,
             "%s: not MNIST's: %lld numbers a sample, %lld classes; there should be 784 and 10",
-            jobs[0].path, (long long)d->features, (long long)d->classes);
+            jobs[0].path, (long long)fields[0].room, (long long)fields[1].spec.classes);
         gd_dataset_release(d);
         return NULL;
     }

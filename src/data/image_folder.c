@@ -211,10 +211,11 @@ gd_dataset *gd_image_folder(gd_context *context, const char *folder, int64_t hei
         gd_free(all.labels);
         return NULL;
     }
-    const gd_dataset_form form = { .context = context,
-                                   .dtype = GD_U8,
-                                   .shape = GD_SHAPE(3, height, width),
-                                   .count = count,
-                                   .scale = 1.0 / 255.0 };
-    return gd_dataset_adopt(&form, samples, all.labels);
+    const gd_field fields[2] = {
+        { GD_FIELD_DEFAULTS, .name = "image", .shape = GD_SHAPE(3, height, width), .dtype = GD_U8,
+          .batch_dtype = GD_F32, .scale = 1.0 / 255.0 },
+        { GD_FIELD_DEFAULTS, .name = "label", .dtype = GD_I64, .classes = -1 },
+    };
+    void *const arrays[2] = { samples, all.labels };
+    return gd_dataset_adopt(context, count, 2, fields, arrays);
 }

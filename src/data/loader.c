@@ -1,182 +1,146 @@
 /* data/loader.c: batches. They are numbered from 0 on, through all epochs; making batch n is a
- * function of the data set, the seed and n, and is done either in gd_loader_next or ahead of it in
- * a thread. Start at make(), then gd_loader_next().
- *
- * A ring of slots contains the batches that are ready and the one the caller has. `made` and
- * `taken` count batches; slot n % ring is batch n's. Only the maker writes a slot, while made -
- * released < ring; only the caller reads it, while it is taken and not released. */
-#include "data/dataset.h"
+ * function of the data set, the options and n, and is done either in gd_loader_next or ahead of it by
+ * threads (data/workers.c). Start at gd_loader_make(), then gd_loader_next(). Which samples are in a
+ * batch is data/order.c, reading them data/read.c. */
+#include "data/loader.h"
 
 #include <gradus/compile.h>
 #include <gradus/ops.h>
 
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/random.h"
 
-#include <pthread.h>
 #include <string.h>
-
-/* A batch's tensors: for a full batch, or for the smaller last one of an epoch. The caller's are not
- * mapped, all others are, for the maker to write to. */
-typedef struct pair {
-    gd_tensor *x, *y; /* retained */
-    float *samples;   /* x, mapped */
-    int64_t *labels;  /* y, mapped */
-} pair;
-
-typedef struct slot {
-    pair full, last;
-} slot;
-
-struct gd_loader {
-    const gd_dataset *dataset;
-    gd_context *context;
-    int64_t batch, batches, rest; /* samples in the last batch when it is not full, else 0 */
-    bool shuffle;
-    uint64_t seed;
-    slot *slots; /* [ring] */
-    int64_t ring;
-    int64_t *order; /* [dataset count] of the epoch being made */
-
-    bool threaded;
-    bool end_told; /* the caller has been told of the epoch's end */
-    pair *current; /* the batch the caller has; NULL: none */
-    int64_t taken; /* batches the caller got */
-
-    /* Shared with the maker, under the lock. */
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t more_made, more_room;
-    int64_t made, released;
-    bool maker_waits, stop;
-};
 
 /* ---- making a batch ---- */
 
-/* Begin an epoch: its order is a shuffle with its own stretch of the random stream. */
-static void begin_epoch(gd_loader *l, int64_t epoch)
+/* `count` numbers of a sample in an epoch: words of Philox under a key of their own, so that they
+ * have nothing to do with the shuffle. */
+static void draw(const gd_loader *l, int64_t epoch, int64_t sample, float *out)
 {
-    if (!l->shuffle && epoch > 0)
-        return;
-    for (int64_t i = 0; i < l->dataset->count; i++)
-        l->order[i] = i;
-    gd_random random = { .seed = l->seed, .next = (uint64_t)epoch << 40 };
-    if (l->shuffle)
-        gd_random_shuffle(&random, l->order, l->dataset->count);
-}
-
-/* Samples lie far apart in memory: ask for those to come while this one is being converted, past
- * the end of the batch too. */
-static void prefetch_sample(const gd_dataset *d, int64_t i)
-{
-    const char *sample = gd_dataset_sample(d, i);
-    size_t bytes = (size_t)d->features * gd_dtype_size(d->dtype);
-    for (size_t at = 0; at < bytes && at < 4096; at += 64)
-        __builtin_prefetch(sample + at, 0, 2);
-}
-
-/* Batch number n into its slot. Allocates nothing, cannot fail. */
-static void make(gd_loader *l, int64_t n)
-{
-    enum { AHEAD = 8 };
-    const gd_dataset *d = l->dataset;
-    int64_t in_epoch = n % l->batches;
-    if (in_epoch == 0)
-        begin_epoch(l, n / l->batches);
-    bool is_rest = l->rest > 0 && in_epoch == l->batches - 1;
-    const pair *to = is_rest ? &l->slots[n % l->ring].last : &l->slots[n % l->ring].full;
-    int64_t size = is_rest ? l->rest : l->batch, first = in_epoch * l->batch;
-    float *x = to->samples;
-    int64_t *y = to->labels;
-    for (int64_t i = 0; i < size; i++) {
-        int64_t sample = l->order[first + i];
-        if (first + i + AHEAD < d->count)
-            prefetch_sample(d, l->order[first + i + AHEAD]);
-        d->convert(gd_dataset_sample(d, sample), x + i * d->features, d->features, d->scale,
-                   d->shift);
-        y[i] = d->labels[sample];
+    const uint32_t key[2] = { (uint32_t)l->order.seed ^ 0x64726177u,
+                              (uint32_t)(l->order.seed >> 32) ^ 0x73746570u };
+    for (int i = 0; i < l->draws; i += 4) {
+        const uint32_t counter[4] = { (uint32_t)sample, (uint32_t)((uint64_t)sample >> 32),
+                                      (uint32_t)epoch, (uint32_t)i };
+        gd_philox_block block = gd_philox(counter, key);
+        for (int k = 0; k < 4 && i + k < l->draws; k++)
+            out[i + k] = (float)(block.word[k] >> 8) * 0x1p-24f;
     }
 }
 
-/* ---- the maker's thread ---- */
-
-static void *make_ahead(void *argument)
+gd_status gd_loader_make(gd_loader *l, gd_slot *s, int64_t first, int64_t end, void *scratch,
+                         int64_t *failed)
 {
-    gd_loader *l = argument;
-    pthread_mutex_lock(&l->lock);
-    while (!l->stop) {
-        if (l->made - l->released == l->ring) {
-            l->maker_waits = true;
-            pthread_cond_wait(&l->more_room, &l->lock);
-            l->maker_waits = false;
+    const gd_batch_set *set = gd_slot_set(l, s);
+    for (int64_t i = first; l->draws > 0 && i < end; i++)
+        draw(l, s->number / l->order.batches, s->indices[i], set->draws + i * l->draws);
+    return gd_dataset_read(l->dataset, s->indices, first, end, s->known, &set->rows, scratch,
+                           failed);
+}
+
+/* Batch number `taken`, in the call. */
+static gd_status make_here(gd_loader *l, gd_slot **slot)
+{
+    gd_slot *s = *slot = &l->slots[0];
+    int64_t failed;
+    s->number = l->taken;
+    s->size = gd_order_size(&l->order, s->number);
+    s->indices = gd_order_batch(&l->order, s->number, s->room, &s->known);
+    return gd_loader_make(l, s, 0, s->size, l->scratch, &failed);
+}
+
+/* ---- tensors of a batch ---- */
+
+/* Map what is not mapped: all tensors but the caller's batch are, for makers to write to. */
+static gd_status map_set(gd_loader *l, gd_batch_set *set)
+{
+    const int fields = l->dataset->source->field_count;
+    int lengths = fields;
+    for (int t = 0; t < l->tensor_count; t++)
+        if (set->tensors[t] && !set->memory[t] &&
+            !(set->memory[t] = gd_tensor_map(set->tensors[t], GD_MAP_WRITE)))
+            return gd_error_last();
+    for (int f = 0; f < fields; f++)
+        if (l->dataset->source->fields[f].varies)
+            set->rows.lengths[f] = set->memory[lengths++];
+        else
+            set->rows.values[f] = set->memory[f];
+    set->draws = l->draws > 0 ? set->memory[l->tensor_count - 1] : NULL;
+    return GD_OK;
+}
+
+static gd_status unmap_set(gd_loader *l, gd_batch_set *set)
+{
+    gd_status status = GD_OK;
+    for (int t = 0; t < l->tensor_count; t++) {
+        if (!set->memory[t])
             continue;
-        }
-        int64_t n = l->made;
-        pthread_mutex_unlock(&l->lock);
-        make(l, n);
-        pthread_mutex_lock(&l->lock);
-        l->made++;
-        pthread_cond_signal(&l->more_made);
+        gd_status unmapped = gd_tensor_unmap(set->tensors[t]);
+        set->memory[t] = NULL;
+        status = status == GD_OK ? unmapped : status;
     }
-    pthread_mutex_unlock(&l->lock);
-    return NULL;
+    return status;
 }
 
-/* Give the caller's batch back and wait for the next. The maker is woken when half of the ring is
- * free, not for every batch. */
-static void exchange(gd_loader *l)
+/* A state of this shape, of the root scope. */
+static gd_tensor *new_tensor(gd_loader *l, gd_shape shape, gd_dtype dtype)
 {
-    pthread_mutex_lock(&l->lock);
-    l->released += l->current != NULL;
-    if (l->maker_waits && 2 * (l->made - l->released) <= l->ring)
-        pthread_cond_signal(&l->more_room);
-    while (l->made == l->taken)
-        pthread_cond_wait(&l->more_made, &l->lock);
-    pthread_mutex_unlock(&l->lock);
+    return gd_state(l->context, shape, 0, dtype);
 }
 
-static void start_maker(gd_loader *l)
+/* The tensor of a field that varies: the one of the batch before where the shape is the same. */
+static gd_status pad_field(gd_loader *l, const gd_slot *s, const gd_batch_set *set, int f)
 {
-    if (pthread_mutex_init(&l->lock, NULL) != 0)
-        return;
-    pthread_cond_init(&l->more_made, NULL);
-    pthread_cond_init(&l->more_room, NULL);
-    l->threaded = pthread_create(&l->thread, NULL, make_ahead, l) == 0;
-    if (!l->threaded)
-        gd_log_message(
-            GD_LOG_WARNING,
-            "gd_loader_create: no thread can be started; batches are made when asked for");
+    const gd_data_field *field = &l->dataset->source->fields[f];
+    const int64_t *lengths = set->rows.lengths[f];
+    int64_t padded = gd_padded_length(field, lengths, s->size, l->length_multiple);
+    gd_shape shape = gd_batch_shape(field, s->size, padded);
+    if (!l->varying[f] || !gd_shape_equal(gd_tensor_shape(l->varying[f]), shape)) {
+        gd_release(l->varying[f]);
+        l->varying[f] = new_tensor(l, shape, field->spec.batch_dtype);
+    }
+    void *values = l->varying[f] ? gd_tensor_map(l->varying[f], GD_MAP_WRITE) : NULL;
+    if (!values)
+        return gd_error_last();
+    gd_pad_rows(field, lengths, s->size, padded, set->rows.values[f], values);
+    return gd_tensor_unmap(l->varying[f]);
 }
 
-static void stop_maker(gd_loader *l)
+static gd_status give(gd_loader *l, const gd_slot *s, gd_batch_set *set, gd_batch *batch)
 {
-    pthread_mutex_lock(&l->lock);
-    l->stop = true;
-    pthread_cond_signal(&l->more_room);
-    pthread_mutex_unlock(&l->lock);
-    pthread_join(l->thread, NULL);
-    pthread_cond_destroy(&l->more_made);
-    pthread_cond_destroy(&l->more_room);
-    pthread_mutex_destroy(&l->lock);
+    const gd_source *source = l->dataset->source;
+    gd_status status = GD_OK;
+    for (int f = 0; status == GD_OK && f < source->field_count; f++)
+        if (source->fields[f].varies)
+            status = pad_field(l, s, set, f);
+    if (status != GD_OK)
+        return status;
+    l->current = set;
+    l->taken++;
+    status = unmap_set(l, set);
+    if (status != GD_OK)
+        return status;
+    batch->count = l->tensor_count;
+    for (int t = 0; t < l->tensor_count; t++)
+        batch->tensors[t] = set->tensors[t] ? set->tensors[t] : l->varying[t];
+    batch->size = s->size;
+    batch->indices = s->indices;
+    batch->epoch = s->number / l->order.batches;
+    batch->number = s->number;
+    return GD_OK;
 }
 
 /* ---- next ---- */
 
-static gd_status map_pair(pair *p)
+/* The caller's batch is given back. */
+static gd_status take_back(gd_loader *l)
 {
-    p->samples = gd_tensor_map(p->x, GD_MAP_WRITE);
-    p->labels = p->samples ? gd_tensor_map(p->y, GD_MAP_WRITE) : NULL;
-    return p->labels ? GD_OK : gd_error_last();
-}
-
-static gd_status unmap_pair(pair *p)
-{
-    p->samples = NULL;
-    p->labels = NULL;
-    gd_status status = gd_tensor_unmap(p->x);
-    return status == GD_OK ? gd_tensor_unmap(p->y) : status;
+    gd_status status = l->current ? map_set(l, l->current) : GD_OK;
+    if (status == GD_OK)
+        l->current = NULL;
+    return status;
 }
 
 bool gd_loader_next(gd_loader *l, gd_batch *batch)
@@ -188,67 +152,100 @@ bool gd_loader_next(gd_loader *l, gd_batch *batch)
         (void)gd_fail_traced("gd_loader_next");
         return false;
     }
-    int64_t in_epoch = l->taken % l->batches;
-    if (in_epoch == 0 && l->taken > 0 && !l->end_told) {
+    if (l->taken > 0 && !l->end_told && l->taken % l->order.batches == 0) {
         l->end_told = true;
         return false;
     }
     l->end_told = false;
-    if (l->current && map_pair(l->current) != GD_OK)
+    if (take_back(l) != GD_OK)
         return false;
-    if (l->threaded)
-        exchange(l);
-    else
-        make(l, l->taken);
-    slot *s = &l->slots[l->taken++ % l->ring];
-    pair *p = l->rest > 0 && in_epoch == l->batches - 1 ? &s->last : &s->full;
-    l->current = p;
-    *batch = (gd_batch){ .count = 2,
-                         .tensors = { p->x, p->y },
-                         .size = p == &s->last ? l->rest : l->batch };
-    return unmap_pair(p) == GD_OK;
+    gd_slot *s;
+    gd_status status = l->worker_count > 0 ? gd_workers_take(l, &s) : make_here(l, &s);
+    if (status != GD_OK) {
+        l->taken++;
+        return false;
+    }
+    return give(l, s, gd_slot_set(l, s), batch) == GD_OK;
+}
+
+int64_t gd_loader_position(const gd_loader *l)
+{
+    return l ? l->taken : 0;
+}
+
+gd_status gd_loader_seek(gd_loader *l, int64_t position)
+{
+    if (!l || position < 0)
+        return gd_fail(GD_ERR_INVALID, "gd_loader_seek: position %lld%s", (long long)position,
+                       l ? "" : " of no loader");
+    if (gd_is_tracing(l->context))
+        return gd_fail_traced("gd_loader_seek");
+    gd_status status = take_back(l);
+    if (status != GD_OK)
+        return status;
+    if (l->worker_count > 0)
+        gd_workers_seek(l, position);
+    l->taken = position;
+    l->end_told = true;
+    return GD_OK;
 }
 
 int64_t gd_loader_batches(const gd_loader *l)
 {
-    return l ? l->batches : 0;
+    return l ? l->order.batches : 0;
 }
 
 int64_t gd_loader_samples(const gd_loader *l)
 {
-    return l ? l->batches * l->batch - (l->rest ? l->batch - l->rest : 0) : 0;
+    return l ? l->order.batches * l->order.batch -
+                   (l->order.rest ? l->order.batch - l->order.rest : 0)
+             : 0;
 }
 
 int64_t gd_loader_batch_size(const gd_loader *l)
 {
-    return l ? l->batch : 0;
+    return l ? l->order.batch : 0;
+}
+
+const gd_dataset *gd_loader_dataset(const gd_loader *l)
+{
+    return l ? l->dataset : NULL;
 }
 
 /* ---- opening and closing ---- */
 
-static void close_pair(pair *p)
+static void close_set(gd_loader *l, gd_batch_set *set)
 {
-    if (p->samples)
-        (void)gd_tensor_unmap(p->x);
-    if (p->labels)
-        (void)gd_tensor_unmap(p->y);
-    gd_release(p->x);
-    gd_release(p->y);
+    (void)unmap_set(l, set);
+    for (int t = 0; t < l->tensor_count; t++)
+        gd_release(set->tensors[t]);
+}
+
+static void close_slots(gd_loader *l)
+{
+    for (int64_t i = 0; l->slots && i < l->ring; i++) {
+        gd_slot *s = &l->slots[i];
+        close_set(l, &s->full);
+        close_set(l, &s->last);
+        for (int f = 0; f < GD_FIELDS_MAX; f++)
+            gd_free(s->staging[f]);
+        gd_free(s->room);
+    }
+    for (int f = 0; f < GD_FIELDS_MAX; f++)
+        gd_release(l->varying[f]);
 }
 
 static void destroy(void *object)
 {
     gd_loader *l = object;
-    if (l->threaded)
-        stop_maker(l);
+    gd_workers_stop(l);
     gd_trace_pause(l->context); /* it may be released in a function that is being traced */
-    for (int64_t i = 0; l->slots && i < l->ring; i++) {
-        close_pair(&l->slots[i].full);
-        close_pair(&l->slots[i].last);
-    }
+    close_slots(l);
     gd_trace_resume(l->context);
+    gd_order_close(&l->order);
     gd_free(l->slots);
-    gd_free(l->order);
+    gd_free(l->scratch);
+    gd_dataset_unref(l->dataset);
     gd_free(l);
 }
 
@@ -260,33 +257,73 @@ void gd_loader_release(gd_loader *l)
     destroy(l);
 }
 
-static gd_status open_pair(const gd_loader *l, int64_t size, pair *p)
+static gd_status open_set(gd_loader *l, const gd_slot *s, int64_t size, gd_batch_set *set)
 {
-    gd_shape sample = l->dataset->shape;
-    gd_shape shape = { .rank = sample.rank + 1, .dim = { size } };
-    memcpy(shape.dim + 1, sample.dim, sizeof(int64_t) * (size_t)sample.rank);
-    p->x = gd_state(l->context, shape, 0, GD_F32);
-    p->y = p->x ? gd_state(l->context, GD_SHAPE(size), 0, GD_I64) : NULL;
-    return p->y ? map_pair(p) : gd_error_last();
+    const gd_source *source = l->dataset->source;
+    int lengths = source->field_count;
+    bool ok = true;
+    for (int f = 0; ok && f < source->field_count; f++) {
+        const gd_data_field *field = &source->fields[f];
+        set->rows.values[f] = s->staging[f];
+        if (field->varies)
+            ok = (set->tensors[lengths++] = new_tensor(l, GD_SHAPE(size), GD_I64)) != NULL;
+        else
+            ok = (set->tensors[f] = new_tensor(l, gd_batch_shape(field, size, 0),
+                                               field->spec.batch_dtype)) != NULL;
+    }
+    if (ok && l->draws > 0)
+        ok = (set->tensors[lengths] = new_tensor(l, GD_SHAPE(size, l->draws), GD_F32)) != NULL;
+    return ok ? map_set(l, set) : gd_error_last();
+}
+
+static gd_status open_slot(gd_loader *l, gd_slot *s)
+{
+    const gd_source *source = l->dataset->source;
+    const int64_t most = l->order.batches > (l->order.rest > 0) ? l->order.batch : l->order.rest;
+    s->room = gd_alloc((size_t)most * sizeof *s->room);
+    if (!s->room)
+        return GD_ERR_MEMORY;
+    for (int f = 0; f < source->field_count; f++) {
+        const gd_data_field *field = &source->fields[f];
+        size_t bytes = (size_t)(most * field->room) * gd_dtype_size(field->spec.batch_dtype);
+        if (field->varies && !(s->staging[f] = gd_alloc(bytes)))
+            return GD_ERR_MEMORY;
+    }
+    gd_status status = GD_OK;
+    if (l->order.batches > (l->order.rest > 0))
+        status = open_set(l, s, l->order.batch, &s->full);
+    if (status == GD_OK && l->order.rest > 0)
+        status = open_set(l, s, l->order.rest, &s->last);
+    return status;
 }
 
 static gd_status open_slots(gd_loader *l)
 {
-    l->order = gd_alloc((size_t)l->dataset->count * sizeof *l->order);
     l->slots = gd_alloc_zero((size_t)l->ring, sizeof *l->slots);
-    if (!l->order || !l->slots)
+    l->scratch = gd_alloc(l->dataset->source->scratch_bytes + 1);
+    if (!l->slots || !l->scratch)
         return GD_ERR_MEMORY;
     gd_status status = gd_scope_begin(l->context);
     if (status != GD_OK)
         return status;
-    for (int64_t i = 0; status == GD_OK && i < l->ring; i++) {
-        if (l->batches > (l->rest > 0))
-            status = open_pair(l, l->batch, &l->slots[i].full);
-        if (status == GD_OK && l->rest > 0)
-            status = open_pair(l, l->rest, &l->slots[i].last);
-    }
+    for (int64_t i = 0; status == GD_OK && i < l->ring; i++)
+        status = open_slot(l, &l->slots[i]);
     (void)gd_scope_end(l->context);
     return status;
+}
+
+/* How many samples a worker makes at a time: few where a callback writes them, which takes long; of
+ * those in memory, so many that a lock costs nothing beside them. */
+static int64_t choose_chunk(const gd_source *source, int64_t batch, int workers)
+{
+    if (source->get) {
+        int64_t share = batch / (4 * (int64_t)workers);
+        return share < 1 ? 1 : share < 16 ? share : 16;
+    }
+    int64_t values = 1;
+    for (int f = 0; f < source->field_count; f++)
+        values += source->fields[f].room;
+    return values >= 1 << 16 ? 1 : (1 << 16) / values;
 }
 
 static gd_status check(const gd_dataset *dataset, const gd_loader_options *o)
@@ -297,12 +334,40 @@ static gd_status check(const gd_dataset *dataset, const gd_loader_options *o)
             "gd_loader_create: batch %lld, prefetch %d; a batch holds at least 1 sample, "
             "and up to 1024 batches can be made ahead",
             (long long)o->batch, o->prefetch);
+    if (o->workers < 0 || o->workers > 256 || o->draws < 0 || o->draws > 1 << 20 ||
+        o->length_multiple < 1)
+        return gd_fail(
+            GD_ERR_INVALID,
+            "gd_loader_create: workers %d, draws %d, length_multiple %lld; workers are 0 "
+            "to 256, draws 0 to 1048576, and a multiple is at least 1",
+            o->workers, o->draws, (long long)o->length_multiple);
     if (o->drop_last && o->batch > dataset->count)
         return gd_fail(
             GD_ERR_INVALID,
             "gd_loader_create: %lld samples do not fill a batch of %lld, and drop_last is set",
             (long long)dataset->count, (long long)o->batch);
     return GD_OK;
+}
+
+static gd_order choose_order(const gd_dataset *dataset, const gd_loader_options *o)
+{
+    gd_order order = { .seed = o->seed,
+                       .count = dataset->count,
+                       .batch = o->batch,
+                       .rest = o->drop_last ? 0 : dataset->count % o->batch,
+                       .shuffle = o->shuffle };
+    order.batches = dataset->count / o->batch + (order.rest > 0);
+    return order;
+}
+
+static gd_status open_loader(gd_loader *l, const gd_loader_options *o)
+{
+    gd_status status = gd_order_open(&l->order);
+    if (status == GD_OK)
+        status = open_slots(l);
+    if (status == GD_OK && o->workers > 0)
+        status = gd_workers_start(l, o->workers);
+    return status == GD_OK ? gd_context_adopt(l->context, l, destroy) : status;
 }
 
 gd_loader *gd_loader_create_with(gd_dataset *dataset, const gd_loader_options *options)
@@ -314,19 +379,16 @@ gd_loader *gd_loader_create_with(gd_dataset *dataset, const gd_loader_options *o
     gd_loader *l = gd_alloc_zero(1, sizeof *l);
     if (!l)
         return NULL;
-    l->dataset = dataset;
+    l->dataset = gd_dataset_retain(dataset);
     l->context = dataset->context;
-    l->batch = o.batch;
-    l->rest = o.drop_last ? 0 : dataset->count % o.batch;
-    l->batches = dataset->count / o.batch + (l->rest > 0);
-    l->shuffle = o.shuffle;
-    l->seed = o.seed;
-    l->ring = o.prefetch + 1;
-    if (open_slots(l) != GD_OK || gd_context_adopt(l->context, l, destroy) != GD_OK) {
-        destroy(l);
-        return NULL;
-    }
-    if (o.prefetch > 0)
-        start_maker(l);
-    return l;
+    l->order = choose_order(dataset, &o);
+    l->draws = o.draws;
+    l->length_multiple = o.length_multiple;
+    l->tensor_count = gd_dataset_tensor_count(dataset) + (o.draws > 0);
+    l->ring = o.workers > 0 ? o.prefetch + 1 : 1;
+    l->chunk = o.workers > 0 ? choose_chunk(dataset->source, o.batch, o.workers) : o.batch;
+    if (open_loader(l, &o) == GD_OK)
+        return l;
+    destroy(l);
+    return NULL;
 }

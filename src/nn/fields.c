@@ -11,8 +11,8 @@
 #define LAYER_FIELD(id, member, kind) FIELD(gd_layer_spec, member, kind),
 #define LOSS_FIELD(id, member, kind)  FIELD(gd_loss_spec, member, kind),
 
-static const gd_field layer_fields[GD_LAYER_FIELD_COUNT] = { GD_LAYER_FIELDS(LAYER_FIELD) };
-static const gd_field loss_fields[GD_LOSS_FIELD_COUNT] = { GD_LOSS_FIELDS(LOSS_FIELD) };
+static const gd_spec_field layer_fields[GD_LAYER_FIELD_COUNT] = { GD_LAYER_FIELDS(LAYER_FIELD) };
+static const gd_spec_field loss_fields[GD_LOSS_FIELD_COUNT] = { GD_LOSS_FIELDS(LOSS_FIELD) };
 static const gd_layer_spec layer_defaults = { GD_LAYER_SPEC_DEFAULTS };
 static const gd_loss_spec loss_defaults = { GD_LOSS_SPEC_DEFAULTS };
 
@@ -21,7 +21,7 @@ const gd_field_table gd_loss_fields = { loss_fields, GD_LOSS_FIELD_COUNT, &loss_
 
 _Static_assert(GD_LAYER_FIELD_COUNT <= 64 && GD_LOSS_FIELD_COUNT <= 64, "a bit for each");
 
-const gd_field *gd_field_find(const gd_field_table *table, const char *name)
+const gd_spec_field *gd_field_find(const gd_field_table *table, const char *name)
 {
     for (int i = 0; i < table->count; i++)
         if (strcmp(table->fields[i].name, name) == 0)
@@ -44,7 +44,7 @@ const char *const *gd_choice_names(gd_field_kind kind)
                                          : NULL;
 }
 
-unsigned gd_choice_of(const gd_field *field, const void *spec)
+unsigned gd_choice_of(const gd_spec_field *field, const void *spec)
 {
     const void *value = gd_field_of(field, spec);
     switch (field->kind) {
@@ -59,7 +59,7 @@ unsigned gd_choice_of(const gd_field *field, const void *spec)
     }
 }
 
-void gd_choice_set(const gd_field *field, void *spec, unsigned choice)
+void gd_choice_set(const gd_spec_field *field, void *spec, unsigned choice)
 {
     void *value = gd_field_in(field, spec);
     switch (field->kind) {
@@ -77,7 +77,7 @@ void gd_choice_set(const gd_field *field, void *spec, unsigned choice)
     }
 }
 
-bool gd_field_is_given(const gd_field_table *table, const gd_field *field, const void *spec)
+bool gd_field_is_given(const gd_field_table *table, const gd_spec_field *field, const void *spec)
 {
     const void *value = gd_field_of(field, spec);
     switch (field->kind) {

@@ -109,42 +109,42 @@ enum {
 #define GD_USES(id)      (UINT64_C(1) << GD_FIELD_ID_##id)
 #define GD_LOSS_USES(id) (UINT64_C(1) << GD_LOSS_FIELD_ID_##id)
 
-typedef struct gd_field {
+typedef struct gd_spec_field {
     const char *name; /* its key in JSON */
     gd_field_kind kind;
     size_t offset, size;
-} gd_field;
+} gd_spec_field;
 
 /* The members of one struct. */
 typedef struct gd_field_table {
-    const gd_field *fields;
+    const gd_spec_field *fields;
     int count; /* at most 64 */
     const void *defaults;
 } gd_field_table;
 extern const gd_field_table gd_layer_fields, gd_loss_fields;
 
-static inline void *gd_field_in(const gd_field *field, void *spec)
+static inline void *gd_field_in(const gd_spec_field *field, void *spec)
 {
     return (char *)spec + field->offset;
 }
-static inline const void *gd_field_of(const gd_field *field, const void *spec)
+static inline const void *gd_field_of(const gd_spec_field *field, const void *spec)
 {
     return (const char *)spec + field->offset;
 }
 /* The member that is a name or an object. */
-static inline const char **gd_field_text(const gd_field *field, void *spec)
+static inline const char **gd_field_text(const gd_spec_field *field, void *spec)
 {
     return (const char **)gd_field_in(field, spec);
 }
-static inline bool gd_field_is_text(const gd_field *field)
+static inline bool gd_field_is_text(const gd_spec_field *field)
 {
     return field->kind == GD_FIELD_NAME || field->kind == GD_FIELD_OBJECT;
 }
 
 /* NULL: there is none of that name. */
-const gd_field *gd_field_find(const gd_field_table *table, const char *name);
+const gd_spec_field *gd_field_find(const gd_field_table *table, const char *name);
 /* Whether the spec gives it, that is, differs from the defaults there. */
-bool gd_field_is_given(const gd_field_table *table, const gd_field *field, const void *spec);
+bool gd_field_is_given(const gd_field_table *table, const gd_spec_field *field, const void *spec);
 /* Which members a spec gives, as bits. */
 uint64_t gd_fields_given(const gd_field_table *table, const void *spec);
 /* The name of the lowest bit: "units". */
@@ -153,7 +153,7 @@ const char *gd_field_name(const gd_field_table *table, uint64_t bits);
  * it is none. */
 const char *const *gd_choice_names(gd_field_kind kind);
 /* Which of them the spec gives, and giving it. */
-unsigned gd_choice_of(const gd_field *field, const void *spec);
-void gd_choice_set(const gd_field *field, void *spec, unsigned choice);
+unsigned gd_choice_of(const gd_spec_field *field, const void *spec);
+void gd_choice_set(const gd_spec_field *field, void *spec, unsigned choice);
 
 #endif

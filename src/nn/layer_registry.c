@@ -115,7 +115,7 @@ static gd_status read_members(const char *who, const char *list, uint64_t *bits)
         char name[64] = "";
         if (length && length < sizeof name)
             memcpy(name, list, length);
-        const gd_field *field = gd_field_find(&gd_layer_fields, name);
+        const gd_spec_field *field = gd_field_find(&gd_layer_fields, name);
         if (length && !field)
             return gd_fail(GD_ERR_INVALID, "%s: a layer has no member \"%.*s\"", who,
                            length < sizeof name ? (int)length : (int)sizeof name - 1, list);

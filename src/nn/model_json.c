@@ -136,7 +136,7 @@ static gd_status read_init(const reading *r, const char *key, const json_t *valu
 }
 
 /* One of the names of a choice. */
-static gd_status read_choice(const reading *r, const gd_field *field, const json_t *value,
+static gd_status read_choice(const reading *r, const gd_spec_field *field, const json_t *value,
                              void *spec)
 {
     const char *name = json_string_value(value);
@@ -242,7 +242,7 @@ static gd_status read_small(const reading *r, const char *key, const json_t *val
     return status;
 }
 
-static gd_status read_field(const reading *r, const gd_field *field, const json_t *value,
+static gd_status read_field(const reading *r, const gd_spec_field *field, const json_t *value,
                             void *spec)
 {
     const char *key = field->name;
@@ -310,7 +310,7 @@ static gd_status read_layer_key(const reading *r, const char *key, const json_t 
                                 gd_layer_spec *layer)
 {
     static const char *const keys[] = { "name", "type", "inputs", "activation", NULL };
-    const gd_field *field = gd_field_find(&gd_layer_fields, key);
+    const gd_spec_field *field = gd_field_find(&gd_layer_fields, key);
     if (field)
         return read_field(r, field, value, layer);
     if (strcmp(key, "name") == 0)
@@ -328,7 +328,7 @@ static gd_status read_loss_key(const reading *r, const char *key, const json_t *
                                gd_loss_spec *loss)
 {
     static const char *const keys[] = { "type", "outputs", NULL };
-    const gd_field *field = gd_field_find(&gd_loss_fields, key);
+    const gd_spec_field *field = gd_field_find(&gd_loss_fields, key);
     if (field)
         return read_field(r, field, value, loss);
     if (strcmp(key, "type") == 0)

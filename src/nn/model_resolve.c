@@ -115,7 +115,7 @@ static gd_status take_inputs(gd_model *model, const gd_model_spec *spec)
 
 /* ---- layers ---- */
 
-static gd_status check_count(const gd_layer_spec *spec, const gd_field *field)
+static gd_status check_count(const gd_layer_spec *spec, const gd_spec_field *field)
 {
     int64_t count = field->kind == GD_FIELD_COUNT ? *(const int64_t *)gd_field_of(field, spec)
                                                   : *(const int *)gd_field_of(field, spec);
@@ -141,7 +141,7 @@ static gd_status check_uses(const gd_layer_spec *spec, const gd_layer_type *type
                        gd_field_name(&gd_layer_fields, missing));
     gd_status status = GD_OK;
     for (unsigned i = 0; status == GD_OK && i < GD_LAYER_FIELD_COUNT; i++) {
-        const gd_field *field = &gd_layer_fields.fields[i];
+        const gd_spec_field *field = &gd_layer_fields.fields[i];
         if ((given >> i & 1) && (field->kind == GD_FIELD_COUNT || field->kind == GD_FIELD_SMALL))
             status = check_count(spec, field);
     }
@@ -246,7 +246,7 @@ static gd_status resolve_operands(gd_model *model, gd_model_layer *layer)
 {
     gd_status status = GD_OK;
     for (int k = 0; status == GD_OK && k < GD_OPERAND_COUNT; k++) {
-        const gd_field *field = &gd_layer_fields.fields[GD_FIELD_ID_MASK + k];
+        const gd_spec_field *field = &gd_layer_fields.fields[GD_FIELD_ID_MASK + k];
         const char **name = gd_field_text(field, &layer->spec);
         if (*name)
             status = find_value(model, layer, field->name, *name,

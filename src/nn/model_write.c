@@ -54,7 +54,7 @@ static json_t *weights_value(gd_tensor *weight)
     return list;
 }
 
-static json_t *field_value(const gd_field *field, const void *spec)
+static json_t *field_value(const gd_spec_field *field, const void *spec)
 {
     const void *value = gd_field_of(field, spec);
     switch (field->kind) {

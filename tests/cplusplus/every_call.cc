@@ -20,7 +20,13 @@ gd_tensor *forward(void *, gd_tensor *x)
 void data(gd_context *gd, gd_module *m, gd_optimizer *o)
 {
     gd_metrics result;
-    gd_dataset *d = gd_dataset_create(gd, GD_SHAPE(3), GD_F32, 0, nullptr, nullptr, .scale = 2);
+    gd_field fields[2];
+    fields[0].name = "x";
+    fields[0].shape = GD_SHAPE(GD_VARIES, 3);
+    fields[0].max_length = 9;
+    fields[1].name = "y";
+    gd_dataset *d = gd_dataset_create(gd, 4, 2, fields, nullptr, nullptr, .one_thread = true);
+    d = gd_dataset_from_arrays(gd, 4, 2, fields, nullptr, .copy = false);
     d = gd_dataset_load_idx(gd, "samples", "labels", .scale = 0.5F);
     d = gd_mnist(gd, "folder", .test = true);
     d = gd_cifar10(gd, "folder", .test = true);
@@ -28,7 +34,7 @@ void data(gd_context *gd, gd_module *m, gd_optimizer *o)
     gd_table *t = gd_table_load("table.csv", .separator = ";", .header = 1);
     t = gd_table_create("a,b", 3, .decimal_comma = true);
     gd_table_encoder_release(gd_table_encoder_create(t, .target = "price", .max_categories = 8));
-    gd_loader *l = gd_loader_create(d, .batch = 32, .shuffle = true, .seed = 1);
+    gd_loader *l = gd_loader_create(d, .batch = 32, .shuffle = true, .seed = 1, .workers = 2);
     gd_fit(o, forward, m, l, l, .epochs = 2, .result = &result);
     gd_evaluate(m, forward, m, l, &result);
     gd_token_loader_create(gd, nullptr, .batch = 8, .length = 64, .random = true);

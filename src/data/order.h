@@ -1,0 +1,29 @@
+/* data/order.h: which samples are in batch number n. */
+#ifndef GD_DATA_ORDER_H
+#define GD_DATA_ORDER_H
+
+#include "data/dataset.h"
+
+typedef struct gd_order {
+    uint64_t seed;
+    int64_t count;         /* samples of the data set */
+    int64_t batch;         /* samples in a full batch */
+    int64_t batches, rest; /* in an epoch; samples in its last batch when it is not full, else 0 */
+    bool shuffle;
+    int64_t *items; /* [count] the order of `epoch`; NULL: that of the data set */
+    int64_t epoch;  /* -1: none yet */
+} gd_order;
+
+/* Of an order whose members before `items` are set, the rest 0. Close it all the same after a
+ * failure. */
+gd_status gd_order_open(gd_order *order);
+void gd_order_close(gd_order *order);
+
+/* Samples in batch number n. */
+int64_t gd_order_size(const gd_order *order, int64_t n);
+/* Which they are, in `room` [batch] or in memory that stays as it is until the next call; *known of
+ * them and of those that follow can be read there. A function of the order's options and n alone.
+ * Allocates nothing. */
+const int64_t *gd_order_batch(gd_order *order, int64_t n, int64_t *room, int64_t *known);
+
+#endif
