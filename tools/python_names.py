@@ -65,7 +65,7 @@ BORROWED = {"gd_optimizer_module", "gd_model_module", "gd_language_model_module"
 CONSUMES = {"gd_model_builder_end"}
 
 # Types whose classes are written by hand (Tensor, compiled functions) or that Python has no use for.
-NO_CLASS = {"gd_context", "gd_tensor", "gd_function", "DLManagedTensor", "DLManagedTensorVersioned"}
+NO_CLASS = {"gd_npz", "gd_context", "gd_tensor", "gd_function", "DLManagedTensor", "DLManagedTensorVersioned"}
 
 SCALAR_HEADER = "the scalar engine is a chapter in C, to be read first; Python's tensors do what it does"
 NOT_FOR_PYTHON = {
@@ -92,6 +92,8 @@ NOT_FOR_PYTHON = {
     "gd_from_host_in_place": "memory that Python shares with the library comes with DLPack", "gd_mnist_pair": "gd.data.mnist, twice",
     "gd_shape_broadcast": "gd.broadcast_to and NumPy say it", "gd_tensor_map": "memory is read through numpy.asarray and .data",
     "gd_tensor_unmap": "as gd_tensor_map",
+    **{name: "NumPy reads and writes its own files" for name in (
+        "gd_npy_read", "gd_npy_write", "gd_npy_free", "gd_npz_open", "gd_npz_close", "gd_npz_count", "gd_npz_name", "gd_npz_find", "gd_npz_read")},
     "gd_table_known_rows": "pandas reads tables for Python; gd.data.from_arrays takes its numbers", "gd_table_encode": "as gd_table_known_rows",
     "gd_dataset_create_with": "gd.data.DataLoader takes anything with len() and [i]",
     "gd_dataset_from_arrays_with": "gd.data.from_arrays takes tensors",

@@ -72,6 +72,50 @@ GD_API gd_status gd_file_write(const char *path, const void *bytes, size_t size)
  * GD_ERR_IO with the reason if not. Nothing is left behind, and an old file stays as it is. */
 GD_API gd_status gd_file_check_writable(const char *path);
 
+/* ---- NumPy's arrays: .npy and .npz (numpy.lib.format) ---- */
+
+/* An array as read, or as it is to be written. */
+typedef struct gd_npy {
+    gd_dtype dtype; /* never bf16, which NumPy does not have */
+    gd_shape shape; /* rank 0: a single value; a size of 0 makes it empty */
+    void *data;     /* row-major, in this machine's byte order, aligned for any type; owned by this
+                   struct where it was read */
+    size_t bytes;
+} gd_npy;
+
+/* Read a .npy file of version 1, 2 or 3, of either byte order, in C or Fortran order, plain or
+ * compressed with gzip. gd_from_host(context, npy.shape, npy.dtype, npy.data) makes a tensor of it.
+ * On success *out owns its data: gd_npy_free(). On failure *out is all zero: GD_ERR_IO;
+ * GD_ERR_FORMAT (not .npy, fewer or more values than the header declares); GD_ERR_UNSUPPORTED
+ * (complex numbers, texts, times, records and objects; more than GD_MAX_RANK axes); GD_ERR_MEMORY;
+ * GD_ERR_INVALID (NULL). */
+GD_API gd_status gd_npy_read(const char *path, gd_npy *out);
+/* Write one, version 1, in C order and this machine's byte order, atomically as gd_file_write does.
+ * GD_ERR_INVALID: `bytes` is not what dtype and shape make, or the dtype is bf16. */
+GD_API gd_status gd_npy_write(const char *path, const gd_npy *array);
+/* Release the data and zero the struct. NULL and an all-zero struct are fine. */
+GD_API void gd_npy_free(gd_npy *npy);
+
+/* A .npz file opened for reading: a ZIP archive of arrays, as numpy.savez and savez_compressed
+ * write it. Arrays are read when asked for. */
+typedef struct gd_npz gd_npz;
+
+/* NULL: GD_ERR_IO, GD_ERR_FORMAT (no ZIP archive, or a damaged one), GD_ERR_MEMORY. The caller
+ * closes it. */
+GD_API gd_npz *gd_npz_open(const char *path);
+GD_API void gd_npz_close(gd_npz *npz);
+/* Arrays are numbered 0 … count-1 in the order of the file; 0 for NULL. */
+GD_API int64_t gd_npz_count(const gd_npz *npz);
+/* The name of one, without ".npy", NULL if there is no such number; lives as long as the file is
+ * open. */
+GD_API const char *gd_npz_name(const gd_npz *npz, int64_t index);
+/* The number of the array of that name, -1 (and no error) if there is none. */
+GD_API int64_t gd_npz_find(const gd_npz *npz, const char *name);
+/* Read one array, with the errors of gd_npy_read. GD_ERR_FORMAT: also for a checksum that differs;
+ * GD_ERR_UNSUPPORTED: also for a compressed array in a build without zlib, and for compression other
+ * than deflate. */
+GD_API gd_status gd_npz_read(const gd_npz *npz, int64_t index, gd_npy *out);
+
 /* ---- images ---- */
 
 #define GD_IMAGE_MAX_SIZE 32768 /* of height and width */

@@ -2,7 +2,7 @@
  * them. Start at gd_table_load() for the file, at gd_table_encoder_create() for the numbers a model
  * is trained on.
  *
- *     gd_table *table = gd_table_load("houses.csv");
+ *     gd_table *table = gd_table_load(path);
  *     gd_table_encoder *encoder = gd_table_encoder_create(table, .target = "price");
  *     float features[1000];
  *     gd_table_encode(encoder, table, 10, NULL, features, NULL);

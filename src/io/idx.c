@@ -133,38 +133,21 @@ static gd_status fail_size(gd_stream *stream, const gd_idx *idx, const char *pro
                    gd_stream_name(stream), problem, idx->bytes, dims, gd_idx_type_name(idx->type));
 }
 
-/* Fill out->data with out->bytes bytes. Where the source's size is not known beforehand, the header
- * is not believed: memory doubles as the values arrive. */
+/* Fill out->data with out->bytes bytes. */
 static gd_status read_values(gd_stream *stream, gd_idx *out)
 {
     int64_t left = gd_stream_left(stream);
     if (left >= 0 && (uint64_t)left != out->bytes)
         return fail_size(stream, out, (uint64_t)left < out->bytes ? "holds less" : "holds more");
-
-    const size_t first_step = (size_t)1 << 16;
-    size_t capacity = left >= 0 || out->bytes < first_step ? out->bytes : first_step;
-    size_t used = 0;
-    for (;;) {
-        void *grown = gd_realloc(out->data, capacity);
-        if (!grown)
-            return GD_ERR_MEMORY;
-        out->data = grown;
-        size_t got;
-        gd_status status =
-            gd_stream_read(stream, (unsigned char *)out->data + used, capacity - used, &got);
-        if (status != GD_OK)
-            return status;
-        if (got < capacity - used)
-            return fail_size(stream, out, "holds less");
-        used = capacity;
-        if (used == out->bytes)
-            break;
-        capacity = out->bytes - used < used ? out->bytes : 2 * used;
-    }
+    size_t got;
+    gd_status status = gd_stream_take(stream, out->bytes, &out->data, &got);
+    if (status == GD_OK && got < out->bytes)
+        status = fail_size(stream, out, "holds less");
+    if (status != GD_OK)
+        return status;
 
     unsigned char extra;
-    size_t got;
-    gd_status status = gd_stream_read(stream, &extra, 1, &got); /* reaches gzip's checksum too */
+    status = gd_stream_read(stream, &extra, 1, &got); /* reaches gzip's checksum too */
     if (status == GD_OK && got > 0)
         status = fail_size(stream, out, "holds more");
     return status;

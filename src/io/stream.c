@@ -309,3 +309,26 @@ const char *gd_stream_name(const gd_stream *stream)
 {
     return stream->name;
 }
+
+gd_status gd_stream_take(gd_stream *stream, size_t bytes, void **out, size_t *got)
+{
+    const size_t first_step = (size_t)1 << 16;
+    int64_t left = gd_stream_left(stream);
+    bool known = bytes < first_step || (left >= 0 && (uint64_t)left >= bytes);
+    size_t capacity = known ? bytes : first_step;
+    *out = NULL;
+    *got = 0;
+    for (;;) {
+        void *grown = gd_realloc(*out, capacity ? capacity : 1);
+        if (!grown)
+            return GD_ERR_MEMORY;
+        *out = grown;
+        size_t more;
+        gd_status status =
+            gd_stream_read(stream, (unsigned char *)*out + *got, capacity - *got, &more);
+        *got += more;
+        if (status != GD_OK || *got < capacity || capacity == bytes)
+            return status;
+        capacity = bytes - capacity < capacity ? bytes : 2 * capacity;
+    }
+}

@@ -20,6 +20,10 @@ void gd_stream_close(gd_stream *stream);
  * GD_ERR_MEMORY. */
 gd_status gd_stream_read(gd_stream *stream, void *out, size_t bytes, size_t *got);
 
+/* Read up to `bytes` into new memory, *out (gd_free it, also on failure). Where the source's size is
+ * not known beforehand, `bytes` is not believed: memory doubles as they arrive. */
+gd_status gd_stream_take(gd_stream *stream, size_t bytes, void **out, size_t *got);
+
 /* Bytes left, where that is known without reading them (regular files and memory, not compressed),
  * else -1. */
 int64_t gd_stream_left(const gd_stream *stream);
