@@ -335,6 +335,7 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_adam_options, of_steps(gd_adam_with(one_parameter(e), o)), GD_ADAM_DEFAULTS, .lr = 0.5) \
     _(gd_adamw_options, of_steps(gd_adamw_with(one_parameter(e), o)), GD_ADAMW_DEFAULTS, .lr = 0.5) \
     _(gd_attention_options, of_tensor(gd_attention_with(e->x, e->x, e->x, o)), GD_ATTENTION_DEFAULTS, .causal = true) \
+    _(gd_augment_options, of_tensor(gd_augment_with(gd_reshape(e->x, GD_SHAPE(1, 1, 8, 8)), NULL, o)) + of_number((double)gd_augment_draws(o)), GD_AUGMENT_DEFAULTS, .height = 5, .flip = 0.5) \
     _(gd_batch_norm_options, of_tensor(gd_batch_norm_with(rows(e), NULL, NULL, gd_copy(row(e)), gd_copy(row(e)), o)), GD_BATCH_NORM_DEFAULTS) \
     _(gd_bce_options, of_tensor(gd_bce_with(gd_sigmoid(e->x), gd_sigmoid(e->x), o)), GD_BCE_DEFAULTS) \
     _(gd_bce_with_logits_options, of_tensor(gd_bce_with_logits_with(e->x, gd_sigmoid(e->x), o)), GD_BCE_WITH_LOGITS_DEFAULTS) \

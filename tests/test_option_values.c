@@ -322,6 +322,8 @@ static void zeros_are_refused(void **state)
     REFUSED(gd_attention_options, gd_attention_with(x, x, x, &zeros));
     REFUSED(gd_recurrent_options, gd_recurrent_with(x, x, x, GD_CELL_GRU, &zeros));
     REFUSED(gd_rope_options, gd_rope_with(x, &zeros));
+    REFUSED(gd_augment_options, gd_augment_with(x, x, &zeros));
+    REFUSED(gd_augment_options, gd_augment_draws(&zeros) < 0 ? NULL : x);
     REFUSED(gd_conv_options, gd_conv_with(x, x, x, 1, &zeros));
     REFUSED(gd_conv_options, gd_conv_transpose_with(x, x, x, 1, &zeros));
     REFUSED(gd_pool_options, gd_max_pool_with(x, 1, GD_SHAPE(1), &zeros));

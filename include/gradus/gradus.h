@@ -4,6 +4,7 @@
 #define GRADUS_GRADUS_H
 
 #include <gradus/abi.h>
+#include <gradus/augment.h>
 #include <gradus/autograd.h>
 #include <gradus/base.h>
 #include <gradus/checkpoint.h>

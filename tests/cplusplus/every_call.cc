@@ -106,6 +106,7 @@ void convolutions(gd_module *m, gd_tensor *x)
 
 void norms(gd_module *m, gd_tensor *x)
 {
+    gd_augment(x, x, .padding = 4, .flip = 0.5);
     gd_layer_norm(x, x, x, .axes = 2);
     gd_rms_norm(x, x, .epsilon = 1e-6);
     gd_group_norm(x, x, x, 8, .epsilon = 0);
