@@ -15,7 +15,7 @@ configure_package_config_file(gradus-config.cmake.in gradus-config.cmake INSTALL
 write_basic_package_version_file(gradus-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(EXPORT gradus_targets NAMESPACE gradus:: FILE gradus-targets.cmake DESTINATION ${GD_PACKAGE_DIR})
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gradus-config.cmake
-    ${CMAKE_CURRENT_BINARY_DIR}/gradus-config-version.cmake cmake/FindJansson.cmake
+    ${CMAKE_CURRENT_BINARY_DIR}/gradus-config-version.cmake cmake/FindJansson.cmake cmake/FindProtobufC.cmake
     DESTINATION ${GD_PACKAGE_DIR})
 
 # gradus.pc finds its prefix from where it lies, so an installed tree can be moved.

@@ -15,6 +15,7 @@
 #include <gradus/io.h>
 #include <gradus/language.h>
 #include <gradus/layers.h>
+#include <gradus/log.h>
 #include <gradus/loss.h>
 #include <gradus/metrics.h>
 #include <gradus/model.h>

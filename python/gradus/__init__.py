@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from . import metrics as metrics
     from . import nn as nn
     from . import optim as optim
+    from . import report as report
     from . import testing as testing
     from . import text as text
     from ._api import gd_memory_stats
@@ -67,7 +68,7 @@ nan: float = float("nan")
 newaxis: None = None
 
 __version__: str = _lib.C.gd_version().decode()
-_MODULES = ("nn", "optim", "data", "linalg", "metrics", "testing", "text")
+_MODULES = ("nn", "optim", "data", "linalg", "metrics", "report", "testing", "text")
 
 
 if not TYPE_CHECKING:
@@ -119,7 +120,7 @@ __all__ = ["DType", "DTypeError", "DeviceError", "Error", "FileError", "FormatEr
            "StateError", "Tensor", "TracingError", "UnsupportedError", "argmax", "argmin", "array", "asarray", "bfloat16",
            "checkpoint", "compile", "copy", "data", "e", "evaluate", "fit", "float16", "float32", "float64", "from_dlpack",
            "from_numpy", "get_threads", "grad", "inf", "int16", "int32", "int64", "int8", "isa", "jvp", "linalg", "load", "memory", "metrics", "nan",
-           "newaxis", "nn", "no_grad", "optim", "pi", "rand", "randint", "randn", "save", "seed", "set_threads", "tensor",
+           "newaxis", "nn", "no_grad", "optim", "pi", "rand", "randint", "randn", "report", "save", "seed", "set_threads", "tensor",
            "testing", "text", "tree_flatten", "tree_unflatten", "uint16", "uint32", "uint64", "uint8", "value_and_grad"]
 __all__ += _ops.__all__
 __all__ += _array_api.__all__

@@ -70,3 +70,44 @@ void gd_text_add_escaped(gd_text *text, const char *s)
     for (; *s; s++)
         gd_text_add(text, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
 }
+
+/* ---- UTF-8 ---- */
+
+/* Unicode, chapter 3, table 3-7. */
+int gd_utf8_length(const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    if (s[0] == 0)
+        return 0;
+    if (s[0] < 0x80)
+        return 1;
+    if (s[0] < 0xc2 || s[0] > 0xf4)
+        return 0;
+    int length = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    unsigned char least = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned char most = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    if (s[1] < least || s[1] > most)
+        return 0;
+    for (int i = 2; i < length; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    return length;
+}
+
+bool gd_utf8_is_valid(const char *text)
+{
+    for (int length; (length = gd_utf8_length(text)) > 0;)
+        text += length;
+    return *text == '\0';
+}
+
+bool gd_utf8_is_printable(const char *text)
+{
+    int length;
+    for (; (length = gd_utf8_length(text)) > 0; text += length) {
+        const unsigned char *s = (const unsigned char *)text;
+        if (*s < 0x20 || *s == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0))
+            return false;
+    }
+    return *text == '\0';
+}

@@ -22,4 +22,10 @@ void gd_text_add(gd_text *text, const char *format, ...) GD_PRINTF(2, 3);
 /* With a backslash before quotation marks and backslashes, as Graphviz has it. */
 void gd_text_add_escaped(gd_text *text, const char *s);
 
+/* The bytes of the UTF-8 character at `text`: 0 at the closing 0, and where there is none. */
+int gd_utf8_length(const char *text);
+/* Whether all of it is UTF-8; and without control characters. */
+bool gd_utf8_is_valid(const char *text);
+bool gd_utf8_is_printable(const char *text);
+
 #endif

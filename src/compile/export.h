@@ -3,16 +3,8 @@
 #ifndef GD_COMPILE_EXPORT_H
 #define GD_COMPILE_EXPORT_H
 
+#include "base/buffer.h"
 #include "compile/plan.h"
-
-/* A text that grows. After a failed allocation nothing more is added. */
-typedef struct gd_text_buffer {
-    char *text;
-    size_t length, capacity;
-    bool failed;
-} gd_text_buffer;
-void gd_buffer_add(gd_text_buffer *buffer, const char *format, ...) GD_PRINTF(2, 3);
-void gd_buffer_put(gd_text_buffer *buffer, const char *text, size_t length);
 
 typedef struct gd_export {
     const gd_plan *plan;

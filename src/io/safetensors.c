@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "io/file.h"
 
 #include <inttypes.h>
@@ -578,33 +579,9 @@ gd_status gd_safetensors_verify(const gd_safetensors *file)
 
 /* ---- writing ---- */
 
-/* Unicode, chapter 3, table 3-7: well-formed UTF-8 (no overlong forms, no surrogates, nothing past
- * U+10FFFF). */
-static bool is_utf8(const char *text)
-{
-    const unsigned char *at = (const unsigned char *)text;
-    while (*at) {
-        unsigned lead = *at++;
-        int more = lead < 0x80   ? 0
-                   : lead < 0xc2 ? -1
-                   : lead < 0xe0 ? 1
-                   : lead < 0xf0 ? 2
-                   : lead < 0xf5 ? 3
-                                 : -1;
-        if (more < 0)
-            return false;
-        unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-        unsigned high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-        for (; more > 0; more--, at++, low = 0x80, high = 0xbf)
-            if (*at < low || *at > high)
-                return false;
-    }
-    return true;
-}
-
 static gd_status check_entry(const gd_safetensors_entry *entry)
 {
-    if (!entry->name || !is_utf8(entry->name) || strcmp(entry->name, METADATA_NAME) == 0)
+    if (!entry->name || !gd_utf8_is_valid(entry->name) || strcmp(entry->name, METADATA_NAME) == 0)
         return gd_fail(GD_ERR_INVALID,
                        "safetensors: a tensor's name is missing, not UTF-8, or \"" METADATA_NAME
                        "\"");
@@ -640,8 +617,8 @@ static gd_status check_input(const gd_safetensors_entry *entries, size_t count,
             return gd_fail(GD_ERR_INVALID, "safetensors: more than 2^63 bytes of tensors");
     }
     for (size_t i = 0; i < metadata_count; i++)
-        if (!metadata[i].key || !metadata[i].value || !is_utf8(metadata[i].key) ||
-            !is_utf8(metadata[i].value))
+        if (!metadata[i].key || !metadata[i].value || !gd_utf8_is_valid(metadata[i].key) ||
+            !gd_utf8_is_valid(metadata[i].value))
             return gd_fail(GD_ERR_INVALID,
                            "safetensors: a metadata key or value is missing or not UTF-8");
     return GD_OK;

@@ -95,6 +95,7 @@ static const image images[] = {
     IMAGE(gd_rms_norm_options, GD_RMS_NORM_DEFAULTS),
     IMAGE(gd_rmsprop_options, GD_RMSPROP_DEFAULTS),
     IMAGE(gd_rope_options, GD_ROPE_DEFAULTS),
+    IMAGE(gd_run_log_options, GD_RUN_LOG_DEFAULTS),
     IMAGE(gd_run_options, GD_RUN_DEFAULTS),
     IMAGE(gd_sampler_options, GD_SAMPLER_DEFAULTS),
     IMAGE(gd_schedule, GD_SCHEDULE_DEFAULTS),

@@ -46,6 +46,11 @@ void data(gd_context *gd, gd_module *m, gd_optimizer *o)
     gd_language_model_release(model);
 }
 
+void reports()
+{
+    gd_run_log_close(gd_run_log_open("runs/first", .csv = true, .prometheus = "first.prom"));
+}
+
 void models(gd_context *gd)
 {
     gd_model_spec spec = {};
@@ -173,6 +178,7 @@ void every_call(gd_context *gd, gd_module *m, gd_optimizer *o, gd_tensor *x)
     gd_sum(x, GD_AXES(0, -1), false);
     gd_reshape(x, GD_SHAPE(2, -1));
     data(gd, m, o);
+    reports();
     models(gd);
     optimizers(m);
     convolutions(m, x);

@@ -1,0 +1,124 @@
+"""Logs of runs: read back by TensorBoard itself, by json, csv and the library."""
+import csv
+import json
+import math
+
+import numpy as np
+import pytest
+
+import gradus as gd
+from gradus import report
+
+
+def open_log(folder, **options):
+    try:
+        return report.RunLog.open(folder, **options)
+    except gd.UnsupportedError as reason:
+        pytest.skip(str(reason))
+
+
+def write(folder):
+    log = open_log(folder, tensorboard=True, csv=True)
+    log.hyperparameters(["optimizer.lr", "model", "shuffle"], ["0.5", "mlp", "true"])
+    for step in range(5):
+        log.scalars(step, step // 2, ["train/loss", "validation/accuracy"], [1 / (step + 1), step / 4])
+    log.scalar(4, "odd", math.nan)
+    log.histogram(2, "weights", gd.asarray(np.linspace(-1, 1, 1000), dtype="float32"))
+    log.text(3, "note", "*Grüße*")
+    return log
+
+
+def read_events(folder):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    read = events.EventAccumulator(str(folder), size_guidance={"tensors": 0, "images": 0, "scalars": 0, "histograms": 0})
+    read.Reload()
+    return read
+
+
+def test_tensorboard_reads_scalars_histograms_and_texts(tmp_path):
+    write(tmp_path).close()
+    read = read_events(tmp_path)
+    assert set(read.Tags()["scalars"]) == {"train/loss", "validation/accuracy", "odd"}
+    loss = read.Scalars("train/loss")
+    assert [e.step for e in loss] == [0, 1, 2, 3, 4]
+    assert [e.value for e in loss] == [np.float32(1 / (n + 1)) for n in range(5)]
+    assert all(abs(e.wall_time - loss[0].wall_time) < 60 for e in loss) and loss[0].wall_time > 1.7e9
+    assert math.isnan(read.Scalars("odd")[0].value)
+    (histogram,) = read.Histograms("weights")
+    value = histogram.histogram_value
+    assert histogram.step == 2 and value.num == 1000 and sum(value.bucket) == 1000
+    assert value.min == -1 and value.max == 1 and len(value.bucket) == len(value.bucket_limit) == 64
+    assert value.bucket_limit[-1] == 1 and abs(value.sum) < 1e-3 and abs(value.sum_squares - 1000 / 3) < 1
+    assert [e.tensor_proto.string_val[0].decode() for e in read.Tensors("note")] == ["*Grüße*"]
+
+
+def test_tensorboard_reads_hyperparameters(tmp_path):
+    write(tmp_path).close()
+    read = read_events(tmp_path)
+    from tensorboard.plugins.hparams import plugin_data_pb2
+    content = read.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    start = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info
+    assert start.hparams["optimizer.lr"].number_value == 0.5
+    assert start.hparams["model"].string_value == "mlp" and start.hparams["shuffle"].bool_value is True
+
+
+def test_tensorboard_reads_images(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    log = open_log(tmp_path, tensorboard=True)
+    x = np.zeros((3, 3, 4, 5), np.float32)  # three images of 4 x 5
+    x[0, 0], x[1, 1], x[2, 2, 0, 0] = 1, 0.5, 7
+    try:
+        log.image(1, "first", x)
+    except gd.UnsupportedError as reason:
+        pytest.skip(str(reason))
+    log.image(1, "grey", np.arange(12, dtype=np.uint8).reshape(1, 3, 4))
+    log.close()
+    read = read_events(tmp_path)
+    (event,) = read.Images("first")
+    assert (event.step, event.height, event.width) == (1, 9, 11)  # 2 x 2 with a line between
+    import io
+    pixels = np.asarray(image.open(io.BytesIO(event.encoded_image_string)))
+    assert pixels.shape == (9, 11, 3)
+    assert (pixels[:4, :5] == [255, 0, 0]).all() and (pixels[:4, 6:] == [0, 128, 0]).all() and (pixels[4] == 128).all()
+    assert (pixels[5, 0] == [0, 0, 255]).all() and (pixels[6:, :5] == 0).all()
+    grey = image.open(io.BytesIO(read.Images("grey")[0].encoded_image_string))
+    assert grey.mode == "L" and (np.asarray(grey) == np.arange(12).reshape(3, 4)).all()
+
+
+def test_a_resumed_log_has_each_step_once(tmp_path):
+    write(tmp_path).close()
+    log = report.RunLog.open(tmp_path, tensorboard=True, csv=True, resume_step=2)
+    for step in (3, 4, 5):
+        log.scalars(step, step // 2, ["train/loss", "validation/accuracy"], [10 + step, 0.0])
+    log.close()
+    expected = [1, 1 / 2, 1 / 3, 13, 14, 15]
+    loss = read_events(tmp_path).Scalars("train/loss")
+    assert [e.step for e in loss] == [0, 1, 2, 3, 4, 5]
+    assert [e.value for e in loss] == [np.float32(v) for v in expected]
+    with open(tmp_path / "metrics.jsonl", encoding="utf-8") as lines:
+        read = [json.loads(line) for line in lines]
+    assert [line["train/loss"] for line in read] == expected and [line["step"] for line in read] == list(range(6))
+    with open(tmp_path / "metrics.csv", newline="", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [float(row["train/loss"]) for row in rows] == expected and rows[3]["odd"] == ""
+    times = [line["time"] for line in read]
+    assert times == sorted(times)
+
+
+def test_runs_are_read_back(tmp_path):
+    log = write(tmp_path)
+    log.flush()
+    run = report.History.load(tmp_path)
+    found = report.metrics(run)
+    assert list(found) == ["epoch", "train/loss", "validation/accuracy", "odd"]
+    steps, times, values = found["train/loss"]
+    assert steps == [0, 1, 2, 3, 4] and values == [1, 1 / 2, 1 / 3, 1 / 4, 1 / 5] and len(times) == 5
+    assert math.isnan(found["odd"][2][0])
+    assert report.options(run) == {"optimizer.lr": "0.5", "model": "mlp", "shuffle": "true"}
+    with pytest.raises(gd.StateError, match="writes it"):
+        report.RunLog.open(tmp_path)
+    with pytest.raises(ValueError, match="differ in length"):
+        log.scalars(9, 0, ["a"], [1.0, 2.0])
+    log.close()
+    with pytest.raises(gd.StateError, match="is there already"):
+        report.RunLog.open(tmp_path)
