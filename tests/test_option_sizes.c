@@ -316,6 +316,28 @@ static uint64_t of_run(const gd_run_options *o)
     return system(command) == 0 ? hash : 0;
 }
 
+static uint64_t of_table(const gd_table_options *o)
+{
+    static const char text[] = "#,x\n1;2,5\n3;4,5\n";
+    gd_table *t = gd_table_create_with(text, sizeof text - 1, o);
+    const uint64_t hash =
+        of_number((double)gd_table_columns(t)) + of_number((double)gd_table_rows(t));
+    gd_table_release(t);
+    return hash;
+}
+
+static uint64_t of_encoder(const gd_table_encoder_options *o)
+{
+    static const char text[] = "x,y\na,1\nb,2\nc,3\nc,4\n";
+    gd_table *t = gd_table_create(text, sizeof text - 1);
+    gd_table_encoder *encoder = gd_table_encoder_create_with(t, o);
+    const uint64_t hash = of_number((double)gd_table_encoder_features(encoder)) +
+                          of_number((double)gd_table_encoder_classes(encoder));
+    gd_table_encoder_release(encoder);
+    gd_table_release(t);
+    return hash;
+}
+
 static gd_tensor *row(env *e)
 {
     return gd_select(gd_select(e->x, 0, 0), 0, 0);
@@ -407,6 +429,8 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_sampler_options, of_sampler(gd_sampler_create_with(o)), GD_SAMPLER_DEFAULTS, .temperature = 0.5) \
     _(gd_schedule, of_number(gd_schedule_at(o, 3)), GD_SCHEDULE_DEFAULTS, .lr = 0.5, .steps = 9) \
     _(gd_sgd_options, of_steps(gd_sgd_with(one_parameter(e), o)), GD_SGD_DEFAULTS, .lr = 0.5) \
+    _(gd_table_encoder_options, of_encoder(o), GD_TABLE_ENCODER_DEFAULTS, .target = "y", .max_categories = 2) \
+    _(gd_table_options, of_table(o), GD_TABLE_DEFAULTS, .separator = ";", .header = 0) \
     _(gd_token_loader_options, of_tokens(e, o), GD_TOKEN_LOADER_DEFAULTS, .batch = 1, .length = 5) \
     _(gd_training, of_status(gd_training_save(o, "/tmp/no/such/folder")), GD_TRAINING_DEFAULTS, .metadata_count = 1) \
     _(gd_transformer_config, of_tensor(gd_nn_decoder_only(e->m, "model", e->index, o)), GD_TRANSFORMER_CONFIG_DEFAULTS, .width = 8, .heads = 2, .layers = 1, .vocabulary = 4, .max_length = 8) \

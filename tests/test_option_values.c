@@ -339,6 +339,9 @@ static void zeros_are_refused(void **state)
     REFUSED(gd_fit_options, gd_fit_with(NULL, forward, NULL, NULL, NULL, &zeros));
     REFUSED(gd_evaluate_options, gd_evaluate_with(NULL, forward, NULL, NULL, NULL, &zeros));
     REFUSED(gd_token_loader_options, gd_token_loader_create_with(gd, NULL, &zeros));
+    REFUSED(gd_table_options, gd_table_load_with("/tmp", &zeros));
+    REFUSED(gd_table_options, gd_table_create_with("a", 1, &zeros));
+    REFUSED(gd_table_encoder_options, gd_table_encoder_create_with(NULL, &zeros));
     REFUSED(gd_run_options, gd_run_open_with("/tmp", &zeros));
     REFUSED(gd_training, gd_training_save(&zeros, "file"));
     REFUSED(gd_sampler_options, gd_sampler_create_with(&zeros));

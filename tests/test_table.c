@@ -516,6 +516,45 @@ static void other_tables_are_encoded_by_name_or_refused(void **state)
     gd_table_release(t);
 }
 
+static void a_table_is_a_data_set(void **state)
+{
+    (void)state;
+    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_table *t = load("iris.csv");
+    gd_table_encoder *e = gd_table_encoder_create(t, .target = "species");
+    const int64_t rows[] = { 0, 149 };
+    gd_dataset *d = gd_table_dataset(gd, e, t, 2, rows);
+    assert_non_null(d);
+    gd_table_encoder_release(e);
+    gd_table_release(t);
+    assert_int_equal(gd_dataset_count(d), 2);
+    const gd_field *y = gd_dataset_field(d, gd_dataset_field_find(d, "y"));
+    assert_int_equal(y->classes, 3);
+    assert_string_equal(y->class_names[2], "virginica");
+    gd_tensor *tensors[2];
+    float x[8];
+    int64_t labels[2];
+    assert_int_equal(gd_dataset_get(d, 0, 2, tensors), GD_OK);
+    assert_int_equal(gd_tensor_read(tensors[0], x, sizeof x), GD_OK);
+    assert_int_equal(gd_tensor_read(tensors[1], labels, sizeof labels), GD_OK);
+    assert_near(x, golden_iris_rows, 4);
+    assert_int_equal(labels[0], 0);
+    assert_int_equal(labels[1], 2);
+    t = load("diabetes.csv");
+    e = gd_table_encoder_create(t, .target = "target");
+    d = gd_table_dataset(gd, e, t, 442, NULL);
+    assert_int_equal(gd_dataset_field(d, 1)->shape.rank, 1);
+    assert_int_equal(gd_dataset_field(d, 1)->dtype, GD_F32);
+    gd_table_encoder_release(e);
+    e = gd_table_encoder_create(t); /* no target: x alone */
+    assert_int_equal(gd_dataset_field_count(gd_table_dataset(gd, e, t, 3, NULL)), 1);
+    assert_null(gd_table_dataset(gd, e, t, 0, NULL));
+    expect_error(GD_ERR_INVALID, "no rows");
+    gd_table_encoder_release(e);
+    gd_table_release(t);
+    gd_close(gd);
+}
+
 static void useless_columns_are_left_out(void **state)
 {
     (void)state;
@@ -662,6 +701,7 @@ int main(void)
         cmocka_unit_test_setup(the_target_decides_the_task, clear_error),
         cmocka_unit_test_setup(targets_and_columns_that_cannot_be_are_refused, clear_error),
         cmocka_unit_test_setup(other_tables_are_encoded_by_name_or_refused, clear_error),
+        cmocka_unit_test_setup(a_table_is_a_data_set, clear_error),
         cmocka_unit_test_setup(useless_columns_are_left_out, clear_error),
         cmocka_unit_test_setup(an_encoder_read_back_gives_the_same_bits, clear_error),
         cmocka_unit_test_setup(broken_encoders_are_refused, clear_error),

@@ -94,7 +94,7 @@ NOT_FOR_PYTHON = {
     "gd_tensor_unmap": "as gd_tensor_map",
     **{name: "NumPy reads and writes its own files" for name in (
         "gd_npy_read", "gd_npy_write", "gd_npy_free", "gd_npz_open", "gd_npz_close", "gd_npz_count", "gd_npz_name", "gd_npz_find", "gd_npz_read")},
-    "gd_table_known_rows": "pandas reads tables for Python; gd.data.from_arrays takes its numbers", "gd_table_encode": "as gd_table_known_rows",
+    "gd_table_known_rows": "pandas reads tables for Python; gd.data.from_arrays takes its numbers", "gd_table_encode": "as gd_table_known_rows", "gd_table_dataset": "as gd_table_known_rows",
     "gd_dataset_create_with": "gd.data.DataLoader takes anything with len() and [i]",
     "gd_dataset_from_arrays_with": "gd.data.from_arrays takes tensors",
     "gd_dataset_get": "gd.data.Dataset.__getitem__", "gd_dataset_field": "gd.data.Dataset.shape, .classes",

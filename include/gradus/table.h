@@ -173,6 +173,12 @@ GD_API double gd_table_encoder_decode(const gd_table_encoder *encoder, double va
 GD_API gd_status gd_table_encode(const gd_table_encoder *encoder, const gd_table *table,
                                  int64_t row_count, const int64_t *rows, float *x, void *y);
 
+/* The same as a data set of the context: the field "x" [features], and where the encoder has a target
+ * "y", class indices i64 with their names, or numbers f32 [1]. The table and the encoder may be
+ * released after it. Errors of gd_table_encode and gd_dataset_from_arrays. */
+GD_API gd_dataset *gd_table_dataset(gd_context *context, const gd_table_encoder *encoder,
+                                    const gd_table *table, int64_t row_count, const int64_t *rows);
+
 /* The encoder as JSON text by the conventions of gd_tensor_format, and back: the numbers it gives
  * are the same bit for bit. 0 or NULL: GD_ERR_FORMAT, GD_ERR_MEMORY, GD_ERR_UNSUPPORTED (a build
  * without jansson). */

@@ -163,3 +163,42 @@ gd_status gd_table_encode(const gd_table_encoder *encoder, const gd_table *table
     gd_free(n.columns);
     return status;
 }
+
+static gd_dataset *make_dataset(gd_context *context, const gd_table_encoder *e, int64_t row_count,
+                                float *x, void *y)
+{
+    const char **names = gd_alloc_zero((size_t)e->classes.count + 1, sizeof *names);
+    if (!names)
+        return NULL;
+    for (int64_t i = 0; i < e->classes.count; i++)
+        names[i] = e->classes.items[i].name;
+    bool classes = e->task == GD_TASK_CLASSIFICATION;
+    const gd_field fields[] = {
+        { GD_FIELD_DEFAULTS, .name = "x", .shape = GD_SHAPE(e->features) },
+        { GD_FIELD_DEFAULTS, .name = "y", .dtype = classes ? GD_I64 : GD_F32,
+          .shape = classes ? GD_SCALAR : GD_SHAPE(1), .classes = e->classes.count,
+          .class_names = classes ? names : NULL },
+    };
+    const void *const arrays[] = { x, y };
+    gd_dataset *d = gd_dataset_from_arrays(context, row_count, e->target ? 2 : 1, fields, arrays);
+    gd_free(names);
+    return d;
+}
+
+gd_dataset *gd_table_dataset(gd_context *context, const gd_table_encoder *encoder,
+                             const gd_table *table, int64_t row_count, const int64_t *rows)
+{
+    if (!context)
+        return NULL;
+    if (!encoder || row_count < 1)
+        return gd_fail_null(GD_ERR_INVALID, "gd_table_dataset: no encoder, or no rows");
+    float *x = gd_alloc_zero((size_t)row_count, (size_t)encoder->features * sizeof *x);
+    int64_t *y = gd_alloc_zero((size_t)row_count, sizeof *y); /* or as many f32 */
+    gd_dataset *d = NULL;
+    if (x && y &&
+        gd_table_encode(encoder, table, row_count, rows, x, encoder->target ? y : NULL) == GD_OK)
+        d = make_dataset(context, encoder, row_count, x, y);
+    gd_free(x);
+    gd_free(y);
+    return d;
+}
