@@ -124,6 +124,72 @@ static void the_area_under_the_curve_equals_scikit_learn(void **state)
     gd_ranking_release(r);
 }
 
+#define assert_column(tensor, golden)                                                  \
+    do {                                                                               \
+        enum { POINTS = sizeof(golden) / sizeof *(golden) };                           \
+        double got[POINTS];                                                            \
+        assert_int_equal(gd_tensor_count(tensor), POINTS);                             \
+        assert_int_equal(gd_tensor_read(tensor, got, sizeof got), GD_OK);              \
+        for (int i = 0; i < POINTS; i++)                                               \
+            assert_true(got[i] == (golden)[i] || fabs(got[i] - (golden)[i]) <= 1e-12); \
+    } while (0)
+
+static gd_ranking *ranked(gd_context *gd)
+{
+    gd_ranking *r = gd_ranking_create(gd);
+    assert_int_equal(gd_ranking_add(r, gd_from_host(gd, GD_SHAPE(SAMPLES), GD_F32, score),
+                                    gd_from_host(gd, GD_SHAPE(SAMPLES), GD_I64, positive)),
+                     GD_OK);
+    return r;
+}
+
+static void curves_equal_scikit_learn(void **state)
+{
+    gd_ranking *r = ranked(*state);
+    gd_tensor *x, *y, *at;
+    assert_int_equal(gd_ranking_roc(r, &x, &y, &at), GD_OK);
+    assert_column(x, golden_roc_x);
+    assert_column(y, golden_roc_y);
+    assert_column(at, golden_roc_at);
+    assert_int_equal(gd_ranking_precision_recall(r, &x, &y, &at), GD_OK);
+    assert_column(x, golden_precision);
+    assert_column(y, golden_recall);
+    assert_column(at, golden_recall_at);
+    assert_int_equal(gd_ranking_calibration(r, 7, &x, &y), GD_OK);
+    assert_column(x, golden_predicted_mean);
+    assert_column(y, golden_observed);
+    assert_close(gd_ranking_average_precision(r), GOLDEN_average_precision);
+    assert_int_equal(gd_ranking_calibration(r, 0, &x, &y), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "gd_ranking_calibration: 0 bins");
+    assert_null(x);
+    gd_ranking_release(r);
+}
+
+static void curves_need_both_kinds(void **state)
+{
+    gd_ranking *r = gd_ranking_create(*state);
+    gd_tensor *x, *y, *at, *none = gd_full(*state, GD_SHAPE(3), 0, GD_BOOL),
+                           *scores = gd_arange(*state, 0, 3, 1, GD_F32);
+    assert_int_equal(gd_ranking_calibration(r, 5, &x, &y), GD_ERR_STATE);
+    expect_error(GD_ERR_STATE, "0 samples");
+    assert_int_equal(gd_ranking_add(r, scores, none), GD_OK);
+    assert_int_equal(gd_ranking_roc(r, &x, &y, &at), GD_ERR_STATE);
+    expect_error(GD_ERR_STATE, "gd_ranking_roc: 0 positives and 3 negatives");
+    assert_true(!x && !y && !at);
+    assert_int_equal(gd_ranking_precision_recall(r, &x, &y, &at), GD_ERR_STATE);
+    expect_error(GD_ERR_STATE, "gd_ranking_precision_recall: 0 positives");
+    assert_true(isnan(gd_ranking_average_precision(r)));
+    expect_error(GD_ERR_STATE, "gd_ranking_average_precision: 0 positives");
+    assert_int_equal(gd_ranking_calibration(r, 5, &x, &y), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "a score is 2, and no probability");
+    gd_ranking_reset(r);
+    assert_int_equal(gd_ranking_add(r, scores, gd_logical_not(none)), GD_OK);
+    assert_true(gd_ranking_average_precision(r) == 1); /* no negatives are needed */
+    assert_int_equal(gd_ranking_roc(r, &x, &y, NULL), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "an argument is NULL");
+    gd_ranking_release(r);
+}
+
 /* e^(mean of the losses of 3 and 5 samples) */
 static void perplexity_weighs_batches_by_size(void **state)
 {
@@ -237,6 +303,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         context_test(metrics_equal_scikit_learn),
         context_test(the_area_under_the_curve_equals_scikit_learn),
+        context_test(curves_equal_scikit_learn),
+        context_test(curves_need_both_kinds),
         context_test(perplexity_weighs_batches_by_size),
         context_test(top_k_takes_the_first_of_equals),
         context_test(misuse_is_an_error),

@@ -338,6 +338,21 @@ static uint64_t of_encoder(const gd_table_encoder_options *o)
     return hash;
 }
 
+/* Which files the log makes. */
+static uint64_t of_log(const gd_run_log_options *o)
+{
+    char folder[] = "/tmp/gradus_log_XXXXXX", command[128];
+    gd_run_log *log = mkdtemp(folder) ? gd_run_log_open_with(folder, o) : NULL;
+    uint64_t hash = of_object(log) + of_status(gd_run_log_scalar(log, 1, "a", 1));
+    gd_run_log_close(log);
+    snprintf(command, sizeof command, "test -e %s/metrics.csv", folder);
+    hash = 2 * hash + (system(command) == 0);
+    snprintf(command, sizeof command, "test -e %s/metrics.jsonl", folder);
+    hash = 2 * hash + (system(command) == 0);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command) == 0 ? hash : 0;
+}
+
 static gd_tensor *row(env *e)
 {
     return gd_select(gd_select(e->x, 0, 0), 0, 0);
@@ -426,6 +441,7 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_rmsprop_options, of_steps(gd_rmsprop_with(one_parameter(e), o)), GD_RMSPROP_DEFAULTS, .lr = 0.5) \
     _(gd_rope_options, of_tensor(gd_rope_with(e->x, o)), GD_ROPE_DEFAULTS, .start = 3) \
     _(gd_run_options, of_run(o), GD_RUN_DEFAULTS, .asynchronous = false) \
+    _(gd_run_log_options, of_log(o), GD_RUN_LOG_DEFAULTS, .json = false, .csv = true) \
     _(gd_sampler_options, of_sampler(gd_sampler_create_with(o)), GD_SAMPLER_DEFAULTS, .temperature = 0.5) \
     _(gd_schedule, of_number(gd_schedule_at(o, 3)), GD_SCHEDULE_DEFAULTS, .lr = 0.5, .steps = 9) \
     _(gd_sgd_options, of_steps(gd_sgd_with(one_parameter(e), o)), GD_SGD_DEFAULTS, .lr = 0.5) \

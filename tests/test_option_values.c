@@ -343,6 +343,7 @@ static void zeros_are_refused(void **state)
     REFUSED(gd_table_options, gd_table_create_with("a", 1, &zeros));
     REFUSED(gd_table_encoder_options, gd_table_encoder_create_with(NULL, &zeros));
     REFUSED(gd_run_options, gd_run_open_with("/tmp", &zeros));
+    REFUSED(gd_run_log_options, gd_run_log_open_with("/tmp", &zeros));
     REFUSED(gd_training, gd_training_save(&zeros, "file"));
     REFUSED(gd_sampler_options, gd_sampler_create_with(&zeros));
     REFUSED(gd_language_options, gd_language_model_create_with(gd, &zeros));

@@ -69,6 +69,28 @@ GD_API gd_status gd_ranking_add(gd_ranking *ranking, gd_tensor *scores, gd_tenso
 /* Area under the ROC curve: the share of pairs of a positive and a negative in which the positive
  * has the higher score, ties being half. NaN, and GD_ERR_STATE, unless there are both. */
 GD_API double gd_ranking_auc(const gd_ranking *ranking);
+/* The mean of the precision at each positive: the area under the precision-recall curve as a sum of
+ * steps, (recall - recall before) * precision. NaN, and GD_ERR_STATE, where there are no positives. */
+GD_API double gd_ranking_average_precision(const gd_ranking *ranking);
+
+/* Curves as tensors f64, temporaries; each is NULL after an error. GD_ERR_STATE: there are no
+ * positives, or no negatives where these are needed, too. */
+
+/* [points] each: the share of the negatives, and that of the positives, whose scores are at least the
+ * threshold. The thresholds are infinity, at which both are 0, and then every score, falling
+ * (scikit-learn's roc_curve with drop_intermediate=False). */
+GD_API gd_status gd_ranking_roc(const gd_ranking *ranking, gd_tensor **false_positive_rate,
+                                gd_tensor **true_positive_rate, gd_tensor **thresholds);
+/* Precision and recall [points + 1] of those whose scores are at least the threshold; thresholds
+ * [points] are every score, rising, and the last precision and recall are 1 and 0
+ * (precision_recall_curve). */
+GD_API gd_status gd_ranking_precision_recall(const gd_ranking *ranking, gd_tensor **precision,
+                                             gd_tensor **recall, gd_tensor **thresholds);
+/* Scores that are probabilities, in `bins` ranges of equal width: the mean of the scores and the share
+ * that is positive in each range that has any (calibration_curve). GD_ERR_INVALID: a score beyond 0
+ * and 1. */
+GD_API gd_status gd_ranking_calibration(const gd_ranking *ranking, int64_t bins,
+                                        gd_tensor **predicted, gd_tensor **observed);
 
 /* ---- numbers ---- */
 

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import sklearn
 from sklearn import metrics as M
+from sklearn.calibration import calibration_curve  # noqa: F401
 
 draw = np.random.RandomState(3)
 N, CLASSES = 60, 6
@@ -39,10 +40,17 @@ VALUES = {
     "top_2": "M.top_k_accuracy_score(truth, logits, k=2, labels=range(6))",
     "top_3": "M.top_k_accuracy_score(truth, logits, k=3, labels=range(6))",
     "auc": "M.roc_auc_score(positive, score)",
+    "average_precision": "M.average_precision_score(positive, score)",
     "mae": "M.mean_absolute_error(y, x)",
     "mse": "M.mean_squared_error(y, x)",
     "rmse": "M.root_mean_squared_error(y, x)",
     "r2": "M.r2_score(y, x)",
+}
+
+ARRAYS = {
+    ("roc_x", "roc_y", "roc_at"): "M.roc_curve(positive, np.float32(score), drop_intermediate=False)",
+    ("precision", "recall", "recall_at"): "M.precision_recall_curve(positive, np.float32(score))",
+    ("observed", "predicted_mean"): "calibration_curve(positive, np.float32(score).astype(float), n_bins=7)",
 }
 
 
@@ -62,6 +70,10 @@ def main():
     array("int64_t", "confusions", M.confusion_matrix(truth, predicted, labels=range(CLASSES)), "{}")
     for name, call in VALUES.items():
         print(f"#define GOLDEN_{name} {eval(call):.17g} /* {call} */")
+    for names, call in ARRAYS.items():
+        print(f"/* {call} */")
+        for name, values in zip(names, eval(call)):
+            array("double", f"golden_{name}", ["INFINITY" if v == np.inf else f"{v:.17g}" for v in values], "{}")
     print("// clang-format on")
 
 

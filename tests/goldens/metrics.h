@@ -21,8 +21,20 @@ static const int64_t confusions[] = { 10, 1, 3, 0, 1, 0, 1, 10, 1, 3, 1, 0, 2, 2
 #define GOLDEN_top_2 0.68333333333333335 /* M.top_k_accuracy_score(truth, logits, k=2, labels=range(6)) */
 #define GOLDEN_top_3 0.8833333333333333 /* M.top_k_accuracy_score(truth, logits, k=3, labels=range(6)) */
 #define GOLDEN_auc 0.6272321428571429 /* M.roc_auc_score(positive, score) */
+#define GOLDEN_average_precision 0.64476511230747324 /* M.average_precision_score(positive, score) */
 #define GOLDEN_mae 0.40183333333333338 /* M.mean_absolute_error(y, x) */
 #define GOLDEN_mse 0.22340833333333332 /* M.mean_squared_error(y, x) */
 #define GOLDEN_rmse 0.47266090734620025 /* M.root_mean_squared_error(y, x) */
 #define GOLDEN_r2 0.93964929824290744 /* M.r2_score(y, x) */
+/* M.roc_curve(positive, np.float32(score), drop_intermediate=False) */
+static const double golden_roc_x[] = { 0, 0.071428571428571425, 0.071428571428571425, 0.071428571428571425, 0.2857142857142857, 0.39285714285714285, 0.5714285714285714, 0.75, 0.75, 0.8214285714285714, 0.9285714285714286, 1 };
+static const double golden_roc_y[] = { 0, 0.09375, 0.28125, 0.3125, 0.46875, 0.53125, 0.71875, 0.78125, 0.90625, 0.9375, 1, 1 };
+static const double golden_roc_at[] = { INFINITY, 1, 0.89999997615814209, 0.80000001192092896, 0.69999998807907104, 0.60000002384185791, 0.5, 0.40000000596046448, 0.30000001192092896, 0.20000000298023224, 0.10000000149011612, 0 };
+/* M.precision_recall_curve(positive, np.float32(score)) */
+static const double golden_precision[] = { 0.53333333333333333, 0.55172413793103448, 0.56603773584905659, 0.57999999999999996, 0.54347826086956519, 0.58974358974358976, 0.6071428571428571, 0.65217391304347827, 0.83333333333333337, 0.81818181818181823, 0.59999999999999998, 1 };
+static const double golden_recall[] = { 1, 1, 0.9375, 0.90625, 0.78125, 0.71875, 0.53125, 0.46875, 0.3125, 0.28125, 0.09375, 0 };
+static const double golden_recall_at[] = { 0, 0.10000000149011612, 0.20000000298023224, 0.30000001192092896, 0.40000000596046448, 0.5, 0.60000002384185791, 0.69999998807907104, 0.80000001192092896, 0.89999997615814209, 1 };
+/* calibration_curve(positive, np.float32(score).astype(float), n_bins=7) */
+static const double golden_observed[] = { 0.2857142857142857, 0.33333333333333331, 0.54545454545454541, 0.54545454545454541, 0.4375, 1, 0.81818181818181823 };
+static const double golden_predicted_mean[] = { 0.071428572492940087, 0.20000000298023224, 0.36363637176426972, 0.5, 0.66874999925494194, 0.80000001192092896, 0.94545453244989563 };
 // clang-format on
