@@ -177,6 +177,13 @@ static uint64_t of_batch(gd_dataset *data, const gd_loader_options *o)
     return gd_loader_next(l, &b) ? of_tensor(b.tensors[0]) : of_object(l);
 }
 
+static uint64_t of_split(env *e, const gd_dataset_split_options *o)
+{
+    gd_dataset *first, *second;
+    gd_status status = gd_dataset_split_with(samples(e, NULL), 0.5, &first, &second, o);
+    return of_status(status) + (status == GD_OK ? of_batch(second, NULL) : 0);
+}
+
 static uint64_t of_tokens(env *e, const gd_token_loader_options *o)
 {
     static const int32_t tokens[40];
@@ -385,6 +392,7 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_dataset_idx_options, of_object(gd_dataset_load_idx_with(e->gd, "nowhere", "nowhere", o)), GD_DATASET_IDX_DEFAULTS) \
     _(gd_dataset_from_arrays_options, of_batch(samples(e, o), NULL), GD_DATASET_FROM_ARRAYS_DEFAULTS) \
     _(gd_dataset_options, of_batch(called_back(e, o), NULL), GD_DATASET_DEFAULTS) \
+    _(gd_dataset_split_options, of_split(e, o), GD_DATASET_SPLIT_DEFAULTS) \
     _(gd_distance_options, of_tensor(gd_mse_with(e->x, gd_exp(e->x), o)) + of_tensor(gd_mae_with(e->x, gd_exp(e->x), o)), GD_DISTANCE_DEFAULTS, .reduction = GD_REDUCE_SUM) \
     _(gd_ema_options, of_ema(e, o), GD_EMA_DEFAULTS, .decay = 0.25) \
     _(gd_evaluate_options, of_evaluation(e, o), GD_EVALUATE_DEFAULTS) \

@@ -329,6 +329,7 @@ static void zeros_are_refused(void **state)
     REFUSED(gd_pool_options, gd_max_pool_with(x, 1, GD_SHAPE(1), &zeros));
     REFUSED(gd_pool_options, gd_avg_pool_with(x, 1, GD_SHAPE(1), &zeros));
     REFUSED(gd_dataset_options, gd_dataset_create_with(gd, 1, 1, NULL, NULL, NULL, &zeros));
+    REFUSED(gd_dataset_split_options, gd_dataset_split_with(NULL, 0.5, NULL, NULL, &zeros));
     REFUSED(gd_dataset_from_arrays_options,
             gd_dataset_from_arrays_with(gd, 1, 1, NULL, NULL, &zeros));
     REFUSED(gd_field, gd_dataset_from_arrays_with(gd, 1, 1, &zeros, NULL, NULL));

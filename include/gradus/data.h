@@ -237,6 +237,44 @@ GD_API gd_status gd_dataset_get(const gd_dataset *dataset, int64_t first, int64_
 GD_API gd_dataset *gd_dataset_subset(const gd_dataset *dataset, int64_t count,
                                      const int64_t *indices);
 
+typedef struct gd_dataset_split_options {
+    size_t size GD_DEFAULT(sizeof(gd_dataset_split_options));
+    uint64_t seed;
+    bool shuffle GD_DEFAULT(true); /* false: the first samples are one part, the last the other, as
+                                      time series need it */
+    int stratify
+        GD_DEFAULT(-1); /* a field of classes, one for each sample: each part has as large a
+                                      share of every class; -1: no such */
+} gd_dataset_split_options;
+#define GD_DATASET_SPLIT_DEFAULTS \
+    .size = sizeof(gd_dataset_split_options), .shuffle = true, .stratify = -1
+
+/* gd_dataset_split(dataset, 0.8, &first, &second): two data sets, of that share of the samples and of
+ * the others, both in the order of the data set. Both are NULL on an error; GD_ERR_INVALID: a part
+ * would be empty. */
+#define gd_dataset_split(...)                                                             \
+    GD_WITH_4(gd_dataset_split_with, gd_dataset_split_options, GD_DATASET_SPLIT_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_status gd_dataset_split_with(const gd_dataset *dataset, double share, gd_dataset **first,
+                                       gd_dataset **second,
+                                       const gd_dataset_split_options *options);
+/* gd_dataset_fold(dataset, 5, fold, &train, &test): for cross-validation, fold number `fold` of 5
+ * parts as large as each other is `test`, and all others are `train`. With the same options each
+ * sample is in one fold's test. */
+#define gd_dataset_fold(...)                                                             \
+    GD_WITH_5(gd_dataset_fold_with, gd_dataset_split_options, GD_DATASET_SPLIT_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_status gd_dataset_fold_with(const gd_dataset *dataset, int folds, int fold,
+                                      gd_dataset **train, gd_dataset **test,
+                                      const gd_dataset_split_options *options);
+
+/* Of a field of classes, one for each sample: weights[c] = count / (classes * samples of class c), 0
+ * for a class without samples: a loss weighted so counts all classes alike. [classes] */
+GD_API gd_status gd_dataset_class_weights(const gd_dataset *dataset, int field, double *weights);
+/* The weight of each sample's class, [count]: a loader with such .weights draws all classes as
+ * often. */
+GD_API gd_status gd_dataset_sample_weights(const gd_dataset *dataset, int field, double *weights);
+
 /* ---- loaders: batches, epoch after epoch ---- */
 
 typedef struct gd_loader gd_loader;
@@ -254,11 +292,26 @@ typedef struct gd_loader_options {
     int64_t length_multiple GD_DEFAULT(8); /* sequences are padded to a multiple of this length, so
                                               that few shapes occur */
     int draws; /* > 0: batches end with a tensor f32 [size, draws] of numbers uniform in [0, 1), which
-                  depend on the seed, the epoch and the index of the sample alone: what random
+                  depend on the seed, the epoch and the index of the sample alone (of samples drawn
+                  with replacement, on the number of the draw): what random
                   augmentation is made of */
+    bool with_replacement; /* samples are drawn at random, each batch anew: batch n is a function of
+                              the seed and n, `shuffle` means nothing, and all batches are full */
+    const double
+        *weights; /* [count] how often each sample is drawn, with replacement, as against the
+                              others; copied. NULL: none are given */
+    /* -1: as many as the samples fill. Fewer: an epoch ends before; with replacement any number,
+     * INT64_MAX for an epoch without end */
+    int64_t batches_per_epoch GD_DEFAULT(-1);
+    int64_t
+        length_window; /* > 0: batches of samples that are about as long, which needs less padding:
+                              within so many batches the samples are sorted by the length of the first
+                              field whose lengths are known, and then, with `shuffle`, the batches
+                              shuffled */
 } gd_loader_options;
-#define GD_LOADER_DEFAULTS \
-    .size = sizeof(gd_loader_options), .batch = 32, .prefetch = 2, .length_multiple = 8, .draws = 0
+#define GD_LOADER_DEFAULTS                                                               \
+    .size = sizeof(gd_loader_options), .batch = 32, .prefetch = 2, .length_multiple = 8, \
+    .batches_per_epoch = -1, .length_window = 0
 
 typedef struct gd_batch {
     int count; /* of tensors: the fields', [size, shape..] of batch_dtype, in their order; then the
@@ -290,7 +343,7 @@ GD_API int64_t gd_loader_position(const gd_loader *loader);
 /* Let the next batch be the one of that number, in its epoch: what is given is a function of the data
  * set, the options and the number alone. Overwrites the batch given last. GD_ERR_INVALID: negative. */
 GD_API gd_status gd_loader_seek(gd_loader *loader, int64_t position);
-/* Batches in an epoch, and samples in them. */
+/* Batches in an epoch, and samples in them, INT64_MAX for one without end. */
 GD_API int64_t gd_loader_batches(const gd_loader *loader);
 GD_API int64_t gd_loader_samples(const gd_loader *loader);
 /* Samples in a full batch. */

@@ -66,6 +66,10 @@ typedef struct gd_rows {
     int64_t *lengths[GD_FIELDS_MAX]; // [size], of fields that vary
 } gd_rows;
 
+/* Memory for rows; close it all the same after a failure. */
+gd_status gd_rows_open(const gd_source *source, int64_t size, gd_rows *rows);
+void gd_rows_close(gd_rows *rows);
+
 /* Write rows first … end-1: row i is sample indices[i]. `known` indices may be looked at, to ask for
  * the memory of samples that come later. `scratch` has the source's scratch_bytes. Stops at the first
  * error, whose row is *failed, and whose sentence names the sample. Allocates nothing. */

@@ -35,7 +35,10 @@ gd_status gd_loader_make(gd_loader *l, gd_slot *s, int64_t first, int64_t end, v
 {
     const gd_batch_set *set = gd_slot_set(l, s);
     for (int64_t i = first; l->draws > 0 && i < end; i++)
-        draw(l, s->number / l->order.batches, s->indices[i], set->draws + i * l->draws);
+        draw(l, s->number / l->order.batches,
+             l->order.with_replacement ? s->number % l->order.batches * l->order.batch + i
+                                       : s->indices[i],
+             set->draws + i * l->draws);
     return gd_dataset_read(l->dataset, s->indices, first, end, s->known, &set->rows, scratch,
                            failed);
 }
@@ -197,6 +200,8 @@ int64_t gd_loader_batches(const gd_loader *l)
 
 int64_t gd_loader_samples(const gd_loader *l)
 {
+    if (l && l->order.batches > INT64_MAX / l->order.batch)
+        return INT64_MAX;
     return l ? l->order.batches * l->order.batch -
                    (l->order.rest ? l->order.batch - l->order.rest : 0)
              : 0;
@@ -285,8 +290,8 @@ static gd_status open_slot(gd_loader *l, gd_slot *s)
         return GD_ERR_MEMORY;
     for (int f = 0; f < source->field_count; f++) {
         const gd_data_field *field = &source->fields[f];
-        size_t bytes = (size_t)(most * field->room) * gd_dtype_size(field->spec.batch_dtype);
-        if (field->varies && !(s->staging[f] = gd_alloc(bytes)))
+        size_t row = (size_t)field->room * gd_dtype_size(field->spec.batch_dtype);
+        if (field->varies && !(s->staging[f] = gd_alloc_zero((size_t)most, row)))
             return GD_ERR_MEMORY;
     }
     gd_status status = GD_OK;
@@ -326,14 +331,12 @@ static int64_t choose_chunk(const gd_source *source, int64_t batch, int workers)
     return values >= 1 << 16 ? 1 : (1 << 16) / values;
 }
 
-static gd_status check(const gd_dataset *dataset, const gd_loader_options *o)
+static gd_status check(const gd_loader_options *o)
 {
-    if (o->batch < 1 || o->prefetch < 0 || o->prefetch > 1024)
-        return gd_fail(
-            GD_ERR_INVALID,
-            "gd_loader_create: batch %lld, prefetch %d; a batch holds at least 1 sample, "
-            "and up to 1024 batches can be made ahead",
-            (long long)o->batch, o->prefetch);
+    if (o->prefetch < 0 || o->prefetch > 1024)
+        return gd_fail(GD_ERR_INVALID,
+                       "gd_loader_create: prefetch %d; up to 1024 batches can be made ahead",
+                       o->prefetch);
     if (o->workers < 0 || o->workers > 256 || o->draws < 0 || o->draws > 1 << 20 ||
         o->length_multiple < 1)
         return gd_fail(
@@ -341,28 +344,12 @@ static gd_status check(const gd_dataset *dataset, const gd_loader_options *o)
             "gd_loader_create: workers %d, draws %d, length_multiple %lld; workers are 0 "
             "to 256, draws 0 to 1048576, and a multiple is at least 1",
             o->workers, o->draws, (long long)o->length_multiple);
-    if (o->drop_last && o->batch > dataset->count)
-        return gd_fail(
-            GD_ERR_INVALID,
-            "gd_loader_create: %lld samples do not fill a batch of %lld, and drop_last is set",
-            (long long)dataset->count, (long long)o->batch);
     return GD_OK;
-}
-
-static gd_order choose_order(const gd_dataset *dataset, const gd_loader_options *o)
-{
-    gd_order order = { .seed = o->seed,
-                       .count = dataset->count,
-                       .batch = o->batch,
-                       .rest = o->drop_last ? 0 : dataset->count % o->batch,
-                       .shuffle = o->shuffle };
-    order.batches = dataset->count / o->batch + (order.rest > 0);
-    return order;
 }
 
 static gd_status open_loader(gd_loader *l, const gd_loader_options *o)
 {
-    gd_status status = gd_order_open(&l->order);
+    gd_status status = gd_order_open(&l->order, o->weights);
     if (status == GD_OK)
         status = open_slots(l);
     if (status == GD_OK && o->workers > 0)
@@ -373,15 +360,16 @@ static gd_status open_loader(gd_loader *l, const gd_loader_options *o)
 gd_loader *gd_loader_create_with(gd_dataset *dataset, const gd_loader_options *options)
 {
     gd_loader_options o = { GD_LOADER_DEFAULTS };
+    gd_order order;
     if (!gd_options_read("gd_loader_create", &o, sizeof o, options) || !dataset ||
-        check(dataset, &o) != GD_OK)
+        check(&o) != GD_OK || gd_order_choose(dataset, &o, &order) != GD_OK)
         return NULL;
     gd_loader *l = gd_alloc_zero(1, sizeof *l);
     if (!l)
         return NULL;
     l->dataset = gd_dataset_retain(dataset);
     l->context = dataset->context;
-    l->order = choose_order(dataset, &o);
+    l->order = order;
     l->draws = o.draws;
     l->length_multiple = o.length_multiple;
     l->tensor_count = gd_dataset_tensor_count(dataset) + (o.draws > 0);

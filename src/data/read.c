@@ -210,7 +210,7 @@ gd_shape gd_batch_shape(const gd_data_field *field, int64_t size, int64_t padded
 
 /* ---- some samples as tensors ---- */
 
-static void free_rows(gd_rows *rows)
+void gd_rows_close(gd_rows *rows)
 {
     for (int f = 0; f < GD_FIELDS_MAX; f++) {
         gd_free(rows->values[f]);
@@ -218,7 +218,7 @@ static void free_rows(gd_rows *rows)
     }
 }
 
-static gd_status open_rows(const gd_source *s, int64_t size, gd_rows *rows)
+gd_status gd_rows_open(const gd_source *s, int64_t size, gd_rows *rows)
 {
     bool ok = true;
     for (int f = 0; ok && f < s->field_count; f++) {
@@ -270,12 +270,12 @@ static gd_status get(const gd_dataset *d, const int64_t *indices, int64_t count,
 {
     gd_rows rows = { 0 };
     int64_t failed = 0;
-    gd_status status = open_rows(d->source, count, &rows);
+    gd_status status = gd_rows_open(d->source, count, &rows);
     if (status == GD_OK)
         status = gd_dataset_read(d, indices, 0, count, count, &rows, scratch, &failed);
     if (status == GD_OK)
         status = make_tensors(d, count, &rows, tensors);
-    free_rows(&rows);
+    gd_rows_close(&rows);
     return status;
 }
 

@@ -40,6 +40,7 @@ static const image images[] = {
     IMAGE(gd_dataset_from_arrays_options, GD_DATASET_FROM_ARRAYS_DEFAULTS),
     IMAGE(gd_dataset_idx_options, GD_DATASET_IDX_DEFAULTS),
     IMAGE(gd_dataset_options, GD_DATASET_DEFAULTS),
+    IMAGE(gd_dataset_split_options, GD_DATASET_SPLIT_DEFAULTS),
     IMAGE(gd_distance_options, GD_DISTANCE_DEFAULTS),
     IMAGE(gd_ema_options, GD_EMA_DEFAULTS),
     IMAGE(gd_evaluate_options, GD_EVALUATE_DEFAULTS),
