@@ -109,7 +109,7 @@ endif()
 function(gd_tune_library sources)
     if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O[01]")
         foreach(source IN LISTS sources)
-            if(source MATCHES "/data/(convert|read)")
+            if(source MATCHES "/(data/(convert|read)|io/image_resize)")
                 set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O3)
             elseif(source MATCHES "/src/(backend/reference|nn|optim|train|text|io|data)/"
                    OR source MATCHES "/src/(tensor/format|graph/(print|context)|compile/(export|show|profile|history|rematerialise|place|simplify|epilogue|forward|schedule))"

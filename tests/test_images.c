@@ -1,5 +1,4 @@
-/* tests/test_images.c: JPEG images, resizing against PyTorch, folders of photographs, CIFAR-10
- * files. */
+/* tests/test_images.c: JPEG images, resizing against PyTorch, CIFAR-10 files. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,7 +8,6 @@
 #include "support/folder.h"
 #include "support/shared_data.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #ifdef GD_HAVE_ZLIB
@@ -236,90 +234,6 @@ static void test_resize_as_torch(void **state)
     gd_error_clear();
 }
 
-/* ---- folders ---- */
-
-static char warnings[4][512];
-static int warning_count;
-
-static void note_warning(void *user, gd_log_level level, const char *message)
-{
-    (void)user;
-    (void)level;
-    if (warning_count < COUNT(warnings))
-        snprintf(warnings[warning_count++], sizeof warnings[0], "%s", message);
-}
-
-static void test_image_folder(void **state)
-{
-    gd_context *gd = *state;
-    need_jpeg();
-    warning_count = 0;
-    gd_set_log_callback(note_warning, NULL, GD_LOG_WARNING);
-    mkdir(in_folder("b"), 0700);
-    mkdir(in_folder("a"), 0700);
-    write_file("b/2.jpg", tiny, sizeof tiny);
-    write_file("b/1.JPEG", tiny, sizeof tiny);
-    write_file("b/notes.txt", "x", 1);
-    write_file("a/3.jpg", tiny, sizeof tiny);
-    write_file(".DS_Store", "x", 1);
-    write_file("a/.DS_Store", "x", 1);
-    write_file("README", "x", 1);
-    gd_dataset *d = gd_image_folder(gd, folder, 2, 4);
-    gd_set_log_callback(NULL, NULL, GD_LOG_WARNING);
-    if (!d)
-        print_error("%s\n", gd_error_message());
-    assert_int_equal(warning_count, 2);
-    assert_non_null(strstr(warnings[0], ": left out what is no folder: README"));
-    assert_non_null(strstr(warnings[1], "b: left out what is no image (.jpg, .jpeg, .png): notes"));
-    assert_int_equal(gd_dataset_count(d), 3);
-    assert_int_equal(gd_dataset_field(d, 1)->classes, 2);
-    gd_shape shape = gd_dataset_field(d, 0)->shape;
-    assert_true(shape.rank == 3 && shape.dim[0] == 3 && shape.dim[1] == 2 && shape.dim[2] == 4);
-    gd_tensor *t[2]; /* images, labels */
-    assert_int_equal(gd_dataset_get(d, 0, 3, t), GD_OK);
-    int64_t labels[3];
-    float values[3][3][2][4];
-    assert_int_equal(gd_tensor_read(t[1], labels, sizeof labels), GD_OK);
-    assert_true(labels[0] == 0 && labels[1] == 1 && labels[2] == 1);
-    assert_int_equal(gd_tensor_read(t[0], values, sizeof values), GD_OK);
-    assert_true(is_near((int)(values[2][0][0][0] * 255), 200) &&
-                is_near((int)(values[2][2][1][3] * 255), 210));
-}
-
-static void test_image_folder_errors(void **state)
-{
-    gd_context *gd = *state, *none = NULL;
-    assert_null(gd_image_folder(none, folder, 2, 4));
-    assert_null(gd_image_folder(gd, NULL, 2, 4));
-    expect_error(GD_ERR_INVALID, "the folder is NULL");
-    assert_null(gd_image_folder(gd, folder, 0, 4));
-    expect_error(GD_ERR_INVALID, "the size");
-    assert_null(gd_image_folder(gd, in_folder("absent"), 2, 4));
-    expect_error(GD_ERR_IO, "absent: cannot be read as a folder");
-    assert_null(gd_image_folder(gd, folder, 2, 4));
-    expect_error(GD_ERR_IO, "holds no folders with images");
-    mkdir(in_folder("a"), 0700);
-    write_file("a/bad.jpg", "no", 2);
-    assert_null(gd_image_folder(gd, folder, 2, 4));
-    assert_non_null(strstr(gd_error_message(), "bad.jpg"));
-    gd_error_clear();
-#ifdef GD_HAVE_JPEG
-    /* An error is kept in each thread: in the next call none is there from this one, and one that
-     * the caller has stays. */
-    write_file("a/worse.jpg", "no", 2);
-    for (int i = 0; i < 3; i++) {
-        assert_null(gd_image_folder(gd, folder, 2, 4));
-        expect_error(GD_ERR_FORMAT, "bad.jpg");
-    }
-    unlink(in_folder("a/bad.jpg"));
-    assert_null(gd_image_folder(gd, folder, 2, 4));
-    expect_error(GD_ERR_FORMAT, "worse.jpg");
-    assert_int_equal(gd_image_read(NULL, NULL), GD_ERR_INVALID);
-    assert_null(gd_image_folder(gd, folder, 2, 4));
-    expect_error(GD_ERR_INVALID, "an argument is NULL");
-#endif
-}
-
 /* ---- CIFAR-10 ---- */
 
 enum { RECORD = 3073 };
@@ -344,6 +258,15 @@ static void test_cifar(void **state)
     assert_int_equal(gd_tensor_read(t[0], values, 3072 * sizeof *values), GD_OK);
     assert_true(values[0] == 1 && values[1] == 0 && values[3071] > 0.39f && values[3071] < 0.41f);
     free(values);
+    assert_string_equal(gd_dataset_field(d, 1)->class_names[6], "frog");
+    d = gd_cifar10(gd, folder, .batch_dtype = GD_U8);
+    assert_int_equal(gd_dataset_get(d, 2, 1, t), GD_OK);
+    unsigned char *bytes = malloc(3072);
+    assert_int_equal(gd_tensor_read(t[0], bytes, 3072), GD_OK);
+    assert_true(bytes[0] == 255 && bytes[1] == 0 && bytes[3071] == 102);
+    free(bytes);
+    assert_null(gd_cifar10(gd, folder, .batch_dtype = GD_I64));
+    expect_error(GD_ERR_DTYPE, "u8 or floats, not i64");
     assert_null(gd_cifar10(gd, folder, .test = true));
     expect_error(GD_ERR_IO, "no test_batch.bin is there");
 #ifdef GD_HAVE_ZLIB
@@ -396,8 +319,6 @@ int main(void)
         folder_test(test_jpeg_claims),
         folder_test(test_jpeg_scans),
         folder_test(test_resize_as_torch),
-        folder_test(test_image_folder),
-        folder_test(test_image_folder_errors),
         folder_test(test_cifar),
         folder_test(test_shared_data),
     };

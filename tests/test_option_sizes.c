@@ -383,6 +383,7 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_batch_norm_options, of_tensor(gd_batch_norm_with(rows(e), NULL, NULL, gd_copy(row(e)), gd_copy(row(e)), o)), GD_BATCH_NORM_DEFAULTS) \
     _(gd_bce_options, of_tensor(gd_bce_with(gd_sigmoid(e->x), gd_sigmoid(e->x), o)), GD_BCE_DEFAULTS) \
     _(gd_bce_with_logits_options, of_tensor(gd_bce_with_logits_with(e->x, gd_sigmoid(e->x), o)), GD_BCE_WITH_LOGITS_DEFAULTS) \
+    _(gd_image_options, of_object(gd_image_folder_with(e->gd, "nowhere", 2, 2, o)) + of_object(gd_image_list_with(e->gd, "nowhere", 2, 2, o)), GD_IMAGE_DEFAULTS) \
     _(gd_cifar10_options, of_object(gd_cifar10_with(e->gd, "nowhere", o)), GD_CIFAR10_DEFAULTS) \
     _(gd_compile_options, of_function(e, o), GD_COMPILE_DEFAULTS) \
     _(gd_conv_options, of_tensor(gd_conv_with(e->x, gd_slice(e->x, 2, 0, 3, 1), NULL, 1, o)) + of_tensor(gd_conv_transpose_with(e->x, gd_reshape(e->x, GD_SHAPE(4, 4, 4)), NULL, 1, o)), GD_CONV_DEFAULTS, .padding = GD_SHAPE(1)) \

@@ -188,12 +188,27 @@ GD_API gd_dataset *gd_mnist_with(gd_context *context, const char *folder,
 GD_API gd_status gd_mnist_pair(gd_context *context, const char *folder, gd_dataset **train,
                                gd_dataset **test);
 
+typedef struct gd_image_options {
+    size_t size GD_DEFAULT(sizeof(gd_image_options));
+    /* bytes of samples that are kept in memory, the first ones that are asked for; others are read
+     * from their files each time. 0: none */
+    size_t cache GD_DEFAULT(1073741824);
+    bool
+        crop; /* only the middle of each image that has the result's ratio of height to width, so that
+                  nothing is stretched */
+    gd_dtype
+        batch_dtype GD_DEFAULT(GD_F32); /* floats: 0 … 1; GD_U8: bytes, as gd_augment takes them */
+} gd_image_options;
+#define GD_IMAGE_DEFAULTS \
+    .size = sizeof(gd_image_options), .cache = 1073741824, .batch_dtype = GD_F32
+
 typedef struct gd_cifar10_options {
     size_t size GD_DEFAULT(sizeof(gd_cifar10_options));
     bool test; /* test_batch.bin, else test_batch_first1000.bin; otherwise data_batch_1.bin …
                   _5.bin, those that are there */
+    gd_dtype batch_dtype GD_DEFAULT(GD_F32); /* as gd_image_options has it */
 } gd_cifar10_options;
-#define GD_CIFAR10_DEFAULTS .size = sizeof(gd_cifar10_options), .test = false
+#define GD_CIFAR10_DEFAULTS .size = sizeof(gd_cifar10_options), .batch_dtype = GD_F32
 
 /* gd_cifar10(context, "cifar-10-batches-bin"): colour photographs [3, 32, 32] of ten classes
  * (Krizhevsky 2009), 0 … 1, from the files of the binary version, plain or with gzip. GD_ERR_IO:
@@ -203,13 +218,25 @@ typedef struct gd_cifar10_options {
 GD_API gd_dataset *gd_cifar10_with(gd_context *context, const char *folder,
                                    const gd_cifar10_options *options);
 
-/* gd_image_folder(context, "train", 64, 64): JPEG and PNG images as [3, height, width], 0 … 1, resized by
- * gd_image_resize. Each folder in `folder` is a class, numbered in the order of their names; its
- * .jpg, .jpeg and .png files are its samples. Hidden files are passed over, others too, with a warning
- * (gd_set_log_callback). Decoded at once, in the context's threads. Errors of gd_image_read name
- * the file; GD_ERR_IO: no folder, or no images. */
-GD_API gd_dataset *gd_image_folder(gd_context *context, const char *folder, int64_t height,
-                                   int64_t width);
+/* gd_image_folder(context, "train", 64, 64): JPEG and PNG images, fields "image" [3, height, width],
+ * resized by gd_image_resize, and "label". Each folder in `folder` is a class, numbered in the order of
+ * their names; its .jpg, .jpeg and .png files are its samples. Hidden files are passed over, others
+ * too, with a warning (gd_set_log_callback). Here files are listed alone: an image is read when its
+ * sample is asked for, by the workers of a loader, whose error names the file. GD_ERR_IO: no folder,
+ * or no images; GD_ERR_INVALID, GD_ERR_DTYPE, GD_ERR_MEMORY. */
+#define gd_image_folder(...) \
+    GD_WITH_4(gd_image_folder_with, gd_image_options, GD_IMAGE_DEFAULTS, __VA_ARGS__, )
+GD_API gd_dataset *gd_image_folder_with(gd_context *context, const char *folder, int64_t height,
+                                        int64_t width, const gd_image_options *options);
+
+/* gd_image_list(context, "train.csv", 64, 64): the same for images that a text file names, one a line:
+ * path, comma or tab, class; the last comma or tab counts. Paths begin at the list's folder. Classes
+ * are numbered in the order of their names. A first line whose class is "class" or "label", empty
+ * lines, and lines that begin with # are passed over. GD_ERR_IO, and GD_ERR_FORMAT with the line. */
+#define gd_image_list(...) \
+    GD_WITH_4(gd_image_list_with, gd_image_options, GD_IMAGE_DEFAULTS, __VA_ARGS__, )
+GD_API gd_dataset *gd_image_list_with(gd_context *context, const char *path, int64_t height,
+                                      int64_t width, const gd_image_options *options);
 
 /* End a data set before its context closes. Its subsets and loaders keep what they need of it. NULL
  * is fine. */

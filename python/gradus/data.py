@@ -76,9 +76,9 @@ def mnist(folder: Any = "data/mnist", train: bool = True, flatten: bool = True) 
     return Dataset(_ops.mnist(os.fspath(folder), test=not train, keep_shape=not flatten))
 
 
-def cifar10(folder: Any, train: bool = True) -> Dataset:
-    """Photographs [3, 32, 32] of ten classes."""
-    return Dataset(_ops.cifar10(os.fspath(folder), test=not train))
+def cifar10(folder: Any, train: bool = True, *, dtype: Any = "float32") -> Dataset:
+    """Photographs [3, 32, 32] of ten classes; dtype as image_folder has it."""
+    return Dataset(_ops.cifar10(os.fspath(folder), test=not train, batch_dtype=dtype))
 
 
 def idx(samples: Any, labels: Any, flatten: bool = True, scale: float | None = None, shift: float = 0.0) -> Dataset:
@@ -135,9 +135,16 @@ def write_image(path: Any, image: Any, low: float | None = None, high: float | N
             C.gd_image_free(ctypes.byref(picture))
 
 
-def image_folder(folder: Any, height: int, width: int) -> Dataset:
-    """JPEG and PNG images [3, height, width]; each folder in `folder` is a class."""
-    return Dataset(_ops.image_folder(os.fspath(folder), height, width))
+def image_folder(folder: Any, height: int, width: int, *, crop: bool = False, cache: int = 1 << 30, dtype: Any = "float32") -> Dataset:
+    """JPEG and PNG images [3, height, width]; each folder in `folder` is a class. Images are read when they are asked for, by the workers
+    of a loader, and kept in `cache` bytes of memory. crop: cut to the ratio of the result, not stretched. dtype: of batches; floats are
+    0 … 1, "uint8" what gd.augment takes."""
+    return Dataset(_ops.image_folder(os.fspath(folder), height, width, crop=crop, cache=cache, batch_dtype=dtype))
+
+
+def image_list(path: Any, height: int, width: int, *, crop: bool = False, cache: int = 1 << 30, dtype: Any = "float32") -> Dataset:
+    """The same of images that a text file names, one a line: path, comma or tab, class."""
+    return Dataset(_ops.image_list(os.fspath(path), height, width, crop=crop, cache=cache, batch_dtype=dtype))
 
 
 class ArrayDataset:
@@ -358,5 +365,5 @@ def _stack(samples: list) -> Any:
     return _ops.stack([as_tensor(s) for s in samples])
 
 
-__all__ = ["ArrayDataset", "DataLoader", "Dataset", "Field", "TokenLoader", "cifar10", "from_arrays", "idx", "image_folder", "mnist", "read_idx",
-           "read_image", "write_image", "write_tokens"]
+__all__ = ["ArrayDataset", "DataLoader", "Dataset", "Field", "TokenLoader", "cifar10", "from_arrays", "idx", "image_folder", "image_list", "mnist",
+           "read_idx", "read_image", "write_image", "write_tokens"]

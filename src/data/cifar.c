@@ -111,6 +111,9 @@ gd_dataset *gd_cifar10_with(gd_context *context, const char *folder,
         return NULL;
     if (!folder)
         return gd_fail_null(GD_ERR_INVALID, "gd_cifar10: the folder is NULL");
+    if (o.batch_dtype != GD_U8 && !gd_dtype_is_float(o.batch_dtype))
+        return gd_fail_null(GD_ERR_DTYPE, "gd_cifar10: batches of images are u8 or floats, not %s",
+                            gd_dtype_name(o.batch_dtype));
     records r = { 0 };
     if (read_all(&r, folder, o.test) != GD_OK) {
         gd_free(r.samples);
@@ -119,7 +122,7 @@ gd_dataset *gd_cifar10_with(gd_context *context, const char *folder,
     }
     const gd_field fields[2] = {
         { GD_FIELD_DEFAULTS, .name = "image", .shape = GD_SHAPE(3, 32, 32), .dtype = GD_U8,
-          .batch_dtype = GD_F32, .scale = 1.0 / 255.0 },
+          .batch_dtype = o.batch_dtype, .scale = o.batch_dtype == GD_U8 ? 1 : 1.0 / 255 },
         { GD_FIELD_DEFAULTS, .name = "label", .dtype = GD_I64, .classes = 10,
           .class_names = class_names },
     };

@@ -1,5 +1,5 @@
-/* io/image.c: photographs: which decoder or encoder a file needs, resizing, tensors as pictures. The
- * decoders are io/image_jpeg.c and io/image_png.c. Start at gd_image_read(). */
+/* io/image.c: photographs: which decoder or encoder a file needs, tensors as pictures. The decoders
+ * are io/image_jpeg.c and io/image_png.c, resizing is io/image_resize.c. Start at gd_image_read(). */
 #include "io/image.h"
 
 #include <gradus/ops.h>
@@ -21,88 +21,9 @@ void gd_image_free(gd_image *image)
     *image = (gd_image){ 0 };
 }
 
-/* ---- resizing ---- */
-
-/* What one pixel of the result takes of a line of the source. */
-typedef struct taps {
-    int64_t first, count;
-    float *weight; // [count]
-} taps;
-
-/* The triangle around the pixel's centre, as wide as a pixel of the coarser of the two grids, so
- * that shrinking averages; weights add up to 1. */
-static void make_taps(taps *t, int64_t i, int64_t from, int64_t to)
-{
-    double scale = (double)from / (double)to, support = scale > 1.0 ? scale : 1.0;
-    double centre = ((double)i + 0.5) * scale, sum = 0.0;
-    int64_t first = (int64_t)floor(centre - support), end = (int64_t)ceil(centre + support);
-    t->first = first < 0 ? 0 : first;
-    end = end > from ? from : end;
-    t->count = end - t->first;
-    for (int64_t k = 0; k < t->count; k++) {
-        double weight = 1.0 - fabs((double)(t->first + k) + 0.5 - centre) / support;
-        t->weight[k] = (float)(weight > 0.0 ? weight : 0.0);
-        sum += (double)t->weight[k];
-    }
-    for (int64_t k = 0; k < t->count; k++)
-        t->weight[k] = (float)((double)t->weight[k] / sum);
-}
-
-/* Lines of `from` pixels to lines of `to`: in and out are [lines, pixels, channels]. */
-static void resize_lines(const float *in, int64_t from, int64_t lines, int64_t channels, float *out,
-                         int64_t to, float *weights)
-{
-    for (int64_t i = 0; i < to; i++) {
-        taps t = { .weight = weights };
-        make_taps(&t, i, from, to);
-        for (int64_t line = 0; line < lines; line++)
-            for (int64_t c = 0; c < channels; c++) {
-                const float *x = in + (line * from + t.first) * channels + c;
-                float sum = 0.0f;
-                for (int64_t k = 0; k < t.count; k++)
-                    sum += t.weight[k] * x[k * channels];
-                out[(line * to + i) * channels + c] = sum;
-            }
-    }
-}
-
-static bool is_image(const gd_image *image)
+bool gd_image_is_whole(const gd_image *image)
 {
     return image && image->pixels && image->height > 0 && image->width > 0 && image->channels > 0;
-}
-
-gd_status gd_image_resize(const gd_image *image, int64_t height, int64_t width, gd_image *out)
-{
-    if (!out || !is_image(image))
-        return gd_fail(GD_ERR_INVALID, "gd_image_resize: there is no image");
-    *out = (gd_image){ 0 };
-    if (height < 1 || width < 1 || height > GD_IMAGE_MAX_SIZE || width > GD_IMAGE_MAX_SIZE)
-        return gd_fail(GD_ERR_INVALID, "gd_image_resize: to %lld x %lld; 1 to %d are possible",
-                       (long long)height, (long long)width, GD_IMAGE_MAX_SIZE);
-    int64_t h = image->height, w = image->width, c = image->channels, count = h * w * c;
-    size_t longest = (size_t)(h > w ? h : w) + 2;
-    float *source = gd_alloc((size_t)count * sizeof *source),
-          *weights = gd_alloc(longest * sizeof *weights);
-    float *narrow = gd_alloc((size_t)(h * width * c) * sizeof *narrow);
-    float *result = gd_alloc((size_t)(height * width * c) * sizeof *result);
-    out->pixels = gd_alloc((size_t)(height * width * c));
-    bool ok = source && weights && narrow && result && out->pixels;
-    if (ok) {
-        for (int64_t i = 0; i < count; i++)
-            source[i] = (float)image->pixels[i];
-        resize_lines(source, w, h, c, narrow, width, weights);
-        resize_lines(narrow, h, 1, width * c, result, height, weights);
-        for (int64_t i = 0; i < height * width * c; i++)
-            out->pixels[i] = (unsigned char)lrintf(fminf(fmaxf(result[i], 0.0f), 255.0f));
-        out->height = height, out->width = width, out->channels = c;
-    } else {
-        gd_image_free(out);
-    }
-    gd_free(source);
-    gd_free(weights);
-    gd_free(narrow);
-    gd_free(result);
-    return ok ? GD_OK : GD_ERR_MEMORY;
 }
 
 /* ---- reading ---- */
@@ -197,7 +118,7 @@ static gd_status write_png(const char *path, const gd_image *image)
 
 gd_status gd_image_write(const char *path, const gd_image *image)
 {
-    if (!path || !is_image(image))
+    if (!path || !gd_image_is_whole(image))
         return gd_fail(GD_ERR_INVALID, "gd_image_write: there is no %s", path ? "image" : "path");
     if (image->channels > 4 || image->height > GD_IMAGE_MAX_SIZE ||
         image->width > GD_IMAGE_MAX_SIZE)

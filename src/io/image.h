@@ -10,6 +10,8 @@
 #define GD_IMAGE_MOST_PIXELS          (INT64_C(1) << 28)
 #define GD_IMAGE_MOST_PIXELS_PER_BYTE 4096
 
+bool gd_image_is_whole(const gd_image *image);
+
 /* Whether a file of `bytes` bytes may claim this size; asked before anything is allocated for it.
  * GD_ERR_FORMAT. */
 gd_status gd_image_check_size(int64_t height, int64_t width, size_t bytes, const char *path);

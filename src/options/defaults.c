@@ -51,6 +51,7 @@ static const image images[] = {
     IMAGE(gd_group_norm_options, GD_GROUP_NORM_DEFAULTS),
     IMAGE(gd_hinge_options, GD_HINGE_DEFAULTS),
     IMAGE(gd_huber_options, GD_HUBER_DEFAULTS),
+    IMAGE(gd_image_options, GD_IMAGE_DEFAULTS),
     IMAGE(gd_input_spec, GD_INPUT_SPEC_DEFAULTS),
     IMAGE(gd_instance_norm_options, GD_INSTANCE_NORM_DEFAULTS),
     IMAGE(gd_kl_div_options, GD_KL_DIV_DEFAULTS),

@@ -44,6 +44,9 @@ def test_photographs(tmp_path):
     assert data.read_image(tmp_path / "all/a/1.jpg", 3, 4).shape == (3, 3, 4)
     folder = data.image_folder(tmp_path / "all", 4, 4)
     assert len(folder) == 1 and folder[0][0].shape == (3, 4, 4)
+    (tmp_path / "list.csv").write_text("all/a/1.jpg,fox\n")
+    listed = data.image_list(tmp_path / "list.csv", 4, 4, crop=True, cache=0, dtype="uint8")
+    assert listed[0][0].dtype == gd.uint8 and listed.fields[1].class_names == ["fox"]
     with pytest.raises(ValueError, match="neither"):
         data.read_image(tmp_path / "all/a/1.jpg", 3)
 
