@@ -69,18 +69,15 @@ static gd_tensor *loss_of(void *user, int count, gd_tensor *const *in)
 
 /* Mean loss over the first `most` batches of a loader, all of them when there are fewer. Compiled
  * code keeps what a module was when it was traced, so dropout is off here and on in training. */
-static double validate(gd_function *f, trainee *t, gd_token_loader *data, int most)
+static double validate(gd_function *f, trainee *t, gd_loader *data, int most)
 {
     gd_module *module = gd_language_model_module(t->model);
     double sum = 0.0;
     int count = 0;
     gd_module_set_training(module, false);
-    for (gd_batch b; gd_token_loader_next(data, &b);) {
-        if (count < most) {
-            sum += gd_item(gd_call(f, b.count, b.tensors));
-            count++;
-        }
-    }
+    gd_loader_seek(data, 0);
+    for (gd_batch b; count < most && gd_loader_next(data, &b); count++)
+        sum += gd_item(gd_call(f, b.count, b.tensors));
     gd_module_set_training(module, true);
     return sum / count;
 }
@@ -120,11 +117,12 @@ static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenize
 {
     gd_token_data *data = gd_token_data_create(gd, tokens->count, tokens->ids);
     int64_t all = gd_token_data_count(data), train_count = all / 10 * 9;
-    gd_token_loader *batches =
-        gd_token_loader_create(gd, data, .batch = s->batch, .length = s->length,
-                               .count = train_count, .random = true, .seed = 1);
-    gd_token_loader *unseen = gd_token_loader_create(gd, data, .batch = s->batch,
-                                                     .length = s->length, .first = train_count);
+    gd_dataset *pieces =
+        gd_token_dataset(gd, data, .length = s->length, .stride = 1, .count = train_count);
+    gd_dataset *rest = gd_token_dataset(gd, data, .length = s->length, .first = train_count);
+    gd_loader *batches = gd_loader_create(pieces, .batch = s->batch, .seed = 1,
+                                          .with_replacement = true, .batches_per_epoch = INT64_MAX);
+    gd_loader *unseen = gd_loader_create(rest, .batch = s->batch, .drop_last = true);
     trainee t = { .model = gd_language_model_create(
                       gd, .decoder = s->decoder, .vocabulary = gd_tokenizer_count(tokenizer),
                       .max_length = s->length, .layers = s->layers, .heads = s->heads,
@@ -145,7 +143,7 @@ static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenize
     for (int64_t step = 0; step < s->steps && !gd_error_code(); step++) {
         gd_batch b;
         gd_optimizer_set_lr(t.optimizer, gd_schedule_at(&rate, step));
-        gd_token_loader_next(batches, &b);
+        gd_loader_next(batches, &b);
         double now = gd_item(gd_call(train, b.count, b.tensors));
         loss = step == 0 ? now : 0.98 * loss + 0.02 * now;
         bool last = step + 1 == s->steps;

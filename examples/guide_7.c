@@ -79,14 +79,15 @@ static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
 
 static void learn(gd_context *gd, gd_language_model *model, const gd_token_data *data)
 {
-    gd_token_loader *batches = gd_token_loader_create(gd, data, .batch = BATCH, .length = LENGTH,
-                                                      .random = true, .seed = 1);
+    gd_dataset *pieces = gd_token_dataset(gd, data, .length = LENGTH, .stride = 1);
+    gd_loader *batches = gd_loader_create(pieces, .batch = BATCH, .seed = 1,
+                                          .with_replacement = true, .batches_per_epoch = INT64_MAX);
     trainee t = { model, gd_adamw(gd_language_model_module(model), .lr = 1e-2) };
     gd_function *train = gd_compile(gd, train_step, &t);
     double sum = 0.0;
     for (int step = 1; step <= STEPS && !gd_error_code(); step++) {
         gd_batch b;
-        gd_token_loader_next(batches, &b);
+        gd_loader_next(batches, &b);
         sum += gd_item(gd_call(train, b.count, b.tensors));
         if (step % 50 == 0) {
             printf("steps to %3d  mean loss %.3f\n", step, sum / 50);
@@ -94,7 +95,7 @@ static void learn(gd_context *gd, gd_language_model *model, const gd_token_data 
         }
     }
     gd_function_release(train);
-    gd_token_loader_release(batches);
+    gd_loader_release(batches);
 }
 
 static gd_status print_text(void *user, int32_t token, const char *text, size_t size, bool *stop)

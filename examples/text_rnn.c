@@ -91,11 +91,12 @@ static void run(gd_context *gd, const gd_tokenizer *characters, const gd_token_d
                   .gru = gru };
     t.optimizer = gd_adam(t.model, .lr = 3e-3f);
     gd_function *train = gd_compile(gd, train_step, &t);
-    gd_token_loader *batches = gd_token_loader_create(gd, data, .batch = BATCH, .length = LENGTH,
-                                                      .random = true, .seed = 1);
+    gd_dataset *pieces = gd_token_dataset(gd, data, .length = LENGTH, .stride = 1);
+    gd_loader *batches = gd_loader_create(pieces, .batch = BATCH, .seed = 1,
+                                          .with_replacement = true, .batches_per_epoch = INT64_MAX);
     double begin = gd_seconds();
     gd_batch b;
-    for (int step = 1; step <= steps && gd_token_loader_next(batches, &b); step++) {
+    for (int step = 1; step <= steps && gd_loader_next(batches, &b); step++) {
         gd_tensor *loss = gd_call(train, 2, b.tensors);
         if (!loss)
             break;
@@ -104,7 +105,8 @@ static void run(gd_context *gd, const gd_tokenizer *characters, const gd_token_d
                    gd_seconds() - begin);
         fflush(stdout);
     }
-    gd_token_loader_release(batches);
+    gd_loader_release(batches);
+    gd_dataset_release(pieces);
     gd_function_release(train);
     write_text(gd, &t, characters);
 }

@@ -128,6 +128,15 @@ typedef struct trainee {
     gd_optimizer *optimizer;
 } trainee;
 
+/* Batches of sequences from anywhere, without end. */
+static gd_loader *random_pieces(gd_context *gd, const gd_token_data *data, int64_t batch,
+                                int64_t length)
+{
+    return gd_loader_create(gd_token_dataset(gd, data, .length = length, .stride = 1),
+                            .batch = batch, .with_replacement = true,
+                            .batches_per_epoch = INT64_MAX);
+}
+
 static gd_tensor *step(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
@@ -146,13 +155,12 @@ static void stories260k_is_fine_tuned(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(gd_tokenize(t, text, strlen(text), &tokens), GD_OK);
     gd_token_data *data = gd_token_data_create(*state, tokens.count, tokens.ids);
-    gd_token_loader *l =
-        gd_token_loader_create(*state, data, .batch = 2, .length = 24, .random = true);
+    gd_loader *l = random_pieces(*state, data, 2, 24);
     gd_function *train = gd_compile(*state, step, &tuned);
     double first = 0.0, last = 0.0;
     for (int i = 0; i < 16; i++) {
         gd_batch b;
-        assert_true(gd_token_loader_next(l, &b));
+        assert_true(gd_loader_next(l, &b));
         double loss = gd_item(gd_call(train, b.count, b.tensors));
         if (i < 4)
             first += loss / 4;
@@ -468,11 +476,11 @@ static gd_language_model *train_30(gd_context *gd, gd_decoder decoder, gd_mode m
                                                     .width = 32, .dropout = 0.1, .seed = 2) };
     t.optimizer = gd_adamw(gd_language_model_module(t.model), .lr = 0.01);
     gd_token_data *data = gd_token_data_create(gd, 64, tokens);
-    gd_token_loader *l = gd_token_loader_create(gd, data, .batch = 3, .length = 12, .random = true);
+    gd_loader *l = random_pieces(gd, data, 3, 12);
     gd_function *f = gd_compile(gd, step, &t, .mode = mode);
     for (int i = 0; i < 30; i++) {
         gd_batch b;
-        assert_true(gd_token_loader_next(l, &b));
+        assert_true(gd_loader_next(l, &b));
         gd_tensor *loss = gd_call(f, b.count, b.tensors);
         assert_non_null(loss);
         out[i] = (float)gd_item(loss);

@@ -184,13 +184,11 @@ static uint64_t of_split(env *e, const gd_dataset_split_options *o)
     return of_status(status) + (status == GD_OK ? of_batch(second, NULL) : 0);
 }
 
-static uint64_t of_tokens(env *e, const gd_token_loader_options *o)
+static uint64_t of_tokens(env *e, const gd_token_dataset_options *o)
 {
     static const int32_t tokens[40];
     gd_token_data *data = gd_token_data_create(e->gd, 40, tokens);
-    gd_token_loader *l = gd_token_loader_create_with(e->gd, data, o);
-    gd_batch b;
-    return gd_token_loader_next(l, &b) ? of_tensor(b.tensors[0]) : of_object(l);
+    return of_batch(gd_token_dataset_with(e->gd, data, o), NULL);
 }
 
 static uint64_t of_sampler(gd_sampler *s)
@@ -456,7 +454,7 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_sgd_options, of_steps(gd_sgd_with(one_parameter(e), o)), GD_SGD_DEFAULTS, .lr = 0.5) \
     _(gd_table_encoder_options, of_encoder(o), GD_TABLE_ENCODER_DEFAULTS, .target = "y", .max_categories = 2) \
     _(gd_table_options, of_table(o), GD_TABLE_DEFAULTS, .separator = ";", .header = 0) \
-    _(gd_token_loader_options, of_tokens(e, o), GD_TOKEN_LOADER_DEFAULTS, .batch = 1, .length = 5) \
+    _(gd_token_dataset_options, of_tokens(e, o), GD_TOKEN_DATASET_DEFAULTS, .length = 5) \
     _(gd_training, of_status(gd_training_save(o, "/tmp/no/such/folder")), GD_TRAINING_DEFAULTS, .metadata_count = 1) \
     _(gd_transformer_config, of_tensor(gd_nn_decoder_only(e->m, "model", e->index, o)), GD_TRANSFORMER_CONFIG_DEFAULTS, .width = 8, .heads = 2, .layers = 1, .vocabulary = 4, .max_length = 8) \
     _(gd_triplet_margin_options, of_tensor(gd_triplet_margin_with(rows(e), gd_exp(rows(e)), gd_sigmoid(rows(e)), o)), GD_TRIPLET_MARGIN_DEFAULTS)

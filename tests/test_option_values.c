@@ -235,12 +235,11 @@ static void tokens(void **state)
     for (int i = 0; i < 300; i++)
         few[i] = i % 5;
     gd_token_data *data = gd_token_data_create(gd, 300, few);
-    assert_null(gd_token_loader_create(gd, data, .batch = 0));
-    expect_error(GD_ERR_INVALID, "batch 0");
-    assert_null(gd_token_loader_create(gd, data, .batch = 1, .length = 4, .count = 0));
+    assert_null(gd_token_dataset(gd, data, .stride = 0));
+    expect_error(GD_ERR_INVALID, "stride 0");
+    assert_null(gd_token_dataset(gd, data, .length = 4, .count = 0));
     expect_error(GD_ERR_SHAPE, "there are 0");
-    assert_null(gd_token_loader_create_with(gd, data, NULL)); /* 8 of 256 */
-    expect_error(GD_ERR_SHAPE, "8 sequences of 256 tokens");
+    assert_int_equal(gd_dataset_count(gd_token_dataset_with(gd, data, NULL)), 1); /* of 256 */
     gd_language_model *m = gd_language_model_create(gd, .vocabulary = 256, .max_length = 6,
                                                     .layers = 1, .heads = 1, .width = 8);
     assert_null(gd_language_model_create(gd, .vocabulary = 256, .max_length = 6, .layers = 1,
@@ -341,7 +340,7 @@ static void zeros_are_refused(void **state)
     REFUSED(gd_loader_options, gd_loader_create_with(NULL, &zeros));
     REFUSED(gd_fit_options, gd_fit_with(NULL, forward, NULL, NULL, NULL, &zeros));
     REFUSED(gd_evaluate_options, gd_evaluate_with(NULL, forward, NULL, NULL, NULL, &zeros));
-    REFUSED(gd_token_loader_options, gd_token_loader_create_with(gd, NULL, &zeros));
+    REFUSED(gd_token_dataset_options, gd_token_dataset_with(gd, NULL, &zeros));
     REFUSED(gd_table_options, gd_table_load_with("/tmp", &zeros));
     REFUSED(gd_table_options, gd_table_create_with("a", 1, &zeros));
     REFUSED(gd_table_encoder_options, gd_table_encoder_create_with(NULL, &zeros));

@@ -88,14 +88,14 @@ static void files_that_shrink_are_errors(void **state)
     const char *path = temporary("shrinks.bin");
     assert_int_equal(gd_token_file_write(path, 100, tokens, 300), GD_OK);
     gd_token_data *d = gd_token_data_open(*state, path);
-    gd_token_loader *l = gd_token_loader_create(*state, d, .batch = 2, .length = 20);
+    gd_loader *l = gd_loader_create(gd_token_dataset(*state, d, .length = 20), .batch = 2);
     gd_batch b;
-    assert_true(gd_token_loader_next(l, &b));
+    assert_true(gd_loader_next(l, &b));
     assert_int_equal(truncate(path, 1024 + 2 * 50), 0);
     assert_int_equal(gd_token_data_get(d, 49), 0);
     assert_int_equal(gd_token_data_get(d, 50), -1);
     expect_error(GD_ERR_IO, "shrinks.bin: has become shorter");
-    assert_false(gd_token_loader_next(l, &b));
+    assert_false(gd_loader_next(l, &b));
     expect_error(GD_ERR_IO, "shrinks.bin: has become shorter");
     remove(path);
 }
@@ -136,22 +136,32 @@ static void read_batch(const gd_batch *b, int64_t rows, int64_t length, int64_t 
 static void batches_come_one_after_another(void **state)
 {
     gd_token_data *d = counting(*state, 101);
-    gd_token_loader *l =
-        gd_token_loader_create(*state, d, .batch = 3, .length = 5, .first = 10, .count = 77);
-    assert_int_equal(gd_token_loader_batches(l), 5); /* 76 / 15 */
+    gd_dataset *pieces = gd_token_dataset(*state, d, .length = 5, .first = 10, .count = 77);
+    assert_int_equal(gd_dataset_count(pieces), 15); /* 76 / 5 */
+    gd_loader *l = gd_loader_create(pieces, .batch = 3);
+    assert_int_equal(gd_loader_batches(l), 5);
     for (int pass = 0; pass < 2; pass++) {
         gd_batch b;
         for (int64_t n = 0; n < 5; n++) {
             int64_t first[3];
-            assert_true(gd_token_loader_next(l, &b));
+            assert_true(gd_loader_next(l, &b));
             read_batch(&b, 3, 5, first);
             for (int64_t r = 0; r < 3; r++)
                 assert_int_equal(first[r], 10 + (n * 3 + r) * 5);
         }
-        assert_false(gd_token_loader_next(l, &b));
+        assert_false(gd_loader_next(l, &b));
         assert_int_equal(gd_error_code(), GD_OK);
     }
-    gd_token_loader_release(l);
+    gd_loader_release(l);
+    gd_dataset_release(pieces);
+    pieces =
+        gd_token_dataset(*state, d, .length = 10, .stride = 30); /* they begin at 0, 30, 60, 90 */
+    assert_int_equal(gd_dataset_count(pieces), 4);
+    gd_tensor *t[2];
+    assert_int_equal(gd_dataset_get(pieces, 3, 1, t), GD_OK);
+    assert_true(gd_item(gd_min(t[0], GD_ALL_AXES, false)) == 90 &&
+                gd_item(gd_max(t[1], GD_ALL_AXES, false)) == 100);
+    gd_dataset_release(pieces);
     gd_token_data_close(d);
 }
 
@@ -159,19 +169,28 @@ static void batches_come_one_after_another(void **state)
 static void gradients_need_batches_that_are_still_there(void **state)
 {
     gd_context *gd = *state;
-    gd_token_loader *l = gd_token_loader_create(gd, counting(gd, 30), .batch = 1, .length = 2);
+    gd_loader *l =
+        gd_loader_create(gd_token_dataset(gd, counting(gd, 30), .length = 2), .batch = 1);
     gd_tensor *w = gd_set_requires_grad(gd_zeros(gd, GD_SHAPE(30, 1), GD_F32), true), *g;
     gd_batch b;
-    assert_true(gd_token_loader_next(l, &b));
+    assert_true(gd_loader_next(l, &b));
     gd_tensor *loss = gd_sum(gd_embedding(b.tensors[0], w), GD_ALL_AXES, false);
     float each[30];
     assert_int_equal(gd_grad(1, &loss, NULL, 1, &w, &g), GD_OK);
     assert_int_equal(gd_tensor_read(g, each, sizeof each), GD_OK);
     assert_true(each[0] == 1 && each[1] == 1 && each[2] == 0);
-    assert_true(gd_token_loader_next(l, &b));
+    assert_true(gd_loader_next(l, &b));
     loss = gd_add(loss, gd_sum(gd_embedding(b.tensors[0], w), GD_ALL_AXES, false));
     assert_int_equal(gd_backward(loss), GD_ERR_STATE);
     expect_error(GD_ERR_STATE, "needs a value that has been overwritten");
+}
+
+/* Windows of 7 tokens and the next that lie in [3, 43). */
+static gd_loader *windows(gd_context *gd, const gd_token_data *d, uint64_t seed)
+{
+    return gd_loader_create(
+        gd_token_dataset(gd, d, .length = 7, .stride = 1, .first = 3, .count = 40), .batch = 4,
+        .seed = seed, .with_replacement = true, .batches_per_epoch = INT64_MAX);
 }
 
 static void random_batches_depend_on_the_seed_alone(void **state)
@@ -179,59 +198,47 @@ static void random_batches_depend_on_the_seed_alone(void **state)
     gd_token_data *d = counting(*state, 50);
     int64_t starts[2][3][40], seen[50] = { 0 };
     for (int k = 0; k < 3; k++) {
-        gd_token_loader *l =
-            gd_token_loader_create(*state, d, .batch = 4, .length = 7, .first = 3, .count = 40,
-                                   .random = true, .seed = k == 2 ? 6 : 5);
+        gd_loader *l = windows(*state, d, k == 2 ? 6 : 5);
         gd_batch b;
         for (int n = 0; n < 10; n++) {
-            assert_true(gd_token_loader_next(l, &b));
+            assert_true(gd_loader_next(l, &b));
             read_batch(&b, 4, 7, &starts[0][k][n * 4]);
         }
-        gd_token_loader_release(l);
+        gd_loader_release(l);
     }
     assert_memory_equal(starts[0][0], starts[0][1], sizeof starts[0][0]);
     assert_memory_not_equal(starts[0][0], starts[0][2], sizeof starts[0][0]);
-    gd_token_loader *l = gd_token_loader_create(*state, d, .batch = 4, .length = 7, .first = 3,
-                                                .count = 40, .random = true);
+    gd_loader *l = windows(*state, d, 0);
     for (int n = 0; n < 400; n++) {
         gd_batch b;
         int64_t first[4];
-        assert_true(gd_token_loader_next(l, &b));
+        assert_true(gd_loader_next(l, &b));
         read_batch(&b, 4, 7, first);
         for (int r = 0; r < 4; r++)
             seen[first[r]]++;
     }
-    for (int i = 0; i < 50; i++) /* every place where 7 tokens and the next lie in [3, 43) */
+    for (int i = 0; i < 50; i++)
         assert_int_equal(seen[i] > 0, i >= 3 && i <= 43 - 8);
 }
 
-static void wrong_loaders_are_errors(void **state)
+static void wrong_sequences_are_errors(void **state)
 {
     gd_token_data *d = counting(*state, 50);
-    assert_non_null(gd_token_loader_create(*state, d, .batch = 7, .length = 7)); /* 50 will do */
-    assert_null(gd_token_loader_create(*state, d, .batch = 7, .length = 8));
-    expect_error(GD_ERR_SHAPE, "7 sequences of 8 tokens need 56 tokens and one more; there are 50");
-    assert_null(gd_token_loader_create(*state, d, .batch = 5, .length = 10));
-    expect_error(GD_ERR_SHAPE, "50 tokens and one more; there are 50");
-    assert_null(gd_token_loader_create(*state, d, .batch = -1));
-    expect_error(GD_ERR_INVALID, "batch -1");
-    assert_null(gd_token_loader_create(*state, d, .first = 40, .count = 11));
+    assert_int_equal(gd_dataset_count(gd_token_dataset(*state, d, .length = 49)), 1);
+    assert_null(gd_token_dataset(*state, d, .length = 50));
+    expect_error(GD_ERR_SHAPE, "a sequence of 50 tokens needs them and one more; there are 50");
+    assert_null(gd_token_dataset(*state, d, .length = 0));
+    expect_error(GD_ERR_INVALID, "length 0");
+    assert_null(gd_token_dataset(*state, d, .stride = -2));
+    expect_error(GD_ERR_INVALID, "stride -2");
+    assert_null(gd_token_dataset(*state, d, .first = 40, .count = 11));
     expect_error(GD_ERR_SHAPE, "11 tokens from 40 on, of 50");
-    for (int random = 0; random < 2; random++) { /* products beyond 63 bits */
-        assert_null(gd_token_loader_create(*state, d, .batch = INT64_C(1) << 62, .length = 4,
-                                           .random = random == 1));
-        expect_error(GD_ERR_SHAPE, "batch 4611686018427387904");
-        assert_null(gd_token_loader_create(*state, d, .batch = 4, .length = INT64_C(1) << 62,
-                                           .random = random == 1));
-        expect_error(GD_ERR_SHAPE, "length 4611686018427387904");
-        assert_null(gd_token_loader_create(*state, d, .batch = INT32_MAX, .length = INT32_MAX,
-                                           .random = random == 1));
-        expect_error(GD_ERR_SHAPE, random ? "need 2147483647 tokens and one more"
-                                          : "need 4611686014132420609 tokens and one more");
-    }
-    assert_null(gd_token_loader_create(*state, NULL));
+    assert_null(gd_token_dataset(*state, d, .length = INT64_MAX));
+    expect_error(GD_ERR_SHAPE, "a sequence of 9223372036854775807 tokens");
+    assert_int_equal(
+        gd_dataset_count(gd_token_dataset(*state, d, .length = 4, .stride = INT64_MAX)), 1);
+    assert_null(gd_token_dataset(*state, NULL));
     assert_int_equal(gd_error_code(), GD_OK);
-    assert_false(gd_token_loader_next(NULL, NULL));
 }
 
 /* ---- sampling ---- */
@@ -351,7 +358,7 @@ int main(void)
                                         close_context),
         cmocka_unit_test_setup_teardown(random_batches_depend_on_the_seed_alone, open_context,
                                         close_context),
-        cmocka_unit_test_setup_teardown(wrong_loaders_are_errors, open_context, close_context),
+        cmocka_unit_test_setup_teardown(wrong_sequences_are_errors, open_context, close_context),
         cmocka_unit_test(greedy_takes_the_most_likely),
         cmocka_unit_test(draws_follow_the_probabilities),
         cmocka_unit_test(repetition_is_penalised_once),

@@ -60,7 +60,7 @@ METHODS = {"gd_parameter_with": ("gd_module", "make_parameter"), "gd_buffer": ("
               ("end", "add_with", "add_input", "insert_with", "replace_with", "remove", "set_outputs", "add_loss_with", "drop_losses")}}
 
 # Objects that a function does not own: their owner ends them.
-BORROWED = {"gd_optimizer_module", "gd_model_module", "gd_language_model_module"}
+BORROWED = {"gd_loader_dataset", "gd_optimizer_module", "gd_model_module", "gd_language_model_module"}
 # Functions that end their first argument.
 CONSUMES = {"gd_model_builder_end"}
 
@@ -97,6 +97,8 @@ NOT_FOR_PYTHON = {
     "gd_table_known_rows": "pandas reads tables for Python; gd.data.from_arrays takes its numbers", "gd_table_encode": "as gd_table_known_rows", "gd_table_dataset": "as gd_table_known_rows",
     "gd_dataset_create_with": "gd.data.DataLoader takes anything with len() and [i]",
     "gd_dataset_from_arrays_with": "gd.data.from_arrays takes tensors",
+    "gd_dataset_split_with": "gd.data.Dataset.split", "gd_dataset_fold_with": "gd.data.Dataset.fold",
+    "gd_dataset_class_weights": "gd.data.Dataset.class_weights", "gd_dataset_sample_weights": "gd.data.Dataset.sample_weights",
     "gd_dataset_get": "gd.data.Dataset.__getitem__", "gd_dataset_field": "gd.data.Dataset.shape, .classes",
     "gd_model_forward_all": "nn.Model calls it: how many results there are, the model says",
     "gd_generate_with": "gd.text.generate is a loop of gd_generator_feed and gd_sample",

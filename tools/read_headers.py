@@ -147,7 +147,7 @@ def value(api, text):
     if text.startswith("sizeof"):
         return None
     try:
-        return eval(re.sub(r"(?<=\d)[fFuUlL]+\b", "", text), {"__builtins__": {}}, api.constants)
+        return eval(re.sub(r"(?<=\d)[fFuUlL]+\b|\((?:size_t|u?int64_t)\)", "", text), {"__builtins__": {}}, api.constants)
     except (SyntaxError, NameError, TypeError):
         return text
 

@@ -1,5 +1,5 @@
 /* gradus/text.h: text for language models: tokenisers, token files, batches, and choosing the next
- * token. Start at gd_tokenizer_load_bpe(), gd_token_loader_create() and gd_sample().
+ * token. Start at gd_tokenizer_load_bpe(), gd_token_dataset() and gd_sample().
  */
 #ifndef GRADUS_TEXT_H
 #define GRADUS_TEXT_H
@@ -102,45 +102,32 @@ GD_API gd_token_data *gd_token_data_open(gd_context *context, const char *path);
 /* The same over a copy of tokens in memory. GD_ERR_INVALID: none, or a negative one. */
 GD_API gd_token_data *gd_token_data_create(gd_context *context, int64_t count,
                                            const int32_t *tokens);
-/* End it before its context closes; loaders of it must be released first. NULL is fine. */
+/* End it before its context closes; data sets of it must be released first. NULL is fine. */
 GD_API void gd_token_data_close(gd_token_data *data);
 GD_API int64_t gd_token_data_count(const gd_token_data *data);
 /* Token number i; -1: there is none, or (with the error recorded) it cannot be read. */
 GD_API int32_t gd_token_data_get(const gd_token_data *data, int64_t i);
 
-/* ---- batches for language models ---- */
-
-typedef struct gd_token_loader gd_token_loader;
-
-typedef struct gd_token_loader_options {
-    size_t size GD_DEFAULT(sizeof(gd_token_loader_options));
-    int64_t batch GD_DEFAULT(8);    /* sequences */
-    int64_t length GD_DEFAULT(256); /* tokens of each */
+typedef struct gd_token_dataset_options {
+    size_t size GD_DEFAULT(sizeof(gd_token_dataset_options));
+    int64_t length GD_DEFAULT(256); /* tokens of a sequence */
+    int64_t stride GD_DEFAULT(-1);  /* from where one begins to where the next does; -1: length */
     int64_t first;                  /* the part of the data to use, for splits: from here on … */
     int64_t count GD_DEFAULT(GD_END); /* … so many tokens; GD_END: to its end */
-    bool random;   /* sequences from anywhere, without end; else one after another */
-    uint64_t seed; /* of random ones: batch n depends on the seed and n alone */
-} gd_token_loader_options;
-#define GD_TOKEN_LOADER_DEFAULTS \
-    .size = sizeof(gd_token_loader_options), .batch = 8, .length = 256, .count = GD_END, .seed = 0
+} gd_token_dataset_options;
+#define GD_TOKEN_DATASET_DEFAULTS \
+    .size = sizeof(gd_token_dataset_options), .length = 256, .stride = -1, .count = GD_END
 
-/* gd_token_loader_create(context, data, .batch = 8, .length = 256, .random = true). Owned by the
- * context. GD_ERR_INVALID; GD_ERR_SHAPE: the part has fewer than length + 1 tokens, or, one after
- * another, than fill a batch. */
-#define gd_token_loader_create(...)                                                           \
-    GD_WITH_2(gd_token_loader_create_with, gd_token_loader_options, GD_TOKEN_LOADER_DEFAULTS, \
+/* gd_token_dataset(context, data, .length = 256): a data set for language models. Its samples are
+ * sequences of tokens, fields "x" and "y", both i64 [length], y being the token behind each of x.
+ * Sequences from anywhere are those of .stride = 1, drawn by a loader with .with_replacement. Owned
+ * by the context; to be released, with its loaders, before `data` is closed. GD_ERR_INVALID;
+ * GD_ERR_SHAPE: there are fewer than length + 1 tokens. */
+#define gd_token_dataset(...)                                                             \
+    GD_WITH_2(gd_token_dataset_with, gd_token_dataset_options, GD_TOKEN_DATASET_DEFAULTS, \
               __VA_ARGS__, )
-GD_API gd_token_loader *gd_token_loader_create_with(gd_context *context, const gd_token_data *data,
-                                                    const gd_token_loader_options *options);
-GD_API void gd_token_loader_release(gd_token_loader *loader);
-/* The next batch: tensors[0] x and tensors[1] y [batch, length] i64, y being the token after each
- * of x; owned by the loader, overwritten by the next call: a gradient that needs them is taken
- * before it, or is GD_ERR_STATE. Nothing is allocated. False at the end of a pass over the data
- * (the call after that begins the next), for NULL, and on an error, which gd_error_code tells
- * apart. */
-GD_API bool gd_token_loader_next(gd_token_loader *loader, gd_batch *batch);
-/* Batches in a pass over the data; random: as many as its tokens would fill. */
-GD_API int64_t gd_token_loader_batches(const gd_token_loader *loader);
+GD_API gd_dataset *gd_token_dataset_with(gd_context *context, const gd_token_data *data,
+                                         const gd_token_dataset_options *options);
 
 /* ---- choosing the next token ---- */
 

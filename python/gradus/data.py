@@ -59,6 +59,43 @@ class Dataset:
         """The samples of these indices, in their order, as a data set of their own."""
         return Dataset(self._dataset.subset(indices.tolist() if isinstance(indices, Tensor) else indices))
 
+    def split(self, share: float, *, seed: int = 0, shuffle: bool = True, stratify: str | None = None) -> tuple[Dataset, Dataset]:
+        """Two data sets: that share of the samples, and the others. stratify: the name of a field of classes, of which both parts have
+        as large a share each; shuffle=False: the first samples and the last."""
+        return self._cut(C.gd_dataset_split_with, (share,), seed, shuffle, stratify)
+
+    def fold(self, folds: int, fold: int, *, seed: int = 0, shuffle: bool = True, stratify: str | None = None) -> tuple[Dataset, Dataset]:
+        """(train, test) of cross-validation: fold number `fold` of so many is the test."""
+        return self._cut(C.gd_dataset_fold_with, (folds, fold), seed, shuffle, stratify)
+
+    def _cut(self, function: Any, parts: tuple, seed: int, shuffle: bool, stratify: str | None) -> tuple[Dataset, Dataset]:
+        options = _convert.options_of(_api.gd_dataset_split_options)
+        options.seed, options.shuffle = seed, shuffle
+        if stratify is not None:
+            options.stratify = self._index(stratify)
+        first, second = ctypes.c_void_p(), ctypes.c_void_p()
+        _convert.run_status(function, self.handle, *parts, ctypes.byref(first), ctypes.byref(second), ctypes.byref(options))
+        return tuple(Dataset(_objects.Dataset._made(part.value, (self._dataset,))) for part in (first, second))
+
+    def class_weights(self, field: str = "label") -> list[float]:
+        """For each class of a field count / (classes * its samples), 0 where it has none: weights for a loss."""
+        return self._weights(C.gd_dataset_class_weights, field, self.fields[self._index(field)].classes)
+
+    def sample_weights(self, field: str = "label") -> list[float]:
+        """The weight of each sample's class: a DataLoader with these weights draws all classes as often."""
+        return self._weights(C.gd_dataset_sample_weights, field, len(self))
+
+    def _weights(self, function: Any, field: str, count: int) -> list[float]:
+        weights = (ctypes.c_double * count)()
+        _convert.run_status(function, self.handle, self._index(field), weights)
+        return weights[:]
+
+    def _index(self, field: str) -> int:
+        names = [f.name for f in self.fields]
+        if field not in names:
+            raise _lib.InvalidError(f"there is no field {field!r}; there are {', '.join(names)}")
+        return names.index(field)
+
     def __getitem__(self, i: int | slice) -> tuple[Tensor, ...]:
         if isinstance(i, slice):
             start, stop, step = i.indices(len(self))
@@ -128,7 +165,7 @@ def write_image(path: Any, image: Any, low: float | None = None, high: float | N
     whole = not image.dtype.is_float
     with _lib.lock:
         try:
-            if C.gd_image_from_tensor(image.handle, 0.0 if low is None else low, (255.0 if whole else 1.0) if high is None else high,
+            if C.gd_image_from_tensor(image._h, 0.0 if low is None else low, (255.0 if whole else 1.0) if high is None else high,
                                       ctypes.byref(picture)) or C.gd_image_write(_convert.as_text(path), ctypes.byref(picture)):
                 _lib.fail()
         finally:
@@ -172,7 +209,11 @@ class DataLoader:
 
     shuffle: in a fresh order each epoch, which depends on seed and the number of the epoch alone. workers: threads that make batches of
     the library's data sets ahead, `prefetch` of them; 0: they are made when they are asked for. state_dict() after a batch says where
-    to go on."""
+    to go on.
+
+    Of the library's data sets (Dataset), besides: with_replacement: samples are drawn at random, each anew; weights: drawn so, as often as
+    these numbers say, one for each sample; batches_per_epoch: where an epoch ends; length_window: batches of samples of about one length,
+    sorted within so many batches; draws: so many random numbers for each sample, as the last tensor of a batch."""
 
     dataset: Any
     batch_size: int
@@ -186,9 +227,16 @@ class DataLoader:
     position: int
 
     def __init__(self, dataset: Any, batch_size: int = 32, shuffle: bool = False, seed: int = 0, drop_last: bool = False,
-                 workers: int = 0, prefetch: int = 2, collate: Callable[[list], Any] | None = None) -> None:
+                 workers: int = 0, prefetch: int = 2, collate: Callable[[list], Any] | None = None, *, with_replacement: bool = False,
+                 weights: Any = None, batches_per_epoch: int | None = None, length_window: int = 0, draws: int = 0) -> None:
         if batch_size < 1:
             raise _lib.InvalidError("a batch has at least one sample")
+        given = {"with_replacement": with_replacement, "length_window": length_window, "draws": draws}
+        if batches_per_epoch is not None:
+            given["batches_per_epoch"] = batches_per_epoch
+        if not isinstance(dataset, Dataset) and (weights is not None or any(given.values())):
+            raise _lib.InvalidError("weights, with_replacement, batches_per_epoch, length_window and draws are for the library's data sets")
+        self._options, self._weights = given, weights
         self.dataset, self.batch_size, self.shuffle, self.seed, self.drop_last = dataset, batch_size, shuffle, seed, drop_last
         self.workers, self.prefetch, self.collate = workers, prefetch, collate or _stack
         self.epoch, self.position = 0, 0  # of the next batch
@@ -196,8 +244,22 @@ class DataLoader:
         self._loader: _objects.Loader | None = None  # the library's
 
     def __len__(self) -> int:
+        if isinstance(self.dataset, Dataset):
+            return self._library().batches()
         full, rest = divmod(len(self.dataset), self.batch_size)
         return full + (rest > 0 and not self.drop_last)
+
+    def _library(self) -> _objects.Loader:
+        if self._loader is None:
+            weights, options = self._weights, dict(self._options)
+            if weights is not None:
+                if len(weights) != len(self.dataset):
+                    raise _lib.ShapeError(f"{len(weights)} weights of {len(self.dataset)} samples")
+                numbers = (ctypes.c_double * len(weights))(*(weights.tolist() if hasattr(weights, "tolist") else weights))
+                options["weights"] = ctypes.addressof(numbers)
+            self._loader = _objects.Loader.create(self.dataset, batch=self.batch_size, shuffle=self.shuffle, seed=self.seed,
+                                                  drop_last=self.drop_last, workers=self.workers, prefetch=self.prefetch, **options)
+        return self._loader
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of an epoch. A loop that was left begins the next epoch, unless load_state_dict said where to go on."""
@@ -230,19 +292,15 @@ class DataLoader:
 
     def _seek(self) -> Callable[[int], Any]:
         """Bring the library's loader to the next batch."""
-        if self._loader is None:
-            self._loader = _objects.Loader.create(self.dataset, batch=self.batch_size, shuffle=self.shuffle, seed=self.seed,
-                                                  drop_last=self.drop_last, workers=self.workers, prefetch=self.prefetch)
-        number = self.epoch * len(self) + self.position
-        if self._loader.position() != number:
-            self._loader.seek(number)
-        batch = _api.gd_batch()
+        loader, number, batch = self._library(), self.epoch * len(self) + self.position, _api.gd_batch()
+        if loader.position() != number:
+            loader.seek(number)
 
         def batch_of(i: int) -> tuple[Tensor, ...]:
             with _lib.lock:
                 _lib.drain()
                 for _ in range(2):  # the first may tell of the end of an epoch
-                    if C.gd_loader_next(self._loader.handle, ctypes.byref(batch)):
+                    if C.gd_loader_next(loader.handle, ctypes.byref(batch)):
                         return tuple(_own(batch.tensors[j]) for j in range(batch.count))  # the next batch is written there, too
                     if C.gd_error_code():
                         break
@@ -261,15 +319,19 @@ class DataLoader:
         """Tensors of the shapes that batches have; none where the data set is not the library's, or they vary."""
         if not isinstance(self.dataset, Dataset) or any(-1 in field.shape for field in self.dataset.fields):
             return []
-        full, rest = divmod(len(self.dataset), self.batch_size)
-        sizes = [self.batch_size] * (full > 0) + [rest] * (rest > 0 and not self.drop_last)
-        return [tuple(_ops.zeros((size, *field.shape), field.dtype) for field in self.dataset.fields) for size in sizes]
+        loader = self._library()
+        full, rest = divmod(loader.samples(), self.batch_size) if loader.batches() < 1 << 32 else (1, 0)
+        shapes = [(field.shape, field.dtype) for field in self.dataset.fields]
+        if self._options["draws"]:
+            shapes.append(((self._options["draws"],), "float32"))
+        return [tuple(_ops.zeros((size, *shape), dtype) for shape, dtype in shapes)
+                for size in [self.batch_size] * (full > 0) + [rest] * (rest > 0)]
 
     def library_loader(self) -> int:
         """The library's loader, whose next batch is this one's."""
         self._turn += 1  # a loop that is under way is over
         self._seek()
-        return self._loader.handle
+        return self._library().handle
 
     def advance(self, batches: int) -> None:
         """Count batches that were taken from the library's loader."""
@@ -289,67 +351,19 @@ class DataLoader:
             self.epoch, self.position = self.epoch + 1, 0
 
 
-class TokenLoader:
-    """Batches for language models: for x, y in loader, both [batch, length], y being the token after each of x. `tokens` is the path of a
-    token file (write_tokens), or a sequence of tokens. first, count: the part of them to use.
-
-    random: sequences from anywhere, as many as the tokens would fill in an epoch, drawn by `seed`; else one after another. state_dict()
-    after a batch says where to go on."""
-
-    done: int
-
-    def __init__(self, tokens: Any, batch: int = 8, length: int = 256, *, first: int = 0, count: int | None = None,
-                 random: bool = False, seed: int = 0) -> None:
-        is_path = isinstance(tokens, str) or hasattr(tokens, "__fspath__")
-        self._data = (_objects.TokenData.open(os.fspath(tokens)) if is_path else
-                      _objects.TokenData.create(tokens.tolist() if isinstance(tokens, Tensor) else tokens))
-        self._options = {"batch": batch, "length": length, "first": first, "random": random, "seed": seed}
-        if count is not None:
-            self._options["count"] = count
-        self.done = 0  # batches, of all epochs
-        self._restart()
-
-    def _restart(self) -> None:
-        self._loader, self._at = _objects.TokenLoader.create(self._data, **self._options), 0
-
-    def __len__(self) -> int:
-        return self._loader.batches()
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """The batches of an epoch, or what is left of it."""
-        while True:
-            batch = self._next()
-            self.done += 1
-            yield batch
-            if self.done % len(self) == 0:
-                return
-
-    def _next(self) -> tuple[Tensor, Tensor]:
-        if self._at > self.done:
-            self._restart()
-        batch = _api.gd_batch()
-        with _lib.lock:
-            _lib.drain()
-            while self._at <= self.done:
-                if C.gd_token_loader_next(self._loader.handle, ctypes.byref(batch)):
-                    self._at += 1
-                elif C.gd_error_code():
-                    _lib.fail()  # else it is the end of an epoch, and the next call begins another
-            return _own(batch.tensors[0]), _own(batch.tensors[1])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Which batch is the next."""
-        return {"done": self.done, **self._options}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Let the next loop go on there."""
-        if {name: value for name, value in state.items() if name != "done"} != self._options:
-            raise _lib.StateError(f"the state is of a loader with {state}, this one has {self._options}")
-        self.done = state["done"]
+def tokens(tokens: Any, length: int = 256, *, stride: int | None = None, first: int = 0, count: int | None = None) -> Dataset:
+    """Sequences (x, y) of `length` tokens for language models, y being the token after each of x. `tokens` is the path of a token file
+    (write_tokens), or a sequence of tokens; first, count: the part of them to use. One sequence begins where the last one ends, or
+    `stride` tokens after it began. Sequences from anywhere: DataLoader(tokens(…, stride=1), with_replacement=True)."""
+    is_path = isinstance(tokens, str) or hasattr(tokens, "__fspath__")
+    data = (_objects.TokenData.open(os.fspath(tokens)) if is_path else
+            _objects.TokenData.create(tokens.tolist() if isinstance(tokens, Tensor) else tokens))
+    part = {} if count is None else {"count": count}
+    return Dataset(_ops.token_dataset(data, length=length, stride=length if stride is None else stride, first=first, **part))
 
 
 def write_tokens(path: Any, tokens: Any, vocabulary: int) -> None:
-    """Write tokens to a file as llm.c does, for TokenLoader; 16 bits each where the vocabulary allows it."""
+    """Write tokens to a file as llm.c does, for tokens(); 16 bits each where the vocabulary allows it."""
     _ops.token_file_write(path, tokens.tolist() if isinstance(tokens, Tensor) else tokens, vocabulary)
 
 
@@ -365,5 +379,5 @@ def _stack(samples: list) -> Any:
     return _ops.stack([as_tensor(s) for s in samples])
 
 
-__all__ = ["ArrayDataset", "DataLoader", "Dataset", "Field", "TokenLoader", "cifar10", "from_arrays", "idx", "image_folder", "image_list", "mnist",
-           "read_idx", "read_image", "write_image", "write_tokens"]
+__all__ = ["ArrayDataset", "DataLoader", "Dataset", "Field", "cifar10", "from_arrays", "idx", "image_folder", "image_list", "mnist",
+           "read_idx", "read_image", "tokens", "write_image", "write_tokens"]

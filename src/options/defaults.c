@@ -104,7 +104,7 @@ static const image images[] = {
     IMAGE(gd_sgd_options, GD_SGD_DEFAULTS),
     IMAGE(gd_table_encoder_options, GD_TABLE_ENCODER_DEFAULTS),
     IMAGE(gd_table_options, GD_TABLE_DEFAULTS),
-    IMAGE(gd_token_loader_options, GD_TOKEN_LOADER_DEFAULTS),
+    IMAGE(gd_token_dataset_options, GD_TOKEN_DATASET_DEFAULTS),
     IMAGE(gd_training, GD_TRAINING_DEFAULTS),
     IMAGE(gd_transformer_config, GD_TRANSFORMER_CONFIG_DEFAULTS),
     IMAGE(gd_triplet_margin_options, GD_TRIPLET_MARGIN_DEFAULTS),

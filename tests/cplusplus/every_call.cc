@@ -38,7 +38,8 @@ void data(gd_context *gd, gd_module *m, gd_optimizer *o)
     gd_loader *l = gd_loader_create(d, .batch = 32, .shuffle = true, .seed = 1, .workers = 2);
     gd_fit(o, forward, m, l, l, .epochs = 2, .result = &result);
     gd_evaluate(m, forward, m, l, &result);
-    gd_token_loader_create(gd, nullptr, .batch = 8, .length = 64, .random = true);
+    d = gd_token_dataset(gd, nullptr, .length = 64, .stride = 1);
+    l = gd_loader_create(d, .with_replacement = true, .batches_per_epoch = INT64_MAX);
     gd_sampler *sampler = gd_sampler_create(.temperature = 0.8, .top_k = 40);
     gd_language_model *model = gd_language_model_create(gd, GD_GPT2_124M, .seed = 1);
     model = gd_language_model_create(gd, .vocabulary = 65, .max_length = 256, .layers = 6, .heads = 6,

@@ -9,12 +9,15 @@ static void load(gd_context *gd, const gd_token_data *d, const uint8_t options[O
 {
     int64_t batch = options[0] % 16, length = options[1];
     bool random = options[2] % 2;
-    gd_token_loader *l = gd_token_loader_create(gd, d, .batch = batch, .length = length,
-                                                .first = options[2] / 2, .random = random);
-    fuzz_check(l != NULL);
+    gd_dataset *pieces = gd_token_dataset(gd, d, .length = length, .stride = random ? 1 : length,
+                                          .first = options[2] / 2);
+    fuzz_check(pieces != NULL);
+    gd_loader *l =
+        pieces ? gd_loader_create(pieces, .batch = batch, .with_replacement = random) : NULL;
+    fuzz_check(l != NULL || !pieces);
     gd_batch b;
     for (int i = 0; l && i < 3; i++)
-        if (!gd_token_loader_next(l, &b))
+        if (!gd_loader_next(l, &b))
             fuzz_check(true); /* the end, no error */
 }
 

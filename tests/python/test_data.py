@@ -76,28 +76,63 @@ def test_a_damaged_photograph_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("random", [False, True])
-def test_token_loaders_go_on_where_they_stopped(tmp_path, random):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_loaders_of_tokens_go_on_where_they_stopped(tmp_path, random, workers):
     data.write_tokens(tmp_path / "tokens.bin", range(1000), 1000)
+
+    def loader_of(tokens, seed=3):
+        if not random:
+            return data.DataLoader(data.tokens(tokens, 50), 2, drop_last=True, seed=seed, workers=workers)
+        return data.DataLoader(data.tokens(tokens, 50, stride=1), 2, seed=seed, workers=workers, with_replacement=True, batches_per_epoch=9)
     for tokens in (tmp_path / "tokens.bin", list(range(1000)), gd.arange(1000)):
-        loader = data.TokenLoader(tokens, batch=2, length=50, random=random, seed=3)
+        loader = loader_of(tokens)
         first = [(x.tolist(), y.tolist()) for x, y in loader]
-        assert len(first) == len(loader) > 5
+        assert len(first) == len(loader) == 9
         assert all(y == [[n + 1 for n in row] for row in x] for x, y in first)
         second = [x.tolist() for x, _ in loader]
         assert (second != [x for x, _ in first]) is random
-        other = data.TokenLoader(tokens, batch=2, length=50, random=random, seed=3)
+        other = loader_of(tokens)
         for i, _ in enumerate(other):
             if i == 2:
                 break
-        again = data.TokenLoader(tokens, batch=2, length=50, random=random, seed=3)
+        again = loader_of(tokens)
         again.load_state_dict(other.state_dict())
         assert [x.tolist() for x, _ in again] == [x for x, _ in first[3:]]
         again.load_state_dict(other.state_dict())  # back
         assert [x.tolist() for x, _ in again] == [x for x, _ in first[3:]]
-        with pytest.raises(gd.StateError, match="the state is of"):
-            data.TokenLoader(tokens, batch=4, length=50).load_state_dict(other.state_dict())
-    part = data.TokenLoader(list(range(1000)), batch=1, length=10, first=500, count=100)
+        with pytest.raises(gd.StateError, match="the state is of seed 3"):
+            loader_of(tokens, seed=4).load_state_dict(other.state_dict())
+    part = data.DataLoader(data.tokens(list(range(1000)), 10, first=500, count=100), 1)
     assert min(x.min().item() for x, _ in part) == 500 and max(y.max().item() for _, y in part) < 600
+    with pytest.raises(gd.ShapeError, match="needs them and one more"):
+        data.tokens([1, 2, 3], 3)
+
+
+def test_parts_and_weights_of_data_sets(tmp_path):
+    pixels = idx_file(tmp_path / "images", 8, "B", (40, 2), [i for i in range(40) for _ in range(2)])
+    labels = idx_file(tmp_path / "labels", 8, "B", (40,), [int(i % 4 == 0) for i in range(40)])
+    digits = data.idx(pixels, labels, scale=1.0)
+    assert [field.name for field in digits.fields] == ["image", "label"] and digits.fields[1].classes == 2
+    first, second = digits.split(0.6, seed=1, stratify="label")
+    assert len(first) == 24 and sum(first[:24][1].tolist()) == 6 and len(second) == 16 and sum(second[:16][1].tolist()) == 4
+    assert sorted(first[:24][0][:, 0].tolist() + second[:16][0][:, 0].tolist()) == list(range(40))
+    tests = [digits.fold(4, i)[1] for i in range(4)]
+    assert sorted(n for test in tests for n in test[:10][0][:, 0].tolist()) == list(range(40))
+    assert digits.subset([3, 1]).subset([1])[0][0].tolist() == [1, 1]
+    assert digits.class_weights() == [40 / 60, 2.0] and digits.sample_weights()[:2] == [2.0, 40 / 60]
+    drawn = data.DataLoader(digits, 100, weights=digits.sample_weights(), batches_per_epoch=20)
+    assert abs(sum(y.sum().item() for _, y in drawn) - 1000) < 100
+    x, y, draws = next(iter(data.DataLoader(digits, 8, draws=3)))
+    assert draws.shape == (8, 3) and 0 <= draws.min().item() < draws.max().item() < 1
+    total = gd.compile(lambda x, y, draws: draws.sum())
+    assert total.run(data.DataLoader(digits, 8, draws=3), 1) == [draws.sum().item()]
+    for wrong in ({"weights": [1.0]}, {"batches_per_epoch": 9}):
+        with pytest.raises(ValueError):
+            len(data.DataLoader(digits, 8, **wrong))
+    with pytest.raises(ValueError, match="for the library's data sets"):
+        data.DataLoader([1, 2], draws=2)
+    with pytest.raises(ValueError, match="there is no field 'y'; there are image, label"):
+        digits.split(0.5, stratify="y")
 
 
 @pytest.mark.skipif(not list(MNIST.glob("t10k-images*")), reason="data/mnist is not there")
