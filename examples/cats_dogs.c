@@ -38,6 +38,14 @@ static gd_tensor *network(void *user, gd_tensor *x)
     return gd_nn_linear(m, "fc2", x, 2);
 }
 
+/* The cross entropy of a batch, and how many are right. */
+static gd_tensor *objective(void *model, const gd_objective_call *call)
+{
+    gd_tensor *logits = network(model, call->tensors[0]);
+    gd_report(call, "accuracy", gd_eq(gd_argmax(logits, -1, false), call->tensors[1]));
+    return gd_cross_entropy(logits, call->tensors[1]);
+}
+
 /* The first epoch's loss and the last's. */
 typedef struct course {
     double first, last;
@@ -47,11 +55,12 @@ static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
 {
     (void)stop;
     course *c = user;
-    c->first = p->epoch == 1 ? p->train.loss : c->first;
-    c->last = p->train.loss;
-    printf("epoch %d/%d  loss %.4f  accuracy %.1f %%  test accuracy %.1f %%  %.1f steps/s\n",
-           p->epoch, p->epochs, p->train.loss, 100.0 * p->train.accuracy, 100.0 * p->test.accuracy,
-           (double)p->steps / p->seconds);
+    c->last = gd_metrics_get(&p->train, "loss");
+    c->first = p->epoch == 1 ? c->last : c->first;
+    printf("epoch %lld/%lld  loss %.4f  accuracy %.1f %%  test accuracy %.1f %%  %.1f steps/s\n",
+           (long long)p->epoch, (long long)p->epochs, c->last,
+           100.0 * gd_metrics_get(&p->train, "accuracy"),
+           100.0 * gd_metrics_get(&p->validation, "accuracy"), (double)p->steps / p->seconds);
     fflush(stdout);
     return GD_OK;
 }
@@ -85,10 +94,11 @@ int main(int argc, char **argv)
                              .warmup = 15 };
     gd_metrics last = { 0 };
     gd_status status =
-        gd_fit(gd_adam(model, .lr = 1e-5), network, model, batches, tests, .epochs = epochs,
-               .schedule = gd_schedule_follow, .schedule_user = &schedule, .progress = show,
-               .progress_user = &c, .result = &last);
-    bool learned = status == GD_OK && c.last < c.first && last.accuracy >= WANTED;
+        gd_fit(gd_adam(model, .lr = 1e-5), objective, model, batches, .epochs = epochs,
+               .validation = tests, .schedule = gd_schedule_follow, .schedule_user = &schedule,
+               .progress = show, .progress_user = &c, .result = &last);
+    double accuracy = gd_metrics_get(&last, "accuracy");
+    bool learned = status == GD_OK && c.last < c.first && accuracy >= WANTED;
     if (status != GD_OK)
         fprintf(stderr, "cats_dogs: %s\n", gd_error_message());
     else if (!learned)
@@ -96,9 +106,9 @@ int main(int argc, char **argv)
                 "cats_dogs: the loss went from %.4f to %.4f and %.1f %% of the test photographs "
                 "are right; %.0f %% "
                 "were expected\n",
-                c.first, c.last, 100.0 * last.accuracy, 100.0 * WANTED);
+                c.first, c.last, 100.0 * accuracy, 100.0 * WANTED);
     else
-        printf("%.1f %% of the test photographs are right\n", 100.0 * last.accuracy);
+        printf("%.1f %% of the test photographs are right\n", 100.0 * accuracy);
     gd_close(gd);
     return !learned;
 }

@@ -35,12 +35,21 @@ static gd_tensor *network(void *user, gd_tensor *x)
     return gd_nn_linear(m, "out", x, 10);
 }
 
+/* The cross entropy of a batch, and how many are right. */
+static gd_tensor *objective(void *model, const gd_objective_call *call)
+{
+    gd_tensor *logits = network(model, call->tensors[0]);
+    gd_report(call, "accuracy", gd_eq(gd_argmax(logits, -1, false), call->tensors[1]));
+    return gd_cross_entropy(logits, call->tensors[1]);
+}
+
 static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
 {
     (void)user, (void)stop;
-    printf("epoch %d/%d  loss %.4f  accuracy %.1f %%  test accuracy %.1f %%  %.0f samples/s\n",
-           p->epoch, p->epochs, p->train.loss, 100.0 * p->train.accuracy, 100.0 * p->test.accuracy,
-           p->samples_per_second);
+    printf("epoch %lld/%lld  loss %.4f  accuracy %.1f %%  test accuracy %.1f %%  %.0f samples/s\n",
+           (long long)p->epoch, (long long)p->epochs, gd_metrics_get(&p->train, "loss"),
+           100.0 * gd_metrics_get(&p->train, "accuracy"),
+           100.0 * gd_metrics_get(&p->validation, "accuracy"), p->samples_per_second);
     fflush(stdout);
     return GD_OK;
 }
@@ -63,15 +72,16 @@ int main(int argc, char **argv)
     gd_schedule schedule = { GD_SCHEDULE_DEFAULTS, .kind = GD_SCHEDULE_COSINE, .lr = 3e-3,
                              .warmup = 40 };
     gd_metrics last = { 0 };
-    gd_status status = gd_fit(gd_adamw(model, .lr = 3e-3), network, model, batches, test,
-                              .epochs = epochs, .schedule = gd_schedule_follow,
+    gd_status status = gd_fit(gd_adamw(model, .lr = 3e-3), objective, model, batches,
+                              .epochs = epochs, .validation = test, .schedule = gd_schedule_follow,
                               .schedule_user = &schedule, .progress = show, .result = &last);
+    double accuracy = gd_metrics_get(&last, "accuracy");
     if (status != GD_OK)
         fprintf(stderr, "cifar: %s\n", gd_error_message());
     else
-        printf("%.1f %% of the test photographs are right; %lld parameters\n",
-               100.0 * last.accuracy, (long long)gd_module_parameter_count(model));
-    bool learned = status == GD_OK && last.accuracy >= WANTED;
+        printf("%.1f %% of the test photographs are right; %lld parameters\n", 100.0 * accuracy,
+               (long long)gd_module_parameter_count(model));
+    bool learned = status == GD_OK && accuracy >= WANTED;
     if (status == GD_OK && !learned)
         fprintf(stderr, "cifar: %.0f %% were expected\n", 100.0 * WANTED);
     gd_close(gd);

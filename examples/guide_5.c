@@ -42,6 +42,14 @@ static void draw(gd_dataset *digits, int64_t number)
     }
 }
 
+/* The loss of a batch, and how many are right, for gd_evaluate. */
+static gd_tensor *objective(void *module, const gd_objective_call *call)
+{
+    gd_tensor *logits = network(module, call->tensors[0]);
+    gd_report(call, "accuracy", gd_eq(gd_argmax(logits, -1, false), call->tensors[1]));
+    return gd_cross_entropy(logits, call->tensors[1]);
+}
+
 /* ---- one step ---- */
 
 typedef struct trainee {
@@ -84,9 +92,10 @@ static void evaluate(const char *what, trainee *t, gd_dataset *digits)
 {
     gd_loader *loader = gd_loader_create(digits, .batch = 100);
     gd_metrics result = { 0 };
-    if (gd_evaluate(t->module, network, t->module, loader, &result) == GD_OK)
-        printf("%s: loss %.4f, %.1f %% of %lld digits are right\n", what, result.loss,
-               100.0 * result.accuracy, (long long)result.samples);
+    if (gd_evaluate(t->module, objective, t->module, loader, &result) == GD_OK)
+        printf("%s: loss %.4f, %.1f %% of %lld digits are right\n", what,
+               gd_metrics_get(&result, "loss"), 100.0 * gd_metrics_get(&result, "accuracy"),
+               (long long)result.samples);
     gd_loader_release(loader);
 }
 

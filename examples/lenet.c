@@ -22,11 +22,20 @@ static gd_tensor *network(void *user, gd_tensor *x)
     return gd_nn_linear(m, "fc2", x, 10);
 }
 
+/* The cross entropy of a batch, and how many are right. */
+static gd_tensor *objective(void *model, const gd_objective_call *call)
+{
+    gd_tensor *logits = network(model, call->tensors[0]);
+    gd_report(call, "accuracy", gd_eq(gd_argmax(logits, -1, false), call->tensors[1]));
+    return gd_cross_entropy(logits, call->tensors[1]);
+}
+
 static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
 {
     (void)user, (void)stop;
-    printf("epoch %d/%d  loss %.4f  test accuracy %.2f %%  %.0f samples/s\n", p->epoch, p->epochs,
-           p->train.loss, 100.0 * p->test.accuracy, p->samples_per_second);
+    printf("epoch %lld/%lld  loss %.4f  test accuracy %.2f %%  %.0f samples/s\n",
+           (long long)p->epoch, (long long)p->epochs, gd_metrics_get(&p->train, "loss"),
+           100.0 * gd_metrics_get(&p->validation, "accuracy"), p->samples_per_second);
     fflush(stdout);
     return GD_OK;
 }
@@ -50,19 +59,20 @@ int main(void)
     gd_schedule schedule = { GD_SCHEDULE_DEFAULTS, .kind = GD_SCHEDULE_COSINE, .lr = 2e-3,
                              .warmup = 90 };
     gd_metrics last = { 0 };
-    gd_status status = gd_fit(gd_adam(model, .lr = 2e-3), network, model, batches, test,
-                              .epochs = EPOCHS, .schedule = gd_schedule_follow,
+    gd_status status = gd_fit(gd_adam(model, .lr = 2e-3), objective, model, batches,
+                              .epochs = EPOCHS, .validation = test, .schedule = gd_schedule_follow,
                               .schedule_user = &schedule, .progress = show, .result = &last);
+    double accuracy = gd_metrics_get(&last, "accuracy");
     if (status == GD_OK)
         status = gd_module_save(model, "lenet.safetensors");
     if (status != GD_OK)
         fprintf(stderr, "lenet: %s\n", gd_error_message());
-    else if (last.accuracy < WANTED)
+    else if (accuracy < WANTED)
         fprintf(stderr, "lenet: %.2f %% of the test digits are right, %.1f %% were expected\n",
-                100.0 * last.accuracy, 100.0 * WANTED);
+                100.0 * accuracy, 100.0 * WANTED);
     else
         printf("%.2f %% of the test digits are right; the network is in lenet.safetensors\n",
-               100.0 * last.accuracy);
+               100.0 * accuracy);
     gd_close(gd);
-    return status != GD_OK || last.accuracy < WANTED;
+    return status != GD_OK || accuracy < WANTED;
 }

@@ -201,17 +201,33 @@ static uint64_t of_sampler(gd_sampler *s)
     return hash;
 }
 
-static gd_tensor *forward(void *user, gd_tensor *x)
+static gd_tensor *objective(void *user, const gd_objective_call *call)
 {
-    return gd_nn_linear(user, "out", x, 3);
+    return gd_cross_entropy(gd_nn_linear(user, "out", call->tensors[0], 3), call->tensors[1]);
 }
 
 static uint64_t of_fit(env *e, const gd_fit_options *o)
 {
     gd_module *m = gd_module_create(e->gd, .seed = 1);
     gd_loader *l = gd_loader_create(samples(e, NULL), .batch = 3);
-    const uint64_t hash = of_status(gd_fit_with(gd_adam(m), forward, m, l, NULL, o));
+    const uint64_t hash = of_status(gd_fit_with(gd_adam(m), objective, m, l, o));
     return hash + of_tensor(gd_module_tensor(m, 0));
+}
+
+/* The metric as its form makes it: reported within an evaluation. */
+static gd_tensor *reporter(void *user, const gd_objective_call *call)
+{
+    gd_tensor *mean = gd_mean(call->tensors[0], GD_ALL_AXES, false);
+    return gd_report_with(call, "mean", mean, user) == GD_OK ? mean : NULL;
+}
+
+static uint64_t of_report(env *e, const gd_report_options *o)
+{
+    gd_metrics metrics;
+    gd_loader *l = gd_loader_create(samples(e, NULL), .batch = 3);
+    gd_module *m = gd_module_create(e->gd);
+    const uint64_t hash = of_status(gd_evaluate(m, reporter, (void *)(uintptr_t)o, l, &metrics));
+    return hash + of_number(gd_metrics_get(&metrics, "mean"));
 }
 
 static uint64_t of_evaluation(env *e, const gd_evaluate_options *o)
@@ -219,8 +235,8 @@ static uint64_t of_evaluation(env *e, const gd_evaluate_options *o)
     gd_metrics metrics;
     gd_loader *l = gd_loader_create(samples(e, NULL), .batch = 3);
     gd_module *m = gd_module_create(e->gd, .seed = 1);
-    const uint64_t hash = of_status(gd_evaluate_with(m, forward, m, l, &metrics, o));
-    return hash + of_number(metrics.loss);
+    const uint64_t hash = of_status(gd_evaluate_with(m, objective, m, l, &metrics, o));
+    return hash + of_number(gd_metrics_get(&metrics, "loss"));
 }
 
 static uint64_t of_text(env *e, const gd_generate_options *o)
@@ -444,6 +460,7 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_pool_options, of_tensor(gd_max_pool_with(e->x, 1, GD_SHAPE(3), o)) + of_tensor(gd_avg_pool_with(e->x, 1, GD_SHAPE(3), o)), GD_POOL_DEFAULTS, .stride = GD_SHAPE(1)) \
     _(gd_radam_options, of_steps(gd_radam_with(one_parameter(e), o)), GD_RADAM_DEFAULTS, .lr = 0.5) \
     _(gd_recurrent_options, of_tensor(gd_recurrent_with(e->x, rows(e), row(e), GD_CELL_RNN, o)), GD_RECURRENT_DEFAULTS) \
+    _(gd_report_options, of_report(e, o), GD_REPORT_DEFAULTS, .form = GD_METRIC_EXP) \
     _(gd_rms_norm_options, of_tensor(gd_rms_norm_with(e->x, NULL, o)), GD_RMS_NORM_DEFAULTS, .epsilon = 0.5) \
     _(gd_rmsprop_options, of_steps(gd_rmsprop_with(one_parameter(e), o)), GD_RMSPROP_DEFAULTS, .lr = 0.5) \
     _(gd_rope_options, of_tensor(gd_rope_with(e->x, o)), GD_ROPE_DEFAULTS, .start = 3) \

@@ -156,9 +156,9 @@ static void convolutions(void **state)
 
 /* ---- data and training ---- */
 
-static gd_tensor *forward(void *user, gd_tensor *x)
+static gd_tensor *objective(void *user, const gd_objective_call *call)
 {
-    return gd_nn_linear(user, "fc", x, 2);
+    return gd_cross_entropy(gd_nn_linear(user, "fc", call->tensors[0], 2), call->tensors[1]);
 }
 
 static gd_status count_calls(void *user, const gd_fit_progress *progress, bool *stop)
@@ -193,17 +193,29 @@ static void data_and_training(void **state)
     gd_module *m = gd_module_create(gd, .seed = 1);
     gd_optimizer *o = gd_sgd(m);
     gd_loader *l = gd_loader_create(d, .batch = 1);
-    assert_int_equal(gd_fit(o, forward, m, l, NULL, .epochs = 0), GD_OK);
+    assert_int_equal(gd_fit(o, objective, m, l, .epochs = 0), GD_OK);
     assert_int_equal(gd_module_count(m), 0); /* nothing was run */
     int calls = 0;
-    assert_int_equal(
-        gd_fit(o, forward, m, l, NULL, .progress = count_calls, .progress_user = &calls), GD_OK);
+    assert_int_equal(gd_fit(o, objective, m, l, .progress = count_calls, .progress_user = &calls),
+                     GD_OK);
     assert_int_equal(calls, 1); /* at the end of the epoch */
-    assert_int_equal(gd_fit(o, forward, m, l, NULL, .progress = count_calls,
+    assert_int_equal(gd_fit(o, objective, m, l, .progress = count_calls, .progress_user = &calls,
+                            .progress_interval = 0),
+                     GD_OK);
+    assert_int_equal(calls, 1 + 4);
+    assert_int_equal(gd_fit(o, objective, m, l, .steps = 0), GD_OK);
+    assert_int_equal(gd_fit(o, objective, m, l, .steps = 2, .progress = count_calls,
                             .progress_user = &calls, .progress_interval = 0),
                      GD_OK);
-    assert_int_equal(calls, 1 + 4 + 1);
-    assert_int_equal(gd_fit(o, forward, m, l, NULL, .progress_interval = -1), GD_ERR_INVALID);
+    assert_int_equal(calls, 1 + 4 + 2);
+    assert_int_equal(gd_fit(o, objective, m, l, .progress_interval = -1), GD_ERR_INVALID);
+    assert_int_equal(gd_fit(o, objective, m, l, .accumulate = 0), GD_ERR_INVALID);
+    assert_int_equal(gd_fit(o, objective, m, l, .validate_steps = 0), GD_ERR_INVALID);
+    assert_int_equal(gd_fit(o, objective, m, l, .checkpoint_steps = 0), GD_ERR_INVALID);
+    assert_int_equal(gd_fit(o, objective, m, l, .resume = true), GD_ERR_INVALID);
+    assert_int_equal(gd_fit(o, objective, m, l, .schedule = gd_schedule_follow,
+                            .plateau = &(gd_plateau){ GD_PLATEAU_DEFAULTS }),
+                     GD_ERR_INVALID);
     gd_error_clear();
 }
 
@@ -338,12 +350,13 @@ static void zeros_are_refused(void **state)
     REFUSED(gd_image_options, gd_image_folder_with(gd, "folder", 2, 2, &zeros));
     REFUSED(gd_image_options, gd_image_list_with(gd, "list", 2, 2, &zeros));
     REFUSED(gd_loader_options, gd_loader_create_with(NULL, &zeros));
-    REFUSED(gd_fit_options, gd_fit_with(NULL, forward, NULL, NULL, NULL, &zeros));
-    REFUSED(gd_evaluate_options, gd_evaluate_with(NULL, forward, NULL, NULL, NULL, &zeros));
+    REFUSED(gd_fit_options, gd_fit_with(NULL, objective, NULL, NULL, &zeros));
+    REFUSED(gd_evaluate_options, gd_evaluate_with(NULL, objective, NULL, NULL, NULL, &zeros));
     REFUSED(gd_token_dataset_options, gd_token_dataset_with(gd, NULL, &zeros));
     REFUSED(gd_table_options, gd_table_load_with("/tmp", &zeros));
     REFUSED(gd_table_options, gd_table_create_with("a", 1, &zeros));
     REFUSED(gd_table_encoder_options, gd_table_encoder_create_with(NULL, &zeros));
+    REFUSED(gd_report_options, gd_report_with(NULL, "name", NULL, &zeros));
     REFUSED(gd_run_options, gd_run_open_with("/tmp", &zeros));
     REFUSED(gd_run_log_options, gd_run_log_open_with("/tmp", &zeros));
     REFUSED(gd_training, gd_training_save(&zeros, "file"));

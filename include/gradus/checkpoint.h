@@ -6,7 +6,7 @@
  *     gd_training training = { GD_TRAINING_DEFAULTS, .model = model, .optimizer = optimizer };
  *     gd_run *run = gd_run_open("runs/1");
  *     gd_run_save(run, &training, false);
- *     gd_run_load(run, &training);
+ *     gd_run_load(run, &training, NULL);
  *     gd_run_close(run);
  *
  * (gd_checkpoint, in gradus/autograd.h, is something else: to compute again instead of to keep.)
@@ -83,8 +83,8 @@ GD_API const char *gd_run_folder(const gd_run *run);
 GD_API gd_status gd_run_save(gd_run *run, const gd_training *training, bool best);
 /* Wait for what is being written, and tell of its error. */
 GD_API gd_status gd_run_wait(gd_run *run);
-/* Whether there is a checkpoint to go on from. */
-GD_API bool gd_run_has_checkpoint(const gd_run *run);
+/* Whether there is a checkpoint to go on from; one that is being written counts when it is done. */
+GD_API bool gd_run_has_checkpoint(gd_run *run);
 /* Go on from the last checkpoint; where it is damaged, from the one before, with a warning
  * (gd_set_log_callback). Errors of gd_training_load, GD_ERR_IO: there is none. *path, if path is not
  * NULL, is the file that was read, as long as the run is open; NULL after an error. */

@@ -1,12 +1,14 @@
-/* gradus/train.h: a training loop for classifiers, thin: epochs, metrics, evaluation, a callback
- * for display. Start at gd_fit(). It uses nothing that is not public; a loop of one's own is as
- * fast.
+/* gradus/train.h: training, evaluation and prediction. Start at gd_fit(). It takes any loader and any
+ * loss, reports any metrics, validates, stops early, saves checkpoints and goes on from them bit for
+ * bit. It uses nothing that is not public; a loop of one's own is as fast.
  */
 #ifndef GRADUS_TRAIN_H
 #define GRADUS_TRAIN_H
 
+#include <gradus/checkpoint.h>
 #include <gradus/compile.h>
 #include <gradus/data.h>
+#include <gradus/model.h>
 #include <gradus/optim.h>
 #include <gradus/schedule.h>
 
@@ -16,84 +18,200 @@
 extern "C" {
 #endif
 
-/* x [batch, ..] -> logits [batch, classes], not probabilities. NULL reports the error already
- * recorded. */
-typedef gd_tensor *(*gd_forward_fn)(void *user, gd_tensor *x);
-/* A loss of the logits and class indices [batch] (or whatever the loader's second tensor is) -> [].
- */
-typedef gd_tensor *(*gd_loss_fn)(void *user, gd_tensor *logits, gd_tensor *target);
+/* ---- what is trained: an objective ---- */
 
-/* Means over the samples of a pass. */
+/* One use of an objective. The struct may become larger at its end. */
+typedef struct gd_objective_call {
+    bool training; /* false: in validation and evaluation */
+    int count;
+    gd_tensor *const *tensors; /* [count], of a batch: gd_loader_next */
+    void *meter;               /* for gd_report */
+} gd_objective_call;
+
+/* The mean loss of a batch, []; NULL is the error already recorded. It is compiled, once for training
+ * and once for evaluation:
+ *
+ *     gd_tensor *logits = gd_nn_linear(module, "out", call->tensors[0], 10);
+ *     gd_report(call, "accuracy", gd_eq(gd_argmax(logits, -1, false), call->tensors[1]));
+ *     return gd_cross_entropy(logits, call->tensors[1]);
+ */
+typedef gd_tensor *(*gd_objective_fn)(void *user, const gd_objective_call *call);
+
+/* How a metric is made of what is reported. */
+typedef enum gd_metric_form {
+    GD_METRIC_MEAN, /* of all values */
+    GD_METRIC_ROOT, /* the root of it: of squared errors */
+    GD_METRIC_EXP,  /* e to the power of it: a perplexity */
+    GD_METRIC_R2,   /* of predicted values, and .truth: 1 - sum((y - x)^2) / sum((y - mean(y))^2) */
+} gd_metric_form;
+
+typedef struct gd_report_options {
+    size_t size GD_DEFAULT(sizeof(gd_report_options));
+    gd_metric_form form;
+    gd_tensor *truth;
+} gd_report_options;
+#define GD_REPORT_DEFAULTS .size = sizeof(gd_report_options), .truth = NULL
+
+/* gd_report(call, "r2", x, .form = GD_METRIC_R2, .truth = y), gd_report(call, "perplexity", loss, .form = GD_METRIC_EXP): tell a
+ * metric beside the loss, of as many values a sample as you like; one number for a batch is taken as
+ * the mean of its samples. The same names for every batch, of letters, digits, _ . / and -, at most 31,
+ * and not "loss". Values are summed in tensors and read when shown. Errors also fail the objective. */
+#define gd_report(...) \
+    GD_WITH_3(gd_report_with, gd_report_options, GD_REPORT_DEFAULTS, __VA_ARGS__, )
+GD_API gd_status gd_report_with(const gd_objective_call *call, const char *name, gd_tensor *values,
+                                const gd_report_options *options);
+
+/* The objective of a model as data: user is the gd_model. The batch's first tensors are its inputs, then
+ * come the targets of its losses, each in order; what follows is passed over. It reports "accuracy"
+ * of classes and of yes or no, "mae" and "r2" of numbers; where there are several losses, under the
+ * name of the output, "class/accuracy". */
+GD_API gd_tensor *gd_model_objective(void *model, const gd_objective_call *call);
+
+/* ---- what is measured ---- */
+
+#define GD_METRICS_MAX      32
+#define GD_METRIC_NAME_SIZE 32
+typedef struct gd_metric {
+    char name[GD_METRIC_NAME_SIZE];
+    double value;
+} gd_metric;
+
+/* Over the samples of a pass; "loss" comes first. */
 typedef struct gd_metrics {
-    double loss;
-    double accuracy; /* of logits [batch, classes], two classes or more, against class indices
-                        [batch]; NaN for an output of any other shape, as a regression's */
     int64_t samples;
+    int count;
+    gd_metric list[GD_METRICS_MAX];
 } gd_metrics;
 
-/* What a display is told. */
+/* The value of that name; NaN: there is none. */
+GD_API double gd_metrics_get(const gd_metrics *metrics, const char *name);
+
+/* ---- training ---- */
+
+/* What a display is told. A step is an update of the parameters. */
 typedef struct gd_fit_progress {
-    int epoch, epochs;   /* counted from 1 */
-    int64_t step, steps; /* of this epoch, counted from 1 */
-    bool epoch_done;     /* the epoch is over and, where there is a test set, evaluated */
-    gd_metrics train;    /* of the epoch so far, during training */
-    gd_metrics test;     /* at the end of an epoch; samples 0: no test set */
+    int64_t epoch, epochs;           /* counted from 1 */
+    int64_t step, steps;             /* of this epoch, counted from 1 */
+    int64_t total_step, total_steps; /* of the whole training */
+    bool epoch_done;                 /* the epoch is over */
+    bool validated;                  /* validation is new */
+    bool improved;                   /* and the best so far, by .monitor */
+    gd_metrics train;                /* of the epoch so far */
+    gd_metrics validation;           /* the last there was; samples 0: none */
     double lr;
-    double seconds;            /* this epoch has taken for training */
-    double samples_per_second; /* in training, this epoch */
-    double seconds_left;       /* of training, for all epochs to come, as far as can be told */
+    double seconds;      /* this epoch has taken for training, in this process */
+    double data_seconds; /* of them, waiting for batches */
+    double step_seconds; /* and computing */
+    double save_seconds; /* and copying checkpoints, or waiting for the one before */
+    double samples_per_second;
+    double seconds_left; /* of training, as far as can be told */
 } gd_fit_progress;
 
-/* Told how training gets on. *stop, false before, ends it where it is set to true, and gd_fit gives
- * GD_OK; a status other than GD_OK ends it as well, and is gd_fit's. */
+/* Told how training gets on. *stop, false before, ends it where it is set to true: gd_fit saves a
+ * checkpoint, if it saves any, and gives GD_OK. A status other than GD_OK ends it as well, and is
+ * gd_fit's. */
 typedef gd_status (*gd_fit_callback)(void *user, const gd_fit_progress *progress, bool *stop);
 /* The learning rate of a step counted over all epochs, 0 … steps-1, into *lr. */
 typedef gd_status (*gd_schedule_fn)(void *user, int64_t step, int64_t steps, double *lr);
 
 typedef struct gd_fit_options {
     size_t size GD_DEFAULT(sizeof(gd_fit_options));
-    int epochs GD_DEFAULT(1); /* 0: nothing is trained */
-    gd_loss_fn loss;          /* NULL: gd_cross_entropy */
-    void *loss_user;
-    gd_mode mode;     /* GD_MODE_COMPILED, GD_MODE_EAGER */
-    bool per_example; /* forward and backward one example at a time, one update a batch: the same
-                         gradients, slower */
+    int64_t epochs GD_DEFAULT(1); /* 0: nothing is trained */
+    int64_t steps GD_DEFAULT(-1); /* instead of epochs; -1: epochs */
+    gd_mode mode;
+    int64_t
+        accumulate GD_DEFAULT(1); /* batches whose gradients are added up for a step: as one batch
+                                         of all their samples */
+    gd_ema *ema;                  /* updated after each step; validation is of its averages */
+
     gd_schedule_fn schedule; /* gd_schedule_follow, or one of your own; NULL: the optimizer's
                                 learning rate is left alone */
     void *schedule_user;
+    gd_plateau *plateau; /* told the monitored metric at each validation; not beside a schedule */
+
+    gd_loader *validation; /* one epoch of it is read from its first batch on; NULL: none */
+    int64_t validate_steps GD_DEFAULT(-1); /* validate each so many steps; -1: after each epoch */
+    const char *monitor; /* the metric that says what is best, of the validation, without one of the
+                            training; NULL: "loss" */
+    bool rising;         /* more of it is better */
+    int64_t patience GD_DEFAULT(-1); /* validations without an improvement after which training ends
+                                        at the next; -1: it goes on */
+    double min_improvement;          /* what is no more than that is none */
+
+    gd_run *run; /* checkpoints: after each epoch and at the end. NULL: none */
+    int64_t checkpoint_steps GD_DEFAULT(-1);        /* and each so many steps */
+    double checkpoint_seconds GD_DEFAULT(INFINITY); /* and each so many seconds */
+    bool resume;      /* go on from the run's last checkpoint, if it has one */
+    gd_model *model;  /* whose description goes into checkpoints; known where gd_model_objective is
+                            the objective */
+    int tensor_count; /* further state for checkpoints: gd_training */
+    const gd_named_tensor *tensors;
+    int metadata_count;
+    const gd_metadata *metadata;
+
     gd_fit_callback progress; /* NULL: silence */
     void *progress_user;
-    /* seconds between calls within an epoch; 0: after every step; infinite: only at the end of an
-     * epoch */
+    /* seconds between calls within an epoch; 0: after every step; infinite: only at validations and
+     * the ends of epochs */
     double progress_interval GD_DEFAULT(INFINITY);
-    gd_metrics *result; /* of the last evaluation; NULL: not wanted */
+    bool blame; /* keep a copy of the parameters before each step, and when the loss is not finite,
+                   put it back, do the step again op by op, and tell the first op that made it so.
+                   Without, the error tells the step. */
+    gd_metrics
+        *result; /* of the last validation, without one of the last epoch; NULL: not wanted */
 } gd_fit_options;
-#define GD_FIT_DEFAULTS \
-    .size = sizeof(gd_fit_options), .epochs = 1, .progress_interval = INFINITY, .result = NULL
+#define GD_FIT_DEFAULTS                                                                           \
+    .size = sizeof(gd_fit_options), .epochs = 1, .steps = -1, .accumulate = 1,                    \
+    .validate_steps = -1, .patience = -1, .checkpoint_steps = -1, .checkpoint_seconds = INFINITY, \
+    .progress_interval = INFINITY, .result = NULL
 
-/* gd_fit(optimizer, forward, user, train, test, .epochs = 10); test may be NULL. Forward, loss,
- * metrics, backward and update of a batch are one compiled function. Metrics are summed in tensors
- * and read only when displayed. */
-#define gd_fit(...) GD_WITH_5(gd_fit_with, gd_fit_options, GD_FIT_DEFAULTS, __VA_ARGS__, )
-GD_API gd_status gd_fit_with(gd_optimizer *optimizer, gd_forward_fn forward, void *user,
-                             gd_loader *train, gd_loader *test, const gd_fit_options *options);
+/* gd_fit(optimizer, gd_model_objective, model, loader, .epochs = 10, .validation = unseen). The
+ * objective, its gradient, metrics and the update are one compiled function. Epochs are counted from
+ * where the loader stands. GD_ERR_STATE: the loss is not finite (on devices whose memory is not the
+ * host's it is looked at when shown, and after each epoch).
+ *
+ * RESUMED with the same arguments, in a fresh process, it ends with the same bits as if it had not
+ * been stopped, however it was stopped: parameters, optimizer, averages, dropout, order of samples,
+ * metrics and schedule go on. What is a callback's own is not saved. */
+#define gd_fit(...) GD_WITH_4(gd_fit_with, gd_fit_options, GD_FIT_DEFAULTS, __VA_ARGS__, )
+GD_API gd_status gd_fit_with(gd_optimizer *optimizer, gd_objective_fn objective, void *user,
+                             gd_loader *train, const gd_fit_options *options);
+
+/* ---- evaluation ---- */
 
 typedef struct gd_evaluate_options {
     size_t size GD_DEFAULT(sizeof(gd_evaluate_options));
-    gd_loss_fn loss; /* NULL: gd_cross_entropy */
-    void *loss_user;
     gd_mode mode;
 } gd_evaluate_options;
 #define GD_EVALUATE_DEFAULTS .size = sizeof(gd_evaluate_options), .mode = GD_MODE_COMPILED
 
-/* gd_evaluate(module, forward, user, loader, &metrics): loss and accuracy over all samples of a
- * loader, of which one epoch is read, the last batch weighted by its size. The module is switched
- * out of training for the time. */
+/* gd_evaluate(module, objective, user, loader, &metrics): loss and metrics over one epoch of a loader,
+ * from its first batch on; the loader stands afterwards where it stood. The module is switched out of
+ * training for the time. */
 #define gd_evaluate(...) \
     GD_WITH_5(gd_evaluate_with, gd_evaluate_options, GD_EVALUATE_DEFAULTS, __VA_ARGS__, )
-GD_API gd_status gd_evaluate_with(gd_module *module, gd_forward_fn forward, void *user,
+GD_API gd_status gd_evaluate_with(gd_module *module, gd_objective_fn objective, void *user,
                                   gd_loader *loader, gd_metrics *result,
                                   const gd_evaluate_options *options);
+
+/* ---- prediction ---- */
+
+/* A model's forward pass outside of training, compiled once for each size of batch. Owned by the
+ * context. */
+typedef struct gd_predictor gd_predictor;
+GD_API gd_predictor *gd_predictor_create(gd_model *model);
+/* NULL is fine. */
+GD_API void gd_predictor_release(gd_predictor *predictor);
+/* Of a batch, or of one sample as a batch of one: inputs in the model's order, outputs[o] is a new
+ * temporary [batch, ..]. Both counts are the model's. */
+GD_API gd_status gd_predict(gd_predictor *predictor, int count, gd_tensor *const *inputs,
+                            int output_count, gd_tensor **outputs);
+/* Of all samples of an epoch of a loader, from its first batch on, whose first tensors are the inputs:
+ * outputs[o] is a new temporary [samples, ..]. */
+GD_API gd_status gd_predict_loader(gd_predictor *predictor, gd_loader *loader, int output_count,
+                                   gd_tensor **outputs);
+
+/* ---- steps of one's own ---- */
 
 /* Many steps in one call: gd_call(step, batch.count, batch.tensors) with the loader's next `count`
  * batches, over the ends of epochs. results[i], if results is not NULL, is what call i gives,

@@ -44,17 +44,17 @@ static void complete(settings *s)
 static void print_bar(const gd_fit_progress *p)
 {
     char left[CLI_COUNT_TEXT], rate[CLI_COUNT_TEXT], text[160], bar[64];
-    int length = snprintf(text, sizeof text, "loss %.4f  accuracy %5.2f %%  %s samples/s  %s left",
-                          p->train.loss, 100.0 * p->train.accuracy,
-                          cli_count((int64_t)p->samples_per_second, rate),
-                          cli_duration(p->seconds_left, left));
+    int length = snprintf(
+        text, sizeof text, "loss %.4f  accuracy %5.2f %%  %s samples/s  %s left",
+        gd_metrics_get(&p->train, "loss"), 100.0 * gd_metrics_get(&p->train, "accuracy"),
+        cli_count((int64_t)p->samples_per_second, rate), cli_duration(p->seconds_left, left));
     int room = cli_width() - length - 20;
     int cells = room < 4 ? 0 : room > 40 ? 40 : room;
     int full = (int)((double)cells * (double)p->step / (double)p->steps);
     for (int i = 0; i < cells; i++)
         bar[i] = i < full ? '=' : i == full ? '>' : ' ';
     bar[cells] = '\0';
-    printf("\r\033[K%3d/%d [%s] %s", p->epoch, p->epochs, bar, text);
+    printf("\r\033[K%3lld/%lld [%s] %s", (long long)p->epoch, (long long)p->epochs, bar, text);
     fflush(stdout);
 }
 
@@ -63,11 +63,13 @@ static void print_epoch(const gd_fit_progress *p)
     char rate[CLI_COUNT_TEXT];
     if (cli_is_terminal())
         printf("\r\033[K");
-    printf("epoch %2d/%d  loss %.4f  accuracy %5.2f %%  test loss %.4f  test accuracy %s%5.2f %%%s "
+    printf("epoch %2lld/%lld  loss %.4f  accuracy %5.2f %%  test loss %.4f  test accuracy %s%5.2f "
+           "%%%s "
            " %s samples/s  %.2f s\n",
-           p->epoch, p->epochs, p->train.loss, 100.0 * p->train.accuracy, p->test.loss, cli_bold(),
-           100.0 * p->test.accuracy, cli_plain(), cli_count((int64_t)p->samples_per_second, rate),
-           p->seconds);
+           (long long)p->epoch, (long long)p->epochs, gd_metrics_get(&p->train, "loss"),
+           100.0 * gd_metrics_get(&p->train, "accuracy"), gd_metrics_get(&p->validation, "loss"),
+           cli_bold(), 100.0 * gd_metrics_get(&p->validation, "accuracy"), cli_plain(),
+           cli_count((int64_t)p->samples_per_second, rate), p->seconds);
     fflush(stdout);
 }
 
@@ -114,6 +116,13 @@ static void print_start(const settings *s, const cli_network *network,
 
 /* ---- the command ---- */
 
+static gd_tensor *objective(void *network, const gd_objective_call *call)
+{
+    gd_tensor *logits = cli_forward(network, call->tensors[0]);
+    gd_report(call, "accuracy", gd_eq(gd_argmax(logits, -1, false), call->tensors[1]));
+    return gd_cross_entropy(logits, call->tensors[1]);
+}
+
 static bool train(settings *s, cli_network *network)
 {
     gd_context *gd = network->context;
@@ -123,8 +132,9 @@ static bool train(settings *s, cli_network *network)
     gd_dataset *digits, *unseen;
     if (!optimizer || gd_mnist_pair(gd, s->data, &digits, &unseen) != GD_OK)
         return false;
-    gd_loader *batches = gd_loader_create(digits, .batch = s->batch, .shuffle = true,
-                                          .seed = (uint64_t)s->seed, .workers = (int)s->workers);
+    gd_loader *batches =
+        gd_loader_create(digits, .batch = s->per_example ? 1 : s->batch, .shuffle = true,
+                         .seed = (uint64_t)s->seed, .workers = (int)s->workers);
     gd_loader *test = gd_loader_create(unseen, .batch = 500);
     if (!batches || !test || !choose_threads(s, network))
         return false;
@@ -134,19 +144,20 @@ static bool train(settings *s, cli_network *network)
     }
     if (!s->quiet)
         print_start(s, network, optimizer, digits, unseen);
+    int64_t steps = (gd_loader_samples(batches) + s->batch - 1) / s->batch; /* of an epoch */
     bool is_cosine = strcmp(s->schedule, "cosine") == 0;
     /* Down to nothing by the end, after a short rise. */
     gd_schedule schedule = { GD_SCHEDULE_DEFAULTS,
                              .kind = is_cosine ? GD_SCHEDULE_COSINE : GD_SCHEDULE_CONSTANT,
                              .lr = gd_optimizer_lr(optimizer),
-                             .warmup =
-                                 is_cosine ? gd_loader_batches(batches) * s->epochs / 50 : 0 };
+                             .warmup = is_cosine ? steps * s->epochs / 50 : 0 };
     gd_metrics last;
     gd_status status =
-        gd_fit(optimizer, cli_forward, network, batches, test, .epochs = (int)s->epochs,
-               .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED, .per_example = s->per_example,
-               .schedule = gd_schedule_follow, .schedule_user = &schedule, .progress = show,
-               .progress_user = s, .progress_interval = 0.1, .result = &last);
+        gd_fit(optimizer, objective, network, batches, .epochs = s->epochs, .validation = test,
+               .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED,
+               .accumulate = s->per_example ? s->batch : 1, .schedule = gd_schedule_follow,
+               .schedule_user = &schedule, .progress = show, .progress_user = s,
+               .progress_interval = 0.1, .result = &last);
     if (status == GD_OK)
         status = gd_model_save(network->model, s->output);
     if (status == GD_OK && cli_is_interrupted())

@@ -94,6 +94,7 @@ static const image images[] = {
     IMAGE(gd_pool_options, GD_POOL_DEFAULTS),
     IMAGE(gd_radam_options, GD_RADAM_DEFAULTS),
     IMAGE(gd_recurrent_options, GD_RECURRENT_DEFAULTS),
+    IMAGE(gd_report_options, GD_REPORT_DEFAULTS),
     IMAGE(gd_rms_norm_options, GD_RMS_NORM_DEFAULTS),
     IMAGE(gd_rmsprop_options, GD_RMSPROP_DEFAULTS),
     IMAGE(gd_rope_options, GD_ROPE_DEFAULTS),

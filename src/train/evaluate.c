@@ -1,40 +1,33 @@
-/* train/evaluate.c: loss and accuracy over a whole data set, with the same model function that
- * training uses. */
+/* train/evaluate.c: loss and metrics over a whole loader, by the same objective that is trained. */
 #include "train/meter.h"
 
 #include "base/error.h"
 #include "base/options.h"
 
 #include <gradus/autograd.h>
-#include <gradus/ops.h>
 
-gd_tensor *gd_default_loss(void *user, gd_tensor *logits, gd_tensor *target)
+bool gd_loader_next_batch(gd_loader *loader, gd_batch *batch)
 {
-    (void)user;
-    return gd_cross_entropy(logits, target);
+    const uint64_t mark = gd_error_mark();
+    if (gd_loader_next(loader, batch))
+        return true;
+    return gd_error_since(mark) == GD_OK && gd_loader_next(loader, batch);
 }
 
-/* Forward and metrics of a batch: in[0] samples, in[1] targets. */
 static gd_tensor *body(void *user, int count, gd_tensor *const *in)
 {
-    (void)count;
     gd_evaluator *e = user;
     gd_context *context = gd_tensor_context(in[0]);
     (void)gd_no_grad_begin(context);
-    gd_tensor *logits = e->forward(e->user, in[0]);
-    gd_tensor *loss = logits ? e->loss(e->loss_user, logits, in[1]) : NULL;
-    bool ok = gd_meter_add(&e->meter, logits, in[1], loss);
+    gd_tensor *loss = gd_objective_run(e->objective, e->user, &e->meter, false, count, in);
     (void)gd_no_grad_end(context);
-    return ok ? loss : NULL;
+    return loss;
 }
 
 bool gd_evaluator_open(gd_evaluator *e)
 {
-    if (!e->loss)
-        e->loss = gd_default_loss;
     gd_context *context = gd_module_context(e->module);
-    if (!gd_meter_open(&e->meter, context))
-        return false;
+    gd_meter_open(&e->meter, context);
     e->function = gd_compile(context, body, e, .mode = e->mode, .detached = true);
     return e->function != NULL;
 }
@@ -45,44 +38,49 @@ void gd_evaluator_close(gd_evaluator *e)
     gd_meter_close(&e->meter);
 }
 
-gd_status gd_evaluator_run(gd_evaluator *e, gd_metrics *out)
+/* An epoch from its first batch on. */
+static gd_status run_epoch(gd_evaluator *e)
 {
-    gd_module *module = e->module;
-    bool was_training = gd_module_is_training(module);
-    gd_module_set_training(module, false);
-    gd_status status = gd_meter_reset(&e->meter);
-    int64_t batches = 0;
-    const uint64_t mark = gd_error_mark();
-    for (gd_batch b; status == GD_OK && gd_loader_next(e->loader, &b); batches++) {
-        if (!gd_call(e->function, b.count, b.tensors))
-            status = gd_error_last();
+    gd_status status = gd_loader_seek(e->loader, 0);
+    for (int64_t i = gd_loader_batches(e->loader); status == GD_OK && i > 0; i--) {
+        gd_batch b;
+        if (!gd_loader_next_batch(e->loader, &b) || !gd_call(e->function, b.count, b.tensors))
+            return gd_error_last();
         e->meter.samples += b.size;
     }
-    if (status == GD_OK && batches < gd_loader_batches(e->loader))
-        status = gd_error_since(mark); /* the loader failed */
-    gd_module_set_training(module, was_training);
+    return status;
+}
+
+gd_status gd_evaluator_run(gd_evaluator *e, gd_metrics *out)
+{
+    bool was_training = gd_module_is_training(e->module);
+    int64_t position = gd_loader_position(e->loader);
+    gd_module_set_training(e->module, false);
+    gd_status status = gd_meter_reset(&e->meter);
+    if (status == GD_OK)
+        status = run_epoch(e);
+    gd_module_set_training(e->module, was_training);
+    if (status == GD_OK)
+        status = gd_loader_seek(e->loader, position);
     if (status == GD_OK)
         *out = gd_meter_read(&e->meter);
     return status;
 }
 
-gd_status gd_evaluate_with(gd_module *module, gd_forward_fn forward, void *user, gd_loader *loader,
-                           gd_metrics *result, const gd_evaluate_options *options)
+gd_status gd_evaluate_with(gd_module *module, gd_objective_fn objective, void *user,
+                           gd_loader *loader, gd_metrics *result,
+                           const gd_evaluate_options *options)
 {
     gd_evaluate_options o = { GD_EVALUATE_DEFAULTS };
     if (!gd_options_read("gd_evaluate", &o, sizeof o, options))
         return gd_error_last();
-    if (!module || !forward || !loader || !result)
+    if (!module || !objective || !loader || !result)
         return gd_fail(GD_ERR_INVALID,
-                       "gd_evaluate: module, forward, loader and result are needed");
+                       "gd_evaluate: module, objective, loader and result are needed");
     *result = (gd_metrics){ 0 };
-    gd_evaluator e = { .module = module,
-                       .forward = forward,
-                       .user = user,
-                       .loader = loader,
-                       .loss = o.loss,
-                       .loss_user = o.loss_user,
-                       .mode = o.mode };
+    gd_evaluator e = {
+        .module = module, .objective = objective, .user = user, .loader = loader, .mode = o.mode
+    };
     gd_status status = gd_evaluator_open(&e) ? gd_evaluator_run(&e, result) : gd_error_last();
     gd_evaluator_close(&e);
     return status;

@@ -1,6 +1,5 @@
-/* train/fit.c: the training loop. Start at gd_fit_with(); what is compiled are the bodies at the
- * top. */
-#include "train/meter.h"
+/* train/fit.c: the training loop. Start at run_all(); what is compiled are the bodies at the top. */
+#include "train/fit.h"
 
 #include "base/error.h"
 #include "base/options.h"
@@ -9,250 +8,357 @@
 #include <gradus/ops.h>
 
 #include <math.h>
-
-typedef struct fit {
-    gd_optimizer *optimizer;
-    gd_forward_fn forward;
-    void *user;
-    gd_loader *train, *test; /* test may be NULL */
-    gd_fit_options options;
-    gd_context *context;
-    gd_meter meter;
-    gd_evaluator evaluator;
-    bool evaluates;
-    gd_function *step;    /* a whole batch */
-    gd_function *example; /* or: one example's gradients, … */
-    gd_function *update;  /* … and the update once a batch of them is done */
-    gd_tensor *share;     /* [] f32: 1 / batch, an example's share in the mean; retained */
-    gd_fit_progress now;
-    int64_t steps_done, steps_all; /* over all epochs */
-    double train_seconds;          /* of the epochs that are over */
-    double epoch_start, last_display;
-    bool stopped;
-} fit;
+#include <string.h>
 
 /* ---- what is compiled ---- */
 
-/* Forward, backward, update and metrics: in[0] samples, in[1] targets. */
-static gd_tensor *step_body(void *user, int count, gd_tensor *const *in)
+static gd_tensor *run_objective(gd_fit *f, int count, gd_tensor *const *in)
 {
-    (void)count;
-    fit *f = user;
-    gd_tensor *logits = f->forward(f->user, in[0]);
-    gd_tensor *loss = logits ? f->options.loss(f->options.loss_user, logits, in[1]) : NULL;
-    if (!gd_minimize(f->optimizer, loss))
-        return NULL;
-    return gd_meter_add(&f->meter, logits, in[1], loss) ? loss : NULL;
+    return gd_objective_run(f->objective, f->user, &f->meter, true, count, in);
 }
 
-/* One example's share of the batch's mean gradient, accumulated. */
-static gd_tensor *example_body(void *user, int count, gd_tensor *const *in)
+/* Forward, backward, update and metrics of a batch. */
+static gd_tensor *step_body(void *user, int count, gd_tensor *const *in)
 {
-    (void)count;
-    fit *f = user;
-    gd_tensor *logits = f->forward(f->user, in[0]);
-    gd_tensor *loss = logits ? f->options.loss(f->options.loss_user, logits, in[1]) : NULL;
-    gd_tensor *share = loss ? gd_cast(f->share, gd_tensor_dtype(loss)) : NULL;
-    if (!share || gd_backward(gd_mul(loss, share)) != GD_OK)
+    gd_fit *f = user;
+    gd_tensor *loss = run_objective(f, count, in);
+    if (!loss || !gd_minimize(f->optimizer, loss) ||
+        (f->options.ema && gd_ema_update(f->options.ema) != GD_OK))
         return NULL;
-    return gd_meter_add(&f->meter, logits, in[1], loss) ? loss : NULL;
+    return loss;
+}
+
+/* A batch's share of the mean gradient, accumulated. */
+static gd_tensor *part_body(void *user, int count, gd_tensor *const *in)
+{
+    gd_fit *f = user;
+    gd_tensor *loss = run_objective(f, count, in);
+    gd_tensor *share = loss ? gd_cast(f->share, gd_tensor_dtype(loss)) : NULL;
+    return share && gd_backward(gd_mul(loss, share)) == GD_OK ? loss : NULL;
 }
 
 static gd_tensor *update_body(void *user, int count, gd_tensor *const *in)
 {
-    (void)count;
-    (void)in;
-    fit *f = user;
-    if (gd_optimizer_step(f->optimizer) != GD_OK || gd_optimizer_zero_grad(f->optimizer) != GD_OK)
+    (void)count, (void)in;
+    gd_fit *f = user;
+    if (gd_optimizer_step(f->optimizer) != GD_OK || gd_optimizer_zero_grad(f->optimizer) != GD_OK ||
+        (f->options.ema && gd_ema_update(f->options.ema) != GD_OK))
         return NULL;
-    return gd_add_scalar(f->meter.loss, 0.0);
+    return gd_add_scalar(f->share, 0.0);
 }
 
 /* ---- opening and closing ---- */
 
-static gd_status open_parts(fit *f)
+static gd_status open_parts(gd_fit *f)
 {
     const gd_fit_options *o = &f->options;
-    if (!gd_meter_open(&f->meter, f->context))
-        return gd_error_last();
-    if (f->test) {
-        f->evaluator = (gd_evaluator){ .module = gd_optimizer_module(f->optimizer),
-                                       .forward = f->forward,
+    gd_meter_open(&f->meter, f->context);
+    if (o->validation) {
+        f->evaluator = (gd_evaluator){ .module = f->module,
+                                       .objective = f->objective,
                                        .user = f->user,
-                                       .loader = f->test,
-                                       .loss = o->loss,
-                                       .loss_user = o->loss_user,
+                                       .loader = o->validation,
                                        .mode = o->mode };
         f->evaluates = true;
         if (!gd_evaluator_open(&f->evaluator))
             return gd_error_last();
     }
-    if (!o->per_example) {
-        f->step = gd_compile(f->context, step_body, f, .mode = o->mode);
+    bool whole = o->accumulate == 1;
+    f->step = gd_compile(f->context, whole ? step_body : part_body, f, .mode = o->mode);
+    if (!f->step || whole)
         return f->step ? GD_OK : gd_error_last();
-    }
-    f->example = gd_compile(f->context, example_body, f, .mode = o->mode);
     f->update = gd_compile(f->context, update_body, f, .mode = o->mode);
     f->share = gd_state(f->context, GD_SCALAR, 0.0, GD_F64);
-    return f->example && f->update && f->share ? GD_OK : gd_error_last();
+    if (!f->update || !f->share)
+        return gd_error_last();
+    return gd_optimizer_zero_grad(f->optimizer);
 }
 
-static void close_parts(fit *f)
+static void close_parts(gd_fit *f)
 {
     gd_function_release(f->step);
-    gd_function_release(f->example);
     gd_function_release(f->update);
     gd_release(f->share);
     if (f->evaluates)
         gd_evaluator_close(&f->evaluator);
     gd_meter_close(&f->meter);
+    gd_blame_free(&f->blame);
 }
 
-/* ---- progress ---- */
+/* ---- a step ---- */
 
-static gd_status display(fit *f)
-{
-    if (!f->options.progress)
-        return GD_OK;
-    gd_fit_progress *p = &f->now;
-    double now = gd_seconds();
-    if (!p->epoch_done) {
-        p->train = gd_meter_read(&f->meter);
-        p->seconds = now - f->epoch_start;
-    }
-    p->samples_per_second = p->seconds > 0.0 ? (double)f->meter.samples / p->seconds : 0.0;
-    double spent = f->train_seconds + (p->epoch_done ? 0.0 : p->seconds);
-    if (f->steps_done > 0)
-        p->seconds_left = spent / (double)f->steps_done * (double)(f->steps_all - f->steps_done);
-    p->lr = gd_optimizer_lr(f->optimizer);
-    f->last_display = now;
-    const uint64_t mark = gd_error_mark();
-    gd_status status = f->options.progress(f->options.progress_user, p, &f->stopped);
-    return gd_callback_status(status, mark, "gd_fit");
-}
-
-static bool display_is_due(const fit *f)
-{
-    return gd_seconds() - f->last_display >= f->options.progress_interval;
-}
-
-/* ---- a batch, an epoch ---- */
-
-static gd_status run_examples(fit *f, const gd_batch *b)
-{
-    double share = 1.0 / (double)b->size;
-    gd_status status = gd_tensor_write(f->share, &share, sizeof share);
-    for (int64_t i = 0; status == GD_OK && i < b->size; i++) {
-        gd_tensor *in[2] = { gd_slice(b->tensors[0], 0, i, i + 1, 1),
-                             gd_slice(b->tensors[1], 0, i, i + 1, 1) };
-        if (!gd_call(f->example, 2, in))
-            status = gd_error_last();
-    }
-    if (status == GD_OK && !gd_call(f->update, 0, NULL))
-        status = gd_error_last();
-    return status;
-}
-
-static gd_status run_batch(fit *f, const gd_batch *b)
-{
-    if (!f->options.per_example)
-        return gd_call(f->step, b->count, b->tensors) ? GD_OK : gd_error_last();
-    gd_status status = gd_scope_begin(f->context);
-    if (status != GD_OK)
-        return status;
-    status = run_examples(f, b);
-    (void)gd_scope_end(f->context);
-    return status;
-}
-
-static gd_status set_lr(fit *f)
+static gd_status set_lr(gd_fit *f)
 {
     const gd_fit_options *o = &f->options;
     if (!o->schedule)
         return GD_OK;
     const uint64_t mark = gd_error_mark();
     double lr = NAN;
-    gd_status status = o->schedule(o->schedule_user, f->steps_done, f->steps_all, &lr);
+    gd_status status = o->schedule(o->schedule_user, f->done, f->total, &lr);
     status = gd_callback_status(status, mark, "gd_fit");
     return status == GD_OK ? gd_optimizer_set_lr(f->optimizer, lr) : status;
 }
 
-static gd_status train_epoch(fit *f)
+/* The next batch through the compiled function; *size: its samples. */
+static gd_status run_batch(gd_fit *f, int64_t planned, int64_t *size)
 {
-    gd_status status = gd_meter_reset(&f->meter);
-    f->now.epoch_done = false;
-    f->now.test = (gd_metrics){ 0 };
-    f->now.step = 0;
-    f->epoch_start = f->last_display = gd_seconds();
-    const uint64_t mark = gd_error_mark();
-    for (gd_batch b; status == GD_OK && !f->stopped && gd_loader_next(f->train, &b);) {
-        status = set_lr(f);
-        if (status == GD_OK)
-            status = run_batch(f, &b);
-        if (status != GD_OK)
-            break;
-        f->meter.samples += b.size;
-        f->now.step++;
-        f->steps_done++;
-        if (display_is_due(f))
-            status = display(f);
+    double begin = gd_seconds();
+    gd_batch b;
+    if (!gd_loader_next_batch(f->train, &b))
+        return gd_error_last();
+    double ready = gd_seconds();
+    f->now.data_seconds += ready - begin;
+    *size = b.size;
+    double share = (double)b.size / (double)planned;
+    gd_status status = f->share ? gd_tensor_write(f->share, &share, sizeof share) : GD_OK;
+    gd_tensor *loss = status == GD_OK ? gd_call(f->step, b.count, b.tensors) : NULL;
+    if (!loss)
+        return gd_error_last();
+    f->meter.samples += b.size;
+    if (f->is_watched) {
+        double value = gd_item(loss);
+        if (!isfinite(value))
+            return gd_blame_tell(f, &b, value);
     }
-    if (status == GD_OK && !f->stopped && f->now.step < f->now.steps)
-        status = gd_error_since(mark); /* the loader failed */
-    f->now.seconds = gd_seconds() - f->epoch_start;
-    f->train_seconds += f->now.seconds;
+    f->now.step_seconds += gd_seconds() - ready;
+    return GD_OK;
+}
+
+/* One update: of one batch, or of the gradients of several. */
+static gd_status run_step(gd_fit *f)
+{
+    const gd_fit_options *o = &f->options;
+    gd_status status = set_lr(f);
+    if (status == GD_OK && o->blame)
+        status = gd_blame_keep(f);
+    int64_t first = f->done % f->per_epoch * o->accumulate;
+    int64_t left = gd_loader_batches(f->train) - first;
+    int64_t count = left < o->accumulate ? left : o->accumulate;
+    int64_t full = gd_loader_batch_size(f->train);
+    int64_t planned = count < left ? count * full : gd_loader_samples(f->train) - first * full;
+    for (int64_t i = 0, size; status == GD_OK && i < count; i++)
+        status = run_batch(f, planned, &size);
+    if (status == GD_OK && f->update && !gd_call(f->update, 0, NULL))
+        status = gd_error_last();
+    f->done += status == GD_OK;
     return status;
 }
 
-/* After an epoch: measure, tell. */
-static gd_status conclude_epoch(fit *f)
+/* ---- how it gets on ---- */
+
+static gd_status display(gd_fit *f)
 {
-    f->now.train = gd_meter_read(&f->meter);
-    if (f->evaluates) {
-        gd_status status = gd_evaluator_run(&f->evaluator, &f->now.test);
-        if (status != GD_OK)
-            return status;
-        if (f->options.result)
-            *f->options.result = f->now.test;
-    }
-    f->now.epoch_done = true;
-    return display(f);
+    if (!f->options.progress)
+        return GD_OK;
+    gd_fit_progress *p = &f->now;
+    p->train = gd_meter_read(&f->meter);
+    p->samples_per_second = p->seconds > 0.0 ? (double)f->meter.samples / p->seconds : 0.0;
+    double spent = f->train_seconds + (p->epoch_done ? 0.0 : p->seconds);
+    int64_t here = f->done - f->begun;
+    p->seconds_left = here > 0 ? spent / (double)here * (double)(f->total - f->done) : 0.0;
+    p->lr = gd_optimizer_lr(f->optimizer);
+    f->last_display = gd_seconds();
+    const uint64_t mark = gd_error_mark();
+    bool stop = false;
+    gd_status status = f->options.progress(f->options.progress_user, p, &stop);
+    f->stopped |= stop;
+    return gd_callback_status(status, mark, "gd_fit");
 }
 
-gd_status gd_fit_with(gd_optimizer *optimizer, gd_forward_fn forward, void *user, gd_loader *train,
-                      gd_loader *test, const gd_fit_options *options)
+/* A new value of the monitored metric: is it the best, is it time to end, or to lower the rate? */
+static gd_status judge(gd_fit *f, const gd_metrics *metrics)
+{
+    const gd_fit_options *o = &f->options;
+    const char *name = o->monitor ? o->monitor : "loss";
+    double value = gd_metrics_get(metrics, name);
+    bool there = false;
+    for (int i = 0; i < metrics->count; i++)
+        there |= strcmp(metrics->list[i].name, name) == 0;
+    if (!there)
+        return gd_fail(GD_ERR_INVALID, "gd_fit: the metric \"%s\" to monitor is not reported",
+                       name);
+    double gain = o->rising ? value - f->best : f->best - value;
+    f->now.improved = !isnan(value) && (isnan(f->best) || gain > o->min_improvement);
+    if (f->now.improved)
+        f->best = value;
+    f->bad = f->now.improved ? 0 : f->bad + 1;
+    if (!o->plateau)
+        return GD_OK;
+    double lr = gd_plateau_step(o->plateau, gd_optimizer_lr(f->optimizer), value);
+    return isnan(lr) ? gd_error_last() : gd_optimizer_set_lr(f->optimizer, lr);
+}
+
+static gd_status validate(gd_fit *f)
+{
+    gd_ema *ema = f->options.ema;
+    gd_status status = ema ? gd_ema_swap(ema) : GD_OK;
+    if (status != GD_OK)
+        return status;
+    status = gd_evaluator_run(&f->evaluator, &f->now.validation);
+    gd_status back = ema ? gd_ema_swap(ema) : GD_OK;
+    return status == GD_OK ? back : status;
+}
+
+/* Where the loss is not looked at in every step. */
+static gd_status check_loss(const gd_fit *f)
+{
+    double loss =
+        f->is_watched || f->meter.samples == 0 ? 0.0 : gd_metrics_get(&f->now.train, "loss");
+    return isfinite(loss) ? GD_OK
+                          : gd_fail(GD_ERR_STATE,
+                                    "gd_fit: the loss is %g after step %lld; it is looked at "
+                                    "now and then on this device",
+                                    loss, (long long)f->done);
+}
+
+static bool is_every(int64_t steps, int64_t done)
+{
+    return steps > 0 && done % steps == 0;
+}
+
+static gd_status save_if_due(gd_fit *f, bool best)
+{
+    const gd_fit_options *o = &f->options;
+    if (!o->run || !(f->now.epoch_done || best || f->done == f->total ||
+                     is_every(o->checkpoint_steps, f->done) ||
+                     gd_seconds() - f->last_save >= o->checkpoint_seconds))
+        return GD_OK;
+    return gd_fit_save(f, best);
+}
+
+/* After a step: measure, tell, save. */
+static gd_status conclude_step(gd_fit *f)
+{
+    const gd_fit_options *o = &f->options;
+    gd_fit_progress *p = &f->now;
+    bool last = f->done == f->total;
+    p->step = (f->done - 1) % f->per_epoch + 1;
+    p->total_step = f->done;
+    p->epoch_done = p->step == p->steps || last;
+    p->seconds = gd_seconds() - f->epoch_start;
+    p->validated = p->improved = false;
+    gd_status status = GD_OK;
+    if (p->epoch_done) {
+        f->train_seconds += p->seconds;
+        p->train = gd_meter_read(&f->meter);
+        status = check_loss(f);
+    }
+    if (status == GD_OK && f->evaluates &&
+        (o->validate_steps > 0 ? is_every(o->validate_steps, f->done) || last : p->epoch_done)) {
+        status = validate(f);
+        p->validated = true;
+    }
+    const gd_metrics *judged = f->evaluates ? &p->validation : &p->train;
+    bool is_judged = f->evaluates ? p->validated : p->epoch_done;
+    if (status == GD_OK && is_judged)
+        status = judge(f, judged);
+    if (status == GD_OK && is_judged && o->result)
+        *o->result = *judged;
+    if (status == GD_OK &&
+        (p->epoch_done || p->validated || gd_seconds() - f->last_display >= o->progress_interval))
+        status = display(f);
+    return status == GD_OK ? save_if_due(f, p->improved) : status;
+}
+
+/* ---- all of it ---- */
+
+static gd_status begin_epoch(gd_fit *f)
+{
+    gd_fit_progress *p = &f->now;
+    p->epoch = f->done / f->per_epoch + 1;
+    p->data_seconds = p->step_seconds = p->save_seconds = 0.0;
+    f->epoch_start = f->last_display = gd_seconds();
+    return f->done % f->per_epoch == 0 ? gd_meter_reset(&f->meter) : GD_OK;
+}
+
+static bool goes_on(const gd_fit *f)
+{
+    int64_t patience = f->options.patience;
+    return f->done < f->total && !f->stopped && !(patience >= 0 && f->bad > patience);
+}
+
+static gd_status run_all(gd_fit *f)
+{
+    gd_status status = f->options.run && f->options.resume ? gd_fit_resume(f) : GD_OK;
+    f->begun = f->done;
+    f->last_save = gd_seconds();
+    bool begins = true;
+    while (status == GD_OK && goes_on(f)) {
+        if (begins)
+            status = begin_epoch(f);
+        if (status == GD_OK)
+            status = run_step(f);
+        if (status == GD_OK)
+            status = conclude_step(f);
+        begins = f->now.epoch_done;
+    }
+    if (!f->options.run)
+        return status;
+    if (status == GD_OK && f->done > f->begun && f->saved != f->done)
+        status = gd_fit_save(f, false);
+    gd_status written = gd_run_wait(f->options.run);
+    return status == GD_OK ? written : status;
+}
+
+static gd_status check(const gd_optimizer *optimizer, gd_objective_fn objective,
+                       const gd_loader *train, const gd_fit_options *o)
+{
+    if (!optimizer || !objective || !train)
+        return gd_fail(GD_ERR_INVALID,
+                       "gd_fit: an optimizer, an objective and a loader are needed");
+    if (o->epochs < 0 || o->steps < -1 || o->accumulate < 1 || !(o->progress_interval >= 0.0) ||
+        !(o->checkpoint_seconds >= 0.0) || o->patience < -1 || !(o->min_improvement >= 0.0) ||
+        o->validate_steps == 0 || o->validate_steps < -1 || o->checkpoint_steps == 0 ||
+        o->checkpoint_steps < -1)
+        return gd_fail(GD_ERR_INVALID,
+                       "gd_fit: epochs, steps, accumulate, patience, min_improvement, or steps or "
+                       "seconds between validations, checkpoints or displays are out of range");
+    if (o->schedule && o->plateau)
+        return gd_fail(GD_ERR_INVALID,
+                       "gd_fit: a schedule and a plateau both set the learning rate");
+    if (o->resume && !o->run)
+        return gd_fail(GD_ERR_INVALID, "gd_fit: resume needs a run");
+    if (gd_loader_batches(train) < 1)
+        return gd_fail(GD_ERR_INVALID, "gd_fit: the loader has no batches");
+    return GD_OK;
+}
+
+gd_status gd_fit_with(gd_optimizer *optimizer, gd_objective_fn objective, void *user,
+                      gd_loader *train, const gd_fit_options *options)
 {
     gd_fit_options o = { GD_FIT_DEFAULTS };
     if (!gd_options_read("gd_fit", &o, sizeof o, options))
         return gd_error_last();
-    if (!optimizer || !forward || !train || o.epochs < 0 || !(o.progress_interval >= 0.0))
-        return gd_fail(GD_ERR_INVALID,
-                       "gd_fit: optimizer, forward and train are needed, and neither epochs nor "
-                       "progress_interval may be negative");
+    gd_status status = check(optimizer, objective, train, &o);
+    if (status != GD_OK)
+        return status;
     if (o.result)
         *o.result = (gd_metrics){ 0 };
-    if (!o.loss)
-        o.loss = gd_default_loss;
+    if (!o.model && objective == gd_model_objective)
+        o.model = user;
     gd_module *module = gd_optimizer_module(optimizer);
-    fit f = { .optimizer = optimizer,
-              .forward = forward,
-              .user = user,
-              .train = train,
-              .test = test,
-              .options = o,
-              .context = gd_module_context(module) };
-    f.now.epochs = o.epochs;
-    f.now.steps = gd_loader_batches(train);
-    f.steps_all = f.now.steps * o.epochs;
+    gd_fit f = { .optimizer = optimizer,
+                 .module = module,
+                 .context = gd_module_context(module),
+                 .objective = objective,
+                 .user = user,
+                 .train = train,
+                 .options = o,
+                 .saved = -1,
+                 .best = NAN };
+    f.is_watched = gd_context_has_host_memory(f.context);
+    int64_t batches = gd_loader_batches(train);
+    f.per_epoch = batches / o.accumulate + (batches % o.accumulate != 0);
+    bool endless = o.epochs > 0 && f.per_epoch > INT64_MAX / o.epochs;
+    f.total = o.steps >= 0 ? o.steps : endless ? INT64_MAX : f.per_epoch * o.epochs;
+    f.now.steps = f.per_epoch;
+    f.now.total_steps = f.total;
+    f.now.epochs = f.total / f.per_epoch + (f.total % f.per_epoch != 0);
     bool was_training = gd_module_is_training(module);
     gd_module_set_training(module, true);
-    gd_status status = open_parts(&f);
-    for (int epoch = 1; status == GD_OK && epoch <= o.epochs && !f.stopped; epoch++) {
-        f.now.epoch = epoch;
-        status = train_epoch(&f);
-        if (status == GD_OK && !f.stopped)
-            status = conclude_epoch(&f);
-    }
+    status = open_parts(&f);
+    if (status == GD_OK)
+        status = run_all(&f);
     close_parts(&f);
     gd_module_set_training(module, was_training);
     return status;

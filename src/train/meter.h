@@ -1,43 +1,60 @@
-/* train/meter.h: running loss and accuracy. They are summed in tensors, by effects inside the
- * compiled step, and read when displayed. */
+/* train/meter.h: running metrics. They are summed in tensors, by effects inside the compiled step, and
+ * read when displayed; and what is common to training and evaluation. */
 #ifndef GD_TRAIN_METER_H
 #define GD_TRAIN_METER_H
 
 #include <gradus/train.h>
 
+#include "base/text.h"
+
+enum { GD_METER_SUMS = 3 };
+
+/* A metric: sums over all samples so far. R2 has squared differences, truths and squared truths. */
+typedef struct gd_meter_slot {
+    char name[GD_METRIC_NAME_SIZE];
+    gd_metric_form form;
+    gd_tensor *sum[GD_METER_SUMS]; /* [] f64, retained */
+    double start[GD_METER_SUMS];   /* what a sum begins with that is not made yet */
+    uint64_t round;                /* the use of the objective that reported it last */
+} gd_meter_slot;
+
 typedef struct gd_meter {
-    gd_tensor *loss;    /* [] f64: sum of the losses of all samples; retained */
-    gd_tensor *correct; /* [] i64: samples whose largest logit is at the target; retained */
-    int64_t samples;    /* counted by the caller */
-    bool has_classes;   /* the batches' outputs and targets can be compared as classes */
+    gd_context *context;
+    int64_t samples; /* counted by the caller */
+    uint64_t round;
+    gd_status failed; /* of this round */
+    int count;
+    gd_meter_slot slots[GD_METRICS_MAX];
 } gd_meter;
 
-/* false: failed; close it all the same. */
-bool gd_meter_open(gd_meter *meter, gd_context *context);
+void gd_meter_open(gd_meter *meter, gd_context *context);
 void gd_meter_close(gd_meter *meter);
+/* All sums 0. */
 gd_status gd_meter_reset(gd_meter *meter);
-/* Add a batch: output [n, ..], target [n, ..], mean_loss []. Hits are counted where the output is
- * logits [n, .., classes], two or more, and the target indices [n, ..]. Eager or traced. */
-bool gd_meter_add(gd_meter *meter, gd_tensor *output, gd_tensor *target, gd_tensor *mean_loss);
-/* accuracy: NaN where there are no classes. */
 gd_metrics gd_meter_read(const gd_meter *meter);
+
+/* As lines of text, exactly; and back, into a meter without tensors yet. */
+void gd_meter_write(const gd_meter *meter, gd_text *text);
+gd_status gd_meter_restore(gd_meter *meter, const char *text);
+
+/* An objective, its loss and its metrics added to the meter: the body of a step. NULL: failed. */
+gd_tensor *gd_objective_run(gd_objective_fn objective, void *user, gd_meter *meter, bool training,
+                            int count, gd_tensor *const *tensors);
+
+/* The next batch, over the end of an epoch. */
+bool gd_loader_next_batch(gd_loader *loader, gd_batch *batch);
 
 /* ---- evaluation: train/evaluate.c ---- */
 
 typedef struct gd_evaluator {
     gd_module *module;
-    gd_forward_fn forward;
+    gd_objective_fn objective;
     void *user;
     gd_loader *loader;
-    gd_loss_fn loss;
-    void *loss_user;
     gd_mode mode;
     gd_meter meter;
     gd_function *function;
 } gd_evaluator;
-
-/* gd_cross_entropy as a gd_loss_fn. */
-gd_tensor *gd_default_loss(void *user, gd_tensor *logits, gd_tensor *target);
 
 /* Of an evaluator whose members up to `mode` are set, the rest 0. false: failed; close it all the
  * same. */

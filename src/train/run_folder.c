@@ -262,8 +262,19 @@ gd_status gd_run_close(gd_run *run)
 
 /* ---- reading ---- */
 
-bool gd_run_has_checkpoint(const gd_run *run)
+/* Until nothing is being written; its error is left to be told. */
+static void wait_for_writer(gd_run *run)
 {
+    pthread_mutex_lock(&run->mutex);
+    while (run->busy)
+        pthread_cond_wait(&run->changed, &run->mutex);
+    pthread_mutex_unlock(&run->mutex);
+}
+
+bool gd_run_has_checkpoint(gd_run *run)
+{
+    if (run)
+        wait_for_writer(run);
     return run && (access(run->last, F_OK) == 0 || access(run->previous, F_OK) == 0);
 }
 

@@ -12,9 +12,10 @@ gd_tensor *body(void *, int, gd_tensor *const *in)
     return in[0];
 }
 
-gd_tensor *forward(void *, gd_tensor *x)
+gd_tensor *objective(void *, const gd_objective_call *call)
 {
-    return x;
+    gd_report(call, "metric", call->tensors[0], .form = GD_METRIC_R2, .truth = call->tensors[1]);
+    return call->tensors[0];
 }
 
 void data(gd_context *gd, gd_module *m, gd_optimizer *o)
@@ -36,8 +37,9 @@ void data(gd_context *gd, gd_module *m, gd_optimizer *o)
     t = gd_table_create("a,b", 3, .decimal_comma = true);
     gd_table_encoder_release(gd_table_encoder_create(t, .target = "price", .max_categories = 8));
     gd_loader *l = gd_loader_create(d, .batch = 32, .shuffle = true, .seed = 1, .workers = 2);
-    gd_fit(o, forward, m, l, l, .epochs = 2, .result = &result);
-    gd_evaluate(m, forward, m, l, &result);
+    gd_run *run = gd_run_open("run", .asynchronous = false);
+    gd_fit(o, objective, m, l, .epochs = 2, .validation = l, .run = run, .result = &result);
+    gd_evaluate(m, objective, m, l, &result, .mode = GD_MODE_EAGER);
     d = gd_token_dataset(gd, nullptr, .length = 64, .stride = 1);
     l = gd_loader_create(d, .with_replacement = true, .batches_per_epoch = INT64_MAX);
     gd_sampler *sampler = gd_sampler_create(.temperature = 0.8, .top_k = 40);

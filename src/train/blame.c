@@ -1,0 +1,181 @@
+/* train/blame.c: what made a loss NaN or infinite: the step is put back and done again op by op. Start
+ * at gd_blame_tell(). */
+#include "train/fit.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <gradus/autograd.h>
+#include <gradus/ops.h>
+
+#include <math.h>
+#include <string.h>
+
+static size_t bytes_of(const gd_tensor *t)
+{
+    return (size_t)gd_tensor_count(t) * gd_dtype_size(gd_tensor_dtype(t));
+}
+
+void gd_blame_free(gd_blame *blame)
+{
+    gd_free(blame->values);
+    *blame = (gd_blame){ 0 };
+}
+
+gd_status gd_blame_keep(gd_fit *f)
+{
+    gd_blame *blame = &f->blame;
+    size_t size = 1, at = 0;
+    for (int i = 0; i < gd_module_count(f->module); i++)
+        size += bytes_of(gd_module_tensor(f->module, i));
+    if (!gd_grow((void **)&blame->values, &blame->capacity, size, 1))
+        return GD_ERR_MEMORY;
+    gd_status status = GD_OK;
+    for (int i = 0; status == GD_OK && i < gd_module_count(f->module); i++) {
+        gd_tensor *t = gd_module_tensor(f->module, i);
+        status = gd_tensor_read(t, blame->values + at, bytes_of(t));
+        at += bytes_of(t);
+    }
+    blame->random = gd_random_position(f->context);
+    return status;
+}
+
+/* What was kept; tensors that were made since are left as they are. */
+static gd_status put_back(gd_fit *f)
+{
+    size_t at = 0;
+    gd_status status = gd_random_seek(f->context, f->blame.random.seed, f->blame.random.position);
+    for (int i = 0; status == GD_OK && i < gd_module_count(f->module); i++) {
+        gd_tensor *t = gd_module_tensor(f->module, i);
+        if (at + bytes_of(t) > f->blame.capacity)
+            break;
+        status = gd_tensor_write(t, f->blame.values + at, bytes_of(t));
+        at += bytes_of(t);
+    }
+    return status;
+}
+
+/* ---- looking at values ---- */
+
+/* The least and the largest finite number, and the first that is not finite (0: none). */
+typedef struct range {
+    double least, largest, bad;
+} range;
+
+static range look_at(gd_tensor *t)
+{
+    range r = { INFINITY, -INFINITY, 0.0 };
+    if (!gd_dtype_is_float(gd_tensor_dtype(t)) || gd_tensor_count(t) == 0)
+        return r;
+    gd_context *context = gd_tensor_context(t);
+    size_t count = (size_t)gd_tensor_count(t);
+    double *values = gd_alloc(count * sizeof *values);
+    (void)gd_no_grad_begin(context);
+    gd_tensor *wide = gd_cast(t, GD_F64);
+    bool ok = values && wide && gd_tensor_read(wide, values, count * sizeof *values) == GD_OK;
+    (void)gd_no_grad_end(context);
+    for (size_t i = 0; ok && i < count; i++) {
+        bool finite = isfinite(values[i]);
+        r.least = finite && values[i] < r.least ? values[i] : r.least;
+        r.largest = finite && values[i] > r.largest ? values[i] : r.largest;
+        r.bad = !finite && r.bad == 0.0 ? values[i] : r.bad;
+    }
+    gd_free(values);
+    return r;
+}
+
+static bool is_bad(gd_tensor *t)
+{
+    return look_at(t).bad != 0.0; /* of a NaN too */
+}
+
+/* ---- telling ---- */
+
+static gd_status tell(const gd_fit *f, double loss, const char *format, const char *what)
+{
+    char why[512];
+    gd_snprintf(why, sizeof why, format, what);
+    return gd_fail(GD_ERR_STATE, "gd_fit: the loss of step %lld, in epoch %lld, is %g%s",
+                   (long long)f->done + 1, (long long)f->now.epoch, loss, why);
+}
+
+/* "log of [50, 10], whose operand lies in 0 … 1": the op, what it read, and the layer: the parameter
+ * that was read last before. */
+static void describe(gd_tensor *const *order, int64_t at, char *out, size_t size)
+{
+    gd_tensor *t = order[at];
+    gd_text text = { out, size, 0 };
+    gd_text_add(&text, "\"%s\" of [", gd_tensor_op(t));
+    gd_shape shape = gd_tensor_shape(t);
+    for (int i = 0; i < shape.rank; i++)
+        gd_text_add(&text, "%s%lld", i ? ", " : "", (long long)shape.dim[i]);
+    gd_text_add(&text, "] makes %g of", look_at(t).bad);
+    for (int i = 0; i < gd_tensor_input_count(t); i++) {
+        range r = look_at(gd_tensor_input(t, i));
+        if (r.least <= r.largest)
+            gd_text_add(&text, "%s numbers in %g ... %g", i ? " and" : "", r.least, r.largest);
+        else
+            gd_text_add(&text, "%s integers", i ? " and" : "");
+    }
+    for (int64_t i = at; i-- > 0;)
+        if (gd_tensor_name(order[i])[0]) {
+            gd_text_add(&text, ", behind \"%s\"", gd_tensor_name(order[i]));
+            break;
+        }
+}
+
+/* The first node behind the loss that is not finite. */
+static gd_status blame_node(gd_fit *f, gd_tensor *loss, double value)
+{
+    int64_t count = gd_graph_order(loss, NULL, 0);
+    gd_tensor **order = gd_alloc_zero((size_t)count + 1, sizeof(gd_tensor *));
+    if (!order)
+        return GD_ERR_MEMORY;
+    (void)gd_graph_order(loss, order, count);
+    char text[400] = "";
+    bool found = false;
+    for (int64_t i = 0; !found && i < count; i++) {
+        found = is_bad(order[i]);
+        if (found && gd_tensor_op(order[i])[0])
+            describe(order, i, text, sizeof text);
+        else if (found)
+            gd_snprintf(text, sizeof text, "it is in a tensor%s%s that no op with a history made",
+                        gd_tensor_name(order[i])[0] ? ", " : "", gd_tensor_name(order[i]));
+    }
+    gd_free(order);
+    return found ? tell(f, value, ": %s", text)
+                 : tell(f, value, "; %s", "done again op by op, it is finite");
+}
+
+static gd_status search(gd_fit *f, const gd_batch *batch, double loss)
+{
+    char text[64];
+    for (int i = 0; i < gd_module_count(f->module); i++)
+        if (is_bad(gd_module_tensor(f->module, i)))
+            return tell(f, loss,
+                        ": \"%s\" was not finite before it: the step before went too far, or its "
+                        "gradient was not finite",
+                        gd_module_path(f->module, i));
+    for (int i = 0; i < batch->count; i++) {
+        gd_snprintf(text, sizeof text, "tensor %d", i);
+        if (is_bad(batch->tensors[i]))
+            return tell(f, loss, ": %s of the batch is not finite", text);
+    }
+    gd_tensor *again =
+        gd_objective_run(f->objective, f->user, &f->meter, true, batch->count, batch->tensors);
+    return again ? blame_node(f, again, loss) : gd_error_last();
+}
+
+gd_status gd_blame_tell(gd_fit *f, const gd_batch *batch, double loss)
+{
+    if (!f->options.blame)
+        return tell(f, loss, "; %s", "with .blame = true the op that made it so is found");
+    gd_status status = put_back(f);
+    if (status == GD_OK)
+        status = gd_scope_begin(f->context);
+    if (status != GD_OK)
+        return status;
+    status = search(f, batch, loss);
+    (void)gd_scope_end(f->context);
+    return status;
+}

@@ -1,0 +1,52 @@
+/* train/fit.h: a training that is going on. The loop is train/fit.c, what of it goes into checkpoints
+ * train/fit_file.c, the search for what is not finite train/blame.c. */
+#ifndef GD_TRAIN_FIT_H
+#define GD_TRAIN_FIT_H
+
+#include "train/meter.h"
+
+/* A copy of the parameters and of the place in the random stream. */
+typedef struct gd_blame {
+    unsigned char *values; /* of all tensors of the module, one after another */
+    size_t capacity;
+    gd_random_stream random;
+} gd_blame;
+
+typedef struct gd_fit {
+    gd_optimizer *optimizer;
+    gd_module *module;
+    gd_context *context;
+    gd_objective_fn objective;
+    void *user;
+    gd_loader *train;
+    gd_fit_options options;
+    gd_meter meter;
+    gd_evaluator evaluator;
+    bool evaluates;
+    gd_function *step;        /* a whole update; or the gradients of one batch, … */
+    gd_function *update;      /* … and the update once they are added up */
+    gd_tensor *share;         /* [] f64: of a batch in the mean over those of an update; retained */
+    int64_t per_epoch;        /* updates */
+    int64_t total, done;      /* updates of all epochs */
+    int64_t begun;            /* those done when this process began */
+    int64_t saved;            /* done at the last checkpoint; -1: none */
+    double best;              /* of the monitored metric; NaN: none yet */
+    int64_t bad;              /* validations since */
+    bool stopped, is_watched; /* by the callback; the loss is read at every step */
+    gd_fit_progress now;
+    double train_seconds; /* of the epochs that are over, in this process */
+    double epoch_start, last_display, last_save;
+    gd_blame blame;
+} gd_fit;
+
+/* A checkpoint of it, and going on from the last there is. */
+gd_status gd_fit_save(gd_fit *f, bool best);
+gd_status gd_fit_resume(gd_fit *f);
+
+/* Before a step: keep what it starts from. */
+gd_status gd_blame_keep(gd_fit *f);
+/* Put that back, and record the error that tells what made the loss of this batch `loss`. */
+gd_status gd_blame_tell(gd_fit *f, const gd_batch *batch, double loss);
+void gd_blame_free(gd_blame *blame);
+
+#endif

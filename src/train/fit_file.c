@@ -1,0 +1,125 @@
+/* train/fit_file.c: what gd_fit puts into a checkpoint beside the training itself: how far it is, the
+ * loader's position, sums of metrics and the last validation, as lines of one string, "fit". */
+#include "train/fit.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static size_t format(const gd_fit *f, char *out, size_t size)
+{
+    gd_text text = { out, size, 0 };
+    gd_text_add(&text, "done %lld\nposition %lld\nbad %lld\n", (long long)f->done,
+                (long long)gd_loader_position(f->train), (long long)f->bad);
+    if (!isnan(f->best))
+        gd_text_add(&text, "best %.17g\n", f->best);
+    gd_meter_write(&f->meter, &text);
+    const gd_metrics *v = &f->now.validation;
+    if (v->samples > 0)
+        gd_text_add(&text, "validation %lld\n", (long long)v->samples);
+    for (int i = 0; i < v->count; i++)
+        gd_text_add(&text, "metric %s %.17g\n", v->list[i].name, v->list[i].value);
+    return text.length;
+}
+
+/* All that is saved; the strings are [1 + metadata_count], the first of them "fit". */
+static gd_training training_of(gd_fit *f, int strings, const gd_metadata *metadata)
+{
+    const gd_fit_options *o = &f->options;
+    return (gd_training){ GD_TRAINING_DEFAULTS,
+                          .model = o->model,
+                          .module = f->module,
+                          .optimizer = f->optimizer,
+                          .ema = o->ema,
+                          .plateau = o->plateau,
+                          .tensor_count = o->tensor_count,
+                          .tensors = o->tensors,
+                          .metadata_count = strings,
+                          .metadata = metadata };
+}
+
+gd_status gd_fit_save(gd_fit *f, bool best)
+{
+    const gd_fit_options *o = &f->options;
+    double begin = gd_seconds();
+    size_t size = format(f, NULL, 0) + 1;
+    char *text = gd_alloc(size);
+    gd_metadata *strings = gd_alloc_zero((size_t)o->metadata_count + 1, sizeof *strings);
+    gd_status status = text && strings ? GD_OK : GD_ERR_MEMORY;
+    if (status == GD_OK) {
+        (void)format(f, text, size);
+        strings[0] = (gd_metadata){ "fit", text };
+        for (int i = 0; i < o->metadata_count; i++)
+            strings[1 + i] = o->metadata[i];
+        gd_training training = training_of(f, 1 + o->metadata_count, strings);
+        status = gd_run_save(o->run, &training, best);
+    }
+    gd_free(text);
+    gd_free(strings);
+    f->saved = f->done;
+    f->last_save = gd_seconds();
+    f->now.save_seconds += f->last_save - begin;
+    return status;
+}
+
+/* ---- going on ---- */
+
+/* "NAME VALUE" */
+static bool restore_metric(gd_metrics *metrics, const char *line)
+{
+    gd_metric metric = { 0 };
+    int at = 0;
+    if (metrics->count == GD_METRICS_MAX || sscanf(line, "%31s %n", metric.name, &at) != 1 ||
+        at == 0)
+        return false;
+    metric.value = gd_strtod(line + at, NULL);
+    metrics->list[metrics->count++] = metric;
+    return true;
+}
+
+static gd_status restore(gd_fit *f, const char *text)
+{
+    long long done = -1, position = -1, number;
+    bool ok = true;
+    for (const char *at = text, *end; ok && at && *at; at = end ? end + 1 : NULL) {
+        end = strchr(at, '\n');
+        if (sscanf(at, "bad %lld", &number) == 1)
+            f->bad = number;
+        else if (sscanf(at, "validation %lld", &number) == 1)
+            f->now.validation.samples = number;
+        else if (strncmp(at, "best ", 5) == 0)
+            f->best = gd_strtod(at + 5, NULL);
+        else if (strncmp(at, "metric ", 7) == 0)
+            ok = restore_metric(&f->now.validation, at + 7);
+        else
+            (void)(sscanf(at, "done %lld", &done) == 1 || sscanf(at, "position %lld", &position));
+    }
+    if (!ok || done < 0 || position < 0)
+        return gd_fail(GD_ERR_FORMAT, "gd_fit: a checkpoint does not tell how far it is");
+    f->done = f->saved = done;
+    gd_status status = gd_meter_restore(&f->meter, text);
+    return status == GD_OK ? gd_loader_seek(f->train, position) : status;
+}
+
+gd_status gd_fit_resume(gd_fit *f)
+{
+    const gd_fit_options *o = &f->options;
+    if (!gd_run_has_checkpoint(o->run))
+        return GD_OK;
+    const char *path;
+    gd_training training = training_of(f, 0, NULL);
+    gd_status status = gd_run_load(o->run, &training, &path);
+    gd_tensor_file *file = status == GD_OK ? gd_tensor_file_open(path) : NULL;
+    if (!file)
+        return gd_error_last();
+    const char *text = gd_tensor_file_metadata(file, "fit");
+    status =
+        text ? restore(f, text) : gd_fail(GD_ERR_FORMAT, "%s: is no checkpoint of gd_fit", path);
+    gd_tensor_file_close(file);
+    if (status == GD_OK && o->result)
+        *o->result = f->evaluates ? f->now.validation : gd_meter_read(&f->meter);
+    return status;
+}

@@ -1,0 +1,475 @@
+/* tests/test_fit.c: what gd_fit does beside training: metrics, accumulation, validation, early
+ * stopping, averages, checkpoints, the search for NaN; models as data, and prediction. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/context.h"
+
+enum { SAMPLES = 22, IN = 3 };
+
+/* x [3], y [1] = 2 x0 - x1 + 1, and the class of its sign. */
+static gd_dataset *numbers(gd_context *gd)
+{
+    static float x[SAMPLES * IN], y[SAMPLES];
+    static int64_t sign[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++) {
+        for (int k = 0; k < IN; k++)
+            x[i * IN + k] = (float)((i * 7 + k * 5) % 13) / 6.5f - 1.0f;
+        y[i] = 2.0f * x[i * IN] - x[i * IN + 1] + 1.0f;
+        sign[i] = y[i] > 1.0f;
+    }
+    const gd_field fields[] = {
+        { GD_FIELD_DEFAULTS, .name = "x", .shape = GD_SHAPE(IN) },
+        { GD_FIELD_DEFAULTS, .name = "y", .shape = GD_SHAPE(1) },
+        { GD_FIELD_DEFAULTS, .name = "sign", .dtype = GD_I64, .classes = 2 },
+    };
+    const void *arrays[] = { x, y, sign };
+    gd_dataset *d = gd_dataset_from_arrays(gd, SAMPLES, 3, fields, arrays);
+    assert_non_null(d);
+    return d;
+}
+
+typedef struct trainee {
+    gd_module *module;
+    double factor; /* of the loss */
+    bool takes_log;
+} trainee;
+
+static gd_tensor *predicted(const trainee *t, gd_tensor *x)
+{
+    gd_tensor *h = gd_tanh(gd_nn_linear(t->module, "fc", x, 4));
+    return gd_nn_linear(t->module, "out", h, 1);
+}
+
+static gd_tensor *objective(void *user, const gd_objective_call *call)
+{
+    const trainee *t = user;
+    gd_tensor *y = predicted(t, call->tensors[0]), *truth = call->tensors[1];
+    if (t->takes_log)
+        y = gd_log(y);
+    gd_tensor *squares = gd_square(gd_sub(y, truth));
+    gd_report(call, "rmse", squares, .form = GD_METRIC_ROOT);
+    gd_report(call, "r2", y, .form = GD_METRIC_R2, .truth = truth);
+    gd_report(call, "mae", gd_mean(gd_abs(gd_sub(y, truth)), GD_ALL_AXES, false));
+    return gd_mul_scalar(gd_mean(squares, GD_ALL_AXES, false), t->factor);
+}
+
+static trainee new_trainee(gd_context *gd)
+{
+    return (trainee){ .module = gd_module_create(gd, .seed = 3), .factor = 1.0 };
+}
+
+static double loss_of(const gd_metrics *m)
+{
+    return gd_metrics_get(m, "loss");
+}
+
+static void assert_same_parameters(const gd_module *a, const gd_module *b)
+{
+    assert_int_equal(gd_module_count(a), gd_module_count(b));
+    for (int i = 0; i < gd_module_count(a); i++)
+        assert_same_bits(gd_module_tensor(a, i), gd_module_tensor(b, i));
+}
+
+/* Against the same sums by hand, over batches of which the last is smaller. */
+static void metrics_are_over_all_samples(void **state)
+{
+    trainee t = new_trainee(*state);
+    gd_dataset *d = numbers(*state);
+    gd_tensor *all[3];
+    assert_int_equal(gd_dataset_get(d, 0, SAMPLES, all), GD_OK);
+    float y[SAMPLES], truth[SAMPLES];
+    assert_int_equal(gd_tensor_read(predicted(&t, all[0]), y, sizeof y), GD_OK);
+    assert_int_equal(gd_tensor_read(all[1], truth, sizeof truth), GD_OK);
+    double squares = 0, absolute = 0, mean = 0, variation = 0;
+    for (int i = 0; i < SAMPLES; i++) {
+        squares += (y[i] - truth[i]) * (double)(y[i] - truth[i]);
+        absolute += fabs((double)y[i] - (double)truth[i]);
+        mean += truth[i] / (double)SAMPLES;
+    }
+    for (int i = 0; i < SAMPLES; i++)
+        variation += (truth[i] - mean) * (truth[i] - mean);
+    for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_EAGER; mode++) {
+        gd_metrics m;
+        gd_loader *l = gd_loader_create(d, .batch = 5, .shuffle = true);
+        gd_batch b;
+        assert_true(gd_loader_next(l, &b) && gd_loader_next(l, &b));
+        assert_int_equal(gd_evaluate(t.module, objective, &t, l, &m, .mode = (gd_mode)mode), GD_OK);
+        assert_int_equal(gd_loader_position(l), 2);
+        assert_int_equal(m.samples, SAMPLES);
+        assert_int_equal(m.count, 4);
+        assert_string_equal(m.list[0].name, "loss");
+        assert_true(fabs(loss_of(&m) - squares / SAMPLES) < 1e-6);
+        assert_true(fabs(gd_metrics_get(&m, "rmse") - sqrt(squares / SAMPLES)) < 1e-6);
+        assert_true(fabs(gd_metrics_get(&m, "mae") - absolute / SAMPLES) < 1e-6);
+        assert_true(fabs(gd_metrics_get(&m, "r2") - (1 - squares / variation)) < 1e-5);
+        assert_true(isnan(gd_metrics_get(&m, "nothing")));
+    }
+}
+
+static gd_tensor *bad_reports(void *user, const gd_objective_call *call)
+{
+    const int *which = user;
+    gd_tensor *x = call->tensors[0];
+    static const char *const names[] = { "two words", "", "loss", "twice" };
+    if (*which < 4)
+        gd_report(call, names[*which], x);
+    if (*which == 3)
+        gd_report(call, "twice", x);
+    if (*which == 4)
+        gd_report(call, "r2", x, .form = GD_METRIC_R2);
+    return *which == 5 ? x : gd_mean(x, GD_ALL_AXES, false);
+}
+
+static void bad_reports_are_errors(void **state)
+{
+    static const char *const words[] = { "no name of a metric", "no name of a metric",
+                                         "reported twice",      "reported twice",
+                                         "needs .truth",        "is no number" };
+    gd_loader *l = gd_loader_create(numbers(*state), .batch = 5);
+    gd_module *m = gd_module_create(*state);
+    for (int i = 0; i < 6; i++) {
+        gd_metrics metrics;
+        gd_status status = gd_evaluate(m, bad_reports, &i, l, &metrics);
+        assert_int_equal(status, i < 4 ? GD_ERR_INVALID : GD_ERR_SHAPE);
+        expect_error(status, words[i]);
+    }
+}
+
+/* Gradients of 2 batches of 4 added up are those of one of 8, the last group being smaller. */
+static void accumulated_batches_are_as_one(void **state)
+{
+    trainee a = new_trainee(*state), b = new_trainee(*state);
+    gd_dataset *d = numbers(*state);
+    gd_metrics metrics[2];
+    gd_loader *whole = gd_loader_create(d, .batch = 8), *parts = gd_loader_create(d, .batch = 4);
+    assert_int_equal(gd_fit(gd_sgd(a.module, .lr = 0.1), objective, &a, whole, .epochs = 3,
+                            .result = &metrics[0]),
+                     GD_OK);
+    assert_int_equal(gd_fit(gd_sgd(b.module, .lr = 0.1), objective, &b, parts, .epochs = 3,
+                            .accumulate = 2, .result = &metrics[1]),
+                     GD_OK);
+    assert_true(fabs(loss_of(&metrics[0]) - loss_of(&metrics[1])) < 1e-6);
+    for (int i = 0; i < gd_module_count(a.module); i++) {
+        gd_tensor *apart =
+            gd_abs(gd_sub(gd_module_tensor(a.module, i), gd_module_tensor(b.module, i)));
+        assert_true(gd_item(gd_max(apart, GD_ALL_AXES, false)) < 1e-6);
+    }
+}
+
+typedef struct watch {
+    int64_t validations, improvements, last_step, stop_at;
+    double lr;
+    gd_fit_progress last;
+} watch;
+
+static gd_status look(void *user, const gd_fit_progress *p, bool *stop)
+{
+    watch *w = user;
+    w->validations += p->validated;
+    w->improvements += p->improved;
+    assert_true(p->total_step > w->last_step);
+    w->last_step = p->total_step;
+    w->lr = p->lr;
+    w->last = *p;
+    *stop = p->total_step == w->stop_at;
+    return GD_OK;
+}
+
+/* With a loss of 0 nothing improves after the first validation: training ends after it and
+ * `patience` more, and a plateau lowers the rate. */
+static void training_ends_without_improvement(void **state)
+{
+    trainee t = new_trainee(*state);
+    gd_dataset *d = numbers(*state);
+    gd_loader *l = gd_loader_create(d, .batch = 8), *v = gd_loader_create(d, .batch = 10);
+    gd_optimizer *o = gd_sgd(t.module, .lr = 0.1);
+    t.factor = 0.0;
+    gd_plateau plateau = { GD_PLATEAU_DEFAULTS, .patience = 1, .factor = 0.5 };
+    watch w = { 0 };
+    assert_int_equal(gd_fit(o, objective, &t, l, .epochs = 50, .validation = v, .validate_steps = 2,
+                            .patience = 2, .plateau = &plateau, .progress = look,
+                            .progress_user = &w),
+                     GD_OK);
+    assert_int_equal(w.validations, 1 + 3);
+    assert_int_equal(w.improvements, 1);
+    assert_int_equal(w.last_step, 8);
+    assert_true(w.lr == 0.05);
+    assert_int_equal(w.last.validation.samples, SAMPLES);
+    /* Of a metric of which more is better, and that is not there. */
+    t.factor = 1.0;
+    w = (watch){ 0 };
+    assert_int_equal(gd_fit(gd_sgd(t.module, .lr = 0.05), objective, &t, l, .steps = 7,
+                            .validation = v, .monitor = "r2", .rising = true, .progress = look,
+                            .progress_user = &w),
+                     GD_OK);
+    assert_int_equal(w.last_step, 7);
+    assert_int_equal(w.last.epochs, 3);
+    assert_int_equal(w.validations, 3);
+    assert_true(w.improvements >= 2);
+    assert_int_equal(gd_fit(o, objective, &t, l, .monitor = "f1"), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "\"f1\" to monitor is not reported");
+}
+
+/* Validation is of the averages, and the parameters are what they were after it. */
+static void averages_are_validated(void **state)
+{
+    trainee a = new_trainee(*state), b = new_trainee(*state);
+    gd_dataset *d = numbers(*state);
+    gd_loader *l = gd_loader_create(d, .batch = 8), *v = gd_loader_create(d, .batch = 10);
+    gd_metrics with, averaged, without;
+    gd_ema *ema = gd_ema_create(a.module, .decay = 0.9);
+    assert_int_equal(gd_fit(gd_sgd(a.module, .lr = 0.1), objective, &a, l, .epochs = 3, .ema = ema,
+                            .validation = v, .result = &with),
+                     GD_OK);
+    assert_int_equal(gd_loader_seek(l, 0), GD_OK);
+    assert_int_equal(gd_fit(gd_sgd(b.module, .lr = 0.1), objective, &b, l, .epochs = 3,
+                            .validation = v, .result = &without),
+                     GD_OK);
+    assert_same_parameters(a.module, b.module);
+    assert_true(loss_of(&with) != loss_of(&without));
+    assert_int_equal(gd_ema_swap(ema), GD_OK);
+    assert_int_equal(gd_evaluate(a.module, objective, &a, v, &averaged), GD_OK);
+    assert_true(loss_of(&averaged) == loss_of(&with));
+}
+
+/* ---- going on ---- */
+
+static char folder[40];
+
+static int make_folder(void **state)
+{
+    snprintf(folder, sizeof folder, "%s/gradus_fit_XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    return mkdtemp(folder) ? open_context(state) : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[96];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return close_context(state) == 0 ? system(command) : -1;
+}
+
+static gd_tensor *with_dropout(void *user, const gd_objective_call *call)
+{
+    gd_module *m = user;
+    gd_tensor *h = gd_relu(gd_nn_linear(m, "fc", call->tensors[0], 8));
+    h = gd_nn_batch_norm(m, "norm", gd_nn_dropout(m, "drop", h, 0.5));
+    gd_tensor *logits = gd_nn_linear(m, "out", h, 2);
+    gd_report(call, "accuracy", gd_eq(gd_argmax(logits, -1, false), call->tensors[2]));
+    return gd_cross_entropy(logits, call->tensors[2]);
+}
+
+/* A training of 3 epochs, in a context of its own, until step stop_at; the whole result. */
+static gd_metrics train_on(const char *run_folder, int64_t stop_at, int64_t accumulate, int workers)
+{
+    gd_context *gd = gd_open(test_device(), .threads = 1, .seed = 5);
+    gd_module *m = gd_module_create(gd, .seed = 3);
+    gd_dataset *d = numbers(gd);
+    gd_loader *l = gd_loader_create(d, .batch = 4, .shuffle = true, .seed = 2, .workers = workers);
+    gd_loader *v = gd_loader_create(d, .batch = 10);
+    gd_schedule schedule = { GD_SCHEDULE_DEFAULTS, .kind = GD_SCHEDULE_COSINE, .lr = 0.05,
+                             .warmup = 3 };
+    gd_run *run = gd_run_open(run_folder);
+    watch w = { .stop_at = stop_at };
+    gd_metrics result;
+    gd_status status =
+        gd_fit(gd_adam(m), with_dropout, m, l, .epochs = 3, .accumulate = accumulate,
+               .ema = gd_ema_create(m), .schedule = gd_schedule_follow, .schedule_user = &schedule,
+               .validation = v, .validate_steps = 4, .progress = look, .progress_user = &w,
+               .progress_interval = 0, .run = run, .resume = true, .result = &result);
+    if (status != GD_OK)
+        fail_msg("%s", gd_error_message());
+    assert_int_equal(gd_run_close(run), GD_OK);
+    gd_close(gd);
+    return result;
+}
+
+static void assert_same_files(const char *a, const char *b)
+{
+    char command[640];
+    snprintf(command, sizeof command,
+             "cmp %s/%s/checkpoints/last.safetensors %s/%s/checkpoints/last.safetensors && "
+             "cmp %s/%s/checkpoints/best.safetensors %s/%s/checkpoints/best.safetensors",
+             folder, a, folder, b, folder, a, folder, b);
+    assert_int_equal(system(command), 0);
+}
+
+/* Stopped after any step, with any number of workers, and gone on, it ends in the same checkpoint,
+ * byte for byte, and so does the best. */
+static void a_stopped_training_goes_on(void **state)
+{
+    (void)state;
+    need_json();
+    for (int64_t accumulate = 1; accumulate <= 2; accumulate++) {
+        char whole[96], part[96];
+        snprintf(whole, sizeof whole, "%s/whole%d", folder, (int)accumulate);
+        gd_metrics expected = train_on(whole, -1, accumulate, 0);
+        assert_int_equal(expected.samples, SAMPLES);
+        int64_t steps = accumulate == 1 ? 18 : 9;
+        for (int64_t stop = 1; stop < steps; stop++) {
+            snprintf(part, sizeof part, "%s/part%d_%d", folder, (int)accumulate, (int)stop);
+            train_on(part, stop, accumulate, (int)(stop % 3));
+            train_on(part, stop + 1, accumulate, 0); /* one step, or until the end */
+            gd_metrics m = train_on(part, -1, accumulate, 1);
+            assert_memory_equal(&m, &expected, sizeof m);
+            assert_same_files(strrchr(whole, '/') + 1, strrchr(part, '/') + 1);
+            m = train_on(part, -1, accumulate, 0); /* it is over: nothing happens but the result */
+            assert_memory_equal(&m, &expected, sizeof m);
+        }
+    }
+}
+
+static void other_files_are_refused(void **state)
+{
+    need_json();
+    trainee t = new_trainee(*state);
+    gd_loader *l = gd_loader_create(numbers(*state), .batch = 8);
+    char path[128];
+    snprintf(path, sizeof path, "%s/other", folder);
+    gd_run *run = gd_run_open(path);
+    gd_optimizer *o = gd_sgd(t.module);
+    assert_non_null(predicted(&t, gd_zeros(*state, GD_SHAPE(1, IN), GD_F32)));
+    gd_training training = { GD_TRAINING_DEFAULTS, .optimizer = o };
+    assert_int_equal(gd_run_save(run, &training, false), GD_OK);
+    assert_int_equal(gd_fit(o, objective, &t, l, .run = run, .resume = true), GD_ERR_FORMAT);
+    expect_error(GD_ERR_FORMAT, "no checkpoint of gd_fit");
+    /* Without .resume it begins anew, and there are strings of the caller's. */
+    assert_int_equal(gd_fit(o, objective, &t, l, .run = run, .metadata_count = 1,
+                            .metadata = &(gd_metadata){ "config", "{}" }),
+                     GD_OK);
+    snprintf(path, sizeof path, "%s/other/checkpoints/last.safetensors", folder);
+    gd_tensor_file *file = gd_tensor_file_open(path);
+    assert_string_equal(gd_tensor_file_metadata(file, "config"), "{}");
+    assert_non_null(strstr(gd_tensor_file_metadata(file, "fit"), "done 3\n"));
+    gd_tensor_file_close(file);
+    assert_int_equal(gd_run_close(run), GD_OK);
+}
+
+/* ---- what is not finite ---- */
+
+/* The loss becomes NaN in the logarithm of a number below 0: the error names the step, the op and the
+ * parameter before it, and the parameters are those from before the step. */
+static void the_op_that_made_a_nan_is_named(void **state)
+{
+    if (!test_device_is_host())
+        skip();
+    for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_EAGER; mode++)
+        for (int64_t accumulate = 1; accumulate <= 2; accumulate++) {
+            trainee t = new_trainee(*state);
+            t.takes_log = true;
+            gd_loader *l = gd_loader_create(numbers(*state), .batch = 8);
+            gd_optimizer *o = gd_sgd(t.module, .lr = 0.1);
+            gd_status status = gd_fit(o, objective, &t, l, .mode = (gd_mode)mode,
+                                      .accumulate = accumulate, .epochs = 5);
+            assert_int_equal(status, GD_ERR_STATE);
+            expect_error(GD_ERR_STATE, "the loss of step 1, in epoch 1, is nan; with .blame");
+            t.module = gd_module_create(*state, .seed = 3);
+            assert_non_null(predicted(&t, gd_zeros(*state, GD_SHAPE(1, IN), GD_F32)));
+            gd_module *fresh = gd_module_create(*state, .seed = 3);
+            trainee same = { .module = fresh };
+            assert_non_null(predicted(&same, gd_zeros(*state, GD_SHAPE(1, IN), GD_F32)));
+            o = gd_sgd(t.module, .lr = 0.1);
+            status = gd_fit(o, objective, &t, l, .mode = (gd_mode)mode, .accumulate = accumulate,
+                            .blame = true);
+            assert_int_equal(status, GD_ERR_STATE);
+            assert_non_null(strstr(gd_error_message(), "behind \"out.bias\""));
+            expect_error(GD_ERR_STATE, "\"log\" of [8, 1] makes nan of numbers in -");
+            assert_same_parameters(t.module, fresh);
+        }
+}
+
+static void steps_that_go_too_far_are_told(void **state)
+{
+    if (!test_device_is_host())
+        skip();
+    trainee t = new_trainee(*state);
+    t.factor = 1e30;
+    gd_loader *l = gd_loader_create(numbers(*state), .batch = 8);
+    gd_optimizer *o = gd_sgd(t.module, .lr = 1e30);
+    assert_int_equal(gd_fit(o, objective, &t, l, .epochs = 5, .blame = true), GD_ERR_STATE);
+    assert_non_null(strstr(gd_error_message(), "the loss of step 2"));
+    expect_error(GD_ERR_STATE, "was not finite before it");
+}
+
+/* ---- models as data ---- */
+
+static void models_are_trained_and_predict(void **state)
+{
+    need_json();
+    gd_model *model = gd_model_load_json(
+        *state,
+        "{\"input\": [3], \"layers\": [{\"name\": \"fc\", \"type\": \"linear\", \"units\": 8,"
+        "\"activation\": \"tanh\"}, {\"name\": \"drop\", \"type\": \"dropout\", \"dropout\": 0.1},"
+        "{\"name\": \"y\", \"type\": \"linear\", \"units\": 1},"
+        "{\"name\": \"sign\", \"type\": \"linear\", \"units\": 2, \"inputs\": [\"drop\"]}],"
+        "\"outputs\": [\"y\", \"sign\"], \"losses\": [{\"type\": \"mse\", \"outputs\": [\"y\"]},"
+        "{\"type\": \"cross_entropy\", \"outputs\": [\"sign\"]}]}",
+        .seed = 1);
+    if (!model)
+        fail_msg("%s", gd_error_message());
+    gd_module *m = gd_model_module(model);
+    gd_dataset *d = numbers(*state);
+    gd_loader *l = gd_loader_create(d, .batch = 5, .shuffle = true);
+    gd_metrics metrics;
+    assert_int_equal(gd_fit(gd_adam(m, .lr = 0.02), gd_model_objective, model, l, .epochs = 60,
+                            .validation = l, .result = &metrics),
+                     GD_OK);
+    assert_int_equal(metrics.count, 4);
+    assert_true(gd_metrics_get(&metrics, "y/r2") > 0.9);
+    assert_true(gd_metrics_get(&metrics, "y/mae") < 0.3);
+    assert_true(gd_metrics_get(&metrics, "sign/accuracy") > 0.85);
+
+    gd_predictor *p = gd_predictor_create(model);
+    gd_loader *in_order = gd_loader_create(d, .batch = 5);
+    gd_tensor *all[3], *one[2], *of_loader[2];
+    assert_int_equal(gd_dataset_get(d, 0, SAMPLES, all), GD_OK);
+    assert_int_equal(gd_predict_loader(p, in_order, 2, of_loader), GD_OK);
+    assert_int_equal(gd_tensor_shape(of_loader[1]).dim[0], SAMPLES);
+    assert_int_equal(gd_tensor_shape(of_loader[1]).dim[1], 2);
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        gd_tensor *x = gd_slice(all[0], 0, i, i + 1, 1);
+        assert_int_equal(gd_predict(p, 1, &x, 2, one), GD_OK);
+        for (int k = 0; k < 2; k++) {
+            gd_tensor *apart = gd_abs(gd_sub(one[k], gd_slice(of_loader[k], 0, i, i + 1, 1)));
+            assert_true(gd_item(gd_max(apart, GD_ALL_AXES, false)) < 1e-6);
+        }
+    }
+    assert_true(gd_module_is_training(m));
+    assert_int_equal(gd_predict(p, 1, all, 1, one), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "the model has 2 outputs, not 1");
+    gd_predictor_release(p);
+    const gd_field field = { GD_FIELD_DEFAULTS, .name = "x", .shape = GD_SHAPE(3) };
+    const float values[6] = { 1 };
+    const void *array = values;
+    gd_loader *few = gd_loader_create(gd_dataset_from_arrays(*state, 2, 1, &field, &array));
+    assert_int_equal(gd_fit(gd_sgd(m), gd_model_objective, model, few), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "batches have 1 tensors; the model has 1 inputs and its losses 2");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        context_test(metrics_are_over_all_samples),
+        context_test(bad_reports_are_errors),
+        context_test(accumulated_batches_are_as_one),
+        context_test(training_ends_without_improvement),
+        context_test(averages_are_validated),
+        cmocka_unit_test_setup_teardown(a_stopped_training_goes_on, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(other_files_are_refused, make_folder, remove_folder),
+        context_test(the_op_that_made_a_nan_is_named),
+        context_test(steps_that_go_too_far_are_told),
+        context_test(models_are_trained_and_predict),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
