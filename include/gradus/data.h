@@ -285,14 +285,14 @@ typedef struct gd_dataset_split_options {
 GD_API gd_status gd_dataset_split_with(const gd_dataset *dataset, double share, gd_dataset **first,
                                        gd_dataset **second,
                                        const gd_dataset_split_options *options);
-/* gd_dataset_fold(dataset, 5, fold, &train, &test): for cross-validation, fold number `fold` of 5
- * parts as large as each other is `test`, and all others are `train`. With the same options each
- * sample is in one fold's test. */
+/* gd_dataset_fold(dataset, 5, 0, &rest, &fold): for cross-validation: `fold` is part number 0 of 5
+ * parts as large as each other, and `rest` all others. With the same options each sample is in one
+ * of the folds. */
 #define gd_dataset_fold(...)                                                             \
     GD_WITH_5(gd_dataset_fold_with, gd_dataset_split_options, GD_DATASET_SPLIT_DEFAULTS, \
               __VA_ARGS__, )
-GD_API gd_status gd_dataset_fold_with(const gd_dataset *dataset, int folds, int fold,
-                                      gd_dataset **train, gd_dataset **test,
+GD_API gd_status gd_dataset_fold_with(const gd_dataset *dataset, int folds, int index,
+                                      gd_dataset **rest, gd_dataset **fold,
                                       const gd_dataset_split_options *options);
 
 /* Of a field of classes, one for each sample: weights[c] = count / (classes * samples of class c), 0

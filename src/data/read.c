@@ -22,10 +22,8 @@ static const char *value_at(const gd_data_field *field, int64_t index)
 
 /* Samples lie far apart in memory: ask for those to come while this one is being converted, past the
  * end of the batch too. */
-static void prefetch(const gd_data_field *field, int64_t index)
+static void prefetch(const char *sample, size_t bytes)
 {
-    const char *sample = value_at(field, index);
-    size_t bytes = (size_t)field->room * gd_dtype_size(field->spec.dtype);
     for (size_t at = 0; at < bytes && at < 4096; at += 64)
         __builtin_prefetch(sample + at, 0, 2);
 }
@@ -56,10 +54,12 @@ static void read_array(const gd_dataset *d, const gd_data_field *field, const in
 {
     enum { AHEAD = 8 };
     const size_t step = row_bytes(field);
+    const size_t bytes = (size_t)field->room * gd_dtype_size(field->spec.dtype);
+    const char *from = field->array;
     for (int64_t i = first; i < end; i++) {
         if (i + AHEAD < known)
-            prefetch(field, gd_dataset_index(d, indices[i + AHEAD]));
-        gd_convert(&field->conversion, value_at(field, gd_dataset_index(d, indices[i])),
+            prefetch(from + (size_t)gd_dataset_index(d, indices[i + AHEAD]) * bytes, bytes);
+        gd_convert(&field->conversion, from + (size_t)gd_dataset_index(d, indices[i]) * bytes,
                    (char *)out + (size_t)i * step, field->room);
     }
 }

@@ -281,30 +281,30 @@ static int64_t fold_begin(int64_t count, int64_t folds, int64_t fold)
     return count / folds * fold + (fold < more ? fold : more);
 }
 
-gd_status gd_dataset_fold_with(const gd_dataset *dataset, int folds, int fold, gd_dataset **train,
-                               gd_dataset **test, const gd_dataset_split_options *options)
+gd_status gd_dataset_fold_with(const gd_dataset *dataset, int folds, int index, gd_dataset **rest,
+                               gd_dataset **fold, const gd_dataset_split_options *options)
 {
     cut c = { .who = "gd_dataset_fold",
               .dataset = dataset,
               .options = { GD_DATASET_SPLIT_DEFAULTS } };
     if (!gd_options_read(c.who, &c.options, sizeof c.options, options))
         return gd_error_last();
-    if (!dataset || !train || !test)
+    if (!dataset || !rest || !fold)
         return gd_fail(GD_ERR_INVALID, "gd_dataset_fold: an argument is NULL");
-    *train = *test = NULL;
-    if (folds < 2 || folds > dataset->count || fold < 0 || fold >= folds)
-        return gd_fail(GD_ERR_INVALID, "gd_dataset_fold: fold %d of %d, of %lld samples", fold,
+    *rest = *fold = NULL;
+    if (folds < 2 || folds > dataset->count || index < 0 || index >= folds)
+        return gd_fail(GD_ERR_INVALID, "gd_dataset_fold: fold %d of %d, of %lld samples", index,
                        folds, (long long)dataset->count);
     gd_status status = open_cut(&c);
     /* sorted by class each fold takes every folds-th; else it is a stretch of the order */
     const bool is_sorted = c.options.stratify != -1;
     const int64_t count = dataset->count;
-    const int64_t begin = is_sorted ? fold : fold_begin(count, folds, fold);
-    const int64_t end = is_sorted ? count : fold_begin(count, folds, fold + 1);
+    const int64_t begin = is_sorted ? index : fold_begin(count, folds, index);
+    const int64_t end = is_sorted ? count : fold_begin(count, folds, index + 1);
     for (int64_t i = begin; status == GD_OK && i < end; i += is_sorted ? folds : 1)
         c.is_first[c.order[i]] = true;
     if (status == GD_OK)
-        status = make_parts(&c, test, train);
+        status = make_parts(&c, fold, rest);
     close_cut(&c);
     return status;
 }

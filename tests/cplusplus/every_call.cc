@@ -40,6 +40,9 @@ void data(gd_context *gd, gd_module *m, gd_optimizer *o)
     gd_run *run = gd_run_open("run", .asynchronous = false);
     gd_fit(o, objective, m, l, .epochs = 2, .validation = l, .run = run, .result = &result);
     gd_evaluate(m, objective, m, l, &result, .mode = GD_MODE_EAGER);
+    gd_dataset *parts[2];
+    gd_dataset_split(d, 0.8, parts, parts + 1, .stratify = 1);
+    gd_dataset_fold(d, 5, 0, parts, parts + 1, .seed = 3);
     d = gd_token_dataset(gd, nullptr, .length = 64, .stride = 1);
     l = gd_loader_create(d, .with_replacement = true, .batches_per_epoch = INT64_MAX);
     gd_sampler *sampler = gd_sampler_create(.temperature = 0.8, .top_k = 40);
