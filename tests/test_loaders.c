@@ -30,6 +30,14 @@ typedef struct source {
     int64_t wrong_length; /* the sample whose sequence is too long; -1: none */
 } source;
 
+/* They outlive the test, as its data sets do. */
+static source *new_source(void)
+{
+    static source all[64];
+    static int count;
+    return &all[count++ % 64];
+}
+
 static gd_status write_sample(void *user, int64_t index, gd_sample_values *sample)
 {
     source *s = user;
@@ -186,8 +194,9 @@ static void batches_do_not_depend_on_the_number_of_workers(void **state)
 {
     for (int kind = 0; kind < KINDS; kind++)
         for (int one_thread = 0; one_thread < 2; one_thread++) {
-            source s = SOURCE(.pause = 0);
-            gd_dataset *d = called_back(*state, &s, one_thread);
+            source *s = new_source();
+            *s = (source)SOURCE(.pause = 0);
+            gd_dataset *d = called_back(*state, s, one_thread);
             uint64_t expected[RUN], hashes[RUN];
             static const int workers[] = { 0, 1, 2, 3, 7 };
             for (int i = 0; i < 5; i++) {
@@ -203,16 +212,17 @@ static void batches_do_not_depend_on_the_number_of_workers(void **state)
                 gd_loader_release(l);
             }
             if (one_thread)
-                assert_int_equal(s.most, 1);
+                assert_int_equal(s->most, 1);
             gd_dataset_release(d);
-            assert_int_equal(s.released, 1);
+            assert_int_equal(s->released, 1);
         }
 }
 
 static void a_loader_goes_on_at_any_batch(void **state)
 {
-    source s = SOURCE(.pause = 0);
-    gd_dataset *d = called_back(*state, &s, false);
+    source *s = new_source();
+    *s = (source)SOURCE(.pause = 0);
+    gd_dataset *d = called_back(*state, s, false);
     for (int kind = 0; kind < KINDS; kind++)
         for (int workers = 0; workers <= 2; workers += 2) {
             gd_loader_options o = kinds[kind];
@@ -244,8 +254,9 @@ static void a_loader_goes_on_at_any_batch(void **state)
 static void an_error_names_its_sample_and_the_loader_goes_on(void **state)
 {
     for (int workers = 0; workers <= 3; workers++) {
-        source s = SOURCE(.fails = 17);
-        gd_dataset *d = called_back(*state, &s, false);
+        source *s = new_source();
+        *s = (source)SOURCE(.fails = 17);
+        gd_dataset *d = called_back(*state, s, false);
         gd_loader *l = gd_loader_create(d, .batch = 5, .workers = workers);
         gd_batch b;
         for (int n = 0; n < 3; n++)
@@ -259,7 +270,7 @@ static void an_error_names_its_sample_and_the_loader_goes_on(void **state)
         assert_int_equal(gd_loader_seek(l, 3), GD_OK);
         assert_false(gd_loader_next(l, &b));
         expect_error(GD_ERR_FORMAT, "sample 17: b/cat.jpg: no image");
-        s.fails = -1;
+        s->fails = -1;
         assert_int_equal(gd_loader_seek(l, 3), GD_OK);
         assert_true(gd_loader_next(l, &b));
         check_batch(&b, 8);
@@ -278,9 +289,10 @@ static gd_status say_nothing(void *user, int64_t index, gd_sample_values *sample
 
 static void wrong_samples_are_errors(void **state)
 {
-    source s = SOURCE(.wrong_length = 4);
+    source *s = new_source();
+    *s = (source)SOURCE(.wrong_length = 4);
     gd_tensor *t[5];
-    gd_dataset *d = called_back(*state, &s, false);
+    gd_dataset *d = called_back(*state, s, false);
     assert_int_equal(gd_dataset_get(d, 0, 5, t), GD_ERR_SHAPE);
     expect_error(GD_ERR_SHAPE, "sample 4: field \"sequence\" has 12 steps, of at most 11");
     assert_null(t[0]);
@@ -302,8 +314,9 @@ static void wrong_samples_are_errors(void **state)
 
 static void wrong_options_are_errors(void **state)
 {
-    source s = SOURCE(.pause = 0);
-    gd_dataset *d = called_back(*state, &s, false);
+    source *s = new_source();
+    *s = (source)SOURCE(.pause = 0);
+    gd_dataset *d = called_back(*state, s, false);
     double weights[COUNT] = { 0 };
     assert_null(gd_loader_create(d, .weights = weights));
     expect_error(GD_ERR_INVALID, "the weights' sum is 0");
@@ -335,30 +348,33 @@ static void wrong_options_are_errors(void **state)
 static void loaders_end_while_workers_work(void **state)
 {
     for (int taken = 0; taken < 6; taken++) {
-        source s = SOURCE(.pause = 100);
-        gd_dataset *d = called_back(*state, &s, false);
+        source *s = new_source();
+        *s = (source)SOURCE(.pause = 100);
+        gd_dataset *d = called_back(*state, s, false);
         gd_loader *l = gd_loader_create(d, .batch = 4, .shuffle = true, .workers = 3);
         gd_dataset_release(d); /* the loader keeps it */
         gd_batch b;
         for (int i = 0; i < taken; i++)
             assert_true(gd_loader_next(l, &b));
-        assert_int_equal(s.released, 0);
+        assert_int_equal(s->released, 0);
         gd_loader_release(l);
-        assert_int_equal(s.inside, 0);
-        assert_int_equal(s.released, 1);
+        assert_int_equal(s->inside, 0);
+        assert_int_equal(s->released, 1);
     }
-    source s = SOURCE(.pause = 100);
+    source *s = new_source();
+    *s = (source)SOURCE(.pause = 100);
     gd_context *gd = gd_open(test_device(), .threads = 1);
-    assert_non_null(gd_loader_create(called_back(gd, &s, false), .workers = 2));
+    assert_non_null(gd_loader_create(called_back(gd, s, false), .workers = 2));
     gd_close(gd);
-    assert_int_equal(s.released, 1);
+    assert_int_equal(s->released, 1);
 }
 
 static bool everything(int workers)
 {
-    source s = SOURCE(.pause = 0);
+    source *s = new_source();
+    *s = (source)SOURCE(.pause = 0);
     gd_context *gd = gd_open(test_device(), .threads = 1);
-    gd_dataset *d = gd ? called_back(gd, &s, false) : NULL, *first, *second;
+    gd_dataset *d = gd ? called_back(gd, s, false) : NULL, *first, *second;
     double weights[COUNT];
     bool ok = d && gd_dataset_sample_weights(d, 3, weights) == GD_OK &&
               gd_dataset_split(d, 0.5, &first, &second, .stratify = 3) == GD_OK;
@@ -370,7 +386,7 @@ static bool everything(int workers)
     ok = ok && gd_loader_next(sorted, &b) && gd_loader_next(drawn, &b) &&
          gd_dataset_get(second, 0, 5, t) == GD_OK;
     gd_close(gd);
-    assert_int_equal(s.released, d ? 1 : s.released);
+    assert_int_equal(s->released, d ? 1 : s->released);
     return ok;
 }
 
@@ -388,8 +404,9 @@ static void draws_depend_on_seed_epoch_and_sample_alone(void **state)
 {
     enum { DRAWS = 6 };
     static float seen[2][2][COUNT][DRAWS];
-    source s = SOURCE(.pause = 0);
-    gd_dataset *d = called_back(*state, &s, false);
+    source *s = new_source();
+    *s = (source)SOURCE(.pause = 0);
+    gd_dataset *d = called_back(*state, s, false);
     for (int way = 0; way < 2; way++) {
         gd_loader *l = gd_loader_create(d, .batch = way ? 4 : 13, .shuffle = way == 1, .seed = 5,
                                         .workers = way, .draws = DRAWS);
@@ -431,8 +448,9 @@ static void count_draws(gd_loader *l, int64_t batches, int64_t counts[COUNT])
 
 static void samples_are_drawn_by_their_weights(void **state)
 {
-    source s = SOURCE(.pause = 0);
-    gd_dataset *d = called_back(*state, &s, false);
+    source *s = new_source();
+    *s = (source)SOURCE(.pause = 0);
+    gd_dataset *d = called_back(*state, s, false);
     double weights[COUNT] = { 0 };
     weights[2] = 1;
     weights[30] = 3;
@@ -460,8 +478,9 @@ static void samples_are_drawn_by_their_weights(void **state)
 /* Sorted by length within windows, a batch's samples differ by less than without. */
 static void batches_by_length_need_less_padding(void **state)
 {
-    source s = SOURCE(.pause = 0);
-    gd_dataset *d = called_back(*state, &s, false);
+    source *s = new_source();
+    *s = (source)SOURCE(.pause = 0);
+    gd_dataset *d = called_back(*state, s, false);
     int64_t padded[2] = { 0 };
     for (int by_length = 0; by_length < 2; by_length++) {
         gd_loader *l = gd_loader_create(d, .batch = 5, .shuffle = true, .length_multiple = 1,
@@ -508,8 +527,9 @@ static void take_part(const gd_dataset *d, int mark, int marks[COUNT], int64_t c
 
 static void parts_have_each_sample_once(void **state)
 {
-    source s = SOURCE(.pause = 0);
-    gd_dataset *d = called_back(*state, &s, false), *first, *second;
+    source *s = new_source();
+    *s = (source)SOURCE(.pause = 0);
+    gd_dataset *d = called_back(*state, s, false), *first, *second;
     int64_t counts[CLASSES];
     int marks[3][COUNT] = { { 0 } };
     for (int i = 0; i < 3; i++) {
@@ -537,8 +557,9 @@ static void parts_have_each_sample_once(void **state)
 /* Classes 0 … 3 have 25, 12, 12, 12 samples. */
 static void stratified_parts_have_their_share_of_each_class(void **state)
 {
-    source s = SOURCE(.pause = 0);
-    gd_dataset *d = called_back(*state, &s, false), *first, *second;
+    source *s = new_source();
+    *s = (source)SOURCE(.pause = 0);
+    gd_dataset *d = called_back(*state, s, false), *first, *second;
     int marks[COUNT] = { 0 };
     int64_t counts[CLASSES];
     assert_int_equal(gd_dataset_split(d, 0.8, &first, &second, .stratify = 3), GD_OK);
@@ -574,15 +595,16 @@ static void stratified_parts_have_their_share_of_each_class(void **state)
 /* Subsets of subsets, which outlive what they were made of; an index may occur twice. */
 static void subsets_stand_on_their_own(void **state)
 {
-    source s = SOURCE(.pause = 0);
-    gd_dataset *d = called_back(*state, &s, false);
+    source *s = new_source();
+    *s = (source)SOURCE(.pause = 0);
+    gd_dataset *d = called_back(*state, s, false);
     const int64_t indices[4] = { 60, 5, 5, 0 }, again[3] = { 3, 0, 1 }, beyond = 4;
     gd_dataset *some = gd_dataset_subset(d, 4, indices), *fewer = gd_dataset_subset(some, 3, again);
     assert_null(gd_dataset_subset(some, 1, &beyond));
     expect_error(GD_ERR_SHAPE, "sample 4 of 4");
     gd_dataset_release(d);
     gd_dataset_release(some);
-    assert_int_equal(s.released, 0);
+    assert_int_equal(s->released, 0);
     const int64_t expected[3] = { 0, 60, 5 };
     for (int64_t i = 0; i < 3; i++) {
         int64_t index, class;
@@ -590,7 +612,7 @@ static void subsets_stand_on_their_own(void **state)
         assert_int_equal(index, expected[i]);
     }
     gd_dataset_release(fewer);
-    assert_int_equal(s.released, 1);
+    assert_int_equal(s->released, 1);
 }
 
 /* ---- arrays ---- */
