@@ -374,6 +374,25 @@ static uint64_t of_log(const gd_run_log_options *o)
     return system(command) == 0 ? hash : 0;
 }
 
+static uint64_t of_chart(gd_chart *c)
+{
+    char text[4096] = "";
+    const uint64_t hash = of_number((double)gd_chart_svg(c, NULL, 0));
+    (void)gd_chart_text(c, 40, 10, GD_TEXT_ASCII, text, sizeof text);
+    gd_chart_release(c);
+    return add_bytes(hash, text, strlen(text));
+}
+
+static gd_chart *with_line(const gd_chart_line_options *o)
+{
+    static const double x[] = { 0, 1, 2 }, y[] = { 3, 1, 2 };
+    gd_chart *c = gd_chart_create();
+    if (gd_chart_line_with(c, "line", 3, x, y, o) == GD_OK)
+        return c;
+    gd_chart_release(c);
+    return NULL;
+}
+
 static gd_tensor *row(env *e)
 {
     return gd_select(gd_select(e->x, 0, 0), 0, 0);
@@ -398,6 +417,8 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_bce_options, of_tensor(gd_bce_with(gd_sigmoid(e->x), gd_sigmoid(e->x), o)), GD_BCE_DEFAULTS) \
     _(gd_bce_with_logits_options, of_tensor(gd_bce_with_logits_with(e->x, gd_sigmoid(e->x), o)), GD_BCE_WITH_LOGITS_DEFAULTS) \
     _(gd_image_options, of_object(gd_image_folder_with(e->gd, "nowhere", 2, 2, o)) + of_object(gd_image_list_with(e->gd, "nowhere", 2, 2, o)), GD_IMAGE_DEFAULTS) \
+    _(gd_chart_line_options, of_chart(with_line(o)), GD_CHART_LINE_DEFAULTS, .smoothing = 0.5) \
+    _(gd_chart_options, of_chart(gd_chart_create_with(o)), GD_CHART_DEFAULTS, .title = "t", .width = 300) \
     _(gd_cifar10_options, of_object(gd_cifar10_with(e->gd, "nowhere", o)), GD_CIFAR10_DEFAULTS) \
     _(gd_compile_options, of_function(e, o), GD_COMPILE_DEFAULTS) \
     _(gd_conv_options, of_tensor(gd_conv_with(e->x, gd_slice(e->x, 2, 0, 3, 1), NULL, 1, o)) + of_tensor(gd_conv_transpose_with(e->x, gd_reshape(e->x, GD_SHAPE(4, 4, 4)), NULL, 1, o)), GD_CONV_DEFAULTS, .padding = GD_SHAPE(1)) \

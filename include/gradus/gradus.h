@@ -7,6 +7,7 @@
 #include <gradus/augment.h>
 #include <gradus/autograd.h>
 #include <gradus/base.h>
+#include <gradus/chart.h>
 #include <gradus/checkpoint.h>
 #include <gradus/compile.h>
 #include <gradus/conv.h>

@@ -36,6 +36,8 @@ GD_API gd_status gd_confusion_reset(gd_confusion *confusion);
 GD_API gd_status gd_confusion_add(gd_confusion *confusion, gd_tensor *predicted, gd_tensor *truth);
 /* How many of a class were predicted to be another; -1 and an error when there is no such class. */
 GD_API int64_t gd_confusion_count(const gd_confusion *confusion, int64_t truth, int64_t predicted);
+/* All counts as they are now, [classes, classes] i64 with the truth in rows; a temporary. */
+GD_API gd_tensor *gd_confusion_matrix(const gd_confusion *confusion);
 
 typedef struct gd_class_scores {
     double

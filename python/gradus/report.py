@@ -1,14 +1,15 @@
 """What is told of a training run. RunLog writes into a run's folder what is known of each step, as JSON lines, CSV, TensorBoard's event
-files and Prometheus' text format; History reads such a folder."""
+files and Prometheus' text format; History reads such a folder. Chart draws curves, histograms, confusion matrices, ROC and
+precision-recall curves as SVG and as text."""
 from __future__ import annotations
 
 import ctypes
 
 from ._convert import as_handle, run_value
 from ._lib import C
-from ._objects import History, RunLog
+from ._objects import Chart, History, RunLog
 
-__all__ = ["History", "RunLog", "metrics", "options"]
+__all__ = ["Chart", "History", "RunLog", "metrics", "options"]
 
 
 def metrics(run: History) -> dict[str, tuple[list[float], list[float], list[float]]]:

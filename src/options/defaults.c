@@ -31,6 +31,8 @@ static const image images[] = {
     IMAGE(gd_batch_norm_options, GD_BATCH_NORM_DEFAULTS),
     IMAGE(gd_bce_options, GD_BCE_DEFAULTS),
     IMAGE(gd_bce_with_logits_options, GD_BCE_WITH_LOGITS_DEFAULTS),
+    IMAGE(gd_chart_line_options, GD_CHART_LINE_DEFAULTS),
+    IMAGE(gd_chart_options, GD_CHART_DEFAULTS),
     IMAGE(gd_cifar10_options, GD_CIFAR10_DEFAULTS),
     IMAGE(gd_compile_options, GD_COMPILE_DEFAULTS),
     IMAGE(gd_conv_options, GD_CONV_DEFAULTS),

@@ -238,6 +238,15 @@ int64_t gd_confusion_count(const gd_confusion *c, int64_t truth, int64_t predict
     return count;
 }
 
+gd_tensor *gd_confusion_matrix(const gd_confusion *c)
+{
+    if (!c) {
+        (void)missing("gd_confusion_matrix");
+        return NULL;
+    }
+    return gd_copy(gd_reshape(gd_detach(c->sums.tensor), GD_SHAPE(c->classes, c->classes)));
+}
+
 static double share(int64_t part, int64_t whole)
 {
     return whole ? (double)part / (double)whole : 0.0;

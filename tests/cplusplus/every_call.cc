@@ -56,6 +56,10 @@ void data(gd_context *gd, gd_module *m, gd_optimizer *o)
 void reports()
 {
     gd_run_log_close(gd_run_log_open("runs/first", .csv = true, .prometheus = "first.prom"));
+    const double x[] = { 0, 1 };
+    gd_chart *chart = gd_chart_create(.title = "Loss", .x_label = "step", .log_y = true);
+    gd_chart_line(chart, "train", 2, x, x, .smoothing = 0.9);
+    gd_chart_release(chart);
 }
 
 void models(gd_context *gd)
