@@ -22,7 +22,7 @@ SUITES ?=
 SETS   ?= compile test
 SECONDS ?= 600
 QUICK  ?=
-PEERS  := torch jax numpy scikit-learn gymnasium micrograd onednn-cpu-gomp onednn-devel-cpu-gomp scipy-openblas32 mkl
+PEERS  := torch torchvision jax numpy scikit-learn gymnasium micrograd onednn-cpu-gomp onednn-devel-cpu-gomp scipy-openblas32 mkl
 BENCH_PEERS_PYTHON ?= $(CURDIR)/build/peers-venv/bin/python
 
 COMMANDS := all deps release mnist python python-conformance wheel test soak neon msan check format bench bench-peers clean

@@ -83,6 +83,36 @@ static void test_jpeg(void **state)
     gd_image_free(NULL);
 }
 
+/* As small as leaves twice of what is wanted of both sides. */
+static void test_reduced_jpeg(void **state)
+{
+    (void)state;
+    need_jpeg();
+    write_file("a.jpg", tiny, sizeof tiny);
+    static const struct {
+        int height, width, by;
+    } rows[] = { { 1, 1, 4 }, { 1, 2, 4 }, { 2, 1, 2 }, { 1, 3, 2 },
+                 { 2, 4, 2 }, { 3, 1, 1 }, { 1, 5, 1 }, { 100, 100, 1 } };
+    gd_image image;
+    for (int r = 0; r < COUNT(rows); r++) {
+        assert_int_equal(
+            gd_image_read_reduced(in_folder("a.jpg"), rows[r].height, rows[r].width, &image),
+            GD_OK);
+        assert_true(image.height == 8 / rows[r].by && image.width == 16 / rows[r].by);
+        for (int i = 0; i < image.height * image.width; i++) {
+            const unsigned char *p = image.pixels + 3 * i;
+            bool left = i % image.width < image.width / 2;
+            assert_true(is_near(p[0], left ? 200 : 20) && is_near(p[1], left ? 40 : 60) &&
+                        is_near(p[2], left ? 30 : 210));
+        }
+        gd_image_free(&image);
+    }
+    assert_int_equal(gd_image_read_reduced(in_folder("a.jpg"), 0, 1, &image), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "gd_image_read_reduced: 0 x 1");
+    assert_int_equal(gd_image_read_reduced(NULL, 1, 1, &image), GD_ERR_INVALID);
+    gd_error_clear();
+}
+
 /* Every truncation is an error that names the file: libjpeg itself would fill in grey. */
 static void test_broken_jpeg(void **state)
 {
@@ -314,13 +344,10 @@ static void test_shared_data(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        folder_test(test_jpeg),
-        folder_test(test_broken_jpeg),
-        folder_test(test_jpeg_claims),
-        folder_test(test_jpeg_scans),
-        folder_test(test_resize_as_torch),
-        folder_test(test_cifar),
-        folder_test(test_shared_data),
+        folder_test(test_jpeg),        folder_test(test_reduced_jpeg),
+        folder_test(test_broken_jpeg), folder_test(test_jpeg_claims),
+        folder_test(test_jpeg_scans),  folder_test(test_resize_as_torch),
+        folder_test(test_cifar),       folder_test(test_shared_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

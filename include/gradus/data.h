@@ -219,7 +219,7 @@ GD_API gd_dataset *gd_cifar10_with(gd_context *context, const char *folder,
                                    const gd_cifar10_options *options);
 
 /* gd_image_folder(context, "train", 64, 64): JPEG and PNG images, fields "image" [3, height, width],
- * resized by gd_image_resize, and "label". Each folder in `folder` is a class, numbered in the order of
+ * read by gd_image_read_reduced and resized by gd_image_resize, and "label". Each folder in `folder` is a class, numbered in the order of
  * their names; its .jpg, .jpeg and .png files are its samples. Hidden files are passed over, others
  * too, with a warning (gd_set_log_callback). Here files are listed alone: an image is read when its
  * sample is asked for, by the workers of a loader, whose error names the file. GD_ERR_IO: no folder,

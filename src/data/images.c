@@ -115,7 +115,7 @@ static void cut_middle(gd_image *image, int64_t height, int64_t width)
 static gd_status read_planes(const reader *r, int64_t i, unsigned char *out)
 {
     gd_image image, small = { 0 };
-    gd_status status = gd_image_read(r->paths.name[i], &image);
+    gd_status status = gd_image_read_reduced(r->paths.name[i], r->height, r->width, &image);
     if (status == GD_OK && r->crop)
         cut_middle(&image, r->height, r->width);
     if (status == GD_OK)

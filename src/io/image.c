@@ -48,7 +48,8 @@ gd_status gd_image_check_size(int64_t height, int64_t width, size_t bytes, const
 typedef struct format {
     size_t size;
     unsigned char signature[8];
-    gd_status (*decode)(const char *path, const unsigned char *bytes, size_t size, gd_image *out);
+    gd_status (*decode)(const char *path, const unsigned char *bytes, size_t size,
+                        gd_image_size wanted, gd_image *out);
 } format;
 
 static const format formats[] = {
@@ -66,23 +67,39 @@ static const format *find_format(const unsigned char *bytes, size_t size)
     return NULL;
 }
 
-gd_status gd_image_read(const char *path, gd_image *out)
+static gd_status read_image(const char *path, gd_image_size wanted, gd_image *out)
 {
-    if (!path || !out)
-        return gd_fail(GD_ERR_INVALID, "gd_image_read: an argument is NULL");
-    *out = (gd_image){ 0 };
     unsigned char *bytes;
     size_t size;
     gd_status status = gd_file_read_all(path, MOST_FILE_BYTES, &bytes, &size);
     if (status != GD_OK)
         return status;
     const format *f = find_format(bytes, size);
-    status = f ? f->decode(path, bytes, size, out)
+    status = f ? f->decode(path, bytes, size, wanted, out)
                : gd_fail(GD_ERR_FORMAT, "%s: neither a JPEG nor a PNG image", path);
     if (status != GD_OK)
         gd_image_free(out);
     gd_free(bytes);
     return status;
+}
+
+gd_status gd_image_read(const char *path, gd_image *out)
+{
+    if (!path || !out)
+        return gd_fail(GD_ERR_INVALID, "gd_image_read: an argument is NULL");
+    *out = (gd_image){ 0 };
+    return read_image(path, (gd_image_size){ GD_IMAGE_MAX_SIZE, GD_IMAGE_MAX_SIZE }, out);
+}
+
+gd_status gd_image_read_reduced(const char *path, int64_t height, int64_t width, gd_image *out)
+{
+    if (!path || !out)
+        return gd_fail(GD_ERR_INVALID, "gd_image_read_reduced: an argument is NULL");
+    *out = (gd_image){ 0 };
+    if (height < 1 || width < 1 || height > GD_IMAGE_MAX_SIZE || width > GD_IMAGE_MAX_SIZE)
+        return gd_fail(GD_ERR_INVALID, "gd_image_read_reduced: %lld x %lld; 1 to %d are possible",
+                       (long long)height, (long long)width, GD_IMAGE_MAX_SIZE);
+    return read_image(path, (gd_image_size){ 2 * height, 2 * width }, out);
 }
 
 /* ---- writing ---- */

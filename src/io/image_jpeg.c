@@ -54,10 +54,20 @@ static void on_progress(j_common_ptr jpeg)
     longjmp(d->failed, 1);
 }
 
+/* By how much both sides can be divided and stay as long as `wanted`: 1, 2, 4 or 8. */
+static unsigned reduction(const struct jpeg_decompress_struct *jpeg, gd_image_size wanted)
+{
+    unsigned by = 8;
+    while (by > 1 && ((int64_t)jpeg->image_height < by * wanted.height ||
+                      (int64_t)jpeg->image_width < by * wanted.width))
+        by /= 2;
+    return by;
+}
+
 /* Everything that may end in longjmp. What it makes is in *out and in d, so that the caller can end
  * it. */
 static gd_status decode(decoder *d, const unsigned char *bytes, size_t size, const char *path,
-                        gd_image *out)
+                        gd_image_size wanted, gd_image *out)
 {
     struct jpeg_decompress_struct *jpeg = &d->jpeg;
     jpeg_create_decompress(jpeg);
@@ -69,6 +79,8 @@ static gd_status decode(decoder *d, const unsigned char *bytes, size_t size, con
     if (status != GD_OK)
         return status;
     jpeg->out_color_space = JCS_RGB;
+    jpeg->scale_num = 1;
+    jpeg->scale_denom = reduction(jpeg, wanted);
     jpeg->dct_method = JDCT_ISLOW;
     (void)jpeg_start_decompress(jpeg);
     int64_t height = jpeg->output_height, width = jpeg->output_width;
@@ -88,7 +100,7 @@ static gd_status decode(decoder *d, const unsigned char *bytes, size_t size, con
 }
 
 gd_status gd_image_decode_jpeg(const char *path, const unsigned char *bytes, size_t size,
-                               gd_image *out)
+                               gd_image_size wanted, gd_image *out)
 {
     decoder *d = gd_alloc_zero(1, sizeof *d);
     if (!d)
@@ -100,7 +112,7 @@ gd_status gd_image_decode_jpeg(const char *path, const unsigned char *bytes, siz
     d->progress.progress_monitor = on_progress;
     gd_status status;
     if (setjmp(d->failed) == 0)
-        status = decode(d, bytes, size, path, out);
+        status = decode(d, bytes, size, path, wanted, out);
     else
         status =
             gd_fail(GD_ERR_FORMAT, "%s: not a JPEG image that can be read: %s", path, d->message);
@@ -112,9 +124,9 @@ gd_status gd_image_decode_jpeg(const char *path, const unsigned char *bytes, siz
 #else
 
 gd_status gd_image_decode_jpeg(const char *path, const unsigned char *bytes, size_t size,
-                               gd_image *out)
+                               gd_image_size wanted, gd_image *out)
 {
-    (void)bytes, (void)size, (void)out;
+    (void)bytes, (void)size, (void)wanted, (void)out;
     return gd_fail(GD_ERR_UNSUPPORTED,
                    "%s: this build cannot read JPEG images (it was built without libjpeg-turbo)",
                    path);

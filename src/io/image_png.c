@@ -125,8 +125,9 @@ static gd_status decode(png_structp png, png_infop info, const char *path, gd_im
 }
 
 gd_status gd_image_decode_png(const char *path, const unsigned char *bytes, size_t size,
-                              gd_image *out)
+                              gd_image_size wanted, gd_image *out)
 {
+    (void)wanted; /* there is nothing to be saved */
     stream s = { .bytes = bytes, .size = size };
     png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &s, on_error, on_warning, &s,
                                                allocate, release);
@@ -185,8 +186,9 @@ gd_status gd_image_encode_png(const char *path, const gd_image *image, unsigned 
 #else
 
 gd_status gd_image_decode_png(const char *path, const unsigned char *bytes, size_t size,
-                              gd_image *out)
+                              gd_image_size wanted, gd_image *out)
 {
+    (void)wanted; /* there is nothing to be saved */
     (void)bytes, (void)size, (void)out;
     return gd_fail(GD_ERR_UNSUPPORTED,
                    "%s: this build cannot read PNG images (it was built without libpng)", path);

@@ -84,20 +84,35 @@ static add_line_fn choose_add_line(void)
 
 /* ---- columns ---- */
 
-/* A line [from, channels] to a line [to, channels] of bytes. */
+static unsigned char as_byte(float value)
+{
+    return value <= 0.0f ? 0 : value >= 255.0f ? 255 : (unsigned char)(value + 0.5f);
+}
+
+/* A line [from, channels] to a line [to, channels] of bytes, of which those from channel c on,
+ * `wide` of them, are made: what is known when it is compiled stays in registers. */
+static inline void shrink_channels(const float *line, const taps *t, int64_t to, int64_t channels,
+                                   int64_t c, int wide, unsigned char *out)
+{
+    for (int64_t i = 0; i < to; i++) {
+        const float *weight = t->weight + i * t->room, *x = line + t->first[i] * channels + c;
+        float sum[3] = { 0 };
+        for (int64_t k = 0; k < t->count[i]; k++)
+            for (int j = 0; j < wide; j++)
+                sum[j] += weight[k] * x[k * channels + j];
+        for (int j = 0; j < wide; j++)
+            out[i * channels + c + j] = as_byte(sum[j]);
+    }
+}
+
 static void shrink_line(const float *line, const taps *t, int64_t to, int64_t channels,
                         unsigned char *out)
 {
-    for (int64_t i = 0; i < to; i++) {
-        const float *weight = t->weight + i * t->room;
-        for (int64_t c = 0; c < channels; c++) {
-            const float *x = line + t->first[i] * channels + c;
-            float sum = 0.0f;
-            for (int64_t k = 0; k < t->count[i]; k++)
-                sum += weight[k] * x[k * channels];
-            out[i * channels + c] = (unsigned char)lrintf(fminf(fmaxf(sum, 0.0f), 255.0f));
-        }
-    }
+    if (channels == 3)
+        shrink_channels(line, t, to, 3, 0, 3, out);
+    else
+        for (int64_t c = 0; c < channels; c++)
+            shrink_channels(line, t, to, channels, c, 1, out);
 }
 
 static void resize(const gd_image *in, const taps *rows, const taps *columns, float *line,

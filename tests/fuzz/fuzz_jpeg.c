@@ -20,6 +20,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int64_t i = 0; i < image.height * image.width * 3; i++)
         sum = (unsigned char)(sum + image.pixels[i]);
     if (image.height * image.width < 1 << 18) {
+        status = gd_image_read_reduced(fuzz_file(data, size), 5, 3, &small);
+        fuzz_check(status == GD_OK); /* libjpeg may warn of what is not decoded, or not */
+        gd_image_free(&small);
         status = gd_image_resize(&image, 5, 3, &small);
         fuzz_check(status == GD_OK);
         gd_image_free(&small);
