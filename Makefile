@@ -6,7 +6,7 @@
 #   make python        the Python package in a virtual environment, build/python-venv, and MNIST with it
 #   make wheel         the Python package as one file for pip on any Linux with a recent enough glibc, in build/wheel
 #   make python-conformance   the Python package against the array API standard's tests, scikit-learn and DLPack:   MAX_EXAMPLES=100
-#   make soak          random programs, kernels and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600
+#   make soak          random programs, kernels, kills of trainings and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600
 #   make neon          the kernels' tests for 64-bit ARM, cross-compiled and run under qemu
 #   make msan          every test under MemorySanitizer, with its own builds of the libraries
 #   make check         the checks alone: format, include direction, clang-tidy

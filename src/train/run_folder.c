@@ -159,17 +159,19 @@ static gd_status rotate(const gd_run *run)
     return status == GD_ERR_UNSUPPORTED ? gd_file_rename(run->last, run->previous) : status;
 }
 
+/* The best comes before the last: a process that is killed in between finds it again when it goes on
+ * from the last but one. */
 static gd_status write_files(const gd_run *run, bool best)
 {
     gd_status status = gd_snapshot_write(&run->snapshot, run->next);
+    if (status == GD_OK && best) {
+        status = gd_file_link(run->next, run->best);
+        if (status == GD_ERR_UNSUPPORTED)
+            status = gd_snapshot_write(&run->snapshot, run->best);
+    }
     if (status == GD_OK)
         status = rotate(run);
-    if (status == GD_OK)
-        status = gd_file_rename(run->next, run->last);
-    if (status != GD_OK || !best)
-        return status;
-    status = gd_file_link(run->last, run->best);
-    return status == GD_ERR_UNSUPPORTED ? gd_snapshot_write(&run->snapshot, run->best) : status;
+    return status == GD_OK ? gd_file_rename(run->next, run->last) : status;
 }
 
 static void *write_on(void *user)
