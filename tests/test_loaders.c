@@ -22,7 +22,7 @@
 enum { COUNT = 61, MOST = 11, CLASSES = 4 };
 
 typedef struct source {
-    int64_t fails;        /* the sample that cannot be read; -1: none */
+    atomic_llong fails;   /* the sample that cannot be read; -1: none */
     atomic_int inside;    /* threads that are in the callback … */
     atomic_int most;      /* … at most, so far */
     atomic_int released;  /* calls of the release callback */
