@@ -632,6 +632,19 @@ static void lent_arrays_are_not_copied(void **state)
     assert_true(gd_item(gd_select(gd_select(t, 0, 0), 0, 0)) == 3);
 }
 
+static void lent_labels_that_change_are_errors(void **state)
+{
+    int64_t labels[3] = { 0, 1, 1 };
+    const void *array = labels;
+    const gd_field field = { GD_FIELD_DEFAULTS, .name = "y", .dtype = GD_I64, .classes = 2 };
+    gd_dataset *d = gd_dataset_from_arrays(*state, 3, 1, &field, &array, .copy = false);
+    double weights[3];
+    assert_int_equal(gd_dataset_class_weights(d, 0, weights), GD_OK);
+    labels[1] = 1 << 30;
+    assert_int_equal(gd_dataset_class_weights(d, 0, weights), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "label 1073741824 of sample 1, of 2 classes");
+}
+
 /* Sequences in memory: [count, max_length, 2], padded in f16 batches. */
 static void sequences_in_memory_are_padded(void **state)
 {
@@ -722,6 +735,7 @@ int main(void)
         context_test(stratified_parts_have_their_share_of_each_class),
         context_test(subsets_stand_on_their_own),
         context_test(lent_arrays_are_not_copied),
+        context_test(lent_labels_that_change_are_errors),
         context_test(sequences_in_memory_are_padded),
         context_test(values_are_converted),
     };

@@ -122,8 +122,8 @@ typedef struct gd_dataset_options {
     /* [field_count], of fields that vary the length of each sample, where they are known beforehand;
      * needed for those in memory, and for .length_window of a loader */
     const int64_t *const *lengths;
-    bool copy GD_DEFAULT(true); /* false: arrays and lengths are not copied, and stay as they are
-                                   while the data set, its subsets and its loaders are there */
+    bool copy GD_DEFAULT(true); /* false: the arrays are not copied, and stay where they are while
+                                   the data set, its subsets and its loaders are there */
 } gd_dataset_options;
 #define GD_DATASET_DEFAULTS .size = sizeof(gd_dataset_options), .copy = true
 

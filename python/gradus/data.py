@@ -5,7 +5,7 @@ import ctypes
 import os
 
 from . import _api, _convert, _lib, _objects, _ops
-from ._dtype import BY_CODE, BY_NAME
+from ._dtype import BY_CODE, BY_NAME, DType
 from ._lib import C
 from ._tensor import Tensor, as_tensor
 
@@ -96,7 +96,10 @@ class Dataset:
             raise _lib.InvalidError(f"there is no field {field!r}; there are {', '.join(names)}")
         return names.index(field)
 
-    def __getitem__(self, i: int | slice) -> tuple[Tensor, ...]:
+    def __getitem__(self, i: Any) -> tuple[Tensor, ...]:
+        """The tensors of a sample, of samples in a row, or of those of a list of indices."""
+        if isinstance(i, (list, tuple)):
+            return self.subset(i)._get(0, len(i))
         if isinstance(i, slice):
             start, stop, step = i.indices(len(self))
             if step != 1:
@@ -184,24 +187,40 @@ def image_list(path: Any, height: int, width: int, *, crop: bool = False, cache:
     return Dataset(_ops.image_list(os.fspath(path), height, width, crop=crop, cache=cache, batch_dtype=dtype))
 
 
-class ArrayDataset:
-    """Tensors whose first axes belong together: samples and targets of any kind."""
+def from_arrays(*arrays: Any, classes: dict[str, int] | None = None, **named: Any) -> Dataset:
+    """A data set of arrays whose first axes belong together, samples and targets of any kind: from_arrays(x, y), fields "x" and "y", or
+    from_arrays(image=…, label=…). Tensors that are contiguous and NumPy's arrays share their memory with it, numpy.memmap's files too;
+    others are copied. classes: how many classes the values of a field are, -1 to count them: from_arrays(x, y, classes={"y": -1})."""
+    names = ["x", "y", *(f"field{i}" for i in range(2, len(arrays)))][:len(arrays)]
+    values = [_shared(value) for value in (*arrays, *named.values())]
+    names += named
+    if any(not shape for _, shape, _, _ in values) or len({shape[0] for _, shape, _, _ in values}) != 1:
+        raise _lib.ShapeError("arrays of a data set have as many rows: " + ", ".join(str(shape) for _, shape, _, _ in values))
+    unknown = set(classes or ()) - set(names)
+    if unknown:
+        raise _lib.InvalidError(f"there is no field {unknown.pop()!r}; there are {', '.join(names)}")
+    fields = (_api.gd_field * len(values))()
+    for i, (name, (_, shape, dtype, _)) in enumerate(zip(names, values)):
+        fields[i] = _convert.options_of(_api.gd_field)
+        fields[i].name, fields[i].shape, fields[i].dtype = name.encode(), _convert.shape_of(shape[1:]), dtype.code
+        fields[i].classes = (classes or {}).get(name, 0)
+    options = _convert.options_of(_api.gd_dataset_from_arrays_options)
+    options.copy = False
+    addresses = (ctypes.c_void_p * len(values))(*(address for address, _, _, _ in values))
+    h = _convert.run_handle(C.gd_dataset_from_arrays_with, _lib.context(), values[0][1][0], len(values), fields, addresses,
+                            ctypes.byref(options))
+    return Dataset(_objects.Dataset._made(h, tuple(owner for _, _, _, owner in values)))
 
-    tensors: list[Tensor]
 
-    def __init__(self, *tensors: Any) -> None:
-        self.tensors = [as_tensor(t) for t in tensors]
-        if len({len(t) for t in self.tensors}) != 1:
-            raise _lib.ShapeError("tensors of a data set have as many rows: " + ", ".join(str(t.shape) for t in self.tensors))
-
-    def __len__(self) -> int:
-        return len(self.tensors[0])
-
-    def __getitem__(self, i: Any) -> tuple[Tensor, ...]:
-        return tuple(t[i] for t in self.tensors)
-
-
-from_arrays = ArrayDataset
+def _shared(value: Any) -> tuple[int, tuple[int, ...], DType, Any]:
+    """(address, shape, dtype, what owns the memory) of an array or of a tensor of it."""
+    interface = None if isinstance(value, Tensor) else getattr(value, "__array_interface__", None)
+    if interface and interface.get("strides") is None and interface.get("data"):
+        known = next((d for d in BY_CODE.values() if d.format and d.typestr == interface["typestr"]), None)
+        if known is not None:
+            return interface["data"][0], tuple(interface["shape"]), known, value
+    t = as_tensor(value).detach().contiguous()
+    return t._address, t.shape, t.dtype, t
 
 
 class DataLoader:
@@ -287,7 +306,7 @@ class DataLoader:
 
         def batch_of(i: int) -> Any:
             chosen = order[i * self.batch_size:][:self.batch_size]
-            return self.dataset[chosen] if isinstance(self.dataset, ArrayDataset) else self.collate([self.dataset[j] for j in chosen])
+            return self.collate([self.dataset[j] for j in chosen])
         return batch_of
 
     def _seek(self) -> Callable[[int], Any]:
@@ -379,5 +398,5 @@ def _stack(samples: list) -> Any:
     return _ops.stack([as_tensor(s) for s in samples])
 
 
-__all__ = ["ArrayDataset", "DataLoader", "Dataset", "Field", "cifar10", "from_arrays", "idx", "image_folder", "image_list", "mnist",
+__all__ = ["DataLoader", "Dataset", "Field", "cifar10", "from_arrays", "idx", "image_folder", "image_list", "mnist",
            "read_idx", "read_image", "tokens", "write_image", "write_tokens"]

@@ -164,10 +164,10 @@ static void drop_source(gd_source *s)
     for (int i = 0; i < s->field_count; i++) {
         gd_data_field *field = &s->fields[i];
         free_names(&field->spec, field->spec.classes);
-        if (s->owns_arrays) {
+        if (s->owns_arrays)
             gd_free((void *)(uintptr_t)field->array);
+        if (s->owns_lengths)
             gd_free((void *)(uintptr_t)field->lengths);
-        }
     }
     if (s->release)
         s->release(s->user);
@@ -275,24 +275,25 @@ static gd_source *create_source(gd_context *context, const form *f)
     return NULL;
 }
 
-/* Memory of the caller's becomes ours. */
-static gd_status copy_arrays(gd_source *s)
+/* The lengths, which are few, and with `copy` the arrays become ours. */
+static gd_status copy_arrays(gd_source *s, bool copy)
 {
     bool ok = true;
-    s->owns_arrays = true;
+    s->owns_arrays = copy;
+    s->owns_lengths = true;
     for (int i = 0; i < s->field_count; i++) {
         gd_data_field *field = &s->fields[i];
         const void *array = field->array;
         const int64_t *lengths = field->lengths;
         size_t bytes = (size_t)(s->count * field->room) * gd_dtype_size(field->spec.dtype);
-        void *own = ok && array ? gd_alloc(bytes) : NULL;
+        void *own = ok && copy && array ? gd_alloc(bytes) : NULL;
         int64_t *own_lengths = ok && lengths ? gd_alloc((size_t)s->count * sizeof *lengths) : NULL;
-        ok = ok && (own || !array) && (own_lengths || !lengths);
+        ok = ok && (own || !array || !copy) && (own_lengths || !lengths);
         if (own)
             memcpy(own, array, bytes);
         if (own_lengths)
             memcpy(own_lengths, lengths, (size_t)s->count * sizeof *lengths);
-        field->array = own;
+        field->array = copy ? own : array;
         field->lengths = own_lengths;
     }
     return ok ? GD_OK : GD_ERR_MEMORY;
@@ -376,7 +377,7 @@ gd_dataset *gd_dataset_adopt(gd_context *context, int64_t count, int field_count
 static gd_dataset *create(gd_context *context, const form *f, bool copy)
 {
     gd_source *s = create_source(context, f);
-    if (s && copy && copy_arrays(s) != GD_OK) {
+    if (s && copy_arrays(s, copy) != GD_OK) {
         drop_source(s);
         return NULL;
     }

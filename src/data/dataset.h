@@ -26,8 +26,8 @@ typedef struct gd_source {
     int64_t count;
     int field_count;
     gd_data_field fields[GD_FIELDS_MAX];
-    bool owns_arrays; /* array and lengths of the fields are ours */
-    gd_sample_fn get; /* NULL: all fields are in memory */
+    bool owns_arrays, owns_lengths; /* of the fields */
+    gd_sample_fn get;               /* NULL: all fields are in memory */
     void *user;
     void (*release)(void *user);
     bool one_thread, has_turn; /* has_turn: the lock has been made */

@@ -89,7 +89,11 @@ static gd_status open_classes(const char *who, const gd_dataset *d, int f, class
         return GD_ERR_MEMORY;
     gd_status status = read_labels(d, f, c->label);
     for (int64_t i = 0; status == GD_OK && i < d->count; i++)
-        c->count[c->label[i]]++;
+        if (c->label[i] >= 0 && c->label[i] < c->classes)
+            c->count[c->label[i]]++;
+        else /* memory that was lent has changed */
+            status = gd_fail(GD_ERR_INVALID, "%s: label %lld of sample %lld, of %lld classes", who,
+                             (long long)c->label[i], (long long)i, (long long)c->classes);
     return status;
 }
 

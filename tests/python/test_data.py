@@ -160,9 +160,40 @@ def test_many_steps_in_one_call():
             count.run(loader, 1)
 
 
+def test_data_sets_of_arrays(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    x, y = numpy.arange(24, dtype="float64").reshape(6, 2, 2), numpy.array([0, 2, 1, 0, 2, 2], "uint8")
+    samples = data.from_arrays(x, y, classes={"y": -1})
+    assert [(f.name, f.shape, f.dtype, f.classes) for f in samples.fields] == [("x", (2, 2), gd.float64, 0), ("y", (), gd.uint8, 3)]
+    x[1, 0, 0] = 99  # shared
+    assert samples[1][0].tolist() == [[99, 5], [6, 7]] and samples[[5, 0]][1].tolist() == [2, 0] and samples[-1][1].item() == 2
+    numpy.save(tmp_path / "x.npy", x)
+    mapped = data.from_arrays(image=numpy.load(tmp_path / "x.npy", mmap_mode="r"), label=y[::2].repeat(2))
+    for workers in (0, 3):
+        loader = data.DataLoader(mapped, 4, shuffle=True, seed=2, workers=workers)
+        batches = [(image.tolist(), label.tolist()) for image, label in loader]
+        assert [len(label) for _, label in batches] == [4, 2]
+        assert sorted(row for image, _ in batches for row in image) == sorted(x.tolist())
+        assert workers == 0 or batches == before
+        before = batches
+    grown = gd.ones((3, 2)).T  # not contiguous
+    part = data.from_arrays(grown, [1, 2])
+    del grown
+    assert part[0:2][0].tolist() == [[1, 1, 1], [1, 1, 1]] and part[1][1].item() == 2
+    with pytest.raises(gd.ShapeError, match=r"as many rows: \(6, 2, 2\), \(5,\)"):
+        data.from_arrays(x, y[:5])
+    with pytest.raises(gd.ShapeError):
+        data.from_arrays(gd.tensor(1.0))
+    with pytest.raises(ValueError, match="there is no field 'z'"):
+        data.from_arrays(x, classes={"z": 2})
+    with pytest.raises(ValueError, match="label 2 of sample 1, of 2 classes"):
+        data.from_arrays(x, y, classes={"y": 2})
+
+
 def test_runs_over_other_loaders_are_loops():
-    loader = data.DataLoader(data.from_arrays(gd.arange(10), gd.arange(10)), batch_size=4)
     total = gd.compile(lambda x, y: (x + y).sum())
-    assert total.run(loader) == [12, 44, 34] and total.run(loader, 2) == [12, 44] and total.run(loader, 2) == [34, 12]
+    for samples in (data.from_arrays(gd.arange(10), gd.arange(10)), [(i, i) for i in range(10)]):
+        loader = data.DataLoader(samples, batch_size=4)
+        assert total.run(loader) == [12, 44, 34] and total.run(loader, 2) == [12, 44] and total.run(loader, 2) == [34, 12]
     assert total.run([(gd.arange(3), gd.arange(3))], 3) == [6, 6, 6]
     assert gd.compile(lambda x, y: x.sum(), mode="lazy").run(loader, 1) == [22]
