@@ -70,14 +70,13 @@ static void train(gd_context *gd, trainee *t, gd_dataset *digits, int first, int
 {
     gd_loader *loader = gd_loader_create(digits, .batch = BATCH, .shuffle = true, .seed = 1);
     gd_function *step = gd_compile(gd, train_step, t);
-    int64_t batches = gd_loader_batches(loader), now = 0;
+    int64_t batches = gd_loader_batches(loader), now = first * batches;
+    gd_loader_seek(loader, now);
     gd_schedule cosine = { GD_SCHEDULE_DEFAULTS, .kind = GD_SCHEDULE_COSINE, .lr = 4e-3,
                            .steps = EPOCHS * batches, .warmup = 10 };
     gd_batch batch;
-    for (int epoch = 0; epoch < last; epoch++)
+    for (int epoch = first; epoch < last; epoch++)
         for (double sum = 0; gd_loader_next(loader, &batch); now++) {
-            if (epoch < first)
-                continue; // of an earlier run: the loader's order depends on the epoch
             gd_optimizer_set_lr(t->optimizer, gd_schedule_at(&cosine, now));
             sum += gd_item(gd_call(step, batch.count, batch.tensors));
             if (now % batches == batches - 1)
@@ -136,17 +135,16 @@ int main(void)
     printf("== resumed\n");
     trainee half = begin(gd);
     train(gd, &half, digits, 0, 1);
-    gd_module_save(half.module, "guide_5.safetensors");
-    gd_optimizer_save(half.optimizer, "guide_5_adam.safetensors");
+    gd_training training = { GD_TRAINING_DEFAULTS, .optimizer = half.optimizer };
+    gd_training_save(&training, "guide_5.safetensors");
     if (gd_error_code() == GD_ERR_UNSUPPORTED)
         return cannot_run();
     trainee resumed = begin(gd);
-    gd_module_load(resumed.module, "guide_5.safetensors");
-    gd_optimizer_load(resumed.optimizer, "guide_5_adam.safetensors");
+    training.optimizer = resumed.optimizer; // of a module without parameters
+    gd_training_load(&training, "guide_5.safetensors");
     train(gd, &resumed, digits, 1, EPOCHS);
     evaluate("saved, loaded and trained on", &resumed, unseen);
     remove("guide_5.safetensors");
-    remove("guide_5_adam.safetensors");
 
     if (gd_error_code())
         fprintf(stderr, "guide_5: %s\n", gd_error_message());
