@@ -43,7 +43,7 @@ static void end_colour(const canvas *c, gd_text_buffer *out)
 
 static char letter_of(int dot)
 {
-    return dot == PALE ? '.' : (char)('a' + (dot - FIRST) % 26);
+    return (char)(dot == PALE ? '.' : 'a' + (dot - FIRST) % 26);
 }
 
 /* ---- dots ---- */
