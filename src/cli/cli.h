@@ -18,10 +18,24 @@ int cli_generate(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_export(int argc, char **argv);
+int cli_compare(int argc, char **argv);
 
 /* ---- options.c ---- */
 
-typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_WHOLE, CLI_REAL, CLI_OPERAND } cli_kind;
+typedef enum cli_kind {
+    CLI_FLAG,
+    CLI_TEXT,
+    CLI_WHOLE,
+    CLI_REAL,
+    CLI_OPERAND, /* a word that is no option */
+    CLI_OPERANDS /* all such words that are left; the last row */
+} cli_kind;
+
+/* Words of the command line. */
+typedef struct cli_words {
+    int count;
+    char *const *words;
+} cli_words;
 
 /* An option: --name ARGUMENT; or an operand, a word that is no option. */
 typedef struct cli_option {
@@ -29,8 +43,8 @@ typedef struct cli_option {
     const char *argument; /* what --help calls it; NULL for a flag */
     const char *help;
     cli_kind kind;
-    void *value;     /* bool *, const char **, int64_t *, double *, for an operand const char **;
-                        holds the default */
+    void *value;     /* bool *, const char **, int64_t *, double *, for an operand const char **,
+                        for operands cli_words *; holds the default */
     double min, max; /* of numbers */
 } cli_option;
 

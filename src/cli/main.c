@@ -19,6 +19,7 @@ static const command commands[] = {
     { "generate", "continue a text with a language model", cli_generate },
     { "plan", "show what a compiled network is: kernels, memory, times", cli_plan },
     { "export", "write a network as one C file", cli_export },
+    { "compare", "show runs side by side: metrics, options, curves", cli_compare },
     { "info", "version, instruction set, threads, caches, devices", cli_info },
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };

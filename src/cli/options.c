@@ -10,12 +10,17 @@
 
 enum { MOST_OPTIONS = 32, HELP = 'h', FIRST = 256 };
 
+static bool is_operand(const cli_option *o)
+{
+    return o->kind == CLI_OPERAND || o->kind == CLI_OPERANDS;
+}
+
 static void print_help(const cli_command_help *help, const cli_option *options, int count)
 {
     printf("Usage: %s\n\n%s\n\nOptions:\n", help->usage, help->summary);
     for (int i = 0; i < count; i++) {
         char left[64];
-        if (options[i].kind == CLI_OPERAND) {
+        if (is_operand(&options[i])) {
             printf("  %-20s %s\n", options[i].name, options[i].help);
             continue;
         }
@@ -78,9 +83,14 @@ static int complain_word(const char *command, int problem, const char *word)
 /* The words that are no options, in the order of the operands' rows. */
 static int store_operands(int argc, char **argv, const cli_option *options, int count)
 {
-    for (int i = 0; i < count && optind < argc; i++)
+    for (int i = 0; i < count && optind < argc; i++) {
         if (options[i].kind == CLI_OPERAND)
             (void)store(argv[0], &options[i], argv[optind++]);
+        else if (options[i].kind == CLI_OPERANDS) {
+            *(cli_words *)options[i].value = (cli_words){ argc - optind, argv + optind };
+            optind = argc;
+        }
+    }
     if (optind == argc)
         return CLI_OK;
     fprintf(stderr, "gradus %s: '%s' is not an option; 'gradus %s --help' lists them\n", argv[0],
@@ -93,7 +103,7 @@ int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_opt
 {
     struct option rows[MOST_OPTIONS + 2] = { { "help", no_argument, NULL, HELP } };
     for (int i = 0, row = 1; i < count && i < MOST_OPTIONS; i++)
-        if (options[i].kind != CLI_OPERAND)
+        if (!is_operand(&options[i]))
             rows[row++] =
                 (struct option){ options[i].name,
                                  options[i].kind == CLI_FLAG ? no_argument : required_argument,

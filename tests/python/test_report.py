@@ -122,3 +122,34 @@ def test_runs_are_read_back(tmp_path):
     log.close()
     with pytest.raises(gd.StateError, match="is there already"):
         report.RunLog.open(tmp_path)
+
+
+def test_charts_are_drawn(tmp_path):
+    import xml.dom.minidom
+    chart = report.Chart.create(title="Loss <of> training", x_label="step")
+    chart.line("train", range(100), np.linspace(2, 1, 100), smoothing=0.9)
+    chart.line("test", [0, 50, 99], [2.0, math.nan, 1.5], dashed=True)
+    chart.mark(50.0, "half")
+    chart.save(tmp_path / "loss.svg")
+    svg = (tmp_path / "loss.svg").read_text(encoding="utf-8")
+    assert svg == chart.svg()
+    texts = ["".join(n.data for n in t.childNodes) for t in xml.dom.minidom.parseString(svg).getElementsByTagName("text")]
+    assert {"Loss <of> training", "step", "train", "test", "half"} < set(texts)
+    assert "a train   b test" in chart.text(60, 15, "unicode") and "\033[" in chart.text(60, 15, "colour")
+    with pytest.raises(ValueError, match="differ in length"):
+        chart.line("odd", [1, 2], [1])
+
+
+def test_charts_of_metrics(tmp_path):
+    ranking = gd.metrics.Ranking.create()
+    ranking.add(gd.asarray([0.1, 0.4, 0.35, 0.8]), gd.asarray([0, 0, 1, 1]))
+    false_positive, true_positive, thresholds = ranking.roc()
+    assert false_positive.tolist() == [0, 0, 0.5, 0.5, 1] and true_positive.tolist() == [0, 0.5, 0.5, 1, 1]
+    assert thresholds.shape == (5,)
+    assert "area 0.7500" in report.Chart.roc(ranking).svg()
+    assert "average precision 0.8333" in report.Chart.precision_recall(ranking).svg()
+    confusion = gd.metrics.Confusion.create(2)
+    confusion.add(gd.asarray([0, 1, 1]), gd.asarray([0, 0, 1]))
+    assert confusion.matrix().tolist() == [[1, 1], [0, 1]]
+    assert "cats" in report.Chart.confusion(confusion, ["cats", "dogs"]).svg()
+    assert report.Chart.images(np.eye(3, dtype=np.float32)[None], False).text(20, 10, "ascii") == "== \n  =\n"
