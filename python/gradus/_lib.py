@@ -138,7 +138,7 @@ lock: Any = threading.RLock() if fast is None else fast.lock
 _context = None
 no_grad_depth = 0
 stored: list = []  # an exception of a function that C called, to be raised when C has returned
-# To be given back: handles of tensors that others stand for, and (level, function, handle) of other objects.
+# To be given back: handles of tensors that others stand for, and (level, function, handle and, kept until then, what it was made from) of other objects.
 _pending: deque = deque()
 forget = _pending.append
 FIRST = 1 << 30  # the level of what ends before all others
@@ -170,6 +170,11 @@ def _level(item) -> int:
 def drain() -> None:
     """Give back what Python has let go. With the lock held. Python's collector ends the objects of a cycle in any order:
     what was made from others is ended before them."""
+    while _pending:
+        _drain_listed()  # lets go of what the objects were made from, which may list more
+
+
+def _drain_listed() -> None:
     objects = []
     while _pending:
         item = _pending.popleft()
@@ -179,8 +184,8 @@ def drain() -> None:
             objects.append(item)
     if objects:
         objects.sort(key=_level, reverse=True)
-        for _, end, h in objects:
-            end(h)
+        for item in objects:
+            item[1](item[2])
 
 
 def claim(h, _claim=C.gd_claim):
@@ -253,7 +258,7 @@ class Object:
 
     def __del__(self, _forget: Any = forget, _C: Any = C) -> None:
         if self._h and self._end:
-            _forget((self._level, getattr(_C, self._end), self._h))
+            _forget((self._level, getattr(_C, self._end), self._h, self._kept))  # what it was made from lives until it is ended
 
     def __repr__(self) -> str:
         return f"<gradus {type(self).__name__}>"

@@ -24,7 +24,7 @@ class Field:
     def __init__(self, field: _api.gd_field) -> None:
         self.name: str = field.name.decode()
         self.shape: tuple[int, ...] = tuple(field.shape.dim[:field.shape.rank])
-        self.dtype = BY_CODE[field.batch_dtype]
+        self.dtype: DType = BY_CODE[field.batch_dtype]
         self.classes: int = field.classes
         names = (ctypes.c_char_p * self.classes).from_address(field.class_names) if field.class_names else ()
         self.class_names: list[str] = [name.decode() for name in names]
@@ -40,7 +40,7 @@ class Dataset:
 
     def __init__(self, handle: _objects.Dataset) -> None:
         self._dataset = handle
-        self.fields = [Field(_api.gd_field.from_address(C.gd_dataset_field(handle.handle, i))) for i in range(handle.field_count())]
+        self.fields: list[Field] = [Field(_api.gd_field.from_address(C.gd_dataset_field(handle.handle, i))) for i in range(handle.field_count())]
         self.shape: tuple[int, ...] = self.fields[0].shape
         self.classes: int = next((field.classes for field in self.fields if field.classes), 0)
 

@@ -45,7 +45,7 @@ def test_structs_are_laid_out_as_in_c(tmp_path):
 
 def test_defaults_are_those_of_the_library():
     """What the headers say as GD_DEFAULT is what gd_options_default fills in."""
-    from ctypes import byref, sizeof
+    from ctypes import byref, c_char_p, sizeof
 
     from gradus._convert import options_of
     checked = 0
@@ -54,7 +54,13 @@ def test_defaults_are_those_of_the_library():
             continue
         filled = struct()
         assert _lib.C.gd_options_default(struct.__name__.encode(), byref(filled), sizeof(struct)) == 0, struct.__name__
-        assert bytes(filled) == bytes(options_of(struct)), struct.__name__
+        ours = options_of(struct)
+        for name, kind in struct._fields_:
+            if kind is c_char_p:  # texts lie elsewhere
+                assert getattr(filled, name) == getattr(ours, name), (struct.__name__, name)
+                setattr(filled, name, None)
+                setattr(ours, name, None)
+        assert bytes(filled) == bytes(ours), struct.__name__
         checked += 1
     assert checked > 10
 
