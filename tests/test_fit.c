@@ -402,6 +402,37 @@ static void steps_that_go_too_far_are_told(void **state)
     expect_error(GD_ERR_STATE, "was not finite before it");
 }
 
+/* ---- finding a learning rate ---- */
+
+/* Small rates change nothing, large ones let the loss explode, and afterwards all is as before: the
+ * next training gives the same bits. */
+static void a_rate_is_found_and_nothing_is_changed(void **state)
+{
+    enum { STEPS = 80 };
+    trainee t = new_trainee(*state), same = new_trainee(*state);
+    gd_dataset *d = numbers(*state);
+    gd_loader *l = gd_loader_create(d, .batch = 8, .shuffle = true),
+              *k = gd_loader_create(d, .batch = 8, .shuffle = true);
+    gd_optimizer *o = gd_sgd(t.module, .lr = 0.05, .momentum = 0.5),
+                 *p = gd_sgd(same.module, .lr = 0.05, .momentum = 0.5);
+    assert_int_equal(gd_fit(o, objective, &t, l, .steps = 2), GD_OK);
+    assert_int_equal(gd_fit(p, objective, &same, k, .steps = 2), GD_OK);
+    gd_lr_point points[STEPS];
+    double lr;
+    int64_t count =
+        gd_lr_range(o, objective, &t, l, points, &lr, .from = 1e-5, .to = 100, .steps = STEPS);
+    assert_true(count > 20 && count < STEPS);
+    assert_true(points[0].lr == 1e-5 && lr > 0.01 && lr < 0.5);
+    assert_true(gd_optimizer_lr(o) == 0.05);
+    assert_int_equal(gd_loader_position(l), 2);
+    assert_same_parameters(t.module, same.module);
+    assert_int_equal(gd_fit(o, objective, &t, l, .steps = 3), GD_OK);
+    assert_int_equal(gd_fit(p, objective, &same, k, .steps = 3), GD_OK);
+    assert_same_parameters(t.module, same.module);
+    assert_int_equal(gd_lr_range(o, objective, &t, l, points, NULL, .from = 0), -1);
+    expect_error(GD_ERR_INVALID, "gd_lr_range");
+}
+
 /* ---- models as data ---- */
 
 static void models_are_trained_and_predict(void **state)
@@ -469,6 +500,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_files_are_refused, make_folder, remove_folder),
         context_test(the_op_that_made_a_nan_is_named),
         context_test(steps_that_go_too_far_are_told),
+        context_test(a_rate_is_found_and_nothing_is_changed),
         context_test(models_are_trained_and_predict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -230,6 +230,16 @@ static uint64_t of_report(env *e, const gd_report_options *o)
     return hash + of_number(gd_metrics_get(&metrics, "mean"));
 }
 
+static uint64_t of_range(env *e, const gd_lr_range_options *o)
+{
+    static gd_lr_point points[200];
+    double lr = 0;
+    gd_module *m = gd_module_create(e->gd, .seed = 1);
+    gd_loader *l = gd_loader_create(samples(e, NULL), .batch = 3);
+    const int64_t count = gd_lr_range_with(gd_sgd(m), objective, m, l, points, &lr, o);
+    return add_bytes(of_number(lr), &count, sizeof count);
+}
+
 static uint64_t of_evaluation(env *e, const gd_evaluate_options *o)
 {
     gd_metrics metrics;
@@ -485,6 +495,7 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_rms_norm_options, of_tensor(gd_rms_norm_with(e->x, NULL, o)), GD_RMS_NORM_DEFAULTS, .epsilon = 0.5) \
     _(gd_rmsprop_options, of_steps(gd_rmsprop_with(one_parameter(e), o)), GD_RMSPROP_DEFAULTS, .lr = 0.5) \
     _(gd_rope_options, of_tensor(gd_rope_with(e->x, o)), GD_ROPE_DEFAULTS, .start = 3) \
+    _(gd_lr_range_options, of_range(e, o), GD_LR_RANGE_DEFAULTS, .from = 0.01, .to = 0.1) \
     _(gd_run_options, of_run(o), GD_RUN_DEFAULTS, .asynchronous = false) \
     _(gd_run_log_options, of_log(o), GD_RUN_LOG_DEFAULTS, .json = false, .csv = true) \
     _(gd_sampler_options, of_sampler(gd_sampler_create_with(o)), GD_SAMPLER_DEFAULTS, .temperature = 0.5) \

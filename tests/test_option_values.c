@@ -357,6 +357,7 @@ static void zeros_are_refused(void **state)
     REFUSED(gd_table_options, gd_table_create_with("a", 1, &zeros));
     REFUSED(gd_table_encoder_options, gd_table_encoder_create_with(NULL, &zeros));
     REFUSED(gd_report_options, gd_report_with(NULL, "name", NULL, &zeros));
+    REFUSED(gd_lr_range_options, gd_lr_range_with(NULL, objective, NULL, NULL, NULL, NULL, &zeros));
     REFUSED(gd_run_options, gd_run_open_with("/tmp", &zeros));
     REFUSED(gd_chart_options, gd_chart_create_with(&zeros));
     REFUSED(gd_chart_line_options, gd_chart_line_with(NULL, NULL, 0, NULL, NULL, &zeros));

@@ -474,6 +474,40 @@ static void a_full_disk_loses_nothing(void **state)
     close_problem(&p);
 }
 
+/* ---- out of memory, at every allocation in turn ---- */
+
+/* A step, saved in a folder, synchronously, and read back. */
+static bool everything(int unused)
+{
+    (void)unused;
+    problem p = { .context = gd_open("cpu", .threads = 1) };
+    p.module = gd_module_create(p.context, .seed = 1);
+    p.optimizer = gd_adam(p.module);
+    p.ema = gd_ema_create(p.module);
+    p.sum = gd_state(p.context, GD_SCALAR, 0.0, GD_F64);
+    p.named = (gd_named_tensor){ "sum", p.sum };
+    gd_tensor *x = gd_ones(p.context, GD_SHAPE(2, IN), GD_F32);
+    gd_tensor *loss = gd_mean(gd_nn_linear(p.module, "a", x, 1), GD_ALL_AXES, false);
+    p.training = (gd_training){ GD_TRAINING_DEFAULTS, .optimizer = p.optimizer, .ema = p.ema,
+                                .tensor_count = 1, .tensors = &p.named };
+    const char *file;
+    gd_run *run = gd_run_open(in_folder("memory"), .asynchronous = false);
+    bool ok = p.sum && p.ema && run && gd_minimize(p.optimizer, loss) &&
+              gd_ema_update(p.ema) == GD_OK && gd_run_save(run, &p.training, true) == GD_OK &&
+              gd_run_load(run, &p.training, &file) == GD_OK;
+    ok = gd_run_close(run) == GD_OK && ok;
+    gd_release(p.sum);
+    gd_close(p.context);
+    return ok;
+}
+
+static void failing_allocations_leave_nothing_behind(void **state)
+{
+    (void)state;
+    need_json();
+    fail_every_allocation(everything, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -486,6 +520,7 @@ int main(void)
         cmocka_unit_test(the_last_two_and_the_best_are_kept),
         cmocka_unit_test(one_process_has_a_folder),
         cmocka_unit_test(a_full_disk_loses_nothing),
+        cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

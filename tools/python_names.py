@@ -84,7 +84,7 @@ NOT_FOR_PYTHON = {
     "gd_keep": "scopes are not visible in Python",
     "gd_graph_verify": "debug builds call it themselves",
     "gd_fit_with": "training loops are Python's: a compiled step is one call", "gd_evaluate_with": "as gd_fit",
-    "gd_report_with": "as gd_fit", "gd_model_objective": "as gd_fit", "gd_metrics_get": "as gd_fit",
+    "gd_report_with": "as gd_fit", "gd_lr_range_with": "as gd_fit", "gd_model_objective": "as gd_fit", "gd_metrics_get": "as gd_fit",
     "gd_predict": "nn.Model is called: gd.compile makes it one call", "gd_predict_loader": "as gd_predict",
     "gd_predictor_create": "as gd_predict", "gd_predictor_release": "as gd_predict",
     "gd_schedule_follow": "a callback for gd_fit",

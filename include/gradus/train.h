@@ -177,6 +177,32 @@ typedef struct gd_fit_options {
 GD_API gd_status gd_fit_with(gd_optimizer *optimizer, gd_objective_fn objective, void *user,
                              gd_loader *train, const gd_fit_options *options);
 
+/* ---- finding a learning rate ---- */
+
+typedef struct gd_lr_point {
+    double lr, loss; /* the loss of the step, smoothed over those before */
+} gd_lr_point;
+
+typedef struct gd_lr_range_options {
+    size_t size GD_DEFAULT(sizeof(gd_lr_range_options));
+    double from GD_DEFAULT(1e-6), to
+        GD_DEFAULT(10); /* rates, growing by the same factor each step */
+    int64_t steps GD_DEFAULT(100);
+} gd_lr_range_options;
+#define GD_LR_RANGE_DEFAULTS \
+    .size = sizeof(gd_lr_range_options), .from = 1e-6, .to = 10, .steps = 100
+
+/* gd_lr_range(optimizer, objective, user, loader, points, &lr): train for .steps steps with ever larger
+ * learning rates, until the loss is no number or four times its least, and put everything back:
+ * parameters, optimizer, random stream, loader. points has room for .steps; how many there are is
+ * returned, -1: an error. *lr, if lr is not NULL, is where the loss fell most steeply, a good rate to
+ * begin with; NaN: nowhere. Smith, "Cyclical learning rates for training neural networks", 2017. */
+#define gd_lr_range(...) \
+    GD_WITH_6(gd_lr_range_with, gd_lr_range_options, GD_LR_RANGE_DEFAULTS, __VA_ARGS__, )
+GD_API int64_t gd_lr_range_with(gd_optimizer *optimizer, gd_objective_fn objective, void *user,
+                                gd_loader *loader, gd_lr_point *points, double *lr,
+                                const gd_lr_range_options *options);
+
 /* ---- evaluation ---- */
 
 typedef struct gd_evaluate_options {

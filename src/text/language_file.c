@@ -360,6 +360,10 @@ static gd_status read_tensors(const reading *r)
 static gd_language_model *open_safetensors(gd_context *context, const char *path)
 {
     gd_tensor_file *file = gd_tensor_file_open(path);
+    if (file && gd_tensor_file_verify(file) != GD_OK) {
+        gd_tensor_file_close(file);
+        return NULL;
+    }
     if (!file)
         return NULL;
     gd_language_options o = { GD_LANGUAGE_DEFAULTS };

@@ -39,6 +39,8 @@ void data(gd_context *gd, gd_module *m, gd_optimizer *o)
     gd_loader *l = gd_loader_create(d, .batch = 32, .shuffle = true, .seed = 1, .workers = 2);
     gd_run *run = gd_run_open("run", .asynchronous = false);
     gd_fit(o, objective, m, l, .epochs = 2, .validation = l, .run = run, .result = &result);
+    gd_lr_point points[50];
+    gd_lr_range(o, objective, m, l, points, nullptr, .steps = 50);
     gd_evaluate(m, objective, m, l, &result, .mode = GD_MODE_EAGER);
     gd_dataset *parts[2];
     gd_dataset_split(d, 0.8, parts, parts + 1, .stratify = 1);
