@@ -17,118 +17,9 @@
 
 #ifdef GD_TOOL
 
-#define MNIST "--data " GD_SOURCE_DIR "/data/mnist"
+#define MNIST GD_SOURCE_DIR "/data/mnist"
 
-/* Output and errors of a command, and its exit code. */
-typedef struct result {
-    char out[65536], err[8192];
-    int code;
-} result;
-
-static char folder[256]; /* of this run: weights, errors */
-
-static void read_stream(FILE *from, char *text, size_t size)
-{
-    size_t length = fread(text, 1, size - 1, from);
-    text[length] = '\0';
-}
-
-/* Run `gradus ARGUMENTS` from the test's folder, with output to a pipe. */
-static const result *run(const char *format, ...)
-{
-    static result r;
-    char arguments[2048], command[4096];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(arguments, sizeof arguments, format, list);
-    va_end(list);
-    snprintf(command, sizeof command, "cd '%s' && '%s' %s 2>errors", folder, GD_TOOL, arguments);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    read_stream(pipe, r.out, sizeof r.out);
-    int status = pclose(pipe);
-    r.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
-    char path[512];
-    snprintf(path, sizeof path, "%s/errors", folder);
-    FILE *errors = fopen(path, "r");
-    assert_non_null(errors);
-    read_stream(errors, r.err, sizeof r.err);
-    fclose(errors);
-    return &r;
-}
-
-static void assert_has(const char *text, const char *words)
-{
-    if (!strstr(text, words))
-        print_error("expected \"%s\" in:\n%s\n", words, text);
-    assert_non_null(strstr(text, words));
-}
-
-/* A usage error or a failure: the words on standard error, nothing on standard output. */
-static void assert_fails(const result *r, int code, const char *words)
-{
-    assert_has(r->err, words);
-    assert_string_equal(r->out, "");
-    assert_int_equal(r->code, code);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/test_cli_XXXXXX", GD_BINARY_DIR);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[512];
-    snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return system(command) == 0 ? 0 : -1;
-}
-
-/* A build without zlib cannot read the data, one without jansson cannot save. */
-static void need(const char *library)
-{
-#ifndef GD_HAVE_ZLIB
-    if (strcmp(library, "zlib") == 0)
-        skip();
-#endif
-#ifndef GD_HAVE_JANSSON
-    if (strcmp(library, "jansson") == 0)
-        skip();
-#endif
-    (void)library;
-}
-
-static void write_text(const char *name, const char *text)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void assert_holds(const char *name, const char *words)
-{
-    char path[512], text[4096] = "";
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    read_stream(file, text, sizeof text);
-    fclose(file);
-    assert_has(text, words);
-}
-
-/* Nothing is left in the test's folder whose name has these words. */
-static bool is_there(const char *pattern)
-{
-    char command[1024];
-    snprintf(command, sizeof command, "cd '%s' && ls | grep -q -- '%s'", folder, pattern);
-    return system(command) == 0;
-}
+#include "support/cli.h"
 
 /* ---- help and mistakes ---- */
 
@@ -148,11 +39,11 @@ static void help_is_given(void **state)
         assert_string_equal(r->err, "");
     }
     r = run("train --help");
-    static const char *const options[] = { "--model FILE",  "--data FOLDER", "--epochs N",
-                                           "--batch N",     "--lr X",        "--optimizer",
-                                           "--seed N",      "--faithful",    "--eager",
-                                           "--per-example", "--threads N",   "--quiet",
-                                           "--output FILE", "--schedule",    "--workers" };
+    static const char *const options[] = {
+        "--model FILE", "--data DATA", "--epochs N", "--batch N",     "--lr X",      "--optimizer",
+        "--seed N",     "--faithful",  "--eager",    "--per-example", "--threads N", "--quiet",
+        "--run FOLDER", "--resume",    "--target",   "--schedule",    "--workers"
+    };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         assert_has(r->out, options[i]);
     assert_has(run("--version")->out, "gradus 0.1.0\n");
@@ -162,7 +53,7 @@ static void help_is_given(void **state)
 static void usage_errors_say_what_is_allowed(void **state)
 {
     (void)state;
-    assert_fails(run("trian"), 2, "there is no command 'trian'. Did you mean 'train'?");
+    assert_fails(run("trian"), 2, "there is no command 'trian'; did you mean 'train'?");
     assert_fails(run("xyzzy"), 2, "'gradus --help' lists them");
     assert_fails(run("train --epoch-count 3"), 2,
                  "there is no option '--epoch-count'; 'gradus train --help'");
@@ -175,7 +66,8 @@ static void usage_errors_say_what_is_allowed(void **state)
     assert_fails(run("train --lr nan"), 2, "--lr takes a number");
     assert_fails(run("train --schedule linear"), 2,
                  "--schedule is cosine or constant, not 'linear'");
-    assert_fails(run("train now"), 2, "'now' is not an option");
+    assert_fails(run("train --epocks 3"), 2, "no option '--epocks'; did you mean '--epochs'?");
+    assert_fails(run("train now later"), 2, "'later' is not an option");
     assert_fails(run("predict --index -4"), 2, "--index takes a whole number from 0 to 9999");
     assert_fails(run("info --verbose"), 2, "no option '--verbose'");
 }
@@ -183,12 +75,14 @@ static void usage_errors_say_what_is_allowed(void **state)
 static void failures_say_what_is_missing(void **state)
 {
     (void)state;
-    assert_fails(run("eval --weights nothing.safetensors"), 1, "nothing.safetensors");
-    assert_fails(run("predict --weights nothing.safetensors"), 1, "nothing.safetensors");
+    assert_fails(run("eval nothing.safetensors " MNIST), 1, "nothing.safetensors");
+    assert_fails(run("predict nothing.safetensors " MNIST), 1, "nothing.safetensors");
+    assert_fails(run("predict"), 1, "no trained model is given, and there is none in runs/");
     need("jansson"); /* without it train says first that it could not save */
-    assert_fails(run("train --optimizer newton"), 1, "there are sgd, rmsprop, adam, adamw");
-    assert_fails(run("train --data nowhere"), 1, "nowhere: train-images-idx3-ubyte is not there");
-    assert_fails(run("train --model none.json"), 1, "none.json");
+    assert_fails(run("train %s --optimizer newton --run newton", MNIST), 1,
+                 "there are sgd, rmsprop, adam, adamw");
+    assert_fails(run("train --data nowhere"), 1, "nowhere is not there");
+    assert_fails(run("train %s --model none.json", MNIST), 1, "none.json");
 }
 
 static void info_tells_of_the_machine(void **state)
@@ -204,33 +98,26 @@ static void info_tells_of_the_machine(void **state)
 
 /* ---- the main job, shortly ---- */
 
-/* The number after `words` in text. */
-static double number_after(const char *text, const char *words)
-{
-    assert_has(text, words);
-    return strtod(strstr(text, words) + strlen(words), NULL);
-}
-
 static void a_network_is_trained_used_and_measured(void **state)
 {
     (void)state;
     need("zlib");
     need("jansson");
-    const result *r = run("train %s --epochs 1 --output a.safetensors --threads 1", MNIST);
+    const result *r = run("train %s --epochs 1 --run a --threads 1", MNIST);
     assert_string_equal(r->err, "");
     assert_int_equal(r->code, 0);
     assert_has(r->out, "fc1    linear + relu  [batch, 16]       12,560");
-    assert_has(r->out, "60,000 training digits, 10,000 test digits; adam");
+    assert_has(r->out, "60,000 digits for training, 10,000 for validation");
     assert_has(r->out, "epoch  1/1  loss ");
-    assert_has(r->out, "Saved to a.safetensors");
+    assert_has(r->out, "Saved to a/model.safetensors");
     assert_null(strchr(r->out, '\033')); /* a pipe gets no colours, no cursor movements */
     assert_null(strchr(r->out, '\r'));
-    double accuracy = number_after(r->out, "test accuracy ");
+    double accuracy = number_after(r->out, "validation accuracy ");
     assert_true(accuracy > 85.0 && accuracy <= 100.0);
 
-    r = run("eval %s --model a.safetensors", MNIST);
+    r = run("eval a " MNIST);
     assert_int_equal(r->code, 0);
-    assert_true(fabs(number_after(r->out, "10,000 test digits: accuracy ") - accuracy) < 0.006);
+    assert_true(fabs(number_after(r->out, "10,000 digits: accuracy ") - accuracy) < 0.006);
     assert_has(r->out, "truth ");
     /* The confusion matrix counts every digit once. */
     long sum = 0;
@@ -248,7 +135,7 @@ static void a_network_is_trained_used_and_measured(void **state)
     }
     assert_int_equal(sum, 10000);
 
-    r = run("predict %s --model a.safetensors --index 0 --count 2", MNIST);
+    r = run("predict a " MNIST " --index 0 --count 2");
     assert_int_equal(r->code, 0);
     assert_has(r->out, "test digit 0: predicted 7 with ");
     assert_has(r->out, ", truth 7\n");
@@ -256,7 +143,7 @@ static void a_network_is_trained_used_and_measured(void **state)
     assert_null(strstr(r->out, "test digit 2: "));
     assert_has(r->out, "@");
     assert_null(strchr(r->out, '\033'));
-    assert_has(run("predict %s --model a.safetensors --index 9999 --count 5", MNIST)->out,
+    assert_has(run("predict a/model.safetensors " MNIST " --index 9999 --count 5")->out,
                "test digit 9999");
 }
 
@@ -272,15 +159,14 @@ static void runs_can_be_repeated(void **state)
                                         "/examples/models/mnist_mlp.json --threads 2",
                                         "--eager", "--workers 2" };
     for (int i = 0; i < 4; i++) {
-        const result *r =
-            run("train %s --epochs 1 --quiet --seed 7 --faithful --output way%d.safetensors %s",
-                MNIST, i, ways[i]);
+        const result *r = run("train %s --epochs 1 --quiet --seed 7 --faithful --run way%d %s",
+                              MNIST, i, ways[i]);
         assert_int_equal(r->code, 0);
         assert_string_equal(r->out, "");
         assert_string_equal(r->err, "");
         char command[1024];
-        snprintf(command, sizeof command, "cmp '%s/way0.safetensors' '%s/way%d.safetensors'",
-                 folder, folder, i);
+        snprintf(command, sizeof command,
+                 "cmp '%s/way0/model.safetensors' '%s/way%d/model.safetensors'", folder, folder, i);
         assert_int_equal(system(command), 0);
     }
 }
@@ -298,32 +184,33 @@ static void other_models_are_rejected(void **state)
           "{\"name\": \"fc\", \"type\": \"linear\", \"units\": 10}]}",
           file);
     assert_int_equal(fclose(file), 0);
-    const result *r =
-        run("train %s --model small.json --epochs 1 --output small.safetensors", MNIST);
+    const result *r = run("train %s --model small.json --epochs 1 --run small", MNIST);
     assert_int_equal(r->code, 0);
     assert_has(r->out, "flat   flatten  [batch, 784]");
-    assert_has(run("eval %s --model small.json --weights small.safetensors", MNIST)->out,
-               "accuracy ");
-    /* A softmax at the end is not applied again: the same weights give the same loss. */
-    char loss[64];
-    const char *at = strstr(
-        run("eval %s --model small.json --weights small.safetensors", MNIST)->out, ", loss ");
-    assert_non_null(at);
-    snprintf(loss, sizeof loss, "%.13s", at);
+    /* What was trained is one file, which every command takes. */
+    assert_has(run("eval small/model.safetensors " MNIST)->out, "accuracy ");
+    assert_has(run("predict small " MNIST " --count 1")->out, "test digit 0");
+    assert_has(run("plan small --batch 2")->out, "fc.weight");
+    assert_has(run("export small/model.safetensors --name small")->out,
+               "Start at small() at the end");
+    /* A softmax at the end is not applied again. */
     write_text(
         "soft.json",
         "{\"input\": [28, 28], \"layers\": [{\"name\": \"flat\", \"type\": \"flatten\"},"
         "{\"name\": \"fc\", \"type\": \"linear\", \"units\": 10, \"activation\": \"softmax\"}]}");
-    assert_has(run("eval %s --model soft.json --weights small.safetensors", MNIST)->out, loss);
-    /* What was trained is one file, which every command takes. */
-    assert_has(run("eval %s --model small.safetensors", MNIST)->out, loss);
-    assert_has(run("predict %s --model small.safetensors --count 1", MNIST)->out, "test digit 0");
-    assert_has(run("plan small.safetensors --batch 2")->out, "fc.weight");
-    assert_has(run("export small.safetensors --name small")->out, "Start at small() at the end");
-    assert_fails(run("eval %s --weights small.safetensors", MNIST), 1,
-                 "of another model: it has no \"fc1.weight\"");
-    assert_fails(run("train %s --output no/such/folder/a --quiet --epochs 1", MNIST), 1,
-                 "no/such/folder");
+    r = run("train %s --model soft.json --epochs 1 --run soft", MNIST);
+    assert_int_equal(r->code, 0);
+    double accuracy = number_after(r->out, "validation accuracy ");
+    assert_true(accuracy > 80.0);
+    assert_true(fabs(number_after(run("eval soft " MNIST)->out, "accuracy ") - accuracy) < 0.006);
+    write_text("wide.json", "{\"input\": [784], \"layers\": [{\"name\": \"fc\", \"type\": "
+                            "\"linear\", \"units\": 11}]}");
+    assert_fails(run("train %s --model wide.json --run wide", MNIST), 1,
+                 "the model gives 11 numbers, 10 are needed: one for each class");
+    write_text("flat.json", "{\"input\": [4], \"layers\": [{\"name\": \"fc\", \"type\": "
+                            "\"linear\", \"units\": 10}]}");
+    assert_fails(run("train %s --model flat.json --run wide", MNIST), 1,
+                 "the model takes 4 numbers, a digit has 784");
 }
 
 static void models_of_several_inputs_are_planned_and_exported(void **state)
@@ -423,10 +310,12 @@ static void outputs_are_not_lost(void **state)
 static void training_finds_out_first_that_it_cannot_save(void **state)
 {
     (void)state;
-    assert_fails(run("train --data nowhere --output no/such/folder/a"), 1, "no/such/folder/a");
-    assert_fails(run("train --data nowhere --output ."), 1, "is a directory");
+    assert_fails(run("train nowhere --run no/such/folder/a"), 1,
+                 "no/such/folder/a: cannot be made");
+    write_text("file", "");
+    assert_fails(run("train nowhere --run file"), 1, "file: not a folder that can be written to");
 #ifndef GD_HAVE_JANSSON
-    assert_fails(run("train --data nowhere"), 1, "built without jansson");
+    assert_fails(run("train nowhere"), 1, "built without jansson");
 #endif
 }
 
@@ -439,7 +328,7 @@ static void an_interrupt_ends_training_in_order(void **state)
     char command[4096];
     snprintf(command, sizeof command,
              "cd '%s' && exec '%s' train " MNIST " --epochs 1000000 --threads 1 "
-             "--output stopped.safetensors >stopped.out 2>stopped.err",
+             "--run stopped >stopped.out 2>stopped.err",
              folder, GD_TOOL);
     pid_t tool = fork();
     if (tool == 0) {
@@ -448,15 +337,15 @@ static void an_interrupt_ends_training_in_order(void **state)
         _exit(127);
     }
     snprintf(command, sizeof command,
-             "cd '%s' && until grep -q '^epoch  1/' stopped.out 2>&1; do sleep 0.05; done", folder);
+             "cd '%s' && until grep -q '^epoch *1/' stopped.out 2>&1; do sleep 0.05; done", folder);
     assert_int_equal(system(command), 0);
     int status;
     assert_int_equal(kill(tool, SIGINT), 0);
     assert_int_equal(waitpid(tool, &status, 0), tool);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 130);
-    assert_holds("stopped.err", "interrupted; what was learned so far is saved to stopped.safe");
-    assert_has(run("eval %s --weights stopped.safetensors", MNIST)->out, "test digits: accuracy ");
+    assert_holds("stopped.err", "interrupted; 'gradus train --resume stopped' goes on");
+    assert_has(run("eval stopped " MNIST)->out, "10,000 digits: accuracy ");
 }
 
 /* The reader of its output has gone: training is finished and saved, and the loss is told. */
@@ -467,7 +356,7 @@ static void a_closed_pipe_does_not_stop_training(void **state)
     need("jansson");
     char command[4096], text[8192];
     snprintf(command, sizeof command,
-             "cd '%s' && { '%s' train " MNIST " --epochs 1 --threads 1 --output piped.safetensors "
+             "cd '%s' && { '%s' train " MNIST " --epochs 1 --threads 1 --run piped "
              "2>piped.err; echo \"exit $?\" >piped.code; } | true; cat piped.code",
              folder, GD_TOOL);
     FILE *pipe = popen(command, "r");
@@ -476,7 +365,7 @@ static void a_closed_pipe_does_not_stop_training(void **state)
     assert_int_equal(pclose(pipe), 0);
     assert_has(text, "exit 1\n");
     assert_holds("piped.err", "standard output cannot be written");
-    assert_int_equal(run("eval %s --weights piped.safetensors", MNIST)->code, 0);
+    assert_int_equal(run("eval piped " MNIST)->code, 0);
 }
 
 int main(void)

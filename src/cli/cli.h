@@ -58,6 +58,18 @@ typedef struct cli_command_help {
 int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_option *options,
               int count, int *exit_code);
 
+/* Options as they are kept in a run folder's config.json and read back: each of `options` but the ones
+ * that `kept` is false for. Text that is NULL, numbers that are NaN and operands are left out. */
+typedef bool (*cli_kept_fn)(const char *name);
+gd_status cli_write_config(gd_run_log *log, const cli_option *options, int count, cli_kept_fn kept);
+/* CLI_OK, or what to exit with, the error told. The texts live as long as the history. */
+int cli_read_config(const char *command, const gd_history *history, const cli_option *options,
+                    int count, cli_kept_fn kept);
+
+/* ", did you mean '--epochs'?" of the word among count words, "" where none is near. Static text. */
+const char *cli_suggestion(const char *word, const char *prefix, int count,
+                           const char *const *words);
+
 /* "gradus: " and the library's error, to stderr. Returns CLI_FAILED. */
 int cli_fail(void);
 
@@ -83,21 +95,86 @@ const char *cli_count(int64_t count, char text[CLI_COUNT_TEXT]);
 /* 75 -> "1:15" */
 const char *cli_duration(double seconds, char text[CLI_COUNT_TEXT]);
 
-/* ---- network.c ---- */
+/* ---- data.c: what is trained on, found out from its files ---- */
 
-#define CLI_DEFAULT_DATA    "data/mnist"
-#define CLI_DEFAULT_WEIGHTS "mnist_mlp.safetensors"
+#define CLI_DEFAULT_DATA "data/mnist"
+#define CLI_RUNS         "runs" /* the folder of runs that were given no name */
+
+typedef struct cli_data_options {
+    const char *path, *target, *ignore; /* ignore: names of columns, with commas between them */
+    const char *task;                   /* "classification", "regression"; NULL: found out */
+    double validation;                  /* share of the samples */
+    int64_t seed, size;                 /* size: height and width of photographs */
+} cli_data_options;
+
+typedef struct cli_data cli_data;
+
+/* One row a kind. */
+typedef struct cli_data_kind {
+    const char *name;   /* in a model's metadata, "task" */
+    const char *sample; /* "row", "photograph" */
+    bool (*is)(const char *path);
+    bool (*open)(cli_data *data, const cli_data_options *options);
+    /* Data that a trained model is asked about: without a split, by what its file says. */
+    bool (*reopen)(cli_data *data, const char *path, gd_tensor_file *file);
+    gd_model *(*propose)(const cli_data *data, uint64_t seed);
+    int64_t epochs, batch; /* unless the user says otherwise */
+    double lr;
+    /* the metric of the validation data that says which epoch is best; NULL: the last one counts,
+     * since they are what the network is tested with */
+    const char *monitor;
+    bool flip; /* samples are images whose mirror images are as good */
+} cli_data_kind;
+
+#define CLI_MAX_METADATA 6
+struct cli_data {
+    gd_context *context;
+    const cli_data_kind *kind;
+    gd_dataset *train, *validation; /* of a trained model's data: validation alone */
+    gd_shape input;
+    int64_t outputs; /* classes, or 1 */
+    bool regression;
+    gd_table *table;
+    gd_table_encoder *encoder;
+    char **classes;  /* [outputs] of photographs without folders; else NULL */
+    int64_t size;    /* height and width of photographs */
+    char about[512]; /* what it is, for people */
+    gd_metadata metadata[CLI_MAX_METADATA];
+    int metadata_count;
+};
+
+/* false: the error is recorded. cli_data_close it all the same. */
+bool cli_data_open(cli_data *data, gd_context *context, const cli_data_options *options);
+/* Data for a model in a file that gradus train wrote. */
+bool cli_data_reopen(cli_data *data, gd_context *context, const char *path, const char *model);
+void cli_data_close(cli_data *data);
+/* Keep a string for the model's file. The key lives longer than the data; the value is copied. */
+bool cli_data_keep(cli_data *data, const char *key, const char *value);
+/* Kinds that have a file of their own. */
+extern const cli_data_kind cli_table_kind, cli_image_kind;
+/* By its ending. */
+bool cli_is_photograph(const char *path);
+/* The field's class names, and outputs, from its second field. */
+void cli_data_take_classes(cli_data *data);
+const char *cli_data_class(const cli_data *data, int64_t index, char number[CLI_COUNT_TEXT]);
+/* x as the model takes it: of the model's shape, f32. */
+gd_tensor *cli_model_input(gd_model *model, gd_tensor *x);
+/* It has that ending, or that and ".gz". */
+bool cli_has_ending(const char *path, const char *ending);
+
+/* ---- network.c ---- */
 
 /* What the commands work on. */
 typedef struct cli_network {
     gd_context *context;
     gd_model *model;
     gd_language_model *language; /* instead of a model, where cli_compiled_open finds one */
+    char path[4096];             /* of the file that the model is from; "" for JSON */
 } cli_network;
 
 typedef struct cli_network_options {
-    const char *model;   /* a JSON file, or one that gradus train saved; NULL or "mnist_mlp": the
-                            network of examples/models/mnist_mlp.json */
+    const char *model;   /* a run folder, a file that gradus train saved, or JSON; "mnist_mlp": the
+                            network of examples/models/mnist_mlp.json; NULL: that, too */
     const char *weights; /* a safetensors file; NULL: the model's, or as initialised */
     int64_t threads;     /* -1: as gd_open chooses */
     int64_t seed;
@@ -105,13 +182,15 @@ typedef struct cli_network_options {
 
 /* Whether it is a safetensors file with a model in it, as gradus train saves one. */
 bool cli_is_model_file(const char *path);
+/* The network of examples/models/mnist_mlp.json. */
+gd_model *cli_mnist_model(gd_context *context, uint64_t seed);
 /* false: the error is recorded. cli_network_close it all the same. */
 bool cli_network_open(cli_network *network, const cli_network_options *options);
-/* The same with parameters in any case: where none are given, those of CLI_DEFAULT_WEIGHTS. */
+/* The same with parameters in any case: where no model is given, the newest run's. */
 bool cli_trained_open(cli_network *network, const cli_network_options *options);
 void cli_network_close(cli_network *network);
-/* x [batch, 784] -> logits [batch, 10]; a gd_forward_fn whose user is a cli_network. */
-gd_tensor *cli_forward(void *user, gd_tensor *x);
+/* One operand alone that is no model, but data, is those of the newest run's model. */
+void cli_sort_operands(const char **model, const char **data);
 
 /* ---- compiled.c ---- */
 

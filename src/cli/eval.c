@@ -1,100 +1,179 @@
-/* cli/eval.c: gradus eval: accuracy and confusion matrix on the test digits. */
+/* cli/eval.c: gradus eval: how well a trained network does on data whose answers are known: accuracy
+ * and confusion matrix of classes, errors of numbers. Start at cli_eval(). */
 #include "cli.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { CLASSES = 10, BATCH = 500 };
+enum { BATCH = 500, MOST_CLASSES = 40 };
 
 typedef struct settings {
-    const char *model, *data, *weights;
+    const char *model, *data;
     int64_t threads;
 } settings;
 
-static void print_confusion(const gd_confusion *c)
+/* ---- classes ---- */
+
+static void print_confusion(const gd_confusion *c, const cli_data *d)
 {
-    printf("\n        predicted\ntruth ");
-    for (int p = 0; p < CLASSES; p++)
-        printf("%6d", p);
+    char number[CLI_COUNT_TEXT];
+    int width = 5;
+    for (int64_t i = 0; i < d->outputs; i++) {
+        int length = (int)strlen(cli_data_class(d, i, number));
+        width = length > width ? length : width;
+    }
+    width = width > 14 ? 14 : width;
+    printf("\n%*s predicted\n%*s ", width + 2, "", width, "truth");
+    for (int64_t p = 0; p < d->outputs; p++)
+        printf(" %*.*s", width, width, cli_data_class(d, p, number));
     printf("   right\n");
-    for (int t = 0; t < CLASSES; t++) {
-        printf("%5d ", t);
-        for (int p = 0; p < CLASSES; p++) {
+    for (int64_t t = 0; t < d->outputs; t++) {
+        printf("%*.*s ", width, width, cli_data_class(d, t, number));
+        for (int64_t p = 0; p < d->outputs; p++) {
             int64_t n = gd_confusion_count(c, t, p);
             if (n == 0)
-                printf("     .");
+                printf(" %*s", width, ".");
             else
-                printf("%s%6lld%s", p == t ? cli_bold() : "", (long long)n,
+                printf(" %s%*lld%s", p == t ? cli_bold() : "", width, (long long)n,
                        p == t ? cli_plain() : "");
         }
         printf("  %5.1f %%\n", 100.0 * gd_confusion_class(c, t).recall);
     }
 }
 
-/* One pass over the batches: the confusion matrix, and the sum of the samples' losses. */
-static bool measure(cli_network *network, gd_loader *batches, gd_confusion *c, double *loss,
-                    int64_t *samples)
+/* ---- numbers ---- */
+
+/* Sums over predictions and truths in the target's unit. */
+typedef struct errors {
+    double absolute, squares, truth, truth_squares;
+} errors;
+
+static bool add_errors(errors *e, const cli_data *d, gd_tensor *output, gd_tensor *truth,
+                       int64_t count)
+{
+    float predicted[BATCH], wanted[BATCH];
+    size_t bytes = (size_t)count * sizeof *predicted;
+    if (gd_tensor_read(output, predicted, bytes) != GD_OK ||
+        gd_tensor_read(truth, wanted, bytes) != GD_OK)
+        return false;
+    for (int64_t i = 0; i < count; i++) {
+        double y = gd_table_encoder_decode(d->encoder, (double)wanted[i]);
+        double off = gd_table_encoder_decode(d->encoder, (double)predicted[i]) - y;
+        e->absolute += fabs(off);
+        e->squares += off * off;
+        e->truth += y;
+        e->truth_squares += y * y;
+    }
+    return true;
+}
+
+static void print_errors(const errors *e, const cli_data *d, int64_t samples)
+{
+    char count[CLI_COUNT_TEXT];
+    double n = (double)samples, spread = e->truth_squares - e->truth * e->truth / n;
+    printf(
+        "%s rows: %s is off by %s%.5g%s in the mean (absolute), root mean square %.5g, R2 %.4f\n",
+        cli_count(samples, count), gd_table_encoder_target(d->encoder), cli_bold(), e->absolute / n,
+        cli_plain(), sqrt(e->squares / n), 1.0 - e->squares / spread);
+}
+
+/* ---- the command ---- */
+
+/* One pass over the batches. c is NULL for numbers. */
+static bool measure(cli_network *network, const cli_data *d, gd_loader *batches, gd_confusion *c,
+                    errors *e, double *loss, int64_t *samples)
 {
     gd_context *gd = network->context;
     for (gd_batch b; gd_loader_next(batches, &b); *samples += b.size) {
         if (gd_scope_begin(gd) != GD_OK)
             return false;
-        gd_tensor *logits = cli_forward(network, b.tensors[0]);
-        *loss += gd_item(gd_cross_entropy(logits, b.tensors[1])) * (double)b.size;
-        bool ok = gd_confusion_add(c, logits, b.tensors[1]) == GD_OK;
+        gd_tensor *output =
+            gd_model_forward(network->model, cli_model_input(network->model, b.tensors[0]));
+        *loss += gd_item(gd_model_loss(network->model, output, b.tensors[1])) * (double)b.size;
+        bool ok = c ? gd_confusion_add(c, output, b.tensors[1]) == GD_OK
+                    : add_errors(e, d, output, b.tensors[1], b.size);
         if (gd_scope_end(gd) != GD_OK || !ok)
             return false;
     }
     return gd_error_code() == GD_OK;
 }
 
-static bool eval(const settings *s, cli_network *network)
+/* Of a table: the rows whose target is known. */
+static bool find_truth(cli_data *d)
 {
-    gd_context *gd = network->context;
-    gd_module *module = gd_model_module(network->model);
-    gd_loader *batches = gd_loader_create(gd_mnist(gd, s->data, .test = true), .batch = BATCH);
-    gd_confusion *c = gd_confusion_create(gd, CLASSES);
+    if (d->kind != &cli_table_kind)
+        return d->validation ||
+               gd_error_record(GD_ERR_INVALID, "eval needs folders of photographs, "
+                                               "one for each class") == GD_OK;
+    const char *target = gd_table_encoder_target(d->encoder);
+    int64_t *rows = malloc((size_t)gd_table_rows(d->table) * sizeof *rows);
+    int64_t count = rows ? gd_table_known_rows(d->table, gd_table_find(d->table, target), rows) : 0;
+    if (count > 0)
+        d->validation = gd_table_dataset(d->context, d->encoder, d->table, count, rows);
+    else
+        (void)gd_error_record(GD_ERR_FORMAT, "the table does not have the column that was to be "
+                                             "predicted, which eval compares with");
+    free(rows);
+    return d->validation != NULL;
+}
+
+static bool eval(cli_network *network, cli_data *d)
+{
+    char count[CLI_COUNT_TEXT];
+    gd_loader *batches = find_truth(d) ? gd_loader_create(d->validation, .batch = BATCH) : NULL;
+    gd_confusion *c =
+        batches && !d->regression ? gd_confusion_create(network->context, d->outputs) : NULL;
+    errors e = { 0 };
     double loss = 0.0;
     int64_t samples = 0;
-    gd_module_set_training(module, false);
-    if (!batches || !c || gd_no_grad_begin(gd) != GD_OK)
+    gd_module_set_training(gd_model_module(network->model), false);
+    if (!batches || (!d->regression && !c) || gd_no_grad_begin(network->context) != GD_OK)
         return false;
-    bool ok = measure(network, batches, c, &loss, &samples);
-    if (gd_no_grad_end(gd) != GD_OK || !ok)
+    bool ok = measure(network, d, batches, c, &e, &loss, &samples);
+    if (gd_no_grad_end(network->context) != GD_OK || !ok)
         return false;
-    char count[CLI_COUNT_TEXT];
-    printf("%s test digits: accuracy %s%.2f %%%s, loss %.4f\n", cli_count(samples, count),
+    if (d->regression) {
+        print_errors(&e, d, samples);
+        return true;
+    }
+    printf("%s %ss: accuracy %s%.2f %%%s, loss %.4f\n", cli_count(samples, count), d->kind->sample,
            cli_bold(), 100.0 * gd_confusion_score(c, GD_AVERAGE_MICRO).f1, cli_plain(),
            loss / (double)samples);
-    print_confusion(c);
+    if (d->outputs <= MOST_CLASSES)
+        print_confusion(c, d);
     return true;
 }
 
 int cli_eval(int argc, char **argv)
 {
-    settings s = { .data = CLI_DEFAULT_DATA, .threads = -1 };
+    settings s = { .threads = -1 };
     const cli_option options[] = {
-        { "model", "FILE",
-          "what gradus train saved (default: " CLI_DEFAULT_WEIGHTS "), or the network as JSON",
-          CLI_TEXT, &s.model, 0, 0 },
-        { "weights", "FILE", "parameters, where they are not in the model's file", CLI_TEXT,
-          &s.weights, 0, 0 },
-        { "data", "FOLDER", "the four MNIST files (default: " CLI_DEFAULT_DATA ")", CLI_TEXT,
-          &s.data, 0, 0 },
+        { "MODEL", NULL,
+          "a run folder, or its model.safetensors (default: the newest in " CLI_RUNS "/)",
+          CLI_OPERAND, &s.model, 0, 0 },
+        { "DATA", NULL,
+          "of the kind it was trained on, with answers (of digits: " CLI_DEFAULT_DATA ")",
+          CLI_OPERAND, &s.data, 0, 0 },
         { "threads", "N", "threads to compute with", CLI_WHOLE, &s.threads, 1, 256 },
     };
     const cli_command_help help = {
-        "gradus eval [OPTION]...",
-        "Accuracy, loss and confusion matrix of a trained network on the 10,000 test digits."
+        "gradus eval [MODEL] [DATA] [OPTION]...",
+        "How well a trained network does on data: accuracy and confusion matrix, or errors."
     };
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
-    cli_network_options network_options = { .model = s.model,
-                                            .weights = s.weights,
-                                            .threads = s.threads };
+    cli_sort_operands(&s.model, &s.data);
+    const cli_network_options network_options = { .model = s.model, .threads = s.threads };
     cli_network network;
-    code = cli_trained_open(&network, &network_options) && eval(&s, &network) ? CLI_OK : cli_fail();
+    cli_data data = { 0 };
+    bool ok = cli_trained_open(&network, &network_options) &&
+              cli_data_reopen(&data, network.context, s.data, network.path) &&
+              eval(&network, &data);
+    code = ok ? CLI_OK : cli_fail();
+    cli_data_close(&data);
     cli_network_close(&network);
     return code;
 }

@@ -13,9 +13,9 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    { "train", "train a network on MNIST and save it", cli_train },
-    { "predict", "draw test digits, with the prediction and its probability", cli_predict },
-    { "eval", "accuracy and confusion matrix on the test digits", cli_eval },
+    { "train", "train a network on a table, photographs or digits", cli_train },
+    { "predict", "what a trained network makes of new data", cli_predict },
+    { "eval", "how well a trained network does on data", cli_eval },
     { "generate", "continue a text with a language model", cli_generate },
     { "plan", "show what a compiled network is: kernels, memory, times", cli_plan },
     { "export", "write a network as one C file", cli_export },
@@ -34,39 +34,14 @@ static void print_help(FILE *out)
                  "version.\n");
 }
 
-/* Edits (one character inserted, deleted or replaced) between two words: Levenshtein's distance. */
-static int distance(const char *a, const char *b)
-{
-    enum { LONGEST = 32 };
-    size_t length = strlen(b);
-    int row[LONGEST + 1];
-    if (length > LONGEST)
-        return LONGEST;
-    for (size_t j = 0; j <= length; j++)
-        row[j] = (int)j;
-    for (; *a; a++) {
-        int corner = row[0];
-        row[0]++;
-        for (size_t j = 1; j <= length; j++) {
-            int replaced = corner + (*a != b[j - 1]);
-            int shorter = row[j] < row[j - 1] ? row[j] : row[j - 1];
-            corner = row[j];
-            row[j] = replaced < shorter + 1 ? replaced : shorter + 1;
-        }
-    }
-    return row[length];
-}
-
 static int unknown_command(const char *name)
 {
-    const command *nearest = &commands[0];
-    for (int i = 1; i < COMMAND_COUNT; i++)
-        if (distance(name, commands[i].name) < distance(name, nearest->name))
-            nearest = &commands[i];
-    fprintf(stderr, "gradus: there is no command '%s'.", name);
-    if (distance(name, nearest->name) <= 2)
-        fprintf(stderr, " Did you mean '%s'?", nearest->name);
-    fprintf(stderr, " 'gradus --help' lists them.\n");
+    const char *names[COMMAND_COUNT];
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        names[i] = commands[i].name;
+    const char *meant = cli_suggestion(name, "", COMMAND_COUNT, names);
+    fprintf(stderr, "gradus: there is no command '%s'%s%s'gradus --help' lists them\n", name, meant,
+            *meant ? " " : "; ");
     return CLI_USAGE;
 }
 

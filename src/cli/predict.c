@@ -1,16 +1,21 @@
-/* cli/predict.c: gradus predict: test digits drawn in the terminal, beside what the network makes
- * of them. Start at draw_digit(). */
+/* cli/predict.c: gradus predict: what a trained network makes of new data: rows of a table and photographs
+ * as CSV, test digits drawn in the terminal. Start at cli_predict(). */
 #include "cli.h"
 
+#include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10 };
+enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, BATCH = 500 };
 
 typedef struct settings {
-    const char *model, *data, *weights;
+    const char *model, *data;
     int64_t index, count, threads;
 } settings;
+
+/* ---- digits ---- */
 
 /* A character cell shows two pixels, one above the other: in colour as a half block, else as a
  * shade of their mean. */
@@ -72,15 +77,22 @@ static void draw_digit(int64_t index, const float *pixels, const float *probabil
     putchar('\n');
 }
 
+/* Logits or probabilities as probabilities. */
+static gd_tensor *probabilities_of(gd_model *model, gd_tensor *x)
+{
+    gd_tensor *y = gd_model_forward(model, cli_model_input(model, x));
+    return gd_model_gives_probabilities(model) ? y : gd_softmax(y, -1);
+}
+
 /* One digit: look it up, ask the network, draw. */
-static bool predict_one(cli_network *network, const gd_dataset *digits, int64_t index)
+static bool predict_digit(cli_network *network, const gd_dataset *digits, int64_t index)
 {
     float pixels[PIXELS], probabilities[CLASSES];
     int64_t truth;
-    gd_tensor *digit[2]; /* pixels, label */
+    gd_tensor *digit[2];
     if (gd_dataset_get(digits, index, 1, digit) != GD_OK)
         return false;
-    gd_tensor *p = gd_softmax(cli_forward(network, digit[0]), -1);
+    gd_tensor *p = probabilities_of(network->model, digit[0]);
     if (p && gd_tensor_count(p) != CLASSES) {
         fprintf(stderr, "gradus predict: the model gives %lld numbers for a digit, 10 are needed\n",
                 (long long)gd_tensor_count(p));
@@ -94,54 +106,197 @@ static bool predict_one(cli_network *network, const gd_dataset *digits, int64_t 
     return true;
 }
 
-static bool predict(const settings *s, cli_network *network)
+static bool predict_digits(const settings *s, cli_network *network, const cli_data *d)
 {
     gd_context *gd = network->context;
-    gd_dataset *digits = gd_mnist(gd, s->data, .test = true);
-    if (!digits)
-        return false;
-    int64_t last = gd_dataset_count(digits) - 1;
+    int64_t last = gd_dataset_count(d->validation) - 1;
     if (s->index > last) {
         fprintf(stderr, "gradus predict: there are test digits 0 to %lld, not %lld\n",
                 (long long)last, (long long)s->index);
         return false;
     }
-    bool ok = gd_no_grad_begin(gd) == GD_OK;
+    bool ok = true;
     for (int64_t i = 0; ok && i < s->count && s->index + i <= last; i++) {
-        ok = gd_scope_begin(gd) == GD_OK && predict_one(network, digits, s->index + i);
+        ok = gd_scope_begin(gd) == GD_OK && predict_digit(network, d->validation, s->index + i);
         ok = gd_scope_end(gd) == GD_OK && ok;
     }
-    return gd_no_grad_end(gd) == GD_OK && ok;
+    return ok;
+}
+
+/* ---- answers as CSV ---- */
+
+/* A cell, in quotation marks where it needs them (RFC 4180). */
+static void print_cell(const char *text)
+{
+    if (!strpbrk(text, ",\"\r\n")) {
+        fputs(text, stdout);
+        return;
+    }
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"')
+            putchar('"');
+        putchar(*text);
+    }
+    putchar('"');
+}
+
+/* The answers for x [count, ..], a line each, after `names` where it is not NULL. */
+static bool answer(cli_network *network, const cli_data *d, gd_tensor *x, int64_t count,
+                   char *const *names)
+{
+    char number[CLI_COUNT_TEXT];
+    gd_tensor *y = d->regression
+                       ? gd_model_forward(network->model, cli_model_input(network->model, x))
+                       : probabilities_of(network->model, x);
+    size_t bytes = (size_t)(count * d->outputs) * sizeof(float);
+    float *values = malloc(bytes);
+    bool ok = values && y && gd_tensor_read(y, values, bytes) == GD_OK;
+    for (int64_t i = 0; ok && i < count; i++) {
+        const float *row = values + i * d->outputs;
+        int best = argmax(row, (int)d->outputs);
+        if (names) {
+            print_cell(names[i]);
+            putchar(',');
+        }
+        if (d->regression) {
+            printf("%.7g\n", gd_table_encoder_decode(d->encoder, (double)row[0]));
+            continue;
+        }
+        print_cell(cli_data_class(d, best, number));
+        printf(",%.4f\n", (double)row[best]);
+    }
+    free(values);
+    return ok;
+}
+
+/* ---- tables ---- */
+
+static bool predict_rows(cli_network *network, const cli_data *d, int64_t first, int64_t count)
+{
+    gd_context *gd = network->context;
+    int64_t rows[BATCH], features = gd_table_encoder_features(d->encoder);
+    for (int64_t i = 0; i < count; i++)
+        rows[i] = first + i;
+    float *x = malloc((size_t)(count * features) * sizeof *x);
+    bool ok = x && gd_table_encode(d->encoder, d->table, count, rows, x, NULL) == GD_OK;
+    if (ok && first == 0) {
+        print_cell(gd_table_encoder_target(d->encoder));
+        puts(d->regression ? "" : ",probability");
+    }
+    ok = ok &&
+         answer(network, d, gd_from_host(gd, GD_SHAPE(count, features), GD_F32, x), count, NULL);
+    free(x);
+    return ok;
+}
+
+static bool predict_table(cli_network *network, const cli_data *d)
+{
+    int64_t rows = gd_table_rows(d->table);
+    bool ok = true;
+    for (int64_t first = 0; ok && first < rows; first += BATCH) {
+        ok = gd_scope_begin(network->context) == GD_OK &&
+             predict_rows(network, d, first, rows - first < BATCH ? rows - first : BATCH);
+        ok = gd_scope_end(network->context) == GD_OK && ok;
+    }
+    return ok;
+}
+
+/* ---- photographs ---- */
+
+/* The photograph as the network takes it, [1, 3, size, size]. */
+static gd_tensor *read_photograph(gd_context *gd, const char *path, int64_t size)
+{
+    gd_image image, resized = { 0 };
+    gd_tensor *x = NULL;
+    if (gd_image_read(path, &image) == GD_OK &&
+        gd_image_resize(&image, size, size, &resized) == GD_OK)
+        x = gd_from_host(gd, GD_SHAPE(1, size, size, 3), GD_U8, resized.pixels);
+    gd_image_free(&image);
+    gd_image_free(&resized);
+    return gd_permute(x, GD_AXES(0, 3, 1, 2));
+}
+
+static bool predict_photograph(cli_network *network, const cli_data *d, const char *path)
+{
+    char *names[] = { (char *)(uintptr_t)path };
+    bool ok = gd_scope_begin(network->context) == GD_OK;
+    gd_tensor *x = ok ? read_photograph(network->context, path, d->size) : NULL;
+    ok = x && answer(network, d, x, 1, names);
+    return gd_scope_end(network->context) == GD_OK && ok;
+}
+
+static int is_wanted(const struct dirent *e)
+{
+    return e->d_name[0] != '.' && cli_is_photograph(e->d_name);
+}
+
+/* One, or all of a folder, in the order of their names. */
+static bool predict_photographs(cli_network *network, const cli_data *d, const char *path)
+{
+    struct stat status;
+    puts("file,class,probability");
+    if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode))
+        return predict_photograph(network, d, path);
+    struct dirent **entries = NULL;
+    int count = scandir(path, &entries, is_wanted, alphasort);
+    bool ok = true;
+    for (int i = 0; i < count; i++) {
+        char file[4096];
+        snprintf(file, sizeof file, "%s/%s", path, entries[i]->d_name);
+        ok = ok && predict_photograph(network, d, file);
+        free(entries[i]);
+    }
+    free(entries);
+    if (count < 1)
+        (void)gd_error_record(GD_ERR_IO, "there are no photographs (.jpg, .png) in the folder");
+    return ok && count > 0;
+}
+
+/* ---- the command ---- */
+
+static bool predict(const settings *s, cli_network *network, const cli_data *d)
+{
+    gd_module_set_training(gd_model_module(network->model), false);
+    if (gd_no_grad_begin(network->context) != GD_OK)
+        return false;
+    bool ok = d->kind == &cli_table_kind   ? predict_table(network, d)
+              : d->kind == &cli_image_kind ? predict_photographs(network, d, s->data)
+                                           : predict_digits(s, network, d);
+    return gd_no_grad_end(network->context) == GD_OK && ok;
 }
 
 int cli_predict(int argc, char **argv)
 {
-    settings s = { .data = CLI_DEFAULT_DATA, .count = 3, .threads = -1 };
+    settings s = { .count = 3, .threads = -1 };
     const cli_option options[] = {
+        { "MODEL", NULL,
+          "a run folder, or its model.safetensors (default: the newest in " CLI_RUNS "/)",
+          CLI_OPERAND, &s.model, 0, 0 },
+        { "DATA", NULL,
+          "a table, a photograph or a folder of them (of digits: " CLI_DEFAULT_DATA ")",
+          CLI_OPERAND, &s.data, 0, 0 },
         { "index", "N", "the first test digit to draw (default: 0)", CLI_WHOLE, &s.index, 0, 9999 },
-        { "count", "N", "how many (default: 3)", CLI_WHOLE, &s.count, 1, 10000 },
-        { "model", "FILE",
-          "what gradus train saved (default: " CLI_DEFAULT_WEIGHTS "), or the network as JSON",
-          CLI_TEXT, &s.model, 0, 0 },
-        { "weights", "FILE", "parameters, where they are not in the model's file", CLI_TEXT,
-          &s.weights, 0, 0 },
-        { "data", "FOLDER", "the four MNIST files (default: " CLI_DEFAULT_DATA ")", CLI_TEXT,
-          &s.data, 0, 0 },
+        { "count", "N", "how many digits (default: 3)", CLI_WHOLE, &s.count, 1, 10000 },
         { "threads", "N", "threads to compute with", CLI_WHOLE, &s.threads, 1, 256 },
     };
     const cli_command_help help = {
-        "gradus predict [OPTION]...",
-        "Draw test digits, with what the trained network takes them for."
+        "gradus predict [MODEL] [DATA] [OPTION]...",
+        "What a trained network makes of new data: a line of CSV for each row or photograph; test "
+        "digits\nare drawn."
     };
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
-    cli_network_options network_options = { .model = s.model,
-                                            .weights = s.weights,
-                                            .threads = s.threads };
+    cli_sort_operands(&s.model, &s.data);
+    const cli_network_options network_options = { .model = s.model, .threads = s.threads };
     cli_network network;
-    bool ok = cli_trained_open(&network, &network_options) && predict(&s, &network);
+    cli_data data = { 0 };
+    bool ok = cli_trained_open(&network, &network_options) &&
+              cli_data_reopen(&data, network.context, s.data, network.path) &&
+              predict(&s, &network, &data);
     code = ok ? CLI_OK : gd_error_code() ? cli_fail() : CLI_FAILED;
+    cli_data_close(&data);
     cli_network_close(&network);
     return code;
 }

@@ -1,16 +1,14 @@
-/* cli/train.c: gradus train. Start at cli_train(); the loop itself is the library's gd_fit. */
-#include "cli.h"
+/* cli/train.c: gradus train: options, the model, and the run folder. Start at cli_train(); the training
+ * itself is train_fit.c. */
+#include "train.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-typedef struct settings {
-    const char *model, *data, *output, *optimizer, *schedule;
-    int64_t epochs, batch, seed, threads, workers; /* 0: the recipe's */
-    double lr, momentum;
-    bool faithful, per_example, eager, quiet;
-} settings;
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* What is not given on the command line. */
 typedef struct recipe {
@@ -19,16 +17,18 @@ typedef struct recipe {
     double lr;
 } recipe;
 
-static const recipe best = {
-    .optimizer = "adam", .schedule = "cosine", .epochs = 10, .batch = 50, .lr = 5e-3
-};
 /* The original: plain stochastic gradient descent. */
 static const recipe faithful = {
     .optimizer = "sgd", .schedule = "constant", .epochs = 10, .batch = 50, .lr = 0.01
 };
 
-static void complete(settings *s)
+static void complete(cli_settings *s, const cli_data_kind *kind)
 {
+    const recipe best = { .optimizer = "adam",
+                          .schedule = "cosine",
+                          .epochs = kind->epochs,
+                          .batch = kind->batch,
+                          .lr = kind->lr };
     const recipe *r = s->faithful ? &faithful : &best;
     bool own_optimizer = s->optimizer && strcmp(s->optimizer, r->optimizer) != 0;
     s->optimizer = s->optimizer ? s->optimizer : r->optimizer;
@@ -39,182 +39,288 @@ static void complete(settings *s)
         s->lr = r->lr;
 }
 
-/* ---- display ---- */
-
-static void print_bar(const gd_fit_progress *p)
+static bool record(gd_status status, const char *format, const char *text)
 {
-    char left[CLI_COUNT_TEXT], rate[CLI_COUNT_TEXT], text[160], bar[64];
-    int length = snprintf(
-        text, sizeof text, "loss %.4f  accuracy %5.2f %%  %s samples/s  %s left",
-        gd_metrics_get(&p->train, "loss"), 100.0 * gd_metrics_get(&p->train, "accuracy"),
-        cli_count((int64_t)p->samples_per_second, rate), cli_duration(p->seconds_left, left));
-    int room = cli_width() - length - 20;
-    int cells = room < 4 ? 0 : room > 40 ? 40 : room;
-    int full = (int)((double)cells * (double)p->step / (double)p->steps);
-    for (int i = 0; i < cells; i++)
-        bar[i] = i < full ? '=' : i == full ? '>' : ' ';
-    bar[cells] = '\0';
-    printf("\r\033[K%3lld/%lld [%s] %s", (long long)p->epoch, (long long)p->epochs, bar, text);
-    fflush(stdout);
+    char sentence[2 * CLI_PATH_BYTES + 256];
+    snprintf(sentence, sizeof sentence, format, text, text);
+    (void)gd_error_record(status, sentence);
+    return false;
 }
 
-static void print_epoch(const gd_fit_progress *p)
+/* ---- the model ---- */
+
+/* What the model gives for a sample must be what the data want of it. */
+static bool fits(const cli_training *t)
 {
-    char rate[CLI_COUNT_TEXT];
-    if (cli_is_terminal())
-        printf("\r\033[K");
-    printf("epoch %2lld/%lld  loss %.4f  accuracy %5.2f %%  test loss %.4f  test accuracy %s%5.2f "
-           "%%%s "
-           " %s samples/s  %.2f s\n",
-           (long long)p->epoch, (long long)p->epochs, gd_metrics_get(&p->train, "loss"),
-           100.0 * gd_metrics_get(&p->train, "accuracy"), gd_metrics_get(&p->validation, "loss"),
-           cli_bold(), 100.0 * gd_metrics_get(&p->validation, "accuracy"), cli_plain(),
-           cli_count((int64_t)p->samples_per_second, rate), p->seconds);
-    fflush(stdout);
+    int layer = gd_model_layer_find(t->model, gd_model_output_name(t->model, 0));
+    gd_shape given = gd_model_layer_shape(t->model, layer);
+    int64_t outputs = given.rank > 0 ? given.dim[given.rank - 1] : 0;
+    int64_t taken = 1, there = 1;
+    char text[256];
+    gd_shape input = gd_model_input_shape(t->model, 0);
+    for (int i = 0; i < input.rank; i++)
+        taken *= input.dim[i];
+    for (int i = 0; i < t->data.input.rank; i++)
+        there *= t->data.input.dim[i];
+    const gd_loss_spec *loss = gd_model_loss_spec(t->model, 0);
+    bool classes = !loss || strcmp(loss->type, "cross_entropy") == 0;
+    text[0] = '\0';
+    if (gd_model_input_count(t->model) != 1 || gd_model_output_count(t->model) != 1)
+        snprintf(text, sizeof text, "the model has several inputs or outputs; the data have one");
+    else if (taken != there)
+        snprintf(text, sizeof text, "the model takes %lld numbers, a %s has %lld", (long long)taken,
+                 t->data.kind->sample, (long long)there);
+    else if (outputs != t->data.outputs)
+        snprintf(text, sizeof text, "the model gives %lld numbers, %lld are needed: %s",
+                 (long long)outputs, (long long)t->data.outputs,
+                 t->data.regression ? "the target is a number" : "one for each class");
+    else if (t->data.regression && classes)
+        snprintf(text, sizeof text,
+                 "the target is a number, and the model's loss is for classes; "
+                 "add \"loss\": \"mse\" to it");
+    if (text[0])
+        (void)gd_error_record(GD_ERR_INVALID, text);
+    return text[0] == '\0';
 }
 
-/* Ten times a second and after each epoch. Training goes on until an interrupt. */
-static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
+/* The run's model.json, which the user may have looked at, or --model, or a proposal. */
+static bool make_model(cli_training *t)
 {
-    const settings *s = user;
-    if (p->epoch_done && !s->quiet)
-        print_epoch(p);
-    else if (!s->quiet && cli_is_terminal())
-        print_bar(p);
-    *stop = cli_is_interrupted();
-    return GD_OK;
+    const cli_settings *s = t->settings;
+    uint64_t seed = (uint64_t)s->seed;
+    char path[CLI_PATH_BYTES + 32];
+    snprintf(path, sizeof path, "%s/model.json", t->folder);
+    if (s->resume)
+        t->model = gd_model_load_json(t->context, path, .seed = seed);
+    else if (s->model && strcmp(s->model, "mnist_mlp") == 0)
+        t->model = cli_mnist_model(t->context, seed);
+    else if (s->model)
+        t->model = gd_model_load_json(t->context, s->model, .seed = seed);
+    else
+        t->model = t->data.kind->propose(&t->data, seed);
+    return t->model && fits(t);
 }
 
-/* Unless told otherwise, a small network of flat inputs is trained by one thread: a step of some
- * ten microseconds is over before another has been woken. (Convolutions work long on few
- * parameters.) The result does not depend on it. */
-static bool choose_threads(const settings *s, const cli_network *network)
+/* A flat network of few parameters is trained by one thread, unless told otherwise: a step of some ten
+ * microseconds is over before another has been woken. (Convolutions work long on few parameters.)
+ * The result does not depend on it. */
+static bool choose_threads(const cli_training *t)
 {
     const int64_t small = 200000;
-    bool is_small = gd_module_parameter_count(gd_model_module(network->model)) <= small &&
-                    gd_model_input_shape(network->model, 0).rank == 1;
-    if (s->threads > 0 || !is_small)
-        return true;
-    return gd_context_set_threads(network->context, 1) == GD_OK;
+    bool is_small = gd_module_parameter_count(gd_model_module(t->model)) <= small &&
+                    gd_model_input_shape(t->model, 0).rank == 1;
+    return t->settings->threads > 0 || !is_small || gd_context_set_threads(t->context, 1) == GD_OK;
 }
 
-static void print_start(const settings *s, const cli_network *network,
-                        const gd_optimizer *optimizer, const gd_dataset *train,
-                        const gd_dataset *test)
+/* ---- the run folder ---- */
+
+/* Options that decide what comes out, and so are kept. */
+static bool is_kept(const char *name)
 {
-    char summary[8192], a[CLI_COUNT_TEXT], b[CLI_COUNT_TEXT];
-    gd_module_summary(gd_model_module(network->model), summary, sizeof summary);
-    printf("%s\n", summary);
-    printf("%s training digits, %s test digits; %s, learning rate %g (%s), batch %lld%s, seed "
-           "%lld; %s, %d thread%s%s\n\n",
-           cli_count(gd_dataset_count(train), a), cli_count(gd_dataset_count(test), b),
-           gd_optimizer_name(optimizer), gd_optimizer_lr(optimizer), s->schedule,
-           (long long)s->batch, s->per_example ? " one example at a time" : "", (long long)s->seed,
-           gd_context_isa(network->context), gd_context_threads(network->context),
-           gd_context_threads(network->context) == 1 ? "" : "s", s->eager ? ", eager" : "");
+    static const char *const others[] = { "model",   "run",   "resume", "threads",
+                                          "workers", "quiet", "DATA" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i]) == 0)
+            return false;
+    return true;
+}
+
+/* Before the data are looked at: the folder is there, or the one that it is to be made in. */
+static bool can_be_made(const char *folder)
+{
+    char parent[CLI_PATH_BYTES];
+    struct stat status;
+    if (stat(folder, &status) == 0)
+        return (S_ISDIR(status.st_mode) && access(folder, W_OK) == 0) ||
+               record(GD_ERR_IO, "%s: not a folder that can be written to", folder);
+    snprintf(parent, sizeof parent, "%s", folder);
+    char *slash = strrchr(parent, '/');
+    if (slash)
+        slash[slash == parent] = '\0';
+    return access(slash ? parent : ".", W_OK) == 0 ||
+           record(GD_ERR_IO, "%s: cannot be made: its folder is not there, or not to be written to",
+                  folder);
+}
+
+/* runs/NAME of the data's name, runs/NAME-2 where that is taken, … */
+static bool choose_folder(const cli_settings *s, char folder[CLI_PATH_BYTES])
+{
+    char name[256];
+    size_t length = strlen(s->data);
+    while (length > 1 && s->data[length - 1] == '/')
+        length--;
+    size_t begin = length;
+    while (begin > 0 && s->data[begin - 1] != '/')
+        begin--;
+    snprintf(name, sizeof name, "%.*s", (int)(length - begin), s->data + begin);
+    name[strcspn(name, ".")] = '\0';
+    snprintf(folder, CLI_PATH_BYTES, CLI_RUNS "/%s", *name ? name : "run");
+    for (int i = 2; access(folder, F_OK) == 0; i++)
+        snprintf(folder, CLI_PATH_BYTES, CLI_RUNS "/%s-%d", *name ? name : "run", i);
+    return mkdir(CLI_RUNS, 0777) == 0 || errno == EEXIST ||
+           record(GD_ERR_IO, "%s: cannot be made", CLI_RUNS);
+}
+
+static bool write_model(const cli_training *t)
+{
+    char path[CLI_PATH_BYTES + 32];
+    size_t length = gd_model_format_json(t->model, NULL, 0);
+    char *json = length ? malloc(length + 1) : NULL;
+    snprintf(path, sizeof path, "%s/model.json", t->folder);
+    bool ok = json && gd_model_format_json(t->model, json, length + 1) == length &&
+              gd_file_write(path, json, length) == GD_OK;
+    free(json);
+    return ok;
+}
+
+/* A new folder, with the options and the model in it, or the one that is resumed. */
+static bool open_run(cli_training *t, const cli_option *options, int count)
+{
+    t->run = gd_run_open(t->folder);
+    if (!t->run || t->settings->resume)
+        return t->run != NULL;
+    if (gd_run_has_checkpoint(t->run))
+        return record(GD_ERR_STATE, "%s has a training in it: --resume %s goes on with it",
+                      t->folder);
+    t->log = gd_run_log_open(t->folder);
+    return t->log && write_model(t) && cli_write_config(t->log, options, count, is_kept) == GD_OK;
 }
 
 /* ---- the command ---- */
 
-static gd_tensor *objective(void *network, const gd_objective_call *call)
+static bool train(cli_training *t, cli_settings *s, const cli_option *options, int count)
 {
-    gd_tensor *logits = cli_forward(network, call->tensors[0]);
-    gd_report(call, "accuracy", gd_eq(gd_argmax(logits, -1, false), call->tensors[1]));
-    return gd_cross_entropy(logits, call->tensors[1]);
-}
-
-static bool train(settings *s, cli_network *network)
-{
-    gd_context *gd = network->context;
-    gd_module *module = gd_model_module(network->model);
-    gd_optimizer *optimizer =
-        gd_optimizer_create(module, s->optimizer, .lr = s->lr, .momentum = s->momentum);
-    gd_dataset *digits, *unseen;
-    if (!optimizer || gd_mnist_pair(gd, s->data, &digits, &unseen) != GD_OK)
+    const cli_data_options data = { .path = s->data,
+                                    .target = s->target,
+                                    .ignore = s->ignore,
+                                    .task = s->task,
+                                    .validation = s->validation,
+                                    .seed = s->seed,
+                                    .size = s->size };
+    t->context = gd_open("cpu", .threads = (int)s->threads);
+    if (!t->context || !cli_data_open(&t->data, t->context, &data))
         return false;
-    gd_loader *batches =
-        gd_loader_create(digits, .batch = s->per_example ? 1 : s->batch, .shuffle = true,
-                         .seed = (uint64_t)s->seed, .workers = (int)s->workers);
-    gd_loader *test = gd_loader_create(unseen, .batch = 500);
-    if (!batches || !test || !choose_threads(s, network))
+    complete(s, t->data.kind);
+    if (!make_model(t) || !choose_threads(t) || !open_run(t, options, count))
         return false;
     if (cli_is_interrupted()) {
         fprintf(stderr, "gradus train: interrupted before it began; nothing is saved\n");
         return true;
     }
-    if (!s->quiet)
-        print_start(s, network, optimizer, digits, unseen);
-    int64_t steps = (gd_loader_samples(batches) + s->batch - 1) / s->batch; /* of an epoch */
-    bool is_cosine = strcmp(s->schedule, "cosine") == 0;
-    /* Down to nothing by the end, after a short rise. */
-    gd_schedule schedule = { GD_SCHEDULE_DEFAULTS,
-                             .kind = is_cosine ? GD_SCHEDULE_COSINE : GD_SCHEDULE_CONSTANT,
-                             .lr = gd_optimizer_lr(optimizer),
-                             .warmup = is_cosine ? steps * s->epochs / 50 : 0 };
-    gd_metrics last;
-    gd_status status =
-        gd_fit(optimizer, objective, network, batches, .epochs = s->epochs, .validation = test,
-               .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED,
-               .accumulate = s->per_example ? s->batch : 1, .schedule = gd_schedule_follow,
-               .schedule_user = &schedule, .progress = show, .progress_user = s,
-               .progress_interval = 0.1, .result = &last);
-    if (status == GD_OK)
-        status = gd_model_save(network->model, s->output);
-    if (status == GD_OK && cli_is_interrupted())
-        fprintf(stderr, "%sgradus train: interrupted; what was learned so far is saved to %s\n",
-                cli_is_terminal() ? "\n" : "", s->output);
-    else if (status == GD_OK && !s->quiet)
-        printf("\nSaved to %s. 'gradus predict' draws digits, 'gradus eval' shows where it errs.\n",
-               s->output);
-    return status == GD_OK;
+    return cli_train_fit(t);
 }
 
-/* What would fail at the end fails now: the file, and a build that cannot save. */
-static bool can_save(const char *path)
+static void end(cli_training *t)
 {
-    return gd_file_check_writable(path) == GD_OK &&
-           gd_tensors_save("/dev/null", 0, NULL, 0, NULL) == GD_OK;
+    gd_run_log_close(t->log);
+    (void)gd_run_close(t->run);
+    cli_data_close(&t->data);
+    gd_close(t->context);
 }
 
-static int check(const settings *s)
+/* A build that cannot save finds out now, not after hours. */
+static bool can_save(void)
 {
-    if (strcmp(s->schedule, "cosine") == 0 || strcmp(s->schedule, "constant") == 0)
+    return gd_tensors_save("/dev/null", 0, NULL, 0, NULL) == GD_OK;
+}
+
+/* --resume goes on with the options of the run. */
+static int read_run(int argc, char **argv, cli_settings *s, const cli_option *options, int count,
+                    gd_history **history)
+{
+    for (int i = 1; i < argc; i++)
+        for (int k = 0; k < count; k++) {
+            size_t length = strlen(options[k].name);
+            if (strncmp(argv[i], "--", 2) == 0 && is_kept(options[k].name) &&
+                strncmp(argv[i] + 2, options[k].name, length) == 0 &&
+                (argv[i][2 + length] == '\0' || argv[i][2 + length] == '=')) {
+                fprintf(stderr,
+                        "gradus train: --%s cannot be changed by --resume, which goes on "
+                        "with what is in config.json\n",
+                        options[k].name);
+                return CLI_USAGE;
+            }
+        }
+    if (s->model || s->run || s->data) {
+        fprintf(stderr, "gradus train: --resume takes model and data of the run\n");
+        return CLI_USAGE;
+    }
+    *history = gd_history_load(s->resume);
+    return *history ? cli_read_config("train", *history, options, count, is_kept) : cli_fail();
+}
+
+static int check(const cli_settings *s)
+{
+    if (!s->schedule || strcmp(s->schedule, "cosine") == 0 || strcmp(s->schedule, "constant") == 0)
         return CLI_OK;
     fprintf(stderr, "gradus train: --schedule is cosine or constant, not '%s'\n", s->schedule);
     return CLI_USAGE;
 }
 
+/* Absolute, so that the run can be resumed from anywhere. */
+static int run(cli_settings *s, const cli_option *options, int count)
+{
+    cli_training t = { .settings = s };
+    char path[CLI_PATH_BYTES];
+    s->data = s->data ? s->data : CLI_DEFAULT_DATA;
+    bool ok = can_save() && (s->run || s->resume || choose_folder(s, t.folder));
+    if (s->run || s->resume)
+        snprintf(t.folder, sizeof t.folder, "%.4000s", s->run ? s->run : s->resume);
+    ok = ok && can_be_made(t.folder);
+    s->given = s->data;
+    if (realpath(s->data, path))
+        s->data = path;
+    cli_catch_interrupts();
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is told in the end, after saving */
+    ok = ok && train(&t, s, options, count);
+    int code = !ok ? cli_fail() : cli_is_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+    end(&t);
+    return code;
+}
+
 int cli_train(int argc, char **argv)
 {
-    settings s = { .data = CLI_DEFAULT_DATA,
-                   .threads = -1,
-                   .output = CLI_DEFAULT_WEIGHTS,
-                   .seed = 1,
-                   .lr = NAN,
-                   .momentum = NAN };
+    cli_settings s = {
+        .threads = -1, .workers = -1, .seed = 1, .lr = NAN, .momentum = NAN, .validation = 0.15
+    };
     const cli_option options[] = {
-        { "model", "FILE", "the network as JSON (default: that of examples/models/mnist_mlp.json)",
-          CLI_TEXT, &s.model, 0, 0 },
-        { "data", "FOLDER", "the four MNIST files (default: " CLI_DEFAULT_DATA ")", CLI_TEXT,
-          &s.data, 0, 0 },
-        { "output", "FILE", "where to save the result (default: " CLI_DEFAULT_WEIGHTS ")", CLI_TEXT,
-          &s.output, 0, 0 },
-        { "epochs", "N", "passes over the training digits (default: 10)", CLI_WHOLE, &s.epochs, 1,
-          1e6 },
-        { "batch", "N", "digits in a batch (default: 50)", CLI_WHOLE, &s.batch, 1, 60000 },
-        { "optimizer", "NAME", "sgd, rmsprop, adam, adamw, nadam, radam, … (default: adam)",
+        { "DATA", NULL,
+          "a table (.csv, .tsv), a folder of photographs with a folder for each class, or "
+          "MNIST's files (default: " CLI_DEFAULT_DATA ")",
+          CLI_OPERAND, &s.data, 0, 0 },
+        { "data", "DATA", "the same", CLI_TEXT, &s.data, 0, 0 },
+        { "target", "COLUMN", "of a table: what is to be predicted", CLI_TEXT, &s.target, 0, 0 },
+        { "ignore", "COLUMNS", "of a table: columns to leave out, with commas between them",
+          CLI_TEXT, &s.ignore, 0, 0 },
+        { "task", "NAME", "classification or regression (default: as the target says)", CLI_TEXT,
+          &s.task, 0, 0 },
+        { "size", "N", "of photographs: height and width in pixels (default: 64)", CLI_WHOLE,
+          &s.size, 8, 1024 },
+        { "validation", "X", "share of the data to validate with (default: 0.15)", CLI_REAL,
+          &s.validation, 0.01, 0.9 },
+        { "model", "FILE", "the network as JSON (default: one is proposed)", CLI_TEXT, &s.model, 0,
+          0 },
+        { "run", "FOLDER", "for all that comes of it (default: " CLI_RUNS "/ and the data's name)",
+          CLI_TEXT, &s.run, 0, 0 },
+        { "resume", "FOLDER", "go on with a run that was interrupted", CLI_TEXT, &s.resume, 0, 0 },
+        { "epochs", "N",
+          "passes over the data (default: 10 for digits, 20 photographs, 100 tables)", CLI_WHOLE,
+          &s.epochs, 1, 1e6 },
+        { "batch", "N", "samples in a batch (default: 50 digits, else 32)", CLI_WHOLE, &s.batch, 1,
+          60000 },
+        { "optimizer", "NAME", "sgd, rmsprop, adam, adamw, nadam, radam, ... (default: adam)",
           CLI_TEXT, &s.optimizer, 0, 0 },
-        { "lr", "X", "learning rate (default: 0.005, or the optimizer's)", CLI_REAL, &s.lr, 0,
+        { "lr", "X", "learning rate (default: by the data, or the optimizer's)", CLI_REAL, &s.lr, 0,
           1e6 },
         { "momentum", "X", "of sgd and rmsprop (default: 0)", CLI_REAL, &s.momentum, 0, 1 },
         { "schedule", "NAME", "cosine or constant (default: cosine)", CLI_TEXT, &s.schedule, 0, 0 },
-        { "seed", "N", "of initial weights and shuffles (default: 1)", CLI_WHOLE, &s.seed, 0,
-          9e15 },
+        { "seed", "N", "of initial weights, shuffles and the split (default: 1)", CLI_WHOLE,
+          &s.seed, 0, 9e15 },
         { "threads", "N",
           "threads to compute with (default: the cores there are; 1 for a small network)",
           CLI_WHOLE, &s.threads, 1, 256 },
-        { "workers", "N", "threads that make batches ahead (default: 0, none)", CLI_WHOLE,
-          &s.workers, 0, 256 },
+        { "workers", "N", "threads that make batches ahead (default: 2 for photographs, else none)",
+          CLI_WHOLE, &s.workers, 0, 256 },
         { "faithful", NULL,
           "as the original: sgd, learning rate 0.01, constant, 10 epochs of batch 50", CLI_FLAG,
           &s.faithful, 0, 0 },
@@ -225,26 +331,24 @@ int cli_train(int argc, char **argv)
           &s.eager, 0, 0 },
         { "quiet", NULL, "print nothing but errors", CLI_FLAG, &s.quiet, 0, 0 },
     };
+    const int count = (int)(sizeof options / sizeof *options);
     const cli_command_help help = {
-        "gradus train [OPTION]...",
-        "Train a network on MNIST's 60,000 handwritten digits, test it on 10,000 others after "
-        "every\nepoch, and save it. Ctrl-C ends training and saves what was learned so far."
+        "gradus train [DATA] [OPTION]...",
+        "Train a network on a table, a folder of photographs, or handwritten digits (MNIST), "
+        "found out\nfrom the files. The run's folder has the model (model.json, "
+        "model.safetensors), the options\n(config.json), the log (metrics.jsonl) and checkpoints. "
+        "Ctrl-C finishes the step and saves;\na second one ends at once."
     };
     int code;
-    if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
+    if (cli_parse(argc, argv, &help, options, count, &code))
         return code;
-    complete(&s);
-    if (check(&s) != CLI_OK)
-        return CLI_USAGE;
-    cli_network_options network_options = { .model = s.model,
-                                            .threads = s.threads,
-                                            .seed = s.seed };
-    cli_network network = { 0 };
-    cli_catch_interrupts();
-    (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is told in the end, after saving */
-    bool ok =
-        can_save(s.output) && cli_network_open(&network, &network_options) && train(&s, &network);
-    code = !ok ? cli_fail() : cli_is_interrupted() ? CLI_INTERRUPTED : CLI_OK;
-    cli_network_close(&network);
+    gd_history *history = NULL;
+    if (s.resume)
+        code = read_run(argc, argv, &s, options, count, &history);
+    if (code == CLI_OK)
+        code = check(&s);
+    if (code == CLI_OK)
+        code = run(&s, options, count);
+    gd_history_release(history);
     return code;
 }

@@ -1,0 +1,169 @@
+/* cli/data.c: what a network is trained on: the kinds of data, of which the files at a path decide,
+ * and MNIST, the simplest. Start at cli_data_open(). */
+#include "cli.h"
+
+#include <float.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- MNIST ---- */
+
+static bool is_mnist(const char *path)
+{
+    char file[4096];
+    for (int compressed = 0; compressed < 2; compressed++) {
+        snprintf(file, sizeof file, "%s/train-images-idx3-ubyte%s", path, compressed ? ".gz" : "");
+        if (access(file, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool open_mnist(cli_data *d, const cli_data_options *o)
+{
+    if (gd_mnist_pair(d->context, o->path, &d->train, &d->validation) != GD_OK)
+        return false;
+    snprintf(d->about, sizeof d->about, "MNIST: handwritten digits of 28 x 28 pixels");
+    cli_data_take_classes(d);
+    return true;
+}
+
+static bool reopen_mnist(cli_data *d, const char *path, gd_tensor_file *file)
+{
+    (void)file;
+    d->validation = gd_mnist(d->context, path ? path : CLI_DEFAULT_DATA, .test = true);
+    cli_data_take_classes(d);
+    return d->validation != NULL;
+}
+
+static gd_model *propose_mnist(const cli_data *d, uint64_t seed)
+{
+    return cli_mnist_model(d->context, seed);
+}
+
+static const cli_data_kind mnist_kind = {
+    .name = "mnist",
+    .sample = "digit",
+    .is = is_mnist,
+    .open = open_mnist,
+    .reopen = reopen_mnist,
+    .propose = propose_mnist,
+    .epochs = 10,
+    .batch = 50,
+    .lr = 5e-3,
+};
+
+/* ---- kinds ---- */
+
+static const cli_data_kind *const kinds[] = { &mnist_kind, &cli_image_kind, &cli_table_kind };
+enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
+
+bool cli_has_ending(const char *path, const char *ending)
+{
+    size_t length = strlen(path), n = strlen(ending);
+    if (length > 3 && strcmp(path + length - 3, ".gz") == 0)
+        length -= 3;
+    return length > n && strncmp(path + length - n, ending, n) == 0;
+}
+
+static const cli_data_kind *find_kind(const char *path)
+{
+    for (int i = 0; i < KIND_COUNT; i++)
+        if (kinds[i]->is(path))
+            return kinds[i];
+    return NULL;
+}
+
+bool cli_data_open(cli_data *d, gd_context *context, const cli_data_options *o)
+{
+    struct stat status;
+    char problem[1024];
+    *d = (cli_data){ .context = context, .kind = find_kind(o->path) };
+    if (d->kind)
+        return cli_data_keep(d, "task", d->kind->name) && d->kind->open(d, o);
+    snprintf(problem, sizeof problem, "%.900s %s", o->path,
+             stat(o->path, &status) != 0 ? "is not there"
+             : S_ISDIR(status.st_mode)
+                 ? "is a folder without MNIST's files, and without folders of photographs"
+                 : "is no table (.csv, .tsv)");
+    (void)gd_error_record(GD_ERR_INVALID, problem);
+    return false;
+}
+
+bool cli_data_reopen(cli_data *d, gd_context *context, const char *path, const char *model)
+{
+    *d = (cli_data){ .context = context };
+    gd_tensor_file *file = gd_tensor_file_open(model);
+    const char *task = gd_tensor_file_metadata(file, "task");
+    for (int i = 0; i < KIND_COUNT; i++)
+        if (task && strcmp(task, kinds[i]->name) == 0)
+            d->kind = kinds[i];
+    if (file && !d->kind)
+        (void)gd_error_record(GD_ERR_FORMAT, "the model's file does not say what data it is for");
+    if (d->kind && !path && d->kind != &mnist_kind)
+        (void)gd_error_record(GD_ERR_INVALID, "DATA is needed: what the model is asked about");
+    bool ok = d->kind && (path || d->kind == &mnist_kind) && d->kind->reopen(d, path, file);
+    gd_tensor_file_close(file);
+    return ok;
+}
+
+bool cli_data_keep(cli_data *d, const char *key, const char *value)
+{
+    char *copy = d->metadata_count < CLI_MAX_METADATA && value ? strdup(value) : NULL;
+    if (!copy) {
+        (void)gd_error_record(GD_ERR_MEMORY, "out of memory");
+        return false;
+    }
+    d->metadata[d->metadata_count++] = (gd_metadata){ key, copy };
+    return true;
+}
+
+void cli_data_close(cli_data *d)
+{
+    for (int i = 0; i < d->metadata_count; i++)
+        free((char *)(uintptr_t)d->metadata[i].value);
+    for (int64_t i = 0; d->classes && i < d->outputs; i++)
+        free(d->classes[i]);
+    free(d->classes);
+    gd_table_encoder_release(d->encoder);
+    gd_table_release(d->table);
+    *d = (cli_data){ 0 };
+}
+
+void cli_data_take_classes(cli_data *d)
+{
+    const gd_dataset *set = d->validation ? d->validation : d->train;
+    const gd_field *x = gd_dataset_field(set, 0), *y = gd_dataset_field(set, 1);
+    d->input = x ? x->shape : GD_SCALAR;
+    d->regression = y && y->classes == 0;
+    d->outputs = !y ? 0 : d->regression ? 1 : y->classes;
+}
+
+const char *cli_data_class(const cli_data *d, int64_t index, char number[CLI_COUNT_TEXT])
+{
+    const gd_field *y = gd_dataset_field(d->validation, 1);
+    if (d->encoder)
+        return gd_table_encoder_class_name(d->encoder, index);
+    if (d->classes)
+        return d->classes[index];
+    if (y && y->class_names && index < y->classes)
+        return y->class_names[index];
+    snprintf(number, CLI_COUNT_TEXT, "%lld", (long long)index);
+    return number;
+}
+
+gd_tensor *cli_model_input(gd_model *model, gd_tensor *x)
+{
+    gd_shape input = gd_model_input_shape(model, 0);
+    if (!x)
+        return NULL;
+    gd_shape shape = { .rank = input.rank + 1, .dim = { gd_tensor_shape(x).dim[0] } };
+    for (int i = 0; i < input.rank; i++)
+        shape.dim[i + 1] = input.dim[i];
+    if (gd_tensor_dtype(x) == GD_U8)
+        x = gd_mul_scalar(gd_cast(x, GD_F32), 1.0 / 255.0);
+    return gd_reshape(x, shape);
+}

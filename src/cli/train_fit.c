@@ -1,0 +1,232 @@
+/* cli/train_fit.c: the training of gradus train: the library's gd_fit, with what is shown and logged of
+ * it. Start at cli_train_fit(). */
+#include "train.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- display ---- */
+
+/* "  accuracy 91.25 %", "  mae 0.1234" */
+static int format_metric(char *text, size_t size, const gd_metric *metric, const char *prefix)
+{
+    if (strcmp(metric->name, "accuracy") == 0)
+        return snprintf(text, size, "  %s%s %5.2f %%", prefix, metric->name, 100.0 * metric->value);
+    return snprintf(text, size, "  %s%s %.4f", prefix, metric->name, metric->value);
+}
+
+static void print_metrics(const gd_metrics *metrics, const char *prefix, const char *bold)
+{
+    for (int i = 0; i < metrics->count; i++) {
+        char text[96];
+        format_metric(text, sizeof text, &metrics->list[i], prefix);
+        printf("%s%s%s", i > 0 ? bold : "", text, i > 0 && *bold ? cli_plain() : "");
+    }
+}
+
+static void print_bar(const gd_fit_progress *p)
+{
+    char left[CLI_COUNT_TEXT], rate[CLI_COUNT_TEXT], text[256], bar[64];
+    int length = 0;
+    for (int i = 0; i < p->train.count && i < 2; i++)
+        length += format_metric(text + length, sizeof text - (size_t)length, &p->train.list[i], "");
+    length += snprintf(text + length, sizeof text - (size_t)length, "  %s samples/s  %s left",
+                       cli_count((int64_t)p->samples_per_second, rate),
+                       cli_duration(p->seconds_left, left));
+    int room = cli_width() - length - 20;
+    int cells = room < 4 ? 0 : room > 40 ? 40 : room;
+    int full = (int)((double)cells * (double)p->step / (double)p->steps);
+    for (int i = 0; i < cells; i++)
+        bar[i] = i < full ? '=' : i == full ? '>' : ' ';
+    bar[cells] = '\0';
+    printf("\r\033[K%3lld/%lld [%s]%s", (long long)p->epoch, (long long)p->epochs, bar, text);
+    fflush(stdout);
+}
+
+static void print_epoch(const gd_fit_progress *p, bool chooses)
+{
+    char rate[CLI_COUNT_TEXT];
+    if (cli_is_terminal())
+        printf("\r\033[K");
+    char epochs[CLI_COUNT_TEXT];
+    int width = snprintf(epochs, sizeof epochs, "%lld", (long long)p->epochs);
+    printf("epoch %*lld/%s", width < 2 ? 2 : width, (long long)p->epoch, epochs);
+    print_metrics(&p->train, "", "");
+    print_metrics(&p->validation, "validation ", cli_bold());
+    printf("  %s samples/s  %.2f s%s\n", cli_count((int64_t)p->samples_per_second, rate),
+           p->seconds, p->improved && chooses ? "  *" : "");
+    fflush(stdout);
+}
+
+/* Short epochs are shown one in so many, and the last. */
+static bool is_shown(const gd_fit_progress *p)
+{
+    enum { LINES = 20 };
+    int64_t every = (p->epochs + LINES - 1) / LINES;
+    return p->epoch % every == 0 || p->epoch == p->epochs || p->epoch == 1 ||
+           p->seconds * (double)every > 2.0;
+}
+
+/* ---- log ---- */
+
+/* A resumed run goes on in the log of the one before, without its steps from here on. */
+static bool open_log(cli_training *t, const gd_fit_progress *p)
+{
+    if (!t->log)
+        t->log = gd_run_log_open(t->folder, .resume_step = p->total_step - 1);
+    return t->log != NULL;
+}
+
+static gd_status log_metrics(cli_training *t, const gd_fit_progress *p)
+{
+    enum { MOST = 2 * GD_METRICS_MAX + 1, NAME_BYTES = GD_METRIC_NAME_SIZE + 16 };
+    char texts[MOST][NAME_BYTES];
+    const char *names[MOST];
+    double values[MOST];
+    int count = 0;
+    for (int part = 0; part < (p->validated ? 2 : 1); part++) {
+        const gd_metrics *metrics = part ? &p->validation : &p->train;
+        for (int i = 0; i < metrics->count; i++, count++) {
+            snprintf(texts[count], NAME_BYTES, "%s/%s", part ? "validation" : "train",
+                     metrics->list[i].name);
+            values[count] = metrics->list[i].value;
+        }
+    }
+    snprintf(texts[count], NAME_BYTES, "lr");
+    values[count++] = p->lr;
+    for (int i = 0; i < count; i++)
+        names[i] = texts[i];
+    t->logged = gd_seconds();
+    return gd_run_log_scalars(t->log, p->total_step, p->epoch, count, names, values);
+}
+
+/* Ten times a second and after each epoch. Training goes on until an interrupt. */
+static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
+{
+    const double log_seconds = 10.0;
+    cli_training *t = user;
+    *stop = cli_is_interrupted();
+    if (!t->settings->quiet && p->epoch_done && is_shown(p))
+        print_epoch(p, t->data.kind->monitor != NULL);
+    else if (!t->settings->quiet && !p->epoch_done && cli_is_terminal())
+        print_bar(p);
+    if (!p->epoch_done && gd_seconds() - t->logged < log_seconds)
+        return GD_OK;
+    return open_log(t, p) ? log_metrics(t, p) : GD_ERR_IO;
+}
+
+/* ---- the objective ---- */
+
+static gd_tensor *objective(void *user, const gd_objective_call *call)
+{
+    const cli_training *t = user;
+    gd_tensor *x = call->tensors[0];
+    if (t->data.kind->flip)
+        x = gd_augment(x, call->training ? call->tensors[2] : NULL, .flip = 0.5, .padding = 4);
+    gd_tensor *const tensors[] = { cli_model_input(t->model, x), call->tensors[1] };
+    gd_objective_call inner = *call;
+    inner.count = 2;
+    inner.tensors = tensors;
+    return tensors[0] ? gd_model_objective(t->model, &inner) : NULL;
+}
+
+/* ---- the training ---- */
+
+static void print_start(const cli_training *t, const gd_optimizer *optimizer)
+{
+    const cli_settings *s = t->settings;
+    char summary[8192], a[CLI_COUNT_TEXT], b[CLI_COUNT_TEXT];
+    gd_module_summary(gd_model_module(t->model), summary, sizeof summary);
+    printf("%s: %s\n%s %ss for training, %s for validation\n\n%s\n", s->given, t->data.about,
+           cli_count(gd_dataset_count(t->data.train), a), t->data.kind->sample,
+           cli_count(gd_dataset_count(t->data.validation), b), summary);
+    printf("%s, learning rate %g (%s), batch %lld%s, seed %lld; %s, %d thread%s%s; run %s\n\n",
+           gd_optimizer_name(optimizer), gd_optimizer_lr(optimizer), s->schedule,
+           (long long)s->batch, s->per_example ? " one example at a time" : "", (long long)s->seed,
+           gd_context_isa(t->context), gd_context_threads(t->context),
+           gd_context_threads(t->context) == 1 ? "" : "s", s->eager ? ", eager" : "", t->folder);
+}
+
+static gd_loader *load_training(const cli_training *t)
+{
+    const cli_settings *s = t->settings;
+    const gd_augment_options flips = { GD_AUGMENT_DEFAULTS, .flip = 0.5, .padding = 4 };
+    bool images = t->data.kind->flip;
+    int64_t workers = s->workers >= 0 ? s->workers : images ? 2 : 0;
+    return gd_loader_create(t->data.train, .batch = s->per_example ? 1 : s->batch, .shuffle = true,
+                            .seed = (uint64_t)s->seed, .workers = (int)workers,
+                            /* a batch of one would be normalised to nothing */
+                            .drop_last = images && gd_dataset_count(t->data.train) >= s->batch,
+                            .draws = images ? (int)gd_augment_draws(&flips) : 0);
+}
+
+/* The last parameters, or those that did best on the validation data, to the file that is used from then on. */
+static gd_status save_model(cli_training *t)
+{
+    char path[CLI_PATH_BYTES + 64];
+    snprintf(path, sizeof path, "%s/checkpoints/best.safetensors", t->folder);
+    gd_status status = gd_run_wait(t->run);
+    if (status == GD_OK && t->data.kind->monitor && access(path, F_OK) == 0)
+        status = gd_module_load(gd_model_module(t->model), path);
+    snprintf(path, sizeof path, "%s/model.safetensors", t->folder);
+    const gd_training training = { GD_TRAINING_DEFAULTS, .model = t->model,
+                                   .metadata_count = t->data.metadata_count,
+                                   .metadata = t->data.metadata };
+    return status == GD_OK ? gd_training_save(&training, path) : status;
+}
+
+static void print_end(const cli_training *t)
+{
+    bool chosen = t->data.kind->monitor != NULL;
+    const char *data = chosen ? " DATA" : ""; /* those of digits are known */
+    if (cli_is_interrupted())
+        fprintf(stderr,
+                "%sgradus train: interrupted; 'gradus train --resume %s' goes on, and what was "
+                "learned so far is in %s/model.safetensors\n",
+                cli_is_terminal() ? "\n" : "", t->folder, t->folder);
+    else if (!t->settings->quiet)
+        printf("\nSaved to %s/model.safetensors%s.\n"
+               "  gradus predict %s%s   what it makes of new data\n"
+               "  gradus eval %s%s      how well it does, and where it errs\n",
+               t->folder, chosen ? ", as it was best on the validation data (*)" : "", t->folder,
+               data, t->folder, data);
+}
+
+bool cli_train_fit(cli_training *t)
+{
+    const cli_settings *s = t->settings;
+    gd_module *module = gd_model_module(t->model);
+    gd_optimizer *optimizer =
+        gd_optimizer_create(module, s->optimizer, .lr = s->lr, .momentum = s->momentum);
+    gd_loader *train = optimizer ? load_training(t) : NULL;
+    gd_loader *validation =
+        train ? gd_loader_create(t->data.validation, .batch = t->data.kind->flip ? 64 : 500) : NULL;
+    if (!validation)
+        return false;
+    if (!s->quiet)
+        print_start(t, optimizer);
+    bool chooses = t->data.kind->monitor != NULL;
+    const int64_t steps = (gd_loader_samples(train) + s->batch - 1) / s->batch; /* of an epoch */
+    bool is_cosine = strcmp(s->schedule, "cosine") == 0;
+    /* Down to nothing by the end, after a short rise. */
+    gd_schedule schedule = { GD_SCHEDULE_DEFAULTS,
+                             .kind = is_cosine ? GD_SCHEDULE_COSINE : GD_SCHEDULE_CONSTANT,
+                             .lr = gd_optimizer_lr(optimizer),
+                             .warmup = is_cosine ? steps * s->epochs / 50 : 0 };
+    t->logged = gd_seconds();
+    gd_status status = gd_fit(
+        optimizer, objective, t, train, .epochs = s->epochs, .validation = validation,
+        .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED,
+        .accumulate = s->per_example ? s->batch : 1, .schedule = gd_schedule_follow,
+        .schedule_user = &schedule, .monitor = t->data.kind->monitor,
+        .rising = chooses && strcmp(t->data.kind->monitor, "loss") != 0, .run = t->run,
+        .resume = s->resume != NULL, .model = t->model, .metadata_count = t->data.metadata_count,
+        .metadata = t->data.metadata, .checkpoint_seconds = 60, .progress = show,
+        .progress_user = t, .progress_interval = 0.1);
+    if (status == GD_OK)
+        status = save_model(t);
+    if (status == GD_OK)
+        print_end(t);
+    return status == GD_OK;
+}

@@ -1,0 +1,265 @@
+/* tests/test_cli_train.c: gradus train, predict and eval on tables and photographs, and runs that are killed and
+ * resumed. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <gradus/gradus.h>
+
+#ifdef GD_TOOL
+
+#include "support/cli.h"
+
+#define TABLES GD_SOURCE_DIR "/tests/data/"
+
+static void assert_same_file(const char *a, const char *b)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "cd '%s' && cmp '%s' '%s'", folder, a, b);
+    assert_int_equal(system(command), 0);
+}
+
+/* One command, no other option: the task is found out, a model proposed, and the run folder has it all. */
+static void a_table_of_classes_is_trained_on(void **state)
+{
+    (void)state;
+    need("jansson");
+    const result *r = run("train " TABLES "iris.csv --target species");
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "5 columns, 4 features; species: 3 classes (setosa, versicolor, virginica)");
+    assert_has(r->out, "128 rows for training, 22 for validation");
+    assert_has(r->out, "epoch 100/100  loss ");
+    assert_has(r->out, "Saved to runs/iris/model.safetensors");
+    assert_null(strchr(r->out, '\033'));
+    assert_holds("runs/iris/config.json", "\"target\": \"species\"");
+    assert_holds("runs/iris/metrics.jsonl", "\"validation/accuracy\":");
+    assert_holds("runs/iris/model.json", "\"units\": 64");
+
+    r = run("eval runs/iris " TABLES "iris.csv");
+    assert_int_equal(r->code, 0);
+    assert_true(number_after(r->out, "150 rows: accuracy ") > 94.0);
+    assert_has(r->out, "versicolor ");
+    assert_has(run("eval " TABLES "iris.csv")->out, "150 rows: accuracy "); /* the newest run */
+
+    write_text("new.csv", "petal width (cm),petal length (cm),sepal width (cm),sepal length (cm)\n"
+                          "0.2,1.4,3.5,5.1\n2.3,6.1,3.0,7.7\n");
+    r = run("predict runs/iris new.csv");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "species,probability\nsetosa,0.9");
+    assert_has(r->out, "\nvirginica,0.9");
+    write_text("less.csv", "petal width (cm),petal length (cm)\n0.2,1.4\n1,2\n");
+    assert_fails(run("predict runs/iris less.csv"), 1, "there is no column \"sepal length (cm)\"");
+    assert_fails(run("eval runs/iris new.csv"), 1,
+                 "does not have the column that was to be predicted");
+    assert_fails(run("eval runs/iris"), 1, "DATA is needed");
+    /* Another run of the same data has a folder of its own. */
+    assert_has(run("train " TABLES "iris.csv --target species --epochs 1")->out,
+               "runs/iris-2/model.safetensors");
+}
+
+static void a_table_of_numbers_is_trained_on(void **state)
+{
+    (void)state;
+    need("jansson");
+    const result *r = run("train " TABLES "diabetes.csv --target target --run d --seed 3");
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "target: a number");
+    assert_has(r->out, "validation r2 ");
+    r = run("eval d " TABLES "diabetes.csv");
+    assert_int_equal(r->code, 0);
+    assert_true(number_after(r->out, "root mean square ") < 60.0); /* the deviation is 77 */
+    assert_true(number_after(r->out, "R2 ") > 0.4);
+    r = run("predict d " TABLES "diabetes.csv");
+    double first = number_after(r->out, "target\n");
+    assert_true(first > 25.0 && first < 346.0); /* in the target's unit */
+}
+
+/* Categories, dates, missing cells and texts need no option either; columns can be left out. */
+static void a_mixed_table_is_trained_on(void **state)
+{
+    (void)state;
+    need("jansson");
+    const result *r = run("train " TABLES "mixed.csv --target income --ignore id --run mixed");
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "7 columns, 15 features");
+    r = run("eval mixed " TABLES "mixed.csv");
+    assert_true(number_after(r->out, "R2 ") > 0.5);
+}
+
+static void mistakes_about_tables_are_told(void **state)
+{
+    (void)state;
+    need("jansson");
+    assert_fails(run("train " TABLES "iris.csv"), 1,
+                 "which column is to be predicted? --target NAME. There are: sepal length (cm), ");
+    assert_fails(run("train " TABLES "iris.csv --target specis"), 1, "did you mean \"species\"?");
+    assert_fails(run("train " TABLES "iris.csv --target species --task regression"), 1,
+                 "\"setosa\" is not a number");
+    assert_fails(run("train " TABLES "iris.csv --target species --task clustering"), 1,
+                 "--task is classification or regression");
+    assert_fails(run("train " TABLES "iris.csv --target species --ignore petal"), 1,
+                 "has no column \"petal\" to ignore");
+    write_text("broken.csv", "a,b\n1,2\n3\n");
+    assert_fails(run("train broken.csv --target a"), 1, "line 3: 1 cells, where line 1 has 2");
+    assert_fails(run("train " TABLES), 1, "is a folder without MNIST's files");
+    assert_fails(run("train file.xyz"), 1, "file.xyz is not there");
+}
+
+/* ---- going on ---- */
+
+/* Killed in the middle, and resumed: the same bytes as without. */
+static void a_killed_run_is_resumed_to_the_same_bytes(void **state)
+{
+    (void)state;
+    need("jansson");
+    const char *const arguments =
+        "train " TABLES "diabetes.csv --target target --epochs 400 --quiet";
+    assert_int_equal(run("%s --run whole", arguments)->code, 0);
+    char command[4096];
+    for (int kill_at = 1; kill_at <= 200; kill_at *= 14) { /* after so many epochs, and some more */
+        char name[32];
+        snprintf(name, sizeof name, "killed%d", kill_at);
+        snprintf(command, sizeof command,
+                 "cd '%s' && { '%s' %s --run %s & P=$!; until [ -f %s/metrics.jsonl ] && "
+                 "[ $(wc -l <%s/metrics.jsonl) -ge %d ]; do kill -0 $P 2>errors || break; done; "
+                 "kill -9 $P 2>errors; wait $P; [ -f %s/config.json ]; } 2>errors",
+                 folder, GD_TOOL, arguments, name, name, name, kill_at, name);
+        assert_int_equal(system(command), 0);
+        const result *r = run("train --resume %s --quiet", name);
+        assert_string_equal(r->err, "");
+        assert_int_equal(r->code, 0);
+        char file[64];
+        snprintf(file, sizeof file, "%s/model.safetensors", name);
+        assert_same_file("whole/model.safetensors", file);
+        /* Each epoch stands once in the log. */
+        snprintf(command, sizeof command, "cd '%s' && [ $(wc -l <%s/metrics.jsonl) -eq 400 ]",
+                 folder, name);
+        assert_int_equal(system(command), 0);
+    }
+    /* Once more, where nothing is left to do. */
+    assert_int_equal(run("train --resume whole --quiet")->code, 0);
+    assert_same_file("whole/model.safetensors", "killed1/model.safetensors");
+}
+
+static void resuming_takes_the_options_of_the_run(void **state)
+{
+    (void)state;
+    need("jansson");
+    assert_int_equal(
+        run("train " TABLES "iris.csv --target species --epochs 2 --run r --quiet")->code, 0);
+    assert_fails(run("train --resume r --epochs 5"), 2, "--epochs cannot be changed by --resume");
+    assert_fails(run("train --resume r " TABLES "iris.csv"), 2,
+                 "--resume takes model and data of the run");
+    assert_fails(run("train " TABLES "iris.csv --target species --run r"), 1,
+                 "r has a training in it: --resume r goes on with it");
+    assert_fails(run("train --resume nowhere"), 1, "nowhere");
+    write_text("r/config.json", "{\"epocs\": 3}");
+    assert_fails(run("train --resume r"), 1,
+                 "the key \"epocs\", which is no option; did you mean 'epochs'?");
+}
+
+/* ---- a model of one's own ---- */
+
+static void a_model_can_be_given(void **state)
+{
+    (void)state;
+    need("jansson");
+    write_text(
+        "own.json",
+        "{\"input\": [4], \"layers\": [{\"name\": \"fc\", \"type\": \"linear\", \"units\": 3}]}");
+    const result *r = run("train --model own.json --data " TABLES
+                          "iris.csv --target species --seed 1 --epochs 2 --run own");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "fc     linear  [batch, 3]");
+    assert_fails(run("train " TABLES "wine.csv --target target --model own.json --run o"), 1,
+                 "the model takes 4 numbers, a row has 13");
+    write_text(
+        "one.json",
+        "{\"input\": [10], \"layers\": [{\"name\": \"fc\", \"type\": \"linear\", \"units\": 1}]}");
+    assert_fails(run("train " TABLES "diabetes.csv --target target --model one.json --run o"), 1,
+                 "add \"loss\": \"mse\" to it");
+}
+
+/* ---- photographs ---- */
+
+#ifdef GD_HAVE_PNG
+
+/* Pictures that are mainly red or mainly blue, in a folder each. */
+static void write_photographs(int count)
+{
+    static unsigned char pixels[20 * 24 * 3];
+    char path[512];
+    snprintf(path, sizeof path, "%s/photos", folder);
+    mkdir(path, 0777);
+    for (int i = 0; i < 2 * count; i++) {
+        const char *class = i % 2 ? "red" : "blue";
+        snprintf(path, sizeof path, "%s/photos/%s", folder, class);
+        mkdir(path, 0777);
+        for (size_t p = 0; p < sizeof pixels; p++)
+            pixels[p] = (unsigned char)((p % 3 == (i % 2 ? 0u : 2u) ? 150 : 20) +
+                                        (p * 7 + (size_t)i * 13) % 90);
+        snprintf(path, sizeof path, "%s/photos/%s/%03d.png", folder, class, i);
+        gd_image image = { .height = 20, .width = 24, .channels = 3, .pixels = pixels };
+        assert_int_equal(gd_image_write(path, &image), GD_OK);
+    }
+}
+
+static void a_folder_of_photographs_is_trained_on(void **state)
+{
+    (void)state;
+    need("jansson");
+    write_photographs(20);
+    const result *r = run("train photos --size 16 --epochs 3 --batch 8");
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "photos: 16 x 16 pixels; 2 classes (blue, red)");
+    assert_has(r->out, "34 photographs for training, 6 for validation");
+    r = run("eval runs/photos photos");
+    assert_int_equal(r->code, 0);
+    assert_true(number_after(r->out, "40 photographs: accuracy ") > 95.0);
+    r = run("predict runs/photos photos/red");
+    assert_has(r->out, "file,class,probability\nphotos/red/001.png,red,");
+    r = run("predict runs/photos photos/blue/000.png");
+    assert_has(r->out, "photos/blue/000.png,blue,");
+    /* Any number of workers gives the same file. */
+    assert_int_equal(
+        run("train photos --size 16 --epochs 3 --batch 8 --workers 0 --run none --quiet")->code, 0);
+    assert_same_file("none/model.safetensors", "runs/photos/model.safetensors");
+}
+
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_table_of_classes_is_trained_on),
+        cmocka_unit_test(a_table_of_numbers_is_trained_on),
+        cmocka_unit_test(a_mixed_table_is_trained_on),
+        cmocka_unit_test(mistakes_about_tables_are_told),
+        cmocka_unit_test(a_killed_run_is_resumed_to_the_same_bytes),
+        cmocka_unit_test(resuming_takes_the_options_of_the_run),
+        cmocka_unit_test(a_model_can_be_given),
+#ifdef GD_HAVE_PNG
+        cmocka_unit_test(a_folder_of_photographs_is_trained_on),
+#endif
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
+
+#else
+
+int main(void)
+{
+    return 77; /* no tool in this build */
+}
+
+#endif
