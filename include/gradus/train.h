@@ -192,7 +192,7 @@ typedef struct gd_lr_range_options {
 #define GD_LR_RANGE_DEFAULTS \
     .size = sizeof(gd_lr_range_options), .from = 1e-6, .to = 10, .steps = 100
 
-/* gd_lr_range(optimizer, objective, user, loader, points, &lr): train for .steps steps with ever larger
+/* gd_lr_range(optimizer, objective, user, loader, points, NULL): train for .steps steps with ever larger
  * learning rates, until the loss is no number or four times its least, and put everything back:
  * parameters, optimizer, random stream, loader. points has room for .steps; how many there are is
  * returned, -1: an error. *lr, if lr is not NULL, is where the loss fell most steeply, a good rate to
