@@ -17,6 +17,12 @@
 
 #include "report/records.h"
 
+#ifdef GD_HAVE_PROTOBUF_C
+#define HAS_EVENTS true
+#else
+#define HAS_EVENTS false
+#endif
+
 static char folder[256]; /* of the current test; gone afterwards */
 
 static void remove_all(const char *path)
@@ -510,6 +516,43 @@ static void wrong_calls_are_refused(void **state)
     assert_string_equal(gd_history_name(NULL), "");
 }
 
+/* Everything a log has, in every format of this build; false: memory was out. */
+static bool log_each(gd_tensor *values, const char *prometheus)
+{
+    gd_run_log *log = gd_run_log_open(folder, .csv = true, .prometheus = prometheus,
+                                      .resume_step = 5, .tensorboard = HAS_EVENTS);
+    const char *names[] = { "a", "b" }, *texts[] = { "1", "x" };
+    bool ok = log && gd_run_log_scalars(log, 1, 0, 2, names, (double[]){ 1, 2 }) == GD_OK &&
+              gd_run_log_histogram(log, 1, "h", values) == GD_OK &&
+              gd_run_log_text(log, 1, "t", "text") == GD_OK &&
+              gd_run_log_hyperparameters(log, 2, names, texts) == GD_OK &&
+              gd_run_log_flush(log) == GD_OK;
+    gd_run_log_close(log);
+    gd_history *history = ok ? gd_history_load(folder) : NULL;
+    gd_history_release(history);
+    return history;
+}
+
+static void failed_allocations_are_errors(void **state)
+{
+    need_json();
+    gd_tensor *values = gd_arange(*state, 0, 100, 1, GD_F32);
+    char prometheus[512];
+    snprintf(prometheus, sizeof prometheus, "%s/gradus.prom", folder);
+    bool whole = false;
+    for (int64_t after = 0; !whole; after++) {
+        (void)gd_fail_allocations_after(after);
+        whole = log_each(values, prometheus);
+        (void)gd_fail_allocations_after(-1);
+        assert_int_equal(gd_error_code(), whole ? GD_OK : GD_ERR_MEMORY);
+        gd_error_clear();
+        assert_true(after < 10000);
+    }
+    gd_history *history = gd_history_load(folder); /* what was written on the way is whole */
+    assert_non_null(history);
+    gd_history_release(history);
+}
+
 int main(void)
 {
 #define EACH(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
@@ -526,6 +569,7 @@ int main(void)
         EACH(checksums_are_those_of_rfc_3720),
         EACH(event_files_are_cut_off_where_they_resume),
         EACH(a_full_disk_leaves_whole_lines),
+        EACH(failed_allocations_are_errors),
         EACH(wrong_calls_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -261,7 +261,13 @@ static gd_status csv_scalars(gd_sink *sink, const gd_log_entry *e, int64_t count
                              const char *const *names, const double *values)
 {
     csv_sink *s = (csv_sink *)sink;
-    gd_status status = add_columns(s, count, names);
+    gd_status status = GD_OK;
+    if (s->file.fd < 0) { /* it could not be opened again after it was written anew */
+        gd_append_close(&s->file);
+        status = gd_append_open(&s->file, s->folder, file_name, GD_APPEND_OLD);
+    }
+    if (status == GD_OK)
+        status = add_columns(s, count, names);
     if (status != GD_OK)
         return status;
     gd_text_buffer row = { 0 };
@@ -285,7 +291,8 @@ static gd_status csv_scalars(gd_sink *sink, const gd_log_entry *e, int64_t count
 
 static gd_status csv_flush(gd_sink *sink)
 {
-    return gd_append_sync(&((csv_sink *)sink)->file);
+    const csv_sink *s = (const csv_sink *)sink;
+    return s->file.fd < 0 ? GD_OK : gd_append_sync(&s->file);
 }
 
 const gd_sink_type gd_csv_sink = {

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "io/image.h"
 
 #include <math.h>
@@ -98,8 +99,8 @@ static void draw_cell(const grid *g, int64_t row, int64_t column, int64_t of_row
     gd_svg_text(out, middle, both ? base - 7 : base, white, text);
     if (!both)
         return;
-    (void)snprintf(percent, sizeof percent, share > 0 && share < 0.095 ? "%.1f%%" : "%.0f%%",
-                   100 * share);
+    (void)gd_snprintf(percent, sizeof percent, share > 0 && share < 0.095 ? "%.1f%%" : "%.0f%%",
+                      100 * share);
     gd_svg_text(out, middle, base + 9, share > 0.5 ? white : "text-anchor=\"middle\" class=\"m\"",
                 percent);
 }
