@@ -2,31 +2,24 @@
  * tell cats from dogs on photographs (Dogs vs. Cats, Asirra): 3 x 64 x 64, three convolutions 3x3
  * with ReLU, 3 -> 16 -> 32 -> 64 channels, then 128 and 2 units. Run it from the top of the source:
  * make cats_dogs ARGS="folder [epochs]"; the folder holds train/ and test/, each with a folder of
- * JPEG images for each class. */
+ * JPEG or PNG images for each class. Photographs are decoded by the loader's workers, as bytes, and
+ * changed at random inside the compiled step. */
 #include <gradus/gradus.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SIZE = 64, BATCH = 16, EPOCHS = 5 };
+enum { SIZE = 64, BATCH = 16, EPOCHS = 10 };
 static const double WANTED = 0.6; /* of the test photographs; guessing gives 0.5 */
 
-/* In training, each photograph of x [batch, 3, h, w] as it is or mirrored, by the toss of a coin.
- */
-static gd_tensor *mirror_some(gd_module *m, gd_tensor *x)
-{
-    if (!gd_module_is_training(m))
-        return x;
-    gd_tensor *coin = gd_uniform(gd_tensor_context(x), GD_SHAPE(gd_tensor_shape(x).dim[0], 1, 1, 1),
-                                 -1, 1, GD_F32);
-    return gd_where(gd_gt(coin, gd_zeros_like(coin)), x, gd_flip(x, GD_AXES(3)));
-}
+/* What is done to photographs in training; otherwise they are made f32 alone. */
+static const gd_augment_options changes = { GD_AUGMENT_DEFAULTS, .padding = 2, .flip = 0.5 };
 
 /* x [batch, 3, 64, 64] -> logits [batch, 2] */
 static gd_tensor *network(void *user, gd_tensor *x)
 {
     gd_module *m = user;
-    x = gd_mul_scalar(gd_sub_scalar(mirror_some(m, x), 0.45), 4.0); /* about mean 0, deviation 1 */
+    x = gd_mul_scalar(gd_sub_scalar(x, 0.45), 4.0); /* about mean 0, deviation 1 */
     x = gd_relu(gd_nn_conv2d(m, "conv1", x, 16, GD_SHAPE(3), .padding = GD_SHAPE(1),
                              .init = GD_INIT_HE_UNIFORM));
     x = gd_relu(gd_nn_conv2d(m, "conv2", x, 32, GD_SHAPE(3), .padding = GD_SHAPE(1),
@@ -41,7 +34,8 @@ static gd_tensor *network(void *user, gd_tensor *x)
 /* The cross entropy of a batch, and how many are right. */
 static gd_tensor *objective(void *model, const gd_objective_call *call)
 {
-    gd_tensor *logits = network(model, call->tensors[0]);
+    gd_tensor *draws = call->training ? call->tensors[2] : NULL;
+    gd_tensor *logits = network(model, gd_augment_with(call->tensors[0], draws, &changes));
     gd_report(call, "accuracy", gd_eq(gd_argmax(logits, -1, false), call->tensors[1]));
     return gd_cross_entropy(logits, call->tensors[1]);
 }
@@ -75,10 +69,10 @@ int main(int argc, char **argv)
 
     gd_context *gd = gd_open("cpu", .seed = 1);
     gd_module *model = gd_module_create(gd, .seed = 1);
-    gd_dataset *photographs = gd_image_folder(gd, train, SIZE, SIZE),
-               *unseen = gd_image_folder(gd, test, SIZE, SIZE);
-    gd_loader *batches =
-        gd_loader_create(photographs, .batch = BATCH, .shuffle = true, .seed = 1, .workers = 1);
+    gd_dataset *photographs = gd_image_folder(gd, train, SIZE, SIZE, .batch_dtype = GD_U8),
+               *unseen = gd_image_folder(gd, test, SIZE, SIZE, .batch_dtype = GD_U8);
+    gd_loader *batches = gd_loader_create(photographs, .batch = BATCH, .shuffle = true, .seed = 1,
+                                          .workers = 2, .draws = (int)gd_augment_draws(&changes));
     gd_loader *tests = gd_loader_create(unseen, .batch = 50);
     if (unseen) {
         (void)network(model,

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BATCH = 64, EPOCHS = 5 };
+enum { BATCH = 64, EPOCHS = 10 };
 static const double WANTED = 0.5; /* of the test photographs; guessing gives 0.1 */
 
 /* Two convolutions, then half the height and width. */
@@ -35,10 +35,14 @@ static gd_tensor *network(void *user, gd_tensor *x)
     return gd_nn_linear(m, "out", x, 10);
 }
 
+/* What is done to photographs in training: He et al. 2015. */
+static const gd_augment_options changes = { GD_AUGMENT_DEFAULTS, .padding = 4, .flip = 0.5 };
+
 /* The cross entropy of a batch, and how many are right. */
 static gd_tensor *objective(void *model, const gd_objective_call *call)
 {
-    gd_tensor *logits = network(model, call->tensors[0]);
+    gd_tensor *draws = call->training ? call->tensors[2] : NULL;
+    gd_tensor *logits = network(model, gd_augment_with(call->tensors[0], draws, &changes));
     gd_report(call, "accuracy", gd_eq(gd_argmax(logits, -1, false), call->tensors[1]));
     return gd_cross_entropy(logits, call->tensors[1]);
 }
@@ -60,10 +64,11 @@ int main(int argc, char **argv)
     int epochs = argc > 2 ? atoi(argv[2]) : EPOCHS;
     gd_context *gd = gd_open("cpu", .seed = 1);
     gd_module *model = gd_module_create(gd, .seed = 1);
-    gd_dataset *photographs = gd_cifar10(gd, folder),
-               *unseen = gd_cifar10(gd, folder, .test = true);
-    gd_loader *batches = gd_loader_create(photographs, .batch = BATCH, .shuffle = true, .seed = 1,
-                                          .workers = 1, .drop_last = true);
+    gd_dataset *photographs = gd_cifar10(gd, folder, .batch_dtype = GD_U8),
+               *unseen = gd_cifar10(gd, folder, .test = true, .batch_dtype = GD_U8);
+    gd_loader *batches =
+        gd_loader_create(photographs, .batch = BATCH, .shuffle = true, .seed = 1, .workers = 1,
+                         .drop_last = true, .draws = (int)gd_augment_draws(&changes));
     gd_loader *test = gd_loader_create(unseen, .batch = 100);
     if (unseen)
         printf("%lld photographs to learn from, %lld to be tested on\n",

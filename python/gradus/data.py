@@ -147,7 +147,8 @@ def read_image(path: Any, height: int | None = None, width: int | None = None) -
     read, image = _api.gd_image(), _api.gd_image()
     with _lib.lock:
         try:
-            if C.gd_image_read(_convert.as_text(path), ctypes.byref(read)):
+            if (C.gd_image_read(_convert.as_text(path), ctypes.byref(read)) if height is None else
+                    C.gd_image_read_reduced(_convert.as_text(path), height, width, ctypes.byref(read))):
                 _lib.fail()
             if height is not None and C.gd_image_resize(ctypes.byref(read), height, width, ctypes.byref(image)):
                 _lib.fail()

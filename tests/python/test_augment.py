@@ -8,7 +8,7 @@ def test_draws_make_the_changes():
     x = gd.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5).to("uint8")
     assert gd.augment_draws(padding=2, flip=0.5) == 3
     flipped = gd.augment(x, gd.zeros((2, 1)), flip=0.5)
-    assert flipped.dtype == gd.float32 and gd.equal(flipped, gd.flip(x.to("float32") / 255, 3))
+    assert flipped.dtype == gd.float32 and gd.array_equal(flipped, gd.flip(x.to("float32") / 255, 3))
     assert gd.augment(x, None, flip=0.5, height=8, width=6).shape == (2, 3, 8, 6)
     with pytest.raises(gd.ShapeError, match="need"):
         gd.augment(x, gd.zeros((2, 2)), padding=2, flip=0.5)
