@@ -166,6 +166,26 @@ static void accumulated_batches_are_as_one(void **state)
     }
 }
 
+/* Where the loader stands within an epoch, the small batch is not the last of a group: a batch of 2 and
+ * one of 4 count as one of their 6 samples. */
+static void groups_begin_where_the_loader_stands(void **state)
+{
+    trainee a = new_trainee(*state), b = new_trainee(*state);
+    gd_dataset *d = numbers(*state);
+    gd_dataset *six = gd_dataset_subset(d, 6, (const int64_t[]){ 20, 21, 0, 1, 2, 3 });
+    gd_loader *whole = gd_loader_create(six, .batch = 6), *parts = gd_loader_create(d, .batch = 4);
+    assert_int_equal(gd_loader_seek(parts, 5), GD_OK);
+    assert_int_equal(gd_fit(gd_sgd(a.module, .lr = 0.1), objective, &a, whole), GD_OK);
+    assert_int_equal(
+        gd_fit(gd_sgd(b.module, .lr = 0.1), objective, &b, parts, .steps = 1, .accumulate = 2),
+        GD_OK);
+    for (int i = 0; i < gd_module_count(a.module); i++) {
+        gd_tensor *apart =
+            gd_abs(gd_sub(gd_module_tensor(a.module, i), gd_module_tensor(b.module, i)));
+        assert_true(gd_item(gd_max(apart, GD_ALL_AXES, false)) < 1e-6);
+    }
+}
+
 typedef struct watch {
     int64_t validations, improvements, last_step, stop_at;
     double lr;
@@ -494,6 +514,7 @@ int main(void)
         context_test(metrics_are_over_all_samples),
         context_test(bad_reports_are_errors),
         context_test(accumulated_batches_are_as_one),
+        context_test(groups_begin_where_the_loader_stands),
         context_test(training_ends_without_improvement),
         context_test(averages_are_validated),
         cmocka_unit_test_setup_teardown(a_stopped_training_goes_on, make_folder, remove_folder),

@@ -124,6 +124,18 @@ static gd_status run_batch(gd_fit *f, int64_t planned, int64_t *size)
     return GD_OK;
 }
 
+/* Samples in the next `count` batches, wherever in an epoch the loader stands. */
+static int64_t samples_of_next(const gd_fit *f, int64_t count)
+{
+    const gd_loader *l = f->train;
+    const int64_t batches = gd_loader_batches(l), full = gd_loader_batch_size(l);
+    int64_t samples = count * full;
+    for (int64_t i = gd_loader_position(l), end = i + count; i < end; i++)
+        if (i % batches == batches - 1)
+            samples -= batches * full - gd_loader_samples(l);
+    return samples;
+}
+
 /* One update: of one batch, or of the gradients of several. */
 static gd_status run_step(gd_fit *f)
 {
@@ -134,8 +146,7 @@ static gd_status run_step(gd_fit *f)
     int64_t first = f->done % f->per_epoch * o->accumulate;
     int64_t left = gd_loader_batches(f->train) - first;
     int64_t count = left < o->accumulate ? left : o->accumulate;
-    int64_t full = gd_loader_batch_size(f->train);
-    int64_t planned = count < left ? count * full : gd_loader_samples(f->train) - first * full;
+    int64_t planned = samples_of_next(f, count);
     for (int64_t i = 0, size; status == GD_OK && i < count; i++)
         status = run_batch(f, planned, &size);
     if (status == GD_OK && f->update && !gd_call(f->update, 0, NULL))
