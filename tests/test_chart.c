@@ -320,29 +320,27 @@ static void confusion_matrices_show_counts(void **state)
     gd_confusion_release(m);
 }
 
-static void the_steepest_rate_is_where_the_loss_falls(void **state)
+static void range_tests_are_seen_before_they_diverge(void **state)
 {
     (void)state;
     enum { POINTS = 80 };
-    double lr[POINTS], losses[POINTS];
+    gd_lr_point points[POINTS];
     for (int i = 0; i < POINTS; i++) {
-        lr[i] = pow(10, -6 + 0.1 * i);
-        double at = log10(lr[i]);
-        losses[i] = 2.3 - 1.5 / (1 + exp(-(at + 3) * 3)) + (at > 0 ? pow(10, 2 * at) - 1 : 0) +
-                    0.01 * (i % 2);
+        double at = -6 + 0.1 * i;
+        points[i].lr = pow(10, at);
+        points[i].loss = 2.3 - 1.5 / (1 + exp(-(at + 3) * 3)) + (at > 0 ? pow(10, 2 * at) - 1 : 0);
     }
-    double rate = gd_steepest_learning_rate(POINTS, lr, losses);
-    assert_true(rate > 5e-4 && rate < 2e-3); /* 1e-3, where the curve turns */
-    gd_chart *c = gd_chart_learning_rates(POINTS, lr, losses);
-    assert_has(svg_of(c), ">steepest at 0.00");
-    assert_true(c->mark_count == 1 && c->marks[0].x == rate);
-    assert_true(c->high[1] < 10); /* what diverges is cut off */
+    gd_chart *c = gd_chart_lr_range(POINTS, points, 1e-3);
+    assert_has(svg_of(c), ">steepest at 0.001</text>");
+    assert_true(c->mark_count == 1 && c->marks[0].x == 1e-3);
+    assert_true(c->low[1] < 0.8 && c->high[1] > 2.3 && c->high[1] < 6); /* of more than 100 */
     gd_chart_release(c);
-    lr[5] = lr[4];
-    assert_null(gd_chart_learning_rates(POINTS, lr, losses));
-    expect_error(GD_ERR_INVALID, "learning rate 5 is");
-    assert_true(isnan(gd_steepest_learning_rate(3, lr, losses)));
-    expect_error(GD_ERR_INVALID, "3 points");
+    c = gd_chart_lr_range(1, points, NAN);
+    assert_null(strstr(svg_of(c), "steepest"));
+    gd_chart_release(c);
+    points[5].lr = 0;
+    assert_null(gd_chart_lr_range(POINTS, points, 1e-3));
+    expect_error(GD_ERR_INVALID, "a rate that is not positive");
 }
 
 static void images_are_a_grid(void **state)
@@ -451,7 +449,7 @@ static bool draw_each(gd_ranking *r, gd_confusion *m)
     const double x[] = { 1, 2, 3, 4, 5 }, y[] = { 3, 2, 1, 2, 3 };
     gd_chart *charts[4] = { gd_chart_create(.title = "t", .x_label = "x", .y_label = "y"),
                             gd_chart_precision_recall(r), gd_chart_confusion(m, 0, NULL),
-                            gd_chart_learning_rates(5, x, y) };
+                            gd_chart_lr_range(1, &(gd_lr_point){ 1e-3, 2 }, 1e-3) };
     bool ok = charts[0] && charts[1] && charts[2] && charts[3] &&
               gd_chart_line(charts[0], "a", 5, x, y, .smoothing = 0.5) == GD_OK &&
               gd_chart_histogram(charts[0], "b", 5, y, 3) == GD_OK &&
@@ -497,7 +495,7 @@ int main(void)
         EACH(charts_are_saved),
         EACH(rankings_have_their_areas),
         EACH(confusion_matrices_show_counts),
-        EACH(the_steepest_rate_is_where_the_loss_falls),
+        EACH(range_tests_are_seen_before_they_diverge),
         EACH(images_are_a_grid),
         EACH(lines_are_drawn_in_text),
         EACH(text_has_its_width),

@@ -15,6 +15,7 @@
 
 #include <gradus/metrics.h>
 #include <gradus/options.h>
+#include <gradus/train.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -74,12 +75,9 @@ GD_API gd_chart *gd_chart_calibration(const gd_ranking *ranking, int64_t bins);
  * class names, that of the classes, or 0: they are numbered. */
 GD_API gd_chart *gd_chart_confusion(const gd_confusion *confusion, int64_t count,
                                     const char *const *names);
-/* A learning-rate range test: losses over rising learning rates, smoothed, with a mark where the loss
- * falls fastest. At least 4 points; GD_ERR_INVALID: a rate is not positive or not above the one
- * before. */
-GD_API gd_chart *gd_chart_learning_rates(int64_t count, const double *lr, const double *losses);
-/* Where the loss of such a test falls fastest: the learning rate to take. NaN, and an error. */
-GD_API double gd_steepest_learning_rate(int64_t count, const double *lr, const double *losses);
+/* What gd_lr_range found, with a mark at the rate `lr` that it gave (NaN: none). GD_ERR_INVALID: no
+ * points, or a rate that is not positive. */
+GD_API gd_chart *gd_chart_lr_range(int64_t count, const gd_lr_point *points, double lr);
 /* Images [n, channels, height, width] as a grid, channels 1 or 3. `stretch`: each from its least value
  * (black) to its greatest (white), as filters and attention maps are shown; else u8 from 0 to 255,
  * floats from 0 to 1. GD_ERR_SHAPE, GD_ERR_MEMORY. As SVG, GD_ERR_UNSUPPORTED in a build without

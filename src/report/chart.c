@@ -371,86 +371,52 @@ gd_chart *gd_chart_confusion(const gd_confusion *confusion, int64_t count, const
 
 /* ---- of a learning-rate range test ---- */
 
-static gd_status check_rates(const char *who, int64_t count, const double *lr, const double *losses)
-{
-    if (count < 4 || !lr || !losses)
-        return gd_fail(GD_ERR_INVALID, "%s: %lld points, at least 4 are needed, or a NULL", who,
-                       (long long)count);
-    for (int64_t i = 0; i < count; i++)
-        if (!(lr[i] > 0 && isfinite(lr[i])) || (i && !(lr[i] > lr[i - 1])))
-            return gd_fail(GD_ERR_INVALID,
-                           "%s: learning rate %lld is %g; they must rise from above 0", who,
-                           (long long)i, lr[i]);
-    return GD_OK;
-}
-
-/* Smoothed forwards and backwards, so that nothing is shifted, until it diverges; NaN from there on.
- * `smoothed` is [count]. Returns the point at which it falls most over a step of the logarithm of the
- * rate. */
-static int64_t steepest(int64_t count, const double *lr, const double *losses, double *smoothed)
-{
-    static const double weight = 0.7;
-    int64_t end = 0, best = 0;
-    double least = INFINITY, slope = INFINITY;
-    for (; end < count && isfinite(losses[end]); end++) {
-        least = losses[end] < least ? losses[end] : least;
-        if (losses[end] > 2 * losses[0] - least + fabs(losses[0]) / 2)
-            break;
-    }
-    smooth((size_t)end, losses, weight, smoothed);
-    for (int64_t i = end - 2; i >= 0; i--)
-        smoothed[i] = weight * smoothed[i + 1] + (1 - weight) * smoothed[i];
-    for (int64_t i = 1; i + 1 < end; i++) {
-        double here = (smoothed[i + 1] - smoothed[i - 1]) / log(lr[i + 1] / lr[i - 1]);
-        if (here < slope)
-            slope = here, best = i;
-    }
-    for (int64_t i = end; i < count; i++)
-        smoothed[i] = NAN;
-    return best;
-}
-
-double gd_steepest_learning_rate(int64_t count, const double *lr, const double *losses)
-{
-    if (check_rates("gd_steepest_learning_rate", count, lr, losses) != GD_OK)
-        return NAN;
-    double *smoothed = gd_alloc((size_t)count * sizeof *smoothed);
-    double rate = smoothed ? lr[steepest(count, lr, losses, smoothed)] : (double)NAN;
-    gd_free(smoothed);
-    return rate;
-}
-
 /* So that the curve before it diverges is seen. */
-static void limit_losses(gd_chart *c, const gd_series *s)
+static void limit_losses(gd_chart *c, int64_t count, const gd_lr_point *points)
 {
-    double low = INFINITY, high = -INFINITY;
-    for (size_t i = 0; i < s->count && !isnan(s->smoothed[i]); i++) {
-        low = s->smoothed[i] < low ? s->smoothed[i] : low;
-        high = s->smoothed[i] > high ? s->smoothed[i] : high;
+    double low = points[0].loss, high = low, first = low;
+    for (int64_t i = 1; i < count; i++) {
+        double loss = points[i].loss;
+        if (!(loss <= 2 * first - low + fabs(first) / 2))
+            break;
+        low = loss < low ? loss : low;
+        high = loss > high ? loss : high;
     }
     if (!(high > low))
         return;
     double step = pow(10, floor(log10(high - low))) / 2;
     c->low[1] = floor((low - 0.05 * (high - low)) / step) * step;
-    c->high[1] = ceil((high + 0.25 * (high - low)) / step) * step;
+    c->high[1] = ceil((high + 0.05 * (high - low)) / step) * step;
 }
 
-gd_chart *gd_chart_learning_rates(int64_t count, const double *lr, const double *losses)
+static gd_status fill_rates(gd_chart *c, int64_t count, const gd_lr_point *points, double lr)
 {
-    static const char who[] = "gd_chart_learning_rates";
-    if (check_rates(who, count, lr, losses) != GD_OK)
-        return NULL;
+    gd_series *s = new_series("gd_chart_lr_range", c, NULL, (size_t)count);
+    if (!s)
+        return gd_error_last();
+    for (int64_t i = 0; i < count; i++) {
+        s->x[i] = points[i].lr;
+        s->y[i] = points[i].loss;
+    }
+    c->series_count++;
+    limit_losses(c, count, points);
+    char text[64];
+    gd_snprintf(text, sizeof text, "steepest at %.2g", lr);
+    return isnan(lr) ? GD_OK : gd_chart_mark(c, lr, text);
+}
+
+gd_chart *gd_chart_lr_range(int64_t count, const gd_lr_point *points, double lr)
+{
+    static const char who[] = "gd_chart_lr_range";
+    bool positive = count > 0 && points;
+    for (int64_t i = 0; positive && i < count; i++)
+        positive = points[i].lr > 0 && isfinite(points[i].lr);
+    if (!positive || lr <= 0 || isinf(lr))
+        return gd_fail_null(GD_ERR_INVALID, "%s: no points, or a rate that is not positive", who);
     gd_chart *c = gd_chart_create(.title = "Learning-rate range test", .x_label = "learning rate",
                                   .y_label = "loss", .log_x = true);
-    gd_chart_line_options smoothed = { GD_CHART_LINE_DEFAULTS, .smoothing = 0.5 };
-    if (c && add_line(who, c, NULL, (size_t)count, lr, losses, &smoothed) == GD_OK) {
-        char text[64];
-        double rate = lr[steepest(count, lr, losses, c->series[0].smoothed)];
-        gd_snprintf(text, sizeof text, "steepest at %.2g", rate);
-        limit_losses(c, &c->series[0]);
-        if (gd_chart_mark(c, rate, text) == GD_OK)
-            return c;
-    }
+    if (c && fill_rates(c, count, points, lr) == GD_OK)
+        return c;
     gd_chart_release(c);
     return NULL;
 }
