@@ -73,6 +73,36 @@ static gd_tensor *step(void *optimizer, int count, gd_tensor *const *in)
                        gd_mse(y, gd_full(gd_tensor_context(y), GD_SHAPE(2, 3), 0.1, GD_F32)));
 }
 
+/* A log's lines without their times; returns where they end. */
+static char *write_log(char *at, size_t size)
+{
+    static const char *const names[] = { "metrics.csv", "metrics.jsonl", "log.prom" };
+    char log_folder[64], path[128];
+    snprintf(log_folder, sizeof log_folder, "%s/log", folder);
+    snprintf(path, sizeof path, "%s/log.prom", log_folder);
+    gd_run_log *log = gd_run_log_open(log_folder, .csv = true, .prometheus = path);
+    assert_non_null(log);
+    assert_int_equal(gd_run_log_scalar(log, 1, "x", 0.625), GD_OK);
+    gd_run_log_close(log);
+    gd_history *history = gd_history_load(log_folder);
+    assert_non_null(history);
+    at += snprintf(at, size, "%d\n", gd_history_metric_values(history, 0)[0] == 0.625);
+    gd_history_release(history);
+    for (int i = 0; i < 3; i++) {
+        char text[4096];
+        snprintf(path, sizeof path, "%s/%s", log_folder, names[i]);
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+        assert_int_equal(remove(path), 0);
+        assert_non_null(strstr(text, "0.625"));
+        assert_null(strstr(text, "0,625"));
+    }
+    assert_int_equal(rmdir(log_folder), 0);
+    return at;
+}
+
 #define TEXT 400000
 /* Everything with a fraction that the library writes, one after the other. */
 static char *write_everything(const char *locale)
@@ -124,6 +154,13 @@ static char *write_everything(const char *locale)
     if (!model)
         fail_msg("%s", gd_error_message());
     at += gd_model_format_json(model, at, (size_t)(end - at));
+    gd_chart *chart = gd_chart_create(.title = "chart", .log_x = true);
+    const double numbers[] = { 0.0015, 0.25, 1.5 };
+    assert_int_equal(gd_chart_line(chart, "line", 3, numbers, numbers, .smoothing = 0.5), GD_OK);
+    at += gd_chart_svg(chart, at, (size_t)(end - at));
+    at += gd_chart_text(chart, 60, 12, GD_TEXT_UNICODE, at, (size_t)(end - at));
+    gd_chart_release(chart);
+    at = write_log(at, (size_t)(end - at));
     assert_null(gd_dropout(x, 1.5));
     snprintf(at, (size_t)(end - at), "%s", gd_error_message());
     gd_error_clear();
