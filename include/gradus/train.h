@@ -139,8 +139,8 @@ typedef struct gd_fit_options {
     double min_improvement;          /* what is no more than that is none */
 
     gd_run *run; /* checkpoints: after each epoch and at the end. NULL: none */
-    int64_t checkpoint_steps GD_DEFAULT(-1);        /* and each so many steps */
-    double checkpoint_seconds GD_DEFAULT(INFINITY); /* and each so many seconds */
+    int64_t checkpoint_steps GD_DEFAULT(-1);  /* and each so many steps */
+    double checkpoint_seconds GD_DEFAULT(60); /* and each so many seconds */
     bool resume;      /* go on from the run's last checkpoint, if it has one */
     gd_model *model;  /* whose description goes into checkpoints; known where gd_model_objective is
                             the objective */
@@ -160,9 +160,9 @@ typedef struct gd_fit_options {
     gd_metrics
         *result; /* of the last validation, without one of the last epoch; NULL: not wanted */
 } gd_fit_options;
-#define GD_FIT_DEFAULTS                                                                           \
-    .size = sizeof(gd_fit_options), .epochs = 1, .steps = -1, .accumulate = 1,                    \
-    .validate_steps = -1, .patience = -1, .checkpoint_steps = -1, .checkpoint_seconds = INFINITY, \
+#define GD_FIT_DEFAULTS                                                                     \
+    .size = sizeof(gd_fit_options), .epochs = 1, .steps = -1, .accumulate = 1,              \
+    .validate_steps = -1, .patience = -1, .checkpoint_steps = -1, .checkpoint_seconds = 60, \
     .progress_interval = INFINITY, .result = NULL
 
 /* gd_fit(optimizer, gd_model_objective, model, loader, .epochs = 10, .validation = unseen). The

@@ -28,6 +28,7 @@ from ._callbacks import checkpoint
 from ._compile import compile
 from ._fit import evaluate, fit
 from ._io import load, save
+from ._run import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
