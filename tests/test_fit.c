@@ -376,6 +376,34 @@ static void other_files_are_refused(void **state)
     assert_int_equal(gd_run_close(run), GD_OK);
 }
 
+/* The position of one loader says nothing to another: other batches, another group, fewer samples. */
+static void other_loaders_are_refused(void **state)
+{
+    need_json();
+    trainee t = new_trainee(*state);
+    gd_dataset *d = numbers(*state);
+    gd_dataset *few = gd_dataset_subset(d, 9, (const int64_t[]){ 0, 1, 2, 3, 4, 5, 6, 7, 8 });
+    gd_loader *l = gd_loader_create(d, .batch = 8), *smaller = gd_loader_create(d, .batch = 4),
+              *fewer = gd_loader_create(few, .batch = 8);
+    gd_optimizer *o = gd_sgd(t.module, .lr = 0.01);
+    char path[128];
+    snprintf(path, sizeof path, "%s/loaders", folder);
+    gd_run *run = gd_run_open(path);
+    assert_int_equal(gd_fit(o, objective, &t, l, .run = run), GD_OK);
+    assert_int_equal(gd_fit(o, objective, &t, smaller, .run = run, .resume = true), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID,
+                 "22 samples in 3 batches of 8, accumulated by 1; these are 22 in 6");
+    assert_int_equal(gd_fit(o, objective, &t, fewer, .run = run, .resume = true), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "these are 9 in 2 of 8, by 1");
+    assert_int_equal(gd_fit(o, objective, &t, l, .run = run, .resume = true, .accumulate = 2),
+                     GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "these are 22 in 3 of 8, by 2");
+    /* More epochs than there were to be. */
+    assert_int_equal(gd_fit(o, objective, &t, l, .run = run, .resume = true, .epochs = 2), GD_OK);
+    assert_int_equal(gd_loader_position(l), 6);
+    assert_int_equal(gd_run_close(run), GD_OK);
+}
+
 /* ---- what is not finite ---- */
 
 /* The loss becomes NaN in the logarithm of a number below 0: the error names the step, the op and the
@@ -519,6 +547,7 @@ int main(void)
         context_test(averages_are_validated),
         cmocka_unit_test_setup_teardown(a_stopped_training_goes_on, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(other_files_are_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(other_loaders_are_refused, make_folder, remove_folder),
         context_test(the_op_that_made_a_nan_is_named),
         context_test(steps_that_go_too_far_are_told),
         context_test(a_rate_is_found_and_nothing_is_changed),

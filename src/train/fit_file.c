@@ -14,6 +14,9 @@ static size_t format(const gd_fit *f, char *out, size_t size)
     gd_text text = { out, size, 0 };
     gd_text_add(&text, "done %lld\nposition %lld\nbad %lld\n", (long long)f->done,
                 (long long)gd_loader_position(f->train), (long long)f->bad);
+    gd_text_add(&text, "loader %lld %lld %lld %lld\n", (long long)gd_loader_samples(f->train),
+                (long long)gd_loader_batches(f->train), (long long)gd_loader_batch_size(f->train),
+                (long long)f->options.accumulate);
     if (!isnan(f->best))
         gd_text_add(&text, "best %.17g\n", f->best);
     gd_meter_write(&f->meter, &text);
@@ -80,8 +83,29 @@ static bool restore_metric(gd_metrics *metrics, const char *line)
     return true;
 }
 
+/* A position means the same samples only to a loader like the one that was saved. */
+static gd_status check_loader(const gd_fit *f, const char *line)
+{
+    const gd_loader *l = f->train;
+    long long samples = -1, batches = -1, batch = -1, accumulate = -1;
+    (void)sscanf(line, "%lld %lld %lld %lld", &samples, &batches, &batch, &accumulate);
+    if (samples == gd_loader_samples(l) && batches == gd_loader_batches(l) &&
+        batch == gd_loader_batch_size(l) && accumulate == f->options.accumulate)
+        return GD_OK;
+    return gd_fail(GD_ERR_INVALID,
+                   "gd_fit: cannot go on: the checkpoint is of epochs of %lld samples in %lld "
+                   "batches of %lld, accumulated by %lld; these are %lld in %lld of %lld, by %lld",
+                   samples, batches, batch, accumulate, (long long)gd_loader_samples(l),
+                   (long long)gd_loader_batches(l), (long long)gd_loader_batch_size(l),
+                   (long long)f->options.accumulate);
+}
+
 static gd_status restore(gd_fit *f, const char *text)
 {
+    const char *loader = strstr(text, "\nloader ");
+    gd_status same = check_loader(f, loader ? loader + 8 : "");
+    if (same != GD_OK)
+        return same;
     long long done = -1, position = -1, number;
     bool ok = true;
     for (const char *at = text, *end; ok && at && *at; at = end ? end + 1 : NULL) {
