@@ -116,38 +116,70 @@ static void mistakes_about_tables_are_told(void **state)
 
 /* ---- going on ---- */
 
-/* Killed in the middle, and resumed: the same bytes as without. */
+/* Killed after so many epochs, and some more, and resumed: the same bytes as without. */
+static void kill_and_resume(const char *arguments, int epochs, int kill_at, const char *name)
+{
+    char command[4096], file[64];
+    snprintf(command, sizeof command,
+             "cd '%s' && { '%s' %s --run %s & P=$!; until [ -f %s/metrics.jsonl ] && "
+             "[ $(wc -l <%s/metrics.jsonl) -ge %d ]; do kill -0 $P 2>errors || break; done; "
+             "kill -9 $P 2>errors; wait $P; [ -f %s/config.json ]; } 2>errors",
+             folder, GD_TOOL, arguments, name, name, name, kill_at, name);
+    assert_int_equal(system(command), 0);
+    const result *r = run("train --resume %s --quiet", name);
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+    snprintf(file, sizeof file, "%s/model.safetensors", name);
+    assert_same_file("whole/model.safetensors", file);
+    /* Each epoch stands once in the log. */
+    snprintf(command, sizeof command, "cd '%s' && [ $(wc -l <%s/metrics.jsonl) -eq %d ]", folder,
+             name, epochs);
+    assert_int_equal(system(command), 0);
+}
+
 static void a_killed_run_is_resumed_to_the_same_bytes(void **state)
 {
     (void)state;
     need("jansson");
-    const char *const arguments =
-        "train " TABLES "diabetes.csv --target target --epochs 400 --quiet";
+    static const char arguments[] =
+        "train " TABLES "diabetes.csv --target target --epochs 60 --quiet";
     assert_int_equal(run("%s --run whole", arguments)->code, 0);
-    char command[4096];
-    for (int kill_at = 1; kill_at <= 200; kill_at *= 14) { /* after so many epochs, and some more */
-        char name[32];
-        snprintf(name, sizeof name, "killed%d", kill_at);
-        snprintf(command, sizeof command,
-                 "cd '%s' && { '%s' %s --run %s & P=$!; until [ -f %s/metrics.jsonl ] && "
-                 "[ $(wc -l <%s/metrics.jsonl) -ge %d ]; do kill -0 $P 2>errors || break; done; "
-                 "kill -9 $P 2>errors; wait $P; [ -f %s/config.json ]; } 2>errors",
-                 folder, GD_TOOL, arguments, name, name, name, kill_at, name);
-        assert_int_equal(system(command), 0);
-        const result *r = run("train --resume %s --quiet", name);
-        assert_string_equal(r->err, "");
-        assert_int_equal(r->code, 0);
-        char file[64];
-        snprintf(file, sizeof file, "%s/model.safetensors", name);
-        assert_same_file("whole/model.safetensors", file);
-        /* Each epoch stands once in the log. */
-        snprintf(command, sizeof command, "cd '%s' && [ $(wc -l <%s/metrics.jsonl) -eq 400 ]",
-                 folder, name);
-        assert_int_equal(system(command), 0);
-    }
+    kill_and_resume(arguments, 60, 1, "killed1");
+    kill_and_resume(arguments, 60, 14, "killed2");
+    kill_and_resume(arguments, 60, 50, "killed3");
     /* Once more, where nothing is left to do. */
     assert_int_equal(run("train --resume whole --quiet")->code, 0);
     assert_same_file("whole/model.safetensors", "killed1/model.safetensors");
+}
+
+/* ---- text ---- */
+
+static void a_text_is_trained_on(void **state)
+{
+    (void)state;
+    need("jansson");
+    char text[400] = "";
+    while (strlen(text) < 300)
+        strcat(text, "the quick brown fox. ");
+    write_text("be.txt", text);
+    static const char arguments[] = "train be.txt --epochs 2 --batch 2 --quiet";
+    const result *r = run("train be.txt --epochs 2 --batch 2");
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "be.txt: 315 tokens, 17 different ones");
+    assert_true(number_after(r->out, "validation perplexity ") > 1.0);
+    assert_has(r->out, "gradus generate runs/be --prompt TEXT");
+    /* 100 steps in each of two epochs are enough to know it by heart. */
+    assert_has(run("generate runs/be --prompt 'the q' --tokens 30 --temperature 0 --quiet")->out,
+               "the quick brown fox. the quick");
+    assert_fails(run("predict runs/be be.txt"), 1, "");
+    assert_fails(run("train be.txt --model own.json --run m"), 1, "a text is learnt by a GPT");
+    write_text("short.txt", "to be");
+    assert_fails(run("train short.txt --run m"), 1, "the text is too short");
+    char command[1024];
+    snprintf(command, sizeof command, "cd '%s' && rm -rf whole && mv runs/be whole", folder);
+    assert_int_equal(system(command), 0);
+    kill_and_resume(arguments, 2, 1, "killed_text");
 }
 
 static void resuming_takes_the_options_of_the_run(void **state)
@@ -246,6 +278,7 @@ int main(void)
         cmocka_unit_test(a_mixed_table_is_trained_on),
         cmocka_unit_test(mistakes_about_tables_are_told),
         cmocka_unit_test(a_killed_run_is_resumed_to_the_same_bytes),
+        cmocka_unit_test(a_text_is_trained_on),
         cmocka_unit_test(resuming_takes_the_options_of_the_run),
         cmocka_unit_test(a_model_can_be_given),
 #ifdef GD_HAVE_PNG

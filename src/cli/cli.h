@@ -117,13 +117,14 @@ typedef struct cli_data_kind {
     bool (*open)(cli_data *data, const cli_data_options *options);
     /* Data that a trained model is asked about: without a split, by what its file says. */
     bool (*reopen)(cli_data *data, const char *path, gd_tensor_file *file);
-    gd_model *(*propose)(const cli_data *data, uint64_t seed);
-    int64_t epochs, batch; /* unless the user says otherwise */
+    gd_model *(*propose)(const cli_data *data, uint64_t seed); /* NULL: cli_propose_language */
+    int64_t epochs, batch;                                     /* unless the user says otherwise */
     double lr;
     /* the metric of the validation data that says which epoch is best; NULL: the last one counts,
      * since they are what the network is tested with */
     const char *monitor;
-    bool flip; /* samples are images whose mirror images are as good */
+    int64_t steps; /* > 0: batches of an epoch, of samples drawn at random */
+    bool flip;     /* samples are images whose mirror images are as good */
 } cli_data_kind;
 
 #define CLI_MAX_METADATA 6
@@ -136,8 +137,11 @@ struct cli_data {
     bool regression;
     gd_table *table;
     gd_table_encoder *encoder;
-    char **classes;  /* [outputs] of photographs without folders; else NULL */
-    int64_t size;    /* height and width of photographs */
+    char **classes;          /* [outputs] of photographs without folders; else NULL */
+    int64_t size;            /* height and width of photographs */
+    gd_tokenizer *tokenizer; /* of text */
+    gd_token_data *tokens;
+    int64_t length;  /* of sequences of tokens */
     char about[512]; /* what it is, for people */
     gd_metadata metadata[CLI_MAX_METADATA];
     int metadata_count;
@@ -151,7 +155,11 @@ void cli_data_close(cli_data *data);
 /* Keep a string for the model's file. The key lives longer than the data; the value is copied. */
 bool cli_data_keep(cli_data *data, const char *key, const char *value);
 /* Kinds that have a file of their own. */
-extern const cli_data_kind cli_table_kind, cli_image_kind;
+extern const cli_data_kind cli_table_kind, cli_image_kind, cli_text_kind;
+/* A small GPT for the tokens. */
+gd_language_model *cli_propose_language(const cli_data *data, uint64_t seed);
+/* The characters of a text as a file that gradus generate makes the tokeniser of; none for bytes. */
+bool cli_write_characters(const cli_data *data, const char *path);
 /* By its ending. */
 bool cli_is_photograph(const char *path);
 /* The field's class names, and outputs, from its second field. */

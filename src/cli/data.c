@@ -58,7 +58,8 @@ static const cli_data_kind mnist_kind = {
 
 /* ---- kinds ---- */
 
-static const cli_data_kind *const kinds[] = { &mnist_kind, &cli_image_kind, &cli_table_kind };
+static const cli_data_kind *const kinds[] = { &mnist_kind, &cli_image_kind, &cli_table_kind,
+                                              &cli_text_kind };
 enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
 
 bool cli_has_ending(const char *path, const char *ending)
@@ -88,7 +89,7 @@ bool cli_data_open(cli_data *d, gd_context *context, const cli_data_options *o)
              stat(o->path, &status) != 0 ? "is not there"
              : S_ISDIR(status.st_mode)
                  ? "is a folder without MNIST's files, and without folders of photographs"
-                 : "is no table (.csv, .tsv)");
+                 : "is no table (.csv, .tsv) and no text (.txt)");
     (void)gd_error_record(GD_ERR_INVALID, problem);
     return false;
 }
@@ -128,6 +129,7 @@ void cli_data_close(cli_data *d)
     for (int64_t i = 0; d->classes && i < d->outputs; i++)
         free(d->classes[i]);
     free(d->classes);
+    gd_tokenizer_release(d->tokenizer);
     gd_table_encoder_release(d->encoder);
     gd_table_release(d->table);
     *d = (cli_data){ 0 };

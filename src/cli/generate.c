@@ -5,6 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4096 };
 
 typedef struct settings {
     const char *model, *tokenizer, *prompt;
@@ -52,6 +56,19 @@ static gd_tokenizer *open_tokenizer(const char *name)
         (void)cli_fail();
     free(bytes);
     return t;
+}
+
+/* A run folder that gradus train made of a text has both the model and its characters. */
+static void look_into_folder(settings *s, char model[PATH_BYTES], char tokenizer[PATH_BYTES])
+{
+    struct stat status;
+    if (!s->model || stat(s->model, &status) != 0 || !S_ISDIR(status.st_mode))
+        return;
+    snprintf(model, PATH_BYTES, "%.4000s/model.safetensors", s->model);
+    snprintf(tokenizer, PATH_BYTES, "characters:%.4000s/characters.txt", s->model);
+    if (!s->tokenizer)
+        s->tokenizer = access(tokenizer + strlen("characters:"), F_OK) == 0 ? tokenizer : "bytes";
+    s->model = model;
 }
 
 /* ---- the command ---- */
@@ -127,10 +144,12 @@ int cli_generate(int argc, char **argv)
                    .seed = 1,
                    .threads = -1 };
     const cli_option options[] = {
-        { "MODEL", NULL, "safetensors (GPT-2, or saved by Gradus) or a llama2.c checkpoint",
+        { "MODEL", NULL,
+          "a run folder, safetensors (GPT-2, or saved by Gradus) or a llama2.c checkpoint",
           CLI_OPERAND, &s.model, 0, 0 },
         { "tokenizer", "FILE",
-          "merges (vocab.bpe), llama2.c's tokenizer.bin, 'bytes', or 'characters:TEXTFILE'",
+          "merges (vocab.bpe), llama2.c's tokenizer.bin, 'bytes', or 'characters:TEXTFILE'; a "
+          "run's own",
           CLI_TEXT, &s.tokenizer, 0, 0 },
         { "prompt", "TEXT", "what to continue (default: nothing)", CLI_TEXT, &s.prompt, 0, 0 },
         { "tokens", "N", "the most to generate (default: as long as the model can)", CLI_WHOLE,
@@ -148,11 +167,13 @@ int cli_generate(int argc, char **argv)
           &s.threads, 1, 256 },
         { "quiet", NULL, "print the text alone", CLI_FLAG, &s.quiet, 0, 0 },
     };
-    const cli_command_help help = { "gradus generate MODEL --tokenizer FILE [OPTION]...",
+    const cli_command_help help = { "gradus generate MODEL [--tokenizer FILE] [OPTION]...",
                                     "Continue a text with a language model, token by token." };
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
+    char model[PATH_BYTES], tokenizer[PATH_BYTES];
+    look_into_folder(&s, model, tokenizer);
     if (!s.model || !s.tokenizer) {
         fprintf(stderr,
                 "gradus generate: %s is needed; 'gradus generate --help' tells what it may be\n",

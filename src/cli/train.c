@@ -89,6 +89,13 @@ static bool make_model(cli_training *t)
     const cli_settings *s = t->settings;
     uint64_t seed = (uint64_t)s->seed;
     char path[CLI_PATH_BYTES + 32];
+    if (!t->data.kind->propose) {
+        if (s->model)
+            return record(GD_ERR_INVALID,
+                          "%s: a text is learnt by a GPT; --model is for other data", s->model);
+        t->language = cli_propose_language(&t->data, seed);
+        return t->language != NULL;
+    }
     snprintf(path, sizeof path, "%s/model.json", t->folder);
     if (s->resume)
         t->model = gd_model_load_json(t->context, path, .seed = seed);
@@ -107,6 +114,8 @@ static bool make_model(cli_training *t)
 static bool choose_threads(const cli_training *t)
 {
     const int64_t small = 200000;
+    if (t->language)
+        return true;
     bool is_small = gd_module_parameter_count(gd_model_module(t->model)) <= small &&
                     gd_model_input_shape(t->model, 0).rank == 1;
     return t->settings->threads > 0 || !is_small || gd_context_set_threads(t->context, 1) == GD_OK;
@@ -164,6 +173,10 @@ static bool choose_folder(const cli_settings *s, char folder[CLI_PATH_BYTES])
 static bool write_model(const cli_training *t)
 {
     char path[CLI_PATH_BYTES + 32];
+    if (t->language) {
+        snprintf(path, sizeof path, "%s/characters.txt", t->folder);
+        return cli_write_characters(&t->data, path);
+    }
     size_t length = gd_model_format_json(t->model, NULL, 0);
     char *json = length ? malloc(length + 1) : NULL;
     snprintf(path, sizeof path, "%s/model.json", t->folder);
@@ -285,8 +298,8 @@ int cli_train(int argc, char **argv)
     };
     const cli_option options[] = {
         { "DATA", NULL,
-          "a table (.csv, .tsv), a folder of photographs with a folder for each class, or "
-          "MNIST's files (default: " CLI_DEFAULT_DATA ")",
+          "a table (.csv, .tsv), a folder of photographs with a folder for each class, a text "
+          "(.txt), or MNIST's files (default: " CLI_DEFAULT_DATA ")",
           CLI_OPERAND, &s.data, 0, 0 },
         { "data", "DATA", "the same", CLI_TEXT, &s.data, 0, 0 },
         { "target", "COLUMN", "of a table: what is to be predicted", CLI_TEXT, &s.target, 0, 0 },
@@ -304,10 +317,10 @@ int cli_train(int argc, char **argv)
           CLI_TEXT, &s.run, 0, 0 },
         { "resume", "FOLDER", "go on with a run that was interrupted", CLI_TEXT, &s.resume, 0, 0 },
         { "epochs", "N",
-          "passes over the data (default: 10 for digits, 20 photographs, 100 tables)", CLI_WHOLE,
-          &s.epochs, 1, 1e6 },
-        { "batch", "N", "samples in a batch (default: 50 digits, else 32)", CLI_WHOLE, &s.batch, 1,
-          60000 },
+          "passes over the data (default: 10 for digits and text, 20 photographs, 100 tables)",
+          CLI_WHOLE, &s.epochs, 1, 1e6 },
+        { "batch", "N", "samples in a batch (default: 50 digits, 16 text, else 32)", CLI_WHOLE,
+          &s.batch, 1, 60000 },
         { "optimizer", "NAME", "sgd, rmsprop, adam, adamw, nadam, radam, ... (default: adam)",
           CLI_TEXT, &s.optimizer, 0, 0 },
         { "lr", "X", "learning rate (default: by the data, or the optimizer's)", CLI_REAL, &s.lr, 0,
@@ -334,8 +347,8 @@ int cli_train(int argc, char **argv)
     const int count = (int)(sizeof options / sizeof *options);
     const cli_command_help help = {
         "gradus train [DATA] [OPTION]...",
-        "Train a network on a table, a folder of photographs, or handwritten digits (MNIST), "
-        "found out\nfrom the files. The run's folder has the model (model.json, "
+        "Train a network on a table, a folder of photographs, a text, or handwritten digits "
+        "(MNIST),\nfound out from the files. The run's folder has the model (model.json, "
         "model.safetensors), the options\n(config.json), the log (metrics.jsonl) and checkpoints. "
         "Ctrl-C finishes the step and saves;\na second one ends at once."
     };

@@ -21,12 +21,15 @@ typedef struct cli_training {
     gd_context *context;
     cli_data data;
     gd_model *model;
+    gd_language_model *language; /* instead of a model, for text */
     gd_run *run;
     gd_run_log *log; /* of a resumed run NULL until the first step is known */
     char folder[CLI_PATH_BYTES];
     double logged; /* when */
 } cli_training;
 
+/* The parameters of either. */
+gd_module *cli_train_module(const cli_training *t);
 /* Train the model, and write RUN/model.safetensors. false: the error is recorded. */
 bool cli_train_fit(cli_training *t);
 

@@ -122,6 +122,10 @@ static gd_tensor *objective(void *user, const gd_objective_call *call)
 {
     const cli_training *t = user;
     gd_tensor *x = call->tensors[0];
+    if (t->language) {
+        gd_tensor *loss = gd_language_model_loss(t->language, x, call->tensors[1]);
+        return gd_report(call, "perplexity", loss, .form = GD_METRIC_EXP) == GD_OK ? loss : NULL;
+    }
     if (t->data.kind->flip)
         x = gd_augment(x, call->training ? call->tensors[2] : NULL, .flip = 0.5, .padding = 4);
     gd_tensor *const tensors[] = { cli_model_input(t->model, x), call->tensors[1] };
@@ -137,7 +141,7 @@ static void print_start(const cli_training *t, const gd_optimizer *optimizer)
 {
     const cli_settings *s = t->settings;
     char summary[8192], a[CLI_COUNT_TEXT], b[CLI_COUNT_TEXT];
-    gd_module_summary(gd_model_module(t->model), summary, sizeof summary);
+    gd_module_summary(cli_train_module(t), summary, sizeof summary);
     printf("%s: %s\n%s %ss for training, %s for validation\n\n%s\n", s->given, t->data.about,
            cli_count(gd_dataset_count(t->data.train), a), t->data.kind->sample,
            cli_count(gd_dataset_count(t->data.validation), b), summary);
@@ -148,6 +152,16 @@ static void print_start(const cli_training *t, const gd_optimizer *optimizer)
            gd_context_threads(t->context) == 1 ? "" : "s", s->eager ? ", eager" : "", t->folder);
 }
 
+static gd_loader *load_validation(const cli_training *t)
+{
+    const gd_dataset *d = t->data.validation;
+    if (t->language) /* a part of a long text tells enough, and is the same each time */
+        return gd_loader_create(t->data.validation, .batch = t->settings->batch,
+                                .batches_per_epoch =
+                                    gd_dataset_count(d) > 20 * t->settings->batch ? 20 : -1);
+    return gd_loader_create(t->data.validation, .batch = t->data.kind->flip ? 64 : 500);
+}
+
 static gd_loader *load_training(const cli_training *t)
 {
     const cli_settings *s = t->settings;
@@ -156,6 +170,8 @@ static gd_loader *load_training(const cli_training *t)
     int64_t workers = s->workers >= 0 ? s->workers : images ? 2 : 0;
     return gd_loader_create(t->data.train, .batch = s->per_example ? 1 : s->batch, .shuffle = true,
                             .seed = (uint64_t)s->seed, .workers = (int)workers,
+                            .with_replacement = t->data.kind->steps > 0,
+                            .batches_per_epoch = t->data.kind->steps > 0 ? t->data.kind->steps : -1,
                             /* a batch of one would be normalised to nothing */
                             .drop_last = images && gd_dataset_count(t->data.train) >= s->batch,
                             .draws = images ? (int)gd_augment_draws(&flips) : 0);
@@ -168,8 +184,10 @@ static gd_status save_model(cli_training *t)
     snprintf(path, sizeof path, "%s/checkpoints/best.safetensors", t->folder);
     gd_status status = gd_run_wait(t->run);
     if (status == GD_OK && t->data.kind->monitor && access(path, F_OK) == 0)
-        status = gd_module_load(gd_model_module(t->model), path);
+        status = gd_module_load(cli_train_module(t), path);
     snprintf(path, sizeof path, "%s/model.safetensors", t->folder);
+    if (t->language)
+        return status == GD_OK ? gd_language_model_save(t->language, path) : status;
     const gd_training training = { GD_TRAINING_DEFAULTS, .model = t->model,
                                    .metadata_count = t->data.metadata_count,
                                    .metadata = t->data.metadata };
@@ -185,6 +203,10 @@ static void print_end(const cli_training *t)
                 "%sgradus train: interrupted; 'gradus train --resume %s' goes on, and what was "
                 "learned so far is in %s/model.safetensors\n",
                 cli_is_terminal() ? "\n" : "", t->folder, t->folder);
+    else if (!t->settings->quiet && t->language)
+        printf("\nSaved to %s/model.safetensors, as it was best on the validation data (*).\n"
+               "  gradus generate %s --prompt TEXT   goes on with a text\n",
+               t->folder, t->folder);
     else if (!t->settings->quiet)
         printf("\nSaved to %s/model.safetensors%s.\n"
                "  gradus predict %s%s   what it makes of new data\n"
@@ -193,21 +215,26 @@ static void print_end(const cli_training *t)
                data, t->folder, data);
 }
 
+gd_module *cli_train_module(const cli_training *t)
+{
+    return t->language ? gd_language_model_module(t->language) : gd_model_module(t->model);
+}
+
 bool cli_train_fit(cli_training *t)
 {
     const cli_settings *s = t->settings;
-    gd_module *module = gd_model_module(t->model);
+    gd_module *module = cli_train_module(t);
     gd_optimizer *optimizer =
         gd_optimizer_create(module, s->optimizer, .lr = s->lr, .momentum = s->momentum);
     gd_loader *train = optimizer ? load_training(t) : NULL;
-    gd_loader *validation =
-        train ? gd_loader_create(t->data.validation, .batch = t->data.kind->flip ? 64 : 500) : NULL;
+    gd_loader *validation = train ? load_validation(t) : NULL;
     if (!validation)
         return false;
     if (!s->quiet)
         print_start(t, optimizer);
     bool chooses = t->data.kind->monitor != NULL;
-    const int64_t steps = (gd_loader_samples(train) + s->batch - 1) / s->batch; /* of an epoch */
+    const int64_t steps = s->per_example ? (gd_loader_samples(train) + s->batch - 1) / s->batch
+                                         : gd_loader_batches(train); /* of an epoch */
     bool is_cosine = strcmp(s->schedule, "cosine") == 0;
     /* Down to nothing by the end, after a short rise. */
     gd_schedule schedule = { GD_SCHEDULE_DEFAULTS,

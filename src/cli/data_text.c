@@ -1,0 +1,132 @@
+/* cli/data_text.c: plain text: characters or bytes as tokens, and a small GPT that says what comes next.
+ * Start at open_text(). */
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { LONGEST = 128, SHORTEST = 16, MOST_CHARACTERS = 512 };
+
+static bool is_text(const char *path)
+{
+    struct stat status;
+    static const char *const endings[] = { ".txt", ".md", ".text" };
+    if (stat(path, &status) != 0 || S_ISDIR(status.st_mode))
+        return false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (cli_has_ending(path, endings[i]))
+            return true;
+    return false;
+}
+
+/* A whole file, to be freed; NULL: it cannot be read, which is recorded. */
+static char *read_file(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    long length = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+    char *bytes = length > 0 ? malloc((size_t)length + 1) : NULL;
+    *size = length > 0 ? (size_t)length : 0;
+    if (bytes && (fseek(f, 0, SEEK_SET) != 0 || fread(bytes, 1, *size, f) != *size)) {
+        free(bytes);
+        bytes = NULL;
+    }
+    if (f)
+        fclose(f);
+    if (!bytes)
+        (void)gd_error_record(GD_ERR_IO,
+                              length == 0 ? "the text is empty" : "the text cannot be read");
+    return bytes;
+}
+
+/* Characters, where the text has few different ones, else bytes. */
+static gd_tokenizer *choose_tokenizer(const char *text, size_t size)
+{
+    gd_tokenizer *t = gd_tokenizer_characters(text, size);
+    if (!t || gd_tokenizer_count(t) <= MOST_CHARACTERS)
+        return t;
+    gd_tokenizer_release(t);
+    return gd_tokenizer_bytes();
+}
+
+/* The end of the text is for validation: sequences beside each other there, from anywhere before. */
+static bool make_sets(cli_data *d, const cli_data_options *o)
+{
+    int64_t count = gd_token_data_count(d->tokens);
+    int64_t training = (int64_t)((1.0 - o->validation) * (double)count);
+    int64_t least = count - training < training ? count - training : training;
+    d->length = least - 1 < LONGEST ? least - 1 : LONGEST;
+    if (d->length < SHORTEST) {
+        (void)gd_error_record(GD_ERR_INVALID,
+                              "the text is too short to learn from and validate with");
+        return false;
+    }
+    d->train = gd_token_dataset(d->context, d->tokens, .length = d->length, .stride = 1,
+                                .count = training);
+    d->validation = gd_token_dataset(d->context, d->tokens, .length = d->length, .first = training);
+    return d->train && d->validation;
+}
+
+static bool open_text(cli_data *d, const cli_data_options *o)
+{
+    size_t size;
+    gd_tokens tokens = { 0 };
+    char count[CLI_COUNT_TEXT];
+    char *text = read_file(o->path, &size);
+    d->tokenizer = text ? choose_tokenizer(text, size) : NULL;
+    if (d->tokenizer && gd_tokenize(d->tokenizer, text, size, &tokens) == GD_OK)
+        d->tokens = gd_token_data_create(d->context, tokens.count, tokens.ids);
+    gd_tokens_free(&tokens);
+    free(text);
+    if (!d->tokens || !make_sets(d, o))
+        return false;
+    d->outputs = gd_tokenizer_count(d->tokenizer);
+    snprintf(d->about, sizeof d->about, "%s tokens, %lld different ones",
+             cli_count(gd_token_data_count(d->tokens), count), (long long)d->outputs);
+    return true;
+}
+
+/* Runs of text are continued by gradus generate. */
+static bool reopen_text(cli_data *d, const char *path, gd_tensor_file *file)
+{
+    (void)d, (void)path, (void)file;
+    (void)gd_error_record(GD_ERR_INVALID, "a model of text is used by gradus generate");
+    return false;
+}
+
+gd_language_model *cli_propose_language(const cli_data *d, uint64_t seed)
+{
+    return gd_language_model_create(d->context, .vocabulary = d->outputs, .max_length = d->length,
+                                    .layers = 4, .heads = 4, .width = 128, .dropout = 0.1,
+                                    .seed = seed);
+}
+
+/* The tokens' texts after each other: gd_tokenizer_characters makes the same tokeniser of it. Nothing is
+ * written for bytes. */
+bool cli_write_characters(const cli_data *d, const char *path)
+{
+    size_t size;
+    if (gd_tokenizer_count(d->tokenizer) == 256)
+        return true;
+    int32_t ids[MOST_CHARACTERS];
+    for (int32_t i = 0; i < (int32_t)d->outputs; i++)
+        ids[i] = i;
+    char *text = gd_detokenize(d->tokenizer, d->outputs, ids, &size);
+    bool ok = text && gd_file_write(path, text, size) == GD_OK;
+    gd_text_free(text);
+    return ok;
+}
+
+const cli_data_kind cli_text_kind = {
+    .name = "text",
+    .sample = "sequence",
+    .is = is_text,
+    .open = open_text,
+    .reopen = reopen_text,
+    .epochs = 10,
+    .batch = 16,
+    .lr = 1e-3,
+    .monitor = "loss",
+    .steps = 100,
+};
