@@ -368,6 +368,11 @@ static void the_last_two_and_the_best_are_kept(void **state)
         assert_int_equal(gd_run_load(run, &p.training, &taken), GD_OK);
         assert_string_equal(taken, previous);
         assert_int_equal(gd_error_code(), GD_OK);
+        /* It is not put in the place of the one that is whole by what is saved next. */
+        take_steps(&p, 3, 4);
+        assert_int_equal(gd_run_save(run, &p.training, false), GD_OK);
+        assert_int_equal(gd_run_wait(run), GD_OK);
+        assert_true(steps_in(last) == 4.0 && steps_in(previous) == 3.0);
         assert_int_equal(gd_run_close(run), GD_OK);
         close_problem(&p);
     }
@@ -402,6 +407,20 @@ static void one_process_has_a_folder(void **state)
     expect_error(GD_ERR_STATE, who);
     assert_int_equal(gd_run_close(run), GD_OK);
     assert_int_equal(open_in_another_process(path), 0);
+
+    /* A link in the lock's place is an error; what it points to is not written over. */
+    char lock[160], other[160];
+    snprintf(lock, sizeof lock, "%s/lock", path);
+    snprintf(other, sizeof other, "%s/other", path);
+    write_file(other, (const unsigned char *)"kept", 4);
+    assert_true(remove(lock) == 0 && symlink(other, lock) == 0);
+    assert_null(gd_run_open(path));
+    expect_error(GD_ERR_IO, "lock: cannot open");
+    size_t size;
+    unsigned char *bytes = read_file(other, &size);
+    assert_true(size == 4 && memcmp(bytes, "kept", 4) == 0);
+    free(bytes);
+    assert_int_equal(remove(lock), 0);
 
     /* A killed process lets go; what it had begun to write is removed. */
     int told[2];

@@ -86,7 +86,7 @@ GD_API gd_status gd_run_wait(gd_run *run);
 /* Whether there is a checkpoint to go on from; one that is being written counts when it is done. */
 GD_API bool gd_run_has_checkpoint(gd_run *run);
 /* Go on from the last checkpoint; where it is damaged, from the one before, with a warning
- * (gd_set_log_callback). Errors of gd_training_load, GD_ERR_IO: there is none. *path, if path is not
+ * (gd_set_log_callback), and the damaged one is kept as "damaged.safetensors". Errors of gd_training_load, GD_ERR_IO: there is none. *path, if path is not
  * NULL, is the file that was read, as long as the run is open; NULL after an error. */
 GD_API gd_status gd_run_load(gd_run *run, const gd_training *training, const char **path);
 

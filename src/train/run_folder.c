@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 struct gd_run {
-    char *folder, *last, *previous, *best, *next;
+    char *folder, *last, *previous, *best, *next, *damaged;
     int lock;
     gd_snapshot snapshot; /* the writer's while `busy` */
     bool asynchronous, started;
@@ -52,7 +52,7 @@ static gd_status lock_folder(gd_run *run)
     if (!path)
         return GD_ERR_MEMORY;
     gd_status status = GD_OK;
-    run->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    run->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (run->lock < 0) {
         status = gd_fail(GD_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
     } else if (flock(run->lock, LOCK_EX | LOCK_NB) != 0) {
@@ -96,8 +96,10 @@ static gd_status open_folder(gd_run *run, const char *folder)
     run->previous = join(folder, "checkpoints/previous.safetensors");
     run->best = join(folder, "checkpoints/best.safetensors");
     run->next = join(folder, "checkpoints/next.safetensors");
+    run->damaged = join(folder, "checkpoints/damaged.safetensors");
     gd_status status = GD_ERR_MEMORY;
-    if (run->folder && checkpoints && run->last && run->previous && run->best && run->next)
+    if (run->folder && checkpoints && run->last && run->previous && run->best && run->next &&
+        run->damaged)
         status = gd_folder_create(checkpoints);
     if (status == GD_OK)
         status = lock_folder(run);
@@ -119,6 +121,7 @@ static void free_run(gd_run *run)
     gd_free(run->previous);
     gd_free(run->best);
     gd_free(run->next);
+    gd_free(run->damaged);
     pthread_mutex_destroy(&run->mutex);
     pthread_cond_destroy(&run->changed);
     gd_free(run);
@@ -300,6 +303,9 @@ gd_status gd_run_load(gd_run *run, const gd_training *training, const char **pat
         file = run->previous;
     }
     status = gd_training_load(training, file);
+    /* A damaged last is set aside: the next save must not put it in place of the one that is whole. */
+    if (status == GD_OK && file == run->previous && access(run->last, F_OK) == 0)
+        status = gd_file_rename(run->last, run->damaged);
     if (status == GD_OK && path)
         *path = file;
     return status;
