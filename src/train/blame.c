@@ -91,12 +91,18 @@ static bool is_bad(gd_tensor *t)
 
 /* ---- telling ---- */
 
+/* A NaN's sign says nothing, and printf shows it. */
+static double without_sign(double x)
+{
+    return isnan(x) ? (double)NAN : x;
+}
+
 static gd_status tell(const gd_fit *f, double loss, const char *format, const char *what)
 {
     char why[512];
     gd_snprintf(why, sizeof why, format, what);
     return gd_fail(GD_ERR_STATE, "gd_fit: the loss of step %lld, in epoch %lld, is %g%s",
-                   (long long)f->done + 1, (long long)f->now.epoch, loss, why);
+                   (long long)f->done + 1, (long long)f->now.epoch, without_sign(loss), why);
 }
 
 /* "log of [50, 10], whose operand lies in 0 … 1": the op, what it read, and the layer: the parameter
@@ -109,7 +115,7 @@ static void describe(gd_tensor *const *order, int64_t at, char *out, size_t size
     gd_shape shape = gd_tensor_shape(t);
     for (int i = 0; i < shape.rank; i++)
         gd_text_add(&text, "%s%lld", i ? ", " : "", (long long)shape.dim[i]);
-    gd_text_add(&text, "] makes %g of", look_at(t).bad);
+    gd_text_add(&text, "] makes %g of", without_sign(look_at(t).bad));
     for (int i = 0; i < gd_tensor_input_count(t); i++) {
         range r = look_at(gd_tensor_input(t, i));
         if (r.least <= r.largest)

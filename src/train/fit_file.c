@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "train/words.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static size_t format(const gd_fit *f, char *out, size_t size)
@@ -74,11 +74,9 @@ gd_status gd_fit_save(gd_fit *f, bool best)
 static bool restore_metric(gd_metrics *metrics, const char *line)
 {
     gd_metric metric = { 0 };
-    int at = 0;
-    if (metrics->count == GD_METRICS_MAX || sscanf(line, "%31s %n", metric.name, &at) != 1 ||
-        at == 0)
+    if (metrics->count == GD_METRICS_MAX || !gd_take_name(&line, metric.name, sizeof metric.name))
         return false;
-    metric.value = gd_strtod(line + at, NULL);
+    metric.value = gd_strtod(line, NULL);
     metrics->list[metrics->count++] = metric;
     return true;
 }
@@ -87,17 +85,38 @@ static bool restore_metric(gd_metrics *metrics, const char *line)
 static gd_status check_loader(const gd_fit *f, const char *line)
 {
     const gd_loader *l = f->train;
-    long long samples = -1, batches = -1, batch = -1, accumulate = -1;
-    (void)sscanf(line, "%lld %lld %lld %lld", &samples, &batches, &batch, &accumulate);
+    int64_t samples = -1, batches = -1, batch = -1, accumulate = -1;
+    (void)(gd_take_whole(&line, &samples) && gd_take_whole(&line, &batches) &&
+           gd_take_whole(&line, &batch) && gd_take_whole(&line, &accumulate));
     if (samples == gd_loader_samples(l) && batches == gd_loader_batches(l) &&
         batch == gd_loader_batch_size(l) && accumulate == f->options.accumulate)
         return GD_OK;
     return gd_fail(GD_ERR_INVALID,
                    "gd_fit: cannot go on: the checkpoint is of epochs of %lld samples in %lld "
                    "batches of %lld, accumulated by %lld; these are %lld in %lld of %lld, by %lld",
-                   samples, batches, batch, accumulate, (long long)gd_loader_samples(l),
-                   (long long)gd_loader_batches(l), (long long)gd_loader_batch_size(l),
-                   (long long)f->options.accumulate);
+                   (long long)samples, (long long)batches, (long long)batch, (long long)accumulate,
+                   (long long)gd_loader_samples(l), (long long)gd_loader_batches(l),
+                   (long long)gd_loader_batch_size(l), (long long)f->options.accumulate);
+}
+
+static bool restore_line(gd_fit *f, const char *line, int64_t *done, int64_t *position)
+{
+    const struct {
+        const char *key;
+        int64_t *number;
+    } rows[] = { { "done", done },
+                 { "position", position },
+                 { "bad", &f->bad },
+                 { "validation", &f->now.validation.samples } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *text = gd_after_key(line, rows[i].key);
+        if (text)
+            return gd_take_whole(&text, rows[i].number);
+    }
+    const char *best = gd_after_key(line, "best"), *metric = gd_after_key(line, "metric");
+    if (best)
+        f->best = gd_strtod(best, NULL);
+    return !metric || restore_metric(&f->now.validation, metric);
 }
 
 static gd_status restore(gd_fit *f, const char *text)
@@ -106,20 +125,11 @@ static gd_status restore(gd_fit *f, const char *text)
     gd_status same = check_loader(f, loader ? loader + 8 : "");
     if (same != GD_OK)
         return same;
-    long long done = -1, position = -1, number;
+    int64_t done = -1, position = -1;
     bool ok = true;
     for (const char *at = text, *end; ok && at && *at; at = end ? end + 1 : NULL) {
         end = strchr(at, '\n');
-        if (sscanf(at, "bad %lld", &number) == 1)
-            f->bad = number;
-        else if (sscanf(at, "validation %lld", &number) == 1)
-            f->now.validation.samples = number;
-        else if (strncmp(at, "best ", 5) == 0)
-            f->best = gd_strtod(at + 5, NULL);
-        else if (strncmp(at, "metric ", 7) == 0)
-            ok = restore_metric(&f->now.validation, at + 7);
-        else
-            (void)(sscanf(at, "done %lld", &done) == 1 || sscanf(at, "position %lld", &position));
+        ok = restore_line(f, at, &done, &position);
     }
     if (!ok || done < 0 || position < 0)
         return gd_fail(GD_ERR_FORMAT, "gd_fit: a checkpoint does not tell how far it is");

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "train/words.h"
 
 #include <gradus/autograd.h>
 #include <gradus/ops.h>
@@ -244,13 +245,12 @@ void gd_meter_write(const gd_meter *meter, gd_text *text)
 static bool restore_slot(gd_meter *meter, const char *line)
 {
     gd_meter_slot slot = { 0 };
-    int form, at = 0;
-    if (meter->count == GD_METRICS_MAX || sscanf(line, "%31s %d%n", slot.name, &form, &at) != 2 ||
-        at == 0)
+    int64_t form;
+    if (meter->count == GD_METRICS_MAX || !gd_take_name(&line, slot.name, sizeof slot.name) ||
+        !gd_take_whole(&line, &form))
         return false;
     slot.form = (gd_metric_form)form;
     char *next = NULL;
-    line += at;
     for (int k = 0; k < GD_METER_SUMS; k++, line = next) {
         slot.start[k] = gd_strtod(line, &next);
         if (next == line)
@@ -262,12 +262,14 @@ static bool restore_slot(gd_meter *meter, const char *line)
 
 gd_status gd_meter_restore(gd_meter *meter, const char *text)
 {
-    for (const char *at = text; at && *at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL) {
-        long long samples;
-        if (sscanf(at, "samples %lld", &samples) == 1)
-            meter->samples = samples;
-        else if (strncmp(at, "sum ", 4) == 0 && !restore_slot(meter, at + 4))
-            return gd_fail(GD_ERR_FORMAT, "gd_fit: a checkpoint's metrics cannot be read");
+    bool ok = true;
+    for (const char *at = text; ok && at && *at;
+         at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL) {
+        const char *samples = gd_after_key(at, "samples"), *sum = gd_after_key(at, "sum");
+        if (samples)
+            ok = gd_take_whole(&samples, &meter->samples);
+        else if (sum)
+            ok = restore_slot(meter, sum);
     }
-    return GD_OK;
+    return ok ? GD_OK : gd_fail(GD_ERR_FORMAT, "gd_fit: a checkpoint's metrics cannot be read");
 }

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "nn/module_file.h"
 #include "optim/state.h"
+#include "train/words.h"
 
 #include <gradus/compile.h>
 
@@ -187,20 +188,21 @@ static gd_status read_numbers(const gd_training *t, const gd_tensor_file *file, 
                               numbers *n)
 {
     const char *random = gd_tensor_file_metadata(file, "random");
-    if (!random || sscanf(random, "%" SCNu64 " %" SCNu64 " %" SCNu64, &n->seed, &n->position,
-                          &n->initial) != 3)
+    if (!random || !gd_take_unsigned(&random, &n->seed) ||
+        !gd_take_unsigned(&random, &n->position) || !gd_take_unsigned(&random, &n->initial))
         return bad_string(path, "random");
     if (!t->plateau)
         return GD_OK;
     const char *plateau = gd_tensor_file_metadata(file, "plateau");
-    int started, at = 0;
-    n->plateau = *t->plateau;
-    if (!plateau ||
-        sscanf(plateau, "%d %d %d %n", &started, &n->plateau.bad, &n->plateau.cooling, &at) != 3 ||
-        at == 0)
+    int64_t started, bad, cooling;
+    if (!plateau || !gd_take_whole(&plateau, &started) || !gd_take_whole(&plateau, &bad) ||
+        !gd_take_whole(&plateau, &cooling))
         return bad_string(path, "plateau");
+    n->plateau = *t->plateau;
     n->plateau.started = started != 0;
-    n->plateau.best = gd_strtod(plateau + at, NULL);
+    n->plateau.bad = (int)bad;
+    n->plateau.cooling = (int)cooling;
+    n->plateau.best = gd_strtod(plateau, NULL);
     return GD_OK;
 }
 
