@@ -274,20 +274,22 @@ static int check(const cli_settings *s)
 static int run(cli_settings *s, const cli_option *options, int count)
 {
     cli_training t = { .settings = s };
-    char path[CLI_PATH_BYTES];
+    char *path = NULL;
     s->data = s->data ? s->data : CLI_DEFAULT_DATA;
     bool ok = can_save() && (s->run || s->resume || choose_folder(s, t.folder));
     if (s->run || s->resume)
         snprintf(t.folder, sizeof t.folder, "%.4000s", s->run ? s->run : s->resume);
     ok = ok && can_be_made(t.folder);
     s->given = s->data;
-    if (realpath(s->data, path))
-        s->data = path;
+    path = realpath(s->data, NULL);
+    s->data = path ? path : s->data;
     cli_catch_interrupts();
     (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is told in the end, after saving */
     ok = ok && train(&t, s, options, count);
     int code = !ok ? cli_fail() : cli_is_interrupted() ? CLI_INTERRUPTED : CLI_OK;
     end(&t);
+    s->data = s->given;
+    free(path);
     return code;
 }
 

@@ -190,8 +190,11 @@ static bool read_clock(const char **text, double *seconds)
     if (!step_over(text, '.'))
         return true;
     const char *fraction = *text;
-    for (double unit = 0.1; **text >= '0' && **text <= '9'; ++*text, unit /= 10.0)
+    double unit = 0.1;
+    for (; **text >= '0' && **text <= '9'; ++*text) {
         *seconds += unit * (**text - '0');
+        unit /= 10.0;
+    }
     return *text > fraction;
 }
 

@@ -350,7 +350,8 @@ static size_t write_header(const gd_npy *a, const dtype_row *row, char *text, si
     size_t bytes = ((size_t)at + PREFIX + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
     memset(text + PREFIX + at, ' ', bytes - PREFIX - (size_t)at);
     text[bytes - 1] = '\n';
-    memcpy(text, "\x93NUMPY\1\0", 8);
+    static const char magic[] = { '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0 };
+    memcpy(text, magic, sizeof magic);
     text[8] = (char)((bytes - PREFIX) & 0xff);
     text[9] = (char)((bytes - PREFIX) >> 8);
     return bytes;
