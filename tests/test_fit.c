@@ -262,6 +262,26 @@ static void averages_are_validated(void **state)
     assert_true(loss_of(&averaged) == loss_of(&with));
 }
 
+static gd_status returns_number(void *user, const gd_fit_progress *p, bool *stop)
+{
+    (void)p, (void)stop;
+    return (gd_status) * (const int *)user;
+}
+
+/* A callback's errno or -1 is an error that says so. */
+static void numbers_that_are_no_status_are_told(void **state)
+{
+    trainee t = new_trainee(*state);
+    gd_loader *l = gd_loader_create(numbers(*state), .batch = 8);
+    for (int i = 0; i < 2; i++) {
+        int number = i == 0 ? -1 : 77;
+        assert_int_equal(gd_fit(gd_sgd(t.module), objective, &t, l, .progress = returns_number,
+                                .progress_user = &number),
+                         GD_ERR_INVALID);
+        expect_error(GD_ERR_INVALID, i == 0 ? "returned -1, which is no" : "returned 77, which");
+    }
+}
+
 /* ---- going on ---- */
 
 static char folder[40];
@@ -545,6 +565,7 @@ int main(void)
         context_test(groups_begin_where_the_loader_stands),
         context_test(training_ends_without_improvement),
         context_test(averages_are_validated),
+        context_test(numbers_that_are_no_status_are_told),
         cmocka_unit_test_setup_teardown(a_stopped_training_goes_on, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(other_files_are_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(other_loaders_are_refused, make_folder, remove_folder),

@@ -195,6 +195,9 @@ void gd_error_rollback(uint64_t mark)
 
 gd_status gd_callback_status(gd_status returned, uint64_t mark, const char *who)
 {
+    if (returned < GD_OK || returned >= GD_STATUS_COUNT)
+        return gd_fail(GD_ERR_INVALID, "%s: the callback returned %d, which is no gd_status", who,
+                       (int)returned);
     if (returned == GD_OK || gd_error_since(mark) != GD_OK)
         return returned;
     return gd_fail(returned, "%s: the callback returned %s", who, gd_status_name(returned));
