@@ -130,6 +130,10 @@ static void wrong_fields_are_errors(void **state)
     expect_error(GD_ERR_DTYPE, "f32 cannot be i64 in batches");
     assert_null(of_fields(gd, x, FIELD(.name = "y", .dtype = GD_I64, .batch_dtype = GD_U8)));
     expect_error(GD_ERR_DTYPE, "i64 cannot be u8 in batches");
+    assert_null(of_fields(gd, x, FIELD(.name = "y", .dtype = GD_I8, .batch_dtype = GD_U8)));
+    expect_error(GD_ERR_DTYPE, "i8 cannot be u8 in batches"); /* -1 would be 255 */
+    assert_null(of_fields(gd, x, FIELD(.name = "y", .dtype = GD_U8, .batch_dtype = GD_I8)));
+    expect_error(GD_ERR_DTYPE, "u8 cannot be i8 in batches"); /* 255 would be -1 */
     assert_null(of_fields(gd, x, FIELD(.name = "y", .dtype = GD_I64, .scale = 2)));
     expect_error(GD_ERR_DTYPE, "what is scaled has a float dtype in batches, not i64");
     assert_null(of_fields(gd, FIELD(.name = "x", .scale = NAN), y));

@@ -82,9 +82,9 @@ typedef struct gd_field {
     const char *name; /* "image", "label": unique in the data set; copied */
     gd_shape shape;   /* of one sample; rank 0: a number. dim[0] may be GD_VARIES */
     gd_dtype dtype;   /* of the values in memory, and of what a callback writes */
-    gd_dtype batch_dtype GD_DEFAULT(GD_DTYPE_COUNT); /* of the values in batches: a float dtype, an
-                                                        integer dtype of as many bytes or more;
-                                                        GD_DTYPE_COUNT: as dtype */
+    gd_dtype batch_dtype GD_DEFAULT(GD_DTYPE_COUNT); /* of the values in batches: a float dtype, or
+                                                        an integer dtype that has all numbers of
+                                                        `dtype`; GD_DTYPE_COUNT: as dtype */
     double scale GD_DEFAULT(1), shift; /* batches have value * scale + shift, where batch_dtype is a
                                           float dtype */
     int64_t max_length;                /* of a field that varies: the most a sample has */

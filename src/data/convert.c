@@ -205,8 +205,7 @@ bool gd_can_convert(gd_dtype from, gd_dtype to)
 {
     if (from == to || gd_dtype_is_float(to))
         return true;
-    return !gd_dtype_is_float(from) && gd_dtype_is_integer(to) &&
-           gd_dtype_size(to) >= gd_dtype_size(from);
+    return !gd_dtype_is_float(from) && gd_dtype_is_integer(to) && gd_dtype_promote(from, to) == to;
 }
 
 gd_conversion gd_conversion_choose(gd_dtype from, gd_dtype to, double scale, double shift,

@@ -19,7 +19,7 @@ typedef struct gd_conversion {
 } gd_conversion;
 
 /* Whether values of one dtype can be in batches of another: a float dtype, or for integers and bool
- * an integer dtype of as many bytes or more. */
+ * an integer dtype that has all their numbers. */
 bool gd_can_convert(gd_dtype from, gd_dtype to);
 gd_conversion gd_conversion_choose(gd_dtype from, gd_dtype to, double scale, double shift,
                                    const char *isa);
