@@ -204,6 +204,24 @@ static void resuming_takes_the_options_of_the_run(void **state)
                  "the key \"epocs\", which is no option; did you mean 'epochs'?");
 }
 
+/* One number of the table is another: what the features mean has changed with it. */
+static void changed_data_is_not_gone_on_with(void **state)
+{
+    (void)state;
+    need("jansson");
+    char table[800] = "a,b\n";
+    for (int i = 0; i < 60; i++)
+        snprintf(table + strlen(table), sizeof table - strlen(table), "%d.5,%d.25\n", i, 100 - i);
+    write_text("grows.csv", table);
+    assert_int_equal(run("train grows.csv --target b --epochs 2 --run grows --quiet")->code, 0);
+    assert_int_equal(run("train --resume grows --quiet")->code, 0);
+    for (char *at = table; (at = strstr(at, ".5,"));)
+        at[1] = '7';
+    write_text("grows.csv", table);
+    assert_fails(run("train --resume grows --quiet"), 1,
+                 "the data has changed since the run began");
+}
+
 /* ---- a model of one's own ---- */
 
 static void a_model_can_be_given(void **state)
@@ -283,6 +301,7 @@ int main(void)
         cmocka_unit_test(a_mixed_table_is_trained_on),
         cmocka_unit_test(mistakes_about_tables_are_told),
         cmocka_unit_test(a_killed_run_is_resumed_to_the_same_bytes),
+        cmocka_unit_test(changed_data_is_not_gone_on_with),
         cmocka_unit_test(a_text_is_trained_on),
         cmocka_unit_test(resuming_takes_the_options_of_the_run),
         cmocka_unit_test(a_model_can_be_given),

@@ -220,9 +220,38 @@ gd_module *cli_train_module(const cli_training *t)
     return t->language ? gd_language_model_module(t->language) : gd_model_module(t->model);
 }
 
+/* What was learnt of the data, an encoder of tables or names of classes, is what the checkpoint has:
+ * else its parameters would go on with numbers that mean something else. A checkpoint that cannot be
+ * read is gd_fit's business. */
+static bool is_data_as_before(const cli_training *t)
+{
+    char path[sizeof t->folder + 40], problem[160];
+    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", t->folder);
+    gd_tensor_file *file = gd_tensor_file_open(path);
+    if (!file) {
+        gd_error_clear();
+        return true;
+    }
+    const char *changed = NULL;
+    for (int i = 0; i < t->data.metadata_count; i++) {
+        const char *before = gd_tensor_file_metadata(file, t->data.metadata[i].key);
+        if (before && strcmp(before, t->data.metadata[i].value) != 0)
+            changed = t->data.metadata[i].key;
+    }
+    gd_tensor_file_close(file);
+    if (!changed)
+        return true;
+    snprintf(problem, sizeof problem,
+             "the data has changed since the run began (its \"%s\"): begin a new run", changed);
+    (void)gd_error_record(GD_ERR_STATE, problem);
+    return false;
+}
+
 bool cli_train_fit(cli_training *t)
 {
     const cli_settings *s = t->settings;
+    if (s->resume && !is_data_as_before(t))
+        return false;
     gd_module *module = cli_train_module(t);
     gd_optimizer *optimizer =
         gd_optimizer_create(module, s->optimizer, .lr = s->lr, .momentum = s->momentum);
