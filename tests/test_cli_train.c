@@ -117,12 +117,13 @@ static void mistakes_about_tables_are_told(void **state)
 
 /* ---- going on ---- */
 
-/* Killed after so many epochs, and some more, and resumed: the same bytes as without. */
+/* Killed after so many epochs, and some more, and resumed: the same bytes as without. After none: as soon
+ * as the run folder has options, when the data have not been read. */
 static void kill_and_resume(const char *arguments, int epochs, int kill_at, const char *name)
 {
     char command[4096], file[64];
     snprintf(command, sizeof command,
-             "cd '%s' && { '%s' %s --run %s & P=$!; until [ -f %s/metrics.jsonl ] && "
+             "cd '%s' && { '%s' %s --run %s & P=$!; until [ -f %s/config.json ] && "
              "[ $(wc -l <%s/metrics.jsonl) -ge %d ]; do kill -0 $P 2>errors || break; done; "
              "kill -9 $P 2>errors; wait $P; [ -f %s/config.json ]; } 2>errors",
              folder, GD_TOOL, arguments, name, name, name, kill_at, name);
@@ -145,9 +146,19 @@ static void a_killed_run_is_resumed_to_the_same_bytes(void **state)
     static const char arguments[] =
         "train " TABLES "diabetes.csv --target target --epochs 60 --quiet";
     assert_int_equal(run("%s --run whole", arguments)->code, 0);
+    kill_and_resume(arguments, 60, 0, "killed0");
     kill_and_resume(arguments, 60, 1, "killed1");
     kill_and_resume(arguments, 60, 14, "killed2");
     kill_and_resume(arguments, 60, 50, "killed3");
+    assert_fails(run("train --resume none"), 1, "none: there is no run to go on with");
+    /* A folder of nothing but what is written before the options. */
+    assert_int_equal(run("train " TABLES "iris.csv --target no --run taken")->code, 1);
+    char command[1024];
+    snprintf(command, sizeof command,
+             "cd '%s' && [ ! -e taken ] && mkdir half && >half/metrics.jsonl", folder);
+    assert_int_equal(system(command), 0);
+    assert_fails(run("train --resume half"), 1,
+                 "half has no config.json: its training had not begun");
     /* Once more, where nothing is left to do. */
     assert_int_equal(run("train --resume whole --quiet")->code, 0);
     assert_same_file("whole/model.safetensors", "killed1/model.safetensors");

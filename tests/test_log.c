@@ -231,22 +231,27 @@ static void hyperparameters_are_the_configuration(void **state)
 {
     (void)state;
     need_json();
-    const char *names[] = { "optimizer.lr", "batch", "model", "shuffle", "tag" };
-    const char *values[] = { "0.25", "32", "mlp", "true", "1e5x" };
+    const char *names[] = { "optimizer.lr", "batch", "model", "shuffle", "tag", "share" };
+    const char *values[] = { "0.25", "32", "mlp", "true", "1e5x", "0.15" };
     gd_run_log *log = logged(gd_run_log_open(folder));
     ok(gd_run_log_scalar(log, 0, "a", 1));
-    ok(gd_run_log_hyperparameters(log, 5, names, values));
+    ok(gd_run_log_hyperparameters(log, 6, names, values));
     ok(gd_run_log_hyperparameters(log, 1, names,
                                   (const char *[]){ "9" })); /* there is one already */
     gd_run_log_close(log);
     gd_history *history = gd_history_load(folder);
-    assert_int_equal(gd_history_option_count(history), 5);
-    for (int i = 0; i < 5; i++) {
+    assert_int_equal(gd_history_option_count(history), 6);
+    for (int i = 0; i < 6; i++) {
         assert_string_equal(gd_history_option_name(history, i), names[i]);
         assert_string_equal(gd_history_option(history, names[i]), values[i]);
     }
     assert_null(gd_history_option(history, "no such"));
-    assert_null(gd_history_option_name(history, 5));
+    assert_null(gd_history_option_name(history, 6));
+    gd_history_release(history);
+    assert_non_null(strstr(content("config.json"), "0.15\n")); /* not 0.14999999999999999 */
+    put("config.json", "{\"lr\": 0.0033333333333333335}");     /* which 15 digits do not tell */
+    history = gd_history_load(folder);
+    assert_true(strtod(gd_history_option(history, "lr"), NULL) == 0.0033333333333333335);
     gd_history_release(history);
     put("config.json", "{\"data\": {\"path\": \"photos\", \"sizes\": [1, 2]}, \"seed\": null}");
     history = gd_history_load(folder);

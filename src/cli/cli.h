@@ -147,6 +147,8 @@ struct cli_data {
     int metadata_count;
 };
 
+/* What kind of data lies there; NULL: none that is known, which is recorded. */
+const cli_data_kind *cli_data_find(const char *path);
 /* false: the error is recorded. cli_data_close it all the same. */
 bool cli_data_open(cli_data *data, gd_context *context, const cli_data_options *options);
 /* Data for a model in a file that gradus train wrote. */
@@ -158,6 +160,8 @@ bool cli_data_keep(cli_data *data, const char *key, const char *value);
 extern const cli_data_kind cli_table_kind, cli_image_kind, cli_text_kind;
 /* A small GPT for the tokens. */
 gd_language_model *cli_propose_language(const cli_data *data, uint64_t seed);
+/* A whole file with a 0 byte behind it, to be freed; NULL: it cannot be read, which is recorded. */
+char *cli_read_file(const char *path, size_t *size);
 /* The characters of a text as a file that gradus generate makes the tokeniser of; none for bytes. */
 bool cli_write_characters(const cli_data *data, const char *path);
 /* By its ending. */

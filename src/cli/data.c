@@ -70,28 +70,26 @@ bool cli_has_ending(const char *path, const char *ending)
     return length > n && strncmp(path + length - n, ending, n) == 0;
 }
 
-static const cli_data_kind *find_kind(const char *path)
+const cli_data_kind *cli_data_find(const char *path)
 {
+    struct stat status;
+    char problem[1024];
     for (int i = 0; i < KIND_COUNT; i++)
         if (kinds[i]->is(path))
             return kinds[i];
+    snprintf(problem, sizeof problem, "%.900s %s", path,
+             stat(path, &status) != 0 ? "is not there"
+             : S_ISDIR(status.st_mode)
+                 ? "is a folder without MNIST's files, and without folders of photographs"
+                 : "is no table (.csv, .tsv) and no text (.txt)");
+    (void)gd_error_record(GD_ERR_INVALID, problem);
     return NULL;
 }
 
 bool cli_data_open(cli_data *d, gd_context *context, const cli_data_options *o)
 {
-    struct stat status;
-    char problem[1024];
-    *d = (cli_data){ .context = context, .kind = find_kind(o->path) };
-    if (d->kind)
-        return cli_data_keep(d, "task", d->kind->name) && d->kind->open(d, o);
-    snprintf(problem, sizeof problem, "%.900s %s", o->path,
-             stat(o->path, &status) != 0 ? "is not there"
-             : S_ISDIR(status.st_mode)
-                 ? "is a folder without MNIST's files, and without folders of photographs"
-                 : "is no table (.csv, .tsv) and no text (.txt)");
-    (void)gd_error_record(GD_ERR_INVALID, problem);
-    return false;
+    *d = (cli_data){ .context = context, .kind = cli_data_find(o->path) };
+    return d->kind && cli_data_keep(d, "task", d->kind->name) && d->kind->open(d, o);
 }
 
 bool cli_data_reopen(cli_data *d, gd_context *context, const char *path, const char *model)
@@ -168,4 +166,26 @@ gd_tensor *cli_model_input(gd_model *model, gd_tensor *x)
     if (gd_tensor_dtype(x) == GD_U8)
         x = gd_mul_scalar(gd_cast(x, GD_F32), 1.0 / 255.0);
     return gd_reshape(x, shape);
+}
+
+char *cli_read_file(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    long length = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+    char *bytes = length >= 0 ? malloc((size_t)length + 1) : NULL;
+    *size = length > 0 ? (size_t)length : 0;
+    if (bytes && (fseek(f, 0, SEEK_SET) != 0 || fread(bytes, 1, *size, f) != *size)) {
+        free(bytes);
+        bytes = NULL;
+    }
+    if (f)
+        fclose(f);
+    if (bytes) {
+        bytes[*size] = '\0';
+        return bytes;
+    }
+    char sentence[4096 + 32];
+    snprintf(sentence, sizeof sentence, "%.4000s: cannot be read", path);
+    (void)gd_error_record(GD_ERR_IO, sentence);
+    return NULL;
 }

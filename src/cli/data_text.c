@@ -21,25 +21,6 @@ static bool is_text(const char *path)
     return false;
 }
 
-/* A whole file, to be freed; NULL: it cannot be read, which is recorded. */
-static char *read_file(const char *path, size_t *size)
-{
-    FILE *f = fopen(path, "rb");
-    long length = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
-    char *bytes = length > 0 ? malloc((size_t)length + 1) : NULL;
-    *size = length > 0 ? (size_t)length : 0;
-    if (bytes && (fseek(f, 0, SEEK_SET) != 0 || fread(bytes, 1, *size, f) != *size)) {
-        free(bytes);
-        bytes = NULL;
-    }
-    if (f)
-        fclose(f);
-    if (!bytes)
-        (void)gd_error_record(GD_ERR_IO,
-                              length == 0 ? "the text is empty" : "the text cannot be read");
-    return bytes;
-}
-
 /* Characters, where the text has few different ones, else bytes. */
 static gd_tokenizer *choose_tokenizer(const char *text, size_t size)
 {
@@ -73,7 +54,7 @@ static bool open_text(cli_data *d, const cli_data_options *o)
     size_t size;
     gd_tokens tokens = { 0 };
     char count[CLI_COUNT_TEXT];
-    char *text = read_file(o->path, &size);
+    char *text = cli_read_file(o->path, &size);
     d->tokenizer = text ? choose_tokenizer(text, size) : NULL;
     if (d->tokenizer && gd_tokenize(d->tokenizer, text, size, &tokens) == GD_OK)
         d->tokens = gd_token_data_create(d->context, tokens.count, tokens.ids);

@@ -19,25 +19,6 @@ typedef struct settings {
 
 /* ---- the tokeniser ---- */
 
-/* A whole file, to be freed; NULL: it cannot be read, which is told. */
-static char *read_file(const char *path, size_t *size)
-{
-    FILE *f = fopen(path, "rb");
-    char *bytes = NULL;
-    long length = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
-    if (length >= 0 && fseek(f, 0, SEEK_SET) == 0 && (bytes = malloc((size_t)length + 1)) &&
-        fread(bytes, 1, (size_t)length, f) != (size_t)length) {
-        free(bytes);
-        bytes = NULL;
-    }
-    *size = length >= 0 ? (size_t)length : 0;
-    if (f)
-        fclose(f);
-    if (!bytes)
-        fprintf(stderr, "gradus generate: cannot read %s\n", path);
-    return bytes;
-}
-
 /* llama2.c's files are full of zeros; a list of merges is text. */
 static gd_tokenizer *open_tokenizer(const char *name)
 {
@@ -46,9 +27,11 @@ static gd_tokenizer *open_tokenizer(const char *name)
         return gd_tokenizer_bytes();
     bool of_text = strncmp(name, characters, strlen(characters)) == 0;
     size_t size;
-    char *bytes = read_file(of_text ? name + strlen(characters) : name, &size);
-    if (!bytes)
+    char *bytes = cli_read_file(of_text ? name + strlen(characters) : name, &size);
+    if (!bytes) {
+        (void)cli_fail();
         return NULL;
+    }
     gd_tokenizer *t = of_text                  ? gd_tokenizer_characters(bytes, size)
                       : memchr(bytes, 0, size) ? gd_tokenizer_load_llama2c(name)
                                                : gd_tokenizer_load_bpe(name);

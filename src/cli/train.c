@@ -90,14 +90,11 @@ static bool make_model(cli_training *t)
     uint64_t seed = (uint64_t)s->seed;
     char path[CLI_PATH_BYTES + 32];
     if (!t->data.kind->propose) {
-        if (s->model)
-            return record(GD_ERR_INVALID,
-                          "%s: a text is learnt by a GPT; --model is for other data", s->model);
         t->language = cli_propose_language(&t->data, seed);
         return t->language != NULL;
     }
     snprintf(path, sizeof path, "%s/model.json", t->folder);
-    if (s->resume)
+    if (s->resume && access(path, F_OK) == 0)
         t->model = gd_model_load_json(t->context, path, .seed = seed);
     else if (s->model && strcmp(s->model, "mnist_mlp") == 0)
         t->model = cli_mnist_model(t->context, seed);
@@ -186,9 +183,28 @@ static bool write_model(const cli_training *t)
     return ok;
 }
 
-/* A new folder, with the options and the model in it, or the one that is resumed. */
+/* --model's file, word for word, until the model has been made of it. */
+static bool keep_model(const cli_training *t)
+{
+    const char *file = t->settings->model;
+    if (!file || strcmp(file, "mnist_mlp") == 0)
+        return true;
+    char to[CLI_PATH_BYTES + 32];
+    size_t size;
+    char *text = cli_read_file(file, &size);
+    if (!text)
+        return false;
+    snprintf(to, sizeof to, "%s/model.json", t->folder);
+    bool ok = gd_file_write(to, text, size) == GD_OK;
+    free(text);
+    return ok;
+}
+
+/* A new folder, or the one that is resumed. Whatever ends the process from here on, the folder has what
+ * --resume needs: the options, which are written last. */
 static bool open_run(cli_training *t, const cli_option *options, int count)
 {
+    t->is_new = access(t->folder, F_OK) != 0;
     t->run = gd_run_open(t->folder);
     if (!t->run || t->settings->resume)
         return t->run != NULL;
@@ -196,7 +212,24 @@ static bool open_run(cli_training *t, const cli_option *options, int count)
         return record(GD_ERR_STATE, "%s has a training in it: --resume %s goes on with it",
                       t->folder);
     t->log = gd_run_log_open(t->folder);
-    return t->log && write_model(t) && cli_write_config(t->log, options, count, is_kept) == GD_OK;
+    return t->log && keep_model(t) && cli_write_config(t->log, options, count, is_kept) == GD_OK;
+}
+
+/* A training that cannot begin leaves no folder behind that was not there. */
+static void take_back(const cli_training *t)
+{
+    static const char *const names[] = { "/config.json",
+                                         "/model.json",
+                                         "/metrics.jsonl",
+                                         "/characters.txt",
+                                         "/checkpoints",
+                                         "/lock",
+                                         "" };
+    char path[CLI_PATH_BYTES + 32];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s%s", t->folder, names[i]);
+        (void)remove(path);
+    }
 }
 
 /* ---- the command ---- */
@@ -210,23 +243,33 @@ static bool train(cli_training *t, cli_settings *s, const cli_option *options, i
                                     .validation = s->validation,
                                     .seed = s->seed,
                                     .size = s->size };
-    t->context = gd_open("cpu", .threads = (int)s->threads);
-    if (!t->context || !cli_data_open(&t->data, t->context, &data))
+    const cli_data_kind *kind = cli_data_find(s->data);
+    if (!kind)
         return false;
-    complete(s, t->data.kind);
-    if (!make_model(t) || !choose_threads(t) || !open_run(t, options, count))
+    if (s->model && !kind->propose)
+        return record(GD_ERR_INVALID, "%s: a text is learnt by a GPT; --model is for other data",
+                      s->model);
+    complete(s, kind);
+    t->context = gd_open("cpu", .threads = (int)s->threads);
+    if (!t->context || !open_run(t, options, count) ||
+        !cli_data_open(&t->data, t->context, &data) || !make_model(t) || !choose_threads(t) ||
+        !write_model(t))
         return false;
     if (cli_is_interrupted()) {
         fprintf(stderr, "gradus train: interrupted before it began; nothing is saved\n");
         return true;
     }
+    t->began = true;
     return cli_train_fit(t);
 }
 
 static void end(cli_training *t)
 {
     gd_run_log_close(t->log);
+    bool opened = t->run != NULL;
     (void)gd_run_close(t->run);
+    if (opened && t->is_new && !t->began)
+        take_back(t);
     cli_data_close(&t->data);
     gd_close(t->context);
 }
@@ -258,7 +301,18 @@ static int read_run(int argc, char **argv, cli_settings *s, const cli_option *op
         fprintf(stderr, "gradus train: --resume takes model and data of the run\n");
         return CLI_USAGE;
     }
+    if (access(s->resume, F_OK) != 0) {
+        fprintf(stderr, "gradus train: %s: there is no run to go on with\n", s->resume);
+        return CLI_FAILED;
+    }
     *history = gd_history_load(s->resume);
+    if (*history && gd_history_option_count(*history) == 0) {
+        fprintf(stderr,
+                "gradus train: %s has no config.json: its training had not begun, and begins anew "
+                "with --run\n",
+                s->resume);
+        return CLI_FAILED;
+    }
     return *history ? cli_read_config("train", *history, options, count, is_kept) : cli_fail();
 }
 

@@ -25,7 +25,8 @@ typedef struct cli_training {
     gd_run *run;
     gd_run_log *log; /* of a resumed run NULL until the first step is known */
     char folder[CLI_PATH_BYTES];
-    double logged; /* when */
+    bool is_new, began; /* the folder was made by this process; its training has begun */
+    double logged;      /* when */
 } cli_training;
 
 /* The parameters of either. */

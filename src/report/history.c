@@ -121,7 +121,8 @@ static char *value_text(const json_t *value)
 {
     if (json_is_string(value))
         return gd_strdup(json_string_value(value));
-    char *json = json_dumps(value, JSON_ENCODE_ANY | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15));
+    char *json = json_dumps(value, JSON_ENCODE_ANY | JSON_PRESERVE_ORDER |
+                                       gd_json_precision(json_number_value(value)));
     if (!json)
         return gd_fail_null(GD_ERR_MEMORY, "config.json: no memory for a value");
     char *text = gd_strdup(json);

@@ -1,6 +1,8 @@
 /* report/json_lines.c: see json_lines.h. */
 #include "report/json_lines.h"
 
+#include "report/sink.h"
+
 #ifdef GD_HAVE_JANSSON
 
 #include "base/error.h"
@@ -8,6 +10,7 @@
 #include "io/file.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FILE_BYTES_MAX ((size_t)1 << 32)
@@ -78,6 +81,17 @@ gd_status gd_json_lines_read(const char *path,
     *end = begin;
     gd_free(bytes);
     return status;
+}
+
+size_t gd_json_precision(double number)
+{
+    json_t *json = json_real(number); /* NULL: not finite */
+    char *text = json ? json_dumps(json, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
+    double back = number;
+    bool same = !text || (gd_text_is_number(text, &back) && back == number);
+    free(text);
+    json_decref(json);
+    return same ? JSON_REAL_PRECISION(15) : JSON_REAL_PRECISION(17);
 }
 
 #endif

@@ -26,6 +26,9 @@ gd_status gd_json_lines_read(const char *path,
 bool gd_json_number(const json_t *value, double *number);
 /* The other way; NULL when memory is out. */
 json_t *gd_json_from_number(double number);
+/* The digits as a flag for json_dumps: 15, which show what people wrote as they wrote it, or the 17 that
+ * every number needs to be read back as the same. */
+size_t gd_json_precision(double number);
 
 #endif
 #endif

@@ -165,10 +165,13 @@ static gd_status json_hyperparameters(gd_sink *sink, const gd_log_entry *e, int6
         return GD_OK;
     json_t *config = json_object();
     bool ok = config;
-    double number;
+    size_t precision = JSON_REAL_PRECISION(15);
     for (int64_t i = 0; ok && i < count; i++) {
+        double number = 0;
         json_t *value =
             gd_text_is_number(values[i], &number) ? json_real(number) : json_string(values[i]);
+        if (gd_json_precision(number) > precision)
+            precision = gd_json_precision(number);
         if (json_is_real(value) && number == (double)(int64_t)number &&
             strpbrk(values[i], ".eE") == NULL) {
             json_decref(value);
@@ -176,7 +179,7 @@ static gd_status json_hyperparameters(gd_sink *sink, const gd_log_entry *e, int6
         }
         ok = json_object_set_new(config, names[i], value) == 0;
     }
-    char *text = ok ? json_dumps(config, JSON_INDENT(4) | JSON_PRESERVE_ORDER) : NULL;
+    char *text = ok ? json_dumps(config, JSON_INDENT(4) | JSON_PRESERVE_ORDER | precision) : NULL;
     json_decref(config);
     if (!text)
         return gd_fail(GD_ERR_MEMORY, "%s: no memory for it", s->config);

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -44,6 +45,25 @@ static char *join(const char *folder, const char *name)
     return path;
 }
 
+/* A process that has been killed holds its lock until the system has taken it down, which with much
+ * memory takes a while: the lock of another process is waited for, a second at most. false: errno. */
+static bool take_lock(int file, char *who, size_t size)
+{
+    enum { TRIES = 100 };
+    const struct timespec pause = { .tv_nsec = 10000000 };
+    for (int i = 0; flock(file, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK)
+            return false;
+        ssize_t length = pread(file, who, size - 1, 0);
+        who[length > 0 ? strcspn(who, "\n") : 0] = '\0';
+        errno = EWOULDBLOCK;
+        if (i == TRIES || strtol(who, NULL, 10) == (long)getpid())
+            return false;
+        (void)nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
 /* Hold the folder, and write who does. A lock of the system's own: it ends with the process, however
  * that ends. */
 static gd_status lock_folder(gd_run *run)
@@ -55,13 +75,11 @@ static gd_status lock_folder(gd_run *run)
     run->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (run->lock < 0) {
         status = gd_fail(GD_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
-    } else if (flock(run->lock, LOCK_EX | LOCK_NB) != 0) {
-        bool held = errno == EWOULDBLOCK;
-        ssize_t length = held ? read(run->lock, who, sizeof who - 1) : 0;
-        who[length > 0 ? strcspn(who, "\n") : 0] = '\0';
-        status = held ? gd_fail(GD_ERR_STATE, "%s: process %s trains in this folder", run->folder,
-                                who[0] ? who : "(unknown)")
-                      : gd_fail(GD_ERR_IO, "%s: cannot lock: %s", path, strerror(errno));
+    } else if (!take_lock(run->lock, who, sizeof who)) {
+        status = errno == EWOULDBLOCK
+                     ? gd_fail(GD_ERR_STATE, "%s: process %s trains in this folder", run->folder,
+                               who[0] ? who : "(unknown)")
+                     : gd_fail(GD_ERR_IO, "%s: cannot lock: %s", path, strerror(errno));
     } else {
         int length = snprintf(who, sizeof who, "%ld\n", (long)getpid());
         if (ftruncate(run->lock, 0) != 0 || write(run->lock, who, (size_t)length) != length)
