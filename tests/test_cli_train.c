@@ -43,11 +43,22 @@ static void a_table_of_classes_is_trained_on(void **state)
     assert_holds("runs/iris/metrics.jsonl", "\"validation/accuracy\":");
     assert_holds("runs/iris/model.json", "\"units\": 64");
 
+    assert_holds("runs/iris/pictures/curves.svg", ">validation/loss<");
+
+    /* What was kept for validation is found out from config.json. */
+    r = run("eval runs/iris");
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "22 rows kept for validation: accuracy ");
+    r = run("eval " TABLES "iris.csv runs/iris"); /* the model may stand last */
+    assert_has(r->out, "150 rows: accuracy ");
     r = run("eval runs/iris " TABLES "iris.csv");
     assert_int_equal(r->code, 0);
     assert_true(number_after(r->out, "150 rows: accuracy ") > 94.0);
     assert_has(r->out, "versicolor ");
-    assert_has(run("eval " TABLES "iris.csv")->out, "150 rows: accuracy "); /* the newest run */
+    r = run("eval " TABLES "iris.csv");
+    assert_has(r->out, "150 rows: accuracy ");
+    assert_string_equal(r->err, "gradus: with runs/iris, the newest run\n");
 
     write_text("new.csv", "petal width (cm),petal length (cm),sepal width (cm),sepal length (cm)\n"
                           "0.2,1.4,3.5,5.1\n2.3,6.1,3.0,7.7\n");
@@ -59,7 +70,10 @@ static void a_table_of_classes_is_trained_on(void **state)
     assert_fails(run("predict runs/iris less.csv"), 1, "there is no column \"sepal length (cm)\"");
     assert_fails(run("eval runs/iris new.csv"), 1,
                  "does not have the column that was to be predicted");
-    assert_fails(run("eval runs/iris"), 1, "DATA is needed");
+    assert_fails(run("predict runs/iris"), 1, "DATA is needed");
+    assert_fails(run("predict runs/iris new.csv less.csv"), 2, "'less.csv' is one word too many");
+    write_text("names.csv", "sepal length (cm),species\n");
+    assert_fails(run("predict runs/iris names.csv"), 1, "it has names of columns, and no rows");
     /* Another run of the same data has a folder of its own. */
     assert_has(run("train " TABLES "iris.csv --target species --epochs 1")->out,
                "runs/iris-2/model.safetensors");
@@ -74,6 +88,7 @@ static void a_table_of_numbers_is_trained_on(void **state)
     assert_int_equal(r->code, 0);
     assert_has(r->out, "target: a number");
     assert_has(r->out, "validation r2 ");
+    assert_has(run("eval d")->out, "66 rows kept for validation: target is off by ");
     r = run("eval d " TABLES "diabetes.csv");
     assert_int_equal(r->code, 0);
     assert_true(number_after(r->out, "root mean square ") < 60.0); /* the deviation is 77 */
@@ -113,6 +128,10 @@ static void mistakes_about_tables_are_told(void **state)
     assert_fails(run("train broken.csv --target a"), 1, "line 3: 1 cells, where line 1 has 2");
     assert_fails(run("train " TABLES), 1, "is a folder without MNIST's files");
     assert_fails(run("train file.xyz"), 1, "file.xyz is not there");
+    assert_fails(run("train " TABLES "iris.csv --target species --size 32"), 1,
+                 "--size is for photographs");
+    write_text("three.csv", "a,b\n1,x\n2,y\n3,x\n");
+    assert_fails(run("train three.csv --target b"), 1, "one part would have none");
 }
 
 /* ---- going on ---- */
@@ -188,7 +207,11 @@ static void a_text_is_trained_on(void **state)
     /* 100 steps in each of two epochs are enough to know it by heart. */
     assert_has(run("generate runs/be --prompt 'the q' --tokens 30 --temperature 0 --quiet")->out,
                "the quick brown fox. the quick");
-    assert_fails(run("predict runs/be be.txt"), 1, "");
+    assert_fails(run("predict runs/be be.txt"), 1,
+                 "runs/be is a model of text: gradus generate runs/be goes on with one");
+    assert_fails(run("eval runs/be"), 1, "gradus generate runs/be");
+    assert_int_equal(run("plan runs/be --batch 1 --length 8")->code, 0);
+    assert_fails(run("train be.txt --target word"), 1, "be.txt is no table, which --target");
     assert_fails(run("train be.txt --model own.json --run m"), 1, "a text is learnt by a GPT");
     write_text("short.txt", "to be");
     assert_fails(run("train short.txt --run m"), 1, "the text is too short");
@@ -205,6 +228,13 @@ static void resuming_takes_the_options_of_the_run(void **state)
     assert_int_equal(
         run("train " TABLES "iris.csv --target species --epochs 2 --run r --quiet")->code, 0);
     assert_fails(run("train --resume r --epochs 5"), 2, "--epochs cannot be changed by --resume");
+    assert_fails(run("train --resume r --epoch 5"), 2, "--epochs cannot be changed by --resume");
+    assert_has(run("train --resume r")->out, "nothing left to do: its 2 epochs were done before");
+    /* A command that is suggested can be copied. */
+    char command[1024];
+    snprintf(command, sizeof command, "cd '%s' && cp -r r \"it's mine\"", folder);
+    assert_int_equal(system(command), 0);
+    assert_has(run("train --resume \"it's mine\"")->out, "gradus eval 'it'\\''s mine' ");
     assert_fails(run("train --resume r " TABLES "iris.csv"), 2,
                  "--resume takes model and data of the run");
     assert_fails(run("train " TABLES "iris.csv --target species --run r"), 1,
@@ -231,6 +261,7 @@ static void changed_data_is_not_gone_on_with(void **state)
     write_text("grows.csv", table);
     assert_fails(run("train --resume grows --quiet"), 1,
                  "the data has changed since the run began");
+    assert_fails(run("eval grows"), 1, "the data has changed since the run began");
 }
 
 /* ---- a model of one's own ---- */
@@ -289,6 +320,7 @@ static void a_folder_of_photographs_is_trained_on(void **state)
     assert_int_equal(r->code, 0);
     assert_has(r->out, "photos: 16 x 16 pixels; 2 classes (blue, red)");
     assert_has(r->out, "34 photographs for training, 6 for validation");
+    assert_has(run("eval runs/photos")->out, "6 photographs kept for validation: accuracy ");
     r = run("eval runs/photos photos");
     assert_int_equal(r->code, 0);
     assert_true(number_after(r->out, "40 photographs: accuracy ") > 95.0);
@@ -296,6 +328,17 @@ static void a_folder_of_photographs_is_trained_on(void **state)
     assert_has(r->out, "file,class,probability\nphotos/red/001.png,red,");
     r = run("predict runs/photos photos/blue/000.png");
     assert_has(r->out, "photos/blue/000.png,blue,");
+    /* Several, and folders; what is no photograph is told, and the others are answered. */
+    write_text("no.png", "no photograph");
+    r = run("predict runs/photos photos/red/001.png no.png photos/blue");
+    assert_int_equal(r->code, 1);
+    assert_string_equal(r->err, "gradus: no.png: neither a JPEG nor a PNG image\n");
+    assert_has(r->out, "file,class,probability\nphotos/red/001.png,red,");
+    assert_has(r->out, "\nphotos/blue/038.png,blue,");
+    assert_fails(run("predict runs/photos no.png"), 1, "neither a JPEG nor a PNG");
+    r = run("predict photos/red/001.png photos/red/003.png runs/photos");
+    assert_has(r->out, "\nphotos/red/003.png,red,");
+    assert_fails(run("predict runs/photos photos"), 1, "photos: there are no photographs");
     /* Any number of workers gives the same file. */
     assert_int_equal(
         run("train photos --size 16 --epochs 3 --batch 8 --workers 0 --run none --quiet")->code, 0);

@@ -149,6 +149,9 @@ static void what_follows_the_resumed_step_is_cut_off(void **state)
     gd_run_log *log = logged(open_both(-1));
     for (int step = 0; step < 6; step++)
         ok(gd_run_log_scalar(log, step, "loss", 10 + step));
+    char events[512];
+    snprintf(events, sizeof events, "%s/events.jsonl", folder);
+    assert_int_not_equal(access(events, F_OK), 0); /* made with its first line */
     ok(gd_run_log_text(log, 2, "note", "kept"));
     ok(gd_run_log_text(log, 5, "note", "cut off"));
     gd_run_log_close(log);
@@ -248,8 +251,8 @@ static void hyperparameters_are_the_configuration(void **state)
     assert_null(gd_history_option(history, "no such"));
     assert_null(gd_history_option_name(history, 6));
     gd_history_release(history);
-    assert_non_null(strstr(content("config.json"), "0.15\n")); /* not 0.14999999999999999 */
-    put("config.json", "{\"lr\": 0.0033333333333333335}");     /* which 15 digits do not tell */
+    assert_non_null(strstr(content("config.json"), "0.15\n}\n")); /* not 0.14999999999999999 */
+    put("config.json", "{\"lr\": 0.0033333333333333335}");        /* which 15 digits do not tell */
     history = gd_history_load(folder);
     assert_true(strtod(gd_history_option(history, "lr"), NULL) == 0.0033333333333333335);
     gd_history_release(history);

@@ -241,6 +241,10 @@ static void broken_tables_are_refused_with_file_line_and_column(void **state)
     expect_error(GD_ERR_FORMAT, "more than the 7 bytes");
     assert_null(gd_table_create("a,b\n", 4, .header = 1));
     expect_error(GD_ERR_FORMAT, "and no rows");
+    gd_table *names = gd_table_create("a,b\n", 4); /* a row, for all that is known */
+    assert_null(gd_table_encoder_create(names, .target = "a"));
+    expect_error(GD_ERR_INVALID, "no column \"a\": it has names of columns, and no rows");
+    gd_table_release(names);
     assert_null(gd_table_create("a,b\n", 4, .separator = "::"));
     expect_error(GD_ERR_INVALID, "one character");
     assert_null(gd_table_create(NULL, 0));

@@ -34,8 +34,8 @@ typedef struct gd_run_log_options {
     /* metrics.jsonl: an object a line, {"step": 100, "epoch": 1, "time": 3.25, "train/loss": 0.31},
      * the time in seconds since the run began, without those between an end and a resumption.
      * Numbers that JSON does not have are the strings "NaN", "Infinity" and "-Infinity". Histograms
-     * and texts: an object a line of events.jsonl. Hyperparameters: config.json, unless there is
-     * one already. Needs a build with jansson. */
+     * and texts: an object a line of events.jsonl, which is made with the first. Hyperparameters:
+     * config.json, unless there is one already. Needs a build with jansson. */
     bool json GD_DEFAULT(true);
     /* metrics.csv: a row a step, a column a name; empty where a step has no such scalar. */
     bool csv;

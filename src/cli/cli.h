@@ -5,6 +5,8 @@
 
 #include <gradus/gradus.h>
 
+enum { CLI_PATH_BYTES = 4096 };
+
 /* Exit codes. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 /* 128 + SIGINT */ };
 
@@ -66,6 +68,9 @@ gd_status cli_write_config(gd_run_log *log, const cli_option *options, int count
 int cli_read_config(const char *command, const gd_history *history, const cli_option *options,
                     int count, cli_kept_fn kept);
 
+/* A word that is no option, where none is left to be taken: told. Returns CLI_USAGE. */
+int cli_one_too_many(const char *command, const char *word);
+
 /* ", did you mean '--epochs'?" of the word among count words, "" where none is near. Static text. */
 const char *cli_suggestion(const char *word, const char *prefix, int count,
                            const char *const *words);
@@ -89,6 +94,9 @@ const char *cli_bold(void);
 const char *cli_green(void);
 const char *cli_red(void);
 const char *cli_plain(void);
+/* As a shell reads it as one word: in quotation marks where it needs them. */
+#define CLI_WORD_BYTES 4400
+const char *cli_shell_word(const char *text, char word[CLI_WORD_BYTES]);
 /* 13002 -> "13,002" */
 #define CLI_COUNT_TEXT 32
 const char *cli_count(int64_t count, char text[CLI_COUNT_TEXT]);
@@ -153,6 +161,11 @@ const cli_data_kind *cli_data_find(const char *path);
 bool cli_data_open(cli_data *data, gd_context *context, const cli_data_options *options);
 /* Data for a model in a file that gradus train wrote. */
 bool cli_data_reopen(cli_data *data, gd_context *context, const char *path, const char *model);
+/* The part that the run of that model kept for validation: its data, split as config.json says. */
+bool cli_data_open_kept(cli_data *data, gd_context *context, const char *model);
+/* What was learnt of the data, an encoder of tables or names of classes, and is another in that file;
+ * NULL: none, or the file cannot be read. */
+const char *cli_data_changed(const cli_data *data, const char *file);
 void cli_data_close(cli_data *data);
 /* Keep a string for the model's file. The key lives longer than the data; the value is copied. */
 bool cli_data_keep(cli_data *data, const char *key, const char *value);
@@ -181,7 +194,7 @@ typedef struct cli_network {
     gd_context *context;
     gd_model *model;
     gd_language_model *language; /* instead of a model, where cli_compiled_open finds one */
-    char path[4096];             /* of the file that the model is from; "" for JSON */
+    char path[CLI_PATH_BYTES];   /* of the file that the model is from; "" for JSON */
 } cli_network;
 
 typedef struct cli_network_options {
@@ -194,6 +207,8 @@ typedef struct cli_network_options {
 
 /* Whether it is a safetensors file with a model in it, as gradus train saves one. */
 bool cli_is_model_file(const char *path);
+/* The same of a language model. */
+bool cli_is_language_file(const char *path);
 /* The network of examples/models/mnist_mlp.json. */
 gd_model *cli_mnist_model(gd_context *context, uint64_t seed);
 /* false: the error is recorded. cli_network_close it all the same. */
@@ -201,8 +216,11 @@ bool cli_network_open(cli_network *network, const cli_network_options *options);
 /* The same with parameters in any case: where no model is given, the newest run's. */
 bool cli_trained_open(cli_network *network, const cli_network_options *options);
 void cli_network_close(cli_network *network);
-/* One operand alone that is no model, but data, is those of the newest run's model. */
-void cli_sort_operands(const char **model, const char **data);
+/* The words MODEL [DATA]... as they were read: the model may stand last, too; where none is, all are
+ * data, and the model is that of the newest run. */
+void cli_sort_operands(const char **model, cli_words *data);
+/* A run folder is its model.safetensors. */
+void cli_find_model(const char *given, char path[CLI_PATH_BYTES]);
 
 /* ---- compiled.c ---- */
 

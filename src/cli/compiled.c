@@ -118,10 +118,12 @@ static bool is_language_model(const char *path)
 
 static bool open_network(cli_compiled *c, const cli_network_options *options)
 {
-    if (!is_language_model(options->model))
+    char path[CLI_PATH_BYTES];
+    cli_find_model(options->model ? options->model : "mnist_mlp", path);
+    if (!is_language_model(path))
         return cli_network_open(&c->network, options);
     c->network.context = gd_open("cpu", .threads = (int)options->threads);
-    c->network.language = gd_language_model_load(c->network.context, options->model);
+    c->network.language = gd_language_model_load(c->network.context, path);
     return c->network.language != NULL;
 }
 

@@ -109,6 +109,65 @@ bool cli_data_reopen(cli_data *d, gd_context *context, const char *path, const c
     return ok;
 }
 
+/* What the run's config.json says of its data. */
+static bool open_as_run(cli_data *d, gd_context *context, const gd_history *run, const char *model)
+{
+    const char *validation = gd_history_option(run, "validation");
+    const char *seed = gd_history_option(run, "seed"), *size = gd_history_option(run, "size");
+    const cli_data_options o = {
+        .path = gd_history_option(run, "data"),
+        .target = gd_history_option(run, "target"),
+        .ignore = gd_history_option(run, "ignore"),
+        .task = gd_history_option(run, "task"),
+        .validation = validation ? strtod(validation, NULL) : 0.15,
+        .seed = seed ? strtoll(seed, NULL, 10) : 1,
+        .size = size ? strtoll(size, NULL, 10) : 0,
+    };
+    char problem[160];
+    if (!cli_data_open(d, context, &o))
+        return false;
+    const char *changed = cli_data_changed(d, model);
+    if (!changed)
+        return true;
+    snprintf(problem, sizeof problem,
+             "the data has changed since the run began (its \"%s\"): give DATA", changed);
+    return gd_error_record(GD_ERR_STATE, problem) == GD_OK;
+}
+
+bool cli_data_open_kept(cli_data *d, gd_context *context, const char *model)
+{
+    char folder[CLI_PATH_BYTES], config[CLI_PATH_BYTES + 32];
+    *d = (cli_data){ .context = context };
+    snprintf(folder, sizeof folder, "%s", model);
+    char *slash = strrchr(folder, '/');
+    snprintf(slash ? slash : folder, 2, "%s", slash ? "" : ".");
+    snprintf(config, sizeof config, "%s/config.json", folder);
+    gd_history *run = access(config, F_OK) == 0 ? gd_history_load(folder) : NULL;
+    bool ok = gd_history_option(run, "data") && open_as_run(d, context, run, model);
+    if (!run && gd_error_code() == GD_OK) /* a file by itself: test digits alone need no more */
+        ok = cli_data_reopen(d, context, NULL, model);
+    else if (!ok && gd_error_code() == GD_OK)
+        (void)gd_error_record(GD_ERR_INVALID, "the run's config.json does not say what data it is "
+                                              "of: DATA is needed");
+    gd_history_release(run);
+    return ok;
+}
+
+const char *cli_data_changed(const cli_data *d, const char *path)
+{
+    gd_tensor_file *file = gd_tensor_file_open(path);
+    const char *changed = NULL;
+    for (int i = 0; file && i < d->metadata_count; i++) {
+        const char *before = gd_tensor_file_metadata(file, d->metadata[i].key);
+        if (before && strcmp(before, d->metadata[i].value) != 0)
+            changed = d->metadata[i].key;
+    }
+    if (!file)
+        gd_error_clear();
+    gd_tensor_file_close(file);
+    return changed;
+}
+
 bool cli_data_keep(cli_data *d, const char *key, const char *value)
 {
     char *copy = d->metadata_count < CLI_MAX_METADATA && value ? strdup(value) : NULL;

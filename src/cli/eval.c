@@ -10,7 +10,8 @@
 enum { BATCH = 500, MOST_CLASSES = 40 };
 
 typedef struct settings {
-    const char *model, *data;
+    const char *model;
+    cli_words data;
     int64_t threads;
 } settings;
 
@@ -69,14 +70,14 @@ static bool add_errors(errors *e, const cli_data *d, gd_tensor *output, gd_tenso
     return true;
 }
 
-static void print_errors(const errors *e, const cli_data *d, int64_t samples)
+static void print_errors(const errors *e, const cli_data *d, int64_t samples, const char *which)
 {
     char count[CLI_COUNT_TEXT];
     double n = (double)samples, spread = e->truth_squares - e->truth * e->truth / n;
     printf(
-        "%s rows: %s is off by %s%.5g%s in the mean (absolute), root mean square %.5g, R2 %.4f\n",
-        cli_count(samples, count), gd_table_encoder_target(d->encoder), cli_bold(), e->absolute / n,
-        cli_plain(), sqrt(e->squares / n), 1.0 - e->squares / spread);
+        "%s rows%s: %s is off by %s%.5g%s in the mean (absolute), root mean square %.5g, R2 %.4f\n",
+        cli_count(samples, count), which, gd_table_encoder_target(d->encoder), cli_bold(),
+        e->absolute / n, cli_plain(), sqrt(e->squares / n), 1.0 - e->squares / spread);
 }
 
 /* ---- the command ---- */
@@ -103,9 +104,10 @@ static bool measure(cli_network *network, const cli_data *d, gd_loader *batches,
 /* Of a table: the rows whose target is known. */
 static bool find_truth(cli_data *d)
 {
+    if (d->validation)
+        return true;
     if (d->kind != &cli_table_kind)
-        return d->validation ||
-               gd_error_record(GD_ERR_INVALID, "eval needs folders of photographs, "
+        return gd_error_record(GD_ERR_INVALID, "eval needs folders of photographs, "
                                                "one for each class") == GD_OK;
     const char *target = gd_table_encoder_target(d->encoder);
     int64_t *rows = malloc((size_t)gd_table_rows(d->table) * sizeof *rows);
@@ -119,7 +121,8 @@ static bool find_truth(cli_data *d)
     return d->validation != NULL;
 }
 
-static bool eval(cli_network *network, cli_data *d)
+/* `which` of the samples: "", or words behind their number. */
+static bool eval(cli_network *network, cli_data *d, const char *which)
 {
     char count[CLI_COUNT_TEXT];
     gd_loader *batches = find_truth(d) ? gd_loader_create(d->validation, .batch = BATCH) : NULL;
@@ -135,12 +138,12 @@ static bool eval(cli_network *network, cli_data *d)
     if (gd_no_grad_end(network->context) != GD_OK || !ok)
         return false;
     if (d->regression) {
-        print_errors(&e, d, samples);
+        print_errors(&e, d, samples, which);
         return true;
     }
-    printf("%s %ss: accuracy %s%.2f %%%s, loss %.4f\n", cli_count(samples, count), d->kind->sample,
-           cli_bold(), 100.0 * gd_confusion_score(c, GD_AVERAGE_MICRO).f1, cli_plain(),
-           loss / (double)samples);
+    printf("%s %ss%s: accuracy %s%.2f %%%s, loss %.4f\n", cli_count(samples, count),
+           d->kind->sample, which, cli_bold(), 100.0 * gd_confusion_score(c, GD_AVERAGE_MICRO).f1,
+           cli_plain(), loss / (double)samples);
     if (d->outputs <= MOST_CLASSES)
         print_confusion(c, d);
     return true;
@@ -154,8 +157,8 @@ int cli_eval(int argc, char **argv)
           "a run folder, or its model.safetensors (default: the newest in " CLI_RUNS "/)",
           CLI_OPERAND, &s.model, 0, 0 },
         { "DATA", NULL,
-          "of the kind it was trained on, with answers (of digits: " CLI_DEFAULT_DATA ")",
-          CLI_OPERAND, &s.data, 0, 0 },
+          "of the kind it was trained on, with answers (default: what the run kept for validation)",
+          CLI_OPERANDS, &s.data, 0, 0 },
         { "threads", "N", "threads to compute with", CLI_WHOLE, &s.threads, 1, 256 },
     };
     const cli_command_help help = {
@@ -166,12 +169,16 @@ int cli_eval(int argc, char **argv)
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
     cli_sort_operands(&s.model, &s.data);
+    if (s.data.count > 1)
+        return cli_one_too_many("eval", s.data.words[1]);
+    const char *path = s.data.count ? s.data.words[0] : NULL;
     const cli_network_options network_options = { .model = s.model, .threads = s.threads };
     cli_network network;
     cli_data data = { 0 };
     bool ok = cli_trained_open(&network, &network_options) &&
-              cli_data_reopen(&data, network.context, s.data, network.path) &&
-              eval(&network, &data);
+              (path ? cli_data_reopen(&data, network.context, path, network.path)
+                    : cli_data_open_kept(&data, network.context, network.path)) &&
+              eval(&network, &data, !path && data.kind->monitor ? " kept for validation" : "");
     code = ok ? CLI_OK : cli_fail();
     cli_data_close(&data);
     cli_network_close(&network);

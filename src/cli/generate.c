@@ -79,8 +79,10 @@ static bool generate(const settings *s, gd_language_model *model, const gd_token
                                      .max_tokens = s->tokens, .callback = print_token)
                        : -1;
     double seconds = gd_seconds() - start;
-    if (made >= 0)
+    if (made >= 0) {
         putchar('\n');
+        (void)fflush(stdout);
+    }
     if (made >= 0 && !s->quiet)
         fprintf(stderr, "%s%lld tokens, %.1f a second%s\n", cli_bold(), (long long)made,
                 (double)made / seconds, cli_plain());

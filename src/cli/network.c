@@ -6,8 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PATH_BYTES = sizeof((cli_network *)0)->path };
-
 /* The network of examples/models/mnist_mlp.json, so that the tool works from anywhere and without a
  * JSON reader: x -> relu(fc1) = a;  a -> relu(fc2) = b;  a + b -> fc3 -> logits */
 static const gd_layer_spec mnist_layers[] = {
@@ -38,21 +36,29 @@ bool cli_is_model_file(const char *path)
     return has_model;
 }
 
-/* A run folder is its model.safetensors. */
-static void find_file(const char *given, char path[PATH_BYTES])
+bool cli_is_language_file(const char *path)
+{
+    gd_tensor_file *file = path ? gd_tensor_file_open(path) : NULL;
+    bool has_options = gd_tensor_file_metadata(file, "gradus.vocabulary") != NULL;
+    gd_tensor_file_close(file);
+    gd_error_clear();
+    return has_options;
+}
+
+void cli_find_model(const char *given, char path[CLI_PATH_BYTES])
 {
     struct stat status;
     bool folder = stat(given, &status) == 0 && S_ISDIR(status.st_mode);
-    snprintf(path, PATH_BYTES, "%.4000s%s", given, folder ? "/model.safetensors" : "");
+    snprintf(path, CLI_PATH_BYTES, "%.4000s%s", given, folder ? "/model.safetensors" : "");
 }
 
 bool cli_network_open(cli_network *network, const cli_network_options *options)
 {
     *network = (cli_network){ .context = gd_open("cpu", .threads = (int)options->threads) };
     uint64_t seed = (uint64_t)options->seed;
-    char path[PATH_BYTES] = "";
+    char path[CLI_PATH_BYTES] = "";
     if (options->model)
-        find_file(options->model, path);
+        cli_find_model(options->model, path);
     if (!options->model || strcmp(options->model, "mnist_mlp") == 0)
         network->model = cli_mnist_model(network->context, seed);
     else if (cli_is_model_file(path)) {
@@ -65,13 +71,13 @@ bool cli_network_open(cli_network *network, const cli_network_options *options)
 }
 
 /* The file of the run that was trained last; false: there is none, which is recorded. */
-static bool find_newest_run(char newest[PATH_BYTES])
+static bool find_newest_run(char newest[CLI_PATH_BYTES])
 {
     DIR *stream = opendir(CLI_RUNS);
     struct timespec latest = { 0 };
     newest[0] = '\0';
     for (struct dirent *e; stream && (e = readdir(stream));) {
-        char path[PATH_BYTES];
+        char path[CLI_PATH_BYTES];
         struct stat status;
         snprintf(path, sizeof path, CLI_RUNS "/%s/model.safetensors", e->d_name);
         if (e->d_name[0] == '.' || stat(path, &status) != 0 ||
@@ -91,15 +97,36 @@ static bool find_newest_run(char newest[PATH_BYTES])
     return newest[0] != '\0';
 }
 
+/* The run folder, where the file is a run's. */
+static const char *name_run(char path[CLI_PATH_BYTES])
+{
+    static const char file[] = "/model.safetensors";
+    size_t length = strlen(path), n = strlen(file);
+    if (length > n && strcmp(path + length - n, file) == 0)
+        path[length - n] = '\0';
+    return path;
+}
+
 bool cli_trained_open(cli_network *network, const cli_network_options *options)
 {
     cli_network_options o = *options;
-    char newest[PATH_BYTES];
+    char path[CLI_PATH_BYTES], file[CLI_PATH_BYTES], word[CLI_WORD_BYTES];
+    char sentence[2 * CLI_WORD_BYTES];
     *network = (cli_network){ 0 };
     if (!o.model && !o.weights) {
-        if (!find_newest_run(newest))
+        if (!find_newest_run(path))
             return false;
-        o.model = newest;
+        o.model = name_run(path);
+        fprintf(stderr, "gradus: with %s, the newest run\n", path);
+    }
+    if (o.model) {
+        cli_find_model(o.model, file);
+        if (cli_is_language_file(file)) {
+            snprintf(sentence, sizeof sentence,
+                     "%.4000s is a model of text: gradus generate %.4200s goes on with one",
+                     o.model, cli_shell_word(name_run(file), word));
+            return gd_error_record(GD_ERR_INVALID, sentence) == GD_OK;
+        }
     }
     return cli_network_open(network, &o);
 }
@@ -110,15 +137,26 @@ void cli_network_close(cli_network *network)
     *network = (cli_network){ 0 };
 }
 
-void cli_sort_operands(const char **model, const char **data)
+/* JSON is a network that has not been trained, which is no data either. */
+static bool is_model(const char *given)
 {
-    char path[PATH_BYTES];
+    char path[CLI_PATH_BYTES];
+    cli_find_model(given, path);
+    return cli_is_model_file(path) || cli_is_language_file(path) || cli_has_ending(given, ".json");
+}
+
+void cli_sort_operands(const char **model, cli_words *data)
+{
     struct stat status;
-    if (!*model || *data)
+    if (!*model || is_model(*model))
         return;
-    find_file(*model, path);
-    if (stat(*model, &status) == 0 && !cli_is_model_file(path)) {
-        *data = *model;
+    /* The first word stands before the others. */
+    if (data->count > 0 && is_model(data->words[data->count - 1])) {
+        *model = data->words[data->count - 1];
+        data->words--;
+    } else if (stat(*model, &status) == 0 || cli_is_photograph(*model)) {
         *model = NULL;
+        data->words--;
+        data->count++;
     }
 }

@@ -189,18 +189,22 @@ int cli_read_config(const char *command, const gd_history *history, const cli_op
 /* The words that are no options, in the order of the operands' rows. */
 static int store_operands(int argc, char **argv, const cli_option *options, int count)
 {
-    for (int i = 0; i < count && optind < argc; i++) {
-        if (options[i].kind == CLI_OPERAND)
+    for (int i = 0; i < count; i++) {
+        if (options[i].kind == CLI_OPERAND && optind < argc)
             (void)store(argv[0], &options[i], argv[optind++]);
         else if (options[i].kind == CLI_OPERANDS) {
             *(cli_words *)options[i].value = (cli_words){ argc - optind, argv + optind };
             optind = argc;
         }
     }
-    if (optind == argc)
-        return CLI_OK;
-    fprintf(stderr, "gradus %s: '%s' is not an option; 'gradus %s --help' lists them\n", argv[0],
-            argv[optind], argv[0]);
+    return optind == argc ? CLI_OK : cli_one_too_many(argv[0], argv[optind]);
+}
+
+int cli_one_too_many(const char *command, const char *word)
+{
+    fprintf(stderr,
+            "gradus %s: '%s' is one word too many; 'gradus %s --help' tells what it takes\n",
+            command, word, command);
     return CLI_USAGE;
 }
 

@@ -11,7 +11,8 @@
 enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, BATCH = 500 };
 
 typedef struct settings {
-    const char *model, *data;
+    const char *model;
+    cli_words data;
     int64_t index, count, threads;
 } settings;
 
@@ -217,13 +218,29 @@ static gd_tensor *read_photograph(gd_context *gd, const char *path, int64_t size
     return gd_permute(x, GD_AXES(0, 3, 1, 2));
 }
 
-static bool predict_photograph(cli_network *network, const cli_data *d, const char *path)
+/* Photographs that are answered one after another. */
+typedef struct album {
+    cli_network *network;
+    const cli_data *data;
+    int64_t answered, damaged; /* a file that is no photograph is told, and the others go on */
+} album;
+
+static bool predict_photograph(album *a, const char *path)
 {
     char *names[] = { (char *)(uintptr_t)path };
-    bool ok = gd_scope_begin(network->context) == GD_OK;
-    gd_tensor *x = ok ? read_photograph(network->context, path, d->size) : NULL;
-    ok = x && answer(network, d, x, 1, names);
-    return gd_scope_end(network->context) == GD_OK && ok;
+    bool ok = gd_scope_begin(a->network->context) == GD_OK;
+    gd_tensor *x = ok ? read_photograph(a->network->context, path, a->data->size) : NULL;
+    if (x && a->answered++ == 0)
+        puts("file,class,probability");
+    if (x)
+        ok = answer(a->network, a->data, x, 1, names);
+    else if (ok) {
+        fflush(stdout);
+        (void)cli_fail();
+        gd_error_clear();
+        a->damaged++;
+    }
+    return gd_scope_end(a->network->context) == GD_OK && ok;
 }
 
 static int is_wanted(const struct dirent *e)
@@ -232,25 +249,33 @@ static int is_wanted(const struct dirent *e)
 }
 
 /* One, or all of a folder, in the order of their names. */
-static bool predict_photographs(cli_network *network, const cli_data *d, const char *path)
+static bool predict_path(album *a, const char *path)
 {
     struct stat status;
-    puts("file,class,probability");
+    char file[CLI_PATH_BYTES + 80];
     if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode))
-        return predict_photograph(network, d, path);
+        return predict_photograph(a, path);
     struct dirent **entries = NULL;
     int count = scandir(path, &entries, is_wanted, alphasort);
     bool ok = true;
     for (int i = 0; i < count; i++) {
-        char file[4096];
-        snprintf(file, sizeof file, "%s/%s", path, entries[i]->d_name);
-        ok = ok && predict_photograph(network, d, file);
+        snprintf(file, sizeof file, "%.3800s/%s", path, entries[i]->d_name);
+        ok = ok && predict_photograph(a, file);
         free(entries[i]);
     }
     free(entries);
-    if (count < 1)
-        (void)gd_error_record(GD_ERR_IO, "there are no photographs (.jpg, .png) in the folder");
-    return ok && count > 0;
+    snprintf(file, sizeof file, "%.4000s: there are no photographs (.jpg, .png) in the folder",
+             path);
+    return count > 0 ? ok : gd_error_record(GD_ERR_IO, file) == GD_OK;
+}
+
+static bool predict_photographs(cli_network *network, const cli_data *d, const cli_words *paths)
+{
+    album a = { .network = network, .data = d };
+    bool ok = true;
+    for (int i = 0; ok && i < paths->count; i++)
+        ok = predict_path(&a, paths->words[i]);
+    return ok && a.damaged == 0;
 }
 
 /* ---- the command ---- */
@@ -261,7 +286,7 @@ static bool predict(const settings *s, cli_network *network, const cli_data *d)
     if (gd_no_grad_begin(network->context) != GD_OK)
         return false;
     bool ok = d->kind == &cli_table_kind   ? predict_table(network, d)
-              : d->kind == &cli_image_kind ? predict_photographs(network, d, s->data)
+              : d->kind == &cli_image_kind ? predict_photographs(network, d, &s->data)
                                            : predict_digits(s, network, d);
     return gd_no_grad_end(network->context) == GD_OK && ok;
 }
@@ -273,15 +298,15 @@ int cli_predict(int argc, char **argv)
         { "MODEL", NULL,
           "a run folder, or its model.safetensors (default: the newest in " CLI_RUNS "/)",
           CLI_OPERAND, &s.model, 0, 0 },
-        { "DATA", NULL,
-          "a table, a photograph or a folder of them (of digits: " CLI_DEFAULT_DATA ")",
-          CLI_OPERAND, &s.data, 0, 0 },
+        { "DATA...", NULL,
+          "a table, or photographs and folders of them (of digits: " CLI_DEFAULT_DATA ")",
+          CLI_OPERANDS, &s.data, 0, 0 },
         { "index", "N", "the first test digit to draw (default: 0)", CLI_WHOLE, &s.index, 0, 9999 },
         { "count", "N", "how many digits (default: 3)", CLI_WHOLE, &s.count, 1, 10000 },
         { "threads", "N", "threads to compute with", CLI_WHOLE, &s.threads, 1, 256 },
     };
     const cli_command_help help = {
-        "gradus predict [MODEL] [DATA] [OPTION]...",
+        "gradus predict [MODEL] [DATA]... [OPTION]...",
         "What a trained network makes of new data: a line of CSV for each row or photograph; test "
         "digits\nare drawn."
     };
@@ -293,9 +318,13 @@ int cli_predict(int argc, char **argv)
     cli_network network;
     cli_data data = { 0 };
     bool ok = cli_trained_open(&network, &network_options) &&
-              cli_data_reopen(&data, network.context, s.data, network.path) &&
-              predict(&s, &network, &data);
-    code = ok ? CLI_OK : gd_error_code() ? cli_fail() : CLI_FAILED;
+              cli_data_reopen(&data, network.context, s.data.count ? s.data.words[0] : NULL,
+                              network.path);
+    if (ok && s.data.count > 1 && data.kind != &cli_image_kind)
+        code = cli_one_too_many("predict", s.data.words[1]);
+    else
+        ok = ok && predict(&s, &network, &data);
+    code = code != CLI_OK ? code : ok ? CLI_OK : gd_error_code() ? cli_fail() : CLI_FAILED;
     cli_data_close(&data);
     cli_network_close(&network);
     return code;

@@ -82,6 +82,25 @@ const char *cli_plain(void)
     return cli_has_colour() ? "\033[0m" : "";
 }
 
+const char *cli_shell_word(const char *text, char word[CLI_WORD_BYTES])
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_./-+=:,@%";
+    size_t length = 0;
+    bool quoted = !*text || text[strspn(text, plain)];
+    if (quoted)
+        word[length++] = '\'';
+    for (; *text && length < CLI_WORD_BYTES - 8; text++) {
+        if (*text == '\'') /* ends the quotation, stands by itself, and begins it anew */
+            length += (size_t)snprintf(word + length, 4, "'\\'");
+        word[length++] = *text;
+    }
+    if (quoted)
+        word[length++] = '\'';
+    word[length] = '\0';
+    return word;
+}
+
 const char *cli_count(int64_t count, char text[CLI_COUNT_TEXT])
 {
     char digits[24];

@@ -208,9 +208,13 @@ static bool open_run(cli_training *t, const cli_option *options, int count)
     t->run = gd_run_open(t->folder);
     if (!t->run || t->settings->resume)
         return t->run != NULL;
+    char word[CLI_WORD_BYTES], sentence[2 * CLI_WORD_BYTES];
+    snprintf(sentence, sizeof sentence,
+             "%.4000s has a training in it: --resume %.4200s goes on with it, another --run begins "
+             "anew",
+             t->folder, cli_shell_word(t->folder, word));
     if (gd_run_has_checkpoint(t->run))
-        return record(GD_ERR_STATE, "%s has a training in it: --resume %s goes on with it",
-                      t->folder);
+        return gd_error_record(GD_ERR_STATE, sentence) == GD_OK;
     t->log = gd_run_log_open(t->folder);
     return t->log && keep_model(t) && cli_write_config(t->log, options, count, is_kept) == GD_OK;
 }
@@ -246,6 +250,11 @@ static bool train(cli_training *t, cli_settings *s, const cli_option *options, i
     const cli_data_kind *kind = cli_data_find(s->data);
     if (!kind)
         return false;
+    if ((s->target || s->ignore || s->task) && kind != &cli_table_kind)
+        return record(GD_ERR_INVALID, "%s is no table, which --target, --ignore and --task are for",
+                      s->given);
+    if (s->size && kind != &cli_image_kind)
+        return record(GD_ERR_INVALID, "%s: --size is for photographs", s->given);
     if (s->model && !kind->propose)
         return record(GD_ERR_INVALID, "%s: a text is learnt by a GPT; --model is for other data",
                       s->model);
@@ -286,10 +295,10 @@ static int read_run(int argc, char **argv, cli_settings *s, const cli_option *op
 {
     for (int i = 1; i < argc; i++)
         for (int k = 0; k < count; k++) {
-            size_t length = strlen(options[k].name);
-            if (strncmp(argv[i], "--", 2) == 0 && is_kept(options[k].name) &&
-                strncmp(argv[i] + 2, options[k].name, length) == 0 &&
-                (argv[i][2 + length] == '\0' || argv[i][2 + length] == '=')) {
+            /* The beginning of a name is as good as the name. */
+            size_t length = strncmp(argv[i], "--", 2) == 0 ? strcspn(argv[i] + 2, "=") : 0;
+            if (length > 0 && is_kept(options[k].name) &&
+                strncmp(argv[i] + 2, options[k].name, length) == 0) {
                 fprintf(stderr,
                         "gradus train: --%s cannot be changed by --resume, which goes on "
                         "with what is in config.json\n",
@@ -405,8 +414,9 @@ int cli_train(int argc, char **argv)
         "gradus train [DATA] [OPTION]...",
         "Train a network on a table, a folder of photographs, a text, or handwritten digits "
         "(MNIST),\nfound out from the files. The run's folder has the model (model.json, "
-        "model.safetensors), the options\n(config.json), the log (metrics.jsonl) and checkpoints. "
-        "Ctrl-C finishes the step and saves;\na second one ends at once."
+        "model.safetensors), the options\n(config.json), the log (metrics.jsonl), curves "
+        "(pictures/curves.svg) and checkpoints. Ctrl-C finishes\nthe step and saves; a second one "
+        "ends at once."
     };
     int code;
     if (cli_parse(argc, argv, &help, options, count, &code))

@@ -5,8 +5,6 @@
 
 #include "cli.h"
 
-enum { CLI_PATH_BYTES = 4096 };
-
 typedef struct cli_settings {
     const char *given; /* the data, as the user called them */
     const char *data, *model, *run, *resume, *target, *task, *ignore, *optimizer, *schedule;

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- display ---- */
@@ -40,7 +41,8 @@ static void print_bar(const gd_fit_progress *p)
     for (int i = 0; i < cells; i++)
         bar[i] = i < full ? '=' : i == full ? '>' : ' ';
     bar[cells] = '\0';
-    printf("\r\033[K%3lld/%lld [%s]%s", (long long)p->epoch, (long long)p->epochs, bar, text);
+    printf("\r\033[K%3lld/%lld%s%s%s%s", (long long)p->epoch, (long long)p->epochs,
+           cells ? " [" : "", bar, cells ? "]" : "", text);
     fflush(stdout);
 }
 
@@ -197,22 +199,72 @@ static gd_status save_model(cli_training *t)
 static void print_end(const cli_training *t)
 {
     bool chosen = t->data.kind->monitor != NULL;
-    const char *data = chosen ? " DATA" : ""; /* those of digits are known */
-    if (cli_is_interrupted())
+    char run[CLI_WORD_BYTES];
+    (void)cli_shell_word(t->folder, run);
+    if (cli_is_interrupted()) {
         fprintf(stderr,
-                "%sgradus train: interrupted; 'gradus train --resume %s' goes on, and what was "
+                "%sgradus train: interrupted; gradus train --resume %s goes on, and what was "
                 "learned so far is in %s/model.safetensors\n",
-                cli_is_terminal() ? "\n" : "", t->folder, t->folder);
-    else if (!t->settings->quiet && t->language)
-        printf("\nSaved to %s/model.safetensors, as it was best on the validation data (*).\n"
-               "  gradus generate %s --prompt TEXT   goes on with a text\n",
-               t->folder, t->folder);
-    else if (!t->settings->quiet)
-        printf("\nSaved to %s/model.safetensors%s.\n"
-               "  gradus predict %s%s   what it makes of new data\n"
-               "  gradus eval %s%s      how well it does, and where it errs\n",
-               t->folder, chosen ? ", as it was best on the validation data (*)" : "", t->folder,
-               data, t->folder, data);
+                cli_is_terminal() ? "\n" : "", run, t->folder);
+        return;
+    }
+    if (t->settings->quiet)
+        return;
+    if (!t->log) /* of a resumed run: no step was made */
+        printf("There is nothing left to do: its %lld epochs were done before.\n",
+               (long long)t->settings->epochs);
+    printf("\nSaved to %s/model.safetensors%s; curves in pictures/curves.svg.\n", t->folder,
+           chosen ? ", as it was best on the validation data (*)" : "");
+    if (t->language)
+        printf("  gradus generate %s --prompt TEXT   goes on with a text\n", run);
+    else
+        printf(
+            "  gradus predict %s%s   what it makes of new data\n"
+            "  gradus eval %s   %s   how well it does on the %ss kept for %s, and where it errs\n",
+            run, chosen ? " DATA" : "", /* those of digits are known */
+            run, chosen ? "     " : "", t->data.kind->sample, chosen ? "validation" : "the test");
+}
+
+/* ---- pictures ---- */
+
+/* Loss, and the metric that chooses, of training and of validation. */
+static gd_chart *draw_curves(const cli_training *t, const gd_history *history)
+{
+    const char *monitor = t->data.kind->monitor;
+    const char *metrics[] = { "loss", monitor && strcmp(monitor, "loss") != 0 ? monitor : NULL };
+    char title[CLI_PATH_BYTES];
+    snprintf(title, sizeof title, "%s", gd_history_name(history));
+    gd_chart *chart = gd_chart_create(.title = title, .x_label = "step");
+    gd_status status = GD_OK;
+    for (int i = 0; chart && status == GD_OK && i < 4; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s/%s", i % 2 ? "validation" : "train",
+                 metrics[i / 2] ? metrics[i / 2] : "");
+        int64_t metric = metrics[i / 2] ? gd_history_metric_find(history, name) : -1;
+        if (metric >= 0)
+            status = gd_chart_line(chart, name, gd_history_metric_points(history, metric),
+                                   gd_history_metric_steps(history, metric),
+                                   gd_history_metric_values(history, metric), .dashed = i >= 2);
+    }
+    if (status == GD_OK)
+        return chart;
+    gd_chart_release(chart);
+    return NULL;
+}
+
+/* RUN/pictures/curves.svg, of the whole log. */
+static gd_status save_curves(const cli_training *t)
+{
+    char path[CLI_PATH_BYTES + 64];
+    snprintf(path, sizeof path, "%s/pictures", t->folder);
+    (void)mkdir(path, 0777); /* where that fails, writing the file says so */
+    snprintf(path, sizeof path, "%s/pictures/curves.svg", t->folder);
+    gd_history *history = gd_history_load(t->folder);
+    gd_chart *chart = history ? draw_curves(t, history) : NULL;
+    gd_status status = chart ? gd_chart_save(chart, path) : gd_error_code();
+    gd_chart_release(chart);
+    gd_history_release(history);
+    return status;
 }
 
 gd_module *cli_train_module(const cli_training *t)
@@ -227,18 +279,7 @@ static bool is_data_as_before(const cli_training *t)
 {
     char path[sizeof t->folder + 40], problem[160];
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", t->folder);
-    gd_tensor_file *file = gd_tensor_file_open(path);
-    if (!file) {
-        gd_error_clear();
-        return true;
-    }
-    const char *changed = NULL;
-    for (int i = 0; i < t->data.metadata_count; i++) {
-        const char *before = gd_tensor_file_metadata(file, t->data.metadata[i].key);
-        if (before && strcmp(before, t->data.metadata[i].value) != 0)
-            changed = t->data.metadata[i].key;
-    }
-    gd_tensor_file_close(file);
+    const char *changed = cli_data_changed(&t->data, path);
     if (!changed)
         return true;
     snprintf(problem, sizeof problem,
@@ -282,6 +323,8 @@ bool cli_train_fit(cli_training *t)
         .progress_user = t, .progress_interval = 0.1);
     if (status == GD_OK)
         status = save_model(t);
+    if (status == GD_OK)
+        status = save_curves(t);
     if (status == GD_OK)
         print_end(t);
     return status == GD_OK;

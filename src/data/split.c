@@ -262,8 +262,9 @@ gd_status gd_dataset_split_with(const gd_dataset *dataset, double share, gd_data
     *first = *second = NULL;
     const int64_t size = share > 0 && share < 1 ? llround(share * (double)dataset->count) : 0;
     if (size < 1 || size >= dataset->count)
-        return gd_fail(GD_ERR_INVALID, "gd_dataset_split: a share of %g of %lld samples", share,
-                       (long long)dataset->count);
+        return gd_fail(GD_ERR_INVALID,
+                       "gd_dataset_split: a share of %g of %lld samples: one part would have none",
+                       share, (long long)dataset->count);
     gd_status status = open_cut(&c);
     if (status == GD_OK && c.options.stratify != -1)
         status = take_shares(&c, share, size);

@@ -57,6 +57,9 @@ const char *gd_number_text(double value, char text[GD_NUMBER_TEXT]);
 /* GD_ERR_FORMAT: "table.csv: line 3, column "age": …". */
 gd_status gd_cell_fail(const gd_table *table, int64_t row, int64_t column, const char *problem);
 
+/* What else is to be said of a column that is not there: the table is nothing but names, or "". */
+const char *gd_table_only_names(const gd_table *table, const char *name);
+
 /* ---- encoders ---- */
 
 /* Bits of `cycles`. */

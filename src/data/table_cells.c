@@ -250,6 +250,14 @@ bool gd_cell_value(const gd_table *table, const char *text, gd_column_kind kind,
     }
 }
 
+const char *gd_table_only_names(const gd_table *t, const char *name)
+{
+    for (int64_t c = 0; t->rows == 1 && c < t->columns; c++)
+        if (t->cells[c] != GD_CELL_MISSING && strcmp(t->text + t->cells[c], name) == 0)
+            return ": it has names of columns, and no rows";
+    return "";
+}
+
 gd_status gd_cell_fail(const gd_table *table, int64_t row, int64_t column, const char *problem)
 {
     return gd_fail(GD_ERR_FORMAT, "%s: line %lld, column \"%s\": %s", table->name,

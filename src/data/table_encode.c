@@ -24,8 +24,8 @@ static gd_status fail_column(const gd_table *table, const char *name)
     char words[GD_NEAREST_TEXT];
     for (int64_t c = 0; c < gd_table_columns(table); c++)
         gd_nearest_try(&nearest, gd_table_column_name(table, c));
-    return gd_fail(GD_ERR_FORMAT, "%s: there is no column \"%s\"%s", table->name, name,
-                   gd_nearest_words(&nearest, words));
+    return gd_fail(GD_ERR_FORMAT, "%s: there is no column \"%s\"%s%s", table->name, name,
+                   gd_table_only_names(table, name), gd_nearest_words(&nearest, words));
 }
 
 static gd_status find_columns(encoding *n, bool wants_x, bool wants_y)

@@ -298,8 +298,9 @@ static gd_status fail_column(const gd_table *table, const char *what, const char
     char words[GD_NEAREST_TEXT];
     for (int64_t c = 0; c < gd_table_columns(table); c++)
         gd_nearest_try(&nearest, gd_table_column_name(table, c));
-    return gd_fail(GD_ERR_INVALID, "gd_table_encoder_create: %s has no column \"%s\"%s%s",
-                   table->name, name, what, gd_nearest_words(&nearest, words));
+    return gd_fail(GD_ERR_INVALID, "gd_table_encoder_create: %s has no column \"%s\"%s%s%s",
+                   table->name, name, what, gd_table_only_names(table, name),
+                   gd_nearest_words(&nearest, words));
 }
 
 static gd_status check(const gd_table *table, const gd_table_encoder_options *o)

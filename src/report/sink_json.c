@@ -18,9 +18,11 @@
 
 typedef struct json_sink {
     gd_sink sink;
-    gd_append_file metrics, events;
-    char *config; /* the path */
+    gd_append_file metrics, events; /* events is not open before its first line */
+    char *folder, *config;          /* paths */
 } json_sink;
+
+static const char events_name[] = "events.jsonl";
 
 /* ---- opening ---- */
 
@@ -58,25 +60,29 @@ static gd_status json_open(gd_sink **out, const char *folder, const gd_run_log_o
         return GD_ERR_MEMORY;
     *out = &s->sink;
     s->metrics = s->events = GD_APPEND_NONE;
-    gd_text_buffer config = { 0 };
+    gd_text_buffer config = { 0 }, events = { 0 };
     gd_buffer_add(&config, "%s/config.json", folder);
+    gd_buffer_add(&events, "%s/%s", folder, events_name);
     s->config = config.text;
-    if (config.failed)
+    s->folder = gd_strdup(folder);
+    bool has_events = !events.failed && access(events.text, F_OK) == 0;
+    gd_free(events.text);
+    if (config.failed || events.failed || !s->folder)
         return GD_ERR_MEMORY;
     gd_status status = open_file(&s->metrics, folder, "metrics.jsonl", options->resume_step, time);
-    if (status != GD_OK)
+    if (status != GD_OK || !has_events) /* it is made with its first line */
         return status;
-    return open_file(&s->events, folder, "events.jsonl", options->resume_step, time);
+    return open_file(&s->events, folder, events_name, options->resume_step, time);
 }
 
 static void json_close(gd_sink *sink)
 {
     json_sink *s = (json_sink *)sink;
-    bool empty = s->events.fd >= 0 && s->events.size == 0;
-    if (empty)
+    if (s->events.fd >= 0 && s->events.size == 0) /* all cut off by a resumption */
         (void)unlink(s->events.path);
     gd_append_close(&s->metrics);
     gd_append_close(&s->events);
+    gd_free(s->folder);
     gd_free(s->config);
     gd_free(s);
 }
@@ -135,6 +141,20 @@ static json_t *json_list(int count, const double *numbers, const int64_t *intege
     return list;
 }
 
+/* A line of events.jsonl. */
+static gd_status end_event(json_sink *s, json_t *line, bool ok)
+{
+    if (s->events.fd < 0) {
+        gd_status status = gd_append_open(&s->events, s->folder, events_name, GD_APPEND_NEW);
+        if (status != GD_OK) {
+            gd_append_close(&s->events);
+            json_decref(line);
+            return status;
+        }
+    }
+    return end_line(&s->events, line, ok);
+}
+
 static gd_status json_histogram(gd_sink *sink, const gd_log_entry *e, const gd_log_histogram *h)
 {
     json_t *line = begin_line(e);
@@ -145,7 +165,7 @@ static gd_status json_histogram(gd_sink *sink, const gd_log_entry *e, const gd_l
     ok = ok &&
          json_object_set_new(line, "edges", json_list(bins ? bins + 1 : 0, h->edges, NULL)) == 0 &&
          json_object_set_new(line, "counts", json_list(bins, NULL, h->counts)) == 0;
-    return end_line(&((json_sink *)sink)->events, line, ok);
+    return end_event((json_sink *)sink, line, ok);
 }
 
 static gd_status json_text(gd_sink *sink, const gd_log_entry *e, const char *text)
@@ -153,7 +173,7 @@ static gd_status json_text(gd_sink *sink, const gd_log_entry *e, const char *tex
     json_t *line = begin_line(e);
     bool ok = line && json_object_set_new(line, "text", json_string(e->name)) == 0 &&
               json_object_set_new(line, "value", json_string(text)) == 0;
-    return end_line(&((json_sink *)sink)->events, line, ok);
+    return end_event((json_sink *)sink, line, ok);
 }
 
 static gd_status json_hyperparameters(gd_sink *sink, const gd_log_entry *e, int64_t count,
@@ -183,8 +203,12 @@ static gd_status json_hyperparameters(gd_sink *sink, const gd_log_entry *e, int6
     json_decref(config);
     if (!text)
         return gd_fail(GD_ERR_MEMORY, "%s: no memory for it", s->config);
-    gd_status status = gd_file_write(s->config, text, strlen(text));
+    gd_text_buffer whole = { 0 };
+    gd_buffer_add(&whole, "%s\n", text);
     free(text);
+    gd_status status =
+        whole.failed ? GD_ERR_MEMORY : gd_file_write(s->config, whole.text, whole.length);
+    gd_free(whole.text);
     return status;
 }
 
@@ -192,7 +216,7 @@ static gd_status json_flush(gd_sink *sink)
 {
     const json_sink *s = (const json_sink *)sink;
     gd_status status = gd_append_sync(&s->metrics);
-    return status == GD_OK ? gd_append_sync(&s->events) : status;
+    return status == GD_OK && s->events.fd >= 0 ? gd_append_sync(&s->events) : status;
 }
 
 const gd_sink_type gd_json_sink = {
