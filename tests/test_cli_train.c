@@ -106,7 +106,7 @@ static void a_mixed_table_is_trained_on(void **state)
     const result *r = run("train " TABLES "mixed.csv --target income --ignore id --run mixed");
     assert_string_equal(r->err, "");
     assert_int_equal(r->code, 0);
-    assert_has(r->out, "7 columns, 15 features");
+    assert_has(r->out, "7 columns, 15 features (left out: id, remark); income: a number");
     r = run("eval mixed " TABLES "mixed.csv");
     assert_true(number_after(r->out, "R2 ") > 0.5);
 }
@@ -132,6 +132,9 @@ static void mistakes_about_tables_are_told(void **state)
                  "--size is for photographs");
     write_text("three.csv", "a,b\n1,x\n2,y\n3,x\n");
     assert_fails(run("train three.csv --target b"), 1, "one part would have none");
+    assert_fails(run("train"), 2, "DATA is needed: a table");
+    write_text("LOUD.CSV", "a,b\n1,2\n");
+    assert_fails(run("train LOUD.CSV"), 1, "There are: a, b");
 }
 
 /* ---- going on ---- */
@@ -339,6 +342,15 @@ static void a_folder_of_photographs_is_trained_on(void **state)
     r = run("predict photos/red/001.png photos/red/003.png runs/photos");
     assert_has(r->out, "\nphotos/red/003.png,red,");
     assert_fails(run("predict runs/photos photos"), 1, "photos: there are no photographs");
+    assert_fails(run("train photos/red"), 1, "each of which would be a class");
+    char command[1024];
+    snprintf(command, sizeof command, "cd '%s' && mkdir -p one photos/none && cp -r photos/red one",
+             folder);
+    assert_int_equal(system(command), 0);
+    assert_fails(run("train one"), 1, "all photographs are in the folder \"red\"");
+    assert_fails(run("train photos"), 1, "the folder \"none\" has no photographs");
+    snprintf(command, sizeof command, "rmdir '%s/photos/none'", folder);
+    assert_int_equal(system(command), 0);
     /* Any number of workers gives the same file. */
     assert_int_equal(
         run("train photos --size 16 --epochs 3 --batch 8 --workers 0 --run none --quiet")->code, 0);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -65,9 +66,9 @@ enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
 bool cli_has_ending(const char *path, const char *ending)
 {
     size_t length = strlen(path), n = strlen(ending);
-    if (length > 3 && strcmp(path + length - 3, ".gz") == 0)
+    if (length > 3 && strcasecmp(path + length - 3, ".gz") == 0)
         length -= 3;
-    return length > n && strncmp(path + length - n, ending, n) == 0;
+    return length > n && strncasecmp(path + length - n, ending, n) == 0;
 }
 
 const cli_data_kind *cli_data_find(const char *path)
@@ -80,7 +81,8 @@ const cli_data_kind *cli_data_find(const char *path)
     snprintf(problem, sizeof problem, "%.900s %s", path,
              stat(path, &status) != 0 ? "is not there"
              : S_ISDIR(status.st_mode)
-                 ? "is a folder without MNIST's files, and without folders of photographs"
+                 ? "is a folder without MNIST's files, and without folders of photographs, each of "
+                   "which would be a class"
                  : "is no table (.csv, .tsv) and no text (.txt)");
     (void)gd_error_record(GD_ERR_INVALID, problem);
     return NULL;

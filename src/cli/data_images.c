@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #ifdef GD_HAVE_JANSSON
@@ -22,11 +23,11 @@ static bool is_folder(const char *path)
 
 bool cli_is_photograph(const char *path)
 {
-    static const char *const endings[] = { ".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG" };
+    static const char *const endings[] = { ".jpg", ".jpeg", ".png" };
     size_t length = strlen(path);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         size_t n = strlen(endings[i]);
-        if (length > n && strcmp(path + length - n, endings[i]) == 0)
+        if (length > n && strcasecmp(path + length - n, endings[i]) == 0)
             return true;
     }
     return false;
@@ -162,6 +163,30 @@ static bool open_sets(cli_data *d, const cli_data_options *o, int64_t size)
     return ok;
 }
 
+/* Of one class alone, or of one without photographs, nothing is learnt. */
+static bool all_have_photographs(const cli_data *d)
+{
+    char number[CLI_COUNT_TEXT], problem[256];
+    double *weights = calloc((size_t)d->outputs + 1, sizeof *weights);
+    bool ok = weights && gd_dataset_class_weights(d->train, 1, weights) == GD_OK;
+    problem[0] = '\0';
+    if (d->outputs < 2)
+        snprintf(problem, sizeof problem,
+                 "all photographs are in the folder \"%.64s\": there must be a folder for each of "
+                 "two classes or more",
+                 cli_data_class(d, 0, number));
+    for (int64_t i = 0; ok && !problem[0] && i < d->outputs; i++)
+        if (weights[i] == 0)
+            snprintf(problem, sizeof problem,
+                     "the folder \"%.64s\" has no photographs to train with, and each folder is a "
+                     "class",
+                     cli_data_class(d, i, number));
+    free(weights);
+    if (problem[0])
+        ok = gd_error_record(GD_ERR_INVALID, problem) == GD_OK;
+    return ok;
+}
+
 static bool open_images(cli_data *d, const cli_data_options *o)
 {
     char text[CLI_COUNT_TEXT];
@@ -169,6 +194,8 @@ static bool open_images(cli_data *d, const cli_data_options *o)
     if (!open_sets(d, o, size))
         return false;
     cli_data_take_classes(d);
+    if (!all_have_photographs(d))
+        return false;
     int at = snprintf(d->about, sizeof d->about, "%lld x %lld pixels; %lld classes",
                       (long long)size, (long long)size, (long long)d->outputs);
     for (int64_t i = 0; i < d->outputs && i < 8; i++) {

@@ -114,11 +114,39 @@ static bool split_rows(const cli_data *d, const cli_data_options *o, int64_t cou
 
 /* ---- opening ---- */
 
+/* Whether a feature is made of the column: features are called by it, with more behind. */
+static bool is_used(const gd_table_encoder *e, const char *column)
+{
+    size_t length = strlen(column);
+    for (int64_t i = 0; i < gd_table_encoder_features(e); i++) {
+        char feature[512];
+        (void)gd_table_encoder_format_feature(e, i, feature, sizeof feature);
+        if (strncmp(feature, column, length < sizeof feature ? length : sizeof feature - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* "; left out: id, remark" of the columns that nothing is predicted from; into the text from `at` on. */
+static int describe_left_out(const cli_data *d, const char *target, char *text, int at, int size)
+{
+    int left_out = 0;
+    for (int64_t c = 0; c < gd_table_columns(d->table) && left_out < 8; c++) {
+        const char *name = gd_table_column_name(d->table, c);
+        if (strcmp(name, target) != 0 && !is_used(d->encoder, name))
+            at += snprintf(text + at, (size_t)(size - at), "%s%.24s",
+                           left_out++ ? ", " : " (left out: ", name);
+    }
+    return at + snprintf(text + at, (size_t)(size - at), "%s", left_out ? ")" : "");
+}
+
 static void describe(cli_data *d, const cli_data_options *o)
 {
-    int at = snprintf(d->about, sizeof d->about,
-                      "%lld columns, %lld features; %s: ", (long long)gd_table_columns(d->table),
-                      (long long)gd_table_encoder_features(d->encoder), o->target);
+    int64_t columns = gd_table_columns(d->table), features = gd_table_encoder_features(d->encoder);
+    int at = snprintf(d->about, sizeof d->about, "%lld columns, %lld feature%s", (long long)columns,
+                      (long long)features, features == 1 ? "" : "s");
+    at = describe_left_out(d, o->target, d->about, at, (int)sizeof d->about);
+    at += snprintf(d->about + at, sizeof d->about - (size_t)at, "; %.64s: ", o->target);
     if (d->regression) {
         snprintf(d->about + at, sizeof d->about - (size_t)at, "a number");
         return;

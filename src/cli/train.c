@@ -310,7 +310,9 @@ static int read_run(int argc, char **argv, cli_settings *s, const cli_option *op
         fprintf(stderr, "gradus train: --resume takes model and data of the run\n");
         return CLI_USAGE;
     }
-    if (access(s->resume, F_OK) != 0) {
+    char log[CLI_PATH_BYTES + 32];
+    snprintf(log, sizeof log, "%.4000s/metrics.jsonl", s->resume);
+    if (access(log, F_OK) != 0) {
         fprintf(stderr, "gradus train: %s: there is no run to go on with\n", s->resume);
         return CLI_FAILED;
     }
@@ -338,6 +340,11 @@ static int run(cli_settings *s, const cli_option *options, int count)
 {
     cli_training t = { .settings = s };
     char *path = NULL;
+    if (!s->data && access(CLI_DEFAULT_DATA, F_OK) != 0) {
+        fprintf(stderr, "gradus train: DATA is needed: a table, a text, or a folder; 'gradus train "
+                        "--help' (" CLI_DEFAULT_DATA ", taken without, is not there)\n");
+        return CLI_USAGE;
+    }
     s->data = s->data ? s->data : CLI_DEFAULT_DATA;
     bool ok = can_save() && (s->run || s->resume || choose_folder(s, t.folder));
     if (s->run || s->resume)
