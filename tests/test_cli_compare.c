@@ -118,7 +118,8 @@ static void a_metric_is_chosen(void **state)
     assert_has(compare("a --metric train/loss --time --smoothing 0.5", &code),
                "\ntrain/loss\n  * a\n");
     assert_int_equal(code, 0);
-    assert_has(compare("a b --metric test/loss", &code), "no run has a metric 'test/loss'");
+    assert_has(compare("a b --metric test/loss", &code),
+               "no run has a metric 'test/loss'; the table has");
     assert_int_equal(code, 1);
 }
 

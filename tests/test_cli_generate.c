@@ -162,10 +162,11 @@ static void mistakes_are_told(void **state)
 {
     (void)state;
     assert_fails("", 2, "a MODEL is needed");
-    assert_fails("model.bin", 2, "--tokenizer is needed");
+    assert_fails("model.bin", 1, "model.bin is not there");
+    assert_fails("'" GD_SOURCE_DIR "/README.md'", 2, "--tokenizer is needed");
     assert_fails("model.bin --tokenizer bytes --top-p 2", 2, "--top-p takes a number from 0 to 1");
     assert_fails("/nowhere/model.bin --tokenizer bytes", 1, "/nowhere/model.bin");
-    assert_fails("model.bin --tokenizer /nowhere/tok", 1, "/nowhere/tok");
+    assert_fails("'" GD_SOURCE_DIR "/README.md' --tokenizer /nowhere/tok", 1, "/nowhere/tok");
     char text[8192];
     assert_int_equal(run("--help", false, text, sizeof text), 0);
     assert_non_null(strstr(text, "Usage: gradus generate MODEL"));

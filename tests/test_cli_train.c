@@ -127,6 +127,15 @@ static void mistakes_about_tables_are_told(void **state)
     write_text("broken.csv", "a,b\n1,2\n3\n");
     assert_fails(run("train broken.csv --target a"), 1, "line 3: 1 cells, where line 1 has 2");
     assert_fails(run("train " TABLES), 1, "is a folder without MNIST's files");
+    static const char wild[] = "train " TABLES "diabetes.csv --target target --optimizer sgd "
+                               "--lr 1000 --epochs 2 --quiet --run";
+    assert_fails(run("%s wild", wild), 1, "with .blame");
+    assert_fails(run("%s wild2 --blame", wild), 1, "] makes ");
+    char table[256] = "x,y\n"; /* numbers without end are told in short */
+    for (int i = 0; i < 20; i++)
+        snprintf(table + strlen(table), sizeof table - strlen(table), "%d,%d\n", i, i % 2);
+    write_text("far.csv", table);
+    assert_has(run("train far.csv --target y --optimizer sgd --lr 1000 --epochs 3")->out, "e+");
     assert_fails(run("train file.xyz"), 1, "file.xyz is not there");
     assert_fails(run("train " TABLES "iris.csv --target species --size 32"), 1,
                  "--size is for photographs");

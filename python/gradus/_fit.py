@@ -11,10 +11,17 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 
+def _classify(output: Tensor, y: Tensor) -> Tensor:
+    """The loss unless another is given. Of a single class it is 0, and nothing would be learnt, in silence."""
+    if output.shape[-1:] == (1,):
+        raise ValueError("the model gives one number for a sample, of which cross entropy is always 0: give another loss, loss=gd.mse")
+    return _ops.cross_entropy(output, y)
+
+
 def evaluate(model: Callable[[Tensor], Tensor], loader: Any, loss: Callable[[Tensor, Tensor], Tensor] | None = None,
              metrics: dict[str, Callable[[Tensor, Tensor], Tensor]] | None = None) -> dict[str, float]:
     """Means over all samples of a loader: {"loss": …, and each metric}. The model is not in training meanwhile."""
-    functions = {"loss": loss or _ops.cross_entropy, **(metrics or {})}
+    functions = {"loss": loss or _classify, **(metrics or {})}
     was_training = _switch(model, False)
     try:
         @compile(detached=True)
@@ -48,7 +55,7 @@ def fit(model: Callable[[Tensor], Tensor], optimizer: Any, loader: Any, epochs: 
 
     schedule(step) gives the learning rate of a step. callback(record) is called after each epoch; training ends when it returns
     False. Ctrl-C ends training after the step: the records so far are given back, the last one with interrupted=True."""
-    function = loss or _ops.cross_entropy
+    function = loss or _classify
 
     @compile
     def step(x, y):

@@ -334,7 +334,8 @@ static int show_curves(const comparison *c)
     for (int i = 0; best.name && i < c->folders.count; i++)
         there = there || gd_history_metric_find(c->runs[i], best.name) >= 0;
     if (!there && c->metric) {
-        fprintf(stderr, "gradus compare: no run has a metric '%s'\n", c->metric);
+        fprintf(stderr, "gradus compare: no run has a metric '%s'; the table has their names\n",
+                c->metric);
         return CLI_FAILED;
     }
     if (!there)

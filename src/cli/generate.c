@@ -158,6 +158,10 @@ int cli_generate(int argc, char **argv)
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
     char model[PATH_BYTES], tokenizer[PATH_BYTES];
+    if (s.model && access(s.model, F_OK) != 0) {
+        fprintf(stderr, "gradus generate: %s is not there\n", s.model);
+        return CLI_FAILED;
+    }
     look_into_folder(&s, model, tokenizer);
     if (!s.model || !s.tokenizer) {
         fprintf(stderr,

@@ -124,7 +124,7 @@ static bool choose_threads(const cli_training *t)
 static bool is_kept(const char *name)
 {
     static const char *const others[] = { "model",   "run",   "resume", "threads",
-                                          "workers", "quiet", "DATA" };
+                                          "workers", "blame", "quiet",  "DATA" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i]) == 0)
             return false;
@@ -414,6 +414,8 @@ int cli_train(int argc, char **argv)
           &s.per_example, 0, 0 },
         { "eager", NULL, "run op by op, without compiling: the same result, slower", CLI_FLAG,
           &s.eager, 0, 0 },
+        { "blame", NULL, "where the loss is not finite, find the op that made it so", CLI_FLAG,
+          &s.blame, 0, 0 },
         { "quiet", NULL, "print nothing but errors", CLI_FLAG, &s.quiet, 0, 0 },
     };
     const int count = (int)(sizeof options / sizeof *options);

@@ -10,7 +10,7 @@ typedef struct cli_settings {
     const char *data, *model, *run, *resume, *target, *task, *ignore, *optimizer, *schedule;
     int64_t epochs, batch, seed, threads, workers, size; /* 0 (workers: -1): by the kind of data */
     double lr, momentum, validation;
-    bool faithful, per_example, eager, quiet;
+    bool faithful, per_example, eager, blame, quiet;
 } cli_settings;
 
 /* A training as it runs. */

@@ -2,6 +2,7 @@
  * it. Start at cli_train_fit(). */
 #include "train.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +15,8 @@ static int format_metric(char *text, size_t size, const gd_metric *metric, const
 {
     if (strcmp(metric->name, "accuracy") == 0)
         return snprintf(text, size, "  %s%s %5.2f %%", prefix, metric->name, 100.0 * metric->value);
+    if (fabs(metric->value) > 1e6)
+        return snprintf(text, size, "  %s%s %.4g", prefix, metric->name, metric->value);
     return snprintf(text, size, "  %s%s %.4f", prefix, metric->name, metric->value);
 }
 
@@ -314,7 +317,7 @@ bool cli_train_fit(cli_training *t)
     t->logged = gd_seconds();
     gd_status status = gd_fit(
         optimizer, objective, t, train, .epochs = s->epochs, .validation = validation,
-        .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED,
+        .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED, .blame = s->blame,
         .accumulate = s->per_example ? s->batch : 1, .schedule = gd_schedule_follow,
         .schedule_user = &schedule, .monitor = t->data.kind->monitor,
         .rising = chooses && strcmp(t->data.kind->monitor, "loss") != 0, .run = t->run,

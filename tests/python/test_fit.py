@@ -2,6 +2,7 @@
 import signal
 
 import gradus as gd
+import pytest
 from gradus import data, nn, optim
 
 
@@ -40,6 +41,19 @@ def test_its_steps_are_those_of_a_loop():
             gd.fit(model, adam, loader, 2, progress=False)
         results.append([p.tobytes() for p in model.parameters()])
     assert results[0] == results[1]
+
+
+def test_a_number_is_no_class():
+    x = gd.randn(40, 3)
+    loader = data.DataLoader(data.from_arrays(x, x[:, :1] * 2), batch_size=8)
+    model = nn.Linear(3, 1)
+    sgd = optim.SGD(model, lr=0.1)
+    with pytest.raises(ValueError, match="loss=gd.mse"):
+        gd.fit(model, sgd, loader, 1, progress=False)
+    with pytest.raises(ValueError, match="loss=gd.mse"):
+        gd.evaluate(model, loader)
+    records = gd.fit(model, sgd, loader, 3, loss=gd.mse, progress=False)
+    assert records[-1]["loss"] < records[0]["loss"]
 
 
 def test_ctrl_c_ends_it_in_order():
