@@ -126,6 +126,14 @@ static void wrong_fields_are_errors(void **state)
     assert_null(
         of_fields(gd, FIELD(.name = "x", .shape = GD_SHAPE(GD_VARIES), .max_length = 2), y));
     expect_error(GD_ERR_INVALID, "the lengths of field \"x\" are needed");
+    const double fills[4] = { 256, -1, 0.5, NAN };
+    for (int i = 0; i < 4; i++) {
+        assert_null(of_fields(gd,
+                              FIELD(.name = "x", .shape = GD_SHAPE(GD_VARIES), .dtype = GD_U8,
+                                    .max_length = 2, .padding = fills[i]),
+                              y));
+        expect_error(GD_ERR_INVALID, "to fill up sequences with");
+    }
     assert_null(of_fields(gd, FIELD(.name = "x", .batch_dtype = GD_I64), y));
     expect_error(GD_ERR_DTYPE, "f32 cannot be i64 in batches");
     assert_null(of_fields(gd, x, FIELD(.name = "y", .dtype = GD_I64, .batch_dtype = GD_U8)));

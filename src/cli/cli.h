@@ -165,7 +165,7 @@ bool cli_data_reopen(cli_data *data, gd_context *context, const char *path, cons
 bool cli_data_open_kept(cli_data *data, gd_context *context, const char *model);
 /* What was learnt of the data, an encoder of tables or names of classes, and is another in that file;
  * NULL: none, or the file cannot be read. */
-const char *cli_data_changed(const cli_data *data, const char *file);
+const char *cli_data_changed(const cli_data *d, const char *path);
 void cli_data_close(cli_data *data);
 /* Keep a string for the model's file. The key lives longer than the data; the value is copied. */
 bool cli_data_keep(cli_data *data, const char *key, const char *value);

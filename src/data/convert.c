@@ -159,7 +159,7 @@ static void store_integer(size_t size, uint64_t value, char *at)
            size);
 }
 
-static double load_f64(gd_dtype dtype, const char *at)
+double gd_load_value(gd_dtype dtype, const void *at)
 {
     double f64;
     float f32 = 0;
@@ -184,7 +184,7 @@ static void to_f64(const gd_conversion *c, const char *in, double *out, int64_t 
 {
     const size_t from = gd_dtype_size(c->from);
     for (int64_t i = 0; i < count; i++, in += from)
-        out[i] = load_f64(c->from, in) * c->scale + c->shift;
+        out[i] = gd_load_value(c->from, in) * c->scale + c->shift;
 }
 
 /* By way of f32. */

@@ -107,6 +107,22 @@ static gd_status check_name(const form *f, const gd_source *s, int index, const 
     return GD_OK;
 }
 
+/* What fills up sequences of integers is one of their dtype's numbers. */
+static gd_status check_padding(const form *f, const gd_data_field *field)
+{
+    const gd_field *o = &field->spec;
+    if (!field->varies || gd_dtype_is_float(o->batch_dtype))
+        return GD_OK;
+    char value[8];
+    if (fabs(o->padding) <= 0x1p53) {
+        gd_fill_values(o->batch_dtype, o->padding, value, 1);
+        if (gd_load_value(o->batch_dtype, value) == o->padding)
+            return GD_OK;
+    }
+    return gd_fail(GD_ERR_INVALID, "%s: field \"%s\": %s has no %g to fill up sequences with",
+                   f->who, o->name, gd_dtype_name(o->batch_dtype), o->padding);
+}
+
 /* Class indices in memory: all of them are less than the number of classes, which is counted where
  * it is not given. */
 static gd_status check_labels(const form *f, gd_data_field *field)
@@ -213,6 +229,8 @@ static gd_status add_field(gd_source *s, const form *f, int i, const char *isa)
         status = check_dtypes(f, o);
     if (status == GD_OK)
         status = check_shape(f, field);
+    if (status == GD_OK)
+        status = check_padding(f, field);
     if (status == GD_OK)
         status = check_classes(f, o, field->array != NULL);
     if (!field->varies)
@@ -348,7 +366,7 @@ static gd_dataset *open_dataset(gd_context *context, gd_source *source, int64_t 
     return NULL;
 }
 
-gd_dataset *gd_dataset_view(const gd_dataset *dataset, int64_t count, int64_t *indices)
+gd_dataset *gd_dataset_select(const gd_dataset *dataset, int64_t count, int64_t *indices)
 {
     dataset->source->references++;
     return open_dataset(dataset->context, dataset->source, count, indices);

@@ -1,5 +1,5 @@
-/* data/dataset.h: data sets as loaders, splits and readers of files see them. A gd_dataset is a view,
- * all samples or some, of a source, which has the fields and where their values come from. */
+/* data/dataset.h: data sets as loaders, splits and readers of files see them. A gd_dataset is a selection of
+ * samples, all or some, of a source, which has the fields and where their values come from. */
 #ifndef GD_DATA_DATASET_H
 #define GD_DATA_DATASET_H
 
@@ -56,7 +56,7 @@ gd_dataset *gd_dataset_adopt(gd_context *context, int64_t count, int field_count
                              const gd_field *fields, void *const *arrays);
 /* Samples indices[0 … count) of the source of `dataset`, as a data set of its own. Takes `indices`
  * over, whether it succeeds or not. */
-gd_dataset *gd_dataset_view(const gd_dataset *dataset, int64_t count, int64_t *indices);
+gd_dataset *gd_dataset_select(const gd_dataset *dataset, int64_t count, int64_t *indices);
 
 /* ---- reading: data/read.c ---- */
 

@@ -26,7 +26,7 @@ gd_dataset *gd_dataset_subset(const gd_dataset *dataset, int64_t count, const in
         return NULL;
     for (int64_t i = 0; i < count; i++)
         own[i] = gd_dataset_index(dataset, indices[i]);
-    return gd_dataset_view(dataset, count, own);
+    return gd_dataset_select(dataset, count, own);
 }
 
 /* ---- classes of the samples ---- */
@@ -197,7 +197,7 @@ static gd_dataset *part_of(const cut *c, bool first)
     for (int64_t i = 0, next = 0; i < count; i++)
         if (c->is_first[i] == first)
             indices[next++] = gd_dataset_index(c->dataset, i);
-    return gd_dataset_view(c->dataset, size, indices);
+    return gd_dataset_select(c->dataset, size, indices);
 }
 
 static gd_status make_parts(const cut *c, gd_dataset **first, gd_dataset **second)

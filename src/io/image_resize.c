@@ -86,6 +86,7 @@ static add_line_fn choose_add_line(void)
 
 static unsigned char as_byte(float value)
 {
+    /* lround would be a call for each byte. NOLINTNEXTLINE(bugprone-incorrect-roundings) */
     return value <= 0.0f ? 0 : value >= 255.0f ? 255 : (unsigned char)(value + 0.5f);
 }
 

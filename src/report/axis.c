@@ -5,32 +5,25 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- numbers as text ---- */
 
 /* Without zeros behind the last digit of a fraction, and "e-05" as "e-5". */
-static void shorten(char *text)
+static void shorten(char text[16])
 {
     char *e = strchr(text, 'e'), *point = strchr(text, '.');
-    char exponent[16] = "";
-    if (e) {
-        int number = 0;
-        (void)sscanf(e + 1, "%d", &number);
-        snprintf(exponent, sizeof exponent, "e%d", number);
-        *e = '\0';
-    }
-    if (point && (!e || point < e)) {
-        size_t end = strlen(text);
-        while (end > 0 && text[end - 1] == '0')
-            end--;
-        if (end > 0 && text[end - 1] == '.')
-            end--;
-        text[end] = '\0';
-    }
-    strcat(text, exponent);
+    long exponent = e ? strtol(e + 1, NULL, 10) : 0;
+    char *end = e ? e : text + strlen(text);
+    while (point && end > point && (end[-1] == '0' || end[-1] == '.'))
+        if (*--end == '.')
+            break;
+    *end = '\0';
+    if (e)
+        (void)snprintf(end, (size_t)(text + 16 - end), "e%ld", exponent);
     if (strcmp(text, "-0") == 0)
-        strcpy(text, "0");
+        (void)snprintf(text, 16, "0");
 }
 
 void gd_chart_number(double number, char text[16])
@@ -68,8 +61,9 @@ static void label_tick(double value, double step, double most, char text[16])
         return; /* all with as many decimals */
     }
     shorten(text);
+    size_t length = strlen(text);
     if (most < 1e9 && most >= 1e4 && strcmp(text, "0") != 0)
-        strcat(text, most >= 1e6 ? "M" : "k");
+        (void)snprintf(text + length, 16 - length, "%s", most >= 1e6 ? "M" : "k");
 }
 
 /* ---- ranges ---- */
@@ -173,11 +167,11 @@ static void tick_linear(gd_axis *a, int most, bool fixed, bool snap, bool whole)
 /* Powers of ten; within few of them, 2 and 5 times these, too. */
 static void tick_log(gd_axis *a, int most)
 {
-    double first = floor(log10(a->low) + 1e-9), last = ceil(log10(a->high) - 1e-9);
-    double decades = last - first, every = ceil(decades / most);
+    int first = (int)floor(log10(a->low) + 1e-9), last = (int)ceil(log10(a->high) - 1e-9);
+    int every = (last - first + most - 1) / most;
     static const double factors[] = { 1, 2, 5 };
     int steps = 3 * log10(a->high / a->low) <= most ? 3 : 1;
-    for (double power = first; power <= last; power += every > 1 ? every : 1)
+    for (int power = first; power <= last; power += every > 1 ? every : 1)
         for (int i = 0; i < steps; i++)
             add_tick(a, factors[i] * pow(10, power));
     for (int i = 0; i < a->count; i++)

@@ -89,6 +89,7 @@ static gd_status lay_out(const char *who, gd_tensor *images, int64_t columns, gr
                        who, (long long)g->channels);
     g->columns = columns > 0 ? columns : (int64_t)ceil(sqrt((double)g->count));
     g->columns = g->columns > g->count ? g->count : g->columns;
+    g->columns = g->columns < 1 ? 1 : g->columns;
     g->rows = (g->count + g->columns - 1) / g->columns;
     double pixels =
         (double)g->rows * (double)(g->height + 1) * (double)g->columns * (double)(g->width + 1);
@@ -120,7 +121,7 @@ gd_status gd_pixels_read(const char *who, gd_tensor *images, bool stretch, int64
                          gd_image *out)
 {
     *out = (gd_image){ 0 };
-    grid g = { 0 };
+    grid g = { .columns = 1, .rows = 1 };
     gd_status status = lay_out(who, images, columns, &g);
     if (status != GD_OK)
         return status;

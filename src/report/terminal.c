@@ -394,7 +394,8 @@ static void print_matrix(const gd_chart *c, int columns, gd_text_style style, gd
 /* The mean colour of the pixels under a cell's half: [0, 255] each. */
 static void mean_colour(const gd_image *image, const double box[4], int rgb[3])
 {
-    double sum[3] = { 0 }, count = 0;
+    double sum[3] = { 0 };
+    int64_t count = 0;
     int64_t left = (int64_t)box[0], top = (int64_t)box[1];
     int64_t right = (int64_t)fmax(ceil(box[2]), (double)left + 1),
             bottom = (int64_t)fmax(ceil(box[3]), (double)top + 1);
@@ -405,7 +406,7 @@ static void mean_colour(const gd_image *image, const double box[4], int rgb[3])
                 sum[k] += image->pixels[(y * image->width + x) * image->channels + channel];
             }
     for (int k = 0; k < 3; k++)
-        rgb[k] = count > 0 ? (int)lround(sum[k] / count) : 0;
+        rgb[k] = count > 0 ? (int)lround(sum[k] / (double)count) : 0;
 }
 
 /* The nearest of the 6 x 6 x 6 colours and the 24 greys. */
