@@ -310,6 +310,8 @@ static gd_tensor *with_dropout(void *user, const gd_objective_call *call)
     return gd_cross_entropy(logits, call->tensors[2]);
 }
 
+static watch watched;
+
 /* A training of 3 epochs, in a context of its own, until step stop_at; the whole result. */
 static gd_metrics train_on(const char *run_folder, int64_t stop_at, int64_t accumulate, int workers)
 {
@@ -332,6 +334,7 @@ static gd_metrics train_on(const char *run_folder, int64_t stop_at, int64_t accu
         fail_msg("%s", gd_error_message());
     assert_int_equal(gd_run_close(run), GD_OK);
     gd_close(gd);
+    watched = w;
     return result;
 }
 
@@ -368,6 +371,23 @@ static void a_stopped_training_goes_on(void **state)
             assert_memory_equal(&m, &expected, sizeof m);
         }
     }
+}
+
+/* The samples a second are those of this process. */
+static void the_rate_is_of_what_was_done_here(void **state)
+{
+    (void)state;
+    need_json();
+    char part[96];
+    snprintf(part, sizeof part, "%s/rate", folder);
+    train_on(part, 5, 1, 0);
+    assert_true(fabs(watched.last.samples_per_second * watched.last.seconds - 20) < 1e-6);
+    train_on(part, 6, 1, 0);
+    assert_int_equal(watched.last.train.samples, SAMPLES);
+    assert_true(fabs(watched.last.samples_per_second * watched.last.seconds - (SAMPLES - 20)) <
+                1e-6);
+    train_on(part, 7, 1, 0);
+    assert_true(fabs(watched.last.samples_per_second * watched.last.seconds - 4) < 1e-6);
 }
 
 static void other_files_are_refused(void **state)
@@ -567,6 +587,8 @@ int main(void)
         context_test(averages_are_validated),
         context_test(numbers_that_are_no_status_are_told),
         cmocka_unit_test_setup_teardown(a_stopped_training_goes_on, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(the_rate_is_of_what_was_done_here, make_folder,
+                                        remove_folder),
         cmocka_unit_test_setup_teardown(other_files_are_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(other_loaders_are_refused, make_folder, remove_folder),
         context_test(the_op_that_made_a_nan_is_named),

@@ -163,7 +163,8 @@ static gd_status display(gd_fit *f)
         return GD_OK;
     gd_fit_progress *p = &f->now;
     p->train = gd_meter_read(&f->meter);
-    p->samples_per_second = p->seconds > 0.0 ? (double)f->meter.samples / p->seconds : 0.0;
+    const double seen = (double)(f->meter.samples - f->samples_before);
+    p->samples_per_second = p->seconds > 0.0 ? seen / p->seconds : 0.0;
     double spent = f->train_seconds + (p->epoch_done ? 0.0 : p->seconds);
     int64_t here = f->done - f->begun;
     p->seconds_left = here > 0 ? spent / (double)here * (double)(f->total - f->done) : 0.0;
@@ -279,7 +280,9 @@ static gd_status begin_epoch(gd_fit *f)
     p->epoch = f->done / f->per_epoch + 1;
     p->data_seconds = p->step_seconds = p->save_seconds = 0.0;
     f->epoch_start = f->last_display = gd_seconds();
-    return f->done % f->per_epoch == 0 ? gd_meter_reset(&f->meter) : GD_OK;
+    gd_status status = f->done % f->per_epoch == 0 ? gd_meter_reset(&f->meter) : GD_OK;
+    f->samples_before = f->meter.samples;
+    return status;
 }
 
 static bool goes_on(const gd_fit *f)

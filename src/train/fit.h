@@ -29,6 +29,7 @@ typedef struct gd_fit {
     int64_t per_epoch;        /* updates */
     int64_t total, done;      /* updates of all epochs */
     int64_t begun;            /* those done when this process began */
+    int64_t samples_before;   /* of this epoch, seen before this process began */
     int64_t saved;            /* done at the last checkpoint; -1: none */
     double best;              /* of the monitored metric; NaN: none yet */
     int64_t bad;              /* validations since */
