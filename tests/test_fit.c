@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "support/context.h"
+#include "support/folder.h"
 
 enum { SAMPLES = 22, IN = 3 };
 
@@ -283,22 +283,6 @@ static void numbers_that_are_no_status_are_told(void **state)
 }
 
 /* ---- going on ---- */
-
-static char folder[40];
-
-static int make_folder(void **state)
-{
-    snprintf(folder, sizeof folder, "%s/gradus_fit_XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    return mkdtemp(folder) ? open_context(state) : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[96];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return close_context(state) == 0 ? system(command) : -1;
-}
 
 static gd_tensor *with_dropout(void *user, const gd_objective_call *call)
 {

@@ -13,7 +13,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "support/context.h"
+#include "support/folder.h"
 
 #include "report/records.h"
 
@@ -23,40 +23,11 @@
 #define HAS_EVENTS false
 #endif
 
-static char folder[256]; /* of the current test; gone afterwards */
-
-static void remove_all(const char *path)
-{
-    char command[512];
-    snprintf(command, sizeof command, "rm -rf '%s'", path);
-    assert_int_equal(system(command), 0);
-}
-
-static int make_folder(void **state)
-{
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/gradus-log-XXXXXX", tmp ? tmp : "/tmp");
-    return mkdtemp(folder) ? open_context(state) : -1;
-}
-
-static int drop_folder(void **state)
-{
-    remove_all(folder);
-    return close_context(state);
-}
-
-static char *path_of(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
 /* The file's bytes, with a 0 behind. */
 static const char *content(const char *name)
 {
     static char text[1 << 16];
-    FILE *f = fopen(path_of(name), "rb");
+    FILE *f = fopen(in_folder(name), "rb");
     if (!f)
         return NULL;
     text[fread(text, 1, sizeof text - 1, f)] = '\0';
@@ -66,7 +37,7 @@ static const char *content(const char *name)
 
 static void put(const char *name, const char *text)
 {
-    FILE *f = fopen(path_of(name), "wb");
+    FILE *f = fopen(in_folder(name), "wb");
     assert_non_null(f);
     fputs(text, f);
     fclose(f);
@@ -401,7 +372,7 @@ static int event_files(char names[4][256])
 static size_t file_size(const char *name)
 {
     struct stat about;
-    return stat(path_of(name), &about) == 0 ? (size_t)about.st_size : 0;
+    return stat(in_folder(name), &about) == 0 ? (size_t)about.st_size : 0;
 }
 
 /* tests/python/test_log.py reads them with the real TensorBoard. */
@@ -424,14 +395,14 @@ static void event_files_are_cut_off_where_they_resume(void **state)
     expect_error(GD_ERR_STATE, "is there already, of an earlier run");
     assert_int_equal(file_size(names[0]), whole);
     /* cut short in the middle of the last record, as a kill leaves it */
-    assert_int_equal(truncate(path_of(names[0]), (off_t)whole - 3), 0);
+    assert_int_equal(truncate(in_folder(names[0]), (off_t)whole - 3), 0);
     log = logged(gd_run_log_open(folder, .json = false, .tensorboard = true, .resume_step = 9));
     assert_int_equal(file_size(names[0]), sizes[3]);
     gd_run_log_close(log);
     log = logged(gd_run_log_open(folder, .json = false, .tensorboard = true, .resume_step = 1));
     assert_int_equal(event_files(names), 3);
     gd_run_log_close(log);
-    FILE *f = fopen(path_of(names[0]), "r+b");
+    FILE *f = fopen(in_folder(names[0]), "r+b");
     assert_non_null(f);
     assert_int_equal(fseek(f, 20, SEEK_SET), 0);
     int byte = fgetc(f);
@@ -528,7 +499,7 @@ static void wrong_calls_are_refused(void **state)
 static bool log_each(gd_tensor *values, const char *prometheus)
 {
     gd_run_log *log = gd_run_log_open(folder, .csv = true, .prometheus = prometheus,
-                                      .resume_step = 5, .tensorboard = HAS_EVENTS);
+                                      .resume_step = 0, .tensorboard = HAS_EVENTS);
     const char *names[] = { "a", "b" }, *texts[] = { "1", "x" };
     bool ok = log && gd_run_log_scalars(log, 1, 0, 2, names, (double[]){ 1, 2 }) == GD_OK &&
               gd_run_log_histogram(log, 1, "h", values) == GD_OK &&
@@ -563,7 +534,7 @@ static void failed_allocations_are_errors(void **state)
 
 int main(void)
 {
-#define EACH(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
+#define EACH(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         EACH(numbers_that_json_lacks_make_valid_lines),
         EACH(values_are_read_back_bit_for_bit),

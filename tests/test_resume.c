@@ -18,11 +18,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/context.h"
+#include "support/folder.h"
 
 enum { EPOCHS = 3, CASES = 9 };
 
-static char folder[40];
 static uint64_t draw_state = 1;
 
 static uint64_t draw(uint64_t bound)
@@ -31,25 +30,19 @@ static uint64_t draw(uint64_t bound)
     return (draw_state >> 33) % bound;
 }
 
-static int make_folder(void **state)
+static int begin(void **state)
 {
     (void)state;
     const char *seed = getenv("GRADUS_KILL_SEED");
     if (seed)
         draw_state = strtoull(seed, NULL, 10);
-    const char *place = getenv("GRADUS_KILL_FOLDER");
-    if (!place)
-        place = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    snprintf(folder, sizeof folder, "%s/gradus_resume_XXXXXX", place);
-    return mkdtemp(folder) ? 0 : -1;
+    return make_folder_in(getenv("GRADUS_KILL_FOLDER"));
 }
 
-static int remove_folder(void **state)
+static int end(void **state)
 {
     (void)state;
-    char command[96];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
+    return delete_folder();
 }
 
 /* ---- the trainings ---- */
@@ -301,5 +294,5 @@ static void killed_trainings_end_as_others_do(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(killed_trainings_end_as_others_do) };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, begin, end);
 }

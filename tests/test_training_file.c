@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "support/context.h"
+#include "support/folder.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -18,32 +18,16 @@
 
 #include "base/hash.h"
 
-static char folder[64];
-
-static int make_folder(void **state)
+static int begin(void **state)
 {
     (void)state;
-    /* In memory, where there is such a file system: files are synced to the disk. */
-    snprintf(folder, sizeof folder, "%s/gradus_training_XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
+    return make_folder_in(NULL);
 }
 
-static int remove_folder(void **state)
+static int end(void **state)
 {
     (void)state;
-    char command[96];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][160];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(paths[next], sizeof paths[next], "%s/%s", folder, name);
-    return paths[next];
+    return delete_folder();
 }
 
 /* ---- a training ---- */
@@ -128,7 +112,7 @@ static unsigned char *read_file(const char *path, size_t *size)
     return bytes;
 }
 
-static void write_file(const char *path, const unsigned char *bytes, size_t size)
+static void overwrite(const char *path, const unsigned char *bytes, size_t size)
 {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
@@ -193,7 +177,7 @@ static void damage_is_found(void **state)
     for (size_t i = 0; i < size; i++) {
         unsigned char kept = bytes[i];
         bytes[i] = (unsigned char)(kept ^ 1u << i % 8);
-        write_file(bad, bytes, size);
+        overwrite(bad, bytes, size);
         bytes[i] = kept;
         gd_status status = gd_training_load(&p.training, bad);
         if (status != GD_ERR_FORMAT && status != GD_ERR_UNSUPPORTED)
@@ -201,7 +185,7 @@ static void damage_is_found(void **state)
         gd_error_clear();
     }
     for (size_t end = 0; end < size; end += end < 2000 ? 1 : 97) {
-        write_file(bad, bytes, end);
+        overwrite(bad, bytes, end);
         assert_int_equal(gd_training_load(&p.training, bad), GD_ERR_FORMAT);
         gd_error_clear();
     }
@@ -287,7 +271,7 @@ static void a_damaged_model_is_not_loaded(void **state)
     size_t size;
     unsigned char *bytes = read_file(path, &size);
     bytes[size - 1] ^= 1;
-    write_file(path, bytes, size);
+    overwrite(path, bytes, size);
     free(bytes);
     assert_int_equal(gd_module_load(m, path), GD_ERR_FORMAT);
     expect_error(GD_ERR_FORMAT, "damaged");
@@ -362,7 +346,7 @@ static void the_last_two_and_the_best_are_kept(void **state)
         unsigned char *bytes = read_file(last, &size);
         bytes[size / 2] ^= 4;
         remove(last);
-        write_file(last, bytes, size);
+        overwrite(last, bytes, size);
         free(bytes);
         const char *taken;
         assert_int_equal(gd_run_load(run, &p.training, &taken), GD_OK);
@@ -412,7 +396,7 @@ static void one_process_has_a_folder(void **state)
     char lock[160], other[160];
     snprintf(lock, sizeof lock, "%s/lock", path);
     snprintf(other, sizeof other, "%s/other", path);
-    write_file(other, (const unsigned char *)"kept", 4);
+    overwrite(other, (const unsigned char *)"kept", 4);
     assert_true(remove(lock) == 0 && symlink(other, lock) == 0);
     assert_null(gd_run_open(path));
     expect_error(GD_ERR_IO, "lock: cannot open");
@@ -444,7 +428,7 @@ static void one_process_has_a_folder(void **state)
     close(told[1]);
     char leftover[200];
     snprintf(leftover, sizeof leftover, "%s/checkpoints/next.safetensors.123-4.tmp", path);
-    write_file(leftover, (const unsigned char *)"half", 4);
+    overwrite(leftover, (const unsigned char *)"half", 4);
     run = gd_run_open(path);
     assert_non_null(run);
     assert_int_not_equal(access(leftover, F_OK), 0);
@@ -541,5 +525,5 @@ int main(void)
         cmocka_unit_test(a_full_disk_loses_nothing),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, begin, end);
 }
