@@ -107,9 +107,9 @@ typedef struct gd_fit_progress {
     double seconds_left; /* of training, as far as can be told */
 } gd_fit_progress;
 
-/* Told how training gets on. *stop, false before, ends it where it is set to true: gd_fit saves a
- * checkpoint, if it saves any, and gives GD_OK. A status other than GD_OK ends it as well, and is
- * gd_fit's. */
+/* Called while training runs. Set *stop, which is false before, to true to end it: gd_fit then saves
+ * a checkpoint, if it saves any, and returns GD_OK. A status other than GD_OK ends it as well, and
+ * gd_fit returns that. */
 typedef gd_status (*gd_fit_callback)(void *user, const gd_fit_progress *progress, bool *stop);
 /* The learning rate of a step counted over all epochs, 0 … steps-1, into *lr. */
 typedef gd_status (*gd_schedule_fn)(void *user, int64_t step, int64_t steps, double *lr);

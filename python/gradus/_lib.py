@@ -171,7 +171,7 @@ def drain() -> None:
     """Give back what Python has let go. With the lock held. Python's collector ends the objects of a cycle in any order:
     what was made from others is ended before them."""
     while _pending:
-        _drain_listed()  # lets go of what the objects were made from, which may list more
+        _drain_listed()  # releasing an object may list the ones it was made from
 
 
 def _drain_listed() -> None:

@@ -4,6 +4,7 @@
 #include "data/convert.h"
 
 #include "base/half.h"
+#include "tensor/element.h"
 
 #include <string.h>
 
@@ -159,20 +160,6 @@ static void store_integer(size_t size, uint64_t value, char *at)
            size);
 }
 
-double gd_load_value(gd_dtype dtype, const void *at)
-{
-    double f64;
-    float f32 = 0;
-    if (dtype == GD_F64)
-        return memcpy(&f64, at, sizeof f64), f64;
-    if (gd_dtype_is_float(dtype)) {
-        plain[dtype](at, &f32, 1, 1, 0);
-        return f32;
-    }
-    uint64_t bits = load_integer(dtype, at);
-    return dtype == GD_U64 ? (double)bits : (double)(int64_t)bits;
-}
-
 static void to_integers(const gd_conversion *c, const char *in, char *out, int64_t count)
 {
     const size_t from = gd_dtype_size(c->from), to = gd_dtype_size(c->to);
@@ -184,7 +171,7 @@ static void to_f64(const gd_conversion *c, const char *in, double *out, int64_t 
 {
     const size_t from = gd_dtype_size(c->from);
     for (int64_t i = 0; i < count; i++, in += from)
-        out[i] = gd_load_value(c->from, in) * c->scale + c->shift;
+        out[i] = gd_element_as_double(c->from, in) * c->scale + c->shift;
 }
 
 /* By way of f32. */

@@ -24,8 +24,6 @@ bool gd_can_convert(gd_dtype from, gd_dtype to);
 gd_conversion gd_conversion_choose(gd_dtype from, gd_dtype to, double scale, double shift,
                                    const char *isa);
 void gd_convert(const gd_conversion *conversion, const void *in, void *out, int64_t count);
-/* One value as f64, to which integers beyond 2^53 are rounded. */
-double gd_load_value(gd_dtype dtype, const void *at);
 /* `count` times the value nearest to `value` that `dtype` has. */
 void gd_fill_values(gd_dtype dtype, double value, void *out, int64_t count);
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "tensor/element.h"
 
 #include <math.h>
 #include <string.h>
@@ -116,7 +117,7 @@ static gd_status check_padding(const form *f, const gd_data_field *field)
     char value[8];
     if (fabs(o->padding) <= 0x1p53) {
         gd_fill_values(o->batch_dtype, o->padding, value, 1);
-        if (gd_load_value(o->batch_dtype, value) == o->padding)
+        if (gd_element_as_double(o->batch_dtype, value) == o->padding)
             return GD_OK;
     }
     return gd_fail(GD_ERR_INVALID, "%s: field \"%s\": %s has no %g to fill up sequences with",

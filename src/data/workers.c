@@ -61,7 +61,8 @@ static void take_error(gd_slot *s, gd_status status, int64_t failed)
     snprintf(s->message, sizeof s->message, "%s", gd_error_last_message());
 }
 
-/* Make the next chunk of a slot that has one. The lock is held before and after. */
+/* Makes the next chunk of a slot that has chunks left. The caller holds the lock, which is released
+ * while the chunk is made and held again on return. */
 static void make_chunk(gd_loader *l, gd_slot *s, void *scratch)
 {
     int64_t first = s->begun++ * l->chunk, failed = 0;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "io/file.h"
+#include "io/stream.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -230,24 +231,12 @@ int64_t gd_npz_find(const gd_npz *z, const char *name)
 
 #ifdef GD_HAVE_ZLIB
 
-static void *zlib_alloc(void *opaque, unsigned count, unsigned size)
-{
-    (void)opaque;
-    return gd_alloc_zero(count, size);
-}
-
-static void zlib_free(void *opaque, void *block)
-{
-    (void)opaque;
-    gd_free(block);
-}
-
 /* All of the deflated data at once; zlib counts in 32 bits, so in pieces. */
 static gd_status unpack(const gd_npz *z, const entry *e, unsigned char *packed, unsigned char *out)
 {
     const uint64_t piece = 1 << 30;
     z_stream zlib = {
-        .zalloc = zlib_alloc, .zfree = zlib_free, .next_in = packed, .next_out = out
+        .zalloc = gd_zlib_alloc, .zfree = gd_zlib_free, .next_in = packed, .next_out = out
     };
     if (inflateInit2(&zlib, -15) != Z_OK)
         return gd_fail(GD_ERR_MEMORY, "%s: zlib could not start", z->path);

@@ -86,13 +86,13 @@ static gd_status refill(gd_stream *stream)
     return read_raw(stream, stream->buffer, BUFFER_BYTES, &stream->available);
 }
 
-static void *zlib_alloc(void *opaque, unsigned count, unsigned size)
+void *gd_zlib_alloc(void *opaque, unsigned count, unsigned size)
 {
     (void)opaque;
     return gd_alloc_zero(count, size);
 }
 
-static void zlib_free(void *opaque, void *block)
+void gd_zlib_free(void *opaque, void *block)
 {
     (void)opaque;
     gd_free(block);
@@ -100,7 +100,7 @@ static void zlib_free(void *opaque, void *block)
 
 static gd_status open_gzip(gd_stream *stream)
 {
-    stream->zlib = (z_stream){ .zalloc = zlib_alloc, .zfree = zlib_free };
+    stream->zlib = (z_stream){ .zalloc = gd_zlib_alloc, .zfree = gd_zlib_free };
     const int gzip_only = 15 + 16; /* a window of 2^15 bytes, +16: a gzip wrapper and no other */
     if (inflateInit2(&stream->zlib, gzip_only) != Z_OK)
         return gd_fail(GD_ERR_MEMORY, "%s: zlib could not start", stream->name);

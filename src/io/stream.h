@@ -31,4 +31,8 @@ int64_t gd_stream_left(const gd_stream *stream);
 /* What messages call the source: the path that was opened, or "memory". */
 const char *gd_stream_name(const gd_stream *stream);
 
+/* zlib's memory, from gd_alloc, so that its failures can be tested: zalloc and zfree of a z_stream. */
+void *gd_zlib_alloc(void *opaque, unsigned count, unsigned size);
+void gd_zlib_free(void *opaque, void *block);
+
 #endif

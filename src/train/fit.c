@@ -155,7 +155,7 @@ static gd_status run_step(gd_fit *f)
     return status;
 }
 
-/* ---- how it gets on ---- */
+/* ---- progress ---- */
 
 static gd_status display(gd_fit *f)
 {

@@ -46,6 +46,20 @@ static inline void fuzz_check(bool succeeded)
     gd_error_clear();
 }
 
+/* Reads the bytes as an image; false: they are none, which has been told as it should be. The caller frees it. */
+static inline bool fuzz_image(const uint8_t *data, size_t size, gd_image *image)
+{
+    gd_error_clear();
+    gd_status status = gd_image_read(fuzz_file(data, size), image);
+    fuzz_check(status == GD_OK);
+    bool empty = !image->pixels && image->height == 0 && image->width == 0;
+    bool whole = image->pixels && image->height >= 1 && image->width >= 1 && image->channels == 3 &&
+                 image->height * image->width <= ((int64_t)size + 1) * 4096;
+    if (status == GD_OK ? !whole : !empty)
+        abort();
+    return status == GD_OK;
+}
+
 /* Mutate a safetensors file; mostly its header alone, keeping the header's length and the file's
  * size in step, so that mutations reach the checks behind those two. */
 static inline size_t fuzz_mutate_safetensors(uint8_t *data, size_t size, size_t room, unsigned seed)

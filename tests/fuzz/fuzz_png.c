@@ -61,17 +61,8 @@ static void write_and_read(const gd_image *image)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     gd_image image;
-    gd_error_clear();
-    gd_status status = gd_image_read(fuzz_file(data, size), &image);
-    fuzz_check(status == GD_OK);
-    if (status != GD_OK) {
-        if (image.pixels || image.height || image.width)
-            abort();
+    if (!fuzz_image(data, size, &image))
         return 0;
-    }
-    if (image.height < 1 || image.width < 1 || image.channels != 3 ||
-        image.height * image.width > ((int64_t)size + 1) * 4096)
-        abort();
     if (image.height * image.width < 1 << 12)
         write_and_read(&image);
     gd_image_free(&image);
