@@ -2,8 +2,8 @@
  * fifty times as slow and looks for races, which do not depend on values: under it a few cases do.
  * AddressSanitizer and MemorySanitizer make it five to ten times as slow: of cases that differ in
  * values or dtype alone, some do. qemu is as slow as ThreadSanitizer, but a program cannot ask for
- * it: GRADUS_TEST_SLOW says so, which `make neon`, `make msan` and the stage asan of `make test` set.
- * GRADUS_TEST_ALL tries all cases anyway. */
+ * it: GRADUS_TEST_SLOW says so, which `make neon`, `make msan` and the stages asan, minimal and clang
+ * of `make test` set; the stage release tries all cases. GRADUS_TEST_ALL tries all anyway. */
 #ifndef GD_TEST_EFFORT_H
 #define GD_TEST_EFFORT_H
 
