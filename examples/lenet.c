@@ -1,5 +1,5 @@
 /* examples/lenet.c: a convolutional network of LeNet's class (LeCun et al., "Gradient-based
- * learning applied to document recognition", 1998) with 44,426 parameters learns handwritten digits
+ * learning applied to document recognition", 1998) with 78,078 parameters learns handwritten digits
  * to 99 % in five epochs. Run it from the top of the source: make lenet. The same network as data
  * is examples/models/lenet.json, for gradus train --model. */
 #include <gradus/gradus.h>

@@ -205,6 +205,9 @@ static void a_text_is_trained_on(void **state)
     while (strlen(text) < 300)
         strcat(text, "the quick brown fox. ");
     write_text("be.txt", text);
+    write_text("packed.txt",
+               "\x1f\x8b\x08 the beginning of what gzip writes, whatever it is called");
+    assert_fails(run("train packed.txt --run packed"), 1, "unpack it first (gunzip)");
     if (test_is_slow() || TEST_UNDER_MEMORY_CHECKS) { /* hundreds of steps of a GPT */
         assert_int_equal(run("train be.txt --epochs 1 --batch 1 --run slow --quiet")->code, 0);
         return;
@@ -298,6 +301,51 @@ static void a_model_can_be_given(void **state)
                  "add \"loss\": \"mse\" to it");
 }
 
+/* ---- CIFAR-10 ---- */
+
+/* Records of the binary version: the red, green and blue planes of a class have means of its own. */
+static void write_cifar(const char *name, int count)
+{
+    static unsigned char pixels[3][32 * 32];
+    char path[512];
+    snprintf(path, sizeof path, "%s/cifar", folder);
+    mkdir(path, 0777);
+    snprintf(path, sizeof path, "%s/cifar/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    for (int i = 0; i < count; i++) {
+        int class = i % 10;
+        const int mean[3] = { 40 + 40 * (class % 3), 40 + 40 * (class / 3), 40 + 80 * (class % 2) };
+        for (int plane = 0; plane < 3; plane++)
+            for (int p = 0; p < 32 * 32; p++)
+                pixels[plane][p] = (unsigned char)(mean[plane] + (p * 7 + i * 13) % 32);
+        fputc(class, f);
+        fwrite(pixels, 1, sizeof pixels, f);
+    }
+    assert_int_equal(fclose(f), 0);
+}
+
+/* A part of the training files is for validation; the test file is left for gradus eval. */
+static void cifar_is_trained_on(void **state)
+{
+    (void)state;
+    need("jansson");
+    write_cifar("data_batch_1.bin", 200);
+    assert_fails(run("train cifar --size 64"), 1, "CIFAR-10's photographs have 32 x 32 pixels");
+    const result *r = run("train cifar --epochs 6 --batch 16");
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "cifar: 32 x 32 pixels; 10 classes (airplane, automobile, bird, cat, ");
+    assert_has(r->out, "170 photographs for training, 30 for validation");
+    assert_has(run("eval runs/cifar")->out, "30 photographs kept for validation: accuracy ");
+    assert_fails(run("eval runs/cifar cifar"), 1, "no test_batch.bin is there");
+    write_cifar("test_batch.bin", 50);
+    r = run("eval runs/cifar cifar");
+    assert_int_equal(r->code, 0);
+    assert_true(number_after(r->out, "50 photographs: accuracy ") > 70.0); /* of 10 classes */
+    assert_has(r->out, " automobile ");
+}
+
 /* ---- photographs ---- */
 
 #ifdef GD_HAVE_PNG
@@ -380,6 +428,7 @@ int main(void)
         cmocka_unit_test(a_text_is_trained_on),
         cmocka_unit_test(resuming_takes_the_options_of_the_run),
         cmocka_unit_test(a_model_can_be_given),
+        cmocka_unit_test(cifar_is_trained_on),
 #ifdef GD_HAVE_PNG
         cmocka_unit_test(a_folder_of_photographs_is_trained_on),
 #endif

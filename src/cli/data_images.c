@@ -1,5 +1,5 @@
-/* cli/data_images.c: folders of photographs, one folder a class, or those in train/ and validation/, and
- * a convolutional network for them. Start at open_images(). */
+/* cli/data_images.c: folders of photographs, one folder a class, or those in train/ and validation/; the
+ * files of CIFAR-10; and a convolutional network for them. Start at open_images(). */
 #include "cli.h"
 
 #include <dirent.h>
@@ -13,7 +13,7 @@
 #include <jansson.h>
 #endif
 
-enum { PATH_BYTES = 4096, DEFAULT_SIZE = 64 };
+enum { PATH_BYTES = 4096, DEFAULT_SIZE = 64, CIFAR_SIZE = 32 };
 
 static bool is_folder(const char *path)
 {
@@ -72,11 +72,36 @@ static const char *const train_names[] = { "train", "training", NULL };
 /* A folder "test" is left for gradus eval: what chooses the best epoch cannot say how good it is. */
 static const char *const validation_names[] = { "validation", "val", "valid", NULL };
 
+static bool is_cifar_file(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    return (strncmp(name, "data_batch_", 11) == 0 || strncmp(name, "test_batch", 10) == 0) &&
+           cli_has_ending(name, ".bin");
+}
+
+/* CIFAR-10's binary version: data_batch_1.bin … and test_batch.bin. */
+static bool is_cifar(const char *path)
+{
+    return is_folder(path) && has(path, is_cifar_file);
+}
+
 static bool is_images(const char *path)
 {
     char part[PATH_BYTES];
     find_part(path, train_names, part);
-    return part[0] || has_classes(path);
+    return part[0] || has_classes(path) || is_cifar(path);
+}
+
+/* All photographs of a folder; of CIFAR-10 those to train with, or those to test with. */
+static gd_dataset *open_folder(const cli_data *d, const char *path, int64_t size, bool test)
+{
+    if (!is_cifar(path))
+        return gd_image_folder(d->context, path, size, size, .batch_dtype = GD_U8);
+    if (size == CIFAR_SIZE)
+        return gd_cifar10(d->context, path, .test = test, .batch_dtype = GD_U8);
+    (void)gd_error_record(GD_ERR_INVALID, "CIFAR-10's photographs have 32 x 32 pixels, and are not "
+                                          "resized");
+    return NULL;
 }
 
 /* ---- names of classes in the model's file ---- */
@@ -148,13 +173,12 @@ static bool open_sets(cli_data *d, const cli_data_options *o, int64_t size)
     char train[PATH_BYTES], validation[PATH_BYTES];
     find_part(o->path, train_names, train);
     find_part(o->path, validation_names, validation);
-    gd_dataset *all =
-        gd_image_folder(d->context, train[0] ? train : o->path, size, size, .batch_dtype = GD_U8);
+    gd_dataset *all = open_folder(d, train[0] ? train : o->path, size, false);
     if (!all)
         return false;
     if (train[0] && validation[0]) {
         d->train = all;
-        d->validation = gd_image_folder(d->context, validation, size, size, .batch_dtype = GD_U8);
+        d->validation = open_folder(d, validation, size, false);
         return d->validation && have_same_classes(d->train, d->validation);
     }
     bool ok = gd_dataset_split(all, 1.0 - o->validation, &d->train, &d->validation,
@@ -190,7 +214,7 @@ static bool all_have_photographs(const cli_data *d)
 static bool open_images(cli_data *d, const cli_data_options *o)
 {
     char text[CLI_COUNT_TEXT];
-    int64_t size = o->size > 0 ? o->size : DEFAULT_SIZE;
+    int64_t size = o->size > 0 ? o->size : is_cifar(o->path) ? CIFAR_SIZE : DEFAULT_SIZE;
     if (!open_sets(d, o, size))
         return false;
     cli_data_take_classes(d);
@@ -215,9 +239,9 @@ static bool reopen_images(cli_data *d, const char *path, gd_tensor_file *file)
     if (d->size < 1 || d->size > GD_IMAGE_MAX_SIZE ||
         !take_classes(d, gd_tensor_file_metadata(file, "classes")))
         return false;
-    if (!has_classes(path))
+    if (!has_classes(path) && !is_cifar(path))
         return true; /* a photograph, or a folder of them: nobody says what they are */
-    d->validation = gd_image_folder(d->context, path, d->size, d->size, .batch_dtype = GD_U8);
+    d->validation = open_folder(d, path, d->size, true);
     const gd_field *y = gd_dataset_field(d->validation, 1);
     for (int64_t i = 0; y && i < y->classes; i++)
         if (y->classes != d->outputs ||

@@ -49,12 +49,23 @@ static bool make_sets(cli_data *d, const cli_data_options *o)
     return d->train && d->validation;
 }
 
+/* What gzip writes begins so. Its bytes could be learnt, and nobody wants that. */
+static bool is_compressed(const char *text, size_t size)
+{
+    return text && size > 2 && memcmp(text, "\x1f\x8b", 2) == 0;
+}
+
 static bool open_text(cli_data *d, const cli_data_options *o)
 {
     size_t size;
     gd_tokens tokens = { 0 };
     char count[CLI_COUNT_TEXT];
     char *text = cli_read_file(o->path, &size);
+    if (is_compressed(text, size)) {
+        free(text);
+        return gd_error_record(GD_ERR_FORMAT, "the text is compressed with gzip: unpack it first "
+                                              "(gunzip)") == GD_OK;
+    }
     d->tokenizer = text ? choose_tokenizer(text, size) : NULL;
     if (d->tokenizer && gd_tokenize(d->tokenizer, text, size, &tokens) == GD_OK)
         d->tokens = gd_token_data_create(d->context, tokens.count, tokens.ids);
