@@ -154,9 +154,12 @@ typedef struct gd_fit_options {
     /* seconds between calls within an epoch; 0: after every step; infinite: only at validations and
      * the ends of epochs */
     double progress_interval GD_DEFAULT(INFINITY);
-    bool blame; /* keep a copy of the parameters before each step, and when the loss is not finite,
-                   put it back, do the step again op by op, and tell the first op that made it so.
-                   Without, the error tells the step. */
+    bool
+        blame; /* when the loss is not finite, go back, do the step again op by op, and tell the first
+                   op that made it so; all is left as it was before the step. A copy of what steps
+                   change is taken at each 64th, and those since are done again: a progress
+                   function that changes parameters hides them from that. Without, the error
+                   tells the step. */
     gd_metrics
         *result; /* of the last validation, without one of the last epoch; NULL: not wanted */
 } gd_fit_options;
@@ -168,7 +171,7 @@ typedef struct gd_fit_options {
 /* gd_fit(optimizer, gd_model_objective, model, loader, .epochs = 10, .validation = unseen). The
  * objective, its gradient, metrics and the update are one compiled function. Epochs are counted from
  * where the loader stands. GD_ERR_STATE: the loss is not finite (on devices whose memory is not the
- * host's it is looked at when shown, and after each epoch).
+ * host's it is looked at when shown, after each epoch and, with .blame, each 64 steps).
  *
  * RESUMED with the same arguments, in a fresh process, it ends with the same bits as if it had not
  * been stopped, however it was stopped: parameters, optimizer, averages, dropout, order of samples,
@@ -182,7 +185,8 @@ GD_API gd_status gd_fit_with(gd_optimizer *optimizer, gd_objective_fn objective,
 /* ---- finding a learning rate ---- */
 
 typedef struct gd_lr_point {
-    double lr, loss; /* the loss of the step, smoothed over those before */
+    double lr, loss; /* the loss of the step, smoothed over those before: an average in which each
+                        counts 0.98 of the next, as in fastai and PyTorch Lightning */
 } gd_lr_point;
 
 typedef struct gd_lr_range_options {

@@ -11,46 +11,73 @@
 #include <math.h>
 #include <string.h>
 
-static size_t bytes_of(const gd_tensor *t)
-{
-    return (size_t)gd_tensor_count(t) * gd_dtype_size(gd_tensor_dtype(t));
-}
+/* ---- doing steps again ---- */
 
-void gd_blame_free(gd_blame *blame)
+/* Tracing makes parameters and states that are not there before the first step; eagerly, and where
+ * gradients are accumulated, a function is traced for that alone. */
+static gd_status make_state(gd_fit *f)
 {
-    gd_free(blame->values);
-    *blame = (gd_blame){ 0 };
+    bool whole = f->options.mode == GD_MODE_COMPILED && !f->update;
+    int64_t position = gd_loader_position(f->train);
+    gd_batch b;
+    if (!gd_loader_next_batch(f->train, &b))
+        return gd_error_last();
+    gd_function *step = whole ? f->step : gd_compile(f->context, gd_fit_step_body, f);
+    gd_status status = step ? gd_function_prepare(step, b.count, b.tensors) : gd_error_last();
+    if (!whole)
+        gd_function_release(step);
+    return status == GD_OK ? gd_loader_seek(f->train, position) : status;
 }
 
 gd_status gd_blame_keep(gd_fit *f)
 {
     gd_blame *blame = &f->blame;
-    size_t size = 1, at = 0;
-    for (int i = 0; i < gd_module_count(f->module); i++)
-        size += bytes_of(gd_module_tensor(f->module, i));
-    if (!gd_grow((void **)&blame->values, &blame->capacity, size, 1))
-        return GD_ERR_MEMORY;
     gd_status status = GD_OK;
-    for (int i = 0; status == GD_OK && i < gd_module_count(f->module); i++) {
-        gd_tensor *t = gd_module_tensor(f->module, i);
-        status = gd_tensor_read(t, blame->values + at, bytes_of(t));
-        at += bytes_of(t);
+    if (blame->done < 0 || f->done - blame->done == GD_BLAME_STEPS) {
+        status = blame->kept.is_full ? gd_fit_check_loss(f) : make_state(f);
+        if (status == GD_OK)
+            status = gd_kept_take(&blame->kept, &f->of);
+        blame->done = f->done;
     }
-    blame->random = gd_random_position(f->context);
+    blame->lr[f->done - blame->done] = gd_optimizer_lr(f->optimizer);
     return status;
 }
 
-/* What was kept; tensors that were made since are left as they are. */
-static gd_status put_back(gd_fit *f)
+static gd_status repeat_batch(gd_fit *f, int64_t samples, double *loss)
 {
-    size_t at = 0;
-    gd_status status = gd_random_seek(f->context, f->blame.random.seed, f->blame.random.position);
-    for (int i = 0; status == GD_OK && i < gd_module_count(f->module); i++) {
-        gd_tensor *t = gd_module_tensor(f->module, i);
-        if (at + bytes_of(t) > f->blame.capacity)
-            break;
-        status = gd_tensor_write(t, f->blame.values + at, bytes_of(t));
-        at += bytes_of(t);
+    gd_batch b;
+    gd_tensor *result = gd_loader_next_batch(f->train, &b) ? gd_fit_call(f, &b, samples) : NULL;
+    if (!result)
+        return gd_error_last();
+    const uint64_t mark = gd_error_mark();
+    *loss = gd_item(result);
+    return gd_error_since(mark);
+}
+
+/* Put the copy back, and do its steps again up to batch *i of step `step`; *i is -1: to the first whose
+ * loss is not finite, which *i and *loss become, of the steps before `step`. */
+static gd_status repeat(gd_fit *f, int64_t step, int64_t *i, double *loss)
+{
+    bool searches = *i < 0;
+    gd_status status = gd_kept_restore(&f->blame.kept, &f->of);
+    if (status == GD_OK && f->update) /* what a step that was not finished has added up */
+        status = gd_optimizer_zero_grad(f->optimizer);
+    for (f->done = f->blame.done; status == GD_OK && f->done < step + !searches; f->done++) {
+        int64_t samples, count = gd_fit_group(f, &samples);
+        status = gd_optimizer_set_lr(f->optimizer, f->blame.lr[f->done - f->blame.done]);
+        for (int64_t k = 0; status == GD_OK && k < count; k++) {
+            double value = 0.0;
+            if (f->done == step && k == *i)
+                return GD_OK;
+            status = repeat_batch(f, samples, &value);
+            if (status == GD_OK && searches && !isfinite(value)) {
+                *i = k;
+                *loss = value;
+                return GD_OK;
+            }
+        }
+        if (status == GD_OK && f->update && !gd_call(f->update, 0, NULL))
+            status = gd_error_last();
     }
     return status;
 }
@@ -102,7 +129,8 @@ static gd_status tell(const gd_fit *f, double loss, const char *format, const ch
     char why[512];
     gd_snprintf(why, sizeof why, format, what);
     return gd_fail(GD_ERR_STATE, "gd_fit: the loss of step %lld, in epoch %lld, is %g%s",
-                   (long long)f->done + 1, (long long)f->now.epoch, without_sign(loss), why);
+                   (long long)f->done + 1, (long long)(f->done / f->per_epoch + 1),
+                   without_sign(loss), why);
 }
 
 /* "log of [50, 10], whose operand lies in 0 … 1": the op, what it read, and the layer: the parameter
@@ -153,6 +181,7 @@ static gd_status blame_node(gd_fit *f, gd_tensor *loss, double value)
                  : tell(f, value, "; %s", "done again op by op, it is finite");
 }
 
+/* In this batch, before which all is as it was. */
 static gd_status search(gd_fit *f, const gd_batch *batch, double loss)
 {
     char text[64];
@@ -172,16 +201,40 @@ static gd_status search(gd_fit *f, const gd_batch *batch, double loss)
     return again ? blame_node(f, again, loss) : gd_error_last();
 }
 
-gd_status gd_blame_tell(gd_fit *f, const gd_batch *batch, double loss)
+/* The step, where it is not known; all as it was before its batch; the search; and all as it was before
+ * the step. */
+static gd_status search_again(gd_fit *f, int64_t i, double loss)
 {
-    if (!f->options.blame)
-        return tell(f, loss, "; %s", "with .blame = true the op that made it so is found");
-    gd_status status = put_back(f);
+    gd_status status = i < 0 ? repeat(f, f->done, &i, &loss) : GD_OK;
+    if (status == GD_OK && i < 0) {
+        f->done--;
+        return tell(f, loss, "%s", ", or that of a step shortly before; done again, it is finite");
+    }
+    gd_batch batch;
+    if (status == GD_OK)
+        status = repeat(f, f->done, &i, &loss);
+    if (status == GD_OK && !gd_loader_next_batch(f->train, &batch))
+        status = gd_error_last();
     if (status == GD_OK)
         status = gd_scope_begin(f->context);
     if (status != GD_OK)
         return status;
-    status = search(f, batch, loss);
+    status = search(f, &batch, loss);
     (void)gd_scope_end(f->context);
-    return status;
+    int64_t first = 0;
+    gd_status back = repeat(f, f->done, &first, &loss);
+    return back == GD_OK ? status : back;
+}
+
+gd_status gd_blame_tell(gd_fit *f, int64_t i, double loss)
+{
+    if (f->options.blame)
+        return search_again(f, i, loss);
+    if (i >= 0)
+        return tell(f, loss, "; %s", "with .blame = true the op that made it so is found");
+    f->done -= f->done > 0; /* the last step that was done */
+    return tell(
+        f, loss, ", or became so before: %s",
+        "on this device it is looked at now and then; with .blame = true the step and the op "
+        "that made it so are found");
 }

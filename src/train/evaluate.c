@@ -51,6 +51,20 @@ static gd_status run_epoch(gd_evaluator *e)
     return status;
 }
 
+gd_status gd_evaluator_try(gd_evaluator *e)
+{
+    bool was_training = gd_module_is_training(e->module);
+    int64_t position = gd_loader_position(e->loader);
+    gd_batch b;
+    gd_module_set_training(e->module, false);
+    gd_status status = gd_loader_seek(e->loader, 0);
+    if (status == GD_OK &&
+        (!gd_loader_next_batch(e->loader, &b) || !gd_call(e->function, b.count, b.tensors)))
+        status = gd_error_last();
+    gd_module_set_training(e->module, was_training);
+    return status == GD_OK ? gd_loader_seek(e->loader, position) : status;
+}
+
 gd_status gd_evaluator_run(gd_evaluator *e, gd_metrics *out)
 {
     bool was_training = gd_module_is_training(e->module);

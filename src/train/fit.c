@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
+#include "train/training_file.h"
 
 #include <gradus/autograd.h>
 #include <gradus/ops.h>
@@ -18,9 +20,9 @@ static gd_tensor *run_objective(gd_fit *f, int count, gd_tensor *const *in)
 }
 
 /* Forward, backward, update and metrics of a batch. */
-static gd_tensor *step_body(void *user, int count, gd_tensor *const *in)
+gd_tensor *gd_fit_step_body(void *fit, int count, gd_tensor *const *in)
 {
-    gd_fit *f = user;
+    gd_fit *f = fit;
     gd_tensor *loss = run_objective(f, count, in);
     if (!loss || !gd_minimize(f->optimizer, loss) ||
         (f->options.ema && gd_ema_update(f->options.ema) != GD_OK))
@@ -64,7 +66,7 @@ static gd_status open_parts(gd_fit *f)
             return gd_error_last();
     }
     bool whole = o->accumulate == 1;
-    f->step = gd_compile(f->context, whole ? step_body : part_body, f, .mode = o->mode);
+    f->step = gd_compile(f->context, whole ? gd_fit_step_body : part_body, f, .mode = o->mode);
     if (!f->step || whole)
         return f->step ? GD_OK : gd_error_last();
     f->update = gd_compile(f->context, update_body, f, .mode = o->mode);
@@ -82,7 +84,7 @@ static void close_parts(gd_fit *f)
     if (f->evaluates)
         gd_evaluator_close(&f->evaluator);
     gd_meter_close(&f->meter);
-    gd_blame_free(&f->blame);
+    gd_kept_free(&f->blame.kept);
 }
 
 /* ---- a step ---- */
@@ -99,31 +101,6 @@ static gd_status set_lr(gd_fit *f)
     return status == GD_OK ? gd_optimizer_set_lr(f->optimizer, lr) : status;
 }
 
-/* The next batch through the compiled function; *size: its samples. */
-static gd_status run_batch(gd_fit *f, int64_t planned, int64_t *size)
-{
-    double begin = gd_seconds();
-    gd_batch b;
-    if (!gd_loader_next_batch(f->train, &b))
-        return gd_error_last();
-    double ready = gd_seconds();
-    f->now.data_seconds += ready - begin;
-    *size = b.size;
-    double share = (double)b.size / (double)planned;
-    gd_status status = f->share ? gd_tensor_write(f->share, &share, sizeof share) : GD_OK;
-    gd_tensor *loss = status == GD_OK ? gd_call(f->step, b.count, b.tensors) : NULL;
-    if (!loss)
-        return gd_error_last();
-    f->meter.samples += b.size;
-    if (f->is_watched) {
-        double value = gd_item(loss);
-        if (!isfinite(value))
-            return gd_blame_tell(f, &b, value);
-    }
-    f->now.step_seconds += gd_seconds() - ready;
-    return GD_OK;
-}
-
 /* Samples in the next `count` batches, wherever in an epoch the loader stands. */
 static int64_t samples_of_next(const gd_fit *f, int64_t count)
 {
@@ -136,19 +113,54 @@ static int64_t samples_of_next(const gd_fit *f, int64_t count)
     return samples;
 }
 
+int64_t gd_fit_group(const gd_fit *f, int64_t *samples)
+{
+    int64_t first = f->done % f->per_epoch * f->options.accumulate;
+    int64_t left = gd_loader_batches(f->train) - first;
+    int64_t count = left < f->options.accumulate ? left : f->options.accumulate;
+    *samples = samples_of_next(f, count);
+    return count;
+}
+
+gd_tensor *gd_fit_call(gd_fit *f, const gd_batch *batch, int64_t samples)
+{
+    double share = (double)batch->size / (double)samples;
+    if (f->share && gd_tensor_write(f->share, &share, sizeof share) != GD_OK)
+        return NULL;
+    return gd_call(f->step, batch->count, batch->tensors);
+}
+
+/* Batch i of the step at hand, whose batches have so many samples. */
+static gd_status run_batch(gd_fit *f, int64_t i, int64_t samples)
+{
+    double begin = gd_seconds();
+    gd_batch b;
+    if (!gd_loader_next_batch(f->train, &b))
+        return gd_error_last();
+    double ready = gd_seconds();
+    f->now.data_seconds += ready - begin;
+    gd_tensor *loss = gd_fit_call(f, &b, samples);
+    if (!loss)
+        return gd_error_last();
+    f->meter.samples += b.size;
+    if (f->is_watched) {
+        double value = gd_item(loss);
+        if (!isfinite(value))
+            return gd_blame_tell(f, i, value);
+    }
+    f->now.step_seconds += gd_seconds() - ready;
+    return GD_OK;
+}
+
 /* One update: of one batch, or of the gradients of several. */
 static gd_status run_step(gd_fit *f)
 {
-    const gd_fit_options *o = &f->options;
     gd_status status = set_lr(f);
-    if (status == GD_OK && o->blame)
+    if (status == GD_OK && f->options.blame)
         status = gd_blame_keep(f);
-    int64_t first = f->done % f->per_epoch * o->accumulate;
-    int64_t left = gd_loader_batches(f->train) - first;
-    int64_t count = left < o->accumulate ? left : o->accumulate;
-    int64_t planned = samples_of_next(f, count);
-    for (int64_t i = 0, size; status == GD_OK && i < count; i++)
-        status = run_batch(f, planned, &size);
+    int64_t samples, count = gd_fit_group(f, &samples);
+    for (int64_t i = 0; status == GD_OK && i < count; i++)
+        status = run_batch(f, i, samples);
     if (status == GD_OK && f->update && !gd_call(f->update, 0, NULL))
         status = gd_error_last();
     f->done += status == GD_OK;
@@ -157,11 +169,23 @@ static gd_status run_step(gd_fit *f)
 
 /* ---- progress ---- */
 
+gd_status gd_fit_check_loss(gd_fit *f)
+{
+    if (f->is_watched || f->meter.samples == 0)
+        return GD_OK;
+    f->now.train = gd_meter_read(&f->meter);
+    double loss = gd_metrics_get(&f->now.train, "loss");
+    return isfinite(loss) ? GD_OK : gd_blame_tell(f, -1, loss);
+}
+
 static gd_status display(gd_fit *f)
 {
     if (!f->options.progress)
         return GD_OK;
     gd_fit_progress *p = &f->now;
+    gd_status checked = gd_fit_check_loss(f);
+    if (checked != GD_OK)
+        return checked;
     p->train = gd_meter_read(&f->meter);
     const double seen = (double)(f->meter.samples - f->samples_before);
     p->samples_per_second = p->seconds > 0.0 ? seen / p->seconds : 0.0;
@@ -177,18 +201,49 @@ static gd_status display(gd_fit *f)
     return gd_callback_status(status, mark, "gd_fit");
 }
 
+static bool is_reported(const gd_meter *meter, const char *name)
+{
+    bool is = false;
+    for (int i = 0; i < meter->count; i++)
+        is |= strcmp(meter->slots[i].name, name) == 0;
+    return is;
+}
+
+static gd_status fail_monitor(const gd_meter *meter, const char *name)
+{
+    char there[GD_METRICS_MAX * (GD_METRIC_NAME_SIZE + 2) + 1] = "";
+    gd_text text = { there, sizeof there, 0 };
+    for (int i = 0; i < meter->count; i++)
+        gd_text_add(&text, "%s%s", i ? ", " : "", meter->slots[i].name);
+    return gd_fail(GD_ERR_INVALID,
+                   "gd_fit: the metric \"%s\" to monitor is not reported; there are: %s", name,
+                   there);
+}
+
+/* After the first step, whose objective told what it reports: an epoch later it would be late. What
+ * training does not report may be reported in validation alone, of which a batch is tried. */
+static gd_status check_monitor(gd_fit *f)
+{
+    const char *name = f->options.monitor;
+    if (!name || is_reported(&f->meter, name))
+        return GD_OK;
+    if (!f->evaluates)
+        return fail_monitor(&f->meter, name);
+    gd_random_stream random = gd_random_position(f->context);
+    gd_status status = gd_evaluator_try(&f->evaluator);
+    gd_status back = gd_random_seek(f->context, random.seed, random.position);
+    if (status != GD_OK || back != GD_OK)
+        return status == GD_OK ? back : status;
+    const gd_meter *meter = &f->evaluator.meter;
+    return is_reported(meter, name) ? GD_OK : fail_monitor(meter, name);
+}
+
 /* A new value of the monitored metric: is it the best, is it time to end, or to lower the rate? */
 static gd_status judge(gd_fit *f, const gd_metrics *metrics)
 {
     const gd_fit_options *o = &f->options;
     const char *name = o->monitor ? o->monitor : "loss";
     double value = gd_metrics_get(metrics, name);
-    bool there = false;
-    for (int i = 0; i < metrics->count; i++)
-        there |= strcmp(metrics->list[i].name, name) == 0;
-    if (!there)
-        return gd_fail(GD_ERR_INVALID, "gd_fit: the metric \"%s\" to monitor is not reported",
-                       name);
     double gain = o->rising ? value - f->best : f->best - value;
     f->now.improved = !isnan(value) && (isnan(f->best) || gain > o->min_improvement);
     if (f->now.improved)
@@ -209,18 +264,6 @@ static gd_status validate(gd_fit *f)
     status = gd_evaluator_run(&f->evaluator, &f->now.validation);
     gd_status back = ema ? gd_ema_swap(ema) : GD_OK;
     return status == GD_OK ? back : status;
-}
-
-/* Where the loss is not looked at in every step. */
-static gd_status check_loss(const gd_fit *f)
-{
-    double loss =
-        f->is_watched || f->meter.samples == 0 ? 0.0 : gd_metrics_get(&f->now.train, "loss");
-    return isfinite(loss) ? GD_OK
-                          : gd_fail(GD_ERR_STATE,
-                                    "gd_fit: the loss is %g after step %lld; it is looked at "
-                                    "now and then on this device",
-                                    loss, (long long)f->done);
 }
 
 static bool is_every(int64_t steps, int64_t done)
@@ -253,12 +296,13 @@ static gd_status conclude_step(gd_fit *f)
     if (p->epoch_done) {
         f->train_seconds += p->seconds;
         p->train = gd_meter_read(&f->meter);
-        status = check_loss(f);
+        status = gd_fit_check_loss(f);
     }
     if (status == GD_OK && f->evaluates &&
         (o->validate_steps > 0 ? is_every(o->validate_steps, f->done) || last : p->epoch_done)) {
         status = validate(f);
         p->validated = true;
+        f->blame.done = -1; /* it may have drawn random numbers */
     }
     const gd_metrics *judged = f->evaluates ? &p->validation : &p->train;
     bool is_judged = f->evaluates ? p->validated : p->epoch_done;
@@ -302,6 +346,8 @@ static gd_status run_all(gd_fit *f)
             status = begin_epoch(f);
         if (status == GD_OK)
             status = run_step(f);
+        if (status == GD_OK && f->done == f->begun + 1)
+            status = check_monitor(f);
         if (status == GD_OK)
             status = conclude_step(f);
         begins = f->now.epoch_done;
@@ -334,7 +380,12 @@ static gd_status check(const gd_optimizer *optimizer, gd_objective_fn objective,
         return gd_fail(GD_ERR_INVALID, "gd_fit: resume needs a run");
     if (gd_loader_batches(train) < 1)
         return gd_fail(GD_ERR_INVALID, "gd_fit: the loader has no batches");
-    return GD_OK;
+    if (!o->run)
+        return GD_OK;
+    for (int i = 0; o->metadata && i < o->metadata_count; i++)
+        if (o->metadata[i].key && strcmp(o->metadata[i].key, "fit") == 0)
+            return gd_fail(GD_ERR_INVALID, "gd_fit: \"fit\" is the key of its own metadata");
+    return gd_training_check_metadata("gd_fit", o->metadata_count, o->metadata);
 }
 
 gd_status gd_fit_with(gd_optimizer *optimizer, gd_objective_fn objective, void *user,
@@ -359,7 +410,9 @@ gd_status gd_fit_with(gd_optimizer *optimizer, gd_objective_fn objective, void *
                  .train = train,
                  .options = o,
                  .saved = -1,
-                 .best = NAN };
+                 .best = NAN,
+                 .of = { optimizer, train, o.ema, o.tensor_count, o.tensors },
+                 .blame = { .done = -1 } };
     f.is_watched = gd_context_has_host_memory(f.context);
     int64_t batches = gd_loader_batches(train);
     f.per_epoch = batches / o.accumulate + (batches % o.accumulate != 0);

@@ -3,13 +3,17 @@
 #ifndef GD_TRAIN_FIT_H
 #define GD_TRAIN_FIT_H
 
+#include "train/kept.h"
 #include "train/meter.h"
 
-/* A copy of the parameters and of the place in the random stream. */
+enum { GD_BLAME_STEPS = 64 };
+
+/* With .blame: a copy of all that steps change, taken each GD_BLAME_STEPS of them, from which the steps
+ * since can be done again. */
 typedef struct gd_blame {
-    unsigned char *values; /* of all tensors of the module, one after another */
-    size_t capacity;
-    gd_random_stream random;
+    gd_kept kept;
+    int64_t done; /* updates when it was taken; -1: it is to be taken anew */
+    double lr[GD_BLAME_STEPS];
 } gd_blame;
 
 typedef struct gd_fit {
@@ -37,6 +41,7 @@ typedef struct gd_fit {
     gd_fit_progress now;
     double train_seconds; /* of the epochs that are over, in this process */
     double epoch_start, last_display, last_save;
+    gd_kept_of of;
     gd_blame blame;
 } gd_fit;
 
@@ -44,10 +49,19 @@ typedef struct gd_fit {
 gd_status gd_fit_save(gd_fit *f, bool best);
 gd_status gd_fit_resume(gd_fit *f);
 
+/* How many batches the step at hand has, and their samples. */
+int64_t gd_fit_group(const gd_fit *f, int64_t *samples);
+/* A batch, of a step with so many samples, through the compiled function. NULL: failed. */
+gd_tensor *gd_fit_call(gd_fit *f, const gd_batch *batch, int64_t samples);
+gd_tensor *gd_fit_step_body(void *fit, int count, gd_tensor *const *in);
+
+/* Where the loss is not looked at in every step: it is now. */
+gd_status gd_fit_check_loss(gd_fit *f);
+
 /* Before a step: keep what it starts from. */
 gd_status gd_blame_keep(gd_fit *f);
-/* Put that back, and record the error that tells what made the loss of this batch `loss`. */
-gd_status gd_blame_tell(gd_fit *f, const gd_batch *batch, double loss);
-void gd_blame_free(gd_blame *blame);
+/* Record the error that tells what made the loss of batch `i` of the step at hand `loss`, and leave all as
+ * it was before the step. i is -1: it was a step since the copy was taken. */
+gd_status gd_blame_tell(gd_fit *f, int64_t i, double loss);
 
 #endif

@@ -60,6 +60,8 @@ typedef struct gd_evaluator {
  * same. */
 bool gd_evaluator_open(gd_evaluator *evaluator);
 void gd_evaluator_close(gd_evaluator *evaluator);
+/* The first batch alone, to find out what is reported. */
+gd_status gd_evaluator_try(gd_evaluator *evaluator);
 gd_status gd_evaluator_run(gd_evaluator *evaluator, gd_metrics *out);
 
 #endif

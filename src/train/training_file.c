@@ -59,16 +59,30 @@ static void strings_free(strings *s)
     gd_free(s->list);
 }
 
-static gd_status check_key(const strings *s, const char *key)
+gd_status gd_training_check_metadata(const char *who, int count, const gd_metadata *metadata)
 {
-    bool used = strcmp(key, "checksum") == 0 || strcmp(key, "plateau") == 0 ||
-                strcmp(key, "optimizer") == 0 || strcmp(key, "lr") == 0 ||
-                strcmp(key, "model") == 0 || strcmp(key, "dtype") == 0;
-    for (size_t i = 0; i < s->count; i++)
-        used |= strcmp(s->list[i].key, key) == 0;
-    return used ? gd_fail(GD_ERR_INVALID, "gd_training_save: \"%s\" is the key of another string",
-                          key)
-                : GD_OK;
+    static const char *const used[] = { "checksum", "producer", "buffers",   "order",
+                                        "model",    "dtype",    "random",    "optimizer",
+                                        "lr",       "plateau",  "checkpoint" };
+    if (count < 0 || (count > 0 && !metadata))
+        return gd_fail(GD_ERR_INVALID, "%s: %d strings of metadata, whose list is NULL", who,
+                       count);
+    for (int i = 0; i < count; i++) {
+        const char *key = metadata[i].key;
+        if (!key || !metadata[i].value)
+            return gd_fail(GD_ERR_INVALID, "%s: string %d of the metadata is NULL", who, i);
+        bool is_used = false;
+        for (size_t k = 0; k < sizeof used / sizeof *used; k++)
+            is_used |= strcmp(key, used[k]) == 0;
+        for (int k = 0; k < i; k++)
+            is_used |= strcmp(key, metadata[k].key) == 0;
+        if (is_used)
+            return gd_fail(GD_ERR_INVALID,
+                           "%s: \"%s\" is the key of another string of a checkpoint: choose "
+                           "another",
+                           who, key);
+    }
+    return GD_OK;
 }
 
 /* Where the streams are: the context's, and the module's of initial values. */
@@ -108,13 +122,9 @@ static gd_status collect_strings(const gd_training *t, strings *s)
                     t->plateau->bad, t->plateau->cooling, t->plateau->best);
         add(s, "plateau", s->plateau);
     }
-    for (int i = 0; status == GD_OK && i < t->metadata_count; i++) {
-        if (!t->metadata[i].key || !t->metadata[i].value)
-            return gd_fail(GD_ERR_INVALID, "gd_training_save: string %d is NULL", i);
-        status = check_key(s, t->metadata[i].key);
-        if (status == GD_OK)
-            s->list[s->count++] = t->metadata[i];
-    }
+    status = gd_training_check_metadata("gd_training_save", t->metadata_count, t->metadata);
+    for (int i = 0; status == GD_OK && i < t->metadata_count; i++)
+        s->list[s->count++] = t->metadata[i];
     return status;
 }
 
