@@ -39,6 +39,8 @@ static void help_is_given(void **state)
         assert_string_equal(r->err, "");
     }
     r = run("train --help");
+    for (const char *line = r->out, *end; (end = strchr(line, '\n')); line = end + 1)
+        assert_in_range(end - line, 0, 80);
     static const char *const options[] = {
         "--model FILE", "--data DATA", "--epochs N", "--batch N",     "--lr X",      "--optimizer",
         "--seed N",     "--faithful",  "--eager",    "--per-example", "--threads N", "--quiet",
@@ -64,8 +66,8 @@ static void usage_errors_say_what_is_allowed(void **state)
     assert_fails(run("train --seed -1"), 2, "from 0 to 9000000000000000, not '-1'");
     assert_fails(run("train --batch 1.5"), 2, "--batch takes a whole number");
     assert_fails(run("train --lr nan"), 2, "--lr takes a number");
-    assert_fails(run("train --schedule linear"), 2,
-                 "--schedule is cosine or constant, not 'linear'");
+    assert_fails(run("train --schedule linea"), 2,
+                 "one_cycle or plateau, not 'linea'; did you mean 'linear'?");
     assert_fails(run("train --epocks 3"), 2, "no option '--epocks'; did you mean '--epochs'?");
     assert_fails(run("train now later"), 2, "'later' is one word too many");
     assert_fails(run("predict --index -4"), 2, "--index takes a whole number from 0 to 9999");

@@ -256,8 +256,7 @@ static void resuming_takes_the_options_of_the_run(void **state)
                  "r has a training in it: --resume r goes on with it");
     assert_fails(run("train --resume nowhere"), 1, "nowhere");
     write_text("r/config.json", "{\"epocs\": 3}");
-    assert_fails(run("train --resume r"), 1,
-                 "the key \"epocs\", which is no option; did you mean 'epochs'?");
+    assert_fails(run("train --resume r"), 1, "there is no key \"epocs\"; did you mean 'epochs'?");
 }
 
 /* One number of the table is another: what the features mean has changed with it. */

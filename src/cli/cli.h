@@ -27,11 +27,15 @@ int cli_compare(int argc, char **argv);
 typedef enum cli_kind {
     CLI_FLAG,
     CLI_TEXT,
+    CLI_LIST,  /* a text, several with commas between them */
+    CLI_TEXTS, /* a text; the option may be given several times */
     CLI_WHOLE,
     CLI_REAL,
-    CLI_OPERAND, /* a word that is no option */
-    CLI_OPERANDS /* all such words that are left; the last row */
+    CLI_OPERAND,  /* a word that is no option */
+    CLI_OPERANDS, /* all such words that are left; the last row */
+    CLI_GROUP     /* no option: a heading over those that follow */
 } cli_kind;
+enum { CLI_MOST_OPTIONS = 64, CLI_MOST_TEXTS = 64 };
 
 /* Words of the command line. */
 typedef struct cli_words {
@@ -39,14 +43,20 @@ typedef struct cli_words {
     char *const *words;
 } cli_words;
 
-/* An option: --name ARGUMENT; or an operand, a word that is no option. */
+typedef struct cli_texts {
+    int count;
+    const char *texts[CLI_MOST_TEXTS];
+} cli_texts;
+
+/* An option: --name ARGUMENT; an operand, a word that is no option; or, with a dot in its name, a
+ * setting of files and of --set alone. */
 typedef struct cli_option {
     const char *name;
     const char *argument; /* what --help calls it; NULL for a flag */
     const char *help;
     cli_kind kind;
     void *value;     /* bool *, const char **, int64_t *, double *, for an operand const char **,
-                        for operands cli_words *; holds the default */
+                        for operands cli_words *, for texts cli_texts *; holds the default */
     double min, max; /* of numbers */
 } cli_option;
 
@@ -60,13 +70,19 @@ typedef struct cli_command_help {
 int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_option *options,
               int count, int *exit_code);
 
-/* Options as they are kept in a run folder's config.json and read back: each of `options` but the ones
- * that `kept` is false for. Text that is NULL, numbers that are NaN and operands are left out. */
-typedef bool (*cli_kept_fn)(const char *name);
-gd_status cli_write_config(gd_run_log *log, const cli_option *options, int count, cli_kept_fn kept);
-/* CLI_OK, or what to exit with, the error told. The texts live as long as the history. */
-int cli_read_config(const char *command, const gd_history *history, const cli_option *options,
-                    int count, cli_kept_fn kept);
+/* The same, and given[i] is set where option i is on the command line. */
+int cli_parse_noting(int argc, char **argv, const cli_command_help *help, const cli_option *options,
+                     int count, bool *given, int *exit_code);
+
+/* The option's value from text, which lives as long as it; false: that is none of its values. */
+bool cli_store(const cli_option *option, const char *text);
+/* "a whole number from 1 to 10" */
+#define CLI_WANTED_BYTES 96
+const char *cli_wanted(const cli_option *option, char text[CLI_WANTED_BYTES]);
+/* The value as cli_store takes it; NULL: there is none (a number that is NaN, or below its range),
+ * or the flag is not set. */
+#define CLI_COUNT_TEXT 32
+const char *cli_value_text(const cli_option *option, char text[CLI_COUNT_TEXT]);
 
 /* A word that is no option, where none is left to be taken: told. Returns CLI_USAGE. */
 int cli_one_too_many(const char *command, const char *word);
@@ -77,6 +93,31 @@ const char *cli_suggestion(const char *word, const char *prefix, int count,
 
 /* "gradus: " and the library's error, to stderr. Returns CLI_FAILED. */
 int cli_fail(void);
+
+/* ---- config.c: options in files, by names with dots ---- */
+
+/* JSON, objects in objects: {"epochs": 20, "optimizer": {"lr": 0.01}} has "epochs" and "optimizer.lr". */
+typedef struct cli_config {
+    const char *command; /* that messages begin with: "train" */
+    const cli_option *options;
+    int count;
+    const char *(*key)(const char *name); /* of the option in a file; NULL: it is in none */
+    bool (*is_kept)(const char *name);    /* whether cli_config_text has it */
+    char **texts;                         /* [text_count], of files */
+    int text_count;
+} cli_config;
+
+/* Each returns CLI_OK, or what to exit with, the error told. */
+int cli_config_read(cli_config *config, const char *path);
+/* "optimizer.lr=0.01", a text that lives on. */
+int cli_config_set(cli_config *config, const char *assignment);
+/* The option with that key; NULL: there is none, which is told. `where` begins the message. */
+const cli_option *cli_config_find(const cli_config *config, const char *where, const char *key);
+/* All that is kept and has a value, as such a file, to be freed; NULL: the error is recorded. */
+char *cli_config_text(const cli_config *config);
+gd_status cli_config_write(const cli_config *config, const char *path);
+/* Ends the texts of files. */
+void cli_config_close(cli_config *config);
 
 /* ---- terminal.c ---- */
 
@@ -98,7 +139,6 @@ const char *cli_plain(void);
 #define CLI_WORD_BYTES 4400
 const char *cli_shell_word(const char *text, char word[CLI_WORD_BYTES]);
 /* 13002 -> "13,002" */
-#define CLI_COUNT_TEXT 32
 const char *cli_count(int64_t count, char text[CLI_COUNT_TEXT]);
 /* 75 -> "1:15" */
 const char *cli_duration(double seconds, char text[CLI_COUNT_TEXT]);
@@ -186,6 +226,13 @@ const char *cli_data_class(const cli_data *data, int64_t index, char number[CLI_
 gd_tensor *cli_model_input(gd_model *model, gd_tensor *x);
 /* It has that ending, or that and ".gz". */
 bool cli_has_ending(const char *path, const char *ending);
+
+/* ---- compare.c ---- */
+
+/* -1: less of that metric is better; 1: more is; 0: neither is known. The last part of its name tells. */
+int cli_metric_direction(const char *name);
+/* A chart for the terminal, to standard output. Returns an exit code. */
+int cli_print_chart(const gd_chart *chart);
 
 /* ---- network.c ---- */
 

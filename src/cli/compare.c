@@ -59,8 +59,7 @@ static void release(comparison *c)
 
 /* ---- metrics ---- */
 
-/* -1: less is better; 1: more is; 0: neither is known. The last part of the name tells. */
-static int direction(const char *name)
+int cli_metric_direction(const char *name)
 {
     static const char *const less[] = {
         "loss", "error", "perplexity", "mae", "mse", "rmse", "nll"
@@ -173,7 +172,7 @@ static void print_metric(void *user, const char *name)
 {
     const block *b = user;
     const comparison *c = b->c;
-    int way = direction(name), best = best_run(c, name, way);
+    int way = cli_metric_direction(name), best = best_run(c, name, way);
     char text[64], step[CLI_COUNT_TEXT];
     print_label(name);
     for (int i = b->first; i < b->end; i++) {
@@ -283,7 +282,7 @@ typedef struct choice {
 static void choose(void *user, const char *name)
 {
     choice *best = user;
-    int way = direction(name);
+    int way = cli_metric_direction(name);
     int rank = (way != 0) * 4 + (strstr(name, "train") == NULL) * 2 + (way < 0);
     if (!best->name || rank > best->rank)
         *best = (choice){ name, rank };
@@ -307,7 +306,7 @@ static gd_chart *draw(const comparison *c, const char *name)
     return chart;
 }
 
-static int print_chart(const gd_chart *chart)
+int cli_print_chart(const gd_chart *chart)
 {
     int width = cli_width() < 20 ? 20 : cli_width() > 120 ? 120 : cli_width();
     gd_text_style style = !cli_has_unicode() ? GD_TEXT_ASCII
@@ -343,7 +342,7 @@ static int show_curves(const comparison *c)
     gd_chart *chart = draw(c, best.name);
     if (!chart)
         return cli_fail();
-    int code = print_chart(chart);
+    int code = cli_print_chart(chart);
     if (code == CLI_OK && c->svg && gd_chart_save(chart, c->svg) != GD_OK)
         code = cli_fail();
     gd_chart_release(chart);

@@ -1,6 +1,7 @@
 /* cli/options.c: from rows that describe options to parsing and to --help. Start at cli_parse(). */
 #include "cli.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -8,66 +9,149 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_OPTIONS = 32, HELP = 'h', FIRST = 256 };
+enum { HELP = 'h', FIRST = 256, COLUMNS = 80, LEFT = 25 };
 
 static bool is_operand(const cli_option *o)
 {
     return o->kind == CLI_OPERAND || o->kind == CLI_OPERANDS;
 }
 
-static void print_help(const cli_command_help *help, const cli_option *options, int count)
+/* A row with a dot in its name is a setting of files and of --set alone. */
+static bool is_setting(const cli_option *o)
 {
-    printf("Usage: %s\n\n%s\n\nOptions:\n", help->usage, help->summary);
-    for (int i = 0; i < count; i++) {
-        char left[64];
-        if (is_operand(&options[i])) {
-            printf("  %-20s %s\n", options[i].name, options[i].help);
-            continue;
-        }
-        snprintf(left, sizeof left, "--%s%s%s", options[i].name, options[i].argument ? " " : "",
-                 options[i].argument ? options[i].argument : "");
-        printf("  %-20s %s\n", left, options[i].help);
-    }
-    printf("  %-20s %s\n", "--help", "this text");
+    return strchr(o->name, '.') != NULL;
 }
 
-static int complain(const char *command, const cli_option *o, const char *given)
+static bool is_on_command_line(const cli_option *o)
 {
-    if (o->kind == CLI_WHOLE)
-        fprintf(stderr, "gradus %s: --%s takes a whole number from %lld to %lld, not '%s'\n",
-                command, o->name, (long long)o->min, (long long)o->max, given);
+    return o->kind != CLI_GROUP && !is_operand(o) && !is_setting(o);
+}
+
+/* ---- help ---- */
+
+/* Words in lines of 80 columns, the first of which has `column` columns already; further ones are
+ * indented. */
+static void print_wrapped(const char *text, int column, int indent)
+{
+    while (*(text += strspn(text, " \n"))) {
+        int length = (int)strcspn(text, " \n");
+        if (column > indent && column + 1 + length > COLUMNS) {
+            printf("\n%*s", indent, "");
+            column = indent;
+        }
+        column += printf("%s%.*s", column > indent ? " " : "", length, text);
+        text += length;
+    }
+    printf("\n");
+}
+
+static void print_row(const cli_option *o)
+{
+    bool option = is_on_command_line(o);
+    int column = printf("  %s%s%s%s", option ? "--" : "", o->name, o->argument ? " " : "",
+                        o->argument ? o->argument : "");
+    if (column >= LEFT)
+        column = printf("\n") - 1;
+    printf("%*s", LEFT - column, "");
+    print_wrapped(o->help, LEFT, LEFT);
+}
+
+static void print_help(const cli_command_help *help, const cli_option *options, int count)
+{
+    printf("Usage: %s\n\n", help->usage);
+    print_wrapped(help->summary, 0, 0);
+    if (count == 0 || options[0].kind != CLI_GROUP)
+        printf("\nOptions:\n");
+    for (int i = 0; i < count; i++) {
+        if (options[i].kind == CLI_GROUP)
+            printf("\n%s:\n", options[i].name);
+        else
+            print_row(&options[i]);
+    }
+    printf("  --help                 this text\n");
+}
+
+/* ---- values ---- */
+
+const char *cli_wanted(const cli_option *o, char text[CLI_WANTED_BYTES])
+{
+    if (o->kind == CLI_FLAG)
+        snprintf(text, CLI_WANTED_BYTES, "true or false");
+    else if (o->kind == CLI_WHOLE)
+        snprintf(text, CLI_WANTED_BYTES, "a whole number from %lld to %lld", (long long)o->min,
+                 (long long)o->max);
+    else if (o->kind == CLI_REAL)
+        snprintf(text, CLI_WANTED_BYTES, "a number from %g to %g", o->min, o->max);
     else
-        fprintf(stderr, "gradus %s: --%s takes a number from %g to %g, not '%s'\n", command,
-                o->name, o->min, o->max, given);
-    return CLI_USAGE;
+        snprintf(text, CLI_WANTED_BYTES, "a text");
+    return text;
+}
+
+bool cli_store(const cli_option *o, const char *given)
+{
+    char *end;
+    errno = 0;
+    if (o->kind == CLI_FLAG) {
+        bool is_true = strcmp(given, "true") == 0;
+        *(bool *)o->value = is_true;
+        return is_true || strcmp(given, "false") == 0;
+    }
+    if (o->kind == CLI_WHOLE) {
+        long long number = strtoll(given, &end, 10);
+        if (end == given || *end || errno || (double)number < o->min || (double)number > o->max)
+            return false;
+        *(int64_t *)o->value = number;
+        return true;
+    }
+    if (o->kind == CLI_REAL) {
+        double number = strtod(given, &end);
+        if (end == given || *end || !isfinite(number) || number < o->min || number > o->max)
+            return false;
+        *(double *)o->value = number;
+        return true;
+    }
+    if (o->kind == CLI_TEXTS) {
+        cli_texts *list = o->value;
+        if (list->count == CLI_MOST_TEXTS)
+            return false;
+        list->texts[list->count++] = given;
+        return true;
+    }
+    *(const char **)o->value = given;
+    return true;
 }
 
 /* Put the option's argument where it belongs. */
 static int store(const char *command, const cli_option *o, const char *given)
 {
-    if (o->kind == CLI_FLAG) {
-        *(bool *)o->value = true;
+    char wanted[CLI_WANTED_BYTES];
+    if (cli_store(o, o->kind == CLI_FLAG ? "true" : given))
         return CLI_OK;
-    }
-    if (o->kind == CLI_TEXT || o->kind == CLI_OPERAND) {
-        *(const char **)o->value = given;
-        return CLI_OK;
-    }
-    char *end;
-    errno = 0;
-    if (o->kind == CLI_WHOLE) {
-        long long number = strtoll(given, &end, 10);
-        if (end == given || *end || errno || (double)number < o->min || (double)number > o->max)
-            return complain(command, o, given);
-        *(int64_t *)o->value = number;
-        return CLI_OK;
-    }
-    double number = strtod(given, &end);
-    if (end == given || *end || !isfinite(number) || number < o->min || number > o->max)
-        return complain(command, o, given);
-    *(double *)o->value = number;
-    return CLI_OK;
+    if (o->kind == CLI_TEXTS)
+        fprintf(stderr, "gradus %s: --%s is given more than %d times\n", command, o->name,
+                (int)CLI_MOST_TEXTS);
+    else
+        fprintf(stderr, "gradus %s: --%s takes %s, not '%s'\n", command, o->name,
+                cli_wanted(o, wanted), given);
+    return CLI_USAGE;
 }
+
+const char *cli_value_text(const cli_option *o, char text[CLI_COUNT_TEXT])
+{
+    if (o->kind == CLI_TEXT || o->kind == CLI_LIST)
+        return *(const char **)o->value;
+    if (o->kind == CLI_FLAG)
+        return *(bool *)o->value ? "true" : NULL;
+    if (o->kind == CLI_WHOLE && (double)*(int64_t *)o->value >= o->min)
+        snprintf(text, CLI_COUNT_TEXT, "%lld", (long long)*(int64_t *)o->value);
+    else if (o->kind == CLI_REAL && !isnan(*(double *)o->value))
+        snprintf(text, CLI_COUNT_TEXT, "%.17g", *(double *)o->value);
+    else
+        return NULL;
+    return text;
+}
+
+/* ---- mistakes ---- */
 
 /* Edits (one character inserted, deleted or replaced) between two words: Levenshtein's distance. */
 static int distance(const char *a, const char *b)
@@ -110,10 +194,10 @@ const char *cli_suggestion(const char *word, const char *prefix, int count,
 static int complain_word(const char *command, int problem, const char *word,
                          const cli_option *options, int count)
 {
-    const char *names[MOST_OPTIONS];
+    const char *names[CLI_MOST_OPTIONS];
     int named = 0;
-    for (int i = 0; i < count && named < MOST_OPTIONS; i++)
-        if (options[i].kind != CLI_OPERAND)
+    for (int i = 0; i < count; i++)
+        if (is_on_command_line(&options[i]))
             names[named++] = options[i].name;
     if (problem == ':')
         fprintf(stderr, "gradus %s: %s needs an argument\n", command, word);
@@ -128,63 +212,7 @@ static int complain_word(const char *command, int problem, const char *word,
     return CLI_USAGE;
 }
 
-/* ---- config.json of a run ---- */
-
-/* The value of an option as text; NULL: there is none, and it has its default. */
-static const char *value_text(const cli_option *o, char text[CLI_COUNT_TEXT])
-{
-    if (o->kind == CLI_TEXT)
-        return *(const char **)o->value;
-    if (o->kind == CLI_FLAG)
-        return *(bool *)o->value ? "true" : NULL;
-    if (o->kind == CLI_WHOLE && (double)*(int64_t *)o->value >= o->min)
-        snprintf(text, CLI_COUNT_TEXT, "%lld", (long long)*(int64_t *)o->value);
-    else if (o->kind == CLI_REAL && !isnan(*(double *)o->value))
-        snprintf(text, CLI_COUNT_TEXT, "%.17g", *(double *)o->value);
-    else
-        return NULL;
-    return text;
-}
-
-gd_status cli_write_config(gd_run_log *log, const cli_option *options, int count, cli_kept_fn kept)
-{
-    const char *names[MOST_OPTIONS], *values[MOST_OPTIONS];
-    char texts[MOST_OPTIONS][CLI_COUNT_TEXT];
-    int named = 0;
-    for (int i = 0; i < count && named < MOST_OPTIONS; i++) {
-        values[named] = kept(options[i].name) ? value_text(&options[i], texts[named]) : NULL;
-        names[named] = options[i].name;
-        named += values[named] != NULL;
-    }
-    return gd_run_log_hyperparameters(log, named, names, values);
-}
-
-int cli_read_config(const char *command, const gd_history *history, const cli_option *options,
-                    int count, cli_kept_fn kept)
-{
-    for (int64_t k = 0; k < gd_history_option_count(history); k++) {
-        const char *name = gd_history_option_name(history, k);
-        const char *text = gd_history_option(history, name);
-        int found = -1;
-        for (int i = 0; i < count; i++)
-            if (options[i].kind != CLI_OPERAND && strcmp(options[i].name, name) == 0)
-                found = i;
-        if (found < 0 || !kept(name)) {
-            const char *names[MOST_OPTIONS];
-            for (int i = 0; i < count && i < MOST_OPTIONS; i++)
-                names[i] = options[i].name;
-            fprintf(stderr,
-                    "gradus %s: config.json of the run has the key \"%s\", which is no option%s\n",
-                    command, name, cli_suggestion(name, "", count, names));
-            return CLI_FAILED;
-        }
-        if (options[found].kind == CLI_FLAG)
-            *(bool *)options[found].value = strcmp(text, "true") == 0;
-        else if (store(command, &options[found], text) != CLI_OK)
-            return CLI_FAILED;
-    }
-    return CLI_OK;
-}
+/* ---- parsing ---- */
 
 /* The words that are no options, in the order of the operands' rows. */
 static int store_operands(int argc, char **argv, const cli_option *options, int count)
@@ -208,12 +236,13 @@ int cli_one_too_many(const char *command, const char *word)
     return CLI_USAGE;
 }
 
-int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_option *options,
-              int count, int *exit_code)
+int cli_parse_noting(int argc, char **argv, const cli_command_help *help, const cli_option *options,
+                     int count, bool *given, int *exit_code)
 {
-    struct option rows[MOST_OPTIONS + 2] = { { "help", no_argument, NULL, HELP } };
-    for (int i = 0, row = 1; i < count && i < MOST_OPTIONS; i++)
-        if (!is_operand(&options[i]))
+    struct option rows[CLI_MOST_OPTIONS + 2] = { { "help", no_argument, NULL, HELP } };
+    assert(count <= CLI_MOST_OPTIONS);
+    for (int i = 0, row = 1; i < count; i++)
+        if (is_on_command_line(&options[i]))
             rows[row++] =
                 (struct option){ options[i].name,
                                  options[i].kind == CLI_FLAG ? no_argument : required_argument,
@@ -234,6 +263,8 @@ int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_opt
             print_help(help, options, count);
             return 1;
         }
+        if (given && found >= FIRST)
+            given[found - FIRST] = true;
         *exit_code = found >= FIRST
                          ? store(argv[0], &options[found - FIRST], optarg)
                          : complain_word(argv[0], found, argv[optind - 1], options, count);
@@ -241,6 +272,12 @@ int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_opt
     if (*exit_code == CLI_OK)
         *exit_code = store_operands(argc, argv, options, count);
     return *exit_code != CLI_OK;
+}
+
+int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_option *options,
+              int count, int *exit_code)
+{
+    return cli_parse_noting(argc, argv, help, options, count, NULL, exit_code);
 }
 
 int cli_fail(void)

@@ -1,5 +1,5 @@
-/* cli/train.c: gradus train: options, the model, and the run folder. Start at cli_train(); the training
- * itself is train_fit.c. */
+/* cli/train.c: gradus train: the model, and the run folder. Start at cli_train(); the options are
+ * train_options.c, the training itself is train_fit.c. */
 #include "train.h"
 
 #include <errno.h>
@@ -12,27 +12,23 @@
 
 /* What is not given on the command line. */
 typedef struct recipe {
-    const char *optimizer, *schedule;
+    const char *optimizer;
     int64_t epochs, batch;
     double lr;
 } recipe;
 
 /* The original: plain stochastic gradient descent. */
-static const recipe faithful = {
-    .optimizer = "sgd", .schedule = "constant", .epochs = 10, .batch = 50, .lr = 0.01
-};
+static const recipe faithful = { .optimizer = "sgd", .epochs = 10, .batch = 50, .lr = 0.01 };
 
 static void complete(cli_settings *s, const cli_data_kind *kind)
 {
-    const recipe best = { .optimizer = "adam",
-                          .schedule = "cosine",
-                          .epochs = kind->epochs,
-                          .batch = kind->batch,
-                          .lr = kind->lr };
+    const recipe best = {
+        .optimizer = "adam", .epochs = kind->epochs, .batch = kind->batch, .lr = kind->lr
+    };
     const recipe *r = s->faithful ? &faithful : &best;
     bool own_optimizer = s->optimizer && strcmp(s->optimizer, r->optimizer) != 0;
     s->optimizer = s->optimizer ? s->optimizer : r->optimizer;
-    s->schedule = s->schedule ? s->schedule : r->schedule;
+    s->schedule = cli_schedule_name(s);
     s->epochs = s->epochs ? s->epochs : r->epochs;
     s->batch = s->batch ? s->batch : r->batch;
     if (isnan(s->lr) && !own_optimizer) /* another optimizer has a default of its own */
@@ -120,17 +116,6 @@ static bool choose_threads(const cli_training *t)
 
 /* ---- the run folder ---- */
 
-/* Options that decide what comes out, and so are kept. */
-static bool is_kept(const char *name)
-{
-    static const char *const others[] = { "model",   "run",   "resume", "threads",
-                                          "workers", "blame", "quiet",  "DATA" };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(name, others[i]) == 0)
-            return false;
-    return true;
-}
-
 /* Before the data are looked at: the folder is there, or the one that it is to be made in. */
 static bool can_be_made(const char *folder)
 {
@@ -200,9 +185,27 @@ static bool keep_model(const cli_training *t)
     return ok;
 }
 
+/* config.json, and the options by their keys for what else the log writes. */
+static bool keep_options(cli_training *t, const cli_config *config)
+{
+    char path[CLI_PATH_BYTES + 32], texts[CLI_MOST_OPTIONS][CLI_COUNT_TEXT];
+    const char *keys[CLI_MOST_OPTIONS], *values[CLI_MOST_OPTIONS];
+    int count = 0;
+    for (int i = 0; i < config->count; i++) {
+        const cli_option *o = &config->options[i];
+        keys[count] =
+            o->kind == CLI_GROUP || !cli_train_is_kept(o->name) ? NULL : cli_train_key(o->name);
+        values[count] = keys[count] ? cli_value_text(o, texts[count]) : NULL;
+        count += values[count] != NULL;
+    }
+    snprintf(path, sizeof path, "%s/config.json", t->folder);
+    return cli_config_write(config, path) == GD_OK &&
+           gd_run_log_hyperparameters(t->log, count, keys, values) == GD_OK;
+}
+
 /* A new folder, or the one that is resumed. Whatever ends the process from here on, the folder has what
  * --resume needs: the options, which are written last. */
-static bool open_run(cli_training *t, const cli_option *options, int count)
+static bool open_run(cli_training *t, const cli_config *config)
 {
     t->is_new = access(t->folder, F_OK) != 0;
     t->run = gd_run_open(t->folder);
@@ -216,7 +219,7 @@ static bool open_run(cli_training *t, const cli_option *options, int count)
     if (gd_run_has_checkpoint(t->run))
         return gd_error_record(GD_ERR_STATE, sentence) == GD_OK;
     t->log = gd_run_log_open(t->folder);
-    return t->log && keep_model(t) && cli_write_config(t->log, options, count, is_kept) == GD_OK;
+    return t->log && keep_model(t) && keep_options(t, config);
 }
 
 /* A training that cannot begin leaves no folder behind that was not there. */
@@ -236,9 +239,9 @@ static void take_back(const cli_training *t)
     }
 }
 
-/* ---- the command ---- */
+/* ---- a training ---- */
 
-static bool train(cli_training *t, cli_settings *s, const cli_option *options, int count)
+static bool train(cli_training *t, cli_settings *s, const cli_config *config)
 {
     const cli_data_options data = { .path = s->data,
                                     .target = s->target,
@@ -259,16 +262,15 @@ static bool train(cli_training *t, cli_settings *s, const cli_option *options, i
         return record(GD_ERR_INVALID, "%s: a text is learnt by a GPT; --model is for other data",
                       s->model);
     complete(s, kind);
+    t->monitor = s->monitor ? s->monitor : kind->monitor;
     t->context = gd_open("cpu", .threads = (int)s->threads);
-    if (!t->context || !open_run(t, options, count) ||
-        !cli_data_open(&t->data, t->context, &data) || !make_model(t) || !choose_threads(t) ||
-        !write_model(t))
+    if (!t->context || !open_run(t, config) || !cli_data_open(&t->data, t->context, &data) ||
+        !make_model(t) || !choose_threads(t) || !write_model(t))
         return false;
     if (cli_is_interrupted()) {
         fprintf(stderr, "gradus train: interrupted before it began; nothing is saved\n");
         return true;
     }
-    t->began = true;
     return cli_train_fit(t);
 }
 
@@ -289,154 +291,131 @@ static bool can_save(void)
     return gd_tensors_save("/dev/null", 0, NULL, 0, NULL) == GD_OK;
 }
 
-/* --resume goes on with the options of the run. */
-static int read_run(int argc, char **argv, cli_settings *s, const cli_option *options, int count,
-                    gd_history **history)
+/* Absolute, so that the run can be resumed from anywhere. *path is to be freed. */
+static const char *absolute(const char *given, char **path)
 {
-    for (int i = 1; i < argc; i++)
-        for (int k = 0; k < count; k++) {
-            /* The beginning of a name is as good as the name. */
-            size_t length = strncmp(argv[i], "--", 2) == 0 ? strcspn(argv[i] + 2, "=") : 0;
-            if (length > 0 && is_kept(options[k].name) &&
-                strncmp(argv[i] + 2, options[k].name, length) == 0) {
-                fprintf(stderr,
-                        "gradus train: --%s cannot be changed by --resume, which goes on "
-                        "with what is in config.json\n",
-                        options[k].name);
-                return CLI_USAGE;
-            }
+    *path = given ? realpath(given, NULL) : NULL;
+    return *path ? *path : given;
+}
+
+int cli_train_run(cli_settings *s, const cli_config *config)
+{
+    cli_training t = { .settings = s };
+    const char *model = s->model;
+    char *data_path, *model_path;
+    s->given = s->data;
+    bool ok = can_save() && (s->run || s->resume || choose_folder(s, t.folder));
+    if (s->run || s->resume)
+        snprintf(t.folder, sizeof t.folder, "%.4000s", s->run ? s->run : s->resume);
+    ok = ok && can_be_made(t.folder);
+    s->data = absolute(s->data, &data_path);
+    s->model = absolute(s->model, &model_path);
+    ok = ok && train(&t, s, config);
+    end(&t);
+    s->data = s->given;
+    s->model = model;
+    free(data_path);
+    free(model_path);
+    return !ok ? CLI_FAILED : cli_is_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+}
+
+/* ---- the command ---- */
+
+/* --resume goes on with the options of the run. */
+static int read_run(cli_settings *s, cli_config *config, const bool *given)
+{
+    for (int i = 0; i < config->count; i++) {
+        const char *name = config->options[i].name;
+        if (given[i] && strcmp(name, "resume") != 0 &&
+            (cli_train_is_kept(name) || !cli_train_key(name))) {
+            fprintf(stderr,
+                    "gradus train: --%s cannot be changed by --resume, which goes on "
+                    "with what is in config.json\n",
+                    name);
+            return CLI_USAGE;
         }
-    if (s->model || s->run || s->data) {
+    }
+    if (s->run || s->data) {
         fprintf(stderr, "gradus train: --resume takes model and data of the run\n");
         return CLI_USAGE;
     }
-    char log[CLI_PATH_BYTES + 32];
-    snprintf(log, sizeof log, "%.4000s/metrics.jsonl", s->resume);
-    if (access(log, F_OK) != 0) {
+    char path[CLI_PATH_BYTES + 32];
+    snprintf(path, sizeof path, "%.4000s/metrics.jsonl", s->resume);
+    if (access(path, F_OK) != 0) {
         fprintf(stderr, "gradus train: %s: there is no run to go on with\n", s->resume);
         return CLI_FAILED;
     }
-    *history = gd_history_load(s->resume);
-    if (*history && gd_history_option_count(*history) == 0) {
+    snprintf(path, sizeof path, "%.4000s/config.json", s->resume);
+    if (access(path, F_OK) != 0) {
         fprintf(stderr,
                 "gradus train: %s has no config.json: its training had not begun, and begins anew "
                 "with --run\n",
                 s->resume);
         return CLI_FAILED;
     }
-    return *history ? cli_read_config("train", *history, options, count, is_kept) : cli_fail();
+    return cli_config_read(config, path) == CLI_OK ? CLI_OK : CLI_FAILED;
 }
 
-static int check(const cli_settings *s)
+int cli_train_read(int argc, char **argv, const cli_command_help *help, cli_config *config,
+                   cli_settings *s, bool *given)
 {
-    if (!s->schedule || strcmp(s->schedule, "cosine") == 0 || strcmp(s->schedule, "constant") == 0)
+    int code;
+    if (cli_parse_noting(argc, argv, help, config->options, config->count, given, &code))
+        return code == CLI_OK ? CLI_HELPED : code;
+    if (!s->config && s->sets.count == 0)
         return CLI_OK;
-    fprintf(stderr, "gradus train: --schedule is cosine or constant, not '%s'\n", s->schedule);
-    return CLI_USAGE;
+    /* The file, --set, and the command line once more. */
+    const char *file = s->config;
+    const cli_texts sets = s->sets;
+    *s = cli_train_defaults();
+    if (file)
+        code = cli_config_read(config, file);
+    for (int i = 0; code == CLI_OK && i < sets.count; i++)
+        code = cli_config_set(config, sets.texts[i]);
+    if (code == CLI_OK)
+        (void)cli_parse(argc, argv, help, config->options, config->count, &code);
+    return code;
 }
 
-/* Absolute, so that the run can be resumed from anywhere. */
-static int run(cli_settings *s, const cli_option *options, int count)
+static int run(cli_settings *s, const cli_config *config)
 {
-    cli_training t = { .settings = s };
-    char *path = NULL;
     if (!s->data && access(CLI_DEFAULT_DATA, F_OK) != 0) {
         fprintf(stderr, "gradus train: DATA is needed: a table, a text, or a folder; 'gradus train "
                         "--help' (" CLI_DEFAULT_DATA ", taken without, is not there)\n");
         return CLI_USAGE;
     }
     s->data = s->data ? s->data : CLI_DEFAULT_DATA;
-    bool ok = can_save() && (s->run || s->resume || choose_folder(s, t.folder));
-    if (s->run || s->resume)
-        snprintf(t.folder, sizeof t.folder, "%.4000s", s->run ? s->run : s->resume);
-    ok = ok && can_be_made(t.folder);
-    s->given = s->data;
-    path = realpath(s->data, NULL);
-    s->data = path ? path : s->data;
     cli_catch_interrupts();
     (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is told in the end, after saving */
-    ok = ok && train(&t, s, options, count);
-    int code = !ok ? cli_fail() : cli_is_interrupted() ? CLI_INTERRUPTED : CLI_OK;
-    end(&t);
-    s->data = s->given;
-    free(path);
-    return code;
+    int code = cli_train_run(s, config);
+    return code == CLI_FAILED ? cli_fail() : code;
 }
 
 int cli_train(int argc, char **argv)
 {
-    cli_settings s = {
-        .threads = -1, .workers = -1, .seed = 1, .lr = NAN, .momentum = NAN, .validation = 0.15
-    };
-    const cli_option options[] = {
-        { "DATA", NULL,
-          "a table (.csv, .tsv), a folder of photographs with a folder for each class, a text "
-          "(.txt), or MNIST's files (default: " CLI_DEFAULT_DATA ")",
-          CLI_OPERAND, &s.data, 0, 0 },
-        { "data", "DATA", "the same", CLI_TEXT, &s.data, 0, 0 },
-        { "target", "COLUMN", "of a table: what is to be predicted", CLI_TEXT, &s.target, 0, 0 },
-        { "ignore", "COLUMNS", "of a table: columns to leave out, with commas between them",
-          CLI_TEXT, &s.ignore, 0, 0 },
-        { "task", "NAME", "classification or regression (default: as the target says)", CLI_TEXT,
-          &s.task, 0, 0 },
-        { "size", "N", "of photographs: height and width in pixels (default: 64)", CLI_WHOLE,
-          &s.size, 8, 1024 },
-        { "validation", "X", "share of the data to validate with (default: 0.15)", CLI_REAL,
-          &s.validation, 0.01, 0.9 },
-        { "model", "FILE", "the network as JSON (default: one is proposed)", CLI_TEXT, &s.model, 0,
-          0 },
-        { "run", "FOLDER", "for all that comes of it (default: " CLI_RUNS "/ and the data's name)",
-          CLI_TEXT, &s.run, 0, 0 },
-        { "resume", "FOLDER", "go on with a run that was interrupted", CLI_TEXT, &s.resume, 0, 0 },
-        { "epochs", "N",
-          "passes over the data (default: 10 for digits and text, 20 photographs, 100 tables)",
-          CLI_WHOLE, &s.epochs, 1, 1e6 },
-        { "batch", "N", "samples in a batch (default: 50 digits, 16 text, else 32)", CLI_WHOLE,
-          &s.batch, 1, 60000 },
-        { "optimizer", "NAME", "sgd, rmsprop, adam, adamw, nadam, radam, ... (default: adam)",
-          CLI_TEXT, &s.optimizer, 0, 0 },
-        { "lr", "X", "learning rate (default: by the data, or the optimizer's)", CLI_REAL, &s.lr, 0,
-          1e6 },
-        { "momentum", "X", "of sgd and rmsprop (default: 0)", CLI_REAL, &s.momentum, 0, 1 },
-        { "schedule", "NAME", "cosine or constant (default: cosine)", CLI_TEXT, &s.schedule, 0, 0 },
-        { "seed", "N", "of initial weights, shuffles and the split (default: 1)", CLI_WHOLE,
-          &s.seed, 0, 9e15 },
-        { "threads", "N",
-          "threads to compute with (default: the cores there are; 1 for a small network)",
-          CLI_WHOLE, &s.threads, 1, 256 },
-        { "workers", "N", "threads that make batches ahead (default: 2 for photographs, else none)",
-          CLI_WHOLE, &s.workers, 0, 256 },
-        { "faithful", NULL,
-          "as the original: sgd, learning rate 0.01, constant, 10 epochs of batch 50", CLI_FLAG,
-          &s.faithful, 0, 0 },
-        { "per-example", NULL,
-          "accumulate gradients one example at a time: the same result, slower", CLI_FLAG,
-          &s.per_example, 0, 0 },
-        { "eager", NULL, "run op by op, without compiling: the same result, slower", CLI_FLAG,
-          &s.eager, 0, 0 },
-        { "blame", NULL, "where the loss is not finite, find the op that made it so", CLI_FLAG,
-          &s.blame, 0, 0 },
-        { "quiet", NULL, "print nothing but errors", CLI_FLAG, &s.quiet, 0, 0 },
-    };
-    const int count = (int)(sizeof options / sizeof *options);
+    cli_settings s = cli_train_defaults();
+    cli_option options[CLI_MOST_OPTIONS];
+    bool given[CLI_MOST_OPTIONS] = { false };
+    cli_config config = { .command = "train",
+                          .options = options,
+                          .count = cli_train_options(&s, options),
+                          .key = cli_train_key,
+                          .is_kept = cli_train_is_kept };
     const cli_command_help help = {
         "gradus train [DATA] [OPTION]...",
         "Train a network on a table, a folder of photographs, a text, or handwritten digits "
-        "(MNIST),\nfound out from the files. The run's folder has the model (model.json, "
-        "model.safetensors), the options\n(config.json), the log (metrics.jsonl), curves "
-        "(pictures/curves.svg) and checkpoints. Ctrl-C finishes\nthe step and saves; a second one "
+        "(MNIST), found out from the files. The run's folder has the model (model.json, "
+        "model.safetensors), the options (config.json), the log (metrics.jsonl), curves "
+        "(pictures/curves.svg) and checkpoints. Ctrl-C finishes the step and saves; a second one "
         "ends at once."
     };
-    int code;
-    if (cli_parse(argc, argv, &help, options, count, &code))
-        return code;
-    gd_history *history = NULL;
-    if (s.resume)
-        code = read_run(argc, argv, &s, options, count, &history);
+    int code = cli_train_read(argc, argv, &help, &config, &s, given);
+    if (code == CLI_OK && s.resume)
+        code = read_run(&s, &config, given);
     if (code == CLI_OK)
-        code = check(&s);
+        code = cli_train_check("train", &s);
     if (code == CLI_OK)
-        code = run(&s, options, count);
-    gd_history_release(history);
-    return code;
+        code = run(&s, &config);
+    cli_config_close(&config);
+    return code == CLI_HELPED ? CLI_OK : code;
 }

@@ -1,34 +1,92 @@
-/* cli/train.h: gradus train in two files: train.c is the command, its options and its run folder;
- * train_fit.c the training, its display and its log. */
+/* cli/train.h: gradus train in four files: train.c is the command and its run folder, train_options.c its
+ * options, train_recipe.c optimizer and schedule, train_fit.c the training, its display and its log.
+ * gradus search trains with them, too. */
 #ifndef GD_CLI_TRAIN_H
 #define GD_CLI_TRAIN_H
 
 #include "cli.h"
 
+/* ---- train_options.c, but for cli_train_read: train.c ---- */
+
+/* Numbers that are 0, -1 or NaN are not given: the data's kind or the library chooses. */
 typedef struct cli_settings {
     const char *given; /* the data, as the user called them */
-    const char *data, *model, *run, *resume, *target, *task, *ignore, *optimizer, *schedule;
-    int64_t epochs, batch, seed, threads, workers, size; /* 0 (workers: -1): by the kind of data */
-    double lr, momentum, validation;
-    bool faithful, per_example, eager, blame, quiet;
+    const char *data, *model, *run, *resume, *config, *target, *task, *ignore, *optimizer,
+        *schedule, *monitor;
+    cli_texts sets;
+    int64_t epochs, batch, seed, threads, workers, size, accumulate, patience, plateau_patience;
+    double lr, momentum, weight_decay, clip_norm, clip_value, validation, ema, min_improvement;
+    double warmup, lr_end, factor, period, growth, power, rising_share; /* of the schedule */
+    const char *milestones;
+    bool linear_annealing, faithful, per_example, eager, blame, quiet;
+    int64_t pause; /* end after this epoch as if interrupted; 0: do not. gradus search's alone */
 } cli_settings;
 
+/* The command line into the settings that config's options belong to: first the file of --config, then
+ * --set, then the other options. CLI_HELPED: --help was given; else CLI_OK, or what to exit with, the
+ * error told. given[i]: option i was on the command line. */
+enum { CLI_HELPED = -1 };
+int cli_train_read(int argc, char **argv, const cli_command_help *help, cli_config *config,
+                   cli_settings *s, bool *given);
+/* What is not given has these values. */
+cli_settings cli_train_defaults(void);
+/* Rows whose values are `s`. Returns how many. */
+int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_OPTIONS]);
+/* An option's name in files, "optimizer.lr"; NULL: it is in none. */
+const char *cli_train_key(const char *name);
+/* Options that decide what comes out, and so are kept. */
+bool cli_train_is_kept(const char *name);
+/* Names and combinations that can be told to be wrong without the data. CLI_OK, or the exit code. */
+int cli_train_check(const char *command, const cli_settings *s);
+
+/* ---- train_recipe.c ---- */
+
+enum { CLI_MOST_MILESTONES = 64 };
+
+/* How parameters are changed, for gd_fit. */
+typedef struct cli_recipe {
+    gd_optimizer *optimizer;
+    gd_ema *ema; /* NULL: none */
+    gd_schedule schedule;
+    gd_plateau plateau;
+    bool is_plateau; /* instead of the schedule */
+    int64_t milestones[CLI_MOST_MILESTONES];
+} cli_recipe;
+
+typedef struct cli_training cli_training;
+/* steps: of an epoch. false: the error is recorded. */
+bool cli_recipe_make(cli_recipe *recipe, const cli_training *t, int64_t steps);
+/* What the recipe's schedule is called. */
+const char *cli_schedule_name(const cli_settings *s);
+
+/* ---- train.c ---- */
+
 /* A training as it runs. */
-typedef struct cli_training {
+struct cli_training {
     const cli_settings *settings;
     gd_context *context;
     cli_data data;
     gd_model *model;
     gd_language_model *language; /* instead of a model, for text */
+    const char *monitor; /* the metric that says which epoch is best; NULL: the last one counts */
+    cli_recipe recipe;
     gd_run *run;
     gd_run_log *log; /* of a resumed run NULL until the first step is known */
     char folder[CLI_PATH_BYTES];
     bool is_new, began; /* the folder was made by this process; its training has begun */
+    int64_t epoch;      /* the last one that was finished; 0: none was */
     double logged;      /* when */
-} cli_training;
+};
+
+/* Train as the settings say, in the run's folder, of which nothing but what was there before is left where
+ * the training cannot begin. CLI_OK, CLI_INTERRUPTED or CLI_FAILED, with the error recorded. */
+int cli_train_run(cli_settings *s, const cli_config *config);
 
 /* The parameters of either. */
 gd_module *cli_train_module(const cli_training *t);
+
+/* ---- train_fit.c ---- */
+
 /* Train the model, and write RUN/model.safetensors. false: the error is recorded. */
 bool cli_train_fit(cli_training *t);
 

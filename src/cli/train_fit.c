@@ -111,9 +111,10 @@ static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
 {
     const double log_seconds = 10.0;
     cli_training *t = user;
-    *stop = cli_is_interrupted();
+    t->epoch = p->epoch_done ? p->epoch : p->epoch - 1;
+    *stop = cli_is_interrupted() || (t->settings->pause > 0 && t->epoch >= t->settings->pause);
     if (!t->settings->quiet && p->epoch_done && is_shown(p))
-        print_epoch(p, t->data.kind->monitor != NULL);
+        print_epoch(p, t->monitor != NULL);
     else if (!t->settings->quiet && !p->epoch_done && cli_is_terminal())
         print_bar(p);
     if (!p->epoch_done && gd_seconds() - t->logged < log_seconds)
@@ -188,8 +189,15 @@ static gd_status save_model(cli_training *t)
     char path[CLI_PATH_BYTES + 64];
     snprintf(path, sizeof path, "%s/checkpoints/best.safetensors", t->folder);
     gd_status status = gd_run_wait(t->run);
-    if (status == GD_OK && t->data.kind->monitor && access(path, F_OK) == 0)
+    bool chosen = t->monitor && access(path, F_OK) == 0;
+    if (status == GD_OK && chosen && !t->recipe.ema)
         status = gd_module_load(cli_train_module(t), path);
+    const gd_training best = { GD_TRAINING_DEFAULTS, .module = cli_train_module(t),
+                               .ema = t->recipe.ema };
+    if (status == GD_OK && chosen && t->recipe.ema)
+        status = gd_training_load(&best, path);
+    if (status == GD_OK && t->recipe.ema) /* the averages are what was validated */
+        status = gd_ema_swap(t->recipe.ema);
     snprintf(path, sizeof path, "%s/model.safetensors", t->folder);
     if (t->language)
         return status == GD_OK ? gd_language_model_save(t->language, path) : status;
@@ -201,7 +209,7 @@ static gd_status save_model(cli_training *t)
 
 static void print_end(const cli_training *t)
 {
-    bool chosen = t->data.kind->monitor != NULL;
+    bool chosen = t->monitor != NULL;
     char run[CLI_WORD_BYTES];
     (void)cli_shell_word(t->folder, run);
     if (cli_is_interrupted()) {
@@ -213,6 +221,9 @@ static void print_end(const cli_training *t)
     }
     if (t->settings->quiet)
         return;
+    if (t->log && t->epoch < t->settings->epochs)
+        printf("Ended after epoch %lld: no better validation %s in %lld.\n", (long long)t->epoch,
+               t->monitor ? t->monitor : "loss", (long long)t->settings->patience);
     if (!t->log) /* of a resumed run: no step was made */
         printf("There is nothing left to do: its %lld epochs were done before.\n",
                (long long)t->settings->epochs);
@@ -233,7 +244,7 @@ static void print_end(const cli_training *t)
 /* Loss, and the metric that chooses, of training and of validation. */
 static gd_chart *draw_curves(const cli_training *t, const gd_history *history)
 {
-    const char *monitor = t->data.kind->monitor;
+    const char *monitor = t->monitor;
     const char *metrics[] = { "loss", monitor && strcmp(monitor, "loss") != 0 ? monitor : NULL };
     char title[CLI_PATH_BYTES];
     snprintf(title, sizeof title, "%s", gd_history_name(history));
@@ -291,36 +302,37 @@ static bool is_data_as_before(const cli_training *t)
     return false;
 }
 
+/* Batches to a step. */
+static int64_t accumulated(const cli_settings *s)
+{
+    return s->per_example ? s->batch : s->accumulate > 0 ? s->accumulate : 1;
+}
+
 bool cli_train_fit(cli_training *t)
 {
     const cli_settings *s = t->settings;
     if (s->resume && !is_data_as_before(t))
         return false;
-    gd_module *module = cli_train_module(t);
-    gd_optimizer *optimizer =
-        gd_optimizer_create(module, s->optimizer, .lr = s->lr, .momentum = s->momentum);
-    gd_loader *train = optimizer ? load_training(t) : NULL;
+    gd_loader *train = load_training(t);
     gd_loader *validation = train ? load_validation(t) : NULL;
-    if (!validation)
+    const int64_t together = accumulated(s);
+    cli_recipe *r = &t->recipe;
+    /* The steps of an epoch. */
+    if (!validation || !cli_recipe_make(r, t, (gd_loader_batches(train) + together - 1) / together))
         return false;
     if (!s->quiet)
-        print_start(t, optimizer);
-    bool chooses = t->data.kind->monitor != NULL;
-    const int64_t steps = s->per_example ? (gd_loader_samples(train) + s->batch - 1) / s->batch
-                                         : gd_loader_batches(train); /* of an epoch */
-    bool is_cosine = strcmp(s->schedule, "cosine") == 0;
-    /* Down to nothing by the end, after a short rise. */
-    gd_schedule schedule = { GD_SCHEDULE_DEFAULTS,
-                             .kind = is_cosine ? GD_SCHEDULE_COSINE : GD_SCHEDULE_CONSTANT,
-                             .lr = gd_optimizer_lr(optimizer),
-                             .warmup = is_cosine ? steps * s->epochs / 50 : 0 };
+        print_start(t, r->optimizer);
+    t->began = true;
     t->logged = gd_seconds();
     gd_status status = gd_fit(
-        optimizer, objective, t, train, .epochs = s->epochs, .validation = validation,
+        r->optimizer, objective, t, train, .epochs = s->epochs, .validation = validation,
         .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED, .blame = s->blame,
-        .accumulate = s->per_example ? s->batch : 1, .schedule = gd_schedule_follow,
-        .schedule_user = &schedule, .monitor = t->data.kind->monitor,
-        .rising = chooses && strcmp(t->data.kind->monitor, "loss") != 0, .run = t->run,
+        .accumulate = together, .ema = r->ema,
+        .schedule = r->is_plateau ? NULL : gd_schedule_follow, .schedule_user = &r->schedule,
+        .plateau = r->is_plateau ? &r->plateau : NULL, .monitor = t->monitor,
+        .rising = t->monitor && cli_metric_direction(t->monitor) > 0,
+        .patience = s->patience > 0 ? s->patience - 1 : -1,
+        .min_improvement = isnan(s->min_improvement) ? 0.0 : s->min_improvement, .run = t->run,
         .resume = s->resume != NULL, .model = t->model, .metadata_count = t->data.metadata_count,
         .metadata = t->data.metadata, .checkpoint_seconds = 60, .progress = show,
         .progress_user = t, .progress_interval = 0.1);

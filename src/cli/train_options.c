@@ -1,0 +1,261 @@
+/* cli/train_options.c: the options of a training: rows for the command line and for files, and what can be
+ * told to be wrong before the data are read. */
+#include "train.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+cli_settings cli_train_defaults(void)
+{
+    return (cli_settings){ .threads = -1,
+                           .workers = -1,
+                           .seed = 1,
+                           .lr = NAN,
+                           .momentum = NAN,
+                           .weight_decay = NAN,
+                           .clip_norm = NAN,
+                           .clip_value = NAN,
+                           .validation = 0.15,
+                           .ema = NAN,
+                           .min_improvement = NAN,
+                           .warmup = NAN,
+                           .lr_end = NAN,
+                           .factor = NAN,
+                           .period = NAN,
+                           .growth = NAN,
+                           .power = NAN,
+                           .rising_share = NAN };
+}
+
+int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_OPTIONS])
+{
+    const cli_option options[] = {
+        { "Data", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
+        { "DATA", NULL,
+          "a table (.csv, .tsv), a folder of photographs with a folder for each class, a text "
+          "(.txt), or MNIST's files (default: " CLI_DEFAULT_DATA ")",
+          CLI_OPERAND, &s->data, 0, 0 },
+        { "data", "DATA", "the same", CLI_TEXT, &s->data, 0, 0 },
+        { "target", "COLUMN", "of a table: what is to be predicted", CLI_TEXT, &s->target, 0, 0 },
+        { "ignore", "COLUMNS", "of a table: columns to leave out, with commas between them",
+          CLI_LIST, &s->ignore, 0, 0 },
+        { "task", "NAME", "classification or regression (default: as the target says)", CLI_TEXT,
+          &s->task, 0, 0 },
+        { "size", "N", "of photographs: height and width in pixels (default: 64)", CLI_WHOLE,
+          &s->size, 8, 1024 },
+        { "validation", "X", "share of the data to validate with (default: 0.15)", CLI_REAL,
+          &s->validation, 0.01, 0.9 },
+        { "workers", "N", "threads that make batches ahead (default: 2 for photographs, else none)",
+          CLI_WHOLE, &s->workers, 0, 256 },
+        { "Run", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
+        { "run", "FOLDER", "for all that comes of it (default: " CLI_RUNS "/ and the data's name)",
+          CLI_TEXT, &s->run, 0, 0 },
+        { "resume", "FOLDER", "go on with a run that was interrupted", CLI_TEXT, &s->resume, 0, 0 },
+        { "config", "FILE",
+          "options as JSON, as config.json of a run is; those of the command line come after it",
+          CLI_TEXT, &s->config, 0, 0 },
+        { "set", "KEY=VALUE",
+          "set an option by its name in such a file, as optimizer.lr=0.01; may be given often",
+          CLI_TEXTS, &s->sets, 0, 0 },
+        { "seed", "N", "of initial weights, shuffles and the split (default: 1)", CLI_WHOLE,
+          &s->seed, 0, 9e15 },
+        { "threads", "N",
+          "threads to compute with (default: the cores there are; 1 for a small network)",
+          CLI_WHOLE, &s->threads, 1, 256 },
+        { "quiet", NULL, "print nothing but errors", CLI_FLAG, &s->quiet, 0, 0 },
+        { "Training", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
+        { "model", "FILE", "the network as JSON (default: one is proposed)", CLI_TEXT, &s->model, 0,
+          0 },
+        { "epochs", "N",
+          "passes over the data (default: 10 for digits and text, 20 photographs, 100 tables)",
+          CLI_WHOLE, &s->epochs, 1, 1e6 },
+        { "batch", "N", "samples in a batch (default: 50 digits, 16 text, else 32)", CLI_WHOLE,
+          &s->batch, 1, 60000 },
+        { "accumulate", "N", "batches whose gradients are added up for a step (default: 1)",
+          CLI_WHOLE, &s->accumulate, 1, 1e6 },
+        { "ema", "X",
+          "average the weights over the steps with this decay, as 0.999; the averages are "
+          "validated and saved",
+          CLI_REAL, &s->ema, 0, 0.999999 },
+        { "monitor", "METRIC",
+          "of the validation: says which epoch is best (default: loss; photographs: accuracy; "
+          "digits: the last epoch counts)",
+          CLI_TEXT, &s->monitor, 0, 0 },
+        { "patience", "N", "end after so many validations without an improvement", CLI_WHOLE,
+          &s->patience, 1, 1e6 },
+        { "min-improvement", "X", "what is no more than that is none (default: 0)", CLI_REAL,
+          &s->min_improvement, 0, 1e9 },
+        { "blame", NULL, "where the loss is not finite, find the op that made it so", CLI_FLAG,
+          &s->blame, 0, 0 },
+        { "eager", NULL, "run op by op, without compiling: the same result, slower", CLI_FLAG,
+          &s->eager, 0, 0 },
+        { "per-example", NULL,
+          "accumulate gradients one example at a time: the same result, slower", CLI_FLAG,
+          &s->per_example, 0, 0 },
+        { "faithful", NULL,
+          "as the original: sgd, learning rate 0.01, constant, 10 epochs of batch 50", CLI_FLAG,
+          &s->faithful, 0, 0 },
+        { "Optimizer", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
+        { "optimizer", "NAME",
+          "sgd, rmsprop, adam, adamw, nadam, radam, adagrad, adadelta, lion, lamb (default: adam)",
+          CLI_TEXT, &s->optimizer, 0, 0 },
+        { "lr", "X", "learning rate (default: by the data, or the optimizer's)", CLI_REAL, &s->lr,
+          0, 1e6 },
+        { "momentum", "X", "of sgd and rmsprop (default: 0)", CLI_REAL, &s->momentum, 0, 1 },
+        { "weight-decay", "X", "(default: the optimizer's: adamw 0.01, else 0)", CLI_REAL,
+          &s->weight_decay, 0, 1e6 },
+        { "clip-norm", "X", "scale gradients whose norm is greater down to it", CLI_REAL,
+          &s->clip_norm, 1e-12, 1e12 },
+        { "clip-value", "X", "hold each element of the gradients within -X and X", CLI_REAL,
+          &s->clip_value, 1e-12, 1e12 },
+        { "schedule", "NAME",
+          "of the learning rate: constant, step, multi_step, exponential, linear, polynomial, "
+          "cosine, one_cycle, plateau (default: cosine)",
+          CLI_TEXT, &s->schedule, 0, 0 },
+        { "warmup", "EPOCHS",
+          "rise to the learning rate first, over so many epochs or parts of one (default: cosine "
+          "1/50 of all, else 0)",
+          CLI_REAL, &s->warmup, 0, 1e6 },
+        { "Settings for --set and --config alone; periods in epochs", NULL, NULL, CLI_GROUP, NULL,
+          0, 0 },
+        { "schedule.lr_end", "X", "where it ends: linear, polynomial, cosine, plateau (default: 0)",
+          CLI_REAL, &s->lr_end, 0, 1e6 },
+        { "schedule.factor", "X",
+          "of step, multi_step, plateau (default: 0.1), and exponential, each epoch (0.9)",
+          CLI_REAL, &s->factor, 1e-6, 1 },
+        { "schedule.period", "X",
+          "of step (default: a third of all); cosine: begins anew after it (default: never)",
+          CLI_REAL, &s->period, 1e-3, 1e6 },
+        { "schedule.patience", "N", "of plateau: validations without an improvement (default: 10)",
+          CLI_WHOLE, &s->plateau_patience, 1, 1e6 },
+        { "schedule.growth", "X", "of cosine's period, each time (default: 1)", CLI_REAL,
+          &s->growth, 1, 100 },
+        { "schedule.milestones", "LIST", "of multi_step: epochs after which it falls, as 30,60",
+          CLI_LIST, &s->milestones, 0, 0 },
+        { "schedule.power", "X", "of polynomial (default: 1)", CLI_REAL, &s->power, 0, 100 },
+        { "schedule.rising_share", "X", "of one_cycle: the share it rises in (default: 0.3)",
+          CLI_REAL, &s->rising_share, 0, 0.99 },
+        { "schedule.linear", NULL, "of one_cycle: straight lines instead of cosines", CLI_FLAG,
+          &s->linear_annealing, 0, 0 },
+    };
+    const int count = (int)(sizeof options / sizeof *options);
+    memcpy(rows, options, sizeof options);
+    return count;
+}
+
+/* ---- names ---- */
+
+const char *cli_train_key(const char *name)
+{
+    static const char *const keys[][2] = {
+        { "optimizer", "optimizer.name" },
+        { "lr", "optimizer.lr" },
+        { "momentum", "optimizer.momentum" },
+        { "weight-decay", "optimizer.weight_decay" },
+        { "clip-norm", "optimizer.clip_norm" },
+        { "clip-value", "optimizer.clip_value" },
+        { "schedule", "schedule.name" },
+        { "warmup", "schedule.warmup" },
+        { "min-improvement", "min_improvement" },
+        { "per-example", "per_example" },
+        { "config", NULL },
+        { "set", NULL },
+        { "resume", NULL },
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(name, keys[i][0]) == 0)
+            return keys[i][1];
+    return name;
+}
+
+bool cli_train_is_kept(const char *name)
+{
+    static const char *const others[] = { "run",     "resume", "config", "set", "threads",
+                                          "workers", "blame",  "quiet",  "DATA" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i]) == 0)
+            return false;
+    return true;
+}
+
+/* ---- what fits together ---- */
+
+static const char *const schedules[] = { "constant",    "step",      "multi_step",
+                                         "exponential", "linear",    "polynomial",
+                                         "cosine",      "one_cycle", "plateau" };
+enum { SCHEDULE_COUNT = sizeof schedules / sizeof *schedules };
+
+const char *cli_schedule_name(const cli_settings *s)
+{
+    return s->schedule ? s->schedule : s->faithful ? "constant" : "cosine";
+}
+
+static int check_schedule_name(const char *command, const char *name)
+{
+    for (int i = 0; i < SCHEDULE_COUNT; i++)
+        if (strcmp(name, schedules[i]) == 0)
+            return CLI_OK;
+    fprintf(stderr, "gradus %s: --schedule is", command);
+    for (int i = 0; i < SCHEDULE_COUNT; i++)
+        fprintf(stderr, "%s %s", i == 0 ? "" : i + 1 < SCHEDULE_COUNT ? "," : " or", schedules[i]);
+    fprintf(stderr, ", not '%s'%s\n", name, cli_suggestion(name, "", SCHEDULE_COUNT, schedules));
+    return CLI_USAGE;
+}
+
+/* A setting of one schedule that another would pass over in silence. */
+static int check_schedule(const char *command, const cli_settings *s)
+{
+    const struct {
+        const char *setting, *of;
+        bool given;
+    } settings[] = {
+        { "schedule.lr_end", "linear polynomial cosine plateau", !isnan(s->lr_end) },
+        { "schedule.factor", "step multi_step exponential plateau", !isnan(s->factor) },
+        { "schedule.period", "step cosine", !isnan(s->period) },
+        { "schedule.patience", "plateau", s->plateau_patience > 0 },
+        { "schedule.growth", "cosine", !isnan(s->growth) },
+        { "schedule.milestones", "multi_step", s->milestones != NULL },
+        { "schedule.power", "polynomial", !isnan(s->power) },
+        { "schedule.rising_share", "one_cycle", !isnan(s->rising_share) },
+        { "schedule.linear", "one_cycle", s->linear_annealing },
+    };
+    const char *name = cli_schedule_name(s);
+    size_t length = strlen(name);
+    int code = check_schedule_name(command, name);
+    for (size_t i = 0; code == CLI_OK && i < sizeof settings / sizeof *settings; i++) {
+        bool has = false;
+        for (const char *at = settings[i].of; *at; at += strcspn(at, " "), at += *at == ' ')
+            has |= strncmp(at, name, length) == 0 && (at[length] == ' ' || !at[length]);
+        if (!settings[i].given || has)
+            continue;
+        fprintf(stderr, "gradus %s: %s is for the schedules %s; this one is %s\n", command,
+                settings[i].setting, settings[i].of, name);
+        code = CLI_USAGE;
+    }
+    return code;
+}
+
+int cli_train_check(const char *command, const cli_settings *s)
+{
+    const char *problem = NULL;
+    const char *schedule = cli_schedule_name(s);
+    int code = check_schedule(command, s);
+    if (code != CLI_OK)
+        return code;
+    if (s->per_example && s->accumulate > 1)
+        problem = "--per-example adds up the examples of a batch, --accumulate whole batches: one "
+                  "of them";
+    else if (!isnan(s->min_improvement) && s->patience == 0)
+        problem = "--min-improvement is for --patience, which is not given";
+    else if (s->warmup > 0 && strcmp(schedule, "plateau") == 0)
+        problem = "the schedule plateau has no warm-up";
+    else if (strcmp(schedule, "multi_step") == 0 && !s->milestones)
+        problem = "the schedule multi_step needs its epochs: --set schedule.milestones=30,60";
+    else if (!isnan(s->growth) && isnan(s->period))
+        problem = "schedule.growth is for a schedule.period, which is not given";
+    if (!problem)
+        return CLI_OK;
+    fprintf(stderr, "gradus %s: %s\n", command, problem);
+    return CLI_USAGE;
+}
