@@ -83,7 +83,7 @@ NOT_FOR_PYTHON = {
     "gd_scope_begin": "scopes are not visible in Python: a Tensor owns one reference",
     "gd_keep": "scopes are not visible in Python",
     "gd_graph_verify": "debug builds call it themselves",
-    "gd_fit_with": "training loops are Python's: a compiled step is one call", "gd_evaluate_with": "as gd_fit",
+    "gd_fit_with": "gd.fit: a loop of Python, whose steps are one call each", "gd_evaluate_with": "as gd_fit",
     "gd_report_with": "as gd_fit", "gd_lr_range_with": "as gd_fit", "gd_model_objective": "as gd_fit", "gd_metrics_get": "as gd_fit",
     "gd_predict": "nn.Model is called: gd.compile makes it one call", "gd_predict_loader": "as gd_predict",
     "gd_predictor_create": "as gd_predict", "gd_predictor_release": "as gd_predict",
@@ -97,7 +97,7 @@ NOT_FOR_PYTHON = {
     "gd_tensor_unmap": "as gd_tensor_map",
     **{name: "NumPy reads and writes its own files" for name in (
         "gd_npy_read", "gd_npy_write", "gd_npy_free", "gd_npz_open", "gd_npz_close", "gd_npz_count", "gd_npz_name", "gd_npz_find", "gd_npz_read")},
-    "gd_table_known_rows": "pandas reads tables for Python; gd.data.from_arrays takes its numbers", "gd_table_encode": "as gd_table_known_rows", "gd_table_dataset": "as gd_table_known_rows",
+    "gd_table_known_rows": "gd.data.Table.known_rows", "gd_table_encode": "gd.data.TableEncoder.encode", "gd_table_dataset": "gd.data.TableEncoder.dataset",
     "gd_dataset_create_with": "gd.data.DataLoader takes anything with len() and [i]",
     "gd_dataset_from_arrays_with": "gd.data.from_arrays takes tensors",
     "gd_dataset_split_with": "gd.data.Dataset.split", "gd_dataset_fold_with": "gd.data.Dataset.fold",

@@ -1,7 +1,11 @@
-"""gd.fit: a training loop for models of one input and one target. A loop of one's own around gd.compile is as fast."""
+"""gd.fit: a training loop, which may have a run folder. A loop of one's own around gd.compile is as fast."""
 from __future__ import annotations
 
-from . import _ops
+import math
+import signal
+import threading
+
+from . import _lib, _ops
 from ._compile import compile
 from ._progress import Progress
 from ._tensor import Tensor
@@ -9,6 +13,10 @@ from ._tensor import Tensor
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
+
+    from ._run import Run
+
+RISING = ("accuracy", "precision", "recall", "f1", "auc", "r2")  # more of these is better
 
 
 def _classify(output: Tensor, y: Tensor) -> Tensor:
@@ -18,23 +26,40 @@ def _classify(output: Tensor, y: Tensor) -> Tensor:
     return _ops.cross_entropy(output, y)
 
 
-def evaluate(model: Callable[[Tensor], Tensor], loader: Any, loss: Callable[[Tensor, Tensor], Tensor] | None = None,
-             metrics: dict[str, Callable[[Tensor, Tensor], Tensor]] | None = None) -> dict[str, float]:
-    """Means over all samples of a loader: {"loss": …, and each metric}. The model is not in training meanwhile."""
-    functions = {"loss": loss or _classify, **(metrics or {})}
-    was_training = _switch(model, False)
-    try:
+def _loss_of(model: Any, loss: Callable[[Any, Tensor], Tensor] | None) -> Callable[[Any, Tensor], Tensor]:
+    from .nn._model import Model
+    return loss or (model.loss if isinstance(model, Model) and model._model.loss_count() else _classify)
+
+
+class _Scores:
+    """Means over the samples of a loader's epoch, by one function that is compiled once."""
+
+    def __init__(self, model: Any, functions: dict[str, Callable[[Any, Tensor], Tensor]]) -> None:
+        self.model, self.names = model, list(functions)
+
         @compile(detached=True)
-        def score(x, y):
-            output = model(x)
-            return [function(output, y) for function in functions.values()]
-        sums, samples = [0.0] * len(functions), 0
-        for x, y in loader:
-            sums = [s + value.item() * len(x) for s, value in zip(sums, score(x, y))]
-            samples += len(x)
-    finally:
-        _switch(model, was_training)
-    return {name: s / max(1, samples) for name, s in zip(functions, sums)}
+        def score(*batch):
+            output = model(*batch[:-1])
+            return [function(output, batch[-1]) for function in functions.values()]
+        self.score = score
+
+    def __call__(self, loader: Any) -> dict[str, float]:
+        """Of a loader that says where it stands, of the first epoch; it stands there afterwards."""
+        place = loader.state_dict() if hasattr(loader, "load_state_dict") else None
+        was_training = _switch(self.model, False)
+        sums, samples = [0.0] * len(self.names), 0
+        try:
+            if place is not None:
+                loader.load_state_dict({**place, "epoch": 0, "position": 0})
+            for batch in loader:
+                size = len(batch[-1])
+                sums = [s + value.item() * size for s, value in zip(sums, self.score(*batch))]
+                samples += size
+        finally:
+            _switch(self.model, was_training)
+            if place is not None:
+                loader.load_state_dict(place)
+        return {name: s / max(1, samples) for name, s in zip(self.names, sums)}
 
 
 def _switch(model: Any, training: bool) -> bool:
@@ -46,54 +71,185 @@ def _switch(model: Any, training: bool) -> bool:
     return was
 
 
-def fit(model: Callable[[Tensor], Tensor], optimizer: Any, loader: Any, epochs: int = 1, *, test: Any = None,
-        loss: Callable[[Tensor, Tensor], Tensor] | None = None, metrics: dict[str, Callable[[Tensor, Tensor], Tensor]] | None = None,
-        schedule: Callable[[int], float] | None = None, callback: Callable[[dict[str, Any]], bool | None] | None = None,
-        progress: bool = True) -> list[dict[str, Any]]:
-    """Train: for each batch (x, y) of the loader the loss of model(x) and y, gd.cross_entropy unless another is given, is minimised in
-    one compiled call. Gives a list with a dict for each epoch: epoch, loss, test_loss, metrics (of `test`, as test_…), lr.
+def _loader_of(samples: Any) -> Any:
+    """A data set as a loader of large batches, or the loader itself."""
+    from .data import DataLoader, Dataset
+    return DataLoader(samples, batch_size=500) if isinstance(samples, Dataset) else samples
 
-    schedule(step) gives the learning rate of a step. callback(record) is called after each epoch; training ends when it returns
-    False. Ctrl-C ends training after the step: the records so far are given back, the last one with interrupted=True."""
-    function = loss or _classify
+
+def evaluate(model: Callable[..., Any], loader: Any, loss: Callable[[Any, Tensor], Tensor] | None = None,
+             metrics: dict[str, Callable[[Any, Tensor], Tensor]] | None = None) -> dict[str, float]:
+    """Means over all samples of a data set, or of an epoch of a loader: {"loss": …, and each metric}. The model is not in training
+    meanwhile. loss: as of gd.fit."""
+    return _Scores(model, {"loss": _loss_of(model, loss), **(metrics or {})})(_loader_of(loader))
+
+
+class _Interrupts:
+    """Within it the first Ctrl-C is noted, so that a step is not left in its midst; the second is KeyboardInterrupt, as before."""
+
+    def __enter__(self) -> _Interrupts:
+        self.asked = False
+        self.before = None
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self.before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, *what: Any) -> None:
+        self.asked = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def __exit__(self, *what: Any) -> None:
+        if self.before is not None:
+            signal.signal(signal.SIGINT, self.before)
+
+
+class Fit:
+    """A training as it goes on: what is saved of it is state()."""
+
+    def __init__(self, model: Any, optimizer: Any, loader: Any, step: Callable[..., Tensor]) -> None:
+        self.model, self.optimizer, self.loader, self.step, self.batches = model, optimizer, loader, step, len(loader)
+        self.records: list[dict[str, Any]] = []  # of whole epochs
+        self.steps, self.done = 0, 0  # in all, and in this epoch
+        self.sums, self.samples = 0.0, 0  # of this epoch
+        self.pending: list[tuple[Tensor, int]] = []  # losses that have not been read
+        self.best, self.since_best = math.nan, 0  # of the monitored metric; epochs without an improvement
+
+    SAVED = ("records", "steps", "done", "sums", "samples", "best", "since_best")
+
+    def state(self) -> dict[str, Any]:
+        self.read()
+        return {"batches": self.batches, **{name: getattr(self, name) for name in self.SAVED}}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if state["batches"] != self.batches:
+            raise _lib.StateError(f"the run's epochs have {state['batches']} batches, the loader's {self.batches}: "
+                                  "it goes on with the same data")
+        for name in self.SAVED:
+            setattr(self, name, state[name])
+
+    def read(self) -> None:
+        """Losses of steps that are over."""
+        first = self.steps - len(self.pending)
+        pending, self.pending = self.pending, []
+        for i, (value, size) in enumerate(pending, 1):
+            loss = value.item()
+            if not math.isfinite(loss):
+                raise _lib.StateError(f"the loss is {loss} in epoch {len(self.records) + 1}, at step {first + i}: a smaller learning rate, "
+                                      "clipped gradients (optimizer.clip_norm), or other data")
+            self.sums, self.samples = self.sums + loss * size, self.samples + size
+
+    @property
+    def loss(self) -> float:
+        return self.sums / max(1, self.samples)
+
+    def epoch(self, schedule: Callable[[int], float] | None, shown: Progress | None, after: Callable[[], bool]) -> bool:
+        """The steps that the epoch has left. after() is called after each but the last, and ends it by False: then False is returned."""
+        for batch in self.loader:
+            if schedule is not None:
+                self.optimizer.lr = schedule(self.steps)
+            self.pending.append((self.step(*batch), len(batch[-1])))
+            self.steps, self.done = self.steps + 1, self.done + 1
+            if len(self.pending) == 64 or shown is not None and shown.due():
+                self.read()
+                if shown is not None and shown.live:
+                    shown.show(self.done, f"loss {self.loss:.4f}")
+            if self.done < self.batches and not after():
+                self.read()
+                return False
+        self.read()
+        return True
+
+    def judge(self, value: float, rising: bool, least: float) -> bool:
+        """Whether the monitored metric has improved."""
+        improved = math.isnan(self.best) or (value - self.best if rising else self.best - value) > least
+        self.best, self.since_best = (value, 0) if improved else (self.best, self.since_best + 1)
+        return improved
+
+    def end_epoch(self, record: dict[str, Any]) -> None:
+        self.records.append(record)
+        self.done, self.sums, self.samples = 0, 0.0, 0
+
+
+def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1, *, validation: Any = None,
+        loss: Callable[[Any, Tensor], Tensor] | None = None, metrics: dict[str, Callable[[Any, Tensor], Tensor]] | None = None,
+        schedule: Callable[[int], float] | None = None, monitor: str = "loss", rising: bool | None = None, patience: int | None = None,
+        min_improvement: float = 0.0, run: str | Run | Any = None, resume: bool = False, checkpoint_seconds: float = 60.0,
+        checkpoint_steps: int | None = None, callback: Callable[[dict[str, Any]], bool | None] | None = None,
+        progress: bool = True) -> list[dict[str, Any]]:
+    """Train: for each batch (x, y) of the loader loss(model(x), y) is minimised in one compiled call. Of batches of more tensors the last
+    is the target, the others are the model's inputs. loss: gd.cross_entropy unless given; of an nn.Model that names its losses these.
+    Gives a list with a dict for each epoch: epoch, loss, lr, and where there is a `validation` data set or loader, validation_loss and
+    the metrics of it, validation_accuracy.
+
+    schedule(step) gives the learning rate of a step. callback(record) is called after each epoch; training ends when it returns False.
+    patience: training ends after so many epochs in which the monitored metric of the validation has not improved by more than
+    min_improvement; rising: more of it is better, known of accuracy and the like. A loss that is not finite is a StateError.
+    Ctrl-C ends training after the step: the records so far are given back, the last one with interrupted=True; a second one ends it at
+    once.
+
+    run: a folder for all that comes of it, as `gradus train` makes it: checkpoints after each epoch, each checkpoint_seconds and
+    each checkpoint_steps steps, the log, curves, and in the end model.safetensors: the parameters as they were best on the validation,
+    else the last ones, which the model then has, too. Of an nn.Model `gradus predict`, `eval` and `compare` take it. resume=True goes on
+    from the run's last checkpoint, if it has one, to the same bits as if it had not been stopped, however it was: a script may always
+    say so. It is for loaders that say where they stand; what is a callback's own is not saved."""
+    metrics, objective = dict(metrics or {}), _loss_of(model, loss)
+    if monitor != "loss" and monitor not in metrics:
+        raise _lib.InvalidError(f"monitor: there is no metric {monitor!r}; there are {', '.join(['loss', *metrics])}")
+    if validation is None and (patience is not None or monitor != "loss"):
+        raise _lib.InvalidError("patience and monitor are of a validation, which is not there")
+    if resume and run is None:
+        raise _lib.InvalidError("resume=True: run= says of which folder")
 
     @compile
-    def step(x, y):
-        return optimizer.minimize(function(model(x), y))
+    def step(*batch):
+        return optimizer.minimize(objective(model(*batch[:-1]), batch[-1]))
 
-    records: list[dict[str, Any]] = []
-    count, shown = 0, Progress(len(loader), epochs)
-    for epoch in range(1, epochs + 1):
-        record: dict[str, Any] = {"epoch": epoch}
-        records.append(record)
-        shown.begin(epoch)
-        sums, samples = 0.0, 0
-        pending: list = []  # losses that have not been read
-        try:
-            for i, (x, y) in enumerate(loader, 1):
-                if schedule is not None:
-                    optimizer.lr = schedule(count)
-                pending.append((step(x, y), len(x)))
-                count += 1
-                if len(pending) == 64 or progress and shown.due():
-                    sums, samples = _read(pending, sums, samples)
-                    if progress and shown.live:
-                        shown.show(i, f"loss {sums / samples:.4f}")
-        except KeyboardInterrupt:
-            record["interrupted"] = True
-        sums, samples = _read(pending, sums, samples)
-        record.update(loss=sums / max(1, samples), lr=optimizer.lr)
-        if test is not None and "interrupted" not in record:
-            record.update({f"test_{name}": value for name, value in evaluate(model, test, loss, metrics).items()})
-        if progress:
-            shown.end("  ".join(f"{name} {value:.4f}" for name, value in record.items() if name not in ("epoch", "lr", "interrupted")))
-        if "interrupted" in record or callback is not None and callback(record) is False:
-            break
-    return records
+    fitted = Fit(model, optimizer, loader, step)
+    score = None if validation is None else _Scores(model, {"loss": objective, **metrics})
+    held_out = None if validation is None else _loader_of(validation)
+    rising = monitor in RISING if rising is None else rising
+    shown = Progress(len(loader), epochs) if progress else None
+    folder = None
+    if run is not None:
+        from ._fit_run import FitRun
+        folder = FitRun(run, fitted, resume, epochs, checkpoint_seconds, checkpoint_steps)
+    interrupted, ended, partial = False, False, {}
+    try:
+        with _Interrupts() as interrupts:
+            def after() -> bool:
+                if folder is not None and not interrupts.asked:
+                    folder.after_step()
+                return not interrupts.asked
 
-
-def _read(pending: list, sums: float, samples: int) -> tuple[float, int]:
-    for value, size in pending:
-        sums, samples = sums + value.item() * size, samples + size
-    pending.clear()
-    return sums, samples
+            while len(fitted.records) < epochs and not ended and (patience is None or fitted.since_best < patience):
+                record: dict[str, Any] = {"epoch": len(fitted.records) + 1}
+                if shown is not None:
+                    shown.begin(record["epoch"])
+                interrupted = not fitted.epoch(schedule, shown, after)
+                record.update(loss=fitted.loss, lr=optimizer.lr)
+                if interrupted:
+                    partial = {**record, "interrupted": True}
+                    break
+                improved = False
+                if score is not None:
+                    scores = score(held_out)
+                    record.update({f"validation_{name}": value for name, value in scores.items()})
+                    improved = fitted.judge(scores[monitor], rising, min_improvement)
+                fitted.end_epoch(record)
+                if folder is not None:
+                    folder.after_epoch(record, improved)
+                if shown is not None:
+                    shown.end("  ".join(f"{name} {value:.4f}" for name, value in record.items() if name not in ("epoch", "lr")))
+                ended = callback is not None and callback(dict(record)) is False or interrupts.asked
+            if folder is not None:
+                folder.finish(interrupted)
+    finally:
+        if folder is not None:
+            folder.close()
+    if interrupted:
+        if shown is not None:
+            shown.end(f"loss {partial['loss']:.4f}  interrupted")
+        return [*fitted.records, partial]
+    if ended and interrupts.asked:
+        fitted.records[-1]["interrupted"] = True
+    return fitted.records

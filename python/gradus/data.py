@@ -7,11 +7,12 @@ import os
 from . import _api, _convert, _lib, _objects, _ops
 from ._dtype import BY_CODE, BY_NAME, DType
 from ._lib import C
+from ._table import Table, TableEncoder, classes_as_json, table
 from ._tensor import Tensor, as_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator
+    from typing import Any, Callable, Generator, Iterator
 
 
 _U8 = BY_NAME["u8"]
@@ -36,10 +37,13 @@ class Field:
 class Dataset:
     """Samples in the library's memory: len(data), data[i], data[10:20], data.fields. A sample is a tuple of the fields' tensors, most
     often of an image or a row of numbers and of its label. data.shape is the first field's, data.classes the number of classes of the
-    first field that has any."""
+    first field that has any. data.metadata is what a model's file keeps of the data for `gradus predict`; data.encoder what made the
+    numbers of a table, or None."""
 
-    def __init__(self, handle: _objects.Dataset) -> None:
+    def __init__(self, handle: _objects.Dataset, metadata: dict[str, str] | None = None) -> None:
         self._dataset = handle
+        self.metadata: dict[str, str] = dict(metadata or {})
+        self.origin: dict[str, Any] = {}  # where `gradus eval` finds what was kept for validation
         self.fields: list[Field] = [Field(_api.gd_field.from_address(C.gd_dataset_field(handle.handle, i))) for i in range(handle.field_count())]
         self.shape: tuple[int, ...] = self.fields[0].shape
         self.classes: int = next((field.classes for field in self.fields if field.classes), 0)
@@ -51,13 +55,18 @@ class Dataset:
     def __len__(self) -> int:
         return C.gd_dataset_count(self.handle)
 
+    @property
+    def encoder(self) -> TableEncoder | None:
+        text = self.metadata.get("encoder")
+        return None if text is None else TableEncoder.from_json(text)
+
     def _get(self, first: int, count: int) -> tuple[Tensor, ...]:
         tensors = (ctypes.c_void_p * self._dataset.tensor_count())()
         return tuple(_convert.run_list(tensors, C.gd_dataset_get, self.handle, first, count, tensors))
 
     def subset(self, indices: Any) -> Dataset:
         """The samples of these indices, in their order, as a data set of their own."""
-        return Dataset(self._dataset.subset(indices.tolist() if isinstance(indices, Tensor) else indices))
+        return Dataset(self._dataset.subset(indices.tolist() if isinstance(indices, Tensor) else indices), self.metadata)
 
     def split(self, share: float, *, seed: int = 0, shuffle: bool = True, stratify: str | None = None) -> tuple[Dataset, Dataset]:
         """Two data sets: that share of the samples, and the others. stratify: the name of a field of classes, of which both parts have
@@ -75,7 +84,7 @@ class Dataset:
             options.stratify = self._index(stratify)
         first, second = ctypes.c_void_p(), ctypes.c_void_p()
         _convert.run_status(function, self.handle, *parts, ctypes.byref(first), ctypes.byref(second), ctypes.byref(options))
-        return tuple(Dataset(_objects.Dataset._made(part.value, (self._dataset,))) for part in (first, second))
+        return tuple(Dataset(_objects.Dataset._made(part.value, (self._dataset,)), self.metadata) for part in (first, second))
 
     def class_weights(self, field: str = "label") -> list[float]:
         """For each class of a field count / (classes * its samples), 0 where it has none: weights for a loss."""
@@ -113,7 +122,7 @@ class Dataset:
 
 def mnist(folder: Any = "data/mnist", train: bool = True, flatten: bool = True) -> Dataset:
     """Handwritten digits, pixels 0 … 1, from the four files as published: [784], or [28, 28] with flatten=False."""
-    return Dataset(_ops.mnist(os.fspath(folder), test=not train, keep_shape=not flatten))
+    return Dataset(_ops.mnist(os.fspath(folder), test=not train, keep_shape=not flatten), {"task": "mnist"})
 
 
 def cifar10(folder: Any, train: bool = True, *, dtype: Any = "float32") -> Dataset:
@@ -180,7 +189,10 @@ def image_folder(folder: Any, height: int, width: int, *, crop: bool = False, ca
     """JPEG and PNG images [3, height, width]; each folder in `folder` is a class. Images are read when they are asked for, by the workers
     of a loader, and kept in `cache` bytes of memory. crop: cut to the ratio of the result, not stretched. dtype: of batches; floats are
     0 … 1, "uint8" what gd.augment takes."""
-    return Dataset(_ops.image_folder(os.fspath(folder), height, width, crop=crop, cache=cache, batch_dtype=dtype))
+    made = Dataset(_ops.image_folder(os.fspath(folder), height, width, crop=crop, cache=cache, batch_dtype=dtype))
+    if height == width and not crop:  # as gradus predict reads photographs
+        made.metadata = {"task": "images", "image": str(height), "classes": classes_as_json(made.fields[1].class_names)}
+    return made
 
 
 def image_list(path: Any, height: int, width: int, *, crop: bool = False, cache: int = 1 << 30, dtype: Any = "float32") -> Dataset:
@@ -227,13 +239,16 @@ def _shared(value: Any) -> tuple[int, tuple[int, ...], DType, Any]:
 class DataLoader:
     """Batches of a data set, epoch after epoch: for x, y in loader. `dataset` is one of gd.data, or anything with len() and [i].
 
-    shuffle: in a fresh order each epoch, which depends on seed and the number of the epoch alone. workers: threads that make batches of
-    the library's data sets ahead, `prefetch` of them; 0: they are made when they are asked for. state_dict() after a batch says where
-    to go on.
+    shuffle: in a fresh order each epoch, which depends on seed and the number of the epoch alone. with_replacement: samples are drawn at
+    random, each anew; weights: drawn so, as often as these numbers say, one for each sample; batches_per_epoch: where an epoch ends.
+    state_dict() after a batch says where to go on.
 
-    Of the library's data sets (Dataset), besides: with_replacement: samples are drawn at random, each anew; weights: drawn so, as often as
-    these numbers say, one for each sample; batches_per_epoch: where an epoch ends; length_window: batches of samples of about one length,
-    sorted within so many batches; draws: so many random numbers for each sample, as the last tensor of a batch."""
+    workers: threads that make batches ahead, `prefetch` of them; 0: they are made when they are asked for. Batches are the same with any
+    number. Of a data set in Python they call its [i]: threads of Python, so what they gain is what that does without the interpreter
+    (decoding with Pillow, NumPy on large arrays, files). collate makes a batch of its samples, in the thread that asks for it.
+
+    Of the library's data sets (Dataset), besides: length_window: batches of samples of about one length, sorted within so many batches;
+    draws: so many random numbers for each sample, as the last tensor of a batch."""
 
     dataset: Any
     batch_size: int
@@ -254,8 +269,10 @@ class DataLoader:
         given = {"with_replacement": with_replacement, "length_window": length_window, "draws": draws}
         if batches_per_epoch is not None:
             given["batches_per_epoch"] = batches_per_epoch
-        if not isinstance(dataset, Dataset) and (weights is not None or any(given.values())):
-            raise _lib.InvalidError("weights, with_replacement, batches_per_epoch, length_window and draws are for the library's data sets")
+        if not isinstance(dataset, Dataset) and (length_window or draws):
+            raise _lib.InvalidError("length_window and draws are for the library's data sets")
+        if isinstance(dataset, Dataset) and collate is not None:
+            raise _lib.InvalidError("batches of the library's data sets are made by the library: collate is for others")
         self._options, self._weights = given, weights
         self.dataset, self.batch_size, self.shuffle, self.seed, self.drop_last = dataset, batch_size, shuffle, seed, drop_last
         self.workers, self.prefetch, self.collate = workers, prefetch, collate or _stack
@@ -264,10 +281,7 @@ class DataLoader:
         self._loader: _objects.Loader | None = None  # the library's
 
     def __len__(self) -> int:
-        if isinstance(self.dataset, Dataset):
-            return self._library().batches()
-        full, rest = divmod(len(self.dataset), self.batch_size)
-        return full + (rest > 0 and not self.drop_last)
+        return self._library().batches()
 
     def _library(self) -> _objects.Loader:
         if self._loader is None:
@@ -277,8 +291,13 @@ class DataLoader:
                     raise _lib.ShapeError(f"{len(weights)} weights of {len(self.dataset)} samples")
                 numbers = (ctypes.c_double * len(weights))(*(weights.tolist() if hasattr(weights, "tolist") else weights))
                 options["weights"] = ctypes.addressof(numbers)
-            self._loader = _objects.Loader.create(self.dataset, batch=self.batch_size, shuffle=self.shuffle, seed=self.seed,
-                                                  drop_last=self.drop_last, workers=self.workers, prefetch=self.prefetch, **options)
+            samples, workers = self.dataset, self.workers
+            if not isinstance(samples, Dataset):  # the library says which they are
+                if not len(samples):
+                    raise _lib.ShapeError("a data set without samples")
+                samples, workers = from_arrays(index=_ops.arange(0, len(samples), 1, dtype="int64")), 0
+            self._loader = _objects.Loader.create(samples, batch=self.batch_size, shuffle=self.shuffle, seed=self.seed,
+                                                  drop_last=self.drop_last, workers=workers, prefetch=self.prefetch, **options)
         return self._loader
 
     def __iter__(self) -> Iterator[Any]:
@@ -289,43 +308,72 @@ class DataLoader:
         return self._batches(self._turn)
 
     def _batches(self, turn: int) -> Iterator[Any]:
-        batch_of = self._seek() if isinstance(self.dataset, Dataset) else self._draw(self.epoch)
-        for i in range(self.position, len(self)):
-            if turn != self._turn:
-                raise _lib.StateError("another loop over this loader has begun")
-            batch = batch_of(i)
-            self.position = i + 1
-            yield batch
+        count = len(self) - self.position
+        batches = self._made(count) if isinstance(self.dataset, Dataset) else self._collated(count)
+        try:
+            for _ in range(count):
+                if turn != self._turn:
+                    raise _lib.StateError("another loop over this loader has begun")
+                batch = next(batches)
+                self.position += 1
+                yield batch
+        finally:
+            batches.close()
         self.epoch, self.position = self.epoch + 1, 0
 
-    def _draw(self, epoch: int) -> Callable[[int], Any]:
-        """Batch i of an epoch of a data set in Python."""
-        import random
-        order = list(range(len(self.dataset)))
-        if self.shuffle:
-            random.Random(self.seed * 1_000_003 + epoch).shuffle(order)
-
-        def batch_of(i: int) -> Any:
-            chosen = order[i * self.batch_size:][:self.batch_size]
-            return self.collate([self.dataset[j] for j in chosen])
-        return batch_of
-
-    def _seek(self) -> Callable[[int], Any]:
-        """Bring the library's loader to the next batch."""
-        loader, number, batch = self._library(), self.epoch * len(self) + self.position, _api.gd_batch()
+    def _seek(self) -> _objects.Loader:
+        """The library's loader, brought to the next batch."""
+        loader, number = self._library(), self.epoch * len(self) + self.position
         if loader.position() != number:
             loader.seek(number)
+        return loader
 
-        def batch_of(i: int) -> tuple[Tensor, ...]:
-            with _lib.lock:
-                _lib.drain()
-                for _ in range(2):  # the first may tell of the end of an epoch
-                    if C.gd_loader_next(loader.handle, ctypes.byref(batch)):
-                        return tuple(_own(batch.tensors[j]) for j in range(batch.count))  # the next batch is written there, too
-                    if C.gd_error_code():
-                        break
-            _lib.fail()
-        return batch_of
+    def _next(self, read: Callable[[Any], Any]) -> Any:
+        """What `read` makes of the library's next batch."""
+        loader, batch = self._library(), _api.gd_batch()
+        with _lib.lock:
+            _lib.drain()
+            for _ in range(2):  # the first may tell of the end of an epoch
+                if C.gd_loader_next(loader.handle, ctypes.byref(batch)):
+                    return read(batch)  # the next batch is written there, too
+                if C.gd_error_code():
+                    break
+        _lib.fail()
+
+    def _made(self, count: int) -> Generator[tuple[Tensor, ...], None, None]:
+        """The next batches of a data set of the library."""
+        self._seek()
+        for _ in range(count):
+            yield self._next(lambda batch: tuple(_own(batch.tensors[j]) for j in range(batch.count)))
+
+    def _collated(self, count: int) -> Generator[Any, None, None]:
+        """The next batches of a data set in Python."""
+        self._seek()
+        chosen = (self._next(lambda batch: (ctypes.c_int64 * batch.size).from_address(batch.indices)[:]) for _ in range(count))
+        if self.workers < 1:
+            for indices in chosen:
+                yield self.collate([_sample(self.dataset, i) for i in indices])
+            return
+        from collections import deque
+        from concurrent.futures import ThreadPoolExecutor
+        ahead: deque = deque()
+        pool = ThreadPoolExecutor(self.workers, "gradus-loader")
+        try:
+            for indices in chosen:
+                ahead.append([pool.submit(_sample, self.dataset, i) for i in indices])
+                if len(ahead) > self.prefetch:
+                    yield self.collate([sample.result() for sample in ahead.popleft()])
+            while ahead:
+                yield self.collate([sample.result() for sample in ahead.popleft()])
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def first(self) -> Any:
+        """A batch of the data set's first sample alone, of the form that all batches have."""
+        if not isinstance(self.dataset, Dataset):
+            return self.collate([_sample(self.dataset, 0)])
+        draws = self._options["draws"]
+        return (*self.dataset[0:1], *([_ops.zeros((1, draws), "float32")] if draws else []))
 
     # ---- for step.run()
 
@@ -350,8 +398,7 @@ class DataLoader:
     def library_loader(self) -> int:
         """The library's loader, whose next batch is this one's."""
         self._turn += 1  # a loop that is under way is over
-        self._seek()
-        return self._library().handle
+        return self._seek().handle
 
     def advance(self, batches: int) -> None:
         """Count batches that were taken from the library's loader."""
@@ -392,6 +439,16 @@ def _own(h: int) -> Tensor:
     return _convert.run(C.gd_from_host, _lib.context(), C.gd_tensor_shape(h), C.gd_tensor_dtype(h), C.gd_tensor_data(h))
 
 
+def _sample(dataset: Any, index: int) -> Any:
+    """Sample number `index`. Errors say which it was, where Python can (3.11)."""
+    try:
+        return dataset[index]
+    except Exception as error:
+        if hasattr(error, "add_note"):
+            error.add_note(f"in sample {index} of {type(dataset).__name__}")
+        raise
+
+
 def _stack(samples: list) -> Any:
     """Samples, tuples of tensors or numbers, as a batch."""
     if isinstance(samples[0], (tuple, list)):
@@ -399,5 +456,5 @@ def _stack(samples: list) -> Any:
     return _ops.stack([as_tensor(s) for s in samples])
 
 
-__all__ = ["DataLoader", "Dataset", "Field", "cifar10", "from_arrays", "idx", "image_folder", "image_list", "mnist",
-           "read_idx", "read_image", "tokens", "write_image", "write_tokens"]
+__all__ = ["DataLoader", "Dataset", "Field", "Table", "TableEncoder", "cifar10", "from_arrays", "idx", "image_folder", "image_list",
+           "mnist", "read_idx", "read_image", "table", "tokens", "write_image", "write_tokens"]

@@ -321,6 +321,21 @@ int cli_train_run(cli_settings *s, const cli_config *config)
 
 /* ---- the command ---- */
 
+/* A run that gd.fit of the Python package began is told of: what is trained there is its program's. */
+static bool is_of_python(const char *folder)
+{
+    gd_history *history = gd_history_load(folder);
+    const char *program = gd_history_option(history, "program");
+    if (program)
+        fprintf(stderr,
+                "gradus train: %s is a run of %s in Python, which goes on with it by run=FOLDER, "
+                "resume=True\n",
+                folder, program);
+    gd_history_release(history);
+    gd_error_clear(); /* what is wrong with config.json is told by who reads it next */
+    return program != NULL;
+}
+
 /* --resume goes on with the options of the run. */
 static int read_run(cli_settings *s, cli_config *config, const bool *given)
 {
@@ -353,6 +368,8 @@ static int read_run(cli_settings *s, cli_config *config, const bool *given)
                 s->resume);
         return CLI_FAILED;
     }
+    if (is_of_python(s->resume))
+        return CLI_FAILED;
     return cli_config_read(config, path) == CLI_OK ? CLI_OK : CLI_FAILED;
 }
 

@@ -13,6 +13,11 @@ def environment():
     return {**os.environ, "PYTHONPATH": str(pathlib.Path(gd.__file__).parent.parent)}
 
 
+@pytest.fixture
+def iris():
+    return pathlib.Path(__file__).resolve().parents[1] / "data/iris.csv"
+
+
 @pytest.fixture(autouse=True)
 def nothing_leaks(request):
     """Live tensors of the library after each test are what they were before it."""

@@ -1,7 +1,12 @@
 """Files and loaders: what is read is what was written, and a loader goes on where it stood."""
 import gzip
 import pathlib
+import shutil
 import struct
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 
@@ -129,8 +134,6 @@ def test_parts_and_weights_of_data_sets(tmp_path):
     for wrong in ({"weights": [1.0]}, {"batches_per_epoch": 9}):
         with pytest.raises(ValueError):
             len(data.DataLoader(digits, 8, **wrong))
-    with pytest.raises(ValueError, match="for the library's data sets"):
-        data.DataLoader([1, 2], draws=2)
     with pytest.raises(ValueError, match="there is no field 'y'; there are image, label"):
         digits.split(0.5, stratify="y")
 
@@ -197,3 +200,129 @@ def test_runs_over_other_loaders_are_loops():
         assert total.run(loader) == [12, 44, 34] and total.run(loader, 2) == [12, 44] and total.run(loader, 2) == [34, 12]
     assert total.run([(gd.arange(3), gd.arange(3))], 3) == [6, 6, 6]
     assert gd.compile(lambda x, y: x.sum(), mode="lazy").run(loader, 1) == [22]
+
+
+class Slow:
+    """A data set in Python whose samples are ready in another order than they are asked for."""
+
+    def __init__(self, count=23, wrong=None):
+        self.count, self.wrong, self.threads = count, wrong, set()
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        self.threads.add(threading.current_thread().name)
+        if i == self.wrong:
+            raise KeyError("picture17.png")
+        time.sleep(0.003 * (i % 3))
+        return gd.tensor([float(i), 2.0]), i
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": True, "seed": 3}, {"with_replacement": True, "batches_per_epoch": 5},
+                                     {"weights": [1.0 + i for i in range(23)], "drop_last": True}])
+def test_data_sets_in_python_and_workers(options):
+    library = data.from_arrays(gd.stack([gd.arange(23, dtype="float32"), gd.full((23,), 2.0)], axis=1), gd.arange(23))
+    wanted = [(x.tolist(), y.tolist()) for loader in [data.DataLoader(library, 4, **options)] for _ in range(2) for x, y in loader]
+    for workers in (0, 1, 3):
+        slow = Slow()
+        loader = data.DataLoader(slow, 4, workers=workers, **options)
+        assert [(x.tolist(), y.tolist()) for _ in range(2) for x, y in loader] == wanted
+        assert (threading.current_thread().name in slow.threads) is (workers == 0)
+        for i, _ in enumerate(loader):  # left in its midst
+            if i == 1:
+                break
+        again = data.DataLoader(Slow(), 4, workers=workers, **options)
+        again.load_state_dict({"epoch": 1, "position": 2, "seed": loader.seed})
+        assert [x.tolist() for x, _ in again] == [x for x, _ in wanted[len(loader) + 2:]]
+    assert not [t for t in threading.enumerate() if t.name.startswith("gradus-loader")]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_errors_of_samples_in_python_reach_the_caller(workers):
+    loader = data.DataLoader(Slow(wrong=9), 4, workers=workers)
+    with pytest.raises(KeyError, match="picture17.png") as error:
+        list(loader)
+    if sys.version_info >= (3, 11):
+        assert error.value.__notes__ == ["in sample 9 of Slow"]
+    with pytest.raises(ValueError, match="length_window and draws"):
+        data.DataLoader(Slow(), draws=2)
+    with pytest.raises(ValueError, match="collate is for others"):
+        data.DataLoader(data.from_arrays(gd.ones((3, 2))), collate=list)
+
+
+def test_workers_and_compiled_steps():
+    """Samples that are made with the library in threads, while the main one traces and trains."""
+    step = gd.compile(lambda x, y: (x * 2).sum() + y.sum())
+    loader = data.DataLoader(Slow(), 4, workers=3)
+    assert sum(step(x, y).item() for x, y in loader) == sum(2 * (i + 2) + i for i in range(23))
+    assert step.stats.traces == 2
+
+
+def test_tables(tmp_path, iris):
+    table = data.table(iris)
+    assert len(table) == 150 and table.kinds["species"] == "category" and table["species"][0] == "setosa"
+    assert "species: category" in repr(table)
+    assert table[table.columns[0]][:2] == [5.1, 4.9] and table.missing("species") == 0
+    train, validation = table.split("species", 0.2, seed=3)
+    assert len(train) == 120 and len(validation) == 30 and sorted(validation[:30][1].tolist()) == [0] * 10 + [1] * 10 + [2] * 10
+    encoder = train.encoder
+    assert encoder.features == table.columns[:4] and encoder.target == "species"
+    assert encoder.classes == ["setosa", "versicolor", "virginica"]
+    rows, _ = table.split("species", 0.2, seed=3)
+    assert rows[:9][0].tolist() == train[:9][0].tolist() and train.split(0.5)[0].metadata == train.metadata
+    means = train[:120][0].mean(axis=0)
+    assert abs(means).max().item() < 1e-5 < abs(encoder.encode(table)[0].mean(axis=0)).max().item()  # learnt of the training rows
+    x, y = encoder.encode(table, [149, 0])
+    assert x.shape == (2, 4) and y.tolist() == [2, 0] and encoder.encode(table, target=False)[1] is None
+    assert encoder.decode(y) == ["virginica", "setosa"] == encoder.decode(gd.tensor([[0.0, 1, 2], [3, 1, 2]]))
+    encoder.save(tmp_path / "encoder.json")
+    for other in (data.TableEncoder.load(tmp_path / "encoder.json"), data.TableEncoder.from_json(encoder.to_json())):
+        assert other.encode(table)[0].tobytes() == encoder.encode(table)[0].tobytes() and repr(other) == repr(encoder)
+    with pytest.raises(ValueError, match="there is no column 'kind'; there are sepal"):
+        table.split("kind")
+    with pytest.raises(ValueError, match="there is no column 'id'"):
+        table.encoder("species", ignore=["id"])
+    with pytest.raises(OSError):
+        data.table(tmp_path / "nothing.csv")
+
+
+def test_tables_of_all_kinds(tmp_path):
+    (tmp_path / "a.csv").write_text("id;born;ok;price;city\n1;2024-02-29;yes;1,5;Paris\n"
+                                    "2;;no;;Rome\n3;2024-03-01;;4,5;Paris\n4;2024-03-01;no;3;Rome\n")
+    table = data.table(tmp_path / "a.csv", separator=";", decimal_comma=True)
+    assert table["price"][0] == 1.5 and table["price"][1] != table["price"][1] and table["ok"] == [True, False, None, False]
+    assert table["born"][0] == 1709164800 and table["city"] == ["Paris", "Rome", "Paris", "Rome"]
+    assert table.known_rows("price") == [0, 2, 3] and table.missing("price") == 1
+    table.set_kind("id", "category")
+    encoder = table.encoder("price", ignore=["born"], rows=table.known_rows("price"))
+    assert "city=Paris" in encoder.features and "id=1" in encoder.features and not encoder.classes
+    x, y = encoder.encode(table, [0, 2])
+    assert y.shape == (2, 1) and encoder.decode(y) == pytest.approx([1.5, 4.5]) and encoder.dataset(table, [0])[0][1].shape == (1,)
+    with pytest.raises(gd.FormatError, match="price"):
+        encoder.encode(table)
+
+
+def test_the_shell_takes_what_fit_made(tmp_path, iris):
+    tool = shutil.which("gradus") or ROOT / "build/release/gradus"
+    if not pathlib.Path(tool).exists():
+        pytest.skip("the tool is not built")
+    table = data.table(iris)
+    train, validation = table.split("species")
+    gd.seed(1)
+    model = gd.nn.Model.from_json('{"input": [4], "layers": [{"name": "a", "type": "linear", "units": 16, "activation": "relu"}, '
+                                  '{"name": "out", "type": "linear", "units": 3}]}')
+    records = gd.fit(model, gd.optim.Adam(model, lr=0.01), data.DataLoader(train, 16, shuffle=True), 10, validation=validation,
+                     metrics={"accuracy": gd.accuracy}, run=tmp_path / "r", progress=False)
+    best = min(records, key=lambda record: record["validation_loss"])
+
+    def shell(*words):
+        return subprocess.run([tool, *map(str, words)], capture_output=True, text=True)
+    said = shell("eval", tmp_path / "r").stdout
+    assert f"22 rows kept for validation: accuracy {100 * best['validation_accuracy']:.2f} %, loss {best['validation_loss']:.4f}" in said
+    said = shell("predict", tmp_path / "r", iris).stdout.splitlines()
+    encoder = data.TableEncoder.load(tmp_path / "r")
+    assert [line.split(",")[0] for line in said[1:]] == encoder.decode(model.eval()(encoder.encode(table)[0]))
+    assert "validation/accuracy" in shell("compare", tmp_path / "r").stdout
+    resumed = shell("train", "--resume", tmp_path / "r")
+    assert resumed.returncode == 1 and "gd.fit" in resumed.stderr

@@ -1,8 +1,13 @@
-"""gd.fit and gd.evaluate."""
+"""gd.fit and gd.evaluate; runs of it are killed and resumed."""
+import json
 import signal
+import subprocess
+import sys
+import time
 
 import gradus as gd
 import pytest
+from conftest import environment
 from gradus import data, nn, optim
 
 
@@ -18,13 +23,13 @@ def problem():
 def test_it_trains_evaluates_and_tells(capsys):
     model, adam, loader = problem()
     rates = []
-    records = gd.fit(model, adam, loader, 6, test=loader, metrics={"accuracy": gd.accuracy},
+    records = gd.fit(model, adam, loader, 6, validation=loader, metrics={"accuracy": gd.accuracy},
                      schedule=lambda step: rates.append(step) or 0.01, callback=lambda r: r["epoch"] < 5)
     assert [r["epoch"] for r in records] == [1, 2, 3, 4, 5] and rates == list(range(50))
-    assert records[-1]["test_loss"] < records[0]["test_loss"] and records[-1]["test_accuracy"] > 0.8
+    assert records[-1]["validation_loss"] < records[0]["validation_loss"] and records[-1]["validation_accuracy"] > 0.8
     assert model._training and abs(records[-1]["lr"] - 0.01) < 1e-9
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == 5 and said[0].startswith("epoch 1/6  loss ") and "test_accuracy" in said[0]
+    assert len(said) == 5 and said[0].startswith("epoch 1/6  loss ") and "validation_accuracy" in said[0]
 
 
 def test_its_steps_are_those_of_a_loop():
@@ -71,5 +76,177 @@ def test_ctrl_c_ends_it_in_order():
                 if i == 4:
                     signal.raise_signal(signal.SIGINT)
                 yield batch
-    records = gd.fit(model, adam, Interrupting(loader), 3, test=loader, progress=False)
-    assert len(records) == 1 and records[0]["interrupted"] and records[0]["loss"] > 0 and "test_loss" not in records[0]
+    records = gd.fit(model, adam, Interrupting(loader), 3, validation=loader, progress=False)
+    assert len(records) == 1 and records[0]["interrupted"] and records[0]["loss"] > 0 and "validation_loss" not in records[0]
+
+
+# ---- in a run folder
+
+PROGRAM = """
+import os, sys
+import gradus as gd
+from gradus import data, nn, optim
+folder, stop, seed, kind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+
+class Samples:  # a data set in Python
+    def __len__(self): return 50
+    def __getitem__(self, i): return [float((i * k) % 7) for k in range(1, 7)], i % 3
+
+gd.seed(seed)
+if kind == "module":
+    model = nn.Sequential(nn.Linear(None, 12), nn.BatchNorm(12), nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, 3))
+    loader, held_out = data.DataLoader(Samples(), 8, shuffle=True, seed=2, workers=2), data.DataLoader(Samples(), 20, shuffle=True)
+else:
+    table = data.table(kind)
+    train, held_out = table.split(table.columns[-1])
+    model = nn.Model.from_json('{"input": [%d], "layers": [{"name": "a", "type": "linear", "units": 8}, '
+                               '{"name": "n", "type": "batch_norm"}, {"name": "d", "type": "dropout", "dropout": 0.2}, {"name": "o", "type": "linear", "units": 3}]}'
+                               % train.shape)
+    loader = data.DataLoader(train, 16, shuffle=True, seed=2)
+
+def rate(step):
+    if step == stop:
+        os._exit(9)
+    return 0.01 / (1 + step)
+gd.fit(model, optim.Adam(model), loader, 5, validation=held_out, metrics={"accuracy": gd.accuracy}, monitor="accuracy", schedule=rate,
+       run=folder, resume=True, checkpoint_steps=3, progress=False)
+"""
+
+
+def run_program(folder, stop=-1, seed=1, kind="module"):
+    return subprocess.run([sys.executable, "-c", PROGRAM, str(folder), str(stop), str(seed), str(kind)], check=False, env=environment(),
+                          capture_output=True, text=True)
+
+
+FILES = ("model.safetensors", "checkpoints/last.safetensors", "checkpoints/best.safetensors")
+
+
+def lines_of(folder):
+    """The log, without times."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "time"} for line in lines]
+
+
+@pytest.mark.parametrize("kind", ["module", "table"])
+def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, iris, kind):
+    kind = iris if kind == "table" else kind
+    whole = tmp_path / "whole"
+    said = run_program(whole, kind=kind)
+    assert said.returncode == 0, said.stderr
+    for stop in (2, 19):  # before the first checkpoint, from which on the seed does not matter, and in the midst of an epoch
+        folder = tmp_path / f"part{stop}"
+        assert run_program(folder, stop, kind=kind).returncode == 9
+        assert not (folder / "model.safetensors").exists()
+        if stop > 2:
+            assert run_program(folder, 30, seed=5, kind=kind).returncode == 9
+        assert run_program(folder, seed=1, kind=kind).returncode == 0
+        for name in FILES:
+            assert (folder / name).read_bytes() == (whole / name).read_bytes(), (stop, name)
+        assert lines_of(folder) == lines_of(whole)
+    before = (whole / FILES[0]).read_bytes()
+    assert run_program(whole, kind=kind).returncode == 0  # there is nothing left to do
+    assert (whole / FILES[0]).read_bytes() == before
+
+
+def test_killed_from_outside_at_any_moment(tmp_path):
+    assert run_program(tmp_path / "whole").returncode == 0
+    for delay in (0.3, 0.5):
+        process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path / "part"), "-1", "1", "module"], env=environment())
+        time.sleep(delay)
+        process.kill()
+        process.wait()
+    assert run_program(tmp_path / "part").returncode == 0
+    for name in FILES:
+        assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_what_a_run_folder_has(tmp_path):
+    model, adam, loader = problem()
+    model(gd.ones((1, 5)))
+    before = {name: t.tolist() for name, t in model.state_dict().items()}
+    records = gd.fit(model, adam, loader, 3, validation=loader, metrics={"accuracy": gd.accuracy}, run=tmp_path / "r", progress=False)
+    assert {p.name for p in (tmp_path / "r").iterdir()} == {"config.json", "metrics.jsonl", "checkpoints", "lock", "pictures",
+                                                            "model.safetensors"}
+    config = json.loads((tmp_path / "r/config.json").read_text())
+    assert config == {"program": "gd.fit", "epochs": 3, "batch": 32, "seed": 0, "optimizer": {"name": "adam", "lr": 0.01}}
+    last = lines_of(tmp_path / "r")[-1]
+    assert last["validation/accuracy"] == records[-1]["validation_accuracy"] and last["train/loss"] == records[-1]["loss"]
+    assert last["step"] == 30 and last["epoch"] == 3
+    assert "validation/loss" in (tmp_path / "r/pictures/curves.svg").read_text()
+    kept = gd.load(tmp_path / "r/model.safetensors")
+    assert {name: t.tolist() for name, t in kept.items()} == {name: t.tolist() for name, t in model.state_dict().items()} != before
+    with pytest.raises(gd.StateError, match="resume=True goes on with it"):
+        gd.fit(model, adam, loader, 3, run=tmp_path / "r", progress=False)
+    with pytest.raises(gd.StateError, match="the run's epochs have 10 batches, the loader's 5"):
+        gd.fit(model, adam, data.DataLoader(loader.dataset, 64), 3, run=tmp_path / "r", resume=True, progress=False)
+    again = gd.fit(model, adam, loader, 4, validation=loader, metrics={"accuracy": gd.accuracy}, run=tmp_path / "r", resume=True,
+                   progress=False)
+    assert again[:3] == records and again[3]["epoch"] == 4
+    with gd.Run(tmp_path / "other") as run:
+        run.save(adam, loader=loader, state={"of": "another program"})
+    with pytest.raises(gd.StateError, match="was not begun by gd.fit"):
+        gd.fit(model, adam, loader, 3, run=tmp_path / "other", resume=True, progress=False)
+
+
+def test_the_best_parameters_are_kept(tmp_path):
+    """A rate that spoils everything after the second epoch."""
+    model, adam, loader = problem()
+    records = gd.fit(model, adam, loader, 9, validation=loader, metrics={"accuracy": gd.accuracy}, monitor="accuracy", patience=3,
+                     schedule=lambda step: 0.01 if step < 20 else 5.0, run=tmp_path / "r", progress=False)
+    accuracies = [record["validation_accuracy"] for record in records]
+    best = accuracies.index(max(accuracies))
+    assert len(records) == best + 4 < 9 and accuracies[-1] < accuracies[best]
+    assert gd.evaluate(model, loader, metrics={"accuracy": gd.accuracy})["accuracy"] == accuracies[best]
+
+
+def test_ctrl_c_saves(tmp_path):
+    def train(folder, seed, epochs=4, interrupt=None):
+        model, adam, loader = problem()
+        gd.seed(seed)
+
+        def rate(step):
+            if step == interrupt:
+                signal.raise_signal(signal.SIGINT)
+            return 0.01
+        records = gd.fit(model, adam, loader, epochs, run=folder, resume=True, schedule=rate, progress=False)
+        return records, (folder / "model.safetensors").read_bytes()
+    whole, wanted = train(tmp_path / "whole", 0)
+    records, _ = train(tmp_path / "part", 0, interrupt=13)
+    assert len(records) == 2 and records[1]["interrupted"] and records[0] == whole[0]
+    assert train(tmp_path / "part", 7) == (whole, wanted)
+
+
+def test_wrong_wishes_are_told_before_anything_is_trained(tmp_path):
+    model, adam, loader = problem()
+    for wrong, sentence in (({"monitor": "acuracy"}, "there is no metric 'acuracy'"), ({"patience": 3}, "of a validation"),
+                            ({"resume": True}, "run= says")):
+        with pytest.raises(ValueError, match=sentence):
+            gd.fit(model, adam, loader, 1, progress=False, **wrong)
+    with pytest.raises(ValueError, match="no gd.data.DataLoader"):
+        gd.fit(model, adam, list(loader), 1, run=tmp_path / "r", progress=False)
+
+
+def test_a_loss_that_is_no_number_is_told():
+    x = gd.ones((40, 2))
+    x[9, 0] = float("nan")
+    model = nn.Linear(2, 1)
+    with pytest.raises(gd.StateError, match="the loss is nan in epoch 1, at step 2"):
+        gd.fit(model, optim.SGD(model, lr=0.1), data.DataLoader(data.from_arrays(x, x[:, :1]), 8), 2, loss=gd.mse, progress=False)
+
+
+def test_several_inputs():
+    a, b = gd.randn(64, 3), gd.randn(64, 2)
+    y = a.sum(axis=1, keepdims=True) - b.sum(axis=1, keepdims=True)
+    left, right = nn.Linear(3, 1), nn.Linear(2, 1)
+
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.left, self.right = left, right
+
+        def forward(self, a, b):
+            return self.left(a) + self.right(b)
+    model = Two()
+    samples = data.from_arrays(a=a, b=b, y=y)
+    records = gd.fit(model, optim.Adam(model, lr=0.05), data.DataLoader(samples, 16), 40, validation=samples, loss=gd.mse, progress=False)
+    assert records[-1]["validation_loss"] < 0.01 < records[0]["validation_loss"]
