@@ -21,6 +21,7 @@ int cli_info(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_compare(int argc, char **argv);
+int cli_search(int argc, char **argv);
 
 /* ---- options.c ---- */
 
@@ -35,7 +36,7 @@ typedef enum cli_kind {
     CLI_OPERANDS, /* all such words that are left; the last row */
     CLI_GROUP     /* no option: a heading over those that follow */
 } cli_kind;
-enum { CLI_MOST_OPTIONS = 64, CLI_MOST_TEXTS = 64 };
+enum { CLI_MOST_OPTIONS = 80, CLI_MOST_TRAIN_OPTIONS = 72, CLI_MOST_TEXTS = 64 };
 
 /* Words of the command line. */
 typedef struct cli_words {

@@ -251,6 +251,9 @@ int cli_parse_noting(int argc, char **argv, const cli_command_help *help, const 
     int output = -1;
     for (int i = 0; i < count; i++)
         output = strcmp(options[i].name, "output") == 0 ? i : output;
+    for (int i = 0; i < count; i++)
+        if (options[i].kind == CLI_TEXTS)
+            *(cli_texts *)options[i].value = (cli_texts){ 0 };
     *exit_code = CLI_OK;
     opterr = 0;
     optind = 1;

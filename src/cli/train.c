@@ -116,8 +116,7 @@ static bool choose_threads(const cli_training *t)
 
 /* ---- the run folder ---- */
 
-/* Before the data are looked at: the folder is there, or the one that it is to be made in. */
-static bool can_be_made(const char *folder)
+bool cli_can_be_made(const char *folder)
 {
     char parent[CLI_PATH_BYTES];
     struct stat status;
@@ -133,21 +132,21 @@ static bool can_be_made(const char *folder)
                   folder);
 }
 
-/* runs/NAME of the data's name, runs/NAME-2 where that is taken, … */
-static bool choose_folder(const cli_settings *s, char folder[CLI_PATH_BYTES])
+bool cli_choose_folder(const char *data, const char *ending, char folder[CLI_PATH_BYTES])
 {
-    char name[256];
-    size_t length = strlen(s->data);
-    while (length > 1 && s->data[length - 1] == '/')
+    char name[256], whole[300];
+    size_t length = strlen(data);
+    while (length > 1 && data[length - 1] == '/')
         length--;
     size_t begin = length;
-    while (begin > 0 && s->data[begin - 1] != '/')
+    while (begin > 0 && data[begin - 1] != '/')
         begin--;
-    snprintf(name, sizeof name, "%.*s", (int)(length - begin), s->data + begin);
+    snprintf(name, sizeof name, "%.*s", (int)(length - begin), data + begin);
     name[strcspn(name, ".")] = '\0';
-    snprintf(folder, CLI_PATH_BYTES, CLI_RUNS "/%s", *name ? name : "run");
+    snprintf(whole, sizeof whole, "%s%s", *name ? name : "run", ending);
+    snprintf(folder, CLI_PATH_BYTES, CLI_RUNS "/%s", whole);
     for (int i = 2; access(folder, F_OK) == 0; i++)
-        snprintf(folder, CLI_PATH_BYTES, CLI_RUNS "/%s-%d", *name ? name : "run", i);
+        snprintf(folder, CLI_PATH_BYTES, CLI_RUNS "/%s-%d", whole, i);
     return mkdir(CLI_RUNS, 0777) == 0 || errno == EEXIST ||
            record(GD_ERR_IO, "%s: cannot be made", CLI_RUNS);
 }
@@ -268,7 +267,8 @@ static bool train(cli_training *t, cli_settings *s, const cli_config *config)
         !make_model(t) || !choose_threads(t) || !write_model(t))
         return false;
     if (cli_is_interrupted()) {
-        fprintf(stderr, "gradus train: interrupted before it began; nothing is saved\n");
+        if (!s->is_trial)
+            fprintf(stderr, "gradus train: interrupted before it began; nothing is saved\n");
         return true;
     }
     return cli_train_fit(t);
@@ -285,14 +285,12 @@ static void end(cli_training *t)
     gd_close(t->context);
 }
 
-/* A build that cannot save finds out now, not after hours. */
-static bool can_save(void)
+bool cli_can_save(void)
 {
     return gd_tensors_save("/dev/null", 0, NULL, 0, NULL) == GD_OK;
 }
 
-/* Absolute, so that the run can be resumed from anywhere. *path is to be freed. */
-static const char *absolute(const char *given, char **path)
+const char *cli_absolute(const char *given, char **path)
 {
     *path = given ? realpath(given, NULL) : NULL;
     return *path ? *path : given;
@@ -304,12 +302,12 @@ int cli_train_run(cli_settings *s, const cli_config *config)
     const char *model = s->model;
     char *data_path, *model_path;
     s->given = s->data;
-    bool ok = can_save() && (s->run || s->resume || choose_folder(s, t.folder));
+    bool ok = cli_can_save() && (s->run || s->resume || cli_choose_folder(s->data, "", t.folder));
     if (s->run || s->resume)
         snprintf(t.folder, sizeof t.folder, "%.4000s", s->run ? s->run : s->resume);
-    ok = ok && can_be_made(t.folder);
-    s->data = absolute(s->data, &data_path);
-    s->model = absolute(s->model, &model_path);
+    ok = ok && cli_can_be_made(t.folder);
+    s->data = cli_absolute(s->data, &data_path);
+    s->model = cli_absolute(s->model, &model_path);
     ok = ok && train(&t, s, config);
     end(&t);
     s->data = s->given;
@@ -373,24 +371,34 @@ static int read_run(cli_settings *s, cli_config *config, const bool *given)
     return cli_config_read(config, path) == CLI_OK ? CLI_OK : CLI_FAILED;
 }
 
+/* DATA that is a file of options: as --config. */
+static bool takes_config(const cli_settings *s)
+{
+    return s->data && !s->config && cli_has_ending(s->data, ".json");
+}
+
 int cli_train_read(int argc, char **argv, const cli_command_help *help, cli_config *config,
                    cli_settings *s, bool *given)
 {
     int code;
     if (cli_parse_noting(argc, argv, help, config->options, config->count, given, &code))
         return code == CLI_OK ? CLI_HELPED : code;
-    if (!s->config && s->sets.count == 0)
+    bool is_operand = takes_config(s);
+    const char *file = is_operand ? s->data : s->config;
+    const cli_texts sets = s->sets;
+    if (!file && sets.count == 0)
         return CLI_OK;
     /* The file, --set, and the command line once more. */
-    const char *file = s->config;
-    const cli_texts sets = s->sets;
     *s = cli_train_defaults();
     if (file)
         code = cli_config_read(config, file);
     for (int i = 0; code == CLI_OK && i < sets.count; i++)
         code = cli_config_set(config, sets.texts[i]);
+    const char *data = s->data;
     if (code == CLI_OK)
         (void)cli_parse(argc, argv, help, config->options, config->count, &code);
+    if (is_operand)
+        s->data = data;
     return code;
 }
 

@@ -19,7 +19,9 @@ typedef struct cli_settings {
     double warmup, lr_end, factor, period, growth, power, rising_share; /* of the schedule */
     const char *milestones;
     bool linear_annealing, faithful, per_example, eager, blame, quiet;
-    int64_t pause; /* end after this epoch as if interrupted; 0: do not. gradus search's alone */
+    /* gradus search's alone */
+    bool is_trial; /* nothing is said at its end */
+    int64_t pause; /* end after this epoch as if interrupted; 0: do not */
 } cli_settings;
 
 /* The command line into the settings that config's options belong to: first the file of --config, then
@@ -31,7 +33,7 @@ int cli_train_read(int argc, char **argv, const cli_command_help *help, cli_conf
 /* What is not given has these values. */
 cli_settings cli_train_defaults(void);
 /* Rows whose values are `s`. Returns how many. */
-int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_OPTIONS]);
+int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS]);
 /* An option's name in files, "optimizer.lr"; NULL: it is in none. */
 const char *cli_train_key(const char *name);
 /* Options that decide what comes out, and so are kept. */
@@ -81,6 +83,15 @@ struct cli_training {
 /* Train as the settings say, in the run's folder, of which nothing but what was there before is left where
  * the training cannot begin. CLI_OK, CLI_INTERRUPTED or CLI_FAILED, with the error recorded. */
 int cli_train_run(cli_settings *s, const cli_config *config);
+
+/* runs/NAME of the data's name and the ending, runs/NAME-2 where that is taken, … false: recorded. */
+bool cli_choose_folder(const char *data, const char *ending, char folder[CLI_PATH_BYTES]);
+/* A folder that is there, or can be made. false: recorded. */
+bool cli_can_be_made(const char *folder);
+/* A build that cannot save finds out now, not after hours. false: recorded. */
+bool cli_can_save(void);
+/* Absolute, so that a run can be resumed from anywhere. *path is to be freed. */
+const char *cli_absolute(const char *given, char **path);
 
 /* The parameters of either. */
 gd_module *cli_train_module(const cli_training *t);

@@ -211,6 +211,8 @@ static void print_end(const cli_training *t)
 {
     bool chosen = t->monitor != NULL;
     char run[CLI_WORD_BYTES];
+    if (t->settings->is_trial)
+        return;
     (void)cli_shell_word(t->folder, run);
     if (cli_is_interrupted()) {
         fprintf(stderr,

@@ -2,6 +2,7 @@
  * told to be wrong before the data are read. */
 #include "train.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,13 +29,13 @@ cli_settings cli_train_defaults(void)
                            .rising_share = NAN };
 }
 
-int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_OPTIONS])
+int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS])
 {
     const cli_option options[] = {
         { "Data", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
         { "DATA", NULL,
           "a table (.csv, .tsv), a folder of photographs with a folder for each class, a text "
-          "(.txt), or MNIST's files (default: " CLI_DEFAULT_DATA ")",
+          "(.txt), or MNIST's files (default: " CLI_DEFAULT_DATA "); or a file of --config",
           CLI_OPERAND, &s->data, 0, 0 },
         { "data", "DATA", "the same", CLI_TEXT, &s->data, 0, 0 },
         { "target", "COLUMN", "of a table: what is to be predicted", CLI_TEXT, &s->target, 0, 0 },
@@ -140,6 +141,8 @@ int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_OPTIONS])
           &s->linear_annealing, 0, 0 },
     };
     const int count = (int)(sizeof options / sizeof *options);
+    static_assert(sizeof options / sizeof *options <= CLI_MOST_TRAIN_OPTIONS,
+                  "more rows than room");
     memcpy(rows, options, sizeof options);
     return count;
 }
