@@ -65,7 +65,7 @@ BORROWED = {"gd_loader_dataset", "gd_optimizer_module", "gd_model_module", "gd_l
 CONSUMES = {"gd_model_builder_end"}
 
 # Types whose classes are written by hand (Tensor, compiled functions) or that Python has no use for.
-NO_CLASS = {"gd_npz", "gd_context", "gd_tensor", "gd_function", "DLManagedTensor", "DLManagedTensorVersioned"}
+NO_CLASS = {"gd_npz", "gd_vmap", "gd_context", "gd_tensor", "gd_function", "DLManagedTensor", "DLManagedTensorVersioned"}
 
 SCALAR_HEADER = "the scalar engine is a chapter in C, to be read first; Python's tensors do what it does"
 NOT_FOR_PYTHON = {
@@ -78,6 +78,7 @@ NOT_FOR_PYTHON = {
     **{name: "gd.from_dlpack and Tensor.__dlpack__" for name in (
         "gd_dlpack_export", "gd_dlpack_export_unversioned", "gd_dlpack_import", "gd_dlpack_import_unversioned",
         "gd_dlpack_set_capsules", "gd_dlpack_capsule_destructor")},
+    **{f"gd_vmap_{what}": "gd.vmap" for what in ("begin", "end", "abandon")},
     "gd_release_later": "a Tensor gives its reference back itself", "gd_error_record": "functions that C calls raise exceptions",
     "gd_export_c": "step.save_c(path)",
     "gd_scope_begin": "scopes are not visible in Python: a Tensor owns one reference",

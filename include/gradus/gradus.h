@@ -32,5 +32,6 @@
 #include <gradus/tensor.h>
 #include <gradus/text.h>
 #include <gradus/train.h>
+#include <gradus/vmap.h>
 
 #endif

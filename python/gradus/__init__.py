@@ -29,6 +29,7 @@ from ._compile import compile
 from ._fit import evaluate, fit
 from ._io import load, save
 from ._run import Run
+from ._vmap import vmap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,6 +123,6 @@ __all__ = ["DType", "DTypeError", "DeviceError", "Error", "FileError", "FormatEr
            "checkpoint", "compile", "copy", "data", "e", "evaluate", "fit", "float16", "float32", "float64", "from_dlpack",
            "from_numpy", "get_threads", "grad", "inf", "int16", "int32", "int64", "int8", "isa", "jvp", "linalg", "load", "memory", "metrics", "nan",
            "newaxis", "nn", "no_grad", "optim", "pi", "rand", "randint", "randn", "report", "save", "seed", "set_threads", "tensor",
-           "testing", "text", "tree_flatten", "tree_unflatten", "uint16", "uint32", "uint64", "uint8", "value_and_grad"]
+           "testing", "text", "tree_flatten", "tree_unflatten", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vmap"]
 __all__ += _ops.__all__
 __all__ += _array_api.__all__

@@ -10,7 +10,7 @@ from ._tensor import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Sequence
+    from typing import Any, Callable, Sequence, overload
 
 
 class no_grad:
@@ -33,9 +33,32 @@ class no_grad:
         return without
 
 
-def grad(outputs: Tensor | Sequence[Tensor], inputs: Any, seeds: Sequence[Tensor | None] | None = None) -> Any:
+if TYPE_CHECKING:
+    @overload
+    def grad(outputs: Tensor | Sequence[Tensor], inputs: Any, seeds: Sequence[Tensor | None] | None = None) -> Any: ...
+
+    @overload
+    def grad(outputs: Callable[..., Any], *, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]: ...
+
+
+def grad(outputs: Any, inputs: Any = None, seeds: Any = None, *, argnums: Any = 0, has_aux: bool = False) -> Any:
     """d(sum of outputs)/d(inputs), in the form of `inputs`: a tensor, or a tree of tensors. The gradients can be differentiated
-    again. An input that no output depends on gets zeros. `seeds` weigh the outputs' elements."""
+    again. An input that no output depends on gets zeros. `seeds` weigh the outputs' elements.
+
+    gd.grad(function, argnums=0) is a function: the gradients of `function` by its arguments of these numbers, as gd.value_and_grad
+    gives them without the value; has_aux: function gives (value, anything), and this one (gradients, anything)."""
+    if callable(outputs) and not isinstance(outputs, Tensor):
+        if inputs is not None or seeds is not None:
+            raise TypeError("gd.grad(function) takes argnums and has_aux")
+        both = value_and_grad(outputs, argnums, has_aux)
+
+        @functools.wraps(outputs)
+        def gradients(*args, **kwargs):
+            result, found = both(*args, **kwargs)
+            return (found, result[1]) if has_aux else found
+        return gradients
+    if inputs is None:
+        raise TypeError("gd.grad(outputs, inputs): by what?")
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     leaves, tree = _tree.flatten(inputs)
     return _tree.unflatten(tree, _ops.grad(outputs=outputs, seeds=seeds, inputs=leaves))
@@ -54,13 +77,18 @@ def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 
                 wanted.append(dict(args[n].named_parameters()))
                 continue
             leaves, tree = _tree.flatten(args[n])
-            args[n] = _tree.unflatten(tree, [as_tensor(leaf).detach().requires_grad_() for leaf in leaves])
+            args[n] = _tree.unflatten(tree, [_point(as_tensor(leaf)) for leaf in leaves])
             wanted.append(args[n])
         result = function(*args, **kwargs)
         value = result[0] if has_aux else result
         gradients = grad(value, wanted)
         return result, gradients[0] if isinstance(argnums, int) else tuple(gradients)
     return both
+
+
+def _point(x: Tensor) -> Tensor:
+    """x as something to differentiate by, apart from other uses of x. What x depends on, the gradients depend on."""
+    return _ops.reshape(x, x.shape) if x.requires_grad else x.detach().requires_grad_()
 
 
 def jvp(function: Callable[..., Any], primals: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Any, Any]:
@@ -74,9 +102,3 @@ def jvp(function: Callable[..., Any], primals: Sequence[Tensor], tangents: Seque
     gradients = _ops.grad(outputs=results, seeds=weights, inputs=points)  # linear in the weights
     slopes = _ops.grad(outputs=gradients, seeds=[as_tensor(v).to(g.dtype) for v, g in zip(tangents, gradients)], inputs=weights)
     return _tree.unflatten(tree, [y.detach() for y in results]), _tree.unflatten(tree, [s.detach() for s in slopes])
-
-
-def grad_of(function: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """As value_and_grad, the gradients alone."""
-    both = value_and_grad(function, argnums)
-    return functools.wraps(function)(lambda *args, **kwargs: both(*args, **kwargs)[1])

@@ -306,7 +306,7 @@ def _difference(function: Callable[..., Any], before: tuple, now: tuple) -> str:
         constants = [_describe(function, path, a, b) for path, a, b in _tree.differences(before[0], now[0])]
         return "constants differ: " + "; ".join(constants)
     for path, (shape, dtype, requires), (shape_now, dtype_now, requires_now) in zip(_tree.paths(now[0]), before[1], now[1]):
-        name = _named(function, path)
+        name = named(function, path)
         if (shape, dtype) != (shape_now, dtype_now):
             return f"{name} is {dtype_now} {shape_now}, was {dtype} {shape}"
         if requires != requires_now:
@@ -318,10 +318,10 @@ def _difference(function: Callable[..., Any], before: tuple, now: tuple) -> str:
 
 
 def _describe(function: Callable[..., Any], path: tuple, before: Any, now: Any) -> str:
-    return f"{_named(function, path)} is {now}, was {before}"
+    return f"{named(function, path)} is {now}, was {before}"
 
 
-def _named(function: Callable[..., Any], path: tuple) -> str:
+def named(function: Callable[..., Any], path: tuple) -> str:
     """The argument at a path of the tree (args, kwargs), as it is called in the function: "batch['x']"."""
     if len(path) < 2:
         return "the arguments"
@@ -330,6 +330,8 @@ def _named(function: Callable[..., Any], path: tuple) -> str:
     place = first + getattr(function, "_drops_self", 0) if kind == 0 else 0
     if kind == 0 and names is not None and place < names.co_argcount:
         first = names.co_varnames[place]
+    elif kind == 0:
+        first = f"argument {place + 1}"
     return f"{first}" + "".join(f"[{key!r}]" for key in rest)
 
 

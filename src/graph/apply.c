@@ -66,6 +66,14 @@ static gd_status check_versions(const gd_tensor *node, int n, gd_tensor *const *
     return GD_OK;
 }
 
+/* Whether a value without storage may be read now: in its trace, and in those within it. */
+static bool is_in_trace(const gd_tensor *t, const gd_trace *trace)
+{
+    while (trace && trace != t->trace)
+        trace = trace->outer;
+    return trace == t->trace;
+}
+
 /* Same context everywhere, no traced value outside of its trace, nothing outdated; while a vjp is
  * built, check_versions knows better what may be read. */
 static gd_status check_inputs(const gd_context *context, const gd_op *op, int n,
@@ -75,7 +83,7 @@ static gd_status check_inputs(const gd_context *context, const gd_op *op, int n,
         if (inputs[i]->context != context)
             return gd_fail(GD_ERR_INVALID, "gd_%s: operands belong to different contexts",
                            op->name);
-        if (!inputs[i]->storage && inputs[i]->trace != context->trace)
+        if (!inputs[i]->storage && !is_in_trace(inputs[i], context->trace))
             return gd_fail(GD_ERR_STATE,
                            "gd_%s: operand %d is a value of a compiled function that is no longer "
                            "(or not now) being traced",

@@ -6,6 +6,8 @@
 #include "graph/node.h"
 
 struct gd_trace {
+    const gd_trace
+        *outer; /* of a gd_vmap_begin: the trace that it stands in, whose values it may use */
     gd_tensor **nodes; /* [count] every op recorded, in order; each holds a reference */
     size_t count, capacity;
     size_t known; /* nodes behind those are of the recording before, up to here: an op that is the
