@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 
 from . import _api, _convert, _lib, _objects, _ops
@@ -222,7 +223,18 @@ def from_arrays(*arrays: Any, classes: dict[str, int] | None = None, **named: An
     addresses = (ctypes.c_void_p * len(values))(*(address for address, _, _, _ in values))
     h = _convert.run_handle(C.gd_dataset_from_arrays_with, _lib.context(), values[0][1][0], len(values), fields, addresses,
                             ctypes.byref(options))
-    return Dataset(_objects.Dataset._made(h, tuple(owner for _, _, _, owner in values)))
+    return _described(Dataset(_objects.Dataset._made(h, tuple(owner for _, _, _, owner in values))))
+
+
+def _described(samples: Dataset) -> Dataset:
+    """With what `gradus predict` needs to know of arrays: of samples and one target each, the samples floats, as they are."""
+    if len(samples.fields) == 2 and samples.fields[0].dtype.is_float:
+        y = samples.fields[1]
+        if y.classes:
+            samples.metadata = {"task": "arrays", "outputs": str(y.classes)}
+        elif y.dtype.is_float:
+            samples.metadata = {"task": "arrays", "outputs": str(math.prod(y.shape)), "target": "0 1"}
+    return samples
 
 
 def _shared(value: Any) -> tuple[int, tuple[int, ...], DType, Any]:

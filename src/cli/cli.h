@@ -182,8 +182,9 @@ struct cli_data {
     const cli_data_kind *kind;
     gd_dataset *train, *validation; /* of a trained model's data: validation alone */
     gd_shape input;
-    int64_t outputs; /* classes, or 1 */
+    int64_t outputs; /* classes, or numbers: 1 of a table */
     bool regression;
+    double mean, deviation; /* of the numbers of arrays, which are learnt standardised */
     gd_table *table;
     gd_table_encoder *encoder;
     char **classes;          /* [outputs] of photographs without folders; else NULL */
@@ -211,7 +212,7 @@ void cli_data_close(cli_data *data);
 /* Keep a string for the model's file. The key lives longer than the data; the value is copied. */
 bool cli_data_keep(cli_data *data, const char *key, const char *value);
 /* Kinds that have a file of their own. */
-extern const cli_data_kind cli_table_kind, cli_image_kind, cli_text_kind;
+extern const cli_data_kind cli_table_kind, cli_image_kind, cli_text_kind, cli_array_kind;
 /* A small GPT for the tokens. */
 gd_language_model *cli_propose_language(const cli_data *data, uint64_t seed);
 /* A whole file with a 0 byte behind it, to be freed; NULL: it cannot be read, which is recorded. */
@@ -222,7 +223,11 @@ bool cli_write_characters(const cli_data *data, const char *path);
 bool cli_is_photograph(const char *path);
 /* The field's class names, and outputs, from its second field. */
 void cli_data_take_classes(cli_data *data);
+/* A number that the model gives, in the target's unit. */
+double cli_data_decode(const cli_data *data, double value);
 const char *cli_data_class(const cli_data *data, int64_t index, char number[CLI_COUNT_TEXT]);
+/* Whether its samples have as many numbers as the model takes; false: no, which is recorded. */
+bool cli_data_fits(gd_model *model, const cli_data *data);
 /* x as the model takes it: of the model's shape, f32. */
 gd_tensor *cli_model_input(gd_model *model, gd_tensor *x);
 /* It has that ending, or that and ".gz". */

@@ -60,7 +60,7 @@ static const cli_data_kind mnist_kind = {
 /* ---- kinds ---- */
 
 static const cli_data_kind *const kinds[] = { &mnist_kind, &cli_image_kind, &cli_table_kind,
-                                              &cli_text_kind };
+                                              &cli_text_kind, &cli_array_kind };
 enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
 
 bool cli_has_ending(const char *path, const char *ending)
@@ -74,16 +74,20 @@ bool cli_has_ending(const char *path, const char *ending)
 const cli_data_kind *cli_data_find(const char *path)
 {
     struct stat status;
-    char problem[1024];
+    char problem[1024 + 256];
     for (int i = 0; i < KIND_COUNT; i++)
         if (kinds[i]->is(path))
             return kinds[i];
     snprintf(problem, sizeof problem, "%.900s %s", path,
-             stat(path, &status) != 0 ? "is not there"
+             cli_has_ending(path, ".parquet")
+                 ? "is a Parquet file, which is read in Python: gd.data.table(path) with pyarrow "
+                   "trains on it there; pandas.read_parquet(path).to_csv(...) makes a table for "
+                   "the shell of it"
+             : stat(path, &status) != 0 ? "is not there"
              : S_ISDIR(status.st_mode)
-                 ? "is a folder without MNIST's files, and without folders of photographs, each of "
-                   "which would be a class"
-                 : "is no table (.csv, .tsv) and no text (.txt)");
+                 ? "is a folder without MNIST's files, without folders of photographs, each of "
+                   "which would be a class, and without x.npy and y.npy"
+                 : "is no table (.csv, .tsv), no text (.txt) and no file of arrays (.npz)");
     (void)gd_error_record(GD_ERR_INVALID, problem);
     return NULL;
 }
@@ -201,6 +205,14 @@ void cli_data_take_classes(cli_data *d)
     d->input = x ? x->shape : GD_SCALAR;
     d->regression = y && y->classes == 0;
     d->outputs = !y ? 0 : d->regression ? 1 : y->classes;
+    for (int i = 0; y && d->regression && i < y->shape.rank; i++)
+        d->outputs *= y->shape.dim[i];
+}
+
+double cli_data_decode(const cli_data *d, double value)
+{
+    return d->kind == &cli_array_kind ? value * d->deviation + d->mean
+                                      : gd_table_encoder_decode(d->encoder, value);
 }
 
 const char *cli_data_class(const cli_data *d, int64_t index, char number[CLI_COUNT_TEXT])
@@ -214,6 +226,16 @@ const char *cli_data_class(const cli_data *d, int64_t index, char number[CLI_COU
         return y->class_names[index];
     snprintf(number, CLI_COUNT_TEXT, "%lld", (long long)index);
     return number;
+}
+
+bool cli_data_fits(gd_model *model, const cli_data *d)
+{
+    char problem[160];
+    long long there = (long long)gd_shape_count(d->input);
+    long long taken = (long long)gd_shape_count(gd_model_input_shape(model, 0));
+    snprintf(problem, sizeof problem, "the %ss have %lld number%s each, the model takes %lld",
+             d->kind->sample, there, there == 1 ? "" : "s", taken);
+    return there == taken || gd_error_record(GD_ERR_SHAPE, problem) == GD_OK;
 }
 
 gd_tensor *cli_model_input(gd_model *model, gd_tensor *x)

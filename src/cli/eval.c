@@ -52,32 +52,34 @@ typedef struct errors {
 } errors;
 
 static bool add_errors(errors *e, const cli_data *d, gd_tensor *output, gd_tensor *truth,
-                       int64_t count)
+                       int64_t samples)
 {
-    float predicted[BATCH], wanted[BATCH];
-    size_t bytes = (size_t)count * sizeof *predicted;
-    if (gd_tensor_read(output, predicted, bytes) != GD_OK ||
-        gd_tensor_read(truth, wanted, bytes) != GD_OK)
-        return false;
-    for (int64_t i = 0; i < count; i++) {
-        double y = gd_table_encoder_decode(d->encoder, (double)wanted[i]);
-        double off = gd_table_encoder_decode(d->encoder, (double)predicted[i]) - y;
+    const int64_t count = samples * d->outputs;
+    const size_t bytes = (size_t)count * sizeof(float);
+    float *predicted = malloc(2 * bytes), *wanted = predicted ? predicted + count : NULL;
+    bool ok = predicted && gd_tensor_read(output, predicted, bytes) == GD_OK &&
+              gd_tensor_read(truth, wanted, bytes) == GD_OK;
+    for (int64_t i = 0; ok && i < count; i++) {
+        double y = cli_data_decode(d, (double)wanted[i]);
+        double off = cli_data_decode(d, (double)predicted[i]) - y;
         e->absolute += fabs(off);
         e->squares += off * off;
         e->truth += y;
         e->truth_squares += y * y;
     }
-    return true;
+    free(predicted);
+    return ok;
 }
 
 static void print_errors(const errors *e, const cli_data *d, int64_t samples, const char *which)
 {
     char count[CLI_COUNT_TEXT];
-    double n = (double)samples, spread = e->truth_squares - e->truth * e->truth / n;
+    double n = (double)(samples * d->outputs), spread = e->truth_squares - e->truth * e->truth / n;
     printf(
-        "%s rows%s: %s is off by %s%.5g%s in the mean (absolute), root mean square %.5g, R2 %.4f\n",
-        cli_count(samples, count), which, gd_table_encoder_target(d->encoder), cli_bold(),
-        e->absolute / n, cli_plain(), sqrt(e->squares / n), 1.0 - e->squares / spread);
+        "%s %ss%s: %s is off by %s%.5g%s in the mean (absolute), root mean square %.5g, R2 %.4f\n",
+        cli_count(samples, count), d->kind->sample, which,
+        d->encoder ? gd_table_encoder_target(d->encoder) : "y", cli_bold(), e->absolute / n,
+        cli_plain(), sqrt(e->squares / n), 1.0 - e->squares / spread);
 }
 
 /* ---- the command ---- */
@@ -102,10 +104,12 @@ static bool measure(cli_network *network, const cli_data *d, gd_loader *batches,
 }
 
 /* Of a table: the rows whose target is known. */
-static bool find_truth(cli_data *d)
+static bool find_truth(const cli_network *network, cli_data *d)
 {
+    if (d->kind == &cli_array_kind && gd_dataset_field_count(d->validation) < 2)
+        return gd_error_record(GD_ERR_INVALID, "there is no y, which eval compares with") == GD_OK;
     if (d->validation)
-        return true;
+        return d->kind != &cli_array_kind || cli_data_fits(network->model, d);
     if (d->kind != &cli_table_kind)
         return gd_error_record(GD_ERR_INVALID, "eval needs folders of photographs, "
                                                "one for each class") == GD_OK;
@@ -125,7 +129,8 @@ static bool find_truth(cli_data *d)
 static bool eval(cli_network *network, cli_data *d, const char *which)
 {
     char count[CLI_COUNT_TEXT];
-    gd_loader *batches = find_truth(d) ? gd_loader_create(d->validation, .batch = BATCH) : NULL;
+    gd_loader *batches =
+        find_truth(network, d) ? gd_loader_create(d->validation, .batch = BATCH) : NULL;
     gd_confusion *c =
         batches && !d->regression ? gd_confusion_create(network->context, d->outputs) : NULL;
     errors e = { 0 };

@@ -161,7 +161,9 @@ static bool answer(cli_network *network, const cli_data *d, gd_tensor *x, int64_
             putchar(',');
         }
         if (d->regression) {
-            printf("%.7g\n", gd_table_encoder_decode(d->encoder, (double)row[0]));
+            for (int64_t k = 0; k < d->outputs; k++)
+                printf("%.7g%c", cli_data_decode(d, (double)row[k]),
+                       k + 1 < d->outputs ? ',' : '\n');
             continue;
         }
         print_cell(cli_data_class(d, best, number));
@@ -201,6 +203,26 @@ static bool predict_table(cli_network *network, const cli_data *d)
         ok = gd_scope_end(network->context) == GD_OK && ok;
     }
     return ok;
+}
+
+/* ---- arrays ---- */
+
+static bool predict_arrays(cli_network *network, const cli_data *d)
+{
+    gd_loader *batches = gd_loader_create(d->validation, .batch = BATCH);
+    bool ok = batches && cli_data_fits(network->model, d);
+    if (ok && !d->regression)
+        puts("class,probability");
+    if (ok && d->regression && d->outputs == 1)
+        puts("y");
+    for (int64_t k = 1; ok && d->regression && d->outputs > 1 && k <= d->outputs; k++)
+        printf("y%lld%c", (long long)k, k < d->outputs ? ',' : '\n');
+    for (gd_batch b; ok && gd_loader_next(batches, &b);) {
+        ok = gd_scope_begin(network->context) == GD_OK &&
+             answer(network, d, b.tensors[0], b.size, NULL);
+        ok = gd_scope_end(network->context) == GD_OK && ok;
+    }
+    return ok && gd_error_code() == GD_OK;
 }
 
 /* ---- photographs ---- */
@@ -286,6 +308,7 @@ static bool predict(const settings *s, cli_network *network, const cli_data *d)
     if (gd_no_grad_begin(network->context) != GD_OK)
         return false;
     bool ok = d->kind == &cli_table_kind   ? predict_table(network, d)
+              : d->kind == &cli_array_kind ? predict_arrays(network, d)
               : d->kind == &cli_image_kind ? predict_photographs(network, d, &s->data)
                                            : predict_digits(s, network, d);
     return gd_no_grad_end(network->context) == GD_OK && ok;
@@ -299,7 +322,7 @@ int cli_predict(int argc, char **argv)
           "a run folder, or its model.safetensors (default: the newest in " CLI_RUNS "/)",
           CLI_OPERAND, &s.model, 0, 0 },
         { "DATA...", NULL,
-          "a table, or photographs and folders of them (of digits: " CLI_DEFAULT_DATA ")",
+          "a table, arrays, or photographs and folders of them (of digits: " CLI_DEFAULT_DATA ")",
           CLI_OPERANDS, &s.data, 0, 0 },
         { "index", "N", "the first test digit to draw (default: 0)", CLI_WHOLE, &s.index, 0, 9999 },
         { "count", "N", "how many digits (default: 3)", CLI_WHOLE, &s.count, 1, 10000 },

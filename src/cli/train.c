@@ -252,8 +252,11 @@ static bool train(cli_training *t, cli_settings *s, const cli_config *config)
     const cli_data_kind *kind = cli_data_find(s->data);
     if (!kind)
         return false;
-    if ((s->target || s->ignore || s->task) && kind != &cli_table_kind)
-        return record(GD_ERR_INVALID, "%s is no table, which --target, --ignore and --task are for",
+    if ((s->target || s->ignore) && kind != &cli_table_kind)
+        return record(GD_ERR_INVALID, "%s is no table, which --target and --ignore are for",
+                      s->given);
+    if (s->task && kind != &cli_table_kind && kind != &cli_array_kind)
+        return record(GD_ERR_INVALID, "%s is no table and no arrays, which --task is for",
                       s->given);
     if (s->size && kind != &cli_image_kind)
         return record(GD_ERR_INVALID, "%s: --size is for photographs", s->given);

@@ -179,7 +179,8 @@ static gd_loader *load_training(const cli_training *t)
                             .with_replacement = t->data.kind->steps > 0,
                             .batches_per_epoch = t->data.kind->steps > 0 ? t->data.kind->steps : -1,
                             /* a batch of one would be normalised to nothing */
-                            .drop_last = images && gd_dataset_count(t->data.train) >= s->batch,
+                            .drop_last = (images || t->data.kind == &cli_array_kind) &&
+                                         gd_dataset_count(t->data.train) >= s->batch,
                             .draws = images ? (int)gd_augment_draws(&flips) : 0);
 }
 

@@ -324,5 +324,15 @@ def test_the_shell_takes_what_fit_made(tmp_path, iris):
     encoder = data.TableEncoder.load(tmp_path / "r")
     assert [line.split(",")[0] for line in said[1:]] == encoder.decode(model.eval()(encoder.encode(table)[0]))
     assert "validation/accuracy" in shell("compare", tmp_path / "r").stdout
+    numpy = pytest.importorskip("numpy")
+    x, y = encoder.encode(table)
+    numpy.savez(tmp_path / "new.npz", x=numpy.asarray(x), y=numpy.asarray(y))
+    samples = data.from_arrays(x, y, classes={"y": -1})
+    records = gd.fit(model, gd.optim.Adam(model, lr=0.01), data.DataLoader(samples, 16), 2, validation=samples, run=tmp_path / "a",
+                     progress=False)
+    assert "150 samples: accuracy" in (said := shell("eval", tmp_path / "a", tmp_path / "new.npz").stdout)
+    assert f"loss {min(record['validation_loss'] for record in records):.4f}" in said
+    said = shell("predict", tmp_path / "a", tmp_path / "new.npz").stdout.splitlines()
+    assert [int(line.split(",")[0]) for line in said[1:]] == gd.argmax(model.eval()(x), -1).tolist()
     resumed = shell("train", "--resume", tmp_path / "r")
     assert resumed.returncode == 1 and "gd.fit" in resumed.stderr
