@@ -679,6 +679,42 @@ static void sequences_in_memory_are_padded(void **state)
     expect_error(GD_ERR_SHAPE, "sample 1 has 5 steps, of at most 4");
 }
 
+static gd_tensor *sum_of_sequences(void *user, int count, gd_tensor *const *inputs)
+{
+    (void)user, (void)count;
+    return gd_sum(inputs[0], GD_ALL_AXES, false);
+}
+
+/* Whoever writes a batch's rows pads them where they are: the caller gets that memory, of the same few
+ * batches in turn, whatever their lengths; and it is a tensor as any other. */
+static void sequences_are_padded_by_the_workers(void **state)
+{
+    for (int workers = 0; workers <= 2; workers += 2) {
+        source s = SOURCE();
+        gd_dataset *d = called_back(*state, &s, false);
+        gd_loader *l = gd_loader_create(d, .batch = 4, .shuffle = true, .workers = workers,
+                                        .length_multiple = 1, .drop_last = true);
+        gd_function *f = gd_compile(*state, sum_of_sequences, NULL);
+        const void *memory[3] = { 0 };
+        int64_t length = 0, lengths = 0;
+        gd_batch b;
+        for (int n = 0; n < 3 * COUNT / 4; n++) {
+            assert_true(gd_loader_next(l, &b) || gd_loader_next(l, &b));
+            check_batch(&b, 1);
+            const void **place = &memory[workers ? n % 3 : 0];
+            assert_true(!*place || *place == gd_tensor_data(b.tensors[1]));
+            *place = gd_tensor_data(b.tensors[1]);
+            lengths += gd_tensor_shape(b.tensors[1]).dim[1] != length;
+            length = gd_tensor_shape(b.tensors[1]).dim[1];
+            assert_true(gd_item(gd_call(f, 1, &b.tensors[1])) ==
+                        gd_item(gd_sum(b.tensors[1], GD_ALL_AXES, false)));
+        }
+        assert_true(lengths > 3);
+        gd_loader_release(l);
+        gd_dataset_release(d);
+    }
+}
+
 /* Whether an integer dtype has all numbers of another, or of bool. */
 static bool has_all_of(gd_dtype to, gd_dtype from)
 {
@@ -750,6 +786,7 @@ int main(void)
         context_test(lent_arrays_are_not_copied),
         context_test(lent_labels_that_change_are_errors),
         context_test(sequences_in_memory_are_padded),
+        context_test(sequences_are_padded_by_the_workers),
         context_test(values_are_converted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

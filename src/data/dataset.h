@@ -80,7 +80,7 @@ gd_status gd_dataset_read(const gd_dataset *dataset, const int64_t *indices, int
 /* The longest of lengths[0 … size), as a multiple of `multiple`, at least 1 and at most max_length. */
 int64_t gd_padded_length(const gd_data_field *field, const int64_t *lengths, int64_t size,
                          int64_t multiple);
-/* in [size, room] -> out [size, padded length * values], filled up. */
+/* in [size, room] -> out [size, padded length * values], filled up. `out` may be `in`. */
 void gd_pad_rows(const gd_data_field *field, const int64_t *lengths, int64_t size, int64_t padded,
                  const void *in, void *out);
 /* The shape of a field in a batch. */

@@ -43,6 +43,19 @@ gd_status gd_loader_make(gd_loader *l, gd_slot *s, int64_t first, int64_t end, v
                            failed);
 }
 
+void gd_loader_pad(gd_loader *l, gd_slot *s)
+{
+    const gd_rows *rows = &gd_slot_set(l, s)->rows;
+    for (int f = 0; f < l->dataset->source->field_count; f++) {
+        const gd_data_field *field = &l->dataset->source->fields[f];
+        if (!field->varies)
+            continue;
+        s->padded[f] = gd_padded_length(field, rows->lengths[f], s->size, l->length_multiple);
+        gd_pad_rows(field, rows->lengths[f], s->size, s->padded[f], rows->values[f],
+                    rows->values[f]);
+    }
+}
+
 /* Batch number `taken`, in the call. */
 static gd_status make_here(gd_loader *l, gd_slot **slot)
 {
@@ -51,7 +64,10 @@ static gd_status make_here(gd_loader *l, gd_slot **slot)
     s->number = l->taken;
     s->size = gd_order_size(&l->order, s->number);
     s->indices = gd_order_batch(&l->order, s->number, s->room, &s->known);
-    return gd_loader_make(l, s, 0, s->size, l->scratch, &failed);
+    gd_status status = gd_loader_make(l, s, 0, s->size, l->scratch, &failed);
+    if (status == GD_OK)
+        gd_loader_pad(l, s);
+    return status;
 }
 
 /* ---- tensors of a batch ---- */
@@ -65,11 +81,11 @@ static gd_status map_set(gd_loader *l, gd_batch_set *set)
         if (set->tensors[t] && !set->memory[t] &&
             !(set->memory[t] = gd_tensor_map(set->tensors[t], GD_MAP_WRITE)))
             return gd_error_last();
-    for (int f = 0; f < fields; f++)
+    for (int f = 0; f < fields; f++) {
+        set->rows.values[f] = set->memory[f];
         if (l->dataset->source->fields[f].varies)
             set->rows.lengths[f] = set->memory[lengths++];
-        else
-            set->rows.values[f] = set->memory[f];
+    }
     set->draws = l->draws > 0 ? set->memory[l->tensor_count - 1] : NULL;
     return GD_OK;
 }
@@ -93,41 +109,38 @@ static gd_tensor *new_tensor(gd_loader *l, gd_shape shape, gd_dtype dtype)
     return gd_state(l->context, shape, 0, dtype);
 }
 
-/* The tensor of a field that varies: the one of the batch before where the shape is the same. */
-static gd_status pad_field(gd_loader *l, const gd_slot *s, const gd_batch_set *set, int f)
+/* The padded batch of a field that varies: the beginning of its memory. */
+static gd_tensor *padded_view(const gd_slot *s, const gd_data_field *field, int f, gd_tensor *whole)
 {
-    const gd_data_field *field = &l->dataset->source->fields[f];
-    const int64_t *lengths = set->rows.lengths[f];
-    int64_t padded = gd_padded_length(field, lengths, s->size, l->length_multiple);
-    gd_shape shape = gd_batch_shape(field, s->size, padded);
-    if (!l->varying[f] || !gd_shape_equal(gd_tensor_shape(l->varying[f]), shape)) {
-        gd_release(l->varying[f]);
-        l->varying[f] = new_tensor(l, shape, field->spec.batch_dtype);
-    }
-    void *values = l->varying[f] ? gd_tensor_map(l->varying[f], GD_MAP_WRITE) : NULL;
-    if (!values)
-        return gd_error_last();
-    gd_pad_rows(field, lengths, s->size, padded, set->rows.values[f], values);
-    return gd_tensor_unmap(l->varying[f]);
+    gd_shape shape = gd_batch_shape(field, s->size, s->padded[f]);
+    gd_tensor *t = gd_slice(whole, 0, 0, gd_shape_count(shape), 1);
+    return gd_retain(gd_reshape(t, shape));
+}
+
+static gd_status view_fields(gd_loader *l, const gd_slot *s, const gd_batch_set *set)
+{
+    gd_status status = gd_scope_begin(l->context);
+    for (int f = 0; status == GD_OK && f < l->dataset->source->field_count; f++)
+        if (l->dataset->source->fields[f].varies) {
+            l->varying[f] = padded_view(s, &l->dataset->source->fields[f], f, set->tensors[f]);
+            status = l->varying[f] ? GD_OK : gd_error_last();
+        }
+    gd_status ended = gd_scope_end(l->context);
+    return status == GD_OK ? ended : status;
 }
 
 static gd_status give(gd_loader *l, const gd_slot *s, gd_batch_set *set, gd_batch *batch)
 {
-    const gd_source *source = l->dataset->source;
-    gd_status status = GD_OK;
-    for (int f = 0; status == GD_OK && f < source->field_count; f++)
-        if (source->fields[f].varies)
-            status = pad_field(l, s, set, f);
-    if (status != GD_OK)
-        return status;
     l->current = set;
     l->taken++;
-    status = unmap_set(l, set);
+    gd_status status = unmap_set(l, set);
+    if (status == GD_OK)
+        status = view_fields(l, s, set);
     if (status != GD_OK)
         return status;
     batch->count = l->tensor_count;
     for (int t = 0; t < l->tensor_count; t++)
-        batch->tensors[t] = set->tensors[t] ? set->tensors[t] : l->varying[t];
+        batch->tensors[t] = t < GD_FIELDS_MAX && l->varying[t] ? l->varying[t] : set->tensors[t];
     batch->size = s->size;
     batch->indices = s->indices;
     batch->epoch = s->number / l->order.batches;
@@ -140,6 +153,10 @@ static gd_status give(gd_loader *l, const gd_slot *s, gd_batch_set *set, gd_batc
 /* The caller's batch is given back. */
 static gd_status take_back(gd_loader *l)
 {
+    for (int f = 0; f < GD_FIELDS_MAX; f++) {
+        gd_release(l->varying[f]);
+        l->varying[f] = NULL;
+    }
     gd_status status = l->current ? map_set(l, l->current) : GD_OK;
     if (status == GD_OK)
         l->current = NULL;
@@ -232,8 +249,6 @@ static void close_slots(gd_loader *l)
         gd_slot *s = &l->slots[i];
         close_set(l, &s->full);
         close_set(l, &s->last);
-        for (int f = 0; f < GD_FIELDS_MAX; f++)
-            gd_free(s->staging[f]);
         gd_free(s->room);
     }
     for (int f = 0; f < GD_FIELDS_MAX; f++)
@@ -262,19 +277,19 @@ void gd_loader_release(gd_loader *l)
     destroy(l);
 }
 
-static gd_status open_set(gd_loader *l, const gd_slot *s, int64_t size, gd_batch_set *set)
+static gd_status open_set(gd_loader *l, int64_t size, gd_batch_set *set)
 {
     const gd_source *source = l->dataset->source;
     int lengths = source->field_count;
     bool ok = true;
     for (int f = 0; ok && f < source->field_count; f++) {
         const gd_data_field *field = &source->fields[f];
-        set->rows.values[f] = s->staging[f];
-        if (field->varies)
+        gd_shape shape =
+            field->varies ? GD_SHAPE(size * field->room) : gd_batch_shape(field, size, 0);
+        set->tensors[f] = new_tensor(l, shape, field->spec.batch_dtype);
+        ok = set->tensors[f] != NULL;
+        if (ok && field->varies)
             ok = (set->tensors[lengths++] = new_tensor(l, GD_SHAPE(size), GD_I64)) != NULL;
-        else
-            ok = (set->tensors[f] = new_tensor(l, gd_batch_shape(field, size, 0),
-                                               field->spec.batch_dtype)) != NULL;
     }
     if (ok && l->draws > 0)
         ok = (set->tensors[lengths] = new_tensor(l, GD_SHAPE(size, l->draws), GD_F32)) != NULL;
@@ -283,22 +298,15 @@ static gd_status open_set(gd_loader *l, const gd_slot *s, int64_t size, gd_batch
 
 static gd_status open_slot(gd_loader *l, gd_slot *s)
 {
-    const gd_source *source = l->dataset->source;
     const int64_t most = l->order.batches > (l->order.rest > 0) ? l->order.batch : l->order.rest;
     s->room = gd_alloc((size_t)most * sizeof *s->room);
     if (!s->room)
         return GD_ERR_MEMORY;
-    for (int f = 0; f < source->field_count; f++) {
-        const gd_data_field *field = &source->fields[f];
-        size_t row = (size_t)field->room * gd_dtype_size(field->spec.batch_dtype);
-        if (field->varies && !(s->staging[f] = gd_alloc_zero((size_t)most, row)))
-            return GD_ERR_MEMORY;
-    }
     gd_status status = GD_OK;
     if (l->order.batches > (l->order.rest > 0))
-        status = open_set(l, s, l->order.batch, &s->full);
+        status = open_set(l, l->order.batch, &s->full);
     if (status == GD_OK && l->order.rest > 0)
-        status = open_set(l, s, l->order.rest, &s->last);
+        status = open_set(l, l->order.rest, &s->last);
     return status;
 }
 

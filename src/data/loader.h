@@ -9,9 +9,10 @@
 #include <pthread.h>
 
 /* A batch's tensors: for a full batch, or for the smaller last one of an epoch. Those of fields that
- * vary are made when the batch is given; their rows, and the draws, are here. */
+ * vary are [size * room]: rows as long as the longest sample that there can be, of which a padded batch
+ * takes the beginning. */
 typedef struct gd_batch_set {
-    gd_tensor *tensors[GD_BATCH_TENSORS_MAX]; /* retained; NULL: a field that varies */
+    gd_tensor *tensors[GD_BATCH_TENSORS_MAX]; /* retained */
     void *memory[GD_BATCH_TENSORS_MAX]; /* of the tensors, mapped; NULL: the caller has them */
     gd_rows rows;
     float *draws;
@@ -20,17 +21,18 @@ typedef struct gd_batch_set {
 /* Room for a batch that is being made or ready. */
 typedef struct gd_slot {
     gd_batch_set full, last;
-    void *staging[GD_FIELDS_MAX]; /* [batch, room] of the fields that vary; ours */
-    int64_t *room;                /* [batch] for the indices */
+    int64_t *room; /* [batch] for the indices */
 
     int64_t number, size; /* of the batch */
     const int64_t *indices;
-    int64_t known; /* indices that can be read, of this batch and of later ones */
+    int64_t known;                 /* indices that can be read, of this batch and of later ones */
+    int64_t padded[GD_FIELDS_MAX]; /* the length of the fields that vary */
 
     /* Shared by the workers, under the lock. */
-    int64_t chunks, begun, done; /* chunks of its samples */
-    gd_status status;            /* of the first row that failed */
-    int64_t failed;              /* that row */
+    int64_t chunks, begun, written; /* chunks of its samples */
+    bool ready;                     /* all are written, and padded */
+    gd_status status;               /* of the first row that failed */
+    int64_t failed;                 /* that row */
     char message[GD_ERROR_MESSAGE_BYTES];
 } gd_slot;
 
@@ -49,7 +51,8 @@ struct gd_loader {
     int tensor_count;
     gd_slot *slots; /* [ring] */
     int64_t ring;
-    gd_tensor *varying[GD_FIELDS_MAX]; /* of the batch given last, fields that vary; retained */
+    gd_tensor *varying[GD_FIELDS_MAX]; /* of the batch given last, fields that vary: views of its
+                                          set's; retained */
     void *scratch;                     /* of the caller's thread */
 
     bool end_told;         /* the caller has been told of the epoch's end */
@@ -75,6 +78,9 @@ struct gd_loader {
 /* Write rows first … end-1 of the slot's batch. Allocates nothing; by any thread. */
 gd_status gd_loader_make(gd_loader *loader, gd_slot *slot, int64_t first, int64_t end,
                          void *scratch, int64_t *failed);
+/* Pad the fields that vary to the longest sample of the slot's batch, whose rows are written, where they
+ * are. Allocates nothing; by any thread. */
+void gd_loader_pad(gd_loader *loader, gd_slot *slot);
 /* The set of tensors of the slot's batch. */
 static inline gd_batch_set *gd_slot_set(const gd_loader *l, gd_slot *s)
 {

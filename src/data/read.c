@@ -192,7 +192,7 @@ void gd_pad_rows(const gd_data_field *field, const int64_t *lengths, int64_t siz
     for (int64_t i = 0; i < size; i++) {
         int64_t there = lengths[i] * field->values;
         char *to = (char *)out + (size_t)i * to_step;
-        memcpy(to, (const char *)in + (size_t)i * row_bytes(field), (size_t)there * value);
+        memmove(to, (const char *)in + (size_t)i * row_bytes(field), (size_t)there * value);
         gd_fill_values(field->spec.batch_dtype, field->spec.padding, to + (size_t)there * value,
                        padded * field->values - there);
     }

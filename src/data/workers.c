@@ -33,7 +33,8 @@ static void open_batch(gd_loader *l)
     s->indices = s->room;
     s->known = s->size;
     s->chunks = (s->size + l->chunk - 1) / l->chunk;
-    s->begun = s->done = 0;
+    s->begun = s->written = 0;
+    s->ready = false;
     s->status = GD_OK;
     s->failed = INT64_MAX;
 }
@@ -61,6 +62,16 @@ static void take_error(gd_slot *s, gd_status status, int64_t failed)
     snprintf(s->message, sizeof s->message, "%s", gd_error_last_message());
 }
 
+/* The slot's last chunk is written. The lock is held before and after. */
+static void finish(gd_loader *l, gd_slot *s)
+{
+    pthread_mutex_unlock(&l->lock);
+    if (s->status == GD_OK) /* else there are rows of unknown length */
+        gd_loader_pad(l, s);
+    pthread_mutex_lock(&l->lock);
+    s->ready = true;
+}
+
 /* Makes the next chunk of a slot that has chunks left. The caller holds the lock, which is released
  * while the chunk is made and held again on return. */
 static void make_chunk(gd_loader *l, gd_slot *s, void *scratch)
@@ -72,13 +83,14 @@ static void make_chunk(gd_loader *l, gd_slot *s, void *scratch)
     const uint64_t mark = gd_error_mark();
     gd_status status = gd_loader_make(l, s, first, end, scratch, &failed);
     pthread_mutex_lock(&l->lock);
-    l->busy--;
     if (status != GD_OK) {
         take_error(s, status, failed);
         gd_error_rollback(mark);
     }
-    s->done++;
-    if (l->caller_waits && (s->done == s->chunks || l->busy == 0))
+    if (++s->written == s->chunks)
+        finish(l, s);
+    l->busy--;
+    if (l->caller_waits && (s->ready || l->busy == 0))
         pthread_cond_signal(&l->more_done);
 }
 
@@ -116,9 +128,9 @@ gd_status gd_workers_take(gd_loader *l, gd_slot **slot)
     if (l->opened == l->taken)
         open_batch(l);
     gd_slot *s = slot_of(l, l->taken);
-    if (l->idle && (s->done < s->chunks || 2 * (l->opened - l->released) <= l->ring))
+    if (l->idle && (!s->ready || 2 * (l->opened - l->released) <= l->ring))
         pthread_cond_broadcast(&l->more_work);
-    while (s->done < s->chunks)
+    while (!s->ready)
         if (s->begun < s->chunks)
             make_chunk(l, s, l->scratch);
         else
