@@ -6,6 +6,7 @@
 #   make python        the Python package in a virtual environment, build/python-venv, and MNIST with it
 #   make wheel         the Python package as one file for pip on any Linux with a recent enough glibc, in build/wheel
 #   make python-conformance   the Python package against the array API standard's tests, scikit-learn and DLPack:   MAX_EXAMPLES=100
+#   make proofs        train on real data and check the accuracies (docs/proofs.md); some:   make proofs NAMES="lenet iris"
 #   make soak          random programs, kernels, kills of trainings and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600
 #   make neon          the kernels' tests for 64-bit ARM, cross-compiled and run under qemu
 #   make msan          every test under MemorySanitizer, with its own builds of the libraries
@@ -20,12 +21,13 @@ ARGS   ?=
 STAGES ?=
 SUITES ?=
 SETS   ?= compile test
+NAMES  ?=
 SECONDS ?= 600
 QUICK  ?=
 PEERS  := torch torchvision jax numpy scikit-learn gymnasium micrograd onednn-cpu-gomp onednn-devel-cpu-gomp scipy-openblas32 mkl
 BENCH_PEERS_PYTHON ?= $(CURDIR)/build/peers-venv/bin/python
 
-COMMANDS := all deps release mnist python python-conformance wheel test soak neon msan check format bench bench-peers clean
+COMMANDS := all deps release mnist python python-conformance wheel test proofs soak neon msan check format bench bench-peers clean
 EXAMPLES := $(filter-out $(COMMANDS), $(basename $(notdir $(wildcard examples/*.c))))
 
 .PHONY: $(COMMANDS) $(EXAMPLES) compile-deps
@@ -55,6 +57,11 @@ wheel: compile-deps
 test:
 	@tools/install-deps compile test
 	@tools/run-tests $(STAGES)
+
+proofs: compile-deps
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release --target gradus_tool
+	@tools/run-proofs $(NAMES)
 
 python-conformance: compile-deps
 	@tools/run-tests python-conformance

@@ -1,15 +1,16 @@
 /* examples/char_gpt.c: a GPT learns to write like a text, character by character.
  *
- *     make char_gpt ARGS="input.txt"             a small one: two and a half minutes on two cores
- *     make char_gpt ARGS="input.txt --full"      6 layers, 6 heads, 384 wide, context 256
+ *     make char_gpt                            a small one: two and a half minutes on two cores
+ *     make char_gpt ARGS="--full"              6 layers, 6 heads, 384 wide, context 256
+ *     make char_gpt ARGS="book.txt"            on a text of yours
  *
  * It is built as GPTs are today, with rotary positions, RMSNorm and SwiGLU; "--gpt2" builds it as
  * in 2019, with learned positions, LayerNorm and GELU, which takes half as many steps again to the
  * same loss.
  *
- * Any plain text will do; the usual one is Tiny Shakespeare, 1.1 MB (karpathy/char-rnn on GitHub,
- * here data/tinyshakespeare/input.txt.gz, to be unpacked first). The last tenth is kept apart for
- * validation. The result goes to char_gpt.safetensors, for
+ * Any plain text will do; where none is named it is Tiny Shakespeare, 1.1 MB (karpathy/char-rnn on
+ * GitHub, here data/tinyshakespeare/input.txt.gz). The last tenth is kept apart for validation. The
+ * result goes to char_gpt.safetensors, for
  *
  *     gradus generate char_gpt.safetensors --tokenizer characters:input.txt --prompt "ROMEO:"
  */
@@ -101,13 +102,16 @@ static void show_sample(gd_language_model *model, const gd_tokenizer *tokenizer,
     gd_generator_release(g);
 }
 
+/* The file's text; NULL: Tiny Shakespeare, which is packed, and the shell unpacks it. */
 static char *read_text(const char *path, size_t *size)
 {
-    FILE *f = fopen(path, "rb");
+    FILE *f = path ? fopen(path, "rb") : popen("gzip -dc data/tinyshakespeare/input.txt.gz", "r");
     char *text = f ? malloc(1 << 26) : NULL; /* 64 MiB are text enough */
     *size = text ? fread(text, 1, 1 << 26, f) : 0;
-    if (f)
+    if (f && path)
         fclose(f);
+    else if (f)
+        pclose(f);
     return text;
 }
 
@@ -163,7 +167,7 @@ static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenize
 
 int main(int argc, char **argv)
 {
-    const char *path = "data/tinyshakespeare/input.txt";
+    const char *path = NULL;
     setting s = small;
     bool gpt2 = false;
     for (int i = 1; i < argc; i++) {
@@ -188,7 +192,7 @@ int main(int argc, char **argv)
         fprintf(stderr,
                 "char_gpt: no text in %s; usage: char_gpt [TEXT] [--full] [--gpt2] "
                 "[--steps N] [--batch N]\n",
-                path);
+                path ? path : "data/tinyshakespeare/input.txt.gz");
         free(text);
         return 2;
     }

@@ -3,7 +3,7 @@
  *
  * usage: text_rnn [text file] [steps]
  *
- * The file is that of ../shared/data/tinyshakespeare by default. Each network embeds the character,
+ * The file is data/tinyshakespeare/input.txt.gz, unpacked, by default. Each network embeds the character,
  * runs two recurrent layers, and predicts the next character. After training it writes a little,
  * handing its state from character to character. Run it with `make text_rnn`.
  */
@@ -111,28 +111,30 @@ static void run(gd_context *gd, const gd_tokenizer *characters, const gd_token_d
     write_text(gd, &t, characters);
 }
 
-static char *read_file(const char *path, size_t *size)
+/* The file's text; NULL: Tiny Shakespeare, which is packed, and the shell unpacks it. */
+static char *read_text(const char *path, size_t *size)
 {
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return NULL;
-    fseek(file, 0, SEEK_END);
-    long length = ftell(file);
-    rewind(file);
-    char *text = length > 0 ? malloc((size_t)length) : NULL;
-    *size = text ? fread(text, 1, (size_t)length, file) : 0;
-    fclose(file);
+    FILE *file =
+        path ? fopen(path, "rb") : popen("gzip -dc data/tinyshakespeare/input.txt.gz", "r");
+    char *text = file ? malloc(1 << 26) : NULL; /* 64 MiB are text enough */
+    *size = text ? fread(text, 1, 1 << 26, file) : 0;
+    if (file && path)
+        fclose(file);
+    else if (file)
+        pclose(file);
     return text;
 }
 
 int main(int count, char **arguments)
 {
-    const char *path = count > 1 ? arguments[1] : "../shared/data/tinyshakespeare/input.txt";
+    const char *path = count > 1 ? arguments[1] : NULL;
     int steps = count > 2 ? atoi(arguments[2]) : 500;
     size_t size;
-    char *text = read_file(path, &size);
-    if (!text) {
-        fprintf(stderr, "text_rnn: cannot read %s\n", path);
+    char *text = read_text(path, &size);
+    if (size == 0) {
+        fprintf(stderr, "text_rnn: no text in %s\n",
+                path ? path : "data/tinyshakespeare/input.txt.gz");
+        free(text);
         return 1;
     }
     gd_context *gd = gd_open("cpu");

@@ -11,6 +11,7 @@ import re
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 TARGETS = ROOT / "bench" / "targets.json"
+TABLES = ["README.md", "bench/README.md", "docs/proofs.md"]  # the pages with tables made of the results
 
 DISAGREE = 0.25  # the spread above which samples do not agree
 DISTURBED = 0.1  # processors' worth of time that other programs took

@@ -35,8 +35,8 @@ int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS])
         { "Data", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
         { "DATA", NULL,
           "a table (.csv, .tsv), a folder of photographs with a folder for each class, a text "
-          "(.txt), NumPy's arrays x and y (.npz), or MNIST's files (default: " CLI_DEFAULT_DATA
-          "); or a file of --config",
+          "(.txt), NumPy's arrays x and y (.npz), or the files of CIFAR-10 or MNIST "
+          "(default: " CLI_DEFAULT_DATA "); or a file of --config",
           CLI_OPERAND, &s->data, 0, 0 },
         { "data", "DATA", "the same", CLI_TEXT, &s->data, 0, 0 },
         { "target", "COLUMN", "of a table: what is to be predicted", CLI_TEXT, &s->target, 0, 0 },
