@@ -44,12 +44,22 @@ static void a_table_of_classes_is_trained_on(void **state)
     assert_holds("runs/iris/model.json", "\"units\": 64");
 
     assert_holds("runs/iris/pictures/curves.svg", ">validation/loss<");
+    assert_holds("runs/iris/metrics.jsonl", "\"time/forward\":");
+    assert_holds("runs/iris/metrics.jsonl", "\"memory\":");
+    assert_has(r->out, " the rest ");
+    assert_has(r->out, " MB in tensors.");
 
     /* What was kept for validation is found out from config.json. */
     r = run("eval runs/iris");
     assert_string_equal(r->err, "");
     assert_int_equal(r->code, 0);
     assert_has(r->out, "22 rows kept for validation: accuracy ");
+    assert_has(r->out,
+               "Pictures: runs/iris/pictures (confusion, roc, precision-recall, calibration)");
+    assert_holds("runs/iris/pictures/confusion.svg", ">versicolor<");
+    assert_holds("runs/iris/pictures/roc.svg", ">setosa: 1.0000<");
+    assert_holds("runs/iris/pictures/precision-recall.svg", ">virginica: 0.");
+    assert_holds("runs/iris/pictures/calibration.svg", ">mean score<");
     r = run("eval " TABLES "iris.csv runs/iris"); /* the model may stand last */
     assert_has(r->out, "150 rows: accuracy ");
     r = run("eval runs/iris " TABLES "iris.csv");
@@ -89,6 +99,7 @@ static void a_table_of_numbers_is_trained_on(void **state)
     assert_has(r->out, "target: a number");
     assert_has(r->out, "validation r2 ");
     assert_has(run("eval d")->out, "66 rows kept for validation: target is off by ");
+    assert_holds("d/pictures/errors.svg", "Errors of target: predicted less true<");
     r = run("eval d " TABLES "diabetes.csv");
     assert_int_equal(r->code, 0);
     assert_true(number_after(r->out, "root mean square ") < 60.0); /* the deviation is 77 */
@@ -96,6 +107,30 @@ static void a_table_of_numbers_is_trained_on(void **state)
     r = run("predict d " TABLES "diabetes.csv");
     double first = number_after(r->out, "target\n");
     assert_true(first > 25.0 && first < 346.0); /* in the target's unit */
+}
+
+/* What is logged for TensorBoard changes nothing of what is learnt. */
+static void a_run_is_logged_for_tensorboard(void **state)
+{
+    (void)state;
+    need("jansson");
+    static const char train[] =
+        "train " TABLES "iris.csv --target species --epochs 3 --quiet --run";
+    char command[512];
+    snprintf(command, sizeof command, "%s plain", train);
+    assert_int_equal(run(command)->code, 0);
+    snprintf(command, sizeof command, "%s logged --tensorboard", train);
+    const result *r = run(command);
+    if (r->code != 0 && strstr(r->err, "protobuf-c"))
+        skip();
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+    assert_same_file("plain/model.safetensors", "logged/model.safetensors");
+    assert_holds("logged/events.jsonl", "\"weights/");
+    assert_holds("logged/events.jsonl", "\"gradients/");
+    assert_holds("logged/config.json", "\"tensorboard\": true");
+    snprintf(command, sizeof command, "test $(ls '%s/logged' | grep -c tfevents) = 1", folder);
+    assert_int_equal(system(command), 0);
 }
 
 /* Categories, dates, missing cells and texts need no option either; columns can be left out. */
@@ -165,8 +200,8 @@ static void kill_and_resume(const char *arguments, int epochs, int kill_at, cons
     snprintf(file, sizeof file, "%s/model.safetensors", name);
     assert_same_file("whole/model.safetensors", file);
     /* Each epoch stands once in the log. */
-    snprintf(command, sizeof command, "cd '%s' && [ $(wc -l <%s/metrics.jsonl) -eq %d ]", folder,
-             name, epochs);
+    snprintf(command, sizeof command,
+             "cd '%s' && [ $(grep -c time/epoch %s/metrics.jsonl) -eq %d ]", folder, name, epochs);
     assert_int_equal(system(command), 0);
 }
 
@@ -420,6 +455,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_of_classes_is_trained_on),
         cmocka_unit_test(a_table_of_numbers_is_trained_on),
+        cmocka_unit_test(a_run_is_logged_for_tensorboard),
         cmocka_unit_test(a_mixed_table_is_trained_on),
         cmocka_unit_test(mistakes_about_tables_are_told),
         cmocka_unit_test(a_killed_run_is_resumed_to_the_same_bytes),

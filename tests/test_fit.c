@@ -599,6 +599,38 @@ static void late_errors_come_early(void **state)
     assert_int_equal(gd_run_close(run), GD_OK);
 }
 
+/* ---- times ---- */
+
+static gd_status note(void *user, const gd_fit_progress *p, bool *stop)
+{
+    (void)stop;
+    if (p->epoch_done)
+        *(gd_fit_progress *)user = *p;
+    return GD_OK;
+}
+
+/* The parts of a step take time, and together no more than the step; what is not compiled is not known. */
+static void parts_of_steps_are_timed(void **state)
+{
+    for (int64_t accumulate = 1; accumulate <= 2; accumulate++)
+        for (int mode = GD_MODE_COMPILED; mode <= GD_MODE_EAGER; mode++) {
+            trainee t = new_trainee(*state);
+            gd_loader *l = gd_loader_create(numbers(*state), .batch = 1);
+            gd_fit_progress p = { 0 };
+            assert_int_equal(gd_fit(gd_adam(t.module), objective, &t, l, .epochs = 2,
+                                    .accumulate = accumulate, .mode = (gd_mode)mode,
+                                    .ema = gd_ema_create(t.module), .validation = l,
+                                    .progress = note, .progress_user = &p),
+                             GD_OK);
+            bool known = mode == GD_MODE_COMPILED;
+            assert_true((p.forward_seconds > 0) == known && (p.backward_seconds > 0) == known &&
+                        (p.update_seconds > 0) == known);
+            assert_true(p.validation_seconds > 0 && p.step_seconds > 0 && p.data_seconds > 0);
+            assert_true(p.step_seconds + p.data_seconds <= p.seconds);
+            assert_true(p.memory >= gd_memory(*state).in_use && p.memory > 0);
+        }
+}
+
 /* ---- finding a learning rate ---- */
 
 /* Small rates change nothing, large ones let the loss explode, and afterwards all is as before: the
@@ -747,6 +779,7 @@ int main(void)
         context_test(steps_that_go_too_far_are_told),
         cmocka_unit_test_setup_teardown(blame_leaves_all_as_it_was, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(late_errors_come_early, make_folder, remove_folder),
+        context_test(parts_of_steps_are_timed),
         context_test(a_rate_is_found_and_nothing_is_changed),
         context_test(rates_are_found_as_others_find_them),
         context_test(models_are_trained_and_predict),

@@ -63,8 +63,8 @@ GD_API void gd_run_log_close(gd_run_log *log);
 
 /* Names are UTF-8 and not empty; a slash makes groups of them, "train/loss". Steps are not negative.
  * A failure to write (GD_ERR_IO: a full disk) leaves whole lines in the files, and the next call
- * tries again with its own. What a format cannot show is left out of it: histograms, images, texts
- * and hyperparameters of CSV and Prometheus, images of JSON. */
+ * tries again with its own. What a format cannot show is left out of it: histograms, images, texts,
+ * graphs and hyperparameters of CSV and Prometheus, images and graphs of JSON. */
 
 /* One number, as a line of its own. */
 GD_API gd_status gd_run_log_scalar(gd_run_log *log, int64_t step, const char *name, double value);
@@ -82,6 +82,9 @@ GD_API gd_status gd_run_log_image(gd_run_log *log, int64_t step, const char *nam
                                   gd_tensor *image);
 /* A text, UTF-8 of any length; TensorBoard shows it as Markdown. */
 GD_API gd_status gd_run_log_text(gd_run_log *log, int64_t step, const char *name, const char *text);
+/* The graph behind a tensor, a loss that was computed eagerly: its ops, parameters and inputs, an op that
+ * reads a parameter in the box of its layer. TensorBoard shows the last one. */
+GD_API gd_status gd_run_log_graph(gd_run_log *log, int64_t step, gd_tensor *result);
 /* What the run was started with, once: values that are numbers as a whole are numbers. */
 GD_API gd_status gd_run_log_hyperparameters(gd_run_log *log, int64_t count,
                                             const char *const *names, const char *const *values);

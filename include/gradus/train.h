@@ -102,7 +102,15 @@ typedef struct gd_fit_progress {
     double seconds;      /* this epoch has taken for training, in this process */
     double data_seconds; /* of them, waiting for batches */
     double step_seconds; /* and computing */
-    double save_seconds; /* and copying checkpoints, or waiting for the one before */
+    double
+        save_seconds; /* and copying checkpoints, or waiting for the one before; that at the end of
+                            an epoch is told of in the next */
+    /* Of step_seconds, measured in one step of 16 and taken for all: forward, backward, update (clipping and
+     * averages with it). The rest is compiling, and what is around kernels. 0: not known, as where
+     * nothing is compiled. */
+    double forward_seconds, backward_seconds, update_seconds;
+    double validation_seconds; /* of the validations in this epoch; not in `seconds` */
+    size_t memory;             /* the most bytes that tensors have taken so far: gd_memory */
     double samples_per_second;
     double seconds_left; /* of training, as far as can be told */
 } gd_fit_progress;

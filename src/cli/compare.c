@@ -113,7 +113,7 @@ static void each_metric(const comparison *c, void (*each)(void *user, const char
     for (int i = 0; i < c->folders.count; i++)
         for (int64_t m = 0; m < gd_history_metric_count(c->runs[i]); m++) {
             const char *name = gd_history_metric_name(c->runs[i], m);
-            bool seen = false;
+            bool seen = strncmp(name, "time/", 5) == 0 || strcmp(name, "memory") == 0;
             for (int k = 0; k < i && !seen; k++)
                 seen = gd_history_metric_find(c->runs[k], name) >= 0;
             if (!seen)

@@ -1,11 +1,12 @@
 /* cli/eval.c: gradus eval: how well a trained network does on data whose answers are known: accuracy
  * and confusion matrix of classes, errors of numbers. Start at cli_eval(). */
-#include "cli.h"
+#include "pictures.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BATCH = 500, MOST_CLASSES = 40 };
 
@@ -49,6 +50,8 @@ static void print_confusion(const gd_confusion *c, const cli_data *d)
 /* Sums over predictions and truths in the target's unit. */
 typedef struct errors {
     double absolute, squares, truth, truth_squares;
+    double *off; /* [count] predicted - truth */
+    int64_t count;
 } errors;
 
 static bool add_errors(errors *e, const cli_data *d, gd_tensor *output, gd_tensor *truth,
@@ -57,11 +60,14 @@ static bool add_errors(errors *e, const cli_data *d, gd_tensor *output, gd_tenso
     const int64_t count = samples * d->outputs;
     const size_t bytes = (size_t)count * sizeof(float);
     float *predicted = malloc(2 * bytes), *wanted = predicted ? predicted + count : NULL;
-    bool ok = predicted && gd_tensor_read(output, predicted, bytes) == GD_OK &&
+    double *more = realloc(e->off, (size_t)(e->count + count) * sizeof *more);
+    e->off = more ? more : e->off;
+    bool ok = predicted && more && gd_tensor_read(output, predicted, bytes) == GD_OK &&
               gd_tensor_read(truth, wanted, bytes) == GD_OK;
     for (int64_t i = 0; ok && i < count; i++) {
         double y = cli_data_decode(d, (double)wanted[i]);
         double off = cli_data_decode(d, (double)predicted[i]) - y;
+        e->off[e->count++] = off;
         e->absolute += fabs(off);
         e->squares += off * off;
         e->truth += y;
@@ -82,21 +88,39 @@ static void print_errors(const errors *e, const cli_data *d, int64_t samples, co
         cli_plain(), sqrt(e->squares / n), 1.0 - e->squares / spread);
 }
 
+static gd_status draw_errors(const errors *e, const cli_data *d, const char *folder)
+{
+    enum { BINS = 40 };
+    char title[160];
+    snprintf(title, sizeof title, "Errors of %.100s: predicted less true",
+             d->encoder ? gd_table_encoder_target(d->encoder) : "y");
+    gd_chart *chart = gd_chart_create(.title = title, .x_label = "error", .y_label = "how many");
+    if (chart && (gd_chart_histogram(chart, NULL, e->count, e->off, BINS) != GD_OK ||
+                  gd_chart_mark(chart, 0.0, "exact") != GD_OK)) {
+        gd_chart_release(chart);
+        chart = NULL;
+    }
+    return cli_save_picture(chart, folder, "errors");
+}
+
 /* ---- the command ---- */
 
-/* One pass over the batches. c is NULL for numbers. */
-static bool measure(cli_network *network, const cli_data *d, gd_loader *batches, gd_confusion *c,
+/* One pass over the batches. */
+static bool measure(cli_network *network, const cli_data *d, gd_loader *batches, cli_answers *a,
                     errors *e, double *loss, int64_t *samples)
 {
     gd_context *gd = network->context;
+    gd_model *model = network->model;
     for (gd_batch b; gd_loader_next(batches, &b); *samples += b.size) {
         if (gd_scope_begin(gd) != GD_OK)
             return false;
-        gd_tensor *output =
-            gd_model_forward(network->model, cli_model_input(network->model, b.tensors[0]));
-        *loss += gd_item(gd_model_loss(network->model, output, b.tensors[1])) * (double)b.size;
-        bool ok = c ? gd_confusion_add(c, output, b.tensors[1]) == GD_OK
-                    : add_errors(e, d, output, b.tensors[1], b.size);
+        gd_tensor *y = gd_model_forward(model, cli_model_input(model, b.tensors[0]));
+        *loss += gd_item(gd_model_loss(model, y, b.tensors[1])) * (double)b.size;
+        bool ok =
+            d->regression
+                ? add_errors(e, d, y, b.tensors[1], b.size)
+                : cli_answers_add(a, gd_model_gives_probabilities(model) ? y : gd_softmax(y, -1),
+                                  b.tensors[1]) == GD_OK;
         if (gd_scope_end(gd) != GD_OK || !ok)
             return false;
     }
@@ -125,33 +149,60 @@ static bool find_truth(const cli_network *network, cli_data *d)
     return d->validation != NULL;
 }
 
+/* The folder of a run that the model is in. */
+static bool find_run(const cli_network *network, char folder[CLI_PATH_BYTES])
+{
+    char config[CLI_PATH_BYTES + 32];
+    snprintf(folder, CLI_PATH_BYTES, "%s", network->path);
+    char *slash = strrchr(folder, '/');
+    snprintf(slash ? slash : folder, 2, "%s", slash ? "" : ".");
+    snprintf(config, sizeof config, "%s/config.json", folder);
+    return access(config, F_OK) == 0;
+}
+
+static bool draw(const cli_network *network, const cli_data *d, const cli_answers *a,
+                 const errors *e)
+{
+    char folder[CLI_PATH_BYTES];
+    if (!find_run(network, folder))
+        return true;
+    gd_status status = d->regression ? draw_errors(e, d, folder) : cli_draw_answers(a, d, folder);
+    if (status == GD_OK)
+        printf("\nPictures: %s/pictures (%s)\n", folder,
+               d->regression ? "errors" : "confusion, roc, precision-recall, calibration");
+    return status == GD_OK;
+}
+
 /* `which` of the samples: "", or words behind their number. */
 static bool eval(cli_network *network, cli_data *d, const char *which)
 {
     char count[CLI_COUNT_TEXT];
     gd_loader *batches =
         find_truth(network, d) ? gd_loader_create(d->validation, .batch = BATCH) : NULL;
-    gd_confusion *c =
-        batches && !d->regression ? gd_confusion_create(network->context, d->outputs) : NULL;
+    cli_answers a = { 0 };
     errors e = { 0 };
     double loss = 0.0;
     int64_t samples = 0;
     gd_module_set_training(gd_model_module(network->model), false);
-    if (!batches || (!d->regression && !c) || gd_no_grad_begin(network->context) != GD_OK)
+    if (!batches || (!d->regression && !cli_answers_open(&a, network->context, d->outputs)) ||
+        gd_no_grad_begin(network->context) != GD_OK)
         return false;
-    bool ok = measure(network, d, batches, c, &e, &loss, &samples);
+    bool ok = measure(network, d, batches, &a, &e, &loss, &samples);
     if (gd_no_grad_end(network->context) != GD_OK || !ok)
         return false;
     if (d->regression) {
         print_errors(&e, d, samples, which);
-        return true;
+        ok = draw(network, d, &a, &e);
+        free(e.off);
+        return ok;
     }
     printf("%s %ss%s: accuracy %s%.2f %%%s, loss %.4f\n", cli_count(samples, count),
-           d->kind->sample, which, cli_bold(), 100.0 * gd_confusion_score(c, GD_AVERAGE_MICRO).f1,
-           cli_plain(), loss / (double)samples);
+           d->kind->sample, which, cli_bold(),
+           100.0 * gd_confusion_score(a.confusion, GD_AVERAGE_MICRO).f1, cli_plain(),
+           loss / (double)samples);
     if (d->outputs <= MOST_CLASSES)
-        print_confusion(c, d);
-    return true;
+        print_confusion(a.confusion, d);
+    return draw(network, d, &a, &e);
 }
 
 int cli_eval(int argc, char **argv)

@@ -217,7 +217,7 @@ static bool open_run(cli_training *t, const cli_config *config)
              t->folder, cli_shell_word(t->folder, word));
     if (gd_run_has_checkpoint(t->run))
         return gd_error_record(GD_ERR_STATE, sentence) == GD_OK;
-    t->log = gd_run_log_open(t->folder);
+    t->log = cli_log_open(t, -1);
     return t->log && keep_model(t) && keep_options(t, config);
 }
 

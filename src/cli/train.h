@@ -1,5 +1,6 @@
-/* cli/train.h: gradus train in four files: train.c is the command and its run folder, train_options.c its
- * options, train_recipe.c optimizer and schedule, train_fit.c the training, its display and its log.
+/* cli/train.h: gradus train: train.c is the command and its run folder, train_options.c its options,
+ * train_recipe.c optimizer and schedule, train_fit.c the training and its display, train_log.c its log and its
+ * times, pictures.c what is drawn of it.
  * gradus search trains with them, too. */
 #ifndef GD_CLI_TRAIN_H
 #define GD_CLI_TRAIN_H
@@ -18,7 +19,7 @@ typedef struct cli_settings {
     double lr, momentum, weight_decay, clip_norm, clip_value, validation, ema, min_improvement;
     double warmup, lr_end, factor, period, growth, power, rising_share; /* of the schedule */
     const char *milestones;
-    bool linear_annealing, faithful, per_example, eager, blame, quiet;
+    bool linear_annealing, faithful, per_example, eager, blame, quiet, tensorboard;
     /* gradus search's alone */
     bool is_trial; /* nothing is said at its end */
     int64_t pause; /* end after this epoch as if interrupted; 0: do not */
@@ -63,6 +64,13 @@ const char *cli_schedule_name(const cli_settings *s);
 
 /* ---- train.c ---- */
 
+/* Seconds of the epochs of this process. */
+typedef struct cli_times {
+    double begin, end; /* of gd_fit, by gd_seconds */
+    double data, forward, backward, update, validation, save, log;
+    size_t memory; /* the most bytes in tensors */
+} cli_times;
+
 /* A training as it runs. */
 struct cli_training {
     const cli_settings *settings;
@@ -78,6 +86,8 @@ struct cli_training {
     bool is_new, began; /* the folder was made by this process; its training has begun */
     int64_t epoch;      /* the last one that was finished; 0: none was */
     double logged;      /* when */
+    bool has_begun_log; /* what it has once is there */
+    cli_times times;
 };
 
 /* Train as the settings say, in the run's folder, of which nothing but what was there before is left where
@@ -95,6 +105,22 @@ const char *cli_absolute(const char *given, char **path);
 
 /* The parameters of either. */
 gd_module *cli_train_module(const cli_training *t);
+
+/* ---- train_log.c ---- */
+
+/* The run's log in the formats that the settings ask for; resume_step is gd_run_log_open's. */
+gd_run_log *cli_log_open(const cli_training *t, int64_t resume_step);
+/* Metrics, and after an epoch times and what TensorBoard shows. A resumed run goes on in the log of the one
+ * before, without its steps from here on. */
+gd_status cli_log_progress(cli_training *t, const gd_fit_progress *p);
+/* After an epoch: what it took. */
+void cli_add_times(cli_training *t, const gd_fit_progress *p);
+void cli_print_times(const cli_training *t);
+
+/* ---- pictures.c ---- */
+
+/* RUN/pictures, of the whole log and of the model. */
+gd_status cli_draw_training(const cli_training *t);
 
 /* ---- train_fit.c ---- */
 

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- display ---- */
@@ -73,38 +72,7 @@ static bool is_shown(const gd_fit_progress *p)
            p->seconds * (double)every > 2.0;
 }
 
-/* ---- log ---- */
-
-/* A resumed run goes on in the log of the one before, without its steps from here on. */
-static bool open_log(cli_training *t, const gd_fit_progress *p)
-{
-    if (!t->log)
-        t->log = gd_run_log_open(t->folder, .resume_step = p->total_step - 1);
-    return t->log != NULL;
-}
-
-static gd_status log_metrics(cli_training *t, const gd_fit_progress *p)
-{
-    enum { MOST = 2 * GD_METRICS_MAX + 1, NAME_BYTES = GD_METRIC_NAME_SIZE + 16 };
-    char texts[MOST][NAME_BYTES];
-    const char *names[MOST];
-    double values[MOST];
-    int count = 0;
-    for (int part = 0; part < (p->validated ? 2 : 1); part++) {
-        const gd_metrics *metrics = part ? &p->validation : &p->train;
-        for (int i = 0; i < metrics->count; i++, count++) {
-            snprintf(texts[count], NAME_BYTES, "%s/%s", part ? "validation" : "train",
-                     metrics->list[i].name);
-            values[count] = metrics->list[i].value;
-        }
-    }
-    snprintf(texts[count], NAME_BYTES, "lr");
-    values[count++] = p->lr;
-    for (int i = 0; i < count; i++)
-        names[i] = texts[i];
-    t->logged = gd_seconds();
-    return gd_run_log_scalars(t->log, p->total_step, p->epoch, count, names, values);
-}
+/* ---- while it trains ---- */
 
 /* Ten times a second and after each epoch. Training goes on until an interrupt. */
 static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
@@ -117,9 +85,13 @@ static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
         print_epoch(p, t->monitor != NULL);
     else if (!t->settings->quiet && !p->epoch_done && cli_is_terminal())
         print_bar(p);
-    if (!p->epoch_done && gd_seconds() - t->logged < log_seconds)
+    cli_add_times(t, p);
+    const double begin = gd_seconds();
+    if (!p->epoch_done && begin - t->logged < log_seconds)
         return GD_OK;
-    return open_log(t, p) ? log_metrics(t, p) : GD_ERR_IO;
+    gd_status status = cli_log_progress(t, p);
+    t->times.log += gd_seconds() - begin;
+    return status;
 }
 
 /* ---- the objective ---- */
@@ -227,7 +199,9 @@ static void print_end(const cli_training *t)
     if (t->log && t->epoch < t->settings->epochs)
         printf("Ended after epoch %lld: no better validation %s in %lld.\n", (long long)t->epoch,
                t->monitor ? t->monitor : "loss", (long long)t->settings->patience);
-    if (!t->log) /* of a resumed run: no step was made */
+    if (t->log)
+        cli_print_times(t);
+    else /* of a resumed run: no step was made */
         printf("There is nothing left to do: its %lld epochs were done before.\n",
                (long long)t->settings->epochs);
     printf("\nSaved to %s/model.safetensors%s; curves in pictures/curves.svg.\n", t->folder,
@@ -242,47 +216,7 @@ static void print_end(const cli_training *t)
             run, chosen ? "     " : "", t->data.kind->sample, chosen ? "validation" : "the test");
 }
 
-/* ---- pictures ---- */
-
-/* Loss, and the metric that chooses, of training and of validation. */
-static gd_chart *draw_curves(const cli_training *t, const gd_history *history)
-{
-    const char *monitor = t->monitor;
-    const char *metrics[] = { "loss", monitor && strcmp(monitor, "loss") != 0 ? monitor : NULL };
-    char title[CLI_PATH_BYTES];
-    snprintf(title, sizeof title, "%s", gd_history_name(history));
-    gd_chart *chart = gd_chart_create(.title = title, .x_label = "step");
-    gd_status status = GD_OK;
-    for (int i = 0; chart && status == GD_OK && i < 4; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "%s/%s", i % 2 ? "validation" : "train",
-                 metrics[i / 2] ? metrics[i / 2] : "");
-        int64_t metric = metrics[i / 2] ? gd_history_metric_find(history, name) : -1;
-        if (metric >= 0)
-            status = gd_chart_line(chart, name, gd_history_metric_points(history, metric),
-                                   gd_history_metric_steps(history, metric),
-                                   gd_history_metric_values(history, metric), .dashed = i >= 2);
-    }
-    if (status == GD_OK)
-        return chart;
-    gd_chart_release(chart);
-    return NULL;
-}
-
-/* RUN/pictures/curves.svg, of the whole log. */
-static gd_status save_curves(const cli_training *t)
-{
-    char path[CLI_PATH_BYTES + 64];
-    snprintf(path, sizeof path, "%s/pictures", t->folder);
-    (void)mkdir(path, 0777); /* where that fails, writing the file says so */
-    snprintf(path, sizeof path, "%s/pictures/curves.svg", t->folder);
-    gd_history *history = gd_history_load(t->folder);
-    gd_chart *chart = history ? draw_curves(t, history) : NULL;
-    gd_status status = chart ? gd_chart_save(chart, path) : gd_error_code();
-    gd_chart_release(chart);
-    gd_history_release(history);
-    return status;
-}
+/* ---- all of it ---- */
 
 gd_module *cli_train_module(const cli_training *t)
 {
@@ -326,7 +260,7 @@ bool cli_train_fit(cli_training *t)
     if (!s->quiet)
         print_start(t, r->optimizer);
     t->began = true;
-    t->logged = gd_seconds();
+    t->logged = t->times.begin = gd_seconds();
     gd_status status = gd_fit(
         r->optimizer, objective, t, train, .epochs = s->epochs, .validation = validation,
         .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED, .blame = s->blame,
@@ -339,10 +273,11 @@ bool cli_train_fit(cli_training *t)
         .resume = s->resume != NULL, .model = t->model, .metadata_count = t->data.metadata_count,
         .metadata = t->data.metadata, .checkpoint_seconds = 60, .progress = show,
         .progress_user = t, .progress_interval = 0.1);
+    t->times.end = gd_seconds();
     if (status == GD_OK)
         status = save_model(t);
     if (status == GD_OK)
-        status = save_curves(t);
+        status = cli_draw_training(t);
     if (status == GD_OK)
         print_end(t);
     return status == GD_OK;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "graph/apply.h"
+#include "compile/timed.h"
 #include "graph/trace.h"
 
 enum {
@@ -384,6 +385,7 @@ static gd_plan *plan_trace(const gd_function *function, int count)
 {
     const gd_trace *trace = function->trace;
     const gd_ir_source source = { .nodes = trace->nodes,
+                                  .phases = trace->phases,
                                   .count = trace->count,
                                   .inputs = function->placeholders,
                                   .input_count = count,
@@ -633,7 +635,9 @@ static gd_tensor *call(gd_function *function, int count, gd_tensor *const *input
     gd_cache_entry *e = use_plan(function, count, inputs);
     if (e && e->gradient)
         return call_with_gradient(function, e, count, inputs);
-    bool ok = e && gd_plan_run(e->plan, inputs) == GD_OK;
+    bool ok =
+        e && (function->phase_seconds ? gd_plan_run_timed(e->plan, inputs, function->phase_seconds)
+                                      : gd_plan_run(e->plan, inputs)) == GD_OK;
     release_results(function); /* which may be inputs */
     function->last_plan = ok ? e->plan : NULL;
     return ok ? e->plan->results[0] : NULL;
@@ -656,6 +660,15 @@ gd_tensor *gd_call(gd_function *function, int count, gd_tensor *const *inputs)
     for (int i = 0; may_be_released && i < count; i++)
         gd_unlink(inputs[i]);
     gd_use_end(&use);
+    return result;
+}
+
+gd_tensor *gd_call_timed(gd_function *function, int count, gd_tensor *const *inputs,
+                         double seconds[GD_PHASES])
+{
+    function->phase_seconds = seconds;
+    gd_tensor *result = gd_call(function, count, inputs);
+    function->phase_seconds = NULL;
     return result;
 }
 

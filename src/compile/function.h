@@ -61,6 +61,7 @@ struct gd_function {
     int running;              /* how often its body is being run */
     gd_open_trace open_trace; /* by gd_trace_begin */
     uint64_t calls, traces, evictions;
+    double *phase_seconds; /* of gd_call_timed, while it lasts */
 };
 
 #endif

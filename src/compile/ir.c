@@ -225,8 +225,12 @@ gd_status gd_ir_make(gd_ir *ir, gd_context *context, const gd_ir_source *source)
     gd_status status = GD_OK;
     for (int i = 0; status == GD_OK && i < source->input_count; i++)
         status = convert_input(ir, source->inputs[i], i);
-    for (size_t i = 0; status == GD_OK && i < source->count; i++)
+    for (size_t i = 0; status == GD_OK && i < source->count; i++) {
+        size_t first = ir->count;
         status = convert_node(&c, source->nodes[i]);
+        for (; source->phases && first < ir->count; first++)
+            ir->values[first].phase = source->phases[i];
+    }
     if (status == GD_OK)
         status = convert_outputs(&c, source);
     gd_storages_free(&c.outside);

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "backend/backend.h"
 #include "graph/context.h"
+#include "graph/trace.h"
 #include "ops/attrs.h"
 
 typedef enum gd_ir_kind {
@@ -37,6 +38,7 @@ typedef struct gd_ir_value {
     int32_t origin;      /* pass rematerialise: the value whose contents it has */
     bool is_recomputed;  /* by that pass */
     bool is_joined;      /* one kernel with the op before (pass multi_tensor) */
+    uint8_t phase;       /* a gd_phase; of a fused group, its last op's */
     uint32_t region; /* equal ops of different regions are not merged (gradient checkpointing) */
     bool is_output;
     bool is_constant; /* depends on nothing that changes between calls */
@@ -65,6 +67,7 @@ typedef struct gd_ir {
  * and tensors that exist. */
 typedef struct gd_ir_source {
     gd_tensor *const *nodes;
+    const uint8_t *phases; /* [count]; NULL: all are forward */
     size_t count;
     gd_tensor *const *inputs;
     int input_count;

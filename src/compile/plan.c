@@ -564,6 +564,31 @@ static gd_status run_steps(gd_plan *plan, gd_status status)
     return status;
 }
 
+gd_status gd_plan_run_timed(gd_plan *plan, gd_tensor *const *inputs, double *seconds)
+{
+    gd_status status = gd_plan_begin(plan, inputs);
+    if (status == GD_OK)
+        forget_values(plan);
+    gd_device *device = plan->ir.context->device;
+    const gd_step *end = plan->steps + plan->n_steps;
+    double begin = gd_seconds();
+    for (const gd_step *s = plan->steps; status == GD_OK && s < end;) {
+        const uint8_t phase = plan->ir.values[s->value].phase;
+        while (status == GD_OK && s < end && plan->ir.values[s->value].phase == phase) {
+            status = s->run(&s->call);
+            s += s->together;
+        }
+        if (status == GD_OK)
+            status = gd_device_synchronize(device);
+        double now = gd_seconds();
+        seconds[phase] += now - begin;
+        begin = now;
+    }
+    if (status == GD_OK)
+        gd_plan_end(plan);
+    return status;
+}
+
 gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs)
 {
     return run_steps(plan, gd_plan_begin(plan, inputs));

@@ -60,6 +60,9 @@ gd_status gd_plan_check_arguments(const gd_plan *plan, int count, gd_tensor *con
 gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs);
 void gd_plan_end(gd_plan *plan);
 gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs);
+/* The same, with the seconds that the kernels of each phase take added to seconds[GD_PHASES]: the clock is
+ * read where the phase changes, and a device waited for there. */
+gd_status gd_plan_run_timed(gd_plan *plan, gd_tensor *const *inputs, double *seconds);
 /* The same on arguments given by the address of element 0. */
 gd_status gd_plan_run_at(gd_plan *plan, void *const *arguments);
 

@@ -336,6 +336,7 @@ static int32_t push(round_of *r, int32_t before, int32_t like, const recipe *mad
         return -1;
     r->before[at - r->count] = before;
     ir->values[at].origin = origin;
+    ir->values[at].phase = GD_PHASE_BACKWARD; /* which it is made again for */
     return at;
 }
 

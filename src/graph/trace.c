@@ -23,10 +23,12 @@ gd_status gd_trace_record(gd_trace *trace, gd_tensor *node)
 {
     if (trace->known > trace->count)
         forget_from(trace, trace->count);
-    if (!gd_grow((void **)&trace->nodes, &trace->capacity, trace->count + 1, sizeof(gd_tensor *))) {
+    if (!gd_grow((void **)&trace->nodes, &trace->capacity, trace->count + 1, sizeof(gd_tensor *)) ||
+        !gd_grow((void **)&trace->phases, &trace->phase_capacity, trace->count + 1, 1)) {
         trace->failed = true;
         return GD_ERR_MEMORY;
     }
+    trace->phases[trace->count] = trace->phase;
     trace->nodes[trace->count++] = gd_link(node);
     return GD_OK;
 }
@@ -51,7 +53,7 @@ gd_tensor *gd_trace_repeat(gd_trace *trace, const gd_op *op, int n, gd_tensor *c
         t->versions[i] = inputs[i]->storage ? inputs[i]->storage->version : 0;
     t->id = t->context->next_id++;
     t->replaced = false;
-    trace->count++;
+    trace->phases[trace->count++] = trace->phase;
     return t;
 }
 
@@ -92,6 +94,7 @@ static void clear_notes(gd_trace *trace)
     trace->output_count = 0;
     trace->random_words = 0;
     trace->nested = 0;
+    trace->phase = GD_PHASE_FORWARD;
     trace->failed = trace->has_backward = trace->is_resumed = false;
 }
 
@@ -114,8 +117,18 @@ void gd_trace_clear(gd_trace *trace)
 {
     gd_trace_reset(trace);
     gd_free(trace->nodes);
+    gd_free(trace->phases);
     gd_free(trace->outputs);
     *trace = (gd_trace){ 0 };
+}
+
+gd_phase gd_trace_set_phase(gd_context *context, gd_phase phase)
+{
+    if (!context->trace)
+        return GD_PHASE_FORWARD;
+    gd_phase before = (gd_phase)context->trace->phase;
+    context->trace->phase = (uint8_t)phase;
+    return before;
 }
 
 bool gd_is_tracing(const gd_context *context)

@@ -4,13 +4,17 @@
 #define GD_GRAPH_TRACE_H
 
 #include "graph/node.h"
+#include "graph/phase.h"
 
 struct gd_trace {
     const gd_trace
         *outer; /* of a gd_vmap_begin: the trace that it stands in, whose values it may use */
     gd_tensor **nodes; /* [count] every op recorded, in order; each holds a reference */
     size_t count, capacity;
-    size_t known; /* nodes behind those are of the recording before, up to here: an op that is the
+    uint8_t *phases; /* [count] a gd_phase each */
+    size_t phase_capacity;
+    uint8_t phase; /* of what is recorded now */
+    size_t known;  /* nodes behind those are of the recording before, up to here: an op that is the
                      next of them is that node again */
     gd_tensor **outputs; /* gd_output's, each with a reference */
     size_t output_count, output_capacity;

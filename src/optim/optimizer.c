@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "graph/phase.h"
 
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
@@ -394,7 +395,11 @@ gd_tensor *gd_minimize(gd_optimizer *o, gd_tensor *loss)
         return NULL;
     (void)gd_no_grad_begin(
         o->context); /* the update, and the gradients' own history, are not differentiated */
-    bool ok = differentiate(o, loss, o->lists) && apply(o);
+    gd_phase before = gd_trace_set_phase(o->context, GD_PHASE_BACKWARD);
+    bool ok = differentiate(o, loss, o->lists);
+    (void)gd_trace_set_phase(o->context, GD_PHASE_UPDATE);
+    ok = ok && apply(o);
+    (void)gd_trace_set_phase(o->context, before);
     (void)gd_no_grad_end(o->context);
     (void)gd_scope_end(o->context);
     return ok ? loss : NULL;

@@ -1,5 +1,6 @@
 /* report/run_log.c: the log of a run: checks what it is given, and hands it to the formats. To read:
  * gd_run_log_open_with(), then gd_run_log_scalars(). A format is a sink: sink.h. */
+#include <gradus/autograd.h>
 #include <gradus/log.h>
 
 #include "base/error.h"
@@ -296,6 +297,25 @@ gd_status gd_run_log_text(gd_run_log *log, int64_t step, const char *name, const
         return gd_fail(GD_ERR_INVALID, "%s: the text is NULL or not UTF-8", who);
     gd_log_entry entry = entry_of(log, step, name);
     EACH_SINK(log, status, text, &entry, text)
+    return status;
+}
+
+gd_status gd_run_log_graph(gd_run_log *log, int64_t step, gd_tensor *result)
+{
+    static const char who[] = "gd_run_log_graph";
+    gd_status status = check(who, log, step);
+    if (status == GD_OK && !result)
+        status = gd_fail(GD_ERR_INVALID, "%s: the tensor is NULL", who);
+    int64_t count = status == GD_OK ? gd_graph_order(result, NULL, 0) : 0;
+    if (status == GD_OK && count == 0)
+        status = gd_error_last();
+    gd_tensor **order = status == GD_OK ? gd_alloc_zero((size_t)count, sizeof *order) : NULL;
+    if (!order)
+        return status == GD_OK ? GD_ERR_MEMORY : status;
+    (void)gd_graph_order(result, order, count);
+    gd_log_entry entry = entry_of(log, step, NULL);
+    EACH_SINK(log, status, graph, &entry, count, order)
+    gd_free(order);
     return status;
 }
 

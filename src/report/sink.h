@@ -42,6 +42,9 @@ struct gd_sink_type {
                            const gd_log_histogram *histogram);
     gd_status (*image)(gd_sink *sink, const gd_log_entry *entry, const gd_image *pixels);
     gd_status (*text)(gd_sink *sink, const gd_log_entry *entry, const char *text);
+    /* Of the tensors of a graph, each behind its inputs. */
+    gd_status (*graph)(gd_sink *sink, const gd_log_entry *entry, int64_t count,
+                       gd_tensor *const *tensors);
     gd_status (*hyperparameters)(gd_sink *sink, const gd_log_entry *entry, int64_t count,
                                  const char *const *names, const char *const *values);
     gd_status (*flush)(gd_sink *sink);

@@ -11,6 +11,7 @@
 #include "io/file.h"
 #include "io/image.h"
 #include "report/append.h"
+#include "report/graph_def.h"
 #include "base/buffer.h"
 #include "report/records.h"
 #include <tensorboard.pb-c.h>
@@ -177,6 +178,20 @@ static gd_status tensorboard_image(gd_sink *sink, const gd_log_entry *entry, con
     value.image = &image;
     status = write_value(sink, entry, &value);
     gd_free(png);
+    return status;
+}
+
+static gd_status tensorboard_graph(gd_sink *sink, const gd_log_entry *entry, int64_t count,
+                                   gd_tensor *const *tensors)
+{
+    event e = GD_TENSORBOARD__EVENT__INIT;
+    e.wall_time = entry->wall;
+    e.step = entry->step;
+    e.what_case = GD_TENSORBOARD__EVENT__WHAT_GRAPH_DEF;
+    gd_status status = gd_graph_def(count, tensors, &e.graph_def.data, &e.graph_def.len);
+    if (status == GD_OK)
+        status = write_event((tensorboard_sink *)sink, &e);
+    gd_free(e.graph_def.data);
     return status;
 }
 
@@ -409,6 +424,7 @@ const gd_sink_type gd_tensorboard_sink = {
     .histogram = tensorboard_histogram,
     .image = tensorboard_image,
     .text = tensorboard_text,
+    .graph = tensorboard_graph,
     .hyperparameters = tensorboard_hyperparameters,
     .flush = tensorboard_flush,
     .close = tensorboard_close,

@@ -24,10 +24,10 @@ gd_tensor *gd_fit_step_body(void *fit, int count, gd_tensor *const *in)
 {
     gd_fit *f = fit;
     gd_tensor *loss = run_objective(f, count, in);
-    if (!loss || !gd_minimize(f->optimizer, loss) ||
-        (f->options.ema && gd_ema_update(f->options.ema) != GD_OK))
+    if (!loss || !gd_minimize(f->optimizer, loss))
         return NULL;
-    return loss;
+    (void)gd_trace_set_phase(f->context, GD_PHASE_UPDATE);
+    return f->options.ema && gd_ema_update(f->options.ema) != GD_OK ? NULL : loss;
 }
 
 /* A batch's share of the mean gradient, accumulated. */
@@ -35,6 +35,7 @@ static gd_tensor *part_body(void *user, int count, gd_tensor *const *in)
 {
     gd_fit *f = user;
     gd_tensor *loss = run_objective(f, count, in);
+    (void)gd_trace_set_phase(f->context, GD_PHASE_BACKWARD);
     gd_tensor *share = loss ? gd_cast(f->share, gd_tensor_dtype(loss)) : NULL;
     return share && gd_backward(gd_mul(loss, share)) == GD_OK ? loss : NULL;
 }
@@ -43,6 +44,7 @@ static gd_tensor *update_body(void *user, int count, gd_tensor *const *in)
 {
     (void)count, (void)in;
     gd_fit *f = user;
+    (void)gd_trace_set_phase(f->context, GD_PHASE_UPDATE);
     if (gd_optimizer_step(f->optimizer) != GD_OK || gd_optimizer_zero_grad(f->optimizer) != GD_OK ||
         (f->options.ema && gd_ema_update(f->options.ema) != GD_OK))
         return NULL;
@@ -89,6 +91,8 @@ static void close_parts(gd_fit *f)
 
 /* ---- a step ---- */
 
+enum { TIMED_EVERY = 16 };
+
 static gd_status set_lr(gd_fit *f)
 {
     const gd_fit_options *o = &f->options;
@@ -122,12 +126,18 @@ int64_t gd_fit_group(const gd_fit *f, int64_t *samples)
     return count;
 }
 
+static gd_tensor *call(gd_fit *f, gd_function *function, int count, gd_tensor *const *tensors)
+{
+    return f->is_timed ? gd_call_timed(function, count, tensors, f->phase_seconds)
+                       : gd_call(function, count, tensors);
+}
+
 gd_tensor *gd_fit_call(gd_fit *f, const gd_batch *batch, int64_t samples)
 {
     double share = (double)batch->size / (double)samples;
     if (f->share && gd_tensor_write(f->share, &share, sizeof share) != GD_OK)
         return NULL;
-    return gd_call(f->step, batch->count, batch->tensors);
+    return call(f, f->step, batch->count, batch->tensors);
 }
 
 /* Batch i of the step at hand, whose batches have so many samples. */
@@ -145,8 +155,10 @@ static gd_status run_batch(gd_fit *f, int64_t i, int64_t samples)
     f->meter.samples += b.size;
     if (f->is_watched) {
         double value = gd_item(loss);
-        if (!isfinite(value))
+        if (!isfinite(value)) {
+            f->is_timed = false;
             return gd_blame_tell(f, i, value);
+        }
     }
     f->now.step_seconds += gd_seconds() - ready;
     return GD_OK;
@@ -159,11 +171,14 @@ static gd_status run_step(gd_fit *f)
     if (status == GD_OK && f->options.blame)
         status = gd_blame_keep(f);
     int64_t samples, count = gd_fit_group(f, &samples);
+    f->is_timed = (f->done - f->begun) % TIMED_EVERY == 1; /* not the first, which is compiled */
     for (int64_t i = 0; status == GD_OK && i < count; i++)
         status = run_batch(f, i, samples);
-    if (status == GD_OK && f->update && !gd_call(f->update, 0, NULL))
+    if (status == GD_OK && f->update && !call(f, f->update, 0, NULL))
         status = gd_error_last();
     f->done += status == GD_OK;
+    f->timed += f->is_timed;
+    f->is_timed = false;
     return status;
 }
 
@@ -178,6 +193,18 @@ gd_status gd_fit_check_loss(gd_fit *f)
     return isfinite(loss) ? GD_OK : gd_blame_tell(f, -1, loss);
 }
 
+/* What the timed steps took, for all of the epoch's. */
+static void take_times(gd_fit *f)
+{
+    gd_fit_progress *p = &f->now;
+    const double steps = (double)(f->done - f->epoch_begun);
+    const double each = f->timed > 0 ? steps / (double)f->timed : 0.0;
+    p->forward_seconds = each * f->phase_seconds[GD_PHASE_FORWARD];
+    p->backward_seconds = each * f->phase_seconds[GD_PHASE_BACKWARD];
+    p->update_seconds = each * f->phase_seconds[GD_PHASE_UPDATE];
+    p->memory = gd_memory(f->context).peak;
+}
+
 static gd_status display(gd_fit *f)
 {
     if (!f->options.progress)
@@ -189,6 +216,7 @@ static gd_status display(gd_fit *f)
     p->train = gd_meter_read(&f->meter);
     const double seen = (double)(f->meter.samples - f->samples_before);
     p->samples_per_second = p->seconds > 0.0 ? seen / p->seconds : 0.0;
+    take_times(f);
     double spent = f->train_seconds + (p->epoch_done ? 0.0 : p->seconds);
     int64_t here = f->done - f->begun;
     p->seconds_left = here > 0 ? spent / (double)here * (double)(f->total - f->done) : 0.0;
@@ -290,7 +318,7 @@ static gd_status conclude_step(gd_fit *f)
     p->step = (f->done - 1) % f->per_epoch + 1;
     p->total_step = f->done;
     p->epoch_done = p->step == p->steps || last;
-    p->seconds = gd_seconds() - f->epoch_start;
+    p->seconds = gd_seconds() - f->epoch_start - p->validation_seconds;
     p->validated = p->improved = false;
     gd_status status = GD_OK;
     if (p->epoch_done) {
@@ -300,7 +328,9 @@ static gd_status conclude_step(gd_fit *f)
     }
     if (status == GD_OK && f->evaluates &&
         (o->validate_steps > 0 ? is_every(o->validate_steps, f->done) || last : p->epoch_done)) {
+        double begin = gd_seconds();
         status = validate(f);
+        p->validation_seconds += gd_seconds() - begin;
         p->validated = true;
         f->blame.done = -1; /* it may have drawn random numbers */
     }
@@ -313,6 +343,8 @@ static gd_status conclude_step(gd_fit *f)
     if (status == GD_OK &&
         (p->epoch_done || p->validated || gd_seconds() - f->last_display >= o->progress_interval))
         status = display(f);
+    if (p->epoch_done) /* what follows is told of with the next one */
+        p->save_seconds = 0.0;
     return status == GD_OK ? save_if_due(f, p->improved) : status;
 }
 
@@ -322,7 +354,8 @@ static gd_status begin_epoch(gd_fit *f)
 {
     gd_fit_progress *p = &f->now;
     p->epoch = f->done / f->per_epoch + 1;
-    p->data_seconds = p->step_seconds = p->save_seconds = 0.0;
+    p->data_seconds = p->step_seconds = p->validation_seconds = 0.0;
+    f->epoch_begun = f->done;
     f->epoch_start = f->last_display = gd_seconds();
     gd_status status = f->done % f->per_epoch == 0 ? gd_meter_reset(&f->meter) : GD_OK;
     f->samples_before = f->meter.samples;

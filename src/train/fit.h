@@ -3,6 +3,7 @@
 #ifndef GD_TRAIN_FIT_H
 #define GD_TRAIN_FIT_H
 
+#include "compile/timed.h"
 #include "train/kept.h"
 #include "train/meter.h"
 
@@ -41,6 +42,9 @@ typedef struct gd_fit {
     gd_fit_progress now;
     double train_seconds; /* of the epochs that are over, in this process */
     double epoch_start, last_display, last_save;
+    double phase_seconds[GD_PHASES]; /* of the timed steps of this process */
+    int64_t timed, epoch_begun;      /* timed steps; steps done when the epoch began here */
+    bool is_timed;                   /* the step at hand is */
     gd_kept_of of;
     gd_blame blame;
 } gd_fit;

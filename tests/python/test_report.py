@@ -2,6 +2,8 @@
 import csv
 import json
 import math
+import pathlib
+import subprocess
 
 import numpy as np
 import pytest
@@ -83,6 +85,51 @@ def test_tensorboard_reads_images(tmp_path):
     assert (pixels[5, 0] == [0, 0, 255]).all() and (pixels[6:, :5] == 0).all()
     grey = image.open(io.BytesIO(read.Images("grey")[0].encoded_image_string))
     assert grey.mode == "L" and (np.asarray(grey) == np.arange(12).reshape(3, 4)).all()
+
+
+def test_tensorboard_reads_graphs(tmp_path):
+    log = open_log(tmp_path, tensorboard=True)
+    model = gd.nn.Sequential(gd.nn.Linear(4, 3), gd.nn.ReLU(), gd.nn.Linear(3, 2))
+    loss = gd.cross_entropy(model(gd.asarray(np.ones((5, 4), np.float32))), gd.asarray(np.zeros(5, np.int64)))
+    log.graph(7, loss)
+    log.close()
+    graph = read_events(tmp_path).Graph()
+    nodes = {node.name: node for node in graph.node}
+    assert len(nodes) == len(graph.node), "names are there once"
+    assert all(name in nodes for node in graph.node for name in node.input)
+    ops = [node.op for node in graph.node]
+    assert ops.count("Parameter") == 4 and ops.count("relu") == 1
+    relu = next(node for node in graph.node if node.op == "relu")
+    (below,) = relu.input
+    assert nodes[below].op == "add"
+    (shape,) = nodes["parameter"].attr["_output_shapes"].list.shape
+    assert [d.size for d in shape.dim] == [4, 3] and nodes["parameter"].attr["dtype"].type == 1
+    assert graph.versions.producer > 0 and graph.node[-1].op not in ("Parameter", "Placeholder")
+
+
+def test_tensorboard_reads_what_the_tool_logs(tmp_path):
+    root = pathlib.Path(__file__).resolve().parents[2]
+    tool = root / "build" / "release" / "gradus"
+    if not tool.is_file():
+        pytest.skip("the tool is not built")
+    pytest.importorskip("tensorboard")
+    done = subprocess.run([tool, "train", root / "tests/data/iris.csv", "--target", "species", "--epochs", "2", "--tensorboard",
+                           "--run", tmp_path / "run"], capture_output=True, text=True, check=False)
+    if "protobuf-c" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    read = read_events(tmp_path / "run")
+    tags = read.Tags()
+    assert {"train/loss", "validation/accuracy", "lr", "time/forward", "time/backward", "memory"} < set(tags["scalars"])
+    weights = [name for name in tags["histograms"] if name.startswith("weights/")]
+    assert weights and all(name.replace("weights/", "gradients/") in tags["histograms"] for name in weights)
+    assert [e.step for e in read.Histograms(weights[0])] == [4, 8]
+    nodes = {node.name: node for node in read.Graph().node}
+    assert nodes["fc1/weight"].op == "Parameter" and nodes["fc1/matmul"].input[1] == "fc1/weight"
+    assert b"linear" in read.Tensors("network")[0].tensor_proto.string_val[0]
+    from tensorboard.plugins.hparams import plugin_data_pb2
+    content = read.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    assert plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams["epochs"].number_value == 2
 
 
 def test_a_resumed_log_has_each_step_once(tmp_path):
