@@ -335,7 +335,7 @@ static void bench_small(void)
 int main(int argc, char **argv)
 {
     bench.filter = argc > 1 ? argv[1] : NULL;
-    bench.device = gd_backend_cpu.open(&(gd_open_options){ GD_OPEN_DEFAULTS, .threads = 1 });
+    bench.device = gd_backend_cpu.open(&(gd_open_options){ GD_OPEN_DEFAULTS, .threads = 1 }, 0);
     if (!bench.device)
         gd_bench_die("%s", gd_error_message());
     bench.rotated_bytes = 2 * gd_bench_uncached_bytes();

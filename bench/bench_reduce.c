@@ -446,7 +446,7 @@ static const problem problems[] = {
 static void open_device(void)
 {
     gd_device *device =
-        gd_backend_cpu.open(&(gd_open_options){ GD_OPEN_DEFAULTS, .threads = MOST_THREADS });
+        gd_backend_cpu.open(&(gd_open_options){ GD_OPEN_DEFAULTS, .threads = MOST_THREADS }, 0);
     if (!device)
         gd_bench_die("%s", gd_error_message());
     bench.device =

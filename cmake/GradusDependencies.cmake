@@ -3,11 +3,14 @@
 #   GD_DEPENDENCY_DEFINES GD_HAVE_… for each that was found
 #   GD_PACKAGE_REQUIRES   the find_dependency() calls an installed static library needs
 #   GD_PC_REQUIRES, GD_PC_LIBS   the same for pkg-config
-set(GD_DEPENDENCIES m)
+set(GD_DEPENDENCIES m ${CMAKE_DL_LIBS})
 set(GD_DEPENDENCY_DEFINES)
 set(GD_PACKAGE_REQUIRES)
 set(GD_PC_REQUIRES)
 set(GD_PC_LIBS -lm)
+foreach(library IN LISTS CMAKE_DL_LIBS) # drivers of devices are loaded when they are asked for
+    list(APPEND GD_PC_LIBS -l${library})
+endforeach()
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads)

@@ -15,17 +15,24 @@
 
 static gd_device *open_cpu(int threads)
 {
-    return gd_backend_cpu.open(&(gd_open_options){ GD_OPEN_DEFAULTS, .threads = threads });
+    return gd_backend_cpu.open(&(gd_open_options){ GD_OPEN_DEFAULTS, .threads = threads }, 0);
 }
 
 static void test_find(void **state)
 {
     (void)state;
-    assert_ptr_equal(gd_backend_find("cpu"), &gd_backend_cpu);
-    assert_non_null(gd_backend_find("reference"));
-    assert_null(gd_backend_find("abacus"));
-    assert_null(gd_backend_find(""));
-    assert_null(gd_backend_find(NULL));
+    int index = -1;
+    assert_ptr_equal(gd_backend_find("cpu", &index), &gd_backend_cpu);
+    assert_int_equal(index, 0);
+    assert_ptr_equal(gd_backend_find("cpu:0", &index), &gd_backend_cpu);
+    assert_non_null(gd_backend_find("reference", &index));
+    assert_ptr_equal(gd_backend_find("opencl:12", &index), &gd_backend_opencl);
+    assert_int_equal(index, 12);
+    static const char *const no_names[] = { "abacus", "",       "cpu:1",     "cpu:",
+                                            "cpu:-1", "cpu: 0", "opencl:0x", "opencl:99999999999",
+                                            ":0",     "cp" };
+    for (size_t i = 0; i < sizeof no_names / sizeof *no_names; i++)
+        assert_null(gd_backend_find(no_names[i], &index));
 }
 
 static void test_open(void **state)

@@ -352,8 +352,10 @@ static void devices_have_names(void **state)
     assert_null(gd_device_name(gd_device_count()));
     assert_null(gd_device_name(-1));
     assert_null(gd_open("abacus"));
-    expect_error(GD_ERR_INVALID, "no device is called \"abacus\"; this build has \"cpu\", "
-                                 "\"reference\", \"guard\"");
+    expect_error(GD_ERR_INVALID,
+                 "no device is called \"abacus\"; there are \"cpu\", \"reference\"");
+    assert_null(gd_open("cpu:1"));
+    expect_error(GD_ERR_INVALID, "no device is called \"cpu:1\"");
     static const gd_backend other = { .name = "cpu" };
     assert_int_equal(gd_backend_add(&other), GD_ERR_STATE);
     expect_error(GD_ERR_STATE, "there is one of that name");

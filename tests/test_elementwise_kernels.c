@@ -697,7 +697,7 @@ static int open_device(void **state)
     const char *isa = *state;
     if (setenv("GRADUS_ISA", isa, 1) != 0)
         return -1;
-    device = gd_backend_cpu.open(&(gd_open_options){ GD_OPEN_DEFAULTS, .threads = 1 });
+    device = gd_backend_cpu.open(&(gd_open_options){ GD_OPEN_DEFAULTS, .threads = 1 }, 0);
     return device ? 0 : -1;
 }
 

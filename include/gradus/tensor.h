@@ -156,8 +156,9 @@ GD_API int64_t gd_shape_offset(gd_shape strides, gd_shape index);
 
 /* ---- contexts ---- */
 
-/* The devices of this build, by number from 0 on: "cpu", and "reference", plain loops that everything
- * else is tested against. NULL for a number that is none's. */
+/* The devices of this machine that this build can use, by number from 0 on: "cpu"; "reference", plain
+ * loops that everything else is tested against; and where there are any, "opencl:0", "opencl:1", ….
+ * NULL for a number that is none's. */
 GD_API int gd_device_count(void);
 GD_API const char *gd_device_name(int index);
 
@@ -173,7 +174,8 @@ typedef struct gd_open_options {
 #define GD_OPEN_DEFAULTS \
     .size = sizeof(gd_open_options), .threads = -1, .memory_limit = SIZE_MAX, .warn_leaks = false
 
-/* Open a device, by a name that gd_device_name gives: gd_open("cpu"), gd_open("cpu", .threads = 1).
+/* Open a device, by a name that gd_device_name gives: gd_open("cpu"), gd_open("cpu", .threads = 1);
+ * "opencl" is the first of its kind. What a device has no kernel for runs on the host's threads.
  * The caller closes it. NULL: unknown device, bad GRADUS_ISA, memory. */
 #define gd_open(...) GD_WITH_1(gd_open_with, gd_open_options, GD_OPEN_DEFAULTS, __VA_ARGS__, )
 GD_API gd_context *gd_open_with(const char *device, const gd_open_options *options);

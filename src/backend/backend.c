@@ -1,26 +1,33 @@
-/* backend/backend.c: which back ends there are. What one provides is in backend.h. */
+/* backend/backend.c: which back ends and devices there are. What one provides is in backend.h. */
 #include "backend/backend.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cpu.h"
 #include "base/error.h"
 
-enum { MOST = 16 };
+enum { MOST = 16, MOST_NUMBER = 9999 };
 /* Ends with a NULL. */
-static const gd_backend *backends[MOST + 1] = { &gd_backend_cpu, &gd_backend_reference };
+static const gd_backend *backends[MOST + 1] = { &gd_backend_cpu, &gd_backend_reference,
+                                                &gd_backend_opencl };
 
-const gd_backend *gd_backend_at(int i)
+/* The number behind the colon; -1: it is none. */
+static int number_of(const char *text)
 {
-    return i >= 0 && i < MOST ? backends[i] : NULL;
+    char *end;
+    const long number = text[0] >= '0' && text[0] <= '9' ? strtol(text, &end, 10) : -1;
+    return number >= 0 && number <= MOST_NUMBER && *end == '\0' ? (int)number : -1;
 }
 
-const gd_backend *gd_backend_find(const char *name)
+const gd_backend *gd_backend_find(const char *name, int *index)
 {
-    for (int i = 0; name && backends[i]; i++)
-        if (strcmp(backends[i]->name, name) == 0)
-            return backends[i];
+    const size_t length = strcspn(name, ":");
+    *index = name[length] ? number_of(name + length + 1) : 0;
+    for (int i = 0; backends[i] && *index >= 0; i++)
+        if (strlen(backends[i]->name) == length && memcmp(backends[i]->name, name, length) == 0)
+            return backends[i]->count || *index == 0 ? backends[i] : NULL;
     return NULL;
 }
 
@@ -36,34 +43,45 @@ gd_status gd_backend_add(const gd_backend *backend)
     return GD_OK;
 }
 
-const char *gd_backend_names(char text[GD_BACKEND_NAMES])
-{
-    size_t length = 0;
-    text[0] = '\0';
-    for (int i = 0; backends[i] && length < GD_BACKEND_NAMES; i++)
-        length += (size_t)snprintf(text + length, GD_BACKEND_NAMES - length, "%s\"%s\"",
-                                   i == 0 ? "" : ", ", backends[i]->name);
-    return text;
-}
-
 void gd_host_memory_size(const gd_device *device, size_t *total, size_t *available)
 {
     (void)device;
     gd_memory_of_machine(total, available);
 }
 
-/* ---- gd_device_count and gd_device_name: every back end has one device, of its name ---- */
+/* ---- devices by number ---- */
+
+static int count_of(const gd_backend *backend)
+{
+    return backend->count ? backend->count() : 1;
+}
 
 int gd_device_count(void)
 {
     int count = 0;
-    while (backends[count])
-        count++;
+    for (int i = 0; backends[i]; i++)
+        count += count_of(backends[i]);
     return count;
 }
 
 const char *gd_device_name(int index)
 {
-    const gd_backend *backend = gd_backend_at(index);
-    return backend ? backend->name : NULL;
+    for (int i = 0; backends[i] && index >= 0; i++) {
+        const int count = count_of(backends[i]);
+        if (index < count)
+            return backends[i]->names ? backends[i]->names[index] : backends[i]->name;
+        index -= count;
+    }
+    return NULL;
+}
+
+const char *gd_device_names(char text[GD_DEVICE_NAMES])
+{
+    size_t length = 0;
+    const char *name;
+    text[0] = '\0';
+    for (int i = 0; (name = gd_device_name(i)) && length < GD_DEVICE_NAMES; i++)
+        length += (size_t)snprintf(text + length, GD_DEVICE_NAMES - length, "%s\"%s\"",
+                                   i == 0 ? "" : ", ", name);
+    return text;
 }

@@ -86,8 +86,13 @@ struct gd_device {
 
 struct gd_backend {
     const char *name;
-    /* A device, or NULL with the error recorded. */
-    gd_device *(*open)(const gd_open_options *options);
+    /* How many devices of this kind there are, and their names, "<name>:0" and so on. NULL: one,
+     * called `name`. */
+    int (*count)(void);
+    const char *const *names;
+    /* Device number `index`, or NULL with the error recorded: with `count`, also of a number that is
+     * none's. */
+    gd_device *(*open)(const gd_open_options *options, int index);
     /* Waits; errors of work that nobody waited for are lost. */
     void (*close)(gd_device *device);
     gd_status (*set_threads)(gd_device *device, int threads);
@@ -136,17 +141,16 @@ void gd_host_memory_size(const gd_device *device, size_t *total, size_t *availab
 
 /* ---- which back ends there are: backend/backend.c ---- */
 
-extern const gd_backend gd_backend_cpu, gd_backend_reference;
+extern const gd_backend gd_backend_cpu, gd_backend_reference, gd_backend_opencl;
 
-/* Back end number i of this build, from 0 on; NULL behind the last. */
-const gd_backend *gd_backend_at(int i);
-/* The back end called `name`, NULL when there is none. */
-const gd_backend *gd_backend_find(const char *name);
+/* The back end of the device called `name`, "<back end>" or "<back end>:<number>", and its number;
+ * NULL when there is none. */
+const gd_backend *gd_backend_find(const char *name, int *index);
 /* Adds one to those of the build, before contexts are opened: tests bring theirs. */
 gd_status gd_backend_add(const gd_backend *backend);
-/* Their names as text for a sentence: "cpu", "reference". */
-#define GD_BACKEND_NAMES 128
-const char *gd_backend_names(char text[GD_BACKEND_NAMES]);
+/* The names of all devices as text for a sentence: "cpu", "reference". */
+#define GD_DEVICE_NAMES 512
+const char *gd_device_names(char text[GD_DEVICE_NAMES]);
 
 /* ---- fused groups ---- */
 

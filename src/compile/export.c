@@ -2,7 +2,7 @@
  * use, and a function that does what a call of the plan does, step by step. It allocates nothing:
  * intermediate values lie in one static block, at the plan's offsets.
  *
- * The steps are export_steps.c, the functions they use export_runtime.c. */
+ * The steps are export_steps.c, the functions they use codegen/library.c. */
 #include "compile/export.h"
 
 #include <math.h>
@@ -15,37 +15,12 @@
 
 /* ---- names ---- */
 
-static const struct {
-    const char *type, *suffix;
-} types[GD_DTYPE_COUNT] = {
-    [GD_F32] = { "float", "f32" },    [GD_F64] = { "double", "f64" },
-    [GD_I32] = { "int32_t", "i32" },  [GD_I64] = { "int64_t", "i64" },
-    [GD_I8] = { "int8_t", "i8" },     [GD_I16] = { "int16_t", "i16" },
-    [GD_U8] = { "uint8_t", "u8" },    [GD_U16] = { "uint16_t", "u16" },
-    [GD_U32] = { "uint32_t", "u32" }, [GD_U64] = { "uint64_t", "u64" },
-    [GD_BOOL] = { "uint8_t", "u8" },
-};
-
-const char *gd_export_type(gd_dtype dtype)
-{
-    return types[dtype].type;
-}
-
 gd_status gd_export_check_type(gd_dtype dtype)
 {
-    return types[dtype].type ? GD_OK
-                             : gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C type for %s",
-                                       gd_dtype_name(dtype));
-}
-
-const char *gd_export_suffix(gd_dtype dtype)
-{
-    return types[dtype].suffix;
-}
-
-const char *gd_export_alias(gd_dtype dtype)
-{
-    return types[dtype].suffix;
+    return gd_codegen_type(dtype)
+               ? GD_OK
+               : gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C type for %s",
+                         gd_dtype_name(dtype));
 }
 
 static bool is_random_state(const gd_export *e, int s)
@@ -192,7 +167,7 @@ static gd_status add_array(const gd_export *e, gd_text_buffer *out, const char *
         gd_free(data);
         return status;
     }
-    gd_buffer_add(out, "%s%s %s[%lld] /* %s */ = {", before, gd_export_type(layout->dtype), name,
+    gd_buffer_add(out, "%s%s %s[%lld] /* %s */ = {", before, gd_codegen_type(layout->dtype), name,
                   (long long)(count ? count : 1), gd_layout_text(layout, shape));
     for (int64_t i = 0; i < count; i++) {
         gd_buffer_add(out, i % 8 == 0 ? "\n    " : " ");
@@ -212,7 +187,7 @@ static gd_status add_data(const gd_export *e, gd_text_buffer *out)
         if (!e->is_used[s] && !is_random_state(e, s))
             continue;
         gd_export_storage_name(e, s, name);
-        if (!gd_export_type(t->layout.dtype))
+        if (!gd_codegen_type(t->layout.dtype))
             return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: %s is of dtype %s", name,
                            gd_dtype_name(t->layout.dtype));
         gd_status status = add_array(e, out,
@@ -229,7 +204,7 @@ static gd_status add_data(const gd_export *e, gd_text_buffer *out)
             continue;
         char name[32];
         snprintf(name, sizeof name, "constant_%zu", i);
-        if (!gd_export_type(v->layout.dtype))
+        if (!gd_codegen_type(v->layout.dtype))
             return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: a constant is of dtype %s",
                            gd_dtype_name(v->layout.dtype));
         gd_status status =
@@ -296,13 +271,14 @@ static void add_parameters(const gd_export *e, gd_text_buffer *out)
         if (ir->values[i].kind != GD_IR_INPUT)
             continue;
         const gd_layout *layout = &ir->values[i].layout;
-        gd_buffer_add(out, "%sconst %s *input%d /* %s */", separator, gd_export_type(layout->dtype),
-                      ir->values[i].input, gd_layout_text(layout, shape));
+        gd_buffer_add(out, "%sconst %s *input%d /* %s */", separator,
+                      gd_codegen_type(layout->dtype), ir->values[i].input,
+                      gd_layout_text(layout, shape));
         separator = ",\n    ";
     }
     for (size_t i = 0; i < ir->output_count; i++) {
         const gd_layout *layout = &ir->values[ir->outputs[i]].layout;
-        gd_buffer_add(out, "%s%s *result%zu /* %s */", separator, gd_export_type(layout->dtype), i,
+        gd_buffer_add(out, "%s%s *result%zu /* %s */", separator, gd_codegen_type(layout->dtype), i,
                       gd_layout_text(layout, shape));
         separator = ",\n    ";
     }
@@ -333,15 +309,15 @@ static gd_status write_file(gd_export *e, const char *name, gd_text_buffer *out)
         return status;
     add_head(e, name, out);
     gd_text_buffer used = { 0 };
-    gd_buffer_add(&used, "%s%s", e->functions.text ? e->functions.text : "",
+    gd_buffer_add(&used, "%s%s", e->functions.text.text ? e->functions.text.text : "",
                   e->body.text ? e->body.text : "");
-    status = gd_export_runtime(&used, out);
+    status = gd_codegen_link(GD_DIALECT_C, &used, out);
     gd_free(used.text);
     if (status == GD_OK)
         status = add_data(e, out);
     if (status != GD_OK)
         return status;
-    gd_buffer_add(out, "%s", e->functions.text ? e->functions.text : "");
+    gd_buffer_add(out, "%s", e->functions.text.text ? e->functions.text.text : "");
     gd_buffer_add(out, "/* 0, or 1 if a label or an index is out of range. */\nint %s(", name);
     add_parameters(e, out);
     gd_buffer_add(out, ");\nint %s(", name);
@@ -366,7 +342,7 @@ static gd_status write_file(gd_export *e, const char *name, gd_text_buffer *out)
             gd_buffer_add(out, "    %s[1] += %llu;\n", state, (unsigned long long)ir->random_words);
     }
     gd_buffer_add(out, "    return 0;\n}\n");
-    return out->failed || e->body.failed || e->functions.failed ? GD_ERR_MEMORY : GD_OK;
+    return out->failed || e->body.failed || e->functions.text.failed ? GD_ERR_MEMORY : GD_OK;
 }
 
 gd_status gd_plan_export(const gd_plan *plan, const char *name, FILE *file)
@@ -382,7 +358,7 @@ gd_status gd_plan_export(const gd_plan *plan, const char *name, FILE *file)
         status = gd_fail(GD_ERR_IO, "gd_export_c: the file cannot be written");
     gd_free(out.text);
     gd_free(e->body.text);
-    gd_free(e->functions.text);
+    gd_free(e->functions.text.text);
     gd_free(e->storage);
     gd_free((void *)e->owner);
     gd_free(e->is_written);

@@ -3,15 +3,14 @@
 #ifndef GD_COMPILE_EXPORT_H
 #define GD_COMPILE_EXPORT_H
 
-#include "base/buffer.h"
+#include "codegen/codegen.h"
 #include "compile/plan.h"
 
 typedef struct gd_export {
     const gd_plan *plan;
-    const char *name;         /* of the function */
-    gd_text_buffer functions; /* one for each elementwise op and dtype in use */
-    gd_text_buffer body;      /* the steps */
-    bool op_is_defined[GD_DTYPE_COUNT][GD_OP_ELEMENTWISE_COUNT];
+    const char *name;               /* of the function */
+    gd_codegen_functions functions; /* of elementwise ops */
+    gd_text_buffer body;            /* the steps */
     int32_t *storage; /* [ir.count] number of the storage an external value lies in; -1: none */
     const gd_tensor **owner; /* [storages] a tensor over it */
     bool *is_written;        /* [storages] by an effect */
@@ -21,29 +20,12 @@ typedef struct gd_export {
     bool *is_read; /* [ir.count] constants and inputs in use */
 } gd_export;
 
-/* How C calls a dtype: "float", its letters in function names "f32"; NULL: none (half precision).
- */
-const char *gd_export_type(gd_dtype dtype);
 gd_status gd_export_check_type(gd_dtype dtype); /* GD_ERR_UNSUPPORTED: C has none */
-const char *gd_export_suffix(gd_dtype dtype);
-/* The type memory is read through: one that may alias others. */
-const char *gd_export_alias(gd_dtype dtype);
 /* Name of storage number `s`: that of its tensor with _ for what C does not allow. */
 void gd_export_storage_name(const gd_export *e, int s, char name[128]);
 
 /* ---- export_loops.c ---- */
 
-enum { GD_EXPORT_OPERANDS = GD_FUSED_MAX_INPUTS + 1 + GD_FUSED_MAX_EXTRA };
-
-/* Loops over a shape, with axes merged that all operands step through alike. */
-typedef struct gd_loops {
-    int rank, operands;
-    int64_t size[GD_MAX_RANK];
-    int64_t stride[GD_EXPORT_OPERANDS][GD_MAX_RANK];
-} gd_loops;
-
-/* Those over `over`, to which the operands are broadcast. */
-void gd_export_merge(gd_loops *l, const gd_layout *over, const gd_layout *const *operands, int n);
 /* "for (int64_t i0 = 0; …)" after some spaces, with a variable of `letter` for each loop. */
 void gd_export_open_loops(gd_export *e, const gd_loops *l, const char *letter, int spaces);
 /* "i0 * 16 + i1", "0" where nothing varies. */
@@ -67,9 +49,6 @@ gd_status gd_export_refuse(const gd_step *step, const gd_export *e, const char *
 /* Whether there is a writer for an op, or it needs none. */
 bool gd_export_has_writer(gd_op_id op);
 
-/* "const float v5 = op_add_f32(v1, v2);": instruction i of a group. dtypes: of all its values. */
-gd_status gd_export_instruction(gd_export *e, const gd_fused_attr *group, int i,
-                                const gd_dtype *dtypes);
 /* export_rows.c: fused, with reductions. */
 gd_status gd_export_rows(gd_export *e, const gd_step *step);
 
@@ -97,12 +76,5 @@ gd_status gd_export_ctc(gd_export *e, const gd_step *step);
 /* export_spatial.c: convolution, pooling, and their gradients. */
 gd_status gd_export_convolution(gd_export *e, const gd_step *step);
 gd_status gd_export_pooling(gd_export *e, const gd_step *step);
-
-/* export_runtime.c: add to `out` all functions that `used` needs, from the texts of vecmath and
- * export_kernels.txt. GD_ERR_UNSUPPORTED: a name is nowhere. */
-gd_status gd_export_runtime(const gd_text_buffer *used, gd_text_buffer *out);
-
-/* export_text.c: the text of vecmath*.h, as a section "@N", and of export_kernels.txt. */
-void gd_export_unpack(gd_text_buffer *out);
 
 #endif

@@ -15,19 +15,19 @@ static const gd_layout *layout_of(const gd_export *e, int32_t value)
 /* A number as an element of `dtype`, as gd_cast makes it. */
 static void add_real(gd_export *e, double value, gd_dtype dtype)
 {
-    const char *type = gd_export_type(dtype);
+    const char *type = gd_codegen_type(dtype);
     if (dtype == GD_BOOL)
         gd_buffer_add(&e->body, "%d", value != 0);
     else if (isfinite(value))
         gd_buffer_add(&e->body, gd_dtype_is_float(dtype) ? "(%s)%a" : "f64_to_%s(%a)",
-                      gd_dtype_is_float(dtype) ? type : gd_export_suffix(dtype), value);
+                      gd_dtype_is_float(dtype) ? type : gd_codegen_suffix(dtype), value);
     else if (gd_dtype_is_float(dtype))
         gd_buffer_add(&e->body, "(%s)%s", type,
                       isnan(value) ? "NAN"
                       : value > 0  ? "INFINITY"
                                    : "-INFINITY");
     else
-        gd_buffer_add(&e->body, "f64_to_%s(%s)", gd_export_suffix(dtype),
+        gd_buffer_add(&e->body, "f64_to_%s(%s)", gd_codegen_suffix(dtype),
                       isnan(value) ? "NAN"
                       : value > 0  ? "INFINITY"
                                    : "-INFINITY");
@@ -61,15 +61,15 @@ gd_status gd_export_iota(gd_export *e, const gd_step *step)
                   (long long)attr->count);
     if (attr->use_integers)
         gd_buffer_add(&e->body, "(%s)((uint64_t)%lld + (uint64_t)i * (uint64_t)%lld)%s;\n",
-                      gd_export_type(dtype), (long long)attr->integer_start,
+                      gd_codegen_type(dtype), (long long)attr->integer_start,
                       (long long)attr->integer_step, dtype == GD_BOOL ? " != 0" : "");
     else if (dtype == GD_BOOL)
         gd_buffer_add(&e->body, "%a + (double)i * %a != 0;\n", attr->start, attr->step);
     else if (gd_dtype_is_float(dtype))
-        gd_buffer_add(&e->body, "(%s)(%a + (double)i * %a);\n", gd_export_type(dtype), attr->start,
+        gd_buffer_add(&e->body, "(%s)(%a + (double)i * %a);\n", gd_codegen_type(dtype), attr->start,
                       attr->step);
     else
-        gd_buffer_add(&e->body, "f64_to_%s(%a + (double)i * %a);\n", gd_export_suffix(dtype),
+        gd_buffer_add(&e->body, "f64_to_%s(%a + (double)i * %a);\n", gd_codegen_suffix(dtype),
                       attr->start, attr->step);
     return GD_OK;
 }
@@ -83,7 +83,7 @@ static void copy_into(gd_export *e, int number, const gd_layout *from, const gd_
     gd_layout part = *from;
     memcpy(part.stride, to->stride, sizeof part.stride);
     gd_loops l;
-    gd_export_merge(&l, from, (const gd_layout *[]){ from, &part }, 2);
+    gd_codegen_merge(&l, from, (const gd_layout *[]){ from, &part }, 2);
     gd_export_open_loops(e, &l, "i", 8);
     gd_buffer_add(&e->body, "%sr0[%lld + ", gd_export_indent(&l), (long long)at);
     gd_export_index(e, &l, 1, "i");
@@ -160,7 +160,7 @@ gd_status gd_export_gather(gd_export *e, const gd_step *step)
     memcpy(across.stride, x->stride, sizeof across.stride);
     across.stride[axis] = 0;
     gd_loops l;
-    gd_export_merge(&l, index, (const gd_layout *[]){ index, &across, &v->layout }, 3);
+    gd_codegen_merge(&l, index, (const gd_layout *[]){ index, &across, &v->layout }, 3);
     gd_export_pointers(e, step);
     open_indices(e, &l, x->shape[axis]);
     gd_buffer_add(&e->body, "r0[");
@@ -192,10 +192,10 @@ gd_status gd_export_scatter(gd_export *e, const gd_step *step)
         return GD_OK;
     }
     gd_loops l;
-    gd_export_merge(&l, index, (const gd_layout *[]){ index, source, &across }, 3);
+    gd_codegen_merge(&l, index, (const gd_layout *[]){ index, source, &across }, 3);
     open_indices(e, &l, base->shape[axis]);
     const bool adds = v->op->id == GD_OP_scatter_add;
-    const char *suffix = gd_export_suffix(v->layout.dtype);
+    const char *suffix = gd_codegen_suffix(v->layout.dtype);
     gd_buffer_add(&e->body, "r0[k * %lld + ", (long long)v->layout.stride[axis]);
     gd_export_index(e, &l, 2, "i");
     gd_buffer_add(&e->body, "] = ");
@@ -222,10 +222,10 @@ gd_status gd_export_sort(gd_export *e, const gd_step *step)
     gd_layout lines[2] = { *x, v->layout };
     lines[0].rank = lines[1].rank = last;
     gd_loops l;
-    gd_export_merge(&l, &lines[0], (const gd_layout *[]){ &lines[0], &lines[1] }, 2);
+    gd_codegen_merge(&l, &lines[0], (const gd_layout *[]){ &lines[0], &lines[1] }, 2);
     gd_export_pointers(e, step);
     gd_export_open_loops(e, &l, "i", 8);
-    gd_buffer_add(&e->body, "%sargsort_%s(", gd_export_indent(&l), gd_export_suffix(x->dtype));
+    gd_buffer_add(&e->body, "%sargsort_%s(", gd_export_indent(&l), gd_codegen_suffix(x->dtype));
     gd_export_place(e, &l, "x0", 0);
     gd_buffer_add(&e->body, ", %lld, %lld, %lld, %d, ", (long long)x->shape[last],
                   (long long)x->stride[last], (long long)attr->count, attr->descending != 0);
@@ -239,12 +239,12 @@ gd_status gd_export_search(gd_export *e, const gd_step *step)
     const gd_ir_value *v = &e->plan->ir.values[step->value];
     const gd_layout *sorted = layout_of(e, v->in[0]), *values = layout_of(e, v->in[1]);
     gd_loops l;
-    gd_export_merge(&l, values, (const gd_layout *[]){ values, &v->layout }, 2);
+    gd_codegen_merge(&l, values, (const gd_layout *[]){ values, &v->layout }, 2);
     gd_export_pointers(e, step);
     gd_export_open_loops(e, &l, "i", 8);
     gd_buffer_add(&e->body, "%sr0[", gd_export_indent(&l));
     gd_export_index(e, &l, 1, "i");
-    gd_buffer_add(&e->body, "] = search_%s(x0, %lld, %lld, x1[", gd_export_suffix(sorted->dtype),
+    gd_buffer_add(&e->body, "] = search_%s(x0, %lld, %lld, x1[", gd_codegen_suffix(sorted->dtype),
                   (long long)sorted->shape[0], (long long)sorted->stride[0]);
     gd_export_index(e, &l, 0, "i");
     gd_buffer_add(&e->body, "], %d);\n", ((const gd_search_attr *)v->attr)->right != 0);
@@ -265,7 +265,7 @@ gd_status gd_export_random(gd_export *e, const gd_step *step)
     const gd_ir_value *v = &e->plan->ir.values[step->value];
     const gd_random_attr *attr = v->attr;
     gd_export_pointers(e, step);
-    gd_buffer_add(&e->body, "        random_bits_%s(", gd_export_suffix(v->layout.dtype));
+    gd_buffer_add(&e->body, "        random_bits_%s(", gd_codegen_suffix(v->layout.dtype));
     add_state(e, 0, layout_of(e, v->in[0])->stride[0], attr->offset);
     gd_buffer_add(&e->body, ", %lld, r0);\n", (long long)gd_layout_count(&v->layout));
     return GD_OK;
@@ -276,7 +276,8 @@ gd_status gd_export_dropout(gd_export *e, const gd_step *step)
     const gd_ir_value *v = &e->plan->ir.values[step->value];
     const gd_dropout_attr *attr = v->attr;
     gd_loops l;
-    gd_export_merge(&l, &v->layout, (const gd_layout *[]){ layout_of(e, v->in[0]), &v->layout }, 2);
+    gd_codegen_merge(&l, &v->layout, (const gd_layout *[]){ layout_of(e, v->in[0]), &v->layout },
+                     2);
     gd_export_pointers(e, step);
     /* The last loop is within. */
     const int last = l.rank - 1;
@@ -284,7 +285,7 @@ gd_status gd_export_dropout(gd_export *e, const gd_step *step)
     l.rank = last < 0 ? 0 : last;
     gd_export_open_loops(e, &l, "i", 8);
     gd_buffer_add(&e->body, "%sdropout_%s(", gd_export_indent(&l),
-                  gd_export_suffix(v->layout.dtype));
+                  gd_codegen_suffix(v->layout.dtype));
     add_state(e, 1, layout_of(e, v->in[1])->stride[0], attr->offset);
     gd_buffer_add(&e->body, " + (uint64_t)(");
     gd_export_index(e, &l, 1, "i");

@@ -11,7 +11,7 @@ void gd_export_pointer(gd_export *e, const char *name, int number, int32_t value
 {
     const gd_ir *ir = &e->plan->ir;
     const gd_ir_value *v = &ir->values[value], *root = &ir->values[v->root];
-    const char *alias = gd_export_alias(v->layout.dtype), *is_const = is_result ? "" : "const ";
+    const char *alias = gd_codegen_suffix(v->layout.dtype), *is_const = is_result ? "" : "const ";
     char shape[GD_SHAPE_TEXT], storage[128];
     int64_t offset = v->layout.offset;
     gd_buffer_add(&e->body, "        %s%s *const %s%d = (%s%s *)", is_const, alias, name, number,
@@ -45,31 +45,6 @@ void gd_export_pointers(gd_export *e, const gd_step *step)
 }
 
 /* ---- loops over a shape ---- */
-
-static int64_t broadcast_stride(const gd_layout *in, const gd_layout *over, int axis)
-{
-    int own = axis - (over->rank - in->rank);
-    return own < 0 || in->shape[own] == 1 ? 0 : in->stride[own];
-}
-
-void gd_export_merge(gd_loops *l, const gd_layout *over, const gd_layout *const *operands, int n)
-{
-    l->rank = 0;
-    l->operands = n;
-    for (int axis = 0; axis < over->rank; axis++) {
-        if (over->shape[axis] == 1)
-            continue;
-        bool merges = l->rank > 0;
-        for (int k = 0; k < n && merges; k++)
-            merges = l->stride[k][l->rank - 1] ==
-                     broadcast_stride(operands[k], over, axis) * over->shape[axis];
-        if (!merges)
-            l->size[l->rank++] = 1;
-        l->size[l->rank - 1] *= over->shape[axis];
-        for (int k = 0; k < n; k++)
-            l->stride[k][l->rank - 1] = broadcast_stride(operands[k], over, axis);
-    }
-}
 
 void gd_export_open_loops(gd_export *e, const gd_loops *l, const char *letter, int spaces)
 {

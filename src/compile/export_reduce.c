@@ -1,5 +1,5 @@
 /* compile/export_reduce.c: reductions and scans as C statements, in the orders that
- * backend/cpu/reduce.h defines; the functions they call are in export_kernels.txt. Start at
+ * backend/cpu/reduce.h defines; the functions they call are in codegen/kernels.txt. Start at
  * gd_export_reduction(). */
 #include "compile/export.h"
 
@@ -116,11 +116,11 @@ static void write_simple(const reduction *r, gd_dtype dtype)
 {
     gd_text_buffer *body = &r->e->body;
     gd_export_open_loops(r->e, &r->kept, "i", 8);
-    gd_buffer_add(body, "        {\n            %s all = %s;\n", gd_export_type(dtype),
+    gd_buffer_add(body, "        {\n            %s all = %s;\n", gd_codegen_type(dtype),
                   r->identity);
     gd_export_open_loops(r->e, &r->reduced, "k", 12);
     gd_buffer_add(body, "%*sall = combine_%s_%s(all, (%s)", r->reduced.rank ? 16 : 12, "", r->op,
-                  r->suffix, gd_export_type(dtype));
+                  r->suffix, gd_codegen_type(dtype));
     add_element(r, "");
     gd_buffer_add(body, ");\n            ");
     add_result(r);
@@ -217,7 +217,7 @@ gd_status gd_export_reduction(gd_export *e, const gd_step *step)
     const gd_ir_value *v = &ir->values[step->value], *x = &ir->values[v->in[0]];
     reduction r = { .e = e,
                     .op = v->op->name,
-                    .suffix = gd_export_suffix(v->layout.dtype),
+                    .suffix = gd_codegen_suffix(v->layout.dtype),
                     .identity = identity_of(v),
                     .rows = 1 };
     reduced_axis list[GD_MAX_RANK];
@@ -253,7 +253,7 @@ static gd_loops lines_of(const gd_layout *in, const gd_layout *out, int axis)
     for (int k = 0; k < 2 && in->rank > 0; k++)
         lines[k].shape[axis] = 1;
     gd_loops l;
-    gd_export_merge(&l, &lines[0], (const gd_layout *[]){ &lines[0], &lines[1] }, 2);
+    gd_codegen_merge(&l, &lines[0], (const gd_layout *[]){ &lines[0], &lines[1] }, 2);
     return l;
 }
 
@@ -268,7 +268,7 @@ gd_status gd_export_arg_reduction(gd_export *e, const gd_step *step)
     gd_export_open_loops(e, &l, "i", 8);
     gd_buffer_add(&e->body, "%sr0[", gd_export_indent(&l));
     gd_export_index(e, &l, 1, "i");
-    gd_buffer_add(&e->body, "] = %s_%s(&x0[", v->op->name, gd_export_suffix(x->dtype));
+    gd_buffer_add(&e->body, "] = %s_%s(&x0[", v->op->name, gd_codegen_suffix(x->dtype));
     gd_export_index(e, &l, 0, "i");
     gd_buffer_add(&e->body, "], %lld, %lld);\n", (long long)(x->rank ? x->shape[axis] : 1),
                   (long long)(x->rank ? x->stride[axis] : 1));
@@ -283,7 +283,7 @@ gd_status gd_export_scan(gd_export *e, const gd_step *step)
     const int axis = ((const gd_axis_attr *)v->attr)->axis;
     const bool is_scalar = x->rank == 0;
     gd_loops l = lines_of(x, &v->layout, axis);
-    const char *type = gd_export_type(v->layout.dtype);
+    const char *type = gd_codegen_type(v->layout.dtype);
     gd_export_pointers(e, step);
     gd_export_open_loops(e, &l, "i", 8);
     gd_buffer_add(&e->body, "        {\n            %s all = 0;\n", type);
@@ -295,7 +295,7 @@ gd_status gd_export_scan(gd_export *e, const gd_step *step)
                   " + k * %lld];\n                all = k ? combine_%s_%s(all, next) : next;\n"
                   "                r0[",
                   (long long)(is_scalar ? 1 : x->stride[axis]),
-                  v->op->id == GD_OP_cumsum ? "sum" : "prod", gd_export_suffix(v->layout.dtype));
+                  v->op->id == GD_OP_cumsum ? "sum" : "prod", gd_codegen_suffix(v->layout.dtype));
     gd_export_index(e, &l, 1, "i");
     gd_buffer_add(&e->body, " + k * %lld] = all;\n            }\n        }\n",
                   (long long)(is_scalar ? 1 : v->layout.stride[axis]));

@@ -36,7 +36,7 @@ static void take_row_loops(row_export *r, const gd_ir_value *v, const gd_ir_valu
 static void add_row_input(row_export *r, int k)
 {
     gd_export *e = r->e;
-    gd_buffer_add(&e->body, "            const %s v%d = x%d[", gd_export_type(r->dtypes[k]), k, k);
+    gd_buffer_add(&e->body, "            const %s v%d = x%d[", gd_codegen_type(r->dtypes[k]), k, k);
     gd_export_index(e, &r->outer, k, "i");
     if (!r->is_row[k]) {
         gd_buffer_add(&e->body, " + ");
@@ -59,7 +59,7 @@ static void add_row_operands(row_export *r, const gd_fused_instruction *in, int 
             add_row_input(r, from);
         else if (made >= 0 && !r->group->instruction[made].is_row)
             gd_buffer_add(&r->e->body, "            const %s v%d = w%d[j];\n",
-                          gd_export_type(r->dtypes[from]), from, from);
+                          gd_codegen_type(r->dtypes[from]), from, from);
     }
 }
 
@@ -68,7 +68,7 @@ static void add_reduction(row_export *r, int i)
 {
     gd_export *e = r->e;
     const gd_fused_instruction *in = &r->group->instruction[i];
-    const char *suffix = gd_export_suffix((gd_dtype)in->dtype);
+    const char *suffix = gd_codegen_suffix((gd_dtype)in->dtype);
     const char *op = gd_op_row((gd_op_id)in->op)->name;
     const char *identity = in->op == GD_OP_max    ? "-INFINITY"
                            : in->op == GD_OP_min  ? "INFINITY"
@@ -85,29 +85,30 @@ static void add_reduction(row_export *r, int i)
         gd_buffer_add(&e->body, "w%d", from);
     }
     gd_buffer_add(&e->body, ", %lld, 1, %s);\n            const %s v%d = %s_end_%s(&tree%d);\n",
-                  (long long)r->length, identity, gd_export_type((gd_dtype)in->dtype), number, op,
+                  (long long)r->length, identity, gd_codegen_type((gd_dtype)in->dtype), number, op,
                   suffix, number);
 }
 
-static gd_status add_row_instruction(row_export *r, int i)
+static void add_row_instruction(row_export *r, int i)
 {
     gd_export *e = r->e;
     const gd_fused_instruction *in = &r->group->instruction[i];
     int number = r->group->n_inputs + i;
     if (gd_fused_reduces(in->op)) {
         add_reduction(r, i);
-        return GD_OK;
+        return;
     }
-    if (in->is_row)
-        return gd_export_instruction(e, r->group, i, r->dtypes);
+    if (in->is_row) {
+        gd_codegen_instruction(&e->functions, &e->body, r->group, i, r->dtypes);
+        return;
+    }
     gd_buffer_add(&e->body, "            {\n            int64_t j = 0;\n");
     gd_export_open_loops(e, &r->inner, "k", 12);
     gd_buffer_add(&e->body, "        {\n");
     add_row_operands(r, in, gd_op_row((gd_op_id)in->op)->arity);
-    gd_status status = gd_export_instruction(e, r->group, i, r->dtypes);
+    gd_codegen_instruction(&e->functions, &e->body, r->group, i, r->dtypes);
     gd_buffer_add(&e->body, "            w%d[j++] = v%d;\n        }\n            }\n", number,
                   number);
-    return status;
 }
 
 static void add_row_result(row_export *r, int result, int i)
@@ -141,7 +142,7 @@ gd_status gd_export_rows(gd_export *e, const gd_step *step)
         r.dtypes[v->n + i] = (gd_dtype)group->instruction[i].dtype;
         if (!group->instruction[i].is_row)
             gd_buffer_add(&e->body, "        static %s w%d[%lld];\n",
-                          gd_export_alias(r.dtypes[v->n + i]), v->n + i, (long long)r.length);
+                          gd_codegen_suffix(r.dtypes[v->n + i]), v->n + i, (long long)r.length);
     }
     gd_buffer_add(&e->body, "        int64_t row = 0;\n");
     gd_export_open_loops(e, &r.outer, "i", 8);
@@ -149,13 +150,12 @@ gd_status gd_export_rows(gd_export *e, const gd_step *step)
     for (int k = 0; k < v->n; k++)
         if (r.is_row[k])
             add_row_input(&r, k);
-    gd_status status = GD_OK;
-    for (int i = 0; status == GD_OK && i < group->n_instructions; i++)
-        status = add_row_instruction(&r, i);
+    for (int i = 0; i < group->n_instructions; i++)
+        add_row_instruction(&r, i);
     for (int k = 0; k <= group->n_extra; k++) {
         const gd_extra_result_attr *made = ir->values[step->value + k].attr;
         add_row_result(&r, k, k ? group->extra[made->index] : group->n_instructions - 1);
     }
     gd_buffer_add(&e->body, "        row++;\n        }\n");
-    return status;
+    return GD_OK;
 }

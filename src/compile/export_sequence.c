@@ -1,6 +1,6 @@
 /* compile/export_sequence.c: what sequence models compute as C statements: normalisation of rows,
  * attention, recurrent networks, CTC. A constant says the shape, and a function of
- * export_kernels.txt is called, which follows the CPU back end's order. Start at the functions that
+ * codegen/kernels.txt is called, which follows the CPU back end's order. Start at the functions that
  * are not static. */
 #include "compile/export.h"
 
@@ -33,7 +33,7 @@ gd_status gd_export_norm(gd_export *e, const gd_step *step)
     const int64_t rows = gd_norm_rows(x);
     gd_export_pointers(e, step);
     gd_buffer_add(&e->body, "        %s_%s(%lld, %lld, %a, %d, x0", v->op->name,
-                  gd_export_suffix(x->dtype), (long long)rows, (long long)x->shape[x->rank - 1],
+                  gd_codegen_suffix(x->dtype), (long long)rows, (long long)x->shape[x->rank - 1],
                   attr->epsilon, attr->center != 0);
     if (is_gradient)
         gd_buffer_add(&e->body, ", x1, %s, %d, %lld", attr->parts > 0 ? "x2" : "NULL", attr->parts,
@@ -127,7 +127,7 @@ gd_status gd_export_attention(gd_export *e, const gd_step *step)
     if (gd_layout_init(&batch[5], gd_layout_shape(&batch[0]), GD_F32, "gd_export_c") != GD_OK)
         return gd_error_last();
     gd_loops l;
-    gd_export_merge(
+    gd_codegen_merge(
         &l, &batch[5],
         (const gd_layout *[]){ &batch[0], &batch[1], &batch[2], &batch[3], &batch[4], &batch[5] },
         6);
@@ -233,6 +233,6 @@ gd_status gd_export_ctc(gd_export *e, const gd_step *step)
     add_sizes(e, 2, layout_of(e, value->in[1])->stride);
     add_sizes(e, 3, is_gradient ? layout_of(e, value->in[2])->stride : value->layout.stride);
     gd_buffer_add(&e->body, " };\n        %s_%s(&shape, x0, x1, %sr0);\n", value->op->name,
-                  gd_export_suffix(table->dtype), is_gradient ? "x2, " : "");
+                  gd_codegen_suffix(table->dtype), is_gradient ? "x2, " : "");
     return GD_OK;
 }

@@ -1,5 +1,5 @@
 /* compile/export_spatial.c: convolution and pooling as C statements: the shape as a constant, and a
- * call of a function of export_kernels.txt. Start at the two functions at the end. */
+ * call of a function of codegen/kernels.txt. Start at the two functions at the end. */
 #include "compile/export.h"
 
 #include "base/error.h"
@@ -22,13 +22,13 @@ static const gd_layout *layout_of(const gd_export *e, int32_t value)
 static void add_call(gd_export *e, const gd_ir_value *v, const char *after_inputs)
 {
     gd_buffer_add(&e->body, "        %s_%s(&shape", v->op->name,
-                  gd_export_suffix(layout_of(e, v->in[0])->dtype));
+                  gd_codegen_suffix(layout_of(e, v->in[0])->dtype));
     for (int k = 0; k < v->n; k++)
         gd_buffer_add(&e->body, ", x%d", k);
     gd_buffer_add(&e->body, "%s, r0);\n", after_inputs);
 }
 
-/* How large the copy with zeros around is, of what taps see (export_kernels.txt): its margin before
+/* How large the copy with zeros around is, of what taps see (codegen/kernels.txt): its margin before
  * each axis and its size. Returns how many numbers the function needs as scratch. */
 static int64_t conv_room(const gd_conv_sizes *s, const gd_conv_attr *attr, gd_op_id op,
                          int64_t margin[GD_SPATIAL], int64_t room[GD_SPATIAL])
@@ -124,7 +124,7 @@ gd_status gd_export_pooling(gd_export *e, const gd_step *step)
     if (s.planes * s.in_plane * s.out_plane == 0)
         return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C text for %s of nothing",
                        v->op->name);
-    const char *suffix = gd_export_suffix(layout_of(e, v->in[0])->dtype);
+    const char *suffix = gd_codegen_suffix(layout_of(e, v->in[0])->dtype);
     gd_export_pointers(e, step);
     gd_buffer_add(&e->body, "        static const pool_%s shape = { %lld", suffix,
                   (long long)s.planes);

@@ -6,124 +6,14 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "ops/formulas.h"
 
-/* ---- elementwise: the functions of rows ---- */
+/* ---- elementwise ---- */
 
-/* The functions that formulas call by other names than gd_<word>_<dtype>. */
-static const char *const words[][2] = {
-    { "SELECT", "select" },
-    { "MAX", "maximum" },
-    { "MIN", "minimum" },
-    { "ABS", "absolute" },
-    { "SIGN", "sign" },
-    { "RELU", "relu" },
-    { "FLOOR_DIV", "floor_div" },
-    { "FLOOR_MOD", "floor_mod" },
-    { "INTEGER_POW", "integer_pow" },
-    { "COPYSIGN", "copy_sign" },
-    { "NEXTAFTER", "next_after" },
-    { "FMA", "fused_multiply_add" },
-    { "SQRT", "square_root" },
-    { "FLOOR", "round_down" },
-    { "CEIL", "round_up" },
-    { "RINT", "round_even" },
-    { "TRUNC", "round_to_zero" },
-    { "LGAMMA", "special_lgamma" },
-    { "POLYGAMMA", "special_polygamma" },
-};
-
-static void add_word(gd_text_buffer *out, const char *word, size_t length, const char *suffix)
-{
-    if (length == 9 && memcmp(word, "INFINITY_", 9) == 0) {
-        gd_buffer_add(out, "INFINITY");
-        return;
-    }
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i][0]) == length && memcmp(words[i][0], word, length) == 0) {
-            gd_buffer_add(out, "%s_%s", words[i][1], suffix);
-            return;
-        }
-    gd_buffer_add(out, "gd_");
-    for (size_t i = 0; i < length; i++)
-        gd_buffer_add(out, "%c", word[i] >= 'A' && word[i] <= 'Z' ? word[i] - 'A' + 'a' : word[i]);
-    gd_buffer_add(out, "_%s", suffix);
-}
-
-/* static inline float op_add_f32(float x, float y) { return x + y; } */
-static void define_op(gd_export *e, gd_op_id op, gd_dtype compute)
-{
-    if (e->op_is_defined[compute][op])
-        return;
-    e->op_is_defined[compute][op] = true;
-    const gd_op_formula *f = gd_op_formula_of(op);
-    const char *type = gd_export_type(compute), *suffix = gd_export_suffix(compute);
-    gd_text_buffer *out = &e->functions;
-    gd_buffer_add(out, "static inline %s op_%s_%s(%s x", f->gives_bool ? "uint8_t" : type,
-                  gd_op_row(op)->name, suffix, f->chooses ? "uint8_t" : type);
-    for (int k = 1; k < f->arity; k++)
-        gd_buffer_add(out, ", %s %c", type, 'x' + k);
-    gd_buffer_add(out, ")\n{\n    return ");
-    bool is_bool = f->gives_bool || compute == GD_BOOL;
-    /* Sums and products of whole numbers wrap. */
-    bool wraps = gd_dtype_is_integer(compute) && !f->text[strspn(f->text, "xyz+-* ")];
-    bool narrow = gd_dtype_size(compute) < 4;
-    if (is_bool || narrow || wraps)
-        gd_buffer_add(out, "(%s)(", is_bool ? "uint8_t" : type);
-    for (const char *c = f->text; *c;) {
-        size_t length = 0;
-        while ((c[length] >= 'A' && c[length] <= 'Z') || c[length] == '_' ||
-               (length && c[length] >= '0' && c[length] <= '9'))
-            length++;
-        if (length)
-            add_word(out, c, length, suffix);
-        else
-            gd_buffer_add(out, wraps && *c >= 'x' ? "(uint64_t)%c" : "%c", *c);
-        c += length ? length : 1;
-    }
-    gd_buffer_add(out, "%s;\n}\n\n", is_bool || narrow || wraps ? ")" : "");
-}
-
-static gd_status add_cast(gd_export *e, gd_dtype from, gd_dtype to, int operand)
-{
-    bool from_float = gd_dtype_is_float(from), to_integer = gd_dtype_is_integer(to);
-    if (to == GD_BOOL)
-        gd_buffer_add(&e->body, "(uint8_t)(v%d != 0)", operand);
-    else if (from_float && to_integer)
-        gd_buffer_add(&e->body, "%s_to_%s(v%d)", gd_export_suffix(from), gd_export_suffix(to),
-                      operand);
-    else
-        gd_buffer_add(&e->body, "(%s)v%d", gd_export_type(to), operand);
-    return GD_OK;
-}
-
-gd_status gd_export_instruction(gd_export *e, const gd_fused_attr *group, int i,
-                                const gd_dtype *dtypes)
-{
-    const gd_fused_instruction *in = &group->instruction[i];
-    gd_buffer_add(&e->body, "            const %s v%d = ", gd_export_type((gd_dtype)in->dtype),
-                  group->n_inputs + i);
-    gd_status status = GD_OK;
-    if (in->op == GD_OP_cast) {
-        status = add_cast(e, dtypes[in->from[0]], (gd_dtype)in->dtype, in->from[0]);
-    } else {
-        gd_op_id op = (gd_op_id)in->op;
-        gd_dtype compute = (gd_dtype)in->compute;
-        define_op(e, op, compute);
-        gd_buffer_add(&e->body, "op_%s_%s(", gd_op_row(op)->name, gd_export_suffix(compute));
-        for (int k = 0; k < gd_op_formula_of(op)->arity; k++)
-            gd_buffer_add(&e->body, "%sv%d", k ? ", " : "", in->from[k]);
-        gd_buffer_add(&e->body, ")");
-    }
-    gd_buffer_add(&e->body, ";\n");
-    return status;
-}
-
-static gd_status export_group(gd_export *e, const gd_step *step, const gd_fused_attr *group)
+static void export_group(gd_export *e, const gd_step *step, const gd_fused_attr *group)
 {
     const gd_ir *ir = &e->plan->ir;
     const gd_ir_value *v = &ir->values[step->value];
-    const gd_layout *operands[GD_EXPORT_OPERANDS];
+    const gd_layout *operands[GD_LOOP_OPERANDS];
     gd_dtype dtypes[GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_INSTRUCTIONS];
     for (int k = 0; k < v->n; k++) {
         operands[k] = &ir->values[v->in[k]].layout;
@@ -137,17 +27,17 @@ static gd_status export_group(gd_export *e, const gd_step *step, const gd_fused_
         gd_export_pointer(e, "r", r, step->value + r, true);
     }
     gd_loops l;
-    gd_export_merge(&l, &v->layout, operands, v->n + 1);
+    gd_codegen_merge(&l, &v->layout, operands, v->n + 1);
     gd_export_open_loops(e, &l, "i", 8);
     gd_buffer_add(&e->body, "        {\n");
     for (int k = 0; k < v->n; k++) {
-        gd_buffer_add(&e->body, "            const %s v%d = x%d[", gd_export_type(dtypes[k]), k, k);
+        gd_buffer_add(&e->body, "            const %s v%d = x%d[", gd_codegen_type(dtypes[k]), k,
+                      k);
         gd_export_index(e, &l, k, "i");
         gd_buffer_add(&e->body, "];\n");
     }
-    gd_status status = GD_OK;
-    for (int i = 0; status == GD_OK && i < group->n_instructions; i++)
-        status = gd_export_instruction(e, group, i, dtypes);
+    for (int i = 0; i < group->n_instructions; i++)
+        gd_codegen_instruction(&e->functions, &e->body, group, i, dtypes);
     for (int r = 0; r <= group->n_extra; r++) {
         int made =
             r ? group
@@ -158,7 +48,6 @@ static gd_status export_group(gd_export *e, const gd_step *step, const gd_fused_
         gd_buffer_add(&e->body, "] = v%d;\n", v->n + made);
     }
     gd_buffer_add(&e->body, "        }\n");
-    return status;
 }
 
 static gd_status export_fused(gd_export *e, const gd_step *step)
@@ -167,24 +56,20 @@ static gd_status export_fused(gd_export *e, const gd_step *step)
     for (int i = 0; i < group->n_instructions; i++)
         if (gd_export_check_type((gd_dtype)group->instruction[i].dtype) != GD_OK)
             return gd_error_last();
-    return group->row_axes > 0 ? gd_export_rows(e, step) : export_group(e, step, group);
+    if (group->row_axes > 0)
+        return gd_export_rows(e, step);
+    export_group(e, step, group);
+    return GD_OK;
 }
 
 /* A row or a cast: a group of one. */
 static gd_status export_row(gd_export *e, const gd_step *step)
 {
     const gd_ir_value *v = &e->plan->ir.values[step->value];
-    gd_fused_attr group;
-    memset(&group, 0, sizeof group);
-    group.n_inputs = v->n;
-    group.n_instructions = 1;
-    group.instruction[0] = (gd_fused_instruction){
-        .op = (int16_t)v->op->id,
-        .dtype = (int16_t)v->layout.dtype,
-        .from = { 0, 1, 2 },
-        .compute = (int16_t)e->plan->ir.values[v->in[v->n - 1]].layout.dtype,
-    };
-    return export_group(e, step, &group);
+    const gd_dtype computes = e->plan->ir.values[v->in[v->n - 1]].layout.dtype;
+    const gd_fused_attr group = gd_codegen_group_of_one(v->op, v->n, computes, v->layout.dtype);
+    export_group(e, step, &group);
+    return GD_OK;
 }
 
 /* copy: input 0 to the result; assign: input 1 to input 0. */
@@ -197,8 +82,8 @@ static gd_status export_copy(gd_export *e, const gd_step *step)
     gd_export_pointer(e, "x", 0, from, false);
     gd_export_pointer(e, "r", 0, to, true);
     gd_loops l;
-    gd_export_merge(&l, &ir->values[to].layout,
-                    (const gd_layout *[]){ &ir->values[from].layout, &ir->values[to].layout }, 2);
+    gd_codegen_merge(&l, &ir->values[to].layout,
+                     (const gd_layout *[]){ &ir->values[from].layout, &ir->values[to].layout }, 2);
     gd_export_open_loops(e, &l, "i", 8);
     gd_buffer_add(&e->body, "%sr0[", gd_export_indent(&l));
     gd_export_index(e, &l, 1, "i");
@@ -225,11 +110,11 @@ static gd_status export_product(gd_export *e, const gd_step *step)
     for (int k = 0; k < 3; k++)
         batch[k].rank -= 2;
     gd_loops l;
-    gd_export_merge(&l, &batch[2], (const gd_layout *[]){ &batch[0], &batch[1], &batch[2] }, 3);
+    gd_codegen_merge(&l, &batch[2], (const gd_layout *[]){ &batch[0], &batch[1], &batch[2] }, 3);
     gd_export_open_loops(e, &l, "i", 8);
     int ar = a->rank, br = b->rank, rank = v->layout.rank;
     gd_buffer_add(&e->body, "%smatmul_%s(%lld, %lld, %lld, ", gd_export_indent(&l),
-                  gd_export_suffix(v->layout.dtype), (long long)v->layout.shape[rank - 2],
+                  gd_codegen_suffix(v->layout.dtype), (long long)v->layout.shape[rank - 2],
                   (long long)v->layout.shape[rank - 1], (long long)a->shape[ar - 1]);
     gd_export_place(e, &l, "x0", 0);
     gd_buffer_add(&e->body, ", %lld, %lld, ", (long long)a->stride[ar - 2],
@@ -266,10 +151,10 @@ static gd_status export_softmax(gd_export *e, const gd_step *step)
     gd_layout lines[2] = { *in, v->layout };
     lines[0].shape[axis] = lines[1].shape[axis] = 1;
     gd_loops l;
-    gd_export_merge(&l, &lines[1], (const gd_layout *[]){ &lines[0], &lines[1] }, 2);
+    gd_codegen_merge(&l, &lines[1], (const gd_layout *[]){ &lines[0], &lines[1] }, 2);
     gd_export_open_loops(e, &l, "i", 8);
     gd_buffer_add(&e->body, "%s%s_%s(", gd_export_indent(&l), v->op->name,
-                  gd_export_suffix(v->layout.dtype));
+                  gd_codegen_suffix(v->layout.dtype));
     gd_export_place(e, &l, "x0", 0);
     gd_buffer_add(&e->body, ", %lld, %lld, %d, ", (long long)in->shape[axis],
                   (long long)in->stride[axis], axis != in->rank - 1);
@@ -290,7 +175,7 @@ static gd_status export_loss(gd_export *e, const gd_step *step)
                        v->op->name);
     gd_export_pointers(e, step);
     long long n = x->shape[1], rows = x->shape[0];
-    const char *suffix = gd_export_suffix(v->layout.dtype);
+    const char *suffix = gd_codegen_suffix(v->layout.dtype);
     gd_buffer_add(&e->body, "        for (int64_t i = 0; i < %lld; i++) {\n", rows);
     gd_buffer_add(&e->body, "            const int64_t label = x1[i * %lld];\n",
                   (long long)label->stride[0]);

@@ -42,15 +42,16 @@ static void pool_release(void *user, void *memory, size_t bytes)
 
 static gd_status open_parts(gd_context *context, const char *device, const gd_open_options *o)
 {
-    const gd_backend *backend = gd_backend_find(device);
-    char names[GD_BACKEND_NAMES];
+    int index;
+    const gd_backend *backend = gd_backend_find(device, &index);
+    char names[GD_DEVICE_NAMES];
     if (!backend)
-        return gd_fail(GD_ERR_INVALID, "gd_open: no device is called \"%s\"; this build has %s",
-                       device, gd_backend_names(names));
+        return gd_fail(GD_ERR_INVALID, "gd_open: no device is called \"%s\"; there are %s", device,
+                       gd_device_names(names));
     if (o->threads != -1 && (o->threads < 1 || o->threads > GD_MAX_THREADS))
         return gd_fail(GD_ERR_INVALID, "gd_open: %d threads; 1 to %d can be used, -1 chooses",
                        o->threads, GD_MAX_THREADS);
-    context->device = backend->open(o);
+    context->device = backend->open(o, index);
     if (!context->device)
         return gd_error_last();
     gd_pool_source source = { pool_alloc, pool_release, context->device,

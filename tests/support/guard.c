@@ -473,10 +473,10 @@ static gd_device_limits draw_limits(guard_device *d)
     return limits;
 }
 
-static gd_device *guard_open(const gd_open_options *options)
+static gd_device *guard_open(const gd_open_options *options, int index)
 {
     guard_device *d = gd_alloc_zero(1, sizeof *d);
-    gd_device *cpu = d ? gd_backend_cpu.open(options) : NULL;
+    gd_device *cpu = d ? gd_backend_cpu.open(options, index) : NULL;
     if (!cpu) {
         gd_free(d);
         return NULL;

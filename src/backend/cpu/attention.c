@@ -5,7 +5,7 @@
  *
  * A tile lies in the thread's scratch. Forward, the blocks of queries are dealt out to the threads.
  * Backward it is heads of k and v, with all queries that look at them, since those add to the same
- * gradients: nothing is ever added to by two threads. The C of exports (compile/export_kernels.txt)
+ * gradients: nothing is ever added to by two threads. The C of exports (codegen/kernels.txt)
  * has the same tiles, and so the same bits.
  */
 #include "backend/cpu/attention.h"

@@ -116,8 +116,9 @@ static void cpu_close(gd_device *device)
     gd_free(cpu);
 }
 
-static gd_device *cpu_open(const gd_open_options *options)
+static gd_device *cpu_open(const gd_open_options *options, int index)
 {
+    (void)index;
     gd_isa isa = gd_isa_choose();
     if (isa == GD_ISA_COUNT)
         return NULL;

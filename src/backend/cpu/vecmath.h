@@ -52,6 +52,11 @@
 #define GD_FMA_F64(a, b, c) ((a) * (b) + (c))
 #endif
 
+/* A table, and what a pointer into it points to: some languages that this text is compiled as name
+ * the memory it lies in. */
+#define GD_CONSTANT static const
+#define GD_TABLE    const
+
 /* Adding 1.5 * 2^(p-1) rounds a small number to an integer, which then stands in the low mantissa
  * bits of the sum. Unlike rint and conversions to 64-bit integers, this is vector code on every
  * instruction set. */
@@ -175,7 +180,7 @@ GD_INLINE double gd_two_prod_f64(double a, double b, double *lost)
 {
     double p = a * b;
 #if GD_HAVE_FMA
-    *lost = __builtin_fma(a, b, -p);
+    *lost = GD_FMA_F64(a, b, -p);
 #else
     double ca = a * 0x1.0000002p27, cb = b * 0x1.0000002p27;
     double ah = ca - (ca - a), bh = cb - (cb - b);

@@ -33,7 +33,7 @@ GD_INLINE double gd_trig_near_f64(double x, double *r_lo, uint64_t *k)
 }
 
 /* 2/pi in 24-bit digits after two zeros, most significant first (from mpmath at 1500 bits) */
-static const double gd_two_over_pi_digits[52] = {
+GD_CONSTANT double gd_two_over_pi_digits[52] = {
     0,        0,        0xa2f983, 0x6e4e44, 0x1529fc, 0x2757d1, 0xf534dd, 0xc0db62, 0x95993c,
     0x439041, 0xfe5163, 0xabdebb, 0xc561b7, 0x246e3a, 0x424dd2, 0xe00649, 0x2eea09, 0xd1921c,
     0xfe1deb, 0x1cb129, 0xa73ee8, 0x8235f5, 0x2ebb44, 0x84e99c, 0x7026b4, 0x5f7e41, 0x3991d6,
@@ -71,7 +71,7 @@ GD_INLINE double gd_trig_far_f64(double x, double *r_lo, uint64_t *k)
                 (1.0 / 24.0);   /* rounds to floor((e - 54) / 24) + 2, the table's two zeros */
     at = 0.5 * (at + fabs(at)); /* below 2^18 */
     double first = at + GD_ROUND_F64;
-    const double *digit = gd_two_over_pi_digits;
+    GD_TABLE double *digit = gd_two_over_pi_digits;
     uint64_t j = gd_bits_f64(first) & 0x3f;
     double scaled = x * gd_pow2_f64(gd_integer_f64(-24.0 * (first - (GD_ROUND_F64 + 2.0))));
     double hi = gd_from_bits_f64(gd_bits_f64(scaled) & UINT64_C(0xfffffffff8000000));
@@ -273,7 +273,7 @@ GD_INLINE double gd_trig_far_f32(double x, double *k)
     double at = (e - 25.0 + 48.0 - 11.5) * (1.0 / 24.0); /* rounds to floor((e - 25) / 24) + 2 */
     at = 0.5 * (at + fabs(at));
     double first = at + GD_ROUND_F64;
-    const double *digit = gd_two_over_pi_digits;
+    GD_TABLE double *digit = gd_two_over_pi_digits;
     uint64_t j = gd_bits_f64(first) & 0x1f;
     double scaled = x * gd_pow2_f64(gd_integer_f64(-24.0 * (first - (GD_ROUND_F64 + 2.0))));
     double p0 = scaled * (digit[j] * 0x1p-24), p1 = scaled * (digit[j + 1] * 0x1p-48);

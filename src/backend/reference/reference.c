@@ -197,9 +197,9 @@ void gd_ref_store_integer(const gd_operand *operand, int64_t offset, int64_t val
 
 /* ---- the device ---- */
 
-static gd_device *reference_open(const gd_open_options *options)
+static gd_device *reference_open(const gd_open_options *options, int index)
 {
-    (void)options;
+    (void)options, (void)index;
     gd_device *device = gd_alloc_zero(1, sizeof *device);
     if (!device)
         return NULL;

@@ -1,10 +1,11 @@
-/* compile/export_runtime.c: the functions a generated file needs, and no others: cut out of the
- * text of the engine's own vecmath headers and of export_kernels.txt, which are embedded by
- * cmake/EmbedText.cmake. Start at gd_export_runtime.
+/* codegen/library.c: the functions a generated program needs, and no others: cut out of the text of
+ * the engine's own vecmath headers, of kernels.txt and of the dialects' files, which are embedded by
+ * cmake/EmbedText.cmake. Start at gd_codegen_link.
  *
  * A text is cut at empty lines into chunks; a chunk defines the names that its #defines, functions
- * and typedefs introduce, and is taken when something taken names one of them. */
-#include "compile/export.h"
+ * and typedefs introduce, and is taken when something taken names one of them. What a dialect
+ * defines itself is defined nowhere else. */
+#include "codegen/codegen.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -30,6 +31,7 @@ typedef struct library {
     size_t count, capacity;
     definition *definitions;
     size_t definition_count, definition_capacity;
+    size_t own; /* of its length: the dialect's text, which comes first */
 } library;
 
 static bool is_letter(char c)
@@ -76,6 +78,17 @@ static void add_instance(gd_text_buffer *out, const char *text, size_t length, c
     }
 }
 
+/* The section of what a dialect defines itself. */
+static const char own_section[GD_DIALECT_COUNT] = { [GD_DIALECT_OPENCL] = 'O' };
+
+static bool is_own_section(char section)
+{
+    for (int i = 0; i < GD_DIALECT_COUNT; i++)
+        if (own_section[i] == section)
+            return true;
+    return false;
+}
+
 /* Whether a section is for a type. E: for every one; I: for integers; S: for signed ones; U: for
  * unsigned ones; F: for floating types; R: for those, and for every reduction. */
 static bool is_for(char section, const instance *type)
@@ -84,23 +97,26 @@ static bool is_for(char section, const instance *type)
            (section == 'R' && type->kind == 'F');
 }
 
-/* N: once. */
+/* N, and a dialect's own: once. */
 static void add_section(gd_text_buffer *out, char kind, const char *text, size_t length)
 {
-    for (int i = 0; i < (kind == 'N' ? 1 : INSTANCES); i++)
+    const bool once = kind == 'N' || is_own_section(kind);
+    for (int i = 0; i < (once ? 1 : INSTANCES); i++)
         for (int r = 0; r < (kind == 'R' ? REDUCTIONS : 1); r++)
-            if (kind == 'N' || is_for(kind, &instances[i]))
+            if (once || is_for(kind, &instances[i]))
                 add_instance(out, text, length, &instances[i], reductions[r]);
 }
 
-static void add_sections(gd_text_buffer *out, const char *text)
+/* The sections of `own`, or with 0 those of no dialect. */
+static void add_sections(gd_text_buffer *out, const char *text, char own)
 {
     while (*text) {
         const char *body = text + strlen("@E\n");
         size_t length = 0;
         while (body[length] && !(body[length] == '@' && body[length + 2] == '\n'))
             length++;
-        add_section(out, text[1], body, length);
+        if (own ? text[1] == own : !is_own_section(text[1]))
+            add_section(out, text[1], body, length);
         text = body + length;
     }
 }
@@ -122,7 +138,7 @@ static size_t defined_name(const char *line, const char **name)
             ;
         return (size_t)(end - *name);
     }
-    if (!begins(line, "static ") && !begins(line, "GD_INLINE "))
+    if (!begins(line, "static ") && !begins(line, "GD_INLINE ") && !begins(line, "GD_CONSTANT "))
         return 0;
     end = line + strcspn(line, "([=;\n");
     while (end > line && !is_letter(end[-1]))
@@ -171,6 +187,30 @@ static gd_status cut_into_chunks(library *l)
 
 /* ---- the closure ---- */
 
+static bool is_named(const definition *d, const char *name, size_t length)
+{
+    return d->length == length && memcmp(d->name, name, length) == 0;
+}
+
+static void take_named(library *l, const char *text, size_t length);
+
+/* Take the chunks that define a name: the dialect's if it does. */
+static void take_definitions(library *l, const char *name, size_t length)
+{
+    for (size_t i = 0; i < l->definition_count; i++) {
+        const definition *d = &l->definitions[i];
+        if (!is_named(d, name, length))
+            continue;
+        chunk *c = &l->chunks[d->chunk];
+        if (!c->is_taken) {
+            c->is_taken = true;
+            take_named(l, c->text, c->length);
+        }
+        if ((size_t)(c->text - l->text.text) < l->own)
+            return;
+    }
+}
+
 /* Take every chunk that defines what [text, +length) names. */
 static void take_named(library *l, const char *text, size_t length)
 {
@@ -182,15 +222,7 @@ static void take_named(library *l, const char *text, size_t length)
         size_t begin = i;
         while (i < length && is_letter(text[i]))
             i++;
-        for (size_t d = 0; d < l->definition_count; d++) {
-            definition *at = &l->definitions[d];
-            if (at->length != i - begin || memcmp(at->name, text + begin, at->length) != 0 ||
-                l->chunks[at->chunk].is_taken)
-                continue;
-            chunk *c = &l->chunks[at->chunk];
-            c->is_taken = true;
-            take_named(l, c->text, c->length);
-        }
+        take_definitions(l, text + begin, i - begin);
     }
 }
 
@@ -209,22 +241,33 @@ static gd_status check_named(const library *l, const gd_text_buffer *used)
         bool is_ours = length > 4 && *c == '(' && strchr("fiu", c[-3]) && c[-4] == '_' &&
                        memcmp(begin, "op_", 3) != 0;
         for (size_t d = 0; is_ours && d < l->definition_count; d++)
-            is_ours = l->definitions[d].length != length ||
-                      memcmp(l->definitions[d].name, begin, length) != 0;
+            is_ours = !is_named(&l->definitions[d], begin, length);
         if (is_ours)
-            return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C text for %.*s",
-                           (int)length, begin);
+            return gd_fail(GD_ERR_UNSUPPORTED, "there is no C text for %.*s", (int)length, begin);
     }
     return GD_OK;
 }
 
-gd_status gd_export_runtime(const gd_text_buffer *used, gd_text_buffer *out)
+void gd_codegen_begin(gd_dialect dialect, gd_text_buffer *out)
+{
+    /* Compilers of OpenCL C contract x * y + z unless they are told not to, whatever their options
+     * say. */
+    if (dialect == GD_DIALECT_OPENCL)
+        gd_buffer_add(out, "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
+                           "#pragma OPENCL FP_CONTRACT OFF\n\n");
+}
+
+gd_status gd_codegen_link(gd_dialect dialect, const gd_text_buffer *used, gd_text_buffer *out)
 {
     library l = { 0 };
     gd_text_buffer template = { 0 };
-    gd_export_unpack(&template);
+    gd_codegen_unpack(&template);
+    if (!template.failed && own_section[dialect]) {
+        add_sections(&l.text, template.text, own_section[dialect]);
+        l.own = l.text.length;
+    }
     if (!template.failed)
-        add_sections(&l.text, template.text);
+        add_sections(&l.text, template.text, 0);
     gd_status status =
         l.text.failed || template.failed || used->failed ? GD_ERR_MEMORY : cut_into_chunks(&l);
     if (status == GD_OK)

@@ -1,0 +1,175 @@
+/* backend/gpu/device.c: a device on a driver: opening it, its memory, and which calls its kernels do.
+ * Start at gd_gpu_open. */
+#include "backend/gpu/gpu.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+/* ---- kernels ---- */
+
+static gd_kernel_call on_host(const gd_kernel_call *call)
+{
+    gd_kernel_call own = *call;
+    own.device = ((gd_gpu *)call->device)->host;
+    return own;
+}
+
+/* A group is made for kernels of the device, else its ops run one by one; all else may run on the
+ * host. */
+static bool takes(const gd_kernel_call *call)
+{
+    const gd_kernel_call own = on_host(call);
+    return call->op->id == GD_OP_fused ? gd_gpu_elementwise_takes(call) : gd_device_takes(&own);
+}
+
+/* What a plan keeps of a call: for a kernel of the device, or for the host's. */
+typedef struct prepared {
+    uint64_t is_on_host;
+    uint64_t rest[]; /* none: the host has nothing to prepare */
+} prepared;
+
+size_t gd_gpu_prepare_bytes(const gd_kernel_call *call)
+{
+    const size_t bytes = gd_gpu_elementwise_prepare_bytes(call);
+    return sizeof(prepared) + (bytes ? bytes : gd_gpu_host_prepare_bytes(call));
+}
+
+gd_status gd_gpu_prepare(const gd_kernel_call *call, void *memory)
+{
+    prepared *p = memory;
+    p->is_on_host = !gd_gpu_elementwise_takes(call);
+    return p->is_on_host ? gd_gpu_host_prepare(call, p->rest)
+                         : gd_gpu_elementwise_prepare(call, p->rest);
+}
+
+static gd_status run_prepared(const gd_kernel_call *call)
+{
+    const prepared *p = call->prepared;
+    if (!p->is_on_host)
+        return gd_gpu_elementwise_run_prepared(call, p->rest);
+    return gd_gpu_host_run(call, gd_gpu_host_prepare_bytes(call) ? p->rest : NULL);
+}
+
+static gd_status run(const gd_kernel_call *call)
+{
+    gd_status status;
+    if (call->prepared)
+        return run_prepared(call);
+    return gd_gpu_elementwise_run(call, &status) ? status : gd_gpu_host_run(call, NULL);
+}
+
+/* ---- memory ---- */
+
+gd_status gd_gpu_memory_write(gd_device *device, void *to, const void *from, size_t bytes)
+{
+    gd_gpu *gpu = (gd_gpu *)device;
+    gd_gpu_place place;
+    if (bytes == 0)
+        return GD_OK;
+    const gd_status status = gd_gpu_place_of(gpu, to, &place);
+    return status == GD_OK ? gd_gpu_staging_write(gpu, place, from, bytes) : status;
+}
+
+gd_status gd_gpu_memory_read(gd_device *device, void *to, const void *from, size_t bytes)
+{
+    gd_gpu *gpu = (gd_gpu *)device;
+    gd_gpu_place place;
+    if (bytes == 0)
+        return GD_OK;
+    const gd_status status = gd_gpu_place_of(gpu, from, &place);
+    return status == GD_OK ? gpu->driver->read(gpu, to, place, bytes) : status;
+}
+
+gd_status gd_gpu_memory_copy(gd_device *device, void *to, const void *from, size_t bytes)
+{
+    gd_gpu *gpu = (gd_gpu *)device;
+    gd_gpu_place place, source;
+    if (bytes == 0)
+        return GD_OK;
+    gd_status status = gd_gpu_place_of(gpu, to, &place);
+    if (status == GD_OK)
+        status = gd_gpu_place_of(gpu, from, &source);
+    return status == GD_OK ? gpu->driver->copy(gpu, place, source, bytes) : status;
+}
+
+void gd_gpu_memory_size(const gd_device *device, size_t *total, size_t *available)
+{
+    const gd_gpu *gpu = (const gd_gpu *)device;
+    *total = gpu->memory;
+    *available = gpu->memory > gpu->taken ? gpu->memory - gpu->taken : 0;
+}
+
+gd_status gd_gpu_synchronize(gd_device *device)
+{
+    gd_gpu *gpu = (gd_gpu *)device;
+    return gpu->driver->synchronize(gpu);
+}
+
+/* ---- the device ---- */
+
+gd_status gd_gpu_set_threads(gd_device *device, int threads)
+{
+    gd_gpu *gpu = (gd_gpu *)device;
+    const gd_status status = gpu->host->backend->set_threads(gpu->host, threads);
+    gpu->base.threads = gpu->host->threads;
+    return status;
+}
+
+static void describe_device(gd_gpu *gpu, const gd_backend *backend, int index)
+{
+    gpu->base = (gd_device){
+        .backend = backend,
+        .name = backend->names[index],
+        .isa = gpu->description,
+        .threads = gpu->host->threads,
+        .limits = { .group_inputs = GD_FUSED_MAX_INPUTS,
+                    .group_results = GD_FUSED_MAX_EXTRA,
+                    .group_instructions = GD_FUSED_MAX_ELEMENTWISE,
+                    .group_distance = gpu->host->limits.group_distance },
+    };
+    for (int i = 0; i < GD_OP_COUNT; i++)
+        if (gpu->host->kernel[i]) {
+            gpu->base.kernel[i] = run;
+            gpu->base.takes[i] = takes;
+        }
+}
+
+gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, int index,
+                       const gd_open_options *options)
+{
+    gd_gpu *gpu = gd_alloc_zero(1, sizeof *gpu);
+    if (!gpu)
+        return NULL;
+    gpu->driver = driver;
+    gpu->host = gd_backend_cpu.open(options, 0);
+    gd_status status = gpu->host ? GD_OK : GD_ERR_MEMORY;
+    if (status == GD_OK) {
+        describe_device(gpu, backend, index);
+        status = driver->open(gpu, index);
+        gpu->base.alignment = gpu->alignment;
+    }
+    if (status == GD_OK) {
+        gpu->staging = gd_gpu_staging_open();
+        gpu->kernels = gd_gpu_kernels_open();
+    }
+    if (status != GD_OK || !gpu->staging || !gpu->kernels) {
+        gd_gpu_close(&gpu->base);
+        return NULL;
+    }
+    return &gpu->base;
+}
+
+void gd_gpu_close(gd_device *device)
+{
+    gd_gpu *gpu = (gd_gpu *)device;
+    gd_gpu_staging_close(gpu);
+    gd_gpu_kernels_close(gpu);
+    while (gpu->chunk_count)
+        gd_gpu_memory_free(device, gpu->chunks[0].address, 0);
+    gpu->driver->close(gpu);
+    if (gpu->host)
+        gpu->host->backend->close(gpu->host);
+    gd_free_aligned(gpu->scratch.memory);
+    gd_free(gpu->chunks);
+    gd_free(gpu);
+}

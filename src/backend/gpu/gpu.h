@@ -1,0 +1,185 @@
+/* backend/gpu/gpu.h: devices with memory of their own and programs that are compiled when they are
+ * needed. What all of them share is written once, in this folder: addresses, staging, kernels' text
+ * and their cache, what runs on the host instead. What differs, a gd_gpu_driver, is a file for each
+ * interface: backend/opencl. Start at gd_gpu_open in device.c.
+ *
+ * Addresses. A driver's memory has handles. For each block that it gives, as many bytes of address
+ * space are reserved, without access: those are the device's addresses, and gd_gpu_place_of finds
+ * the block again.
+ *
+ * Kernels have the CPU's bits, or there is none: then the op runs on the CPU device `host`, on copies
+ * of its operands (host.c). So which ops have kernels changes times, and nothing else. */
+#ifndef GD_BACKEND_GPU_GPU_H
+#define GD_BACKEND_GPU_GPU_H
+
+#include "backend/backend.h"
+#include "base/buffer.h"
+#include "codegen/codegen.h"
+
+typedef struct gd_gpu gd_gpu;
+
+/* Bytes of the device: in one of the driver's blocks, from `offset` on. */
+typedef struct gd_gpu_place {
+    void *block;
+    size_t offset;
+} gd_gpu_place;
+
+enum {
+    GD_GPU_PLACES = GD_LOOP_OPERANDS,
+    GD_GPU_NUMBERS = 128,
+    GD_GPU_GROUP = 128, /* items of a work-group */
+};
+
+/* One run of a kernel. Its arguments are the places, then the numbers. */
+typedef struct gd_gpu_launch {
+    void *kernel;
+    int places, numbers;
+    const gd_gpu_place *place;
+    const int64_t *number;
+    int64_t items; /* a multiple of GD_GPU_GROUP */
+} gd_gpu_launch;
+
+/* Functions return before their work is done, but for those that say that they wait. All work is
+ * done in the order it is told. A gd_status other than GD_OK, and NULL, have their sentence
+ * recorded. */
+typedef struct gd_gpu_driver {
+    gd_dialect dialect;
+    /* Device `index` into gpu->own, and what gpu.h says that the driver fills in. */
+    gd_status (*open)(gd_gpu *gpu, int index);
+    void (*close)(gd_gpu *gpu); /* of what open made, even in part */
+
+    void *(*block_create)(gd_gpu *gpu, size_t bytes);
+    void (*block_release)(gd_gpu *gpu, void *block); /* after all work told so far */
+    /* write: with `mark`, *mark is a point in the order of work; until is_past says so, or await has
+     * waited for it, the source stays as it is. NULL: waits. */
+    gd_status (*write)(gd_gpu *gpu, gd_gpu_place to, const void *from, size_t bytes, void **mark);
+    gd_status (*read)(gd_gpu *gpu, void *to, gd_gpu_place from, size_t bytes); /* waits */
+    gd_status (*copy)(gd_gpu *gpu, gd_gpu_place to, gd_gpu_place from, size_t bytes);
+    /* Both end the mark; is_past only where it says true. */
+    bool (*is_past)(gd_gpu *gpu, void *mark);
+    gd_status (*await)(gd_gpu *gpu, void *mark);
+    gd_status (*synchronize)(gd_gpu *gpu); /* waits */
+
+    /* The kernel called `name` of a program. */
+    void *(*kernel_compile)(gd_gpu *gpu, const char *text, const char *name);
+    /* The same from what kernel_binary gave, perhaps in another process; NULL, and nothing is
+     * recorded, where that does not do. */
+    void *(*kernel_load)(gd_gpu *gpu, const void *binary, size_t bytes, const char *name);
+    gd_status (*kernel_binary)(gd_gpu *gpu, void *kernel, gd_text_buffer *out);
+    void (*kernel_release)(gd_gpu *gpu, void *kernel);
+    gd_status (*launch)(gd_gpu *gpu, const gd_gpu_launch *launch);
+} gd_gpu_driver;
+
+typedef struct gd_gpu_chunk {
+    char *address; /* reserved */
+    size_t bytes, reserved;
+    void *block;
+} gd_gpu_chunk;
+
+/* A block of host memory that grows, and is what ops on the host compute in. */
+typedef struct gd_gpu_scratch {
+    char *memory;
+    size_t bytes;
+} gd_gpu_scratch;
+
+typedef struct gd_gpu_staging gd_gpu_staging;
+typedef struct gd_gpu_kernels gd_gpu_kernels;
+
+struct gd_gpu {
+    gd_device base; /* first */
+    const gd_gpu_driver *driver;
+    gd_device *host;
+
+    /* filled in by the driver */
+    void *own;
+    char description[128];  /* of the device: base.isa */
+    char identity[512];     /* of all that a binary depends on besides its text */
+    size_t memory;          /* bytes it has */
+    size_t alignment;       /* of addresses */
+    size_t parameter_bytes; /* of a kernel's arguments */
+    size_t place_bytes;     /* of one argument that is a place */
+
+    gd_gpu_chunk *chunks; /* by address */
+    size_t chunk_count, chunk_capacity, taken;
+    gd_gpu_staging *staging;
+    gd_gpu_kernels *kernels;
+    gd_gpu_scratch scratch;
+    uint64_t launched, ran_on_host; /* calls so far */
+    uint64_t compiled, loaded;      /* kernels: from text, from the cache on disk */
+};
+
+/* ---- device.c: what a back end on a driver is made of ---- */
+
+gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, int index,
+                       const gd_open_options *options);
+void gd_gpu_close(gd_device *device);
+gd_status gd_gpu_set_threads(gd_device *device, int threads);
+gd_status gd_gpu_memory_write(gd_device *device, void *to, const void *from, size_t bytes);
+gd_status gd_gpu_memory_read(gd_device *device, void *to, const void *from, size_t bytes);
+gd_status gd_gpu_memory_copy(gd_device *device, void *to, const void *from, size_t bytes);
+void gd_gpu_memory_size(const gd_device *device, size_t *total, size_t *available);
+gd_status gd_gpu_synchronize(gd_device *device);
+size_t gd_gpu_prepare_bytes(const gd_kernel_call *call);
+gd_status gd_gpu_prepare(const gd_kernel_call *call, void *memory);
+/* The functions of a gd_backend that are the same for all drivers. */
+#define GD_GPU_BACKEND_FUNCTIONS                                                                   \
+    .close = gd_gpu_close, .set_threads = gd_gpu_set_threads, .memory_alloc = gd_gpu_memory_alloc, \
+    .memory_free = gd_gpu_memory_free, .memory_write = gd_gpu_memory_write,                        \
+    .memory_read = gd_gpu_memory_read, .memory_copy = gd_gpu_memory_copy,                          \
+    .memory_size = gd_gpu_memory_size, .synchronize = gd_gpu_synchronize,                          \
+    .prepare_bytes = gd_gpu_prepare_bytes, .prepare = gd_gpu_prepare
+
+/* ---- addresses.c ---- */
+
+void *gd_gpu_memory_alloc(gd_device *device, size_t bytes);
+void gd_gpu_memory_free(gd_device *device, void *memory, size_t bytes);
+/* The block that an address lies in. GD_ERR_STATE: in none. */
+gd_status gd_gpu_place_of(const gd_gpu *gpu, const void *address, gd_gpu_place *place);
+
+/* ---- staging.c: what the host writes goes through memory of ours, and nobody waits ---- */
+
+gd_gpu_staging *gd_gpu_staging_open(void);
+void gd_gpu_staging_close(gd_gpu *gpu);
+gd_status gd_gpu_staging_write(gd_gpu *gpu, gd_gpu_place to, const void *from, size_t bytes);
+
+/* ---- host.c: ops without a kernel ---- */
+
+size_t gd_gpu_host_prepare_bytes(const gd_kernel_call *call);
+gd_status gd_gpu_host_prepare(const gd_kernel_call *call, void *memory);
+gd_status gd_gpu_host_run(const gd_kernel_call *call, const void *prepared);
+
+/* ---- kernels.c: compiled kernels by what they compute ---- */
+
+gd_gpu_kernels *gd_gpu_kernels_open(void);
+void gd_gpu_kernels_close(gd_gpu *gpu);
+
+/* Writes a program whose kernel is called GD_GPU_KERNEL. */
+#define GD_GPU_KERNEL "gd_kernel"
+typedef void (*gd_gpu_writer)(const void *of, gd_codegen_functions *functions,
+                              gd_text_buffer *kernel);
+/* The kernel of a key, bytes that say all that its text depends on; written, and compiled or found
+ * in the cache, at the first use. NULL: not to be had. */
+void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write,
+                    const void *of);
+
+/* ---- cache.c: binaries on disk ---- */
+
+/* What was stored under the text, or false. */
+bool gd_gpu_cache_find(const gd_gpu *gpu, const gd_text_buffer *text, gd_text_buffer *binary);
+/* It is a cache: nothing is reported. */
+void gd_gpu_cache_store(const gd_gpu *gpu, const gd_text_buffer *text,
+                        const gd_text_buffer *binary);
+void gd_gpu_cache_forget(const gd_gpu *gpu, const gd_text_buffer *text);
+
+/* ---- elementwise.c: elementwise ops, cast, copy, assign, and groups of them ---- */
+
+/* Whether there is a kernel for the call. */
+bool gd_gpu_elementwise_takes(const gd_kernel_call *call);
+/* 0: there is none. */
+size_t gd_gpu_elementwise_prepare_bytes(const gd_kernel_call *call);
+gd_status gd_gpu_elementwise_prepare(const gd_kernel_call *call, void *memory);
+gd_status gd_gpu_elementwise_run_prepared(const gd_kernel_call *call, const void *prepared);
+/* false: there is none; else *status says how it went. */
+bool gd_gpu_elementwise_run(const gd_kernel_call *call, gd_status *status);
+
+#endif

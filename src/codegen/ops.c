@@ -1,0 +1,146 @@
+/* codegen/ops.c: elementwise ops as C: a function for each op and dtype in use, from its formula, and
+ * a statement for each instruction of a group. */
+#include "codegen/codegen.h"
+
+#include <string.h>
+
+#include "ops/formulas.h"
+
+static const struct {
+    const char *type, *suffix;
+} types[GD_DTYPE_COUNT] = {
+    [GD_F32] = { "float", "f32" },    [GD_F64] = { "double", "f64" },
+    [GD_I32] = { "int32_t", "i32" },  [GD_I64] = { "int64_t", "i64" },
+    [GD_I8] = { "int8_t", "i8" },     [GD_I16] = { "int16_t", "i16" },
+    [GD_U8] = { "uint8_t", "u8" },    [GD_U16] = { "uint16_t", "u16" },
+    [GD_U32] = { "uint32_t", "u32" }, [GD_U64] = { "uint64_t", "u64" },
+    [GD_BOOL] = { "uint8_t", "u8" },
+};
+
+const char *gd_codegen_type(gd_dtype dtype)
+{
+    return types[dtype].type;
+}
+
+const char *gd_codegen_suffix(gd_dtype dtype)
+{
+    return types[dtype].suffix;
+}
+
+/* The functions that formulas call by other names than gd_<word>_<dtype>. */
+static const char *const words[][2] = {
+    { "SELECT", "select" },
+    { "MAX", "maximum" },
+    { "MIN", "minimum" },
+    { "ABS", "absolute" },
+    { "SIGN", "sign" },
+    { "RELU", "relu" },
+    { "FLOOR_DIV", "floor_div" },
+    { "FLOOR_MOD", "floor_mod" },
+    { "INTEGER_POW", "integer_pow" },
+    { "COPYSIGN", "copy_sign" },
+    { "NEXTAFTER", "next_after" },
+    { "FMA", "fused_multiply_add" },
+    { "SQRT", "square_root" },
+    { "FLOOR", "round_down" },
+    { "CEIL", "round_up" },
+    { "RINT", "round_even" },
+    { "TRUNC", "round_to_zero" },
+    { "LGAMMA", "special_lgamma" },
+    { "POLYGAMMA", "special_polygamma" },
+};
+
+static void add_word(gd_text_buffer *out, const char *word, size_t length, const char *suffix)
+{
+    if (length == 9 && memcmp(word, "INFINITY_", 9) == 0) {
+        gd_buffer_add(out, "INFINITY");
+        return;
+    }
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i][0]) == length && memcmp(words[i][0], word, length) == 0) {
+            gd_buffer_add(out, "%s_%s", words[i][1], suffix);
+            return;
+        }
+    gd_buffer_add(out, "gd_");
+    for (size_t i = 0; i < length; i++)
+        gd_buffer_add(out, "%c", word[i] >= 'A' && word[i] <= 'Z' ? word[i] - 'A' + 'a' : word[i]);
+    gd_buffer_add(out, "_%s", suffix);
+}
+
+/* static inline float op_add_f32(float x, float y) { return x + y; } */
+static void define_op(gd_codegen_functions *functions, gd_op_id op, gd_dtype compute)
+{
+    if (functions->is_defined[compute][op])
+        return;
+    functions->is_defined[compute][op] = true;
+    const gd_op_formula *f = gd_op_formula_of(op);
+    const char *type = gd_codegen_type(compute), *suffix = gd_codegen_suffix(compute);
+    gd_text_buffer *out = &functions->text;
+    gd_buffer_add(out, "static inline %s op_%s_%s(%s x", f->gives_bool ? "uint8_t" : type,
+                  gd_op_row(op)->name, suffix, f->chooses ? "uint8_t" : type);
+    for (int k = 1; k < f->arity; k++)
+        gd_buffer_add(out, ", %s %c", type, 'x' + k);
+    gd_buffer_add(out, ")\n{\n    return ");
+    bool is_bool = f->gives_bool || compute == GD_BOOL;
+    /* Sums and products of whole numbers wrap. */
+    bool wraps = gd_dtype_is_integer(compute) && !f->text[strspn(f->text, "xyz+-* ")];
+    bool narrow = gd_dtype_size(compute) < 4;
+    if (is_bool || narrow || wraps)
+        gd_buffer_add(out, "(%s)(", is_bool ? "uint8_t" : type);
+    for (const char *c = f->text; *c;) {
+        size_t length = 0;
+        while ((c[length] >= 'A' && c[length] <= 'Z') || c[length] == '_' ||
+               (length && c[length] >= '0' && c[length] <= '9'))
+            length++;
+        if (length)
+            add_word(out, c, length, suffix);
+        else
+            gd_buffer_add(out, wraps && *c >= 'x' ? "(uint64_t)%c" : "%c", *c);
+        c += length ? length : 1;
+    }
+    gd_buffer_add(out, "%s;\n}\n\n", is_bool || narrow || wraps ? ")" : "");
+}
+
+static void add_cast(gd_text_buffer *body, gd_dtype from, gd_dtype to, int operand)
+{
+    if (to == GD_BOOL)
+        gd_buffer_add(body, "(uint8_t)(v%d != 0)", operand);
+    else if (gd_dtype_is_float(from) && gd_dtype_is_integer(to))
+        gd_buffer_add(body, "%s_to_%s(v%d)", gd_codegen_suffix(from), gd_codegen_suffix(to),
+                      operand);
+    else
+        gd_buffer_add(body, "(%s)v%d", gd_codegen_type(to), operand);
+}
+
+void gd_codegen_instruction(gd_codegen_functions *functions, gd_text_buffer *body,
+                            const gd_fused_attr *group, int i, const gd_dtype *dtypes)
+{
+    const gd_fused_instruction *in = &group->instruction[i];
+    gd_buffer_add(body, "            const %s v%d = ", gd_codegen_type((gd_dtype)in->dtype),
+                  group->n_inputs + i);
+    if (in->op == GD_OP_cast) {
+        add_cast(body, dtypes[in->from[0]], (gd_dtype)in->dtype, in->from[0]);
+    } else {
+        gd_op_id op = (gd_op_id)in->op;
+        gd_dtype compute = (gd_dtype)in->compute;
+        define_op(functions, op, compute);
+        gd_buffer_add(body, "op_%s_%s(", gd_op_row(op)->name, gd_codegen_suffix(compute));
+        for (int k = 0; k < gd_op_formula_of(op)->arity; k++)
+            gd_buffer_add(body, "%sv%d", k ? ", " : "", in->from[k]);
+        gd_buffer_add(body, ")");
+    }
+    gd_buffer_add(body, ";\n");
+}
+
+gd_fused_attr gd_codegen_group_of_one(const gd_op *op, int n, gd_dtype computes, gd_dtype result)
+{
+    gd_fused_attr group;
+    memset(&group, 0, sizeof group);
+    group.n_inputs = n;
+    group.n_instructions = 1;
+    group.instruction[0] = (gd_fused_instruction){ .op = (int16_t)op->id,
+                                                   .dtype = (int16_t)result,
+                                                   .from = { 0, 1, 2 },
+                                                   .compute = (int16_t)computes };
+    return group;
+}
