@@ -9,15 +9,18 @@
 #include <cmocka.h>
 
 #include <gradus/compile.h>
+#include <gradus/loss.h>
+#include <gradus/nn.h>
+#include <gradus/optim.h>
 
 #include "backend/gpu/gpu.h"
-#include "base/cpu.h"
 #include "graph/context.h"
 #include "support/tensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { NO_DEVICE = 77, MANY = 4099 };
@@ -74,12 +77,17 @@ static void compare(const op_row *row, int c, gd_dtype dtype, int arrangement, n
         operand_free(&o[i]);
 }
 
-/* Elementwise ops in one dtype or none, which changes from op to op, as each is a kernel to compile;
- * with GRADUS_TEST_ALL in every one. */
-static bool tries(int row, int dtype)
+/* Rows that run on the host in one case and dtype and now and then another one; of elementwise ops and
+ * functions, which are kernels to compile, every fifth. With GRADUS_TEST_ALL everything. */
+static bool tries(int row, int c, int dtype)
 {
-    const bool is_elementwise = row < GD_OP_ELEMENTWISE_COUNT;
-    return getenv("GRADUS_TEST_ALL") || (row * 5 + dtype) % (is_elementwise ? 29 : 4) == 0;
+    if (getenv("GRADUS_TEST_ALL"))
+        return true;
+    const bool is_compiled =
+        op_rows[row]->id < GD_OP_ELEMENTWISE_COUNT || op_rows[row]->id == GD_OP_COUNT;
+    return c == row % op_rows[row]->case_count &&
+           (is_compiled ? row % 5 == 0 && dtype == GD_F32 + row / 5 % 2
+                        : dtype == GD_F32 || (row + dtype) % 5 == 0);
 }
 
 static void every_op_gives_the_cpus_bits(void **state)
@@ -89,8 +97,7 @@ static void every_op_gives_the_cpus_bits(void **state)
         numbers n = numbers_of(op_rows[r], 3);
         for (int dtype = 0; dtype < GD_DTYPE_COUNT; dtype++)
             for (int c = 0; c < op_rows[r]->case_count; c++)
-                if (op_row_takes(op_rows[r], (gd_dtype)dtype) &&
-                    (tries(r, dtype) || op_rows[r]->operands == 0))
+                if (op_row_takes(op_rows[r], (gd_dtype)dtype) && tries(r, c, dtype))
                     compare(op_rows[r], c, (gd_dtype)dtype, c + dtype, &n);
     }
 }
@@ -141,9 +148,152 @@ static void elementwise_ops_give_the_cpus_bits_of_any_bits(void **state)
         assert_true(gd_op_row(op_rows[r]->id)->flags & GD_OP_ELEMENTWISE);
         for (int dtype = GD_F32; dtype <= GD_F64; dtype++)
             if (op_row_takes(op_rows[r], (gd_dtype)dtype) &&
-                (getenv("GRADUS_TEST_ALL") || (r * 2 + dtype) % 9 == 0))
+                (getenv("GRADUS_TEST_ALL") || (r * 2 + dtype) % 11 == 0))
                 compare_any_bits(op_rows[r], (gd_dtype)dtype);
     }
+}
+
+/* ---- which ops have kernels ---- */
+
+static void only_what_has_no_kernel_runs_on_the_host(void **state)
+{
+    (void)state;
+    gd_gpu *g = (gd_gpu *)device->device;
+    gd_scope_begin(device);
+    gd_tensor *x = gd_ones(device, GD_SHAPE(3, 5), GD_F32);
+    const uint64_t launched = g->launched, on_host = g->ran_on_host;
+    assert_non_null(gd_tanh(gd_add(x, gd_transpose(gd_contiguous(gd_transpose(x, 0, 1)), 0, 1))));
+    assert_int_equal(g->ran_on_host, on_host);
+    assert_int_equal(g->launched, launched + 3);
+    assert_non_null(gd_lgamma(x));
+    assert_non_null(gd_sum(x, GD_ALL_AXES, false));
+    assert_int_equal(g->ran_on_host, on_host + 2);
+    gd_scope_end(device);
+}
+
+/* ---- the cache ---- */
+
+/* One op in a context of its own: how many kernels were compiled, and how many were found. */
+static void expect_kernels(uint64_t compiled, uint64_t loaded)
+{
+    gd_context *gd = gd_open("opencl:0");
+    const float given[3] = { 1, -2, 3 };
+    float got[3];
+    gd_tensor *x = gd_from_host(gd, GD_SHAPE(3), GD_F32, given);
+    assert_int_equal(gd_tensor_read(gd_neg(x), got, sizeof got), GD_OK);
+    assert_true(got[0] == -1 && got[1] == 2 && got[2] == -3);
+    const gd_gpu *g = (const gd_gpu *)gd->device;
+    assert_int_equal(g->compiled, compiled);
+    assert_int_equal(g->loaded, loaded);
+    gd_close(gd);
+}
+
+/* The one file in the folder is cut to `bytes`, or with -1 made writable by all. */
+static void damage(const char *folder, long bytes)
+{
+    char command[600];
+    if (bytes >= 0)
+        snprintf(command, sizeof command, "truncate -s %ld %s/*.kernel", bytes, folder);
+    else
+        snprintf(command, sizeof command, "chmod 0666 %s/*.kernel", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void compiled_kernels_are_kept(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/gradus-kernels-XXXXXX", command[64];
+    const char *before = getenv("GRADUS_CACHE");
+    char *kept = before ? strdup(before) : NULL;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(setenv("GRADUS_CACHE", folder, 1), 0);
+    expect_kernels(1, 0);
+    expect_kernels(0, 1);
+    static const long damages[] = { 0, 7, 100, 1000, -1 };
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        damage(folder, damages[i]);
+        expect_kernels(1, 0);
+        expect_kernels(0, 1);
+    }
+    assert_int_equal(chmod(folder, 0777), 0); /* others could put code there */
+    expect_kernels(1, 0);
+    assert_int_equal(setenv("GRADUS_CACHE", "", 1), 0);
+    expect_kernels(1, 0);
+    assert_int_equal(kept ? setenv("GRADUS_CACHE", kept, 1) : unsetenv("GRADUS_CACHE"), 0);
+    free(kept);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* ---- devices by name ---- */
+
+static void devices_are_opened_by_number(void **state)
+{
+    (void)state;
+    bool is_listed = false;
+    for (int i = 0; i < gd_device_count(); i++)
+        is_listed |= strcmp(gd_device_name(i), "opencl:0") == 0;
+    assert_true(is_listed);
+    assert_string_equal(gd_context_device(device), "opencl:0");
+    assert_false(gd_context_has_host_memory(device));
+    assert_null(gd_open("opencl:15"));
+    assert_non_null(strstr(gd_error_message(), "there is no device \"opencl:15\""));
+    gd_error_clear();
+    assert_null(gd_open("opencl:99"));
+    assert_non_null(strstr(gd_error_message(), "there is no device \"opencl:99\""));
+    gd_error_clear();
+}
+
+/* ---- compiled functions ---- */
+
+typedef struct step {
+    gd_module *module;
+    gd_optimizer *optimizer;
+} step;
+
+static gd_tensor *run_step(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    step *s = user;
+    gd_tensor *h = gd_tanh(gd_nn_linear(s->module, "first", in[0], 17));
+    h = gd_sigmoid(gd_mul(h, gd_exp(gd_neg(gd_square(h)))));
+    gd_tensor *loss = gd_cross_entropy(gd_nn_linear(s->module, "second", h, 5), in[1]);
+    return gd_minimize(s->optimizer, loss);
+}
+
+/* Losses of ten steps, and whether elementwise groups ran on the device. */
+static void train(gd_context *gd, double losses[10])
+{
+    float x[32 * 7];
+    int64_t labels[32];
+    numbers n = { 3 };
+    for (int i = 0; i < 32 * 7; i++)
+        x[i] = (float)numbers_uniform(&n, -2, 2);
+    for (int i = 0; i < 32; i++)
+        labels[i] = i % 5;
+    gd_seed(gd, 5);
+    step s = { .module = gd_module_create(gd) };
+    gd_tensor *in[2] = { gd_from_host(gd, GD_SHAPE(32, 7), GD_F32, x),
+                         gd_from_host(gd, GD_SHAPE(32), GD_I64, labels) };
+    s.optimizer = gd_adam(s.module, .lr = 0.01);
+    gd_function *f = gd_compile(gd, run_step, &s);
+    for (int i = 0; i < 10; i++)
+        losses[i] = gd_item(gd_call(f, 2, in));
+    gd_function_release(f);
+    gd_optimizer_release(s.optimizer);
+    gd_module_release(s.module);
+}
+
+static void training_gives_the_same_bits(void **state)
+{
+    (void)state;
+    double expected[10], losses[10];
+    train(cpu, expected);
+    const gd_gpu *g = (const gd_gpu *)device->device;
+    const uint64_t before = g->launched;
+    train(device, losses);
+    assert_memory_equal(expected, losses, sizeof losses);
+    assert_true(losses[9] < losses[0] && g->launched > before + 10);
 }
 
 int main(void)
@@ -151,6 +301,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_gives_the_cpus_bits),
         cmocka_unit_test(elementwise_ops_give_the_cpus_bits_of_any_bits),
+        cmocka_unit_test(only_what_has_no_kernel_runs_on_the_host),
+        cmocka_unit_test(training_gives_the_same_bits),
+        cmocka_unit_test(compiled_kernels_are_kept),
+        cmocka_unit_test(devices_are_opened_by_number),
     };
     if (gd_backend_opencl.count() == 0) {
         printf("skipped: OpenCL finds no device\n");
