@@ -69,6 +69,17 @@ GD_API gd_table *gd_table_load_with(const char *path, const gd_table_options *op
     GD_WITH_2(gd_table_create_with, gd_table_options, GD_TABLE_DEFAULTS, __VA_ARGS__, )
 GD_API gd_table *gd_table_create_with(const char *text, size_t size,
                                       const gd_table_options *options);
+/* A table of another library's: of the Arrow C stream interface
+ * (https://arrow.apache.org/docs/format/CStreamInterface.html), which pyarrow, Polars, pandas, DuckDB and
+ * the Arrow libraries of C++, Rust and GLib give, of Parquet files, too. The stream is read to its end
+ * and released in any case. Columns of integers, floats, decimals of 128 bits, booleans, texts, dates
+ * and timestamps (in UTC), and dictionaries of them; nulls and numbers that are not finite are missing. Kinds are the
+ * stream's, but that texts are categories where they recur, and times where all of them are ISO 8601.
+ * gd_table_line() counts the rows. GD_ERR_UNSUPPORTED: a column of another type, which is named;
+ * GD_ERR_IO: the stream's own error; GD_ERR_FORMAT: no columns or rows, two columns of one name, texts
+ * that are not UTF-8; GD_ERR_MEMORY, GD_ERR_INVALID. */
+typedef struct ArrowArrayStream ArrowArrayStream;
+GD_API gd_table *gd_table_create_arrow(ArrowArrayStream *stream);
 GD_API void gd_table_release(gd_table *table);
 
 /* 0 for NULL. */

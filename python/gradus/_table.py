@@ -189,12 +189,36 @@ class TableEncoder:
         return cls.from_json(text)
 
 
-def table(path: Any, *, separator: str | None = None, header: bool | None = None, decimal_comma: bool = False) -> Table:
-    """A CSV or TSV file, plain or compressed with gzip. Columns' kinds are found out from all of their cells; so are the separator, and
-    whether the first line has names (header), unless they are given. decimal_comma: numbers are written 3,14."""
-    path = os.fspath(path)
+def table(source: Any, *, separator: str | None = None, header: bool | None = None, decimal_comma: bool = False) -> Table:
+    """A CSV or TSV file, plain or compressed with gzip; a .parquet or .feather file, which pyarrow reads; or a table of another library
+    that has __arrow_c_stream__: of pandas, Polars, pyarrow, DuckDB, whose columns' kinds are its own.
+
+    Of text files columns' kinds are found out from all of their cells; so are the separator, and whether the first line has names
+    (header), unless they are given. decimal_comma: numbers are written 3,14."""
+    if hasattr(source, "__arrow_c_stream__"):
+        return _of_arrow(source)
+    path = os.fspath(source)
+    if path.lower().endswith((".parquet", ".feather")):
+        return _of_arrow(_read_with_pyarrow(path))
     return Table(_objects.Table.load(path, separator=separator, header=-1 if header is None else int(header), decimal_comma=decimal_comma),
                  path)
+
+
+def _of_arrow(source: Any) -> Table:
+    """The library moves the stream out of the capsule, and releases it."""
+    capsule = source.__arrow_c_stream__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    h = _convert.run_handle(C.gd_table_create_arrow, pointer(capsule, b"arrow_array_stream"))
+    return Table(_objects.Table._made(h, ()))
+
+
+def _read_with_pyarrow(path: str) -> Any:
+    try:
+        from pyarrow import feather, parquet
+    except ImportError:
+        raise _lib.UnsupportedError(f"{path}: pyarrow reads such files, and is not installed: pip install pyarrow") from None
+    return parquet.read_table(path) if path.lower().endswith(".parquet") else feather.read_table(path)
 
 
 def _indices(rows: Any) -> Any:

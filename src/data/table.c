@@ -48,19 +48,27 @@ static gd_status count_distinct(gd_table *t, int64_t column)
     return status;
 }
 
-/* A number, boolean or time if all its cells are that; else a category, if its texts recur. */
-static gd_column_kind find_kind(const gd_table *t, int64_t column)
+/* A category, if its texts recur. */
+static gd_column_kind kind_of_texts(const gd_table *t, int64_t column)
 {
     enum { FEW = 20 };
+    const gd_table_column *c = &t->column[column];
+    int64_t known = t->rows - c->missing;
+    bool recur =
+        c->distinct <= FEW || (c->distinct <= GD_TABLE_MAX_CATEGORIES && c->distinct <= known / 2);
+    return known > 0 && recur ? GD_COLUMN_CATEGORY : GD_COLUMN_TEXT;
+}
+
+/* A number, boolean or time if all its cells are that. */
+static gd_column_kind find_kind(const gd_table *t, int64_t column)
+{
     static const gd_column_kind kinds[] = { GD_COLUMN_NUMBER, GD_COLUMN_BOOLEAN, GD_COLUMN_TIME };
     const gd_table_column *c = &t->column[column];
     int64_t known = t->rows - c->missing;
     for (size_t i = 0; known > 0 && i < sizeof kinds / sizeof *kinds; i++)
         if (first_other(t, column, kinds[i]) < 0)
             return kinds[i];
-    bool recur =
-        c->distinct <= FEW || (c->distinct <= GD_TABLE_MAX_CATEGORIES && c->distinct <= known / 2);
-    return known > 0 && recur ? GD_COLUMN_CATEGORY : GD_COLUMN_TEXT;
+    return kind_of_texts(t, column);
 }
 
 /* Cells that are infinite count as missing in a column of numbers. */
@@ -80,6 +88,22 @@ static gd_status find_kinds(gd_table *t)
         t->column[c].kind = find_kind(t, c);
         if (t->column[c].kind == GD_COLUMN_NUMBER)
             t->column[c].missing = count_missing(t, c);
+    }
+    return status;
+}
+
+gd_status gd_table_take_kinds(gd_table *t)
+{
+    gd_status status = GD_OK;
+    for (int64_t i = 0; status == GD_OK && i < t->columns; i++) {
+        gd_table_column *c = &t->column[i];
+        status = count_distinct(t, i);
+        if (c->kind == GD_COLUMN_NUMBER)
+            c->missing = count_missing(t, i);
+        else if (c->kind == GD_COLUMN_CATEGORY)
+            c->kind = c->missing < t->rows && first_other(t, i, GD_COLUMN_TIME) < 0
+                          ? GD_COLUMN_TIME
+                          : kind_of_texts(t, i);
     }
     return status;
 }

@@ -1,6 +1,7 @@
 /* data/table.h: a table in memory and an encoder, for the files data/table*.c.
  *
  *   table_read.c     text to cells
+ *   table_arrow.c    streams of Arrow to cells
  *   table_cells.c    what a cell says: missing, a number, a boolean, a time
  *   table.c          tables: kinds of columns, access
  *   categories.c     different texts, counted
@@ -37,6 +38,12 @@ struct gd_table {
 /* Fill name, text, cells, lines and the columns' names from text that ends with a 0, which the table
  * takes over. */
 gd_status gd_table_parse(gd_table *table, char *text, size_t size, const gd_table_options *options);
+
+/* ---- table.c ---- */
+
+/* Missing and different cells of the columns, whose kinds are known but for texts: times, categories
+ * or texts. */
+gd_status gd_table_take_kinds(gd_table *table);
 
 /* ---- table_cells.c ---- */
 

@@ -303,6 +303,66 @@ def test_tables_of_all_kinds(tmp_path):
         encoder.encode(table)
 
 
+def test_tables_of_arrow(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    nan = float("nan")
+    cells = {
+        "i": (pa.array([1, None, 3, -4], pa.int16()), [1, nan, 3, -4]),
+        "u": (pa.array([2**63 + 2048, 1, 2, 3], pa.uint64()), [2**63 + 2048, 1, 2, 3]),
+        "f": (pa.array([1.5, nan, None, float("inf")]), [1.5, nan, nan, nan]),
+        "h": (pa.array([0.5, 1, 2, None], pa.float16()), [0.5, 1, 2, nan]),
+        "m": (pa.array([1250, None, -300, 2 * 10**20], pa.decimal128(38, 0)).cast(pa.decimal128(38, 2)), [1250, nan, -300, 2e20]),
+        "b": (pa.array([True, False, None, True]), [True, False, None, True]),
+        "s": (pa.array(["Paris", "", None, 'Rome, "x"']), ["Paris", "", None, 'Rome, "x"']),
+        "long": (pa.array(["x", "y", "x", None], pa.large_string()), ["x", "y", "x", None]),
+        "view": (pa.array(["short", "longer than twelve bytes", None, "short"], pa.string_view()),
+                 ["short", "longer than twelve bytes", None, "short"]),
+        "dictionary": (pa.array(["a", "b", "a", None]).dictionary_encode(), ["a", "b", "a", None]),
+        "nothing": (pa.nulls(4), [None] * 4),
+        "day": (pa.array([19782, -1, None, 0], pa.date32()), [19782 * 86400, -86400, nan, 0]),
+        "day64": (pa.array([0, 86400000, None, -86400000], pa.date64()), [0, 86400, nan, -86400]),
+        "time": (pa.array([1709214306500000, -1, None, 0], pa.timestamp("us")), [1709214306.5, -1e-6, nan, 0]),
+        "zone": (pa.array([0, 1, None, 3600], pa.timestamp("s", tz="Europe/Berlin")), [0, 1, nan, 3600]),
+        "iso": (pa.array(["2024-01-01", "2024-01-02", None, "2024-01-03T10:00"]), [1704067200, 1704153600, nan, 1704276000]),
+    }
+    whole = pa.table({name: values for name, (values, _) in cells.items()})
+    parts = pa.concat_tables([whole.slice(1, 2), whole.slice(0, 3)])
+    pytest.importorskip("pyarrow.parquet").write_table(whole, tmp_path / "t.parquet")
+    for source, rows in ((whole, [0, 1, 2, 3]), (parts, [1, 2, 0, 1, 2]), (tmp_path / "t.parquet", [0, 1, 2, 3]),
+                         (pa.RecordBatchReader.from_batches(whole.schema, whole.to_batches()), [0, 1, 2, 3])):
+        table = data.table(source)
+        assert len(table) == len(rows) and table.columns == list(cells)
+        for name, (_, wanted) in cells.items():
+            found = [wanted[row] for row in rows]
+            assert table[name] == pytest.approx(found, nan_ok=True) if isinstance(found[0], (int, float)) else table[name] == found, name
+            assert table.missing(name) == sum(n is None or n != n for n in found)
+    kinds = data.table(whole).kinds
+    assert [kinds[name] for name in ("i", "b", "s", "dictionary", "day", "iso", "nothing")] == \
+        ["number", "boolean", "category", "category", "time", "time", "text"]
+    for wrong, kind, sentence in ((pa.table({"l": [[1], [2]]}), gd.UnsupportedError, '"l" has the type "\\+l" of Arrow'),
+                                  (pa.table({"a": pa.array([], pa.int8())}), gd.FormatError, "no rows"),
+                                  (pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), gd.FormatError,
+                                   'two columns are called "a"')):
+        with pytest.raises(kind, match=sentence):
+            data.table(wrong)
+
+    def batches():
+        yield whole.to_batches()[0]
+        raise ValueError("the third file is missing")
+    with pytest.raises(OSError, match="the third file is missing"):
+        data.table(pa.RecordBatchReader.from_batches(whole.schema, batches()))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_tables_of_other_libraries(library, iris):
+    pytest.importorskip("pyarrow")
+    frame = pytest.importorskip(library).read_csv(str(iris))
+    ours, theirs = data.table(iris), data.table(frame)
+    assert theirs.kinds == ours.kinds and all(theirs[name] == ours[name] for name in ours.columns)
+    a, b = (table.split("species", seed=2)[0] for table in (ours, theirs))
+    assert a.metadata == b.metadata and a[:len(a)][0].tobytes() == b[:len(b)][0].tobytes()
+
+
 def test_the_shell_takes_what_fit_made(tmp_path, iris):
     tool = shutil.which("gradus") or ROOT / "build/release/gradus"
     if not pathlib.Path(tool).exists():
