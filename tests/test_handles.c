@@ -12,6 +12,8 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include <gradus/foreign.h>
+
 #include "backend/cpu/scratch.h"
 #include "graph/node.h"
 #include "ops/attrs.h"
@@ -464,6 +466,35 @@ static void test_references_are_taken_off(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
 
+/* gradus/foreign.h: what gd_claim(op(..)) gives, owned, with no temporaries left. */
+static void test_an_op_and_its_claim_are_one_call(void **state)
+{
+    gd_context *gd = *state;
+    const gd_axes first = GD_AXES(0);
+    const gd_shape flat = GD_SHAPE(6);
+    gd_scope_begin(gd);
+    gd_tensor *x = gd_claim(gd, gd_full(gd, GD_SHAPE(2, 3), 2, GD_F32));
+    const int64_t before = gd_memory(gd).live_tensors;
+    gd_tensor *made[] = { gd_claim_of_one(gd, gd_mish, x), gd_claim_of_two(gd, gd_add, x, x),
+                          gd_claim_along_axes(gd, gd_sum, x, &first, true),
+                          gd_claim_to_shape(gd, gd_reshape, x, &flat),
+                          gd_claim_with_number(gd, gd_mul_scalar, x, 0.5) };
+    const int64_t count = sizeof made / sizeof *made;
+    assert_int_equal(gd_memory(gd).live_tensors, before + count); /* mish is made of several ops */
+    assert_true(gd_item(gd_max(made[1], GD_ALL_AXES, false)) == 4);
+    assert_true(gd_item(gd_max(made[2], GD_ALL_AXES, false)) == 4);
+    assert_int_equal(gd_tensor_shape(made[2]).rank, 2);
+    assert_int_equal(gd_tensor_shape(made[3]).rank, 1);
+    assert_true(gd_item(gd_max(made[4], GD_ALL_AXES, false)) == 1);
+    assert_null(gd_claim_of_two(gd, gd_matmul, x, x));
+    assert_int_equal(gd_error_code(), GD_ERR_SHAPE);
+    gd_error_clear();
+    for (int64_t i = 0; i < count; i++)
+        gd_release(made[i]);
+    gd_release(x);
+    gd_scope_end(gd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -479,6 +510,7 @@ int main(void)
         TEST(test_close_warns_of_leaks),
         TEST(test_references_given_back_by_other_threads),
         TEST(test_references_are_taken_off),
+        TEST(test_an_op_and_its_claim_are_one_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,6 +79,8 @@ NOT_FOR_PYTHON = {
     **{name: "gd.from_dlpack and Tensor.__dlpack__" for name in (
         "gd_dlpack_export", "gd_dlpack_export_unversioned", "gd_dlpack_import", "gd_dlpack_import_unversioned",
         "gd_dlpack_set_capsules", "gd_dlpack_capsule_destructor")},
+    **{f"gd_claim_{form}": "run_one and the like in _convert.py" for form in (
+        "of_one", "of_two", "along_axes", "to_shape", "with_number")},
     **{f"gd_vmap_{what}": "gd.vmap" for what in ("begin", "end", "abandon")},
     "gd_release_later": "a Tensor gives its reference back itself", "gd_error_record": "functions that C calls raise exceptions",
     "gd_export_c": "step.save_c(path)",

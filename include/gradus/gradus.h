@@ -13,6 +13,7 @@
 #include <gradus/conv.h>
 #include <gradus/data.h>
 #include <gradus/dlpack.h>
+#include <gradus/foreign.h>
 #include <gradus/io.h>
 #include <gradus/language.h>
 #include <gradus/layers.h>

@@ -10,7 +10,7 @@ from ctypes import byref, create_string_buffer, sizeof
 
 from . import _api, _lib
 from ._dtype import BY_CODE, BY_FORMAT, BY_NAME, DType, dtype
-from ._lib import C, _pending, claim, drain, fail, lock
+from ._lib import C, _pending, claim, drain, fail, held, lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +54,75 @@ def run(function, *arguments) -> Tensor:
             h = _claim(_lib._context, function(*arguments))
         except ctypes.ArgumentError as error:
             raise TypeError(f"{function.__name__}: {error}") from None
+    if h is None:
+        fail()
+    t = _new(Tensor)
+    t._h = h
+    return t
+
+
+# An op and gd_claim in one call of C, which no other thread comes between: nobody needs the lock while nobody holds it. The extension
+# has a lock of its own kind, and these are its unusual cases.
+
+def function_at(function) -> int:
+    """The address of a function of the library."""
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+def _one_call(claiming):
+    def run_locked(at, *arguments) -> Tensor:
+        with lock:
+            if _pending:
+                drain()
+            h = claiming(_lib._context, at, *arguments)
+        if h is None:
+            fail()
+        return wrap(h)
+    return run_locked
+
+
+_claim_of_one, _claim_of_two, _claim_axes, _claim_shape = C.gd_claim_of_one, C.gd_claim_of_two, C.gd_claim_along_axes, C.gd_claim_to_shape
+_one_locked, _two_locked = _one_call(_claim_of_one), _one_call(_claim_of_two)
+_axes_locked, _shape_locked = _one_call(_claim_axes), _one_call(_claim_shape)
+
+
+def run_one(at, x) -> Tensor:
+    if held or _pending:
+        return _one_locked(at, x)
+    h = _claim_of_one(_lib._context, at, x)
+    if h is None:
+        fail()
+    t = _new(Tensor)
+    t._h = h
+    return t
+
+
+def run_two(at, x, y) -> Tensor:
+    if held or _pending:
+        return _two_locked(at, x, y)
+    h = _claim_of_two(_lib._context, at, x, y)
+    if h is None:
+        fail()
+    t = _new(Tensor)
+    t._h = h
+    return t
+
+
+def run_axes(at, x, axes, keep) -> Tensor:
+    if held or _pending:
+        return _axes_locked(at, x, axes, keep)
+    h = _claim_axes(_lib._context, at, x, axes, keep)
+    if h is None:
+        fail()
+    t = _new(Tensor)
+    t._h = h
+    return t
+
+
+def run_shaped(at, x, shape) -> Tensor:
+    if held or _pending:
+        return _shape_locked(at, x, shape)
+    h = _claim_shape(_lib._context, at, x, shape)
     if h is None:
         fail()
     t = _new(Tensor)
@@ -168,7 +237,7 @@ def shape_of(value: ShapeLike) -> _api.gd_shape:
         raise _lib.ShapeError(f"a shape has at most {_MAX_RANK} axes, and {sizes} has {len(sizes)}")
     shape = _api.gd_shape(len(sizes), (ctypes.c_int64 * _MAX_RANK)(*sizes))
     if len(_shapes) < 4096:
-        _shapes[sizes] = shape
+        shape = _shapes.setdefault(value if type(value) is int else sizes, shape)  # none is replaced: its address may be known
     return shape
 
 
@@ -192,8 +261,38 @@ def axes_of(value: AxisLike) -> _api.gd_axes:
         raise _lib.ShapeError(f"a tensor has at most {_MAX_RANK} axes")
     made = _api.gd_axes(len(axes), (ctypes.c_int * _MAX_RANK)(*axes))
     if len(_axes) < 4096:
-        _axes[axes] = made
+        made = _axes.setdefault(value if type(value) is int else axes, made)  # none is replaced: its address may be known
     return made
+
+
+_shapes_at: dict = {}
+_axes_at: dict = {}
+
+
+def shape_at(value: ShapeLike) -> Any:
+    """The address of a gd_shape."""
+    try:
+        return _shapes_at[value]
+    except (KeyError, TypeError):
+        return _address(shape_of(value), _shapes, _shapes_at, value)
+
+
+def axes_at(value: AxisLike) -> Any:
+    """The address of a gd_axes."""
+    try:
+        return _axes_at[value]
+    except (KeyError, TypeError):
+        return _address(axes_of(value), _axes, _axes_at, value)
+
+
+def _address(struct, kept: dict, addresses: dict, value) -> Any:
+    """Of one that is kept for ever, a number, which is quicker to hand over; of another, what keeps it for the call."""
+    try:
+        if kept.get(value) is struct:
+            addresses[value] = ctypes.addressof(struct)
+    except TypeError:  # a list
+        pass
+    return byref(struct)
 
 
 def dtype_code(value: DTypeLike) -> int:
@@ -409,7 +508,18 @@ def scalar_op(function, t: Tensor, number) -> Tensor:
         if name.removeprefix("gd_")[0] == "r" and f"gd_{name[4:]}" in _api.FUNCTIONS and name not in _api.FUNCTIONS:
             return run(getattr(C, f"gd_{name[4:]}"), y._h, t._h)
         return run(getattr(C, name), t._h, y._h)
-    return run(function, t._h, number)
+    if held or _pending:
+        return run(function, t._h, number)
+    h = _claim_number(_lib._context, function.at, t._h, number)
+    if h is None:
+        fail()
+    return wrap(h)
+
+
+_claim_number = C.gd_claim_with_number
+for _name, (_result, _parameters) in _api.FUNCTIONS.items():
+    if _name.endswith("_scalar") and _parameters == (ctypes.c_void_p, ctypes.c_double):
+        getattr(C, _name).at = function_at(getattr(C, _name))
 
 
 _COMPARISONS = frozenset(f"gd_{name}_scalar" for name in ("eq", "ne", "lt", "le", "gt", "ge"))

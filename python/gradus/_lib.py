@@ -130,11 +130,44 @@ def _load_fast() -> Any:
     return _fast
 
 
+held: list = []  # not empty: a thread holds the lock
+
+
+class _Lock:
+    """An RLock that others see to be held. Where nobody holds it, a single call of C that keeps the GIL needs none."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def acquire(self) -> bool:
+        self._lock.acquire()
+        held.append(self)
+        return True
+
+    def release(self) -> None:
+        self._lock.release()  # RuntimeError: it is not this thread's
+        held.pop()
+
+    __enter__ = acquire
+
+    def __exit__(self, *what: Any) -> None:
+        self._lock.release()
+        held.pop()
+
+    def _at_fork_reinit(self) -> None:
+        self._lock._at_fork_reinit()  # type: ignore[attr-defined]
+        held.clear()
+
+
 C: Any
 PATH: str
 C, PATH = _bind()
 fast: Any = _load_fast()  # gradus._fast, or None
-lock: Any = threading.RLock() if fast is None else fast.lock
+lock: Any = _Lock() if fast is None else fast.lock
+if fast is not None:
+    held.append(fast)  # who holds that one is not seen here
 _context = None
 no_grad_depth = 0
 stored: list = []  # an exception of a function that C called, to be raised when C has returned

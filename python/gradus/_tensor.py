@@ -6,7 +6,7 @@ import sys
 from itertools import islice
 
 from . import _convert, _lib, _native, _ops
-from ._convert import as_tensor, run, run_status, run_value, shape_of
+from ._convert import as_tensor, run, run_shaped, run_status, run_value, shape_at
 from ._array_info import on_cpu
 from ._dtype import BY_CODE, BY_NAME, DType, dtype
 from ._interop import Interop
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from typing import Any, Iterator
 
     from ._convert import DTypeLike, TensorLike
+
+
+_at_reshape = _convert.function_at(C.gd_reshape)
 
 
 class Tensor(Interop, _ops.TensorMethods):
@@ -36,7 +39,10 @@ class Tensor(Interop, _ops.TensorMethods):
         self._h, t._h = t._h, None
 
     def __del__(self, _release: Any = C.gd_release_later) -> None:
-        _release(getattr(self, "_h", None))
+        try:
+            _release(self._h)
+        except AttributeError:  # one that could not be made
+            pass
 
     # ---- what it is
 
@@ -168,7 +174,7 @@ class Tensor(Interop, _ops.TensorMethods):
         return _ops.transpose(self, -2, -1)
 
     def reshape(self, *shape: Any) -> Tensor:
-        return _ops.reshape(self, shape[0] if len(shape) == 1 else shape)
+        return run_shaped(_at_reshape, self._h, shape_at(shape[0] if len(shape) == 1 else shape))
 
     view = reshape
 

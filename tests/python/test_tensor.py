@@ -1,6 +1,7 @@
 """Tensors as objects: indexing, assignment, printing, copies, conversions, errors."""
 import copy
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -149,3 +150,34 @@ def test_dtypes():
     assert gd.float32 == np.float32 and gd.int64 == np.dtype("int64")
     assert gd.ones(2).dtype is gd.float32 and repr(gd.bool) == "gradus.bool"
     assert pickle.loads(pickle.dumps(gd.int32)) is gd.int32
+
+
+def test_shapes_and_axes_are_kept_for_their_addresses():
+    """Whole numbers, tuples and lists that are equal: what was made for one stands for the others, for ever."""
+    for _ in range(3):
+        for shape in ((6,), 6, [6], range(6, 7), (2, 3), [2, 3], (-1, 3), [-1, 3]):
+            t = gd.reshape(gd.arange(6), shape)
+            assert t.shape == (6,) if t.ndim == 1 else (2, 3), shape
+        for axis in (1, (1,), [1], -1, (-1,), range(1, 2)):
+            assert gd.sum(gd.ones((2, 3)), axis).tolist() == [3, 3], axis
+        assert gd.sum(gd.ones((2, 3)), []).shape == (2, 3) and gd.sum(gd.ones((2, 3))).item() == 6
+
+
+def test_threads_that_need_no_lock_do_not_come_between():
+    """While others hold it for a call that lets them run, and while nobody does."""
+    step, errors = gd.compile(lambda x: (x @ x).relu()), []
+
+    def work(own):
+        try:
+            t = gd.full((3, 40), float(own))
+            for _ in range(150):
+                assert (t + t).sum(axis=1).tolist() == [80.0 * own] * 3 and gd.relu(-t).reshape(120).sum().item() == 0
+                assert (t * 1.5).sum(axis=(0, 1)).item() == 180 * own
+                if own == 2:
+                    step(gd.ones((80, 80)))
+        except BaseException as error:
+            errors.append(error)
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(1, 5)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not errors
