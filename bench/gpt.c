@@ -278,7 +278,7 @@ static void write_weights(run *r)
              r->gpt->suite, (int)getpid());
     trainee t = { 0 };
     open_model(&t, r->gpt, NULL);
-    CHECK(gd_language_model_save(t.model, r->weights) == GD_OK);
+    CHECK(gd_language_model_save(t.model, r->weights, 0, NULL) == GD_OK);
     gd_module *m = gd_language_model_module(t.model);
     fprintf(stderr, "%s: %lld parameters\n", r->gpt->suite,
             (long long)gd_module_parameter_count(m));

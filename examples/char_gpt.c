@@ -158,7 +158,7 @@ static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenize
             fflush(stdout);
         }
         if ((step + 1) % 1000 == 0 || last)
-            gd_language_model_save(t.model, "char_gpt.safetensors");
+            gd_language_model_save(t.model, "char_gpt.safetensors", 0, NULL);
     }
     if (!gd_error_code())
         show_sample(t.model, tokenizer, 500);

@@ -105,7 +105,7 @@ static void a_model_of_ones_own_talks(void **state)
     gd_context *gd = gd_open(test_device());
     gd_language_model *m = gd_language_model_create(gd, .vocabulary = 4, .max_length = 16,
                                                     .layers = 1, .heads = 2, .width = 8, .seed = 1);
-    assert_int_equal(gd_language_model_save(m, path), GD_OK);
+    assert_int_equal(gd_language_model_save(m, path, 0, NULL), GD_OK);
     gd_close(gd);
     FILE *f = fopen(characters, "w");
     fputs("abcb\n", f);

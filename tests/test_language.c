@@ -391,8 +391,10 @@ static void published_files_tell_their_sizes(void **state)
     gd_language_model *m = gd_language_model_create(*state, .vocabulary = 7, .max_length = 5,
                                                     .layers = 3, .heads = 2, .width = 128);
     const char *path = temporary("published.safetensors");
-    assert_int_equal(gd_language_model_save(m, path), GD_OK);
+    const gd_metadata own[] = { { "characters", "ab\n\"c" } };
+    assert_int_equal(gd_language_model_save(m, path, 1, own), GD_OK);
     gd_tensor_file *file = gd_tensor_file_open(path);
+    assert_string_equal(gd_tensor_file_metadata(file, "characters"), "ab\n\"c");
     gd_named_tensor list[64];
     int64_t count = gd_tensor_file_count(file);
     gd_tensor_info none;
@@ -432,7 +434,7 @@ static void saved_models_open_again(void **state)
             .max_length = 6, .layers = 2, .heads = 4, .kv_heads = kind == 0 ? -1 : 2, .width = 24,
             .hidden = 20, .tied = kind != 2, .seed = 3);
         assert_non_null(m);
-        assert_int_equal(gd_language_model_save(m, path), GD_OK);
+        assert_int_equal(gd_language_model_save(m, path, 0, NULL), GD_OK);
         gd_language_model *n = gd_language_model_load(*state, path);
         assert_non_null(n);
         assert_int_equal(gd_language_model_options(n)->kv_heads, kind == 0 ? 4 : 2);

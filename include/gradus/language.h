@@ -5,6 +5,7 @@
 #ifndef GRADUS_LANGUAGE_H
 #define GRADUS_LANGUAGE_H
 
+#include <gradus/io.h>
 #include <gradus/nn.h>
 #include <gradus/text.h>
 
@@ -65,9 +66,11 @@ GD_API void gd_language_model_release(gd_language_model *model);
  * are not those of a model of its sizes; GD_ERR_UNSUPPORTED: safetensors in a build without
  * jansson; GD_ERR_MEMORY. */
 GD_API gd_language_model *gd_language_model_load(gd_context *context, const char *path);
-/* Write a model to a safetensors file, with what gd_language_model_load needs to know. A GPT-2 gets
- * the published names ("transformer.h.0.attn.c_attn.weight"). */
-GD_API gd_status gd_language_model_save(const gd_language_model *model, const char *path);
+/* Write a model to a safetensors file, with what gd_language_model_load needs to know and strings of
+ * one's own, as the characters of its tokeniser, to be read with gd_tensor_file_metadata. A GPT-2 gets
+ * the published names ("transformer.h.0.attn.c_attn.weight"). Errors of gd_tensors_save. */
+GD_API gd_status gd_language_model_save(const gd_language_model *model, const char *path,
+                                        int64_t metadata_count, const gd_metadata *metadata);
 
 /* Its module, to optimize and count; owned by the model. */
 GD_API gd_module *gd_language_model_module(const gd_language_model *model);

@@ -92,6 +92,8 @@ int cli_one_too_many(const char *command, const char *word);
 const char *cli_suggestion(const char *word, const char *prefix, int count,
                            const char *const *words);
 
+/* The library's error in words of the shell. */
+const char *cli_error_words(void);
 /* "gradus: " and the library's error, to stderr. Returns CLI_FAILED. */
 int cli_fail(void);
 
@@ -217,8 +219,9 @@ extern const cli_data_kind cli_table_kind, cli_image_kind, cli_text_kind, cli_ar
 gd_language_model *cli_propose_language(const cli_data *data, uint64_t seed);
 /* A whole file with a 0 byte behind it, to be freed; NULL: it cannot be read, which is recorded. */
 char *cli_read_file(const char *path, size_t *size);
-/* The characters of a text as a file that gradus generate makes the tokeniser of; none for bytes. */
-bool cli_write_characters(const cli_data *data, const char *path);
+/* Keys of a language model's file: the characters that are its tokens; or "bytes". */
+#define CLI_CHARACTERS "characters"
+#define CLI_TOKENIZER  "tokenizer"
 /* By its ending. */
 bool cli_is_photograph(const char *path);
 /* The field's class names, and outputs, from its second field. */

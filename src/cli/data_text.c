@@ -21,14 +21,43 @@ static bool is_text(const char *path)
     return false;
 }
 
-/* Characters, where the text has few different ones, else bytes. */
-static gd_tokenizer *choose_tokenizer(const char *text, size_t size)
+/* The tokens' texts after each other, of which gd_tokenizer_characters makes the same tokeniser; "" where a
+ * file's strings cannot hold them: a 0 byte, a byte that is no UTF-8. NULL: no memory. */
+static char *characters_of(const gd_tokenizer *t)
+{
+    int32_t ids[MOST_CHARACTERS];
+    size_t size;
+    int64_t count = gd_tokenizer_count(t);
+    bool is_text = true;
+    for (int32_t i = 0; i < (int32_t)count; i++) {
+        const char *one = gd_token_text(t, -1, i, &size);
+        is_text &= size > 1 || (size == 1 && *one > 0 && (unsigned char)*one < 0x80);
+        ids[i] = i;
+    }
+    return is_text ? gd_detokenize(t, count, ids, &size) : gd_detokenize(t, 0, ids, &size);
+}
+
+/* Characters, where the text has few different ones, else bytes. The model's file says which. */
+static gd_tokenizer *choose_tokenizer(cli_data *d, const char *text, size_t size)
 {
     gd_tokenizer *t = gd_tokenizer_characters(text, size);
-    if (!t || gd_tokenizer_count(t) <= MOST_CHARACTERS)
+    if (!t)
+        return NULL;
+    bool are_few = gd_tokenizer_count(t) <= MOST_CHARACTERS;
+    char *characters = are_few ? characters_of(t) : NULL;
+    bool are_characters = characters && *characters;
+    if (!are_characters) {
+        gd_tokenizer_release(t);
+        t = gd_tokenizer_bytes();
+    }
+    bool kept = t && (!are_few || characters) &&
+                (are_characters ? cli_data_keep(d, CLI_CHARACTERS, characters)
+                                : cli_data_keep(d, CLI_TOKENIZER, "bytes"));
+    gd_text_free(characters);
+    if (kept)
         return t;
     gd_tokenizer_release(t);
-    return gd_tokenizer_bytes();
+    return NULL;
 }
 
 /* The end of the text is for validation: sequences beside each other there, from anywhere before. */
@@ -66,7 +95,7 @@ static bool open_text(cli_data *d, const cli_data_options *o)
         return gd_error_record(GD_ERR_FORMAT, "the text is compressed with gzip: unpack it first "
                                               "(gunzip)") == GD_OK;
     }
-    d->tokenizer = text ? choose_tokenizer(text, size) : NULL;
+    d->tokenizer = text ? choose_tokenizer(d, text, size) : NULL;
     if (d->tokenizer && gd_tokenize(d->tokenizer, text, size, &tokens) == GD_OK)
         d->tokens = gd_token_data_create(d->context, tokens.count, tokens.ids);
     gd_tokens_free(&tokens);
@@ -92,22 +121,6 @@ gd_language_model *cli_propose_language(const cli_data *d, uint64_t seed)
     return gd_language_model_create(d->context, .vocabulary = d->outputs, .max_length = d->length,
                                     .layers = 4, .heads = 4, .width = 128, .dropout = 0.1,
                                     .seed = seed);
-}
-
-/* The tokens' texts after each other: gd_tokenizer_characters makes the same tokeniser of it. Nothing is
- * written for bytes. */
-bool cli_write_characters(const cli_data *d, const char *path)
-{
-    size_t size;
-    if (gd_tokenizer_count(d->tokenizer) == 256)
-        return true;
-    int32_t ids[MOST_CHARACTERS];
-    for (int32_t i = 0; i < (int32_t)d->outputs; i++)
-        ids[i] = i;
-    char *text = gd_detokenize(d->tokenizer, d->outputs, ids, &size);
-    bool ok = text && gd_file_write(path, text, size) == GD_OK;
-    gd_text_free(text);
-    return ok;
 }
 
 const cli_data_kind cli_text_kind = {

@@ -5,10 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-enum { PATH_BYTES = 4096 };
 
 typedef struct settings {
     const char *model, *tokenizer, *prompt;
@@ -41,17 +38,23 @@ static gd_tokenizer *open_tokenizer(const char *name)
     return t;
 }
 
-/* A run folder that gradus train made of a text has both the model and its characters. */
-static void look_into_folder(settings *s, char model[PATH_BYTES], char tokenizer[PATH_BYTES])
+/* What gradus train saved of a text has its tokens' characters, or says that they are bytes. *own: of
+ * such a file without --tokenizer. */
+static bool read_tokenizer(const settings *s, const char *path, gd_tokenizer **own)
 {
-    struct stat status;
-    if (!s->model || stat(s->model, &status) != 0 || !S_ISDIR(status.st_mode))
-        return;
-    snprintf(model, PATH_BYTES, "%.4000s/model.safetensors", s->model);
-    snprintf(tokenizer, PATH_BYTES, "characters:%.4000s/characters.txt", s->model);
-    if (!s->tokenizer)
-        s->tokenizer = access(tokenizer + strlen("characters:"), F_OK) == 0 ? tokenizer : "bytes";
-    s->model = model;
+    gd_tensor_file *file = s->tokenizer ? NULL : gd_tensor_file_open(path);
+    const char *characters = gd_tensor_file_metadata(file, CLI_CHARACTERS);
+    const char *name = gd_tensor_file_metadata(file, CLI_TOKENIZER);
+    *own = NULL;
+    if (characters)
+        *own = gd_tokenizer_characters(characters, strlen(characters));
+    else if (name && strcmp(name, "bytes") == 0)
+        *own = gd_tokenizer_bytes();
+    bool failed = (characters || name) && !*own;
+    gd_tensor_file_close(file);
+    if (!failed)
+        gd_error_clear(); /* llama2.c's files are none of these */
+    return !failed;
 }
 
 /* ---- the command ---- */
@@ -102,11 +105,8 @@ static bool belong_together(gd_language_model *model, const gd_tokenizer *tokeni
     return false;
 }
 
-static int run(const settings *s)
+static int run(const settings *s, gd_tokenizer *tokenizer)
 {
-    gd_tokenizer *tokenizer = open_tokenizer(s->tokenizer);
-    if (!tokenizer)
-        return CLI_FAILED;
     gd_context *gd = gd_open("cpu", .threads = (int)s->threads);
     gd_language_model *model = gd_language_model_load(gd, s->model);
     int code = CLI_FAILED;
@@ -133,8 +133,8 @@ int cli_generate(int argc, char **argv)
           "a run folder, safetensors (GPT-2, or saved by Gradus) or a llama2.c checkpoint",
           CLI_OPERAND, &s.model, 0, 0 },
         { "tokenizer", "FILE",
-          "merges (vocab.bpe), llama2.c's tokenizer.bin, 'bytes', or 'characters:TEXTFILE'; a "
-          "run's own",
+          "merges (vocab.bpe), llama2.c's tokenizer.bin, 'bytes', or 'characters:TEXTFILE' "
+          "(default: that in the model's file)",
           CLI_TEXT, &s.tokenizer, 0, 0 },
         { "prompt", "TEXT", "what to continue (default: nothing)", CLI_TEXT, &s.prompt, 0, 0 },
         { "tokens", "N", "the most to generate (default: as long as the model can)", CLI_WHOLE,
@@ -157,18 +157,25 @@ int cli_generate(int argc, char **argv)
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
-    char model[PATH_BYTES], tokenizer[PATH_BYTES];
+    char model[CLI_PATH_BYTES];
+    gd_tokenizer *tokenizer = NULL;
     if (s.model && access(s.model, F_OK) != 0) {
         fprintf(stderr, "gradus generate: %s is not there\n", s.model);
         return CLI_FAILED;
     }
-    look_into_folder(&s, model, tokenizer);
-    if (!s.model || !s.tokenizer) {
+    if (s.model) {
+        cli_find_model(s.model, model);
+        if (!read_tokenizer(&s, model, &tokenizer))
+            return cli_fail();
+        s.model = model;
+    }
+    if (!s.model || (!s.tokenizer && !tokenizer)) {
         fprintf(stderr,
                 "gradus generate: %s is needed; 'gradus generate --help' tells what it may be\n",
                 s.model ? "--tokenizer" : "a MODEL");
         return CLI_USAGE;
     }
     cli_catch_interrupts();
-    return run(&s);
+    tokenizer = s.tokenizer ? open_tokenizer(s.tokenizer) : tokenizer;
+    return tokenizer ? run(&s, tokenizer) : CLI_FAILED;
 }

@@ -283,10 +283,22 @@ int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_opt
     return cli_parse_noting(argc, argv, help, options, count, NULL, exit_code);
 }
 
+const char *cli_error_words(void)
+{
+    static char text[4 * CLI_PATH_BYTES];
+    static const char ours[] = "with .blame = true", theirs[] = "with --blame";
+    const char *message = gd_error_message(), *at = strstr(message, ours);
+    if (!*message)
+        return "something failed without a word; please report it";
+    if (!at) /* a member of an option of C is an option of the shell */
+        return message;
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - message), message, theirs,
+             at + strlen(ours));
+    return text;
+}
+
 int cli_fail(void)
 {
-    const char *message = gd_error_message();
-    fprintf(stderr, "gradus: %s\n",
-            *message ? message : "something failed without a word; please report it");
+    fprintf(stderr, "gradus: %s\n", cli_error_words());
     return CLI_FAILED;
 }

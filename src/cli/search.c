@@ -54,8 +54,7 @@ static double best_result(const cli_study *search, const char *folder)
 
 static void note_problem(cli_trial *trial)
 {
-    const char *message = gd_error_message();
-    trial->problem = strdup(*message ? message : "it failed without a word");
+    trial->problem = strdup(cli_error_words());
     gd_error_clear();
 }
 

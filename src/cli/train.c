@@ -154,10 +154,8 @@ bool cli_choose_folder(const char *data, const char *ending, char folder[CLI_PAT
 static bool write_model(const cli_training *t)
 {
     char path[CLI_PATH_BYTES + 32];
-    if (t->language) {
-        snprintf(path, sizeof path, "%s/characters.txt", t->folder);
-        return cli_write_characters(&t->data, path);
-    }
+    if (t->language)
+        return true;
     size_t length = gd_model_format_json(t->model, NULL, 0);
     char *json = length ? malloc(length + 1) : NULL;
     snprintf(path, sizeof path, "%s/model.json", t->folder);
@@ -224,13 +222,8 @@ static bool open_run(cli_training *t, const cli_config *config)
 /* A training that cannot begin leaves no folder behind that was not there. */
 static void take_back(const cli_training *t)
 {
-    static const char *const names[] = { "/config.json",
-                                         "/model.json",
-                                         "/metrics.jsonl",
-                                         "/characters.txt",
-                                         "/checkpoints",
-                                         "/lock",
-                                         "" };
+    static const char *const names[] = { "/config.json", "/model.json", "/metrics.jsonl",
+                                         "/checkpoints", "/lock",       "" };
     char path[CLI_PATH_BYTES + 32];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s%s", t->folder, names[i]);

@@ -83,6 +83,7 @@ struct cli_training {
     gd_run *run;
     gd_run_log *log; /* of a resumed run NULL until the first step is known */
     char folder[CLI_PATH_BYTES];
+    bool has_header;    /* of the table of epochs */
     bool is_new, began; /* the folder was made by this process; its training has begun */
     int64_t epoch;      /* the last one that was finished; 0: none was */
     double logged;      /* when */

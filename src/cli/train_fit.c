@@ -10,22 +10,12 @@
 /* ---- display ---- */
 
 /* "  accuracy 91.25 %", "  mae 0.1234" */
-static int format_metric(char *text, size_t size, const gd_metric *metric, const char *prefix)
+static int format_metric(char *text, size_t size, const gd_metric *metric)
 {
     if (strcmp(metric->name, "accuracy") == 0)
-        return snprintf(text, size, "  %s%s %5.2f %%", prefix, metric->name, 100.0 * metric->value);
-    if (fabs(metric->value) > 1e6)
-        return snprintf(text, size, "  %s%s %.4g", prefix, metric->name, metric->value);
-    return snprintf(text, size, "  %s%s %.4f", prefix, metric->name, metric->value);
-}
-
-static void print_metrics(const gd_metrics *metrics, const char *prefix, const char *bold)
-{
-    for (int i = 0; i < metrics->count; i++) {
-        char text[96];
-        format_metric(text, sizeof text, &metrics->list[i], prefix);
-        printf("%s%s%s", i > 0 ? bold : "", text, i > 0 && *bold ? cli_plain() : "");
-    }
+        return snprintf(text, size, "  %s %5.2f %%", metric->name, 100.0 * metric->value);
+    return snprintf(text, size, fabs(metric->value) < 1e6 ? "  %s %.4f" : "  %s %.4g", metric->name,
+                    metric->value);
 }
 
 static void print_bar(const gd_fit_progress *p)
@@ -33,7 +23,7 @@ static void print_bar(const gd_fit_progress *p)
     char left[CLI_COUNT_TEXT], rate[CLI_COUNT_TEXT], text[256], bar[64];
     int length = 0;
     for (int i = 0; i < p->train.count && i < 2; i++)
-        length += format_metric(text + length, sizeof text - (size_t)length, &p->train.list[i], "");
+        length += format_metric(text + length, sizeof text - (size_t)length, &p->train.list[i]);
     length += snprintf(text + length, sizeof text - (size_t)length, "  %s samples/s  %s left",
                        cli_count((int64_t)p->samples_per_second, rate),
                        cli_duration(p->seconds_left, left));
@@ -48,18 +38,84 @@ static void print_bar(const gd_fit_progress *p)
     fflush(stdout);
 }
 
-static void print_epoch(const gd_fit_progress *p, bool chooses)
+/* ---- the table of epochs, in 80 columns ---- */
+
+static int column_width(const gd_metric *metric)
+{
+    int length = (int)strlen(metric->name);
+    return 2 + (length > 8 ? length : 8);
+}
+
+static int columns_width(const gd_metrics *metrics)
+{
+    int width = 0;
+    for (int i = 0; i < metrics->count; i++)
+        width += column_width(&metrics->list[i]);
+    return width;
+}
+
+/* "3/20", as wide as "20/20". */
+static int epoch_width(const gd_fit_progress *p)
+{
+    int width = 2 * snprintf(NULL, 0, "%lld", (long long)p->epochs) + 1;
+    return width < 5 ? 5 : width;
+}
+
+enum { SECONDS_WIDTH = 10, RATE_WIDTH = 11, MARK_WIDTH = 3, TABLE_WIDTH = 80 };
+
+static bool has_rate(const gd_fit_progress *p)
+{
+    return epoch_width(p) + columns_width(&p->train) + columns_width(&p->validation) +
+               SECONDS_WIDTH + RATE_WIDTH + MARK_WIDTH <=
+           TABLE_WIDTH;
+}
+
+static void print_names(const gd_metrics *metrics)
+{
+    for (int i = 0; i < metrics->count; i++)
+        printf("%*s", column_width(&metrics->list[i]), metrics->list[i].name);
+}
+
+static void print_header(const gd_fit_progress *p)
+{
+    printf("%*s%*s", epoch_width(p), "", columns_width(&p->train), "training");
+    printf("%s%*s%s\n", cli_bold(), columns_width(&p->validation), "validation", cli_plain());
+    printf("%*s", epoch_width(p), "epoch");
+    print_names(&p->train);
+    print_names(&p->validation);
+    printf("%s%*s\n", has_rate(p) ? "  samples/s" : "", SECONDS_WIDTH, "seconds");
+}
+
+static void print_values(const gd_metrics *metrics)
+{
+    for (int i = 0; i < metrics->count; i++) {
+        const gd_metric *metric = &metrics->list[i];
+        char text[32];
+        if (strcmp(metric->name, "accuracy") == 0)
+            snprintf(text, sizeof text, "%.2f %%", 100.0 * metric->value);
+        else
+            snprintf(text, sizeof text, fabs(metric->value) < 1e4 ? "%.4f" : "%.2e", metric->value);
+        printf("%*s", column_width(metric), text);
+    }
+}
+
+static void print_epoch(cli_training *t, const gd_fit_progress *p)
 {
     char rate[CLI_COUNT_TEXT];
     if (cli_is_terminal())
         printf("\r\033[K");
-    char epochs[CLI_COUNT_TEXT];
-    int width = snprintf(epochs, sizeof epochs, "%lld", (long long)p->epochs);
-    printf("epoch %*lld/%s", width < 2 ? 2 : width, (long long)p->epoch, epochs);
-    print_metrics(&p->train, "", "");
-    print_metrics(&p->validation, "validation ", cli_bold());
-    printf("  %s samples/s  %.2f s%s\n", cli_count((int64_t)p->samples_per_second, rate),
-           p->seconds, p->improved && chooses ? "  *" : "");
+    if (!t->has_header)
+        print_header(p);
+    t->has_header = true;
+    int digits = snprintf(NULL, 0, "%lld", (long long)p->epochs);
+    printf("%*lld/%lld", epoch_width(p) - digits - 1, (long long)p->epoch, (long long)p->epochs);
+    print_values(&p->train);
+    printf("%s", cli_bold());
+    print_values(&p->validation);
+    printf("%s", cli_plain());
+    if (has_rate(p))
+        printf("%*s", RATE_WIDTH, cli_count((int64_t)p->samples_per_second, rate));
+    printf("%*.2f%s\n", SECONDS_WIDTH, p->seconds, p->improved && t->monitor ? "  *" : "");
     fflush(stdout);
 }
 
@@ -82,7 +138,7 @@ static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
     t->epoch = p->epoch_done ? p->epoch : p->epoch - 1;
     *stop = cli_is_interrupted() || (t->settings->pause > 0 && t->epoch >= t->settings->pause);
     if (!t->settings->quiet && p->epoch_done && is_shown(p))
-        print_epoch(p, t->monitor != NULL);
+        print_epoch(t, p);
     else if (!t->settings->quiet && !p->epoch_done && cli_is_terminal())
         print_bar(p);
     cli_add_times(t, p);
@@ -173,7 +229,9 @@ static gd_status save_model(cli_training *t)
         status = gd_ema_swap(t->recipe.ema);
     snprintf(path, sizeof path, "%s/model.safetensors", t->folder);
     if (t->language)
-        return status == GD_OK ? gd_language_model_save(t->language, path) : status;
+        return status == GD_OK ? gd_language_model_save(t->language, path, t->data.metadata_count,
+                                                        t->data.metadata)
+                               : status;
     const gd_training training = { GD_TRAINING_DEFAULTS, .model = t->model,
                                    .metadata_count = t->data.metadata_count,
                                    .metadata = t->data.metadata };

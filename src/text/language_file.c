@@ -98,25 +98,32 @@ static void list_numbers(gd_language_options *o, int64_t *decoder, int64_t *unti
     memcpy(out, all, sizeof all);
 }
 
-gd_status gd_language_model_save(const gd_language_model *m, const char *path)
+gd_status gd_language_model_save(const gd_language_model *m, const char *path,
+                                 int64_t metadata_count, const gd_metadata *given)
 {
-    if (!m || !path)
+    if (!m || !path || (!given && metadata_count > 0))
         return gd_fail(GD_ERR_INVALID, "gd_language_model_save: the %s is NULL",
-                       m ? "path" : "model");
+                       !m      ? "model"
+                       : !path ? "path"
+                               : "metadata");
+    if (metadata_count < 0)
+        return gd_fail(GD_ERR_INVALID, "gd_language_model_save: a negative count");
     gd_language_options o = m->options;
     int64_t decoder = (int64_t)o.decoder, untied = !o.tied;
     number numbers[NUMBERS];
     list_numbers(&o, &decoder, &untied, numbers);
     char text[NUMBERS][24];
-    gd_metadata metadata[NUMBERS];
-    for (int i = 0; i < NUMBERS; i++) {
+    gd_metadata *metadata = gd_alloc_zero((size_t)metadata_count + NUMBERS, sizeof *metadata);
+    for (int64_t i = 0; metadata && i < metadata_count; i++)
+        metadata[NUMBERS + i] = given[i];
+    for (int i = 0; metadata && i < NUMBERS; i++) {
         snprintf(text[i], sizeof text[i], "%lld", (long long)*numbers[i].value);
         metadata[i] = (gd_metadata){ numbers[i].key, text[i] };
     }
     size_t count = (size_t)gd_module_count(m->module);
     gd_named_tensor *list = gd_alloc_zero(count + 1, sizeof *list);
     char(*names)[PATH] = gd_alloc_zero(count + 1, PATH);
-    gd_status status = list && names ? GD_OK : GD_ERR_MEMORY;
+    gd_status status = list && names && metadata ? GD_OK : GD_ERR_MEMORY;
     for (size_t i = 0; status == GD_OK && i < count; i++) {
         const char *name = gd_module_path(m->module, (int)i);
         if (o.decoder == GD_DECODER_GPT2)
@@ -124,7 +131,8 @@ gd_status gd_language_model_save(const gd_language_model *m, const char *path)
         list[i] = (gd_named_tensor){ name, gd_module_tensor(m->module, (int)i) };
     }
     if (status == GD_OK)
-        status = gd_tensors_save(path, (int64_t)count, list, NUMBERS, metadata);
+        status = gd_tensors_save(path, (int64_t)count, list, NUMBERS + metadata_count, metadata);
+    gd_free(metadata);
     gd_free(names);
     gd_free(list);
     return status;
