@@ -267,12 +267,24 @@ static void a_text_is_trained_on(void **state)
                      4);
     assert_true(values[3] > 1.0 && fabs(values[3] - exp(values[2])) < 2e-3);
     assert_has(r->out, "gradus generate runs/be --prompt TEXT");
+    assert_holds("runs/be/pictures/attention-4.svg", "Attention 4: queries down");
     /* 100 steps in each of two epochs are enough to know it by heart. */
     assert_has(run("generate runs/be --prompt 'the q' --tokens 30 --temperature 0 --quiet")->out,
                "the quick brown fox. the quick");
     assert_fails(run("predict runs/be be.txt"), 1,
                  "runs/be is a model of text: gradus generate runs/be goes on with one");
-    assert_fails(run("eval runs/be"), 1, "gradus generate runs/be");
+    /* What it knows by heart: all of the end of the text, which was kept, and the rest of it. */
+    r = run("eval runs/be");
+    assert_string_equal(r->err, "");
+    assert_has(r->out, " characters kept for validation: loss ");
+    assert_true(number_after(r->out, "perplexity ") < 2.0);
+    r = run("eval runs/be be.txt");
+    assert_has(r->out, " characters: loss ");
+    double loss = number_after(r->out, "loss "), bits = number_after(r->out, "perplexity ");
+    assert_true(fabs(log(bits) - loss) < 1e-3);
+    assert_has(r->out, " bits a character");
+    write_text("other.txt", "THE OTHER LETTERS");
+    assert_int_equal(run("eval runs/be other.txt")->code, 1);
     assert_int_equal(run("plan runs/be --batch 1 --length 8")->code, 0);
     /* The model's file alone has all that is needed, also of a text that is no UTF-8. */
     char command[1024];
@@ -441,7 +453,9 @@ static void a_folder_of_photographs_is_trained_on(void **state)
     assert_int_equal(r->code, 0);
     assert_has(r->out, "photos: 16 x 16 pixels; 2 classes (blue, red)");
     assert_has(r->out, "34 photographs for training, 6 for validation");
+    assert_holds("runs/photos/pictures/filters.svg", "conv1.weight");
     assert_has(run("eval runs/photos")->out, "6 photographs kept for validation: accuracy ");
+    assert_holds("runs/photos/pictures/confusion.svg", ">blue<");
     r = run("eval runs/photos photos");
     assert_int_equal(r->code, 0);
     assert_true(number_after(r->out, "40 photographs: accuracy ") > 95.0);

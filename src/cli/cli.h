@@ -222,6 +222,8 @@ char *cli_read_file(const char *path, size_t *size);
 /* Keys of a language model's file: the characters that are its tokens; or "bytes". */
 #define CLI_CHARACTERS "characters"
 #define CLI_TOKENIZER  "tokenizer"
+/* What a language model's file says its tokens are. NULL: failed. */
+gd_tokenizer *cli_file_tokenizer(const char *model);
 /* By its ending. */
 bool cli_is_photograph(const char *path);
 /* The field's class names, and outputs, from its second field. */
@@ -277,6 +279,15 @@ void cli_network_close(cli_network *network);
 void cli_sort_operands(const char **model, cli_words *data);
 /* A run folder is its model.safetensors. */
 void cli_find_model(const char *given, char path[CLI_PATH_BYTES]);
+
+/* The file of the trained model that is meant: that of a folder, or of the newest run where none is given,
+ * which is told. false: there is none, which is recorded. */
+bool cli_find_trained(const char *given, char path[CLI_PATH_BYTES]);
+
+/* ---- eval_text.c ---- */
+
+/* gradus eval of a language model's file; path: a text, NULL: what the run kept. Returns an exit code. */
+int cli_eval_text(const char *model, const char *path, int64_t threads);
 
 /* ---- compiled.c ---- */
 

@@ -219,7 +219,8 @@ int cli_eval(int argc, char **argv)
     };
     const cli_command_help help = {
         "gradus eval [MODEL] [DATA] [OPTION]...",
-        "How well a trained network does on data: accuracy and confusion matrix, or errors."
+        "How well a trained network does on data: accuracy and confusion matrix, errors, or bits a "
+        "character.\nPictures go into the run's folder."
     };
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
@@ -228,7 +229,12 @@ int cli_eval(int argc, char **argv)
     if (s.data.count > 1)
         return cli_one_too_many("eval", s.data.words[1]);
     const char *path = s.data.count ? s.data.words[0] : NULL;
-    const cli_network_options network_options = { .model = s.model, .threads = s.threads };
+    char file[CLI_PATH_BYTES];
+    if (!cli_find_trained(s.model, file))
+        return cli_fail();
+    if (cli_is_language_file(file))
+        return cli_eval_text(file, path, s.threads);
+    const cli_network_options network_options = { .model = file, .threads = s.threads };
     cli_network network;
     cli_data data = { 0 };
     bool ok = cli_trained_open(&network, &network_options) &&

@@ -107,6 +107,20 @@ static const char *name_run(char path[CLI_PATH_BYTES])
     return path;
 }
 
+bool cli_find_trained(const char *given, char path[CLI_PATH_BYTES])
+{
+    char run[CLI_PATH_BYTES];
+    if (given) {
+        cli_find_model(given, path);
+        return true;
+    }
+    if (!find_newest_run(path))
+        return false;
+    memcpy(run, path, sizeof run);
+    fprintf(stderr, "gradus: with %s, the newest run\n", name_run(run));
+    return true;
+}
+
 bool cli_trained_open(cli_network *network, const cli_network_options *options)
 {
     cli_network_options o = *options;
@@ -114,10 +128,9 @@ bool cli_trained_open(cli_network *network, const cli_network_options *options)
     char sentence[2 * CLI_WORD_BYTES];
     *network = (cli_network){ 0 };
     if (!o.model && !o.weights) {
-        if (!find_newest_run(path))
+        if (!cli_find_trained(NULL, path))
             return false;
         o.model = name_run(path);
-        fprintf(stderr, "gradus: with %s, the newest run\n", path);
     }
     if (o.model) {
         cli_find_model(o.model, file);

@@ -119,7 +119,7 @@ static gd_status draw_filters(const gd_module *m, const char *folder)
             return GD_OK;
         gd_chart *chart = gd_chart_images(w, true);
         char title[160];
-        snprintf(title, sizeof title, "Filters of %.100s", gd_module_path(m, i));
+        snprintf(title, sizeof title, "%.100s", gd_module_path(m, i));
         if (chart)
             (void)gd_chart_set_title(chart, title);
         return cli_save_picture(chart, folder, "filters");
@@ -128,12 +128,14 @@ static gd_status draw_filters(const gd_module *m, const char *folder)
 }
 
 /* softmax(scale q k^T) of an attention's q and k [batch, heads, time, width], of the first sample, a map
- * for each head: [heads, 1, queries, keys]. */
+ * for each head: [heads, 1, queries, keys]. NULL, and no error: it has a mask, or groups of heads. */
 static gd_tensor *attention_maps(gd_tensor *attention)
 {
     char attribute[160];
     gd_tensor_attribute(attention, attribute, sizeof attribute);
-    gd_tensor *q = gd_tensor_input(attention, 0), *k = gd_tensor_input(attention, 1);
+    gd_tensor *q = gd_tensor_input(attention, 1), *k = gd_tensor_input(attention, 2);
+    if (!q || !k)
+        return NULL;
     gd_shape shape = gd_tensor_shape(q), keys = gd_tensor_shape(k);
     if (shape.rank != 4 || keys.dim[1] != shape.dim[1] || strstr(attribute, "mask"))
         return NULL;
@@ -144,6 +146,7 @@ static gd_tensor *attention_maps(gd_tensor *attention)
     if (strstr(attribute, " causal"))
         scores = gd_add(scores, gd_triu(gd_full_like(scores, -1e30), 1));
     gd_tensor *maps = gd_softmax(scores, -1);
+    maps = gd_div(maps, gd_max(maps, GD_AXES(-1), true)); /* of each query, what it looks at most */
     return gd_reshape(maps, GD_SHAPE(shape.dim[1], 1, shape.dim[2], keys.dim[2]));
 }
 
@@ -155,8 +158,7 @@ static gd_status draw_attention(gd_tensor *attention, int layer, const char *fol
         return gd_error_code();
     gd_chart *chart = gd_chart_images(maps, true);
     snprintf(name, sizeof name, "attention-%d", layer);
-    snprintf(title, sizeof title,
-             "Attention %d, a map for each head: queries from top to bottom, keys across", layer);
+    snprintf(title, sizeof title, "Attention %d: queries down, keys across", layer);
     if (chart)
         (void)gd_chart_set_title(chart, title);
     return cli_save_picture(chart, folder, name);
@@ -173,7 +175,7 @@ static gd_status draw_attentions(gd_tensor *loss, const char *folder)
         (void)gd_graph_order(loss, order, count);
     int layer = 0;
     for (int64_t i = 0; status == GD_OK && i < count && layer < MOST_LAYERS; i++)
-        if (strcmp(gd_tensor_op(order[i]), "attention") == 0)
+        if (strcmp(gd_tensor_op(order[i]), "attention_result") == 0)
             status = draw_attention(order[i], ++layer, folder);
     free(order);
     return status;
