@@ -41,11 +41,12 @@ static void help_is_given(void **state)
     r = run("train --help");
     for (const char *line = r->out, *end; (end = strchr(line, '\n')); line = end + 1)
         assert_in_range(end - line, 0, 80);
-    static const char *const options[] = {
-        "--model FILE", "--data DATA", "--epochs N", "--batch N",     "--lr X",      "--optimizer",
-        "--seed N",     "--faithful",  "--eager",    "--per-example", "--threads N", "--quiet",
-        "--run FOLDER", "--resume",    "--target",   "--schedule",    "--workers"
-    };
+    static const char *const options[] = { "--model FILE",  "--data DATA",  "--epochs N",
+                                           "--batch N",     "--lr X",       "--optimizer",
+                                           "--seed N",      "--faithful",   "--eager",
+                                           "--per-example", "--threads N",  "--quiet",
+                                           "--device NAME", "--run FOLDER", "--resume",
+                                           "--target",      "--schedule",   "--workers" };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         assert_has(r->out, options[i]);
     assert_has(run("--version")->out, "gradus 0.1.0\n");
@@ -107,6 +108,46 @@ static double validation_accuracy(const char *out)
     while (*second != ' ')
         second--;
     return strtod(second, NULL);
+}
+
+static void write_table(void)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/points.csv", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "x,y,side\n");
+    for (int i = 0; i < 60; i++)
+        fprintf(file, "%d,%d,%s\n", i * 7 % 31, i * 11 % 23, i * 7 % 31 > 15 ? "right" : "left");
+    fclose(file);
+}
+
+static void every_device_trains_to_the_same_bytes(void **state)
+{
+    (void)state;
+    write_table();
+    assert_fails(run("train points.csv --target side --device abacus"), 1,
+                 "no device is called \"abacus\"; there are \"cpu\"");
+    if (!strstr(run("info")->out, " opencl:0"))
+        skip();
+    need("jansson");
+    static const char *const devices[] = { "cpu", "opencl", "opencl:0" };
+    char command[700];
+    for (int i = 0; i < 3; i++) {
+        const result *r =
+            run("train points.csv --target side --epochs 2 --device %s --run on%d", devices[i], i);
+        assert_string_equal(r->err, "");
+        assert_int_equal(r->code, 0);
+        snprintf(command, sizeof command,
+                 "cmp '%s/on0/model.safetensors' '%s/on%d/model.safetensors'", folder, folder, i);
+        assert_int_equal(system(command), 0);
+    }
+    char expected[sizeof((result *)NULL)->out];
+    memcpy(expected, run("eval on0")->out, sizeof expected);
+    assert_has(expected, "accuracy");
+    const result *r = run("eval on0 --device opencl");
+    assert_string_equal(r->err, "");
+    assert_string_equal(r->out, expected);
 }
 
 /* ---- the main job, shortly ---- */
@@ -390,6 +431,7 @@ int main(void)
         cmocka_unit_test(usage_errors_say_what_is_allowed),
         cmocka_unit_test(failures_say_what_is_missing),
         cmocka_unit_test(info_tells_of_the_machine),
+        cmocka_unit_test(every_device_trains_to_the_same_bytes),
         cmocka_unit_test(a_network_is_trained_used_and_measured),
         cmocka_unit_test(runs_can_be_repeated),
         cmocka_unit_test(other_models_are_rejected),

@@ -255,10 +255,20 @@ typedef struct cli_network {
     char path[CLI_PATH_BYTES];   /* of the file that the model is from; "" for JSON */
 } cli_network;
 
+/* The row of --device. */
+#define CLI_DEVICE_OPTION(name)                                                            \
+    {                                                                                      \
+        "device", "NAME", "what computes, of those that gradus info lists (default: cpu)", \
+            CLI_TEXT, name, 0, 0                                                           \
+    }
+/* NULL: the error is recorded. device: NULL for the CPU. */
+gd_context *cli_open_device(const char *device, int64_t threads);
+
 typedef struct cli_network_options {
     const char *model;   /* a run folder, a file that gradus train saved, or JSON; "mnist_mlp": the
                             network of examples/models/mnist_mlp.json; NULL: that, too */
     const char *weights; /* a safetensors file; NULL: the model's, or as initialised */
+    const char *device;  /* NULL: cpu */
     int64_t threads;     /* -1: as gd_open chooses */
     int64_t seed;
 } cli_network_options;
@@ -287,7 +297,7 @@ bool cli_find_trained(const char *given, char path[CLI_PATH_BYTES]);
 /* ---- eval_text.c ---- */
 
 /* gradus eval of a language model's file; path: a text, NULL: what the run kept. Returns an exit code. */
-int cli_eval_text(const char *model, const char *path, int64_t threads);
+int cli_eval_text(const char *model, const char *path, const char *device, int64_t threads);
 
 /* ---- compiled.c ---- */
 

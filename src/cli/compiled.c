@@ -122,7 +122,9 @@ static bool open_network(cli_compiled *c, const cli_network_options *options)
     cli_find_model(options->model ? options->model : "mnist_mlp", path);
     if (!is_language_model(path))
         return cli_network_open(&c->network, options);
-    c->network.context = gd_open("cpu", .threads = (int)options->threads);
+    c->network.context = cli_open_device(options->device, options->threads);
+    if (!c->network.context)
+        return false;
     c->network.language = gd_language_model_load(c->network.context, path);
     return c->network.language != NULL;
 }

@@ -13,6 +13,7 @@ enum { BATCH = 500, MOST_CLASSES = 40 };
 typedef struct settings {
     const char *model;
     cli_words data;
+    const char *device;
     int64_t threads;
 } settings;
 
@@ -216,6 +217,7 @@ int cli_eval(int argc, char **argv)
           "of the kind it was trained on, with answers (default: what the run kept for validation)",
           CLI_OPERANDS, &s.data, 0, 0 },
         { "threads", "N", "threads to compute with", CLI_WHOLE, &s.threads, 1, 256 },
+        CLI_DEVICE_OPTION(&s.device),
     };
     const cli_command_help help = {
         "gradus eval [MODEL] [DATA] [OPTION]...",
@@ -233,8 +235,10 @@ int cli_eval(int argc, char **argv)
     if (!cli_find_trained(s.model, file))
         return cli_fail();
     if (cli_is_language_file(file))
-        return cli_eval_text(file, path, s.threads);
-    const cli_network_options network_options = { .model = file, .threads = s.threads };
+        return cli_eval_text(file, path, s.device, s.threads);
+    const cli_network_options network_options = { .model = file,
+                                                  .device = s.device,
+                                                  .threads = s.threads };
     cli_network network;
     cli_data data = { 0 };
     bool ok = cli_trained_open(&network, &network_options) &&

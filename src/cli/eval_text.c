@@ -46,9 +46,9 @@ static void print(const gd_metrics *metrics, const cli_data *d, const char *whic
            cli_plain(), cli_bold(), loss / log(2.0), unit, cli_plain());
 }
 
-int cli_eval_text(const char *model_path, const char *path, int64_t threads)
+int cli_eval_text(const char *model_path, const char *path, const char *device, int64_t threads)
 {
-    gd_context *gd = gd_open("cpu", .threads = (int)threads);
+    gd_context *gd = cli_open_device(device, threads);
     gd_language_model *model = gd ? gd_language_model_load(gd, model_path) : NULL;
     cli_data d = { .context = gd };
     gd_metrics metrics;

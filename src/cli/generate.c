@@ -9,6 +9,7 @@
 
 typedef struct settings {
     const char *model, *tokenizer, *prompt;
+    const char *device;
     int64_t tokens, top_k, seed, threads;
     double temperature, top_p, repetition_penalty;
     bool quiet;
@@ -107,7 +108,7 @@ static bool belong_together(gd_language_model *model, const gd_tokenizer *tokeni
 
 static int run(const settings *s, gd_tokenizer *tokenizer)
 {
-    gd_context *gd = gd_open("cpu", .threads = (int)s->threads);
+    gd_context *gd = cli_open_device(s->device, s->threads);
     gd_language_model *model = gd_language_model_load(gd, s->model);
     int code = CLI_FAILED;
     if (!model || belong_together(model, tokenizer))
@@ -150,6 +151,7 @@ int cli_generate(int argc, char **argv)
         { "seed", "N", "of the choices (default: 1)", CLI_WHOLE, &s.seed, 0, 9e15 },
         { "threads", "N", "threads to compute with (default: the cores there are)", CLI_WHOLE,
           &s.threads, 1, 256 },
+        CLI_DEVICE_OPTION(&s.device),
         { "quiet", NULL, "print the text alone", CLI_FLAG, &s.quiet, 0, 0 },
     };
     const cli_command_help help = { "gradus generate MODEL [--tokenizer FILE] [OPTION]...",

@@ -52,9 +52,16 @@ void cli_find_model(const char *given, char path[CLI_PATH_BYTES])
     snprintf(path, CLI_PATH_BYTES, "%.4000s%s", given, folder ? "/model.safetensors" : "");
 }
 
+gd_context *cli_open_device(const char *device, int64_t threads)
+{
+    return gd_open(device ? device : "cpu", .threads = (int)threads);
+}
+
 bool cli_network_open(cli_network *network, const cli_network_options *options)
 {
-    *network = (cli_network){ .context = gd_open("cpu", .threads = (int)options->threads) };
+    *network = (cli_network){ .context = cli_open_device(options->device, options->threads) };
+    if (!network->context)
+        return false;
     uint64_t seed = (uint64_t)options->seed;
     char path[CLI_PATH_BYTES] = "";
     if (options->model)

@@ -6,6 +6,7 @@
 
 typedef struct settings {
     const char *model, *optimizer, *trace;
+    const char *device;
     int64_t batch, length, threads, runs, memory_limit;
     bool train, dot, profile;
 } settings;
@@ -151,6 +152,7 @@ int cli_plan(int argc, char **argv)
           CLI_WHOLE, &s.memory_limit, 0, 1e18 },
         { "runs", "N", "runs to measure (default: 20)", CLI_WHOLE, &s.runs, 1, 1e6 },
         { "threads", "N", "threads to compute with (default: 1)", CLI_WHOLE, &s.threads, 1, 256 },
+        CLI_DEVICE_OPTION(&s.device),
     };
     const cli_command_help help = {
         "gradus plan [MODEL] [OPTION]...",
@@ -169,7 +171,7 @@ int cli_plan(int argc, char **argv)
     if (s.trace && gd_file_check_writable(s.trace) != GD_OK)
         return cli_fail();
     cli_compiled_options compiled_options = {
-        .network = { .model = s.model, .threads = s.threads, .seed = 1 },
+        .network = { .model = s.model, .device = s.device, .threads = s.threads, .seed = 1 },
         .batch = s.batch,
         .length = s.length,
         .train = s.train,

@@ -13,6 +13,7 @@ enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, BATCH = 500 };
 typedef struct settings {
     const char *model;
     cli_words data;
+    const char *device;
     int64_t index, count, threads;
 } settings;
 
@@ -327,6 +328,7 @@ int cli_predict(int argc, char **argv)
         { "index", "N", "the first test digit to draw (default: 0)", CLI_WHOLE, &s.index, 0, 9999 },
         { "count", "N", "how many digits (default: 3)", CLI_WHOLE, &s.count, 1, 10000 },
         { "threads", "N", "threads to compute with", CLI_WHOLE, &s.threads, 1, 256 },
+        CLI_DEVICE_OPTION(&s.device),
     };
     const cli_command_help help = {
         "gradus predict [MODEL] [DATA]... [OPTION]...",
@@ -337,7 +339,9 @@ int cli_predict(int argc, char **argv)
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
     cli_sort_operands(&s.model, &s.data);
-    const cli_network_options network_options = { .model = s.model, .threads = s.threads };
+    const cli_network_options network_options = { .model = s.model,
+                                                  .device = s.device,
+                                                  .threads = s.threads };
     cli_network network;
     cli_data data = { 0 };
     bool ok = cli_trained_open(&network, &network_options) &&

@@ -258,7 +258,7 @@ static bool train(cli_training *t, cli_settings *s, const cli_config *config)
                       s->model);
     complete(s, kind);
     t->monitor = s->monitor ? s->monitor : kind->monitor;
-    t->context = gd_open("cpu", .threads = (int)s->threads);
+    t->context = cli_open_device(s->device, s->threads);
     if (!t->context || !open_run(t, config) || !cli_data_open(&t->data, t->context, &data) ||
         !make_model(t) || !choose_threads(t) || !write_model(t))
         return false;

@@ -13,7 +13,7 @@
 typedef struct cli_settings {
     const char *given; /* the data, as the user called them */
     const char *data, *model, *run, *resume, *config, *target, *task, *ignore, *optimizer,
-        *schedule, *monitor;
+        *schedule, *monitor, *device;
     cli_texts sets;
     int64_t epochs, batch, seed, threads, workers, size, accumulate, patience, plateau_patience;
     double lr, momentum, weight_decay, clip_norm, clip_value, validation, ema, min_improvement;

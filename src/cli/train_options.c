@@ -68,6 +68,7 @@ int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS])
         { "threads", "N",
           "threads to compute with (default: the cores there are; 1 for a small network)",
           CLI_WHOLE, &s->threads, 1, 256 },
+        CLI_DEVICE_OPTION(&s->device),
         { "quiet", NULL, "print nothing but errors", CLI_FLAG, &s->quiet, 0, 0 },
         { "Training", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
         { "model", "FILE", "the network as JSON (default: one is proposed)", CLI_TEXT, &s->model, 0,
@@ -178,8 +179,8 @@ const char *cli_train_key(const char *name)
 
 bool cli_train_is_kept(const char *name)
 {
-    static const char *const others[] = { "run",     "resume", "config", "set", "threads",
-                                          "workers", "blame",  "quiet",  "DATA" };
+    static const char *const others[] = { "run",    "resume",  "config", "set",   "threads",
+                                          "device", "workers", "blame",  "quiet", "DATA" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i]) == 0)
             return false;
