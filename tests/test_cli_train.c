@@ -153,6 +153,31 @@ static void a_mixed_table_is_trained_on(void **state)
     assert_true(number_after(r->out, "R2 ") > 0.5);
 }
 
+/* 12,5 is a number where cells are separated by semicolons; also to gradus predict and eval. */
+static void decimal_commas_are_found_out(void **state)
+{
+    (void)state;
+    need("jansson");
+    char table[2048] = "weight;price\n";
+    for (int i = 0; i < 60; i++)
+        snprintf(table + strlen(table), sizeof table - strlen(table), "%d,%d;%d,25\n", i, i % 10,
+                 2 * i);
+    write_text("commas.csv", table);
+    const result *r = run("train commas.csv --target price --epochs 40 --run commas");
+    assert_string_equal(r->err, "");
+    assert_has(r->out, "2 columns, 1 feature; price: a number");
+    write_text("one.csv", "weight;price\n30,125;60\n");
+    double price = number_after(run("predict commas one.csv")->out, "price\n");
+    assert_true(price > 40.0 && price < 80.0);
+    assert_has(run("eval commas")->out, "9 rows kept for validation: price is off by ");
+    /* Thousands stay what they are. */
+    snprintf(table, sizeof table, "city,people\n");
+    for (int i = 1; i <= 60; i++)
+        snprintf(table + strlen(table), sizeof table - strlen(table), "c%d,\"%d,250\"\n", i, i);
+    write_text("thousands.csv", table);
+    assert_fails(run("train thousands.csv --target people"), 1, "cannot be the target");
+}
+
 static void mistakes_about_tables_are_told(void **state)
 {
     (void)state;
@@ -498,6 +523,7 @@ int main(void)
         cmocka_unit_test(a_table_of_numbers_is_trained_on),
         cmocka_unit_test(a_run_is_logged_for_tensorboard),
         cmocka_unit_test(a_mixed_table_is_trained_on),
+        cmocka_unit_test(decimal_commas_are_found_out),
         cmocka_unit_test(mistakes_about_tables_are_told),
         cmocka_unit_test(a_killed_run_is_resumed_to_the_same_bytes),
         cmocka_unit_test(changed_data_is_not_gone_on_with),

@@ -191,10 +191,65 @@ static bool make_sets(cli_data *d, const cli_data_options *o, const wishes *w, i
     return d->train && d->validation;
 }
 
+/* ---- decimal commas ---- */
+
+/* A cell as 12,5; *is_sure: with other than three digits behind the comma, where it is no 1,250. */
+static bool has_decimal_comma(const char *cell, bool *is_sure)
+{
+    static const char digits[] = "0123456789";
+    cell += *cell == '-' || *cell == '+';
+    size_t before = strspn(cell, digits);
+    if (before == 0 || cell[before] != ',')
+        return false;
+    size_t behind = strspn(cell + before + 1, digits);
+    *is_sure |= behind != 3;
+    return behind > 0 && cell[before + 1 + behind] == '\0';
+}
+
+/* Whether numbers are written 12,5 in the column: most of its cells are. (Whole numbers have none.) */
+static bool is_column_with_commas(const gd_table *t, int64_t column)
+{
+    int64_t with = 0, known = 0;
+    bool is_sure = false;
+    gd_column_kind kind = gd_table_column_kind(t, column);
+    if (kind != GD_COLUMN_TEXT && kind != GD_COLUMN_CATEGORY)
+        return false;
+    for (int64_t row = 0; row < gd_table_rows(t); row++) {
+        const char *cell = gd_table_text(t, row, column);
+        known += cell != NULL;
+        with += cell && has_decimal_comma(cell, &is_sure);
+    }
+    return is_sure && 2 * with > known;
+}
+
+static int64_t count_numbers(const gd_table *t)
+{
+    int64_t count = 0;
+    for (int64_t c = 0; c < gd_table_columns(t); c++)
+        count += gd_table_column_kind(t, c) == GD_COLUMN_NUMBER;
+    return count;
+}
+
+/* The table, with decimal commas where more of its columns are numbers then. */
+static gd_table *load_table(const char *path, bool *has_commas)
+{
+    gd_table *plain = gd_table_load(path);
+    *has_commas = false;
+    for (int64_t c = 0; plain && !*has_commas && c < gd_table_columns(plain); c++)
+        *has_commas = is_column_with_commas(plain, c);
+    if (!*has_commas)
+        return plain;
+    gd_table *other = gd_table_load(path, .decimal_comma = true);
+    *has_commas = other && count_numbers(other) > count_numbers(plain);
+    gd_table_release(*has_commas ? plain : other);
+    return *has_commas ? other : plain;
+}
+
 static bool open_table(cli_data *d, const cli_data_options *o)
 {
-    d->table = gd_table_load(o->path);
-    if (!d->table)
+    bool has_commas;
+    d->table = load_table(o->path, &has_commas);
+    if (!d->table || (has_commas && !cli_data_keep(d, "decimal_comma", "true")))
         return false;
     if (!o->target)
         return ask_for_target(d->table);
@@ -216,7 +271,8 @@ static bool reopen_table(cli_data *d, const char *path, gd_tensor_file *file)
 {
     const char *json = gd_tensor_file_metadata(file, "encoder");
     d->encoder = json ? gd_table_encoder_create_json(json) : NULL;
-    d->table = d->encoder ? gd_table_load(path) : NULL;
+    bool has_commas = gd_tensor_file_metadata(file, "decimal_comma") != NULL;
+    d->table = d->encoder ? gd_table_load(path, .decimal_comma = has_commas) : NULL;
     if (!json)
         (void)gd_error_record(GD_ERR_FORMAT, "the model's file has no encoder of tables");
     d->outputs = gd_table_encoder_classes(d->encoder);
