@@ -7,6 +7,7 @@
 
 #include "graph/op.h"
 
+#include <float.h>
 #include <math.h>
 #include <tgmath.h>
 
@@ -105,6 +106,7 @@ FLOATS(isnan, isnan(x) != 0)
 FLOATS(isinf, isinf(x) != 0)
 FLOATS(copysign, copysign(x, y))
 FLOATS(nextafter, nextafter(x, y))
+FLOATS(flush_subnormal, fabs(x) < (sizeof x == 4 ? (double)FLT_MIN : DBL_MIN) ? 0 : x)
 FLOATS(signbit, signbit(x) != 0)
 INTEGERS(bitwise_and, U(x) & U(y))
 INTEGERS(bitwise_or, U(x) | U(y))
@@ -211,6 +213,7 @@ static const reference references[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_neg] = { 1, BOTH(neg), WHOLE(neg) },
     [GD_OP_abs] = { 1, BOTH(abs), WHOLE(abs) },
     [GD_OP_sign] = { 1, BOTH(sign), WHOLE(sign) },
+    [GD_OP_flush_subnormal] = { 1, BOTH(flush_subnormal) },
     [GD_OP_square] = { 1, BOTH(square), WHOLE(square) },
     [GD_OP_reciprocal] = { 1, BOTH(reciprocal) },
     [GD_OP_sqrt] = { 1, BOTH(sqrt) },

@@ -244,6 +244,13 @@ static void signs_and_neighbours(void **state)
                   (const double[]){ 0x1.fffffep-1, -0x1p-149, -INFINITY, 0 });
     expect_values(gd_nextafter(gd_ones(context, GD_SCALAR, GD_F64), down), GD_F64, 1,
                   (const double[]){ 0x1.fffffffffffffp-1 });
+    gd_tensor *small =
+        gd_from_host(context, GD_SHAPE(5), GD_F32,
+                     (float[]){ FLT_MIN, -FLT_MIN, nextafterf(FLT_MIN, 0), -0x1p-149F, -INFINITY });
+    expect_values(gd_flush_subnormal(small), GD_F32, 5,
+                  (const double[]){ FLT_MIN, -FLT_MIN, 0, 0, -INFINITY });
+    expect_values(gd_flush_subnormal(gd_scalar(context, 0x1p-1023, GD_F64)), GD_F64, 1,
+                  (const double[]){ 0 });
     gd_tensor *zero = gd_scalar(context, -0.0, GD_F32);
     expect_values(gd_signbit(gd_asinh(zero)), GD_BOOL, 1, (const double[]){ 1 });
     expect_values(gd_signbit(gd_atanh(zero)), GD_BOOL, 1, (const double[]){ 1 });

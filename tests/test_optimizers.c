@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "optim/optimizer.h"
 #include "support/context.h"
 
 /* ---- a small problem: tanh(x @ w + b) to t, mean squared error ---- */
@@ -288,6 +289,29 @@ static void adam_equals_its_ops_bit_for_bit(void **state)
         gd_close(gd);
     }
     setenv("GRADUS_ISA", saved, 1);
+}
+
+/* A moment whose gradients are zero from some step on ends as zero: once it is subnormal, a tenth of
+ * it rounds to nothing. */
+static void moments_do_not_stay_subnormal(void **state)
+{
+    enum { COUNT = 40, STEPS = 1100 };
+    gd_context *gd = *state;
+    gd_module *m = gd_module_create(gd);
+    gd_tensor *p = make_parameter(m, COUNT), *zeros = gd_zeros(gd, GD_SHAPE(COUNT), GD_F32);
+    gd_tensor *g = gd_add_scalar(gd_abs(gd_gradient(p)), 0.1);
+    gd_optimizer *optimizers[] = { gd_sgd(m, .momentum = 0.9), gd_adam(m, .beta2 = 0.9),
+                                   gd_rmsprop(m, .alpha = 0.9), gd_lion(m, .beta2 = 0.9) };
+    for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
+        assert_int_equal(gd_set_gradient(p, g), GD_OK);
+        assert_int_equal(gd_optimizer_step(optimizers[i]), GD_OK);
+        gd_tensor *moment = gd_optimizer_state(optimizers[i], 0, 0);
+        assert_true(gd_item(gd_min(moment, GD_ALL_AXES, false)) > 0);
+        assert_int_equal(gd_set_gradient(p, zeros), GD_OK);
+        for (int step = 0; step < STEPS; step++)
+            assert_int_equal(gd_optimizer_step(optimizers[i]), GD_OK);
+        assert_true(gd_item(gd_max(gd_abs(moment), GD_ALL_AXES, false)) == 0);
+    }
 }
 
 /* Eagerly, too, an update needs no room for values in between. */
@@ -802,6 +826,7 @@ int main(void)
         context_test(twenty_steps_equal_pytorch),
         context_test(compiled_equals_eager_bit_for_bit),
         cmocka_unit_test(adam_equals_its_ops_bit_for_bit),
+        context_test(moments_do_not_stay_subnormal),
         context_test(an_eager_update_makes_no_temporaries),
         context_test(accumulated_steps_equal_minimize),
         context_test(the_learning_rate_changes_without_a_new_trace),

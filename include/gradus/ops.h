@@ -58,6 +58,9 @@ GD_API gd_tensor *gd_copysign(gd_tensor *x, gd_tensor *y);
 /* the number of the (float) dtype that is next to x in the direction of y; of f16 and bf16, which are
  * computed in f32, x itself */
 GD_API gd_tensor *gd_nextafter(gd_tensor *x, gd_tensor *y);
+/* 0 where x is subnormal, else x; of f16 and bf16, which are computed in f32, what is subnormal there.
+ * Processors take up to a hundred times as long to multiply subnormal numbers. The gradient goes through. */
+GD_API gd_tensor *gd_flush_subnormal(gd_tensor *x);
 /* x * x */
 GD_API gd_tensor *gd_square(gd_tensor *x);
 /* 1 / x */

@@ -40,6 +40,7 @@ static const char *const words[][2] = {
     { "INTEGER_POW", "integer_pow" },
     { "COPYSIGN", "copy_sign" },
     { "NEXTAFTER", "next_after" },
+    { "FLUSH", "flush" },
     { "FMA", "fused_multiply_add" },
     { "SQRT", "square_root" },
     { "FLOOR", "round_down" },

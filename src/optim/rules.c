@@ -34,7 +34,8 @@ static void sgd_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_updat
     gd_tensor *g = gd_decayed_gradient(hyper, u);
     if (hyper->momentum != 0.0) {
         gd_tensor *kept = gd_mul_scalar(u->state[0], hyper->momentum);
-        u->next[0] = gd_add(kept, s->gradient_factor ? gd_mul(g, s->gradient_factor) : g);
+        u->next[0] = gd_flush_subnormal(
+            gd_add(kept, s->gradient_factor ? gd_mul(g, s->gradient_factor) : g));
         g = hyper->nesterov ? gd_add(g, gd_mul_scalar(u->next[0], hyper->momentum)) : u->next[0];
     }
     u->next_p = gd_sub(u->p, gd_mul(g, s->lr));
@@ -60,7 +61,8 @@ static void rmsprop_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_u
     u->next[0] = gd_running_square(u->state[0], g, hyper->alpha);
     gd_tensor *denominator = gd_add_scalar(gd_sqrt(u->next[0]), hyper->epsilon);
     if (hyper->momentum != 0.0) {
-        u->next[1] = gd_add(gd_mul_scalar(u->state[1], hyper->momentum), gd_div(g, denominator));
+        u->next[1] = gd_flush_subnormal(
+            gd_add(gd_mul_scalar(u->state[1], hyper->momentum), gd_div(g, denominator)));
         u->next_p = gd_sub(u->p, gd_mul(u->next[1], s->lr));
     } else {
         u->next_p = gd_sub(u->p, gd_div(gd_mul(g, s->lr), denominator));
@@ -160,8 +162,8 @@ static void lion_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_upda
     /* In this order the old m is read no more when the new one is made, and the compiler makes it in
      * its place. */
     u->next_p = gd_sub(p, gd_mul(gd_sign(mixed), s->lr));
-    u->next[0] =
-        gd_add(gd_mul_scalar(u->state[0], hyper->beta2), gd_mul_scalar(u->g, 1.0 - hyper->beta2));
+    u->next[0] = gd_flush_subnormal(
+        gd_add(gd_mul_scalar(u->state[0], hyper->beta2), gd_mul_scalar(u->g, 1.0 - hyper->beta2)));
 }
 
 const gd_rule gd_rule_lion = { .name = "lion",

@@ -36,7 +36,7 @@ static gd_tensor *decayed_parameter(const gd_step_scalars *s, const gd_update *u
 static void move_moments(const gd_hyper *hyper, gd_update *u, gd_tensor *g)
 {
     gd_tensor *m = u->state[0];
-    u->next[0] = gd_add(m, gd_mul_scalar(gd_sub(g, m), 1.0 - hyper->beta1));
+    u->next[0] = gd_flush_subnormal(gd_add(m, gd_mul_scalar(gd_sub(g, m), 1.0 - hyper->beta1)));
     u->next[1] = gd_running_square(u->state[1], g, hyper->beta2);
 }
 

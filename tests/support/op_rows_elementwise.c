@@ -152,6 +152,7 @@ BINARY_ROW(integer_pow, -3, 3, 0, 4, RESULT_SAME, 0, E | OP_INTEGERS_ONLY, integ
 UNARY(neg, -20, 20, RESULT_NUMERIC, 0, DE, -x)
 UNARY(abs, -20, 20, RESULT_NUMERIC, 0, DE, fabsl(x))
 UNARY(sign, -20, 20, RESULT_NUMERIC, 0, DE, (x > 0) - (x < 0))
+UNARY(flush_subnormal, -20, 20, RESULT_FLOAT, 0, DE, x)
 UNARY(square, -20, 20, RESULT_NUMERIC, 0, DE, x *x)
 UNARY(reciprocal, 0.3, 20, RESULT_FLOAT, 0, DE, 1 / x)
 UNARY(sqrt, 0.1, 20, RESULT_FLOAT, 0, DE, sqrtl(x))

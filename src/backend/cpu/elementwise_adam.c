@@ -12,10 +12,12 @@
 enum {
     DIFFERENCE,
     CHANGE,
+    MOVED,
     FIRST_MOMENT,
     OLD_SHARE,
     SCALED_G,
     NEW_SHARE,
+    MIXED,
     SECOND_MOMENT,
     ROOT,
     DENOMINATOR,
@@ -33,12 +35,14 @@ static const struct {
 } nodes[NODES] = {
     [DIFFERENCE] = { GD_OP_sub, { LEAF(G), LEAF(M) } },
     [CHANGE] = { GD_OP_mul, { DIFFERENCE, LEAF(REST1) } },
-    [FIRST_MOMENT] = { GD_OP_add, { LEAF(M), CHANGE } },
+    [MOVED] = { GD_OP_add, { LEAF(M), CHANGE } },
+    [FIRST_MOMENT] = { GD_OP_flush_subnormal, { MOVED } },
     [OLD_SHARE] = { GD_OP_mul, { LEAF(V), LEAF(BETA2) } },
     [SCALED_G] = { GD_OP_mul, { LEAF(G), LEAF(REST2) } },
     [NEW_SHARE] = { GD_OP_mul, { SCALED_G, LEAF(G) } },
-    [SECOND_MOMENT] = { GD_OP_add, { OLD_SHARE, NEW_SHARE } },
-    [ROOT] = { GD_OP_sqrt, { SECOND_MOMENT, SECOND_MOMENT } },
+    [MIXED] = { GD_OP_add, { OLD_SHARE, NEW_SHARE } },
+    [SECOND_MOMENT] = { GD_OP_flush_subnormal, { MIXED } },
+    [ROOT] = { GD_OP_sqrt, { SECOND_MOMENT } },
     [DENOMINATOR] = { GD_OP_add, { ROOT, LEAF(EPSILON) } },
     [NUMERATOR] = { GD_OP_mul, { FIRST_MOMENT, LEAF(STEP_SIZE) } },
     [STEP] = { GD_OP_div, { NUMERATOR, DENOMINATOR } },
@@ -66,7 +70,8 @@ static bool match(const gd_fused_attr *attr, int node, int value, gd_ew_adam *fo
         return false;
     found->node[node] = (int16_t)i;
     return match(attr, nodes[node].from[0], instruction->from[0], found) &&
-           (node == ROOT || match(attr, nodes[node].from[1], instruction->from[1], found));
+           (gd_op_row(instruction->op)->arity == 1 ||
+            match(attr, nodes[node].from[1], instruction->from[1], found));
 }
 
 /* Whether the operands have the layouts that the loop reads. */

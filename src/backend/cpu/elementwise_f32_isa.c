@@ -20,8 +20,8 @@ void GD_ISA_NAME(gd_ew_adam_f32)(const float *const *from, float *const *to, int
     float *new_p = to[0], *new_m = to[1], *new_v = to[2];
     GD_EW_INDEPENDENT
     for (int64_t i = 0; i < n; i++) {
-        const float first = m[i] + (g[i] - m[i]) * rest1;
-        const float second = v[i] * beta2 + g[i] * rest2 * g[i];
+        const float first = flush_f32(m[i] + (g[i] - m[i]) * rest1);
+        const float second = flush_f32(v[i] * beta2 + g[i] * rest2 * g[i]);
         new_p[i] = p[i] * decay - first * step_size / (__builtin_sqrtf(second) + epsilon);
         new_m[i] = first;
         new_v[i] = second;

@@ -50,8 +50,9 @@ typedef struct gd_ew_source {
 } gd_ew_source;
 
 /* Adam's update in a group: p' = p decay - m' step_size / (sqrt v' + epsilon), m' = m + rest1 (g -
- * m), v' = beta2 v + rest2 g^2, with rest1 = 1 - beta1 and rest2 = 1 - beta2. The names are those
- * of gd_step_scalars (optim/optimizer.h), whose scaled epsilon is meant. */
+ * m), v' = beta2 v + rest2 g^2, with rest1 = 1 - beta1 and rest2 = 1 - beta2, and 0 where m' or v'
+ * would be subnormal. The names are those of gd_step_scalars (optim/optimizer.h), whose scaled
+ * epsilon is meant. */
 enum { /* leaves; from STEP_SIZE on, one number for all elements */
        GD_EW_ADAM_P,
        GD_EW_ADAM_G,
@@ -65,7 +66,7 @@ enum { /* leaves; from STEP_SIZE on, one number for all elements */
        GD_EW_ADAM_REST2,
        GD_EW_ADAM_DECAY, /* may be missing */
        GD_EW_ADAM_LEAVES,
-       GD_EW_ADAM_NODES = 13,
+       GD_EW_ADAM_NODES = 15,
        GD_EW_ADAM_RESULTS = 3, /* p', m', v' */
 };
 typedef struct gd_ew_adam {

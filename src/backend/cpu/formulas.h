@@ -44,6 +44,7 @@
 #define TRUNC(x)        GD_T_NAME(round_to_zero)(x)
 #define COPYSIGN(x, y)  GD_T_NAME(copy_sign)(x, y)  /* |x| with the sign of y */
 #define NEXTAFTER(x, y) GD_T_NAME(next_after)(x, y) /* the number beside x, towards y */
+#define FLUSH(x)        GD_T_NAME(flush)(x)         /* 0 where x is subnormal */
 #define POW(x, y)       GD_T_NAME(gd_pow)(x, y)
 #define ATAN2(y, x)     GD_T_NAME(gd_atan2)(y, x)
 #define EXP(x)          GD_T_NAME(gd_exp)(x)
@@ -137,6 +138,12 @@ GD_T_INLINE GD_T GD_T_NAME(relu)(GD_T x)
 GD_T_INLINE GD_T GD_T_NAME(sign)(GD_T x)
 {
     return x > 0 ? (GD_T)1 : x < 0 ? (GD_T)-1 : x == 0 ? (GD_T)0 : x;
+}
+
+GD_T_INLINE GD_T GD_T_NAME(flush)(GD_T x)
+{
+    const GD_T smallest_normal = sizeof(GD_T) == sizeof(float) ? (GD_T)0x1p-126 : (GD_T)0x1p-1022;
+    return GD_T_NAME(absolute)(x) < smallest_normal ? 0 : x;
 }
 
 /* The remainder of x / y with the sign of y, as Python and NumPy define it: fmod is exact, and the

@@ -27,6 +27,7 @@
 #define INTEGER_POW(x, y)       NAME(integer_power)(x, y)
 #define COPYSIGN(x, y)          OWN(copysign)(x, y)
 #define NEXTAFTER(x, y)         OWN(nextafter)(x, y)
+#define FLUSH(x)                SELECT(ABS(x) < (sizeof(C) == sizeof(float) ? (C)FLT_MIN : (C)DBL_MIN), 0, x)
 #define INFINITY_               ((C)INFINITY)
 #define FMA(x, y, z)            OWN(fma)(x, y, z)
 
