@@ -132,7 +132,7 @@ static void refusals(void **state)
     expect_error(GD_ERR_IO, "absent: cannot be read as a folder");
     mkdir(in_folder("a"), 0700);
     assert_null(gd_image_folder(gd, folder, 2, 4));
-    expect_error(GD_ERR_IO, "holds no folders with images (.jpg, .jpeg, .png)");
+    expect_error(GD_ERR_IO, "there is no image (.jpg, .jpeg, .png) in its folders");
 }
 
 /* The middle of the result's ratio, as if the file were that. */

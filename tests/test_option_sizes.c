@@ -431,6 +431,7 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_batch_norm_options, of_tensor(gd_batch_norm_with(rows(e), NULL, NULL, gd_copy(row(e)), gd_copy(row(e)), o)), GD_BATCH_NORM_DEFAULTS) \
     _(gd_bce_options, of_tensor(gd_bce_with(gd_sigmoid(e->x), gd_sigmoid(e->x), o)), GD_BCE_DEFAULTS) \
     _(gd_bce_with_logits_options, of_tensor(gd_bce_with_logits_with(e->x, gd_sigmoid(e->x), o)), GD_BCE_WITH_LOGITS_DEFAULTS) \
+    _(gd_audio_folder_options, of_object(gd_audio_folder_with(e->gd, "nowhere", 2, o)), GD_AUDIO_FOLDER_DEFAULTS) \
     _(gd_image_options, of_object(gd_image_folder_with(e->gd, "nowhere", 2, 2, o)) + of_object(gd_image_list_with(e->gd, "nowhere", 2, 2, o)), GD_IMAGE_DEFAULTS) \
     _(gd_chart_line_options, of_chart(with_line(o)), GD_CHART_LINE_DEFAULTS, .smoothing = 0.5) \
     _(gd_chart_options, of_chart(gd_chart_create_with(o)), GD_CHART_DEFAULTS, .title = "t", .width = 300) \

@@ -349,6 +349,7 @@ static void zeros_are_refused(void **state)
     REFUSED(gd_cifar10_options, gd_cifar10_with(gd, "folder", &zeros));
     REFUSED(gd_image_options, gd_image_folder_with(gd, "folder", 2, 2, &zeros));
     REFUSED(gd_image_options, gd_image_list_with(gd, "list", 2, 2, &zeros));
+    REFUSED(gd_audio_folder_options, gd_audio_folder_with(gd, "folder", 2, &zeros));
     REFUSED(gd_loader_options, gd_loader_create_with(NULL, &zeros));
     REFUSED(gd_fit_options, gd_fit_with(NULL, objective, NULL, NULL, &zeros));
     REFUSED(gd_evaluate_options, gd_evaluate_with(NULL, objective, NULL, NULL, NULL, &zeros));

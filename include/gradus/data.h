@@ -238,6 +238,25 @@ GD_API gd_dataset *gd_image_folder_with(gd_context *context, const char *folder,
 GD_API gd_dataset *gd_image_list_with(gd_context *context, const char *path, int64_t height,
                                       int64_t width, const gd_image_options *options);
 
+typedef struct gd_audio_folder_options {
+    size_t size GD_DEFAULT(sizeof(gd_audio_folder_options));
+    int64_t channels GD_DEFAULT(1); /* 1: the mean of a file's; 0: as many as the first file has */
+    int64_t rate;                   /* frames a second; 0: the first file's */
+} gd_audio_folder_options;
+#define GD_AUDIO_FOLDER_DEFAULTS .size = sizeof(gd_audio_folder_options), .channels = 1, .rate = 0
+
+/* gd_audio_folder(context, "words", 16000): sounds [channels, length] f32, fields "audio" and "label",
+ * of WAV files (gd_audio_read), with a folder for each class as gd_image_folder has them. Of longer
+ * sounds the middle is taken, around shorter ones is silence; length 0: the first file's. Files are read
+ * when their samples are asked for, by the workers of a loader, whose error names the file: also one of
+ * another rate, or other channels where several are wanted. GD_ERR_IO: no folder, or no sounds;
+ * GD_ERR_INVALID, GD_ERR_MEMORY, errors of gd_audio_read. */
+#define gd_audio_folder(...)                                                           \
+    GD_WITH_3(gd_audio_folder_with, gd_audio_folder_options, GD_AUDIO_FOLDER_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_dataset *gd_audio_folder_with(gd_context *context, const char *folder, int64_t length,
+                                        const gd_audio_folder_options *options);
+
 /* End a data set before its context closes. Its subsets and loaders keep what they need of it. NULL
  * is fine. */
 GD_API void gd_dataset_release(gd_dataset *dataset);

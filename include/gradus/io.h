@@ -154,6 +154,22 @@ GD_API gd_status gd_image_resize(const gd_image *image, int64_t height, int64_t 
 /* Release the pixels and zero the struct. NULL and an all-zero struct are fine. */
 GD_API void gd_image_free(gd_image *image);
 
+/* ---- sound ---- */
+
+typedef struct gd_audio {
+    int64_t frames, channels;
+    int64_t rate;   /* frames a second */
+    float *samples; /* [channels, frames] in -1 … 1, owned by this struct */
+} gd_audio;
+
+/* Read a WAV file of integers of 8, 16, 24 or 32 bits or floats of 32 or 64, of up to 256 channels,
+ * WAVE_FORMAT_EXTENSIBLE too. On success *out owns its samples: gd_audio_free(). On failure *out is all
+ * zero: GD_ERR_IO; GD_ERR_FORMAT (no WAV, cut, or without sound); GD_ERR_UNSUPPORTED (compressed);
+ * GD_ERR_MEMORY; GD_ERR_INVALID (NULL). */
+GD_API gd_status gd_audio_read(const char *path, gd_audio *out);
+/* Release the samples and zero the struct. NULL and an all-zero struct are fine. */
+GD_API void gd_audio_free(gd_audio *audio);
+
 #ifdef __cplusplus
 }
 #endif

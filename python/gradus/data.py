@@ -201,6 +201,28 @@ def image_list(path: Any, height: int, width: int, *, crop: bool = False, cache:
     return Dataset(_ops.image_list(os.fspath(path), height, width, crop=crop, cache=cache, batch_dtype=dtype))
 
 
+def audio_folder(folder: Any, length: int = 0, *, channels: int = 1, rate: int = 0) -> Dataset:
+    """Sounds [channels, length] of WAV files; each folder in `folder` is a class. Of longer sounds the middle is taken, around shorter ones
+    is silence; length 0: the first file's. channels 1: the mean of a file's. All have one rate, in frames a second."""
+    made = Dataset(_ops.audio_folder(os.fspath(folder), length, channels=channels, rate=rate))
+    if channels == 1:  # as gradus predict reads sounds
+        made.metadata = {"task": "audio", "length": str(made.shape[1]), "classes": classes_as_json(made.fields[1].class_names)}
+    return made
+
+
+def read_audio(path: Any) -> tuple[Tensor, int]:
+    """A WAV file as float32 [channels, frames] in -1 … 1, and its rate in frames a second."""
+    audio = _api.gd_audio()
+    with _lib.lock:
+        if C.gd_audio_read(_convert.as_text(path), ctypes.byref(audio)):
+            _lib.fail()
+        try:
+            return _convert.run(C.gd_from_host, _lib.context(), _convert.shape_of((audio.channels, audio.frames)), BY_NAME["f32"].code,
+                                audio.samples), audio.rate
+        finally:
+            C.gd_audio_free(ctypes.byref(audio))
+
+
 def from_arrays(*arrays: Any, classes: dict[str, int] | None = None, **named: Any) -> Dataset:
     """A data set of arrays whose first axes belong together, samples and targets of any kind: from_arrays(x, y), fields "x" and "y", or
     from_arrays(image=…, label=…). Tensors that are contiguous and NumPy's arrays share their memory with it, numpy.memmap's files too;
@@ -468,5 +490,5 @@ def _stack(samples: list) -> Any:
     return _ops.stack([as_tensor(s) for s in samples])
 
 
-__all__ = ["DataLoader", "Dataset", "Field", "Table", "TableEncoder", "cifar10", "from_arrays", "idx", "image_folder", "image_list",
-           "mnist", "read_idx", "read_image", "table", "tokens", "write_image", "write_tokens"]
+__all__ = ["DataLoader", "Dataset", "Field", "Table", "TableEncoder", "audio_folder", "cifar10", "from_arrays", "idx", "image_folder", "image_list",
+           "mnist", "read_audio", "read_idx", "read_image", "table", "tokens", "write_image", "write_tokens"]

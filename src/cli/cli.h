@@ -190,7 +190,8 @@ struct cli_data {
     gd_table *table;
     gd_table_encoder *encoder;
     char **classes;          /* [outputs] of photographs without folders; else NULL */
-    int64_t size;            /* height and width of photographs */
+    int64_t size;            /* height and width of photographs, frames of sounds */
+    int64_t rate;            /* frames a second of sounds */
     gd_tokenizer *tokenizer; /* of text */
     gd_token_data *tokens;
     int64_t length;  /* of sequences of tokens */
@@ -214,7 +215,8 @@ void cli_data_close(cli_data *data);
 /* Keep a string for the model's file. The key lives longer than the data; the value is copied. */
 bool cli_data_keep(cli_data *data, const char *key, const char *value);
 /* Kinds that have a file of their own. */
-extern const cli_data_kind cli_table_kind, cli_image_kind, cli_text_kind, cli_array_kind;
+extern const cli_data_kind cli_table_kind, cli_image_kind, cli_text_kind, cli_array_kind,
+    cli_audio_kind;
 /* A small GPT for the tokens. */
 gd_language_model *cli_propose_language(const cli_data *data, uint64_t seed);
 /* A whole file with a 0 byte behind it, to be freed; NULL: it cannot be read, which is recorded. */
@@ -226,6 +228,19 @@ char *cli_read_file(const char *path, size_t *size);
 gd_tokenizer *cli_file_tokenizer(const char *model);
 /* By its ending. */
 bool cli_is_photograph(const char *path);
+/* A folder with folders of files that `is` takes. */
+bool cli_has_classes_of(const char *path, bool (*is)(const char *path));
+/* One of these files. */
+bool cli_find_in_classes(const char *path, bool (*is)(const char *path),
+                         char found[CLI_PATH_BYTES]);
+/* By its ending; as the model takes it, [1, 1, size], NULL: an error. */
+bool cli_is_sound(const char *path);
+gd_tensor *cli_read_sound(const cli_data *data, const char *path);
+/* Names of classes, to the model's file and from it. false: the error is recorded. */
+bool cli_data_keep_classes(cli_data *data);
+bool cli_data_take_kept_classes(cli_data *data, gd_tensor_file *file);
+/* Whether the classes of the data, the names of its folders, are those. */
+bool cli_data_has_kept_classes(const cli_data *data);
 /* The field's class names, and outputs, from its second field. */
 void cli_data_take_classes(cli_data *data);
 /* A number that the model gives, in the target's unit. */

@@ -59,8 +59,8 @@ static const cli_data_kind mnist_kind = {
 
 /* ---- kinds ---- */
 
-static const cli_data_kind *const kinds[] = { &mnist_kind, &cli_image_kind, &cli_table_kind,
-                                              &cli_text_kind, &cli_array_kind };
+static const cli_data_kind *const kinds[] = { &mnist_kind,    &cli_image_kind, &cli_table_kind,
+                                              &cli_text_kind, &cli_array_kind, &cli_audio_kind };
 enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
 
 bool cli_has_ending(const char *path, const char *ending)
@@ -85,7 +85,8 @@ const cli_data_kind *cli_data_find(const char *path)
                    "the shell of it"
              : stat(path, &status) != 0 ? "is not there"
              : S_ISDIR(status.st_mode)
-                 ? "is a folder without MNIST's files, without folders of photographs, each of "
+                 ? "is a folder without MNIST's files, without folders of photographs or sounds, "
+                   "each of "
                    "which would be a class, and without x.npy and y.npy"
                  : "is no table (.csv, .tsv), no text (.txt) and no file of arrays (.npz)");
     (void)gd_error_record(GD_ERR_INVALID, problem);

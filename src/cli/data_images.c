@@ -49,6 +49,32 @@ static bool has(const char *folder, bool (*wanted)(const char *path))
     return found;
 }
 
+bool cli_find_in_classes(const char *path, bool (*is)(const char *path), char found[CLI_PATH_BYTES])
+{
+    DIR *stream = opendir(path);
+    bool ok = false;
+    for (struct dirent *class; stream && !ok && (class = readdir(stream));) {
+        char folder[PATH_BYTES / 2];
+        snprintf(folder, sizeof folder, "%.1700s/%s", path, class->d_name);
+        DIR *files = class->d_name[0] != '.' ? opendir(folder) : NULL;
+        for (struct dirent *e; files && !ok && (e = readdir(files));) {
+            snprintf(found, CLI_PATH_BYTES, "%s/%s", folder, e->d_name);
+            ok = e->d_name[0] != '.' && is(found);
+        }
+        if (files)
+            closedir(files);
+    }
+    if (stream)
+        closedir(stream);
+    return ok;
+}
+
+bool cli_has_classes_of(const char *path, bool (*is)(const char *path))
+{
+    char found[CLI_PATH_BYTES];
+    return cli_find_in_classes(path, is, found);
+}
+
 static bool has_photographs(const char *path)
 {
     return is_folder(path) && has(path, cli_is_photograph);
@@ -108,7 +134,7 @@ static gd_dataset *open_folder(const cli_data *d, const char *path, int64_t size
 
 #ifdef GD_HAVE_JANSSON
 
-static bool keep_classes(cli_data *d)
+bool cli_data_keep_classes(cli_data *d)
 {
     json_t *list = json_array();
     char number[CLI_COUNT_TEXT];
@@ -121,8 +147,9 @@ static bool keep_classes(cli_data *d)
     return ok;
 }
 
-static bool take_classes(cli_data *d, const char *text)
+bool cli_data_take_kept_classes(cli_data *d, gd_tensor_file *file)
 {
+    const char *text = gd_tensor_file_metadata(file, "classes");
     json_t *list = text ? json_loads(text, 0, NULL) : NULL;
     bool ok = list && json_array_size(list) > 0;
     d->outputs = (int64_t)json_array_size(list);
@@ -140,14 +167,14 @@ static bool take_classes(cli_data *d, const char *text)
 
 #else
 
-static bool keep_classes(cli_data *d)
+bool cli_data_keep_classes(cli_data *d)
 {
     return d != NULL; /* nor can the model be saved */
 }
 
-static bool take_classes(cli_data *d, const char *text)
+bool cli_data_take_kept_classes(cli_data *d, gd_tensor_file *file)
 {
-    (void)d, (void)text;
+    (void)d, (void)file;
     (void)gd_error_record(GD_ERR_UNSUPPORTED, "this build cannot read JSON");
     return false;
 }
@@ -214,6 +241,8 @@ static bool all_have_photographs(const cli_data *d)
 static bool open_images(cli_data *d, const cli_data_options *o)
 {
     char text[CLI_COUNT_TEXT];
+    if (o->size > 1024)
+        return gd_error_record(GD_ERR_INVALID, "--size of photographs is at most 1024") == GD_OK;
     int64_t size = o->size > 0 ? o->size : is_cifar(o->path) ? CIFAR_SIZE : DEFAULT_SIZE;
     if (!open_sets(d, o, size))
         return false;
@@ -229,19 +258,11 @@ static bool open_images(cli_data *d, const cli_data_options *o)
     }
     snprintf(d->about + at, sizeof d->about - (size_t)at, d->outputs > 8 ? ", ...)" : ")");
     snprintf(text, sizeof text, "%lld", (long long)size);
-    return cli_data_keep(d, "image", text) && keep_classes(d);
+    return cli_data_keep(d, "image", text) && cli_data_keep_classes(d);
 }
 
-static bool reopen_images(cli_data *d, const char *path, gd_tensor_file *file)
+bool cli_data_has_kept_classes(const cli_data *d)
 {
-    const char *size = gd_tensor_file_metadata(file, "image");
-    d->size = size ? strtoll(size, NULL, 10) : DEFAULT_SIZE;
-    if (d->size < 1 || d->size > GD_IMAGE_MAX_SIZE ||
-        !take_classes(d, gd_tensor_file_metadata(file, "classes")))
-        return false;
-    if (!has_classes(path) && !is_cifar(path))
-        return true; /* a photograph, or a folder of them: nobody says what they are */
-    d->validation = open_folder(d, path, d->size, true);
     const gd_field *y = gd_dataset_field(d->validation, 1);
     for (int64_t i = 0; y && i < y->classes; i++)
         if (y->classes != d->outputs ||
@@ -251,6 +272,18 @@ static bool reopen_images(cli_data *d, const char *path, gd_tensor_file *file)
             return false;
         }
     return y != NULL;
+}
+
+static bool reopen_images(cli_data *d, const char *path, gd_tensor_file *file)
+{
+    const char *size = gd_tensor_file_metadata(file, "image");
+    d->size = size ? strtoll(size, NULL, 10) : DEFAULT_SIZE;
+    if (d->size < 1 || d->size > GD_IMAGE_MAX_SIZE || !cli_data_take_kept_classes(d, file))
+        return false;
+    if (!has_classes(path) && !is_cifar(path))
+        return true; /* a photograph, or a folder of them: nobody says what they are */
+    d->validation = open_folder(d, path, d->size, true);
+    return cli_data_has_kept_classes(d);
 }
 
 /* Four stages of convolution, batch normalisation, ReLU and pooling, each with twice the channels. */

@@ -136,7 +136,7 @@ static bool find_truth(const cli_network *network, cli_data *d)
     if (d->validation)
         return d->kind != &cli_array_kind || cli_data_fits(network->model, d);
     if (d->kind != &cli_table_kind)
-        return gd_error_record(GD_ERR_INVALID, "eval needs folders of photographs, "
+        return gd_error_record(GD_ERR_INVALID, "eval needs folders of what it was trained on, "
                                                "one for each class") == GD_OK;
     const char *target = gd_table_encoder_target(d->encoder);
     int64_t *rows = malloc((size_t)gd_table_rows(d->table) * sizeof *rows);

@@ -252,7 +252,10 @@ static bool predict_photograph(album *a, const char *path)
 {
     char *names[] = { (char *)(uintptr_t)path };
     bool ok = gd_scope_begin(a->network->context) == GD_OK;
-    gd_tensor *x = ok ? read_photograph(a->network->context, path, a->data->size) : NULL;
+    gd_tensor *x = !ok ? NULL
+                   : a->data->kind == &cli_audio_kind
+                       ? cli_read_sound(a->data, path)
+                       : read_photograph(a->network->context, path, a->data->size);
     if (x && a->answered++ == 0)
         puts("file,class,probability");
     if (x)
@@ -266,9 +269,14 @@ static bool predict_photograph(album *a, const char *path)
     return gd_scope_end(a->network->context) == GD_OK && ok;
 }
 
-static int is_wanted(const struct dirent *e)
+static int is_photograph(const struct dirent *e)
 {
     return e->d_name[0] != '.' && cli_is_photograph(e->d_name);
+}
+
+static int is_sound(const struct dirent *e)
+{
+    return e->d_name[0] != '.' && cli_is_sound(e->d_name);
 }
 
 /* One, or all of a folder, in the order of their names. */
@@ -279,7 +287,8 @@ static bool predict_path(album *a, const char *path)
     if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode))
         return predict_photograph(a, path);
     struct dirent **entries = NULL;
-    int count = scandir(path, &entries, is_wanted, alphasort);
+    bool sounds = a->data->kind == &cli_audio_kind;
+    int count = scandir(path, &entries, sounds ? is_sound : is_photograph, alphasort);
     bool ok = true;
     for (int i = 0; i < count; i++) {
         snprintf(file, sizeof file, "%.3800s/%s", path, entries[i]->d_name);
@@ -287,8 +296,8 @@ static bool predict_path(album *a, const char *path)
         free(entries[i]);
     }
     free(entries);
-    snprintf(file, sizeof file, "%.4000s: there are no photographs (.jpg, .png) in the folder",
-             path);
+    snprintf(file, sizeof file, "%.4000s: there are no %s in the folder", path,
+             sounds ? "sounds (.wav)" : "photographs (.jpg, .png)");
     return count > 0 ? ok : gd_error_record(GD_ERR_IO, file) == GD_OK;
 }
 
@@ -310,8 +319,9 @@ static bool predict(const settings *s, cli_network *network, const cli_data *d)
         return false;
     bool ok = d->kind == &cli_table_kind   ? predict_table(network, d)
               : d->kind == &cli_array_kind ? predict_arrays(network, d)
-              : d->kind == &cli_image_kind ? predict_photographs(network, d, &s->data)
-                                           : predict_digits(s, network, d);
+              : d->kind == &cli_image_kind || d->kind == &cli_audio_kind
+                  ? predict_photographs(network, d, &s->data)
+                  : predict_digits(s, network, d);
     return gd_no_grad_end(network->context) == GD_OK && ok;
 }
 
@@ -323,7 +333,8 @@ int cli_predict(int argc, char **argv)
           "a run folder, or its model.safetensors (default: the newest in " CLI_RUNS "/)",
           CLI_OPERAND, &s.model, 0, 0 },
         { "DATA...", NULL,
-          "a table, arrays, or photographs and folders of them (of digits: " CLI_DEFAULT_DATA ")",
+          "a table, arrays, or photographs or sounds and folders of them (of "
+          "digits: " CLI_DEFAULT_DATA ")",
           CLI_OPERANDS, &s.data, 0, 0 },
         { "index", "N", "the first test digit to draw (default: 0)", CLI_WHOLE, &s.index, 0, 9999 },
         { "count", "N", "how many digits (default: 3)", CLI_WHOLE, &s.count, 1, 10000 },
@@ -347,7 +358,7 @@ int cli_predict(int argc, char **argv)
     bool ok = cli_trained_open(&network, &network_options) &&
               cli_data_reopen(&data, network.context, s.data.count ? s.data.words[0] : NULL,
                               network.path);
-    if (ok && s.data.count > 1 && data.kind != &cli_image_kind)
+    if (ok && s.data.count > 1 && data.kind != &cli_image_kind && data.kind != &cli_audio_kind)
         code = cli_one_too_many("predict", s.data.words[1]);
     else
         ok = ok && predict(&s, &network, &data);

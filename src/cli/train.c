@@ -251,8 +251,8 @@ static bool train(cli_training *t, cli_settings *s, const cli_config *config)
     if (s->task && kind != &cli_table_kind && kind != &cli_array_kind)
         return record(GD_ERR_INVALID, "%s is no table and no arrays, which --task is for",
                       s->given);
-    if (s->size && kind != &cli_image_kind)
-        return record(GD_ERR_INVALID, "%s: --size is for photographs", s->given);
+    if (s->size && kind != &cli_image_kind && kind != &cli_audio_kind)
+        return record(GD_ERR_INVALID, "%s: --size is for photographs and sounds", s->given);
     if (s->model && !kind->propose)
         return record(GD_ERR_INVALID, "%s: a text is learnt by a GPT; --model is for other data",
                       s->model);

@@ -201,13 +201,16 @@ static gd_loader *load_training(const cli_training *t)
     const cli_settings *s = t->settings;
     const gd_augment_options flips = { GD_AUGMENT_DEFAULTS, .flip = 0.5, .padding = 4 };
     bool images = t->data.kind->flip;
-    int64_t workers = s->workers >= 0 ? s->workers : images ? 2 : 0;
+    int64_t workers = s->workers >= 0                             ? s->workers
+                      : images || t->data.kind == &cli_audio_kind ? 2
+                                                                  : 0;
     return gd_loader_create(t->data.train, .batch = s->per_example ? 1 : s->batch, .shuffle = true,
                             .seed = (uint64_t)s->seed, .workers = (int)workers,
                             .with_replacement = t->data.kind->steps > 0,
                             .batches_per_epoch = t->data.kind->steps > 0 ? t->data.kind->steps : -1,
                             /* a batch of one would be normalised to nothing */
-                            .drop_last = (images || t->data.kind == &cli_array_kind) &&
+                            .drop_last = (images || t->data.kind == &cli_array_kind ||
+                                          t->data.kind == &cli_audio_kind) &&
                                          gd_dataset_count(t->data.train) >= s->batch,
                             .draws = images ? (int)gd_augment_draws(&flips) : 0);
 }

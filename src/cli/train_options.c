@@ -34,7 +34,8 @@ int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS])
     const cli_option options[] = {
         { "Data", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
         { "DATA", NULL,
-          "a table (.csv, .tsv), a folder of photographs with a folder for each class, a text "
+          "a table (.csv, .tsv), a folder of photographs or sounds (.wav) with a folder for each "
+          "class, a text "
           "(.txt), NumPy's arrays x and y (.npz), or the files of CIFAR-10 or MNIST "
           "(default: " CLI_DEFAULT_DATA "); or a file of --config",
           CLI_OPERAND, &s->data, 0, 0 },
@@ -44,8 +45,10 @@ int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS])
           CLI_LIST, &s->ignore, 0, 0 },
         { "task", "NAME", "classification or regression (default: as the target says)", CLI_TEXT,
           &s->task, 0, 0 },
-        { "size", "N", "of photographs: height and width in pixels (default: 64)", CLI_WHOLE,
-          &s->size, 8, 1024 },
+        { "size", "N",
+          "of photographs: height and width in pixels (default: 64); of sounds: frames "
+          "(default: those of the first)",
+          CLI_WHOLE, &s->size, 8, 1 << 24 },
         { "validation", "X", "share of the data to validate with (default: 0.15)", CLI_REAL,
           &s->validation, 0.01, 0.9 },
         { "workers", "N", "threads that make batches ahead (default: 2 for photographs, else none)",

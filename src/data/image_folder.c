@@ -33,9 +33,10 @@ static bool is_folder(const char *folder, const char *name)
            stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* What a folder holds, sorted: photographs, or else folders. Names that begin with a dot are
- * hidden. */
-static gd_status list_folder(const char *path, bool photographs, gd_name_list *list)
+/* What a folder holds, sorted: files that `is` takes, or else, where it is NULL, folders. Names that begin
+ * with a dot are hidden. */
+static gd_status list_folder(const char *path, bool (*is)(const char *name), const char *what,
+                             gd_name_list *list)
 {
     DIR *folder = opendir(path);
     if (!folder)
@@ -47,7 +48,7 @@ static gd_status list_folder(const char *path, bool photographs, gd_name_list *l
         const char *name = entry->d_name;
         if (name[0] == '.')
             continue;
-        if (photographs ? is_photograph(name) : is_folder(path, name))
+        if (is ? is(name) : is_folder(path, name))
             ok = gd_name_list_add(list, name);
         else if (others++ == 0)
             snprintf(other, sizeof other, "%s", name);
@@ -55,16 +56,16 @@ static gd_status list_folder(const char *path, bool photographs, gd_name_list *l
     closedir(folder);
     if (others > 0)
         gd_log_message(GD_LOG_WARNING, "%s: left out what is no %s: %s%s", path,
-                       photographs ? "image (.jpg, .jpeg, .png)" : "folder", other,
-                       others > 1 ? " and others" : "");
+                       is ? what : "folder", other, others > 1 ? " and others" : "");
     gd_name_list_sort(list);
     return ok ? GD_OK : GD_ERR_MEMORY;
 }
 
-static gd_status list_class(gd_image_files *all, const char *folder, int64_t label)
+static gd_status list_class(gd_image_files *all, const char *folder, int64_t label,
+                            bool (*is)(const char *name), const char *what)
 {
     gd_name_list files = { 0 };
-    gd_status status = list_folder(folder, true, &files);
+    gd_status status = list_folder(folder, is, what, &files);
     char path[GD_PATH_BYTES];
     for (size_t i = 0; status == GD_OK && i < files.count; i++) {
         status = join(path, folder, files.name[i]);
@@ -75,17 +76,18 @@ static gd_status list_class(gd_image_files *all, const char *folder, int64_t lab
     return status;
 }
 
-static gd_status list_all(gd_image_files *all, const char *folder)
+gd_status gd_list_class_folders(gd_image_files *all, const char *folder,
+                                bool (*is)(const char *name), const char *what)
 {
-    gd_status status = list_folder(folder, false, &all->classes);
+    gd_status status = list_folder(folder, NULL, what, &all->classes);
     char path[GD_PATH_BYTES];
     for (size_t i = 0; status == GD_OK && i < all->classes.count; i++) {
         status = join(path, folder, all->classes.name[i]);
         if (status == GD_OK)
-            status = list_class(all, path, (int64_t)i);
+            status = list_class(all, path, (int64_t)i, is, what);
     }
     if (status == GD_OK && all->paths.count == 0)
-        status = gd_fail(GD_ERR_IO, "%s: holds no folders with images (.jpg, .jpeg, .png)", folder);
+        status = gd_fail(GD_ERR_IO, "%s: there is no %s in its folders", folder, what);
     return status;
 }
 
@@ -96,7 +98,7 @@ gd_dataset *gd_image_folder_with(gd_context *context, const char *folder, int64_
     if (!gd_image_options_read("gd_image_folder", &o, options, folder, height, width) || !context)
         return NULL;
     gd_image_files all = { 0 };
-    if (list_all(&all, folder) == GD_OK)
+    if (gd_list_class_folders(&all, folder, is_photograph, "image (.jpg, .jpeg, .png)") == GD_OK)
         return gd_image_dataset(context, &all, height, width, &o);
     gd_image_files_free(&all);
     return NULL;

@@ -27,6 +27,11 @@ typedef struct gd_image_files {
 gd_status gd_image_files_add(gd_image_files *files, const char *path, int64_t label);
 void gd_image_files_free(gd_image_files *files);
 
+/* All files in the folders of a folder, which are classes, whose names `is` takes; `what` they are is
+ * told where there are others, or none. */
+gd_status gd_list_class_folders(gd_image_files *files, const char *folder,
+                                bool (*is)(const char *name), const char *what);
+
 /* What does not depend on files, checked. */
 bool gd_image_options_read(const char *who, gd_image_options *out, const gd_image_options *given,
                            const char *path, int64_t height, int64_t width);

@@ -27,6 +27,7 @@ static const image images[] = {
     IMAGE(gd_adam_options, GD_ADAM_DEFAULTS),
     IMAGE(gd_adamw_options, GD_ADAMW_DEFAULTS),
     IMAGE(gd_attention_options, GD_ATTENTION_DEFAULTS),
+    IMAGE(gd_audio_folder_options, GD_AUDIO_FOLDER_DEFAULTS),
     IMAGE(gd_augment_options, GD_AUGMENT_DEFAULTS),
     IMAGE(gd_batch_norm_options, GD_BATCH_NORM_DEFAULTS),
     IMAGE(gd_bce_options, GD_BCE_DEFAULTS),

@@ -202,6 +202,25 @@ def test_runs_over_other_loaders_are_loops():
     assert gd.compile(lambda x, y: x.sum(), mode="lazy").run(loader, 1) == [22]
 
 
+def test_sounds(tmp_path):
+    import wave
+    for name, values in (("a", [0, 16384, -32768]), ("b", [8192] * 9)):
+        (tmp_path / name).mkdir()
+        with wave.open(str(tmp_path / name / "1.wav"), "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", ""))
+            file.writeframes(struct.pack(f"<{len(values)}h", *values))
+    sound, rate = data.read_audio(tmp_path / "a/1.wav")
+    assert sound.tolist() == [[0, 0.5, -1]] and rate == 8000
+    sounds = data.audio_folder(tmp_path, 5)
+    assert [x.tolist() for x, _ in (sounds[0], sounds[1])] == [[[0, 0, 0.5, -1, 0]], [[0.25] * 5]]
+    assert sounds.fields[1].class_names == ["a", "b"]
+    assert data.audio_folder(tmp_path).shape == (1, 3)
+    with pytest.raises(gd.FormatError, match="1.wav: 8000 frames a second, where the others have 16000"):
+        data.audio_folder(tmp_path, rate=16000)[0]
+    with pytest.raises(OSError):
+        data.read_audio(tmp_path / "none.wav")
+
+
 class Slow:
     """A data set in Python whose samples are ready in another order than they are asked for."""
 
