@@ -172,6 +172,21 @@ static void svg_stands_by_itself(void **state)
     gd_chart_release(c);
 }
 
+/* Of many points, those between gaps alone are dots: others are joined. */
+static void points_between_gaps_are_dots(void **state)
+{
+    (void)state;
+    double x[100], y[100];
+    for (int i = 0; i < 100; i++) {
+        x[i] = i;
+        y[i] = i < 60 && i % 2 ? (double)NAN : (double)i;
+    }
+    gd_chart *c = gd_chart_create(.title = "dots");
+    assert_int_equal(gd_chart_line(c, NULL, 100, x, y), GD_OK);
+    assert_int_equal(count_of(svg_of(c), "<circle "), 30);
+    gd_chart_release(c);
+}
+
 /* Points of a thousand times the pixels do not make a file of as many. */
 static void many_points_keep_their_extremes(void **state)
 {
@@ -489,6 +504,7 @@ int main(void)
         EACH(ticks_are_round_numbers),
         EACH(numbers_are_short),
         EACH(svg_stands_by_itself),
+        EACH(points_between_gaps_are_dots),
         EACH(many_points_keep_their_extremes),
         EACH(smoothing_is_an_average_without_a_bias),
         EACH(histograms_count_every_value),

@@ -54,6 +54,7 @@ static void later_options_win(void **state)
     assert_string_equal(gd_history_option(h, "optimizer.lr"), "0.5");
     assert_null(gd_history_option(h, "optimizer.momentum"));
     gd_history_release(h);
+    assert_fails(run("train --data other.csv c.json"), 2, "'c.json' is a file of options");
     /* A run's config.json is such a file. */
     assert_int_equal(run("train --config c/config.json --run again --quiet")->code, 0);
     assert_same_file("c/model.safetensors", "again/model.safetensors", true);

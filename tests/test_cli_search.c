@@ -199,6 +199,8 @@ static void mistakes_are_told_before_the_first_trial(void **state)
                  "s has a search in it: --resume s goes on with it");
     assert_fails(run("search --resume s --epochs 2"), 2, "--epochs cannot be changed by --resume");
     assert_fails(run("search --resume s --try batch=1,2"), 2, "cannot be changed by --resume");
+    assert_fails(run(CLASSES "--try batch=8,16 --run s/trials/001"), 1,
+                 "s/trials/001 is the run of a training: give another --run");
     write_text("s/search.json", "{\"method\": \"random\"}");
     assert_fails(run("search --resume s"), 1, "is not what gradus search writes");
 }

@@ -225,14 +225,7 @@ static bool lock(const cli_study *search)
 /* What can be told to be wrong with the data is told now, and not by every trial. */
 static const cli_data_kind *look_at_data(const cli_study *search)
 {
-    const cli_settings *s = &search->base;
-    const cli_data_options options = { .path = s->data,
-                                       .target = s->target,
-                                       .ignore = s->ignore,
-                                       .task = s->task,
-                                       .validation = s->validation,
-                                       .seed = s->seed,
-                                       .size = s->size };
+    const cli_data_options options = cli_train_data_options(&search->base);
     gd_context *context = gd_open("cpu", .threads = 1);
     cli_data data = { 0 };
     bool ok = context && cli_data_open(&data, context, &options);
@@ -252,6 +245,13 @@ static bool make_folder(const cli_study *search)
                  "%.4000s has a search in it: --resume %.4200s goes on with it, another --run "
                  "begins anew",
                  search->folder, cli_shell_word(search->folder, word));
+        return gd_error_record(GD_ERR_STATE, sentence) == GD_OK;
+    }
+    snprintf(path, sizeof path, "%s/metrics.jsonl", search->folder);
+    if (access(path, F_OK) == 0) {
+        char sentence[CLI_PATH_BYTES + 64];
+        snprintf(sentence, sizeof sentence, "%.4000s is the run of a training: give another --run",
+                 search->folder);
         return gd_error_record(GD_ERR_STATE, sentence) == GD_OK;
     }
     (void)mkdir(search->folder, 0777); /* where that fails, what follows says so */

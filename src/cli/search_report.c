@@ -168,7 +168,7 @@ static gd_chart *draw_option(const cli_study *search, const cli_try *t, int i)
 {
     size_t size = (size_t)search->trial_count;
     point *points = calloc(size, sizeof *points);
-    double *x = calloc(size, sizeof *x), *y = calloc(size, sizeof *y);
+    double *x = calloc(2 * size, sizeof *x), *y = calloc(2 * size, sizeof *y);
     int64_t count = 0;
     for (int64_t k = 0; points && k < search->trial_count; k++)
         if (!isnan(result_of(&search->trials[k])))
@@ -176,16 +176,22 @@ static gd_chart *draw_option(const cli_study *search, const cli_try *t, int i)
                 (point){ strtod(search->trials[k].values[i], NULL), result_of(&search->trials[k]) };
     if (points && count > 0)
         qsort(points, (size_t)count, sizeof *points, by_x);
+    /* Gaps between them leave the dots alone, where lines would go to and fro between other options. */
+    bool joined = search->try_count == 1;
     for (int64_t k = 0; points && x && y && k < count; k++) {
-        x[k] = points[k].x;
-        y[k] = points[k].y;
+        int64_t at = joined ? k : 2 * k;
+        x[at] = points[k].x;
+        y[at] = points[k].y;
+        if (!joined)
+            x[at + 1] = points[k].x, y[at + 1] = NAN;
     }
     char title[GD_METRIC_NAME_SIZE + 16];
     snprintf(title, sizeof title, "validation/%s", search->metric);
     bool spans = count > 0 && points && points[0].x > 0 &&
                  points[count - 1].x >= 20 * points[0].x; /* decades */
     gd_chart *chart = gd_chart_create(.title = title, .x_label = t->key, .log_x = spans);
-    if (chart && (!x || !y || gd_chart_line(chart, NULL, count, x, y) != GD_OK)) {
+    if (chart &&
+        (!x || !y || gd_chart_line(chart, NULL, joined ? count : 2 * count, x, y) != GD_OK)) {
         gd_chart_release(chart);
         chart = NULL;
     }

@@ -233,15 +233,20 @@ static void take_back(const cli_training *t)
 
 /* ---- a training ---- */
 
+cli_data_options cli_train_data_options(const cli_settings *s)
+{
+    return (cli_data_options){ .path = s->data,
+                               .target = s->target,
+                               .ignore = s->ignore,
+                               .task = s->task,
+                               .validation = s->validation,
+                               .seed = s->seed,
+                               .size = s->size };
+}
+
 static bool train(cli_training *t, cli_settings *s, const cli_config *config)
 {
-    const cli_data_options data = { .path = s->data,
-                                    .target = s->target,
-                                    .ignore = s->ignore,
-                                    .task = s->task,
-                                    .validation = s->validation,
-                                    .seed = s->seed,
-                                    .size = s->size };
+    const cli_data_options data = cli_train_data_options(s);
     const cli_data_kind *kind = cli_data_find(s->data);
     if (!kind)
         return false;
@@ -380,6 +385,14 @@ int cli_train_read(int argc, char **argv, const cli_command_help *help, cli_conf
     if (cli_parse_noting(argc, argv, help, config->options, config->count, given, &code))
         return code == CLI_OK ? CLI_HELPED : code;
     bool is_operand = takes_config(s);
+    for (int i = 0; is_operand && i < config->count; i++)
+        if (given[i] && strcmp(config->options[i].name, "data") == 0) {
+            fprintf(stderr,
+                    "gradus %s: '%s' is a file of options, and --data gives the data: write "
+                    "--config before the file\n",
+                    config->command, s->data);
+            return CLI_USAGE;
+        }
     const char *file = is_operand ? s->data : s->config;
     const cli_texts sets = s->sets;
     if (!file && sets.count == 0)

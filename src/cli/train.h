@@ -91,6 +91,8 @@ struct cli_training {
     cli_times times;
 };
 
+/* What the settings say of the data. */
+cli_data_options cli_train_data_options(const cli_settings *s);
 /* Train as the settings say, in the run's folder, of which nothing but what was there before is left where
  * the training cannot begin. CLI_OK, CLI_INTERRUPTED or CLI_FAILED, with the error recorded. */
 int cli_train_run(cli_settings *s, const cli_config *config);

@@ -225,14 +225,19 @@ static void add_path(const frame *f, const gd_series *s, const double *y, const 
     gd_buffer_add(out, "\" class=\"l %s\"/>\n", classes);
 }
 
-/* A point alone has no length to be drawn. */
+/* Between gaps: it has no length to be drawn. */
+static bool is_alone(const gd_series *s, size_t i)
+{
+    return (i == 0 || !isfinite(s->y[i - 1])) && (i + 1 == s->count || !isfinite(s->y[i + 1]));
+}
+
+/* Of few points, and of those alone. */
 static void add_dots(const frame *f, const gd_series *s, int colour, gd_text_buffer *out)
 {
-    if (s->count > 40)
-        return;
     for (size_t i = 0; i < s->count; i++) {
         double x = x_at(f, s->x[i]), y = y_at(f, s->y[i]);
-        if (!isnan(x) && !isnan(y) && y > f->top - 1 && y < f->bottom + 1)
+        if ((s->count <= 40 || is_alone(s, i)) && !isnan(x) && !isnan(y) && y > f->top - 1 &&
+            y < f->bottom + 1)
             gd_buffer_add(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\" class=\"b%d\"/>", x, y,
                           colour % COLOURS);
     }
