@@ -466,6 +466,12 @@ static void test_references_are_taken_off(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
 
+static gd_tensor *double_it(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_add(in[0], in[0]);
+}
+
 /* gradus/foreign.h: what gd_claim(op(..)) gives, owned, with no temporaries left. */
 static void test_an_op_and_its_claim_are_one_call(void **state)
 {
@@ -491,6 +497,16 @@ static void test_an_op_and_its_claim_are_one_call(void **state)
     gd_error_clear();
     for (int64_t i = 0; i < count; i++)
         gd_release(made[i]);
+
+    gd_function *f = gd_compile(gd, double_it, NULL);
+    assert_null(gd_claim_call(gd, f, 1, &x)); /* no plan yet */
+    assert_int_equal(gd_error_code(), GD_OK);
+    assert_int_equal(gd_function_prepare(f, 1, &x), GD_OK);
+    gd_tensor *doubled = gd_claim_call(gd, f, 1, &x);
+    assert_true(gd_item(gd_max(doubled, GD_ALL_AXES, false)) == 4);
+    gd_release(doubled);
+    assert_int_equal(gd_error_code(), GD_OK);
+    gd_function_release(f);
     gd_release(x);
     gd_scope_end(gd);
 }

@@ -81,6 +81,7 @@ NOT_FOR_PYTHON = {
         "gd_dlpack_set_capsules", "gd_dlpack_capsule_destructor")},
     **{f"gd_claim_{form}": "run_one and the like in _convert.py" for form in (
         "of_one", "of_two", "along_axes", "to_shape", "with_number")},
+    "gd_claim_call": "a compiled function, called",
     **{f"gd_vmap_{what}": "gd.vmap" for what in ("begin", "end", "abandon")},
     "gd_release_later": "a Tensor gives its reference back itself", "gd_error_record": "functions that C calls raise exceptions",
     "gd_export_c": "step.save_c(path)",

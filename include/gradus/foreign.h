@@ -3,6 +3,7 @@
 #ifndef GRADUS_FOREIGN_H
 #define GRADUS_FOREIGN_H
 
+#include <gradus/compile.h>
 #include <gradus/tensor.h>
 
 #ifdef __cplusplus
@@ -23,6 +24,11 @@ GD_API gd_tensor *gd_claim_to_shape(gd_context *context, gd_op_to_shape op, gd_t
                                     const gd_shape *shape);
 GD_API gd_tensor *gd_claim_with_number(gd_context *context, gd_op_with_number op, gd_tensor *x,
                                        double number);
+
+/* gd_claim(context, gd_call(function, …)) where there is a plan for these inputs and no trace goes
+ * on; NULL without an error where not, and nothing has happened. */
+GD_API gd_tensor *gd_claim_call(gd_context *context, gd_function *function, int count,
+                                gd_tensor *const *inputs);
 
 #ifdef __cplusplus
 }

@@ -83,8 +83,8 @@ class _Plan:
 
     def call(self, owner: Function, leaves: list[Tensor]) -> tuple[Any, bool]:
         """(the result, whether it has another form than for other shapes)"""
-        if _lib.fast is not None and owner.mode != "lazy" and self.out_tree is not None:
-            results = _lib.fast.call(self.h, leaves, self.results)
+        if owner.mode != "lazy" and self.out_tree is not None:
+            results = _call(self.h, leaves, self.results)
             if results is not None:  # there was a plan
                 return _tree.unflatten(self.out_tree, results), False
         count, inputs = len(leaves), handles(leaves)
@@ -98,6 +98,30 @@ class _Plan:
             for i in range(1, _tree.count(self.out_tree)):
                 results.append(wrap(C.gd_retain(C.gd_function_result(self.h, i))))
         return _tree.unflatten(self.out_tree, results), changed
+
+
+def _call_over_ctypes(function: int, leaves: Any, results: int) -> list[Tensor] | None:
+    """The results; None: not all are tensors, there is no plan for them, or a trace goes on."""
+    for leaf in leaves:
+        if type(leaf) is not Tensor:
+            return None
+    count = len(leaves)
+    inputs = (ctypes.c_void_p * count)(*[leaf._h for leaf in leaves])  # ctypes keeps array types
+    with _lib.lock:
+        if _lib._pending:
+            _lib.drain()
+        h = C.gd_claim_call(_lib._context, function, count, inputs)
+        if h is None:
+            if C.gd_error_code():
+                _lib.fail()
+            return None
+        made = [wrap(h)]
+        for i in range(1, results):
+            made.append(wrap(C.gd_retain(C.gd_function_result(function, i))))
+    return made
+
+
+_call = _call_over_ctypes if _lib.fast is None else _lib.fast.call
 
 
 def same(a: Any, b: Any) -> bool:
@@ -129,7 +153,7 @@ class Function(_Typed[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         quick = self._quick
         if quick is not None and not kwargs and len(args) == quick.count and quick.fits():
-            results = _lib.fast.call(quick.h, args, quick.results)
+            results = _call(quick.h, args, quick.results)
             if results is not None:  # they are tensors, there is a plan for them, and no trace is going on
                 self._last = quick
                 return results[0] if quick.out_tree is _tree.LEAF else _tree.unflatten(quick.out_tree, results)
@@ -145,7 +169,7 @@ class Function(_Typed[P, R]):
         if changed and self.mode == "compiled":
             self._by_shape = True  # its form depends on the shapes: from now on a plan for each
             self._plans.clear()
-        if _lib.fast is not None and self.mode == "compiled":
+        if self.mode == "compiled":
             plan.count = len(args)
             self._quick = plan if not kwargs and not self._by_shape and all(type(a) is Tensor for a in args) else None
         return result

@@ -28,3 +28,11 @@ gd_tensor *gd_claim_with_number(gd_context *context, gd_op_with_number op, gd_te
 {
     return gd_claim(context, op(x, number));
 }
+
+gd_tensor *gd_claim_call(gd_context *context, gd_function *function, int count,
+                         gd_tensor *const *inputs)
+{
+    if (gd_is_tracing(context) || !gd_function_has_plan(function, count, inputs))
+        return NULL;
+    return gd_claim(context, gd_call(function, count, inputs));
+}
