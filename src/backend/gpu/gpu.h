@@ -178,7 +178,7 @@ bool gd_gpu_elementwise_takes(const gd_kernel_call *call);
 /* 0: there is none. */
 size_t gd_gpu_elementwise_prepare_bytes(const gd_kernel_call *call);
 gd_status gd_gpu_elementwise_prepare(const gd_kernel_call *call, void *memory);
-gd_status gd_gpu_elementwise_run_prepared(const gd_kernel_call *call, const void *prepared);
+gd_status gd_gpu_elementwise_run_prepared(const gd_kernel_call *call, const void *memory);
 /* false: there is none; else *status says how it went. */
 bool gd_gpu_elementwise_run(const gd_kernel_call *call, gd_status *status);
 

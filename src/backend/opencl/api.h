@@ -7,14 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct _cl_platform_id *cl_platform_id;
-typedef struct _cl_device_id *cl_device_id;
-typedef struct _cl_context *cl_context;
-typedef struct _cl_command_queue *cl_command_queue;
-typedef struct _cl_mem *cl_mem;
-typedef struct _cl_program *cl_program;
-typedef struct _cl_kernel *cl_kernel;
-typedef struct _cl_event *cl_event;
+typedef struct cl_platform_id_object *cl_platform_id;
+typedef struct cl_device_id_object *cl_device_id;
+typedef struct cl_context_object *cl_context;
+typedef struct cl_command_queue_object *cl_command_queue;
+typedef struct cl_mem_object *cl_mem;
+typedef struct cl_program_object *cl_program;
+typedef struct cl_kernel_object *cl_kernel;
+typedef struct cl_event_object *cl_event;
 typedef int32_t cl_int;
 typedef uint32_t cl_uint, cl_bool;
 typedef uint64_t cl_ulong, cl_bitfield;

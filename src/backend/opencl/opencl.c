@@ -317,7 +317,7 @@ static cl_int set_arguments(const opencl *o, const gd_gpu_launch *launch)
     cl_uint number = 0;
     cl_int code = CL_SUCCESS;
     for (int i = 0; code == CL_SUCCESS && i < launch->places; i++) {
-        const cl_mem block = launch->place[i].block;
+        cl_mem block = launch->place[i].block;
         const cl_ulong offset = launch->place[i].offset;
         code = o->cl->clSetKernelArg(launch->kernel, number++, sizeof block, &block);
         if (code == CL_SUCCESS)
