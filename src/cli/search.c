@@ -79,6 +79,7 @@ static int train(cli_study *search, int64_t index, int round)
         code = cli_train_run(s, search->config);
     else
         (void)gd_error_record(GD_ERR_INVALID, "its options do not go together");
+    s->run = s->resume = NULL; /* the folder's name ends here */
     if (code == CLI_INTERRUPTED)
         return code;
     double result = code == CLI_OK ? best_result(search, folder) : NAN;
@@ -262,7 +263,7 @@ static bool make_folder(const cli_study *search)
 
 static int add_trials(cli_study *search, int64_t count)
 {
-    cli_trial *trials = realloc(search->trials, (size_t)count * sizeof *trials);
+    cli_trial *trials = count < 1 ? NULL : realloc(search->trials, (size_t)count * sizeof *trials);
     if (!trials)
         return CLI_FAILED;
     search->trials = trials;

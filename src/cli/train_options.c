@@ -29,7 +29,7 @@ cli_settings cli_train_defaults(void)
                            .rising_share = NAN };
 }
 
-int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS])
+static int data_rows(cli_settings *s, cli_option *rows)
 {
     const cli_option options[] = {
         { "Data", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
@@ -53,6 +53,14 @@ int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS])
           &s->validation, 0.01, 0.9 },
         { "workers", "N", "threads that make batches ahead (default: 2 for photographs, else none)",
           CLI_WHOLE, &s->workers, 0, 256 },
+    };
+    memcpy(rows, options, sizeof options);
+    return (int)(sizeof options / sizeof *options);
+}
+
+static int run_rows(cli_settings *s, cli_option *rows)
+{
+    const cli_option options[] = {
         { "Run", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
         { "run", "FOLDER", "for all that comes of it (default: " CLI_RUNS "/ and the data's name)",
           CLI_TEXT, &s->run, 0, 0 },
@@ -73,6 +81,14 @@ int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS])
           CLI_WHOLE, &s->threads, 1, 256 },
         CLI_DEVICE_OPTION(&s->device),
         { "quiet", NULL, "print nothing but errors", CLI_FLAG, &s->quiet, 0, 0 },
+    };
+    memcpy(rows, options, sizeof options);
+    return (int)(sizeof options / sizeof *options);
+}
+
+static int training_rows(cli_settings *s, cli_option *rows)
+{
+    const cli_option options[] = {
         { "Training", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
         { "model", "FILE", "the network as JSON (default: one is proposed)", CLI_TEXT, &s->model, 0,
           0 },
@@ -105,6 +121,14 @@ int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS])
         { "faithful", NULL,
           "as the original: sgd, learning rate 0.01, constant, 10 epochs of batch 50", CLI_FLAG,
           &s->faithful, 0, 0 },
+    };
+    memcpy(rows, options, sizeof options);
+    return (int)(sizeof options / sizeof *options);
+}
+
+static int optimizer_rows(cli_settings *s, cli_option *rows)
+{
+    const cli_option options[] = {
         { "Optimizer", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
         { "optimizer", "NAME",
           "sgd, rmsprop, adam, adamw, nadam, radam, adagrad, adadelta, lion, lamb (default: adam)",
@@ -126,6 +150,14 @@ int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS])
           "rise to the learning rate first, over so many epochs or parts of one (default: cosine "
           "1/50 of all, else 0)",
           CLI_REAL, &s->warmup, 0, 1e6 },
+    };
+    memcpy(rows, options, sizeof options);
+    return (int)(sizeof options / sizeof *options);
+}
+
+static int schedule_rows(cli_settings *s, cli_option *rows)
+{
+    const cli_option options[] = {
         { "Settings for --set and --config alone; periods in epochs", NULL, NULL, CLI_GROUP, NULL,
           0, 0 },
         { "schedule.lr_end", "X", "where it ends: linear, polynomial, cosine, plateau (default: 0)",
@@ -148,10 +180,18 @@ int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS])
         { "schedule.linear", NULL, "of one_cycle: straight lines instead of cosines", CLI_FLAG,
           &s->linear_annealing, 0, 0 },
     };
-    const int count = (int)(sizeof options / sizeof *options);
-    static_assert(sizeof options / sizeof *options <= CLI_MOST_TRAIN_OPTIONS,
-                  "more rows than room");
     memcpy(rows, options, sizeof options);
+    return (int)(sizeof options / sizeof *options);
+}
+
+int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS])
+{
+    int count = data_rows(s, rows);
+    count += run_rows(s, rows + count);
+    count += training_rows(s, rows + count);
+    count += optimizer_rows(s, rows + count);
+    count += schedule_rows(s, rows + count);
+    assert(count <= CLI_MOST_TRAIN_OPTIONS);
     return count;
 }
 
