@@ -1,12 +1,11 @@
 /* gradus/vmap.h: a function of one element, applied to all elements of a batch at once.
  *
- *     bool batched[2] = { true, true };
- *     gd_tensor *inputs[2] = { x, y }, *element[2], *gradient;  // x [size, ..], y [size, ..]
- *     gd_vmap *map = gd_vmap_begin(2, inputs, batched, element); // element[0] [..], element[1] [..]
- *     gd_tensor *loss = gd_mse(gd_matmul(element[0], weight), element[1]);
- *     gd_grad(1, &loss, NULL, 1, &weight, &gradient);
+ *     gd_tensor *batch[2] = { x, y }, *element[2]; // x [size, ..], y [size, ..]
+ *     gd_vmap *map = gd_vmap_begin(2, batch, NULL, element); // element[0] [..], element[1] [..]
+ *     gd_tensor *each[2] = { gd_mse(gd_matmul(element[0], weight), element[1]) };
+ *     gd_grad(1, each, NULL, 1, &weight, &each[1]);
  *     gd_tensor *results[2];
- *     gd_vmap_end(map, 2, (gd_tensor *[]){ loss, gradient }, results); // [size], [size, weight's shape]
+ *     gd_vmap_end(map, 2, each, results); // [size], [size, weight's shape]
  *
  * That is the loss and the gradient of each element, of its own. What stands between begin and end
  * is done once, on tensors without values, as in the body of a compiled function; then each op is
