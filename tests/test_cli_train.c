@@ -140,6 +140,26 @@ static void a_run_is_logged_for_tensorboard(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* A rate is found, drawn, and nothing else is left: the folder can be trained in. */
+static void a_learning_rate_is_found(void **state)
+{
+    (void)state;
+    need("jansson");
+    const result *r =
+        run("train " TABLES "iris.csv --target species --quiet --find-lr --run rates");
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+    double lr = number_after(r->out, "train with --lr ");
+    assert_true(lr > 0.003 && lr < 0.3);
+    assert_holds("rates/pictures/lr-range.svg", "steepest at ");
+    char command[512];
+    snprintf(command, sizeof command, "cd '%s' && [ \"$(ls rates)\" = pictures ]", folder);
+    assert_int_equal(system(command), 0);
+    r = run("train " TABLES "iris.csv --target species --quiet --epochs 1 --run rates");
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+}
+
 /* Categories, dates, missing cells and texts need no option either; columns can be left out. */
 static void a_mixed_table_is_trained_on(void **state)
 {
@@ -522,6 +542,7 @@ int main(void)
         cmocka_unit_test(a_table_of_classes_is_trained_on),
         cmocka_unit_test(a_table_of_numbers_is_trained_on),
         cmocka_unit_test(a_run_is_logged_for_tensorboard),
+        cmocka_unit_test(a_learning_rate_is_found),
         cmocka_unit_test(a_mixed_table_is_trained_on),
         cmocka_unit_test(decimal_commas_are_found_out),
         cmocka_unit_test(mistakes_about_tables_are_told),

@@ -104,6 +104,11 @@ gd_status cli_draw_training(const cli_training *t)
                : status;
 }
 
+gd_status cli_draw_rates(const cli_training *t, int64_t count, const gd_lr_point *points, double lr)
+{
+    return cli_save_picture(gd_chart_lr_range(count, points, lr), t->folder, "lr-range");
+}
+
 /* ---- what a model has learnt to look at ---- */
 
 /* The first convolution's filters: in colour where it reads three channels; of one that reads other

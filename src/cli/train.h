@@ -19,7 +19,7 @@ typedef struct cli_settings {
     double lr, momentum, weight_decay, clip_norm, clip_value, validation, ema, min_improvement;
     double warmup, lr_end, factor, period, growth, power, rising_share; /* of the schedule */
     const char *milestones;
-    bool linear_annealing, faithful, per_example, eager, blame, quiet, tensorboard;
+    bool linear_annealing, faithful, per_example, eager, blame, quiet, tensorboard, find_lr;
     /* gradus search's alone */
     bool is_trial; /* nothing is said at its end */
     int64_t pause; /* end after this epoch as if interrupted; 0: do not */
@@ -124,6 +124,9 @@ void cli_print_times(const cli_training *t);
 
 /* RUN/pictures, of the whole log and of the model. */
 gd_status cli_draw_training(const cli_training *t);
+/* "lr-range": what gd_lr_range found. */
+gd_status cli_draw_rates(const cli_training *t, int64_t count, const gd_lr_point *points,
+                         double lr);
 
 /* ---- train_fit.c ---- */
 

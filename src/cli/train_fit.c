@@ -306,6 +306,31 @@ static int64_t accumulated(const cli_settings *s)
     return s->per_example ? s->batch : s->accumulate > 0 ? s->accumulate : 1;
 }
 
+/* --find-lr: 100 steps of which the next has a rate larger by a factor, then all as before. */
+static bool find_rate(const cli_training *t, gd_optimizer *optimizer, gd_loader *train)
+{
+    enum { STEPS = 100 };
+    gd_lr_point points[STEPS];
+    double lr;
+    int64_t count = gd_lr_range(optimizer, objective, (void *)(uintptr_t)t, train, points, &lr,
+                                .from = 1e-7, .to = 10, .steps = STEPS);
+    if (count < 0)
+        return false;
+    if (count == 0)
+        return gd_error_record(GD_ERR_STATE, "the loss is not finite at any learning rate") ==
+               GD_OK;
+    if (cli_draw_rates(t, count, points, lr) != GD_OK)
+        return false;
+    if (isnan(lr))
+        printf("The loss fell at no learning rate from %g to %g", points[0].lr,
+               points[count - 1].lr);
+    else
+        printf("The loss falls most steeply at a learning rate of %s%.2g%s: train with --lr %.2g",
+               cli_bold(), lr, cli_plain(), lr);
+    printf("\nLosses of %lld rates: %s/pictures/lr-range.svg\n", (long long)count, t->folder);
+    return true;
+}
+
 bool cli_train_fit(cli_training *t)
 {
     const cli_settings *s = t->settings;
@@ -320,6 +345,8 @@ bool cli_train_fit(cli_training *t)
         return false;
     if (!s->quiet)
         print_start(t, r->optimizer);
+    if (s->find_lr)
+        return find_rate(t, r->optimizer, train);
     t->began = true;
     t->logged = t->times.begin = gd_seconds();
     gd_status status = gd_fit(

@@ -135,6 +135,9 @@ static int optimizer_rows(cli_settings *s, cli_option *rows)
           CLI_TEXT, &s->optimizer, 0, 0 },
         { "lr", "X", "learning rate (default: by the data, or the optimizer's)", CLI_REAL, &s->lr,
           0, 1e6 },
+        { "find-lr", NULL,
+          "do not train: try ever larger learning rates, say which is good, and draw the losses",
+          CLI_FLAG, &s->find_lr, 0, 0 },
         { "momentum", "X", "of sgd and rmsprop (default: 0)", CLI_REAL, &s->momentum, 0, 1 },
         { "weight-decay", "X", "(default: the optimizer's: adamw 0.01, else 0)", CLI_REAL,
           &s->weight_decay, 0, 1e6 },
@@ -210,6 +213,7 @@ const char *cli_train_key(const char *name)
         { "warmup", "schedule.warmup" },
         { "min-improvement", "min_improvement" },
         { "per-example", "per_example" },
+        { "find-lr", NULL },
         { "config", NULL },
         { "set", NULL },
         { "resume", NULL },
@@ -222,8 +226,8 @@ const char *cli_train_key(const char *name)
 
 bool cli_train_is_kept(const char *name)
 {
-    static const char *const others[] = { "run",    "resume",  "config", "set",   "threads",
-                                          "device", "workers", "blame",  "quiet", "DATA" };
+    static const char *const others[] = { "run",    "find-lr", "resume", "config", "set", "threads",
+                                          "device", "workers", "blame",  "quiet",  "DATA" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i]) == 0)
             return false;
