@@ -390,6 +390,12 @@ GD_API gd_tensor *gd_model_loss(const gd_model *model, gd_tensor *output, gd_ten
 GD_API gd_tensor *gd_model_loss_all(const gd_model *model, int output_count,
                                     gd_tensor *const *outputs, int target_count,
                                     gd_tensor *const *targets);
+/* The same of padded sequences, of which each has so many steps: lengths [batch], integers. Where a loss's
+ * output and target are [batch, time, ..], steps behind a sequence's end count for nothing, in the
+ * sum and in the mean. NULL: none are padded. GD_ERR_UNSUPPORTED: cross_entropy of probabilities. */
+GD_API gd_tensor *gd_model_loss_padded(const gd_model *model, int output_count,
+                                       gd_tensor *const *outputs, int target_count,
+                                       gd_tensor *const *targets, gd_tensor *lengths);
 /* How many tensors the losses take beside outputs. */
 GD_API int gd_model_target_count(const gd_model *model);
 

@@ -63,7 +63,8 @@ GD_API gd_status gd_report_with(const gd_objective_call *call, const char *name,
 
 /* The objective of a model as data: user is the gd_model. The batch's first tensors are its inputs, then
  * come the targets of its losses, each in order; what follows is passed over. It reports "accuracy"
- * of classes and of yes or no, "mae" and "r2" of numbers; where there are several losses, under the
+ * of classes and of yes or no, "mae" and "r2" of numbers; of padded sequences (a layer's lengths are an input)
+ * steps behind the end count for nothing; where there are several losses, under the
  * name of the output, "class/accuracy". */
 GD_API gd_tensor *gd_model_objective(void *model, const gd_objective_call *call);
 

@@ -357,8 +357,66 @@ static bool softmax_fits(const gd_model *model, const gd_model_loss_term *term,
     return false;
 }
 
+/* ---- of padded sequences ---- */
+
+/* An output [batch, time, ..] and a target of as many steps; lengths may be NULL. */
+static bool is_padded(const gd_model_loss_term *term, gd_tensor *const *in,
+                      const gd_tensor *lengths)
+{
+    if (!lengths || term->row->outputs != 1 || term->row->targets != 1)
+        return false;
+    gd_shape x = gd_tensor_shape(in[0]), y = gd_tensor_shape(in[1]);
+    return x.rank >= 2 && y.rank >= 2 && x.dim[0] == y.dim[0] && x.dim[1] == y.dim[1];
+}
+
+/* [batch, time], whether a step is there; as wide as a tensor of that rank is to be compared with. */
+static gd_tensor *steps_there(gd_tensor *lengths, gd_shape like)
+{
+    gd_shape time = { .rank = like.rank }, batch = { .rank = like.rank };
+    for (int i = 0; i < like.rank; i++)
+        time.dim[i] = batch.dim[i] = 1;
+    time.dim[1] = like.dim[1];
+    batch.dim[0] = like.dim[0];
+    gd_tensor *steps = gd_arange(gd_tensor_context(lengths), 0, (double)like.dim[1], 1, GD_I64);
+    return gd_lt(gd_reshape(steps, time), gd_reshape(gd_cast(lengths, GD_I64), batch));
+}
+
+/* Targets behind the end become the index that is ignored, and elements there 0; the mean is over the
+ * rest. */
+static gd_tensor *padded_loss(const gd_model_loss_term *term, gd_tensor *const *in,
+                              gd_tensor *lengths)
+{
+    const int64_t ignored = -100;
+    gd_loss_spec spec = term->spec;
+    gd_shape shape = gd_tensor_shape(in[1]);
+    gd_tensor *there = steps_there(lengths, shape), *tensors[] = { in[0], in[1] };
+    const loss_args args = { &spec, tensors };
+    if (term->of_probabilities || !(term->row->uses & GD_LOSS_USES(REDUCTION)))
+        return gd_fail_null(GD_ERR_UNSUPPORTED,
+                            "gd_model_loss_padded: %s of padded sequences: let the model end in "
+                            "logits",
+                            term->row->name);
+    if (term->row->uses & GD_LOSS_USES(IGNORE_INDEX) &&
+        gd_dtype_is_integer(gd_tensor_dtype(in[1]))) {
+        spec.ignore_index = spec.ignore_index == GD_NO_INDEX ? ignored : spec.ignore_index;
+        tensors[1] = gd_where(there, in[1], gd_full_like(in[1], (double)spec.ignore_index));
+        return term->row->build(&args);
+    }
+    spec.reduction = GD_REDUCE_NONE;
+    gd_tensor *each = term->row->build(&args);
+    each = each ? gd_where(there, each, gd_zeros_like(each)) : NULL;
+    if (term->spec.reduction == GD_REDUCE_NONE || !each)
+        return each;
+    gd_tensor *sum = gd_sum(each, GD_ALL_AXES, false);
+    if (term->spec.reduction == GD_REDUCE_SUM)
+        return sum;
+    gd_tensor *all = gd_broadcast_to(there, gd_tensor_shape(each));
+    return gd_div(sum,
+                  gd_cast(gd_sum(gd_cast(all, GD_I64), GD_ALL_AXES, false), gd_tensor_dtype(sum)));
+}
+
 static gd_tensor *term_of(const gd_model *model, const gd_model_loss_term *term,
-                          gd_tensor *const *outputs, gd_tensor *const *targets)
+                          gd_tensor *const *outputs, gd_tensor *const *targets, gd_tensor *lengths)
 {
     gd_tensor *in[MOST_TENSORS];
     for (int k = 0; k < term->row->outputs; k++)
@@ -371,8 +429,9 @@ static gd_tensor *term_of(const gd_model *model, const gd_model_loss_term *term,
     const loss_args args = { &term->spec, in };
     if (term->of_probabilities && !softmax_fits(model, term, in[0]))
         return NULL;
-    gd_tensor *loss =
-        term->of_probabilities ? cross_entropy_probabilities(&args) : term->row->build(&args);
+    gd_tensor *loss = is_padded(term, in, lengths) ? padded_loss(term, in, lengths)
+                      : term->of_probabilities     ? cross_entropy_probabilities(&args)
+                                                   : term->row->build(&args);
     return term->spec.scale == 1 ? loss : gd_mul_scalar(loss, term->spec.scale);
 }
 
@@ -386,6 +445,12 @@ int gd_model_target_count(const gd_model *model)
 
 gd_tensor *gd_model_loss_all(const gd_model *model, int output_count, gd_tensor *const *outputs,
                              int target_count, gd_tensor *const *targets)
+{
+    return gd_model_loss_padded(model, output_count, outputs, target_count, targets, NULL);
+}
+
+gd_tensor *gd_model_loss_padded(const gd_model *model, int output_count, gd_tensor *const *outputs,
+                                int target_count, gd_tensor *const *targets, gd_tensor *lengths)
 {
     if (!model || (output_count && !outputs) || (target_count && !targets))
         return NULL;
@@ -403,7 +468,8 @@ gd_tensor *gd_model_loss_all(const gd_model *model, int output_count, gd_tensor 
     gd_tensor *sum = NULL;
     for (int i = 0, at = 0; i < model->loss_count; i++) {
         const gd_model_loss_term *term = &model->losses[i];
-        gd_tensor *loss = term_of(model, term, outputs, term->row->targets ? &targets[at] : NULL);
+        gd_tensor *loss =
+            term_of(model, term, outputs, term->row->targets ? &targets[at] : NULL, lengths);
         at += term->row->targets;
         sum = i ? gd_add(sum, loss) : loss;
     }
