@@ -145,6 +145,11 @@ static void halving_goes_on_from_checkpoints(void **state)
     assert_int_equal((int)number_after(r->out, "The best is trial "), best);
     assert_int_equal(lines_of(r->out, "/9  "), 0);
     shell("cmp h/search.json before && [ $(cat h/trials/*/metrics.jsonl | wc -l) -eq 21 ]");
+    /* Killed between the end of a trial's training and the note of its result, it trains no further. */
+    shell("sed -i ':a;N;$!ba;s/\"results\": \\[\\n *[-0-9.e]*\\n *\\]/\"results\": []/g' "
+          "h/search.json && ! cmp -s h/search.json before");
+    assert_int_equal(run("search --resume h --quiet")->code, 0);
+    shell("cmp h/search.json before && [ $(cat h/trials/*/metrics.jsonl | wc -l) -eq 21 ]");
 }
 
 static void failures_do_not_end_a_search(void **state)

@@ -22,7 +22,7 @@ typedef struct cli_settings {
     bool linear_annealing, faithful, per_example, eager, blame, quiet, tensorboard, find_lr;
     /* gradus search's alone */
     bool is_trial; /* nothing is said at its end */
-    int64_t pause; /* end after this epoch as if interrupted; 0: do not */
+    int64_t pause; /* train up to this epoch alone, with the schedule of all; 0: all */
 } cli_settings;
 
 /* The command line into the settings that config's options belong to: first the file of --config, then

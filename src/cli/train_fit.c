@@ -136,7 +136,7 @@ static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
     const double log_seconds = 10.0;
     cli_training *t = user;
     t->epoch = p->epoch_done ? p->epoch : p->epoch - 1;
-    *stop = cli_is_interrupted() || (t->settings->pause > 0 && t->epoch >= t->settings->pause);
+    *stop = cli_is_interrupted();
     if (!t->settings->quiet && p->epoch_done && is_shown(p))
         print_epoch(t, p);
     else if (!t->settings->quiet && !p->epoch_done && cli_is_terminal())
@@ -350,9 +350,9 @@ bool cli_train_fit(cli_training *t)
     t->began = true;
     t->logged = t->times.begin = gd_seconds();
     gd_status status = gd_fit(
-        r->optimizer, objective, t, train, .epochs = s->epochs, .validation = validation,
-        .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED, .blame = s->blame,
-        .accumulate = together, .ema = r->ema,
+        r->optimizer, objective, t, train, .epochs = s->pause > 0 ? s->pause : s->epochs,
+        .validation = validation, .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED,
+        .blame = s->blame, .accumulate = together, .ema = r->ema,
         .schedule = r->is_plateau ? NULL : gd_schedule_follow, .schedule_user = &r->schedule,
         .plateau = r->is_plateau ? &r->plateau : NULL, .monitor = t->monitor,
         .rising = t->monitor && cli_metric_direction(t->monitor) > 0,

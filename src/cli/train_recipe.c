@@ -67,6 +67,7 @@ static bool make_schedule(cli_recipe *r, const cli_settings *s, int64_t steps)
     r->schedule = (gd_schedule){ GD_SCHEDULE_DEFAULTS,
                                  .kind = kind,
                                  .lr = gd_optimizer_lr(r->optimizer),
+                                 .steps = steps * s->epochs, /* also where it pauses before */
                                  .lr_end = or_else(s->lr_end, 0.0),
                                  .growth = or_else(s->growth, 1.0),
                                  .power = or_else(s->power, 1.0),
