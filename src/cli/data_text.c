@@ -116,11 +116,14 @@ static bool reopen_text(cli_data *d, const char *path, gd_tensor_file *file)
     return false;
 }
 
+/* As GPTs are built today: rotary positions know of distances from the first step on, while learned
+ * ones take half as many steps again. SwiGLU has three matrices where GELU has two: 8/3 of the width
+ * make as many weights as 4 there. */
 gd_language_model *cli_propose_language(const cli_data *d, uint64_t seed)
 {
-    return gd_language_model_create(d->context, .vocabulary = d->outputs, .max_length = d->length,
-                                    .layers = 4, .heads = 4, .width = 128, .dropout = 0.1,
-                                    .seed = seed);
+    return gd_language_model_create(
+        d->context, .decoder = GD_DECODER_LLAMA, .vocabulary = d->outputs, .max_length = d->length,
+        .layers = 4, .heads = 4, .width = 128, .hidden = 344, .dropout = 0.1, .seed = seed);
 }
 
 gd_tokenizer *cli_file_tokenizer(const char *model)
