@@ -498,7 +498,7 @@ static gd_tensor *fragile_objective(void *user, const gd_objective_call *call)
  * as `steps` steps leave it. */
 static void break_after(gd_context *gd, int64_t steps, int64_t accumulate, gd_mode mode)
 {
-    char paths[2][80], compare[192];
+    char paths[2][112], compare[256];
     /* Of two batches the second; the last step of an epoch of 11 has one. */
     const int64_t last = accumulate == 1 ? steps : steps / 6 * 11 + steps % 6 * 2 + 1;
     for (int k = 0; k < 2; k++) {

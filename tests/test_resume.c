@@ -270,7 +270,7 @@ static void killed_trainings_end_as_others_do(void **state)
     need_json();
     const char *wanted = getenv("GRADUS_KILLS");
     int kills = wanted ? atoi(wanted) : 2 * CASES, killed = 0;
-    char whole[80], part[80];
+    char whole[96], part[96];
     for (int network = 0; network < 3; network++) {
         snprintf(whole, sizeof whole, "%s/whole%d", folder, network);
         assert_true(run_child(network, 0, whole, -1, 0));

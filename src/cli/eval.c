@@ -174,10 +174,21 @@ static bool draw(const cli_network *network, const cli_data *d, const cli_answer
     return status == GD_OK;
 }
 
+static void print_answers(const cli_answers *a, const cli_data *d, double loss, int64_t samples,
+                          const char *which)
+{
+    char count[CLI_COUNT_TEXT];
+    printf("%s %ss%s: accuracy %s%.2f %%%s, loss %.4f\n", cli_count(samples, count),
+           d->kind->sample, which, cli_bold(),
+           100.0 * gd_confusion_score(a->confusion, GD_AVERAGE_MICRO).f1, cli_plain(),
+           loss / (double)samples);
+    if (d->outputs <= MOST_CLASSES)
+        print_confusion(a->confusion, d);
+}
+
 /* `which` of the samples: "", or words behind their number. */
 static bool eval(cli_network *network, cli_data *d, const char *which)
 {
-    char count[CLI_COUNT_TEXT];
     gd_loader *batches =
         find_truth(network, d) ? gd_loader_create(d->validation, .batch = BATCH) : NULL;
     cli_answers a = { 0 };
@@ -189,21 +200,14 @@ static bool eval(cli_network *network, cli_data *d, const char *which)
         gd_no_grad_begin(network->context) != GD_OK)
         return false;
     bool ok = measure(network, d, batches, &a, &e, &loss, &samples);
-    if (gd_no_grad_end(network->context) != GD_OK || !ok)
-        return false;
-    if (d->regression) {
+    ok = gd_no_grad_end(network->context) == GD_OK && ok;
+    if (ok && d->regression)
         print_errors(&e, d, samples, which);
-        ok = draw(network, d, &a, &e);
-        free(e.off);
-        return ok;
-    }
-    printf("%s %ss%s: accuracy %s%.2f %%%s, loss %.4f\n", cli_count(samples, count),
-           d->kind->sample, which, cli_bold(),
-           100.0 * gd_confusion_score(a.confusion, GD_AVERAGE_MICRO).f1, cli_plain(),
-           loss / (double)samples);
-    if (d->outputs <= MOST_CLASSES)
-        print_confusion(a.confusion, d);
-    return draw(network, d, &a, &e);
+    else if (ok)
+        print_answers(&a, d, loss, samples, which);
+    ok = ok && draw(network, d, &a, &e);
+    free(e.off);
+    return ok;
 }
 
 int cli_eval(int argc, char **argv)

@@ -29,7 +29,7 @@ void gd_image_files_free(gd_image_files *files);
 
 /* All files in the folders of a folder, which are classes, whose names `is` takes; `what` they are is
  * told where there are others, or none. */
-gd_status gd_list_class_folders(gd_image_files *files, const char *folder,
+gd_status gd_list_class_folders(gd_image_files *all, const char *folder,
                                 bool (*is)(const char *name), const char *what);
 
 /* What does not depend on files, checked. */

@@ -88,6 +88,10 @@ struct gd_op {
      * it does not count. NULL for views and effects alone. */
     double (*flops)(int n, const gd_layout *const *in, const gd_layout *out, const void *attr);
     gd_op_recompute recompute;
+
+    /* In its attribute, where in the stream of random numbers it draws: words after the position that
+     * its operand holds. NULL: it draws none, as an op whose row has no such function. */
+    uint64_t *(*random_offset)(void *attr);
 };
 
 /* The row of an id. */

@@ -131,8 +131,9 @@ static gd_status decode(const char *path, const unsigned char *bytes, size_t siz
     if (status != GD_OK)
         return status;
     p = find_chunk(bytes, size, "data", &length);
-    const size_t width = f.bits / 8, frames = length / (f.channels * width);
-    if (!p || frames == 0)
+    const size_t width = f.bits / 8, block = f.channels * width;
+    const size_t frames = p && block > 0 ? length / block : 0;
+    if (frames == 0)
         return gd_fail(GD_ERR_FORMAT, "%s: a WAV file without sound", path);
     const size_t claimed = u32(p - 4);
     if (claimed > length && claimed < 0xffffff00u)

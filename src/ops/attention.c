@@ -388,6 +388,12 @@ static double flops_attention_grad(int n, const gd_layout *const *in, const gd_l
     return flops_of_products(in, attr, 3, 2);
 }
 
+static uint64_t *attention_offset(void *attr)
+{
+    gd_attention_attr *a = attr;
+    return a->dropout > 0 ? &a->offset : NULL;
+}
+
 const gd_op gd_op_attention = { .id = GD_OP_attention,
                                 .name = "attention",
                                 .arity = GD_OP_VARIADIC,
@@ -398,7 +404,8 @@ const gd_op gd_op_attention = { .id = GD_OP_attention,
                                 .decompose = decompose_attention,
                                 .format = format_attention,
                                 .flops = flops_attention,
-                                .recompute = GD_RECOMPUTE_NEVER };
+                                .recompute = GD_RECOMPUTE_NEVER,
+                                .random_offset = attention_offset };
 
 /* ---- the derivative ---- */
 
@@ -483,7 +490,8 @@ const gd_op gd_op_attention_grad = { .id = GD_OP_attention_grad,
                                      .decompose = decompose_attention_grad,
                                      .format = format_attention,
                                      .flops = flops_attention_grad,
-                                     .recompute = GD_RECOMPUTE_NEVER };
+                                     .recompute = GD_RECOMPUTE_NEVER,
+                                     .random_offset = attention_offset };
 
 static bool vjp_attention_result(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
@@ -510,7 +518,8 @@ const gd_op gd_op_attention_result = { .id = GD_OP_attention_result,
                                        .attr_size = sizeof(gd_attention_attr),
                                        .infer = infer_attention_result,
                                        .vjp = vjp_attention_result,
-                                       .format = format_attention };
+                                       .format = format_attention,
+                                       .random_offset = attention_offset };
 
 /* ---- what users call ---- */
 

@@ -66,12 +66,12 @@ static gd_tensor *unfold(const gd_batch_call *c, gd_tensor *t)
     return t ? gd_reshape(t, result_shape(c)) : NULL;
 }
 
-static gd_tensor *apply(const gd_batch_call *c, gd_tensor *const *in, const void *attr)
+static gd_tensor *apply(const gd_batch_call *c, int n, gd_tensor *const *in, const void *attr)
 {
-    for (int i = 0; i < c->n; i++)
+    for (int i = 0; i < n; i++)
         if (!in[i])
             return NULL;
-    return gd_apply(c->context, c->node->op->id, c->n, in, attr);
+    return gd_apply(c->context, c->node->op->id, n, in, attr);
 }
 
 /* ---- element by element, and views ---- */
@@ -81,13 +81,13 @@ static gd_tensor *broadcasting(const gd_batch_call *c)
     gd_tensor *in[GD_OP_MAX_INPUTS];
     for (int i = 0; i < c->n; i++)
         in[i] = aligned(c, i, c->node->layout.rank);
-    return apply(c, in, c->attr);
+    return apply(c, c->n, in, c->attr);
 }
 
 /* Of one operand, with an attribute that names no axis, or counts them from the end. */
 static gd_tensor *unchanged(const gd_batch_call *c)
 {
-    return apply(c, c->in, c->attr);
+    return apply(c, c->n, c->in, c->attr);
 }
 
 static gd_tensor *reshape(const gd_batch_call *c)
@@ -101,7 +101,7 @@ static gd_tensor *broadcast_to(const gd_batch_call *c)
     memset(&attr, 0, sizeof attr);
     gd_set_shape(&attr.shape, result_shape(c));
     gd_tensor *x = aligned(c, 0, c->node->layout.rank);
-    return apply(c, &x, &attr);
+    return apply(c, c->n, &x, &attr);
 }
 
 static gd_tensor *permute(const gd_batch_call *c)
@@ -110,7 +110,7 @@ static gd_tensor *permute(const gd_batch_call *c)
     gd_permute_attr attr = { { 0 } };
     for (int i = 0; i < c->node->layout.rank; i++)
         attr.order[i + 1] = a->order[i] + 1;
-    return apply(c, c->in, &attr);
+    return apply(c, c->n, c->in, &attr);
 }
 
 static gd_tensor *slice(const gd_batch_call *c)
@@ -125,7 +125,7 @@ static gd_tensor *slice(const gd_batch_call *c)
         attr.step[i + 1] = a->step[i];
         attr.size[i + 1] = a->size[i];
     }
-    return apply(c, c->in, &attr);
+    return apply(c, c->n, c->in, &attr);
 }
 
 static gd_tensor *pad(const gd_batch_call *c)
@@ -138,7 +138,7 @@ static gd_tensor *pad(const gd_batch_call *c)
         attr.before[i + 1] = a->before[i];
         attr.after[i + 1] = a->after[i];
     }
-    return apply(c, c->in, &attr);
+    return apply(c, c->n, c->in, &attr);
 }
 
 /* ---- along axes ---- */
@@ -147,7 +147,7 @@ static gd_tensor *reduce(const gd_batch_call *c)
 {
     gd_reduce_attr attr = *(const gd_reduce_attr *)c->attr;
     attr.axes <<= 1;
-    return apply(c, c->in, &attr);
+    return apply(c, c->n, c->in, &attr);
 }
 
 /* The axis is counted from the front; all operands have its rank. */
@@ -158,7 +158,7 @@ static gd_tensor *along_axis(const gd_batch_call *c)
     gd_tensor *in[GD_OP_MAX_INPUTS];
     for (int i = 0; i < c->n; i++)
         in[i] = spread(c, i);
-    return apply(c, in, &attr);
+    return apply(c, c->n, in, &attr);
 }
 
 /* Rows of one table, which all elements read, by the indices of all: one long index. */
@@ -167,7 +167,7 @@ static gd_tensor *gather(const gd_batch_call *c)
     if (c->batched[0] || ((const gd_axis_attr *)c->attr)->axis != 0)
         return along_axis(c);
     gd_tensor *in[2] = { c->in[0], fold(c->in[1]) };
-    return unfold(c, apply(c, in, c->attr));
+    return unfold(c, apply(c, 2, in, c->attr));
 }
 
 /* ---- products ---- */
@@ -182,7 +182,7 @@ static gd_tensor *matmul(const gd_batch_call *c)
     for (int i = 0; i < shape.rank - 1; i++)
         rows *= shape.dim[i];
     gd_tensor *in[2] = { gd_reshape(c->in[0], GD_SHAPE(rows, k)), c->in[1] };
-    return unfold(c, apply(c, in, NULL));
+    return unfold(c, apply(c, 2, in, NULL));
 }
 
 /* ---- rows: [n, ..] of an element are n of size * n rows ---- */
@@ -192,7 +192,7 @@ static gd_tensor *as_rows(const gd_batch_call *c)
     gd_tensor *in[GD_OP_MAX_INPUTS];
     for (int i = 0; i < c->n; i++)
         in[i] = fold(spread(c, i));
-    return unfold(c, apply(c, in, c->attr));
+    return unfold(c, apply(c, c->n, in, c->attr));
 }
 
 /* ---- convolution: x [n, channels, ..], w [out, channels / groups, ..], bias [out] ---- */
@@ -228,7 +228,7 @@ static gd_tensor *grouped(const gd_batch_call *c)
     gd_tensor *in[3] = { as_channels(spread(c, 0)), fold(spread(c, 1)) };
     if (c->n > 2)
         in[2] = fold(spread(c, 2));
-    return from_channels(c, apply(c, in, &attr));
+    return from_channels(c, apply(c, c->n, in, &attr));
 }
 
 /* convolution, convolution_grad_input */
@@ -237,7 +237,7 @@ static gd_tensor *convolution(const gd_batch_call *c)
     if (c->batched[1] || (c->n > 2 && c->batched[2]))
         return grouped(c);
     gd_tensor *in[3] = { fold(c->in[0]), gd_contiguous(c->in[1]), c->in[2] };
-    return unfold(c, apply(c, in, c->attr));
+    return unfold(c, apply(c, c->n, in, c->attr));
 }
 
 /* g [n, out, ..], x [n, channels, ..] -> [out, channels / groups, ..] */
@@ -246,7 +246,7 @@ static gd_tensor *convolution_grad_weight(const gd_batch_call *c)
     gd_conv_attr attr = *(const gd_conv_attr *)c->attr;
     attr.groups *= c->size;
     gd_tensor *in[2] = { as_channels(spread(c, 0)), as_channels(spread(c, 1)) };
-    return unfold(c, apply(c, in, &attr));
+    return unfold(c, apply(c, 2, in, &attr));
 }
 
 /* ---- normalize: rows of the last axis, weight and bias [k] ---- */
@@ -267,7 +267,7 @@ static gd_tensor *normalize(const gd_batch_call *c)
         shared &= i == 0 || !c->batched[i];
     }
     if (shared)
-        return apply(c, in, &attr);
+        return apply(c, c->n, in, &attr);
     const int parts = attr.parts;
     attr.parts = 0;
     gd_tensor *r = gd_apply1(GD_OP_normalize, in[0], &attr);
@@ -359,13 +359,13 @@ static bool attention_operands(const gd_batch_call *c, int packed, gd_tensor **i
 static gd_tensor *attention(const gd_batch_call *c)
 {
     gd_tensor *in[GD_OP_MAX_INPUTS];
-    return attention_operands(c, -1, in) ? apply(c, in, c->attr) : NULL;
+    return attention_operands(c, -1, in) ? apply(c, c->n, in, c->attr) : NULL;
 }
 
 static gd_tensor *attention_result(const gd_batch_call *c)
 {
     gd_tensor *in[GD_OP_MAX_INPUTS];
-    return attention_operands(c, 0, in) ? apply(c, in, c->attr) : NULL;
+    return attention_operands(c, 0, in) ? apply(c, c->n, in, c->attr) : NULL;
 }
 
 /* The gradients by q, k and v: of all elements one after the other, they become those of each; side by
@@ -373,7 +373,7 @@ static gd_tensor *attention_result(const gd_batch_call *c)
 static gd_tensor *attention_grad(const gd_batch_call *c)
 {
     gd_tensor *in[GD_OP_MAX_INPUTS], *part[3];
-    gd_tensor *all = attention_operands(c, GRAD_PACKED, in) ? apply(c, in, c->attr) : NULL;
+    gd_tensor *all = attention_operands(c, GRAD_PACKED, in) ? apply(c, c->n, in, c->attr) : NULL;
     if (((const gd_attention_attr *)c->attr)->is_joined)
         return unfold(c, all);
     for (int64_t i = 0, at = 0; all && i < 3; i++) {
@@ -394,13 +394,13 @@ static gd_tensor *random_bits(const gd_batch_call *c)
     gd_random_attr attr;
     memcpy(&attr, c->attr, sizeof attr);
     gd_set_shape(&attr.shape, result_shape(c));
-    return apply(c, c->in, &attr);
+    return apply(c, c->n, c->in, &attr);
 }
 
 static gd_tensor *dropout(const gd_batch_call *c)
 {
     gd_tensor *in[2] = { spread(c, 0), c->in[1] };
-    return apply(c, in, c->attr);
+    return apply(c, 2, in, c->attr);
 }
 
 /* ---- the rules ---- */

@@ -24,6 +24,11 @@ static void format_random_bits(const void *attr, char *text, size_t size)
     snprintf(text, size, "offset=%llu", (unsigned long long)((const gd_random_attr *)attr)->offset);
 }
 
+static uint64_t *bits_offset(void *attr)
+{
+    return &((gd_random_attr *)attr)->offset;
+}
+
 const gd_op gd_op_random_bits = { .id = GD_OP_random_bits,
                                   .name = "random_bits",
                                   .arity = 1,
@@ -31,7 +36,8 @@ const gd_op gd_op_random_bits = { .id = GD_OP_random_bits,
                                   .infer = infer_random_bits,
                                   .format = format_random_bits,
                                   .flops = gd_flops_none,
-                                  .recompute = GD_RECOMPUTE_FUNCTION };
+                                  .recompute = GD_RECOMPUTE_FUNCTION,
+                                  .random_offset = bits_offset };
 
 /* ---- words of the stream ---- */
 
@@ -258,6 +264,11 @@ static void format_dropout(const void *attr, char *text, size_t size)
     gd_snprintf(text, size, "scale=%g offset=%llu", a->scale, (unsigned long long)a->offset);
 }
 
+static uint64_t *dropout_offset(void *attr)
+{
+    return &((gd_dropout_attr *)attr)->offset;
+}
+
 const gd_op gd_op_dropout = { .id = GD_OP_dropout,
                               .name = "dropout",
                               .arity = 2,
@@ -267,7 +278,8 @@ const gd_op gd_op_dropout = { .id = GD_OP_dropout,
                               .vjp = vjp_dropout,
                               .format = format_dropout,
                               .flops = gd_flops_each,
-                              .recompute = GD_RECOMPUTE_FUNCTION };
+                              .recompute = GD_RECOMPUTE_FUNCTION,
+                              .random_offset = dropout_offset };
 
 /* Where a draw of `words` begins: a state the op reads, and an offset from it. Eager, the state is
  * a copy, because the context's own moves on before the gradient is taken. */

@@ -256,25 +256,6 @@ static gd_tensor *element_of(const gd_batch_call *c, value *const *values, int i
 
 /* ---- applying a node ---- */
 
-/* Where a node that draws random numbers does so for all elements: what the record drew at word n, the
- * elements draw from word n * size on, each its own. */
-static uint64_t *random_offset(const gd_op *op, void *attr)
-{
-    switch (op->id) {
-    case GD_OP_random_bits:
-        return &((gd_random_attr *)attr)->offset;
-    case GD_OP_dropout:
-        return &((gd_dropout_attr *)attr)->offset;
-    case GD_OP_attention:
-    case GD_OP_attention_result:
-    case GD_OP_attention_grad:
-        return ((gd_attention_attr *)attr)->dropout > 0 ? &((gd_attention_attr *)attr)->offset
-                                                        : NULL;
-    default:
-        return NULL;
-    }
-}
-
 /* A node of which nothing is batched. */
 static gd_tensor *apply_once(const gd_batch_call *c)
 {
@@ -387,9 +368,13 @@ static gd_status apply_recorded(gd_vmap *m, const gd_tensor *node, value *result
     gd_batch_call c = {
         .context = context, .node = node, .attr = node->attr, .size = m->size, .n = node->n_inputs
     };
-    if (random_offset(node->op, (void *)(uintptr_t)node->attr)) {
+    uint64_t *offset = NULL;
+    if (node->op->random_offset) {
         memcpy(&attr, node->attr, node->op->attr_size);
-        uint64_t *offset = random_offset(node->op, &attr);
+        offset = node->op->random_offset(&attr);
+    }
+    /* What the record drew at word n, the elements draw from word n * size on, each its own. */
+    if (offset) {
         *offset = m->first_word + *offset * (uint64_t)m->size;
         c.attr = &attr;
         result->is_batched = true;

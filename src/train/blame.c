@@ -129,7 +129,7 @@ static gd_status tell(const gd_fit *f, double loss, const char *format, const ch
     char why[512];
     gd_snprintf(why, sizeof why, format, what);
     return gd_fail(GD_ERR_STATE, "gd_fit: the loss of step %lld, in epoch %lld, is %g%s",
-                   (long long)f->done + 1, (long long)(f->done / f->per_epoch + 1),
+                   (long long)f->done + 1, (long long)(f->done / f->per_epoch) + 1,
                    without_sign(loss), why);
 }
 

@@ -117,6 +117,16 @@
 GD_T_DEFINE_ROUNDING(float, f32, f)
 GD_T_DEFINE_ROUNDING(double, f64, )
 
+GD_T_INLINE float flush_f32(float x)
+{
+    return __builtin_fabsf(x) < 0x1p-126F ? 0 : x;
+}
+
+GD_T_INLINE double flush_f64(double x)
+{
+    return __builtin_fabs(x) < 0x1p-1022 ? 0 : x;
+}
+
 #endif
 
 #if defined(GD_T_FLOAT)
@@ -138,12 +148,6 @@ GD_T_INLINE GD_T GD_T_NAME(relu)(GD_T x)
 GD_T_INLINE GD_T GD_T_NAME(sign)(GD_T x)
 {
     return x > 0 ? (GD_T)1 : x < 0 ? (GD_T)-1 : x == 0 ? (GD_T)0 : x;
-}
-
-GD_T_INLINE GD_T GD_T_NAME(flush)(GD_T x)
-{
-    const GD_T smallest_normal = sizeof(GD_T) == sizeof(float) ? (GD_T)0x1p-126 : (GD_T)0x1p-1022;
-    return GD_T_NAME(absolute)(x) < smallest_normal ? 0 : x;
 }
 
 /* The remainder of x / y with the sign of y, as Python and NumPy define it: fmod is exact, and the
