@@ -47,7 +47,7 @@ static uint32_t crc32_of(const unsigned char *bytes, size_t size)
     return ~crc;
 }
 
-static void put(FILE *f, int bytes, uint32_t value)
+static void put(FILE *f, int bytes, uint64_t value)
 {
     for (int i = 0; i < bytes; i++)
         fputc((int)(value >> 8 * i & 255), f);
