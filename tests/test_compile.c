@@ -317,7 +317,8 @@ static void an_update_is_one_kernel_a_parameter(void **state)
         updates += writes_parameter;
         /* from the gradient to the new parameter, with m and v (*) on the way; compilers call the
          * builders between in different orders */
-        const char *m = strstr(line, "add*"), *v = m ? strstr(m + 1, "add*") : NULL;
+        const char *moment = "flush_subnormal*";
+        const char *m = strstr(line, moment), *v = m ? strstr(m + 1, moment) : NULL;
         if (writes_parameter &&
             (!strstr(line, "{sub ") || !v || !strstr(v, "sqrt") || !strstr(v, "sub}")))
             fail_msg("not one pass: %s", line);

@@ -33,6 +33,7 @@ void data(gd_context *gd, gd_module *m, gd_optimizer *o)
     d = gd_cifar10(gd, "folder", .test = true);
     d = gd_image_folder(gd, "folder", 64, 64, .cache = 0, .crop = true);
     d = gd_image_list(gd, "list", 64, 64, .batch_dtype = GD_U8);
+    d = gd_audio_folder(gd, "sounds", 16000, .channels = 0);
     gd_table *t = gd_table_load("table.csv", .separator = ";", .header = 1);
     t = gd_table_create("a,b", 3, .decimal_comma = true);
     gd_table_encoder_release(gd_table_encoder_create(t, .target = "price", .max_categories = 8));
