@@ -186,6 +186,11 @@ static void two_arrays_need_no_names(void **state)
                  "cd '%s' && cmp folder/model.safetensors same%d/model.safetensors", folder, i);
         assert_int_equal(system(command), 0);
     }
+    plain[0].name = "y.npy"; /* one name says what the other one is */
+    plain[1].name = "features.npy";
+    write_npz("half.npz", 2, plain);
+    assert_has(run("train half.npz --run half --epochs 1")->out, "samples of 3 f");
+    assert_fails(run("eval half numbers.npy"), 1, "no y");
     named[0].name = "a.npy";
     write_npz("unnamed.npz", 3, named);
     assert_fails(run("train unnamed.npz --run no"), 1, "Call them x and y. There are: a, x, other");
@@ -245,6 +250,15 @@ static void mistakes_about_arrays_are_told(void **state)
     assert_fails(run("train wrong"), 1, "x has 2 samples, y 3");
     write_npy("wrong/y.npy", GD_F64, GD_SHAPE(2), y);
     assert_fails(run("train wrong"), 1, "x of sample 1 has a value that is no finite number");
+    write_npy("wrong/x.npy", GD_F64, GD_SHAPE(2, 1), (double[]){ 1e300, 2 });
+    assert_fails(run("train wrong"), 1, "x of sample 0 has a value that is no finite number");
+    write_npy("wrong/x.npy", GD_F64, GD_SHAPE(2, 1), x);
+    write_npy("wrong/y.npy", GD_F64, GD_SHAPE(2), (double[]){ 1e200, -1e200 });
+    assert_fails(run("train wrong"), 1, "y has numbers too large");
+    write_npy("wrong/y.npy", GD_F64, GD_SHAPE(2, 0), y);
+    assert_fails(run("train wrong"), 1, "y has no numbers");
+    write_npy("wrong/other.npy", GD_F64, GD_SHAPE(2), y);
+    assert_fails(run("train wrong/other.npy"), 1, "one array has no answers to learn");
     write_text("table.parquet", "PAR1");
     assert_fails(run("train table.parquet"), 1, "is a Parquet file, which is read in Python");
     write_text("broken.npz", "PK");

@@ -135,9 +135,9 @@ static void halving_goes_on_from_checkpoints(void **state)
     int best = (int)number_after(r->out, "The best is trial ");
     shell("[ $(cat h/trials/*/metrics.jsonl | wc -l) -eq %d ]", 9 * 1 + 3 * 2 + 1 * 6);
     shell("[ $(wc -l <h/trials/%03d/metrics.jsonl) -eq 9 ]", best);
-    assert_int_equal(
-        run("train --config h/trials/%03d/config.json --run whole --quiet", best)->code, 0);
-    shell("cmp whole/model.safetensors h/trials/%03d/model.safetensors", best);
+    r = run("train --config h/trials/%03d/config.json --run alone --quiet", best);
+    assert_string_equal(r->err, "");
+    shell("cmp alone/model.safetensors h/trials/%03d/model.safetensors", best);
     /* Done once, it trains nothing when it is resumed. */
     shell("cp h/search.json before");
     r = run("search --resume h");
@@ -191,6 +191,7 @@ static void mistakes_are_told_before_the_first_trial(void **state)
           "as many trials as there are combinations, 2" },
         { "--method halving --try epochs=1,2", "halving shares out the epochs" },
         { "--try batch", "--try takes KEY=VALUES" },
+        { "--try batch=8,16 --find-lr", "--find-lr is for gradus train" },
         { "--try batch=8,16 --epochs 0", "--epochs takes a whole number" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -202,6 +203,7 @@ static void mistakes_are_told_before_the_first_trial(void **state)
     assert_int_equal(run(CLASSES "--try batch=8,16 --epochs 1 --run s --quiet")->code, 0);
     assert_fails(run(CLASSES "--try batch=8,16 --run s"), 1,
                  "s has a search in it: --resume s goes on with it");
+    assert_fails(run("train " IRIS " --target species --run s"), 1, "s has a search in it");
     assert_fails(run("search --resume s --epochs 2"), 2, "--epochs cannot be changed by --resume");
     assert_fails(run("search --resume s --try batch=1,2"), 2, "cannot be changed by --resume");
     assert_fails(run(CLASSES "--try batch=8,16 --run s/trials/001"), 1,

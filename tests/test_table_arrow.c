@@ -19,10 +19,13 @@ enum { COLUMNS = 8, ROWS = 4 };
 
 /* A batch of every type, given `batches` times: rows 1 and 2 of arrays of four. */
 typedef struct producer {
-    int batches, fails_at; /* the call of get_next that fails */
-    const char *format0;   /* instead of the first column's */
-    const char *name1;     /* instead of the second's name */
-    int schemas, arrays;   /* that have not been released */
+    int batches, fails_at;   /* the call of get_next that fails */
+    const char *format0;     /* instead of the first column's */
+    const char *name1;       /* instead of the second's name */
+    int64_t length1;         /* instead of its rows */
+    bool lacks_buffer;       /* the second column */
+    const uint8_t *row_bits; /* validity of whole rows */
+    int schemas, arrays;     /* that have not been released */
     int given, released;
     struct ArrowSchema children[COLUMNS], dictionary, *child_list[COLUMNS];
     struct ArrowArray columns[COLUMNS], words, *column_list[COLUMNS];
@@ -47,6 +50,7 @@ static const void *buffers[COLUMNS][3] = {
     { valid, offsets, texts }, { valid, indices }, { NULL, micros },  { NULL, days },
 };
 static const void *word_buffers[3] = { NULL, word_offsets, words };
+static const void *no_buffers[3];
 static const void *view_buffers[2] = { NULL, views };
 
 static void release_schema(struct ArrowSchema *s)
@@ -101,6 +105,10 @@ static int get_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
         };
         p->column_list[c] = &p->columns[c];
     }
+    if (p->length1)
+        p->columns[1].length = p->length1;
+    if (p->lacks_buffer)
+        p->columns[1].buffers = no_buffers;
     p->words = (struct ArrowArray){ .length = 2, .n_buffers = 3, .buffers = word_buffers };
     p->columns[5].dictionary = &p->words;
     if (p->format0)
@@ -109,9 +117,10 @@ static int get_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
     p->arrays++;
     *out = (struct ArrowArray){ .length = 2,
                                 .offset = 1,
+                                .null_count = p->row_bits ? 1 : 0,
                                 .n_buffers = 1,
                                 .n_children = COLUMNS,
-                                .buffers = word_buffers,
+                                .buffers = p->row_bits ? (const void **)&p->row_bits : word_buffers,
                                 .children = p->column_list,
                                 .release = release_array,
                                 .private_data = p };
@@ -184,6 +193,13 @@ static void cells_and_kinds_are_the_streams(void **state)
     assert_int_equal(gd_table_line(t, 3), 4);
     gd_table_release(t);
 
+    producer sparse = PRODUCER(.row_bits = (const uint8_t[]){ 0x04 }); /* rows 1 and 2: no, yes */
+    t = read_all(&sparse);
+    assert_non_null(t);
+    assert_null(gd_table_text(t, 0, 1));
+    assert_string_equal(gd_table_text(t, 1, 1), "3");
+    gd_table_release(t);
+
     producer viewed = PRODUCER(.format0 = "vu");
     t = read_all(&viewed);
     assert_string_equal(gd_table_text(t, 0, 0), "abc");
@@ -209,6 +225,9 @@ static void errors_are_told_and_all_is_given_back(void **state)
     expect((producer)PRODUCER(.format0 = "+l"), GD_ERR_UNSUPPORTED,
            "column \"short\" has the type \"+l\"");
     expect((producer)PRODUCER(.name1 = "day"), GD_ERR_FORMAT, "two columns are called \"day\"");
+    expect((producer)PRODUCER(.length1 = 2), GD_ERR_FORMAT,
+           "column 2 of a batch of 2 rows is shorter");
+    expect((producer)PRODUCER(.lacks_buffer = true), GD_ERR_FORMAT, "lacks a buffer");
     expect((producer)PRODUCER(.name1 = "\xff"), GD_ERR_FORMAT, "not UTF-8");
     assert_null(gd_table_create_arrow(NULL));
     assert_int_equal(gd_error_code(), GD_ERR_INVALID);

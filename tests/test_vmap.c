@@ -332,6 +332,24 @@ static void test_maps_nest(void **state)
     gd_close(context);
 }
 
+/* What is recorded is contiguous, so these must be made so. */
+static void test_strided_inputs(void **state)
+{
+    (void)state;
+    gd_context *context = gd_open(test_device());
+    const double values[] = { 1, 90, 2, 90, 3, 90, 4, 90 };
+    gd_tensor *bias = gd_slice(gd_from_host(context, GD_SHAPE(8), GD_F64, values), 0, 0, 8, 2);
+    gd_tensor *in[3] = { gd_zeros(context, GD_SHAPE(SIZE, 1, 1, 3), GD_F64),
+                         gd_ones(context, GD_SHAPE(4, 1, 1), GD_F64), bias };
+    gd_tensor *of[3], *result;
+    gd_vmap *map = gd_vmap_begin(3, in, (const bool[]){ true, false, false }, of);
+    gd_tensor *out = gd_conv1d(of[0], of[1], of[2]);
+    assert_int_equal(gd_vmap_end(map, 1, &out, &result), GD_OK);
+    gd_tensor *wanted = gd_broadcast_to(gd_reshape(bias, GD_SHAPE(4, 1)), gd_tensor_shape(result));
+    assert_near(result, wanted, 0, "bias");
+    gd_close(context);
+}
+
 static void test_random_numbers_are_of_each(void **state)
 {
     (void)state;
@@ -353,9 +371,23 @@ static void test_random_numbers_are_of_each(void **state)
         }
     const double mean = gd_item(gd_mean(results[2], GD_ALL_AXES, false));
     assert_true(mean > 0.45 && mean < 0.55);
+    /* Of eight axes there is room for no other: element by element. */
+    map = gd_vmap_begin(1, &x, NULL, &row);
+    drawn = gd_uniform(context, GD_SHAPE(1, 1, 1, 1, 1, 1, 1, 50), 0, 1, GD_F32);
+    drawn = gd_reshape(drawn, GD_SHAPE(50));
+    assert_int_equal(gd_vmap_end(map, 1, &drawn, results), GD_OK);
+    gd_tensor *equal = gd_eq(gd_select(results[0], 0, 0), gd_select(results[0], 0, 1));
+    assert_true(gd_item(gd_sum(gd_cast(equal, GD_F32), GD_ALL_AXES, false)) < 10);
+    results[2] = gd_reshape(results[0], GD_SHAPE(SIZE * 50));
+    /* None, of no elements. */
+    gd_tensor *none = gd_zeros(context, GD_SHAPE(0, 8), GD_F32);
+    map = gd_vmap_begin(1, &none, NULL, &row);
+    dropped = gd_dropout(row, 0.5);
+    assert_int_equal(gd_vmap_end(map, 1, &dropped, results), GD_OK);
+    assert_int_equal(gd_tensor_shape(results[0]).dim[0], 0);
     /* What is drawn next is not drawn again. */
-    gd_tensor *next = gd_uniform(context, GD_SHAPE(SIZE, 200), 0, 1, GD_F32);
-    assert_true(gd_item(gd_sum(gd_cast(gd_eq(next, results[2]), GD_F32), GD_ALL_AXES, false)) < 30);
+    gd_tensor *next = gd_uniform(context, GD_SHAPE(SIZE * 50), 0, 1, GD_F32);
+    assert_true(gd_item(gd_sum(gd_cast(gd_eq(next, results[2]), GD_F32), GD_ALL_AXES, false)) < 10);
     gd_close(context);
 }
 
@@ -462,6 +494,7 @@ int main(void)
         cmocka_unit_test_setup(test_rows, clear_error),
         cmocka_unit_test_setup(test_gradients_of_each, clear_error),
         cmocka_unit_test_setup(test_maps_nest, clear_error),
+        cmocka_unit_test_setup(test_strided_inputs, clear_error),
         cmocka_unit_test_setup(test_random_numbers_are_of_each, clear_error),
         cmocka_unit_test_setup(test_what_is_outside, clear_error),
         cmocka_unit_test_setup(test_errors, clear_error),

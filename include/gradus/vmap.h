@@ -35,8 +35,10 @@ GD_API gd_vmap *gd_vmap_begin(int count, gd_tensor *const *inputs, const bool *b
                               gd_tensor **elements);
 
 /* results[i] is outputs[i] of all elements, [size, ..]; an output that is the same for all is
- * repeated. They have a history where outputs would have one, so gradients pass through. Ends the
- * map, whether it succeeds or not. An error recorded since gd_vmap_begin and not cleared fails it.
+ * repeated, as a view of it. They have a history where outputs would have one, so gradients pass
+ * through. Ends the map, whether it succeeds or not, but where another map or a function that was
+ * begun within it is open: GD_ERR_STATE. Of an end that fails, changes that do not depend on the
+ * batch may have been made. An error recorded since gd_vmap_begin and not cleared fails it.
  * GD_ERR_STATE too: something outside is changed that would be changed for each element, as by
  * gd_backward, an optimizer or batch normalisation's running statistics. */
 GD_API gd_status gd_vmap_end(gd_vmap *map, int count, gd_tensor *const *outputs,

@@ -46,7 +46,9 @@ class _Scores:
     def __call__(self, loader: Any) -> dict[str, float]:
         """Of a loader that says where it stands, of the first epoch; it stands there afterwards."""
         place = loader.state_dict() if hasattr(loader, "load_state_dict") else None
-        was_training = _switch(self.model, False)
+        flags = _flags(self.model)
+        if flags:
+            self.model.train(False)
         sums, samples = [0.0] * len(self.names), 0
         try:
             if place is not None:
@@ -56,19 +58,16 @@ class _Scores:
                 sums = [s + value.item() * size for s, value in zip(sums, self.score(*batch))]
                 samples += size
         finally:
-            _switch(self.model, was_training)
+            for module, training in flags:
+                module.__dict__["_training"] = training
             if place is not None:
                 loader.load_state_dict(place)
         return {name: s / max(1, samples) for name, s in zip(self.names, sums)}
 
 
-def _switch(model: Any, training: bool) -> bool:
-    """Set the model's training flag; what it was."""
-    if not hasattr(model, "train"):
-        return False
-    was = model._training
-    model.train(training)
-    return was
+def _flags(model: Any) -> list[tuple[Any, bool]]:
+    """The training flag of the model and of all modules in it: some may be frozen. None where it is a plain function."""
+    return [(module, module._training) for module in model.modules()] if hasattr(model, "modules") else []
 
 
 def _loader_of(samples: Any) -> Any:
@@ -161,7 +160,7 @@ class Fit:
 
     def judge(self, value: float, rising: bool, least: float) -> bool:
         """Whether the monitored metric has improved."""
-        improved = math.isnan(self.best) or (value - self.best if rising else self.best - value) > least
+        improved = not math.isnan(value) and (math.isnan(self.best) or (value - self.best if rising else self.best - value) > least)
         self.best, self.since_best = (value, 0) if improved else (self.best, self.since_best + 1)
         return improved
 

@@ -87,9 +87,14 @@ static bool read_npz(const char *path, bool needs_y, arrays *a)
     int64_t x = find_one(npz, samples), y = find_one(npz, targets), count = gd_npz_count(npz);
     bool named = x >= 0 && (y >= 0 || !needs_y);
     bool ok = named || count == 2 || (count == 1 && !needs_y) || ask_for_names(npz);
-    if (ok && !named)
-        x = 0, y = count - 2; /* -1: none */
-    y = y < 0 ? -1 : named ? y : 1;
+    if (ok && !named && count == 2 &&
+        (x >= 0 || y >= 0)) { /* one has its name, the other is the other */
+        x = x >= 0 ? x : 1 - y;
+        y = 1 - x;
+        named = true;
+    } else if (ok && !named) {
+        x = 0, y = count == 2 ? 1 : -1;
+    }
     ok =
         ok && gd_npz_read(npz, x, &a->x) == GD_OK && (y < 0 || gd_npz_read(npz, y, &a->y) == GD_OK);
     gd_npz_close(npz);
@@ -101,6 +106,11 @@ static bool read_npz(const char *path, bool needs_y, arrays *a)
     return ok;
 }
 
+static bool fail(const char *sentence)
+{
+    return gd_error_record(GD_ERR_FORMAT, sentence) == GD_OK;
+}
+
 static bool read_npy(const char *path, bool needs_y, arrays *a)
 {
     char x[CLI_PATH_BYTES], y[CLI_PATH_BYTES];
@@ -108,13 +118,13 @@ static bool read_npy(const char *path, bool needs_y, arrays *a)
     beside(path, "y.npy", y);
     if (!needs_y && !is_folder(path)) /* new samples may have any name */
         return gd_npy_read(path, &a->x) == GD_OK;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    if (!is_folder(path) && strcmp(name, "x.npy") != 0 && strcmp(name, "y.npy") != 0)
+        return fail(
+            "one array has no answers to learn: x.npy with y.npy beside it, their folder, or a "
+            ".npz with both is needed");
     return gd_npy_read(x, &a->x) == GD_OK &&
            ((!needs_y && access(y, F_OK) != 0) || gd_npy_read(y, &a->y) == GD_OK);
-}
-
-static bool fail(const char *sentence)
-{
-    return gd_error_record(GD_ERR_FORMAT, sentence) == GD_OK;
 }
 
 /* x [n, height, width, channels] as [n, channels, height, width]. */
@@ -233,16 +243,18 @@ static bool choose_task(const gd_npy *y, const char *task, int64_t *classes)
 }
 
 /* Numbers that are none would be found after an epoch. */
+/* x is computed with in f32. */
 static bool is_finite(const gd_npy *a, const char *name)
 {
     char sentence[128];
-    int64_t width = count_of(a) / a->shape.dim[0];
-    for (int64_t i = 0; i < count_of(a); i++)
-        if (!isfinite(number(a, i))) {
+    const bool is_x = strcmp(name, "x") == 0;
+    const int64_t count = count_of(a);
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(is_x ? (double)(float)number(a, i) : number(a, i))) {
             snprintf(sentence, sizeof sentence,
                      "%s of sample %lld has a value that is no finite "
                      "number, or of a dtype that is none of numbers",
-                     name, (long long)(i / width));
+                     name, (long long)(i / (count / a->shape.dim[0])));
             return fail(sentence);
         }
     return true;
@@ -331,12 +343,16 @@ static bool keep(cli_data *d)
 static bool open_sets(cli_data *d, const cli_data_options *o, const arrays *a)
 {
     int64_t classes = 0;
+    if (count_of(&a->y) < 1)
+        return fail("y has no numbers");
     if (!is_finite(&a->x, "x") || !is_finite(&a->y, "y") || !choose_task(&a->y, o->task, &classes))
         return false;
     d->regression = classes == 0;
     d->outputs = d->regression ? count_of(&a->y) / a->y.shape.dim[0] : classes;
     if (d->regression)
         standardise(d, &a->y);
+    if (d->regression && !(isfinite(d->mean) && isfinite(d->deviation)))
+        return fail("y has numbers too large to compute with");
     gd_dataset *all = make_set(d, a);
     bool ok = all && gd_dataset_split(all, 1.0 - o->validation, &d->train, &d->validation,
                                       .seed = (uint64_t)o->seed,
@@ -374,9 +390,11 @@ static bool reopen_arrays(cli_data *d, const char *path, gd_tensor_file *file)
     }
     if (wanted < 1 || !(d->deviation > 0))
         return fail("the model's file does not say what it gives");
-    bool ok = read_arrays(path, false, &a) && is_finite(&a.x, "x");
-    if (ok && a.y.data && d->regression && count_of(&a.y) != wanted * a.x.shape.dim[0])
-        ok = fail("y has other numbers of a sample than the model gives");
+    bool ok =
+        read_arrays(path, false, &a) && is_finite(&a.x, "x") && (!a.y.data || is_finite(&a.y, "y"));
+    if (ok && a.y.data && count_of(&a.y) != (d->regression ? wanted : 1) * a.x.shape.dim[0])
+        ok = fail(d->regression ? "y has other numbers of a sample than the model gives"
+                                : "y is not one whole number a sample, its class");
     d->validation = ok ? make_set(d, &a) : NULL;
     if (ok)
         d->input = sample_shape(a.x.shape);

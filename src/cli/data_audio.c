@@ -120,7 +120,8 @@ static gd_model *propose_sounds(const cli_data *d, uint64_t seed)
 {
     static const int64_t channels[] = { 32, 32, 64, 64 };
     const int64_t rate = d->rate > 0 ? d->rate : 8000;
-    const int64_t kernel = rate / 100 < 3 ? 3 : rate / 100, stride = rate < 4000 ? 1 : rate / 2000;
+    const int64_t wanted = rate / 100 < d->size ? rate / 100 : d->size;
+    const int64_t kernel = wanted < 3 ? 3 : wanted, stride = rate < 4000 ? 1 : rate / 2000;
     int64_t width = (d->size - 1) / stride + 1;
     gd_model_builder *b = gd_model_begin(d->context, d->input, .seed = seed);
     for (int i = 0; i < 4; i++) {

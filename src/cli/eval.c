@@ -50,7 +50,10 @@ static void print_confusion(const gd_confusion *c, const cli_data *d)
 
 /* Sums over predictions and truths in the target's unit. */
 typedef struct errors {
-    double absolute, squares, truth, truth_squares;
+    double absolute, squares;
+    double
+        first; /* of the truths: the two sums are of what they are above it, so that nothing cancels */
+    double truth, truth_squares;
     double *off; /* [count] predicted - truth */
     int64_t count;
 } errors;
@@ -68,11 +71,12 @@ static bool add_errors(errors *e, const cli_data *d, gd_tensor *output, gd_tenso
     for (int64_t i = 0; ok && i < count; i++) {
         double y = cli_data_decode(d, (double)wanted[i]);
         double off = cli_data_decode(d, (double)predicted[i]) - y;
+        e->first = e->count == 0 ? y : e->first;
         e->off[e->count++] = off;
         e->absolute += fabs(off);
         e->squares += off * off;
-        e->truth += y;
-        e->truth_squares += y * y;
+        e->truth += y - e->first;
+        e->truth_squares += (y - e->first) * (y - e->first);
     }
     free(predicted);
     return ok;
@@ -82,11 +86,13 @@ static void print_errors(const errors *e, const cli_data *d, int64_t samples, co
 {
     char count[CLI_COUNT_TEXT];
     double n = (double)(samples * d->outputs), spread = e->truth_squares - e->truth * e->truth / n;
-    printf(
-        "%s %ss%s: %s is off by %s%.5g%s in the mean (absolute), root mean square %.5g, R2 %.4f\n",
-        cli_count(samples, count), d->kind->sample, which,
-        d->encoder ? gd_table_encoder_target(d->encoder) : "y", cli_bold(), e->absolute / n,
-        cli_plain(), sqrt(e->squares / n), 1.0 - e->squares / spread);
+    printf("%s %ss%s: %s is off by %s%.5g%s in the mean (absolute), root mean square %.5g",
+           cli_count(samples, count), d->kind->sample, which,
+           d->encoder ? gd_table_encoder_target(d->encoder) : "y", cli_bold(), e->absolute / n,
+           cli_plain(), sqrt(e->squares / n));
+    if (spread > 0) /* else all truths are the same */
+        printf(", R2 %.4f", 1.0 - e->squares / spread);
+    printf("\n");
 }
 
 static gd_status draw_errors(const errors *e, const cli_data *d, const char *folder)

@@ -48,6 +48,8 @@ static double best_result(const cli_study *search, const char *folder)
     }
     if (history && metric < 0)
         (void)gd_error_record(GD_ERR_INVALID, "there is no such metric of the validation");
+    else if (history && isnan(best))
+        (void)gd_error_record(GD_ERR_STATE, "the metric was a number in no epoch");
     gd_history_release(history);
     return best;
 }
@@ -315,6 +317,8 @@ static int read_request(cli_study *search, const request *r)
     else if (r->tries.count == 0)
         fprintf(stderr, "gradus search: what is to be tried? --try optimizer.lr=log(1e-4,1e-1); "
                         "'gradus search --help'\n");
+    else if (search->base.find_lr)
+        fprintf(stderr, "gradus search: --find-lr is for gradus train\n");
     else if (r->metric && strlen(r->metric) >= sizeof search->metric)
         fprintf(stderr, "gradus search: --metric: there is no metric with so long a name\n");
     else

@@ -29,9 +29,10 @@ static int add_choice(cli_try *t, const char *value)
 {
     if (!cli_store(t->option, value))
         return complain(t, value);
-    t->choices[t->count] = t->count < CLI_MOST_CHOICES ? strdup(value) : NULL;
-    if (t->choices[t->count++])
+    if (t->count < CLI_MOST_CHOICES && (t->choices[t->count] = strdup(value)) != NULL) {
+        t->count++;
         return CLI_OK;
+    }
     fprintf(stderr, "gradus search: --try %s has more than %d values\n", t->key,
             (int)CLI_MOST_CHOICES);
     return CLI_USAGE;

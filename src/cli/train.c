@@ -200,6 +200,21 @@ static bool keep_options(cli_training *t, const cli_config *config)
            gd_run_log_hyperparameters(t->log, count, keys, values) == GD_OK;
 }
 
+static bool has_file(const char *folder, const char *name)
+{
+    char path[CLI_PATH_BYTES + 32];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+/* What a training would write over. One that has begun has a log. */
+static bool has_files_of_others(const char *folder)
+{
+    return has_file(folder, "search.json") ||
+           (!has_file(folder, "metrics.jsonl") &&
+            (has_file(folder, "config.json") || has_file(folder, "model.json")));
+}
+
 /* A new folder, or the one that is resumed. Whatever ends the process from here on, the folder has what
  * --resume needs: the options, which are written last. */
 static bool open_run(cli_training *t, const cli_config *config)
@@ -214,6 +229,13 @@ static bool open_run(cli_training *t, const cli_config *config)
              "anew",
              t->folder, cli_shell_word(t->folder, word));
     if (gd_run_has_checkpoint(t->run))
+        return gd_error_record(GD_ERR_STATE, sentence) == GD_OK;
+    snprintf(
+        sentence, sizeof sentence,
+        "%.4000s has a search in it, or a config.json or model.json of somebody's: give another "
+        "--run",
+        t->folder);
+    if (has_files_of_others(t->folder))
         return gd_error_record(GD_ERR_STATE, sentence) == GD_OK;
     t->log = cli_log_open(t, -1);
     return t->log && keep_model(t) && keep_options(t, config);

@@ -195,7 +195,7 @@ int64_t gd_loader_position(const gd_loader *l)
 
 gd_status gd_loader_seek(gd_loader *l, int64_t position)
 {
-    if (!l || position < 0)
+    if (!l || position < 0 || position > INT64_MAX / 2)
         return gd_fail(GD_ERR_INVALID, "gd_loader_seek: position %lld%s", (long long)position,
                        l ? "" : " of no loader");
     if (gd_is_tracing(l->context))

@@ -58,6 +58,8 @@ static bool is_decimal(const char *format)
 static gd_column_kind kind_of(const struct ArrowSchema *s)
 {
     const char *format = s->format;
+    if (!format)
+        return GD_COLUMN_KIND_COUNT;
     if (s->dictionary)
         return is_integer(format) ? kind_of(s->dictionary) : GD_COLUMN_KIND_COUNT;
     if (is_integer(format) || is_float(format) || is_decimal(format))
@@ -152,7 +154,8 @@ static gd_status put_decimal(builder *b, const char *format, const void *values,
     const int64_t high = ((const int64_t *)values)[2 * k + 1];
     const double scale = pow(10.0, strtod(strchr(format, ',') + 1, NULL));
     /* Numbers of 64 bits are rounded once. */
-    const double whole = high == 0 || high == -1 ? (high ? -(double)(0 - low) : (double)low)
+    const double whole = high == 0               ? (double)low
+                         : high == -1 && low > 0 ? -(double)(0 - low)
                                                  : (double)high * 0x1p64 + (double)low;
     return put_float(b, whole / scale, at);
 }
@@ -210,7 +213,9 @@ static const char *view_at(const struct ArrowArray *a, int64_t k, int64_t *lengt
         return view + 4;
     memcpy(&buffer, view + 8, sizeof buffer);
     memcpy(&offset, view + 12, sizeof offset);
-    return (const char *)a->buffers[2 + buffer] + offset;
+    if (buffer < 0 || 2 + (int64_t)buffer >= a->n_buffers || !a->buffers[2 + buffer] || offset < 0)
+        *length = -1;
+    return *length < 0 ? view : (const char *)a->buffers[2 + buffer] + offset;
 }
 
 static const char *string_at(const char *format, const struct ArrowArray *a, int64_t k,
@@ -229,6 +234,8 @@ static gd_status put_string(builder *b, const char *format, const struct ArrowAr
 {
     int64_t length;
     const char *text = string_at(format, a, k, &length);
+    if (length < 0)
+        return gd_fail(GD_ERR_FORMAT, "%s: the place of a text is none", b->table->name);
     gd_status status = put(b, text, (size_t)length, at);
     if (status == GD_OK &&
         (strlen(b->table->text + *at) != (size_t)length || !gd_utf8_is_valid(b->table->text + *at)))
@@ -278,7 +285,7 @@ static gd_status check_schema(const struct ArrowSchema *s, const char *name)
                            "%s: column \"%s\" has the type \"%s\" of Arrow, which tables do not "
                            "have: convert it to numbers, texts or times, or drop it",
                            name, s->children[c]->name ? s->children[c]->name : "",
-                           s->children[c]->format);
+                           s->children[c]->format ? s->children[c]->format : "");
     return GD_OK;
 }
 
@@ -313,25 +320,59 @@ static gd_status add_columns(builder *b, const struct ArrowSchema *s)
     return status;
 }
 
+/* Whether an array has `length` elements, and the buffers that its type has. */
+static bool is_whole(const struct ArrowSchema *s, const struct ArrowArray *a, int64_t length)
+{
+    if (!a || a->offset < 0 || a->length < length)
+        return false;
+    if (!s->dictionary && strcmp(s->format, "n") == 0)
+        return true;
+    const bool has_text = s->format[0] == 'u' || s->format[0] == 'U';
+    if (a->n_buffers < (has_text && !s->dictionary ? 3 : 2) || !a->buffers)
+        return false;
+    return (a->length == 0 || a->buffers[1]) &&
+           (!s->dictionary || is_whole(s->dictionary, a->dictionary, 0));
+}
+
+static gd_status check_batch(const gd_table *t, const struct ArrowSchema *s,
+                             const struct ArrowArray *batch)
+{
+    if (batch->n_children != t->columns || !batch->children)
+        return gd_fail(GD_ERR_FORMAT, "%s: a batch of %lld columns, of %lld", t->name,
+                       (long long)batch->n_children, (long long)t->columns);
+    if (batch->length < 0 || batch->offset < 0 || batch->offset > INT64_MAX - batch->length ||
+        batch->length > INT64_MAX / t->columns - t->rows - 1)
+        return gd_fail(GD_ERR_FORMAT, "%s: a batch of %lld rows from %lld on", t->name,
+                       (long long)batch->length, (long long)batch->offset);
+    for (int64_t c = 0; c < t->columns; c++)
+        if (!is_whole(s->children[c], batch->children[c], batch->offset + batch->length))
+            return gd_fail(GD_ERR_FORMAT,
+                           "%s: column %lld of a batch of %lld rows is shorter, or lacks a buffer",
+                           t->name, (long long)c + 1, (long long)batch->length);
+    return GD_OK;
+}
+
 /* The rows of a batch, whose own offset counts for all columns. */
 static gd_status add_rows(builder *b, const struct ArrowSchema *s, const struct ArrowArray *batch)
 {
     gd_table *t = b->table;
+    gd_status status = check_batch(t, s, batch);
+    if (status != GD_OK)
+        return status;
     const int64_t rows = t->rows + batch->length;
-    if (batch->n_children != t->columns)
-        return gd_fail(GD_ERR_FORMAT, "%s: a batch of %lld columns, of %lld", t->name,
-                       (long long)batch->n_children, (long long)t->columns);
     if (!gd_grow((void **)&t->cells, &b->cell_capacity, (size_t)(rows * t->columns) + 1,
                  sizeof *t->cells) ||
         !gd_grow((void **)&t->lines, &b->line_capacity, (size_t)rows + 1, sizeof *t->lines))
         return GD_ERR_MEMORY;
-    gd_status status = GD_OK;
     for (int64_t i = 0; i < batch->length; i++, t->rows++) {
+        const bool missing = is_missing(s, batch, batch->offset + i); /* the whole row */
         t->lines[t->rows] = t->rows + 1;
         for (int64_t c = 0; status == GD_OK && c < t->columns; c++) {
             const struct ArrowArray *a = batch->children[c];
-            status = put_value(b, s->children[c], a, a->offset + batch->offset + i,
-                               &t->cells[t->rows * t->columns + c]);
+            size_t *cell = &t->cells[t->rows * t->columns + c];
+            *cell = GD_CELL_MISSING;
+            if (!missing)
+                status = put_value(b, s->children[c], a, a->offset + batch->offset + i, cell);
         }
         if (status != GD_OK)
             return status;

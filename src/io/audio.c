@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "io/file.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MOST_FILE_BYTES ((size_t)1 << 31)
@@ -145,10 +146,14 @@ static gd_status decode(const char *path, const unsigned char *bytes, size_t siz
                        .samples = gd_alloc(frames * f.channels * sizeof(float)) };
     if (!out->samples)
         return GD_ERR_MEMORY;
-    for (size_t i = 0; i < frames; i++)
-        for (size_t c = 0; c < f.channels; c++, p += width)
-            out->samples[c * frames + i] = value_at(&f, p);
-    return GD_OK;
+    for (size_t i = 0; i < frames && status == GD_OK; i++)
+        for (size_t c = 0; c < f.channels; c++, p += width) {
+            const float value = value_at(&f, p);
+            if (!isfinite(value))
+                status = gd_fail(GD_ERR_FORMAT, "%s: frame %zu is not a number", path, i);
+            out->samples[c * frames + i] = value;
+        }
+    return status;
 }
 
 gd_status gd_audio_read(const char *path, gd_audio *out)
@@ -166,7 +171,7 @@ gd_status gd_audio_read(const char *path, gd_audio *out)
     status = decode(path, bytes, size, out);
     gd_free(bytes);
     if (status != GD_OK)
-        *out = (gd_audio){ 0 };
+        gd_audio_free(out);
     return status;
 }
 

@@ -29,6 +29,7 @@ struct gd_vmap {
     gd_trace trace;
     gd_recording before;
     gd_scope *body_scope; /* as it was before */
+    int call_depth;       /* of the body that it was begun in */
     uint64_t mark;        /* of errors */
     value *values;        /* [count + trace.count], once it is ended */
     gd_tensor *state;     /* of random numbers, as drawn for the batch */
@@ -158,6 +159,7 @@ gd_vmap *gd_vmap_begin(int count, gd_tensor *const *inputs, const bool *batched,
     m->before = gd_recording_now(context);
     m->mark = gd_error_mark();
     m->trace.outer = context->trace;
+    m->call_depth = context->call_depth;
     context->body_scope = context->scope;
     gd_recording now = m->before;
     now.trace = &m->trace;
@@ -251,7 +253,7 @@ static gd_tensor *element_of(const gd_batch_call *c, value *const *values, int i
     if (!c->batched[i])
         return c->in[i];
     gd_tensor *t = values[i]->elements ? values[i]->elements[b] : gd_select(values[i]->whole, 0, b);
-    return t && gd_layout_is_contiguous(&c->node->inputs[i]->layout) ? gd_contiguous(t) : t;
+    return t ? gd_contiguous(t) : NULL;
 }
 
 /* ---- applying a node ---- */
@@ -264,20 +266,60 @@ static gd_tensor *apply_once(const gd_batch_call *c)
     return gd_apply(c->context, c->node->op->id, c->n, c->in, c->attr);
 }
 
+typedef union random_attr {
+    gd_random_attr bits;
+    gd_dropout_attr dropout;
+    gd_attention_attr attention;
+} random_attr;
+
+/* Where the record of a node's numbers begins; false: it draws none. */
+static bool recorded_word(const gd_tensor *node, uint64_t *word)
+{
+    random_attr attr;
+    if (!node->op->random_offset)
+        return false;
+    memcpy(&attr, node->attr, node->op->attr_size);
+    const uint64_t *offset = node->op->random_offset(&attr);
+    *word = offset ? *offset : 0;
+    return offset;
+}
+
+/* Words that a node drew: up to where those of the next one begin. */
+static uint64_t words_of(const gd_vmap *m, const gd_tensor *node)
+{
+    uint64_t begin, end = m->trace.random_words, at;
+    if (!recorded_word(node, &begin))
+        return 0;
+    for (size_t i = 0; i < m->trace.count; i++)
+        if (recorded_word(m->trace.nodes[i], &at) && at > begin && at < end)
+            end = at;
+    return end - begin;
+}
+
 static bool apply_to_each(const gd_vmap *m, const gd_batch_call *c, value *const *values,
                           value *result)
 {
     result->elements = gd_alloc_zero((size_t)m->size, sizeof(gd_tensor *));
     if (!result->elements)
         return false;
+    random_attr attr; /* each has numbers of its own */
+    const gd_op *op = c->node->op;
+    uint64_t *offset = NULL, words = 0;
+    if (op->random_offset) {
+        memcpy(&attr, c->attr, op->attr_size);
+        offset = op->random_offset(&attr);
+        words = words_of(m, c->node);
+    }
     for (int64_t b = 0; b < m->size; b++) {
         gd_tensor *in[GD_OP_MAX_INPUTS];
         for (int i = 0; i < c->n; i++)
             if (!(in[i] = element_of(c, values, i, b)))
                 return false;
-        gd_tensor *t = gd_apply(c->context, c->node->op->id, c->n, in, c->attr);
+        gd_tensor *t = gd_apply(c->context, op->id, c->n, in, offset ? (void *)&attr : c->attr);
         if (!t)
             return false;
+        if (offset)
+            *offset += words;
         result->elements[b] = gd_link(t);
     }
     return true;
@@ -359,11 +401,7 @@ static gd_status apply_recorded(gd_vmap *m, const gd_tensor *node, value *result
         result->whole = gd_link(whole_of(m, find(m, of_checkpoint(node))));
         return result->whole ? GD_OK : gd_error_last();
     }
-    union {
-        gd_random_attr bits;
-        gd_dropout_attr dropout;
-        gd_attention_attr attention;
-    } attr;
+    random_attr attr;
     memset(&attr, 0, sizeof attr);
     gd_batch_call c = {
         .context = context, .node = node, .attr = node->attr, .size = m->size, .n = node->n_inputs
@@ -401,8 +439,11 @@ static void drop_operand(const gd_vmap *m, const gd_tensor *t)
 static gd_status apply_all(gd_vmap *m)
 {
     for (int i = 0; i < m->count; i++) {
-        m->values[i].whole = gd_link(m->inputs[i]);
+        /* What stands for it was contiguous, and so is what was recorded. */
+        m->values[i].whole = gd_link(m->batched[i] ? m->inputs[i] : gd_contiguous(m->inputs[i]));
         m->values[i].is_batched = m->batched[i];
+        if (!m->values[i].whole)
+            return gd_error_last();
     }
     for (size_t i = (size_t)m->count; i < count_all(m); i++) {
         const gd_tensor *node = recorded(m, i);
@@ -430,7 +471,7 @@ static gd_status draw(gd_vmap *m)
 {
     gd_context *context = m->context;
     const uint64_t words = m->trace.random_words * (uint64_t)m->size;
-    if (words == 0)
+    if (m->trace.random_words == 0)
         return GD_OK;
     if (context->trace) {
         m->first_word = context->trace->random_words;
@@ -474,7 +515,7 @@ static gd_status check_open(const gd_vmap *m, const char *who)
 {
     if (!m)
         return gd_fail(GD_ERR_INVALID, "%s: the map is NULL", who);
-    if (m->context->trace != &m->trace)
+    if (m->context->trace != &m->trace || m->context->call_depth != m->call_depth)
         return gd_fail(GD_ERR_STATE, "%s: tracing is paused, or another map or function is open",
                        who);
     return GD_OK;

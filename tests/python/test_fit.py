@@ -216,6 +216,16 @@ def test_ctrl_c_saves(tmp_path):
     assert train(tmp_path / "part", 7) == (whole, wanted)
 
 
+def test_frozen_parts_stay_so_and_a_metric_that_is_no_number_is_no_better(tmp_path):
+    model, adam, loader = problem()
+    model[2].eval()
+    gd.evaluate(model, loader)
+    assert model.training and not model[2].training
+    records = gd.fit(model, adam, loader, 9, validation=loader, metrics={"none": lambda out, y: out.mean() * float("nan")},
+                     monitor="none", patience=2, progress=False)
+    assert len(records) == 2
+
+
 def test_wrong_wishes_are_told_before_anything_is_trained(tmp_path):
     model, adam, loader = problem()
     for wrong, sentence in (({"monitor": "acuracy"}, "there is no metric 'acuracy'"), ({"patience": 3}, "of a validation"),
