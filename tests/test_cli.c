@@ -125,6 +125,7 @@ static void write_table(void)
 static void every_device_trains_to_the_same_bytes(void **state)
 {
     (void)state;
+    need("jansson");
     write_table();
     assert_fails(run("train points.csv --target side --device abacus"), 1,
                  "no device is called \"abacus\"; there are \"cpu\"");

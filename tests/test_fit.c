@@ -537,6 +537,7 @@ static void break_after(gd_context *gd, int64_t steps, int64_t accumulate, gd_mo
 static void blame_leaves_all_as_it_was(void **state)
 {
     static const int64_t steps[] = { 1, 63, 64, 65, 100 };
+    need_json();
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         break_after(*state, steps[i], 1, GD_MODE_COMPILED);
     break_after(*state, 70, 2, GD_MODE_COMPILED);
@@ -794,6 +795,7 @@ static gd_dataset *sequences(gd_context *gd, bool classes, float padding)
 static void padding_counts_for_nothing(void **state)
 {
     gd_context *gd = *state;
+    need_json();
     for (int k = 0; k < 3; k++) {
         gd_metrics metrics[2];
         gd_model *models[2];

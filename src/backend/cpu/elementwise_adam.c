@@ -70,7 +70,7 @@ static bool match(const gd_fused_attr *attr, int node, int value, gd_ew_adam *fo
         return false;
     found->node[node] = (int16_t)i;
     return match(attr, nodes[node].from[0], instruction->from[0], found) &&
-           (gd_op_row(instruction->op)->arity == 1 ||
+           (gd_op_row((gd_op_id)instruction->op)->arity == 1 ||
             match(attr, nodes[node].from[1], instruction->from[1], found));
 }
 
