@@ -242,8 +242,7 @@ static bool choose_task(const gd_npy *y, const char *task, int64_t *classes)
     return *classes != 1 || fail("all samples have the class 0: there is nothing to learn");
 }
 
-/* Numbers that are none would be found after an epoch. */
-/* x is computed with in f32. */
+/* Numbers that are none would be found after an epoch. x is computed with in f32. */
 static bool is_finite(const gd_npy *a, const char *name)
 {
     char sentence[128];
