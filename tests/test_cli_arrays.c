@@ -260,7 +260,12 @@ static void mistakes_about_arrays_are_told(void **state)
     write_npy("wrong/other.npy", GD_F64, GD_SHAPE(2), y);
     assert_fails(run("train wrong/other.npy"), 1, "one array has no answers to learn");
     write_text("table.parquet", "PAR1");
-    assert_fails(run("train table.parquet"), 1, "is a Parquet file, which is read in Python");
+    assert_fails(run("train table.parquet"), 1,
+                 "is a Parquet file, which is read in Python: pandas.read_parquet(FILE).to_csv");
+    write_text("table.arrow", "ARROW1");
+    assert_fails(run("train table.arrow"), 1,
+                 "is a file of Arrow, which is read in Python: pandas.read_feather(FILE).to_csv");
+    assert_fails(run("train none.parquet"), 1, "none.parquet is not there");
     write_text("broken.npz", "PK");
     assert_fails(run("train broken.npz"), 1, "broken.npz");
     assert_false(is_there("runs/wrong"));

@@ -55,6 +55,14 @@ static void later_options_win(void **state)
     assert_null(gd_history_option(h, "optimizer.momentum"));
     gd_history_release(h);
     assert_fails(run("train --data other.csv c.json"), 2, "'c.json' is a file of options");
+    /* So is what another program writes into a pipe. */
+    char command[512];
+    snprintf(command, sizeof command, "cd '%s' && mkfifo pipe.json && (cat c.json >pipe.json &)",
+             folder);
+    assert_int_equal(system(command), 0);
+    r = run("train pipe.json --run piped --quiet --set batch=24 --seed 9");
+    assert_string_equal(r->err, "");
+    assert_same_file("c/model.safetensors", "piped/model.safetensors", true);
     /* A run's config.json is such a file. */
     assert_int_equal(run("train --config c/config.json --run again --quiet")->code, 0);
     assert_same_file("c/model.safetensors", "again/model.safetensors", true);
@@ -90,7 +98,11 @@ static void mistakes_name_key_value_and_remedy(void **state)
         { "{\"eager\": 1}", "\"eager\" is 1; it takes true or false" },
         { "{\"epochs\": {\"most\": 3}}", "no key \"epochs.most\"" },
         { "{\"optimizer\": \"sgd\"}", "no key \"optimizer\"; did you mean 'optimizer.name'?" },
-        { "{\"epochs\": 3,\n \"epochs\": 4}", "f.json: line 2 is not JSON: duplicate object key" },
+        { "{\"epochs\": 3,\n \"epochs\": 4}", "f.json: line 2: duplicate object key near" },
+        { "{\"optimizer.lr\": 1, \"optimizer\": {\"lr\": 2}}",
+          "f.json: the key \"optimizer.lr\" is there twice" },
+        { "{\"\": {\"epochs\": 3}}", "f.json: a key is empty" },
+        { "{\"optimizer\": {\"\": 3}}", "f.json: a key is empty" },
         { "[3]", "f.json: is no JSON object" },
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -101,6 +113,11 @@ static void mistakes_name_key_value_and_remedy(void **state)
     assert_fails(run(CLASSES "--run no --set schedule.name=multi_step --set "
                              "schedule.milestones=3,2"),
                  1, "schedule.milestones are ascending numbers of epochs");
+    assert_fails(run(CLASSES "--run no --epochs 3 --warmup 3"), 1,
+                 "the warm-up takes 3 epochs, and there are 3 in all");
+    write_text("f.toml", "epochs = 3\n");
+    assert_fails(run("train f.toml"), 2, "f.toml is TOML; options are read from JSON");
+    assert_fails(run(CLASSES "--run no --config f.toml"), 2, "json.dump(tomllib.load(");
     assert_false(is_there("^no$"));
 }
 

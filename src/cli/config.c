@@ -136,10 +136,28 @@ static const char *text_of(cli_config *c, const cli_option *o, const json_t *val
     return keep(c, strdup(text));
 }
 
-static int read_value(cli_config *c, const char *where, const char *key, const json_t *value)
+/* A file as it is read. */
+typedef struct reader {
+    cli_config *config;
+    const char *where; /* that messages begin with: its path */
+    bool seen[CLI_MOST_OPTIONS];
+} reader;
+
+/* {"optimizer.lr": 1, "optimizer": {"lr": 2}} gives one option twice. */
+static bool is_new(reader *r, const cli_option *o, const char *key)
 {
-    const cli_option *o = cli_config_find(c, where, key);
-    if (!o)
+    bool *seen = &r->seen[o - r->config->options];
+    if (*seen)
+        fprintf(stderr, "gradus %s: %s: the key \"%s\" is there twice\n", r->config->command,
+                r->where, key);
+    return !*seen && (*seen = true);
+}
+
+static int read_value(reader *r, const char *key, const json_t *value)
+{
+    cli_config *c = r->config;
+    const cli_option *o = cli_config_find(c, r->where, key);
+    if (!o || !is_new(r, o, key))
         return CLI_USAGE;
     if (json_is_null(value))
         return CLI_OK; /* as without the key */
@@ -147,12 +165,12 @@ static int read_value(cli_config *c, const char *where, const char *key, const j
     if (text && cli_store(o, text))
         return CLI_OK;
     char *given = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
-    int code = complain(c, where, key, o, given ? given : "something else");
+    int code = complain(c, r->where, key, o, given ? given : "something else");
     free(given);
     return code;
 }
 
-static int read_object(cli_config *c, const char *where, const char *prefix, json_t *object)
+static int read_object(reader *r, const char *prefix, json_t *object)
 {
     const char *name;
     json_t *value;
@@ -160,32 +178,51 @@ static int read_object(cli_config *c, const char *where, const char *prefix, jso
     json_object_foreach(object, name, value)
     {
         char key[CLI_WANTED_BYTES];
+        if (!*name) {
+            fprintf(stderr, "gradus %s: %s: a key is empty\n", r->config->command, r->where);
+            return CLI_USAGE;
+        }
         snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "." : "", name);
-        code = json_is_object(value) ? read_object(c, where, key, value)
-                                     : read_value(c, where, key, value);
+        code = json_is_object(value) ? read_object(r, key, value) : read_value(r, key, value);
         if (code != CLI_OK)
             break;
     }
     return code;
 }
 
+static int complain_toml(const cli_config *c, const char *path)
+{
+    fprintf(stderr,
+            "gradus %s: %s is TOML; options are read from JSON. Python (3.11 or newer) makes it "
+            "of TOML:\n"
+            "  python3 -c 'import json, sys, tomllib; json.dump(tomllib.load(sys.stdin.buffer), "
+            "sys.stdout)' <FILE.toml >FILE.json\n",
+            c->command, path);
+    return CLI_USAGE;
+}
+
 int cli_config_read(cli_config *c, const char *path)
 {
     size_t size;
     json_error_t error;
+    if (cli_has_ending(path, ".toml"))
+        return complain_toml(c, path);
     char *text = cli_read_file(path, &size);
     if (!text)
         return cli_fail();
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
     free(text);
+    reader r = { .config = c, .where = path };
     int code = CLI_USAGE;
-    if (!root)
+    if (!root && json_error_code(&error) == json_error_duplicate_key)
+        fprintf(stderr, "gradus %s: %s: line %d: %s\n", c->command, path, error.line, error.text);
+    else if (!root)
         fprintf(stderr, "gradus %s: %s: line %d is not JSON: %s\n", c->command, path, error.line,
                 error.text);
     else if (!json_is_object(root))
         fprintf(stderr, "gradus %s: %s: is no JSON object\n", c->command, path);
     else
-        code = read_object(c, path, "", root);
+        code = read_object(&r, "", root);
     json_decref(root);
     return code;
 }

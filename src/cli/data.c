@@ -71,6 +71,16 @@ bool cli_has_ending(const char *path, const char *ending)
     return length > n && strncasecmp(path + length - n, ending, n) == 0;
 }
 
+static bool is_of_arrow(const char *path)
+{
+    return cli_has_ending(path, ".arrow") || cli_has_ending(path, ".feather");
+}
+
+#define FOR_PYTHON(reader)                                                             \
+    "which is read in Python: pandas." reader                                          \
+    "(FILE).to_csv(NEW, index=False) makes a table for the shell of it, and gradus's " \
+    "data.table(FILE) trains on it there"
+
 const cli_data_kind *cli_data_find(const char *path)
 {
     struct stat status;
@@ -79,11 +89,9 @@ const cli_data_kind *cli_data_find(const char *path)
         if (kinds[i]->is(path))
             return kinds[i];
     snprintf(problem, sizeof problem, "%.900s %s", path,
-             cli_has_ending(path, ".parquet")
-                 ? "is a Parquet file, which is read in Python: gd.data.table(path) with pyarrow "
-                   "trains on it there; pandas.read_parquet(path).to_csv(...) makes a table for "
-                   "the shell of it"
-             : stat(path, &status) != 0 ? "is not there"
+             stat(path, &status) != 0           ? "is not there"
+             : cli_has_ending(path, ".parquet") ? "is a Parquet file, " FOR_PYTHON("read_parquet")
+             : is_of_arrow(path)                ? "is a file of Arrow, " FOR_PYTHON("read_feather")
              : S_ISDIR(status.st_mode)
                  ? "is a folder without MNIST's files, without folders of photographs or sounds, "
                    "each of "
@@ -252,16 +260,31 @@ gd_tensor *cli_model_input(gd_model *model, gd_tensor *x)
     return gd_reshape(x, shape);
 }
 
+/* In pieces: what comes from a pipe, as `--config <(command)` does, does not say how long it is. */
+static char *read_stream(FILE *f, size_t *size)
+{
+    size_t room = 1 << 16;
+    char *bytes = malloc(room);
+    *size = 0;
+    while (bytes) {
+        *size += fread(bytes + *size, 1, room - 1 - *size, f);
+        if (*size < room - 1)
+            break;
+        char *more = realloc(bytes, room *= 2);
+        if (!more)
+            free(bytes);
+        bytes = more;
+    }
+    if (!bytes || !ferror(f))
+        return bytes;
+    free(bytes);
+    return NULL;
+}
+
 char *cli_read_file(const char *path, size_t *size)
 {
     FILE *f = fopen(path, "rb");
-    long length = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
-    char *bytes = length >= 0 ? malloc((size_t)length + 1) : NULL;
-    *size = length > 0 ? (size_t)length : 0;
-    if (bytes && (fseek(f, 0, SEEK_SET) != 0 || fread(bytes, 1, *size, f) != *size)) {
-        free(bytes);
-        bytes = NULL;
-    }
+    char *bytes = f ? read_stream(f, size) : NULL;
     if (f)
         fclose(f);
     if (bytes) {

@@ -27,16 +27,24 @@ static bool keep(cli_data *d)
            cli_data_keep_classes(d);
 }
 
-/* Of a file in the folder; 0: it cannot be read, which is recorded. */
+/* Of a file in the folder; 0: it cannot be read, or is absurd, which is recorded. */
 static int64_t find_rate(const char *folder)
 {
+    const int64_t most = 1000000; /* converters reach 768,000 */
     gd_audio a = { 0 };
-    char path[CLI_PATH_BYTES];
+    char path[CLI_PATH_BYTES], sentence[CLI_PATH_BYTES + 128];
     if (cli_find_in_classes(folder, cli_is_sound, path))
         (void)gd_audio_read(path, &a);
     int64_t rate = a.rate;
     gd_audio_free(&a);
-    return rate;
+    if (rate <= most)
+        return rate;
+    snprintf(sentence, sizeof sentence,
+             "%.4000s: its header says %lld frames a second, which no sound has: the file is "
+             "damaged, or is no sound",
+             path, (long long)rate);
+    (void)gd_error_record(GD_ERR_FORMAT, sentence);
+    return 0;
 }
 
 static void describe(cli_data *d)

@@ -284,6 +284,8 @@ static bool train(cli_training *t, cli_settings *s, const cli_config *config)
         return record(GD_ERR_INVALID, "%s: a text is learnt by a GPT; --model is for other data",
                       s->model);
     complete(s, kind);
+    if (!cli_recipe_check(s))
+        return false;
     t->monitor = s->monitor ? s->monitor : kind->monitor;
     t->context = cli_open_device(s->device, s->threads);
     if (!t->context || !open_run(t, config) || !cli_data_open(&t->data, t->context, &data) ||
@@ -394,10 +396,11 @@ static int read_run(cli_settings *s, cli_config *config, const bool *given)
     return cli_config_read(config, path) == CLI_OK ? CLI_OK : CLI_FAILED;
 }
 
-/* DATA that is a file of options: as --config. */
+/* DATA that is a file of options: as --config, which says of TOML that it is not read. */
 static bool takes_config(const cli_settings *s)
 {
-    return s->data && !s->config && cli_has_ending(s->data, ".json");
+    return s->data && !s->config &&
+           (cli_has_ending(s->data, ".json") || cli_has_ending(s->data, ".toml"));
 }
 
 int cli_train_read(int argc, char **argv, const cli_command_help *help, cli_config *config,

@@ -57,6 +57,8 @@ typedef struct cli_recipe {
 } cli_recipe;
 
 typedef struct cli_training cli_training;
+/* What is wrong with it whatever the data are, of complete settings. false: the error is recorded. */
+bool cli_recipe_check(const cli_settings *s);
 /* steps: of an epoch. false: the error is recorded. */
 bool cli_recipe_make(cli_recipe *recipe, const cli_training *t, int64_t steps);
 /* What the recipe's schedule is called. */

@@ -44,6 +44,19 @@ static bool read_milestones(cli_recipe *r, const char *text, int64_t steps)
     return true;
 }
 
+bool cli_recipe_check(const cli_settings *s)
+{
+    char sentence[160];
+    cli_recipe r;
+    if (!isnan(s->warmup) && s->warmup >= (double)s->epochs) {
+        snprintf(sentence, sizeof sentence,
+                 "the warm-up takes %g epochs, and there are %lld in all: --warmup is to be less",
+                 s->warmup, (long long)s->epochs);
+        return gd_error_record(GD_ERR_INVALID, sentence) == GD_OK;
+    }
+    return !s->milestones || read_milestones(&r, s->milestones, INT32_MAX);
+}
+
 static gd_schedule_kind kind_of(const char *name)
 {
     static const char *const names[] = {
@@ -76,7 +89,8 @@ static bool make_schedule(cli_recipe *r, const cli_settings *s, int64_t steps)
     gd_schedule *schedule = &r->schedule;
     /* Cosine: down to nothing by the end, after a short rise. */
     if (!isnan(s->warmup))
-        schedule->warmup = (int64_t)round(s->warmup * (double)steps);
+        schedule->warmup =
+            (int64_t)fmin(round(s->warmup * (double)steps), (double)(schedule->steps - 1));
     else if (is_cosine)
         schedule->warmup = steps * s->epochs / 50;
     if (kind == GD_SCHEDULE_EXPONENTIAL)
