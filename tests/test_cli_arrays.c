@@ -164,6 +164,63 @@ static void classes_of_arrays_are_learnt(void **state)
     assert_fails(run("predict c numbers.npy"), 1, "samples have 1 number each, the model takes 3");
 }
 
+/* One value of another array: neither shapes nor statistics of y tell. */
+static void changed_arrays_are_not_gone_on_with(void **state)
+{
+    (void)state;
+    need("jansson");
+    static double x[COUNT * WIDTH], numbers[COUNT];
+    static int64_t classes[COUNT];
+    fill_rows(x, classes, numbers);
+    make("same");
+    write_npy("same/x.npy", GD_F64, GD_SHAPE(COUNT, WIDTH), x);
+    write_npy("same/y.npy", GD_I64, GD_SHAPE(COUNT), classes);
+    assert_int_equal(run("train same --run s --epochs 1 --quiet")->code, 0);
+    assert_int_equal(run("train --resume s --quiet")->code, 0);
+    x[WIDTH * COUNT / 2] += 1;
+    write_npy("same/x.npy", GD_F64, GD_SHAPE(COUNT, WIDTH), x);
+    assert_fails(run("train --resume s --quiet"), 1,
+                 "the data has changed since the run began (its \"contents\"): begin a new run");
+    assert_fails(run("eval s"), 1, "(its \"contents\"): give DATA");
+}
+
+/* What is kept for validation does not shift what is learnt: numbers are standardised by the mean of those
+ * that are trained on. */
+static void validation_is_not_learnt_from(void **state)
+{
+    (void)state;
+    need("jansson");
+    static double x[COUNT * WIDTH], numbers[COUNT];
+    static int64_t classes[COUNT];
+    fill_rows(x, classes, numbers);
+    double before = NAN;
+    int changed = 0;
+    make("part");
+    write_npy("part/x.npy", GD_F64, GD_SHAPE(COUNT, WIDTH), x);
+    for (int i = -1; i < 30;
+         i++) { /* one row after the other is far away: some are for validation */
+        double saved = i >= 0 ? numbers[i] : 0;
+        if (i >= 0)
+            numbers[i] = 1e9;
+        write_npy("part/y.npy", GD_F64, GD_SHAPE(COUNT), numbers);
+        char command[80];
+        snprintf(command, sizeof command, "train part --epochs 1 --quiet --run part%d", i);
+        assert_int_equal(run(command)->code, 0);
+        char path[512];
+        snprintf(path, sizeof path, "%s/part%d/model.safetensors", folder, i);
+        gd_tensor_file *file = gd_tensor_file_open(path);
+        assert_non_null(file);
+        double mean = strtod(gd_tensor_file_metadata(file, "target"), NULL);
+        gd_tensor_file_close(file);
+        if (i < 0)
+            before = mean;
+        changed += i >= 0 && mean != before;
+        if (i >= 0)
+            numbers[i] = saved;
+    }
+    assert_in_range(changed, 15, 29); /* about 85 of 100 */
+}
+
 /* The same by any names, and in another order. */
 static void two_arrays_need_no_names(void **state)
 {
@@ -276,6 +333,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_of_arrays_are_learnt),
         cmocka_unit_test(two_arrays_need_no_names),
+        cmocka_unit_test(changed_arrays_are_not_gone_on_with),
+        cmocka_unit_test(validation_is_not_learnt_from),
         cmocka_unit_test(numbers_of_arrays_are_learnt),
         cmocka_unit_test(pictures_in_arrays_are_learnt),
         cmocka_unit_test(mistakes_about_arrays_are_told),

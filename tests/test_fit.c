@@ -422,6 +422,11 @@ static void other_loaders_are_refused(void **state)
     assert_int_equal(gd_fit(o, objective, &t, l, .run = run, .resume = true, .accumulate = 2),
                      GD_ERR_INVALID);
     expect_error(GD_ERR_INVALID, "these are 22 in 3 of 8, by 2");
+    gd_dataset *part = gd_dataset_subset(d, SAMPLES, (const int64_t[SAMPLES]){ 0, 1, 2 });
+    gd_loader *changed = gd_loader_create(part, .batch = 8);
+    assert_int_equal(gd_fit(o, objective, &t, changed, .run = run, .resume = true, .epochs = 2),
+                     GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "the training data have changed since the checkpoint was saved");
     /* More epochs than there were to be. */
     assert_int_equal(gd_fit(o, objective, &t, l, .run = run, .resume = true, .epochs = 2), GD_OK);
     assert_int_equal(gd_loader_position(l), 6);

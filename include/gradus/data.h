@@ -124,8 +124,10 @@ typedef struct gd_dataset_options {
     const int64_t *const *lengths;
     bool copy GD_DEFAULT(true); /* false: the arrays are not copied, and stay where they are while
                                    the data set, its subsets and its loaders are there */
+    uint64_t fingerprint; /* of what `get` writes: another number where that is something else, for
+                             gd_dataset_fingerprint. 0 is as good as any, where nobody knows */
 } gd_dataset_options;
-#define GD_DATASET_DEFAULTS .size = sizeof(gd_dataset_options), .copy = true
+#define GD_DATASET_DEFAULTS .size = sizeof(gd_dataset_options), .copy = true, .fingerprint = 0
 
 /* gd_dataset_create(context, 1000, 2, fields, get, user): a data set of samples that a
  * callback writes. Owned by the context. Fields are structs as large as the first one's size says.
@@ -262,6 +264,11 @@ GD_API gd_dataset *gd_audio_folder_with(gd_context *context, const char *folder,
 GD_API void gd_dataset_release(gd_dataset *dataset);
 GD_API int64_t gd_dataset_count(const gd_dataset *dataset);
 GD_API int gd_dataset_field_count(const gd_dataset *dataset);
+/* A number that tells data sets apart: count, fields, and the values in memory, which are hashed whole up
+ * to 16 MiB a field, of more 4 MiB spread over them; of image and sound files names and sizes; of tokens
+ * as of values. The same data give the same number in every process. gd_fit goes on with no other data
+ * than it was begun with. 0 for NULL. */
+GD_API uint64_t gd_dataset_fingerprint(const gd_dataset *dataset);
 /* Field number `index` as it was given, batch_dtype and classes filled in; owned by the data set.
  * NULL: there is none. */
 GD_API const gd_field *gd_dataset_field(const gd_dataset *dataset, int index);

@@ -185,8 +185,8 @@ typedef struct gd_fit_options {
  * RESUMED with the same arguments, in a fresh process, it ends with the same bits as if it had not
  * been stopped, however it was stopped: parameters, optimizer, averages, dropout, order of samples,
  * metrics and schedule go on. What is a callback's own is not saved. GD_ERR_INVALID: the loader's
- * epochs or batches have other sizes, or .accumulate differs. Further arguments are not compared; more
- * epochs train on. */
+ * epochs or batches have other sizes, its data set another fingerprint (gd_dataset_fingerprint), or
+ * .accumulate differs. Further arguments are not compared; more epochs train on. */
 #define gd_fit(...) GD_WITH_4(gd_fit_with, gd_fit_options, GD_FIT_DEFAULTS, __VA_ARGS__, )
 GD_API gd_status gd_fit_with(gd_optimizer *optimizer, gd_objective_fn objective, void *user,
                              gd_loader *train, const gd_fit_options *options);

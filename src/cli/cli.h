@@ -178,7 +178,7 @@ typedef struct cli_data_kind {
     bool flip;     /* samples are images whose mirror images are as good */
 } cli_data_kind;
 
-#define CLI_MAX_METADATA 6
+#define CLI_MAX_METADATA 8
 struct cli_data {
     gd_context *context;
     const cli_data_kind *kind;

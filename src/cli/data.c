@@ -101,10 +101,19 @@ const cli_data_kind *cli_data_find(const char *path)
     return NULL;
 }
 
+/* So that no other data are taken for those of a run. */
+static bool keep_contents(cli_data *d)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)gd_dataset_fingerprint(d->train));
+    return cli_data_keep(d, "contents", text);
+}
+
 bool cli_data_open(cli_data *d, gd_context *context, const cli_data_options *o)
 {
     *d = (cli_data){ .context = context, .kind = cli_data_find(o->path) };
-    return d->kind && cli_data_keep(d, "task", d->kind->name) && d->kind->open(d, o);
+    return d->kind && cli_data_keep(d, "task", d->kind->name) && d->kind->open(d, o) &&
+           keep_contents(d);
 }
 
 bool cli_data_reopen(cli_data *d, gd_context *context, const char *path, const char *model)

@@ -299,17 +299,62 @@ static gd_dataset *make_set(const cli_data *d, const arrays *a)
     return set;
 }
 
-/* Mean and deviation of the targets, so that numbers of any size are learnt alike. */
-static void standardise(cli_data *d, const gd_npy *y)
+/* As open_sets splits samples. */
+static bool split(const gd_dataset *all, const cli_data_options *o, int stratify,
+                  gd_dataset **train, gd_dataset **validation)
 {
-    int64_t n = count_of(y);
+    return all && gd_dataset_split(all, 1.0 - o->validation, train, validation,
+                                   .seed = (uint64_t)o->seed, .stratify = stratify) == GD_OK;
+}
+
+/* Which of the rows are trained on: a data set of their numbers is split as they will be. From malloc. */
+static int64_t *training_rows(cli_data *d, const cli_data_options *o, int64_t rows, int64_t *count)
+{
+    int64_t *list = malloc((size_t)rows * sizeof *list);
+    const gd_field field = { GD_FIELD_DEFAULTS, .name = "row", .dtype = GD_I64 };
+    gd_dataset *train = NULL, *validation = NULL;
+    gd_tensor *read = NULL;
+    for (int64_t i = 0; list && i < rows; i++)
+        list[i] = i;
+    if (!list)
+        (void)gd_error_record(GD_ERR_MEMORY, "out of memory");
+    gd_dataset *all =
+        list ? gd_dataset_from_arrays(d->context, rows, 1, &field, (const void *const[]){ list })
+             : NULL;
+    bool ok = split(all, o, -1, &train, &validation);
+    *count = gd_dataset_count(train);
+    ok = ok && gd_dataset_get(train, 0, *count, &read) == GD_OK &&
+         gd_tensor_read(read, list, (size_t)*count * sizeof *list) == GD_OK;
+    gd_dataset_release(all);
+    gd_dataset_release(train);
+    gd_dataset_release(validation);
+    if (ok)
+        return list;
+    free(list);
+    return NULL;
+}
+
+/* Mean and deviation of the targets of the training rows, so that numbers of any size are learnt alike. */
+static bool standardise(cli_data *d, const cli_data_options *o, const gd_npy *y)
+{
+    const double largest = 1e150; /* whose square is finite */
+    const int64_t each = count_of(y) / y->shape.dim[0];
+    for (int64_t i = 0; i < count_of(y); i++)
+        if (fabs(number(y, i)) > largest)
+            return fail("y has numbers too large to compute with");
+    int64_t count, *rows = training_rows(d, o, y->shape.dim[0], &count);
     double sum = 0, squares = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += number(y, i);
-    d->mean = sum / (double)n;
-    for (int64_t i = 0; i < n; i++)
-        squares += (number(y, i) - d->mean) * (number(y, i) - d->mean);
-    d->deviation = squares > 0 ? sqrt(squares / (double)n) : 1.0;
+    for (int64_t i = 0; rows && i < count * each; i++)
+        sum += number(y, rows[i / each] * each + i % each);
+    d->mean = sum / (double)(count * each);
+    for (int64_t i = 0; rows && i < count * each; i++) {
+        double away = number(y, rows[i / each] * each + i % each) - d->mean;
+        squares += away * away;
+    }
+    d->deviation = squares > 0 ? sqrt(squares / (double)(count * each)) : 1.0;
+    bool ok = rows != NULL;
+    free(rows);
+    return ok;
 }
 
 static void describe(cli_data *d, const arrays *a)
@@ -348,14 +393,10 @@ static bool open_sets(cli_data *d, const cli_data_options *o, const arrays *a)
         return false;
     d->regression = classes == 0;
     d->outputs = d->regression ? count_of(&a->y) / a->y.shape.dim[0] : classes;
-    if (d->regression)
-        standardise(d, &a->y);
-    if (d->regression && !(isfinite(d->mean) && isfinite(d->deviation)))
-        return fail("y has numbers too large to compute with");
+    if (d->regression && !standardise(d, o, &a->y))
+        return false;
     gd_dataset *all = make_set(d, a);
-    bool ok = all && gd_dataset_split(all, 1.0 - o->validation, &d->train, &d->validation,
-                                      .seed = (uint64_t)o->seed,
-                                      .stratify = d->regression ? -1 : 1) == GD_OK;
+    bool ok = split(all, o, d->regression ? -1 : 1, &d->train, &d->validation);
     gd_dataset_release(all);
     return ok;
 }

@@ -94,10 +94,11 @@ static gd_dataset *make_dataset(gd_context *context, gd_image_files *files, int6
     };
     const void *const arrays[2] = { NULL, files->labels };
     const int64_t count = (int64_t)files->paths.count;
+    const uint64_t print = gd_image_files_fingerprint(files) ^ (uint64_t)o->rate;
     *r = (reader){ files->paths, length, o->channels, o->rate };
     files->paths = (gd_name_list){ 0 };
     return gd_dataset_create(context, count, 2, fields, get_sample, r, .release = destroy,
-                             .arrays = arrays);
+                             .arrays = arrays, .fingerprint = print);
 }
 
 gd_dataset *gd_audio_folder_with(gd_context *context, const char *folder, int64_t length,

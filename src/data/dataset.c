@@ -23,6 +23,7 @@ typedef struct form {
     void *user;
     void (*release)(void *user);
     bool one_thread;
+    uint64_t fingerprint;
 } form;
 
 /* ---- what the fields are ---- */
@@ -281,7 +282,8 @@ static gd_source *create_source(gd_context *context, const form *f)
                       .get = f->get,
                       .user = f->user,
                       .release = f->release,
-                      .one_thread = f->one_thread };
+                      .one_thread = f->one_thread,
+                      .fingerprint = f->fingerprint };
     gd_status status = GD_OK;
     for (int i = 0; status == GD_OK && i < f->field_count; i++)
         status = add_field(s, f, i, gd_context_isa(context));
@@ -419,7 +421,8 @@ gd_dataset *gd_dataset_create_with(gd_context *context, int64_t count, int field
                      .get = get,
                      .user = user,
                      .release = o.release,
-                     .one_thread = o.one_thread };
+                     .one_thread = o.one_thread,
+                     .fingerprint = o.fingerprint };
     if (get)
         return create(context, &f, o.copy);
     if (o.release)

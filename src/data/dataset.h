@@ -33,6 +33,7 @@ typedef struct gd_source {
     bool one_thread, has_turn; /* has_turn: the lock has been made */
     pthread_mutex_t turn;      /* of one_thread */
     size_t scratch_bytes;
+    uint64_t fingerprint; /* of what `get` writes */
 } gd_source;
 
 struct gd_dataset {

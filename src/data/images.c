@@ -5,12 +5,14 @@
 #include <gradus/io.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/options.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- names ---- */
 
@@ -70,6 +72,25 @@ void gd_image_files_free(gd_image_files *files)
     gd_name_list_free(&files->classes);
     gd_free(files->labels);
     files->labels = NULL;
+}
+
+uint64_t gd_image_files_fingerprint(const gd_image_files *files)
+{
+    enum { SIZES = 4096 };
+    const size_t count = files->paths.count, step = (count + SIZES - 1) / SIZES;
+    gd_hash hash;
+    gd_hash_begin(&hash);
+    for (size_t i = 0; i < count; i++) {
+        const char *path = files->paths.name[i], *slash = strrchr(path, '/');
+        const char *name = slash ? slash + 1 : path;
+        struct stat info;
+        gd_hash_add(&hash, name, strlen(name) + 1);
+        if (i % step == 0 && stat(path, &info) == 0) {
+            const int64_t size = info.st_size;
+            gd_hash_add(&hash, &size, sizeof size);
+        }
+    }
+    return gd_hash_end(&hash);
 }
 
 /* ---- samples ---- */
@@ -212,6 +233,7 @@ gd_dataset *gd_image_dataset(gd_context *context, gd_image_files *files, int64_t
                              int64_t width, const gd_image_options *options)
 {
     int64_t count = (int64_t)files->paths.count;
+    const uint64_t print = gd_image_files_fingerprint(files) ^ options->crop;
     reader *r = make_reader(files, height, width, options);
     gd_dataset *d = NULL;
     if (r) {
@@ -225,7 +247,7 @@ gd_dataset *gd_image_dataset(gd_context *context, gd_image_files *files, int64_t
         };
         const void *const arrays[2] = { NULL, files->labels };
         d = gd_dataset_create(context, count, 2, fields, get_sample, r, .release = destroy,
-                              .arrays = arrays);
+                              .arrays = arrays, .fingerprint = print);
     }
     gd_image_files_free(files);
     return d;

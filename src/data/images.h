@@ -26,6 +26,8 @@ typedef struct gd_image_files {
 
 gd_status gd_image_files_add(gd_image_files *files, const char *path, int64_t label);
 void gd_image_files_free(gd_image_files *files);
+/* A hash of their names in their folders and, of 4,096 files at most, their sizes. */
+uint64_t gd_image_files_fingerprint(const gd_image_files *files);
 
 /* All files in the folders of a folder, which are classes, whose names `is` takes; `what` they are is
  * told where there are others, or none. */

@@ -447,6 +447,7 @@ gd_status gd_fit_with(gd_optimizer *optimizer, gd_objective_fn objective, void *
                  .of = { optimizer, train, o.ema, o.tensor_count, o.tensors },
                  .blame = { .done = -1 } };
     f.is_watched = gd_context_has_host_memory(f.context);
+    f.data = o.run ? gd_dataset_fingerprint(gd_loader_dataset(train)) : 0;
     int64_t batches = gd_loader_batches(train);
     f.per_epoch = batches / o.accumulate + (batches % o.accumulate != 0);
     bool endless = o.epochs > 0 && f.per_epoch > INT64_MAX / o.epochs;

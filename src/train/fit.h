@@ -31,6 +31,7 @@ typedef struct gd_fit {
     gd_function *step;        /* a whole update; or the gradients of one batch, … */
     gd_function *update;      /* … and the update once they are added up */
     gd_tensor *share;         /* [] f64: of a batch in the mean over those of an update; retained */
+    uint64_t data;            /* the training data's fingerprint, where there is a run */
     int64_t per_epoch;        /* updates */
     int64_t total, done;      /* updates of all epochs */
     int64_t begun;            /* those done when this process began */

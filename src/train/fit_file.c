@@ -17,6 +17,7 @@ static size_t format(const gd_fit *f, char *out, size_t size)
     gd_text_add(&text, "loader %lld %lld %lld %lld\n", (long long)gd_loader_samples(f->train),
                 (long long)gd_loader_batches(f->train), (long long)gd_loader_batch_size(f->train),
                 (long long)f->options.accumulate);
+    gd_text_add(&text, "data %llu\n", (unsigned long long)f->data);
     if (!isnan(f->best))
         gd_text_add(&text, "best %.17g\n", f->best);
     gd_meter_write(&f->meter, &text);
@@ -99,6 +100,17 @@ static gd_status check_loader(const gd_fit *f, const char *line)
                    (long long)gd_loader_batch_size(l), (long long)f->options.accumulate);
 }
 
+/* The same bits are those of the same samples. */
+static gd_status check_data(const gd_fit *f, const char *line)
+{
+    uint64_t data = 0;
+    if (gd_take_unsigned(&line, &data) && data == f->data)
+        return GD_OK;
+    return gd_fail(GD_ERR_INVALID,
+                   "gd_fit: cannot go on: the training data have changed since the checkpoint was "
+                   "saved: begin another run, or bring them back");
+}
+
 static bool restore_line(gd_fit *f, const char *line, int64_t *done, int64_t *position)
 {
     const struct {
@@ -122,7 +134,10 @@ static bool restore_line(gd_fit *f, const char *line, int64_t *done, int64_t *po
 static gd_status restore(gd_fit *f, const char *text)
 {
     const char *loader = strstr(text, "\nloader ");
+    const char *data = strstr(text, "\ndata ");
     gd_status same = check_loader(f, loader ? loader + 8 : "");
+    if (same == GD_OK)
+        same = check_data(f, data ? data + 6 : "");
     if (same != GD_OK)
         return same;
     int64_t done = -1, position = -1;
