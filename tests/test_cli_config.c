@@ -235,7 +235,9 @@ static void patience_ends_a_training(void **state)
     int64_t loss = gd_history_metric_find(h, "validation/loss");
     assert_true((double)gd_history_metric_points(h, loss) == epochs);
     gd_history_release(h);
-    assert_fails(run(CLASSES "--run wrong --monitor accuracies --epochs 2"), 1, "\"accuracies\"");
+    assert_fails(run(CLASSES "--run wrong --monitor acuracy --epochs 2"), 1,
+                 "--monitor: the validation has no metric \"acuracy\"; it has loss, accuracy; did "
+                 "you mean 'accuracy'?");
 }
 
 int main(void)

@@ -119,6 +119,9 @@ static void a_grid_has_every_combination_once(void **state)
     assert_has(r->out, "1/5  batch=8 ");
     assert_has(r->out, "3/5  batch=32 ");
     assert_has(r->out, "5/5  batch=128 ");
+    r = run(CLASSES "--try 'batch=log(8,9,5)' --method grid --epochs 1 --run near");
+    assert_has(r->out, "1/2  batch=8 ");
+    assert_has(r->out, "2/2  batch=9 ");
 }
 
 /* Who comes through has trained each epoch once, to the same bytes as in one go. */
@@ -164,10 +167,77 @@ static void failures_do_not_end_a_search(void **state)
     assert_has(r->out, "trial   3/3  optimizer.lr=0.02  loss ");
     assert_has(r->out, "  failed\n");
     assert_int_not_equal((int)number_after(r->out, "The best is trial "), 2);
-    r = run(CLASSES "--optimizer sgd --try optimizer.momentum=0.1,0.2 --set schedule.name=linear "
-                    "--metric auc --epochs 1 --run none");
+    r = run("search " GD_SOURCE_DIR "/tests/data/diabetes.csv --target target --optimizer sgd "
+            "--try optimizer.lr=1e5,2e5 --method grid --epochs 2 --run none");
     assert_int_equal(r->code, 1);
-    assert_has(r->err, "no trial came to an end; the first: there is no such metric");
+    assert_has(r->err, "no trial came to an end; the first: ");
+}
+
+/* A file in the way of a trial's folder, as a full disk might be; without it --resume makes up for the
+ * trial. */
+static void failed_trials_are_tried_again_when_resumed(void **state)
+{
+    (void)state;
+    need("jansson");
+    static const char arguments[] = CLASSES "--try batch=8,16 --method grid --epochs 2";
+    assert_int_equal(run("%s --run good --quiet", arguments)->code, 0);
+    shell("mkdir -p again/trials && touch again/trials/002");
+    const result *r = run("%s --run again", arguments);
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "trial   2/2  batch=16\n    failed: ");
+    shell("rm again/trials/002");
+    r = run("search --resume again");
+    assert_string_equal(r->err, "");
+    assert_has(r->out, "trial   2/2  batch=16  loss ");
+    assert_int_equal(lines_of(r->out, "trial   1/2 "), 0);
+    shell("cmp good/search.json again/search.json && "
+          "cmp good/trials/002/model.safetensors again/trials/002/model.safetensors");
+}
+
+/* Named as seen from where the search began, and found from elsewhere. */
+static void files_are_tried(void **state)
+{
+    (void)state;
+    need("jansson");
+    shell("cp " IRIS " a.csv; head -n 120 a.csv >b.csv; mkdir -p elsewhere");
+    write_text("small.json", "{\"input\": [4], \"layers\": [{\"name\": \"fc\", \"type\": "
+                             "\"linear\", \"units\": 3}]}");
+    write_text("wrong.json", "{\"input\": [7], \"layers\": [{\"name\": \"fc\", \"type\": "
+                             "\"linear\", \"units\": 3}]}");
+    const result *r = run("search --target species --try data=a.csv,b.csv --try model=small.json "
+                          "--epochs 1 --method grid --run files");
+    assert_string_equal(r->err, "");
+    assert_int_equal(r->code, 0);
+    shell("grep -q \"\\\"data\\\": \\\"$(pwd -P)/b.csv\\\"\" files/trials/002/config.json && "
+          "rm -r files/trials/002 && sed -i ':a;N;$!ba;s/\\(.*\\)\"results\": \\[[^]]*/"
+          "\\1\"results\": [/' files/search.json && cd elsewhere && '%s' search --resume ../files "
+          "--quiet && ls ../files/trials/002/model.safetensors >list",
+          GD_TOOL);
+    assert_fails(run("search --target species --try data=a.csv,c.csv --run no"), 2,
+                 "--try data: c.csv is not there");
+    assert_fails(run("search a.csv --target species --try model=small.json,wrong.json --run no"), 1,
+                 "wrong.json: the model takes 7 numbers, a row has 4");
+    assert_false(is_there("^no$"));
+}
+
+static void a_trial_without_patience_is_shown_with_its_epochs(void **state)
+{
+    (void)state;
+    need("jansson");
+    const result *r = run(CLASSES "--try optimizer.lr=0.01,1 --method grid --epochs 200 "
+                                  "--patience 2 --run p");
+    assert_int_equal(r->code, 0);
+    assert_has(r->out, "trial    lr  epochs        loss");
+    for (int i = 1; i <= 2; i++) {
+        char name[512], row[32];
+        snprintf(name, sizeof name, "%s/p/trials/%03d", folder, i);
+        gd_history *h = gd_history_load(name);
+        int64_t epochs = gd_history_metric_points(h, gd_history_metric_find(h, "validation/loss"));
+        gd_history_release(h);
+        assert_in_range(epochs, 3, 199);
+        snprintf(row, sizeof row, "    %d  %s  %6d  ", i, i == 1 ? "0.01" : "   1", (int)epochs);
+        assert_has(r->out, row);
+    }
 }
 
 static void mistakes_are_told_before_the_first_trial(void **state)
@@ -184,6 +254,10 @@ static void mistakes_are_told_before_the_first_trial(void **state)
         { "--try 'optimizer.name=log(1,2)'", "it takes values" },
         { "--try 'optimizer.lr=uniform(0.1,1e9)'", "1000000000 is none of its values" },
         { "--try batch=8 --try batch=16", "--try batch: it is there already" },
+        { "--try batch=8,16,8", "--try batch: 8 is there twice" },
+        { "--try optimizer.lr=0.01,1e-2", "--try optimizer.lr: 1e-2 is there twice" },
+        { "--try 'batch=uniform(8.2,8.4)'",
+          "--try batch: uniform(8.2,8.4): it takes whole numbers, and so do its ends" },
         { "--try threads=1,2", "it does not change what is learnt" },
         { "--try batch=8,16 --method gridd", "not 'gridd'; did you mean 'grid'?" },
         { "--method grid " RATES, "a grid needs values, not ranges" },
@@ -198,6 +272,9 @@ static void mistakes_are_told_before_the_first_trial(void **state)
         assert_fails(run(CLASSES "--run m %s", rows[i][0]), 2, rows[i][1]);
     assert_fails(run("search " IRIS " --target specis --run m --try batch=8,16"), 1,
                  "did you mean \"species\"?");
+    assert_fails(run(CLASSES "--run m --try batch=8,16 --metric acuracy"), 1,
+                 "--metric: the validation has no metric \"acuracy\"; it has loss, accuracy; did "
+                 "you mean 'accuracy'?");
     assert_fails(run("search --resume nowhere"), 1, "nowhere: there is no search to go on with");
     assert_false(is_there("^m$"));
     assert_int_equal(run(CLASSES "--try batch=8,16 --epochs 1 --run s --quiet")->code, 0);
@@ -252,6 +329,9 @@ int main(void)
         cmocka_unit_test(a_grid_has_every_combination_once),
         cmocka_unit_test(halving_goes_on_from_checkpoints),
         cmocka_unit_test(failures_do_not_end_a_search),
+        cmocka_unit_test(failed_trials_are_tried_again_when_resumed),
+        cmocka_unit_test(files_are_tried),
+        cmocka_unit_test(a_trial_without_patience_is_shown_with_its_epochs),
         cmocka_unit_test(mistakes_are_told_before_the_first_trial),
         cmocka_unit_test(a_killed_search_is_resumed_to_the_same_result),
     };

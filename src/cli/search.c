@@ -22,16 +22,15 @@ const char *const cli_method_names[CLI_METHOD_COUNT] = { "random", "grid", "halv
 /* What a killed process left before its training had options is made anew. */
 static bool can_be_resumed(const char *folder)
 {
-    static const char *const names[] = { "config.json", "metrics.jsonl" };
-    char path[CLI_PATH_BYTES + 32];
-    bool both = true;
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        both &= access(path, F_OK) == 0;
-    }
-    if (!both)
-        (void)remove(path); /* a log without options */
-    return both;
+    static const char *const names[] = { "config.json", "metrics.jsonl", "model.json" };
+    char paths[3][CLI_PATH_BYTES + 32];
+    for (int i = 0; i < 3; i++)
+        snprintf(paths[i], sizeof paths[i], "%s/%s", folder, names[i]);
+    if (access(paths[0], F_OK) == 0 && access(paths[1], F_OK) == 0)
+        return true;
+    for (int i = 0; i < 3; i++)
+        (void)remove(paths[i]);
+    return false;
 }
 
 /* The best value of the metric in its log. */
@@ -60,6 +59,14 @@ static void note_problem(cli_trial *trial)
     gd_error_clear();
 }
 
+/* The settings of a trial. */
+static void set_values(cli_study *search, const cli_trial *trial)
+{
+    search->settings = search->base;
+    for (int i = 0; i < search->try_count; i++)
+        (void)cli_store(search->tries[i].option, trial->values[i]); /* was tried before */
+}
+
 /* Train up to the end of the round. CLI_INTERRUPTED, or CLI_OK: also of a trial that failed, which has
  * its problem then. */
 static int train(cli_study *search, int64_t index, int round)
@@ -68,9 +75,7 @@ static int train(cli_study *search, int64_t index, int round)
     cli_settings *s = &search->settings;
     char folder[CLI_PATH_BYTES];
     cli_trial_folder(search, index, folder);
-    *s = search->base;
-    for (int i = 0; i < search->try_count; i++)
-        (void)cli_store(search->tries[i].option, trial->values[i]); /* was tried before */
+    set_values(search, trial);
     bool resumes = can_be_resumed(folder);
     s->run = resumes ? NULL : folder;
     s->resume = resumes ? folder : NULL;
@@ -225,17 +230,66 @@ static bool lock(const cli_study *search)
     return gd_error_record(GD_ERR_STATE, sentence) == GD_OK;
 }
 
-/* What can be told to be wrong with the data is told now, and not by every trial. */
-static const cli_data_kind *look_at_data(const cli_study *search)
+/* Options that say what is trained on, and what is trained. */
+static bool is_of_data(const cli_try *t)
 {
-    const cli_data_options options = cli_train_data_options(&search->base);
-    gd_context *context = gd_open("cpu", .threads = 1);
-    cli_data data = { 0 };
-    bool ok = context && cli_data_open(&data, context, &options);
-    const cli_data_kind *kind = ok ? data.kind : NULL;
-    cli_data_close(&data);
-    gd_close(context);
-    return kind;
+    static const char *const keys[] = { "data", "target", "ignore", "task", "model" };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(t->key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Whether the trial's data and model are those of an earlier one. */
+static bool was_rehearsed(const cli_study *search, int64_t index)
+{
+    for (int64_t other = 0; other < index; other++) {
+        bool same = true;
+        for (int i = 0; i < search->try_count; i++)
+            same &= !is_of_data(&search->tries[i]) ||
+                    strcmp(search->trials[index].values[i], search->trials[other].values[i]) == 0;
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+/* Before the error: of which data and model, where those are tried. */
+static bool name_trial(const cli_study *search, const cli_trial *trial)
+{
+    char sentence[4096];
+    int at = 0;
+    for (int i = 0; i < search->try_count && at < (int)sizeof sentence; i++)
+        if (is_of_data(&search->tries[i]))
+            at += snprintf(sentence + at, sizeof sentence - (size_t)at, "%s%s=%s", at ? " " : "",
+                           search->tries[i].key, trial->values[i]);
+    if (at == 0 || at >= (int)sizeof sentence)
+        return false;
+    snprintf(sentence + at, sizeof sentence - (size_t)at, ": %s", gd_error_message());
+    gd_status status = gd_error_code();
+    gd_error_clear();
+    return gd_error_record(status, sentence) == GD_OK;
+}
+
+/* What can be told to be wrong with data, models and the metric's name is told now, and not by every
+ * trial. */
+static bool rehearse(cli_study *search, const char *metric)
+{
+    enum { MOST = 64 };
+    int rehearsed = 0;
+    for (int64_t i = 0; i < search->trial_count && rehearsed < MOST; i++) {
+        const char *name = rehearsed ? search->metric : metric;
+        if (was_rehearsed(search, i))
+            continue;
+        set_values(search, &search->trials[i]);
+        if (!cli_train_rehearse(&search->settings, metric ? "--metric" : "--monitor", &name))
+            return name_trial(search, &search->trials[i]);
+        if (rehearsed++ > 0)
+            continue;
+        snprintf(search->metric, sizeof search->metric, "%s", name);
+        search->epochs = search->settings.epochs;
+    }
+    return true;
 }
 
 static bool make_folder(const cli_study *search)
@@ -296,6 +350,15 @@ static int64_t count_trials(const cli_study *search, int64_t asked)
     return 0;
 }
 
+/* The try of that option; NULL: it is not tried. */
+static const cli_try *find_try(const cli_study *search, const char *key)
+{
+    for (int i = 0; i < search->try_count; i++)
+        if (strcmp(search->tries[i].key, key) == 0)
+            return &search->tries[i];
+    return NULL;
+}
+
 typedef struct request {
     const char *method, *metric;
     cli_texts tries;
@@ -325,56 +388,57 @@ static int read_request(cli_study *search, const request *r)
         code = CLI_OK;
     for (int i = 0; code == CLI_OK && i < r->tries.count; i++)
         code = cli_try_add(search, r->tries.texts[i]);
-    for (int i = 0; code == CLI_OK && i < search->try_count; i++)
-        if (search->method == CLI_HALVING && strcmp(search->tries[i].key, "epochs") == 0) {
-            fprintf(stderr, "gradus search: halving shares out the epochs; they cannot be tried\n");
-            code = CLI_USAGE;
-        }
+    if (code == CLI_OK && search->method == CLI_HALVING && find_try(search, "epochs")) {
+        fprintf(stderr, "gradus search: halving shares out the epochs; they cannot be tried\n");
+        code = CLI_USAGE;
+    }
     return code;
+}
+
+static bool choose_folder(cli_study *search, const char *data)
+{
+    if (!search->base.run)
+        return cli_choose_folder(data, "-search", search->folder);
+    snprintf(search->folder, sizeof search->folder, "%.4000s", search->base.run);
+    return true;
+}
+
+static int write_and_run(cli_study *search)
+{
+    char path[CLI_PATH_BYTES + 32];
+    search->settings = search->base;
+    snprintf(path, sizeof path, "%s/config.json", search->folder);
+    return cli_config_write(search->config, path) == GD_OK && cli_search_save(search) == GD_OK
+               ? run_all(search)
+               : cli_fail();
 }
 
 static int begin(cli_study *search, const request *r)
 {
-    char path[CLI_PATH_BYTES + 32];
     int code = read_request(search, r);
     int64_t trials = code == CLI_OK ? count_trials(search, r->trials) : 0;
     if (trials == 0)
         return CLI_USAGE;
-    if (!search->base.data && access(CLI_DEFAULT_DATA, F_OK) != 0) {
+    const cli_try *tried = find_try(search, "data");
+    const char *given = search->base.data ? search->base.data
+                        : tried           ? tried->choices[0]
+                                          : CLI_DEFAULT_DATA;
+    if (!search->base.data && access(given, F_OK) != 0) {
         fprintf(stderr, "gradus search: DATA is needed, or a file of options; 'gradus search "
                         "--help'\n");
         return CLI_USAGE;
     }
-    search->base.data = search->base.data ? search->base.data : CLI_DEFAULT_DATA;
-    const cli_data_kind *kind = cli_can_save() ? look_at_data(search) : NULL;
-    if (!kind)
-        return cli_fail();
-    search->epochs = search->base.epochs     ? search->base.epochs
-                     : search->base.faithful ? 10
-                                             : kind->epochs;
-    snprintf(search->metric, sizeof search->metric, "%s",
-             r->metric              ? r->metric
-             : search->base.monitor ? search->base.monitor
-             : kind->monitor        ? kind->monitor
-                                    : "accuracy");
-    if (search->base.run)
-        snprintf(search->folder, sizeof search->folder, "%.4000s", search->base.run);
-    else if (!cli_choose_folder(search->base.data, "-search", search->folder))
-        return cli_fail();
-    if (!cli_can_be_made(search->folder) || !make_folder(search))
-        return cli_fail();
     char *data, *model;
-    search->base.data = cli_absolute(search->base.data, &data);
+    search->base.data = cli_absolute(given, &data);
     search->base.model = cli_absolute(search->base.model, &model);
     if (add_trials(search, trials) != CLI_OK) {
         fprintf(stderr, "gradus search: out of memory\n");
-        return CLI_FAILED;
-    }
-    search->settings = search->base;
-    snprintf(path, sizeof path, "%s/config.json", search->folder);
-    code = cli_config_write(search->config, path) == GD_OK && cli_search_save(search) == GD_OK
-               ? run_all(search)
-               : cli_fail();
+        code = CLI_FAILED;
+    } else if (!cli_can_save() || !rehearse(search, r->metric) || !choose_folder(search, given) ||
+               !cli_can_be_made(search->folder) || !make_folder(search))
+        code = cli_fail();
+    else
+        code = write_and_run(search);
     free(data);
     free(model);
     return code;
@@ -399,6 +463,16 @@ static int check_resumed(const cli_study *search, const request *r, const bool *
     return CLI_USAGE;
 }
 
+/* What failed is tried again, from its checkpoint: the disk may have room now, or the file be there. Those
+ * whose loss is not finite fail again at once. */
+static void forget_problems(cli_study *search)
+{
+    for (int64_t i = 0; i < search->trial_count; i++) {
+        free(search->trials[i].problem);
+        search->trials[i].problem = NULL;
+    }
+}
+
 static int go_on(cli_study *search, const request *r, const bool *given)
 {
     char path[CLI_PATH_BYTES + 32];
@@ -417,6 +491,7 @@ static int go_on(cli_study *search, const request *r, const bool *given)
         return code;
     if (!lock(search))
         return cli_fail();
+    forget_problems(search);
     if (r->trials > 0 && search->method != CLI_RANDOM) {
         fprintf(stderr, "gradus search: --trials can be changed of a random search alone\n");
         return CLI_USAGE;

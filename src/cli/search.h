@@ -59,6 +59,9 @@ typedef struct cli_study {
 
 /* "optimizer.lr=log(1e-4,1e-1)", added to the tries. CLI_OK, or what to exit with, the error told. */
 int cli_try_add(cli_study *search, const char *text);
+/* What cli_search_save has written of one: a range, or else its choices. false: that is none. */
+bool cli_try_restore(cli_study *search, const char *key, const char *range, int count,
+                     const char *const *choices);
 /* How many combinations there are; 0: no end of them, or too many to count. */
 int64_t cli_try_combinations(const cli_study *search);
 /* The values of trial `index`, of the seed and the index alone; false: no memory. */

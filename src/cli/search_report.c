@@ -92,20 +92,37 @@ static void print_value(const char *text, int width)
         printf("  %*s", width, text);
 }
 
+/* Where trials end after different epochs: by halving, or for want of patience. */
+static bool has_epochs(const cli_study *search)
+{
+    bool tried = false;
+    for (int i = 0; i < search->try_count; i++)
+        tried |= strcmp(search->tries[i].key, "epochs") == 0;
+    return search->method == CLI_HALVING || (search->base.patience > 0 && !tried);
+}
+
+/* Of which the metric was told. */
+static int64_t epochs_of(const cli_study *search, const gd_history *history)
+{
+    char name[GD_METRIC_NAME_SIZE + 16];
+    snprintf(name, sizeof name, "validation/%s", search->metric);
+    return gd_history_metric_points(history, gd_history_metric_find(history, name));
+}
+
 static void print_row(const cli_study *search, int64_t index, bool is_best)
 {
     const cli_trial *trial = &search->trials[index];
     char text[CLI_COUNT_TEXT], folder[CLI_PATH_BYTES];
-    printf("%s%5lld", is_best ? cli_bold() : "", (long long)index + 1);
-    for (int i = 0; i < search->try_count; i++)
-        print_value(trial->values[i], width_of(search, i));
-    if (search->method == CLI_HALVING)
-        printf("  %6lld", (long long)(trial->rounds > 0 ? search->budgets[trial->rounds - 1] : 0));
-    cli_trial_result(search, result_of(trial), text);
-    printf("  %10s", text);
     cli_trial_folder(search, index, folder);
     gd_history *history = trial->rounds > 0 || trial->problem ? gd_history_load(folder) : NULL;
     gd_error_clear();
+    printf("%s%5lld", is_best ? cli_bold() : "", (long long)index + 1);
+    for (int i = 0; i < search->try_count; i++)
+        print_value(trial->values[i], width_of(search, i));
+    if (has_epochs(search))
+        printf("  %6lld", (long long)epochs_of(search, history));
+    cli_trial_result(search, result_of(trial), text);
+    printf("  %10s", text);
     printf("  %8s%s%s\n", history ? cli_duration(gd_history_seconds(history), text) : "-",
            is_best          ? "  best"
            : trial->problem ? "  failed"
@@ -119,7 +136,7 @@ static void print_table(const cli_study *search, const int64_t *order)
     printf("trial");
     for (int i = 0; i < search->try_count; i++)
         print_value(title_of(&search->tries[i]), width_of(search, i));
-    if (search->method == CLI_HALVING)
+    if (has_epochs(search))
         printf("  epochs");
     printf("  %10s  %8s\n", search->metric, "time");
     for (int64_t i = 0; i < search->trial_count; i++)

@@ -25,6 +25,22 @@ static int complain_spec(const char *key, const char *spec)
     return CLI_USAGE;
 }
 
+/* 0.01 and 1e-2 are one value. */
+static bool is_same(const cli_try *t, const char *a, const char *b)
+{
+    bool is_number = t->option->kind == CLI_WHOLE || t->option->kind == CLI_REAL;
+    return is_number ? strtod(a, NULL) == strtod(b, NULL) : strcmp(a, b) == 0;
+}
+
+/* The choice with that value; -1: there is none. */
+static int find_choice(const cli_try *t, const char *value)
+{
+    for (int i = 0; i < t->count; i++)
+        if (is_same(t, t->choices[i], value))
+            return i;
+    return -1;
+}
+
 static int add_choice(cli_try *t, const char *value)
 {
     if (!cli_store(t->option, value))
@@ -71,6 +87,12 @@ static int add_range(cli_try *t, const char *numbers)
             break;
     }
     bool is_number = t->option->kind == CLI_WHOLE || t->option->kind == CLI_REAL;
+    if (t->option->kind == CLI_WHOLE && count >= 2 &&
+        (parts[0] != round(parts[0]) || parts[1] != round(parts[1]))) {
+        fprintf(stderr, "gradus search: --try %s: %s: it takes whole numbers, and so do its ends\n",
+                t->key, t->spec);
+        return CLI_USAGE;
+    }
     if (strcmp(end, ")") != 0 || count < 2 || !is_number || !(parts[0] < parts[1]) ||
         (t->draw == CLI_LOG && parts[0] <= 0.0) ||
         (count == 3 && !(parts[2] >= 2 && parts[2] <= CLI_MOST_CHOICES)))
@@ -88,10 +110,37 @@ static int add_range(cli_try *t, const char *numbers)
     int steps = (int)parts[2] - 1;
     for (int i = 0; code == CLI_OK && i <= steps; i++) {
         format_point(t, (double)i / steps, false, text);
-        code = add_choice(t, text);
+        if (find_choice(t, text) < 0) /* whole numbers that are near come once */
+            code = add_choice(t, text);
     }
     t->draw = CLI_CHOICES;
     return code;
+}
+
+/* Files by their absolute names, so that the search can be resumed from anywhere. */
+static int add_path(cli_try *t, const char *value)
+{
+    if (strcmp(t->key, "model") == 0 && strcmp(value, "mnist_mlp") == 0)
+        return add_choice(t, value);
+    char *path;
+    int code = CLI_USAGE;
+    if (cli_absolute(value, &path) != path)
+        fprintf(stderr, "gradus search: --try %s: %s is not there\n", t->key, value);
+    else
+        code = add_choice(t, path);
+    free(path);
+    return code;
+}
+
+static int add_given(cli_try *t, const char *value)
+{
+    bool is_path = strcmp(t->key, "data") == 0 || strcmp(t->key, "model") == 0;
+    int before = t->count;
+    int code = is_path ? add_path(t, value) : add_choice(t, value);
+    if (code != CLI_OK || find_choice(t, t->choices[before]) == before)
+        return code;
+    fprintf(stderr, "gradus search: --try %s: %s is there twice\n", t->key, value);
+    return CLI_USAGE;
 }
 
 static int add_choices(cli_try *t)
@@ -104,11 +153,39 @@ static int add_choices(cli_try *t)
         if (length == 0 || length >= sizeof value)
             return complain_spec(t->key, t->spec);
         snprintf(value, sizeof value, "%.*s", (int)length, at);
-        code = add_choice(t, value);
+        code = add_given(t, value);
         at += length;
         if (code != CLI_OK || !*at)
             return code;
     }
+}
+
+/* A further try of the option with that key; NULL: told why not. */
+static cli_try *begin(cli_study *search, const char *key, const char *spec)
+{
+    const cli_option *o = cli_config_find(search->config, "--try", key);
+    if (!o)
+        return NULL;
+    bool again = false;
+    for (int i = 0; i < search->try_count; i++)
+        again |= search->tries[i].option == o;
+    if (again || search->try_count == CLI_MOST_TRIES || !cli_train_is_kept(o->name)) {
+        fprintf(stderr, "gradus search: --try %s: %s\n", key,
+                again                         ? "it is there already"
+                : !cli_train_is_kept(o->name) ? "it does not change what is learnt"
+                                              : "these are more options than can be tried");
+        return NULL;
+    }
+    cli_try *t = &search->tries[search->try_count++];
+    *t = (cli_try){ .option = o, .key = cli_train_key(o->name), .spec = strdup(spec) };
+    if (!t->spec) {
+        fprintf(stderr, "gradus search: out of memory\n");
+        return NULL;
+    }
+    t->draw = strncmp(spec, "log(", 4) == 0       ? CLI_LOG
+              : strncmp(spec, "uniform(", 8) == 0 ? CLI_UNIFORM
+                                                  : CLI_CHOICES;
+    return t;
 }
 
 int cli_try_add(cli_study *search, const char *text)
@@ -123,27 +200,22 @@ int cli_try_add(cli_study *search, const char *text)
         return CLI_USAGE;
     }
     snprintf(key, sizeof key, "%.*s", (int)length, text);
-    const cli_option *o = cli_config_find(search->config, "--try", key);
-    if (!o)
+    cli_try *t = begin(search, key, text + length + 1);
+    if (!t)
         return CLI_USAGE;
-    bool again = false;
-    for (int i = 0; i < search->try_count; i++)
-        again |= search->tries[i].option == o;
-    if (again || search->try_count == CLI_MOST_TRIES || !cli_train_is_kept(o->name)) {
-        fprintf(stderr, "gradus search: --try %s: %s\n", key,
-                again                         ? "it is there already"
-                : !cli_train_is_kept(o->name) ? "it does not change what is learnt"
-                                              : "these are more options than can be tried");
-        return CLI_USAGE;
-    }
-    cli_try *t = &search->tries[search->try_count++];
-    *t = (cli_try){ .option = o, .key = cli_train_key(o->name), .spec = strdup(text + length + 1) };
-    if (!t->spec)
-        return CLI_FAILED;
-    t->draw = strncmp(t->spec, "log(", 4) == 0       ? CLI_LOG
-              : strncmp(t->spec, "uniform(", 8) == 0 ? CLI_UNIFORM
-                                                     : CLI_CHOICES;
     return t->draw == CLI_CHOICES ? add_choices(t) : add_range(t, strchr(t->spec, '(') + 1);
+}
+
+bool cli_try_restore(cli_study *search, const char *key, const char *range, int count,
+                     const char *const *choices)
+{
+    cli_try *t = begin(search, key, range ? range : "");
+    int code = t ? CLI_OK : CLI_FAILED;
+    if (t && range)
+        code = t->draw == CLI_CHOICES ? CLI_FAILED : add_range(t, strchr(t->spec, '(') + 1);
+    for (int i = 0; i < count && code == CLI_OK; i++)
+        code = choices[i] ? add_choice(t, choices[i]) : CLI_FAILED;
+    return code == CLI_OK && (range || count > 0);
 }
 
 /* ---- draws ---- */

@@ -43,11 +43,25 @@ static json_t *trial_json(const cli_study *search, int64_t index)
     return NULL;
 }
 
+/* "log(1e-4,1)", or a list of values. */
+static json_t *try_json(const cli_try *t)
+{
+    if (t->draw != CLI_CHOICES)
+        return json_string(t->spec);
+    json_t *choices = json_array();
+    for (int i = 0; choices && i < t->count; i++)
+        if (json_array_append_new(choices, json_string(t->choices[i])) != 0) {
+            json_decref(choices);
+            return NULL;
+        }
+    return choices;
+}
+
 static json_t *search_json(const cli_study *search)
 {
     json_t *tries = json_object(), *trials = json_array();
     for (int i = 0; i < search->try_count; i++)
-        json_object_set_new(tries, search->tries[i].key, json_string(search->tries[i].spec));
+        json_object_set_new(tries, search->tries[i].key, try_json(&search->tries[i]));
     bool ok = json_object_size(tries) == (size_t)search->try_count;
     for (int64_t i = 0; ok && i < search->trial_count; i++)
         ok = json_array_append_new(trials, trial_json(search, i)) == 0;
@@ -120,10 +134,12 @@ static bool read_tries(cli_study *search, json_t *tries)
     json_t *spec;
     json_object_foreach(tries, key, spec)
     {
-        char text[1024];
-        snprintf(text, sizeof text, "%s=%s", key,
-                 json_is_string(spec) ? json_string_value(spec) : "");
-        if (cli_try_add(search, text) != CLI_OK)
+        const char *choices[CLI_MOST_CHOICES];
+        size_t count = json_array_size(spec);
+        for (size_t i = 0; i < count && i < CLI_MOST_CHOICES; i++)
+            choices[i] = json_string_value(json_array_get(spec, i));
+        if (count > CLI_MOST_CHOICES ||
+            !cli_try_restore(search, key, json_string_value(spec), (int)count, choices))
             return false;
     }
     return search->try_count > 0;

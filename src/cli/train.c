@@ -266,12 +266,9 @@ cli_data_options cli_train_data_options(const cli_settings *s)
                                .size = s->size };
 }
 
-static bool train(cli_training *t, cli_settings *s, const cli_config *config)
+/* What the kind of data takes of the options. */
+static bool goes_together(const cli_settings *s, const cli_data_kind *kind)
 {
-    const cli_data_options data = cli_train_data_options(s);
-    const cli_data_kind *kind = cli_data_find(s->data);
-    if (!kind)
-        return false;
     if ((s->target || s->ignore) && kind != &cli_table_kind)
         return record(GD_ERR_INVALID, "%s is no table, which --target and --ignore are for",
                       s->given);
@@ -283,12 +280,27 @@ static bool train(cli_training *t, cli_settings *s, const cli_config *config)
     if (s->model && !kind->propose)
         return record(GD_ERR_INVALID, "%s: a text is learnt by a GPT; --model is for other data",
                       s->model);
+    return true;
+}
+
+/* The settings, whole, and the context. */
+static bool prepare(cli_training *t, cli_settings *s)
+{
+    const cli_data_kind *kind = cli_data_find(s->data);
+    if (!kind || !goes_together(s, kind))
+        return false;
     complete(s, kind);
     if (!cli_recipe_check(s))
         return false;
     t->monitor = s->monitor ? s->monitor : kind->monitor;
     t->context = cli_open_device(s->device, s->threads);
-    if (!t->context || !open_run(t, config) || !cli_data_open(&t->data, t->context, &data) ||
+    return t->context != NULL;
+}
+
+static bool train(cli_training *t, cli_settings *s, const cli_config *config)
+{
+    const cli_data_options data = cli_train_data_options(s);
+    if (!prepare(t, s) || !open_run(t, config) || !cli_data_open(&t->data, t->context, &data) ||
         !make_model(t) || !choose_threads(t) || !write_model(t))
         return false;
     if (cli_is_interrupted()) {
@@ -297,6 +309,20 @@ static bool train(cli_training *t, cli_settings *s, const cli_config *config)
         return true;
     }
     return cli_train_fit(t);
+}
+
+bool cli_train_rehearse(cli_settings *s, const char *option, const char **metric)
+{
+    cli_training t = { .settings = s };
+    const cli_data_options data = cli_train_data_options(s);
+    s->given = s->data;
+    bool ok = prepare(&t, s) && cli_data_open(&t.data, t.context, &data) && make_model(&t);
+    if (ok && !*metric) /* "accuracy" of digits, whose last epoch counts */
+        *metric = t.monitor ? t.monitor : "accuracy";
+    ok = ok && cli_check_metric(&t, option, *metric);
+    cli_data_close(&t.data);
+    gd_close(t.context);
+    return ok;
 }
 
 static void end(cli_training *t)

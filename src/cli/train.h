@@ -99,6 +99,10 @@ cli_data_options cli_train_data_options(const cli_settings *s);
  * the training cannot begin. CLI_OK, CLI_INTERRUPTED or CLI_FAILED, with the error recorded. */
 int cli_train_run(cli_settings *s, const cli_config *config);
 
+/* All that comes before the first step, without a folder: what is wrong with options, data, model and the
+ * name of the metric (of `option`; NULL: the data's own) is told now. *metric is the name. */
+bool cli_train_rehearse(cli_settings *s, const char *option, const char **metric);
+
 /* runs/NAME of the data's name and the ending, runs/NAME-2 where that is taken, … false: recorded. */
 bool cli_choose_folder(const char *data, const char *ending, char folder[CLI_PATH_BYTES]);
 /* A folder that is there, or can be made. false: recorded. */
@@ -134,5 +138,8 @@ gd_status cli_draw_rates(const cli_training *t, int64_t count, const gd_lr_point
 
 /* Train the model, and write RUN/model.safetensors. false: the error is recorded. */
 bool cli_train_fit(cli_training *t);
+/* Whether the validation tells of a metric of that name, which the option gave; false: it does not, which is
+ * recorded with those it tells of. */
+bool cli_check_metric(const cli_training *t, const char *option, const char *name);
 
 #endif

@@ -331,9 +331,47 @@ static bool find_rate(const cli_training *t, gd_optimizer *optimizer, gd_loader 
     return true;
 }
 
+/* What a batch of the validation is told of, by name. */
+static bool find_metrics(const cli_training *t, gd_metrics *metrics)
+{
+    const gd_random_stream random = gd_random_position(t->context);
+    gd_loader *batch = gd_loader_create(t->data.validation, .batch = 2, .batches_per_epoch = 1);
+    gd_status status = batch ? gd_evaluate(cli_train_module(t), objective, (void *)(uintptr_t)t,
+                                           batch, metrics, .mode = GD_MODE_EAGER)
+                             : gd_error_code();
+    gd_loader_release(batch);
+    gd_status back = gd_random_seek(t->context, random.seed, random.position);
+    return status == GD_OK && back == GD_OK;
+}
+
+bool cli_check_metric(const cli_training *t, const char *option, const char *name)
+{
+    gd_metrics metrics;
+    const char *names[GD_METRICS_MAX];
+    char sentence[1024];
+    if (!find_metrics(t, &metrics))
+        return false;
+    int at = snprintf(sentence, sizeof sentence,
+                      "%s: the validation has no metric \"%.40s\"; it has", option, name);
+    for (int i = 0; i < metrics.count; i++) {
+        names[i] = metrics.list[i].name;
+        if (strcmp(names[i], name) == 0)
+            return true;
+        if (at < (int)sizeof sentence)
+            at += snprintf(sentence + at, sizeof sentence - (size_t)at, "%s %s", i ? "," : "",
+                           names[i]);
+    }
+    if (at < (int)sizeof sentence)
+        snprintf(sentence + at, sizeof sentence - (size_t)at, "%s",
+                 cli_suggestion(name, "", metrics.count, names));
+    return gd_error_record(GD_ERR_INVALID, sentence) == GD_OK;
+}
+
 bool cli_train_fit(cli_training *t)
 {
     const cli_settings *s = t->settings;
+    if (s->monitor && !cli_check_metric(t, "--monitor", s->monitor))
+        return false;
     if (s->resume && !is_data_as_before(t))
         return false;
     gd_loader *train = load_training(t);
