@@ -54,11 +54,12 @@ static void mark_truncated(char *message)
     memcpy(message + end, "...", sizeof "...");
 }
 
-/* How many bytes of the sentence are the name of a function and stand before a colon. */
+/* How many bytes of the sentence are the name of a function and stand before a colon; "opencl:0: …"
+ * begins with that of a device. */
 static size_t name_length(const char *message)
 {
     size_t length = strspn(message, "abcdefghijklmnopqrstuvwxyz_0123456789");
-    return message[length] == ':' ? length : 0;
+    return message[length] == ':' && message[length + 1] == ' ' ? length : 0;
 }
 
 /* Put `name` where the sentence has the name of a function. */

@@ -1,10 +1,13 @@
-/* backend/opencl/library.c: the system's OpenCL library, loaded when it is first asked for, and never
- * unloaded: its threads may outlive us. */
+/* backend/opencl/library.c: the system's OpenCL library, or the one in the folder $GRADUS_OPENCL_PATH,
+ * loaded when it is first asked for, and never unloaded: its threads may outlive us. */
 #include "backend/opencl/api.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 
@@ -13,6 +16,7 @@
 #else
 #define LIBRARY "libOpenCL.so.1"
 #endif
+#define FILE_NAME (strrchr("/" LIBRARY, '/') + 1)
 
 static gd_opencl_api api;
 static bool is_loaded;
@@ -29,9 +33,18 @@ static bool find_function(void *library, const char *name, void *function)
     return found;
 }
 
+static void *open_library(void)
+{
+    const char *folder = getenv("GRADUS_OPENCL_PATH");
+    char path[PATH_MAX] = LIBRARY;
+    if (folder && *folder)
+        snprintf(path, sizeof path, "%s/%s", folder, FILE_NAME);
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
 static void load(void)
 {
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    void *library = open_library();
     if (!library) {
         const char *why = dlerror();
         snprintf(reason, sizeof reason, "%s", why ? why : LIBRARY " cannot be loaded");

@@ -1,0 +1,260 @@
+/* tests/test_opencl_failures.c: every call of OpenCL fails once, while a program opens a device, runs
+ * ops, trains compiled steps, reads and closes. Each time the program ends with a sentence, or with
+ * the right numbers; a context that is there then computes as if nothing had been; and all that was
+ * made is released. The library in front of OpenCL's that does this is tests/failing_opencl.
+ * GRADUS_TEST_ALL: every call; else of each function the first, one in the middle, and the last. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <gradus/gradus.h>
+
+#include "backend/gpu/gpu.h"
+#include "failing_opencl/failing_opencl.h"
+#include "graph/context.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NO_DEVICE = 77, STEPS = 3, BATCH = 6, FEATURES = 5, CLASSES = 4 };
+#define FOLDER GD_BINARY_DIR "/tests/failing_opencl"
+
+/* CL_OUT_OF_RESOURCES, CL_MEM_OBJECT_ALLOCATION_FAILURE */
+enum { OUT_OF_RESOURCES = -5, NO_MEMORY = -4 };
+
+static struct {
+    void (*arm)(const char *name, int64_t call, bool lasting, cl_int code);
+    int64_t (*calls)(const char *name);
+    int64_t (*alive)(void);
+} failing;
+
+static bool find(void *library, const char *name, void *function)
+{
+    void *found = dlsym(library, name);
+    memcpy(function, &found, sizeof found);
+    return found;
+}
+
+/* Before OpenCL is first asked for. */
+static bool load_failing(void)
+{
+    void *library = dlopen(FOLDER "/libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+    return library && setenv("GRADUS_OPENCL_PATH", FOLDER, 1) == 0 &&
+           find(library, "failing_opencl_arm", &failing.arm) &&
+           find(library, "failing_opencl_calls", &failing.calls) &&
+           find(library, "failing_opencl_alive", &failing.alive);
+}
+
+/* ---- a program ---- */
+
+typedef struct outcome {
+    float losses[STEPS];
+    float read[FEATURES];
+} outcome;
+
+typedef struct model {
+    gd_module *module;
+    gd_optimizer *optimizer;
+} model;
+
+static gd_tensor *step(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    const model *m = user;
+    gd_tensor *h = gd_tanh(gd_nn_linear(m->module, "first", in[0], FEATURES));
+    gd_tensor *scores = gd_nn_linear(m->module, "second", gd_dropout(h, 0.25), CLASSES);
+    return gd_minimize(m->optimizer, gd_cross_entropy(scores, in[1]));
+}
+
+static bool train(gd_context *gd, outcome *out)
+{
+    float x[BATCH * FEATURES];
+    int64_t labels[BATCH];
+    for (int i = 0; i < BATCH * FEATURES; i++)
+        x[i] = (float)(i % 7) / 4 - 1;
+    for (int i = 0; i < BATCH; i++)
+        labels[i] = i % CLASSES;
+    if (gd_seed(gd, 5) != GD_OK)
+        return false;
+    model m = { .module = gd_module_create(gd) };
+    gd_tensor *in[2] = { gd_from_host(gd, GD_SHAPE(BATCH, FEATURES), GD_F32, x),
+                         gd_from_host(gd, GD_SHAPE(BATCH), GD_I64, labels) };
+    m.optimizer = gd_adam(m.module, .lr = 0.1);
+    gd_function *f = gd_compile(gd, step, &m);
+    bool ok = in[0] && in[1] && m.optimizer && f;
+    for (int i = 0; i < STEPS && ok; i++) {
+        gd_tensor *loss = gd_call(f, 2, in);
+        ok = loss && gd_tensor_read(loss, &out->losses[i], sizeof(float)) == GD_OK;
+    }
+    gd_function_release(f);
+    gd_optimizer_release(m.optimizer);
+    gd_module_release(m.module);
+    return ok;
+}
+
+/* Ops one by one, and a tensor that is larger than what goes through the ring of writes. */
+static bool compute(gd_context *gd, outcome *out)
+{
+    enum { LARGE = 800000 };
+    static float large[LARGE];
+    gd_tensor *x = gd_from_host(gd, GD_SHAPE(LARGE), GD_F32, large);
+    gd_tensor *y =
+        gd_add(gd_slice(x, 0, 7, 7 + FEATURES, 1), gd_ones(gd, GD_SHAPE(FEATURES), GD_F32));
+    y = gd_contiguous(gd_neg(gd_square(y)));
+    return y && gd_tensor_write(x, large, sizeof large) == GD_OK &&
+           gd_tensor_read(y, out->read, sizeof out->read) == GD_OK && gd_synchronize(gd) == GD_OK;
+}
+
+static bool run(gd_context *gd, outcome *out)
+{
+    memset(out, 0, sizeof *out);
+    if (gd_scope_begin(gd) != GD_OK)
+        return false;
+    const bool ok = compute(gd, out) && train(gd, out);
+    assert_int_equal(gd_scope_end(gd), GD_OK);
+    return ok;
+}
+
+/* ---- every failure ---- */
+
+static outcome expected;
+
+/* The program with a call failing, in a context of its own. Whether it got through. */
+static bool run_failing(const char *name, int64_t call, bool lasting)
+{
+    outcome out;
+    gd_error_clear();
+    failing.arm(name, call, lasting, call % 2 ? OUT_OF_RESOURCES : NO_MEMORY);
+    gd_context *gd = gd_open("opencl:0", .threads = 1);
+    const bool ok = gd && run(gd, &out);
+    if (!ok && (gd_error_code() == GD_OK || !strstr(gd_error_message(), "opencl")))
+        fail_msg("call %lld of %s failing: \"%s\"", (long long)call, name, gd_error_message());
+    if (ok)
+        assert_memory_equal(&out, &expected, sizeof out);
+    if (gd && !lasting) { /* it works again */
+        failing.arm(NULL, 0, false, 0);
+        gd_error_clear();
+        if (!run(gd, &out))
+            fail_msg("after call %lld of %s failed: %s", (long long)call, name, gd_error_message());
+        assert_memory_equal(&out, &expected, sizeof out);
+    }
+    gd_close(gd);
+    failing.arm(NULL, 0, false, 0);
+    if (failing.alive() != 0)
+        fail_msg("call %lld of %s failing: %lld objects are left", (long long)call, name,
+                 (long long)failing.alive());
+    return ok;
+}
+
+#define COUNT_ONE(result, name, parameters) +1
+enum { FUNCTIONS = GD_OPENCL_FUNCTIONS(COUNT_ONE) };
+#define NAME(result, name, parameters) #name,
+static const char *const names[FUNCTIONS] = { GD_OPENCL_FUNCTIONS(NAME) };
+
+/* How often the program calls each function. Of events it asks as often as time has it. */
+static void count_calls(int64_t calls[FUNCTIONS])
+{
+    outcome out;
+    failing.arm(NULL, 0, false, 0);
+    gd_context *gd = gd_open("opencl:0", .threads = 1);
+    assert_non_null(gd);
+    assert_true(run(gd, &out));
+    gd_close(gd);
+    assert_memory_equal(&out, &expected, sizeof out);
+    assert_int_equal(failing.alive(), 0);
+    for (int f = 0; f < FUNCTIONS; f++)
+        calls[f] = failing.calls(names[f]);
+}
+
+static void fail_each(bool lasting)
+{
+    int64_t calls[FUNCTIONS];
+    int tried = 0, refused = 0;
+    count_calls(calls);
+    for (int f = 0; f < FUNCTIONS; f++)
+        for (int64_t i = 0; i < calls[f]; i++)
+            if (getenv("GRADUS_TEST_ALL") || i == 0 ||
+                (!lasting && (i == calls[f] / 2 || i == calls[f] - 1))) {
+                refused += !run_failing(names[f], i, lasting);
+                tried++;
+            }
+    assert_true(tried > 20 && refused > tried / 3);
+}
+
+static void a_call_that_fails_is_told(void **state)
+{
+    (void)state;
+    fail_each(false);
+}
+
+/* As a device does that is lost. */
+static void all_calls_that_fail_are_told(void **state)
+{
+    (void)state;
+    fail_each(true);
+}
+
+/* ---- kernels that must be compiled ---- */
+
+static bool negate(gd_context *gd)
+{
+    const float given[3] = { 1, -2, 3 };
+    float got[3] = { 0 };
+    gd_tensor *y = gd_neg(gd_from_host(gd, GD_SHAPE(3), GD_F32, given));
+    const bool ok = y && gd_tensor_read(y, got, sizeof got) == GD_OK;
+    return ok && got[0] == -1 && got[1] == 2 && got[2] == -3;
+}
+
+/* The first op of a context that has to compile, with the first call of `name` failing. */
+static void compile_failing(const char *name, const char *told)
+{
+    gd_context *gd = gd_open("opencl:0", .threads = 1);
+    assert_non_null(gd);
+    gd_error_clear();
+    failing.arm(name, 0, false, NO_MEMORY);
+    assert_int_equal(negate(gd), !told);
+    assert_int_equal(gd_error_code(), told ? GD_ERR_DEVICE : GD_OK);
+    if (told && !strstr(gd_error_message(), told))
+        fail_msg("%s failing: \"%s\"", name, gd_error_message());
+    assert_true(failing.calls(name) > 0);
+    gd_error_clear();
+    assert_true(negate(gd)); /* the next one compiles */
+    gd_close(gd);
+    assert_int_equal(failing.alive(), 0);
+}
+
+static void kernels_that_cannot_be_made_are_told(void **state)
+{
+    (void)state;
+    const char *before = getenv("GRADUS_CACHE");
+    char *kept = before ? strdup(before) : NULL;
+    assert_int_equal(setenv("GRADUS_CACHE", "", 1), 0);
+    compile_failing("clCreateProgramWithSource", "opencl:0: clCreateProgramWithSource: CL_");
+    compile_failing("clBuildProgram", "opencl:0: a kernel does not compile: CL_");
+    compile_failing("clCreateKernel", "opencl:0: clCreateKernel: CL_MEM_OBJECT_ALLOCATION_FAILURE");
+    compile_failing("clGetProgramInfo", NULL); /* what would be kept in the cache */
+    compile_failing("clGetKernelInfo", NULL);
+    assert_int_equal(kept ? setenv("GRADUS_CACHE", kept, 1) : unsetenv("GRADUS_CACHE"), 0);
+    free(kept);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_call_that_fails_is_told),
+        cmocka_unit_test(all_calls_that_fail_are_told),
+        cmocka_unit_test(kernels_that_cannot_be_made_are_told),
+    };
+    gd_context *cpu = gd_open("cpu", .threads = 1);
+    const bool ran = cpu && run(cpu, &expected);
+    gd_close(cpu);
+    if (!ran || !load_failing() || gd_backend_opencl.count() == 0) {
+        printf("skipped: OpenCL finds no device\n");
+        return NO_DEVICE;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
