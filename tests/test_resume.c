@@ -193,7 +193,7 @@ static int train(int network, int workers, const char *path, int told)
     j.loader.workers = workers;
     j.fit.epochs = EPOCHS;
     j.fit.resume = true;
-    j.fit.run = gd_run_open(path);
+    j.fit.run = gd_run_open(path, .interval = workers == 3 ? 0.004 : 0); /* some are passed over */
     j.fit.validation = gd_loader_create(j.validation, .batch = 8);
     j.fit.progress = tell_step;
     j.fit.progress_user = &told;

@@ -325,7 +325,7 @@ static void the_last_two_and_the_best_are_kept(void **state)
         snprintf(last, sizeof last, "%s/checkpoints/last.safetensors", path);
         snprintf(previous, sizeof previous, "%s/checkpoints/previous.safetensors", path);
         snprintf(best, sizeof best, "%s/checkpoints/best.safetensors", path);
-        gd_run *run = gd_run_open(path, .asynchronous = asynchronous);
+        gd_run *run = gd_run_open(path, .asynchronous = asynchronous, .interval = 0);
         if (!run)
             fail_msg("%s", gd_error_message());
         problem p;
@@ -358,6 +358,44 @@ static void the_last_two_and_the_best_are_kept(void **state)
         assert_int_equal(gd_run_wait(run), GD_OK);
         assert_true(steps_in(last) == 4.0 && steps_in(previous) == 3.0);
         assert_int_equal(gd_run_close(run), GD_OK);
+        close_problem(&p);
+    }
+}
+
+/* Within the interval nothing is written but the last of what is saved, and the best, when that is asked
+ * for: by waiting, by closing. */
+static void saves_in_short_order_are_one(void **state)
+{
+    (void)state;
+    need_json();
+    assert_null(gd_run_open(in_folder("no"), .interval = -1));
+    expect_error(GD_ERR_INVALID, "an interval of -1 seconds");
+    for (int better = 0; better < 2; better++) {
+        const char *path = in_folder(better ? "merged1" : "merged0");
+        char last[160], previous[160], best[160];
+        snprintf(last, sizeof last, "%s/checkpoints/last.safetensors", path);
+        snprintf(previous, sizeof previous, "%s/checkpoints/previous.safetensors", path);
+        snprintf(best, sizeof best, "%s/checkpoints/best.safetensors", path);
+        gd_run *run = gd_run_open(path, .interval = 1e6);
+        problem p;
+        open_problem(&p, 1);
+        for (int i = 0; i < 5; i++) { /* best: 2, or 2 and 3 */
+            take_steps(&p, i, i + 1);
+            assert_int_equal(gd_run_save(run, &p.training, i == 1 || (better && i == 2)), GD_OK);
+            if (i == 0)
+                assert_int_equal(gd_run_wait(run), GD_OK);
+        }
+        assert_true(steps_in(last) == 1.0);
+        assert_int_not_equal(access(best, F_OK), 0);
+        if (better) {
+            assert_int_equal(gd_run_close(run), GD_OK);
+        } else {
+            assert_true(gd_run_has_checkpoint(run)); /* one that is asked after is there */
+            assert_true(steps_in(last) == 5.0);
+            assert_int_equal(gd_run_close(run), GD_OK);
+        }
+        assert_true(steps_in(last) == 5.0 && steps_in(previous) == 1.0);
+        assert_true(steps_in(best) == (better ? 3.0 : 2.0));
         close_problem(&p);
     }
 }
@@ -445,7 +483,7 @@ static void a_full_disk_loses_nothing(void **state)
     open_problem(&p, 1);
     take_steps(&p, 0, 1);
     const char *path = in_folder("full"), *last = in_folder("full/checkpoints/last.safetensors");
-    gd_run *run = gd_run_open(path);
+    gd_run *run = gd_run_open(path, .interval = 0);
     assert_non_null(run);
     assert_int_equal(gd_run_save(run, &p.training, true), GD_OK);
     assert_int_equal(gd_run_wait(run), GD_OK);
@@ -521,6 +559,7 @@ int main(void)
         context_test(a_damaged_model_is_not_loaded),
         cmocka_unit_test(hashes_are_those_of_xxh64),
         cmocka_unit_test(the_last_two_and_the_best_are_kept),
+        cmocka_unit_test(saves_in_short_order_are_one),
         cmocka_unit_test(one_process_has_a_folder),
         cmocka_unit_test(a_full_disk_loses_nothing),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),

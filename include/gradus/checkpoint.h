@@ -62,26 +62,31 @@ typedef struct gd_run gd_run;
 typedef struct gd_run_options {
     size_t size GD_DEFAULT(sizeof(gd_run_options));
     /* gd_run_save copies the values and returns; a thread writes them. Its memory is kept, as much
-     * as the state has. */
+     * as the state has, and as much again once a best state waited to be written. */
     bool asynchronous GD_DEFAULT(true);
+    /* seconds that thread leaves between one write and the next, so that short epochs do not wait for
+     * the disk: of what is saved meanwhile the last and the best are written then, or by gd_run_wait
+     * and gd_run_close. 0: none, and each is written */
+    double interval GD_DEFAULT(1);
 } gd_run_options;
-#define GD_RUN_DEFAULTS .size = sizeof(gd_run_options), .asynchronous = true
+#define GD_RUN_DEFAULTS .size = sizeof(gd_run_options), .asynchronous = true, .interval = 1
 
 /* gd_run_open("runs/1"): make the folder, if need be, and hold it: until gd_run_close, or the end of
  * the process, every other gd_run_open of it, here or in another process, is GD_ERR_STATE and says
  * who has it. What a killed process left half written is removed. GD_ERR_IO. */
 #define gd_run_open(...) GD_WITH_1(gd_run_open_with, gd_run_options, GD_RUN_DEFAULTS, __VA_ARGS__, )
 GD_API gd_run *gd_run_open_with(const char *folder, const gd_run_options *options);
-/* Wait for what is being written, and let go. Returns the error of the last write, if nobody has seen
+/* Have all that was saved written, and let go. Returns the error of the last write, if nobody has seen
  * it. NULL is fine. */
 GD_API gd_status gd_run_close(gd_run *run);
 GD_API const char *gd_run_folder(const gd_run *run);
 
-/* Save as the last checkpoint; best: as the best, too. It waits until the one before is written, and
- * if that failed (a full disk), returns its error and saves nothing: the files that were there
- * stay. */
+/* Save as the last checkpoint; best: as the best, too. It waits while one before is being written; one
+ * that still waits for its time is passed over, but for a best one. If the write before failed (a full
+ * disk), it returns its error and saves nothing: the files that were there stay. A process that is
+ * killed goes on from the last that was written, to the same bits. */
 GD_API gd_status gd_run_save(gd_run *run, const gd_training *training, bool best);
-/* Wait for what is being written, and tell of its error. */
+/* Have all that was saved written now, and tell of errors. */
 GD_API gd_status gd_run_wait(gd_run *run);
 /* Whether there is a checkpoint to go on from; one that is being written counts when it is done. */
 GD_API bool gd_run_has_checkpoint(gd_run *run);

@@ -147,7 +147,9 @@ typedef struct gd_fit_options {
                                         at the next; -1: it goes on */
     double min_improvement;          /* what is no more than that is none */
 
-    gd_run *run; /* checkpoints: after each epoch and at the end. NULL: none */
+    gd_run
+        *run; /* checkpoints: after each epoch and at the end; of short epochs not all are written:
+                    .interval of gd_run_open. NULL: none */
     int64_t checkpoint_steps GD_DEFAULT(-1);  /* and each so many steps */
     double checkpoint_seconds GD_DEFAULT(60); /* and each so many seconds */
     bool resume;      /* go on from the run's last checkpoint, if it has one */

@@ -11,6 +11,7 @@ from ._autograd import no_grad
 from ._lib import C
 from ._objects import Chart, History, RunLog
 from ._run import Run
+from .data import Dataset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class FitRun:
         if not hasattr(fit.loader, "load_state_dict"):
             raise _lib.InvalidError("run=: the loader is no gd.data.DataLoader, and does not say where it stands")
         self.fit, self.seconds, self.each = fit, checkpoint_seconds, checkpoint_steps
-        self.own = not isinstance(run, Run)
+        self.own, self.data = not isinstance(run, Run), self._data()
         self.run = Run(run) if self.own else run
         try:
             self.log = self._begin(resume, epochs)
@@ -63,6 +64,11 @@ class FitRun:
     def _metadata(self) -> dict[str, str]:
         return getattr(getattr(self.fit.loader, "dataset", None), "metadata", {})
 
+    def _data(self) -> dict[str, str]:
+        """What a checkpoint keeps of the data, so that it goes on with no others. What a data set in Python has, nobody knows."""
+        samples = getattr(self.fit.loader, "dataset", None)
+        return {**self._metadata(), **({"contents": f"{samples.fingerprint():016x}"} if isinstance(samples, Dataset) else {})}
+
     def _restore(self) -> None:
         fit = self.fit
         if hasattr(fit.model, "named_parameters"):
@@ -72,7 +78,7 @@ class FitRun:
         if not isinstance(state, dict) or "fit" not in state:
             fit.loader.load_state_dict(place)
             raise _lib.StateError(f"{self.run.folder}: its training was not begun by gd.fit, which cannot go on with it")
-        if state["data"] != self._metadata():
+        if state["data"] != self.data:
             raise _lib.StateError("the data has changed since the run began: begin another run")
         fit.restore(state["fit"])
 
@@ -127,7 +133,7 @@ class FitRun:
 
     def _save(self, best: bool) -> None:
         fit = self.fit
-        state = {"fit": fit.state(), "data": self._metadata()}
+        state = {"fit": fit.state(), "data": self.data}
         self.run.save(fit.optimizer, model=self._buffered(), loader=fit.loader, best=best, state=state)
         self.saved = time.monotonic()
 

@@ -29,12 +29,13 @@ class Run:
             ...
             run.save(optimizer, loader=loader, state={"epoch": epoch})
 
-    A thread writes, so save() costs a copy; its error is that of the next save(), or of close(). Another process that opens the
-    folder gets StateError. A damaged last checkpoint is passed over for the one before it."""
+    A thread writes, so save() costs a copy; its error is that of the next save(), or of close(). It leaves `interval` seconds between
+    one write and the next: of what is saved meanwhile the last and the best are written then, or by wait() and close(). Another process
+    that opens the folder gets StateError. A damaged last checkpoint is passed over for the one before it."""
 
-    def __init__(self, folder: Any, asynchronous: bool = True) -> None:
+    def __init__(self, folder: Any, asynchronous: bool = True, interval: float = 1.0) -> None:
         options = _convert.options_of(_api.gd_run_options)
-        options.asynchronous = asynchronous
+        options.asynchronous, options.interval = asynchronous, interval
         self._run: int | None = _convert.run_value(C.gd_run_open_with, _convert.as_text(folder), _convert.byref(options))
 
     @property
@@ -77,7 +78,7 @@ class Run:
         return bool(C.gd_run_has_checkpoint(self._open()))
 
     def wait(self) -> None:
-        """Wait for what is being written, and tell of its error."""
+        """Have all that was saved written, and tell of errors."""
         run_status(C.gd_run_wait, self._open())
 
     def load(self, optimizer: Optimizer, *, model: Module | None = None, loader: DataLoader | None = None, ema: EMA | None = None) -> Any:

@@ -56,6 +56,11 @@ class Dataset:
     def __len__(self) -> int:
         return C.gd_dataset_count(self.handle)
 
+    def fingerprint(self) -> int:
+        """A number that tells data sets apart: the same fields and values give the same one in every process. Of more than 16 MiB a field
+        some values are looked at, of files names and sizes."""
+        return C.gd_dataset_fingerprint(self.handle)
+
     @property
     def encoder(self) -> TableEncoder | None:
         text = self.metadata.get("encoder")

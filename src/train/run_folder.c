@@ -1,5 +1,6 @@
 /* train/run_folder.c: a folder one process trains in: its lock, its checkpoints, and the thread that
- * writes them. Start at gd_run_save(). */
+ * writes them: what is saved while it waits for its time takes the place of what was saved before.
+ * Start at gd_run_save(). */
 #include "train/training_file.h"
 
 #include "base/error.h"
@@ -11,26 +12,31 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 struct gd_run {
     char *folder, *last, *previous, *best, *next, *damaged;
     int lock;
-    gd_snapshot snapshot; /* the writer's while `busy` */
+    gd_snapshot last_state, best_state; /* the writer's while it is `writing` */
     bool asynchronous, started;
+    double interval;
     pthread_t writer;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     /* Under the mutex: */
-    bool busy, ending;
-    bool is_best;     /* what is being written */
-    gd_status failed; /* of the last write, not told yet */
+    bool has_last, has_best; /* states to be written; a best one that is not the last */
+    bool is_best;            /* the last is the best, too */
+    bool writing, hurried, ending;
+    double written;   /* when the last write ended */
+    gd_status failed; /* of it, not told yet */
     char message[GD_ERROR_MESSAGE_BYTES];
 };
 
@@ -133,7 +139,8 @@ static void free_run(gd_run *run)
 {
     if (run->lock >= 0)
         close(run->lock);
-    gd_snapshot_free(&run->snapshot);
+    gd_snapshot_free(&run->last_state);
+    gd_snapshot_free(&run->best_state);
     gd_free(run->folder);
     gd_free(run->last);
     gd_free(run->previous);
@@ -152,10 +159,14 @@ gd_run *gd_run_open_with(const char *folder, const gd_run_options *options)
         return NULL;
     if (!folder || !folder[0])
         return gd_fail_null(GD_ERR_INVALID, "gd_run_open: the folder has no name");
+    if (!(o.interval >= 0.0))
+        return gd_fail_null(GD_ERR_INVALID, "gd_run_open: an interval of %g seconds", o.interval);
     gd_run *run = gd_alloc_zero(1, sizeof *run);
     if (!run)
         return NULL;
     run->asynchronous = o.asynchronous;
+    run->interval = o.interval;
+    run->written = -INFINITY;
     pthread_mutex_init(&run->mutex, NULL);
     pthread_cond_init(&run->changed, NULL);
     if (open_folder(run, folder) == GD_OK)
@@ -182,38 +193,68 @@ static gd_status rotate(const gd_run *run)
 
 /* The best comes before the last: a process that is killed in between finds it again when it goes on
  * from the last but one. */
-static gd_status write_files(const gd_run *run, bool best)
+static gd_status write_files(const gd_run *run)
 {
-    gd_status status = gd_snapshot_write(&run->snapshot, run->next);
-    if (status == GD_OK && best) {
+    gd_status status = run->has_best ? gd_snapshot_write(&run->best_state, run->best) : GD_OK;
+    if (status != GD_OK || !run->has_last)
+        return status;
+    status = gd_snapshot_write(&run->last_state, run->next);
+    if (status == GD_OK && run->is_best) {
         status = gd_file_link(run->next, run->best);
         if (status == GD_ERR_UNSUPPORTED)
-            status = gd_snapshot_write(&run->snapshot, run->best);
+            status = gd_snapshot_write(&run->last_state, run->best);
     }
     if (status == GD_OK)
         status = rotate(run);
     return status == GD_OK ? gd_file_rename(run->next, run->last) : status;
 }
 
+static bool has_work(const gd_run *run)
+{
+    return run->has_last || run->has_best;
+}
+
+/* The mutex is held, but for the time of writing. */
+static void write_pending(gd_run *run)
+{
+    run->writing = true;
+    pthread_mutex_unlock(&run->mutex);
+    gd_error_clear();
+    gd_status status = write_files(run);
+    pthread_mutex_lock(&run->mutex);
+    run->failed = status;
+    if (status != GD_OK)
+        snprintf(run->message, sizeof run->message, "%s", gd_error_last_message());
+    run->writing = run->has_last = run->has_best = false;
+    run->written = gd_seconds();
+    pthread_cond_broadcast(&run->changed);
+}
+
+/* Until something changes, or so many seconds have gone by. */
+static void wait_at_most(gd_run *run, double seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    const double whole = floor(seconds);
+    const long nanoseconds = until.tv_nsec + (long)((seconds - whole) * 1e9);
+    until.tv_sec += (time_t)whole + nanoseconds / 1000000000;
+    until.tv_nsec = nanoseconds % 1000000000;
+    (void)pthread_cond_timedwait(&run->changed, &run->mutex, &until);
+}
+
 static void *write_on(void *user)
 {
+    const double most = 60.0; /* of a wait, whatever the clock does */
     gd_run *run = user;
     pthread_mutex_lock(&run->mutex);
-    while (!run->ending || run->busy) {
-        if (!run->busy) {
+    while (!run->ending || has_work(run)) {
+        const double left = run->written + run->interval - gd_seconds();
+        if (!has_work(run))
             pthread_cond_wait(&run->changed, &run->mutex);
-            continue;
-        }
-        bool best = run->is_best;
-        pthread_mutex_unlock(&run->mutex);
-        gd_error_clear();
-        gd_status status = write_files(run, best);
-        pthread_mutex_lock(&run->mutex);
-        run->failed = status;
-        if (status != GD_OK)
-            snprintf(run->message, sizeof run->message, "%s", gd_error_last_message());
-        run->busy = false;
-        pthread_cond_broadcast(&run->changed);
+        else if (left > 0.0 && !run->hurried && !run->ending)
+            wait_at_most(run, left < most ? left : most);
+        else
+            write_pending(run);
     }
     pthread_mutex_unlock(&run->mutex);
     return NULL;
@@ -233,38 +274,81 @@ static gd_status start_writer(gd_run *run)
     return GD_OK;
 }
 
-gd_status gd_run_wait(gd_run *run)
+/* Until all is written. The mutex is held. */
+static void drain(gd_run *run)
 {
-    if (!run)
-        return gd_fail(GD_ERR_INVALID, "gd_run_wait: the run is NULL");
-    pthread_mutex_lock(&run->mutex);
-    while (run->busy)
+    run->hurried = true;
+    pthread_cond_broadcast(&run->changed);
+    while (has_work(run))
         pthread_cond_wait(&run->changed, &run->mutex);
+    run->hurried = false;
+}
+
+/* The mutex is held, and let go. */
+static gd_status take_failure(gd_run *run)
+{
     gd_status status = run->failed;
     run->failed = GD_OK;
     pthread_mutex_unlock(&run->mutex);
     return status == GD_OK ? GD_OK : gd_fail(status, "%s", run->message);
 }
 
+gd_status gd_run_wait(gd_run *run)
+{
+    if (!run)
+        return gd_fail(GD_ERR_INVALID, "gd_run_wait: the run is NULL");
+    pthread_mutex_lock(&run->mutex);
+    drain(run);
+    return take_failure(run);
+}
+
+/* Makes the last state free to be overwritten: a best one that nobody has written yet is kept beside it,
+ * unless a better one follows. */
+static gd_status claim_state(gd_run *run, bool best)
+{
+    pthread_mutex_lock(&run->mutex);
+    while (run->writing || (run->interval == 0.0 && has_work(run)))
+        pthread_cond_wait(&run->changed, &run->mutex);
+    if (run->has_last && run->is_best && !best) {
+        const gd_snapshot state = run->best_state;
+        run->best_state = run->last_state;
+        run->last_state = state;
+        run->has_best = true;
+    }
+    run->has_last = false;
+    return take_failure(run);
+}
+
+static void offer_state(gd_run *run, bool best)
+{
+    pthread_mutex_lock(&run->mutex);
+    run->has_last = true;
+    run->is_best = best;
+    run->has_best = run->has_best && !best;
+    pthread_cond_broadcast(&run->changed);
+    pthread_mutex_unlock(&run->mutex);
+}
+
 gd_status gd_run_save(gd_run *run, const gd_training *training, bool best)
 {
     if (!run)
         return gd_fail(GD_ERR_INVALID, "gd_run_save: the run is NULL");
-    gd_status status = gd_run_wait(run);
+    gd_status status = claim_state(run, best);
     if (status == GD_OK)
-        status = gd_training_snapshot(&run->snapshot, training);
-    if (status == GD_OK && !run->asynchronous)
-        return write_files(run, best);
-    if (status == GD_OK && !run->started)
+        status = gd_training_snapshot(&run->last_state, training);
+    if (status == GD_OK && run->asynchronous && !run->started)
         status = start_writer(run);
     if (status != GD_OK)
         return status;
-    pthread_mutex_lock(&run->mutex);
-    run->busy = true;
+    if (run->asynchronous) {
+        offer_state(run, best);
+        return GD_OK;
+    }
+    run->has_last = true;
     run->is_best = best;
-    pthread_cond_broadcast(&run->changed);
-    pthread_mutex_unlock(&run->mutex);
-    return GD_OK;
+    status = write_files(run);
+    run->has_last = false;
+    return status;
 }
 
 gd_status gd_run_close(gd_run *run)
@@ -289,8 +373,7 @@ gd_status gd_run_close(gd_run *run)
 static void wait_for_writer(gd_run *run)
 {
     pthread_mutex_lock(&run->mutex);
-    while (run->busy)
-        pthread_cond_wait(&run->changed, &run->mutex);
+    drain(run);
     pthread_mutex_unlock(&run->mutex);
 }
 

@@ -108,8 +108,9 @@ def rate(step):
     if step == stop:
         os._exit(9)
     return 0.01 / (1 + step)
-gd.fit(model, optim.Adam(model), loader, 5, validation=held_out, metrics={"accuracy": gd.accuracy}, monitor="accuracy", schedule=rate,
-       run=folder, resume=True, checkpoint_steps=3, progress=False)
+with gd.Run(folder, interval=0) as run:  # each checkpoint is written
+    gd.fit(model, optim.Adam(model), loader, 5, validation=held_out, metrics={"accuracy": gd.accuracy}, monitor="accuracy", schedule=rate,
+           run=run, resume=True, checkpoint_steps=3, progress=False)
 """
 
 
@@ -186,6 +187,24 @@ def test_what_a_run_folder_has(tmp_path):
         run.save(adam, loader=loader, state={"of": "another program"})
     with pytest.raises(gd.StateError, match="was not begun by gd.fit"):
         gd.fit(model, adam, loader, 3, run=tmp_path / "other", resume=True, progress=False)
+
+
+def test_other_data_are_not_gone_on_with(tmp_path):
+    x = gd.arange(40.0).reshape((20, 2)) / 40
+    y = x[:, :1]
+    model = nn.Linear(2, 1)
+    sgd = optim.SGD(model, lr=0.1)
+
+    def train(values):
+        return gd.fit(model, sgd, data.DataLoader(data.from_arrays(values, y), 5), 2, loss=gd.mse, run=tmp_path / "r", resume=True,
+                      progress=False)
+    first = train(x)
+    other = x.copy()
+    other[7, 1] = 3.0
+    with pytest.raises(gd.StateError, match="the data has changed since the run began"):
+        train(other)
+    assert train(x) == first
+    assert data.from_arrays(x).fingerprint() == data.from_arrays(x.copy()).fingerprint() != data.from_arrays(other).fingerprint()
 
 
 def test_the_best_parameters_are_kept(tmp_path):
