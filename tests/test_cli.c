@@ -6,12 +6,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <gradus/gradus.h>
+
 #include <math.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,6 +89,36 @@ static void failures_say_what_is_missing(void **state)
                  "there are sgd, rmsprop, adam, adamw");
     assert_fails(run("train --data nowhere"), 1, "nowhere is not there");
     assert_fails(run("train %s --model none.json", MNIST), 1, "none.json");
+}
+
+/* As Python saves what a class of one's own has learnt. */
+static void parameters_without_a_network_are_told(void **state)
+{
+    (void)state;
+    need("jansson");
+    char path[512];
+    gd_context *gd = gd_open("cpu");
+    const gd_named_tensor tensor = { "a.weight", gd_ones(gd, GD_SHAPE(4, 3), GD_F32) };
+    snprintf(path, sizeof path, "%s/class", folder);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/class/model.safetensors", folder);
+    assert_int_equal(gd_tensors_save(path, 1, &tensor, 0, NULL), GD_OK);
+    gd_close(gd);
+    static const char *const commands[] = {
+        "predict class x.csv", "predict class/model.safetensors",
+        "eval class x.csv",    "eval class",
+        "plan class",          "export class"
+    };
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        assert_fails(run("%s", commands[i]), 1,
+                     "class/model.safetensors has parameters, and does not say of which network: "
+                     "Python saves so");
+    write_text("x.csv", "a,b\n1,2\n");
+    assert_fails(
+        run("train x.csv --model class"), 1,
+        "class is a folder; --model takes a network as JSON, as the model.json of a run is");
+    assert_fails(run("train x.csv --model class/model.safetensors"), 1,
+                 "--model takes a network as JSON, as the model.json of a run is");
 }
 
 static void info_tells_of_the_machine(void **state)
@@ -431,6 +464,7 @@ int main(void)
         cmocka_unit_test(help_is_given),
         cmocka_unit_test(usage_errors_say_what_is_allowed),
         cmocka_unit_test(failures_say_what_is_missing),
+        cmocka_unit_test(parameters_without_a_network_are_told),
         cmocka_unit_test(info_tells_of_the_machine),
         cmocka_unit_test(every_device_trains_to_the_same_bytes),
         cmocka_unit_test(a_network_is_trained_used_and_measured),

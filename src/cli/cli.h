@@ -292,6 +292,8 @@ typedef struct cli_network_options {
 bool cli_is_model_file(const char *path);
 /* The same of a language model. */
 bool cli_is_language_file(const char *path);
+/* false: a file of parameters that does not say what network they are of, which is recorded. */
+bool cli_has_network(const char *path);
 /* The network of examples/models/mnist_mlp.json. */
 gd_model *cli_mnist_model(gd_context *context, uint64_t seed);
 /* false: the error is recorded. cli_network_close it all the same. */

@@ -120,6 +120,8 @@ static bool open_network(cli_compiled *c, const cli_network_options *options)
 {
     char path[CLI_PATH_BYTES];
     cli_find_model(options->model ? options->model : "mnist_mlp", path);
+    if (!cli_has_network(path))
+        return false;
     if (!is_language_model(path))
         return cli_network_open(&c->network, options);
     c->network.context = cli_open_device(options->device, options->threads);

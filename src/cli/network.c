@@ -45,6 +45,36 @@ bool cli_is_language_file(const char *path)
     return has_options;
 }
 
+/* A GPT-2 as Hugging Face has it says by its names what it is. */
+static bool is_gpt2(gd_tensor_file *file)
+{
+    return gd_tensor_file_find(file, "wte.weight") >= 0 ||
+           gd_tensor_file_find(file, "transformer.wte.weight") >= 0;
+}
+
+static bool has_parameters_alone(const char *path)
+{
+    gd_tensor_file *file = path ? gd_tensor_file_open(path) : NULL;
+    bool alone = file && !gd_tensor_file_metadata(file, "model") &&
+                 !gd_tensor_file_metadata(file, "gradus.vocabulary") && !is_gpt2(file);
+    gd_tensor_file_close(file);
+    gd_error_clear();
+    return alone;
+}
+
+bool cli_has_network(const char *path)
+{
+    char sentence[CLI_PATH_BYTES + 256];
+    if (!has_parameters_alone(path))
+        return true;
+    snprintf(sentence, sizeof sentence,
+             "%.4000s has parameters, and does not say of which network: Python saves so what a "
+             "class of one's own has learnt. It is used in Python, by that class's load(FILE); the "
+             "shell takes what is trained as an nn.Model",
+             path);
+    return gd_error_record(GD_ERR_INVALID, sentence) == GD_OK;
+}
+
 void cli_find_model(const char *given, char path[CLI_PATH_BYTES])
 {
     struct stat status;
@@ -141,6 +171,8 @@ bool cli_trained_open(cli_network *network, const cli_network_options *options)
     }
     if (o.model) {
         cli_find_model(o.model, file);
+        if (!cli_has_network(file))
+            return false;
         if (cli_is_language_file(file)) {
             snprintf(sentence, sizeof sentence,
                      "%.4000s is a model of text: gradus generate %.4200s goes on with one",
@@ -162,7 +194,8 @@ static bool is_model(const char *given)
 {
     char path[CLI_PATH_BYTES];
     cli_find_model(given, path);
-    return cli_is_model_file(path) || cli_is_language_file(path) || cli_has_ending(given, ".json");
+    return cli_is_model_file(path) || cli_is_language_file(path) || has_parameters_alone(path) ||
+           cli_has_ending(given, ".json");
 }
 
 void cli_sort_operands(const char **model, cli_words *data)

@@ -277,6 +277,17 @@ static bool goes_together(const cli_settings *s, const cli_data_kind *kind)
                       s->given);
     if (s->size && kind != &cli_image_kind && kind != &cli_audio_kind)
         return record(GD_ERR_INVALID, "%s: --size is for photographs and sounds", s->given);
+    struct stat status;
+    if (s->model && stat(s->model, &status) == 0 && S_ISDIR(status.st_mode))
+        return record(
+            GD_ERR_INVALID,
+            "%s is a folder; --model takes a network as JSON, as the model.json of a run is",
+            s->model);
+    if (s->model && cli_has_ending(s->model, ".safetensors"))
+        return record(GD_ERR_INVALID,
+                      "%s has what was learnt; --model takes a network as JSON, as the "
+                      "model.json of a run is",
+                      s->model);
     if (s->model && !kind->propose)
         return record(GD_ERR_INVALID, "%s: a text is learnt by a GPT; --model is for other data",
                       s->model);
@@ -286,7 +297,7 @@ static bool goes_together(const cli_settings *s, const cli_data_kind *kind)
 /* The settings, whole, and the context. */
 static bool prepare(cli_training *t, cli_settings *s)
 {
-    const cli_data_kind *kind = cli_data_find(s->data);
+    const cli_data_kind *kind = cli_data_find(s->given);
     if (!kind || !goes_together(s, kind))
         return false;
     complete(s, kind);
