@@ -155,6 +155,16 @@ static void write_table(void)
     fclose(file);
 }
 
+static void a_device_that_is_not_there_is_told_with_those_that_are(void **state)
+{
+    (void)state;
+    assert_fails(run("plan --device opencl:99"), 1, "there are \"cpu\", \"reference\"");
+    assert_int_equal(setenv("GRADUS_OPENCL_PATH", "/nowhere", 1), 0);
+    assert_fails(run("plan --device opencl"), 1, "gd_open: no OpenCL: /nowhere/");
+    assert_fails(run("plan --device opencl"), 1, "; there are \"cpu\", \"reference\"\n");
+    assert_int_equal(unsetenv("GRADUS_OPENCL_PATH"), 0);
+}
+
 static void every_device_trains_to_the_same_bytes(void **state)
 {
     (void)state;
@@ -466,6 +476,7 @@ int main(void)
         cmocka_unit_test(failures_say_what_is_missing),
         cmocka_unit_test(parameters_without_a_network_are_told),
         cmocka_unit_test(info_tells_of_the_machine),
+        cmocka_unit_test(a_device_that_is_not_there_is_told_with_those_that_are),
         cmocka_unit_test(every_device_trains_to_the_same_bytes),
         cmocka_unit_test(a_network_is_trained_used_and_measured),
         cmocka_unit_test(runs_can_be_repeated),

@@ -311,8 +311,13 @@ static void test_memory_limit(void **state)
     gd_context *context = gd_open(test_device(), .threads = 1, .memory_limit = 1 << 20);
     assert_non_null(context);
     gd_scope_begin(context);
+    gd_tensor *held = gd_set_name(gd_zeros(context, GD_SHAPE(300), GD_F64), "held");
+    assert_non_null(held);
     assert_null(gd_zeros(context, GD_SHAPE(1 << 20), GD_F32));
     assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
+    assert_non_null(strstr(gd_error_message(), " of the limit of 1048576 are taken"));
+    assert_non_null(
+        strstr(gd_error_message(), " the largest tensor is \"held\", f64 [300] with 2400 bytes"));
     gd_scope_end(context);
     gd_error_clear();
     outcome out;

@@ -198,6 +198,33 @@ static void all_calls_that_fail_are_told(void **state)
     fail_each(true);
 }
 
+static void out_of_memory_names_what_there_is_and_what_holds_most(void **state)
+{
+    (void)state;
+    gd_error_clear();
+    gd_context *gd = gd_open("opencl:0", .threads = 1);
+    gd_tensor *held = gd_set_name(gd_ones(gd, GD_SHAPE(3, 1000), GD_F32), "weights");
+    assert_non_null(held);
+    failing.arm("clCreateBuffer", 0, true, NO_MEMORY);
+    assert_null(gd_ones(gd, GD_SHAPE(1 << 22), GD_F64));
+    assert_int_equal(gd_error_code(), GD_ERR_MEMORY);
+    const gd_device_memory_size size = gd_device_memory(gd);
+    char rest[256];
+    snprintf(rest, sizeof rest,
+             "; opencl:0 has %zu bytes left of %zu; the largest tensor is \"weights\", f32 "
+             "[3, 1000] with 12000 bytes",
+             size.available, size.total);
+    assert_true(size.available > 0 && size.available < size.total);
+    static const char begin[] = "out of memory: 33554432 bytes could not be allocated: opencl:0: "
+                                "clCreateBuffer of 33554432 bytes: CL_";
+    assert_memory_equal(gd_error_message(), begin, sizeof begin - 1);
+    if (!strstr(gd_error_message(), rest))
+        fail_msg("\"%s\"", gd_error_message());
+    failing.arm(NULL, 0, false, 0);
+    gd_error_clear();
+    gd_close(gd);
+}
+
 /* ---- kernels that must be compiled ---- */
 
 static bool negate(gd_context *gd)
@@ -247,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_call_that_fails_is_told),
         cmocka_unit_test(all_calls_that_fail_are_told),
+        cmocka_unit_test(out_of_memory_names_what_there_is_and_what_holds_most),
         cmocka_unit_test(kernels_that_cannot_be_made_are_told),
     };
     gd_context *cpu = gd_open("cpu", .threads = 1);

@@ -1,10 +1,11 @@
-/* graph/alive.c: what is alive in a context, as text: gd_memory_report, and gd_close's warning of
- * tensors that were retained and never released. */
+/* graph/alive.c: what is alive in a context, as text: gd_memory_report, what holds most when memory is
+ * out, and gd_close's warning of tensors that were retained and never released. */
 #include "graph/context.h"
 #include "graph/node.h"
 
 #include <stdlib.h>
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -124,6 +125,39 @@ size_t gd_memory_report(const gd_context *context, char *out, size_t size)
     gd_free(list.tensors);
     return text.length;
 }
+
+/* ---- out of memory ---- */
+
+static void find_largest(void *user, const gd_tensor *t)
+{
+    const gd_tensor **largest = user;
+    if (t->storage && t->storage->block && (!*largest || bytes_of(t) > bytes_of(*largest)))
+        *largest = t;
+}
+
+void gd_tell_largest(const gd_context *context, uint64_t mark)
+{
+    char what[GD_ERROR_MESSAGE_BYTES], shape[GD_SHAPE_TEXT];
+    gd_text text = { what, sizeof what, 0 };
+    if (gd_error_since(mark) != GD_ERR_MEMORY)
+        return;
+    gd_text_add(&text, "%s", gd_error_last_message());
+    const gd_device_memory_size size = gd_device_memory(context);
+    if (size.total)
+        gd_text_add(&text, "; %s has %zu bytes left of %zu", context->device->name, size.available,
+                    size.total);
+    const gd_tensor *largest = NULL;
+    gd_each_alive(context, find_largest, &largest);
+    if (largest)
+        gd_text_add(&text, "; the largest tensor is %s%s%s %s %s with %zu bytes",
+                    largest->name ? "\"" : "", largest->name ? largest->name : made_by(largest),
+                    largest->name ? "\"," : ",", gd_dtype_name(largest->layout.dtype),
+                    gd_layout_text(&largest->layout, shape), bytes_of(largest));
+    gd_error_rollback(mark); /* that sentence, and those of attempts before it */
+    (void)gd_fail(GD_ERR_MEMORY, "%s", what);
+}
+
+/* ---- leaks ---- */
 
 void gd_warn_leaks(const gd_context *context)
 {

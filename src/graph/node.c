@@ -67,8 +67,10 @@ gd_storage *gd_storage_new(gd_context *context, size_t bytes)
     gd_storage *storage = storage_struct_new(context);
     if (!storage)
         return NULL;
+    const uint64_t mark = gd_error_mark();
     gd_pool_block *block = pool_take(context, bytes);
     if (!block) {
+        gd_tell_largest(context, mark);
         storage_struct_free(context, storage);
         return NULL;
     }

@@ -190,5 +190,8 @@ void gd_mappings_free(gd_context *context);
 
 /* The log's warning of tensors that were retained and never released: graph/alive.c. */
 void gd_warn_leaks(const gd_context *context);
+/* Has the error recorded since the mark, that memory is out, tell what the device has left and which
+ * tensor holds most: graph/alive.c. */
+void gd_tell_largest(const gd_context *context, uint64_t mark);
 
 #endif

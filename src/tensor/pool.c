@@ -15,6 +15,8 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #define FIRST_CHUNK   ((size_t)1 << 20)
 #define LARGEST_CHUNK ((size_t)64 << 20)
@@ -191,6 +193,21 @@ static void *take_memory(gd_pool *pool, size_t bytes)
     return pool->source.alloc(pool->source.user, bytes);
 }
 
+/* A device's reason comes with it; a host's is no more than these words. */
+static void fail_chunk(const gd_pool *pool, size_t bytes, const char *reason)
+{
+    const size_t taken = pool->stats.reserved, limit = pool->stats.limit;
+    char copy[GD_ERROR_MESSAGE_BYTES];
+    snprintf(copy, sizeof copy, "%s", reason);
+    const bool is_said = strncmp(copy, "out of memory", 13) == 0;
+    if (bytes > limit - taken)
+        gd_fail(GD_ERR_MEMORY, "out of memory: %zu bytes wanted, %zu of the limit of %zu are taken",
+                bytes, taken, limit);
+    else
+        gd_fail(GD_ERR_MEMORY, "out of memory: %zu bytes could not be allocated%s%s", bytes,
+                is_said || !copy[0] ? "" : ": ", is_said ? "" : copy);
+}
+
 /* Take a new chunk that holds `bytes`: of the ordinary size if that can be had, else of just the
  * size wanted, and failing that again after giving back what lies unused. Its one block is in no
  * list yet. */
@@ -209,13 +226,7 @@ static gd_pool_block *add_chunk(gd_pool *pool, size_t bytes)
         memory = take_memory(pool, size = bytes);
     }
     if (!memory) {
-        size_t limit = pool->stats.limit;
-        if (bytes > limit - pool->stats.reserved)
-            gd_fail(GD_ERR_MEMORY,
-                    "out of memory: %zu bytes wanted, %zu of the limit of %zu are taken", bytes,
-                    pool->stats.reserved, limit);
-        else
-            gd_fail_memory(bytes);
+        fail_chunk(pool, bytes, gd_error_since(mark) == GD_OK ? "" : gd_error_last_message());
         return NULL;
     }
     gd_error_rollback(mark); /* of attempts that failed before this one */

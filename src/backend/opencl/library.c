@@ -59,7 +59,7 @@ const gd_opencl_api *gd_opencl(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, load);
     if (!is_loaded)
-        return gd_fail_null(GD_ERR_UNSUPPORTED, "opencl: %s", reason);
+        return gd_fail_null(GD_ERR_UNSUPPORTED, "%s", reason);
     return &api;
 }
 

@@ -95,16 +95,30 @@ static int opencl_count(void)
     return count;
 }
 
+static gd_status fail_unknown(int index)
+{
+    char names[GD_DEVICE_NAMES];
+    return gd_fail(GD_ERR_INVALID, "gd_open: no device is called \"opencl:%d\"; there are %s",
+                   index, gd_device_names(names));
+}
+
+/* With the reason that was recorded since the mark. */
+static gd_status fail_library(uint64_t mark)
+{
+    char names[GD_DEVICE_NAMES], reason[512];
+    snprintf(reason, sizeof reason, "%s", gd_error_last_message());
+    gd_error_rollback(mark);
+    return gd_fail(GD_ERR_UNSUPPORTED, "gd_open: no OpenCL: %s; there are %s", reason,
+                   gd_device_names(names));
+}
+
 static gd_status find_device(opencl *o, int index)
 {
     cl_device_id devices[GD_OPENCL_MOST_DEVICES];
     cl_platform_id platforms[GD_OPENCL_MOST_DEVICES];
-    if (!o->cl)
-        return gd_error_last();
     const int count = gd_opencl_devices(devices, platforms);
     if (index >= count)
-        return gd_fail(GD_ERR_INVALID, "gd_open: there is no device \"opencl:%d\"; OpenCL finds %d",
-                       index, count);
+        return fail_unknown(index);
     o->device = devices[index];
     o->platform = platforms[index];
     return GD_OK;
@@ -116,7 +130,10 @@ static gd_status opencl_open(gd_gpu *gpu, int index)
     if (!o)
         return GD_ERR_MEMORY;
     gpu->own = o;
+    const uint64_t mark = gd_error_mark();
     o->cl = gd_opencl();
+    if (!o->cl)
+        return fail_library(mark);
     gd_status status = find_device(o, index);
     if (status != GD_OK)
         return status;
@@ -157,10 +174,7 @@ static void *opencl_block_create(gd_gpu *gpu, size_t bytes)
     if (code == CL_SUCCESS)
         return block;
     char text[32];
-    return gd_fail_null(GD_ERR_MEMORY,
-                        "%s: %zu bytes cannot be had, of %zu that the device has and %zu that are "
-                        "taken: clCreateBuffer: %s",
-                        gpu->base.name, bytes, gpu->memory, gpu->taken,
+    return gd_fail_null(GD_ERR_MEMORY, "%s: clCreateBuffer of %zu bytes: %s", gpu->base.name, bytes,
                         gd_opencl_error_name(code, text));
 }
 
@@ -374,7 +388,7 @@ static const char *const names[GD_OPENCL_MOST_DEVICES] = {
 static gd_device *opencl_open_device(const gd_open_options *options, int index)
 {
     if (index >= GD_OPENCL_MOST_DEVICES)
-        return gd_fail_null(GD_ERR_INVALID, "gd_open: there is no device \"opencl:%d\"", index);
+        return (void)fail_unknown(index), NULL;
     return gd_gpu_open(&gd_backend_opencl, &driver, index, options);
 }
 
