@@ -65,7 +65,7 @@ BORROWED = {"gd_loader_dataset", "gd_optimizer_module", "gd_model_module", "gd_l
 CONSUMES = {"gd_model_builder_end"}
 
 # Types whose classes are written by hand (Tensor, compiled functions) or that Python has no use for.
-NO_CLASS = {"gd_npz", "gd_vmap", "gd_context", "gd_tensor", "gd_function", "DLManagedTensor", "DLManagedTensorVersioned",
+NO_CLASS = {"gd_npz", "gd_gguf", "gd_vmap", "gd_context", "gd_tensor", "gd_function", "DLManagedTensor", "DLManagedTensorVersioned",
             "ArrowArrayStream"}
 
 SCALAR_HEADER = "the scalar engine is a chapter in C, to be read first; Python's tensors do what it does"
@@ -102,6 +102,8 @@ NOT_FOR_PYTHON = {
     "gd_tensor_unmap": "as gd_tensor_map",
     **{name: "NumPy reads and writes its own files" for name in (
         "gd_npy_read", "gd_npy_write", "gd_npy_free", "gd_npz_open", "gd_npz_close", "gd_npz_count", "gd_npz_name", "gd_npz_find", "gd_npz_read")},
+    **{f"gd_gguf_{what}": "the package gguf reads such files in Python; gd.text makes models of them" for what in (
+        "open", "close", "count", "tensor_info", "find", "read", "key", "length", "text", "number", "type_name", "type_find")},
     "gd_table_known_rows": "gd.data.Table.known_rows", "gd_table_create_arrow": "gd.data.table",
     "gd_table_encode": "gd.data.TableEncoder.encode", "gd_table_dataset": "gd.data.TableEncoder.dataset",
     "gd_dataset_create_with": "gd.data.DataLoader takes anything with len() and [i]",

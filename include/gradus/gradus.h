@@ -14,6 +14,7 @@
 #include <gradus/data.h>
 #include <gradus/dlpack.h>
 #include <gradus/foreign.h>
+#include <gradus/gguf.h>
 #include <gradus/io.h>
 #include <gradus/language.h>
 #include <gradus/layers.h>

@@ -188,36 +188,43 @@ static gd_status create_beside(const char *path, char **temporary, int *fd)
     return status;
 }
 
-static bool write_all(int fd, const gd_file_part *part)
+struct gd_file_sink {
+    int fd;
+    const char *path;
+};
+
+gd_status gd_file_sink_write(gd_file_sink *sink, const void *bytes, size_t size)
 {
-    const unsigned char *data = part->data;
-    size_t left = part->bytes;
-    while (left > 0) {
-        ssize_t done = write(fd, data, left);
+    for (const unsigned char *data = bytes; size > 0;) {
+        ssize_t done = write(sink->fd, data, size);
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return false;
+            return fail_errno(sink->path, "cannot write");
         data += done;
-        left -= (size_t)done;
+        size -= (size_t)done;
     }
-    return true;
+    return GD_OK;
 }
 
+/* What writes a file's bytes. */
+typedef struct contents {
+    gd_file_source write;
+    void *user;
+} contents;
+
 /* Fill the temporary file, push it to the disk and close it, whatever happens. */
-static gd_status fill_and_close(int fd, const char *path, const gd_file_part *parts, size_t count)
+static gd_status fill_and_close(int fd, const char *path, const contents *c)
 {
     struct stat old;
     bool replaces = stat(path, &old) == 0 && S_ISREG(old.st_mode);
     if (replaces && fchmod(fd, old.st_mode & 07777) != 0)
         gd_log_message(GD_LOG_WARNING, "%s: its permissions could not be kept: %s", path,
                        strerror(errno));
-    bool ok = true;
-    for (size_t i = 0; i < count && ok; i++)
-        ok = write_all(fd, &parts[i]);
-    ok = ok && fsync(fd) == 0;
-    gd_status status = ok ? GD_OK : fail_errno(path, "cannot write");
-    if (close(fd) != 0 && ok)
+    gd_status status = c->write(c->user, &(gd_file_sink){ fd, path });
+    if (status == GD_OK && fsync(fd) != 0)
+        status = fail_errno(path, "cannot write");
+    if (close(fd) != 0 && status == GD_OK)
         status = fail_errno(path, "cannot write");
     return status;
 }
@@ -283,19 +290,18 @@ static bool is_special(const char *path)
     return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
-static gd_status write_special(const char *path, const gd_file_part *parts, size_t count)
+static gd_status write_special(const char *path, const contents *c)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
-    bool ok = fd >= 0;
-    for (size_t i = 0; i < count && ok; i++)
-        ok = write_all(fd, &parts[i]);
-    gd_status status = ok ? GD_OK : fail_errno(path, fd < 0 ? "cannot open" : "cannot write");
-    if (fd >= 0 && close(fd) != 0 && ok)
+    if (fd < 0)
+        return fail_errno(path, "cannot open");
+    gd_status status = c->write(c->user, &(gd_file_sink){ fd, path });
+    if (close(fd) != 0 && status == GD_OK)
         status = fail_errno(path, "cannot write");
     return status;
 }
 
-static gd_status replace_file(const char *path, const gd_file_part *parts, size_t count)
+static gd_status replace_file(const char *path, const contents *c)
 {
     char *temporary = NULL;
     int directory, fd;
@@ -304,7 +310,7 @@ static gd_status replace_file(const char *path, const gd_file_part *parts, size_
         return status;
     status = create_beside(path, &temporary, &fd);
     if (status == GD_OK) {
-        status = fill_and_close(fd, path, parts, count);
+        status = fill_and_close(fd, path, c);
         if (status == GD_OK && rename(temporary, path) != 0)
             status = fail_errno(path, "cannot replace");
         if (status != GD_OK)
@@ -318,16 +324,36 @@ static gd_status replace_file(const char *path, const gd_file_part *parts, size_
     return status;
 }
 
-gd_status gd_file_write_atomic(const char *path, const gd_file_part *parts, size_t count)
+gd_status gd_file_write_streamed(const char *path, gd_file_source source, void *user)
 {
+    const contents c = { source, user };
     if (is_special(path))
-        return write_special(path, parts, count);
+        return write_special(path, &c);
     char *target;
     gd_status status = follow_links(path, &target);
     if (status == GD_OK)
-        status = replace_file(target, parts, count);
+        status = replace_file(target, &c);
     gd_free(target);
     return status;
+}
+
+typedef struct part_list {
+    const gd_file_part *parts;
+    size_t count;
+} part_list;
+
+static gd_status write_parts(void *user, gd_file_sink *sink)
+{
+    const part_list *list = user;
+    gd_status status = GD_OK;
+    for (size_t i = 0; status == GD_OK && i < list->count; i++)
+        status = gd_file_sink_write(sink, list->parts[i].data, list->parts[i].bytes);
+    return status;
+}
+
+gd_status gd_file_write_atomic(const char *path, const gd_file_part *parts, size_t count)
+{
+    return gd_file_write_streamed(path, write_parts, &(part_list){ parts, count });
 }
 
 gd_status gd_file_rename(const char *from, const char *to)

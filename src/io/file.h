@@ -36,6 +36,13 @@ typedef struct gd_file_part {
  * temporary one is gone. */
 gd_status gd_file_write_atomic(const char *path, const gd_file_part *parts, size_t count);
 
+/* The same for what is not in memory as a whole: `source` writes it piece by piece. What it returns, if
+ * not GD_OK, is returned, and the old file stands. */
+typedef struct gd_file_sink gd_file_sink;
+typedef gd_status (*gd_file_source)(void *user, gd_file_sink *sink);
+gd_status gd_file_write_streamed(const char *path, gd_file_source source, void *user);
+gd_status gd_file_sink_write(gd_file_sink *sink, const void *bytes, size_t size);
+
 /* Rename a file, over an old one, so that it lasts through a power failure. */
 gd_status gd_file_rename(const char *from, const char *to);
 /* The same contents under a second name, in place of what has it: a hard link. GD_ERR_UNSUPPORTED, and

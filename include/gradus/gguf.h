@@ -1,0 +1,82 @@
+/* gradus/gguf.h: GGUF files (https://github.com/ggml-org/ggml, docs/gguf.md): language models with
+ * weights in blocks of few bits, as llama.cpp uses them. Start at gd_gguf_open() and
+ * gd_gguf_quantize(); gd_language_model_load() and gd_tokenizer_load_gguf() read models from them.
+ */
+#ifndef GRADUS_GGUF_H
+#define GRADUS_GGUF_H
+
+#include <gradus/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How a tensor's values are stored. Of Q4_0 to Q8_0, 32 numbers of a row are a block with a scale of
+ * its own (and _1: a smallest value), of Q2_K to Q6_K ("k-quants") 256. The numbers are the file's;
+ * it may have others, which are not read here. */
+typedef enum gd_gguf_type {
+    GD_GGUF_F32 = 0,
+    GD_GGUF_F16 = 1,
+    GD_GGUF_Q4_0 = 2,
+    GD_GGUF_Q4_1 = 3,
+    GD_GGUF_Q5_0 = 6,
+    GD_GGUF_Q5_1 = 7,
+    GD_GGUF_Q8_0 = 8,
+    GD_GGUF_Q2_K = 10,
+    GD_GGUF_Q3_K = 11,
+    GD_GGUF_Q4_K = 12,
+    GD_GGUF_Q5_K = 13,
+    GD_GGUF_Q6_K = 14,
+    GD_GGUF_BF16 = 30
+} gd_gguf_type;
+
+/* "Q4_0"; "type 99" is not named: NULL for one that Gradus does not know. */
+GD_API const char *gd_gguf_type_name(gd_gguf_type type);
+/* The type of that name, in any case of letters. false: there is none. */
+GD_API bool gd_gguf_type_find(const char *name, gd_gguf_type *out);
+
+/* ---- reading ---- */
+
+/* A file opened for reading. What stands before the values has been checked and is in memory; values
+ * are read when asked for. */
+typedef struct gd_gguf gd_gguf;
+
+/* Versions 2 and 3, little-endian. NULL: GD_ERR_IO, GD_ERR_FORMAT, GD_ERR_MEMORY, GD_ERR_UNSUPPORTED
+ * (another version or byte order, lists of lists). The caller closes it. */
+GD_API gd_gguf *gd_gguf_open(const char *path);
+GD_API void gd_gguf_close(gd_gguf *file);
+
+typedef struct gd_gguf_info {
+    const char *name; /* lives as long as the file is open */
+    gd_gguf_type type;
+    gd_shape shape; /* as everywhere here: the last axis lies together in memory. GGUF writes it the
+                       other way round */
+    size_t bytes;   /* in the file */
+} gd_gguf_info;
+
+/* Tensors are numbered 0 … count-1 in the order of the file; 0 for NULL. */
+GD_API int64_t gd_gguf_count(const gd_gguf *file);
+/* GD_ERR_INVALID: no such number. */
+GD_API gd_status gd_gguf_tensor_info(const gd_gguf *file, int64_t index, gd_gguf_info *info);
+/* The number of the tensor called `name`, -1 (and no error) if there is none. */
+GD_API int64_t gd_gguf_find(const gd_gguf *file, const char *name);
+/* Its values as a new temporary of f32, bit for bit those of the Python package gguf. GD_ERR_UNSUPPORTED: a type
+ * that is not in gd_gguf_type; GD_ERR_IO, GD_ERR_MEMORY. */
+GD_API gd_tensor *gd_gguf_read(const gd_gguf *file, gd_context *context, int64_t index);
+
+/* ---- metadata: values by name ---- */
+
+/* The name of value number `index`, in the order of the file; NULL: there is none. */
+GD_API const char *gd_gguf_key(const gd_gguf *file, int64_t index);
+/* How many numbers or texts the value has: 1, or the length of a list, which may be 0. -1: the file has no such key. */
+GD_API int64_t gd_gguf_length(const gd_gguf *file, const char *key);
+/* Element `index` of a value, 0 of what is no list. NULL or false (and no error): there is none, or it is none. A
+ * text is UTF-8, or whatever bytes the file has, *size of them and a 0 byte behind; it lives as long as the file is
+ * open; size may be NULL. Truth values are 0 and 1. */
+GD_API const char *gd_gguf_text(const gd_gguf *file, const char *key, int64_t index, size_t *size);
+GD_API bool gd_gguf_number(const gd_gguf *file, const char *key, int64_t index, double *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,90 @@
+/* io/gguf.h: GGUF files for the rest of the library:
+ *
+ *     "GGUF" | version u32 | tensors u64 | values u64 | the values | what the tensors are | padding | the tensors
+ *
+ * little-endian; a text is its size as u64 and its bytes, a list the type of its elements as u32, their count as u64
+ * and they. Start at gd_gguf_open() for reading, at gd_gguf_write() for writing. */
+#ifndef GD_IO_GGUF_H
+#define GD_IO_GGUF_H
+
+#include "io/quantized.h"
+
+/* ---- values ---- */
+
+typedef enum gd_gguf_kind {
+    GD_GGUF_U8,
+    GD_GGUF_I8,
+    GD_GGUF_U16,
+    GD_GGUF_I16,
+    GD_GGUF_U32,
+    GD_GGUF_I32,
+    GD_GGUF_REAL32,
+    GD_GGUF_BOOL,
+    GD_GGUF_TEXT,
+    GD_GGUF_LIST,
+    GD_GGUF_U64,
+    GD_GGUF_I64,
+    GD_GGUF_REAL64,
+    GD_GGUF_KINDS
+} gd_gguf_kind;
+
+/* ---- tensors ---- */
+
+typedef struct gd_gguf_entry {
+    const char *name;
+    uint32_t type;                 /* of the file, known here or not */
+    const gd_block_format *format; /* NULL: not known */
+    gd_shape shape;
+    size_t at, bytes; /* in the file; bytes is 0 where the type is not known */
+} gd_gguf_entry;
+
+/* NULL: there is no such number. Lives as long as the file is open. */
+const gd_gguf_entry *gd_gguf_entry_at(const gd_gguf *file, int64_t index);
+/* Numbers first … first + count - 1 of a tensor as f32, whole blocks; `raw` has room for them as they are in the file.
+ * GD_ERR_UNSUPPORTED: its type is not known. */
+gd_status gd_gguf_read_numbers(const gd_gguf *file, const gd_gguf_entry *entry, size_t first,
+                               size_t count, unsigned char *raw, float *out);
+const char *gd_gguf_path(const gd_gguf *file);
+
+/* ---- writing ---- */
+
+/* Bytes that grow: the values of a file to be. A failure is kept, and told by gd_gguf_write. */
+typedef struct gd_gguf_values {
+    unsigned char *bytes;
+    size_t size, capacity;
+    int64_t count;
+    bool failed;
+} gd_gguf_values;
+
+void gd_gguf_values_free(gd_gguf_values *values);
+/* Each adds one value. A list is begun with the kind and the count of its elements, which are then put one by one. */
+void gd_gguf_add_text(gd_gguf_values *v, const char *key, const char *text);
+void gd_gguf_add_u32(gd_gguf_values *v, const char *key, uint32_t value);
+void gd_gguf_add_real(gd_gguf_values *v, const char *key, float value);
+void gd_gguf_add_bool(gd_gguf_values *v, const char *key, bool value);
+void gd_gguf_add_list(gd_gguf_values *v, const char *key, gd_gguf_kind kind, uint64_t count);
+void gd_gguf_put_text(gd_gguf_values *v, const char *text, size_t size);
+void gd_gguf_put_u32(gd_gguf_values *v, uint32_t value);
+void gd_gguf_put_real(gd_gguf_values *v, float value);
+/* A value as another file has it, key and all. */
+void gd_gguf_add_raw(gd_gguf_values *v, const unsigned char *raw, size_t size);
+gd_status gd_gguf_copy_value(const gd_gguf *from, int64_t index, gd_gguf_values *to);
+
+/* A tensor to be written. `values` gives numbers first … first + count - 1 of it, rows at a time, front to back. */
+typedef struct gd_gguf_part {
+    const char *name;
+    const gd_block_format *format;
+    gd_shape shape; /* the last axis a multiple of the format's count */
+    gd_status (*values)(void *user, size_t first, size_t count, float *out);
+    void *user;
+    /* what writing has made of it: of the values as they were and as they will be read */
+    double squares, squared_error, largest_error;
+} gd_gguf_part;
+
+/* Write a file of version 3, atomically. GD_ERR_INVALID: a number that is not finite or too large for its type;
+ * GD_ERR_IO, GD_ERR_MEMORY, and what `values` returns. `done`, which may be NULL, is told of each tensor written. */
+gd_status gd_gguf_write(const char *path, const gd_gguf_values *values, size_t count,
+                        gd_gguf_part *parts,
+                        gd_status (*done)(void *user, const gd_gguf_part *part), void *user);
+
+#endif

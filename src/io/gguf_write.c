@@ -1,0 +1,225 @@
+/* io/gguf_write.c: GGUF files written: the values, what the tensors are, then tensor by tensor, of which only a piece is
+ * in memory at a time. Start at gd_gguf_write(). */
+#include "io/gguf.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "io/file.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { VERSION = 3, ALIGNMENT = 32, PIECE = 1 << 16 /* numbers; a multiple of every block */ };
+
+/* ---- values ---- */
+
+void gd_gguf_values_free(gd_gguf_values *v)
+{
+    gd_free(v->bytes);
+    *v = (gd_gguf_values){ 0 };
+}
+
+static void put(gd_gguf_values *v, const void *bytes, size_t size)
+{
+    v->failed = v->failed || !gd_grow((void **)&v->bytes, &v->capacity, v->size + size + 1, 1);
+    if (v->failed)
+        return;
+    if (size > 0)
+        memcpy(v->bytes + v->size, bytes, size);
+    v->size += size;
+}
+
+static void put_number(gd_gguf_values *v, uint64_t number, size_t size)
+{
+    unsigned char bytes[8];
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (unsigned char)(number >> (8 * i) & 0xff);
+    put(v, bytes, size);
+}
+
+void gd_gguf_put_text(gd_gguf_values *v, const char *text, size_t size)
+{
+    put_number(v, size, 8);
+    put(v, text, size);
+}
+
+void gd_gguf_put_u32(gd_gguf_values *v, uint32_t value)
+{
+    put_number(v, value, 4);
+}
+
+void gd_gguf_put_real(gd_gguf_values *v, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_number(v, bits, 4);
+}
+
+static void begin(gd_gguf_values *v, const char *key, gd_gguf_kind kind)
+{
+    v->count++;
+    gd_gguf_put_text(v, key, strlen(key));
+    put_number(v, (uint64_t)kind, 4);
+}
+
+void gd_gguf_add_text(gd_gguf_values *v, const char *key, const char *text)
+{
+    begin(v, key, GD_GGUF_TEXT);
+    gd_gguf_put_text(v, text, strlen(text));
+}
+
+void gd_gguf_add_u32(gd_gguf_values *v, const char *key, uint32_t value)
+{
+    begin(v, key, GD_GGUF_U32);
+    gd_gguf_put_u32(v, value);
+}
+
+void gd_gguf_add_real(gd_gguf_values *v, const char *key, float value)
+{
+    begin(v, key, GD_GGUF_REAL32);
+    gd_gguf_put_real(v, value);
+}
+
+void gd_gguf_add_bool(gd_gguf_values *v, const char *key, bool value)
+{
+    begin(v, key, GD_GGUF_BOOL);
+    put_number(v, value, 1);
+}
+
+void gd_gguf_add_list(gd_gguf_values *v, const char *key, gd_gguf_kind kind, uint64_t count)
+{
+    begin(v, key, GD_GGUF_LIST);
+    put_number(v, (uint64_t)kind, 4);
+    put_number(v, count, 8);
+}
+
+void gd_gguf_add_raw(gd_gguf_values *v, const unsigned char *raw, size_t size)
+{
+    v->count++;
+    put(v, raw, size);
+}
+
+/* ---- the file ---- */
+
+typedef struct writing {
+    const char *path;
+    gd_gguf_values head; /* all that stands before the tensors */
+    gd_gguf_part *parts;
+    size_t count;
+    gd_status (*done)(void *user, const gd_gguf_part *part);
+    void *user;
+    float *numbers, *back;
+    unsigned char *blocks;
+} writing;
+
+static size_t numbers_of(const gd_gguf_part *p)
+{
+    size_t count = 1;
+    for (int i = 0; i < p->shape.rank; i++)
+        count *= (size_t)p->shape.dim[i];
+    return count;
+}
+
+static size_t bytes_of(const gd_gguf_part *p)
+{
+    return numbers_of(p) / (size_t)p->format->count * p->format->size;
+}
+
+static size_t padding(size_t size)
+{
+    return (ALIGNMENT - size % ALIGNMENT) % ALIGNMENT;
+}
+
+/* The error of what has been written, added up in the order of the numbers. */
+static void compare(gd_gguf_part *p, const float *values, const float *back, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        double value = (double)values[i], error = fabs((double)back[i] - value);
+        p->squares += value * value;
+        p->squared_error += error * error;
+        p->largest_error = error > p->largest_error ? error : p->largest_error;
+    }
+}
+
+static gd_status write_piece(writing *w, gd_gguf_part *p, size_t first, size_t count,
+                             gd_file_sink *sink)
+{
+    size_t at;
+    gd_status status = p->values(p->user, first, count, w->numbers);
+    if (status != GD_OK)
+        return status;
+    if (!gd_blocks_write(p->format, w->numbers, count, w->blocks, &at))
+        return gd_fail(GD_ERR_INVALID,
+                       "%s: tensor \"%s\" has a number near element %zu that is not finite, or too "
+                       "large for %s",
+                       w->path, p->name, first + at, p->format->name);
+    gd_blocks_read(p->format, w->blocks, count, w->back);
+    compare(p, w->numbers, w->back, count);
+    return gd_file_sink_write(sink, w->blocks, count / (size_t)p->format->count * p->format->size);
+}
+
+static gd_status write_part(writing *w, gd_gguf_part *p, gd_file_sink *sink)
+{
+    static const unsigned char zeros[ALIGNMENT];
+    size_t total = numbers_of(p);
+    gd_status status = GD_OK;
+    p->squares = p->squared_error = p->largest_error = 0.0;
+    for (size_t first = 0; status == GD_OK && first < total; first += PIECE)
+        status = write_piece(w, p, first, total - first < PIECE ? total - first : PIECE, sink);
+    if (status == GD_OK)
+        status = gd_file_sink_write(sink, zeros, padding(bytes_of(p)));
+    if (status == GD_OK && w->done)
+        status = w->done(w->user, p);
+    return status;
+}
+
+static gd_status write_all(void *user, gd_file_sink *sink)
+{
+    writing *w = user;
+    gd_status status = gd_file_sink_write(sink, w->head.bytes, w->head.size);
+    for (size_t i = 0; status == GD_OK && i < w->count; i++)
+        status = write_part(w, &w->parts[i], sink);
+    return status;
+}
+
+static void fill_head(writing *w, const gd_gguf_values *values)
+{
+    static const unsigned char zeros[ALIGNMENT];
+    gd_gguf_values *head = &w->head;
+    put(head, "GGUF", 4);
+    put_number(head, VERSION, 4);
+    put_number(head, w->count, 8);
+    put_number(head, (uint64_t)values->count, 8);
+    put(head, values->bytes, values->size);
+    size_t at = 0;
+    for (size_t i = 0; i < w->count; i++) {
+        const gd_gguf_part *p = &w->parts[i];
+        gd_gguf_put_text(head, p->name, strlen(p->name));
+        gd_gguf_put_u32(head, (uint32_t)p->shape.rank);
+        for (int axis = p->shape.rank - 1; axis >= 0; axis--)
+            put_number(head, (uint64_t)p->shape.dim[axis], 8);
+        gd_gguf_put_u32(head, (uint32_t)p->format->type);
+        put_number(head, at, 8);
+        at += bytes_of(p) + padding(bytes_of(p));
+    }
+    put(head, zeros, padding(head->size));
+}
+
+gd_status gd_gguf_write(const char *path, const gd_gguf_values *values, size_t count,
+                        gd_gguf_part *parts,
+                        gd_status (*done)(void *user, const gd_gguf_part *part), void *user)
+{
+    writing w = { .path = path, .parts = parts, .count = count, .done = done, .user = user };
+    fill_head(&w, values);
+    w.numbers = gd_alloc(PIECE * sizeof *w.numbers);
+    w.back = gd_alloc(PIECE * sizeof *w.back);
+    w.blocks = gd_alloc(PIECE * sizeof(float));
+    gd_status status = GD_ERR_MEMORY;
+    if (!values->failed && !w.head.failed && w.numbers && w.back && w.blocks)
+        status = gd_file_write_streamed(path, write_all, &w);
+    gd_free(w.blocks);
+    gd_free(w.back);
+    gd_free(w.numbers);
+    gd_gguf_values_free(&w.head);
+    return status;
+}
