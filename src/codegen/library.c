@@ -132,6 +132,10 @@ static bool begins(const char *line, const char *with)
 static size_t defined_name(const char *line, const char **name)
 {
     const char *end = line;
+    if (begins(line, "KERNEL(")) {
+        *name = line + strlen("KERNEL(");
+        return strcspn(*name, ",");
+    }
     if (begins(line, "#define ") || begins(line, "typedef struct ")) {
         *name = line + (line[0] == '#' ? 8 : 15);
         for (end = *name; is_letter(*end); end++)

@@ -19,7 +19,7 @@ static gd_kernel_call on_host(const gd_kernel_call *call)
 static bool takes(const gd_kernel_call *call)
 {
     const gd_kernel_call own = on_host(call);
-    return call->op->id == GD_OP_fused ? gd_gpu_elementwise_takes(call) : gd_device_takes(&own);
+    return call->op->id == GD_OP_fused ? gd_gpu_takes(call) : gd_device_takes(&own);
 }
 
 /* What a plan keeps of a call: for a kernel of the device, or for the host's. */
@@ -30,32 +30,31 @@ typedef struct prepared {
 
 size_t gd_gpu_prepare_bytes(const gd_kernel_call *call)
 {
-    const size_t bytes = gd_gpu_elementwise_prepare_bytes(call);
+    const size_t bytes = gd_gpu_job_bytes(call);
     return sizeof(prepared) + (bytes ? bytes : gd_gpu_host_prepare_bytes(call));
 }
 
 gd_status gd_gpu_prepare(const gd_kernel_call *call, void *memory)
 {
     prepared *p = memory;
-    p->is_on_host = !gd_gpu_elementwise_takes(call);
-    return p->is_on_host ? gd_gpu_host_prepare(call, p->rest)
-                         : gd_gpu_elementwise_prepare(call, p->rest);
+    p->is_on_host = !gd_gpu_takes(call);
+    return p->is_on_host ? gd_gpu_host_prepare(call, p->rest) : gd_gpu_job_prepare(call, p->rest);
 }
 
 static gd_status run_prepared(const gd_kernel_call *call)
 {
     const prepared *p = call->prepared;
     if (!p->is_on_host)
-        return gd_gpu_elementwise_run_prepared(call, p->rest);
+        return gd_gpu_job_run(call, p->rest);
     return gd_gpu_host_run(call, gd_gpu_host_prepare_bytes(call) ? p->rest : NULL);
 }
 
 static gd_status run(const gd_kernel_call *call)
 {
-    gd_status status;
+    gd_gpu_job job;
     if (call->prepared)
         return run_prepared(call);
-    return gd_gpu_elementwise_run(call, &status) ? status : gd_gpu_host_run(call, NULL);
+    return gd_gpu_describe(call, &job) ? gd_gpu_run(call, &job) : gd_gpu_host_run(call, NULL);
 }
 
 /* ---- memory ---- */

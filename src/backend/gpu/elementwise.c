@@ -1,5 +1,5 @@
 /* backend/gpu/elementwise.c: elementwise ops, casts, copies, assignments and fused groups: one kernel
- * each, an item an element. Start at describe.
+ * each, an item an element. Start at gd_gpu_describe_elementwise.
  *
  * A kernel's text depends on the program of the group, on dtypes, and on how indices are computed;
  * sizes and strides are arguments. So there are few kernels for each op, whatever the shapes: with
@@ -22,19 +22,9 @@ typedef struct shape_of_kernel {
     gd_fused_instruction instruction[GD_FUSED_MAX_ELEMENTWISE];
 } shape_of_kernel;
 
-typedef struct description {
-    shape_of_kernel shape;
-    gd_loops loops;
-    int64_t items;
-} description;
+_Static_assert(sizeof(shape_of_kernel) <= GD_GPU_KEY, "keys of groups");
 
-/* What a plan keeps of a description. */
-typedef struct prepared {
-    void *kernel;
-    int64_t items;
-    int64_t numbers;
-    int64_t number[];
-} prepared;
+enum { ITEMS = 128 }; /* of a work-group */
 
 /* ---- what a call is ---- */
 
@@ -132,78 +122,87 @@ static void pad_loops(gd_loops *l)
     l->rank = rank;
 }
 
-static void take_loops(const gd_kernel_call *call, description *d)
+static void take_loops(const gd_kernel_call *call, shape_of_kernel *shape, gd_loops *loops)
 {
     const gd_layout *operands[GD_LOOP_OPERANDS];
-    shape_of_kernel *shape = &d->shape;
     const gd_layout *out = call->out.layout;
     for (int i = 0; i < shape->inputs; i++)
         operands[i] = input_of(call, i)->layout;
     operands[shape->inputs] = out;
-    gd_codegen_merge(&d->loops, out, operands, shape->inputs + 1);
-    d->items = gd_layout_count(out);
-    shape->is_wide = d->items > INT32_MAX - GD_GPU_GROUP;
-    if (is_linear(&d->loops)) {
-        d->loops.rank = 0;
+    gd_codegen_merge(loops, out, operands, shape->inputs + 1);
+    shape->is_wide = gd_layout_count(out) > INT32_MAX - ITEMS;
+    if (is_linear(loops)) {
+        loops->rank = 0;
     } else {
-        pad_loops(&d->loops);
+        pad_loops(loops);
         shape->is_strided = !gd_layout_is_contiguous(out);
     }
-    shape->rank = (int16_t)d->loops.rank;
+    shape->rank = (int16_t)loops->rank;
 }
 
-/* The arguments: how many elements, sizes of loops, strides of operands. */
-static int count_numbers(const shape_of_kernel *shape)
+static void write_kernel(const void *key, gd_gpu_source *source);
+
+static void add_places(const gd_kernel_call *call, const shape_of_kernel *shape, gd_gpu_step *step)
 {
-    return 1 + shape->rank * (1 + shape->inputs + shape->is_strided);
+    for (int i = 0; i < shape->inputs; i++)
+        gd_gpu_add_place(step, (int)(input_of(call, i) - call->in));
+    for (int r = 0; r < shape->results; r++)
+        gd_gpu_add_place(step, call->n + r);
 }
 
-static void write_numbers(const description *d, int64_t *number)
+/* How many elements, sizes of loops, strides of operands. */
+static void add_numbers(const shape_of_kernel *shape, const gd_loops *l, int64_t items,
+                        gd_gpu_step *step)
 {
-    const gd_loops *l = &d->loops;
-    const size_t row = sizeof *number * (size_t)l->rank;
-    *number++ = d->items;
-    memcpy(number, l->size, row);
-    for (int k = 0; k < d->shape.inputs + d->shape.is_strided; k++)
-        memcpy(number += l->rank, l->stride[k], row);
+    gd_gpu_add_number(step, items);
+    for (int a = 0; a < l->rank; a++)
+        gd_gpu_add_number(step, l->size[a]);
+    for (int k = 0; k < shape->inputs + shape->is_strided; k++)
+        for (int a = 0; a < l->rank; a++)
+            gd_gpu_add_number(step, l->stride[k][a]);
 }
 
-/* false: there is no kernel for it. */
-static bool describe(const gd_kernel_call *call, description *d)
+bool gd_gpu_describe_elementwise(const gd_kernel_call *call, gd_gpu_job *job)
 {
-    const gd_gpu *gpu = (const gd_gpu *)call->device;
     gd_fused_attr group;
-    memset(&d->shape, 0, sizeof d->shape);
-    if (!group_of(call, &group) || !take_program(call, &group, &d->shape))
+    gd_loops loops;
+    shape_of_kernel shape;
+    const int64_t items = gd_layout_count(call->out.layout);
+    memset(&shape, 0, sizeof shape);
+    if (!group_of(call, &group) || !take_program(call, &group, &shape))
         return false;
-    take_loops(call, d);
-    const int numbers = count_numbers(&d->shape), places = d->shape.inputs + d->shape.results;
-    return numbers <= GD_GPU_NUMBERS &&
-           (size_t)places * gpu->place_bytes + sizeof(int64_t) * (size_t)numbers <=
-               gpu->parameter_bytes;
-}
-
-bool gd_gpu_elementwise_takes(const gd_kernel_call *call)
-{
-    description d;
-    return describe(call, &d);
+    take_loops(call, &shape, &loops);
+    gd_gpu_step *step = gd_gpu_add_step(job, gd_gpu_groups(items, ITEMS), ITEMS);
+    step->write = write_kernel;
+    step->key_bytes = sizeof shape - sizeof *shape.instruction *
+                                         (size_t)(GD_FUSED_MAX_ELEMENTWISE - shape.instructions);
+    memcpy(step->key.text, &shape, step->key_bytes);
+    add_places(call, &shape, step);
+    add_numbers(&shape, &loops, items, step);
+    return true;
 }
 
 /* ---- the text ---- */
 
+/* The numbers as add_numbers has them. */
+static void write_numbers(const shape_of_kernel *s, gd_text_buffer *out)
+{
+    gd_buffer_add(out, "typedef struct group_numbers {\n    int64_t items");
+    for (int a = 0; a < s->rank; a++)
+        gd_buffer_add(out, ", size%d", a);
+    for (int k = 0; k < s->inputs + s->is_strided; k++)
+        for (int a = 0; a < s->rank; a++)
+            gd_buffer_add(out, ", stride%d_%d", k, a);
+    gd_buffer_add(out, ";\n} group_numbers;\n\n");
+}
+
 static void write_arguments(const shape_of_kernel *s, gd_text_buffer *out)
 {
-    gd_buffer_add(out, "KERNEL(%s)(", GD_GPU_KERNEL);
+    gd_buffer_add(out, "KERNEL(group, %d)(", ITEMS);
     for (int k = 0; k < s->inputs + s->results; k++)
         gd_buffer_add(out, "ARGUMENT(%s, %c%d), ", gd_codegen_type((gd_dtype)s->dtype[k]),
                       k < s->inputs ? 'x' : 'r', k < s->inputs ? k : k - s->inputs);
-    gd_buffer_add(out, "NUMBER(items)");
-    for (int a = 0; a < s->rank; a++)
-        gd_buffer_add(out, ", NUMBER(size%d)", a);
-    for (int k = 0; k < s->inputs + s->is_strided; k++)
-        for (int a = 0; a < s->rank; a++)
-            gd_buffer_add(out, ", NUMBER(stride%d_%d)", k, a);
-    gd_buffer_add(out, ")\n{\n");
+    gd_buffer_add(out, "NUMBERS(group_numbers, p))\n{\n    OPEN_NUMBERS(group_numbers, p);\n");
 }
 
 /* i0 …: the indices of item `item` in the loops. */
@@ -214,8 +213,8 @@ static void write_indices(const shape_of_kernel *s, gd_text_buffer *out)
         gd_buffer_add(out, "    %s rest = (%s)item;\n", type, type);
     for (int a = s->rank - 1; a > 0; a--)
         gd_buffer_add(out,
-                      "    const int64_t i%d = (int64_t)(rest %% (%s)size%d);\n"
-                      "    rest /= (%s)size%d;\n",
+                      "    const int64_t i%d = (int64_t)(rest %% (%s)p.size%d);\n"
+                      "    rest /= (%s)p.size%d;\n",
                       a, type, a, type, a);
     if (s->rank)
         gd_buffer_add(out, "    const int64_t i0 = (int64_t)rest;\n");
@@ -229,18 +228,26 @@ static void write_index(const shape_of_kernel *s, int k, gd_text_buffer *out)
         return;
     }
     for (int a = 0; a < s->rank; a++)
-        gd_buffer_add(out, "%si%d * stride%d_%d", a ? " + " : "", a, k, a);
+        gd_buffer_add(out, "%si%d * p.stride%d_%d", a ? " + " : "", a, k, a);
 }
 
-static void write_kernel(const void *of, gd_codegen_functions *functions, gd_text_buffer *out)
+static void write_kernel(const void *key, gd_gpu_source *source)
 {
-    const shape_of_kernel *s = of;
+    shape_of_kernel shape;
+    const shape_of_kernel *s = &shape;
+    memset(&shape, 0, sizeof shape);
+    memcpy(&shape, key, offsetof(shape_of_kernel, instruction));
+    memcpy(shape.instruction, (const char *)key + offsetof(shape_of_kernel, instruction),
+           sizeof *shape.instruction * (size_t)shape.instructions);
     gd_dtype dtypes[GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_ELEMENTWISE];
     gd_fused_attr group = { .n_inputs = s->inputs, .n_instructions = s->instructions };
     memcpy(group.instruction, s->instruction, sizeof s->instruction);
+    gd_text_buffer *out = &source->text;
+    strcpy(source->kernel, "group");
+    write_numbers(s, out);
     write_arguments(s, out);
     gd_buffer_add(out,
-                  "    const int64_t item = ITEM();\n    if (item >= items)\n        return;\n");
+                  "    const int64_t item = ITEM();\n    if (item >= p.items)\n        return;\n");
     write_indices(s, out);
     for (int k = 0; k < s->inputs; k++) {
         dtypes[k] = (gd_dtype)s->dtype[k];
@@ -251,7 +258,7 @@ static void write_kernel(const void *of, gd_codegen_functions *functions, gd_tex
     }
     for (int i = 0; i < s->instructions; i++) {
         dtypes[s->inputs + i] = (gd_dtype)s->instruction[i].dtype;
-        gd_codegen_instruction(functions, out, &group, i, dtypes);
+        gd_codegen_instruction(&source->functions, out, &group, i, dtypes);
     }
     for (int r = 0; r < s->results; r++) {
         gd_buffer_add(out, "    OPEN(%s, r%d);\n    r%d[",
@@ -260,76 +267,4 @@ static void write_kernel(const void *of, gd_codegen_functions *functions, gd_tex
         gd_buffer_add(out, "] = v%d;\n", s->made[r]);
     }
     gd_buffer_add(out, "}\n");
-}
-
-static void *kernel_of(gd_gpu *gpu, const description *d)
-{
-    const size_t unused =
-        sizeof *d->shape.instruction * (size_t)(GD_FUSED_MAX_ELEMENTWISE - d->shape.instructions);
-    return gd_gpu_kernel(gpu, &d->shape, sizeof d->shape - unused, write_kernel, &d->shape);
-}
-
-/* ---- running ---- */
-
-static gd_status launch(const gd_kernel_call *call, void *kernel, int64_t items, int64_t numbers,
-                        const int64_t *number)
-{
-    gd_gpu *gpu = (gd_gpu *)call->device;
-    gd_gpu_place places[GD_GPU_PLACES];
-    const bool is_group = call->op->id == GD_OP_fused;
-    const int inputs = call->op->id == GD_OP_assign ? 1 : call->n,
-              extra = is_group ? ((const gd_fused_attr *)call->attr)->n_extra : 0;
-    gpu->launched++;
-    gd_status status = gd_gpu_place_of(gpu, call->out.data, &places[inputs]);
-    for (int i = 0; status == GD_OK && i < inputs; i++)
-        status = gd_gpu_place_of(gpu, input_of(call, i)->data, &places[i]);
-    for (int i = 0; status == GD_OK && i < extra; i++)
-        status = gd_gpu_place_of(gpu, call->extra[i].data, &places[inputs + 1 + i]);
-    const gd_gpu_launch l = { .kernel = kernel,
-                              .places = inputs + 1 + extra,
-                              .numbers = (int)numbers,
-                              .place = places,
-                              .number = number,
-                              .items = (items + GD_GPU_GROUP - 1) / GD_GPU_GROUP * GD_GPU_GROUP };
-    return status == GD_OK ? gpu->driver->launch(gpu, &l) : status;
-}
-
-bool gd_gpu_elementwise_run(const gd_kernel_call *call, gd_status *status)
-{
-    description d;
-    int64_t number[GD_GPU_NUMBERS];
-    if (!describe(call, &d))
-        return false;
-    void *kernel = kernel_of((gd_gpu *)call->device, &d);
-    write_numbers(&d, number);
-    *status =
-        kernel ? launch(call, kernel, d.items, count_numbers(&d.shape), number) : gd_error_last();
-    return true;
-}
-
-/* ---- plans ---- */
-
-size_t gd_gpu_elementwise_prepare_bytes(const gd_kernel_call *call)
-{
-    description d;
-    return describe(call, &d) ? sizeof(prepared) + sizeof(int64_t) * (size_t)count_numbers(&d.shape)
-                              : 0;
-}
-
-gd_status gd_gpu_elementwise_prepare(const gd_kernel_call *call, void *memory)
-{
-    prepared *p = memory;
-    description d;
-    (void)describe(call, &d);
-    p->kernel = kernel_of((gd_gpu *)call->device, &d);
-    p->items = d.items;
-    p->numbers = count_numbers(&d.shape);
-    write_numbers(&d, p->number);
-    return p->kernel ? GD_OK : gd_error_last();
-}
-
-gd_status gd_gpu_elementwise_run_prepared(const gd_kernel_call *call, const void *memory)
-{
-    const prepared *p = memory;
-    return launch(call, p->kernel, p->items, p->numbers, p->number);
 }

@@ -24,19 +24,16 @@ typedef struct gd_gpu_place {
     size_t offset;
 } gd_gpu_place;
 
-enum {
-    GD_GPU_PLACES = GD_LOOP_OPERANDS,
-    GD_GPU_NUMBERS = 128,
-    GD_GPU_GROUP = 128, /* items of a work-group */
-};
+enum { GD_GPU_PLACES = GD_LOOP_OPERANDS };
 
-/* One run of a kernel. Its arguments are the places, then the numbers. */
+/* One run of a kernel: its arguments are the places, then a struct of the numbers. */
 typedef struct gd_gpu_launch {
     void *kernel;
     int places, numbers;
     const gd_gpu_place *place;
     const int64_t *number;
-    int64_t items; /* a multiple of GD_GPU_GROUP */
+    int64_t groups[2]; /* work-groups along two axes; along the second at most 65535 */
+    int items;         /* of a group, along the first axis */
 } gd_gpu_launch;
 
 /* Functions return before their work is done, but for those that say that they wait. All work is
@@ -104,6 +101,8 @@ struct gd_gpu {
     gd_gpu_staging *staging;
     gd_gpu_kernels *kernels;
     gd_gpu_scratch scratch;
+    void *workspace; /* of jobs, on the device */
+    size_t workspace_bytes;
     uint64_t launched, ran_on_host; /* calls so far */
     uint64_t compiled, loaded;      /* kernels: from text, from the cache on disk */
 };
@@ -153,14 +152,78 @@ gd_status gd_gpu_host_run(const gd_kernel_call *call, const void *prepared);
 gd_gpu_kernels *gd_gpu_kernels_open(void);
 void gd_gpu_kernels_close(gd_gpu *gpu);
 
-/* Writes a program whose kernel is called GD_GPU_KERNEL. */
-#define GD_GPU_KERNEL "gd_kernel"
-typedef void (*gd_gpu_writer)(const void *of, gd_codegen_functions *functions,
-                              gd_text_buffer *kernel);
-/* The kernel of a key, bytes that say all that its text depends on; written, and compiled or found
- * in the cache, at the first use. NULL: not to be had. */
-void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write,
-                    const void *of);
+/* A program with one kernel: definitions, then the functions of the library that it needs, its own
+ * text last. */
+typedef struct gd_gpu_source {
+    char kernel[64]; /* its name; where the text has none of that name, one of the library's */
+    gd_text_buffer definitions, text;
+    gd_codegen_functions functions;
+} gd_gpu_source;
+
+/* Writes the program of a key, bytes that say all that its text depends on. */
+typedef void (*gd_gpu_writer)(const void *key, gd_gpu_source *source);
+/* The kernel of a key; written, and compiled or found in the cache, at the first use. NULL: not to
+ * be had. */
+void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write);
+
+/* ---- job.c: what a call becomes on the device: launches of kernels, one after another ---- */
+
+enum {
+    GD_GPU_NUMBERS = 128,
+    GD_GPU_KEY = 640,      /* bytes */
+    GD_GPU_STEPS = 4,      /* of a job */
+    GD_GPU_WORKSPACE = -1, /* in place of an operand's number */
+};
+
+/* A launch, without addresses. */
+typedef struct gd_gpu_step {
+    gd_gpu_writer write; /* its kernel, of the key */
+    size_t key_bytes;
+    union {
+        char text[GD_GPU_KEY];
+        uint64_t aligned;
+    } key;
+    int places, numbers;
+    int8_t place[GD_GPU_PLACES]; /* numbers of operands: inputs, the result, extra results */
+    int64_t number[GD_GPU_NUMBERS];
+    int64_t groups[2];
+    int items;
+    bool is_too_large; /* for the room there is: then there is no kernel */
+} gd_gpu_step;
+
+typedef struct gd_gpu_job {
+    int steps; /* 0: there is nothing to do */
+    /* Bytes that the steps share, of the same memory for all jobs: what is there lasts no longer
+     * than the job. */
+    size_t workspace;
+    gd_gpu_step step[GD_GPU_STEPS];
+} gd_gpu_job;
+
+/* What a call becomes; false: there is no kernel for it. A matter of op, attribute, layouts and
+ * dtypes alone. Nothing is compiled yet. */
+bool gd_gpu_describe(const gd_kernel_call *call, gd_gpu_job *job);
+
+/* For those who describe. A step in `groups` groups of `items` items, to be given a key and its
+ * arguments in the order the kernel has them. */
+gd_gpu_step *gd_gpu_add_step(gd_gpu_job *job, int64_t groups, int items);
+/* One of the library's kernel `name`, whose text depends on definitions: gd_gpu_define. */
+gd_gpu_step *gd_gpu_add_kernel(gd_gpu_job *job, const char *name, int64_t groups, int items);
+void gd_gpu_define(gd_gpu_step *step, const char *name, const char *format, ...) GD_PRINTF(3, 4);
+void gd_gpu_add_place(gd_gpu_step *step, int operand);
+void gd_gpu_add_number(gd_gpu_step *step, int64_t number);
+/* rank, then GD_MAX_RANK sizes, then as many strides of each operand: "gd_loops<n>" in the text. */
+void gd_gpu_add_loops(gd_gpu_step *step, const gd_loops *loops);
+static inline int64_t gd_gpu_groups(int64_t items, int of_group)
+{
+    return (items + of_group - 1) / of_group;
+}
+
+bool gd_gpu_takes(const gd_kernel_call *call);
+gd_status gd_gpu_run(const gd_kernel_call *call, const gd_gpu_job *job);
+/* For plans: bytes (0: there is no kernel), making, running. */
+size_t gd_gpu_job_bytes(const gd_kernel_call *call);
+gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory);
+gd_status gd_gpu_job_run(const gd_kernel_call *call, const void *memory);
 
 /* ---- cache.c: binaries on disk ---- */
 
@@ -171,15 +234,13 @@ void gd_gpu_cache_store(const gd_gpu *gpu, const gd_text_buffer *text,
                         const gd_text_buffer *binary);
 void gd_gpu_cache_forget(const gd_gpu *gpu, const gd_text_buffer *text);
 
-/* ---- elementwise.c: elementwise ops, cast, copy, assign, and groups of them ---- */
+/* ---- who describes which ops ---- */
 
-/* Whether there is a kernel for the call. */
-bool gd_gpu_elementwise_takes(const gd_kernel_call *call);
-/* 0: there is none. */
-size_t gd_gpu_elementwise_prepare_bytes(const gd_kernel_call *call);
-gd_status gd_gpu_elementwise_prepare(const gd_kernel_call *call, void *memory);
-gd_status gd_gpu_elementwise_run_prepared(const gd_kernel_call *call, const void *memory);
-/* false: there is none; else *status says how it went. */
-bool gd_gpu_elementwise_run(const gd_kernel_call *call, gd_status *status);
+/* elementwise.c: elementwise ops, cast, copy, assign, and groups of them */
+bool gd_gpu_describe_elementwise(const gd_kernel_call *call, gd_gpu_job *job);
+/* reduce.c: reductions, arg reductions, scans */
+bool gd_gpu_describe_reduction(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_arg_reduction(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_scan(const gd_kernel_call *call, gd_gpu_job *job);
 
 #endif

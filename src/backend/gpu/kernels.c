@@ -77,36 +77,37 @@ static gd_status grow(gd_gpu_kernels *k)
 
 /* ---- making one ---- */
 
-/* The program of a kernel: the functions it uses, then the kernel. */
-static gd_status write_program(const gd_gpu *gpu, gd_gpu_writer write, const void *of,
-                               gd_text_buffer *out)
+/* What a program consists of, and its text: definitions, the library's functions, its own. */
+static gd_status write_program(const gd_gpu *gpu, gd_gpu_source *source, gd_text_buffer *out)
 {
-    gd_codegen_functions *functions = gd_alloc_zero(1, sizeof *functions);
-    if (!functions)
-        return GD_ERR_MEMORY;
-    gd_text_buffer kernel = { 0 }, used = { 0 };
-    write(of, functions, &kernel);
-    const char *text = functions->text.text ? functions->text.text : "";
-    gd_buffer_add(&used, "%s%s", text, kernel.text ? kernel.text : "");
-    gd_codegen_begin(gpu->driver->dialect, out);
-    gd_status status = gd_codegen_link(gpu->driver->dialect, &used, out);
-    gd_buffer_add(out, "\n%s", used.text ? used.text : "");
-    if (status == GD_OK && (out->failed || used.failed || kernel.failed || functions->text.failed))
+    const gd_dialect dialect = gpu->driver->dialect;
+    gd_text_buffer *const parts[] = { &source->definitions, &source->functions.text,
+                                      &source->text };
+    gd_text_buffer used = { 0 };
+    gd_buffer_add(&used, "%s\n", source->kernel); /* names it, if it is the library's */
+    bool failed = false;
+    for (int i = 0; i < 3; i++) {
+        gd_buffer_add(&used, "%s", parts[i]->text ? parts[i]->text : "");
+        failed |= parts[i]->failed;
+    }
+    gd_codegen_begin(dialect, out);
+    gd_buffer_add(out, "%s\n", source->definitions.text ? source->definitions.text : "");
+    gd_status status = gd_codegen_link(dialect, &used, out);
+    for (int i = 1; i < 3; i++)
+        gd_buffer_add(out, "\n%s", parts[i]->text ? parts[i]->text : "");
+    if (status == GD_OK && (out->failed || used.failed || failed))
         status = GD_ERR_MEMORY;
     gd_free(used.text);
-    gd_free(kernel.text);
-    gd_free(functions->text.text);
-    gd_free(functions);
     return status;
 }
 
-static void *load(gd_gpu *gpu, const gd_text_buffer *program)
+static void *load(gd_gpu *gpu, const gd_text_buffer *program, const char *name)
 {
     const uint64_t mark = gd_error_mark();
     gd_text_buffer binary = { 0 };
     void *kernel = NULL;
     if (gd_gpu_cache_find(gpu, program, &binary)) {
-        kernel = gpu->driver->kernel_load(gpu, binary.text, binary.length, GD_GPU_KERNEL);
+        kernel = gpu->driver->kernel_load(gpu, binary.text, binary.length, name);
         if (!kernel)
             gd_gpu_cache_forget(gpu, program);
     }
@@ -115,9 +116,9 @@ static void *load(gd_gpu *gpu, const gd_text_buffer *program)
     return kernel;
 }
 
-static void *compile(gd_gpu *gpu, const gd_text_buffer *program)
+static void *compile(gd_gpu *gpu, const gd_text_buffer *program, const char *name)
 {
-    void *kernel = gpu->driver->kernel_compile(gpu, program->text, GD_GPU_KERNEL);
+    void *kernel = gpu->driver->kernel_compile(gpu, program->text, name);
     const uint64_t mark = gd_error_mark();
     gd_text_buffer binary = { 0 };
     if (kernel && gpu->driver->kernel_binary(gpu, kernel, &binary) == GD_OK && !binary.failed)
@@ -127,23 +128,31 @@ static void *compile(gd_gpu *gpu, const gd_text_buffer *program)
     return kernel;
 }
 
-static void *make(gd_gpu *gpu, gd_gpu_writer write, const void *of)
+static void *make(gd_gpu *gpu, const void *key, gd_gpu_writer write)
 {
+    gd_gpu_source *source = gd_alloc_zero(1, sizeof *source);
+    if (!source)
+        return NULL;
     gd_text_buffer program = { 0 };
     void *kernel = NULL;
-    if (write_program(gpu, write, of, &program) == GD_OK) {
-        kernel = load(gpu, &program);
+    write(key, source);
+    if (write_program(gpu, source, &program) == GD_OK) {
+        kernel = load(gpu, &program, source->kernel);
         gpu->loaded += kernel != NULL;
         if (!kernel) {
-            kernel = compile(gpu, &program);
+            kernel = compile(gpu, &program, source->kernel);
             gpu->compiled += kernel != NULL;
         }
     }
     gd_free(program.text);
+    gd_free(source->definitions.text);
+    gd_free(source->functions.text.text);
+    gd_free(source->text.text);
+    gd_free(source);
     return kernel;
 }
 
-void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write, const void *of)
+void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write)
 {
     gd_gpu_kernels *k = gpu->kernels;
     const uint64_t hash = hash_of(key, bytes);
@@ -153,7 +162,7 @@ void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer wr
             return e->kernel;
     }
     entry new = { .hash = hash, .bytes = bytes, .key = gd_alloc(bytes) };
-    if (!new.key || grow(k) != GD_OK || !(new.kernel = make(gpu, write, of))) {
+    if (!new.key || grow(k) != GD_OK || !(new.kernel = make(gpu, key, write))) {
         gd_free(new.key);
         return NULL;
     }

@@ -337,19 +337,21 @@ static cl_int set_arguments(const opencl *o, const gd_gpu_launch *launch)
         if (code == CL_SUCCESS)
             code = o->cl->clSetKernelArg(launch->kernel, number++, sizeof offset, &offset);
     }
-    for (int i = 0; code == CL_SUCCESS && i < launch->numbers; i++)
-        code = o->cl->clSetKernelArg(launch->kernel, number++, sizeof(int64_t), &launch->number[i]);
+    if (code == CL_SUCCESS)
+        code = o->cl->clSetKernelArg(launch->kernel, number,
+                                     sizeof(int64_t) * (size_t)launch->numbers, launch->number);
     return code;
 }
 
 static gd_status opencl_launch(gd_gpu *gpu, const gd_gpu_launch *launch)
 {
     opencl *o = gpu->own;
-    const size_t items = (size_t)launch->items, group = GD_GPU_GROUP;
+    const size_t group[2] = { (size_t)launch->items, 1 };
+    const size_t items[2] = { (size_t)launch->groups[0] * group[0], (size_t)launch->groups[1] };
     cl_int code = set_arguments(o, launch);
     if (code != CL_SUCCESS)
         return check(gpu, code, "clSetKernelArg");
-    code = o->cl->clEnqueueNDRangeKernel(o->queue, launch->kernel, 1, NULL, &items, &group, 0, NULL,
+    code = o->cl->clEnqueueNDRangeKernel(o->queue, launch->kernel, 2, NULL, items, group, 0, NULL,
                                          NULL);
     if (++o->unflushed == LAUNCHES_TO_FLUSH) { /* the device begins while we go on */
         o->unflushed = 0;

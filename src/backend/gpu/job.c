@@ -1,0 +1,269 @@
+/* backend/gpu/job.c: jobs, what calls become on the device: told to it at once, or kept by plans.
+ * Start at gd_gpu_describe. */
+#include "backend/gpu/gpu.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+/* ---- who describes what ---- */
+
+typedef bool (*describer)(const gd_kernel_call *call, gd_gpu_job *job);
+
+static const describer describers[GD_OP_COUNT] = {
+    [GD_OP_cast] = gd_gpu_describe_elementwise,     [GD_OP_copy] = gd_gpu_describe_elementwise,
+    [GD_OP_assign] = gd_gpu_describe_elementwise,   [GD_OP_fused] = gd_gpu_describe_elementwise,
+    [GD_OP_sum] = gd_gpu_describe_reduction,        [GD_OP_prod] = gd_gpu_describe_reduction,
+    [GD_OP_max] = gd_gpu_describe_reduction,        [GD_OP_min] = gd_gpu_describe_reduction,
+    [GD_OP_argmax] = gd_gpu_describe_arg_reduction, [GD_OP_argmin] = gd_gpu_describe_arg_reduction,
+    [GD_OP_cumsum] = gd_gpu_describe_scan,          [GD_OP_cumprod] = gd_gpu_describe_scan,
+};
+
+static bool fits(const gd_gpu *gpu, const gd_gpu_job *job)
+{
+    bool all = true;
+    for (int i = 0; i < job->steps; i++) {
+        const gd_gpu_step *s = &job->step[i];
+        all &= !s->is_too_large &&
+               (size_t)s->places * gpu->place_bytes + sizeof *s->number * (size_t)s->numbers <=
+                   gpu->parameter_bytes;
+    }
+    return all;
+}
+
+bool gd_gpu_describe(const gd_kernel_call *call, gd_gpu_job *job)
+{
+    const gd_op *op = call->op;
+    const describer describe =
+        op->flags & GD_OP_ELEMENTWISE ? gd_gpu_describe_elementwise : describers[op->id];
+    job->steps = 0;
+    job->workspace = 0;
+    return describe && describe(call, job) && fits((const gd_gpu *)call->device, job);
+}
+
+bool gd_gpu_takes(const gd_kernel_call *call)
+{
+    gd_gpu_job job;
+    return gd_gpu_describe(call, &job);
+}
+
+/* ---- describing ---- */
+
+gd_gpu_step *gd_gpu_add_step(gd_gpu_job *job, int64_t groups, int items)
+{
+    gd_gpu_step *s = &job->step[job->steps++];
+    s->key_bytes = 0;
+    s->places = s->numbers = 0;
+    s->groups[0] = groups;
+    s->groups[1] = 1;
+    s->items = items;
+    s->is_too_large = false;
+    return s;
+}
+
+/* The key of a kernel of the library: its name, a line end, its definitions. */
+static void write_text(const void *key, gd_gpu_source *source)
+{
+    const char *text = key;
+    const size_t name = strcspn(text, "\n");
+    snprintf(source->kernel, sizeof source->kernel, "%.*s", (int)name, text);
+    gd_buffer_add(&source->definitions, "%s", text + name + 1);
+}
+
+static void add_text(gd_gpu_step *step, const char *format, va_list arguments)
+{
+    char *end = step->key.text + step->key_bytes;
+    const size_t room = sizeof step->key.text - step->key_bytes;
+    const int length = vsnprintf(end, room, format, arguments);
+    if (length < 0 || (size_t)length >= room)
+        step->is_too_large = true;
+    else
+        step->key_bytes += (size_t)length;
+}
+
+static GD_PRINTF(2, 3) void add_line(gd_gpu_step *step, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    add_text(step, format, arguments);
+    va_end(arguments);
+}
+
+gd_gpu_step *gd_gpu_add_kernel(gd_gpu_job *job, const char *name, int64_t groups, int items)
+{
+    gd_gpu_step *step = gd_gpu_add_step(job, groups, items);
+    step->write = write_text;
+    add_line(step, "%s\n", name);
+    step->key_bytes++; /* with the 0 at its end */
+    return step;
+}
+
+void gd_gpu_define(gd_gpu_step *step, const char *name, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    step->key_bytes--;
+    add_line(step, "#define %s ", name);
+    add_text(step, format, arguments);
+    add_line(step, "\n");
+    step->key_bytes++;
+    va_end(arguments);
+}
+
+void gd_gpu_add_place(gd_gpu_step *step, int operand)
+{
+    if (step->places == GD_GPU_PLACES)
+        step->is_too_large = true;
+    else
+        step->place[step->places++] = (int8_t)operand;
+}
+
+void gd_gpu_add_number(gd_gpu_step *step, int64_t number)
+{
+    if (step->numbers == GD_GPU_NUMBERS)
+        step->is_too_large = true;
+    else
+        step->number[step->numbers++] = number;
+}
+
+void gd_gpu_add_loops(gd_gpu_step *step, const gd_loops *loops)
+{
+    gd_gpu_add_number(step, loops->rank);
+    for (int k = -1; k < loops->operands; k++)
+        for (int a = 0; a < GD_MAX_RANK; a++) {
+            const int64_t *row = k < 0 ? loops->size : loops->stride[k];
+            gd_gpu_add_number(step, a < loops->rank ? row[a] : 0);
+        }
+}
+
+/* ---- telling the device ---- */
+
+/* Sees to it that the workspace has so many bytes. */
+static gd_status make_workspace(gd_gpu *gpu, size_t bytes)
+{
+    if (bytes <= gpu->workspace_bytes)
+        return GD_OK;
+    void *larger = gd_gpu_memory_alloc(&gpu->base, bytes);
+    if (!larger)
+        return gd_error_last();
+    if (gpu->workspace)
+        gd_gpu_memory_free(&gpu->base, gpu->workspace, gpu->workspace_bytes);
+    gpu->workspace = larger;
+    gpu->workspace_bytes = bytes;
+    return GD_OK;
+}
+
+static const void *address_of(const gd_kernel_call *call, int operand)
+{
+    if (operand == GD_GPU_WORKSPACE)
+        return ((const gd_gpu *)call->device)->workspace;
+    return operand < call->n    ? call->in[operand].data
+           : operand == call->n ? call->out.data
+                                : call->extra[operand - call->n - 1].data;
+}
+
+/* `launch` has all but the places. */
+static gd_status launch_at(const gd_kernel_call *call, gd_gpu_launch *launch, const int8_t *operand)
+{
+    gd_gpu *gpu = (gd_gpu *)call->device;
+    gd_gpu_place place[GD_GPU_PLACES];
+    gd_status status = GD_OK;
+    for (int i = 0; status == GD_OK && i < launch->places; i++)
+        status = gd_gpu_place_of(gpu, address_of(call, operand[i]), &place[i]);
+    launch->place = place;
+    gpu->launched++;
+    return status == GD_OK ? gpu->driver->launch(gpu, launch) : status;
+}
+
+static gd_gpu_launch launch_of(const gd_gpu_step *s, void *kernel)
+{
+    return (gd_gpu_launch){ .kernel = kernel,
+                            .places = s->places,
+                            .numbers = s->numbers,
+                            .number = s->number,
+                            .groups = { s->groups[0], s->groups[1] },
+                            .items = s->items };
+}
+
+gd_status gd_gpu_run(const gd_kernel_call *call, const gd_gpu_job *job)
+{
+    gd_gpu *gpu = (gd_gpu *)call->device;
+    gd_status status = make_workspace(gpu, job->workspace);
+    for (int i = 0; status == GD_OK && i < job->steps; i++) {
+        const gd_gpu_step *s = &job->step[i];
+        void *kernel = gd_gpu_kernel(gpu, s->key.text, s->key_bytes, s->write);
+        if (!kernel)
+            return gd_error_last();
+        gd_gpu_launch launch = launch_of(s, kernel);
+        status = launch_at(call, &launch, s->place);
+    }
+    return status;
+}
+
+/* ---- plans ---- */
+
+/* What a plan keeps of a step: the launch without addresses, then its numbers. */
+typedef struct prepared_step {
+    gd_gpu_launch launch;
+    int8_t place[GD_GPU_PLACES];
+    int64_t number[];
+} prepared_step;
+
+typedef struct prepared_job {
+    int64_t steps;
+} prepared_job;
+
+static size_t step_bytes(int numbers)
+{
+    return sizeof(prepared_step) + sizeof(int64_t) * (size_t)numbers;
+}
+
+size_t gd_gpu_job_bytes(const gd_kernel_call *call)
+{
+    gd_gpu_job job;
+    if (!gd_gpu_describe(call, &job))
+        return 0;
+    size_t bytes = sizeof(prepared_job);
+    for (int i = 0; i < job.steps; i++)
+        bytes += step_bytes(job.step[i].numbers);
+    return bytes;
+}
+
+gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory)
+{
+    gd_gpu *gpu = (gd_gpu *)call->device;
+    gd_gpu_job job;
+    (void)gd_gpu_describe(call, &job);
+    ((prepared_job *)memory)->steps = job.steps;
+    char *at = (char *)memory + sizeof(prepared_job);
+    for (int i = 0; i < job.steps; i++) {
+        const gd_gpu_step *s = &job.step[i];
+        prepared_step *p = (void *)at;
+        memset(p, 0, sizeof *p);
+        p->launch = launch_of(s, gd_gpu_kernel(gpu, s->key.text, s->key_bytes, s->write));
+        if (!p->launch.kernel)
+            return gd_error_last();
+        memcpy(p->place, s->place, sizeof *s->place * (size_t)s->places);
+        memcpy(p->number, s->number, sizeof *s->number * (size_t)s->numbers);
+        at += step_bytes(s->numbers);
+    }
+    return make_workspace(gpu, job.workspace);
+}
+
+gd_status gd_gpu_job_run(const gd_kernel_call *call, const void *memory)
+{
+    gd_status status = GD_OK;
+    const int64_t steps = ((const prepared_job *)memory)->steps;
+    const char *at = (const char *)memory + sizeof(prepared_job);
+    for (int64_t i = 0; status == GD_OK && i < steps; i++) {
+        const prepared_step *p = (const void *)at;
+        gd_gpu_launch launch = p->launch;
+        launch.number = p->number; /* plans copy what is prepared */
+        status = launch_at(call, &launch, p->place);
+        at += step_bytes(launch.numbers);
+    }
+    return status;
+}
