@@ -352,6 +352,13 @@ static void plans_are_shown(void **state)
     fclose(file);
     assert_has(text, "\"traceEvents\": [");
     assert_has(run("plan --dot")->out, "digraph plan {");
+    assert_int_equal(run("plan --svg bytes.svg")->code, 0);
+    assert_holds("bytes.svg", "bytes that a kernel moves");
+    assert_int_equal(run("plan --train --svg times.svg --profile --runs 1")->code, 0);
+    assert_holds("times.svg", "the shortest time of a kernel");
+    assert_holds("times.svg", ">update</text>");
+    assert_fails(run("plan --svg nowhere/plan.svg"), 1, "nowhere/plan.svg");
+    assert_fails(run("plan --dot --svg plan.svg"), 2, "--dot is the graph alone");
     assert_has(run("plan --memory-limit 1000000")->out, "limit 1000000 B: ");
     assert_fails(run("plan --train --memory-limit 1000"), 1, ".memory_limit = 1000 B");
     assert_fails(run("plan a b"), 2, "'b' is one word too many");

@@ -261,7 +261,7 @@ static void plans_are_drawn_and_profiled(void **state)
     assert_non_null(strstr(json, "\"name\": \"a \\u0022quoted\\u005c name\", \"ts\": "));
     assert_int_equal(gd_function_profile(f, 2, in, 0, 100, rows), -1);
     assert_error(GD_ERR_INVALID, "0 runs");
-    char text[16384];
+    static char text[65536];
     (void)gd_set_name(t.w[0], "w\"0\\");
     assert_true(gd_plan_format_dot(f, text, sizeof text) < sizeof text);
     assert_non_null(strstr(text, "digraph plan {"));
@@ -269,7 +269,25 @@ static void plans_are_drawn_and_profiled(void **state)
     assert_non_null(strstr(text, "style=bold, label=\"w\\\"0\\\\\\n"));
     assert_non_null(strstr(text, "\\nin w\\\"0\\\\"));       /* the update */
     assert_non_null(strstr(text, "[peripheries=2, label=")); /* the logits */
-    for (int i = 0; i + 1 < kernels; i++)                    /* one run, in which none overlaps */
+    (void)gd_set_name(t.w[0], "w<0>&");
+    length = gd_plan_format_svg(f, 0, NULL, text, sizeof text);
+    assert_in_range(length, 1, sizeof text - 1);
+    assert_int_equal(strlen(text), length);
+    assert_non_null(strstr(text, "<tspan class=\"o\">linear</tspan> f32["));
+    assert_non_null(strstr(text, "w&lt;0&gt;&amp;"));
+    assert_null(strstr(text, "w<0>"));
+    assert_non_null(strstr(text, "bytes that a kernel moves"));
+    assert_non_null(strstr(text, "</title></rect>\n")); /* of the memory */
+    int bars = 0;
+    for (const char *at = text; (at = strstr(at, " %</text>")); at++)
+        bars++;
+    assert_int_equal(bars, kernels);
+    assert_true(gd_plan_format_svg(f, kernels, rows, text, sizeof text) < sizeof text);
+    assert_non_null(strstr(text, "the shortest time of a kernel"));
+    assert_int_equal(gd_plan_format_svg(f, -1, rows, text, sizeof text), 0);
+    assert_error(GD_ERR_INVALID, "-1 rows");
+    assert_int_equal(gd_plan_format_svg(NULL, 0, NULL, text, sizeof text), 0);
+    for (int i = 0; i + 1 < kernels; i++) /* one run, in which none overlaps */
         assert_true(rows[i].start + rows[i].seconds <= rows[i + 1].start + 1e-9);
 }
 

@@ -197,6 +197,13 @@ typedef struct gd_profile_bounds {
     double flops, bytes;
 } gd_profile_bounds;
 
+/* The plan used last as a picture, SVG: kernels as boxes in the order in which they run, who reads what
+ * whom has made, what each takes, and which bytes of the plan's memory are whose when. Bars are of the
+ * seconds in `count` rows of gd_function_profile; NULL: of the bytes that kernels move. Conventions of
+ * gd_tensor_format; "" before the first call. 0, and an error: no memory, or a negative count. */
+GD_API size_t gd_plan_format_svg(const gd_function *function, int count,
+                                 const gd_kernel_profile *rows, char *text, size_t size);
+
 /* Measured kernels as a table: microseconds, GFLOP/s, GB/s, the share of the shortest time the
  * bounds allow, and a line for all together. Conventions of gd_tensor_format. */
 GD_API size_t gd_profile_format(int count, const gd_kernel_profile *rows, gd_profile_bounds bounds,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 typedef struct settings {
-    const char *model, *optimizer, *trace;
+    const char *model, *optimizer, *trace, *svg;
     const char *device;
     int64_t batch, length, threads, runs, memory_limit;
     bool train, dot, profile;
@@ -103,6 +103,18 @@ static bool print_rows(const settings *s, const cli_compiled *c, const gd_kernel
     return text;
 }
 
+/* rows: NULL, or measured kernels. */
+static bool write_svg(const char *path, const gd_function *f, int count,
+                      const gd_kernel_profile *rows)
+{
+    size_t length = gd_plan_format_svg(f, count, rows, NULL, 0);
+    char *text = length ? malloc(length + 1) : NULL;
+    bool ok = text && gd_plan_format_svg(f, count, rows, text, length + 1) == length &&
+              gd_file_write(path, text, length) == GD_OK;
+    free(text);
+    return ok;
+}
+
 static int measure(const settings *s, cli_compiled *c)
 {
     int kernels = gd_function_stats(c->function).kernels;
@@ -111,7 +123,8 @@ static int measure(const settings *s, cli_compiled *c)
                                            kernels, rows)
                      : -1;
     bool ok = count >= 0 && (!s->profile || print_rows(s, c, rows, count)) &&
-              (!s->trace || write_trace(s->trace, rows, count));
+              (!s->trace || write_trace(s->trace, rows, count)) &&
+              (!s->svg || write_svg(s->svg, c->function, count, s->profile ? rows : NULL));
     int code = ok ? CLI_OK : cli_fail();
     free(rows);
     return code;
@@ -124,7 +137,9 @@ static int show(const settings *s, cli_compiled *c)
     if (s->dot)
         return CLI_OK;
     printf("compiled in %.2f ms\n", gd_function_stats(c->function).compile_seconds * 1e3);
-    return s->profile || s->trace ? measure(s, c) : CLI_OK;
+    if (s->profile || s->trace)
+        return measure(s, c);
+    return !s->svg || write_svg(s->svg, c->function, 0, NULL) ? CLI_OK : cli_fail();
 }
 
 int cli_plan(int argc, char **argv)
@@ -144,6 +159,9 @@ int cli_plan(int argc, char **argv)
         { "optimizer", "NAME", "of the training step (default: adam)", CLI_TEXT, &s.optimizer, 0,
           0 },
         { "dot", NULL, "a Graphviz graph instead of the list", CLI_FLAG, &s.dot, 0, 0 },
+        { "svg", "FILE",
+          "write a picture: kernels, the bytes they move (with --profile: their times), and memory",
+          CLI_TEXT, &s.svg, 0, 0 },
         { "profile", NULL, "measure each kernel against what the machine does at most", CLI_FLAG,
           &s.profile, 0, 0 },
         { "trace", "FILE", "write a trace for chrome://tracing or ui.perfetto.dev", CLI_TEXT,
@@ -164,11 +182,13 @@ int cli_plan(int argc, char **argv)
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
-    if (s.dot && (s.profile || s.trace)) {
-        fprintf(stderr, "gradus plan: --dot is the graph alone, without --profile and --trace\n");
+    if (s.dot && (s.profile || s.trace || s.svg)) {
+        fprintf(stderr, "gradus plan: --dot is the graph alone, without --profile, --trace and "
+                        "--svg\n");
         return CLI_USAGE;
     }
-    if (s.trace && gd_file_check_writable(s.trace) != GD_OK)
+    if ((s.trace && gd_file_check_writable(s.trace) != GD_OK) ||
+        (s.svg && gd_file_check_writable(s.svg) != GD_OK))
         return cli_fail();
     cli_compiled_options compiled_options = {
         .network = { .model = s.model, .device = s.device, .threads = s.threads, .seed = 1 },

@@ -52,6 +52,22 @@ size_t gd_plan_format_dot(const gd_function *function, char *text, size_t size)
     return out.length;
 }
 
+size_t gd_plan_format_svg(const gd_function *function, int count, const gd_kernel_profile *rows,
+                          char *text, size_t size)
+{
+    if (size)
+        text[0] = '\0';
+    gd_text out = { text, size, 0 };
+    if (count < 0) {
+        (void)gd_fail(GD_ERR_INVALID, "gd_plan_format_svg: %d rows", count);
+        return 0;
+    }
+    if (function && function->current &&
+        gd_plan_add_svg(function->current->plan, count, rows, &out) != GD_OK)
+        return 0;
+    return out.length;
+}
+
 /* Whether an exported file may define a function of this name. */
 static bool is_c_name(const char *name)
 {

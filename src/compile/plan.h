@@ -69,6 +69,9 @@ gd_status gd_plan_run_at(gd_plan *plan, void *const *arguments);
 /* compile/show.c */
 void gd_plan_add_text(const gd_plan *plan, gd_text *text);
 void gd_plan_add_dot(const gd_plan *plan, gd_text *text);
+/* compile/draw.c: bars are of rows' seconds, or, where rows is NULL, of the bytes moved. GD_ERR_MEMORY. */
+gd_status gd_plan_add_svg(const gd_plan *plan, int count, const gd_kernel_profile *rows,
+                          gd_text *text);
 /* compile/profile.c: run `runs` times with every kernel timed; fills the first `capacity` rows. */
 gd_status gd_plan_profile(gd_plan *plan, gd_tensor *const *inputs, int runs,
                           gd_kernel_profile *rows, size_t capacity);
