@@ -83,7 +83,7 @@ typedef struct blas {
 
 static struct {
     gd_isa isa;
-    gd_gemm_fn gemm[2];
+    const gd_gemm_micro *gemm[2];
     gd_paths paths;
     gd_workspace workspace;
     double peak[2][MOST_THREADS + 1]; /* [f64][threads], FLOP/s */
@@ -105,7 +105,7 @@ typedef void (*run_fn)(void *user);
 static void run_ours(void *user)
 {
     problem *p = user;
-    bench.gemm[p->shape.f64](&p->args);
+    gd_gemm(bench.gemm[p->shape.f64], &p->args);
 }
 
 static void run_blas(const blas *lib, problem *p)
@@ -496,21 +496,21 @@ static void choose_kernels(void)
     switch (bench.isa) {
 #ifdef GD_HAVE_AVX512
     case GD_ISA_AVX512:
-        bench.gemm[0] = gd_gemm_f32_avx512, bench.gemm[1] = gd_gemm_f64_avx512;
+        bench.gemm[0] = &gd_gemm_f32_avx512, bench.gemm[1] = &gd_gemm_f64_avx512;
         break;
 #endif
 #ifdef GD_HAVE_AVX2
     case GD_ISA_AVX2:
-        bench.gemm[0] = gd_gemm_f32_avx2, bench.gemm[1] = gd_gemm_f64_avx2;
+        bench.gemm[0] = &gd_gemm_f32_avx2, bench.gemm[1] = &gd_gemm_f64_avx2;
         break;
 #endif
 #ifdef GD_HAVE_NEON
     case GD_ISA_NEON:
-        bench.gemm[0] = gd_gemm_f32_neon, bench.gemm[1] = gd_gemm_f64_neon;
+        bench.gemm[0] = &gd_gemm_f32_neon, bench.gemm[1] = &gd_gemm_f64_neon;
         break;
 #endif
     case GD_ISA_BASELINE:
-        bench.gemm[0] = gd_gemm_f32_baseline, bench.gemm[1] = gd_gemm_f64_baseline;
+        bench.gemm[0] = &gd_gemm_f32_baseline, bench.gemm[1] = &gd_gemm_f64_baseline;
         break;
     default:
         gd_bench_die("%s", gd_error_message());

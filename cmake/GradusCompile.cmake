@@ -139,7 +139,7 @@ endfunction()
 # A vectorised remainder loop is kept where short arrays are common: f32 elementwise loops and the matrix product.
 function(gd_tune_kernel_sources sources)
     if(GD_TUNE_KERNELS)
-        list(FILTER sources EXCLUDE REGEX "/(elementwise_f32|gemm)_isa")
+        list(FILTER sources EXCLUDE REGEX "/(elementwise_f32|gemm_f32|gemm_f64|conv|conv_weight)_isa")
         set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS --param=vect-epilogues-nomask=0)
     endif()
 endfunction()

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm_micro.h"
 #include "base/cpu.h"
 #include "support/effort.h"
 
@@ -25,15 +25,15 @@
 
 typedef struct kernels {
     gd_isa isa;
-    gd_gemm_fn gemm[2], reference[2]; /* f32, f64 */
+    const gd_gemm_micro *micro[2]; /* f32, f64 */
 } kernels;
 
-#define KERNELS(ISA, isa)                                            \
-    {                                                                \
-        ISA, { gd_gemm_f32_##isa, gd_gemm_f64_##isa },               \
-        {                                                            \
-            gd_gemm_reference_f32_##isa, gd_gemm_reference_f64_##isa \
-        }                                                            \
+#define KERNELS(ISA, isa)                          \
+    {                                              \
+        ISA,                                       \
+        {                                          \
+            &gd_gemm_f32_##isa, &gd_gemm_f64_##isa \
+        }                                          \
     }
 static const kernels isas[] = {
     KERNELS(GD_ISA_BASELINE, baseline),
@@ -101,6 +101,61 @@ static void put(void *p, int type, int64_t i, double x)
 static double get(const void *p, int type, int64_t i)
 {
     return type == 0 ? (double)((const float *)p)[i] : ((const double *)p)[i];
+}
+
+/* The definition of the result, word for word: gemm.h ------------------------------------------ */
+
+#define DEFINE_REFERENCE(name, REAL, fma)                                                     \
+    static REAL name##_element(const gd_gemm_micro *micro, const REAL *a, int64_t a_step,     \
+                               const REAL *b, int64_t b_step, int64_t k)                      \
+    {                                                                                         \
+        REAL c = 0;                                                                           \
+        for (int64_t block = 0; block < k; block += GD_GEMM_KC) {                             \
+            REAL s = 0;                                                                       \
+            for (int64_t p = block; p < k && p < block + GD_GEMM_KC; p++) {                   \
+                const REAL x = a[p * a_step], y = b[p * b_step];                              \
+                s = micro->fused ? fma(x, y, s) : x * y + s;                                  \
+            }                                                                                 \
+            c = block == 0 ? s : c + s;                                                       \
+        }                                                                                     \
+        return c;                                                                             \
+    }                                                                                         \
+                                                                                              \
+    /* One product of the batch, whose operands begin there. */                               \
+    static void name(const gd_gemm_micro *micro, const gd_gemm_args *g, int64_t a, int64_t b, \
+                     int64_t c)                                                               \
+    {                                                                                         \
+        const REAL *bias = g->bias, *y = g->relu_result;                                      \
+        for (int64_t i = 0; i < g->m; i++)                                                    \
+            for (int64_t j = 0; j < g->n; j++) {                                              \
+                REAL x = name##_element(                                                      \
+                    micro, (const REAL *)g->a + a + i * g->a_row_stride, g->a_col_stride,     \
+                    (const REAL *)g->b + b + j * g->b_col_stride, g->b_row_stride, g->k);     \
+                if (bias)                                                                     \
+                    x = x + bias[j * g->bias_stride];                                         \
+                const int64_t at = c + i * g->c_row_stride + j * g->c_col_stride;             \
+                ((REAL *)g->c)[at] = (g->relu && x < 0) || (y && !(y[at] > 0)) ? 0 : x;       \
+            }                                                                                 \
+    }
+DEFINE_REFERENCE(reference_f32, float, fmaf)
+DEFINE_REFERENCE(reference_f64, double, fma)
+
+static void reference(const gd_gemm_micro *micro, const gd_gemm_args *args)
+{
+    int64_t batch = 1;
+    for (int d = 0; d < args->batch_rank; d++)
+        batch *= args->batch_shape[d];
+    for (int64_t index = 0; index < batch; index++) {
+        int64_t rest = index, a = 0, b = 0, c = 0;
+        for (int d = args->batch_rank - 1; d >= 0; d--) {
+            const int64_t at = rest % args->batch_shape[d];
+            rest /= args->batch_shape[d];
+            a += at * args->a_batch_stride[d];
+            b += at * args->b_batch_stride[d];
+            c += at * args->c_batch_stride[d];
+        }
+        (micro->c == GD_F64 ? reference_f64 : reference_f32)(micro, args, a, b, c);
+    }
 }
 
 /* Arrays with strides ------------------------------------------------------------------------- */
@@ -266,7 +321,7 @@ static void check_ways(const kernels *isa, int type, const gemm_case *t, const g
     if (t->relu_result)
         args.relu_result = y.origin;
     args.c = expected;
-    isa->reference[type](&args);
+    reference(isa->micro[type], &args);
 
     for (int i = 0; i < way_count; i++) {
         memcpy(c.memory, before, c_bytes);
@@ -277,7 +332,7 @@ static void check_ways(const kernels *isa, int type, const gemm_case *t, const g
         char *end = memory + MAX_THREADS * args.workspace.bytes;
         gd_unpoison(end, 6); /* a larger workspace's, before */
         memcpy(end, "guard", 6);
-        isa->gemm[type](&args);
+        gd_gemm(isa->micro[type], &args);
         if (!same_reals(c.memory, expected, type, c.elements))
             fail_case(isa, type, t, &ways[i]);
         assert_memory_equal(end, "guard", 6);
@@ -506,7 +561,7 @@ static void check_reference(const kernels *isa, int type)
         .c_col_stride = 1,
         .threads = 1,
     };
-    isa->reference[type](&args);
+    reference(isa->micro[type], &args);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
             long double sum = 0, magnitude = 0;
@@ -531,10 +586,13 @@ static void test_reference(void **state)
 /* The operands are NULL: reading or writing any ends the program. */
 static void check_empty(const kernels *isa, int type)
 {
-    isa->gemm[type](&(gd_gemm_args){ .m = 0, .n = 5, .k = 5, .threads = 2, .paths = &paths });
-    isa->gemm[type](&(gd_gemm_args){ .m = 5, .n = 0, .k = 5, .threads = 2, .paths = &paths });
-    isa->gemm[type](&(gd_gemm_args){
-        .m = 5, .n = 5, .k = 5, .batch_rank = 2, .batch_shape = { 3, 0 }, .threads = 2 });
+    gd_gemm(isa->micro[type],
+            &(gd_gemm_args){ .m = 0, .n = 5, .k = 5, .threads = 2, .paths = &paths });
+    gd_gemm(isa->micro[type],
+            &(gd_gemm_args){ .m = 5, .n = 0, .k = 5, .threads = 2, .paths = &paths });
+    gd_gemm(isa->micro[type],
+            &(gd_gemm_args){
+                .m = 5, .n = 5, .k = 5, .batch_rank = 2, .batch_shape = { 3, 0 }, .threads = 2 });
 }
 
 static void test_empty(void **state)

@@ -197,7 +197,7 @@ static void multiply(const job *j, const buffers *w, int64_t m, int64_t k, int64
                           .threads = 1,
                           .paths = &cpu->paths,
                           .workspace = w->products };
-    cpu->gemm_f32(&args);
+    gd_gemm(cpu->gemm_f32, &args);
 }
 
 static matrix transposed(matrix a)

@@ -1,8 +1,11 @@
 /* backend/cpu/conv_band_tile.h: the micro-kernel of convolutions that read the image out of a band,
  * a copy with its padding, number by number: every row of the tile has an address of its own, and
- * steps of the sum that follow each other are stretches. The other operand fills vectors. Included
- * by gemm_isa.c.
+ * steps of the sum that follow each other are stretches. The other operand fills vectors.
  */
+#ifndef GD_BACKEND_CPU_CONV_BAND_TILE_H
+#define GD_BACKEND_CPU_CONV_BAND_TILE_H
+
+#include "backend/cpu/gemm_real.h"
 
 /* The height of a tile of one vector, and the tallest. One of two is ROWS_MAX high. */
 #define BAND_ROWS 14
@@ -87,3 +90,5 @@ static band_fn choose_band_tile(int64_t left, int64_t *height)
     *height = heights[two];
     return two ? band_tile_2 : band_tile_1;
 }
+
+#endif

@@ -2,8 +2,13 @@
  * in which a tap is a shift, and micro-kernels that add a shift to their operand's address. The
  * copy is as large as the image where packing would be taps times as large. Positions are taken in
  * strips of one vector: along each row, or straight on through the padding between rows, whose
- * results are dropped. Included by gemm_isa.c for f32. Start at direct_part().
+ * results are dropped. Start at direct_part().
  */
+#ifndef GD_BACKEND_CPU_CONV_DIRECT_H
+#define GD_BACKEND_CPU_CONV_DIRECT_H
+
+#include "backend/cpu/conv_packed.h"
+#include "backend/cpu/gemm_finish.h"
 
 /* How a band lies in memory: [channels, phase_y, phase_x, rows, row]. With a stride s, columns x,
  * x + s, … of the image are neighbours, in phase x % s. */
@@ -20,7 +25,7 @@ _Static_assert(DIRECT_STEPS == GD_GEMM_KC, "the table of shifts holds a block");
 
 /* For a constant number of rows: C[rows, two strips] (+)= A[rows, depth] @ shifted strips. The
  * first strip is t->b. */
-GD_SIMD_INLINE void direct_body(const tile_t *t, const float *second, const int32_t *shift,
+GD_SIMD_INLINE void direct_body(const gd_gemm_tile *t, const float *second, const int32_t *shift,
                                 const int rows)
 {
     int64_t a_step = t->a_step;
@@ -48,13 +53,13 @@ GD_SIMD_INLINE void direct_body(const tile_t *t, const float *second, const int3
         OPAQUE(a0);
         OPAQUE(a4);
     }
-    tile_finish_f32(t, sum, rows, VECS_MAX);
+    tile_finish(t, sum, rows, VECS_MAX);
 }
 
-#define DIRECT_KERNEL(rows)                                                               \
-    static void direct_##rows(const tile_t *t, const float *second, const int32_t *shift) \
-    {                                                                                     \
-        direct_body(t, second, shift, rows);                                              \
+#define DIRECT_KERNEL(rows)                                                                     \
+    static void direct_##rows(const gd_gemm_tile *t, const float *second, const int32_t *shift) \
+    {                                                                                           \
+        direct_body(t, second, shift, rows);                                                    \
     }
 DIRECT_KERNEL(1)
 DIRECT_KERNEL(2)
@@ -71,7 +76,7 @@ DIRECT_KERNEL(6)
 #endif
 #undef DIRECT_KERNEL
 
-typedef void (*direct_fn)(const tile_t *t, const float *second, const int32_t *shift);
+typedef void (*direct_fn)(const gd_gemm_tile *t, const float *second, const int32_t *shift);
 
 /* The tallest tile for `left` rows. */
 static direct_fn choose_direct(int64_t left, int64_t *rows)
@@ -268,8 +273,8 @@ static __attribute__((noinline)) void set_direct_tile(const conv_t *v, const ban
         d->columns = 0;
 }
 
-static void direct_tile_by_copy(tile_t t, direct_fn kernel, int64_t rows, const direct_tile *d,
-                                const int32_t *shift)
+static void direct_tile_by_copy(gd_gemm_tile t, direct_fn kernel, int64_t rows,
+                                const direct_tile *d, const int32_t *shift)
 {
     float copy[ROWS_MAX * COLUMNS_MAX];
     float *c = t.c;
@@ -292,19 +297,19 @@ static __attribute__((noinline)) void direct_rows(const conv_t *v, int64_t row, 
     const bool last = step + depth == v->depth;
     for (int64_t i = 0, rows; i < m; i += rows) {
         const direct_fn kernel = choose_direct(m - i, &rows);
-        tile_t t = { .c_row = v->c_row,
-                     .depth = depth,
-                     .row_bias = last ? v->bias + (row + i) * v->bias_step : NULL,
-                     .row_bias_stride = v->bias_step,
-                     .accumulate = step > 0,
-                     .relu = last && v->relu };
+        gd_gemm_tile t = { .c_row = v->c_row,
+                           .depth = depth,
+                           .row_bias = last ? v->bias + (row + i) * v->bias_step : NULL,
+                           .row_bias_stride = v->bias_step,
+                           .accumulate = step > 0,
+                           .relu = last && v->relu };
         point_to_weight(v, row + i, rows, step, depth, row_panel, &t);
         for (int64_t j = 0; j < tile_count; j++) {
             direct_tile *d = &tiles[j];
             t.b = d->first;
             t.c = v->c + (row + i) * v->c_row;
             if (d->columns > 0) {
-                t.c += d->c_runs[0].from;
+                t.c = (float *)t.c + d->c_runs[0].from;
                 t.columns = d->columns;
                 kernel(&t, d->second, shift);
             } else {
@@ -382,3 +387,5 @@ static bool use_direct(const conv_t *v, band_t *b)
     const int64_t rows = v->window.count[1], least = forced ? 1 : LEAST(4, rows);
     return fit_band(&v->window, b, band_channels(v), rows, band_room(v)) >= least;
 }
+
+#endif

@@ -2,13 +2,16 @@
  * images: images lie in the lanes of vectors (the layout CHWN, which cuda-convnet had; Fu et al.,
  * "High Performance Im2win and Direct Convolutions using Three Tensor Layouts on SIMD
  * Architectures", 2024). Vectors are full however short a row is, and taps that see padding are
- * left out, which in small images are many; the image and C are transposed for it. Included by
- * conv_driver.h. Start at images_part.
+ * left out, which in small images are many; the image and C are transposed for it. Start at images_part.
  *
  * A step that is left out, s = fma(w, 0, s), changes s in three cases: w is infinite or NaN, which
  * use_images looks for, or s is -0, which comes of the least products alone. Adding the bias, or 0,
  * makes 0 of either zero, except that of -0, which use_images looks for, too.
  */
+#ifndef GD_BACKEND_CPU_CONV_IMAGES_H
+#define GD_BACKEND_CPU_CONV_IMAGES_H
+
+#include "backend/cpu/conv_packed.h"
 
 /* With two vectors of AVX-512, thirty-two images at a time would not fit the first-level cache. */
 #define IMAGES_VECS      (LANES == 16 ? 1 : 2)
@@ -168,8 +171,8 @@ static __attribute__((noinline)) void images_part(const conv_t *v, int64_t n, in
         const int64_t first = at / w->count[1] * IMAGES, y = at % w->count[1];
         const int64_t images = LEAST(n - first, IMAGES);
         count = LEAST(w->count[1] - y, line + lines - at);
-        pack_transposed_f32(block, IMAGES, w->data + first * w->n_stride, w->n_stride, numbers,
-                            images);
+        PRODUCTS.pack_transposed(block, IMAGES, w->data + first * w->n_stride, w->n_stride, numbers,
+                                 images);
         for (int64_t p = y * width; p < (y + count) * width; p += IMAGES_POSITIONS) {
             const int64_t positions = LEAST((y + count) * width - p, IMAGES_POSITIONS);
             for (int64_t row = 0, rows; row < v->m; row += rows) {
@@ -178,9 +181,10 @@ static __attribute__((noinline)) void images_part(const conv_t *v, int64_t n, in
                 const int64_t from = LEAST(row, v->m - rows); /* some rows once more */
                 images_positions(v, block, columns, from, rows, p, positions, sums);
                 for (int64_t i = 0; i < rows; i++)
-                    store_columns_f32(sums + i * IMAGES_POSITIONS * IMAGES, IMAGES, positions,
-                                      images, v->c + first * v->c_n + (from + i) * v->c_row + p,
-                                      v->c_n, v->bias + (from + i) * v->bias_step, 0, v->relu);
+                    PRODUCTS.store_columns(sums + i * IMAGES_POSITIONS * IMAGES, IMAGES, positions,
+                                           images,
+                                           v->c + first * v->c_n + (from + i) * v->c_row + p,
+                                           v->c_n, v->bias + (from + i) * v->bias_step, 0, v->relu);
             }
         }
     }
@@ -217,3 +221,5 @@ static bool use_images(const gd_conv_args *args, int64_t m, int64_t numbers, int
            numbers * IMAGES <= (int64_t)(args->paths->block_bytes / sizeof(float)) &&
            may_leave_out(args->b, s->groups * s->o * s->c * s->taps, args->bias, s->groups * s->o);
 }
+
+#endif

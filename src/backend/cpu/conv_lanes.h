@@ -1,8 +1,13 @@
 /* backend/cpu/conv_lanes.h: convolution, and its gradient by the input, where there are few
  * channels in C and rows of positions are short, as in the second layer of LeNet: channels of C lie
  * in the lanes of vectors, and a tile's rows are positions, which may go over the ends of rows at
- * no cost. Included by conv_driver.h. Start at lanes_part.
+ * no cost. Start at lanes_part.
  */
+#ifndef GD_BACKEND_CPU_CONV_LANES_H
+#define GD_BACKEND_CPU_CONV_LANES_H
+
+#include "backend/cpu/conv_band_tile.h"
+#include "backend/cpu/conv_direct.h"
 
 #define LANES_DEPTH    1024
 #define LANES_COLUMNS  (2 * COLUMNS_MAX)
@@ -65,7 +70,7 @@ static void pack_lanes(const conv_t *v, float *panel, float *to)
         for (int64_t step = 0; step < v->depth; step += GD_GEMM_KC) {
             const int64_t depth = LEAST(v->depth - step, GD_GEMM_KC);
             pack_weight(v, j, rows, step, depth, panel);
-            pack_transposed_f32(to, wide, panel, A_PANEL_ROW, depth, rows);
+            PRODUCTS.pack_transposed(to, wide, panel, A_PANEL_ROW, depth, rows);
             to += depth * wide;
         }
     }
@@ -98,8 +103,8 @@ static void lanes_columns(const conv_t *v, const band_t *b, const lanes_steps *s
             t.accumulate = step > 0;
             kernel(&t);
         }
-        store_columns_f32(sums, COLUMNS_MAX, count, rows, c + j * v->c_row + at, v->c_row,
-                          v->bias + j * v->bias_step, v->bias_step, v->relu);
+        PRODUCTS.store_columns(sums, COLUMNS_MAX, count, rows, c + j * v->c_row + at, v->c_row,
+                               v->bias + j * v->bias_step, v->bias_step, v->relu);
     }
 }
 
@@ -133,3 +138,5 @@ static inline bool is_narrow(const gd_conv_args *args, int64_t m, int64_t depth,
            depth >= LANES_LEAST && stride[0] * stride[1] * stride[2] == 1 &&
            args->s.in[0] * args->s.kernel[0] == 1;
 }
+
+#endif

@@ -1,9 +1,28 @@
 /* backend/cpu/conv_weight_band.h: the gradient of a convolution's weight where the windows overlap:
  * the part of the image that a block of positions sees is copied once, with its padding, to a band,
  * and the micro-kernel reads every window row out of it, at an address of its own. So no row is
- * packed, of which there are as many copies of the image as taps. Included by conv_grad_weight.h.
+ * packed, of which there are as many copies of the image as taps.
  * The micro-kernel is in conv_band_tile.h. Start at multiply_band.
  */
+#ifndef GD_BACKEND_CPU_CONV_WEIGHT_BAND_H
+#define GD_BACKEND_CPU_CONV_WEIGHT_BAND_H
+
+#include "backend/cpu/conv_band_tile.h"
+#include "backend/cpu/conv_window.h"
+
+/* Part of the gradient of one group: window rows [row, row+m), output channels [column, column+n).
+ */
+typedef struct weight_part {
+    const window_t *window;
+    const float *g; // [n, o, plane], of the group
+    int64_t g_n;    /* from image to image */
+    float *out;     // [o, channels * taps]
+    int64_t out_row;
+    int64_t row, m, column, n, positions;
+    float *block, *panel, *sums; // G^T; window rows; [m, n in whole vectors]
+    int64_t sums_row;
+    const gd_paths *paths;
+} weight_part;
 
 typedef struct weight_band {
     float *data;               // [channels, plane]
@@ -106,3 +125,5 @@ static void multiply_band(const weight_part *part, weight_band *band, int64_t po
         }
     }
 }
+
+#endif

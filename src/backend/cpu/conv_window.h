@@ -1,8 +1,15 @@
 /* backend/cpu/conv_window.h: the image seen through windows, as a matrix with a row for each
  * channel and tap and a column for each position of the window, of every image of the batch. It is
- * read in runs: positions that follow each other along an axis of the image. Included by
- * gemm_isa.c. Start at window_t.
+ * read in runs: positions that follow each other along an axis of the image. Start at window_t.
  */
+#ifndef GD_BACKEND_CPU_CONV_WINDOW_H
+#define GD_BACKEND_CPU_CONV_WINDOW_H
+
+#include "backend/cpu/conv.h"
+#include "backend/cpu/gemm_real.h"
+
+/* Tiles and packers are those of products. */
+#define PRODUCTS GD_ISA_NAME(gd_gemm_f32)
 
 typedef struct window_t {
     const float *data; // [n, channels, size...], of one group
@@ -121,16 +128,6 @@ static __attribute__((noinline)) void zero_over(float *dst, int64_t count)
         V(store)(dst + i, V(zero)());
 }
 
-/* count numbers, `from` apart in src, to dst, `to` apart there. */
-static __attribute__((noinline)) void copy_numbers(float *dst, int64_t to, const float *src,
-                                                   int64_t from, int64_t count)
-{
-    if (to == 1 && from == 1)
-        copy_run(dst, src, count);
-    else
-        copy_strided(dst, to, src, from, count);
-}
-
 /* A row of `width` numbers (rounded up to vectors): the pieces, zeros between them. */
 static __attribute__((noinline)) void copy_pieces(const piece_t *pieces, int many, bool gaps,
                                                   const float *data, int64_t step, int64_t width,
@@ -145,48 +142,31 @@ static __attribute__((noinline)) void copy_pieces(const piece_t *pieces, int man
             copy_strided(row + pieces[k].at, 1, data + pieces[k].from, step, pieces[k].count);
 }
 
-/* Whether a window is an element of the image: rows of the matrix are planes. */
-static bool is_plain(const window_t *w)
+/* Group 0 of x [n, c, in...] as y's positions see it. */
+static __attribute__((noinline)) void set_forward_window(const gd_conv_args *args, const float *x,
+                                                         window_t *w)
 {
-    bool plain = w->tap_count == 1;
-    for (int a = 0; a < GD_SPATIAL; a++)
-        plain = plain && w->first[a] == 0 && w->step[a] == 1 && w->count[a] == w->size[a];
-    return plain;
-}
-
-/* Rows [row, row+depth) of the matrix, columns [column, column+columns), to dst, in panels as
- * pack_b makes them. Of a plain window pack_b itself does it, but for panels of two images. */
-static void pack_window(const window_t *w, float *dst, int64_t row, int64_t depth, int64_t column,
-                        int64_t columns)
-{
-    const bool plain = is_plain(w);
-    for (int64_t j = 0; j < columns; j += COLUMNS_MAX) {
-        const int64_t count = LEAST(columns - j, COLUMNS_MAX);
-        if (plain) {
-            const int64_t n = (column + j) / w->plane, at = (column + j) % w->plane;
-            const int64_t rest = LEAST(w->plane - at, columns - j);
-            const int64_t whole = rest == columns - j ? rest : rest / COLUMNS_MAX * COLUMNS_MAX;
-            if (whole > 0) {
-                pack_b_f32(dst + j * depth, w->data + n * w->n_stride + row * w->c_stride + at,
-                           w->c_stride, 1, depth, whole);
-                j += (whole - 1) / COLUMNS_MAX * COLUMNS_MAX;
-                continue;
-            }
-        }
-        const int64_t width = (count + LANES - 1) / LANES * LANES;
-        float *panel = dst + j * depth; // [depth, width]
-        run_t runs[COLUMNS_MAX];
-        piece_t pieces[COLUMNS_MAX];
-        const int run_count = list_runs(w, column + j, count, runs);
-        for (int64_t tap = 0; tap < w->tap_count; tap++) {
-            int64_t covered;
-            const int many = list_pieces(w, tap, runs, run_count, pieces, &covered);
-            int64_t c = row > tap ? (row - tap + w->tap_count - 1) / w->tap_count : 0;
-            int64_t p = c * w->tap_count + tap - row;
-            const float *data = w->data + c * w->c_stride;
-            for (; p < depth; p += w->tap_count, data += w->c_stride)
-                copy_pieces(pieces, many, covered < width, data, w->step[2], width,
-                            panel + p * width);
-        }
+    const gd_conv_sizes *s = &args->s;
+    const gd_conv_attr *attr = args->attr;
+    w->data = x;
+    w->n_stride = s->groups * s->c * s->in_plane;
+    w->c_stride = s->in_plane;
+    w->plane = s->out_plane;
+    w->tap_count = s->taps;
+    for (int a = 0; a < GD_SPATIAL; a++) {
+        w->size[a] = s->in[a];
+        w->count[a] = s->out[a];
+        w->step[a] = attr->stride[a];
+        w->taps[a] = s->kernel[a];
+        w->first[a] = -attr->before[a];
+        w->gap[a] = attr->dilation[a];
     }
 }
+
+/* Where panel i of m rows begins: even heights, an odd row in the last, which is no higher. */
+static inline int64_t panel_begin(int64_t m, int64_t i, int64_t panels)
+{
+    return i == panels ? m : (m / TILE_UNIT * i + panels - 1) / panels * TILE_UNIT;
+}
+
+#endif

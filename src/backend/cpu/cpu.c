@@ -19,7 +19,7 @@ typedef void (*register_fn)(gd_kernel_fn *kernel);
 /* What is compiled once per instruction set. */
 typedef struct isa_kernels {
     register_fn elementwise, reduce, softmax, norm, attention, recurrent, pooling;
-    gd_gemm_fn gemm_f32, gemm_f64;
+    const gd_gemm_micro *gemm_f32, *gemm_f64;
     gd_conv_fn conv[3];
 } isa_kernels;
 
@@ -28,7 +28,7 @@ typedef struct isa_kernels {
         gd_cpu_register_elementwise_##isa, gd_cpu_register_reduce_##isa,                           \
             gd_cpu_register_softmax_##isa, gd_cpu_register_norm_##isa,                             \
             gd_cpu_register_attention_##isa, gd_cpu_register_recurrent_##isa,                      \
-            gd_cpu_register_pooling_##isa, gd_gemm_f32_##isa, gd_gemm_f64_##isa,                   \
+            gd_cpu_register_pooling_##isa, &gd_gemm_f32_##isa, &gd_gemm_f64_##isa,                 \
         {                                                                                          \
             gd_conv_forward_f32_##isa, gd_conv_grad_input_f32_##isa, gd_conv_grad_weight_f32_##isa \
         }                                                                                          \

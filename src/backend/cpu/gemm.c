@@ -1,6 +1,6 @@
 /* backend/cpu/gemm.c: the decisions of the matrix product that are the same for every instruction
  * set: which products are really one, how many threads and how to divide the work
- * among them. The arithmetic is in gemm_isa.c.
+ * among them. What to compute is chosen in gemm_choose.c and done in gemm_driver.c.
  */
 #include "backend/cpu/gemm.h"
 

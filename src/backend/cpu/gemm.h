@@ -53,7 +53,7 @@ size_t gd_gemm_scratch_bytes(const gd_paths *paths);
 #define GD_GEMM_PANEL_BYTES    32768
 #define GD_GEMM_SCRATCH_BLOCKS 3
 
-/* What gemm.c decides for the kernels of every instruction set. */
+/* ---- how work is divided: gemm.c ---- */
 
 /* Simplify the batch dimensions of *args without changing the result: drop those of size 1, join
  * neighbours, and turn rows of a batch that share B into rows of one product. Returns how many
@@ -68,17 +68,15 @@ int gd_gemm_threads(const gd_gemm_args *args, int64_t batch);
 void gd_gemm_divide(int64_t m, int64_t n, int64_t lanes, int64_t batch, int threads,
                     int64_t *row_parts, int64_t *column_parts);
 
-/* One entry per instruction set, f32 and f64: gd_gemm_f32_avx512 … Chosen through the CPU back
- * end's table. */
-typedef void (*gd_gemm_fn)(const gd_gemm_args *args);
-#define GD_GEMM_DECLARE(isa)                                    \
-    void gd_gemm_f32_##isa(const gd_gemm_args *args);           \
-    void gd_gemm_f64_##isa(const gd_gemm_args *args);           \
-    void gd_gemm_reference_f32_##isa(const gd_gemm_args *args); \
-    void gd_gemm_reference_f64_##isa(const gd_gemm_args *args);
+/* What there is per instruction set and element type: gemm_micro.h. */
+typedef struct gd_gemm_micro gd_gemm_micro;
+#define GD_GEMM_DECLARE(isa) extern const gd_gemm_micro gd_gemm_f32_##isa, gd_gemm_f64_##isa;
 GD_GEMM_DECLARE(baseline)
 GD_GEMM_DECLARE(avx2)
 GD_GEMM_DECLARE(avx512)
 GD_GEMM_DECLARE(neon)
+
+/* Computes the product, with operands of the types that `micro` is for. */
+void gd_gemm(const gd_gemm_micro *micro, const gd_gemm_args *args);
 
 #endif

@@ -1,13 +1,21 @@
 /* backend/cpu/gemm_pack.h: copies of blocks of A and B in the order in which the micro-kernels read
  * them. This is where strides end: transposed, reversed and broadcast operands all leave here
- * contiguous. Included by gemm_isa.c per element type.
+ * contiguous.
  */
+#ifndef GD_BACKEND_CPU_GEMM_PACK_H
+#define GD_BACKEND_CPU_GEMM_PACK_H
+
+#include "backend/cpu/gemm_real.h"
+
+#define PACK_DEPTH 16 /* steps of k packed at a time: rows of B are read in as many streams */
 
 /* Columns [first, first+width) of rows [0, depth) of b, transposed in memory (b_step == 1), to dst
  * [depth, dst_row]. */
-static void N(pack_transposed)(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_col,
-                               int64_t depth, int64_t width)
+static void pack_transposed(void *to, int64_t dst_row, const void *from, int64_t b_col,
+                            int64_t depth, int64_t width)
 {
+    REAL *dst = to;
+    const REAL *b = from;
     for (int64_t j = 0; j < width; j += LANES) {
         const REAL *column[LANES];
         for (int i = 0; i < LANES; i++) /* past the edge: the last column again, not to be kept */
@@ -30,8 +38,8 @@ static void N(pack_transposed)(REAL *dst, int64_t dst_row, const REAL *b, int64_
 }
 
 /* The same with contiguous rows (b_col == 1). */
-static void N(pack_rows)(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_step, int64_t depth,
-                         int64_t width)
+static void pack_rows(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_step, int64_t depth,
+                      int64_t width)
 {
     const int64_t whole = width / LANES * LANES;
     const VMASK mask = V(mask_first)(width - whole);
@@ -44,8 +52,8 @@ static void N(pack_rows)(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_st
 }
 
 /* The same with any strides. */
-static void N(pack_any)(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_step, int64_t b_col,
-                        int64_t depth, int64_t width)
+static void pack_any(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_step, int64_t b_col,
+                     int64_t depth, int64_t width)
 {
     for (int64_t p = 0; p < depth; p++, dst += dst_row, b += b_step)
         for (int64_t j = 0; j < dst_row; j++)
@@ -55,8 +63,8 @@ static void N(pack_any)(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_ste
 /* b [depth, columns] -> panels of COLUMNS_MAX columns one after the other, each [depth, its width
  * rounded up to vectors]. A short vector at the edge is filled up with numbers that nobody keeps.
  */
-static void N(pack_b)(REAL *dst, const REAL *b, int64_t b_step, int64_t b_col, int64_t depth,
-                      int64_t columns)
+static void pack_b(void *dst, const void *b, int64_t b_step, int64_t b_col, int64_t depth,
+                   int64_t columns)
 {
     /* Of a transposed B whole columns: each is a stretch of memory, and begins a page of its own.
      */
@@ -66,14 +74,14 @@ static void N(pack_b)(REAL *dst, const REAL *b, int64_t b_step, int64_t b_col, i
         for (int64_t j = 0; j < columns; j += COLUMNS_MAX) {
             const int64_t width = columns - j < COLUMNS_MAX ? columns - j : COLUMNS_MAX;
             const int64_t dst_row = (width + LANES - 1) / LANES * LANES;
-            REAL *to = dst + j * depth + p * dst_row;
-            const REAL *from = b + p * b_step + j * b_col;
+            REAL *to = (REAL *)dst + j * depth + p * dst_row;
+            const REAL *from = (const REAL *)b + p * b_step + j * b_col;
             if (b_col == 1)
-                N(pack_rows)(to, dst_row, from, b_step, steps, width);
+                pack_rows(to, dst_row, from, b_step, steps, width);
             else if (b_step == 1)
-                N(pack_transposed)(to, dst_row, from, b_col, steps, width);
+                pack_transposed(to, dst_row, from, b_col, steps, width);
             else
-                N(pack_any)(to, dst_row, from, b_step, b_col, steps, width);
+                pack_any(to, dst_row, from, b_step, b_col, steps, width);
         }
     }
 }
@@ -81,30 +89,31 @@ static void N(pack_b)(REAL *dst, const REAL *b, int64_t b_step, int64_t b_col, i
 /* a [rows, depth] -> dst: rows of A_PANEL_ROW numbers where those of A are contiguous, else one
  * vector or two for each step of k. Kernels take either; what matters is that the panel stays in
  * the first-level cache, out of its own way. */
-static void N(pack_a)(REAL *dst, const REAL *a, int64_t a_row, int64_t a_col, int64_t rows,
-                      int64_t depth, int64_t *row, int64_t *step)
+static void pack_a(void *dst, const void *a, int64_t a_row, int64_t a_col, int64_t rows,
+                   int64_t depth, int64_t *row, int64_t *step)
 {
     if (a_col == 1) {
         *row = A_PANEL_ROW;
         *step = 1;
-        N(pack_rows)(dst, A_PANEL_ROW, a, a_row, rows, depth);
+        pack_rows(dst, A_PANEL_ROW, a, a_row, rows, depth);
         return;
     }
     *row = 1;
     *step = (rows + LANES - 1) / LANES * LANES;
     if (a_row == 1)
-        N(pack_rows)(dst, *step, a, a_col, depth, rows);
+        pack_rows(dst, *step, a, a_col, depth, rows);
     else
-        N(pack_any)(dst, *step, a, a_col, a_row, depth, rows);
+        pack_any(dst, *step, a, a_col, a_row, depth, rows);
 }
 
 /* The way back: sums [rows, columns], whole vectors sum_row apart, to C, whose columns are
  * contiguous and c_col apart; bias [columns], bias_step apart, or NULL. */
-static __attribute__((noinline)) void N(store_columns)(const REAL *sums, int64_t sum_row,
-                                                       int64_t rows, int64_t columns, REAL *c,
-                                                       int64_t c_col, const REAL *bias,
-                                                       int64_t bias_step, bool relu)
+static void store_columns(const void *from, int64_t sum_row, int64_t rows, int64_t columns,
+                          void *to, int64_t c_col, const void *column_bias, int64_t bias_step,
+                          bool relu)
 {
+    const REAL *sums = from, *bias = column_bias;
+    REAL *c = to;
     for (int64_t j = 0; j < columns; j += LANES)
         for (int64_t i = 0; i < rows; i += LANES) {
             const VMASK mask = V(mask_first)(LEAST(rows - i, LANES));
@@ -126,3 +135,5 @@ static __attribute__((noinline)) void N(store_columns)(const REAL *sums, int64_t
             }
         }
 }
+
+#endif

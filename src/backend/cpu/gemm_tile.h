@@ -1,107 +1,21 @@
 /* backend/cpu/gemm_tile.h: the micro-kernels of the matrix product. A micro-kernel holds one tile
  * of C, `rows` by `vecs` vectors, in registers while it walks along k; it knows nothing of blocks,
- * threads or packing. Included by gemm_isa.c once per element type, with the spellings listed
- * there. Start reading at N(tile_body).
+ * threads or packing. Start at tile_body.
  */
+#ifndef GD_BACKEND_CPU_GEMM_TILE_H
+#define GD_BACKEND_CPU_GEMM_TILE_H
 
-/* One tile: C[rows, columns] (+)= A[rows, depth] @ B[depth, columns], then bias and ReLU. */
-typedef struct tile_t {
-    const REAL *a; // [rows, depth], any strides
-    int64_t a_row, a_step;
-    const REAL *b; // [depth, columns], each row contiguous
-    int64_t b_step;
-    REAL *c; // [rows, columns], each row contiguous
-    int64_t c_row;
-    int64_t depth;           /* at most GD_GEMM_KC; chain kernels take all of k */
-    int64_t columns;         /* over (vecs-1)*LANES; must be vecs*LANES where masks are not free */
-    const REAL *column_bias; // [columns] contiguous, or NULL
-    const REAL *row_bias;    // [rows], or NULL
-    int64_t row_bias_stride;
-    bool accumulate; /* add to C: not the first block of k */
-    bool relu;
-    const REAL *next_a; // [rows, ..]: where the next panel of A begins, to be fetched meanwhile:
-    int64_t next_a_row, next_lines; /* so many cache lines of each row */
-    int64_t next_b;                 /* how far on in B to fetch what comes after this; 0: nothing */
-} tile_t;
+#include "backend/cpu/gemm_finish.h"
+#include "backend/cpu/gemm_real.h"
 
-typedef void (*tile_fn)(const tile_t *t);
-
-/* Vector v of a row of the tile. Where masks are free the last one is always masked, full or not.
- */
-GD_SIMD_INLINE VEC N(load_vec)(const REAL *row, int v, int vecs, VMASK mask)
-{
-    return GD_SIMD_MASK_FREE && v == vecs - 1 ? V(load_masked)(mask, row + v * LANES)
-                                              : V(load)(row + v * LANES);
-}
-
-GD_SIMD_INLINE void N(store_vec)(REAL *row, int v, int vecs, VMASK mask, VEC x)
-{
-    if (GD_SIMD_MASK_FREE && v == vecs - 1)
-        V(store_masked)(row + v * LANES, mask, x);
-    else
-        V(store)(row + v * LANES, x);
-}
-
-GD_SIMD_INLINE VMASK N(tile_mask)(const tile_t *t, int vecs)
-{
-    return V(mask_first)(GD_SIMD_MASK_FREE ? t->columns - (vecs - 1) * LANES : LANES);
-}
-
-/* sum[rows][vecs] -> C. Each stage covers the whole tile, so that every `if` is asked once. */
-GD_SIMD_INLINE void N(tile_finish)(const tile_t *t, VEC sum[][VECS_MAX], const int rows,
-                                   const int vecs)
-{
-    const VMASK mask = N(tile_mask)(t, vecs);
-    if (t->accumulate) {
-        const REAL *c = t->c;
-        UNROLL
-        for (int i = 0; i < rows; i++, c += t->c_row) {
-            UNROLL
-            for (int v = 0; v < vecs; v++)
-                sum[i][v] = V(add)(N(load_vec)(c, v, vecs, mask), sum[i][v]);
-        }
-    }
-    if (t->column_bias) {
-        UNROLL
-        for (int v = 0; v < vecs; v++) {
-            const VEC bias = N(load_vec)(t->column_bias, v, vecs, mask);
-            UNROLL
-            for (int i = 0; i < rows; i++)
-                sum[i][v] = V(add)(sum[i][v], bias);
-        }
-    }
-    if (t->row_bias) {
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            const VEC bias = V(set1)(t->row_bias[i * t->row_bias_stride]);
-            UNROLL
-            for (int v = 0; v < vecs; v++)
-                sum[i][v] = V(add)(sum[i][v], bias);
-        }
-    }
-    if (t->relu) {
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            UNROLL
-            for (int v = 0; v < vecs; v++)
-                sum[i][v] = V(relu)(sum[i][v]);
-        }
-    }
-    REAL *c = t->c;
-    UNROLL
-    for (int i = 0; i < rows; i++, c += t->c_row) {
-        UNROLL
-        for (int v = 0; v < vecs; v++)
-            N(store_vec)(c, v, vecs, mask, sum[i][v]);
-    }
-}
+#define CHAINS_MAX 4 /* blocks of k side by side */
 
 /* The text of every micro-kernel; `rows` and `vecs` are constants where it is inlined. A number of
  * A is one broadcast load, so A needs no particular layout: four rows share a pointer, at 0, 1, 2
  * and 3 strides from it. */
-GD_SIMD_INLINE void N(tile_body)(const tile_t *t, const int rows, const int vecs)
+GD_SIMD_INLINE void tile_body(const gd_gemm_tile *t, const int rows, const int vecs)
 {
-    const VMASK mask = N(tile_mask)(t, vecs);
+    const VMASK mask = tile_mask(t, vecs);
     const int64_t row = t->a_row, b_step = t->b_step, next_b = t->next_b;
     int64_t a_step = t->a_step;
     const REAL *a0 = t->a, *a4 = a0 + 4 * row, *a8 = a4 + 4 * row, *a12 = a8 + 4 * row;
@@ -134,7 +48,7 @@ GD_SIMD_INLINE void N(tile_body)(const tile_t *t, const int rows, const int vecs
             VEC bv[VECS_MAX];
             UNROLL
             for (int v = 0; v < vecs; v++) {
-                bv[v] = N(load_vec)(b, v, vecs, mask);
+                bv[v] = load_vec(b, v, vecs, mask);
                 __builtin_prefetch(b + next_b + v * LANES, 0, 2);
             }
             UNROLL
@@ -161,31 +75,32 @@ GD_SIMD_INLINE void N(tile_body)(const tile_t *t, const int rows, const int vecs
                 OPAQUE(a12);
         }
     }
-    N(tile_finish)(t, sum, rows, vecs);
+    tile_finish(t, sum, rows, vecs);
 }
 
 /* `count` steps along k of `chains` blocks at once: sum[g] += a[block g] b[block g]. */
-GD_SIMD_INLINE void N(chain_steps)(const tile_t *t, int64_t from, int64_t count, const int chains,
-                                   const int vecs, VEC sum[][VECS_MAX])
+GD_SIMD_INLINE void chain_steps(const gd_gemm_tile *t, int64_t from, int64_t count,
+                                const int chains, const int vecs, VEC sum[][VECS_MAX])
 {
-    const VMASK mask = N(tile_mask)(t, vecs);
+    const VMASK mask = tile_mask(t, vecs);
     const int64_t a_block = GD_GEMM_KC * t->a_step, b_block = GD_GEMM_KC * t->b_step;
-    const REAL *a = t->a + from * t->a_step, *b = t->b + from * t->b_step;
+    const REAL *a = (const REAL *)t->a + from * t->a_step;
+    const REAL *b = (const REAL *)t->b + from * t->b_step;
     for (int64_t p = 0; p < count; p++, a += t->a_step, b += t->b_step) {
         UNROLL
         for (int g = 0; g < chains; g++) {
             const VEC av = V(set1)(a[g * a_block]);
             UNROLL
             for (int v = 0; v < vecs; v++)
-                sum[g][v] = V(fma)(av, N(load_vec)(b + g * b_block, v, vecs, mask), sum[g][v]);
+                sum[g][v] = V(fma)(av, load_vec(b + g * b_block, v, vecs, mask), sum[g][v]);
         }
     }
 }
 
 /* total += the next `chains` blocks of k, beginning at step `from`; the last of them may be short.
  */
-GD_SIMD_INLINE void N(chain_group)(const tile_t *t, int64_t from, const int chains, const int vecs,
-                                   VEC total[][VECS_MAX])
+GD_SIMD_INLINE void chain_group(const gd_gemm_tile *t, int64_t from, const int chains,
+                                const int vecs, VEC total[][VECS_MAX])
 {
     const int64_t rest = t->depth - from - (chains - 1) * GD_GEMM_KC;
     const int64_t last = rest < GD_GEMM_KC ? rest : GD_GEMM_KC;
@@ -196,9 +111,9 @@ GD_SIMD_INLINE void N(chain_group)(const tile_t *t, int64_t from, const int chai
         for (int v = 0; v < vecs; v++)
             sum[g][v] = V(zero)();
     }
-    N(chain_steps)(t, from, last, chains, vecs, sum);
+    chain_steps(t, from, last, chains, vecs, sum);
     if (chains > 1)
-        N(chain_steps)(t, from + last, GD_GEMM_KC - last, chains - 1, vecs, sum);
+        chain_steps(t, from + last, GD_GEMM_KC - last, chains - 1, vecs, sum);
     UNROLL
     for (int g = 0; g < chains; g++) {
         UNROLL
@@ -209,44 +124,41 @@ GD_SIMD_INLINE void N(chain_group)(const tile_t *t, int64_t from, const int chai
 
 /* One row of C over all of k. A single row has too few sums to hide the latency of an addition, so
  * that blocks of k are summed side by side, and added in order afterwards. */
-GD_SIMD_INLINE void N(chain_body)(const tile_t *t, const int vecs)
+GD_SIMD_INLINE void chain_body(const gd_gemm_tile *t, const int vecs)
 {
     VEC total[1][VECS_MAX] = { { V(zero)() } };
     int64_t from = 0;
     for (; t->depth - from > (CHAINS_MAX - 1) * GD_GEMM_KC; from += CHAINS_MAX * GD_GEMM_KC)
-        N(chain_group)(t, from, CHAINS_MAX, vecs, total);
+        chain_group(t, from, CHAINS_MAX, vecs, total);
     if (t->depth - from > 2 * GD_GEMM_KC)
-        N(chain_group)(t, from, 3, vecs, total);
+        chain_group(t, from, 3, vecs, total);
     else if (t->depth - from > GD_GEMM_KC)
-        N(chain_group)(t, from, 2, vecs, total);
+        chain_group(t, from, 2, vecs, total);
     else if (t->depth - from > 0)
-        N(chain_group)(t, from, 1, vecs, total);
-    N(tile_finish)(t, total, 1, vecs);
+        chain_group(t, from, 1, vecs, total);
+    tile_finish(t, total, 1, vecs);
 }
 
-static void N(chain_1)(const tile_t *t)
+static void chain_1(const gd_gemm_tile *t)
 {
-    N(chain_body)(t, 1);
+    chain_body(t, 1);
 }
 
-static void N(chain_2)(const tile_t *t)
+static void chain_2(const gd_gemm_tile *t)
 {
-    N(chain_body)(t, 2);
+    chain_body(t, 2);
 }
 
-#define TILE_KERNELS(rows)                          \
-    static void N(tile_##rows##_1)(const tile_t *t) \
-    {                                               \
-        N(tile_body)(t, rows, 1);                   \
-    }                                               \
-    static void N(tile_##rows##_2)(const tile_t *t) \
-    {                                               \
-        N(tile_body)(t, rows, 2);                   \
+#define TILE_KERNELS(rows)                             \
+    static void tile_##rows##_1(const gd_gemm_tile *t) \
+    {                                                  \
+        tile_body(t, rows, 1);                         \
+    }                                                  \
+    static void tile_##rows##_2(const gd_gemm_tile *t) \
+    {                                                  \
+        tile_body(t, rows, 2);                         \
     }
-#define TILE_ENTRY(rows)                       \
-    {                                          \
-        N(tile_##rows##_1), N(tile_##rows##_2) \
-    }
+#define TILE_ENTRY(rows) tile_##rows##_1, tile_##rows##_2
 
 TILE_KERNELS(1)
 TILE_KERNELS(2)
@@ -262,24 +174,25 @@ TILE_KERNELS(14)
 #endif
 
 /* An odd height is an even one and a row, for kernels are long. */
-static void N(tile_odd)(const tile_t *t, int64_t rows, tile_fn even, tile_fn one)
+static void tile_odd(const gd_gemm_tile *t, int64_t rows, gd_gemm_tile_fn even, gd_gemm_tile_fn one)
 {
-    tile_t part = *t;
+    gd_gemm_tile part = *t;
     even(&part);
-    part.a += rows * t->a_row;
-    part.c += rows * t->c_row;
-    part.row_bias += part.row_bias ? rows * t->row_bias_stride : 0;
+    part.a = (const REAL *)t->a + rows * t->a_row;
+    part.c = (REAL *)t->c + rows * t->c_row;
+    if (t->row_bias)
+        part.row_bias = (const REAL *)t->row_bias + rows * t->row_bias_stride;
     part.next_lines = part.next_b = 0;
     one(&part);
 }
-#define TILE_ODD(rows, even)                                       \
-    static void N(tile_##rows##_1)(const tile_t *t)                \
-    {                                                              \
-        N(tile_odd)(t, rows - 1, N(tile_##even##_1), N(tile_1_1)); \
-    }                                                              \
-    static void N(tile_##rows##_2)(const tile_t *t)                \
-    {                                                              \
-        N(tile_odd)(t, rows - 1, N(tile_##even##_2), N(tile_1_2)); \
+#define TILE_ODD(rows, even)                              \
+    static void tile_##rows##_1(const gd_gemm_tile *t)    \
+    {                                                     \
+        tile_odd(t, rows - 1, tile_##even##_1, tile_1_1); \
+    }                                                     \
+    static void tile_##rows##_2(const gd_gemm_tile *t)    \
+    {                                                     \
+        tile_odd(t, rows - 1, tile_##even##_2, tile_1_2); \
     }
 TILE_ODD(3, 2)
 TILE_ODD(5, 4)
@@ -293,8 +206,8 @@ TILE_ODD(13, 12)
 #endif
 #undef TILE_ODD
 
-/* [rows - 1][vecs - 1] */
-static const tile_fn N(tile_kernels)[ROWS_MAX][VECS_MAX] = {
+/* By height less one, then width less one. */
+static const gd_gemm_tile_fn tile_kernels[ROWS_MAX * VECS_MAX] = {
     TILE_ENTRY(1),  TILE_ENTRY(2),  TILE_ENTRY(3), TILE_ENTRY(4),  TILE_ENTRY(5),  TILE_ENTRY(6),
 #if ROWS_MAX > 6
     TILE_ENTRY(7),  TILE_ENTRY(8),  TILE_ENTRY(9), TILE_ENTRY(10), TILE_ENTRY(11), TILE_ENTRY(12),
@@ -303,7 +216,8 @@ static const tile_fn N(tile_kernels)[ROWS_MAX][VECS_MAX] = {
     TILE_ENTRY(13), TILE_ENTRY(14),
 #endif
 };
-static const tile_fn N(chain_kernels)[VECS_MAX] = { N(chain_1), N(chain_2) };
 
 #undef TILE_KERNELS
 #undef TILE_ENTRY
+
+#endif

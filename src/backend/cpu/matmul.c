@@ -110,10 +110,10 @@ static gd_status multiply(const gd_kernel_call *call, gd_gemm_args args)
     gd_dtype dtype = call->out.layout->dtype;
     switch (dtype) {
     case GD_F32:
-        cpu->gemm_f32(&args);
+        gd_gemm(cpu->gemm_f32, &args);
         return GD_OK;
     case GD_F64:
-        cpu->gemm_f64(&args);
+        gd_gemm(cpu->gemm_f64, &args);
         return GD_OK;
     case GD_I32:
         multiply_integers(&args, multiply_rows_i32);

@@ -24,7 +24,7 @@ typedef struct job {
     const gd_kernel_call *call;
     const gd_recurrent_loops *loops;
     const gd_recurrent_attr *attr;
-    gd_gemm_fn gemm;
+    const gd_gemm_micro *gemm;
     int64_t size; /* of an element */
     int64_t batch, time, w, gates, kept;
     int64_t rows; /* sequences a thread takes together */
@@ -93,7 +93,7 @@ static void multiply(const job *j, const state *s, int64_t rows, int64_t k, int6
                           .threads = 1,
                           .paths = &cpu->paths,
                           .workspace = s->products };
-    j->gemm(&args);
+    gd_gemm(j->gemm, &args);
 }
 
 static job job_of(const gd_kernel_call *call, const gd_recurrent_loops *f32)

@@ -1,29 +1,21 @@
-/* backend/cpu/conv_grad_weight.h: the gradient of a convolution's weight: for each group
+/* backend/cpu/conv_weight_isa.c: the gradient of a convolution's weight in f32 (conv.h), compiled
+ * once per instruction set: for each group
  *     dw[o, channel and tap] = G[o, positions] @ window[channel and tap, positions]^T
  * with the positions of the whole batch. It is computed transposed: panels of window rows, read out
  * of the image, against a packed block of G^T; sums stay in scratch until all positions are in.
- * Included by gemm_isa.c. Start at GD_ISA_NAME(gd_conv_grad_weight_f32), at the end.
+ * Start at GD_ISA_NAME(gd_conv_grad_weight_f32), at the end.
  */
+#include "backend/cpu/conv_weight_band.h"
+#include "backend/cpu/conv_window.h"
+#include "base/threads.h"
+
+#include <string.h>
 
 typedef struct weight_work {
     const gd_conv_args *args;
     window_t window; /* of group 0 */
     int64_t row_parts, column_parts;
 } weight_work;
-
-/* Part of the gradient of one group: window rows [row, row+m), output channels [column, column+n).
- */
-typedef struct weight_part {
-    const window_t *window;
-    const float *g; // [n, o, plane], of the group
-    int64_t g_n;    /* from image to image */
-    float *out;     // [o, channels * taps]
-    int64_t out_row;
-    int64_t row, m, column, n, positions;
-    float *block, *panel, *sums; // G^T; window rows; [m, n in whole vectors]
-    int64_t sums_row;
-    const gd_paths *paths;
-} weight_part;
 
 #define PIECES_KEPT 1024
 
@@ -82,9 +74,9 @@ static void pack_gradient(const weight_part *part, int64_t position, int64_t dep
         for (int64_t p = 0; p < depth;) {
             const int64_t n = (position + p) / plane, at = (position + p) % plane;
             const int64_t count = LEAST(plane - at, depth - p);
-            pack_transposed_f32(panel + p * width, width,
-                                part->g + n * part->g_n + (part->column + j) * plane + at, plane,
-                                count, columns);
+            PRODUCTS.pack_transposed(panel + p * width, width,
+                                     part->g + n * part->g_n + (part->column + j) * plane + at,
+                                     plane, count, columns);
             p += count;
         }
     }
@@ -106,8 +98,6 @@ static void fetch_gradient(const weight_part *part, int64_t position, int64_t de
     }
 }
 
-#include "backend/cpu/conv_weight_band.h"
-
 /* One block of positions whose window rows are packed. */
 static void multiply_packed(const weight_part *part, piece_table *table, int64_t position,
                             int64_t depth)
@@ -118,19 +108,19 @@ static void multiply_packed(const weight_part *part, piece_table *table, int64_t
         const int64_t from = panel_begin(part->m, i, panels),
                       rows = panel_begin(part->m, i + 1, panels) - from;
         pack_window_rows(part->window, table, part->row + from, rows, depth, part->panel);
-        tile_t t = { .a = part->panel,
-                     .a_row = A_PANEL_ROW,
-                     .a_step = 1,
-                     .c_row = part->sums_row,
-                     .depth = depth,
-                     .row_bias_stride = 1,
-                     .next_a = part->panel,
-                     .accumulate = position > 0 };
+        gd_gemm_tile t = { .a = part->panel,
+                           .a_row = A_PANEL_ROW,
+                           .a_step = 1,
+                           .c_row = part->sums_row,
+                           .depth = depth,
+                           .row_bias_stride = 1,
+                           .next_a = part->panel,
+                           .accumulate = position > 0 };
         for (int64_t j = 0; j < part->sums_row; j += COLUMNS_MAX) {
             t.columns = t.b_step = LEAST(part->sums_row - j, COLUMNS_MAX);
             t.b = part->block + j * depth;
             t.c = part->sums + from * part->sums_row + j;
-            tile_kernels_f32[rows - 1][t.columns / LANES - 1](&t);
+            gd_gemm_tile_kernel(&PRODUCTS, rows, t.columns / LANES)(&t);
         }
     }
 }
@@ -161,9 +151,9 @@ static void multiply_weight(weight_part *part, gd_scratch scratch)
         else
             multiply_packed(part, &u.pieces, position, depth);
     }
-    store_columns_f32(part->sums, part->sums_row, part->m, part->n,
-                      part->out + part->column * part->out_row + part->row, part->out_row, NULL, 0,
-                      false);
+    PRODUCTS.store_columns(part->sums, part->sums_row, part->m, part->n,
+                           part->out + part->column * part->out_row + part->row, part->out_row,
+                           NULL, 0, false);
 }
 
 /* Cut into what the block and the scratch hold. */
@@ -188,7 +178,7 @@ static void weight_pieces(void *context, int64_t begin, int64_t end, int thread)
                              .out_row = rows,
                              .positions = s->n * s->out_plane,
                              .paths = args->paths };
-        const int64_t most_columns = block_columns_f32(args->paths);
+        const int64_t most_columns = gd_gemm_block_columns(&PRODUCTS, args->paths);
         for (part.column = vecs * j / work->column_parts * LANES; part.column < column_end;
              part.column += part.n) {
             part.n = LEAST(column_end - part.column, most_columns);

@@ -1,0 +1,234 @@
+/* backend/cpu/conv_isa.c: convolution in f32 and its gradient by the input (conv.h), compiled once
+ * per instruction set: threads, and which way. The ways are conv_packed.h, conv_direct.h,
+ * conv_lanes.h and conv_images.h; the gradient by the weight is conv_weight_isa.c. Start at
+ * GD_ISA_NAME(gd_conv_forward_f32).
+ */
+#include "backend/cpu/conv_direct.h"
+#include "backend/cpu/conv_images.h"
+#include "backend/cpu/conv_lanes.h"
+#include "backend/cpu/conv_packed.h"
+#include "base/threads.h"
+
+/* No steps: C is the bias, or 0. */
+static __attribute__((noinline)) void conv_fill(const conv_t *v, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += COLUMNS_MAX) {
+        c_run_t c_runs[COLUMNS_MAX];
+        const int many = list_c_runs(v, j, LEAST(n - j, COLUMNS_MAX), c_runs);
+        for (int64_t i = 0; i < v->m; i++) {
+            const float bias = v->bias[i * v->bias_step];
+            for (int k = 0; k < many; k++)
+                for (int64_t x = 0; x < c_runs[k].count; x++)
+                    v->c[i * v->c_row + c_runs[k].from + x * c_runs[k].stride] =
+                        v->relu && bias < 0 ? 0 : bias;
+        }
+    }
+}
+
+typedef struct conv_work {
+    const gd_conv_args *args;
+    conv_t first;                                     /* of group 0 */
+    int64_t group_data, group_a, group_c, group_bias; /* from one group to the next */
+    int64_t n;                                        /* columns */
+    bool direct, lanes, images;                       /* the path; else by packing */
+    band_t band;                                      /* of those two */
+    int64_t row_parts, column_parts;
+} conv_work;
+
+static void conv_pieces(void *context, int64_t begin, int64_t end, int thread)
+{
+    const conv_work *work = context;
+    const gd_scratch scratch = gd_scratch_of_thread(&work->args->workspace, thread);
+    const int64_t parts = work->row_parts * work->column_parts;
+    for (int64_t index = begin; index < end; index++) {
+        const int64_t group = index / parts, i = index % parts / work->column_parts,
+                      j = index % work->column_parts;
+        conv_t v = work->first;
+        v.window.data += group * work->group_data;
+        v.a += group * work->group_a;
+        v.c += group * work->group_c;
+        v.bias += group * work->group_bias;
+        const int64_t row = v.m * i / work->row_parts;
+        const int64_t m = v.m * (i + 1) / work->row_parts - row;
+        const bool by_lines = work->direct || work->lanes;
+        const int64_t images = work->args->s.n;
+        const int64_t tiles = work->images ? (images + IMAGES - 1) / IMAGES * v.window.count[1]
+                              : by_lines   ? work->n / v.window.count[2]
+                                           : (work->n + COLUMNS_MAX - 1) / COLUMNS_MAX;
+        const int64_t tile = tiles * j / work->column_parts,
+                      tile_end = tiles * (j + 1) / work->column_parts;
+        if (m <= 0 || tile_end <= tile)
+            continue;
+        if (GD_SIMD_FUSED && work->images) {
+            images_part(&v, images, tile, tile_end - tile, scratch);
+        } else if (work->lanes) {
+            lanes_part(&v, &work->band, tile, tile_end - tile, scratch);
+        } else if (work->direct) {
+            direct_part(&v, &work->band, row, m, tile, tile_end - tile, scratch);
+        } else {
+            const int64_t column = tile * COLUMNS_MAX,
+                          column_end = LEAST(tile_end * COLUMNS_MAX, work->n);
+            conv_part(&v, row, m, column, column_end - column, scratch);
+        }
+    }
+}
+
+static void conv_run(conv_work *work)
+{
+    const conv_t *v = &work->first;
+    const int64_t groups = work->args->s.groups;
+    if (v->m == 0 || work->n == 0)
+        return;
+    if (v->depth == 0) {
+        for (int64_t g = 0; g < groups; g++) {
+            conv_t one = *v;
+            one.c += g * work->group_c;
+            one.bias += g * work->group_bias;
+            conv_fill(&one, work->n);
+        }
+        return;
+    }
+    const gd_gemm_args size = {
+        .m = v->m, .n = work->n, .k = v->depth, .threads = work->args->threads
+    };
+    const int threads = gd_gemm_threads(&size, groups);
+    work->lanes = !work->images && use_lanes(v, &work->band);
+    work->direct = !work->images && !work->lanes && use_direct(v, &work->band);
+    gd_gemm_divide(v->m, work->n, LANES, groups, threads, &work->row_parts, &work->column_parts);
+    if (work->images || work->lanes) { /* which takes all rows together */
+        work->column_parts *= work->row_parts;
+        work->row_parts = 1;
+    }
+    gd_parallel_for(threads, groups * work->row_parts * work->column_parts, 1, conv_pieces, work);
+}
+
+void GD_ISA_NAME(gd_conv_forward_f32)(const gd_conv_args *args)
+{
+    const gd_conv_sizes *s = &args->s;
+    const int64_t *stride = args->attr->stride;
+    const bool full = gd_conv_may_choose(args->paths) && s->out[2] == 16 && s->taps < 16 &&
+                      stride[1] * stride[2] == 1; /* vectors */
+    const bool images = !full && use_images(args, s->o, s->c * s->in_plane, s->out[2]);
+#if defined(GD_ISA_AVX512_BUILD)
+    if (args->paths->conv == GD_CONV_NARROW ||
+        (!images && is_narrow(args, s->o, s->c * s->taps, s->out[2]))) {
+        gd_conv_forward_f32_avx2(args);
+        return;
+    }
+#endif
+    conv_work work = { .args = args,
+                       .group_data = s->c * s->in_plane,
+                       .group_a = s->o * s->c * s->taps,
+                       .group_c = s->o * s->out_plane,
+                       .group_bias = args->bias ? s->o : 0,
+                       .n = s->n * s->out_plane,
+                       .images = images };
+    conv_t *v = &work.first;
+    v->paths = args->paths;
+    set_forward_window(args, args->a, &v->window);
+    v->m = s->o;
+    v->depth = s->c * s->taps;
+    v->a = args->b;
+    v->a_row = v->depth;
+    v->a_channel = s->taps;
+    v->taps_plain = v->a_plain = true;
+    v->c = args->out;
+    v->c_row = s->out_plane;
+    v->c_n = s->groups * s->o * s->out_plane;
+    v->c_plain = true;
+    v->c_step[2] = 1;
+    v->c_step[1] = s->out[2];
+    v->c_step[0] = s->out[1] * s->out[2];
+    v->bias = args->bias ? args->bias : &no_bias;
+    v->bias_step = args->bias ? 1 : 0;
+    v->relu = args->attr->relu != 0;
+    conv_run(&work);
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Elements first, first + stride, … of each axis of x's gradient: those that the same taps reach.
+ */
+static void conv_grad_phase(conv_work *work, const int64_t first[GD_SPATIAL])
+{
+    const gd_conv_args *args = work->args;
+    const gd_conv_sizes *s = &args->s;
+    const gd_conv_attr *attr = args->attr;
+    conv_t *v = &work->first;
+    window_t *w = &v->window;
+    int64_t in_step = 1, tap_step = 1, tap_first = 0, c_first = 0;
+    w->plane = w->tap_count = 1;
+    for (int a = GD_SPATIAL - 1; a >= 0; a--) {
+        const int64_t stride = attr->stride[a], dilation = attr->dilation[a];
+        const int64_t every = stride / common_divisor(stride, dilation); /* tap may fit */
+        const int64_t at = first[a] + attr->before[a];
+        int64_t tap = 0;
+        while (tap < s->kernel[a] && (at - tap * dilation) % stride)
+            tap++;
+        w->size[a] = s->out[a];
+        w->count[a] = (s->in[a] - first[a] + stride - 1) / stride;
+        w->step[a] = 1;
+        w->taps[a] = tap < s->kernel[a] ? (s->kernel[a] - tap + every - 1) / every : 0;
+        w->first[a] = (at - tap * dilation) / stride;
+        w->gap[a] = -(every * dilation / stride);
+        w->plane *= w->count[a];
+        w->tap_count *= w->taps[a];
+        v->a_tap[a] = every * tap_step;
+        v->c_step[a] = stride * in_step;
+        tap_first += tap * tap_step;
+        c_first += first[a] * in_step;
+        tap_step *= s->kernel[a];
+        in_step *= s->in[a];
+    }
+    v->depth = s->o * w->tap_count;
+    v->a = args->b + tap_first;
+    v->taps_plain = w->tap_count == s->taps;
+    v->c = args->out + c_first;
+    v->c_plain = attr->stride[0] * attr->stride[1] * attr->stride[2] == 1;
+    work->n = s->n * w->plane;
+    conv_run(work);
+}
+
+void GD_ISA_NAME(gd_conv_grad_input_f32)(const gd_conv_args *args)
+{
+    const gd_conv_sizes *s = &args->s;
+    const int64_t *stride = args->attr->stride;
+    const bool images = stride[0] * stride[1] * stride[2] == 1 &&
+                        use_images(args, s->c, s->o * s->out_plane, s->in[2]);
+#if defined(GD_ISA_AVX512_BUILD)
+    if (args->paths->conv == GD_CONV_NARROW ||
+        (!images && is_narrow(args, s->c, s->o * s->taps, s->in[2]))) {
+        gd_conv_grad_input_f32_avx2(args);
+        return;
+    }
+#endif
+    conv_work work = { .args = args,
+                       .group_data = s->o * s->out_plane,
+                       .group_a = s->o * s->c * s->taps,
+                       .group_c = s->c * s->in_plane,
+                       .images = images };
+    conv_t *v = &work.first;
+    v->paths = args->paths;
+    v->bias = &no_bias;
+    v->window.data = args->a;
+    v->window.n_stride = s->groups * s->o * s->out_plane;
+    v->window.c_stride = s->out_plane;
+    v->m = s->c;
+    v->a_row = s->taps;
+    v->a_channel = s->c * s->taps;
+    v->c_row = s->in_plane;
+    v->c_n = s->groups * s->c * s->in_plane;
+    int64_t first[GD_SPATIAL];
+    for (first[0] = 0; first[0] < LEAST(stride[0], s->in[0]); first[0]++)
+        for (first[1] = 0; first[1] < LEAST(stride[1], s->in[1]); first[1]++)
+            for (first[2] = 0; first[2] < LEAST(stride[2], s->in[2]); first[2]++)
+                conv_grad_phase(&work, first);
+}

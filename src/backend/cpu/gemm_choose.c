@@ -1,0 +1,217 @@
+/* backend/cpu/gemm_choose.c: how a product is computed. Each function is one decision, a rule a
+ * line, the first that holds counts, and says what the rule wins. No decision changes a bit of a
+ * result (gemm.h), unless the descriptor's types say so. Figures are of Zen 4 where nothing else is
+ * said. Start at gd_gemm_choose, at the end.
+ *
+ * GRADUS_MATMUL (paths.h) replaces the choice where the way can compute the product.
+ */
+#include "backend/cpu/gemm_plan.h"
+
+#include <string.h>
+
+/* Packing B pays over so many rows, a quarter as many if rows of B collide in the caches; copying
+ * panels of a transposed A pays over so many columns. Up to CHAIN_ROWS rows of a narrow product are
+ * taken one by one. */
+#define DIRECT_ROWS    512
+#define DIRECT_COLUMNS 64
+#define CHAIN_ROWS     3
+#define FAR_ROWS       32
+
+static const char *const forced = "GRADUS_MATMUL";
+
+/* Whether to compute C^T = B^T A^T: products commute and sums keep their order, so no bit changes.
+ * Kernels want the rows of C and B contiguous, and n to fill vectors. */
+static gd_gemm_choice choose_transposed(const gd_gemm_micro *micro, const gd_gemm_args *args)
+{
+    const int64_t m = args->m, n = args->n;
+    if (args->paths->matmul == GD_MATMUL_TRANSPOSED)
+        return (gd_gemm_choice){ 1, forced };
+    if (n == 1 && m > 1)
+        return (gd_gemm_choice){ 1, "one column: a product with one row reads B once" };
+    if (m == 1 || n == 1)
+        return (gd_gemm_choice){ 0, "one row" };
+    if (args->c_col_stride != 1 && args->c_row_stride == 1)
+        return (gd_gemm_choice){ 1,
+                                 "columns of C are contiguous: tiles are stored without copies" };
+    /* In quarters of a cycle per step of k: a multiply-add takes a cycle, packing a transposed
+     * number about half of one. */
+    const int64_t n_vectors = gd_gemm_vectors(micro, n), m_vectors = gd_gemm_vectors(micro, m);
+    const int64_t as_is = 4 * m * n_vectors + (args->b_col_stride == 1 ? 0 : 2 * n);
+    const int64_t transposed = 4 * n * m_vectors + (args->a_row_stride == 1 ? 0 : 2 * m);
+    if (transposed + transposed / 4 < as_is)
+        return (gd_gemm_choice){ 1, "rows fill vectors better than columns do" };
+    return (gd_gemm_choice){ 0, "columns fill vectors" };
+}
+
+/* The way of a product with one row. BLOCKS: none suits the strides of B. */
+static gd_gemm_choice choose_row(const gd_gemm_micro *micro, const gd_gemm_product *p, int64_t n)
+{
+    if (n < micro->lanes && !micro->any_width && (n == 1 || p->b_col == 1))
+        return (gd_gemm_choice){ GD_GEMM_SCALARS, "fewer columns than a vector has lanes" };
+    if ((p->b_col == 1 || n == 1) && n <= 2 * micro->columns)
+        return (gd_gemm_choice){ GD_GEMM_CHAINS, "few columns: all sums stay in registers" };
+    if (p->b_col == 1 || n == 1)
+        return (gd_gemm_choice){ GD_GEMM_STREAMS, "one row: B is read once, in long runs" };
+    if (p->b_row == 1 && n >= micro->lanes)
+        return (gd_gemm_choice){ GD_GEMM_DOTS, "one row, B's columns contiguous: B is read once" };
+    return (gd_gemm_choice){ GD_GEMM_BLOCKS, "one row, but B has no contiguous rows or columns" };
+}
+
+/* The way of a piece [m, n] of p. */
+static gd_gemm_choice choose_way(const gd_gemm_micro *micro, const gd_paths *paths,
+                                 const gd_gemm_product *p, int64_t m, int64_t n)
+{
+    const gd_matmul_path path = paths->matmul;
+    if (path == GD_MATMUL_PACKED || path == GD_MATMUL_DIRECT)
+        return (gd_gemm_choice){ GD_GEMM_BLOCKS, forced };
+    if (!micro->row || p->accumulate)
+        return (gd_gemm_choice){ GD_GEMM_BLOCKS, p->accumulate ? "added to C" : "the only way" };
+    if (m == 1)
+        return choose_row(micro, p, n);
+    const gd_gemm_choice row = choose_row(micro, p, n);
+    if (path == GD_MATMUL_ROWS)
+        return (gd_gemm_choice){ row.taken, forced };
+    if (m <= CHAIN_ROWS && p->k > micro->depth && n <= micro->columns && p->b_col == 1)
+        return (gd_gemm_choice){ row.taken, "few sums: blocks of k side by side hide additions" };
+    return (gd_gemm_choice){ GD_GEMM_BLOCKS, "rows of C share B" };
+}
+
+/* Whether to pack B, rather than to read it where it lies. */
+static gd_gemm_choice choose_pack_b(const gd_gemm_micro *micro, const gd_paths *paths,
+                                    const gd_gemm_product *p, int64_t m)
+{
+    if (!micro->reads_b || p->b_col != 1)
+        return (gd_gemm_choice){ 1, "tiles read rows of B" };
+    if (paths->matmul == GD_MATMUL_PACKED || paths->matmul == GD_MATMUL_DIRECT)
+        return (gd_gemm_choice){ paths->matmul == GD_MATMUL_PACKED, forced };
+    /* A tile one cache line wide uses a page for each line it reads, if rows are so far apart. */
+    const bool is_far = micro->columns * micro->b_bytes <= GD_LINE_BYTES &&
+                        p->b_row * micro->b_bytes > 16 * GD_LINE_BYTES;
+    if (is_far && m > FAR_ROWS)
+        return (gd_gemm_choice){ 1, "a page of B for each line that a tile reads" };
+    if (gd_gemm_collide(p->b_row * micro->b_bytes) && m > DIRECT_ROWS / 4)
+        return (gd_gemm_choice){ 1, "rows of B collide in the caches" };
+    if (m > DIRECT_ROWS)
+        return (gd_gemm_choice){ 1, "B is read by many rows" };
+    return (gd_gemm_choice){ 0, "B is read by too few rows to be worth copying" };
+}
+
+/* Whether to copy panels of A. */
+static gd_gemm_choice choose_pack_a(const gd_gemm_micro *micro, const gd_paths *paths,
+                                    const gd_gemm_product *p, int64_t m, int64_t n)
+{
+    if (!micro->reads_a)
+        return (gd_gemm_choice){ 1, "tiles read panels of A" };
+    if (paths->matmul == GD_MATMUL_PACKED || paths->matmul == GD_MATMUL_DIRECT)
+        return (gd_gemm_choice){ paths->matmul == GD_MATMUL_PACKED, forced };
+    if (p->a_col == 1 && m > 8 && gd_gemm_collide(p->a_row * micro->a_bytes))
+        return (gd_gemm_choice){ 1, "rows of A collide in the caches" };
+    if (p->a_col != 1 && n > DIRECT_COLUMNS)
+        return (gd_gemm_choice){ 1, "A is transposed, and read by many columns" };
+    return (gd_gemm_choice){ 0, "A is read where it lies" };
+}
+
+/* The first product of the batch. Field by field into place: copies of a fresh structure wait for
+ * its stores. */
+static void set_product(const gd_gemm_args *args, bool transposed, gd_gemm_product *p)
+{
+    p->k = args->k;
+    p->c = args->c;
+    p->relu = args->relu;
+    p->relu_result = args->relu_result;
+    p->accumulate = args->accumulate;
+    if (!transposed) {
+        p->m = args->m, p->n = args->n;
+        p->a = args->a, p->a_row = args->a_row_stride, p->a_col = args->a_col_stride;
+        p->b = args->b, p->b_row = args->b_row_stride, p->b_col = args->b_col_stride;
+        p->c_row = args->c_row_stride, p->c_col = args->c_col_stride;
+        p->column_bias = args->bias, p->column_bias_stride = args->bias ? args->bias_stride : 1;
+        p->row_bias = NULL, p->row_bias_stride = 1;
+    } else {
+        p->m = args->n, p->n = args->m;
+        p->a = args->b, p->a_row = args->b_col_stride, p->a_col = args->b_row_stride;
+        p->b = args->a, p->b_row = args->a_col_stride, p->b_col = args->a_row_stride;
+        p->c_row = args->c_col_stride, p->c_col = args->c_row_stride;
+        p->column_bias = NULL, p->column_bias_stride = 1;
+        p->row_bias = args->bias, p->row_bias_stride = args->bias_stride;
+    }
+}
+
+/* k == 0 is the product with one step of zeros, so that one text gives the bias alone. */
+static const double zero;
+static void set_empty(gd_gemm_args *args)
+{
+    args->k = 1;
+    args->a = args->b = &zero;
+    args->a_row_stride = args->a_col_stride = args->b_row_stride = args->b_col_stride = 0;
+    memset(args->a_batch_stride, 0, sizeof args->a_batch_stride);
+    memset(args->b_batch_stride, 0, sizeof args->b_batch_stride);
+}
+
+static void set_batch(const gd_gemm_args *args, gd_gemm_plan *plan)
+{
+    const size_t bytes = (size_t)args->batch_rank * sizeof(int64_t);
+    const bool transposed = plan->transposed.taken;
+    plan->batch_rank = args->batch_rank;
+    if (args->batch_rank == 0)
+        return;
+    memcpy(plan->batch_shape, args->batch_shape, bytes);
+    memcpy(transposed ? plan->b_batch_stride : plan->a_batch_stride, args->a_batch_stride, bytes);
+    memcpy(transposed ? plan->a_batch_stride : plan->b_batch_stride, args->b_batch_stride, bytes);
+    memcpy(plan->c_batch_stride, args->c_batch_stride, bytes);
+}
+
+/* How many threads, and the pieces that they compute. */
+static void choose_pieces(const gd_gemm_micro *micro, const gd_gemm_args *args, int64_t batch,
+                          gd_gemm_plan *plan)
+{
+    const gd_gemm_product *p = &plan->first;
+    plan->row_parts = plan->column_parts = 1;
+    plan->threads = args->threads > 1 ? gd_gemm_threads(args, batch) : 1;
+    if (plan->threads > 1 || batch > 1)
+        gd_gemm_divide(p->m, p->n, micro->lanes, batch, plan->threads, &plan->row_parts,
+                       &plan->column_parts);
+    plan->pieces = batch * plan->row_parts * plan->column_parts;
+}
+
+bool gd_gemm_choose(const gd_gemm_micro *micro, const gd_gemm_args *args, gd_gemm_plan *plan)
+{
+    gd_gemm_args changed;
+    int64_t batch = 1;
+    for (int d = 0; d < args->batch_rank; d++)
+        batch *= args->batch_shape[d];
+    if (args->m <= 0 || args->n <= 0 || batch <= 0 || (args->k <= 0 && args->accumulate))
+        return false;
+    if (args->k <= 0 || args->batch_rank > 0) {
+        changed = *args;
+        args = &changed;
+        if (args->k <= 0)
+            set_empty(&changed);
+        batch = gd_gemm_join_batch(&changed);
+    }
+    plan->transposed = choose_transposed(micro, args);
+    set_product(args, plan->transposed.taken, &plan->first);
+    set_batch(args, plan);
+    choose_pieces(micro, args, batch, plan);
+    if (plan->threads > 1 && batch == 1 &&
+        gd_gemm_takes_stretches(micro, &plan->first, args->paths, plan->threads)) {
+        plan->way =
+            (gd_gemm_choice){ GD_GEMM_STRETCHES, "one row, short: threads share B by rows" };
+        return true;
+    }
+    /* the largest piece */
+    const gd_gemm_product *p = &plan->first;
+    int64_t m = p->m, n = p->n;
+    if (plan->row_parts > 1)
+        m = (m + plan->row_parts - 1) / plan->row_parts;
+    if (plan->column_parts > 1)
+        n = (gd_gemm_vectors(micro, n) + plan->column_parts - 1) / plan->column_parts *
+            micro->lanes;
+    plan->way = choose_way(micro, args->paths, p, m, n);
+    if (plan->way.taken != GD_GEMM_BLOCKS)
+        return true;
+    plan->pack_a = choose_pack_a(micro, args->paths, p, m, n);
+    plan->pack_b = choose_pack_b(micro, args->paths, p, m);
+    plan->block_columns = gd_gemm_block_columns(micro, args->paths);
+    return true;
+}

@@ -1,0 +1,362 @@
+/* backend/cpu/gemm_driver.c: from a plan (gemm_choose.c) to calls of micro-kernels, for all
+ * instruction sets and element types. gd_gemm, at the end, divides the work over threads; multiply
+ * does one thread's part of one product.
+ *
+ * Blocking. A block of B, as deep as the descriptor says and as wide as half the second-level cache
+ * allows, is packed into panels one tile wide. Against it goes one panel of A at a time, one tile
+ * high, which stays in the first-level cache while the panels of B stream past it out of the
+ * second. This is the scheme of Goto & van de Geijn, "Anatomy of High-Performance Matrix
+ * Multiplication" (2008), and of BLIS (Van Zee & van de Geijn 2015), with A and B exchanged: the
+ * depth is given by the definition of the result, and at that depth it is the panel of A that fits
+ * the first level. Small and thin products skip the packing, where kernels read A with any strides
+ * and B with contiguous rows where they lie.
+ */
+#include "backend/cpu/gemm_plan.h"
+#include "base/threads.h"
+
+#include <string.h>
+
+#define THIN_ROWS      32 /* B is fetched a block ahead for at most so many rows */
+#define DIRECT_COLUMNS 64 /* panels of A are fetched ahead for more columns */
+
+/* A block of B and the rows of A and C that go with it. */
+typedef struct block {
+    const gd_gemm_micro *micro;
+    const gd_gemm_product *p;
+    int64_t step, depth;     /* of k: [step, step+depth) */
+    int64_t packed_depth;    /* the same as packers round it up */
+    int64_t column, columns; /* of n */
+    const char *packed;      /* the block, or its ragged last panel alone, as pack_b left it */
+    bool packed_all;
+    bool pack_rows; /* copy panels of A */
+    void *row_panel;
+} block;
+
+/* Numbers of 4 or 8 bytes: to[i * to_row + j * to_col] = from[i * from_row + j * from_col]. */
+static void copy_matrix(void *to, int64_t to_row, int64_t to_col, const void *from,
+                        int64_t from_row, int64_t from_col, int64_t rows, int64_t columns,
+                        int bytes)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        char *t = (char *)to + i * to_row * bytes;
+        const char *f = (const char *)from + i * from_row * bytes;
+        if (bytes == 4)
+            for (int64_t j = 0; j < columns; j++, t += 4 * to_col, f += 4 * from_col)
+                memcpy(t, f, 4);
+        else
+            for (int64_t j = 0; j < columns; j++, t += 8 * to_col, f += 8 * from_col)
+                memcpy(t, f, 8);
+    }
+}
+
+/* One tile whose C has no contiguous rows, or no room for what the kernel writes: by way of a copy.
+ */
+static void tile_by_copy(const gd_gemm_micro *micro, gd_gemm_tile t, int64_t rows, int64_t vectors,
+                         int64_t c_col)
+{
+    _Alignas(GD_LINE_BYTES) char copy[GD_GEMM_MOST_TILE_BYTES];
+    void *c = t.c;
+    const int64_t c_row = t.c_row, row = micro->columns;
+    if (t.accumulate) {
+        memset(copy, 0, (size_t)(rows * row * micro->c_bytes));
+        copy_matrix(copy, row, 1, c, c_row, c_col, rows, t.columns, micro->c_bytes);
+    }
+    t.c = copy;
+    t.c_row = row;
+    gd_gemm_tile_kernel(micro, rows, vectors)(&t);
+    if (c_row == 1 && c_col != 1 && micro->store_columns)
+        micro->store_columns(copy, row, rows, t.columns, c, c_col, NULL, 0, false);
+    else
+        copy_matrix(c, c_row, c_col, copy, row, 1, rows, t.columns, micro->c_bytes);
+}
+
+/* The part of the block from its column j on that tile t covers: B, packed or where it lies, and
+ * with the last block of k the bias, by way of `bias` if it is not contiguous. */
+static void set_columns(const block *b, int64_t j, int64_t vectors, bool ragged, gd_gemm_tile *t,
+                        char *bias)
+{
+    const gd_gemm_micro *micro = b->micro;
+    const gd_gemm_product *p = b->p;
+    const int64_t column = b->column + j, width = vectors << micro->lane_shift;
+    if (b->packed_all || ragged) {
+        t->b = b->packed + (b->packed_all ? j * b->packed_depth * micro->b_bytes : 0);
+        t->b_step = width;
+    } else {
+        t->b = gd_gemm_at(p->b, b->step * p->b_row + column, micro->b_bytes);
+        t->b_step = p->b_row;
+    }
+    if (!p->column_bias || b->step + b->depth < p->k)
+        return;
+    t->column_bias = gd_gemm_at(p->column_bias, column * p->column_bias_stride, micro->c_bytes);
+    if (p->column_bias_stride != 1 || ragged) {
+        const int64_t rest = t->columns * micro->c_bytes;
+        if (ragged)
+            memset(bias + rest, 0, (size_t)(width * micro->c_bytes - rest));
+        copy_matrix(bias, 0, 1, t->column_bias, 0, p->column_bias_stride, 1, t->columns,
+                    micro->c_bytes);
+        t->column_bias = bias;
+    }
+}
+
+/* C[rows, columns] from (row, column) on becomes 0 where relu_result is not > 0. */
+static void apply_relu_grad(const gd_gemm_micro *micro, const gd_gemm_product *p, int64_t row,
+                            int64_t rows, int64_t column, int64_t columns)
+{
+    const int64_t first = row * p->c_row + column * p->c_col;
+    char *c = (char *)p->c + first * micro->c_bytes;
+    const void *y = gd_gemm_at(p->relu_result, first, micro->c_bytes);
+    if (p->c_row == 1)
+        micro->relu_grad(c, y, columns, p->c_col, rows, 1);
+    else
+        micro->relu_grad(c, y, rows, p->c_row, columns, p->c_col);
+}
+
+/* What tiles fetch meanwhile: the next panel of A; or, with few rows, when the time goes into
+ * reading B from memory, the next block of both, with the first panel. */
+static void set_next(const block *b, int64_t row, int64_t rows, gd_gemm_tile *t)
+{
+    const gd_gemm_micro *micro = b->micro;
+    const gd_gemm_product *p = b->p;
+    const bool next_block = p->m <= THIN_ROWS && !b->packed_all && p->k * p->n > GD_GEMM_LARGE &&
+                            b->step + micro->depth < p->k;
+    if (next_block && row == 0)
+        t->next_b = micro->depth * p->b_row;
+    if (p->a_col != 1)
+        return;
+    if (!next_block && (row + 2 * rows > p->m ||
+                        !(b->pack_rows || p->n > DIRECT_COLUMNS || p->m * p->k > GD_GEMM_LARGE)))
+        return;
+    const int64_t tiles = (b->columns + micro->columns - 1) / micro->columns;
+    const int64_t line = GD_LINE_BYTES / micro->a_bytes; /* numbers */
+    t->next_a = gd_gemm_at(t->a, next_block ? micro->depth : rows * p->a_row, micro->a_bytes);
+    t->next_a_row = p->a_row;
+    t->next_lines = (t->depth + line * tiles - 1) / (line * tiles);
+}
+
+/* Rows [row, row+rows) of C against one block of B, tile by tile. */
+static void multiply_panel(const block *b, int64_t row, int64_t rows)
+{
+    const gd_gemm_micro *micro = b->micro;
+    const gd_gemm_product *p = b->p;
+    const bool last = b->step + b->depth == p->k;
+    gd_gemm_tile t = {
+        .a = gd_gemm_at(p->a, row * p->a_row + b->step * p->a_col, micro->a_bytes),
+        .a_row = p->a_row,
+        .a_step = p->a_col,
+        .c_row = p->c_row,
+        .depth = b->depth,
+        .row_bias_stride = p->row_bias_stride,
+        .next_a = p->a,
+        .accumulate = b->step > 0 || p->accumulate,
+        .relu = last && p->relu,
+    };
+    if (last && p->row_bias)
+        t.row_bias = gd_gemm_at(p->row_bias, row * p->row_bias_stride, micro->c_bytes);
+    set_next(b, row, rows, &t);
+    if (b->pack_rows) {
+        micro->pack_a(b->row_panel, t.a, t.a_row, t.a_step, rows, t.depth, &t.a_row, &t.a_step);
+        t.a = b->row_panel;
+    }
+    const bool whole_rows = micro->any_height || rows == micro->rows;
+    for (int64_t j = 0; j < b->columns; j += micro->columns) {
+        char bias[GD_GEMM_MOST_WIDTH_BYTES];
+        t.columns = gd_gemm_least(b->columns - j, micro->columns);
+        const int64_t vectors = gd_gemm_vectors(micro, t.columns);
+        const bool ragged = !micro->any_width && t.columns < vectors << micro->lane_shift;
+        set_columns(b, j, vectors, ragged, &t, bias);
+        t.c = (char *)p->c + (row * p->c_row + (b->column + j) * p->c_col) * micro->c_bytes;
+        if (p->c_col == 1 && !ragged && whole_rows)
+            gd_gemm_tile_kernel(micro, rows, vectors)(&t);
+        else
+            tile_by_copy(micro, t, rows, vectors, p->c_col);
+        if (last && p->relu_result)
+            apply_relu_grad(micro, p, row, rows, b->column + j, t.columns);
+        t.next_a = (const char *)t.next_a + t.next_lines * GD_LINE_BYTES;
+    }
+}
+
+/* The block's columns that tiles cannot read where they lie: all, none, or those of a last panel
+ * that does not fill its vectors. */
+static void pack_columns(const block *b, void *packed)
+{
+    const gd_gemm_micro *micro = b->micro;
+    const gd_gemm_product *p = b->p;
+    int64_t first = 0;
+    if (!b->packed_all && (micro->any_width || b->columns % micro->lanes == 0))
+        return;
+    if (!b->packed_all)
+        first = b->columns / micro->columns * micro->columns;
+    const int64_t at = b->step * p->b_row + (b->column + first) * p->b_col;
+    micro->pack_b(packed, gd_gemm_at(p->b, at, micro->b_bytes), p->b_row, p->b_col, b->depth,
+                  b->columns - first);
+}
+
+/* All panels of rows of C against one block of B: even ones, of units of rows. */
+static void multiply_block(const block *b)
+{
+    const int64_t m = b->p->m, unit = b->micro->row_unit;
+    const int64_t panels = (m + b->micro->rows - 1) / b->micro->rows;
+    const int64_t height = m / unit / panels; /* units of rows a panel, */
+    const int64_t higher = m / unit % panels; /* and how many have one more */
+    int64_t row = 0;
+    for (int64_t i = 0; i < panels; i++) {
+        const int64_t rows = i < panels - 1 ? (height + (i < higher)) * unit : m - row;
+        multiply_panel(b, row, rows);
+        row += rows;
+    }
+}
+
+/* The five loops: blocks of columns, blocks of k, panels of rows; then panels of columns above, and
+ * k in the kernel. */
+static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan,
+                            const gd_gemm_product *p, gd_scratch scratch)
+{
+    const int64_t most = plan->block_columns, unit = micro->depth_unit;
+    const int64_t columns = gd_gemm_least(most, gd_gemm_vectors(micro, p->n) << micro->lane_shift);
+    const int64_t deepest = gd_gemm_least((p->k + unit - 1) / unit * unit, micro->depth);
+    block b = {
+        .micro = micro, .p = p, .packed_all = plan->pack_b.taken, .pack_rows = plan->pack_a.taken
+    };
+    const int64_t packed_columns = b.packed_all ? columns : micro->columns;
+    char *packed = gd_scratch_take(&scratch, (size_t)(packed_columns * deepest * micro->b_bytes));
+    b.packed = packed;
+    b.row_panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
+    for (b.column = 0; b.column < p->n; b.column += columns) {
+        b.columns = gd_gemm_least(p->n - b.column, columns);
+        for (b.step = 0; b.step < p->k; b.step += micro->depth) {
+            b.depth = gd_gemm_least(p->k - b.step, micro->depth);
+            b.packed_depth = unit == 1 ? b.depth : (b.depth + unit - 1) / unit * unit;
+            pack_columns(&b, packed);
+            multiply_block(&b);
+        }
+    }
+}
+
+/* A product with one row. */
+static void multiply_row(const gd_gemm_micro *micro, gd_gemm_way way, const gd_gemm_product *p,
+                         gd_scratch scratch)
+{
+    const bool narrow = p->n < micro->lanes && (way == GD_GEMM_DOTS || !micro->any_width);
+    if (narrow) /* what is left of columns cut into pieces */
+        micro->row->scalars(p);
+    else if (way == GD_GEMM_CHAINS)
+        micro->row->chains(p);
+    else if (way == GD_GEMM_STREAMS)
+        gd_gemm_streams(micro, p, scratch);
+    else if (way == GD_GEMM_DOTS)
+        micro->row->dots(p);
+    else
+        micro->row->scalars(p);
+}
+
+/* One product, or a part of one, in this thread. m, n, k > 0. */
+static void multiply(const gd_gemm_micro *micro, const gd_gemm_plan *plan, const gd_gemm_product *p,
+                     gd_scratch scratch)
+{
+    const gd_gemm_way way = (gd_gemm_way)plan->way.taken;
+    if (way == GD_GEMM_BLOCKS) {
+        multiply_blocks(micro, plan, p, scratch);
+        return;
+    }
+    if (p->m == 1) {
+        multiply_row(micro, way, p, scratch);
+    } else {
+        gd_gemm_product row = *p;
+        row.m = 1;
+        for (int64_t i = 0; i < p->m; i++) {
+            multiply_row(micro, way, &row, scratch);
+            row.a = gd_gemm_at(row.a, p->a_row, micro->a_bytes);
+            row.c = (char *)row.c + p->c_row * micro->c_bytes;
+            if (row.row_bias)
+                row.row_bias = gd_gemm_at(row.row_bias, p->row_bias_stride, micro->c_bytes);
+        }
+    }
+    if (p->relu_result)
+        apply_relu_grad(micro, p, 0, p->m, 0, p->n);
+}
+
+/* Element offsets of the product at batch index `batch`. */
+static void locate(const gd_gemm_plan *plan, int64_t batch, int64_t *a, int64_t *b, int64_t *c)
+{
+    *a = *b = *c = 0;
+    for (int d = plan->batch_rank - 1; d >= 0; d--) {
+        const int64_t at = d > 0 ? batch % plan->batch_shape[d] : batch;
+        batch = d > 0 ? batch / plan->batch_shape[d] : 0;
+        *a += at * plan->a_batch_stride[d];
+        *b += at * plan->b_batch_stride[d];
+        *c += at * plan->c_batch_stride[d];
+    }
+}
+
+/* Piece `index` of the batch, *p, which is the first product before. Columns are cut at whole
+ * vectors. */
+static void get_piece(const gd_gemm_micro *micro, const gd_gemm_plan *plan, int64_t index,
+                      gd_gemm_product *p)
+{
+    int64_t batch = index, row = 0, column = 0, a, b, c;
+    if (plan->row_parts * plan->column_parts > 1) {
+        const int64_t part = index % (plan->row_parts * plan->column_parts);
+        batch = index / (plan->row_parts * plan->column_parts);
+        const int64_t i = part / plan->column_parts, j = part % plan->column_parts;
+        const int64_t m = p->m, n = p->n, vectors = gd_gemm_vectors(micro, n);
+        row = m * i / plan->row_parts;
+        column = vectors * j / plan->column_parts * micro->lanes;
+        p->m = m * (i + 1) / plan->row_parts - row;
+        p->n = gd_gemm_least(vectors * (j + 1) / plan->column_parts * micro->lanes, n) - column;
+    }
+    locate(plan, batch, &a, &b, &c);
+    c += row * p->c_row + column * p->c_col;
+    p->a = gd_gemm_at(p->a, a + row * p->a_row, micro->a_bytes);
+    p->b = gd_gemm_at(p->b, b + column * p->b_col, micro->b_bytes);
+    p->c = (char *)p->c + c * micro->c_bytes;
+    if (p->relu_result)
+        p->relu_result = gd_gemm_at(p->relu_result, c, micro->c_bytes);
+    if (p->row_bias)
+        p->row_bias = gd_gemm_at(p->row_bias, row * p->row_bias_stride, micro->c_bytes);
+    if (p->column_bias)
+        p->column_bias = gd_gemm_at(p->column_bias, column * p->column_bias_stride, micro->c_bytes);
+}
+
+typedef struct pieces_work {
+    const gd_gemm_micro *micro;
+    const gd_gemm_plan *plan;
+    const gd_gemm_product *first;
+    const gd_workspace *workspace;
+} pieces_work;
+
+static void run_pieces(void *context, int64_t begin, int64_t end, int thread)
+{
+    const pieces_work *work = context;
+    const gd_scratch scratch = gd_scratch_of_thread(work->workspace, thread);
+    if (work->micro->begin)
+        work->micro->begin();
+    for (int64_t index = begin; index < end; index++) {
+        gd_gemm_product p = *work->first;
+        get_piece(work->micro, work->plan, index, &p);
+        if (p.m > 0 && p.n > 0)
+            multiply(work->micro, work->plan, &p, scratch);
+    }
+    if (work->micro->end)
+        work->micro->end();
+}
+
+/* Does what the plan says, `first` being its first product with the addresses of this call. */
+static void run(const gd_gemm_micro *micro, const gd_gemm_plan *plan, const gd_gemm_product *first,
+                const gd_workspace *workspace)
+{
+    if (plan->way.taken == GD_GEMM_STRETCHES) {
+        gd_gemm_stretches(micro, first, workspace, plan->threads);
+    } else if (plan->pieces == 1 && !micro->begin) {
+        multiply(micro, plan, first, gd_scratch_of_thread(workspace, 0));
+    } else {
+        pieces_work work = { micro, plan, first, workspace };
+        gd_parallel_for(plan->threads, plan->pieces, 1, run_pieces, &work);
+    }
+}
+
+void gd_gemm(const gd_gemm_micro *micro, const gd_gemm_args *args)
+{
+    gd_gemm_plan plan;
+    if (gd_gemm_choose(micro, args, &plan))
+        run(micro, &plan, &plan.first, &args->workspace);
+}

@@ -1,0 +1,81 @@
+/* backend/cpu/gemm_finish.h: how a tile's sums leave the registers: added to C, with bias and ReLU. Of
+ * the micro-kernels of products and of those convolutions that have kernels of their own. Start at
+ * tile_finish.
+ */
+#ifndef GD_BACKEND_CPU_GEMM_FINISH_H
+#define GD_BACKEND_CPU_GEMM_FINISH_H
+
+#include "backend/cpu/gemm_real.h"
+
+/* Vector v of a row of the tile. Where masks are free the last one is always masked, full or not.
+ */
+GD_SIMD_INLINE VEC load_vec(const REAL *row, int v, int vecs, VMASK mask)
+{
+    return GD_SIMD_MASK_FREE && v == vecs - 1 ? V(load_masked)(mask, row + v * LANES)
+                                              : V(load)(row + v * LANES);
+}
+
+GD_SIMD_INLINE void store_vec(REAL *row, int v, int vecs, VMASK mask, VEC x)
+{
+    if (GD_SIMD_MASK_FREE && v == vecs - 1)
+        V(store_masked)(row + v * LANES, mask, x);
+    else
+        V(store)(row + v * LANES, x);
+}
+
+GD_SIMD_INLINE VMASK tile_mask(const gd_gemm_tile *t, int vecs)
+{
+    return V(mask_first)(GD_SIMD_MASK_FREE ? t->columns - (vecs - 1) * LANES : LANES);
+}
+
+/* sum[rows][vecs] -> C. Each stage covers the whole tile, so that every `if` is asked once. */
+GD_SIMD_INLINE void tile_finish(const gd_gemm_tile *t, VEC sum[][VECS_MAX], const int rows,
+                                const int vecs)
+{
+    const VMASK mask = tile_mask(t, vecs);
+    if (t->accumulate) {
+        const REAL *c = t->c;
+        UNROLL
+        for (int i = 0; i < rows; i++, c += t->c_row) {
+            UNROLL
+            for (int v = 0; v < vecs; v++)
+                sum[i][v] = V(add)(load_vec(c, v, vecs, mask), sum[i][v]);
+        }
+    }
+    if (t->column_bias) {
+        UNROLL
+        for (int v = 0; v < vecs; v++) {
+            const VEC bias = load_vec(t->column_bias, v, vecs, mask);
+            UNROLL
+            for (int i = 0; i < rows; i++)
+                sum[i][v] = V(add)(sum[i][v], bias);
+        }
+    }
+    if (t->row_bias) {
+        const REAL *row_bias = t->row_bias;
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            const VEC bias = V(set1)(row_bias[i * t->row_bias_stride]);
+            UNROLL
+            for (int v = 0; v < vecs; v++)
+                sum[i][v] = V(add)(sum[i][v], bias);
+        }
+    }
+    if (t->relu) {
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            UNROLL
+            for (int v = 0; v < vecs; v++)
+                sum[i][v] = V(relu)(sum[i][v]);
+        }
+    }
+    REAL *c = t->c;
+    UNROLL
+    for (int i = 0; i < rows; i++, c += t->c_row) {
+        UNROLL
+        for (int v = 0; v < vecs; v++)
+            store_vec(c, v, vecs, mask, sum[i][v]);
+    }
+}
+
+#endif

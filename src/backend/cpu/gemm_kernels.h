@@ -1,0 +1,68 @@
+/* backend/cpu/gemm_kernels.h: all micro-kernels of products of one element type, and the descriptor
+ * of them, GEMM_NAME. gemm_f32_isa.c and gemm_f64_isa.c are this text and nothing else.
+ */
+#ifndef GD_BACKEND_CPU_GEMM_KERNELS_H
+#define GD_BACKEND_CPU_GEMM_KERNELS_H
+
+#include "backend/cpu/gemm_pack.h"
+#include "backend/cpu/gemm_rows.h"
+#include "backend/cpu/gemm_tile.h"
+
+static void relu_grad(void *to, const void *result, int64_t lines, int64_t line, int64_t count,
+                      int64_t step)
+{
+    for (int64_t i = 0; i < lines; i++) {
+        REAL *restrict c = (REAL *)to + i * line;
+        const REAL *restrict y = (const REAL *)result + i * line;
+        for (int64_t j = 0; j < count && step == 1; j++)
+            c[j] = y[j] > 0 ? c[j] : (REAL)0;
+        for (int64_t j = 0; j < count && step != 1; j++)
+            c[j * step] = y[j * step] > 0 ? c[j * step] : (REAL)0;
+    }
+}
+
+static const gd_gemm_row_kernels row_kernels = { .chains = row_chains,
+                                                 .dots = row_dots,
+                                                 .scalars = row_scalars,
+                                                 .sums = row_sums,
+                                                 .add = add_sums,
+                                                 .store = store_row };
+
+#define LANE_SHIFT (LANES == 16 ? 4 : LANES == 8 ? 3 : LANES == 4 ? 2 : LANES == 2 ? 1 : 0)
+_Static_assert(1 << LANE_SHIFT == LANES, "the lanes of a vector are a power of two");
+_Static_assert(sizeof(REAL) * ROWS_MAX * COLUMNS_MAX <= GD_GEMM_MOST_TILE_BYTES &&
+                   sizeof(REAL) * COLUMNS_MAX <= GD_GEMM_MOST_WIDTH_BYTES,
+               "the driver has room for a tile");
+_Static_assert(sizeof(REAL) * ROWS_MAX * A_PANEL_ROW <= GD_GEMM_PANEL_BYTES &&
+                   sizeof(REAL) * GD_GEMM_KC * ((ROWS_MAX + LANES - 1) / LANES * LANES) <=
+                       GD_GEMM_PANEL_BYTES,
+               "there is room for a panel of A");
+
+const gd_gemm_micro GEMM_NAME = { .a = GEMM_DTYPE,
+                                  .b = GEMM_DTYPE,
+                                  .c = GEMM_DTYPE,
+                                  .a_bytes = sizeof(REAL),
+                                  .b_bytes = sizeof(REAL),
+                                  .c_bytes = sizeof(REAL),
+                                  .fused = GD_SIMD_FUSED,
+                                  .lanes = LANES,
+                                  .lane_shift = LANE_SHIFT,
+                                  .rows = ROWS_MAX,
+                                  .columns = COLUMNS_MAX,
+                                  .row_unit = TILE_UNIT,
+                                  .depth = GD_GEMM_KC,
+                                  .depth_unit = 1,
+                                  .any_width = GD_SIMD_MASK_FREE,
+                                  .any_height = true,
+                                  .reads_a = true,
+                                  .reads_b = true,
+                                  .tiles = tile_kernels,
+                                  .widths = VECS_MAX,
+                                  .pack_a = pack_a,
+                                  .pack_b = pack_b,
+                                  .pack_transposed = pack_transposed,
+                                  .store_columns = store_columns,
+                                  .relu_grad = relu_grad,
+                                  .row = &row_kernels };
+
+#endif
