@@ -242,5 +242,12 @@ bool gd_gpu_describe_elementwise(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_reduction(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_arg_reduction(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_scan(const gd_kernel_call *call, gd_gpu_job *job);
+/* The loops over all axes but one of the input, operand 0, and the result, operand 1, which has that
+ * axis, or not. */
+gd_loops gd_gpu_lines_of(const gd_layout *in, const gd_layout *out, int axis);
+/* softmax.c: softmax, log_softmax */
+bool gd_gpu_describe_softmax(const gd_kernel_call *call, gd_gpu_job *job);
+/* product.c: matmul, linear, matmul_relu_grad */
+bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job);
 
 #endif

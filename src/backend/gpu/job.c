@@ -14,12 +14,23 @@
 typedef bool (*describer)(const gd_kernel_call *call, gd_gpu_job *job);
 
 static const describer describers[GD_OP_COUNT] = {
-    [GD_OP_cast] = gd_gpu_describe_elementwise,     [GD_OP_copy] = gd_gpu_describe_elementwise,
-    [GD_OP_assign] = gd_gpu_describe_elementwise,   [GD_OP_fused] = gd_gpu_describe_elementwise,
-    [GD_OP_sum] = gd_gpu_describe_reduction,        [GD_OP_prod] = gd_gpu_describe_reduction,
-    [GD_OP_max] = gd_gpu_describe_reduction,        [GD_OP_min] = gd_gpu_describe_reduction,
-    [GD_OP_argmax] = gd_gpu_describe_arg_reduction, [GD_OP_argmin] = gd_gpu_describe_arg_reduction,
-    [GD_OP_cumsum] = gd_gpu_describe_scan,          [GD_OP_cumprod] = gd_gpu_describe_scan,
+    [GD_OP_cast] = gd_gpu_describe_elementwise,
+    [GD_OP_copy] = gd_gpu_describe_elementwise,
+    [GD_OP_assign] = gd_gpu_describe_elementwise,
+    [GD_OP_fused] = gd_gpu_describe_elementwise,
+    [GD_OP_sum] = gd_gpu_describe_reduction,
+    [GD_OP_prod] = gd_gpu_describe_reduction,
+    [GD_OP_max] = gd_gpu_describe_reduction,
+    [GD_OP_min] = gd_gpu_describe_reduction,
+    [GD_OP_argmax] = gd_gpu_describe_arg_reduction,
+    [GD_OP_argmin] = gd_gpu_describe_arg_reduction,
+    [GD_OP_softmax] = gd_gpu_describe_softmax,
+    [GD_OP_log_softmax] = gd_gpu_describe_softmax,
+    [GD_OP_matmul] = gd_gpu_describe_product,
+    [GD_OP_linear] = gd_gpu_describe_product,
+    [GD_OP_matmul_relu_grad] = gd_gpu_describe_product,
+    [GD_OP_cumsum] = gd_gpu_describe_scan,
+    [GD_OP_cumprod] = gd_gpu_describe_scan,
 };
 
 static bool fits(const gd_gpu *gpu, const gd_gpu_job *job)

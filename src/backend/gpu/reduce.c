@@ -222,8 +222,7 @@ bool gd_gpu_describe_reduction(const gd_kernel_call *call, gd_gpu_job *job)
 
 /* ---- along one axis ---- */
 
-/* The loops over all other axes of the input, operand 0, and the result, operand 1. */
-static gd_loops lines_of(const gd_layout *in, const gd_layout *out, int axis)
+gd_loops gd_gpu_lines_of(const gd_layout *in, const gd_layout *out, int axis)
 {
     gd_layout lines[2] = { *in, *in };
     int64_t stride = 1;
@@ -243,7 +242,7 @@ bool gd_gpu_describe_arg_reduction(const gd_kernel_call *call, gd_gpu_job *job)
     const gd_layout *in = call->in[0].layout;
     const int axis = ((const gd_axis_attr *)call->attr)->axis;
     const int64_t n = in->rank ? in->shape[axis] : 1, step = in->rank ? in->stride[axis] : 1;
-    const gd_loops lines = lines_of(in, call->out.layout, axis);
+    const gd_loops lines = gd_gpu_lines_of(in, call->out.layout, axis);
     const int64_t results = count_of(&lines);
     if (!gd_codegen_type(in->dtype) || call->out.layout->dtype != GD_I64 || n == 0)
         return false;
@@ -270,7 +269,7 @@ bool gd_gpu_describe_scan(const gd_kernel_call *call, gd_gpu_job *job)
     const gd_layout *in = call->in[0].layout, *out = call->out.layout;
     const int axis = ((const gd_axis_attr *)call->attr)->axis;
     const reduction r = { .in = in->dtype, .out = out->dtype, .op = call->op->id };
-    const gd_loops lines = lines_of(in, out, axis);
+    const gd_loops lines = gd_gpu_lines_of(in, out, axis);
     const int64_t results = count_of(&lines), n = in->rank ? in->shape[axis] : 1;
     if (!gd_codegen_type(r.in) || !gd_codegen_type(r.out))
         return false;

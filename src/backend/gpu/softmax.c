@@ -1,0 +1,75 @@
+/* backend/gpu/softmax.c: softmax and log_softmax. The kernels are in codegen/device/softmax.txt, the
+ * order that they keep is backend/cpu/softmax.h's. Start at gd_gpu_describe_softmax. */
+#include "backend/gpu/gpu.h"
+
+#include "backend/cpu/reduce.h"
+#include "ops/attrs.h"
+
+enum { ITEMS = 128 };
+
+/* Lines of n elements: how they are added up. */
+typedef struct lines {
+    int64_t count, n;
+    gd_dtype dtype;
+    bool by_rows;
+} lines;
+
+/* A kernel for the lines: a group a row, or an item a line. */
+static gd_gpu_step *add_kernel(gd_gpu_job *job, const lines *l, const char *by_group,
+                               const char *by_item)
+{
+    const int size = (int)gd_dtype_size(l->dtype), lanes = 256 / size;
+    const bool by_items = !l->by_rows || l->n <= 64 / size;
+    int64_t block = l->by_rows ? GD_REDUCE_BLOCK : GD_REDUCE_BLOCK_ROWS;
+    while (!l->by_rows && l->n / block >= GD_REDUCE_MAX_BLOCKS)
+        block *= 2;
+    gd_gpu_step *s = by_items
+                         ? gd_gpu_add_kernel(job, by_item, gd_gpu_groups(l->count, ITEMS), ITEMS)
+                         : gd_gpu_add_kernel(job, by_group, l->count, lanes);
+    gd_gpu_define(s, "T", "%s", gd_codegen_type(l->dtype));
+    gd_gpu_define(s, "EXP", "gd_exp_%s", gd_codegen_suffix(l->dtype));
+    if (by_items) {
+        gd_gpu_define(s, "BLOCK", "%lld", (long long)block);
+        gd_gpu_define(s, "LEVELS", "%d", l->n > block ? GD_REDUCE_LEVELS : 1);
+    } else {
+        gd_gpu_define(s, "LANES", "%d", lanes);
+    }
+    return s;
+}
+
+static void define_log_softmax(gd_gpu_step *s, gd_dtype dtype)
+{
+    gd_gpu_define(s, "FACTOR(sum)", "gd_log_%s(sum)", gd_codegen_suffix(dtype));
+    gd_gpu_define(s, "RESULT(x, most, factor)", "((x) - (most)) - (factor)");
+}
+
+bool gd_gpu_describe_softmax(const gd_kernel_call *call, gd_gpu_job *job)
+{
+    const gd_layout *in = call->in[0].layout, *out = call->out.layout;
+    const int axis = in->rank ? ((const gd_axis_attr *)call->attr)->axis : 0;
+    const int64_t count = gd_layout_count(in), n = in->rank ? in->shape[axis] : 1;
+    if (in->dtype != GD_F32 && in->dtype != GD_F64)
+        return false;
+    if (count == 0)
+        return true;
+    const gd_loops loops = gd_gpu_lines_of(in, out, axis);
+    const int64_t out_step = in->rank ? out->stride[axis] : 1;
+    const lines l = {
+        .count = count / n, .n = n, .dtype = in->dtype, .by_rows = in->rank == 0 || out_step == 1
+    };
+    gd_gpu_step *s = add_kernel(job, &l, "softmax_row", "softmax_lines");
+    if (call->op->id == GD_OP_log_softmax) {
+        define_log_softmax(s, in->dtype);
+    } else {
+        gd_gpu_define(s, "FACTOR(sum)", "1 / (sum)");
+        gd_gpu_define(s, "RESULT(x, most, factor)", "EXP((x) - (most)) * (factor)");
+    }
+    gd_gpu_add_place(s, 0);
+    gd_gpu_add_place(s, 1);
+    gd_gpu_add_number(s, l.count);
+    gd_gpu_add_number(s, n);
+    gd_gpu_add_number(s, in->rank ? in->stride[axis] : 1);
+    gd_gpu_add_number(s, out_step);
+    gd_gpu_add_loops(s, &loops);
+    return true;
+}

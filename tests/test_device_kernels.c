@@ -1,0 +1,244 @@
+/* tests/test_device_kernels.c: kernels of devices that compile them, at sizes that reach every path:
+ * rows of one block and of several, runs, columns in lanes, tiles that are cut, batches that are
+ * broadcast. On the device, without its host, they give the CPU's bits. Skipped where OpenCL finds
+ * no device. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "backend/gpu/gpu.h"
+#include "graph/context.h"
+#include "support/tensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NO_DEVICE = 77 };
+
+static gd_context *cpu, *device;
+
+static int open_contexts(void **state)
+{
+    (void)state;
+    cpu = gd_open("cpu", .threads = 2);
+    device = gd_open("opencl", .threads = 2);
+    return cpu && device ? 0 : -1;
+}
+
+static int close_contexts(void **state)
+{
+    (void)state;
+    gd_close(cpu);
+    gd_close(device);
+    return 0;
+}
+
+/* Numbers in [-2, 2); whole ones of integers. */
+static gd_tensor *numbers_in(gd_context *context, gd_shape shape, gd_dtype dtype, uint64_t seed)
+{
+    const int64_t count = shape_count(shape);
+    double *number = malloc(sizeof *number * (size_t)(count + 1));
+    numbers n = { seed };
+    assert_non_null(number);
+    for (int64_t i = 0; i < count; i++)
+        number[i] = gd_dtype_is_float(dtype) ? numbers_uniform(&n, -2, 2)
+                                             : (double)(int)numbers_uniform(&n, 0, 50);
+    reading r = reading_take(gd_cast(gd_from_host(cpu, shape, GD_F64, number), dtype), "numbers");
+    gd_tensor *t = gd_from_host(context, shape, dtype, r.data);
+    reading_free(&r);
+    free(number);
+    assert_non_null(t);
+    return t;
+}
+
+/* What is computed of numbers, in either context. */
+typedef gd_tensor *(*build_fn)(gd_context *context, const int64_t *p, gd_dtype dtype);
+
+static void expect_the_cpus_bits(const char *name, build_fn build, const int64_t *p, gd_dtype dtype)
+{
+    const gd_gpu *g = (const gd_gpu *)device->device;
+    reading readings[2];
+    char what[120];
+    const int length = snprintf(what, sizeof what, "%s %s", name, gd_dtype_name(dtype));
+    for (int i = 0; i < 6 && length > 0; i++)
+        snprintf(what + strlen(what), sizeof what - strlen(what), " %lld", (long long)p[i]);
+    const uint64_t before = g->ran_on_host, launched = g->launched;
+    for (int k = 0; k < 2; k++) {
+        gd_context *context = k ? device : cpu;
+        gd_scope_begin(cpu);
+        gd_scope_begin(device);
+        readings[k] = reading_take(build(context, p, dtype), what);
+        gd_scope_end(device);
+        gd_scope_end(cpu);
+    }
+    if (g->ran_on_host != before)
+        fail_msg("%s: %d calls ran on the host", what, (int)(g->ran_on_host - before));
+    assert_true(g->launched > launched || readings[0].count == 0);
+    assert_same_bits(&readings[0], &readings[1], what);
+    reading_free(&readings[0]);
+    reading_free(&readings[1]);
+}
+
+static bool is_asked_for(const char *name)
+{
+    const char *part = getenv("GRADUS_TEST_ROW");
+    return !part || strstr(name, part);
+}
+
+typedef struct kernel_case {
+    const char *name;
+    build_fn build;
+    int64_t p[8];
+    bool is_f64_too;
+} kernel_case;
+
+/* ---- reductions ---- */
+
+/* p: three sizes, a bit for each reduced axis, how the operand lies: 1 transposed, 2 reversed. */
+static gd_tensor *operand_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    gd_tensor *x = numbers_in(context, GD_SHAPE(p[0], p[1], p[2]), dtype, 3);
+    if (p[4] & 1)
+        x = gd_transpose(x, 0, 2);
+    return p[4] & 2 ? gd_flip(x, GD_AXES(1, 2)) : x;
+}
+
+static gd_axes axes_of(int64_t bits)
+{
+    return bits == 7   ? GD_ALL_AXES
+           : bits == 1 ? GD_AXES(0)
+           : bits == 2 ? GD_AXES(1)
+           : bits == 3 ? GD_AXES(0, 1)
+           : bits == 4 ? GD_AXES(2)
+           : bits == 5 ? GD_AXES(0, 2)
+                       : GD_AXES(1, 2);
+}
+
+static gd_tensor *sum_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    return gd_sum(operand_of(context, p, dtype), axes_of(p[3]), false);
+}
+
+static gd_tensor *max_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    return gd_max(operand_of(context, p, dtype), axes_of(p[3]), false);
+}
+
+static gd_tensor *argmax_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    return gd_argmax(gd_floor(operand_of(context, p, dtype)), (int)p[3], false);
+}
+
+static gd_tensor *cumsum_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    return gd_cumsum(operand_of(context, p, dtype), (int)p[3]);
+}
+
+/* ---- softmax ---- */
+
+static gd_tensor *softmax_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    return gd_softmax(operand_of(context, p, dtype), (int)p[3]);
+}
+
+static gd_tensor *log_softmax_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    return gd_log_softmax(operand_of(context, p, dtype), (int)p[3]);
+}
+
+/* ---- products ---- */
+
+/* p: batch, m, k, n; 1: the left one, 2: the right one is transposed, 4: the right one is the same
+ * for the whole batch. */
+static gd_tensor *product_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    const int64_t b = p[0], m = p[1], k = p[2], n = p[3], right = p[4] & 4 ? 1 : b;
+    gd_tensor *x = p[4] & 1 ? gd_transpose(numbers_in(context, GD_SHAPE(b, k, m), dtype, 5), 1, 2)
+                            : numbers_in(context, GD_SHAPE(b, m, k), dtype, 5);
+    gd_tensor *w = p[4] & 2
+                       ? gd_transpose(numbers_in(context, GD_SHAPE(right, n, k), dtype, 7), 1, 2)
+                       : numbers_in(context, GD_SHAPE(right, k, n), dtype, 7);
+    return gd_matmul(x, w);
+}
+
+static gd_tensor *linear_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    return gd_linear(numbers_in(context, GD_SHAPE(p[1], p[2]), dtype, 5),
+                     numbers_in(context, GD_SHAPE(p[2], p[3]), dtype, 7),
+                     numbers_in(context, GD_SHAPE(p[3]), dtype, 9));
+}
+
+static const kernel_case cases[] = {
+    { "sum", sum_of, { 3, 5, 5000, 4, 0 }, true },
+    { "sum", sum_of, { 2, 3, 7, 4, 0 }, true },
+    { "sum", sum_of, { 20, 90, 30, 7, 0 }, true },
+    { "sum", sum_of, { 20, 3, 300, 5, 0 }, true },
+    { "sum", sum_of, { 40, 30, 20, 5, 0 }, false },
+    { "sum", sum_of, { 40, 30, 20, 5, 3 }, false },
+    { "sum", sum_of, { 1, 5000, 3, 2, 0 }, true },
+    { "sum", sum_of, { 1, 700, 40, 2, 0 }, false },
+    { "sum", sum_of, { 1, 300, 200, 2, 0 }, false },
+    { "sum", sum_of, { 30, 7, 200, 1, 0 }, false },
+    { "sum", sum_of, { 30, 50, 20, 3, 2 }, false },
+    { "sum", sum_of, { 1, 1, 1, 7, 0 }, false },
+    { "max", max_of, { 3, 5, 5000, 4, 0 }, false },
+    { "max", max_of, { 1, 5000, 3, 2, 0 }, true },
+    { "argmax", argmax_of, { 3, 5, 700, 2, 0 }, true },
+    { "argmax", argmax_of, { 3, 70, 9, 1, 2 }, false },
+    { "argmax", argmax_of, { 3, 70, 90, 1, 0 }, false },
+    { "cumsum", cumsum_of, { 3, 70, 9, 1, 1 }, false },
+    { "softmax", softmax_of, { 3, 5, 10, 2, 0 }, true },
+    { "softmax", softmax_of, { 3, 5, 700, 2, 0 }, true },
+    { "softmax", softmax_of, { 1, 2, 9000, 2, 0 }, true },
+    { "softmax", softmax_of, { 3, 700, 5, 1, 0 }, true },
+    { "softmax", softmax_of, { 3, 70, 15, 2, 3 }, false },
+    { "log_softmax", log_softmax_of, { 3, 5, 700, 2, 0 }, true },
+    { "log_softmax", log_softmax_of, { 7, 3, 2, 0, 0 }, false },
+    { "matmul", product_of, { 1, 5, 3, 4, 0 }, true },
+    { "matmul", product_of, { 1, 50, 784, 64, 0 }, false },
+    { "matmul", product_of, { 1, 65, 300, 130, 1 }, true },
+    { "matmul", product_of, { 3, 65, 20, 70, 2 }, false },
+    { "matmul", product_of, { 3, 7, 513, 9, 7 }, true },
+    { "matmul", product_of, { 2, 4, 0, 3, 0 }, false },
+    { "linear", linear_of, { 1, 33, 257, 18, 0 }, true },
+};
+
+static void kernels_give_the_cpus_bits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const kernel_case *c = &cases[i];
+        if (!is_asked_for(c->name))
+            continue;
+        expect_the_cpus_bits(c->name, c->build, c->p, GD_F32);
+        if (c->is_f64_too)
+            expect_the_cpus_bits(c->name, c->build, c->p, GD_F64);
+    }
+}
+
+static void whole_numbers_are_exact(void **state)
+{
+    (void)state;
+    static const gd_dtype dtypes[] = { GD_I32, GD_I64, GD_U8 };
+    for (int i = 0; i < 3; i++) {
+        expect_the_cpus_bits("matmul", product_of, (const int64_t[8]){ 1, 17, 40, 5 }, dtypes[i]);
+        expect_the_cpus_bits("sum", sum_of, (const int64_t[8]){ 3, 50, 7, 2, 0 }, dtypes[i]);
+        expect_the_cpus_bits("cumsum", cumsum_of, (const int64_t[8]){ 3, 50, 7, 1, 0 }, dtypes[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_give_the_cpus_bits),
+        cmocka_unit_test(whole_numbers_are_exact),
+    };
+    if (gd_backend_opencl.count() == 0) {
+        printf("skipped: OpenCL finds no device\n");
+        return NO_DEVICE;
+    }
+    return cmocka_run_group_tests(tests, open_contexts, close_contexts);
+}
