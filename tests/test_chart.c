@@ -358,6 +358,33 @@ static void range_tests_are_seen_before_they_diverge(void **state)
     expect_error(GD_ERR_INVALID, "a rate that is not positive");
 }
 
+static void images_have_captions(void **state)
+{
+    gd_chart *c = gd_chart_images(gd_zeros(*state, GD_SHAPE(5, 1, 8, 10), GD_F32), false);
+    assert_int_equal(gd_chart_caption(c, 0, "cat <1>", false), GD_OK);
+    assert_int_equal(gd_chart_caption(c, 1, "a dog that is too long", true), GD_OK);
+    assert_int_equal(gd_chart_caption(c, 4, "last", true), GD_OK);
+    /* Three in a row, each of ten columns and four rows, with a line of grey between. */
+    const char *text = text_of(c, 80, 20, GD_TEXT_ASCII);
+    assert_has(text, "\ncat <1>    a dog that\n");
+    assert_has(text, "\n           last\n");
+    assert_has(text_of(c, 80, 20, GD_TEXT_COLOUR), "\033[31ma dog that\033[0m\n");
+#ifdef GD_HAVE_PNG
+    assert_has(svg_of(c), ">cat &lt;1&gt;</text>");
+    assert_has(svg_of(c), " class=\"e\">a dog that is too</text>");
+    assert_has(svg_of(c), " class=\"e\">last</text>");
+    assert_int_equal(gd_chart_caption(c, 1, NULL, false), GD_OK);
+    assert_null(strstr(svg_of(c), "a dog"));
+#endif
+    assert_int_equal(gd_chart_caption(c, 5, "none", false), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "has no image 5");
+    assert_int_equal(gd_chart_caption(c, 0, "\x01", false), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "not printable");
+    gd_chart_release(c);
+    assert_int_equal(gd_chart_caption(NULL, 0, "none", false), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "the chart is NULL");
+}
+
 static void images_are_a_grid(void **state)
 {
     const float values[] = { 0, 1, 1, 0, 5, 5, 5, 9 };
@@ -513,6 +540,7 @@ int main(void)
         EACH(confusion_matrices_show_counts),
         EACH(range_tests_are_seen_before_they_diverge),
         EACH(images_are_a_grid),
+        EACH(images_have_captions),
         EACH(lines_are_drawn_in_text),
         EACH(text_has_its_width),
         EACH(failed_allocations_are_errors),

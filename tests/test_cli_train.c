@@ -27,6 +27,24 @@ static void assert_same_file(const char *a, const char *b)
 }
 
 /* One command, no other option: the task is found out, a model proposed, and the run folder has it all. */
+/* "row 71 is versicolor, predicted virginica with 63.3 %": so it stands in the table. */
+static void assert_mistake_is_in_table(const char *out)
+{
+    int row;
+    char truth[32], predicted[32], line[256] = "";
+    assert_has(out, "\nThe surest mistakes:\n  row ");
+    assert_int_equal(sscanf(strstr(out, "  row "), "  row %d is %31[a-z], predicted %31[a-z] with",
+                            &row, truth, predicted),
+                     3);
+    assert_string_not_equal(truth, predicted);
+    FILE *file = fopen(TABLES "iris.csv", "r");
+    assert_non_null(file);
+    for (int i = 0; i <= row; i++) /* a line of names before them */
+        assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    assert_has(line, truth);
+}
+
 static void a_table_of_classes_is_trained_on(void **state)
 {
     (void)state;
@@ -73,6 +91,7 @@ static void a_table_of_classes_is_trained_on(void **state)
     assert_int_equal(r->code, 0);
     assert_true(number_after(r->out, "150 rows: accuracy ") > 94.0);
     assert_has(r->out, "versicolor ");
+    assert_mistake_is_in_table(r->out);
     r = run("eval " TABLES "iris.csv");
     assert_has(r->out, "150 rows: accuracy ");
     assert_string_equal(r->err, "gradus: with runs/iris, the newest run\n");
@@ -107,6 +126,8 @@ static void a_table_of_numbers_is_trained_on(void **state)
     assert_has(r->out, "      loss       mae        r2      loss       mae        r2   seconds\n");
     assert_has(run("eval d")->out, "66 rows kept for validation: target is off by ");
     assert_holds("d/pictures/errors.svg", "Errors of target: predicted less true<");
+    assert_holds("d/pictures/predictions.svg", "target: predicted against true<");
+    assert_has(run("eval d")->out, "\nFarthest off:\n  row ");
     r = run("eval d " TABLES "diabetes.csv");
     assert_int_equal(r->code, 0);
     assert_true(number_after(r->out, "root mean square ") < 60.0); /* the deviation is 77 */
@@ -499,6 +520,7 @@ static void a_folder_of_photographs_is_trained_on(void **state)
     assert_has(r->out, "photos: 16 x 16 pixels; 2 classes (blue, red)");
     assert_has(r->out, "34 photographs for training, 6 for validation");
     assert_holds("runs/photos/pictures/filters.svg", "conv1.weight");
+    assert_holds("runs/photos/pictures/predictions.svg", "Predictions: the surest mistakes first");
     assert_has(run("eval runs/photos")->out, "6 photographs kept for validation: accuracy ");
     assert_holds("runs/photos/pictures/confusion.svg", ">blue<");
     r = run("eval runs/photos photos");

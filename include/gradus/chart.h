@@ -83,6 +83,9 @@ GD_API gd_chart *gd_chart_lr_range(int64_t count, const gd_lr_point *points, dou
  * floats from 0 to 1. GD_ERR_SHAPE, GD_ERR_MEMORY. As SVG, GD_ERR_UNSUPPORTED in a build without
  * libpng. */
 GD_API gd_chart *gd_chart_images(gd_tensor *images, bool stretch);
+/* A text below image `index` of those, cut where it is wider than the image; NULL: none. `wrong`: in the colour
+ * of mistakes. GD_ERR_INVALID: there is no such image. GD_ERR_MEMORY. */
+GD_API gd_status gd_chart_caption(gd_chart *chart, int64_t index, const char *text, bool wrong);
 /* Change the title of a chart; NULL: none. */
 GD_API gd_status gd_chart_set_title(gd_chart *chart, const char *title);
 

@@ -189,6 +189,7 @@ struct cli_data {
     double mean, deviation; /* of the numbers of arrays, which are learnt standardised */
     gd_table *table;
     gd_table_encoder *encoder;
+    int64_t *rows;           /* of the table, whose samples `validation` has */
     char **classes;          /* [outputs] of photographs without folders; else NULL */
     int64_t size;            /* height and width of photographs, frames of sounds */
     int64_t rate;            /* frames a second of sounds */
@@ -257,8 +258,8 @@ bool cli_has_ending(const char *path, const char *ending);
 
 /* -1: less of that metric is better; 1: more is; 0: neither is known. The last part of its name tells. */
 int cli_metric_direction(const char *name);
-/* A chart for the terminal, to standard output. Returns an exit code. */
-int cli_print_chart(const gd_chart *chart);
+/* A chart for the terminal, in at most so many columns, to standard output. Returns an exit code. */
+int cli_print_chart(const gd_chart *chart, int most);
 
 /* ---- network.c ---- */
 

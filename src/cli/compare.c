@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CELL = 16, LABEL = 24, ROWS = 18 };
+enum { CELL = 16, LABEL = 24, WIDEST = 120, ROWS = 18 };
 
 typedef struct comparison {
     cli_words folders;
@@ -306,9 +306,9 @@ static gd_chart *draw(const comparison *c, const char *name)
     return chart;
 }
 
-int cli_print_chart(const gd_chart *chart)
+int cli_print_chart(const gd_chart *chart, int most)
 {
-    int width = cli_width() < 20 ? 20 : cli_width() > 120 ? 120 : cli_width();
+    int width = cli_width() < 20 ? 20 : cli_width() > most ? most : cli_width();
     gd_text_style style = !cli_has_unicode() ? GD_TEXT_ASCII
                           : cli_has_colour() ? GD_TEXT_COLOUR
                                              : GD_TEXT_UNICODE;
@@ -342,7 +342,7 @@ static int show_curves(const comparison *c)
     gd_chart *chart = draw(c, best.name);
     if (!chart)
         return cli_fail();
-    int code = cli_print_chart(chart);
+    int code = cli_print_chart(chart, WIDEST);
     if (code == CLI_OK && c->svg && gd_chart_save(chart, c->svg) != GD_OK)
         code = cli_fail();
     gd_chart_release(chart);

@@ -210,6 +210,7 @@ void cli_data_close(cli_data *d)
     for (int64_t i = 0; d->classes && i < d->outputs; i++)
         free(d->classes[i]);
     free(d->classes);
+    free(d->rows);
     gd_tokenizer_release(d->tokenizer);
     gd_table_encoder_release(d->encoder);
     gd_table_release(d->table);

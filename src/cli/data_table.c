@@ -188,7 +188,10 @@ static bool make_sets(cli_data *d, const cli_data_options *o, const wishes *w, i
     d->train = gd_table_dataset(d->context, d->encoder, d->table, training, rows);
     d->validation =
         gd_table_dataset(d->context, d->encoder, d->table, count - training, rows + training);
-    return d->train && d->validation;
+    d->rows = malloc((size_t)(count - training + 1) * sizeof *d->rows);
+    if (d->rows)
+        memcpy(d->rows, rows + training, (size_t)(count - training) * sizeof *rows);
+    return d->train && d->validation && d->rows;
 }
 
 /* ---- decimal commas ---- */

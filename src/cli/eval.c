@@ -152,7 +152,7 @@ static bool find_truth(const cli_network *network, cli_data *d)
     else
         (void)gd_error_record(GD_ERR_FORMAT, "the table does not have the column that was to be "
                                              "predicted, which eval compares with");
-    free(rows);
+    d->rows = rows;
     return d->validation != NULL;
 }
 
@@ -168,16 +168,31 @@ static bool find_run(const cli_network *network, char folder[CLI_PATH_BYTES])
 }
 
 static bool draw(const cli_network *network, const cli_data *d, const cli_answers *a,
-                 const errors *e)
+                 const errors *e, int64_t count, const cli_sample *samples)
 {
     char folder[CLI_PATH_BYTES];
     if (!find_run(network, folder))
         return true;
     gd_status status = d->regression ? draw_errors(e, d, folder) : cli_draw_answers(a, d, folder);
     if (status == GD_OK)
+        status = cli_draw_samples(d, d->validation, count, samples, folder);
+    if (status == GD_OK)
         printf("\nPictures: %s/pictures (%s)\n", folder,
-               d->regression ? "errors" : "confusion, roc, precision-recall, calibration");
+               d->regression ? "errors, predictions"
+                             : "confusion, roc, precision-recall, calibration");
     return status == GD_OK;
+}
+
+/* Single samples: what is wrong, told and drawn with the rest. */
+static bool show(const cli_network *network, const cli_data *d, const cli_answers *a,
+                 const errors *e)
+{
+    cli_sample *samples;
+    int64_t count = cli_samples_find(d, network->model, d->validation, &samples);
+    bool ok = count >= 0 && cli_print_mistakes(d, d->validation, count, samples) &&
+              draw(network, d, a, e, count, samples);
+    free(samples);
+    return ok;
 }
 
 static void print_answers(const cli_answers *a, const cli_data *d, double loss, int64_t samples,
@@ -211,7 +226,7 @@ static bool eval(cli_network *network, cli_data *d, const char *which)
         print_errors(&e, d, samples, which);
     else if (ok)
         print_answers(&a, d, loss, samples, which);
-    ok = ok && draw(network, d, &a, &e);
+    ok = ok && show(network, d, &a, &e);
     free(e.off);
     return ok;
 }

@@ -92,6 +92,19 @@ static gd_chart *draw_curves(const cli_training *t, const gd_history *history)
     return NULL;
 }
 
+/* What the model makes of the validation data. */
+static gd_status draw_samples(const cli_training *t)
+{
+    cli_sample *samples = NULL;
+    const gd_dataset *set = t->data.validation;
+    int64_t count = t->language ? 0 : cli_samples_find(&t->data, t->model, set, &samples);
+    gd_status status = count < 0   ? gd_error_code()
+                       : count > 0 ? cli_draw_samples(&t->data, set, count, samples, t->folder)
+                                   : GD_OK;
+    free(samples);
+    return status;
+}
+
 gd_status cli_draw_training(const cli_training *t)
 {
     gd_history *history = gd_history_load(t->folder);
@@ -99,9 +112,9 @@ gd_status cli_draw_training(const cli_training *t)
         cli_save_picture(history ? draw_curves(t, history) : NULL, t->folder, "curves");
     gd_history_release(history);
     gd_module_set_training(cli_train_module(t), false);
-    return status == GD_OK
-               ? cli_draw_model(&t->data, t->model, t->language, t->data.validation, t->folder)
-               : status;
+    if (status == GD_OK)
+        status = cli_draw_model(&t->data, t->model, t->language, t->data.validation, t->folder);
+    return status == GD_OK && !t->settings->is_trial ? draw_samples(t) : status;
 }
 
 gd_status cli_draw_rates(const cli_training *t, int64_t count, const gd_lr_point *points, double lr)

@@ -18,6 +18,26 @@ gd_status cli_save_picture(gd_chart *chart, const char *folder, const char *name
 gd_status cli_draw_model(const cli_data *data, gd_model *model, gd_language_model *language,
                          const gd_dataset *set, const char *folder);
 
+/* What a model makes of one sample. */
+typedef struct cli_sample {
+    int64_t index;           /* in its data set */
+    double truth, predicted; /* classes, or numbers in the target's unit */
+    double sure;             /* the probability of the class; of numbers, how far off it is */
+    bool wrong;
+} cli_sample;
+
+/* Of the first samples of the set, in the order of how much there is to learn of them: the surest mistakes
+ * first. Returns how many, -1: the error is recorded; *samples is to be freed in any case. */
+int64_t cli_samples_find(const cli_data *data, gd_model *model, const gd_dataset *set,
+                         cli_sample **samples);
+/* "predictions": images with what they are taken for, or numbers against the true ones. Of other data
+ * there is none. */
+gd_status cli_draw_samples(const cli_data *data, const gd_dataset *set, int64_t count,
+                           const cli_sample *samples, const char *folder);
+/* Mistakes among them: rows of a table; on a terminal, images. false: the error is recorded. */
+bool cli_print_mistakes(const cli_data *data, const gd_dataset *set, int64_t count,
+                        const cli_sample *samples);
+
 /* What a model says of samples with known classes, for the pictures of it. */
 #define CLI_MOST_CURVES 10
 typedef struct cli_answers {

@@ -95,6 +95,9 @@ void gd_chart_release(gd_chart *c)
     gd_free(c->names);
     gd_free(c->counts);
     gd_image_free(&c->image);
+    for (int64_t i = 0; c->captions && i < c->grid.count; i++)
+        gd_free(c->captions[i].text);
+    gd_free(c->captions);
     gd_free(c->title);
     gd_free(c->x_label);
     gd_free(c->y_label);
@@ -427,10 +430,38 @@ gd_chart *gd_chart_images(gd_tensor *images, bool stretch)
 {
     static const char who[] = "gd_chart_images";
     gd_chart *c = make(who, GD_CHART_IMAGES, &(gd_chart_options){ GD_CHART_DEFAULTS });
-    if (c && gd_pixels_read(who, images, stretch, 0, &c->image) == GD_OK)
+    if (c && gd_pixels_read(who, images, stretch, 0, &c->grid, &c->image) == GD_OK)
         return c;
     gd_chart_release(c);
     return NULL;
+}
+
+gd_status gd_chart_caption(gd_chart *c, int64_t index, const char *text, bool wrong)
+{
+    static const char who[] = "gd_chart_caption";
+    if (!c || c->kind != GD_CHART_IMAGES || index < 0 || index >= c->grid.count)
+        return gd_fail(GD_ERR_INVALID, "%s: the chart is NULL, or has no image %lld", who,
+                       (long long)index);
+    if (!c->captions)
+        c->captions = gd_alloc_zero((size_t)c->grid.count, sizeof *c->captions);
+    if (!c->captions)
+        return GD_ERR_MEMORY;
+    char *copy;
+    gd_status status = copy_text(who, text, &copy);
+    if (status != GD_OK)
+        return status;
+    gd_free(c->captions[index].text);
+    c->captions[index] = (gd_caption){ copy, wrong };
+    return GD_OK;
+}
+
+gd_image gd_chart_band(const gd_chart *c, int64_t row)
+{
+    int64_t top = row * (c->grid.height + 1);
+    return (gd_image){ .height = c->grid.height,
+                       .width = c->image.width,
+                       .channels = c->image.channels,
+                       .pixels = c->image.pixels + top * c->image.width * c->image.channels };
 }
 
 /* ---- output ---- */

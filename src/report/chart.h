@@ -6,6 +6,7 @@
 #include <gradus/io.h>
 
 #include "base/buffer.h"
+#include "report/pixels.h"
 
 typedef enum gd_chart_kind { GD_CHART_AXES, GD_CHART_MATRIX, GD_CHART_IMAGES } gd_chart_kind;
 
@@ -23,6 +24,11 @@ typedef struct gd_chart_note {
     char *text;
 } gd_chart_note;
 
+typedef struct gd_caption {
+    char *text; /* NULL: none */
+    bool wrong;
+} gd_caption;
+
 struct gd_chart {
     gd_chart_kind kind;
     char *title, *x_label, *y_label;
@@ -33,10 +39,12 @@ struct gd_chart {
     size_t series_count, series_capacity;
     gd_chart_note *marks;
     size_t mark_count, mark_capacity;
-    int64_t classes; /* of a matrix */
-    int64_t *counts; /* [classes, classes], truth in rows */
-    char **names;    /* [classes] */
-    gd_image image;
+    int64_t classes;      /* of a matrix */
+    int64_t *counts;      /* [classes, classes], truth in rows */
+    char **names;         /* [classes] */
+    gd_image image;       /* of images: all of them */
+    gd_image_grid grid;   /* and where each is */
+    gd_caption *captions; /* [grid.count]; NULL: there are none */
 };
 
 /* ---- axes ---- */
@@ -70,6 +78,9 @@ void gd_svg_text(gd_text_buffer *out, double x, double y, const char *attributes
 
 gd_status gd_chart_print(const gd_chart *chart, int columns, int rows, gd_text_style style,
                          gd_text_buffer *out);
+
+/* One row of the grid of images, whose pixels it shares. */
+gd_image gd_chart_band(const gd_chart *chart, int64_t row);
 
 /* Characters of UTF-8 text, and the bytes of at most `most` of them. */
 size_t gd_text_characters(const char *text);

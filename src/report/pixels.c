@@ -13,11 +13,10 @@
 enum { MOST_PIXELS = 1 << 26, LINE = 128 /* grey */ };
 
 /* What is drawn. */
-typedef struct grid {
-    int64_t count, channels, height, width; /* of the images */
-    int64_t columns, rows;
+typedef struct drawing {
+    gd_image_grid grid;
     double low, scale; /* of a value: (value - low) * scale, from 0 to 255 */
-} grid;
+} drawing;
 
 static unsigned char level(double value)
 {
@@ -27,49 +26,50 @@ static unsigned char level(double value)
 }
 
 /* The range of an image's finite values. */
-static void stretch_range(grid *g, const double *image)
+static void stretch_range(drawing *d, const double *image)
 {
     double low = INFINITY, high = -INFINITY;
-    for (int64_t i = 0; i < g->channels * g->height * g->width; i++) {
+    for (int64_t i = 0; i < d->grid.channels * d->grid.height * d->grid.width; i++) {
         low = isfinite(image[i]) && image[i] < low ? image[i] : low;
         high = isfinite(image[i]) && image[i] > high ? image[i] : high;
     }
-    g->low = high > low ? low : 0;
-    g->scale = high > low ? 255 / (high - low) : 255;
+    d->low = high > low ? low : 0;
+    d->scale = high > low ? 255 / (high - low) : 255;
 }
 
-static void draw(const grid *g, const double *image, int64_t index, gd_image *out)
+static void draw(const drawing *d, const double *image, int64_t index, gd_image *out)
 {
-    int64_t top = index / g->columns * (g->height + 1), left = index % g->columns * (g->width + 1);
-    for (int64_t y = 0; y < g->height; y++)
-        for (int64_t x = 0; x < g->width; x++)
-            for (int64_t c = 0; c < g->channels; c++) {
-                double value = image[(c * g->height + y) * g->width + x];
-                int64_t at = ((top + y) * out->width + left + x) * g->channels + c;
-                out->pixels[at] = level((value - g->low) * g->scale);
+    int64_t top = index / d->grid.columns * (d->grid.height + 1),
+            left = index % d->grid.columns * (d->grid.width + 1);
+    for (int64_t y = 0; y < d->grid.height; y++)
+        for (int64_t x = 0; x < d->grid.width; x++)
+            for (int64_t c = 0; c < d->grid.channels; c++) {
+                double value = image[(c * d->grid.height + y) * d->grid.width + x];
+                int64_t at = ((top + y) * out->width + left + x) * d->grid.channels + c;
+                out->pixels[at] = level((value - d->low) * d->scale);
             }
 }
 
-static gd_status draw_all(grid *g, const double *values, bool stretch, gd_image *out)
+static gd_status draw_all(drawing *d, const double *values, bool stretch, gd_image *out)
 {
-    out->height = g->rows * (g->height + 1) - 1;
-    out->width = g->columns * (g->width + 1) - 1;
-    out->channels = g->channels;
+    out->height = d->grid.rows * (d->grid.height + 1) - 1;
+    out->width = d->grid.columns * (d->grid.width + 1) - 1;
+    out->channels = d->grid.channels;
     size_t bytes = (size_t)(out->height * out->width * out->channels);
     out->pixels = gd_alloc(bytes);
     if (!out->pixels)
         return GD_ERR_MEMORY;
     memset(out->pixels, LINE, bytes);
-    int64_t size = g->channels * g->height * g->width;
-    for (int64_t i = 0; i < g->count; i++) {
+    int64_t size = d->grid.channels * d->grid.height * d->grid.width;
+    for (int64_t i = 0; i < d->grid.count; i++) {
         if (stretch)
-            stretch_range(g, values + i * size);
-        draw(g, values + i * size, i, out);
+            stretch_range(d, values + i * size);
+        draw(d, values + i * size, i, out);
     }
     return GD_OK;
 }
 
-static gd_status lay_out(const char *who, gd_tensor *images, int64_t columns, grid *g)
+static gd_status lay_out(const char *who, gd_tensor *images, int64_t columns, drawing *d)
 {
     gd_shape s = gd_tensor_shape(images);
     if (!images)
@@ -80,24 +80,24 @@ static gd_status lay_out(const char *who, gd_tensor *images, int64_t columns, gr
                        "there are %d",
                        who, s.rank);
     int first = s.rank - 3;
-    g->count = first ? s.dim[0] : 1;
-    g->channels = s.dim[first];
-    g->height = s.dim[first + 1];
-    g->width = s.dim[first + 2];
-    if ((g->channels != 1 && g->channels != 3) || gd_tensor_count(images) < 1)
+    d->grid.count = first ? s.dim[0] : 1;
+    d->grid.channels = s.dim[first];
+    d->grid.height = s.dim[first + 1];
+    d->grid.width = s.dim[first + 2];
+    if ((d->grid.channels != 1 && d->grid.channels != 3) || gd_tensor_count(images) < 1)
         return gd_fail(GD_ERR_SHAPE, "%s: %lld channels, or no pixels; there are 1 or 3 channels",
-                       who, (long long)g->channels);
-    g->columns = columns > 0 ? columns : (int64_t)ceil(sqrt((double)g->count));
-    g->columns = g->columns > g->count ? g->count : g->columns;
-    g->columns = g->columns < 1 ? 1 : g->columns;
-    g->rows = (g->count + g->columns - 1) / g->columns;
-    double pixels =
-        (double)g->rows * (double)(g->height + 1) * (double)g->columns * (double)(g->width + 1);
+                       who, (long long)d->grid.channels);
+    d->grid.columns = columns > 0 ? columns : (int64_t)ceil(sqrt((double)d->grid.count));
+    d->grid.columns = d->grid.columns > d->grid.count ? d->grid.count : d->grid.columns;
+    d->grid.columns = d->grid.columns < 1 ? 1 : d->grid.columns;
+    d->grid.rows = (d->grid.count + d->grid.columns - 1) / d->grid.columns;
+    double pixels = (double)d->grid.rows * (double)(d->grid.height + 1) * (double)d->grid.columns *
+                    (double)(d->grid.width + 1);
     if (pixels > MOST_PIXELS)
         return gd_fail(GD_ERR_SHAPE, "%s: a picture of %g pixels; 2^26 are the most", who, pixels);
     bool whole = gd_tensor_dtype(images) == GD_U8;
-    g->low = 0;
-    g->scale = whole ? 1 : 255;
+    d->low = 0;
+    d->scale = whole ? 1 : 255;
     return GD_OK;
 }
 
@@ -118,15 +118,17 @@ double *gd_doubles_read(gd_tensor *t)
 }
 
 gd_status gd_pixels_read(const char *who, gd_tensor *images, bool stretch, int64_t columns,
-                         gd_image *out)
+                         gd_image_grid *grid, gd_image *out)
 {
     *out = (gd_image){ 0 };
-    grid g = { .columns = 1, .rows = 1 };
-    gd_status status = lay_out(who, images, columns, &g);
+    drawing d = { .grid = { .columns = 1, .rows = 1 } };
+    gd_status status = lay_out(who, images, columns, &d);
     if (status != GD_OK)
         return status;
     double *values = gd_doubles_read(images);
-    status = values ? draw_all(&g, values, stretch, out) : gd_error_last();
+    status = values ? draw_all(&d, values, stretch, out) : gd_error_last();
     gd_free(values);
+    if (grid)
+        *grid = d.grid;
     return status;
 }

@@ -276,7 +276,7 @@ gd_status gd_run_log_image(gd_run_log *log, int64_t step, const char *name, gd_t
     if (status != GD_OK)
         return status;
     gd_image pixels;
-    status = gd_pixels_read(who, image, false, 0, &pixels);
+    status = gd_pixels_read(who, image, false, 0, NULL, &pixels);
     if (status != GD_OK)
         return status;
     gd_log_entry entry = entry_of(log, step, name);

@@ -25,10 +25,10 @@ static const char style[] =
     ".g{stroke:#d8dee4;stroke-width:1;fill:none}.a{stroke:#8c959f;stroke-width:1;fill:none}"
     ".l{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}.p{stroke:#8c959f}"
     ".d{stroke-dasharray:6 5}.f{stroke-opacity:.28;stroke-width:1.2}.b{fill-opacity:.6}"
-    ".h{fill:#0072b2}.w{fill:#fff}";
+    ".h{fill:#0072b2}.w{fill:#fff}.e{fill:#cf222e}";
 static const char style_dark[] =
     "text{fill:#e6edf3}.m{fill:#9da7b1}.g{stroke:#30363d}.a{stroke:#6e7681}.p{stroke:#7d8590}"
-    ".h{fill:#3f9be0}.w{fill:#fff}";
+    ".h{fill:#3f9be0}.w{fill:#fff}.e{fill:#ff7b72}";
 
 /* ---- pieces that all pictures have ---- */
 

@@ -182,32 +182,78 @@ static gd_status enlarge(const gd_image *image, int64_t scale, gd_image *out)
     return GD_OK;
 }
 
-gd_status gd_svg_image(const gd_chart *c, gd_text_buffer *out)
+/* An image in so many squares a pixel, with its upper left corner there. */
+static gd_status add_image(const gd_image *image, int64_t scale, double x, double y,
+                           gd_text_buffer *out)
 {
     unsigned char *png = NULL;
     size_t size;
-    int64_t scale = (c->width - 28) / c->image.width;
-    scale = scale < 1 ? 1 : scale > 12 ? 12 : scale;
     gd_image large;
-    gd_status status = enlarge(&c->image, scale, &large);
+    gd_status status = enlarge(image, scale, &large);
     if (status == GD_OK)
         status = gd_image_encode_png("gd_chart_images", &large, &png, &size);
-    gd_image_free(&large);
-    if (status != GD_OK) {
-        gd_free(png);
-        return status;
+    if (status == GD_OK) {
+        gd_buffer_add(out,
+                      "<image x=\"%.0f\" y=\"%.0f\" width=\"%lld\" height=\"%lld\" "
+                      "href=\"data:image/png;base64,",
+                      x, y, (long long)large.width, (long long)large.height);
+        add_base64(out, png, size);
+        gd_buffer_add(out, "\"/>\n");
     }
-    double width = (double)(scale * c->image.width), height = (double)(scale * c->image.height);
-    double top = c->title ? 38 : 14;
-    gd_svg_begin(c, width + 28, top + height + 14, out);
+    gd_image_free(&large);
+    gd_free(png);
+    return status;
+}
+
+enum { CAPTION = 20, CAPTION_CHARACTER = 7, LEAST_CAPTION = 120 };
+
+/* Below the images of a row. */
+static void add_captions(const gd_chart *c, int64_t row, int64_t scale, double y,
+                         gd_text_buffer *out)
+{
+    const gd_image_grid *g = &c->grid;
+    for (int64_t column = 0; column < g->columns; column++) {
+        int64_t index = row * g->columns + column;
+        const gd_caption *caption = index < g->count ? &c->captions[index] : NULL;
+        char text[256];
+        if (!caption || !caption->text)
+            continue;
+        gd_snprintf(
+            text, sizeof text, "%.*s",
+            (int)gd_text_bytes(caption->text, (size_t)(g->width * scale / CAPTION_CHARACTER)),
+            caption->text);
+        gd_svg_text(out, 14 + (double)(column * (g->width + 1) * scale), y,
+                    caption->wrong ? "class=\"e\"" : NULL, text);
+    }
+}
+
+/* Whole squares a pixel, as many as fit; more, where a caption needs them. */
+static int64_t scale_of(const gd_chart *c)
+{
+    int64_t scale = (c->width - 28) / c->image.width;
+    scale = scale < 1 ? 1 : scale > 12 ? 12 : scale;
+    while (c->captions && scale < 12 && scale * c->grid.width < LEAST_CAPTION)
+        scale++;
+    return scale;
+}
+
+gd_status gd_svg_image(const gd_chart *c, gd_text_buffer *out)
+{
+    const int64_t scale = scale_of(c), bands = c->captions ? c->grid.rows : 1;
+    const double top = c->title ? 38 : 14;
+    const double band = (double)(scale * c->grid.height + CAPTION);
+    gd_svg_begin(
+        c, (double)(scale * c->image.width) + 28,
+        top + 14 + (c->captions ? band * (double)bands : (double)(scale * c->image.height)), out);
     if (c->title)
         gd_svg_text(out, 14, 24, "class=\"t\"", c->title);
-    gd_buffer_add(out,
-                  "<image x=\"14\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\" "
-                  "href=\"data:image/png;base64,",
-                  top, width, height);
-    add_base64(out, png, size);
-    gd_buffer_add(out, "\"/>\n</svg>\n");
-    gd_free(png);
-    return GD_OK;
+    gd_status status = GD_OK;
+    for (int64_t row = 0; status == GD_OK && row < bands; row++) {
+        gd_image part = c->captions ? gd_chart_band(c, row) : c->image;
+        status = add_image(&part, scale, 14, top + band * (double)row, out);
+        if (c->captions)
+            add_captions(c, row, scale, top + band * (double)(row + 1) - 6, out);
+    }
+    gd_buffer_add(out, "</svg>\n");
+    return status;
 }

@@ -422,14 +422,13 @@ static int colour_number(const int rgb[3])
     return 16 + 36 * level[0] + 6 * level[1] + level[2];
 }
 
-static void print_image(const gd_chart *c, int columns, gd_text_style style, gd_text_buffer *out)
+/* A column for `each` pixels, a row for twice as many. */
+static void print_pixels(const gd_image *image, double each, gd_text_style style,
+                         gd_text_buffer *out)
 {
     static const char *const shades[] = { " ", "\u2591", "\u2592", "\u2593", "\u2588" };
-    const gd_image *image = &c->image;
-    int width = image->width < columns ? (int)image->width : columns;
-    double each = (double)image->width / width; /* pixels of a column; a row is twice as high */
+    int width = (int)((double)image->width / each + 0.5);
     int height = (int)ceil((double)image->height / (2 * each));
-    add_titles(c, style, out);
     for (int row = 0; row < height; row++) {
         for (int column = 0; column < width; column++) {
             int upper[3], lower[3];
@@ -446,6 +445,43 @@ static void print_image(const gd_chart *c, int columns, gd_text_style style, gd_
                 gd_buffer_add(out, "%c", " .:-=+*#%@"[light * 10 / 256]);
         }
         gd_buffer_add(out, "%s", style == GD_TEXT_COLOUR ? "\033[0m\n" : "\n");
+    }
+}
+
+/* Each where its image begins. */
+static void print_captions(const gd_chart *c, int64_t row, double each, gd_text_style style,
+                           gd_text_buffer *out)
+{
+    const gd_image_grid *g = &c->grid;
+    int64_t at = 0;
+    for (int64_t column = 0; column < g->columns && row * g->columns + column < g->count;
+         column++) {
+        const gd_caption *caption = &c->captions[row * g->columns + column];
+        int64_t begin = (int64_t)((double)(column * (g->width + 1)) / each + 0.5);
+        int64_t room = (int64_t)((double)g->width / each);
+        if (!caption->text || begin < at)
+            continue;
+        size_t bytes = gd_text_bytes(caption->text, (size_t)room);
+        bool colour = style == GD_TEXT_COLOUR && caption->wrong;
+        gd_buffer_add(out, "%*s%s%.*s%s", (int)(begin - at), "", colour ? "\033[31m" : "",
+                      (int)bytes, caption->text, colour ? "\033[0m" : "");
+        size_t characters = gd_text_characters(caption->text);
+        at = begin + (characters < (size_t)room ? (int64_t)characters : room);
+    }
+    gd_buffer_add(out, "\n");
+}
+
+static void print_image(const gd_chart *c, int columns, gd_text_style style, gd_text_buffer *out)
+{
+    int64_t width = c->image.width < columns ? c->image.width : columns;
+    double each = (double)c->image.width / (double)width;
+    add_titles(c, style, out);
+    if (!c->captions)
+        print_pixels(&c->image, each, style, out);
+    for (int64_t row = 0; c->captions && row < c->grid.rows; row++) {
+        const gd_image band = gd_chart_band(c, row);
+        print_pixels(&band, each, style, out);
+        print_captions(c, row, each, style, out);
     }
 }
 
