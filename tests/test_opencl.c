@@ -15,6 +15,7 @@
 
 #include "backend/gpu/gpu.h"
 #include "graph/context.h"
+#include "support/device_rows.h"
 #include "support/tensors.h"
 
 #include <stdio.h>
@@ -23,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NO_DEVICE = 77, MANY = 4099 };
+enum { NO_DEVICE = 77 };
 
 static gd_context *cpu, *device;
 
@@ -43,82 +44,26 @@ static int close_contexts(void **state)
     return 0;
 }
 
-/* ---- rows of ops ---- */
+/* ---- bits ---- */
 
-static uint64_t on_host(void)
+static gd_context *const *both(void)
 {
-    return ((const gd_gpu *)device->device)->ran_on_host;
-}
-
-/* *fell_back: calls that the device's host ran. */
-static reading run(gd_context *context, const op_row *row, const operand *o, const int64_t *p,
-                   const char *what, uint64_t *fell_back)
-{
-    gd_tensor *in[OP_MAX_OPERANDS] = { NULL };
-    gd_scope_begin(context);
-    if (row->flags & OP_RANDOM)
-        gd_seed(context, 11);
-    for (int i = 0; i < row->operands; i++)
-        in[i] = operand_place(context, &o[i], false).view;
-    const uint64_t before = on_host();
-    reading r = reading_take(row->build(context, in, p), what);
-    *fell_back = on_host() - before;
-    gd_scope_end(context);
-    return r;
-}
-
-/* Whether the device did it without its host. */
-static bool compare(const op_row *row, int c, gd_dtype dtype, int arrangement, numbers *n)
-{
-    operand o[OP_MAX_OPERANDS];
-    for (int i = 0; i < row->operands; i++)
-        o[i] = operand_make(row, &row->cases[c], i, dtype,
-                            (layout_kind)((arrangement + i) % LAYOUT_COUNT), false, n);
-    char what[160];
-    snprintf(what, sizeof what, "%s %s, case %d, %s", row->name, gd_dtype_name(dtype), c,
-             layout_names[arrangement % LAYOUT_COUNT]);
-    uint64_t fell_back;
-    reading expected = run(cpu, row, o, row->cases[c].p, what, &fell_back);
-    reading actual = run(device, row, o, row->cases[c].p, what, &fell_back);
-    assert_same_bits(&expected, &actual, what);
-    reading_free(&expected);
-    reading_free(&actual);
-    for (int i = 0; i < row->operands; i++)
-        operand_free(&o[i]);
-    return fell_back == 0;
-}
-
-/* GRADUS_TEST_ROW: only the rows whose names contain this. */
-static bool is_asked_for(const op_row *row)
-{
-    const char *part = getenv("GRADUS_TEST_ROW");
-    return !part || strstr(row->name, part);
-}
-
-/* Rows that run on the host in one case and dtype and now and then another one; of elementwise ops and
- * functions, which are kernels to compile, every fifth. With GRADUS_TEST_ALL everything. */
-static bool tries(int row, int c, int dtype)
-{
-    if (getenv("GRADUS_TEST_ALL"))
-        return true;
-    const bool is_compiled =
-        op_rows[row]->id < GD_OP_ELEMENTWISE_COUNT || op_rows[row]->id == GD_OP_COUNT;
-    return c == row % op_rows[row]->case_count &&
-           (is_compiled ? row % 5 == 0 && dtype == GD_F32 + row / 5 % 2
-                        : dtype == GD_F32 || (row + dtype) % 5 == 0);
+    static gd_context *contexts[2];
+    contexts[0] = cpu;
+    contexts[1] = device;
+    return contexts;
 }
 
 static void every_op_gives_the_cpus_bits(void **state)
 {
     (void)state;
-    for (int r = 0; r < op_row_count; r++) {
-        numbers n = numbers_of(op_rows[r], 3);
-        for (int dtype = 0; dtype < GD_DTYPE_COUNT; dtype++)
-            for (int c = 0; c < op_rows[r]->case_count; c++)
-                if (is_asked_for(op_rows[r]) && op_row_takes(op_rows[r], (gd_dtype)dtype) &&
-                    tries(r, c, dtype))
-                    (void)compare(op_rows[r], c, (gd_dtype)dtype, c + dtype, &n);
-    }
+    device_gives_the_cpus_bits(both(), 0);
+}
+
+static void elementwise_ops_give_the_cpus_bits_of_any_bits(void **state)
+{
+    (void)state;
+    device_gives_the_cpus_bits_of_any_bits(both(), 0);
 }
 
 /* ---- what runs on the host ---- */
@@ -178,61 +123,11 @@ static void ops_without_a_kernel_are_known(void **state)
     for (int r = GD_OP_ELEMENTWISE_COUNT; r < op_row_count && op_rows[r]->id < GD_OP_COUNT; r++) {
         numbers n = numbers_of(op_rows[r], 5);
         const gd_dtype dtype = op_row_takes(op_rows[r], GD_F32) ? GD_F32 : GD_I64;
-        if (is_asked_for(op_rows[r]) && op_rows[r]->case_count > 0 &&
-            compare(op_rows[r], 0, dtype, 0, &n) == is_without_kernel(op_rows[r]))
+        if (device_row_is_asked_for(op_rows[r]) && op_rows[r]->case_count > 0 &&
+            device_row_gives_the_cpus_bits(both(), op_rows[r], 0, dtype, 0, &n) ==
+                is_without_kernel(op_rows[r]))
             fail_msg("%s %s a kernel", op_rows[r]->name,
                      is_without_kernel(op_rows[r]) ? "has" : "has not");
-    }
-}
-
-/* ---- any bits ---- */
-
-/* Half of them any bits at all, half of them numbers around 1. */
-static gd_tensor *any_bits(gd_context *context, gd_dtype dtype, uint64_t seed)
-{
-    const size_t size = gd_dtype_size(dtype);
-    unsigned char bytes[MANY * 8];
-    numbers n = { seed };
-    for (int i = 0; i < MANY; i++) {
-        const uint64_t bits = numbers_next(&n);
-        const double real = numbers_uniform(&n, -4, 4);
-        const float narrow = (float)real;
-        const void *number = dtype == GD_F32 ? (const void *)&narrow : &real;
-        memcpy(bytes + (size_t)i * size, i % 2 ? &bits : number, size);
-    }
-    return gd_from_host(context, GD_SHAPE(MANY), dtype, bytes);
-}
-
-static void compare_any_bits(const op_row *row, gd_dtype dtype)
-{
-    reading readings[2];
-    gd_context *const contexts[2] = { cpu, device };
-    const int64_t p[OP_MAX_PARAMETERS] = { 0 };
-    for (int k = 0; k < 2; k++) {
-        gd_tensor *in[OP_MAX_OPERANDS];
-        gd_scope_begin(contexts[k]);
-        for (int i = 0; i < row->operands; i++) {
-            in[i] = any_bits(contexts[k], dtype, 5 + (uint64_t)i);
-            if (row->operand[i].kind == OPERAND_TRUTH)
-                in[i] = gd_gt(in[i], gd_scalar(contexts[k], 0, dtype));
-        }
-        readings[k] = reading_take(row->build(contexts[k], in, p), row->name);
-        gd_scope_end(contexts[k]);
-    }
-    assert_same_bits(&readings[0], &readings[1], row->name);
-    reading_free(&readings[0]);
-    reading_free(&readings[1]);
-}
-
-static void elementwise_ops_give_the_cpus_bits_of_any_bits(void **state)
-{
-    (void)state;
-    for (int r = 0; r < GD_OP_ELEMENTWISE_COUNT; r++) {
-        assert_true(gd_op_row(op_rows[r]->id)->flags & GD_OP_ELEMENTWISE);
-        for (int dtype = GD_F32; dtype <= GD_F64; dtype++)
-            if (op_row_takes(op_rows[r], (gd_dtype)dtype) &&
-                (getenv("GRADUS_TEST_ALL") || (r * 2 + dtype) % 11 == 0))
-                compare_any_bits(op_rows[r], (gd_dtype)dtype);
     }
 }
 

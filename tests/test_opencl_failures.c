@@ -14,13 +14,14 @@
 #include "backend/gpu/gpu.h"
 #include "failing_opencl/failing_opencl.h"
 #include "graph/context.h"
+#include "support/device_program.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NO_DEVICE = 77, STEPS = 3, BATCH = 6, FEATURES = 5, CLASSES = 4 };
+enum { NO_DEVICE = 77 };
 #define FOLDER GD_BINARY_DIR "/tests/failing_opencl"
 
 /* CL_OUT_OF_RESOURCES, CL_MEM_OBJECT_ALLOCATION_FAILURE */
@@ -49,88 +50,18 @@ static bool load_failing(void)
            find(library, "failing_opencl_alive", &failing.alive);
 }
 
-/* ---- a program ---- */
-
-typedef struct outcome {
-    float losses[STEPS];
-    float read[FEATURES];
-} outcome;
-
-typedef struct model {
-    gd_module *module;
-    gd_optimizer *optimizer;
-} model;
-
-static gd_tensor *step(void *user, int count, gd_tensor *const *in)
-{
-    (void)count;
-    const model *m = user;
-    gd_tensor *h = gd_tanh(gd_nn_linear(m->module, "first", in[0], FEATURES));
-    gd_tensor *scores = gd_nn_linear(m->module, "second", gd_dropout(h, 0.25), CLASSES);
-    return gd_minimize(m->optimizer, gd_cross_entropy(scores, in[1]));
-}
-
-static bool train(gd_context *gd, outcome *out)
-{
-    float x[BATCH * FEATURES];
-    int64_t labels[BATCH];
-    for (int i = 0; i < BATCH * FEATURES; i++)
-        x[i] = (float)(i % 7) / 4 - 1;
-    for (int i = 0; i < BATCH; i++)
-        labels[i] = i % CLASSES;
-    if (gd_seed(gd, 5) != GD_OK)
-        return false;
-    model m = { .module = gd_module_create(gd) };
-    gd_tensor *in[2] = { gd_from_host(gd, GD_SHAPE(BATCH, FEATURES), GD_F32, x),
-                         gd_from_host(gd, GD_SHAPE(BATCH), GD_I64, labels) };
-    m.optimizer = gd_adam(m.module, .lr = 0.1);
-    gd_function *f = gd_compile(gd, step, &m);
-    bool ok = in[0] && in[1] && m.optimizer && f;
-    for (int i = 0; i < STEPS && ok; i++) {
-        gd_tensor *loss = gd_call(f, 2, in);
-        ok = loss && gd_tensor_read(loss, &out->losses[i], sizeof(float)) == GD_OK;
-    }
-    gd_function_release(f);
-    gd_optimizer_release(m.optimizer);
-    gd_module_release(m.module);
-    return ok;
-}
-
-/* Ops one by one, and a tensor that is larger than what goes through the ring of writes. */
-static bool compute(gd_context *gd, outcome *out)
-{
-    enum { LARGE = 800000 };
-    static float large[LARGE];
-    gd_tensor *x = gd_from_host(gd, GD_SHAPE(LARGE), GD_F32, large);
-    gd_tensor *y =
-        gd_add(gd_slice(x, 0, 7, 7 + FEATURES, 1), gd_ones(gd, GD_SHAPE(FEATURES), GD_F32));
-    y = gd_contiguous(gd_neg(gd_square(y)));
-    return y && gd_tensor_write(x, large, sizeof large) == GD_OK &&
-           gd_tensor_read(y, out->read, sizeof out->read) == GD_OK && gd_synchronize(gd) == GD_OK;
-}
-
-static bool run(gd_context *gd, outcome *out)
-{
-    memset(out, 0, sizeof *out);
-    if (gd_scope_begin(gd) != GD_OK)
-        return false;
-    const bool ok = compute(gd, out) && train(gd, out);
-    assert_int_equal(gd_scope_end(gd), GD_OK);
-    return ok;
-}
-
 /* ---- every failure ---- */
 
-static outcome expected;
+static device_outcome expected;
 
 /* The program with a call failing, in a context of its own. Whether it got through. */
 static bool run_failing(const char *name, int64_t call, bool lasting)
 {
-    outcome out;
+    device_outcome out;
     gd_error_clear();
     failing.arm(name, call, lasting, call % 2 ? OUT_OF_RESOURCES : NO_MEMORY);
     gd_context *gd = gd_open("opencl:0", .threads = 1);
-    const bool ok = gd && run(gd, &out);
+    const bool ok = gd && device_program(gd, &out);
     if (!ok && (gd_error_code() == GD_OK || !strstr(gd_error_message(), "opencl")))
         fail_msg("call %lld of %s failing: \"%s\"", (long long)call, name, gd_error_message());
     if (ok)
@@ -138,7 +69,7 @@ static bool run_failing(const char *name, int64_t call, bool lasting)
     if (gd && !lasting) { /* it works again */
         failing.arm(NULL, 0, false, 0);
         gd_error_clear();
-        if (!run(gd, &out))
+        if (!device_program(gd, &out))
             fail_msg("after call %lld of %s failed: %s", (long long)call, name, gd_error_message());
         assert_memory_equal(&out, &expected, sizeof out);
     }
@@ -158,11 +89,11 @@ static const char *const names[FUNCTIONS] = { GD_OPENCL_FUNCTIONS(NAME) };
 /* How often the program calls each function. Of events it asks as often as time has it. */
 static void count_calls(int64_t calls[FUNCTIONS])
 {
-    outcome out;
+    device_outcome out;
     failing.arm(NULL, 0, false, 0);
     gd_context *gd = gd_open("opencl:0", .threads = 1);
     assert_non_null(gd);
-    assert_true(run(gd, &out));
+    assert_true(device_program(gd, &out));
     gd_close(gd);
     assert_memory_equal(&out, &expected, sizeof out);
     assert_int_equal(failing.alive(), 0);
@@ -278,7 +209,7 @@ int main(void)
         cmocka_unit_test(kernels_that_cannot_be_made_are_told),
     };
     gd_context *cpu = gd_open("cpu", .threads = 1);
-    const bool ran = cpu && run(cpu, &expected);
+    const bool ran = cpu && device_program(cpu, &expected);
     gd_close(cpu);
     if (!ran || !load_failing() || gd_backend_opencl.count() == 0) {
         printf("skipped: OpenCL finds no device\n");

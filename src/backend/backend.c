@@ -11,7 +11,7 @@
 enum { MOST = 16, MOST_NUMBER = 9999 };
 /* Ends with a NULL. */
 static const gd_backend *backends[MOST + 1] = { &gd_backend_cpu, &gd_backend_reference,
-                                                &gd_backend_opencl };
+                                                &gd_backend_opencl, &gd_backend_cuda };
 
 /* The number behind the colon; -1: it is none. */
 static int number_of(const char *text)

@@ -141,7 +141,7 @@ void gd_host_memory_size(const gd_device *device, size_t *total, size_t *availab
 
 /* ---- which back ends there are: backend/backend.c ---- */
 
-extern const gd_backend gd_backend_cpu, gd_backend_reference, gd_backend_opencl;
+extern const gd_backend gd_backend_cpu, gd_backend_reference, gd_backend_opencl, gd_backend_cuda;
 
 /* The back end of the device called `name`, "<back end>" or "<back end>:<number>", and its number;
  * NULL when there is none. */

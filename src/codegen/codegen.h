@@ -50,7 +50,12 @@ void gd_codegen_merge(gd_loops *l, const gd_layout *over, const gd_layout *const
 
 /* What the text is to be compiled by. A dialect's own definitions stand in <name>.txt and go before
  * those of all. */
-typedef enum gd_dialect { GD_DIALECT_C, GD_DIALECT_OPENCL, GD_DIALECT_COUNT } gd_dialect;
+typedef enum gd_dialect {
+    GD_DIALECT_C,
+    GD_DIALECT_OPENCL,
+    GD_DIALECT_CUDA,
+    GD_DIALECT_COUNT
+} gd_dialect;
 
 /* The first lines of a program. */
 void gd_codegen_begin(gd_dialect dialect, gd_text_buffer *out);

@@ -79,7 +79,9 @@ static void add_instance(gd_text_buffer *out, const char *text, size_t length, c
 }
 
 /* The section of what a dialect defines itself. */
-static const char own_section[GD_DIALECT_COUNT] = { [GD_DIALECT_OPENCL] = 'O' };
+static const char own_section[GD_DIALECT_COUNT] = {
+    [GD_DIALECT_OPENCL] = 'O', [GD_DIALECT_CUDA] = 'C'
+};
 
 static bool is_own_section(char section)
 {

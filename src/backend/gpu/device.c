@@ -95,7 +95,9 @@ void gd_gpu_memory_size(const gd_device *device, size_t *total, size_t *availabl
 {
     const gd_gpu *gpu = (const gd_gpu *)device;
     *total = gpu->memory;
-    *available = gpu->memory > gpu->taken ? gpu->memory - gpu->taken : 0;
+    *available = gpu->driver->available     ? gpu->driver->available(gpu)
+                 : gpu->memory > gpu->taken ? gpu->memory - gpu->taken
+                                            : 0;
 }
 
 gd_status gd_gpu_synchronize(gd_device *device)
@@ -148,7 +150,7 @@ gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, i
         gpu->base.alignment = gpu->alignment;
     }
     if (status == GD_OK) {
-        gpu->staging = gd_gpu_staging_open();
+        gpu->staging = gd_gpu_staging_open(gpu);
         gpu->kernels = gd_gpu_kernels_open();
     }
     if (status != GD_OK || !gpu->staging || !gpu->kernels) {

@@ -47,6 +47,10 @@ typedef struct gd_gpu_driver {
 
     void *(*block_create)(gd_gpu *gpu, size_t bytes);
     void (*block_release)(gd_gpu *gpu, void *block); /* after all work told so far */
+    size_t (*available)(const gd_gpu *gpu);          /* bytes; NULL: what we have not taken */
+    /* Memory of the host that the device copies from at its best. NULL: any is. */
+    void *(*staging_create)(gd_gpu *gpu, size_t bytes);
+    void (*staging_release)(gd_gpu *gpu, void *memory);
     /* write: with `mark`, *mark is a point in the order of work; until is_past says so, or await has
      * waited for it, the source stays as it is. NULL: waits. */
     gd_status (*write)(gd_gpu *gpu, gd_gpu_place to, const void *from, size_t bytes, void **mark);
@@ -137,7 +141,7 @@ gd_status gd_gpu_place_of(const gd_gpu *gpu, const void *address, gd_gpu_place *
 
 /* ---- staging.c: what the host writes goes through memory of ours, and nobody waits ---- */
 
-gd_gpu_staging *gd_gpu_staging_open(void);
+gd_gpu_staging *gd_gpu_staging_open(gd_gpu *gpu);
 void gd_gpu_staging_close(gd_gpu *gpu);
 gd_status gd_gpu_staging_write(gd_gpu *gpu, gd_gpu_place to, const void *from, size_t bytes);
 

@@ -26,12 +26,26 @@ struct gd_gpu_staging {
     int first, count;
 };
 
-gd_gpu_staging *gd_gpu_staging_open(void)
+static char *ring_create(gd_gpu *gpu)
+{
+    return gpu->driver->staging_create ? gpu->driver->staging_create(gpu, RING)
+                                       : gd_alloc_aligned(RING, ALIGNMENT);
+}
+
+static void ring_release(gd_gpu *gpu, char *ring)
+{
+    if (gpu->driver->staging_release)
+        gpu->driver->staging_release(gpu, ring);
+    else
+        gd_free_aligned(ring);
+}
+
+gd_gpu_staging *gd_gpu_staging_open(gd_gpu *gpu)
 {
     gd_gpu_staging *s = gd_alloc_zero(1, sizeof *s);
     if (!s)
         return NULL;
-    s->ring = gd_alloc_aligned(RING, ALIGNMENT);
+    s->ring = ring_create(gpu);
     if (!s->ring) {
         gd_free(s);
         return NULL;
@@ -64,7 +78,7 @@ void gd_gpu_staging_close(gd_gpu *gpu)
         return;
     while (gpu->staging->count)
         (void)await_oldest(gpu);
-    gd_free_aligned(gpu->staging->ring);
+    ring_release(gpu, gpu->staging->ring);
     gd_free(gpu->staging);
 }
 

@@ -1,0 +1,48 @@
+/* backend/cuda/cuda.h: what the files of this driver share: the device, and kernels. */
+#ifndef GD_BACKEND_CUDA_CUDA_H
+#define GD_BACKEND_CUDA_CUDA_H
+
+#include "backend/cuda/api.h"
+#include "backend/gpu/gpu.h"
+
+/* What a compiler must not do to an expression: contract it, flush subnormal numbers, divide and draw
+ * roots with other roundings than IEEE 754's. */
+#define GD_CUDA_OPTIONS                                                       \
+    {                                                                         \
+        "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", \
+            "--device-as-default-execution-space"                             \
+    }
+
+enum { GD_CUDA_EVENTS = 256 };
+
+typedef struct gd_cuda_device {
+    const gd_cuda_api *cu;
+    const gd_nvrtc_api *rtc;
+    CUdevice device;
+    CUcontext context; /* NULL: not had */
+    CUstream stream;
+    long process;                   /* that opened it */
+    int architecture;               /* 90 */
+    bool is_machine_code;           /* the compiler makes that, or else intermediate code */
+    char architecture_option[40];   /* "--gpu-architecture=sm_90" */
+    CUevent events[GD_CUDA_EVENTS]; /* for the next marks */
+    int event_count;
+} gd_cuda_device;
+
+/* ---- cuda.c ---- */
+
+/* GD_OK, or GD_ERR_DEVICE with the driver's words for the error of the function `what`. */
+gd_status gd_cuda_check(const gd_gpu *gpu, int error, const char *what);
+/* Our context becomes the calling thread's, until leave. */
+gd_status gd_cuda_enter(const gd_gpu *gpu);
+void gd_cuda_leave(const gd_gpu *gpu);
+
+/* ---- kernels.c: as gd_gpu_driver has them ---- */
+
+void *gd_cuda_kernel_compile(gd_gpu *gpu, const char *text, const char *name);
+void *gd_cuda_kernel_load(gd_gpu *gpu, const void *binary, size_t bytes, const char *name);
+gd_status gd_cuda_kernel_binary(gd_gpu *gpu, void *kernel, gd_text_buffer *out);
+void gd_cuda_kernel_release(gd_gpu *gpu, void *kernel);
+gd_status gd_cuda_launch(gd_gpu *gpu, const gd_gpu_launch *launch);
+
+#endif

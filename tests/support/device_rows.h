@@ -1,0 +1,23 @@
+/* tests/support/device_rows.h: a device of backend/gpu gives the CPU's bits: every op, in every layout
+ * and dtype, on ordinary numbers and on any bits. contexts: the CPU's and the device's.
+ * GRADUS_TEST_ALL: everything, thousands of kernels. GRADUS_TEST_ROW: rows whose names contain it. */
+#ifndef GD_TESTS_DEVICE_ROWS_H
+#define GD_TESTS_DEVICE_ROWS_H
+
+#include <gradus/gradus.h>
+
+#include "support/tensors.h"
+
+/* Case c of a row, its operands' layouts from number `arrangement` on; whether the device did without
+ * its host. */
+bool device_row_gives_the_cpus_bits(gd_context *const contexts[2], const op_row *row, int c,
+                                    gd_dtype dtype, int arrangement, numbers *n);
+bool device_row_is_asked_for(const op_row *row);
+
+/* All rows: in one case, in f32 and now and then another dtype; of elementwise ops and functions, which
+ * are kernels to compile, every fifth, from `part` on. */
+void device_gives_the_cpus_bits(gd_context *const contexts[2], int part);
+/* Elementwise ops in f32 and f64, every eleventh, from `part` on. */
+void device_gives_the_cpus_bits_of_any_bits(gd_context *const contexts[2], int part);
+
+#endif
