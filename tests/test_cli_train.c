@@ -342,10 +342,10 @@ static void a_text_is_trained_on(void **state)
     /* What it knows by heart: all of the end of the text, which was kept, and the rest of it. */
     r = run("eval runs/be");
     assert_string_equal(r->err, "");
-    assert_has(r->out, " characters kept for validation: loss ");
+    assert_has(r->out, "47 characters kept for validation: loss ");
     assert_true(number_after(r->out, "perplexity ") < 2.0);
     r = run("eval runs/be be.txt");
-    assert_has(r->out, " characters: loss ");
+    assert_has(r->out, "314 characters: loss ");
     double loss = number_after(r->out, "loss "), bits = number_after(r->out, "perplexity ");
     assert_true(fabs(log(bits) - loss) < 1e-3);
     assert_has(r->out, " bits a character");

@@ -196,6 +196,7 @@ struct cli_data {
     gd_tokenizer *tokenizer; /* of text */
     gd_token_data *tokens;
     int64_t length;  /* of sequences of tokens */
+    int64_t first;   /* token of the validation */
     char about[512]; /* what it is, for people */
     gd_metadata metadata[CLI_MAX_METADATA];
     int metadata_count;

@@ -72,6 +72,7 @@ static bool make_sets(cli_data *d, const cli_data_options *o)
                               "the text is too short to learn from and validate with");
         return false;
     }
+    d->first = training;
     d->train = gd_token_dataset(d->context, d->tokens, .length = d->length, .stride = 1,
                                 .count = training);
     d->validation = gd_token_dataset(d->context, d->tokens, .length = d->length, .first = training);
