@@ -8,13 +8,14 @@ import threading
 from . import _lib, _ops
 from ._compile import compile
 from ._progress import Progress
-from ._tensor import Tensor
+from ._tensor import Tensor, as_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Iterator
 
     from ._run import Run
+    from .optim import EMA, Plateau
 
 RISING = ("accuracy", "precision", "recall", "f1", "auc", "r2")  # more of these is better
 
@@ -102,38 +103,92 @@ class _Interrupts:
             signal.signal(signal.SIGINT, self.before)
 
 
+class Steps:
+    """The compiled functions of a training: steps(batches) is one update, of the mean loss over all samples of the batches."""
+
+    def __init__(self, model: Any, optimizer: Any, objective: Callable[[Any, Tensor], Tensor], accumulate: int, ema: EMA | None) -> None:
+        self.accumulate = accumulate
+
+        def follow() -> None:
+            if ema is not None:
+                ema.update()
+
+        @compile
+        def step(*batch):
+            loss = optimizer.minimize(objective(model(*batch[:-1]), batch[-1]))
+            follow()
+            return loss
+
+        @compile
+        def part(share, *batch):
+            loss = objective(model(*batch[:-1]), batch[-1])
+            (loss * share).backward()
+            return loss
+
+        @compile
+        def update(share):
+            optimizer.step()
+            optimizer.zero_grad()
+            follow()
+            return share + 0.0
+        self._step, self._part, self._update = step, part, update
+
+    def __call__(self, batches: list[Any]) -> list[tuple[Tensor, int]]:
+        """The loss and the samples of each batch."""
+        sizes = [len(batch[-1]) for batch in batches]
+        if self.accumulate == 1:
+            return [(self._step(*batches[0]), sizes[0])]
+        losses = [self._part(as_tensor(size / sum(sizes)), *batch) for size, batch in zip(sizes, batches)]
+        self._update(as_tensor(0.0))
+        return list(zip(losses, sizes))
+
+    def groups(self, loader: Any) -> Iterator[list[Any]]:
+        """The batches of an epoch, so many together as make an update."""
+        group = []
+        for batch in loader:
+            group.append(batch)
+            if len(group) == self.accumulate:
+                yield group
+                group = []
+        if group:
+            yield group
+
+
 class Fit:
     """A training as it goes on: what is saved of it is state()."""
 
-    def __init__(self, model: Any, optimizer: Any, loader: Any, step: Callable[..., Tensor]) -> None:
-        self.model, self.optimizer, self.loader, self.step, self.batches = model, optimizer, loader, step, len(loader)
+    def __init__(self, model: Any, optimizer: Any, loader: Any, steps: Steps, ema: EMA | None, plateau: Plateau | None) -> None:
+        self.model, self.optimizer, self.loader, self.run_step, self.ema, self.plateau = model, optimizer, loader, steps, ema, plateau
+        self.batches = len(loader)
+        self.updates = -(-self.batches // steps.accumulate)  # of an epoch
         self.records: list[dict[str, Any]] = []  # of whole epochs
         self.steps, self.done = 0, 0  # in all, and in this epoch
         self.sums, self.samples = 0.0, 0  # of this epoch
-        self.pending: list[tuple[Tensor, int]] = []  # losses that have not been read
+        self.pending: list[tuple[int, Tensor, int]] = []  # steps, and losses that have not been read
         self.best, self.since_best = math.nan, 0  # of the monitored metric; epochs without an improvement
 
     SAVED = ("records", "steps", "done", "sums", "samples", "best", "since_best")
 
     def state(self) -> dict[str, Any]:
         self.read()
-        return {"batches": self.batches, **{name: getattr(self, name) for name in self.SAVED}}
+        return {"batches": self.batches, "accumulate": self.run_step.accumulate, **{name: getattr(self, name) for name in self.SAVED}}
 
     def restore(self, state: dict[str, Any]) -> None:
         if state["batches"] != self.batches:
             raise _lib.StateError(f"the run's epochs have {state['batches']} batches, the loader's {self.batches}: "
                                   "it goes on with the same data")
+        if state["accumulate"] != self.run_step.accumulate:
+            raise _lib.StateError(f"the run was begun with accumulate={state['accumulate']}, and goes on with the same")
         for name in self.SAVED:
             setattr(self, name, state[name])
 
     def read(self) -> None:
         """Losses of steps that are over."""
-        first = self.steps - len(self.pending)
         pending, self.pending = self.pending, []
-        for i, (value, size) in enumerate(pending, 1):
+        for step, value, size in pending:
             loss = value.item()
             if not math.isfinite(loss):
-                raise _lib.StateError(f"the loss is {loss} in epoch {len(self.records) + 1}, at step {first + i}: a smaller learning rate, "
+                raise _lib.StateError(f"the loss is {loss} in epoch {len(self.records) + 1}, at step {step}: a smaller learning rate, "
                                       "clipped gradients (optimizer.clip_norm), or other data")
             self.sums, self.samples = self.sums + loss * size, self.samples + size
 
@@ -143,20 +198,31 @@ class Fit:
 
     def epoch(self, schedule: Callable[[int], float] | None, shown: Progress | None, after: Callable[[], bool]) -> bool:
         """The steps that the epoch has left. after() is called after each but the last, and ends it by False: then False is returned."""
-        for batch in self.loader:
+        for group in self.run_step.groups(self.loader):
             if schedule is not None:
                 self.optimizer.lr = schedule(self.steps)
-            self.pending.append((self.step(*batch), len(batch[-1])))
+            losses = self.run_step(group)
             self.steps, self.done = self.steps + 1, self.done + 1
-            if len(self.pending) == 64 or shown is not None and shown.due():
+            self.pending += [(self.steps, loss, size) for loss, size in losses]
+            if len(self.pending) >= 64 or shown is not None and shown.due():
                 self.read()
                 if shown is not None and shown.live:
                     shown.show(self.done, f"loss {self.loss:.4f}")
-            if self.done < self.batches and not after():
+            if self.done < self.updates and not after():
                 self.read()
                 return False
         self.read()
         return True
+
+    def measure(self, score: _Scores, samples: Any) -> dict[str, float]:
+        """Of the averages, where there are any."""
+        if self.ema is None:
+            return score(samples)
+        self.ema.swap()
+        try:
+            return score(samples)
+        finally:
+            self.ema.swap()
 
     def judge(self, value: float, rising: bool, least: float) -> bool:
         """Whether the monitored metric has improved."""
@@ -171,16 +237,20 @@ class Fit:
 
 def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1, *, validation: Any = None,
         loss: Callable[[Any, Tensor], Tensor] | None = None, metrics: dict[str, Callable[[Any, Tensor], Tensor]] | None = None,
-        schedule: Callable[[int], float] | None = None, monitor: str = "loss", rising: bool | None = None, patience: int | None = None,
-        min_improvement: float = 0.0, run: str | Run | Any = None, resume: bool = False, checkpoint_seconds: float = 60.0,
-        checkpoint_steps: int | None = None, callback: Callable[[dict[str, Any]], bool | None] | None = None,
-        progress: bool = True) -> list[dict[str, Any]]:
+        schedule: Callable[[int], float] | None = None, plateau: Plateau | None = None, accumulate: int = 1, ema: EMA | None = None,
+        monitor: str = "loss", rising: bool | None = None,
+        patience: int | None = None, min_improvement: float = 0.0, run: str | Run | Any = None, resume: bool = False,
+        checkpoint_seconds: float = 60.0, checkpoint_steps: int | None = None,
+        callback: Callable[[dict[str, Any]], bool | None] | None = None, progress: bool = True) -> list[dict[str, Any]]:
     """Train: for each batch (x, y) of the loader loss(model(x), y) is minimised in one compiled call. Of batches of more tensors the last
     is the target, the others are the model's inputs. loss: gd.cross_entropy unless given; of an nn.Model that names its losses these.
     Gives a list with a dict for each epoch: epoch, loss, lr, and where there is a `validation` data set or loader, validation_loss and
     the metrics of it, validation_accuracy.
 
-    schedule(step) gives the learning rate of a step. callback(record) is called after each epoch; training ends when it returns False.
+    schedule(step) gives the learning rate of a step, as optim.cosine(1e-3, steps, warmup=100) does; plateau, an optim.Plateau, lowers it
+    after an epoch whose monitored metric, of the training loss without a validation, has stopped improving. Gradients are clipped by the
+    optimizer (optimizer.clip_norm). accumulate: so many batches make a step, as one batch of all their samples would. ema, an optim.EMA of
+    the model, is updated after each step, and validation is of its averages. callback(record) is called after each epoch; training ends when it returns False.
     patience: training ends after so many epochs in which the monitored metric of the validation has not improved by more than
     min_improvement; rising: more of it is better, known of accuracy and the like. A loss that is not finite is a StateError.
     Ctrl-C ends training after the step: the records so far are given back, the last one with interrupted=True; a second one ends it at
@@ -188,7 +258,7 @@ def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1,
 
     run: a folder for all that comes of it, as `gradus train` makes it: checkpoints after each epoch, each checkpoint_seconds and
     each checkpoint_steps steps, the log, curves, and in the end model.safetensors: the parameters as they were best on the validation,
-    else the last ones, which the model then has, too. Of an nn.Model `gradus predict`, `eval` and `compare` take it. resume=True goes on
+    else the last ones, or their averages with ema, which the model then has, too. Of an nn.Model `gradus predict`, `eval` and `compare` take it. resume=True goes on
     from the run's last checkpoint, if it has one, to the same bits as if it had not been stopped, however it was: a script may always
     say so. It is for loaders that say where they stand; what is a callback's own is not saved."""
     metrics, objective = dict(metrics or {}), _loss_of(model, loss)
@@ -198,16 +268,13 @@ def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1,
         raise _lib.InvalidError("patience and monitor are of a validation, which is not there")
     if resume and run is None:
         raise _lib.InvalidError("resume=True: run= says of which folder")
-
-    @compile
-    def step(*batch):
-        return optimizer.minimize(objective(model(*batch[:-1]), batch[-1]))
-
-    fitted = Fit(model, optimizer, loader, step)
+    if accumulate < 1 or (plateau is not None and schedule is not None):
+        raise _lib.InvalidError("accumulate is at least 1, and a plateau does not go with a schedule")
+    fitted = Fit(model, optimizer, loader, Steps(model, optimizer, objective, accumulate, ema), ema, plateau)
     score = None if validation is None else _Scores(model, {"loss": objective, **metrics})
     held_out = None if validation is None else _loader_of(validation)
     rising = monitor in RISING if rising is None else rising
-    shown = Progress(len(loader), epochs) if progress else None
+    shown = Progress(fitted.updates, epochs) if progress else None
     folder = None
     if run is not None:
         from ._fit_run import FitRun
@@ -229,11 +296,14 @@ def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1,
                 if interrupted:
                     partial = {**record, "interrupted": True}
                     break
-                improved = False
+                improved, monitored = False, fitted.loss
                 if score is not None:
-                    scores = score(held_out)
+                    scores = fitted.measure(score, held_out)
                     record.update({f"validation_{name}": value for name, value in scores.items()})
-                    improved = fitted.judge(scores[monitor], rising, min_improvement)
+                    monitored = scores[monitor]
+                    improved = fitted.judge(monitored, rising, min_improvement)
+                if plateau is not None:
+                    optimizer.lr = plateau(optimizer.lr, monitored)
                 fitted.end_epoch(record)
                 if folder is not None:
                     folder.after_epoch(record, improved)

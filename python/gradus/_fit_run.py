@@ -74,7 +74,7 @@ class FitRun:
         if hasattr(fit.model, "named_parameters"):
             self._make_parameters()
         place = fit.loader.state_dict()
-        state = self.run.load(fit.optimizer, model=self._buffered(), loader=fit.loader)
+        state = self.run.load(fit.optimizer, model=self._buffered(), loader=fit.loader, ema=fit.ema, plateau=fit.plateau)
         if not isinstance(state, dict) or "fit" not in state:
             fit.loader.load_state_dict(place)
             raise _lib.StateError(f"{self.run.folder}: its training was not begun by gd.fit, which cannot go on with it")
@@ -134,7 +134,7 @@ class FitRun:
     def _save(self, best: bool) -> None:
         fit = self.fit
         state = {"fit": fit.state(), "data": self.data}
-        self.run.save(fit.optimizer, model=self._buffered(), loader=fit.loader, best=best, state=state)
+        self.run.save(fit.optimizer, model=self._buffered(), loader=fit.loader, ema=fit.ema, plateau=fit.plateau, best=best, state=state)
         self.saved = time.monotonic()
 
     # ---- the end
@@ -146,15 +146,18 @@ class FitRun:
         best = self._path("checkpoints/best.safetensors")
         if os.path.exists(best):
             self._take(best)
+        elif self.fit.ema is not None:
+            self.fit.ema.swap()
         self._write_model()
         self._draw()
 
     def _take(self, path: str) -> None:
-        """Parameters and buffers of a checkpoint."""
+        """Parameters, or the averages where there are any, and buffers of a checkpoint."""
         found, model = _io.load(path), self.fit.model
         own = list(model.named_parameters()) + list(model.named_buffers()) if hasattr(model, "named_parameters") else []
         for name, tensor in own:
-            value = found.get(name)
+            value = found.get(f"checkpoint/average/{name}") if self.fit.ema is not None else None
+            value = found.get(name) if value is None else value
             if value is None:  # a buffer of a Python module stands among what is not the library's
                 value = next((t for key, t in found.items() if key.endswith(f"tensors/{name}")), None)
             if value is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ._optimizer import Optimizer
     from .data import DataLoader
     from .nn import Module
-    from .optim import EMA
+    from .optim import EMA, Plateau
 
 KEYS = ("loader", "state")  # of the strings in a file
 
@@ -65,12 +65,12 @@ class Run:
             C.gd_run_close(run)
 
     def save(self, optimizer: Optimizer, *, model: Module | None = None, loader: DataLoader | None = None, ema: EMA | None = None,
-             best: bool = False, state: Any = None) -> None:
+             plateau: Plateau | None = None, best: bool = False, state: Any = None) -> None:
         """Save as the last checkpoint; best: as the best, too. model: whose buffers are saved, where the optimizer was given parameters."""
         strings = {"state": json.dumps(state)}
         if loader is not None:
             strings["loader"] = json.dumps(loader.state_dict())
-        with _Training(optimizer, model, ema, strings) as training:
+        with _Training(optimizer, model, ema, plateau, strings) as training:
             run_status(C.gd_run_save, self._open(), training, best)
 
     def has_checkpoint(self) -> bool:
@@ -81,13 +81,14 @@ class Run:
         """Have all that was saved written, and tell of errors."""
         run_status(C.gd_run_wait, self._open())
 
-    def load(self, optimizer: Optimizer, *, model: Module | None = None, loader: DataLoader | None = None, ema: EMA | None = None) -> Any:
+    def load(self, optimizer: Optimizer, *, model: Module | None = None, loader: DataLoader | None = None, ema: EMA | None = None,
+             plateau: Plateau | None = None) -> Any:
         """Go on from the last checkpoint, with the objects made as those that were saved (a model's parameters are there: call it once
         if its layers make theirs by the first input). Gives the state; None: there is no checkpoint yet."""
         if not self.has_checkpoint():
             return None
         path = ctypes.c_char_p()
-        with _Training(optimizer, model, ema, {}) as training:
+        with _Training(optimizer, model, ema, plateau, {}) as training:
             run_status(C.gd_run_load, self._open(), training, _convert.byref(path))
         file = _objects.TensorFile.open((path.value or b"").decode())
         loaded, state = file.metadata(KEYS[0]), file.metadata(KEYS[1])
@@ -100,17 +101,19 @@ class Run:
 class _Training:
     """A gd_training, as long as the library reads it."""
 
-    def __init__(self, optimizer: Optimizer, model: Module | None, ema: EMA | None, strings: dict[str, str]) -> None:
+    def __init__(self, optimizer: Optimizer, model: Module | None, ema: EMA | None, plateau: Plateau | None, strings: dict[str, str]) -> None:
         handle = optimizer.handle
         if not C.gd_module_count(optimizer._adopted.update().handle):
             raise StateError("the model has no parameters yet; call it once before")
         model = optimizer.model if model is None else model
         buffers = dict(model.named_buffers()) if model is not None else {}
-        self.kept: list[Any] = [optimizer, ema, buffers]
+        self.kept: list[Any] = [optimizer, ema, plateau, buffers]
         t = self.training = _convert.options_of(_api.gd_training)
         t.optimizer = handle
         if ema is not None:
             t.ema = ema._ema.handle
+        if plateau is not None:
+            t.plateau = ctypes.addressof(plateau._plateau)
         self.tensors = (_api.gd_named_tensor * max(1, len(buffers)))()
         for entry, (name, tensor) in zip(self.tensors, buffers.items()):
             entry.name, entry.tensor = self._text(name), tensor._h

@@ -93,7 +93,8 @@ class Samples:  # a data set in Python
     def __getitem__(self, i): return [float((i * k) % 7) for k in range(1, 7)], i % 3
 
 gd.seed(seed)
-if kind == "module":
+more = {}
+if kind in ("module", "averages"):
     model = nn.Sequential(nn.Linear(None, 12), nn.BatchNorm(12), nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, 3))
     loader, held_out = data.DataLoader(Samples(), 8, shuffle=True, seed=2, workers=2), data.DataLoader(Samples(), 20, shuffle=True)
 else:
@@ -104,13 +105,18 @@ else:
                                % train.shape)
     loader = data.DataLoader(train, 16, shuffle=True, seed=2)
 
+if kind == "averages":
+    model.eval()(gd.ones((1, 6)))
+    model.train()
+    more = {"accumulate": 2, "ema": optim.EMA(model, decay=0.8)}
+
 def rate(step):
     if step == stop:
         os._exit(9)
     return 0.01 / (1 + step)
 with gd.Run(folder, interval=0) as run:  # each checkpoint is written
     gd.fit(model, optim.Adam(model), loader, 5, validation=held_out, metrics={"accuracy": gd.accuracy}, monitor="accuracy", schedule=rate,
-           run=run, resume=True, checkpoint_steps=3, progress=False)
+           run=run, resume=True, checkpoint_steps=3, progress=False, **more)
 """
 
 
@@ -128,18 +134,18 @@ def lines_of(folder):
     return [{name: value for name, value in line.items() if name != "time"} for line in lines]
 
 
-@pytest.mark.parametrize("kind", ["module", "table"])
-def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, iris, kind):
+@pytest.mark.parametrize("kind, middle, later", [("module", 19, 30), ("table", 19, 30), ("averages", 11, 17)])
+def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, iris, kind, middle, later):
     kind = iris if kind == "table" else kind
     whole = tmp_path / "whole"
     said = run_program(whole, kind=kind)
     assert said.returncode == 0, said.stderr
-    for stop in (2, 19):  # before the first checkpoint, from which on the seed does not matter, and in the midst of an epoch
+    for stop in (2, middle):  # before the first checkpoint, from which on the seed does not matter, and in the midst of an epoch
         folder = tmp_path / f"part{stop}"
         assert run_program(folder, stop, kind=kind).returncode == 9
         assert not (folder / "model.safetensors").exists()
         if stop > 2:
-            assert run_program(folder, 30, seed=5, kind=kind).returncode == 9
+            assert run_program(folder, later, seed=5, kind=kind).returncode == 9
         assert run_program(folder, seed=1, kind=kind).returncode == 0
         for name in FILES:
             assert (folder / name).read_bytes() == (whole / name).read_bytes(), (stop, name)
@@ -187,6 +193,63 @@ def test_what_a_run_folder_has(tmp_path):
         run.save(adam, loader=loader, state={"of": "another program"})
     with pytest.raises(gd.StateError, match="was not begun by gd.fit"):
         gd.fit(model, adam, loader, 3, run=tmp_path / "other", resume=True, progress=False)
+
+
+def test_accumulated_batches_are_one():
+    """Also where they do not come out even: of 50 samples in batches of 8, by 3, the last update is of 2."""
+    gd.seed(3)
+    x = gd.randn(50, 4)
+    samples = data.from_arrays(x, x @ gd.randn(4, 1))
+
+    def train(batch, accumulate):
+        model = nn.Linear(4, 1)
+        model.load_state_dict({"weight": gd.ones((4, 1)), "bias": gd.zeros((1,))})
+        sgd = optim.SGD(model, lr=0.1, momentum=0.5)
+        steps = []
+        records = gd.fit(model, sgd, data.DataLoader(samples, batch), 2, loss=gd.mse, accumulate=accumulate, progress=False,
+                         schedule=lambda step: steps.append(step) or 0.1)
+        return steps, [record["loss"] for record in records], model.weight.tolist()
+    steps, losses, weight = train(8, 3)
+    wanted_steps, wanted_losses, wanted = train(24, 1)
+    assert steps == wanted_steps == list(range(6))
+    assert losses == pytest.approx(wanted_losses, rel=1e-5)
+    assert sum(weight, []) == pytest.approx(sum(wanted, []), rel=1e-5)
+
+
+def test_averages_are_what_is_validated_and_kept(tmp_path):
+    gd.seed(3)
+    x = gd.randn(60, 4)
+    samples = data.from_arrays(x, x @ gd.randn(4, 1))
+    model = nn.Linear(4, 1)
+    ema = optim.EMA(model, decay=0.9)
+    by_hand, wanted = [], []
+
+    def average(record):
+        ema.swap()
+        wanted.append(gd.evaluate(model, samples, loss=gd.mse)["loss"])
+        by_hand.append([value for row in model.weight.tolist() for value in row])
+        ema.swap()
+    for run in (tmp_path / "r", None):
+        records = gd.fit(model, optim.Adam(model, lr=0.01), data.DataLoader(samples, 8), 3, loss=gd.mse, validation=samples if run else None,
+                         ema=ema, callback=average, run=run, progress=False)
+        if run:
+            assert [record["validation_loss"] for record in records] == wanted
+            assert sum(model.weight.tolist(), []) == by_hand[wanted.index(min(wanted))] != by_hand[0]
+    plain = gd.load(tmp_path / "r/model.safetensors")["weight"]
+    assert sum(plain.tolist(), []) == by_hand[2]
+
+
+def test_a_plateau_lowers_the_rate():
+    model, adam, loader = problem()
+    records = gd.fit(model, adam, loader, 6, plateau=optim.Plateau(factor=0.5, patience=0, threshold=10.0), progress=False)
+    assert [record["lr"] for record in records] == [0.01, 0.01, 0.005, 0.0025, 0.00125, 0.000625]
+    with pytest.raises(gd.InvalidError, match="a plateau does not go with a schedule"):
+        gd.fit(model, adam, loader, 1, plateau=optim.Plateau(), schedule=optim.cosine(0.1, 10, warmup=2), progress=False)
+    rates = []
+    model, adam, loader = problem()
+    records = gd.fit(model, adam, loader, 1, schedule=lambda step: rates.append(optim.cosine(0.01, 10, warmup=4)(step)) or rates[-1],
+                     progress=False)
+    assert rates[:4] == pytest.approx([0.0025, 0.005, 0.0075, 0.01]) and rates[9] < 0.003
 
 
 def test_other_data_are_not_gone_on_with(tmp_path):
