@@ -117,6 +117,26 @@ static void all_widths_are_read(void **state)
           doubles, 16, floats);
 }
 
+static void write_bytes(const char *name, const unsigned char *bytes, size_t size)
+{
+    FILE *f = fopen(in_folder(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, size, f), size);
+    fclose(f);
+}
+
+/* Sounds that are libsndfile's: an error of its own, or that it is not there. */
+static void expect_other(void)
+{
+    gd_audio a;
+    gd_status status = gd_audio_read(in_folder("a.wav"), &a);
+    assert_null(a.samples);
+    assert_has(gd_error_message(), "libsndfile");
+    assert_true(status == gd_error_code());
+    assert_true(status == GD_ERR_FORMAT || status == GD_ERR_UNSUPPORTED);
+    gd_error_clear();
+}
+
 static void expect(gd_status status, const char *words)
 {
     gd_audio a;
@@ -130,10 +150,10 @@ static void damaged_files_are_told(void **state)
 {
     (void)state;
     const int16_t shorts[4] = { 1, 2, 3, 4 };
-    write_wav("a.wav", &(wav){ .code = 85, .channels = 1, .bits = 16, .rate = 8000 }, shorts, 8);
-    expect(GD_ERR_UNSUPPORTED, "WAV of code 85 and 16 bits");
-    write_wav("a.wav", &(wav){ .code = 1, .channels = 1, .bits = 12, .rate = 8000 }, shorts, 8);
-    expect(GD_ERR_UNSUPPORTED, "code 1 and 12 bits");
+    write_wav("a.wav", &(wav){ .code = 30583, .channels = 1, .bits = 16, .rate = 8000 }, shorts, 8);
+    expect_other();
+    write_wav("a.wav", &(wav){ .code = 3, .channels = 1, .bits = 16, .rate = 8000 }, shorts, 8);
+    expect_other();
     write_wav("a.wav", &(wav){ .code = 1, .channels = 0, .bits = 16, .rate = 8000 }, shorts, 8);
     expect(GD_ERR_FORMAT, "0 channels");
     write_wav("a.wav", &(wav){ .code = 1, .channels = 1, .bits = 16, .rate = 8000, .claimed = 100 },
@@ -144,7 +164,9 @@ static void damaged_files_are_told(void **state)
     write_text("a.wav", "RIFFxxxxWAVEfmt ");
     expect(GD_ERR_FORMAT, "without a chunk \"fmt \"");
     write_text("a.wav", "ID3");
-    expect(GD_ERR_FORMAT, "no WAV file");
+    expect(GD_ERR_FORMAT, "3 bytes are no sound");
+    write_text("a.wav", "A text, which is called a sound.");
+    expect_other();
     assert_int_equal(gd_audio_read(NULL, NULL), GD_ERR_INVALID);
     gd_error_clear();
     assert_int_equal(remove(in_folder("a.wav")), 0);
@@ -176,6 +198,94 @@ static void files_cut_anywhere(void **state)
         assert_int_equal(gd_audio_read(in_folder("cut.wav"), &a), GD_ERR_FORMAT);
         gd_error_clear();
     }
+}
+
+/* ---- what libsndfile reads ---- */
+
+/* Skips the test where it is not there. */
+static gd_audio read_sample(const char *name)
+{
+    char path[512];
+    gd_audio a;
+    snprintf(path, sizeof path, GD_SOURCE_DIR "/tests/goldens/sounds/%s", name);
+    gd_status status = gd_audio_read(path, &a);
+    if (status == GD_ERR_UNSUPPORTED) {
+        assert_has(gd_error_message(), "libsndfile, which reads other sounds, is not there (");
+        assert_null(a.samples);
+        gd_error_clear();
+        skip();
+    }
+    if (status != GD_OK)
+        fail_msg("%s", gd_error_message());
+    return a;
+}
+
+/* What tests/goldens/sounds are made of. */
+static float saw(int64_t i, int64_t channel)
+{
+    return (float)((i * 37 + channel * 1000) % 2000 * 10 - 10000) / 32768.0f;
+}
+
+static void sounds_of_other_kinds_are_read(void **state)
+{
+    (void)state;
+    static const char *const exact[] = { "saw.flac", "saw.aiff" };
+    for (int k = 0; k < 2; k++) {
+        gd_audio a = read_sample(exact[k]);
+        assert_true(a.frames == 100 && a.channels == 2 && a.rate == 8000);
+        for (int64_t c = 0; c < 2; c++)
+            for (int64_t i = 0; i < 100; i++)
+                assert_true(a.samples[c * 100 + i] == saw(i, c));
+        gd_audio_free(&a);
+    }
+    /* Compressed: near the original, and of MP3 a little longer, with a delay. */
+    static const char *const about[] = { "ulaw.wav", "saw.ogg", "saw.mp3" };
+    static const int64_t frames[] = { 100, 400, 400 };
+    for (int k = 0; k < 3; k++) {
+        gd_audio a = read_sample(about[k]);
+        assert_true(a.channels == 1 && a.rate == 8000 && a.frames >= frames[k]);
+        assert_true(k == 2 || a.frames == frames[k]);
+        double best = 0;
+        for (int64_t delay = 0; delay + frames[k] <= a.frames; delay++) {
+            double both = 0, first = 0, second = 0;
+            for (int64_t i = 0; i < frames[k]; i++) {
+                const double x = a.samples[delay + i], y = saw(i, 0);
+                both += x * y, first += x * x, second += y * y;
+            }
+            const double correlation = both / sqrt(first * second + 1e-9);
+            best = correlation > best ? correlation : best;
+        }
+        assert_true(best > 0.9);
+        gd_audio_free(&a);
+    }
+}
+
+/* A FLAC file cut anywhere is an error. */
+static void other_kinds_are_cut_anywhere(void **state)
+{
+    (void)state;
+    gd_audio a = read_sample("saw.flac");
+    gd_audio_free(&a);
+    unsigned char bytes[512];
+    FILE *f = fopen(GD_SOURCE_DIR "/tests/goldens/sounds/saw.flac", "rb");
+    const size_t size = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    assert_in_range(size, 200, sizeof bytes - 1);
+    for (size_t n = 0; n < size; n++) {
+        write_bytes("cut.flac", bytes, n);
+        assert_int_equal(gd_audio_read(in_folder("cut.flac"), &a), GD_ERR_FORMAT);
+        assert_null(a.samples);
+        gd_error_clear();
+    }
+}
+
+static void names_of_sounds(void **state)
+{
+    (void)state;
+    assert_true(gd_audio_is_file_name("a/b.WAV") && gd_audio_is_file_name("x.y.flac") &&
+                gd_audio_is_file_name(".mp3"));
+    assert_false(gd_audio_is_file_name("wav") || gd_audio_is_file_name("a.wav.txt") ||
+                 gd_audio_is_file_name(NULL));
 }
 
 /* ---- a folder of sounds ---- */
@@ -277,7 +387,22 @@ static void a_folder_of_sounds_is_trained_on(void **state)
     assert_has(r->out, "file,class,probability\nsounds/low/01.wav,low,");
     assert_has(r->out, "\nsounds/high/00.wav,high,");
     assert_fails(run("predict s stereo/a/nothing.wav"), 1, "nothing.wav");
-    assert_fails(run("train stereo --run z"), 1, "two classes or more");
+    assert_fails(
+        run("train stereo --run z"), 1,
+        "all sounds are in the folder \"a\": there must be a folder for each of two classes");
+    assert_int_equal(mkdir(in_folder("stereo/b"), 0777), 0);
+    assert_fails(run("train stereo --run z"), 1, "the folder \"b\" has no sounds to train with");
+    /* Without libsndfile. */
+    assert_int_equal(mkdir(in_folder("flacs"), 0777), 0);
+    assert_int_equal(mkdir(in_folder("flacs/a"), 0777), 0);
+    assert_int_equal(mkdir(in_folder("flacs/b"), 0777), 0);
+    write_bytes("flacs/a/1.flac", (const unsigned char *)"fLaC, and what follows", 22);
+    write_bytes("flacs/b/1.flac", (const unsigned char *)"fLaC, and what follows", 22);
+    setenv("GRADUS_SNDFILE_PATH", "/nowhere", 1);
+    assert_fails(run("train flacs --run z"), 1,
+                 "1.flac: is no plain WAV file, and libsndfile, which reads other sounds, is not "
+                 "there (/nowhere/libsndfile.so.1:");
+    unsetenv("GRADUS_SNDFILE_PATH");
 }
 
 static int begin(void **state)
@@ -294,6 +419,9 @@ int main(void)
         cmocka_unit_test(all_widths_are_read),
         cmocka_unit_test(damaged_files_are_told),
         cmocka_unit_test(files_cut_anywhere),
+        cmocka_unit_test(sounds_of_other_kinds_are_read),
+        cmocka_unit_test(other_kinds_are_cut_anywhere),
+        cmocka_unit_test(names_of_sounds),
         cmocka_unit_test(sounds_are_cut_and_filled_up),
         cmocka_unit_test(a_folder_of_sounds_is_trained_on),
     };

@@ -248,7 +248,7 @@ typedef struct gd_audio_folder_options {
 #define GD_AUDIO_FOLDER_DEFAULTS .size = sizeof(gd_audio_folder_options), .channels = 1, .rate = 0
 
 /* gd_audio_folder(context, "words", 16000): sounds [channels, length] f32, fields "audio" and "label",
- * of WAV files (gd_audio_read), with a folder for each class as gd_image_folder has them. Of longer
+ * of sound files (gd_audio_read), with a folder for each class as gd_image_folder has them. Of longer
  * sounds the middle is taken, around shorter ones is silence; length 0: the first file's. Files are read
  * when their samples are asked for, by the workers of a loader, whose error names the file: also one of
  * another rate, or other channels where several are wanted. GD_ERR_IO: no folder, or no sounds;

@@ -162,11 +162,16 @@ typedef struct gd_audio {
     float *samples; /* [channels, frames] in -1 … 1, owned by this struct */
 } gd_audio;
 
-/* Read a WAV file of integers of 8, 16, 24 or 32 bits or floats of 32 or 64, of up to 256 channels,
- * WAVE_FORMAT_EXTENSIBLE too. On success *out owns its samples: gd_audio_free(). On failure *out is all
- * zero: GD_ERR_IO; GD_ERR_FORMAT (no WAV, cut, or without sound); GD_ERR_UNSUPPORTED (compressed);
- * GD_ERR_MEMORY; GD_ERR_INVALID (NULL). */
+/* Read a sound file of up to 256 channels, told by its content: a WAV file of integers of 8, 16, 24 or 32
+ * bits or floats of 32 or 64, WAVE_FORMAT_EXTENSIBLE too; FLAC, Ogg Vorbis and Opus, MP3, AIFF and others
+ * where libsndfile is on this machine, which is loaded for the first of them. On success *out owns its
+ * samples: gd_audio_free(). On failure *out is all zero: GD_ERR_IO; GD_ERR_FORMAT (no sound, cut, or
+ * empty); GD_ERR_UNSUPPORTED (libsndfile is needed and not there); GD_ERR_MEMORY; GD_ERR_INVALID
+ * (NULL). */
 GD_API gd_status gd_audio_read(const char *path, gd_audio *out);
+/* Whether the name ends as those of sound files do: .wav, .flac, .ogg, .opus, .mp3, .aiff, .au … false for
+ * NULL. */
+GD_API bool gd_audio_is_file_name(const char *path);
 /* Release the samples and zero the struct. NULL and an all-zero struct are fine. */
 GD_API void gd_audio_free(gd_audio *audio);
 

@@ -207,7 +207,7 @@ def image_list(path: Any, height: int, width: int, *, crop: bool = False, cache:
 
 
 def audio_folder(folder: Any, length: int = 0, *, channels: int = 1, rate: int = 0) -> Dataset:
-    """Sounds [channels, length] of WAV files; each folder in `folder` is a class. Of longer sounds the middle is taken, around shorter ones
+    """Sounds [channels, length] of files (read_audio); each folder in `folder` is a class. Of longer sounds the middle is taken, around shorter ones
     is silence; length 0: the first file's. channels 1: the mean of a file's. All have one rate, in frames a second."""
     made = Dataset(_ops.audio_folder(os.fspath(folder), length, channels=channels, rate=rate))
     if channels == 1:  # as gradus predict reads sounds
@@ -216,7 +216,8 @@ def audio_folder(folder: Any, length: int = 0, *, channels: int = 1, rate: int =
 
 
 def read_audio(path: Any) -> tuple[Tensor, int]:
-    """A WAV file as float32 [channels, frames] in -1 … 1, and its rate in frames a second."""
+    """A sound file as float32 [channels, frames] in -1 … 1, and its rate in frames a second: WAV, and with libsndfile on the machine FLAC,
+    Ogg, Opus, MP3, AIFF and others."""
     audio = _api.gd_audio()
     with _lib.lock:
         if C.gd_audio_read(_convert.as_text(path), ctypes.byref(audio)):

@@ -243,6 +243,8 @@ bool cli_data_keep_classes(cli_data *data);
 bool cli_data_take_kept_classes(cli_data *data, gd_tensor_file *file);
 /* Whether the classes of the data, the names of its folders, are those. */
 bool cli_data_has_kept_classes(const cli_data *data);
+/* Of one class alone, or of one without samples to train with, nothing is learnt: false, which is recorded. */
+bool cli_data_has_all_classes(const cli_data *data);
 /* The field's class names, and outputs, from its second field. */
 void cli_data_take_classes(cli_data *data);
 /* A number that the model gives, in the target's unit. */

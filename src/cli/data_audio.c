@@ -1,16 +1,14 @@
-/* cli/data_audio.c: folders of sounds (WAV), one folder a class, and a convolutional network over the waveform.
+/* cli/data_audio.c: folders of sounds, one folder a class, and a convolutional network over the waveform.
  * Start at open_sounds(). */
 #include "cli.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 bool cli_is_sound(const char *path)
 {
-    const char *end = strrchr(path, '.');
-    return end && (strcasecmp(end, ".wav") == 0 || strcasecmp(end, ".wave") == 0);
+    return gd_audio_is_file_name(path);
 }
 
 static bool is_sounds(const char *path)
@@ -65,15 +63,15 @@ static bool open_sounds(cli_data *d, const cli_data_options *o)
     d->rate = find_rate(o->path);
     gd_dataset *all =
         d->rate > 0 ? gd_audio_folder(d->context, o->path, o->size, .rate = d->rate) : NULL;
-    if (all && gd_dataset_field(all, 1)->classes < 2)
-        return gd_error_record(GD_ERR_INVALID, "all sounds are in one folder: there must be a "
-                                               "folder for each of two classes or more") == GD_OK;
-    bool ok = all && gd_dataset_split(all, 1.0 - o->validation, &d->train, &d->validation,
-                                      .seed = (uint64_t)o->seed, .stratify = 1) == GD_OK;
+    d->train = d->validation = all;
+    if (all)
+        cli_data_take_classes(d);
+    bool ok = all && cli_data_has_all_classes(d) &&
+              gd_dataset_split(all, 1.0 - o->validation, &d->train, &d->validation,
+                               .seed = (uint64_t)o->seed, .stratify = 1) == GD_OK;
     gd_dataset_release(all);
     if (!ok)
         return false;
-    cli_data_take_classes(d);
     d->size = d->input.dim[1];
     describe(d);
     return keep(d);

@@ -214,8 +214,7 @@ static bool open_sets(cli_data *d, const cli_data_options *o, int64_t size)
     return ok;
 }
 
-/* Of one class alone, or of one without photographs, nothing is learnt. */
-static bool all_have_photographs(const cli_data *d)
+bool cli_data_has_all_classes(const cli_data *d)
 {
     char number[CLI_COUNT_TEXT], problem[256];
     double *weights = calloc((size_t)d->outputs + 1, sizeof *weights);
@@ -223,15 +222,14 @@ static bool all_have_photographs(const cli_data *d)
     problem[0] = '\0';
     if (d->outputs < 2)
         snprintf(problem, sizeof problem,
-                 "all photographs are in the folder \"%.64s\": there must be a folder for each of "
-                 "two classes or more",
-                 cli_data_class(d, 0, number));
+                 "all %ss are in the folder \"%.64s\": there must be a folder for each of two "
+                 "classes or more",
+                 d->kind->sample, cli_data_class(d, 0, number));
     for (int64_t i = 0; ok && !problem[0] && i < d->outputs; i++)
         if (weights[i] == 0)
             snprintf(problem, sizeof problem,
-                     "the folder \"%.64s\" has no photographs to train with, and each folder is a "
-                     "class",
-                     cli_data_class(d, i, number));
+                     "the folder \"%.64s\" has no %ss to train with, and each folder is a class",
+                     cli_data_class(d, i, number), d->kind->sample);
     free(weights);
     if (problem[0])
         ok = gd_error_record(GD_ERR_INVALID, problem) == GD_OK;
@@ -247,7 +245,7 @@ static bool open_images(cli_data *d, const cli_data_options *o)
     if (!open_sets(d, o, size))
         return false;
     cli_data_take_classes(d);
-    if (!all_have_photographs(d))
+    if (!cli_data_has_all_classes(d))
         return false;
     int at = snprintf(d->about, sizeof d->about, "%lld x %lld pixels; %lld classes",
                       (long long)size, (long long)size, (long long)d->outputs);

@@ -297,7 +297,7 @@ static bool predict_path(album *a, const char *path)
     }
     free(entries);
     snprintf(file, sizeof file, "%.4000s: there are no %s in the folder", path,
-             sounds ? "sounds (.wav)" : "photographs (.jpg, .png)");
+             sounds ? "sounds (.wav, .flac, .ogg, .mp3)" : "photographs (.jpg, .png)");
     return count > 0 ? ok : gd_error_record(GD_ERR_IO, file) == GD_OK;
 }
 

@@ -34,7 +34,7 @@ static int data_rows(cli_settings *s, cli_option *rows)
     const cli_option options[] = {
         { "Data", NULL, NULL, CLI_GROUP, NULL, 0, 0 },
         { "DATA", NULL,
-          "a table (.csv, .tsv), a folder of photographs or sounds (.wav) with a folder for each "
+          "a table (.csv, .tsv), a folder of photographs or sounds with a folder for each "
           "class, a text "
           "(.txt), NumPy's arrays x and y (.npz), or the files of CIFAR-10 or MNIST "
           "(default: " CLI_DEFAULT_DATA "); or a file of --config",

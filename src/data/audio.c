@@ -8,19 +8,10 @@
 #include "base/memory.h"
 #include "base/options.h"
 
-#include <string.h>
-#include <strings.h>
-
 typedef struct reader {
     gd_name_list paths;
     int64_t length, channels, rate;
 } reader;
-
-static bool is_sound(const char *name)
-{
-    const char *end = strrchr(name, '.');
-    return end && (strcasecmp(end, ".wav") == 0 || strcasecmp(end, ".wave") == 0);
-}
 
 static void destroy(void *user)
 {
@@ -112,7 +103,8 @@ gd_dataset *gd_audio_folder_with(gd_context *context, const char *folder, int64_
                                             "negative");
     gd_image_files all = { 0 };
     gd_dataset *d = NULL;
-    if (gd_list_class_folders(&all, folder, is_sound, "sound (.wav)") == GD_OK &&
+    if (gd_list_class_folders(&all, folder, gd_audio_is_file_name,
+                              "sound (.wav, .flac, .ogg, .mp3)") == GD_OK &&
         complete(all.paths.name[0], &o, &length) == GD_OK)
         d = make_dataset(context, &all, length, &o);
     gd_image_files_free(&all);

@@ -1,17 +1,21 @@
-/* io/audio.c: sound files: WAV (Microsoft and IBM, "Multimedia Programming Interface and Data
- * Specifications 1.0", 1991; WAVE_FORMAT_EXTENSIBLE, 2001). Start at gd_audio_read(). */
+/* io/audio.c: sound files. Plain WAV (Microsoft and IBM, "Multimedia Programming Interface and Data
+ * Specifications 1.0", 1991; WAVE_FORMAT_EXTENSIBLE, 2001) is read here: that needs no library, and tells a
+ * file that is cut, which libsndfile takes for a shorter one. All other sounds are libsndfile's
+ * (io/audio_sndfile.c). Start at gd_audio_read(). */
 #include <gradus/io.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "io/audio_sndfile.h"
 #include "io/file.h"
 
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #define MOST_FILE_BYTES ((size_t)1 << 31)
 
-enum { PCM = 1, IEEE_FLOAT = 3, EXTENSIBLE = 0xfffe, MOST_CHANNELS = 256 };
+enum { PCM = 1, IEEE_FLOAT = 3, EXTENSIBLE = 0xfffe };
 
 /* What the chunk "fmt " says. */
 typedef struct format {
@@ -91,12 +95,9 @@ static gd_status read_format(const char *path, const unsigned char *p, size_t si
     const bool pcm =
         f->code == PCM && (f->bits == 8 || f->bits == 16 || f->bits == 24 || f->bits == 32);
     if (!pcm && !(f->code == IEEE_FLOAT && (f->bits == 32 || f->bits == 64)))
-        return gd_fail(GD_ERR_UNSUPPORTED,
-                       "%s: WAV of code %u and %u bits; integers of 8, 16, 24 and 32 bits and "
-                       "floats of 32 and 64 are read: ffmpeg -i FILE -c:a pcm_s16le NEW.wav "
-                       "makes one of any other",
-                       path, f->code, f->bits);
-    if (f->channels < 1 || f->channels > MOST_CHANNELS || f->rate < 1 ||
+        return gd_fail(GD_ERR_UNSUPPORTED, "%s: WAV of code %u and %u bits", path, f->code,
+                       f->bits);
+    if (f->channels < 1 || f->channels > GD_AUDIO_MOST_CHANNELS || f->rate < 1 ||
         block != f->channels * f->bits / 8)
         return gd_fail(GD_ERR_FORMAT, "%s: %u channels at a rate of %u in blocks of %u bytes", path,
                        f->channels, f->rate, block);
@@ -119,12 +120,16 @@ static const unsigned char *find_chunk(const unsigned char *bytes, size_t size, 
     return NULL;
 }
 
-static gd_status decode(const char *path, const unsigned char *bytes, size_t size, gd_audio *out)
+/* GD_ERR_UNSUPPORTED: no WAV file, or one of another kind. */
+static gd_status decode_wav(const char *path, const unsigned char *bytes, size_t size,
+                            gd_audio *out)
 {
     format f = { 0 };
     size_t length = 0;
-    if (size < 12 || memcmp(bytes, "RIFF", 4) != 0 || memcmp(bytes + 8, "WAVE", 4) != 0)
-        return gd_fail(GD_ERR_FORMAT, "%s: no WAV file", path);
+    if (size < 12)
+        return gd_fail(GD_ERR_FORMAT, "%s: %zu bytes are no sound", path, size);
+    if (memcmp(bytes, "RIFF", 4) != 0 || memcmp(bytes + 8, "WAVE", 4) != 0)
+        return gd_fail(GD_ERR_UNSUPPORTED, "%s: no WAV file", path);
     const unsigned char *p = find_chunk(bytes, size, "fmt ", &length);
     if (!p)
         return gd_fail(GD_ERR_FORMAT, "%s: a WAV file without a chunk \"fmt \"", path);
@@ -168,11 +173,27 @@ gd_status gd_audio_read(const char *path, gd_audio *out)
     gd_status status = gd_file_read_all(path, MOST_FILE_BYTES, &bytes, &size);
     if (status != GD_OK)
         return status;
-    status = decode(path, bytes, size, out);
+    const uint64_t mark = gd_error_mark();
+    status = decode_wav(path, bytes, size, out);
+    if (status == GD_ERR_UNSUPPORTED) {
+        gd_error_rollback(mark);
+        status = gd_sndfile_decode(path, bytes, size, out);
+    }
     gd_free(bytes);
     if (status != GD_OK)
         gd_audio_free(out);
     return status;
+}
+
+bool gd_audio_is_file_name(const char *path)
+{
+    static const char *const endings[] = { ".wav", ".wave", ".flac", ".ogg",  ".oga", ".opus",
+                                           ".mp3", ".aif",  ".aiff", ".aifc", ".au" };
+    const char *end = path ? strrchr(path, '.') : NULL;
+    for (size_t i = 0; end && i < sizeof endings / sizeof *endings; i++)
+        if (strcasecmp(end, endings[i]) == 0)
+            return true;
+    return false;
 }
 
 void gd_audio_free(gd_audio *audio)
