@@ -3,6 +3,7 @@
  * order they arrive, which is fixed. Those of a node's parts wait until all are there, and are then
  * put together: slices side by side, gathered rows into what there is. Start at differentiate(). */
 #include "graph/apply.h"
+#include "graph/autocast.h"
 #include "graph/autograd.h"
 #include "graph/context.h"
 #include "graph/node.h"
@@ -168,9 +169,11 @@ static bool add_part(walk *w, gd_tensor *r, gd_tensor *g)
 static bool derive(walk *w, gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     const gd_tensor *before = w->context->differentiating;
+    const uint64_t autocast = gd_autocast_pause(w->context);
     w->context->differentiating = r;
     bool ok = r->op->vjp(r, g, d);
     w->context->differentiating = before;
+    gd_autocast_resume(w->context, autocast);
     if (w->context->generation != w->generation)
         mark_again(w);
     return ok;

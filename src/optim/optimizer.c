@@ -10,6 +10,7 @@
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
 #include <gradus/ops.h>
+#include <gradus/precision.h>
 
 #include <fnmatch.h>
 #include <math.h>
@@ -351,7 +352,11 @@ static bool apply(gd_optimizer *o)
     for (int i = 0; i < count; i++)
         if (o->lists[i])
             in[given++] = o->lists[i];
-    return gd_call(o->updates, given, in);
+    if (gd_autocast_begin(o->context, GD_F32) != GD_OK) /* parameters are not rounded */
+        return false;
+    bool ok = gd_call(o->updates, given, in);
+    (void)gd_autocast_end(o->context);
+    return ok;
 }
 
 static bool is_trainable(const gd_module *m, int i)
