@@ -173,6 +173,13 @@ static void test_each_op_follows_its_rule(void **state)
     close_context(gd);
 }
 
+static void expect(gd_status status, gd_status code, const char *words)
+{
+    assert_int_equal(status, code);
+    assert_non_null(strstr(gd_error_message(), words));
+    gd_error_clear();
+}
+
 /* ---- whole steps ---- */
 
 typedef struct net {
@@ -187,8 +194,7 @@ static gd_tensor *middle(void *user, int count, gd_tensor *const *in)
     (void)count;
     net *n = user;
     gd_tensor *h = gd_nn_layer_norm(n->module, "norm", in[0]);
-    h = gd_add(gd_nn_multi_head_attention(n->module, "attention", h, 2, .causal = true),
-               in[0]);
+    h = gd_add(gd_nn_multi_head_attention(n->module, "attention", h, 2, .causal = true), in[0]);
     return gd_dropout(gd_gelu(gd_nn_linear(n->module, "wide", h, 24)), 0.25);
 }
 
@@ -283,10 +289,10 @@ static void test_steps_agree(void **state)
             assert_same_parameters(&first, &other, "another way");
         }
         float a[7 * 8], b[7 * 8];
-        assert_int_equal(gd_tensor_read(gd_module_parameter(first.module, "in.weight"), a, sizeof a),
-                         GD_OK);
-        assert_int_equal(gd_tensor_read(gd_module_parameter(plain.module, "in.weight"), b, sizeof b),
-                         GD_OK);
+        assert_int_equal(
+            gd_tensor_read(gd_module_parameter(first.module, "in.weight"), a, sizeof a), GD_OK);
+        assert_int_equal(
+            gd_tensor_read(gd_module_parameter(plain.module, "in.weight"), b, sizeof b), GD_OK);
         assert_memory_not_equal(a, b, sizeof a);
         for (int i = 0; i < 7 * 8; i++)
             assert_true(fabsf(a[i] - b[i]) < 0.05f);
@@ -339,8 +345,8 @@ static void test_derivatives_need_no_scope(void **state)
         assert_int_equal(gd_autocast_begin(gd, GD_BF16), GD_OK);
         gd_tensor *y = gd_linear(x, w, b);
         assert_int_equal(gd_tensor_dtype(y), GD_BF16);
-        gd_tensor *loss = gd_sum(gd_softmax(gd_matmul(gd_relu(y), gd_transpose(w, 0, 1)), 1),
-                                 GD_AXES(0), false);
+        gd_tensor *loss =
+            gd_sum(gd_softmax(gd_matmul(gd_relu(y), gd_transpose(w, 0, 1)), 1), GD_AXES(0), false);
         loss = gd_mse(loss, gd_zeros(gd, GD_SHAPE(6), GD_F32));
         assert_int_equal(gd_tensor_dtype(loss), GD_F32);
         if (!inside)
@@ -445,6 +451,117 @@ static void test_maps(void **state)
     gd_close(gd);
 }
 
+/* ---- scaled losses ---- */
+
+typedef struct scaled {
+    gd_optimizer *optimizer;
+    gd_tensor *w;
+    bool by_hand; /* gd_backward and gd_optimizer_step */
+} scaled;
+
+/* The loss is sum(w * x): the gradient is x. */
+static gd_tensor *linear_step(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    scaled *s = user;
+    gd_tensor *loss = gd_sum(gd_mul(s->w, in[0]), GD_ALL_AXES, false);
+    if (!s->by_hand)
+        return gd_minimize(s->optimizer, loss);
+    return gd_optimizer_zero_grad(s->optimizer) == GD_OK &&
+                   gd_backward(gd_scale_loss(s->optimizer, loss)) == GD_OK &&
+                   gd_optimizer_step(s->optimizer) == GD_OK
+               ? loss
+               : NULL;
+}
+
+static scaled scaled_new(gd_context *gd, bool scales, bool by_hand)
+{
+    gd_module *m = gd_module_create(gd);
+    scaled s = { .w = gd_set_requires_grad(gd_ones(gd, GD_SHAPE(3), GD_F32), true),
+                 .by_hand = by_hand };
+    assert_int_equal(gd_module_put(m, "w", s.w, true), GD_OK);
+    s.optimizer = gd_adam(m, .lr = 0.125);
+    gd_optimizer_clip_norm(s.optimizer, 4);
+    if (scales)
+        assert_int_equal(gd_optimizer_scale_losses(s.optimizer, .initial = 1024, .interval = 3),
+                         GD_OK);
+    return s;
+}
+
+static void expect_w(const scaled *s, const float expected[3])
+{
+    float w[3];
+    assert_int_equal(gd_tensor_read(s->w, w, sizeof w), GD_OK);
+    for (int i = 0; i < 3; i++)
+        if (w[i] != expected[i])
+            fail_msg("w[%d] is %.9g, expected %.9g", i, (double)w[i], (double)expected[i]);
+}
+
+/* With powers of 2 the updates are those without a scale, bit for bit; a step with an infinity or a
+ * NaN changes nothing but the factor; after three finite ones it grows. In a file, too. */
+static void test_losses_are_scaled(void **state)
+{
+    (void)state;
+    gd_context *gd = gd_open("cpu");
+    static const float gradients[8][3] = { { 1, -2, 0.5f }, { 3, 0, 1 },  { 1, INFINITY, 0 },
+                                           { 2, 2, 2 },     { 0, 1, -1 }, { NAN, 0, 0 },
+                                           { 1, 1, 1 },     { 4, -4, 9 } };
+    static const double factors[8] = { 1024, 1024, 512, 512, 512, 256, 256, 256 };
+    for (int k = 0; k < 6; k++) {
+        const gd_mode mode = k % 3 == 0   ? GD_MODE_EAGER
+                             : k % 3 == 1 ? GD_MODE_COMPILED
+                                          : GD_MODE_LAZY;
+        scaled with = scaled_new(gd, true, k > 2), without = scaled_new(gd, false, k > 2);
+        gd_function *f = gd_compile(gd, linear_step, &with, .mode = mode);
+        gd_function *g = gd_compile(gd, linear_step, &without, .mode = mode);
+        assert_true(gd_optimizer_loss_scale(with.optimizer) == 1024);
+        assert_true(gd_optimizer_loss_scale(without.optimizer) == 1);
+        for (int i = 0; i < 8; i++) {
+            gd_tensor *x = gd_from_host(gd, GD_SHAPE(3), GD_F32, gradients[i]);
+            const float sum = gradients[i][0] + gradients[i][1] + gradients[i][2];
+            if (!gd_call(f, 1, &x) || (isfinite(sum) && !gd_call(g, 1, &x)))
+                fail_msg("%s", gd_error_message());
+            float expected[3];
+            assert_int_equal(gd_tensor_read(without.w, expected, sizeof expected), GD_OK);
+            expect_w(&with, expected);
+            if (gd_optimizer_loss_scale(with.optimizer) != factors[i])
+                fail_msg("step %d: the factor is %g", i, gd_optimizer_loss_scale(with.optimizer));
+        }
+        gd_tensor *x = gd_from_host(gd, GD_SHAPE(3), GD_F32, gradients[0]);
+        assert_non_null(gd_call(f, 1, &x));
+        assert_true(gd_optimizer_loss_scale(with.optimizer) == 512); /* the third in a row */
+    }
+    gd_close(gd);
+}
+
+static void test_factors_are_state(void **state)
+{
+    (void)state;
+#ifndef GD_HAVE_JANSSON
+    skip(); /* headers of safetensors need it */
+#endif
+    gd_context *gd = gd_open("cpu");
+    scaled a = scaled_new(gd, true, false), b = scaled_new(gd, true, false),
+           plain = scaled_new(gd, false, false);
+    gd_tensor *x = gd_full(gd, GD_SHAPE(3), NAN, GD_F32);
+    assert_non_null(linear_step(&a, 1, &x));
+    assert_true(gd_optimizer_loss_scale(a.optimizer) == 512);
+    const char *path = GD_BINARY_DIR "/tests/scaled.safetensors";
+    assert_int_equal(gd_optimizer_save(a.optimizer, path), GD_OK);
+    assert_int_equal(gd_optimizer_load(b.optimizer, path), GD_OK);
+    assert_true(gd_optimizer_loss_scale(b.optimizer) == 512);
+    expect(gd_optimizer_load(plain.optimizer, path), GD_ERR_FORMAT, "loss_scale");
+    remove(path);
+    expect(gd_optimizer_scale_losses(NULL), GD_ERR_INVALID, "NULL");
+    expect(gd_optimizer_scale_losses(plain.optimizer, .initial = 0), GD_ERR_INVALID, "initial 0");
+    expect(gd_optimizer_scale_losses(plain.optimizer, .growth = 0.5), GD_ERR_INVALID, "growth 0.5");
+    expect(gd_optimizer_scale_losses(plain.optimizer, .backoff = 2), GD_ERR_INVALID, "backoff 2");
+    expect(gd_optimizer_scale_losses(plain.optimizer, .interval = 0), GD_ERR_INVALID, "interval 0");
+    assert_null(gd_scale_loss(NULL, x));
+    gd_error_clear();
+    gd_close(gd);
+}
+
 /* ---- scopes ---- */
 
 static gd_tensor *opens(void *user, int count, gd_tensor *const *in)
@@ -452,13 +569,6 @@ static gd_tensor *opens(void *user, int count, gd_tensor *const *in)
     (void)user, (void)count;
     (void)gd_autocast_begin(gd_tensor_context(in[0]), GD_BF16);
     return gd_matmul(in[0], in[0]);
-}
-
-static void expect(gd_status status, gd_status code, const char *words)
-{
-    assert_int_equal(status, code);
-    assert_non_null(strstr(gd_error_message(), words));
-    gd_error_clear();
 }
 
 static void test_scopes(void **state)
@@ -497,6 +607,8 @@ int main(void)
         cmocka_unit_test(test_optimizers_compute_as_without),
         cmocka_unit_test(test_recurrent_layers),
         cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_losses_are_scaled),
+        cmocka_unit_test(test_factors_are_state),
         cmocka_unit_test(test_scopes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

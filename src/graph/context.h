@@ -60,7 +60,7 @@ struct gd_context {
     gd_trace *paused_trace;
     gd_eager_outputs *outputs; /* of the innermost eager call; NULL outside of any */
     int no_grad;
-    uint64_t autocast; /* scopes of mixed precision: graph/autocast.h */
+    uint64_t autocast;                /* scopes of mixed precision: graph/autocast.h */
     const gd_tensor *differentiating; /* the node whose vjp is being built */
     int recomputing; /* inside a checkpointed block that is run again: effects are not repeated */
     uint32_t

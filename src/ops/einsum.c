@@ -297,9 +297,9 @@ static gd_tensor *multiply(const einsum *e, const parts *p, const term *a, const
                            x->layout.dtype);
     if (p->batches == 0)
         return gd_product(gd_reshape(x, GD_SHAPE(left, inner)),
-                         gd_reshape(y, GD_SHAPE(inner, right)));
+                          gd_reshape(y, GD_SHAPE(inner, right)));
     return gd_product(gd_reshape(x, GD_SHAPE(batch, left, inner)),
-                     gd_reshape(y, GD_SHAPE(batch, inner, right)));
+                      gd_reshape(y, GD_SHAPE(batch, inner, right)));
 }
 
 static bool contract(einsum *e, int i, int k)

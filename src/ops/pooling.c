@@ -323,7 +323,7 @@ gd_tensor *gd_global_avg_pool(gd_tensor *x)
 {
     gd_axes axes;
     return spatial_axes("gd_global_avg_pool", x, &axes) ? gd_round_like(gd_mean(x, axes, false), x)
-                                                       : NULL;
+                                                        : NULL;
 }
 
 gd_tensor *gd_global_max_pool(gd_tensor *x)
