@@ -455,6 +455,8 @@ static void barrier(void)
 static void run_kernel(const work *w)
 {
     CUmodule m = w->function->module;
+    if (!m->library)
+        return;
     running r = { w, m };
     const uint64_t grid = (uint64_t)w->grid.x * w->grid.y * w->grid.z;
     const fake_order order = fake_draw_order(grid, draw());
@@ -747,6 +749,9 @@ static CUmodule make_module(void *library)
 {
     CUmodule m = calloc(1, sizeof *m);
     m->kind = MODULE;
+    state.modules++;
+    if (!library)
+        return m;
     m->library = library;
     m->thread = dlsym(library, "threadIdx");
     m->block = dlsym(library, "blockIdx");
@@ -757,7 +762,6 @@ static CUmodule make_module(void *library)
     void (*shared)(char **, char **);
     *(void **)&shared = dlsym(library, "fake_shared_memory");
     shared(&m->shared, &m->shared_end);
-    state.modules++;
     return m;
 }
 
@@ -780,8 +784,10 @@ int cuModuleLoadData(CUmodule *module, const void *data)
     memcpy(&image, data, sizeof image);
     if (error == 0)
         error = check_image(&image);
-    void *library = error ? NULL : open_image((const char *)data + sizeof image, image.bytes);
-    if (error == 0 && !library)
+    const bool is_empty = error == 0 && image.bytes == 0; /* a text that was kept */
+    void *library =
+        error || is_empty ? NULL : open_image((const char *)data + sizeof image, image.bytes);
+    if (error == 0 && !library && !is_empty)
         error = CUDA_ERROR_INVALID_IMAGE;
     if (error == 0)
         *module = make_module(library);
@@ -798,7 +804,8 @@ int cuModuleUnload(CUmodule m)
         f->kind = 0;
         free(f);
     }
-    dlclose(m->library);
+    if (m->library)
+        dlclose(m->library);
     m->kind = 0;
     free(m);
     state.modules--;
@@ -811,13 +818,15 @@ int cuModuleGetFunction(CUfunction *function, CUmodule m, const char *name)
     EXPECT(m, MODULE);
     char symbol[128];
     snprintf(symbol, sizeof symbol, "fake_run_%s", name);
-    void *run_symbol = dlsym(m->library, symbol);
+    void *run_symbol = m->library ? dlsym(m->library, symbol) : NULL;
     snprintf(symbol, sizeof symbol, "fake_bytes_%s", name);
-    const int *bytes = dlsym(m->library, symbol);
-    if (error || !run_symbol || !bytes)
+    const int *bytes = m->library ? dlsym(m->library, symbol) : NULL;
+    if (error || (m->library && (!run_symbol || !bytes)))
         return end(error ? error : CUDA_ERROR_NOT_FOUND);
     CUfunction f = calloc(1, sizeof *f);
-    *f = (struct CUfunc_st){ .kind = FUNCTION, .module = m, .bytes = *bytes, .next = m->functions };
+    *f = (struct CUfunc_st){
+        .kind = FUNCTION, .module = m, .bytes = bytes ? *bytes : -1, .next = m->functions
+    };
     *(void **)&f->run = run_symbol;
     m->functions = f;
     *function = f;
@@ -847,7 +856,7 @@ int cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid
     const uint64_t threads = (uint64_t)block_x * block_y * block_z;
     size_t bytes = 0;
     const char *packed = extra && !parameters ? packed_arguments(extra, &bytes) : NULL;
-    if (!packed || bytes != (size_t)f->bytes || bytes > 4096)
+    if (!packed || (f->bytes >= 0 && bytes != (size_t)f->bytes) || bytes > 4096)
         fake_cuda_forbid("a kernel with %d bytes of arguments is given %zu", f->bytes, bytes);
     if (!grid_x || !grid_y || !grid_z || !threads || threads > 1024 || grid_x > INT32_MAX ||
         grid_y > 65535 || grid_z > 65535 || shared_bytes)

@@ -11,6 +11,8 @@
  *    drawn from the seed; __shared__ memory is garbage when a block begins.
  *  - The n-th call fails. What there is of everything is counted, so that leaks show.
  *
+ * With $FAKE_CUDA_TEXTS, a folder, texts of kernels are only written there; the kernels do nothing.
+ *
  * What it cannot tell: speed, races between blocks, how NVIDIA's own code differs from what is
  * documented. */
 #ifndef GD_TESTS_FAKE_CUDA_H
