@@ -351,6 +351,9 @@ static void plans_are_shown(void **state)
     read_stream(file, text, sizeof text);
     fclose(file);
     assert_has(text, "\"traceEvents\": [");
+    assert_null(strstr(run("plan --batch 7")->out, " by blocks of "));
+    assert_has(run("plan --batch 7 --explain")->out, "\n    7 x 784 x 16 by blocks of ");
+    assert_fails(run("plan --dot --explain"), 2, "--dot is the graph alone");
     assert_has(run("plan --dot")->out, "digraph plan {");
     assert_int_equal(run("plan --svg bytes.svg")->code, 0);
     assert_holds("bytes.svg", "bytes that a kernel moves");

@@ -23,6 +23,8 @@
 
 #include "graph/op.h"
 
+struct gd_text; /* base/text.h */
+
 typedef struct gd_device gd_device;
 typedef struct gd_backend gd_backend;
 
@@ -117,6 +119,9 @@ struct gd_backend {
      * addresses in the call or in itself: it may be copied. */
     size_t (*prepare_bytes)(const gd_kernel_call *call);
     gd_status (*prepare)(const gd_kernel_call *call, void *memory);
+    /* Adds to `text` how the kernel does a call, whose `prepared` is set, and why, in a few words. NULL,
+     * and nothing added: there is one way. Data pointers are not read. */
+    void (*explain)(const gd_kernel_call *call, struct gd_text *text);
     /* A call and those behind it by `next`, all prepared, of `fused`, elementwise ops and cast.
      * None reads or writes what another one writes: their work together is divided among the
      * threads. NULL: there is no such kernel. */

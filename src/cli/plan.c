@@ -8,7 +8,7 @@ typedef struct settings {
     const char *model, *optimizer, *trace, *svg;
     const char *device;
     int64_t batch, length, threads, runs, memory_limit;
-    bool train, dot, profile;
+    bool train, dot, profile, explain;
 } settings;
 
 /* The text of a function with the conventions of gd_tensor_format; the caller frees it. */
@@ -132,7 +132,10 @@ static int measure(const settings *s, cli_compiled *c)
 
 static int show(const settings *s, cli_compiled *c)
 {
-    if (!print_text(s->dot ? gd_plan_format_dot : gd_plan_format, c->function))
+    if (!print_text(s->dot       ? gd_plan_format_dot
+                    : s->explain ? gd_plan_explain
+                                 : gd_plan_format,
+                    c->function))
         return cli_fail();
     if (s->dot)
         return CLI_OK;
@@ -158,6 +161,8 @@ int cli_plan(int argc, char **argv)
           CLI_WHOLE, &s.length, 1, 1e9 },
         { "optimizer", "NAME", "of the training step (default: adam)", CLI_TEXT, &s.optimizer, 0,
           0 },
+        { "explain", NULL, "say how each matrix product is computed, and why", CLI_FLAG, &s.explain,
+          0, 0 },
         { "dot", NULL, "a Graphviz graph instead of the list", CLI_FLAG, &s.dot, 0, 0 },
         { "svg", "FILE",
           "write a picture: kernels, the bytes they move (with --profile: their times), and memory",
@@ -182,9 +187,9 @@ int cli_plan(int argc, char **argv)
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
-    if (s.dot && (s.profile || s.trace || s.svg)) {
-        fprintf(stderr, "gradus plan: --dot is the graph alone, without --profile, --trace and "
-                        "--svg\n");
+    if (s.dot && (s.explain || s.profile || s.trace || s.svg)) {
+        fprintf(stderr, "gradus plan: --dot is the graph alone, without --explain, --profile, "
+                        "--trace and --svg\n");
         return CLI_USAGE;
     }
     if ((s.trace && gd_file_check_writable(s.trace) != GD_OK) ||

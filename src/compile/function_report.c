@@ -32,14 +32,24 @@ gd_plan_stats gd_function_stats(const gd_function *function)
     return stats;
 }
 
-size_t gd_plan_format(const gd_function *function, char *text, size_t size)
+static size_t format(const gd_function *function, bool explained, char *text, size_t size)
 {
     if (size)
         text[0] = '\0';
     gd_text out = { text, size, 0 };
     if (function && function->current)
-        gd_plan_add_text(function->current->plan, &out);
+        gd_plan_add_text(function->current->plan, explained, &out);
     return out.length;
+}
+
+size_t gd_plan_format(const gd_function *function, char *text, size_t size)
+{
+    return format(function, false, text, size);
+}
+
+size_t gd_plan_explain(const gd_function *function, char *text, size_t size)
+{
+    return format(function, true, text, size);
 }
 
 size_t gd_plan_format_dot(const gd_function *function, char *text, size_t size)

@@ -67,7 +67,8 @@ gd_status gd_plan_run_timed(gd_plan *plan, gd_tensor *const *inputs, double *sec
 gd_status gd_plan_run_at(gd_plan *plan, void *const *arguments);
 
 /* compile/show.c */
-void gd_plan_add_text(const gd_plan *plan, gd_text *text);
+/* explained: with how kernels are computed, where there are several ways. */
+void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text);
 void gd_plan_add_dot(const gd_plan *plan, gd_text *text);
 /* compile/draw.c: bars are of rows' seconds, or, where rows is NULL, of the bytes moved. GD_ERR_MEMORY. */
 gd_status gd_plan_add_svg(const gd_plan *plan, int count, const gd_kernel_profile *rows,

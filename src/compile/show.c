@@ -103,7 +103,22 @@ static void add_kernel(const gd_plan *plan, gd_text *text, const gd_step *kernel
                 plan->ir.values[kernel->value].is_recomputed ? ", computed again" : "");
 }
 
-void gd_plan_add_text(const gd_plan *plan, gd_text *text)
+/* How the kernel is computed, where there are several ways, on a line of its own. */
+static void add_explanation(gd_text *text, const gd_step *kernel)
+{
+    const gd_backend *backend = kernel->call.device->backend;
+    if (!backend->explain || kernel->together > 1 || !kernel->call.prepared)
+        return;
+    gd_text none = { NULL, 0, 0 };
+    backend->explain(&kernel->call, &none);
+    if (none.length == 0)
+        return;
+    gd_text_add(text, "    ");
+    backend->explain(&kernel->call, text);
+    gd_text_add(text, "\n");
+}
+
+void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
 {
     double all_bytes = 0, all_flops = 0;
     const gd_step *kernel = plan->steps;
@@ -111,6 +126,8 @@ void gd_plan_add_text(const gd_plan *plan, gd_text *text)
         double bytes, ops;
         count_kernel(plan, kernel, &bytes, &ops);
         add_kernel(plan, text, kernel, bytes, ops);
+        if (explained)
+            add_explanation(text, kernel);
         all_bytes += bytes;
         all_flops += ops;
     }

@@ -9,6 +9,7 @@
 #include "backend/cpu/elementwise.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/threads.h"
 
 #include <string.h>
@@ -203,9 +204,23 @@ static gd_status cpu_memory_copy(gd_device *device, void *to, const void *from, 
 
 static size_t cpu_prepare_bytes(const gd_kernel_call *call)
 {
+    if (gd_cpu_is_product(call))
+        return gd_cpu_product_prepare_bytes();
     bool elementwise = (call->op->flags & GD_OP_ELEMENTWISE) || call->op->id == GD_OP_cast ||
                        call->op->id == GD_OP_copy || call->op->id == GD_OP_fused;
     return elementwise ? gd_ew_prepare_bytes() : 0;
+}
+
+static gd_status cpu_prepare(const gd_kernel_call *call, void *memory)
+{
+    return gd_cpu_is_product(call) ? gd_cpu_product_prepare(call, memory)
+                                   : gd_ew_prepare(call, memory);
+}
+
+static void cpu_explain(const gd_kernel_call *call, gd_text *text)
+{
+    if (gd_cpu_is_product(call))
+        gd_cpu_product_explain(call, text);
 }
 
 const gd_backend gd_backend_cpu = {
@@ -220,6 +235,7 @@ const gd_backend gd_backend_cpu = {
     .memory_copy = cpu_memory_copy,
     .memory_size = gd_host_memory_size,
     .prepare_bytes = cpu_prepare_bytes,
-    .prepare = gd_ew_prepare,
+    .prepare = cpu_prepare,
+    .explain = cpu_explain,
     .run_together = gd_ew_run_together,
 };

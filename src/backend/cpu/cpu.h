@@ -48,8 +48,13 @@ GD_CPU_DECLARE_ISA(avx512)
 GD_CPU_DECLARE_ISA(neon)
 void gd_cpu_register_memory(
     gd_kernel_fn *kernel); /* full iota random_bits dropout pad concat gather scatter_add assign */
-void gd_cpu_register_sort(gd_kernel_fn *kernel);        /* argsort searchsorted */
-void gd_cpu_register_matmul(gd_kernel_fn *kernel);      /* matmul linear */
+void gd_cpu_register_sort(gd_kernel_fn *kernel);   /* argsort searchsorted */
+void gd_cpu_register_matmul(gd_kernel_fn *kernel); /* matmul linear */
+/* Of matmul, linear and matmul_relu_grad in floats: a plan (gemm_plan.h). */
+bool gd_cpu_is_product(const gd_kernel_call *call);
+size_t gd_cpu_product_prepare_bytes(void);
+gd_status gd_cpu_product_prepare(const gd_kernel_call *call, void *memory);
+void gd_cpu_product_explain(const gd_kernel_call *call, struct gd_text *text);
 void gd_cpu_register_ctc(gd_kernel_fn *kernel);         /* ctc_alpha ctc_alpha_grad */
 void gd_cpu_register_convolution(gd_kernel_fn *kernel); /* convolution and its gradients */
 void gd_cpu_register_pooling(gd_kernel_fn *kernel);     /* max_pool_index avg_pool… */

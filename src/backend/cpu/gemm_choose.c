@@ -80,20 +80,22 @@ static gd_gemm_choice choose_way(const gd_gemm_micro *micro, const gd_paths *pat
 static gd_gemm_choice choose_pack_b(const gd_gemm_micro *micro, const gd_paths *paths,
                                     const gd_gemm_product *p, int64_t m)
 {
-    if (!micro->reads_b || p->b_col != 1)
-        return (gd_gemm_choice){ 1, "tiles read rows of B" };
+    if (!micro->reads_b)
+        return (gd_gemm_choice){ 1, "tiles read packed operands" };
+    if (p->b_col != 1)
+        return (gd_gemm_choice){ 1, "its rows are not contiguous" };
     if (paths->matmul == GD_MATMUL_PACKED || paths->matmul == GD_MATMUL_DIRECT)
         return (gd_gemm_choice){ paths->matmul == GD_MATMUL_PACKED, forced };
     /* A tile one cache line wide uses a page for each line it reads, if rows are so far apart. */
     const bool is_far = micro->columns * micro->b_bytes <= GD_LINE_BYTES &&
                         p->b_row * micro->b_bytes > 16 * GD_LINE_BYTES;
     if (is_far && m > FAR_ROWS)
-        return (gd_gemm_choice){ 1, "a page of B for each line that a tile reads" };
+        return (gd_gemm_choice){ 1, "a page for each line that a tile reads" };
     if (gd_gemm_collide(p->b_row * micro->b_bytes) && m > DIRECT_ROWS / 4)
-        return (gd_gemm_choice){ 1, "rows of B collide in the caches" };
+        return (gd_gemm_choice){ 1, "rows collide in the caches" };
     if (m > DIRECT_ROWS)
-        return (gd_gemm_choice){ 1, "B is read by many rows" };
-    return (gd_gemm_choice){ 0, "B is read by too few rows to be worth copying" };
+        return (gd_gemm_choice){ 1, "many rows read it" };
+    return (gd_gemm_choice){ 0, "few rows read it" };
 }
 
 /* Whether to copy panels of A. */
@@ -101,14 +103,14 @@ static gd_gemm_choice choose_pack_a(const gd_gemm_micro *micro, const gd_paths *
                                     const gd_gemm_product *p, int64_t m, int64_t n)
 {
     if (!micro->reads_a)
-        return (gd_gemm_choice){ 1, "tiles read panels of A" };
+        return (gd_gemm_choice){ 1, "tiles read packed operands" };
     if (paths->matmul == GD_MATMUL_PACKED || paths->matmul == GD_MATMUL_DIRECT)
         return (gd_gemm_choice){ paths->matmul == GD_MATMUL_PACKED, forced };
     if (p->a_col == 1 && m > 8 && gd_gemm_collide(p->a_row * micro->a_bytes))
-        return (gd_gemm_choice){ 1, "rows of A collide in the caches" };
+        return (gd_gemm_choice){ 1, "rows collide in the caches" };
     if (p->a_col != 1 && n > DIRECT_COLUMNS)
-        return (gd_gemm_choice){ 1, "A is transposed, and read by many columns" };
-    return (gd_gemm_choice){ 0, "A is read where it lies" };
+        return (gd_gemm_choice){ 1, "transposed, and many columns read it" };
+    return (gd_gemm_choice){ 0, "tiles read any strides" };
 }
 
 /* The first product of the batch. Field by field into place: copies of a fresh structure wait for
@@ -189,6 +191,8 @@ bool gd_gemm_choose(const gd_gemm_micro *micro, const gd_gemm_args *args, gd_gem
             set_empty(&changed);
         batch = gd_gemm_join_batch(&changed);
     }
+    plan->has_steps = args->a != &zero;
+    plan->asked = args->threads;
     plan->transposed = choose_transposed(micro, args);
     set_product(args, plan->transposed.taken, &plan->first);
     set_batch(args, plan);
@@ -214,4 +218,37 @@ bool gd_gemm_choose(const gd_gemm_micro *micro, const gd_gemm_args *args, gd_gem
     plan->pack_b = choose_pack_b(micro, args->paths, p, m);
     plan->block_columns = gd_gemm_block_columns(micro, args->paths);
     return true;
+}
+
+static const char *const way_names[] = {
+    [GD_GEMM_BLOCKS] = "blocks", [GD_GEMM_CHAINS] = "chains",   [GD_GEMM_STREAMS] = "streams",
+    [GD_GEMM_DOTS] = "dots",     [GD_GEMM_SCALARS] = "scalars", [GD_GEMM_STRETCHES] = "stretches",
+};
+
+static void explain_packing(gd_text *text, char operand, gd_gemm_choice pack)
+{
+    gd_text_add(text, pack.taken ? "; %c packed: %s" : "; %c in place: %s", operand, pack.why);
+}
+
+void gd_gemm_explain(const gd_gemm_micro *micro, const gd_gemm_plan *plan, gd_text *text)
+{
+    const gd_gemm_product *p = &plan->first;
+    const int64_t products = plan->pieces / (plan->row_parts * plan->column_parts);
+    if (products > 1)
+        gd_text_add(text, "%lld times ", (long long)products);
+    gd_text_add(text, "%lld x %lld x %lld by %s", (long long)p->m, (long long)p->k, (long long)p->n,
+                way_names[plan->way.taken]);
+    if (plan->way.taken == GD_GEMM_BLOCKS)
+        gd_text_add(text, " of %d x %d tiles", micro->rows, micro->columns);
+    gd_text_add(text, ": %s", plan->way.why);
+    if (plan->transposed.taken)
+        gd_text_add(text, "; C^T = B^T A^T: %s", plan->transposed.why);
+    if (plan->way.taken == GD_GEMM_BLOCKS) {
+        explain_packing(text, 'B', plan->pack_b);
+        explain_packing(text, 'A', plan->pack_a);
+    }
+    gd_text_add(text, "; %d thread%s", plan->threads, plan->threads == 1 ? "" : "s");
+    if (plan->row_parts * plan->column_parts > 1)
+        gd_text_add(text, ", %lld x %lld pieces", (long long)plan->row_parts,
+                    (long long)plan->column_parts);
 }

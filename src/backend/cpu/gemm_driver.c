@@ -340,7 +340,7 @@ static void run_pieces(void *context, int64_t begin, int64_t end, int thread)
         work->micro->end();
 }
 
-/* Does what the plan says, `first` being its first product with the addresses of this call. */
+/* `first` is the plan's first product, with the addresses of this call. */
 static void run(const gd_gemm_micro *micro, const gd_gemm_plan *plan, const gd_gemm_product *first,
                 const gd_workspace *workspace)
 {
@@ -352,6 +352,21 @@ static void run(const gd_gemm_micro *micro, const gd_gemm_plan *plan, const gd_g
         pieces_work work = { micro, plan, first, workspace };
         gd_parallel_for(plan->threads, plan->pieces, 1, run_pieces, &work);
     }
+}
+
+void gd_gemm_run(const gd_gemm_micro *micro, const gd_gemm_plan *plan,
+                 const gd_gemm_operands *operands, const gd_workspace *workspace)
+{
+    const bool transposed = plan->transposed.taken;
+    gd_gemm_product p = plan->first;
+    if (plan->has_steps) {
+        p.a = transposed ? operands->b : operands->a;
+        p.b = transposed ? operands->a : operands->b;
+    }
+    *(transposed ? &p.row_bias : &p.column_bias) = operands->bias;
+    p.c = operands->c;
+    p.relu_result = operands->relu_result;
+    run(micro, plan, &p, workspace);
 }
 
 void gd_gemm(const gd_gemm_micro *micro, const gd_gemm_args *args)

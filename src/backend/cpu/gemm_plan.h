@@ -5,6 +5,7 @@
 #define GD_BACKEND_CPU_GEMM_PLAN_H
 
 #include "backend/cpu/gemm_micro.h"
+#include "base/text.h"
 
 /* How a thread computes its piece. */
 typedef enum gd_gemm_way {
@@ -27,7 +28,8 @@ typedef struct gd_gemm_plan {
     gd_gemm_product first;
     gd_gemm_choice transposed; /* computed as C^T = B^T A^T */
     gd_gemm_choice way, pack_a, pack_b;
-    int threads;
+    bool has_steps;                          /* false: k == 0, and C is the bias alone */
+    int threads, asked;                      /* those used; the most that the plan was made for */
     int64_t pieces, row_parts, column_parts; /* of the batch; of one product */
     int64_t block_columns;                   /* of B, packed together at most */
     int batch_rank; /* of what follows, with a and b exchanged if transposed */
@@ -37,8 +39,21 @@ typedef struct gd_gemm_plan {
     int64_t c_batch_stride[GD_GEMM_BATCH_RANK];
 } gd_gemm_plan;
 
-/* False where there is nothing to compute. */
+/* Makes a plan. False where there is nothing to compute. */
 bool gd_gemm_choose(const gd_gemm_micro *micro, const gd_gemm_args *args, gd_gemm_plan *plan);
+
+/* The operands of a call, with the layouts that its plan was made of. */
+typedef struct gd_gemm_operands {
+    const void *a, *b, *bias, *relu_result; /* the last two: NULL where gd_gemm_args had them so */
+    void *c;
+} gd_gemm_operands;
+
+/* Does what a plan says. The workspace is one of plan->threads threads. */
+void gd_gemm_run(const gd_gemm_micro *micro, const gd_gemm_plan *plan,
+                 const gd_gemm_operands *operands, const gd_workspace *workspace);
+
+/* The plan in words: the way, what is packed, threads, each with the rule that held. */
+void gd_gemm_explain(const gd_gemm_micro *micro, const gd_gemm_plan *plan, gd_text *text);
 
 /* ---- gemm_rows.c: products with one row ---- */
 

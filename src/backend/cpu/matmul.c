@@ -1,10 +1,13 @@
-/* backend/cpu/matmul.c: matmul, linear and matmul_relu_grad on the CPU. Floats go to the packed
- * core (gemm.h), of which only the operands' description is made here; integers go through a plain
- * loop, exact modulo 2^bits. */
+/* backend/cpu/matmul.c: matmul, linear and matmul_relu_grad on the CPU. Floats go to
+ * gemm.h, of which only the operands' description is made here, and in a plan what was decided of
+ * it; integers go through a plain loop, exact modulo 2^bits. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm_plan.h"
 #include "base/error.h"
 #include "base/threads.h"
 #include "ops/attrs.h"
+
+#include <string.h>
 
 /* Stride of an operand along batch axis `axis` of the result it is broadcast to. */
 static int64_t batch_stride(const gd_layout *in, const gd_layout *out, int axis)
@@ -104,17 +107,96 @@ static void multiply_integers(gd_gemm_args *args, gd_range_fn rows)
     gd_parallel_for(args->threads, count, work > 0 ? worth_a_thread / work + 1 : count, rows, args);
 }
 
-static gd_status multiply(const gd_kernel_call *call, gd_gemm_args args)
+/* ---- floats ---- */
+
+static const gd_gemm_micro *micro_of(const gd_kernel_call *call)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
-    gd_dtype dtype = call->out.layout->dtype;
+    return call->out.layout->dtype == GD_F64 ? cpu->gemm_f64 : cpu->gemm_f32;
+}
+
+/* What a plan has: whether there is something to compute, and how. */
+typedef struct prepared_product {
+    bool is_empty;
+    gd_gemm_plan plan;
+} prepared_product;
+
+static gd_gemm_args describe_all(const gd_kernel_call *call)
+{
+    gd_gemm_args args = describe(call);
+    if (call->op->id == GD_OP_linear) {
+        if (call->n > 2) { /* [n] */
+            args.bias = call->in[2].data;
+            args.bias_stride =
+                batch_stride(call->in[2].layout, call->out.layout, call->out.layout->rank - 1);
+        }
+        args.relu = ((const gd_linear_attr *)call->attr)->relu != 0;
+    } else if (call->op->id == GD_OP_matmul_relu_grad) {
+        args.relu_result = call->in[2].data; /* made for floats alone (compile/epilogue.c) */
+    }
+    return args;
+}
+
+bool gd_cpu_is_product(const gd_kernel_call *call)
+{
+    const gd_op_id id = call->op->id;
+    const gd_dtype dtype = call->out.layout->dtype;
+    return (id == GD_OP_matmul || id == GD_OP_linear || id == GD_OP_matmul_relu_grad) &&
+           (dtype == GD_F32 || dtype == GD_F64);
+}
+
+size_t gd_cpu_product_prepare_bytes(void)
+{
+    return sizeof(prepared_product);
+}
+
+gd_status gd_cpu_product_prepare(const gd_kernel_call *call, void *memory)
+{
+    const gd_gemm_args args = describe_all(call);
+    prepared_product *p = memory;
+    memset(p, 0, sizeof *p);
+    p->is_empty = !gd_gemm_choose(micro_of(call), &args, &p->plan);
+    return GD_OK;
+}
+
+void gd_cpu_product_explain(const gd_kernel_call *call, gd_text *text)
+{
+    const prepared_product *p = call->prepared;
+    if (!p->is_empty)
+        gd_gemm_explain(micro_of(call), &p->plan, text);
+}
+
+/* A plan is for a number of threads: that of the device may have been changed since. */
+static void multiply_floats(const gd_kernel_call *call)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
+    const prepared_product *p = call->prepared;
+    if (!p || (!p->is_empty && p->plan.asked != cpu->base.threads)) {
+        const gd_gemm_args args = describe_all(call);
+        gd_gemm(micro_of(call), &args);
+        return;
+    }
+    if (p->is_empty)
+        return;
+    const void *third = call->n > 2 ? call->in[2].data : NULL;
+    const bool relu_grad = call->op->id == GD_OP_matmul_relu_grad;
+    const gd_gemm_operands operands = { .a = call->in[0].data,
+                                        .b = call->in[1].data,
+                                        .bias = relu_grad ? NULL : third,
+                                        .relu_result = relu_grad ? third : NULL,
+                                        .c = call->out.data };
+    gd_gemm_run(micro_of(call), &p->plan, &operands, &cpu->workspace);
+}
+
+static gd_status multiply(const gd_kernel_call *call)
+{
+    const gd_dtype dtype = call->out.layout->dtype;
+    if (dtype == GD_F32 || dtype == GD_F64) {
+        multiply_floats(call);
+        return GD_OK;
+    }
+    gd_gemm_args args = describe_all(call);
     switch (dtype) {
-    case GD_F32:
-        gd_gemm(cpu->gemm_f32, &args);
-        return GD_OK;
-    case GD_F64:
-        gd_gemm(cpu->gemm_f64, &args);
-        return GD_OK;
     case GD_I32:
         multiply_integers(&args, multiply_rows_i32);
         return GD_OK;
@@ -130,34 +212,9 @@ static gd_status multiply(const gd_kernel_call *call, gd_gemm_args args)
     }
 }
 
-static gd_status matmul(const gd_kernel_call *call)
-{
-    return multiply(call, describe(call));
-}
-
-static gd_status linear(const gd_kernel_call *call)
-{
-    gd_gemm_args args = describe(call);
-    if (call->n > 2) { /* [n] */
-        args.bias = call->in[2].data;
-        args.bias_stride =
-            batch_stride(call->in[2].layout, call->out.layout, call->out.layout->rank - 1);
-    }
-    args.relu = ((const gd_linear_attr *)call->attr)->relu != 0;
-    return multiply(call, args);
-}
-
-/* Made for floats alone (compile/epilogue.c). */
-static gd_status matmul_relu_grad(const gd_kernel_call *call)
-{
-    gd_gemm_args args = describe(call);
-    args.relu_result = call->in[2].data;
-    return multiply(call, args);
-}
-
 void gd_cpu_register_matmul(gd_kernel_fn *kernel)
 {
-    kernel[GD_OP_matmul] = matmul;
-    kernel[GD_OP_linear] = linear;
-    kernel[GD_OP_matmul_relu_grad] = matmul_relu_grad;
+    kernel[GD_OP_matmul] = multiply;
+    kernel[GD_OP_linear] = multiply;
+    kernel[GD_OP_matmul_relu_grad] = multiply;
 }

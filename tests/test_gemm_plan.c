@@ -1,0 +1,207 @@
+/* tests/test_gemm_plan.c: which way a matrix product is computed, read from its plan, so that no way
+ * can vanish unseen; and plans that outlive the number of threads they were made for. That all ways
+ * give the same bits is test_gemm.c's.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "backend/cpu/gemm_plan.h"
+#include "base/cpu.h"
+#include <gradus/compile.h>
+#include <gradus/ops.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* This machine's best,and others. */
+static const gd_gemm_micro *const micros[] = {
+#ifdef GD_HAVE_AVX512
+    &gd_gemm_f32_avx512,
+#endif
+#ifdef GD_HAVE_AVX2
+    &gd_gemm_f32_avx2,
+#endif
+#ifdef GD_HAVE_NEON
+    &gd_gemm_f32_neon,
+#endif
+    &gd_gemm_f32_baseline,
+};
+
+/* A [m, k] @ B [k, n], each transposed in memory where asked for. */
+static gd_gemm_args describe(int64_t m, int64_t k, int64_t n, bool a_transposed, bool b_transposed,
+                             const gd_paths *paths)
+{
+    return (gd_gemm_args){ .m = m,
+                           .n = n,
+                           .k = k,
+                           .a_row_stride = a_transposed ? 1 : k,
+                           .a_col_stride = a_transposed ? m : 1,
+                           .b_row_stride = b_transposed ? 1 : n,
+                           .b_col_stride = b_transposed ? k : 1,
+                           .c_row_stride = n,
+                           .c_col_stride = 1,
+                           .threads = 1,
+                           .paths = paths };
+}
+
+typedef struct expectation {
+    int64_t m, k, n;
+    bool a_transposed, b_transposed;
+    int threads;
+    gd_gemm_way way;
+    bool transposed, pack_a, pack_b;
+} expectation;
+
+static void test_ways(void **state)
+{
+    (void)state;
+    static const expectation all[] = {
+        { 1000, 100, 100, false, false, 1, GD_GEMM_BLOCKS, .pack_b = true },
+        { 50, 784, 64, false, false, 1, GD_GEMM_BLOCKS, .transposed = false },
+        { 200, 100, 1024, false, false, 1, GD_GEMM_BLOCKS, .pack_b = true }, /* rows collide */
+        { 50, 1024, 128, false, false, 1, GD_GEMM_BLOCKS, .pack_a = true },  /* rows collide */
+        { 64, 100, 128, true, false, 1, GD_GEMM_BLOCKS, .pack_a = true },
+        { 64, 100, 128, false, true, 1, GD_GEMM_BLOCKS, .pack_b = true },
+        { 64, 100, 1, false, false, 1, GD_GEMM_DOTS, .transposed = true },
+        { 1, 100, 16, false, false, 1, GD_GEMM_CHAINS, .transposed = false },
+        { 2, 600, 8, false, false, 1, GD_GEMM_CHAINS, .transposed = false },
+        { 1, 100, 500, false, false, 1, GD_GEMM_STREAMS, .transposed = false },
+        { 1, 4096, 500, false, false, 2, GD_GEMM_STRETCHES, .transposed = false },
+        { 1, 100, 500, false, true, 1, GD_GEMM_DOTS, .transposed = false },
+    };
+    const gd_paths paths = { .block_bytes = (size_t)1 << 20 };
+    for (size_t i = 0; i < COUNT(micros); i++)
+        for (size_t e = 0; e < COUNT(all); e++) {
+            const expectation *x = &all[e];
+            gd_gemm_args args =
+                describe(x->m, x->k, x->n, x->a_transposed, x->b_transposed, &paths);
+            gd_gemm_plan plan;
+            args.threads = x->threads;
+            assert_true(gd_gemm_choose(micros[i], &args, &plan));
+            assert_int_equal(plan.way.taken, x->way);
+            assert_int_equal(plan.transposed.taken, x->transposed);
+            assert_int_equal(plan.threads, x->threads);
+            assert_non_null(plan.way.why);
+            if (plan.way.taken != GD_GEMM_BLOCKS)
+                continue;
+            assert_int_equal(plan.pack_a.taken, x->pack_a);
+            assert_int_equal(plan.pack_b.taken, x->pack_b);
+        }
+}
+
+/* A tile two vectors of 4 wide reads a whole page for a line of it, so it packs sooner. */
+static void test_few_columns(void **state)
+{
+    (void)state;
+    const gd_paths paths = { .block_bytes = (size_t)1 << 20 };
+    gd_gemm_plan plan;
+    for (size_t i = 0; i < COUNT(micros); i++) {
+        const gd_gemm_args args = describe(1, 100, 3, false, false, &paths);
+        assert_true(gd_gemm_choose(micros[i], &args, &plan));
+        assert_int_equal(plan.way.taken, micros[i]->any_width ? GD_GEMM_CHAINS : GD_GEMM_SCALARS);
+        const gd_gemm_args far = describe(100, 100, 1000, false, false, &paths);
+        assert_true(gd_gemm_choose(micros[i], &far, &plan));
+        assert_int_equal(plan.pack_b.taken, micros[i]->columns * 4 <= GD_LINE_BYTES);
+    }
+}
+
+static void test_forced(void **state)
+{
+    (void)state;
+    gd_gemm_plan plan;
+    for (size_t i = 0; i < COUNT(micros); i++)
+        for (int path = GD_MATMUL_PACKED; path <= GD_MATMUL_TRANSPOSED; path++) {
+            const gd_paths paths = { .block_bytes = (size_t)1 << 20,
+                                     .matmul = (gd_matmul_path)path };
+            const gd_gemm_args args = describe(50, 784, 80, false, false, &paths);
+            assert_true(gd_gemm_choose(micros[i], &args, &plan));
+            const bool blocks = path != GD_MATMUL_ROWS;
+            assert_int_equal(plan.way.taken, blocks ? GD_GEMM_BLOCKS : GD_GEMM_STREAMS);
+            assert_int_equal(plan.transposed.taken, path == GD_MATMUL_TRANSPOSED);
+            if (path == GD_MATMUL_PACKED)
+                assert_true(plan.pack_a.taken && plan.pack_b.taken);
+            if (path == GD_MATMUL_DIRECT)
+                assert_true(!plan.pack_a.taken && !plan.pack_b.taken);
+            const char *why = path == GD_MATMUL_TRANSPOSED ? plan.transposed.why : plan.way.why;
+            assert_string_equal(why, "GRADUS_MATMUL");
+        }
+}
+
+/* ---- plans of functions ---- */
+
+static gd_tensor *product(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_matmul(in[0], in[1]);
+}
+
+static gd_tensor *numbers(gd_context *gd, int64_t rows, int64_t columns, uint64_t seed)
+{
+    gd_seed(gd, seed);
+    return gd_normal(gd, GD_SHAPE(rows, columns), 0, 1, GD_F32);
+}
+
+/* The number of threads changes after the plan was made: fewer, whose scratch is smaller, and more.
+ * Shapes are of all ways that threads share. */
+static void test_threads_change(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = { { 70, 300, 65 }, { 1, 4096, 500 }, { 600, 300, 300 } };
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        gd_context *gd = gd_open("cpu", .threads = 4);
+        assert_non_null(gd);
+        gd_function *f = gd_compile(gd, product, NULL);
+        gd_tensor *in[] = { numbers(gd, sizes[i][0], sizes[i][1], 1),
+                            numbers(gd, sizes[i][1], sizes[i][2], 2) };
+        const size_t bytes = (size_t)(sizes[i][0] * sizes[i][2]) * sizeof(float);
+        float *first = malloc(bytes);
+        assert_non_null(first);
+        static const int threads[] = { 4, 1, 3, 6, 4 };
+        for (size_t t = 0; t < COUNT(threads); t++) {
+            assert_int_equal(gd_context_set_threads(gd, threads[t]), GD_OK);
+            gd_tensor *y = gd_call(f, 2, in);
+            assert_non_null(y);
+            if (t == 0)
+                memcpy(first, gd_tensor_data(y), bytes);
+            else
+                assert_memory_equal(gd_tensor_data(y), first, bytes);
+        }
+        assert_int_equal(gd_function_stats(f).plans, 1);
+        free(first);
+        gd_function_release(f);
+        gd_close(gd);
+    }
+}
+
+static void test_explained(void **state)
+{
+    (void)state;
+    gd_context *gd = gd_open("cpu", .threads = 1);
+    assert_non_null(gd);
+    gd_function *f = gd_compile(gd, product, NULL);
+    char text[2048];
+    assert_int_equal(gd_plan_explain(f, text, sizeof text), 0);
+    gd_tensor *in[] = { numbers(gd, 1, 100, 1), numbers(gd, 100, 500, 2) };
+    assert_non_null(gd_call(f, 2, in));
+    assert_true(gd_plan_explain(f, text, sizeof text) < sizeof text);
+    assert_non_null(strstr(text, "\n    1 x 100 x 500 by streams: one row: B is read once"));
+    assert_true(gd_plan_format(f, text, sizeof text) < sizeof text);
+    assert_null(strstr(text, "by streams"));
+    gd_function_release(f);
+    gd_close(gd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ways),      cmocka_unit_test(test_few_columns),
+        cmocka_unit_test(test_forced),    cmocka_unit_test(test_threads_change),
+        cmocka_unit_test(test_explained),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
