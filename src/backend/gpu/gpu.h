@@ -251,7 +251,10 @@ bool gd_gpu_describe_scan(const gd_kernel_call *call, gd_gpu_job *job);
 gd_loops gd_gpu_lines_of(const gd_layout *in, const gd_layout *out, int axis);
 /* softmax.c: softmax, log_softmax */
 bool gd_gpu_describe_softmax(const gd_kernel_call *call, gd_gpu_job *job);
-/* product.c: matmul, linear, matmul_relu_grad */
+/* product.c: matmul, linear, matmul_relu_grad; convolution and its gradients */
 bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job);
+/* pooling.c */
+bool gd_gpu_describe_pooling(const gd_kernel_call *call, gd_gpu_job *job);
 
 #endif
