@@ -67,7 +67,7 @@ class Tokenizer:
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens; bytes that are not UTF-8 become U+FFFD."""
         numbers, size = (ctypes.c_int32 * len(tokens))(*tokens), ctypes.c_size_t()
-        with _lib.lock:
+        with self._tokenizer._home.lock:
             text = C.gd_detokenize(self.handle, len(tokens), numbers, ctypes.byref(size))
             if text is None:
                 _lib.fail()
@@ -79,7 +79,7 @@ class Tokenizer:
     def piece(self, token: int, previous: int = -1) -> bytes:
         """The bytes that a token adds to a text."""
         size = ctypes.c_size_t()
-        with _lib.lock:
+        with self._tokenizer._home.lock:
             text = C.gd_token_text(self.handle, previous, token, ctypes.byref(size))
             if text is None:
                 _lib.fail()
@@ -107,7 +107,7 @@ def generate(model: _objects.LanguageModel, tokenizer: Tokenizer, prompt: str = 
     past = first + tokenizer.encode(prompt) or [tokenizer.end or 0]
     new, rest, chosen, most = past, b"", 0, model.options().max_length
     while (tokens is None or chosen < tokens) and (not chosen or len(past) <= most):
-        with _lib.lock:
+        with generator._home.lock:
             logits = C.gd_generator_feed(generator.handle, len(new), (ctypes.c_int32 * len(new))(*new))
             if logits is None:
                 _lib.fail()
