@@ -88,6 +88,10 @@ const char *cli_value_text(const cli_option *option, char text[CLI_COUNT_TEXT]);
 /* A word that is no option, where none is left to be taken: told. Returns CLI_USAGE. */
 int cli_one_too_many(const char *command, const char *word);
 
+/* Words in lines of 80 columns, the first of which has `column` columns already; further ones are
+ * indented. */
+void cli_print_wrapped(const char *text, int column, int indent);
+
 /* ", did you mean '--epochs'?" of the word among count words, "" where none is near. Static text. */
 const char *cli_suggestion(const char *word, const char *prefix, int count,
                            const char *const *words);
@@ -143,6 +147,8 @@ const char *cli_plain(void);
 const char *cli_shell_word(const char *text, char word[CLI_WORD_BYTES]);
 /* 13002 -> "13,002" */
 const char *cli_count(int64_t count, char text[CLI_COUNT_TEXT]);
+/* Four digits, and all those before the point: 0.01235, 7785, 46970 */
+const char *cli_number(double number, char text[CLI_COUNT_TEXT]);
 /* 75 -> "1:15" */
 const char *cli_duration(double seconds, char text[CLI_COUNT_TEXT]);
 

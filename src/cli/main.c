@@ -13,7 +13,7 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    { "train", "train a network on a table, photographs, a text or digits", cli_train },
+    { "train", "train a network on a table, photographs, sounds, a text or arrays", cli_train },
     { "search", "try values of options in many trainings, and name the best", cli_search },
     { "predict", "what a trained network makes of new data", cli_predict },
     { "eval", "how well a trained network does on data", cli_eval },
