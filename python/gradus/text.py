@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 
-from . import _api, _lib, _objects
+from . import _api, _lib, _objects, _ops
 from ._convert import as_text, run_status
 from ._lib import C
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Tokenizer:
-    """Text to token numbers and back. Made by bytes(), characters(text), bpe(path), llama2c(path)."""
+    """Text to token numbers and back. Made by bytes(), characters(text), bpe(path), llama2c(path), gguf(path)."""
 
     def __init__(self, tokenizer: _objects.Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -36,6 +37,11 @@ class Tokenizer:
     @classmethod
     def llama2c(cls, path: Any) -> Tokenizer:
         return cls(_objects.Tokenizer.load_llama2c(path))
+
+    @classmethod
+    def gguf(cls, path: Any) -> Tokenizer:
+        """The tokeniser in a GGUF file."""
+        return cls(_objects.Tokenizer.load_gguf(path))
 
     @property
     def handle(self) -> int:
@@ -87,8 +93,14 @@ class Tokenizer:
 
 
 def load_model(path: Any) -> _objects.LanguageModel:
-    """A language model from a file: GPT-2's safetensors, llama2.c's checkpoint, or what save() of one wrote."""
+    """A language model from a file: GPT-2's safetensors, GGUF (gpt2, llama), llama2.c's checkpoint, or what save() of one wrote."""
     return _objects.LanguageModel.load(path)
+
+
+def quantize(source: Any, to: Any, type: str = "q8_0") -> None:
+    """Write a GGUF file again with its matrices in another type: q8_0, q5_1, q5_0, q4_1, q4_0, bf16, f16 or f32. A model of one's own
+    is written by model.save_gguf(tokenizer, path, type=...)."""
+    _ops.gguf_quantize(os.fspath(source), os.fspath(to), type=type.lower())
 
 
 def generate(model: _objects.LanguageModel, tokenizer: Tokenizer, prompt: str = "", tokens: int | None = None, *,

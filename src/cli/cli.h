@@ -17,11 +17,21 @@ int cli_train(int argc, char **argv);
 int cli_predict(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_generate(int argc, char **argv);
+int cli_quantize(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_search(int argc, char **argv);
+
+/* ---- tokenizer.c ---- */
+
+bool cli_is_gguf(const char *path);
+/* The tokeniser that --tokenizer names: a file, "bytes", "characters:TEXTFILE". NULL: the error has been told. */
+gd_tokenizer *cli_open_tokenizer(const char *name);
+/* That in a model's file: of GGUF; what gradus train saved of a text has its tokens' characters, or says that they are bytes.
+ * *own is NULL where there is none; false: the error is recorded. */
+bool cli_own_tokenizer(const char *path, gd_tokenizer **own);
 
 /* ---- options.c ---- */
 
