@@ -251,6 +251,9 @@ static void mistakes_are_told_before_the_first_trial(void **state)
           "--try batch: many is none of its values; it takes a whole number" },
         { "--try 'optimizer.lr=log(0,1)'", "it takes values, as 16,32,64, or a range" },
         { "--try 'optimizer.lr=log(1,0.1)'", "it takes values" },
+        { "--try 'optimizer.lr=log(0.1,1,2.5)'", "it takes values" },
+        { "--try schedule.name=cosine,linaer", "not 'linaer'; did you mean 'linear'?" },
+        { "--try min_improvement=0.1,0.2", "--min-improvement is for --patience" },
         { "--try 'optimizer.name=log(1,2)'", "it takes values" },
         { "--try 'optimizer.lr=uniform(0.1,1e9)'", "1000000000 is none of its values" },
         { "--try batch=8 --try batch=16", "--try batch: it is there already" },
@@ -272,6 +275,10 @@ static void mistakes_are_told_before_the_first_trial(void **state)
         assert_fails(run(CLASSES "--run m %s", rows[i][0]), 2, rows[i][1]);
     assert_fails(run("search " IRIS " --target specis --run m --try batch=8,16"), 1,
                  "did you mean \"species\"?");
+    assert_fails(run(CLASSES "--run m --try optimizer.name=adam,newton"), 1,
+                 "gradus search: optimizer.name=newton: ");
+    assert_fails(run(CLASSES "--run m --epochs 4 --try schedule.warmup=0,5"), 1,
+                 "the warm-up takes 5 epochs, and there are 4 in all");
     assert_fails(run(CLASSES "--run m --try batch=8,16 --metric acuracy"), 1,
                  "--metric: the validation has no metric \"acuracy\"; it has loss, accuracy; did "
                  "you mean 'accuracy'?");

@@ -230,23 +230,19 @@ static bool lock(const cli_study *search)
     return gd_error_record(GD_ERR_STATE, sentence) == GD_OK;
 }
 
-/* Options that say what is trained on, and what is trained. */
-static bool is_of_data(const cli_try *t)
+/* Options whose values are names: of data, models, optimizers. */
+static bool is_name(const cli_try *t)
 {
-    static const char *const keys[] = { "data", "target", "ignore", "task", "model" };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(t->key, keys[i]) == 0)
-            return true;
-    return false;
+    return t->option->kind == CLI_TEXT || t->option->kind == CLI_LIST;
 }
 
-/* Whether the trial's data and model are those of an earlier one. */
+/* Whether the trial's names are those of an earlier one. */
 static bool was_rehearsed(const cli_study *search, int64_t index)
 {
     for (int64_t other = 0; other < index; other++) {
         bool same = true;
         for (int i = 0; i < search->try_count; i++)
-            same &= !is_of_data(&search->tries[i]) ||
+            same &= !is_name(&search->tries[i]) ||
                     strcmp(search->trials[index].values[i], search->trials[other].values[i]) == 0;
         if (same)
             return true;
@@ -254,26 +250,19 @@ static bool was_rehearsed(const cli_study *search, int64_t index)
     return false;
 }
 
-/* Before the error: of which data and model, where those are tried. */
-static bool name_trial(const cli_study *search, const cli_trial *trial)
+/* The error, behind the names that are tried. Returns what to exit with. */
+static int tell_with_names(const cli_study *search, const cli_trial *trial)
 {
-    char sentence[4096];
-    int at = 0;
-    for (int i = 0; i < search->try_count && at < (int)sizeof sentence; i++)
-        if (is_of_data(&search->tries[i]))
-            at += snprintf(sentence + at, sizeof sentence - (size_t)at, "%s%s=%s", at ? " " : "",
-                           search->tries[i].key, trial->values[i]);
-    if (at == 0 || at >= (int)sizeof sentence)
-        return false;
-    snprintf(sentence + at, sizeof sentence - (size_t)at, ": %s", gd_error_message());
-    gd_status status = gd_error_code();
-    gd_error_clear();
-    return gd_error_record(status, sentence) == GD_OK;
+    fprintf(stderr, "gradus search: ");
+    for (int i = 0; i < search->try_count; i++)
+        if (is_name(&search->tries[i]))
+            fprintf(stderr, "%s=%s: ", search->tries[i].key, trial->values[i]);
+    fprintf(stderr, "%s\n", cli_error_words());
+    return CLI_FAILED;
 }
 
-/* What can be told to be wrong with data, models and the metric's name is told now, and not by every
- * trial. */
-static bool rehearse(cli_study *search, const char *metric)
+/* What can be told to be wrong with names and with the metric's is told now, and not by every trial. */
+static int rehearse(cli_study *search, const char *metric)
 {
     enum { MOST = 64 };
     int rehearsed = 0;
@@ -282,14 +271,33 @@ static bool rehearse(cli_study *search, const char *metric)
         if (was_rehearsed(search, i))
             continue;
         set_values(search, &search->trials[i]);
+        int code = cli_train_check("search", &search->settings);
+        if (code != CLI_OK)
+            return code;
         if (!cli_train_rehearse(&search->settings, metric ? "--metric" : "--monitor", &name))
-            return name_trial(search, &search->trials[i]);
+            return tell_with_names(search, &search->trials[i]);
         if (rehearsed++ > 0)
             continue;
         snprintf(search->metric, sizeof search->metric, "%s", name);
         search->epochs = search->settings.epochs;
     }
-    return true;
+    return CLI_OK;
+}
+
+/* The same of numbers that do not go together, which needs no data. */
+static int check_trials(cli_study *search)
+{
+    for (int64_t i = 0; i < search->trial_count; i++) {
+        cli_settings *s = &search->settings;
+        set_values(search, &search->trials[i]);
+        int code = cli_train_check("search", s);
+        if (code != CLI_OK)
+            return code;
+        s->epochs = s->epochs ? s->epochs : search->epochs;
+        if (!cli_recipe_check(s))
+            return cli_fail();
+    }
+    return CLI_OK;
 }
 
 static bool make_folder(const cli_study *search)
@@ -434,11 +442,14 @@ static int begin(cli_study *search, const request *r)
     if (add_trials(search, trials) != CLI_OK) {
         fprintf(stderr, "gradus search: out of memory\n");
         code = CLI_FAILED;
-    } else if (!cli_can_save() || !rehearse(search, r->metric) || !choose_folder(search, given) ||
-               !cli_can_be_made(search->folder) || !make_folder(search))
+    } else if (!cli_can_save()) {
         code = cli_fail();
-    else
-        code = write_and_run(search);
+    } else if ((code = rehearse(search, r->metric)) == CLI_OK &&
+               (code = check_trials(search)) == CLI_OK) {
+        bool ok =
+            choose_folder(search, given) && cli_can_be_made(search->folder) && make_folder(search);
+        code = ok ? write_and_run(search) : cli_fail();
+    }
     free(data);
     free(model);
     return code;

@@ -95,7 +95,8 @@ static int add_range(cli_try *t, const char *numbers)
     }
     if (strcmp(end, ")") != 0 || count < 2 || !is_number || !(parts[0] < parts[1]) ||
         (t->draw == CLI_LOG && parts[0] <= 0.0) ||
-        (count == 3 && !(parts[2] >= 2 && parts[2] <= CLI_MOST_CHOICES)))
+        (count == 3 &&
+         !(parts[2] >= 2 && parts[2] <= CLI_MOST_CHOICES && parts[2] == round(parts[2]))))
         return complain_spec(t->key, t->spec);
     t->low = parts[0];
     t->high = parts[1];

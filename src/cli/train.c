@@ -330,7 +330,9 @@ bool cli_train_rehearse(cli_settings *s, const char *option, const char **metric
     bool ok = prepare(&t, s) && cli_data_open(&t.data, t.context, &data) && make_model(&t);
     if (ok && !*metric) /* "accuracy" of digits, whose last epoch counts */
         *metric = t.monitor ? t.monitor : "accuracy";
-    ok = ok && cli_check_metric(&t, option, *metric);
+    ok = ok && cli_check_metric(&t, option, *metric) &&
+         gd_optimizer_create(cli_train_module(&t), s->optimizer, .lr = s->lr,
+                             .momentum = s->momentum);
     cli_data_close(&t.data);
     gd_close(t.context);
     return ok;
