@@ -5,13 +5,12 @@ An exception must not pass through C: it is stored, C is told of a failure, and 
 from __future__ import annotations
 
 import ctypes
-import itertools
 import signal
 import threading
 
-from . import _context, _lib, _ops
+from . import _lib, _ops
 from ._convert import as_tensor, wrap
-from ._lib import C, thread
+from ._lib import C
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,22 +21,18 @@ if TYPE_CHECKING:
 _BODY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
 _CLOSURE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _functions: dict[int, Callable] = {}  # by the number that C hands back
-_next = itertools.count(1)
+_results: list = []  # what they gave, until C has it
 _numbers: dict[Callable, int] = {}  # of functions that C calls for as long as a history has them, of which it tells nobody
 
 
 def _call(number: int, count: int, inputs) -> Tensor | None:
     """What the function gives; None when it raised."""
-    home = _context.home_of(inputs[0]) if count else _context.home()
-    before = _context.enter(home)
     try:
-        C.gd_scope_begin(home.handle)  # what the calls of the function empty; C ends it
+        C.gd_scope_begin(_lib.context())  # what the calls of the function empty; C ends it
         return as_tensor(_functions[number](*[wrap(C.gd_retain(inputs[i])) for i in range(count)]))
     except BaseException as error:  # KeyboardInterrupt as well
-        thread.stored = thread.stored or error  # lib.fail raises it
+        _lib.stored.append(error)  # lib.fail raises it
         return None
-    finally:
-        _context.enter(before)
 
 
 @_BODY
@@ -45,14 +40,14 @@ def _trampoline(number, count, inputs):
     result = _call(number, count, inputs)
     if result is None:
         return 0
-    thread.results = (*thread.results, result)
+    _results.append(result)
     return result._h
 
 
 @_CLOSURE
 def _closure(number):
     result = _call(number, 0, None)
-    thread.results = (result,)  # C has done with the one before
+    _results[:] = [result]  # C has done with the one before
     return 0 if result is None else result._h
 
 
@@ -66,13 +61,15 @@ class Called:
 
     def __init__(self, function: Callable[..., Any], forever: bool = False) -> None:
         self.forever = forever
-        self.number = _numbers.get(function) or next(_next)
+        self.number = _numbers.get(function) or len(_functions) + 1
+        while _functions.get(self.number, function) is not function:
+            self.number += 1
         _functions[self.number] = function
         if forever:
             _numbers[function] = self.number
 
     def __enter__(self) -> int:
-        self.pressed, self.before, self.results = False, None, thread.results
+        self.pressed, self.before = False, None
         if threading.current_thread() is threading.main_thread():
             self.before = signal.signal(signal.SIGINT, self._press)
         return self.number
@@ -81,7 +78,7 @@ class Called:
         self.pressed = True
 
     def __exit__(self, *what) -> None:
-        thread.results = self.results
+        _results.clear()
         if not self.forever:
             _functions.pop(self.number, None)
         if self.before is not None:

@@ -27,6 +27,7 @@ struct gd_text; /* base/text.h */
 
 typedef struct gd_device gd_device;
 typedef struct gd_backend gd_backend;
+typedef struct gd_replay gd_replay; /* a back end's own */
 
 /* A tensor as a kernel sees it. `data` is the address of element 0 (the layout's offset is already
  * applied). */
@@ -126,6 +127,12 @@ struct gd_backend {
      * None reads or writes what another one writes: their work together is divided among the
      * threads. NULL: there is no such kernel. */
     gd_kernel_fn run_together;
+    /* The calls of a plan, all prepared, one after another. *replay, NULL at first and ended by
+     * replay_free: what the device keeps to tell them at once the next time. NULL: calls are run one
+     * by one. */
+    gd_status (*run_calls)(gd_device *device, const gd_kernel_call *const *calls, size_t count,
+                           gd_replay **replay);
+    void (*replay_free)(gd_device *device, gd_replay *replay);
 };
 
 /* Whether the device has a kernel for this call. */

@@ -151,6 +151,18 @@ static gd_status make_steps(gd_plan *plan)
     return GD_OK;
 }
 
+static gd_status list_calls(gd_plan *plan)
+{
+    if (!plan->ir.context->device->backend->run_calls)
+        return GD_OK;
+    plan->calls = gd_alloc(sizeof *plan->calls * (plan->n_steps + 1));
+    if (!plan->calls)
+        return GD_ERR_MEMORY;
+    for (size_t i = 0; i < plan->n_steps; i++)
+        plan->calls[i] = &plan->steps[i].call;
+    return GD_OK;
+}
+
 static gd_status note_written(gd_plan *plan)
 {
     plan->written = gd_alloc(sizeof(gd_storage *) * (plan->ir.count + 1));
@@ -271,6 +283,8 @@ static gd_status build(gd_plan *plan)
      * published at every run. */
     gd_status status = make_steps(plan);
     if (status == GD_OK)
+        status = list_calls(plan);
+    if (status == GD_OK)
         status = note_written(plan);
     return status == GD_OK ? make_results(plan) : status;
 }
@@ -299,6 +313,9 @@ void gd_plan_free(gd_plan *plan)
     for (size_t i = 0; plan->results && i < plan->ir.output_count; i++)
         gd_unlink(plan->results[i]);
     gd_free(plan->results);
+    if (plan->replay)
+        plan->ir.context->device->backend->replay_free(plan->ir.context->device, plan->replay);
+    gd_free(plan->calls);
     gd_storage_drop(plan->ir.context, plan->block);
     gd_storage_drop(plan->ir.context, plan->kept);
     gd_free(plan->steps);
@@ -556,9 +573,13 @@ static gd_status run_steps(gd_plan *plan, gd_status status)
 {
     if (status == GD_OK)
         forget_values(plan);
+    gd_device *device = plan->ir.context->device;
     const gd_step *end = plan->steps + plan->n_steps;
-    for (const gd_step *s = plan->steps; status == GD_OK && s < end; s += s->together)
-        status = s->run(&s->call);
+    if (plan->calls && status == GD_OK)
+        status = device->backend->run_calls(device, plan->calls, plan->n_steps, &plan->replay);
+    else
+        for (const gd_step *s = plan->steps; status == GD_OK && s < end; s += s->together)
+            status = s->run(&s->call);
     if (status == GD_OK)
         gd_plan_end(plan);
     return status;

@@ -36,6 +36,9 @@ typedef struct gd_plan {
         *gradient; /* blocks hold on to it, as long as they live; NULL: to nothing */
     gd_step *steps;
     size_t n_steps, n_kernels;
+    const gd_kernel_call *
+        *calls;        /* of the steps, for a device that runs them all at once; else NULL */
+    gd_replay *replay; /* the device's */
     gd_patch *patches;
     size_t n_patches, patch_capacity;
     gd_storage *kept; /* of arguments that are results of the call before; NULL: there were none */

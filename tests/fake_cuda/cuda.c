@@ -870,8 +870,121 @@ int cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid
     w->block = (struct index3){ block_x, block_y, block_z };
     w->arguments = malloc(bytes);
     memcpy(w->arguments, packed, bytes);
-    state.launches++;
+    w->bytes = bytes;
+    state.launches += s->capture == NULL;
     return end(tell(s, w));
+}
+
+/* ---- graphs ---- */
+
+struct CUgraphExec_st {
+    enum kind kind;
+    list works;
+};
+
+static void free_works(list *l)
+{
+    while (l->first)
+        free_work(take(l));
+}
+
+int cuStreamBeginCapture_v2(CUstream s, int mode)
+{
+    int error = begin();
+    EXPECT(s, STREAM);
+    if (mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+        fake_cuda_forbid("captures of mode %d see what other threads do", mode);
+    if (error == 0 && s->capture)
+        error = CUDA_ERROR_ILLEGAL_STATE;
+    if (error == 0) {
+        s->capture = calloc(1, sizeof *s->capture);
+        s->capture->kind = GRAPH;
+        s->is_spoilt = false;
+        state.graphs++;
+    }
+    return end(error);
+}
+
+int cuStreamEndCapture(CUstream s, CUgraph *graph)
+{
+    int error = begin();
+    EXPECT(s, STREAM);
+    if (!s->capture)
+        return end(error ? error : CUDA_ERROR_ILLEGAL_STATE);
+    if (error == 0 && s->is_spoilt)
+        error = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    *graph = error ? NULL : s->capture;
+    if (error) {
+        free_works(&s->capture->works);
+        free(s->capture);
+        state.graphs--;
+    }
+    s->capture = NULL;
+    return end(error);
+}
+
+static void copy_works(list *to, const list *from)
+{
+    for (const work *w = from->first; w; w = w->next) {
+        work *own = new_work(w->kind);
+        *own = *w;
+        own->next = NULL;
+        if (w->kind == KERNEL) {
+            own->arguments = malloc((size_t)w->bytes);
+            memcpy(own->arguments, w->arguments, w->bytes);
+        }
+        add(to, own);
+    }
+}
+
+int cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
+{
+    const int error = begin();
+    EXPECT(graph, GRAPH);
+    (void)flags;
+    if (error == 0) {
+        *executable = calloc(1, sizeof **executable);
+        (*executable)->kind = EXECUTABLE;
+        copy_works(&(*executable)->works, &graph->works);
+        state.graphs++;
+    }
+    return end(error);
+}
+
+int cuGraphDestroy(CUgraph graph)
+{
+    const int error = begin();
+    EXPECT(graph, GRAPH);
+    free_works(&graph->works);
+    graph->kind = 0;
+    free(graph);
+    state.graphs--;
+    return end(error);
+}
+
+int cuGraphExecDestroy(CUgraphExec executable)
+{
+    const int error = begin();
+    EXPECT(executable, EXECUTABLE);
+    free_works(&executable->works); /* what was launched goes on */
+    executable->kind = 0;
+    free(executable);
+    state.graphs--;
+    return end(error);
+}
+
+int cuGraphLaunch(CUgraphExec executable, CUstream s)
+{
+    const int error = begin();
+    EXPECT(executable, EXECUTABLE);
+    EXPECT(s, STREAM);
+    if (error == 0) {
+        copy_works(&s->works, &executable->works);
+        state.graph_launches++;
+        if (draw() % 4 == 0)
+            progress(s, (int64_t)(draw() % 64));
+    }
+    return end(error);
 }
 
 /* ---- the end of a context ---- */

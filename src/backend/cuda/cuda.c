@@ -426,6 +426,10 @@ static const gd_gpu_driver driver = {
     .kernel_binary = gd_cuda_kernel_binary,
     .kernel_release = gd_cuda_kernel_release,
     .launch = gd_cuda_launch,
+    .record_begin = gd_cuda_record_begin,
+    .record_end = gd_cuda_record_end,
+    .replay = gd_cuda_replay,
+    .graph_release = gd_cuda_graph_release,
 };
 
 static const char *const names[MOST_DEVICES] = {

@@ -45,4 +45,11 @@ gd_status gd_cuda_kernel_binary(gd_gpu *gpu, void *kernel, gd_text_buffer *out);
 void gd_cuda_kernel_release(gd_gpu *gpu, void *kernel);
 gd_status gd_cuda_launch(gd_gpu *gpu, const gd_gpu_launch *launch);
 
+/* ---- graphs.c: likewise ---- */
+
+gd_status gd_cuda_record_begin(gd_gpu *gpu);
+void *gd_cuda_record_end(gd_gpu *gpu);
+gd_status gd_cuda_replay(gd_gpu *gpu, void *graph);
+void gd_cuda_graph_release(gd_gpu *gpu, void *graph);
+
 #endif

@@ -92,4 +92,5 @@ void gd_gpu_memory_free(gd_device *device, void *memory, size_t bytes)
             (gpu->chunk_count - behind) * sizeof(gd_gpu_chunk));
     gpu->chunk_count--;
     gpu->taken -= chunk.bytes;
+    gpu->released++;
 }

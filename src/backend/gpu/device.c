@@ -41,6 +41,11 @@ gd_status gd_gpu_prepare(const gd_kernel_call *call, void *memory)
     return p->is_on_host ? gd_gpu_host_prepare(call, p->rest) : gd_gpu_job_prepare(call, p->rest);
 }
 
+bool gd_gpu_runs_on_host(const gd_kernel_call *call)
+{
+    return ((const prepared *)call->prepared)->is_on_host;
+}
+
 static gd_status run_prepared(const gd_kernel_call *call)
 {
     const prepared *p = call->prepared;
@@ -75,10 +80,8 @@ gd_status gd_gpu_memory_read(gd_device *device, void *to, const void *from, size
     gd_gpu_place place;
     if (bytes == 0)
         return GD_OK;
-    gd_status status = gd_gpu_place_of(gpu, from, &place);
-    if (status == GD_OK)
-        status = gpu->driver->read(gpu, to, place, bytes);
-    return status == GD_OK ? gd_gpu_found_tell(gpu) : status;
+    const gd_status status = gd_gpu_place_of(gpu, from, &place);
+    return status == GD_OK ? gpu->driver->read(gpu, to, place, bytes) : status;
 }
 
 gd_status gd_gpu_memory_copy(gd_device *device, void *to, const void *from, size_t bytes)
@@ -105,8 +108,7 @@ void gd_gpu_memory_size(const gd_device *device, size_t *total, size_t *availabl
 gd_status gd_gpu_synchronize(gd_device *device)
 {
     gd_gpu *gpu = (gd_gpu *)device;
-    const gd_status status = gpu->driver->synchronize(gpu);
-    return status == GD_OK ? gd_gpu_found_tell(gpu) : status;
+    return gpu->driver->synchronize(gpu);
 }
 
 /* ---- the device ---- */
@@ -155,9 +157,8 @@ gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, i
     if (status == GD_OK) {
         gpu->staging = gd_gpu_staging_open(gpu);
         gpu->kernels = gd_gpu_kernels_open();
-        status = gpu->staging && gpu->kernels ? gd_gpu_found_open(gpu) : GD_ERR_MEMORY;
     }
-    if (status != GD_OK) {
+    if (status != GD_OK || !gpu->staging || !gpu->kernels) {
         gd_gpu_close(&gpu->base);
         return NULL;
     }

@@ -69,6 +69,13 @@ typedef struct gd_gpu_driver {
     gd_status (*kernel_binary)(gd_gpu *gpu, void *kernel, gd_text_buffer *out);
     void (*kernel_release)(gd_gpu *gpu, void *kernel);
     gd_status (*launch)(gd_gpu *gpu, const gd_gpu_launch *launch);
+
+    /* Launches told between the two are not done: they become a graph, or NULL with the error
+     * recorded. Nothing else is told between them. NULL: there are no graphs. */
+    gd_status (*record_begin)(gd_gpu *gpu);
+    void *(*record_end)(gd_gpu *gpu);
+    gd_status (*replay)(gd_gpu *gpu, void *graph); /* all of them, in their order */
+    void (*graph_release)(gd_gpu *gpu, void *graph);
 } gd_gpu_driver;
 
 typedef struct gd_gpu_chunk {
@@ -107,9 +114,9 @@ struct gd_gpu {
     gd_gpu_scratch scratch;
     void *workspace; /* of jobs, on the device */
     size_t workspace_bytes;
-    void *found;                    /* found.c, on the device */
-    bool may_find;                  /* since somebody looked there */
     uint64_t launched, ran_on_host; /* calls so far */
+    uint64_t recorded, replayed;    /* plans as one launch: made, and run */
+    uint64_t released;              /* blocks */
     uint64_t compiled, loaded;      /* kernels: from text, from the cache on disk */
 };
 
@@ -126,13 +133,22 @@ void gd_gpu_memory_size(const gd_device *device, size_t *total, size_t *availabl
 gd_status gd_gpu_synchronize(gd_device *device);
 size_t gd_gpu_prepare_bytes(const gd_kernel_call *call);
 gd_status gd_gpu_prepare(const gd_kernel_call *call, void *memory);
+/* Whether a prepared call has no kernel. */
+bool gd_gpu_runs_on_host(const gd_kernel_call *call);
 /* The functions of a gd_backend that are the same for all drivers. */
 #define GD_GPU_BACKEND_FUNCTIONS                                                                   \
     .close = gd_gpu_close, .set_threads = gd_gpu_set_threads, .memory_alloc = gd_gpu_memory_alloc, \
     .memory_free = gd_gpu_memory_free, .memory_write = gd_gpu_memory_write,                        \
     .memory_read = gd_gpu_memory_read, .memory_copy = gd_gpu_memory_copy,                          \
     .memory_size = gd_gpu_memory_size, .synchronize = gd_gpu_synchronize,                          \
-    .prepare_bytes = gd_gpu_prepare_bytes, .prepare = gd_gpu_prepare
+    .prepare_bytes = gd_gpu_prepare_bytes, .prepare = gd_gpu_prepare,                              \
+    .run_calls = gd_gpu_run_calls, .replay_free = gd_gpu_replay_free
+
+/* ---- replay.c ---- */
+
+gd_status gd_gpu_run_calls(gd_device *device, const gd_kernel_call *const *calls, size_t count,
+                           gd_replay **replay);
+void gd_gpu_replay_free(gd_device *device, gd_replay *replay);
 
 /* ---- addresses.c ---- */
 
@@ -176,11 +192,9 @@ void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer wr
 
 enum {
     GD_GPU_NUMBERS = 128,
-    GD_GPU_KEY = 640, /* bytes */
-    GD_GPU_STEPS = 4, /* of a job */
-    /* in place of an operand's number */
-    GD_GPU_WORKSPACE = -1,
-    GD_GPU_FOUND = -2, /* found.c */
+    GD_GPU_KEY = 640,      /* bytes */
+    GD_GPU_STEPS = 4,      /* of a job */
+    GD_GPU_WORKSPACE = -1, /* in place of an operand's number */
 };
 
 /* A launch, without addresses. */
@@ -197,7 +211,6 @@ typedef struct gd_gpu_step {
     int64_t groups[2];
     int items;
     bool is_too_large; /* for the room there is: then there is no kernel */
-    bool is_copy;      /* of the first place to the second: nothing to do where they are one */
 } gd_gpu_step;
 
 typedef struct gd_gpu_job {
@@ -234,12 +247,6 @@ size_t gd_gpu_job_bytes(const gd_kernel_call *call);
 gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory);
 gd_status gd_gpu_job_run(const gd_kernel_call *call, const void *memory);
 
-/* ---- found.c: what only values show ---- */
-
-gd_status gd_gpu_found_open(gd_gpu *gpu);
-/* For functions that wait: an index out of range that a kernel found is the error, once. */
-gd_status gd_gpu_found_tell(gd_gpu *gpu);
-
 /* ---- cache.c: binaries on disk ---- */
 
 /* What was stored under the text, or false. */
@@ -262,25 +269,7 @@ bool gd_gpu_describe_scan(const gd_kernel_call *call, gd_gpu_job *job);
 gd_loops gd_gpu_lines_of(const gd_layout *in, const gd_layout *out, int axis);
 /* softmax.c: softmax, log_softmax */
 bool gd_gpu_describe_softmax(const gd_kernel_call *call, gd_gpu_job *job);
-/* product.c: matmul, linear, matmul_relu_grad; convolution and its gradients */
+/* product.c: matmul, linear, matmul_relu_grad */
 bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job);
-bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job);
-/* pooling.c */
-bool gd_gpu_describe_pooling(const gd_kernel_call *call, gd_gpu_job *job);
-/* movement.c */
-bool gd_gpu_describe_full(const gd_kernel_call *call, gd_gpu_job *job);
-bool gd_gpu_describe_iota(const gd_kernel_call *call, gd_gpu_job *job);
-bool gd_gpu_describe_pad(const gd_kernel_call *call, gd_gpu_job *job);
-bool gd_gpu_describe_concat(const gd_kernel_call *call, gd_gpu_job *job);
-/* An element that is only moved is a whole number of its size. */
-const char *gd_gpu_moved_type(gd_dtype dtype);
-/* random.c */
-bool gd_gpu_describe_random(const gd_kernel_call *call, gd_gpu_job *job);
-bool gd_gpu_describe_dropout(const gd_kernel_call *call, gd_gpu_job *job);
-/* index.c: scatter and scatter_add */
-bool gd_gpu_describe_gather(const gd_kernel_call *call, gd_gpu_job *job);
-bool gd_gpu_describe_scatter(const gd_kernel_call *call, gd_gpu_job *job);
-bool gd_gpu_describe_argsort(const gd_kernel_call *call, gd_gpu_job *job);
-bool gd_gpu_describe_searchsorted(const gd_kernel_call *call, gd_gpu_job *job);
 
 #endif
