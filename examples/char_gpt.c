@@ -141,8 +141,11 @@ static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenize
            (long long)gd_module_parameter_count(module), (long long)s->steps, (long long)s->batch,
            (long long)s->length);
 
-    const gd_schedule rate = { GD_SCHEDULE_DEFAULTS,   .kind = GD_SCHEDULE_COSINE, .lr = s->lr,
-                               .lr_end = s->lr / 10.0, .steps = s->steps,          .warmup = 100 };
+    const gd_schedule rate = {
+        GD_SCHEDULE_DEFAULTS, .kind = GD_SCHEDULE_COSINE,
+        .lr = s->lr,          .lr_end = s->lr / 10.0,
+        .steps = s->steps,    .warmup = s->steps < 1000 ? s->steps / 10 : 100
+    };
     double start = gd_seconds(), loss = 0.0;
     for (int64_t step = 0; step < s->steps && !gd_error_code(); step++) {
         gd_batch b;
@@ -165,20 +168,30 @@ static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenize
     return !gd_error_code();
 }
 
+/* A whole number from 1 on, of which the word is no more than that. */
+static bool read_count(const char *word, int64_t *count)
+{
+    char *end;
+    *count = strtoll(word, &end, 10);
+    return end != word && *end == '\0' && *count >= 1;
+}
+
 int main(int argc, char **argv)
 {
     const char *path = NULL;
     setting s = small;
-    bool gpt2 = false;
+    bool gpt2 = false, ok = true;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--full") == 0)
             s = full;
         else if (strcmp(argv[i], "--gpt2") == 0)
             gpt2 = true;
         else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
-            s.steps = atoll(argv[++i]);
+            ok &= read_count(argv[++i], &s.steps);
         else if (strcmp(argv[i], "--batch") == 0 && i + 1 < argc)
-            s.batch = atoll(argv[++i]);
+            ok &= read_count(argv[++i], &s.batch);
+        else if (argv[i][0] == '-' || path)
+            ok = false;
         else
             path = argv[i];
     }
@@ -186,12 +199,14 @@ int main(int argc, char **argv)
         s.decoder = GD_DECODER_GPT2;
         s.hidden = 4 * s.width;
     }
+    if (!ok) {
+        fprintf(stderr, "usage: char_gpt [TEXT] [--full] [--gpt2] [--steps N] [--batch N]\n");
+        return 2;
+    }
     size_t size;
     char *text = read_text(path, &size);
     if (size == 0) {
-        fprintf(stderr,
-                "char_gpt: no text in %s; usage: char_gpt [TEXT] [--full] [--gpt2] "
-                "[--steps N] [--batch N]\n",
+        fprintf(stderr, "char_gpt: no text in %s\n",
                 path ? path : "data/tinyshakespeare/input.txt.gz");
         free(text);
         return 2;
