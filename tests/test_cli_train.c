@@ -161,6 +161,20 @@ static void a_run_is_logged_for_tensorboard(void **state)
     assert_int_equal(system(command), 0);
 }
 
+static void a_run_is_logged_for_others(void **state)
+{
+    (void)state;
+    need("jansson");
+    assert_int_equal(run("train " TABLES "iris.csv --target species --epochs 2 --quiet --csv "
+                         "--prometheus iris.prom --run others")
+                         ->code,
+                     0);
+    assert_holds("others/metrics.csv", "step,epoch,time,");
+    assert_holds("iris.prom", "gradus_run_epoch{run=\"others\"} 2\n");
+    assert_holds("others/config.json", "\"prometheus\": \"iris.prom\"");
+    assert_holds("iris.prom", "name=\"validation/accuracy\"} ");
+}
+
 /* A rate is found, drawn, and nothing else is left: the folder can be trained in. */
 static void a_learning_rate_is_found(void **state)
 {
@@ -564,6 +578,7 @@ int main(void)
         cmocka_unit_test(a_table_of_classes_is_trained_on),
         cmocka_unit_test(a_table_of_numbers_is_trained_on),
         cmocka_unit_test(a_run_is_logged_for_tensorboard),
+        cmocka_unit_test(a_run_is_logged_for_others),
         cmocka_unit_test(a_learning_rate_is_found),
         cmocka_unit_test(a_mixed_table_is_trained_on),
         cmocka_unit_test(decimal_commas_are_found_out),

@@ -19,7 +19,8 @@ typedef struct cli_settings {
     double lr, momentum, weight_decay, clip_norm, clip_value, validation, ema, min_improvement;
     double warmup, lr_end, factor, period, growth, power, rising_share; /* of the schedule */
     const char *milestones;
-    bool linear_annealing, faithful, per_example, eager, blame, quiet, tensorboard, find_lr;
+    bool linear_annealing, faithful, per_example, eager, blame, quiet, tensorboard, csv, find_lr;
+    const char *prometheus;
     /* gradus search's alone */
     bool is_trial; /* nothing is said at its end */
     int64_t pause; /* train up to this epoch alone, with the schedule of all; 0: all */

@@ -10,8 +10,9 @@
 
 gd_run_log *cli_log_open(const cli_training *t, int64_t resume_step)
 {
-    return gd_run_log_open(t->folder, .resume_step = resume_step,
-                           .tensorboard = t->settings->tensorboard);
+    return gd_run_log_open(t->folder, .resume_step = resume_step, .csv = t->settings->csv,
+                           .tensorboard = t->settings->tensorboard,
+                           .prometheus = t->settings->prometheus);
 }
 
 /* ---- times ---- */

@@ -132,6 +132,21 @@ def test_tensorboard_reads_what_the_tool_logs(tmp_path):
     assert plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams["epochs"].number_value == 2
 
 
+def test_prometheus_reads_the_newest_values(tmp_path):
+    parser = pytest.importorskip("prometheus_client.parser")
+    name = 'of "quotes" and \\ strokes, häßlich'
+    log = open_log(tmp_path / 'a "run"', prometheus=str(tmp_path / "m.prom"))
+    log.scalars(3, 1, ["train/loss", name, "none"], [0.5, 1e30, math.nan])
+    log.scalars(7, 2, ["train/loss"], [0.1])
+    log.close()
+    families = {family.name: family for family in parser.text_string_to_metric_families((tmp_path / "m.prom").read_text())}
+    assert set(families) == {"gradus_run_step", "gradus_run_epoch", "gradus_run_seconds", "gradus_run_timestamp_seconds", "gradus_run_metric"}
+    assert all(family.type == "gauge" and family.documentation for family in families.values())
+    assert [(sample.labels, sample.value) for sample in families["gradus_run_step"].samples] == [({"run": 'a "run"'}, 7)]
+    values = {sample.labels["name"]: sample.value for sample in families["gradus_run_metric"].samples}
+    assert values["train/loss"] == 0.1 and values[name] == 1e30 and math.isnan(values["none"])
+
+
 def test_a_resumed_log_has_each_step_once(tmp_path):
     write(tmp_path).close()
     log = report.RunLog.open(tmp_path, tensorboard=True, csv=True, resume_step=2)
