@@ -20,6 +20,7 @@
 #if defined(__x86_64__) || defined(__i386__)
 #define ON_X86 1
 #include <cpuid.h>
+#include <sys/syscall.h>
 #endif
 
 static const char *const isa_names[GD_ISA_COUNT] = {
@@ -35,6 +36,9 @@ static const gd_isa preference[] = { GD_ISA_AVX512, GD_ISA_AVX2, GD_ISA_NEON, GD
 static pthread_once_t detected = PTHREAD_ONCE_INIT;
 static bool available[GD_ISA_COUNT];
 static char model[49] = "unknown";
+
+static pthread_once_t extensions_detected = PTHREAD_ONCE_INIT;
+static bool extensions[GD_CPU_EXTENSION_COUNT];
 
 #ifdef ON_X86
 
@@ -81,6 +85,33 @@ static void detect_isa(void)
                                has_bits(ebx, AVX512F | AVX512DQ | AVX512BW | avx512vl);
 }
 
+/* Linux saves the tiles' registers of those processes alone that have asked for it. */
+static bool may_use_tiles(void)
+{
+#if defined(__linux__) && defined(SYS_arch_prctl)
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
+static void detect_extensions(void)
+{
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };        /* leaf 7, edx */
+    enum { AVX512_BF16 = 1 << 5 };                          /* leaf 7, subleaf 1, eax */
+    enum { TILE_CONFIGURATION = 1 << 17, TILES = 1 << 18 }; /* XCR0 */
+    uint32_t eax, ebx, ecx, edx;
+    if (!gd_isa_available(GD_ISA_AVX512))
+        return;
+    if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx))
+        extensions[GD_CPU_AVX512_BF16] = has_bits(eax, AVX512_BF16);
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx))
+        extensions[GD_CPU_AMX_BF16] = has_bits(edx, AMX_BF16 | AMX_TILE) &&
+                                      has_bits(saved_registers(), TILE_CONFIGURATION | TILES) &&
+                                      may_use_tiles();
+}
+
 /* Leaves 0x80000002 … 4 hold 48 bytes of text, padded with blanks. */
 static void detect_model(void)
 {
@@ -111,6 +142,18 @@ static void detect(void)
 #if defined(__aarch64__)
     available[GD_ISA_NEON] = true;
 #endif
+}
+
+#ifndef ON_X86
+static void detect_extensions(void)
+{
+}
+#endif
+
+bool gd_cpu_has(gd_cpu_extension extension)
+{
+    pthread_once(&extensions_detected, detect_extensions);
+    return extensions[extension];
 }
 
 const char *gd_isa_name(gd_isa isa)

@@ -27,6 +27,17 @@ bool gd_isa_available(gd_isa isa);
  * / GD_ERR_UNSUPPORTED (recorded) and returns GD_ISA_COUNT. */
 gd_isa gd_isa_choose(void);
 
+/* What some processors of an instruction set have besides it: products of bfloat16. */
+typedef enum gd_cpu_extension {
+    GD_CPU_AVX512_BF16,
+    GD_CPU_AMX_BF16,
+    GD_CPU_EXTENSION_COUNT
+} gd_cpu_extension;
+
+/* Whether this processor has it and the operating system lets this process use it, for which it is
+ * asked here. */
+bool gd_cpu_has(gd_cpu_extension extension);
+
 /* Data cache sizes in bytes of level 1, 2, 3; a sensible guess where the system does not tell. */
 size_t gd_cache_bytes(int level);
 

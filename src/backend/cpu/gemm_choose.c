@@ -24,6 +24,8 @@ static const char *const forced = "GRADUS_MATMUL";
 static gd_gemm_choice choose_transposed(const gd_gemm_micro *micro, const gd_gemm_args *args)
 {
     const int64_t m = args->m, n = args->n;
+    if (micro->a != micro->b)
+        return (gd_gemm_choice){ 0, "A and B are of two types" };
     if (args->paths->matmul == GD_MATMUL_TRANSPOSED)
         return (gd_gemm_choice){ 1, forced };
     if (n == 1 && m > 1)

@@ -56,9 +56,10 @@ static void tile_by_copy(const gd_gemm_micro *micro, gd_gemm_tile t, int64_t row
 {
     _Alignas(GD_LINE_BYTES) char copy[GD_GEMM_MOST_TILE_BYTES];
     void *c = t.c;
-    const int64_t c_row = t.c_row, row = micro->columns;
+    const int64_t c_row = t.c_row, row = micro->columns, unit = micro->height_unit;
+    const int64_t written = unit == 1 ? rows : (rows + unit - 1) / unit * unit;
     if (t.accumulate) {
-        memset(copy, 0, (size_t)(rows * row * micro->c_bytes));
+        memset(copy, 0, (size_t)(written * row * micro->c_bytes));
         copy_matrix(copy, row, 1, c, c_row, c_col, rows, t.columns, micro->c_bytes);
     }
     t.c = copy;
@@ -79,7 +80,7 @@ static void set_columns(const block *b, int64_t j, int64_t vectors, bool ragged,
     const gd_gemm_product *p = b->p;
     const int64_t column = b->column + j, width = vectors << micro->lane_shift;
     if (b->packed_all || ragged) {
-        t->b = b->packed + (b->packed_all ? j * b->packed_depth * micro->b_bytes : 0);
+        t->b = b->packed + (b->packed_all ? j * b->packed_depth * micro->b_packed_bytes : 0);
         t->b_step = width;
     } else {
         t->b = gd_gemm_at(p->b, b->step * p->b_row + column, micro->b_bytes);
@@ -149,6 +150,7 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
         .next_a = p->a,
         .accumulate = b->step > 0 || p->accumulate,
         .relu = last && p->relu,
+        .rows = rows,
     };
     if (last && p->row_bias)
         t.row_bias = gd_gemm_at(p->row_bias, row * p->row_bias_stride, micro->c_bytes);
@@ -157,7 +159,7 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
         micro->pack_a(b->row_panel, t.a, t.a_row, t.a_step, rows, t.depth, &t.a_row, &t.a_step);
         t.a = b->row_panel;
     }
-    const bool whole_rows = micro->any_height || rows == micro->rows;
+    const bool whole_rows = micro->height_unit == 1 || rows % micro->height_unit == 0;
     for (int64_t j = 0; j < b->columns; j += micro->columns) {
         char bias[GD_GEMM_MOST_WIDTH_BYTES];
         t.columns = gd_gemm_least(b->columns - j, micro->columns);
@@ -218,7 +220,8 @@ static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan
         .micro = micro, .p = p, .packed_all = plan->pack_b.taken, .pack_rows = plan->pack_a.taken
     };
     const int64_t packed_columns = b.packed_all ? columns : micro->columns;
-    char *packed = gd_scratch_take(&scratch, (size_t)(packed_columns * deepest * micro->b_bytes));
+    char *packed =
+        gd_scratch_take(&scratch, (size_t)(packed_columns * deepest * micro->b_packed_bytes));
     b.packed = packed;
     b.row_panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
     for (b.column = 0; b.column < p->n; b.column += columns) {

@@ -78,4 +78,18 @@ GD_SIMD_INLINE void tile_finish(const gd_gemm_tile *t, VEC sum[][VECS_MAX], cons
     }
 }
 
+/* The derivative of ReLU: gemm_micro.h. */
+static inline void relu_grad(void *to, const void *result, int64_t lines, int64_t line,
+                             int64_t count, int64_t step)
+{
+    for (int64_t i = 0; i < lines; i++) {
+        REAL *restrict c = (REAL *)to + i * line;
+        const REAL *restrict y = (const REAL *)result + i * line;
+        for (int64_t j = 0; j < count && step == 1; j++)
+            c[j] = y[j] > 0 ? c[j] : (REAL)0;
+        for (int64_t j = 0; j < count && step != 1; j++)
+            c[j * step] = y[j * step] > 0 ? c[j * step] : (REAL)0;
+    }
+}
+
 #endif

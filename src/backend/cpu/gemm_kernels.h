@@ -8,19 +8,6 @@
 #include "backend/cpu/gemm_rows.h"
 #include "backend/cpu/gemm_tile.h"
 
-static void relu_grad(void *to, const void *result, int64_t lines, int64_t line, int64_t count,
-                      int64_t step)
-{
-    for (int64_t i = 0; i < lines; i++) {
-        REAL *restrict c = (REAL *)to + i * line;
-        const REAL *restrict y = (const REAL *)result + i * line;
-        for (int64_t j = 0; j < count && step == 1; j++)
-            c[j] = y[j] > 0 ? c[j] : (REAL)0;
-        for (int64_t j = 0; j < count && step != 1; j++)
-            c[j * step] = y[j * step] > 0 ? c[j * step] : (REAL)0;
-    }
-}
-
 static const gd_gemm_row_kernels row_kernels = { .chains = row_chains,
                                                  .dots = row_dots,
                                                  .scalars = row_scalars,
@@ -28,8 +15,6 @@ static const gd_gemm_row_kernels row_kernels = { .chains = row_chains,
                                                  .add = add_sums,
                                                  .store = store_row };
 
-#define LANE_SHIFT (LANES == 16 ? 4 : LANES == 8 ? 3 : LANES == 4 ? 2 : LANES == 2 ? 1 : 0)
-_Static_assert(1 << LANE_SHIFT == LANES, "the lanes of a vector are a power of two");
 _Static_assert(sizeof(REAL) * ROWS_MAX * COLUMNS_MAX <= GD_GEMM_MOST_TILE_BYTES &&
                    sizeof(REAL) * COLUMNS_MAX <= GD_GEMM_MOST_WIDTH_BYTES,
                "the driver has room for a tile");
@@ -44,6 +29,7 @@ const gd_gemm_micro GEMM_NAME = { .a = GEMM_DTYPE,
                                   .a_bytes = sizeof(REAL),
                                   .b_bytes = sizeof(REAL),
                                   .c_bytes = sizeof(REAL),
+                                  .b_packed_bytes = sizeof(REAL),
                                   .fused = GD_SIMD_FUSED,
                                   .lanes = LANES,
                                   .lane_shift = LANE_SHIFT,
@@ -53,10 +39,10 @@ const gd_gemm_micro GEMM_NAME = { .a = GEMM_DTYPE,
                                   .depth = GD_GEMM_KC,
                                   .depth_unit = 1,
                                   .any_width = GD_SIMD_MASK_FREE,
-                                  .any_height = true,
+                                  .height_unit = 1,
                                   .reads_a = true,
                                   .reads_b = true,
-                                  .tiles = tile_kernels,
+                                  .tiles = TILES_NAME,
                                   .widths = VECS_MAX,
                                   .pack_a = pack_a,
                                   .pack_b = pack_b,

@@ -31,6 +31,7 @@ typedef struct gd_gemm_tile {
     const void *next_a; // [rows, ..]: where the next panel of A begins, to be fetched meanwhile:
     int64_t next_a_row, next_lines; /* so many cache lines of each row */
     int64_t next_b;                 /* how far on in B to fetch what comes after this; 0: nothing */
+    int64_t rows;                   /* fewer than the kernel's where height_unit is more than 1 */
 } gd_gemm_tile;
 
 typedef void (*gd_gemm_tile_fn)(const gd_gemm_tile *t);
@@ -73,9 +74,18 @@ typedef struct gd_gemm_row_kernels {
 
 #define GD_GEMM_ABREAST 8 /* rows of B read abreast by `sums` */
 
+/* The tiles of f32, which other types may take, too. */
+#define GD_GEMM_DECLARE_TILES(isa) \
+    extern const gd_gemm_tile_fn gd_gemm_tiles_f32_##isa[], gd_gemm_tiles_f64_##isa[];
+GD_GEMM_DECLARE_TILES(baseline)
+GD_GEMM_DECLARE_TILES(avx2)
+GD_GEMM_DECLARE_TILES(avx512)
+GD_GEMM_DECLARE_TILES(neon)
+
 struct gd_gemm_micro {
     gd_dtype a, b, c;
     int a_bytes, b_bytes, c_bytes; /* of a number */
+    int b_packed_bytes;            /* of a number of B, as pack_b leaves it */
     bool fused;                    /* multiply-adds round once: gemm.h */
 
     int lanes, lane_shift; /* numbers of C in a vector, and the power of two that is */
@@ -83,7 +93,7 @@ struct gd_gemm_micro {
     int row_unit;          /* panels have heights of so many rows, but for the last */
     int depth, depth_unit; /* of a block of k, and what packers round it up to, with zeros */
     bool any_width;        /* tiles write any number of columns; else whole vectors */
-    bool any_height;       /* and of rows; else all that their kernel has */
+    int height_unit;       /* they write a multiple of so many rows: 1, or an engine's */
     bool reads_a, reads_b; /* kernels read A, and B with contiguous rows, where they lie; else they
                               are always packed */
 
@@ -137,7 +147,7 @@ static inline gd_gemm_tile_fn gd_gemm_tile_kernel(const gd_gemm_micro *micro, in
 /* Columns of a packed block, as many as the cache holds. */
 static inline int64_t gd_gemm_block_columns(const gd_gemm_micro *micro, const gd_paths *paths)
 {
-    return (int64_t)paths->block_bytes / micro->b_bytes / micro->depth / micro->columns *
+    return (int64_t)paths->block_bytes / micro->b_packed_bytes / micro->depth / micro->columns *
            micro->columns;
 }
 

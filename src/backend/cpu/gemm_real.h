@@ -14,6 +14,7 @@
 
 #if defined(GD_GEMM_F64)
 #define GEMM_NAME  GD_ISA_NAME(gd_gemm_f64)
+#define TILES_NAME GD_ISA_NAME(gd_gemm_tiles_f64)
 #define GEMM_DTYPE GD_F64
 #define REAL       double
 #define VEC        vf64
@@ -25,6 +26,7 @@
 #endif
 #else
 #define GEMM_NAME  GD_ISA_NAME(gd_gemm_f32)
+#define TILES_NAME GD_ISA_NAME(gd_gemm_tiles_f32)
 #define GEMM_DTYPE GD_F32
 #define REAL       float
 #define VEC        vf32
@@ -38,6 +40,9 @@
 #ifndef FMA
 #define FMA(a, b, c) ((a) * (b) + (c))
 #endif
+
+#define LANE_SHIFT (LANES == 16 ? 4 : LANES == 8 ? 3 : LANES == 4 ? 2 : LANES == 2 ? 1 : 0)
+_Static_assert(1 << LANE_SHIFT == LANES, "the lanes of a vector are a power of two");
 
 /* The tallest tile. Two vectors wide, it fills the registers, of which there are 32 (16 before
  * AVX-512), together with two vectors of B and at least one of A. */

@@ -207,7 +207,7 @@ TILE_ODD(13, 12)
 #undef TILE_ODD
 
 /* By height less one, then width less one. */
-static const gd_gemm_tile_fn tile_kernels[ROWS_MAX * VECS_MAX] = {
+const gd_gemm_tile_fn TILES_NAME[ROWS_MAX * VECS_MAX] = {
     TILE_ENTRY(1),  TILE_ENTRY(2),  TILE_ENTRY(3), TILE_ENTRY(4),  TILE_ENTRY(5),  TILE_ENTRY(6),
 #if ROWS_MAX > 6
     TILE_ENTRY(7),  TILE_ENTRY(8),  TILE_ENTRY(9), TILE_ENTRY(10), TILE_ENTRY(11), TILE_ENTRY(12),

@@ -1,0 +1,314 @@
+/* tests/test_gemm_bf16.c: products of bfloat16 with sums in f32 against the product in double, within
+ * the bound of gemm_bf16.h, by every kind of kernel that this machine runs; and that neither the
+ * number of threads nor the blocking changes a bit. C lies in a buffer of known bytes, which must
+ * be the same afterwards.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "backend/cpu/gemm_bf16.h"
+#include "base/half.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+#define THREADS      3
+
+typedef struct kernels {
+    const char *name;
+    gd_isa isa;
+    int extension; /* or -1 */
+    const gd_gemm_micro *micro;
+} kernels;
+
+static const kernels kinds[] = {
+    { "widened, baseline", GD_ISA_BASELINE, -1, &gd_gemm_bf16_baseline },
+#ifdef GD_HAVE_AVX2
+    { "widened, AVX2", GD_ISA_AVX2, -1, &gd_gemm_bf16_avx2 },
+#endif
+#ifdef GD_HAVE_AVX512
+    { "widened, AVX-512", GD_ISA_AVX512, -1, &gd_gemm_bf16_avx512 },
+#endif
+#ifdef GD_HAVE_NEON
+    { "widened, NEON", GD_ISA_NEON, -1, &gd_gemm_bf16_neon },
+#endif
+#ifdef GD_HAVE_AVX512_BF16
+    { "AVX512-BF16", GD_ISA_AVX512, GD_CPU_AVX512_BF16, &gd_gemm_bf16_pairs },
+#endif
+#ifdef GD_HAVE_AMX_BF16
+    { "AMX", GD_ISA_AVX512, GD_CPU_AMX_BF16, &gd_gemm_bf16_tiles },
+#endif
+};
+
+static bool runs(const kernels *k)
+{
+    return gd_isa_available(k->isa) &&
+           (k->extension < 0 || gd_cpu_has((gd_cpu_extension)k->extension));
+}
+
+static uint64_t state = 0x9E3779B97F4A7C15u;
+
+static int64_t below(int64_t n) /* xorshift64*, Vigna 2016 */
+{
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return (int64_t)((state * 0x2545F4914F6CDD1Du >> 32) % (uint64_t)n);
+}
+
+/* An operand [rows, columns] whose last number ends where its memory ends. */
+typedef struct matrix {
+    uint16_t *memory;
+    int64_t row, column, count;
+} matrix;
+
+static matrix make_matrix(int64_t rows, int64_t columns, int layout)
+{
+    matrix x = { .row = columns, .column = 1 };
+    if (layout == 1)
+        x.row = 1, x.column = rows;
+    else if (layout == 2)
+        x.row = 2 * columns + 3, x.column = 2;
+    x.count = (rows - 1) * x.row + (columns - 1) * x.column + 1;
+    x.memory = malloc((size_t)x.count * sizeof *x.memory);
+    assert_non_null(x.memory);
+    for (int64_t i = 0; i < x.count; i++)
+        x.memory[i] = gd_f32_to_bf16((float)below(1 << 16) / (1 << 15) - 1.0f);
+    return x;
+}
+
+typedef struct gemm_case {
+    int64_t m, n, k;
+    int a, b;          /* layouts: rows, columns, neither contiguous */
+    bool c_transposed; /* columns of C are contiguous */
+    bool bias, relu, relu_result, accumulate;
+} gemm_case;
+
+static double at(const matrix *x, int64_t i, int64_t j)
+{
+    return (double)gd_bf16_to_f32(x->memory[i * x->row + j * x->column]);
+}
+
+/* c, computed from what C held before, against the sum in double. */
+static void check_numbers(const kernels *kind, const gemm_case *t, const matrix *a, const matrix *b,
+                          const gd_gemm_args *args, const float *before)
+{
+    const float *bias = args->bias, *y = args->relu_result, *c = args->c;
+    for (int64_t i = 0; i < t->m; i++)
+        for (int64_t j = 0; j < t->n; j++) {
+            const int64_t place = i * args->c_row_stride + j * args->c_col_stride;
+            double sum = t->accumulate ? (double)before[place] : 0, size = fabs(sum);
+            for (int64_t p = 0; p < t->k; p++) {
+                const double x = at(a, i, p) * at(b, p, j);
+                sum += x;
+                size += fabs(x);
+            }
+            sum += bias ? (double)bias[j] : 0;
+            size += bias ? fabs((double)bias[j]) : 0;
+            if ((t->relu && sum < 0) || (y && !(y[place] > 0)))
+                sum = 0;
+            if (!(fabs((double)c[place] - sum) <= (double)(t->k + 3) * FLT_EPSILON * size))
+                fail_msg("%s: [%lld, %lld] @ [%lld, %lld], layouts %d %d: C[%lld, %lld] is %.9g, "
+                         "not %.9g",
+                         kind->name, (long long)t->m, (long long)t->k, (long long)t->k,
+                         (long long)t->n, t->a, t->b, (long long)i, (long long)j, (double)c[place],
+                         sum);
+        }
+}
+
+/* By one thread with large blocks, and by three with small ones. */
+static void check_case(const kernels *kind, const gemm_case *t)
+{
+    const gd_paths paths[] = { { .block_bytes = (size_t)1 << 20 }, { .block_bytes = 128u << 10 } };
+    const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(&paths[0]), GD_GEMM_SCRATCH_BLOCKS);
+    const int64_t line = (t->c_transposed ? t->m : t->n) + 3,
+                  count = line * (t->c_transposed ? t->n : t->m);
+    matrix a = make_matrix(t->m, t->k, t->a), b = make_matrix(t->k, t->n, t->b);
+    float *memory = aligned_alloc(GD_SCRATCH_ALIGN, THREADS * bytes);
+    float *numbers = malloc((size_t)(4 * count + t->n) * sizeof *numbers);
+    assert_true(memory && numbers);
+    float *before = numbers, *one = before + count, *three = one + count, *y = three + count,
+          *bias = y + count;
+    for (int64_t i = 0; i < 4 * count + t->n; i++)
+        numbers[i] = (float)below(1000) / 500 - 1;
+    memcpy(one, before, (size_t)count * sizeof *one);
+    memcpy(three, before, (size_t)count * sizeof *one);
+    gd_gemm_args args = { .m = t->m,
+                          .n = t->n,
+                          .k = t->k,
+                          .a = a.memory,
+                          .a_row_stride = a.row,
+                          .a_col_stride = a.column,
+                          .b = b.memory,
+                          .b_row_stride = b.row,
+                          .b_col_stride = b.column,
+                          .c = one,
+                          .c_row_stride = t->c_transposed ? 1 : line,
+                          .c_col_stride = t->c_transposed ? line : 1,
+                          .bias = t->bias ? bias : NULL,
+                          .bias_stride = 1,
+                          .relu = t->relu,
+                          .relu_result = t->relu_result ? y : NULL,
+                          .accumulate = t->accumulate,
+                          .threads = 1,
+                          .paths = &paths[0],
+                          .workspace = { (char *)memory, bytes, THREADS } };
+    gd_gemm(kind->micro, &args);
+    check_numbers(kind, t, &a, &b, &args, before);
+    for (int64_t i = 0; i < count; i++) /* between the lines */
+        if (i % line >= line - 3)
+            assert_memory_equal(&one[i], &before[i], sizeof *one);
+    args.c = three;
+    args.threads = THREADS;
+    args.paths = &paths[1];
+    gd_gemm(kind->micro, &args);
+    assert_memory_equal(one, three, (size_t)count * sizeof *one);
+    free(numbers);
+    gd_unpoison(memory, THREADS * bytes);
+    free(memory);
+    free(a.memory);
+    free(b.memory);
+}
+
+static void for_each_kind(void (*check)(const kernels *kind))
+{
+    for (size_t i = 0; i < COUNT(kinds); i++)
+        if (runs(&kinds[i]))
+            check(&kinds[i]);
+}
+
+/* Every height and width of tile, and depths round the units of the kernels. */
+static void check_tiles(const kernels *kind)
+{
+    static const int64_t depths[] = { 1, 2, 31, 32, 33, 65 };
+    for (int64_t m = 1; m <= 34; m++)
+        for (int64_t n = 1; n <= 34; n += n < 3 ? 1 : 5) {
+            const gemm_case t = { .m = m,
+                                  .n = n,
+                                  .k = depths[(m + n) % 6],
+                                  .a = (int)(m % 3),
+                                  .b = (int)(n % 3),
+                                  .bias = m % 2,
+                                  .relu = n % 2 };
+            check_case(kind, &t);
+        }
+}
+
+static void test_tiles(void **unused)
+{
+    (void)unused;
+    for_each_kind(check_tiles);
+}
+
+static void check_random(const kernels *kind)
+{
+    for (int i = 0; i < 40; i++) {
+        gemm_case t = { .m = 1 + below(90),
+                        .n = 1 + below(90),
+                        .k = 1 + below(i % 4 == 0 ? 1200 : 80),
+                        .a = (int)below(3),
+                        .b = (int)below(3),
+                        .c_transposed = below(3) == 0,
+                        .accumulate = below(3) == 0 };
+        t.bias = !t.accumulate && below(2);
+        t.relu = !t.accumulate && below(2);
+        t.relu_result = !t.accumulate && below(3) == 0;
+        check_case(kind, &t);
+    }
+}
+
+static void test_random(void **unused)
+{
+    (void)unused;
+    for_each_kind(check_random);
+}
+
+/* Several blocks of rows, columns and depth. */
+static void check_large(const kernels *kind)
+{
+    check_case(kind, &(gemm_case){ .m = 70, .n = 600, .k = 1100, .bias = true });
+    check_case(kind, &(gemm_case){ .m = 300, .n = 40, .k = 600, .b = 1, .relu = true });
+}
+
+static void test_large(void **unused)
+{
+    (void)unused;
+    for_each_kind(check_large);
+}
+
+/* Zeros that fill up tiles multiply no infinity: one in A's row 1 and B's column 2 reaches the results
+ * of that row and that column alone. Odd sizes have zeros behind every edge. */
+static void check_infinite(const kernels *kind)
+{
+    enum { M = 3, N = 5, K = 7 };
+    const gd_paths paths = { .block_bytes = (size_t)1 << 20 };
+    const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(&paths), GD_GEMM_SCRATCH_BLOCKS);
+    char *memory = aligned_alloc(GD_SCRATCH_ALIGN, bytes);
+    uint16_t a[M * K], b[K * N];
+    float c[M * N];
+    assert_non_null(memory);
+    for (int i = 0; i < M * K; i++)
+        a[i] = gd_f32_to_bf16(1);
+    for (int i = 0; i < K * N; i++)
+        b[i] = gd_f32_to_bf16(2);
+    a[1 * K + K - 1] = gd_f32_to_bf16(INFINITY);
+    b[(K - 1) * N + 2] = gd_f32_to_bf16(NAN);
+    gd_gemm(kind->micro, &(gd_gemm_args){ .m = M,
+                                          .n = N,
+                                          .k = K,
+                                          .a = a,
+                                          .a_row_stride = K,
+                                          .a_col_stride = 1,
+                                          .b = b,
+                                          .b_row_stride = N,
+                                          .b_col_stride = 1,
+                                          .c = c,
+                                          .c_row_stride = N,
+                                          .c_col_stride = 1,
+                                          .threads = 1,
+                                          .paths = &paths,
+                                          .workspace = { memory, bytes, 1 } });
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++)
+            if (j == 2)
+                assert_true(isnan(c[i * N + j]));
+            else
+                assert_true(c[i * N + j] == (i == 1 ? INFINITY : 2 * K));
+    gd_unpoison(memory, bytes);
+    free(memory);
+}
+
+static void test_infinite(void **unused)
+{
+    (void)unused;
+    for_each_kind(check_infinite);
+}
+
+/* Each instruction set has kernels, and the best that the processor runs comes first. */
+static void test_choice(void **unused)
+{
+    (void)unused;
+    for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
+        const gd_gemm_micro *best = gd_gemm_bf16((gd_isa)isa), *expected = NULL;
+        for (size_t i = 0; i < COUNT(kinds); i++)
+            if (kinds[i].isa == (gd_isa)isa && (kinds[i].extension < 0 || runs(&kinds[i])))
+                expected = kinds[i].micro;
+        assert_ptr_equal(best, expected);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tiles),  cmocka_unit_test(test_random),
+        cmocka_unit_test(test_large),  cmocka_unit_test(test_infinite),
+        cmocka_unit_test(test_choice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
