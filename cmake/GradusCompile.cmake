@@ -2,8 +2,6 @@
 #   gradus_compile                      flags every C file of the project has: warnings, floating-point rules, sanitizers
 #   GD_ISAS, GD_ISA_FLAGS_<isa>         the instruction sets that …_isa.c files are built for, and their machine flags
 #   gd_configure_library_objects(t)     makes t's objects fit for both the static and the shared library
-#   gd_tune_library(sources), gd_tune_kernels(target, isa), gd_tune_kernel_sources(sources)
-#                                       what a release build optimises each file for
 #   gd_link_sanitizers(t)               links what GD_SANITIZE needs into a program or shared library
 include(CheckCCompilerFlag)
 include(CheckLinkerFlag)
@@ -116,50 +114,6 @@ function(gd_configure_library_objects target)
     if(GD_COMPILES_NO_SEMANTIC_INTERPOSITION)
         # The library's calls to its own public functions may be direct, and inlined.
         target_compile_options(${target} PRIVATE -fno-semantic-interposition)
-    endif()
-endfunction()
-
-# Size: only loops over elements gain from -O3, and the library is to stay small. What is not on the way of a step is the smallest it can be.
-# Loops are aligned; targets of other jumps are not.
-set(GD_UNALIGNED_JUMPS)
-if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-    set(GD_UNALIGNED_JUMPS -fno-align-jumps -fno-align-labels)
-endif()
-function(gd_tune_library sources)
-    if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O[01]")
-        foreach(source IN LISTS sources)
-            if(source MATCHES "/(data/(convert|read)|io/image_resize)")
-                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O3)
-            elseif(source MATCHES "/src/(backend/reference|nn|optim|train|text|io|data)/"
-                   OR source MATCHES "/src/(tensor/format|graph/(print|context)|compile/(export|show|profile|history|rematerialise|place|simplify|epilogue|forward|schedule))"
-                   OR source MATCHES "/src/ops/(attention|arrange|convolution|cross_entropy|ctc|einsum|indexing|loss|norm|pooling|position|random|recurrent|sort|special)")
-                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -Os)
-            else()
-                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-O2;${GD_UNALIGNED_JUMPS}")
-            endif()
-        endforeach()
-    endif()
-endfunction()
-
-# Kernels are vectorised without what -O3 adds in peeling and cloning. Where the baseline is for x86 processors of before 2013, its loops
-# are kept small.
-set(GD_TUNE_KERNELS OFF)
-if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O[01]" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
-    set(GD_TUNE_KERNELS ON)
-endif()
-function(gd_tune_kernels target isa)
-    if(GD_TUNE_KERNELS AND isa STREQUAL baseline AND "avx2" IN_LIST GD_ISAS)
-        target_compile_options(${target} PRIVATE -Os)
-    elseif(GD_TUNE_KERNELS)
-        target_compile_options(${target} PRIVATE -O2 -ftree-vectorize -fvect-cost-model=dynamic ${GD_UNALIGNED_JUMPS})
-    endif()
-endfunction()
-
-# A vectorised remainder loop is kept where short arrays are common: f32 elementwise loops and the matrix product.
-function(gd_tune_kernel_sources sources)
-    if(GD_TUNE_KERNELS)
-        list(FILTER sources EXCLUDE REGEX "/(elementwise_f32|gemm_f32|gemm_f64|conv|conv_weight)_isa")
-        set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS --param=vect-epilogues-nomask=0)
     endif()
 endfunction()
 

@@ -16,7 +16,7 @@
 #define GD_ISA_NAME(name)   GD_ISA_PASTE(name, GD_ISA)
 
 /* A name of the files that are not compiled for AVX-512, to keep the library small
- * (GD_NARROW_SOURCES in CMakeLists.txt): kernels bound by memory, and those of dtypes that do not
+ * ("narrow" in cmake/GradusSources.cmake): kernels bound by memory, and those of dtypes that do not
  * carry networks. There AVX-512 uses AVX2's. */
 #if defined(GD_ISA_AVX512_BUILD)
 #define GD_ISA_NARROW_NAME(name) GD_ISA_PASTE(name, avx2)
