@@ -637,6 +637,50 @@ static void parts_of_steps_are_timed(void **state)
         }
 }
 
+/* What is told of validations while they are under way. */
+typedef struct validations {
+    int calls, epochs, stop_at; /* stop_at: of calls; 0: never */
+    int64_t step, steps;
+    bool fails;
+} validations;
+
+static gd_status watch_validation(void *user, const gd_fit_progress *p, bool *stop)
+{
+    validations *v = user;
+    if (p->validation_steps == 0) {
+        v->epochs += p->epoch_done;
+        v->step = 0;
+        return GD_OK;
+    }
+    assert_false(p->epoch_done || p->validated || p->improved);
+    assert_int_equal(p->validation_step, v->step + 1);
+    v->step = p->validation_step;
+    v->steps = p->validation_steps;
+    *stop = ++v->calls == v->stop_at;
+    return v->fails ? GD_ERR_IO : GD_OK;
+}
+
+static void validations_are_told_of(void **state)
+{
+    /* Not; each of 5 batches but the last; stopped, and failed, within a validation. */
+    static const int calls[] = { 0, 12, 4, 1 }, epochs[] = { 3, 3, 1, 0 };
+    for (int kind = 0; kind < 4; kind++) {
+        trainee t = new_trainee(*state);
+        gd_dataset *d = numbers(*state);
+        gd_loader *l = gd_loader_create(d, .batch = 8), *v = gd_loader_create(d, .batch = 5);
+        validations w = { .stop_at = kind == 2 ? 2 : 0, .fails = kind == 3 };
+        gd_status status =
+            gd_fit(gd_sgd(t.module, .lr = 0.01), objective, &t, l, .epochs = 3, .validation = v,
+                   .progress = watch_validation, .progress_user = &w, .progress_interval = 0,
+                   .validation_progress = kind > 0);
+        assert_int_equal(status, kind == 3 ? GD_ERR_IO : GD_OK);
+        gd_error_clear();
+        assert_int_equal(w.calls, calls[kind]);
+        assert_int_equal(w.epochs, epochs[kind]);
+        assert_true(kind == 0 || w.steps == 5);
+    }
+}
+
 /* ---- finding a learning rate ---- */
 
 /* Small rates change nothing, large ones let the loss explode, and afterwards all is as before: the
@@ -867,6 +911,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(blame_leaves_all_as_it_was, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(late_errors_come_early, make_folder, remove_folder),
         context_test(parts_of_steps_are_timed),
+        context_test(validations_are_told_of),
         context_test(a_rate_is_found_and_nothing_is_changed),
         context_test(rates_are_found_as_others_find_them),
         context_test(models_are_trained_and_predict),

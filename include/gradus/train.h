@@ -114,6 +114,9 @@ typedef struct gd_fit_progress {
     size_t memory;             /* the most bytes that tensors have taken so far: gd_memory */
     double samples_per_second;
     double seconds_left; /* of training, as far as can be told */
+    /* With .validation_progress, while a validation is under way: batches that are done, and all of them;
+     * 0: none is. Parameters are then those that are validated. */
+    int64_t validation_step, validation_steps;
 } gd_fit_progress;
 
 /* Called while training runs. Set *stop, which is false before, to true to end it: gd_fit then saves
@@ -171,6 +174,8 @@ typedef struct gd_fit_options {
                    change is taken at each 64th, and those since are done again: a progress
                    function that changes parameters hides them from that. Without, the error
                    tells the step. */
+    bool validation_progress; /* .progress is called during validations, too, each
+                                 .progress_interval seconds */
     gd_metrics
         *result; /* of the last validation, without one of the last epoch; NULL: not wanted */
 } gd_fit_options;

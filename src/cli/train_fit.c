@@ -119,6 +119,13 @@ static void print_epoch(cli_training *t, const gd_fit_progress *p)
     fflush(stdout);
 }
 
+static void print_validation(const gd_fit_progress *p)
+{
+    printf("\r\033[K%3lld/%lld  validation %3.0f %%", (long long)p->epoch, (long long)p->epochs,
+           100.0 * (double)p->validation_step / (double)p->validation_steps);
+    fflush(stdout);
+}
+
 /* Short epochs are shown one in so many, and the last. */
 static bool is_shown(const gd_fit_progress *p)
 {
@@ -137,6 +144,11 @@ static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
     cli_training *t = user;
     t->epoch = p->epoch_done ? p->epoch : p->epoch - 1;
     *stop = cli_is_interrupted();
+    if (p->validation_steps > 0) {
+        if (!t->settings->quiet && cli_is_terminal())
+            print_validation(p);
+        return GD_OK;
+    }
     if (!t->settings->quiet && p->epoch_done && is_shown(p))
         print_epoch(t, p);
     else if (!t->settings->quiet && !p->epoch_done && cli_is_terminal())
@@ -398,7 +410,7 @@ bool cli_train_fit(cli_training *t)
         .min_improvement = isnan(s->min_improvement) ? 0.0 : s->min_improvement, .run = t->run,
         .resume = s->resume != NULL, .model = t->model, .metadata_count = t->data.metadata_count,
         .metadata = t->data.metadata, .checkpoint_seconds = 60, .progress = show,
-        .progress_user = t, .progress_interval = 0.1);
+        .progress_user = t, .progress_interval = 0.1, .validation_progress = true);
     t->times.end = gd_seconds();
     if (status == GD_OK)
         status = save_model(t);

@@ -42,11 +42,14 @@ void gd_evaluator_close(gd_evaluator *e)
 static gd_status run_epoch(gd_evaluator *e)
 {
     gd_status status = gd_loader_seek(e->loader, 0);
-    for (int64_t i = gd_loader_batches(e->loader); status == GD_OK && i > 0; i--) {
+    const int64_t batches = gd_loader_batches(e->loader);
+    for (int64_t i = 0; status == GD_OK && i < batches; i++) {
         gd_batch b;
         if (!gd_loader_next_batch(e->loader, &b) || !gd_call(e->function, b.count, b.tensors))
             return gd_error_last();
         e->meter.samples += b.size;
+        if (e->after_batch && i + 1 < batches)
+            status = e->after_batch(e->fit, i + 1, batches);
     }
     return status;
 }

@@ -229,6 +229,23 @@ static gd_status display(gd_fit *f)
     return gd_callback_status(status, mark, "gd_fit");
 }
 
+static gd_status display_validation(void *fit, int64_t done, int64_t batches)
+{
+    gd_fit *f = fit;
+    if (gd_seconds() - f->last_display < f->options.progress_interval)
+        return GD_OK;
+    gd_fit_progress p = f->now;
+    p.epoch_done = p.validated = p.improved = false;
+    p.validation_step = done;
+    p.validation_steps = batches;
+    f->last_display = gd_seconds();
+    const uint64_t mark = gd_error_mark();
+    bool stop = false;
+    gd_status status = f->options.progress(f->options.progress_user, &p, &stop);
+    f->stopped |= stop;
+    return gd_callback_status(status, mark, "gd_fit");
+}
+
 static bool is_reported(const gd_meter *meter, const char *name)
 {
     bool is = false;
@@ -370,6 +387,10 @@ static bool goes_on(const gd_fit *f)
 
 static gd_status run_all(gd_fit *f)
 {
+    if (f->evaluates && f->options.progress && f->options.validation_progress) {
+        f->evaluator.after_batch = display_validation;
+        f->evaluator.fit = f;
+    }
     gd_status status = f->options.run && f->options.resume ? gd_fit_resume(f) : GD_OK;
     f->begun = f->done;
     f->last_save = gd_seconds();

@@ -54,6 +54,9 @@ typedef struct gd_evaluator {
     gd_mode mode;
     gd_meter meter;
     gd_function *function;
+    /* Called after each batch but the last, where it is not NULL: so many of so many are done. */
+    gd_status (*after_batch)(void *fit, int64_t done, int64_t batches);
+    void *fit;
 } gd_evaluator;
 
 /* Of an evaluator whose members up to `mode` are set, the rest 0. false: failed; close it all the
