@@ -1,5 +1,5 @@
 /* tests/test_cli_generate.c: what the tool does with language models: `gradus generate`, a story as
- * it should be, a model we made, and mistakes; `gradus plan` and `gradus export`. */
+ * it should be, the same quantised, a model we made, and mistakes; `gradus plan` and `gradus export`. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,10 +22,10 @@
 
 /* Run `gradus generate ARGUMENTS`: its exit code; what it says on one of the two streams in `text`.
  */
-static int run(const char *arguments, bool errors, char *text, size_t size)
+static int run_tool(const char *name, const char *arguments, bool errors, char *text, size_t size)
 {
     char command[4096];
-    snprintf(command, sizeof command, "'%s' generate %s %s", GD_TOOL, arguments,
+    snprintf(command, sizeof command, "'%s' %s %s %s", GD_TOOL, name, arguments,
              errors ? "2>&1 >/dev/null" : "2>/dev/null");
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
@@ -35,13 +35,23 @@ static int run(const char *arguments, bool errors, char *text, size_t size)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void assert_fails(const char *arguments, int code, const char *words)
+static int run(const char *arguments, bool errors, char *text, size_t size)
+{
+    return run_tool("generate", arguments, errors, text, size);
+}
+
+static void assert_tool_fails(const char *name, const char *arguments, int code, const char *words)
 {
     char text[4096];
-    assert_int_equal(run(arguments, true, text, sizeof text), code);
+    assert_int_equal(run_tool(name, arguments, true, text, sizeof text), code);
     if (!strstr(text, words))
         print_error("expected \"%s\" in:\n%s\n", words, text);
     assert_non_null(strstr(text, words));
+}
+
+static void assert_fails(const char *arguments, int code, const char *words)
+{
+    assert_tool_fails("generate", arguments, code, words);
 }
 
 static void a_story_is_told_word_for_word(void **state)
@@ -57,6 +67,48 @@ static void a_story_is_told_word_for_word(void **state)
     assert_int_equal(strlen(text), size + 1);
     assert_memory_equal(text, expected, size);
     assert_int_equal(text[size], '\n');
+    free(expected);
+}
+
+/* A checkpoint becomes GGUF, that becomes GGUF of fewer bits, and each is generated from without anything beside it. */
+static void a_model_is_quantised(void **state)
+{
+    (void)state;
+    size_t size;
+    char *expected = shared_text("models/stories260K/expected_t0_n200.txt", &size);
+    char model[1024], out[2][512], arguments[3000], text[8192];
+    for (int i = 0; i < 2; i++)
+        snprintf(out[i], sizeof out[i], GD_BINARY_DIR "/test_cli_quantize_%d_%d.gguf",
+                 (int)getpid(), i);
+    snprintf(model, sizeof model, "%s", shared_data("models/stories260K/stories260K.bin"));
+    snprintf(arguments, sizeof arguments, "'%s' '%s'", model, out[0]);
+    assert_tool_fails("quantize", arguments, 1, "--tokenizer is needed");
+    snprintf(arguments, sizeof arguments, "'%s' '%s' --type F32 --quiet --tokenizer '%s'", model,
+             out[0], shared_data("models/stories260K/tok512.bin"));
+    assert_int_equal(run_tool("quantize", arguments, false, text, sizeof text), 0);
+    assert_string_equal(text, "");
+    snprintf(arguments, sizeof arguments, "'%s' --temperature 0 --tokens 200", out[0]);
+    assert_int_equal(run(arguments, false, text, sizeof text), 0);
+    assert_memory_equal(text, expected, size);
+
+    snprintf(arguments, sizeof arguments, "'%s' '%s' --type q4_0", out[0], out[1]);
+    assert_int_equal(run_tool("quantize", arguments, false, text, sizeof text), 0);
+    assert_non_null(
+        strstr(text, "tensor                         shape            type         KB    error\n"));
+    assert_non_null(strstr(text, "blk.4.ffn_down.weight          64x172           F16 "));
+    assert_non_null(
+        strstr(text, "output_norm.weight             64               F32         0.3     none\n"));
+    assert_non_null(strstr(text, " MB, "));
+    snprintf(arguments, sizeof arguments, "'%s' --temperature 0 --tokens 20", out[1]);
+    assert_int_equal(run(arguments, false, text, sizeof text), 0);
+    assert_memory_equal(text, "Once upon a time", 16);
+
+    snprintf(arguments, sizeof arguments, "'%s' '%s' --type Q4_K", out[0], out[1]);
+    assert_tool_fails("quantize", arguments, 2, "--type takes Q8_0");
+    assert_tool_fails("quantize", "", 2, "a MODEL is needed");
+    assert_tool_fails("quantize", "/nowhere/x y.gguf", 1, "/nowhere/x is not there");
+    remove(out[0]);
+    remove(out[1]);
     free(expected);
 }
 
@@ -176,6 +228,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_story_is_told_word_for_word),
+        cmocka_unit_test(a_model_is_quantised),
         cmocka_unit_test(a_model_of_ones_own_talks),
         cmocka_unit_test(a_model_is_planned_and_exported),
         cmocka_unit_test(mistakes_are_told),

@@ -52,6 +52,7 @@ static void a_table_of_classes_is_trained_on(void **state)
     const result *r = run("train " TABLES "iris.csv --target species");
     assert_string_equal(r->err, "");
     assert_int_equal(r->code, 0);
+    assert_narrow(r->out);
     assert_has(r->out, "5 columns, 4 features; species: 3 classes (setosa, versicolor, virginica)");
     assert_has(r->out, "128 rows for training, 22 for validation");
     assert_has(r->out, "           training          validation\n"
@@ -62,7 +63,7 @@ static void a_table_of_classes_is_trained_on(void **state)
         end = strchr(line, '\n');
         assert_in_range(end - line, 60, 80);
     }
-    assert_has(r->out, "Saved to runs/iris/model.safetensors");
+    assert_has(r->out, "Saved to runs/iris/model.safetensors, as of epoch ");
     assert_null(strchr(r->out, '\033'));
     assert_holds("runs/iris/config.json", "\"target\": \"species\"");
     assert_holds("runs/iris/metrics.jsonl", "\"validation/accuracy\":");
@@ -122,9 +123,13 @@ static void a_table_of_numbers_is_trained_on(void **state)
     const result *r = run("train " TABLES "diabetes.csv --target target --run d --seed 3");
     assert_string_equal(r->err, "");
     assert_int_equal(r->code, 0);
+    assert_narrow(r->out);
     assert_has(r->out, "target: a number");
+    assert_has(r->out, "target is learnt standardised: an mae of 1 is ");
     assert_has(r->out, "      loss       mae        r2      loss       mae        r2   seconds\n");
-    assert_has(run("eval d")->out, "66 rows kept for validation: target is off by ");
+    r = run("eval d");
+    assert_narrow(r->out);
+    assert_has(r->out, "66 rows kept for validation: target is off by ");
     assert_holds("d/pictures/errors.svg", "Errors of target: predicted less true<");
     assert_holds("d/pictures/predictions.svg", "target: predicted against true<");
     assert_has(run("eval d")->out, "\nFarthest off:\n  row ");
@@ -531,6 +536,7 @@ static void a_folder_of_photographs_is_trained_on(void **state)
     const result *r = run("train photos --size 16 --epochs 3 --batch 8");
     assert_string_equal(r->err, "");
     assert_int_equal(r->code, 0);
+    assert_narrow(r->out);
     assert_has(r->out, "photos: 16 x 16 pixels; 2 classes (blue, red)");
     assert_has(r->out, "34 photographs for training, 6 for validation");
     assert_holds("runs/photos/pictures/filters.svg", "conv1.weight");

@@ -110,11 +110,46 @@ static void after_the_call_another_thread_may(void **state)
     assert_int_equal(o.refused, 0);
 }
 
+/* A body that goes on only when the other thread is in its own. */
+static gd_tensor *meeting(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    pthread_barrier_wait(user);
+    gd_tensor *y = gd_exp(in[0]);
+    pthread_barrier_wait(user);
+    return gd_add(y, in[0]);
+}
+
+static void *call_in_own_context(void *barrier)
+{
+    gd_context *gd = gd_open("cpu", .threads = 1);
+    gd_tensor *x = gd_ones(gd, GD_SHAPE(2), GD_F32);
+    gd_tensor *y = gd_call(gd_compile(gd, meeting, barrier), 1, &x);
+    bool is_right = y && gd_get(y, 0) > 3.7 && gd_get(y, 0) < 3.8;
+    gd_close(gd);
+    return is_right ? barrier : NULL;
+}
+
+static void contexts_are_used_at_once(void **state)
+{
+    (void)state;
+    pthread_barrier_t barrier;
+    pthread_t thread;
+    void *result;
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, 2), 0);
+    assert_int_equal(pthread_create(&thread, NULL, call_in_own_context, &barrier), 0);
+    assert_non_null(call_in_own_context(&barrier));
+    pthread_join(thread, &result);
+    assert_non_null(result);
+    pthread_barrier_destroy(&barrier);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         context_test(another_thread_is_refused),
         context_test(after_the_call_another_thread_may),
+        cmocka_unit_test(contexts_are_used_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

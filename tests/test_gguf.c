@@ -202,6 +202,13 @@ static void open_and_read(gd_context *gd, bool values)
     gd_gguf_close(g);
 }
 
+static gd_status one(void *user, size_t first, size_t count, float *out)
+{
+    (void)user, (void)first, (void)count;
+    *out = 1.0f;
+    return GD_OK;
+}
+
 static void broken_files_are_errors(void **state)
 {
     enum { HEADER = 2500 }; /* most of what stands before the tensors */
@@ -227,6 +234,26 @@ static void broken_files_are_errors(void **state)
     close(fd);
     remove(temporary());
     free(file);
+    /* a type that is not known, of a size that is not believed: 10^12 numbers */
+    gd_gguf_values v = { 0 };
+    gd_gguf_part part = { .name = "huge",
+                          .format = gd_block_format_of(GD_GGUF_F32),
+                          .shape = GD_SHAPE(1, 1),
+                          .values = one };
+    gd_gguf_quantize_options o = { GD_GGUF_QUANTIZE_DEFAULTS };
+    assert_int_equal(gd_gguf_write("test", temporary(), &v, 1, &part, &o), GD_OK);
+    fd = open(temporary(), O_RDWR);
+    static const unsigned char shape[] = {
+        0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 19
+    };
+    assert_int_equal(pwrite(fd, shape, sizeof shape, 4 + 4 + 8 + 8 + 8 + 4 + 4), sizeof shape);
+    close(fd);
+    gd_gguf *g = gd_gguf_open(temporary());
+    assert_int_equal(gd_gguf_entry_at(g, 0)->type, 19);
+    assert_null(gd_gguf_read(g, *state, 0));
+    expect_error(GD_ERR_UNSUPPORTED, "\"huge\" is of ggml's type 19");
+    gd_gguf_close(g);
+    remove(temporary());
     assert_null(gd_gguf_open("/nowhere/model.gguf"));
     expect_error(GD_ERR_IO, "/nowhere/model.gguf");
     assert_null(gd_gguf_open(GD_SOURCE_DIR "/README.md"));
@@ -248,9 +275,9 @@ static gd_status refuse(void *user, size_t first, size_t count, float *out)
     return gd_error_record(GD_ERR_STATE, "enough");
 }
 
-static gd_status count_done(void *user, const gd_gguf_part *part)
+static gd_status count_done(void *user, const gd_gguf_written *tensor, bool *stop)
 {
-    assert_non_null(part->name);
+    assert_true(tensor->name && tensor->bytes > 0 && !*stop);
     ++*(int *)user;
     return GD_OK;
 }
@@ -284,7 +311,10 @@ static void what_is_written_is_read_back(void **state)
           .user = &divisor },
     };
     int done = 0;
-    assert_int_equal(gd_gguf_write(temporary(), &v, COUNT(parts), parts, count_done, &done), GD_OK);
+    gd_gguf_quantize_options o = { GD_GGUF_QUANTIZE_DEFAULTS }, counting = o;
+    counting.callback = count_done;
+    counting.user = &done;
+    assert_int_equal(gd_gguf_write("test", temporary(), &v, COUNT(parts), parts, &counting), GD_OK);
     assert_int_equal(done, 3);
     gd_gguf *g = gd_gguf_open(temporary()), *again;
     assert_non_null(g);
@@ -319,11 +349,11 @@ static void what_is_written_is_read_back(void **state)
     gd_gguf_close(g);
 
     parts[2].values = refuse; /* the old file stands */
-    assert_int_equal(gd_gguf_write(temporary(), &v, COUNT(parts), parts, NULL, NULL), GD_ERR_STATE);
+    assert_int_equal(gd_gguf_write("test", temporary(), &v, COUNT(parts), parts, &o), GD_ERR_STATE);
     gd_error_clear();
     divisor = 0; /* infinities */
     parts[2].values = count_up;
-    assert_int_equal(gd_gguf_write(temporary(), &v, COUNT(parts), parts, NULL, NULL),
+    assert_int_equal(gd_gguf_write("test", temporary(), &v, COUNT(parts), parts, &o),
                      GD_ERR_INVALID);
     expect_error(GD_ERR_INVALID, "not finite, or too large for Q8_0");
     again = gd_gguf_open(temporary());

@@ -481,10 +481,10 @@ static void test_an_op_and_its_claim_are_one_call(void **state)
     gd_scope_begin(gd);
     gd_tensor *x = gd_claim(gd, gd_full(gd, GD_SHAPE(2, 3), 2, GD_F32));
     const int64_t before = gd_memory(gd).live_tensors;
-    gd_tensor *made[] = { gd_claim_of_one(gd, gd_mish, x), gd_claim_of_two(gd, gd_add, x, x),
-                          gd_claim_along_axes(gd, gd_sum, x, &first, true),
-                          gd_claim_to_shape(gd, gd_reshape, x, &flat),
-                          gd_claim_with_number(gd, gd_mul_scalar, x, 0.5) };
+    gd_tensor *made[] = { gd_claim_of_one(gd_mish, x), gd_claim_of_two(gd_add, x, x),
+                          gd_claim_along_axes(gd_sum, x, &first, true),
+                          gd_claim_to_shape(gd_reshape, x, &flat),
+                          gd_claim_with_number(gd_mul_scalar, x, 0.5) };
     const int64_t count = sizeof made / sizeof *made;
     assert_int_equal(gd_memory(gd).live_tensors, before + count); /* mish is made of several ops */
     assert_true(gd_item(gd_max(made[1], GD_ALL_AXES, false)) == 4);
@@ -492,23 +492,68 @@ static void test_an_op_and_its_claim_are_one_call(void **state)
     assert_int_equal(gd_tensor_shape(made[2]).rank, 2);
     assert_int_equal(gd_tensor_shape(made[3]).rank, 1);
     assert_true(gd_item(gd_max(made[4], GD_ALL_AXES, false)) == 1);
-    assert_null(gd_claim_of_two(gd, gd_matmul, x, x));
+    assert_null(gd_claim_of_two(gd_matmul, x, x));
     assert_int_equal(gd_error_code(), GD_ERR_SHAPE);
     gd_error_clear();
     for (int64_t i = 0; i < count; i++)
         gd_release(made[i]);
 
     gd_function *f = gd_compile(gd, double_it, NULL);
-    assert_null(gd_claim_call(gd, f, 1, &x)); /* no plan yet */
+    assert_null(gd_claim_call(f, 1, &x)); /* no plan yet */
     assert_int_equal(gd_error_code(), GD_OK);
     assert_int_equal(gd_function_prepare(f, 1, &x), GD_OK);
-    gd_tensor *doubled = gd_claim_call(gd, f, 1, &x);
+    gd_tensor *doubled = gd_claim_call(f, 1, &x);
     assert_true(gd_item(gd_max(doubled, GD_ALL_AXES, false)) == 4);
     gd_release(doubled);
     assert_int_equal(gd_error_code(), GD_OK);
     gd_function_release(f);
     gd_release(x);
     gd_scope_end(gd);
+}
+
+/* gd_claim is of the tensor's context, whichever it is given; an op that failed empties its operand's. */
+static void test_a_claim_is_of_the_tensors_context(void **state)
+{
+    gd_context *gd = *state, *other = gd_open("cpu", .threads = 1);
+    gd_scope_begin(gd);
+    gd_scope_begin(other);
+    gd_tensor *here = gd_ones(gd, GD_SHAPE(2), GD_F32);
+    gd_tensor *there = gd_claim(gd, gd_exp(gd_ones(other, GD_SHAPE(2), GD_F32)));
+    assert_ptr_equal(gd_tensor_context(there), other);
+    assert_int_equal(gd_memory(other).live_tensors, 2); /* with the random state */
+    assert_true(gd_get(here, 1) == 1);                  /* still there */
+    assert_null(gd_add(here, there));
+    assert_non_null(strstr(gd_error_message(), "different contexts (cpu and cpu); gd_to"));
+    gd_error_clear();
+    (void)gd_neg(there);
+    assert_null(gd_claim_of_two(gd_matmul, there, here));
+    gd_error_clear();
+    assert_int_equal(gd_memory(other).live_tensors, 2);
+    gd_claim(gd, NULL);
+    assert_int_equal(gd_memory(gd).live_tensors, 1);
+    gd_release(there);
+    assert_true(gd_close_if_unused(other));
+    gd_scope_end(gd);
+}
+
+/* A context is closed once nothing of it is retained: tensors, objects, memory that is mapped. */
+static void test_a_context_that_is_used_is_not_closed(void **state)
+{
+    (void)state;
+    gd_context *other = gd_open("cpu", .threads = 1);
+    gd_tensor *x = gd_retain(gd_ones(other, GD_SHAPE(2), GD_F32));
+    gd_ones(other, GD_SHAPE(3), GD_F32); /* a temporary is no use */
+    assert_false(gd_close_if_unused(other));
+    gd_function *f = gd_compile(other, double_it, NULL);
+    gd_release_later(x);
+    assert_false(gd_close_if_unused(other));
+    gd_function_release(f);
+    gd_tensor *y = gd_ones(other, GD_SHAPE(2), GD_F32);
+    assert_non_null(gd_tensor_map(y, GD_MAP_READ));
+    assert_false(gd_close_if_unused(other));
+    gd_tensor_unmap(y);
+    assert_true(gd_close_if_unused(other));
+    assert_false(gd_close_if_unused(NULL));
 }
 
 int main(void)
@@ -527,6 +572,8 @@ int main(void)
         TEST(test_references_given_back_by_other_threads),
         TEST(test_references_are_taken_off),
         TEST(test_an_op_and_its_claim_are_one_call),
+        TEST(test_a_claim_is_of_the_tensors_context),
+        TEST(test_a_context_that_is_used_is_not_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -258,8 +258,11 @@ static void tokens(void **state)
                                          .heads = 1, .width = 8, .hidden = 0));
     expect_error(GD_ERR_INVALID, "hidden 0");
     assert_null(gd_language_model_create(gd, .vocabulary = 256, .max_length = 6, .layers = 1,
-                                         .heads = 1, .width = 8, .tied = false));
-    expect_error(GD_ERR_INVALID, "its output is tied");
+                                         .heads = 1, .width = 8, .epsilon = 0));
+    expect_error(GD_ERR_INVALID, "epsilon is 0");
+    assert_null(gd_language_model_create(gd, .vocabulary = 256, .max_length = 6, .layers = 1,
+                                         .heads = 1, .width = 8, .rotary_base = -1));
+    expect_error(GD_ERR_INVALID, "rotary_base -1");
     gd_tokenizer *t = gd_tokenizer_bytes();
     gd_sampler *s = gd_sampler_create(.temperature = 0);
     gd_generator *g = gd_generator_create(m);

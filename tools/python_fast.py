@@ -54,9 +54,9 @@ class Body:
         tensor = re.fullmatch(r"(?:None if \w+ is None else )?(\w+)\._h", handed)
         converted = re.fullmatch(r"(shape_of|axes_of|dtype_code)\((\w+)\)", handed)
         enum = re.fullmatch(r"as_enum\('(\w+)', (\w+)\)", handed)
-        if handed == "_lib.context()":
-            self.conditions.append("fast_context")
-            self.handed.append("fast_context")
+        if handed == "_context.current()":
+            self.conditions.append("fast_context()")
+            self.handed.append("fast_context()")
         elif handed.isdigit():
             self.handed.append(handed)
         elif handed == "byref(options)":

@@ -68,7 +68,7 @@ def write_ops(emitted, aliases, methods, everything, package, out):
 
 def write_objects(emitted, classes, out):
     """`classes`: (type, name of its class) in their order."""
-    lines = [HEAD, "import builtins", *TYPES, "", "from . import _api", "from ._lib import Object", ""]
+    lines = [HEAD, "import builtins", *TYPES, "", "from . import _api", "from ._context import Object", ""]
     for type, name in classes:
         lines += [f"class {name}(Object):"]
         for method, text, owner in emitted.methods[type]:
@@ -107,5 +107,5 @@ def write_api(api, numbers, out):
         lines += ["    ..."] if not struct.members else []
         lines.append("")
     lines += ["DEFAULTS: dict[type[Struct], dict[str, Any]]", "KINDS: dict[type[Struct], dict[str, str]]",
-              "ENUMS: dict[str, dict[str, int]]", "FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]]", ""]
+              "ENUMS: dict[str, dict[str, int]]", "FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]]", "OWNERS: dict[str, str]", ""]
     pathlib.Path(out, "_api.pyi").write_text("\n".join(lines), encoding="utf-8")

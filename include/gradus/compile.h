@@ -71,6 +71,7 @@ GD_API gd_function *gd_compile_with(gd_context *context, gd_function_body body, 
                                     const gd_compile_options *options);
 /* GD_ERR_STATE, and nothing happens, while its body is being run. */
 GD_API void gd_function_release(gd_function *function);
+GD_API gd_context *gd_function_context(const gd_function *function);
 
 /* Run on `count` inputs. Returns the result, owned by the function: it is valid until the next call
  * of the same function, of which it may be an input. If it is referenced then (gd_retain, an op

@@ -5,6 +5,7 @@
 #ifndef GRADUS_GGUF_H
 #define GRADUS_GGUF_H
 
+#include <gradus/options.h>
 #include <gradus/tensor.h>
 
 #ifdef __cplusplus
@@ -75,6 +76,44 @@ GD_API int64_t gd_gguf_length(const gd_gguf *file, const char *key);
  * open; size may be NULL. Truth values are 0 and 1. */
 GD_API const char *gd_gguf_text(const gd_gguf *file, const char *key, int64_t index, size_t *size);
 GD_API bool gd_gguf_number(const gd_gguf *file, const char *key, int64_t index, double *out);
+
+/* ---- writing ---- */
+
+/* What has been made of a tensor. */
+typedef struct gd_gguf_written {
+    const char *name; /* in the file */
+    gd_shape shape;
+    gd_gguf_type type;
+    size_t bytes;
+    /* of the values as they are read again: the root of the sum of squared errors over that of squares (0 where all
+     * are 0), and the largest error */
+    double error, largest_error;
+} gd_gguf_written;
+
+/* Told of each tensor as it is written. *stop, false before, ends the writing where it is set to true: GD_ERR_STATE, and no file is left; a
+ * status other than GD_OK makes the call fail. */
+typedef gd_status (*gd_gguf_callback)(void *user, const gd_gguf_written *tensor, bool *stop);
+
+typedef struct gd_gguf_quantize_options {
+    size_t size GD_DEFAULT(sizeof(gd_gguf_quantize_options));
+    /* of matrices, F32 to Q8_0. Of those whose rows are no whole blocks it is F16; vectors and tables of positions
+     * are F32 */
+    gd_gguf_type type GD_DEFAULT(GD_GGUF_Q8_0);
+    gd_gguf_callback callback;
+    void *user;
+} gd_gguf_quantize_options;
+#define GD_GGUF_QUANTIZE_DEFAULTS \
+    .size = sizeof(gd_gguf_quantize_options), .type = GD_GGUF_Q8_0, .user = NULL
+
+/* gd_gguf_quantize("model.gguf", "small.gguf", .type = GD_GGUF_Q4_0): write a GGUF file, of any architecture, again with its matrices
+ * in another type, the bits those of the Python package gguf; the metadata is kept. It is read and written in pieces, and
+ * put in place when it is whole; `to` may be `from`. gd_language_model_save_gguf writes a model of one's own. GD_ERR_INVALID:
+ * also a type that is not written; the errors of gd_gguf_open and gd_gguf_read. */
+#define gd_gguf_quantize(...)                                                             \
+    GD_WITH_2(gd_gguf_quantize_with, gd_gguf_quantize_options, GD_GGUF_QUANTIZE_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_status gd_gguf_quantize_with(const char *from, const char *to,
+                                       const gd_gguf_quantize_options *options);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #ifndef GRADUS_LANGUAGE_H
 #define GRADUS_LANGUAGE_H
 
+#include <gradus/gguf.h>
 #include <gradus/io.h>
 #include <gradus/nn.h>
 #include <gradus/text.h>
@@ -30,16 +31,18 @@ typedef struct gd_language_options {
     /* a divisor of heads; -1: as many, which GPT-2 always has */
     int64_t kv_heads GD_DEFAULT(-1);
     int64_t hidden GD_DEFAULT(-1); /* of the feed-forward part; -1: 4 * width */
-    bool tied GD_DEFAULT(true);    /* the output's weights are the embedding's; Llama alone can have
-                                   its own */
+    bool tied GD_DEFAULT(true);    /* the output's weights are the embedding's */
     bool checkpoint; /* training takes less memory and a second forward pass: gd_checkpoint around
                         each layer; not saved with the model */
     double dropout;  /* in training: of embeddings, attention and what each part adds */
     uint64_t seed; /* of the initial weights: normal with deviation 0.02; of weights that add to the
                       residual stream 0.02 / sqrt(2 * layers) */
+    double epsilon GD_DEFAULT(1e-5);      /* of the norms */
+    double rotary_base GD_DEFAULT(10000); /* of Llama's positions; see gd_rope */
 } gd_language_options;
-#define GD_LANGUAGE_DEFAULTS \
-    .size = sizeof(gd_language_options), .kv_heads = -1, .hidden = -1, .tied = true, .seed = 0
+#define GD_LANGUAGE_DEFAULTS                                                         \
+    .size = sizeof(gd_language_options), .kv_heads = -1, .hidden = -1, .tied = true, \
+    .epsilon = 1e-5, .rotary_base = 10000
 
 /* gd_language_model_create(context, GD_GPT2_124M): 124,439,808 parameters. */
 #define GD_GPT2_124M \
@@ -61,16 +64,28 @@ GD_API gd_language_model *gd_language_model_create_with(gd_context *context,
 GD_API void gd_language_model_release(gd_language_model *model);
 
 /* A model from a file, told by its content. safetensors: GPT-2 as Hugging Face stores it (heads are
- * 64 wide there), or what gd_language_model_save wrote. Else llama2.c's checkpoint, version 0 (a
- * header of 7 numbers i32, then weights f32). GD_ERR_IO; GD_ERR_FORMAT: also a file whose tensors
- * are not those of a model of its sizes; GD_ERR_UNSUPPORTED: safetensors in a build without
- * jansson; GD_ERR_MEMORY. */
+ * 64 wide there), or what gd_language_model_save wrote. GGUF (gradus/gguf.h) of the architectures gpt2
+ * and llama, its weights as f32. Else llama2.c's checkpoint, version 0 (a header of 7 numbers i32, then
+ * weights f32). GD_ERR_IO; GD_ERR_FORMAT: also a file whose tensors are not those of a model of its
+ * sizes; GD_ERR_UNSUPPORTED: safetensors in a build without jansson, GGUF of another architecture;
+ * GD_ERR_MEMORY. */
 GD_API gd_language_model *gd_language_model_load(gd_context *context, const char *path);
 /* Write a model to a safetensors file, with what gd_language_model_load needs to know and strings of
  * one's own, as the characters of its tokeniser, to be read with gd_tensor_file_metadata. A GPT-2 gets
  * the published names ("transformer.h.0.attn.c_attn.weight"). Errors of gd_tensors_save. */
 GD_API gd_status gd_language_model_save(const gd_language_model *model, const char *path,
                                         int64_t metadata_count, const gd_metadata *metadata);
+
+/* gd_language_model_save_gguf(model, tokenizer, "model.gguf", .type = GD_GGUF_Q4_0): write a model and its tokeniser to a GGUF
+ * file of the architecture gpt2 or llama, for llama.cpp and the programs that stand on it. A tokeniser of bytes or
+ * characters becomes one of SentencePiece that spells the same. Of BPE its words are GPT-2's. GD_ERR_INVALID: also a tokeniser
+ * of another count of tokens than the model. */
+#define gd_language_model_save_gguf(...)                                  \
+    GD_WITH_3(gd_language_model_save_gguf_with, gd_gguf_quantize_options, \
+              GD_GGUF_QUANTIZE_DEFAULTS, __VA_ARGS__, )
+GD_API gd_status gd_language_model_save_gguf_with(const gd_language_model *model,
+                                                  const gd_tokenizer *tokenizer, const char *path,
+                                                  const gd_gguf_quantize_options *options);
 
 /* Its module, to optimize and count; owned by the model. */
 GD_API gd_module *gd_language_model_module(const gd_language_model *model);

@@ -183,6 +183,10 @@ GD_API gd_context *gd_open_with(const char *device, const gd_open_options *optio
 /* Release everything the context owns: scopes, temporaries, modules, optimizers, functions, loaders
  * made from it, and its memory. Tensors still retained become invalid. NULL is fine. */
 GD_API void gd_close(gd_context *context);
+/* The same if nothing of it is in use any more: no object made from it, no tensor that the user, a
+ * mapping or memory shared by DLPack retains. Whether it has been closed. For collectors of other
+ * languages, which do not know in which order a context's tensors and the context itself end. */
+GD_API bool gd_close_if_unused(gd_context *context);
 
 /* Restart the context's random stream. GD_ERR_STATE while tracing. */
 GD_API gd_status gd_seed(gd_context *context, uint64_t seed);
@@ -270,9 +274,9 @@ GD_API gd_status gd_scope_end(gd_context *context);
 GD_API gd_tensor *gd_keep(gd_tensor *t);
 /* Take a reference; NULL gives NULL. */
 GD_API gd_tensor *gd_retain(gd_tensor *t);
-/* Take a reference to t and release all temporaries of the context's innermost scope: gd_retain,
+/* Take a reference to t and release all temporaries of the innermost scope of t's context: gd_retain,
  * gd_scope_end and gd_scope_begin in one call, for callers that know no scopes (other languages,
- * after each op). NULL: only the scope is emptied. Returns t. */
+ * after each op). NULL, as of an op that failed: only `context`'s scope is emptied. Returns t. */
 GD_API gd_tensor *gd_claim(gd_context *context, gd_tensor *t);
 /* Give a reference back that gd_retain took; NULL is fine. GD_ERR_STATE, and nothing happens, when
  * there is none: what a scope has goes with the scope. Never recurses, however long the graph

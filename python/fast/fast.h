@@ -5,7 +5,7 @@
  * same name in Python (gradus/_ops.py), which knows all that may be given and what is to be said about it. So there is one
  * meaning, and this is a short way to it.
  *
- * The GIL is held throughout, but for gd_call. Nothing is linked: the functions are those of the library that ctypes has loaded.
+ * The GIL is held throughout, but for gd_call and where a lock is waited for. Nothing is linked: the functions are those of the library that ctypes has loaded.
  */
 #ifndef GRADUS_FAST_H
 #define GRADUS_FAST_H
@@ -28,7 +28,6 @@ typedef struct fast_library {
 } fast_library;
 #undef FAST_POINTER
 extern fast_library lib;
-extern gd_context *fast_context; /* the default one; NULL before its first use */
 
 /* ---- tensors: handle.c ---- */
 
@@ -91,32 +90,45 @@ bool fast_absent(PyObject *v); /* not given, None or False */
 /* A number beside a tensor, where C's meaning of it is Python's: 1.5 or 2 beside floats, 2 beside integers. */
 bool fast_number(PyObject *v, const gd_tensor *beside, double *out);
 
-/* ---- the lock of the library: lock.c ---- */
+/* ---- contexts and their locks: lock.c ---- */
 
-/* Changed with the GIL held. Who holds it may call the library; so may who holds the GIL while nobody holds it. */
-typedef struct fast_lock_state {
+/* The lock of a context, an object of Python. Changed with the GIL held. Who holds it may call the library in this context; so may
+ * who holds the GIL while nobody holds it. */
+typedef struct fast_lock {
+    PyObject_HEAD gd_context *context; /* NULL: of what needs none */
     unsigned long owner;
-    int depth;
-} fast_lock_state;
-extern fast_lock_state fast_lock;
+    int depth, waiting;      /* threads at the gate */
+    bool is_open;            /* the gate, for one of them */
+    PyThread_type_lock gate; /* held while it is closed */
+    struct fast_lock *next;  /* in the list of all */
+} fast_lock;
 
-PyObject *fast_lock_new(void);
-void fast_acquire(void);
-void fast_release(void);
-bool fast_enter_slowly(void);
+extern int fast_held; /* how often locks are held, by all threads */
+extern _Thread_local fast_lock
+    *fast_of_thread; /* of this thread's current context; NULL: the default one */
+extern fast_lock *fast_default;
+
+PyTypeObject *fast_lock_new_type(void);
+fast_lock *fast_lock_of(const gd_context *context);
+void fast_acquire(fast_lock *lock);
+void fast_release(fast_lock *lock);
+void fast_drain(fast_lock *lock); /* give back what Python has let go of; with the lock held */
+bool fast_enter_slowly(PyObject *const *v, Py_ssize_t n);
 
 extern PyObject *fast_pending; /* objects that Python has let go of, and the library has not */
 
-/* Before a call of the library that does not let go of the GIL. */
-static inline bool fast_enter(void)
+/* Before a call of the library with these arguments that does not let go of the GIL: their context's lock is free from then on until
+ * the GIL is let go. */
+static inline bool fast_enter(PyObject *const *v, Py_ssize_t n)
 {
-    return (fast_lock.depth == 0 && PyObject_Size(fast_pending) == 0) || fast_enter_slowly();
+    return (fast_held == 0 && PyObject_Size(fast_pending) == 0) || fast_enter_slowly(v, n);
 }
 
-/* Whether this thread may call the library now, without waiting. */
-static inline bool fast_may_enter(void)
+/* In which a thread creates tensors; NULL: none is open yet. */
+static inline gd_context *fast_context(void)
 {
-    return fast_lock.depth == 0 || fast_lock.owner == PyThread_get_thread_ident();
+    const fast_lock *lock = fast_of_thread ? fast_of_thread : fast_default;
+    return lock ? lock->context : NULL;
 }
 
 /* ---- what Python gave to install(): module.c ---- */

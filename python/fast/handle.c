@@ -9,7 +9,6 @@
 #include <string.h>
 
 PyTypeObject *fast_tensor_type;
-gd_context *fast_context;
 
 static inline fast_tensor *cast(PyObject *self)
 {
@@ -40,18 +39,20 @@ PyObject *fast_wrap(gd_tensor *h)
 
 PyObject *fast_finish(gd_tensor *h)
 {
-    h = lib.gd_claim(fast_context, h);
+    gd_context *context = fast_context();
+    if (h || context)
+        h = lib.gd_claim(context, h);
     return h ? fast_wrap(h) : fast_fail();
 }
 
-/* While another thread is inside a call without the GIL, the library may not be called but for gd_release_later. */
+/* While another thread may be inside a call without the GIL, the library may not be called but for gd_release_later. */
 static void end(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     if (cast(self)->weakrefs)
         PyObject_ClearWeakRefs(self);
     gd_tensor *h = cast(self)->h;
-    if (h && fast_may_enter())
+    if (h && fast_held == 0)
         lib.gd_release(h);
     else if (h)
         lib.gd_release_later(h);
@@ -196,7 +197,7 @@ static PyObject *item(PyObject *self, PyObject *unused)
     gd_tensor *h = cast(self)->h;
     gd_dtype dtype = lib.gd_tensor_dtype(h);
     unsigned char raw[8] = { 0 };
-    if (!fast_enter() || lib.gd_tensor_count(h) != 1 || dtype == GD_F16 || dtype == GD_BF16)
+    if (!fast_enter(&self, 1) || lib.gd_tensor_count(h) != 1 || dtype == GD_F16 || dtype == GD_BF16)
         return fast_call_python("item", self, NULL, 0, NULL);
     return lib.gd_tensor_read(h, raw, lib.gd_dtype_size(dtype)) == GD_OK ? number_of(dtype, raw)
                                                                          : fast_fail();
@@ -205,7 +206,7 @@ static PyObject *item(PyObject *self, PyObject *unused)
 static PyObject *detach(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return fast_enter() ? fast_finish(lib.gd_detach(cast(self)->h)) : NULL;
+    return fast_enter(&self, 1) ? fast_finish(lib.gd_detach(cast(self)->h)) : NULL;
 }
 
 /* x.reshape(2, 3), x.reshape((2, 3)) */
@@ -221,7 +222,7 @@ static PyObject *reshape_as(const char *name, PyObject *self, PyObject *const *a
         for (Py_ssize_t i = 0; usual && i < n; i++)
             usual = fast_integer(args[i], INT64_MIN, INT64_MAX, &shape.dim[i]);
     }
-    if (!usual || !fast_enter())
+    if (!usual || !fast_enter(&self, 1))
         return fast_call_python(name, self, args, n, names);
     return fast_finish(lib.gd_reshape(cast(self)->h, shape));
 }
@@ -240,7 +241,7 @@ static PyObject *subscript(PyObject *self, PyObject *key)
 {
     int64_t index;
     gd_tensor *h = cast(self)->h;
-    if (fast_integer(key, INT64_MIN, INT64_MAX, &index) && fast_enter() &&
+    if (fast_integer(key, INT64_MIN, INT64_MAX, &index) && fast_enter(&self, 1) &&
         lib.gd_tensor_shape(h).rank > 0)
         return fast_finish(lib.gd_select(h, 0, index));
     return fast_call_python("__getitem__", self, &key, 1, NULL);
@@ -316,7 +317,7 @@ static PyObject *binary(int which, PyObject *x, PyObject *y)
 {
     const operation *o = &operations[which];
     PyObject *v[2] = { x, y }, *result;
-    if (o->index >= 0 && fast_enter() && fast_ops[o->index].run(v, &result))
+    if (o->index >= 0 && fast_enter(v, 2) && fast_ops[o->index].run(v, &result))
         return result;
     if (fast_is_tensor(x))
         return fast_call_python(o->forward, x, &y, 1, NULL);
@@ -329,7 +330,7 @@ static PyObject *unary(int which, PyObject *x)
 {
     const operation *o = &operations[which];
     PyObject *result;
-    if (o->index >= 0 && fast_enter() && fast_ops[o->index].run(&x, &result))
+    if (o->index >= 0 && fast_enter(&x, 1) && fast_ops[o->index].run(&x, &result))
         return result;
     return fast_call_python(o->forward, x, NULL, 0, NULL);
 }

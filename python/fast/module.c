@@ -121,13 +121,29 @@ static PyObject *install(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *set_context(PyObject *self, PyObject *address)
+static PyTypeObject *lock_type;
+
+static bool take_lock(PyObject *given, fast_lock **lock)
+{
+    if (given != Py_None && Py_TYPE(given) != lock_type) {
+        PyErr_SetString(PyExc_TypeError, "expected a lock or None");
+        return false;
+    }
+    *lock = given == Py_None ? NULL : (fast_lock *)given;
+    return true;
+}
+
+/* The package keeps the locks that are given here for as long. */
+static PyObject *set_context(PyObject *self, PyObject *given)
 {
     (void)self;
-    fast_context = (gd_context *)(uintptr_t)PyLong_AsUnsignedLongLong(address);
-    if (PyErr_Occurred())
-        return NULL;
-    Py_RETURN_NONE;
+    return take_lock(given, &fast_of_thread) ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *set_default(PyObject *self, PyObject *given)
+{
+    (void)self;
+    return take_lock(given, &fast_default) ? Py_NewRef(Py_None) : NULL;
 }
 
 /* ---- compiled calls ---- */
@@ -149,16 +165,17 @@ static PyObject *results_of(gd_function *function, gd_tensor *h, Py_ssize_t coun
     return results;
 }
 
-static PyObject *call_with_lock(gd_function *function, PyObject *leaves, Py_ssize_t results)
+static PyObject *call_with_lock(gd_function *function, gd_context *context, PyObject *leaves,
+                                Py_ssize_t results)
 {
     gd_tensor *inputs[MOST_INPUTS];
     int count;
-    if (!fast_tensors(leaves, MOST_INPUTS, inputs, &count) || lib.gd_is_tracing(fast_context) ||
+    if (!fast_tensors(leaves, MOST_INPUTS, inputs, &count) || lib.gd_is_tracing(context) ||
         !lib.gd_function_has_plan(function, count, inputs))
-        Py_RETURN_NONE;
+        return lib.gd_error_code() == GD_OK ? Py_NewRef(Py_None) : fast_fail();
     gd_tensor *h;
     Py_BEGIN_ALLOW_THREADS h = lib.gd_call(function, count, inputs);
-    Py_END_ALLOW_THREADS h = lib.gd_claim(fast_context, h);
+    Py_END_ALLOW_THREADS h = lib.gd_claim(context, h);
     return h ? results_of(function, h, results) : fast_fail();
 }
 
@@ -175,10 +192,16 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t n)
     gd_function *function = (gd_function *)(uintptr_t)PyLong_AsUnsignedLongLong(args[0]);
     if (PyErr_Occurred())
         return NULL;
-    (void)fast_enter();
-    fast_acquire();
-    PyObject *found = call_with_lock(function, args[1], (Py_ssize_t)results);
-    fast_release();
+    gd_context *context = lib.gd_function_context(function);
+    fast_lock *lock = context ? fast_lock_of(context) : NULL;
+    if (!lock) {
+        PyErr_SetString(PyExc_SystemError, "a function of a context that is not known");
+        return NULL;
+    }
+    fast_acquire(lock);
+    fast_drain(lock);
+    PyObject *found = call_with_lock(function, context, args[1], (Py_ssize_t)results);
+    fast_release(lock);
     return found;
 }
 
@@ -189,7 +212,9 @@ static PyMethodDef functions[] = {
     { "install_ops", install_ops, METH_O,
       "The functions that stand for those of gradus/_ops.py in this namespace." },
     { "install", install, METH_VARARGS, NULL },
-    { "set_context", set_context, METH_O, NULL },
+    { "set_context", set_context, METH_O,
+      "The lock of the context that is this thread's current one; None: the default one." },
+    { "set_default", set_default, METH_O, "The lock of the default context." },
     { "call", (PyCFunction)(void (*)(void))call, METH_FASTCALL, NULL },
     { 0 },
 };
@@ -201,13 +226,12 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__fast(void)
 {
-    PyObject *module = PyModule_Create(&definition),
-             *lock = module && fast_ops_ready() ? fast_lock_new() : NULL;
-    fast_tensor_type = lock ? fast_tensor_new_type() : NULL;
-    if (!fast_tensor_type || PyModule_AddObjectRef(module, "lock", lock) != 0 ||
+    PyObject *module = PyModule_Create(&definition);
+    lock_type = module && fast_ops_ready() ? fast_lock_new_type() : NULL;
+    fast_tensor_type = lock_type ? fast_tensor_new_type() : NULL;
+    if (!fast_tensor_type || PyModule_AddObjectRef(module, "Lock", (PyObject *)lock_type) != 0 ||
         PyModule_AddObjectRef(module, "Tensor", (PyObject *)fast_tensor_type) != 0 ||
         PyModule_AddStringConstant(module, "HASH", fast_api_hash) != 0)
         Py_CLEAR(module);
-    Py_XDECREF(lock);
     return module;
 }

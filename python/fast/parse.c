@@ -70,7 +70,8 @@ static bool take(int op, PyObject *self, PyObject *const *args, Py_ssize_t n, Py
 PyObject *fast_run(int op, PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
     PyObject *v[MOST_PARAMETERS], *result;
-    if (take(op, self, args, n, names, v) && fast_enter() && fast_ops[op].run(v, &result))
+    if (take(op, self, args, n, names, v) && fast_enter(v, fast_ops[op].count) &&
+        fast_ops[op].run(v, &result))
         return result;
     PyObject *python =
         fast_python_ops ? PyDict_GetItemString(fast_python_ops, fast_ops[op].name) : NULL;

@@ -12,7 +12,7 @@ gd.compile makes of a training step one call of the library.
 """
 from __future__ import annotations
 
-from . import _array_api, _lib, _ops
+from . import _array_api, _context, _lib, _ops
 from ._ops import *  # noqa: F403  the generated functions
 from ._dtype import BY_CODE as _dtypes
 from ._dtype import DType
@@ -26,6 +26,7 @@ from ._tree import unflatten as tree_unflatten
 from ._autograd import grad, jvp, no_grad, value_and_grad
 from ._callbacks import checkpoint
 from ._compile import compile
+from ._context import Context, devices
 from ._fit import evaluate, fit
 from ._io import load, save
 from ._run import Run
@@ -93,11 +94,11 @@ def __dir__() -> list[str]:
 
 
 def memory() -> gd_memory_stats:
-    """The state of the default context's memory: gd.memory().in_use, .peak, .live_tensors."""
-    with _lib.lock:
-        _lib.drain()
-        _lib.C.gd_claim(_lib.context(), None)  # takes off what tensors have given back
-        return _lib.C.gd_memory(_lib.context())
+    """The state of the current context's memory: gd.memory().in_use, .peak, .live_tensors."""
+    with _context.within(_context.home()) as home:
+        _context.drain(home)
+        _lib.C.gd_claim(home.handle, None)  # takes off what tensors have given back
+        return _lib.C.gd_memory(home.handle)
 
 
 def set_threads(count: int) -> None:

@@ -7,7 +7,7 @@ import builtins
 from collections import namedtuple
 
 from . import _convert, _creation, _lib, _ops
-from ._array_info import __array_namespace_info__, can_cast, finfo, iinfo, isdtype, on_cpu, result_type
+from ._array_info import __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type
 from ._convert import as_tensor, operands
 from ._creation import *  # noqa: F403
 from ._creation import arange, full, ones, zeros
@@ -28,8 +28,7 @@ _I64, _BOOL = BY_NAME["i64"], BY_NAME["bool"]
 
 def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True, device: Any = None) -> Tensor:
     """x in another dtype; with copy=False x itself where it has it."""
-    on_cpu(device)
-    x = as_tensor(x)
+    x = as_tensor(x) if device is None else as_tensor(x).to_device(device)
     if x.dtype is as_dtype(dtype):
         return copied(x) if copy else x
     return _ops.cast(x, dtype)

@@ -1,23 +1,26 @@
 """What the namespace tells of itself: dtypes and their limits, devices, capabilities, as the Python array API standard has it."""
 from __future__ import annotations
 
+from . import _context
 from ._convert import promoted
 from ._dtype import BY_CODE, BY_NAME, DType, dtype as as_dtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
-DEVICE = "cpu"
 _KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f", "complex floating": "",
           "numeric": "iuf"}
 _BITS = {"f16": (10, -14, 15), "bf16": (7, -126, 127), "f32": (23, -126, 127), "f64": (52, -1022, 1023)}  # mantissa, exponents
 
 
-def on_cpu(device: Any) -> None:
-    """Refuse a device that is not the one there is."""
-    if device is not None and str(device) != DEVICE:
-        raise ValueError(f'there is one device, "{DEVICE}", and no {device!r}')
+def at(device: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    """function(*arguments) with a device's context, or a gd.Context, as the current one."""
+    before = _context.enter(_context.place_of(device))
+    try:
+        return function(*arguments)
+    finally:
+        _context.enter(before)
 
 
 class finfo:
@@ -111,18 +114,16 @@ class _Info:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
 
     def default_device(self) -> str:
-        return DEVICE
+        return _context.C.gd_context_device(_context.current()).decode()
 
     def devices(self) -> list[str]:
-        return [DEVICE]
+        return _context.devices()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
-        on_cpu(device)
         return {"real floating": BY_NAME["f32"], "integral": BY_NAME["i64"], "indexing": BY_NAME["i64"]}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
         """The standard's dtypes; float16 and bfloat16 are further ones."""
-        on_cpu(device)
         return {d.name: d for d in BY_CODE.values() if d.short not in ("f16", "bf16") and (kind is None or isdtype(d, kind))}
 
 

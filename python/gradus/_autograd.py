@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 
-from . import _lib, _ops, _tree
+from . import _context, _lib, _ops, _tree
 from ._convert import as_tensor, run_status
 from ._lib import C
 from ._tensor import Tensor
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 
 class no_grad:
-    """Operations within it record no history. A context manager and a decorator; nests."""
+    """Operations within it, in the context that is the thread's current one, record no history. A context manager and a decorator; nests."""
 
     def __enter__(self) -> no_grad:
-        run_status(C.gd_no_grad_begin, _lib.context())
-        _lib.no_grad_depth += 1
+        self.home = _context.home()
+        run_status(C.gd_no_grad_begin, self.home.handle)
+        self.home.no_grad_depth += 1
         return self
 
     def __exit__(self, *what: Any) -> None:
-        _lib.no_grad_depth -= 1
-        run_status(C.gd_no_grad_end, _lib.context())
+        self.home.no_grad_depth -= 1
+        run_status(C.gd_no_grad_end, self.home.handle)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -5,12 +5,13 @@ An exception must not pass through C: it is stored, C is told of a failure, and 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import signal
 import threading
 
-from . import _lib, _ops
+from . import _context, _lib, _ops
 from ._convert import as_tensor, wrap
-from ._lib import C
+from ._lib import C, thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,18 +22,22 @@ if TYPE_CHECKING:
 _BODY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
 _CLOSURE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _functions: dict[int, Callable] = {}  # by the number that C hands back
-_results: list = []  # what they gave, until C has it
+_next = itertools.count(1)
 _numbers: dict[Callable, int] = {}  # of functions that C calls for as long as a history has them, of which it tells nobody
 
 
 def _call(number: int, count: int, inputs) -> Tensor | None:
     """What the function gives; None when it raised."""
+    home = _context.home_of(inputs[0]) if count else _context.home()
+    before = _context.enter(home)
     try:
-        C.gd_scope_begin(_lib.context())  # what the calls of the function empty; C ends it
+        C.gd_scope_begin(home.handle)  # what the calls of the function empty; C ends it
         return as_tensor(_functions[number](*[wrap(C.gd_retain(inputs[i])) for i in range(count)]))
     except BaseException as error:  # KeyboardInterrupt as well
-        _lib.stored.append(error)  # lib.fail raises it
+        thread.stored = thread.stored or error  # lib.fail raises it
         return None
+    finally:
+        _context.enter(before)
 
 
 @_BODY
@@ -40,14 +45,14 @@ def _trampoline(number, count, inputs):
     result = _call(number, count, inputs)
     if result is None:
         return 0
-    _results.append(result)
+    thread.results = (*thread.results, result)
     return result._h
 
 
 @_CLOSURE
 def _closure(number):
     result = _call(number, 0, None)
-    _results[:] = [result]  # C has done with the one before
+    thread.results = (result,)  # C has done with the one before
     return 0 if result is None else result._h
 
 
@@ -61,15 +66,13 @@ class Called:
 
     def __init__(self, function: Callable[..., Any], forever: bool = False) -> None:
         self.forever = forever
-        self.number = _numbers.get(function) or len(_functions) + 1
-        while _functions.get(self.number, function) is not function:
-            self.number += 1
+        self.number = _numbers.get(function) or next(_next)
         _functions[self.number] = function
         if forever:
             _numbers[function] = self.number
 
     def __enter__(self) -> int:
-        self.pressed, self.before = False, None
+        self.pressed, self.before, self.results = False, None, thread.results
         if threading.current_thread() is threading.main_thread():
             self.before = signal.signal(signal.SIGINT, self._press)
         return self.number
@@ -78,7 +81,7 @@ class Called:
         self.pressed = True
 
     def __exit__(self, *what) -> None:
-        _results.clear()
+        thread.results = self.results
         if not self.forever:
             _functions.pop(self.number, None)
         if self.before is not None:

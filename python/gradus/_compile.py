@@ -10,10 +10,10 @@ import time
 import warnings
 import weakref
 
-from . import _api, _convert, _lib, _ops, _tree
+from . import _api, _context, _convert, _lib, _ops, _tree
 from ._convert import as_tensor, handles, wrap
-from ._lib import C
-from ._tensor import Tensor, tracing
+from ._lib import C, thread, tracing
+from ._tensor import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,26 +36,29 @@ else:
 class _Plan:
     """A function of the library for one form of the arguments: which tensors, which other values, which modules in training."""
 
-    def __init__(self, owner: Function, tree: Any) -> None:
-        self.tree, self.out_tree = tree, None
+    def __init__(self, owner: Function, tree: Any, home: Any) -> None:
+        self.tree, self.out_tree, self.home = tree, None, home
         self.results = 0  # how many tensors calls give
         self.count = 0  # how many arguments there are, where all are tensors
         self.reads: list = []  # the modules whose training flag the function has read, and what it was
         options = {**owner.options, "mode": "compiled"}  # lazily a function is traced at every call
-        self.h = _ops.compile(0, 0, **options)
-        self._finalizer = weakref.finalize(self, _lib.forget, (_lib.FIRST, C.gd_function_release, self.h))
+        with _context.within(home):
+            self.h = _ops.compile(0, 0, **options)
+        _context.of_objects[self.h] = home
+        self._finalizer = weakref.finalize(self, _context.forget, (_context.FIRST, C.gd_function_release, self.h, (), home))
 
     def fits(self) -> bool:
         return not self.reads or all(module() is not None and module()._training == flag for module, flag in self.reads)
 
     def trace(self, function: Callable[..., Any], count: int, inputs: Any) -> bool:
-        """Record the function on tensors without values. Whether its result has another form than before."""
+        """Record the function on tensors without values, within its context. Whether its result has another form than before."""
         places = (ctypes.c_void_p * max(1, count))()
         if C.gd_trace_begin(self.h, count, inputs, places):
             _lib.fail()
-        before, Function.reading = Function.reading, self.reads
+        before, thread.reading = thread.reading, self.reads
+        thread.traces += 1
         try:
-            C.gd_scope_begin(_lib.context())  # what the calls of the function empty; gd_trace_end ends it
+            C.gd_scope_begin(self.home.handle)  # what the calls of the function empty; gd_trace_end ends it
             leaves = [wrap(C.gd_retain(places[i])) for i in range(count)]
             args, kwargs = _tree.unflatten(self.tree, leaves)
             found, out_tree = _tree.flatten(function(*args, **kwargs))
@@ -65,7 +68,8 @@ class _Plan:
             C.gd_error_clear()
             raise
         finally:
-            Function.reading = before
+            thread.traces -= 1
+            thread.reading = before
         if C.gd_trace_end(self.h, len(results), handles(results)):
             _lib.fail()
         changed = self.out_tree is not None and not same(self.out_tree, out_tree)
@@ -88,10 +92,9 @@ class _Plan:
             if results is not None:  # there was a plan
                 return _tree.unflatten(self.out_tree, results), False
         count, inputs = len(leaves), handles(leaves)
-        with _lib.lock:
-            _lib.drain()
+        with _context.within(self.home):
             changed = self.prepare(owner, leaves, inputs)
-            h = _lib.claim(C.gd_call(self.h, count, inputs))
+            h = C.gd_claim(self.home.handle, C.gd_call(self.h, count, inputs))
             if h is None:
                 _lib.fail()
             results = [wrap(h)]
@@ -107,10 +110,11 @@ def _call_over_ctypes(function: int, leaves: Any, results: int) -> list[Tensor] 
             return None
     count = len(leaves)
     inputs = (ctypes.c_void_p * count)(*[leaf._h for leaf in leaves])  # ctypes keeps array types
-    with _lib.lock:
-        if _lib._pending:
-            _lib.drain()
-        h = C.gd_claim_call(_lib._context, function, count, inputs)
+    home = _context.only or _context.of_objects[function]
+    with home.lock:
+        if _context._pending or home.waiting:
+            _context.drain(home)
+        h = C.gd_claim_call(function, count, inputs)
         if h is None:
             if C.gd_error_code():
                 _lib.fail()
@@ -134,8 +138,6 @@ def same(a: Any, b: Any) -> bool:
 class Function(_Typed[P, R]):
     """A compiled function, see gd.compile."""
 
-    reading: list[Any] | None = None  # the modules whose training flag the function being recorded has read
-
     function: Callable[P, R]
     options: dict[str, Any]
     mode: str
@@ -146,12 +148,12 @@ class Function(_Typed[P, R]):
         self._plans: dict[Any, list[_Plan]] = {}
         self._last: _Plan | None = None
         self._by_shape = False
-        self._quick: _Plan | None = None  # the plan used last, for arguments that are tensors alone
+        self._quick: dict[Any, _Plan] = {}  # by context, the plan used last, for arguments that are tensors alone
         self._made_for: list[tuple] = []  # what plans have been made for, in their order
         self._bound: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        quick = self._quick
+        quick = self._quick.get(_context.only or args and type(args[0]) is Tensor and _context.home_of(args[0]._h))
         if quick is not None and not kwargs and len(args) == quick.count and quick.fits():
             results = _call(quick.h, args, quick.results)
             if results is not None:  # they are tensors, there is a plan for them, and no trace is going on
@@ -171,11 +173,15 @@ class Function(_Typed[P, R]):
             self._plans.clear()
         if self.mode == "compiled":
             plan.count = len(args)
-            self._quick = plan if not kwargs and not self._by_shape and all(type(a) is Tensor for a in args) else None
+            if not kwargs and not self._by_shape and args and all(type(a) is Tensor for a in args):
+                self._quick[plan.home] = plan
+            else:
+                self._quick.pop(plan.home, None)
         return result
 
     def _find(self, leaves: list, tree: Any) -> _Plan:
-        key = (tree, tuple((t.shape, t.dtype.code) for t in leaves)) if self._by_shape else tree
+        home = _context.home_of(leaves[0]._h) if leaves else _context.home()
+        key = (home, tree, tuple((t.shape, t.dtype.code) for t in leaves)) if self._by_shape else (home, tree)
         try:
             plans = self._plans.setdefault(key, [])
         except TypeError:
@@ -184,7 +190,7 @@ class Function(_Typed[P, R]):
         for plan in plans:
             if plan.fits():
                 return plan
-        plan = _Plan(self, tree)
+        plan = _Plan(self, tree, home)
         plans.append(plan)
         if len(self._plans) == 9 and not self._by_shape:
             warnings.warn(f"{self.__name__} has been compiled for 9 different constants; a number that changes from call to call "
@@ -232,16 +238,14 @@ class Function(_Typed[P, R]):
         for batch in loader.library_batches():
             leaves, tree = _tree.flatten((batch, {}))
             plan = self._find(leaves, tree)
-            with _lib.lock:
-                _lib.drain()
+            with _context.within(plan.home):
                 plan.prepare(self, leaves, handles(leaves))
             plans.add(plan if plan.out_tree is _tree.LEAF else None)
         return plans.pop() if len(plans) == 1 else None
 
     def _run(self, plan: _Plan, loader: DataLoader, steps: int) -> list[float]:
         results = (ctypes.c_double * steps)()
-        with _lib.lock:
-            _lib.drain()
+        with _context.within(plan.home):
             done = C.gd_function_run(plan.h, loader.library_loader(), steps, results)
             loader.advance(done)
             self._last = plan

@@ -1,6 +1,6 @@
 """Between Python's values and the library's: what the generated functions stand on.
 
-run(f, …) calls f with the lock held, owns its result, and raises the library's error. A Tensor whose handle is handed over is
+run(f, …) calls f with the lock of its operands' context held, owns its result, and raises the library's error. A Tensor whose handle is handed over is
 held by the caller's variables until f has returned.
 """
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import ctypes
 from ctypes import byref, create_string_buffer, sizeof
 
-from . import _api, _lib
+from . import _api, _context, _lib
 from ._dtype import BY_CODE, BY_FORMAT, BY_NAME, DType, dtype
-from ._lib import C, _pending, claim, drain, fail, held, lock
+from ._context import _pending, drain, held, home_for, home_of
+from ._lib import C, fail, thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,11 +48,12 @@ def wrap(h: int) -> Tensor:
 
 
 def run(function, *arguments) -> Tensor:
-    with lock:
-        if _pending:
-            drain()
+    home = _context.only or home_for(function, arguments)
+    with home.lock:
+        if _pending or home.waiting:
+            drain(home)
         try:
-            h = _claim(_lib._context, function(*arguments))
+            h = _claim(home.handle, function(*arguments))
         except ctypes.ArgumentError as error:
             raise TypeError(f"{function.__name__}: {error}") from None
     if h is None:
@@ -61,8 +63,8 @@ def run(function, *arguments) -> Tensor:
     return t
 
 
-# An op and gd_claim in one call of C, which no other thread comes between: nobody needs the lock while nobody holds it. The extension
-# has a lock of its own kind, and these are its unusual cases.
+# An op and gd_claim in one call of C, which no other thread comes between: nobody needs a lock while nobody holds one. The extension
+# has locks of its own kind, and these are its unusual cases.
 
 def function_at(function) -> int:
     """The address of a function of the library."""
@@ -70,11 +72,12 @@ def function_at(function) -> int:
 
 
 def _one_call(claiming):
-    def run_locked(at, *arguments) -> Tensor:
-        with lock:
-            if _pending:
-                drain()
-            h = claiming(_lib._context, at, *arguments)
+    def run_locked(at, x, *arguments) -> Tensor:
+        home = home_of(x)
+        with home.lock:
+            if _pending or home.waiting:
+                drain(home)
+            h = claiming(at, x, *arguments)
         if h is None:
             fail()
         return wrap(h)
@@ -89,7 +92,7 @@ _axes_locked, _shape_locked = _one_call(_claim_axes), _one_call(_claim_shape)
 def run_one(at, x) -> Tensor:
     if held or _pending:
         return _one_locked(at, x)
-    h = _claim_of_one(_lib._context, at, x)
+    h = _claim_of_one(at, x)
     if h is None:
         fail()
     t = _new(Tensor)
@@ -100,7 +103,7 @@ def run_one(at, x) -> Tensor:
 def run_two(at, x, y) -> Tensor:
     if held or _pending:
         return _two_locked(at, x, y)
-    h = _claim_of_two(_lib._context, at, x, y)
+    h = _claim_of_two(at, x, y)
     if h is None:
         fail()
     t = _new(Tensor)
@@ -111,7 +114,7 @@ def run_two(at, x, y) -> Tensor:
 def run_axes(at, x, axes, keep) -> Tensor:
     if held or _pending:
         return _axes_locked(at, x, axes, keep)
-    h = _claim_axes(_lib._context, at, x, axes, keep)
+    h = _claim_axes(at, x, axes, keep)
     if h is None:
         fail()
     t = _new(Tensor)
@@ -122,7 +125,7 @@ def run_axes(at, x, axes, keep) -> Tensor:
 def run_shaped(at, x, shape) -> Tensor:
     if held or _pending:
         return _shape_locked(at, x, shape)
-    h = _claim_shape(_lib._context, at, x, shape)
+    h = _claim_shape(at, x, shape)
     if h is None:
         fail()
     t = _new(Tensor)
@@ -132,42 +135,39 @@ def run_shaped(at, x, shape) -> Tensor:
 
 def run_in_place(x: Tensor, function, *arguments) -> Tensor:
     """The result stands for x from now on, for all who hold it."""
-    with lock:
-        drain()
-        h = claim(function(*arguments))
-    if h is None:
-        fail()
-    _pending.append(x._h)
-    x._h = h
+    made = run(function, *arguments)
+    x._h, made._h = made._h, x._h
     return x
 
 
-def _take(outs) -> list:
+def _take(home, outs) -> list:
     """Own the tensors written to `outs`, and let the other temporaries go."""
     handles = [out if type(out) is int else getattr(out, "value", out) for out in outs]
     for h in handles:
         C.gd_retain(h)
-    claim(None)
+    _claim(home.handle, None)
     return [None if h is None else wrap(h) for h in handles]
 
 
 def run_outs(outs, function, *arguments) -> tuple:
-    with lock:
-        drain()
+    home = home_for(function, arguments)
+    with home.lock:
+        drain(home)
         h = function(*arguments)
         if h is None:
-            claim(None)
+            _claim(home.handle, None)
             fail()
-        return tuple(_take([h, *outs]))
+        return tuple(_take(home, [h, *outs]))
 
 
 def run_list(outs, function, *arguments) -> list:
-    with lock:
-        drain()
+    home = home_for(function, arguments)
+    with home.lock:
+        drain(home)
         if function(*arguments) != 0:
-            claim(None)
+            _claim(home.handle, None)
             fail()
-        return _take(outs)
+        return _take(home, outs)
 
 
 def run_status_outs(outs, function, *arguments) -> tuple:
@@ -175,17 +175,20 @@ def run_status_outs(outs, function, *arguments) -> tuple:
 
 
 def run_status(function, *arguments) -> None:
-    with lock:
-        drain()
+    home = home_for(function, arguments)
+    with home.lock:
+        drain(home)
         status = function(*arguments)
-        claim(None) if _lib._context is not None else None
+        if home.handle:
+            _claim(home.handle, None)
     if status:
         fail()
 
 
 def run_value(function, *arguments):
-    with lock:
-        drain()
+    home = home_for(function, arguments)
+    with home.lock:
+        drain(home)
         value = function(*arguments)
         if C.gd_error_code():
             fail()
@@ -193,11 +196,13 @@ def run_value(function, *arguments):
 
 
 def run_handle(function, *arguments) -> int:
-    with lock:
-        drain()
+    home = home_for(function, arguments)
+    with home.lock:
+        drain(home)
         h = function(*arguments)
     if not h:
         fail()
+    thread.last = home
     return h
 
 
@@ -409,12 +414,12 @@ def from_number(value, dtype_: DType) -> Tensor:
         except OverflowError:
             raise _lib.InvalidError(f"{value} is no {dtype_.name}") from None
         return from_bytes(block, (), dtype_)
-    return run(C.gd_scalar, _lib.context(), value, dtype_.code)
+    return run(C.gd_scalar, _context.current(), value, dtype_.code)
 
 
 def from_bytes(block, shape, dtype_: DType) -> Tensor:
     """A tensor of row-major bytes, which are copied."""
-    return run(C.gd_from_host, _lib.context(), shape_of(shape), dtype_.code, block)
+    return run(C.gd_from_host, _context.current(), shape_of(shape), dtype_.code, block)
 
 
 def from_buffer(view: memoryview) -> Tensor:
@@ -485,14 +490,26 @@ def beside(number, t: Tensor) -> Tensor:
         d = BY_NAME["f32"]
     elif type(number) is int and d.kind == "b":
         d = BY_NAME["i64"]
-    return from_number(number, d)
+    return near(t, from_number, number, d)
+
+
+def near(t: Tensor, make, *arguments) -> Tensor:
+    """make(*arguments) in t's context."""
+    home = home_of(t._h)
+    if home is _context.only or home is _context.home():
+        return make(*arguments)
+    before = _context.enter(home)
+    try:
+        return make(*arguments)
+    finally:
+        _context.enter(before)
 
 
 def operands(x, y) -> tuple:
     if isinstance(x, Tensor):
-        return x, beside(y, x) if type(y) in (int, float, bool) else as_tensor(y)
+        return x, beside(y, x) if type(y) in (int, float, bool) else near(x, as_tensor, y)
     y = as_tensor(y)
-    return beside(x, y) if type(x) in (int, float, bool) else as_tensor(x), y
+    return beside(x, y) if type(x) in (int, float, bool) else near(y, as_tensor, x), y
 
 
 def scalar_op(function, t: Tensor, number) -> Tensor:
@@ -503,14 +520,14 @@ def scalar_op(function, t: Tensor, number) -> Tensor:
     elif not -_EXACT <= number <= _EXACT:
         if function.__name__ in _COMPARISONS and not t.dtype.holds(number):
             return run(function, t._h, float("inf") if number > 0 else -float("inf"))
-        y = from_number(number, t.dtype)
+        y = near(t, from_number, number, t.dtype)
         name = function.__name__.removesuffix("_scalar")
         if name.removeprefix("gd_")[0] == "r" and f"gd_{name[4:]}" in _api.FUNCTIONS and name not in _api.FUNCTIONS:
             return run(getattr(C, f"gd_{name[4:]}"), y._h, t._h)
         return run(getattr(C, name), t._h, y._h)
     if held or _pending:
         return run(function, t._h, number)
-    h = _claim_number(_lib._context, function.at, t._h, number)
+    h = _claim_number(function.at, t._h, number)
     if h is None:
         fail()
     return wrap(h)

@@ -1,8 +1,8 @@
 """New tensors: zeros, full, arange and the like, with the array API standard's arguments."""
 from __future__ import annotations
 
-from . import _convert, _lib, _ops
-from ._array_info import on_cpu
+from . import _context, _convert, _lib, _ops
+from ._array_info import at
 from ._convert import as_tensor, run, shape_of
 from ._dtype import BY_NAME, dtype as as_dtype
 from ._lib import C
@@ -20,14 +20,12 @@ _EXACT = 2 ** 53
 
 def zeros(shape: ShapeLike, dtype: DTypeLike = None, *, device: Any = None) -> Tensor:
     """Zeros, float32 unless another dtype is asked for."""
-    on_cpu(device)
-    return _ops.zeros(shape, dtype)
+    return _ops.zeros(shape, dtype) if device is None else at(device, _ops.zeros, shape, dtype)
 
 
 def ones(shape: ShapeLike, dtype: DTypeLike = None, *, device: Any = None) -> Tensor:
     """Ones, float32 unless another dtype is asked for."""
-    on_cpu(device)
-    return _ops.ones(shape, dtype)
+    return _ops.ones(shape, dtype) if device is None else at(device, _ops.ones, shape, dtype)
 
 
 def empty(shape: ShapeLike, dtype: DTypeLike = None, *, device: Any = None) -> Tensor:
@@ -37,7 +35,8 @@ def empty(shape: ShapeLike, dtype: DTypeLike = None, *, device: Any = None) -> T
 
 def full(shape: ShapeLike, fill_value: Any, dtype: DTypeLike = None, *, device: Any = None) -> Tensor:
     """Every element `fill_value`, of the dtype that Python's number has where none is asked for."""
-    on_cpu(device)
+    if device is not None:
+        return at(device, full, shape, fill_value, dtype)
     if isinstance(fill_value, Tensor):
         d = fill_value.dtype if dtype is None else as_dtype(dtype)
         return copied(_ops.broadcast_to(_ops.cast(fill_value, d), shape))
@@ -46,7 +45,7 @@ def full(shape: ShapeLike, fill_value: Any, dtype: DTypeLike = None, *, device: 
     d = as_dtype(dtype)
     if type(fill_value) is int and d.kind in "iu" and not -_EXACT <= fill_value <= _EXACT:
         return copied(_ops.broadcast_to(_convert.from_number(fill_value, d), shape))
-    return run(C.gd_full, _lib.context(), shape_of(shape), fill_value, d.code)
+    return run(C.gd_full, _context.current(), shape_of(shape), fill_value, d.code)
 
 
 def zeros_like(x: TensorLike, dtype: DTypeLike = None, *, device: Any = None) -> Tensor:
@@ -65,9 +64,10 @@ def empty_like(x: TensorLike, dtype: DTypeLike = None, *, device: Any = None) ->
 
 
 def _like(x, dtype, device, same, other):
-    on_cpu(device)
     x = as_tensor(x)
-    return same(x) if dtype is None else other(x.shape, dtype)
+    if device is None and dtype is None:
+        return same(x)
+    return at(_context.Context._of(_context.home_of(x._h)) if device is None else device, other, x.shape, dtype or x.dtype)
 
 
 def full_like(x: TensorLike, fill_value: Any, dtype: DTypeLike = None, *, device: Any = None) -> Tensor:
@@ -78,32 +78,35 @@ def full_like(x: TensorLike, fill_value: Any, dtype: DTypeLike = None, *, device
 
 def arange(start: float, stop: float | None = None, step: float = 1, dtype: DTypeLike = None, *, device: Any = None) -> Tensor:
     """start, start + step, … below stop; int64 when all three are whole numbers, else float32."""
-    on_cpu(device)
+    if device is not None:
+        return at(device, arange, start, stop, step, dtype)
     if stop is None:
         start, stop = 0, start
     whole = all(isinstance(n, int) for n in (start, stop, step))
     d = as_dtype(dtype) if dtype is not None else _I64 if whole else _F32
     if whole and step and d.kind in "iu" and max(abs(start), abs(stop)) > _EXACT:
-        count = run(C.gd_arange, _lib.context(), 0, len(range(start, stop, step)), 1, _I64.code)
+        count = run(C.gd_arange, _context.current(), 0, len(range(start, stop, step)), 1, _I64.code)
         return _ops.add(_ops.mul(_ops.cast(count, d), _convert.from_number(step, d)), _convert.from_number(start, d))
-    return run(C.gd_arange, _lib.context(), start, stop, step, d.code)
+    return run(C.gd_arange, _context.current(), start, stop, step, d.code)
 
 
 def linspace(start: float, stop: float, num: int, dtype: DTypeLike = None, *, device: Any = None, endpoint: bool = True) -> Tensor:
     """`num` numbers at equal distances, from start to stop, or up to before stop."""
-    on_cpu(device)
+    if device is not None:
+        return at(device, lambda: linspace(start, stop, num, dtype, endpoint=endpoint))
     d = _F32 if dtype is None else as_dtype(dtype)
     through = d if d.is_float else BY_NAME["f64"]
     if not endpoint and num > 0:
-        made = run(C.gd_linspace, _lib.context(), start, stop, num + 1, through.code)[:num]
+        made = run(C.gd_linspace, _context.current(), start, stop, num + 1, through.code)[:num]
     else:
-        made = run(C.gd_linspace, _lib.context(), start, stop, num, through.code)
+        made = run(C.gd_linspace, _context.current(), start, stop, num, through.code)
     return made if through is d else _ops.cast(made, d)
 
 
 def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Ones on diagonal number k of a matrix, zeros elsewhere."""
-    on_cpu(device)
+    if device is not None:
+        return at(device, lambda: eye(n_rows, n_cols, k=k, dtype=dtype))
     if (n_cols is None or n_cols == n_rows) and k == 0:
         return _ops.eye(n_rows, dtype)
     rows, columns = arange(n_rows), arange(n_rows if n_cols is None else n_cols)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ctypes import PYFUNCTYPE, c_char_p, c_int, c_void_p, cast, py_object, pythonapi
 
-from . import _convert, _lib
+from . import _context, _convert, _lib
 from ._lib import C
 from ._tensor import Tensor
 
@@ -31,11 +31,13 @@ _COPYING = {None: 0, True: 1, False: 2}
 def export(t: Tensor, stream: Any, max_version: tuple[int, int] | None, dl_device: tuple[int, int] | None, copy: bool | None) -> Any:
     """See Tensor.__dlpack__."""
     if dl_device is not None and tuple(dl_device) != CPU:
-        raise BufferError(f"the tensor is on the CPU, and is not exported to a device {tuple(dl_device)}")
+        raise BufferError(f"memory of {t.device} is not exported to a device {tuple(dl_device)}")
     if stream is not None:
-        raise BufferError("the CPU has no streams")
+        raise BufferError(f"{t.device} has no streams")
+    if dl_device is not None and copy is not False and not t.is_in_host_memory:
+        t = t.detach().to("cpu")  # who asks for the CPU's memory gets a copy
     versioned = max_version is not None and max_version[0] >= 1
-    with _lib.lock:
+    with _context.home_of(t._h).lock:
         managed = (C.gd_dlpack_export if versioned else C.gd_dlpack_export_unversioned)(t._h, bool(copy))
         if not managed:
             try:
@@ -67,17 +69,15 @@ def _capsule_of(x: Any, copy: bool | None) -> Any:
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """See gd.from_dlpack."""
-    if device not in (None, "cpu"):
-        raise ValueError(f"there is no device {device!r}")
+    home = _context.home() if device is None else _context.place_of(device)
     capsule = _capsule_of(x, copy)
     versioned = bool(_is_valid(capsule, _VERSIONED))
     if not versioned and not _is_valid(capsule, _UNVERSIONED):
         raise ValueError("the capsule holds no tensor, or one that has been taken out")
     managed = _pointer(capsule, _VERSIONED if versioned else _UNVERSIONED)
     take = C.gd_dlpack_import if versioned else C.gd_dlpack_import_unversioned
-    with _lib.lock:
-        _lib.drain()
-        h = _lib.claim(take(_lib.context(), managed, _COPYING[copy]))
+    with _context.within(home) as home:
+        h = C.gd_claim(home.handle, take(home.handle, managed, _COPYING[copy]))
         if h is None:
             try:
                 _lib.fail()

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 from itertools import islice
 
-from . import _convert, _lib, _ops
+from . import _context, _convert, _lib, _ops
 from ._convert import run
 from ._dtype import dtype as as_dtype
 from ._lib import C
@@ -28,20 +28,31 @@ class Interop:
 
     @property
     def _address(self) -> int:
-        with _lib.lock:
+        with _context.home_of(self._h).lock:
             address = C.gd_tensor_data(self._h)
             if address is None and self.size:
                 _lib.fail()
         return address or 0
 
     @property
+    def is_in_host_memory(self) -> bool:
+        """Whether the CPU reads the elements where they are. Else .numpy() and the like are of a copy."""
+        return C.gd_context_has_host_memory(_context.home_of(self._h).handle)
+
+    @property
     def __array_interface__(self) -> dict[str, Any]:
+        if not self.is_in_host_memory:
+            raise AttributeError(f"the elements are in memory of {self.device}: .numpy() and .to('cpu') are copies")
         d = self.dtype
         return {"version": 3, "typestr": d.typestr, "shape": self.shape, "data": (self._address, self.requires_grad),
                 "strides": tuple(n * d.itemsize for n in self.strides)}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         import numpy
+        if not self.is_in_host_memory:
+            if copy is False:
+                raise ValueError(f"an array of a tensor on {self.device} is a copy")
+            return self.detach().to("cpu").__array__(dtype)
         shared = numpy.asarray(_Shared(self))
         wanted = shared if dtype is None else shared.astype(dtype, copy=False)
         if copy is False and wanted is not shared:
@@ -55,7 +66,7 @@ class Interop:
         return export(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
+        return (1, 0) if self.is_in_host_memory else (4, int(self.device.rpartition(":")[2]))  # kDLOpenCL
 
     def numpy(self) -> Any:
         """A copy as a NumPy array. numpy.asarray(t) shares the memory."""
@@ -70,6 +81,8 @@ class Interop:
     @property
     def data(self) -> memoryview:
         """The elements as a memoryview that shares their memory; of tensors that are contiguous."""
+        if not self.is_in_host_memory:
+            raise BufferError(f"the elements are in memory of {self.device}: .to('cpu').data is of a copy")
         if not self.is_contiguous():
             raise BufferError("the tensor is not contiguous: .contiguous().data is of a copy")
         form = self.dtype.format
@@ -90,14 +103,16 @@ class Interop:
         """From protocol 5 on the elements may go out of band (pickle.dumps(…, buffer_callback=…)), without a copy."""
         from pickle import PickleBuffer
         plain = self.detach().contiguous()
-        block = PickleBuffer(plain._bytes()) if protocol >= 5 and plain.size else plain.tobytes()
+        shared = protocol >= 5 and plain.size and plain.is_in_host_memory
+        block = PickleBuffer(plain._bytes()) if shared else plain.tobytes()
         return rebuild, (type(self), block, self.shape, self.dtype.name, self.requires_grad)
 
     def __copy__(self) -> Tensor:
         return run(C.gd_detach, self._h) if not self.requires_grad else self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        made = rebuild(*self.__reduce_ex__(4)[1])
+        with _context.within(_context.home_of(self._h)):
+            made = rebuild(*self.__reduce_ex__(4)[1])
         memo[id(self)] = made
         return made
 

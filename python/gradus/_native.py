@@ -2,7 +2,7 @@
 is kept, for the unusual cases (python/fast/fast.h)."""
 from __future__ import annotations
 
-from . import _lib
+from . import _context, _lib
 from ._dtype import BY_CODE
 
 fast = _lib.fast
@@ -38,5 +38,5 @@ def install(written: type) -> type:
         # The extension's methods are the ops of their names: what is written otherwise is taken.
         if name not in _NOT_TAKEN and (name not in own or name in ops and name not in _WRITTEN and value is not ops[name]):
             setattr(tensor, name, value)
-    fast.install(kept, _lib.fail, _lib.drain, _lib._pending, tuple(BY_CODE[code] for code in range(len(BY_CODE))))
+    fast.install(kept, _lib.fail, _context._drain_handle, _context._pending, tuple(BY_CODE[code] for code in range(len(BY_CODE))))
     return tensor

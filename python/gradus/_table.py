@@ -5,7 +5,7 @@ import ctypes
 import json
 import os
 
-from . import _api, _convert, _lib, _objects, _ops
+from . import _api, _context, _convert, _lib, _objects, _ops
 from ._lib import C
 from ._tensor import Tensor
 
@@ -145,7 +145,7 @@ class TableEncoder:
         from .data import Dataset
         numbers = _indices(rows)
         count = len(table) if numbers is None else len(numbers)
-        h = _convert.run_handle(C.gd_table_dataset, _lib.context(), self.handle, table.handle, count, numbers)
+        h = _convert.run_handle(C.gd_table_dataset, _context.current(), self.handle, table.handle, count, numbers)
         return Dataset(_objects.Dataset._made(h, ()), {"task": "table", "encoder": self.to_json()})
 
     def decode(self, values: Any) -> Any:

@@ -5,12 +5,12 @@ import ctypes
 import sys
 from itertools import islice
 
-from . import _convert, _lib, _native, _ops
+from . import _context, _convert, _lib, _native, _ops
 from ._convert import as_tensor, run, run_shaped, run_status, run_value, shape_at
-from ._array_info import on_cpu
+from ._array_info import at
 from ._dtype import BY_CODE, BY_NAME, DType, dtype
 from ._interop import Interop
-from ._lib import C
+from ._lib import C, tracing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,13 +78,26 @@ class Tensor(Interop, _ops.TensorMethods):
         return self.size * self.itemsize
 
     @property
+    def context(self) -> Any:
+        """The gd.Context that it belongs to."""
+        return _context.Context._of(_context.home_of(self._h))
+
+    @property
     def device(self) -> str:
         return C.gd_context_device(C.gd_tensor_context(self._h)).decode()
 
     def to_device(self, device: str, stream: Any = None) -> Tensor:
-        """The tensor itself: there is one device."""
-        on_cpu(device)
-        return self
+        """A copy on a device, or in a gd.Context; the tensor itself where it is there already."""
+        if stream is not None:
+            raise ValueError("there are no streams")
+        return self._moved(_context.place_of(device))
+
+    def _moved(self, place: Any) -> Tensor:
+        if _context.home_of(self._h) is place:
+            return self
+        if self.requires_grad and not _context.home_of(self._h).no_grad_depth:
+            raise _lib.StateError("gradients do not pass from one context to another: move the parameters, or t.detach()")
+        return _context.moved(self, place)
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
         """The module gradus, which follows the Python array API standard."""
@@ -121,7 +134,7 @@ class Tensor(Interop, _ops.TensorMethods):
         """Ask for gradients of this leaf, or no more."""
         if type(requires_grad) is not bool:
             raise TypeError("requires_grad is True or False")
-        with _lib.lock:
+        with _context.home_of(self._h).lock:
             if C.gd_set_requires_grad(self._h, requires_grad) is None:
                 _lib.fail()
         return self
@@ -129,9 +142,9 @@ class Tensor(Interop, _ops.TensorMethods):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that backward() has added up; None before the first."""
-        with _lib.lock:
+        with _context.home_of(self._h).lock:
             h = C.gd_gradient(self._h)
-            return None if h is None else _convert.wrap(_lib.claim(h))
+            return None if h is None else _convert.wrap(C.gd_claim(None, h))
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -143,7 +156,7 @@ class Tensor(Interop, _ops.TensorMethods):
 
     def retain_grad(self) -> Tensor:
         """Let a result have a gradient of its own, as leaves have."""
-        with _lib.lock:
+        with _context.home_of(self._h).lock:
             if C.gd_retain_grad(self._h) is None:
                 _lib.fail()
         return self
@@ -193,8 +206,11 @@ class Tensor(Interop, _ops.TensorMethods):
             return _ops.squeeze(self, axis)
         return _ops.reshape(self, tuple(n for n in self.shape if n != 1))
 
-    def to(self, dtype: DTypeLike) -> Tensor:
-        return _ops.cast(self, dtype)
+    def to(self, where: Any) -> Tensor:
+        """In another dtype, x.to("float64"); or a copy in another context, x.to(gd.Context()), or on a device, x.to("opencl:0")."""
+        if _context.is_place(where):
+            return self.to_device(where)
+        return _ops.cast(self, where)
 
     def float(self) -> Tensor:
         return _ops.cast(self, BY_NAME["f32"])
@@ -220,7 +236,7 @@ class Tensor(Interop, _ops.TensorMethods):
         if d.format in (None, "e"):
             return _ops.cast(self, BY_NAME["f32"]).detach()._numbers()
         cells = (_convert._CELLS[d.short] * max(1, self.size))()
-        with _lib.lock:
+        with _context.home_of(self._h).lock:
             if C.gd_tensor_read(self._h, cells, self.nbytes):
                 _lib.fail()
         return cells[:self.size]
@@ -236,7 +252,7 @@ class Tensor(Interop, _ops.TensorMethods):
     def tobytes(self) -> bytes:
         """The elements in row-major order, as they lie in memory."""
         block = ctypes.create_string_buffer(max(1, self.nbytes))
-        with _lib.lock:
+        with _context.home_of(self._h).lock:
             if C.gd_tensor_read(self._h, block, self.nbytes):
                 _lib.fail()
         return block.raw[:self.nbytes]
@@ -421,16 +437,14 @@ def _index(item: Any) -> Any:
 
 def overwrite(owner: Tensor, view: Tensor, value: Tensor) -> None:
     """Put `value` into the memory of `view`, which is a part of owner's."""
-    if owner.requires_grad and not _lib.no_grad_depth:
+    if owner.requires_grad and not _context.home_of(owner._h).no_grad_depth:
         raise _lib.StateError("a tensor that requires a gradient is not changed in place outside of gd.no_grad()")
     value = _ops.contiguous(_ops.broadcast_to(_ops.cast(value.detach(), view.dtype), view.shape))
     if tracing():
         raise _lib.TracingError("a part of a tensor is not changed within a compiled function; use gd.where or gd.index_put")
-    run_status(C.gd_tensor_write, view._h, value._address, value.nbytes)
-
-
-def tracing() -> bool:
-    return _lib._context is not None and C.gd_is_tracing(_lib._context)
+    home = _context.home_of(view._h)
+    shared = _context.home_of(value._h) is home and C.gd_context_has_host_memory(home.handle)
+    run_status(C.gd_tensor_write, view._h, value._address if shared else value.tobytes(), value.nbytes)
 
 
 # ---- creation
@@ -451,7 +465,11 @@ _dtype = dtype
 
 def asarray(data: Any, dtype: DTypeLike = None, copy: bool | None = None, *, device: Any = None) -> Tensor:
     """`data` as a tensor; itself where it is one of that dtype, unless copy=True."""
-    on_cpu(device)
+    if device is not None:
+        if isinstance(data, Tensor):
+            data, copy = data.to_device(device), copy and _context.home_of(data._h) is _context.place_of(device)
+        else:
+            return at(device, asarray, data, dtype, copy)
     if copy or not isinstance(data, Tensor):
         if copy is False:
             raise ValueError("a tensor of this is a copy")
@@ -505,5 +523,5 @@ Tensor.argmax, Tensor.argmin = argmax, argmin
 def seed(value: int) -> None:
     """Restart the stream of random numbers, and that of initial values (gd.nn)."""
     from . import nn
-    run_value(C.gd_seed, _lib.context(), value)
+    run_value(C.gd_seed, _context.current(), value)
     nn.seed(value)

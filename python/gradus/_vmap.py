@@ -4,10 +4,10 @@ from __future__ import annotations
 import ctypes
 import functools
 
-from . import _lib, _ops, _tree
+from . import _context, _lib, _ops, _tree
 from ._compile import named
 from ._convert import as_tensor, handles, wrap
-from ._lib import C
+from ._lib import C, thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
 def _run(function, leaves, batched, tree):
     count = len(leaves)
     places = (ctypes.c_void_p * count)()
-    with _lib.lock:
-        _lib.drain()
+    with _context.within(_context.home_of(leaves[0]._h)) as home:
         m = C.gd_vmap_begin(count, handles(leaves), (ctypes.c_bool * count)(*batched), places)
         if not m:
             _lib.fail()
+        thread.traces += 1
         try:
-            C.gd_scope_begin(_lib.context())  # what the calls of the function empty; gd_vmap_end ends it
+            C.gd_scope_begin(home.handle)  # what the calls of the function empty; gd_vmap_end ends it
             args, kwargs = _tree.unflatten(tree, [wrap(C.gd_retain(place)) for place in places])
             found, out_tree = _tree.flatten(function(*args, **kwargs))
             outputs = [as_tensor(t) for t in found] or [_ops.zeros(())]
@@ -61,11 +61,13 @@ def _run(function, leaves, batched, tree):
             C.gd_vmap_abandon(m)
             C.gd_error_clear()
             raise
+        finally:
+            thread.traces -= 1
         results = (ctypes.c_void_p * len(outputs))()
         if C.gd_vmap_end(m, len(outputs), handles(outputs), results):
             _lib.fail()
         made = [wrap(C.gd_retain(h)) for h in results]
-        _lib.claim(None)
+        C.gd_claim(home.handle, None)
     return made[:len(found)], out_tree
 
 

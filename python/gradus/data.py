@@ -5,7 +5,7 @@ import ctypes
 import math
 import os
 
-from . import _api, _convert, _lib, _objects, _ops
+from . import _api, _context, _convert, _lib, _objects, _ops
 from ._dtype import BY_CODE, BY_NAME, DType
 from ._lib import C
 from ._table import Table, TableEncoder, classes_as_json, table
@@ -145,11 +145,11 @@ def idx(samples: Any, labels: Any, flatten: bool = True, scale: float | None = N
 def read_idx(path: Any) -> Tensor:
     """The array of an IDX file, plain or compressed, with the dtype it has there."""
     array = _api.gd_idx()
-    with _lib.lock:
+    with _context.within(_context.home()):
         if C.gd_idx_read(_convert.as_text(path), ctypes.byref(array)):
             _lib.fail()
         try:
-            return _convert.run(C.gd_from_host, _lib.context(), _convert.shape_of(tuple(array.dims[:array.rank])),
+            return _convert.run(C.gd_from_host, _context.current(), _convert.shape_of(tuple(array.dims[:array.rank])),
                                 C.gd_idx_dtype(array.type), array.data)
         finally:
             C.gd_idx_free(ctypes.byref(array))
@@ -160,7 +160,7 @@ def read_image(path: Any, height: int | None = None, width: int | None = None) -
     if (height is None) is not (width is None):
         raise _lib.InvalidError("read_image: a height and a width, or neither")
     read, image = _api.gd_image(), _api.gd_image()
-    with _lib.lock:
+    with _context.within(_context.home()):
         try:
             if (C.gd_image_read(_convert.as_text(path), ctypes.byref(read)) if height is None else
                     C.gd_image_read_reduced(_convert.as_text(path), height, width, ctypes.byref(read))):
@@ -168,7 +168,7 @@ def read_image(path: Any, height: int | None = None, width: int | None = None) -
             if height is not None and C.gd_image_resize(ctypes.byref(read), height, width, ctypes.byref(image)):
                 _lib.fail()
             found = read if height is None else image
-            rows = _convert.run(C.gd_from_host, _lib.context(), _convert.shape_of((found.height, found.width, found.channels)),
+            rows = _convert.run(C.gd_from_host, _context.current(), _convert.shape_of((found.height, found.width, found.channels)),
                                 _U8.code, found.pixels)
         finally:
             C.gd_image_free(ctypes.byref(read))
@@ -182,7 +182,7 @@ def write_image(path: Any, image: Any, low: float | None = None, high: float | N
     image = as_tensor(image)
     picture = _api.gd_image()
     whole = not image.dtype.is_float
-    with _lib.lock:
+    with _context.home_of(image._h).lock:
         try:
             if C.gd_image_from_tensor(image._h, 0.0 if low is None else low, (255.0 if whole else 1.0) if high is None else high,
                                       ctypes.byref(picture)) or C.gd_image_write(_convert.as_text(path), ctypes.byref(picture)):
@@ -219,11 +219,11 @@ def read_audio(path: Any) -> tuple[Tensor, int]:
     """A sound file as float32 [channels, frames] in -1 … 1, and its rate in frames a second: WAV, and with libsndfile on the machine FLAC,
     Ogg, Opus, MP3, AIFF and others."""
     audio = _api.gd_audio()
-    with _lib.lock:
+    with _context.within(_context.home()):
         if C.gd_audio_read(_convert.as_text(path), ctypes.byref(audio)):
             _lib.fail()
         try:
-            return _convert.run(C.gd_from_host, _lib.context(), _convert.shape_of((audio.channels, audio.frames)), BY_NAME["f32"].code,
+            return _convert.run(C.gd_from_host, _context.current(), _convert.shape_of((audio.channels, audio.frames)), BY_NAME["f32"].code,
                                 audio.samples), audio.rate
         finally:
             C.gd_audio_free(ctypes.byref(audio))
@@ -249,7 +249,7 @@ def from_arrays(*arrays: Any, classes: dict[str, int] | None = None, **named: An
     options = _convert.options_of(_api.gd_dataset_from_arrays_options)
     options.copy = False
     addresses = (ctypes.c_void_p * len(values))(*(address for address, _, _, _ in values))
-    h = _convert.run_handle(C.gd_dataset_from_arrays_with, _lib.context(), values[0][1][0], len(values), fields, addresses,
+    h = _convert.run_handle(C.gd_dataset_from_arrays_with, _context.current(), values[0][1][0], len(values), fields, addresses,
                             ctypes.byref(options))
     return _described(Dataset(_objects.Dataset._made(h, tuple(owner for _, _, _, owner in values))))
 
@@ -371,8 +371,7 @@ class DataLoader:
     def _next(self, read: Callable[[Any], Any]) -> Any:
         """What `read` makes of the library's next batch."""
         loader, batch = self._library(), _api.gd_batch()
-        with _lib.lock:
-            _lib.drain()
+        with _context.within(loader._home):
             for _ in range(2):  # the first may tell of the end of an epoch
                 if C.gd_loader_next(loader.handle, ctypes.byref(batch)):
                     return read(batch)  # the next batch is written there, too
@@ -476,7 +475,7 @@ def write_tokens(path: Any, tokens: Any, vocabulary: int) -> None:
 
 def _own(h: int) -> Tensor:
     """A copy of one of the loader's tensors."""
-    return _convert.run(C.gd_from_host, _lib.context(), C.gd_tensor_shape(h), C.gd_tensor_dtype(h), C.gd_tensor_data(h))
+    return _convert.run(C.gd_from_host, _context.current(), C.gd_tensor_shape(h), C.gd_tensor_dtype(h), C.gd_tensor_data(h))
 
 
 def _sample(dataset: Any, index: int) -> Any:

@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 
-from . import _api, _lib, _objects
+from . import _api, _lib, _objects, _ops
 from ._convert import as_text, run_status
 from ._lib import C
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Tokenizer:
-    """Text to token numbers and back. Made by bytes(), characters(text), bpe(path), llama2c(path)."""
+    """Text to token numbers and back. Made by bytes(), characters(text), bpe(path), llama2c(path), gguf(path)."""
 
     def __init__(self, tokenizer: _objects.Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -36,6 +37,11 @@ class Tokenizer:
     @classmethod
     def llama2c(cls, path: Any) -> Tokenizer:
         return cls(_objects.Tokenizer.load_llama2c(path))
+
+    @classmethod
+    def gguf(cls, path: Any) -> Tokenizer:
+        """The tokeniser in a GGUF file."""
+        return cls(_objects.Tokenizer.load_gguf(path))
 
     @property
     def handle(self) -> int:
@@ -67,7 +73,7 @@ class Tokenizer:
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens; bytes that are not UTF-8 become U+FFFD."""
         numbers, size = (ctypes.c_int32 * len(tokens))(*tokens), ctypes.c_size_t()
-        with _lib.lock:
+        with self._tokenizer._home.lock:
             text = C.gd_detokenize(self.handle, len(tokens), numbers, ctypes.byref(size))
             if text is None:
                 _lib.fail()
@@ -79,7 +85,7 @@ class Tokenizer:
     def piece(self, token: int, previous: int = -1) -> bytes:
         """The bytes that a token adds to a text."""
         size = ctypes.c_size_t()
-        with _lib.lock:
+        with self._tokenizer._home.lock:
             text = C.gd_token_text(self.handle, previous, token, ctypes.byref(size))
             if text is None:
                 _lib.fail()
@@ -87,8 +93,14 @@ class Tokenizer:
 
 
 def load_model(path: Any) -> _objects.LanguageModel:
-    """A language model from a file: GPT-2's safetensors, llama2.c's checkpoint, or what save() of one wrote."""
+    """A language model from a file: GPT-2's safetensors, GGUF (gpt2, llama), llama2.c's checkpoint, or what save() of one wrote."""
     return _objects.LanguageModel.load(path)
+
+
+def quantize(source: Any, to: Any, type: str = "q8_0") -> None:
+    """Write a GGUF file again with its matrices in another type: q8_0, q5_1, q5_0, q4_1, q4_0, bf16, f16 or f32. A model of one's own
+    is written by model.save_gguf(tokenizer, path, type=...)."""
+    _ops.gguf_quantize(os.fspath(source), os.fspath(to), type=type.lower())
 
 
 def generate(model: _objects.LanguageModel, tokenizer: Tokenizer, prompt: str = "", tokens: int | None = None, *,
@@ -107,7 +119,7 @@ def generate(model: _objects.LanguageModel, tokenizer: Tokenizer, prompt: str = 
     past = first + tokenizer.encode(prompt) or [tokenizer.end or 0]
     new, rest, chosen, most = past, b"", 0, model.options().max_length
     while (tokens is None or chosen < tokens) and (not chosen or len(past) <= most):
-        with _lib.lock:
+        with generator._home.lock:
             logits = C.gd_generator_feed(generator.handle, len(new), (ctypes.c_int32 * len(new))(*new))
             if logits is None:
                 _lib.fail()

@@ -17,11 +17,21 @@ int cli_train(int argc, char **argv);
 int cli_predict(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_generate(int argc, char **argv);
+int cli_quantize(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_search(int argc, char **argv);
+
+/* ---- tokenizer.c ---- */
+
+bool cli_is_gguf(const char *path);
+/* The tokeniser that --tokenizer names: a file, "bytes", "characters:TEXTFILE". NULL: the error has been told. */
+gd_tokenizer *cli_open_tokenizer(const char *name);
+/* That in a model's file: of GGUF; what gradus train saved of a text has its tokens' characters, or says that they are bytes.
+ * *own is NULL where there is none; false: the error is recorded. */
+bool cli_own_tokenizer(const char *path, gd_tokenizer **own);
 
 /* ---- options.c ---- */
 
@@ -88,6 +98,10 @@ const char *cli_value_text(const cli_option *option, char text[CLI_COUNT_TEXT]);
 /* A word that is no option, where none is left to be taken: told. Returns CLI_USAGE. */
 int cli_one_too_many(const char *command, const char *word);
 
+/* Words in lines of 80 columns, the first of which has `column` columns already; further ones are
+ * indented. */
+void cli_print_wrapped(const char *text, int column, int indent);
+
 /* ", did you mean '--epochs'?" of the word among count words, "" where none is near. Static text. */
 const char *cli_suggestion(const char *word, const char *prefix, int count,
                            const char *const *words);
@@ -143,6 +157,8 @@ const char *cli_plain(void);
 const char *cli_shell_word(const char *text, char word[CLI_WORD_BYTES]);
 /* 13002 -> "13,002" */
 const char *cli_count(int64_t count, char text[CLI_COUNT_TEXT]);
+/* Four digits, and all those before the point: 0.01235, 7785, 46970 */
+const char *cli_number(double number, char text[CLI_COUNT_TEXT]);
 /* 75 -> "1:15" */
 const char *cli_duration(double seconds, char text[CLI_COUNT_TEXT]);
 

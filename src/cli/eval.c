@@ -86,7 +86,7 @@ static void print_errors(const errors *e, const cli_data *d, int64_t samples, co
 {
     char count[CLI_COUNT_TEXT];
     double n = (double)(samples * d->outputs), spread = e->truth_squares - e->truth * e->truth / n;
-    printf("%s %ss%s: %s is off by %s%.5g%s in the mean (absolute), root mean square %.5g",
+    printf("%s %ss%s: %s is off by %s%.5g%s in the mean (absolute),\nroot mean square %.5g",
            cli_count(samples, count), d->kind->sample, which,
            d->encoder ? gd_table_encoder_target(d->encoder) : "y", cli_bold(), e->absolute / n,
            cli_plain(), sqrt(e->squares / n));

@@ -15,49 +15,6 @@ typedef struct settings {
     bool quiet;
 } settings;
 
-/* ---- the tokeniser ---- */
-
-/* llama2.c's files are full of zeros; a list of merges is text. */
-static gd_tokenizer *open_tokenizer(const char *name)
-{
-    static const char characters[] = "characters:";
-    if (strcmp(name, "bytes") == 0)
-        return gd_tokenizer_bytes();
-    bool of_text = strncmp(name, characters, strlen(characters)) == 0;
-    size_t size;
-    char *bytes = cli_read_file(of_text ? name + strlen(characters) : name, &size);
-    if (!bytes) {
-        (void)cli_fail();
-        return NULL;
-    }
-    gd_tokenizer *t = of_text                  ? gd_tokenizer_characters(bytes, size)
-                      : memchr(bytes, 0, size) ? gd_tokenizer_load_llama2c(name)
-                                               : gd_tokenizer_load_bpe(name);
-    if (!t)
-        (void)cli_fail();
-    free(bytes);
-    return t;
-}
-
-/* What gradus train saved of a text has its tokens' characters, or says that they are bytes. *own: of
- * such a file without --tokenizer. */
-static bool read_tokenizer(const settings *s, const char *path, gd_tokenizer **own)
-{
-    gd_tensor_file *file = s->tokenizer ? NULL : gd_tensor_file_open(path);
-    const char *characters = gd_tensor_file_metadata(file, CLI_CHARACTERS);
-    const char *name = gd_tensor_file_metadata(file, CLI_TOKENIZER);
-    *own = NULL;
-    if (characters)
-        *own = gd_tokenizer_characters(characters, strlen(characters));
-    else if (name && strcmp(name, "bytes") == 0)
-        *own = gd_tokenizer_bytes();
-    bool failed = (characters || name) && !*own;
-    gd_tensor_file_close(file);
-    if (!failed)
-        gd_error_clear(); /* llama2.c's files are none of these */
-    return !failed;
-}
-
 /* ---- the command ---- */
 
 static gd_status print_token(void *user, int32_t token, const char *text, size_t size, bool *stop)
@@ -131,10 +88,11 @@ int cli_generate(int argc, char **argv)
                    .threads = -1 };
     const cli_option options[] = {
         { "MODEL", NULL,
-          "a run folder, safetensors (GPT-2, or saved by Gradus) or a llama2.c checkpoint",
+          "a run folder, safetensors (GPT-2, or saved by Gradus), GGUF (gpt2, llama) or a llama2.c "
+          "checkpoint",
           CLI_OPERAND, &s.model, 0, 0 },
         { "tokenizer", "FILE",
-          "merges (vocab.bpe), llama2.c's tokenizer.bin, 'bytes', or 'characters:TEXTFILE' "
+          "merges (vocab.bpe), llama2.c's tokenizer.bin, GGUF, 'bytes', or 'characters:TEXTFILE' "
           "(default: that in the model's file)",
           CLI_TEXT, &s.tokenizer, 0, 0 },
         { "prompt", "TEXT", "what to continue (default: nothing)", CLI_TEXT, &s.prompt, 0, 0 },
@@ -167,7 +125,7 @@ int cli_generate(int argc, char **argv)
     }
     if (s.model) {
         cli_find_model(s.model, model);
-        if (!read_tokenizer(&s, model, &tokenizer))
+        if (!s.tokenizer && !cli_own_tokenizer(model, &tokenizer))
             return cli_fail();
         s.model = model;
     }
@@ -178,6 +136,6 @@ int cli_generate(int argc, char **argv)
         return CLI_USAGE;
     }
     cli_catch_interrupts();
-    tokenizer = s.tokenizer ? open_tokenizer(s.tokenizer) : tokenizer;
+    tokenizer = s.tokenizer ? cli_open_tokenizer(s.tokenizer) : tokenizer;
     return tokenizer ? run(&s, tokenizer) : CLI_FAILED;
 }

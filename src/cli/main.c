@@ -13,11 +13,12 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    { "train", "train a network on a table, photographs, a text or digits", cli_train },
+    { "train", "train a network on a table, photographs, sounds, a text or arrays", cli_train },
     { "search", "try values of options in many trainings, and name the best", cli_search },
     { "predict", "what a trained network makes of new data", cli_predict },
     { "eval", "how well a trained network does on data", cli_eval },
     { "generate", "continue a text with a language model", cli_generate },
+    { "quantize", "write a language model in fewer bits, as a GGUF file", cli_quantize },
     { "plan", "show what a compiled network is: kernels, memory, times", cli_plan },
     { "export", "write a network as one C file", cli_export },
     { "compare", "show runs side by side: metrics, options, curves", cli_compare },

@@ -29,9 +29,7 @@ static bool is_on_command_line(const cli_option *o)
 
 /* ---- help ---- */
 
-/* Words in lines of 80 columns, the first of which has `column` columns already; further ones are
- * indented. */
-static void print_wrapped(const char *text, int column, int indent)
+void cli_print_wrapped(const char *text, int column, int indent)
 {
     while (*(text += strspn(text, " \n"))) {
         int length = (int)strcspn(text, " \n");
@@ -53,13 +51,13 @@ static void print_row(const cli_option *o)
     if (column >= LEFT)
         column = printf("\n") - 1;
     printf("%*s", LEFT - column, "");
-    print_wrapped(o->help, LEFT, LEFT);
+    cli_print_wrapped(o->help, LEFT, LEFT);
 }
 
 static void print_help(const cli_command_help *help, const cli_option *options, int count)
 {
     printf("Usage: %s\n\n", help->usage);
-    print_wrapped(help->summary, 0, 0);
+    cli_print_wrapped(help->summary, 0, 0);
     if (count == 0 || options[0].kind != CLI_GROUP)
         printf("\nOptions:\n");
     for (int i = 0; i < count; i++) {

@@ -186,7 +186,7 @@ static void print_rows(const cli_data *d, int64_t count, const cli_sample *sampl
         char a[CLI_COUNT_TEXT], b[CLI_COUNT_TEXT];
         printf("  row %-6lld ", (long long)d->rows[s->index] + 1);
         if (d->regression)
-            printf("is %.6g, predicted %.4g\n", s->truth, s->predicted);
+            printf("is %.7g, predicted %s\n", s->truth, cli_number(s->predicted, a));
         else
             printf("is %.40s, predicted %.40s with %.1f %%\n",
                    cli_data_class(d, (int64_t)s->truth, a),

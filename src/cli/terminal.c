@@ -125,3 +125,10 @@ const char *cli_duration(double seconds, char text[CLI_COUNT_TEXT])
         snprintf(text, CLI_COUNT_TEXT, "%ld:%02ld", whole / 60, whole % 60);
     return text;
 }
+
+const char *cli_number(double number, char text[CLI_COUNT_TEXT])
+{
+    snprintf(text, CLI_COUNT_TEXT, fabs(number) >= 1e4 && fabs(number) < 1e15 ? "%.0f" : "%.4g",
+             number);
+    return text;
+}

@@ -501,10 +501,11 @@ int cli_train(int argc, char **argv)
                           .is_kept = cli_train_is_kept };
     const cli_command_help help = {
         "gradus train [DATA] [OPTION]...",
-        "Train a network on a table, a folder of photographs, a text, or handwritten digits "
-        "(MNIST), found out from the files. The run's folder has the model (model.json, "
-        "model.safetensors), the options (config.json), the log (metrics.jsonl), curves "
-        "(pictures/curves.svg) and checkpoints. Ctrl-C finishes the step and saves; a second one "
+        "Train a network on a table, a folder of photographs or sounds, a text, arrays, or "
+        "handwritten digits (MNIST), found out from the files. The run's folder has the model "
+        "(model.json, model.safetensors), the options (config.json), the log (metrics.jsonl), "
+        "pictures (curves, predictions) and checkpoints. Ctrl-C finishes the step and saves; a "
+        "second one "
         "ends at once."
     };
     int code = cli_train_read(argc, argv, &help, &config, &s, given);

@@ -89,6 +89,7 @@ struct cli_training {
     bool has_header;    /* of the table of epochs */
     bool is_new, began; /* the folder was made by this process; its training has begun */
     int64_t epoch;      /* the last one that was finished; 0: none was */
+    int64_t best_epoch; /* by the monitor; 0: none of this process */
     double logged;      /* when */
     bool has_begun_log; /* what it has once is there */
     cli_times times;

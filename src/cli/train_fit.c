@@ -149,6 +149,8 @@ static gd_status show(void *user, const gd_fit_progress *p, bool *stop)
             print_validation(p);
         return GD_OK;
     }
+    if (p->epoch_done && p->improved)
+        t->best_epoch = p->epoch;
     if (!t->settings->quiet && p->epoch_done && is_shown(p))
         print_epoch(t, p);
     else if (!t->settings->quiet && !p->epoch_done && cli_is_terminal())
@@ -183,19 +185,31 @@ static gd_tensor *objective(void *user, const gd_objective_call *call)
 
 /* ---- the training ---- */
 
+/* Of a number that is learnt standardised: what 1 is. */
+static void print_unit(const cli_data *d)
+{
+    char text[CLI_COUNT_TEXT];
+    double unit = fabs(cli_data_decode(d, 1.0) - cli_data_decode(d, 0.0));
+    if (d->regression && unit != 1.0)
+        printf("%s is learnt standardised: an mae of 1 is %s, its standard deviation\n",
+               d->encoder ? gd_table_encoder_target(d->encoder) : "y", cli_number(unit, text));
+}
+
 static void print_start(const cli_training *t, const gd_optimizer *optimizer)
 {
     const cli_settings *s = t->settings;
     char summary[8192], a[CLI_COUNT_TEXT], b[CLI_COUNT_TEXT];
     gd_module_summary(cli_train_module(t), summary, sizeof summary);
-    printf("%s: %s\n%s %ss for training, %s for validation\n\n%s\n", s->given, t->data.about,
+    printf("%s: %s\n%s %ss for training, %s for validation\n", s->given, t->data.about,
            cli_count(gd_dataset_count(t->data.train), a), t->data.kind->sample,
-           cli_count(gd_dataset_count(t->data.validation), b), summary);
-    printf("%s, learning rate %g (%s), batch %lld%s, seed %lld; %s, %d thread%s%s; run %s\n\n",
+           cli_count(gd_dataset_count(t->data.validation), b));
+    print_unit(&t->data);
+    printf("\n%s\n%s, learning rate %g (%s), batch %lld%s, seed %lld\n", summary,
            gd_optimizer_name(optimizer), gd_optimizer_lr(optimizer), s->schedule,
-           (long long)s->batch, s->per_example ? " one example at a time" : "", (long long)s->seed,
-           gd_context_isa(t->context), gd_context_threads(t->context),
-           gd_context_threads(t->context) == 1 ? "" : "s", s->eager ? ", eager" : "", t->folder);
+           (long long)s->batch, s->per_example ? " one example at a time" : "", (long long)s->seed);
+    printf("%s, %d thread%s%s; run %s\n\n", gd_context_isa(t->context),
+           gd_context_threads(t->context), gd_context_threads(t->context) == 1 ? "" : "s",
+           s->eager ? ", eager" : "", t->folder);
 }
 
 static gd_loader *load_validation(const cli_training *t)
@@ -277,16 +291,19 @@ static void print_end(const cli_training *t)
     else /* of a resumed run: no step was made */
         printf("There is nothing left to do: its %lld epochs were done before.\n",
                (long long)t->settings->epochs);
-    printf("\nSaved to %s/model.safetensors%s; curves in pictures/curves.svg.\n", t->folder,
-           chosen ? ", as it was best on the validation data (*)" : "");
+    printf("\nSaved to %s/model.safetensors", t->folder);
+    if (chosen && t->best_epoch > 0)
+        printf(", as of epoch %lld (*)", (long long)t->best_epoch);
+    else if (chosen)
+        printf(", as of its best epoch (*)");
+    printf("\nPictures of the training: %s/pictures\n", t->folder);
     if (t->language)
         printf("  gradus generate %s --prompt TEXT   goes on with a text\n", run);
     else
-        printf(
-            "  gradus predict %s%s   what it makes of new data\n"
-            "  gradus eval %s   %s   how well it does on the %ss kept for %s, and where it errs\n",
-            run, chosen ? " DATA" : "", /* those of digits are known */
-            run, chosen ? "     " : "", t->data.kind->sample, chosen ? "validation" : "the test");
+        printf("  gradus predict %s%s   what it makes of new data\n"
+               "  gradus eval %s   %s   how well it does, and where it errs\n",
+               run, chosen ? " DATA" : "", /* those of digits are known */
+               run, chosen ? "     " : "");
 }
 
 /* ---- all of it ---- */

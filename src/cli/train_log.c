@@ -31,10 +31,23 @@ void cli_add_times(cli_training *t, const gd_fit_progress *p)
     times->save += p->save_seconds;
 }
 
+/* What is sampled, of all steps, may come to more than there was: then all of it is less. */
+static void limit_samples(cli_times *times, double all)
+{
+    const double sampled = times->forward + times->backward + times->update;
+    const double room = fmax(all - times->data - times->validation - times->save - times->log, 0.0);
+    if (sampled <= room)
+        return;
+    times->forward *= room / sampled;
+    times->backward *= room / sampled;
+    times->update *= room / sampled;
+}
+
 void cli_print_times(const cli_training *t)
 {
-    const cli_times *times = &t->times;
+    cli_times limited = t->times, *times = &limited;
     const double all = times->end - times->begin;
+    limit_samples(times, all);
     const struct {
         const char *name;
         double seconds;
@@ -46,7 +59,7 @@ void cli_print_times(const cli_training *t)
     };
     double rest = all;
     char line[256];
-    int length = 0;
+    int length = snprintf(line, sizeof line, "%.1f s:", all);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double share = 100.0 * rows[i].seconds / all;
         rest -= rows[i].seconds;
@@ -54,9 +67,11 @@ void cli_print_times(const cli_training *t)
             length += snprintf(line + length, sizeof line - (size_t)length, " %s %.0f %%,",
                                rows[i].name, share);
     }
-    snprintf(line + length, sizeof line - (size_t)length, " the rest %.0f %%",
+    snprintf(line + length, sizeof line - (size_t)length, " the rest %.0f %%.",
              rest > 0.0 ? 100.0 * rest / all : 0.0);
-    printf("\n%.1f s:%s.\nAt most %.1f MB in tensors.\n", all, line, (double)times->memory / 1e6);
+    printf("\n");
+    cli_print_wrapped(line, 0, 0);
+    printf("At most %.1f MB in tensors.\n", (double)times->memory / 1e6);
 }
 
 /* ---- metrics ---- */

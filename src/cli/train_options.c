@@ -51,7 +51,8 @@ static int data_rows(cli_settings *s, cli_option *rows)
           CLI_WHOLE, &s->size, 8, 1 << 24 },
         { "validation", "X", "share of the data to validate with (default: 0.15)", CLI_REAL,
           &s->validation, 0.01, 0.9 },
-        { "workers", "N", "threads that make batches ahead (default: 2 for photographs, else none)",
+        { "workers", "N",
+          "threads that make batches ahead (default: 2 for photographs and sounds, else none)",
           CLI_WHOLE, &s->workers, 0, 256 },
     };
     memcpy(rows, options, sizeof options);

@@ -115,6 +115,11 @@ void gd_function_release(gd_function *function)
     destroy(function);
 }
 
+gd_context *gd_function_context(const gd_function *function)
+{
+    return function ? function->context : NULL;
+}
+
 /* ---- the body ---- */
 
 /* The body's result, retained; scopes it left open are ended, and what it switched is as before.

@@ -81,8 +81,10 @@ static gd_status check_inputs(const gd_context *context, const gd_op *op, int n,
 {
     for (int i = 0; i < n; i++) {
         if (inputs[i]->context != context)
-            return gd_fail(GD_ERR_INVALID, "gd_%s: operands belong to different contexts",
-                           op->name);
+            return gd_fail(GD_ERR_INVALID,
+                           "gd_%s: operands belong to different contexts (%s and %s); gd_to copies "
+                           "a tensor to another one",
+                           op->name, context->device->name, inputs[i]->context->device->name);
         if (!inputs[i]->storage && !is_in_trace(inputs[i], context->trace))
             return gd_fail(GD_ERR_STATE,
                            "gd_%s: operand %d is a value of a compiled function that is no longer "

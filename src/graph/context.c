@@ -113,6 +113,24 @@ void gd_close(gd_context *context)
     gd_free(context);
 }
 
+static void count_uses(void *user, const gd_tensor *t)
+{
+    *(int64_t *)user += t->retained + (t->mapped != 0);
+}
+
+bool gd_close_if_unused(gd_context *context)
+{
+    if (!context || atomic_load_explicit(&context->user, memory_order_acquire))
+        return false;
+    gd_release_listed(context);
+    int64_t uses = -1; /* random_state is the context's own */
+    gd_each_alive(context, count_uses, &uses);
+    if (uses > 0 || context->owned_count || context->trace)
+        return false;
+    gd_close(context);
+    return true;
+}
+
 gd_status gd_context_adopt(gd_context *context, void *object, void (*destroy)(void *object))
 {
     if (!context || !object || !destroy)

@@ -330,11 +330,16 @@ static void scope_clear(gd_scope *scope)
 
 gd_tensor *gd_claim(gd_context *context, gd_tensor *t)
 {
+    if (t && !gd_usable(t, "gd_claim"))
+        return NULL;
+    if (t)
+        context = t->context;
     if (!context)
         return gd_fail_null(GD_ERR_INVALID, "gd_claim: the context is NULL");
     if (gd_check_free(context, "gd_claim") != GD_OK)
         return NULL;
-    t = gd_retain(t);
+    if (t)
+        gd_retain(t);
     scope_clear(context->scope);
     gd_release_given_back(context);
     return t;

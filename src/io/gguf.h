@@ -40,6 +40,8 @@ typedef struct gd_gguf_entry {
 
 /* NULL: there is no such number. Lives as long as the file is open. */
 const gd_gguf_entry *gd_gguf_entry_at(const gd_gguf *file, int64_t index);
+/* GD_ERR_UNSUPPORTED: its type is not known, and its shape therefore not held against the file. */
+gd_status gd_gguf_check_type(const gd_gguf *file, const gd_gguf_entry *entry);
 /* Numbers first … first + count - 1 of a tensor as f32, whole blocks; `raw` has room for them as they are in the file.
  * GD_ERR_UNSUPPORTED: its type is not known. */
 gd_status gd_gguf_read_numbers(const gd_gguf *file, const gd_gguf_entry *entry, size_t first,
@@ -77,14 +79,21 @@ typedef struct gd_gguf_part {
     gd_shape shape; /* the last axis a multiple of the format's count */
     gd_status (*values)(void *user, size_t first, size_t count, float *out);
     void *user;
-    /* what writing has made of it: of the values as they were and as they will be read */
-    double squares, squared_error, largest_error;
+    double squares, squared_error, largest_error; /* filled in as it is written */
 } gd_gguf_part;
 
-/* Write a file of version 3, atomically. GD_ERR_INVALID: a number that is not finite or too large for its type;
- * GD_ERR_IO, GD_ERR_MEMORY, and what `values` returns. `done`, which may be NULL, is told of each tensor written. */
-gd_status gd_gguf_write(const char *path, const gd_gguf_values *values, size_t count,
-                        gd_gguf_part *parts,
-                        gd_status (*done)(void *user, const gd_gguf_part *part), void *user);
+/* Write a file of version 3, atomically; options' callback is told of each part, its type is not looked at. `who` is the function
+ * that was called. GD_ERR_INVALID: a number that is not finite or too large for its type; GD_ERR_IO, GD_ERR_MEMORY, what
+ * `values` and the callback return. */
+gd_status gd_gguf_write(const char *who, const char *path, const gd_gguf_values *values,
+                        size_t count, gd_gguf_part *parts, const gd_gguf_quantize_options *options);
+
+/* NULL: files are not written with that type. */
+const gd_block_format *gd_gguf_written_format(const char *who, gd_gguf_type type);
+/* That of a tensor where matrices have the format `wanted`. */
+const gd_block_format *gd_gguf_choose(const gd_block_format *wanted, const char *name,
+                                      gd_shape shape);
+/* Values that say of what type most of a file is. */
+void gd_gguf_add_file_type(gd_gguf_values *v, const gd_block_format *format);
 
 #endif

@@ -500,18 +500,26 @@ int64_t gd_gguf_find(const gd_gguf *g, const char *name)
     return found ? *found - g->entries : -1;
 }
 
+gd_status gd_gguf_check_type(const gd_gguf *g, const gd_gguf_entry *e)
+{
+    if (e->format)
+        return GD_OK;
+    return gd_fail(GD_ERR_UNSUPPORTED,
+                   "%s: tensor \"%s\" is of ggml's type %u, which is not read; F32, F16, BF16, "
+                   "Q4_0, Q4_1, "
+                   "Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K are",
+                   g->path, e->name, (unsigned)e->type);
+}
+
 gd_status gd_gguf_read_numbers(const gd_gguf *g, const gd_gguf_entry *e, size_t first, size_t count,
                                unsigned char *raw, float *out)
 {
-    if (!e->format)
-        return gd_fail(GD_ERR_UNSUPPORTED,
-                       "%s: tensor \"%s\" is of ggml's type %u, which is not read; F32, F16, BF16, "
-                       "Q4_0, Q4_1, "
-                       "Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K are",
-                       g->path, e->name, (unsigned)e->type);
+    gd_status status = gd_gguf_check_type(g, e);
+    if (status != GD_OK)
+        return status;
     size_t block = (size_t)e->format->count;
-    gd_status status = gd_file_read_at(g->file, e->at + first / block * e->format->size,
-                                       count / block * e->format->size, raw);
+    status = gd_file_read_at(g->file, e->at + first / block * e->format->size,
+                             count / block * e->format->size, raw);
     if (status == GD_OK)
         gd_blocks_read(e->format, raw, count, out);
     return status;
@@ -523,6 +531,8 @@ gd_tensor *gd_gguf_read(const gd_gguf *g, gd_context *context, int64_t index)
     if (!e)
         return gd_fail_null(GD_ERR_INVALID, "gd_gguf_read: there is no tensor number %lld",
                             (long long)index);
+    if (gd_gguf_check_type(g, e) != GD_OK) /* before its size is believed */
+        return NULL;
     size_t count = 1;
     for (int i = 0; i < e->shape.rank; i++)
         count *= (size_t)e->shape.dim[i];

@@ -106,8 +106,8 @@ typedef struct writing {
     gd_gguf_values head; /* all that stands before the tensors */
     gd_gguf_part *parts;
     size_t count;
-    gd_status (*done)(void *user, const gd_gguf_part *part);
-    void *user;
+    const char *who;
+    const gd_gguf_quantize_options *options;
     float *numbers, *back;
     unsigned char *blocks;
 } writing;
@@ -158,6 +158,26 @@ static gd_status write_piece(writing *w, gd_gguf_part *p, size_t first, size_t c
     return gd_file_sink_write(sink, w->blocks, count / (size_t)p->format->count * p->format->size);
 }
 
+static gd_status tell(const writing *w, const gd_gguf_part *p)
+{
+    if (!w->options->callback)
+        return GD_OK;
+    const gd_gguf_written written = {
+        .name = p->name,
+        .shape = p->shape,
+        .type = p->format->type,
+        .bytes = bytes_of(p),
+        .error = p->squares > 0.0 ? sqrt(p->squared_error / p->squares) : 0.0,
+        .largest_error = p->largest_error,
+    };
+    const uint64_t mark = gd_error_mark();
+    bool stop = false;
+    gd_status status = w->options->callback(w->options->user, &written, &stop);
+    if (status == GD_OK && stop)
+        return gd_fail(GD_ERR_STATE, "%s: stopped by the callback", w->who);
+    return gd_callback_status(status, mark, w->who);
+}
+
 static gd_status write_part(writing *w, gd_gguf_part *p, gd_file_sink *sink)
 {
     static const unsigned char zeros[ALIGNMENT];
@@ -168,9 +188,7 @@ static gd_status write_part(writing *w, gd_gguf_part *p, gd_file_sink *sink)
         status = write_piece(w, p, first, total - first < PIECE ? total - first : PIECE, sink);
     if (status == GD_OK)
         status = gd_file_sink_write(sink, zeros, padding(bytes_of(p)));
-    if (status == GD_OK && w->done)
-        status = w->done(w->user, p);
-    return status;
+    return status == GD_OK ? tell(w, p) : status;
 }
 
 static gd_status write_all(void *user, gd_file_sink *sink)
@@ -205,11 +223,10 @@ static void fill_head(writing *w, const gd_gguf_values *values)
     put(head, zeros, padding(head->size));
 }
 
-gd_status gd_gguf_write(const char *path, const gd_gguf_values *values, size_t count,
-                        gd_gguf_part *parts,
-                        gd_status (*done)(void *user, const gd_gguf_part *part), void *user)
+gd_status gd_gguf_write(const char *who, const char *path, const gd_gguf_values *values,
+                        size_t count, gd_gguf_part *parts, const gd_gguf_quantize_options *options)
 {
-    writing w = { .path = path, .parts = parts, .count = count, .done = done, .user = user };
+    writing w = { .path = path, .parts = parts, .count = count, .who = who, .options = options };
     fill_head(&w, values);
     w.numbers = gd_alloc(PIECE * sizeof *w.numbers);
     w.back = gd_alloc(PIECE * sizeof *w.back);

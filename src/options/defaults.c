@@ -52,6 +52,7 @@ static const image images[] = {
     IMAGE(gd_focal_options, GD_FOCAL_DEFAULTS),
     IMAGE(gd_generate_options, GD_GENERATE_DEFAULTS),
     IMAGE(gd_group_norm_options, GD_GROUP_NORM_DEFAULTS),
+    IMAGE(gd_gguf_quantize_options, GD_GGUF_QUANTIZE_DEFAULTS),
     IMAGE(gd_hinge_options, GD_HINGE_DEFAULTS),
     IMAGE(gd_huber_options, GD_HUBER_DEFAULTS),
     IMAGE(gd_image_options, GD_IMAGE_DEFAULTS),

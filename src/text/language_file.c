@@ -1,9 +1,10 @@
 /* text/language_file.c: language models in files: safetensors (GPT-2 as Hugging Face stores it, and
- * our own), and llama2.c's checkpoints. Start at gd_language_model_load(). */
+ * our own), and llama2.c's checkpoints; GGUF is in language_gguf.c. Start at gd_language_model_load(). */
 #include "text/language_model.h"
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "io/file.h"
 
 #include <gradus/io.h>
@@ -77,7 +78,7 @@ static const char *own_name(const char *name, char out[PATH])
 
 /* ---- what a safetensors file says of the model beside its tensors ---- */
 
-enum { NUMBERS = 9 };
+enum { NUMBERS = 9, REALS = 2 };
 
 typedef struct number {
     const char *key;
@@ -98,6 +99,18 @@ static void list_numbers(gd_language_options *o, int64_t *decoder, int64_t *unti
     memcpy(out, all, sizeof all);
 }
 
+typedef struct real {
+    const char *key;
+    double *value;
+} real;
+
+/* Files of versions before have none of these: the defaults hold. */
+static void list_reals(gd_language_options *o, real out[REALS])
+{
+    out[0] = (real){ "gradus.epsilon", &o->epsilon };
+    out[1] = (real){ "gradus.rotary_base", &o->rotary_base };
+}
+
 gd_status gd_language_model_save(const gd_language_model *m, const char *path,
                                  int64_t metadata_count, const gd_metadata *given)
 {
@@ -112,10 +125,17 @@ gd_status gd_language_model_save(const gd_language_model *m, const char *path,
     int64_t decoder = (int64_t)o.decoder, untied = !o.tied;
     number numbers[NUMBERS];
     list_numbers(&o, &decoder, &untied, numbers);
-    char text[NUMBERS][24];
-    gd_metadata *metadata = gd_alloc_zero((size_t)metadata_count + NUMBERS, sizeof *metadata);
+    real reals[REALS];
+    list_reals(&o, reals);
+    char text[NUMBERS][24], real_text[REALS][32];
+    enum { ALL = NUMBERS + REALS };
+    gd_metadata *metadata = gd_alloc_zero((size_t)metadata_count + ALL, sizeof *metadata);
     for (int64_t i = 0; metadata && i < metadata_count; i++)
-        metadata[NUMBERS + i] = given[i];
+        metadata[ALL + i] = given[i];
+    for (int i = 0; metadata && i < REALS; i++) {
+        gd_snprintf(real_text[i], sizeof real_text[i], "%.17g", *reals[i].value);
+        metadata[NUMBERS + i] = (gd_metadata){ reals[i].key, real_text[i] };
+    }
     for (int i = 0; metadata && i < NUMBERS; i++) {
         snprintf(text[i], sizeof text[i], "%lld", (long long)*numbers[i].value);
         metadata[i] = (gd_metadata){ numbers[i].key, text[i] };
@@ -131,7 +151,7 @@ gd_status gd_language_model_save(const gd_language_model *m, const char *path,
         list[i] = (gd_named_tensor){ name, gd_module_tensor(m->module, (int)i) };
     }
     if (status == GD_OK)
-        status = gd_tensors_save(path, (int64_t)count, list, NUMBERS + metadata_count, metadata);
+        status = gd_tensors_save(path, (int64_t)count, list, ALL + metadata_count, metadata);
     gd_free(metadata);
     gd_free(names);
     gd_free(list);
@@ -154,6 +174,16 @@ static bool options_from_metadata(const gd_tensor_file *file, gd_language_option
         if (!text || end == text || *end || errno)
             return false;
         *numbers[i].value = value;
+    }
+    real reals[REALS];
+    list_reals(o, reals);
+    for (int i = 0; i < REALS; i++) {
+        const char *text = gd_tensor_file_metadata(file, reals[i].key);
+        char *end = NULL;
+        double value = text ? gd_strtod(text, &end) : *reals[i].value;
+        if (text && (end == text || *end))
+            return false;
+        *reals[i].value = value;
     }
     o->decoder = decoder == 0 ? GD_DECODER_GPT2 : GD_DECODER_LLAMA;
     o->tied = untied == 0;
@@ -203,59 +233,7 @@ static gd_status options_from_shapes(const gd_tensor_file *file, const char *pat
     return GD_OK;
 }
 
-/* ---- the parameters of a model of some sizes ---- */
-
-typedef enum size_name { NONE, WIDTH, LENGTH, VOCABULARY, HIDDEN, QUERIES_KEYS_VALUES } size_name;
-
-enum { GPT2 = 1, LLAMA = 2, UNTIED = 4, BOTH = GPT2 | LLAMA };
-
-static const struct parameter {
-    const char *name;
-    int models; /* that have it */
-    size_name dim[2];
-} first_parameters[] = { { "token.weight", BOTH, { VOCABULARY, WIDTH } },
-                         { "position.weight", GPT2, { LENGTH, WIDTH } } },
-  layer_parameters[] = { { "norm1.weight", BOTH, { WIDTH } },
-                         { "norm1.bias", GPT2, { WIDTH } },
-                         { "self.qkv.weight", BOTH, { WIDTH, QUERIES_KEYS_VALUES } },
-                         { "self.qkv.bias", GPT2, { QUERIES_KEYS_VALUES } },
-                         { "self.out.weight", BOTH, { WIDTH, WIDTH } },
-                         { "self.out.bias", GPT2, { WIDTH } },
-                         { "norm2.weight", BOTH, { WIDTH } },
-                         { "norm2.bias", GPT2, { WIDTH } },
-                         { "ff.gate.weight", LLAMA, { WIDTH, HIDDEN } },
-                         { "ff.up.weight", BOTH, { WIDTH, HIDDEN } },
-                         { "ff.up.bias", GPT2, { HIDDEN } },
-                         { "ff.down.weight", BOTH, { HIDDEN, WIDTH } },
-                         { "ff.down.bias", GPT2, { WIDTH } } },
-  last_parameters[] = { { "norm.weight", BOTH, { WIDTH } },
-                        { "norm.bias", GPT2, { WIDTH } },
-                        { "head.weight", UNTIED, { WIDTH, VOCABULARY } } };
-enum {
-    FIRST_PARAMETERS = sizeof first_parameters / sizeof *first_parameters,
-    LAYER_PARAMETERS = sizeof layer_parameters / sizeof *layer_parameters,
-    LAST_PARAMETERS = sizeof last_parameters / sizeof *last_parameters
-};
-
-static int64_t size_of(const gd_language_options *o, size_name name)
-{
-    switch (name) {
-    case WIDTH:
-        return o->width;
-    case LENGTH:
-        return o->max_length;
-    case VOCABULARY:
-        return o->vocabulary;
-    case HIDDEN:
-        return o->hidden;
-    case QUERIES_KEYS_VALUES:
-        return o->width + 2 * (o->width / o->heads * o->kv_heads);
-    default:
-        return 0;
-    }
-}
-
-/* ---- their values ---- */
+/* ---- the parameters' values ---- */
 
 typedef struct reading {
     gd_language_model *model;
@@ -266,8 +244,9 @@ typedef struct reading {
 /* The parameter takes the file's values. Its shape is looked at before anything is made, so that
  * memory is bounded by the file, whatever its metadata says. It is made on the way to
  * gd_language_fill, so that no initial values are drawn for it. */
-static gd_status read_parameter(const reading *r, const struct parameter *p, const char *name)
+static gd_status read_parameter(void *user, const char *name, gd_shape shape)
 {
+    const reading *r = user;
     const gd_language_options *o = &r->model->options;
     char text[PATH];
     const char *in_file = o->decoder == GD_DECODER_GPT2 ? published_name(name, text) : name;
@@ -276,20 +255,10 @@ static gd_status read_parameter(const reading *r, const struct parameter *p, con
         return gd_fail(GD_ERR_FORMAT, "%s: it lacks \"%s\"", r->path, in_file);
     gd_tensor_info info;
     gd_status status = gd_tensor_file_info(r->file, index, &info);
+    if (status == GD_OK)
+        status = gd_language_check_shape(r->path, in_file, info.shape, shape);
     if (status != GD_OK)
         return status;
-    int rank = p->dim[1] == NONE ? 1 : 2;
-    int64_t rows = size_of(o, p->dim[0]), columns = size_of(o, p->dim[1]);
-    if (info.shape.rank != rank || info.shape.dim[0] != rows ||
-        (rank == 2 && info.shape.dim[1] != columns)) {
-        char wanted[64];
-        if (rank == 2)
-            snprintf(wanted, sizeof wanted, "[%lld, %lld]", (long long)rows, (long long)columns);
-        else
-            snprintf(wanted, sizeof wanted, "[%lld]", (long long)rows);
-        return gd_fail(GD_ERR_FORMAT, "%s: its \"%s\" is not %s, as a model of its sizes needs",
-                       r->path, in_file, wanted);
-    }
     status = gd_scope_begin(r->model->context);
     if (status != GD_OK)
         return status;
@@ -297,23 +266,6 @@ static gd_status read_parameter(const reading *r, const struct parameter *p, con
     if (!to || !gd_assign(to, gd_tensor_file_read(r->file, r->model->context, index)))
         status = gd_error_last();
     (void)gd_scope_end(r->model->context);
-    return status;
-}
-
-/* Those of a table that the model has, of layer number `layer`, -1: of none. */
-static gd_status read_table(const reading *r, const struct parameter *table, int count,
-                            int64_t layer)
-{
-    const gd_language_options *o = &r->model->options;
-    int model = (o->decoder == GD_DECODER_GPT2 ? GPT2 : LLAMA) | (o->tied ? 0 : UNTIED);
-    gd_status status = GD_OK;
-    for (int i = 0; status == GD_OK && i < count; i++) {
-        char name[PATH];
-        if (layer >= 0)
-            snprintf(name, sizeof name, "%lld.%s", (long long)layer, table[i].name);
-        if (table[i].models & model)
-            status = read_parameter(r, &table[i], layer >= 0 ? name : table[i].name);
-    }
     return status;
 }
 
@@ -346,14 +298,10 @@ static gd_status check_rest(const reading *r)
     return GD_OK;
 }
 
-static gd_status read_tensors(const reading *r)
+static gd_status read_tensors(reading *r)
 {
     gd_language_model *m = r->model;
-    gd_status status = read_table(r, first_parameters, FIRST_PARAMETERS, -1);
-    for (int64_t layer = 0; status == GD_OK && layer < m->options.layers; layer++)
-        status = read_table(r, layer_parameters, LAYER_PARAMETERS, layer);
-    if (status == GD_OK)
-        status = read_table(r, last_parameters, LAST_PARAMETERS, -1);
+    gd_status status = gd_language_each(&m->options, read_parameter, r);
     if (status == GD_OK)
         status = check_rest(r);
     int count = gd_module_count(m->module);
@@ -565,15 +513,17 @@ static gd_language_model *read_llama2c(gd_context *context, const gd_file *file,
     return m;
 }
 
-/* ---- either ---- */
+/* ---- any of them ---- */
+
+typedef enum file_format { LLAMA2C, SAFETENSORS, GGUF } file_format;
 
 /* safetensors begins with the size of its header, 8 bytes, and then the '{' of its JSON. */
-static gd_status recognise(const gd_file *file, bool *safetensors)
+static gd_status recognise(const gd_file *file, file_format *format)
 {
     unsigned char first[9] = { 0 };
     size_t size = gd_file_size(file);
     gd_status status = gd_file_read_at(file, 0, size < sizeof first ? size : sizeof first, first);
-    *safetensors = first[8] == '{';
+    *format = memcmp(first, "GGUF", 4) == 0 ? GGUF : first[8] == '{' ? SAFETENSORS : LLAMA2C;
     return status;
 }
 
@@ -586,10 +536,12 @@ gd_language_model *gd_language_model_load(gd_context *context, const char *path)
     gd_file *file;
     if (gd_file_open(path, &file) != GD_OK)
         return NULL;
-    bool safetensors;
+    file_format format;
     gd_language_model *m = NULL;
-    if (recognise(file, &safetensors) == GD_OK)
-        m = safetensors ? open_safetensors(context, path) : read_llama2c(context, file, path);
+    if (recognise(file, &format) == GD_OK)
+        m = format == GGUF          ? gd_language_open_gguf(context, path)
+            : format == SAFETENSORS ? open_safetensors(context, path)
+                                    : read_llama2c(context, file, path);
     gd_file_close(file);
     return m;
 }

@@ -29,7 +29,9 @@ static gd_transformer_config config_of(const gd_language_options *o)
                                 .pre_norm = true,
                                 .tied = o->tied,
                                 .checkpoint = o->checkpoint,
-                                .dropout = o->dropout };
+                                .dropout = o->dropout,
+                                .epsilon = o->epsilon,
+                                .rotary_base = o->rotary_base };
     bool llama = o->decoder == GD_DECODER_LLAMA;
     c.activation = llama ? GD_ACTIVATION_SWIGLU : GD_ACTIVATION_GELU_TANH;
     c.norm = llama ? GD_NORM_RMS : GD_NORM_LAYER;
@@ -97,7 +99,7 @@ static gd_status check(const gd_language_options *o)
         fit = fit && sizes[i] > 0 && sizes[i] <= most;
     bool llama = o->decoder == GD_DECODER_LLAMA;
     fit = fit && o->width % o->heads == 0 && o->heads % o->kv_heads == 0;
-    fit = fit && (llama ? o->width / o->heads % 2 == 0 : o->kv_heads == o->heads && o->tied);
+    fit = fit && (llama ? o->width / o->heads % 2 == 0 : o->kv_heads == o->heads);
     if (!fit)
         return gd_fail(
             GD_ERR_INVALID,
@@ -108,7 +110,13 @@ static gd_status check(const gd_language_options *o)
             (long long)o->layers, (long long)o->heads, (long long)o->kv_heads, (long long)o->width,
             (long long)o->hidden, (long long)most,
             llama ? " with an even quotient, and those of keys a divisor of the heads"
-                  : ", and those of keys as many; its output is tied");
+                  : ", and those of keys as many");
+    if (!(o->epsilon > 0.0 && isfinite(o->epsilon) && o->rotary_base > 0.0 &&
+          isfinite(o->rotary_base)))
+        return gd_fail(GD_ERR_INVALID,
+                       "a language model's epsilon is %g and its rotary_base %g; both must be "
+                       "positive",
+                       o->epsilon, o->rotary_base);
     if (!(o->dropout >= 0.0 && o->dropout < 1.0))
         return gd_fail(GD_ERR_INVALID, "a language model's dropout is %g; it must be 0 to 1",
                        o->dropout);

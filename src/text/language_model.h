@@ -21,4 +21,16 @@ gd_language_model *gd_language_model_new(gd_context *context, gd_language_option
 /* Make the parameters that are not there yet. */
 gd_status gd_language_fill(gd_language_model *model);
 
+/* Call `each` with the path and shape of every parameter that a model of these sizes has, in order,
+ * until it fails. */
+typedef gd_status (*gd_language_each_fn)(void *user, const char *path, gd_shape shape);
+gd_status gd_language_each(const gd_language_options *options, gd_language_each_fn each,
+                           void *user);
+/* GD_ERR_FORMAT: the tensor `name` of the file `path` has not the shape that is wanted. */
+gd_status gd_language_check_shape(const char *path, const char *name, gd_shape got,
+                                  gd_shape wanted);
+
+/* gd_language_model_load of a GGUF file (language_gguf.c). */
+gd_language_model *gd_language_open_gguf(gd_context *context, const char *path);
+
 #endif

@@ -35,10 +35,11 @@ struct gd_tokenizer {
     int32_t begin, end;      /* -1: none */
     bool leading_space;      /* a text begins with a space that is not its own */
     uint32_t *characters;    /* [count], ascending: of a character tokeniser */
-    int32_t byte_token[256]; /* of BPE: the token of each byte */
-    gd_token_merge *merges;  /* hash table, open addressing, linear probing */
-    size_t merge_slots;      /* a power of two */
-    int32_t *names;          /* likewise: tokens by their text; -1: free */
+    int32_t byte_token[256]; /* of BPE: the token of each byte, -1: none */
+    size_t (*word)(const char *text, size_t size); /* of BPE: bytes of the first word of a text */
+    gd_token_merge *merges;                        /* hash table, open addressing, linear probing */
+    size_t merge_slots;                            /* a power of two */
+    int32_t *names;                                /* likewise: tokens by their text; -1: free */
     size_t name_slots;
     size_t name_count;
 };

@@ -1,5 +1,7 @@
 /* text/tokenizer_bpe.c: GPT-2's byte pair encoding. Start at read_merges() for the file, at
  * encode() for text. */
+#include "text/bpe.h"
+
 #include "text/characters.h"
 #include "text/merge.h"
 
@@ -40,9 +42,9 @@ static size_t stretch(gd_character_class of, const char *text, size_t size, size
     return at;
 }
 
-/* Bytes of the first word of a text: the pattern in gradus/text.h, as a regular expression matches
+/* Bytes of the first word of a text: GPT-2's pattern in gradus/text.h, as a regular expression matches
  * it. */
-static size_t word_length(const char *text, size_t size)
+size_t gd_bpe_word_gpt2(const char *text, size_t size)
 {
     size_t length = contraction(text, size), bytes, last;
     if (length > 0)
@@ -56,15 +58,83 @@ static size_t word_length(const char *text, size_t size)
     return length < size && length > last ? length - last : length;
 }
 
+/* Bytes up to behind the last line end among the white space at the head of a text; 0: there is none. */
+static size_t line_ends(const char *text, size_t size)
+{
+    size_t last, length = stretch(GD_CLASS_SPACE, text, size, &last);
+    while (length > 0 && text[length - 1] != '\r' && text[length - 1] != '\n')
+        length--;
+    return length;
+}
+
+/* Bytes of the digits at the head of a text, `most` of them at most. */
+static size_t digits(const char *text, size_t size, int most)
+{
+    size_t at = 0, bytes;
+    for (int i = 0;
+         i < most && at < size && class_at(text + at, size - at, &bytes) == GD_CLASS_NUMBER; i++)
+        at += bytes;
+    return at;
+}
+
+/* Llama 3's pattern in gradus/text.h, with up to `most` digits in a word. */
+static size_t word_of_digits(const char *text, size_t size, int most)
+{
+    char lower[3] = { 0 };
+    for (size_t i = 0; i < 3 && i < size; i++)
+        lower[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] - 'A' + 'a' : text[i]);
+    size_t length = contraction(lower, size < 3 ? size : 3), bytes, last, skip;
+    if (length > 0)
+        return length;
+    gd_character_class class = class_at(text, size, &bytes);
+    if (class == GD_CLASS_NUMBER)
+        return digits(text, size, most);
+    bool joins = class != GD_CLASS_LETTER && text[0] != '\r' && text[0] != '\n';
+    skip = joins ? bytes : 0;
+    length = skip < size ? stretch(GD_CLASS_LETTER, text + skip, size - skip, &last) : 0;
+    if (length > 0)
+        return skip + length;
+    skip = text[0] == ' ' && size > 1;
+    length = stretch(GD_CLASS_OTHER, text + skip, size - skip, &last);
+    if (length > 0) {
+        length += skip;
+        while (length < size && (text[length] == '\r' || text[length] == '\n'))
+            length++;
+        return length;
+    }
+    length = line_ends(text, size);
+    if (length > 0)
+        return length;
+    length = stretch(GD_CLASS_SPACE, text, size, &last);
+    return length < size && length > last ? length - last : length;
+}
+
+size_t gd_bpe_word_llama3(const char *text, size_t size)
+{
+    return word_of_digits(text, size, 3);
+}
+
+size_t gd_bpe_word_qwen2(const char *text, size_t size)
+{
+    return word_of_digits(text, size, 1);
+}
+
 static gd_status encode(const gd_tokenizer *t, const char *text, size_t size, gd_tokens *out)
 {
     gd_merger merger = { 0 };
     gd_status status = GD_OK;
     for (size_t at = 0, length; status == GD_OK && at < size; at += length) {
-        length = word_length(text + at, size - at);
+        length = t->word(text + at, size - at);
         status = gd_merger_begin(&merger, length);
-        for (size_t i = 0; status == GD_OK && i < length; i++)
-            gd_merger_push(&merger, t->byte_token[(unsigned char)text[at + i]]);
+        for (size_t i = 0; status == GD_OK && i < length; i++) {
+            int32_t token = t->byte_token[(unsigned char)text[at + i]];
+            if (token < 0)
+                status =
+                    gd_fail(GD_ERR_INVALID, "gd_tokenize: the vocabulary lacks the byte 0x%02X",
+                            (unsigned char)text[at + i]);
+            else
+                gd_merger_push(&merger, token);
+        }
         if (status == GD_OK)
             status = gd_merger_finish(&merger, t, out);
     }
@@ -81,17 +151,22 @@ static bool can_be_seen(int byte)
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-/* The tokens of single bytes, and byte_of[character]. */
-static gd_status add_bytes(gd_tokenizer *t, int16_t byte_of[512])
+void gd_bpe_characters(int16_t byte_of[GD_BPE_CHARACTERS])
 {
-    for (int i = 0; i < 512; i++)
+    for (int i = 0; i < GD_BPE_CHARACTERS; i++)
         byte_of[i] = -1;
-    int hidden = 0;
+    for (int byte = 0, hidden = 0; byte < 256; byte++)
+        byte_of[can_be_seen(byte) ? byte : 256 + hidden++] = (int16_t)byte;
+}
+
+/* The tokens of single bytes, and byte_of[character]. */
+static gd_status add_bytes(gd_tokenizer *t, int16_t byte_of[GD_BPE_CHARACTERS])
+{
+    gd_bpe_characters(byte_of);
     for (int seen = 1; seen >= 0; seen--)
         for (int byte = 0; byte < 256; byte++) {
             if (can_be_seen(byte) != (seen == 1))
                 continue;
-            byte_of[seen ? byte : 256 + hidden++] = (int16_t)byte;
             t->byte_token[byte] = (int32_t)t->count;
             char text = (char)(unsigned char)byte;
             if (gd_tokenizer_add(t, &text, 1) != GD_OK ||
@@ -101,14 +176,13 @@ static gd_status add_bytes(gd_tokenizer *t, int16_t byte_of[512])
     return GD_OK;
 }
 
-/* One side of a merge, from the file's characters to bytes. The bytes are never more. -1: not a
- * character of a byte. */
-static int64_t to_bytes(const char *text, size_t size, const int16_t byte_of[512], char *out)
+int64_t gd_bpe_bytes(const char *text, size_t size, const int16_t byte_of[GD_BPE_CHARACTERS],
+                     char *out)
 {
     int64_t count = 0;
     for (size_t i = 0; i < size;) {
         gd_character c = gd_character_at(text + i, size - i);
-        if (c.point >= 512 || byte_of[c.point] < 0)
+        if (c.point >= GD_BPE_CHARACTERS || byte_of[c.point] < 0)
             return -1;
         out[count++] = (char)(unsigned char)byte_of[c.point];
         i += (size_t)c.bytes;
@@ -121,7 +195,7 @@ typedef struct merge_file {
     const char *text;
     size_t size;
     char *scratch; /* [size] */
-    int16_t byte_of[512];
+    int16_t byte_of[GD_BPE_CHARACTERS];
 } merge_file;
 
 /* The line "left right" of `size` bytes, the merge of that rank. */
@@ -132,10 +206,10 @@ static gd_status add_line(gd_tokenizer *t, merge_file *f, const char *line, size
     size_t left_size = gap ? (size_t)(gap - line) : 0;
     if (left_size == 0 || left_size + 1 == size)
         return gd_fail(GD_ERR_FORMAT, "%s: line %zu is not \"left right\"", f->name, number);
-    int64_t left_bytes = to_bytes(line, left_size, f->byte_of, f->scratch);
+    int64_t left_bytes = gd_bpe_bytes(line, left_size, f->byte_of, f->scratch);
     int64_t right_bytes = left_bytes < 0 ? -1
-                                         : to_bytes(gap + 1, size - left_size - 1, f->byte_of,
-                                                    f->scratch + left_bytes);
+                                         : gd_bpe_bytes(gap + 1, size - left_size - 1, f->byte_of,
+                                                        f->scratch + left_bytes);
     if (right_bytes < 0)
         return gd_fail(GD_ERR_FORMAT, "%s: line %zu has a character that stands for no byte",
                        f->name, number);
@@ -196,9 +270,17 @@ static gd_status read_merges(gd_tokenizer *t, merge_file *f)
     return gd_tokenizer_add(t, end, strlen(end));
 }
 
-static gd_tokenizer *read_bpe(merge_file *f)
+gd_tokenizer *gd_bpe_new(size_t (*word)(const char *text, size_t size))
 {
     gd_tokenizer *t = gd_tokenizer_new(encode);
+    if (t)
+        t->word = word;
+    return t;
+}
+
+static gd_tokenizer *read_bpe(merge_file *f)
+{
+    gd_tokenizer *t = gd_bpe_new(gd_bpe_word_gpt2);
     if (t && read_merges(t, f) != GD_OK) {
         gd_tokenizer_release(t);
         t = NULL;

@@ -44,6 +44,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_tensors(gd, file);
     }
     gd_gguf_close(file);
+    const char *path = fuzz_file(data, size);
+    gd_tokenizer *tokenizer = gd_tokenizer_load_gguf(path);
+    fuzz_check(tokenizer != NULL);
+    gd_tokens tokens = { 0 };
+    if (tokenizer)
+        fuzz_check(gd_tokenize(tokenizer, "a text: 12,\n", 12, &tokens) == GD_OK);
+    gd_tokens_free(&tokens);
+    gd_tokenizer_release(tokenizer);
+    gd_language_model *model = gd_language_model_load(gd, path);
+    if (!model && gd_error_code() == GD_ERR_MEMORY)
+        abort();
+    fuzz_check(model != NULL);
     gd_close(gd);
     return 0;
 }

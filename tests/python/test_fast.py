@@ -11,7 +11,7 @@ import pytest
 
 import gradus as gd
 from conftest import environment
-from gradus import _lib, _native, _ops
+from gradus import _context, _lib, _native, _ops
 
 fast = _lib.fast
 needs_fast = pytest.mark.skipif(fast is None, reason="the package runs over ctypes")
@@ -163,7 +163,7 @@ def test_no_objects_are_left_behind():
 
 
 def test_the_lock_may_be_taken_again_by_its_thread():
-    lock, order = _lib.lock, []
+    lock, order = _context.home().lock, []
     ready = threading.Event()
 
     def other():
@@ -197,7 +197,7 @@ def test_threads_wait_for_one_another():
                 elif k == 1 and dropped:
                     dropped.pop()
                 else:
-                    with _lib.lock:
+                    with _context.home().lock:
                         t = gd.full((4,), float(i)) + k
                     assert t.sum().item() == 4.0 * (i + k)
         except BaseException as error:

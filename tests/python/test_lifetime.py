@@ -94,7 +94,7 @@ import gradus as gd
 gd.ones(2) + 1
 held = threading.Event()
 def hold():
-    with gd._lib.lock:
+    with gd._context.home().lock:
         held.set()
         time.sleep(5)
 threading.Thread(target=hold, daemon=True).start()
@@ -138,7 +138,7 @@ def test_objects_end_before_what_they_were_made_from():
 def test_what_was_made_from_another_ends_before_it():
     ended = []
 
-    class Owner(gd._lib.Object):
+    class Owner(gd._context.Object):
         __slots__ = ()
         _end = "owner"
 
@@ -149,8 +149,8 @@ def test_what_was_made_from_another_ends_before_it():
     Owner.__del__(owner, _C=Ends)  # as the collector may do with a cycle: in any order
     Owner.__del__(user, _C=Ends)
     owner._h = user._h = 0
-    with gd._lib.lock:
-        gd._lib.drain()
+    with gd._context.within(gd._context.home()):
+        pass
     assert ended == [2, 1]
 
 

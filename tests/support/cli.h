@@ -64,6 +64,18 @@ static inline void assert_fails(const result *r, int code, const char *words)
     assert_int_equal(r->code, code);
 }
 
+/* No line has more than 80 characters, but for the first, which names the data. */
+static inline void assert_narrow(const char *out)
+{
+    for (const char *line = strchr(out, '\n'), *end; line && line[1]; line = end) {
+        end = strchr(line + 1, '\n');
+        if (!end || end - line > 81)
+            print_error("not one line of 80 columns: %.100s\n", line + 1);
+        assert_non_null(end);
+        assert_in_range(end - line, 1, 81);
+    }
+}
+
 static inline int make_folder(void **state)
 {
     (void)state;

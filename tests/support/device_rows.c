@@ -30,20 +30,21 @@ static reading run(gd_context *context, const op_row *row, const operand *o, con
     return r;
 }
 
-bool device_row_gives_the_cpus_bits(gd_context *const contexts[2], const op_row *row, int c,
-                                    gd_dtype dtype, int arrangement, numbers *n)
+bool device_row_gives_the_cpus_bits(gd_context *const contexts[2], const op_row *row,
+                                    const op_case *c, gd_dtype dtype, int arrangement, numbers *n)
 {
     operand o[OP_MAX_OPERANDS];
     for (int i = 0; i < row->operands; i++)
-        o[i] = operand_make(row, &row->cases[c], i, dtype,
-                            (layout_kind)((arrangement + i) % LAYOUT_COUNT), false, n);
+        o[i] = operand_make(row, c, i, dtype, (layout_kind)((arrangement + i) % LAYOUT_COUNT),
+                            false, n);
     char what[160];
-    snprintf(what, sizeof what, "%s %s, case %d, %s", row->name, gd_dtype_name(dtype), c,
+    snprintf(what, sizeof what, "%s %s, %s, %s", row->name, gd_dtype_name(dtype),
+             c >= row->cases && c < row->cases + row->case_count ? "small" : "large",
              layout_names[arrangement % LAYOUT_COUNT]);
     const gd_gpu *gpu = (const gd_gpu *)contexts[1]->device;
     const uint64_t on_host = gpu->ran_on_host;
-    reading expected = run(contexts[0], row, o, row->cases[c].p, what);
-    reading actual = run(contexts[1], row, o, row->cases[c].p, what);
+    reading expected = run(contexts[0], row, o, c->p, what);
+    reading actual = run(contexts[1], row, o, c->p, what);
     assert_same_bits(&expected, &actual, what);
     reading_free(&expected);
     reading_free(&actual);
@@ -62,11 +63,10 @@ static bool tries(int row, int c, int dtype, int part)
 {
     if (getenv("GRADUS_TEST_ALL"))
         return true;
-    const bool is_compiled =
-        op_rows[row]->id < GD_OP_ELEMENTWISE_COUNT || op_rows[row]->id == GD_OP_COUNT;
-    return c == row % op_rows[row]->case_count &&
-           (is_compiled ? (row + part) % 5 == 0 && dtype == GD_F32 + row / 5 % 2
-                        : dtype == GD_F32 || (row + dtype) % 5 == 0);
+    const bool is_first = c == row % op_rows[row]->case_count;
+    if (op_rows[row]->id >= GD_OP_ELEMENTWISE_COUNT && op_rows[row]->id < GD_OP_COUNT)
+        return dtype == GD_F32 || (is_first && (dtype == GD_F64 || (row + dtype) % 5 == 0));
+    return is_first && (row + part) % 5 == 0 && dtype == GD_F32 + row / 5 % 2;
 }
 
 void device_gives_the_cpus_bits(gd_context *const contexts[2], int part)
@@ -77,9 +77,23 @@ void device_gives_the_cpus_bits(gd_context *const contexts[2], int part)
             for (int c = 0; c < op_rows[r]->case_count; c++)
                 if (device_row_is_asked_for(op_rows[r]) &&
                     op_row_takes(op_rows[r], (gd_dtype)dtype) && tries(r, c, dtype, part))
-                    (void)device_row_gives_the_cpus_bits(contexts, op_rows[r], c, (gd_dtype)dtype,
+                    (void)device_row_gives_the_cpus_bits(contexts, op_rows[r],
+                                                         &op_rows[r]->cases[c], (gd_dtype)dtype,
                                                          c + dtype, &n);
     }
+}
+
+void device_gives_the_cpus_bits_of_large_operands(gd_context *const contexts[2])
+{
+    for (int i = 0; i < op_large_count; i++)
+        for (int r = GD_OP_ELEMENTWISE_COUNT; r < op_row_count && op_rows[r]->id < GD_OP_COUNT;
+             r++) {
+            numbers n = numbers_of(op_rows[r], 7);
+            const op_large *large = &op_large_cases[i];
+            if (device_row_is_asked_for(op_rows[r]) && op_large_concerns(large, op_rows[r]))
+                (void)device_row_gives_the_cpus_bits(contexts, op_rows[r], &large->operands, GD_F32,
+                                                     i, &n);
+        }
 }
 
 /* ---- any bits ---- */

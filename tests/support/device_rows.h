@@ -8,15 +8,18 @@
 
 #include "support/tensors.h"
 
-/* Case c of a row, its operands' layouts from number `arrangement` on; whether the device did without
+/* A case of a row, its operands' layouts from number `arrangement` on; whether the device did without
  * its host. */
-bool device_row_gives_the_cpus_bits(gd_context *const contexts[2], const op_row *row, int c,
-                                    gd_dtype dtype, int arrangement, numbers *n);
+bool device_row_gives_the_cpus_bits(gd_context *const contexts[2], const op_row *row,
+                                    const op_case *c, gd_dtype dtype, int arrangement, numbers *n);
 bool device_row_is_asked_for(const op_row *row);
 
-/* All rows: in one case, in f32 and now and then another dtype; of elementwise ops and functions, which
- * are kernels to compile, every fifth, from `part` on. */
+/* All rows. Elementwise ops and functions are kernels to compile: every fifth of them, from `part` on, in
+ * one case and dtype. Kernels of other ops take sizes as arguments: every case in f32, one now and then
+ * in others. */
 void device_gives_the_cpus_bits(gd_context *const contexts[2], int part);
+/* Operands that make every kernel cut its work into pieces; not elementwise ops. */
+void device_gives_the_cpus_bits_of_large_operands(gd_context *const contexts[2]);
 /* Elementwise ops in f32 and f64, every eleventh, from `part` on. */
 void device_gives_the_cpus_bits_of_any_bits(gd_context *const contexts[2], int part);
 

@@ -1,7 +1,7 @@
 """Module and Parameter: networks as objects, after PyTorch. Parameters' names are the paths of attributes, "fc1.weight"."""
 from __future__ import annotations
 
-from .. import _compile, _convert, _io, _lib, _objects, _ops
+from .. import _context, _convert, _io, _lib, _objects, _ops
 from .._dtype import dtype as as_dtype
 from .._tensor import Tensor, as_tensor
 
@@ -10,36 +10,46 @@ if TYPE_CHECKING:
     from .._convert import DTypeLike
     from typing import Any, Callable, Iterator, Mapping
 
-_source = None  # the library's module whose stream initial values are drawn from
-_seed, _layers = 0, 0
 version = 0  # of all modules: it grows when one gets a parameter, a buffer or a module
 
 
+class _Initial:
+    """A context's stream of initial values."""
+
+    def __init__(self, value: int) -> None:
+        self.seed, self.layers = value, 0
+        self.source = _objects.Module.create(seed=value)  # the library's module that they are drawn from
+
+
 def seed(value: int) -> None:
-    """Restart the stream of initial values. Values depend on it and on the order in which parameters are made, and equal those of
-    a model in C that is made with the same seed in the same order."""
-    global _source, _seed, _layers
-    _source, _seed, _layers = _objects.Module.create(seed=value), value, 0
+    """Restart the current context's stream of initial values. Values depend on it and on the order in which parameters are made, and equal
+    those of a model in C that is made with the same seed in the same order."""
+    _context.home().initial = _Initial(value)
+
+
+def _initial() -> _Initial:
+    home = _context.home()
+    if home.initial is None:
+        seed(0)
+    return home.initial
 
 
 def current_seed() -> int:
     """What seed() was given last."""
-    return _seed
+    return _initial().seed
 
 
 def seed_of_a_layer() -> int:
     """Of a layer whose parameters the library makes: each has a stream of its own."""
-    global _layers
-    _layers += 1
-    return _seed * 1_000_003 + _layers
+    initial = _initial()
+    initial.layers += 1
+    return initial.seed * 1_000_003 + initial.layers
 
 
 def draw(shape: Any, init: str = "glorot_uniform", dtype: DTypeLike = None, **options: Any) -> Parameter:
     """A parameter with initial values: "zeros", "ones", "glorot_uniform", "he_normal", "normal", … (gd_init)."""
-    if _source is None:
-        seed(0)
-    with _lib.lock, at_once():
-        made = Parameter._adopt(_source.draw(shape, init=init, **options))
+    with _context.within(_context.home()), at_once():
+        made = Parameter._adopt(_initial().source.draw(shape, init=init, **options))
         if dtype is None or made.dtype is as_dtype(dtype):
             return made
         return Parameter._adopt(made.detach().to(dtype)).requires_grad_()
@@ -49,10 +59,11 @@ class at_once:
     """What is made within is made now, and not recorded by a function that is being compiled: parameters and buffers at first use."""
 
     def __enter__(self) -> None:
-        _lib.C.gd_trace_pause(_lib.context())
+        self.home = _context.home()
+        _lib.C.gd_trace_pause(self.home.handle)
 
     def __exit__(self, *what: Any) -> None:
-        _lib.C.gd_trace_resume(_lib.context())
+        _lib.C.gd_trace_resume(self.home.handle)
 
 
 def grow() -> None:
@@ -177,7 +188,7 @@ class Module:
     @property
     def training(self) -> bool:
         """Whether layers behave as in training. What a compiled function reads here it is compiled for."""
-        reading = _compile.Function.reading
+        reading = _lib.thread.reading
         if reading is not None:
             from weakref import ref
             reading.append((ref(self), self._training))
@@ -200,16 +211,18 @@ class Module:
         for p in self.parameters():
             p.zero_grad()
 
-    def to(self, dtype: DTypeLike) -> Module:
-        """Parameters and float buffers in another dtype, float64 or float32. They are other tensors then: before optimizers are made."""
-        wanted = as_dtype(dtype)
+    def to(self, where: Any) -> Module:
+        """Parameters and float buffers in another dtype, float64 or float32; or all in another context, model.to(gd.Context()), or on a
+        device, model.to("opencl:0"). They are other tensors then: before optimizers are made."""
+        place = _context.place_of(where) if _context.is_place(where) else None
+        wanted = None if place else as_dtype(where)
         for module in self.modules():
             for kind in (module._parameters, module._buffers):
                 for name, t in kind.items():
-                    if t.dtype.is_float and t.dtype is not wanted:
-                        made = t.detach().to(wanted)
+                    if _context.home_of(t._h) is not place if place else t.dtype.is_float and t.dtype is not wanted:
+                        made = t.detach()._moved(place) if place else t.detach().to(wanted)
                         kind[name] = Parameter._adopt(made).requires_grad_(t.requires_grad) if isinstance(t, Parameter) else made
-            module.__dict__.update(_dtype=wanted, _library=None)
+            module.__dict__.update(_dtype=wanted or module._dtype, _library=None)
             module._converted()
         grow()
         return self
@@ -305,7 +318,8 @@ class Adopted:
             named = list(owner.named_parameters()) if owner is not None else self.entries or []
             if self.module is None:
                 first = next((p.dtype for _, p in named), "float32")
-                self.module = _objects.Module.create(dtype=first)
+                with _context.within(_context.home_of(named[0][1]._h) if named else _context.home()):
+                    self.module = _objects.Module.create(dtype=first)
             for path, p in named:
                 before = self.taken.get(path)
                 if before is None:

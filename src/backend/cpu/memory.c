@@ -6,92 +6,10 @@
 #include "backend/cpu/index.h"
 #include "backend/cpu/iterate.h"
 #include "backend/cpu/random.h"
-#include "base/half.h"
 #include "base/random.h"
 #include "base/threads.h"
 #include "ops/attrs.h"
-
-/* ---- numbers to elements, by the rules of gd_cast ---- */
-
-static int64_t truncate_saturating(double v, int64_t low, int64_t high)
-{
-    if (v != v)
-        return 0;
-    if (v <= (double)low)
-        return low;
-    return v >= (double)high
-               ? high
-               : (int64_t)v; /* (double)INT64_MAX is 2^63, beyond which v would not fit */
-}
-
-/* One element of `dtype` at `to` that stands for v. */
-static void store_real(double v, gd_dtype dtype, void *to)
-{
-    switch (dtype) {
-    case GD_F32:
-        *(float *)to = (float)v;
-        break;
-    case GD_F64:
-        *(double *)to = v;
-        break;
-    case GD_I32:
-        *(int32_t *)to = (int32_t)truncate_saturating(v, INT32_MIN, INT32_MAX);
-        break;
-    case GD_I64:
-        *(int64_t *)to = truncate_saturating(v, INT64_MIN, INT64_MAX);
-        break;
-    case GD_I8:
-        *(int8_t *)to = (int8_t)truncate_saturating(v, INT8_MIN, INT8_MAX);
-        break;
-    case GD_I16:
-        *(int16_t *)to = (int16_t)truncate_saturating(v, INT16_MIN, INT16_MAX);
-        break;
-    case GD_U8:
-        *(uint8_t *)to = (uint8_t)truncate_saturating(v, 0, UINT8_MAX);
-        break;
-    case GD_U16:
-        *(uint16_t *)to = (uint16_t)truncate_saturating(v, 0, UINT16_MAX);
-        break;
-    case GD_U32:
-        *(uint32_t *)to = (uint32_t)truncate_saturating(v, 0, UINT32_MAX);
-        break;
-    case GD_U64:
-        *(uint64_t *)to = v >= 0x1p64   ? UINT64_MAX
-                          : v >= 0x1p63 ? (uint64_t)v
-                                        : (uint64_t)truncate_saturating(v, 0, INT64_MAX);
-        break;
-    case GD_BOOL:
-        *(uint8_t *)to = v != 0;
-        break;
-    case GD_F16:
-        *(uint16_t *)to = gd_f32_to_f16((float)v);
-        break;
-    default:
-        *(uint16_t *)to = gd_f32_to_bf16((float)v);
-    }
-}
-
-/* The same for an integer, which wraps where it does not fit. */
-static void store_integer(int64_t v, gd_dtype dtype, void *to)
-{
-    if (!gd_dtype_is_integer(dtype)) {
-        store_real((double)v, dtype, to);
-        return;
-    }
-    switch (gd_dtype_size(dtype)) {
-    case 1:
-        *(uint8_t *)to = (uint8_t)v;
-        break;
-    case 2:
-        *(uint16_t *)to = (uint16_t)v;
-        break;
-    case 4:
-        *(uint32_t *)to = (uint32_t)v;
-        break;
-    default:
-        *(uint64_t *)to = (uint64_t)v;
-    }
-}
+#include "tensor/element.h"
 
 /* ---- full ---- */
 
@@ -138,9 +56,9 @@ static gd_status full_kernel(const gd_kernel_call *call)
     const gd_layout *out = call->out.layout;
     fill_job job = { .to = call->out.data, .size = gd_dtype_size(out->dtype) };
     if (gd_dtype_is_integer(out->dtype))
-        store_integer(attr->whole, out->dtype, &job.element);
+        gd_element_store_integer(attr->whole, out->dtype, &job.element);
     else
-        store_real(attr->value, out->dtype, &job.element);
+        gd_element_store_real(attr->value, out->dtype, &job.element);
     gd_parallel_for(call->device->threads, gd_layout_count(out), GD_PARALLEL_ELEMENTS, fill_range,
                     &job);
     return GD_OK;
@@ -175,13 +93,13 @@ static void iota_range(void *context, int64_t begin, int64_t end, int thread)
             ((int64_t *)(void *)job->to)[i] = iota_integer(attr, i);
     else if (attr->use_integers)
         for (int64_t i = begin; i < end; i++)
-            store_integer(iota_integer(attr, i), job->dtype, job->to + (size_t)i * size);
+            gd_element_store_integer(iota_integer(attr, i), job->dtype, job->to + (size_t)i * size);
     else if (job->dtype == GD_F32)
         for (int64_t i = begin; i < end; i++)
             ((float *)(void *)job->to)[i] = (float)iota_real(attr, i);
     else
         for (int64_t i = begin; i < end; i++)
-            store_real(iota_real(attr, i), job->dtype, job->to + (size_t)i * size);
+            gd_element_store_real(iota_real(attr, i), job->dtype, job->to + (size_t)i * size);
 }
 
 static gd_status iota_kernel(const gd_kernel_call *call)
@@ -394,7 +312,7 @@ static gd_status pad_kernel(const gd_kernel_call *call)
                     .to = call->out.data,
                     .size = gd_dtype_size(out->dtype),
                     .plain = in->rank };
-    store_real(job.attr->value, out->dtype, &job.element);
+    gd_element_store_real(job.attr->value, out->dtype, &job.element);
     gd_strides_row_major(out->rank, out->shape, job.out_stride);
     while (job.plain > 0 && job.attr->before[job.plain - 1] == 0 &&
            job.attr->after[job.plain - 1] == 0 &&

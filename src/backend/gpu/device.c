@@ -80,8 +80,10 @@ gd_status gd_gpu_memory_read(gd_device *device, void *to, const void *from, size
     gd_gpu_place place;
     if (bytes == 0)
         return GD_OK;
-    const gd_status status = gd_gpu_place_of(gpu, from, &place);
-    return status == GD_OK ? gpu->driver->read(gpu, to, place, bytes) : status;
+    gd_status status = gd_gpu_place_of(gpu, from, &place);
+    if (status == GD_OK)
+        status = gpu->driver->read(gpu, to, place, bytes);
+    return status == GD_OK ? gd_gpu_found_tell(gpu) : status;
 }
 
 gd_status gd_gpu_memory_copy(gd_device *device, void *to, const void *from, size_t bytes)
@@ -108,7 +110,8 @@ void gd_gpu_memory_size(const gd_device *device, size_t *total, size_t *availabl
 gd_status gd_gpu_synchronize(gd_device *device)
 {
     gd_gpu *gpu = (gd_gpu *)device;
-    return gpu->driver->synchronize(gpu);
+    const gd_status status = gpu->driver->synchronize(gpu);
+    return status == GD_OK ? gd_gpu_found_tell(gpu) : status;
 }
 
 /* ---- the device ---- */
@@ -157,8 +160,9 @@ gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, i
     if (status == GD_OK) {
         gpu->staging = gd_gpu_staging_open(gpu);
         gpu->kernels = gd_gpu_kernels_open();
+        status = gpu->staging && gpu->kernels ? gd_gpu_found_open(gpu) : GD_ERR_MEMORY;
     }
-    if (status != GD_OK || !gpu->staging || !gpu->kernels) {
+    if (status != GD_OK) {
         gd_gpu_close(&gpu->base);
         return NULL;
     }

@@ -114,6 +114,8 @@ struct gd_gpu {
     gd_gpu_scratch scratch;
     void *workspace; /* of jobs, on the device */
     size_t workspace_bytes;
+    void *found;                    /* found.c, on the device */
+    bool may_find;                  /* since somebody looked there */
     uint64_t launched, ran_on_host; /* calls so far */
     uint64_t recorded, replayed;    /* plans as one launch: made, and run */
     uint64_t released;              /* blocks */
@@ -192,9 +194,11 @@ void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer wr
 
 enum {
     GD_GPU_NUMBERS = 128,
-    GD_GPU_KEY = 640,      /* bytes */
-    GD_GPU_STEPS = 4,      /* of a job */
-    GD_GPU_WORKSPACE = -1, /* in place of an operand's number */
+    GD_GPU_KEY = 640, /* bytes */
+    GD_GPU_STEPS = 4, /* of a job */
+    /* in place of an operand's number */
+    GD_GPU_WORKSPACE = -1,
+    GD_GPU_FOUND = -2, /* found.c */
 };
 
 /* A launch, without addresses. */
@@ -211,6 +215,7 @@ typedef struct gd_gpu_step {
     int64_t groups[2];
     int items;
     bool is_too_large; /* for the room there is: then there is no kernel */
+    bool is_copy;      /* of the first place to the second: nothing to do where they are one */
 } gd_gpu_step;
 
 typedef struct gd_gpu_job {
@@ -247,6 +252,12 @@ size_t gd_gpu_job_bytes(const gd_kernel_call *call);
 gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory);
 gd_status gd_gpu_job_run(const gd_kernel_call *call, const void *memory);
 
+/* ---- found.c: what only values show ---- */
+
+gd_status gd_gpu_found_open(gd_gpu *gpu);
+/* For functions that wait: an index out of range that a kernel found is the error, once. */
+gd_status gd_gpu_found_tell(gd_gpu *gpu);
+
 /* ---- cache.c: binaries on disk ---- */
 
 /* What was stored under the text, or false. */
@@ -269,7 +280,25 @@ bool gd_gpu_describe_scan(const gd_kernel_call *call, gd_gpu_job *job);
 gd_loops gd_gpu_lines_of(const gd_layout *in, const gd_layout *out, int axis);
 /* softmax.c: softmax, log_softmax */
 bool gd_gpu_describe_softmax(const gd_kernel_call *call, gd_gpu_job *job);
-/* product.c: matmul, linear, matmul_relu_grad */
+/* product.c: matmul, linear, matmul_relu_grad; convolution and its gradients */
 bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job);
+/* pooling.c */
+bool gd_gpu_describe_pooling(const gd_kernel_call *call, gd_gpu_job *job);
+/* movement.c */
+bool gd_gpu_describe_full(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_iota(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_pad(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_concat(const gd_kernel_call *call, gd_gpu_job *job);
+/* An element that is only moved is a whole number of its size. */
+const char *gd_gpu_moved_type(gd_dtype dtype);
+/* random.c */
+bool gd_gpu_describe_random(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_dropout(const gd_kernel_call *call, gd_gpu_job *job);
+/* index.c: scatter and scatter_add */
+bool gd_gpu_describe_gather(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_scatter(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_argsort(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_searchsorted(const gd_kernel_call *call, gd_gpu_job *job);
 
 #endif

@@ -29,8 +29,27 @@ static const describer describers[GD_OP_COUNT] = {
     [GD_OP_matmul] = gd_gpu_describe_product,
     [GD_OP_linear] = gd_gpu_describe_product,
     [GD_OP_matmul_relu_grad] = gd_gpu_describe_product,
+    [GD_OP_convolution] = gd_gpu_describe_convolution,
+    [GD_OP_convolution_grad_input] = gd_gpu_describe_convolution,
+    [GD_OP_convolution_grad_weight] = gd_gpu_describe_convolution,
+    [GD_OP_max_pool] = gd_gpu_describe_pooling,
+    [GD_OP_max_pool_index] = gd_gpu_describe_pooling,
+    [GD_OP_avg_pool] = gd_gpu_describe_pooling,
+    [GD_OP_max_pool_grad] = gd_gpu_describe_pooling,
+    [GD_OP_avg_pool_grad] = gd_gpu_describe_pooling,
     [GD_OP_cumsum] = gd_gpu_describe_scan,
     [GD_OP_cumprod] = gd_gpu_describe_scan,
+    [GD_OP_full] = gd_gpu_describe_full,
+    [GD_OP_iota] = gd_gpu_describe_iota,
+    [GD_OP_random_bits] = gd_gpu_describe_random,
+    [GD_OP_dropout] = gd_gpu_describe_dropout,
+    [GD_OP_pad] = gd_gpu_describe_pad,
+    [GD_OP_concat] = gd_gpu_describe_concat,
+    [GD_OP_gather] = gd_gpu_describe_gather,
+    [GD_OP_scatter] = gd_gpu_describe_scatter,
+    [GD_OP_scatter_add] = gd_gpu_describe_scatter,
+    [GD_OP_argsort] = gd_gpu_describe_argsort,
+    [GD_OP_searchsorted] = gd_gpu_describe_searchsorted,
 };
 
 static bool fits(const gd_gpu *gpu, const gd_gpu_job *job)
@@ -71,7 +90,7 @@ gd_gpu_step *gd_gpu_add_step(gd_gpu_job *job, int64_t groups, int items)
     s->groups[0] = groups;
     s->groups[1] = 1;
     s->items = items;
-    s->is_too_large = false;
+    s->is_too_large = s->is_copy = false;
     return s;
 }
 
@@ -169,19 +188,27 @@ static gd_status make_workspace(gd_gpu *gpu, size_t bytes)
 
 static const void *address_of(const gd_kernel_call *call, int operand)
 {
+    gd_gpu *gpu = (gd_gpu *)call->device;
     if (operand == GD_GPU_WORKSPACE)
-        return ((const gd_gpu *)call->device)->workspace;
+        return gpu->workspace;
+    if (operand == GD_GPU_FOUND) {
+        gpu->may_find = true;
+        return gpu->found;
+    }
     return operand < call->n    ? call->in[operand].data
            : operand == call->n ? call->out.data
                                 : call->extra[operand - call->n - 1].data;
 }
 
 /* `launch` has all but the places. */
-static gd_status launch_at(const gd_kernel_call *call, gd_gpu_launch *launch, const int8_t *operand)
+static gd_status launch_at(const gd_kernel_call *call, gd_gpu_launch *launch, const int8_t *operand,
+                           bool is_copy)
 {
     gd_gpu *gpu = (gd_gpu *)call->device;
     gd_gpu_place place[GD_GPU_PLACES];
     gd_status status = GD_OK;
+    if (is_copy && address_of(call, operand[0]) == address_of(call, operand[1]))
+        return GD_OK;
     for (int i = 0; status == GD_OK && i < launch->places; i++)
         status = gd_gpu_place_of(gpu, address_of(call, operand[i]), &place[i]);
     launch->place = place;
@@ -209,7 +236,7 @@ gd_status gd_gpu_run(const gd_kernel_call *call, const gd_gpu_job *job)
         if (!kernel)
             return gd_error_last();
         gd_gpu_launch launch = launch_of(s, kernel);
-        status = launch_at(call, &launch, s->place);
+        status = launch_at(call, &launch, s->place, s->is_copy);
     }
     return status;
 }
@@ -220,6 +247,7 @@ gd_status gd_gpu_run(const gd_kernel_call *call, const gd_gpu_job *job)
 typedef struct prepared_step {
     gd_gpu_launch launch;
     int8_t place[GD_GPU_PLACES];
+    bool is_copy;
     int64_t number[];
 } prepared_step;
 
@@ -258,6 +286,7 @@ gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory)
         if (!p->launch.kernel)
             return gd_error_last();
         memcpy(p->place, s->place, sizeof *s->place * (size_t)s->places);
+        p->is_copy = s->is_copy;
         memcpy(p->number, s->number, sizeof *s->number * (size_t)s->numbers);
         at += step_bytes(s->numbers);
     }
@@ -273,7 +302,7 @@ gd_status gd_gpu_job_run(const gd_kernel_call *call, const void *memory)
         const prepared_step *p = (const void *)at;
         gd_gpu_launch launch = p->launch;
         launch.number = p->number; /* plans copy what is prepared */
-        status = launch_at(call, &launch, p->place);
+        status = launch_at(call, &launch, p->place, p->is_copy);
         at += step_bytes(launch.numbers);
     }
     return status;

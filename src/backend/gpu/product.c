@@ -1,11 +1,14 @@
-/* backend/gpu/product.c: matmul, linear and matmul_relu_grad. The kernel is in
- * codegen/device/product.txt, the order that it keeps is backend/cpu/gemm.h's. Start at
- * gd_gpu_describe_product. */
+/* backend/gpu/product.c: matmul, linear, matmul_relu_grad, and convolution with its gradients. There is
+ * one kernel, in codegen/device/product.txt; the orders that it keeps are those of
+ * backend/cpu/gemm.h and conv.h. Start at gd_gpu_describe_product. */
 #include "backend/gpu/gpu.h"
 
-#include "ops/attrs.h"
+#include "backend/cpu/gemm.h"
+#include "ops/spatial.h"
 
 enum { ITEMS = 256 };
+
+/* ---- definitions that all have ---- */
 
 /* How whole numbers of a dtype are multiplied: of these bits, overflow wrapping. */
 static const char *element_of(gd_dtype dtype)
@@ -18,29 +21,51 @@ static const char *element_of(gd_dtype dtype)
                              : NULL;
 }
 
+/* `kind`: which functions of the text say what is multiplied. The squares of an output of m rows and
+ * n columns are large where there is work for large ones. */
+static gd_gpu_step *add_product(gd_gpu_job *job, const char *kind, gd_dtype dtype, int64_t m,
+                                int64_t n, int64_t products)
+{
+    const int work = m >= 64 && n >= 64 ? 4 : 1, tile = 16 * work;
+    gd_gpu_step *step = gd_gpu_add_kernel(
+        job, "product", products * gd_gpu_groups(m, tile) * gd_gpu_groups(n, tile), ITEMS);
+    gd_gpu_define(step, "T", "%s", element_of(dtype));
+    gd_gpu_define(step, "WORK", "%d", work);
+    gd_gpu_define(step, "PIECE", "%s_piece", kind);
+    gd_gpu_define(step, "LEFT", "%s_left", kind);
+    gd_gpu_define(step, "RIGHT", "%s_right", kind);
+    gd_gpu_define(step, "TO", "%s_to", kind);
+    return step;
+}
+
+static void define_order(gd_gpu_step *step, const char *block, const char *multiply_add)
+{
+    gd_gpu_define(step, "BLOCK", "%s", block);
+    gd_gpu_define(step, "MULTIPLY_ADD(x, y, s)", "%s", multiply_add);
+}
+
+static void add_places(const gd_kernel_call *call, gd_gpu_step *step, int left, int right)
+{
+    gd_gpu_add_place(step, left);
+    gd_gpu_add_place(step, right);
+    gd_gpu_add_place(step, call->n > 2 ? 2 : 0);
+    gd_gpu_add_place(step, call->n);
+}
+
+/* ---- products ---- */
+
 /* What happens to a sum on its way out: bias, then ReLU; or the ReLU's gradient. */
 static void define_finish(const gd_kernel_call *call, gd_gpu_step *step)
 {
     const gd_dtype dtype = call->out.layout->dtype;
     const bool is_linear = call->op->id == GD_OP_linear;
-    const char *sum = is_linear && call->n > 2 ? "((s) + last[q * p.last_step])" : "(s)";
+    const char *sum = is_linear && call->n > 2 ? "((s) + last[j * p.last_step])" : "(s)";
     if (call->op->id == GD_OP_matmul_relu_grad)
         gd_gpu_define(step, "FINISH(s)", "(last[to] > 0 ? (s) : (T)0)");
     else if (is_linear && ((const gd_linear_attr *)call->attr)->relu)
         gd_gpu_define(step, "FINISH(s)", "(T)relu_%s(%s)", gd_codegen_suffix(dtype), sum);
     else
         gd_gpu_define(step, "FINISH(s)", "(T)%s", sum);
-}
-
-static void define_types(gd_dtype dtype, int work, gd_gpu_step *step)
-{
-    gd_gpu_define(step, "T", "%s", element_of(dtype));
-    gd_gpu_define(step, "WORK", "%d", work);
-    if (dtype == GD_F32 || dtype == GD_F64)
-        gd_gpu_define(step, "MULTIPLY_ADD(x, y, s)", "GD_FMA_%s(x, y, s)",
-                      dtype == GD_F32 ? "F32" : "F64");
-    else
-        gd_gpu_define(step, "MULTIPLY_ADD(x, y, s)", "(T)((s) + (x) * (y))");
 }
 
 /* Where the products of a batch begin, in both operands. */
@@ -55,36 +80,130 @@ static gd_loops batch_of(const gd_layout *x, const gd_layout *w, const gd_layout
     return l;
 }
 
-bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job)
+static void add_product_numbers(const gd_kernel_call *call, gd_gpu_step *step)
 {
     const gd_layout *x = call->in[0].layout, *w = call->in[1].layout, *out = call->out.layout;
-    const int64_t m = x->shape[x->rank - 2], n = w->shape[w->rank - 1];
-    if (!element_of(out->dtype))
-        return false;
-    if (gd_layout_count(out) == 0)
-        return true;
-    const int64_t products = gd_layout_count(out) / (m * n);
-    const int work = m >= 64 && n >= 64 ? 4 : 1;
-    const int tile = 16 * work;
-    gd_gpu_step *step = gd_gpu_add_kernel(
-        job, "product", products * gd_gpu_groups(m, tile) * gd_gpu_groups(n, tile), ITEMS);
-    define_types(out->dtype, work, step);
-    define_finish(call, step);
-    gd_gpu_add_place(step, 0);
-    gd_gpu_add_place(step, 1);
-    gd_gpu_add_place(step, call->n > 2 ? 2 : 0);
-    gd_gpu_add_place(step, call->n);
-    gd_gpu_add_number(step, m);
+    const int64_t n = w->shape[w->rank - 1];
+    const bool has_bias = call->op->id == GD_OP_linear && call->n > 2;
+    const gd_loops batch = batch_of(x, w, out);
+    gd_gpu_add_number(step, x->shape[x->rank - 2]);
     gd_gpu_add_number(step, n);
     gd_gpu_add_number(step, x->shape[x->rank - 1]);
     gd_gpu_add_number(step, x->stride[x->rank - 2]);
     gd_gpu_add_number(step, x->stride[x->rank - 1]);
     gd_gpu_add_number(step, w->stride[w->rank - 2]);
     gd_gpu_add_number(step, w->stride[w->rank - 1]);
-    gd_gpu_add_number(step, call->op->id == GD_OP_linear && call->n > 2 && n > 1
-                                ? call->in[2].layout->stride[0]
-                                : 0);
-    const gd_loops batch = batch_of(x, w, out);
+    gd_gpu_add_number(step, has_bias && n > 1 ? call->in[2].layout->stride[0] : 0);
     gd_gpu_add_loops(step, &batch);
+}
+
+bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job)
+{
+    const gd_layout *x = call->in[0].layout, *w = call->in[1].layout, *out = call->out.layout;
+    const int64_t m = x->shape[x->rank - 2], n = w->shape[w->rank - 1];
+    const gd_dtype dtype = out->dtype;
+    if (!element_of(dtype))
+        return false;
+    if (gd_layout_count(out) == 0)
+        return true;
+    gd_gpu_step *step = add_product(job, "matmul", dtype, m, n, gd_layout_count(out) / (m * n));
+    gd_gpu_define(step, "P", "matmul_numbers");
+    gd_gpu_define(step, "LEFT_BY_DEPTH", "(p.a_step == 1)");
+    gd_gpu_define(step, "RIGHT_BY_DEPTH", "(p.b_row == 1)");
+    define_order(step, "256",
+                 dtype == GD_F32   ? "GD_FMA_F32(x, y, s)"
+                 : dtype == GD_F64 ? "GD_FMA_F64(x, y, s)"
+                                   : "(T)((s) + (x) * (y))");
+    define_finish(call, step);
+    add_places(call, step, 0, 1);
+    add_product_numbers(call, step);
+    return true;
+}
+
+/* ---- convolution: f32 as products, f64 as plain chains of products and sums ---- */
+
+static void add_conv_numbers(const gd_conv_sizes *s, const gd_conv_attr *attr, gd_gpu_step *step)
+{
+    const int64_t *const axes[] = { s->in,        s->kernel,    s->out,
+                                    attr->stride, attr->before, attr->dilation };
+    gd_gpu_add_number(step, s->n);
+    gd_gpu_add_number(step, s->groups);
+    gd_gpu_add_number(step, s->c);
+    gd_gpu_add_number(step, s->o);
+    for (int i = 0; i < 6; i++)
+        for (int a = 0; a < GD_SPATIAL; a++)
+            gd_gpu_add_number(step, axes[i][a]);
+    gd_gpu_add_number(step, s->in_plane);
+    gd_gpu_add_number(step, s->taps);
+    gd_gpu_add_number(step, s->out_plane);
+}
+
+static gd_conv_sizes sizes_of(const gd_kernel_call *call)
+{
+    const gd_layout *a = call->in[0].layout, *b = call->in[1].layout, *out = call->out.layout;
+    const int64_t groups = ((const gd_conv_attr *)call->attr)->groups;
+    return call->op->id == GD_OP_convolution              ? gd_conv_sizes_of(a, b, out, groups)
+           : call->op->id == GD_OP_convolution_grad_input ? gd_conv_sizes_of(out, b, a, groups)
+                                                          : gd_conv_sizes_of(b, out, a, groups);
+}
+
+/* The kernel counts a product's rows, columns and steps in 32 bits. */
+static bool is_small(const gd_conv_sizes *s)
+{
+    const double most = INT32_MAX;
+    return (double)s->n * (double)s->out_plane < most && (double)s->in_plane < most &&
+           (double)s->c * (double)s->taps < most && (double)s->o * (double)s->taps < most;
+}
+
+static gd_gpu_step *add_grad_input(gd_gpu_job *job, const gd_conv_sizes *s,
+                                   const gd_conv_attr *attr, gd_dtype dtype)
+{
+    int64_t most = 1, phases = 1;
+    for (int a = 0; a < GD_SPATIAL; a++) {
+        most *= (s->in[a] + attr->stride[a] - 1) / attr->stride[a];
+        phases *= attr->stride[a] < s->in[a] ? attr->stride[a] : s->in[a];
+    }
+    return add_product(job, "conv_input", dtype, s->c, most, s->n * s->groups * phases);
+}
+
+/* f32 adds 0 where there is no bias. */
+static void define_conv_finish(const gd_kernel_call *call, gd_gpu_step *step)
+{
+    const bool is_forward = call->op->id == GD_OP_convolution,
+               is_f32 = call->out.layout->dtype == GD_F32;
+    const char *sum = is_forward && call->n > 2 ? "((s) + last[o.product % p.groups * p.o + i])"
+                      : is_f32 && call->op->id != GD_OP_convolution_grad_weight ? "((s) + 0)"
+                                                                                : "(s)";
+    if (is_forward && ((const gd_conv_attr *)call->attr)->relu)
+        gd_gpu_define(step, "FINISH(s)", "relu_%s(%s)", is_f32 ? "f32" : "f64", sum);
+    else
+        gd_gpu_define(step, "FINISH(s)", "%s", sum);
+}
+
+bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job)
+{
+    const gd_conv_attr *attr = call->attr;
+    const gd_dtype dtype = call->out.layout->dtype;
+    const gd_conv_sizes s = sizes_of(call);
+    const bool is_forward = call->op->id == GD_OP_convolution,
+               is_by_weight = call->op->id == GD_OP_convolution_grad_weight;
+    if ((dtype != GD_F32 && dtype != GD_F64) || !is_small(&s))
+        return false;
+    if (gd_layout_count(call->out.layout) == 0)
+        return true;
+    gd_gpu_step *step =
+        is_forward     ? add_product(job, "conv", dtype, s.o, s.out_plane, s.n * s.groups)
+        : is_by_weight ? add_product(job, "conv_weight", dtype, s.o, s.c * s.taps, s.groups)
+                       : add_grad_input(job, &s, attr, dtype);
+    gd_gpu_define(step, "P", "conv_numbers");
+    gd_gpu_define(step, "LEFT_BY_DEPTH", "1");
+    gd_gpu_define(step, "RIGHT_BY_DEPTH", "%d", is_by_weight);
+    if (dtype == GD_F32)
+        define_order(step, "256", "GD_FMA_F32(x, y, s)");
+    else
+        define_order(step, "INT64_MAX / 2", "((s) + (x) * (y))");
+    define_conv_finish(call, step);
+    add_places(call, step, is_by_weight ? 0 : 1, is_by_weight ? 1 : 0);
+    add_conv_numbers(&s, attr, step);
     return true;
 }

@@ -250,11 +250,17 @@ static gd_status opencl_synchronize(gd_gpu *gpu)
 static gd_status fail_build(const gd_gpu *gpu, cl_program program, cl_int code)
 {
     const opencl *o = gpu->own;
-    char log[1024] = "", text[32];
-    (void)o->cl->clGetProgramBuildInfo(program, o->device, CL_PROGRAM_BUILD_LOG, sizeof log - 1,
-                                       log, NULL);
-    return gd_fail(GD_ERR_DEVICE, "%s: a kernel does not compile: %s: %s", gpu->base.name,
-                   gd_opencl_error_name(code, text), log);
+    char text[32];
+    size_t bytes = 0;
+    (void)o->cl->clGetProgramBuildInfo(program, o->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes);
+    char *log = gd_alloc_zero(bytes + 1, 1);
+    if (!log)
+        return GD_ERR_MEMORY;
+    (void)o->cl->clGetProgramBuildInfo(program, o->device, CL_PROGRAM_BUILD_LOG, bytes, log, NULL);
+    const gd_status status = gd_fail(GD_ERR_DEVICE, "%s: a kernel does not compile: %s: %.1000s",
+                                     gpu->base.name, gd_opencl_error_name(code, text), log);
+    gd_free(log);
+    return status;
 }
 
 /* A kernel holds its program. */

@@ -1,0 +1,142 @@
+/* cli/quantize.c: gradus quantize: a language model in fewer bits, as a GGUF file, and what that changes of each tensor. Start at
+ * cli_quantize(). */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct settings {
+    const char *from, *to, *type, *tokenizer;
+    bool quiet;
+} settings;
+
+typedef struct progress {
+    const settings *settings;
+    double bytes, numbers;
+    bool begun;
+} progress;
+
+static double count_of(gd_shape shape)
+{
+    double count = 1;
+    for (int i = 0; i < shape.rank; i++)
+        count *= (double)shape.dim[i];
+    return count;
+}
+
+/* A line for each tensor: 80 columns. */
+static gd_status tell(void *user, const gd_gguf_written *t, bool *stop)
+{
+    progress *p = user;
+    char shape[32] = "";
+    for (int i = 0; i < t->shape.rank; i++)
+        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%lld", i > 0 ? "x" : "",
+                 (long long)t->shape.dim[i]);
+    p->bytes += (double)t->bytes;
+    p->numbers += count_of(t->shape);
+    *stop = cli_is_interrupted();
+    if (p->settings->quiet)
+        return GD_OK;
+    if (!p->begun)
+        printf("%-30s %-16s %-5s %9s %8s\n", "tensor", "shape", "type", "KB", "error");
+    p->begun = true;
+    printf("%-30s %-16s %-5s %9.1f", t->name, shape, gd_gguf_type_name(t->type),
+           (double)t->bytes / 1e3);
+    if (t->error > 0)
+        printf(" %7.3f%%\n", 100 * t->error);
+    else
+        printf(" %8s\n", "none");
+    return fflush(stdout) == 0 ? GD_OK : GD_ERR_IO;
+}
+
+/* A file that is no GGUF is a model, whose tokeniser goes with it. */
+static gd_status convert(const settings *s, gd_gguf_type type, progress *p, bool *told)
+{
+    if (cli_is_gguf(s->from))
+        return gd_gguf_quantize(s->from, s->to, .type = type, .callback = tell, .user = p);
+    char path[CLI_PATH_BYTES];
+    gd_tokenizer *tokenizer = NULL;
+    cli_find_model(s->from, path);
+    if (s->tokenizer) {
+        tokenizer = cli_open_tokenizer(s->tokenizer);
+        *told = !tokenizer;
+    } else if (cli_own_tokenizer(path, &tokenizer) && !tokenizer) {
+        fprintf(stderr, "gradus quantize: --tokenizer is needed: %s has none in it\n", s->from);
+        *told = true;
+    }
+    if (!tokenizer)
+        return GD_ERR_INVALID;
+    gd_context *gd = gd_open("cpu");
+    gd_language_model *model = gd_language_model_load(gd, path);
+    gd_status status = model ? gd_language_model_save_gguf(model, tokenizer, s->to, .type = type,
+                                                           .callback = tell, .user = p)
+                             : gd_error_code();
+    gd_close(gd);
+    gd_tokenizer_release(tokenizer);
+    return status;
+}
+
+static int run(const settings *s, gd_gguf_type type)
+{
+    progress p = { .settings = s };
+    bool told = false;
+    cli_catch_interrupts();
+    if (convert(s, type, &p, &told) != GD_OK)
+        return cli_is_interrupted() ? CLI_INTERRUPTED : told ? CLI_FAILED : cli_fail();
+    if (!s->quiet)
+        printf("%s: %.1f MB, %.2f bits a number; error: of the values' root mean square\n", s->to,
+               p.bytes / 1e6, p.numbers > 0 ? 8 * p.bytes / p.numbers : 0.0);
+    return CLI_OK;
+}
+
+int cli_quantize(int argc, char **argv)
+{
+    settings s = { .type = "Q8_0" };
+    const cli_option options[] = {
+        { "MODEL", NULL,
+          "a run folder, safetensors (GPT-2, or saved by Gradus), GGUF or a llama2.c checkpoint",
+          CLI_OPERAND, &s.from, 0, 0 },
+        { "OUT", NULL, "the GGUF file to write", CLI_OPERAND, &s.to, 0, 0 },
+        { "type", "TYPE", "Q8_0, Q5_1, Q5_0, Q4_1, Q4_0, BF16, F16 or F32 (default: Q8_0)",
+          CLI_TEXT, &s.type, 0, 0 },
+        { "tokenizer", "FILE",
+          "merges (vocab.bpe), llama2.c's tokenizer.bin, GGUF, 'bytes', or 'characters:TEXTFILE' "
+          "(default: that in the model's file)",
+          CLI_TEXT, &s.tokenizer, 0, 0 },
+        { "quiet", NULL, "print nothing", CLI_FLAG, &s.quiet, 0, 0 },
+    };
+    const cli_command_help help = {
+        "gradus quantize MODEL OUT [--type TYPE] [OPTION]...",
+        "Write a language model with its matrices in fewer bits, as a GGUF file, which gradus "
+        "generate and llama.cpp read."
+    };
+    int code;
+    if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
+        return code;
+    gd_gguf_type type;
+    if (!s.from || !s.to) {
+        fprintf(stderr,
+                "gradus quantize: %s is needed; 'gradus quantize --help' tells what it may be\n",
+                s.from ? "OUT" : "a MODEL");
+        return CLI_USAGE;
+    }
+    if (!gd_gguf_type_find(s.type, &type) || (type >= GD_GGUF_Q2_K && type <= GD_GGUF_Q6_K)) {
+        fprintf(stderr,
+                "gradus quantize: --type takes Q8_0, Q5_1, Q5_0, Q4_1, Q4_0, BF16, F16 or F32, not "
+                "'%s'\n",
+                s.type);
+        return CLI_USAGE;
+    }
+    if (s.tokenizer && cli_is_gguf(s.from)) {
+        fprintf(stderr,
+                "gradus quantize: %s keeps its own tokeniser; --tokenizer is for other files\n",
+                s.from);
+        return CLI_USAGE;
+    }
+    if (access(s.from, F_OK) != 0) {
+        fprintf(stderr, "gradus quantize: %s is not there\n", s.from);
+        return CLI_FAILED;
+    }
+    return run(&s, type);
+}

@@ -1,0 +1,78 @@
+"""GGUF files: what is saved here is read by the package gguf as it would write it itself, and what it writes is read here."""
+import gc
+import pathlib
+
+import numpy as np
+import pytest
+
+import gradus as gd
+
+gguf = pytest.importorskip("gguf")
+
+LLAMA = {"decoder": "llama", "vocabulary": 256, "max_length": 16, "layers": 2, "heads": 4, "kv_heads": 2, "width": 64, "hidden": 96, "seed": 5}
+
+
+def tensors(path):
+    return {t.name: t for t in gguf.GGUFReader(path).tensors}
+
+
+@pytest.fixture
+def model():
+    made = gd._objects.LanguageModel.create(**LLAMA)
+    yield made
+    del made
+    gc.collect()
+
+
+@pytest.mark.keeps
+@pytest.mark.parametrize("kind", ["Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "BF16", "F16", "F32"])
+def test_the_package_would_write_the_same(model, tmp_path, kind):
+    plain, small = str(tmp_path / "plain.gguf"), str(tmp_path / "small.gguf")
+    tokenizer = gd.text.Tokenizer.bytes()
+    model.save_gguf(tokenizer, plain, type="f32")
+    gd.text.quantize(plain, small, kind)
+    ours, source = tensors(small), tensors(plain)
+    assert ours.keys() == source.keys() and len(ours) == 2 + 2 * 9
+    for name, t in ours.items():
+        assert t.tensor_type.name == (kind if source[name].data.ndim == 2 else "F32")
+        assert np.array_equal(t.data, gguf.quantize(source[name].data, t.tensor_type).view(t.data.dtype).reshape(t.data.shape))
+    fields = gguf.GGUFReader(small).fields
+    assert fields["general.architecture"].contents() == "llama"
+    assert fields["llama.attention.head_count_kv"].contents() == 2
+    assert fields["tokenizer.ggml.tokens"].contents()[65] == "<0x41>"
+
+
+@pytest.mark.keeps
+def test_a_file_of_the_package_is_a_model(model, tmp_path):
+    ours, theirs = str(tmp_path / "ours.gguf"), str(tmp_path / "theirs.gguf")
+    model.save_gguf(gd.text.Tokenizer.bytes(), ours, type="q4_0")
+    reader, writer = gguf.GGUFReader(ours), gguf.GGUFWriter(theirs, "llama")
+    for field in reader.fields.values():
+        if field.name.startswith("GGUF.") or field.name == "general.architecture":
+            continue
+        writer.add_key_value(field.name, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    for t in reversed(reader.tensors):
+        writer.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    text = gd.text.Tokenizer.gguf(theirs)
+    assert text.decode(text.encode("zwölf 👋\n")) == "zwölf 👋\n"
+    said = ["".join(gd.text.generate(gd.text.load_model(path), text, "a", 8, temperature=0)) for path in (ours, theirs)]
+    assert said[0] == said[1]
+
+
+def test_the_golden_file_is_the_packages():
+    golden = pathlib.Path(__file__).resolve().parents[1] / "data/gguf/golden.gguf"
+    read = tensors(golden)
+    for name, t in read.items():
+        if name + ".read" in read:
+            assert np.array_equal(gguf.dequantize(t.data, t.tensor_type), read[name + ".read"].data)
+
+
+def test_errors_are_sentences(tmp_path):
+    with pytest.raises(gd.FormatError, match="is no GGUF file"):
+        gd.text.quantize(__file__, tmp_path / "x.gguf")
+    with pytest.raises(ValueError, match="Q4_K is not written"):
+        gd.text.quantize(__file__, tmp_path / "x.gguf", type="q4_k")
