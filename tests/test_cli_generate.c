@@ -103,6 +103,26 @@ static void a_model_is_quantised(void **state)
     assert_int_equal(run(arguments, false, text, sizeof text), 0);
     assert_memory_equal(text, "Once upon a time", 16);
 
+    /* perplexity: of the checkpoint with its tokeniser and of the file the same, of fewer bits a higher one */
+    char from_file[256], of_checkpoint[256];
+    snprintf(arguments, sizeof arguments, "'%s' '%s'", out[0],
+             shared_data("models/stories260K/expected_t0_n200.txt"));
+    assert_int_equal(run_tool("eval", arguments, false, from_file, sizeof from_file), 0);
+    snprintf(arguments, sizeof arguments, "'%s' '%s'", model,
+             shared_data("models/stories260K/expected_t0_n200.txt"));
+    snprintf(arguments + strlen(arguments), sizeof arguments - strlen(arguments),
+             " --tokenizer '%s'", shared_data("models/stories260K/tok512.bin"));
+    assert_int_equal(run_tool("eval", arguments, false, of_checkpoint, sizeof of_checkpoint), 0);
+    assert_string_equal(from_file, of_checkpoint);
+    assert_non_null(strstr(from_file, "200 tokens: loss 0."));
+    assert_non_null(strstr(from_file, " bits a byte\n"));
+    snprintf(arguments, sizeof arguments, "'%s' '%s'", out[1],
+             shared_data("models/stories260K/expected_t0_n200.txt"));
+    assert_int_equal(run_tool("eval", arguments, false, text, sizeof text), 0);
+    assert_true(atof(strstr(text, "loss ") + 5) > atof(strstr(from_file, "loss ") + 5));
+    snprintf(arguments, sizeof arguments, "'%s'", out[0]);
+    assert_tool_fails("eval", arguments, 1, "a text is needed");
+
     snprintf(arguments, sizeof arguments, "'%s' '%s' --type Q4_K", out[0], out[1]);
     assert_tool_fails("quantize", arguments, 2, "--type takes Q8_0");
     assert_tool_fails("quantize", "", 2, "a MODEL is needed");

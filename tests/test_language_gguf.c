@@ -172,10 +172,12 @@ static void words_are_cut_as_the_patterns_say(void **state)
         const char *text = word_goldens[i].text, *pattern = word_goldens[i].pattern;
         size_t size = strlen(text), at = 0;
         for (int k = 0; at < size; k++) {
-            size_t length = strcmp(pattern, "gpt2") == 0 ? gd_bpe_word_gpt2(text + at, size - at)
-                            : strcmp(pattern, "llama3") == 0
-                                ? gd_bpe_word_llama3(text + at, size - at)
-                                : gd_bpe_word_qwen2(text + at, size - at);
+            size_t (*word)(const char *, size_t) =
+                strcmp(pattern, "gpt2") == 0     ? gd_bpe_word_gpt2
+                : strcmp(pattern, "llama3") == 0 ? gd_bpe_word_llama3
+                : strcmp(pattern, "qwen2") == 0  ? gd_bpe_word_qwen2
+                                                 : gd_bpe_word_digits;
+            size_t length = word(text + at, size - at);
             if (length != (size_t)word_goldens[i].bytes[k])
                 print_error("%s: '%s' from byte %zu\n", pattern, text, at);
             assert_int_equal(length, word_goldens[i].bytes[k]);

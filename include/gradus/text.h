@@ -60,7 +60,8 @@ GD_API gd_tokenizer *gd_tokenizer_llama2c(const void *bytes, size_t size);
  *     (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|
  *     \s+(?!\S)|\s+
  *
- * or of Qwen 2, which has \p{N} there for \p{N}{1,3}. Control tokens in a text are text. gd_tokenizer_begin is the token
+ * or of Qwen 2, which has \p{N} there for \p{N}{1,3}, or GPT-2's of what stands between digits, each digit by itself
+ * (SmolLM, StarCoder). Control tokens in a text are text. gd_tokenizer_begin is the token
  * that the file wants before a text, if any. GD_ERR_IO; GD_ERR_FORMAT: there is none; GD_ERR_UNSUPPORTED: of another model, or
  * with words of another kind; GD_ERR_MEMORY. */
 GD_API gd_tokenizer *gd_tokenizer_load_gguf(const char *path);

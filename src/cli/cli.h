@@ -242,8 +242,6 @@ char *cli_read_file(const char *path, size_t *size);
 /* Keys of a language model's file: the characters that are its tokens; or "bytes". */
 #define CLI_CHARACTERS "characters"
 #define CLI_TOKENIZER  "tokenizer"
-/* What a language model's file says its tokens are. NULL: failed. */
-gd_tokenizer *cli_file_tokenizer(const char *model);
 /* By its ending. */
 bool cli_is_photograph(const char *path);
 /* A folder with folders of files that `is` takes. */
@@ -334,7 +332,9 @@ bool cli_find_trained(const char *given, char path[CLI_PATH_BYTES]);
 /* ---- eval_text.c ---- */
 
 /* gradus eval of a language model's file; path: a text, NULL: what the run kept. Returns an exit code. */
-int cli_eval_text(const char *model, const char *path, const char *device, int64_t threads);
+/* tokenizer: --tokenizer, NULL: that in the file. */
+int cli_eval_text(const char *model, const char *path, const char *tokenizer, const char *device,
+                  int64_t threads);
 
 /* ---- compiled.c ---- */
 

@@ -127,21 +127,6 @@ gd_language_model *cli_propose_language(const cli_data *d, uint64_t seed)
         .layers = 4, .heads = 4, .width = 128, .hidden = 344, .dropout = 0.1, .seed = seed);
 }
 
-gd_tokenizer *cli_file_tokenizer(const char *model)
-{
-    gd_tensor_file *file = gd_tensor_file_open(model);
-    const char *characters = gd_tensor_file_metadata(file, CLI_CHARACTERS);
-    gd_tokenizer *t = NULL;
-    if (characters)
-        t = gd_tokenizer_characters(characters, strlen(characters));
-    else if (gd_tensor_file_metadata(file, CLI_TOKENIZER))
-        t = gd_tokenizer_bytes();
-    else if (file)
-        (void)gd_error_record(GD_ERR_FORMAT, "the model's file does not say what its tokens are");
-    gd_tensor_file_close(file);
-    return t;
-}
-
 const cli_data_kind cli_text_kind = {
     .name = "text",
     .sample = "sequence",

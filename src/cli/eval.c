@@ -13,7 +13,7 @@ enum { BATCH = 500, MOST_CLASSES = 40 };
 typedef struct settings {
     const char *model;
     cli_words data;
-    const char *device;
+    const char *device, *tokenizer;
     int64_t threads;
 } settings;
 
@@ -236,31 +236,36 @@ int cli_eval(int argc, char **argv)
     settings s = { .threads = -1 };
     const cli_option options[] = {
         { "MODEL", NULL,
-          "a run folder, or its model.safetensors (default: the newest in " CLI_RUNS "/)",
+          "a run folder, its model.safetensors, or a language model that gradus generate takes "
+          "(default: the newest in " CLI_RUNS "/)",
           CLI_OPERAND, &s.model, 0, 0 },
         { "DATA", NULL,
           "of the kind it was trained on, with answers (default: what the run kept for validation)",
           CLI_OPERANDS, &s.data, 0, 0 },
+        { "tokenizer", "FILE",
+          "of a language model in whose file there is none; as gradus generate has it", CLI_TEXT,
+          &s.tokenizer, 0, 0 },
         { "threads", "N", "threads to compute with", CLI_WHOLE, &s.threads, 1, 256 },
         CLI_DEVICE_OPTION(&s.device),
     };
     const cli_command_help help = {
         "gradus eval [MODEL] [DATA] [OPTION]...",
-        "How well a trained network does on data: accuracy and confusion matrix, errors, or bits a "
-        "character.\nPictures go into the run's folder."
+        "How well a trained network does on data: accuracy and confusion matrix, errors, or "
+        "perplexity.\nPictures go into the run's folder."
     };
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
-    cli_sort_operands(&s.model, &s.data);
+    if (!s.tokenizer) /* else the first is the model, of any format */
+        cli_sort_operands(&s.model, &s.data);
     if (s.data.count > 1)
         return cli_one_too_many("eval", s.data.words[1]);
     const char *path = s.data.count ? s.data.words[0] : NULL;
     char file[CLI_PATH_BYTES];
     if (!cli_find_trained(s.model, file))
         return cli_fail();
-    if (cli_is_language_file(file))
-        return cli_eval_text(file, path, s.device, s.threads);
+    if (s.tokenizer || cli_is_language_file(file))
+        return cli_eval_text(file, path, s.tokenizer, s.device, s.threads);
     const cli_network_options network_options = { .model = file,
                                                   .device = s.device,
                                                   .threads = s.threads };

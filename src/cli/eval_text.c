@@ -7,39 +7,59 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 16 };
+/* A sequence of a text has no more tokens than LENGTH, and a batch's logits no more numbers than LOGITS, but for one sequence. */
+enum { BATCH = 16, LENGTH = 1024, LOGITS = 1 << 26 };
 
 static gd_tensor *objective(void *user, const gd_objective_call *call)
 {
     return gd_language_model_loss(user, call->tensors[0], call->tensors[1]);
 }
 
-/* The tokens of a text in sequences beside each other, as the model's run has them. */
-static bool open_file(cli_data *d, gd_language_model *model, const char *model_path,
-                      const char *path)
+/* The tokens of a text behind the begin token, where texts have one. */
+static gd_token_data *tokens_of(const cli_data *d, const char *text, size_t size)
 {
-    size_t size;
     gd_tokens tokens = { 0 };
-    char *text = cli_read_file(path, &size);
-    d->tokenizer = text ? cli_file_tokenizer(model_path) : NULL;
-    if (d->tokenizer && gd_tokenize(d->tokenizer, text, size, &tokens) == GD_OK)
-        d->tokens = gd_token_data_create(d->context, tokens.count, tokens.ids);
-    int64_t most = gd_language_model_options(model)->max_length;
-    d->length = tokens.count - 1 < most ? tokens.count - 1 : most;
+    gd_token_data *data = NULL;
+    int32_t *all = gd_tokenize(d->tokenizer, text, size, &tokens) == GD_OK
+                       ? malloc(((size_t)tokens.count + 1) * sizeof *all)
+                       : NULL;
+    int64_t count = 0;
+    if (all && gd_tokenizer_begin(d->tokenizer) >= 0)
+        all[count++] = gd_tokenizer_begin(d->tokenizer);
+    if (all && tokens.count > 0)
+        memcpy(all + count, tokens.ids, (size_t)tokens.count * sizeof *all);
+    count += tokens.count;
+    if (all && count < 2)
+        (void)gd_error_record(GD_ERR_INVALID, "the text is too short to be measured");
+    else if (all)
+        data = gd_token_data_create(d->context, count, all);
     gd_tokens_free(&tokens);
+    free(all);
+    return data;
+}
+
+/* A text in sequences beside each other. */
+static bool open_file(cli_data *d, gd_language_model *model, const char *path, size_t *size)
+{
+    char *text = cli_read_file(path, size);
+    d->tokens = text ? tokens_of(d, text, *size) : NULL;
     free(text);
-    if (d->tokens && d->length < 1)
-        return gd_error_record(GD_ERR_INVALID, "the text is too short to be measured") == GD_OK;
+    int64_t most = gd_language_model_options(model)->max_length;
+    int64_t count = gd_token_data_count(d->tokens) - 1;
+    most = most < LENGTH ? most : LENGTH;
+    d->length = count < most ? count : most;
     if (d->tokens)
         d->validation = gd_token_dataset(d->context, d->tokens, .length = d->length);
     return d->validation != NULL;
 }
 
 /* The mean loss of a data set's sequences, which are all as long. */
-static bool measure(gd_language_model *model, gd_dataset *sequences, double *loss)
+static bool measure(gd_language_model *model, gd_dataset *sequences, int64_t length, double *loss)
 {
     gd_metrics metrics;
-    gd_loader *batches = gd_loader_create(sequences, .batch = BATCH);
+    int64_t batch = LOGITS / (gd_language_model_options(model)->vocabulary * length);
+    batch = batch < 1 ? 1 : batch > BATCH ? BATCH : batch;
+    gd_loader *batches = gd_loader_create(sequences, .batch = batch);
     bool ok = batches && gd_evaluate(gd_language_model_module(model), objective, model, batches,
                                      &metrics) == GD_OK;
     gd_loader_release(batches);
@@ -54,44 +74,75 @@ static bool measure_all(gd_language_model *model, const cli_data *d, int64_t *to
     const int64_t rest = gd_token_data_count(d->tokens) - 1 - d->first - whole;
     double last = 0.0;
     *tokens = whole + rest;
-    if (!measure(model, d->validation, loss))
+    if (!measure(model, d->validation, d->length, loss))
         return false;
     if (rest < 1)
         return true;
     gd_dataset *end =
         gd_token_dataset(d->context, d->tokens, .length = rest, .first = d->first + whole);
-    bool ok = end && measure(model, end, &last);
+    bool ok = end && measure(model, end, rest, &last);
     gd_dataset_release(end);
     *loss = (*loss * (double)whole + last * (double)rest) / (double)*tokens;
     return ok;
 }
 
-/* 1.4427 * loss where tokens are characters or bytes. */
-static void print(int64_t tokens, double loss, const cli_data *d, const char *which)
+/* In bits of a token, where that is a character or a byte (1.4427 * loss), else of the text's `bytes`. */
+static void print(int64_t tokens, double loss, const cli_data *d, const char *which, size_t bytes)
 {
     char count[CLI_COUNT_TEXT];
-    const char *unit = gd_tokenizer_count(d->tokenizer) == 256 ? "byte" : "character";
+    int64_t kinds = gd_tokenizer_count(d->tokenizer);
+    bool words = gd_tokenizer_end(d->tokenizer) >= 0 || gd_tokenizer_begin(d->tokenizer) >= 0;
+    const char *unit = words ? "token" : kinds == 256 ? "byte" : "character";
+    double bits = loss / log(2.0) * (words ? (double)tokens / (double)bytes : 1.0);
     printf("%s %ss%s: loss %.4f, perplexity %s%.4f%s, %s%.4f bits a %s%s\n",
            cli_count(tokens, count), unit, which, loss, cli_bold(), exp(loss), cli_plain(),
-           cli_bold(), loss / log(2.0), unit, cli_plain());
+           cli_bold(), bits, words ? "byte" : unit, cli_plain());
 }
 
-int cli_eval_text(const char *model_path, const char *path, const char *device, int64_t threads)
+/* The tokeniser of the text: --tokenizer's, or that in the file. *told: the error has been. */
+static bool open_tokenizer(cli_data *d, const char *model_path, const char *tokenizer, bool *told)
+{
+    if (tokenizer) {
+        d->tokenizer = cli_open_tokenizer(tokenizer);
+        *told = !d->tokenizer;
+    } else if (cli_own_tokenizer(model_path, &d->tokenizer) && !d->tokenizer) {
+        (void)gd_error_record(
+            GD_ERR_INVALID, "the model's file does not say what its tokens are: give --tokenizer");
+    }
+    return d->tokenizer != NULL;
+}
+
+static bool open_data(cli_data *d, gd_language_model *model, const char *model_path,
+                      const char *path, const char *tokenizer, size_t *bytes, bool *told)
+{
+    if (!path && (tokenizer || cli_is_gguf(model_path))) {
+        (void)gd_error_record(GD_ERR_INVALID, "a text is needed, to measure the model on");
+        return false;
+    }
+    bool ok =
+        path ? open_tokenizer(d, model_path, tokenizer, told) && open_file(d, model, path, bytes)
+             : cli_data_open_kept(d, d->context, model_path);
+    if (ok && gd_tokenizer_count(d->tokenizer) != gd_language_model_options(model)->vocabulary)
+        ok = gd_error_record(GD_ERR_FORMAT, "the model and the text's tokens do not belong "
+                                            "together") == GD_OK;
+    return ok;
+}
+
+int cli_eval_text(const char *model_path, const char *path, const char *tokenizer,
+                  const char *device, int64_t threads)
 {
     gd_context *gd = cli_open_device(device, threads);
     gd_language_model *model = gd ? gd_language_model_load(gd, model_path) : NULL;
     cli_data d = { .context = gd };
     int64_t tokens;
+    size_t bytes = 1;
     double loss;
-    bool ok = model && (path ? open_file(&d, model, model_path, path)
-                             : cli_data_open_kept(&d, gd, model_path));
-    if (ok && gd_tokenizer_count(d.tokenizer) != gd_language_model_options(model)->vocabulary)
-        ok = gd_error_record(GD_ERR_FORMAT, "the model and the text's tokens do not belong "
-                                            "together") == GD_OK;
-    ok = ok && measure_all(model, &d, &tokens, &loss);
+    bool told = false;
+    bool ok = model && open_data(&d, model, model_path, path, tokenizer, &bytes, &told) &&
+              measure_all(model, &d, &tokens, &loss);
     if (ok)
-        print(tokens, loss, &d, path ? "" : " kept for validation");
-    int code = ok ? CLI_OK : cli_fail();
+        print(tokens, loss, &d, path ? "" : " kept for validation", bytes);
+    int code = ok ? CLI_OK : told ? CLI_FAILED : cli_fail();
     cli_data_close(&d);
     gd_close(gd);
     return code;

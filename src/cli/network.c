@@ -38,6 +38,8 @@ bool cli_is_model_file(const char *path)
 
 bool cli_is_language_file(const char *path)
 {
+    if (path && cli_is_gguf(path))
+        return true;
     gd_tensor_file *file = path ? gd_tensor_file_open(path) : NULL;
     bool has_options = gd_tensor_file_metadata(file, "gradus.vocabulary") != NULL;
     gd_tensor_file_close(file);

@@ -11,6 +11,7 @@ gd_tokenizer *gd_bpe_new(size_t (*word)(const char *text, size_t size));
 size_t gd_bpe_word_gpt2(const char *text, size_t size);
 size_t gd_bpe_word_llama3(const char *text, size_t size);
 size_t gd_bpe_word_qwen2(const char *text, size_t size);
+size_t gd_bpe_word_digits(const char *text, size_t size);
 
 /* In files a byte is written as a character that can be seen, all below this. byte_of[character], -1: of none. */
 enum { GD_BPE_CHARACTERS = 512 };

@@ -119,6 +119,18 @@ size_t gd_bpe_word_qwen2(const char *text, size_t size)
     return word_of_digits(text, size, 1);
 }
 
+/* GPT-2's words of what stands between digits, and each digit. */
+size_t gd_bpe_word_digits(const char *text, size_t size)
+{
+    size_t bytes, last, space = stretch(GD_CLASS_SPACE, text, size, &last);
+    if (digits(text, size, 1) > 0)
+        return digits(text, size, 1);
+    if (space > 0 && space < size &&
+        class_at(text + space, size - space, &bytes) == GD_CLASS_NUMBER)
+        return space;
+    return gd_bpe_word_gpt2(text, size);
+}
+
 static gd_status encode(const gd_tokenizer *t, const char *text, size_t size, gd_tokens *out)
 {
     gd_merger merger = { 0 };

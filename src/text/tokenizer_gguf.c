@@ -124,6 +124,8 @@ static const cutting cuttings[] = {
     { "default", gd_bpe_word_gpt2, false },     { "llama-bpe", gd_bpe_word_llama3, true },
     { "llama3", gd_bpe_word_llama3, true },     { "llama-v3", gd_bpe_word_llama3, true },
     { "smaug-bpe", gd_bpe_word_llama3, false }, { "qwen2", gd_bpe_word_qwen2, false },
+    { "smollm", gd_bpe_word_digits, false },    { "starcoder", gd_bpe_word_digits, false },
+    { "refact", gd_bpe_word_digits, false },    { "command-r", gd_bpe_word_digits, false },
 };
 
 static const cutting *find_cutting(const source *s)

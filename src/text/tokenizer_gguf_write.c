@@ -174,9 +174,10 @@ static gd_status add_scores(const gd_tokenizer *t, gd_gguf_values *v)
 
 static const char *cutting_of(const gd_tokenizer *t)
 {
-    return t->word == gd_bpe_word_llama3  ? "llama-bpe"
-           : t->word == gd_bpe_word_qwen2 ? "qwen2"
-                                          : "gpt-2";
+    return t->word == gd_bpe_word_llama3   ? "llama-bpe"
+           : t->word == gd_bpe_word_qwen2  ? "qwen2"
+           : t->word == gd_bpe_word_digits ? "smollm"
+                                           : "gpt-2";
 }
 
 gd_status gd_tokenizer_add_values(const gd_tokenizer *t, gd_gguf_values *v)

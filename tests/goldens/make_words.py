@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/goldens/words.h: how the patterns of GPT-2, Llama 3 and Qwen 2 cut texts into words, by the package regex, for tests/test_language_gguf.c.
+"""Writes tests/goldens/words.h: how the patterns of GPT-2, Llama 3, Qwen 2 and SmolLM (digits) cut texts into words, by the package regex, for tests/test_language_gguf.c.
 
     python3 tests/goldens/make_words.py > tests/goldens/words.h
 """
@@ -25,9 +25,10 @@ def quoted(text):
 
 print("/* Written by tests/goldens/make_words.py with regex", regex.__version__ + ". */")
 print("static const struct words {\n    const char *pattern, *text;\n    int bytes[32]; /* of each word; 0 ends them */\n} word_goldens[] = {")
-for name, pattern in PATTERNS.items():
+for name, pattern in [*PATTERNS.items(), ("digits", PATTERNS["gpt2"])]:
     for text in TEXTS:
-        cuts = [len(m.group().encode()) for m in regex.finditer(pattern, text)]
+        parts = regex.split(r"(\p{N})", text) if name == "digits" else [text]  # llama.cpp cuts by one pattern after the other
+        cuts = [len(m.group().encode()) for part in parts for m in regex.finditer(pattern, part)]
         assert sum(cuts) == len(text.encode()) and len(cuts) < 32
         print(f"    {{ \"{name}\", {quoted(text)}, {{ {', '.join(map(str, cuts))} }} }},")
 print("};")
