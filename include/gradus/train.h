@@ -212,7 +212,7 @@ typedef struct gd_lr_range_options {
     int64_t steps GD_DEFAULT(100);
 } gd_lr_range_options;
 #define GD_LR_RANGE_DEFAULTS \
-    .size = sizeof(gd_lr_range_options), .from = 1e-6, .to = 10, .steps = 100
+    .size = sizeof(gd_lr_range_options), .from = 1e-6, .to = 10, .steps = 100, .precision = GD_F32
 
 /* gd_lr_range(optimizer, objective, user, loader, points, NULL): train for .steps steps with ever larger
  * learning rates, until the loss is no number or four times its least, and put everything back:
@@ -231,7 +231,7 @@ typedef struct gd_evaluate_options {
     size_t size GD_DEFAULT(sizeof(gd_evaluate_options));
     gd_mode mode;
 } gd_evaluate_options;
-#define GD_EVALUATE_DEFAULTS .size = sizeof(gd_evaluate_options), .mode = GD_MODE_COMPILED
+#define GD_EVALUATE_DEFAULTS .size = sizeof(gd_evaluate_options), .precision = GD_F32
 
 /* gd_evaluate(module, objective, user, loader, &metrics): loss and metrics over one epoch of a loader,
  * from its first batch on; the loader stands afterwards where it stood. The module is switched out of
