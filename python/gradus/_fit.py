@@ -7,6 +7,7 @@ import threading
 
 from . import _lib, _ops
 from ._compile import compile
+from ._precision import autocast
 from ._progress import Progress
 from ._tensor import Tensor, as_tensor
 
@@ -14,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
+    from ._dtype import DType
     from ._run import Run
     from .optim import EMA, Plateau
 
@@ -35,10 +37,11 @@ def _loss_of(model: Any, loss: Callable[[Any, Tensor], Tensor] | None) -> Callab
 class _Scores:
     """Means over the samples of a loader's epoch, by one function that is compiled once."""
 
-    def __init__(self, model: Any, functions: dict[str, Callable[[Any, Tensor], Tensor]]) -> None:
+    def __init__(self, model: Any, functions: dict[str, Callable[[Any, Tensor], Tensor]], precision: DType | str | None = None) -> None:
         self.model, self.names = model, list(functions)
 
         @compile(detached=True)
+        @autocast(precision)
         def score(*batch):
             output = model(*batch[:-1])
             return [function(output, batch[-1]) for function in functions.values()]
@@ -106,8 +109,16 @@ class _Interrupts:
 class Steps:
     """The compiled functions of a training: steps(batches) is one update, of the mean loss over all samples of the batches."""
 
-    def __init__(self, model: Any, optimizer: Any, objective: Callable[[Any, Tensor], Tensor], accumulate: int, ema: EMA | None) -> None:
+    def __init__(self, model: Any, optimizer: Any, objective: Callable[[Any, Tensor], Tensor], accumulate: int, ema: EMA | None,
+                 precision: DType | str | None = None) -> None:
         self.accumulate = accumulate
+        self.precision = autocast(precision).dtype
+        if self.precision == "float16" and optimizer.loss_scale == 1:
+            optimizer.scale_losses()
+
+        @autocast(precision)
+        def loss_of(batch: Any) -> Tensor:
+            return objective(model(*batch[:-1]), batch[-1])
 
         def follow() -> None:
             if ema is not None:
@@ -115,14 +126,14 @@ class Steps:
 
         @compile
         def step(*batch):
-            loss = optimizer.minimize(objective(model(*batch[:-1]), batch[-1]))
+            loss = optimizer.minimize(loss_of(batch))
             follow()
             return loss
 
         @compile
         def part(share, *batch):
-            loss = objective(model(*batch[:-1]), batch[-1])
-            (loss * share).backward()
+            loss = loss_of(batch)
+            optimizer.scale_loss(loss * share).backward()
             return loss
 
         @compile
@@ -171,7 +182,8 @@ class Fit:
 
     def state(self) -> dict[str, Any]:
         self.read()
-        return {"batches": self.batches, "accumulate": self.run_step.accumulate, **{name: getattr(self, name) for name in self.SAVED}}
+        return {"batches": self.batches, "accumulate": self.run_step.accumulate, "precision": self.run_step.precision.name,
+                **{name: getattr(self, name) for name in self.SAVED}}
 
     def restore(self, state: dict[str, Any]) -> None:
         if state["batches"] != self.batches:
@@ -179,6 +191,8 @@ class Fit:
                                   "it goes on with the same data")
         if state["accumulate"] != self.run_step.accumulate:
             raise _lib.StateError(f"the run was begun with accumulate={state['accumulate']}, and goes on with the same")
+        if state.get("precision", "float32") != self.run_step.precision.name:
+            raise _lib.StateError(f"the run was begun with precision={state.get('precision', 'float32')}, and goes on with the same")
         for name in self.SAVED:
             setattr(self, name, state[name])
 
@@ -238,6 +252,7 @@ class Fit:
 def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1, *, validation: Any = None,
         loss: Callable[[Any, Tensor], Tensor] | None = None, metrics: dict[str, Callable[[Any, Tensor], Tensor]] | None = None,
         schedule: Callable[[int], float] | None = None, plateau: Plateau | None = None, accumulate: int = 1, ema: EMA | None = None,
+        precision: DType | str | None = None,
         monitor: str = "loss", rising: bool | None = None,
         patience: int | None = None, min_improvement: float = 0.0, run: str | Run | Any = None, resume: bool = False,
         checkpoint_seconds: float = 60.0, checkpoint_steps: int | None = None,
@@ -250,7 +265,8 @@ def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1,
     schedule(step) gives the learning rate of a step, as optim.cosine(1e-3, steps, warmup=100) does; plateau, an optim.Plateau, lowers it
     after an epoch whose monitored metric, of the training loss without a validation, has stopped improving. Gradients are clipped by the
     optimizer (optimizer.clip_norm). accumulate: so many batches make a step, as one batch of all their samples would. ema, an optim.EMA of
-    the model, is updated after each step, and validation is of its averages. callback(record) is called after each epoch; training ends when it returns False.
+    the model, is updated after each step, and validation is of its averages. precision, gd.bfloat16 or
+    gd.float16: the model and its loss are computed within gd.autocast, with float16 the loss is scaled. callback(record) is called after each epoch; training ends when it returns False.
     patience: training ends after so many epochs in which the monitored metric of the validation has not improved by more than
     min_improvement; rising: more of it is better, known of accuracy and the like. A loss that is not finite is a StateError.
     Ctrl-C ends training after the step: the records so far are given back, the last one with interrupted=True; a second one ends it at
@@ -270,8 +286,8 @@ def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1,
         raise _lib.InvalidError("resume=True: run= says of which folder")
     if accumulate < 1 or (plateau is not None and schedule is not None):
         raise _lib.InvalidError("accumulate is at least 1, and a plateau does not go with a schedule")
-    fitted = Fit(model, optimizer, loader, Steps(model, optimizer, objective, accumulate, ema), ema, plateau)
-    score = None if validation is None else _Scores(model, {"loss": objective, **metrics})
+    fitted = Fit(model, optimizer, loader, Steps(model, optimizer, objective, accumulate, ema, precision), ema, plateau)
+    score = None if validation is None else _Scores(model, {"loss": objective, **metrics}, precision)
     held_out = None if validation is None else _loader_of(validation)
     rising = monitor in RISING if rising is None else rising
     shown = Progress(fitted.updates, epochs) if progress else None

@@ -75,6 +75,21 @@ class Optimizer:
         """Of the last step, before it was clipped; NaN unless norms are clipped."""
         return run_value(C.gd_optimizer_gradient_norm, self.handle)
 
+    def scale_losses(self, initial: float = 65536.0, growth: float = 2.0, backoff: float = 0.5, interval: int = 2000) -> None:
+        """For gradients in float16, whose smallest numbers would become 0: from now on minimize() multiplies the loss by a factor and
+        divides the gradients by it. A step whose gradients are not finite changes nothing but the factor, which is multiplied by
+        `backoff`, and by `growth` after `interval` finite ones. backward() is given scale_loss(loss)."""
+        self._optimizer.scale_losses(initial=initial, growth=growth, backoff=backoff, interval=interval)
+
+    @property
+    def loss_scale(self) -> float:
+        """The factor now; 1 where losses are not scaled."""
+        return run_value(C.gd_optimizer_loss_scale, self.handle)
+
+    def scale_loss(self, loss: Tensor) -> Tensor:
+        """The loss times the factor, for backward(); the loss itself where losses are not scaled."""
+        return _convert.run(C.gd_scale_loss, self.handle, loss._h)
+
     def save(self, path: Any) -> None:
         """Write moments, the count of steps and the learning rate to a safetensors file."""
         run_status(C.gd_optimizer_save, self.handle, _convert.as_text(path))
