@@ -322,6 +322,41 @@ static void a_killed_run_is_resumed_to_the_same_bytes(void **state)
     assert_same_file("whole/model.safetensors", "killed1/model.safetensors");
 }
 
+/* In 16 bits it learns as well, with the same bits op by op and after a kill, and other ones than in
+ * 32. */
+static void precision_is_chosen(void **state)
+{
+    (void)state;
+    need("jansson");
+    static const char *const names[] = { "f32", "bf16", "f16" };
+    double r2[3];
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(run("train " TABLES "diabetes.csv --target target --epochs 60 --quiet "
+                             "--precision %s --run %s",
+                             names[i], names[i])
+                             ->code,
+                         0);
+        r2[i] = number_after(run("eval %s " TABLES "diabetes.csv", names[i])->out, "R2 ");
+        assert_true(r2[i] > 0.4 && fabs(r2[i] - r2[0]) < 0.03);
+    }
+    char command[1024];
+    snprintf(command, sizeof command,
+             "cd '%s' && ! cmp -s f32/model.safetensors bf16/model.safetensors && "
+             "! cmp -s bf16/model.safetensors f16/model.safetensors && mv bf16 whole_bf16 && "
+             "rm -rf whole && mv whole_bf16 whole",
+             folder);
+    assert_int_equal(system(command), 0);
+    static const char arguments[] =
+        "train " TABLES "diabetes.csv --target target --epochs 60 --precision bf16 --quiet";
+    assert_int_equal(run("%s --eager --run eager", arguments)->code, 0);
+    assert_same_file("whole/model.safetensors", "eager/model.safetensors");
+    kill_and_resume(arguments, 60, 14, "killed_bf16");
+    assert_has(run("train " TABLES "diabetes.csv --target target --epochs 1 --precision bf16")->out,
+               ", bf16, ");
+    assert_fails(run("train " TABLES "diabetes.csv --target target --precision bf1"), 2,
+                 "--precision is f32, bf16 or f16, not 'bf1'; did you mean 'bf16'?");
+}
+
 /* ---- text ---- */
 
 static void a_text_is_trained_on(void **state)
@@ -590,6 +625,7 @@ int main(void)
         cmocka_unit_test(decimal_commas_are_found_out),
         cmocka_unit_test(mistakes_about_tables_are_told),
         cmocka_unit_test(a_killed_run_is_resumed_to_the_same_bytes),
+        cmocka_unit_test(precision_is_chosen),
         cmocka_unit_test(changed_data_is_not_gone_on_with),
         cmocka_unit_test(a_text_is_trained_on),
         cmocka_unit_test(resuming_takes_the_options_of_the_run),

@@ -428,6 +428,12 @@ static void other_loaders_are_refused(void **state)
                      GD_ERR_INVALID);
     expect_error(GD_ERR_INVALID, "the training data have changed since the checkpoint was saved");
     /* More epochs than there were to be. */
+    assert_int_equal(gd_fit(o, objective, &t, l, .run = run, .resume = true, .precision = GD_BF16),
+                     GD_ERR_INVALID);
+    assert_non_null(strstr(gd_error_message(), "was trained in f32, this would be in bf16"));
+    gd_error_clear();
+    assert_int_equal(gd_fit(o, objective, &t, l, .precision = GD_F64), GD_ERR_DTYPE);
+    gd_error_clear();
     assert_int_equal(gd_fit(o, objective, &t, l, .run = run, .resume = true, .epochs = 2), GD_OK);
     assert_int_equal(gd_loader_position(l), 6);
     assert_int_equal(gd_run_close(run), GD_OK);

@@ -254,6 +254,32 @@ static void setting_is_an_effect_of_compiled_functions(void **state)
 
 /* ---- looking at a graph ---- */
 
+static gd_tensor *zeroes_first(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    gd_tensor *const *x = user;
+    if (gd_zero_grad(x[0]) != GD_OK || gd_zero_grad(x[1]) != GD_OK)
+        return NULL;
+    gd_tensor *loss = gd_sum(gd_mul(x[0], in[0]), GD_ALL_AXES, false);
+    return gd_backward(loss) == GD_OK && gd_backward(gd_square(x[0])) == GD_OK ? loss : NULL;
+}
+
+/* The usual order: zeros, gradients, step. At the first call there is nothing to set to zeros. */
+static void gradients_begin_with_zeros_at_each_call(void **state)
+{
+    gd_context *gd = *state;
+    static const gd_mode modes[] = { GD_MODE_EAGER, GD_MODE_COMPILED, GD_MODE_LAZY };
+    for (int m = 0; m < 3; m++) {
+        gd_tensor *x[2] = { leaf(gd), leaf(gd) }, *w = gd_full(gd, GD_SHAPE(3), 5, GD_F64);
+        gd_function *f = gd_compile(gd, zeroes_first, x, .mode = modes[m]);
+        for (int i = 0; i < 3; i++) {
+            assert_non_null(gd_call(f, 1, &w));
+            assert_values(gd_gradient(x[0]), 7, 9, 11);
+            assert_null(gd_gradient(x[1])); /* which the loss does not depend on */
+        }
+    }
+}
+
 static void a_tensor_tells_what_made_it(void **state)
 {
     gd_context *gd = *state;
@@ -318,6 +344,7 @@ int main(void)
         TEST(gradients_that_do_not_fit_are_refused),
         TEST(dropped_gradients_are_made_again_by_compiled_functions),
         TEST(setting_is_an_effect_of_compiled_functions),
+        TEST(gradients_begin_with_zeros_at_each_call),
         TEST(a_tensor_tells_what_made_it),
         TEST(the_order_has_inputs_before_users),
     };

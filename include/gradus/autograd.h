@@ -44,7 +44,8 @@ GD_API gd_tensor *gd_gradient(gd_tensor *t);
  * functions whose plans add to it are traced anew (GD_ERR_STATE while one is traced). GD_ERR_STATE
  * too: t is neither a leaf that requires a gradient nor marked by gd_retain_grad. */
 GD_API gd_status gd_set_gradient(gd_tensor *t, gd_tensor *gradient);
-/* Set the gradient to zeros, if there is one. An effect, like gd_assign. */
+/* Set the gradient to zeros, if there is one. An effect, like gd_assign: a compiled function does it
+ * at each call, also if there was none when it was traced. */
 GD_API gd_status gd_zero_grad(gd_tensor *t);
 
 /* gradients[i] = d(sum over o of sum(outputs[o] * seeds[o]))/d(inputs[i]) as new temporaries that

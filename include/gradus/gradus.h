@@ -27,6 +27,7 @@
 #include <gradus/ops.h>
 #include <gradus/optim.h>
 #include <gradus/options.h>
+#include <gradus/precision.h>
 #include <gradus/scalar.h>
 #include <gradus/schedule.h>
 #include <gradus/sequence.h>

@@ -244,6 +244,36 @@ GD_API gd_status gd_optimizer_clip_value(gd_optimizer *optimizer, double limit);
 /* The norm of the last step's gradients before it was clipped; NaN unless norms are clipped. */
 GD_API double gd_optimizer_gradient_norm(const gd_optimizer *optimizer);
 
+/* Scaling of losses, for gradients that are computed in f16, whose smallest numbers would become 0. */
+typedef struct gd_loss_scale_options {
+    size_t size GD_DEFAULT(sizeof(gd_loss_scale_options));
+    double initial GD_DEFAULT(65536);  /* the factor to begin with */
+    double growth GD_DEFAULT(2);       /* the factor is multiplied by it */
+    double backoff GD_DEFAULT(0.5);    /* and by this after gradients that are not finite */
+    int64_t interval GD_DEFAULT(2000); /* steps with finite gradients before it grows */
+} gd_loss_scale_options;
+#define GD_LOSS_SCALE_DEFAULTS                                                            \
+    .size = sizeof(gd_loss_scale_options), .initial = 65536, .growth = 2, .backoff = 0.5, \
+    .interval = 2000
+
+/* gd_optimizer_scale_losses(optimizer), gd_optimizer_scale_losses(optimizer, .initial = 1024): from
+ * now on gd_minimize multiplies the loss by a factor and divides the gradients by it. A step whose
+ * gradients are not finite changes neither parameters nor moments nor their count, but makes the
+ * factor smaller: all that within the compiled step, which waits for nothing. gd_backward is given
+ * gd_scale_loss(optimizer, loss); gd_optimizer_step then divides. The factor is part of the optimizer's state,
+ * in files, too. A compiled function keeps what was set when it was traced. bf16 does not need it:
+ * its range is that of f32. Powers of 2 round nothing. GD_ERR_INVALID: an option is out of range.
+ * Micikevicius et al., "Mixed precision training", 2018. */
+#define gd_optimizer_scale_losses(...)                                                       \
+    GD_WITH_1(gd_optimizer_scale_losses_with, gd_loss_scale_options, GD_LOSS_SCALE_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_status gd_optimizer_scale_losses_with(gd_optimizer *optimizer,
+                                                const gd_loss_scale_options *options);
+/* The factor now; 1 where losses are not scaled, NaN for an error. */
+GD_API double gd_optimizer_loss_scale(const gd_optimizer *optimizer);
+/* loss times the factor, for gd_backward; loss itself where losses are not scaled. */
+GD_API gd_tensor *gd_scale_loss(gd_optimizer *optimizer, gd_tensor *loss);
+
 /* Write the optimizer's state (moments, the count of steps, the learning rate) to a safetensors
  * file, atomically, so that training can go on as if it had never stopped. Errors of
  * gd_tensors_save. */

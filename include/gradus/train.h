@@ -134,6 +134,9 @@ typedef struct gd_fit_options {
     int64_t
         accumulate GD_DEFAULT(1); /* batches whose gradients are added up for a step: as one batch
                                          of all their samples */
+    gd_dtype precision;           /* GD_BF16 or GD_F16: objective and gradients in mixed precision
+                                     (gradus/precision.h), also of the validation. GD_F16 scales losses as by
+                                     gd_optimizer_scale_losses, unless that is on */
     gd_ema *ema;                  /* updated after each step; validation is of its averages */
 
     gd_schedule_fn schedule; /* gd_schedule_follow, or one of your own; NULL: the optimizer's
@@ -193,7 +196,7 @@ typedef struct gd_fit_options {
  * been stopped, however it was stopped: parameters, optimizer, averages, dropout, order of samples,
  * metrics and schedule go on. What is a callback's own is not saved. GD_ERR_INVALID: the loader's
  * epochs or batches have other sizes, its data set another fingerprint (gd_dataset_fingerprint), or
- * .accumulate differs. Further arguments are not compared; more epochs train on. */
+ * .accumulate or .precision differs. Further arguments are not compared; more epochs train on. */
 #define gd_fit(...) GD_WITH_4(gd_fit_with, gd_fit_options, GD_FIT_DEFAULTS, __VA_ARGS__, )
 GD_API gd_status gd_fit_with(gd_optimizer *optimizer, gd_objective_fn objective, void *user,
                              gd_loader *train, const gd_fit_options *options);
@@ -210,6 +213,7 @@ typedef struct gd_lr_range_options {
     double from GD_DEFAULT(1e-6), to
         GD_DEFAULT(10); /* rates, growing by the same factor each step */
     int64_t steps GD_DEFAULT(100);
+    gd_dtype precision; /* as of gd_fit */
 } gd_lr_range_options;
 #define GD_LR_RANGE_DEFAULTS \
     .size = sizeof(gd_lr_range_options), .from = 1e-6, .to = 10, .steps = 100, .precision = GD_F32
@@ -230,6 +234,7 @@ GD_API int64_t gd_lr_range_with(gd_optimizer *optimizer, gd_objective_fn objecti
 typedef struct gd_evaluate_options {
     size_t size GD_DEFAULT(sizeof(gd_evaluate_options));
     gd_mode mode;
+    gd_dtype precision; /* as of gd_fit */
 } gd_evaluate_options;
 #define GD_EVALUATE_DEFAULTS .size = sizeof(gd_evaluate_options), .precision = GD_F32
 

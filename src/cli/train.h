@@ -13,7 +13,7 @@
 typedef struct cli_settings {
     const char *given; /* the data, as the user called them */
     const char *data, *model, *run, *resume, *config, *target, *task, *ignore, *optimizer,
-        *schedule, *monitor, *device;
+        *schedule, *monitor, *device, *precision;
     cli_texts sets;
     int64_t epochs, batch, seed, threads, workers, size, accumulate, patience, plateau_patience;
     double lr, momentum, weight_decay, clip_norm, clip_value, validation, ema, min_improvement;
@@ -40,6 +40,8 @@ int cli_train_options(cli_settings *s, cli_option rows[CLI_MOST_TRAIN_OPTIONS]);
 const char *cli_train_key(const char *name);
 /* Options that decide what comes out, and so are kept. */
 bool cli_train_is_kept(const char *name);
+/* What --precision names. */
+gd_dtype cli_train_precision(const cli_settings *s);
 /* Names and combinations that can be told to be wrong without the data. CLI_OK, or the exit code. */
 int cli_train_check(const char *command, const cli_settings *s);
 

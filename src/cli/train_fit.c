@@ -207,7 +207,9 @@ static void print_start(const cli_training *t, const gd_optimizer *optimizer)
     printf("\n%s\n%s, learning rate %g (%s), batch %lld%s, seed %lld\n", summary,
            gd_optimizer_name(optimizer), gd_optimizer_lr(optimizer), s->schedule,
            (long long)s->batch, s->per_example ? " one example at a time" : "", (long long)s->seed);
-    printf("%s, %d thread%s%s; run %s\n\n", gd_context_isa(t->context),
+    const gd_dtype precision = cli_train_precision(s);
+    printf("%s%s%s, %d thread%s%s; run %s\n\n", gd_context_isa(t->context),
+           precision == GD_F32 ? "" : ", ", precision == GD_F32 ? "" : gd_dtype_name(precision),
            gd_context_threads(t->context), gd_context_threads(t->context) == 1 ? "" : "s",
            s->eager ? ", eager" : "", t->folder);
 }
@@ -341,8 +343,9 @@ static bool find_rate(const cli_training *t, gd_optimizer *optimizer, gd_loader 
     enum { STEPS = 100 };
     gd_lr_point points[STEPS];
     double lr;
-    int64_t count = gd_lr_range(optimizer, objective, (void *)(uintptr_t)t, train, points, &lr,
-                                .from = 1e-7, .to = 10, .steps = STEPS);
+    int64_t count =
+        gd_lr_range(optimizer, objective, (void *)(uintptr_t)t, train, points, &lr, .from = 1e-7,
+                    .to = 10, .steps = STEPS, .precision = cli_train_precision(t->settings));
     if (count < 0)
         return false;
     if (count == 0)
@@ -419,10 +422,10 @@ bool cli_train_fit(cli_training *t)
     gd_status status = gd_fit(
         r->optimizer, objective, t, train, .epochs = s->pause > 0 ? s->pause : s->epochs,
         .validation = validation, .mode = s->eager ? GD_MODE_EAGER : GD_MODE_COMPILED,
-        .blame = s->blame, .accumulate = together, .ema = r->ema,
-        .schedule = r->is_plateau ? NULL : gd_schedule_follow, .schedule_user = &r->schedule,
-        .plateau = r->is_plateau ? &r->plateau : NULL, .monitor = t->monitor,
-        .rising = t->monitor && cli_metric_direction(t->monitor) > 0,
+        .precision = cli_train_precision(s), .blame = s->blame, .accumulate = together,
+        .ema = r->ema, .schedule = r->is_plateau ? NULL : gd_schedule_follow,
+        .schedule_user = &r->schedule, .plateau = r->is_plateau ? &r->plateau : NULL,
+        .monitor = t->monitor, .rising = t->monitor && cli_metric_direction(t->monitor) > 0,
         .patience = s->patience > 0 ? s->patience - 1 : -1,
         .min_improvement = isnan(s->min_improvement) ? 0.0 : s->min_improvement, .run = t->run,
         .resume = s->resume != NULL, .model = t->model, .metadata_count = t->data.metadata_count,

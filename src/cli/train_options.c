@@ -116,6 +116,10 @@ static int training_rows(cli_settings *s, cli_option *rows)
           &s->patience, 1, 1e6 },
         { "min-improvement", "X", "what is no more than that is none (default: 0)", CLI_REAL,
           &s->min_improvement, 0, 1e9 },
+        { "precision", "NAME",
+          "f32, bf16 or f16: products, convolutions and attention take 16-bit numbers, parameters "
+          "stay f32; f16 scales the loss (default: f32)",
+          CLI_TEXT, &s->precision, 0, 0 },
         { "blame", NULL, "where the loss is not finite, find the op that made it so", CLI_FLAG,
           &s->blame, 0, 0 },
         { "eager", NULL, "run op by op, without compiling: the same result, slower", CLI_FLAG,
@@ -296,11 +300,33 @@ static int check_schedule(const char *command, const cli_settings *s)
     return code;
 }
 
+static const char *const precisions[] = { "f32", "bf16", "f16" };
+
+gd_dtype cli_train_precision(const cli_settings *s)
+{
+    static const gd_dtype dtype[] = { GD_F32, GD_BF16, GD_F16 };
+    for (int i = 0; s->precision && i < 3; i++)
+        if (strcmp(s->precision, precisions[i]) == 0)
+            return dtype[i];
+    return s->precision ? GD_DTYPE_COUNT : GD_F32;
+}
+
+static int check_precision(const char *command, const cli_settings *s)
+{
+    if (cli_train_precision(s) != GD_DTYPE_COUNT)
+        return CLI_OK;
+    fprintf(stderr, "gradus %s: --precision is f32, bf16 or f16, not '%s'%s\n", command,
+            s->precision, cli_suggestion(s->precision, "", 3, precisions));
+    return CLI_USAGE;
+}
+
 int cli_train_check(const char *command, const cli_settings *s)
 {
     const char *problem = NULL;
     const char *schedule = cli_schedule_name(s);
     int code = check_schedule(command, s);
+    if (code == CLI_OK)
+        code = check_precision(command, s);
     if (code != CLI_OK)
         return code;
     if (s->per_example && s->accumulate > 1)

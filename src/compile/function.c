@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "graph/apply.h"
 #include "compile/timed.h"
+#include "graph/autocast.h"
 #include "graph/trace.h"
 
 enum {
@@ -180,7 +181,8 @@ static bool matches(gd_cache_entry *e, const gd_context *context, int count,
                     gd_tensor *const *inputs)
 {
     const gd_signature *s = &e->signature;
-    if (s->count != count || s->no_grad != (context->no_grad > 0))
+    if (s->count != count || s->no_grad != (context->no_grad > 0) ||
+        s->autocast != gd_autocast_now(context))
         return false;
     for (int i = 0; i < count; i++)
         if (!same_layout(&s->layouts[i], &inputs[i]->layout) ||
@@ -432,6 +434,7 @@ static gd_status fill_entry(gd_cache_entry *e, gd_function *function, int count,
                             gd_tensor *const *inputs, double start)
 {
     e->signature.no_grad = function->context->no_grad > 0;
+    e->signature.autocast = gd_autocast_now(function->context);
     e->grad_version = function->context->grad_version;
     e->plan = make_plan(function, count, &e->gradient, start);
     e->signature.count = count;

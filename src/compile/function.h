@@ -13,7 +13,8 @@ typedef struct gd_signature {
     int count;
     gd_layout *layouts; /* offsets are 0: an argument's address is its element 0's */
     bool *requires_grad;
-    bool no_grad; /* called where no history is recorded */
+    bool no_grad;      /* called where no history is recorded */
+    gd_dtype autocast; /* called in a scope of mixed precision */
 } gd_signature;
 
 typedef struct gd_cache_entry {

@@ -2,6 +2,7 @@
  * (tracing). Every builder ends here. */
 #include "backend/backend.h"
 #include "graph/apply.h"
+#include "graph/autocast.h"
 #include "graph/context.h"
 #include "graph/dtypes.h"
 #include "graph/node.h"
@@ -214,6 +215,15 @@ static gd_tensor *repeat(const gd_context *context, const gd_op *op, int n,
     return gd_trace_repeat(trace, op, n, inputs, attr, requires_grad);
 }
 
+static gd_tensor *decompose(gd_context *context, const gd_op *op, int n, gd_tensor *const *inputs,
+                            const void *attr)
+{
+    const uint64_t autocast = gd_autocast_pause(context);
+    gd_tensor *r = op->decompose(n, inputs, attr);
+    gd_autocast_resume(context, autocast);
+    return r;
+}
+
 gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *inputs,
                     const void *attr)
 {
@@ -239,7 +249,7 @@ gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *i
         return NULL;
     if (!(op->flags & GD_OP_VIEW) && !is_taken(context, op, n, layouts, attr, &layout)) {
         if (op->decompose)
-            return op->decompose(n, inputs, attr);
+            return decompose(context, op, n, inputs, attr);
         return gd_fail_null(GD_ERR_UNSUPPORTED, "gd_%s: device %s has no kernel for it", op->name,
                             context->device->name);
     }

@@ -3,6 +3,7 @@
  * order they arrive, which is fixed. Those of a node's parts wait until all are there, and are then
  * put together: slices side by side, gathered rows into what there is. Start at differentiate(). */
 #include "graph/apply.h"
+#include "graph/autocast.h"
 #include "graph/autograd.h"
 #include "graph/context.h"
 #include "graph/node.h"
@@ -168,9 +169,11 @@ static bool add_part(walk *w, gd_tensor *r, gd_tensor *g)
 static bool derive(walk *w, gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     const gd_tensor *before = w->context->differentiating;
+    const uint64_t autocast = gd_autocast_pause(w->context);
     w->context->differentiating = r;
     bool ok = r->op->vjp(r, g, d);
     w->context->differentiating = before;
+    gd_autocast_resume(w->context, autocast);
     if (w->context->generation != w->generation)
         mark_again(w);
     return ok;
@@ -525,6 +528,15 @@ gd_status gd_grad_within(gd_tensor *const *outputs, gd_tensor *const *seeds, int
     return status;
 }
 
+/* Whether gd_zero_grad was called for t, which had no gradient, in this recording. */
+static bool was_zeroed(const gd_trace *trace, const gd_tensor *t)
+{
+    for (size_t i = 0; trace && i < trace->zeroed_count; i++)
+        if (trace->zeroed[i] == t)
+            return true;
+    return false;
+}
+
 /* The first time a gradient is made of zeros, outside of any trace. */
 static gd_status make_gradient(gd_tensor *t)
 {
@@ -537,6 +549,8 @@ static gd_status make_gradient(gd_tensor *t)
         gd_discard(zeros);
     }
     gd_trace_resume(t->context);
+    if (t->grad && was_zeroed(t->context->trace, t) && gd_zero_grad(t) != GD_OK)
+        return gd_error_last();
     return t->grad ? GD_OK : gd_error_last();
 }
 
@@ -692,7 +706,16 @@ gd_status gd_zero_grad(gd_tensor *t)
 {
     if (t && !gd_usable(t, "gd_zero_grad"))
         return GD_ERR_STATE;
-    if (!t || !t->grad)
+    if (!t)
+        return GD_OK;
+    gd_trace *trace = t->context->trace;
+    if (!t->grad && trace && t->requires_grad) {
+        if (!gd_grow((void **)&trace->zeroed, &trace->zeroed_capacity, trace->zeroed_count + 1,
+                     sizeof *trace->zeroed))
+            return GD_ERR_MEMORY;
+        trace->zeroed[trace->zeroed_count++] = t;
+    }
+    if (!t->grad)
         return GD_OK;
     return gd_assign(t->grad, gd_zeros_like(t->grad)) ? GD_OK : gd_error_last();
 }

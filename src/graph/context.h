@@ -60,6 +60,7 @@ struct gd_context {
     gd_trace *paused_trace;
     gd_eager_outputs *outputs; /* of the innermost eager call; NULL outside of any */
     int no_grad;
+    uint64_t autocast;                /* scopes of mixed precision: graph/autocast.h */
     const gd_tensor *differentiating; /* the node whose vjp is being built */
     int recomputing; /* inside a checkpointed block that is run again: effects are not repeated */
     uint32_t
@@ -93,6 +94,7 @@ typedef struct gd_recording {
     gd_trace *trace, *paused_trace;
     int trace_paused, no_grad, recomputing;
     uint32_t region;
+    uint64_t autocast;
     const gd_tensor *differentiating;
 } gd_recording;
 
@@ -104,6 +106,7 @@ static inline gd_recording gd_recording_now(const gd_context *c)
                            .no_grad = c->no_grad,
                            .recomputing = c->recomputing,
                            .region = c->region,
+                           .autocast = c->autocast,
                            .differentiating = c->differentiating };
 }
 
@@ -115,6 +118,7 @@ static inline void gd_recording_set(gd_context *c, gd_recording r)
     c->no_grad = r.no_grad;
     c->recomputing = r.recomputing;
     c->region = r.region;
+    c->autocast = r.autocast;
     c->differentiating = r.differentiating;
 }
 

@@ -37,6 +37,10 @@ enum {
     GD_OP_IDEMPOTENT = 1 << 11,      /* op(op(x)) = op(x) */
     GD_OP_INVOLUTION = 1 << 12,      /* op(op(x)) = x, of floats */
     GD_OP_CHEAP = 1 << 13,           /* takes no longer than to load its result from memory */
+
+    /* in a scope of mixed precision (graph/autocast.h) */
+    GD_OP_LOWER = 1 << 14, /* f32 operands are rounded to the scope's dtype */
+    GD_OP_FULL = 1 << 15,  /* f16 and bf16 operands are taken as f32 */
 };
 
 /* Whether the compiler may compute an op once more, to keep less memory (pass rematerialise), and

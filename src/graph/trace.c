@@ -89,6 +89,7 @@ gd_tensor *gd_output(gd_tensor *t)
 /* Let go of all but the nodes. */
 static void clear_notes(gd_trace *trace)
 {
+    trace->zeroed_count = 0;
     for (size_t i = 0; i < trace->output_count; i++)
         gd_unlink(trace->outputs[i]);
     trace->output_count = 0;
@@ -119,6 +120,7 @@ void gd_trace_clear(gd_trace *trace)
     gd_free(trace->nodes);
     gd_free(trace->phases);
     gd_free(trace->outputs);
+    gd_free(trace->zeroed);
     *trace = (gd_trace){ 0 };
 }
 

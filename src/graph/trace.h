@@ -18,6 +18,9 @@ struct gd_trace {
                      next of them is that node again */
     gd_tensor **outputs; /* gd_output's, each with a reference */
     size_t output_count, output_capacity;
+    gd_tensor **zeroed; /* tensors without a gradient whose gradient was set to zeros: where one is
+                           made after that, the plan begins with zeros at each call */
+    size_t zeroed_count, zeroed_capacity;
     uint64_t random_words; /* drawn so far */
     int nested;            /* inside the bodies of functions called by the body */
     bool failed;

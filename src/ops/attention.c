@@ -315,7 +315,7 @@ static bool compose(gd_tensor *const *in, gd_tensor *const *extras, const gd_att
     int64_t heads = q->layout.shape[q->layout.rank - 3];
     p->k = repeat_heads(in[K], heads);
     p->v = repeat_heads(in[V], heads);
-    p->scores = gd_mul_scalar(gd_matmul(q, swap(p->k)), attr->scale);
+    p->scores = gd_mul_scalar(gd_product(q, swap(p->k)), attr->scale);
     if (!p->scores)
         return false;
     gd_tensor *mask = attr->has_mask ? extras[0] : NULL;
@@ -347,7 +347,7 @@ static gd_tensor *decompose_attention(int n, gd_tensor *const *in, const void *a
     plain p;
     if (!compose(in, in + 3, attr, &p))
         return NULL;
-    gd_tensor *o = gd_matmul(p.dropped, p.v);
+    gd_tensor *o = gd_product(p.dropped, p.v);
     gd_tensor *l;
     if (p.k->layout.shape[p.k->layout.rank - 2] == 0) {
         gd_shape rows = shape_of(&in[Q]->layout);
@@ -397,6 +397,7 @@ static uint64_t *attention_offset(void *attr)
 const gd_op gd_op_attention = { .id = GD_OP_attention,
                                 .name = "attention",
                                 .arity = GD_OP_VARIADIC,
+                                .flags = GD_OP_LOWER,
                                 .dtypes = GD_DTYPES_REAL,
                                 .alike = 1 << K | 1 << V,
                                 .attr_size = sizeof(gd_attention_attr),
@@ -418,7 +419,7 @@ static gd_tensor *score_gradient(const plain *p, gd_tensor *dp, double scale)
 
 static gd_tensor *probability_gradient(const plain *p, gd_tensor *g)
 {
-    gd_tensor *dp = gd_matmul(g, swap(p->v));
+    gd_tensor *dp = gd_product(g, swap(p->v));
     return p->factors ? gd_mul(dp, p->factors) : dp;
 }
 
@@ -431,8 +432,8 @@ static gd_tensor *decompose_attention_grad(int n, gd_tensor *const *in, const vo
     if (!compose(in, in + GRAD_EXTRAS, attr, &p))
         return NULL;
     gd_tensor *ds = score_gradient(&p, probability_gradient(&p, in[G]), scale);
-    gd_tensor *parts[3] = { gd_matmul(ds, p.k), sum_heads(gd_matmul(swap(ds), in[Q]), groups),
-                            sum_heads(gd_matmul(swap(p.dropped), in[G]), groups) };
+    gd_tensor *parts[3] = { gd_product(ds, p.k), sum_heads(gd_product(swap(ds), in[Q]), groups),
+                            sum_heads(gd_product(swap(p.dropped), in[G]), groups) };
     const bool is_joined = ((const gd_attention_attr *)attr)->is_joined;
     for (int i = 0; i < 3; i++)
         parts[i] = is_joined ? join_heads(parts[i]) : flat(swap_heads(parts[i]));
@@ -458,12 +459,12 @@ static bool vjp_attention_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
     gd_tensor *dp = probability_gradient(&p, g), *ds = score_gradient(&p, dp, scale);
 
     gd_tensor *ds_bar =
-        gd_mul_scalar(gd_add(gd_matmul(uq, swap(p.k)), gd_matmul(q, swap(uk))), scale);
+        gd_mul_scalar(gd_add(gd_product(uq, swap(p.k)), gd_product(q, swap(uk))), scale);
     gd_tensor *c = gd_sum(gd_mul(ds_bar, p.probability), GD_AXES(-1), true);
     gd_tensor *along = gd_sum(gd_mul(dp, p.probability), GD_AXES(-1), true);
     gd_tensor *dp_bar = gd_mul(p.probability, gd_sub(ds_bar, c));
     gd_tensor *p_bar = gd_sub(gd_mul(ds_bar, gd_sub(dp, along)), gd_mul(c, dp));
-    gd_tensor *dropped_bar = gd_matmul(g, swap(uv));
+    gd_tensor *dropped_bar = gd_product(g, swap(uv));
     if (p.factors) {
         dp_bar = gd_mul(dp_bar, p.factors);
         dropped_bar = gd_mul(dropped_bar, p.factors);
@@ -471,10 +472,10 @@ static bool vjp_attention_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
     p_bar = gd_add(p_bar, dropped_bar);
     gd_tensor *s_bar = score_gradient(&p, p_bar, scale);
 
-    gd_tensor *q_bar = gd_add(gd_matmul(ds, uk), gd_matmul(s_bar, p.k));
-    gd_tensor *k_bar = gd_add(gd_matmul(swap(ds), uq), gd_matmul(swap(s_bar), q));
-    gd_tensor *v_bar = gd_matmul(swap(dp_bar), g);
-    gd_tensor *g_bar = gd_add(gd_matmul(p.dropped, uv), gd_matmul(dp_bar, p.v));
+    gd_tensor *q_bar = gd_add(gd_product(ds, uk), gd_product(s_bar, p.k));
+    gd_tensor *k_bar = gd_add(gd_product(swap(ds), uq), gd_product(swap(s_bar), q));
+    gd_tensor *v_bar = gd_product(swap(dp_bar), g);
+    gd_tensor *g_bar = gd_add(gd_product(p.dropped, uv), gd_product(dp_bar, p.v));
     return gd_put(&d[Q], q_bar) && gd_put(&d[K], sum_heads(k_bar, groups)) &&
            gd_put(&d[V], sum_heads(v_bar, groups)) && gd_put(&d[G], g_bar);
 }
@@ -580,7 +581,7 @@ static gd_tensor *attend_plainly(int n, gd_tensor *const *in, const gd_attention
     if (check_operands(layouts, layouts + 3, n - 3, attr) != GD_OK ||
         !compose(in, in + 3, attr, &p))
         return NULL;
-    return gd_matmul(p.dropped, p.v);
+    return gd_product(p.dropped, p.v);
 }
 
 static gd_tensor *build_attention(gd_tensor *q, gd_tensor *k, gd_tensor *v,
@@ -594,6 +595,11 @@ static gd_tensor *build_attention(gd_tensor *q, gd_tensor *k, gd_tensor *v,
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_attention: dropout %g must lie in [0, 1), scale %g be finite",
                             o.dropout, o.scale);
+    q = gd_autocast(GD_OP_attention, q);
+    k = gd_autocast(GD_OP_attention, k);
+    v = gd_autocast(GD_OP_attention, v);
+    if (!q || !k || !v)
+        return NULL;
     int rank = q->layout.rank;
     gd_dtype dtype = gd_dtype_promote(q->layout.dtype, k->layout.dtype);
     dtype = gd_float_dtype(gd_dtype_promote(dtype, v->layout.dtype));

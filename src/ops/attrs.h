@@ -98,6 +98,7 @@ typedef struct gd_checkpoint_attr {
     void *user;
     int64_t count;     /* of its inputs, the first of the node's behind the result */
     uint64_t position; /* of the random stream when the block was run */
+    uint64_t autocast; /* of the context then */
 } gd_checkpoint_attr;  /* checkpoint */
 
 typedef struct gd_call_attr {

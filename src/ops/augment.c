@@ -208,9 +208,9 @@ static gd_tensor *resize(const gd_augmentation *a, gd_tensor *x)
     if (crops)
         draw_crop(a, s.dim[2], s.dim[3], &rows, &columns);
     if (crops || w != s.dim[3])
-        x = gd_matmul(x, resize_weights(a, s.dim[3], w, columns, 2));
+        x = gd_product(x, resize_weights(a, s.dim[3], w, columns, 2));
     if (crops || h != s.dim[2])
-        x = gd_matmul(resize_weights(a, s.dim[2], h, rows, 3), x);
+        x = gd_product(resize_weights(a, s.dim[2], h, rows, 3), x);
     return x;
 }
 

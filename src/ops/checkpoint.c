@@ -36,6 +36,7 @@ static gd_tensor *run_again(gd_tensor *r, const gd_checkpoint_attr *a)
     context->region = ++context->regions;
     context->recomputing++;
     context->no_grad = 0;
+    context->autocast = a->autocast;
     gd_tensor *y = gd_run_body(a->body, a->user, (int)a->count, r->inputs + 1, "gd_checkpoint");
     gd_recording_set(context, before);
     *position = now;
@@ -153,6 +154,7 @@ gd_tensor *gd_checkpoint(gd_function_body body, void *user, int count, gd_tensor
     attr.user = user;
     attr.count = count;
     attr.position = *stream_position(context);
+    attr.autocast = context->autocast;
     boundary b = { .count = 1 + count, .first = context->next_id };
     memcpy(b.inputs + 1, inputs, sizeof(gd_tensor *) * (size_t)count);
     if (gd_scope_begin(context) != GD_OK)

@@ -229,6 +229,7 @@ static double flops_grad_weight(int n, const gd_layout *const *in, const gd_layo
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
                                   .name = #name_,                    \
                                   .arity = arity_,                   \
+                                  .flags = GD_OP_LOWER,              \
                                   .dtypes = GD_DTYPES_REAL,          \
                                   .alike = GD_ALIKE_ALL,             \
                                   .attr_size = sizeof(gd_conv_attr), \
@@ -313,8 +314,12 @@ static bool prepare(const char *who, operands *t, int axes)
         return false;
     }
     t->has_bias = t->bias != NULL;
+    t->x = gd_autocast(GD_OP_convolution, t->x);
+    t->weight = gd_autocast(GD_OP_convolution, t->weight);
+    if (!t->x || !t->weight)
+        return false;
     t->dtype = gd_dtype_promote(t->x->layout.dtype, t->weight->layout.dtype);
-    if (t->bias)
+    if (t->bias && !gd_autocast_is_on(t->x->context))
         t->dtype = gd_dtype_promote(t->dtype, t->bias->layout.dtype);
     t->dtype = gd_float_dtype(t->dtype);
     const gd_dtype compute = gd_compute_dtype(GD_OP_convolution, t->dtype);

@@ -46,6 +46,7 @@ static gd_tensor *decompose_cross_entropy(int n, gd_tensor *const *in, const voi
 const gd_op gd_op_cross_entropy = { .id = GD_OP_cross_entropy,
                                     .name = "cross_entropy",
                                     .arity = 2,
+                                    .flags = GD_OP_FULL,
                                     .dtypes = GD_DTYPES_REAL,
                                     .infer = infer_cross_entropy,
                                     .vjp = vjp_cross_entropy,
@@ -219,9 +220,9 @@ static gd_tensor *class_losses(class_loss l)
     gd_layout scores = l.scores->layout, target = l.target->layout;
     if (!target_fits(&scores, &target))
         return fail_shapes(&l);
-    if (!check_options(&l))
+    if (!check_options(&l) || !(l.scores = gd_autocast(GD_OP_cross_entropy, l.scores)))
         return NULL;
-    gd_dtype dtype = gd_float_dtype(scores.dtype);
+    gd_dtype dtype = gd_float_dtype(l.scores->layout.dtype);
     l.scores = gd_widen(l.scores);
     if (l.weight && l.scores)
         l.weight = gd_as_dtype(l.weight, l.scores->layout.dtype);
@@ -304,6 +305,8 @@ gd_tensor *(gd_nll)(gd_tensor *log_probabilities, gd_tensor *target)
 
 static gd_tensor *build_cross_entropy_probabilities(gd_tensor *probabilities, gd_tensor *target)
 {
+    if (gd_usable(probabilities, "gd_cross_entropy_probabilities"))
+        probabilities = gd_autocast(GD_OP_cross_entropy, probabilities);
     return gd_round_like(
         class_losses((class_loss){ .who = "gd_cross_entropy_probabilities",
                                    .scores = gd_bounded_log(gd_widen(probabilities)),

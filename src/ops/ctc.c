@@ -185,6 +185,9 @@ static gd_tensor *build_ctc(ctc c, const gd_ctc_options *options)
         !GD_NONE_ENDED("gd_ctc", c.log_q, c.targets, c.input_lengths, c.target_lengths) ||
         check_operands(&c, o.blank) != GD_OK)
         return NULL;
+    c.log_q = gd_autocast(GD_OP_cross_entropy, c.log_q);
+    if (!c.log_q)
+        return NULL;
     const gd_dtype dtype = gd_float_dtype(c.log_q->layout.dtype);
     if (!take_operands(&c, o.blank))
         return NULL;

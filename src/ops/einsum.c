@@ -296,10 +296,10 @@ static gd_tensor *multiply(const einsum *e, const parts *p, const term *a, const
                                   GD_AXES(1), false),
                            x->layout.dtype);
     if (p->batches == 0)
-        return gd_matmul(gd_reshape(x, GD_SHAPE(left, inner)),
-                         gd_reshape(y, GD_SHAPE(inner, right)));
-    return gd_matmul(gd_reshape(x, GD_SHAPE(batch, left, inner)),
-                     gd_reshape(y, GD_SHAPE(batch, inner, right)));
+        return gd_product(gd_reshape(x, GD_SHAPE(left, inner)),
+                          gd_reshape(y, GD_SHAPE(inner, right)));
+    return gd_product(gd_reshape(x, GD_SHAPE(batch, left, inner)),
+                      gd_reshape(y, GD_SHAPE(batch, inner, right)));
 }
 
 static bool contract(einsum *e, int i, int k)
@@ -355,11 +355,13 @@ static gd_tensor *build_einsum(const char *equation, gd_tensor *const *operands,
     for (int i = 0; i < count; i++) {
         if (!gd_usable(operands[i], "gd_einsum"))
             return NULL;
-        e.term[i].t = operands[i];
+        e.term[i].t = gd_autocast(GD_OP_matmul, operands[i]);
+        if (!e.term[i].t)
+            return NULL;
     }
-    gd_dtype dtype = operands[0]->layout.dtype;
+    gd_dtype dtype = e.term[0].t->layout.dtype;
     for (int i = 1; i < count; i++)
-        dtype = gd_dtype_promote(dtype, operands[i]->layout.dtype);
+        dtype = gd_dtype_promote(dtype, e.term[i].t->layout.dtype);
     const gd_dtype compute = gd_compute_dtype(GD_OP_matmul, dtype);
     dtype = dtype == GD_BOOL ? compute : dtype;
     const char *at = equation;

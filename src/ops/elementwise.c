@@ -21,6 +21,7 @@ enum {
     UNIT_MINUS_ZERO = GD_OP_UNIT_MINUS_ZERO,
     IDEMPOTENT = GD_OP_IDEMPOTENT,
     INVOLUTION = GD_OP_INVOLUTION,
+    FULL = GD_OP_FULL,
 };
 
 gd_tensor gd_zero_marker;
@@ -87,6 +88,8 @@ static gd_tensor *build(gd_op_id id, types accepted, int n, gd_tensor **in)
     gd_dtype dtype = in[first]->layout.dtype;
     for (int i = first + 1; i < n; i++)
         dtype = gd_dtype_promote(dtype, in[i]->layout.dtype);
+    if (gd_autocast_is_on(in[0]->context))
+        dtype = gd_autocast_dtype(in[0]->context, id, dtype);
     if (accepted == WHOLE && !gd_dtype_is_float(dtype))
         return in[0];
     gd_dtype compute = gd_compute_dtype(id, dtype);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "graph/apply.h"
+#include "graph/autocast.h"
 #include "graph/autograd.h"
 #include "graph/context.h"
 #include "graph/dtypes.h"
@@ -101,6 +102,9 @@ static inline uint32_t gd_axes_mask(gd_axes axes, int rank, const char *who, boo
     }
     return mask;
 }
+
+/* gd_matmul of operands as they are, in a scope of mixed precision, too: for what has seen to that. */
+gd_tensor *gd_product(gd_tensor *x, gd_tensor *y);
 
 /* Whether an op on t and other may put its result in t's place, where t has just been made and
  * nobody else has seen it: eagerly, if dtype and shape stay. In a trace the planner sees to that.

@@ -55,6 +55,10 @@ static bool take_pair(pair *p, gd_tensor *x, gd_tensor *y, const char *who)
 {
     if (!gd_usable(x, who) || !gd_usable(y, who) || !gd_same_shapes(x, y, who))
         return false;
+    x = gd_autocast(GD_OP_cross_entropy, x);
+    y = gd_autocast(GD_OP_cross_entropy, y);
+    if (!x || !y)
+        return false;
     p->dtype = gd_float_dtype(gd_dtype_promote(x->layout.dtype, y->layout.dtype));
     gd_dtype compute = gd_real_dtype(p->dtype);
     p->x = gd_as_dtype(x, compute);

@@ -81,6 +81,7 @@ static bool vjp_matmul(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 const gd_op gd_op_matmul = { .id = GD_OP_matmul,
                              .name = "matmul",
                              .arity = 2,
+                             .flags = GD_OP_LOWER,
                              .dtypes = GD_DTYPES_COMMON,
                              .alike = GD_ALIKE_ALL,
                              .infer = infer_matmul,
@@ -88,7 +89,7 @@ const gd_op gd_op_matmul = { .id = GD_OP_matmul,
                              .flops = gd_flops_product,
                              .recompute = GD_RECOMPUTE_PRODUCT };
 
-gd_tensor *gd_matmul(gd_tensor *x, gd_tensor *y)
+gd_tensor *gd_product(gd_tensor *x, gd_tensor *y)
 {
     if (!gd_usable(x, "gd_matmul") || !gd_usable(y, "gd_matmul"))
         return NULL;
@@ -108,6 +109,13 @@ gd_tensor *gd_matmul(gd_tensor *x, gd_tensor *y)
     if (row)
         r = gd_squeeze(r, column ? -1 : -2);
     return dtype == GD_BOOL ? r : gd_as_dtype(r, dtype);
+}
+
+gd_tensor *gd_matmul(gd_tensor *x, gd_tensor *y)
+{
+    if (!gd_usable(x, "gd_matmul") || !gd_usable(y, "gd_matmul"))
+        return NULL;
+    return gd_product(gd_autocast(GD_OP_matmul, x), gd_autocast(GD_OP_matmul, y));
 }
 
 gd_tensor *gd_outer(gd_tensor *x, gd_tensor *y)
@@ -148,7 +156,7 @@ static bool may_be_linear(const gd_tensor *x, const gd_tensor *weight, const gd_
 
 static gd_tensor *product_and_bias(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
 {
-    gd_tensor *product = gd_matmul(x, weight);
+    gd_tensor *product = gd_product(x, weight);
     if (!bias)
         return product;
     return gd_may_replace(product, bias) ? gd_add_(product, bias) : gd_add(product, bias);
@@ -168,8 +176,12 @@ gd_tensor *gd_linear(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
 {
     if (!x || !weight || !GD_NONE_ENDED("gd_linear", x, weight, bias))
         return NULL;
+    x = gd_autocast(GD_OP_matmul, x);
+    weight = gd_autocast(GD_OP_matmul, weight);
+    if (!x || !weight)
+        return NULL;
     gd_dtype dtype = gd_dtype_promote(x->layout.dtype, weight->layout.dtype);
-    if (bias)
+    if (bias && !gd_autocast_is_on(x->context))
         dtype = gd_dtype_promote(dtype, bias->layout.dtype);
     if (!gd_dtype_is_float(dtype) || gd_compute_dtype(GD_OP_matmul, dtype) == dtype)
         return GD_AS("gd_linear", affine(x, weight, bias));

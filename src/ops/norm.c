@@ -244,6 +244,7 @@ static double flops_normalize_grad(int n, const gd_layout *const *in, const gd_l
 const gd_op gd_op_normalize = { .id = GD_OP_normalize,
                                 .name = "normalize",
                                 .arity = GD_OP_VARIADIC,
+                                .flags = GD_OP_FULL,
                                 .dtypes = GD_DTYPES_REAL,
                                 .alike = GD_ALIKE_ALL,
                                 .attr_size = sizeof(gd_norm_attr),
@@ -338,7 +339,7 @@ static gd_tensor *over_last_axes(operands o, int axes, double epsilon, bool cent
     if (axes < 1 || axes > rank)
         return gd_fail_null(GD_ERR_SHAPE, "%s: %d axes of a tensor of rank %d", who, axes, rank);
     if (!check_epsilon(epsilon, who) || !check_parameter(o.x, o.weight, axes, who) ||
-        !check_parameter(o.x, o.bias, axes, who))
+        !check_parameter(o.x, o.bias, axes, who) || !(o.x = gd_autocast(GD_OP_normalize, o.x)))
         return NULL;
     gd_dtype dtype = common_dtype(o.x, o.weight, o.bias);
     gd_shape shape = gd_layout_shape(&o.x->layout), merged = { .rank = rank - axes + 1 };
@@ -419,6 +420,9 @@ static gd_tensor *over_groups(operands o, int64_t groups, double epsilon, const 
                             (long long)channels, (long long)groups);
     for (int i = 2; i < shape.rank; i++)
         spatial *= shape.dim[i];
+    o.x = gd_autocast(GD_OP_normalize, o.x);
+    if (!o.x)
+        return NULL;
     gd_dtype dtype = common_dtype(o.x, o.weight, o.bias),
              compute = gd_compute_dtype(GD_OP_normalize, dtype);
     gd_tensor *x = gd_reshape(gd_as_dtype(o.x, compute),
@@ -510,7 +514,11 @@ static gd_tensor *build_batch_norm(batch_operands t, const gd_batch_norm_options
     if (!gd_options_read(who, &o, sizeof o, options) || !t.x ||
         !GD_NONE_ENDED(who, t.x, t.weight, t.bias, t.mean, t.variance) || !check_batch(&t, &o, who))
         return NULL;
-    gd_dtype dtype = common_dtype(t.x, t.weight, t.bias), compute = gd_real_dtype(dtype);
+    /* In a scope of mixed precision the result is like x: between a convolution and a ReLU nothing
+     * is widened. */
+    gd_dtype dtype = gd_autocast_is_on(t.x->context) ? gd_float_dtype(t.x->layout.dtype)
+                                                     : common_dtype(t.x, t.weight, t.bias),
+             compute = gd_real_dtype(dtype);
     gd_tensor *x = gd_as_dtype(t.x, compute), *centred, *variance;
     if (o.training) {
         gd_axes axes = batch_axes(t.x);

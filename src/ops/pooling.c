@@ -322,7 +322,8 @@ static bool spatial_axes(const char *who, const gd_tensor *x, gd_axes *axes)
 gd_tensor *gd_global_avg_pool(gd_tensor *x)
 {
     gd_axes axes;
-    return spatial_axes("gd_global_avg_pool", x, &axes) ? gd_mean(x, axes, false) : NULL;
+    return spatial_axes("gd_global_avg_pool", x, &axes) ? gd_round_like(gd_mean(x, axes, false), x)
+                                                        : NULL;
 }
 
 gd_tensor *gd_global_max_pool(gd_tensor *x)

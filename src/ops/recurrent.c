@@ -231,6 +231,7 @@ static double flops_recurrent_grad(int n, const gd_layout *const *in, const gd_l
 const gd_op gd_op_recurrent = { .id = GD_OP_recurrent,
                                 .name = "recurrent",
                                 .arity = GD_OP_VARIADIC,
+                                .flags = GD_OP_LOWER,
                                 .dtypes = GD_DTYPES_REAL,
                                 .alike = 1 << U | 1 << B | 1 << H0,
                                 .attr_size = sizeof(gd_recurrent_attr),
@@ -303,7 +304,7 @@ static gd_tensor *plain_steps(gd_tensor *const *in, int n, const gd_recurrent_at
     for (int64_t step = 0; step < time; step++) {
         int64_t t = a->reverse ? time - 1 - step : step;
         gd_tensor *before = c;
-        gd_tensor *x = gd_add(gd_matmul(h, in[U]), in[B]);
+        gd_tensor *x = gd_add(gd_product(h, in[U]), in[B]);
         gd_tensor *next = plain_step(a->cell, gd_select(in[Z], 1, t), x, h, &c);
         if (lengths) {
             gd_tensor *runs = gd_unsqueeze(gd_gt(lengths, gd_number_like(lengths, (double)t)), 1);
@@ -347,9 +348,13 @@ static gd_tensor *build_recurrent(gd_tensor *z, gd_tensor *weight, gd_tensor *bi
                                .reverse = o.reverse,
                                .has_lengths = o.lengths != NULL };
     gd_tensor **operands[] = { &z, &weight, &bias, &o.first_hidden, &o.first_cell };
-    gd_dtype dtype = z->layout.dtype;
-    for (int i = 1; i < 5; i++)
-        if (*operands[i])
+    z = gd_autocast(GD_OP_recurrent, z);
+    weight = gd_autocast(GD_OP_recurrent, weight);
+    if (!z || !weight)
+        return NULL;
+    gd_dtype dtype = gd_dtype_promote(z->layout.dtype, weight->layout.dtype);
+    for (int i = 2; i < 5; i++)
+        if (*operands[i] && !gd_autocast_is_on(z->context))
             dtype = gd_dtype_promote(dtype, (*operands[i])->layout.dtype);
     dtype = gd_float_dtype(dtype);
     for (int i = 0; i < 5; i++) {

@@ -124,10 +124,11 @@ static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 /* ---- rows ---- */
 
 #define REDUCED (GD_DTYPES_COMMON | GD_DTYPE_SET(GD_BOOL))
-#define REDUCE_ROW(name_, infer_, vjp_, flops_)                        \
+#define REDUCE_ROW(name_, flags_, infer_, vjp_, flops_)                \
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                 \
                                   .name = #name_,                      \
                                   .arity = 1,                          \
+                                  .flags = flags_,                     \
                                   .dtypes = REDUCED,                   \
                                   .attr_size = sizeof(gd_reduce_attr), \
                                   .infer = infer_,                     \
@@ -135,10 +136,10 @@ static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
                                   .format = format_reduce,             \
                                   .flops = flops_,                     \
                                   .recompute = GD_RECOMPUTE_MOVES };
-REDUCE_ROW(sum, infer_total, vjp_sum, gd_flops_each_read)
-REDUCE_ROW(prod, infer_total, vjp_prod, gd_flops_each_read)
-REDUCE_ROW(max, infer_extreme, vjp_extreme, gd_flops_each_read)
-REDUCE_ROW(min, infer_extreme, vjp_extreme, gd_flops_each_read)
+REDUCE_ROW(sum, GD_OP_FULL, infer_total, vjp_sum, gd_flops_each_read)
+REDUCE_ROW(prod, GD_OP_FULL, infer_total, vjp_prod, gd_flops_each_read)
+REDUCE_ROW(max, 0, infer_extreme, vjp_extreme, gd_flops_each_read)
+REDUCE_ROW(min, 0, infer_extreme, vjp_extreme, gd_flops_each_read)
 
 /* ---- arg reductions ---- */
 
@@ -151,10 +152,11 @@ static gd_status infer_arg(int n, const gd_layout *const *in, const void *attr, 
     return gd_layout_init(out, reduced_shape(in[0], 1u << a->axis, a->keep), GD_I64, "gd_argmax");
 }
 
-#define AXIS_ROW(name_, infer_, vjp_, flops_)                        \
+#define AXIS_ROW(name_, flags_, infer_, vjp_, flops_)                \
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
                                   .name = #name_,                    \
                                   .arity = 1,                        \
+                                  .flags = flags_,                   \
                                   .dtypes = REDUCED,                 \
                                   .attr_size = sizeof(gd_axis_attr), \
                                   .infer = infer_,                   \
@@ -162,8 +164,8 @@ static gd_status infer_arg(int n, const gd_layout *const *in, const void *attr, 
                                   .format = gd_format_axis,          \
                                   .flops = flops_,                   \
                                   .recompute = GD_RECOMPUTE_NEVER };
-AXIS_ROW(argmax, infer_arg, NULL, gd_flops_each_read)
-AXIS_ROW(argmin, infer_arg, NULL, gd_flops_each_read)
+AXIS_ROW(argmax, 0, infer_arg, NULL, gd_flops_each_read)
+AXIS_ROW(argmin, 0, infer_arg, NULL, gd_flops_each_read)
 
 /* ---- scans ---- */
 
@@ -212,8 +214,8 @@ static bool vjp_cumprod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     return gd_put(&d[0], gd_mul(gd_cumprod(before, axis), s));
 }
 
-AXIS_ROW(cumsum, infer_scan, vjp_cumsum, gd_flops_each)
-AXIS_ROW(cumprod, infer_scan, vjp_cumprod, gd_flops_each)
+AXIS_ROW(cumsum, GD_OP_FULL, infer_scan, vjp_cumsum, gd_flops_each)
+AXIS_ROW(cumprod, GD_OP_FULL, infer_scan, vjp_cumprod, gd_flops_each)
 
 /* ---- builders ---- */
 
@@ -236,7 +238,8 @@ static gd_tensor *reduce(gd_op_id id, gd_tensor *x, gd_axes axes, bool keep, con
         return NULL;
     bool ok;
     gd_reduce_attr attr = { .axes = gd_axes_mask(axes, x->layout.rank, who, &ok), .keep = keep };
-    if (!ok)
+    x = gd_autocast(id, x);
+    if (!ok || !x)
         return NULL;
     gd_dtype dtype = x->layout.dtype;
     const bool is_extreme = id == GD_OP_max || id == GD_OP_min;
@@ -295,7 +298,8 @@ static gd_tensor *scan(gd_op_id id, gd_tensor *x, int axis, const char *who)
     if (!gd_usable(x, who))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, who) };
-    if (attr.axis < 0)
+    x = gd_autocast(id, x);
+    if (attr.axis < 0 || !x)
         return NULL;
     gd_dtype dtype = x->layout.dtype;
     gd_tensor *r = gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(id, dtype)), &attr);
@@ -328,7 +332,7 @@ static double reduced_count(const gd_tensor *x, gd_axes axes)
 
 static gd_tensor *build_mean(gd_tensor *x, gd_axes axes, bool keep)
 {
-    if (!gd_usable(x, "gd_mean"))
+    if (!gd_usable(x, "gd_mean") || !(x = gd_autocast(GD_OP_sum, x)))
         return NULL;
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
     gd_tensor *sum = gd_sum(gd_widen(x), axes, keep);
@@ -342,7 +346,7 @@ gd_tensor *gd_mean(gd_tensor *x, gd_axes axes, bool keep)
 
 static gd_tensor *build_var(gd_tensor *x, gd_axes axes, double correction, bool keep)
 {
-    if (!gd_usable(x, "gd_var"))
+    if (!gd_usable(x, "gd_var") || !(x = gd_autocast(GD_OP_sum, x)))
         return NULL;
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
     gd_tensor *real = gd_widen(x);
@@ -370,6 +374,8 @@ gd_tensor *gd_power_of_size(gd_tensor *x, double p)
 
 gd_tensor *gd_std(gd_tensor *x, gd_axes axes, double correction, bool keep)
 {
+    if (gd_usable(x, "gd_std"))
+        x = gd_autocast(GD_OP_sum, x);
     gd_tensor *variance = GD_AS("gd_std", gd_var(gd_widen(x), axes, correction, keep));
     return GD_AS("gd_std", gd_round_like(gd_power_of_size(variance, 0.5), x));
 }
@@ -377,7 +383,7 @@ gd_tensor *gd_std(gd_tensor *x, gd_axes axes, double correction, bool keep)
 /* max + log(sum(exp(x - max))); an infinite max is not subtracted, so that all -inf gives -inf. */
 static gd_tensor *build_logsumexp(gd_tensor *x, gd_axes axes, bool keep)
 {
-    if (!gd_usable(x, "gd_logsumexp"))
+    if (!gd_usable(x, "gd_logsumexp") || !(x = gd_autocast(GD_OP_sum, x)))
         return NULL;
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
     gd_tensor *real = gd_widen(x);
@@ -411,6 +417,8 @@ static gd_tensor *build_norm(gd_tensor *x, double p, gd_axes axes, bool keep)
     if (isnan(p) || (p < 0.0 && !isinf(p)))
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_norm: the order is %g, it must be 0, positive or infinite", p);
+    if (!(x = gd_autocast(GD_OP_sum, x)))
+        return NULL;
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
     gd_tensor *real = gd_widen(x), *r;
     if (isinf(p))

@@ -52,6 +52,7 @@ static gd_tensor *decompose_log_softmax(int n, gd_tensor *const *in, const void 
 const gd_op gd_op_softmax = { .id = GD_OP_softmax,
                               .name = "softmax",
                               .arity = 1,
+                              .flags = GD_OP_FULL,
                               .dtypes = GD_DTYPES_REAL,
                               .attr_size = sizeof(gd_axis_attr),
                               .infer = infer_softmax,
@@ -64,6 +65,7 @@ const gd_op gd_op_softmax = { .id = GD_OP_softmax,
 const gd_op gd_op_log_softmax = { .id = GD_OP_log_softmax,
                                   .name = "log_softmax",
                                   .arity = 1,
+                                  .flags = GD_OP_FULL,
                                   .dtypes = GD_DTYPES_REAL,
                                   .attr_size = sizeof(gd_axis_attr),
                                   .infer = infer_softmax,
@@ -78,7 +80,8 @@ static gd_tensor *along_axis(gd_op_id id, gd_tensor *x, int axis, const char *wh
     if (!gd_usable(x, who))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, who) };
-    if (attr.axis < 0)
+    x = gd_autocast(id, x);
+    if (attr.axis < 0 || !x)
         return NULL;
     gd_dtype dtype = gd_float_dtype(x->layout.dtype);
     return gd_as_dtype(gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(id, dtype)), &attr), dtype);

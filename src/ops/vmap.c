@@ -420,6 +420,7 @@ static gd_status apply_recorded(gd_vmap *m, const gd_tensor *node, value *result
     const bool has_history = node->requires_grad && !node->is_marked;
     const gd_recording before = gd_recording_now(context);
     context->no_grad += !has_history;
+    context->autocast = 0;
     context->region = node->region ? node->region : before.region;
     gd_status status = apply_node(m, &c, result);
     gd_recording_set(context, before);

@@ -10,6 +10,7 @@
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
 #include <gradus/ops.h>
+#include <gradus/precision.h>
 
 #include <fnmatch.h>
 #include <math.h>
@@ -32,6 +33,7 @@ static void destroy(void *object)
     gd_release(o->count_tensor);
     gd_release(o->product_tensor);
     gd_release(o->norm_tensor);
+    gd_release(o->scale_tensor);
     gd_free(o->groups);
     gd_free(o->slots);
     gd_free(o->lists);
@@ -295,9 +297,9 @@ static bool update_one(gd_optimizer *o, int i, gd_tensor *g)
     }
     o->rule->update(&group->hyper, &group->scalars, &u);
     for (int k = 0; k < states; k++)
-        if (!gd_assign(u.state[k], u.next[k]))
+        if (!gd_assign(u.state[k], gd_optimizer_chosen(o, u.next[k], u.state[k])))
             return false;
-    return gd_assign(u.p, u.next_p);
+    return gd_assign(u.p, gd_optimizer_chosen(o, u.next_p, u.p));
 }
 
 /* What the updates of a step share, group by group. */
@@ -319,14 +321,18 @@ static bool prepare(gd_optimizer *o)
 /* gradients[i] for the module's parameter i; NULL leaves it alone. */
 static bool update_all(gd_optimizer *o, gd_tensor **gradients)
 {
-    if (!clip(o, gradients) || !prepare(o))
+    if ((o->scale_tensor && !gd_optimizer_unscale(o, gradients)) || !clip(o, gradients) ||
+        !prepare(o))
         return false;
     for (int i = 0; i < gd_module_count(o->module); i++)
         if (gradients[i] && !update_one(o, i, gradients[i]))
             return false;
     const gd_step_scalars *scalars = &o->groups[0].scalars;
-    return (!o->count_tensor || gd_assign(o->count_tensor, scalars->count)) &&
-           (!o->product_tensor || gd_assign(o->product_tensor, scalars->next_product));
+    gd_tensor *count = o->count_tensor, *product = o->product_tensor;
+    return (!count || gd_assign(count, gd_optimizer_chosen(o, scalars->count, count))) &&
+           (!product ||
+            gd_assign(product, gd_optimizer_chosen(o, scalars->next_product, product))) &&
+           (!o->scale_tensor || gd_optimizer_rescale(o));
 }
 
 /* The body of o->updates, on the gradients there are. */
@@ -351,7 +357,11 @@ static bool apply(gd_optimizer *o)
     for (int i = 0; i < count; i++)
         if (o->lists[i])
             in[given++] = o->lists[i];
-    return gd_call(o->updates, given, in);
+    if (gd_autocast_begin(o->context, GD_F32) != GD_OK) /* parameters are not rounded */
+        return false;
+    bool ok = gd_call(o->updates, given, in);
+    (void)gd_autocast_end(o->context);
+    return ok;
 }
 
 static bool is_trainable(const gd_module *m, int i)
@@ -374,7 +384,12 @@ static bool differentiate(gd_optimizer *o, gd_tensor *loss, gd_tensor **gradient
         return false;
     }
     (void)gd_no_grad_begin(o->context); /* the gradients' own history would keep all values alive */
-    gd_status status = gd_grad(1, &loss, NULL, wanted, parameters, gradients);
+    gd_tensor *seed = o->scale_tensor ? gd_optimizer_scale(o, gd_tensor_dtype(loss)) : NULL;
+    if (seed)
+        seed = gd_broadcast_to(seed, gd_tensor_shape(loss));
+    gd_status status = o->scale_tensor && !seed
+                           ? gd_error_last()
+                           : gd_grad(1, &loss, &seed, wanted, parameters, gradients);
     (void)gd_no_grad_end(o->context);
     if (status != GD_OK)
         return false;

@@ -93,7 +93,10 @@ struct gd_optimizer {
     gd_tensor *product_tensor;    /* [] f64, or NULL */
     double clip_norm, clip_value; /* 0: not clipped */
     gd_tensor *norm_tensor;       /* [], of the last gradients; NULL until norms are clipped */
-    gd_slot *slots;               /* by number of the module's parameter */
+    gd_tensor *scale_tensor;      /* [2] f64, of losses (optim/loss_scale.c); NULL: not scaled */
+    gd_loss_scale_options scale_options;
+    gd_tensor *is_finite; /* [] bool, in the step being built: its gradients are; NULL: not asked */
+    gd_slot *slots;       /* by number of the module's parameter */
     size_t slot_count, slot_capacity;
     gd_tensor **lists; /* [3, parameters]: gradients of a step, and room to work */
     gd_function *updates;
@@ -107,5 +110,16 @@ gd_group *gd_optimizer_group_of(const gd_optimizer *o, int i);
 bool gd_optimizer_reserve(gd_optimizer *o);
 /* State number k of parameter i, made at first use; NULL: failed. */
 gd_tensor *gd_optimizer_state(gd_optimizer *o, int i, int k);
+
+/* ---- loss_scale.c, where losses are scaled ---- */
+
+/* The factor as a tensor. */
+gd_tensor *gd_optimizer_scale(const gd_optimizer *o, gd_dtype dtype);
+/* Divide the gradients in their list by it, and ask whether they are finite. */
+bool gd_optimizer_unscale(gd_optimizer *o, gd_tensor **gradients);
+/* next, or what it was before where this step's gradients are not finite. */
+gd_tensor *gd_optimizer_chosen(const gd_optimizer *o, gd_tensor *next, gd_tensor *before);
+/* The factor after the step. */
+bool gd_optimizer_rescale(gd_optimizer *o);
 
 #endif

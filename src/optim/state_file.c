@@ -1,6 +1,6 @@
 /* optim/state_file.c: an optimizer's state and averages as named tensors, and an optimizer's in a
  * safetensors file: "<path>.<state>" for each state of each parameter ("fc1.weight.m"), "step" and
- * "product" where the rule has them. Start at gd_optimizer_save() and gd_optimizer_load(). */
+ * "product" where the rule has them, "loss_scale" where losses are scaled. Start at gd_optimizer_save() and gd_optimizer_load(). */
 #include "optim/optimizer.h"
 
 #include "base/error.h"
@@ -30,6 +30,8 @@ gd_status gd_optimizer_collect(const gd_optimizer *o, const char *prefix, gd_sta
         status = gd_state_add(state, prefix, "step", NULL, o->count_tensor);
     if (status == GD_OK && o->product_tensor)
         status = gd_state_add(state, prefix, "product", NULL, o->product_tensor);
+    if (status == GD_OK && o->scale_tensor)
+        status = gd_state_add(state, prefix, "loss_scale", NULL, o->scale_tensor);
     return status;
 }
 
@@ -69,6 +71,8 @@ static gd_tensor *find(void *user, const char *name)
         return o->count_tensor;
     if (strcmp(name, "product") == 0 && o->product_tensor)
         return o->product_tensor;
+    if (strcmp(name, "loss_scale") == 0 && o->scale_tensor)
+        return o->scale_tensor;
     const char *dot = strrchr(name, '.');
     for (int i = 0; dot && i < gd_module_count(o->module); i++) {
         const char *path = gd_module_path(o->module, i);

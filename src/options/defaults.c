@@ -68,6 +68,7 @@ static const image images[] = {
     IMAGE(gd_lion_options, GD_LION_DEFAULTS),
     IMAGE(gd_loader_options, GD_LOADER_DEFAULTS),
     IMAGE(gd_loss_spec, GD_LOSS_SPEC_DEFAULTS),
+    IMAGE(gd_loss_scale_options, GD_LOSS_SCALE_DEFAULTS),
     IMAGE(gd_lr_range_options, GD_LR_RANGE_DEFAULTS),
     IMAGE(gd_mnist_options, GD_MNIST_DEFAULTS),
     IMAGE(gd_model_options, GD_MODEL_DEFAULTS),

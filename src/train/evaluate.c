@@ -27,7 +27,7 @@ static gd_tensor *body(void *user, int count, gd_tensor *const *in)
 bool gd_evaluator_open(gd_evaluator *e)
 {
     gd_context *context = gd_module_context(e->module);
-    gd_meter_open(&e->meter, context);
+    gd_meter_open(&e->meter, context, e->precision);
     e->function = gd_compile(context, body, e, .mode = e->mode, .detached = true);
     return e->function != NULL;
 }
@@ -95,9 +95,12 @@ gd_status gd_evaluate_with(gd_module *module, gd_objective_fn objective, void *u
         return gd_fail(GD_ERR_INVALID,
                        "gd_evaluate: module, objective, loader and result are needed");
     *result = (gd_metrics){ 0 };
-    gd_evaluator e = {
-        .module = module, .objective = objective, .user = user, .loader = loader, .mode = o.mode
-    };
+    gd_evaluator e = { .module = module,
+                       .objective = objective,
+                       .user = user,
+                       .loader = loader,
+                       .mode = o.mode,
+                       .precision = o.precision };
     gd_status status = gd_evaluator_open(&e) ? gd_evaluator_run(&e, result) : gd_error_last();
     gd_evaluator_close(&e);
     return status;

@@ -37,7 +37,8 @@ static gd_tensor *part_body(void *user, int count, gd_tensor *const *in)
     gd_tensor *loss = run_objective(f, count, in);
     (void)gd_trace_set_phase(f->context, GD_PHASE_BACKWARD);
     gd_tensor *share = loss ? gd_cast(f->share, gd_tensor_dtype(loss)) : NULL;
-    return share && gd_backward(gd_mul(loss, share)) == GD_OK ? loss : NULL;
+    gd_tensor *part = share ? gd_scale_loss(f->optimizer, gd_mul(loss, share)) : NULL;
+    return part && gd_backward(part) == GD_OK ? loss : NULL;
 }
 
 static gd_tensor *update_body(void *user, int count, gd_tensor *const *in)
@@ -56,13 +57,17 @@ static gd_tensor *update_body(void *user, int count, gd_tensor *const *in)
 static gd_status open_parts(gd_fit *f)
 {
     const gd_fit_options *o = &f->options;
-    gd_meter_open(&f->meter, f->context);
+    gd_meter_open(&f->meter, f->context, o->precision);
+    if (o->precision == GD_F16 && gd_optimizer_loss_scale(f->optimizer) == 1.0 &&
+        gd_optimizer_scale_losses(f->optimizer) != GD_OK)
+        return gd_error_last();
     if (o->validation) {
         f->evaluator = (gd_evaluator){ .module = f->module,
                                        .objective = f->objective,
                                        .user = f->user,
                                        .loader = o->validation,
-                                       .mode = o->mode };
+                                       .mode = o->mode,
+                                       .precision = o->precision };
         f->evaluates = true;
         if (!gd_evaluator_open(&f->evaluator))
             return gd_error_last();
@@ -427,6 +432,9 @@ static gd_status check(const gd_optimizer *optimizer, gd_objective_fn objective,
         return gd_fail(GD_ERR_INVALID,
                        "gd_fit: epochs, steps, accumulate, patience, min_improvement, or steps or "
                        "seconds between validations, checkpoints or displays are out of range");
+    if (o->precision != GD_F32 && o->precision != GD_BF16 && o->precision != GD_F16)
+        return gd_fail(GD_ERR_DTYPE, "gd_fit: precision is %s; f32, bf16 and f16 are possible",
+                       gd_dtype_name(o->precision));
     if (o->schedule && o->plateau)
         return gd_fail(GD_ERR_INVALID,
                        "gd_fit: a schedule and a plateau both set the learning rate");

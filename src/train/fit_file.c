@@ -17,7 +17,8 @@ static size_t format(const gd_fit *f, char *out, size_t size)
     gd_text_add(&text, "loader %lld %lld %lld %lld\n", (long long)gd_loader_samples(f->train),
                 (long long)gd_loader_batches(f->train), (long long)gd_loader_batch_size(f->train),
                 (long long)f->options.accumulate);
-    gd_text_add(&text, "data %llu\n", (unsigned long long)f->data);
+    gd_text_add(&text, "data %llu\nprecision %s\n", (unsigned long long)f->data,
+                gd_dtype_name(f->options.precision));
     if (!isnan(f->best))
         gd_text_add(&text, "best %.17g\n", f->best);
     gd_meter_write(&f->meter, &text);
@@ -111,6 +112,20 @@ static gd_status check_data(const gd_fit *f, const char *line)
                    "saved: begin another run, or bring them back");
 }
 
+/* And of the same precision. Checkpoints from before there was a choice do not say: f32. */
+static gd_status check_precision(const gd_fit *f, const char *line)
+{
+    char name[8];
+    if (!line || !gd_take_name(&line, name, sizeof name))
+        strcpy(name, gd_dtype_name(GD_F32));
+    const char *now = gd_dtype_name(f->options.precision);
+    if (strcmp(name, now) == 0)
+        return GD_OK;
+    return gd_fail(GD_ERR_INVALID,
+                   "gd_fit: cannot go on: the checkpoint was trained in %s, this would be in %s",
+                   name, now);
+}
+
 static bool restore_line(gd_fit *f, const char *line, int64_t *done, int64_t *position)
 {
     const struct {
@@ -134,10 +149,12 @@ static bool restore_line(gd_fit *f, const char *line, int64_t *done, int64_t *po
 static gd_status restore(gd_fit *f, const char *text)
 {
     const char *loader = strstr(text, "\nloader ");
-    const char *data = strstr(text, "\ndata ");
+    const char *data = strstr(text, "\ndata "), *precision = strstr(text, "\nprecision ");
     gd_status same = check_loader(f, loader ? loader + 8 : "");
     if (same == GD_OK)
         same = check_data(f, data ? data + 6 : "");
+    if (same == GD_OK)
+        same = check_precision(f, precision ? precision + 11 : NULL);
     if (same != GD_OK)
         return same;
     int64_t done = -1, position = -1;

@@ -121,7 +121,7 @@ int64_t gd_lr_range_with(gd_optimizer *optimizer, gd_objective_fn objective, voi
                      .lr = gd_optimizer_lr(optimizer),
                      .position = gd_loader_position(loader) };
     gd_context *context = gd_module_context(module);
-    gd_meter_open(&t.meter, context);
+    gd_meter_open(&t.meter, context, o.precision);
     bool was_training = gd_module_is_training(module);
     gd_module_set_training(module, true);
     t.step = gd_compile(context, step_body, &t);

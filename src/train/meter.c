@@ -7,15 +7,16 @@
 
 #include <gradus/autograd.h>
 #include <gradus/ops.h>
+#include <gradus/precision.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void gd_meter_open(gd_meter *meter, gd_context *context)
+void gd_meter_open(gd_meter *meter, gd_context *context, gd_dtype precision)
 {
-    *meter = (gd_meter){ .context = context };
+    *meter = (gd_meter){ .context = context, .precision = precision };
 }
 
 void gd_meter_close(gd_meter *meter)
@@ -170,7 +171,10 @@ gd_tensor *gd_objective_run(gd_objective_fn objective, void *user, gd_meter *met
     };
     meter->round++;
     meter->failed = GD_OK;
+    if (gd_autocast_begin(meter->context, meter->precision) != GD_OK)
+        return NULL;
     gd_tensor *loss = objective(user, &call);
+    (void)gd_autocast_end(meter->context);
     if (!loss || meter->failed != GD_OK)
         return NULL;
     if (gd_tensor_shape(loss).rank != 0)

@@ -20,14 +20,15 @@ typedef struct gd_meter_slot {
 
 typedef struct gd_meter {
     gd_context *context;
-    int64_t samples; /* counted by the caller */
+    gd_dtype precision; /* objectives run in this scope: gd_autocast_begin; f32: in none */
+    int64_t samples;    /* counted by the caller */
     uint64_t round;
     gd_status failed; /* of this round */
     int count;
     gd_meter_slot slots[GD_METRICS_MAX];
 } gd_meter;
 
-void gd_meter_open(gd_meter *meter, gd_context *context);
+void gd_meter_open(gd_meter *meter, gd_context *context, gd_dtype precision);
 void gd_meter_close(gd_meter *meter);
 /* All sums 0. */
 gd_status gd_meter_reset(gd_meter *meter);
@@ -52,6 +53,7 @@ typedef struct gd_evaluator {
     void *user;
     gd_loader *loader;
     gd_mode mode;
+    gd_dtype precision;
     gd_meter meter;
     gd_function *function;
     /* Called after each batch but the last, where it is not NULL: so many of so many are done. */
@@ -59,7 +61,7 @@ typedef struct gd_evaluator {
     void *fit;
 } gd_evaluator;
 
-/* Of an evaluator whose members up to `mode` are set, the rest 0. false: failed; close it all the
+/* Of an evaluator whose members up to `precision` are set, the rest 0. false: failed; close it all the
  * same. */
 bool gd_evaluator_open(gd_evaluator *evaluator);
 void gd_evaluator_close(gd_evaluator *evaluator);
