@@ -479,6 +479,42 @@ static void kernels_that_cannot_be_made_are_told(void **state)
     free(kept);
 }
 
+static gd_tensor *pick(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_gather(in[0], in[1], 0);
+}
+
+static void an_index_out_of_range_is_told_when_a_plan_is_replayed(void **state)
+{
+    (void)state;
+    gd_context *gd = gd_open("cuda:0", .threads = 1);
+    const int64_t good[2] = { 2, 0 }, bad[2] = { 2, 7 };
+    gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(5), GD_F32),
+                         gd_from_host(gd, GD_SHAPE(2), GD_I64, good) };
+    gd_function *f = gd_compile(gd, pick, NULL);
+    const gd_gpu *g = (const gd_gpu *)gd->device;
+    for (int i = 0; i < 6; i++) {
+        gd_scope_begin(gd);
+        assert_non_null(gd_call(f, 2, in));
+        assert_int_equal(gd_synchronize(gd), GD_OK);
+        gd_scope_end(gd);
+    }
+    const uint64_t replayed = g->replayed;
+    assert_true(replayed > 0);
+    assert_int_equal(gd_tensor_write(in[1], bad, sizeof bad), GD_OK);
+    assert_non_null(gd_call(f, 2, in));
+    assert_int_equal(g->replayed, replayed + 1);
+    assert_int_equal(gd_synchronize(gd), GD_ERR_INVALID);
+    assert_non_null(strstr(gd_error_message(), "gather: index 7 (element 1 of the index tensor) is "
+                                               "out of range for axis 0 of size 5"));
+    gd_error_clear();
+    assert_int_equal(gd_synchronize(gd), GD_OK);
+    gd_function_release(f);
+    gd_close(gd);
+    expect_nothing_left();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -492,6 +528,7 @@ int main(void)
                                         open_contexts, close_contexts),
         cmocka_unit_test_setup_teardown(a_device_is_described, open_contexts, close_contexts),
         cmocka_unit_test(a_step_is_one_launch),
+        cmocka_unit_test(an_index_out_of_range_is_told_when_a_plan_is_replayed),
         cmocka_unit_test(programs_give_the_same_bits_whenever_work_is_done),
         cmocka_unit_test(a_call_that_fails_is_told),
         cmocka_unit_test(a_device_that_is_lost_is_told),

@@ -165,6 +165,35 @@ static void only_what_has_no_kernel_runs_on_the_host(void **state)
     gd_scope_end(device);
 }
 
+static gd_tensor *factorials(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_tanh(gd_mul_scalar(gd_lgamma(gd_exp(in[0])), 2));
+}
+
+static void plans_tell_what_runs_on_the_host(void **state)
+{
+    (void)state;
+    gd_context *const contexts[2] = { cpu, device };
+    for (int i = 0; i < 2; i++) {
+        char text[4096];
+        gd_tensor *x = gd_ones(contexts[i], GD_SHAPE(3, 5), GD_F32);
+        gd_function *f = gd_compile(contexts[i], factorials, NULL);
+        assert_non_null(gd_call(f, 1, &x));
+        assert_true(gd_plan_format(f, text, sizeof text) < sizeof text);
+        const char *line = strstr(text, ", on the host\n");
+        assert_int_equal(line != NULL, i == 1);
+        if (line) {
+            while (line > text && line[-1] != '\n')
+                line--;
+            assert_memory_equal(line, "lgamma ", 7);
+            assert_non_null(strstr(text, "\n1 of the kernels runs on the host, for which opencl:0 "
+                                         "has none\n"));
+        }
+        gd_function_release(f);
+    }
+}
+
 /* ---- the cache ---- */
 
 /* One op in a context of its own: how many kernels were compiled, and how many were found. */
@@ -302,6 +331,7 @@ int main(void)
         cmocka_unit_test(elementwise_ops_give_the_cpus_bits_of_any_bits),
         cmocka_unit_test(an_index_out_of_range_is_told_in_the_cpus_words),
         cmocka_unit_test(only_what_has_no_kernel_runs_on_the_host),
+        cmocka_unit_test(plans_tell_what_runs_on_the_host),
         cmocka_unit_test(training_gives_the_same_bits),
         cmocka_unit_test(compiled_kernels_are_kept),
         cmocka_unit_test(devices_are_opened_by_number),

@@ -123,6 +123,8 @@ struct gd_backend {
     /* Adds to `text` how the kernel does a call, whose `prepared` is set, and why, in a few words. NULL,
      * and nothing added: there is one way. Data pointers are not read. */
     void (*explain)(const gd_kernel_call *call, struct gd_text *text);
+    /* Whether a prepared call runs on the host instead, on copies of its operands, which waits. NULL: none. */
+    bool (*runs_on_host)(const gd_kernel_call *call);
     /* A call and those behind it by `next`, all prepared, of `fused`, elementwise ops and cast.
      * None reads or writes what another one writes: their work together is divided among the
      * threads. NULL: there is no such kernel. */

@@ -87,6 +87,12 @@ static void add_updates(const gd_plan *plan, gd_text *text, const gd_step *kerne
     }
 }
 
+static bool runs_on_host(const gd_step *kernel)
+{
+    const gd_backend *backend = kernel->call.device->backend;
+    return backend->runs_on_host && backend->runs_on_host(&kernel->call);
+}
+
 static void add_kernel(const gd_plan *plan, gd_text *text, const gd_step *kernel, double bytes,
                        double ops)
 {
@@ -99,8 +105,9 @@ static void add_kernel(const gd_plan *plan, gd_text *text, const gd_step *kernel
     gd_text_add(text, "  %.0f B", bytes);
     if (ops > 0)
         gd_text_add(text, ", %.0f FLOP", ops);
-    gd_text_add(text, "%s\n",
-                plan->ir.values[kernel->value].is_recomputed ? ", computed again" : "");
+    gd_text_add(text, "%s%s\n",
+                plan->ir.values[kernel->value].is_recomputed ? ", computed again" : "",
+                runs_on_host(kernel) ? ", on the host" : "");
 }
 
 /* How the kernel is computed, where there are several ways, on a line of its own. */
@@ -122,6 +129,7 @@ void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
 {
     double all_bytes = 0, all_flops = 0;
     const gd_step *kernel = plan->steps;
+    size_t on_host = 0;
     for (size_t i = 0; i < plan->n_kernels; i++, kernel += kernel->together) {
         double bytes, ops;
         count_kernel(plan, kernel, &bytes, &ops);
@@ -130,7 +138,11 @@ void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
             add_explanation(text, kernel);
         all_bytes += bytes;
         all_flops += ops;
+        on_host += runs_on_host(kernel);
     }
+    if (on_host)
+        gd_text_add(text, "%zu of the kernels %s on the host, for which %s has none\n", on_host,
+                    on_host == 1 ? "runs" : "run", plan->steps->call.device->name);
     gd_text_add(text,
                 "%zu kernels, %.0f B moved, %.0f FLOP; block %zu B, least possible %zu B "
                 "(ratio %.3f), constants %zu B\n",

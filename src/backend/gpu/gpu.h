@@ -144,7 +144,8 @@ bool gd_gpu_runs_on_host(const gd_kernel_call *call);
     .memory_read = gd_gpu_memory_read, .memory_copy = gd_gpu_memory_copy,                          \
     .memory_size = gd_gpu_memory_size, .synchronize = gd_gpu_synchronize,                          \
     .prepare_bytes = gd_gpu_prepare_bytes, .prepare = gd_gpu_prepare,                              \
-    .run_calls = gd_gpu_run_calls, .replay_free = gd_gpu_replay_free
+    .run_calls = gd_gpu_run_calls, .replay_free = gd_gpu_replay_free,                              \
+    .runs_on_host = gd_gpu_runs_on_host
 
 /* ---- replay.c ---- */
 

@@ -18,7 +18,8 @@ enum {
 
 typedef struct recording {
     uint64_t key;
-    void *graph; /* NULL: the addresses have been seen once */
+    void *graph;   /* NULL: the addresses have been seen once */
+    bool may_find; /* one of its kernels looks for what only values show: found.c */
 } recording;
 
 struct gd_replay {
@@ -106,10 +107,12 @@ static void note(gd_gpu *gpu, gd_replay *r, uint64_t key)
 
 /* The graph of the calls, none of which is done; NULL, and nothing recorded as an error: it did not
  * come about. */
-static void *record(gd_gpu *gpu, const gd_kernel_call *const *calls, size_t count)
+static void *record(gd_gpu *gpu, const gd_kernel_call *const *calls, size_t count, bool *may_find)
 {
     const uint64_t mark = gd_error_mark(), launched = gpu->launched;
+    const bool might_find = gpu->may_find;
     void *graph = NULL;
+    gpu->may_find = false;
     if (gpu->driver->record_begin(gpu) == GD_OK) {
         const gd_status status = run_each(calls, count);
         graph = gpu->driver->record_end(gpu);
@@ -119,6 +122,8 @@ static void *record(gd_gpu *gpu, const gd_kernel_call *const *calls, size_t coun
         }
     }
     gpu->launched = launched;
+    *may_find = gpu->may_find;
+    gpu->may_find = might_find;
     gd_error_rollback(mark);
     return graph;
 }
@@ -145,12 +150,13 @@ gd_status gd_gpu_run_calls(gd_device *device, const gd_kernel_call *const *calls
         return run_each(calls, count);
     }
     if (!known->graph) {
-        known->graph = record(gpu, calls, count);
+        known->graph = record(gpu, calls, count, &known->may_find);
         r->failures += !known->graph;
         gpu->recorded += known->graph != NULL;
     }
     if (!known->graph)
         return run_each(calls, count);
     gpu->replayed++;
+    gpu->may_find |= known->may_find;
     return gpu->driver->replay(gpu, known->graph);
 }
