@@ -217,6 +217,10 @@ static void a_network_is_trained_used_and_measured(void **state)
     assert_int_equal(r->code, 0);
     assert_true(fabs(number_after(r->out, "10,000 digits: accuracy ") - accuracy) < 0.006);
     assert_has(r->out, "truth ");
+    const char *drawn = run_on_terminal("eval a " MNIST)->out;
+    assert_has(drawn, "Predictions: the surest mistakes first");
+    assert_has(drawn, "\033[31m"); /* what it is, and what it was taken for */
+    assert_has(drawn, " %), is ");
     /* The confusion matrix counts every digit once. */
     long sum = 0;
     char *line = strstr(r->out, "right\n") + strlen("right\n");

@@ -133,6 +133,9 @@ static void a_table_of_numbers_is_trained_on(void **state)
     assert_holds("d/pictures/errors.svg", "Errors of target: predicted less true<");
     assert_holds("d/pictures/predictions.svg", "target: predicted against true<");
     assert_has(run("eval d")->out, "\nFarthest off:\n  row ");
+    r = run_on_terminal("eval d");
+    assert_has(r->out, "Errors of target: predicted less true");
+    assert_has(r->out, "\xe2\xa3\xbf"); /* bars, of dots */
     r = run("eval d " TABLES "diabetes.csv");
     assert_int_equal(r->code, 0);
     assert_true(number_after(r->out, "root mean square ") < 60.0); /* the deviation is 77 */

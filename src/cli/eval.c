@@ -107,6 +107,10 @@ static gd_status draw_errors(const errors *e, const cli_data *d, const char *fol
         gd_chart_release(chart);
         chart = NULL;
     }
+    if (chart && cli_is_terminal()) {
+        printf("\n");
+        (void)cli_print_chart(chart, 80);
+    }
     return cli_save_picture(chart, folder, "errors");
 }
 

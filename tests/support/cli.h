@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +56,45 @@ static inline void assert_has(const char *text, const char *words)
     if (!strstr(text, words))
         print_error("expected \"%s\" in:\n%s\n", words, text);
     assert_non_null(strstr(text, words));
+}
+
+/* The same on a terminal of 80 columns with colours, to which both output and errors go. */
+static inline const result *run_on_terminal(const char *format, ...)
+{
+    static result r;
+    char arguments[2048], command[4096];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(arguments, sizeof arguments, format, list);
+    va_end(list);
+    snprintf(command, sizeof command, "cd '%s' && exec '%s' %s", folder, GD_TOOL, arguments);
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    const struct winsize size = { .ws_row = 24, .ws_col = 80 };
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int other = open(ptsname(terminal), O_RDWR);
+        (void)ioctl(other, TIOCSWINSZ, &size);
+        for (int i = 0; i < 3; i++)
+            (void)dup2(other, i);
+        close(other);
+        close(terminal); /* else its reader would wait for it */
+        setenv("TERM", "xterm-256color", 1);
+        setenv("LC_ALL", "C.UTF-8", 1);
+        unsetenv("NO_COLOR");
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    size_t length = 0;
+    for (ssize_t n; (n = read(terminal, r.out + length, sizeof r.out - 1 - length)) > 0;)
+        length += (size_t)n; /* Linux ends it with EIO */
+    r.out[length] = '\0';
+    close(terminal);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    r.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
+    return &r;
 }
 
 /* A usage error or a failure: the words on standard error, nothing on standard output. */
