@@ -284,6 +284,9 @@ bool gd_gpu_describe_softmax(const gd_kernel_call *call, gd_gpu_job *job);
 /* product.c: matmul, linear, matmul_relu_grad; convolution and its gradients */
 bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job);
+/* norm.c */
+bool gd_gpu_describe_normalize(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_normalize_grad(const gd_kernel_call *call, gd_gpu_job *job);
 /* pooling.c */
 bool gd_gpu_describe_pooling(const gd_kernel_call *call, gd_gpu_job *job);
 /* movement.c */
