@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "backend/gpu/gpu.h"
+#include "base/memory.h"
 #include "graph/context.h"
 #include "support/tensors.h"
 
@@ -230,11 +231,36 @@ static void whole_numbers_are_exact(void **state)
     }
 }
 
+/* Or PoCL's threads share the memory: GD_LOCAL_INLINE in codegen/device/opencl.txt. */
+static void functions_that_are_given_local_memory_are_part_of_their_kernel(void **state)
+{
+    (void)state;
+    gd_text_buffer text = { 0 };
+    int given = 0;
+    gd_codegen_unpack(&text);
+    assert_false(text.failed);
+    for (const char *at = text.text; (at = strstr(at, "LOCAL ")); at++) {
+        if (at[-1] != '(' && at[-1] != ' ')
+            continue;
+        const char *begin = at;
+        while (begin > text.text && !(begin[-1] == '\n' && *begin != ' ' && *begin != '\n'))
+            begin--;
+        if (*begin == '#' || *begin == '/')
+            continue;
+        given++;
+        if (strncmp(begin, "GD_LOCAL_INLINE ", 16) != 0)
+            fail_msg("%.60s", begin);
+    }
+    assert_true(given > 5);
+    gd_free(text.text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_give_the_cpus_bits),
         cmocka_unit_test(whole_numbers_are_exact),
+        cmocka_unit_test(functions_that_are_given_local_memory_are_part_of_their_kernel),
     };
     if (gd_backend_opencl.count() == 0) {
         printf("skipped: OpenCL finds no device\n");

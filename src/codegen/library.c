@@ -144,7 +144,8 @@ static size_t defined_name(const char *line, const char **name)
             ;
         return (size_t)(end - *name);
     }
-    if (!begins(line, "static ") && !begins(line, "GD_INLINE ") && !begins(line, "GD_CONSTANT "))
+    if (!begins(line, "static ") && !begins(line, "GD_INLINE ") &&
+        !begins(line, "GD_LOCAL_INLINE ") && !begins(line, "GD_CONSTANT "))
         return 0;
     end = line + strcspn(line, "([=;\n");
     while (end > line && !is_letter(end[-1]))
