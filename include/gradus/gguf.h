@@ -45,7 +45,7 @@ typedef struct gd_gguf gd_gguf;
 /* Versions 2 and 3, little-endian. NULL: GD_ERR_IO, GD_ERR_FORMAT, GD_ERR_MEMORY, GD_ERR_UNSUPPORTED
  * (another version or byte order, lists of lists). The caller closes it. */
 GD_API gd_gguf *gd_gguf_open(const char *path);
-GD_API void gd_gguf_close(gd_gguf *file);
+GD_API void gd_gguf_close(gd_gguf *gguf);
 
 typedef struct gd_gguf_info {
     const char *name; /* lives as long as the file is open */
@@ -56,26 +56,26 @@ typedef struct gd_gguf_info {
 } gd_gguf_info;
 
 /* Tensors are numbered 0 … count-1 in the order of the file; 0 for NULL. */
-GD_API int64_t gd_gguf_count(const gd_gguf *file);
+GD_API int64_t gd_gguf_count(const gd_gguf *gguf);
 /* GD_ERR_INVALID: no such number. */
-GD_API gd_status gd_gguf_tensor_info(const gd_gguf *file, int64_t index, gd_gguf_info *info);
+GD_API gd_status gd_gguf_tensor_info(const gd_gguf *gguf, int64_t index, gd_gguf_info *info);
 /* The number of the tensor called `name`, -1 (and no error) if there is none. */
-GD_API int64_t gd_gguf_find(const gd_gguf *file, const char *name);
+GD_API int64_t gd_gguf_find(const gd_gguf *gguf, const char *name);
 /* Its values as a new temporary of f32, bit for bit those of the Python package gguf. GD_ERR_UNSUPPORTED: a type
  * that is not in gd_gguf_type; GD_ERR_IO, GD_ERR_MEMORY. */
-GD_API gd_tensor *gd_gguf_read(const gd_gguf *file, gd_context *context, int64_t index);
+GD_API gd_tensor *gd_gguf_read(const gd_gguf *gguf, gd_context *context, int64_t index);
 
 /* ---- metadata: values by name ---- */
 
 /* The name of value number `index`, in the order of the file; NULL: there is none. */
-GD_API const char *gd_gguf_key(const gd_gguf *file, int64_t index);
+GD_API const char *gd_gguf_key(const gd_gguf *gguf, int64_t index);
 /* How many numbers or texts the value has: 1, or the length of a list, which may be 0. -1: the file has no such key. */
-GD_API int64_t gd_gguf_length(const gd_gguf *file, const char *key);
+GD_API int64_t gd_gguf_length(const gd_gguf *gguf, const char *key);
 /* Element `index` of a value, 0 of what is no list. NULL or false (and no error): there is none, or it is none. A
  * text is UTF-8, or whatever bytes the file has, *size of them and a 0 byte behind; it lives as long as the file is
  * open; size may be NULL. Truth values are 0 and 1. */
-GD_API const char *gd_gguf_text(const gd_gguf *file, const char *key, int64_t index, size_t *size);
-GD_API bool gd_gguf_number(const gd_gguf *file, const char *key, int64_t index, double *out);
+GD_API const char *gd_gguf_text(const gd_gguf *gguf, const char *key, int64_t index, size_t *size);
+GD_API bool gd_gguf_number(const gd_gguf *gguf, const char *key, int64_t index, double *out);
 
 /* ---- writing ---- */
 

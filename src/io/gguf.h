@@ -39,14 +39,14 @@ typedef struct gd_gguf_entry {
 } gd_gguf_entry;
 
 /* NULL: there is no such number. Lives as long as the file is open. */
-const gd_gguf_entry *gd_gguf_entry_at(const gd_gguf *file, int64_t index);
+const gd_gguf_entry *gd_gguf_entry_at(const gd_gguf *gguf, int64_t index);
 /* GD_ERR_UNSUPPORTED: its type is not known, and its shape therefore not held against the file. */
-gd_status gd_gguf_check_type(const gd_gguf *file, const gd_gguf_entry *entry);
+gd_status gd_gguf_check_type(const gd_gguf *gguf, const gd_gguf_entry *entry);
 /* Numbers first … first + count - 1 of a tensor as f32, whole blocks; `raw` has room for them as they are in the file.
  * GD_ERR_UNSUPPORTED: its type is not known. */
-gd_status gd_gguf_read_numbers(const gd_gguf *file, const gd_gguf_entry *entry, size_t first,
+gd_status gd_gguf_read_numbers(const gd_gguf *gguf, const gd_gguf_entry *entry, size_t first,
                                size_t count, unsigned char *raw, float *out);
-const char *gd_gguf_path(const gd_gguf *file);
+const char *gd_gguf_path(const gd_gguf *gguf);
 
 /* ---- writing ---- */
 
@@ -70,7 +70,7 @@ void gd_gguf_put_u32(gd_gguf_values *v, uint32_t value);
 void gd_gguf_put_real(gd_gguf_values *v, float value);
 /* A value as another file has it, key and all. */
 void gd_gguf_add_raw(gd_gguf_values *v, const unsigned char *raw, size_t size);
-gd_status gd_gguf_copy_value(const gd_gguf *from, int64_t index, gd_gguf_values *to);
+gd_status gd_gguf_copy_value(const gd_gguf *gguf, int64_t index, gd_gguf_values *to);
 
 /* A tensor to be written. `values` gives numbers first … first + count - 1 of it, rows at a time, front to back. */
 typedef struct gd_gguf_part {
