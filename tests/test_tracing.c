@@ -226,12 +226,44 @@ static void an_error_fails_the_trace(void **state)
     assert_over(gd, g, in);
 }
 
+/* Traced before every call, with another number each time of three. */
+static void a_lazy_function_finds_the_plans_of_equal_traces(void **state)
+{
+    gd_context *gd = *state;
+    gd_function *f = gd_compile(gd, NULL, NULL, .mode = GD_MODE_LAZY);
+    gd_tensor *w = gd_set_requires_grad(gd_full(gd, GD_SHAPE(3), 2, GD_F32), true);
+    gd_tensor *in = gd_ones(gd, GD_SHAPE(3), GD_F32), *place;
+    assert_null(gd_call(f, 1, &in));
+    assert_error(GD_ERR_STATE, "no plan for these inputs");
+    int64_t live = 0;
+    for (int i = 0; i < 40; i++) {
+        assert_false(gd_function_has_plan(f, 1, &in));
+        assert_int_equal(gd_trace_begin(f, 1, &in, &place), GD_OK);
+        gd_tensor *y = gd_sum(gd_mul(gd_mul_scalar(place, i % 3 + 1), w), GD_ALL_AXES, false);
+        assert_int_equal(gd_trace_end(f, 1, &y), GD_OK);
+        for (int again = 0; again < 2; again++)
+            assert_true(gd_item(gd_call(f, 1, &in)) == 6 * (i % 3 + 1));
+        if (i == 10)
+            live = gd_memory(gd).live_tensors;
+    }
+    assert_int_equal(gd_memory(gd).live_tensors, live);
+    assert_int_equal(gd_function_stats(f).plans, 3);
+    assert_int_equal(gd_function_stats(f).traces, 41); /* with the call before */
+    assert_int_equal(gd_backward(gd_call(f, 1, &in)), GD_OK);
+    assert_true(gd_get(gd_gradient(w), 1) == 1);
+    assert_int_equal(gd_trace_begin(f, 1, &in, &place), GD_OK);
+    assert_int_equal(gd_trace_abandon(f), GD_OK);
+    assert_int_equal(gd_trace_begin(f, 1, &in, &place), GD_OK);
+    gd_tensor *y = gd_neg(place);
+    assert_int_equal(gd_trace_end(f, 1, &y), GD_OK);
+    assert_true(gd_get(gd_call(f, 1, &in), 2) == -1);
+    assert_int_equal(gd_function_stats(f).plans, 4);
+}
+
 static void misuse_is_refused(void **state)
 {
     gd_context *gd = *state;
     gd_tensor *in[2] = { numbers(gd, 3), numbers(gd, 3) }, *places[2], *none[2];
-    assert_null(gd_compile(gd, NULL, NULL, .mode = GD_MODE_LAZY));
-    assert_error(GD_ERR_INVALID, "the body is NULL");
     assert_null(gd_compile(gd, NULL, NULL, .mode = GD_MODE_EAGER));
     assert_error(GD_ERR_INVALID, "the body is NULL");
     gd_function *lazy = gd_compile(gd, body, NULL, .mode = GD_MODE_LAZY);
@@ -303,6 +335,7 @@ int main(void)
         TEST(other_functions_are_called_in_a_trace),
         TEST(a_trace_is_abandoned),
         TEST(an_error_fails_the_trace),
+        TEST(a_lazy_function_finds_the_plans_of_equal_traces),
         TEST(misuse_is_refused),
         TEST(inputs_last_as_long_as_the_trace),
         cmocka_unit_test(a_context_may_close_within_a_trace),

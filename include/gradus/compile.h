@@ -137,7 +137,10 @@ GD_API bool gd_is_tracing(const gd_context *context);
  * GD_ERR_STATE).
  * gd_trace_abandon ends a trace without a plan. GD_ERR_STATE too: within another trace, where what
  * the function does is simply done; gd_call without a plan. A function with a body may be traced so
- * as well. */
+ * as well.
+ *
+ * With GD_MODE_LAZY, and without a body, it is traced before every call: gd_trace_end finds the plan
+ * that was made of an equal recording, and gd_call runs that of the recording before it. */
 GD_API gd_status gd_trace_begin(gd_function *function, int count, gd_tensor *const *inputs,
                                 gd_tensor **placeholders);
 GD_API gd_status gd_trace_end(gd_function *function, int count, gd_tensor *const *outputs);

@@ -40,15 +40,14 @@ class _Plan:
         self.tree, self.out_tree, self.home = tree, None, home
         self.results = 0  # how many tensors calls give
         self.count = 0  # how many arguments there are, where all are tensors
-        self.reads: list = []  # the modules whose training flag the function has read, and what it was
-        options = {**owner.options, "mode": "compiled"}  # lazily a function is traced at every call
+        self.reads: dict = {}  # by number, the modules whose training flag the function has read, and what it was
         with _context.within(home):
-            self.h = _ops.compile(0, 0, **options)
+            self.h = _ops.compile(0, 0, **owner.options)
         _context.of_objects[self.h] = home
         self._finalizer = weakref.finalize(self, _context.forget, (_context.FIRST, C.gd_function_release, self.h, (), home))
 
     def fits(self) -> bool:
-        return not self.reads or all(module() is not None and module()._training == flag for module, flag in self.reads)
+        return not self.reads or all(module() is not None and module()._training == flag for module, flag in self.reads.values())
 
     def trace(self, function: Callable[..., Any], count: int, inputs: Any) -> bool:
         """Record the function on tensors without values, within its context. Whether its result has another form than before."""
@@ -200,7 +199,7 @@ class Function(_Typed[P, R]):
     def _compiled(self, plan: _Plan, leaves: list[Tensor]) -> None:
         """A plan has been made."""
         self._made_for.append((plan.tree, [(t.shape, t.dtype, t.requires_grad) for t in leaves],
-                               [(type(module()).__name__, flag) for module, flag in plan.reads]))
+                               [(type(module()).__name__, flag) for module, flag in plan.reads.values()]))
 
     def explain(self) -> str:
         """Why the function has been compiled as often as it was: a line for each time, with what differs from the time before."""

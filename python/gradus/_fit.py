@@ -5,7 +5,7 @@ import math
 import signal
 import threading
 
-from . import _lib, _ops
+from . import _context, _lib, _ops
 from ._compile import compile
 from ._precision import autocast
 from ._progress import Progress
@@ -34,6 +34,20 @@ def _loss_of(model: Any, loss: Callable[[Any, Tensor], Tensor] | None) -> Callab
     return loss or (model.loss if isinstance(model, Model) and model._model.loss_count() else _classify)
 
 
+def _place_of(model: Any, optimizer: Any = None) -> _context.Home:
+    """The context that an optimizer was made in, or that of a model's parameters."""
+    if hasattr(optimizer, "_optimizer"):
+        return optimizer._optimizer._home
+    first = next(iter(model.parameters()), None) if hasattr(model, "parameters") else None
+    return _context.home() if first is None else _context.home_of(first._h)
+
+
+def _brought(loader: Any, place: _context.Home) -> Iterator[Any]:
+    """The batches, in a context: copies, where they are of another."""
+    for batch in loader:
+        yield [_context.moved(t, place) if isinstance(t, Tensor) else t for t in batch]
+
+
 class _Scores:
     """Means over the samples of a loader's epoch, by one function that is compiled once."""
 
@@ -57,7 +71,7 @@ class _Scores:
         try:
             if place is not None:
                 loader.load_state_dict({**place, "epoch": 0, "position": 0})
-            for batch in loader:
+            for batch in _brought(loader, _place_of(self.model)):
                 size = len(batch[-1])
                 sums = [s + value.item() * size for s, value in zip(sums, self.score(*batch))]
                 samples += size
@@ -156,7 +170,7 @@ class Steps:
     def groups(self, loader: Any) -> Iterator[list[Any]]:
         """The batches of an epoch, so many together as make an update."""
         group = []
-        for batch in loader:
+        for batch in _brought(loader, _context.home()):
             group.append(batch)
             if len(group) == self.accumulate:
                 yield group
@@ -272,6 +286,8 @@ def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1,
     Ctrl-C ends training after the step: the records so far are given back, the last one with interrupted=True; a second one ends it at
     once.
 
+    Each batch is brought to the context, and so to the device, that the optimizer was made in: model.to("opencl:0") before it moves a model.
+
     run: a folder for all that comes of it, as `gradus train` makes it: checkpoints after each epoch, each checkpoint_seconds and
     each checkpoint_steps steps, the log, curves, and in the end model.safetensors: the parameters as they were best on the validation,
     else the last ones, or their averages with ema, which the model then has, too. Of an nn.Model `gradus predict`, `eval` and `compare` take it. resume=True goes on
@@ -296,6 +312,7 @@ def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1,
         from ._fit_run import FitRun
         folder = FitRun(run, fitted, resume, epochs, checkpoint_seconds, checkpoint_steps)
     interrupted, ended, partial = False, False, {}
+    before = _context.enter(_place_of(model, optimizer))
     try:
         with _Interrupts() as interrupts:
             def after() -> bool:
@@ -329,6 +346,7 @@ def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1,
             if folder is not None:
                 folder.finish(interrupted)
     finally:
+        _context.enter(before)
         if folder is not None:
             folder.close()
     if interrupted:

@@ -66,7 +66,8 @@ class Interop:
         return export(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0) if self.is_in_host_memory else (4, int(self.device.rpartition(":")[2]))  # kDLOpenCL
+        kind, _, number = self.device.partition(":")
+        return (1, 0) if self.is_in_host_memory else ({"cuda": 2, "opencl": 4}[kind], int(number))
 
     def numpy(self) -> Any:
         """A copy as a NumPy array. numpy.asarray(t) shares the memory."""

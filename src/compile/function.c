@@ -76,11 +76,9 @@ gd_function *gd_compile_with(gd_context *context, gd_function_body body, void *u
         return gd_fail_null(GD_ERR_INVALID, "gd_compile: the context is NULL");
     if (o.mode != GD_MODE_COMPILED && o.mode != GD_MODE_EAGER && o.mode != GD_MODE_LAZY)
         return gd_fail_null(GD_ERR_INVALID, "gd_compile: %d is no mode", (int)o.mode);
-    if (!body && o.mode != GD_MODE_COMPILED)
-        return gd_fail_null(
-            GD_ERR_INVALID,
-            "gd_compile: the body is NULL; only GD_MODE_COMPILED can do without one, "
-            "see gd_trace_begin");
+    if (!body && o.mode == GD_MODE_EAGER)
+        return gd_fail_null(GD_ERR_INVALID, "gd_compile: the body is NULL; GD_MODE_EAGER cannot do "
+                                            "without one as others can, see gd_trace_begin");
     if (o.cache_limit < 1)
         return gd_fail_null(GD_ERR_INVALID, "gd_compile: the cache limit is %d, not 1 or more",
                             o.cache_limit);
@@ -468,6 +466,16 @@ static gd_cache_entry *add_plan(gd_function *function, int count, gd_tensor *con
     return e;
 }
 
+/* The plan of what was recorded: in GD_MODE_LAZY one that there is, else a new one. */
+static gd_cache_entry *plan_of_recording(gd_function *function, int count, gd_tensor *const *inputs,
+                                         double start)
+{
+    gd_cache_entry *e = NULL;
+    if (function->mode == GD_MODE_LAZY && recognise(function, count, inputs, &e) != GD_OK)
+        return NULL;
+    return e ? e : add_plan(function, count, inputs, start);
+}
+
 /* Record the body, and find or make the plan of the recording. */
 static gd_cache_entry *record_plan(gd_function *function, int count, gd_tensor *const *inputs)
 {
@@ -475,14 +483,9 @@ static gd_cache_entry *record_plan(gd_function *function, int count, gd_tensor *
     if (gd_scope_begin(function->context) != GD_OK)
         return NULL;
     function->traces++;
-    gd_cache_entry *e = NULL;
     bool ok = record(function, count, inputs);
-    bool is_lazy = function->mode == GD_MODE_LAZY;
-    if (ok && is_lazy)
-        ok = recognise(function, count, inputs, &e) == GD_OK;
-    if (ok && !e)
-        e = add_plan(function, count, inputs, start);
-    end_recording(function, e && is_lazy);
+    gd_cache_entry *e = ok ? plan_of_recording(function, count, inputs, start) : NULL;
+    end_recording(function, e && function->mode == GD_MODE_LAZY);
     return e;
 }
 
@@ -620,7 +623,12 @@ static gd_tensor *call_with_gradient(gd_function *function, gd_cache_entry *e, i
 /* The plan for these inputs, made if there is none yet; the current one from now on. */
 static gd_cache_entry *use_plan(gd_function *function, int count, gd_tensor *const *inputs)
 {
-    gd_cache_entry *e = function->mode == GD_MODE_LAZY ? NULL : find_entry(function, count, inputs);
+    gd_cache_entry *e = NULL;
+    if (function->mode == GD_MODE_COMPILED)
+        e = find_entry(function, count, inputs);
+    else if (!function->body && function->current &&
+             matches(function->current, function->context, count, inputs))
+        e = function->current; /* what was traced last */
     if (!e)
         e = record_plan(function, count, inputs);
     if (e && gd_plan_check_arguments(e->plan, count, inputs) != GD_OK)
@@ -689,8 +697,9 @@ bool gd_function_has_plan(gd_function *function, int count, gd_tensor *const *in
 static gd_status check_begin(gd_function *function, int count, gd_tensor *const *inputs)
 {
     gd_status status = check_call(function, count, inputs);
-    if (status == GD_OK && function->mode != GD_MODE_COMPILED)
-        status = gd_fail(GD_ERR_STATE, "gd_trace_begin: only a compiled function is traced so");
+    if (status == GD_OK && function->mode != GD_MODE_COMPILED && function->body)
+        status = gd_fail(GD_ERR_STATE, "gd_trace_begin: only a compiled function, or a lazy one "
+                                       "without a body, is traced so");
     if (status == GD_OK && function->context->trace)
         status = gd_fail(GD_ERR_STATE, "gd_trace_begin: a function is being traced; run what this "
                                        "one does as a part of it");
@@ -776,15 +785,15 @@ gd_status gd_trace_end(gd_function *function, int count, gd_tensor *const *outpu
     if (status == GD_OK && function->trace->failed)
         status = gd_fail(GD_ERR_MEMORY, "gd_trace_end: no memory to record what was done");
     close_trace(function);
+    gd_cache_entry *e = NULL;
     if (status == GD_OK) {
-        gd_cache_entry *e =
-            add_plan(function, open_trace->count, open_trace->inputs, open_trace->start);
+        e = plan_of_recording(function, open_trace->count, open_trace->inputs, open_trace->start);
         status = e ? GD_OK : gd_error_last();
         function->current = e;
         if (e)
             e->last_used = function->calls;
     }
-    end_recording(function, false);
+    end_recording(function, e && function->mode == GD_MODE_LAZY);
     release_inputs(open_trace);
     return status;
 }

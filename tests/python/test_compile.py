@@ -228,3 +228,23 @@ def test_compiling_again_is_explained():
     assert model.forward.explain().splitlines()[2] == "2. constants differ: k is 2, was 1"
     with pytest.warns(UserWarning, match="9 different constants.*\n.*the first call"):
         [model.forward(x, k) for k in range(3, 12)]
+
+
+def test_a_lazy_function_finds_its_plans_again():
+    """Recorded at every call, planned once for each recording there is."""
+    calls, w = [], gd.ones(3).requires_grad_()
+    model = gd.nn.Sequential(gd.nn.Linear(3, 2), gd.nn.Dropout(0.5))
+
+    @gd.compile(mode="lazy")
+    def f(x):
+        calls.append(1)
+        return (model(x * (len(calls) % 2 + 1)) * 0 + (x * w).sum() * (len(calls) % 2 + 1)).sum()
+    for i in range(1, 41):
+        assert f(gd.ones((1, 3))).item() == 6 * (i % 2 + 1)
+    assert len(calls) == f.stats.traces == f.stats.calls == 40 and f.stats.plans == 2
+    assert len(f._last.reads) == 1  # the Dropout, once
+    with pytest.raises(ZeroDivisionError):
+        gd.compile(lambda x: x / (1 // 0), mode="lazy")(w)
+    f(gd.ones((1, 3))).backward()
+    assert w.grad.tolist() == [4, 4, 4]
+    assert f(gd.ones((2, 3))).item() == 12 * 2 and f.stats.plans == 3

@@ -191,7 +191,7 @@ class Module:
         reading = _lib.thread.reading
         if reading is not None:
             from weakref import ref
-            reading.append((ref(self), self._training))
+            reading[id(self)] = ref(self), self._training
         return self._training
 
     def train(self, training: bool = True) -> Module:
