@@ -1,12 +1,14 @@
 """The Python package: importing it, eager ops on four numbers against PyTorch's (and tinygrad's, where it is there), and what a compiled
-step of MNIST takes above the library's own call.
+step of MNIST takes above the library's own call; and training MNIST as a whole program, against PyTorch's.
 
 Each number is the least of many short batches, of the processor's time: what a call takes when nothing else is in the way.
 """
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import tempfile
 import time
 
 import python_side as side
@@ -160,11 +162,40 @@ def compare_step():
     side.print_row("python", "a compiled call of two arguments", "us", *above_the_call(small, x, x), "gd_call alone", verified)
 
 
+def program(words, folder):
+    """(seconds by the clock of a whole program, the last accuracy that it prints); None where it cannot run."""
+    begin = time.perf_counter()
+    done = subprocess.run([sys.executable, *map(str, words)], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    seconds = time.perf_counter() - begin
+    found = re.findall(r"test accuracy ([0-9.]+) %", done.stdout)
+    return (seconds, float(found[-1])) if done.returncode == 0 and found else None
+
+
+def compare_programs():
+    """Training MNIST's network from the import to the last epoch's accuracy on the test's digits: a process each."""
+    epochs, runs = (1, 1) if side.QUICK else (10, 3)
+    ours, theirs = ROOT / "examples/python/mnist.py", side.PEERS / "mnist_program_torch.py"
+    peers = {"PyTorch": [theirs, epochs], "PyTorch's DataLoader": [theirs, epochs, "loader"]}
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink(ROOT / "data", os.path.join(folder, "data"))
+        found = {name: [] for name in ("gradus", *peers)}
+        for _ in range(runs):
+            for name, words in (("gradus", [ours, epochs]), *peers.items()):
+                result = program(words, folder)
+                found[name] += [result] if result else []
+    for name in peers:
+        if found["gradus"] and found[name]:
+            (mine, right), (other, expected) = (([s for s, _ in found[n]], found[n][0][1]) for n in ("gradus", name))
+            side.print_row("python", f"train MNIST end to end, {epochs} epochs", "s", side.median(mine), side.median(other), name,
+                           abs(right - expected) < 2 and right > 88, clock="wall")
+
+
 def main():
     side.problem.use_processors(1)
     compare_imports()
     compare_ops()
     compare_step()
+    compare_programs()
     return 0 if side.all_verified else 1
 
 

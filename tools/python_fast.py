@@ -7,6 +7,9 @@ import pathlib
 import re
 import textwrap
 
+from python_api import KEYWORDS, short_names
+from python_calls import documentation, scalar_form
+
 HAND_WRITTEN = pathlib.Path(__file__).resolve().parent.parent / "python/fast"
 MOST_TENSORS = 64
 CONVERSIONS = {"int": "fast_int", "int64_t": "fast_int64", "double": "fast_double", "bool": "fast_bool"}
@@ -32,8 +35,8 @@ def literal(value):
 class Body:
     """The function that reads v[] and calls C: declarations, conditions, what is handed over."""
 
-    def __init__(self, gen, api, plan):
-        self.gen, self.api, self.plan = gen, api, plan
+    def __init__(self, api, plan):
+        self.api, self.plan = api, plan
         self.places = {a.name: i for i, a in enumerate(plan.arguments)}
         self.lines, self.conditions, self.handed = [], [], []
 
@@ -77,7 +80,7 @@ class Body:
             v, _, default = self.argument(enum[2])
             if default is None:
                 raise LeftOut("a constant by its name")
-            constants = self.gen.short_names(self.api.enums[enum[1]])
+            constants = short_names(self.api.enums[enum[1]])
             self.conditions.append(f"!{v}")
             self.handed.append(str(constants[ast.literal_eval(default)]))
         elif handed in self.places and p.type.stars == 0 and p.type.base in CONVERSIONS:
@@ -107,7 +110,7 @@ class Body:
 
     def member(self, member):
         type, target = member.type, f"options.{member.name}"
-        v, _, default = self.argument(self.gen.KEYWORDS.get(member.name, member.name))
+        v, _, default = self.argument(KEYWORDS.get(member.name, member.name))
         plain = type.stars == 0 and type.array is None
         if type.base == "gd_tensor" and type.stars == 1 and not type.const:
             self.conditions.append(f"fast_tensor_or_none({v}, &{target})")
@@ -149,7 +152,7 @@ def scalar_body(api, plan):
     return [*lines, "return 0;"]
 
 
-def body(gen, api, plan):
+def body(api, plan):
     function = plan.function
     if function.result.base != "gd_tensor" or function.result.stars != 1:
         raise LeftOut("no tensor comes of it")
@@ -158,7 +161,7 @@ def body(gen, api, plan):
     returned = re.search(r"Returns (\w+)\.", function.doc)
     if returned and returned.group(1) in [a.name for a in plan.arguments]:
         raise LeftOut("it gives its argument back")
-    return scalar_body(api, plan) if gen.scalar_form(api, plan) else Body(gen, api, plan).text()
+    return scalar_body(api, plan) if scalar_form(api, plan) else Body(api, plan).text()
 
 
 def quoted(text):
@@ -176,12 +179,12 @@ def signature(plan, name, is_method):
     return f"{name}({', '.join(positional + (['*', *keyword] if keyword else []))})\n--\n\n"
 
 
-def write(gen, api, emitted, methods, out):
+def write(api, emitted, methods, out):
     """`methods` are (name in Tensor, name of the op)."""
     texts, found = [], {}
     for name, _, plan in emitted.ops:
         try:
-            lines = body(gen, api, plan)
+            lines = body(api, plan)
         except LeftOut:
             continue
         found[name] = (len(found), plan)
@@ -199,7 +202,7 @@ def write(gen, api, emitted, methods, out):
     for name, (_, plan) in found.items():
         own = [a for a in plan.arguments if not a.keyword]
         required = sum(a.default is None for a in own)
-        doc = inspect.cleandoc(ast.literal_eval(textwrap.dedent(gen.documentation(plan.function, plan.function.name))))
+        doc = inspect.cleandoc(ast.literal_eval(textwrap.dedent(documentation(plan.function, plan.function.name))))
         texts.append(f'    {{ "{name}", parameters_{name}, {len(plan.arguments)}, {len(own)}, {required}, run_{name},\n    '
                      f"{quoted(signature(plan, name, False) + doc)}, f_{name} }},")
     texts += ["};", f"const int fast_op_count = {len(found)};", "", "PyMethodDef fast_methods[] = {"]

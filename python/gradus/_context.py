@@ -333,14 +333,14 @@ class Context:
     Threads that use different contexts compute at the same time. It is closed when it and all that was made of it have gone.
     """
 
-    __slots__ = ("_home", "_before")
+    __slots__ = ("_home",)
 
     def __init__(self, device: str = "cpu", *, threads: int | None = None, seed: int = 0, memory_limit: int | None = None) -> None:
         options = {name: value for name, value in (("threads", threads), ("memory_limit", memory_limit)) if value is not None}
         self._take(_open(device, seed=seed, **options))
 
     def _take(self, place: Home) -> None:
-        self._home, self._before = place, []
+        self._home = place
         place.users += 1
 
     @classmethod
@@ -359,11 +359,12 @@ class Context:
             _listed(place)
 
     def __enter__(self) -> Context:
-        self._before.append(enter(self._home))
+        thread.entered = enter(self._home), thread.entered  # several threads may be in one context's block
         return self
 
     def __exit__(self, *what: Any) -> None:
-        enter(self._before.pop())
+        before, thread.entered = thread.entered
+        enter(before)
 
     @property
     def device(self) -> str:

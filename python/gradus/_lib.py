@@ -71,6 +71,19 @@ _BY_CODE = {code: _CLASSES[name.removeprefix("err_")] for name, code in _api.ENU
 
 # ---- the library
 
+def _reason(error: str) -> str:
+    """What is to be done about a library that was built for another system."""
+    needed = [tuple(map(int, text.split(".")[:2])) for text in error.replace("'", "`").split("GLIBC_")[1:] for text in [text.split("`")[0]]
+              if text[:1].isdigit()]
+    if needed:
+        import platform
+        return (f"\n  It was built for glibc {'.'.join(map(str, max(needed)))} or newer, and this system has {platform.libc_ver()[1] or 'another libc'}: "
+                "install it from source here (pip install . in a clone), or use a newer system.")
+    if "ld-linux" in error or "ld-musl" in error:
+        return "\n  It was built for another C library (glibc or musl): install it from source here (pip install . in a clone)."
+    return ""
+
+
 def _load():
     given, here = os.environ.get("GRADUS_LIBRARY"), os.path.join(os.path.dirname(__file__), "libgradus.so")
     tried = []
@@ -81,7 +94,7 @@ def _load():
         try:
             return ctypes.PyDLL(path), ctypes.CDLL(path), path
         except OSError as error:
-            tried.append(f"{path}: {error}")
+            tried.append(f"{path}: {error}{_reason(str(error))}")
     raise ImportError("libgradus cannot be loaded:\n  " + "\n  ".join(tried) +
                       "\nInstall the package (pip install .), or set GRADUS_LIBRARY to the library's path.")
 
@@ -125,6 +138,7 @@ class _Thread(threading.local):
     """What each thread has of its own."""
 
     home: Any = None  # its current context; None: the default one
+    entered: tuple = ()  # (the one before, and so on) of the blocks of contexts that it is in
     traces = 0  # functions it is recording, within one another
     reading: Any = None  # the modules whose training flag the function being recorded has read
     last: Any = None  # the context that the object which was made last was made in

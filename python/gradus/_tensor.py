@@ -6,7 +6,8 @@ import sys
 from itertools import islice
 
 from . import _context, _convert, _lib, _native, _ops
-from ._convert import as_tensor, run, run_shaped, run_status, run_value, shape_at
+from ._context import _pending, held
+from ._convert import _claim_shape, _new, _shapes_at, as_tensor, run, run_shaped, run_status, run_value, shape_at
 from ._array_info import at
 from ._dtype import BY_CODE, BY_NAME, DType, dtype
 from ._interop import Interop
@@ -187,7 +188,18 @@ class Tensor(Interop, _ops.TensorMethods):
         return _ops.transpose(self, -2, -1)
 
     def reshape(self, *shape: Any) -> Tensor:
-        return run_shaped(_at_reshape, self._h, shape_at(shape[0] if len(shape) == 1 else shape))
+        try:
+            at = _shapes_at[shape]  # of x.reshape(2, 3), seen before
+        except (KeyError, TypeError):
+            at = shape_at(shape[0] if len(shape) == 1 else shape)
+        if held or _pending:
+            return run_shaped(_at_reshape, self._h, at)
+        h = _claim_shape(_at_reshape, self._h, at)
+        if h is None:
+            _lib.fail()
+        t = _new(Tensor)
+        t._h = h
+        return t
 
     view = reshape
 

@@ -72,6 +72,22 @@ def test_blocks_nest_and_are_of_their_thread():
     assert gd.ones(1).context == here and here != outer
 
 
+def test_threads_may_share_a_context_that_is_no_default_one():
+    context, here = gd.Context(threads=1), gd.ones(1).context
+    both = threading.Barrier(2, timeout=60)
+    other = gd.Context(threads=2)
+
+    def work(outer):
+        with outer:
+            both.wait()
+            with context:
+                both.wait()
+                total = sum((gd.ones(4) * i).sum().item() for i in range(50))
+                both.wait()
+            return total, gd.ones(1).context == outer
+    assert run_all(lambda: work(here), lambda: work(other)) == [(4900.0, True)] * 2
+
+
 def test_random_numbers_and_memory_are_the_contexts():
     def drawn():
         return gd.rand(5).tolist()

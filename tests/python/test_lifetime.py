@@ -1,6 +1,7 @@
 """Ownership, threads, processes, shutdown."""
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -227,3 +228,19 @@ def test_an_exception_in_a_trace_leaves_nothing_open():
         assert (gd.ones(3) + 1).tolist() == [2] * 3
     [t.join() for t in threads]
     assert not errors
+
+
+def test_a_library_of_a_newer_system_is_told(tmp_path):
+    """One that asks for a glibc that is not there, made with a stand-in for it."""
+    if not shutil.which("gcc") or sys.platform != "linux":
+        pytest.skip("no gcc")
+    (tmp_path / "stub.c").write_text("int of_tomorrow(void) { return 0; }")
+    (tmp_path / "map").write_text("GLIBC_9.87 { of_tomorrow; };")
+    (tmp_path / "use.c").write_text("int of_tomorrow(void); int use(void) { return of_tomorrow(); }")
+    for words in (["-Wl,-soname,libc.so.6", "-Wl,--version-script=map", "-o", "stub.so", "stub.c"], ["-o", "future.so", "use.c", "stub.so"]):
+        subprocess.run(["gcc", "-shared", "-fPIC", "-nostdlib", *words], cwd=tmp_path, check=True)
+    run = subprocess.run([sys.executable, "-c", "import gradus"], capture_output=True, text=True, timeout=60,
+                         env={**environment(), "GRADUS_LIBRARY": str(tmp_path / "future.so")})
+    assert "ImportError: libgradus cannot be loaded" in run.stderr and "built for glibc 9.87 or newer, and this system has " in run.stderr, run.stderr
+    assert "another C library" in gd._lib._reason("Error loading shared library ld-linux-x86-64.so.2: No such file or directory")
+    assert gd._lib._reason("no such file") == ""
