@@ -86,6 +86,12 @@ static uint64_t of_steps(gd_optimizer *o)
     return of_tensor(parameter_of(o));
 }
 
+static uint64_t of_scaled(gd_optimizer *o, const gd_loss_scale_options *options)
+{
+    const uint64_t status = of_status(gd_optimizer_scale_losses_with(o, options));
+    return status + of_steps(o) + (uint64_t)gd_optimizer_loss_scale(o);
+}
+
 static uint64_t of_group(gd_optimizer *o, const gd_optimizer_group_options *group)
 {
     return of_status(gd_optimizer_group_with(o, "*", group)) + of_steps(o);
@@ -491,6 +497,7 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_nn_token_embedding_options, of_tensor(gd_nn_token_embedding_with(e->m, "embedding", e->index, &small, o)), GD_NN_TOKEN_EMBEDDING_DEFAULTS, .start = 1) \
     _(gd_nn_transformer_options, of_tensor(gd_nn_transformer_with(e->m, "transformer", e->x, e->x, &small, o)), GD_NN_TRANSFORMER_DEFAULTS) \
     _(gd_open_options, of_context(gd_open_with("cpu", o)), GD_OPEN_DEFAULTS, .threads = 1) \
+    _(gd_loss_scale_options, of_scaled(gd_adam(one_parameter(e)), o), GD_LOSS_SCALE_DEFAULTS, .initial = 8, .growth = 4, .backoff = 0.25, .interval = 2) \
     _(gd_optimizer_group_options, of_group(gd_adam(one_parameter(e)), o), GD_OPTIMIZER_GROUP_DEFAULTS, .lr = 0.5) \
     _(gd_optimizer_options, of_steps(gd_optimizer_create_with(one_parameter(e), "adam", o)), GD_OPTIMIZER_DEFAULTS, .lr = 0.5) \
     _(gd_parameter_options, of_tensor(gd_module_draw_with(gd_module_create(e->gd, .seed = 4), GD_SHAPE(3, 4), o)) + of_tensor(gd_parameter_with(gd_module_create(e->gd, .seed = 4), "p", GD_SHAPE(3, 4), o)), GD_PARAMETER_DEFAULTS) \

@@ -5,14 +5,16 @@
  * do. Parameters stay f32, and so do their gradients and the optimizer's moments: a rounded copy is
  * made where an op reads them.
  *
- *     16 bits     gd_matmul, gd_linear, gd_einsum, gd_dot, convolutions, gd_attention, the recurrent
- *                 layers: f32 operands are rounded to the scope's dtype, which the result has, too.
- *                 Products are added up in f32, with the bias, and rounded once.
- *     32 bits     losses, softmax, sums, means, norms, cumulative sums and products, layer, group and
- *                 RMS normalisation, exp, log, pow and other functions whose results grow or lose
- *                 digits: f16 and bf16 operands are taken as f32, and so is the result.
- *     as given    everything else: activations, pooling, dropout, sums of two tensors, movement; a
- *                 16-bit operand beside an f32 one is taken as f32. gd_batch_norm's result is like x.
+ * 16 bits: gd_matmul, gd_linear, gd_einsum, gd_dot, convolutions, gd_attention, the recurrent layers.
+ * f32 operands are rounded to the scope's dtype, which the result has, too. Products are added up in
+ * f32, with the bias, and rounded once.
+ *
+ * 32 bits: losses, softmax, sums, means, norms, cumulative sums and products, layer, group and RMS
+ * normalisation, exp, log, pow and other functions whose results grow or lose digits. f16 and bf16
+ * operands are taken as f32, and so is the result.
+ *
+ * As given: everything else, activations, pooling, dropout, sums of two tensors, movement. A 16-bit
+ * operand beside an f32 one is taken as f32. gd_batch_norm's result is like x.
  *
  * f64 and integers are left as they are. Derivatives are computed in the dtypes that the ops had:
  * gd_backward needs no scope. A compiled function is traced anew where it is called in another

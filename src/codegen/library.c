@@ -99,20 +99,21 @@ static bool is_for(char section, const instance *type)
            (section == 'R' && type->kind == 'F');
 }
 
-/* N, and a dialect's own: once. */
+/* N, a dialect's own, and D, which is empty: once. */
 static void add_section(gd_text_buffer *out, char kind, const char *text, size_t length)
 {
-    const bool once = kind == 'N' || is_own_section(kind);
+    const bool once = kind == 'N' || kind == 'D' || is_own_section(kind);
     for (int i = 0; i < (once ? 1 : INSTANCES); i++)
         for (int r = 0; r < (kind == 'R' ? REDUCTIONS : 1); r++)
             if (once || is_for(kind, &instances[i]))
                 add_instance(out, text, length, &instances[i], reductions[r]);
 }
 
-/* The sections of `own`, or with 0 those of no dialect. */
-static void add_sections(gd_text_buffer *out, const char *text, char own)
+/* The sections of `own`, or with 0 those of no dialect; up to D, which those for devices stand behind,
+ * or all. */
+static void add_sections(gd_text_buffer *out, const char *text, char own, bool for_devices)
 {
-    while (*text) {
+    while (*text && (for_devices || text[1] != 'D')) {
         const char *body = text + strlen("@E\n");
         size_t length = 0;
         while (body[length] && !(body[length] == '@' && body[length + 2] == '\n'))
@@ -270,11 +271,11 @@ gd_status gd_codegen_link(gd_dialect dialect, const gd_text_buffer *used, gd_tex
     gd_text_buffer template = { 0 };
     gd_codegen_unpack(&template);
     if (!template.failed && own_section[dialect]) {
-        add_sections(&l.text, template.text, own_section[dialect]);
+        add_sections(&l.text, template.text, own_section[dialect], true);
         l.own = l.text.length;
     }
     if (!template.failed)
-        add_sections(&l.text, template.text, 0);
+        add_sections(&l.text, template.text, 0, own_section[dialect] != 0);
     gd_status status =
         l.text.failed || template.failed || used->failed ? GD_ERR_MEMORY : cut_into_chunks(&l);
     if (status == GD_OK)

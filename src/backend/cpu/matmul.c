@@ -121,18 +121,25 @@ typedef struct prepared_product {
     gd_gemm_plan plan;
 } prepared_product;
 
+/* The address of operand 2. While a plan is made it may have none yet; that there is one decides how
+ * the product is computed, so it is some address then. */
+static const void *third_of(const gd_kernel_call *call)
+{
+    return call->in[2].data ? call->in[2].data : call->in;
+}
+
 static gd_gemm_args describe_all(const gd_kernel_call *call)
 {
     gd_gemm_args args = describe(call);
     if (call->op->id == GD_OP_linear) {
         if (call->n > 2) { /* [n] */
-            args.bias = call->in[2].data;
+            args.bias = third_of(call);
             args.bias_stride =
                 batch_stride(call->in[2].layout, call->out.layout, call->out.layout->rank - 1);
         }
         args.relu = ((const gd_linear_attr *)call->attr)->relu != 0;
     } else if (call->op->id == GD_OP_matmul_relu_grad) {
-        args.relu_result = call->in[2].data; /* made for floats alone (compile/epilogue.c) */
+        args.relu_result = third_of(call); /* made for floats alone (compile/epilogue.c) */
     }
     return args;
 }
