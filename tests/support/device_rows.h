@@ -14,13 +14,14 @@ bool device_row_gives_the_cpus_bits(gd_context *const contexts[2], const op_row 
                                     const op_case *c, gd_dtype dtype, int arrangement, numbers *n);
 bool device_row_is_asked_for(const op_row *row);
 
-/* All rows. Elementwise ops and functions are kernels to compile: every fifth of them, from `part` on, in
- * one case and dtype. Kernels of other ops take sizes as arguments: every case in f32, one now and then
+enum { DEVICE_ROWS_ALL = -1 };
+/* All rows. Elementwise ops and functions are kernels to compile: every fifth of them, from `part` on, or with
+ * DEVICE_ROWS_ALL each, in one case and dtype. Kernels of other ops take sizes as arguments: every case in f32, one now and then
  * in others. */
 void device_gives_the_cpus_bits(gd_context *const contexts[2], int part);
 /* Operands that make every kernel cut its work into pieces; not elementwise ops. */
 void device_gives_the_cpus_bits_of_large_operands(gd_context *const contexts[2]);
-/* Elementwise ops in f32 and f64, every eleventh, from `part` on. */
+/* Elementwise ops in f32 and f64, every eleventh, from `part` on, or with DEVICE_ROWS_ALL each. */
 void device_gives_the_cpus_bits_of_any_bits(gd_context *const contexts[2], int part);
 
 #endif
