@@ -76,8 +76,8 @@ GD_API gd_language_model *gd_language_model_load(gd_context *context, const char
 GD_API gd_status gd_language_model_save(const gd_language_model *model, const char *path,
                                         int64_t metadata_count, const gd_metadata *metadata);
 
-/* gd_language_model_save_gguf(model, tokenizer, "model.gguf", .type = GD_GGUF_Q4_0): write a model and its tokeniser to a GGUF
- * file of the architecture gpt2 or llama, for llama.cpp and the programs that stand on it. A tokeniser of bytes or
+/* Write a model and its tokeniser to a GGUF file, with the options of gd_gguf_quantize, as .type = GD_GGUF_Q4_0:
+ * a file of the architecture gpt2 or llama, for llama.cpp and the programs that stand on it. A tokeniser of bytes or
  * characters becomes one of SentencePiece that spells the same. Of BPE its words are GPT-2's. GD_ERR_INVALID: also a tokeniser
  * of another count of tokens than the model. */
 #define gd_language_model_save_gguf(...)                                  \

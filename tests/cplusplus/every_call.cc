@@ -53,6 +53,8 @@ void data(gd_context *gd, gd_module *m, gd_optimizer *o)
     model = gd_language_model_create(gd, .vocabulary = 65, .max_length = 256, .layers = 6, .heads = 6,
                                      .width = 384);
     gd_generate(nullptr, nullptr, sampler, .prompt = "Once", .max_tokens = 10);
+    gd_language_model_save_gguf(model, nullptr, "model.gguf", .type = GD_GGUF_Q4_0);
+    gd_gguf_quantize("model.gguf", "small.gguf", .type = GD_GGUF_Q4_0);
     gd_language_model_release(model);
 }
 
@@ -97,6 +99,7 @@ void optimizers(gd_module *m)
     o = gd_lion(m, .lr = 1e-4);
     o = gd_lamb(m, .lr = 1e-3);
     gd_optimizer_group(o, "*.bias", .weight_decay = 0);
+    gd_optimizer_scale_losses(o, .initial = 1024);
     gd_ema_create(m, .decay = 0.99);
     gd_lbfgs_create(m, .max_iterations = 5);
 }
