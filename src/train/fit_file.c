@@ -116,14 +116,14 @@ static gd_status check_data(const gd_fit *f, const char *line)
 static gd_status check_precision(const gd_fit *f, const char *line)
 {
     char name[8];
-    if (!line || !gd_take_name(&line, name, sizeof name))
-        strcpy(name, gd_dtype_name(GD_F32));
-    const char *now = gd_dtype_name(f->options.precision);
-    if (strcmp(name, now) == 0)
+    const char *now = gd_dtype_name(f->options.precision), *then = gd_dtype_name(GD_F32);
+    if (line && gd_take_name(&line, name, sizeof name))
+        then = name;
+    if (strcmp(then, now) == 0)
         return GD_OK;
     return gd_fail(GD_ERR_INVALID,
                    "gd_fit: cannot go on: the checkpoint was trained in %s, this would be in %s",
-                   name, now);
+                   then, now);
 }
 
 static bool restore_line(gd_fit *f, const char *line, int64_t *done, int64_t *position)

@@ -70,7 +70,7 @@ static void map_block(block *b, size_t bytes, int access)
 static void unmap_block(block *b)
 {
     munmap(b->map, b->mapped);
-    *b = (block){ NULL };
+    *b = (block){ 0 };
 }
 
 int cuMemGetInfo_v2(size_t *available, size_t *total)
