@@ -483,6 +483,60 @@ static void test_errors(void **state)
     expect_error(GD_ERR_STATE, "overwritten");
 }
 
+static gd_tensor *leaves_a_map_open(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    gd_tensor *row;
+    *(gd_vmap **)user = gd_vmap_begin(1, in, NULL, &row);
+    return gd_square(row);
+}
+
+static gd_tensor *leaves_a_scope_open(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    (void)gd_scope_begin(gd_tensor_context(in[0]));
+    return gd_square(in[0]);
+}
+
+static gd_tensor *ends_a_scope_of_others(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    (void)gd_scope_end(gd_tensor_context(in[0]));
+    return gd_square(in[0]);
+}
+
+/* What a block leaves open is its own: the caller's scopes, and what is recorded, are as before. */
+static void test_what_is_left_open(void **state)
+{
+    gd_context *gd = *state;
+    const float values[] = { 1, 2, 3 };
+    for (int again = 0; again < 2; again++) { /* without gradients, and with them */
+        assert_int_equal(gd_scope_begin(gd), GD_OK);
+        gd_tensor *x = gd_from_host(gd, GD_SHAPE(3), GD_F32, values), *g;
+        x = again ? gd_set_requires_grad(x, true) : x;
+        gd_vmap *map;
+        assert_null(gd_checkpoint(leaves_a_map_open, &map, 1, &x));
+        expect_error(GD_ERR_STATE, "gd_checkpoint: the block left a map open");
+        assert_int_equal(gd_vmap_end(map, 1, &x, &g), GD_ERR_STATE);
+        gd_error_clear();
+        assert_false(gd_is_tracing(gd));
+        assert_true(gd_item(gd_sum(x, GD_ALL_AXES, false)) == 6);
+        gd_tensor *y = gd_checkpoint(leaves_a_scope_open, NULL, 1, &x);
+        assert_true(gd_get(y, 2) == 9);
+        if (again) {
+            gd_tensor *sum = gd_sum(y, GD_ALL_AXES, false);
+            assert_int_equal(gd_grad(1, &sum, NULL, 1, &x, &g), GD_OK);
+            assert_true(gd_get(g, 2) == 6);
+        }
+        assert_null(gd_checkpoint(ends_a_scope_of_others, NULL, 1, &x));
+        expect_error(GD_ERR_STATE, "no scope is open");
+        assert_true(gd_get(y, 2) == 9);
+        assert_int_equal(gd_scope_end(gd), GD_OK);
+        assert_int_equal(gd_scope_end(gd), GD_ERR_STATE); /* it was the only one */
+        gd_error_clear();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -495,6 +549,7 @@ int main(void)
         context_test(test_effects_happen_once),
         context_test(test_without_gradients),
         context_test(test_errors),
+        context_test(test_what_is_left_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,29 @@ static uint64_t *stream_position(gd_context *context)
     return context->trace ? &context->trace->random_words : &context->random_position;
 }
 
+/* The block's result. As of a compiled function's body, scopes that it left open are ended, what it switched is
+ * as before, and it does not end scopes of others; a map that it left open is an error. */
+static gd_tensor *run_block(gd_context *context, gd_function_body body, void *user, int count,
+                            gd_tensor *const *inputs)
+{
+    gd_scope *outer = context->body_scope, *here = context->scope;
+    const gd_recording before = gd_recording_now(context);
+    context->body_scope = here;
+    gd_tensor *y = gd_run_body(body, user, count, inputs, "gd_checkpoint");
+    if (y && context->trace && context->trace != before.trace)
+        y = gd_fail_null(GD_ERR_STATE,
+                         "gd_checkpoint: the block left a map open, which gd_vmap_end "
+                         "or gd_vmap_abandon ends");
+    const bool is_deeper = context->scope != here;
+    y = is_deeper ? gd_retain(y) : y;
+    gd_recording_set(context, before);
+    context->body_scope = here;
+    while (context->scope != here)
+        (void)gd_scope_end(context);
+    context->body_scope = outer;
+    return is_deeper && y ? gd_scope_adopt(y) : y;
+}
+
 /* The block once more: with history, and without effects. */
 static gd_tensor *run_again(gd_tensor *r, const gd_checkpoint_attr *a)
 {
@@ -37,7 +60,7 @@ static gd_tensor *run_again(gd_tensor *r, const gd_checkpoint_attr *a)
     context->recomputing++;
     context->no_grad = 0;
     context->autocast = a->autocast;
-    gd_tensor *y = gd_run_body(a->body, a->user, (int)a->count, r->inputs + 1, "gd_checkpoint");
+    gd_tensor *y = run_block(context, a->body, a->user, (int)a->count, r->inputs + 1);
     gd_recording_set(context, before);
     *position = now;
     if (y &&
@@ -147,7 +170,7 @@ gd_tensor *gd_checkpoint(gd_function_body body, void *user, int count, gd_tensor
             return NULL;
     gd_context *context = inputs[0]->context;
     if (context->no_grad > 0)
-        return gd_run_body(body, user, count, inputs, "gd_checkpoint");
+        return run_block(context, body, user, count, inputs);
     gd_checkpoint_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.body = body;
@@ -159,7 +182,7 @@ gd_tensor *gd_checkpoint(gd_function_body body, void *user, int count, gd_tensor
     memcpy(b.inputs + 1, inputs, sizeof(gd_tensor *) * (size_t)count);
     if (gd_scope_begin(context) != GD_OK)
         return NULL;
-    gd_tensor *y = gd_run_body(body, user, count, inputs, "gd_checkpoint");
+    gd_tensor *y = run_block(context, body, user, count, inputs);
     gd_tensor *result = gd_retain(close_block(y, &b, &attr));
     (void)gd_scope_end(context);
     return result ? gd_scope_adopt(result) : NULL;
