@@ -178,6 +178,14 @@ class Function(_Typed[P, R]):
                 self._quick.pop(plan.home, None)
         return result
 
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Compile for arguments like these, without running anything: what a first call makes, as an optimizer's state, is there then."""
+        leaves, tree = _tree.flatten((args, kwargs))
+        leaves = [as_tensor(leaf) for leaf in leaves]
+        with _lib.lock:
+            _lib.drain()
+            self._find(leaves, tree).prepare(self, leaves, handles(leaves))
+
     def _find(self, leaves: list, tree: Any) -> _Plan:
         home = _context.home_of(leaves[0]._h) if leaves else _context.home()
         key = (home, tree, tuple((t.shape, t.dtype.code) for t in leaves)) if self._by_shape else (home, tree)

@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 LOG_SECONDS = 10.0
 
 
+def make_parameters(model: Any, loader: Any) -> None:
+    """Those that layers make by their first input."""
+    was = model._training
+    model.eval()
+    try:
+        with no_grad():
+            model(*loader.first()[:-1])
+    finally:
+        model.train(was)
+
+
 class FitRun:
     """What is kept of a training in a folder."""
 
@@ -72,7 +83,7 @@ class FitRun:
     def _restore(self) -> None:
         fit = self.fit
         if hasattr(fit.model, "named_parameters"):
-            self._make_parameters()
+            make_parameters(self.fit.model, self.fit.loader)
         place = fit.loader.state_dict()
         state = self.run.load(fit.optimizer, model=self._buffered(), loader=fit.loader, ema=fit.ema, plateau=fit.plateau)
         if not isinstance(state, dict) or "fit" not in state:
@@ -81,17 +92,6 @@ class FitRun:
         if state["data"] != self.data:
             raise _lib.StateError("the data has changed since the run began: begin another run")
         fit.restore(state["fit"])
-
-    def _make_parameters(self) -> None:
-        """Those that layers make by their first input; what they and the random numbers are is read then."""
-        model = self.fit.model
-        was = model._training
-        model.eval()
-        try:
-            with no_grad():
-                model(*self.fit.loader.first()[:-1])
-        finally:
-            model.train(was)
 
     def _buffered(self) -> Any:
         return self.fit.model if hasattr(self.fit.model, "named_buffers") else None
@@ -191,4 +191,4 @@ class FitRun:
             chart.save(self._path("pictures/curves.svg"))
 
 
-__all__ = ["FitRun"]
+__all__ = ["FitRun", "make_parameters"]

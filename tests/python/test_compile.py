@@ -248,3 +248,16 @@ def test_a_lazy_function_finds_its_plans_again():
     f(gd.ones((1, 3))).backward()
     assert w.grad.tolist() == [4, 4, 4]
     assert f(gd.ones((2, 3))).item() == 12 * 2 and f.stats.plans == 3
+
+
+def test_preparing_runs_nothing():
+    traced = []
+
+    @gd.compile
+    def double(x):
+        traced.append(1)
+        return x * 2.0
+    x = gd.ones((3,))
+    double.prepare(x)
+    assert len(traced) == 1
+    assert double(x).tolist() == [2.0, 2.0, 2.0] and len(traced) == 1

@@ -252,6 +252,40 @@ def test_a_plateau_lowers_the_rate():
     assert rates[:4] == pytest.approx([0.0025, 0.005, 0.0075, 0.01]) and rates[9] < 0.003
 
 
+def test_a_rate_is_found_and_nothing_is_changed():
+    """The points of C's test (test_fit.c), on (w + 1)^2 from w = 1: an average with 0.98 of the past, ended at four times its least."""
+    x = gd.ones((8, 1), dtype="float64")  # in f32 w would come to be -1, and stay there
+    samples = data.from_arrays(x, gd.zeros((8, 1), dtype="float64"))
+
+    def bowl(out, y):
+        return ((out + 1.0 - y) ** 2).mean()
+    model = nn.Linear(1, 1, bias=False).to("float64")
+    model.load_state_dict({"weight": gd.ones((1, 1), dtype="float64")})
+    sgd, loader = optim.SGD(model, lr=0.25), data.DataLoader(samples, 4, shuffle=True)
+    gd.seed(9)
+    rate, points = gd.lr_range(model, sgd, loader, bowl, start=1e-4, end=100.0)
+    w, average, wanted = 1.0, 0.0, []
+    for n in range(100):
+        lr = 1e-4 * 1e6 ** (n / 99)
+        average = 0.98 * average + 0.02 * (w + 1) ** 2
+        wanted.append((lr, average / (1 - 0.98 ** (n + 1))))
+        w -= lr * 2 * (w + 1)
+        if n and wanted[-1][1] > 4 * min(value for _, value in wanted):
+            break
+    assert 60 < len(points) == len(wanted) < 100
+    assert [value for point in points for value in point] == pytest.approx([value for point in wanted for value in point], rel=1e-4)
+    assert 0.01 < rate < 1.0
+    assert model.weight.tolist() == [[1.0]] and sgd.lr == 0.25 and (loader.epoch, loader.position) == (0, 0)
+    for wrong in ({"start": 0.0}, {"steps": 0}, {"start": 2.0, "end": 1.0}):
+        with pytest.raises(gd.InvalidError, match="rates above 0 that grow"):
+            gd.lr_range(model, sgd, loader, bowl, **wrong)
+    whole, adam, loader = problem()
+    one = gd.fit(whole, adam, loader, 2, progress=False)
+    again, adam, loader = problem()
+    gd.lr_range(again, adam, loader, steps=20)
+    assert gd.fit(again, adam, loader, 2, progress=False) == one
+
+
 def test_other_data_are_not_gone_on_with(tmp_path):
     x = gd.arange(40.0).reshape((20, 2)) / 40
     y = x[:, :1]
