@@ -121,12 +121,12 @@ def isa() -> str:
     return _ops.context_isa()
 
 
-__all__ = ["DType", "DTypeError", "DeviceError", "Error", "FileError", "FormatError", "InvalidError", "OutOfMemoryError", "ShapeError",
-           "StateError", "Tensor", "TracingError", "UnsupportedError", "argmax", "argmin", "array", "asarray", "autocast",
-           "autocast_dtype", "bfloat16",
-           "checkpoint", "compile", "copy", "data", "e", "evaluate", "fit", "float16", "float32", "float64", "from_dlpack",
-           "from_numpy", "get_threads", "grad", "inf", "int16", "int32", "int64", "int8", "isa", "jvp", "linalg", "load", "lr_range", "memory",
-           "metrics", "nan", "newaxis", "nn", "no_grad", "optim", "pi", "rand", "randint", "randn", "report", "save", "seed", "set_threads", "tensor",
-           "testing", "text", "tree_flatten", "tree_unflatten", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vmap"]
+__all__ = ["Context", "DType", "DTypeError", "DeviceError", "Error", "FileError", "FormatError", "InvalidError", "OutOfMemoryError", "Run",
+           "ShapeError", "StateError", "Tensor", "TracingError", "UnsupportedError", "argmax", "argmin", "array", "asarray", "autocast",
+           "autocast_dtype", "bfloat16", "checkpoint", "compile", "copy", "data", "devices", "e", "evaluate", "fit", "float16", "float32",
+           "float64", "from_dlpack", "from_numpy", "get_threads", "grad", "inf", "int16", "int32", "int64", "int8", "isa", "jvp", "linalg",
+           "load", "lr_range", "memory", "metrics", "nan", "newaxis", "nn", "no_grad", "optim", "pi", "rand", "randint", "randn", "report",
+           "save", "seed", "set_threads", "tensor", "testing", "text", "tree_flatten", "tree_unflatten", "uint16", "uint32", "uint64",
+           "uint8", "value_and_grad", "vmap"]
 __all__ += _ops.__all__
 __all__ += _array_api.__all__
