@@ -105,40 +105,53 @@ static double get(const void *p, int type, int64_t i)
 
 /* The definition of the result, word for word: gemm.h ------------------------------------------ */
 
-#define DEFINE_REFERENCE(name, REAL, fma)                                                     \
-    static REAL name##_element(const gd_gemm_micro *micro, const REAL *a, int64_t a_step,     \
-                               const REAL *b, int64_t b_step, int64_t k)                      \
-    {                                                                                         \
-        REAL c = 0;                                                                           \
-        for (int64_t block = 0; block < k; block += GD_GEMM_KC) {                             \
-            REAL s = 0;                                                                       \
-            for (int64_t p = block; p < k && p < block + GD_GEMM_KC; p++) {                   \
-                const REAL x = a[p * a_step], y = b[p * b_step];                              \
-                s = micro->fused ? fma(x, y, s) : x * y + s;                                  \
-            }                                                                                 \
-            c = block == 0 ? s : c + s;                                                       \
-        }                                                                                     \
-        return c;                                                                             \
-    }                                                                                         \
-                                                                                              \
-    /* One product of the batch, whose operands begin there. */                               \
-    static void name(const gd_gemm_micro *micro, const gd_gemm_args *g, int64_t a, int64_t b, \
-                     int64_t c)                                                               \
-    {                                                                                         \
-        const REAL *bias = g->bias, *y = g->relu_result;                                      \
-        for (int64_t i = 0; i < g->m; i++)                                                    \
-            for (int64_t j = 0; j < g->n; j++) {                                              \
-                REAL x = name##_element(                                                      \
-                    micro, (const REAL *)g->a + a + i * g->a_row_stride, g->a_col_stride,     \
-                    (const REAL *)g->b + b + j * g->b_col_stride, g->b_row_stride, g->k);     \
-                if (bias)                                                                     \
-                    x = x + bias[j * g->bias_stride];                                         \
-                const int64_t at = c + i * g->c_row_stride + j * g->c_col_stride;             \
-                ((REAL *)g->c)[at] = (g->relu && x < 0) || (y && !(y[at] > 0)) ? 0 : x;       \
-            }                                                                                 \
+/* Where kernels fuse, x86-64 has the instruction; a call of libm's function for each step takes
+ * ten times as long. */
+#if defined(__x86_64__)
+#define FUSED_TARGET __attribute__((target("fma")))
+#else
+#define FUSED_TARGET
+#endif
+
+/* An element of C, for one STEP(x, y, s). */
+#define DEFINE_ELEMENT(name, REAL, TARGET, STEP)                                          \
+    TARGET static REAL name(const REAL *a, int64_t a_step, const REAL *b, int64_t b_step, \
+                            int64_t k)                                                    \
+    {                                                                                     \
+        REAL c = 0;                                                                       \
+        for (int64_t block = 0; block < k; block += GD_GEMM_KC) {                         \
+            REAL s = 0;                                                                   \
+            for (int64_t p = block; p < k && p < block + GD_GEMM_KC; p++)                 \
+                s = STEP(a[p * a_step], b[p * b_step], s);                                \
+            c = block == 0 ? s : c + s;                                                   \
+        }                                                                                 \
+        return c;                                                                         \
     }
-DEFINE_REFERENCE(reference_f32, float, fmaf)
-DEFINE_REFERENCE(reference_f64, double, fma)
+#define IN_TWO_STEPS(x, y, s) ((x) * (y) + (s))
+DEFINE_ELEMENT(fused_f32, float, FUSED_TARGET, fmaf)
+DEFINE_ELEMENT(fused_f64, double, FUSED_TARGET, fma)
+DEFINE_ELEMENT(plain_f32, float, , IN_TWO_STEPS)
+DEFINE_ELEMENT(plain_f64, double, , IN_TWO_STEPS)
+
+/* One product of the batch, whose operands begin there. */
+#define DEFINE_REFERENCE(type, REAL)                                                           \
+    static void reference_##type(const gd_gemm_micro *micro, const gd_gemm_args *g, int64_t a, \
+                                 int64_t b, int64_t c)                                         \
+    {                                                                                          \
+        const REAL *bias = g->bias, *y = g->relu_result;                                       \
+        for (int64_t i = 0; i < g->m; i++)                                                     \
+            for (int64_t j = 0; j < g->n; j++) {                                               \
+                REAL x = (micro->fused ? fused_##type : plain_##type)(                         \
+                    (const REAL *)g->a + a + i * g->a_row_stride, g->a_col_stride,             \
+                    (const REAL *)g->b + b + j * g->b_col_stride, g->b_row_stride, g->k);      \
+                if (bias)                                                                      \
+                    x = x + bias[j * g->bias_stride];                                          \
+                const int64_t at = c + i * g->c_row_stride + j * g->c_col_stride;              \
+                ((REAL *)g->c)[at] = (g->relu && x < 0) || (y && !(y[at] > 0)) ? 0 : x;        \
+            }                                                                                  \
+    }
+DEFINE_REFERENCE(f32, float)
+DEFINE_REFERENCE(f64, double)
 
 static void reference(const gd_gemm_micro *micro, const gd_gemm_args *args)
 {
