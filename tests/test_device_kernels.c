@@ -11,6 +11,7 @@
 #include "backend/gpu/gpu.h"
 #include "base/memory.h"
 #include "graph/context.h"
+#include "graph/apply.h"
 #include "support/tensors.h"
 
 #include <stdio.h>
@@ -150,6 +151,29 @@ static gd_tensor *log_softmax_of(gd_context *context, const int64_t *p, gd_dtype
     return gd_log_softmax(operand_of(context, p, dtype), (int)p[3]);
 }
 
+/* ---- cross entropy ---- */
+
+/* p: rows, classes; the labels' dtype; 1: the classes lie along columns; 1: the gradient, 2: with one
+ * factor for all rows. */
+static gd_tensor *cross_entropy_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    gd_tensor *in[3] = {
+        p[3] ? gd_transpose(numbers_in(context, GD_SHAPE(p[1], p[0]), dtype, 3), 0, 1)
+             : numbers_in(context, GD_SHAPE(p[0], p[1]), dtype, 3),
+        NULL,
+        p[4] == 2 ? gd_broadcast_to(numbers_in(context, GD_SHAPE(1), dtype, 5), GD_SHAPE(p[0]))
+                  : numbers_in(context, GD_SHAPE(p[0]), dtype, 5),
+    };
+    int64_t *label = malloc(sizeof *label * (size_t)(p[0] + 1));
+    assert_non_null(label);
+    for (int64_t i = 0; i < p[0]; i++)
+        label[i] = i * 7 % (p[1] < 256 ? p[1] : 256);
+    in[1] = gd_cast(gd_from_host(context, GD_SHAPE(p[0]), GD_I64, label), (gd_dtype)p[2]);
+    free(label);
+    return p[4] ? gd_apply(NULL, GD_OP_cross_entropy_grad, 3, in, NULL)
+                : gd_apply(NULL, GD_OP_cross_entropy, 2, in, NULL);
+}
+
 /* ---- products ---- */
 
 /* p: batch, m, k, n; 1: the left one, 2: the right one is transposed, 4: the right one is the same
@@ -198,6 +222,15 @@ static const kernel_case cases[] = {
     { "softmax", softmax_of, { 3, 70, 15, 2, 3 }, false },
     { "log_softmax", log_softmax_of, { 3, 5, 700, 2, 0 }, true },
     { "log_softmax", log_softmax_of, { 7, 3, 2, 0, 0 }, false },
+    { "cross_entropy", cross_entropy_of, { 50, 10, GD_I64, 0, 0 }, true },
+    { "cross_entropy", cross_entropy_of, { 300, 5, GD_U8, 1, 0 }, true },
+    { "cross_entropy", cross_entropy_of, { 5, 700, GD_I32, 0, 0 }, true },
+    { "cross_entropy", cross_entropy_of, { 3, 9000, GD_I64, 1, 0 }, true },
+    { "cross_entropy", cross_entropy_of, { 3, 9000, GD_I64, 0, 0 }, false },
+    { "cross_entropy_grad", cross_entropy_of, { 50, 10, GD_U8, 0, 1 }, true },
+    { "cross_entropy_grad", cross_entropy_of, { 50, 10, GD_I64, 1, 2 }, true },
+    { "cross_entropy_grad", cross_entropy_of, { 5, 700, GD_I32, 0, 2 }, true },
+    { "cross_entropy_grad", cross_entropy_of, { 3, 9000, GD_I64, 1, 1 }, true },
     { "matmul", product_of, { 1, 5, 3, 4, 0 }, true },
     { "matmul", product_of, { 1, 50, 784, 64, 0 }, false },
     { "matmul", product_of, { 1, 65, 300, 130, 1 }, true },

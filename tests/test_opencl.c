@@ -76,8 +76,8 @@ static void elementwise_ops_give_the_cpus_bits_of_any_bits(void **state)
 
 /* Ops that have no kernel in f32 (or, where they take none, i64): the list is to become shorter. */
 static const char *const without_kernel[] = {
-    "cross_entropy", "cross_entropy_grad", "attention",      "attention_result", "attention_grad",
-    "recurrent",     "recurrent_result",   "recurrent_grad", "ctc_alpha",        "ctc_alpha_grad",
+    "attention",        "attention_result", "attention_grad", "recurrent",
+    "recurrent_result", "recurrent_grad",   "ctc_alpha",      "ctc_alpha_grad",
 };
 
 static bool is_without_kernel(const op_row *row)
@@ -145,6 +145,28 @@ static void an_index_out_of_range_is_told_in_the_cpus_words(void **state)
             assert_non_null(strstr(told, ": index -1 (element 3 of the index tensor) is out of "
                                          "range for axis 0 of size 4"));
         }
+}
+
+static void a_label_out_of_range_is_told_in_the_cpus_words(void **state)
+{
+    (void)state;
+    const int64_t labels[4] = { 1, 0, 3, -5 };
+    gd_context *const contexts[2] = { cpu, device };
+    char told[2][256];
+    for (int i = 0; i < 2; i++) {
+        gd_scope_begin(contexts[i]);
+        gd_tensor *x = gd_ones(contexts[i], GD_SHAPE(4, 3), GD_F32);
+        gd_tensor *y = gd_from_host(contexts[i], GD_SHAPE(4), GD_I64, labels);
+        assert_int_equal(gd_cross_entropy(x, y) != NULL, i == 1);
+        if (i == 1)
+            assert_int_equal(gd_synchronize(device), GD_ERR_INVALID);
+        snprintf(told[i], sizeof told[i], "%s", gd_error_message());
+        gd_error_clear();
+        assert_int_equal(gd_synchronize(contexts[i]), GD_OK);
+        gd_scope_end(contexts[i]);
+    }
+    assert_string_equal(told[0], told[1]);
+    assert_non_null(strstr(told[0], "label 3 of row 2 is not one of 3 classes"));
 }
 
 /* ---- which ops have kernels ---- */
@@ -315,10 +337,11 @@ static void training_gives_the_same_bits(void **state)
     double expected[10], losses[10];
     train(cpu, expected);
     const gd_gpu *g = (const gd_gpu *)device->device;
-    const uint64_t before = g->launched;
+    const uint64_t before = g->launched, on_host = g->ran_on_host;
     train(device, losses);
     assert_memory_equal(expected, losses, sizeof losses);
     assert_true(losses[9] < losses[0] && g->launched > before + 10);
+    assert_int_equal(g->ran_on_host, on_host);
 }
 
 int main(void)
@@ -329,6 +352,7 @@ int main(void)
         cmocka_unit_test(ops_without_a_kernel_are_known),
         cmocka_unit_test(elementwise_ops_give_the_cpus_bits_of_any_bits),
         cmocka_unit_test(an_index_out_of_range_is_told_in_the_cpus_words),
+        cmocka_unit_test(a_label_out_of_range_is_told_in_the_cpus_words),
         cmocka_unit_test(only_what_has_no_kernel_runs_on_the_host),
         cmocka_unit_test(plans_tell_what_runs_on_the_host),
         cmocka_unit_test(training_gives_the_same_bits),

@@ -16,6 +16,21 @@ gd_status gd_gpu_found_open(gd_gpu *gpu)
                       : gd_error_last();
 }
 
+/* The CPU's sentences. */
+static gd_status tell(const int64_t found[FOUND])
+{
+    const gd_op_id op = (gd_op_id)found[OP];
+    if (op == GD_OP_cross_entropy || op == GD_OP_cross_entropy_grad)
+        return gd_fail(GD_ERR_INVALID, "gd_%s: label %lld of row %lld is not one of %lld classes",
+                       gd_op_row(op)->name, (long long)found[VALUE], (long long)found[POSITION],
+                       (long long)found[SIZE]);
+    return gd_fail(GD_ERR_INVALID,
+                   "gd_%s: index %lld (element %lld of the index tensor) is out of range for "
+                   "axis %lld of size %lld",
+                   gd_op_row(op)->name, (long long)found[VALUE], (long long)found[POSITION],
+                   (long long)found[AXIS], (long long)found[SIZE]);
+}
+
 gd_status gd_gpu_found_tell(gd_gpu *gpu)
 {
     int64_t found[FOUND];
@@ -29,12 +44,5 @@ gd_status gd_gpu_found_tell(gd_gpu *gpu)
     if (status != GD_OK || !found[IS_THERE])
         return status;
     status = gd_gpu_memory_write(&gpu->base, gpu->found, nothing, sizeof nothing);
-    return status != GD_OK
-               ? status
-               : gd_fail(GD_ERR_INVALID,
-                         "gd_%s: index %lld (element %lld of the index tensor) is out of range for "
-                         "axis %lld of size %lld",
-                         gd_op_row((gd_op_id)found[OP])->name, (long long)found[VALUE],
-                         (long long)found[POSITION], (long long)found[AXIS],
-                         (long long)found[SIZE]);
+    return status == GD_OK ? tell(found) : status;
 }

@@ -1,5 +1,6 @@
-/* backend/gpu/softmax.c: softmax and log_softmax. The kernels are in codegen/device/softmax.txt, the
- * order that they keep is backend/cpu/softmax.h's. Start at gd_gpu_describe_softmax. */
+/* backend/gpu/softmax.c: softmax, log_softmax, cross_entropy and its gradient. The kernels are in
+ * codegen/device/softmax.txt, the order that they keep is backend/cpu/softmax.h's. Start at
+ * gd_gpu_describe_softmax and gd_gpu_describe_cross_entropy. */
 #include "backend/gpu/gpu.h"
 
 #include "backend/cpu/reduce.h"
@@ -71,5 +72,57 @@ bool gd_gpu_describe_softmax(const gd_kernel_call *call, gd_gpu_job *job)
     gd_gpu_add_number(s, in->rank ? in->stride[axis] : 1);
     gd_gpu_add_number(s, out_step);
     gd_gpu_add_loops(s, &loops);
+    return true;
+}
+
+/* ---- cross entropy ---- */
+
+/* Labels that are no class are found before. */
+static void add_label_check(gd_gpu_job *job, const gd_kernel_call *call, int64_t classes)
+{
+    const gd_layout *labels = call->in[1].layout;
+    gd_loops loops;
+    gd_codegen_merge(&loops, labels, (const gd_layout *[]){ labels, labels }, 2);
+    for (int a = 0; a < loops.rank; a++)
+        loops.stride[1][a] = 1;
+    gd_gpu_step *s = gd_gpu_add_kernel(job, "check_indices", 1, ITEMS);
+    gd_gpu_define(s, "I", "%s", gd_codegen_type(labels->dtype));
+    gd_gpu_add_place(s, 1);
+    gd_gpu_add_place(s, GD_GPU_FOUND);
+    gd_gpu_add_number(s, gd_layout_count(labels));
+    gd_gpu_add_number(s, classes);
+    gd_gpu_add_number(s, call->op->id);
+    gd_gpu_add_number(s, 0);
+    gd_gpu_add_loops(s, &loops);
+}
+
+bool gd_gpu_describe_cross_entropy(const gd_kernel_call *call, gd_gpu_job *job)
+{
+    const gd_layout *in = call->in[0].layout, *labels = call->in[1].layout;
+    const bool is_grad = call->op->id == GD_OP_cross_entropy_grad;
+    const lines l = { .count = in->shape[0],
+                      .n = in->shape[1],
+                      .dtype = in->dtype,
+                      .by_rows = is_grad || in->stride[1] == 1 || in->shape[1] == 1 };
+    if ((l.dtype != GD_F32 && l.dtype != GD_F64) || l.n == 0 ||
+        (labels->dtype != GD_I64 && labels->dtype != GD_I32 && labels->dtype != GD_U8))
+        return false;
+    if (l.count == 0)
+        return true;
+    add_label_check(job, call, l.n);
+    gd_gpu_step *s = add_kernel(job, &l, "cross_entropy_row", "cross_entropy_lines");
+    gd_gpu_define(s, "I", "%s", gd_codegen_type(labels->dtype));
+    gd_gpu_define(s, "LOG", "gd_log_%s", gd_codegen_suffix(l.dtype));
+    gd_gpu_define(s, "LOSS", "%s", is_grad ? "LOSS_GRADIENT" : "LOSS_VALUE");
+    gd_gpu_add_place(s, 0);
+    gd_gpu_add_place(s, 1);
+    gd_gpu_add_place(s, is_grad ? 2 : 0);
+    gd_gpu_add_place(s, call->n);
+    gd_gpu_add_number(s, l.count);
+    gd_gpu_add_number(s, l.n);
+    gd_gpu_add_number(s, in->stride[0]);
+    gd_gpu_add_number(s, in->stride[1]);
+    gd_gpu_add_number(s, labels->stride[0]);
+    gd_gpu_add_number(s, is_grad ? call->in[2].layout->stride[0] : 0);
     return true;
 }
