@@ -51,6 +51,35 @@ static gd_status listen(void *user, int32_t token, const char *text, size_t size
     return l->heard == l->fail_after ? GD_ERR_IO : GD_OK;
 }
 
+/* Embeddings and norms have rows, too, and all rows together are the total. */
+static void the_summary_has_all_layers(void **state)
+{
+    gd_language_model *m = gd_language_model_create(*state, .vocabulary = 11, .max_length = 8,
+                                                    .layers = 1, .heads = 2, .width = 12);
+    char text[2048];
+    gd_module_summary(gd_language_model_module(m), text, sizeof text);
+    static const char *const begins[] = { "layer ",     "token ",     "position ", "0.norm1 ",
+                                          "0.self.qkv", "0.self.out", "0.norm2 ",  "0.ff.up",
+                                          "0.ff.down",  "norm ",      "total " };
+    int64_t sum = 0;
+    size_t count = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), count++) {
+        assert_true(count < sizeof begins / sizeof *begins);
+        assert_memory_equal(line, begins[count], strlen(begins[count]));
+        char *number = strrchr(line, ' ') + 1, *comma = strchr(number, ',');
+        if (comma)
+            memmove(comma, comma + 1, strlen(comma));
+        sum += count > 0 ? atoll(number) : 0;
+        if (count == 1)
+            assert_non_null(strstr(line, "embedding         [batch, time, 12]"));
+        if (count == 2)
+            assert_non_null(strstr(line, "learned_position  [batch, time, 12]"));
+    }
+    assert_int_equal(count, sizeof begins / sizeof *begins);
+    assert_int_equal(sum, 2 * gd_module_parameter_count(gd_language_model_module(m)));
+    gd_language_model_release(m);
+}
+
 static void stories260k_talks_word_for_word(void **state)
 {
     size_t size;
@@ -673,6 +702,7 @@ static void running_out_of_memory_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(the_summary_has_all_layers),
         TEST(stories260k_talks_word_for_word),
         TEST(a_cache_gives_what_whole_sequences_give),
         TEST(stories260k_is_fine_tuned),

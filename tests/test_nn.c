@@ -222,6 +222,22 @@ static void summary_is_a_table(void **state)
     assert_int_equal(gd_module_summary(m, NULL, 0), strlen(expected));
 }
 
+/* What a program makes itself beside layers: the rows make up the total. */
+static void parameters_of_no_layer_have_rows(void **state)
+{
+    gd_module *m = gd_module_create(*state);
+    gd_tensor *x = ramp(*state, GD_SHAPE(2, 3));
+    assert_non_null(gd_parameter(m, "scale", GD_SHAPE(3), .init = GD_INIT_ONES));
+    assert_non_null(gd_buffer(m, "seen", GD_SHAPE(3), 0.0, GD_F32));
+    assert_non_null(gd_nn_linear(m, "fc", x, 4));
+    char text[512];
+    gd_module_summary(m, text, sizeof text);
+    assert_string_equal(text, "layer  type       output shape  parameters\n"
+                              "fc     linear     [2, 4]                16\n"
+                              "scale  parameter  [3]                    3\n"
+                              "total                                   19\n");
+}
+
 static void the_training_flag_is_kept(void **state)
 {
     gd_module *m = gd_module_create(*state);
@@ -874,6 +890,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(buffers_are_saved_but_not_trained, open_context,
                                         close_context),
         cmocka_unit_test_setup_teardown(summary_is_a_table, open_context, close_context),
+        cmocka_unit_test_setup_teardown(parameters_of_no_layer_have_rows, open_context,
+                                        close_context),
         cmocka_unit_test_setup_teardown(the_training_flag_is_kept, open_context, close_context),
         cmocka_unit_test_setup_teardown(parameters_made_while_tracing_last, open_context,
                                         close_context),

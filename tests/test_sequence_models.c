@@ -80,7 +80,7 @@ static void json_builds_a_language_model(void **state)
     assert_same_bits(gd_model_forward(model, tokens), gd_language_model_forward(m, tokens));
     assert_same_bits(gd_model_forward(model, gd_cast(tokens, GD_F32)),
                      gd_language_model_forward(m, tokens));
-    assert_summary(model, "gpt             decoder_only  [batch, 8, 11]");
+    assert_summary(model, "gpt             decoder_only      [batch, 8, 11]");
 }
 
 static void json_builds_a_llama(void **state)

@@ -125,8 +125,8 @@ GD_API bool gd_module_is_parameter(const gd_module *m, int i);
 /* Numbers in all parameters together; buffers do not count. */
 GD_API int64_t gd_module_parameter_count(const gd_module *m);
 
-/* A table of the layers used so far: name, type, output shape (as last seen), parameters.
- * Conventions of gd_tensor_format. */
+/* A table of the layers used so far: name, type, output shape (as last seen), parameters; then the
+ * parameters that belong to none of them, with their own shapes. Conventions of gd_tensor_format. */
 GD_API size_t gd_module_summary(const gd_module *m, char *text, size_t size);
 
 /* Whether layers behave as in training (the default) or as in use: for dropout and the like. Read

@@ -431,8 +431,9 @@ const char *gd_nn_shape_text(gd_shape shape, char text[GD_NN_SHAPE_TEXT])
     for (int i = 0; i < shape.rank && at < GD_NN_SHAPE_TEXT; i++) {
         const char *comma = i ? ", " : "";
         size_t room = GD_NN_SHAPE_TEXT - at;
-        if (shape.dim[i] == GD_NN_BATCH)
-            at += (size_t)snprintf(text + at, room, "%sbatch", comma);
+        if (shape.dim[i] == GD_NN_BATCH || shape.dim[i] == GD_NN_TIME)
+            at += (size_t)snprintf(text + at, room, "%s%s", comma,
+                                   shape.dim[i] == GD_NN_BATCH ? "batch" : "time");
         else
             at += (size_t)snprintf(text + at, room, "%s%lld", comma, (long long)shape.dim[i]);
     }

@@ -85,8 +85,9 @@ gd_status gd_init_fill(const gd_initialiser *initialiser, gd_random *random, gd_
 /* t, a float tensor just read from a file, in the dtype of parameters. */
 gd_tensor *gd_module_convert(gd_tensor *t, gd_dtype dtype);
 
-/* "[50, 784]"; a size of GD_NN_BATCH reads "batch". */
+/* "[50, 784]"; sizes of GD_NN_BATCH and GD_NN_TIME read "batch" and "time". */
 #define GD_NN_BATCH      (-1)
+#define GD_NN_TIME       (-2)
 #define GD_NN_SHAPE_TEXT 192
 const char *gd_nn_shape_text(gd_shape shape, char text[GD_NN_SHAPE_TEXT]);
 

@@ -5,6 +5,7 @@
  * al., "On layer normalization in the Transformer architecture", 2020; Zhang, Sennrich, "Root mean
  * square layer normalization", 2019.
  */
+#include "nn/layer.h"
 #include "nn/sequence.h"
 
 #include "base/error.h"
@@ -61,23 +62,23 @@ gd_tensor *gd_nn_feed_forward_with(gd_module *m, const char *name, gd_tensor *x,
 static gd_tensor *normalize(gd_module *m, const char *name, gd_tensor *x,
                             const gd_transformer_config *config)
 {
-    char path[GD_NN_PATH];
-    gd_shape shape = gd_tensor_shape(x);
     if (!x)
         return NULL;
-    gd_shape width = GD_SHAPE(shape.dim[shape.rank - 1]);
-    const char *weight_path = gd_nn_path(path, name, "weight");
-    gd_tensor *weight =
-        weight_path ? gd_parameter(m, weight_path, width, .init = GD_INIT_ONES) : NULL;
-    if (!weight)
+    const gd_shape shape = gd_tensor_shape(x), width = GD_SHAPE(shape.dim[shape.rank - 1]);
+    const bool is_rms = config->norm == GD_NORM_RMS;
+    const double epsilon = config->epsilon != 0.0 ? config->epsilon : 1e-5;
+    const gd_layer_tensor tensors[] = {
+        { GD_LAYER_TENSOR, .suffix = "weight", .shape = width, .init = GD_INIT_ONES },
+        { GD_LAYER_TENSOR, .suffix = "bias", .shape = width, .init = GD_INIT_ZEROS },
+    };
+    gd_module_layer *layer = gd_layer_use(m, "gd_nn_encoder", name,
+                                          is_rms ? "rms_norm" : "layer_norm", tensors, 2 - is_rms);
+    if (!layer)
         return NULL;
-    if (config->norm == GD_NORM_RMS)
-        return gd_rms_norm(x, weight, .epsilon = config->epsilon != 0.0 ? config->epsilon : 1e-5);
-    const char *bias_path = gd_nn_path(path, name, "bias");
-    gd_tensor *bias = bias_path ? gd_parameter(m, bias_path, width, .init = GD_INIT_ZEROS) : NULL;
-    return bias ? gd_layer_norm(x, weight, bias,
-                                .epsilon = config->epsilon != 0.0 ? config->epsilon : 1e-5)
-                : NULL;
+    gd_tensor *y =
+        is_rms ? gd_rms_norm(x, layer->parameter[0], .epsilon = epsilon)
+               : gd_layer_norm(x, layer->parameter[0], layer->parameter[1], .epsilon = epsilon);
+    return gd_layer_done(layer, y);
 }
 
 /* ---- layers: sublayers f with x = x + drop(f(norm(x))), or x = norm(x + drop(f(x))) ---- */
@@ -283,41 +284,51 @@ static bool check_tokens(const char *who, const gd_tensor *tokens,
     return false;
 }
 
-static gd_tensor *token_table(gd_module *m, const char *name, const gd_transformer_config *c)
+/* A table of `count` rows, name.part.weight: the layer name.part. */
+static gd_module_layer *table(gd_module *m, const char *name, const char *part, const char *type,
+                              int64_t count, int64_t width)
 {
     char path[GD_NN_PATH];
-    if (!gd_nn_path(path, name, "token.weight"))
-        return NULL;
-    return gd_parameter(m, path, GD_SHAPE(c->vocabulary, c->width), .init = GD_INIT_GLOROT_NORMAL);
+    const gd_layer_tensor tensor = { GD_LAYER_TENSOR, .suffix = "weight",
+                                     .shape = GD_SHAPE(count, width),
+                                     .init = GD_INIT_GLOROT_NORMAL };
+    return gd_nn_path(path, name, part)
+               ? gd_layer_use(m, "gd_nn_token_embedding", path, type, &tensor, 1)
+               : NULL;
 }
 
-/* Rows start … of the table of positions, [time, width]. */
-static gd_tensor *positions(gd_module *m, const char *name, const gd_transformer_config *c,
-                            int64_t start, int64_t time)
+static gd_module_layer *token_table(gd_module *m, const char *name, const gd_transformer_config *c)
 {
+    return table(m, name, "token", "embedding", c->vocabulary, c->width);
+}
+
+/* x [batch, time, width], the tokens start …, and what tells their positions. */
+static gd_tensor *add_positions(gd_module *m, const char *name, const gd_transformer_config *c,
+                                int64_t start, gd_tensor *x)
+{
+    const int64_t time = gd_tensor_shape(x).dim[1];
     if (c->position == GD_POSITION_SINUSOIDAL)
-        return gd_sinusoidal_positions(gd_module_context(m), start, time, c->width,
-                                       gd_module_dtype(m));
-    char path[GD_NN_PATH];
+        return gd_add(x, gd_sinusoidal_positions(gd_module_context(m), start, time, c->width,
+                                                 gd_module_dtype(m)));
     if (start + time > c->max_length)
         return gd_fail_null(
             GD_ERR_SHAPE, "\"%s\": tokens up to position %lld, but max_length is %lld",
             name ? name : "", (long long)start + (long long)time, (long long)c->max_length);
-    if (!gd_nn_path(path, name, "position.weight"))
-        return NULL;
-    gd_tensor *table =
-        gd_parameter(m, path, GD_SHAPE(c->max_length, c->width), .init = GD_INIT_GLOROT_NORMAL);
-    return gd_slice(table, 0, start, start + time, 1);
+    gd_module_layer *rows = table(m, name, "position", "learned_position", c->max_length, c->width);
+    return rows ? gd_layer_done(rows,
+                                gd_add(x, gd_slice(rows->parameter[0], 0, start, start + time, 1)))
+                : NULL;
 }
 
 static gd_tensor *embed(gd_module *m, const char *name, gd_tensor *tokens,
                         const gd_transformer_config *c, int64_t start, bool scaled)
 {
-    gd_tensor *x = gd_embedding(tokens, token_table(m, name, c));
+    gd_module_layer *rows = token_table(m, name, c);
+    gd_tensor *x = rows ? gd_layer_done(rows, gd_embedding(tokens, rows->parameter[0])) : NULL;
     if (scaled)
         x = gd_mul_scalar(x, sqrt((double)c->width));
-    if (c->position == GD_POSITION_LEARNED || c->position == GD_POSITION_SINUSOIDAL)
-        x = gd_add(x, positions(m, name, c, start, gd_tensor_shape(tokens).dim[1]));
+    if (x && (c->position == GD_POSITION_LEARNED || c->position == GD_POSITION_SINUSOIDAL))
+        x = add_positions(m, name, c, start, x);
     return gd_nn_drop(m, x, c->dropout);
 }
 
@@ -359,8 +370,9 @@ gd_tensor *gd_nn_decoder_only_with(gd_module *m, const char *name, gd_tensor *to
     gd_tensor *x = token_model(block, tokens);
     if (o.last_only)
         x = gd_slice(x, 1, -1, GD_END, 1);
+    const gd_module_layer *rows = c.tied ? token_table(m, name, &c) : NULL;
     if (c.tied)
-        return gd_matmul(x, gd_transpose(token_table(m, name, &c), 0, 1));
+        return rows ? gd_matmul(x, gd_transpose(rows->parameter[0], 0, 1)) : NULL;
     char path[GD_NN_PATH];
     return gd_nn_linear(m, gd_nn_path(path, name, "head"), x, c.vocabulary, .bias = false);
 }
