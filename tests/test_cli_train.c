@@ -19,13 +19,6 @@
 
 #define TABLES GD_SOURCE_DIR "/tests/data/"
 
-static void assert_same_file(const char *a, const char *b)
-{
-    char command[1024];
-    snprintf(command, sizeof command, "cd '%s' && cmp '%s' '%s'", folder, a, b);
-    assert_int_equal(system(command), 0);
-}
-
 /* One command, no other option: the task is found out, a model proposed, and the run folder has it all. */
 /* "row 71 is versicolor, predicted virginica with 63.3 %": so it stands in the table. */
 static void assert_mistake_is_in_table(const char *out)
@@ -439,8 +432,8 @@ static void resuming_takes_the_options_of_the_run(void **state)
     need("jansson");
     assert_int_equal(
         run("train " TABLES "iris.csv --target species --epochs 2 --run r --quiet")->code, 0);
-    assert_fails(run("train --resume r --epochs 5"), 2, "--epochs cannot be changed by --resume");
-    assert_fails(run("train --resume r --epoch 5"), 2, "--epochs cannot be changed by --resume");
+    assert_fails(run("train --resume r --batch 5"), 2, "--batch cannot be changed by --resume");
+    assert_fails(run("train --resume r --batc 5"), 2, "--batch cannot be changed by --resume");
     assert_has(run("train --resume r")->out, "nothing left to do: its 2 epochs were done before");
     /* A command that is suggested can be copied. */
     char command[1024];

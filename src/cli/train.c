@@ -362,7 +362,7 @@ const char *cli_absolute(const char *given, char **path)
 
 int cli_train_run(cli_settings *s, const cli_config *config)
 {
-    cli_training t = { .settings = s };
+    cli_training t = { .settings = s, .config = config };
     const char *model = s->model;
     char *data_path, *model_path;
     s->given = s->data;
@@ -398,16 +398,40 @@ static bool is_of_python(const char *folder)
     return program != NULL;
 }
 
+/* Options that --resume takes beside those that are not kept: how long to train. */
+static bool is_of_resuming(const char *name)
+{
+    return strcmp(name, "resume") == 0 || strcmp(name, "epochs") == 0 ||
+           strcmp(name, "patience") == 0;
+}
+
+/* The run's options, of which those of the command line are changed. */
+static int read_options(cli_settings *s, cli_config *config, const char *path)
+{
+    const int64_t epochs = s->epochs, patience = s->patience;
+    if (cli_config_read(config, path) != CLI_OK)
+        return CLI_FAILED;
+    if (epochs > 0 && epochs != s->epochs) {
+        s->epochs_before = s->epochs;
+        s->epochs = epochs;
+    }
+    if (patience > 0 && patience != s->patience) {
+        s->patience_before = s->patience;
+        s->patience = patience;
+    }
+    return CLI_OK;
+}
+
 /* --resume goes on with the options of the run. */
 static int read_run(cli_settings *s, cli_config *config, const bool *given)
 {
     for (int i = 0; i < config->count; i++) {
         const char *name = config->options[i].name;
-        if (given[i] && strcmp(name, "resume") != 0 &&
+        if (given[i] && !is_of_resuming(name) &&
             (cli_train_is_kept(name) || !cli_train_key(name))) {
             fprintf(stderr,
-                    "gradus train: --%s cannot be changed by --resume, which goes on "
-                    "with what is in config.json\n",
+                    "gradus train: --%s cannot be changed by --resume, which goes on with what is "
+                    "in config.json;\n--epochs and --patience can be\n",
                     name);
             return CLI_USAGE;
         }
@@ -432,7 +456,7 @@ static int read_run(cli_settings *s, cli_config *config, const bool *given)
     }
     if (is_of_python(s->resume))
         return CLI_FAILED;
-    return cli_config_read(config, path) == CLI_OK ? CLI_OK : CLI_FAILED;
+    return read_options(s, config, path);
 }
 
 /* DATA that is a file of options: as --config, which says of TOML that it is not read. */

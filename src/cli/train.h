@@ -21,6 +21,8 @@ typedef struct cli_settings {
     const char *milestones;
     bool linear_annealing, faithful, per_example, eager, blame, quiet, tensorboard, csv, find_lr;
     const char *prometheus;
+    /* --resume with --epochs or --patience: what the run had before; -1: it is not changed */
+    int64_t epochs_before, patience_before;
     /* gradus search's alone */
     bool is_trial; /* nothing is said at its end */
     int64_t pause; /* train up to this epoch alone, with the schedule of all; 0: all */
@@ -79,6 +81,7 @@ typedef struct cli_times {
 /* A training as it runs. */
 struct cli_training {
     const cli_settings *settings;
+    const cli_config *config; /* of the settings */
     gd_context *context;
     cli_data data;
     gd_model *model;
@@ -88,12 +91,13 @@ struct cli_training {
     gd_run *run;
     gd_run_log *log; /* of a resumed run NULL until the first step is known */
     char folder[CLI_PATH_BYTES];
-    bool has_header;    /* of the table of epochs */
-    bool is_new, began; /* the folder was made by this process; its training has begun */
-    int64_t epoch;      /* the last one that was finished; 0: none was */
-    int64_t best_epoch; /* by the monitor; 0: none of this process */
-    double logged;      /* when */
-    bool has_begun_log; /* what it has once is there */
+    bool has_header;     /* of the table of epochs */
+    bool is_new, began;  /* the folder was made by this process; its training has begun */
+    int64_t epoch;       /* the last one that was finished; 0: none was */
+    int64_t done_before; /* epochs that a resumed run had */
+    int64_t best_epoch;  /* by the monitor; 0: none of this process */
+    double logged;       /* when */
+    bool has_begun_log;  /* what it has once is there */
     cli_times times;
 };
 

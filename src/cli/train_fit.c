@@ -269,6 +269,25 @@ static gd_status save_model(cli_training *t)
     return status == GD_OK ? gd_training_save(&training, path) : status;
 }
 
+/* Of a resumed run that made no step. */
+static void print_nothing_left(const cli_training *t)
+{
+    const cli_settings *s = t->settings;
+    char text[256];
+    if (t->done_before < s->epochs)
+        snprintf(text, sizeof text,
+                 "There is nothing left to do: it ended after epoch %lld of %lld, with no better "
+                 "validation %s in %lld. A greater --patience goes on.",
+                 (long long)t->done_before, (long long)s->epochs, t->monitor ? t->monitor : "loss",
+                 (long long)s->patience);
+    else
+        snprintf(text, sizeof text,
+                 "There is nothing left to do: its %lld epochs were done before. More --epochs "
+                 "train it longer.",
+                 (long long)s->epochs);
+    cli_print_wrapped(text, 0, 0);
+}
+
 static void print_end(const cli_training *t)
 {
     bool chosen = t->monitor != NULL;
@@ -290,9 +309,8 @@ static void print_end(const cli_training *t)
                t->monitor ? t->monitor : "loss", (long long)t->settings->patience);
     if (t->log)
         cli_print_times(t);
-    else /* of a resumed run: no step was made */
-        printf("There is nothing left to do: its %lld epochs were done before.\n",
-               (long long)t->settings->epochs);
+    else
+        print_nothing_left(t);
     printf("\nSaved to %s/model.safetensors", t->folder);
     if (chosen && t->best_epoch > 0)
         printf(", as of epoch %lld (*)", (long long)t->best_epoch);
@@ -399,6 +417,61 @@ bool cli_check_metric(const cli_training *t, const char *option, const char *nam
     return gd_error_record(GD_ERR_INVALID, sentence) == GD_OK;
 }
 
+/* ---- going on for longer, or less long ---- */
+
+/* Whole epochs that the log has. */
+static bool find_done(cli_training *t, int64_t steps)
+{
+    gd_history *history = gd_history_load(t->folder);
+    t->done_before = history ? gd_history_last_step(history) / steps : 0;
+    gd_history_release(history);
+    return history != NULL;
+}
+
+/* Rates that change with the number of epochs: a run that trains longer is then not one that had as many
+ * from the start. */
+static bool is_spread(const cli_settings *s)
+{
+    const char *name = cli_schedule_name(s);
+    return strcmp(name, "linear") == 0 || strcmp(name, "polynomial") == 0 ||
+           strcmp(name, "cosine") == 0 || strcmp(name, "one_cycle") == 0 ||
+           (strcmp(name, "step") == 0 && isnan(s->period));
+}
+
+static void print_longer(cli_training *t, int64_t steps)
+{
+    const cli_settings *s = t->settings;
+    char text[256];
+    double lr = NAN;
+    int length = snprintf(text, sizeof text, "%lld epochs instead of %lld.", (long long)s->epochs,
+                          (long long)s->epochs_before);
+    if (is_spread(s) && s->epochs > t->done_before &&
+        gd_schedule_follow(&t->recipe.schedule, t->done_before * steps, -1, &lr) == GD_OK)
+        snprintf(text + length, sizeof text - (size_t)length,
+                 " The %s schedule is spread over all of them: after epoch %lld the learning rate "
+                 "is %.3g.",
+                 cli_schedule_name(s), (long long)t->done_before, lr);
+    cli_print_wrapped(text, 0, 0);
+    printf("\n");
+}
+
+/* What --resume was told to change stands in the run's options from now on. */
+static bool change_run(cli_training *t, int64_t steps)
+{
+    const cli_settings *s = t->settings;
+    char path[sizeof t->folder + 32], problem[128];
+    if (!find_done(t, steps))
+        return false;
+    if (s->epochs_before < 0 && s->patience_before < 0)
+        return true;
+    snprintf(problem, sizeof problem, "--epochs %lld: the run has had %lld", (long long)s->epochs,
+             (long long)t->done_before);
+    if (s->epochs < t->done_before)
+        return gd_error_record(GD_ERR_INVALID, problem) == GD_OK;
+    snprintf(path, sizeof path, "%s/config.json", t->folder);
+    return cli_config_write(t->config, path) == GD_OK;
+}
+
 bool cli_train_fit(cli_training *t)
 {
     const cli_settings *s = t->settings;
@@ -411,10 +484,13 @@ bool cli_train_fit(cli_training *t)
     const int64_t together = accumulated(s);
     cli_recipe *r = &t->recipe;
     /* The steps of an epoch. */
-    if (!validation || !cli_recipe_make(r, t, (gd_loader_batches(train) + together - 1) / together))
+    const int64_t steps = train ? (gd_loader_batches(train) + together - 1) / together : 0;
+    if (!validation || !cli_recipe_make(r, t, steps) || (s->resume && !change_run(t, steps)))
         return false;
     if (!s->quiet)
         print_start(t, r->optimizer);
+    if (!s->quiet && s->epochs_before > 0)
+        print_longer(t, steps);
     if (s->find_lr)
         return find_rate(t, r->optimizer, train);
     t->began = true;

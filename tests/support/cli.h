@@ -97,6 +97,14 @@ static inline const result *run_on_terminal(const char *format, ...)
     return &r;
 }
 
+/* Both in the test's folder. */
+static inline void assert_same_file(const char *a, const char *b)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "cd '%s' && cmp '%s' '%s'", folder, a, b);
+    assert_int_equal(system(command), 0);
+}
+
 /* A usage error or a failure: the words on standard error, nothing on standard output. */
 static inline void assert_fails(const result *r, int code, const char *words)
 {
