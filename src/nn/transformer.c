@@ -6,6 +6,7 @@
  * square layer normalization", 2019.
  */
 #include "nn/layer.h"
+#include "nn/model.h"
 #include "nn/sequence.h"
 
 #include "base/error.h"
@@ -345,6 +346,19 @@ gd_tensor *gd_nn_token_embedding_with(gd_module *m, const char *name, gd_tensor 
     return embed(m, name, tokens, &c, o.start, o.scaled);
 }
 
+/* A model of tokens knows what the axes of its layers are, which the summary then says. */
+static gd_tensor *name_axes(gd_module *m, const char *name, gd_tensor *y)
+{
+    for (size_t i = 0; i < m->layer_count; i++) {
+        gd_shape *shape = &m->layers[i].output;
+        if (shape->rank != 3 || (name && *name && !gd_is_below(m->layers[i].name, name)))
+            continue;
+        shape->dim[0] = GD_NN_BATCH;
+        shape->dim[1] = GD_NN_TIME;
+    }
+    return y;
+}
+
 /* Layers of token models are at "name.0" …, their norm is at "name.norm". */
 static gd_tensor *token_model(gd_nn_block o, gd_tensor *tokens)
 {
@@ -370,11 +384,13 @@ gd_tensor *gd_nn_decoder_only_with(gd_module *m, const char *name, gd_tensor *to
     gd_tensor *x = token_model(block, tokens);
     if (o.last_only)
         x = gd_slice(x, 1, -1, GD_END, 1);
-    const gd_module_layer *rows = c.tied ? token_table(m, name, &c) : NULL;
-    if (c.tied)
-        return rows ? gd_matmul(x, gd_transpose(rows->parameter[0], 0, 1)) : NULL;
     char path[GD_NN_PATH];
-    return gd_nn_linear(m, gd_nn_path(path, name, "head"), x, c.vocabulary, .bias = false);
+    const gd_module_layer *rows = c.tied ? token_table(m, name, &c) : NULL;
+    gd_tensor *y =
+        !c.tied ? gd_nn_linear(m, gd_nn_path(path, name, "head"), x, c.vocabulary, .bias = false)
+        : rows  ? gd_matmul(x, gd_transpose(rows->parameter[0], 0, 1))
+                : NULL;
+    return name_axes(m, name, y);
 }
 
 gd_tensor *gd_nn_encoder_only_with(gd_module *m, const char *name, gd_tensor *tokens,
@@ -387,6 +403,6 @@ gd_tensor *gd_nn_encoder_only_with(gd_module *m, const char *name, gd_tensor *to
     if (!m || !tokens || !check_tokens(who, tokens, config, &c) ||
         !gd_options_read(who, &o, sizeof o, options))
         return NULL;
-    return token_model((gd_nn_block){ .module = m, .name = name, .config = &c, .mask = o.mask },
-                       tokens);
+    gd_nn_block block = { .module = m, .name = name, .config = &c, .mask = o.mask };
+    return name_axes(m, name, token_model(block, tokens));
 }

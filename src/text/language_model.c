@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/random.h"
-#include "nn/module.h"
 
 #include <gradus/autograd.h>
 #include <gradus/ops.h>
@@ -147,18 +146,6 @@ gd_language_model *gd_language_model_new(gd_context *context, gd_language_option
 }
 
 /* A forward pass on one token makes what is missing. */
-/* Layers give [batch, time, width]: for the summary. */
-static void name_axes(gd_module *m)
-{
-    for (size_t i = 0; i < m->layer_count; i++) {
-        gd_shape *shape = &m->layers[i].output;
-        if (shape->rank != 3)
-            continue;
-        shape->dim[0] = GD_NN_BATCH;
-        shape->dim[1] = GD_NN_TIME;
-    }
-}
-
 gd_status gd_language_fill(gd_language_model *m)
 {
     gd_context *gd = m->context;
@@ -171,7 +158,6 @@ gd_status gd_language_fill(gd_language_model *m)
         if (!gd_language_model_forward(m, gd_from_host(gd, GD_SHAPE(1, 1), GD_I64, &token)))
             status = gd_error_last();
         (void)gd_scope_end(gd);
-        name_axes(m->module);
     }
     (void)gd_no_grad_end(gd);
     return status;
