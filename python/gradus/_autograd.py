@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 class no_grad:
-    """Operations within it, in the context that is the thread's current one, record no history. A context manager and a decorator; nests."""
+    """Operations within it, in the context that is the thread's current one, record no history. A context manager and a decorator;
+    nests."""
 
     def __enter__(self) -> no_grad:
-        self.home = _context.home()
+        self.home: _context.Home = _context.home()
         run_status(C.gd_no_grad_begin, self.home.handle)
         self.home.no_grad_depth += 1
         return self

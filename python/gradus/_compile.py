@@ -182,9 +182,9 @@ class Function(_Typed[P, R]):
         """Compile for arguments like these, without running anything: what a first call makes, as an optimizer's state, is there then."""
         leaves, tree = _tree.flatten((args, kwargs))
         leaves = [as_tensor(leaf) for leaf in leaves]
-        with _lib.lock:
-            _lib.drain()
-            self._find(leaves, tree).prepare(self, leaves, handles(leaves))
+        plan = self._find(leaves, tree)
+        with _context.within(plan.home):
+            plan.prepare(self, leaves, handles(leaves))
 
     def _find(self, leaves: list, tree: Any) -> _Plan:
         home = _context.home_of(leaves[0]._h) if leaves else _context.home()

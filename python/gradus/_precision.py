@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 
-from . import _lib
+from . import _context
 from ._convert import run_status
 from ._dtype import BY_CODE, dtype
 from ._lib import C
@@ -16,20 +16,22 @@ if TYPE_CHECKING:
 
 
 class autocast:
-    """Within it matrix products, convolutions, attention and recurrent layers take float32 operands rounded to `dtype`, bfloat16 or
-    float16, and give results of it; losses, norms, softmax, sums, exp, log and pow compute in float32; the rest takes what it is given.
+    """Within it, in the context that is the thread's current one, matrix products, convolutions, attention and recurrent layers take
+    float32 operands rounded to `dtype`, bfloat16 or float16, and give results of it; losses, norms, softmax, sums, exp, log and pow
+    compute in float32; the rest takes what it is given.
     Parameters and their gradients stay float32, and backward() needs no scope. dtype=None, or enabled=False: none within an outer one.
     A context manager and a decorator; nests up to 32 deep. For float16 see optimizer.scale_losses()."""
 
     def __init__(self, dtype: DType | str | None = "bfloat16", enabled: bool = True) -> None:
-        self.dtype = _dtype_of(dtype if enabled else None)
+        self.dtype: DType = _dtype_of(dtype if enabled else None)
 
     def __enter__(self) -> autocast:
-        run_status(C.gd_autocast_begin, _lib.context(), self.dtype.code)
+        self.home: _context.Home = _context.home()
+        run_status(C.gd_autocast_begin, self.home.handle, self.dtype.code)
         return self
 
     def __exit__(self, *what: Any) -> None:
-        run_status(C.gd_autocast_end, _lib.context())
+        run_status(C.gd_autocast_end, self.home.handle)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -45,4 +47,4 @@ def _dtype_of(name: Any) -> DType:
 
 def autocast_dtype() -> DType:
     """The dtype of the innermost gd.autocast; float32: there is none."""
-    return BY_CODE[C.gd_autocast_get(_lib.context())]
+    return BY_CODE[C.gd_autocast_get(_context.current())]
