@@ -10,6 +10,7 @@ finalizer may run on any thread and at any time. The library has such lists for 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 
@@ -60,11 +61,13 @@ class _Lock:
 
     def _at_fork_reinit(self) -> None:
         self._lock._at_fork_reinit()  # type: ignore[attr-defined]
-        held.clear()
+        held[:] = _always
 
 
-if fast is not None:
-    held.append(fast)  # who holds those is not seen here
+# Always held: the locks of the extension, which are not seen here; and before Python 3.11, which lets another thread run between two of
+# any instructions, and without a GIL, nobody may look first and call then.
+_always = [] if fast is None and sys.version_info >= (3, 11) and getattr(sys, "_is_gil_enabled", lambda: True)() else [fast]
+held += _always
 
 
 # ---- homes: the contexts of the library
@@ -75,11 +78,11 @@ class Home:
     __slots__ = ("handle", "lock", "waiting", "no_grad_depth", "users", "initial")
 
     def __init__(self, handle: int | None) -> None:
-        self.handle = handle
+        self.handle: int | None = handle
         self.lock: Any = _Lock() if fast is None else fast.Lock(handle or 0)
-        self.waiting: list = []  # to be given back by whoever holds the lock next: as in _pending
-        self.no_grad_depth = 0
-        self.users = 0  # objects gd.Context
+        self.waiting: list[Any] = []  # to be given back by whoever holds the lock next: as in _pending
+        self.no_grad_depth: int = 0
+        self.users: int = 0  # objects gd.Context
         self.initial: Any = None  # the stream of initial values: nn/_module.py
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LONG = ("gd_call", "gd_backward", "gd_grad", "gd_function_prepare", "gd_function_profile", "gd_generate_with",
-         "gd_language_model_open", "gd_language_model_load", "gd_mnist_with", "gd_cifar10_with", "gd_image_folder_with", "gd_image_list_with",
-         "gd_lbfgs_step", "gd_loader_next", "gd_function_run", "gd_vmap_end", "gd_claim_call")
+         "gd_language_model_open", "gd_language_model_load", "gd_mnist_with", "gd_cifar10_with", "gd_image_folder_with",
+         "gd_image_list_with", "gd_lbfgs_step", "gd_loader_next", "gd_function_run", "gd_vmap_end", "gd_claim_call")
 
 
 # ---- errors
@@ -77,14 +77,17 @@ def _reason(error: str) -> str:
               if text[:1].isdigit()]
     if needed:
         import platform
-        return (f"\n  It was built for glibc {'.'.join(map(str, max(needed)))} or newer, and this system has {platform.libc_ver()[1] or 'another libc'}: "
-                "install it from source here (pip install . in a clone), or use a newer system.")
+        wanted, here = ".".join(map(str, max(needed))), platform.libc_ver()[1] or "another libc"
+        return (f"\n  It was built for glibc {wanted} or newer, and this system has {here}: install it from source here "
+                "(pip install . in a clone), or use a newer system.")
     if "ld-linux" in error or "ld-musl" in error:
         return "\n  It was built for another C library (glibc or musl): install it from source here (pip install . in a clone)."
     return ""
 
 
 def _load():
+    if not hasattr(ctypes, "PyDLL"):
+        raise ImportError(f"gradus is for CPython, and this is {sys.implementation.name}, which has no ctypes.PyDLL")
     given, here = os.environ.get("GRADUS_LIBRARY"), os.path.join(os.path.dirname(__file__), "libgradus.so")
     tried = []
     for path in [given] if given else [here, "libgradus.so.0"]:

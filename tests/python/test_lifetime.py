@@ -205,6 +205,33 @@ print("ended in order")
     assert out == "ended in order\n", errors
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.parametrize("version, gil, locks", [((3, 12), True, False), ((3, 10), True, True), ((3, 13), False, True)])
+def test_ops_go_without_a_lock_only_where_no_thread_can_come_between(version, gil, locks):
+    """Python 3.9 and 3.10 switch threads between two of any instructions: looking whether a lock is held and calling then is no one step."""
+    run = python(f"""
+import os, sys, threading, ctypes
+sys.version_info = {version}
+sys._is_gil_enabled = lambda: {gil}
+os.environ["GRADUS_PYTHON"] = "ctypes"
+import gradus as gd
+from gradus import _context
+def locks():
+    gd.ones(2) + 1
+    return bool(_context.held)
+said = [locks()]
+if os.fork() == 0:
+    os._exit(int(locks()))
+print([*said, bool(os.waitstatus_to_exitcode(os.wait()[1]))])
+""")
+    assert run.stdout == f"[{locks}, {locks}]\n", run.stderr
+
+
+def test_another_python_is_told():
+    run = python("import ctypes; del ctypes.PyDLL; import gradus")
+    assert "ImportError: gradus is for CPython, and this is" in run.stderr
+
+
 def test_an_exception_in_a_trace_leaves_nothing_open():
     def wrong(x):
         y = gd.relu(x @ x)

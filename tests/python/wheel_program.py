@@ -25,6 +25,7 @@ takes_fast = "gradus/_fast.abi3.so" in names and sys.version_info >= (3, 11) and
 assert (getattr(gd._lib, "fast", None) is not None) == takes_fast
 assert gd.__file__.startswith(sys.prefix), gd.__file__
 assert "numpy" not in sys.modules
+assert bool(gd._context.held) == (takes_fast or sys.version_info < (3, 11))  # before, threads may come between any two instructions
 assert repr(gd.ones((2, 3)) + 1) == "Tensor([[2. 2. 2.]\n        [2. 2. 2.]], dtype=float32)"
 
 gd.seed(1)
