@@ -1,7 +1,7 @@
 """Between Python's values and the library's: what the generated functions stand on.
 
-run(f, …) calls f with the lock of its operands' context held, owns its result, and raises the library's error. A Tensor whose handle is handed over is
-held by the caller's variables until f has returned.
+run(f, …) calls f with the lock of its operands' context held, owns its result, and raises the library's error. A Tensor whose
+handle is handed over is held by the caller's variables until f has returned.
 """
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ class DType:
     def holds(self, number: int) -> bool:
         """Whether an integer is one of the dtype's numbers; those of floats all are."""
         bits = 8 * self.itemsize
-        least, most = {"i": (-(1 << bits - 1), (1 << bits - 1) - 1), "u": (0, (1 << bits) - 1), "b": (0, 1)}.get(self.kind, (number, number))
+        ranges = {"i": (-(1 << bits - 1), (1 << bits - 1) - 1), "u": (0, (1 << bits) - 1), "b": (0, 1)}
+        least, most = ranges.get(self.kind, (number, number))
         return least <= number <= most
 
     @property

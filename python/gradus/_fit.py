@@ -6,6 +6,7 @@ import signal
 import threading
 
 from . import _context, _lib, _ops
+from ._autograd import no_grad
 from ._compile import compile
 from ._precision import autocast
 from ._progress import Progress
@@ -15,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
+    from ._blame import Blame
     from ._dtype import DType
     from ._run import Run
     from .optim import EMA, Plateau
@@ -156,7 +158,15 @@ class Steps:
             optimizer.zero_grad()
             follow()
             return share + 0.0
-        self._step, self._part, self._update = step, part, update
+        self._step, self._part, self._update, self.loss_of = step, part, update, loss_of
+
+    def prepare(self, batches: list[Any]) -> None:
+        """Make what the optimizer keeps of parameters, before the first step."""
+        if self.accumulate == 1:
+            self._step.prepare(*batches[0])
+        else:
+            self._part.prepare(as_tensor(1.0), *batches[0])
+            self._update.prepare(as_tensor(0.0))
 
     def __call__(self, batches: list[Any]) -> list[tuple[Tensor, int]]:
         """The loss and the samples of each batch."""
@@ -179,6 +189,18 @@ class Steps:
             yield group
 
 
+def make_parameters(model: Any, batch: Any) -> None:
+    """Those that layers make by their first input."""
+    flags = _flags(model)
+    model.train(False)
+    try:
+        with no_grad():
+            model(*batch[:-1])
+    finally:
+        for module, training in flags:
+            module.__dict__["_training"] = training
+
+
 class Fit:
     """A training as it goes on: what is saved of it is state()."""
 
@@ -189,7 +211,8 @@ class Fit:
         self.records: list[dict[str, Any]] = []  # of whole epochs
         self.steps, self.done = 0, 0  # in all, and in this epoch
         self.sums, self.samples = 0.0, 0  # of this epoch
-        self.pending: list[tuple[int, Tensor, int]] = []  # steps, and losses that have not been read
+        self.pending: list[tuple[int, int, Tensor, int]] = []  # steps and their batches, of which losses have not been read
+        self.blame: Blame | None = None
         self.best, self.since_best = math.nan, 0  # of the monitored metric; epochs without an improvement
 
     SAVED = ("records", "steps", "done", "sums", "samples", "best", "since_best")
@@ -213,25 +236,40 @@ class Fit:
     def read(self) -> None:
         """Losses of steps that are over."""
         pending, self.pending = self.pending, []
-        for step, value, size in pending:
+        for step, part, value, size in pending:
             loss = value.item()
             if not math.isfinite(loss):
-                raise _lib.StateError(f"the loss is {loss} in epoch {len(self.records) + 1}, at step {step}: a smaller learning rate, "
-                                      "clipped gradients (optimizer.clip_norm), or other data")
+                told = f"the loss is {loss} in epoch {len(self.records) + 1}, at step {step}"
+                raise _lib.StateError(f"{told}: {self.blame.tell(step, part)}" if self.blame is not None else
+                                      f"{told}; gd.fit(blame=True) finds the op that made it so. A smaller learning rate, clipped "
+                                      "gradients (optimizer.clip_norm), or other data may help")
             self.sums, self.samples = self.sums + loss * size, self.samples + size
 
     @property
     def loss(self) -> float:
         return self.sums / max(1, self.samples)
 
+    @property
+    def buffered(self) -> Any:
+        """The model, if it has buffers, which are saved with the optimizer's parameters."""
+        return self.model if hasattr(self.model, "named_buffers") else None
+
+    def make_state(self, batches: list[Any]) -> None:
+        """What the first step would make: parameters of layers that take their sizes from it, and what the optimizer keeps of each."""
+        if hasattr(self.model, "named_parameters"):
+            make_parameters(self.model, batches[0])
+        self.run_step.prepare(batches)
+
     def epoch(self, schedule: Callable[[int], float] | None, shown: Progress | None, after: Callable[[], bool]) -> bool:
         """The steps that the epoch has left. after() is called after each but the last, and ends it by False: then False is returned."""
         for group in self.run_step.groups(self.loader):
             if schedule is not None:
                 self.optimizer.lr = schedule(self.steps)
+            if self.blame is not None:
+                self.blame.before(group)
             losses = self.run_step(group)
             self.steps, self.done = self.steps + 1, self.done + 1
-            self.pending += [(self.steps, loss, size) for loss, size in losses]
+            self.pending += [(self.steps, part, loss, size) for part, (loss, size) in enumerate(losses)]
             if len(self.pending) >= 64 or shown is not None and shown.due():
                 self.read()
                 if shown is not None and shown.live:
@@ -266,8 +304,7 @@ class Fit:
 def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1, *, validation: Any = None,
         loss: Callable[[Any, Tensor], Tensor] | None = None, metrics: dict[str, Callable[[Any, Tensor], Tensor]] | None = None,
         schedule: Callable[[int], float] | None = None, plateau: Plateau | None = None, accumulate: int = 1, ema: EMA | None = None,
-        precision: DType | str | None = None,
-        monitor: str = "loss", rising: bool | None = None,
+        precision: DType | str | None = None, blame: bool = False, monitor: str = "loss", rising: bool | None = None,
         patience: int | None = None, min_improvement: float = 0.0, run: str | Run | Any = None, resume: bool = False,
         checkpoint_seconds: float = 60.0, checkpoint_steps: int | None = None,
         callback: Callable[[dict[str, Any]], bool | None] | None = None, progress: bool = True) -> list[dict[str, Any]]:
@@ -279,20 +316,27 @@ def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1,
     schedule(step) gives the learning rate of a step, as optim.cosine(1e-3, steps, warmup=100) does; plateau, an optim.Plateau, lowers it
     after an epoch whose monitored metric, of the training loss without a validation, has stopped improving. Gradients are clipped by the
     optimizer (optimizer.clip_norm). accumulate: so many batches make a step, as one batch of all their samples would. ema, an optim.EMA of
-    the model, is updated after each step, and validation is of its averages. precision, gd.bfloat16 or
-    gd.float16: the model and its loss are computed within gd.autocast, with float16 the loss is scaled. callback(record) is called after each epoch; training ends when it returns False.
+    the model, is updated after each step, and validation is of its averages. precision, gd.bfloat16 or gd.float16: the model and its
+    loss are computed within gd.autocast, with float16 the loss is scaled. callback(record) is called after each epoch; training ends
+    when it returns False.
     patience: training ends after so many epochs in which the monitored metric of the validation has not improved by more than
-    min_improvement; rising: more of it is better, known of accuracy and the like. A loss that is not finite is a StateError.
+    min_improvement; rising: more of it is better, known of accuracy and the like.
+
+    A loss that is not finite is a StateError, which tells the step. blame: and the op, what numbers it was given, and the line of your
+    code: the step is put back and done again op by op, for which a copy of parameters and optimizer is taken at each 32nd step, into
+    the folder for temporary files, and the batches since are kept. Parameters and optimizer are then as they were before the step.
+
     Ctrl-C ends training after the step: the records so far are given back, the last one with interrupted=True; a second one ends it at
     once.
 
-    Each batch is brought to the context, and so to the device, that the optimizer was made in: model.to("opencl:0") before it moves a model.
+    Each batch is brought to the context, and so to the device, that the optimizer was made in: model.to("opencl:0") before it moves a
+    model.
 
     run: a folder for all that comes of it, as `gradus train` makes it: checkpoints after each epoch, each checkpoint_seconds and
     each checkpoint_steps steps, the log, curves, and in the end model.safetensors: the parameters as they were best on the validation,
-    else the last ones, or their averages with ema, which the model then has, too. Of an nn.Model `gradus predict`, `eval` and `compare` take it. resume=True goes on
-    from the run's last checkpoint, if it has one, to the same bits as if it had not been stopped, however it was: a script may always
-    say so. It is for loaders that say where they stand; what is a callback's own is not saved."""
+    else the last ones, or their averages with ema, which the model then has, too. Of an nn.Model `gradus predict`, `eval` and `compare`
+    take it. resume=True goes on from the run's last checkpoint, if it has one, to the same bits as if it had not been stopped, however
+    it was: a script may always say so. It is for loaders that say where they stand; what is a callback's own is not saved."""
     metrics, objective = dict(metrics or {}), _loss_of(model, loss)
     if monitor != "loss" and monitor not in metrics:
         raise _lib.InvalidError(f"monitor: there is no metric {monitor!r}; there are {', '.join(['loss', *metrics])}")
@@ -314,6 +358,9 @@ def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1,
     interrupted, ended, partial = False, False, {}
     before = _context.enter(_place_of(model, optimizer))
     try:
+        if blame:
+            from ._blame import Blame
+            fitted.blame = Blame(fitted)
         with _Interrupts() as interrupts:
             def after() -> bool:
                 if folder is not None and not interrupts.asked:
@@ -347,6 +394,8 @@ def fit(model: Callable[..., Any], optimizer: Any, loader: Any, epochs: int = 1,
                 folder.finish(interrupted)
     finally:
         _context.enter(before)
+        if fitted.blame is not None:
+            fitted.blame.close()
         if folder is not None:
             folder.close()
     if interrupted:

@@ -8,6 +8,7 @@ import time
 
 from . import _api, _convert, _io, _lib
 from ._autograd import no_grad
+from ._fit import make_parameters
 from ._lib import C
 from ._objects import Chart, History, RunLog
 from ._run import Run
@@ -20,17 +21,6 @@ if TYPE_CHECKING:
     from ._fit import Fit
 
 LOG_SECONDS = 10.0
-
-
-def make_parameters(model: Any, loader: Any) -> None:
-    """Those that layers make by their first input."""
-    was = model._training
-    model.eval()
-    try:
-        with no_grad():
-            model(*loader.first()[:-1])
-    finally:
-        model.train(was)
 
 
 class FitRun:
@@ -83,9 +73,9 @@ class FitRun:
     def _restore(self) -> None:
         fit = self.fit
         if hasattr(fit.model, "named_parameters"):
-            make_parameters(self.fit.model, self.fit.loader)
+            make_parameters(self.fit.model, self.fit.loader.first())
         place = fit.loader.state_dict()
-        state = self.run.load(fit.optimizer, model=self._buffered(), loader=fit.loader, ema=fit.ema, plateau=fit.plateau)
+        state = self.run.load(fit.optimizer, model=fit.buffered, loader=fit.loader, ema=fit.ema, plateau=fit.plateau)
         if not isinstance(state, dict) or "fit" not in state:
             fit.loader.load_state_dict(place)
             raise _lib.StateError(f"{self.run.folder}: its training was not begun by gd.fit, which cannot go on with it")
@@ -93,13 +83,11 @@ class FitRun:
             raise _lib.StateError("the data has changed since the run began: begin another run")
         fit.restore(state["fit"])
 
-    def _buffered(self) -> Any:
-        return self.fit.model if hasattr(self.fit.model, "named_buffers") else None
-
     def _write_config(self, epochs: int) -> None:
         """What it was begun with, under `gradus train`'s names: for `gradus compare`, and for `gradus eval`, which finds the data so."""
         fit, to_json, loader = self.fit, getattr(self.fit.model, "to_json", None), self.fit.loader
-        options = {"program": "gd.fit", "epochs": epochs, "batch": getattr(loader, "batch_size", None), "seed": getattr(loader, "seed", None),
+        options = {"program": "gd.fit", "epochs": epochs,
+                   "batch": getattr(loader, "batch_size", None), "seed": getattr(loader, "seed", None),
                    "optimizer": {"name": type(fit.optimizer).__name__.lower(), "lr": fit.optimizer.lr}}
         options.update(getattr(getattr(loader, "dataset", None), "origin", {}))
         if to_json is not None:
@@ -134,7 +122,7 @@ class FitRun:
     def _save(self, best: bool) -> None:
         fit = self.fit
         state = {"fit": fit.state(), "data": self.data}
-        self.run.save(fit.optimizer, model=self._buffered(), loader=fit.loader, ema=fit.ema, plateau=fit.plateau, best=best, state=state)
+        self.run.save(fit.optimizer, model=fit.buffered, loader=fit.loader, ema=fit.ema, plateau=fit.plateau, best=best, state=state)
         self.saved = time.monotonic()
 
     # ---- the end
@@ -191,4 +179,4 @@ class FitRun:
             chart.save(self._path("pictures/curves.svg"))
 
 
-__all__ = ["FitRun", "make_parameters"]
+__all__ = ["FitRun"]

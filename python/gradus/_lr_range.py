@@ -6,8 +6,7 @@ import tempfile
 
 from . import _lib
 from ._compile import compile
-from ._fit import _loss_of
-from ._fit_run import make_parameters
+from ._fit import _loss_of, make_parameters
 from ._run import Run
 
 TYPE_CHECKING = False
@@ -37,7 +36,7 @@ def lr_range(model: Any, optimizer: Any, loader: Any, loss: Callable[[Any, Tenso
         return optimizer.minimize(objective(model(*batch[:-1]), batch[-1]))
 
     if hasattr(model, "named_parameters"):
-        make_parameters(model, loader)
+        make_parameters(model, loader.first())
     place = loader.state_dict()
     batches = loader.endless()
     step.prepare(*next(batches))  # the optimizer's state is there then, as it begins

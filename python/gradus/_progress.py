@@ -41,5 +41,6 @@ class Progress:
 
     def end(self, values: str) -> None:
         seconds = time.perf_counter() - self.started
-        self.out.write(f"{chr(13) if self.live else ''}epoch {self.epoch}/{self.epochs}  {values}  {seconds:.1f} s{' ' * 30 if self.live else ''}\n")
+        over, rest = ("\r", " " * 30) if self.live else ("", "")
+        self.out.write(f"{over}epoch {self.epoch}/{self.epochs}  {values}  {seconds:.1f} s{rest}\n")
         self.out.flush()

@@ -101,7 +101,8 @@ class Run:
 class _Training:
     """A gd_training, as long as the library reads it."""
 
-    def __init__(self, optimizer: Optimizer, model: Module | None, ema: EMA | None, plateau: Plateau | None, strings: dict[str, str]) -> None:
+    def __init__(self, optimizer: Optimizer, model: Module | None, ema: EMA | None, plateau: Plateau | None,
+                 strings: dict[str, str]) -> None:
         handle = optimizer.handle
         if not C.gd_module_count(optimizer._adopted.update().handle):
             raise StateError("the model has no parameters yet; call it once before")

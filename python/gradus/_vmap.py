@@ -29,8 +29,8 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
     The function is run once, on tensors without values, and what it did is done for the whole batch: most ops as one op with a further
     axis, recurrent layers and CTC element by element. It works eagerly, in a compiled function and in another vmap; gradients pass through.
     Random numbers are drawn for each element. What is no tensor among the results is given as it is. What asks for a value (if x > 0,
-    x.item()) raises TracingError, and StateError what would change something outside for each element: backward(), an optimizer, the running
-    statistics of a BatchNorm in training."""
+    x.item()) raises TracingError, and StateError what would change something outside for each element: backward(), an optimizer, the
+    running statistics of a BatchNorm in training."""
     @functools.wraps(function)
     def mapped(*args, **kwargs):
         leaves, tree = _tree.flatten((args, kwargs))

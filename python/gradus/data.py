@@ -45,7 +45,8 @@ class Dataset:
         self._dataset = handle
         self.metadata: dict[str, str] = dict(metadata or {})
         self.origin: dict[str, Any] = {}  # where `gradus eval` finds what was kept for validation
-        self.fields: list[Field] = [Field(_api.gd_field.from_address(C.gd_dataset_field(handle.handle, i))) for i in range(handle.field_count())]
+        self.fields: list[Field] = [Field(_api.gd_field.from_address(C.gd_dataset_field(handle.handle, i)))
+                                    for i in range(handle.field_count())]
         self.shape: tuple[int, ...] = self.fields[0].shape
         self.classes: int = next((field.classes for field in self.fields if field.classes), 0)
 
@@ -207,8 +208,8 @@ def image_list(path: Any, height: int, width: int, *, crop: bool = False, cache:
 
 
 def audio_folder(folder: Any, length: int = 0, *, channels: int = 1, rate: int = 0) -> Dataset:
-    """Sounds [channels, length] of files (read_audio); each folder in `folder` is a class. Of longer sounds the middle is taken, around shorter ones
-    is silence; length 0: the first file's. channels 1: the mean of a file's. All have one rate, in frames a second."""
+    """Sounds [channels, length] of files (read_audio); each folder in `folder` is a class. Of longer sounds the middle is taken, around
+    shorter ones is silence; length 0: the first file's. channels 1: the mean of a file's. All have one rate, in frames a second."""
     made = Dataset(_ops.audio_folder(os.fspath(folder), length, channels=channels, rate=rate))
     if channels == 1:  # as gradus predict reads sounds
         made.metadata = {"task": "audio", "length": str(made.shape[1]), "classes": classes_as_json(made.fields[1].class_names)}
@@ -216,8 +217,8 @@ def audio_folder(folder: Any, length: int = 0, *, channels: int = 1, rate: int =
 
 
 def read_audio(path: Any) -> tuple[Tensor, int]:
-    """A sound file as float32 [channels, frames] in -1 … 1, and its rate in frames a second: WAV, and with libsndfile on the machine FLAC,
-    Ogg, Opus, MP3, AIFF and others."""
+    """A sound file as float32 [channels, frames] in -1 … 1, and its rate in frames a second: WAV, and with libsndfile on the machine
+    FLAC, Ogg, Opus, MP3, AIFF and others."""
     audio = _api.gd_audio()
     with _context.within(_context.home()):
         if C.gd_audio_read(_convert.as_text(path), ctypes.byref(audio)):
@@ -495,5 +496,5 @@ def _stack(samples: list) -> Any:
     return _ops.stack([as_tensor(s) for s in samples])
 
 
-__all__ = ["DataLoader", "Dataset", "Field", "Table", "TableEncoder", "audio_folder", "cifar10", "from_arrays", "idx", "image_folder", "image_list",
-           "mnist", "read_audio", "read_idx", "read_image", "table", "tokens", "write_image", "write_tokens"]
+__all__ = ["DataLoader", "Dataset", "Field", "Table", "TableEncoder", "audio_folder", "cifar10", "from_arrays", "idx", "image_folder",
+           "image_list", "mnist", "read_audio", "read_idx", "read_image", "table", "tokens", "write_image", "write_tokens"]

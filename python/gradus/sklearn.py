@@ -310,8 +310,8 @@ class Regressor(_General, _Regressor):
 class _Perceptron:
     def __init__(self, hidden_layer_sizes=(100,), activation="relu", *, solver="adam", alpha=1e-4, batch_size="auto",
                  learning_rate="constant", learning_rate_init=1e-3, power_t=0.5, max_iter=200, shuffle=True, random_state=None, tol=1e-4,
-                 verbose=False, warm_start=False, momentum=0.9, nesterovs_momentum=True, early_stopping=False, validation_fraction=0.1, beta_1=0.9,
-                 beta_2=0.999, epsilon=1e-8, n_iter_no_change=10):
+                 verbose=False, warm_start=False, momentum=0.9, nesterovs_momentum=True, early_stopping=False, validation_fraction=0.1,
+                 beta_1=0.9, beta_2=0.999, epsilon=1e-8, n_iter_no_change=10):
         self.hidden_layer_sizes, self.activation, self.solver, self.alpha = hidden_layer_sizes, activation, solver, alpha
         self.batch_size, self.learning_rate, self.learning_rate_init, self.power_t = batch_size, learning_rate, learning_rate_init, power_t
         self.max_iter, self.shuffle, self.random_state, self.tol, self.verbose = max_iter, shuffle, random_state, tol, verbose
@@ -406,7 +406,8 @@ class _Perceptron:
 
 
 class MLPClassifier(_Perceptron, _Classifier):
-    """A multilayer perceptron with the parameters of sklearn.neural_network.MLPClassifier. Its last layer has an output for each class. loss_ is without the penalty alpha."""
+    """A multilayer perceptron with the parameters of sklearn.neural_network.MLPClassifier. Its last layer has an output for each class.
+    loss_ is without the penalty alpha."""
 
 
 class MLPRegressor(_Perceptron, _Regressor):

@@ -356,7 +356,7 @@ def test_a_loss_that_is_no_number_is_told():
     x = gd.ones((40, 2))
     x[9, 0] = float("nan")
     model = nn.Linear(2, 1)
-    with pytest.raises(gd.StateError, match="the loss is nan in epoch 1, at step 2"):
+    with pytest.raises(gd.StateError, match="the loss is nan in epoch 1, at step 2; gd.fit\\(blame=True\\) finds the op"):
         gd.fit(model, optim.SGD(model, lr=0.1), data.DataLoader(data.from_arrays(x, x[:, :1]), 8), 2, loss=gd.mse, progress=False)
 
 
@@ -376,3 +376,64 @@ def test_several_inputs():
     samples = data.from_arrays(a=a, b=b, y=y)
     records = gd.fit(model, optim.Adam(model, lr=0.05), data.DataLoader(samples, 16), 40, validation=samples, loss=gd.mse, progress=False)
     assert records[-1]["validation_loss"] < 0.01 < records[0]["validation_loss"]
+
+
+class Logs(nn.Module):
+    """log of numbers that a row below zero in the data makes no numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 4)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        h = self.drop(self.fc(x)).square()
+        return gd.log(h + x.sum(axis=1, keepdims=True))
+
+
+def logs(bad_row):
+    gd.seed(3)
+    model = Logs()
+    x = gd.rand(320, 2) + 1.0
+    if bad_row is not None:
+        x[bad_row] = -1000.0
+    loader = data.DataLoader(data.from_arrays(x, gd.zeros((320, 4))), 8, shuffle=False)
+    return model, optim.Adam(model, lr=0.01), loader
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_blame_tells_the_op_and_the_line(accumulate):
+    model, adam, loader = logs(37 * 8 + 5)
+    with pytest.raises(gd.StateError) as caught:
+        gd.fit(model, adam, loader, 2, loss=gd.mse, blame=True, accumulate=accumulate, progress=False)
+    told, step = str(caught.value), 37 // accumulate + 1
+    assert told.startswith(f'the loss is nan in epoch 1, at step {step}: "log" of [8, 4] makes nan of numbers in -2000 … '), told
+    assert ", behind fc.bias\n" in told
+    assert "test_fit.py\", line " in told and told.endswith(", in forward\n    return gd.log(h + x.sum(axis=1, keepdims=True))"), told
+
+    same, other, loader = logs(37 * 8 + 5)  # all is as it was before that step
+    steps = iter(loader)
+    gd.fit(same, other, [next(steps) for _ in range(37 // accumulate * accumulate)], 1, loss=gd.mse, accumulate=accumulate, progress=False)
+    assert [p.tolist() for p in model.parameters()] == [p.tolist() for p in same.parameters()]
+
+
+def test_blame_changes_no_bit():
+    values = []
+    for blame in (False, True):
+        model, adam, loader = logs(None)
+        records = gd.fit(model, adam, loader, 2, loss=gd.mse, blame=blame, progress=False)
+        values.append((records, [p.tolist() for p in model.parameters()], gd.rand(2).tolist()))
+    assert values[0] == values[1]
+
+
+def test_blame_tells_of_parameters_and_of_the_batch():
+    x = gd.ones((40, 2))
+    model = nn.Linear(2, 1)
+    with pytest.raises(gd.StateError, match=r"at step 2: (weight|bias) was not finite before it: the step before went too far"):
+        gd.fit(model, optim.SGD(model, lr=float("1e38")), data.DataLoader(data.from_arrays(x * 1e3, x[:, :1]), 8), 2, loss=gd.mse, blame=True,
+               progress=False)
+    x[39, 0] = float("inf")
+    model = nn.Sequential(nn.Linear(None, 1))
+    with pytest.raises(gd.StateError, match=r"at step 5: tensor 0 of the batch is not finite"):
+        gd.fit(model, optim.SGD(model, lr=1e-3), data.DataLoader(data.from_arrays(x, x[:, 1:]), 8, shuffle=False), 2, loss=gd.mse, blame=True,
+               progress=False)

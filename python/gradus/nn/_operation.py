@@ -23,5 +23,8 @@ class Operation(Module):
 
 def shown(options: dict[str, Any], defaults: dict[str, Any]) -> str:
     """The options that are not at their defaults."""
-    other = {name: value for name, value in options.items() if name not in defaults or defaults[name] is not value and defaults[name] != value}
+    def is_default(name: str, value: Any) -> bool:
+        return name in defaults and (defaults[name] is value or bool(defaults[name] == value))
+
+    other = {name: value for name, value in options.items() if not is_default(name, value)}
     return ", ".join(f"{name}={value!r}" for name, value in other.items())
