@@ -190,15 +190,16 @@ class TableEncoder:
 
 
 def table(source: Any, *, separator: str | None = None, header: bool | None = None, decimal_comma: bool = False) -> Table:
-    """A CSV or TSV file, plain or compressed with gzip; a .parquet or .feather file, which pyarrow reads; or a table of another library
-    that has __arrow_c_stream__: of pandas, Polars, pyarrow, DuckDB, whose columns' kinds are its own.
+    """A CSV or TSV file, plain or compressed with gzip; a file of Parquet, Feather or Arrow (.parquet, .feather, .arrow, .arrows, .ipc),
+    which pyarrow reads; or a table of another library that has __arrow_c_stream__: of pandas, Polars, pyarrow, DuckDB, whose columns'
+    kinds are its own.
 
     Of text files columns' kinds are found out from all of their cells; so are the separator, and whether the first line has names
     (header), unless they are given. decimal_comma: numbers are written 3,14."""
     if hasattr(source, "__arrow_c_stream__"):
         return _of_arrow(source)
     path = os.fspath(source)
-    if path.lower().endswith((".parquet", ".feather")):
+    if path.lower().endswith((".parquet", ".feather", *_IPC)):
         return _of_arrow(_read_with_pyarrow(path))
     return Table(_objects.Table.load(path, separator=separator, header=-1 if header is None else int(header), decimal_comma=decimal_comma),
                  path)
@@ -213,12 +214,30 @@ def _of_arrow(source: Any) -> Table:
     return Table(_objects.Table._made(h, ()))
 
 
+_IPC = (".arrow", ".arrows", ".ipc")  # Arrow's own format, as a file or as a stream
+
+
 def _read_with_pyarrow(path: str) -> Any:
     try:
+        import pyarrow
         from pyarrow import feather, parquet
     except ImportError:
         raise _lib.UnsupportedError(f"{path}: pyarrow reads such files, and is not installed: pip install pyarrow") from None
-    return parquet.read_table(path) if path.lower().endswith(".parquet") else feather.read_table(path)
+    try:
+        if path.lower().endswith(_IPC):
+            return _read_ipc(pyarrow, path)
+        return parquet.read_table(path) if path.lower().endswith(".parquet") else feather.read_table(path)
+    except pyarrow.ArrowInvalid as error:
+        raise _lib.FormatError(f"{path}: {error}") from None
+
+
+def _read_ipc(pyarrow: Any, path: str) -> Any:
+    """What writes .arrow files agrees on no one of the two formats: a file of it begins with "ARROW1"."""
+    with pyarrow.OSFile(path) as source:
+        is_file = source.read(6) == b"ARROW1"
+        source.seek(0)
+        with (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(source) as reader:
+            return reader.read_all()
 
 
 def _indices(rows: Any) -> Any:

@@ -372,6 +372,27 @@ def test_tables_of_arrow(tmp_path):
         data.table(pa.RecordBatchReader.from_batches(whole.schema, batches()))
 
 
+def test_files_of_arrow(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    feather = pytest.importorskip("pyarrow.feather")
+    whole = pa.table({"a": [1, None, 3], "city": ["Paris", "Rome", None]})
+    with pa.OSFile(str(tmp_path / "file.arrow"), "w") as file, pa.ipc.new_file(file, whole.schema) as writer:
+        writer.write(whole)
+    with pa.OSFile(str(tmp_path / "stream.arrow"), "w") as file, pa.ipc.new_stream(file, whole.schema) as writer:
+        writer.write(whole)
+    (tmp_path / "s.ARROWS").write_bytes((tmp_path / "stream.arrow").read_bytes())
+    (tmp_path / "f.ipc").write_bytes((tmp_path / "file.arrow").read_bytes())
+    feather.write_feather(whole, str(tmp_path / "t.feather"))
+    for name in ("file.arrow", "stream.arrow", "s.ARROWS", "f.ipc", "t.feather"):
+        table = data.table(tmp_path / name)
+        assert table.columns == ["a", "city"] and table["a"] == pytest.approx([1, float("nan"), 3], nan_ok=True), name
+        assert table["city"] == ["Paris", "Rome", None], name
+    for name in ("cut.arrow", "cut.feather", "cut.parquet"):
+        (tmp_path / name).write_bytes((tmp_path / "file.arrow").read_bytes()[:40])
+        with pytest.raises(gd.FormatError, match=name):
+            data.table(tmp_path / name)
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_tables_of_other_libraries(library, iris):
     pytest.importorskip("pyarrow")
