@@ -351,10 +351,23 @@ static void sounds_are_cut_and_filled_up(void **state)
     const int16_t other[] = { 1, 2 };
     write_wav("sounds/low/zz.wav", &(wav){ .code = 1, .channels = 1, .bits = 16, .rate = 44100 },
               other, 4);
+    assert_null(gd_audio_folder(gd, in_folder("sounds"), 100));
+    assert_int_equal(gd_error_code(), GD_ERR_FORMAT);
+    assert_has(gd_error_message(),
+               "zz.wav: 44100 frames a second, not 8000 as 48 of the 49 sounds");
+    gd_error_clear();
+    /* One that comes later is told when it is read. */
+    assert_int_equal(remove(in_folder("sounds/low/zz.wav")), 0);
+    write_wav("sounds/low/zz.wav", &(wav){ .code = 1, .channels = 1, .bits = 16, .rate = RATE },
+              other, 4);
     d = gd_audio_folder(gd, in_folder("sounds"), 100);
+    assert_non_null(d);
+    write_wav("sounds/low/zz.wav", &(wav){ .code = 1, .channels = 1, .bits = 16, .rate = 44100 },
+              other, 4);
     assert_int_equal(gd_dataset_get(d, 2 * FILES, 1, t), GD_ERR_FORMAT);
     assert_has(gd_error_message(), "zz.wav: 44100 frames a second, where the others have 8000");
     gd_error_clear();
+    gd_dataset_release(d);
     assert_int_equal(remove(in_folder("sounds/low/zz.wav")), 0);
     /* Two channels become one: their mean. */
     const int16_t two[] = { 16384, -16384, 16384, 0 };

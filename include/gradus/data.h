@@ -251,8 +251,9 @@ typedef struct gd_audio_folder_options {
  * of sound files (gd_audio_read), with a folder for each class as gd_image_folder has them. Of longer
  * sounds the middle is taken, around shorter ones is silence; length 0: the first file's. Files are read
  * when their samples are asked for, by the workers of a loader, whose error names the file: also one of
- * another rate, or other channels where several are wanted. GD_ERR_IO: no folder, or no sounds;
- * GD_ERR_INVALID, GD_ERR_MEMORY, errors of gd_audio_read. */
+ * another rate, or other channels where several are wanted. Rates of plain WAV files are looked at when the
+ * folder is opened (of more than 10,000 files at as many, evenly spread). GD_ERR_IO: no folder, or no sounds;
+ * GD_ERR_FORMAT: files of another rate; GD_ERR_INVALID, GD_ERR_MEMORY, errors of gd_audio_read. */
 #define gd_audio_folder(...)                                                           \
     GD_WITH_3(gd_audio_folder_with, gd_audio_folder_options, GD_AUDIO_FOLDER_DEFAULTS, \
               __VA_ARGS__, )

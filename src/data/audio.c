@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "io/audio.h"
 
 typedef struct reader {
     gd_name_list paths;
@@ -70,6 +71,30 @@ static gd_status complete(const char *path, gd_audio_folder_options *o, int64_t 
     return status;
 }
 
+/* Before an epoch ends at one of them. Of very many files as many as this are looked at, evenly spread. */
+static gd_status check_rates(const gd_name_list *paths, int64_t rate)
+{
+    const size_t most = 10000, count = paths->count < most ? paths->count : most;
+    const char *first = NULL;
+    int64_t others = 0, other = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *path = paths->name[i * paths->count / count];
+        const int64_t found = gd_audio_peek_rate(path);
+        if (found == 0 || found == rate)
+            continue;
+        other = others++ ? other : found;
+        first = first ? first : path;
+    }
+    if (others == 0)
+        return GD_OK;
+    return gd_fail(
+        GD_ERR_FORMAT,
+        "%s: %lld frames a second, not %lld as %lld of the %lld sounds: ffmpeg -i FILE -ar "
+        "%lld NEW.wav converts it",
+        first, (long long)other, (long long)rate, (long long)(count - (size_t)others),
+        (long long)count, (long long)rate);
+}
+
 static gd_dataset *make_dataset(gd_context *context, gd_image_files *files, int64_t length,
                                 const gd_audio_folder_options *o)
 {
@@ -105,7 +130,8 @@ gd_dataset *gd_audio_folder_with(gd_context *context, const char *folder, int64_
     gd_dataset *d = NULL;
     if (gd_list_class_folders(&all, folder, gd_audio_is_file_name,
                               "sound (.wav, .flac, .ogg, .mp3)") == GD_OK &&
-        complete(all.paths.name[0], &o, &length) == GD_OK)
+        complete(all.paths.name[0], &o, &length) == GD_OK &&
+        check_rates(&all.paths, o.rate) == GD_OK)
         d = make_dataset(context, &all, length, &o);
     gd_image_files_free(&all);
     return d;

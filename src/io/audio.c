@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "io/audio.h"
 #include "io/audio_sndfile.h"
 #include "io/file.h"
 
@@ -183,6 +184,27 @@ gd_status gd_audio_read(const char *path, gd_audio *out)
     if (status != GD_OK)
         gd_audio_free(out);
     return status;
+}
+
+int64_t gd_audio_peek_rate(const char *path)
+{
+    enum { START = 4096 }; /* "fmt " comes first but for notes of programs */
+    unsigned char bytes[START];
+    gd_file *file;
+    format f = { 0 };
+    size_t length;
+    const uint64_t mark = gd_error_mark();
+    if (gd_file_open(path, &file) == GD_OK) {
+        const size_t size = gd_file_size(file) < START ? gd_file_size(file) : START;
+        const bool is_wav = size >= 12 && gd_file_read_at(file, 0, size, bytes) == GD_OK &&
+                            memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WAVE", 4) == 0;
+        const unsigned char *p = is_wav ? find_chunk(bytes, size, "fmt ", &length) : NULL;
+        if (p && read_format(path, p, length, &f) != GD_OK)
+            f.rate = 0;
+        gd_file_close(file);
+    }
+    gd_error_rollback(mark);
+    return f.rate;
 }
 
 bool gd_audio_is_file_name(const char *path)
