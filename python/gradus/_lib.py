@@ -63,6 +63,10 @@ class DeviceError(Error, RuntimeError):
     """A device failed."""
 
 
+for _class in (Error, InvalidError, ShapeError, DTypeError, OutOfMemoryError, FileError, FormatError, UnsupportedError, StateError,
+               TracingError, DeviceError):
+    _class.__module__ = "gradus"  # where it is caught by name, and what a traceback shows
+
 _CLASSES = {"invalid": InvalidError, "shape": ShapeError, "dtype": DTypeError, "memory": OutOfMemoryError, "io": FileError,
             "format": FormatError, "unsupported": UnsupportedError, "state": StateError, "device": DeviceError}
 _BY_CODE = {code: _CLASSES[name.removeprefix("err_")] for name, code in _api.ENUMS["gd_status"].items()
