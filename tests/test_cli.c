@@ -160,7 +160,7 @@ static void a_device_that_is_not_there_is_told_with_those_that_are(void **state)
     (void)state;
     assert_fails(run("plan --device opencl:99"), 1, "there are \"cpu\", \"reference\"");
     assert_int_equal(setenv("GRADUS_OPENCL_PATH", "/nowhere", 1), 0);
-    assert_fails(run("plan --device opencl"), 1, "gd_open: no OpenCL: /nowhere/");
+    assert_fails(run("plan --device opencl"), 1, "gradus: no OpenCL: /nowhere/");
     assert_fails(run("plan --device opencl"), 1, "; there are \"cpu\", \"reference\"\n");
     assert_int_equal(unsetenv("GRADUS_OPENCL_PATH"), 0);
 }

@@ -99,7 +99,7 @@ static void a_table_of_classes_is_trained_on(void **state)
     write_text("less.csv", "petal width (cm),petal length (cm)\n0.2,1.4\n1,2\n");
     assert_fails(run("predict runs/iris less.csv"), 1, "there is no column \"sepal length (cm)\"");
     assert_fails(run("eval runs/iris new.csv"), 1,
-                 "does not have the column that was to be predicted");
+                 "the table has no column \"species\", which was to be predicted");
     assert_fails(run("predict runs/iris"), 1, "DATA is needed");
     assert_fails(run("predict runs/iris new.csv less.csv"), 2, "'less.csv' is one word too many");
     write_text("names.csv", "sepal length (cm),species\n");
@@ -420,7 +420,8 @@ static void a_text_is_trained_on(void **state)
     assert_fails(run("train be.txt --target word"), 1, "be.txt is no table, which --target");
     assert_fails(run("train be.txt --model own.json --run m"), 1, "a text is learnt by a GPT");
     write_text("short.txt", "to be");
-    assert_fails(run("train short.txt --run m"), 1, "the text is too short");
+    assert_fails(run("train short.txt --run m"), 1,
+                 "short.txt: 5 tokens are too few to learn from and to validate with");
     snprintf(command, sizeof command, "cd '%s' && rm -rf whole && mv runs/be whole", folder);
     assert_int_equal(system(command), 0);
     kill_and_resume(arguments, 2, 1, "killed_text");

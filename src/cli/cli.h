@@ -106,6 +106,8 @@ void cli_print_wrapped(const char *text, int column, int indent);
 const char *cli_suggestion(const char *word, const char *prefix, int count,
                            const char *const *words);
 
+/* A message of the library without the name of the function that it may begin with, "gd_fit: ". */
+const char *cli_without_function(const char *message);
 /* The library's error in words of the shell. */
 const char *cli_error_words(void);
 /* "gradus: " and the library's error, to stderr. Returns CLI_FAILED. */

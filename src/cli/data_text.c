@@ -68,9 +68,11 @@ static bool make_sets(cli_data *d, const cli_data_options *o)
     int64_t least = count - training < training ? count - training : training;
     d->length = least - 1 < LONGEST ? least - 1 : LONGEST;
     if (d->length < SHORTEST) {
-        (void)gd_error_record(GD_ERR_INVALID,
-                              "the text is too short to learn from and validate with");
-        return false;
+        char sentence[CLI_PATH_BYTES + 128];
+        snprintf(sentence, sizeof sentence,
+                 "%.4000s: %lld tokens are too few to learn from and to validate with", o->path,
+                 (long long)count);
+        return gd_error_record(GD_ERR_INVALID, sentence) == GD_OK;
     }
     d->first = training;
     d->train = gd_token_dataset(d->context, d->tokens, .length = d->length, .stride = 1,
@@ -95,6 +97,12 @@ static bool open_text(cli_data *d, const cli_data_options *o)
         free(text);
         return gd_error_record(GD_ERR_FORMAT, "the text is compressed with gzip: unpack it first "
                                               "(gunzip)") == GD_OK;
+    }
+    if (text && size == 0) {
+        char sentence[CLI_PATH_BYTES + 32];
+        free(text);
+        snprintf(sentence, sizeof sentence, "%.4000s: there is no text in it", o->path);
+        return gd_error_record(GD_ERR_INVALID, sentence) == GD_OK;
     }
     d->tokenizer = text ? choose_tokenizer(d, text, size) : NULL;
     if (d->tokenizer && gd_tokenize(d->tokenizer, text, size, &tokens) == GD_OK)

@@ -153,9 +153,14 @@ static bool find_truth(const cli_network *network, cli_data *d)
     int64_t count = rows ? gd_table_known_rows(d->table, gd_table_find(d->table, target), rows) : 0;
     if (count > 0)
         d->validation = gd_table_dataset(d->context, d->encoder, d->table, count, rows);
-    else
-        (void)gd_error_record(GD_ERR_FORMAT, "the table does not have the column that was to be "
-                                             "predicted, which eval compares with");
+    else {
+        char sentence[512];
+        snprintf(sentence, sizeof sentence,
+                 "the table has no %s\"%.200s\", which was to be predicted and which eval compares "
+                 "with",
+                 gd_table_find(d->table, target) < 0 ? "column " : "values of ", target);
+        (void)gd_error_record(GD_ERR_FORMAT, sentence);
+    }
     d->rows = rows;
     return d->validation != NULL;
 }

@@ -124,7 +124,15 @@ int cli_generate(int argc, char **argv)
         return CLI_FAILED;
     }
     if (s.model) {
-        cli_find_model(s.model, model);
+        if (!cli_find_trained(s.model, model))
+            return cli_fail();
+        if (cli_is_model_file(model)) {
+            fprintf(stderr,
+                    "gradus generate: %s is no model of text: gradus predict says what it makes of "
+                    "new data\n",
+                    s.model);
+            return CLI_FAILED;
+        }
         if (!s.tokenizer && !cli_own_tokenizer(model, &tokenizer))
             return cli_fail();
         s.model = model;

@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <locale.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,9 +58,24 @@ static int finish(int code)
     return CLI_FAILED;
 }
 
+/* What the library warns of, as files that it leaves out. Of very many such messages the first are enough. */
+static void warn(void *user, gd_log_level level, const char *message)
+{
+    enum { MOST = 10 };
+    atomic_int *count = user;
+    const int before = atomic_fetch_add(count, 1);
+    (void)level;
+    if (before < MOST)
+        fprintf(stderr, "gradus: warning: %s\n", cli_without_function(message));
+    else if (before == MOST)
+        fprintf(stderr, "gradus: further warnings are not shown\n");
+}
+
 int main(int argc, char **argv)
 {
+    static atomic_int warnings;
     setlocale(LC_CTYPE, "");
+    gd_set_log_callback(warn, &warnings, GD_LOG_WARNING);
     if (argc < 2) {
         print_help(stderr);
         return CLI_USAGE;

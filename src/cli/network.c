@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* The network of examples/models/mnist_mlp.json, so that the tool works from anywhere and without a
  * JSON reader: x -> relu(fc1) = a;  a -> relu(fc2) = b;  a + b -> fc3 -> logits */
@@ -89,9 +90,33 @@ gd_context *cli_open_device(const char *device, int64_t threads)
     return gd_open(device ? device : "cpu", .threads = (int)threads);
 }
 
+/* A run of which nothing is trained: it has begun, and nothing more. */
+static bool is_unfinished(const char *given)
+{
+    char log[CLI_PATH_BYTES], model[CLI_PATH_BYTES];
+    snprintf(log, sizeof log, "%.4000s/metrics.jsonl", given);
+    snprintf(model, sizeof model, "%.4000s/model.safetensors", given);
+    return access(log, F_OK) == 0 && access(model, F_OK) != 0;
+}
+
+static bool is_trained(const char *given)
+{
+    char sentence[2 * CLI_WORD_BYTES], word[CLI_WORD_BYTES];
+    if (!is_unfinished(given))
+        return true;
+    snprintf(sentence, sizeof sentence,
+             "%.4000s has no model.safetensors yet: its training has not ended. If it does not run "
+             "any more, gradus train --resume %.4200s goes on with it",
+             given, cli_shell_word(given, word));
+    return gd_error_record(GD_ERR_STATE, sentence) == GD_OK;
+}
+
 bool cli_network_open(cli_network *network, const cli_network_options *options)
 {
-    *network = (cli_network){ .context = cli_open_device(options->device, options->threads) };
+    *network = (cli_network){ 0 };
+    if (options->model && !is_trained(options->model))
+        return false;
+    network->context = cli_open_device(options->device, options->threads);
     if (!network->context)
         return false;
     uint64_t seed = (uint64_t)options->seed;
@@ -100,7 +125,7 @@ bool cli_network_open(cli_network *network, const cli_network_options *options)
         cli_find_model(options->model, path);
     if (!options->model || strcmp(options->model, "mnist_mlp") == 0)
         network->model = cli_mnist_model(network->context, seed);
-    else if (cli_is_model_file(path)) {
+    else if (cli_is_model_file(path) || cli_has_ending(path, ".safetensors")) {
         network->model = gd_model_load(network->context, path);
         memcpy(network->path, path, sizeof network->path);
     } else
@@ -151,7 +176,7 @@ bool cli_find_trained(const char *given, char path[CLI_PATH_BYTES])
     char run[CLI_PATH_BYTES];
     if (given) {
         cli_find_model(given, path);
-        return true;
+        return is_trained(given);
     }
     if (!find_newest_run(path))
         return false;
@@ -191,13 +216,18 @@ void cli_network_close(cli_network *network)
     *network = (cli_network){ 0 };
 }
 
-/* JSON is a network that has not been trained, which is no data either. */
+/* Also one that is damaged, or is not trained yet: no data, of which another model could be asked. JSON is a
+ * network that has not been trained. */
 static bool is_model(const char *given)
 {
+    static const char *const endings[] = { ".json", ".safetensors", ".gguf" };
     char path[CLI_PATH_BYTES];
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (cli_has_ending(given, endings[i]))
+            return true;
     cli_find_model(given, path);
-    return cli_is_model_file(path) || cli_is_language_file(path) || has_parameters_alone(path) ||
-           cli_has_ending(given, ".json");
+    return is_unfinished(given) || (strcmp(path, given) != 0 && access(path, F_OK) == 0) ||
+           cli_is_model_file(path) || cli_is_language_file(path) || has_parameters_alone(path);
 }
 
 void cli_sort_operands(const char **model, cli_words *data)

@@ -281,11 +281,18 @@ int cli_parse(int argc, char **argv, const cli_command_help *help, const cli_opt
     return cli_parse_noting(argc, argv, help, options, count, NULL, exit_code);
 }
 
+const char *cli_without_function(const char *message)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    size_t length = strncmp(message, "gd_", 3) == 0 ? strspn(message, letters) : 0;
+    return length > 0 && strncmp(message + length, ": ", 2) == 0 ? message + length + 2 : message;
+}
+
 const char *cli_error_words(void)
 {
     static char text[4 * CLI_PATH_BYTES];
     static const char ours[] = "with .blame = true", theirs[] = "with --blame";
-    const char *message = gd_error_message(), *at = strstr(message, ours);
+    const char *message = cli_without_function(gd_error_message()), *at = strstr(message, ours);
     if (!*message)
         return "something failed without a word; please report it";
     if (!at) /* a member of an option of C is an option of the shell */

@@ -365,10 +365,13 @@ int cli_train_run(cli_settings *s, const cli_config *config)
     cli_training t = { .settings = s, .config = config };
     const char *model = s->model;
     char *data_path, *model_path;
+    const bool had_runs = access(CLI_RUNS, F_OK) == 0;
     s->given = s->data;
     bool ok = cli_can_save() && (s->run || s->resume || cli_choose_folder(s->data, "", t.folder));
     if (s->run || s->resume)
         snprintf(t.folder, sizeof t.folder, "%.4000s", s->run ? s->run : s->resume);
+    if (ok && strncmp(t.folder, CLI_RUNS "/", strlen(CLI_RUNS "/")) == 0)
+        (void)mkdir(CLI_RUNS, 0777); /* where it cannot be, the run cannot */
     ok = ok && cli_can_be_made(t.folder);
     s->data = cli_absolute(s->data, &data_path);
     s->model = cli_absolute(s->model, &model_path);
@@ -378,6 +381,8 @@ int cli_train_run(cli_settings *s, const cli_config *config)
     s->model = model;
     free(data_path);
     free(model_path);
+    if (!had_runs) /* nor an empty one of runs */
+        (void)rmdir(CLI_RUNS);
     return !ok ? CLI_FAILED : cli_is_interrupted() ? CLI_INTERRUPTED : CLI_OK;
 }
 

@@ -422,6 +422,8 @@ bool cli_check_metric(const cli_training *t, const char *option, const char *nam
 /* Whole epochs that the log has. */
 static bool find_done(cli_training *t, int64_t steps)
 {
+    if (!gd_run_has_checkpoint(t->run)) /* it begins anew */
+        return true;
     gd_history *history = gd_history_load(t->folder);
     t->done_before = history ? gd_history_last_step(history) / steps : 0;
     gd_history_release(history);

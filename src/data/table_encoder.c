@@ -318,9 +318,14 @@ static gd_status check(const gd_table *table, const gd_table_encoder_options *o)
         return gd_fail(GD_ERR_INVALID, "%s: a list is NULL", who);
     if (o->target && gd_table_find(table, o->target) < 0)
         return fail_column(table, "", o->target);
-    for (int i = 0; i < o->ignore_count; i++)
+    for (int i = 0; i < o->ignore_count; i++) {
         if (gd_table_find(table, o->ignore[i]) < 0)
             return fail_column(table, " to ignore", o->ignore[i]);
+        if (o->target && strcmp(o->target, o->ignore[i]) == 0)
+            return gd_fail(GD_ERR_INVALID,
+                           "%s: column \"%s\" is to be predicted, and to be ignored", who,
+                           o->target);
+    }
     for (int64_t i = 0; i < o->row_count; i++)
         if (o->rows[i] < 0 || o->rows[i] >= table->rows)
             return gd_fail(GD_ERR_SHAPE, "%s: row %lld of %lld", who, (long long)o->rows[i],

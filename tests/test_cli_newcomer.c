@@ -1,0 +1,121 @@
+/* tests/test_cli_newcomer.c: what a newcomer does wrong with the tool, and what it says of it: odd files, models that
+ * are damaged, not trained yet, or of another kind. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sys/stat.h>
+
+#include <gradus/gradus.h>
+
+#ifdef GD_TOOL
+
+#include "support/cli.h"
+
+#define TABLES GD_SOURCE_DIR "/tests/data/"
+
+static void in_shell(const char *words)
+{
+    char command[2048];
+    snprintf(command, sizeof command, "cd '%s' && %s", folder, words);
+    assert_int_equal(system(command), 0);
+}
+
+static void tables_without_rows_are_told(void **state)
+{
+    (void)state;
+    need("jansson");
+    write_text("empty.csv", "");
+    assert_fails(run("train empty.csv"), 1, "empty.csv: there are no rows");
+    write_text("names.csv", "a,b\n");
+    assert_fails(run("train names.csv"), 1,
+                 "the table has one row, or names of columns and no rows");
+    assert_fails(run("train " TABLES "iris.csv --target species --ignore species"), 1,
+                 "column \"species\" is to be predicted, and to be ignored");
+    assert_fails(run("train " TABLES "iris.csv --target Species"), 1, "did you mean \"species\"?");
+    assert_null(strstr(run("train " TABLES "iris.csv --target Species")->err, "gd_"));
+    write_text("empty.txt", "");
+    assert_fails(run("train empty.txt"), 1, "empty.txt: there is no text in it");
+    assert_false(is_there("^runs$"));
+}
+
+/* A word that names a model is one, also where it is damaged: another is not asked instead. */
+static void damaged_models_are_no_data(void **state)
+{
+    (void)state;
+    need("jansson");
+    assert_int_equal(
+        run("train " TABLES "iris.csv --target species --epochs 2 --quiet --run runs/flower")->code,
+        0);
+    in_shell("head -c 300 runs/flower/model.safetensors > cut.safetensors");
+    in_shell("head -n 4 " TABLES "iris.csv > rows.csv");
+    assert_fails(run("predict cut.safetensors rows.csv"), 1,
+                 "cut.safetensors: ends within its header");
+    assert_fails(run("eval cut.safetensors"), 1, "cut.safetensors: ends within its header");
+    write_text("none.safetensors", "");
+    const result *r = run("eval none.safetensors");
+    assert_has(r->err, "none.safetensors: ");
+    assert_null(strstr(r->err, "the newest run"));
+    in_shell("cp -r runs/flower cut && truncate -s 300 cut/model.safetensors");
+    assert_fails(run("predict cut rows.csv"), 1, "cut/model.safetensors: ends within its header");
+    assert_has(run("predict rows.csv")->err, "with runs/flower, the newest run");
+}
+
+static void models_that_are_not_trained_yet_are_told(void **state)
+{
+    (void)state;
+    need("jansson");
+    in_shell("cp -r runs/flower early && rm early/model.safetensors");
+    static const char *const commands[] = { "predict early rows.csv", "eval early", "plan early",
+                                            "export early", "generate early" };
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        assert_fails(run("%s", commands[i]), 1,
+                     "early has no model.safetensors yet: its training has not ended. If it does "
+                     "not run any more, gradus train --resume early goes on with it");
+    assert_fails(run("generate runs/flower --prompt x"), 1,
+                 "runs/flower is no model of text: gradus predict says what it makes of new data");
+    write_text("iris-y.csv", "sepal length (cm)\n1\n2\n");
+    assert_fails(run("eval runs/flower iris-y.csv"), 1, "the table has no column \"species\"");
+}
+
+/* The last checkpoint is damaged: the one before it is taken, which is told. */
+static void what_is_passed_over_is_told(void **state)
+{
+    (void)state;
+    need("jansson");
+    assert_int_equal(
+        run("train " TABLES "iris.csv --target species --epochs 4 --quiet --run hurt")->code, 0);
+    assert_int_equal(run("train --resume hurt --epochs 6 --quiet")->code, 0);
+    in_shell("truncate -s 2000 hurt/checkpoints/last.safetensors");
+    const result *r = run("train --resume hurt");
+    assert_int_equal(r->code, 0);
+    assert_has(r->err, "gradus: warning: ");
+    assert_has(r->err, "hurt/checkpoints/last.safetensors: ");
+    assert_has(r->err, "; the checkpoint before it is taken");
+    in_shell("truncate -s 2000 hurt/checkpoints/*.safetensors");
+    r = run("train --resume hurt");
+    assert_int_equal(r->code, 1);
+    assert_has(r->err, "hurt/checkpoints/");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_without_rows_are_told),
+        cmocka_unit_test(damaged_models_are_no_data),
+        cmocka_unit_test(models_that_are_not_trained_yet_are_told),
+        cmocka_unit_test(what_is_passed_over_is_told),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
+
+#else
+
+int main(void)
+{
+    return 77; /* no tool in this build */
+}
+
+#endif
