@@ -726,6 +726,19 @@ static void test_isa_override(void **state)
         assert_int_equal(gd_isa_choose(), available ? isa : GD_ISA_COUNT);
         assert_int_equal(gd_error_code(), available ? GD_OK : GD_ERR_UNSUPPORTED);
     }
+    for (int e = 0; e < GD_CPU_EXTENSION_COUNT; e++) {
+        const gd_cpu_extension extension = (gd_cpu_extension)e;
+        const bool has = gd_cpu_has(extension);
+        unsetenv("GRADUS_ISA");
+        assert_int_equal(gd_cpu_may_use(extension), has);
+        setenv("GRADUS_ISA", "avx512", 1);
+        assert_false(gd_cpu_may_use(extension));
+        setenv("GRADUS_ISA", gd_cpu_extension_name(extension), 1);
+        gd_error_clear();
+        assert_int_equal(gd_cpu_may_use(extension), has);
+        assert_int_equal(gd_isa_choose(), has ? GD_ISA_AVX512 : GD_ISA_COUNT);
+        assert_int_equal(gd_error_code(), has ? GD_OK : GD_ERR_UNSUPPORTED);
+    }
     setenv("GRADUS_ISA", "fast", 1);
     gd_error_clear();
     assert_int_equal(gd_isa_choose(), GD_ISA_COUNT);

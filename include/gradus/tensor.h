@@ -51,7 +51,8 @@
  * them as they are. Conversions: floats to integers toward zero, what is out of range to the
  * nearest end of it, NaN to 0; integers to integers modulo 2^bits; to bool x != 0; to floats
  * rounded once.
- * f16 and bf16 are storage: every function computes them in f32 and rounds once, to nearest even.
+ * f16 and bf16 are storage: every function computes them in f32 and rounds once, to nearest even;
+ * matrix products of bf16 by the processor's own instructions, with sums in f32 (precision.h).
  *
  * C numbers. Beside a tensor of floats a number has the tensor's dtype. Beside integers and bools:
  *   in division and powers, which compute integers as f32, it is f32;

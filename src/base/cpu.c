@@ -175,15 +175,56 @@ bool gd_isa_available(gd_isa isa)
     return (unsigned)isa < GD_ISA_COUNT && available[isa];
 }
 
-gd_isa gd_isa_choose(void)
+static const struct {
+    const char *name;
+    gd_isa isa;
+} extension_rows[GD_CPU_EXTENSION_COUNT] = {
+    [GD_CPU_AVX512_BF16] = { "avx512_bf16", GD_ISA_AVX512 },
+    [GD_CPU_AMX_BF16] = { "amx_bf16", GD_ISA_AVX512 },
+};
+
+const char *gd_cpu_extension_name(gd_cpu_extension extension)
+{
+    return extension_rows[extension].name;
+}
+
+/* What GRADUS_ISA says; NULL: nothing. */
+static const char *asked_isa(void)
 {
     const char *asked = getenv("GRADUS_ISA");
-    if (asked && *asked) {
-        gd_isa isa = gd_isa_parse(asked);
+    return asked && *asked ? asked : NULL;
+}
+
+bool gd_cpu_may_use(gd_cpu_extension extension)
+{
+    const char *asked = asked_isa();
+    return gd_cpu_has(extension) && (!asked || strcmp(asked, extension_rows[extension].name) == 0);
+}
+
+/* The instruction set of a name in GRADUS_ISA, and whether this processor runs what it names. */
+static gd_isa parse_asked(const char *asked, bool *runs)
+{
+    for (int e = 0; e < GD_CPU_EXTENSION_COUNT; e++)
+        if (strcmp(asked, extension_rows[e].name) == 0) {
+            *runs = gd_cpu_has((gd_cpu_extension)e);
+            return extension_rows[e].isa;
+        }
+    const gd_isa isa = gd_isa_parse(asked);
+    *runs = gd_isa_available(isa);
+    return isa;
+}
+
+gd_isa gd_isa_choose(void)
+{
+    const char *asked = asked_isa();
+    if (asked) {
+        bool runs;
+        gd_isa isa = parse_asked(asked, &runs);
         if (isa == GD_ISA_COUNT) {
-            gd_fail(GD_ERR_INVALID, "GRADUS_ISA=%s: not one of baseline, avx2, avx512, neon",
+            gd_fail(GD_ERR_INVALID,
+                    "GRADUS_ISA=%s: not one of baseline, avx2, avx512, avx512_bf16, amx_bf16, neon",
                     asked);
-        } else if (!gd_isa_available(isa)) {
+        } else if (!runs) {
             gd_fail(GD_ERR_UNSUPPORTED, "GRADUS_ISA=%s: this processor (%s) cannot run it", asked,
                     gd_cpu_model());
             isa = GD_ISA_COUNT;

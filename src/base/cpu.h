@@ -23,8 +23,9 @@ gd_isa gd_isa_parse(const char *name);
  * means F, DQ, BW, VL). */
 bool gd_isa_available(gd_isa isa);
 
-/* The best available, or what GRADUS_ISA asks for; an unknown or unavailable name is GD_ERR_INVALID
- * / GD_ERR_UNSUPPORTED (recorded) and returns GD_ISA_COUNT. */
+/* The best available, or what GRADUS_ISA asks for: an instruction set's name, or an extension's, which
+ * asks for its instruction set, too. An unknown or unavailable name is GD_ERR_INVALID /
+ * GD_ERR_UNSUPPORTED (recorded) and returns GD_ISA_COUNT. */
 gd_isa gd_isa_choose(void);
 
 /* What some processors of an instruction set have besides it: products of bfloat16. */
@@ -37,6 +38,13 @@ typedef enum gd_cpu_extension {
 /* Whether this processor has it and the operating system lets this process use it, for which it is
  * asked here. */
 bool gd_cpu_has(gd_cpu_extension extension);
+
+/* "avx512_bf16", "amx_bf16" */
+const char *gd_cpu_extension_name(gd_cpu_extension extension);
+
+/* Whether kernels may use it: the processor has it, and GRADUS_ISA is unset or names it. So an
+ * instruction set's name there forbids all extensions. */
+bool gd_cpu_may_use(gd_cpu_extension extension);
 
 /* Data cache sizes in bytes of level 1, 2, 3; a sensible guess where the system does not tell. */
 size_t gd_cache_bytes(int level);

@@ -3,11 +3,17 @@
  * result goes through the gradient of ReLU as one `matmul_relu_grad`. The product does the rest to
  * each finished element, the same roundings in the same order as the separate kernels.
  *
- * May do so only where the device takes the new op and nobody else reads what disappears, for f32 and f64, for a bias that is a
- * vector along the last axis, and a ReLU's result that lies as the product does. The new op stands
+ * May do so only where the device takes the new op and nobody else reads what disappears, for
+ * operands of the new op's dtypes, for a bias that is a vector along the last axis, and a ReLU's
+ * result that lies as the product does. The new op stands
  * where the last of the old ones stood, backward where the first did. May not reorder sums, nor
  * join a product with ops that its kernel does not compute bit for bit. */
 #include "compile/passes.h"
+
+static gd_dtype dtype_of(const gd_ir *ir, int32_t value)
+{
+    return ir->values[value].layout.dtype;
+}
 
 static bool same_result(const gd_ir_value *a, const gd_ir_value *b)
 {
@@ -76,6 +82,8 @@ static bool rewrite_gradient(gd_ir *ir, int32_t product, const gd_ir_users *user
                              int32_t *replaced_by, int *changes)
 {
     gd_ir_value *p = &ir->values[product];
+    if (!gd_dtype_set_has(gd_op_row(GD_OP_matmul_relu_grad)->dtypes, dtype_of(ir, p->in[0])))
+        return false;
     const int32_t next = p->is_output ? -1 : gd_ir_sole_user(users, product);
     gd_ir_value *gradient = next < 0 ? NULL : &ir->values[next];
     if (!gradient || p->is_constant || gradient->op->id != GD_OP_relu_grad ||
@@ -136,7 +144,7 @@ static void rewrite_all(gd_ir *ir, const gd_ir_users *users, const int32_t *over
         if (v->op->id == GD_OP_convolution)
             rewrite_convolution(ir, i, users, overwritten_at, changes);
         else if (v->op->id == GD_OP_matmul &&
-                 gd_dtype_set_has(gd_op_row(GD_OP_linear)->dtypes, v->layout.dtype) &&
+                 gd_dtype_set_has(gd_op_row(GD_OP_linear)->dtypes, dtype_of(ir, v->in[0])) &&
                  !rewrite_gradient(ir, i, users, replaced_by, changes))
             rewrite(ir, i, users, overwritten_at, changes);
     }

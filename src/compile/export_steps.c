@@ -101,7 +101,8 @@ static gd_status export_product(gd_export *e, const gd_step *step)
     const gd_ir_value *v = &ir->values[step->value];
     const gd_layout *a = &ir->values[v->in[0]].layout, *b = &ir->values[v->in[1]].layout;
     bool is_linear = v->op->id == GD_OP_linear;
-    if (a->rank < 2 || b->rank < 2 || !gd_dtype_is_float(v->layout.dtype))
+    if (a->rank < 2 || b->rank < 2 || !gd_dtype_is_float(v->layout.dtype) ||
+        gd_dtype_is_half(a->dtype))
         return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C text for this %s",
                        v->op->name);
     gd_export_pointers(e, step);

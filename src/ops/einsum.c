@@ -207,6 +207,12 @@ static void simplify_axes(const einsum *e, term *t)
             }
 }
 
+/* bf16 terms stay as they are for products; all else is computed in f32. */
+static gd_tensor *widened(gd_tensor *t)
+{
+    return t && gd_dtype_is_half(t->layout.dtype) ? gd_widen(t) : t;
+}
+
 /* Sum over the labels nothing else needs. */
 static void sum_alone(const einsum *e, term *t)
 {
@@ -216,7 +222,8 @@ static void sum_alone(const einsum *e, term *t)
             axes.axis[axes.count++] = i;
     if (axes.count == 0)
         return;
-    t->t = gd_as_dtype(gd_sum(t->t, axes, false), t->t->layout.dtype);
+    gd_tensor *x = widened(t->t);
+    t->t = x ? gd_as_dtype(gd_sum(x, axes, false), x->layout.dtype) : NULL;
     for (int i = axes.count; i-- > 0;)
         drop_label(t, axes.axis[i]);
 }
@@ -288,18 +295,18 @@ static gd_tensor *multiply(const einsum *e, const parts *p, const term *a, const
     if (!x || !y)
         return NULL;
     if (p->inners == 0)
-        return gd_mul(gd_reshape(x, GD_SHAPE(batch, left, 1)),
-                      gd_reshape(y, GD_SHAPE(batch, 1, right)));
-    if (left == 1 && right == 1 && batch > 1)
-        return gd_as_dtype(gd_sum(gd_mul(gd_reshape(x, GD_SHAPE(batch, inner)),
-                                         gd_reshape(y, GD_SHAPE(batch, inner))),
-                                  GD_AXES(1), false),
-                           x->layout.dtype);
+        return gd_mul(widened(gd_reshape(x, GD_SHAPE(batch, left, 1))),
+                      widened(gd_reshape(y, GD_SHAPE(batch, 1, right))));
+    if (left == 1 && right == 1 && batch > 1) {
+        gd_tensor *each = gd_mul(widened(gd_reshape(x, GD_SHAPE(batch, inner))),
+                                 widened(gd_reshape(y, GD_SHAPE(batch, inner))));
+        return each ? gd_as_dtype(gd_sum(each, GD_AXES(1), false), each->layout.dtype) : NULL;
+    }
     if (p->batches == 0)
-        return gd_product(gd_reshape(x, GD_SHAPE(left, inner)),
-                          gd_reshape(y, GD_SHAPE(inner, right)));
-    return gd_product(gd_reshape(x, GD_SHAPE(batch, left, inner)),
-                      gd_reshape(y, GD_SHAPE(batch, inner, right)));
+        return gd_product_sums(gd_reshape(x, GD_SHAPE(left, inner)),
+                               gd_reshape(y, GD_SHAPE(inner, right)));
+    return gd_product_sums(gd_reshape(x, GD_SHAPE(batch, left, inner)),
+                           gd_reshape(y, GD_SHAPE(batch, inner, right)));
 }
 
 static bool contract(einsum *e, int i, int k)
@@ -362,13 +369,15 @@ static gd_tensor *build_einsum(const char *equation, gd_tensor *const *operands,
     gd_dtype dtype = e.term[0].t->layout.dtype;
     for (int i = 1; i < count; i++)
         dtype = gd_dtype_promote(dtype, e.term[i].t->layout.dtype);
-    const gd_dtype compute = gd_compute_dtype(GD_OP_matmul, dtype);
+    const gd_dtype compute =
+        gd_dtype_is_half(dtype) ? GD_F32 : gd_compute_dtype(GD_OP_matmul, dtype);
     dtype = dtype == GD_BOOL ? compute : dtype;
     const char *at = equation;
     if (!read_operands(&e, &at) || !read_result(&e, at))
         return NULL;
     for (int i = 0; i < e.count; i++) {
-        e.term[i].t = gd_as_dtype(e.term[i].t, compute);
+        if (e.term[i].t->layout.dtype != GD_BF16 || dtype != GD_BF16)
+            e.term[i].t = gd_as_dtype(e.term[i].t, compute);
         simplify_axes(&e, &e.term[i]);
         if (e.term[i].t)
             sum_alone(&e, &e.term[i]);

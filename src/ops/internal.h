@@ -105,6 +105,8 @@ static inline uint32_t gd_axes_mask(gd_axes axes, int rank, const char *who, boo
 
 /* gd_matmul of operands as they are, in a scope of mixed precision, too: for what has seen to that. */
 gd_tensor *gd_product(gd_tensor *x, gd_tensor *y);
+/* The same in the dtype that the op gives: of halves f32, which the caller rounds. */
+gd_tensor *gd_product_sums(gd_tensor *x, gd_tensor *y);
 
 /* Whether an op on t and other may put its result in t's place, where t has just been made and
  * nobody else has seen it: eagerly, if dtype and shape stay. In a trace the planner sees to that.

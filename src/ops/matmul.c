@@ -3,7 +3,8 @@
 
 #include "backend/backend.h"
 
-/* ---- matmul: [.., m, k] @ [.., k, n] ---- */
+/* ---- matmul: [.., m, k] @ [.., k, n]. The op gives sums in the dtype that they are made in: f32 of
+ * bf16, which builders round once, after what is added to them. ---- */
 
 static gd_status fail_shapes(const gd_layout *x, const gd_layout *y, const char *why, int64_t a,
                              int64_t b)
@@ -31,13 +32,29 @@ static gd_status product_shape(const gd_layout *x, const gd_layout *y, gd_shape 
     return GD_OK;
 }
 
+/* The dtype of sums of products of numbers of `dtype`: f32 of halves. */
+static gd_dtype sums_dtype(gd_dtype dtype)
+{
+    return gd_dtype_is_half(dtype) ? GD_F32 : dtype;
+}
+
 static gd_status infer_matmul(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
     (void)n, (void)attr;
     gd_shape shape;
     if (product_shape(in[0], in[1], &shape) != GD_OK)
         return gd_error_last();
-    return gd_layout_init(out, shape, in[0]->dtype, "gd_matmul");
+    return gd_layout_init(out, shape, sums_dtype(in[0]->dtype), "gd_matmul");
+}
+
+/* For devices that multiply no halves: widened to f32, which is exact. */
+static gd_tensor *decompose_matmul(int n, gd_tensor *const *in, const void *attr)
+{
+    (void)n, (void)attr;
+    if (!gd_dtype_is_half(in[0]->layout.dtype))
+        return gd_fail_null(GD_ERR_UNSUPPORTED, "gd_matmul: device %s has no kernel for it",
+                            in[0]->context->device->name);
+    return gd_apply2(GD_OP_matmul, gd_widen(in[0]), gd_widen(in[1]), NULL);
 }
 
 static gd_tensor *transposed(gd_tensor *x)
@@ -66,6 +83,9 @@ static gd_tensor *gradient_product(const gd_tensor *t, gd_tensor *a, gd_tensor *
 static bool vjp_matmul(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     gd_tensor *x = r->inputs[0], *y = r->inputs[1];
+    g = gd_as_dtype(g, x->layout.dtype); /* sums of bf16 were rounded to it: so is their gradient */
+    if (!g)
+        return false;
     if (gd_wants_grad(x) && !gd_put(&d[0], gradient_product(x, g, transposed(y))))
         return false;
     if (!gd_wants_grad(y))
@@ -82,14 +102,24 @@ const gd_op gd_op_matmul = { .id = GD_OP_matmul,
                              .name = "matmul",
                              .arity = 2,
                              .flags = GD_OP_LOWER,
-                             .dtypes = GD_DTYPES_COMMON,
+                             .dtypes = GD_DTYPES_COMMON | GD_DTYPE_SET(GD_BF16),
                              .alike = GD_ALIKE_ALL,
                              .infer = infer_matmul,
                              .vjp = vjp_matmul,
+                             .decompose = decompose_matmul,
                              .flops = gd_flops_product,
                              .recompute = GD_RECOMPUTE_PRODUCT };
 
-gd_tensor *gd_product(gd_tensor *x, gd_tensor *y)
+/* The dtype in which x and y are multiplied: bf16 where both are, and other halves in f32. */
+static gd_dtype factor_dtype(const gd_tensor *x, const gd_tensor *y)
+{
+    const gd_dtype dtype = gd_dtype_promote(x->layout.dtype, y->layout.dtype);
+    if (gd_dtype_is_half(dtype) && x->layout.dtype != y->layout.dtype)
+        return GD_F32;
+    return gd_compute_dtype(GD_OP_matmul, dtype);
+}
+
+gd_tensor *gd_product_sums(gd_tensor *x, gd_tensor *y)
 {
     if (!gd_usable(x, "gd_matmul") || !gd_usable(y, "gd_matmul"))
         return NULL;
@@ -98,8 +128,7 @@ gd_tensor *gd_product(gd_tensor *x, gd_tensor *y)
                           x->layout.rank, y->layout.rank);
         return NULL;
     }
-    gd_dtype dtype = gd_dtype_promote(x->layout.dtype, y->layout.dtype);
-    gd_dtype compute = gd_compute_dtype(GD_OP_matmul, dtype);
+    const gd_dtype compute = factor_dtype(x, y);
     bool row = x->layout.rank == 1, column = y->layout.rank == 1;
     gd_tensor *a = gd_as_dtype(row ? gd_unsqueeze(x, 0) : x, compute);
     gd_tensor *b = gd_as_dtype(column ? gd_unsqueeze(y, 1) : y, compute);
@@ -108,6 +137,15 @@ gd_tensor *gd_product(gd_tensor *x, gd_tensor *y)
         r = gd_squeeze(r, -1);
     if (row)
         r = gd_squeeze(r, column ? -1 : -2);
+    return r;
+}
+
+gd_tensor *gd_product(gd_tensor *x, gd_tensor *y)
+{
+    gd_tensor *r = gd_product_sums(x, y);
+    if (!r)
+        return NULL;
+    const gd_dtype dtype = gd_dtype_promote(x->layout.dtype, y->layout.dtype);
     return dtype == GD_BOOL ? r : gd_as_dtype(r, dtype);
 }
 
@@ -150,14 +188,16 @@ static bool may_be_linear(const gd_tensor *x, const gd_tensor *weight, const gd_
         return false;
     const gd_layout *a = &x->layout, *b = &weight->layout, *c = &bias->layout;
     return gd_dtype_set_has(gd_op_linear.dtypes, a->dtype) && b->dtype == a->dtype &&
-           c->dtype == a->dtype && a->rank >= 2 && b->rank == 2 && c->rank == 1 &&
+           c->dtype == sums_dtype(a->dtype) && a->rank >= 2 && b->rank == 2 && c->rank == 1 &&
            c->shape[0] == b->shape[1];
 }
 
+/* Halves: in f32, which the caller rounds. */
 static gd_tensor *product_and_bias(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
 {
-    gd_tensor *product = gd_product(x, weight);
-    if (!bias)
+    gd_tensor *product =
+        x && gd_dtype_is_half(x->layout.dtype) ? gd_product_sums(x, weight) : gd_product(x, weight);
+    if (!bias || !product)
         return product;
     return gd_may_replace(product, bias) ? gd_add_(product, bias) : gd_add(product, bias);
 }
@@ -183,10 +223,12 @@ gd_tensor *gd_linear(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
     gd_dtype dtype = gd_dtype_promote(x->layout.dtype, weight->layout.dtype);
     if (bias && !gd_autocast_is_on(x->context))
         dtype = gd_dtype_promote(dtype, bias->layout.dtype);
-    if (!gd_dtype_is_float(dtype) || gd_compute_dtype(GD_OP_matmul, dtype) == dtype)
+    if (!gd_dtype_is_half(dtype))
         return GD_AS("gd_linear", affine(x, weight, bias));
-    gd_tensor *wide = GD_AS("gd_linear", affine(gd_widen(x), gd_widen(weight), gd_widen(bias)));
-    return gd_as_dtype(wide, dtype);
+    const gd_dtype compute = factor_dtype(x, weight);
+    gd_tensor *r = GD_AS("gd_linear", affine(gd_as_dtype(x, compute), gd_as_dtype(weight, compute),
+                                             bias ? gd_widen(bias) : NULL));
+    return gd_as_dtype(r, dtype);
 }
 
 /* ---- linear: matmul with bias and ReLU on its way out; made by the compiler ---- */
@@ -197,7 +239,8 @@ static gd_status infer_linear(int n, const gd_layout *const *in, const void *att
         return gd_fail(GD_ERR_INVALID, "linear: %d operands, 2 or 3 expected", n);
     if (infer_matmul(2, in, attr, out) != GD_OK)
         return gd_error_last();
-    if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != out->shape[out->rank - 1]))
+    if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != out->shape[out->rank - 1] ||
+                   in[2]->dtype != out->dtype))
         return gd_fail(GD_ERR_SHAPE, "linear: the bias does not fit");
     return GD_OK;
 }
@@ -216,8 +259,8 @@ static void format_linear(const void *attr, char *text, size_t size)
 const gd_op gd_op_linear = { .id = GD_OP_linear,
                              .name = "linear",
                              .arity = GD_OP_VARIADIC,
-                             .dtypes = GD_DTYPES_REAL,
-                             .alike = GD_ALIKE_ALL,
+                             .dtypes = GD_DTYPES_REAL | GD_DTYPE_SET(GD_BF16),
+                             .alike = 1 << 1,
                              .flags = GD_OP_COMPILER_ONLY,
                              .attr_size = sizeof(gd_linear_attr),
                              .infer = infer_linear,

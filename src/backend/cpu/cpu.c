@@ -7,6 +7,7 @@
  */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elementwise.h"
+#include "backend/cpu/gemm_bf16.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -65,6 +66,7 @@ static void fill_table(gd_cpu_device *cpu)
     const isa_kernels *chosen = &kernels[cpu->isa];
     cpu->gemm_f32 = chosen->gemm_f32;
     cpu->gemm_f64 = chosen->gemm_f64;
+    cpu->gemm_bf16 = gd_gemm_bf16(cpu->isa);
     memcpy(cpu->conv_f32, chosen->conv, sizeof cpu->conv_f32);
     chosen->elementwise(cpu->base.kernel);
     chosen->reduce(cpu->base.kernel);

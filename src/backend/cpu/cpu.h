@@ -12,7 +12,7 @@
 typedef struct gd_cpu_device {
     gd_device base; /* first: a gd_device is one of these when its back end is the CPU's */
     gd_isa isa;
-    const gd_gemm_micro *gemm_f32, *gemm_f64;
+    const gd_gemm_micro *gemm_f32, *gemm_f64, *gemm_bf16;
     gd_conv_fn conv_f32[3]; /* forward, gradient by the input, by the weight */
     gd_paths paths;
     gd_workspace workspace; /* of every kernel */

@@ -29,7 +29,7 @@ const gd_gemm_micro *gd_gemm_bf16(gd_isa isa)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].isa == isa &&
-            (rows[i].extension < 0 || gd_cpu_has((gd_cpu_extension)rows[i].extension)))
+            (rows[i].extension < 0 || gd_cpu_may_use((gd_cpu_extension)rows[i].extension)))
             return rows[i].micro;
     return NULL;
 }

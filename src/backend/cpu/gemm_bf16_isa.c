@@ -41,7 +41,8 @@ static void pack_b(void *dst, const void *from, int64_t b_step, int64_t b_col, i
     }
 }
 
-const gd_gemm_micro GD_ISA_NAME(gd_gemm_bf16) = { .a = GD_BF16,
+const gd_gemm_micro GD_ISA_NAME(gd_gemm_bf16) = { .name = "bf16 widened to f32",
+                                                  .a = GD_BF16,
                                                   .b = GD_BF16,
                                                   .c = GD_F32,
                                                   .a_bytes = 2,

@@ -105,7 +105,8 @@ static const gd_gemm_tile_fn kernels[ROWS_MAX * VECS_MAX] = {
     PAIRS_ENTRY(11), PAIRS_ENTRY(12), PAIRS_ENTRY(13), PAIRS_ENTRY(14),
 };
 
-const gd_gemm_micro gd_gemm_bf16_pairs = { .a = GD_BF16,
+const gd_gemm_micro gd_gemm_bf16_pairs = { .name = "AVX512-BF16",
+                                           .a = GD_BF16,
                                            .b = GD_BF16,
                                            .c = GD_F32,
                                            .a_bytes = 2,

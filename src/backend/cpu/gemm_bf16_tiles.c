@@ -157,7 +157,8 @@ static const gd_gemm_tile_fn kernels[ROWS * 2] = {
     FOUR(HIGH), FOUR(HIGH), FOUR(HIGH), FOUR(HIGH),
 };
 
-const gd_gemm_micro gd_gemm_bf16_tiles = { .a = GD_BF16,
+const gd_gemm_micro gd_gemm_bf16_tiles = { .name = "AMX",
+                                           .a = GD_BF16,
                                            .b = GD_BF16,
                                            .c = GD_F32,
                                            .a_bytes = 2,

@@ -241,7 +241,8 @@ void gd_gemm_explain(const gd_gemm_micro *micro, const gd_gemm_plan *plan, gd_te
     gd_text_add(text, "%lld x %lld x %lld by %s", (long long)p->m, (long long)p->k, (long long)p->n,
                 way_names[plan->way.taken]);
     if (plan->way.taken == GD_GEMM_BLOCKS)
-        gd_text_add(text, " of %d x %d tiles", micro->rows, micro->columns);
+        gd_text_add(text, " of %d x %d tiles%s%s", micro->rows, micro->columns,
+                    micro->name ? ", " : "", micro->name ? micro->name : "");
     gd_text_add(text, ": %s", plan->way.why);
     if (plan->transposed.taken)
         gd_text_add(text, "; C^T = B^T A^T: %s", plan->transposed.why);

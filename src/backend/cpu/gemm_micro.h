@@ -83,6 +83,7 @@ GD_GEMM_DECLARE_TILES(avx512)
 GD_GEMM_DECLARE_TILES(neon)
 
 struct gd_gemm_micro {
+    const char *name; /* of what explain should tell besides types and tile; or NULL */
     gd_dtype a, b, c;
     int a_bytes, b_bytes, c_bytes; /* of a number */
     int b_packed_bytes;            /* of a number of B, as pack_b leaves it */

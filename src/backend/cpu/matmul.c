@@ -1,4 +1,4 @@
-/* backend/cpu/matmul.c: matmul, linear and matmul_relu_grad on the CPU. Floats go to
+/* backend/cpu/matmul.c: matmul, linear and matmul_relu_grad on the CPU. Floats, with bfloat16, go to
  * gemm.h, of which only the operands' description is made here, and in a plan what was decided of
  * it; integers go through a plain loop, exact modulo 2^bits. */
 #include "backend/cpu/cpu.h"
@@ -112,7 +112,8 @@ static void multiply_integers(gd_gemm_args *args, gd_range_fn rows)
 static const gd_gemm_micro *micro_of(const gd_kernel_call *call)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
-    return call->out.layout->dtype == GD_F64 ? cpu->gemm_f64 : cpu->gemm_f32;
+    const gd_dtype dtype = call->in[0].layout->dtype;
+    return dtype == GD_F64 ? cpu->gemm_f64 : dtype == GD_BF16 ? cpu->gemm_bf16 : cpu->gemm_f32;
 }
 
 /* What a plan has: whether there is something to compute, and how. */
