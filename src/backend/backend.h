@@ -80,8 +80,9 @@ struct gd_device {
     const char *name; /* "cpu" */
     const char *isa;  /* "avx512" */
     int threads;
-    bool host_memory;                 /* the host may read and write at the device's addresses */
-    size_t alignment;                 /* of addresses: a power of two, 64 or more */
+    gd_dtype_set half_products; /* halves that its matmul multiplies; others are widened before */
+    bool host_memory;           /* the host may read and write at the device's addresses */
+    size_t alignment;           /* of addresses: a power of two, 64 or more */
     gd_kernel_fn kernel[GD_OP_COUNT]; /* NULL: decompose, and failing that an error */
     gd_takes_fn takes[GD_OP_COUNT];   /* which calls the kernel does; NULL: all */
     gd_device_limits limits;

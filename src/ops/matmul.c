@@ -47,16 +47,6 @@ static gd_status infer_matmul(int n, const gd_layout *const *in, const void *att
     return gd_layout_init(out, shape, sums_dtype(in[0]->dtype), "gd_matmul");
 }
 
-/* For devices that multiply no halves: widened to f32, which is exact. */
-static gd_tensor *decompose_matmul(int n, gd_tensor *const *in, const void *attr)
-{
-    (void)n, (void)attr;
-    if (!gd_dtype_is_half(in[0]->layout.dtype))
-        return gd_fail_null(GD_ERR_UNSUPPORTED, "gd_matmul: device %s has no kernel for it",
-                            in[0]->context->device->name);
-    return gd_apply2(GD_OP_matmul, gd_widen(in[0]), gd_widen(in[1]), NULL);
-}
-
 static gd_tensor *transposed(gd_tensor *x)
 {
     return gd_transpose(x, -1, -2);
@@ -106,15 +96,16 @@ const gd_op gd_op_matmul = { .id = GD_OP_matmul,
                              .alike = GD_ALIKE_ALL,
                              .infer = infer_matmul,
                              .vjp = vjp_matmul,
-                             .decompose = decompose_matmul,
                              .flops = gd_flops_product,
                              .recompute = GD_RECOMPUTE_PRODUCT };
 
-/* The dtype in which x and y are multiplied: bf16 where both are, and other halves in f32. */
+/* The dtype in which x and y are multiplied. Halves: their own, where both have it and the device has
+ * such products; else f32. */
 static gd_dtype factor_dtype(const gd_tensor *x, const gd_tensor *y)
 {
     const gd_dtype dtype = gd_dtype_promote(x->layout.dtype, y->layout.dtype);
-    if (gd_dtype_is_half(dtype) && x->layout.dtype != y->layout.dtype)
+    if (gd_dtype_is_half(dtype) && (x->layout.dtype != y->layout.dtype ||
+                                    !gd_dtype_set_has(x->context->device->half_products, dtype)))
         return GD_F32;
     return gd_compute_dtype(GD_OP_matmul, dtype);
 }

@@ -489,6 +489,7 @@ static gd_device *guard_open(const gd_open_options *options, int index)
     d->base = (gd_device){ .backend = &backend,
                            .name = backend.name,
                            .isa = cpu->isa,
+                           .half_products = cpu->half_products,
                            .threads = cpu->threads,
                            .alignment = ALIGNMENT,
                            .limits = draw_limits(d) };

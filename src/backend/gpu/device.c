@@ -14,15 +14,12 @@ static gd_kernel_call on_host(const gd_kernel_call *call)
     return own;
 }
 
-/* A group is made for kernels of the device, else its ops run one by one, and products of halves are
- * widened to ones that the device has; all else may run on the host. */
+/* A group is made for kernels of the device, else its ops run one by one; all else may run on the
+ * host. */
 static bool takes(const gd_kernel_call *call)
 {
     const gd_kernel_call own = on_host(call);
-    const bool is_half_product = (call->op->id == GD_OP_matmul || call->op->id == GD_OP_linear) &&
-                                 gd_dtype_is_half(call->in[0].layout->dtype);
-    return call->op->id == GD_OP_fused || is_half_product ? gd_gpu_takes(call)
-                                                          : gd_device_takes(&own);
+    return call->op->id == GD_OP_fused ? gd_gpu_takes(call) : gd_device_takes(&own);
 }
 
 /* What a plan keeps of a call: for a kernel of the device, or for the host's. */
