@@ -192,7 +192,7 @@ static void plan_rounds(cli_study *search)
 
 static int run_all(cli_study *search)
 {
-    bool *in = calloc((size_t)search->trial_count, sizeof *in);
+    bool *in = calloc((size_t)search->trial_count + 1, sizeof *in);
     int code = in ? CLI_OK : CLI_FAILED;
     plan_rounds(search);
     for (int round = 0; code == CLI_OK && round < search->rounds; round++)

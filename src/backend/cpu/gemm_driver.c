@@ -239,17 +239,16 @@ static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan
 static void multiply_row(const gd_gemm_micro *micro, gd_gemm_way way, const gd_gemm_product *p,
                          gd_scratch scratch)
 {
+    /* What is left of columns cut into pieces may be narrow. */
     const bool narrow = p->n < micro->lanes && (way == GD_GEMM_DOTS || !micro->any_width);
-    if (narrow) /* what is left of columns cut into pieces */
+    if (narrow || way == GD_GEMM_SCALARS)
         micro->row->scalars(p);
     else if (way == GD_GEMM_CHAINS)
         micro->row->chains(p);
     else if (way == GD_GEMM_STREAMS)
         gd_gemm_streams(micro, p, scratch);
-    else if (way == GD_GEMM_DOTS)
-        micro->row->dots(p);
     else
-        micro->row->scalars(p);
+        micro->row->dots(p);
 }
 
 /* One product, or a part of one, in this thread. m, n, k > 0. */

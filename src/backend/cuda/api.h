@@ -16,7 +16,7 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
-typedef struct _nvrtcProgram *nvrtcProgram;
+typedef struct nvrtcProgram_st *nvrtcProgram;
 
 enum {
     CUDA_SUCCESS = 0,

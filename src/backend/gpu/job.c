@@ -217,7 +217,10 @@ static gd_status launch_at(const gd_kernel_call *call, gd_gpu_launch *launch, co
         status = gd_gpu_place_of(gpu, address_of(call, operand[i]), &place[i]);
     launch->place = place;
     gpu->launched++;
-    return status == GD_OK ? gpu->driver->launch(gpu, launch) : status;
+    if (status == GD_OK)
+        status = gpu->driver->launch(gpu, launch);
+    launch->place = NULL;
+    return status;
 }
 
 static gd_gpu_launch launch_of(const gd_gpu_step *s, void *kernel)
