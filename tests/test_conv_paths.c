@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <gradus/autograd.h>
+#include <gradus/compile.h>
 #include <gradus/conv.h>
 #include <gradus/ops.h>
 
@@ -301,6 +302,93 @@ static void test_f64(void **state)
     results_free(&first);
 }
 
+/* ---- what the plan says ---- */
+
+/* One number of y and of the gradients, so that a plan has all three kernels. */
+static gd_tensor *all_kernels(void *user, int count, gd_tensor *const *in)
+{
+    assert_int_equal(count, 2);
+    const gd_conv_options o = options_of(user);
+    gd_tensor *x = gd_set_requires_grad(gd_add_scalar(in[0], 0), true);
+    gd_tensor *w = gd_set_requires_grad(gd_add_scalar(in[1], 0), true);
+    gd_tensor *y = gd_conv_with(x, w, NULL, 2, &o), *d[2];
+    assert_int_equal(gd_grad(1, &y, NULL, 2, (gd_tensor *[]){ x, w }, d), GD_OK);
+    gd_tensor *dx = gd_sum(d[0], GD_ALL_AXES, false), *dw = gd_sum(d[1], GD_ALL_AXES, false);
+    return gd_add(gd_add(gd_sum(y, GD_ALL_AXES, false), dx), dw);
+}
+
+/* The lines of the plan that tell how convolutions are computed. */
+static void explain(const problem *p, const char *isa, const char *path, char *to, size_t size)
+{
+    gd_context *context = open_with(isa, path, "1M", 1);
+    numbers n = { 1 };
+    gd_tensor *in[] = {
+        random_tensor(context, GD_SHAPE(p->n, p->c, p->in[0], p->in[1]), GD_F32, true, &n),
+        random_tensor(context, GD_SHAPE(p->o, p->c, p->kernel[0], p->kernel[1]), GD_F32, true, &n)
+    };
+    gd_function *f = gd_compile(context, all_kernels, (void *)p);
+    if (!gd_call(f, 2, in))
+        fail_msg("%s", gd_error_message());
+    char text[16384];
+    assert_true(gd_plan_explain(f, text, sizeof text) < sizeof text);
+    to[0] = '\0';
+    const char *const ops[] = { "\nconvolution ", "\nconvolution_grad_input ",
+                                "\nconvolution_grad_weight " };
+    for (int i = 0; i < COUNT(ops); i++) {
+        const char *at = strstr(text, ops[i]);
+        assert_non_null(at);
+        at = strchr(at + 1, '\n') + 1;
+        assert_memory_equal(at, "    ", 4);
+        snprintf(to + strlen(to), size - strlen(to), "%.*s\n", (int)strcspn(at, "\n"), at);
+    }
+    gd_function_release(f);
+    close_context(context);
+}
+
+/* Each path is taken where it is meant to be, by each of the three kernels: none vanishes unseen. */
+static void test_plans_tell_the_path(void **state)
+{
+    (void)state;
+    static const problem lenet = { 32,       12,       32,       { 14, 14 }, { 5, 5 },
+                                   { 1, 1 }, { 0, 0 }, { 0, 0 }, { 1, 1 } };
+    static const problem wide = { 2,        16,       64,       { 40, 64 }, { 3, 3 },
+                                  { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } };
+    static const problem few = { 2,        12,       12,       { 10, 10 }, { 5, 5 },
+                                 { 1, 1 }, { 0, 0 }, { 0, 0 }, { 1, 1 } };
+    static const problem strided = { 2,        16,       64,       { 41, 41 }, { 3, 3 },
+                                     { 2, 2 }, { 1, 1 }, { 1, 1 }, { 1, 1 } };
+    static const problem pointwise = { 2,        16,       64,       { 40, 64 }, { 1, 1 },
+                                       { 1, 1 }, { 0, 0 }, { 0, 0 }, { 1, 1 } };
+    static const struct {
+        const problem *p;
+        const char *path, *y, *dx, *dw;
+    } told[] = {
+        { &lenet, NULL, "images in the lanes: small", "images in the lanes: small", "bands" },
+        { &wide, NULL, "bands: rows are copied", "bands: rows are copied", "bands" },
+        { &wide, "packed", "packing: GRADUS_CONV", "packing: GRADUS_CONV", "packing" },
+        { &wide, "direct", "bands: GRADUS_CONV", "bands: GRADUS_CONV", "bands" },
+        { &few, "lanes", "channels in the lanes", "channels in the lanes", "bands" },
+        { &lenet, "images", "images in the lanes", "images in the lanes", "bands" },
+        { &strided, NULL, "", "so each 4th element, and the others likewise", "bands" },
+        { &pointwise, NULL, "", "", "packing: windows do not overlap" },
+    };
+    for (const char *const *isa = isa_names(); *isa; isa++)
+        for (int i = 0; i < COUNT(told); i++) {
+            char text[2048];
+            explain(told[i].p, *isa, told[i].path, text, sizeof text);
+            const char *const expected[] = { told[i].y, told[i].dx, told[i].dw };
+            const char *line = text;
+            for (int k = 0; k < 3; k++, line = strchr(line, '\n') + 1) {
+                const char *found = strstr(line, expected[k]);
+                const bool is_baseline = strcmp(*isa, "baseline") == 0; /* it has no images */
+                if ((!found || found > strchr(line, '\n')) && !(is_baseline && told[i].p == &lenet))
+                    fail_msg("problem %d, line %d on %s: \"%s\" is not in\n%s", i, k, *isa,
+                             expected[k], text);
+            }
+        }
+    assert_int_equal(watch_faults(), 0);
+}
+
 /* A value that is not known is an error with a sentence that says what is. */
 static void test_unknown_values(void **state)
 {
@@ -341,7 +429,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strides_along_rows_alone), cmocka_unit_test(test_bands_that_just_fit),
         cmocka_unit_test(test_paths_at_their_capacity),  cmocka_unit_test(test_f64),
-        cmocka_unit_test(test_unknown_values),
+        cmocka_unit_test(test_plans_tell_the_path),      cmocka_unit_test(test_unknown_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,7 +166,7 @@ GD_API gd_plan_stats gd_function_stats(const gd_function *function);
  * totals. Conventions of gd_tensor_format. "" before the first call. */
 GD_API size_t gd_plan_format(const gd_function *function, char *text, size_t size);
 
-/* The same, and below each kernel of which there are several forms (matrix products) the one that
+/* The same, and below each kernel of which there are several forms (matrix products, convolutions) the one that
  * this device takes, and why: how it is computed, what is copied, how many threads. */
 GD_API size_t gd_plan_explain(const gd_function *function, char *text, size_t size);
 

@@ -121,8 +121,8 @@ struct gd_backend {
      * addresses in the call or in itself: it may be copied. */
     size_t (*prepare_bytes)(const gd_kernel_call *call);
     gd_status (*prepare)(const gd_kernel_call *call, void *memory);
-    /* Adds to `text` how the kernel does a call, whose `prepared` is set, and why, in a few words. NULL,
-     * and nothing added: there is one way. Data pointers are not read. */
+    /* Adds to `text` how the kernel does a call, whose `prepared` is set as a plan has it, and why, in a
+     * few words. NULL, and nothing added: there is one way. Data pointers are not read. */
     void (*explain)(const gd_kernel_call *call, struct gd_text *text);
     /* Whether a prepared call runs on the host instead, on copies of its operands, which waits. NULL: none. */
     bool (*runs_on_host)(const gd_kernel_call *call);

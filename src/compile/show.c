@@ -114,7 +114,7 @@ static void add_kernel(const gd_plan *plan, gd_text *text, const gd_step *kernel
 static void add_explanation(gd_text *text, const gd_step *kernel)
 {
     const gd_backend *backend = kernel->call.device->backend;
-    if (!backend->explain || kernel->together > 1 || !kernel->call.prepared)
+    if (!backend->explain || kernel->together > 1)
         return;
     gd_text none = { NULL, 0, 0 };
     backend->explain(&kernel->call, &none);

@@ -17,6 +17,7 @@
 
 #include "backend/cpu/paths.h"
 #include "backend/cpu/scratch.h"
+#include "base/text.h"
 #include "ops/spatial.h"
 
 typedef struct gd_conv_args {
@@ -27,6 +28,8 @@ typedef struct gd_conv_args {
     int threads;            /* at most */
     const gd_paths *paths;  /* which way it is computed */
     gd_workspace workspace; /* of `threads` threads: a product's and GD_CONV_SCRATCH bytes each */
+    gd_text
+        *explain; /* not NULL: how it is computed is added, nothing is computed and no data read */
 } gd_conv_args;
 
 #define GD_CONV_SCRATCH        ((size_t)256 * 1024)

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/conv_packed.h"
 #include "backend/cpu/gemm_finish.h"
+#include "backend/cpu/gemm_plan.h"
 
 /* How a band lies in memory: [channels, phase_y, phase_x, rows, row]. With a stride s, columns x,
  * x + s, … of the image are neighbours, in phase x % s. */
@@ -79,7 +80,7 @@ DIRECT_KERNEL(6)
 typedef void (*direct_fn)(const gd_gemm_tile *t, const float *second, const int32_t *shift);
 
 /* The tallest tile for `left` rows. */
-static direct_fn choose_direct(int64_t left, int64_t *rows)
+static direct_fn choose_direct_tile(int64_t left, int64_t *rows)
 {
 #if ROWS_MAX == 14
     if (left >= 14 && left != 16)
@@ -296,7 +297,7 @@ static __attribute__((noinline)) void direct_rows(const conv_t *v, int64_t row, 
 {
     const bool last = step + depth == v->depth;
     for (int64_t i = 0, rows; i < m; i += rows) {
-        const direct_fn kernel = choose_direct(m - i, &rows);
+        const direct_fn kernel = choose_direct_tile(m - i, &rows);
         gd_gemm_tile t = { .c_row = v->c_row,
                            .depth = depth,
                            .row_bias = last ? v->bias + (row + i) * v->bias_step : NULL,
@@ -378,14 +379,20 @@ static bool direct_pays(const conv_t *v, const band_t *b)
 }
 
 /* Whether to: some rows of positions must fit in a band. */
-static bool use_direct(const conv_t *v, band_t *b)
+static gd_gemm_choice choose_direct(const conv_t *v, band_t *b)
 {
     const bool forced = v->paths->conv == GD_CONV_DIRECT;
-    if ((!forced && !gd_conv_may_choose(v->paths)) || !shape_band(v, b) ||
-        (!forced && !direct_pays(v, b)))
-        return false;
+    if (!forced && !gd_conv_may_choose(v->paths))
+        return (gd_gemm_choice){ 0, "GRADUS_CONV" };
+    if (!shape_band(v, b))
+        return (gd_gemm_choice){ 0, "windows lie in three axes, or nowhere" };
+    if (!forced && !direct_pays(v, b))
+        return (gd_gemm_choice){ 0, "packing costs less than lanes left empty by short rows" };
     const int64_t rows = v->window.count[1], least = forced ? 1 : LEAST(4, rows);
-    return fit_band(&v->window, b, band_channels(v), rows, band_room(v)) >= least;
+    if (fit_band(&v->window, b, band_channels(v), rows, band_room(v)) < least)
+        return (gd_gemm_choice){ 0, "a band of padded rows does not fit the cache" };
+    return (gd_gemm_choice){ 1, forced ? "GRADUS_CONV"
+                                       : "rows are copied once, and taps are shifts in them" };
 }
 
 #endif

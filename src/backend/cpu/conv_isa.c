@@ -73,11 +73,47 @@ static void conv_pieces(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* The path and why, in words. */
+static void conv_explain(const conv_work *work, int threads, const char *why)
+{
+    const conv_t *v = &work->first;
+    gd_text *text = work->args->explain;
+    const char *way = work->images   ? "images in the lanes"
+                      : work->lanes  ? "channels in the lanes"
+                      : work->direct ? "bands"
+                                     : "packing";
+    if (work->args->s.groups > 1)
+        gd_text_add(text, "%lld times ", (long long)work->args->s.groups);
+    gd_text_add(text, "%lld x %lld x %lld by %s: %s; vectors of %d; %d thread%s", (long long)v->m,
+                (long long)v->depth, (long long)work->n, way, why, LANES, threads,
+                threads == 1 ? "" : "s");
+    if (work->row_parts * work->column_parts > 1)
+        gd_text_add(text, ", %lld x %lld pieces", (long long)work->row_parts,
+                    (long long)work->column_parts);
+}
+
+/* Chooses the path; says why. */
+static const char *conv_choose(conv_work *work)
+{
+    const conv_t *v = &work->first;
+    if (work->images)
+        return "small images fill vectors, and taps in the padding are left out, unless a weight "
+               "is not finite";
+    work->lanes = use_lanes(v, &work->band);
+    if (work->lanes)
+        return "few channels and short rows";
+    const gd_gemm_choice direct = choose_direct(v, &work->band);
+    work->direct = direct.taken;
+    return direct.why;
+}
+
 static void conv_run(conv_work *work)
 {
     const conv_t *v = &work->first;
     const int64_t groups = work->args->s.groups;
     if (v->m == 0 || work->n == 0)
+        return;
+    if (v->depth == 0 && work->args->explain)
         return;
     if (v->depth == 0) {
         for (int64_t g = 0; g < groups; g++) {
@@ -92,12 +128,15 @@ static void conv_run(conv_work *work)
         .m = v->m, .n = work->n, .k = v->depth, .threads = work->args->threads
     };
     const int threads = gd_gemm_threads(&size, groups);
-    work->lanes = !work->images && use_lanes(v, &work->band);
-    work->direct = !work->images && !work->lanes && use_direct(v, &work->band);
+    const char *why = conv_choose(work);
     gd_gemm_divide(v->m, work->n, LANES, groups, threads, &work->row_parts, &work->column_parts);
     if (work->images || work->lanes) { /* which takes all rows together */
         work->column_parts *= work->row_parts;
         work->row_parts = 1;
+    }
+    if (work->args->explain) {
+        conv_explain(work, threads, why);
+        return;
     }
     gd_parallel_for(threads, groups * work->row_parts * work->column_parts, 1, conv_pieces, work);
 }
@@ -226,9 +265,20 @@ void GD_ISA_NAME(gd_conv_grad_input_f32)(const gd_conv_args *args)
     v->a_channel = s->c * s->taps;
     v->c_row = s->in_plane;
     v->c_n = s->groups * s->c * s->in_plane;
-    int64_t first[GD_SPATIAL];
-    for (first[0] = 0; first[0] < LEAST(stride[0], s->in[0]); first[0]++)
-        for (first[1] = 0; first[1] < LEAST(stride[1], s->in[1]); first[1]++)
-            for (first[2] = 0; first[2] < LEAST(stride[2], s->in[2]); first[2]++)
-                conv_grad_phase(&work, first);
+    int64_t phases[GD_SPATIAL];
+    for (int a = 0; a < GD_SPATIAL; a++)
+        phases[a] = LEAST(stride[a], s->in[a]);
+    const int64_t count = phases[0] * phases[1] * phases[2];
+    const size_t told = args->explain ? args->explain->length : 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t first[GD_SPATIAL] = { i / phases[2] / phases[1], i / phases[2] % phases[1],
+                                            i % phases[2] };
+        conv_grad_phase(&work, first);
+        if (args->explain && args->explain->length > told) {
+            if (count > 1)
+                gd_text_add(args->explain, "; so each %lldth element, and the others likewise",
+                            (long long)count);
+            return;
+        }
+    }
 }

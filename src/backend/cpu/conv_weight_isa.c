@@ -156,7 +156,55 @@ static void multiply_weight(weight_part *part, gd_scratch scratch)
                            NULL, 0, false);
 }
 
-/* Cut into what the block and the scratch hold. */
+/* The first part of a piece of a group: all that is left of its columns and rows, cut to what the
+ * block and the scratch hold. */
+static weight_part begin_part(const weight_work *work, int64_t group, const window_t *window)
+{
+    const gd_conv_args *args = work->args;
+    const gd_conv_sizes *s = &args->s;
+    const int64_t rows = s->c * s->taps;
+    return (weight_part){ .window = window,
+                          .g = args->a + group * s->o * s->out_plane,
+                          .g_n = s->groups * s->o * s->out_plane,
+                          .out = args->out + group * s->o * rows,
+                          .out_row = rows,
+                          .positions = s->n * s->out_plane,
+                          .paths = args->paths };
+}
+
+static void cut_columns(weight_part *part, int64_t end)
+{
+    part->n = LEAST(end - part->column, gd_gemm_block_columns(&PRODUCTS, part->paths));
+    part->sums_row = (part->n + LANES - 1) / LANES * LANES;
+}
+
+static void cut_rows(weight_part *part, int64_t end)
+{
+    const int64_t room = (int64_t)(GD_CONV_SCRATCH / sizeof(float)) / part->sums_row;
+    part->m = LEAST(end - part->row, (room - BAND_ROWS) / BAND_ROWS * BAND_ROWS);
+}
+
+static void explain_weight(const weight_work *work, int threads)
+{
+    const gd_conv_sizes *s = &work->args->s;
+    gd_text *text = work->args->explain;
+    weight_part part = begin_part(work, 0, &work->window);
+    weight_band band;
+    cut_columns(&part, (s->o + LANES - 1) / LANES / work->column_parts * LANES);
+    cut_rows(&part, s->c * s->taps / work->row_parts);
+    if (s->groups > 1)
+        gd_text_add(text, "%lld times ", (long long)s->groups);
+    gd_text_add(text, "%lld x %lld x %lld by %s; vectors of %d; %d thread%s", (long long)s->o,
+                (long long)part.positions, (long long)(s->c * s->taps),
+                shape_weight_band(&part, &band)
+                    ? "bands: rows are copied once, and read at each tap's shift"
+                    : "packing: windows do not overlap, or their band does not fit the cache",
+                LANES, threads, threads == 1 ? "" : "s");
+    if (work->row_parts * work->column_parts > 1)
+        gd_text_add(text, ", %lld x %lld pieces", (long long)work->row_parts,
+                    (long long)work->column_parts);
+}
+
 static void weight_pieces(void *context, int64_t begin, int64_t end, int thread)
 {
     const weight_work *work = context;
@@ -171,22 +219,12 @@ static void weight_pieces(void *context, int64_t begin, int64_t end, int thread)
         window.data += group * s->c * s->in_plane;
         const int64_t row_end = rows * (i + 1) / work->row_parts;
         const int64_t column_end = LEAST(vecs * (j + 1) / work->column_parts * LANES, s->o);
-        weight_part part = { .window = &window,
-                             .g = args->a + group * s->o * s->out_plane,
-                             .g_n = s->groups * s->o * s->out_plane,
-                             .out = args->out + group * s->o * rows,
-                             .out_row = rows,
-                             .positions = s->n * s->out_plane,
-                             .paths = args->paths };
-        const int64_t most_columns = gd_gemm_block_columns(&PRODUCTS, args->paths);
+        weight_part part = begin_part(work, group, &window);
         for (part.column = vecs * j / work->column_parts * LANES; part.column < column_end;
              part.column += part.n) {
-            part.n = LEAST(column_end - part.column, most_columns);
-            part.sums_row = (part.n + LANES - 1) / LANES * LANES;
-            const int64_t room = (int64_t)(GD_CONV_SCRATCH / sizeof(float)) / part.sums_row;
-            const int64_t most_rows = (room - BAND_ROWS) / BAND_ROWS * BAND_ROWS;
+            cut_columns(&part, column_end);
             for (part.row = rows * i / work->row_parts; part.row < row_end; part.row += part.m) {
-                part.m = LEAST(row_end - part.row, most_rows);
+                cut_rows(&part, row_end);
                 multiply_weight(&part, scratch);
             }
         }
@@ -206,6 +244,8 @@ void GD_ISA_NAME(gd_conv_grad_weight_f32)(const gd_conv_args *args)
     const int64_t rows = s->c * s->taps, positions = s->n * s->out_plane;
     if (rows == 0 || s->o == 0)
         return;
+    if (positions == 0 && args->explain)
+        return;
     if (positions == 0) {
         memset(args->out, 0, (size_t)(s->groups * s->o * rows) * sizeof(float));
         return;
@@ -215,6 +255,10 @@ void GD_ISA_NAME(gd_conv_grad_weight_f32)(const gd_conv_args *args)
     const gd_gemm_args size = { .m = rows, .n = s->o, .k = positions, .threads = args->threads };
     const int threads = gd_gemm_threads(&size, s->groups);
     gd_gemm_divide(rows, s->o, LANES, s->groups, threads, &work.row_parts, &work.column_parts);
+    if (args->explain) {
+        explain_weight(&work, threads);
+        return;
+    }
     gd_parallel_for(threads, s->groups * work.row_parts * work.column_parts, 1, weight_pieces,
                     &work);
 }

@@ -182,56 +182,74 @@ static const gd_range_fn f64_planes[] = { forward, grad_input, grad_weight };
 /* Both are numbers, which may be the same one. NOLINTNEXTLINE(misc-redundant-expression) */
 _Static_assert(GD_CONV_SCRATCH <= GD_CPU_SCRATCH, "convolution works in a thread's scratch");
 
-static gd_status run(const gd_kernel_call *call, enum direction direction, const gd_layout *x,
-                     const gd_layout *w, const gd_layout *y)
+static enum direction direction_of(const gd_kernel_call *call)
+{
+    return call->op->id == GD_OP_convolution              ? FORWARD
+           : call->op->id == GD_OP_convolution_grad_input ? GRAD_INPUT
+                                                          : GRAD_WEIGHT;
+}
+
+static gd_conv_sizes sizes_of(const gd_kernel_call *call, enum direction direction)
+{
+    const gd_layout *first = call->in[0].layout, *second = call->in[1].layout;
+    const gd_layout *out = call->out.layout;
+    const gd_layout *x = direction == FORWARD ? first : direction == GRAD_INPUT ? out : second;
+    const gd_layout *w = direction == GRAD_WEIGHT ? out : second;
+    const gd_layout *y = direction == FORWARD ? out : first;
+    return gd_conv_sizes_of(x, w, y, ((const gd_conv_attr *)call->attr)->groups);
+}
+
+/* In f32. A plan that is explained may have no addresses: some stands for them, which nobody reads. */
+static void run_f32(const gd_kernel_call *call, gd_text *explain)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
-    const gd_conv_attr *attr = call->attr;
-    const gd_conv_sizes s = gd_conv_sizes_of(x, w, y, attr->groups);
-    const void *bias = call->n > 2 ? call->in[2].data : NULL;
+    const enum direction direction = direction_of(call);
+    static float some[1];
+    const gd_conv_args args = { .attr = call->attr,
+                                .s = sizes_of(call, direction),
+                                .a = explain ? some : call->in[0].data,
+                                .b = explain ? some : call->in[1].data,
+                                .bias = call->n > 2 && !explain ? call->in[2].data : NULL,
+                                .out = explain ? some : call->out.data,
+                                .threads = cpu->base.threads,
+                                .paths = &cpu->paths,
+                                .workspace = cpu->workspace,
+                                .explain = explain };
+    cpu->conv_f32[direction](&args);
+}
+
+static gd_status convolution(const gd_kernel_call *call)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
     const gd_layout *out = call->out.layout;
     if (out->dtype == GD_F32) {
-        const gd_conv_args args = { .attr = attr,
-                                    .s = s,
-                                    .a = call->in[0].data,
-                                    .b = call->in[1].data,
-                                    .bias = bias,
-                                    .out = call->out.data,
-                                    .threads = cpu->base.threads,
-                                    .paths = &cpu->paths,
-                                    .workspace = cpu->workspace };
-        cpu->conv_f32[direction](&args);
+        run_f32(call, NULL);
         return GD_OK;
     }
-    conv_job job = { .attr = attr,
-                     .s = s,
+    const enum direction direction = direction_of(call);
+    conv_job job = { .attr = call->attr,
+                     .s = sizes_of(call, direction),
                      .a = call->in[0].data,
                      .b = call->in[1].data,
-                     .bias = bias,
+                     .bias = call->n > 2 ? call->in[2].data : NULL,
                      .out = call->out.data };
     gd_parallel_for(cpu->base.threads, out->shape[0] * out->shape[1], 1, f64_planes[direction],
                     &job);
     return GD_OK;
 }
 
-static gd_status convolution(const gd_kernel_call *call)
+void gd_cpu_convolution_explain(const gd_kernel_call *call, gd_text *text)
 {
-    return run(call, FORWARD, call->in[0].layout, call->in[1].layout, call->out.layout);
-}
-
-static gd_status convolution_grad_input(const gd_kernel_call *call)
-{
-    return run(call, GRAD_INPUT, call->out.layout, call->in[1].layout, call->in[0].layout);
-}
-
-static gd_status convolution_grad_weight(const gd_kernel_call *call)
-{
-    return run(call, GRAD_WEIGHT, call->in[1].layout, call->out.layout, call->in[0].layout);
+    const gd_op_id id = call->op->id;
+    if ((id == GD_OP_convolution || id == GD_OP_convolution_grad_input ||
+         id == GD_OP_convolution_grad_weight) &&
+        call->out.layout->dtype == GD_F32)
+        run_f32(call, text);
 }
 
 void gd_cpu_register_convolution(gd_kernel_fn *kernel)
 {
     kernel[GD_OP_convolution] = convolution;
-    kernel[GD_OP_convolution_grad_input] = convolution_grad_input;
-    kernel[GD_OP_convolution_grad_weight] = convolution_grad_weight;
+    kernel[GD_OP_convolution_grad_input] = convolution;
+    kernel[GD_OP_convolution_grad_weight] = convolution;
 }

@@ -222,8 +222,9 @@ static gd_status cpu_prepare(const gd_kernel_call *call, void *memory)
 
 static void cpu_explain(const gd_kernel_call *call, gd_text *text)
 {
-    if (gd_cpu_is_product(call))
+    if (gd_cpu_is_product(call) && call->prepared)
         gd_cpu_product_explain(call, text);
+    gd_cpu_convolution_explain(call, text);
 }
 
 const gd_backend gd_backend_cpu = {

@@ -55,6 +55,8 @@ bool gd_cpu_is_product(const gd_kernel_call *call);
 size_t gd_cpu_product_prepare_bytes(void);
 gd_status gd_cpu_product_prepare(const gd_kernel_call *call, void *memory);
 void gd_cpu_product_explain(const gd_kernel_call *call, struct gd_text *text);
+void gd_cpu_convolution_explain(const gd_kernel_call *call,
+                                struct gd_text *text);  /* others: nothing */
 void gd_cpu_register_ctc(gd_kernel_fn *kernel);         /* ctc_alpha ctc_alpha_grad */
 void gd_cpu_register_convolution(gd_kernel_fn *kernel); /* convolution and its gradients */
 void gd_cpu_register_pooling(gd_kernel_fn *kernel);     /* max_pool_index avg_pool… */
