@@ -25,9 +25,9 @@ static bool is_table(const char *path)
 static bool ask_for_target(const gd_table *t)
 {
     char text[1024];
-    if (gd_table_rows(t) < 2)
-        return gd_error_record(GD_ERR_FORMAT, "the table has one row, or names of columns and no "
-                                              "rows: there is nothing to learn from") == GD_OK;
+    if (gd_table_rows(t) < 2 && strcmp(gd_table_column_name(t, 0), "column1") == 0)
+        return gd_error_record(GD_ERR_FORMAT, "the table has names of columns and no rows, or one "
+                                              "row alone") == GD_OK;
     int at = snprintf(text, sizeof text,
                       "which column is to be predicted? --target NAME. There "
                       "are: ");
