@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 
 from . import _lib
 from ._compile import compile
@@ -28,6 +27,7 @@ def lr_range(model: Any, optimizer: Any, loader: Any, loss: Callable[[Any, Tenso
         raise _lib.InvalidError("lr_range: rates above 0 that grow, in one step or more")
     if not hasattr(loader, "load_state_dict"):
         raise _lib.InvalidError("lr_range: the loader is no gd.data.DataLoader, and does not say where it stands")
+    import tempfile  # only here: it brings 20 modules along
     objective = _loss_of(model, loss)
     buffered = model if hasattr(model, "named_buffers") else None
 
