@@ -57,8 +57,11 @@ static void put_tensors_live_with_the_module(void **state)
     gd_module *m = gd_module_create(gd);
     assert_int_equal(gd_scope_begin(gd), GD_OK);
     assert_int_equal(gd_module_put(m, "mean", gd_full(gd, GD_SHAPE(2), 7, GD_I64), false), GD_OK);
-    assert_int_equal(gd_module_put(m, "frozen", gd_ones(gd, GD_SHAPE(2), GD_F32), true), GD_OK);
+    gd_tensor *named = gd_set_name(gd_ones(gd, GD_SHAPE(2), GD_F32), "its own");
+    assert_int_equal(gd_module_put(m, "frozen", named, true), GD_OK);
     assert_int_equal(gd_scope_end(gd), GD_OK);
+    assert_string_equal(gd_tensor_name(gd_module_tensor(m, 0)), "mean");
+    assert_string_equal(gd_tensor_name(gd_module_tensor(m, 1)), "its own");
     assert_false(gd_module_is_parameter(m, 0));
     assert_true(gd_module_is_parameter(m, 1));
     assert_false(gd_requires_grad(gd_module_tensor(m, 1)));

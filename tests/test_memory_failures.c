@@ -318,6 +318,10 @@ static void test_memory_limit(void **state)
     assert_non_null(strstr(gd_error_message(), " of the limit of 1048576 are taken"));
     assert_non_null(
         strstr(gd_error_message(), " the largest tensor is \"held\", f64 [300] with 2400 bytes"));
+    gd_error_clear();
+    assert_string_equal(gd_tensor_name(gd_set_name(held, "")), "");
+    assert_null(gd_zeros(context, GD_SHAPE(1 << 20), GD_F32));
+    assert_non_null(strstr(gd_error_message(), " the largest tensor is full, f64 [300] with"));
     gd_scope_end(context);
     gd_error_clear();
     outcome out;

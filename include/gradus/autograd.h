@@ -97,7 +97,7 @@ GD_API gd_status gd_check_gradients(gd_function_body function, void *user, int c
 
 /* ---- looking at graphs ---- */
 
-/* Name a tensor for printing; copied, cut to 31 bytes. Returns t. */
+/* Name a tensor for printing; copied, cut to 31 bytes. "" takes its name away. Returns t. */
 GD_API gd_tensor *gd_set_name(gd_tensor *t, const char *name);
 /* The name given to it, valid until it is given another; "" when there is none. */
 GD_API const char *gd_tensor_name(const gd_tensor *t);

@@ -345,6 +345,11 @@ gd_tensor *gd_set_name(gd_tensor *t, const char *name)
         return NULL;
     if (!name)
         return t;
+    if (name[0] == '\0') {
+        gd_name_free(t->name);
+        t->name = NULL;
+        return t;
+    }
     gd_name *own = gd_alloc(sizeof *own);
     if (!own)
         return NULL;

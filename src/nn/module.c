@@ -391,6 +391,8 @@ gd_status gd_module_put(gd_module *m, const char *path, gd_tensor *t, bool param
                                : "the tensor");
     if (!may_put(m, path, t, parameter))
         return gd_error_last();
+    if (!gd_tensor_name(t)[0] && !gd_set_name(t, path))
+        return gd_error_last();
     return gd_module_entry_add(m, path, t, parameter, true);
 }
 

@@ -103,7 +103,9 @@ def test_random_numbers_and_memory_are_the_contexts():
         assert gd.memory().live_tensors == live + 1
         del t
     assert [first, nn.Linear(3, 4).weight.tolist(), drawn()] == expected
-    with gd.Context(memory_limit=1 << 20), pytest.raises(gd.OutOfMemoryError):
+    with gd.Context(memory_limit=1 << 20), pytest.raises(gd.OutOfMemoryError, match=r'largest tensor is "0.weight", f32 \[300, 200\]'):
+        model = nn.Sequential(nn.Linear(300, 200))
+        optim.SGD(model, lr=0.1)
         gd.ones(1 << 20)
 
 
