@@ -70,7 +70,13 @@ def _capsule_of(x: Any, copy: bool | None) -> Any:
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """See gd.from_dlpack."""
     home = _context.home() if device is None else _context.place_of(device)
-    capsule = _capsule_of(x, copy)
+    try:
+        capsule = _capsule_of(x, copy)
+    except BufferError:
+        if copy is False or not hasattr(x, "__array_interface__"):
+            raise
+        from ._tensor import asarray
+        return asarray(x, device=device)  # NumPy before 2.1 hands out nothing that is read-only
     versioned = bool(_is_valid(capsule, _VERSIONED))
     if not versioned and not _is_valid(capsule, _UNVERSIONED):
         raise ValueError("the capsule holds no tensor, or one that has been taken out")

@@ -117,8 +117,13 @@ def a(m):
     return m.asarray(X)
 
 
+NEW = ("clip max", "clip min", "cumulative_prod", "cumulative_sum", "unstack")  # NumPy has them since 2.1
+
+
 @pytest.mark.parametrize("name", SAME)
 def test_same_call_same_values(name):
+    if name in NEW and np.lib.NumpyVersion(np.__version__) < "2.1.0":
+        pytest.skip("this NumPy has it not")
     ours, theirs = SAME[name](gd), SAME[name](np)
     assert ours.shape == theirs.shape
     np.testing.assert_allclose(np.asarray(ours, dtype=np.float64), theirs.astype(np.float64), rtol=1e-6, atol=1e-6)
