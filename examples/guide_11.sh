@@ -21,7 +21,7 @@ sed -n '/ training /,/^$/p' out | grep . | cut -c1-47 | sed -n '1,5p;12p;23p'
 echo "== folder"
 ls runs/iris
 echo "== eval"
-gradus eval runs/iris | sed -n '1,10p'
+gradus eval runs/iris | sed -n '1,16p'
 echo "== config"
 sed 's|"/.*/iris.csv"|"iris.csv"|' runs/iris/config.json
 echo "== mistakes"

@@ -99,9 +99,54 @@ static void what_is_passed_over_is_told(void **state)
     assert_has(r->err, "hurt/checkpoints/");
 }
 
+/* One row in twenty is of the rare class, and a little greater. Balanced, more of it is found; eval tells of each
+ * class what accuracy hides. */
+static void rare_classes_are_balanced(void **state)
+{
+    (void)state;
+    need("jansson");
+    char path[512];
+    snprintf(path, sizeof path, "%s/rare.csv", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("a,b,y\n", file);
+    for (int i = 0; i < 400; i++)
+        fprintf(file, "%d,%d,%s\n", i * 37 % 100 + (i % 20 ? 0 : 50), i * 7 % 13,
+                i % 20 ? "common" : "rare");
+    assert_int_equal(fclose(file), 0);
+    double found[2];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(run("train rare.csv --target y --epochs 20 --quiet --run rare%d %s", i,
+                             i ? "--balance" : "")
+                             ->code,
+                         0);
+        const result *r = run("eval rare%d rare.csv", i);
+        assert_narrow(r->out);
+        const char *scores = strstr(r->out, "precision    recall        F1  samples\n");
+        assert_non_null(scores);
+        double precision, recall, f1;
+        assert_int_equal(sscanf(strstr(scores, " rare "), " rare %lf %% %lf %% %lf %%", &precision,
+                                &recall, &f1),
+                         3);
+        assert_has(scores, "20\n");
+        if (precision + recall > 0)
+            assert_true(f1 - 2 * precision * recall / (precision + recall) < 0.1);
+        char right[32]; /* the confusion matrix says the same */
+        snprintf(right, sizeof right, "%5.1f %%\n", recall);
+        assert_has(strstr(r->out, "  rare "), right);
+        found[i] = recall;
+    }
+    assert_true(found[1] > found[0] + 30.0);
+    assert_holds("rare1/config.json", "\"balance\": true");
+    assert_fails(run("train " TABLES "diabetes.csv --target target --balance --run numbers"), 1,
+                 "--balance is for classes, and there are none here");
+    assert_false(is_there("^numbers$"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rare_classes_are_balanced),
         cmocka_unit_test(tables_without_rows_are_told),
         cmocka_unit_test(damaged_models_are_no_data),
         cmocka_unit_test(models_that_are_not_trained_yet_are_told),

@@ -91,7 +91,8 @@ static void separators_and_headers_are_found_out(void **state)
         { "a;b;c\n1,5;2;x\n2,5;2;y\n", "a", "1,5", 2, 3 },
         { "a|b\n1|2\n", "a", "1", 1, 2 },
         { "1,2\n3,4\n", "column1", "1", 2, 2 },
-        { "x\ny\nx\n", "column1", "x", 3, 1 }, /* the first text recurs: no name */
+        { "x\ny\nx\n", "column1", "x", 3, 1 },   /* the first text recurs: no name */
+        { "id,y\n1,x\n2,y\n", "id", "1", 2, 2 }, /* "y" recurs; below "id" are numbers alone */
         { "city,sex\nBern,m\nThun,f\n", "city", "Bern", 2, 2 },
         { "x,y\n1,no\n2,yes\n", "x", "1", 2, 2 },
         { ",a\n0,5\n1,6\n", "column1", "0", 2, 2 }, /* the index of pandas */

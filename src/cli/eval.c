@@ -46,6 +46,31 @@ static void print_confusion(const gd_confusion *c, const cli_data *d)
     }
 }
 
+static void print_scores(const char *name, int width, const gd_class_scores *s)
+{
+    printf("%*.*s  %8.1f %%  %6.1f %%  %6.1f %%  %7lld\n", width, width, name, 100.0 * s->precision,
+           100.0 * s->recall, 100.0 * s->f1, (long long)s->support);
+}
+
+/* Of each class, and of all alike: what accuracy hides where one class has most of the samples. */
+static void print_classes(const gd_confusion *c, const cli_data *d)
+{
+    char number[CLI_COUNT_TEXT];
+    int width = 12;
+    for (int64_t i = 0; i < d->outputs; i++) {
+        int length = (int)strlen(cli_data_class(d, i, number));
+        width = length > width ? length : width;
+    }
+    width = width > 30 ? 30 : width;
+    printf("\n%*s   precision    recall        F1  samples\n", width, "");
+    for (int64_t i = 0; i < d->outputs; i++) {
+        const gd_class_scores scores = gd_confusion_class(c, i);
+        print_scores(cli_data_class(d, i, number), width, &scores);
+    }
+    const gd_class_scores mean = gd_confusion_score(c, GD_AVERAGE_MACRO);
+    print_scores("mean", width, &mean);
+}
+
 /* ---- numbers ---- */
 
 /* Sums over predictions and truths in the target's unit. */
@@ -212,8 +237,10 @@ static void print_answers(const cli_answers *a, const cli_data *d, double loss, 
            d->kind->sample, which, cli_bold(),
            100.0 * gd_confusion_score(a->confusion, GD_AVERAGE_MICRO).f1, cli_plain(),
            loss / (double)samples);
-    if (d->outputs <= MOST_CLASSES)
-        print_confusion(a->confusion, d);
+    if (d->outputs > MOST_CLASSES)
+        return;
+    print_confusion(a->confusion, d);
+    print_classes(a->confusion, d);
 }
 
 /* `which` of the samples: "", or words behind their number. */

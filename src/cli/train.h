@@ -19,7 +19,8 @@ typedef struct cli_settings {
     double lr, momentum, weight_decay, clip_norm, clip_value, validation, ema, min_improvement;
     double warmup, lr_end, factor, period, growth, power, rising_share; /* of the schedule */
     const char *milestones;
-    bool linear_annealing, faithful, per_example, eager, blame, quiet, tensorboard, csv, find_lr;
+    bool balance, linear_annealing, faithful, per_example, eager, blame, quiet, tensorboard, csv,
+        find_lr;
     const char *prometheus;
     /* --resume with --epochs or --patience: what the run had before; -1: it is not changed */
     int64_t epochs_before, patience_before;

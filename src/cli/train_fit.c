@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -224,6 +225,23 @@ static gd_loader *load_validation(const cli_training *t)
     return gd_loader_create(t->data.validation, .batch = t->data.kind->flip ? 64 : 500);
 }
 
+/* --balance: how often each sample is drawn, to be freed; NULL: recorded. */
+static double *balance_classes(const cli_training *t)
+{
+    const gd_dataset *d = t->data.train;
+    if (t->language || t->data.regression) {
+        (void)gd_error_record(GD_ERR_INVALID, "--balance is for classes, and there are none here");
+        return NULL;
+    }
+    double *weights = malloc((size_t)gd_dataset_count(d) * sizeof *weights);
+    if (!weights)
+        (void)gd_error_record(GD_ERR_MEMORY, "out of memory");
+    else if (gd_dataset_sample_weights(d, 1, weights) == GD_OK)
+        return weights;
+    free(weights);
+    return NULL;
+}
+
 static gd_loader *load_training(const cli_training *t)
 {
     const cli_settings *s = t->settings;
@@ -232,15 +250,21 @@ static gd_loader *load_training(const cli_training *t)
     int64_t workers = s->workers >= 0                             ? s->workers
                       : images || t->data.kind == &cli_audio_kind ? 2
                                                                   : 0;
-    return gd_loader_create(t->data.train, .batch = s->per_example ? 1 : s->batch, .shuffle = true,
-                            .seed = (uint64_t)s->seed, .workers = (int)workers,
-                            .with_replacement = t->data.kind->steps > 0,
-                            .batches_per_epoch = t->data.kind->steps > 0 ? t->data.kind->steps : -1,
-                            /* a batch of one would be normalised to nothing */
-                            .drop_last = (images || t->data.kind == &cli_array_kind ||
-                                          t->data.kind == &cli_audio_kind) &&
-                                         gd_dataset_count(t->data.train) >= s->batch,
-                            .draws = images ? (int)gd_augment_draws(&flips) : 0);
+    double *weights = s->balance ? balance_classes(t) : NULL;
+    if (s->balance && !weights)
+        return NULL;
+    gd_loader *loader =
+        gd_loader_create(t->data.train, .batch = s->per_example ? 1 : s->batch, .shuffle = true,
+                         .seed = (uint64_t)s->seed, .workers = (int)workers, .weights = weights,
+                         .with_replacement = t->data.kind->steps > 0,
+                         .batches_per_epoch = t->data.kind->steps > 0 ? t->data.kind->steps : -1,
+                         /* a batch of one would be normalised to nothing */
+                         .drop_last = (images || t->data.kind == &cli_array_kind ||
+                                       t->data.kind == &cli_audio_kind) &&
+                                      gd_dataset_count(t->data.train) >= s->batch,
+                         .draws = images ? (int)gd_augment_draws(&flips) : 0);
+    free(weights);
+    return loader;
 }
 
 /* The last parameters, or those that did best on the validation data, to the file that is used from then on. */

@@ -108,6 +108,9 @@ static int training_rows(cli_settings *s, cli_option *rows)
           &s->batch, 1, 60000 },
         { "accumulate", "N", "batches whose gradients are added up for a step (default: 1)",
           CLI_WHOLE, &s->accumulate, 1, 1e6 },
+        { "balance", NULL,
+          "of classes: draw each as often as the others, however few samples it has", CLI_FLAG,
+          &s->balance, 0, 0 },
         { "ema", "X",
           "average the weights over the steps with this decay, as 0.999; the averages are "
           "validated and saved",

@@ -282,19 +282,25 @@ static bool is_word(const char *text, bool decimal_comma)
 }
 
 /* Whether the first record has the columns' names: words, of which the first may be empty (as
- * pandas writes the index), all different, and none occurs among the first rows of its column. */
+ * pandas writes the index). Among the first rows either a word has numbers alone below it, or none of them
+ * occurs again in its column. */
 static bool begins_with_names(const gd_table *t)
 {
     enum { ROWS = 100 };
+    bool has_numbers = false, recurs = false;
     for (int64_t c = 0; c < t->columns; c++) {
         const char *name = t->text + t->cells[c];
         if (!is_word(name, t->decimal_comma) && !(c == 0 && *name == '\0' && t->columns > 1))
             return false;
-        for (int64_t row = 1; row < t->rows && row < ROWS; row++)
-            if (strcmp(t->text + t->cells[row * t->columns + c], name) == 0)
-                return false;
+        bool are_numbers = *name != '\0' && t->rows > 1;
+        for (int64_t row = 1; row < t->rows && row < ROWS; row++) {
+            const char *cell = t->text + t->cells[row * t->columns + c];
+            recurs |= strcmp(cell, name) == 0;
+            are_numbers &= *cell != '\0' && !is_word(cell, t->decimal_comma);
+        }
+        has_numbers |= are_numbers;
     }
-    return t->rows > 1;
+    return t->rows > 1 && (has_numbers || !recurs);
 }
 
 /* Text of the columns' names behind the cells, for those that have none in the file. */
