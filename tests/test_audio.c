@@ -356,8 +356,11 @@ static void sounds_are_cut_and_filled_up(void **state)
     assert_has(gd_error_message(),
                "zz.wav: 44100 frames a second, not 8000 as 48 of the 49 sounds");
     gd_error_clear();
-    /* One that comes later is told when it is read. */
     assert_int_equal(remove(in_folder("sounds/low/zz.wav")), 0);
+    assert_null(gd_audio_folder(gd, in_folder("sounds"), 100, .rate = 44100));
+    assert_has(gd_error_message(), " frames a second, not 44100, which was asked for: ffmpeg");
+    gd_error_clear();
+    /* One that comes later is told when it is read. */
     write_wav("sounds/low/zz.wav", &(wav){ .code = 1, .channels = 1, .bits = 16, .rate = RATE },
               other, 4);
     d = gd_audio_folder(gd, in_folder("sounds"), 100);

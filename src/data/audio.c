@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "io/audio.h"
 
 typedef struct reader {
@@ -87,12 +88,14 @@ static gd_status check_rates(const gd_name_list *paths, int64_t rate)
     }
     if (others == 0)
         return GD_OK;
-    return gd_fail(
-        GD_ERR_FORMAT,
-        "%s: %lld frames a second, not %lld as %lld of the %lld sounds: ffmpeg -i FILE -ar "
-        "%lld NEW.wav converts it",
-        first, (long long)other, (long long)rate, (long long)(count - (size_t)others),
-        (long long)count, (long long)rate);
+    char whose[64] = ", which was asked for"; /* a rate that no sound has */
+    if ((size_t)others < count)
+        gd_snprintf(whose, sizeof whose, " as %lld of the %lld sounds",
+                    (long long)(count - (size_t)others), (long long)count);
+    return gd_fail(GD_ERR_FORMAT,
+                   "%s: %lld frames a second, not %lld%s: ffmpeg -i FILE -ar %lld NEW.wav "
+                   "converts it",
+                   first, (long long)other, (long long)rate, whose, (long long)rate);
 }
 
 static gd_dataset *make_dataset(gd_context *context, gd_image_files *files, int64_t length,
