@@ -11,6 +11,7 @@
 #include "backend/gpu/gpu.h"
 #include "base/memory.h"
 #include "graph/context.h"
+#include "ops/attrs.h"
 #include "graph/apply.h"
 #include "support/tensors.h"
 
@@ -174,6 +175,48 @@ static gd_tensor *cross_entropy_of(gd_context *context, const int64_t *p, gd_dty
                 : gd_apply(NULL, GD_OP_cross_entropy, 2, in, NULL);
 }
 
+/* ---- attention ---- */
+
+enum { CAUSAL = 1, MASK = 2, MASK_OF_NUMBERS = 4, DROPOUT = 8, STRANGE_LAYOUT = 16, JOINED = 32 };
+
+/* p: heads of q, of k and v; queries, keys; widths of k, of v; what is asked for; whether the gradient.
+ * Two entries of a batch. */
+static gd_tensor *attention_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    const int64_t tq = p[2], tk = p[3], bits = p[6];
+    const bool is_strange = bits & STRANGE_LAYOUT;
+    gd_tensor *in[7] = {
+        numbers_in(context, GD_SHAPE(2, p[0], tq, p[4]), dtype, 3),
+        is_strange ? gd_transpose(numbers_in(context, GD_SHAPE(2, p[1], p[4], tk), dtype, 5), 2, 3)
+                   : numbers_in(context, GD_SHAPE(2, p[1], tk, p[4]), dtype, 5),
+        is_strange ? gd_flip(numbers_in(context, GD_SHAPE(2, p[1], tk, p[5]), dtype, 7), GD_AXES(3))
+                   : numbers_in(context, GD_SHAPE(2, p[1], tk, p[5]), dtype, 7),
+    };
+    gd_attention_attr attr = { .scale = is_strange ? -0.3 : 0.3,
+                               .causal = (bits & CAUSAL) != 0,
+                               .dropout = bits & DROPOUT ? 0.3 : 0,
+                               .offset = 5,
+                               .has_mask = (bits & (MASK | MASK_OF_NUMBERS)) != 0 };
+    const int64_t state[2] = { 77, 10 };
+    gd_tensor *forward[5] = { in[0], in[1], in[2] };
+    int n = 3;
+    if (attr.has_mask) {
+        gd_tensor *mask = numbers_in(context, GD_SHAPE(tq, tk), dtype, 9);
+        forward[n++] = bits & MASK ? gd_gt(mask, gd_zeros(context, GD_SHAPE(1), dtype)) : mask;
+    }
+    if (attr.dropout > 0)
+        forward[n++] = gd_from_host(context, GD_SHAPE(2), GD_I64, state);
+    gd_tensor *packed = gd_apply(NULL, GD_OP_attention, n, forward, &attr);
+    if (!p[7])
+        return packed;
+    attr.is_joined = (bits & JOINED) != 0;
+    in[3] = packed;
+    in[4] = numbers_in(context, GD_SHAPE(2, p[0], tq, p[5]), dtype, 11);
+    for (int i = 3; i < n; i++)
+        in[i + 2] = forward[i];
+    return gd_apply(NULL, GD_OP_attention_grad, n + 2, in, &attr);
+}
+
 /* ---- products ---- */
 
 /* p: batch, m, k, n; 1: the left one, 2: the right one is transposed, 4: the right one is the same
@@ -231,6 +274,16 @@ static const kernel_case cases[] = {
     { "cross_entropy_grad", cross_entropy_of, { 50, 10, GD_I64, 1, 2 }, true },
     { "cross_entropy_grad", cross_entropy_of, { 5, 700, GD_I32, 0, 2 }, true },
     { "cross_entropy_grad", cross_entropy_of, { 3, 9000, GD_I64, 1, 1 }, true },
+    { "attention", attention_of, { 2, 1, 40, 40, 8, 8, CAUSAL, 0 }, false },
+    { "attention", attention_of, { 3, 3, 19, 530, 40, 20, 0, 0 }, false },
+    { "attention", attention_of, { 2, 2, 300, 270, 3, 70, CAUSAL, 0 }, false },
+    { "attention", attention_of, { 2, 1, 9, 300, 270, 5, MASK | STRANGE_LAYOUT, 0 }, false },
+    { "attention", attention_of, { 2, 1, 33, 290, 8, 8, DROPOUT | MASK_OF_NUMBERS, 0 }, false },
+    { "attention_grad", attention_of, { 2, 1, 40, 40, 8, 8, CAUSAL | JOINED, 1 }, false },
+    { "attention_grad", attention_of, { 3, 3, 139, 530, 20, 40, 0, 1 }, false },
+    { "attention_grad", attention_of, { 2, 2, 300, 270, 3, 70, CAUSAL, 1 }, false },
+    { "attention_grad", attention_of, { 2, 1, 9, 300, 270, 5, MASK | STRANGE_LAYOUT, 1 }, false },
+    { "attention_grad", attention_of, { 2, 1, 133, 290, 8, 8, DROPOUT | CAUSAL, 1 }, false },
     { "matmul", product_of, { 1, 5, 3, 4, 0 }, true },
     { "matmul", product_of, { 1, 50, 784, 64, 0 }, false },
     { "matmul", product_of, { 1, 65, 300, 130, 1 }, true },
@@ -275,10 +328,11 @@ static void functions_that_are_given_local_memory_are_part_of_their_kernel(void 
     for (const char *at = text.text; (at = strstr(at, "LOCAL ")); at++) {
         if (at[-1] != '(' && at[-1] != ' ')
             continue;
-        const char *begin = at;
-        while (begin > text.text && !(begin[-1] == '\n' && *begin != ' ' && *begin != '\n'))
+        const char *begin = at; /* of the function */
+        while (begin > text.text &&
+               !(begin[-1] == '\n' && !strchr(" \n{", *begin) && strncmp(begin, "#pragma", 7) != 0))
             begin--;
-        if (*begin == '#' || *begin == '/')
+        if (*begin == '#' || *begin == '/' || strncmp(begin, "KERNEL(", 7) == 0)
             continue;
         given++;
         if (strncmp(begin, "GD_LOCAL_INLINE ", 16) != 0)

@@ -282,6 +282,9 @@ gd_loops gd_gpu_lines_of(const gd_layout *in, const gd_layout *out, int axis);
 /* softmax.c: softmax, log_softmax; cross_entropy and its gradient */
 bool gd_gpu_describe_softmax(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_cross_entropy(const gd_kernel_call *call, gd_gpu_job *job);
+/* attention.c */
+bool gd_gpu_describe_attention(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_attention_grad(const gd_kernel_call *call, gd_gpu_job *job);
 /* product.c: matmul, linear, matmul_relu_grad; convolution and its gradients */
 bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job);

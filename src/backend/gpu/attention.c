@@ -1,0 +1,177 @@
+/* backend/gpu/attention.c: attention and its gradient in f32. The kernels are in
+ * codegen/device/attention.txt, the order that they keep is backend/cpu/attention.h's. Start at
+ * gd_gpu_describe_attention. */
+#include "backend/gpu/gpu.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/attention.h"
+#include "ops/attrs.h"
+
+enum {
+    QUERIES = 16,    /* that a group does, of 256 items */
+    KEYS = 16,       /* that a group of attention_grad_keys does, of 128 items */
+    OPERANDS = 3,    /* q, k, v */
+    OF_GRADIENT = 2, /* more of the gradient: what the forward pass gave, and g */
+};
+
+typedef struct sizes {
+    int64_t entries, heads, groups, tq, tk, d, dv;
+    int64_t of_keys; /* entries of k and v */
+} sizes;
+
+static sizes sizes_of(const gd_kernel_call *call)
+{
+    const gd_layout *q = call->in[0].layout, *k = call->in[1].layout, *v = call->in[2].layout;
+    const int rank = q->rank;
+    sizes s = { .heads = q->shape[rank - 3],
+                .groups = k->shape[rank - 3],
+                .tq = q->shape[rank - 2],
+                .tk = k->shape[rank - 2],
+                .d = q->shape[rank - 1],
+                .dv = v->shape[rank - 1] };
+    s.entries = 1;
+    for (int a = 0; a < rank - 2; a++)
+        s.entries *= q->shape[a];
+    s.of_keys = s.heads > 0 ? s.entries / s.heads * s.groups : 0;
+    return s;
+}
+
+/* The mask stretched to the scores; without one, zeros. */
+static gd_layout mask_of(const gd_kernel_call *call, int operand)
+{
+    const gd_layout *q = call->in[0].layout;
+    gd_layout stretched = *q;
+    memset(stretched.stride, 0, sizeof stretched.stride);
+    if (((const gd_attention_attr *)call->attr)->has_mask) {
+        gd_shape scores = gd_layout_shape(q);
+        scores.dim[q->rank - 1] = call->in[1].layout->shape[q->rank - 2];
+        (void)gd_layout_broadcast(call->in[operand].layout, scores, &stretched);
+    }
+    return stretched;
+}
+
+/* Where the entries of one or two operands begin: loops over all but the last two axes. */
+static void add_entries(gd_gpu_step *step, const gd_layout *x, const gd_layout *other)
+{
+    gd_layout over = *x, second = other ? *other : *x;
+    gd_loops loops;
+    over.rank -= 2;
+    second.rank -= 2;
+    gd_codegen_merge(&loops, &over, (const gd_layout *[]){ &over, &second }, other ? 2 : 1);
+    gd_gpu_add_loops(step, &loops);
+}
+
+/* The distance of neighbours along an axis counted from the last. */
+static int64_t step_of(const gd_layout *x, int axis)
+{
+    return x->stride[x->rank - axis];
+}
+
+static int64_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* Rows of the CPU's tiles of queries. */
+static int64_t tile_of(int64_t queries)
+{
+    const int64_t tiles = gd_gpu_groups(queries, GD_ATTENTION_QUERIES);
+    return tiles > 0 ? (queries + tiles - 1) / tiles : 1;
+}
+
+/* As attention_numbers has them. `extras`: the first operand behind those that all have. */
+static void add_numbers(const gd_kernel_call *call, const sizes *s, gd_gpu_step *step, int extras)
+{
+    const gd_attention_attr *attr = call->attr;
+    const gd_layout *q = call->in[0].layout, *k = call->in[1].layout, *v = call->in[2].layout;
+    const gd_layout mask = mask_of(call, extras);
+    const int masked = !attr->has_mask ? 0 : mask.dtype == GD_BOOL ? 2 : 1;
+    const gd_layout *g = extras > OPERANDS ? call->in[4].layout : q;
+    const gd_layout *const rows[] = { q, k, v, g, &mask };
+    const gd_attention_offsets to =
+        gd_attention_grad_offsets(attr, (const gd_layout *[]){ q, k, v });
+    const int64_t first[] = { s->entries, s->heads, s->groups,         s->tq,  s->tk,
+                              s->d,       s->dv,    attr->causal != 0, masked, tile_of(s->tq) };
+    for (int i = 0; i < 10; i++)
+        gd_gpu_add_number(step, first[i]);
+    for (int axis = 2; axis > 0; axis--)
+        for (int i = 0; i < 5; i++)
+            gd_gpu_add_number(step, step_of(rows[i], axis));
+    gd_gpu_add_number(step, (int64_t)attr->offset);
+    gd_gpu_add_number(step, attr->dropout > 0 ? call->in[call->n - 1].layout->stride[0] : 0);
+    gd_gpu_add_number(step, (int64_t)ceil(attr->dropout * 16777216));
+    gd_gpu_add_number(step, bits_of((float)attr->scale));
+    gd_gpu_add_number(step, bits_of((float)(1 / (1 - attr->dropout))));
+    for (int i = 0; i < 3; i++)
+        gd_gpu_add_number(step, to.at[i]);
+    for (int i = 0; i < 3; i++)
+        gd_gpu_add_number(step, to.row[i]);
+    add_entries(step, q, &mask);
+    add_entries(step, k, v);
+    add_entries(step, g, NULL);
+}
+
+/* `width`: of the results. */
+static gd_gpu_step *add_kernel(const gd_kernel_call *call, gd_gpu_job *job, const char *name,
+                               int64_t groups, int items, int64_t width, int extras)
+{
+    const gd_attention_attr *attr = call->attr;
+    gd_gpu_step *step = gd_gpu_add_kernel(job, name, groups, items);
+    gd_gpu_define(step, "COLUMNS", "%d", width <= 32 ? 32 : 64);
+    for (int i = 0; i < OPERANDS; i++)
+        gd_gpu_add_place(step, i);
+    for (int as = 0; as < 2; as++) /* numbers, flags */
+        gd_gpu_add_place(step, attr->has_mask ? extras : 0);
+    gd_gpu_add_place(step, attr->dropout > 0 ? call->n - 1 : 0);
+    return step;
+}
+
+static bool is_taken(const gd_kernel_call *call, const sizes *s)
+{
+    return call->in[0].layout->dtype == GD_F32 && s->d > 0 && s->dv > 0;
+}
+
+bool gd_gpu_describe_attention(const gd_kernel_call *call, gd_gpu_job *job)
+{
+    const sizes s = sizes_of(call);
+    const int64_t groups = s.entries * gd_gpu_groups(s.tq, QUERIES);
+    if (!is_taken(call, &s))
+        return false;
+    if (groups == 0)
+        return true;
+    gd_gpu_step *step = add_kernel(call, job, "attention_rows", groups, 256, s.dv, OPERANDS);
+    gd_gpu_add_place(step, call->n);
+    add_numbers(call, &s, step, OPERANDS);
+    return true;
+}
+
+static void add_gradient(const gd_kernel_call *call, gd_gpu_job *job, const sizes *s,
+                         const char *name, int64_t groups, int items)
+{
+    const int extras = OPERANDS + OF_GRADIENT;
+    const int64_t width = s->d > s->dv ? s->d : s->dv;
+    if (groups == 0)
+        return;
+    gd_gpu_step *step = add_kernel(call, job, name, groups, items, width, extras);
+    gd_gpu_add_place(step, 3);
+    gd_gpu_add_place(step, 4);
+    gd_gpu_add_place(step, call->n);
+    gd_gpu_add_place(step, GD_GPU_WORKSPACE);
+    add_numbers(call, s, step, extras);
+}
+
+bool gd_gpu_describe_attention_grad(const gd_kernel_call *call, gd_gpu_job *job)
+{
+    const sizes s = sizes_of(call);
+    if (!is_taken(call, &s))
+        return false;
+    job->workspace = (size_t)(s.entries * s.tq + 1) * sizeof(float);
+    add_gradient(call, job, &s, "attention_grad_rows", s.entries * gd_gpu_groups(s.tq, QUERIES),
+                 256);
+    add_gradient(call, job, &s, "attention_grad_keys", s.of_keys * gd_gpu_groups(s.tk, KEYS), 128);
+    return true;
+}
