@@ -8,20 +8,31 @@
 
 #include <string.h>
 
+/* The words of two rows side by side: low[0] high[0] low[1] high[1] … */
+static inline __m512i interleave(__m256i low, __m256i high)
+{
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(low),
+                           _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+}
+
+static inline __mmask32 first_of_32(int64_t count)
+{
+    return count >= 32 ? UINT32_MAX : count <= 0 ? 0 : (__mmask32)((1u << count) - 1);
+}
+
 /* Columns [0, count) of rows p and p + 1, or of row p and zeros, to [width][2]. */
 static inline void pack_pair(uint32_t *to, const uint16_t *b, int64_t b_step, int64_t b_col,
                              bool two, int64_t count, int64_t width)
 {
     if (b_col == 1) {
-        for (int64_t j = 0; j < width; j += 16) {
-            const int64_t left = LEAST(count - j, 16);
-            const __mmask16 mask = (__mmask16)((1u << left) - 1);
-            const __mmask16 second = two ? mask : 0;
-            const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, b + j));
-            const __m512i high =
-                _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(second, b + b_step + j));
-            _mm512_storeu_si512(to + j, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
-        }
+        const __mmask32 mask = first_of_32(count);
+        const __m512i low = _mm512_maskz_loadu_epi16(mask, b);
+        const __m512i high = _mm512_maskz_loadu_epi16(two ? mask : 0, b + b_step);
+        _mm512_storeu_si512(to,
+                            interleave(_mm512_castsi512_si256(low), _mm512_castsi512_si256(high)));
+        if (width > 16)
+            _mm512_storeu_si512(to + 16, interleave(_mm512_extracti64x4_epi64(low, 1),
+                                                    _mm512_extracti64x4_epi64(high, 1)));
         return;
     }
     for (int64_t j = 0; j < width; j++) {
@@ -30,7 +41,31 @@ static inline void pack_pair(uint32_t *to, const uint16_t *b, int64_t b_step, in
     }
 }
 
-/* Panels of 32 columns, `unit` steps or a multiple of them deep; zeros where B has no number. */
+/* Columns [0, count) of B, transposed in memory, to [packed_depth / 2][width][2]: squares of 16 columns
+ * by 16 pairs are transposed in registers. */
+static inline void pack_columns_of_pairs(uint32_t *to, const uint16_t *b, int64_t b_col,
+                                         int64_t depth, int64_t packed_depth, int64_t count,
+                                         int64_t width)
+{
+    for (int64_t p = 0; p < packed_depth; p += 32) {
+        const __mmask32 mask = first_of_32(depth - p);
+        const int64_t pairs = LEAST(packed_depth - p, 32) / 2;
+        for (int64_t j = 0; j < width; j += 16) {
+            vf32 square[16];
+            GD_SIMD_UNROLL
+            for (int i = 0; i < 16; i++) {
+                const int64_t column = LEAST(j + i, count - 1); /* those beyond nobody keeps */
+                square[i] =
+                    _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(mask, b + column * b_col + p));
+            }
+            vf32_transpose(square);
+            for (int64_t i = 0; i < pairs; i++)
+                _mm512_storeu_ps(to + (p / 2 + i) * width + j, square[i]);
+        }
+    }
+}
+
+/* Panels of 32 columns, `unit` steps or a multiple of them deep; zeros where B has no row. */
 static inline void pack_b_pairs(void *dst, const uint16_t *b, int64_t b_step, int64_t b_col,
                                 int64_t depth, int64_t columns, int64_t unit)
 {
@@ -39,6 +74,10 @@ static inline void pack_b_pairs(void *dst, const uint16_t *b, int64_t b_step, in
         const int64_t count = LEAST(columns - j, 32), width = (count + 15) / 16 * 16;
         uint32_t *to = (uint32_t *)dst + j * packed_depth / 2;
         const uint16_t *from = b + j * b_col;
+        if (b_step == 1 && b_col != 1) {
+            pack_columns_of_pairs(to, from, b_col, depth, packed_depth, count, width);
+            continue;
+        }
         for (int64_t p = 0; p < depth; p += 2, to += width)
             pack_pair(to, from + p * b_step, b_step, b_col, p + 1 < depth, count, width);
         memset(to, 0, (size_t)((packed_depth - (depth + 1) / 2 * 2) / 2 * width) * sizeof *to);

@@ -19,10 +19,43 @@
 _Static_assert(2 * ROWS * DEPTH <= GD_GEMM_PANEL_BYTES, "there is room for a panel");
 _Static_assert(sizeof(float) * ROWS * 32 <= GD_GEMM_MOST_TILE_BYTES, "and for a tile");
 
+/* 16 rows of 32 steps of A, transposed in memory, to a register: zeros where A has no number. */
+static void pack_square(uint16_t *to, const uint16_t *a, int64_t a_col, int64_t rows, int64_t steps)
+{
+    const __mmask16 mask = (__mmask16)((1u << rows) - 1);
+    VEC square[16];
+    UNROLL
+    for (int i = 0; i < 16; i++) {
+        const __mmask16 low = 2 * i < steps ? mask : 0, high = 2 * i + 1 < steps ? mask : 0;
+        const uint16_t *from = a + 2 * i * a_col;
+        square[i] = _mm512_castsi512_ps(interleave(_mm256_maskz_loadu_epi16(low, from),
+                                                   _mm256_maskz_loadu_epi16(high, from + a_col)));
+    }
+    V(transpose)(square);
+    UNROLL
+    for (int i = 0; i < 16; i++)
+        V(store)((float *)(void *)(to + i * STEPS), square[i]);
+}
+
+static void pack_transposed_a(uint16_t *to, const uint16_t *a, int64_t a_col, int64_t rows,
+                              int64_t depth)
+{
+    for (int64_t p = 0; p < depth; p += STEPS)
+        for (int64_t i = 0; i < ROWS; i += 16, to += REGISTER)
+            pack_square(to, a + p * a_col + i, a_col, LEAST(rows > i ? rows - i : 0, 16),
+                        depth - p);
+}
+
 /* A register each, as they are read: [depth / 32][2][16][32], zeros where A has no number. */
 static void pack_a(void *dst, const void *from, int64_t a_row, int64_t a_col, int64_t rows,
                    int64_t depth, int64_t *row, int64_t *step)
 {
+    *row = STEPS;
+    *step = A_BLOCK;
+    if (a_row == 1 && a_col != 1) {
+        pack_transposed_a(dst, from, a_col, rows, depth);
+        return;
+    }
     for (int64_t i = 0; i < ROWS; i++) {
         const uint16_t *a = (const uint16_t *)from + LEAST(i, rows - 1) * a_row;
         uint16_t *to = (uint16_t *)dst + i / 16 * REGISTER + i % 16 * STEPS;
@@ -37,8 +70,6 @@ static void pack_a(void *dst, const void *from, int64_t a_row, int64_t a_col, in
                 to[s] = s < count ? a[(p + s) * a_col] : 0;
         }
     }
-    *row = STEPS;
-    *step = A_BLOCK;
 }
 
 static void pack_b(void *dst, const void *b, int64_t b_step, int64_t b_col, int64_t depth,
