@@ -12,6 +12,7 @@
 #include <gradus/gradus.h>
 
 #include "base/cpu.h"
+#include "base/half.h"
 #include "support/tensors.h"
 
 #include <float.h>
@@ -215,6 +216,35 @@ static void test_denormals(void **state)
     }
 }
 
+/* ---- rounding ---- */
+
+/* Every upper half of an f32 with lower halves below, at and above the middle: zeros, denormals, ties,
+ * what rounds to infinity, infinities and NaNs. One more than whole vectors. */
+static void test_rounding(void **state)
+{
+    (void)state;
+    enum { LOWS = 6, NUMBERS = LOWS * 65536 + 1 };
+    static const uint32_t low[LOWS] = { 0, 1, 0x7fff, 0x8000, 0x8001, 0xffff };
+    static float x[NUMBERS];
+    static uint16_t expected[NUMBERS];
+    for (uint32_t i = 0; i < NUMBERS; i++) {
+        const uint32_t bits = i / LOWS << 16 | low[i % LOWS];
+        memcpy(&x[i], &bits, sizeof bits);
+        expected[i] = gd_f32_to_bf16(x[i]);
+    }
+    for (size_t i = 0; i < COUNT(targets); i++) {
+        gd_context *gd = open_target(&targets[i], 1);
+        if (!gd)
+            continue;
+        reading r = reading_take(gd_cast(gd_from_host(gd, GD_SHAPE(NUMBERS), GD_F32, x), GD_BF16),
+                                 "rounded");
+        assert_int_equal(r.bytes, sizeof expected);
+        assert_memory_equal(r.data, expected, sizeof expected);
+        reading_free(&r);
+        close_context(gd);
+    }
+}
+
 /* ---- plans ---- */
 
 /* A weight is rounded by one cast for all that read it, and nothing is widened. */
@@ -259,6 +289,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_one_machine_one_result),
                                         cmocka_unit_test(test_denormals),
+                                        cmocka_unit_test(test_rounding),
                                         cmocka_unit_test(test_plans_multiply_bf16) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,7 +96,7 @@ static bool takes(const gd_ew_program *p, const gd_fused_attr *attr, const gd_ke
 
 bool gd_ew_adam_holds(const gd_ew_adam *found, int i)
 {
-    for (int k = 0; k < NODES; k++)
+    for (int k = 0; k < NODES && i >= 0; k++) /* nodes that are not there are -1, inputs below 0 */
         if (found->node[k] == i)
             return true;
     return false;
