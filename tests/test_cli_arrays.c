@@ -251,6 +251,15 @@ static void two_arrays_need_no_names(void **state)
     named[0].name = "a.npy";
     write_npz("unnamed.npz", 3, named);
     assert_fails(run("train unnamed.npz --run no"), 1, "Call them x and y. There are: a, x, other");
+    /* An array of something else is told with the file's name and its own. */
+    char command[1024];
+    snprintf(command, sizeof command, "cd '%s' && sed 's/<i8/|O8/' rows/y.npy > objects.npy",
+             folder);
+    assert_int_equal(system(command), 0);
+    entry objects[] = { { .name = "x.npy", .from = "rows/x.npy" },
+                        { .name = "y.npy", .from = "objects.npy" } };
+    write_npz("objects.npz", 2, objects);
+    assert_fails(run("train objects.npz --run no"), 1, "objects.npz: y: its values are |O");
     assert_false(is_there("no"));
 }
 

@@ -206,7 +206,7 @@ gd_table *gd_table_create_with(const char *text, size_t size, const gd_table_opt
         return NULL;
     if (!text)
         return gd_fail_null(GD_ERR_INVALID, "gd_table_create: the text is NULL");
-    if (gd_stream_open_memory(text, size, &stream) != GD_OK)
+    if (gd_stream_open_memory("memory", text, size, &stream) != GD_OK)
         return NULL;
     gd_table *table = read_table("gd_table_create", stream, &o);
     gd_stream_close(stream);

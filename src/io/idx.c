@@ -206,7 +206,7 @@ gd_status gd_idx_read_memory(const void *bytes, size_t size, gd_idx *out)
         return gd_fail(GD_ERR_INVALID, "gd_idx_read_memory: %s is NULL", out ? "bytes" : "out");
     memset(out, 0, sizeof *out);
     gd_stream *stream;
-    gd_status status = gd_stream_open_memory(bytes, size, &stream);
+    gd_status status = gd_stream_open_memory("memory", bytes, size, &stream);
     if (status == GD_OK)
         status = read_array(stream, out);
     gd_stream_close(stream);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "io/file.h"
 #include "io/stream.h"
 
@@ -342,14 +343,16 @@ gd_status gd_npz_read(const gd_npz *z, int64_t index, gd_npy *out)
         return gd_fail(GD_ERR_INVALID, "gd_npz_read: no file, no result, or no array %lld",
                        (long long)index);
     const entry *e = &z->entries[index];
+    char name[512]; /* the array's, in messages */
     unsigned char *bytes;
     gd_stream *stream = NULL;
+    gd_snprintf(name, sizeof name, "%.400s: %.100s", z->path, e->name);
     gd_status status = read_bytes(z, e, &bytes);
     /* A stream would undo gzip, too: a few bytes could become any number. */
     if (status == GD_OK && e->size >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b)
         status = fail_damaged(z, "an array that is compressed twice");
     if (status == GD_OK)
-        status = gd_stream_open_memory(bytes, (size_t)e->size, &stream);
+        status = gd_stream_open_memory(name, bytes, (size_t)e->size, &stream);
     if (status == GD_OK)
         status = gd_npy_read_stream(stream, out);
     gd_stream_close(stream);

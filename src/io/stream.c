@@ -225,10 +225,10 @@ static gd_stream *create(const char *name, size_t extra)
     return stream;
 }
 
-gd_status gd_stream_open_memory(const void *bytes, size_t size, gd_stream **out)
+gd_status gd_stream_open_memory(const char *name, const void *bytes, size_t size, gd_stream **out)
 {
     *out = NULL;
-    gd_stream *stream = create("memory", 0);
+    gd_stream *stream = create(name, 0);
     if (!stream)
         return GD_ERR_MEMORY;
     stream->next = bytes;

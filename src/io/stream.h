@@ -11,8 +11,8 @@ typedef struct gd_stream gd_stream;
  * (gzip in a build without zlib). */
 gd_status gd_stream_open(const char *path, gd_stream **out);
 
-/* The same over bytes that the caller keeps until the stream is closed. */
-gd_status gd_stream_open_memory(const void *bytes, size_t size, gd_stream **out);
+/* The same over bytes that the caller keeps until the stream is closed. Messages call it `name`, copied. */
+gd_status gd_stream_open_memory(const char *name, const void *bytes, size_t size, gd_stream **out);
 
 void gd_stream_close(gd_stream *stream);
 
@@ -28,7 +28,7 @@ gd_status gd_stream_take(gd_stream *stream, size_t bytes, void **out, size_t *go
  * else -1. */
 int64_t gd_stream_left(const gd_stream *stream);
 
-/* What messages call the source: the path that was opened, or "memory". */
+/* What messages call the source: the path that was opened, or the name that was given. */
 const char *gd_stream_name(const gd_stream *stream);
 
 /* zlib's memory, from gd_alloc, so that its failures can be tested: zalloc and zfree of a z_stream. */
