@@ -269,6 +269,8 @@ class Tensor(Interop, _ops.TensorMethods):
                 _lib.fail()
         return block.raw[:self.nbytes]
 
+    __bytes__ = tobytes
+
     def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(f"the truth of {self.size} elements: use .any() or .all()")
@@ -281,8 +283,8 @@ class Tensor(Interop, _ops.TensorMethods):
         return int(self.item())
 
     def __index__(self) -> int:
-        if self.dtype.is_float:
-            raise TypeError("a float is no index")
+        if self.dtype.is_float or self.size != 1:
+            raise TypeError("a float is no index" if self.dtype.is_float else f"an index is one number, and this has {self.size}")
         return int(self.item())
 
     def __complex__(self) -> complex:

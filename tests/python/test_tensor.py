@@ -40,6 +40,10 @@ def test_tensors_index():
     assert x[gd.tensor(1)].shape == (4, 5)
     assert x[x > 55].tolist() == [56, 57, 58, 59]
     assert A[gd.tensor(2)].tolist() == A[2].tolist()  # __index__
+    assert range(10)[gd.tensor(3)] == 3
+    for wrong in (gd.arange(2), gd.tensor(1.0)):
+        with pytest.raises(TypeError):
+            range(10)[wrong]
     assert [row.shape for row in x] == [(4, 5)] * 3
     assert gd.tensor(7) in x and 60 not in x
 
