@@ -217,6 +217,45 @@ static gd_tensor *attention_of(gd_context *context, const int64_t *p, gd_dtype d
     return gd_apply(NULL, GD_OP_attention_grad, n + 2, in, &attr);
 }
 
+/* ---- recurrent networks ---- */
+
+enum { REVERSED = 1, LENGTHS = 2, OF_CELL = 4, ACROSS = 8 };
+
+/* p: batch, steps, units, cell; how; whether the gradient. */
+static gd_tensor *recurrent_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    const int64_t batch = p[0], w = p[2], wide = w * gd_recurrent_gates((int32_t)p[3]);
+    const bool is_lstm = p[3] == GD_CELL_LSTM;
+    gd_recurrent_attr attr = { .cell = (int32_t)p[3],
+                               .reverse = (p[4] & REVERSED) != 0,
+                               .has_lengths = (p[4] & LENGTHS) != 0 };
+    gd_tensor *u = gd_mul_scalar(numbers_in(context, GD_SHAPE(w, wide), dtype, 7), 0.1);
+    gd_tensor *forward[6] = {
+        numbers_in(context, GD_SHAPE(batch, p[1], wide), dtype, 5), u,
+        numbers_in(context, GD_SHAPE(wide), dtype, 9),
+        p[4] & ACROSS ? gd_transpose(numbers_in(context, GD_SHAPE(w, batch), dtype, 11), 0, 1)
+                      : numbers_in(context, GD_SHAPE(batch, w), dtype, 11)
+    };
+    int n = 4, m = 3;
+    if (is_lstm)
+        forward[n++] = numbers_in(context, GD_SHAPE(batch, w), dtype, 13);
+    if (attr.has_lengths)
+        forward[n++] = gd_arange(context, 1, (double)batch + 1, 1, GD_I64);
+    gd_tensor *kept = gd_apply(NULL, GD_OP_recurrent, n, forward, &attr);
+    if (!p[5])
+        return kept;
+    attr.part = (p[4] & OF_CELL) != 0;
+    gd_tensor *in[6] = { kept,
+                         p[4] & ACROSS ? gd_transpose(u, 0, 1)
+                                       : gd_contiguous(gd_transpose(u, 0, 1)),
+                         forward[3] };
+    for (int i = 4; i < n; i++)
+        in[m++] = forward[i];
+    in[m++] = attr.part ? numbers_in(context, GD_SHAPE(batch, w), dtype, 15)
+                        : numbers_in(context, GD_SHAPE(batch, p[1], w), dtype, 15);
+    return gd_apply(NULL, GD_OP_recurrent_grad, m, in, &attr);
+}
+
 /* ---- products ---- */
 
 /* p: batch, m, k, n; 1: the left one, 2: the right one is transposed, 4: the right one is the same
@@ -284,6 +323,18 @@ static const kernel_case cases[] = {
     { "attention_grad", attention_of, { 2, 2, 300, 270, 3, 70, CAUSAL, 1 }, false },
     { "attention_grad", attention_of, { 2, 1, 9, 300, 270, 5, MASK | STRANGE_LAYOUT, 1 }, false },
     { "attention_grad", attention_of, { 2, 1, 133, 290, 8, 8, DROPOUT | CAUSAL, 1 }, false },
+    { "recurrent", recurrent_of, { 3, 5, 150, GD_CELL_RNN, 0, 0 }, false },
+    { "recurrent", recurrent_of, { 3, 4, 300, GD_CELL_RNN_RELU, REVERSED, 0 }, false },
+    { "recurrent", recurrent_of, { 4, 5, 140, GD_CELL_LSTM, LENGTHS | ACROSS, 0 }, false },
+    { "recurrent", recurrent_of, { 2, 3, 290, GD_CELL_LSTM, REVERSED, 0 }, false },
+    { "recurrent", recurrent_of, { 4, 5, 135, GD_CELL_GRU, REVERSED | LENGTHS, 0 }, false },
+    { "recurrent", recurrent_of, { 2, 3, 300, GD_CELL_GRU, ACROSS, 0 }, false },
+    { "recurrent_grad", recurrent_of, { 3, 5, 150, GD_CELL_RNN, 0, 1 }, false },
+    { "recurrent_grad", recurrent_of, { 3, 4, 300, GD_CELL_RNN_RELU, REVERSED, 1 }, false },
+    { "recurrent_grad", recurrent_of, { 4, 5, 140, GD_CELL_LSTM, LENGTHS | ACROSS, 1 }, false },
+    { "recurrent_grad", recurrent_of, { 2, 3, 290, GD_CELL_LSTM, REVERSED | OF_CELL, 1 }, false },
+    { "recurrent_grad", recurrent_of, { 4, 5, 135, GD_CELL_GRU, REVERSED | LENGTHS, 1 }, false },
+    { "recurrent_grad", recurrent_of, { 2, 3, 300, GD_CELL_GRU, ACROSS, 1 }, false },
     { "matmul", product_of, { 1, 5, 3, 4, 0 }, true },
     { "matmul", product_of, { 1, 50, 784, 64, 0 }, false },
     { "matmul", product_of, { 1, 65, 300, 130, 1 }, true },

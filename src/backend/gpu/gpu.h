@@ -285,6 +285,9 @@ bool gd_gpu_describe_cross_entropy(const gd_kernel_call *call, gd_gpu_job *job);
 /* attention.c */
 bool gd_gpu_describe_attention(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_attention_grad(const gd_kernel_call *call, gd_gpu_job *job);
+/* recurrent.c */
+bool gd_gpu_describe_recurrent(const gd_kernel_call *call, gd_gpu_job *job);
+bool gd_gpu_describe_recurrent_grad(const gd_kernel_call *call, gd_gpu_job *job);
 /* product.c: matmul, linear, matmul_relu_grad; convolution and its gradients */
 bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job);
