@@ -42,8 +42,8 @@ bool gd_cpu_has(gd_cpu_extension extension);
 /* "avx512_bf16", "amx_bf16" */
 const char *gd_cpu_extension_name(gd_cpu_extension extension);
 
-/* Whether kernels may use it: the processor has it, and GRADUS_ISA is unset or names it. So an
- * instruction set's name there forbids all extensions. */
+/* Whether kernels may use it: the processor has it, and GRADUS_ISA names it, or is unset and it is
+ * faster than doing without. So an instruction set's name there forbids all extensions. */
 bool gd_cpu_may_use(gd_cpu_extension extension);
 
 /* Data cache sizes in bytes of level 1, 2, 3; a sensible guess where the system does not tell. */
