@@ -143,9 +143,19 @@ static void rare_classes_are_balanced(void **state)
     assert_false(is_there("^numbers$"));
 }
 
+static void empty_logs_and_folders_are_told(void **state)
+{
+    (void)state;
+    in_shell("mkdir begun && echo '{}' > begun/config.json && : > begun/metrics.jsonl");
+    assert_has(run("compare begun")->out, " none\n");
+    assert_fails(run("train " TABLES "iris.csv --target species --config begun"), 1,
+                 "begun: cannot be read: Is a directory");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(empty_logs_and_folders_are_told),
         cmocka_unit_test(rare_classes_are_balanced),
         cmocka_unit_test(tables_without_rows_are_told),
         cmocka_unit_test(damaged_models_are_no_data),

@@ -249,8 +249,10 @@ static void print_block(block *b)
         print_cell(c->names[i], true);
     printf("\n");
     print_label("last step");
-    for (int i = b->first; i < b->end; i++)
-        print_cell(cli_count(gd_history_last_step(c->runs[i]), text), false);
+    for (int i = b->first; i < b->end; i++) {
+        const int64_t step = gd_history_last_step(c->runs[i]); /* -1: its log is empty */
+        print_cell(step < 0 ? "none" : cli_count(step, text), false);
+    }
     printf("\n");
     print_label("time");
     for (int i = b->first; i < b->end; i++)

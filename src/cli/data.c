@@ -2,6 +2,7 @@
  * and MNIST, the simplest. Start at cli_data_open(). */
 #include "cli.h"
 
+#include <errno.h>
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -293,16 +294,19 @@ static char *read_stream(FILE *f, size_t *size)
 
 char *cli_read_file(const char *path, size_t *size)
 {
+    errno = 0;
     FILE *f = fopen(path, "rb");
     char *bytes = f ? read_stream(f, size) : NULL;
+    const int why = errno;
     if (f)
         fclose(f);
     if (bytes) {
         bytes[*size] = '\0';
         return bytes;
     }
-    char sentence[4096 + 32];
-    snprintf(sentence, sizeof sentence, "%.4000s: cannot be read", path);
+    char sentence[4096 + 160];
+    snprintf(sentence, sizeof sentence, "%.4000s: cannot be read%s%.100s", path, why ? ": " : "",
+             why ? strerror(why) : "");
     (void)gd_error_record(GD_ERR_IO, sentence);
     return NULL;
 }
