@@ -2,6 +2,7 @@
 import gc
 import os
 import pathlib
+import signal
 
 import pytest
 
@@ -31,6 +32,8 @@ def nothing_leaks(request):
 
 
 def pytest_configure(config):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell that began this in the background: the tests send it themselves
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "keeps: tensors outlive the test, by design")
 
 

@@ -173,6 +173,8 @@ def test_ctrl_c_from_outside(kind, tmp_path):
     """SIGINT of the operating system, at any moment: KeyboardInterrupt, or an end in order, and a library that goes on."""
     script = tmp_path / "train.py"
     script.write_text(f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell begins in the background ignores it
 import gradus as gd
 from gradus import data, nn, optim
 gd.seed(1)
@@ -201,7 +203,10 @@ print("ended in order")
     assert process.stdout.readline() == "begun\n"
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=120)
+    try:
+        out, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert out == "ended in order\n", errors
 
 
