@@ -256,6 +256,17 @@ static gd_tensor *recurrent_of(gd_context *context, const int64_t *p, gd_dtype d
     return gd_apply(NULL, GD_OP_recurrent_grad, m, in, &attr);
 }
 
+/* ---- concat ---- */
+
+/* p: how many parts. */
+static gd_tensor *concat_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    gd_tensor *parts[16];
+    for (int i = 0; i < p[0]; i++)
+        parts[i] = numbers_in(context, GD_SHAPE(3, 1 + i % 3, 5), dtype, (uint64_t)i);
+    return gd_concat((int)p[0], parts, 1);
+}
+
 /* ---- products ---- */
 
 /* p: batch, m, k, n; 1: the left one, 2: the right one is transposed, 4: the right one is the same
@@ -335,6 +346,8 @@ static const kernel_case cases[] = {
     { "recurrent_grad", recurrent_of, { 2, 3, 290, GD_CELL_LSTM, REVERSED | OF_CELL, 1 }, false },
     { "recurrent_grad", recurrent_of, { 4, 5, 135, GD_CELL_GRU, REVERSED | LENGTHS, 1 }, false },
     { "recurrent_grad", recurrent_of, { 2, 3, 300, GD_CELL_GRU, ACROSS, 1 }, false },
+    { "concat", concat_of, { 5 }, true },
+    { "concat", concat_of, { 16 }, false },
     { "matmul", product_of, { 1, 5, 3, 4, 0 }, true },
     { "matmul", product_of, { 1, 50, 784, 64, 0 }, false },
     { "matmul", product_of, { 1, 65, 300, 130, 1 }, true },
