@@ -31,6 +31,7 @@ static struct {
     void (*arm)(const char *name, int64_t call, bool lasting, cl_int code);
     int64_t (*calls)(const char *name);
     int64_t (*alive)(void);
+    void (*without)(cl_uint what, cl_bitfield bits);
 } failing;
 
 static bool find(void *library, const char *name, void *function)
@@ -47,7 +48,8 @@ static bool load_failing(void)
     return library && setenv("GRADUS_OPENCL_PATH", FOLDER, 1) == 0 &&
            find(library, "failing_opencl_arm", &failing.arm) &&
            find(library, "failing_opencl_calls", &failing.calls) &&
-           find(library, "failing_opencl_alive", &failing.alive);
+           find(library, "failing_opencl_alive", &failing.alive) &&
+           find(library, "failing_opencl_without", &failing.without);
 }
 
 /* ---- every failure ---- */
@@ -200,6 +202,38 @@ static void kernels_that_cannot_be_made_are_told(void **state)
     free(kept);
 }
 
+/* ---- devices whose results would be others ---- */
+
+static void a_device_without_the_arithmetic_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        cl_uint what;
+        cl_bitfield bits;
+        const char *lacks;
+    } cases[] = {
+        { CL_DEVICE_DOUBLE_FP_CONFIG, ~(cl_bitfield)0, "has no f64, and so cannot give" },
+        { CL_DEVICE_DOUBLE_FP_CONFIG, CL_FP_FMA, "has no f64, and so cannot give" },
+        { CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_DENORM, "has no f32 with subnormal numbers and fma" },
+        { CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT,
+          "has no f32 with divisions and roots that are rounded correctly" },
+    };
+    failing.arm(NULL, 0, false, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        failing.without(cases[i].what, cases[i].bits);
+        assert_null(gd_open("opencl:0", .threads = 1));
+        assert_int_equal(gd_error_code(), GD_ERR_UNSUPPORTED);
+        if (!strstr(gd_error_message(), cases[i].lacks))
+            fail_msg("%s", gd_error_message());
+        gd_error_clear();
+        assert_int_equal(failing.alive(), 0);
+    }
+    failing.without(0, 0);
+    gd_context *gd = gd_open("opencl:0", .threads = 1);
+    assert_non_null(gd);
+    gd_close(gd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +241,7 @@ int main(void)
         cmocka_unit_test(all_calls_that_fail_are_told),
         cmocka_unit_test(out_of_memory_names_what_there_is_and_what_holds_most),
         cmocka_unit_test(kernels_that_cannot_be_made_are_told),
+        cmocka_unit_test(a_device_without_the_arithmetic_is_refused),
     };
     gd_context *cpu = gd_open("cpu", .threads = 1);
     const bool ran = cpu && device_program(cpu, &expected);

@@ -116,8 +116,33 @@ PASS(clGetPlatformInfo, (cl_platform_id of, cl_uint what, size_t bytes, void *to
 PASS(clGetDeviceIDs,
      (cl_platform_id of, cl_bitfield type, cl_uint most, cl_device_id *found, cl_uint *count),
      (of, type, most, found, count), false)
-PASS(clGetDeviceInfo, (cl_device_id of, cl_uint what, size_t bytes, void *to, size_t *size),
-     (of, what, bytes, to, size), false)
+/* What the device is told to be without. */
+static cl_uint without_what;
+static cl_bitfield without_bits;
+
+void failing_opencl_without(cl_uint what, cl_bitfield bits)
+{
+    without_what = what;
+    without_bits = bits;
+}
+
+cl_int clGetDeviceInfo(cl_device_id of, cl_uint what, size_t bytes, void *to, size_t *size);
+cl_int clGetDeviceInfo(cl_device_id of, cl_uint what, size_t bytes, void *to, size_t *size)
+{
+    static cl_int (*real)(cl_device_id, cl_uint, size_t, void *, size_t *);
+    if (!real && !find("clGetDeviceInfo", &real))
+        return CL_DEVICE_NOT_FOUND;
+    if (fails("clGetDeviceInfo"))
+        return fail_code;
+    const cl_int got = real(of, what, bytes, to, size);
+    if (got == CL_SUCCESS && what == without_what && to && bytes == sizeof without_bits) {
+        cl_bitfield number;
+        memcpy(&number, to, sizeof number);
+        number &= ~without_bits;
+        memcpy(to, &number, sizeof number);
+    }
+    return got;
+}
 
 /* ---- contexts and queues ---- */
 
