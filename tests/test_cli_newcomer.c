@@ -146,6 +146,7 @@ static void rare_classes_are_balanced(void **state)
 static void empty_logs_and_folders_are_told(void **state)
 {
     (void)state;
+    need("jansson");
     in_shell("mkdir begun && echo '{}' > begun/config.json && : > begun/metrics.jsonl");
     assert_has(run("compare begun")->out, " none\n");
     assert_fails(run("train " TABLES "iris.csv --target species --config begun"), 1,
