@@ -187,15 +187,17 @@ static void cut_rows(weight_part *part, int64_t end)
 static void explain_weight(const weight_work *work, int threads)
 {
     const gd_conv_sizes *s = &work->args->s;
+    const int64_t rows = s->c * s->taps;
     gd_text *text = work->args->explain;
     weight_part part = begin_part(work, 0, &work->window);
     weight_band band;
-    cut_columns(&part, (s->o + LANES - 1) / LANES / work->column_parts * LANES);
-    cut_rows(&part, s->c * s->taps / work->row_parts);
+    const int64_t vecs = (s->o + LANES - 1) / LANES, parts = work->column_parts;
+    cut_columns(&part, LEAST((vecs + parts - 1) / parts * LANES, s->o)); /* the largest piece */
+    cut_rows(&part, (rows + work->row_parts - 1) / work->row_parts);
     if (s->groups > 1)
         gd_text_add(text, "%lld times ", (long long)s->groups);
     gd_text_add(text, "%lld x %lld x %lld by %s; vectors of %d; %d thread%s", (long long)s->o,
-                (long long)part.positions, (long long)(s->c * s->taps),
+                (long long)part.positions, (long long)rows,
                 shape_weight_band(&part, &band)
                     ? "bands: rows are copied once, and read at each tap's shift"
                     : "packing: windows do not overlap, or their band does not fit the cache",
