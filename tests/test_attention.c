@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/node.h"
 #include "support/context.h"
 
 typedef struct problem {
@@ -47,15 +48,22 @@ static gd_tensor *mask_of(gd_context *context, const problem *p)
     return gd_where(may, bias, gd_scalar(context, -INFINITY, GD_F32));
 }
 
-/* Result and gradients for operands that depend on the problem alone. */
-static answer solve(gd_context *context, const problem *p, bool plain)
+/* Normal numbers, rounded to `dtype`. */
+static gd_tensor *operand(gd_context *context, gd_shape shape, gd_dtype dtype)
+{
+    gd_tensor *x = gd_normal(context, shape, 0, 1, GD_F32);
+    return dtype == GD_F32 ? x : gd_cast(x, dtype);
+}
+
+/* Result and gradients, in f32, for operands of `dtype` that depend on the problem alone. */
+static answer solve_of(gd_context *context, const problem *p, gd_dtype dtype, bool plain)
 {
     gd_scope_begin(context);
     gd_seed(context, 5);
-    gd_tensor *q = gd_normal(context, GD_SHAPE(p->batch, p->heads, p->tq, p->d), 0, 1, GD_F32);
-    gd_tensor *k = gd_normal(context, GD_SHAPE(p->batch, p->groups, p->tk, p->d), 0, 1, GD_F32);
-    gd_tensor *v = gd_normal(context, GD_SHAPE(p->batch, p->groups, p->tk, p->dv), 0, 1, GD_F32);
-    gd_tensor *g = gd_normal(context, GD_SHAPE(p->batch, p->heads, p->tq, p->dv), 0, 1, GD_F32);
+    gd_tensor *q = operand(context, GD_SHAPE(p->batch, p->heads, p->tq, p->d), dtype);
+    gd_tensor *k = operand(context, GD_SHAPE(p->batch, p->groups, p->tk, p->d), dtype);
+    gd_tensor *v = operand(context, GD_SHAPE(p->batch, p->groups, p->tk, p->dv), dtype);
+    gd_tensor *g = operand(context, GD_SHAPE(p->batch, p->heads, p->tq, p->dv), dtype);
     gd_tensor *leaves[3] = { gd_set_requires_grad(q, true), gd_set_requires_grad(k, true),
                              gd_set_requires_grad(v, true) };
     gd_seed(context, 9);
@@ -68,12 +76,19 @@ static answer solve(gd_context *context, const problem *p, bool plain)
     memcpy(all + 1, grads, sizeof grads);
     answer a;
     for (int i = 0; i < 4; i++) {
+        assert_int_equal(gd_tensor_dtype(all[i]), dtype);
+        all[i] = gd_cast(all[i], GD_F32);
         a.count[i] = (size_t)gd_tensor_count(all[i]);
         a.value[i] = malloc(a.count[i] * sizeof(float));
         assert_int_equal(gd_tensor_read(all[i], a.value[i], a.count[i] * sizeof(float)), GD_OK);
     }
     gd_scope_end(context);
     return a;
+}
+
+static answer solve(gd_context *context, const problem *p, bool plain)
+{
+    return solve_of(context, p, GD_F32, plain);
 }
 
 static void answer_free(answer *a)
@@ -115,14 +130,59 @@ static void test_tiles_equal_plain(void **state)
     }
 }
 
-static void test_threads_and_calls_agree(void **state)
+/* bf16: probabilities and their gradients are rounded to 8 bits before they are multiplied, and the
+ * results once, which the plain composition, in f32, does alone. Of many terms of random signs that
+ * is an error of sqrt(sum of squares) / 2^9; the largest of tens of thousands of numbers is about
+ * five times as far off. */
+static void test_bf16_is_near_plain(void **state)
 {
     gd_context *context = *state;
+    for (int i = 0; i < PROBLEMS; i++) {
+        answer tiles = solve_of(context, &problems[i], GD_BF16, false),
+               plain = solve_of(context, &problems[i], GD_BF16, true);
+        for (int k = 0; k < 4; k++) {
+            double off = 0, size = 0;
+            assert_int_equal(tiles.count[k], plain.count[k]);
+            for (size_t j = 0; j < plain.count[k]; j++) {
+                const double a = (double)tiles.value[k][j], b = (double)plain.value[k][j];
+                if (!(fabs(a - b) <= 0x1p-5 * (1 + fabs(b))))
+                    fail_msg("problem %d, answer %d, element %zu: %.9g, plain %.9g", i, k, j, a, b);
+                off += (a - b) * (a - b);
+                size += b * b;
+            }
+            if (!(off <= size * 0x1p-15))
+                fail_msg("problem %d, answer %d: off by %g of its size", i, k, sqrt(off / size));
+        }
+        answer_free(&tiles);
+        answer_free(&plain);
+    }
+}
+
+/* bf16 goes in as it is, sums come out in f32, and both ways are rounded once. */
+static void test_bf16_is_not_widened(void **state)
+{
+    gd_context *context = *state;
+    gd_scope_begin(context);
+    gd_tensor *x = gd_set_requires_grad(operand(context, GD_SHAPE(2, 5, 8), GD_BF16), true), *d;
+    gd_tensor *r = gd_attention(x, x, x);
+    assert_int_equal(r->op->id, GD_OP_cast);
+    const gd_tensor *sums = r->inputs[0];
+    assert_int_equal(sums->op->id, GD_OP_attention_result);
+    assert_int_equal(sums->layout.dtype, GD_F32);
+    for (int i = 1; i <= 3; i++)
+        assert_int_equal(sums->inputs[i]->layout.dtype, GD_BF16);
+    assert_int_equal(gd_grad(1, &r, NULL, 1, &x, &d), GD_OK);
+    assert_int_equal(gd_tensor_dtype(d), GD_BF16);
+    gd_scope_end(context);
+}
+
+static void threads_agree(gd_context *context, gd_dtype dtype)
+{
     for (int i = 0; i < PROBLEMS; i++) {
         answer one = { 0 };
         for (int threads = 1; threads <= 3; threads++) {
             assert_int_equal(gd_context_set_threads(context, threads), GD_OK);
-            answer a = solve(context, &problems[i], false);
+            answer a = solve_of(context, &problems[i], dtype, false);
             for (int k = 0; threads > 1 && k < 4; k++)
                 assert_memory_equal(a.value[k], one.value[k], a.count[k] * sizeof(float));
             if (threads == 1)
@@ -133,6 +193,43 @@ static void test_threads_and_calls_agree(void **state)
         answer_free(&one);
     }
     gd_context_set_threads(context, 2);
+}
+
+static void test_threads_and_calls_agree(void **state)
+{
+    threads_agree(*state, GD_F32);
+    threads_agree(*state, GD_BF16);
+}
+
+/* ---- compiled ---- */
+
+static gd_tensor *loss_gradient(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    gd_tensor *qkv[3];
+    for (int i = 0; i < 3; i++) /* [time, 3 * 2 heads * 8] cut as self-attention does */
+        qkv[i] = gd_transpose(
+            gd_reshape(gd_slice(in[0], 1, i * 16, i * 16 + 16, 1), GD_SHAPE(140, 2, 8)), 0, 1);
+    gd_tensor *r = gd_attention(qkv[0], qkv[1], qkv[2], .causal = true), *d;
+    gd_tensor *x = in[0];
+    if (gd_grad(1, &r, NULL, 1, &x, &d) != GD_OK)
+        return NULL;
+    return gd_concat(2, (gd_tensor *[]){ d, gd_reshape(gd_transpose(r, 0, 1), GD_SHAPE(140, 16)) },
+                     1);
+}
+
+static void test_compiled_bf16_has_the_same_bits(void **state)
+{
+    gd_context *context = *state;
+    uint16_t eager[140 * 64], compiled[140 * 64];
+    gd_scope_begin(context);
+    gd_tensor *x = gd_set_requires_grad(operand(context, GD_SHAPE(140, 48), GD_BF16), true);
+    gd_function *f = gd_compile(context, loss_gradient, NULL);
+    assert_int_equal(gd_tensor_read(loss_gradient(NULL, 1, &x), eager, sizeof eager), GD_OK);
+    assert_int_equal(gd_tensor_read(gd_call(f, 1, &x), compiled, sizeof compiled), GD_OK);
+    assert_memory_equal(eager, compiled, sizeof eager);
+    gd_function_release(f);
+    gd_scope_end(context);
 }
 
 /* ---- masks ---- */
@@ -292,10 +389,17 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiles_equal_plain), cmocka_unit_test(test_threads_and_calls_agree),
-        cmocka_unit_test(test_masks_are_exact),   cmocka_unit_test(test_queries_before_all_keys),
-        cmocka_unit_test(test_mask_gradient),     cmocka_unit_test(test_dropout_stream),
-        cmocka_unit_test(test_dropout_rate),      cmocka_unit_test(test_memory_is_linear),
+        cmocka_unit_test(test_tiles_equal_plain),
+        cmocka_unit_test(test_threads_and_calls_agree),
+        cmocka_unit_test(test_bf16_is_near_plain),
+        cmocka_unit_test(test_bf16_is_not_widened),
+        cmocka_unit_test(test_compiled_bf16_has_the_same_bits),
+        cmocka_unit_test(test_masks_are_exact),
+        cmocka_unit_test(test_queries_before_all_keys),
+        cmocka_unit_test(test_mask_gradient),
+        cmocka_unit_test(test_dropout_stream),
+        cmocka_unit_test(test_dropout_rate),
+        cmocka_unit_test(test_memory_is_linear),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);

@@ -11,6 +11,12 @@
  * GD_DTYPE_COUNT: none. */
 gd_dtype gd_choose_dtype(gd_dtype_set set, gd_dtype dtype);
 
+/* The dtype of sums of products of numbers of `dtype`: f32 of halves. */
+static inline gd_dtype gd_sums_dtype(gd_dtype dtype)
+{
+    return gd_dtype_is_half(dtype) ? GD_F32 : dtype;
+}
+
 /* The dtype op computes values of `dtype` in: dtype itself where the row has it, else the narrowest
  * of the row's that holds them (f16 and bf16: f32), f32 for integers and bools where the row has
  * only floats. Builders convert operands to it, and results that have the operands' dtype back: so

@@ -9,9 +9,14 @@
  * computes pieces of P again. Both lie in one flat result, O first; `attention_result` is the view
  * of O that users get, and the node derivatives start from. O and the three gradients lie in the
  * order [.., time, heads, width], in which heads are merged without a copy.
+ *
+ * bf16: q, k, v and the gradient of the result are bf16, where the device has products of it; O, L
+ * and the gradients are sums and lie in f32, which builders round once. A mask of numbers is f32.
+ * The plain composition widens.
  */
 #include "ops/internal.h"
 
+#include "backend/backend.h"
 #include "base/options.h"
 
 #include <math.h>
@@ -84,7 +89,7 @@ static gd_status check_operands(const gd_layout *const *in, const gd_layout *con
 {
     if (check_shapes(in) != GD_OK)
         return gd_error_last();
-    gd_dtype dtype = in[Q]->dtype;
+    gd_dtype dtype = gd_sums_dtype(in[Q]->dtype);
     if (n != (attr->has_mask != 0) + (attr->dropout > 0))
         return gd_fail(GD_ERR_INVALID, "gd_attention: %d optional operands do not fit the options",
                        n);
@@ -121,7 +126,13 @@ static gd_status infer_attention(int n, const gd_layout *const *in, const void *
 {
     if (n < 3 || check_operands(in, in + 3, n - 3, attr) != GD_OK)
         return gd_error_last();
-    return gd_layout_init(out, GD_SHAPE(packed_count(in[Q], in[V])), in[Q]->dtype, "gd_attention");
+    return gd_layout_init(out, GD_SHAPE(packed_count(in[Q], in[V])), gd_sums_dtype(in[Q]->dtype),
+                          "gd_attention");
+}
+
+static bool are_alike(const gd_layout *const *qkv)
+{
+    return qkv[K]->dtype == qkv[Q]->dtype && qkv[V]->dtype == qkv[Q]->dtype;
 }
 
 static gd_status infer_attention_result(int n, const gd_layout *const *in, const void *attr,
@@ -129,8 +140,11 @@ static gd_status infer_attention_result(int n, const gd_layout *const *in, const
 {
     const gd_layout *const *qkv = in + RESULT_Q;
     if (n < 4 || check_operands(qkv, in + 4, n - 4, attr) != GD_OK ||
-        gd_layout_init(out, result_shape(qkv[Q], qkv[V]), qkv[Q]->dtype, "gd_attention") != GD_OK)
+        gd_layout_init(out, result_shape(qkv[Q], qkv[V]), in[PACKED]->dtype, "gd_attention") !=
+            GD_OK)
         return gd_error_last();
+    if (!are_alike(qkv) || in[PACKED]->dtype != gd_sums_dtype(qkv[Q]->dtype))
+        return gd_fail(GD_ERR_DTYPE, "attention_result: the operands are not attention's");
     if (in[PACKED]->rank != 1 || in[PACKED]->shape[0] != packed_count(qkv[Q], qkv[V]) ||
         (in[PACKED]->shape[0] > 1 && in[PACKED]->stride[0] != 1))
         return gd_fail(GD_ERR_SHAPE, "attention_result: the first operand is not attention's");
@@ -150,14 +164,16 @@ static gd_status infer_attention_grad(int n, const gd_layout *const *in, const v
     gd_layout result;
     if (gd_layout_init(&result, result_shape(in[Q], in[V]), in[Q]->dtype, "gd_attention") != GD_OK)
         return gd_error_last();
-    if (in[GRAD_PACKED]->rank != 1 || in[GRAD_PACKED]->shape[0] != packed_count(in[Q], in[V]) ||
+    const gd_dtype sums = gd_sums_dtype(in[Q]->dtype);
+    if (in[GRAD_PACKED]->rank != 1 || in[GRAD_PACKED]->dtype != sums ||
+        in[GRAD_PACKED]->shape[0] != packed_count(in[Q], in[V]) ||
         !gd_layout_same_shape(in[G], &result) || in[G]->dtype != in[Q]->dtype)
         return gd_fail(GD_ERR_SHAPE, "attention_grad: the gradient does not fit the operands");
     int time = in[Q]->rank - 2;
     if (((const gd_attention_attr *)attr)->is_joined && in[Q]->shape[time] != in[K]->shape[time])
         return gd_fail(GD_ERR_SHAPE, "attention_grad: to join rows takes a key for each query");
     int64_t count = gd_layout_count(in[Q]) + gd_layout_count(in[K]) + gd_layout_count(in[V]);
-    return gd_layout_init(out, GD_SHAPE(count), in[Q]->dtype, "gd_attention");
+    return gd_layout_init(out, GD_SHAPE(count), sums, "gd_attention");
 }
 
 static void format_attention(const void *attr, char *text, size_t size)
@@ -299,8 +315,10 @@ static gd_tensor *dropout_factors(const gd_attention_attr *attr, gd_tensor *stat
     return gd_mul_scalar(gd_cast(keep, dtype), 1 / (1 - attr->dropout));
 }
 
-/* Intermediate values of the plain composition, [.., h, tq, tk] unless said otherwise. */
+/* Intermediate values of the plain composition, [.., h, tq, tk] unless said otherwise; of bf16 in
+ * f32. */
 typedef struct plain {
+    gd_tensor *q;
     gd_tensor *k, *v;       // [.., h, tk, d], heads repeated
     gd_tensor *scores;      /* S, with -inf where not allowed */
     gd_tensor *probability; /* P, with rows of zeros where nothing is allowed */
@@ -308,13 +326,20 @@ typedef struct plain {
     gd_tensor *dropped;     /* P times them */
 } plain;
 
+static gd_tensor *widened(gd_tensor *x)
+{
+    return gd_as_dtype(x, gd_sums_dtype(x->layout.dtype));
+}
+
 static bool compose(gd_tensor *const *in, gd_tensor *const *extras, const gd_attention_attr *attr,
                     plain *p)
 {
-    gd_tensor *q = in[Q];
+    gd_tensor *q = p->q = widened(in[Q]);
+    if (!q)
+        return false;
     int64_t heads = q->layout.shape[q->layout.rank - 3];
-    p->k = repeat_heads(in[K], heads);
-    p->v = repeat_heads(in[V], heads);
+    p->k = repeat_heads(widened(in[K]), heads);
+    p->v = repeat_heads(widened(in[V]), heads);
     p->scores = gd_mul_scalar(gd_product(q, swap(p->k)), attr->scale);
     if (!p->scores)
         return false;
@@ -352,7 +377,7 @@ static gd_tensor *decompose_attention(int n, gd_tensor *const *in, const void *a
     if (p.k->layout.shape[p.k->layout.rank - 2] == 0) {
         gd_shape rows = shape_of(&in[Q]->layout);
         rows.rank--;
-        l = gd_full(in[Q]->context, rows, INFINITY, in[Q]->layout.dtype);
+        l = gd_full(in[Q]->context, rows, INFINITY, p.q->layout.dtype);
     } else {
         l = gd_logsumexp(p.scores, GD_AXES(-1), false);
         l = l ? gd_where(gd_eq(l, gd_number_like(l, -INFINITY)), gd_number_like(l, INFINITY), l)
@@ -398,7 +423,7 @@ const gd_op gd_op_attention = { .id = GD_OP_attention,
                                 .name = "attention",
                                 .arity = GD_OP_VARIADIC,
                                 .flags = GD_OP_LOWER,
-                                .dtypes = GD_DTYPES_REAL,
+                                .dtypes = GD_DTYPES_REAL | GD_DTYPE_SET(GD_BF16),
                                 .alike = 1 << K | 1 << V,
                                 .attr_size = sizeof(gd_attention_attr),
                                 .infer = infer_attention,
@@ -431,9 +456,10 @@ static gd_tensor *decompose_attention_grad(int n, gd_tensor *const *in, const vo
     plain p;
     if (!compose(in, in + GRAD_EXTRAS, attr, &p))
         return NULL;
-    gd_tensor *ds = score_gradient(&p, probability_gradient(&p, in[G]), scale);
-    gd_tensor *parts[3] = { gd_product(ds, p.k), sum_heads(gd_product(swap(ds), in[Q]), groups),
-                            sum_heads(gd_product(swap(p.dropped), in[G]), groups) };
+    gd_tensor *g = widened(in[G]);
+    gd_tensor *ds = score_gradient(&p, probability_gradient(&p, g), scale);
+    gd_tensor *parts[3] = { gd_product(ds, p.k), sum_heads(gd_product(swap(ds), p.q), groups),
+                            sum_heads(gd_product(swap(p.dropped), g), groups) };
     const bool is_joined = ((const gd_attention_attr *)attr)->is_joined;
     for (int i = 0; i < 3; i++)
         parts[i] = is_joined ? join_heads(parts[i]) : flat(swap_heads(parts[i]));
@@ -455,7 +481,7 @@ static bool vjp_attention_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
     gd_tensor *uq = unpack(u, attr, in, Q);
     gd_tensor *uk = repeat_heads(unpack(u, attr, in, K), heads);
     gd_tensor *uv = repeat_heads(unpack(u, attr, in, V), heads);
-    gd_tensor *g = in[G], *q = in[Q];
+    gd_tensor *g = widened(in[G]), *q = p.q;
     gd_tensor *dp = probability_gradient(&p, g), *ds = score_gradient(&p, dp, scale);
 
     gd_tensor *ds_bar =
@@ -476,15 +502,18 @@ static bool vjp_attention_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
     gd_tensor *k_bar = gd_add(gd_product(swap(ds), uq), gd_product(swap(s_bar), q));
     gd_tensor *v_bar = gd_product(swap(dp_bar), g);
     gd_tensor *g_bar = gd_add(gd_product(p.dropped, uv), gd_product(dp_bar, p.v));
-    return gd_put(&d[Q], q_bar) && gd_put(&d[K], sum_heads(k_bar, groups)) &&
-           gd_put(&d[V], sum_heads(v_bar, groups)) && gd_put(&d[G], g_bar);
+    const gd_dtype dtype = in[Q]->layout.dtype;
+    return gd_put(&d[Q], gd_as_dtype(q_bar, dtype)) &&
+           gd_put(&d[K], gd_as_dtype(sum_heads(k_bar, groups), dtype)) &&
+           gd_put(&d[V], gd_as_dtype(sum_heads(v_bar, groups), dtype)) &&
+           gd_put(&d[G], gd_as_dtype(g_bar, dtype));
 }
 
 const gd_op gd_op_attention_grad = { .id = GD_OP_attention_grad,
                                      .name = "attention_grad",
                                      .arity = GD_OP_VARIADIC,
-                                     .dtypes = GD_DTYPES_REAL,
-                                     .alike = (1 << GRAD_EXTRAS) - 1,
+                                     .dtypes = GD_DTYPES_REAL | GD_DTYPE_SET(GD_BF16),
+                                     .alike = 1 << K | 1 << V | 1 << G,
                                      .attr_size = sizeof(gd_attention_attr),
                                      .infer = infer_attention_grad,
                                      .vjp = vjp_attention_grad,
@@ -497,11 +526,13 @@ const gd_op gd_op_attention_grad = { .id = GD_OP_attention_grad,
 static bool vjp_attention_result(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     gd_tensor **qkv = r->inputs + RESULT_Q;
-    gd_tensor *in[MOST_INPUTS] = { qkv[Q], qkv[K], qkv[V], r->inputs[PACKED], g };
+    const gd_dtype dtype = qkv[Q]->layout.dtype; /* to which the result was rounded */
+    gd_tensor *in[MOST_INPUTS] = { qkv[Q], qkv[K], qkv[V], r->inputs[PACKED],
+                                   gd_as_dtype(g, dtype) };
     int n = GRAD_EXTRAS;
     for (int i = 4; i < r->n_inputs; i++)
         in[n++] = r->inputs[i];
-    gd_tensor *all = gd_apply(NULL, GD_OP_attention_grad, n, in, r->attr);
+    gd_tensor *all = gd_as_dtype(gd_apply(NULL, GD_OP_attention_grad, n, in, r->attr), dtype);
     for (int i = Q; i <= V; i++) {
         gd_tensor *part = unpack(all, r->attr, qkv, i);
         if (gd_wants_grad(qkv[i]) && !gd_put(&d[RESULT_Q + i], part))
@@ -514,7 +545,6 @@ const gd_op gd_op_attention_result = { .id = GD_OP_attention_result,
                                        .name = "attention_result",
                                        .arity = GD_OP_VARIADIC,
                                        .dtypes = GD_DTYPES_REAL,
-                                       .alike = (1 << 4) - 1,
                                        .flags = GD_OP_VIEW,
                                        .attr_size = sizeof(gd_attention_attr),
                                        .infer = infer_attention_result,
@@ -542,6 +572,15 @@ static gd_tensor *take_random(gd_context *context, uint64_t words, uint64_t *off
     return state;
 }
 
+/* The dtype in which operands given as `dtype` are multiplied: bf16 where the device has such
+ * products, else f32 for halves. */
+static gd_dtype factor_dtype(const gd_tensor *q, gd_dtype dtype)
+{
+    if (gd_dtype_is_half(dtype) && !gd_dtype_set_has(q->context->device->half_products, dtype))
+        return GD_F32;
+    return gd_compute_dtype(GD_OP_attention, dtype);
+}
+
 /* Everything as the ops want it: q, k and v, given in `in`, of one compute dtype, then the mask and
  * random state. How many there are; 0 on an error. */
 static int collect_inputs(const gd_attention_options *o, gd_dtype dtype, gd_attention_attr *attr,
@@ -553,7 +592,8 @@ static int collect_inputs(const gd_attention_options *o, gd_dtype dtype, gd_atte
     int n = 3;
     if (o->mask) {
         attr->has_mask = 1;
-        in[n++] = o->mask->layout.dtype == GD_BOOL ? o->mask : gd_as_dtype(o->mask, dtype);
+        in[n++] =
+            o->mask->layout.dtype == GD_BOOL ? o->mask : gd_as_dtype(o->mask, gd_sums_dtype(dtype));
     }
     for (int i = 0; i < n; i++)
         if (!in[i])
@@ -608,7 +648,7 @@ static gd_tensor *build_attention(gd_tensor *q, gd_tensor *k, gd_tensor *v,
                  : rank > 0      ? 1 / sqrt((double)q->layout.shape[rank - 1])
                                  : 1;
     gd_tensor *in[MOST_INPUTS] = { NULL, q, k, v };
-    int n = collect_inputs(&o, gd_compute_dtype(GD_OP_attention, dtype), &attr, in + 1);
+    int n = collect_inputs(&o, factor_dtype(q, dtype), &attr, in + 1);
     if (n == 0)
         return NULL;
     if (o.plain || (o.mask && o.mask->requires_grad && q->context->no_grad == 0))

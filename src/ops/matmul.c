@@ -32,19 +32,13 @@ static gd_status product_shape(const gd_layout *x, const gd_layout *y, gd_shape 
     return GD_OK;
 }
 
-/* The dtype of sums of products of numbers of `dtype`: f32 of halves. */
-static gd_dtype sums_dtype(gd_dtype dtype)
-{
-    return gd_dtype_is_half(dtype) ? GD_F32 : dtype;
-}
-
 static gd_status infer_matmul(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
     (void)n, (void)attr;
     gd_shape shape;
     if (product_shape(in[0], in[1], &shape) != GD_OK)
         return gd_error_last();
-    return gd_layout_init(out, shape, sums_dtype(in[0]->dtype), "gd_matmul");
+    return gd_layout_init(out, shape, gd_sums_dtype(in[0]->dtype), "gd_matmul");
 }
 
 static gd_tensor *transposed(gd_tensor *x)
@@ -179,7 +173,7 @@ static bool may_be_linear(const gd_tensor *x, const gd_tensor *weight, const gd_
         return false;
     const gd_layout *a = &x->layout, *b = &weight->layout, *c = &bias->layout;
     return gd_dtype_set_has(gd_op_linear.dtypes, a->dtype) && b->dtype == a->dtype &&
-           c->dtype == sums_dtype(a->dtype) && a->rank >= 2 && b->rank == 2 && c->rank == 1 &&
+           c->dtype == gd_sums_dtype(a->dtype) && a->rank >= 2 && b->rank == 2 && c->rank == 1 &&
            c->shape[0] == b->shape[1];
 }
 

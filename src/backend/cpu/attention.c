@@ -1,7 +1,7 @@
 /* backend/cpu/attention.c: attention and its gradient on the CPU: the walk over tiles of scores and
  * the matrix products (gemm.h). What happens to a tile in between is in attention_isa.c; the
- * formulas are in ops/attention.c. f32 goes through tiles; f64, for checks of gradients, row by
- * row. Start at gd_attention_run().
+ * formulas are in ops/attention.c. f32 and bf16 go through tiles; f64, for checks of gradients, row
+ * by row. Start at gd_attention_run().
  *
  * A tile lies in the thread's scratch. Forward, the blocks of queries are dealt out to the threads.
  * Backward it is heads of k and v, with all queries that look at them, since those add to the same
@@ -30,6 +30,7 @@
 typedef struct matrix {
     void *data;
     int64_t row, column; /* strides, in elements */
+    bool is_bf16;        /* else f32, or f64 where rows are taken one by one */
 } matrix;
 
 typedef struct job {
@@ -43,6 +44,7 @@ typedef struct job {
     int64_t entries;       /* batch entries times heads of q */
     int64_t heads, groups; /* of q; of k and v */
     int64_t tq, tk, d, dv;
+    bool is_bf16;          /* q, k, v and g */
     int64_t rows;          /* of a tile */
     int64_t blocks, block; /* of queries, forward: how many, and their size */
 } job;
@@ -71,7 +73,8 @@ static matrix matrix_of(const gd_operand *x, int64_t entry)
     const gd_layout *layout = x->layout;
     int64_t size = (int64_t)gd_dtype_size(layout->dtype);
     return (matrix){ (char *)x->data + offset_of(layout, entry) * size,
-                     layout->stride[layout->rank - 2], layout->stride[layout->rank - 1] };
+                     layout->stride[layout->rank - 2], layout->stride[layout->rank - 1],
+                     layout->dtype == GD_BF16 };
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -96,6 +99,7 @@ static job job_of(const gd_kernel_call *call, const gd_attention_loops *loops, i
               .q = in[0],
               .k = in[1],
               .v = in[2],
+              .is_bf16 = q->dtype == GD_BF16,
               .heads = q->shape[rank - 3],
               .groups = k->shape[rank - 3],
               .tq = q->shape[rank - 2],
@@ -168,10 +172,11 @@ static int64_t unseeing(const job *j)
     return j->tk > 0 ? first_query(j, 0) : j->tq;
 }
 
-/* What a thread's scratch holds: two tiles, keys and values with their axes exchanged, and what
- * products take. */
+/* What a thread's scratch holds: two tiles; of f32, keys and values with their axes exchanged, of
+ * bf16 the tiles rounded; and what products take. `p` and `ds` are the tiles that are multiplied. */
 typedef struct buffers {
     matrix s, dp;  // [QUERIES, KEYS]
+    matrix p, ds;  // the same memory, or bf16
     matrix kt, vt; // [d, KEYS], [dv, KEYS]
     gd_workspace products;
 } buffers;
@@ -197,23 +202,28 @@ static void multiply(const job *j, const buffers *w, int64_t m, int64_t k, int64
                           .threads = 1,
                           .paths = &cpu->paths,
                           .workspace = w->products };
-    gd_gemm(cpu->gemm_f32, &args);
+    gd_gemm(a.is_bf16 ? cpu->gemm_bf16 : cpu->gemm_f32, &args);
 }
 
 static matrix transposed(matrix a)
 {
-    return (matrix){ a.data, a.column, a.row };
+    return (matrix){ a.data, a.column, a.row, a.is_bf16 };
+}
+
+static int64_t bytes_of(matrix a)
+{
+    return a.is_bf16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
 }
 
 static matrix rows_from(matrix a, int64_t row)
 {
-    a.data = (float *)a.data + row * a.row;
+    a.data = (char *)a.data + row * a.row * bytes_of(a);
     return a;
 }
 
 static matrix columns_from(matrix a, int64_t column)
 {
-    a.data = (float *)a.data + column * a.column;
+    a.data = (char *)a.data + column * a.column * bytes_of(a);
     return a;
 }
 
@@ -221,7 +231,14 @@ static matrix columns_from(matrix a, int64_t column)
  * first `above` of them at most. */
 typedef struct strip {
     int64_t row, rows, above, keys;
+    int64_t height; /* rows that a strip has, but for the last */
 } strip;
+
+/* Before the first strip. Products of bf16 pack their operands, which many rows must pay for. */
+static strip strips_of(const job *j)
+{
+    return (strip){ .height = j->is_bf16 ? GD_ATTENTION_PACKED_ROWS : 1 };
+}
 
 /* The keys row `row` sees, and a few more. */
 static int64_t keys_of(const gd_attention_tile *t, int64_t row)
@@ -231,7 +248,7 @@ static int64_t keys_of(const gd_attention_tile *t, int64_t row)
 }
 
 /* The next strip: of a tile on the diagonal a few rows, elsewhere all. What products leave out of
- * sums is 0, so no bit changes. */
+ * sums is 0, so no bit of f32 changes. */
 static bool next_strip(const gd_attention_tile *t, strip *s)
 {
     const int64_t row = s->row + s->rows;
@@ -239,7 +256,7 @@ static bool next_strip(const gd_attention_tile *t, strip *s)
         return false;
     s->row = row;
     s->above = s->keys;
-    s->keys = keys_of(t, row);
+    s->keys = keys_of(t, least(row + s->height, t->rows) - 1);
     s->rows = (s->keys < t->keys ? least(t->rows, s->keys - t->seen + 1) : t->rows) - row;
     return true;
 }
@@ -248,7 +265,7 @@ static bool next_strip(const gd_attention_tile *t, strip *s)
 static void multiply_scores(const job *j, const buffers *w, const gd_attention_tile *t, int64_t d,
                             matrix a, matrix b, matrix s)
 {
-    for (strip p = { 0 }; next_strip(t, &p);)
+    for (strip p = strips_of(j); next_strip(t, &p);)
         multiply(j, w, p.rows, d, p.keys, rows_from(a, p.row), b, rows_from(s, p.row), false);
 }
 
@@ -256,7 +273,7 @@ static void multiply_scores(const job *j, const buffers *w, const gd_attention_t
 static void multiply_rows(const job *j, const buffers *w, const gd_attention_tile *t, int64_t n,
                           matrix s, matrix b, matrix c, bool accumulate)
 {
-    for (strip p = { 0 }; next_strip(t, &p);)
+    for (strip p = strips_of(j); next_strip(t, &p);)
         multiply(j, w, p.rows, p.keys, n, rows_from(s, p.row), b, rows_from(c, p.row), accumulate);
 }
 
@@ -264,7 +281,7 @@ static void multiply_rows(const job *j, const buffers *w, const gd_attention_til
 static void multiply_keys(const job *j, const buffers *w, const gd_attention_tile *t, int64_t n,
                           matrix s, matrix a, matrix c, bool accumulate)
 {
-    for (strip p = { 0 }; next_strip(t, &p);)
+    for (strip p = strips_of(j); next_strip(t, &p);)
         multiply(j, w, p.keys - p.above, t->rows - p.row, n,
                  transposed(columns_from(rows_from(s, p.row), p.above)), rows_from(a, p.row),
                  rows_from(c, p.above), accumulate);
@@ -283,20 +300,27 @@ static buffers buffers_of(const job *j, int thread)
                    "two tiles and transposed keys and values must fit the scratch");
     gd_scratch s = gd_scratch_of(j->call, thread);
     const size_t row = ROW * sizeof(float);
-    const bool copies = j->d + j->dv <= GD_ATTENTION_WIDTH;
-    buffers w = { .s = { gd_scratch_take(&s, QUERIES * row), ROW, 1 } };
-    w.dp = (matrix){ gd_scratch_take(&s, QUERIES * row), ROW, 1 };
-    w.kt = (matrix){ gd_scratch_take(&s, copies ? (size_t)j->d * row : 0), ROW, 1 };
-    w.vt = (matrix){ gd_scratch_take(&s, copies ? (size_t)j->dv * row : 0), ROW, 1 };
+    const bool copies = j->d + j->dv <= GD_ATTENTION_WIDTH && !j->is_bf16;
+    buffers w = { .s = { gd_scratch_take(&s, QUERIES * row), ROW, 1, false } };
+    w.dp = (matrix){ gd_scratch_take(&s, QUERIES * row), ROW, 1, false };
+    if (j->is_bf16) {
+        w.p = (matrix){ gd_scratch_take(&s, QUERIES * row / 2), ROW, 1, true };
+        w.ds = (matrix){ gd_scratch_take(&s, QUERIES * row / 2), ROW, 1, true };
+    } else {
+        w.p = w.s;
+        w.ds = w.dp;
+        w.kt = (matrix){ gd_scratch_take(&s, copies ? (size_t)j->d * row : 0), ROW, 1, false };
+        w.vt = (matrix){ gd_scratch_take(&s, copies ? (size_t)j->dv * row : 0), ROW, 1, false };
+    }
     w.products = gd_scratch_rest(&s);
     return w;
 }
 
 /* The transpose of keys or values x [keys, d], as the right operand of products with many rows: in
- * memory, or those would each make one. */
+ * memory, or those would each make one. Products of bf16 pack it whatever its strides are. */
 static matrix transpose_keys(const job *j, int64_t keys, int64_t d, matrix x, matrix to)
 {
-    if (j->rows <= FEW || j->d + j->dv > GD_ATTENTION_WIDTH)
+    if (j->is_bf16 || j->rows <= FEW || j->d + j->dv > GD_ATTENTION_WIDTH)
         return transposed(x);
     j->loops->transpose(x.data, x.row, x.column, keys, d, to.data);
     return to;
@@ -309,12 +333,12 @@ static matrix transpose_keys(const job *j, int64_t keys, int64_t d, matrix x, ma
 static void fetch(const gd_operand *x, int64_t entry, int64_t key)
 {
     const gd_layout *layout = x->layout;
-    const int64_t line = 64 / (int64_t)sizeof(float), width = layout->shape[layout->rank - 1];
     const matrix m = matrix_of(x, entry);
+    const int64_t line = 64 / bytes_of(m), width = layout->shape[layout->rank - 1];
     const int64_t end = least(key + KEYS, layout->shape[layout->rank - 2]);
     for (; m.column == 1 && key < end; key++)
         for (int64_t i = 0; i < width; i += line)
-            __builtin_prefetch((const float *)m.data + key * m.row + i, 0, 2);
+            __builtin_prefetch((const char *)m.data + (key * m.row + i) * bytes_of(m), 0, 2);
 }
 
 /* One block of queries against all keys. */
@@ -324,7 +348,7 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
     int64_t at = entry * j->tq + row, of_keys = entry_of_keys(j, entry);
     matrix o = { (float *)j->call->out.data +
                      row_of(entry, j->heads, j->tq, row, j->dv, j->heads * j->dv),
-                 j->heads * j->dv, 1 };
+                 j->heads * j->dv, 1, false };
     float *logarithm = (float *)j->call->out.data + j->entries * j->tq * j->dv + at;
     for (int64_t i = 0; i < rows; i++) {
         max[i] = -INFINITY;
@@ -347,6 +371,7 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
             matrix result = rows_from(o, from);
             gd_attention_tile t = tile_of(j, entry, row + from, count, key, keys);
             t.s = w.s.data;
+            t.s_bf16 = j->is_bf16 ? w.p.data : NULL;
             t.max = max + from;
             t.sum = sum + from;
             t.o = result.data;
@@ -358,7 +383,7 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
             else if (rows <= FEW && entry + 1 < j->entries)
                 fetch(&j->k, entry_of_keys(j, entry + 1), 0);
             j->loops->weights(&t);
-            multiply_rows(j, &w, &t, j->dv, w.s, v, result, key > 0);
+            multiply_rows(j, &w, &t, j->dv, w.p, v, result, key > 0);
         }
     }
     gd_attention_tile t = { .rows = rows, .max = max, .sum = sum, .o = o.data };
@@ -418,15 +443,19 @@ static void tile_backward(const job *j, const buffers *w, int64_t entry, int64_t
     matrix q = rows_from(matrix_of(&j->q, entry), row);
     matrix g = rows_from(matrix_of(&j->g, entry), row);
     matrix k = rows_from(matrix_of(&j->k, of_keys), key);
-    matrix dq = { to.q + row_of(entry, j->heads, j->tq, row, j->d, to.q_row), to.q_row, 1 };
-    matrix dk = { to.k + row_of(of_keys, j->groups, j->tk, key, j->d, to.k_row), to.k_row, 1 };
-    matrix dv = { to.v + row_of(of_keys, j->groups, j->tk, key, j->dv, to.v_row), to.v_row, 1 };
+    matrix dq = { to.q + row_of(entry, j->heads, j->tq, row, j->d, to.q_row), to.q_row, 1, false };
+    matrix dk = { to.k + row_of(of_keys, j->groups, j->tk, key, j->d, to.k_row), to.k_row, 1,
+                  false };
+    matrix dv = { to.v + row_of(of_keys, j->groups, j->tk, key, j->dv, to.v_row), to.v_row, 1,
+                  false };
 
     gd_attention_tile t = tile_of(j, entry, row, rows, key, keys);
     multiply_scores(j, w, &t, j->d, q, w->kt, w->s);
     multiply_scores(j, w, &t, j->dv, g, w->vt, w->dp);
     t.s = w->s.data;
     t.dp = w->dp.data;
+    t.s_bf16 = j->is_bf16 ? w->p.data : NULL;
+    t.dp_bf16 = j->is_bf16 ? w->ds.data : NULL;
     t.logarithm = to.logarithm + at;
     t.result_row = j->heads * j->dv;
     t.result = to.o + row_of(entry, j->heads, j->tq, row, j->dv, t.result_row);
@@ -435,9 +464,9 @@ static void tile_backward(const job *j, const buffers *w, int64_t entry, int64_t
     t.g_row = g.row;
     t.g_column = g.column;
     j->loops->gradients(&t);
-    multiply_keys(j, w, &t, j->dv, w->s, g, dv, !first);
-    multiply_keys(j, w, &t, j->d, w->dp, q, dk, !first);
-    multiply_rows(j, w, &t, j->d, w->dp, k, dq, key > 0);
+    multiply_keys(j, w, &t, j->dv, w->p, g, dv, !first);
+    multiply_keys(j, w, &t, j->d, w->ds, q, dk, !first);
+    multiply_rows(j, w, &t, j->d, w->ds, k, dq, key > 0);
     if (first) { /* keys that later queries see first */
         clear(dk, keys_of(&t, rows - 1), keys, j->d);
         clear(dv, keys_of(&t, rows - 1), keys, j->dv);
@@ -467,7 +496,7 @@ static void range_backward(void *context, int64_t begin, int64_t end, int thread
     int64_t share = j->heads / j->groups;
     for (int64_t of_keys = begin; of_keys < end; of_keys++) {
         int64_t head = of_keys / j->groups * j->heads + of_keys % j->groups * share;
-        matrix dq = { to.q + row_of(head, j->heads, j->tq, 0, j->d, to.q_row), to.q_row, 1 };
+        matrix dq = { to.q + row_of(head, j->heads, j->tq, 0, j->d, to.q_row), to.q_row, 1, false };
         clear(dq, 0, unseeing(j), share * j->d);
         for (int64_t key = 0; key < j->tk; key += KEYS)
             keys_backward(j, of_keys, key, head, share, thread);

@@ -6,6 +6,11 @@
  * The order of all sums is a function of shapes alone. Of a row's tiles, one after the other: m' =
  * max(m, max S), a = exp(m - m'), l = l a + sum(exp(S - m')), O = O a + exp(S - m') V; at the end O
  * / l.
+ *
+ * bf16: the products multiply bf16 with sums in f32 (gemm_bf16.h); a tile's scores, softmax, sums
+ * and gradients are f32; what is multiplied next, exp(S - m') with dropout, and the gradient of
+ * the scores, is rounded to bf16 once (l is of numbers not rounded). O and the gradients of q, k
+ * and v are added up in f32.
  */
 #ifndef GD_BACKEND_CPU_ATTENTION_H
 #define GD_BACKEND_CPU_ATTENTION_H
@@ -21,11 +26,14 @@
 #define GD_ATTENTION_ROW     272 /* distance between rows: they do not meet in the caches */
 #define GD_ATTENTION_WIDTH   256 /* of keys and values together: their transposes fit the scratch */
 #define GD_ATTENTION_LANES   16  /* sums along a row are made in so many lanes */
+#define GD_ATTENTION_PACKED_ROWS \
+    64 /* of bf16 multiplied together at least, where there are so many */
 
 /* Scores of some queries and keys, and what is known of their rows. */
 typedef struct gd_attention_tile {
     float *s;  // [rows, keys], distance GD_ATTENTION_ROW: in: q k^T; out: weights, 0 where excluded
     float *dp; // the same, for the gradient only: in: g v^T; out: the gradient of q k^T
+    uint16_t *s_bf16, *dp_bf16; // NULL, or the same rounded to bf16, 0 behind what a row sees
     int64_t rows, keys;
     int64_t seen; /* row i may look at the first `seen + i * seen_step` keys */
     int64_t seen_step;
@@ -39,8 +47,9 @@ typedef struct gd_attention_tile {
     float *max, *sum;              // [rows]: m and l so far
     float *o;                      // [rows, width], distance o_row: O so far
     int64_t o_row, width;
-    const float *logarithm;  // [rows], for the gradient
-    const float *result, *g; // [rows, width], for the gradient: O and its gradient
+    const float *logarithm; // [rows], for the gradient
+    const float *result;    // [rows, width], for the gradient: O,
+    const void *g;          // and its gradient, f32 or bf16 as s_bf16 says
     int64_t result_row, g_row, g_column;
 } gd_attention_tile;
 

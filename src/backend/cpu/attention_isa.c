@@ -6,6 +6,7 @@
 #include "backend/cpu/isa.h"
 #include "backend/cpu/simd.h"
 #include "backend/cpu/vecmath.h"
+#include "base/half.h"
 
 #define KEYS  GD_ATTENTION_KEYS
 #define LANES GD_ATTENTION_LANES
@@ -182,6 +183,17 @@ static void drop(const gd_attention_tile *t, int64_t i, float *s)
         s[j] = s[j] * factor[j];
 }
 
+/* Row i of a tile, whose first `end` numbers count, rounded for the next product. */
+static void round_row(const gd_attention_tile *t, int64_t i, const float *s, int end, uint16_t *to)
+{
+    const int all = padded(t->keys);
+    to += i * ROW;
+    for (int j = 0; j < end; j++)
+        to[j] = gd_f32_to_bf16(s[j]);
+    for (int j = end; j < all; j++)
+        to[j] = 0;
+}
+
 static void multiply(float *x, int64_t count, float factor)
 {
     for (int64_t j = 0; j < count; j++)
@@ -227,6 +239,8 @@ static void weights(gd_attention_tile *t)
                 multiply(t->o + (first + r) * t->o_row, t->width, shrink[r]);
             if (t->drop_below)
                 drop(t, first + r, s + r * ROW);
+            if (t->s_bf16)
+                round_row(t, first + r, s + r * ROW, end[r], t->s_bf16);
         }
     }
 }
@@ -245,13 +259,10 @@ static void finish(gd_attention_tile *t, float *logarithm)
 }
 
 /* lane[l]: of g_ij O_ij, whose sum over j is that over keys of P dP, every LANES-th added up. */
-static void along(const gd_attention_tile *t, int64_t i, float lane[LANES])
+static void along(const float *o, const float *g, int64_t step, int64_t count, float lane[LANES])
 {
-    const float *o = t->result + i * t->result_row, *g = t->g + i * t->g_row;
-    int64_t j = 0, step = t->g_column;
-    for (int l = 0; l < LANES; l++)
-        lane[l] = 0;
-    for (; j + LANES <= t->width; j += LANES) {
+    int64_t j = 0;
+    for (; j + LANES <= count; j += LANES) {
         if (step == 1)
             for (int l = 0; l < LANES; l++)
                 lane[l] += o[j + l] * g[j + l];
@@ -259,8 +270,26 @@ static void along(const gd_attention_tile *t, int64_t i, float lane[LANES])
             for (int l = 0; l < LANES; l++)
                 lane[l] += o[j + l] * g[(j + l) * step];
     }
-    for (int l = 0; j + l < t->width; l++)
+    for (int l = 0; j + l < count; l++)
         lane[l] += o[j + l] * g[(j + l) * step];
+}
+
+static void along_row(const gd_attention_tile *t, int64_t i, float lane[LANES])
+{
+    const float *o = t->result + i * t->result_row;
+    const int64_t step = t->g_column;
+    if (!t->s_bf16) {
+        along(o, (const float *)t->g + i * t->g_row, step, t->width, lane);
+        return;
+    }
+    const uint16_t *g = (const uint16_t *)t->g + i * t->g_row;
+    float wide[4 * LANES];
+    for (int64_t j = 0; j < t->width; j += 4 * LANES) {
+        const int64_t count = t->width - j < 4 * LANES ? t->width - j : 4 * LANES;
+        for (int64_t l = 0; l < count; l++)
+            wide[l] = gd_bf16_to_f32(g[(j + l) * step]);
+        along(o + j, wide, 1, count, lane);
+    }
 }
 
 /* Row i with dropout, whose weights are in s. */
@@ -282,7 +311,7 @@ static void gradients(gd_attention_tile *t)
         int rows = (int)(t->rows - first < GROUP ? t->rows - first : GROUP), end;
         float lane[GROUP][LANES] = { { 0 } }, delta[GROUP];
         for (int r = 0; r < rows; r++)
-            along(t, first + r, lane[r]);
+            along_row(t, first + r, lane[r]);
         fold(lane, true, delta);
         for (int r = 0; r < rows; r++) {
             float *s = t->s + (first + r) * ROW, *dp = t->dp + (first + r) * ROW;
@@ -292,6 +321,10 @@ static void gradients(gd_attention_tile *t)
                 dropped_differentials(t, first + r, s, dp, delta[r]);
             } else {
                 differentials(s, dp, end, scale, base, delta[r], t->scale);
+            }
+            if (t->s_bf16) {
+                round_row(t, first + r, s, end, t->s_bf16);
+                round_row(t, first + r, dp, end, t->dp_bf16);
             }
         }
     }
