@@ -131,6 +131,14 @@ static inline bool is_taken(const gd_context *context, const gd_op *op, int n,
            (!device->takes[op->id] || ask_device(device, op, n, in, attr, out));
 }
 
+bool gd_op_is_taken(const gd_context *context, gd_op_id id, int n, const gd_layout *const *in,
+                    const void *attr)
+{
+    const gd_op *op = gd_op_row(id);
+    gd_layout out;
+    return gd_op_infer(op, n, in, attr, &out) == GD_OK && is_taken(context, op, n, in, attr, &out);
+}
+
 static gd_status run_kernel(gd_tensor *t, int n, gd_tensor *const *inputs)
 {
     gd_context *context = t->context;

@@ -32,6 +32,11 @@ gd_tensor *gd_apply2(gd_op_id id, gd_tensor *x, gd_tensor *y, const void *attr);
 gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const void *attr,
                       gd_layout *out);
 
+/* Whether the context's device has a kernel for op on operands of these layouts. Not, with the error
+ * recorded: they do not fit. */
+bool gd_op_is_taken(const gd_context *context, gd_op_id id, int n, const gd_layout *const *in,
+                    const void *attr);
+
 /* Views and conversions that graph/ needs itself, through their rows. x itself where nothing is to
  * be done. */
 gd_tensor *gd_as_shape(gd_tensor *x, gd_shape shape); /* broadcast_to */

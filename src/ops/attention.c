@@ -572,13 +572,22 @@ static gd_tensor *take_random(gd_context *context, uint64_t words, uint64_t *off
     return state;
 }
 
-/* The dtype in which operands given as `dtype` are multiplied: bf16 where the device has such
- * products, else f32 for halves. */
-static gd_dtype factor_dtype(const gd_tensor *q, gd_dtype dtype)
+/* The dtype in which q, k and v, of `dtype` once promoted, are multiplied: bf16 where the device has
+ * a kernel of its own for it, else f32 for halves. */
+static gd_dtype factor_dtype(gd_tensor *const *qkv, gd_dtype dtype, const gd_attention_attr *attr)
 {
-    if (gd_dtype_is_half(dtype) && !gd_dtype_set_has(q->context->device->half_products, dtype))
+    const gd_device *device = qkv[Q]->context->device;
+    if (!gd_dtype_is_half(dtype))
+        return gd_compute_dtype(GD_OP_attention, dtype);
+    if (!gd_dtype_set_has(device->half_products, dtype))
         return GD_F32;
-    return gd_compute_dtype(GD_OP_attention, dtype);
+    gd_layout rounded[3];
+    for (int i = Q; i <= V; i++) {
+        rounded[i] = qkv[i]->layout;
+        rounded[i].dtype = dtype;
+    }
+    const gd_layout *const in[] = { &rounded[Q], &rounded[K], &rounded[V] };
+    return gd_op_is_taken(qkv[Q]->context, GD_OP_attention, 3, in, attr) ? dtype : GD_F32;
 }
 
 /* Everything as the ops want it: q, k and v, given in `in`, of one compute dtype, then the mask and
@@ -648,7 +657,7 @@ static gd_tensor *build_attention(gd_tensor *q, gd_tensor *k, gd_tensor *v,
                  : rank > 0      ? 1 / sqrt((double)q->layout.shape[rank - 1])
                                  : 1;
     gd_tensor *in[MOST_INPUTS] = { NULL, q, k, v };
-    int n = collect_inputs(&o, factor_dtype(q, dtype), &attr, in + 1);
+    int n = collect_inputs(&o, factor_dtype(in + 1, dtype, &attr), &attr, in + 1);
     if (n == 0)
         return NULL;
     if (o.plain || (o.mask && o.mask->requires_grad && q->context->no_grad == 0))

@@ -10,6 +10,7 @@
  */
 #include "backend/cpu/attention.h"
 
+#include "backend/cpu/gemm_micro.h"
 #include "base/random.h"
 #include "base/threads.h"
 #include "ops/attrs.h"
@@ -623,6 +624,13 @@ static int64_t grain(const job *j, int64_t queries)
 {
     const int64_t worth = 500000, rows = queries < FEW ? FEW : queries;
     return 1 + worth / (rows * j->tk * (j->d + j->dv) + 1);
+}
+
+bool gd_attention_takes(const gd_kernel_call *call)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
+    const gd_dtype dtype = call->in[0].layout->dtype;
+    return dtype != GD_BF16 || cpu->gemm_bf16->b_packed_bytes == (int)sizeof(uint16_t);
 }
 
 gd_status gd_attention_run(const gd_kernel_call *call, const gd_attention_loops *loops)

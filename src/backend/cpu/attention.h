@@ -62,6 +62,9 @@ typedef struct gd_attention_loops {
     void (*gradients)(gd_attention_tile *tile); /* s -> dropped weights, dp -> gradient */
 } gd_attention_loops;
 
+/* f32 and f64; bf16 where instructions multiply it. Elsewhere products would widen it anew in each
+ * tile: cast before, all of it is widened once. */
+bool gd_attention_takes(const gd_kernel_call *call);
 gd_status gd_attention_run(const gd_kernel_call *call, const gd_attention_loops *loops);
 gd_status gd_attention_grad_run(const gd_kernel_call *call, const gd_attention_loops *loops);
 

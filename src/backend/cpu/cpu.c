@@ -6,6 +6,7 @@
  * gd_cpu_device.
  */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/attention.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm_bf16.h"
 #include "base/error.h"
@@ -76,6 +77,8 @@ static void fill_table(gd_cpu_device *cpu)
     chosen->recurrent(cpu->base.kernel);
     chosen->pooling(cpu->base.kernel);
     cpu->base.takes[GD_OP_fused] = gd_ew_takes_group;
+    cpu->base.takes[GD_OP_attention] = gd_attention_takes;
+    cpu->base.takes[GD_OP_attention_grad] = gd_attention_takes;
     gd_cpu_register_memory(cpu->base.kernel);
     gd_cpu_register_sort(cpu->base.kernel);
     gd_cpu_register_matmul(cpu->base.kernel);
