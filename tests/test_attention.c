@@ -188,6 +188,27 @@ static void test_bf16_is_not_widened(void **state)
     gd_scope_end(context);
 }
 
+/* The reference rounds nothing but its result: as from the same numbers in f32. */
+static void test_bf16_on_the_reference(void **state)
+{
+    const problem small = { 1, 2, 1, 9, 7, 5, 3, true, 1, 0.25 };
+    gd_context *reference = gd_open("reference");
+    assert_non_null(reference);
+    answer exact = solve_of(reference, &small, GD_BF16, false),
+           ours = solve_of(*state, &small, GD_BF16, false),
+           plain = solve_of(reference, &small, GD_BF16, true);
+    for (int k = 0; k < 4; k++)
+        for (size_t j = 0; j < exact.count[k]; j++) {
+            const float a = exact.value[k][j];
+            assert_true(fabsf(a - plain.value[k][j]) <= 0x1p-8f * fabsf(a) + 1e-6f);
+            assert_true(fabsf(a - ours.value[k][j]) <= 0x1p-6f * (1 + fabsf(a)));
+        }
+    answer_free(&exact);
+    answer_free(&ours);
+    answer_free(&plain);
+    gd_close(reference);
+}
+
 static void threads_agree(gd_context *context, gd_dtype dtype)
 {
     for (int i = 0; i < PROBLEMS; i++) {
@@ -405,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_threads_and_calls_agree),
         cmocka_unit_test(test_bf16_is_near_plain),
         cmocka_unit_test(test_bf16_is_not_widened),
+        cmocka_unit_test(test_bf16_on_the_reference),
         cmocka_unit_test(test_compiled_bf16_has_the_same_bits),
         cmocka_unit_test(test_masks_are_exact),
         cmocka_unit_test(test_queries_before_all_keys),

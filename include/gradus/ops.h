@@ -449,8 +449,8 @@ typedef struct gd_attention_options {
  *   v   [.., kv_heads, tk, dv]
  * The scores are never stored: forward and backward take O(tq + tk) memory beside operands and
  * results (FlashAttention: Dao et al. 2022; Dao 2023). A query that may look nowhere gets zeros.
- * f32 and f64; halves through f32. Dropout draws tq * tk words a head from the context's stream. A
- * mask that requires a gradient is computed with as `plain`. */
+ * f32, f64, bf16 (sums and softmax in f32); f16 through f32. Dropout draws tq * tk words a head from
+ * the context's stream. A mask that requires a gradient is computed with as `plain`. */
 #define gd_attention(...) \
     GD_WITH_3(gd_attention_with, gd_attention_options, GD_ATTENTION_DEFAULTS, __VA_ARGS__, )
 GD_API gd_tensor *gd_attention_with(gd_tensor *q, gd_tensor *k, gd_tensor *v,

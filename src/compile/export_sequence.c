@@ -103,7 +103,7 @@ gd_status gd_export_attention(gd_export *e, const gd_step *step)
     const gd_layout *v = layout_of(e, value->in[V]);
     const gd_layout *g = is_gradient ? layout_of(e, value->in[G]) : q;
     if (q->dtype != GD_F32)
-        return gd_export_refuse(step, e, "f64");
+        return gd_export_refuse(step, e, gd_dtype_name(q->dtype));
     if (gd_layout_count(q) == 0) { /* keys nobody looks at */
         gd_export_pointer(e, "r", 0, step->value, true);
         gd_buffer_add(&e->body, "        memset((void *)r0, 0, %zu);\n",
@@ -191,7 +191,7 @@ gd_status gd_export_recurrent(gd_export *e, const gd_step *step)
     const gd_recurrent_attr *attr = value->attr;
     const bool is_gradient = value->op->id == GD_OP_recurrent_grad, is_lstm = attr->cell == 2;
     if (value->layout.dtype != GD_F32)
-        return gd_export_refuse(step, e, "f64");
+        return gd_export_refuse(step, e, gd_dtype_name(value->layout.dtype));
     const int n = value->n, h0 = is_gradient ? 2 : 3;
     const int g = n - 1, lengths = is_gradient ? n - 2 : n - 1;
     const gd_layout *u = layout_of(e, value->in[1]), *first = layout_of(e, value->in[h0]);
