@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "graph/apply.h"
+#include "ops/attrs.h"
 #include "support/context.h"
 
 /* ---- a body, compiled with a pass and without ---- */
@@ -654,6 +656,29 @@ static gd_tensor *attends(void *user, int count, gd_tensor *const *in)
     return attend(user, in, IN_ORDER);
 }
 
+static gd_tensor *attends_in_bf16(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    gd_context *context = gd_tensor_context(in[0]);
+    assert_int_equal(gd_autocast_begin(context, GD_BF16), GD_OK);
+    gd_tensor *loss = attend(user, in, IN_ORDER);
+    assert_int_equal(gd_autocast_end(context), GD_OK);
+    return loss;
+}
+
+/* Whether the device multiplies bf16 in attention, else f32 whose gradients are rounded one by one.
+ */
+static bool multiplies_bf16(void)
+{
+    gd_context *context = gd_open("cpu");
+    gd_tensor *x = gd_zeros(context, GD_SHAPE(1, 2, 2), GD_BF16);
+    const gd_layout *const in[] = { &x->layout, &x->layout, &x->layout };
+    const gd_attention_attr attr = { .scale = 1 };
+    const bool is_taken = gd_op_is_taken(context, GD_OP_attention, 3, in, &attr);
+    gd_close(context);
+    return is_taken;
+}
+
 static gd_tensor *attends_in_other_order(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
@@ -696,6 +721,15 @@ static void join_attention_puts_gradients_side_by_side(void **state)
     assert_non_null(strstr(without.text, "concat"));
     assert_int_equal(with.kernels, without.kernels - 1);
     assert_true(with.arena_bytes <= without.arena_bytes);
+}
+
+static void join_attention_looks_behind_the_rounding(void **state)
+{
+    (void)state;
+    const bool joins = multiplies_bf16();
+    check("join_attention", attends_in_bf16, joins);
+    assert_true(joins == (strstr(with.text, " joined}") != NULL));
+    assert_true(joins == (strstr(with.text, "concat") == NULL));
 }
 
 static void join_attention_leaves_what_is_read_otherwise(void **state)
@@ -775,6 +809,7 @@ int main(void)
         cmocka_unit_test(recompute_keeps_what_is_dear_alone),
         cmocka_unit_test(recompute_keeps_what_is_needed),
         cmocka_unit_test(join_attention_puts_gradients_side_by_side),
+        cmocka_unit_test(join_attention_looks_behind_the_rounding),
         cmocka_unit_test(join_attention_leaves_what_is_read_otherwise),
         cmocka_unit_test(schedule_ends_gradients_early),
         cmocka_unit_test(schedule_keeps_reads_and_writes_in_order),

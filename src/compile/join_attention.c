@@ -1,8 +1,9 @@
 /* compile/join_attention.c: the gradients that attention_grad makes are made side by side where they
- * are put side by side. Self-attention in the usual form cuts queries, keys and values out of one product [.., time, 3 * width]; the gradient of that
- * product is then a concat, row by row, of the three gradients that attention_grad made one after
- * the other. Where the concat alone reads them, attention_grad is told to make them side by side,
- * and the concat becomes a view of its result.
+ * put side by side. Self-attention in the usual form cuts queries, keys and values out of one
+ * product [.., time, 3 * width]; the gradient of that product is then a concat, row by row, of the
+ * three gradients that attention_grad made one after the other. Where the concat alone reads them,
+ * attention_grad is told to make them side by side, and the concat becomes a view of its result, or
+ * of the cast that rounded all of them.
  *
  * May not change what is a result, nor what anything else reads in the old order. Moves no op and
  * takes no memory: the result has as many elements as before.
@@ -39,6 +40,21 @@ static bool is_all(const gd_layout *x, int64_t at, int64_t count, int axis, int6
            length == row;
 }
 
+/* The attention_grad that made value `id`, or that made what value `id`, a cast of all of it, rounded
+ * and nobody else reads; or -1. */
+static int32_t gradient_behind(const gd_ir *ir, const int32_t *reads, int32_t id)
+{
+    const gd_ir_value *v = &ir->values[id];
+    if (v->kind == GD_IR_OP && v->op->id == GD_OP_cast && !v->is_output) {
+        id = v->in[0];
+        v = &ir->values[id];
+        if (reads[id] != 1)
+            return -1;
+    }
+    const bool is_gradient = v->kind == GD_IR_OP && v->op->id == GD_OP_attention_grad;
+    return is_gradient && !v->is_output ? id : -1;
+}
+
 /* The attention_grad whose gradients by q, k and v, in this order, `concat` puts side by side and
  * is the only one to read; or -1. */
 static int32_t gradients_joined_by(const gd_ir *ir, const int32_t *reads, const gd_ir_value *concat)
@@ -46,11 +62,11 @@ static int32_t gradients_joined_by(const gd_ir *ir, const int32_t *reads, const 
     if (concat->kind != GD_IR_OP || concat->op->id != GD_OP_concat || concat->n != 3 ||
         concat->is_output)
         return -1;
-    int32_t made = ir->values[concat->in[0]].root;
-    const gd_ir_value *v = &ir->values[made];
-    if (v->kind != GD_IR_OP || v->op->id != GD_OP_attention_grad || v->is_output ||
-        reads[made] != 3)
+    const int32_t read = ir->values[concat->in[0]].root;
+    const int32_t made = reads[read] == 3 ? gradient_behind(ir, reads, read) : -1;
+    if (made < 0)
         return -1;
+    const gd_ir_value *v = &ir->values[made];
     const gd_layout *qkv[3];
     for (int i = 0; i < 3; i++)
         qkv[i] = &ir->values[v->in[i]].layout;
@@ -60,7 +76,7 @@ static int32_t gradients_joined_by(const gd_ir *ir, const int32_t *reads, const 
     const gd_attention_offsets p = gd_attention_grad_offsets(v->attr, qkv);
     for (int i = 0; i < 3; i++) {
         const gd_ir_value *operand = &ir->values[concat->in[i]];
-        if (operand->root != made || !is_all(&operand->layout, p.at[i], gd_layout_count(qkv[i]),
+        if (operand->root != read || !is_all(&operand->layout, p.at[i], gd_layout_count(qkv[i]),
                                              ((const gd_axis_attr *)concat->attr)->axis, p.row[i]))
             return -1;
     }
@@ -75,6 +91,7 @@ static gd_status join(gd_ir *ir, int32_t made, int32_t concat, bool *takes)
     if (!attr || !view)
         return GD_ERR_MEMORY;
     gd_ir_value *v = &ir->values[concat];
+    const int32_t read = ir->values[v->in[0]].root;
     const gd_ir_value *gradient = &ir->values[made];
     memcpy(attr, gradient->attr, sizeof *attr);
     attr->is_joined = 1;
@@ -87,8 +104,8 @@ static gd_status join(gd_ir *ir, int32_t made, int32_t concat, bool *takes)
     v->op = gd_op_row(GD_OP_reshape);
     v->attr = view;
     v->n = 1;
-    v->in[0] = made;
-    v->root = made;
+    v->in[0] = read;
+    v->root = read;
     return GD_OK;
 }
 
