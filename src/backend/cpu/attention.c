@@ -238,7 +238,7 @@ typedef struct strip {
 /* Before the first strip. Products of bf16 pack their operands, which many rows must pay for. */
 static strip strips_of(const job *j)
 {
-    return (strip){ .height = j->is_bf16 ? GD_ATTENTION_PACKED_ROWS : 1 };
+    return (strip){ .height = j->is_bf16 ? GD_ATTENTION_STRIP : 1 };
 }
 
 /* The keys row `row` sees, and a few more. */

@@ -26,8 +26,7 @@
 #define GD_ATTENTION_ROW     272 /* distance between rows: they do not meet in the caches */
 #define GD_ATTENTION_WIDTH   256 /* of keys and values together: their transposes fit the scratch */
 #define GD_ATTENTION_LANES   16  /* sums along a row are made in so many lanes */
-#define GD_ATTENTION_PACKED_ROWS \
-    64 /* of bf16 multiplied together at least, where there are so many */
+#define GD_ATTENTION_STRIP   64  /* rows of bf16 multiplied together at least, if there are */
 
 /* Scores of some queries and keys, and what is known of their rows. */
 typedef struct gd_attention_tile {
