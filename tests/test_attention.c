@@ -209,6 +209,37 @@ static void test_bf16_on_the_reference(void **state)
     gd_close(reference);
 }
 
+/* The gradient of the sum of squares of the gradient, through the plain composition. */
+static void second_gradient(gd_tensor *numbers, float *values, size_t bytes)
+{
+    gd_tensor *x = gd_set_requires_grad(numbers, true), *d, *second;
+    gd_tensor *loss = gd_sum(gd_square(gd_attention(x, x, x, .causal = true)), GD_ALL_AXES, false);
+    assert_int_equal(gd_grad(1, &loss, NULL, 1, &x, &d), GD_OK);
+    loss = gd_sum(gd_square(d), GD_ALL_AXES, false);
+    assert_int_equal(gd_grad(1, &loss, NULL, 1, &x, &second), GD_OK);
+    assert_int_equal(gd_tensor_dtype(second), gd_tensor_dtype(x));
+    assert_int_equal(gd_tensor_read(gd_cast(second, GD_F32), values, bytes), GD_OK);
+}
+
+static void test_bf16_has_second_derivatives(void **state)
+{
+    gd_context *context = *state;
+    enum { COUNT = 2 * 9 * 4 };
+    float rounded[COUNT], exact[COUNT];
+    double off = 0, size = 0;
+    gd_scope_begin(context);
+    gd_seed(context, 4);
+    gd_tensor *x = operand(context, GD_SHAPE(2, 9, 4), GD_BF16);
+    second_gradient(gd_cast(x, GD_F32), exact, sizeof exact);
+    second_gradient(x, rounded, sizeof rounded);
+    for (int i = 0; i < COUNT; i++) {
+        off += pow((double)(rounded[i] - exact[i]), 2);
+        size += pow((double)exact[i], 2);
+    }
+    assert_true(size > 0 && off < 0x1p-10 * size);
+    gd_scope_end(context);
+}
+
 static void threads_agree(gd_context *context, gd_dtype dtype)
 {
     for (int i = 0; i < PROBLEMS; i++) {
@@ -427,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_bf16_is_near_plain),
         cmocka_unit_test(test_bf16_is_not_widened),
         cmocka_unit_test(test_bf16_on_the_reference),
+        cmocka_unit_test(test_bf16_has_second_derivatives),
         cmocka_unit_test(test_compiled_bf16_has_the_same_bits),
         cmocka_unit_test(test_masks_are_exact),
         cmocka_unit_test(test_queries_before_all_keys),
