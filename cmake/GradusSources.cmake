@@ -29,6 +29,7 @@ set(GD_KERNEL_TABLE
     gemm_f64                all         vector
     norm                    all         scalar
     pooling                 all         scalar
+    quantized               all         scalar
     random                  all         scalar
     recurrent               all         scalar
     reduce                  all         scalar

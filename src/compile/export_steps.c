@@ -138,6 +138,19 @@ static gd_status export_product(gd_export *e, const gd_step *step)
     return GD_OK;
 }
 
+static gd_status export_quantized(gd_export *e, const gd_step *step)
+{
+    const gd_ir_value *v = &e->plan->ir.values[step->value];
+    const gd_layout *w = &e->plan->ir.values[v->in[1]].layout;
+    if (e->plan->ir.values[v->in[2]].layout.dtype != GD_F32)
+        return gd_export_refuse(step, e, "scales of f16");
+    gd_export_pointers(e, step);
+    gd_buffer_add(&e->body, "        quantized_linear(%lld, %lld, %lld, x0, x1, x2, r0);\n",
+                  (long long)(gd_layout_count(&v->layout) / (w->shape[0] ? w->shape[0] : 1)),
+                  (long long)w->shape[0], (long long)(w->shape[1] / 32));
+    return GD_OK;
+}
+
 /* ---- softmax and cross-entropy ---- */
 
 static gd_status export_softmax(gd_export *e, const gd_step *step)
@@ -206,6 +219,7 @@ static const gd_export_writer writers[GD_OP_COUNT] = {
     [GD_OP_matmul] = export_product,
     [GD_OP_linear] = export_product,
     [GD_OP_matmul_relu_grad] = export_product,
+    [GD_OP_quantized_linear] = export_quantized,
     [GD_OP_sum] = gd_export_reduction,
     [GD_OP_prod] = gd_export_reduction,
     [GD_OP_max] = gd_export_reduction,

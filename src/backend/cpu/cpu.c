@@ -23,6 +23,7 @@ typedef void (*register_fn)(gd_kernel_fn *kernel);
 typedef struct isa_kernels {
     register_fn elementwise, reduce, softmax, norm, attention, recurrent, pooling;
     const gd_gemm_micro *gemm_f32, *gemm_f64;
+    gd_quantized_kernels quantized;
     gd_conv_fn conv[3];
 } isa_kernels;
 
@@ -32,6 +33,7 @@ typedef struct isa_kernels {
             gd_cpu_register_softmax_##isa, gd_cpu_register_norm_##isa,                             \
             gd_cpu_register_attention_##isa, gd_cpu_register_recurrent_##isa,                      \
             gd_cpu_register_pooling_##isa, &gd_gemm_f32_##isa, &gd_gemm_f64_##isa,                 \
+            { gd_quantize_rows_##isa, gd_quantized_columns_##isa },                                \
         {                                                                                          \
             gd_conv_forward_f32_##isa, gd_conv_grad_input_f32_##isa, gd_conv_grad_weight_f32_##isa \
         }                                                                                          \
@@ -68,6 +70,7 @@ static void fill_table(gd_cpu_device *cpu)
     cpu->gemm_f32 = chosen->gemm_f32;
     cpu->gemm_f64 = chosen->gemm_f64;
     cpu->gemm_bf16 = gd_gemm_bf16(cpu->isa);
+    cpu->quantized = chosen->quantized;
     memcpy(cpu->conv_f32, chosen->conv, sizeof cpu->conv_f32);
     chosen->elementwise(cpu->base.kernel);
     chosen->reduce(cpu->base.kernel);
@@ -82,6 +85,7 @@ static void fill_table(gd_cpu_device *cpu)
     gd_cpu_register_memory(cpu->base.kernel);
     gd_cpu_register_sort(cpu->base.kernel);
     gd_cpu_register_matmul(cpu->base.kernel);
+    gd_cpu_register_quantized(cpu->base.kernel);
     gd_cpu_register_ctc(cpu->base.kernel);
     gd_cpu_register_convolution(cpu->base.kernel);
     gd_cpu_register_pooling(cpu->base.kernel);

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/conv.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/quantized.h"
 #include "backend/cpu/scratch.h"
 #include "base/cpu.h"
 
@@ -13,6 +14,7 @@ typedef struct gd_cpu_device {
     gd_device base; /* first: a gd_device is one of these when its back end is the CPU's */
     gd_isa isa;
     const gd_gemm_micro *gemm_f32, *gemm_f64, *gemm_bf16;
+    gd_quantized_kernels quantized;
     gd_conv_fn conv_f32[3]; /* forward, gradient by the input, by the weight */
     gd_paths paths;
     gd_workspace workspace; /* of every kernel */
@@ -57,6 +59,7 @@ gd_status gd_cpu_product_prepare(const gd_kernel_call *call, void *memory);
 void gd_cpu_product_explain(const gd_kernel_call *call, struct gd_text *text);
 void gd_cpu_convolution_explain(const gd_kernel_call *call,
                                 struct gd_text *text);  /* others: nothing */
+void gd_cpu_register_quantized(gd_kernel_fn *kernel);   /* quantized_linear */
 void gd_cpu_register_ctc(gd_kernel_fn *kernel);         /* ctc_alpha ctc_alpha_grad */
 void gd_cpu_register_convolution(gd_kernel_fn *kernel); /* convolution and its gradients */
 void gd_cpu_register_pooling(gd_kernel_fn *kernel);     /* max_pool_index avg_pool… */

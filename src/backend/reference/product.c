@@ -1,5 +1,8 @@
-/* backend/reference/product.c: the matrix product, as three loops and a batch. */
+/* backend/reference/product.c: the matrix product, as three loops and a batch, and that with weights
+ * in blocks, step by step as ops/quantized.c defines it. */
 #include "backend/reference/reference.h"
+
+#include <math.h>
 
 /* The leading axes of an operand, all but the last two. */
 static gd_layout batch_of(const gd_layout *layout)
@@ -48,7 +51,62 @@ static gd_status matmul(const gd_kernel_call *call)
     return GD_OK;
 }
 
+/* ---- weights in blocks ---- */
+
+#define BLOCK 32
+
+/* The scale of a block of x, and its numbers in 8 bits. */
+static float round_block(const float *x, int *q)
+{
+    float largest = 0;
+    bool is_finite = true;
+    for (int i = 0; i < BLOCK; i++) {
+        is_finite = is_finite && isfinite(x[i]);
+        largest = fmaxf(largest, fabsf(x[i]));
+    }
+    const bool counts = is_finite && largest >= 0x1p-100f;
+    const float factor = counts ? 127.0f / largest : 0.0f;
+    for (int i = 0; i < BLOCK; i++)
+        q[i] = counts ? (int)nearbyintf(x[i] * factor) : 0;
+    if (!is_finite)
+        return NAN;
+    return counts ? largest / 127.0f : 0.0f;
+}
+
+/* Term b of the sum for row i of x and row j of the weights. */
+static float term_of(const gd_operand *in, int64_t i, int64_t j, int64_t b)
+{
+    const int64_t inner = in[1].layout->shape[1];
+    float x[BLOCK];
+    int q[BLOCK], sum = 0;
+    for (int p = 0; p < BLOCK; p++)
+        x[p] = (float)gd_ref_load(&in[0], i * inner + b * BLOCK + p);
+    const float scale = round_block(x, q);
+    for (int p = 0; p < BLOCK; p++)
+        sum += q[p] * (int)gd_ref_load_integer(&in[1], j * inner + b * BLOCK + p);
+    const float both = scale * (float)gd_ref_load(&in[2], j * (inner / BLOCK) + b);
+    return both * (float)sum;
+}
+
+static gd_status quantized_linear(const gd_kernel_call *call)
+{
+    const int64_t columns = call->in[1].layout->shape[0];
+    const int64_t blocks = call->in[1].layout->shape[1] / BLOCK;
+    const int64_t count = gd_layout_count(call->out.layout);
+    for (int64_t at = 0; at < count; at++) {
+        float lane[8] = { 0 };
+        for (int64_t b = 0; b < blocks; b++)
+            lane[b % 8] += term_of(call->in, at / columns, at % columns, b);
+        for (int width = 4; width > 0; width /= 2)
+            for (int l = 0; l < width; l++)
+                lane[l] += lane[l + width];
+        gd_ref_store(&call->out, at, lane[0]);
+    }
+    return GD_OK;
+}
+
 void gd_reference_register_product(gd_kernel_fn *kernel)
 {
     kernel[GD_OP_matmul] = matmul;
+    kernel[GD_OP_quantized_linear] = quantized_linear;
 }

@@ -1,0 +1,43 @@
+/* backend/cpu/quantized.h: products with weights in blocks of 32 int8 with a scale each. What is
+ * computed, and in what order, stands in ops/quantized.c. */
+#ifndef GD_BACKEND_CPU_QUANTIZED_H
+#define GD_BACKEND_CPU_QUANTIZED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GD_QUANTIZED_BLOCK 32
+#define GD_QUANTIZED_LANES 8 /* sums over the blocks of a row; block b goes to lane b mod 8 */
+
+/* Rows in blocks: values [rows, 32 * blocks], and their scales [rows, blocks]. */
+typedef struct gd_quantized_rows {
+    int8_t *values;
+    float *scales;
+    int64_t rows, blocks;
+} gd_quantized_rows;
+
+/* Weights, a row for each column of the result. */
+typedef struct gd_quantized_weights {
+    const int8_t *values;
+    const void *scales; /* f32, or the bits of f16 */
+    bool half_scales;
+} gd_quantized_weights;
+
+typedef struct gd_quantized_kernels {
+    /* x [rows, 32 * blocks] in blocks */
+    void (*quantize)(const float *x, const gd_quantized_rows *to);
+    /* Columns begin … end - 1 of the result, whose rows lie `stride` apart. */
+    void (*columns)(const gd_quantized_rows *x, const gd_quantized_weights *w, int64_t begin,
+                    int64_t end, float *out, int64_t stride);
+} gd_quantized_kernels;
+
+#define GD_QUANTIZED_DECLARE(isa)                                                              \
+    void gd_quantize_rows_##isa(const float *x, const gd_quantized_rows *to);                  \
+    void gd_quantized_columns_##isa(const gd_quantized_rows *x, const gd_quantized_weights *w, \
+                                    int64_t begin, int64_t end, float *out, int64_t stride);
+GD_QUANTIZED_DECLARE(baseline)
+GD_QUANTIZED_DECLARE(avx2)
+GD_QUANTIZED_DECLARE(avx512)
+GD_QUANTIZED_DECLARE(neon)
+
+#endif

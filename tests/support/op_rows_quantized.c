@@ -1,0 +1,37 @@
+/* tests/support/op_rows_quantized.c: the row of products with weights in blocks. What rows cannot
+ * try (scales of f16, an oracle, gradients) is in test_quantized_linear.c. */
+#include "support/op_row_macros.h"
+
+static const op_case quantized_linear_cases[] = {
+    { .shape = { SHAPE(5, 64), SHAPE(7, 64), SHAPE(7, 2) } },
+    { .shape = { SHAPE(1, 608), SHAPE(19, 608), SHAPE(19, 19) } },
+    { .shape = { SHAPE(2, 3, 256), SHAPE(5, 256), SHAPE(5, 8) } },
+    { .shape = { SHAPE(288), SHAPE(3, 288), SHAPE(3, 9) } },
+    { .shape = { SHAPE(0, 32), SHAPE(3, 32), SHAPE(3, 1) } },
+    { .shape = { SHAPE(3, 32), SHAPE(0, 32), SHAPE(0, 1) } },
+    { .shape = { SHAPE(3, 0), SHAPE(5, 0), SHAPE(5, 0) } },
+};
+static const op_refusal quantized_linear_refusals[] = {
+    { GD_ERR_SHAPE, { NUMBER, SHAPE(3, 32), SHAPE(3, 1) }, { GD_F32, GD_I64, GD_F32 }, { 0 } },
+    { GD_ERR_SHAPE,
+      { SHAPE(2, 33), SHAPE(3, 33), SHAPE(3, 1) },
+      { GD_F32, GD_I64, GD_F32 },
+      { 0 } },
+    { GD_ERR_SHAPE,
+      { SHAPE(2, 32), SHAPE(3, 64), SHAPE(3, 2) },
+      { GD_F32, GD_I64, GD_F32 },
+      { 0 } },
+    { GD_ERR_SHAPE,
+      { SHAPE(2, 64), SHAPE(3, 64), SHAPE(3, 1) },
+      { GD_F32, GD_I64, GD_F32 },
+      { 0 } },
+    { GD_ERR_SHAPE,
+      { SHAPE(2, 64), SHAPE(3, 64), SHAPE(4, 2) },
+      { GD_F32, GD_I64, GD_F32 },
+      { 0 } },
+    { GD_ERR_SHAPE, { SHAPE(2, 32), SHAPE(32), SHAPE(1) }, { GD_F32, GD_I64, GD_F32 }, { 0 } },
+};
+/* The weights are any i8. */
+OP(quantized_linear, 3, E | OP_FLOATS_ONLY, RESULT_SAME, 0,
+   gd_quantized_linear(x, gd_cast(y, GD_I8), gd_cast(z, GD_F32)), VALUES(-4, 4),
+   { -128, 128, OPERAND_INDEX }, VALUES(0.001, 0.02))

@@ -1,0 +1,306 @@
+/* tests/test_quantized_linear.c: products with weights in blocks of 8 bits, as ops/quantized.c defines
+ * them: against an oracle written here, with the same bits on every instruction set and number of
+ * threads; how far they are from the product that is not rounded; gradients; what is refused. The
+ * layouts and dtypes of x, compiled and exported code are tried with the row of the op. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <gradus/gradus.h>
+
+#include "base/cpu.h"
+#include "base/half.h"
+#include "support/context.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 33 blocks: four rounds of the lanes, and one more. The longest has 264. */
+enum { MOST_ROWS = 170, MOST_COLUMNS = 21, MOST_INNER = 8448 };
+
+typedef struct product {
+    int64_t rows, columns, inner;
+    float *x, *scales, *result;
+    int8_t *values;
+    uint16_t *half_scales;
+} product;
+
+static float uniform(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (float)(*state >> 40) * 0x1p-23f - 1.0f;
+}
+
+/* Weights are any i8, -128 among them; blocks of x are of sizes from 2^-20 to 2^20. */
+static product make(int64_t rows, int64_t columns, int64_t inner)
+{
+    product p = { .rows = rows, .columns = columns, .inner = inner };
+    uint64_t state = (uint64_t)(rows * 31 + columns * 7 + inner);
+    p.x = calloc((size_t)(rows * inner), sizeof *p.x);
+    p.values = calloc((size_t)(columns * inner), 1);
+    p.scales = calloc((size_t)(columns * inner / 32), sizeof *p.scales);
+    p.half_scales = calloc((size_t)(columns * inner / 32), sizeof *p.half_scales);
+    p.result = calloc((size_t)(rows * columns), sizeof *p.result);
+    assert_true(p.x && p.values && p.scales && p.half_scales && p.result);
+    for (int64_t i = 0; i < rows * inner; i++)
+        p.x[i] = ldexpf(uniform(&state), (int)(i / 32 * 7 % 41) - 20);
+    for (int64_t i = 0; i < columns * inner; i++)
+        p.values[i] = (int8_t)(i % 37 == 0 ? -128 : (int)(uniform(&state) * 127.9f));
+    for (int64_t i = 0; i < columns * inner / 32; i++) {
+        p.half_scales[i] = gd_f32_to_f16(uniform(&state) * 0.01f);
+        p.scales[i] = gd_f16_to_f32(p.half_scales[i]);
+    }
+    return p;
+}
+
+static void release(product *p)
+{
+    free(p->x);
+    free(p->values);
+    free(p->scales);
+    free(p->half_scales);
+    free(p->result);
+}
+
+/* ---- the oracle: sums as integers, rounding by the C library in double ---- */
+
+static float term(const product *p, int64_t i, int64_t j, int64_t b)
+{
+    const float *x = p->x + i * p->inner + b * 32;
+    double largest = 0;
+    int64_t sum = 0;
+    for (int k = 0; k < 32; k++)
+        largest = fmax(largest, fabs((double)x[k]));
+    if (largest < ldexp(1, -100))
+        return 0;
+    const float factor = (float)(127.0 / largest), scale = (float)(largest / 127.0);
+    for (int k = 0; k < 32; k++)
+        sum += lrint((float)((double)x[k] * factor)) * p->values[j * p->inner + b * 32 + k];
+    const float both = (float)((double)scale * (double)p->scales[j * (p->inner / 32) + b]);
+    return (float)((double)both * (double)sum);
+}
+
+static void compute(product *p)
+{
+    for (int64_t i = 0; i < p->rows; i++)
+        for (int64_t j = 0; j < p->columns; j++) {
+            float l[8] = { 0 };
+            for (int64_t b = 0; b < p->inner / 32; b++)
+                l[b % 8] += term(p, i, j, b);
+            p->result[i * p->columns + j] =
+                ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
+        }
+}
+
+static gd_tensor *weights_of(gd_context *gd, const product *p)
+{
+    return gd_from_host(gd, GD_SHAPE(p->columns, p->inner), GD_I8, p->values);
+}
+
+static gd_tensor *scales_of(gd_context *gd, const product *p, gd_dtype dtype)
+{
+    return gd_from_host(gd, GD_SHAPE(p->columns, p->inner / 32), dtype,
+                        dtype == GD_F16 ? (const void *)p->half_scales : p->scales);
+}
+
+static gd_tensor *x_of(gd_context *gd, const product *p)
+{
+    return gd_from_host(gd, GD_SHAPE(p->rows, p->inner), GD_F32, p->x);
+}
+
+static void check(gd_context *gd, const product *p, gd_dtype scales, const char *where)
+{
+    gd_tensor *y = gd_quantized_linear(x_of(gd, p), weights_of(gd, p), scales_of(gd, p, scales));
+    float got[MOST_ROWS * MOST_COLUMNS];
+    const size_t bytes = (size_t)(p->rows * p->columns) * sizeof *got;
+    assert_true(bytes <= sizeof got);
+    assert_int_equal(gd_tensor_read(y, got, bytes), GD_OK);
+    for (int64_t i = 0; i < p->rows * p->columns; i++)
+        if (memcmp(&got[i], &p->result[i], sizeof *got) != 0)
+            fail_msg("%s: element %lld of %lld x %lld x %lld is %a, the definition gives %a", where,
+                     (long long)i, (long long)p->rows, (long long)p->columns, (long long)p->inner,
+                     (double)got[i], (double)p->result[i]);
+}
+
+static const char *const isas[] = { "baseline", "avx2", "avx512", "neon" };
+
+/* NULL: this machine does not run it, or the build has no kernels for it. */
+static gd_context *open_isa(const char *name, int threads)
+{
+    const char *set = getenv("GRADUS_ISA");
+    char before[32] = "";
+    snprintf(before, sizeof before, "%s", set ? set : "");
+    setenv("GRADUS_ISA", name, 1);
+    gd_context *gd =
+        gd_isa_available(gd_isa_parse(name)) ? gd_open("cpu", .threads = threads) : NULL;
+    gd_error_clear();
+    setenv("GRADUS_ISA", before, 1);
+    return gd;
+}
+
+static void every_instruction_set_gives_the_defined_bits(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {
+        { 1, 1, 32 },    { 1, 21, 224 },       { 3, 5, 256 },          { 2, 7, 288 },
+        { 1, 19, 1056 }, { 1, 2, MOST_INNER }, { MOST_ROWS, 9, 1056 },
+    };
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        product p = make(sizes[s][0], sizes[s][1], sizes[s][2]);
+        compute(&p);
+        for (size_t i = 0; i < sizeof isas / sizeof *isas; i++)
+            for (int threads = 1; threads <= 3; threads += 2) {
+                gd_context *gd = open_isa(isas[i], threads);
+                if (!gd)
+                    continue;
+                check(gd, &p, GD_F16, isas[i]);
+                check(gd, &p, GD_F32, isas[i]);
+                gd_close(gd);
+            }
+        release(&p);
+    }
+}
+
+/* A longest row, which fills the scratch: a 1 in its last block. */
+static void the_longest_row_fits(void **state)
+{
+    const int64_t inner = 1 << 18;
+    gd_context *gd = *state;
+    gd_tensor *x = gd_cast(
+        gd_ge(gd_arange(gd, 0, (double)inner, 1, GD_I32), gd_scalar(gd, (double)inner - 1, GD_I32)),
+        GD_F32);
+    gd_tensor *values = gd_full(gd, GD_SHAPE(3, inner), 7, GD_I8);
+    gd_tensor *y = gd_quantized_linear(x, values, gd_full(gd, GD_SHAPE(3, inner / 32), 2, GD_F16));
+    assert_true(gd_item(gd_slice(y, 0, 2, 3, 1)) == 14.0);
+}
+
+/* ---- rows that are not numbers, and very small ones ---- */
+
+static void strange_numbers_have_a_meaning(void **state)
+{
+    (void)state;
+    static const struct {
+        float x;
+        bool is_nan, is_zero;
+    } cases[] = { { NAN, true, false },        { INFINITY, true, false },
+                  { -INFINITY, true, false },  { 0x1p-101f, false, true },
+                  { 0x1p-149f, false, true },  { -0.0f, false, true },
+                  { 0x1p-100f, false, false }, { 0x1.fffffep127f, false, false } };
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+        gd_context *gd = open_isa(isas[i], 1);
+        if (!gd)
+            continue;
+        gd_tensor *values = gd_full(gd, GD_SHAPE(2, 32), 1, GD_I8);
+        gd_tensor *scales = gd_full(gd, GD_SHAPE(2, 1), 0.5, GD_F16);
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            float x[3 * 32] = { 0 }, y[6];
+            x[32 + 13] = cases[c].x;
+            gd_tensor *r =
+                gd_quantized_linear(gd_from_host(gd, GD_SHAPE(3, 32), GD_F32, x), values, scales);
+            assert_int_equal(gd_tensor_read(r, y, sizeof y), GD_OK);
+            assert_true(y[0] == 0 && y[1] == 0 && y[4] == 0 && y[5] == 0);
+            assert_true(isnan(y[2]) == cases[c].is_nan && (y[2] == 0) == cases[c].is_zero);
+        }
+        gd_close(gd);
+    }
+}
+
+/* ---- beside the product that is not rounded ---- */
+
+static gd_tensor *dequantized(gd_context *gd, const product *p)
+{
+    gd_tensor *w = gd_cast(weights_of(gd, p), GD_F32);
+    gd_tensor *blocks = gd_reshape(w, GD_SHAPE(p->columns, -1, 32));
+    gd_tensor *scaled = gd_mul(blocks, gd_unsqueeze(scales_of(gd, p, GD_F32), 2));
+    return gd_reshape(scaled, GD_SHAPE(p->columns, p->inner));
+}
+
+/* Rounding moves a number by half a step at most, 1/254 of the largest of its block. */
+static void rounding_stays_within_its_bound(void **state)
+{
+    gd_context *gd = *state;
+    product p = make(5, 11, 1056);
+    gd_tensor *x = x_of(gd, &p), *w = dequantized(gd, &p);
+    gd_tensor *y = gd_quantized_linear(x, weights_of(gd, &p), scales_of(gd, &p, GD_F16));
+    gd_tensor *exact = gd_matmul(gd_cast(x, GD_F64), gd_cast(gd_transpose(w, 0, 1), GD_F64));
+    gd_tensor *blocks = gd_reshape(x, GD_SHAPE(5, -1, 32));
+    gd_tensor *steps = gd_max(gd_abs(blocks), GD_AXES(2), true);
+    gd_tensor *most = gd_reshape(gd_broadcast_to(steps, GD_SHAPE(5, 33, 32)), GD_SHAPE(5, 1056));
+    gd_tensor *bound = gd_mul_scalar(gd_matmul(most, gd_transpose(gd_abs(w), 0, 1)), 1.01 / 254);
+    gd_tensor *off = gd_abs(gd_sub(gd_cast(y, GD_F64), exact));
+    assert_true(gd_item(gd_all(gd_le(off, gd_cast(bound, GD_F64)), GD_ALL_AXES, false)) == 1);
+    assert_true(gd_item(gd_max(off, GD_ALL_AXES, false)) > 0);
+    release(&p);
+}
+
+static void x_has_the_gradient_of_the_product_and_weights_none(void **state)
+{
+    gd_context *gd = *state;
+    product p = make(5, 11, 96);
+    for (int rank = 1; rank <= 3; rank++) {
+        gd_tensor *x =
+            rank == 1 ? gd_contiguous(gd_reshape(gd_slice(x_of(gd, &p), 0, 0, 1, 1), GD_SHAPE(96)))
+            : rank == 2 ? x_of(gd, &p)
+                        : gd_reshape(x_of(gd, &p), GD_SHAPE(1, 5, 96));
+        x = gd_set_requires_grad(gd_detach(x), true);
+        gd_tensor *y = gd_quantized_linear(x, weights_of(gd, &p), scales_of(gd, &p, GD_F16));
+        gd_tensor *seed = gd_add_scalar(gd_detach(y), 1.0), *d;
+        assert_int_equal(gd_grad(1, &y, &seed, 1, &x, &d), GD_OK);
+        assert_same_bits(d, gd_matmul(seed, dequantized(gd, &p)));
+    }
+    release(&p);
+}
+
+static void other_dtypes_of_x_are_taken_as_f32(void **state)
+{
+    gd_context *gd = *state;
+    product p = make(3, 7, 96);
+    gd_tensor *w = weights_of(gd, &p), *s = scales_of(gd, &p, GD_F16);
+    static const gd_dtype dtypes[] = { GD_BF16, GD_F16, GD_F64, GD_I32 };
+    for (int i = 0; i < 4; i++) {
+        gd_tensor *x = gd_cast(gd_uniform(gd, GD_SHAPE(3, 96), -9, 9, GD_F32), dtypes[i]);
+        gd_tensor *y = gd_quantized_linear(x, w, s);
+        const gd_dtype gives = dtypes[i] == GD_I32 ? GD_F32 : dtypes[i];
+        assert_int_equal(gd_tensor_dtype(y), gives);
+        assert_same_bits(y, gd_cast(gd_quantized_linear(gd_cast(x, GD_F32), w, s), gives));
+    }
+    release(&p);
+}
+
+static void other_dtypes_of_weights_are_refused(void **state)
+{
+    gd_context *gd = *state;
+    gd_tensor *x = gd_zeros(gd, GD_SHAPE(2, 32), GD_F32), *w = gd_zeros(gd, GD_SHAPE(3, 32), GD_I8);
+    gd_tensor *s = gd_zeros(gd, GD_SHAPE(3, 1), GD_F16);
+    assert_null(gd_quantized_linear(x, gd_cast(w, GD_U8), s));
+    expect_error(GD_ERR_DTYPE, "i8, and f16 or f32, expected");
+    assert_null(gd_quantized_linear(x, w, gd_cast(s, GD_BF16)));
+    expect_error(GD_ERR_DTYPE, "i8, and f16 or f32, expected");
+    const int64_t inner = (1 << 18) + 32;
+    assert_null(gd_quantized_linear(gd_zeros(gd, GD_SHAPE(inner), GD_F32),
+                                    gd_zeros(gd, GD_SHAPE(1, inner), GD_I8),
+                                    gd_zeros(gd, GD_SHAPE(1, inner / 32), GD_F16)));
+    expect_error(GD_ERR_SHAPE, "at most 262144");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_instruction_set_gives_the_defined_bits),
+        cmocka_unit_test_setup_teardown(the_longest_row_fits, open_context, close_context),
+        cmocka_unit_test(strange_numbers_have_a_meaning),
+        cmocka_unit_test_setup_teardown(rounding_stays_within_its_bound, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(x_has_the_gradient_of_the_product_and_weights_none,
+                                        open_context, close_context),
+        cmocka_unit_test_setup_teardown(other_dtypes_of_x_are_taken_as_f32, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(other_dtypes_of_weights_are_refused, open_context,
+                                        close_context),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
