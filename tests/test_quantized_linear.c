@@ -10,7 +10,6 @@
 
 #include <gradus/gradus.h>
 
-#include "base/cpu.h"
 #include "base/half.h"
 #include "support/context.h"
 
@@ -126,7 +125,7 @@ static void check(gd_context *gd, const product *p, gd_dtype scales, const char 
                      (double)got[i], (double)p->result[i]);
 }
 
-static const char *const isas[] = { "baseline", "avx2", "avx512", "neon" };
+static const char *const isas[] = { "baseline", "avx2", "avx512", "avx512_vnni", "neon" };
 
 /* NULL: this machine does not run it, or the build has no kernels for it. */
 static gd_context *open_isa(const char *name, int threads)
@@ -135,9 +134,9 @@ static gd_context *open_isa(const char *name, int threads)
     char before[32] = "";
     snprintf(before, sizeof before, "%s", set ? set : "");
     setenv("GRADUS_ISA", name, 1);
-    gd_context *gd =
-        gd_isa_available(gd_isa_parse(name)) ? gd_open("cpu", .threads = threads) : NULL;
-    gd_error_clear();
+    gd_context *gd = gd_open("cpu", .threads = threads);
+    if (!gd)
+        expect_error(GD_ERR_UNSUPPORTED, "");
     setenv("GRADUS_ISA", before, 1);
     return gd;
 }

@@ -100,16 +100,19 @@ static void detect_extensions(void)
 {
     enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };        /* leaf 7, edx */
     enum { AVX512_BF16 = 1 << 5 };                          /* leaf 7, subleaf 1, eax */
+    enum { AVX512_VNNI = 1 << 11 };                         /* leaf 7, ecx */
     enum { TILE_CONFIGURATION = 1 << 17, TILES = 1 << 18 }; /* XCR0 */
     uint32_t eax, ebx, ecx, edx;
     if (!gd_isa_available(GD_ISA_AVX512))
         return;
     if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx))
         extensions[GD_CPU_AVX512_BF16] = has_bits(eax, AVX512_BF16);
-    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx))
-        extensions[GD_CPU_AMX_BF16] = has_bits(edx, AMX_BF16 | AMX_TILE) &&
-                                      has_bits(saved_registers(), TILE_CONFIGURATION | TILES) &&
-                                      may_use_tiles();
+    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx))
+        return;
+    extensions[GD_CPU_AVX512_VNNI] = has_bits(ecx, AVX512_VNNI);
+    extensions[GD_CPU_AMX_BF16] = has_bits(edx, AMX_BF16 | AMX_TILE) &&
+                                  has_bits(saved_registers(), TILE_CONFIGURATION | TILES) &&
+                                  may_use_tiles();
 }
 
 /* Leaves 0x80000002 … 4 hold 48 bytes of text, padded with blanks. */
@@ -181,6 +184,7 @@ static const struct {
 } extension_rows[GD_CPU_EXTENSION_COUNT] = {
     [GD_CPU_AVX512_BF16] = { "avx512_bf16", GD_ISA_AVX512 },
     [GD_CPU_AMX_BF16] = { "amx_bf16", GD_ISA_AVX512 },
+    [GD_CPU_AVX512_VNNI] = { "avx512_vnni", GD_ISA_AVX512 },
 };
 
 const char *gd_cpu_extension_name(gd_cpu_extension extension)
@@ -231,7 +235,8 @@ gd_isa gd_isa_choose(void)
         gd_isa isa = parse_asked(asked, &runs);
         if (isa == GD_ISA_COUNT) {
             gd_fail(GD_ERR_INVALID,
-                    "GRADUS_ISA=%s: not one of baseline, avx2, avx512, avx512_bf16, amx_bf16, neon",
+                    "GRADUS_ISA=%s: not one of baseline, avx2, avx512, avx512_bf16, amx_bf16, "
+                    "avx512_vnni, neon",
                     asked);
         } else if (!runs) {
             gd_fail(GD_ERR_UNSUPPORTED, "GRADUS_ISA=%s: this processor (%s) cannot run it", asked,

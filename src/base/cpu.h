@@ -28,10 +28,12 @@ bool gd_isa_available(gd_isa isa);
  * GD_ERR_UNSUPPORTED (recorded) and returns GD_ISA_COUNT. */
 gd_isa gd_isa_choose(void);
 
-/* What some processors of an instruction set have besides it: products of bfloat16. */
+/* What some processors of an instruction set have besides it: products of bfloat16 and
+ * of bytes. */
 typedef enum gd_cpu_extension {
     GD_CPU_AVX512_BF16,
     GD_CPU_AMX_BF16,
+    GD_CPU_AVX512_VNNI,
     GD_CPU_EXTENSION_COUNT
 } gd_cpu_extension;
 
@@ -39,7 +41,7 @@ typedef enum gd_cpu_extension {
  * asked here. */
 bool gd_cpu_has(gd_cpu_extension extension);
 
-/* "avx512_bf16", "amx_bf16" */
+/* "avx512_bf16", "amx_bf16", "avx512_vnni" */
 const char *gd_cpu_extension_name(gd_cpu_extension extension);
 
 /* Whether kernels may use it: the processor has it, and GRADUS_ISA names it, or is unset and it is

@@ -71,6 +71,10 @@ static void fill_table(gd_cpu_device *cpu)
     cpu->gemm_f64 = chosen->gemm_f64;
     cpu->gemm_bf16 = gd_gemm_bf16(cpu->isa);
     cpu->quantized = chosen->quantized;
+#ifdef GD_HAVE_AVX512_VNNI
+    if (cpu->isa == GD_ISA_AVX512 && gd_cpu_may_use(GD_CPU_AVX512_VNNI))
+        cpu->quantized = (gd_quantized_kernels){ gd_quantize_rows_vnni, gd_quantized_columns_vnni };
+#endif
     memcpy(cpu->conv_f32, chosen->conv, sizeof cpu->conv_f32);
     chosen->elementwise(cpu->base.kernel);
     chosen->reduce(cpu->base.kernel);
