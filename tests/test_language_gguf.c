@@ -294,6 +294,114 @@ static void a_model_is_quantised_with_a_report(void **state)
     gd_tokenizer_release(t);
 }
 
+/* ---- models that stay in blocks ---- */
+
+static gd_tensor *tensor_at(gd_language_model *m, const char *path)
+{
+    gd_module *module = gd_language_model_module(m);
+    for (int i = 0; i < gd_module_count(module); i++)
+        if (strcmp(gd_module_path(module, i), path) == 0)
+            return gd_module_tensor(module, i);
+    return NULL;
+}
+
+/* A matrix of m, as it is in plain, but for being transposed unless it is a table. */
+static void is_in_blocks(gd_language_model *m, gd_language_model *plain, const char *name,
+                         bool table)
+{
+    char values[64], scales[64], weight[64];
+    snprintf(values, sizeof values, "%s.values", name);
+    snprintf(scales, sizeof scales, "%s.scales", name);
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    assert_null(tensor_at(m, weight));
+    gd_tensor *v = tensor_at(m, values), *s = tensor_at(m, scales), *w = tensor_at(plain, weight);
+    if (!v || !s || !w)
+        fail_msg("%s is not there", name);
+    assert_true(gd_tensor_dtype(v) == GD_I8 && gd_tensor_dtype(s) == GD_F16);
+    assert_false(gd_requires_grad(v) || gd_requires_grad(s));
+    const gd_shape shape = gd_tensor_shape(v);
+    gd_tensor *blocks = gd_reshape(gd_cast(v, GD_F32), GD_SHAPE(shape.dim[0], -1, 32));
+    gd_tensor *numbers = gd_mul(blocks, gd_unsqueeze(gd_cast(s, GD_F32), 2));
+    assert_same_bits(gd_reshape(numbers, shape), table ? w : gd_contiguous(gd_transpose(w, 0, 1)));
+}
+
+/* The largest difference, as a part of the largest of a. */
+static double distance(gd_tensor *a, gd_tensor *b)
+{
+    return gd_item(gd_max(gd_abs(gd_sub(a, b)), GD_ALL_AXES, false)) /
+           gd_item(gd_max(gd_abs(a), GD_ALL_AXES, false));
+}
+
+static void matrices_stay_in_blocks_where_asked(void **state)
+{
+    gd_tokenizer *t = gd_tokenizer_bytes();
+    for (int tied = 0; tied < 2; tied++)
+        for (int llama = 0; llama < 2; llama++) {
+            gd_language_model *m = gd_language_model_create(
+                *state, .decoder = llama ? GD_DECODER_LLAMA : GD_DECODER_GPT2, .vocabulary = 256,
+                .max_length = 8, .layers = 2, .heads = 4, .kv_heads = llama ? 2 : 4, .width = 64,
+                .hidden = 96, .tied = tied, .seed = 3);
+            assert_int_equal(gd_language_model_save_gguf(m, t, temporary(0), .type = GD_GGUF_Q8_0),
+                             GD_OK);
+            gd_language_model *plain = gd_language_model_load(*state, temporary(0));
+            gd_language_model *blocks =
+                gd_language_model_load(*state, temporary(0), .quantized = true);
+            gd_tensor *exact = logits(*state, plain), *got = logits(*state, blocks);
+            assert_in_range((int64_t)(distance(exact, got) * 1e6), 10, 30000);
+            is_in_blocks(blocks, plain, "token", true);
+            is_in_blocks(blocks, plain, "1.self.qkv", false);
+            is_in_blocks(blocks, plain, "0.self.out", false);
+            is_in_blocks(blocks, plain, "0.ff.up", false);
+            is_in_blocks(blocks, plain, "1.ff.down", false);
+            if (llama)
+                is_in_blocks(blocks, plain, "1.ff.gate", false);
+            if (!tied)
+                is_in_blocks(blocks, plain, "head", false);
+            assert_int_equal(gd_language_model_save_gguf(blocks, t, temporary(1)),
+                             GD_ERR_UNSUPPORTED);
+            expect_error(GD_ERR_UNSUPPORTED, "has its matrices in blocks");
+            assert_int_equal(gd_language_model_save(blocks, temporary(1), 0, NULL),
+                             GD_ERR_UNSUPPORTED);
+            expect_error(GD_ERR_UNSUPPORTED, "has its matrices in blocks");
+        }
+    gd_tokenizer_release(t);
+}
+
+/* Other types are read as they are without the option: to f32. */
+static void other_types_do_not_stay_in_blocks(void **state)
+{
+    gd_tokenizer *t = gd_tokenizer_bytes();
+    gd_language_model *m =
+        gd_language_model_create(*state, .vocabulary = 256, .max_length = 8, .layers = 1,
+                                 .heads = 4, .width = 64, .seed = 3);
+    static const gd_gguf_type types[] = { GD_GGUF_F32, GD_GGUF_Q4_0, GD_GGUF_F16 };
+    for (size_t i = 0; i < COUNT(types); i++) {
+        assert_int_equal(gd_language_model_save_gguf(m, t, temporary(0), .type = types[i]), GD_OK);
+        assert_same_bits(
+            logits(*state, gd_language_model_load(*state, temporary(0))),
+            logits(*state, gd_language_model_load(*state, temporary(0), .quantized = true)));
+    }
+    gd_tokenizer_release(t);
+}
+
+/* Token by token, with a cache, a model in blocks begins as the same weights in f32 do; once a
+ * rounding has changed a word, the two tell different stories. */
+static void stories260k_begins_the_same_in_blocks(void **state)
+{
+    gd_tokenizer *t = gd_tokenizer_load_llama2c(shared_data(STORIES "tok512.bin"));
+    gd_language_model *m = gd_language_model_load(*state, shared_data(STORIES "stories260K.bin"));
+    assert_int_equal(gd_language_model_save_gguf(m, t, temporary(0), .type = GD_GGUF_Q8_0), GD_OK);
+    gd_tokenizer *own = gd_tokenizer_load_gguf(temporary(0));
+    story plain = tell(gd_language_model_load(*state, temporary(0)), own);
+    story blocks = tell(gd_language_model_load(*state, temporary(0), .quantized = true), own);
+    size_t same = 0;
+    while (same < plain.size && same < blocks.size && plain.text[same] == blocks.text[same])
+        same++;
+    assert_true(same > 100);
+    gd_tokenizer_release(own);
+    gd_tokenizer_release(t);
+}
+
 /* ---- wrong files ---- */
 
 static gd_status ones(void *user, size_t first, size_t count, float *out)
@@ -434,6 +542,9 @@ int main(void)
         cmocka_unit_test(words_are_cut_as_the_patterns_say),
         cmocka_unit_test_setup_teardown(both_architectures_give_the_same_logits, open_context, end),
         cmocka_unit_test_setup_teardown(a_model_is_quantised_with_a_report, open_context, end),
+        cmocka_unit_test_setup_teardown(matrices_stay_in_blocks_where_asked, open_context, end),
+        cmocka_unit_test_setup_teardown(other_types_do_not_stay_in_blocks, open_context, end),
+        cmocka_unit_test_setup_teardown(stories260k_begins_the_same_in_blocks, open_context, end),
         cmocka_unit_test_setup_teardown(wrong_models_are_errors, open_context, end),
         cmocka_unit_test_setup_teardown(wrong_tokenisers_are_errors, open_context, end),
     };

@@ -467,6 +467,7 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_kl_div_options, of_tensor(gd_kl_div_with(gd_log_softmax(e->x, 2), gd_softmax(e->x, 2), o)), GD_KL_DIV_DEFAULTS) \
     _(gd_lamb_options, of_steps(gd_lamb_with(one_parameter(e), o)), GD_LAMB_DEFAULTS, .lr = 0.5) \
     _(gd_language_options, of_language_model(gd_language_model_create_with(e->gd, o)), GD_LANGUAGE_DEFAULTS, .vocabulary = 5, .max_length = 4, .layers = 1, .heads = 1, .width = 8) \
+    _(gd_language_load_options, of_object(gd_language_model_load_with(e->gd, "nowhere", o)), GD_LANGUAGE_LOAD_DEFAULTS) \
     _(gd_layer_norm_options, of_tensor(gd_layer_norm_with(e->x, NULL, NULL, o)), GD_LAYER_NORM_DEFAULTS, .epsilon = 0.5) \
     _(gd_layer_spec, of_layer(e, NULL, o), GD_LAYER_SPEC_DEFAULTS, .name = "fc", .type = "linear", .units = 3) \
     _(gd_layer_type_options, of_layer_type(o), GD_LAYER_TYPE_DEFAULTS, .max_inputs = 2) \

@@ -63,13 +63,26 @@ GD_API gd_language_model *gd_language_model_create_with(gd_context *context,
  * fine. */
 GD_API void gd_language_model_release(gd_language_model *model);
 
-/* A model from a file, told by its content. safetensors: GPT-2 as Hugging Face stores it (heads are
+/* gd_language_model_load(context, "model.gguf", .quantized = true): a model from a file, told by its content. safetensors: GPT-2 as Hugging Face stores it (heads are
  * 64 wide there), or what gd_language_model_save wrote. GGUF (gradus/gguf.h) of the architectures gpt2
- * and llama, its weights as f32. Else llama2.c's checkpoint, version 0 (a header of 7 numbers i32, then
+ * and llama, its weights as f32 or as they are. Else llama2.c's checkpoint, version 0 (a header of 7 numbers i32, then
  * weights f32). GD_ERR_IO; GD_ERR_FORMAT: also a file whose tensors are not those of a model of its
  * sizes; GD_ERR_UNSUPPORTED: safetensors in a build without jansson, GGUF of another architecture;
  * GD_ERR_MEMORY. */
-GD_API gd_language_model *gd_language_model_load(gd_context *context, const char *path);
+typedef struct gd_language_load_options {
+    size_t size GD_DEFAULT(sizeof(gd_language_load_options));
+    /* Matrices that a GGUF file has as Q8_0 stay so in memory: buffers "….values" and "….scales" in
+     * place of "….weight", and the model computes with gd_quantized_linear, whose rounding of
+     * activations is part of it. Such a model generates; it is not saved, and its matrices are not
+     * trained. Other files are read as ever. */
+    bool quantized;
+} gd_language_load_options;
+#define GD_LANGUAGE_LOAD_DEFAULTS .size = sizeof(gd_language_load_options), .quantized = false
+#define gd_language_model_load(...)                                                             \
+    GD_WITH_2(gd_language_model_load_with, gd_language_load_options, GD_LANGUAGE_LOAD_DEFAULTS, \
+              __VA_ARGS__, )
+GD_API gd_language_model *gd_language_model_load_with(gd_context *context, const char *path,
+                                                      const gd_language_load_options *options);
 /* Write a model to a safetensors file, with what gd_language_model_load needs to know and strings of
  * one's own, as the characters of its tokeniser, to be read with gd_tensor_file_metadata. A GPT-2 gets
  * the published names ("transformer.h.0.attn.c_attn.weight"). Errors of gd_tensors_save. */

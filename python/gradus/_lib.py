@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LONG = ("gd_call", "gd_backward", "gd_grad", "gd_function_prepare", "gd_function_profile", "gd_generate_with",
-         "gd_language_model_open", "gd_language_model_load", "gd_mnist_with", "gd_cifar10_with", "gd_image_folder_with",
+         "gd_language_model_open", "gd_language_model_load_with", "gd_mnist_with", "gd_cifar10_with", "gd_image_folder_with",
          "gd_image_list_with", "gd_lbfgs_step", "gd_loader_next", "gd_function_run", "gd_vmap_end", "gd_claim_call")
 
 

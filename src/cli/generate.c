@@ -12,7 +12,7 @@ typedef struct settings {
     const char *device;
     int64_t tokens, top_k, seed, threads;
     double temperature, top_p, repetition_penalty;
-    bool quiet;
+    bool quiet, quantized;
 } settings;
 
 /* ---- the command ---- */
@@ -66,7 +66,7 @@ static bool belong_together(gd_language_model *model, const gd_tokenizer *tokeni
 static int run(const settings *s, gd_tokenizer *tokenizer)
 {
     gd_context *gd = cli_open_device(s->device, s->threads);
-    gd_language_model *model = gd_language_model_load(gd, s->model);
+    gd_language_model *model = gd_language_model_load(gd, s->model, .quantized = s->quantized);
     int code = CLI_FAILED;
     if (!model || belong_together(model, tokenizer))
         code = !model || !generate(s, model, tokenizer) ? cli_fail()
@@ -110,6 +110,8 @@ int cli_generate(int argc, char **argv)
         { "threads", "N", "threads to compute with (default: the cores there are)", CLI_WHOLE,
           &s.threads, 1, 256 },
         CLI_DEVICE_OPTION(&s.device),
+        { "quantized", NULL, "keep a GGUF file's Q8_0 in 8 bits, and compute with them", CLI_FLAG,
+          &s.quantized, 0, 0 },
         { "quiet", NULL, "print the text alone", CLI_FLAG, &s.quiet, 0, 0 },
     };
     const cli_command_help help = { "gradus generate MODEL [--tokenizer FILE] [OPTION]...",

@@ -42,6 +42,9 @@ typedef struct gd_gguf_entry {
 const gd_gguf_entry *gd_gguf_entry_at(const gd_gguf *gguf, int64_t index);
 /* GD_ERR_UNSUPPORTED: its type is not known, and its shape therefore not held against the file. */
 gd_status gd_gguf_check_type(const gd_gguf *gguf, const gd_gguf_entry *entry);
+/* Numbers first … first + count - 1 of a tensor, whole blocks, as they are in the file. */
+gd_status gd_gguf_read_blocks(const gd_gguf *gguf, const gd_gguf_entry *entry, size_t first,
+                              size_t count, unsigned char *raw);
 /* Numbers first … first + count - 1 of a tensor as f32, whole blocks; `raw` has room for them as they are in the file.
  * GD_ERR_UNSUPPORTED: its type is not known. */
 gd_status gd_gguf_read_numbers(const gd_gguf *gguf, const gd_gguf_entry *entry, size_t first,

@@ -511,15 +511,20 @@ gd_status gd_gguf_check_type(const gd_gguf *g, const gd_gguf_entry *e)
                    g->path, e->name, (unsigned)e->type);
 }
 
-gd_status gd_gguf_read_numbers(const gd_gguf *g, const gd_gguf_entry *e, size_t first, size_t count,
-                               unsigned char *raw, float *out)
+gd_status gd_gguf_read_blocks(const gd_gguf *g, const gd_gguf_entry *e, size_t first, size_t count,
+                              unsigned char *raw)
 {
     gd_status status = gd_gguf_check_type(g, e);
     if (status != GD_OK)
         return status;
-    size_t block = (size_t)e->format->count;
-    status = gd_file_read_at(g->file, e->at + first / block * e->format->size,
-                             count / block * e->format->size, raw);
+    const size_t block = (size_t)e->format->count, size = e->format->size;
+    return gd_file_read_at(g->file, e->at + first / block * size, count / block * size, raw);
+}
+
+gd_status gd_gguf_read_numbers(const gd_gguf *g, const gd_gguf_entry *e, size_t first, size_t count,
+                               unsigned char *raw, float *out)
+{
+    gd_status status = gd_gguf_read_blocks(g, e, first, count, raw);
     if (status == GD_OK)
         gd_blocks_read(e->format, raw, count, out);
     return status;

@@ -14,7 +14,8 @@ static gd_tensor *make_tensor(gd_module *m, const char *name, const gd_layer_ten
     if (!path)
         return NULL;
     gd_tensor *t = tensor->is_buffer
-                       ? gd_buffer(m, path, tensor->shape, tensor->value, m->dtype)
+                       ? gd_buffer(m, path, tensor->shape, tensor->value,
+                                   tensor->dtype ? *tensor->dtype : m->dtype)
                        : gd_parameter(m, path, tensor->shape, .init = tensor->init,
                                       .init_scale = tensor->init_scale, .fan_in = tensor->fan_in,
                                       .fan_out = tensor->fan_out);

@@ -13,6 +13,7 @@ typedef struct gd_layer_tensor {
     int64_t fan_in, fan_out; /* as in gd_parameter_options */
     bool is_buffer;          /* full of `value` */
     double value;
+    const gd_dtype *dtype; /* of a buffer; NULL: its module's */
 } gd_layer_tensor;
 #define GD_LAYER_TENSOR .init_scale = NAN, .fan_in = -1, .fan_out = -1
 

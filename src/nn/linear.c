@@ -1,5 +1,5 @@
 /* nn/linear.c: the linear layer. */
-#include "nn/layer.h"
+#include "nn/quantized.h"
 
 #include "base/error.h"
 #include "base/options.h"
@@ -42,6 +42,10 @@ gd_tensor *gd_nn_linear_with(gd_module *m, const char *name, gd_tensor *x, int64
     if (!x)
         return NULL;
     int64_t in = shape.dim[shape.rank - 1];
+    if (gd_nn_is_quantized(m, name)) {
+        gd_module_layer *blocks = gd_nn_quantized_use(m, "gd_nn_linear", name, units, in, o.bias);
+        return blocks ? gd_layer_done(blocks, gd_nn_quantized_product(blocks, x)) : NULL;
+    }
     gd_module_layer *layer = gd_module_layer_find(m, name);
     if (layer && !fits(layer, units, o.bias))
         return NULL;

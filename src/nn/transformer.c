@@ -7,6 +7,7 @@
  */
 #include "nn/layer.h"
 #include "nn/model.h"
+#include "nn/quantized.h"
 #include "nn/sequence.h"
 
 #include "base/error.h"
@@ -300,7 +301,30 @@ static gd_module_layer *table(gd_module *m, const char *name, const char *part, 
 
 static gd_module_layer *token_table(gd_module *m, const char *name, const gd_transformer_config *c)
 {
+    char path[GD_NN_PATH];
+    if (gd_nn_path(path, name, "token") && gd_nn_is_quantized(m, path))
+        return gd_nn_quantized_use(m, "gd_nn_token_embedding", path, c->vocabulary, c->width,
+                                   false);
     return table(m, name, "token", "embedding", c->vocabulary, c->width);
+}
+
+/* Whether the table, or a layer, is in blocks of 8 bits. */
+static bool is_in_blocks(const gd_module_layer *layer)
+{
+    return gd_tensor_dtype(layer->parameter[0]) == GD_I8;
+}
+
+static gd_tensor *token_rows(gd_module_layer *rows, gd_tensor *tokens)
+{
+    return gd_layer_done(rows, is_in_blocks(rows) ? gd_nn_quantized_embedding(rows, tokens)
+                                                  : gd_embedding(tokens, rows->parameter[0]));
+}
+
+/* The product with the table's rows as columns. */
+static gd_tensor *tied_head(const gd_module_layer *rows, gd_tensor *x)
+{
+    return is_in_blocks(rows) ? gd_nn_quantized_product(rows, x)
+                              : gd_matmul(x, gd_transpose(rows->parameter[0], 0, 1));
 }
 
 /* x [batch, time, width], the tokens start …, and what tells their positions. */
@@ -325,7 +349,7 @@ static gd_tensor *embed(gd_module *m, const char *name, gd_tensor *tokens,
                         const gd_transformer_config *c, int64_t start, bool scaled)
 {
     gd_module_layer *rows = token_table(m, name, c);
-    gd_tensor *x = rows ? gd_layer_done(rows, gd_embedding(tokens, rows->parameter[0])) : NULL;
+    gd_tensor *x = rows ? token_rows(rows, tokens) : NULL;
     if (scaled)
         x = gd_mul_scalar(x, sqrt((double)c->width));
     if (x && (c->position == GD_POSITION_LEARNED || c->position == GD_POSITION_SINUSOIDAL))
@@ -388,7 +412,7 @@ gd_tensor *gd_nn_decoder_only_with(gd_module *m, const char *name, gd_tensor *to
     const gd_module_layer *rows = c.tied ? token_table(m, name, &c) : NULL;
     gd_tensor *y =
         !c.tied ? gd_nn_linear(m, gd_nn_path(path, name, "head"), x, c.vocabulary, .bias = false)
-        : rows  ? gd_matmul(x, gd_transpose(rows->parameter[0], 0, 1))
+        : rows  ? tied_head(rows, x)
                 : NULL;
     return name_axes(m, name, y);
 }

@@ -61,6 +61,7 @@ static const image images[] = {
     IMAGE(gd_kl_div_options, GD_KL_DIV_DEFAULTS),
     IMAGE(gd_lamb_options, GD_LAMB_DEFAULTS),
     IMAGE(gd_language_options, GD_LANGUAGE_DEFAULTS),
+    IMAGE(gd_language_load_options, GD_LANGUAGE_LOAD_DEFAULTS),
     IMAGE(gd_layer_norm_options, GD_LAYER_NORM_DEFAULTS),
     IMAGE(gd_layer_spec, GD_LAYER_SPEC_DEFAULTS),
     IMAGE(gd_layer_type_options, GD_LAYER_TYPE_DEFAULTS),

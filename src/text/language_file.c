@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "io/file.h"
 
@@ -121,6 +122,8 @@ gd_status gd_language_model_save(const gd_language_model *m, const char *path,
                                : "metadata");
     if (metadata_count < 0)
         return gd_fail(GD_ERR_INVALID, "gd_language_model_save: a negative count");
+    if (m->is_quantized)
+        return gd_language_refuse_quantized("gd_language_model_save");
     gd_language_options o = m->options;
     int64_t decoder = (int64_t)o.decoder, untied = !o.tied;
     number numbers[NUMBERS];
@@ -527,9 +530,11 @@ static gd_status recognise(const gd_file *file, file_format *format)
     return status;
 }
 
-gd_language_model *gd_language_model_load(gd_context *context, const char *path)
+gd_language_model *gd_language_model_load_with(gd_context *context, const char *path,
+                                               const gd_language_load_options *options)
 {
-    if (!context)
+    gd_language_load_options o = { GD_LANGUAGE_LOAD_DEFAULTS };
+    if (!context || !gd_options_read("gd_language_model_load", &o, sizeof o, options))
         return NULL;
     if (!path)
         return gd_fail_null(GD_ERR_INVALID, "gd_language_model_load: the path is NULL");
@@ -539,7 +544,7 @@ gd_language_model *gd_language_model_load(gd_context *context, const char *path)
     file_format format;
     gd_language_model *m = NULL;
     if (recognise(file, &format) == GD_OK)
-        m = format == GGUF          ? gd_language_open_gguf(context, path)
+        m = format == GGUF          ? gd_language_open_gguf(context, path, o.quantized)
             : format == SAFETENSORS ? open_safetensors(context, path)
                                     : read_llama2c(context, file, path);
     gd_file_close(file);

@@ -22,7 +22,8 @@ typedef struct reading {
     const gd_gguf *file;
     gd_language_model *model;
     const char *arch;
-    int64_t used; /* tensors that have been read */
+    bool quantized; /* Q8_0 stays so */
+    int64_t used;   /* tensors that have been read */
 } reading;
 
 /* ---- sizes ---- */
@@ -241,6 +242,73 @@ static gd_status find_entries(const reading *r, const parameter *p, const char *
     return GD_OK;
 }
 
+/* ---- matrices that stay in blocks ---- */
+
+enum { BLOCK = 32, BLOCK_BYTES = 34 }; /* of Q8_0: a scale of f16, little-endian, then 32 i8 */
+
+/* Whether a parameter can: a matrix, all of whose tensors are Q8_0. Positions are added, not multiplied. */
+static bool stays_in_blocks(const reading *r, const parameter *p, gd_shape shape,
+                            const gd_gguf_entry *const entries[3])
+{
+    bool all = r->quantized && shape.rank == 2 && strcmp(p->name, "position.weight") != 0;
+    for (int i = 0; all && i < 3 && entries[i]; i++)
+        all = entries[i]->type == GD_GGUF_Q8_0;
+    return all;
+}
+
+/* A tensor's blocks, taken apart. */
+static gd_status read_blocks(const gd_gguf *g, const gd_gguf_entry *e, int8_t *values,
+                             uint16_t *scales)
+{
+    const size_t count = (size_t)(e->shape.dim[0] * e->shape.dim[1]), blocks = count / BLOCK;
+    unsigned char *raw = gd_alloc(blocks * BLOCK_BYTES);
+    gd_status status = raw ? gd_gguf_read_blocks(g, e, 0, count, raw) : GD_ERR_MEMORY;
+    for (size_t b = 0; status == GD_OK && b < blocks; b++) {
+        const unsigned char *block = raw + b * BLOCK_BYTES;
+        scales[b] = (uint16_t)(block[0] | block[1] << 8);
+        memcpy(values + b * BLOCK, block + 2, BLOCK);
+    }
+    gd_free(raw);
+    return status;
+}
+
+/* "0.ff.up.values" of "0.ff.up.weight" */
+static gd_tensor *make_buffer(const reading *r, const char *path, const char *suffix,
+                              gd_shape shape, gd_dtype dtype)
+{
+    char text[NAME];
+    snprintf(text, sizeof text, "%.*s%s", (int)(strlen(path) - strlen("weight")), path, suffix);
+    return gd_buffer(r->model->module, text, shape, 0.0, dtype);
+}
+
+/* A parameter's tensors are its rows of [out, in], one behind the other. */
+static gd_status read_in_blocks(reading *r, const char *path, const gd_gguf_entry *const entries[3])
+{
+    const int64_t in = entries[0]->shape.dim[1];
+    int64_t out = 0;
+    for (int i = 0; i < 3 && entries[i]; i++)
+        out += entries[i]->shape.dim[0];
+    const size_t count = (size_t)(out * in), blocks = count / BLOCK;
+    gd_tensor *to = make_buffer(r, path, "values", GD_SHAPE(out, in), GD_I8);
+    gd_tensor *by = make_buffer(r, path, "scales", GD_SHAPE(out, in / BLOCK), GD_F16);
+    int8_t *values = to && by ? gd_alloc(count) : NULL;
+    uint16_t *scales = values ? gd_alloc(blocks * sizeof *scales) : NULL;
+    gd_status status = scales ? GD_OK : gd_error_last();
+    size_t at = 0;
+    for (int i = 0; status == GD_OK && i < 3 && entries[i]; i++, r->used++) {
+        status = read_blocks(r->file, entries[i], values + at, scales + at / BLOCK);
+        at += (size_t)(entries[i]->shape.dim[0] * in);
+    }
+    if (status == GD_OK)
+        status = gd_tensor_write(to, values, count);
+    if (status == GD_OK)
+        status = gd_tensor_write(by, scales, blocks * sizeof *scales);
+    gd_free(scales);
+    gd_free(values);
+    r->model->is_quantized = true;
+    return status;
+}
+
 static gd_status read_parameter(void *user, const char *path, gd_shape shape)
 {
     reading *r = user;
@@ -251,6 +319,8 @@ static gd_status read_parameter(void *user, const char *path, gd_shape shape)
           : gd_fail(GD_ERR_FORMAT, "%s: GGUF has no name for \"%s\"", gd_gguf_path(r->file), path);
     if (status != GD_OK)
         return status;
+    if (stays_in_blocks(r, p, shape, entries))
+        return read_in_blocks(r, path, entries);
     gd_tensor *to = gd_parameter(r->model->module, path, shape, .init = GD_INIT_ZEROS);
     size_t size = (size_t)(shape.dim[0] * (shape.rank == 2 ? shape.dim[1] : 1)) * sizeof(float);
     float *values = to ? gd_alloc(size) : NULL;
@@ -295,7 +365,7 @@ static gd_status check_rest(const reading *r)
 
 /* ---- the model ---- */
 
-static gd_language_model *read_model(gd_context *context, const gd_gguf *g)
+static gd_language_model *read_model(gd_context *context, const gd_gguf *g, bool quantized)
 {
     const char *arch = gd_gguf_text(g, "general.architecture", 0, NULL);
     if (!arch || (strcmp(arch, "gpt2") != 0 && strcmp(arch, "llama") != 0))
@@ -305,7 +375,7 @@ static gd_language_model *read_model(gd_context *context, const gd_gguf *g)
     gd_language_options o = { GD_LANGUAGE_DEFAULTS };
     gd_language_model *m =
         read_sizes(g, arch, &o) == GD_OK ? gd_language_model_new(context, o) : NULL;
-    reading r = { g, m, arch, 0 };
+    reading r = { .file = g, .model = m, .arch = arch, .quantized = quantized };
     if (m && (gd_language_each(&m->options, read_parameter, &r) != GD_OK ||
               check_rest(&r) != GD_OK || gd_language_fill(m) != GD_OK)) {
         gd_language_model_release(m);
@@ -314,10 +384,10 @@ static gd_language_model *read_model(gd_context *context, const gd_gguf *g)
     return m;
 }
 
-gd_language_model *gd_language_open_gguf(gd_context *context, const char *path)
+gd_language_model *gd_language_open_gguf(gd_context *context, const char *path, bool quantized)
 {
     gd_gguf *g = gd_gguf_open(path);
-    gd_language_model *m = g ? read_model(context, g) : NULL;
+    gd_language_model *m = g ? read_model(context, g, quantized) : NULL;
     gd_gguf_close(g);
     return m;
 }
@@ -481,6 +551,8 @@ gd_status gd_language_model_save_gguf_with(const gd_language_model *m,
                        !m           ? "model"
                        : !tokenizer ? "tokeniser"
                                     : "path");
+    if (m->is_quantized)
+        return gd_language_refuse_quantized(who);
     if (gd_tokenizer_count(tokenizer) != m->options.vocabulary)
         return gd_fail(GD_ERR_INVALID, "%s: the model has %lld tokens, the tokeniser %lld", who,
                        (long long)m->options.vocabulary, (long long)gd_tokenizer_count(tokenizer));

@@ -209,6 +209,15 @@ gd_language_model *gd_language_model_create_with(gd_context *context,
     return m;
 }
 
+gd_status gd_language_refuse_quantized(const char *who)
+{
+    return gd_fail(
+        GD_ERR_UNSUPPORTED,
+        "%s: the model was loaded with .quantized and has its matrices in blocks; load it "
+        "without to save it",
+        who);
+}
+
 gd_module *gd_language_model_module(const gd_language_model *m)
 {
     return m ? m->module : NULL;

@@ -10,7 +10,11 @@ struct gd_language_model {
     gd_language_options options;  /* defaults filled in */
     gd_transformer_config config; /* the same, as layers want it */
     gd_module *module;
+    bool is_quantized; /* matrices are in blocks of 8 bits */
 };
+
+/* GD_ERR_UNSUPPORTED: what a model with matrices in blocks is not made for. */
+gd_status gd_language_refuse_quantized(const char *who);
 
 /* tokens [batch, time] -> logits [batch, time, vocabulary]. With a cache the tokens follow on those
  * in it, are added to it, and the logits are those of the last alone, [batch, 1, vocabulary]. */
@@ -31,6 +35,6 @@ gd_status gd_language_check_shape(const char *path, const char *name, gd_shape g
                                   gd_shape wanted);
 
 /* gd_language_model_load of a GGUF file (language_gguf.c). */
-gd_language_model *gd_language_open_gguf(gd_context *context, const char *path);
+gd_language_model *gd_language_open_gguf(gd_context *context, const char *path, bool quantized);
 
 #endif
