@@ -62,14 +62,6 @@ void NAME(gd_quantize_rows)(const float *x, const gd_quantized_rows *to)
 
 /* ---- products ---- */
 
-INLINE int32_t block_sum(const int8_t *x, const int8_t *w)
-{
-    int32_t sum = 0;
-    for (int i = 0; i < BLOCK; i++)
-        sum += x[i] * w[i];
-    return sum;
-}
-
 #ifdef WITH_AVX2
 /* Eight lanes, of four products each. |w| is at most 128, which is a u8, and x has the sign of w put
  * on it: |x| is at most 127. So no sum of two leaves 16 bits. */
@@ -93,70 +85,103 @@ INLINE __m256i sums_of_four(const int8_t *x, const int8_t *w)
     return _mm256_hadd_epi32(a, b);
 }
 
+INLINE int32_t block_sum(const int8_t *x, const int8_t *w)
+{
+    const __m256i lanes = lane_sums(x, w);
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
+    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
+    return _mm_cvtsi128_si32(sum);
+}
+
 /* The sums of eight blocks. */
-INLINE void block_sums(const int8_t *x, const int8_t *w, int32_t *sum)
+INLINE __m256i block_sums(const int8_t *x, const int8_t *w)
 {
     const __m256i low = sums_of_four(x, w), high = sums_of_four(x + 4 * BLOCK, w + 4 * BLOCK);
-    const __m256i all = _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
-                                         _mm256_permute2x128_si256(low, high, 0x31));
-    _mm256_storeu_si256((__m256i *)sum, all);
+    return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                            _mm256_permute2x128_si256(low, high, 0x31));
 }
-#else
-INLINE void block_sums(const int8_t *x, const int8_t *w, int32_t *sum)
+
+INLINE __m256 read_scales(const void *scales, bool half, int64_t at)
 {
-    for (int b = 0; b < LANES; b++)
-        sum[b] = block_sum(x + b * BLOCK, w + b * BLOCK);
+    return half ? _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((const uint16_t *)scales + at)))
+                : _mm256_loadu_ps((const float *)scales + at);
+}
+
+/* The terms of blocks 0 … end - 1, a multiple of the lanes, added up in them. */
+INLINE void add_whole(const int8_t *x, const float *x_scales, const int8_t *w, const void *w_scales,
+                      bool half, int64_t end, float *lane)
+{
+    __m256 sum = _mm256_setzero_ps();
+    for (int64_t b = 0; b < end; b += LANES) {
+        const __m256 scale =
+            _mm256_mul_ps(_mm256_loadu_ps(x_scales + b), read_scales(w_scales, half, b));
+        const __m256 exact = _mm256_cvtepi32_ps(block_sums(x + b * BLOCK, w + b * BLOCK));
+        sum = _mm256_add_ps(sum, _mm256_mul_ps(scale, exact));
+    }
+    _mm256_storeu_ps(lane, sum);
 }
 #endif
 
-INLINE void read_scales(const gd_quantized_weights *w, int64_t at, float *to)
+INLINE float read_scale(const void *scales, bool half, int64_t at)
 {
-    if (!w->half_scales) {
-        memcpy(to, (const float *)w->scales + at, LANES * sizeof *to);
-        return;
-    }
-    const uint16_t *from = (const uint16_t *)w->scales + at;
-#ifdef WITH_AVX2
-    _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from)));
-#else
-    for (int i = 0; i < LANES; i++)
-        to[i] = gd_f16_to_f32(from[i]);
+    return half ? gd_f16_to_f32(((const uint16_t *)scales)[at]) : ((const float *)scales)[at];
+}
+
+#ifndef WITH_AVX2
+INLINE int32_t block_sum(const int8_t *x, const int8_t *w)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < BLOCK; i++)
+        sum += x[i] * w[i];
+    return sum;
+}
+
+INLINE void add_whole(const int8_t *x, const float *x_scales, const int8_t *w, const void *w_scales,
+                      bool half, int64_t end, float *lane)
+{
+    for (int l = 0; l < LANES; l++)
+        lane[l] = 0;
+    for (int64_t b = 0; b < end; b++)
+        lane[b % LANES] += x_scales[b] * read_scale(w_scales, half, b) *
+                           (float)block_sum(x + b * BLOCK, w + b * BLOCK);
+}
 #endif
-}
 
-INLINE float read_scale(const gd_quantized_weights *w, int64_t at)
+/* A row of x times a row of the weights. */
+INLINE float product(const int8_t *x, const float *x_scales, const int8_t *w, const void *w_scales,
+                     bool half, int64_t blocks)
 {
-    return w->half_scales ? gd_f16_to_f32(((const uint16_t *)w->scales)[at])
-                          : ((const float *)w->scales)[at];
-}
-
-/* Row i of x times column j of the weights. */
-INLINE float product(const gd_quantized_rows *x, const gd_quantized_weights *w, int64_t i,
-                     int64_t j)
-{
-    const int64_t blocks = x->blocks, whole = blocks / LANES * LANES;
-    const int8_t *a = x->values + i * blocks * BLOCK, *b = w->values + j * blocks * BLOCK;
-    const float *scale = x->scales + i * blocks;
-    float lane[LANES] = { 0 };
-    for (int64_t p = 0; p < whole; p += LANES, a += LANES * BLOCK, b += LANES * BLOCK) {
-        int32_t sum[LANES];
-        float weight_scale[LANES];
-        block_sums(a, b, sum);
-        read_scales(w, j * blocks + p, weight_scale);
-        for (int l = 0; l < LANES; l++)
-            lane[l] += scale[p + l] * weight_scale[l] * (float)sum[l];
-    }
-    for (int64_t p = whole; p < blocks; p++, a += BLOCK, b += BLOCK)
-        lane[p - whole] += scale[p] * read_scale(w, j * blocks + p) * (float)block_sum(a, b);
+    const int64_t whole = blocks / LANES * LANES;
+    float lane[LANES];
+    add_whole(x, x_scales, w, w_scales, half, whole, lane);
+    for (int64_t b = whole; b < blocks; b++)
+        lane[b - whole] += x_scales[b] * read_scale(w_scales, half, b) *
+                           (float)block_sum(x + b * BLOCK, w + b * BLOCK);
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
            ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
 /* A column's weights are read once from memory, and from the L1 cache for all rows but the first. */
+INLINE void columns(const gd_quantized_rows *x, const gd_quantized_weights *w, bool half,
+                    int64_t begin, int64_t end, float *out, int64_t stride)
+{
+    const int64_t blocks = x->blocks;
+    const size_t scale_bytes = half ? sizeof(uint16_t) : sizeof(float);
+    for (int64_t j = begin; j < end; j++) {
+        const int8_t *values = w->values + j * blocks * BLOCK;
+        const void *scales = (const char *)w->scales + (size_t)(j * blocks) * scale_bytes;
+        for (int64_t i = 0; i < x->rows; i++)
+            out[i * stride + j] = product(x->values + i * blocks * BLOCK, x->scales + i * blocks,
+                                          values, scales, half, blocks);
+    }
+}
+
 void NAME(gd_quantized_columns)(const gd_quantized_rows *x, const gd_quantized_weights *w,
                                 int64_t begin, int64_t end, float *out, int64_t stride)
 {
-    for (int64_t j = begin; j < end; j++)
-        for (int64_t i = 0; i < x->rows; i++)
-            out[i * stride + j] = product(x, w, i, j);
+    if (w->half_scales)
+        columns(x, w, true, begin, end, out, stride);
+    else
+        columns(x, w, false, begin, end, out, stride);
 }
