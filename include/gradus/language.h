@@ -63,9 +63,10 @@ GD_API gd_language_model *gd_language_model_create_with(gd_context *context,
  * fine. */
 GD_API void gd_language_model_release(gd_language_model *model);
 
-/* gd_language_model_load(context, "model.gguf", .quantized = true): a model from a file, told by its content. safetensors: GPT-2 as Hugging Face stores it (heads are
- * 64 wide there), or what gd_language_model_save wrote. GGUF (gradus/gguf.h) of the architectures gpt2
- * and llama, its weights as f32 or as they are. Else llama2.c's checkpoint, version 0 (a header of 7 numbers i32, then
+/* gd_language_model_load(context, "model.gguf", .quantized = true): a model from a file, told by its
+ * content. safetensors: GPT-2 as Hugging Face stores it (heads are 64 wide there), or what
+ * gd_language_model_save wrote. GGUF (gradus/gguf.h) of the architectures gpt2 and llama, its weights
+ * as f32, or as they are. Else llama2.c's checkpoint, version 0 (a header of 7 numbers i32, then
  * weights f32). GD_ERR_IO; GD_ERR_FORMAT: also a file whose tensors are not those of a model of its
  * sizes; GD_ERR_UNSUPPORTED: safetensors in a build without jansson, GGUF of another architecture;
  * GD_ERR_MEMORY. */
