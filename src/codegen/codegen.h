@@ -46,6 +46,20 @@ typedef struct gd_loops {
 /* Those over `over`, to which the operands are broadcast. */
 void gd_codegen_merge(gd_loops *l, const gd_layout *over, const gd_layout *const *operands, int n);
 
+/* ---- reduction.c ---- */
+
+/* Loops over the axes that stay (operand 0 is the input, 1 the result) and over those that are reduced
+ * (the input alone), each in the order of backend/cpu/reduce.h. */
+typedef struct gd_reduce_loops {
+    gd_loops kept, reduced;
+    int64_t offset;     /* of the first element of the input */
+    bool is_by_columns; /* the innermost axis stays */
+} gd_reduce_loops;
+
+gd_reduce_loops gd_codegen_reduce(const gd_layout *in, uint32_t axes);
+/* The sum, prod, max or min of nothing, as C writes it. */
+const char *gd_codegen_identity(gd_op_id op, gd_dtype dtype);
+
 /* ---- library.c ---- */
 
 /* What the text is to be compiled by. A dialect's own definitions stand in <name>.txt and go before

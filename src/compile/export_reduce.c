@@ -5,86 +5,7 @@
 
 #include "base/error.h"
 
-/* ---- axes ---- */
-
-typedef struct reduced_axis {
-    int64_t size, in, out; /* strides of the input and the result */
-    bool is_reduced;
-} reduced_axis;
-
-static uint64_t rank_of(const reduced_axis *a)
-{
-    int64_t stride = a->in < 0 ? -a->in : a->in;
-    return stride == 0 ? UINT64_MAX : (uint64_t)stride;
-}
-
-/* Axes by falling |stride|, of size 1 dropped, reduced ones running forward; *offset: of the first
- * element then. */
-static int order_axes(const gd_layout *in, uint32_t reduced, reduced_axis *list, int64_t *offset)
-{
-    int n = 0;
-    int64_t out_stride = 1;
-    *offset = 0;
-    for (int i = in->rank - 1; i >= 0; i--) {
-        reduced_axis a = { in->shape[i], in->stride[i], 0, reduced >> i & 1 };
-        if (!a.is_reduced) {
-            a.out = out_stride;
-            out_stride *= a.size;
-        } else if (a.in < 0) {
-            *offset += a.in * (a.size - 1);
-            a.in = -a.in;
-        }
-        if (a.size == 1)
-            continue;
-        int place = n++;
-        for (; place > 0 && rank_of(&a) < rank_of(&list[place - 1]); place--)
-            list[place] = list[place - 1];
-        list[place] = a;
-    }
-    return n;
-}
-
-/* Loops over the reduced or the kept axes, outermost first, merged as the engine does; operand 0
- * is the input, 1 the result. */
-static void take_axes(gd_loops *l, const reduced_axis *list, int n, bool reduced)
-{
-    l->rank = 0;
-    l->operands = 2;
-    for (int i = n - 1; i >= 0; i--) {
-        const reduced_axis *a = &list[i];
-        if (a->is_reduced != reduced)
-            continue;
-        int last = l->rank - 1;
-        if (last < 0 || l->stride[0][last] != a->in * a->size ||
-            l->stride[1][last] != a->out * a->size) {
-            last = l->rank++;
-            l->size[last] = 1;
-        }
-        l->size[last] *= a->size;
-        l->stride[0][last] = a->in;
-        l->stride[1][last] = a->out;
-    }
-}
-
 /* ---- sum, prod, max, min ---- */
-
-/* The reduction of nothing. */
-static const char *identity_of(const gd_ir_value *v)
-{
-    static const char *const least[GD_DTYPE_COUNT] = {
-        [GD_F32] = "-INFINITY", [GD_F64] = "-INFINITY", [GD_I32] = "INT32_MIN",
-        [GD_I64] = "INT64_MIN", [GD_U8] = "0",          [GD_BOOL] = "0"
-    };
-    static const char *const most[GD_DTYPE_COUNT] = {
-        [GD_F32] = "INFINITY",  [GD_F64] = "INFINITY", [GD_I32] = "INT32_MAX",
-        [GD_I64] = "INT64_MAX", [GD_U8] = "255",       [GD_BOOL] = "1"
-    };
-    if (v->op->id == GD_OP_max)
-        return least[v->layout.dtype];
-    if (v->op->id == GD_OP_min)
-        return most[v->layout.dtype];
-    return v->op->id == GD_OP_prod ? "1" : "0";
-}
 
 typedef struct reduction {
     gd_export *e;
@@ -218,12 +139,13 @@ gd_status gd_export_reduction(gd_export *e, const gd_step *step)
     reduction r = { .e = e,
                     .op = v->op->name,
                     .suffix = gd_codegen_suffix(v->layout.dtype),
-                    .identity = identity_of(v),
+                    .identity = gd_codegen_identity(v->op->id, v->layout.dtype),
                     .rows = 1 };
-    reduced_axis list[GD_MAX_RANK];
-    int n = order_axes(&x->layout, ((const gd_reduce_attr *)v->attr)->axes, list, &r.offset);
-    take_axes(&r.kept, list, n, false);
-    take_axes(&r.reduced, list, n, true);
+    const gd_reduce_loops loops =
+        gd_codegen_reduce(&x->layout, ((const gd_reduce_attr *)v->attr)->axes);
+    r.kept = loops.kept;
+    r.reduced = loops.reduced;
+    r.offset = loops.offset;
     for (int a = 0; a < r.reduced.rank; a++)
         r.rows *= r.reduced.size[a];
     gd_export_pointers(e, step);
@@ -233,7 +155,7 @@ gd_status gd_export_reduction(gd_export *e, const gd_step *step)
         write_simple(&r, v->layout.dtype);
         return GD_OK;
     }
-    if (n > 0 && !list[0].is_reduced)
+    if (loops.is_by_columns)
         return write_columns(&r, step);
     write_rows(&r);
     return GD_OK;
