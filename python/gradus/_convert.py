@@ -63,8 +63,8 @@ def run(function, *arguments) -> Tensor:
     return t
 
 
-# An op and gd_claim in one call of C, which no other thread comes between: nobody needs a lock while nobody holds one. The extension
-# has locks of its own kind, and these are its unusual cases.
+# An op and gd_claim in one call of C. No other thread runs during that call, since ctypes.PyDLL keeps the GIL; so a context needs no lock
+# as long as no thread holds its lock. The extension has locks of its own kind, and these are its unusual cases.
 
 def function_at(function) -> int:
     """The address of a function of the library."""

@@ -151,7 +151,7 @@ static __attribute__((noinline)) int list_c_runs(const conv_t *v, int64_t column
     return many;
 }
 
-/* Let the tile read rows [row, row+rows) of A from step `step` on, where they lie or as a panel. */
+/* Points the tile at rows [row, row+rows) of A from step `step` on: in place, or copied to a panel. */
 static __attribute__((noinline)) void point_to_weight(const conv_t *v, int64_t row, int64_t rows,
                                                       int64_t step, int64_t depth, float *panel,
                                                       gd_gemm_tile *t)

@@ -78,7 +78,7 @@ static gd_gemm_choice choose_way(const gd_gemm_micro *micro, const gd_paths *pat
     return (gd_gemm_choice){ GD_GEMM_BLOCKS, "rows of C share B" };
 }
 
-/* Whether to pack B, rather than to read it where it lies. */
+/* Whether to pack B; else it is read in place. */
 static gd_gemm_choice choose_pack_b(const gd_gemm_micro *micro, const gd_paths *paths,
                                     const gd_gemm_product *p, int64_t m)
 {

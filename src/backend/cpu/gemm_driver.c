@@ -9,7 +9,7 @@
  * Multiplication" (2008), and of BLIS (Van Zee & van de Geijn 2015), with A and B exchanged: the
  * depth is given by the definition of the result, and at that depth it is the panel of A that fits
  * the first level. Small and thin products skip the packing, where kernels read A with any strides
- * and B with contiguous rows where they lie.
+ * and B with contiguous rows in place.
  */
 #include "backend/cpu/gemm_plan.h"
 #include "base/threads.h"
@@ -71,7 +71,7 @@ static void tile_by_copy(const gd_gemm_micro *micro, gd_gemm_tile t, int64_t row
         copy_matrix(c, c_row, c_col, copy, row, 1, rows, t.columns, micro->c_bytes);
 }
 
-/* The part of the block from its column j on that tile t covers: B, packed or where it lies, and
+/* The part of the block from its column j on that tile t covers: B, packed or in place, and
  * with the last block of k the bias, by way of `bias` if it is not contiguous. */
 static void set_columns(const block *b, int64_t j, int64_t vectors, bool ragged, gd_gemm_tile *t,
                         char *bias)
@@ -177,7 +177,7 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
     }
 }
 
-/* The block's columns that tiles cannot read where they lie: all, none, or those of a last panel
+/* The block's columns that tiles cannot read in place: all, none, or those of a last panel
  * that does not fill its vectors. */
 static void pack_columns(const block *b, void *packed)
 {
