@@ -72,6 +72,12 @@ static void elementwise_ops_give_the_cpus_bits_of_any_bits(void **state)
     device_gives_the_cpus_bits_of_any_bits(both(), 0);
 }
 
+static void casts_give_the_cpus_bits_of_any_bits(void **state)
+{
+    (void)state;
+    device_casts_give_the_cpus_bits(both(), 0);
+}
+
 /* ---- what runs on the host ---- */
 
 /* Ops that have no kernel in f32 (or, where they take none, i64): the list is to become shorter. */
@@ -348,6 +354,7 @@ int main(void)
         cmocka_unit_test(large_operands_give_the_cpus_bits),
         cmocka_unit_test(ops_without_a_kernel_are_known),
         cmocka_unit_test(elementwise_ops_give_the_cpus_bits_of_any_bits),
+        cmocka_unit_test(casts_give_the_cpus_bits_of_any_bits),
         cmocka_unit_test(an_index_out_of_range_is_told_in_the_cpus_words),
         cmocka_unit_test(a_label_out_of_range_is_told_in_the_cpus_words),
         cmocka_unit_test(only_what_has_no_kernel_runs_on_the_host),

@@ -9,12 +9,14 @@
 
 #include "backend/gpu/gpu.h"
 #include "graph/context.h"
+#include "tensor/element.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MANY = 4099 };
+static const gd_dtype floats[4] = { GD_F32, GD_F64, GD_BF16, GD_F16 };
 
 static reading run(gd_context *context, const op_row *row, const operand *o, const int64_t *p,
                    const char *what)
@@ -65,9 +67,10 @@ static bool tries(int row, int c, int dtype, int part)
         return true;
     const bool is_first = c == row % op_rows[row]->case_count;
     if (op_rows[row]->id >= GD_OP_ELEMENTWISE_COUNT && op_rows[row]->id < GD_OP_COUNT)
-        return dtype == GD_F32 || (is_first && (dtype == GD_F64 || (row + dtype) % 5 == 0));
+        return dtype == GD_F32 ||
+               (is_first && (gd_dtype_is_float((gd_dtype)dtype) || (row + dtype) % 5 == 0));
     return is_first && (part == DEVICE_ROWS_ALL || (row + part) % 5 == 0) &&
-           dtype == GD_F32 + row / 5 % 2;
+           (gd_dtype)dtype == floats[row / 5 % 4];
 }
 
 void device_gives_the_cpus_bits(gd_context *const contexts[2], int part)
@@ -108,9 +111,11 @@ static gd_tensor *any_bits(gd_context *context, gd_dtype dtype, uint64_t seed)
     for (int i = 0; i < MANY; i++) {
         const uint64_t bits = numbers_next(&n);
         const double real = numbers_uniform(&n, -4, 4);
-        const float narrow = (float)real;
-        const void *number = dtype == GD_F32 ? (const void *)&narrow : &real;
-        memcpy(bytes + (size_t)i * size, i % 2 ? &bits : number, size);
+        unsigned char number[8] = { (unsigned char)(bits >> 8 & 1) };
+        if (dtype != GD_BOOL)
+            gd_element_store_real(real, dtype, number);
+        memcpy(bytes + (size_t)i * size, i % 2 && dtype != GD_BOOL ? (const void *)&bits : number,
+               size);
     }
     return gd_from_host(context, GD_SHAPE(MANY), dtype, bytes);
 }
@@ -139,10 +144,39 @@ void device_gives_the_cpus_bits_of_any_bits(gd_context *const contexts[2], int p
 {
     for (int r = 0; r < GD_OP_ELEMENTWISE_COUNT; r++) {
         assert_true(gd_op_row(op_rows[r]->id)->flags & GD_OP_ELEMENTWISE);
-        for (int dtype = GD_F32; dtype <= GD_F64; dtype++)
-            if (op_row_takes(op_rows[r], (gd_dtype)dtype) &&
+        for (int d = 0; d < 4; d++)
+            if (op_row_takes(op_rows[r], floats[d]) &&
                 (getenv("GRADUS_TEST_ALL") || part == DEVICE_ROWS_ALL ||
-                 (r * 2 + dtype + part) % 11 == 0))
-                compare_any_bits(contexts, op_rows[r], (gd_dtype)dtype);
+                 (r * 2 + d + part) % 11 == 0))
+                compare_any_bits(contexts, op_rows[r], floats[d]);
     }
+}
+
+static void compare_cast(gd_context *const contexts[2], gd_dtype from, gd_dtype to)
+{
+    reading readings[2];
+    char what[60];
+    snprintf(what, sizeof what, "%s as %s", gd_dtype_name(from), gd_dtype_name(to));
+    const gd_gpu *gpu = (const gd_gpu *)contexts[1]->device;
+    const uint64_t on_host = gpu->ran_on_host;
+    for (int k = 0; k < 2; k++) {
+        gd_scope_begin(contexts[k]);
+        readings[k] = reading_take(gd_cast(any_bits(contexts[k], from, 9), to), what);
+        gd_scope_end(contexts[k]);
+    }
+    assert_same_bits(&readings[0], &readings[1], what);
+    assert_int_equal(gpu->ran_on_host, on_host);
+    reading_free(&readings[0]);
+    reading_free(&readings[1]);
+}
+
+void device_casts_give_the_cpus_bits(gd_context *const contexts[2], int part)
+{
+    for (int from = 0; from < GD_DTYPE_COUNT; from++)
+        for (int to = 0; to < GD_DTYPE_COUNT; to++)
+            if (from != to &&
+                (getenv("GRADUS_TEST_ALL") || part == DEVICE_ROWS_ALL ||
+                 ((gd_dtype_is_half((gd_dtype)from) || gd_dtype_is_half((gd_dtype)to)) &&
+                  (from * 3 + to + part) % 4 == 0)))
+                compare_cast(contexts, (gd_dtype)from, (gd_dtype)to);
 }
