@@ -4,6 +4,7 @@
 #define GD_BACKEND_CPU_QUANTIZED_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define GD_QUANTIZED_BLOCK 32
@@ -23,15 +24,33 @@ typedef struct gd_quantized_weights {
     bool half_scales;
 } gd_quantized_weights;
 
+/* Many rows at once: rows and weights packed, and multiplied tile by tile. Sizes in bytes are those
+ * of one block of a packed tile's height, and of its width. */
+typedef struct gd_quantized_tiles {
+    int rows, columns;
+    int many_rows; /* from here on packing the weights pays */
+    size_t row_bytes, column_bytes;
+    /* x [rows, 32 * blocks] rounded; rows <= those of a tile */
+    void (*pack_rows)(const float *x, int64_t rows, int64_t blocks, void *to);
+    /* Columns first … first + columns - 1 of the result; columns <= those of a tile. */
+    void (*pack_columns)(const gd_quantized_weights *w, int64_t first, int64_t columns,
+                         int64_t blocks, void *to);
+    /* The first rows and columns of a tile, to rows of `out` that lie `stride` apart. */
+    void (*multiply)(const void *x, const void *w, int64_t blocks, int64_t rows, int64_t columns,
+                     float *out, int64_t stride);
+} gd_quantized_tiles;
+
 typedef struct gd_quantized_kernels {
     /* x [rows, 32 * blocks] in blocks */
     void (*quantize)(const float *x, const gd_quantized_rows *to);
     /* Columns begin … end - 1 of the result, whose rows lie `stride` apart. */
     void (*columns)(const gd_quantized_rows *x, const gd_quantized_weights *w, int64_t begin,
                     int64_t end, float *out, int64_t stride);
+    const gd_quantized_tiles *tiles;
 } gd_quantized_kernels;
 
 #define GD_QUANTIZED_DECLARE(isa)                                                              \
+    extern const gd_quantized_tiles gd_quantized_tiles_##isa;                                  \
     void gd_quantize_rows_##isa(const float *x, const gd_quantized_rows *to);                  \
     void gd_quantized_columns_##isa(const gd_quantized_rows *x, const gd_quantized_weights *w, \
                                     int64_t begin, int64_t end, float *out, int64_t stride);

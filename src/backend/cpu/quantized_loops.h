@@ -185,3 +185,5 @@ void NAME(gd_quantized_columns)(const gd_quantized_rows *x, const gd_quantized_w
     else
         columns(x, w, false, begin, end, out, stride);
 }
+
+#include "backend/cpu/quantized_blocked.h"
