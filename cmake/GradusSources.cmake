@@ -17,6 +17,7 @@ set(GD_KERNEL_TABLE
     cast                    narrow      scalar
     cast_rare               baseline    scalar
     conv                    all         vector
+    conv_bf16               all         scalar
     conv_weight             all         vector
     elementwise             all         scalar
     elementwise_chain       all         scalar

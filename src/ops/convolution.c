@@ -1,9 +1,11 @@
 /* ops/convolution.c: convolution and its two gradients, each an op. y = x * w is linear in x and in
- * w, so each of the three differentiates into the other two, to any order. A transposed convolution
+ * w, so each of the three differentiates into the other two, to any order. Of bf16 they give their
+ * sums, in f32, as products do (ops/matmul.c). A transposed convolution
  * is the gradient by the input. Start at convolve(). */
 #include "ops/internal.h"
 #include "ops/spatial.h"
 
+#include "backend/backend.h"
 #include "base/options.h"
 
 #include <gradus/conv.h>
@@ -81,15 +83,15 @@ static gd_status infer_convolution(int n, const gd_layout *const *in, const void
         return fail_operands(who, x, w,
                              "the weight must be [out, channels / groups, kernel...], both "
                              "multiples of the groups");
-    if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != w->shape[0] || in[2]->dtype != x->dtype))
+    if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != w->shape[0] || in[2]->dtype != gd_sums_dtype(x->dtype)))
         return fail_operands(who, w, in[2], "the bias must have an element for each output");
     int64_t size[GD_SPATIAL];
     for (int a = 0; a < GD_SPATIAL; a++)
         if (output_size(who, attr, a, gd_spatial_size(x, a), gd_spatial_size(w, a), &size[a]) !=
             GD_OK)
             return gd_error_last();
-    return gd_layout_init(out, spatial_shape(x->rank, x->shape[0], w->shape[0], size), x->dtype,
-                          who);
+    return gd_layout_init(out, spatial_shape(x->rank, x->shape[0], w->shape[0], size),
+                          gd_sums_dtype(x->dtype), who);
 }
 
 static gd_status infer_grad_input(int n, const gd_layout *const *in, const void *attr_,
@@ -107,7 +109,7 @@ static gd_status infer_grad_input(int n, const gd_layout *const *in, const void 
                              "a multiple of the groups");
     const gd_shape shape =
         spatial_shape(g->rank, g->shape[0], w->shape[1] * attr->groups, attr->size);
-    if (gd_layout_init(out, shape, g->dtype, who) != GD_OK)
+    if (gd_layout_init(out, shape, gd_sums_dtype(g->dtype), who) != GD_OK)
         return gd_error_last();
     const gd_conv_sizes s = gd_conv_sizes_of(out, w, g, attr->groups);
     return check_output(who, attr, &s);
@@ -126,7 +128,7 @@ static gd_status infer_grad_weight(int n, const gd_layout *const *in, const void
         return fail_operands(who, g, x, "batches differ or channels do not divide into groups");
     const gd_shape shape =
         spatial_shape(x->rank, g->shape[1], x->shape[1] / attr->groups, attr->size);
-    if (gd_layout_init(out, shape, g->dtype, who) != GD_OK)
+    if (gd_layout_init(out, shape, gd_sums_dtype(g->dtype), who) != GD_OK)
         return gd_error_last();
     const gd_conv_sizes s = gd_conv_sizes_of(x, out, g, attr->groups);
     return check_output(who, attr, &s);
@@ -134,15 +136,19 @@ static gd_status infer_grad_weight(int n, const gd_layout *const *in, const void
 
 /* ---- derivatives ---- */
 
-/* One of the three ops. Kernels want their operands contiguous. size_of: the tensor whose spatial
- * sizes the attribute is to name, or NULL. */
-static gd_tensor *apply(gd_op_id id, gd_tensor *a, gd_tensor *b, const void *attr_,
+/* One of the three ops, for the gradient of r: of operands of the dtype of r's, to which its sums are
+ * rounded. Kernels want their operands contiguous. size_of: the tensor whose spatial sizes the
+ * attribute is to name, or NULL. */
+static gd_tensor *apply(gd_op_id id, gd_tensor *a, gd_tensor *b, const gd_tensor *r,
                         const gd_tensor *size_of)
 {
-    gd_conv_attr attr = *(const gd_conv_attr *)attr_;
+    const gd_dtype dtype = r->inputs[0]->layout.dtype;
+    gd_conv_attr attr = *(const gd_conv_attr *)r->attr;
     for (int axis = 0; axis < GD_SPATIAL; axis++)
         attr.size[axis] = size_of ? gd_spatial_size(&size_of->layout, axis) : 0;
-    return gd_apply2(id, gd_contiguous(a), gd_contiguous(b), &attr);
+    a = gd_contiguous(gd_as_dtype(a, dtype));
+    b = gd_contiguous(gd_as_dtype(b, dtype));
+    return gd_as_dtype(gd_apply2(id, a, b, &attr), dtype);
 }
 
 /* The bias first: the sums of its gradient's rows may then join what makes g (compile/fuse.c). */
@@ -158,27 +164,27 @@ static bool vjp_convolution(gd_tensor *r, gd_tensor *g, gd_tensor **d)
             return false;
     }
     return (!gd_wants_grad(x) ||
-            gd_put(&d[0], apply(GD_OP_convolution_grad_input, g, w, r->attr, x))) &&
+            gd_put(&d[0], apply(GD_OP_convolution_grad_input, g, w, r, x))) &&
            (!gd_wants_grad(w) ||
-            gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, x, r->attr, w)));
+            gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, x, r, w)));
 }
 
 /* r = grad_input(g, w), h its gradient, of x's shape. */
 static bool vjp_grad_input(gd_tensor *r, gd_tensor *h, gd_tensor **d)
 {
     gd_tensor *g = r->inputs[0], *w = r->inputs[1];
-    return (!gd_wants_grad(g) || gd_put(&d[0], apply(GD_OP_convolution, h, w, r->attr, NULL))) &&
+    return (!gd_wants_grad(g) || gd_put(&d[0], apply(GD_OP_convolution, h, w, r, NULL))) &&
            (!gd_wants_grad(w) ||
-            gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, h, r->attr, w)));
+            gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, h, r, w)));
 }
 
 /* r = grad_weight(g, x), h its gradient, of w's shape. */
 static bool vjp_grad_weight(gd_tensor *r, gd_tensor *h, gd_tensor **d)
 {
     gd_tensor *g = r->inputs[0], *x = r->inputs[1];
-    return (!gd_wants_grad(g) || gd_put(&d[0], apply(GD_OP_convolution, x, h, r->attr, NULL))) &&
+    return (!gd_wants_grad(g) || gd_put(&d[0], apply(GD_OP_convolution, x, h, r, NULL))) &&
            (!gd_wants_grad(x) ||
-            gd_put(&d[1], apply(GD_OP_convolution_grad_input, g, h, r->attr, x)));
+            gd_put(&d[1], apply(GD_OP_convolution_grad_input, g, h, r, x)));
 }
 
 static void format_conv(const void *attr_, char *text, size_t size)
@@ -225,13 +231,14 @@ static double flops_grad_weight(int n, const gd_layout *const *in, const gd_layo
     return flops_of(in[0], out);
 }
 
+#define CONV_DTYPES (GD_DTYPES_REAL | GD_DTYPE_SET(GD_BF16))
 #define CONV_ROW(name_, arity_, infer_, vjp_, flops_)                \
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
                                   .name = #name_,                    \
                                   .arity = arity_,                   \
                                   .flags = GD_OP_LOWER,              \
-                                  .dtypes = GD_DTYPES_REAL,          \
-                                  .alike = GD_ALIKE_ALL,             \
+                                  .dtypes = CONV_DTYPES,             \
+                                  .alike = 1 << 1,                   \
                                   .attr_size = sizeof(gd_conv_attr), \
                                   .infer = infer_,                   \
                                   .vjp = vjp_,                       \
@@ -297,6 +304,17 @@ typedef struct operands {
     gd_dtype dtype;
 } operands;
 
+/* The dtype in which operands, of `dtype` once promoted, are multiplied. Halves: their own, where both
+ * have it and the device has such products; else f32. */
+static gd_dtype factor_dtype(const operands *t, gd_dtype dtype)
+{
+    if (gd_dtype_is_half(dtype) &&
+        (t->x->layout.dtype != t->weight->layout.dtype ||
+         !gd_dtype_set_has(t->x->context->device->half_products, dtype)))
+        return GD_F32;
+    return gd_compute_dtype(GD_OP_convolution, dtype);
+}
+
 /* Checks what a builder looks at before infer does, and brings the operands to one dtype. */
 static bool prepare(const char *who, operands *t, int axes)
 {
@@ -322,11 +340,11 @@ static bool prepare(const char *who, operands *t, int axes)
     if (t->bias && !gd_autocast_is_on(t->x->context))
         t->dtype = gd_dtype_promote(t->dtype, t->bias->layout.dtype);
     t->dtype = gd_float_dtype(t->dtype);
-    const gd_dtype compute = gd_compute_dtype(GD_OP_convolution, t->dtype);
+    const gd_dtype compute = factor_dtype(t, t->dtype);
     t->x = gd_contiguous(gd_as_dtype(t->x, compute));
     t->weight = gd_contiguous(gd_as_dtype(t->weight, compute));
     if (t->has_bias)
-        t->bias = gd_contiguous(gd_as_dtype(t->bias, compute));
+        t->bias = gd_contiguous(gd_as_dtype(t->bias, gd_sums_dtype(compute)));
     return t->x && t->weight && (t->bias || !t->has_bias);
 }
 

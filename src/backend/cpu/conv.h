@@ -23,8 +23,10 @@
 typedef struct gd_conv_args {
     const gd_conv_attr *attr;
     gd_conv_sizes s;
-    const float *a, *b, *bias; /* the op's operands in their order, contiguous; bias or NULL */
+    const void *a, *b;  /* the op's operands in their order, contiguous: of f32, or of bf16 */
+    const float *bias;  /* or NULL */
     float *out;
+    const struct gd_gemm_micro *bf16; /* of bf16: the kernels of its products */
     int threads;            /* at most */
     const gd_paths *paths;  /* which way it is computed */
     gd_workspace workspace; /* of `threads` threads: a product's and GD_CONV_SCRATCH bytes each */
@@ -37,10 +39,13 @@ typedef struct gd_conv_args {
 
 /* One entry per instruction set: gd_conv_forward_f32_avx512 … */
 typedef void (*gd_conv_fn)(const gd_conv_args *args);
-#define GD_CONV_DECLARE(isa)                                     \
-    void gd_conv_forward_f32_##isa(const gd_conv_args *args);    \
-    void gd_conv_grad_input_f32_##isa(const gd_conv_args *args); \
-    void gd_conv_grad_weight_f32_##isa(const gd_conv_args *args);
+#define GD_CONV_DECLARE(isa)                                      \
+    void gd_conv_forward_f32_##isa(const gd_conv_args *args);     \
+    void gd_conv_grad_input_f32_##isa(const gd_conv_args *args);  \
+    void gd_conv_grad_weight_f32_##isa(const gd_conv_args *args); \
+    void gd_conv_forward_bf16_##isa(const gd_conv_args *args);    \
+    void gd_conv_grad_input_bf16_##isa(const gd_conv_args *args); \
+    void gd_conv_grad_weight_bf16_##isa(const gd_conv_args *args);
 GD_CONV_DECLARE(baseline)
 GD_CONV_DECLARE(avx2)
 GD_CONV_DECLARE(avx512)

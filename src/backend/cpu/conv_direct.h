@@ -217,20 +217,20 @@ static __attribute__((noinline)) void list_shifts(const window_t *w, const band_
 /* The lanes of a strip that are positions of C, as runs, from lane `at` on; returns how many. */
 static __attribute__((noinline)) int list_strip(const conv_t *v, const band_t *b, int64_t image,
                                                 int64_t first_row, int64_t rows, int64_t from,
-                                                int32_t at, c_run_t *c_runs)
+                                                int32_t at, gd_gemm_stretch *c_runs)
 {
     const int64_t width = v->window.count[2];
     int64_t y = from / b->row, x = from % b->row;
     int many = 0;
     for (int64_t lane = 0; lane < LANES && y < rows; y++, x = 0) {
         if (x < width) {
-            const int64_t count = LEAST(width - x, LANES - lane), step = v->c_step[2];
-            const int64_t begin = image + (first_row + y) * v->c_step[1] + x * step;
-            c_run_t *last = many > 0 ? &c_runs[many - 1] : NULL;
+            const int64_t count = LEAST(width - x, LANES - lane), step = v->place.step[2];
+            const int64_t begin = image + (first_row + y) * v->place.step[1] + x * step;
+            gd_gemm_stretch *last = many > 0 ? &c_runs[many - 1] : NULL;
             if (last && step == 1 && last->from + last->count == begin && b->row == width)
                 last->count += (int32_t)count; /* no padding between rows */
             else
-                c_runs[many++] = (c_run_t){ begin, step, (int32_t)(at + lane), (int32_t)count };
+                c_runs[many++] = (gd_gemm_stretch){ begin, step, (int32_t)(at + lane), (int32_t)count };
         }
         lane += b->row - x;
         if (!b->straight)
@@ -250,7 +250,7 @@ typedef struct direct_tile {
     const float *first, *second;
     int many;
     int64_t columns; /* when C lies in one run; else 0 */
-    c_run_t c_runs[2 * LANES];
+    gd_gemm_stretch c_runs[2 * LANES];
 } direct_tile;
 
 static __attribute__((noinline)) void set_direct_tile(const conv_t *v, const band_t *b,
@@ -266,7 +266,7 @@ static __attribute__((noinline)) void set_direct_tile(const conv_t *v, const ban
     d->many = list_strip(v, b, image, first_row, rows, from, 0, d->c_runs);
     if (pair)
         d->many += list_strip(v, b, image, first_row, rows, next, LANES, d->c_runs + d->many);
-    const c_run_t *p = d->c_runs;
+    const gd_gemm_stretch *p = d->c_runs;
     const bool one_run = d->many == 2 && p[0].count == LANES && p[1].at == LANES &&
                          p[1].from == p[0].from + LANES && p[0].stride == 1;
     d->columns = one_run ? LANES + p[1].count : 0;
@@ -362,7 +362,7 @@ static void direct_part(const conv_t *v, const band_t *shape, int64_t row, int64
             for (int64_t strip = 0; strip < strips; strip += 2 * DIRECT_TILES) {
                 int64_t count = 0;
                 for (int64_t s = strip; s < strips && count < DIRECT_TILES; s += 2)
-                    set_direct_tile(v, &b, n * v->c_n, y, rows, s, strips, band, &tiles[count++]);
+                    set_direct_tile(v, &b, n * v->place.n, y, rows, s, strips, band, &tiles[count++]);
                 direct_rows(v, row, m, step, depth, shift, tiles, count, panel);
             }
         }

@@ -183,8 +183,8 @@ static __attribute__((noinline)) void images_part(const conv_t *v, int64_t n, in
                 for (int64_t i = 0; i < rows; i++)
                     PRODUCTS.store_columns(sums + i * IMAGES_POSITIONS * IMAGES, IMAGES, positions,
                                            images,
-                                           v->c + first * v->c_n + (from + i) * v->c_row + p,
-                                           v->c_n, v->bias + (from + i) * v->bias_step, 0, v->relu);
+                                           v->c + first * v->place.n + (from + i) * v->c_row + p,
+                                           v->place.n, v->bias + (from + i) * v->bias_step, 0, v->relu);
             }
         }
     }

@@ -10,12 +10,14 @@
 #include "backend/cpu/gemm_plan.h"
 #include "base/threads.h"
 
+#include <string.h>
+
 /* No steps: C is the bias, or 0. */
 static __attribute__((noinline)) void conv_fill(const conv_t *v, int64_t n)
 {
     for (int64_t j = 0; j < n; j += COLUMNS_MAX) {
-        c_run_t c_runs[COLUMNS_MAX];
-        const int many = list_c_runs(v, j, LEAST(n - j, COLUMNS_MAX), c_runs);
+        gd_gemm_stretch c_runs[COLUMNS_MAX];
+        const int many = list_c_runs(&v->window, &v->place, j, LEAST(n - j, COLUMNS_MAX), c_runs);
         for (int64_t i = 0; i < v->m; i++) {
             const float bias = v->bias[i * v->bias_step];
             for (int k = 0; k < many; k++)
@@ -115,7 +117,7 @@ static const char *conv_choose(conv_work *work)
 static bool use_product(const conv_t *v)
 {
     const window_t *w = &v->window;
-    return gd_conv_may_choose(v->paths) && v->c_plain && is_plain(w) &&
+    return gd_conv_may_choose(v->paths) && v->place.plain && is_plain(w) &&
            (w->plane % LANES == 0 || w->plane >= 16 * LANES);
 }
 
@@ -138,7 +140,7 @@ static void conv_product(const conv_work *work)
                              .batch_rank = 1,
                              .batch_shape = { args->s.n },
                              .a_batch_stride = { v->window.n_stride },
-                             .c_batch_stride = { v->c_n },
+                             .c_batch_stride = { v->place.n },
                              .bias = v->bias,
                              .bias_stride = v->bias_step,
                              .relu = v->relu,
@@ -223,7 +225,8 @@ void GD_ISA_NAME(gd_conv_forward_f32)(const gd_conv_args *args)
                        .images = images };
     conv_t *v = &work.first;
     v->paths = args->paths;
-    set_forward_window(args, args->a, &v->window);
+    set_forward_window(args, &v->window);
+    v->window.data = args->a;
     v->m = s->o;
     v->depth = s->c * s->taps;
     v->a = args->b;
@@ -232,25 +235,11 @@ void GD_ISA_NAME(gd_conv_forward_f32)(const gd_conv_args *args)
     v->taps_plain = v->a_plain = true;
     v->c = args->out;
     v->c_row = s->out_plane;
-    v->c_n = s->groups * s->o * s->out_plane;
-    v->c_plain = true;
-    v->c_step[2] = 1;
-    v->c_step[1] = s->out[2];
-    v->c_step[0] = s->out[1] * s->out[2];
+    set_forward_place(s, &v->place);
     v->bias = args->bias ? args->bias : &no_bias;
     v->bias_step = args->bias ? 1 : 0;
     v->relu = args->attr->relu != 0;
     conv_run(&work);
-}
-
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
 }
 
 /* Elements first, first + stride, … of each axis of x's gradient: those that the same taps reach.
@@ -259,38 +248,14 @@ static void conv_grad_phase(conv_work *work, const int64_t first[GD_SPATIAL])
 {
     const gd_conv_args *args = work->args;
     const gd_conv_sizes *s = &args->s;
-    const gd_conv_attr *attr = args->attr;
     conv_t *v = &work->first;
-    window_t *w = &v->window;
-    int64_t in_step = 1, tap_step = 1, tap_first = 0, c_first = 0;
-    w->plane = w->tap_count = 1;
-    for (int a = GD_SPATIAL - 1; a >= 0; a--) {
-        const int64_t stride = attr->stride[a], dilation = attr->dilation[a];
-        const int64_t every = stride / common_divisor(stride, dilation); /* tap may fit */
-        const int64_t at = first[a] + attr->before[a];
-        int64_t tap = 0;
-        while (tap < s->kernel[a] && (at - tap * dilation) % stride)
-            tap++;
-        w->size[a] = s->out[a];
-        w->count[a] = (s->in[a] - first[a] + stride - 1) / stride;
-        w->step[a] = 1;
-        w->taps[a] = tap < s->kernel[a] ? (s->kernel[a] - tap + every - 1) / every : 0;
-        w->first[a] = (at - tap * dilation) / stride;
-        w->gap[a] = -(every * dilation / stride);
-        w->plane *= w->count[a];
-        w->tap_count *= w->taps[a];
-        v->a_tap[a] = every * tap_step;
-        v->c_step[a] = stride * in_step;
-        tap_first += tap * tap_step;
-        c_first += first[a] * in_step;
-        tap_step *= s->kernel[a];
-        in_step *= s->in[a];
-    }
+    const window_t *w = &v->window;
+    const phase_t phase = set_phase(args, first, &v->window, &v->place);
+    memcpy(v->a_tap, phase.a_tap, sizeof v->a_tap);
     v->depth = s->o * w->tap_count;
-    v->a = args->b + tap_first;
+    v->a = (const float *)args->b + phase.tap_first;
     v->taps_plain = w->tap_count == s->taps;
-    v->c = args->out + c_first;
-    v->c_plain = attr->stride[0] * attr->stride[1] * attr->stride[2] == 1;
+    v->c = args->out + phase.c_first;
     work->n = s->n * w->plane;
     conv_run(work);
 }
@@ -323,7 +288,6 @@ void GD_ISA_NAME(gd_conv_grad_input_f32)(const gd_conv_args *args)
     v->a_row = s->taps;
     v->a_channel = s->c * s->taps;
     v->c_row = s->in_plane;
-    v->c_n = s->groups * s->c * s->in_plane;
     int64_t phases[GD_SPATIAL];
     for (int a = 0; a < GD_SPATIAL; a++)
         phases[a] = LEAST(stride[a], s->in[a]);

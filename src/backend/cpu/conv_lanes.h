@@ -30,7 +30,7 @@ static bool use_lanes(const conv_t *v, band_t *b)
     const window_t *w = &v->window;
     const int64_t wide = LANES_WIDTH(v->m);
     const bool forced = v->paths->conv == GD_CONV_LANES;
-    if ((!forced && !gd_conv_may_choose(v->paths)) || !shape_band(v, b) || !v->c_plain ||
+    if ((!forced && !gd_conv_may_choose(v->paths)) || !shape_band(v, b) || !v->place.plain ||
         w->step[1] * w->step[2] != 1 || v->depth > LANES_DEPTH || wide > LANES_COLUMNS ||
         (!forced && !lanes_pay(v, b)))
         return false;
@@ -126,7 +126,7 @@ static __attribute__((noinline)) void lanes_part(const conv_t *v, const band_t *
         rows = LEAST(w->count[1] - y, line + lines - at);
         copy_band(w, b, n, 0, v->depth / w->tap_count, y, rows, band);
         for (int64_t j = 0; j < v->m; j += COLUMNS_MAX)
-            lanes_columns(v, b, &steps, j, rows, weight, band, v->c + n * v->c_n + y * w->count[2]);
+            lanes_columns(v, b, &steps, j, rows, weight, band, v->c + n * v->place.n + y * w->count[2]);
     }
 }
 

@@ -5,44 +5,10 @@
 #ifndef GD_BACKEND_CPU_CONV_PACKED_H
 #define GD_BACKEND_CPU_CONV_PACKED_H
 
-#include "backend/cpu/conv_window.h"
-
-/* Whether a window is an element of the image: rows of the matrix are planes. */
-static bool is_plain(const window_t *w)
-{
-    bool plain = w->tap_count == 1;
-    for (int a = 0; a < GD_SPATIAL; a++)
-        plain = plain && w->first[a] == 0 && w->step[a] == 1 && w->count[a] == w->size[a];
-    return plain;
-}
+#include "backend/cpu/conv_copy.h"
+#include "backend/cpu/conv_place.h"
 
 #if GD_SIMD_MASK_FREE
-/* The pieces of a row of at most COLUMNS_MAX numbers that lie in the image as they lie in the row:
- * number i of the row is data[shift + i] for the bits i of the mask. A window that keeps the size
- * of an image has one for all that lies in the same image. */
-typedef struct span_t {
-    int64_t shift;
-    uint32_t mask;
-} span_t;
-_Static_assert(COLUMNS_MAX <= 32, "a mask has a bit a column");
-
-/* The spans of some pieces; returns how many. */
-static __attribute__((noinline)) int list_spans(const piece_t *pieces, int many, span_t *spans)
-{
-    int count = 0;
-    for (int k = 0; k < many; k++) {
-        const piece_t *p = &pieces[k];
-        const uint32_t mask = (uint32_t)((((uint64_t)1 << p->count) - 1) << p->at);
-        int i = 0;
-        while (i < count && spans[i].shift != p->from - p->at)
-            i++;
-        if (i == count)
-            spans[count++] = (span_t){ p->from - p->at, 0 };
-        spans[i].mask |= mask;
-    }
-    return count;
-}
-
 /* A row of `width` numbers (rounded up to vectors): the spans, zeros elsewhere. */
 GD_SIMD_INLINE void copy_spans(const span_t *spans, int many, const float *data, int64_t width,
                                float *row)
@@ -109,8 +75,8 @@ typedef struct conv_t {
     int64_t a_row, a_channel, a_tap[GD_SPATIAL];
     bool taps_plain, a_plain; /* taps follow each other; channels too */
     float *c;                 // [m, n, positions...]
-    int64_t c_row, c_n, c_step[GD_SPATIAL];
-    bool c_plain;      /* positions follow each other */
+    int64_t c_row;
+    place_t place;
     const float *bias; // [m], bias_step apart
     int64_t bias_step;
     bool relu;
@@ -167,38 +133,6 @@ static __attribute__((noinline)) void pack_weight(const conv_t *v, int64_t row, 
     }
 }
 
-/* Positions of a tile that are `stride` apart in C: `count` of them, from element `from` of C and
- * column `at` of the tile on. */
-typedef struct c_run_t {
-    int64_t from, stride;
-    int32_t at, count;
-} c_run_t;
-
-static __attribute__((noinline)) int list_c_runs(const conv_t *v, int64_t column, int64_t columns,
-                                                 c_run_t *c_runs)
-{
-    const window_t *w = &v->window;
-    int many = 0;
-    if (v->c_plain) {
-        for (int64_t at = 0; at < columns;) {
-            const int64_t n = (column + at) / w->plane, position = (column + at) % w->plane;
-            const int64_t count = LEAST(w->plane - position, columns - at);
-            c_runs[many++] = (c_run_t){ n * v->c_n + position, 1, (int32_t)at, (int32_t)count };
-            at += count;
-        }
-        return many;
-    }
-    run_t runs[COLUMNS_MAX];
-    const int run_count = list_runs(w, column, columns, runs);
-    for (int i = 0; i < run_count; i++) {
-        const run_t *r = &runs[i];
-        const int64_t from =
-            r->n * v->c_n + r->z * v->c_step[0] + r->y * v->c_step[1] + r->x * v->c_step[2];
-        c_runs[many++] = (c_run_t){ from, v->c_step[2], (int32_t)r->at, (int32_t)r->count };
-    }
-    return many;
-}
-
 /* Points the tile at rows [row, row+rows) of A from step `step` on: in place, or copied to a panel. */
 static __attribute__((noinline)) void point_to_weight(const conv_t *v, int64_t row, int64_t rows,
                                                       int64_t step, int64_t depth, float *panel,
@@ -241,12 +175,12 @@ static __attribute__((noinline)) void copy_numbers(float *dst, int64_t to, const
 
 /* Elements of the rows of C, those of some runs, to the rows of a tile, or back. */
 static __attribute__((noinline)) void copy_c_runs(float *copy, float *c, int64_t c_row,
-                                                  int64_t rows, const c_run_t *c_runs, int many,
+                                                  int64_t rows, const gd_gemm_stretch *c_runs, int many,
                                                   bool back)
 {
     for (int64_t i = 0; i < rows; i++, copy += COLUMNS_MAX, c += c_row)
         for (int k = 0; k < many; k++) {
-            const c_run_t *p = &c_runs[k];
+            const gd_gemm_stretch *p = &c_runs[k];
             if (back)
                 copy_numbers(c + p->from, p->stride, copy + p->at, 1, p->count);
             else
@@ -256,7 +190,7 @@ static __attribute__((noinline)) void copy_c_runs(float *copy, float *c, int64_t
 
 /* A tile whose positions do not lie in whole vectors of one image: by way of a copy. */
 static __attribute__((noinline)) void conv_tile_by_copy(gd_gemm_tile t, int64_t rows, int64_t vecs,
-                                                        const c_run_t *c_runs, int many)
+                                                        const gd_gemm_stretch *c_runs, int many)
 {
     float copy[ROWS_MAX * COLUMNS_MAX];
     float *c = t.c;
@@ -295,10 +229,10 @@ static __attribute__((noinline)) void conv_panel(const conv_t *v, int64_t row, i
         t.next_lines = (depth + LINE * tiles - 1) / (LINE * tiles);
     }
     for (int64_t j = 0; j < columns; j += COLUMNS_MAX) {
-        c_run_t c_runs[COLUMNS_MAX];
+        gd_gemm_stretch c_runs[COLUMNS_MAX];
         t.columns = LEAST(columns - j, COLUMNS_MAX);
         const int64_t vecs = (t.columns + LANES - 1) / LANES;
-        const int many = list_c_runs(v, column + j, t.columns, c_runs);
+        const int many = list_c_runs(&v->window, &v->place, column + j, t.columns, c_runs);
         t.b = packed + j * depth;
         t.b_step = vecs * LANES;
         t.c = v->c + row * v->c_row;

@@ -8,7 +8,7 @@
 #define GD_BACKEND_CPU_CONV_WEIGHT_BAND_H
 
 #include "backend/cpu/conv_band_tile.h"
-#include "backend/cpu/conv_window.h"
+#include "backend/cpu/conv_copy.h"
 
 /* Part of the gradient of one group: window rows [row, row+m), output channels [column, column+n).
  */

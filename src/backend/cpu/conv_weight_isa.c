@@ -6,7 +6,6 @@
  * Start at GD_ISA_NAME(gd_conv_grad_weight_f32), at the end.
  */
 #include "backend/cpu/conv_weight_band.h"
-#include "backend/cpu/conv_window.h"
 #include "base/threads.h"
 
 #include <string.h>
@@ -164,7 +163,7 @@ static weight_part begin_part(const weight_work *work, int64_t group, const wind
     const gd_conv_sizes *s = &args->s;
     const int64_t rows = s->c * s->taps;
     return (weight_part){ .window = window,
-                          .g = args->a + group * s->o * s->out_plane,
+                          .g = (const float *)args->a + group * s->o * s->out_plane,
                           .g_n = s->groups * s->o * s->out_plane,
                           .out = args->out + group * s->o * rows,
                           .out_row = rows,
@@ -253,7 +252,8 @@ void GD_ISA_NAME(gd_conv_grad_weight_f32)(const gd_conv_args *args)
         return;
     }
     weight_work work = { .args = args };
-    set_forward_window(args, args->b, &work.window);
+    set_forward_window(args, &work.window);
+    work.window.data = args->b;
     const gd_gemm_args size = { .m = rows, .n = s->o, .k = positions, .threads = args->threads };
     const int threads = gd_gemm_threads(&size, s->groups);
     gd_gemm_divide(rows, s->o, LANES, s->groups, threads, &work.row_parts, &work.column_parts);

@@ -199,7 +199,8 @@ static gd_conv_sizes sizes_of(const gd_kernel_call *call, enum direction directi
     return gd_conv_sizes_of(x, w, y, ((const gd_conv_attr *)call->attr)->groups);
 }
 
-/* In f32. A plan that is explained may have no addresses: some stands for them, which nobody reads. */
+/* Of f32 or bf16, with a result in f32. A plan that is explained may have no addresses: some stands
+ * for them, which nobody reads. */
 static void run_f32(const gd_kernel_call *call, gd_text *explain)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
@@ -211,11 +212,12 @@ static void run_f32(const gd_kernel_call *call, gd_text *explain)
                                 .b = explain ? some : call->in[1].data,
                                 .bias = call->n > 2 && !explain ? call->in[2].data : NULL,
                                 .out = explain ? some : call->out.data,
+                                .bf16 = cpu->gemm_bf16,
                                 .threads = cpu->base.threads,
                                 .paths = &cpu->paths,
                                 .workspace = cpu->workspace,
                                 .explain = explain };
-    cpu->conv_f32[direction](&args);
+    (call->in[0].layout->dtype == GD_BF16 ? cpu->conv_bf16 : cpu->conv_f32)[direction](&args);
 }
 
 static gd_status convolution(const gd_kernel_call *call)

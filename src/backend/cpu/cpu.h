@@ -15,7 +15,7 @@ typedef struct gd_cpu_device {
     gd_isa isa;
     const gd_gemm_micro *gemm_f32, *gemm_f64, *gemm_bf16;
     gd_quantized_kernels quantized;
-    gd_conv_fn conv_f32[3]; /* forward, gradient by the input, by the weight */
+    gd_conv_fn conv_f32[3], conv_bf16[3]; /* forward, gradient by the input, by the weight */
     gd_paths paths;
     gd_workspace workspace; /* of every kernel */
 } gd_cpu_device;

@@ -20,6 +20,38 @@
 #define GD_GEMM_KC         256
 #define GD_GEMM_BATCH_RANK 6
 
+/* Columns of C that are `stride` apart: `count` of them, from element `from` of C and column `at` of
+ * a tile on. */
+typedef struct gd_gemm_stretch {
+    int64_t from, stride;
+    int32_t at, count;
+} gd_gemm_stretch;
+
+/* What a product is given in place of strides, where its operands are no matrices in memory: packers
+ * that read them where they lie, and where columns of C go. Steps and columns are counted over the
+ * whole product. Addresses are those of a product of the batch and, of A and C, of a row. Products
+ * that have it are not transposed, their bias [products of the batch, m] is one of rows, and their
+ * tiles always read packed operands. */
+typedef struct gd_gemm_access gd_gemm_access;
+typedef struct gd_gemm_micro gd_gemm_micro;
+struct gd_gemm_access {
+    /* Rows [0, rows) and steps [step, step+depth) of A, as micro->pack_a leaves them. NULL: A has
+     * strides. stage: GD_GEMM_STAGE_BYTES to work in. */
+    void (*pack_a)(const gd_gemm_access *access, const gd_gemm_micro *micro, void *dst,
+                   const void *a, int64_t a_row, int64_t rows, int64_t step, int64_t depth,
+                   int64_t *row_stride, int64_t *step_stride, void *stage);
+    /* Steps [step, step+depth) and columns [column, column+columns) of B, as micro->pack_b leaves
+     * them. NULL: B has strides. */
+    void (*pack_b)(const gd_gemm_access *access, const gd_gemm_micro *micro, void *dst,
+                   const void *b, int64_t step, int64_t depth, int64_t column, int64_t columns,
+                   void *stage);
+    /* Where columns [column, column+columns) of a row of C lie; at most GD_GEMM_RUNS columns. How many
+     * runs. NULL: C has strides. */
+    int (*find_c)(const gd_gemm_access *access, int64_t column, int64_t columns, gd_gemm_stretch *runs);
+};
+#define GD_GEMM_RUNS        32
+#define GD_GEMM_STAGE_BYTES ((size_t)128 * 1024)
+
 /* C[batch…, m, n] = A[batch…, m, k] @ B[batch…, k, n], then + bias, then ReLU. All strides are in
  * elements, may be zero (broadcast) or negative for a and b. c must not overlap a, b or bias. k may
  * be 0 (C = bias or 0). */
@@ -42,16 +74,18 @@ typedef struct gd_gemm_args {
     /* With the strides of C, or NULL. C becomes 0 where relu_result is not > 0: so the gradient by
      * the result of a ReLU becomes the gradient by its operand. Not with accumulate. */
     const void *relu_result;
+    const gd_gemm_access *access; /* or NULL */
     bool accumulate; /* add the block sums to what C holds, in order: c = ((c + s0) + s1) + … */
     int threads;     /* at most; small problems use fewer */
     const gd_paths *paths;  /* which way it is computed */
     gd_workspace workspace; /* of `threads` threads: gd_gemm_scratch_bytes(paths) for each */
 } gd_gemm_args;
 
-/* What a product takes of a thread's scratch at most: a packed block of B, and a panel of A. */
+/* What a product takes of a thread's scratch at most: a packed block of B, and a panel of A; with
+ * gd_gemm_args.access GD_GEMM_STAGE_BYTES more. */
 size_t gd_gemm_scratch_bytes(const gd_paths *paths);
 #define GD_GEMM_PANEL_BYTES    32768
-#define GD_GEMM_SCRATCH_BLOCKS 3
+#define GD_GEMM_SCRATCH_BLOCKS 4
 
 /* ---- how work is divided: gemm.c ---- */
 
@@ -69,7 +103,6 @@ void gd_gemm_divide(int64_t m, int64_t n, int64_t lanes, int64_t batch, int thre
                     int64_t *row_parts, int64_t *column_parts);
 
 /* What there is per instruction set and element type: gemm_micro.h. */
-typedef struct gd_gemm_micro gd_gemm_micro;
 #define GD_GEMM_DECLARE(isa) extern const gd_gemm_micro gd_gemm_f32_##isa, gd_gemm_f64_##isa;
 GD_GEMM_DECLARE(baseline)
 GD_GEMM_DECLARE(avx2)

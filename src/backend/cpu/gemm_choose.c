@@ -25,6 +25,8 @@ static const char *const forced = "GRADUS_MATMUL";
 static gd_gemm_choice choose_transposed(const gd_gemm_micro *micro, const gd_gemm_args *args)
 {
     const int64_t m = args->m, n = args->n;
+    if (args->access)
+        return (gd_gemm_choice){ 0, "operands are no matrices" };
     if (micro->a != micro->b)
         return (gd_gemm_choice){ 0, "A and B are of two types" };
     if (args->paths->matmul == GD_MATMUL_TRANSPOSED)
@@ -67,7 +69,7 @@ static gd_gemm_choice choose_way(const gd_gemm_micro *micro, const gd_paths *pat
     const gd_matmul_path path = paths->matmul;
     if (path == GD_MATMUL_PACKED || path == GD_MATMUL_DIRECT)
         return (gd_gemm_choice){ GD_GEMM_BLOCKS, forced };
-    if (!micro->row || p->accumulate)
+    if (!micro->row || p->accumulate || p->access)
         return (gd_gemm_choice){ GD_GEMM_BLOCKS, p->accumulate ? "added to C" : "the only way" };
     if (m == 1)
         return choose_row(micro, p, n);
@@ -83,6 +85,8 @@ static gd_gemm_choice choose_way(const gd_gemm_micro *micro, const gd_paths *pat
 static gd_gemm_choice choose_pack_b(const gd_gemm_micro *micro, const gd_paths *paths,
                                     const gd_gemm_product *p, int64_t m)
 {
+    if (p->access && p->access->pack_b)
+        return (gd_gemm_choice){ 1, "it is no matrix" };
     if (!micro->reads_b)
         return (gd_gemm_choice){ 1, "tiles read packed operands" };
     if (p->b_col != 1)
@@ -105,6 +109,8 @@ static gd_gemm_choice choose_pack_b(const gd_gemm_micro *micro, const gd_paths *
 static gd_gemm_choice choose_pack_a(const gd_gemm_micro *micro, const gd_paths *paths,
                                     const gd_gemm_product *p, int64_t m, int64_t n)
 {
+    if (p->access && p->access->pack_a)
+        return (gd_gemm_choice){ 1, "it is no matrix" };
     if (!micro->reads_a)
         return (gd_gemm_choice){ 1, "tiles read packed operands" };
     if (paths->matmul == GD_MATMUL_PACKED || paths->matmul == GD_MATMUL_DIRECT)
@@ -125,6 +131,8 @@ static void set_product(const gd_gemm_args *args, bool transposed, gd_gemm_produ
     p->relu = args->relu;
     p->relu_result = args->relu_result;
     p->accumulate = args->accumulate;
+    p->access = args->access;
+    p->column = 0;
     if (!transposed) {
         p->m = args->m, p->n = args->n;
         p->a = args->a, p->a_row = args->a_row_stride, p->a_col = args->a_col_stride;
@@ -132,6 +140,10 @@ static void set_product(const gd_gemm_args *args, bool transposed, gd_gemm_produ
         p->c_row = args->c_row_stride, p->c_col = args->c_col_stride;
         p->column_bias = args->bias, p->column_bias_stride = args->bias ? args->bias_stride : 1;
         p->row_bias = NULL, p->row_bias_stride = 1;
+        if (args->access) {
+            p->row_bias = args->bias, p->row_bias_stride = args->bias_stride;
+            p->column_bias = NULL, p->column_bias_stride = 1;
+        }
     } else {
         p->m = args->n, p->n = args->m;
         p->a = args->b, p->a_row = args->b_col_stride, p->a_col = args->b_row_stride;

@@ -31,6 +31,7 @@ typedef struct block {
     bool copied;    /* the first panel of rows reads B where it lies, and packs what it reads */
     bool pack_rows; /* copy panels of A */
     void *row_panel;
+    void *stage; /* where packers of operands that are no matrices work */
 } block;
 
 /* Numbers of 4 or 8 bytes: to[i * to_row + j * to_col] = from[i * from_row + j * from_col]. */
@@ -41,7 +42,9 @@ static void copy_matrix(void *to, int64_t to_row, int64_t to_col, const void *fr
     for (int64_t i = 0; i < rows; i++) {
         char *t = (char *)to + i * to_row * bytes;
         const char *f = (const char *)from + i * from_row * bytes;
-        if (bytes == 4)
+        if (to_col == 1 && from_col == 1)
+            memcpy(t, f, (size_t)(columns * bytes));
+        else if (bytes == 4)
             for (int64_t j = 0; j < columns; j++, t += 4 * to_col, f += 4 * from_col)
                 memcpy(t, f, 4);
         else
@@ -70,6 +73,49 @@ static void tile_by_copy(const gd_gemm_micro *micro, gd_gemm_tile t, int64_t row
         micro->store_columns(copy, row, rows, t.columns, c, c_col, NULL, 0, false);
     else
         copy_matrix(c, c_row, c_col, copy, row, 1, rows, t.columns, micro->c_bytes);
+}
+
+/* Columns of the rows of C, those of some runs, to the rows of a tile, or back. */
+static void copy_runs(const gd_gemm_micro *micro, char *copy, char *c, int64_t c_row, int64_t rows,
+                      const gd_gemm_stretch *runs, int many, bool back)
+{
+    const int bytes = micro->c_bytes;
+    for (int k = 0; k < many; k++) {
+        const gd_gemm_stretch *r = &runs[k];
+        char *at = copy + r->at * bytes, *from = c + r->from * bytes;
+        if (back)
+            copy_matrix(from, c_row, r->stride, at, micro->columns, 1, rows, r->count, bytes);
+        else
+            copy_matrix(at, micro->columns, 1, from, c_row, r->stride, rows, r->count, bytes);
+    }
+}
+
+/* A tile whose columns of C gd_gemm_access finds: where they lie, if they follow each other and
+ * the kernel writes no more; else by way of a copy. t.c is row `row` of C. */
+static void tile_by_runs(const gd_gemm_product *p, const gd_gemm_micro *micro, gd_gemm_tile t,
+                         int64_t rows, int64_t column, bool may_write)
+{
+    _Alignas(GD_LINE_BYTES) char copy[GD_GEMM_MOST_TILE_BYTES];
+    gd_gemm_stretch runs[GD_GEMM_RUNS];
+    char *c = t.c;
+    const int many = p->access->find_c(p->access, p->column + column, t.columns, runs);
+    const gd_gemm_tile_fn kernel =
+        gd_gemm_tile_kernel(micro, rows, gd_gemm_vectors(micro, t.columns));
+    if (may_write && many == 1 && runs[0].stride == 1) {
+        t.c = c + runs[0].from * micro->c_bytes;
+        kernel(&t);
+        return;
+    }
+    const int64_t c_row = t.c_row, unit = micro->height_unit;
+    const int64_t written = (rows + unit - 1) / unit * unit;
+    if (t.accumulate) {
+        memset(copy, 0, (size_t)(written * micro->columns * micro->c_bytes));
+        copy_runs(micro, copy, c, c_row, rows, runs, many, false);
+    }
+    t.c = copy;
+    t.c_row = micro->columns;
+    kernel(&t);
+    copy_runs(micro, copy, c, c_row, rows, runs, many, true);
 }
 
 /* The part of the block from its column j on that tile t covers: B, packed or in place, and
@@ -160,7 +206,11 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
     if (last && p->row_bias)
         t.row_bias = gd_gemm_at(p->row_bias, row * p->row_bias_stride, micro->c_bytes);
     set_next(b, row, rows, &t);
-    if (b->pack_rows) {
+    if (p->access && p->access->pack_a) {
+        p->access->pack_a(p->access, micro, b->row_panel, gd_gemm_at(p->a, row * p->a_row, micro->a_bytes),
+                          p->a_row, rows, b->step, b->depth, &t.a_row, &t.a_step, b->stage);
+        t.a = b->row_panel;
+    } else if (b->pack_rows) {
         micro->pack_a(b->row_panel, t.a, t.a_row, t.a_step, rows, t.depth, &t.a_row, &t.a_step);
         t.a = b->row_panel;
     }
@@ -172,7 +222,9 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
         const bool ragged = !micro->any_width && t.columns < vectors << micro->lane_shift;
         set_columns(b, row, j, vectors, ragged, &t, bias);
         t.c = (char *)p->c + (row * p->c_row + (b->column + j) * p->c_col) * micro->c_bytes;
-        if (p->c_col == 1 && !ragged && whole_rows)
+        if (p->access && p->access->find_c)
+            tile_by_runs(p, micro, t, rows, b->column + j, !ragged && whole_rows);
+        else if (p->c_col == 1 && !ragged && whole_rows)
             gd_gemm_tile_kernel(micro, rows, vectors)(&t);
         else
             tile_by_copy(micro, t, rows, vectors, p->c_col);
@@ -189,6 +241,11 @@ static void pack_columns(const block *b)
     char *packed = b->packed;
     const gd_gemm_micro *micro = b->micro;
     const gd_gemm_product *p = b->p;
+    if (p->access && p->access->pack_b) {
+        p->access->pack_b(p->access, micro, packed, p->b, b->step, b->depth, p->column + b->column,
+                          b->columns, b->stage);
+        return;
+    }
     const bool all = b->packed_all && !b->copied;
     if (!all && ((micro->any_width && !b->copied) || b->columns % micro->lanes == 0))
         return;
@@ -226,12 +283,14 @@ static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan
     block b = {
         .micro = micro, .p = p, .packed_all = plan->pack_b.taken, .pack_rows = plan->pack_a.taken
     };
-    b.copied = b.packed_all && micro->reads_b && p->b_col == 1;
+    b.copied = b.packed_all && micro->reads_b && p->b_col == 1 && !p->access;
     const int64_t packed_columns = b.packed_all ? columns : micro->columns;
     char *packed =
         gd_scratch_take(&scratch, (size_t)(packed_columns * deepest * micro->b_packed_bytes));
     b.packed = packed;
     b.row_panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
+    if (p->access)
+        b.stage = gd_scratch_take(&scratch, GD_GEMM_STAGE_BYTES);
     for (b.column = 0; b.column < p->n; b.column += columns) {
         b.columns = gd_gemm_least(p->n - b.column, columns);
         for (b.step = 0; b.step < p->k; b.step += micro->depth) {
@@ -303,6 +362,7 @@ static void locate(const gd_gemm_plan *plan, int64_t batch, int64_t *a, int64_t 
 static void get_piece(const gd_gemm_micro *micro, const gd_gemm_plan *plan, int64_t index,
                       gd_gemm_product *p)
 {
+    const int64_t biases = p->access ? p->m : 0; /* from product to product */
     int64_t batch = index, row = 0, column = 0, a, b, c;
     if (plan->row_parts * plan->column_parts > 1) {
         const int64_t part = index % (plan->row_parts * plan->column_parts);
@@ -315,6 +375,7 @@ static void get_piece(const gd_gemm_micro *micro, const gd_gemm_plan *plan, int6
         p->n = gd_gemm_least(vectors * (j + 1) / plan->column_parts * micro->lanes, n) - column;
     }
     locate(plan, batch, &a, &b, &c);
+    p->column = column;
     c += row * p->c_row + column * p->c_col;
     p->a = gd_gemm_at(p->a, a + row * p->a_row, micro->a_bytes);
     p->b = gd_gemm_at(p->b, b + column * p->b_col, micro->b_bytes);
@@ -322,7 +383,8 @@ static void get_piece(const gd_gemm_micro *micro, const gd_gemm_plan *plan, int6
     if (p->relu_result)
         p->relu_result = gd_gemm_at(p->relu_result, c, micro->c_bytes);
     if (p->row_bias)
-        p->row_bias = gd_gemm_at(p->row_bias, row * p->row_bias_stride, micro->c_bytes);
+        p->row_bias = gd_gemm_at(p->row_bias, (batch * biases + row) * p->row_bias_stride,
+                                 micro->c_bytes);
     if (p->column_bias)
         p->column_bias = gd_gemm_at(p->column_bias, column * p->column_bias_stride, micro->c_bytes);
 }

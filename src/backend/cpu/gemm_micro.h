@@ -53,6 +53,8 @@ typedef struct gd_gemm_product {
     int64_t row_bias_stride;
     const void *relu_result; // as c, or NULL
     bool relu, accumulate;
+    const gd_gemm_access *access; /* or NULL */
+    int64_t column;               /* with access: the first of n that this part has */
 } gd_gemm_product;
 
 /* Products with one row, y[n] = x[k] @ B[k, n]: gemm_rows.h. */
