@@ -11,37 +11,12 @@
 
 #include <gradus/gradus.h>
 
-#include "base/cpu.h"
 #include "base/half.h"
-#include "support/tensors.h"
+#include "support/bf16_targets.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-typedef struct target {
-    const char *name; /* in GRADUS_ISA */
-    gd_isa isa;
-    int extension; /* or -1 */
-    const char *kernel;
-} target;
-
-static const target targets[] = {
-    { "baseline", GD_ISA_BASELINE, -1, "widened to f32" },
-    { "avx2", GD_ISA_AVX2, -1, "widened to f32" },
-    { "avx512", GD_ISA_AVX512, -1, "widened to f32" },
-    { "neon", GD_ISA_NEON, -1, "widened to f32" },
-    { "avx512_bf16", GD_ISA_AVX512, GD_CPU_AVX512_BF16, "AVX512-BF16" },
-    { "amx_bf16", GD_ISA_AVX512, GD_CPU_AMX_BF16, "AMX" },
-};
-
-/* An instruction set that the build was not given kernels for is left out, too. */
-static gd_context *open_target(const target *t, int threads)
-{
-    const bool runs = gd_isa_available(t->isa) &&
-                      (t->extension < 0 || gd_cpu_has((gd_cpu_extension)t->extension));
-    return runs ? open_cpu(t->name, threads) : NULL;
-}
 
 /* ---- a layer forward and backward ---- */
 
