@@ -136,6 +136,22 @@ static gd_status infer_grad_weight(int n, const gd_layout *const *in, const void
 
 /* ---- derivatives ---- */
 
+/* The dtype in which the op multiplies operands of these layouts, once both have `dtype`. bf16 where the
+ * device has a kernel of its own for it, else f32 for halves. */
+static gd_dtype factor_dtype(gd_op_id id, const gd_tensor *a, const gd_tensor *b, gd_dtype dtype,
+                             const gd_conv_attr *attr)
+{
+    const gd_context *context = a->context;
+    if (!gd_dtype_is_half(dtype))
+        return gd_compute_dtype(id, dtype);
+    if (!gd_dtype_set_has(context->device->half_products, dtype))
+        return GD_F32;
+    gd_layout x = a->layout, y = b->layout;
+    x.dtype = y.dtype = dtype;
+    const gd_layout *const in[] = { &x, &y };
+    return gd_op_is_taken(context, id, 2, in, attr) ? dtype : GD_F32;
+}
+
 /* One of the three ops, for the gradient of r: of operands of the dtype of r's, to which its sums are
  * rounded. Kernels want their operands contiguous. size_of: the tensor whose spatial sizes the
  * attribute is to name, or NULL. */
@@ -146,8 +162,9 @@ static gd_tensor *apply(gd_op_id id, gd_tensor *a, gd_tensor *b, const gd_tensor
     gd_conv_attr attr = *(const gd_conv_attr *)r->attr;
     for (int axis = 0; axis < GD_SPATIAL; axis++)
         attr.size[axis] = size_of ? gd_spatial_size(&size_of->layout, axis) : 0;
-    a = gd_contiguous(gd_as_dtype(a, dtype));
-    b = gd_contiguous(gd_as_dtype(b, dtype));
+    const gd_dtype compute = factor_dtype(id, a, b, dtype, &attr);
+    a = gd_contiguous(gd_as_dtype(gd_as_dtype(a, dtype), compute));
+    b = gd_contiguous(gd_as_dtype(gd_as_dtype(b, dtype), compute));
     return gd_as_dtype(gd_apply2(id, a, b, &attr), dtype);
 }
 
@@ -304,18 +321,7 @@ typedef struct operands {
     gd_dtype dtype;
 } operands;
 
-/* The dtype in which operands, of `dtype` once promoted, are multiplied. Halves: their own, where both
- * have it and the device has such products; else f32. */
-static gd_dtype factor_dtype(const operands *t, gd_dtype dtype)
-{
-    if (gd_dtype_is_half(dtype) &&
-        (t->x->layout.dtype != t->weight->layout.dtype ||
-         !gd_dtype_set_has(t->x->context->device->half_products, dtype)))
-        return GD_F32;
-    return gd_compute_dtype(GD_OP_convolution, dtype);
-}
-
-/* Checks what a builder looks at before infer does, and brings the operands to one dtype. */
+/* Checks what a builder looks at before infer does, and finds the dtype of the result. */
 static bool prepare(const char *who, operands *t, int axes)
 {
     if (!t->x || !t->weight || !GD_NONE_ENDED(who, t->x, t->weight, t->bias))
@@ -340,7 +346,17 @@ static bool prepare(const char *who, operands *t, int axes)
     if (t->bias && !gd_autocast_is_on(t->x->context))
         t->dtype = gd_dtype_promote(t->dtype, t->bias->layout.dtype);
     t->dtype = gd_float_dtype(t->dtype);
-    const gd_dtype compute = factor_dtype(t, t->dtype);
+    return true;
+}
+
+/* Brings the operands to the dtype in which the op multiplies them, and the bias to that of its sums. */
+static bool convert(operands *t, gd_op_id id, const gd_conv_attr *attr)
+{
+    /* Of a half and another dtype one would be rounded: they are multiplied in f32. */
+    const bool alike = t->x->layout.dtype == t->weight->layout.dtype;
+    const gd_dtype compute = gd_dtype_is_half(t->dtype) && !alike
+                                 ? GD_F32
+                                 : factor_dtype(id, t->x, t->weight, t->dtype, attr);
     t->x = gd_contiguous(gd_as_dtype(t->x, compute));
     t->weight = gd_contiguous(gd_as_dtype(t->weight, compute));
     if (t->has_bias)
@@ -358,6 +374,8 @@ static gd_tensor *build_conv(const char *who, operands t, int axes, const gd_con
     if (o.output_padding.rank)
         return gd_fail_null(GD_ERR_INVALID,
                             "%s: output_padding is an option of transposed convolution", who);
+    if (!convert(&t, GD_OP_convolution, &attr))
+        return NULL;
     gd_tensor *in[3] = { t.x, t.weight, t.bias };
     return gd_as_dtype(gd_apply(NULL, GD_OP_convolution, t.has_bias ? 3 : 2, in, &attr), t.dtype);
 }
@@ -418,7 +436,7 @@ static gd_tensor *build_conv_transpose(const char *who, operands t, int axes,
     gd_conv_attr attr;
     if (!gd_options_read(who, &o, sizeof o, options) || !prepare(who, &t, axes) ||
         !make_attr(who, t.x, t.weight, axes, &o, true, &attr) ||
-        !set_sizes(who, &t, axes, &o, &attr))
+        !set_sizes(who, &t, axes, &o, &attr) || !convert(&t, GD_OP_convolution_grad_input, &attr))
         return NULL;
     gd_tensor *r = gd_apply2(GD_OP_convolution_grad_input, t.x, t.weight, &attr);
     if (t.has_bias) {

@@ -39,16 +39,17 @@ typedef struct gd_conv_args {
 
 /* One entry per instruction set: gd_conv_forward_f32_avx512 … */
 typedef void (*gd_conv_fn)(const gd_conv_args *args);
-#define GD_CONV_DECLARE(isa)                                      \
-    void gd_conv_forward_f32_##isa(const gd_conv_args *args);     \
-    void gd_conv_grad_input_f32_##isa(const gd_conv_args *args);  \
-    void gd_conv_grad_weight_f32_##isa(const gd_conv_args *args); \
-    void gd_conv_forward_bf16_##isa(const gd_conv_args *args);    \
-    void gd_conv_grad_input_bf16_##isa(const gd_conv_args *args); \
-    void gd_conv_grad_weight_bf16_##isa(const gd_conv_args *args);
+#define GD_CONV_DECLARE(isa)                                     \
+    void gd_conv_forward_f32_##isa(const gd_conv_args *args);    \
+    void gd_conv_grad_input_f32_##isa(const gd_conv_args *args); \
+    void gd_conv_grad_weight_f32_##isa(const gd_conv_args *args);
 GD_CONV_DECLARE(baseline)
 GD_CONV_DECLARE(avx2)
 GD_CONV_DECLARE(avx512)
 GD_CONV_DECLARE(neon)
+/* Operands of bf16, where AVX512-BF16 or AMX multiplies: conv_bf16_isa.c. */
+void gd_conv_forward_bf16(const gd_conv_args *args);
+void gd_conv_grad_input_bf16(const gd_conv_args *args);
+void gd_conv_grad_weight_bf16(const gd_conv_args *args);
 
 #endif

@@ -1,15 +1,18 @@
-/* backend/cpu/conv_bf16_isa.c: convolution of bfloat16 and its gradients, with sums in f32, compiled
- * once per instruction set. Each is a product of bfloat16 (gemm_bf16.h), whose packers read the image
- * through windows, and which is within that header's bound; steps are those of conv.h:
+/* backend/cpu/conv_bf16_isa.c: convolution of bfloat16 and its gradients, with sums in f32, where
+ * AVX512-BF16 or AMX multiplies. Each is a product of bfloat16 (gemm_bf16.h), whose packers read the
+ * image through windows, and which is within that header's bound; steps are those of conv.h:
  *     Y[o, positions]  = W[o, channel and tap]  @ window[channel and tap, positions]
  *     dX[c, positions] = W[c, channel and tap]  @ window of dY, a product for each phase of the stride
  *     dW[o, channel and tap] = dY[o, positions] @ window[channel and tap, positions]^T
  * Groups are a batch. Packers write rows to a stage first, as they lie in memory, and the product's own
  * packers turn them into what its tiles read. Start at the functions at the end.
  */
+#ifdef GD_ISA_AVX512_BUILD
+
 #include "backend/cpu/conv_place.h"
 #include "backend/cpu/gemm_plan.h"
 
+#include <immintrin.h>
 #include <string.h>
 
 #define STEPS       512          /* of a block, at most */
@@ -41,17 +44,14 @@ typedef struct access_t {
 /* ---- numbers of 16 bits ---- */
 
 /* The first `count` of 32. */
-#if defined(GD_ISA_AVX512_BUILD)
 GD_SIMD_INLINE __mmask32 first_of_32(int64_t count)
 {
     return count >= 32 ? UINT32_MAX : (__mmask32)((1u << count) - 1);
 }
-#endif
 
 /* count numbers, `step` apart. */
 static void copy_halves(uint16_t *to, const uint16_t *from, int64_t step, int64_t count)
 {
-#if defined(GD_ISA_AVX512_BUILD)
     for (; step == 1 && count > 0; count -= 32, to += 32, from += 32) {
         const __mmask32 mask = first_of_32(count);
         _mm512_mask_storeu_epi16(to, mask, _mm512_maskz_loadu_epi16(mask, from));
@@ -66,12 +66,6 @@ static void copy_halves(uint16_t *to, const uint16_t *from, int64_t step, int64_
             _mm256_mask_storeu_epi16(to + 16, (__mmask16)(first_of_32(count) >> 16),
                                      _mm512_cvtepi32_epi16(high));
     }
-#else
-    if (step == 1 && count > 0) {
-        memcpy(to, from, (size_t)count * sizeof *to);
-        return;
-    }
-#endif
     for (int64_t i = 0; i < count; i++)
         to[i] = from[i * step];
 }
@@ -102,7 +96,6 @@ static void stage_windows(const window_t *w, const uint16_t *image, int64_t step
             continue;
         const uint16_t *data = image + c * w->c_stride;
         const int many = list_pieces(w, tap, runs, run_count, pieces, &covered);
-#if defined(GD_ISA_AVX512_BUILD)
         if (w->step[2] == 1) {
             span_t spans[COLUMNS_MAX];
             const int span_count = list_spans(pieces, many, spans);
@@ -114,7 +107,6 @@ static void stage_windows(const window_t *w, const uint16_t *image, int64_t step
             }
             continue;
         }
-#endif
         for (; p < depth; p += w->tap_count, data += w->c_stride)
             copy_pieces(rows + p * STAGE_ROWS, pieces, many, covered < count, data, w->step[2],
                         count);
@@ -314,7 +306,7 @@ static void fill(const gd_conv_args *args)
     }
 }
 
-void GD_ISA_NAME(gd_conv_forward_bf16)(const gd_conv_args *args)
+void gd_conv_forward_bf16(const gd_conv_args *args)
 {
     const gd_conv_sizes *s = &args->s;
     const int64_t depth = s->c * s->taps;
@@ -377,7 +369,7 @@ static bool run_phase(const gd_conv_args *args, const int64_t first[GD_SPATIAL])
     return true;
 }
 
-void GD_ISA_NAME(gd_conv_grad_input_bf16)(const gd_conv_args *args)
+void gd_conv_grad_input_bf16(const gd_conv_args *args)
 {
     const gd_conv_sizes *s = &args->s;
     int64_t phases[GD_SPATIAL];
@@ -402,7 +394,7 @@ void GD_ISA_NAME(gd_conv_grad_input_bf16)(const gd_conv_args *args)
     }
 }
 
-void GD_ISA_NAME(gd_conv_grad_weight_bf16)(const gd_conv_args *args)
+void gd_conv_grad_weight_bf16(const gd_conv_args *args)
 {
     const gd_conv_sizes *s = &args->s;
     const int64_t rows = s->c * s->taps, positions = s->n * s->out_plane;
@@ -428,3 +420,7 @@ void GD_ISA_NAME(gd_conv_grad_weight_bf16)(const gd_conv_args *args)
                         .b_batch_stride = { s->c * s->in_plane },
                         .c_batch_stride = { s->o * rows } });
 }
+
+#else
+typedef int gd_nothing_here; /* C wants a declaration */
+#endif

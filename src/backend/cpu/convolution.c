@@ -3,6 +3,7 @@
  * vectorise. Padding counts as zeros that are multiplied: 0 times an infinite weight is NaN. Start
  * at the bottom. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm_micro.h"
 #include "base/error.h"
 #include "base/threads.h"
 #include "ops/spatial.h"
@@ -176,6 +177,8 @@ static void grad_weight(void *context, int64_t begin, int64_t end, int thread)
 
 /* ---- the ops ---- */
 
+#define LEAST_CHANNELS 16
+
 enum direction { FORWARD, GRAD_INPUT, GRAD_WEIGHT };
 static const gd_range_fn f64_planes[] = { forward, grad_input, grad_weight };
 
@@ -199,6 +202,29 @@ static gd_conv_sizes sizes_of(const gd_kernel_call *call, enum direction directi
     return gd_conv_sizes_of(x, w, y, ((const gd_conv_attr *)call->attr)->groups);
 }
 
+#ifdef GD_HAVE_AVX512
+static const gd_conv_fn bf16[] = { gd_conv_forward_bf16, gd_conv_grad_input_bf16,
+                                   gd_conv_grad_weight_bf16 };
+#else
+static const gd_conv_fn bf16[3];
+#endif
+
+/* Whether there are kernels, for bf16 and whether they pay. Where products widen, they cost more than
+ * widening before: packed windows are those of f32, whose convolutions have better ways. Packing a window
+ * row of 32 positions takes as long as AMX multiplies it by about 16 channels of the result, and finding
+ * out where it lies, which all channels share, as long as packing eight: with fewer channels on either
+ * side f32 is as fast. GRADUS_CONV=packed asks for them whatever the channels. */
+bool gd_cpu_convolution_takes(const gd_kernel_call *call)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
+    if (call->in[0].layout->dtype != GD_BF16)
+        return true;
+    if (!bf16[FORWARD] || cpu->gemm_bf16->b_packed_bytes != (int)sizeof(uint16_t))
+        return false;
+    const gd_conv_sizes s = sizes_of(call, direction_of(call));
+    return cpu->paths.conv == GD_CONV_PACKED || (s.c >= LEAST_CHANNELS && s.o >= LEAST_CHANNELS);
+}
+
 /* Of f32 or bf16, with a result in f32. A plan that is explained may have no addresses: some stands
  * for them, which nobody reads. */
 static void run_f32(const gd_kernel_call *call, gd_text *explain)
@@ -217,7 +243,7 @@ static void run_f32(const gd_kernel_call *call, gd_text *explain)
                                 .paths = &cpu->paths,
                                 .workspace = cpu->workspace,
                                 .explain = explain };
-    (call->in[0].layout->dtype == GD_BF16 ? cpu->conv_bf16 : cpu->conv_f32)[direction](&args);
+    (call->in[0].layout->dtype == GD_BF16 ? bf16 : cpu->conv_f32)[direction](&args);
 }
 
 static gd_status convolution(const gd_kernel_call *call)

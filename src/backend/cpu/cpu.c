@@ -24,7 +24,7 @@ typedef struct isa_kernels {
     register_fn elementwise, reduce, softmax, norm, attention, recurrent, pooling;
     const gd_gemm_micro *gemm_f32, *gemm_f64;
     gd_quantized_kernels quantized;
-    gd_conv_fn conv[3], conv_bf16[3];
+    gd_conv_fn conv[3];
 } isa_kernels;
 
 #define KERNELS_OF(isa)                                                                            \
@@ -34,9 +34,8 @@ typedef struct isa_kernels {
             gd_cpu_register_attention_##isa, gd_cpu_register_recurrent_##isa,                      \
             gd_cpu_register_pooling_##isa, &gd_gemm_f32_##isa, &gd_gemm_f64_##isa,                 \
             { gd_quantize_rows_##isa, gd_quantized_columns_##isa, &gd_quantized_tiles_##isa },     \
-        { gd_conv_forward_f32_##isa, gd_conv_grad_input_f32_##isa, gd_conv_grad_weight_f32_##isa }, \
         {                                                                                          \
-            gd_conv_forward_bf16_##isa, gd_conv_grad_input_bf16_##isa, gd_conv_grad_weight_bf16_##isa \
+            gd_conv_forward_f32_##isa, gd_conv_grad_input_f32_##isa, gd_conv_grad_weight_f32_##isa \
         }                                                                                          \
     }
 static const isa_kernels kernels[GD_ISA_COUNT] = {
@@ -78,7 +77,6 @@ static void fill_table(gd_cpu_device *cpu)
                                                  &gd_quantized_tiles_vnni };
 #endif
     memcpy(cpu->conv_f32, chosen->conv, sizeof cpu->conv_f32);
-    memcpy(cpu->conv_bf16, chosen->conv_bf16, sizeof cpu->conv_bf16);
     chosen->elementwise(cpu->base.kernel);
     chosen->reduce(cpu->base.kernel);
     chosen->softmax(cpu->base.kernel);
@@ -87,6 +85,9 @@ static void fill_table(gd_cpu_device *cpu)
     chosen->recurrent(cpu->base.kernel);
     chosen->pooling(cpu->base.kernel);
     cpu->base.takes[GD_OP_fused] = gd_ew_takes_group;
+    cpu->base.takes[GD_OP_convolution] = gd_cpu_convolution_takes;
+    cpu->base.takes[GD_OP_convolution_grad_input] = gd_cpu_convolution_takes;
+    cpu->base.takes[GD_OP_convolution_grad_weight] = gd_cpu_convolution_takes;
     cpu->base.takes[GD_OP_attention] = gd_attention_takes;
     cpu->base.takes[GD_OP_attention_grad] = gd_attention_takes;
     gd_cpu_register_memory(cpu->base.kernel);

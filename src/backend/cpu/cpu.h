@@ -15,7 +15,7 @@ typedef struct gd_cpu_device {
     gd_isa isa;
     const gd_gemm_micro *gemm_f32, *gemm_f64, *gemm_bf16;
     gd_quantized_kernels quantized;
-    gd_conv_fn conv_f32[3], conv_bf16[3]; /* forward, gradient by the input, by the weight */
+    gd_conv_fn conv_f32[3]; /* forward, gradient by the input, by the weight */
     gd_paths paths;
     gd_workspace workspace; /* of every kernel */
 } gd_cpu_device;
@@ -57,6 +57,7 @@ bool gd_cpu_is_product(const gd_kernel_call *call);
 size_t gd_cpu_product_prepare_bytes(void);
 gd_status gd_cpu_product_prepare(const gd_kernel_call *call, void *memory);
 void gd_cpu_product_explain(const gd_kernel_call *call, struct gd_text *text);
+bool gd_cpu_convolution_takes(const gd_kernel_call *call);
 void gd_cpu_convolution_explain(const gd_kernel_call *call,
                                 struct gd_text *text);  /* others: nothing */
 void gd_cpu_register_quantized(gd_kernel_fn *kernel);   /* quantized_linear */
