@@ -143,7 +143,10 @@ static reading run(gd_context *gd, const problem *p, gd_mode mode, bool whole, u
 
 /* ---- problems ---- */
 
-#define ONES { 1, 1, 1 }
+#define ONES    \
+    {           \
+        1, 1, 1 \
+    }
 static const problem problems[] = {
     /* planes that end within vectors, blocks of several depths, panels of several heights */
     { 2, 1, 1, 3, 6, { 9, 9 }, { 3, 3 }, ONES, ONES, ONES, ONES, true, false },
@@ -184,10 +187,16 @@ static const problem problems[] = {
     { 2, 0, 1, 2, 3, { 5, 5 }, { 3, 3 }, ONES, ONES, ONES, ONES, true, false },
 };
 
-static gd_context *open_with_cache(const target *t, const char *cache, int threads)
+/* By the kernels of bf16 whatever the channels, or as convolutions choose. */
+static const char *const paths[] = { "packed", NULL };
+
+static gd_context *open_with(const target *t, const char *path, const char *cache, int threads)
 {
+    if (path)
+        setenv("GRADUS_CONV", path, 1);
     setenv("GRADUS_L2", cache, 1);
     gd_context *gd = open_target(t, threads);
+    unsetenv("GRADUS_CONV");
     unsetenv("GRADUS_L2");
     return gd;
 }
@@ -203,12 +212,13 @@ static void test_whole_numbers_as_the_reference(void **state)
         gd_context *reference = open_reference();
         reading expected = run(reference, p, GD_MODE_EAGER, true, i + 1);
         close_context(reference);
-        for (size_t k = 0; k < COUNT(targets); k++) {
-            gd_context *gd = open_target(&targets[k], 2);
+        for (size_t k = 0; k < 2 * COUNT(targets); k++) {
+            const target *t = &targets[k / 2];
+            gd_context *gd = open_with(t, paths[k % 2], "1M", 2);
             if (!gd)
                 continue;
             reading actual = run(gd, p, GD_MODE_EAGER, true, i + 1);
-            snprintf(text, sizeof text, "%s: %s", targets[k].name, what);
+            snprintf(text, sizeof text, "%s: %s", t->name, what);
             assert_same_bits(&expected, &actual, text);
             reading_free(&actual);
             close_context(gd);
@@ -226,20 +236,21 @@ static void test_one_machine_one_result(void **state)
     static const char *const caches[] = { "256K", "2M" };
     char what[400], text[460];
     int number = 0;
-    for (size_t k = 0; k < COUNT(targets); k++)
+    for (size_t k = 0; k < 2 * COUNT(targets); k++)
         for (size_t i = 0; i < COUNT(problems); i++) {
             if (!test_tries_similar(&number))
                 continue;
+            const target *t = &targets[k / 2];
             const problem *p = &problems[i];
             describe(p, what, sizeof what);
-            snprintf(text, sizeof text, "%s: %s", targets[k].name, what);
-            gd_context *gd = open_target(&targets[k], 1);
+            snprintf(text, sizeof text, "%s: %s", t->name, what);
+            gd_context *gd = open_with(t, paths[k % 2], "1M", 1);
             if (!gd)
                 continue;
             reading first = run(gd, p, GD_MODE_EAGER, false, i + 1);
             close_context(gd);
             for (int m = 0; m < 6; m++) {
-                gd = open_with_cache(&targets[k], caches[m / 3], m % 3 + 1);
+                gd = open_with(t, paths[k % 2], caches[m / 3], m % 3 + 1);
                 reading other = run(gd, p, modes[m % 3], false, i + 1);
                 assert_same_bits(&first, &other, text);
                 reading_free(&other);
@@ -311,11 +322,12 @@ static void test_results_are_within_the_bound(void **state)
         reading value = exact(plain, p, false, i + 1), size = exact(plain, p, true, i + 1);
         gd_close(plain);
         for (size_t k = 0; k <= COUNT(targets); k++) {
-            gd_context *gd = k == COUNT(targets) ? open_reference() : open_target(&targets[k], 2);
+            gd_context *gd =
+                k == COUNT(targets) ? open_reference() : open_with(&targets[k], "packed", "1M", 2);
             if (!gd)
                 continue;
-            snprintf(text, sizeof text, "%s: %s", k == COUNT(targets) ? "reference" : targets[k].name,
-                     what);
+            snprintf(text, sizeof text, "%s: %s",
+                     k == COUNT(targets) ? "reference" : targets[k].name, what);
             reading r = run(gd, p, GD_MODE_EAGER, false, i + 1);
             assert_within_bound(&r, &value, &size, most_terms(p), text);
             reading_free(&r);
@@ -326,10 +338,57 @@ static void test_results_are_within_the_bound(void **state)
     }
 }
 
+/* ---- plans ---- */
+
+static gd_tensor *forward(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_conv2d(in[0], in[1], NULL, .padding = GD_SHAPE(1, 1));
+}
+
+/* How often `word` stands in the plan of a convolution of bf16 from some channels to others. */
+static int plan_says(gd_context *gd, int64_t c, int64_t o, const char *word)
+{
+    char text[4096];
+    gd_scope_begin(gd);
+    gd_tensor *in[2] = { gd_cast(gd_normal(gd, GD_SHAPE(2, c, 9, 9), 0, 1, GD_F32), GD_BF16),
+                         gd_cast(gd_normal(gd, GD_SHAPE(o, c, 3, 3), 0, 1, GD_F32), GD_BF16) };
+    gd_function *f = gd_compile(gd, forward, NULL);
+    assert_non_null(gd_call(f, 2, in));
+    assert_true(gd_plan_explain(f, text, sizeof text) < sizeof text);
+    int count = 0;
+    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
+        count++;
+    gd_function_release(f);
+    gd_scope_end(gd);
+    return count;
+}
+
+/* bf16 is multiplied as it is where that pays: by the extensions, with 16 channels on either side. */
+static void test_plans_multiply_bf16(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(targets); i++) {
+        gd_context *gd = open_target(&targets[i], 1);
+        if (!gd)
+            continue;
+        const int pays = targets[i].extension >= 0;
+        assert_int_equal(plan_says(gd, 16, 16, "windows packed in bf16"), pays);
+        assert_int_equal(plan_says(gd, 16, 16, targets[i].kernel), pays);
+        assert_int_equal(plan_says(gd, 15, 16, "in bf16"), 0);
+        assert_int_equal(plan_says(gd, 16, 15, "in bf16"), 0);
+        close_context(gd);
+        gd = open_with(&targets[i], "packed", "1M", 1);
+        assert_int_equal(plan_says(gd, 1, 3, "windows packed in bf16"), pays);
+        close_context(gd);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_whole_numbers_as_the_reference),
                                         cmocka_unit_test(test_one_machine_one_result),
-                                        cmocka_unit_test(test_results_are_within_the_bound) };
+                                        cmocka_unit_test(test_results_are_within_the_bound),
+                                        cmocka_unit_test(test_plans_multiply_bf16) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,9 +77,9 @@ gd_status gd_export_convolution(gd_export *e, const gd_step *step)
     const gd_ir_value *v = &e->plan->ir.values[step->value];
     const gd_conv_attr *attr = v->attr;
     const gd_layout *first = layout_of(e, v->in[0]), *second = layout_of(e, v->in[1]);
-    if (v->layout.dtype != GD_F32)
+    if (first->dtype != GD_F32)
         return gd_fail(GD_ERR_UNSUPPORTED, "gd_export_c: there is no C text for %s of %s",
-                       v->op->name, gd_dtype_name(v->layout.dtype));
+                       v->op->name, gd_dtype_name(first->dtype));
     const bool by_input = v->op->id == GD_OP_convolution_grad_input,
                by_weight = v->op->id == GD_OP_convolution_grad_weight;
     const gd_conv_sizes s = by_input    ? gd_conv_sizes_of(&v->layout, second, first, attr->groups)

@@ -83,7 +83,8 @@ static gd_status infer_convolution(int n, const gd_layout *const *in, const void
         return fail_operands(who, x, w,
                              "the weight must be [out, channels / groups, kernel...], both "
                              "multiples of the groups");
-    if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != w->shape[0] || in[2]->dtype != gd_sums_dtype(x->dtype)))
+    if (n == 3 && (in[2]->rank != 1 || in[2]->shape[0] != w->shape[0] ||
+                   in[2]->dtype != gd_sums_dtype(x->dtype)))
         return fail_operands(who, w, in[2], "the bias must have an element for each output");
     int64_t size[GD_SPATIAL];
     for (int a = 0; a < GD_SPATIAL; a++)
@@ -180,10 +181,8 @@ static bool vjp_convolution(gd_tensor *r, gd_tensor *g, gd_tensor **d)
         if (!gd_put(&d[2], gd_sum(g, axes, false)))
             return false;
     }
-    return (!gd_wants_grad(x) ||
-            gd_put(&d[0], apply(GD_OP_convolution_grad_input, g, w, r, x))) &&
-           (!gd_wants_grad(w) ||
-            gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, x, r, w)));
+    return (!gd_wants_grad(x) || gd_put(&d[0], apply(GD_OP_convolution_grad_input, g, w, r, x))) &&
+           (!gd_wants_grad(w) || gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, x, r, w)));
 }
 
 /* r = grad_input(g, w), h its gradient, of x's shape. */
@@ -191,8 +190,7 @@ static bool vjp_grad_input(gd_tensor *r, gd_tensor *h, gd_tensor **d)
 {
     gd_tensor *g = r->inputs[0], *w = r->inputs[1];
     return (!gd_wants_grad(g) || gd_put(&d[0], apply(GD_OP_convolution, h, w, r, NULL))) &&
-           (!gd_wants_grad(w) ||
-            gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, h, r, w)));
+           (!gd_wants_grad(w) || gd_put(&d[1], apply(GD_OP_convolution_grad_weight, g, h, r, w)));
 }
 
 /* r = grad_weight(g, x), h its gradient, of w's shape. */
@@ -200,8 +198,7 @@ static bool vjp_grad_weight(gd_tensor *r, gd_tensor *h, gd_tensor **d)
 {
     gd_tensor *g = r->inputs[0], *x = r->inputs[1];
     return (!gd_wants_grad(g) || gd_put(&d[0], apply(GD_OP_convolution, x, h, r, NULL))) &&
-           (!gd_wants_grad(x) ||
-            gd_put(&d[1], apply(GD_OP_convolution_grad_input, g, h, r, x)));
+           (!gd_wants_grad(x) || gd_put(&d[1], apply(GD_OP_convolution_grad_input, g, h, r, x)));
 }
 
 static void format_conv(const void *attr_, char *text, size_t size)

@@ -23,12 +23,12 @@
 typedef struct gd_conv_args {
     const gd_conv_attr *attr;
     gd_conv_sizes s;
-    const void *a, *b;  /* the op's operands in their order, contiguous: of f32, or of bf16 */
-    const float *bias;  /* or NULL */
+    const void *a, *b; /* the op's operands in their order, contiguous: of f32, or of bf16 */
+    const float *bias; /* or NULL */
     float *out;
     const struct gd_gemm_micro *bf16; /* of bf16: the kernels of its products */
-    int threads;            /* at most */
-    const gd_paths *paths;  /* which way it is computed */
+    int threads;                      /* at most */
+    const gd_paths *paths;            /* which way it is computed */
     gd_workspace workspace; /* of `threads` threads: a product's and GD_CONV_SCRATCH bytes each */
     gd_text
         *explain; /* not NULL: how it is computed is added, nothing is computed and no data read */

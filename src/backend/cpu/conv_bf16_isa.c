@@ -136,8 +136,7 @@ static void stage_phase(const access_t *v, const uint16_t *a, int64_t a_row, int
     const int64_t *taps = v->window.taps, *to_next = v->a_tap, count = v->window.tap_count;
     for (int64_t p = 0; p < depth; p++) {
         const int64_t channel = (step + p) / count, tap = (step + p) % count;
-        const uint16_t *from = a + channel * v->a_channel +
-                               tap / (taps[1] * taps[2]) * to_next[0] +
+        const uint16_t *from = a + channel * v->a_channel + tap / (taps[1] * taps[2]) * to_next[0] +
                                tap / taps[2] % taps[1] * to_next[1] + tap % taps[2] * to_next[2];
         for (int64_t i = 0; i < rows; i++)
             to[i * STAGE_ROW + p] = from[i * a_row];

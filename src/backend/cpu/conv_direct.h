@@ -230,7 +230,8 @@ static __attribute__((noinline)) int list_strip(const conv_t *v, const band_t *b
             if (last && step == 1 && last->from + last->count == begin && b->row == width)
                 last->count += (int32_t)count; /* no padding between rows */
             else
-                c_runs[many++] = (gd_gemm_stretch){ begin, step, (int32_t)(at + lane), (int32_t)count };
+                c_runs[many++] =
+                    (gd_gemm_stretch){ begin, step, (int32_t)(at + lane), (int32_t)count };
         }
         lane += b->row - x;
         if (!b->straight)
@@ -362,7 +363,8 @@ static void direct_part(const conv_t *v, const band_t *shape, int64_t row, int64
             for (int64_t strip = 0; strip < strips; strip += 2 * DIRECT_TILES) {
                 int64_t count = 0;
                 for (int64_t s = strip; s < strips && count < DIRECT_TILES; s += 2)
-                    set_direct_tile(v, &b, n * v->place.n, y, rows, s, strips, band, &tiles[count++]);
+                    set_direct_tile(v, &b, n * v->place.n, y, rows, s, strips, band,
+                                    &tiles[count++]);
                 direct_rows(v, row, m, step, depth, shift, tiles, count, panel);
             }
         }

@@ -181,10 +181,10 @@ static __attribute__((noinline)) void images_part(const conv_t *v, int64_t n, in
                 const int64_t from = LEAST(row, v->m - rows); /* some rows once more */
                 images_positions(v, block, columns, from, rows, p, positions, sums);
                 for (int64_t i = 0; i < rows; i++)
-                    PRODUCTS.store_columns(sums + i * IMAGES_POSITIONS * IMAGES, IMAGES, positions,
-                                           images,
-                                           v->c + first * v->place.n + (from + i) * v->c_row + p,
-                                           v->place.n, v->bias + (from + i) * v->bias_step, 0, v->relu);
+                    PRODUCTS.store_columns(
+                        sums + i * IMAGES_POSITIONS * IMAGES, IMAGES, positions, images,
+                        v->c + first * v->place.n + (from + i) * v->c_row + p, v->place.n,
+                        v->bias + (from + i) * v->bias_step, 0, v->relu);
             }
         }
     }

@@ -126,7 +126,8 @@ static __attribute__((noinline)) void lanes_part(const conv_t *v, const band_t *
         rows = LEAST(w->count[1] - y, line + lines - at);
         copy_band(w, b, n, 0, v->depth / w->tap_count, y, rows, band);
         for (int64_t j = 0; j < v->m; j += COLUMNS_MAX)
-            lanes_columns(v, b, &steps, j, rows, weight, band, v->c + n * v->place.n + y * w->count[2]);
+            lanes_columns(v, b, &steps, j, rows, weight, band,
+                          v->c + n * v->place.n + y * w->count[2]);
     }
 }
 

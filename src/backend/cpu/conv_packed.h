@@ -175,8 +175,8 @@ static __attribute__((noinline)) void copy_numbers(float *dst, int64_t to, const
 
 /* Elements of the rows of C, those of some runs, to the rows of a tile, or back. */
 static __attribute__((noinline)) void copy_c_runs(float *copy, float *c, int64_t c_row,
-                                                  int64_t rows, const gd_gemm_stretch *c_runs, int many,
-                                                  bool back)
+                                                  int64_t rows, const gd_gemm_stretch *c_runs,
+                                                  int many, bool back)
 {
     for (int64_t i = 0; i < rows; i++, copy += COLUMNS_MAX, c += c_row)
         for (int k = 0; k < many; k++) {

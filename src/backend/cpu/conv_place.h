@@ -59,7 +59,8 @@ static __attribute__((noinline)) int list_c_runs(const window_t *w, const place_
         for (int64_t at = 0; at < columns;) {
             const int64_t n = (column + at) / w->plane, position = (column + at) % w->plane;
             const int64_t count = LEAST(w->plane - position, columns - at);
-            c_runs[many++] = (gd_gemm_stretch){ n * to->n + position, 1, (int32_t)at, (int32_t)count };
+            c_runs[many++] =
+                (gd_gemm_stretch){ n * to->n + position, 1, (int32_t)at, (int32_t)count };
             at += count;
         }
         return many;
@@ -100,9 +101,8 @@ typedef struct phase_t {
     int64_t tap_first, c_first; /* the first of these taps, and the first of these elements */
 } phase_t;
 
-static __attribute__((noinline)) phase_t set_phase(const gd_conv_args *args,
-                                                   const int64_t first[GD_SPATIAL], window_t *w,
-                                                   place_t *to)
+static __attribute__((noinline)) phase_t
+set_phase(const gd_conv_args *args, const int64_t first[GD_SPATIAL], window_t *w, place_t *to)
 {
     const gd_conv_sizes *s = &args->s;
     const gd_conv_attr *attr = args->attr;

@@ -47,7 +47,8 @@ struct gd_gemm_access {
                    void *stage);
     /* Where columns [column, column+columns) of a row of C lie; at most GD_GEMM_RUNS columns. How many
      * runs. NULL: C has strides. */
-    int (*find_c)(const gd_gemm_access *access, int64_t column, int64_t columns, gd_gemm_stretch *runs);
+    int (*find_c)(const gd_gemm_access *access, int64_t column, int64_t columns,
+                  gd_gemm_stretch *runs);
 };
 #define GD_GEMM_RUNS        32
 #define GD_GEMM_STAGE_BYTES ((size_t)128 * 1024)

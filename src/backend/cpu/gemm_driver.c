@@ -207,8 +207,9 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
         t.row_bias = gd_gemm_at(p->row_bias, row * p->row_bias_stride, micro->c_bytes);
     set_next(b, row, rows, &t);
     if (p->access && p->access->pack_a) {
-        p->access->pack_a(p->access, micro, b->row_panel, gd_gemm_at(p->a, row * p->a_row, micro->a_bytes),
-                          p->a_row, rows, b->step, b->depth, &t.a_row, &t.a_step, b->stage);
+        p->access->pack_a(p->access, micro, b->row_panel,
+                          gd_gemm_at(p->a, row * p->a_row, micro->a_bytes), p->a_row, rows, b->step,
+                          b->depth, &t.a_row, &t.a_step, b->stage);
         t.a = b->row_panel;
     } else if (b->pack_rows) {
         micro->pack_a(b->row_panel, t.a, t.a_row, t.a_step, rows, t.depth, &t.a_row, &t.a_step);
@@ -383,8 +384,8 @@ static void get_piece(const gd_gemm_micro *micro, const gd_gemm_plan *plan, int6
     if (p->relu_result)
         p->relu_result = gd_gemm_at(p->relu_result, c, micro->c_bytes);
     if (p->row_bias)
-        p->row_bias = gd_gemm_at(p->row_bias, (batch * biases + row) * p->row_bias_stride,
-                                 micro->c_bytes);
+        p->row_bias =
+            gd_gemm_at(p->row_bias, (batch * biases + row) * p->row_bias_stride, micro->c_bytes);
     if (p->column_bias)
         p->column_bias = gd_gemm_at(p->column_bias, column * p->column_bias_stride, micro->c_bytes);
 }

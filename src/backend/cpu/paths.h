@@ -7,7 +7,8 @@
  *                          direct        neither is, where the kernels can read them
  *                          rows          row by row, as products with one row are
  *                          transposed    C^T = B^T A^T
- *     GRADUS_CONV=PATH     packed        windows are packed; the weight's gradient, too
+ *     GRADUS_CONV=PATH     packed        windows are packed; the weight's gradient, too; in bf16 where
+ *                                        it is multiplied, whatever the channels
  *                          direct        bands of padded rows are copied, taps are shifts
  *                          lanes         channels of the result in the lanes of vectors
  *                          images        images of the batch in the lanes of vectors
