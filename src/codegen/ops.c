@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "ops/attrs.h"
 #include "ops/formulas.h"
 
 static const struct {
@@ -113,21 +114,64 @@ static void add_cast(gd_text_buffer *body, gd_dtype from, gd_dtype to, int opera
         gd_buffer_add(body, "(%s)v%d", gd_codegen_type(to), operand);
 }
 
+/* The loop's body of gd_ew_adam_f32 (backend/cpu/elementwise_f32_isa.c). */
+static void define_adam(gd_codegen_functions *functions)
+{
+    define_op(functions, GD_OP_flush_subnormal, GD_F32);
+    define_op(functions, GD_OP_sqrt, GD_F32);
+    if (!functions->adam_is_defined)
+        gd_buffer_add(
+            &functions->text,
+            "static inline float op_adam_f32(float p, float g, float m, float v, float "
+            "step_size,\n"
+            "                                float epsilon, float rest1, float beta2, "
+            "float rest2,\n"
+            "                                float decay, float *next)\n{\n"
+            "    const float first = op_flush_subnormal_f32(m + (g - m) * rest1);\n"
+            "    const float second = op_flush_subnormal_f32(v * beta2 + g * rest2 * g);\n"
+            "    next[0] = second;\n"
+            "    next[1] = p * decay - first * step_size / (op_sqrt_f32(second) + "
+            "epsilon);\n"
+            "    return first;\n}\n\n");
+    functions->adam_is_defined = true;
+}
+
+static void add_operands(gd_text_buffer *body, const gd_fused_instruction *in, int n)
+{
+    for (int k = 0; k < n; k++)
+        gd_buffer_add(body, "%sv%d", k ? ", " : "", in->from[k]);
+}
+
+/* Its further results are next<value>[0] and [1]. */
+static void add_adam(gd_text_buffer *body, const gd_fused_instruction *in, int value)
+{
+    gd_buffer_add(body, "            float next%d[2];\n            const float v%d = op_adam_f32(",
+                  value, value);
+    add_operands(body, in, GD_ADAM_OPERANDS);
+    gd_buffer_add(body, ", next%d);\n", value);
+}
+
 void gd_codegen_instruction(gd_codegen_functions *functions, gd_text_buffer *body,
                             const gd_fused_attr *group, int i, const gd_dtype *dtypes)
 {
     const gd_fused_instruction *in = &group->instruction[i];
+    if (in->op == GD_OP_adam) {
+        define_adam(functions);
+        add_adam(body, in, group->n_inputs + i);
+        return;
+    }
     gd_buffer_add(body, "            const %s v%d = ", gd_codegen_type((gd_dtype)in->dtype),
                   group->n_inputs + i);
     if (in->op == GD_OP_cast) {
         add_cast(body, dtypes[in->from[0]], (gd_dtype)in->dtype, in->from[0]);
+    } else if (in->op == GD_OP_extra_result) {
+        gd_buffer_add(body, "next%d[%d]", in->from[0], in->from[1]);
     } else {
         gd_op_id op = (gd_op_id)in->op;
         gd_dtype compute = (gd_dtype)in->compute;
         define_op(functions, op, compute);
         gd_buffer_add(body, "op_%s_%s(", gd_op_row(op)->name, gd_codegen_suffix(compute));
-        for (int k = 0; k < gd_op_formula_of(op)->arity; k++)
-            gd_buffer_add(body, "%sv%d", k ? ", " : "", in->from[k]);
+        add_operands(body, in, gd_op_formula_of(op)->arity);
         gd_buffer_add(body, ")");
     }
     gd_buffer_add(body, ";\n");
