@@ -196,7 +196,7 @@ void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer wr
 enum {
     GD_GPU_NUMBERS = 128,
     GD_GPU_KEY = 640,  /* bytes */
-    GD_GPU_STEPS = 16, /* of a job: as many parts has what concat joins at most */
+    GD_GPU_STEPS = 16, /* of a job: four of the inputs of a concat each */
     /* in place of an operand's number */
     GD_GPU_WORKSPACE = -1,
     GD_GPU_FOUND = -2, /* found.c */
