@@ -9,6 +9,7 @@
 
 #include <gradus/gradus.h>
 
+#include "support/device_rows.h"
 #include "support/tensors.h"
 
 #include <stdio.h>
@@ -45,6 +46,7 @@ int main(void)
                 for (int a = 0; a < LAYOUT_COUNT && op_row_takes(op_rows[r], (gd_dtype)dtype); a++)
                     make(gd, op_rows[r], c, (gd_dtype)dtype, a, &n);
     }
+    device_many_and_long(gd);
     gd_close(gd);
     return 0;
 }
