@@ -18,6 +18,10 @@ enum {
     MOST_ARCHITECTURES = 64,
     ADDRESS_ALIGNMENT = 256,
     PARAMETER_BYTES = 4096, /* of a kernel, on every device */
+    PLAN_ITEMS = 512, /* of the group of a plan's one kernel */
+    /* By estimate: about 1.3 us lie between two kernels of a graph, and one multiprocessor does some 55
+     * operations a nanosecond in the kernel of products. */
+    PLAN_OPERATIONS = 70000,
 };
 
 /* ---- errors ---- */
@@ -146,6 +150,8 @@ static gd_status describe(gd_gpu *gpu)
     gpu->alignment = ADDRESS_ALIGNMENT;
     gpu->parameter_bytes = PARAMETER_BYTES;
     gpu->place_bytes = sizeof(CUdeviceptr);
+    gpu->plan_items = PLAN_ITEMS;
+    gpu->plan_operations = PLAN_OPERATIONS;
     return status;
 }
 
