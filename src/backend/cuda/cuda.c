@@ -54,6 +54,11 @@ gd_status gd_cuda_enter(const gd_gpu *gpu)
     return gd_cuda_check(gpu, c->cu->cuCtxPushCurrent_v2(c->context), "cuCtxPushCurrent");
 }
 
+bool gd_cuda_enter_to_release(const gd_gpu *gpu)
+{
+    return gd_cuda_enter(gpu) == GD_OK || gd_cuda_enter(gpu) == GD_OK;
+}
+
 void gd_cuda_leave(const gd_gpu *gpu)
 {
     const gd_cuda_device *c = gpu->own;
@@ -197,7 +202,7 @@ static void cuda_close(gd_gpu *gpu)
 {
     gd_cuda_device *c = gpu->own;
     const uint64_t mark = gd_error_mark();
-    if (c && c->context && gd_cuda_enter(gpu) == GD_OK) {
+    if (c && c->context && gd_cuda_enter_to_release(gpu)) {
         if (c->stream) {
             (void)c->cu->cuStreamSynchronize(c->stream);
             (void)c->cu->cuStreamDestroy_v2(c->stream);
@@ -252,7 +257,7 @@ static void cuda_block_release(gd_gpu *gpu, void *block)
 {
     const gd_cuda_device *c = gpu->own;
     const uint64_t mark = gd_error_mark();
-    if (gd_cuda_enter(gpu) == GD_OK) {
+    if (gd_cuda_enter_to_release(gpu)) {
         (void)c->cu->cuMemFree_v2((uintptr_t)block);
         gd_cuda_leave(gpu);
     }
@@ -276,7 +281,7 @@ static void cuda_staging_release(gd_gpu *gpu, void *memory)
 {
     const gd_cuda_device *c = gpu->own;
     const uint64_t mark = gd_error_mark();
-    if (gd_cuda_enter(gpu) == GD_OK) {
+    if (gd_cuda_enter_to_release(gpu)) {
         (void)c->cu->cuMemFreeHost(memory);
         gd_cuda_leave(gpu);
     }
