@@ -59,7 +59,7 @@ typedef struct model {
     const char *name;
     int batch, features, hidden, classes; /* hidden: 0: a neuron, and its squared error */
     bool is_adam, drops;
-    int slots; /* batches in turn */
+    int slots;      /* batches in turn */
     bool on_opencl; /* there a program takes long to compile: few are tested */
     gd_module *module;
     gd_optimizer *optimizer;
@@ -130,8 +130,8 @@ static void train(gd_context *gd, model m, outcome *out, told was[2])
     for (int s = 0; s < m.slots; s++)
         make_batch(gd, &m, &n, in[s]);
     m.module = gd_module_create(gd);
-    m.optimizer = m.is_adam ? gd_adam(m.module, .lr = 0.01)
-                            : gd_sgd(m.module, .lr = 0.1, .momentum = 0.5);
+    m.optimizer =
+        m.is_adam ? gd_adam(m.module, .lr = 0.01) : gd_sgd(m.module, .lr = 0.1, .momentum = 0.5);
     gd_function *f = gd_compile(gd, step, &m);
     assert_non_null(f);
     for (int s = 0; s < 2 * m.slots; s++)

@@ -48,12 +48,12 @@ static gd_tensor *step(void *user, int count, gd_tensor *const *in)
     const model *m = user;
     if (m->is_neuron) {
         gd_tensor *y = gd_tanh(gd_nn_linear(m->module, "neuron", in[0], 1));
-        return gd_minimize(m->optimizer,
-                           gd_mean(gd_square(gd_sub(y, in[0])), GD_ALL_AXES, false));
+        return gd_minimize(m->optimizer, gd_mean(gd_square(gd_sub(y, in[0])), GD_ALL_AXES, false));
     }
     gd_tensor *h = gd_dropout(gd_relu(gd_nn_linear(m->module, "fc1", in[0], 100)), 0.25);
     h = gd_nn_layer_norm(m->module, "norm", h);
-    return gd_minimize(m->optimizer, gd_cross_entropy(gd_nn_linear(m->module, "fc2", h, 10), in[1]));
+    return gd_minimize(m->optimizer,
+                       gd_cross_entropy(gd_nn_linear(m->module, "fc2", h, 10), in[1]));
 }
 
 /* Whether it came to be one kernel. */

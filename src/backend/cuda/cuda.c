@@ -18,7 +18,7 @@ enum {
     MOST_ARCHITECTURES = 64,
     ADDRESS_ALIGNMENT = 256,
     PARAMETER_BYTES = 4096, /* of a kernel, on every device */
-    PLAN_ITEMS = 512, /* of the group of a plan's one kernel */
+    PLAN_ITEMS = 512,       /* of the group of a plan's one kernel */
     /* By estimate: about 1.3 us lie between two kernels of a graph, and one multiprocessor does some 55
      * operations a nanosecond in the kernel of products. */
     PLAN_OPERATIONS = 70000,
@@ -56,7 +56,10 @@ gd_status gd_cuda_enter(const gd_gpu *gpu)
 
 bool gd_cuda_enter_to_release(const gd_gpu *gpu)
 {
-    return gd_cuda_enter(gpu) == GD_OK || gd_cuda_enter(gpu) == GD_OK;
+    bool is_entered = false;
+    for (int i = 0; i < 2 && !is_entered; i++)
+        is_entered = gd_cuda_enter(gpu) == GD_OK;
+    return is_entered;
 }
 
 void gd_cuda_leave(const gd_gpu *gpu)
@@ -155,7 +158,6 @@ static gd_status describe(gd_gpu *gpu)
     gpu->alignment = ADDRESS_ALIGNMENT;
     gpu->parameter_bytes = PARAMETER_BYTES;
     gpu->place_bytes = sizeof(CUdeviceptr);
-    gpu->plan_items = PLAN_ITEMS;
     gpu->plan_operations = PLAN_OPERATIONS;
     return status;
 }

@@ -153,9 +153,9 @@ static gd_status read_one_kernel(gd_gpu *gpu)
     if (!value || !*value)
         return GD_OK;
     gpu->one_kernel = strcmp(value, "always") == 0 ? 1 : strcmp(value, "never") == 0 ? -1 : 0;
-    return gpu->one_kernel ? GD_OK
-                           : gd_fail(GD_ERR_INVALID,
-                                     "GRADUS_ONE_KERNEL=%s: must be always or never", value);
+    return gpu->one_kernel
+               ? GD_OK
+               : gd_fail(GD_ERR_INVALID, "GRADUS_ONE_KERNEL=%s: must be always or never", value);
 }
 
 gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, int index,

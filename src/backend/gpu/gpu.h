@@ -24,7 +24,12 @@ typedef struct gd_gpu_place {
     size_t offset;
 } gd_gpu_place;
 
-enum { GD_GPU_PLACES = GD_LOOP_OPERANDS };
+enum {
+    GD_GPU_PLACES = GD_LOOP_OPERANDS,
+    /* Of the group of a plan's one kernel. With more there are too few registers for each on NVIDIA's
+     * devices, and products spill (tools/check-kernels). */
+    GD_GPU_PLAN_ITEMS = 256,
+};
 
 /* One run of a kernel: its arguments are the places, then a struct of the numbers. */
 typedef struct gd_gpu_launch {
@@ -106,7 +111,6 @@ struct gd_gpu {
     size_t alignment;       /* of addresses */
     size_t parameter_bytes; /* of a kernel's arguments */
     size_t place_bytes;     /* of one argument that is a place */
-    int plan_items;         /* of the group of a plan's one kernel: a power of two, 256 or more */
     double plan_operations; /* of a plan for each launch saved, at most, where one kernel pays */
 
     gd_gpu_chunk *chunks; /* by address */
@@ -149,8 +153,7 @@ bool gd_gpu_runs_on_host(const gd_kernel_call *call);
     .memory_size = gd_gpu_memory_size, .synchronize = gd_gpu_synchronize,                          \
     .prepare_bytes = gd_gpu_prepare_bytes, .prepare = gd_gpu_prepare,                              \
     .run_calls = gd_gpu_run_calls, .replay_free = gd_gpu_replay_free,                              \
-    .explain_calls = gd_gpu_explain_calls,                                                         \
-    .runs_on_host = gd_gpu_runs_on_host
+    .explain_calls = gd_gpu_explain_calls, .runs_on_host = gd_gpu_runs_on_host
 
 /* ---- replay.c ---- */
 
@@ -174,9 +177,8 @@ gd_one_kernel *gd_gpu_one_kernel_make(gd_gpu *gpu, const gd_kernel_call *const *
 void gd_gpu_one_kernel_free(gd_gpu *gpu, gd_one_kernel *one);
 /* addresses: a hash of all that the calls have. *done: false where their operands lie in more blocks
  * than a kernel is given; then nothing was done. */
-gd_status gd_gpu_one_kernel_run(gd_gpu *gpu, gd_one_kernel *one,
-                                const gd_kernel_call *const *calls, uint64_t addresses,
-                                bool *done);
+gd_status gd_gpu_one_kernel_run(gd_gpu *gpu, gd_one_kernel *one, const gd_kernel_call *const *calls,
+                                uint64_t addresses, bool *done);
 
 /* ---- addresses.c ---- */
 

@@ -64,9 +64,9 @@ static double operations_of(const gd_kernel_call *call)
 }
 
 /* A step whose groups can share a work-group with others. */
-static bool is_fit(const gd_gpu *gpu, const gd_gpu_step *s)
+static bool is_fit(const gd_gpu_step *s)
 {
-    return s->groups[1] == 1 && !s->is_uneven && gpu->plan_items % s->items == 0;
+    return s->groups[1] == 1 && !s->is_uneven && GD_GPU_PLAN_ITEMS % s->items == 0;
 }
 
 bool gd_gpu_one_kernel_pays(gd_gpu *gpu, const gd_kernel_call *const *calls, size_t count,
@@ -85,7 +85,7 @@ bool gd_gpu_one_kernel_pays(gd_gpu *gpu, const gd_kernel_call *const *calls, siz
             return false;
         }
         for (int s = 0; s < job.steps; s++)
-            if (!is_fit(gpu, &job.step[s])) {
+            if (!is_fit(&job.step[s])) {
                 gd_text_add(text, "the groups of %s cannot share a work-group", calls[i]->op->name);
                 return false;
             }
@@ -189,9 +189,9 @@ static gd_status write_part(program *p, const gd_gpu_step *step, const gd_gpu_so
     status = own.failed ? GD_ERR_MEMORY : GD_OK;
     if (status == GD_OK && ((new->has_barriers && !strstr(text, "GROUP_RUNS()")) ||
                             !add_numbers_type(p, text, source->kernel, number)))
-        status = gd_fail(GD_ERR_UNSUPPORTED, "kernel %s cannot be a step of another",
-                         source->kernel);
-    add_local_bytes(p, text, number, p->gpu->plan_items / step->items);
+        status =
+            gd_fail(GD_ERR_UNSUPPORTED, "kernel %s cannot be a step of another", source->kernel);
+    add_local_bytes(p, text, number, GD_GPU_PLAN_ITEMS / step->items);
     gd_free(own.text);
     return status == GD_OK ? gd_codegen_end_part(out, begin) : status;
 }
@@ -249,7 +249,7 @@ static gd_status add_step(program *p, const gd_gpu_step *s, size_t call)
     if (number < 0)
         return gd_error_last();
     const part *of = &p->parts[number];
-    const int groups = p->gpu->plan_items / s->items; /* at a time */
+    const int groups = GD_GPU_PLAN_ITEMS / s->items; /* at a time */
     const long long all = s->groups[0];
     gd_text_buffer *out = &p->body;
     gd_buffer_add(&p->constants, "CONSTANT_NUMBERS(numbers_of_%d, numbers_%d) = { ", number,
@@ -286,8 +286,8 @@ static gd_status join(program *p, gd_text_buffer *out)
     const bool is_cuda = dialect_of(p->gpu) == GD_DIALECT_CUDA_STEPS;
     const char *const constants = p->constants.text ? p->constants.text : "";
     gd_text_buffer entry_text = { 0 };
-    gd_buffer_add(&entry_text, "%s\nENTRY(plan_steps, %d)(MEMORY(tables)",
-                  is_cuda ? constants : "", p->gpu->plan_items);
+    gd_buffer_add(&entry_text, "%s\nENTRY(plan_steps, %d)(MEMORY(tables)", is_cuda ? constants : "",
+                  GD_GPU_PLAN_ITEMS);
     for (int i = 0; i < BLOCKS; i++)
         gd_buffer_add(&entry_text, ", MEMORY(b%d)", i);
     gd_buffer_add(&entry_text,
@@ -343,7 +343,8 @@ static gd_status make(gd_gpu *gpu, gd_one_kernel *one, const gd_kernel_call *con
     }
     if (status == GD_OK) {
         one->packed = gd_alloc(table_bytes(one));
-        one->tables = one->packed ? gd_gpu_memory_alloc(&gpu->base, TABLES * table_bytes(one)) : NULL;
+        one->tables =
+            one->packed ? gd_gpu_memory_alloc(&gpu->base, TABLES * table_bytes(one)) : NULL;
         status = one->tables ? GD_OK : GD_ERR_MEMORY;
     }
     gd_free(text.text);
@@ -458,7 +459,7 @@ gd_status gd_gpu_one_kernel_run(gd_gpu *gpu, gd_one_kernel *one, const gd_kernel
                                    .places = 1 + BLOCKS,
                                    .place = place,
                                    .groups = { 1, 1 },
-                                   .items = gpu->plan_items };
+                                   .items = GD_GPU_PLAN_ITEMS };
     gpu->may_find |= one->may_find;
     gpu->launched++;
     gpu->one_kernels++;

@@ -9,10 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-enum {
-    LAUNCHES_TO_FLUSH = 32,
-    PLAN_ITEMS = 256, /* of the group of a plan's one kernel */
-};
+enum { LAUNCHES_TO_FLUSH = 32 };
 /* Divisions and roots are rounded as IEEE 754 says. The program's text sees to the rest. */
 static const char build_options[] = "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt";
 
@@ -86,7 +83,6 @@ static void describe(gd_gpu *gpu)
     gpu->alignment = 256;
     gpu->parameter_bytes = (size_t)ask_number(o, CL_DEVICE_MAX_PARAMETER_SIZE);
     gpu->place_bytes = sizeof(cl_mem) + sizeof(cl_ulong);
-    gpu->plan_items = PLAN_ITEMS;
 }
 
 static int opencl_count(void)
