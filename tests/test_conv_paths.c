@@ -268,6 +268,11 @@ static void test_paths_at_their_capacity(void **state)
         /* packed: columns and depths over a block's */
         SAME(1, 64, 15, 12, 11, 3),
         SAME(2, 29, 6, 23, 23, 3),
+        /* products: planes that fill vectors of 16, of 8, and neither */
+        SAME(3, 70, 33, 16, 17, 1),
+        SAME(2, 300, 7, 3, 72, 1),
+        SAME(2, 19, 40, 15, 17, 1),
+        SAME(3, 19, 1, 8, 24, 1),
         /* strides, dilations, uneven padding */
         { 3, 20, 17, { 15, 18 }, { 3, 5 }, { 2, 3 }, { 1, 2 }, { 2, 0 }, { 1, 1 } },
         { 17, 9, 12, { 9, 11 }, { 3, 2 }, { 1, 2 }, { 2, 1 }, { 1, 1 }, { 2, 1 } },
@@ -370,7 +375,9 @@ static void test_plans_tell_the_path(void **state)
         { &few, "lanes", "channels in the lanes", "channels in the lanes", "bands" },
         { &lenet, "images", "images in the lanes", "images in the lanes", "bands" },
         { &strided, NULL, "", "so each 4th element, and the others likewise", "bands" },
-        { &pointwise, NULL, "", "", "packing: windows do not overlap" },
+        { &pointwise, NULL, "a product, a window", "a product, a window",
+          "packing: windows do not overlap" },
+        { &pointwise, "packed", "packing: GRADUS_CONV", "packing: GRADUS_CONV", "packing" },
     };
     for (const char *const *isa = isa_names(); *isa; isa++)
         for (int i = 0; i < COUNT(told); i++) {

@@ -87,6 +87,18 @@ static void elementwise_ops_give_the_cpus_bits_of_any_bits(void **state)
     device_gives_the_cpus_bits_of_any_bits((gd_context *const[2]){ cpu, device }, 1);
 }
 
+static void many_parts_and_long_lines_give_the_cpus_bits(void **state)
+{
+    (void)state;
+    device_many_and_long_give_the_cpus_bits((gd_context *const[2]){ cpu, device });
+}
+
+static void casts_give_the_cpus_bits_of_any_bits(void **state)
+{
+    (void)state;
+    device_casts_give_the_cpus_bits((gd_context *const[2]){ cpu, device }, 1);
+}
+
 /* ---- the device ---- */
 
 static void a_device_is_described(void **state)
@@ -539,6 +551,10 @@ int main(void)
                                         close_contexts),
         cmocka_unit_test_setup_teardown(elementwise_ops_give_the_cpus_bits_of_any_bits,
                                         open_contexts, close_contexts),
+        cmocka_unit_test_setup_teardown(many_parts_and_long_lines_give_the_cpus_bits, open_contexts,
+                                        close_contexts),
+        cmocka_unit_test_setup_teardown(casts_give_the_cpus_bits_of_any_bits, open_contexts,
+                                        close_contexts),
         cmocka_unit_test_setup_teardown(a_device_is_described, open_contexts, close_contexts),
         cmocka_unit_test(a_step_is_one_launch),
         cmocka_unit_test(an_index_out_of_range_is_told_when_a_plan_is_replayed),

@@ -40,12 +40,26 @@ static void elementwise_ops_give_the_cpus_bits_of_any_bits(void **state)
     device_gives_the_cpus_bits_of_any_bits(contexts, DEVICE_ROWS_ALL);
 }
 
+static void many_parts_and_long_lines_give_the_cpus_bits(void **state)
+{
+    (void)state;
+    device_many_and_long_give_the_cpus_bits(contexts);
+}
+
+static void casts_give_the_cpus_bits_of_any_bits(void **state)
+{
+    (void)state;
+    device_casts_give_the_cpus_bits(contexts, DEVICE_ROWS_ALL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_gives_the_cpus_bits),
         cmocka_unit_test(large_operands_give_the_cpus_bits),
         cmocka_unit_test(elementwise_ops_give_the_cpus_bits_of_any_bits),
+        cmocka_unit_test(many_parts_and_long_lines_give_the_cpus_bits),
+        cmocka_unit_test(casts_give_the_cpus_bits_of_any_bits),
     };
     const char *name = getenv("GRADUS_TEST_DEVICE");
     if (!name || (strncmp(name, "cuda", 4) != 0 && strncmp(name, "opencl", 6) != 0)) {

@@ -110,7 +110,8 @@ int cli_generate(int argc, char **argv)
         { "threads", "N", "threads to compute with (default: the cores there are)", CLI_WHOLE,
           &s.threads, 1, 256 },
         CLI_DEVICE_OPTION(&s.device),
-        { "quantized", NULL, "keep a GGUF file's Q8_0 in 8 bits, and compute with them", CLI_FLAG,
+        { "quantized", NULL,
+          "keep a GGUF file's Q8_0 and Q4_0 in 8 and 4 bits, and compute with them", CLI_FLAG,
           &s.quantized, 0, 0 },
         { "quiet", NULL, "print the text alone", CLI_FLAG, &s.quiet, 0, 0 },
     };

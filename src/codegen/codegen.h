@@ -15,6 +15,8 @@
  */
 const char *gd_codegen_type(gd_dtype dtype);
 const char *gd_codegen_suffix(gd_dtype dtype);
+/* How an element lies in memory: its type, of half precision "uint16_t", its bits. */
+const char *gd_codegen_storage(gd_dtype dtype);
 
 /* ---- ops.c: elementwise ops ---- */
 

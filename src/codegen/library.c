@@ -3,8 +3,8 @@
  * cmake/EmbedText.cmake. Start at gd_codegen_link.
  *
  * A text is cut at empty lines into chunks; a chunk defines the names that its #defines, functions
- * and typedefs introduce, and is taken when something taken names one of them. What a dialect
- * defines itself is defined nowhere else. */
+ * and typedefs introduce, and is taken when something taken names one of them outside comments. What
+ * a dialect defines itself is defined nowhere else. */
 #include "codegen/codegen.h"
 
 #include <ctype.h>
@@ -220,39 +220,54 @@ static void take_definitions(library *l, const char *name, size_t length)
     }
 }
 
+/* The bytes of the comment that begins at text[0]; 0: none does. */
+static size_t comment_at(const char *text, size_t length)
+{
+    if (length < 2 || text[0] != '/' || (text[1] != '/' && text[1] != '*'))
+        return 0;
+    for (size_t i = 2; i < length; i++) {
+        if (text[1] == '/' && text[i] == '\n')
+            return i;
+        if (text[1] == '*' && i > 2 && text[i - 1] == '*' && text[i] == '/')
+            return i + 1;
+    }
+    return length;
+}
+
+/* The length of the next word outside comments, to which *at goes; 0: there is none. */
+static size_t next_word(const char *text, size_t length, size_t *at)
+{
+    size_t i = *at, end;
+    while (i < length && !is_letter(text[i])) {
+        const size_t comment = comment_at(text + i, length - i);
+        i += comment ? comment : 1;
+    }
+    for (end = i; end < length && is_letter(text[end]); end++)
+        ;
+    *at = i;
+    return end - i;
+}
+
 /* Take every chunk that defines what [text, +length) names. */
 static void take_named(library *l, const char *text, size_t length)
 {
-    for (size_t i = 0; i < length;) {
-        if (!is_letter(text[i])) {
-            i++;
-            continue;
-        }
-        size_t begin = i;
-        while (i < length && is_letter(text[i]))
-            i++;
-        take_definitions(l, text + begin, i - begin);
-    }
+    size_t word;
+    for (size_t i = 0; (word = next_word(text, length, &i)) > 0; i += word)
+        take_definitions(l, text + i, word);
 }
 
 /* Names in the functions of ops must all be somewhere: those of the vocabulary end in a dtype. */
 static gd_status check_named(const library *l, const gd_text_buffer *used)
 {
-    for (const char *c = used->text; c && *c;) {
-        if (!is_letter(*c)) {
-            c++;
-            continue;
-        }
-        const char *begin = c;
-        while (is_letter(*c))
-            c++;
-        size_t length = (size_t)(c - begin);
-        bool is_ours = length > 4 && *c == '(' && strchr("fiu", c[-3]) && c[-4] == '_' &&
+    size_t word;
+    for (size_t i = 0; (word = next_word(used->text, used->length, &i)) > 0; i += word) {
+        const char *begin = used->text + i, *end = begin + word;
+        bool is_ours = word > 4 && *end == '(' && strchr("fiu", end[-3]) && end[-4] == '_' &&
                        memcmp(begin, "op_", 3) != 0;
         for (size_t d = 0; is_ours && d < l->definition_count; d++)
-            is_ours = !is_named(&l->definitions[d], begin, length);
+            is_ours = !is_named(&l->definitions[d], begin, word);
         if (is_ours)
-            return gd_fail(GD_ERR_UNSUPPORTED, "there is no C text for %.*s", (int)length, begin);
+            return gd_fail(GD_ERR_UNSUPPORTED, "there is no C text for %.*s", (int)word, begin);
     }
     return GD_OK;
 }

@@ -1,7 +1,9 @@
 /* codegen/ops.c: elementwise ops as C: a function for each op and dtype in use, from its formula, and
- * a statement for each instruction of a group. */
+ * a statement for each instruction of a group. Elements of half precision are their bits; ops
+ * compute with them in f32 and round once, as the CPU's do (codegen/device/half.txt). */
 #include "codegen/codegen.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/formulas.h"
@@ -25,6 +27,11 @@ const char *gd_codegen_type(gd_dtype dtype)
 const char *gd_codegen_suffix(gd_dtype dtype)
 {
     return types[dtype].suffix;
+}
+
+const char *gd_codegen_storage(gd_dtype dtype)
+{
+    return gd_dtype_is_half(dtype) ? types[GD_U16].type : types[dtype].type;
 }
 
 /* The functions that formulas call by other names than gd_<word>_<dtype>. */
@@ -102,34 +109,85 @@ static void define_op(gd_codegen_functions *functions, gd_op_id op, gd_dtype com
     gd_buffer_add(out, "%s;\n}\n\n", is_bool || narrow || wraps ? ")" : "");
 }
 
-static void add_cast(gd_text_buffer *body, gd_dtype from, gd_dtype to, int operand)
+static const char *half_name(gd_dtype dtype)
 {
-    if (to == GD_BOOL)
-        gd_buffer_add(body, "(uint8_t)(v%d != 0)", operand);
-    else if (gd_dtype_is_float(from) && gd_dtype_is_integer(to))
-        gd_buffer_add(body, "%s_to_%s(v%d)", gd_codegen_suffix(from), gd_codegen_suffix(to),
+    return dtype == GD_F16 ? "f16" : "bf16";
+}
+
+/* "v3", or its f32 if it is of half precision. */
+typedef struct number {
+    char text[40];
+} number;
+
+static number number_of(gd_dtype dtype, int value)
+{
+    number n;
+    if (gd_dtype_is_half(dtype))
+        snprintf(n.text, sizeof n.text, "gd_%s_to_f32(v%d)", half_name(dtype), value);
+    else
+        snprintf(n.text, sizeof n.text, "v%d", value);
+    return n;
+}
+
+/* Rounded once: f32 holds small integers, and of all others what binary16 does not round to
+ * infinity; the functions by name round to odd before. */
+static void add_cast_to_half(gd_text_buffer *body, gd_dtype from, gd_dtype to, int operand)
+{
+    const bool is_wide = gd_dtype_is_integer(from) && gd_dtype_size(from) >= 4;
+    if (from == GD_F64 || (to == GD_BF16 && is_wide))
+        gd_buffer_add(body, "%s_to_%s(v%d)",
+                      gd_dtype_size(from) == 8 ? gd_codegen_suffix(from) : "f64", half_name(to),
                       operand);
     else
-        gd_buffer_add(body, "(%s)v%d", gd_codegen_type(to), operand);
+        gd_buffer_add(body, "gd_f32_to_%s((float)%s)", half_name(to),
+                      number_of(from, operand).text);
+}
+
+static void add_cast(gd_text_buffer *body, gd_dtype from, gd_dtype to, int operand)
+{
+    const bool is_half = gd_dtype_is_half(from);
+    const number x = number_of(from, operand);
+    if (gd_dtype_is_half(to))
+        add_cast_to_half(body, from, to, operand);
+    else if (to == GD_BOOL)
+        gd_buffer_add(body, is_half ? "(uint8_t)((v%d & 0x7fff) != 0)" : "(uint8_t)(v%d != 0)",
+                      operand);
+    else if (gd_dtype_is_float(from) && gd_dtype_is_integer(to))
+        gd_buffer_add(body, "%s_to_%s(%s)", is_half ? "f32" : gd_codegen_suffix(from),
+                      gd_codegen_suffix(to), x.text);
+    else
+        gd_buffer_add(body, "(%s)%s", gd_codegen_type(to), x.text);
+}
+
+/* op_add_f32(v1, v2); in half precision `where` chooses between bits, all else computes in f32. */
+static void add_op(gd_codegen_functions *functions, gd_text_buffer *body,
+                   const gd_fused_instruction *in, const gd_dtype *dtypes)
+{
+    const gd_op_id op = (gd_op_id)in->op;
+    const gd_op_formula *f = gd_op_formula_of(op);
+    const bool is_half = in->compute == GD_F16 || in->compute == GD_BF16;
+    const bool rounds = is_half && !f->chooses && !f->gives_bool;
+    const gd_dtype compute = !is_half ? (gd_dtype)in->compute : f->chooses ? GD_U16 : GD_F32;
+    define_op(functions, op, compute);
+    if (rounds)
+        gd_buffer_add(body, "gd_f32_to_%s(", half_name((gd_dtype)in->compute));
+    gd_buffer_add(body, "op_%s_%s(", gd_op_row(op)->name, gd_codegen_suffix(compute));
+    for (int k = 0; k < f->arity; k++)
+        gd_buffer_add(body, "%s%s", k ? ", " : "",
+                      number_of(f->chooses ? GD_U16 : dtypes[in->from[k]], in->from[k]).text);
+    gd_buffer_add(body, rounds ? "))" : ")");
 }
 
 void gd_codegen_instruction(gd_codegen_functions *functions, gd_text_buffer *body,
                             const gd_fused_attr *group, int i, const gd_dtype *dtypes)
 {
     const gd_fused_instruction *in = &group->instruction[i];
-    gd_buffer_add(body, "            const %s v%d = ", gd_codegen_type((gd_dtype)in->dtype),
+    gd_buffer_add(body, "            const %s v%d = ", gd_codegen_storage((gd_dtype)in->dtype),
                   group->n_inputs + i);
-    if (in->op == GD_OP_cast) {
+    if (in->op == GD_OP_cast)
         add_cast(body, dtypes[in->from[0]], (gd_dtype)in->dtype, in->from[0]);
-    } else {
-        gd_op_id op = (gd_op_id)in->op;
-        gd_dtype compute = (gd_dtype)in->compute;
-        define_op(functions, op, compute);
-        gd_buffer_add(body, "op_%s_%s(", gd_op_row(op)->name, gd_codegen_suffix(compute));
-        for (int k = 0; k < gd_op_formula_of(op)->arity; k++)
-            gd_buffer_add(body, "%sv%d", k ? ", " : "", in->from[k]);
-        gd_buffer_add(body, ")");
-    }
+    else
+        add_op(functions, body, in, dtypes);
     gd_buffer_add(body, ";\n");
 }
 

@@ -145,9 +145,10 @@ static gd_status export_quantized(gd_export *e, const gd_step *step)
     if (e->plan->ir.values[v->in[2]].layout.dtype != GD_F32)
         return gd_export_refuse(step, e, "scales of f16");
     gd_export_pointers(e, step);
-    gd_buffer_add(&e->body, "        quantized_linear(%lld, %lld, %lld, x0, x1, x2, r0);\n",
+    gd_buffer_add(&e->body, "        quantized_linear(%lld, %lld, %lld, %d, x0, x1, x2, r0);\n",
                   (long long)(gd_layout_count(&v->layout) / (w->shape[0] ? w->shape[0] : 1)),
-                  (long long)w->shape[0], (long long)(w->shape[1] / 32));
+                  (long long)w->shape[0], (long long)e->plan->ir.values[v->in[2]].layout.shape[1],
+                  w->dtype == GD_U8);
     return GD_OK;
 }
 

@@ -11,6 +11,7 @@
 
 #include "backend/gpu/gpu.h"
 #include "graph/context.h"
+#include "support/device_rows.h"
 #include "support/tensors.h"
 
 #include <stdio.h>
@@ -89,6 +90,7 @@ int main(void)
                 for (int a = 0; a < LAYOUT_COUNT && op_row_takes(op_rows[r], (gd_dtype)dtype); a++)
                     make(gd, op_rows[r], c, (gd_dtype)dtype, a, &n);
     }
+    device_many_and_long(gd);
     bool ok = true;
     for (int i = 0; i < 4; i++) {
         gd_scope_begin(gd);

@@ -9,12 +9,15 @@
 
 #include "backend/gpu/gpu.h"
 #include "graph/context.h"
+#include "tensor/element.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MANY = 4099 };
+static const gd_dtype floats[4] = { GD_F32, GD_F64, GD_BF16, GD_F16 };
 
 static reading run(gd_context *context, const op_row *row, const operand *o, const int64_t *p,
                    const char *what)
@@ -65,9 +68,10 @@ static bool tries(int row, int c, int dtype, int part)
         return true;
     const bool is_first = c == row % op_rows[row]->case_count;
     if (op_rows[row]->id >= GD_OP_ELEMENTWISE_COUNT && op_rows[row]->id < GD_OP_COUNT)
-        return dtype == GD_F32 || (is_first && (dtype == GD_F64 || (row + dtype) % 5 == 0));
+        return dtype == GD_F32 ||
+               (is_first && (gd_dtype_is_float((gd_dtype)dtype) || (row + dtype) % 5 == 0));
     return is_first && (part == DEVICE_ROWS_ALL || (row + part) % 5 == 0) &&
-           dtype == GD_F32 + row / 5 % 2;
+           (gd_dtype)dtype == floats[row / 5 % 4];
 }
 
 void device_gives_the_cpus_bits(gd_context *const contexts[2], int part)
@@ -108,9 +112,11 @@ static gd_tensor *any_bits(gd_context *context, gd_dtype dtype, uint64_t seed)
     for (int i = 0; i < MANY; i++) {
         const uint64_t bits = numbers_next(&n);
         const double real = numbers_uniform(&n, -4, 4);
-        const float narrow = (float)real;
-        const void *number = dtype == GD_F32 ? (const void *)&narrow : &real;
-        memcpy(bytes + (size_t)i * size, i % 2 ? &bits : number, size);
+        unsigned char number[8] = { (unsigned char)(bits >> 8 & 1) };
+        if (dtype != GD_BOOL)
+            gd_element_store_real(real, dtype, number);
+        memcpy(bytes + (size_t)i * size, i % 2 && dtype != GD_BOOL ? (const void *)&bits : number,
+               size);
     }
     return gd_from_host(context, GD_SHAPE(MANY), dtype, bytes);
 }
@@ -139,10 +145,151 @@ void device_gives_the_cpus_bits_of_any_bits(gd_context *const contexts[2], int p
 {
     for (int r = 0; r < GD_OP_ELEMENTWISE_COUNT; r++) {
         assert_true(gd_op_row(op_rows[r]->id)->flags & GD_OP_ELEMENTWISE);
-        for (int dtype = GD_F32; dtype <= GD_F64; dtype++)
-            if (op_row_takes(op_rows[r], (gd_dtype)dtype) &&
+        for (int d = 0; d < 4; d++)
+            if (op_row_takes(op_rows[r], floats[d]) &&
                 (getenv("GRADUS_TEST_ALL") || part == DEVICE_ROWS_ALL ||
-                 (r * 2 + dtype + part) % 11 == 0))
-                compare_any_bits(contexts, op_rows[r], (gd_dtype)dtype);
+                 (r * 2 + d + part) % 11 == 0))
+                compare_any_bits(contexts, op_rows[r], floats[d]);
     }
+}
+
+static void compare_cast(gd_context *const contexts[2], gd_dtype from, gd_dtype to)
+{
+    reading readings[2];
+    char what[60];
+    snprintf(what, sizeof what, "%s as %s", gd_dtype_name(from), gd_dtype_name(to));
+    const gd_gpu *gpu = (const gd_gpu *)contexts[1]->device;
+    const uint64_t on_host = gpu->ran_on_host;
+    for (int k = 0; k < 2; k++) {
+        gd_scope_begin(contexts[k]);
+        readings[k] = reading_take(gd_cast(any_bits(contexts[k], from, 9), to), what);
+        gd_scope_end(contexts[k]);
+    }
+    assert_same_bits(&readings[0], &readings[1], what);
+    assert_int_equal(gpu->ran_on_host, on_host);
+    reading_free(&readings[0]);
+    reading_free(&readings[1]);
+}
+
+void device_casts_give_the_cpus_bits(gd_context *const contexts[2], int part)
+{
+    for (int from = 0; from < GD_DTYPE_COUNT; from++)
+        for (int to = 0; to < GD_DTYPE_COUNT; to++)
+            if (from != to &&
+                (getenv("GRADUS_TEST_ALL") || part == DEVICE_ROWS_ALL ||
+                 ((gd_dtype_is_half((gd_dtype)from) || gd_dtype_is_half((gd_dtype)to)) &&
+                  (from * 3 + to + part) % 4 == 0)))
+                compare_cast(contexts, (gd_dtype)from, (gd_dtype)to);
+}
+
+/* ---- many parts, long lines, nothing ---- */
+
+typedef gd_tensor *(*builder)(gd_context *gd, gd_dtype dtype);
+
+static gd_tensor *whole_numbers(gd_context *gd, gd_shape shape, gd_dtype dtype, uint64_t seed)
+{
+    enum { MOST = 3 * 9001 };
+    float values[MOST];
+    numbers n = { seed };
+    int64_t count = 1;
+    for (int a = 0; a < shape.rank; a++)
+        count *= shape.dim[a];
+    for (int64_t i = 0; i < count; i++)
+        values[i] = i % 50 == 49 && gd_dtype_is_float(dtype)
+                        ? NAN
+                        : (float)(int)numbers_uniform(&n, -100, 100);
+    return gd_cast(gd_from_host(gd, shape, GD_F32, values), dtype);
+}
+
+/* 61 parts of 0 to 4 rows or columns. */
+static gd_tensor *join(gd_context *gd, gd_dtype dtype, int axis)
+{
+    gd_tensor *parts[61];
+    for (int i = 0; i < 61; i++) {
+        gd_shape shape = GD_SHAPE(3, 5);
+        shape.dim[axis] = i * 7 % 5;
+        parts[i] = whole_numbers(gd, shape, dtype, 3 + (uint64_t)i);
+        if (i % 3 == 0 && axis == 1)
+            parts[i] = gd_flip(parts[i], GD_AXES(0));
+    }
+    return gd_concat(61, parts, axis);
+}
+
+static gd_tensor *rows_joined(gd_context *gd, gd_dtype dtype)
+{
+    return join(gd, dtype, 0);
+}
+
+static gd_tensor *columns_joined(gd_context *gd, gd_dtype dtype)
+{
+    return join(gd, dtype, 1);
+}
+
+static gd_tensor *order(gd_context *gd, gd_dtype dtype)
+{
+    return gd_argsort(whole_numbers(gd, GD_SHAPE(3, 9001), dtype, 7), 1, false);
+}
+
+static gd_tensor *falling_order(gd_context *gd, gd_dtype dtype)
+{
+    return gd_argsort(gd_transpose(whole_numbers(gd, GD_SHAPE(4097, 2), dtype, 7), 0, 1), 1, true);
+}
+
+static gd_tensor *largest(gd_context *gd, gd_dtype dtype)
+{
+    gd_tensor *places = NULL;
+    return gd_topk(whole_numbers(gd, GD_SHAPE(2, 9001), dtype, 7), -1, 13, true, &places) ? places
+                                                                                          : NULL;
+}
+
+static gd_tensor *sums_of_nothing(gd_context *gd, gd_dtype dtype)
+{
+    gd_tensor *nothing = gd_zeros(gd, GD_SHAPE(5, 0, 3), dtype);
+    return gd_add(gd_sum(nothing, GD_AXES(1), false), gd_prod(nothing, GD_AXES(1), false));
+}
+
+static const struct {
+    const char *what;
+    builder build;
+} unusual[] = { { "rows joined", rows_joined },
+                { "columns joined", columns_joined },
+                { "order", order },
+                { "falling order", falling_order },
+                { "largest", largest },
+                { "sums of nothing", sums_of_nothing } };
+enum { UNUSUAL = sizeof unusual / sizeof *unusual, UNUSUAL_DTYPES = 3 };
+static const gd_dtype unusual_dtypes[UNUSUAL_DTYPES] = { GD_F32, GD_BF16, GD_I64 };
+
+void device_many_and_long(gd_context *gd)
+{
+    for (int c = 0; c < UNUSUAL; c++)
+        for (int d = 0; d < UNUSUAL_DTYPES; d++) {
+            gd_scope_begin(gd);
+            assert_non_null(unusual[c].build(gd, unusual_dtypes[d]));
+            gd_scope_end(gd);
+        }
+}
+
+static void compare_unusual(gd_context *const contexts[2], int c, gd_dtype dtype)
+{
+    reading readings[2];
+    const gd_gpu *gpu = (const gd_gpu *)contexts[1]->device;
+    const uint64_t on_host = gpu->ran_on_host;
+    for (int k = 0; k < 2; k++) {
+        gd_scope_begin(contexts[k]);
+        readings[k] = reading_take(unusual[c].build(contexts[k], dtype), unusual[c].what);
+        gd_scope_end(contexts[k]);
+    }
+    assert_true(readings[0].count > 0);
+    assert_same_bits(&readings[0], &readings[1], unusual[c].what);
+    assert_int_equal(gpu->ran_on_host, on_host);
+    reading_free(&readings[0]);
+    reading_free(&readings[1]);
+}
+
+void device_many_and_long_give_the_cpus_bits(gd_context *const contexts[2])
+{
+    for (int c = 0; c < UNUSUAL; c++)
+        for (int d = 0; d < UNUSUAL_DTYPES; d++)
+            compare_unusual(contexts, c, unusual_dtypes[d]);
 }

@@ -21,7 +21,14 @@ enum { DEVICE_ROWS_ALL = -1 };
 void device_gives_the_cpus_bits(gd_context *const contexts[2], int part);
 /* Operands that make every kernel cut its work into pieces; not elementwise ops. */
 void device_gives_the_cpus_bits_of_large_operands(gd_context *const contexts[2]);
-/* Elementwise ops in f32 and f64, every eleventh, from `part` on, or with DEVICE_ROWS_ALL each. */
+/* Elementwise ops in the floating dtypes, every eleventh, from `part` on, or with DEVICE_ROWS_ALL each. */
 void device_gives_the_cpus_bits_of_any_bits(gd_context *const contexts[2], int part);
+/* Conversions between all dtypes, or of those from and to f16 and bf16 every fourth, of any bits. */
+void device_casts_give_the_cpus_bits(gd_context *const contexts[2], int part);
+/* What takes several passes, or has nothing to do: a concatenation of 61, orders of lines longer than
+ * 4096, reductions of nothing. All of it without the host. */
+void device_many_and_long_give_the_cpus_bits(gd_context *const contexts[2]);
+/* The same on one device, not compared. */
+void device_many_and_long(gd_context *gd);
 
 #endif

@@ -7,6 +7,7 @@
 #include "backend/cpu/conv_images.h"
 #include "backend/cpu/conv_lanes.h"
 #include "backend/cpu/conv_packed.h"
+#include "backend/cpu/gemm_plan.h"
 #include "base/threads.h"
 
 /* No steps: C is the bias, or 0. */
@@ -107,6 +108,60 @@ static const char *conv_choose(conv_work *work)
     return direct.why;
 }
 
+/* Where each window is one element of the image, and the planes of all images fill vectors: the
+ * product C^T [plane, m] = image^T [plane, depth] @ A^T for each image. Products pack what they read
+ * while they multiply: on Emerald Rapids a 1 x 1 convolution from 256 to 64 channels of 56 x 56
+ * takes 0.6 of the time that the gathering of windows needs. */
+static bool use_product(const conv_t *v)
+{
+    const window_t *w = &v->window;
+    return gd_conv_may_choose(v->paths) && v->c_plain && is_plain(w) &&
+           (w->plane % LANES == 0 || w->plane >= 16 * LANES);
+}
+
+static void conv_product(const conv_work *work)
+{
+    const conv_t *v = &work->first;
+    const gd_conv_args *args = work->args;
+    gd_gemm_args product = { .m = v->window.plane,
+                             .n = v->m,
+                             .k = v->depth,
+                             .a = v->window.data,
+                             .a_row_stride = 1,
+                             .a_col_stride = v->window.c_stride,
+                             .b = v->a,
+                             .b_row_stride = v->a_channel,
+                             .b_col_stride = v->a_row,
+                             .c = v->c,
+                             .c_row_stride = 1,
+                             .c_col_stride = v->c_row,
+                             .batch_rank = 1,
+                             .batch_shape = { args->s.n },
+                             .a_batch_stride = { v->window.n_stride },
+                             .c_batch_stride = { v->c_n },
+                             .bias = v->bias,
+                             .bias_stride = v->bias_step,
+                             .relu = v->relu,
+                             .threads = args->threads,
+                             .paths = args->paths,
+                             .workspace = args->workspace };
+    gd_gemm_plan plan;
+    if (args->explain && gd_gemm_choose(&PRODUCTS, &product, &plan)) {
+        if (args->s.groups > 1)
+            gd_text_add(args->explain, "%lld times ", (long long)args->s.groups);
+        gd_text_add(args->explain, "a product, a window being one element: ");
+        gd_gemm_explain(&PRODUCTS, &plan, args->explain);
+        return;
+    }
+    for (int64_t g = 0; g < args->s.groups; g++) {
+        product.a = v->window.data + g * work->group_data;
+        product.b = v->a + g * work->group_a;
+        product.c = v->c + g * work->group_c;
+        product.bias = v->bias + g * work->group_bias;
+        gd_gemm(&PRODUCTS, &product);
+    }
+}
+
 static void conv_run(conv_work *work)
 {
     const conv_t *v = &work->first;
@@ -122,6 +177,10 @@ static void conv_run(conv_work *work)
             one.bias += g * work->group_bias;
             conv_fill(&one, work->n);
         }
+        return;
+    }
+    if (!work->images && use_product(v)) {
+        conv_product(work);
         return;
     }
     const gd_gemm_args size = {

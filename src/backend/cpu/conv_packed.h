@@ -16,6 +16,46 @@ static bool is_plain(const window_t *w)
     return plain;
 }
 
+#if GD_SIMD_MASK_FREE
+/* The pieces of a row of at most COLUMNS_MAX numbers that lie in the image as they lie in the row:
+ * number i of the row is data[shift + i] for the bits i of the mask. A window that keeps the size
+ * of an image has one for all that lies in the same image. */
+typedef struct span_t {
+    int64_t shift;
+    uint32_t mask;
+} span_t;
+_Static_assert(COLUMNS_MAX <= 32, "a mask has a bit a column");
+
+/* The spans of some pieces; returns how many. */
+static __attribute__((noinline)) int list_spans(const piece_t *pieces, int many, span_t *spans)
+{
+    int count = 0;
+    for (int k = 0; k < many; k++) {
+        const piece_t *p = &pieces[k];
+        const uint32_t mask = (uint32_t)((((uint64_t)1 << p->count) - 1) << p->at);
+        int i = 0;
+        while (i < count && spans[i].shift != p->from - p->at)
+            i++;
+        if (i == count)
+            spans[count++] = (span_t){ p->from - p->at, 0 };
+        spans[i].mask |= mask;
+    }
+    return count;
+}
+
+/* A row of `width` numbers (rounded up to vectors): the spans, zeros elsewhere. */
+GD_SIMD_INLINE void copy_spans(const span_t *spans, int many, const float *data, int64_t width,
+                               float *row)
+{
+    for (int64_t i = 0; i < width; i += LANES) {
+        VEC x = V(zero)();
+        for (int k = 0; k < many; k++)
+            x = V(load_over)(x, (VMASK)(spans[k].mask >> i), data + spans[k].shift + i);
+        V(store)(row + i, x);
+    }
+}
+#endif
+
 /* Rows [row, row+depth) of the matrix, columns [column, column+columns), to dst, in panels as
  * pack_b makes them. Of a plain window pack_b itself does it, but for panels of two images. */
 static void pack_window(const window_t *w, float *dst, int64_t row, int64_t depth, int64_t column,
@@ -46,6 +86,14 @@ static void pack_window(const window_t *w, float *dst, int64_t row, int64_t dept
             int64_t c = row > tap ? (row - tap + w->tap_count - 1) / w->tap_count : 0;
             int64_t p = c * w->tap_count + tap - row;
             const float *data = w->data + c * w->c_stride;
+#if GD_SIMD_MASK_FREE
+            if (w->step[2] == 1) {
+                span_t spans[COLUMNS_MAX];
+                const int span_count = list_spans(pieces, many, spans);
+                for (; p < depth; p += w->tap_count, data += w->c_stride)
+                    copy_spans(spans, span_count, data, width, panel + p * width);
+            }
+#endif
             for (; p < depth; p += w->tap_count, data += w->c_stride)
                 copy_pieces(pieces, many, covered < width, data, w->step[2], width,
                             panel + p * width);

@@ -97,6 +97,14 @@ static __attribute__((noinline)) int list_pieces(const window_t *w, int64_t tap,
 static __attribute__((noinline)) void copy_strided(float *dst, int64_t to, const float *src,
                                                    int64_t from, int64_t count)
 {
+#if GD_SIMD_MASK_FREE
+    for (; from == 2 && to == 1 && count > 0; count -= LANES, src += 2 * LANES, dst += LANES)
+        V(store_masked)
+    (dst, V(mask_first)(LEAST(count, LANES)), V(load_even)(src, LEAST(count, LANES)));
+    for (; from == 1 && to == 2 && count > 0; count -= LANES, src += LANES, dst += 2 * LANES)
+        V(store_even)
+    (dst, LEAST(count, LANES), V(load_masked)(V(mask_first)(LEAST(count, LANES)), src));
+#endif
     for (int64_t i = 0; i < count; i++)
         dst[i * to] = src[i * from];
 }

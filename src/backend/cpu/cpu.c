@@ -33,7 +33,7 @@ typedef struct isa_kernels {
             gd_cpu_register_softmax_##isa, gd_cpu_register_norm_##isa,                             \
             gd_cpu_register_attention_##isa, gd_cpu_register_recurrent_##isa,                      \
             gd_cpu_register_pooling_##isa, &gd_gemm_f32_##isa, &gd_gemm_f64_##isa,                 \
-            { gd_quantize_rows_##isa, gd_quantized_columns_##isa },                                \
+            { gd_quantize_rows_##isa, gd_quantized_columns_##isa, &gd_quantized_tiles_##isa },     \
         {                                                                                          \
             gd_conv_forward_f32_##isa, gd_conv_grad_input_f32_##isa, gd_conv_grad_weight_f32_##isa \
         }                                                                                          \
@@ -73,7 +73,8 @@ static void fill_table(gd_cpu_device *cpu)
     cpu->quantized = chosen->quantized;
 #ifdef GD_HAVE_AVX512_VNNI
     if (cpu->isa == GD_ISA_AVX512 && gd_cpu_may_use(GD_CPU_AVX512_VNNI))
-        cpu->quantized = (gd_quantized_kernels){ gd_quantize_rows_vnni, gd_quantized_columns_vnni };
+        cpu->quantized = (gd_quantized_kernels){ gd_quantize_rows_vnni, gd_quantized_columns_vnni,
+                                                 &gd_quantized_tiles_vnni };
 #endif
     memcpy(cpu->conv_f32, chosen->conv, sizeof cpu->conv_f32);
     chosen->elementwise(cpu->base.kernel);

@@ -26,8 +26,9 @@ typedef struct block {
     int64_t step, depth;     /* of k: [step, step+depth) */
     int64_t packed_depth;    /* the same as packers round it up */
     int64_t column, columns; /* of n */
-    const char *packed;      /* the block, or its ragged last panel alone, as pack_b left it */
+    char *packed;            /* the block, or its ragged last panel alone, as pack_b left it */
     bool packed_all;
+    bool copied;    /* the first panel of rows reads B where it lies, and packs what it reads */
     bool pack_rows; /* copy panels of A */
     void *row_panel;
 } block;
@@ -73,14 +74,18 @@ static void tile_by_copy(const gd_gemm_micro *micro, gd_gemm_tile t, int64_t row
 
 /* The part of the block from its column j on that tile t covers: B, packed or in place, and
  * with the last block of k the bias, by way of `bias` if it is not contiguous. */
-static void set_columns(const block *b, int64_t j, int64_t vectors, bool ragged, gd_gemm_tile *t,
-                        char *bias)
+static void set_columns(const block *b, int64_t row, int64_t j, int64_t vectors, bool ragged,
+                        gd_gemm_tile *t, char *bias)
 {
     const gd_gemm_micro *micro = b->micro;
     const gd_gemm_product *p = b->p;
     const int64_t column = b->column + j, width = vectors << micro->lane_shift;
-    if (b->packed_all || ragged) {
-        t->b = b->packed + (b->packed_all ? j * b->packed_depth * micro->b_packed_bytes : 0);
+    char *packed = b->packed + (b->packed_all ? j * b->packed_depth * micro->b_packed_bytes : 0);
+    t->b_copy = b->copied && row == 0 && t->columns == width ? packed : NULL;
+    if (t->b_copy) /* the next tile's columns, which come from afar */
+        t->next_b = j + micro->columns < b->columns ? micro->columns : 0;
+    if ((b->packed_all || ragged) && !t->b_copy) {
+        t->b = packed;
         t->b_step = width;
     } else {
         t->b = gd_gemm_at(p->b, b->step * p->b_row + column, micro->b_bytes);
@@ -165,7 +170,7 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
         t.columns = gd_gemm_least(b->columns - j, micro->columns);
         const int64_t vectors = gd_gemm_vectors(micro, t.columns);
         const bool ragged = !micro->any_width && t.columns < vectors << micro->lane_shift;
-        set_columns(b, j, vectors, ragged, &t, bias);
+        set_columns(b, row, j, vectors, ragged, &t, bias);
         t.c = (char *)p->c + (row * p->c_row + (b->column + j) * p->c_col) * micro->c_bytes;
         if (p->c_col == 1 && !ragged && whole_rows)
             gd_gemm_tile_kernel(micro, rows, vectors)(&t);
@@ -179,16 +184,18 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
 
 /* The block's columns that tiles cannot read in place: all, none, or those of a last panel
  * that does not fill its vectors. */
-static void pack_columns(const block *b, void *packed)
+static void pack_columns(const block *b)
 {
+    char *packed = b->packed;
     const gd_gemm_micro *micro = b->micro;
     const gd_gemm_product *p = b->p;
-    int64_t first = 0;
-    if (!b->packed_all && (micro->any_width || b->columns % micro->lanes == 0))
+    const bool all = b->packed_all && !b->copied;
+    if (!all && ((micro->any_width && !b->copied) || b->columns % micro->lanes == 0))
         return;
-    if (!b->packed_all)
-        first = b->columns / micro->columns * micro->columns;
+    const int64_t first = all ? 0 : b->columns / micro->columns * micro->columns;
     const int64_t at = b->step * p->b_row + (b->column + first) * p->b_col;
+    if (b->copied)
+        packed += first * b->packed_depth * micro->b_packed_bytes;
     micro->pack_b(packed, gd_gemm_at(p->b, at, micro->b_bytes), p->b_row, p->b_col, b->depth,
                   b->columns - first);
 }
@@ -219,6 +226,7 @@ static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan
     block b = {
         .micro = micro, .p = p, .packed_all = plan->pack_b.taken, .pack_rows = plan->pack_a.taken
     };
+    b.copied = b.packed_all && micro->reads_b && p->b_col == 1;
     const int64_t packed_columns = b.packed_all ? columns : micro->columns;
     char *packed =
         gd_scratch_take(&scratch, (size_t)(packed_columns * deepest * micro->b_packed_bytes));
@@ -229,7 +237,7 @@ static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan
         for (b.step = 0; b.step < p->k; b.step += micro->depth) {
             b.depth = gd_gemm_least(p->k - b.step, micro->depth);
             b.packed_depth = unit == 1 ? b.depth : (b.depth + unit - 1) / unit * unit;
-            pack_columns(&b, packed);
+            pack_columns(&b);
             multiply_block(&b);
         }
     }

@@ -19,7 +19,8 @@ typedef struct gd_gemm_tile {
     int64_t a_row, a_step;
     const void *b; // [depth, columns], each row contiguous, or a panel as pack_b left it
     int64_t b_step;
-    void *c; // [rows, columns], each row contiguous
+    void *b_copy; // where to leave B as pack_b would, all of its vectors being whole; or NULL
+    void *c;      // [rows, columns], each row contiguous
     int64_t c_row;
     int64_t depth;           /* at most the descriptor's; chain kernels take all of k */
     int64_t columns;         /* whole vectors, unless the descriptor has any_width */
@@ -95,8 +96,8 @@ struct gd_gemm_micro {
     int depth, depth_unit; /* of a block of k, and what packers round it up to, with zeros */
     bool any_width;        /* tiles write any number of columns; else whole vectors */
     int height_unit;       /* they write a multiple of so many rows: 1, or an engine's */
-    bool reads_a, reads_b; /* kernels read A, and B with contiguous rows, where they lie; else they
-                              are always packed */
+    bool reads_a, reads_b; /* kernels read A, and B with contiguous rows, where they lie, and pack
+                              that B as they go; else both are always packed */
 
     const gd_gemm_tile_fn *tiles; /* [rows][columns / lanes], by height and width less one */
     int widths;                   /* columns / lanes */

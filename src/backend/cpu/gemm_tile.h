@@ -10,29 +10,26 @@
 
 #define CHAINS_MAX 4 /* blocks of k side by side */
 
-/* The text of every micro-kernel; `rows` and `vecs` are constants where it is inlined. A number of
- * A is one broadcast load, so A needs no particular layout: four rows share a pointer, at 0, 1, 2
- * and 3 strides from it. */
-GD_SIMD_INLINE void tile_body(const gd_gemm_tile *t, const int rows, const int vecs)
+/* How a tile reads B. */
+enum {
+    B_SHORT, /* its last vector may be short */
+    B_WHOLE, /* whole vectors. On Intel's processors a masked load takes the place of a multiply-add,
+              * for they share a port. */
+    B_COPIED /* whole vectors, which it packs as it goes */
+};
+
+/* The sums of a tile, sum[rows][vecs] += A B over all of its depth; `rows`, `vecs` and `reading` are
+ * constants where it is inlined. A number of A is one broadcast load, so A needs no particular
+ * layout: four rows share a pointer, at 0, 1, 2 and 3 strides from it. */
+GD_SIMD_INLINE void tile_sums(const gd_gemm_tile *t, VEC sum[][VECS_MAX], const int rows,
+                              const int vecs, const int reading)
 {
     const VMASK mask = tile_mask(t, vecs);
     const int64_t row = t->a_row, b_step = t->b_step, next_b = t->next_b;
     int64_t a_step = t->a_step;
     const REAL *a0 = t->a, *a4 = a0 + 4 * row, *a8 = a4 + 4 * row, *a12 = a8 + 4 * row;
-    const REAL *b = t->b;
-
-    VEC sum[ROWS_MAX][VECS_MAX];
-    const REAL *c = t->c;
-    UNROLL
-    for (int i = 0; i < rows; i++, c += t->c_row) {
-        UNROLL
-        for (int v = 0; v < vecs; v++) {
-            sum[i][v] = V(zero)();
-            __builtin_prefetch(c + v * LANES, 1);
-        }
-    }
-
-    const REAL *next_a = t->next_a;
+    const REAL *b = t->b, *next_a = t->next_a;
+    REAL *b_copy = t->b_copy;
     int64_t next_lines = t->next_lines;
     for (int64_t left = t->depth; left > 0;) {
         int64_t steps = left;
@@ -48,9 +45,12 @@ GD_SIMD_INLINE void tile_body(const gd_gemm_tile *t, const int rows, const int v
             VEC bv[VECS_MAX];
             UNROLL
             for (int v = 0; v < vecs; v++) {
-                bv[v] = load_vec(b, v, vecs, mask);
+                bv[v] = reading == B_SHORT ? load_vec(b, v, vecs, mask) : V(load)(b + v * LANES);
                 __builtin_prefetch(b + next_b + v * LANES, 0, 2);
+                if (reading == B_COPIED)
+                    V(store)(b_copy + v * LANES, bv[v]);
             }
+            b_copy += reading == B_COPIED ? vecs * LANES : 0;
             UNROLL
             for (int i = 0; i < rows; i++) {
                 const REAL *a = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
@@ -75,6 +75,27 @@ GD_SIMD_INLINE void tile_body(const gd_gemm_tile *t, const int rows, const int v
                 OPAQUE(a12);
         }
     }
+}
+
+/* The text of every micro-kernel; `rows` and `vecs` are constants where it is inlined. */
+GD_SIMD_INLINE void tile_body(const gd_gemm_tile *t, const int rows, const int vecs)
+{
+    VEC sum[ROWS_MAX][VECS_MAX];
+    const REAL *c = t->c;
+    UNROLL
+    for (int i = 0; i < rows; i++, c += t->c_row) {
+        UNROLL
+        for (int v = 0; v < vecs; v++) {
+            sum[i][v] = V(zero)();
+            __builtin_prefetch(c + v * LANES, 1);
+        }
+    }
+    if (t->b_copy)
+        tile_sums(t, sum, rows, vecs, B_COPIED);
+    else if (!GD_SIMD_MASK_FREE || t->columns == vecs * LANES)
+        tile_sums(t, sum, rows, vecs, B_WHOLE);
+    else
+        tile_sums(t, sum, rows, vecs, B_SHORT);
     tile_finish(t, sum, rows, vecs);
 }
 
@@ -183,6 +204,7 @@ static void tile_odd(const gd_gemm_tile *t, int64_t rows, gd_gemm_tile_fn even, 
     if (t->row_bias)
         part.row_bias = (const REAL *)t->row_bias + rows * t->row_bias_stride;
     part.next_lines = part.next_b = 0;
+    part.b_copy = NULL;
     one(&part);
 }
 #define TILE_ODD(rows, even)                              \

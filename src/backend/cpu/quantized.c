@@ -1,6 +1,11 @@
-/* backend/cpu/quantized.c: products with weights in blocks: threads and rows. Columns of the result,
- * rows of the weights, are divided among the threads; each rounds the activations for itself, some
- * rows at a time, as many as its cache keeps. */
+/* backend/cpu/quantized.c: products with weights in blocks: threads, rows and columns.
+ *
+ * Few rows: columns of the result, rows of the weights, are divided among the threads; each rounds
+ * the activations for itself, some rows at a time, as many as its cache keeps.
+ *
+ * Many rows: tiles (quantized_blocked.h). As many packed rows as half of the second-level cache
+ * keeps meet one panel of packed weights after the other. Threads have rows each, where there are
+ * enough for all, else columns. */
 #include "backend/cpu/cpu.h"
 #include "base/threads.h"
 
@@ -9,25 +14,33 @@
 /* Bytes of rows in blocks: within the second-level cache, and with a row of the longest within
  * GD_CPU_WIDE_SCRATCH. */
 #define ROWS_BYTES (128 * 1024)
+/* From so many rows a thread on, all threads packing all weights pays. */
+#define ROWS_OF_THREAD 64
 
 typedef struct job {
     const gd_kernel_call *call;
     const gd_quantized_kernels *kernels;
     gd_quantized_weights weights;
     int64_t rows, columns, blocks;
+    int64_t row_tiles, panels; /* of many rows: whole tiles, each begun one counted */
+    bool divides_rows;
 } job;
+
+/* ---- few rows ---- */
 
 static void run_columns(void *context, int64_t begin, int64_t end, int thread)
 {
     const job *j = context;
     const int64_t inner = j->blocks * GD_QUANTIZED_BLOCK;
-    const int64_t row_bytes = inner + j->blocks * (int64_t)sizeof(float);
+    const int64_t row_bytes = inner + j->blocks * (int64_t)(sizeof(float) + sizeof(int32_t));
     int64_t step = ROWS_BYTES / row_bytes;
     step = step < 1 ? 1 : step < j->rows ? step : j->rows;
     gd_scratch scratch = gd_scratch_of(j->call, thread);
     gd_quantized_rows part = { .blocks = j->blocks };
     part.values = gd_scratch_take(&scratch, (size_t)(step * inner));
     part.scales = gd_scratch_take(&scratch, (size_t)(step * j->blocks) * sizeof(float));
+    if (j->weights.four_bits)
+        part.starts = gd_scratch_take(&scratch, (size_t)(step * j->blocks) * sizeof(int32_t));
     const float *x = j->call->in[0].data;
     float *out = j->call->out.data;
     for (int64_t row = 0; row < j->rows; row += step) {
@@ -37,21 +50,100 @@ static void run_columns(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* ---- many rows ---- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Tiles first … first + count - 1 of rows, packed in `x`, times panels begin … end - 1. */
+static void run_panels(const job *j, const char *x, int64_t first, int64_t count, int64_t begin,
+                       int64_t end, void *panel)
+{
+    const gd_quantized_tiles *t = j->kernels->tiles;
+    const size_t tile_bytes = (size_t)j->blocks * t->row_bytes;
+    for (int64_t p = begin; p < end; p++) {
+        const int64_t column = p * t->columns, columns = least(j->columns - column, t->columns);
+        t->pack_columns(&j->weights, column, columns, j->blocks, panel);
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t row = (first + i) * t->rows;
+            t->multiply(x + (size_t)i * tile_bytes, panel, j->blocks, least(j->rows - row, t->rows),
+                        columns, (float *)j->call->out.data + row * j->columns + column,
+                        j->columns);
+        }
+    }
+}
+
+/* Of tiles of rows and panels of columns, the range of one is the thread's. */
+static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
+{
+    const job *j = context;
+    const gd_quantized_tiles *t = j->kernels->tiles;
+    const int64_t first = j->divides_rows ? begin : 0, last = j->divides_rows ? end : j->row_tiles;
+    const int64_t from = j->divides_rows ? 0 : begin, to = j->divides_rows ? j->panels : end;
+    const size_t tile_bytes = (size_t)j->blocks * t->row_bytes;
+    gd_scratch scratch = gd_scratch_of(j->call, thread);
+    void *panel = gd_scratch_take(&scratch, (size_t)j->blocks * t->column_bytes);
+    const size_t cache = ((const gd_cpu_device *)j->call->device)->paths.block_bytes;
+    const size_t left = gd_scratch_left(&scratch), room = cache < left ? cache : left;
+    const int64_t fit = (int64_t)(room / tile_bytes), step = least(fit > 1 ? fit : 1, last - first);
+    char *x = gd_scratch_take(&scratch, (size_t)step * tile_bytes);
+    const int64_t inner = j->blocks * GD_QUANTIZED_BLOCK;
+    for (int64_t tile = first; tile < last; tile += step) {
+        const int64_t count = least(last - tile, step);
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t row = (tile + i) * t->rows;
+            t->pack_rows((const float *)j->call->in[0].data + row * inner,
+                         least(j->rows - row, t->rows), j->blocks, x + (size_t)i * tile_bytes);
+        }
+        run_panels(j, x, tile, count, from, to, panel);
+    }
+}
+
+/* Whether a panel and a tile of rows fit the scratch: not those of the longest rows. */
+static bool fits(const job *j)
+{
+    const gd_quantized_tiles *t = j->kernels->tiles;
+    const size_t blocks = (size_t)j->blocks;
+    const size_t gaps = 2 * (GD_SCRATCH_ALIGN + GD_SCRATCH_GAP);
+    return blocks * (t->row_bytes + t->column_bytes) + gaps <=
+           ((const gd_cpu_device *)j->call->device)->workspace.bytes;
+}
+
+static void run_many(job *j)
+{
+    const gd_quantized_tiles *t = j->kernels->tiles;
+    const int threads = j->call->device->threads;
+    j->row_tiles = (j->rows + t->rows - 1) / t->rows;
+    j->panels = (j->columns + t->columns - 1) / t->columns;
+    j->divides_rows = j->rows >= (int64_t)ROWS_OF_THREAD * threads;
+    const int64_t units = j->divides_rows ? j->row_tiles : j->panels;
+    const int64_t products = j->blocks * GD_QUANTIZED_BLOCK *
+                             (j->divides_rows ? t->rows * j->columns : t->columns * j->rows);
+    gd_parallel_for(threads, units, 1 + 512 * 1024 / products, run_tiles, j);
+}
+
 static gd_status quantized_linear(const gd_kernel_call *call)
 {
     const gd_layout *w = call->in[1].layout;
-    const int64_t count = gd_layout_count(call->out.layout), inner = w->shape[1];
+    const int64_t count = gd_layout_count(call->out.layout);
+    const int64_t blocks = call->in[2].layout->shape[1], inner = blocks * GD_QUANTIZED_BLOCK;
     if (count == 0)
         return GD_OK;
     job j = { .call = call,
               .kernels = &((const gd_cpu_device *)call->device)->quantized,
-              .weights = { call->in[1].data, call->in[2].data,
-                           call->in[2].layout->dtype == GD_F16 },
+              .weights = { call->in[1].data, call->in[2].data, call->in[2].layout->dtype == GD_F16,
+                           w->dtype == GD_U8 },
               .columns = w->shape[0],
               .rows = count / w->shape[0],
-              .blocks = inner / GD_QUANTIZED_BLOCK };
+              .blocks = blocks };
     if (inner == 0) {
         memset(call->out.data, 0, (size_t)count * sizeof(float));
+        return GD_OK;
+    }
+    if (j.rows >= j.kernels->tiles->many_rows && fits(&j)) {
+        run_many(&j);
         return GD_OK;
     }
     /* 64 K products take some 5 us. */

@@ -1,27 +1,47 @@
-/* backend/cpu/quantized.h: products with weights in blocks of 32 int8 with a scale each. What is
+/* backend/cpu/quantized.h: products with weights in blocks of 32 with a scale each, of 8 or 4 bits. What is
  * computed, and in what order, stands in ops/quantized.c. */
 #ifndef GD_BACKEND_CPU_QUANTIZED_H
 #define GD_BACKEND_CPU_QUANTIZED_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define GD_QUANTIZED_BLOCK 32
 #define GD_QUANTIZED_LANES 8 /* sums over the blocks of a row; block b goes to lane b mod 8 */
 
-/* Rows in blocks: values [rows, 32 * blocks], and their scales [rows, blocks]. */
+/* Rows in blocks: values [rows, 32 * blocks], and their scales [rows, blocks]. For weights of 4 bits,
+ * which are kept as 8 more than they are, sums begin with starts [rows, blocks], -8 times the sum of
+ * the values of a block; else it is NULL. */
 typedef struct gd_quantized_rows {
     int8_t *values;
     float *scales;
+    int32_t *starts;
     int64_t rows, blocks;
 } gd_quantized_rows;
 
 /* Weights, a row for each column of the result. */
 typedef struct gd_quantized_weights {
-    const int8_t *values;
-    const void *scales; /* f32, or the bits of f16 */
-    bool half_scales;
+    const uint8_t *values; /* of 32 bytes a block, or 16 (ops/quantized.c) */
+    const void *scales;    /* f32, or the bits of f16 */
+    bool half_scales, four_bits;
 } gd_quantized_weights;
+
+/* Many rows at once: rows and weights packed, and multiplied tile by tile. Sizes in bytes are those
+ * of one block of a packed tile's height, and of its width. */
+typedef struct gd_quantized_tiles {
+    int rows, columns;
+    int many_rows; /* from here on packing the weights pays */
+    size_t row_bytes, column_bytes;
+    /* x [rows, 32 * blocks] rounded; rows <= those of a tile */
+    void (*pack_rows)(const float *x, int64_t rows, int64_t blocks, void *to);
+    /* Columns first … first + columns - 1 of the result; columns <= those of a tile. */
+    void (*pack_columns)(const gd_quantized_weights *w, int64_t first, int64_t columns,
+                         int64_t blocks, void *to);
+    /* The first rows and columns of a tile, to rows of `out` that lie `stride` apart. */
+    void (*multiply)(const void *x, const void *w, int64_t blocks, int64_t rows, int64_t columns,
+                     float *out, int64_t stride);
+} gd_quantized_tiles;
 
 typedef struct gd_quantized_kernels {
     /* x [rows, 32 * blocks] in blocks */
@@ -29,9 +49,11 @@ typedef struct gd_quantized_kernels {
     /* Columns begin … end - 1 of the result, whose rows lie `stride` apart. */
     void (*columns)(const gd_quantized_rows *x, const gd_quantized_weights *w, int64_t begin,
                     int64_t end, float *out, int64_t stride);
+    const gd_quantized_tiles *tiles;
 } gd_quantized_kernels;
 
 #define GD_QUANTIZED_DECLARE(isa)                                                              \
+    extern const gd_quantized_tiles gd_quantized_tiles_##isa;                                  \
     void gd_quantize_rows_##isa(const float *x, const gd_quantized_rows *to);                  \
     void gd_quantized_columns_##isa(const gd_quantized_rows *x, const gd_quantized_weights *w, \
                                     int64_t begin, int64_t end, float *out, int64_t stride);

@@ -11,6 +11,9 @@
  *     vT_relu(x)                    x < 0 ? 0 : x, so NaN stays NaN and -0 stays -0
  *     vT_mask, vT_mask_first(n)     the first n lanes, 0 <= n <= lanes
  *     vT_load_masked, vT_store_masked   touch no memory beyond the mask; the other lanes load as 0
+ *     vf32_load_over(x, mask, p)    x, but for the lanes of the mask, which are loaded
+ *     vf32_load_even, vf32_store_even   lane i, of the first `count`, is p[2 i]; nothing else is
+ *                                       touched, 0 < count <= lanes
  *     vT_transpose(r)               r[i][j] <-> r[j][i] over a square of VT_LANES vectors
  *
  * GD_SIMD_MASK_FREE is 1 where masked loads and stores cost no more than plain ones, GD_SIMD_FUSED
@@ -97,6 +100,29 @@ GD_SIMD_INLINE vf32_mask vf32_mask_first(int64_t count)
 GD_SIMD_INLINE vf64_mask vf64_mask_first(int64_t count)
 {
     return (vf64_mask)((1u << count) - 1u);
+}
+
+GD_SIMD_INLINE vf32 vf32_load_over(vf32 x, vf32_mask mask, const float *p)
+{
+    return _mm512_mask_loadu_ps(x, mask, p);
+}
+
+GD_SIMD_INLINE vf32 vf32_load_even(const float *p, int64_t count)
+{
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const uint32_t mask = (uint32_t)(((uint64_t)1 << 2 * count >> 1) - 1);
+    return _mm512_permutex2var_ps(_mm512_maskz_loadu_ps((vf32_mask)mask, p), even,
+                                  _mm512_maskz_loadu_ps((vf32_mask)(mask >> 16), p + 16));
+}
+
+GD_SIMD_INLINE void vf32_store_even(float *p, int64_t count, vf32 x)
+{
+    const __m512i low = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    const uint32_t mask = (uint32_t)(((uint64_t)1 << 2 * count) - 1) & 0x55555555u;
+    _mm512_mask_storeu_ps(p, (vf32_mask)mask, _mm512_permutexvar_ps(low, x));
+    _mm512_mask_storeu_ps(p + 16, (vf32_mask)(mask >> 16), _mm512_permutexvar_ps(high, x));
 }
 
 GD_SIMD_INLINE void vf32_transpose(vf32 r[16])

@@ -62,8 +62,7 @@ static gd_dtype moved_as(gd_dtype dtype)
 static bool has_text(const gd_fused_instruction *in)
 {
     const bool is_libm = in->op == GD_OP_lgamma || in->op == GD_OP_polygamma;
-    return !is_libm && !gd_fused_reduces(in->op) && gd_codegen_type((gd_dtype)in->dtype) &&
-           gd_codegen_type((gd_dtype)in->compute);
+    return !is_libm && !gd_fused_reduces(in->op);
 }
 
 /* The program and the dtypes. false: there is no text for it. */
@@ -79,8 +78,6 @@ static bool take_program(const gd_kernel_call *call, const gd_fused_attr *group,
     for (int i = 0; i < group->n_inputs; i++) {
         const gd_dtype dtype = input_of(call, i)->layout->dtype;
         shape->dtype[i] = (int16_t)(moves ? moved_as(dtype) : dtype);
-        if (!gd_codegen_type((gd_dtype)shape->dtype[i]))
-            return false;
     }
     for (int r = 0; r < shape->results; r++) {
         const int instruction = r ? group->extra[r - 1] : group->n_instructions - 1;
@@ -200,7 +197,7 @@ static void write_arguments(const shape_of_kernel *s, gd_text_buffer *out)
 {
     gd_buffer_add(out, "KERNEL(group, %d)(", ITEMS);
     for (int k = 0; k < s->inputs + s->results; k++)
-        gd_buffer_add(out, "ARGUMENT(%s, %c%d), ", gd_codegen_type((gd_dtype)s->dtype[k]),
+        gd_buffer_add(out, "ARGUMENT(%s, %c%d), ", gd_codegen_storage((gd_dtype)s->dtype[k]),
                       k < s->inputs ? 'x' : 'r', k < s->inputs ? k : k - s->inputs);
     gd_buffer_add(out, "NUMBERS(group_numbers, p))\n{\n    OPEN_NUMBERS(group_numbers, p);\n");
 }
@@ -251,7 +248,7 @@ static void write_kernel(const void *key, gd_gpu_source *source)
     write_indices(s, out);
     for (int k = 0; k < s->inputs; k++) {
         dtypes[k] = (gd_dtype)s->dtype[k];
-        const char *type = gd_codegen_type(dtypes[k]);
+        const char *type = gd_codegen_storage(dtypes[k]);
         gd_buffer_add(out, "    OPEN(%s, x%d);\n    const %s v%d = x%d[", type, k, type, k, k);
         write_index(s, k, out);
         gd_buffer_add(out, "];\n");
@@ -262,7 +259,7 @@ static void write_kernel(const void *key, gd_gpu_source *source)
     }
     for (int r = 0; r < s->results; r++) {
         gd_buffer_add(out, "    OPEN(%s, r%d);\n    r%d[",
-                      gd_codegen_type((gd_dtype)s->dtype[s->inputs + r]), r, r);
+                      gd_codegen_storage((gd_dtype)s->dtype[s->inputs + r]), r, r);
         write_index(s, s->inputs + r, out);
         gd_buffer_add(out, "] = v%d;\n", s->made[r]);
     }

@@ -230,7 +230,7 @@ void gd_gpu_source_free(gd_gpu_source *source); /* which gd_alloc gave, or NULL 
 enum {
     GD_GPU_NUMBERS = 128,
     GD_GPU_KEY = 640,  /* bytes */
-    GD_GPU_STEPS = 16, /* of a job: as many parts has what concat joins at most */
+    GD_GPU_STEPS = 16, /* of a job: four of the inputs of a concat each */
     /* in place of an operand's number */
     GD_GPU_WORKSPACE = -1,
     GD_GPU_FOUND = -2, /* found.c */

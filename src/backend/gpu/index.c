@@ -10,7 +10,8 @@ enum {
     ITEMS = 128,
     FEW_LINES = 1024, /* fewer are divided among items by their indices */
     PARTS = 8,
-    LONGEST_LINE = 4096, /* that is sorted by counting */
+    LONGEST_LINE = 4096, /* that is sorted by counting; of longer ones runs are */
+    SHORT_RUN = 512,
 };
 
 /* The layout with one element along the axis: loops over it pass over the axis. */
@@ -157,29 +158,78 @@ static void define_key(gd_gpu_step *s, gd_dtype dtype)
                                     : "bf16");
 }
 
-bool gd_gpu_describe_argsort(const gd_kernel_call *call, gd_gpu_job *job)
+/* Lines no longer than this: each element counts those before it. */
+static void add_short_sort(const gd_kernel_call *call, gd_gpu_job *job, const gd_loops *loops)
 {
     const gd_sort_attr *attr = call->attr;
     const gd_layout *x = call->in[0].layout;
-    const int last = x->rank - 1;
-    const gd_layout lines = across(x, last);
-    const int64_t n = x->shape[last], items = gd_layout_count(x);
-    gd_loops loops;
-    if (n > LONGEST_LINE)
-        return false;
-    if (items == 0)
-        return true;
-    gd_codegen_merge(&loops, &lines, (const gd_layout *[]){ &lines }, 1);
+    const int64_t n = x->shape[x->rank - 1], items = gd_layout_count(x);
     gd_gpu_step *s = gd_gpu_add_kernel(job, "sort_places", gd_gpu_groups(items, ITEMS), ITEMS);
     define_key(s, x->dtype);
     gd_gpu_add_place(s, 0);
     gd_gpu_add_place(s, 1);
     gd_gpu_add_number(s, items / n);
     gd_gpu_add_number(s, n);
-    gd_gpu_add_number(s, x->stride[last]);
+    gd_gpu_add_number(s, x->stride[x->rank - 1]);
     gd_gpu_add_number(s, attr->count);
     gd_gpu_add_number(s, attr->descending ? -1 : 0);
-    gd_gpu_add_loops(s, &loops);
+    gd_gpu_add_loops(s, loops);
+}
+
+/* A pass over all elements; the places lie in one half of the workspace and go to the other, or, the
+ * last ones, to the result. Without `merges` there are none yet. */
+static void add_pass(const gd_kernel_call *call, gd_gpu_job *job, const gd_loops *loops,
+                     bool merges, int64_t run, bool is_last)
+{
+    const gd_sort_attr *attr = call->attr;
+    const gd_layout *x = call->in[0].layout;
+    const int64_t n = x->shape[x->rank - 1], items = gd_layout_count(x);
+    const int64_t half = job->steps % 2 * items;
+    gd_gpu_step *s = gd_gpu_add_kernel(job, merges ? "merge_runs" : "sort_runs",
+                                       gd_gpu_groups(items, ITEMS), ITEMS);
+    define_key(s, x->dtype);
+    gd_gpu_add_place(s, 0);
+    if (merges)
+        gd_gpu_add_place(s, GD_GPU_WORKSPACE);
+    gd_gpu_add_place(s, is_last ? 1 : GD_GPU_WORKSPACE);
+    gd_gpu_add_number(s, items / n);
+    gd_gpu_add_number(s, n);
+    gd_gpu_add_number(s, x->stride[x->rank - 1]);
+    gd_gpu_add_number(s, attr->descending ? -1 : 0);
+    gd_gpu_add_number(s, run);
+    gd_gpu_add_number(s, items - half);
+    gd_gpu_add_number(s, is_last ? 0 : half);
+    gd_gpu_add_number(s, is_last ? attr->count : n);
+    gd_gpu_add_loops(s, loops);
+}
+
+/* Runs are as short as leaves room for the passes that merge them. */
+static void add_long_sort(const gd_kernel_call *call, gd_gpu_job *job, const gd_loops *loops)
+{
+    const gd_layout *x = call->in[0].layout;
+    const int64_t n = x->shape[x->rank - 1];
+    int64_t run = SHORT_RUN;
+    while (n > run << (GD_GPU_STEPS - 1))
+        run *= 2;
+    job->workspace = 2 * (size_t)gd_layout_count(x) * sizeof(int64_t);
+    add_pass(call, job, loops, false, run, false);
+    for (; run < n; run *= 2)
+        add_pass(call, job, loops, true, run, 2 * run >= n);
+}
+
+bool gd_gpu_describe_argsort(const gd_kernel_call *call, gd_gpu_job *job)
+{
+    const gd_layout *x = call->in[0].layout;
+    const int last = x->rank - 1;
+    const gd_layout lines = across(x, last);
+    gd_loops loops;
+    if (gd_layout_count(x) == 0)
+        return true;
+    gd_codegen_merge(&loops, &lines, (const gd_layout *[]){ &lines }, 1);
+    if (x->shape[last] <= LONGEST_LINE)
+        add_short_sort(call, job, &loops);
+    else
+        add_long_sort(call, job, &loops);
     return true;
 }
 

@@ -116,35 +116,52 @@ bool gd_gpu_describe_pad(const gd_kernel_call *call, gd_gpu_job *job)
     return true;
 }
 
-/* Input i, to where it begins in the result. */
-static void add_part(gd_gpu_job *job, const gd_kernel_call *call, int i, int64_t offset)
+enum { PARTS = 4 }; /* that a launch moves */
+
+/* Inputs [first, first + PARTS) that have elements, to where they begin in the result: offset[i]. */
+static void add_parts(gd_gpu_job *job, const gd_kernel_call *call, const int64_t *offset, int first)
 {
-    const gd_layout *in = call->in[i].layout;
-    const int64_t items = gd_layout_count(in);
-    gd_layout to = *in;
-    gd_loops loops;
-    if (items == 0)
+    int64_t most = 0, items[PARTS] = { 0 };
+    int input[PARTS], largest = first; /* which stands for those without elements */
+    for (int i = 0; i < PARTS && first + i < call->n; i++) {
+        items[i] = gd_layout_count(call->in[first + i].layout);
+        largest = items[i] > most ? first + i : largest;
+        most = items[i] > most ? items[i] : most;
+    }
+    if (most == 0)
         return;
-    memcpy(to.stride, call->out.layout->stride, sizeof to.stride);
-    gd_codegen_merge(&loops, in, (const gd_layout *[]){ in, &to }, 2);
-    gd_gpu_step *s = add_kernel(job, "move_elements", items, gd_gpu_moved_type(in->dtype));
-    gd_gpu_add_place(s, i);
+    for (int i = 0; i < PARTS; i++)
+        input[i] = items[i] > 0 ? first + i : largest;
+    gd_gpu_step *s =
+        add_kernel(job, "move_elements", most, gd_gpu_moved_type(call->out.layout->dtype));
+    s->groups[1] = PARTS;
+    for (int i = 0; i < PARTS; i++)
+        gd_gpu_add_place(s, input[i]);
     gd_gpu_add_place(s, call->n);
-    gd_gpu_add_number(s, items);
-    gd_gpu_add_number(s, offset);
-    gd_gpu_add_loops(s, &loops);
+    for (int i = 0; i < PARTS; i++)
+        gd_gpu_add_number(s, items[i]);
+    for (int i = 0; i < PARTS; i++)
+        gd_gpu_add_number(s, offset[input[i]]);
+    for (int i = 0; i < PARTS; i++) {
+        gd_layout to = *call->in[input[i]].layout;
+        gd_loops loops;
+        memcpy(to.stride, call->out.layout->stride, sizeof to.stride);
+        const gd_layout *operands[] = { call->in[input[i]].layout, &to };
+        gd_codegen_merge(&loops, operands[0], operands, 2);
+        gd_gpu_add_loops(s, &loops);
+    }
 }
+
+_Static_assert(GD_OP_MAX_INPUTS <= PARTS * GD_GPU_STEPS, "concat");
 
 bool gd_gpu_describe_concat(const gd_kernel_call *call, gd_gpu_job *job)
 {
     const int axis = ((const gd_axis_attr *)call->attr)->axis;
-    const gd_layout *out = call->out.layout;
-    int64_t offset = 0;
-    if (call->n > GD_GPU_STEPS)
-        return false;
-    for (int i = 0; i < call->n; i++) {
-        add_part(job, call, i, offset);
-        offset += call->in[i].layout->shape[axis] * out->stride[axis];
-    }
+    int64_t offset[GD_OP_MAX_INPUTS] = { 0 };
+    for (int i = 1; i < call->n; i++)
+        offset[i] =
+            offset[i - 1] + call->in[i - 1].layout->shape[axis] * call->out.layout->stride[axis];
+    for (int i = 0; i < call->n; i += PARTS)
+        add_parts(job, call, offset, i);
     return true;
 }

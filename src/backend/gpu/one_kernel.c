@@ -66,7 +66,7 @@ static double operations_of(const gd_kernel_call *call)
 /* A step whose groups can share a work-group with others. */
 static bool is_fit(const gd_gpu_step *s)
 {
-    return s->groups[1] == 1 && !s->is_uneven && GD_GPU_PLAN_ITEMS % s->items == 0;
+    return !s->is_uneven && GD_GPU_PLAN_ITEMS % s->items == 0;
 }
 
 bool gd_gpu_one_kernel_pays(gd_gpu *gpu, const gd_kernel_call *const *calls, size_t count,
@@ -250,7 +250,7 @@ static gd_status add_step(program *p, const gd_gpu_step *s, size_t call)
         return gd_error_last();
     const part *of = &p->parts[number];
     const int groups = GD_GPU_PLAN_ITEMS / s->items; /* at a time */
-    const long long all = s->groups[0];
+    const long long across = s->groups[0], all = across * s->groups[1];
     gd_text_buffer *out = &p->body;
     gd_buffer_add(&p->constants, "CONSTANT_NUMBERS(numbers_of_%d, numbers_%d) = { ", number,
                   p->steps);
@@ -268,11 +268,15 @@ static gd_status add_step(program *p, const gd_gpu_step *s, size_t call)
                       s->items, all, groups);
     gd_buffer_add(out, "%s_%d(", of->name, number);
     const gd_status status = add_places(p, s, call);
+    gd_buffer_add(out, "numbers_%d, ", p->steps);
     if (of->has_barriers)
-        gd_buffer_add(out, "numbers_%d, group < %lld ? group : %lld, group < %lld,", p->steps, all,
-                      all - 1, all);
+        gd_buffer_add(
+            out,
+            "(group < %lld ? group : %lld) %% %lld, (group < %lld ? group : %lld) / %lld, "
+            "group < %lld,",
+            all, all - 1, across, all, all - 1, across, all);
     else
-        gd_buffer_add(out, "numbers_%d, group, 1,", p->steps);
+        gd_buffer_add(out, "group %% %lld, group / %lld, 1,", across, across);
     gd_buffer_add(out, " shared + item / %d * local_bytes_%d);\n", s->items, number);
     gd_buffer_add(out, of->has_barriers ? "        BARRIER();\n    }\n" : "    BARRIER();\n");
     p->steps++;
@@ -316,7 +320,7 @@ static gd_status write_program(program *p, const gd_kernel_call *const *calls, s
     for (size_t i = 0; status == GD_OK && i < count; i++) {
         (void)gd_gpu_describe(calls[i], &job);
         for (int s = 0; status == GD_OK && s < job.steps; s++)
-            if (job.step[s].groups[0] > 0)
+            if (job.step[s].groups[0] > 0 && job.step[s].groups[1] > 0)
                 status = add_step(p, &job.step[s], i);
     }
     if (status == GD_OK && p->count == 0)

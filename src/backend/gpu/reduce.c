@@ -118,6 +118,16 @@ static void describe_columns(gd_gpu_job *job, const reduction *r)
         add_tree(job, r, blocks, 1);
 }
 
+/* Results that no element goes into. */
+static void describe_nothing(gd_gpu_job *job, const reduction *r)
+{
+    gd_gpu_step *step =
+        add_kernel(job, r, "reduce_nothing", gd_gpu_groups(r->results, ITEMS), ITEMS);
+    gd_gpu_define(step, "IDENTITY", "%s", gd_codegen_identity(r->op, r->out));
+    gd_gpu_add_place(step, 1);
+    gd_gpu_add_number(step, r->results);
+}
+
 bool gd_gpu_describe_reduction(const gd_kernel_call *call, gd_gpu_job *job)
 {
     const gd_layout *in = call->in[0].layout;
@@ -130,11 +140,11 @@ bool gd_gpu_describe_reduction(const gd_kernel_call *call, gd_gpu_job *job)
     r.offset = loops.offset;
     r.results = count_of(&r.kept);
     r.rows = count_of(&r.reduced);
-    if (r.rows == 0)
-        return false;
     if (r.results == 0)
         return true;
-    if (loops.is_by_columns)
+    if (r.rows == 0)
+        describe_nothing(job, &r);
+    else if (loops.is_by_columns)
         describe_columns(job, &r);
     else
         describe_rows(job, &r);

@@ -1,0 +1,380 @@
+/* backend/cpu/quantized_blocked.h: many rows times weights in blocks, for one instruction set. A tile
+ * of the result is ROWS x LANES, a column of it in each lane of a vector; rows and weights are packed
+ * so that a tile reads both from front to back. Included by quantized_loops.h. Start at multiply().
+ *
+ * Blocks are packed in the order in which the definition (ops/quantized.c) adds them: those of lane 0,
+ * then of lanes 4, 2, 6, 1, 5, 3, 7. So one vector of sums a row is enough for a lane, and what a lane
+ * gives is added to those before it as soon as the definition has both.
+ *
+ * A block of packed rows is values [ROWS][32] and scales f32 [ROWS], and one of packed weights
+ * values [DWORDS][LANES] in units of 4 bytes and scales f32 [LANES]. With VNNI values are bytes, those
+ * of weights 128 more than they are, as VPDPBUSD wants its first operand: sums begin with
+ * starts i32 [ROWS], -128 times the sum of the row's block. Elsewhere they are 16 bits, of which one
+ * instruction adds the products of two neighbours: no sum leaves 32 bits. */
+#include "backend/cpu/simd.h"
+
+#define VLANES VF32_LANES /* columns of a tile */
+
+#ifdef WITH_VNNI
+typedef int8_t packed;
+#define OFFSET 128
+#else
+typedef int16_t packed;
+#define OFFSET 0
+#endif
+#define DWORDS (BLOCK * (int)sizeof(packed) / 4) /* of a block of a row */
+#ifdef GD_ISA_AVX512_BUILD
+#define ROWS 12
+#else
+#define ROWS 6
+#endif
+/* Measured on Sapphire Rapids: below, the kernel of a row is faster. */
+#if defined(WITH_AVX2) && !defined(WITH_VNNI)
+#define MANY_ROWS (ROWS == 12 ? 8 : 16)
+#else
+#define MANY_ROWS 4
+#endif
+
+typedef struct packed_rows {
+    packed values[ROWS][BLOCK];
+    float scales[ROWS];
+    int32_t starts[ROWS];
+} packed_rows;
+
+typedef struct packed_columns {
+    int32_t values[DWORDS][VLANES];
+    float scales[VLANES];
+} packed_columns;
+
+/* The lanes in the order in which they are added, and the blocks of one. */
+static const int turns[LANES] = { 0, 4, 2, 6, 1, 5, 3, 7 };
+
+INLINE int64_t blocks_of_lane(int64_t blocks, int lane)
+{
+    return (blocks - lane + LANES - 1) / LANES;
+}
+
+/* ---- vectors of integers ---- */
+
+#if defined(GD_ISA_AVX512_BUILD)
+typedef __m512i vint;
+
+INLINE vint int_set1(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+
+INLINE vint int_dot(vint sum, vint weights, vint x)
+{
+#ifdef WITH_VNNI
+    return _mm512_dpbusd_epi32(sum, weights, x);
+#else
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(weights, x));
+#endif
+}
+
+INLINE vint int_load(const int32_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+INLINE vf32 int_to_float(vint x)
+{
+    return _mm512_cvtepi32_ps(x);
+}
+
+/* Numbers 2 * at … of a block of weights in 16 bits, or all of them in 8, as a vector. */
+INLINE vf32 load_dwords(const int8_t *w, int at)
+{
+    const __m256i bytes = _mm256_loadu_si256((const __m256i *)(w + 2 * at));
+#ifdef WITH_VNNI
+    return _mm512_castsi512_ps(_mm512_castsi256_si512(bytes));
+#else
+    return _mm512_castsi512_ps(_mm512_cvtepi8_epi16(bytes));
+#endif
+}
+#elif defined(WITH_AVX2)
+typedef __m256i vint;
+
+INLINE vint int_set1(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+
+INLINE vint int_dot(vint sum, vint weights, vint x)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(weights, x));
+}
+
+INLINE vint int_load(const int32_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+INLINE vf32 int_to_float(vint x)
+{
+    return _mm256_cvtepi32_ps(x);
+}
+
+INLINE vf32 load_dwords(const int8_t *w, int at)
+{
+    return _mm256_castsi256_ps(
+        _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(w + 2 * at))));
+}
+#elif defined(__SSE2__) && !defined(GD_SIMD_SCALAR)
+#include <emmintrin.h>
+typedef __m128i vint;
+
+INLINE vint int_set1(int32_t x)
+{
+    return _mm_set1_epi32(x);
+}
+
+INLINE vint int_dot(vint sum, vint weights, vint x)
+{
+    return _mm_add_epi32(sum, _mm_madd_epi16(weights, x));
+}
+
+INLINE vint int_load(const int32_t *p)
+{
+    return _mm_loadu_si128((const __m128i *)p);
+}
+
+INLINE vf32 int_to_float(vint x)
+{
+    return _mm_cvtepi32_ps(x);
+}
+
+INLINE vf32 load_dwords(const int8_t *w, int at)
+{
+    const __m128i bytes = _mm_loadl_epi64((const __m128i *)(w + 2 * at));
+    return _mm_castsi128_ps(_mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8));
+}
+#else /* whatever the compiler makes of loops */
+typedef struct vint {
+    int32_t at[VLANES];
+} vint;
+
+INLINE vint int_set1(int32_t x)
+{
+    vint r;
+    for (int l = 0; l < VLANES; l++)
+        r.at[l] = x;
+    return r;
+}
+
+INLINE vint int_dot(vint sum, vint weights, vint x)
+{
+    int16_t w[2 * VLANES], pairs[2 * VLANES];
+    memcpy(w, &weights, sizeof w);
+    memcpy(pairs, &x, sizeof pairs);
+    for (int l = 0; l < VLANES; l++)
+        sum.at[l] += w[2 * l] * pairs[2 * l] + w[2 * l + 1] * pairs[2 * l + 1];
+    return sum;
+}
+
+INLINE vint int_load(const int32_t *p)
+{
+    vint r;
+    memcpy(&r, p, sizeof r);
+    return r;
+}
+
+INLINE vf32 int_to_float(vint x)
+{
+    float r[VLANES];
+    for (int l = 0; l < VLANES; l++)
+        r[l] = (float)x.at[l];
+    return vf32_load(r);
+}
+
+INLINE vf32 load_dwords(const int8_t *w, int at)
+{
+    int16_t wide[2 * VLANES];
+    float r[VLANES];
+    for (int l = 0; l < 2 * VLANES; l++)
+        wide[l] = w[2 * at + l];
+    memcpy(r, wide, sizeof r);
+    return vf32_load(r);
+}
+#endif
+
+/* ---- packing ---- */
+
+INLINE void pack_row(const float *x, packed_rows *to, int row)
+{
+    int8_t values[BLOCK];
+    int32_t sum = 0;
+    to->scales[row] = quantize_block(x, values);
+    for (int i = 0; i < BLOCK; i++) {
+        to->values[row][i] = (packed)values[i];
+        sum += values[i];
+    }
+    to->starts[row] = -OFFSET * sum;
+}
+
+/* Rows of x, up to ROWS of them, zeros for those that lack. */
+static void pack_rows(const float *x, int64_t rows, int64_t blocks, void *packed_to)
+{
+    packed_rows *to = packed_to;
+    for (int turn = 0; turn < LANES; turn++)
+        for (int64_t b = turns[turn]; b < blocks; b += LANES, to++) {
+            if (rows < ROWS)
+                memset(to, 0, sizeof *to);
+            for (int i = 0; i < (int)rows; i++)
+                pack_row(x + ((int64_t)i * blocks + b) * BLOCK, to, i);
+        }
+}
+
+/* A block of weights of 4 bits in 8. */
+INLINE void widen(const uint8_t *w, int8_t *to)
+{
+#ifdef WITH_AVX2
+    const __m256i eight = _mm256_set1_epi8(8);
+    _mm256_storeu_si256((__m256i *)to, _mm256_sub_epi8(unpack_halves(w), eight));
+#else
+    for (int i = 0; i < BLOCK / 2; i++) {
+        to[i] = (int8_t)((w[i] & 15) - 8);
+        to[i + BLOCK / 2] = (int8_t)((w[i] >> 4) - 8);
+    }
+#endif
+}
+
+/* A block of each of up to LANES rows of weights, the first of them block `at`; zeros for those that
+ * lack. `room` is for what has to be unpacked. */
+INLINE void find_blocks(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t blocks,
+                        int8_t room[VLANES][BLOCK], const int8_t *found[VLANES])
+{
+    static const int8_t none[BLOCK] = { 0 };
+    for (int64_t j = 0; j < columns; j++) {
+        const uint8_t *block = w->values + (at + j * blocks) * weight_bytes(w->four_bits);
+        if (w->four_bits)
+            widen(block, room[j]);
+        found[j] = w->four_bits ? room[j] : (const int8_t *)block;
+    }
+    for (int64_t j = columns; j < VLANES; j++)
+        found[j] = none;
+}
+
+/* Squares of LANES columns by LANES units of 4 bytes are transposed. */
+INLINE void pack_values(const int8_t *const w[VLANES], packed_columns *to)
+{
+    for (int at = 0; at < DWORDS; at += VLANES) {
+        vf32 square[VLANES];
+        GD_SIMD_UNROLL
+        for (int j = 0; j < VLANES; j++)
+            square[j] = load_dwords(w[j], at);
+#if VF32_LANES > 1
+        vf32_transpose(square);
+#endif
+        GD_SIMD_UNROLL
+        for (int i = 0; i < (DWORDS < VLANES ? DWORDS : VLANES); i++) {
+#ifdef WITH_VNNI
+            const __m512i offset = _mm512_set1_epi8(-128);
+            square[i] =
+                _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(square[i]), offset));
+#endif
+            vf32_store((float *)(void *)to->values[at + i], square[i]);
+        }
+    }
+}
+
+/* Columns of the result, rows of the weights, up to LANES from `first` on; zeros for those that lack.
+ */
+static void pack_columns(const gd_quantized_weights *w, int64_t first, int64_t columns,
+                         int64_t blocks, void *packed_to)
+{
+    packed_columns *to = packed_to;
+    int8_t room[VLANES][BLOCK];
+    const int8_t *found[VLANES];
+    for (int turn = 0; turn < LANES; turn++)
+        for (int64_t b = turns[turn]; b < blocks; b += LANES, to++) {
+            const int64_t at = first * blocks + b;
+            find_blocks(w, at, columns, blocks, room, found);
+            pack_values(found, to);
+            for (int64_t j = 0; j < VLANES; j++)
+                to->scales[j] =
+                    j < columns ? read_scale(w->scales, w->half_scales, at + j * blocks) : 0;
+        }
+}
+
+/* ---- products ---- */
+
+/* Add the terms of one block, of the first `rows` rows. */
+INLINE void add_block(const packed_rows *x, const packed_columns *w, const int rows, vf32 *lane)
+{
+    vint sum[ROWS];
+    GD_SIMD_UNROLL
+    for (int i = 0; i < rows; i++)
+        sum[i] = int_set1(OFFSET ? x->starts[i] : 0);
+    GD_SIMD_UNROLL
+    for (int at = 0; at < DWORDS; at++) {
+        const vint weights = int_load(w->values[at]);
+        GD_SIMD_UNROLL
+        for (int i = 0; i < rows; i++) {
+            int32_t four;
+            memcpy(&four, (const char *)x->values[i] + 4 * at, sizeof four);
+            sum[i] = int_dot(sum[i], weights, int_set1(four));
+        }
+    }
+    const vf32 scales = vf32_load(w->scales);
+    GD_SIMD_UNROLL
+    for (int i = 0; i < rows; i++) {
+        const vf32 scale = vf32_mul(vf32_set1(x->scales[i]), scales);
+        lane[i] = vf32_add(lane[i], vf32_mul(scale, int_to_float(sum[i])));
+    }
+}
+
+/* Lane number `turn` in order, whose sums are in `lane`, is added to as many before it as the
+ * definition has pairs complete: sums of 1, 2 and 4 lanes wait in `waiting`. */
+INLINE void fold(vf32 *lane, int turn, const int rows, float waiting[3][ROWS][VLANES])
+{
+    int depth = (turn & 1) + (turn >> 1 & 1) + (turn >> 2 & 1);
+    for (int t = turn; t & 1; t >>= 1) {
+        depth--;
+        GD_SIMD_UNROLL
+        for (int i = 0; i < rows; i++)
+            lane[i] = vf32_add(vf32_load(waiting[depth][i]), lane[i]);
+    }
+    GD_SIMD_UNROLL
+    for (int i = 0; i < rows; i++)
+        vf32_store(waiting[depth][i], lane[i]);
+}
+
+INLINE void multiply_rows(const packed_rows *x, const packed_columns *w, int64_t blocks,
+                          const int rows, float waiting[3][ROWS][VLANES])
+{
+    for (int turn = 0; turn < LANES; turn++) {
+        vf32 lane[ROWS];
+        GD_SIMD_UNROLL
+        for (int i = 0; i < rows; i++)
+            lane[i] = vf32_zero();
+        for (int64_t n = blocks_of_lane(blocks, turns[turn]); n > 0; n--)
+            add_block(x++, w++, rows, lane);
+        fold(lane, turn, rows, waiting);
+    }
+}
+
+/* A tile of the result. */
+static void multiply(const void *packed_x, const void *packed_w, int64_t blocks, int64_t rows,
+                     int64_t columns, float *out, int64_t stride)
+{
+    float waiting[3][ROWS][VLANES];
+    if (rows <= ROWS / 3)
+        multiply_rows(packed_x, packed_w, blocks, ROWS / 3, waiting);
+    else if (rows <= 2 * ROWS / 3)
+        multiply_rows(packed_x, packed_w, blocks, 2 * ROWS / 3, waiting);
+    else
+        multiply_rows(packed_x, packed_w, blocks, ROWS, waiting);
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(out + i * stride, waiting[0][i], (size_t)columns * sizeof(float));
+}
+
+const gd_quantized_tiles NAME(gd_quantized_tiles) = { .rows = ROWS,
+                                                      .columns = VLANES,
+                                                      .many_rows = MANY_ROWS,
+                                                      .row_bytes = sizeof(packed_rows),
+                                                      .column_bytes = sizeof(packed_columns),
+                                                      .pack_rows = pack_rows,
+                                                      .pack_columns = pack_columns,
+                                                      .multiply = multiply };
