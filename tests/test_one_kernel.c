@@ -237,7 +237,7 @@ static gd_tensor *chain(void *user, int count, gd_tensor *const *in)
     if (user)
         y = gd_lgamma(y);
     y = gd_softmax(gd_reshape(y, GD_SHAPE(2, 3)), 1);
-    return gd_concat((gd_tensor *[]){ y, y, y }, 3, 1);
+    return gd_concat(3, (gd_tensor *[]){ y, y, y }, 1);
 }
 
 /* What the plan of `chain` says of itself after a call. */
