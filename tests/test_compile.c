@@ -333,11 +333,11 @@ static void an_update_is_one_kernel_a_parameter(void **state)
         bool writes_parameter = strncmp(line, "fused", 5) == 0 && strstr(line, "@fc") != NULL &&
                                 strstr(line, "@fc") < strstr(line, "<-");
         updates += writes_parameter;
-        /* from the gradient to the new parameter, with m and v (*) on the way; compilers call the
-         * builders between in different orders */
+        /* The op adam; or its formula, from the gradient to the new parameter, with m and v (*) on the
+         * way. */
         const char *moment = "flush_subnormal*";
         const char *m = strstr(line, moment), *v = m ? strstr(m + 1, moment) : NULL;
-        if (writes_parameter &&
+        if (writes_parameter && !strstr(line, "{adam*}") &&
             (!strstr(line, "{sub ") || !v || !strstr(v, "sqrt") || !strstr(v, "sub}")))
             fail_msg("not one pass: %s", line);
         assert_true(strncmp(line, "assign", 6) != 0);

@@ -23,7 +23,7 @@ const char *gd_codegen_storage(gd_dtype dtype);
 /* The functions of ops in use, "op_add_f32": each is defined once. */
 typedef struct gd_codegen_functions {
     gd_text_buffer text;
-    bool is_defined[GD_DTYPE_COUNT][GD_OP_ELEMENTWISE_COUNT];
+    bool is_defined[GD_DTYPE_COUNT][GD_OP_ELEMENTWISE_COUNT], adam_is_defined;
 } gd_codegen_functions;
 
 /* "const float v5 = op_add_f32(v1, v2);": instruction i of a group, into `body`. dtypes: of all the

@@ -60,17 +60,17 @@ static gd_status prepare(gd_plan *plan, gd_kernel_call *call)
     return backend->prepare(call, memory);
 }
 
-/* The extra results of the group that is value `value`, which follow it. */
+/* The extra results of value `value`, which follow it. */
 static gd_status resolve_extra_results(gd_plan *plan, gd_step *step, int32_t value)
 {
     gd_kernel_call *call = &step->call;
-    const gd_fused_attr *attr = call->attr;
-    if (call->op->id != GD_OP_fused || attr->n_extra == 0)
+    const int n = gd_op_extra_count(call->op, call->attr);
+    if (n == 0)
         return GD_OK;
-    gd_operand *extra = gd_arena_push(&plan->ir.memory, sizeof *extra * (size_t)attr->n_extra, 8);
+    gd_operand *extra = gd_arena_push(&plan->ir.memory, sizeof *extra * (size_t)n, 8);
     if (!extra)
         return GD_ERR_MEMORY;
-    for (int i = 0; i < attr->n_extra; i++) {
+    for (int i = 0; i < n; i++) {
         int32_t made = value + 1 + i;
         const gd_ir_value *v = &plan->ir.values[made];
         extra[((const gd_extra_result_attr *)v->attr)->index] =
@@ -257,7 +257,7 @@ static void move_steps(gd_plan *plan, gd_storage *block)
             move(&in[k], from, old->bytes, to);
         move(&call->out, from, old->bytes, to);
         gd_operand *extra = plan->steps[i].extra;
-        for (int k = 0; extra && k < ((const gd_fused_attr *)call->attr)->n_extra; k++)
+        for (int k = 0; extra && k < gd_op_extra_count(call->op, call->attr); k++)
             move(&extra[k], from, old->bytes, to);
     }
 }

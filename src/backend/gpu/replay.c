@@ -50,7 +50,7 @@ static uint64_t key_of(const gd_gpu *gpu, const gd_kernel_call *const *calls, si
         for (int k = 0; k < call->n; k++)
             add_operand(&hash, &call->in[k]);
         add_operand(&hash, &call->out);
-        const int extra = call->extra ? ((const gd_fused_attr *)call->attr)->n_extra : 0;
+        const int extra = call->extra ? gd_op_extra_count(call->op, call->attr) : 0;
         for (int k = 0; k < extra; k++)
             add_operand(&hash, &call->extra[k]);
     }
