@@ -67,6 +67,10 @@ static void a_story_is_told_word_for_word(void **state)
     assert_int_equal(strlen(text), size + 1);
     assert_memory_equal(text, expected, size);
     assert_int_equal(text[size], '\n');
+    /* With keys and values in f16 it begins so. */
+    strcat(arguments, " --cache f16");
+    assert_int_equal(run(arguments, false, text, sizeof text), 0);
+    assert_memory_equal(text, expected, 40);
     free(expected);
 }
 
@@ -236,6 +240,7 @@ static void mistakes_are_told(void **state)
     assert_fails("", 2, "a MODEL is needed");
     assert_fails("model.bin", 1, "model.bin is not there");
     assert_fails("'" GD_SOURCE_DIR "/README.md'", 2, "--tokenizer is needed");
+    assert_fails("model.bin --cache i4", 2, "--cache takes f32 or f16, not 'i4'");
     assert_fails("model.bin --tokenizer bytes --top-p 2", 2, "--top-p takes a number from 0 to 1");
     assert_fails("/nowhere/model.bin --tokenizer bytes", 1, "/nowhere/model.bin");
     assert_fails("'" GD_SOURCE_DIR "/README.md' --tokenizer /nowhere/tok", 1, "/nowhere/tok");
