@@ -125,6 +125,17 @@ static void add_explanation(gd_text *text, const gd_step *kernel)
     gd_text_add(text, "\n");
 }
 
+/* How the device runs all of them. */
+static void explain_calls(const gd_plan *plan, gd_text *text)
+{
+    gd_device *device = plan->ir.context->device;
+    if (!device->backend->explain_calls || plan->n_steps == 0)
+        return;
+    gd_text_add(text, "%s ", device->name);
+    device->backend->explain_calls(device, plan->calls, plan->n_steps, text);
+    gd_text_add(text, "\n");
+}
+
 void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
 {
     double all_bytes = 0, all_flops = 0;
@@ -155,6 +166,7 @@ void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
                     ? (double)plan->memory.bytes / (double)plan->memory.live_bytes
                     : 1.0,
                 plan->memory.constant_bytes);
+    explain_calls(plan, text);
     gd_text_add(text, "passes on %d traced ops:", plan->nodes_traced);
     for (int i = 0; i < GD_PASS_COUNT; i++) {
         if (plan->report.changes[i] < 0)
