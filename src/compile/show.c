@@ -141,6 +141,7 @@ void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
     double all_bytes = 0, all_flops = 0;
     const gd_step *kernel = plan->steps;
     size_t on_host = 0;
+    const int threads = gd_plan_take_threads(plan);
     for (size_t i = 0; i < plan->n_kernels; i++, kernel += kernel->together) {
         double bytes, ops;
         count_kernel(plan, kernel, &bytes, &ops);
@@ -151,6 +152,9 @@ void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
         all_flops += ops;
         on_host += runs_on_host(kernel);
     }
+    gd_plan_give_threads(plan, threads);
+    if (explained && plan->is_small && threads > 1)
+        gd_text_add(text, "all on one thread: little work in many kernels\n");
     if (on_host)
         gd_text_add(text, "%zu of the kernels %s on the host, for which %s has none\n", on_host,
                     on_host == 1 ? "runs" : "run", plan->steps->call.device->name);

@@ -330,6 +330,8 @@ bool gd_gpu_describe_recurrent_grad(const gd_kernel_call *call, gd_gpu_job *job)
 /* product.c: matmul, linear, matmul_relu_grad; convolution and its gradients */
 bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job);
+/* quantized.c */
+bool gd_gpu_describe_quantized(const gd_kernel_call *call, gd_gpu_job *job);
 /* norm.c */
 bool gd_gpu_describe_normalize(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_normalize_grad(const gd_kernel_call *call, gd_gpu_job *job);

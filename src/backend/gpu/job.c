@@ -35,6 +35,7 @@ static const describer describers[GD_OP_COUNT] = {
     [GD_OP_matmul] = gd_gpu_describe_product,
     [GD_OP_linear] = gd_gpu_describe_product,
     [GD_OP_matmul_relu_grad] = gd_gpu_describe_product,
+    [GD_OP_quantized_linear] = gd_gpu_describe_quantized,
     [GD_OP_convolution] = gd_gpu_describe_convolution,
     [GD_OP_convolution_grad_input] = gd_gpu_describe_convolution,
     [GD_OP_convolution_grad_weight] = gd_gpu_describe_convolution,
