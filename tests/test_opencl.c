@@ -94,10 +94,10 @@ static const struct {
     const char *op;
     unsigned dtypes;
 } without_kernel[] = {
-    { "attention", IN_F64 },        { "attention_grad", IN_F64 }, { "attention_result", IN_F64 },
-    { "recurrent", IN_F64 },        { "recurrent_grad", IN_F64 }, { "recurrent_result", IN_F64 },
-    { "quantized_linear", IN_ALL }, { "ctc_alpha", IN_ALL },      { "ctc_alpha_grad", IN_ALL },
-    { "lgamma", IN_ALL },           { "polygamma", IN_ALL },
+    { "attention", IN_F64 }, { "attention_grad", IN_F64 }, { "attention_result", IN_F64 },
+    { "recurrent", IN_F64 }, { "recurrent_grad", IN_F64 }, { "recurrent_result", IN_F64 },
+    { "ctc_alpha", IN_ALL }, { "ctc_alpha_grad", IN_ALL }, { "lgamma", IN_ALL },
+    { "polygamma", IN_ALL },
 };
 
 static bool is_without_kernel(const op_row *row, gd_dtype dtype)

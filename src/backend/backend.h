@@ -135,6 +135,10 @@ struct gd_backend {
     gd_status (*run_calls)(gd_device *device, const gd_kernel_call *const *calls, size_t count,
                            gd_replay **replay);
     void (*replay_free)(gd_device *device, gd_replay *replay);
+    /* Adds to `text` how run_calls does them, as a sentence about the device without its end. NULL, and
+     * nothing added: there is one way. */
+    void (*explain_calls)(gd_device *device, const gd_kernel_call *const *calls, size_t count,
+                          struct gd_text *text);
 };
 
 /* Whether the device has a kernel for this call. */

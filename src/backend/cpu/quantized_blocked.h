@@ -279,6 +279,24 @@ INLINE void pack_values(const int8_t *const w[VLANES], packed_columns *to)
     }
 }
 
+/* The scales of those blocks. */
+INLINE void pack_scales(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t blocks,
+                        float *to)
+{
+#ifdef WITH_AVX2
+    if (w->half_scales) {
+        uint16_t bits[VLANES] = { 0 };
+        for (int64_t j = 0; j < columns; j++)
+            bits[j] = ((const uint16_t *)w->scales)[at + j * blocks];
+        for (int64_t j = 0; j < VLANES; j += LANES)
+            _mm256_storeu_ps(to + j, read_scales(bits, true, j));
+        return;
+    }
+#endif
+    for (int64_t j = 0; j < VLANES; j++)
+        to[j] = j < columns ? read_scale(w->scales, w->half_scales, at + j * blocks) : 0;
+}
+
 /* Columns of the result, rows of the weights, up to LANES from `first` on; zeros for those that lack.
  */
 static void pack_columns(const gd_quantized_weights *w, int64_t first, int64_t columns,
@@ -292,9 +310,7 @@ static void pack_columns(const gd_quantized_weights *w, int64_t first, int64_t c
             const int64_t at = first * blocks + b;
             find_blocks(w, at, columns, blocks, room, found);
             pack_values(found, to);
-            for (int64_t j = 0; j < VLANES; j++)
-                to->scales[j] =
-                    j < columns ? read_scale(w->scales, w->half_scales, at + j * blocks) : 0;
+            pack_scales(w, at, columns, blocks, to->scales);
         }
 }
 
